@@ -1,0 +1,53 @@
+package model
+
+import "strings"
+
+// ProxyType is the first part of an Istio node id.
+type ProxyType string
+
+// The proxy types.
+const (
+	ProxySidecar ProxyType = "sidecar"
+	ProxyRouter  ProxyType = "router"
+)
+
+// Interception is how a sidecar gets its workload's traffic (INTERCEPTION_MODE).
+type Interception string
+
+// The interception modes. None: applications connect to the sidecar themselves.
+const (
+	InterceptRedirect Interception = "REDIRECT"
+	InterceptTProxy   Interception = "TPROXY"
+	InterceptNone     Interception = "NONE"
+)
+
+// Proxy is what a proxy says of itself when it connects. It does not change while
+// its stream lives.
+type Proxy struct {
+	ID             string // Envoy's node id: "sidecar~10.0.0.1~reviews-1.shop~shop.svc.cluster.local"
+	Type           ProxyType
+	Name           string // pod name
+	Namespace      string
+	IPs            []string // the node id's address first
+	Labels         map[string]string
+	ServiceAccount string
+	Cluster        string // Envoy's node.cluster, usually "app.namespace"
+	ClusterID      string
+	Network        string
+	Locality       Locality
+	DNSDomain      string // "shop.svc.cluster.local"
+	Interception   Interception
+	IstioVersion   string
+	NamedPorts     map[string]uint32
+}
+
+// String is "name.namespace", as people name pods.
+func (p *Proxy) String() string { return p.Name + "." + p.Namespace }
+
+// ClusterDomain is the DNS domain of the cluster: "cluster.local" where not said.
+func (p *Proxy) ClusterDomain() string {
+	if _, d, ok := strings.Cut(p.DNSDomain, ".svc."); ok {
+		return d
+	}
+	return "cluster.local"
+}

@@ -1,0 +1,160 @@
+package model
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// Protocol is the application protocol of a port, as Istio names them.
+type Protocol string
+
+// The protocols. Auto means that none was named: Envoy looks at the first bytes.
+const (
+	ProtocolAuto    Protocol = "auto"
+	ProtocolHTTP    Protocol = "http"
+	ProtocolHTTP2   Protocol = "http2"
+	ProtocolGRPC    Protocol = "grpc"
+	ProtocolGRPCWeb Protocol = "grpc-web"
+	ProtocolTCP     Protocol = "tcp"
+	ProtocolTLS     Protocol = "tls"
+	ProtocolHTTPS   Protocol = "https"
+	ProtocolMongo   Protocol = "mongo"
+	ProtocolMySQL   Protocol = "mysql"
+	ProtocolRedis   Protocol = "redis"
+	ProtocolUDP     Protocol = "udp" // never proxied
+)
+
+// IsHTTP tells whether requests can be routed one by one.
+func (p Protocol) IsHTTP() bool {
+	switch p {
+	case ProtocolHTTP, ProtocolHTTP2, ProtocolGRPC, ProtocolGRPCWeb:
+		return true
+	}
+	return false
+}
+
+// IsHTTP2 tells whether upstreams of this protocol speak HTTP/2.
+func (p Protocol) IsHTTP2() bool {
+	return p == ProtocolHTTP2 || p == ProtocolGRPC || p == ProtocolGRPCWeb
+}
+
+// IsTLS tells whether the application encrypts, so that only SNI can be read.
+func (p Protocol) IsTLS() bool { return p == ProtocolTLS || p == ProtocolHTTPS }
+
+// Resolution says how a service's endpoints are found.
+type Resolution string
+
+// The resolutions, in the words of ServiceEntry.
+const (
+	ResolutionStatic        Resolution = "STATIC"          // endpoints are known to the control plane; served by EDS
+	ResolutionDNS           Resolution = "DNS"             // Envoy resolves names, all addresses are endpoints
+	ResolutionDNSRoundRobin Resolution = "DNS_ROUND_ROBIN" // Envoy resolves names, uses the first address of the moment
+	ResolutionNone          Resolution = "NONE"            // the client's original destination
+	ResolutionDynamicDNS    Resolution = "DYNAMIC_DNS"     // Envoy resolves the request's host; wildcard hosts only
+)
+
+// Visibility is exportTo, resolved against the object's namespace.
+// The zero value is public.
+type Visibility struct {
+	Private    bool     // seen only by Namespaces, or by nobody where that is empty ("~")
+	Namespaces []string // sorted
+}
+
+// Sees tells whether a proxy of namespace ns may use the object.
+func (v Visibility) Sees(ns string) bool {
+	if !v.Private {
+		return true
+	}
+	for _, n := range v.Namespaces {
+		if n == ns {
+			return true
+		}
+	}
+	return false
+}
+
+// ServicePort is one port of a service.
+type ServicePort struct {
+	Name       string
+	Number     uint32
+	Protocol   Protocol
+	TargetPort uint32 // 0: same as Number, or named
+	TargetName string // a container port's name, where the target is named
+}
+
+// Service is one host name with its ports: a Kubernetes Service, or one host of a
+// ServiceEntry (see ServiceEntry.Services).
+type Service struct {
+	Meta
+	Hostname   Host
+	Addresses  []netip.Prefix // cluster IPs or ServiceEntry addresses; empty: none of its own
+	Ports      []ServicePort
+	Resolution Resolution
+	Headless   bool              // clusterIP: None
+	External   bool              // MESH_EXTERNAL: no sidecar at the other end
+	Selector   map[string]string // workloads of the same namespace; empty: endpoints are given otherwise
+	Visibility Visibility
+
+	// ExternalName is the DNS name that stands behind a Service of that type.
+	ExternalName Host
+	// PublishNotReady keeps endpoints that are not ready.
+	PublishNotReady bool
+	// Inline endpoints of a ServiceEntry; nil where endpoints come from slices or workloads.
+	Inline []Endpoint
+	// SubjectAltNames to verify at upstreams (ServiceEntry).
+	SubjectAltNames []string
+}
+
+// Port finds a port by number; nil where there is none.
+func (s *Service) Port(number uint32) *ServicePort {
+	for i := range s.Ports {
+		if s.Ports[i].Number == number {
+			return &s.Ports[i]
+		}
+	}
+	return nil
+}
+
+// IsKubernetes tells whether the service is a Kubernetes Service.
+func (s *Service) IsKubernetes() bool { return s.Kind == KindService }
+
+// ServiceEntry adds services of its own hosts to the mesh.
+type ServiceEntry struct {
+	Meta
+	Hosts []Host
+	// Template is the service that each host becomes; its Hostname is empty.
+	Template Service
+}
+
+// Services makes one Service a host. Their Meta is the ServiceEntry's.
+func (e *ServiceEntry) Services() []*Service {
+	out := make([]*Service, 0, len(e.Hosts))
+	for _, h := range e.Hosts {
+		s := e.Template
+		s.Meta = e.Meta
+		s.Hostname = h
+		out = append(out, &s)
+	}
+	return out
+}
+
+// ParseProtocol reads a port name ("http-web") or appProtocol. Unknown names are Auto.
+func ParseProtocol(s string) Protocol {
+	s = strings.ToLower(s)
+	switch s {
+	case "kubernetes.io/h2c":
+		return ProtocolHTTP2
+	case "kubernetes.io/ws", "kubernetes.io/wss":
+		return ProtocolHTTP
+	}
+	if s == "grpc-web" || strings.HasPrefix(s, "grpc-web-") {
+		return ProtocolGRPCWeb
+	}
+	head, _, _ := strings.Cut(s, "-")
+	switch p := Protocol(head); p {
+	case ProtocolHTTP, ProtocolHTTP2, ProtocolGRPC, ProtocolTCP, ProtocolTLS, ProtocolHTTPS,
+		ProtocolMongo, ProtocolMySQL, ProtocolRedis, ProtocolUDP:
+		return p
+	}
+	return ProtocolAuto
+}

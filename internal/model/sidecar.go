@@ -1,0 +1,63 @@
+package model
+
+// CaptureMode says how traffic gets to a listener.
+type CaptureMode string
+
+// The capture modes. Default means what the proxy itself was started with.
+const (
+	CaptureDefault  CaptureMode = ""
+	CaptureIPTables CaptureMode = "IPTABLES"
+	CaptureNone     CaptureMode = "NONE" // the application connects to the listener itself
+)
+
+// Sidecar narrows what the workloads that it selects see, and how they are reached.
+type Sidecar struct {
+	Meta
+	Selector map[string]string // empty: the whole namespace
+	Egress   []EgressListener  // empty: all that is exported to the namespace
+	Ingress  []IngressListener // empty: from the workload's services
+
+	Outbound    OutboundMode // unset: the mesh's
+	EgressProxy *Destination // for unknown hosts
+
+	InboundPool *ConnectionPool
+}
+
+// OutboundMode says what happens to destinations that nobody knows.
+type OutboundMode string
+
+// The outbound modes; the empty one means the mesh's.
+const (
+	OutboundAllowAny     OutboundMode = "ALLOW_ANY"
+	OutboundRegistryOnly OutboundMode = "REGISTRY_ONLY"
+)
+
+// HostSelector is a "namespace/host" entry of an egress listener.
+type HostSelector struct {
+	Namespace string // "*": any; never "." (resolved), "~": none
+	Host      Host
+}
+
+// SidecarPort is a port with its protocol.
+type SidecarPort struct {
+	Number   uint32
+	Name     string
+	Protocol Protocol
+}
+
+// EgressListener makes some services reachable, all their ports where Port is nil.
+type EgressListener struct {
+	Port    *SidecarPort
+	Bind    string // IP address; empty: by capture mode
+	Capture CaptureMode
+	Hosts   []HostSelector
+}
+
+// IngressListener takes traffic for the application.
+type IngressListener struct {
+	Port     SidecarPort
+	Bind     string
+	Capture  CaptureMode
+	Endpoint string // "address:port" or "unix:///path"; empty: 127.0.0.1 and the listener's port
+	Pool     *ConnectionPool
+}

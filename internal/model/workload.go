@@ -1,0 +1,114 @@
+package model
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// Locality is where a workload runs. Empty parts are unknown.
+type Locality struct {
+	Region, Zone, Subzone string
+}
+
+// ParseLocality reads "region/zone/subzone".
+func ParseLocality(s string) Locality {
+	p := strings.SplitN(s, "/", 3)
+	for len(p) < 3 {
+		p = append(p, "")
+	}
+	return Locality{p[0], p[1], p[2]}
+}
+
+// String is "region/zone/subzone" without trailing empty parts.
+func (l Locality) String() string {
+	return strings.TrimRight(l.Region+"/"+l.Zone+"/"+l.Subzone, "/")
+}
+
+// Health of an endpoint, as far as the source knows it.
+type Health uint8
+
+// The healths. Draining endpoints take no new requests but keep those they have.
+const (
+	Healthy Health = iota
+	Unhealthy
+	Draining
+)
+
+// Endpoint is one address that serves one or more ports of a service.
+type Endpoint struct {
+	Address  string            // IP address, DNS name, or an absolute path of a Unix socket
+	Ports    map[string]uint32 // service port name -> port; absent: the service's target port
+	Labels   map[string]string // for subsets
+	Locality Locality
+	Weight   uint32 // 0 means 1
+	Health   Health
+	Network  string
+
+	Workload       string // name of the workload, for telemetry
+	Namespace      string
+	ServiceAccount string
+}
+
+// EndpointSlice is one slice of a Kubernetes service's endpoints. Labels of its
+// endpoints come from the workloads (Pods) that they refer to, by name.
+type EndpointSlice struct {
+	Meta
+	Service string // name of the service in the same namespace
+	Ports   []SlicePort
+	Members []SliceEndpoint
+}
+
+// SlicePort maps a service port's name to the number that the endpoints listen on.
+type SlicePort struct {
+	Name   string
+	Number uint32
+}
+
+// SliceEndpoint is one entry of an EndpointSlice.
+type SliceEndpoint struct {
+	Addresses   []string // the first one is used
+	Ready       bool     // ready to take requests
+	Serving     bool     // as Ready, but also while terminating
+	Terminating bool
+	Pod         string // name of the Pod of the same namespace; empty: none
+	Node, Zone  string
+}
+
+// Workload is something that runs: a Pod or a WorkloadEntry.
+type Workload struct {
+	Meta
+	Addresses      []string
+	ServiceAccount string
+	Node           string
+	Locality       Locality
+	Network        string
+	Weight         uint32
+	NamedPorts     map[string]uint32 // container ports by name
+	Ready          bool
+	Terminating    bool
+}
+
+// Address is the workload's first address, or "".
+func (w *Workload) Address() string {
+	if len(w.Addresses) == 0 {
+		return ""
+	}
+	return w.Addresses[0]
+}
+
+// SelectorMatches tells whether labels have all pairs of selector. An empty selector
+// matches everything: callers for whom it means nothing must ask before.
+func SelectorMatches(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if got, ok := labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// IsIP tells whether an endpoint's address needs no resolving.
+func IsIP(address string) bool {
+	_, err := netip.ParseAddr(address)
+	return err == nil
+}

@@ -1,0 +1,100 @@
+// Package view is what derive produces and translate reads: the outbound and inbound
+// world of some proxies, in the mesh's own terms but with every decision made. It is
+// the whole input of translate, which therefore cannot depend on anything that derive
+// did not declare.
+//
+// Views are immutable and hold no clock, no pointer to the store and no map whose
+// order could reach the output: equal views give equal Envoy resources.
+package view
+
+import (
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Discovery is how Envoy finds a cluster's endpoints.
+type Discovery uint8
+
+// The discoveries.
+const (
+	DiscoverEDS Discovery = iota
+	DiscoverStatic
+	DiscoverStrictDNS
+	DiscoverLogicalDNS
+	DiscoverOriginalDst
+	DiscoverDynamicDNS
+)
+
+// Names of the clusters that every sidecar has.
+const (
+	BlackHoleCluster          = "BlackHoleCluster"
+	PassthroughCluster        = "PassthroughCluster"
+	InboundPassthroughCluster = "InboundPassthroughCluster"
+)
+
+// Cluster is everything that one Envoy cluster is made of.
+type Cluster struct {
+	Name      string // "outbound|80|v1|reviews.shop.svc.cluster.local"
+	AltStat   string // alt_stat_name; empty: Name
+	Discovery Discovery
+	Inbound   bool
+
+	Host     model.Host // the service; empty for the fixed clusters
+	Port     uint32     // service port
+	PortName string
+	Subset   string
+	Service  ServiceRef
+	Protocol model.Protocol // upstream protocol of the port
+
+	Policy         model.TrafficPolicy // effective, defaults of the mesh not filled in
+	ConnectTimeout time.Duration       // the mesh's, where Policy has none
+	// Localities are the endpoints of static and DNS clusters; nil for EDS.
+	Localities []LocalityEndpoints
+	// External services have no sidecar: no mesh TLS and no peer metadata.
+	External bool
+	// SubjectAltNames to verify where Policy.TLS has none (ServiceEntry).
+	SubjectAltNames []string
+	// LocalityPriorities tells that Localities' priorities matter (locality load balancing is on).
+	LocalityWeighted bool
+	// SourceAddress binds upstream connections (127.0.0.6 for inbound); empty: none.
+	SourceAddress string
+	// Origin is the DestinationRule that shaped the cluster, "namespace/name"; empty: none.
+	// It goes to the metadata "istio.config", for people who read config dumps.
+	Origin string
+}
+
+// ServiceRef names a service in the metadata of clusters.
+type ServiceRef struct {
+	Host      model.Host
+	Name      string
+	Namespace string
+}
+
+// Endpoints is one EDS resource.
+type Endpoints struct {
+	Cluster    string
+	Localities []LocalityEndpoints // sorted by priority and locality
+}
+
+// LocalityEndpoints are the endpoints of one locality.
+type LocalityEndpoints struct {
+	Locality  model.Locality
+	Priority  uint32
+	Weight    uint32 // 0: the sum of the endpoints' weights
+	Endpoints []Endpoint
+}
+
+// Endpoint is one address with its port. Address may be an IP, a DNS name or a path.
+type Endpoint struct {
+	Address string
+	Port    uint32
+	Weight  uint32 // at least 1
+	Health  model.Health
+
+	Workload  string // for the metadata "istio.workload", see Istio's EndpointMetadata
+	Namespace string
+	Canonical string // canonical service name
+	Revision  string // canonical revision
+	Cluster   string
+}

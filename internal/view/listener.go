@@ -1,0 +1,84 @@
+package view
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Listener is one Envoy listener.
+type Listener struct {
+	Name    string // "0.0.0.0_80", "10.0.0.7_3306", "virtualOutbound", "virtualInbound"
+	Address string // IP
+	Port    uint32
+	Inbound bool
+	// BindToPort is false for listeners that get connections from virtualOutbound.
+	BindToPort bool
+	// UseOriginalDst hands connections to the listener of their original destination.
+	UseOriginalDst bool
+	// ReadOriginalDst restores the original destination where traffic is redirected
+	// (the original_dst listener filter) without handing connections on.
+	ReadOriginalDst bool
+	// InspectTLS and InspectHTTP look at the first bytes.
+	InspectTLS, InspectHTTP bool
+	// ContinueOnTimeout goes on with the default chain when inspecting gets no bytes
+	// (server-speaks-first protocols).
+	ContinueOnTimeout bool
+	InspectTimeout    time.Duration // 0: Envoy's default
+	ExactBalance      bool
+
+	Chains  []FilterChain // in order; matches are disjoint
+	Default *FilterChain  // where none matches; nil: the connection is closed
+}
+
+// FilterChain takes the connections that it matches. Exactly one of HTTP and TCP is set.
+type FilterChain struct {
+	Name  string
+	Match ChainMatch
+	HTTP  *HTTPChain
+	TCP   *TCPChain
+}
+
+// ChainMatch is a conjunction; empty parts hold always.
+type ChainMatch struct {
+	DestinationPort   uint32
+	Destinations      []netip.Prefix
+	ServerNames       []string // SNI; lower case, "*.suffix" allowed
+	TransportProtocol string   // "tls", "raw_buffer" or ""
+	ALPN              []string // "http/1.1", "h2c", ...
+}
+
+// HTTPChain is an HTTP connection manager.
+type HTTPChain struct {
+	StatPrefix string
+	// RouteConfig is fetched by RDS; empty where Inline is set.
+	RouteConfig string
+	Inline      *InlineRoutes
+	Inbound     bool
+	// GRPCWeb is always understood; UseRemoteAddress etc. follow Inbound.
+	IdleTimeout *time.Duration
+	// AccessLogFile is the mesh's; empty: none.
+	AccessLogFile string
+	// ServerName of inbound responses is left alone ("pass through").
+	MaxConcurrentStreams uint32
+}
+
+// InlineRoutes is a route configuration inside a listener.
+type InlineRoutes struct {
+	RouteConfig  RouteConfig
+	VirtualHosts []VirtualHost
+}
+
+// TCPChain is a TCP proxy.
+type TCPChain struct {
+	StatPrefix    string
+	Backends      []Backend // headers unused
+	IdleTimeout   time.Duration
+	MaxDuration   time.Duration
+	AccessLogFile string
+	Hash          *model.HashPolicy // only SourceIP means something here
+	// Tunnel sends the connection through HTTP CONNECT.
+	Tunnel *model.Tunnel
+	// MongoMetrics etc. are not generated: protocols other than TLS are opaque.
+}

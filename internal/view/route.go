@@ -1,0 +1,79 @@
+package view
+
+import (
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// RouteConfig is a route configuration without its virtual hosts.
+type RouteConfig struct {
+	Name string // "80", "9080", "inbound|8080||", or "host:port" for a sniffed service
+	// Inbound route configurations are part of their listener, not served by RDS.
+	Inbound bool
+}
+
+// VirtualHost is the unit of routing: one host on one route configuration.
+type VirtualHost struct {
+	RouteConfig string
+	// Name is unique within the route configuration ("reviews.shop.svc.cluster.local:80").
+	Name    string
+	Domains []string // unique within the route configuration; most telling first
+	Routes  []Route  // in order of precedence
+	// IncludeRequestAttempts sets x-envoy-attempt-count (Istio does).
+	IncludeAttempts bool
+}
+
+// ResourceName is the name of the virtual host as a VHDS resource. VirtualHost.name
+// in Envoy must be the same, or removals are ignored.
+func (v *VirtualHost) ResourceName() string { return v.RouteConfig + "/" + v.Name }
+
+// Route is one rule. Exactly one of Backends, Redirect and DirectResponse is set.
+type Route struct {
+	Name           string // of the rule; "default" where the service itself is the rule
+	Match          *Match // nil: everything
+	Backends       []Backend
+	Redirect       *model.Redirect
+	DirectResponse *model.DirectResponse
+
+	Rewrite *model.Rewrite
+	Timeout time.Duration // 0: none
+	Retry   *model.Retry  // nil: no retries
+	Fault   *model.Fault
+	Mirrors []Mirror
+	CORS    *model.CORS
+	Headers model.Headers
+	Hash    []model.HashPolicy // of the backends' load balancers, without duplicates
+
+	StatPrefix string
+	// Operation names the route in traces ("reviews.shop.svc.cluster.local:80/*").
+	Operation string
+	// MaxStreamIdle 0 leaves it to Envoy.
+	Origin string // the VirtualService, "namespace/name"; empty: none
+}
+
+// Match is one HTTPMatch of a route without what derive has decided (port, sources, gateways).
+type Match struct {
+	Name           string
+	URI            *model.StringMatch
+	IgnoreURICase  bool
+	Scheme         *model.StringMatch
+	Method         *model.StringMatch
+	Authority      *model.StringMatch
+	Headers        []model.HeaderMatch
+	WithoutHeaders []model.HeaderMatch
+	QueryParams    []model.HeaderMatch
+}
+
+// Backend is a weighted cluster. All weights of a route are relative.
+type Backend struct {
+	Cluster string
+	Weight  uint32
+	Headers model.Headers
+}
+
+// Mirror copies requests to a cluster.
+type Mirror struct {
+	Cluster string
+	Percent float64
+}

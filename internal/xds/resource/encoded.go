@@ -1,0 +1,158 @@
+package resource
+
+import (
+	"encoding/hex"
+	"sync"
+	"sync/atomic"
+	"weak"
+
+	"github.com/cespare/xxhash/v2"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// Encoded is one resource as it goes over the wire. It is encoded once and shared by
+// every table and stream that has it. It is immutable.
+type Encoded struct {
+	Name string
+	// Version is the hash of the content, in hex: equal content, equal version, in
+	// every control plane of the same build. It is what Envoy reports when it reconnects.
+	Version string
+
+	// delta is a field of DeltaDiscoveryResponse: tag and length of `resources`, and
+	// the discovery Resource {name, version, Any}.
+	delta []byte
+	// any is the bytes of google.protobuf.Any inside delta.
+	any []byte
+}
+
+// DeltaField is the resource as a whole `resources` field of DeltaDiscoveryResponse.
+// Callers must not change it.
+func (e *Encoded) DeltaField() []byte { return e.delta }
+
+// Any is the encoded google.protobuf.Any. Callers must not change it.
+func (e *Encoded) Any() []byte { return e.any }
+
+// Value is the encoded message itself, without its Any. Callers must not change it.
+func (e *Encoded) Value() []byte {
+	b := e.any
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		b = b[n:]
+		if num == 2 && typ == protowire.BytesType {
+			v, _ := protowire.ConsumeBytes(b)
+			return v
+		}
+		b = b[protowire.ConsumeFieldValue(num, typ, b):]
+	}
+	return nil
+}
+
+var deterministic = proto.MarshalOptions{Deterministic: true}
+
+// Encode encodes m under the given name. Equal messages give equal versions.
+func Encode(t Type, name string, m proto.Message) (*Encoded, error) {
+	value, err := deterministic.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return EncodeBytes(t, name, value), nil
+}
+
+// EncodeBytes wraps an already encoded message.
+func EncodeBytes(t Type, name string, value []byte) *Encoded {
+	return encodeVersioned(t, name, hash(value), value)
+}
+
+// hash is the content hash as 16 hex digits.
+func hash(value []byte) string {
+	var sum [8]byte
+	return hex.EncodeToString(appendUint64(sum[:0], xxhash.Sum64(value)))
+}
+
+func appendUint64(b []byte, v uint64) []byte {
+	for i := 56; i >= 0; i -= 8 {
+		b = append(b, byte(v>>i))
+	}
+	return b
+}
+
+// Field numbers of google.protobuf.Any, discovery Resource and the two responses.
+const (
+	anyTypeURL, anyValue                  = 1, 2
+	resourceVersion, resourceAny, resName = 1, 2, 3
+	deltaResources                        = 2
+)
+
+func encodeVersioned(t Type, name, version string, value []byte) *Encoded {
+	url := t.URL()
+	anyLen := bytesField(anyTypeURL, len(url)) + bytesField(anyValue, len(value))
+	resLen := bytesField(resourceVersion, len(version)) + bytesField(resourceAny, anyLen) + bytesField(resName, len(name))
+
+	b := make([]byte, 0, bytesField(deltaResources, resLen))
+	b = appendHeader(b, deltaResources, resLen)
+	b = protowire.AppendString(protowire.AppendTag(b, resourceVersion, protowire.BytesType), version)
+	b = protowire.AppendString(protowire.AppendTag(b, resName, protowire.BytesType), name)
+	b = appendHeader(b, resourceAny, anyLen)
+	start := len(b)
+	b = protowire.AppendString(protowire.AppendTag(b, anyTypeURL, protowire.BytesType), url)
+	b = protowire.AppendBytes(protowire.AppendTag(b, anyValue, protowire.BytesType), value)
+	return &Encoded{Name: name, Version: version, delta: b, any: b[start:len(b):len(b)]}
+}
+
+// bytesField is the size of a length-delimited field whose content has n bytes.
+func bytesField(num protowire.Number, n int) int {
+	return protowire.SizeTag(num) + protowire.SizeBytes(n)
+}
+
+func appendHeader(b []byte, num protowire.Number, n int) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.BytesType), uint64(n))
+}
+
+// Interner makes equal resources one: scopes that agree on a resource share its bytes.
+// It holds what it knows weakly, so that nobody has to tell it what has gone.
+type Interner struct {
+	mu    sync.Mutex // guards known
+	known map[internKey]weak.Pointer[Encoded]
+	puts  int // since the last sweep; guarded by mu
+	hits  atomic.Uint64
+}
+
+type internKey struct {
+	t       Type
+	name    string
+	version string
+}
+
+// NewInterner makes an empty one.
+func NewInterner() *Interner {
+	return &Interner{known: map[internKey]weak.Pointer[Encoded]{}}
+}
+
+// Intern gives the one Encoded equal to e.
+func (in *Interner) Intern(t Type, e *Encoded) *Encoded {
+	key := internKey{t, e.Name, e.Version}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if old := in.known[key].Value(); old != nil {
+		in.hits.Add(1)
+		return old
+	}
+	in.known[key] = weak.Make(e)
+	in.puts++
+	if in.puts > len(in.known)/2+1024 {
+		in.sweep()
+	}
+	return e
+}
+
+// sweep forgets what the garbage collector has taken. Its cost is spread over the puts
+// that went before.
+func (in *Interner) sweep() {
+	in.puts = 0
+	for k, p := range in.known {
+		if p.Value() == nil {
+			delete(in.known, k)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+// Package resource knows the kinds of xDS resources and how one is encoded.
+//
+// Differences between resource types are rows of one table (Types); nothing else in
+// the control plane switches on a type URL.
+package resource
+
+// Type is an index into Types: one column of a table of resources.
+type Type uint8
+
+// The types, in the order in which additions are sent (make before break). RouteConfig
+// and RouteConfigShell are two strategies for one type URL: whole route
+// configurations, and ones whose virtual hosts come by VHDS.
+const (
+	Cluster Type = iota
+	Endpoints
+	Listener
+	RouteConfig
+	RouteConfigShell
+	VirtualHost
+	NumTypes
+)
+
+// Info is a row: what distinguishes a type of resources from the others.
+type Info struct {
+	Type  Type
+	Short string // "CDS"
+	URL   string
+	// Wildcard types are pushed whole to a stream that names nothing.
+	Wildcard bool
+	// FullState types must hold everything in each state-of-the-world response:
+	// what is missing has been removed (xDS: CDS and LDS only).
+	FullState bool
+	// Needs are the types whose additions must be acknowledged before this type's
+	// updates that may refer to them are sent.
+	Needs []Type
+	// HeldBy are the types whose updates must be acknowledged before this type's
+	// removals are sent: they may still refer to what is removed.
+	HeldBy []Type
+}
+
+const prefix = "type.googleapis.com/"
+
+// Type URLs.
+const (
+	ClusterURL     = prefix + "envoy.config.cluster.v3.Cluster"
+	EndpointsURL   = prefix + "envoy.config.endpoint.v3.ClusterLoadAssignment"
+	ListenerURL    = prefix + "envoy.config.listener.v3.Listener"
+	RouteConfigURL = prefix + "envoy.config.route.v3.RouteConfiguration"
+	VirtualHostURL = prefix + "envoy.config.route.v3.VirtualHost"
+)
+
+// Types is the table, indexed by Type.
+var Types = [NumTypes]Info{
+	Cluster: {Type: Cluster, Short: "CDS", URL: ClusterURL, Wildcard: true, FullState: true,
+		HeldBy: []Type{Listener, RouteConfig, RouteConfigShell, VirtualHost}},
+	Endpoints:        {Type: Endpoints, Short: "EDS", URL: EndpointsURL},
+	Listener:         {Type: Listener, Short: "LDS", URL: ListenerURL, Wildcard: true, FullState: true, Needs: []Type{Cluster, Endpoints}},
+	RouteConfig:      {Type: RouteConfig, Short: "RDS", URL: RouteConfigURL, Needs: []Type{Cluster, Endpoints}},
+	RouteConfigShell: {Type: RouteConfigShell, Short: "RDS", URL: RouteConfigURL, Needs: []Type{Cluster, Endpoints}},
+	VirtualHost:      {Type: VirtualHost, Short: "VHDS", URL: VirtualHostURL, Wildcard: true, Needs: []Type{Cluster, Endpoints}},
+}
+
+// String is the short name: "CDS".
+func (t Type) String() string { return Types[t].Short }
+
+// URL is the type URL.
+func (t Type) URL() string { return Types[t].URL }
