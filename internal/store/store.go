@@ -1,0 +1,142 @@
+package store
+
+import (
+	"iter"
+	"sync/atomic"
+
+	iradix "github.com/hashicorp/go-immutable-radix/v2"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Snapshot is all objects at one revision. It never changes, and costs nothing to keep.
+type Snapshot struct {
+	Revision model.Revision
+	tables   map[model.Kind]*iradix.Tree[model.Object]
+}
+
+// Get finds one object; nil where there is none.
+func (s *Snapshot) Get(k model.Key) model.Object {
+	t := s.tables[k.Kind]
+	if t == nil {
+		return nil
+	}
+	o, _ := t.Get(rowKey(k))
+	return o
+}
+
+// All yields the objects of a kind, by namespace and name.
+func (s *Snapshot) All(kind model.Kind) iter.Seq[model.Object] {
+	return func(yield func(model.Object) bool) {
+		t := s.tables[kind]
+		if t == nil {
+			return
+		}
+		it := t.Root().Iterator()
+		for _, o, ok := it.Next(); ok; _, o, ok = it.Next() {
+			if !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// Len is the number of objects of a kind.
+func (s *Snapshot) Len(kind model.Kind) int {
+	if t := s.tables[kind]; t != nil {
+		return t.Len()
+	}
+	return 0
+}
+
+func rowKey(k model.Key) []byte {
+	b := make([]byte, 0, len(k.Namespace)+1+len(k.Name))
+	b = append(b, k.Namespace...)
+	b = append(b, 0)
+	return append(b, k.Name...)
+}
+
+// Change is the difference that a batch makes for one object. Old is nil for what is
+// new, New for what is gone; never both.
+type Change struct {
+	Key      model.Key
+	Old, New model.Object
+	Event    Event
+}
+
+// Store is the newest snapshot. One goroutine applies; anybody reads.
+type Store struct {
+	current atomic.Pointer[Snapshot]
+}
+
+// New makes an empty store at revision 0.
+func New() *Store {
+	s := &Store{}
+	s.current.Store(&Snapshot{tables: map[model.Kind]*iradix.Tree[model.Object]{}})
+	return s
+}
+
+// Snapshot is the newest one.
+func (s *Store) Snapshot() *Snapshot { return s.current.Load() }
+
+// Apply makes the next revision of events, and tells what differs, in the events'
+// order. Events that change nothing (same resource version, or the removal of what was
+// not there) are left out; where all are, no revision is made.
+//
+// Only one goroutine may apply.
+func (s *Store) Apply(events []Event) (*Snapshot, []Change) {
+	old := s.current.Load()
+	txns := map[model.Kind]*iradix.Txn[model.Object]{}
+	changes := make([]Change, 0, len(events))
+	for _, e := range events {
+		if c, ok := apply(old, txns, e); ok {
+			changes = append(changes, c)
+		}
+	}
+	if len(changes) == 0 {
+		return old, nil
+	}
+	next := &Snapshot{Revision: old.Revision + 1, tables: make(map[model.Kind]*iradix.Tree[model.Object], len(old.tables))}
+	for k, t := range old.tables {
+		next.tables[k] = t
+	}
+	for k, t := range txns {
+		next.tables[k] = t.CommitOnly()
+	}
+	s.current.Store(next)
+	return next, changes
+}
+
+func apply(old *Snapshot, txns map[model.Kind]*iradix.Txn[model.Object], e Event) (Change, bool) {
+	txn := txns[e.Key.Kind]
+	if txn == nil {
+		tree := old.tables[e.Key.Kind]
+		if tree == nil {
+			tree = iradix.New[model.Object]()
+		}
+		txn = tree.Txn()
+		txns[e.Key.Kind] = txn
+	}
+	key := rowKey(e.Key)
+	prev, had := txn.Get(key)
+	c := Change{Key: e.Key, New: e.Object, Event: e}
+	if had {
+		c.Old = prev
+	}
+	switch {
+	case e.Object == nil && !had:
+		return c, false
+	case e.Object == nil:
+		txn.Delete(key)
+	case had && sameVersion(prev, e.Object):
+		return c, false
+	default:
+		txn.Insert(key, e.Object)
+	}
+	return c, true
+}
+
+func sameVersion(a, b model.Object) bool {
+	v := a.Metadata().ResourceVersion
+	return v != "" && v == b.Metadata().ResourceVersion
+}
