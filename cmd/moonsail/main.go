@@ -1,8 +1,12 @@
 // Command moonsail is the whole mesh in one binary: control plane, agent, lab and doctor.
 package main
 
-import "os"
+import (
+	"os"
+
+	"github.com/moonsail/moonsail/internal/cli"
+)
 
 func main() {
-	os.Exit(0)
+	os.Exit(cli.Execute())
 }

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// UserError is the one form of errors that people see: what went wrong, where, and
+// what to do next. Any command may return one (wrapped or not); other errors are
+// shown as their text alone.
+type UserError struct {
+	What  string // one sentence without a full stop
+	Where string // file:line, object, address; may be empty
+	Next  string // what the reader can do; may be empty
+	Err   error  // the cause, shown after What; may be nil
+}
+
+// Error is the same on one line, for logs and tests.
+func (e *UserError) Error() string {
+	s := e.headline()
+	if e.Where != "" {
+		s = e.Where + ": " + s
+	}
+	if e.Next != "" {
+		s += " (" + e.Next + ")"
+	}
+	return s
+}
+
+// Unwrap is the cause.
+func (e *UserError) Unwrap() error { return e.Err }
+
+func (e *UserError) headline() string {
+	switch {
+	case e.Err == nil:
+		return e.What
+	case e.What == "":
+		return e.Err.Error()
+	}
+	return e.What + ": " + e.Err.Error()
+}
+
+// ExitCode ends the process with that status and prints nothing: the command has said
+// all there is to say, as analyze has once it has listed what it found.
+type ExitCode int
+
+// Error is for logs and tests.
+func (c ExitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) }
+
+// usageError is a wrong flag or argument: exit status 2 and a hint at the help.
+type usageError struct{ error }
+
+// usageArgs makes an argument check's failure a usage error.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usageError{err}
+		}
+		return nil
+	}
+}
+
+// reportError prints err for people.
+func reportError(w io.Writer, err error) {
+	s := StyleFor(w)
+	var ue *UserError
+	if !errors.As(err, &ue) {
+		fmt.Fprintf(w, "%s %s\n", s.Bad("error:"), err)
+		return
+	}
+	fmt.Fprintf(w, "%s %s\n", s.Bad("error:"), ue.headline())
+	if ue.Where != "" {
+		fmt.Fprintf(w, "  %s %s\n", s.Dim("where:"), ue.Where)
+	}
+	if ue.Next != "" {
+		fmt.Fprintf(w, "  %s  %s\n", s.Dim("next:"), ue.Next)
+	}
+}

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// Output is the -o flag: for people (table) or for programs (json, yaml).
+type Output struct{ format string }
+
+const (
+	formatTable = "table"
+	formatJSON  = "json"
+	formatYAML  = "yaml"
+)
+
+// AddFlag adds -o/--output to cmd.
+func (o *Output) AddFlag(cmd *cobra.Command) {
+	cmd.Flags().VarP(o, "output", "o", "`FORMAT` of the output: table, json or yaml")
+	o.format = formatTable
+	cmd.Flags().Lookup("output").DefValue = formatTable
+	// The only error is a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{formatTable, formatJSON, formatYAML}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// String implements pflag.Value.
+func (o *Output) String() string { return o.format }
+
+// Type implements pflag.Value.
+func (o *Output) Type() string { return "FORMAT" }
+
+// Set implements pflag.Value.
+func (o *Output) Set(s string) error {
+	switch s {
+	case formatTable, formatJSON, formatYAML:
+		o.format = s
+		return nil
+	}
+	return fmt.Errorf("unknown format %q: it is one of table, json, yaml", s)
+}
+
+// IsTable tells whether the output is for people.
+func (o *Output) IsTable() bool { return o.format == formatTable || o.format == "" }
+
+// Print writes value as JSON or YAML, or lets table write it for people.
+func (o *Output) Print(w io.Writer, value any, table func(io.Writer) error) error {
+	switch o.format {
+	case formatJSON:
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(value)
+	case formatYAML:
+		b, err := yaml.Marshal(value)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(b)
+		return err
+	}
+	return table(w)
+}
+
+// Table is rows under headings, in columns as wide as their widest cell.
+type Table struct {
+	headings []string
+	rows     [][]string
+}
+
+// NewTable makes a table of these columns.
+func NewTable(headings ...string) *Table { return &Table{headings: headings} }
+
+// Row adds a row. Cells may be painted; missing ones are empty.
+func (t *Table) Row(cells ...string) { t.rows = append(t.rows, cells) }
+
+// Write writes the table. Headings are bold on a terminal.
+func (t *Table) Write(w io.Writer) error {
+	width := make([]int, len(t.headings))
+	for _, row := range append([][]string{t.headings}, t.rows...) {
+		for i := range width {
+			width[i] = max(width[i], printedWidth(cell(row, i)))
+		}
+	}
+	s := StyleFor(w)
+	var b strings.Builder
+	bold := make([]string, len(t.headings))
+	for i, h := range t.headings {
+		bold[i] = s.Bold(h)
+	}
+	for _, row := range append([][]string{bold}, t.rows...) {
+		writeRow(&b, row, width)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+const columnGap = 2
+
+func writeRow(b *strings.Builder, row []string, width []int) {
+	for i := range width {
+		c := cell(row, i)
+		b.WriteString(c)
+		if i < len(width)-1 {
+			b.WriteString(strings.Repeat(" ", width[i]-printedWidth(c)+columnGap))
+		}
+	}
+	b.WriteByte('\n')
+}
+
+func cell(row []string, i int) string {
+	if i < len(row) {
+		return row[i]
+	}
+	return ""
+}
+
+// printedWidth is the number of characters that s takes on a terminal: escape
+// sequences of Style take none.
+func printedWidth(s string) int {
+	n, escape := 0, false
+	for _, r := range s {
+		switch {
+		case r == '\x1b':
+			escape = true
+		case escape:
+			escape = r != 'm'
+		default:
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,79 @@
+// Package cli is the command line: one file a subcommand, and what they share (the
+// form of errors, output formats, progress, environment variables of flags).
+//
+// Commands write results to cmd.OutOrStdout and everything else (progress, logs,
+// errors) to cmd.ErrOrStderr, so that results can be piped.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2 // wrong flags or arguments
+)
+
+// Execute runs the command that the process was started with and gives the exit status.
+// The context of commands ends at SIGINT or SIGTERM; a second signal kills at once.
+func Execute() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	return run(ctx, NewRootCommand())
+}
+
+// run executes a command tree and reports what went wrong in the one form of errors.
+func run(ctx context.Context, root *cobra.Command) int {
+	cmd, err := root.ExecuteContextC(ctx)
+	var exit ExitCode
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &exit):
+		return int(exit)
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return exitFailed // the user interrupted: nothing to explain
+	}
+	w := cmd.ErrOrStderr()
+	var usage usageError
+	if errors.As(err, &usage) {
+		reportError(w, &UserError{What: err.Error(), Next: fmt.Sprintf("see '%s --help'", cmd.CommandPath())})
+		return exitUsage
+	}
+	reportError(w, err)
+	return exitFailed
+}
+
+// NewRootCommand is the command tree.
+func NewRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "moonsail",
+		Short: "A service mesh in which every millisecond is accounted for",
+		Long: `Moonsail is a service mesh: a control plane that turns Kubernetes and Istio
+resources into Envoy configuration, and an agent that runs Envoy sidecars.`,
+		Example: `  moonsail demo                     # a whole mesh on this machine, in about a minute
+  moonsail serve --config DIR       # a control plane on a directory of YAML
+  moonsail analyze DIR              # what is wrong in a directory of YAML
+  moonsail changes                  # where the time of each change went`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return flagsFromEnv(cmd, os.LookupEnv) },
+		Args:              usageArgs(cobra.NoArgs),
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	for _, n := range commands {
+		root.AddCommand(n())
+	}
+	return root
+}

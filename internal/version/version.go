@@ -1,0 +1,59 @@
+// Package version tells which build this is, from what the Go toolchain wrote into
+// the binary. Nothing has to be stamped by the linker.
+package version
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// Info is what is known of a build.
+type Info struct {
+	Version  string `json:"version"`            // a tag where the build has one, else "devel"
+	Commit   string `json:"commit,omitempty"`   // full hash
+	Time     string `json:"time,omitempty"`     // of the commit, RFC 3339
+	Modified bool   `json:"modified,omitempty"` // built from a tree with uncommitted changes
+	Go       string `json:"go"`
+	Platform string `json:"platform"` // "linux/amd64"
+}
+
+// Get reads the running binary's own build information.
+func Get() Info {
+	bi, _ := debug.ReadBuildInfo()
+	return from(bi)
+}
+
+func from(bi *debug.BuildInfo) Info {
+	info := Info{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if bi == nil {
+		return info
+	}
+	if v := bi.Main.Version; v != "" && v != "(devel)" {
+		info.Version = v
+	}
+	for _, s := range bi.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			info.Commit = s.Value
+		case "vcs.time":
+			info.Time = s.Value
+		case "vcs.modified":
+			info.Modified = s.Value == "true"
+		}
+	}
+	return info
+}
+
+// String is one line: "devel (1a2b3c4d5e6f, modified) go1.26.0 linux/amd64".
+func (i Info) String() string {
+	s := i.Version
+	if i.Commit != "" {
+		short := i.Commit[:min(12, len(i.Commit))]
+		if i.Modified {
+			short += ", modified"
+		}
+		s += " (" + short + ")"
+	}
+	return fmt.Sprintf("%s %s %s", s, i.Go, i.Platform)
+}
