@@ -1,0 +1,153 @@
+package envoy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// PathVariable is the environment variable that names an Envoy to use as it is.
+const PathVariable = "MOONSAIL_ENVOY"
+
+// modulePath tells a checkout of Moonsail from any other Go module.
+const modulePath = "github.com/moonsail/moonsail"
+
+// Binary is an Envoy that was found.
+type Binary struct {
+	Path   string // absolute
+	Source string // who named it: "--envoy", "MOONSAIL_ENVOY", "checkout", "cache" or "PATH"
+}
+
+// NotFoundError says where Find looked. Its text says how to install Envoy.
+type NotFoundError struct {
+	Looked []string
+}
+
+// Error names every place looked at, and the two commands that install Envoy.
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("Envoy %s was not found; run `moonsail envoy install` (in a checkout: `make envoy`), "+
+		"or name one with --envoy or %s. Looked at:\n  %s", Version, PathVariable, strings.Join(e.Looked, "\n  "))
+}
+
+// Find returns the Envoy to run. In this order: the path given (a flag, may be
+// empty), $MOONSAIL_ENVOY, the tool folder of the checkout around the working
+// directory or the executable, the user's cache, and $PATH if its version is the
+// pinned one. One that was named explicitly is taken whatever its version, and its
+// absence is an error rather than a reason to look on.
+func Find(explicit string) (Binary, error) {
+	if explicit != "" {
+		return named(explicit, "--envoy")
+	}
+	if p := os.Getenv(PathVariable); p != "" {
+		return named(p, PathVariable)
+	}
+	missing := &NotFoundError{}
+	for _, dir := range checkouts() {
+		if b, ok := installed(toolDir(dir), "checkout", missing); ok {
+			return b, nil
+		}
+	}
+	if cache, err := os.UserCacheDir(); err == nil {
+		if b, ok := installed(cacheDir(cache), "cache", missing); ok {
+			return b, nil
+		}
+	}
+	return onPath(missing)
+}
+
+func named(path, source string) (Binary, error) {
+	if resolved, err := exec.LookPath(path); err == nil {
+		path = resolved
+	} else {
+		return Binary{}, fmt.Errorf("%s=%s is no executable file: %w; correct it, or leave it out and run `moonsail envoy install`",
+			source, path, errors.Unwrap(err))
+	}
+	abs, err := filepath.Abs(path)
+	return Binary{Path: abs, Source: source}, err
+}
+
+func installed(dir, source string, missing *NotFoundError) (Binary, bool) {
+	path := filepath.Join(dir, "envoy")
+	if !executable(path) {
+		missing.Looked = append(missing.Looked, path)
+		return Binary{}, false
+	}
+	return Binary{Path: path, Source: source}, true
+}
+
+func onPath(missing *NotFoundError) (Binary, error) {
+	path, err := exec.LookPath("envoy")
+	if err != nil {
+		missing.Looked = append(missing.Looked, "$PATH (no envoy)")
+		return Binary{}, missing
+	}
+	version, err := VersionOf(context.Background(), path)
+	if err != nil || version != Version {
+		missing.Looked = append(missing.Looked, fmt.Sprintf("%s (version %q, wanted %s)", path, version, Version))
+		return Binary{}, missing
+	}
+	abs, err := filepath.Abs(path)
+	return Binary{Path: abs, Source: "PATH"}, err
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+func toolDir(checkout string) string { return filepath.Join(checkout, ".tools", "envoy", Version) }
+
+func cacheDir(cache string) string { return filepath.Join(cache, "moonsail", "envoy", Version) }
+
+// DefaultDir is where Install puts Envoy when nothing is said: the tool folder of
+// the checkout when inside one, else the user's cache.
+func DefaultDir() (string, error) {
+	if dirs := checkouts(); len(dirs) > 0 {
+		return toolDir(dirs[0]), nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no place to install Envoy: %w; name one with --dir", err)
+	}
+	return cacheDir(cache), nil
+}
+
+// checkouts are the checkouts of Moonsail around the working directory and around
+// the executable, the former first.
+func checkouts() []string {
+	var found []string
+	add := func(from string) {
+		if root, ok := checkoutAround(from); ok && (len(found) == 0 || found[0] != root) {
+			found = append(found, root)
+		}
+	}
+	if wd, err := os.Getwd(); err == nil {
+		add(wd)
+	}
+	if exe, err := os.Executable(); err == nil {
+		if resolved, err := filepath.EvalSymlinks(exe); err == nil {
+			exe = resolved
+		}
+		add(filepath.Dir(exe))
+	}
+	return found
+}
+
+func checkoutAround(dir string) (string, bool) {
+	for {
+		mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && bytes.HasPrefix(bytes.TrimSpace(mod), []byte("module "+modulePath+"\n")) {
+			return dir, true
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", false
+		}
+		dir = parent
+	}
+}

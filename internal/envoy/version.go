@@ -1,0 +1,55 @@
+// Package envoy finds, fetches, starts and talks to Envoy itself: the one binary
+// that every sidecar of the mesh runs. It knows nothing of xDS or of the mesh.
+package envoy
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"time"
+)
+
+//go:embed ENVOY_VERSION
+var versionFile string
+
+// Version is the Envoy release that Moonsail is built for and tested with. The file
+// ENVOY_VERSION is the only place that says it.
+var Version = strings.TrimSpace(versionFile)
+
+// versionTimeout bounds `envoy --version`: tens of milliseconds when warm, seconds
+// when a cold disk has to read the 100 MB binary.
+const versionTimeout = 30 * time.Second
+
+// "envoy  version: <commit>/1.40.0/Clean/RELEASE/BoringSSL"
+var versionLine = regexp.MustCompile(`version:\s*[0-9a-f]*/(\d+\.\d+\.\d+[^/\s]*)/`)
+
+// VersionOf runs `path --version` and returns the release, such as "1.40.0".
+func VersionOf(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "--version").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w%s", path, err, quoteTail(out))
+	}
+	m := versionLine.FindSubmatch(out)
+	if m == nil {
+		return "", fmt.Errorf("%s --version does not answer like Envoy%s", path, quoteTail(out))
+	}
+	return string(m[1]), nil
+}
+
+// quoteTail is the last lines of a command's output, indented below an error.
+func quoteTail(out []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if len(lines) > 12 {
+		lines = lines[len(lines)-12:]
+	}
+	text := strings.Join(lines, "\n    ")
+	if text == "" {
+		return ""
+	}
+	return ":\n    " + text
+}
