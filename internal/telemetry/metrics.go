@@ -1,0 +1,215 @@
+package telemetry
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/version"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// Metrics are the control plane's, in a registry of their own. Istio's names are used,
+// with their meaning, wherever Istio has one for the thing; the rest is moonsail_.
+type Metrics struct {
+	Registry *prometheus.Registry
+
+	proxies     *prometheus.GaugeVec     // pilot_xds
+	pushes      [resource.NumTypes]push  // pilot_xds_pushes, pilot_xds_config_size_bytes
+	rejects     *prometheus.CounterVec   // pilot_total_xds_rejects
+	expired     *prometheus.CounterVec   // pilot_xds_expired_nonce
+	convergence prometheus.Histogram     // pilot_proxy_convergence_time
+	debounce    prometheus.Histogram     // pilot_debounce_time
+	derive      prometheus.Histogram     // pilot_pushcontext_init_seconds
+	sendTime    prometheus.Histogram     // pilot_xds_send_time
+	triggers    *prometheus.CounterVec   // pilot_push_triggers
+	inbound     *prometheus.CounterVec   // pilot_inbound_updates
+	waited      *prometheus.HistogramVec // pilot_worker_queue_latency
+	propagation *prometheus.HistogramVec // moonsail_propagation_seconds
+
+	outcomes     *prometheus.CounterVec // moonsail_change_outcomes_total
+	forgotten    prometheus.Counter     // moonsail_changes_forgotten_total
+	linesDropped prometheus.Counter     // moonsail_change_log_lines_dropped_total
+}
+
+type push struct {
+	count prometheus.Counter
+	bytes prometheus.Observer
+}
+
+// fine are buckets for what takes milliseconds and must not take seconds.
+var fine = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60}
+
+// NewMetrics makes and registers all metrics, the Go runtime's and the process's too.
+func NewMetrics() *Metrics {
+	m := &Metrics{Registry: prometheus.NewRegistry()}
+	m.Registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.info()
+	m.streams()
+	m.changes()
+	return m
+}
+
+func (m *Metrics) info() {
+	v := version.Get()
+	m.gaugeVec("pilot_info", "Pilot version and build information.", "version").WithLabelValues(v.Version).Set(1)
+	m.gaugeVec("moonsail_build_info", "The build of Moonsail.", "version", "commit", "go").
+		WithLabelValues(v.Version, v.Commit, v.Go).Set(1)
+}
+
+// streams are the metrics of the xDS server.
+func (m *Metrics) streams() {
+	m.proxies = m.gaugeVec("pilot_xds", "Number of endpoints connected to this pilot using XDS.", "version")
+	count := m.counterVec("pilot_xds_pushes", "Responses sent, by type of resource.", "type")
+	bytes := m.histogramVec("pilot_xds_config_size_bytes", "Distribution of configuration sizes pushed to clients.",
+		[]float64{1, 1000, 10000, 100000, 1000000, 4000000, 10000000, 40000000}, "type")
+	for _, t := range resource.Types {
+		name := metricType(t.Type)
+		m.pushes[t.Type] = push{count.WithLabelValues(name), bytes.WithLabelValues(t.URL)}
+	}
+	m.rejects = m.counterVec("pilot_total_xds_rejects", "Total number of XDS responses from pilot rejected by proxy.", "type")
+	m.expired = m.counterVec("pilot_xds_expired_nonce", "Total number of XDS requests with an expired nonce.", "type")
+	m.sendTime = m.histogram("pilot_xds_send_time", "Total time in seconds Pilot takes to send generated configuration.", fine)
+	m.convergence = m.histogram("pilot_proxy_convergence_time",
+		"Delay in seconds between config change and a proxy receiving all required configuration: from the first event to that proxy's ACK.", fine)
+}
+
+// changes are the metrics of the change log.
+func (m *Metrics) changes() {
+	m.debounce = m.histogram("pilot_debounce_time",
+		"Delay in seconds between the first event of a batch and its being published to streams. There is no debounce timer.", fine)
+	m.derive = m.histogram("pilot_pushcontext_init_seconds", "Total time in seconds to derive what a batch changes.", fine)
+	m.triggers = m.counterVec("pilot_push_triggers", "Total number of times a push was triggered, labeled by reason for the push.", "type")
+	m.inbound = m.counterVec("pilot_inbound_updates", "Total number of updates received by pilot, after events of one object have coalesced.", "type")
+	m.waited = m.histogramVec("pilot_worker_queue_latency",
+		"Latency in seconds before the oldest event of a kind in a batch is in the store.", fine, "queueID")
+	m.propagation = m.histogramVec("moonsail_propagation_seconds",
+		"Time of a change in each stage of its way from the first event to the last proxy's answer (stage=total: the whole), once for each kind of object in the change.",
+		fine, "kind", "stage")
+	m.outcomes = m.counterVec("moonsail_change_outcomes_total",
+		"Outcomes of changes for proxies bound to what changed, counted when a change is distributed.", "outcome")
+	m.forgotten = m.counter("moonsail_changes_forgotten_total",
+		"Changes that left the change log before every proxy concerned had answered.")
+	m.linesDropped = m.counter("moonsail_change_log_lines_dropped_total", "Log lines of changes that could not be written in time.")
+}
+
+// metricType is Istio's label value for a type: "cds".
+func metricType(t resource.Type) string { return strings.ToLower(t.String()) }
+
+// Gauge registers a gauge that is asked when it is read.
+func (m *Metrics) Gauge(name, help string, value func() float64) {
+	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+}
+
+// Inventory registers the gauges of what the mesh has: services as the derived state
+// counts them, and the source objects of each kind.
+func (m *Metrics) Inventory(services func() int, objects func(model.Kind) int) {
+	m.Gauge("pilot_services", "Total services known to pilot.", func() float64 { return float64(services()) })
+	m.Gauge("pilot_virt_services", "Total virtual services known to pilot.",
+		func() float64 { return float64(objects(model.KindVirtualService)) })
+	for _, k := range model.Kinds {
+		m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "moonsail_objects", Help: "Source objects in the store.", ConstLabels: prometheus.Labels{"kind": string(k)},
+		}, func() float64 { return float64(objects(k)) }))
+	}
+}
+
+// IntakeDepth registers the depth of the intake.
+func (m *Metrics) IntakeDepth(depth func() int) {
+	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pilot_worker_queue_depth", Help: "Objects whose events wait for the next batch.",
+		ConstLabels: prometheus.Labels{"queueID": "intake"},
+	}, func() float64 { return float64(depth()) }))
+}
+
+// Connected counts a stream of a proxy of that Istio version; delta is 1 or -1.
+func (m *Metrics) Connected(istioVersion string, delta int) {
+	if istioVersion == "" {
+		istioVersion = "unknown" // Istio's word
+	}
+	m.proxies.WithLabelValues(istioVersion).Add(float64(delta))
+}
+
+// Pushed counts a response of so many bytes.
+func (m *Metrics) Pushed(t resource.Type, bytes int) {
+	m.pushes[t].count.Inc()
+	m.pushes[t].bytes.Observe(float64(bytes))
+}
+
+// SendTook is how long a response took to be written.
+func (m *Metrics) SendTook(d time.Duration) { m.sendTime.Observe(d.Seconds()) }
+
+// Rejected counts a NACK.
+func (m *Metrics) Rejected(t resource.Type) { m.rejects.WithLabelValues(metricType(t)).Inc() }
+
+// StaleNonce counts a request that answers an older response.
+func (m *Metrics) StaleNonce(t resource.Type) { m.expired.WithLabelValues(metricType(t)).Inc() }
+
+// changed counts a batch's objects and the reasons to push it.
+func (m *Metrics) changed(objects []ChangedObject) {
+	reasons := map[string]bool{}
+	for _, o := range objects {
+		reasons[trigger(o.Kind)] = true
+		m.inbound.WithLabelValues(updateType(o)).Inc()
+	}
+	for r := range reasons {
+		m.triggers.WithLabelValues(r).Inc()
+	}
+}
+
+// trigger is Istio's reason for a push.
+func trigger(k model.Kind) string {
+	switch k {
+	case model.KindEndpointSlice, model.KindPod, model.KindWorkloadEntry:
+		return "endpoint"
+	case model.KindService, model.KindServiceEntry:
+		return "service"
+	case model.KindNamespace:
+		return "namespace"
+	}
+	return "config"
+}
+
+// updateType is Istio's type of an update.
+func updateType(o ChangedObject) string {
+	switch trigger(o.Kind) {
+	case "endpoint":
+		return "eds"
+	case "service":
+		if o.Operation == Deleted {
+			return "svcdelete"
+		}
+		return "svc"
+	}
+	return "config"
+}
+
+func (m *Metrics) stored(kinds []kindSeen, at time.Time) {
+	for _, k := range kinds {
+		m.waited.WithLabelValues(string(k.kind)).Observe(max(0, at.Sub(k.observed)).Seconds())
+	}
+}
+
+func (m *Metrics) converged(d time.Duration) { m.convergence.Observe(max(0, d).Seconds()) }
+
+// distributed is called once for each change.
+func (m *Metrics) distributed(r *record) {
+	stages, total := r.timeline().Split(time.Nanosecond)
+	m.debounce.Observe(r.published.get().Seconds())
+	m.derive.Observe(stages[StageDerive].Seconds())
+	for _, k := range r.kinds {
+		for _, s := range Stages {
+			m.propagation.WithLabelValues(string(k.kind), s.String()).Observe(stages[s].Seconds())
+		}
+		m.propagation.WithLabelValues(string(k.kind), "total").Observe(total.Seconds())
+	}
+	for o, name := range outcomeNames {
+		m.outcomes.WithLabelValues(name).Add(float64(r.outcome(Outcome(o))))
+	}
+}
+
+var outcomeNames = [numOutcomes]string{ACKed: "acked", NotConcerned: "not_concerned", NACKed: "nacked", Gone: "gone"}

@@ -1,0 +1,121 @@
+package telemetry
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+func TestMetricsOfAChange(t *testing.T) {
+	m := NewMetrics()
+	l := NewChangeLog(8, slog.New(slog.DiscardHandler), m)
+	build(l, 1, object(model.KindVirtualService, "reviews"), object(model.KindVirtualService, "ratings"), object(model.KindPod, "a"))
+	l.Published(1, 2, at(1))
+	l.Sent(1, at(2))
+	l.Settled(0, 1, ACKed, at(3))
+	l.Settled(0, 1, NACKed, at(150))
+
+	require.NoError(t, testutil.GatherAndCompare(m.Registry, strings.NewReader(`
+# HELP moonsail_change_outcomes_total Outcomes of changes for proxies bound to what changed, counted when a change is distributed.
+# TYPE moonsail_change_outcomes_total counter
+moonsail_change_outcomes_total{outcome="acked"} 1
+moonsail_change_outcomes_total{outcome="gone"} 0
+moonsail_change_outcomes_total{outcome="nacked"} 1
+moonsail_change_outcomes_total{outcome="not_concerned"} 0
+# HELP pilot_inbound_updates Total number of updates received by pilot, after events of one object have coalesced.
+# TYPE pilot_inbound_updates counter
+pilot_inbound_updates{type="config"} 2
+pilot_inbound_updates{type="eds"} 1
+# HELP pilot_push_triggers Total number of times a push was triggered, labeled by reason for the push.
+# TYPE pilot_push_triggers counter
+pilot_push_triggers{type="config"} 1
+pilot_push_triggers{type="endpoint"} 1
+`), "moonsail_change_outcomes_total", "pilot_inbound_updates", "pilot_push_triggers"))
+
+	// One observation per kind, not per object; six stages with the total, two kinds.
+	require.Equal(t, 12, testutil.CollectAndCount(m.propagation))
+	require.Equal(t, 2, testutil.CollectAndCount(m.waited))
+	require.Equal(t, []string{"1 in 0.15 s"}, counts(t, m, "VirtualService", "total"))
+}
+
+// counts describes one propagation histogram.
+func counts(t *testing.T, m *Metrics, kind, stage string) []string {
+	t.Helper()
+	families, err := m.Registry.Gather()
+	require.NoError(t, err)
+	var got []string
+	for _, f := range families {
+		if f.GetName() != "moonsail_propagation_seconds" {
+			continue
+		}
+		for _, s := range f.GetMetric() {
+			l := s.GetLabel()
+			if l[0].GetValue() == kind && l[1].GetValue() == stage {
+				h := s.GetHistogram()
+				got = append(got, fmt.Sprintf("%d in %.2f s", h.GetSampleCount(), h.GetSampleSum()))
+			}
+		}
+	}
+	return got
+}
+
+func TestStreamMetrics(t *testing.T) {
+	m := NewMetrics()
+	m.Connected("1.31.1", 1)
+	m.Connected("", 1)
+	m.Connected("", -1)
+	m.Pushed(resource.Cluster, 100)
+	m.Pushed(resource.RouteConfig, 100)
+	m.Pushed(resource.RouteConfigShell, 100)
+	m.Rejected(resource.Listener)
+	m.StaleNonce(resource.Endpoints)
+	m.Inventory(func() int { return 3 }, func(k model.Kind) int { return len(k) })
+	m.IntakeDepth(func() int { return 5 })
+	require.NoError(t, testutil.GatherAndCompare(m.Registry, strings.NewReader(`
+# HELP pilot_services Total services known to pilot.
+# TYPE pilot_services gauge
+pilot_services 3
+# HELP pilot_total_xds_rejects Total number of XDS responses from pilot rejected by proxy.
+# TYPE pilot_total_xds_rejects counter
+pilot_total_xds_rejects{type="lds"} 1
+# HELP pilot_virt_services Total virtual services known to pilot.
+# TYPE pilot_virt_services gauge
+pilot_virt_services 14
+# HELP pilot_worker_queue_depth Objects whose events wait for the next batch.
+# TYPE pilot_worker_queue_depth gauge
+pilot_worker_queue_depth{queueID="intake"} 5
+# HELP pilot_xds Number of endpoints connected to this pilot using XDS.
+# TYPE pilot_xds gauge
+pilot_xds{version="1.31.1"} 1
+pilot_xds{version="unknown"} 0
+# HELP pilot_xds_expired_nonce Total number of XDS requests with an expired nonce.
+# TYPE pilot_xds_expired_nonce counter
+pilot_xds_expired_nonce{type="eds"} 1
+# HELP pilot_xds_pushes Responses sent, by type of resource.
+# TYPE pilot_xds_pushes counter
+pilot_xds_pushes{type="cds"} 1
+pilot_xds_pushes{type="eds"} 0
+pilot_xds_pushes{type="lds"} 0
+pilot_xds_pushes{type="rds"} 2
+pilot_xds_pushes{type="vhds"} 0
+`), "pilot_services", "pilot_total_xds_rejects", "pilot_virt_services", "pilot_worker_queue_depth", "pilot_xds", "pilot_xds_expired_nonce", "pilot_xds_pushes"))
+}
+
+// TestLint holds all metrics to Prometheus' conventions, but for the names that are Istio's.
+func TestLint(t *testing.T) {
+	m := NewMetrics()
+	problems, err := testutil.GatherAndLint(m.Registry)
+	require.NoError(t, err)
+	for _, p := range problems {
+		if !strings.HasPrefix(p.Metric, "pilot_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
