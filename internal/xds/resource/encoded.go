@@ -48,6 +48,19 @@ func (e *Encoded) Value() []byte {
 	return nil
 }
 
+// ValueField is the message as a length-delimited field with number 2: the end of its
+// Any. As it happens RouteConfiguration.virtual_hosts has that number too, so that a
+// virtual host is made part of a route configuration by copying these bytes.
+func (e *Encoded) ValueField() []byte {
+	return e.any[len(e.any)-bytesField(anyValue, len(e.Value())):]
+}
+
+// SotwField is the resource as a whole `resources` field of DiscoveryResponse: its Any
+// under field number 2, which is how the discovery Resource ends.
+func (e *Encoded) SotwField() []byte {
+	return e.delta[len(e.delta)-bytesField(resourceAny, len(e.any)):]
+}
+
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
 // Encode encodes m under the given name. Equal messages give equal versions.
@@ -62,6 +75,12 @@ func Encode(t Type, name string, m proto.Message) (*Encoded, error) {
 // EncodeBytes wraps an already encoded message.
 func EncodeBytes(t Type, name string, value []byte) *Encoded {
 	return encodeVersioned(t, name, hash(value), value)
+}
+
+// Join wraps the message whose encoding is the concatenation of parts. The caller says
+// what its version is.
+func Join(t Type, name, version string, parts ...[]byte) *Encoded {
+	return encodeVersioned(t, name, version, parts...)
 }
 
 // hash is the content hash as 16 hex digits.
@@ -84,9 +103,12 @@ const (
 	deltaResources                        = 2
 )
 
-func encodeVersioned(t Type, name, version string, value []byte) *Encoded {
-	url := t.URL()
-	anyLen := bytesField(anyTypeURL, len(url)) + bytesField(anyValue, len(value))
+func encodeVersioned(t Type, name, version string, parts ...[]byte) *Encoded {
+	url, valueLen := t.URL(), 0
+	for _, p := range parts {
+		valueLen += len(p)
+	}
+	anyLen := bytesField(anyTypeURL, len(url)) + bytesField(anyValue, valueLen)
 	resLen := bytesField(resourceVersion, len(version)) + bytesField(resourceAny, anyLen) + bytesField(resName, len(name))
 
 	b := make([]byte, 0, bytesField(deltaResources, resLen))
@@ -96,7 +118,10 @@ func encodeVersioned(t Type, name, version string, value []byte) *Encoded {
 	b = appendHeader(b, resourceAny, anyLen)
 	start := len(b)
 	b = protowire.AppendString(protowire.AppendTag(b, anyTypeURL, protowire.BytesType), url)
-	b = protowire.AppendBytes(protowire.AppendTag(b, anyValue, protowire.BytesType), value)
+	b = appendHeader(b, anyValue, valueLen)
+	for _, p := range parts {
+		b = append(b, p...)
+	}
 	return &Encoded{Name: name, Version: version, delta: b, any: b[start:len(b):len(b)]}
 }
 

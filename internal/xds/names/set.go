@@ -1,0 +1,236 @@
+// Package names holds sets of resource names that are immutable and shared: the streams
+// of proxies that subscribe to the same names hold one set between them, and go from
+// one set to the next together.
+package names
+
+import (
+	"hash/maphash"
+	"iter"
+	"sync"
+	"weak"
+
+	iradix "github.com/hashicorp/go-immutable-radix/v2"
+)
+
+// Set is an immutable set of names. The nil Set is the empty one. Sets of one Pool are
+// equal if and only if their pointers are.
+type Set struct {
+	sum  sum
+	tree *iradix.Tree[string]
+}
+
+// sum is the sum of the members' keyed hashes, so that it can be had for a set that
+// differs by a few names without looking at the others. Its seeds are this process's
+// secret: no client can choose names whose sums collide.
+type sum [2]uint64
+
+var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+func (s sum) plus(name []byte) sum {
+	return sum{s[0] + maphash.Bytes(seeds[0], name), s[1] + maphash.Bytes(seeds[1], name)}
+}
+
+func (s sum) minus(name []byte) sum {
+	return sum{s[0] - maphash.Bytes(seeds[0], name), s[1] - maphash.Bytes(seeds[1], name)}
+}
+
+// Len is the number of names.
+func (s *Set) Len() int {
+	if s == nil {
+		return 0
+	}
+	return s.tree.Len()
+}
+
+// Has tells whether name is a member.
+func (s *Set) Has(name string) bool { return s.HasBytes([]byte(name)) }
+
+// HasBytes is Has for a name in a request's buffer.
+func (s *Set) HasBytes(name []byte) bool {
+	if s == nil {
+		return false
+	}
+	_, ok := s.tree.Get(name)
+	return ok
+}
+
+// All gives the names in order.
+func (s *Set) All() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if s == nil {
+			return
+		}
+		s.tree.Root().Walk(func(_ []byte, name string) bool { return !yield(name) })
+	}
+}
+
+// Pool makes sets and keeps equal ones one. It knows them weakly: a set that nobody
+// holds is forgotten.
+type Pool struct {
+	mu    sync.Mutex // guards the fields below; held for map operations only
+	known map[sum]weak.Pointer[Set]
+	puts  int // since the last sweep
+}
+
+// NewPool makes an empty one.
+func NewPool() *Pool { return &Pool{known: map[sum]weak.Pointer[Set]{}} }
+
+// With gives s and the given names. Its cost is that of hashing the new names where
+// another stream came to the same set before.
+func (p *Pool) With(s *Set, add iter.Seq[[]byte]) *Set {
+	var want sum
+	if s != nil {
+		want = s.sum
+	}
+	fresh := false
+	for n := range add {
+		if !s.HasBytes(n) {
+			want, fresh = want.plus(n), true
+		}
+	}
+	if !fresh {
+		return s
+	}
+	if known := p.find(want); known != nil {
+		return known
+	}
+	txn, exact := s.txn(), s.exact()
+	for n := range add {
+		name := string(n)
+		if _, old := txn.Insert([]byte(name), name); !old {
+			exact = exact.plus(n)
+		}
+	}
+	return p.put(&Set{sum: exact, tree: txn.CommitOnly()})
+}
+
+// Without gives s without the given names; nil where none is left.
+func (p *Pool) Without(s *Set, drop iter.Seq[[]byte]) *Set {
+	if s == nil {
+		return nil
+	}
+	want, hit := s.sum, 0
+	for n := range drop {
+		if s.HasBytes(n) {
+			want, hit = want.minus(n), hit+1
+		}
+	}
+	switch {
+	case hit == 0:
+		return s
+	case want == sum{}:
+		return nil
+	}
+	if known := p.find(want); known != nil {
+		return known
+	}
+	txn, exact := s.txn(), s.sum
+	for n := range drop {
+		if _, old := txn.Delete(n); old {
+			exact = exact.minus(n)
+		}
+	}
+	tree := txn.CommitOnly()
+	if tree.Len() == 0 {
+		return nil
+	}
+	return p.put(&Set{sum: exact, tree: tree})
+}
+
+// Union is what is in a or in b.
+func (p *Pool) Union(a, b *Set) *Set {
+	switch {
+	case a == b || b == nil:
+		return a
+	case a == nil:
+		return b
+	case a.Len() < b.Len():
+		a, b = b, a
+	}
+	return p.With(a, b.bytes())
+}
+
+// Minus is what is in a and not in b.
+func (p *Pool) Minus(a, b *Set) *Set {
+	if a == b {
+		return nil
+	}
+	if a == nil || b == nil {
+		return a
+	}
+	return p.Without(a, b.bytes())
+}
+
+// Of makes a set of names.
+func (p *Pool) Of(names ...string) *Set { return p.With(nil, Strings(names)) }
+
+// Strings gives each name's bytes.
+func Strings(names []string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, n := range names {
+			if !yield([]byte(n)) {
+				return
+			}
+		}
+	}
+}
+
+// Slices gives each slice.
+func Slices(names [][]byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, n := range names {
+			if !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Set) bytes() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		s.tree.Root().Walk(func(k []byte, _ string) bool { return !yield(k) })
+	}
+}
+
+func (s *Set) txn() *iradix.Txn[string] {
+	if s == nil {
+		return iradix.New[string]().Txn()
+	}
+	return s.tree.Txn()
+}
+
+func (s *Set) exact() sum {
+	if s == nil {
+		return sum{}
+	}
+	return s.sum
+}
+
+func (p *Pool) find(want sum) *Set {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known[want].Value()
+}
+
+// put makes s known, unless another stream was quicker.
+func (p *Pool) put(s *Set) *Set {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known := p.known[s.sum].Value(); known != nil {
+		return known
+	}
+	p.known[s.sum] = weak.Make(s)
+	if p.puts++; p.puts > len(p.known)/2+1024 {
+		p.sweep()
+	}
+	return s
+}
+
+func (p *Pool) sweep() {
+	p.puts = 0
+	for k, w := range p.known {
+		if w.Value() == nil {
+			delete(p.known, k)
+		}
+	}
+}

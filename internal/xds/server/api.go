@@ -1,0 +1,124 @@
+// Package server is all xDS stream I/O: the aggregated discovery service, delta and
+// state-of-the-world, on gRPC.
+//
+// What may go to a stream is decided by ledger, which is pure; this package feeds it
+// requests and new states of tables, assembles what it answers from shared buffers, and
+// sends it. Nothing here costs in proportion to the mesh: a change wakes the streams
+// that are bound to the touched tables, and each sends what came after its cursor.
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// Binder gives a proxy its tables. The engine implements it.
+type Binder interface {
+	// Bind gives the tables that p is to see, outbound first; at most MaxTables. It may
+	// build a scope. An error refuses the stream; the proxy will connect again.
+	//
+	// rebind replaces the tables later on. It is called by the engine and does not
+	// block; the stream sends the differences only. It may be called before Bind has
+	// returned, and must not be called after release has.
+	//
+	// release is called once, when the stream has ended.
+	Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.Table)) (tables []*table.Table, release func(), err error)
+}
+
+// Outcome is how a revision ended for a stream that it concerned.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// ACKed: what changed was sent and accepted.
+	ACKed Outcome = iota
+	// NotConcerned: nothing that the proxy subscribes to had changed.
+	NotConcerned
+	// NACKed: the proxy refused some of it, and it is held back.
+	NACKed
+	// Gone: the stream ended first, or is so far behind that it is no longer followed.
+	Gone
+)
+
+// String is the outcome in a word.
+func (o Outcome) String() string {
+	return [...]string{"ACKed", "not concerned", "NACKed", "gone"}[o]
+}
+
+// Observer learns what becomes of each revision. The change log implements it. Its
+// methods are called from many goroutines, under a stream's lock: they must be quick
+// and must not call the Server.
+//
+// For each revision Published is called first, and then Settled exactly once for each
+// of the streams counted by it.
+type Observer interface {
+	// Published tells that rev is in the tables, and the number of streams that are
+	// bound to those that it touched.
+	Published(rev model.Revision, concerned int, at time.Time)
+	// Sent tells that a response went to a stream with what rev changed. It is called
+	// once a stream, after Published.
+	Sent(rev model.Revision, at time.Time)
+	// Settled tells that one stream is done with every published revision in (from,to].
+	// Each of them was counted for this stream: ranges do not run across revisions
+	// that the stream was not counted for.
+	Settled(from, to model.Revision, outcome Outcome, at time.Time)
+}
+
+// RouteStrategy says how virtual hosts reach proxies.
+type RouteStrategy string
+
+// The route strategies.
+const (
+	// RoutesAuto is VHDS for Envoy sidecars on delta streams, RDS for all others.
+	RoutesAuto RouteStrategy = "auto"
+	// RoutesRDS sends whole route configurations.
+	RoutesRDS RouteStrategy = "rds"
+	// RoutesVHDS sends virtual hosts to every delta stream. State-of-the-world streams
+	// cannot have them.
+	RoutesVHDS RouteStrategy = "vhds"
+)
+
+// Options are what a Server can be told. The zero value is good.
+type Options struct {
+	RouteStrategy RouteStrategy // empty: RoutesAuto
+	Senders       int           // goroutines that bring published changes to streams; 0: GOMAXPROCS
+}
+
+// ProxyState is what is known of one stream, for people.
+type ProxyState struct {
+	ID        string         `json:"id"` // Envoy's node id
+	Name      string         `json:"name"`
+	Namespace string         `json:"namespace"`
+	Stream    uint64         `json:"stream"` // number of the stream since the server's start
+	Peer      string         `json:"peer"`
+	Connected time.Time      `json:"connected"`
+	Protocol  string         `json:"protocol"` // "delta" or "sotw"
+	Strategy  RouteStrategy  `json:"strategy"` // rds or vhds
+	Tables    []string       `json:"tables"`
+	Settled   model.Revision `json:"settled"` // everything up to it that concerns the proxy is ACKed, or NACKed and held back
+	Types     []TypeState    `json:"types"`
+	Proxy     *model.Proxy   `json:"-"`
+}
+
+// TypeState is the state of one type of resources on a stream.
+type TypeState struct {
+	Type          string         `json:"type"` // "CDS"
+	Wildcard      bool           `json:"wildcard"`
+	Subscribed    int            `json:"subscribed"` // named resources
+	Sent          model.Revision `json:"sent"`
+	ACKed         model.Revision `json:"acked"`
+	InFlightSince time.Time      `json:"inFlightSince,omitzero"`
+	Waiting       string         `json:"waiting,omitempty"` // for what, where something could be sent but must not yet
+	Version       string         `json:"version,omitempty"` // state-of-the-world: of the last response
+	Held          []Held         `json:"held,omitempty"`
+}
+
+// Held is a resource that a proxy refused, and that is not sent again until it differs.
+type Held struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Message string `json:"message"` // the proxy's
+}

@@ -1,0 +1,145 @@
+package table
+
+import (
+	"slices"
+
+	iradix "github.com/hashicorp/go-immutable-radix/v2"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// Bounds of what a column remembers beyond what is live.
+const (
+	// slack: a log is compacted when half as many entries as are live, and these, are dead.
+	slack = 64
+	// minGraves: as many removed names are remembered as there ever were live ones, and
+	// at least these. Twice as many make it forget the older ones, so one commit's
+	// removals are always remembered whole.
+	minGraves = 1024
+)
+
+// column is one type's resources in one state; immutable. log and graves are in
+// revision order and share their arrays with the columns before and after: a column
+// never looks beyond its own length.
+type column struct {
+	live   *iradix.Tree[*Entry]
+	log    []*Entry     // every live entry once, and some that are dead
+	graves []*tombstone // removals, some of them undone since
+	dead   int          // in log
+	peak   int          // most live entries ever
+
+	forgotten                         model.Revision // removals up to here are not in graves
+	lastAdded, lastChange, lastRemove model.Revision
+}
+
+func newColumn() *column { return &column{live: iradix.New[*Entry]()} }
+
+func (c *column) get(name string) *Entry {
+	e, _ := c.live.Get([]byte(name))
+	return e
+}
+
+// columnWriter makes the next column of one.
+type columnWriter struct {
+	column // the one that is being made
+	txn    *iradix.Txn[*Entry]
+	open   map[string]*tombstone // by name; the table's
+	rev    model.Revision
+}
+
+func writeColumn(c *column, open map[string]*tombstone, rev model.Revision) *columnWriter {
+	return &columnWriter{column: *c, txn: c.live.Txn(), open: open, rev: rev}
+}
+
+// set changes or removes a resource. It gives the entry that it replaced.
+func (w *columnWriter) set(name string, r *resource.Encoded) (old *Entry, changed bool) {
+	if r == nil {
+		return w.remove(name)
+	}
+	return w.put(&Entry{Name: name, Version: r.Version, resource: r})
+}
+
+func (w *columnWriter) put(e *Entry) (old *Entry, changed bool) {
+	old, _ = w.txn.Get([]byte(e.Name))
+	if old != nil && old.Version == e.Version {
+		return old, false
+	}
+	e.Revision, e.Added = w.rev, w.rev
+	if old != nil {
+		e.Added = old.Added
+		w.bury(old)
+	} else {
+		w.lastAdded = w.rev
+		w.undo(e.Name)
+	}
+	w.txn.Insert([]byte(e.Name), e)
+	w.log = append(w.log, e)
+	w.lastChange = w.rev
+	return old, true
+}
+
+func (w *columnWriter) remove(name string) (old *Entry, changed bool) {
+	old, ok := w.txn.Delete([]byte(name))
+	if !ok {
+		return nil, false
+	}
+	w.bury(old)
+	g := &tombstone{name: name, rev: w.rev}
+	w.open[name] = g
+	w.graves = append(w.graves, g)
+	w.lastRemove = w.rev
+	return old, true
+}
+
+func (w *columnWriter) bury(e *Entry) {
+	e.replaced.Store(uint64(w.rev))
+	w.dead++
+}
+
+func (w *columnWriter) undo(name string) {
+	if g := w.open[name]; g != nil {
+		g.undone.Store(uint64(w.rev))
+		delete(w.open, name)
+	}
+}
+
+// close gives the new column.
+func (w *columnWriter) close() *column {
+	w.live = w.txn.CommitOnly()
+	w.peak = max(w.peak, w.live.Len())
+	if w.dead > w.live.Len()/2+slack {
+		w.compact()
+	}
+	if bound := max(w.peak, minGraves); len(w.graves) > 2*bound {
+		w.forget(len(w.graves) - bound)
+	}
+	c := w.column
+	return &c
+}
+
+// compact makes a log of live entries only. Its cost is in proportion to the changes
+// since the last one.
+func (w *columnWriter) compact() {
+	log := make([]*Entry, 0, w.live.Len()+w.live.Len()/4+slack)
+	for _, e := range w.log {
+		if e.liveAt(w.rev) {
+			log = append(log, e)
+		}
+	}
+	w.log, w.dead = log, 0
+}
+
+// forget drops the oldest n tombstones and those of the revision in which they end.
+func (w *columnWriter) forget(n int) {
+	w.forgotten = w.graves[n-1].rev
+	for n < len(w.graves) && w.graves[n].rev == w.forgotten {
+		n++
+	}
+	for _, g := range w.graves[:n] {
+		if w.open[g.name] == g {
+			delete(w.open, g.name)
+		}
+	}
+	w.graves = slices.Clone(w.graves[n:])
+}
