@@ -1,0 +1,112 @@
+package simulate
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+)
+
+// headerOps are the changes that one level of the configuration makes.
+type headerOps interface {
+	GetRequestHeadersToAdd() []*corev3.HeaderValueOption
+	GetRequestHeadersToRemove() []string
+	GetResponseHeadersToAdd() []*corev3.HeaderValueOption
+	GetResponseHeadersToRemove() []string
+}
+
+// changeHeaders fills what upstream u gets and what its answers have more or less.
+// Levels go from the most specific one outwards, so that outer ones have the last word,
+// unless most_specific_header_mutations_wins says otherwise.
+func (x *exchange) changeHeaders(u *Upstream, c *routev3.WeightedCluster_ClusterWeight) {
+	levels := []headerOps{x.route, x.vh, x.rc}
+	if c != nil {
+		levels = append([]headerOps{c}, levels...)
+	}
+	if x.rc.GetMostSpecificHeaderMutationsWins() {
+		slices.Reverse(levels)
+	}
+	u.request, u.response = map[string]string{}, map[string]string{}
+	for k, v := range x.headers {
+		if !strings.HasPrefix(k, ":") {
+			u.request[k] = v
+		}
+	}
+	pseudo := map[string]string{}
+	for _, l := range levels {
+		change(u.request, pseudo, l.GetRequestHeadersToAdd(), l.GetRequestHeadersToRemove())
+		u.removed = append(u.removed, lower(l.GetResponseHeadersToRemove())...)
+		change(u.response, nil, l.GetResponseHeadersToAdd(), l.GetResponseHeadersToRemove())
+	}
+	// A changed Host header is the authority.
+	if host, ok := pseudo[":authority"]; ok {
+		u.authority = host
+	}
+	slices.Sort(u.removed)
+	if x.res.CORS != nil && x.res.CORS.Allowed {
+		maps.Copy(u.response, x.corsHeaders())
+	}
+}
+
+func lower(list []string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = strings.ToLower(s)
+	}
+	return out
+}
+
+// change removes, then adds. Pseudo headers and Host go to pseudo.
+func change(h, pseudo map[string]string, add []*corev3.HeaderValueOption, remove []string) {
+	for _, name := range remove {
+		delete(h, strings.ToLower(name))
+	}
+	for _, o := range add {
+		name := strings.ToLower(o.GetHeader().GetKey())
+		if name == "host" {
+			name = ":authority"
+		}
+		to := h
+		if strings.HasPrefix(name, ":") && pseudo != nil {
+			to = pseudo
+		}
+		value := o.GetHeader().GetValue()
+		if raw := o.GetHeader().GetRawValue(); len(raw) > 0 {
+			value = string(raw)
+		}
+		addOne(to, name, value, action(o))
+	}
+}
+
+// action of an option; the old `append` flag says it where it is set.
+func action(o *corev3.HeaderValueOption) corev3.HeaderValueOption_HeaderAppendAction {
+	//nolint:staticcheck // Envoy still obeys the deprecated field.
+	if a := o.GetAppend(); a != nil {
+		if a.GetValue() {
+			return corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
+		}
+		return corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD
+	}
+	return o.GetAppendAction()
+}
+
+func addOne(h map[string]string, name, value string, a corev3.HeaderValueOption_HeaderAppendAction) {
+	old, exists := h[name]
+	switch a {
+	case corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD:
+		if exists {
+			value = old + "," + value
+		}
+	case corev3.HeaderValueOption_ADD_IF_ABSENT:
+		if exists {
+			return
+		}
+	case corev3.HeaderValueOption_OVERWRITE_IF_EXISTS:
+		if !exists {
+			return
+		}
+	}
+	h[name] = value
+}

@@ -1,0 +1,144 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+)
+
+// exchange is one request on its way through an HTTP connection manager.
+type exchange struct {
+	*request
+	hcm   *hcmv3.HttpConnectionManager
+	rc    *routev3.RouteConfiguration
+	vh    *routev3.VirtualHost
+	route *routev3.Route
+	res   *Result
+}
+
+func (w *World) runHTTP(f *hcmv3.HttpConnectionManager, r *request, res *Result) error {
+	if !r.isHTTP() {
+		res.Closed = "not HTTP"
+		return nil
+	}
+	x := &exchange{request: r, hcm: f, res: res}
+	if err := w.findRoutes(x); err != nil {
+		return err
+	}
+	res.RouteConfig = x.rc.GetName()
+	stripPort(f, r)
+	if err := x.pick(); err != nil {
+		return err
+	}
+	if x.route == nil {
+		res.Status, res.Reason = 404, "no route"
+		return nil
+	}
+	answered, err := x.runFilters()
+	if err != nil || answered {
+		return err
+	}
+	return w.act(x)
+}
+
+func (w *World) findRoutes(x *exchange) (err error) {
+	switch s := x.hcm.GetRouteSpecifier().(type) {
+	case *hcmv3.HttpConnectionManager_Rds:
+		x.rc, err = w.routeConfig(s.Rds.GetRouteConfigName())
+	case *hcmv3.HttpConnectionManager_RouteConfig:
+		x.rc = s.RouteConfig
+	default:
+		err = fmt.Errorf("route specifier %T is not known to the simulator", s)
+	}
+	return err
+}
+
+// stripPort takes the port off the authority where the connection manager does so.
+func stripPort(f *hcmv3.HttpConnectionManager, r *request) {
+	host, port := splitPort(r.headers[":authority"])
+	if port == "" {
+		return
+	}
+	matching := f.GetStripMatchingHostPort() && port == fmt.Sprint(r.to.Port())
+	if f.GetStripAnyHostPort() || matching {
+		r.headers[":authority"] = host
+	}
+}
+
+// splitPort cuts "host:port" and "[v6]:port"; port is "" where there is none.
+func splitPort(authority string) (host, port string) {
+	i := strings.LastIndexByte(authority, ':')
+	if i < 0 || strings.HasSuffix(authority, "]") || strings.Count(authority, ":") > 1 && authority[0] != '[' {
+		return authority, ""
+	}
+	return authority[:i], authority[i+1:]
+}
+
+// pick finds virtual host and route.
+func (x *exchange) pick() error {
+	authority := x.headers[":authority"]
+	if x.rc.GetIgnorePortInHostMatching() {
+		authority, _ = splitPort(authority)
+	}
+	x.vh = pickVirtualHost(x.rc.GetVirtualHosts(), strings.ToLower(authority))
+	if x.vh == nil {
+		return nil
+	}
+	x.res.VirtualHost = x.vh.GetName()
+	if x.vh.GetMatcher() != nil {
+		return errors.New("virtual host matcher is not known to the simulator")
+	}
+	for i, r := range x.vh.GetRoutes() {
+		ok, err := matches(r.GetMatch(), x.request)
+		if err != nil {
+			return fmt.Errorf("virtual host %s, route %d %q: %w", x.vh.GetName(), i, r.GetName(), err)
+		}
+		if ok {
+			x.route, x.res.Route = r, r.GetName()
+			return nil
+		}
+	}
+	return nil
+}
+
+// pickVirtualHost goes by domain: exact, then the longest "*suffix", then the longest
+// "prefix*", then "*". A wildcard stands for at least one character.
+func pickVirtualHost(all []*routev3.VirtualHost, host string) *routev3.VirtualHost {
+	var found *routev3.VirtualHost
+	top := 0
+	for _, vh := range all {
+		for _, d := range vh.GetDomains() {
+			if n := rankDomain(strings.ToLower(d), host); n > top {
+				top, found = n, vh
+			}
+		}
+	}
+	return found
+}
+
+const (
+	rankAnyDomain = 1
+	rankPrefix    = 1 << 16
+	rankSuffix    = 1 << 17
+	rankExact     = 1 << 18
+)
+
+// rankDomain is how specifically a domain names the host; 0: not at all.
+func rankDomain(domain, host string) int {
+	switch {
+	case domain == "*":
+		return rankAnyDomain
+	case domain == host:
+		return rankExact
+	case len(host) < len(domain):
+		return 0
+	case strings.HasPrefix(domain, "*") && strings.HasSuffix(host, domain[1:]):
+		return rankSuffix + len(domain)
+	case strings.HasSuffix(domain, "*") && strings.HasPrefix(host, domain[:len(domain)-1]):
+		return rankPrefix + len(domain)
+	}
+	return 0
+}

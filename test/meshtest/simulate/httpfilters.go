@@ -1,0 +1,156 @@
+package simulate
+
+import (
+	"fmt"
+	"strings"
+
+	commonfaultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/fault/v3"
+	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	corsFilter  = "envoy.filters.http.cors"
+	faultFilter = "envoy.filters.http.fault"
+)
+
+// runFilters runs the HTTP filters that can answer. Configuration of a filter counts
+// only where the connection manager has that filter. Other filters are taken to let
+// everything pass.
+func (x *exchange) runFilters() (answered bool, err error) {
+	for _, f := range x.hcm.GetHttpFilters() {
+		switch f.GetName() {
+		case corsFilter:
+			answered, err = x.runCORS()
+		case faultFilter:
+			answered, err = x.runFault(f)
+		}
+		if answered || err != nil {
+			return answered, err
+		}
+	}
+	return false, nil
+}
+
+// runFault answers only where every request is aborted.
+func (x *exchange) runFault(f *hcmv3.HttpFilter) (bool, error) {
+	packed := x.perFilter(faultFilter)
+	if packed == nil {
+		packed = f.GetTypedConfig()
+	}
+	cfg := &faultv3.HTTPFault{}
+	if packed == nil {
+		return false, nil
+	}
+	if err := packed.UnmarshalTo(cfg); err != nil {
+		return false, fmt.Errorf("fault filter: %w", err)
+	}
+	for _, h := range cfg.GetHeaders() {
+		if ok, err := matchesHeader(h, x.headers); !ok || err != nil {
+			return false, err
+		}
+	}
+	x.res.Fault = faults(cfg.GetDelay(), cfg.GetAbort())
+	if x.res.Fault == nil || x.res.Fault.AbortPercent < 100 {
+		return false, nil
+	}
+	x.res.Status, x.res.Reason = int(x.res.Fault.Abort), "fault"
+	if x.res.Fault.AbortGRPC != nil {
+		x.res.Status = 200 // with the code in grpc-status
+	}
+	return true, nil
+}
+
+func faults(d *commonfaultv3.FaultDelay, a *faultv3.FaultAbort) *Fault {
+	if d == nil && a == nil {
+		return nil
+	}
+	f := &Fault{}
+	if d != nil {
+		f.Delay = d.GetFixedDelay().AsDuration().String()
+		f.DelayPercent = round(fractional(d.GetPercentage()))
+	}
+	if a != nil {
+		f.Abort = a.GetHttpStatus()
+		f.AbortPercent = round(fractional(a.GetPercentage()))
+		if s, ok := a.GetErrorType().(*faultv3.FaultAbort_GrpcStatus); ok {
+			f.AbortGRPC = proto.Uint32(s.GrpcStatus)
+		}
+	}
+	return f
+}
+
+// corsPolicy is nil where there is none, or it is switched off.
+func (x *exchange) corsPolicy() (*corsv3.CorsPolicy, error) {
+	packed := x.perFilter(corsFilter)
+	if packed == nil {
+		return nil, nil
+	}
+	cfg := &corsv3.CorsPolicy{}
+	if err := packed.UnmarshalTo(cfg); err != nil {
+		return nil, fmt.Errorf("cors filter: %w", err)
+	}
+	if f := cfg.GetFilterEnabled(); f != nil && !x.holds(fraction(f)) {
+		return nil, nil
+	}
+	return cfg, nil
+}
+
+// runCORS answers preflight requests of origins that are allowed, and those of others
+// where they are not to be forwarded.
+func (x *exchange) runCORS() (answered bool, err error) {
+	cfg, err := x.corsPolicy()
+	origin, has := x.headers["origin"]
+	if err != nil || cfg == nil || !has {
+		return false, err
+	}
+	x.res.CORS = &CORS{}
+	for _, m := range cfg.GetAllowOriginStringMatch() {
+		ok, err := matchesString(m, origin)
+		if err != nil {
+			return false, err
+		}
+		x.res.CORS.Allowed = x.res.CORS.Allowed || ok
+	}
+	asked := x.headers["access-control-request-method"]
+	if x.Method != "OPTIONS" || asked == "" {
+		return false, nil
+	}
+	x.res.CORS.Preflight = true
+	forward := cfg.GetForwardNotMatchingPreflights() == nil || cfg.GetForwardNotMatchingPreflights().GetValue()
+	if !x.res.CORS.Allowed && forward {
+		return false, nil
+	}
+	x.res.Status, x.res.Reason = 200, "preflight"
+	if x.res.CORS.Allowed {
+		x.res.ResponseHeaders = x.corsHeaders()
+	}
+	return true, nil
+}
+
+// corsHeaders are what the filter adds to answers for an allowed origin.
+func (x *exchange) corsHeaders() map[string]string {
+	cfg, err := x.corsPolicy()
+	if err != nil || cfg == nil {
+		return nil
+	}
+	h := map[string]string{"access-control-allow-origin": x.headers["origin"]}
+	set := func(name, value string) {
+		if value != "" {
+			h[name] = value
+		}
+	}
+	if cfg.GetAllowCredentials().GetValue() {
+		set("access-control-allow-credentials", "true")
+	}
+	if x.res.CORS.Preflight {
+		set("access-control-allow-methods", cfg.GetAllowMethods())
+		set("access-control-allow-headers", cfg.GetAllowHeaders())
+		set("access-control-max-age", strings.TrimSpace(cfg.GetMaxAge()))
+	} else {
+		set("access-control-expose-headers", cfg.GetExposeHeaders())
+	}
+	return h
+}

@@ -1,0 +1,148 @@
+package simulate
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+)
+
+// rewrite gives the path that upstreams see.
+func (x *exchange) rewrite(a *routev3.RouteAction) (string, error) {
+	if a.GetPathRewritePolicy() != nil {
+		return "", fmt.Errorf("path_rewrite_policy is not known to the simulator")
+	}
+	return x.rewritten(a.GetPrefixRewrite(), a.GetRegexRewrite())
+}
+
+// rewritten replaces the matched prefix (the whole path where it was matched whole), or
+// what a regular expression finds. The query stays.
+func (x *exchange) rewritten(prefix string, re *matcherv3.RegexMatchAndSubstitute) (string, error) {
+	path, query, hasQuery := strings.Cut(x.headers[":path"], "?")
+	switch {
+	case prefix != "":
+		path = prefix + path[len(matchedPart(x.route.GetMatch(), path)):]
+	case re != nil:
+		expr, err := regexp.Compile(re.GetPattern().GetRegex())
+		if err != nil {
+			return "", fmt.Errorf("regex_rewrite: %w", err)
+		}
+		path = expr.ReplaceAllString(path, goTemplate(re.GetSubstitution()))
+	}
+	if hasQuery {
+		path += "?" + query
+	}
+	return path, nil
+}
+
+var backReference = regexp.MustCompile(`\\([0-9])`)
+
+// goTemplate writes RE2's \1 as Go does.
+func goTemplate(s string) string {
+	return backReference.ReplaceAllString(strings.ReplaceAll(s, "$", "$$"), "$${$1}")
+}
+
+// matchedPart is what prefix_rewrite replaces.
+func matchedPart(m *routev3.RouteMatch, path string) string {
+	switch p := m.GetPathSpecifier().(type) {
+	case *routev3.RouteMatch_Prefix:
+		return path[:min(len(p.Prefix), len(path))]
+	case *routev3.RouteMatch_PathSeparatedPrefix:
+		return path[:min(len(p.PathSeparatedPrefix), len(path))]
+	}
+	return path
+}
+
+// authority that upstream u sees.
+func (x *exchange) authority(a *routev3.RouteAction, c *routev3.WeightedCluster_ClusterWeight, u *Upstream) string {
+	if h := c.GetHostRewriteLiteral(); h != "" {
+		return h
+	}
+	switch s := a.GetHostRewriteSpecifier().(type) {
+	case *routev3.RouteAction_HostRewriteLiteral:
+		return s.HostRewriteLiteral
+	case *routev3.RouteAction_AutoHostRewrite:
+		if s.AutoHostRewrite.GetValue() && len(u.Endpoints) > 0 && u.Endpoints[0].hostname != "" {
+			return u.Endpoints[0].hostname
+		}
+	case *routev3.RouteAction_HostRewriteHeader:
+		if v := x.headers[strings.ToLower(s.HostRewriteHeader)]; v != "" {
+			return v
+		}
+	}
+	return x.headers[":authority"]
+}
+
+var redirectCodes = map[routev3.RedirectAction_RedirectResponseCode]int{
+	routev3.RedirectAction_MOVED_PERMANENTLY: 301, routev3.RedirectAction_FOUND: 302,
+	routev3.RedirectAction_SEE_OTHER: 303, routev3.RedirectAction_TEMPORARY_REDIRECT: 307,
+	routev3.RedirectAction_PERMANENT_REDIRECT: 308,
+}
+
+func (x *exchange) redirect(a *routev3.RedirectAction) error {
+	path, err := x.redirectPath(a)
+	if err != nil {
+		return err
+	}
+	scheme := x.scheme
+	switch {
+	case a.GetSchemeRedirect() != "":
+		scheme = a.GetSchemeRedirect()
+	case a.GetHttpsRedirect():
+		scheme = "https"
+	}
+	port := ""
+	if a.GetPortRedirect() != 0 {
+		port = fmt.Sprint(a.GetPortRedirect())
+	}
+	host := a.GetHostRedirect()
+	if host == "" {
+		host = x.requestHost(scheme, port)
+	}
+	if port != "" {
+		host += ":" + port
+	}
+	x.res.Status = redirectCodes[a.GetResponseCode()]
+	x.res.Location = scheme + "://" + host + path
+	return nil
+}
+
+// requestHost is the request's own authority, without a port that is replaced, or that
+// would be wrong for another scheme.
+func (x *exchange) requestHost(scheme, newPort string) string {
+	host, port := splitPort(x.headers[":authority"])
+	drop := newPort != ""
+	if scheme != x.scheme {
+		drop = drop || x.scheme == "https" && port == "443" || x.scheme == "http" && port == "80"
+	}
+	if drop || port == "" {
+		return host
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), port)
+}
+
+func (x *exchange) redirectPath(a *routev3.RedirectAction) (string, error) {
+	var path string
+	var err error
+	switch s := a.GetPathRewriteSpecifier().(type) {
+	case *routev3.RedirectAction_PathRedirect:
+		path = s.PathRedirect
+		_, query, has := strings.Cut(x.headers[":path"], "?")
+		if has && !strings.Contains(path, "?") {
+			path += "?" + query
+		}
+	case *routev3.RedirectAction_PrefixRewrite:
+		path, err = x.rewritten(s.PrefixRewrite, nil)
+	case *routev3.RedirectAction_RegexRewrite:
+		path, err = x.rewritten("", s.RegexRewrite)
+	default:
+		path = x.headers[":path"]
+	}
+	if a.GetStripQuery() {
+		path, _, _ = strings.Cut(path, "?")
+	}
+	return path, err
+}
