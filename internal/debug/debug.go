@@ -1,0 +1,118 @@
+// Package debug serves a JSON view of every stage over HTTP, with the metrics and the
+// profiles, on --http-addr (Istio's port 15014).
+//
+// It reads stages through what Stages holds and changes nothing. Everything it gives
+// away is configuration; it listens on loopback unless told otherwise.
+package debug
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/telemetry"
+)
+
+// Stages is what there is to look at. A part that is nil has a page that says so.
+// All functions may be called at any time, by many goroutines.
+type Stages struct {
+	// Ready gives nil once the control plane serves what its sources hold, and else
+	// what it still waits for.
+	Ready func() error
+	// Problems are what is wrong with the configuration: JSON objects, one each.
+	Problems func() any
+	// Snapshot is the newest state of the store.
+	Snapshot func() *store.Snapshot
+	// Scopes tells of each scope who shares it and how large it is.
+	Scopes   func() any
+	Changes  Changes
+	Proxies  Proxies
+	Gatherer prometheus.Gatherer
+}
+
+// Changes is what telemetry.ChangeLog is to this package.
+type Changes interface {
+	Newest() model.Revision
+	Changes() iter.Seq[telemetry.Change]
+}
+
+// Proxies is what the xDS server is to this package.
+type Proxies interface {
+	// Proxies are all that are connected, in the order in which people read them.
+	Proxies() []Proxy
+	// Detail is all that is known of one, as JSON; false where it is not connected.
+	Detail(id string) (any, bool)
+}
+
+// Profiling sets how much the runtime watches for the mutex and block profiles.
+type Profiling struct {
+	MutexFraction int           // one of so many contentions is sampled; 0: none
+	BlockRate     time.Duration // one sample per so much time blocked; 0: none
+}
+
+// Apply sets the rates for the whole process.
+func (p Profiling) Apply() {
+	runtime.SetMutexProfileFraction(p.MutexFraction)
+	runtime.SetBlockProfileRate(int(p.BlockRate.Nanoseconds()))
+}
+
+// Server serves the pages.
+type Server struct {
+	http http.Server
+}
+
+// Limits of one request. Profiles may take as long as they are asked for on top.
+const (
+	headerTimeout   = 5 * time.Second
+	requestTimeout  = 30 * time.Second
+	idleTimeout     = 2 * time.Minute
+	shutdownTimeout = 3 * time.Second
+	maxHeaderBytes  = 64 << 10
+)
+
+// NewServer makes a server of these stages.
+func NewServer(stages Stages, log *slog.Logger) *Server {
+	return &Server{http: http.Server{
+		Handler:           Handler(stages, log),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       requestTimeout,
+		WriteTimeout:      requestTimeout, // net/http/pprof adds the length of a profile
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}}
+}
+
+// Serve answers on ln until ctx ends, and then lets requests under way finish for a
+// moment. It closes ln.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	ended := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() { ended <- s.shutdown() })
+	err := s.http.Serve(ln)
+	if !stop() {
+		err = <-ended
+	}
+	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("debug server on %s: %w", ln.Addr(), err)
+	}
+	return nil
+}
+
+func (s *Server) shutdown() error {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	if err := s.http.Shutdown(ctx); err != nil {
+		return s.http.Close() // a profile was under way: it is cut
+	}
+	return nil
+}
