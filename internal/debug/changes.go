@@ -3,12 +3,12 @@ package debug
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // ChangeList is the body of /debug/changes.
@@ -60,16 +60,15 @@ func queryUint(r *http.Request, name string, otherwise uint64) (uint64, error) {
 
 // ProxyList is the body of /debug/proxies.
 type ProxyList struct {
-	Now     time.Time `json:"now"`
-	Proxies []Proxy   `json:"proxies"`
+	Now     time.Time           `json:"now"`
+	Proxies []server.ProxyState `json:"proxies"`
 }
 
 // ProxyDetail is the body of /debug/proxies/{id}.
 type ProxyDetail struct {
-	Now   time.Time `json:"now"`
-	Proxy Proxy     `json:"proxy"`
-	// Detail is what else the xDS server knows: its tables and subscriptions.
-	Detail any `json:"detail,omitempty"`
+	Now   time.Time         `json:"now"`
+	Proxy server.ProxyState `json:"proxy"`
+	Node  *model.Proxy      `json:"node,omitempty"` // what the proxy says of itself
 }
 
 func (h *handler) proxies(w http.ResponseWriter, _ *http.Request) {
@@ -79,7 +78,7 @@ func (h *handler) proxies(w http.ResponseWriter, _ *http.Request) {
 	}
 	list := h.stages.Proxies.Proxies()
 	if list == nil {
-		list = []Proxy{}
+		list = []server.ProxyState{}
 	}
 	reply(w, ProxyList{time.Now(), list})
 }
@@ -90,12 +89,10 @@ func (h *handler) proxy(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.PathValue("id")
-	list := h.stages.Proxies.Proxies()
-	i := slices.IndexFunc(list, func(p Proxy) bool { return p.ID == id || p.Name+"."+p.Namespace == id || p.Name == id })
-	if i < 0 {
+	p, ok := h.stages.Proxies.Proxy(id)
+	if !ok {
 		fail(w, http.StatusNotFound, fmt.Sprintf("proxy %q is not connected", id), "GET /debug/proxies lists those that are")
 		return
 	}
-	detail, _ := h.stages.Proxies.Detail(list[i].ID) // it may have gone in between
-	reply(w, ProxyDetail{time.Now(), list[i], detail})
+	reply(w, ProxyDetail{time.Now(), p, p.Proxy})
 }

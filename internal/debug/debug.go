@@ -21,6 +21,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // Stages is what there is to look at. A part that is nil has a page that says so.
@@ -49,9 +50,9 @@ type Changes interface {
 // Proxies is what the xDS server is to this package.
 type Proxies interface {
 	// Proxies are all that are connected, in the order in which people read them.
-	Proxies() []Proxy
-	// Detail is all that is known of one, as JSON; false where it is not connected.
-	Detail(id string) (any, bool)
+	Proxies() []server.ProxyState
+	// Proxy is one of them, by node id or name.namespace.
+	Proxy(id string) (server.ProxyState, bool)
 }
 
 // Profiling sets how much the runtime watches for the mutex and block profiles.

@@ -21,15 +21,24 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // someProxies is a server with these proxies.
-type someProxies []Proxy
+type someProxies []server.ProxyState
 
-func (p someProxies) Proxies() []Proxy             { return p }
-func (p someProxies) Detail(id string) (any, bool) { return map[string]string{"detailOf": id}, true }
+func (p someProxies) Proxies() []server.ProxyState { return p }
+
+func (p someProxies) Proxy(id string) (server.ProxyState, bool) {
+	for _, one := range p {
+		if one.ID == id || one.Name+"."+one.Namespace == id {
+			return one, true
+		}
+	}
+	return server.ProxyState{}, false
+}
 
 const reviewsID = "sidecar~10.0.0.1~reviews-1.shop~shop.svc.cluster.local"
 
@@ -55,7 +64,8 @@ func whole(t *testing.T) Stages {
 		Snapshot: st.Snapshot,
 		Scopes:   func() any { return []string{"two"} },
 		Changes:  log,
-		Proxies:  someProxies{{ID: reviewsID, Name: "reviews-1", Namespace: "shop"}},
+		Proxies: someProxies{{ID: reviewsID, Name: "reviews-1", Namespace: "shop",
+			Proxy: &model.Proxy{DNSDomain: "shop.svc.cluster.local"}}},
 		Gatherer: m.Registry,
 	}
 }
@@ -83,8 +93,8 @@ func TestPages(t *testing.T) {
 		{"/debug/changes?n=x", 400, `whole number`},
 		{"/debug/changes?after=-1", 400, `whole number`},
 		{"/debug/proxies", 200, `"reviews-1"`},
-		{"/debug/proxies/" + reviewsID, 200, `"detailOf"`},
-		{"/debug/proxies/reviews-1.shop", 200, `"detailOf"`},
+		{"/debug/proxies/" + reviewsID, 200, `"DNSDomain": "shop.svc.cluster.local"`},
+		{"/debug/proxies/reviews-1.shop", 200, `"DNSDomain": "shop.svc.cluster.local"`},
 		{"/debug/proxies/nobody", 404, `not connected`},
 		{"/debug/problems", 200, `"one"`},
 		{"/debug/scopes", 200, `"two"`},

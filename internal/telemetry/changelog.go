@@ -10,25 +10,16 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// Outcome is how a revision ended for one stream.
-type Outcome uint8
+var _ server.Observer = (*ChangeLog)(nil)
 
-// The outcomes.
-const (
-	ACKed        Outcome = iota // the proxy has it
-	NotConcerned                // nothing that the stream subscribes to differed
-	NACKed                      // the proxy refused some of it
-	Gone                        // the stream ended first
-	numOutcomes
-)
-
-// ChangeLog follows the newest revisions. It is a ring: a revision's place is its
+// ChangeLog follows the newest revisions; it is the server's Observer. It is a ring: a revision's place is its
 // number, so that streams find it without a lock.
 //
 // The engine's goroutine calls Begin, Mark and Resources, in the order of revisions;
-// streams call Published, Sent and Settled, at any time and from anywhere; anybody reads.
+// the server calls Published, Sent and Settled, at any time and from anywhere; anybody reads.
 type ChangeLog struct {
 	// Read-only.
 	log     *slog.Logger
@@ -106,7 +97,7 @@ func (l *ChangeLog) Sent(rev model.Revision, at time.Time) {
 
 // Settled says how the revisions in (from, to] ended for one stream. Each of them that
 // is in the log must have counted that stream when it was published.
-func (l *ChangeLog) Settled(from, to model.Revision, outcome Outcome, at time.Time) {
+func (l *ChangeLog) Settled(from, to model.Revision, outcome server.Outcome, at time.Time) {
 	if size := model.Revision(len(l.ring)); to > size && from < to-size {
 		from = to - size
 	}
@@ -116,11 +107,11 @@ func (l *ChangeLog) Settled(from, to model.Revision, outcome Outcome, at time.Ti
 		if r == nil {
 			continue
 		}
-		if outcome == ACKed || outcome == NACKed {
+		if outcome == server.ACKed || outcome == server.NACKed {
 			r.sentWith(newer)
 			newer = r
 		}
-		if outcome == ACKed {
+		if outcome == server.ACKed {
 			l.metrics.converged(at.Sub(r.observed))
 		}
 		if r.settle(outcome, at) {

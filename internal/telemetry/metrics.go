@@ -10,6 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/version"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // Metrics are the control plane's, in a registry of their own. Istio's names are used,
@@ -208,8 +209,10 @@ func (m *Metrics) distributed(r *record) {
 		m.propagation.WithLabelValues(string(k.kind), "total").Observe(total.Seconds())
 	}
 	for o, name := range outcomeNames {
-		m.outcomes.WithLabelValues(name).Add(float64(r.outcome(Outcome(o))))
+		m.outcomes.WithLabelValues(name).Add(float64(r.outcome(server.Outcome(o))))
 	}
 }
 
-var outcomeNames = [numOutcomes]string{ACKed: "acked", NotConcerned: "not_concerned", NACKed: "nacked", Gone: "gone"}
+var outcomeNames = [numOutcomes]string{
+	server.ACKed: "acked", server.NotConcerned: "not_concerned", server.NACKed: "nacked", server.Gone: "gone",
+}

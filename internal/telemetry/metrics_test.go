@@ -11,6 +11,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 func TestMetricsOfAChange(t *testing.T) {
@@ -19,8 +20,8 @@ func TestMetricsOfAChange(t *testing.T) {
 	build(l, 1, object(model.KindVirtualService, "reviews"), object(model.KindVirtualService, "ratings"), object(model.KindPod, "a"))
 	l.Published(1, 2, at(1))
 	l.Sent(1, at(2))
-	l.Settled(0, 1, ACKed, at(3))
-	l.Settled(0, 1, NACKed, at(150))
+	l.Settled(0, 1, server.ACKed, at(3))
+	l.Settled(0, 1, server.NACKed, at(150))
 
 	require.NoError(t, testutil.GatherAndCompare(m.Registry, strings.NewReader(`
 # HELP moonsail_change_outcomes_total Outcomes of changes for proxies bound to what changed, counted when a change is distributed.

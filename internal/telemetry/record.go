@@ -6,7 +6,11 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/server"
 )
+
+// numOutcomes is how many outcomes there are.
+const numOutcomes = server.Gone + 1
 
 // maxObjects bounds what a record remembers of a batch (the first load of a large mesh
 // is one batch).
@@ -82,8 +86,8 @@ func (r *record) publish(concerned int, at time.Time) bool {
 }
 
 // settle counts one stream's outcome and tells whether it was the last one.
-func (r *record) settle(outcome Outcome, at time.Time) bool {
-	if outcome == ACKed || outcome == NACKed {
+func (r *record) settle(outcome server.Outcome, at time.Time) bool {
+	if outcome == server.ACKed || outcome == server.NACKed {
 		r.ends[StageAck].last(at.Sub(r.observed))
 	}
 	r.outcomes[outcome].Add(1)
@@ -121,13 +125,13 @@ func (r *record) snapshot() Change {
 	}
 	c.Resources, c.Bytes = int(r.resources.Load()), r.bytes.Load()
 	c.Proxies = Proxies{
-		Concerned: int(r.concerned.Load()), Acked: r.outcome(ACKed), NotConcerned: r.outcome(NotConcerned),
-		Nacked: r.outcome(NACKed), Gone: r.outcome(Gone),
+		Concerned: int(r.concerned.Load()), Acked: r.outcome(server.ACKed), NotConcerned: r.outcome(server.NotConcerned),
+		Nacked: r.outcome(server.NACKed), Gone: r.outcome(server.Gone),
 	}
 	return c
 }
 
-func (r *record) outcome(o Outcome) int { return int(r.outcomes[o].Load()) }
+func (r *record) outcome(o server.Outcome) int { return int(r.outcomes[o].Load()) }
 
 func (r *record) moment(since time.Duration) time.Time {
 	if since < 0 {
