@@ -1,0 +1,263 @@
+// Package agent runs one sidecar: it writes Envoy's bootstrap, starts Envoy, watches
+// it, starts it again after a crash, answers readiness probes and metric scrapes, and
+// drains Envoy before it ends.
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"time"
+
+	meshconfig "istio.io/api/mesh/v1alpha1"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Defaults of what a Config leaves out. The ports are Istio's.
+const (
+	DefaultXDSAddress     = "127.0.0.1:15010"
+	DefaultConcurrency    = 2
+	DefaultDrainTime      = 5 * time.Second
+	DefaultAdminPort      = 15000
+	DefaultStatusPort     = 15020
+	DefaultHealthPort     = 15021
+	DefaultPrometheusPort = 15090
+
+	// Istio's default drainDuration: how long connections of a listener that was modified
+	// or removed by the control plane may live on.
+	defaultListenerDrain = 45 * time.Second
+
+	// IstioVersion is what a sidecar says of itself (ISTIO_VERSION), which EnvoyFilters
+	// match on: the Istio whose API we speak.
+	IstioVersion = "1.31.1"
+)
+
+// Workload is whom the sidecar serves. ReadPod makes one from a Kubernetes Pod.
+type Workload struct {
+	Name           string
+	Namespace      string   // "default" where empty
+	IPs            []string // the first goes into the node id
+	Labels         map[string]string
+	Annotations    map[string]string
+	ServiceAccount string // "default" where empty
+	WorkloadName   string // of the Deployment or the like that owns the pod
+	Owner          string // Istio's form: kubernetes://apis/apps/v1/namespaces/NS/deployments/NAME
+	NodeName       string
+	Containers     []string
+	Ports          []Port
+	Locality       model.Locality
+}
+
+// Port is a port of one of the workload's containers.
+type Port struct {
+	Name          string `json:"name,omitempty"`
+	ContainerPort uint32 `json:"containerPort"`
+	Protocol      string `json:"protocol"`
+}
+
+// XDS is how the control plane is reached.
+type XDS struct {
+	Address   string // "host:port", or "unix:///path"
+	Plaintext bool
+	RootCert  string // file with the roots that the control plane's certificate must chain to; without Plaintext
+}
+
+// Ports of the sidecar; 0 means the default.
+type Ports struct {
+	Admin      uint16 // Envoy's admin interface
+	Status     uint16 // merged metrics, readiness
+	Health     uint16 // readiness
+	Prometheus uint16 // Envoy's own metrics
+}
+
+// Config says how to run a sidecar. Run does not change it. What is empty has the
+// default above; what the annotation proxy.istio.io/config sets beats ProxyConfig and
+// the defaults, and what is set here explicitly beats the annotation.
+type Config struct {
+	Workload     Workload
+	ClusterID    string // "Kubernetes" where empty, as in Istio
+	MeshID       string // "cluster.local" where empty, as in Istio
+	Network      string
+	Domain       string // the cluster's DNS domain, "cluster.local" where empty
+	Interception model.Interception
+	Metadata     map[string]any // goes into the node's metadata as it is, over everything else
+	ProxyConfig  *meshconfig.ProxyConfig
+
+	XDS         XDS
+	Concurrency *int           // worker threads of Envoy; 0: one a core
+	DrainTime   *time.Duration // how long connections may last after the first signal
+	MinDrain    time.Duration  // drain at least that long, even without connections
+
+	// Where to listen. Empty: the workload's address if it is a loopback address, so that
+	// many sidecars live on one machine; else admin on 127.0.0.1 and the rest on any.
+	BindAddress  string
+	AdminAddress string
+	Ports        Ports
+
+	EnvoyPath         string // empty: envoy.Find
+	LogLevel          string // of Envoy; "warning" where empty
+	ComponentLogLevel string // of Envoy; "misc:error" where empty
+	WorkDir           string // for the bootstrap; empty: a temporary folder
+
+	Log *slog.Logger // where the agent's and Envoy's messages go; slog.Default() if nil
+
+	// Abort ends the sidecar at once when closed, without or during a drain. Signals are
+	// passed to Envoy as they come; it is never closed. Both may be nil.
+	Abort   <-chan struct{}
+	Signals <-chan os.Signal
+}
+
+// settings are a Config with every default and every source of configuration applied.
+type settings struct {
+	Config
+	node        node
+	proxyConfig *meshconfig.ProxyConfig
+	concurrency int
+	drainTime   time.Duration // of the sidecar as a whole
+	listenDrain time.Duration // of a listener (Envoy's --drain-time-s)
+	bind        string
+	adminHost   string
+	adminAddr   string // host:port
+	ports       Ports
+	xdsHost     string // empty for a Unix socket
+	xdsPort     uint16
+	log         *slog.Logger
+}
+
+// resolve applies defaults and checks. Its errors name the setting and say what to do.
+func (c Config) resolve() (*settings, error) {
+	s := &settings{Config: c, log: c.Log}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	for _, step := range []func() error{s.resolveWorkload, s.resolveXDS, s.resolveProxyConfig, s.resolveAddresses} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	s.node = s.makeNode()
+	return s, nil
+}
+
+func (s *settings) resolveWorkload() error {
+	w := &s.Workload
+	if w.Name == "" {
+		return fmt.Errorf("the workload has no name: set --name (or POD_NAME), or describe it with --pod FILE")
+	}
+	if len(w.IPs) == 0 {
+		return fmt.Errorf("workload %s has no IP address: set --ip (or INSTANCE_IP), "+
+			"or status.podIP in the file given with --pod; on one machine any of 127.0.0.0/8 will do", w.Name)
+	}
+	for _, ip := range w.IPs {
+		if _, err := netip.ParseAddr(ip); err != nil {
+			return fmt.Errorf("workload %s: %q is no IP address: correct --ip (or INSTANCE_IP)", w.Name, ip)
+		}
+	}
+	w.Namespace = orDefault(w.Namespace, "default")
+	w.ServiceAccount = orDefault(w.ServiceAccount, "default")
+	s.ClusterID = orDefault(s.ClusterID, "Kubernetes")
+	s.Domain = orDefault(s.Domain, "cluster.local")
+	s.MeshID = orDefault(s.MeshID, "cluster.local")
+	s.Interception = model.Interception(orDefault(string(s.Interception), string(model.InterceptRedirect)))
+	switch s.Interception {
+	case model.InterceptNone, model.InterceptRedirect, model.InterceptTProxy:
+		return nil
+	}
+	return fmt.Errorf("interception mode %q is none of REDIRECT, TPROXY, NONE: correct --interception-mode", s.Interception)
+}
+
+func (s *settings) resolveXDS() error {
+	s.XDS.Address = orDefault(s.XDS.Address, DefaultXDSAddress)
+	if !s.XDS.Plaintext {
+		if s.XDS.RootCert == "" {
+			return fmt.Errorf("TLS to the control plane at %s needs roots to check it by: set --xds-root-cert FILE, or --xds-plaintext", s.XDS.Address)
+		}
+		if _, err := os.Stat(s.XDS.RootCert); err != nil {
+			return fmt.Errorf("roots of the control plane's certificate: %w: correct --xds-root-cert", err)
+		}
+	}
+	if socketPath(s.XDS.Address) != "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(s.XDS.Address)
+	if err == nil && host == "" {
+		err = fmt.Errorf("no host")
+	}
+	if err != nil {
+		return fmt.Errorf("control plane address %q: %w: --xds-address wants host:port or unix:///path", s.XDS.Address, err)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return fmt.Errorf("control plane address %q: port %q is no number from 1 to 65535: correct --xds-address", s.XDS.Address, port)
+	}
+	s.xdsHost, s.xdsPort = host, uint16(n)
+	return nil
+}
+
+func (s *settings) resolveAddresses() error {
+	if err := s.resolveHosts(); err != nil {
+		return err
+	}
+	s.ports = Ports{
+		Admin:      orDefault(s.Ports.Admin, DefaultAdminPort),
+		Status:     orDefault(s.Ports.Status, DefaultStatusPort),
+		Health:     orDefault(s.Ports.Health, DefaultHealthPort),
+		Prometheus: orDefault(s.Ports.Prometheus, DefaultPrometheusPort),
+	}
+	s.adminAddr = net.JoinHostPort(s.adminHost, strconv.Itoa(int(s.ports.Admin)))
+	return s.checkPorts()
+}
+
+// resolveHosts: see Config.BindAddress.
+func (s *settings) resolveHosts() error {
+	ip := netip.MustParseAddr(s.Workload.IPs[0])
+	s.bind, s.adminHost = "0.0.0.0", "127.0.0.1"
+	if ip.Is6() {
+		s.bind, s.adminHost = "::", "::1"
+	}
+	if ip.IsLoopback() {
+		s.bind = ip.String()
+	}
+	s.bind = orDefault(s.BindAddress, s.bind)
+	bind, err := netip.ParseAddr(s.bind)
+	if err != nil {
+		return fmt.Errorf("%q is no IP address: correct --bind-address", s.bind)
+	}
+	if bind.IsLoopback() {
+		s.adminHost = s.bind
+	}
+	s.adminHost = orDefault(s.AdminAddress, s.adminHost)
+	if _, err := netip.ParseAddr(s.adminHost); err != nil {
+		return fmt.Errorf("%q is no IP address: correct --admin-address", s.adminHost)
+	}
+	return nil
+}
+
+func (s *settings) checkPorts() error {
+	users := map[uint16]string{}
+	for _, p := range []struct {
+		port uint16
+		flag string
+	}{
+		{s.ports.Admin, "--admin-port"}, {s.ports.Status, "--status-port"},
+		{s.ports.Health, "--health-port"}, {s.ports.Prometheus, "--prometheus-port"},
+	} {
+		if other, taken := users[p.port]; taken {
+			return fmt.Errorf("%s and %s are both %d: change one", other, p.flag, p.port)
+		}
+		users[p.port] = p.flag
+	}
+	return nil
+}
+
+func orDefault[T comparable](v, fallback T) T {
+	var zero T
+	if v == zero {
+		return fallback
+	}
+	return v
+}

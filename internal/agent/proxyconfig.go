@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	meshconfig "istio.io/api/mesh/v1alpha1"
+	"sigs.k8s.io/yaml"
+)
+
+// ProxyConfigAnnotation is the pod annotation that overrides a sidecar's ProxyConfig.
+const ProxyConfigAnnotation = "proxy.istio.io/config"
+
+// maxConcurrency is far above any machine: more is a mistake, and Envoy would try it.
+const maxConcurrency = 1024
+
+// ParseProxyConfig reads Istio's ProxyConfig in YAML or JSON. where names the source in
+// errors.
+func ParseProxyConfig(text, where string) (*meshconfig.ProxyConfig, error) {
+	json, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s is no YAML: %w", where, err)
+	}
+	pc := &meshconfig.ProxyConfig{}
+	if string(json) == "null" {
+		return pc, nil
+	}
+	if err := protojson.Unmarshal(json, pc); err != nil {
+		return nil, fmt.Errorf("%s is no ProxyConfig: %s", where, cleanProtoError(err))
+	}
+	return pc, nil
+}
+
+// cleanProtoError drops the prefix that says which parser spoke, with its
+// non-breaking spaces.
+func cleanProtoError(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
+	text = strings.TrimPrefix(text, "proto: ")
+	if _, after, ok := strings.Cut(text, "): "); ok && strings.HasPrefix(text, "(line") {
+		return after
+	}
+	return text
+}
+
+// overlay is base with each field that is set in top; maps are merged by key.
+func overlay(base, top *meshconfig.ProxyConfig) *meshconfig.ProxyConfig {
+	merged := &meshconfig.ProxyConfig{}
+	if base != nil {
+		merged = proto.Clone(base).(*meshconfig.ProxyConfig)
+	}
+	into := merged.ProtoReflect()
+	top.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if !f.IsMap() {
+			into.Set(f, v)
+			return true
+		}
+		m := into.Mutable(f).Map()
+		v.Map().Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+			m.Set(k, v)
+			return true
+		})
+		return true
+	})
+	return merged
+}
+
+func (s *settings) resolveProxyConfig() error {
+	pc := overlay(s.ProxyConfig, &meshconfig.ProxyConfig{})
+	if text, ok := s.Workload.Annotations[ProxyConfigAnnotation]; ok {
+		top, err := ParseProxyConfig(text, fmt.Sprintf("annotation %s of pod %s", ProxyConfigAnnotation, s.Workload.Name))
+		if err != nil {
+			return err
+		}
+		pc = overlay(pc, top)
+	}
+	s.proxyConfig = pc
+	if err := s.resolveConcurrency(); err != nil {
+		return err
+	}
+	if err := s.portsFromProxyConfig(); err != nil {
+		return err
+	}
+	return s.resolveDrain()
+}
+
+func (s *settings) resolveConcurrency() error {
+	s.concurrency = DefaultConcurrency
+	if c := s.proxyConfig.GetConcurrency(); c != nil {
+		s.concurrency = int(c.GetValue())
+	}
+	if s.Concurrency != nil {
+		s.concurrency = *s.Concurrency
+	}
+	if s.concurrency < 0 || s.concurrency > maxConcurrency {
+		return fmt.Errorf("concurrency is %d: --concurrency (or concurrency in %s) wants 0 (one thread a core) to %d",
+			s.concurrency, ProxyConfigAnnotation, maxConcurrency)
+	}
+	s.proxyConfig.Concurrency = wrapperspb.Int32(int32(s.concurrency))
+	return nil
+}
+
+// portsFromProxyConfig takes the two ports that Istio's ProxyConfig knows.
+func (s *settings) portsFromProxyConfig() error {
+	for _, p := range []struct {
+		name  string
+		value int32
+		into  *uint16
+	}{
+		{"proxyAdminPort", s.proxyConfig.GetProxyAdminPort(), &s.Ports.Admin},
+		{"statusPort", s.proxyConfig.GetStatusPort(), &s.Ports.Status},
+	} {
+		if p.value < 0 || p.value > 65535 {
+			return fmt.Errorf("%s %d in %s is no port: use 1 to 65535", p.name, p.value, ProxyConfigAnnotation)
+		}
+		if *p.into == 0 {
+			*p.into = uint16(p.value)
+		}
+	}
+	return nil
+}
+
+func (s *settings) resolveDrain() error {
+	s.drainTime, s.listenDrain = DefaultDrainTime, defaultListenerDrain
+	if d := s.proxyConfig.GetTerminationDrainDuration(); d != nil {
+		s.drainTime = d.AsDuration()
+	}
+	if d := s.proxyConfig.GetDrainDuration(); d != nil {
+		s.listenDrain = d.AsDuration()
+	}
+	if s.DrainTime != nil {
+		s.drainTime = *s.DrainTime
+	}
+	if s.drainTime < 0 || s.listenDrain < time.Second || s.MinDrain < 0 {
+		return fmt.Errorf("drain times must not be negative, and drainDuration at least 1s: "+
+			"--drain-time %s, --min-drain-time %s, drainDuration %s", s.drainTime, s.MinDrain, s.listenDrain)
+	}
+	// Listeners must not close while connections may still come.
+	s.listenDrain = max(s.listenDrain, s.drainTime)
+	return nil
+}

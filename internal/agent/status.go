@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+)
+
+// probeTimeout is below a kubelet's default of 3 s in Istio's injected probes.
+const probeTimeout = 2500 * time.Millisecond
+
+// statusServers answer on the status port (metrics, readiness, quit) and on the health
+// port (readiness). They live as long as the agent, longer than any Envoy.
+type statusServers struct {
+	servers []*http.Server
+	done    chan struct{} // one value for each server that has ended
+}
+
+// serveStatus binds both ports; an error says which flag to change.
+func (a *agent) serveStatus() (*statusServers, error) {
+	status, health := http.NewServeMux(), http.NewServeMux()
+	for _, mux := range []*http.ServeMux{status, health} {
+		mux.HandleFunc("GET /healthz/ready", a.handleReady)
+	}
+	status.HandleFunc("GET /stats/prometheus", a.handleMetrics)
+	status.HandleFunc("GET /metrics", a.handleMetrics)
+	status.HandleFunc("POST /quitquitquit", a.handleQuit)
+
+	s := &statusServers{done: make(chan struct{}, 2)}
+	for _, p := range []struct {
+		port    uint16
+		flag    string
+		handler http.Handler
+	}{{a.ports.Status, "--status-port", status}, {a.ports.Health, "--health-port", health}} {
+		l, err := net.Listen("tcp", net.JoinHostPort(a.bind, strconv.Itoa(int(p.port))))
+		if err != nil {
+			s.close()
+			return nil, fmt.Errorf("%w: is another sidecar running at this address? Choose another --ip "+
+				"(any of 127.0.0.0/8 on one machine) or %s", err, p.flag)
+		}
+		server := &http.Server{Handler: p.handler, ReadHeaderTimeout: 5 * time.Second}
+		s.servers = append(s.servers, server)
+		go func() {
+			_ = server.Serve(l)
+			s.done <- struct{}{}
+		}()
+	}
+	return s, nil
+}
+
+// close ends the servers and returns when they have ended.
+func (s *statusServers) close() {
+	for _, server := range s.servers {
+		server.Close()
+		<-s.done
+	}
+}
+
+// ready is what both ports answer: nil, or why not.
+func (a *agent) ready(ctx context.Context) error {
+	if a.draining.Load() {
+		return errors.New("the sidecar is draining")
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	_, err := checkReady(ctx, a.admin, a.XDS.Address)
+	a.metrics.setReady(err == nil)
+	return err
+}
+
+func (a *agent) handleReady(w http.ResponseWriter, r *http.Request) {
+	if err := a.ready(r.Context()); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ready")
+}
+
+// handleMetrics merges the agent's metrics and Envoy's. What cannot be had is left out
+// and counted: the rest is worth more than an error.
+func (a *agent) handleMetrics(w http.ResponseWriter, r *http.Request) {
+	a.metrics.scrapes.Inc()
+	var fromEnvoy bytes.Buffer
+	if err := a.admin.Prometheus(r.Context(), r.URL.RawQuery, &fromEnvoy); err != nil {
+		fromEnvoy.Reset()
+		a.metrics.scrapeFailures.WithLabelValues("envoy").Inc()
+	}
+	families, err := a.metrics.registry.Gather()
+	if err != nil {
+		a.metrics.scrapeFailures.WithLabelValues("agent").Inc()
+	}
+	format := expfmt.NewFormat(expfmt.TypeTextPlain)
+	w.Header().Set("Content-Type", string(format))
+	encoder := expfmt.NewEncoder(w, format)
+	for _, f := range families {
+		if encoder.Encode(f) != nil {
+			return // the scraper has gone
+		}
+	}
+	_, _ = w.Write(fromEnvoy.Bytes())
+}
+
+// handleQuit ends the sidecar at once, as a job does whose work is done. Only programs
+// of the same host or pod may ask.
+func (a *agent) handleQuit(w http.ResponseWriter, r *http.Request) {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || !from.Addr().Unmap().IsLoopback() {
+		http.Error(w, "only requests from this host are allowed", http.StatusForbidden)
+		return
+	}
+	fmt.Fprintln(w, "OK")
+	a.quitOnce.Do(func() { close(a.quit) })
+}

@@ -1,0 +1,263 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/agent"
+	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// exitForced: connections may have been cut.
+const exitForced ExitCode = 3
+
+// agentFlags are the values of `moonsail agent`'s flags, before they become a Config.
+type agentFlags struct {
+	config       agent.Config
+	pod          string
+	workload     agent.Workload
+	locality     string
+	interception string
+	concurrency  int
+	drainTime    time.Duration
+	proxyConfig  string
+	logLevel     string
+	logFormat    string
+	print        bool
+}
+
+// NewAgentCommand is `moonsail agent`: one sidecar.
+func NewAgentCommand() *cobra.Command {
+	f := &agentFlags{}
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Run a sidecar: Envoy, configured by the control plane",
+		Long: `Runs a sidecar for one workload: writes Envoy's bootstrap, starts Envoy, starts it
+again if it crashes, answers readiness probes and metric scrapes, and drains before
+it ends.
+
+The workload is told by flags, by environment variables (Istio's names where it has
+them), or by a Kubernetes Pod in a YAML file (--pod). ISTIO_META_X=v and
+ISTIO_METAJSON_X={...} go into the node's metadata, as in Istio. The annotation
+proxy.istio.io/config (concurrency, drainDuration, terminationDrainDuration,
+proxyMetadata, proxyStatsMatcher...) beats $PROXY_CONFIG; a flag beats both.
+
+Addresses: if the workload's IP is a loopback address, everything listens there, so
+each of many sidecars on one machine needs no more than an --ip of its own
+(127.0.10.1, 127.0.10.2...: on Linux these need no set-up). Otherwise Envoy's admin
+interface listens on 127.0.0.1 and the other ports on all addresses.
+
+Signals: the first SIGTERM or SIGINT drains: readiness fails, HTTP clients are told to
+go, and the sidecar ends when no connection is left or after --drain-time. A second
+one ends it at once. SIGHUP and SIGUSR1 (reopen access logs) are passed to Envoy.
+
+Exit status: 0 drained, 1 could not start, 2 wrong flags, 3 ended by force.`,
+		Example: `  moonsail agent --name reviews-v1-1 --namespace shop --ip 127.0.10.3 --labels app=reviews,version=v1
+  moonsail agent --pod pods.yaml --name reviews-v1-1 --xds-address 127.0.0.1:15010
+  moonsail agent --pod pod.yaml --print-bootstrap`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.workloadFlags(cmd)
+	f.proxyFlags(cmd)
+	f.addressFlags(cmd)
+	EnvFlags(cmd)
+	return cmd
+}
+
+func (f *agentFlags) workloadFlags(cmd *cobra.Command) {
+	fs, w, c := cmd.Flags(), &f.workload, &f.config
+	fs.StringVar(&f.pod, "pod", "", "YAML `file` with the workload's Kubernetes Pod; with several Pods, --name chooses")
+	fs.StringVar(&w.Name, "name", "", "the workload's (pod's) name")
+	fs.StringVar(&w.Namespace, "namespace", "", `its namespace (default "default")`)
+	fs.StringSliceVar(&w.IPs, "ip", nil, "its IP addresses, the first is the node's")
+	fs.StringToStringVar(&w.Labels, "labels", nil, "its labels")
+	fs.StringVar(&w.ServiceAccount, "service-account", "", `its service account (default "default")`)
+	fs.StringVar(&w.WorkloadName, "workload-name", "", "name of its Deployment or the like")
+	fs.StringVar(&w.Owner, "owner", "", "its owner, as kubernetes://apis/apps/v1/namespaces/NS/deployments/NAME")
+	fs.StringVar(&w.NodeName, "node-name", "", "name of the Kubernetes node")
+	fs.StringVar(&f.locality, "locality", "", "where it runs, as region/zone/subzone (default: from its labels)")
+	fs.StringVar(&c.ClusterID, "cluster-id", "", `the cluster's id (default "Kubernetes")`)
+	fs.StringVar(&c.MeshID, "mesh-id", "", `the mesh's id (default "cluster.local")`)
+	fs.StringVar(&c.Network, "network", "", "the network it is in")
+	fs.StringVar(&c.Domain, "domain", "", `the cluster's DNS domain (default "cluster.local")`)
+	fs.StringVar(&f.interception, "interception-mode", "", "how its traffic gets to Envoy: REDIRECT, TPROXY or NONE (default REDIRECT)")
+
+	EnvFlag(cmd, "name", "POD_NAME")
+	EnvFlag(cmd, "namespace", "POD_NAMESPACE")
+	EnvFlag(cmd, "ip", "INSTANCE_IP")
+	EnvFlag(cmd, "service-account", "SERVICE_ACCOUNT")
+	EnvFlag(cmd, "workload-name", "ISTIO_META_WORKLOAD_NAME")
+	EnvFlag(cmd, "owner", "ISTIO_META_OWNER")
+	EnvFlag(cmd, "node-name", "ISTIO_META_NODE_NAME")
+	EnvFlag(cmd, "cluster-id", "ISTIO_META_CLUSTER_ID")
+	EnvFlag(cmd, "mesh-id", "ISTIO_META_MESH_ID")
+	EnvFlag(cmd, "network", "ISTIO_META_NETWORK")
+	EnvFlag(cmd, "interception-mode", "ISTIO_META_INTERCEPTION_MODE")
+}
+
+func (f *agentFlags) proxyFlags(cmd *cobra.Command) {
+	fs, c := cmd.Flags(), &f.config
+	fs.StringVar(&c.XDS.Address, "xds-address", agent.DefaultXDSAddress, "the control plane, as host:port or unix:///path")
+	fs.BoolVar(&c.XDS.Plaintext, "xds-plaintext", true, "talk to the control plane without TLS")
+	fs.StringVar(&c.XDS.RootCert, "xds-root-cert", "", "`file` with the roots of the control plane's certificate, for --xds-plaintext=false")
+	fs.StringVar(&f.proxyConfig, "proxy-config", "", "Istio's ProxyConfig, as YAML")
+	fs.IntVar(&f.concurrency, "concurrency", agent.DefaultConcurrency, "Envoy's worker threads; 0: one a core")
+	fs.DurationVar(&f.drainTime, "drain-time", agent.DefaultDrainTime, "how long connections may last after the first signal")
+	fs.DurationVar(&c.MinDrain, "min-drain-time", 0, "drain at least that long, even without connections")
+	fs.StringVar(&c.EnvoyPath, "envoy", "", "Envoy's `path` (default: see `moonsail envoy which`)")
+	fs.StringVar(&c.LogLevel, "proxy-log-level", "warning", "Envoy's log level: trace, debug, info, warning, error, critical, off")
+	fs.StringVar(&c.ComponentLogLevel, "proxy-component-log-level", "misc:error", "Envoy's log levels by component")
+	fs.StringVar(&f.logLevel, "log-level", "info", "the agent's log level: debug, info, warn, error")
+	fs.StringVar(&f.logFormat, "log-format", "text", "form of the log: text or json")
+	fs.StringVar(&c.WorkDir, "work-dir", "", "`folder` for Envoy's bootstrap (default: a temporary one)")
+	fs.BoolVar(&f.print, "print-bootstrap", false, "print Envoy's bootstrap and exit")
+
+	EnvFlag(cmd, "proxy-config", "PROXY_CONFIG")
+	EnvFlag(cmd, "min-drain-time", "MINIMUM_DRAIN_DURATION")
+	EnvFlag(cmd, "envoy", envoy.PathVariable)
+}
+
+func (f *agentFlags) addressFlags(cmd *cobra.Command) {
+	fs, c := cmd.Flags(), &f.config
+	fs.StringVar(&c.BindAddress, "bind-address", "", "where the ports below but admin listen (default: the workload's IP if loopback, else any)")
+	fs.StringVar(&c.AdminAddress, "admin-address", "", "where Envoy's admin interface listens (default: the workload's IP if loopback, else 127.0.0.1)")
+	fs.Uint16Var(&c.Ports.Admin, "admin-port", 0, fmt.Sprintf("Envoy's admin interface (default %d)", agent.DefaultAdminPort))
+	fs.Uint16Var(&c.Ports.Status, "status-port", 0, fmt.Sprintf("merged metrics: /stats/prometheus (default %d)", agent.DefaultStatusPort))
+	fs.Uint16Var(&c.Ports.Health, "health-port", 0, fmt.Sprintf("readiness: /healthz/ready (default %d)", agent.DefaultHealthPort))
+	fs.Uint16Var(&c.Ports.Prometheus, "prometheus-port", 0, fmt.Sprintf("Envoy's own metrics: /stats/prometheus (default %d)", agent.DefaultPrometheusPort))
+}
+
+func (f *agentFlags) run(cmd *cobra.Command) error {
+	c, err := f.build(cmd, os.Environ())
+	if err != nil {
+		return err
+	}
+	if f.print {
+		bootstrap, err := agent.Bootstrap(*c)
+		if err != nil {
+			return err
+		}
+		_, err = cmd.OutOrStdout().Write(bootstrap)
+		return err
+	}
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	defer handleSignals(c, cancel)()
+	if err := agent.Run(ctx, *c); errors.Is(err, agent.ErrForced) {
+		return exitForced
+	} else if err != nil {
+		return &UserError{What: err.Error()}
+	}
+	return nil
+}
+
+// build makes the Config of flags, pod description and environment.
+func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config, error) {
+	c := f.config
+	metadata, labels, err := agent.MetadataFromEnv(environ)
+	if err != nil {
+		return nil, err
+	}
+	c.Metadata = metadata
+	c.Workload = f.workload
+	if f.pod != "" {
+		if c.Workload, err = agent.ReadPod(f.pod, f.workload.Name); err != nil {
+			return nil, err
+		}
+		overrideWorkload(&c.Workload, &f.workload)
+	}
+	if len(c.Workload.Labels) == 0 {
+		c.Workload.Labels = labels
+	}
+	if f.locality != "" {
+		c.Workload.Locality = model.ParseLocality(f.locality)
+	}
+	c.Interception = model.Interception(f.interception)
+	if f.proxyConfig != "" {
+		if c.ProxyConfig, err = agent.ParseProxyConfig(f.proxyConfig, "--proxy-config (PROXY_CONFIG)"); err != nil {
+			return nil, err
+		}
+	}
+	if cmd.Flags().Changed("concurrency") {
+		c.Concurrency = &f.concurrency
+	}
+	if cmd.Flags().Changed("drain-time") {
+		c.DrainTime = &f.drainTime
+	}
+	c.Log, err = f.logger(cmd, c.Workload)
+	return &c, err
+}
+
+// overrideWorkload lets what flags said beat the pod description.
+func overrideWorkload(w, flags *agent.Workload) {
+	for _, s := range []struct{ into, from *string }{
+		{&w.Namespace, &flags.Namespace}, {&w.ServiceAccount, &flags.ServiceAccount},
+		{&w.WorkloadName, &flags.WorkloadName}, {&w.Owner, &flags.Owner}, {&w.NodeName, &flags.NodeName},
+	} {
+		if *s.from != "" {
+			*s.into = *s.from
+		}
+	}
+	if len(flags.IPs) > 0 {
+		w.IPs = flags.IPs
+	}
+	if len(flags.Labels) > 0 {
+		w.Labels = flags.Labels
+	}
+}
+
+// logger names the sidecar in each record: many may share a terminal.
+func (f *agentFlags) logger(cmd *cobra.Command, w agent.Workload) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return nil, usageError{fmt.Errorf("--log-level %q is none of debug, info, warn, error", f.logLevel)}
+	}
+	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler
+	switch f.logFormat {
+	case "text":
+		handler = slog.NewTextHandler(cmd.ErrOrStderr(), options)
+	case "json":
+		handler = slog.NewJSONHandler(cmd.ErrOrStderr(), options)
+	default:
+		return nil, usageError{fmt.Errorf("--log-format %q is none of text, json", f.logFormat)}
+	}
+	return slog.New(handler).With("sidecar", w.Name), nil
+}
+
+// handleSignals: the first SIGTERM or SIGINT drains, the second aborts, others go to
+// Envoy. The returned function gives the signals back and ends the goroutine.
+func handleSignals(c *agent.Config, drain context.CancelFunc) (release func()) {
+	ends, others := make(chan os.Signal, 2), make(chan os.Signal, 8)
+	signal.Notify(ends, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(others, syscall.SIGHUP, syscall.SIGUSR1)
+	abort, quit, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	c.Abort, c.Signals = abort, others
+	go func() {
+		defer close(done)
+		for _, act := range []func(){drain, func() { close(abort) }} {
+			select {
+			case <-ends:
+				act()
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(ends)
+		signal.Stop(others)
+		close(quit)
+		<-done
+	}
+}

@@ -1,0 +1,201 @@
+package envoy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// adminTimeout bounds a request whose context says nothing shorter. Envoy answers on
+// its main thread: a large configuration update may hold it for seconds.
+const adminTimeout = 10 * time.Second
+
+// Admin talks to one Envoy's admin interface. Safe for concurrent use.
+type Admin struct {
+	base string
+	http *http.Client
+}
+
+// NewAdmin is a client of the admin interface at "host:port" or "unix:///path".
+func NewAdmin(address string) *Admin {
+	network, target, base := "tcp", address, "http://"+address
+	if path, ok := strings.CutPrefix(address, "unix://"); ok {
+		network, target, base = "unix", path, "http://admin"
+	}
+	dialer := &net.Dialer{Timeout: adminTimeout}
+	return &Admin{base: base, http: &http.Client{
+		Timeout: adminTimeout,
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return dialer.DialContext(ctx, network, target)
+			},
+			MaxIdleConns:    1,
+			IdleConnTimeout: 30 * time.Second,
+		},
+	}}
+}
+
+// Close gives up idle connections.
+func (a *Admin) Close() { a.http.CloseIdleConnections() }
+
+// ServerInfo is the part of /server_info that we use.
+type ServerInfo struct {
+	Version     string `json:"version"`
+	State       string `json:"state"` // LIVE, DRAINING, PRE_INITIALIZING or INITIALIZING
+	HotRestart  string `json:"hot_restart_version"`
+	Uptime      string `json:"uptime_current_epoch"`
+	CommandLine struct {
+		Concurrency int `json:"concurrency"`
+	} `json:"command_line_options"`
+}
+
+// Ready is nil when Envoy is LIVE.
+func (a *Admin) Ready(ctx context.Context) error {
+	_, err := a.get(ctx, "/ready", nil)
+	return err
+}
+
+// ServerInfo answers while Envoy initialises too.
+func (a *Admin) ServerInfo(ctx context.Context) (*ServerInfo, error) {
+	body, err := a.get(ctx, "/server_info", nil)
+	if err != nil {
+		return nil, err
+	}
+	info := &ServerInfo{}
+	return info, decode(body, info)
+}
+
+// Stats are the counters and gauges whose names match the regular expression filter
+// (empty: all). Text readouts and histograms are left out.
+func (a *Admin) Stats(ctx context.Context, filter string) (map[string]uint64, error) {
+	// "type" takes one kind only, and two requests would not be one moment: ask for all.
+	q := url.Values{"format": {"json"}}
+	if filter != "" {
+		q.Set("filter", filter)
+	}
+	body, err := a.get(ctx, "/stats", q)
+	if err != nil {
+		return nil, err
+	}
+	return decodeStats(body)
+}
+
+func decodeStats(body []byte) (map[string]uint64, error) {
+	var answer struct {
+		Stats []struct {
+			Name  string          `json:"name"`
+			Value json.RawMessage `json:"value"`
+		} `json:"stats"`
+	}
+	if err := decode(body, &answer); err != nil {
+		return nil, err
+	}
+	stats := make(map[string]uint64, len(answer.Stats))
+	for _, s := range answer.Stats {
+		var n uint64
+		if len(s.Value) > 0 && json.Unmarshal(s.Value, &n) == nil {
+			stats[s.Name] = n
+		}
+	}
+	return stats, nil
+}
+
+// Prometheus copies /stats/prometheus to w; query is passed on (usedonly, filter...).
+func (a *Admin) Prometheus(ctx context.Context, query string, w io.Writer) error {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return err
+	}
+	body, err := a.get(ctx, "/stats/prometheus", values)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(body)
+	return err
+}
+
+// Clusters is the JSON of /clusters.
+func (a *Admin) Clusters(ctx context.Context) (json.RawMessage, error) {
+	return a.get(ctx, "/clusters", url.Values{"format": {"json"}})
+}
+
+// ConfigDump is the JSON of /config_dump. query may hold resource, mask, name_regex
+// and include_eds.
+func (a *Admin) ConfigDump(ctx context.Context, query url.Values) (json.RawMessage, error) {
+	return a.get(ctx, "/config_dump", query)
+}
+
+// FailHealthCheck makes Envoy answer health checks with failure and ask its HTTP
+// clients to go elsewhere: "connection: close" or GOAWAY with the next response.
+func (a *Admin) FailHealthCheck(ctx context.Context) error {
+	return a.post(ctx, "/healthcheck/fail")
+}
+
+// DrainListeners begins the graceful drain, of inbound listeners only or of all. New
+// connections are still taken during Envoy's --drain-time-s, listeners close after it,
+// and Envoy itself goes on until it is stopped.
+func (a *Admin) DrainListeners(ctx context.Context, inboundOnly bool) error {
+	path := "/drain_listeners?graceful&skip_exit"
+	if inboundOnly {
+		path += "&inboundonly"
+	}
+	return a.post(ctx, path)
+}
+
+// SetLogLevel sets the level of all loggers: trace, debug, info, warning, error...
+func (a *Admin) SetLogLevel(ctx context.Context, level string) error {
+	return a.post(ctx, "/logging?level="+url.QueryEscape(level))
+}
+
+// Quit ends Envoy at once.
+func (a *Admin) Quit(ctx context.Context) error { return a.post(ctx, "/quitquitquit") }
+
+func (a *Admin) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return a.do(ctx, http.MethodGet, path)
+}
+
+func (a *Admin) post(ctx context.Context, path string) error {
+	_, err := a.do(ctx, http.MethodPost, path)
+	return err
+}
+
+func (a *Admin) do(ctx context.Context, method, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, a.base+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := a.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("Envoy's admin interface: %w", err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, fmt.Errorf("Envoy's admin interface, %s %s: %w", method, path, err)
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("Envoy's admin interface, %s %s: %s: %s", method, path, res.Status, firstLine(body))
+	}
+	return body, nil
+}
+
+func decode(body []byte, into any) error {
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("Envoy's admin interface answered no JSON as expected: %w: %s", err, firstLine(body))
+	}
+	return nil
+}
+
+func firstLine(body []byte) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
+	return line[:min(len(line), 200)]
+}
