@@ -144,8 +144,10 @@ func ParseProtocol(s string) Protocol {
 	switch s {
 	case "kubernetes.io/h2c":
 		return ProtocolHTTP2
-	case "kubernetes.io/ws", "kubernetes.io/wss":
+	case "kubernetes.io/ws":
 		return ProtocolHTTP
+	case "kubernetes.io/wss":
+		return ProtocolHTTPS
 	}
 	if s == "grpc-web" || strings.HasPrefix(s, "grpc-web-") {
 		return ProtocolGRPCWeb

@@ -36,6 +36,7 @@ const (
 type HostSelector struct {
 	Namespace string // "*": any; never "." (resolved), "~": none
 	Host      Host
+	Exclude   bool // takes hosts away from those that the other entries select
 }
 
 // SidecarPort is a port with its protocol.

@@ -83,7 +83,8 @@ type Workload struct {
 	Locality       Locality
 	Network        string
 	Weight         uint32
-	NamedPorts     map[string]uint32 // container ports by name
+	NamedPorts     map[string]uint32 // container ports by name; of a WorkloadEntry: service ports' names -> port
+	HostNetwork    bool              // shares its node's address, so it has no sidecar
 	Ready          bool
 	Terminating    bool
 }

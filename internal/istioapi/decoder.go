@@ -1,0 +1,205 @@
+package istioapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Decoder decodes objects for one cluster. It has no state; copies are free.
+type Decoder struct {
+	Domain string // the cluster's: "cluster.local", which is also the default
+}
+
+func (d Decoder) domain() string {
+	if d.Domain == "" {
+		return "cluster.local"
+	}
+	return d.Domain
+}
+
+// Decoded is what became of one document.
+type Decoded struct {
+	Key      model.Key    // zero where kind or name are not known
+	Object   model.Object // nil where the kind is not read, or where there are errors
+	Content  []byte       // the document as JSON with sorted keys: its identity
+	Problems Problems
+}
+
+// FromYAML decodes one YAML or JSON document. The object is nil where the document
+// has errors, is empty, or is of a kind that the mesh has no use for.
+func (d Decoder) FromYAML(doc []byte) (model.Object, Problems) {
+	var n yaml.Node
+	if err := yaml.Unmarshal(doc, &n); err != nil {
+		return nil, Problems{{Severity: SeverityError, Message: SyntaxMessage(err)}}
+	}
+	out := d.FromNode(&n)
+	for i := range out.Problems {
+		out.Problems[i].Line = LineOf(&n, out.Problems[i].Field)
+	}
+	return out.Object, out.Problems
+}
+
+// SyntaxMessage is a YAML parser's error in words for a person.
+func SyntaxMessage(err error) string {
+	return "is not valid YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")
+}
+
+// FromNode decodes one parsed document. Lines are for LineOf to find.
+func (d Decoder) FromNode(n *yaml.Node) Decoded {
+	r := &report{}
+	tree, err := (&treeBuilder{}).value(n, 0)
+	if err != nil {
+		r.errorf("", "cannot be read: %v", err)
+		return Decoded{Problems: r.list}
+	}
+	if tree == nil {
+		return Decoded{}
+	}
+	top, ok := tree.(map[string]any)
+	if !ok {
+		r.errorf("", "is not an object; a document starts with apiVersion and kind")
+		return Decoded{Problems: r.list}
+	}
+	return d.fromTree(n, top, r)
+}
+
+func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *report) Decoded {
+	kind, ok := header(r, top)
+	if !ok || kind.use == useNothing {
+		return Decoded{Problems: r.list}
+	}
+	r.object = keyOf(kind, top)
+	if kind.use == useLater {
+		r.warnf("", "%s of %s has no effect in Moonsail yet; it is ignored", kind.kind, kind.group)
+		return Decoded{Problems: r.list}
+	}
+	typed := newTyped(r.object.Kind)
+	s := goShape(reflect.TypeOf(typed))
+	checker{r}.value("", n, s)
+	content, err := json.Marshal(top)
+	if err == nil && !r.list.HasErrors() {
+		err = json.Unmarshal(content, typed)
+	}
+	out := Decoded{Key: r.object, Content: content}
+	if err != nil {
+		r.errorf("", "cannot be decoded: %v", err)
+	}
+	if r.list.HasErrors() {
+		out.Problems = r.list
+		return out
+	}
+	typed.SetNamespace(r.object.Namespace)
+	out.Object, out.Problems = d.FromTyped(typed)
+	return out
+}
+
+// header reads apiVersion and kind.
+func header(r *report, top map[string]any) (apiKind, bool) {
+	apiVersion, _ := top["apiVersion"].(string)
+	kind, _ := top["kind"].(string)
+	if apiVersion == "" || kind == "" {
+		missing := "apiVersion"
+		if apiVersion != "" {
+			missing = "kind"
+		}
+		r.errorf("", "has no %s; every document needs apiVersion and kind, such as networking.istio.io/v1 and VirtualService", missing)
+		return apiKind{}, false
+	}
+	k, err := lookupKind(apiVersion, kind)
+	if err != nil {
+		at := path("apiVersion")
+		if strings.Contains(err.Error(), "has no kind") {
+			at = "kind"
+		}
+		r.errorf(at, "%v", err)
+		return apiKind{}, false
+	}
+	return k, true
+}
+
+// keyOf reads the name and the namespace, which is "default" where none is given.
+func keyOf(kind apiKind, top map[string]any) model.Key {
+	meta, _ := top["metadata"].(map[string]any)
+	name, _ := meta["name"].(string)
+	ns, _ := meta["namespace"].(string)
+	switch {
+	case kind.cluster:
+		ns = ""
+	case ns == "":
+		ns = metav1.NamespaceDefault
+	}
+	return model.Key{Kind: model.Kind(kind.kind), Namespace: ns, Name: name}
+}
+
+// newTyped makes an empty typed object; kind is one of readKinds.
+func newTyped(kind model.Kind) metav1.Object {
+	switch kind {
+	case model.KindNamespace:
+		return &corev1.Namespace{}
+	case model.KindService:
+		return &corev1.Service{}
+	case model.KindPod:
+		return &corev1.Pod{}
+	case model.KindEndpointSlice:
+		return &discoveryv1.EndpointSlice{}
+	case model.KindServiceEntry:
+		return &networkingv1.ServiceEntry{}
+	case model.KindWorkloadEntry:
+		return &networkingv1.WorkloadEntry{}
+	case model.KindVirtualService:
+		return &networkingv1.VirtualService{}
+	case model.KindDestinationRule:
+		return &networkingv1.DestinationRule{}
+	}
+	return &networkingv1.Sidecar{}
+}
+
+// FromTyped decodes a typed object, as informers hold them. The object is nil where
+// there are errors.
+func (d Decoder) FromTyped(o metav1.Object) (model.Object, Problems) {
+	switch o := o.(type) {
+	case *corev1.Namespace:
+		return asObject(d.Namespace(o))
+	case *corev1.Service:
+		return asObject(d.Service(o))
+	case *corev1.Pod:
+		return asObject(d.Pod(o))
+	case *discoveryv1.EndpointSlice:
+		return asObject(d.EndpointSlice(o))
+	case *networkingv1.ServiceEntry:
+		return asObject(d.ServiceEntry(o))
+	case *networkingv1.WorkloadEntry:
+		return asObject(d.WorkloadEntry(o))
+	case *networkingv1.VirtualService:
+		return asObject(d.VirtualService(o))
+	case *networkingv1.DestinationRule:
+		return asObject(d.DestinationRule(o))
+	case *networkingv1.Sidecar:
+		return asObject(d.Sidecar(o))
+	}
+	return nil, Problems{{Severity: SeverityError, Message: fmt.Sprintf("%T is not a type that the mesh reads", o)}}
+}
+
+// pointer is a *T that is a model object.
+type pointer[T any] interface {
+	*T
+	model.Object
+}
+
+// asObject drops objects that have errors, and keeps nil pointers out of interfaces.
+func asObject[T any, P pointer[T]](o P, ps Problems) (model.Object, Problems) {
+	if o == nil || ps.HasErrors() {
+		return nil, ps
+	}
+	return o, ps
+}

@@ -1,0 +1,116 @@
+package istioapi
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Labels that say where a workload runs.
+const (
+	labelLocality = "istio-locality" // "region.zone.subzone", or with slashes
+	labelRegion   = "topology.kubernetes.io/region"
+	labelZone     = "topology.kubernetes.io/zone"
+	labelSubzone  = "topology.istio.io/subzone"
+	labelNetwork  = "topology.istio.io/network"
+)
+
+// Pod decodes a Pod.
+func (d Decoder) Pod(o *corev1.Pod) (*model.Workload, Problems) {
+	c := d.start(model.KindPod, &o.ObjectMeta)
+	w := &model.Workload{
+		Meta:           c.meta,
+		Addresses:      c.podIPs(o),
+		ServiceAccount: o.Spec.ServiceAccountName,
+		Node:           o.Spec.NodeName,
+		Locality:       locality("", o.Labels),
+		Network:        o.Labels[labelNetwork],
+		NamedPorts:     c.containerPorts(&o.Spec),
+		HostNetwork:    o.Spec.HostNetwork,
+		Ready:          podReady(o),
+		Terminating:    o.DeletionTimestamp != nil || podDone(o),
+	}
+	if w.ServiceAccount == "" {
+		w.ServiceAccount = "default"
+	}
+	return w, c.list
+}
+
+func (c *conv) podIPs(o *corev1.Pod) []string {
+	var out []string
+	for i, ip := range o.Status.PodIPs {
+		if !model.IsIP(ip.IP) {
+			c.errorf(path("status.podIPs").i(i).f("ip"), "%q is not an IP address", ip.IP)
+		}
+		out = append(out, ip.IP)
+	}
+	if len(out) == 0 && o.Status.PodIP != "" {
+		if !model.IsIP(o.Status.PodIP) {
+			c.errorf("status.podIP", "%q is not an IP address", o.Status.PodIP)
+		}
+		out = append(out, o.Status.PodIP)
+	}
+	return out
+}
+
+// containerPorts collects named TCP ports, of init containers that keep running too.
+func (c *conv) containerPorts(spec *corev1.PodSpec) map[string]uint32 {
+	out := map[string]uint32{}
+	c.addPorts(out, "spec.containers", spec.Containers)
+	for i := range spec.InitContainers {
+		if p := spec.InitContainers[i].RestartPolicy; p != nil && *p == corev1.ContainerRestartPolicyAlways {
+			c.addPorts(out, "spec.initContainers", spec.InitContainers[i:i+1])
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+func (c *conv) addPorts(out map[string]uint32, at path, containers []corev1.Container) {
+	for i := range containers {
+		for j, p := range containers[i].Ports {
+			if !c.checkPort(at.i(i).f("ports").i(j).f("containerPort"), uint32(max(p.ContainerPort, 0))) {
+				continue
+			}
+			if p.Name == "" || p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
+				continue
+			}
+			if _, taken := out[p.Name]; !taken {
+				out[p.Name] = uint32(p.ContainerPort)
+			}
+		}
+	}
+}
+
+// podReady goes by the Ready condition. A pod written by hand, without conditions,
+// is ready unless its phase says otherwise.
+func podReady(o *corev1.Pod) bool {
+	for _, cond := range o.Status.Conditions {
+		if cond.Type == corev1.PodReady {
+			return cond.Status == corev1.ConditionTrue
+		}
+	}
+	return o.Status.Phase == "" || o.Status.Phase == corev1.PodRunning
+}
+
+func podDone(o *corev1.Pod) bool {
+	return o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed
+}
+
+// locality goes by an explicit "region/zone/subzone", then by labels.
+func locality(explicit string, labels map[string]string) model.Locality {
+	if explicit == "" {
+		explicit = labels[labelLocality]
+		if !strings.Contains(explicit, "/") {
+			explicit = strings.ReplaceAll(explicit, ".", "/") // labels cannot have slashes
+		}
+	}
+	if explicit != "" {
+		return model.ParseLocality(explicit)
+	}
+	return model.Locality{Region: labels[labelRegion], Zone: labels[labelZone], Subzone: labels[labelSubzone]}
+}
