@@ -64,7 +64,7 @@ Exit status: 0 drained, 1 could not start, 2 wrong flags, 3 ended by force.`,
 		Example: `  moonsail agent --name reviews-v1-1 --namespace shop --ip 127.0.10.3 --labels app=reviews,version=v1
   moonsail agent --pod pods.yaml --name reviews-v1-1 --xds-address 127.0.0.1:15010
   moonsail agent --pod pod.yaml --print-bootstrap`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.workloadFlags(cmd)

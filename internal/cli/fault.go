@@ -53,13 +53,19 @@ func (c ExitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) 
 // usageError is a wrong flag or argument: exit status 2 and a hint at the help.
 type usageError struct{ error }
 
-// usageArgs makes an argument check's failure a usage error.
-func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usageError{err}
+// argsAreUsage makes failures of a command's argument check, and of those below it,
+// usage errors.
+func argsAreUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
 		}
-		return nil
+	}
+	for _, sub := range cmd.Commands() {
+		argsAreUsage(sub)
 	}
 }
 

@@ -102,13 +102,13 @@ func (t *Table) Write(w io.Writer) error {
 const columnGap = 2
 
 func writeRow(b *strings.Builder, row []string, width []int) {
+	var line strings.Builder
 	for i := range width {
 		c := cell(row, i)
-		b.WriteString(c)
-		if i < len(width)-1 {
-			b.WriteString(strings.Repeat(" ", width[i]-printedWidth(c)+columnGap))
-		}
+		line.WriteString(c)
+		line.WriteString(strings.Repeat(" ", width[i]-printedWidth(c)+columnGap))
 	}
+	b.WriteString(strings.TrimRight(line.String(), " "))
 	b.WriteByte('\n')
 }
 

@@ -68,12 +68,13 @@ resources into Envoy configuration, and an agent that runs Envoy sidecars.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return flagsFromEnv(cmd, os.LookupEnv) },
-		Args:              usageArgs(cobra.NoArgs),
+		Args:              cobra.NoArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	for _, n := range commands {
 		root.AddCommand(n())
 	}
+	argsAreUsage(root)
 	return root
 }

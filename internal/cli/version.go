@@ -16,7 +16,7 @@ func NewVersionCommand() *cobra.Command {
 		Short: "Print which build this is",
 		Example: `  moonsail version
   moonsail version -o json`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := version.Get()
 			return out.Print(cmd.OutOrStdout(), v, func(w io.Writer) error {

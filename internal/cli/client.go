@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/debug"
+)
+
+// debugClient asks a running control plane, at the address of its debug pages.
+type debugClient struct {
+	address string
+	http    http.Client
+}
+
+const (
+	defaultDebugAddress = "127.0.0.1:15014"
+	debugTimeout        = 10 * time.Second
+	maxDebugAnswer      = 256 << 20 // bytes
+)
+
+// addFlags adds --address to cmd.
+func (c *debugClient) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.address, "address", defaultDebugAddress, "`ADDRESS` of the control plane's --http-addr")
+	EnvFlag(cmd, "address", "MOONSAIL_ADDRESS")
+}
+
+// get reads the JSON of a debug page into answer.
+func (c *debugClient) get(ctx context.Context, path string, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, debugTimeout)
+	defer cancel()
+	page := c.url(path)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
+	if err != nil {
+		return usageError{fmt.Errorf("--address %q is not an address: %w", c.address, err)}
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return c.unreachable(page, err)
+	}
+	defer resp.Body.Close()
+	body := io.LimitReader(resp.Body, maxDebugAnswer)
+	if resp.StatusCode != http.StatusOK {
+		return refused(page, resp, body)
+	}
+	if err := json.NewDecoder(body).Decode(answer); err != nil {
+		return &UserError{What: "the answer is not understood", Where: page, Err: err,
+			Next: "check that --address is a Moonsail control plane of this version (moonsail version)"}
+	}
+	return nil
+}
+
+func (c *debugClient) url(path string) string {
+	if strings.Contains(c.address, "://") {
+		return strings.TrimSuffix(c.address, "/") + path
+	}
+	return "http://" + c.address + path
+}
+
+func (c *debugClient) unreachable(page string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	var cause *url.Error
+	if errors.As(err, &cause) {
+		err = cause.Err // without the method and address, which are said below
+	}
+	return &UserError{What: "no control plane answers", Where: page, Err: err,
+		Next: "start one with 'moonsail serve --config DIR', or say where it is with --address"}
+}
+
+// refused is an answer that is not 200.
+func refused(page string, resp *http.Response, body io.Reader) error {
+	var f debug.Failure
+	if err := json.NewDecoder(body).Decode(&f); err != nil || f.Error == "" {
+		f = debug.Failure{Error: "the control plane answered " + resp.Status, Next: "check that --address is Moonsail's --http-addr"}
+	}
+	return &UserError{What: f.Error, Where: page, Next: f.Next}
+}

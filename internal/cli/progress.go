@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// Progress tells people that something takes long, and for how long it has. It says
+// nothing in the first quietTime. On a terminal it is one line that counts seconds and
+// goes away; elsewhere it is a line now and then.
+type Progress struct {
+	w        io.Writer
+	style    Style
+	terminal bool
+	started  time.Time
+	stop     chan struct{} // closed by Done
+	ended    chan struct{} // closed by the goroutine that StartProgress made
+
+	mu    sync.Mutex    // guards all below and writes to w
+	label string        // what is being done
+	shown bool          // the terminal's line is there
+	next  time.Duration // when to write the next line, where it is not a terminal
+}
+
+const (
+	quietTime     = 2 * time.Second
+	progressTick  = time.Second
+	plainInterval = 10 * time.Second // between lines in a file or a pipe
+)
+
+// StartProgress begins to tell on w, usually standard error, that label is under way.
+// The caller must call Done.
+func StartProgress(w io.Writer, label string) *Progress {
+	p := newProgress(w, label, IsTerminal(w))
+	p.started = time.Now()
+	go p.run()
+	return p
+}
+
+func newProgress(w io.Writer, label string, terminal bool) *Progress {
+	return &Progress{
+		w: w, style: StyleFor(w), terminal: terminal, label: label, next: quietTime,
+		stop: make(chan struct{}), ended: make(chan struct{}),
+	}
+}
+
+// Update changes what is being done.
+func (p *Progress) Update(label string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if label != p.label {
+		p.label, p.next = label, 0
+	}
+}
+
+// Done ends it. What was written on a terminal's line is gone after that.
+func (p *Progress) Done() {
+	close(p.stop)
+	<-p.ended
+	p.clear()
+}
+
+func (p *Progress) run() {
+	defer close(p.ended)
+	tick := time.NewTicker(progressTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case now := <-tick.C:
+			p.tick(now.Sub(p.started))
+		}
+	}
+}
+
+// tick shows the state after so much time.
+func (p *Progress) tick(elapsed time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if elapsed < quietTime {
+		return
+	}
+	took := elapsed.Round(time.Second).String()
+	switch {
+	case p.terminal:
+		fmt.Fprintf(p.w, "\r\x1b[K%s %s", p.label, p.style.Dim(took))
+		p.shown = true
+	case elapsed >= p.next:
+		fmt.Fprintf(p.w, "%s (%s)\n", p.label, took)
+		p.next = elapsed + plainInterval
+	}
+}
+
+func (p *Progress) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K")
+		p.shown = false
+	}
+}

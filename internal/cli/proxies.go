@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/debug"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// proxiesFlags are those of "moonsail proxies".
+type proxiesFlags struct {
+	client debugClient
+	out    Output
+}
+
+// NewProxiesCommand is "moonsail proxies".
+func NewProxiesCommand() *cobra.Command {
+	var f proxiesFlags
+	cmd := &cobra.Command{
+		Use:   "proxies [NAME]",
+		Short: "List connected proxies with their state per type of resource",
+		Long: `Lists the connected proxies, or one of them by name, name.namespace or node id. For
+each type of resource (CDS clusters, EDS endpoints, LDS listeners, RDS route
+configurations, VHDS virtual hosts) the state is one of
+
+  SYNCED      the proxy has accepted everything that was sent, at that revision
+  SENT 1.2s   a response is on its way, and has not been answered for so long
+  WAITING     something must be accepted first, so that no traffic is lost
+  NACKED 1    the proxy has refused so many resources; the reason is in the details
+  -           the proxy has not asked for any`,
+		Example: `  moonsail proxies
+  moonsail proxies reviews-v1-1.shop -o yaml
+  moonsail proxies -o json | jq '.proxies[].name'`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: f.complete,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return f.one(cmd, args[0])
+			}
+			return f.all(cmd)
+		},
+	}
+	f.client.addFlags(cmd)
+	f.out.AddFlag(cmd)
+	return cmd
+}
+
+func (f *proxiesFlags) all(cmd *cobra.Command) error {
+	var list debug.ProxyList
+	if err := f.client.get(cmd.Context(), "/debug/proxies", &list); err != nil {
+		return err
+	}
+	return f.out.Print(cmd.OutOrStdout(), list, func(w io.Writer) error { return printProxies(w, list) })
+}
+
+func (f *proxiesFlags) one(cmd *cobra.Command, name string) error {
+	var detail debug.ProxyDetail
+	if err := f.client.get(cmd.Context(), "/debug/proxies/"+url.PathEscape(name), &detail); err != nil {
+		return err
+	}
+	return f.out.Print(cmd.OutOrStdout(), detail, func(w io.Writer) error { return printProxy(w, detail) })
+}
+
+// complete offers the connected proxies to the shell.
+func (f *proxiesFlags) complete(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var list debug.ProxyList
+	if len(args) > 0 || f.client.get(cmd.Context(), "/debug/proxies", &list) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []cobra.Completion
+	for _, p := range list.Proxies {
+		names = append(names, p.Name+"."+p.Namespace)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// proxyColumns are the types as people see them: two route strategies are one column.
+var proxyColumns = func() []string {
+	var names []string
+	for _, t := range resource.Types {
+		if n := t.Short; len(names) == 0 || names[len(names)-1] != n {
+			names = append(names, n)
+		}
+	}
+	return names
+}()
+
+func printProxies(w io.Writer, list debug.ProxyList) error {
+	if len(list.Proxies) == 0 {
+		_, err := fmt.Fprintln(w, "no proxies are connected")
+		return err
+	}
+	t := NewTable(append(append([]string{"NAME", "NAMESPACE"}, proxyColumns...), "PROTOCOL", "ROUTES", "SETTLED", "CONNECTED")...)
+	style := StyleFor(w)
+	for _, p := range list.Proxies {
+		row := []string{p.Name, p.Namespace}
+		for _, c := range proxyColumns {
+			row = append(row, columnState(style, &p, c, list.Now))
+		}
+		t.Row(append(row, p.Protocol, string(p.Strategy), fmt.Sprint(p.Settled), age(list.Now, p.Connected))...)
+	}
+	return t.Write(w)
+}
+
+// columnState is the state of the type with that name; where two rows share a name,
+// that of the one in use.
+func columnState(style Style, p *server.ProxyState, column string, now time.Time) string {
+	state := typeState(style, nil, now)
+	for i := range p.Types {
+		if t := &p.Types[i]; t.Type == column && inUse(t) {
+			state = typeState(style, t, now)
+		}
+	}
+	return state
+}
+
+// inUse tells whether the proxy has asked for anything of a type.
+func inUse(t *server.TypeState) bool {
+	return t.Wildcard || t.Subscribed > 0 || t.Sent > 0 || len(t.Held) > 0
+}
+
+// typeState is a cell: SYNCED, SENT and for how long, WAITING, NACKED or -. The gravest wins.
+func typeState(style Style, t *server.TypeState, now time.Time) string {
+	switch {
+	case t == nil:
+		return style.Dim("-")
+	case len(t.Held) > 0:
+		return style.Bad(fmt.Sprintf("NACKED %d", len(t.Held)))
+	case !t.InFlightSince.IsZero():
+		return style.Warn("SENT " + age(now, t.InFlightSince))
+	case t.Waiting != "":
+		return style.Warn("WAITING")
+	}
+	return style.Good("SYNCED")
+}
+
+func printProxy(w io.Writer, d debug.ProxyDetail) error {
+	p := &d.Proxy
+	fmt.Fprintf(w, "%s.%s\n  node id    %s\n  peer       %s\n  connected  %s ago, %s, routes by %s\n  settled    revision %d\n",
+		p.Name, p.Namespace, p.ID, p.Peer, age(d.Now, p.Connected), p.Protocol, p.Strategy, p.Settled)
+	for i, name := range p.Tables {
+		fmt.Fprintf(w, "  table %d    %s\n", i+1, name)
+	}
+	fmt.Fprintln(w)
+	t := NewTable("TYPE", "STATE", "SUBSCRIBED", "SENT", "ACKED", "NOTE")
+	style := StyleFor(w)
+	for i := range p.Types {
+		s := &p.Types[i]
+		if !inUse(s) {
+			continue
+		}
+		note := s.Waiting
+		if note != "" {
+			note = "waits for " + note
+		}
+		t.Row(s.Type, typeState(style, s, d.Now), subscribed(s), fmt.Sprint(s.Sent), fmt.Sprint(s.ACKed), note)
+	}
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	return printHeld(w, style, p)
+}
+
+func subscribed(s *server.TypeState) string {
+	switch {
+	case s.Wildcard && s.Subscribed > 0:
+		return fmt.Sprintf("* and %d", s.Subscribed)
+	case s.Wildcard:
+		return "*"
+	}
+	return fmt.Sprint(s.Subscribed)
+}
+
+// printHeld explains what the proxy has refused.
+func printHeld(w io.Writer, style Style, p *server.ProxyState) error {
+	for _, t := range p.Types {
+		for _, h := range t.Held {
+			if _, err := fmt.Fprintf(w, "\n%s %s %s (version %s), held back until it differs:\n  %s\n",
+				style.Bad("refused"), t.Type, h.Name, h.Version, h.Message); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
