@@ -6,6 +6,8 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	commondnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/common/dns/v3"
+	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
@@ -54,16 +56,30 @@ func (s *settings) xdsCluster() *clusterv3.Cluster {
 			TcpKeepalive: &corev3.TcpKeepalive{KeepaliveTime: u32(300)},
 		}
 		if !isIP(s.xdsHost) {
-			c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}
-			c.RespectDnsTtl = true
-			c.DnsRefreshRate = durationpb.New(5 * time.Second)
-			c.DnsLookupFamily = clusterv3.Cluster_V4_PREFERRED
+			c.ClusterDiscoveryType = byName()
 		}
 	}
 	if !s.XDS.Plaintext {
 		c.TransportSocket = s.xdsTLS()
 	}
 	return c
+}
+
+// byName resolves each name to all its addresses (what was type STRICT_DNS); a name
+// that does not resolve yet is tried again soon.
+func byName() *clusterv3.Cluster_ClusterType {
+	return &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
+		Name: "envoy.cluster.dns",
+		TypedConfig: pack(&dnsv3.DnsCluster{
+			DnsRefreshRate:  durationpb.New(5 * time.Second),
+			RespectDnsTtl:   true,
+			DnsLookupFamily: commondnsv3.DnsLookupFamily_V4_PREFERRED,
+			DnsFailureRefreshRate: &dnsv3.DnsCluster_RefreshRate{
+				BaseInterval: durationpb.New(500 * time.Millisecond),
+				MaxInterval:  durationpb.New(5 * time.Second),
+			},
+		}),
+	}}
 }
 
 func (s *settings) xdsAddress() *corev3.Address {

@@ -16,10 +16,10 @@ const (
 	statCDSRejected    = "cluster_manager.cds.update_rejected"
 	statLDSSuccess     = "listener_manager.lds.update_success"
 	statLDSRejected    = "listener_manager.lds.update_rejected"
-	statXDSConnections = "cluster.xds-grpc.upstream_cx_active"
+	statXDSConnections = "cluster.xds-grpc;.upstream_cx_active" // ";" ends alt_stat_name
 
 	readinessFilter = `^(server\.state|listener_manager\.workers_started|` +
-		`(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected)|cluster\.xds-grpc;?\.upstream_cx_active)$`
+		`(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected)|cluster\.xds-grpc;\.upstream_cx_active)$`
 )
 
 // serverStates are the values of server.state.
@@ -58,7 +58,7 @@ func missingConfig(stats map[string]uint64, xds string) error {
 	switch {
 	case rejected > 0:
 		return fmt.Errorf("Envoy rejected the control plane's configuration (%s); the reason is in the log", counts)
-	case stats[statXDSConnections] == 0 && stats[statXDSConnections+";"] == 0 && stats[statCDSSuccess] == 0:
+	case stats[statXDSConnections] == 0 && stats[statCDSSuccess] == 0:
 		return fmt.Errorf("no connection to the control plane at %s (is it running there?)", xds)
 	}
 	return fmt.Errorf("the control plane at %s has not sent everything yet (%s)", xds, counts)

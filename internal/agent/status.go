@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
@@ -43,8 +44,7 @@ func (a *agent) serveStatus() (*statusServers, error) {
 		l, err := net.Listen("tcp", net.JoinHostPort(a.bind, strconv.Itoa(int(p.port))))
 		if err != nil {
 			s.close()
-			return nil, fmt.Errorf("%w: is another sidecar running at this address? Choose another --ip "+
-				"(any of 127.0.0.0/8 on one machine) or %s", err, p.flag)
+			return nil, listenError(err, p.flag)
 		}
 		server := &http.Server{Handler: p.handler, ReadHeaderTimeout: 5 * time.Second}
 		s.servers = append(s.servers, server)
@@ -54,6 +54,14 @@ func (a *agent) serveStatus() (*statusServers, error) {
 		}()
 	}
 	return s, nil
+}
+
+func listenError(err error, flag string) error {
+	if errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return fmt.Errorf("%w: this machine does not have that address: correct --ip or --bind-address", err)
+	}
+	return fmt.Errorf("%w: is another sidecar running at this address? Choose another --ip "+
+		"(any of 127.0.0.0/8 on one machine) or %s", err, flag)
 }
 
 // close ends the servers and returns when they have ended.

@@ -1,0 +1,141 @@
+package agent
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// fakeADS answers the wildcard subscriptions of delta ADS with fixed resources, once
+// open is closed; nothing else.
+type fakeADS struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+	address   string
+	open      chan struct{}
+	resources map[string][]*discoveryv3.Resource
+
+	mu      sync.Mutex // guards what follows
+	nodes   []*corev3.Node
+	types   []string
+	streams int
+}
+
+func startADS(t *testing.T, listeners []*listenerv3.Listener, clusters []*clusterv3.Cluster, tls credentials.TransportCredentials) *fakeADS {
+	t.Helper()
+	f := &fakeADS{open: make(chan struct{}), resources: map[string][]*discoveryv3.Resource{}}
+	for _, l := range listeners {
+		f.add(resource.ListenerURL, l.Name, l)
+	}
+	for _, c := range clusters {
+		f.add(resource.ClusterURL, c.Name, c)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	f.address = l.Addr().String()
+	var options []grpc.ServerOption
+	if tls != nil {
+		options = append(options, grpc.Creds(tls))
+	}
+	server := grpc.NewServer(options...)
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, f)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(l)
+	}()
+	t.Cleanup(func() { server.Stop(); <-done })
+	return f
+}
+
+func (f *fakeADS) add(url, name string, m proto.Message) {
+	f.resources[url] = append(f.resources[url], &discoveryv3.Resource{Name: name, Version: "1", Resource: pack(m)})
+}
+
+func (f *fakeADS) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	f.mu.Lock()
+	f.streams++
+	f.mu.Unlock()
+	for {
+		req, err := stream.Recv()
+		if err != nil {
+			return nil
+		}
+		f.mu.Lock()
+		if req.Node != nil {
+			f.nodes = append(f.nodes, req.Node)
+		}
+		f.types = append(f.types, req.TypeUrl)
+		f.mu.Unlock()
+		if req.ResponseNonce != "" {
+			continue
+		}
+		select {
+		case <-f.open:
+		case <-stream.Context().Done():
+			return nil
+		}
+		if err := stream.Send(&discoveryv3.DeltaDiscoveryResponse{
+			TypeUrl: req.TypeUrl, Nonce: "n", Resources: f.resources[req.TypeUrl],
+		}); err != nil {
+			return nil
+		}
+	}
+}
+
+// seenNodes are the nodes of all requests that had one.
+func (f *fakeADS) seenNodes() []*corev3.Node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]*corev3.Node(nil), f.nodes...)
+}
+
+// httpRoute is an inbound HTTP listener whose every request goes to one address.
+func httpRoute(t *testing.T, ip string, port uint16, to net.Addr) ([]*listenerv3.Listener, []*clusterv3.Cluster) {
+	t.Helper()
+	target := to.(*net.TCPAddr)
+	hcm := &hcmv3.HttpConnectionManager{
+		StatPrefix: "inbound",
+		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{
+			VirtualHosts: []*routev3.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{{
+				Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+				Action: &routev3.Route_Route{Route: &routev3.RouteAction{
+					ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: "app"}, Timeout: durationpb.New(0),
+				}},
+			}}}},
+		}},
+		HttpFilters: []*hcmv3.HttpFilter{{
+			Name:       "envoy.filters.http.router",
+			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(&routerv3.Router{})},
+		}},
+	}
+	return []*listenerv3.Listener{{
+			Name:             "inbound",
+			Address:          socketAddress(ip, port),
+			TrafficDirection: corev3.TrafficDirection_INBOUND,
+			FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
+				Name:       "envoy.filters.network.http_connection_manager",
+				ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(hcm)},
+			}}}},
+		}}, []*clusterv3.Cluster{{
+			Name:                 "app",
+			ConnectTimeout:       durationpb.New(time.Second),
+			ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+			LoadAssignment:       assignment("app", socketAddress(target.IP.String(), uint16(target.Port))),
+		}}
+}

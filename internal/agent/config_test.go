@@ -1,0 +1,212 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	meshconfig "istio.io/api/mesh/v1alpha1"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+func minimal() Config {
+	return Config{Workload: Workload{Name: "a", IPs: []string{"127.0.10.3"}}, XDS: XDS{Plaintext: true}}
+}
+
+func annotated(text string) func(*Config) {
+	return func(c *Config) { c.Workload.Annotations = map[string]string{ProxyConfigAnnotation: text} }
+}
+
+func TestConcurrencyPrecedence(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*Config)
+		want   int
+	}{
+		{"default", func(*Config) {}, DefaultConcurrency},
+		{"mesh's ProxyConfig", func(c *Config) { c.ProxyConfig = &meshconfig.ProxyConfig{Concurrency: wrapperspb.Int32(3)} }, 3},
+		{"annotation beats it", func(c *Config) {
+			c.ProxyConfig = &meshconfig.ProxyConfig{Concurrency: wrapperspb.Int32(3)}
+			annotated("concurrency: 4")(c)
+		}, 4},
+		{"annotation 0", annotated("concurrency: 0"), 0},
+		{"annotation without it", annotated("drainDuration: 9s"), DefaultConcurrency},
+		{"empty annotation", annotated(""), DefaultConcurrency},
+		{"flag beats all", func(c *Config) { annotated("concurrency: 4")(c); c.Concurrency = ptr(0) }, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := minimal()
+			tt.change(&c)
+			s, err := c.resolve()
+			require.NoError(t, err)
+			require.Equal(t, tt.want, s.concurrency)
+		})
+	}
+}
+
+func TestDrainTimes(t *testing.T) {
+	tests := []struct {
+		name                string
+		change              func(*Config)
+		sidecar, oneListenr time.Duration
+	}{
+		{"default", func(*Config) {}, 5 * time.Second, 45 * time.Second},
+		{"annotation", annotated("{drainDuration: 10s, terminationDrainDuration: 7s}"), 7 * time.Second, 10 * time.Second},
+		{"flag", func(c *Config) { annotated("terminationDrainDuration: 7s")(c); c.DrainTime = ptr(time.Duration(0)) }, 0, 45 * time.Second},
+		{"listeners stay open as long as the sidecar drains", func(c *Config) { c.DrainTime = ptr(time.Minute) }, time.Minute, time.Minute},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := minimal()
+			tt.change(&c)
+			s, err := c.resolve()
+			require.NoError(t, err)
+			require.Equal(t, tt.sidecar, s.drainTime)
+			require.Equal(t, tt.oneListenr, s.listenDrain)
+		})
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	tests := []struct {
+		name        string
+		change      func(*Config)
+		bind, admin string
+	}{
+		{"loopback", func(*Config) {}, "127.0.10.3", "127.0.10.3:15000"},
+		{"pod", func(c *Config) { c.Workload.IPs = []string{"10.0.0.1"} }, "0.0.0.0", "127.0.0.1:15000"},
+		{"IPv6 pod", func(c *Config) { c.Workload.IPs = []string{"fd00::1"} }, "::", "[::1]:15000"},
+		{"IPv6 loopback", func(c *Config) { c.Workload.IPs = []string{"::1"} }, "::1", "[::1]:15000"},
+		{"bind flag", func(c *Config) { c.BindAddress = "127.0.10.9" }, "127.0.10.9", "127.0.10.9:15000"},
+		{"admin flag and port", func(c *Config) { c.AdminAddress = "127.0.0.1"; c.Ports.Admin = 7 }, "127.0.10.3", "127.0.0.1:7"},
+		{"port by annotation", annotated("proxyAdminPort: 16000"), "127.0.10.3", "127.0.10.3:16000"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := minimal()
+			tt.change(&c)
+			s, err := c.resolve()
+			require.NoError(t, err)
+			require.Equal(t, tt.bind, s.bind)
+			require.Equal(t, tt.admin, s.adminAddr)
+		})
+	}
+}
+
+// Each error names what is wrong and what to set.
+func TestConfigErrors(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*Config)
+		want   []string
+	}{
+		{"no name", func(c *Config) { c.Workload.Name = "" }, []string{"no name", "--name", "POD_NAME", "--pod"}},
+		{"no address", func(c *Config) { c.Workload.IPs = nil }, []string{"no IP address", "--ip", "INSTANCE_IP", "status.podIP"}},
+		{"bad address", func(c *Config) { c.Workload.IPs = []string{"localhost"} }, []string{`"localhost" is no IP address`, "--ip"}},
+		{"xds without port", func(c *Config) { c.XDS.Address = "istiod" }, []string{`"istiod"`, "missing port", "--xds-address wants host:port"}},
+		{"xds without host", func(c *Config) { c.XDS.Address = ":15010" }, []string{"no host", "--xds-address"}},
+		{"xds with a bad port", func(c *Config) { c.XDS.Address = "a:99999" }, []string{`"99999"`, "--xds-address"}},
+		{"TLS without roots", func(c *Config) { c.XDS.Plaintext = false }, []string{"--xds-root-cert", "--xds-plaintext"}},
+		{"TLS with roots that are not there", func(c *Config) { c.XDS = XDS{RootCert: "/nowhere/ca.pem"} }, []string{"/nowhere/ca.pem", "--xds-root-cert"}},
+		{"interception", func(c *Config) { c.Interception = "MAGIC" }, []string{`"MAGIC"`, "REDIRECT, TPROXY, NONE", "--interception-mode"}},
+		{"concurrency", func(c *Config) { c.Concurrency = ptr(-1) }, []string{"-1", "--concurrency"}},
+		{"huge concurrency", annotated("concurrency: 100000"), []string{"100000", "--concurrency", ProxyConfigAnnotation}},
+		{"annotation with a typo", annotated("concurency: 2"), []string{"annotation " + ProxyConfigAnnotation + " of pod a", `unknown field "concurency"`}},
+		{"annotation of a wrong type", annotated("concurrency: many"), []string{"annotation", `"many"`}},
+		{"annotation that is no YAML", annotated("{"), []string{"annotation", "is no YAML"}},
+		{"negative drain", func(c *Config) { c.DrainTime = ptr(-time.Second) }, []string{"--drain-time -1s"}},
+		{"bind", func(c *Config) { c.BindAddress = "lo" }, []string{`"lo"`, "--bind-address"}},
+		{"admin", func(c *Config) { c.AdminAddress = "lo" }, []string{`"lo"`, "--admin-address"}},
+		{"ports clash", func(c *Config) { c.Ports.Admin = 15020 }, []string{"--admin-port and --status-port are both 15020"}},
+		{"port by annotation", annotated("statusPort: 70000"), []string{"statusPort 70000", ProxyConfigAnnotation}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := minimal()
+			tt.change(&c)
+			_, err := Bootstrap(c)
+			require.Error(t, err)
+			for _, w := range tt.want {
+				require.ErrorContains(t, err, w)
+			}
+		})
+	}
+}
+
+func TestProxyConfigLayers(t *testing.T) {
+	base, err := ParseProxyConfig("{proxyMetadata: {A: base, B: base}, extraStatTags: [x], statusPort: 1}", "base")
+	require.NoError(t, err)
+	top, err := ParseProxyConfig("{proxyMetadata: {B: top}, extraStatTags: [z]}", "top")
+	require.NoError(t, err)
+	got := overlay(base, top)
+	require.Equal(t, map[string]string{"A": "base", "B": "top"}, got.ProxyMetadata)
+	require.Equal(t, []string{"z"}, got.ExtraStatTags, "lists are replaced")
+	require.EqualValues(t, 1, got.StatusPort)
+	require.Equal(t, map[string]string{"A": "base", "B": "base"}, base.ProxyMetadata, "the base was changed")
+}
+
+func TestReadPod(t *testing.T) {
+	require.Equal(t, Workload{
+		Name: "ratings-0", IPs: []string{"127.0.10.4"}, Containers: []string{"app"},
+		WorkloadName: "ratings-0", Owner: "kubernetes://apis/v1/namespaces/default/pods/ratings-0",
+	}, readPod(t, "ratings-0"))
+
+	w := readPod(t, "reviews-v1-6d8f-x2x")
+	require.Equal(t, "reviews-v1", w.WorkloadName)
+	require.Equal(t, "kubernetes://apis/apps/v1/namespaces/shop/deployments/reviews-v1", w.Owner)
+	require.Equal(t, []string{"10.1.2.3", "fd00::3"}, w.IPs)
+	require.Equal(t, []string{"app"}, w.Containers, "the sidecar is not one of the application's containers")
+	require.Equal(t, []Port{{"http", 9080, "TCP"}, {"", 9090, "UDP"}}, w.Ports)
+}
+
+func TestReadPodErrors(t *testing.T) {
+	for name, want := range map[string]string{
+		"":    "holds 2 pods: choose one with --name (reviews-v1-6d8f-x2x, ratings-0)",
+		"foo": "holds no pod called foo, but reviews-v1-6d8f-x2x, ratings-0",
+	} {
+		_, err := ReadPod("testdata/pods.yaml", name)
+		require.ErrorContains(t, err, "testdata/pods.yaml")
+		require.ErrorContains(t, err, want)
+	}
+	_, err := ReadPod("testdata/absent.yaml", "")
+	require.ErrorContains(t, err, "correct --pod")
+	_, err = ReadPod("testdata/loopback.json", "")
+	require.ErrorContains(t, err, "holds no object of kind Pod")
+}
+
+func TestNodeLocality(t *testing.T) {
+	tests := []struct {
+		labels map[string]string
+		said   model.Locality
+		want   string
+	}{
+		{nil, model.Locality{}, ""},
+		{map[string]string{"istio-locality": "eu.eu-1"}, model.Locality{}, "eu/eu-1"},
+		{map[string]string{"topology.istio.io/locality": "us/a/b", "istio-locality": "eu"}, model.Locality{}, "us/a/b"},
+		{map[string]string{"topology.kubernetes.io/region": "r", "topology.kubernetes.io/zone": "z"}, model.Locality{}, "r/z"},
+		{map[string]string{"istio-locality": "eu"}, model.ParseLocality("said/z"), "said/z"},
+	}
+	for _, tt := range tests {
+		c := minimal()
+		c.Workload.Labels, c.Workload.Locality = tt.labels, tt.said
+		s, err := c.resolve()
+		require.NoError(t, err)
+		require.Equal(t, tt.want, s.node.locality.String())
+	}
+}
+
+func TestMetadataFromEnv(t *testing.T) {
+	metadata, labels, err := MetadataFromEnv([]string{
+		"PATH=/bin", "ISTIO_META_NETWORK=n1", "ISTIO_META_EMPTY=", "ISTIO_META_A=b=c",
+		`ISTIO_METAJSON_ANNOTATIONS={"X":{"y":1}}`, `ISTIO_METAJSON_LABELS={"app":"a"}`,
+	})
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"NETWORK": "n1", "A": "b=c", "X": map[string]any{"y": 1.0}}, metadata)
+	require.Equal(t, map[string]string{"app": "a"}, labels)
+
+	_, _, err = MetadataFromEnv([]string{"ISTIO_METAJSON_LABELS=app"})
+	require.ErrorContains(t, err, "ISTIO_METAJSON_LABELS")
+}
