@@ -1,0 +1,130 @@
+package derive
+
+import (
+	"fmt"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// clusterName is Istio's: users' EnvoyFilters and dashboards refer to it.
+func clusterName(direction string, port uint32, subset string, h model.Host) string {
+	return fmt.Sprintf("%s|%d|%s|%s", direction, port, subset, h)
+}
+
+func outboundCluster(port uint32, subset string, h model.Host) string {
+	return clusterName("outbound", port, subset, h)
+}
+
+// deriveClusters makes a cluster for each port of a service, and for each subset of it.
+func (s *scope) deriveClusters(r *reader, svc *model.Service, out *hostResult) {
+	rule := r.rule(svc.Hostname, svc.Namespace)
+	for i := range svc.Ports {
+		port := svc.Ports[i]
+		if port.Protocol == model.ProtocolUDP {
+			continue
+		}
+		base := portPolicy(rule, port.Number)
+		s.addCluster(r, svc, port, nil, rule, base, out)
+		if rule == nil {
+			continue
+		}
+		for j := range rule.Subsets {
+			sub := &rule.Subsets[j]
+			policy := base.Merge(sub.Policy)
+			if p, ok := sub.Ports[port.Number]; ok {
+				policy = overridePort(policy, p)
+			}
+			s.addCluster(r, svc, port, sub, rule, policy, out)
+		}
+	}
+}
+
+// portPolicy is a rule's policy for one port.
+func portPolicy(rule *model.DestinationRule, port uint32) model.TrafficPolicy {
+	if rule == nil {
+		return model.TrafficPolicy{}
+	}
+	if p, ok := rule.Ports[port]; ok {
+		return overridePort(rule.Policy, p)
+	}
+	return rule.Policy
+}
+
+// overridePort lays port-level settings over a policy. They do not inherit: what a port
+// leaves out has the default, as Istio documents.
+func overridePort(p, port model.TrafficPolicy) model.TrafficPolicy {
+	p.LoadBalancer, p.ConnectionPool = port.LoadBalancer, port.ConnectionPool
+	p.OutlierDetection, p.TLS = port.OutlierDetection, port.TLS
+	return p
+}
+
+func (s *scope) addCluster(r *reader, svc *model.Service, port model.ServicePort, sub *model.Subset, rule *model.DestinationRule, policy model.TrafficPolicy, out *hostResult) {
+	c := &view.Cluster{
+		Host: svc.Hostname, Port: port.Number, PortName: port.Name, Protocol: port.Protocol,
+		Service:         view.ServiceRef{Host: svc.Hostname, Name: svc.Name, Namespace: svc.Namespace},
+		Discovery:       s.discovery(svc, policy),
+		Policy:          policy,
+		ConnectTimeout:  r.mesh().ConnectTimeout,
+		External:        svc.External,
+		SubjectAltNames: svc.SubjectAltNames,
+	}
+	plan := edsPlan{port: port, policy: policy}
+	if sub != nil {
+		c.Subset, plan.labels = sub.Name, sub.Labels
+	}
+	if rule != nil {
+		c.Origin = rule.Namespace + "/" + rule.Name
+	}
+	c.Name = outboundCluster(port.Number, c.Subset, svc.Hostname)
+	plan.cluster = c.Name
+	c.LocalityWeighted = distributes(policy)
+	switch c.Discovery {
+	case view.DiscoverEDS:
+		out.eds = append(out.eds, plan)
+	case view.DiscoverStatic, view.DiscoverStrictDNS, view.DiscoverLogicalDNS:
+		c.Localities = s.localities(svc, staticEndpoints(r, svc), plan)
+	}
+	out.clusters = append(out.clusters, c)
+}
+
+// discovery says how Envoy finds the endpoints of a service.
+func (s *scope) discovery(svc *model.Service, policy model.TrafficPolicy) view.Discovery {
+	if policy.LoadBalancer != nil && policy.LoadBalancer.Algorithm == model.LBPassthrough {
+		return view.DiscoverOriginalDst
+	}
+	switch {
+	case svc.ExternalName != "":
+		return view.DiscoverStrictDNS
+	case svc.Headless && s.Key.Type == model.ProxySidecar && s.Key.Interception != model.InterceptNone:
+		return view.DiscoverOriginalDst
+	}
+	switch svc.Resolution {
+	case model.ResolutionDNS:
+		return view.DiscoverStrictDNS
+	case model.ResolutionDNSRoundRobin:
+		return view.DiscoverLogicalDNS
+	case model.ResolutionNone:
+		return view.DiscoverOriginalDst
+	case model.ResolutionDynamicDNS:
+		return view.DiscoverDynamicDNS
+	}
+	return view.DiscoverEDS
+}
+
+// staticEndpoints are those that go into a DNS cluster: the service's endpoints or, where it
+// names none, its own host.
+func staticEndpoints(r *reader, svc *model.Service) []model.Endpoint {
+	if svc.ExternalName != "" {
+		return []model.Endpoint{{Address: string(svc.ExternalName)}}
+	}
+	list := r.endpoints(svc).get()
+	if len(list) == 0 && len(svc.Selector) == 0 && !svc.Hostname.IsWildcard() {
+		return []model.Endpoint{{Address: string(svc.Hostname)}}
+	}
+	return list
+}
+
+func distributes(p model.TrafficPolicy) bool {
+	return p.LoadBalancer != nil && p.LoadBalancer.Locality != nil && len(p.LoadBalancer.Locality.Distribute) > 0
+}

@@ -1,0 +1,180 @@
+package derive
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// withDelegates lists a virtual service's rules with the delegates' put in the place of
+// the rules that name them. A delegate cannot delegate further.
+func (rt *routing) withDelegates(v *model.VirtualService) []*model.HTTPRoute {
+	out := make([]*model.HTTPRoute, 0, len(v.HTTP))
+	for i := range v.HTTP {
+		rule := &v.HTTP[i]
+		if rule.Delegate == nil {
+			out = append(out, rule)
+			continue
+		}
+		child := rt.delegate(*rule.Delegate, v)
+		if child == nil {
+			continue
+		}
+		for j := range child.HTTP {
+			if merged := mergeDelegate(rule, &child.HTTP[j]); merged != nil {
+				out = append(out, merged)
+			}
+		}
+	}
+	return out
+}
+
+// mergeDelegate joins a delegating rule with one rule of its delegate: both must match.
+// What the delegate says goes before what the root says. nil where they cannot both match.
+func mergeDelegate(root, child *model.HTTPRoute) *model.HTTPRoute {
+	if child.Delegate != nil {
+		return nil
+	}
+	out := *child
+	matches, ok := mergeMatches(root.Matches, child.Matches)
+	if !ok {
+		return nil
+	}
+	out.Matches = matches
+	out.Name = strings.Trim(root.Name+"-"+child.Name, "-")
+	if out.Rewrite == nil {
+		out.Rewrite = root.Rewrite
+	}
+	if out.Timeout == nil {
+		out.Timeout = root.Timeout
+	}
+	if out.Retry == nil {
+		out.Retry = root.Retry
+	}
+	if out.Fault == nil {
+		out.Fault = root.Fault
+	}
+	if len(out.Mirrors) == 0 {
+		out.Mirrors = root.Mirrors
+	}
+	if out.CORS == nil {
+		out.CORS = root.CORS
+	}
+	out.Headers = mergeHeaders(root.Headers, child.Headers)
+	return &out
+}
+
+func mergeMatches(root, child []model.HTTPMatch) ([]model.HTTPMatch, bool) {
+	if len(root) == 0 {
+		return child, true
+	}
+	if len(child) == 0 {
+		return root, true
+	}
+	var out []model.HTTPMatch
+	for i := range root {
+		for j := range child {
+			if m, ok := mergeMatch(root[i], child[j]); ok {
+				out = append(out, m)
+			}
+		}
+	}
+	return out, len(out) > 0
+}
+
+// mergeMatch is a match that holds when both do. Two different conditions on one string
+// cannot be joined unless one implies the other.
+func mergeMatch(root, child model.HTTPMatch) (model.HTTPMatch, bool) {
+	out := child
+	out.Name = strings.Trim(root.Name+"-"+child.Name, "-")
+	parts := []struct{ root, child, into **model.StringMatch }{
+		{&root.URI, &child.URI, &out.URI}, {&root.Scheme, &child.Scheme, &out.Scheme},
+		{&root.Method, &child.Method, &out.Method}, {&root.Authority, &child.Authority, &out.Authority},
+	}
+	for _, p := range parts {
+		m, ok := narrower(*p.root, *p.child)
+		if !ok {
+			return out, false
+		}
+		*p.into = m
+	}
+	if root.Port != 0 && child.Port != 0 && root.Port != child.Port ||
+		root.SourceNamespace != "" && child.SourceNamespace != "" && root.SourceNamespace != child.SourceNamespace {
+		return out, false
+	}
+	out.Port = max(root.Port, child.Port)
+	out.SourceNamespace = root.SourceNamespace + child.SourceNamespace
+	if root.SourceNamespace == child.SourceNamespace {
+		out.SourceNamespace = root.SourceNamespace
+	}
+	out.IgnoreURICase = root.IgnoreURICase || child.IgnoreURICase
+	out.Headers = append(append([]model.HeaderMatch(nil), root.Headers...), child.Headers...)
+	out.WithoutHeaders = append(append([]model.HeaderMatch(nil), root.WithoutHeaders...), child.WithoutHeaders...)
+	out.QueryParams = append(append([]model.HeaderMatch(nil), root.QueryParams...), child.QueryParams...)
+	labels, ok := mergeLabels(root.SourceLabels, child.SourceLabels)
+	out.SourceLabels = labels
+	if len(child.Gateways) == 0 {
+		out.Gateways = root.Gateways
+	}
+	return out, ok
+}
+
+func mergeLabels(a, b map[string]string) (map[string]string, bool) {
+	out := maps.Clone(a)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for k, v := range b {
+		if have, ok := out[k]; ok && have != v {
+			return nil, false
+		}
+		out[k] = v
+	}
+	return out, true
+}
+
+// narrower is the one of two conditions that implies the other.
+func narrower(root, child *model.StringMatch) (*model.StringMatch, bool) {
+	switch {
+	case root == nil:
+		return child, true
+	case child == nil || *root == *child:
+		return root, true
+	case root.Kind == model.MatchPrefix && child.Kind <= model.MatchPrefix && strings.HasPrefix(child.Value, root.Value):
+		return child, true
+	case child.Kind == model.MatchPrefix && root.Kind <= model.MatchPrefix && strings.HasPrefix(root.Value, child.Value):
+		return root, true
+	}
+	return nil, false
+}
+
+// mergeHeaders applies the root's operations, then the delegate's.
+func mergeHeaders(root, child model.Headers) model.Headers {
+	return model.Headers{
+		Request:  mergeOps(root.Request, child.Request),
+		Response: mergeOps(root.Response, child.Response),
+	}
+}
+
+func mergeOps(root, child model.HeaderOps) model.HeaderOps {
+	return model.HeaderOps{
+		Set:    overrideValues(root.Set, child.Set),
+		Add:    append(append([]model.HeaderValue(nil), root.Add...), child.Add...),
+		Remove: append(append([]string(nil), root.Remove...), child.Remove...),
+	}
+}
+
+func overrideValues(root, child []model.HeaderValue) []model.HeaderValue {
+	var out []model.HeaderValue
+	for _, r := range root {
+		overridden := false
+		for _, c := range child {
+			overridden = overridden || strings.EqualFold(c.Name, r.Name)
+		}
+		if !overridden {
+			out = append(out, r)
+		}
+	}
+	return append(out, child...)
+}

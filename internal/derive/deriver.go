@@ -1,0 +1,144 @@
+package derive
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+// Deriver keeps the views of all scopes up to date with the store. One goroutine uses it.
+type Deriver struct {
+	index   *Index
+	scopes  map[ScopeKey]*scope
+	workers int
+}
+
+// New makes a deriver without scopes that derives up to workers scopes at a time.
+func New(mesh *model.Mesh, workers int) *Deriver {
+	return &Deriver{index: NewIndex(mesh), scopes: map[ScopeKey]*scope{}, workers: max(1, workers)}
+}
+
+// Index is what Keys are asked of. Apply changes it.
+func (d *Deriver) Index() *Index { return d.index }
+
+// Update is what a batch has done.
+type Update struct {
+	// Deltas are those of the scopes that differ.
+	Deltas map[ScopeKey]*Delta
+	// Rekey tells that proxies may belong to other scopes than before.
+	Rekey bool
+}
+
+// Apply takes a batch of changes into the index and derives what depends on them.
+func (d *Deriver) Apply(changes []store.Change) Update {
+	t := &touched{facts: factSet{}}
+	for _, c := range changes {
+		d.index.apply(c, t)
+	}
+	var affected []*scope
+	for _, s := range d.scopes {
+		if t.sidecars {
+			d.resetSidecar(s)
+		}
+		s.touch(t)
+		if len(s.dirty) > 0 {
+			affected = append(affected, s)
+		}
+	}
+	return Update{Deltas: d.derive(affected), Rekey: t.sidecars || t.labels}
+}
+
+// derive derives scopes side by side; they share nothing but the index, which nobody
+// changes meanwhile.
+func (d *Deriver) derive(scopes []*scope) map[ScopeKey]*Delta {
+	memo := newEndpointMemo()
+	deltas := make([]*Delta, len(scopes))
+	var wg sync.WaitGroup
+	limit := make(chan struct{}, d.workers)
+	for i, s := range scopes {
+		if len(scopes) == 1 || d.workers == 1 {
+			deltas[i] = s.derive(d.index, memo)
+			continue
+		}
+		limit <- struct{}{}
+		wg.Go(func() {
+			deltas[i] = s.derive(d.index, memo)
+			<-limit
+		})
+	}
+	wg.Wait()
+	out := make(map[ScopeKey]*Delta, len(scopes))
+	for i, s := range scopes {
+		if deltas[i].Len() > 0 {
+			out[s.Key] = deltas[i]
+		}
+	}
+	return out
+}
+
+// Open makes a scope, and gives all that it has; nil where it is open already.
+func (d *Deriver) Open(k ScopeKey) *Delta {
+	if d.scopes[k] != nil {
+		return nil
+	}
+	s := newScope(k, d.index.sidecar(k.Sidecar))
+	d.scopes[k] = s
+	d.index.markAll(s)
+	return s.derive(d.index, newEndpointMemo())
+}
+
+// Close forgets a scope.
+func (d *Deriver) Close(k ScopeKey) { delete(d.scopes, k) }
+
+// Scopes lists the open scopes, by name.
+func (d *Deriver) Scopes() []ScopeKey {
+	return slices.SortedFunc(maps.Keys(d.scopes), func(a, b ScopeKey) int {
+		return strings.Compare(a.String(), b.String())
+	})
+}
+
+// resetSidecar puts a scope's Sidecar in force where it has changed: all that was visible or
+// is now may differ.
+func (d *Deriver) resetSidecar(s *scope) {
+	now := d.index.sidecar(s.Key.Sidecar)
+	if now == s.sidecar {
+		return
+	}
+	if p := s.egressProxy(); p != nil && !s.Key.Inbound {
+		s.unref(p.Host)
+	}
+	s.sidecar, s.egress = now, egressOf(now)
+	for h := range s.hosts {
+		s.mark(hostUnit(h))
+	}
+	for k := range s.listeners {
+		s.mark(listenerUnit(k))
+	}
+	d.index.markAll(s)
+}
+
+// sidecar is nil for the zero key and for what is gone.
+func (x *Index) sidecar(k model.Key) *model.Sidecar { return x.sidecars[k.Namespace][k] }
+
+// markAll makes everything dirty that a scope may see.
+func (x *Index) markAll(s *scope) {
+	if s.Key.Inbound {
+		s.mark(unit{kind: unitInbound})
+		return
+	}
+	s.mark(unit{kind: unitFixed})
+	for h, list := range x.services {
+		if slices.ContainsFunc(list, s.sees) {
+			s.mark(hostUnit(h))
+		}
+	}
+	for h, list := range x.routes {
+		if slices.ContainsFunc(list, s.importsRoutes) {
+			s.mark(hostUnit(h))
+		}
+	}
+}

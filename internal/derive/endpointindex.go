@@ -1,0 +1,366 @@
+package derive
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// endpointIndex knows which endpoints a service has, and which services a workload
+// belongs to.
+type endpointIndex struct {
+	slices    map[name]map[model.Key]*model.EndpointSlice // by service
+	workloads map[model.Key]*model.Workload
+	byPair    map[pairKey]map[model.Key]*model.Workload // workloads by each of their labels
+	selecting map[pairKey]map[serviceKey]*model.Service // services by one label of their selector
+	kube      map[name]*model.Service                   // Kubernetes services by name
+	podSlices map[name]map[name]int                     // pod -> services whose slices name it
+	sets      map[serviceKey]*endpointSet
+}
+
+// name is a namespaced name.
+type name struct{ ns, name string }
+
+// serviceKey tells the hosts of one ServiceEntry apart.
+type serviceKey struct {
+	key  model.Key
+	host model.Host
+}
+
+// pairKey is a label of a namespace's workloads, as "key=value".
+type pairKey struct{ ns, pair string }
+
+func keyOf(s *model.Service) serviceKey { return serviceKey{s.Key, s.Hostname} }
+func nameOf(o model.Object) name {
+	m := o.Metadata()
+	return name{m.Namespace, m.Name}
+}
+
+// endpointSet is a service's endpoints, computed when somebody asks. Its identity tells
+// that nothing has changed.
+type endpointSet struct {
+	once      sync.Once
+	compute   func() []model.Endpoint
+	endpoints []model.Endpoint
+}
+
+func (s *endpointSet) get() []model.Endpoint {
+	s.once.Do(func() { s.endpoints, s.compute = s.compute(), nil })
+	return s.endpoints
+}
+
+func newEndpointIndex() *endpointIndex {
+	return &endpointIndex{
+		slices:    map[name]map[model.Key]*model.EndpointSlice{},
+		workloads: map[model.Key]*model.Workload{},
+		byPair:    map[pairKey]map[model.Key]*model.Workload{},
+		selecting: map[pairKey]map[serviceKey]*model.Service{},
+		kube:      map[name]*model.Service{},
+		podSlices: map[name]map[name]int{},
+		sets:      map[serviceKey]*endpointSet{},
+	}
+}
+
+// touch forgets what was computed for a service.
+func (x *endpointIndex) touch(s *model.Service, facts factSet) {
+	facts.add(endpointsFact(s.Hostname))
+	x.sets[keyOf(s)] = &endpointSet{compute: func() []model.Endpoint { return x.compute(s) }}
+}
+
+// set is never nil for a service that the index has.
+func (x *endpointIndex) set(s *model.Service) *endpointSet { return x.sets[keyOf(s)] }
+
+func (x *endpointIndex) addService(s *model.Service, facts factSet) {
+	if s.IsKubernetes() {
+		x.kube[nameOf(s)] = s
+	}
+	if pair, ok := selectorPair(s.Selector); ok {
+		insert(x.selecting, pairKey{s.Namespace, pair}, keyOf(s), s)
+		facts.add(selectingFact(s.Namespace, pair))
+	}
+	x.touch(s, facts)
+}
+
+func (x *endpointIndex) removeService(s *model.Service, facts factSet) {
+	if s.IsKubernetes() {
+		delete(x.kube, nameOf(s))
+	}
+	if pair, ok := selectorPair(s.Selector); ok {
+		take(x.selecting, pairKey{s.Namespace, pair}, keyOf(s))
+		facts.add(selectingFact(s.Namespace, pair))
+	}
+	delete(x.sets, keyOf(s))
+	facts.add(endpointsFact(s.Hostname))
+}
+
+func (x *endpointIndex) replaceSlice(old, now *model.EndpointSlice, facts factSet) {
+	if old != nil {
+		take(x.slices, name{old.Namespace, old.Service}, old.Key)
+		x.countPods(old, -1)
+		x.touchKube(name{old.Namespace, old.Service}, facts)
+	}
+	if now != nil {
+		insert(x.slices, name{now.Namespace, now.Service}, now.Key, now)
+		x.countPods(now, 1)
+		x.touchKube(name{now.Namespace, now.Service}, facts)
+	}
+}
+
+func (x *endpointIndex) touchKube(n name, facts factSet) {
+	if s := x.kube[n]; s != nil {
+		x.touch(s, facts)
+	}
+}
+
+func (x *endpointIndex) countPods(s *model.EndpointSlice, by int) {
+	service := name{s.Namespace, s.Service}
+	for i := range s.Members {
+		pod := name{s.Namespace, s.Members[i].Pod}
+		if pod.name == "" {
+			continue
+		}
+		if x.podSlices[pod] == nil {
+			x.podSlices[pod] = map[name]int{}
+		}
+		x.podSlices[pod][service] += by
+		if x.podSlices[pod][service] == 0 {
+			take(x.podSlices, pod, service)
+		}
+	}
+}
+
+func (x *endpointIndex) replaceWorkload(old, now *model.Workload, facts factSet) {
+	for _, w := range []*model.Workload{old, now} {
+		if w != nil {
+			x.touchWorkload(w, facts)
+		}
+	}
+	if old != nil {
+		delete(x.workloads, old.Key)
+		for k, v := range old.Labels {
+			take(x.byPair, pairKey{old.Namespace, k + "=" + v}, old.Key)
+		}
+	}
+	if now != nil {
+		x.workloads[now.Key] = now
+		for k, v := range now.Labels {
+			insert(x.byPair, pairKey{now.Namespace, k + "=" + v}, now.Key, now)
+		}
+	}
+}
+
+// touchWorkload touches the services that w belongs to.
+func (x *endpointIndex) touchWorkload(w *model.Workload, facts factSet) {
+	for _, s := range x.selectors(w.Namespace, w.Labels) {
+		x.touch(s, facts)
+	}
+	if w.Kind == model.KindPod {
+		for n := range x.podSlices[nameOf(w)] {
+			x.touchKube(n, facts)
+		}
+	}
+}
+
+// selectors lists the services of ns that select labels, in no order.
+func (x *endpointIndex) selectors(ns string, labels map[string]string) []*model.Service {
+	var out []*model.Service
+	for k, v := range labels {
+		for _, s := range x.selecting[pairKey{ns, k + "=" + v}] {
+			if model.SelectorMatches(s.Selector, labels) {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// selected lists the workloads of ns that a selector selects, by key.
+func (x *endpointIndex) selected(ns string, selector map[string]string) []*model.Workload {
+	pair, ok := selectorPair(selector)
+	if !ok {
+		return nil
+	}
+	var out []*model.Workload
+	for _, w := range x.byPair[pairKey{ns, pair}] {
+		if model.SelectorMatches(selector, w.Labels) {
+			out = append(out, w)
+		}
+	}
+	slices.SortFunc(out, func(a, b *model.Workload) int { return a.Key.Compare(b.Key) })
+	return out
+}
+
+// selectorPair is the pair under which a selector is indexed: that of its smallest key.
+func selectorPair(selector map[string]string) (string, bool) {
+	if len(selector) == 0 {
+		return "", false
+	}
+	k := slices.Min(slices.Collect(maps.Keys(selector)))
+	return k + "=" + selector[k], true
+}
+
+func insert[K, J comparable, V any](m map[K]map[J]V, k K, j J, v V) {
+	if m[k] == nil {
+		m[k] = map[J]V{}
+	}
+	m[k][j] = v
+}
+
+func take[K, J comparable, V any](m map[K]map[J]V, k K, j J) {
+	delete(m[k], j)
+	if len(m[k]) == 0 {
+		delete(m, k)
+	}
+}
+
+// compute lists a service's endpoints, sorted by address.
+func (x *endpointIndex) compute(s *model.Service) []model.Endpoint {
+	var out []model.Endpoint
+	switch {
+	case s.Inline != nil:
+		return s.Inline
+	case s.IsKubernetes():
+		parts := x.slices[name{s.Namespace, s.Name}]
+		if len(parts) > 0 {
+			out = x.fromSlices(s, parts)
+		}
+		out = append(out, x.fromWorkloads(s, len(parts) == 0)...)
+	default:
+		out = x.fromWorkloads(s, true)
+	}
+	slices.SortStableFunc(out, func(a, b model.Endpoint) int { return strings.Compare(a.Address, b.Address) })
+	return out
+}
+
+// fromWorkloads makes endpoints of the workloads that s selects: WorkloadEntries, and
+// Pods where nobody makes EndpointSlices of them.
+func (x *endpointIndex) fromWorkloads(s *model.Service, pods bool) []model.Endpoint {
+	var out []model.Endpoint
+	for _, w := range x.selected(s.Namespace, s.Selector) {
+		isPod := w.Kind == model.KindPod
+		if w.Address() == "" || isPod && !pods {
+			continue
+		}
+		health, ok := workloadHealth(w, s.PublishNotReady)
+		if !ok {
+			continue
+		}
+		e := endpointOf(w)
+		e.Address, e.Health, e.Weight, e.Ports = w.Address(), health, w.Weight, portsOf(s, w)
+		out = append(out, e)
+	}
+	return out
+}
+
+// workloadHealth tells whether a workload is an endpoint, and in which state. A
+// WorkloadEntry is one for as long as it is there.
+func workloadHealth(w *model.Workload, publishNotReady bool) (model.Health, bool) {
+	switch {
+	case w.Kind != model.KindPod || publishNotReady:
+		return model.Healthy, true
+	case w.Terminating && w.Ready:
+		return model.Draining, true
+	case !w.Ready:
+		return model.Unhealthy, false
+	}
+	return model.Healthy, true
+}
+
+// portsOf resolves a service's ports on one workload, by service port name.
+func portsOf(s *model.Service, w *model.Workload) map[string]uint32 {
+	out := make(map[string]uint32, len(s.Ports))
+	for _, p := range s.Ports {
+		if n, ok := targetPort(p, w.NamedPorts); ok {
+			out[p.Name] = n
+		}
+	}
+	return out
+}
+
+// targetPort is the port that a workload listens on for a service port. A WorkloadEntry's
+// ports map names service ports; a Pod's named ports are container ports.
+func targetPort(p model.ServicePort, named map[string]uint32) (uint32, bool) {
+	if p.TargetName != "" {
+		n, ok := named[p.TargetName]
+		return n, ok
+	}
+	if n, ok := named[p.Name]; ok && p.TargetPort == 0 {
+		return n, true
+	}
+	if p.TargetPort != 0 {
+		return p.TargetPort, true
+	}
+	return p.Number, true
+}
+
+// fromSlices merges a service's slices. An address that two slices name counts once: the
+// better state wins.
+func (x *endpointIndex) fromSlices(s *model.Service, parts map[model.Key]*model.EndpointSlice) []model.Endpoint {
+	at := map[string]int{}
+	var out []model.Endpoint
+	keys := slices.SortedFunc(maps.Keys(parts), model.Key.Compare)
+	for _, k := range keys {
+		slice := parts[k]
+		for i := range slice.Members {
+			e, ok := x.fromMember(s, slice, &slice.Members[i])
+			if !ok {
+				continue
+			}
+			j, seen := at[e.Address]
+			switch {
+			case !seen:
+				at[e.Address] = len(out)
+				out = append(out, e)
+			case e.Health == model.Healthy && out[j].Health != model.Healthy:
+				out[j].Health = model.Healthy
+				fallthrough
+			default:
+				out[j].Ports = mergePorts(out[j].Ports, e.Ports)
+			}
+		}
+	}
+	return out
+}
+
+func mergePorts(a, b map[string]uint32) map[string]uint32 {
+	out := maps.Clone(b)
+	maps.Copy(out, a)
+	return out
+}
+
+func (x *endpointIndex) fromMember(s *model.Service, slice *model.EndpointSlice, m *model.SliceEndpoint) (model.Endpoint, bool) {
+	health := model.Healthy
+	switch {
+	case len(m.Addresses) == 0:
+		return model.Endpoint{}, false
+	case s.PublishNotReady || m.Ready:
+	case m.Terminating && m.Serving:
+		health = model.Draining
+	default:
+		return model.Endpoint{}, false
+	}
+	e := model.Endpoint{Namespace: slice.Namespace, Locality: model.Locality{Zone: m.Zone}}
+	if w := x.workloads[model.Key{Kind: model.KindPod, Namespace: slice.Namespace, Name: m.Pod}]; w != nil {
+		e = endpointOf(w)
+		if e.Locality.Zone == "" {
+			e.Locality.Zone = m.Zone
+		}
+	}
+	e.Address, e.Health = m.Addresses[0], health
+	e.Ports = make(map[string]uint32, len(slice.Ports))
+	for _, p := range slice.Ports {
+		e.Ports[p.Name] = p.Number
+	}
+	return e, true
+}
+
+// endpointOf takes over what a workload says of itself.
+func endpointOf(w *model.Workload) model.Endpoint {
+	return model.Endpoint{
+		Labels: w.Labels, Locality: w.Locality, Network: w.Network,
+		Workload: w.Name, Namespace: w.Namespace, ServiceAccount: w.ServiceAccount,
+	}
+}

@@ -1,0 +1,155 @@
+package derive
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// deriveEndpoints makes the EDS resources of one host.
+func (s *scope) deriveEndpoints(r *reader, h model.Host, memo *endpointMemo) {
+	for _, cluster := range s.served[h] {
+		s.out.Endpoints[cluster] = nil
+	}
+	delete(s.served, h)
+	host := s.hosts[h]
+	if host == nil || len(host.eds) == 0 {
+		return
+	}
+	set := r.endpoints(host.service)
+	for _, plan := range host.eds {
+		s.out.Endpoints[plan.cluster] = memo.get(s, host.service, set, plan)
+		s.served[h] = append(s.served[h], plan.cluster)
+	}
+}
+
+// endpointMemo lets scopes that agree on a cluster's endpoints share one view, and so one
+// encoding. It lives for one batch.
+type endpointMemo struct {
+	mu    sync.Mutex // guards views: scopes are derived side by side
+	views map[memoKey]*view.Endpoints
+}
+
+type memoKey struct {
+	set      *endpointSet
+	cluster  string
+	subset   string
+	locality model.Locality
+	labels   string // of the client, where locality settings compare them
+	policy   *model.LoadBalancer
+	outlier  bool
+}
+
+func newEndpointMemo() *endpointMemo { return &endpointMemo{views: map[memoKey]*view.Endpoints{}} }
+
+func (m *endpointMemo) get(s *scope, svc *model.Service, set *endpointSet, plan edsPlan) *view.Endpoints {
+	k := memoKey{
+		set: set, cluster: plan.cluster, subset: canonicalLabels(plan.labels),
+		locality: s.Key.Locality, labels: s.Key.Labels,
+		policy: plan.policy.LoadBalancer, outlier: plan.policy.OutlierDetection != nil,
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v := m.views[k]
+	if v == nil {
+		v = &view.Endpoints{Cluster: plan.cluster, Localities: s.localities(svc, set.get(), plan)}
+		m.views[k] = v
+	}
+	return v
+}
+
+// localities chooses a cluster's endpoints and groups them by locality.
+func (s *scope) localities(svc *model.Service, all []model.Endpoint, plan edsPlan) []view.LocalityEndpoints {
+	chosen := choose(svc, all, plan)
+	priority := s.priorities(chosen, plan.policy)
+	type group struct {
+		locality model.Locality
+		priority uint32
+	}
+	groups := map[group][]view.Endpoint{}
+	for i, e := range chosen {
+		port, _ := endpointPort(svc, e, plan.port)
+		g := group{e.Locality, priority[i]}
+		groups[g] = append(groups[g], endpointView(e, port))
+	}
+	out := make([]view.LocalityEndpoints, 0, len(groups))
+	for g, list := range groups {
+		out = append(out, view.LocalityEndpoints{Locality: g.locality, Priority: g.priority, Endpoints: list})
+	}
+	slices.SortFunc(out, func(a, b view.LocalityEndpoints) int {
+		if a.Priority != b.Priority {
+			return int(a.Priority) - int(b.Priority)
+		}
+		return strings.Compare(a.Locality.String(), b.Locality.String())
+	})
+	return s.distribute(out, plan.policy)
+}
+
+// choose keeps the subset's endpoints that have the port. Draining ones serve only where
+// nothing else does.
+func choose(svc *model.Service, all []model.Endpoint, plan edsPlan) []model.Endpoint {
+	var healthy, draining []model.Endpoint
+	for _, e := range all {
+		if !model.SelectorMatches(plan.labels, e.Labels) {
+			continue
+		}
+		if _, ok := endpointPort(svc, e, plan.port); !ok {
+			continue
+		}
+		if e.Health == model.Draining {
+			draining = append(draining, e)
+		} else {
+			healthy = append(healthy, e)
+		}
+	}
+	if len(healthy) > 0 {
+		return healthy
+	}
+	return draining
+}
+
+// endpointPort is the number that an endpoint serves a port on. A slice or workload that
+// does not name the port does not serve it.
+func endpointPort(svc *model.Service, e model.Endpoint, p model.ServicePort) (uint32, bool) {
+	if n, ok := e.Ports[p.Name]; ok {
+		return n, true
+	}
+	if svc.Inline == nil && svc.ExternalName == "" && len(e.Ports) > 0 {
+		return 0, false
+	}
+	if p.TargetPort != 0 {
+		return p.TargetPort, true
+	}
+	return p.Number, true
+}
+
+func endpointView(e model.Endpoint, port uint32) view.Endpoint {
+	return view.Endpoint{
+		Address: e.Address, Port: port, Weight: max(e.Weight, 1), Health: model.Healthy,
+		Workload: e.Workload, Namespace: e.Namespace,
+		Canonical: canonicalName(e), Revision: canonicalRevision(e.Labels),
+	}
+}
+
+// canonicalName and canonicalRevision are Istio's: what telemetry calls a workload's
+// service and version.
+func canonicalName(e model.Endpoint) string {
+	for _, k := range []string{"service.istio.io/canonical-name", "app.kubernetes.io/name", "app"} {
+		if v := e.Labels[k]; v != "" {
+			return v
+		}
+	}
+	return e.Workload
+}
+
+func canonicalRevision(labels map[string]string) string {
+	for _, k := range []string{"service.istio.io/canonical-revision", "app.kubernetes.io/version", "version"} {
+		if v := labels[k]; v != "" {
+			return v
+		}
+	}
+	return ""
+}

@@ -1,0 +1,53 @@
+package derive
+
+import (
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// deriveFixed makes what every outbound scope has: the clusters for unknown destinations,
+// and the listener that redirected connections come to.
+func (s *scope) deriveFixed(r *reader) {
+	s.out.Clusters[view.BlackHoleCluster] = &view.Cluster{Name: view.BlackHoleCluster, Discovery: view.DiscoverStatic}
+	s.out.Clusters[view.PassthroughCluster] = &view.Cluster{
+		Name: view.PassthroughCluster, Discovery: view.DiscoverOriginalDst,
+		ConnectTimeout: r.mesh().ConnectTimeout,
+	}
+	if p := s.egressProxy(); p != nil {
+		s.refs[p.Host]++
+		s.mark(hostUnit(p.Host))
+	}
+	if s.Key.Interception == model.InterceptNone || s.Key.Type != model.ProxySidecar {
+		return
+	}
+	l := &view.Listener{
+		Name: "virtualOutbound", Address: anyAddress, Port: r.mesh().OutboundPort,
+		BindToPort: true, UseOriginalDst: true,
+		Chains:  []view.FilterChain{blackHoleChain("virtualOutbound-blackhole", r.mesh().OutboundPort)},
+		Default: s.unknownChain(r.mesh()),
+	}
+	s.out.Listeners[l.Name] = l
+}
+
+// unknownChain takes connections to addresses that no listener has.
+func (s *scope) unknownChain(mesh *model.Mesh) *view.FilterChain {
+	c := s.passthroughChain(mesh)
+	if p := s.egressProxy(); p != nil && s.unknownCluster(mesh) == view.PassthroughCluster {
+		c.TCP.Backends[0].Cluster = outboundCluster(p.Port, p.Subset, p.Host)
+	}
+	c.Name = "virtualOutbound-catchall-tcp"
+	return c
+}
+
+// blackHoleChain closes connections that were made to the sidecar's own port: passing them
+// on would come back.
+func blackHoleChain(name string, port uint32) view.FilterChain {
+	return view.FilterChain{
+		Name:  name,
+		Match: view.ChainMatch{DestinationPort: port},
+		TCP: &view.TCPChain{
+			StatPrefix: view.BlackHoleCluster,
+			Backends:   []view.Backend{{Cluster: view.BlackHoleCluster, Weight: 1}},
+		},
+	}
+}

@@ -1,0 +1,209 @@
+package derive
+
+import (
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// hostResult is all that one host adds to a scope.
+type hostResult struct {
+	clusters []*view.Cluster
+	eds      []edsPlan // clusters whose endpoints are served by EDS
+	service  *model.Service
+	vhosts   []*view.VirtualHost // by route configuration; domains before conflicts are settled
+	claims   map[listenerKey]*claim
+	refs     []model.Host // hosts that its routes need clusters of
+}
+
+// edsPlan says how the endpoints of one cluster are chosen.
+type edsPlan struct {
+	cluster string
+	port    model.ServicePort
+	labels  map[string]string // of the subset
+	policy  model.TrafficPolicy
+}
+
+// deriveHost makes a host's clusters, virtual hosts and claims on listeners; nil where the
+// scope does not see it.
+func (s *scope) deriveHost(r *reader, h model.Host) *hostResult {
+	svc := r.service(h)
+	routes := r.virtualService(h)
+	visible := svc != nil && s.sees(svc)
+	needed := svc != nil && (visible || s.refs[h] > 0)
+	routed := !visible && routes != nil && slices.Contains(routes.Hosts, h)
+	if !needed && !routed {
+		return nil
+	}
+	// What a host refers to must not depend on who refers to it: the two would chase each other.
+	out := &hostResult{claims: map[listenerKey]*claim{}, service: svc}
+	if needed {
+		s.deriveClusters(r, svc, out)
+	}
+	if visible {
+		for i := range s.egress {
+			s.deriveEgress(r, &s.egress[i], svc, routes, out)
+		}
+	}
+	if routed {
+		s.deriveRoutesOnly(r, h, routes, out)
+	}
+	out.refs = slices.Compact(slices.Sorted(slices.Values(out.refs)))
+	return out
+}
+
+// deriveEgress makes what one egress listener adds for a service.
+func (s *scope) deriveEgress(r *reader, e *egress, svc *model.Service, routes *model.VirtualService, out *hostResult) {
+	if !e.imports(svc.Namespace, svc.Hostname) {
+		return
+	}
+	for i := range svc.Ports {
+		port := &svc.Ports[i]
+		if port.Protocol == model.ProtocolUDP || e.Port != nil && e.Port.Number != port.Number {
+			continue
+		}
+		s.derivePort(r, e, svc, port, routes, out)
+	}
+}
+
+// derivePort chooses how one port is served: by requests, by connections, or by what the
+// first bytes show.
+func (s *scope) derivePort(r *reader, e *egress, svc *model.Service, port *model.ServicePort, routes *model.VirtualService, out *hostResult) {
+	protocol := port.Protocol
+	if e.Port != nil && e.Port.Protocol != model.ProtocolAuto && e.Port.Protocol != "" {
+		protocol = e.Port.Protocol
+	}
+	at := s.place(e, svc, port, protocol)
+	for _, key := range at.keys {
+		c := out.claim(key, svc, e.captureNone(s.Key.Interception))
+		if protocol.IsHTTP() || protocol == model.ProtocolAuto {
+			c.routeConfig = at.routeConfig
+		}
+		if !protocol.IsHTTP() {
+			c.chains = append(c.chains, s.l4Chains(r, svc, port, protocol, routes, at, out)...)
+		}
+	}
+	if protocol.IsHTTP() || protocol == model.ProtocolAuto {
+		s.addVirtualHost(out, s.deriveVirtualHost(r, at, svc.Hostname, svc, port, routes, out))
+	}
+}
+
+// deriveRoutesOnly serves a virtual service's host that is no service: on the ports of the
+// wildcard service that covers it, or on port 80, or on the egress listener's HTTP port.
+func (s *scope) deriveRoutesOnly(r *reader, h model.Host, routes *model.VirtualService, out *hostResult) {
+	ports := []model.ServicePort{{Number: 80, Protocol: model.ProtocolHTTP}}
+	if cover := r.coveringService(h); cover != nil {
+		ports = cover.Ports
+	}
+	for i := range s.egress {
+		e := &s.egress[i]
+		if len(routes.HTTP) == 0 || !e.importsAny(routes.Namespace, []model.Host{h}) {
+			continue
+		}
+		own := ports
+		if e.Port != nil {
+			own = []model.ServicePort{{Number: e.Port.Number, Protocol: e.Port.Protocol}}
+		}
+		for j := range own {
+			s.deriveRoutesOnPort(r, e, h, &own[j], routes, out)
+		}
+	}
+}
+
+func (s *scope) deriveRoutesOnPort(r *reader, e *egress, h model.Host, port *model.ServicePort, routes *model.VirtualService, out *hostResult) {
+	if !port.Protocol.IsHTTP() {
+		return
+	}
+	at := s.place(e, nil, port, port.Protocol)
+	for _, key := range at.keys {
+		out.claim(key, routes, e.captureNone(s.Key.Interception)).routeConfig = at.routeConfig
+	}
+	s.addVirtualHost(out, s.deriveVirtualHost(r, at, h, nil, port, routes, out))
+}
+
+// addVirtualHost adds v unless another egress listener with the same route configuration did.
+func (s *scope) addVirtualHost(out *hostResult, v *view.VirtualHost) {
+	for _, have := range out.vhosts {
+		if have.ResourceName() == v.ResourceName() {
+			return
+		}
+	}
+	out.vhosts = append(out.vhosts, v)
+}
+
+// claim finds or makes the host's claim on a listener.
+func (out *hostResult) claim(k listenerKey, owner model.Object, bound bool) *claim {
+	c := out.claims[k]
+	if c == nil {
+		c = &claim{owner: owner, bound: bound}
+		out.claims[k] = c
+	}
+	return c
+}
+
+// replaceHost takes a host's new result into the scope: what differs goes to the delta or
+// makes other units dirty. nil takes the host away.
+func (s *scope) replaceHost(h model.Host, now *hostResult) {
+	old := s.hosts[h]
+	if old == nil && now == nil {
+		return
+	}
+	if old == nil {
+		old = &hostResult{}
+	}
+	if now == nil {
+		delete(s.hosts, h)
+		now = &hostResult{}
+	} else {
+		s.hosts[h] = now
+	}
+	s.diffClusters(old, now)
+	s.diffVirtualHosts(h, old, now)
+	s.diffClaims(h, old, now)
+	s.diffRefs(old, now)
+	s.mark(endpointsUnit(h))
+}
+
+func (s *scope) diffClusters(old, now *hostResult) {
+	for _, c := range old.clusters {
+		s.out.Clusters[c.Name] = nil
+	}
+	for _, c := range now.clusters {
+		s.out.Clusters[c.Name] = c
+	}
+}
+
+func (s *scope) diffClaims(h model.Host, old, now *hostResult) {
+	for k := range old.claims {
+		take(s.listeners, k, h)
+		s.mark(listenerUnit(k))
+	}
+	for k, c := range now.claims {
+		insert(s.listeners, k, h, c)
+		s.mark(listenerUnit(k))
+	}
+}
+
+// diffRefs counts who routes to which host; one that is needed for the first or last time
+// is derived again.
+func (s *scope) diffRefs(old, now *hostResult) {
+	for _, h := range now.refs {
+		s.refs[h]++
+		if s.refs[h] == 1 {
+			s.mark(hostUnit(h))
+		}
+	}
+	for _, h := range old.refs {
+		s.unref(h)
+	}
+}
+
+// unref ends one need of a host's clusters.
+func (s *scope) unref(h model.Host) {
+	s.refs[h]--
+	if s.refs[h] == 0 {
+		delete(s.refs, h)
+		s.mark(hostUnit(h))
+	}
+}

@@ -1,0 +1,260 @@
+package derive
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// inboundSource is the address that sidecars call their application from: interception
+// leaves it alone.
+const inboundSource = "127.0.0.6"
+
+// inboundPort is one port that the workload serves.
+type inboundPort struct {
+	number   uint32 // that clients connect to
+	protocol model.Protocol
+	service  view.ServiceRef
+	port     uint32 // of the service
+	pool     *model.ConnectionPool
+	// address of the application; empty: where the connection was going.
+	address string
+	appPort uint32
+	// own is set for ports with a listener of their own.
+	own *model.IngressListener
+}
+
+// deriveInbound makes all that a workload's own sidecar listens for.
+func (s *scope) deriveInbound(r *reader) {
+	out := newDelta()
+	s.addInboundClusters(r, out)
+	ports := s.inboundPorts(r)
+	var chains []view.FilterChain
+	for i := range ports {
+		p := &ports[i]
+		c := s.inboundCluster(r.mesh(), p)
+		out.Clusters[c.Name] = c
+		if p.own != nil {
+			l := s.ownListener(r.mesh(), p)
+			out.Listeners[l.Name] = l
+			continue
+		}
+		chains = append(chains, inboundChains(r.mesh(), p)...)
+	}
+	if s.Key.Interception != model.InterceptNone && s.Key.Type == model.ProxySidecar {
+		out.Listeners["virtualInbound"] = virtualInbound(r.mesh(), chains)
+	}
+	s.replaceInbound(out)
+}
+
+// replaceInbound puts out what the inbound unit gives now, and takes away what it gave before.
+func (s *scope) replaceInbound(now *Delta) {
+	if s.inbound != nil {
+		for n := range s.inbound.Clusters {
+			s.out.Clusters[n] = nil
+		}
+		for n := range s.inbound.Listeners {
+			s.out.Listeners[n] = nil
+		}
+	}
+	for n, c := range now.Clusters {
+		s.out.Clusters[n] = c
+	}
+	for n, l := range now.Listeners {
+		s.out.Listeners[n] = l
+	}
+	s.inbound = now
+}
+
+func (s *scope) addInboundClusters(r *reader, out *Delta) {
+	if s.Key.Interception == model.InterceptNone {
+		return
+	}
+	out.Clusters[view.InboundPassthroughCluster] = &view.Cluster{
+		Name: view.InboundPassthroughCluster, Discovery: view.DiscoverOriginalDst, Inbound: true,
+		ConnectTimeout: r.mesh().ConnectTimeout, SourceAddress: inboundSource,
+	}
+}
+
+// inboundPorts are the Sidecar's ingress listeners or, where it has none, the ports of the
+// services that select the workload; the oldest service's say wins.
+func (s *scope) inboundPorts(r *reader) []inboundPort {
+	if s.sidecar != nil && len(s.sidecar.Ingress) > 0 {
+		return s.ingressPorts()
+	}
+	if s.Key.Interception == model.InterceptNone {
+		return nil
+	}
+	named := map[string]uint32{}
+	for n, p := range parseLabels(s.Key.Ports) {
+		v, _ := strconv.ParseUint(p, 10, 32)
+		named[n] = uint32(v)
+	}
+	seen := map[uint32]bool{}
+	var out []inboundPort
+	for _, svc := range r.selecting(s.Key.Namespace, s.labels) {
+		for _, p := range svc.Ports {
+			number, ok := targetPort(p, named)
+			if !ok || p.Protocol == model.ProtocolUDP || seen[number] {
+				continue
+			}
+			seen[number] = true
+			out = append(out, inboundPort{
+				number: number, protocol: p.Protocol, port: p.Number, pool: s.inboundPool(),
+				service: view.ServiceRef{Host: svc.Hostname, Name: svc.Name, Namespace: svc.Namespace},
+			})
+		}
+	}
+	return out
+}
+
+func (s *scope) inboundPool() *model.ConnectionPool {
+	if s.sidecar == nil {
+		return nil
+	}
+	return s.sidecar.InboundPool
+}
+
+func (s *scope) ingressPorts() []inboundPort {
+	var out []inboundPort
+	for i := range s.sidecar.Ingress {
+		in := &s.sidecar.Ingress[i]
+		p := inboundPort{number: in.Port.Number, port: in.Port.Number, protocol: in.Port.Protocol, pool: in.Pool}
+		if p.pool == nil {
+			p.pool = s.sidecar.InboundPool
+		}
+		p.address, p.appPort = s.application(in)
+		if in.Capture == model.CaptureNone || in.Capture == model.CaptureDefault && s.Key.Interception == model.InterceptNone {
+			p.own = in
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// application is where an ingress listener's requests go: 0.0.0.0 means the workload's address.
+func (s *scope) application(in *model.IngressListener) (string, uint32) {
+	if in.Endpoint == "" {
+		return localAddress, in.Port.Number
+	}
+	if path, ok := strings.CutPrefix(in.Endpoint, "unix://"); ok {
+		return path, 0
+	}
+	host, port, err := net.SplitHostPort(in.Endpoint)
+	if err != nil {
+		return localAddress, in.Port.Number
+	}
+	if host == anyAddress || host == "::" {
+		host = s.Key.IP
+	}
+	n, _ := strconv.ParseUint(port, 10, 32)
+	return host, uint32(n)
+}
+
+func inboundName(p *inboundPort) string { return clusterName("inbound", p.number, "", "") }
+
+func (s *scope) inboundCluster(mesh *model.Mesh, p *inboundPort) *view.Cluster {
+	c := &view.Cluster{
+		Name: inboundName(p), Inbound: true, Port: p.port, Protocol: p.protocol,
+		Service: p.service, ConnectTimeout: mesh.ConnectTimeout,
+		Policy: model.TrafficPolicy{ConnectionPool: p.pool},
+	}
+	if p.address == "" {
+		c.Discovery, c.SourceAddress = view.DiscoverOriginalDst, inboundSource
+		return c
+	}
+	c.Discovery = view.DiscoverStatic
+	c.Localities = []view.LocalityEndpoints{{Endpoints: []view.Endpoint{{
+		Address: p.address, Port: p.appPort, Weight: 1,
+	}}}}
+	return c
+}
+
+// inboundChains are the chains of one port in virtualInbound.
+func inboundChains(mesh *model.Mesh, p *inboundPort) []view.FilterChain {
+	match := view.ChainMatch{DestinationPort: p.number}
+	http := view.FilterChain{Name: inboundName(p), Match: match, HTTP: inboundHTTP(mesh, p)}
+	tcp := view.FilterChain{Name: inboundName(p), Match: match, TCP: inboundTCP(mesh, inboundName(p))}
+	switch {
+	case p.protocol.IsHTTP():
+		return []view.FilterChain{http}
+	case p.protocol == model.ProtocolAuto:
+		http.Match.ALPN, http.Match.TransportProtocol = plainHTTP, "raw_buffer"
+		http.Name += "#http"
+		return []view.FilterChain{http, tcp}
+	}
+	return []view.FilterChain{tcp}
+}
+
+func inboundHTTP(mesh *model.Mesh, p *inboundPort) *view.HTTPChain {
+	name := inboundName(p)
+	return &view.HTTPChain{
+		StatPrefix: fmt.Sprintf("inbound_0.0.0.0_%d", p.number), Inbound: true,
+		AccessLogFile: mesh.AccessLogFile,
+		Inline: &view.InlineRoutes{
+			RouteConfig: view.RouteConfig{Name: name, Inbound: true},
+			VirtualHosts: []view.VirtualHost{{
+				RouteConfig: name, Name: fmt.Sprintf("inbound|http|%d", p.port), Domains: []string{"*"},
+				Routes: []view.Route{{
+					Name:      "default",
+					Backends:  []view.Backend{{Cluster: name, Weight: 1}},
+					Operation: fmt.Sprintf("%s:%d/*", p.service.Host, p.port),
+				}},
+			}},
+		},
+	}
+}
+
+func inboundTCP(mesh *model.Mesh, cluster string) *view.TCPChain {
+	return &view.TCPChain{
+		StatPrefix: cluster, AccessLogFile: mesh.AccessLogFile,
+		Backends: []view.Backend{{Cluster: cluster, Weight: 1}},
+	}
+}
+
+// virtualInbound is the listener that redirected inbound connections come to.
+func virtualInbound(mesh *model.Mesh, chains []view.FilterChain) *view.Listener {
+	l := &view.Listener{
+		Name: "virtualInbound", Address: anyAddress, Port: mesh.InboundPort, Inbound: true,
+		BindToPort: true, ReadOriginalDst: true, ExactBalance: true,
+		Chains: append([]view.FilterChain{blackHoleChain("virtualInbound-blackhole", mesh.InboundPort)}, chains...),
+		Default: &view.FilterChain{
+			Name: "virtualInbound-catchall",
+			TCP:  inboundTCP(mesh, view.InboundPassthroughCluster),
+		},
+	}
+	for _, c := range chains {
+		l.InspectHTTP = l.InspectHTTP || len(c.Match.ALPN) > 0
+	}
+	if l.InspectHTTP {
+		l.InspectTLS, l.InspectTimeout, l.ContinueOnTimeout = true, inspectTimeout, true
+	}
+	return l
+}
+
+// ownListener is an ingress listener that clients connect to by its own address.
+func (s *scope) ownListener(mesh *model.Mesh, p *inboundPort) *view.Listener {
+	address := p.own.Bind
+	if address == "" {
+		address = s.Key.IP
+	}
+	k := listenerKey{address, p.number}
+	l := &view.Listener{
+		Name: k.name(), Address: k.address, Port: k.port,
+		Inbound: true, BindToPort: true, ExactBalance: true,
+	}
+	chains := inboundChains(mesh, p)
+	for i := range chains {
+		chains[i].Match.DestinationPort = 0
+	}
+	l.Default = &chains[len(chains)-1]
+	l.Chains = chains[:len(chains)-1]
+	if len(l.Chains) > 0 {
+		l.InspectHTTP, l.InspectTLS, l.InspectTimeout, l.ContinueOnTimeout = true, true, inspectTimeout, true
+	}
+	return l
+}

@@ -1,0 +1,227 @@
+package derive
+
+import (
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+// Index finds objects by what others call them. It is changed by the deriving goroutine
+// between derivations, and only read during them.
+type Index struct {
+	mesh *model.Mesh
+
+	services map[model.Host][]*model.Service // by precedence, see addSorted
+	rules    map[model.Host][]*model.DestinationRule
+	routes   map[model.Host][]*model.VirtualService // of the gateway "mesh"
+	delegate map[model.Key]*model.VirtualService
+	sidecars map[string]map[model.Key]*model.Sidecar // by namespace
+
+	endpoints *endpointIndex
+	labels    labelUse
+	// localities counts the destination rules that make endpoints depend on where the client is.
+	localities int
+}
+
+// NewIndex makes an empty index.
+func NewIndex(mesh *model.Mesh) *Index {
+	return &Index{
+		mesh:      mesh,
+		services:  map[model.Host][]*model.Service{},
+		rules:     map[model.Host][]*model.DestinationRule{},
+		routes:    map[model.Host][]*model.VirtualService{},
+		delegate:  map[model.Key]*model.VirtualService{},
+		sidecars:  map[string]map[model.Key]*model.Sidecar{},
+		endpoints: newEndpointIndex(),
+		labels:    labelUse{},
+	}
+}
+
+// apply takes one change into the index and adds the facts it touches.
+func (x *Index) apply(c store.Change, touched *touched) {
+	switch c.Key.Kind {
+	case model.KindService, model.KindServiceEntry:
+		x.replaceServices(servicesOf(c.Old), servicesOf(c.New), touched)
+	case model.KindVirtualService:
+		x.replaceVirtualService(as[*model.VirtualService](c.Old), as[*model.VirtualService](c.New), touched)
+	case model.KindDestinationRule:
+		x.replaceRule(as[*model.DestinationRule](c.Old), as[*model.DestinationRule](c.New), touched)
+	case model.KindSidecar:
+		x.replaceSidecar(as[*model.Sidecar](c.Old), as[*model.Sidecar](c.New), touched)
+	case model.KindEndpointSlice:
+		x.endpoints.replaceSlice(as[*model.EndpointSlice](c.Old), as[*model.EndpointSlice](c.New), touched.facts)
+	case model.KindPod, model.KindWorkloadEntry:
+		x.endpoints.replaceWorkload(as[*model.Workload](c.Old), as[*model.Workload](c.New), touched.facts)
+	}
+}
+
+// touched is what a batch has changed, in the index's words.
+type touched struct {
+	facts    factSet
+	services []*model.Service        // old and new ones: scopes ask whether they see them
+	routes   []*model.VirtualService // likewise
+	sidecars bool                    // selection of Sidecars may differ
+	labels   bool                    // which labels matter may differ
+}
+
+func (x *Index) replaceServices(old, now []*model.Service, touched *touched) {
+	for _, s := range old {
+		x.services[s.Hostname] = remove(x.services[s.Hostname], s)
+		dropEmpty(x.services, s.Hostname)
+		x.endpoints.removeService(s, touched.facts)
+	}
+	for _, s := range now {
+		x.services[s.Hostname] = addSorted(x.services[s.Hostname], s)
+		x.endpoints.addService(s, touched.facts)
+	}
+	for _, s := range slices.Concat(old, now) {
+		touched.facts.add(serviceFact(s.Hostname))
+		touched.services = append(touched.services, s)
+	}
+}
+
+func (x *Index) replaceVirtualService(old, now *model.VirtualService, touched *touched) {
+	if old != nil {
+		x.eachRouteHost(old, func(h model.Host) {
+			x.routes[h] = remove(x.routes[h], old)
+			dropEmpty(x.routes, h)
+		}, touched)
+		delete(x.delegate, old.Key)
+		touched.labels = x.labels.count(old, -1) || touched.labels
+	}
+	if now != nil {
+		x.eachRouteHost(now, func(h model.Host) { x.routes[h] = addSorted(x.routes[h], now) }, touched)
+		if len(now.Hosts) == 0 {
+			x.delegate[now.Key] = now
+		}
+		touched.labels = x.labels.count(now, 1) || touched.labels
+	}
+}
+
+func (x *Index) eachRouteHost(v *model.VirtualService, f func(model.Host), touched *touched) {
+	touched.facts.add(delegateFact(v.Key))
+	if !v.InMesh() {
+		return
+	}
+	touched.routes = append(touched.routes, v)
+	for _, h := range v.Hosts {
+		f(h)
+		touched.facts.add(virtualServiceFact(h))
+	}
+}
+
+func (x *Index) replaceRule(old, now *model.DestinationRule, touched *touched) {
+	if old != nil {
+		x.rules[old.Host] = remove(x.rules[old.Host], old)
+		dropEmpty(x.rules, old.Host)
+		touched.facts.add(destinationRuleFact(old.Host))
+		touched.labels = x.labels.countRule(old, -1) || touched.labels
+		touched.labels = x.countLocality(old, -1) || touched.labels
+	}
+	if now != nil {
+		x.rules[now.Host] = addSorted(x.rules[now.Host], now)
+		touched.facts.add(destinationRuleFact(now.Host))
+		touched.labels = x.labels.countRule(now, 1) || touched.labels
+		touched.labels = x.countLocality(now, 1) || touched.labels
+	}
+}
+
+// countLocality tells whether the localities of clients began or ceased to matter.
+func (x *Index) countLocality(r *model.DestinationRule, by int) bool {
+	if !usesLocality(r) {
+		return false
+	}
+	before := x.localities > 0
+	x.localities += by
+	return before != (x.localities > 0)
+}
+
+func (x *Index) replaceSidecar(old, now *model.Sidecar, touched *touched) {
+	touched.sidecars = true
+	if old != nil {
+		delete(x.sidecars[old.Namespace], old.Key)
+		if len(x.sidecars[old.Namespace]) == 0 {
+			delete(x.sidecars, old.Namespace)
+		}
+	}
+	if now != nil {
+		if x.sidecars[now.Namespace] == nil {
+			x.sidecars[now.Namespace] = map[model.Key]*model.Sidecar{}
+		}
+		x.sidecars[now.Namespace][now.Key] = now
+	}
+}
+
+// sidecarFor selects as Istio does: a selector that matches, then the namespace's default,
+// then the root namespace's default.
+func (x *Index) sidecarFor(p *model.Proxy) *model.Sidecar {
+	if s := pickSidecar(x.sidecars[p.Namespace], p.Labels, true); s != nil {
+		return s
+	}
+	if s := pickSidecar(x.sidecars[p.Namespace], nil, false); s != nil {
+		return s
+	}
+	if p.Namespace == x.mesh.RootNamespace {
+		return nil
+	}
+	return pickSidecar(x.sidecars[x.mesh.RootNamespace], nil, false)
+}
+
+// pickSidecar takes the oldest of those with a matching selector, or of those without one.
+func pickSidecar(all map[model.Key]*model.Sidecar, labels map[string]string, selecting bool) *model.Sidecar {
+	var best *model.Sidecar
+	for _, s := range all {
+		if (len(s.Selector) > 0) != selecting || !model.SelectorMatches(s.Selector, labels) {
+			continue
+		}
+		if best == nil || model.Older(s, best) {
+			best = s
+		}
+	}
+	return best
+}
+
+// servicesOf lists the services that an object stands for.
+func servicesOf(o model.Object) []*model.Service {
+	switch o := o.(type) {
+	case *model.Service:
+		return []*model.Service{o}
+	case *model.ServiceEntry:
+		return o.Services()
+	}
+	return nil
+}
+
+// as is a type assertion under which nil stays nil.
+func as[T any](o model.Object) T {
+	t, _ := o.(T)
+	return t
+}
+
+// addSorted inserts o where model.Older puts it. The list given is not changed: readers of
+// an earlier revision may hold it.
+func addSorted[T model.Object](list []T, o T) []T {
+	out := append(slices.Clone(list), o)
+	slices.SortStableFunc(out, func(a, b T) int {
+		switch {
+		case model.Older(a, b):
+			return -1
+		case model.Older(b, a):
+			return 1
+		}
+		return 0
+	})
+	return out
+}
+
+// remove drops the object with o's key.
+func remove[T model.Object](list []T, o T) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(e T) bool { return e.Metadata().Key == o.Metadata().Key })
+}
+
+func dropEmpty[K comparable, V any](m map[K][]V, k K) {
+	if len(m[k]) == 0 {
+		delete(m, k)
+	}
+}

@@ -1,0 +1,145 @@
+package derive
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// l4Chains makes the filter chains for connections to one port of a service: by the
+// virtual service's tls and tcp routes, else straight to the service.
+func (s *scope) l4Chains(r *reader, svc *model.Service, port *model.ServicePort, p model.Protocol, routes *model.VirtualService, at placement, out *hostResult) []view.FilterChain {
+	rt := &routing{reader: r, s: s, host: svc.Hostname, service: svc, port: port, refs: &out.refs}
+	var chains []view.FilterChain
+	if routes != nil && (p.IsTLS() || p == model.ProtocolAuto) {
+		chains = rt.tlsChains(routes, at)
+	}
+	if routes != nil && !p.IsTLS() {
+		tcp := rt.tcpChains(routes, at)
+		chains = append(chains, tcp...)
+		if len(tcp) > 0 && matchesAll(tcp[len(tcp)-1].Match, at) {
+			return chains
+		}
+	}
+	if len(chains) > 0 && p.IsTLS() && at.shared {
+		return chains
+	}
+	return append(chains, rt.serviceChain(p, at))
+}
+
+// serviceChain sends connections to the service. On a shared listener TLS services are
+// told apart by SNI, and services with address ranges by those.
+func (rt *routing) serviceChain(p model.Protocol, at placement) view.FilterChain {
+	match := view.ChainMatch{Destinations: at.prefixes}
+	if p.IsTLS() && at.shared {
+		match.ServerNames = serverNames([]model.Host{rt.host})
+	}
+	backends := []view.Backend{{Cluster: outboundCluster(rt.port.Number, "", rt.host), Weight: 1}}
+	return rt.chain(match, backends, model.Destination{Host: rt.host, Port: rt.port.Number})
+}
+
+// chain proxies connections to backends under a match.
+func (rt *routing) chain(match view.ChainMatch, backends []view.Backend, first model.Destination) view.FilterChain {
+	tcp := &view.TCPChain{
+		StatPrefix:    backends[0].Cluster,
+		Backends:      backends,
+		AccessLogFile: rt.mesh().AccessLogFile,
+		Hash:          rt.hashPolicy(first),
+	}
+	if len(backends) > 1 {
+		tcp.StatPrefix = fmt.Sprintf("%s.%s", rt.host, rt.port.Name)
+	}
+	if tcp.Hash != nil && !tcp.Hash.SourceIP {
+		tcp.Hash = nil
+	}
+	rt.poolSettings(first, tcp)
+	return view.FilterChain{Match: match, TCP: tcp}
+}
+
+// poolSettings takes what a destination's policy says of connections as a whole.
+func (rt *routing) poolSettings(d model.Destination, tcp *view.TCPChain) {
+	svc := rt.destination(d.Host)
+	if svc == nil {
+		return
+	}
+	policy := portPolicy(rt.rule(svc.Hostname, svc.Namespace), rt.destinationPort(d))
+	if pool := policy.ConnectionPool; pool != nil {
+		tcp.IdleTimeout, tcp.MaxDuration = pool.TCPIdleTimeout, pool.MaxConnectionDuration
+	}
+	tcp.Tunnel = policy.Tunnel
+}
+
+func (rt *routing) tlsChains(v *model.VirtualService, at placement) []view.FilterChain {
+	var out []view.FilterChain
+	for i := range v.TLS {
+		route := &v.TLS[i]
+		for j := range route.Matches {
+			m := &route.Matches[j]
+			if !rt.appliesL4(m, v) || !slices.ContainsFunc(m.SNIHosts, func(h model.Host) bool { return h.Overlaps(rt.host) }) {
+				continue
+			}
+			match := view.ChainMatch{ServerNames: serverNames(m.SNIHosts), Destinations: subnets(m, at)}
+			out = append(out, rt.routeChain(match, route.Backends)...)
+		}
+	}
+	return out
+}
+
+func (rt *routing) tcpChains(v *model.VirtualService, at placement) []view.FilterChain {
+	var out []view.FilterChain
+	for i := range v.TCP {
+		route := &v.TCP[i]
+		if len(route.Matches) == 0 {
+			return append(out, rt.routeChain(view.ChainMatch{Destinations: at.prefixes}, route.Backends)...)
+		}
+		for j := range route.Matches {
+			m := &route.Matches[j]
+			if rt.appliesL4(m, v) {
+				out = append(out, rt.routeChain(view.ChainMatch{Destinations: subnets(m, at)}, route.Backends)...)
+			}
+		}
+	}
+	return out
+}
+
+func (rt *routing) appliesL4(m *model.L4Match, v *model.VirtualService) bool {
+	return rt.applies(m.Port, m.SourceLabels, m.SourceNamespace, m.Gateways, v)
+}
+
+// routeChain resolves backends; none where all have weight 0.
+func (rt *routing) routeChain(match view.ChainMatch, list []model.Backend) []view.FilterChain {
+	var ignored view.Route
+	backends := rt.backends(list, &ignored)
+	if len(backends) == 0 {
+		return nil
+	}
+	return []view.FilterChain{rt.chain(match, backends, list[0].Destination)}
+}
+
+// subnets are a match's own, or the service's addresses.
+func subnets(m *model.L4Match, at placement) []netip.Prefix {
+	if len(m.Destinations) > 0 {
+		return m.Destinations
+	}
+	return at.prefixes
+}
+
+// matchesAll tells whether nothing is left for chains after this one.
+func matchesAll(m view.ChainMatch, at placement) bool {
+	return len(m.ServerNames) == 0 && slices.Equal(m.Destinations, at.prefixes)
+}
+
+// serverNames is SNI as Envoy matches it: "*" is no condition.
+func serverNames(hosts []model.Host) []string {
+	out := make([]string, 0, len(hosts))
+	for _, h := range hosts {
+		if h == "*" {
+			return nil
+		}
+		out = append(out, string(h))
+	}
+	return out
+}

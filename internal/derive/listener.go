@@ -1,0 +1,172 @@
+package derive
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// claim is what one host wants of a listener.
+type claim struct {
+	owner       model.Object // older owners win where two want the same
+	bound       bool         // applications connect to the listener itself
+	routeConfig string       // empty: no HTTP
+	chains      []view.FilterChain
+}
+
+// inspectTimeout bounds how long a client may keep silent before its connection is taken
+// for one where the server speaks first.
+const inspectTimeout = 5 * time.Second
+
+// plainHTTP are the application protocols that http_inspector finds.
+var plainHTTP = []string{"http/1.0", "http/1.1", "h2c"}
+
+// deriveListener joins all claims on one address into a listener, with the route
+// configuration that it needs.
+func (s *scope) deriveListener(mesh *model.Mesh, k listenerKey) {
+	claims := s.sortedClaims(k)
+	if len(claims) == 0 {
+		s.out.Listeners[k.name()] = nil
+		s.dropRouteConfig(mesh, k)
+		return
+	}
+	l := &view.Listener{Name: k.name(), Address: k.address, Port: k.port}
+	routeConfig := ""
+	for _, c := range claims {
+		l.BindToPort = l.BindToPort || c.bound
+		if routeConfig == "" {
+			routeConfig = c.routeConfig
+		}
+	}
+	chains, fallback := joinChains(claims)
+	l.Chains, l.Default = chains, fallback
+	if routeConfig != "" {
+		s.addHTTP(mesh, l, routeConfig)
+	}
+	l.InspectTLS = slices.ContainsFunc(l.Chains, func(c view.FilterChain) bool {
+		return len(c.Match.ServerNames) > 0 || c.Match.TransportProtocol == "tls"
+	}) || l.InspectHTTP
+	if l.InspectTLS || l.InspectHTTP {
+		l.InspectTimeout, l.ContinueOnTimeout = inspectTimeout, true
+	}
+	if l.Default == nil && !l.BindToPort {
+		l.Default = s.passthroughChain(mesh)
+	}
+	for i := range l.Chains {
+		l.Chains[i].Name = fmt.Sprintf("%s#%d", l.Name, i)
+	}
+	s.out.Listeners[l.Name] = l
+	s.serveRouteConfig(mesh, k, routeUse{routeConfig, l.BindToPort})
+}
+
+// sortedClaims are in the order of precedence: the owners' age, then their key.
+func (s *scope) sortedClaims(k listenerKey) []*claim {
+	hosts := make([]model.Host, 0, len(s.listeners[k]))
+	for h := range s.listeners[k] {
+		hosts = append(hosts, h)
+	}
+	slices.SortFunc(hosts, func(a, b model.Host) int {
+		ca, cb := s.listeners[k][a], s.listeners[k][b]
+		switch {
+		case model.Older(ca.owner, cb.owner):
+			return -1
+		case model.Older(cb.owner, ca.owner):
+			return 1
+		}
+		return strings.Compare(string(a), string(b))
+	})
+	out := make([]*claim, len(hosts))
+	for i, h := range hosts {
+		out[i] = s.listeners[k][h]
+	}
+	return out
+}
+
+// joinChains gathers chains. Envoy refuses two chains with one match, so what an earlier
+// claim matches already is taken out of later ones.
+func joinChains(claims []*claim) (chains []view.FilterChain, fallback *view.FilterChain) {
+	seen := map[string]bool{}
+	for _, c := range claims {
+		for _, chain := range c.chains {
+			if len(chain.Match.ServerNames)+len(chain.Match.Destinations) == 0 {
+				if fallback == nil {
+					fallback = &chain
+				}
+				continue
+			}
+			if unseen(&chain, seen) {
+				chains = append(chains, chain)
+			}
+		}
+	}
+	return chains, fallback
+}
+
+// unseen takes out of a chain's match what has been seen, and tells whether anything is left.
+func unseen(c *view.FilterChain, seen map[string]bool) bool {
+	prefix := fmt.Sprint(c.Match.Destinations, c.Match.ALPN, c.Match.TransportProtocol)
+	if len(c.Match.ServerNames) == 0 {
+		fresh := !seen[prefix]
+		seen[prefix] = true
+		return fresh
+	}
+	var names []string
+	for _, n := range c.Match.ServerNames {
+		if !seen[prefix+n] {
+			seen[prefix+n] = true
+			names = append(names, n)
+		}
+	}
+	c.Match.ServerNames = names
+	return len(names) > 0
+}
+
+// addHTTP adds the connection manager: for everything where nothing else wants the
+// listener's connections, else for those whose first bytes look like HTTP.
+func (s *scope) addHTTP(mesh *model.Mesh, l *view.Listener, routeConfig string) {
+	http := view.FilterChain{HTTP: &view.HTTPChain{
+		StatPrefix:    "outbound_" + l.Name,
+		RouteConfig:   routeConfig,
+		AccessLogFile: mesh.AccessLogFile,
+	}}
+	if len(l.Chains) == 0 && l.Default == nil {
+		l.Default = &http
+		return
+	}
+	l.InspectHTTP = true
+	http.Match.ALPN = plainHTTP
+	http.Match.TransportProtocol = "raw_buffer"
+	l.Chains = append(l.Chains, http)
+}
+
+// passthroughChain takes connections that no service of the listener's port claims.
+func (s *scope) passthroughChain(mesh *model.Mesh) *view.FilterChain {
+	cluster := s.unknownCluster(mesh)
+	return &view.FilterChain{
+		Name: cluster,
+		TCP: &view.TCPChain{
+			StatPrefix:    cluster,
+			Backends:      []view.Backend{{Cluster: cluster, Weight: 1}},
+			AccessLogFile: mesh.AccessLogFile,
+		},
+	}
+}
+
+// unknownCluster is where traffic to unknown destinations goes.
+func (s *scope) unknownCluster(mesh *model.Mesh) string {
+	if s.outboundMode(mesh) == model.OutboundRegistryOnly {
+		return view.BlackHoleCluster
+	}
+	return view.PassthroughCluster
+}
+
+func (s *scope) outboundMode(mesh *model.Mesh) model.OutboundMode {
+	if s.sidecar != nil && s.sidecar.Outbound != "" {
+		return s.sidecar.Outbound
+	}
+	return mesh.Outbound
+}

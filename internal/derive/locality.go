@@ -1,0 +1,174 @@
+package derive
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// localitySetting is a policy's, where locality load balancing is on: by its own word, or
+// for failover where outlier detection tells which endpoints fail.
+func localitySetting(p model.TrafficPolicy) (set model.LocalityLB, failover, on bool) {
+	if p.LoadBalancer != nil && p.LoadBalancer.Locality != nil {
+		set = *p.LoadBalancer.Locality
+	}
+	if set.Enabled != nil && !*set.Enabled {
+		return set, false, false
+	}
+	failover = p.OutlierDetection != nil && len(set.Distribute) == 0
+	return set, failover, failover || len(set.Distribute) > 0
+}
+
+// priorities gives each endpoint its priority: 0 nearest to the client, without gaps.
+func (s *scope) priorities(list []model.Endpoint, p model.TrafficPolicy) []uint32 {
+	out := make([]uint32, len(list))
+	set, failover, _ := localitySetting(p)
+	if !failover || s.Key.Locality == (model.Locality{}) && len(set.FailoverPriority) == 0 {
+		return out
+	}
+	for i, e := range list {
+		if len(set.FailoverPriority) > 0 {
+			out[i] = s.labelDistance(set.FailoverPriority, e)
+		} else {
+			out[i] = s.distance(set.Failover, e.Locality)
+		}
+	}
+	return dense(out)
+}
+
+// distance is 0 for the client's own subzone, then its zone, its region, the region that
+// it fails over to, and the rest.
+func (s *scope) distance(failover []model.LocalityFailover, l model.Locality) uint32 {
+	me := s.Key.Locality
+	switch {
+	case l == me:
+		return 0
+	case l.Region == me.Region && l.Zone == me.Zone:
+		return 1
+	case l.Region == me.Region:
+		return 2
+	}
+	for _, f := range failover {
+		if f.From == me.Region && f.To == l.Region {
+			return 3
+		}
+	}
+	return 4
+}
+
+// labelDistance counts the labels from the first difference on.
+func (s *scope) labelDistance(labels []string, e model.Endpoint) uint32 {
+	for i, l := range labels {
+		key, want, fixed := strings.Cut(l, "=")
+		if !fixed {
+			want = s.clientLabel(key)
+		}
+		if endpointLabel(e, key) != want {
+			return uint32(len(labels) - i)
+		}
+	}
+	return 0
+}
+
+func (s *scope) clientLabel(key string) string {
+	if v, ok := localityLabel(s.Key.Locality, key); ok {
+		return v
+	}
+	return s.labels[key]
+}
+
+func endpointLabel(e model.Endpoint, key string) string {
+	if v, ok := localityLabel(e.Locality, key); ok {
+		return v
+	}
+	return e.Labels[key]
+}
+
+func localityLabel(l model.Locality, key string) (string, bool) {
+	switch key {
+	case "topology.kubernetes.io/region":
+		return l.Region, true
+	case "topology.kubernetes.io/zone":
+		return l.Zone, true
+	case "topology.istio.io/subzone":
+		return l.Subzone, true
+	}
+	return "", false
+}
+
+// dense renumbers priorities without gaps, as Envoy wants them.
+func dense(p []uint32) []uint32 {
+	used := slices.Compact(slices.Sorted(slices.Values(p)))
+	for i := range p {
+		p[i] = uint32(slices.Index(used, p[i]))
+	}
+	return p
+}
+
+// distribute gives localities the weights that the policy has for the client's.
+// Localities without a weight get no traffic.
+func (s *scope) distribute(list []view.LocalityEndpoints, p model.TrafficPolicy) []view.LocalityEndpoints {
+	set, _, on := localitySetting(p)
+	if !on {
+		return list
+	}
+	for _, d := range set.Distribute {
+		if !localityMatches(d.From, s.Key.Locality) {
+			continue
+		}
+		return weigh(list, d.To)
+	}
+	return list
+}
+
+func weigh(list []view.LocalityEndpoints, to map[string]uint32) []view.LocalityEndpoints {
+	patterns := make([]string, 0, len(to))
+	for p := range to {
+		patterns = append(patterns, p)
+	}
+	// Longer patterns are more specific.
+	slices.SortFunc(patterns, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(b) - len(a)
+		}
+		return strings.Compare(a, b)
+	})
+	share := map[string][]int{}
+	for i := range list {
+		for _, p := range patterns {
+			if localityMatches(p, list[i].Locality) {
+				share[p] = append(share[p], i)
+				break
+			}
+		}
+	}
+	out := make([]view.LocalityEndpoints, 0, len(list))
+	for _, p := range patterns {
+		for _, i := range share[p] {
+			l := list[i]
+			// Weights are in 1/len parts, so that localities of one pattern share it evenly.
+			l.Weight = max(1, to[p]*100/uint32(len(share[p])))
+			out = append(out, l)
+		}
+	}
+	slices.SortFunc(out, func(a, b view.LocalityEndpoints) int {
+		return strings.Compare(a.Locality.String(), b.Locality.String())
+	})
+	return out
+}
+
+// localityMatches reads patterns as "region/zone/*" and "*".
+func localityMatches(pattern string, l model.Locality) bool {
+	have := []string{l.Region, l.Zone, l.Subzone}
+	for i, part := range strings.Split(pattern, "/") {
+		if part == "*" {
+			return true
+		}
+		if i >= len(have) || have[i] != part {
+			return false
+		}
+	}
+	return true
+}

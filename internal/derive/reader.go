@@ -1,0 +1,157 @@
+package derive
+
+import (
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// reader answers one unit's questions and writes down the facts behind the answers: what
+// the unit depends on. Everything a unit derives goes through it.
+type reader struct {
+	index *Index
+	scope *scope
+	facts factSet
+}
+
+func newReader(x *Index, s *scope) *reader { return &reader{index: x, scope: s, facts: factSet{}} }
+
+// mesh is fixed while the control plane lives; it is no fact.
+func (r *reader) mesh() *model.Mesh { return r.index.mesh }
+
+// service finds the service that a host means for the scope: one that it imports before
+// others that are exported to it, a Kubernetes one before a ServiceEntry's, the client's
+// namespace before others, then the oldest. nil where none is exported to the scope.
+func (r *reader) service(h model.Host) *model.Service {
+	r.facts.add(serviceFact(h))
+	var best *model.Service
+	for _, s := range r.index.services[h] {
+		if s.Visibility.Sees(r.scope.Key.Namespace) && (best == nil || r.precedes(s, best)) {
+			best = s
+		}
+	}
+	return best
+}
+
+// precedes compares two services of one host; b is older.
+func (r *reader) precedes(a, b *model.Service) bool {
+	ns := r.scope.Key.Namespace
+	if x, y := r.scope.sees(a), r.scope.sees(b); x != y {
+		return x
+	}
+	if a.IsKubernetes() != b.IsKubernetes() {
+		return a.IsKubernetes()
+	}
+	return a.Namespace == ns && b.Namespace != ns
+}
+
+// coveringService finds the service of h itself or, failing that, of the most specific
+// wildcard that covers it.
+func (r *reader) coveringService(h model.Host) *model.Service {
+	for _, c := range h.Covering() {
+		if s := r.service(c); s != nil {
+			return s
+		}
+	}
+	return nil
+}
+
+// virtualService finds the one that governs h: of the most specific host, the client's own
+// namespace first, then the oldest. Only those count that the scope imports.
+func (r *reader) virtualService(h model.Host) *model.VirtualService {
+	for _, c := range h.Covering() {
+		if v := r.virtualServiceOf(c); v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// virtualServiceOf finds the one of exactly host h.
+func (r *reader) virtualServiceOf(h model.Host) *model.VirtualService {
+	r.facts.add(virtualServiceFact(h))
+	for _, v := range r.index.routes[h] {
+		if r.scope.importsRoutes(v) {
+			return v
+		}
+	}
+	return nil
+}
+
+// delegate finds a virtual service without hosts that parent may include.
+func (r *reader) delegate(k model.Key, parent *model.VirtualService) *model.VirtualService {
+	r.facts.add(delegateFact(k))
+	v := r.index.delegate[k]
+	if v == nil || !v.Visibility.Sees(parent.Namespace) {
+		return nil
+	}
+	return v
+}
+
+// rule finds the destination rule for a service: the client's namespace, then the
+// service's, then the root namespace; in each the most specific host, rules that select
+// the client first, then the oldest.
+func (r *reader) rule(h model.Host, serviceNS string) *model.DestinationRule {
+	hosts := h.Covering()
+	for _, c := range hosts {
+		r.facts.add(destinationRuleFact(c))
+	}
+	namespaces := []string{r.scope.Key.Namespace, serviceNS, r.index.mesh.RootNamespace}
+	for i, ns := range namespaces {
+		if slices.Contains(namespaces[:i], ns) {
+			continue
+		}
+		for _, c := range hosts {
+			if d := r.ruleIn(ns, c); d != nil {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+func (r *reader) ruleIn(ns string, h model.Host) *model.DestinationRule {
+	var best *model.DestinationRule
+	for _, d := range r.index.rules[h] {
+		if d.Namespace != ns || !d.Visibility.Sees(r.scope.Key.Namespace) || !r.selectsClient(d) {
+			continue
+		}
+		if best == nil || len(d.WorkloadSelector) > 0 && len(best.WorkloadSelector) == 0 {
+			best = d
+		}
+	}
+	return best
+}
+
+// selectsClient tells whether a rule is for the scope's clients. A rule with a selector is
+// only for workloads of its own namespace.
+func (r *reader) selectsClient(d *model.DestinationRule) bool {
+	if len(d.WorkloadSelector) == 0 {
+		return true
+	}
+	return d.Namespace == r.scope.Key.Namespace && model.SelectorMatches(d.WorkloadSelector, r.scope.labels)
+}
+
+// endpoints are a service's; never nil for a service that the index has.
+func (r *reader) endpoints(s *model.Service) *endpointSet {
+	r.facts.add(endpointsFact(s.Hostname))
+	return r.index.endpoints.set(s)
+}
+
+// selecting lists the services of ns that select labels, oldest first.
+func (r *reader) selecting(ns string, labels map[string]string) []*model.Service {
+	for k, v := range labels {
+		r.facts.add(selectingFact(ns, k+"="+v))
+	}
+	out := r.index.endpoints.selectors(ns, labels)
+	slices.SortFunc(out, func(a, b *model.Service) int {
+		if model.Older(a, b) {
+			return -1
+		}
+		if model.Older(b, a) {
+			return 1
+		}
+		return 0
+	})
+	return out
+}

@@ -1,0 +1,179 @@
+package derive
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// ScopeKey tells scopes apart. Proxies with equal keys see the same.
+type ScopeKey struct {
+	Inbound      bool // the workload's own listeners; else what it can call
+	Type         model.ProxyType
+	Namespace    string
+	Sidecar      model.Key // the Sidecar that selects it; zero: none
+	Interception model.Interception
+	Domain       string         // of the cluster
+	Labels       string         // outbound: those that anybody asks for; inbound: all
+	Locality     model.Locality // where it matters to endpoints
+	IP           string         // inbound: where listeners are bound to it
+	Ports        string         // inbound: named ports, "name=number,..."
+}
+
+// String names a scope for people: "outbound/shop", with what else tells it apart.
+func (k ScopeKey) String() string {
+	direction := "outbound"
+	if k.Inbound {
+		direction = "inbound"
+	}
+	parts := []string{direction, k.Namespace}
+	if k.Sidecar.Name != "" {
+		parts = append(parts, "sidecar="+k.Sidecar.Namespace+"."+k.Sidecar.Name)
+	}
+	for _, p := range []string{k.Labels, k.Locality.String(), k.IP} {
+		if p != "" {
+			parts = append(parts, p)
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+// Keys are the scopes that a proxy belongs to.
+func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
+	base := ScopeKey{
+		Type: p.Type, Namespace: p.Namespace, Interception: p.Interception, Domain: p.ClusterDomain(),
+	}
+	sidecar := x.sidecarFor(p)
+	if sidecar != nil {
+		base.Sidecar = sidecar.Key
+	}
+	outbound = base
+	outbound.Labels = x.labels.relevant(p.Labels)
+	if x.localities > 0 {
+		outbound.Locality = p.Locality
+	}
+	inbound = base
+	inbound.Inbound = true
+	inbound.Labels = canonicalLabels(p.Labels)
+	inbound.Ports = canonicalPorts(p.NamedPorts)
+	if len(p.IPs) > 0 && bindsToIP(p, sidecar) {
+		inbound.IP = p.IPs[0]
+	}
+	return outbound, inbound
+}
+
+// bindsToIP tells whether the workload's address is part of its inbound configuration.
+func bindsToIP(p *model.Proxy, s *model.Sidecar) bool {
+	if p.Interception == model.InterceptNone {
+		return true
+	}
+	if s == nil {
+		return false
+	}
+	for i := range s.Ingress {
+		in := &s.Ingress[i]
+		if in.Capture == model.CaptureNone || strings.HasPrefix(in.Endpoint, "0.0.0.0:") || strings.HasPrefix(in.Endpoint, "[::]:") {
+			return true
+		}
+	}
+	return false
+}
+
+func canonicalPorts(ports map[string]uint32) string {
+	text := make(map[string]string, len(ports))
+	for n, p := range ports {
+		text[n] = fmt.Sprint(p)
+	}
+	return canonicalLabels(text)
+}
+
+// egress is one egress listener of a scope.
+type egress struct {
+	model.EgressListener
+	// routeConfig is set for listeners with a port: the route configuration's name.
+	routeConfig string
+}
+
+// captureNone tells whether applications connect to the listener themselves.
+func (e *egress) captureNone(mode model.Interception) bool {
+	return e.Capture == model.CaptureNone || e.Capture == model.CaptureDefault && mode == model.InterceptNone
+}
+
+// imports tells whether the listener's hosts select host h of namespace ns.
+func (e *egress) imports(ns string, h model.Host) bool {
+	for _, sel := range e.Hosts {
+		if (sel.Namespace == "*" || sel.Namespace == ns) && sel.Host.Matches(h) {
+			return true
+		}
+	}
+	return false
+}
+
+// importsAny tells whether a virtual service with these hosts is imported: one of its
+// hosts overlaps with the listener's selection.
+func (e *egress) importsAny(ns string, hosts []model.Host) bool {
+	for _, sel := range e.Hosts {
+		if sel.Namespace != "*" && sel.Namespace != ns {
+			continue
+		}
+		for _, h := range hosts {
+			if sel.Host.Overlaps(h) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// everything is the egress listener of a namespace without a Sidecar.
+var everything = egress{EgressListener: model.EgressListener{Hosts: []model.HostSelector{{Namespace: "*", Host: "*"}}}}
+
+// egressOf lists a scope's egress listeners.
+func egressOf(s *model.Sidecar) []egress {
+	if s == nil || len(s.Egress) == 0 {
+		return []egress{everything}
+	}
+	out := make([]egress, 0, len(s.Egress))
+	first := map[uint32]string{} // the bind address of a port's first listener
+	for _, l := range s.Egress {
+		e := egress{EgressListener: l}
+		if l.Port != nil {
+			if _, ok := first[l.Port.Number]; !ok {
+				first[l.Port.Number] = l.Bind
+			}
+			e.routeConfig = fmt.Sprint(l.Port.Number)
+			if first[l.Port.Number] != l.Bind {
+				e.routeConfig = fmt.Sprintf("%s_%d", l.Bind, l.Port.Number)
+			}
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// sees tells whether a service is reachable through any egress listener.
+func (s *scope) sees(svc *model.Service) bool {
+	if !svc.Visibility.Sees(s.Key.Namespace) {
+		return false
+	}
+	for i := range s.egress {
+		if s.egress[i].imports(svc.Namespace, svc.Hostname) {
+			return true
+		}
+	}
+	return false
+}
+
+// importsRoutes tells whether a virtual service counts in the scope.
+func (s *scope) importsRoutes(v *model.VirtualService) bool {
+	if !v.Visibility.Sees(s.Key.Namespace) {
+		return false
+	}
+	for i := range s.egress {
+		if s.egress[i].importsAny(v.Namespace, v.Hosts) {
+			return true
+		}
+	}
+	return false
+}
