@@ -1,28 +1,67 @@
-# Each target does its own set-up: a fresh machine needs Go, Python 3 with pip, and make.
+# Each target does its own set-up and says what it does. A fresh machine needs Go,
+# Python 3 with pip (for Envoy), and make.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-BIN := bin/moonsail
+BIN  := bin/moonsail
+LINT := .tools/bin/golangci-lint
 
-.PHONY: help build test demo lint bench e2e fuzz envoy clean
+# Settings, as in `make test TESTFLAGS=-v PKGS=./internal/store/...`.
+PKGS      ?= ./...
+TESTFLAGS ?=
+DEMOFLAGS ?=
+BENCH     ?= .
+FUZZTIME  ?= 3s
+
+# Version stamps need a repository that git is willing to read.
+BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
+# The race detector needs a C compiler; tests are worth running without one, too.
+RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_ENABLED)" = 1 ] && echo -race)
+
+.PHONY: help build envoy demo test unit e2e fuzz bench lint clean
 
 help: ## list the targets
-	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /  make \1\t/' | expand -t 16
+	@echo "Moonsail. Targets:"
+	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/\1 \2/' | \
+	  while read -r t about; do printf '  make %-7s %s\n' "$$t" "$$about"; done
 
 build: ## build bin/moonsail
 	@echo "==> building $(BIN)"
-	@go build -o $(BIN) ./cmd/moonsail
+	@go build -buildvcs=$(BUILDVCS) -o $(BIN) ./cmd/moonsail
 
-envoy: build ## fetch the pinned Envoy into .tools
-	@echo "==> Envoy"
-	@$(BIN) envoy install
+envoy: build ## fetch the pinned Envoy into .tools, unless it is there
+	@echo "==> Envoy: $$($(BIN) envoy install)"
 
-demo: envoy ## run a whole mesh on this machine
+demo: envoy ## run a whole mesh on this machine, in about a minute
 	@$(BIN) demo $(DEMOFLAGS)
 
-test: envoy ## all tests, with the race detector
-	@go test -race ./...
+test: unit fuzz ## all tests, with the race detector, and each fuzz target for a moment
+
+unit: envoy ## all tests, with the race detector where there is a C compiler
+	@[ -n "$(RACE)" ] || echo "==> no C compiler ($$(go env CC)): testing without the race detector"
+	@echo "==> testing $(PKGS) $(RACE)"
+	@go test $(RACE) -timeout 9m $(TESTFLAGS) $(PKGS)
+
+e2e: envoy ## the tests with real Envoys alone, in full
+	@echo "==> testing with Envoy"
+	@go test $(RACE) -count 1 -timeout 9m $(TESTFLAGS) ./test/...
+
+fuzz: ## each fuzz target for FUZZTIME (3s)
+	@tools/fuzz $(FUZZTIME)
+
+bench: ## benchmarks: BENCH=regexp PKGS=packages
+	@echo "==> benchmarks"
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(PKGS)
+
+lint: $(LINT) ## gofmt, vet, import rules, size limits and the rest of .golangci.yml
+	@echo "==> linting"
+	@$(LINT) run $(PKGS)
+
+$(LINT): tools/go.mod tools/go.sum
+	@echo "==> building golangci-lint, pinned in tools/go.mod (once, some minutes)"
+	@GOBIN="$(CURDIR)/.tools/bin" go install -C tools github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
 
 clean: ## remove what was built and fetched
 	rm -rf bin dist .tools

@@ -90,7 +90,7 @@ func (f *agentFlags) workloadFlags(cmd *cobra.Command) {
 	fs.StringVar(&c.MeshID, "mesh-id", "", `the mesh's id (default "cluster.local")`)
 	fs.StringVar(&c.Network, "network", "", "the network it is in")
 	fs.StringVar(&c.Domain, "domain", "", `the cluster's DNS domain (default "cluster.local")`)
-	fs.StringVar(&f.interception, "interception-mode", "", "how its traffic gets to Envoy: REDIRECT, TPROXY or NONE (default REDIRECT)")
+	fs.StringVar(&f.interception, "interception-mode", "", "how its traffic gets to Envoy: REDIRECT, TPROXY or NONE (default: annotation sidecar.istio.io/interceptionMode, else REDIRECT)")
 
 	EnvFlag(cmd, "name", "POD_NAME")
 	EnvFlag(cmd, "namespace", "POD_NAMESPACE")
@@ -115,8 +115,8 @@ func (f *agentFlags) proxyFlags(cmd *cobra.Command) {
 	fs.DurationVar(&f.drainTime, "drain-time", agent.DefaultDrainTime, "how long connections may last after the first signal")
 	fs.DurationVar(&c.MinDrain, "min-drain-time", 0, "drain at least that long, even without connections")
 	fs.StringVar(&c.EnvoyPath, "envoy", "", "Envoy's `path` (default: see `moonsail envoy which`)")
-	fs.StringVar(&c.LogLevel, "proxy-log-level", "warning", "Envoy's log level: trace, debug, info, warning, error, critical, off")
-	fs.StringVar(&c.ComponentLogLevel, "proxy-component-log-level", "misc:error", "Envoy's log levels by component")
+	fs.StringVar(&c.LogLevel, "proxy-log-level", "", "Envoy's log level: trace, debug, info, warning, error, critical, off (default: annotation sidecar.istio.io/logLevel, else warning)")
+	fs.StringVar(&c.ComponentLogLevel, "proxy-component-log-level", "", "Envoy's log levels by component (default: annotation sidecar.istio.io/componentLogLevel, else misc:error)")
 	fs.StringVar(&f.logLevel, "log-level", "info", "the agent's log level: debug, info, warn, error")
 	fs.StringVar(&f.logFormat, "log-format", "text", "form of the log: text or json")
 	fs.StringVar(&c.WorkDir, "work-dir", "", "`folder` for Envoy's bootstrap (default: a temporary one)")
@@ -156,7 +156,7 @@ func (f *agentFlags) run(cmd *cobra.Command) error {
 	if err := agent.Run(ctx, *c); errors.Is(err, agent.ErrForced) {
 		return exitForced
 	} else if err != nil {
-		return &UserError{What: err.Error()}
+		return err
 	}
 	return nil
 }
@@ -167,6 +167,9 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 	metadata, labels, err := agent.MetadataFromEnv(environ)
 	if err != nil {
 		return nil, err
+	}
+	for _, taken := range metadataFlags {
+		delete(metadata, taken) // a flag holds it, and may have been given another value
 	}
 	c.Metadata = metadata
 	c.Workload = f.workload
@@ -197,6 +200,9 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 	c.Log, err = f.logger(cmd, c.Workload)
 	return &c, err
 }
+
+// metadataFlags are the ISTIO_META_ variables that flags take their values from.
+var metadataFlags = []string{"WORKLOAD_NAME", "OWNER", "NODE_NAME", "CLUSTER_ID", "MESH_ID", "NETWORK", "INTERCEPTION_MODE"}
 
 // overrideWorkload lets what flags said beat the pod description.
 func overrideWorkload(w, flags *agent.Workload) {

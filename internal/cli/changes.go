@@ -108,7 +108,7 @@ func printChanges(w io.Writer, list debug.ChangeList) error {
 const listedObjects = 2
 
 func changeRow(style Style, c *telemetry.Change, now time.Time) []string {
-	stages, total := c.Timeline.Split(tenthOfMillis)
+	stages, total := c.Timeline.Split(tableUnit)
 	row := []string{revision(c), c.Observed.Local().Format("15:04:05.000")}
 	for _, s := range telemetry.Stages {
 		row = append(row, millis(stages[s]))
@@ -117,7 +117,8 @@ func changeRow(style Style, c *telemetry.Change, now time.Time) []string {
 		strconv.FormatInt(c.Bytes, 10), c.Summary(listedObjects))
 }
 
-const tenthOfMillis = 100 * time.Microsecond
+// tableUnit is the precision of the table. The stages' numbers add up to the total.
+const tableUnit = 100 * time.Microsecond
 
 func millis(d time.Duration) string {
 	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 1, 64)
