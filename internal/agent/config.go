@@ -36,6 +36,13 @@ const (
 	IstioVersion = "1.31.1"
 )
 
+// Istio's annotations for what has a setting of its own here; the setting wins.
+const (
+	interceptionAnnotation      = "sidecar.istio.io/interceptionMode"
+	logLevelAnnotation          = "sidecar.istio.io/logLevel"
+	componentLogLevelAnnotation = "sidecar.istio.io/componentLogLevel"
+)
+
 // Workload is whom the sidecar serves. ReadPod makes one from a Kubernetes Pod.
 type Workload struct {
 	Name           string
@@ -162,12 +169,15 @@ func (s *settings) resolveWorkload() error {
 	s.ClusterID = orDefault(s.ClusterID, "Kubernetes")
 	s.Domain = orDefault(s.Domain, "cluster.local")
 	s.MeshID = orDefault(s.MeshID, "cluster.local")
-	s.Interception = model.Interception(orDefault(string(s.Interception), string(model.InterceptRedirect)))
+	mode := orDefault(string(s.Interception), w.Annotations[interceptionAnnotation])
+	s.Interception = model.Interception(orDefault(mode, string(model.InterceptRedirect)))
+	s.LogLevel = orDefault(orDefault(s.LogLevel, w.Annotations[logLevelAnnotation]), "warning")
+	s.ComponentLogLevel = orDefault(orDefault(s.ComponentLogLevel, w.Annotations[componentLogLevelAnnotation]), "misc:error")
 	switch s.Interception {
 	case model.InterceptNone, model.InterceptRedirect, model.InterceptTProxy:
 		return nil
 	}
-	return fmt.Errorf("interception mode %q is none of REDIRECT, TPROXY, NONE: correct --interception-mode", s.Interception)
+	return fmt.Errorf("interception mode %q is none of REDIRECT, TPROXY, NONE: correct --interception-mode or annotation %s", s.Interception, interceptionAnnotation)
 }
 
 func (s *settings) resolveXDS() error {

@@ -112,6 +112,9 @@ func TestConfigErrors(t *testing.T) {
 		{"TLS without roots", func(c *Config) { c.XDS.Plaintext = false }, []string{"--xds-root-cert", "--xds-plaintext"}},
 		{"TLS with roots that are not there", func(c *Config) { c.XDS = XDS{RootCert: "/nowhere/ca.pem"} }, []string{"/nowhere/ca.pem", "--xds-root-cert"}},
 		{"interception", func(c *Config) { c.Interception = "MAGIC" }, []string{`"MAGIC"`, "REDIRECT, TPROXY, NONE", "--interception-mode"}},
+		{"interception by annotation", func(c *Config) {
+			c.Workload.Annotations = map[string]string{interceptionAnnotation: "OFF"}
+		}, []string{`"OFF"`, interceptionAnnotation}},
 		{"concurrency", func(c *Config) { c.Concurrency = ptr(-1) }, []string{"-1", "--concurrency"}},
 		{"huge concurrency", annotated("concurrency: 100000"), []string{"100000", "--concurrency", ProxyConfigAnnotation}},
 		{"annotation with a typo", annotated("concurency: 2"), []string{"annotation " + ProxyConfigAnnotation + " of pod a", `unknown field "concurency"`}},

@@ -71,14 +71,14 @@ func (f *forwarder) emit(line string) {
 			f.level, logger, message = level, parts[1], parts[2]
 		}
 	}
+	level := f.level
+	if message == "caught ENVOY_SIGTERM" {
+		level = slog.LevelDebug // Envoy warns of what the agent ordered
+	}
 	if f.tail = append(f.tail, message); len(f.tail) > tailLines {
 		f.tail = f.tail[1:]
 	}
-	if logger != "" {
-		f.log.Log(context.Background(), f.level, message, "envoy", logger)
-		return
-	}
-	f.log.Log(context.Background(), f.level, message, "envoy", "output")
+	f.log.Log(context.Background(), level, message, "envoy", orDefault(logger, "output"))
 }
 
 // last is what Envoy said last, one line each.

@@ -1,0 +1,69 @@
+package envoy
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestArguments(t *testing.T) {
+	o := Options{Bootstrap: "b.json", DrainTime: 1500 * time.Millisecond, LogLevel: "info",
+		ComponentLogLevel: "misc:error", LogFormat: "%v", LocalIPv6: true, ExtraArgs: []string{"--mode", "validate"}}
+	require.Equal(t, "--config-path b.json --disable-hot-restart --allow-unknown-static-fields --drain-strategy immediate "+
+		"--drain-time-s 2 --file-flush-interval-msec 1000 --local-address-ip-version v6 --log-level info "+
+		"--component-log-level misc:error --log-format %v --mode validate", strings.Join(o.args(), " "))
+	o = Options{Concurrency: 3}
+	require.Contains(t, strings.Join(o.args(), " "), "--concurrency 3")
+}
+
+// startScript runs a shell script in Envoy's stead until it has said something.
+func startScript(t *testing.T, script string) *Process {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "envoy")
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o755))
+	spoke := make(chan struct{})
+	p, err := Start(Options{Path: path, Output: &firstWrite{spoke: spoke}})
+	require.NoError(t, err)
+	t.Cleanup(p.Kill)
+	select {
+	case <-spoke:
+	case <-time.After(patience):
+		t.Fatal("the script did not speak")
+	}
+	return p
+}
+
+// firstWrite closes spoke when first written to.
+type firstWrite struct {
+	once  sync.Once
+	spoke chan struct{}
+}
+
+func (f *firstWrite) Write(p []byte) (int, error) {
+	f.once.Do(func() { close(f.spoke) })
+	return len(p), nil
+}
+
+func TestStopAsks(t *testing.T) {
+	p := startScript(t, "trap 'exit 7' TERM\necho up\nwhile :; do sleep 0.01; done\n")
+	require.False(t, p.Stop(patience), "it had to be killed")
+	require.Equal(t, "exit status 7", Ending(p.Err()))
+}
+
+func TestStopKillsTheStubborn(t *testing.T) {
+	p := startScript(t, "trap '' TERM\necho up\nwhile :; do sleep 0.01; done\n")
+	require.True(t, p.Stop(10*time.Millisecond))
+	require.Equal(t, "signal: killed", Ending(p.Err()))
+	require.ErrorIs(t, syscall.Kill(p.Pid(), 0), syscall.ESRCH)
+}
+
+func TestStartFails(t *testing.T) {
+	_, err := Start(Options{Path: "/nowhere/envoy"})
+	require.ErrorContains(t, err, "cannot start Envoy")
+}
