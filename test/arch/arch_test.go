@@ -1,0 +1,267 @@
+// Package arch tests the house itself: who may import whom, also through others, and
+// that the documents say what is there.
+package arch
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/moonsail/moonsail/"
+
+// layers are the folders from the bottom up. A folder may import those of lower rows,
+// and never one of its own row or above: data flows down, nothing imports upward.
+// Folders below the named ones (internal/source/file) count as these, and may import
+// their siblings.
+var layers = [][]string{
+	{"internal/model", "internal/version", "internal/envoy", "internal/xds/names", "internal/xds/resource"},
+	{"internal/view", "internal/store", "internal/istioapi", "internal/xds/table"},
+	{"internal/derive", "internal/translate", "internal/xds/ledger", "internal/source"},
+	{"internal/analyze", "internal/xds/server"},
+	{"internal/telemetry", "internal/agent"},
+	{"internal/debug"},
+	{"internal/engine"},
+	{"internal/lab"},
+	{"internal/cli"},
+	{"cmd/moonsail"},
+}
+
+// forbidden is what packages must not reach, not even through others.
+var forbidden = []struct {
+	folders []string // nil: all of cmd and internal
+	except  []string
+	imports []string // and what is below them
+	because string
+}{
+	{
+		imports: []string{"istio.io/istio"},
+		because: "Moonsail is its own implementation of Istio's API; istio.io/api has the types",
+	},
+	{
+		imports: []string{"github.com/envoyproxy/go-control-plane/pkg"},
+		because: "Moonsail has its own tables, ledger and server; only the generated protos are used",
+	},
+	{
+		imports: []string{module + "test", "testing", "github.com/stretchr/testify"},
+		because: "production never imports test code",
+	},
+	{
+		folders: []string{"internal/model", "internal/view", "internal/store", "internal/derive"},
+		imports: []string{"github.com/envoyproxy"},
+		because: "Envoy's protos begin in translate; what comes before speaks the mesh's own language",
+	},
+	{
+		folders: []string{"internal/model", "internal/view", "internal/store", "internal/derive", "internal/translate",
+			"internal/istioapi", "internal/source", "internal/analyze", "internal/xds/names", "internal/xds/resource",
+			"internal/xds/table", "internal/xds/ledger"},
+		imports: []string{"google.golang.org/grpc"},
+		because: "the network is at the edge: grpc only in xds/server, ca, agent and lab",
+	},
+	{
+		folders: []string{"internal/model", "internal/view", "internal/store", "internal/derive", "internal/translate",
+			"internal/xds", "internal/telemetry", "internal/debug", "internal/agent", "internal/envoy"},
+		imports: []string{"k8s.io", "istio.io/client-go"},
+		because: "Kubernetes ends in istioapi; later stages read the model",
+	},
+	{
+		except:  []string{"internal/source/kube", "internal/status", "internal/cli", "internal/lab", "cmd/moonsail"},
+		imports: []string{"k8s.io/client-go"},
+		because: "only source/kube, status and cli talk to a Kubernetes API server",
+	},
+	{
+		folders: []string{"internal/model", "internal/view", "internal/store", "internal/derive",
+			"internal/xds/names", "internal/xds/resource", "internal/xds/table", "internal/xds/ledger"},
+		imports: []string{"net/http"},
+		because: "it is pure: the network is at the edge (translate and istioapi may name HTTP's status codes)",
+	},
+	{
+		folders: []string{"internal/model", "internal/view", "internal/store", "internal/derive", "internal/translate",
+			"internal/istioapi", "internal/xds/names", "internal/xds/resource", "internal/xds/table", "internal/xds/ledger"},
+		imports: []string{"os/exec", "os/signal", "github.com/prometheus", "github.com/spf13"},
+		because: "it is pure: processes, metrics and flags are at the edge",
+	},
+}
+
+// pkg is what `go list` says of a package.
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+// folder is the package's path in the repository.
+func (p pkg) folder() string { return strings.TrimPrefix(p.ImportPath, module) }
+
+// production lists the packages of cmd and internal.
+var production = sync.OnceValues(func() ([]pkg, error) {
+	if err := look(); err != nil {
+		return nil, err
+	}
+	var errOut bytes.Buffer
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./cmd/...", "./internal/...")
+	cmd.Dir, cmd.Stderr = root, &errOut
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w: %s", err, errOut.String())
+	}
+	var list []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return list, nil
+		} else if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+})
+
+const root = "../.."
+
+// look reads the folders that `go list` reads: the test cache knows only what the test
+// itself has opened, and must not keep a result when a source file changes.
+func look() error {
+	for _, dir := range []string{"cmd", "internal"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(_ string, _ fs.DirEntry, err error) error { return err })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	list, err := production()
+	require.NoError(t, err)
+	require.NotEmpty(t, list)
+	return list
+}
+
+// under tells whether a path is a folder or below it.
+func under(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, folder+"/")
+}
+
+func underAny(path string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool { return under(path, f) })
+}
+
+// layerOf is the row and the named folder of a package; -1 where it is in none.
+func layerOf(path string) (row int, folder string) {
+	for i, folders := range layers {
+		for _, f := range folders {
+			if under(path, f) {
+				return i, f
+			}
+		}
+	}
+	return -1, ""
+}
+
+func TestNothingImportsUpward(t *testing.T) {
+	for _, p := range packages(t) {
+		row, folder := layerOf(p.folder())
+		if row < 0 {
+			t.Errorf("%s is in no layer: add it to layers in test/arch, to .golangci.yml and to ARCHITECTURE.md", p.folder())
+			continue
+		}
+		for _, imp := range p.Imports {
+			target, ours := strings.CutPrefix(imp, module)
+			if !ours {
+				continue
+			}
+			if r, f := layerOf(target); r >= row && f != folder {
+				t.Errorf("%s imports %s, which is not below it", p.folder(), target)
+			}
+		}
+	}
+}
+
+func TestForbiddenImports(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, rule := range forbidden {
+			if rule.folders != nil && !underAny(p.folder(), rule.folders) || underAny(p.folder(), rule.except) {
+				continue
+			}
+			for _, dep := range p.Deps {
+				if underAny(dep, rule.imports) {
+					t.Errorf("%s reaches %s (%s): %s", p.folder(), dep, way(t, p, dep), rule.because)
+				}
+			}
+		}
+	}
+}
+
+// way is which direct import of p leads to dep.
+func way(t *testing.T, p pkg, dep string) string {
+	if slices.Contains(p.Imports, dep) {
+		return "directly"
+	}
+	for _, q := range packages(t) {
+		if slices.Contains(p.Imports, q.ImportPath) && slices.Contains(q.Deps, dep) {
+			return "through " + q.folder()
+		}
+	}
+	return "through others' code; go mod why -m tells"
+}
+
+// TestRulesSee makes sure that the test above can fail: the rules match what is there.
+func TestRulesSee(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range packages(t) {
+		for _, dep := range p.Deps {
+			for _, want := range []string{"google.golang.org/grpc", "github.com/envoyproxy", "k8s.io", "net/http"} {
+				seen[want] = seen[want] || under(dep, want)
+			}
+		}
+	}
+	require.Len(t, seen, 4)
+	for want, ok := range seen {
+		require.True(t, ok, "no package reaches %s any more: has it moved?", want)
+	}
+	require.True(t, under("k8s.io/api/core/v1", "k8s.io"))
+	require.False(t, under("k8s.iox", "k8s.io"))
+}
+
+// TestEveryFolderHasAnAllowList compares .golangci.yml with the packages there are.
+func TestEveryFolderHasAnAllowList(t *testing.T) {
+	globs := lintGlobs(t)
+	for _, p := range packages(t) {
+		f := p.folder()
+		if !slices.ContainsFunc(globs, func(g string) bool { return under(f, g) }) {
+			t.Errorf("%s has no depguard list in .golangci.yml", f)
+		}
+	}
+}
+
+// lintGlobs are the folders that depguard's rules are for: "**/internal/model/**" is internal/model.
+func lintGlobs(t *testing.T) []string {
+	t.Helper()
+	f, err := os.Open(filepath.Join(root, ".golangci.yml"))
+	require.NoError(t, err)
+	defer f.Close()
+	var globs []string
+	for s := bufio.NewScanner(f); s.Scan(); {
+		_, list, ok := strings.Cut(s.Text(), `files: ["**/`)
+		if glob, _, _ := strings.Cut(list, `/**"`); ok {
+			globs = append(globs, glob)
+		}
+	}
+	require.NotEmpty(t, globs)
+	return globs
+}
