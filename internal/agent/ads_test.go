@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"maps"
 	"net"
 	"sync"
 	"testing"
@@ -27,25 +28,33 @@ import (
 type fakeADS struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	address   string
+	stop      func()
 	open      chan struct{}
 	resources map[string][]*discoveryv3.Resource
 
-	mu      sync.Mutex // guards what follows
-	nodes   []*corev3.Node
-	types   []string
-	streams int
+	mu       sync.Mutex // guards what follows
+	nodes    []*corev3.Node
+	versions map[string]string // initial resource versions of all streams
 }
 
 func startADS(t *testing.T, listeners []*listenerv3.Listener, clusters []*clusterv3.Cluster, tls credentials.TransportCredentials) *fakeADS {
 	t.Helper()
-	f := &fakeADS{open: make(chan struct{}), resources: map[string][]*discoveryv3.Resource{}}
+	f := &fakeADS{open: make(chan struct{}), resources: map[string][]*discoveryv3.Resource{}, versions: map[string]string{}}
 	for _, l := range listeners {
 		f.add(resource.ListenerURL, l.Name, l)
 	}
 	for _, c := range clusters {
 		f.add(resource.ClusterURL, c.Name, c)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	f.stop = f.serve(t, "127.0.0.1:0", tls)
+	return f
+}
+
+// serve returns when the server listens; stop ends it and its streams, as does the test's
+// end.
+func (f *fakeADS) serve(t *testing.T, address string, tls credentials.TransportCredentials) (stop func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
 	require.NoError(t, err)
 	f.address = l.Addr().String()
 	var options []grpc.ServerOption
@@ -59,8 +68,9 @@ func startADS(t *testing.T, listeners []*listenerv3.Listener, clusters []*cluste
 		defer close(done)
 		_ = server.Serve(l)
 	}()
-	t.Cleanup(func() { server.Stop(); <-done })
-	return f
+	stop = func() { server.Stop(); <-done }
+	t.Cleanup(stop)
+	return stop
 }
 
 func (f *fakeADS) add(url, name string, m proto.Message) {
@@ -68,9 +78,6 @@ func (f *fakeADS) add(url, name string, m proto.Message) {
 }
 
 func (f *fakeADS) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	f.mu.Lock()
-	f.streams++
-	f.mu.Unlock()
 	for {
 		req, err := stream.Recv()
 		if err != nil {
@@ -80,7 +87,7 @@ func (f *fakeADS) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscover
 		if req.Node != nil {
 			f.nodes = append(f.nodes, req.Node)
 		}
-		f.types = append(f.types, req.TypeUrl)
+		maps.Copy(f.versions, req.InitialResourceVersions)
 		f.mu.Unlock()
 		if req.ResponseNonce != "" {
 			continue
@@ -103,6 +110,13 @@ func (f *fakeADS) seenNodes() []*corev3.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]*corev3.Node(nil), f.nodes...)
+}
+
+// heldVersions are the resources, with their versions, that proxies said to hold.
+func (f *fakeADS) heldVersions() map[string]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.versions)
 }
 
 // httpRoute is an inbound HTTP listener whose every request goes to one address.

@@ -257,6 +257,30 @@ func running(pid int) bool {
 	return len(after) > 0 && after[0] != 'Z' && after[0] != 'X'
 }
 
+// A control plane that was away is found again, and told what the sidecar holds; Envoy
+// serves on meanwhile.
+func TestControlPlaneRestarts(t *testing.T) {
+	app, ip := startApplication(t), ownIP()
+	listeners, clusters := httpRoute(t, ip, appPort, app.server.Listener.Addr())
+	ads := startADS(t, listeners, clusters, nil)
+	close(ads.open)
+	s := startSidecar(t, ip, ads.address, nil)
+	s.awaitReady()
+	ads.stop()
+	answers := request(s, app, "18080")
+	close(app.release)
+	require.Equal(t, http.StatusOK, (<-answers).status)
+	s.awaitReady()
+
+	require.Empty(t, ads.heldVersions())
+	again := startADS(t, nil, nil, nil)
+	close(again.open)
+	again.stop()
+	again.serve(t, ads.address, nil)
+	s.await("the sidecar to connect again", func() bool { return len(again.heldVersions()) == 2 })
+	require.Equal(t, map[string]string{"inbound": "1", "app": "1"}, again.heldVersions())
+}
+
 func TestControlPlaneOverTLS(t *testing.T) {
 	cert := selfSigned(t)
 	roots := filepath.Join(t.TempDir(), "roots.pem")
