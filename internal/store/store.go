@@ -69,10 +69,10 @@ type Store struct {
 	current atomic.Pointer[Snapshot]
 }
 
-// New makes an empty store at revision 0.
+// New makes an empty store, at revision 1: cursors at 0 have seen nothing.
 func New() *Store {
 	s := &Store{}
-	s.current.Store(&Snapshot{tables: map[model.Kind]*iradix.Tree[model.Object]{}})
+	s.current.Store(&Snapshot{Revision: 1, tables: map[model.Kind]*iradix.Tree[model.Object]{}})
 	return s
 }
 

@@ -21,7 +21,7 @@ func put(s *model.Service) Event { return Event{Key: s.Key, Object: s} }
 func TestApplyNumbersWhatDiffers(t *testing.T) {
 	s := New()
 	first, changes := s.Apply([]Event{put(service("a", "1")), put(service("b", "1"))})
-	require.Equal(t, model.Revision(1), first.Revision)
+	require.Equal(t, model.Revision(2), first.Revision)
 	require.Len(t, changes, 2)
 	require.Nil(t, changes[0].Old)
 
@@ -30,7 +30,7 @@ func TestApplyNumbersWhatDiffers(t *testing.T) {
 	require.Empty(t, changes)
 
 	third, changes := s.Apply([]Event{put(service("a", "2")), {Key: service("b", "").Key}})
-	require.Equal(t, model.Revision(2), third.Revision)
+	require.Equal(t, model.Revision(3), third.Revision)
 	require.Len(t, changes, 2)
 	require.Nil(t, changes[1].New)
 	require.Equal(t, 1, third.Len(model.KindService))
@@ -41,7 +41,7 @@ func TestApplyIgnoresRemovalOfTheUnknown(t *testing.T) {
 	s := New()
 	snap, changes := s.Apply([]Event{{Key: service("a", "").Key}})
 	require.Empty(t, changes)
-	require.Zero(t, snap.Revision)
+	require.Equal(t, model.Revision(1), snap.Revision)
 	require.Nil(t, snap.Get(service("a", "").Key))
 }
 

@@ -1,0 +1,204 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/derive"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// scope is one open scope with its table.
+type scope struct {
+	table     *table.Table
+	users     int
+	idleSince time.Time // of its last user's leave; counts while there is none
+}
+
+// binding is one stream's hold on its scopes.
+type binding struct {
+	proxy    *model.Proxy
+	rebind   func([]*table.Table)
+	keys     [2]derive.ScopeKey // outbound, inbound
+	bound    bool
+	released bool
+}
+
+var errStopped = errors.New("the control plane is stopping; connect again")
+
+// Bind gives a proxy the tables of its scopes, outbound first. It waits until the
+// sources have loaded: an empty answer would take everything from a proxy that
+// reconnects.
+func (e *Engine) Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.Table)) ([]*table.Table, func(), error) {
+	b := &binding{proxy: p, rebind: rebind}
+	reply := make(chan []*table.Table, 1)
+	release := func() { _ = e.call(context.Background(), func() { e.release(b) }) }
+	err := e.call(ctx, func() { e.whenSynced(func() { e.bind(b, reply) }) })
+	if err != nil {
+		return nil, nil, err
+	}
+	select {
+	case tables := <-reply:
+		return tables, release, nil
+	case <-ctx.Done():
+		release()
+		return nil, nil, ctx.Err()
+	case <-e.done:
+		return nil, nil, errStopped
+	}
+}
+
+// call has Run's goroutine run f; it does not wait for the end.
+func (e *Engine) call(ctx context.Context, f func()) error {
+	select {
+	case e.calls <- f:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.done:
+		return errStopped
+	}
+}
+
+func (e *Engine) whenSynced(f func()) {
+	if e.Synced() {
+		f()
+		return
+	}
+	e.waiting = append(e.waiting, f)
+}
+
+// admit lets those in who waited for the sources.
+func (e *Engine) admit() {
+	if len(e.waiting) == 0 || !e.Synced() {
+		return
+	}
+	waiting := e.waiting
+	e.waiting = nil
+	for _, f := range waiting {
+		f()
+	}
+}
+
+func (e *Engine) bind(b *binding, reply chan<- []*table.Table) {
+	if b.released {
+		return
+	}
+	outbound, inbound := e.deriver.Index().Keys(b.proxy)
+	b.keys, b.bound = [2]derive.ScopeKey{outbound, inbound}, true
+	deltas := map[derive.ScopeKey]*derive.Delta{}
+	e.hold(b, deltas)
+	e.commit(e.store.Snapshot().Revision, deltas)
+	e.bindings[b] = struct{}{}
+	reply <- e.tables(b)
+}
+
+// hold counts a binding as user of its scopes and opens those that are not; what they
+// hold goes to deltas.
+func (e *Engine) hold(b *binding, deltas map[derive.ScopeKey]*derive.Delta) {
+	for _, k := range b.keys {
+		s := e.scopes[k]
+		if s == nil {
+			s = &scope{table: table.New(k.String())}
+			e.scopes[k] = s
+			deltas[k] = e.deriver.Open(k)
+		}
+		s.users++
+	}
+}
+
+func (e *Engine) tables(b *binding) []*table.Table {
+	return []*table.Table{e.scopes[b.keys[0]].table, e.scopes[b.keys[1]].table}
+}
+
+func (e *Engine) release(b *binding) {
+	b.released = true
+	if b.bound {
+		delete(e.bindings, b)
+		e.letGo(b.keys)
+	}
+}
+
+func (e *Engine) letGo(keys [2]derive.ScopeKey) {
+	for _, k := range keys {
+		s := e.scopes[k]
+		s.users--
+		if s.users == 0 {
+			s.idleSince = time.Now()
+		}
+	}
+}
+
+// rekey finds the bindings whose proxies belong to other scopes now, and moves them; the
+// new scopes' content goes to deltas. The streams are to be told after the commit.
+func (e *Engine) rekey(deltas map[derive.ScopeKey]*derive.Delta) []*binding {
+	var moved []*binding
+	for b := range e.bindings {
+		outbound, inbound := e.deriver.Index().Keys(b.proxy)
+		keys := [2]derive.ScopeKey{outbound, inbound}
+		if keys == b.keys {
+			continue
+		}
+		old := b.keys
+		b.keys = keys
+		e.hold(b, deltas)
+		e.letGo(old)
+		moved = append(moved, b)
+	}
+	return moved
+}
+
+// closeIdle forgets scopes that have had no user for a while.
+func (e *Engine) closeIdle(now time.Time) {
+	for k, s := range e.scopes {
+		if s.users == 0 && now.Sub(s.idleSince) >= e.opts.IdleScope {
+			e.deriver.Close(k)
+			delete(e.scopes, k)
+			e.forgetFailures(k)
+		}
+	}
+}
+
+// ScopeInfo tells of one scope.
+type ScopeInfo struct {
+	Name    string          `json:"name"`
+	Key     derive.ScopeKey `json:"key"`
+	Proxies int             `json:"proxies"`
+	// Resources counts the table's entries by type.
+	Resources map[string]int `json:"resources"`
+	Revision  model.Revision `json:"revision"`
+}
+
+// Scopes lists the open scopes by name; none once the engine has stopped.
+func (e *Engine) Scopes(ctx context.Context) []ScopeInfo { return ask(ctx, e, e.scopeInfos) }
+
+// Failures lists what could not be translated, by scope, type and name.
+func (e *Engine) Failures(ctx context.Context) []Failure { return ask(ctx, e, e.sortedFailures) }
+
+// ask has Run's goroutine answer a question; nil where it has stopped or ctx ends first.
+func ask[T any](ctx context.Context, e *Engine, f func() []T) []T {
+	reply := make(chan []T, 1)
+	if e.call(ctx, func() { reply <- f() }) != nil {
+		return nil
+	}
+	select {
+	case list := <-reply:
+		return list
+	case <-ctx.Done():
+	case <-e.done:
+	}
+	return nil
+}
+
+func (e *Engine) scopeInfos() []ScopeInfo {
+	var out []ScopeInfo
+	for _, k := range e.deriver.Scopes() {
+		s := e.scopes[k]
+		info := ScopeInfo{Name: k.String(), Key: k, Proxies: s.users, Revision: s.table.State().Revision}
+		info.Resources = countResources(s.table.State())
+		out = append(out, info)
+	}
+	return out
+}

@@ -1,0 +1,196 @@
+// Package engine runs the pipeline: events -> store -> derive -> translate -> tables ->
+// streams. It is the one place where the stages meet.
+//
+// One goroutine, Run's, does all the work of a batch, and everything else that reads or
+// changes what is derived. A batch is whatever arrived while the last one was worked on:
+// no timer stands between an event and its push.
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/derive"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// Publisher brings committed tables to the streams that are bound to them.
+type Publisher interface {
+	Publish(rev model.Revision, tables []*table.Table)
+}
+
+// Ledger notes when each revision passed which stage.
+type Ledger interface {
+	Begin(rev model.Revision, objects []telemetry.ChangedObject, observed time.Time)
+	Mark(rev model.Revision, stage telemetry.Stage, at time.Time)
+	Resources(rev model.Revision, n int, bytes int64)
+}
+
+// Options are what an Engine is made of.
+type Options struct {
+	Mesh   *model.Mesh // nil: the default
+	Intake *store.Intake
+	Ledger Ledger
+	Log    *slog.Logger
+	// Workers derive and translate scopes side by side; 0: one a CPU.
+	Workers int
+	// IdleScope is how long a scope is kept after its last proxy has gone, so that one
+	// that comes back finds it; 0: a minute.
+	IdleScope time.Duration
+}
+
+// Engine is the pipeline.
+type Engine struct {
+	// Fixed.
+	opts   Options
+	mesh   *model.Mesh
+	log    *slog.Logger
+	store  *store.Store
+	intern *resource.Interner
+	calls  chan func()   // bounded: who calls waits for its turn
+	done   chan struct{} // closed when Run has ended
+
+	// Touched only by Run's goroutine.
+	publisher Publisher
+	deriver   *derive.Deriver
+	scopes    map[derive.ScopeKey]*scope
+	bindings  map[*binding]struct{}
+	waiting   []func()           // binds that wait for the sources to load
+	failures  map[string]Failure // what could not be translated, by scope, type and name
+}
+
+// New makes an engine. Run must be called once for anything to happen.
+func New(opts Options) *Engine {
+	if opts.Mesh == nil {
+		opts.Mesh = model.DefaultMesh()
+	}
+	if opts.Workers == 0 {
+		opts.Workers = runtime.GOMAXPROCS(0)
+	}
+	if opts.IdleScope == 0 {
+		opts.IdleScope = time.Minute
+	}
+	return &Engine{
+		opts: opts, mesh: opts.Mesh, log: opts.Log,
+		store:    store.New(),
+		intern:   resource.NewInterner(),
+		calls:    make(chan func(), 64),
+		done:     make(chan struct{}),
+		failures: map[string]Failure{},
+		deriver:  derive.New(opts.Mesh, opts.Workers),
+		scopes:   map[derive.ScopeKey]*scope{},
+		bindings: map[*binding]struct{}{},
+	}
+}
+
+// Snapshot is the newest state of the store.
+func (e *Engine) Snapshot() *store.Snapshot { return e.store.Snapshot() }
+
+// Synced tells whether proxies are served.
+func (e *Engine) Synced() bool { return e.opts.Intake.IsSynced() }
+
+// Run works until ctx ends. publisher is told of each revision that changed tables.
+func (e *Engine) Run(ctx context.Context, publisher Publisher) {
+	defer close(e.done)
+	e.publisher = publisher
+	idle := time.NewTicker(e.opts.IdleScope / 4)
+	defer idle.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.opts.Intake.Ready():
+			e.batch(e.opts.Intake.Take())
+			e.admit()
+		case call := <-e.calls:
+			call()
+		case now := <-idle.C:
+			e.closeIdle(now)
+		}
+	}
+}
+
+// batch takes events through all stages.
+func (e *Engine) batch(events []store.Event) {
+	snap, changes := e.store.Apply(events)
+	if len(changes) == 0 {
+		return
+	}
+	rev := snap.Revision
+	e.opts.Ledger.Begin(rev, changedObjects(changes), firstObserved(changes))
+	e.opts.Ledger.Mark(rev, telemetry.StageStore, time.Now())
+
+	update := e.deriver.Apply(changes)
+	var moved []*binding
+	if update.Rekey {
+		moved = e.rekey(update.Deltas)
+	}
+	e.opts.Ledger.Mark(rev, telemetry.StageDerive, time.Now())
+
+	touched := e.commit(rev, update.Deltas)
+	e.opts.Ledger.Mark(rev, telemetry.StageTranslate, time.Now())
+	for _, b := range moved {
+		b.rebind(e.tables(b))
+	}
+	e.publisher.Publish(rev, touched)
+}
+
+// commit translates what differs and puts it into the scopes' tables; it gives those that
+// changed.
+func (e *Engine) commit(rev model.Revision, deltas map[derive.ScopeKey]*derive.Delta) []*table.Table {
+	updates := e.translate(deltas)
+	var touched []*table.Table
+	for key, list := range updates {
+		t := e.scopes[key].table
+		if n, bytes := t.Commit(rev, list), size(list); n > 0 {
+			e.opts.Ledger.Resources(rev, n, bytes)
+			touched = append(touched, t)
+		}
+	}
+	return touched
+}
+
+func changedObjects(changes []store.Change) []telemetry.ChangedObject {
+	out := make([]telemetry.ChangedObject, len(changes))
+	for i, c := range changes {
+		o := telemetry.ChangedObject{Key: c.Key, Operation: telemetry.Updated, Observed: c.Event.Observed, Committed: c.Event.Committed}
+		switch {
+		case c.Old == nil:
+			o.Operation = telemetry.Created
+		case c.New == nil:
+			o.Operation = telemetry.Deleted
+		}
+		if c.New != nil {
+			o.ResourceVersion = c.New.Metadata().ResourceVersion
+		}
+		out[i] = o
+	}
+	return out
+}
+
+// firstObserved is when the oldest event of a batch was seen: the start of its clock.
+func firstObserved(changes []store.Change) time.Time {
+	first := changes[0].Event.Observed
+	for _, c := range changes[1:] {
+		if c.Event.Observed.Before(first) {
+			first = c.Event.Observed
+		}
+	}
+	return first
+}
+
+func size(updates []table.Update) int64 {
+	var n int64
+	for _, u := range updates {
+		if u.Resource != nil {
+			n += int64(len(u.Resource.DeltaField()))
+		}
+	}
+	return n
+}

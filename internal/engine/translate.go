@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/moonsail/moonsail/internal/derive"
+	"github.com/moonsail/moonsail/internal/translate"
+	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// Failure is a view that could not be translated. What the proxies had stays in force.
+type Failure struct {
+	Scope string `json:"scope"`
+	Type  string `json:"type"`
+	Name  string `json:"name"`
+	Error string `json:"error"`
+
+	key derive.ScopeKey
+}
+
+// batchMemo lets scopes share one encoding of one view. It lives for one batch.
+type batchMemo struct {
+	mu        sync.Mutex // guards endpoints
+	endpoints map[*view.Endpoints]*resource.Encoded
+}
+
+// translate turns deltas into updates of tables, scopes side by side.
+func (e *Engine) translate(deltas map[derive.ScopeKey]*derive.Delta) map[derive.ScopeKey][]table.Update {
+	memo := &batchMemo{endpoints: map[*view.Endpoints]*resource.Encoded{}}
+	keys := slices.Collect(maps.Keys(deltas))
+	results := make([]*translation, len(keys))
+	each(len(keys), e.opts.Workers, func(i int) {
+		results[i] = e.translateScope(keys[i], deltas[keys[i]], memo)
+	})
+	out := make(map[derive.ScopeKey][]table.Update, len(keys))
+	for i, k := range keys {
+		out[k] = results[i].updates
+		e.noteFailures(results[i])
+	}
+	return out
+}
+
+// each calls f for 0..n-1, at most workers at a time, and waits for all.
+func each(n, workers int, f func(int)) {
+	if n == 1 || workers == 1 {
+		for i := range n {
+			f(i)
+		}
+		return
+	}
+	limit := make(chan struct{}, workers)
+	var wg sync.WaitGroup
+	for i := range n {
+		limit <- struct{}{}
+		wg.Go(func() {
+			f(i)
+			<-limit
+		})
+	}
+	wg.Wait()
+}
+
+// translation is the work on one scope.
+type translation struct {
+	key     derive.ScopeKey
+	intern  *resource.Interner
+	updates []table.Update
+	failed  []Failure
+}
+
+func (e *Engine) translateScope(k derive.ScopeKey, d *derive.Delta, memo *batchMemo) *translation {
+	t := &translation{key: k, intern: e.intern}
+	if d == nil {
+		return t
+	}
+	put(t, resource.Cluster, d.Clusters, messageOf(translate.Cluster))
+	t.endpoints(d.Endpoints, memo)
+	put(t, resource.Listener, d.Listeners, messageOf(translate.Listener))
+	put(t, resource.RouteConfig, d.RouteConfigs, func(v *view.RouteConfig) (proto.Message, error) {
+		return translate.RouteConfig(*v, false), nil
+	})
+	put(t, resource.RouteConfigShell, d.RouteConfigs, func(v *view.RouteConfig) (proto.Message, error) {
+		return translate.RouteConfig(*v, true), nil
+	})
+	put(t, resource.VirtualHost, d.VirtualHosts, messageOf(translate.VirtualHost))
+	return t
+}
+
+// messageOf makes a function of views to one of messages.
+func messageOf[V any, M proto.Message](f func(*V) (M, error)) func(*V) (proto.Message, error) {
+	return func(v *V) (proto.Message, error) { return f(v) }
+}
+
+// put translates the views of one type, in the order of their names.
+func put[V any](t *translation, typ resource.Type, views map[string]*V, f func(*V) (proto.Message, error)) {
+	for _, name := range slices.Sorted(maps.Keys(views)) {
+		v := views[name]
+		if v == nil {
+			t.add(typ, name, nil)
+			continue
+		}
+		m, err := f(v)
+		if err != nil {
+			t.fail(typ, name, err)
+			continue
+		}
+		t.encode(typ, name, m)
+	}
+}
+
+func (t *translation) encode(typ resource.Type, name string, m proto.Message) *resource.Encoded {
+	enc, err := resource.Encode(typ, name, m)
+	if err != nil {
+		t.fail(typ, name, err)
+		return nil
+	}
+	enc = t.intern.Intern(typ, enc)
+	t.add(typ, name, enc)
+	return enc
+}
+
+func (t *translation) add(typ resource.Type, name string, enc *resource.Encoded) {
+	t.updates = append(t.updates, table.Update{Type: typ, Name: name, Resource: enc})
+}
+
+func (t *translation) endpoints(views map[string]*view.Endpoints, memo *batchMemo) {
+	for _, name := range slices.Sorted(maps.Keys(views)) {
+		v := views[name]
+		if v == nil {
+			t.add(resource.Endpoints, name, nil)
+			continue
+		}
+		memo.mu.Lock()
+		enc := memo.endpoints[v]
+		memo.mu.Unlock()
+		if enc != nil {
+			t.add(resource.Endpoints, name, enc)
+			continue
+		}
+		if enc = t.encode(resource.Endpoints, name, translate.Endpoints(v)); enc != nil {
+			memo.mu.Lock()
+			memo.endpoints[v] = enc
+			memo.mu.Unlock()
+		}
+	}
+}
+
+func (t *translation) fail(typ resource.Type, name string, err error) {
+	t.failed = append(t.failed, Failure{
+		Scope: t.key.String(), Type: typ.String(), Name: name, Error: err.Error(), key: t.key,
+	})
+}
+
+func failureName(scope, typ, name string) string { return scope + " " + typ + " " + name }
+
+// noteFailures keeps the list of what cannot be translated, and tells of new ones.
+func (e *Engine) noteFailures(t *translation) {
+	if len(e.failures) > 0 {
+		for _, u := range t.updates {
+			delete(e.failures, failureName(t.key.String(), u.Type.String(), u.Name))
+		}
+	}
+	for _, f := range t.failed {
+		e.failures[failureName(f.Scope, f.Type, f.Name)] = f
+		e.log.Warn("resource not translated; the last good one stays in force",
+			"scope", f.Scope, "type", f.Type, "name", f.Name, "error", f.Error)
+	}
+}
+
+func (e *Engine) forgetFailures(k derive.ScopeKey) {
+	maps.DeleteFunc(e.failures, func(_ string, f Failure) bool { return f.key == k })
+}
+
+// countResources counts a table's entries by type, whole route configurations once.
+func countResources(s *table.State) map[string]int {
+	out := map[string]int{}
+	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.RouteConfig, resource.VirtualHost} {
+		out[t.String()] = s.Len(t)
+	}
+	return out
+}
