@@ -56,8 +56,11 @@ type HTTPChain struct {
 	RouteConfig string
 	Inline      *InlineRoutes
 	Inbound     bool
-	// GRPCWeb is always understood; UseRemoteAddress etc. follow Inbound.
-	IdleTimeout *time.Duration
+	// GRPCWeb translates grpc-web requests; for ports of that protocol. UseRemoteAddress etc. follow Inbound.
+	GRPCWeb bool
+	// ForwardProxy is set where routes may lead to a cluster that is found by DiscoverDynamicDNS.
+	ForwardProxy bool
+	IdleTimeout  *time.Duration
 	// AccessLogFile is the mesh's; empty: none.
 	AccessLogFile string
 	// ServerName of inbound responses is left alone ("pass through").
@@ -80,5 +83,8 @@ type TCPChain struct {
 	Hash          *model.HashPolicy // only SourceIP means something here
 	// Tunnel sends the connection through HTTP CONNECT.
 	Tunnel *model.Tunnel
+	// ForwardSNIPort is set where the backend is found by DiscoverDynamicDNS: connections go
+	// to this port of the host that they name in SNI.
+	ForwardSNIPort uint32
 	// MongoMetrics etc. are not generated: protocols other than TLS are opaque.
 }

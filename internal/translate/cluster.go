@@ -1,0 +1,75 @@
+package translate
+
+import (
+	"fmt"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// noCleanup is how long the idle hosts of inbound ORIGINAL_DST clusters are kept: there
+// is one, the application, and its connections should stay. A hundred years.
+var noCleanup = durationpb.New(100 * 365 * 24 * time.Hour)
+
+// Cluster translates a cluster.
+func Cluster(v *view.Cluster) (*clusterv3.Cluster, error) {
+	c := &clusterv3.Cluster{
+		Name:           v.Name,
+		AltStatName:    v.AltStat,
+		ConnectTimeout: connectTimeout(v),
+		Metadata:       clusterMetadata(v),
+	}
+	for _, step := range clusterSteps {
+		if err := step(v, c); err != nil {
+			return nil, fmt.Errorf("cluster %s: %w", v.Name, err)
+		}
+	}
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("cluster %s: %w", v.Name, err)
+	}
+	return c, nil
+}
+
+// clusterSteps in order: protocol options need to know of TLS, proxy protocol wraps TLS.
+var clusterSteps = []func(*view.Cluster, *clusterv3.Cluster) error{
+	setDiscovery, setLoadBalancer, setConnections, setOutlierDetection, setTransport, setProtocol,
+}
+
+func connectTimeout(v *view.Cluster) *durationpb.Duration {
+	if p := v.Policy.ConnectionPool; p != nil && p.ConnectTimeout != 0 {
+		return durationpb.New(p.ConnectTimeout)
+	}
+	return duration(v.ConnectTimeout)
+}
+
+func clusterMetadata(v *view.Cluster) *corev3.Metadata {
+	fields := map[string]*structpb.Value{}
+	if v.Service != (view.ServiceRef{}) {
+		fields["services"] = serviceList(v.Service)
+	}
+	if v.Origin != "" {
+		fields["config"] = configPath("destination-rule", v.Origin)
+	}
+	if v.Subset != "" {
+		fields["subset"] = structpb.NewStringValue(v.Subset)
+	}
+	if v.External {
+		fields["external"] = structpb.NewBoolValue(true)
+	}
+	return underIstio(fields)
+}
+
+// setConnections sets what holds for each connection and for all of them together.
+func setConnections(v *view.Cluster, c *clusterv3.Cluster) error {
+	c.CircuitBreakers = circuitBreakers(v.Policy)
+	c.UpstreamConnectionOptions = keepalive(v.Policy.ConnectionPool)
+	if v.SourceAddress != "" {
+		c.UpstreamBindConfig = &corev3.BindConfig{SourceAddress: socketAddress(v.SourceAddress, 0)}
+	}
+	return nil
+}

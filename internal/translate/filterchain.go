@@ -1,0 +1,76 @@
+package translate
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// filterChain translates a chain. What clients must prove before they get to its filters
+// (mutual TLS) belongs here, as the chain's transport socket.
+func filterChain(v *view.FilterChain) (*listenerv3.FilterChain, error) {
+	filters, err := networkFilters(v)
+	if err != nil {
+		return nil, fmt.Errorf("filter chain %s: %w", v.Name, err)
+	}
+	return &listenerv3.FilterChain{
+		Name:             v.Name,
+		FilterChainMatch: chainMatch(&v.Match),
+		Filters:          filters,
+	}, nil
+}
+
+// networkFilters end with the one that takes the connection.
+func networkFilters(v *view.FilterChain) ([]*listenerv3.Filter, error) {
+	switch {
+	case v.HTTP != nil && v.TCP == nil:
+		return httpFilters(v.HTTP)
+	case v.TCP != nil && v.HTTP == nil:
+		return tcpFilters(v.TCP)
+	}
+	return nil, errors.New("it must be either HTTP or TCP")
+}
+
+// networkFilter packs a filter, after Envoy's own check of its configuration.
+func networkFilter(name string, config validated) (*listenerv3.Filter, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	packed, err := pack(config)
+	if err != nil {
+		return nil, err
+	}
+	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: packed}}, nil
+}
+
+// chainMatch is nil where everything matches.
+func chainMatch(m *view.ChainMatch) *listenerv3.FilterChainMatch {
+	if m.DestinationPort == 0 && len(m.Destinations) == 0 && len(m.ServerNames) == 0 &&
+		m.TransportProtocol == "" && len(m.ALPN) == 0 {
+		return nil
+	}
+	return &listenerv3.FilterChainMatch{
+		DestinationPort:      positive(m.DestinationPort),
+		PrefixRanges:         prefixRanges(m.Destinations),
+		ServerNames:          m.ServerNames,
+		TransportProtocol:    m.TransportProtocol,
+		ApplicationProtocols: m.ALPN,
+	}
+}
+
+func prefixRanges(list []netip.Prefix) []*corev3.CidrRange {
+	var out []*corev3.CidrRange
+	for _, p := range list {
+		out = append(out, &corev3.CidrRange{
+			AddressPrefix: p.Addr().String(),
+			PrefixLen:     wrapperspb.UInt32(uint32(p.Bits())),
+		})
+	}
+	return out
+}

@@ -1,0 +1,157 @@
+package translate
+
+import (
+	"fmt"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// grpcTimeout takes the client's grpc-timeout as it is.
+var grpcTimeout = &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: noDuration}
+
+// setForwarding sends requests to clusters. authority is what the route's header
+// operations set it to.
+func (rt *routing) setForwarding(v *view.Route, out *routev3.Route, authority string) error {
+	action := &routev3.RouteAction{
+		HashPolicy: hashPolicies(v.Hash),
+		// Without a word Envoy's limit would be 15 seconds.
+		Timeout:           noDuration,
+		MaxStreamDuration: grpcTimeout,
+	}
+	if v.Timeout != 0 {
+		action.Timeout = durationpb.New(v.Timeout)
+		action.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: action.Timeout}
+	}
+	if rt.retry == nil {
+		action.RetryPolicy = retryPolicy(v)
+	}
+	if err := setRewrite(v, action, authority); err != nil {
+		return fmt.Errorf("rewrite: %w", err)
+	}
+	addMirrors(v, action)
+	out.Action = &routev3.Route_Route{Route: action}
+	return setClusters(v, out, action)
+}
+
+// setRewrite: the authority of a rewrite wins over the one that a header is set to.
+func setRewrite(v *view.Route, action *routev3.RouteAction, authority string) error {
+	if r := v.Rewrite; r != nil {
+		if r.Authority != "" {
+			authority = r.Authority
+		}
+		action.PrefixRewrite = r.URI
+		if r.Regex != "" {
+			re, err := substitution(r.Regex, r.RegexTo)
+			if err != nil {
+				return err
+			}
+			action.PrefixRewrite, action.RegexRewrite = "", re
+		}
+	}
+	if authority != "" {
+		action.HostRewriteSpecifier = &routev3.RouteAction_HostRewriteLiteral{HostRewriteLiteral: authority}
+	}
+	return nil
+}
+
+func addMirrors(v *view.Route, action *routev3.RouteAction) {
+	for _, m := range v.Mirrors {
+		if m.Percent <= 0 {
+			continue
+		}
+		policy := &routev3.RouteAction_RequestMirrorPolicy{
+			Cluster: m.Cluster,
+			// Mirrored requests have the name of the original, and are no trace of their own.
+			DisableShadowHostSuffixAppend: true,
+			TraceSampled:                  no,
+		}
+		if m.Percent < 100 {
+			policy.RuntimeFraction = &corev3.RuntimeFractionalPercent{DefaultValue: percent(m.Percent)}
+		}
+		action.RequestMirrorPolicies = append(action.RequestMirrorPolicies, policy)
+	}
+}
+
+// setClusters: a single backend needs no draw, and its headers become the route's.
+func setClusters(v *view.Route, out *routev3.Route, action *routev3.RouteAction) error {
+	backends := weighed(v.Backends)
+	switch len(backends) {
+	case 0:
+		return errNoBackend
+	case 1:
+		action.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: backends[0].Cluster}
+		return mergeHeaders(backends[0], out, action)
+	}
+	weighted := &routev3.WeightedCluster{}
+	for _, b := range backends {
+		c, err := clusterWeight(b)
+		if err != nil {
+			return err
+		}
+		weighted.Clusters = append(weighted.Clusters, c)
+	}
+	action.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: weighted}
+	return nil
+}
+
+// weighed leaves out backends that get nothing. A single one needs no weight.
+func weighed(list []view.Backend) []*view.Backend {
+	out := make([]*view.Backend, 0, len(list))
+	for i := range list {
+		if list[i].Weight > 0 || len(list) == 1 {
+			out = append(out, &list[i])
+		}
+	}
+	return out
+}
+
+func mergeHeaders(b *view.Backend, out *routev3.Route, action *routev3.RouteAction) error {
+	request, response, err := backendHeaders(b)
+	if err != nil {
+		return err
+	}
+	out.RequestHeadersToAdd = append(out.RequestHeadersToAdd, request.add...)
+	out.RequestHeadersToRemove = append(out.RequestHeadersToRemove, request.remove...)
+	out.ResponseHeadersToAdd = append(out.ResponseHeadersToAdd, response.add...)
+	out.ResponseHeadersToRemove = append(out.ResponseHeadersToRemove, response.remove...)
+	if request.authority != "" && action.HostRewriteSpecifier == nil {
+		action.HostRewriteSpecifier = &routev3.RouteAction_HostRewriteLiteral{HostRewriteLiteral: request.authority}
+	}
+	return nil
+}
+
+func clusterWeight(b *view.Backend) (*routev3.WeightedCluster_ClusterWeight, error) {
+	request, response, err := backendHeaders(b)
+	if err != nil {
+		return nil, err
+	}
+	out := &routev3.WeightedCluster_ClusterWeight{
+		Name:                    b.Cluster,
+		Weight:                  wrapperspb.UInt32(b.Weight),
+		RequestHeadersToAdd:     request.add,
+		RequestHeadersToRemove:  request.remove,
+		ResponseHeadersToAdd:    response.add,
+		ResponseHeadersToRemove: response.remove,
+	}
+	if request.authority != "" {
+		out.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{
+			HostRewriteLiteral: request.authority,
+		}
+	}
+	return out, nil
+}
+
+func backendHeaders(b *view.Backend) (request, response headerOps, err error) {
+	if request, err = headers(&b.Headers.Request); err != nil {
+		return request, response, fmt.Errorf("destination %s: headers.request: %w", b.Cluster, err)
+	}
+	if response, err = headers(&b.Headers.Response); err != nil {
+		return request, response, fmt.Errorf("destination %s: headers.response: %w", b.Cluster, err)
+	}
+	return request, response, nil
+}

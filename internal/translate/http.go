@@ -1,0 +1,125 @@
+package translate
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	dfpfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_forward_proxy/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	grpcwebv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_web/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// The HTTP filters. Names are Envoy's, to which EnvoyFilters refer.
+var (
+	grpcWebHTTP      = httpFilter("envoy.filters.http.grpc_web", &grpcwebv3.GrpcWeb{})
+	faultHTTP        = httpFilter(faultFilter, &faultv3.HTTPFault{})
+	corsHTTP         = httpFilter(corsFilter, &corsv3.Cors{})
+	forwardProxyHTTP = httpFilter("envoy.filters.http.dynamic_forward_proxy", &dfpfilterv3.FilterConfig{
+		ImplementationSpecifier: &dfpfilterv3.FilterConfig_DnsCacheConfig{DnsCacheConfig: dnsCache},
+	})
+	routerHTTP = httpFilter("envoy.filters.http.router", &routerv3.Router{})
+)
+
+func httpFilter(name string, config proto.Message) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: constant(config)}}
+}
+
+var websocket = []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}}
+
+// clientCertificate is what the application is told of the client (x-forwarded-client-cert).
+var clientCertificate = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: yes, Uri: true, Dns: true}
+
+func httpFilters(v *view.HTTPChain) ([]*listenerv3.Filter, error) {
+	manager, err := connectionManager(v)
+	if err != nil {
+		return nil, err
+	}
+	f, err := networkFilter("envoy.filters.network.http_connection_manager", manager)
+	if err != nil {
+		return nil, err
+	}
+	return []*listenerv3.Filter{f}, nil
+}
+
+func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) {
+	log, err := accessLog(v.AccessLogFile)
+	if err != nil {
+		return nil, err
+	}
+	out := &hcmv3.HttpConnectionManager{
+		StatPrefix:       v.StatPrefix,
+		HttpFilters:      filtersOf(v),
+		AccessLog:        log,
+		UpgradeConfigs:   websocket,
+		UseRemoteAddress: no, // the peer is a sidecar or the application: what they say holds
+		NormalizePath:    yes,
+		// Streams may be silent for long; routes and applications have timeouts of their own.
+		StreamIdleTimeout: noDuration,
+		// The server decides whether it wants the body, not the sidecar.
+		Proxy_100Continue: true,
+	}
+	setDirection(v, out)
+	if v.IdleTimeout != nil {
+		out.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(*v.IdleTimeout)}
+	}
+	if v.MaxConcurrentStreams != 0 {
+		out.Http2ProtocolOptions = &corev3.Http2ProtocolOptions{MaxConcurrentStreams: positive(v.MaxConcurrentStreams)}
+	}
+	return out, setRoutes(v, out)
+}
+
+// setDirection: inbound requests are told whose certificate they came with, and their
+// responses keep the application's server header.
+func setDirection(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) {
+	if !v.Inbound {
+		return
+	}
+	out.ServerHeaderTransformation = hcmv3.HttpConnectionManager_PASS_THROUGH
+	out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_APPEND_FORWARD
+	out.SetCurrentClientCertDetails = clientCertificate
+}
+
+func setRoutes(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) error {
+	if v.Inline == nil {
+		out.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{
+			Rds: &hcmv3.Rds{ConfigSource: adsSource, RouteConfigName: v.RouteConfig},
+		}
+		return nil
+	}
+	routes, err := inlineRoutes(v.Inline)
+	if err != nil {
+		return err
+	}
+	out.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: routes}
+	return nil
+}
+
+// filtersOf are the filters that routes may configure, and the router. Routes that come by
+// RDS may ask for faults and CORS at any time; inline ones are known.
+func filtersOf(v *view.HTTPChain) []*hcmv3.HttpFilter {
+	withFault, withCORS := v.Inline == nil, v.Inline == nil
+	if v.Inline != nil {
+		for _, h := range v.Inline.VirtualHosts {
+			for i := range h.Routes {
+				withFault = withFault || h.Routes[i].Fault != nil
+				withCORS = withCORS || h.Routes[i].CORS != nil
+			}
+		}
+	}
+	var out []*hcmv3.HttpFilter
+	for _, f := range []struct {
+		wanted bool
+		filter *hcmv3.HttpFilter
+	}{{v.GRPCWeb, grpcWebHTTP}, {withFault, faultHTTP}, {withCORS, corsHTTP}, {v.ForwardProxy, forwardProxyHTTP}} {
+		if f.wanted {
+			out = append(out, f.filter)
+		}
+	}
+	return append(out, routerHTTP)
+}

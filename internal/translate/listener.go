@@ -1,0 +1,119 @@
+package translate
+
+import (
+	"errors"
+	"fmt"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
+	originaldstv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_dst/v3"
+	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// exactBalance spreads connections evenly over the workers, at the cost of a lock for each.
+var exactBalance = &listenerv3.Listener_ConnectionBalanceConfig{
+	BalanceType: &listenerv3.Listener_ConnectionBalanceConfig_ExactBalance_{
+		ExactBalance: &listenerv3.Listener_ConnectionBalanceConfig_ExactBalance{},
+	},
+}
+
+// The listener filters. Names are Envoy's, to which EnvoyFilters refer.
+var (
+	readOriginalDst = listenerFilter("envoy.filters.listener.original_dst", &originaldstv3.OriginalDst{})
+	inspectTLS      = listenerFilter("envoy.filters.listener.tls_inspector", &tlsinspectorv3.TlsInspector{})
+	inspectHTTP     = listenerFilter("envoy.filters.listener.http_inspector", &httpinspectorv3.HttpInspector{})
+)
+
+func listenerFilter(name string, config proto.Message) *listenerv3.ListenerFilter {
+	return &listenerv3.ListenerFilter{
+		Name:       name,
+		ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: constant(config)},
+	}
+}
+
+// Listener translates a listener.
+func Listener(v *view.Listener) (*listenerv3.Listener, error) {
+	out, err := listener(v)
+	if err == nil {
+		err = out.Validate()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listener %s: %w", v.Name, err)
+	}
+	return out, nil
+}
+
+func listener(v *view.Listener) (*listenerv3.Listener, error) {
+	if len(v.Chains) == 0 && v.Default == nil {
+		return nil, errors.New("it has no filter chain")
+	}
+	out := &listenerv3.Listener{
+		Name:             v.Name,
+		Address:          addressOf(v.Address, v.Port),
+		TrafficDirection: corev3.TrafficDirection_OUTBOUND,
+		ListenerFilters:  listenerFilters(v),
+	}
+	if v.Inbound {
+		out.TrafficDirection = corev3.TrafficDirection_INBOUND
+	}
+	setSocket(v, out)
+	setInspection(v, out)
+	for i := range v.Chains {
+		c, err := filterChain(&v.Chains[i])
+		if err != nil {
+			return nil, err
+		}
+		out.FilterChains = append(out.FilterChains, c)
+	}
+	if v.Default != nil {
+		c, err := filterChain(v.Default)
+		if err != nil {
+			return nil, err
+		}
+		// A match would not be looked at.
+		c.FilterChainMatch = nil
+		out.DefaultFilterChain = c
+	}
+	return out, nil
+}
+
+func setSocket(v *view.Listener, out *listenerv3.Listener) {
+	if !v.BindToPort {
+		out.BindToPort = no
+	}
+	if v.UseOriginalDst {
+		out.UseOriginalDst = yes
+	}
+	if v.ExactBalance {
+		out.ConnectionBalanceConfig = exactBalance
+	}
+}
+
+// setInspection: servers that speak first make the inspectors wait for nothing.
+func setInspection(v *view.Listener, out *listenerv3.Listener) {
+	if len(out.ListenerFilters) == 0 {
+		return
+	}
+	out.ListenerFiltersTimeout = duration(v.InspectTimeout)
+	out.ContinueOnListenerFiltersTimeout = v.ContinueOnTimeout
+}
+
+// listenerFilters: the destination is known before the first byte, and what is TLS is no
+// HTTP.
+func listenerFilters(v *view.Listener) []*listenerv3.ListenerFilter {
+	var out []*listenerv3.ListenerFilter
+	if v.ReadOriginalDst {
+		out = append(out, readOriginalDst)
+	}
+	if v.InspectTLS {
+		out = append(out, inspectTLS)
+	}
+	if v.InspectHTTP {
+		out = append(out, inspectHTTP)
+	}
+	return out
+}

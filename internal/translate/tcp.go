@@ -1,0 +1,78 @@
+package translate
+
+import (
+	"net"
+	"strconv"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	snidfpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_dynamic_forward_proxy/v3"
+	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+func tcpFilters(v *view.TCPChain) ([]*listenerv3.Filter, error) {
+	proxy, err := tcpProxy(v)
+	if err != nil {
+		return nil, err
+	}
+	terminal, err := networkFilter("envoy.filters.network.tcp_proxy", proxy)
+	if err != nil {
+		return nil, err
+	}
+	if v.ForwardSNIPort == 0 {
+		return []*listenerv3.Filter{terminal}, nil
+	}
+	resolve, err := networkFilter("envoy.filters.network.sni_dynamic_forward_proxy", &snidfpv3.FilterConfig{
+		DnsCacheConfig: dnsCache,
+		PortSpecifier:  &snidfpv3.FilterConfig_PortValue{PortValue: v.ForwardSNIPort},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []*listenerv3.Filter{resolve, terminal}, nil
+}
+
+func tcpProxy(v *view.TCPChain) (*tcpproxyv3.TcpProxy, error) {
+	log, err := accessLog(v.AccessLogFile)
+	if err != nil {
+		return nil, err
+	}
+	out := &tcpproxyv3.TcpProxy{
+		StatPrefix:                      v.StatPrefix,
+		IdleTimeout:                     duration(v.IdleTimeout),
+		MaxDownstreamConnectionDuration: duration(v.MaxDuration),
+		AccessLog:                       log,
+		TunnelingConfig:                 tunnel(v.Tunnel),
+	}
+	if v.Hash != nil && v.Hash.SourceIP {
+		out.HashPolicy = sourceIPOfConnection
+	}
+	backends := weighed(v.Backends)
+	switch len(backends) {
+	case 0:
+		return nil, errNoBackend
+	case 1:
+		out.ClusterSpecifier = &tcpproxyv3.TcpProxy_Cluster{Cluster: backends[0].Cluster}
+		return out, nil
+	}
+	weighted := &tcpproxyv3.TcpProxy_WeightedCluster{}
+	for _, b := range backends {
+		weighted.Clusters = append(weighted.Clusters, &tcpproxyv3.TcpProxy_WeightedCluster_ClusterWeight{
+			Name: b.Cluster, Weight: b.Weight,
+		})
+	}
+	out.ClusterSpecifier = &tcpproxyv3.TcpProxy_WeightedClusters{WeightedClusters: weighted}
+	return out, nil
+}
+
+func tunnel(t *model.Tunnel) *tcpproxyv3.TcpProxy_TunnelingConfig {
+	if t == nil {
+		return nil
+	}
+	return &tcpproxyv3.TcpProxy_TunnelingConfig{
+		Hostname: net.JoinHostPort(t.TargetHost, strconv.FormatUint(uint64(t.TargetPort), 10)),
+		UsePost:  t.Post,
+	}
+}

@@ -1,0 +1,86 @@
+package translate
+
+import (
+	"fmt"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// VirtualHost translates a virtual host, for VHDS or as part of a route configuration
+// that is served whole. Its name is that of the resource: Envoy removes a virtual host by
+// VHDS only where they are the same.
+func VirtualHost(v *view.VirtualHost) (*routev3.VirtualHost, error) {
+	out, err := virtualHost(v, v.ResourceName())
+	if err != nil {
+		return nil, fmt.Errorf("virtual host %s: %w", v.ResourceName(), err)
+	}
+	if err := out.Validate(); err != nil {
+		return nil, fmt.Errorf("virtual host %s: %w", v.ResourceName(), err)
+	}
+	return out, nil
+}
+
+func virtualHost(v *view.VirtualHost, name string) (*routev3.VirtualHost, error) {
+	rt := &routing{port: requestPort(v.RouteConfig), retry: sharedRetry(v.Routes)}
+	out := &routev3.VirtualHost{
+		Name:                       name,
+		Domains:                    v.Domains,
+		Routes:                     make([]*routev3.Route, 0, len(v.Routes)),
+		RetryPolicy:                rt.retry,
+		IncludeRequestAttemptCount: v.IncludeAttempts,
+	}
+	for i := range v.Routes {
+		r, err := rt.route(&v.Routes[i])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", routeLabel(&v.Routes[i], i), err)
+		}
+		out.Routes = append(out.Routes, r)
+	}
+	return out, nil
+}
+
+// routeLabel names a route in errors, for whoever wrote it.
+func routeLabel(v *view.Route, i int) string {
+	label := fmt.Sprintf("route %d", i)
+	if v.Name != "" {
+		label += fmt.Sprintf(" %q", v.Name)
+	}
+	if v.Origin != "" {
+		label += " of VirtualService " + v.Origin
+	}
+	return label
+}
+
+// RouteConfig translates a route configuration without its virtual hosts, which come by
+// VHDS where vhds is true and are appended by the caller where not.
+func RouteConfig(v view.RouteConfig, vhds bool) *routev3.RouteConfiguration {
+	out := &routev3.RouteConfiguration{
+		Name: v.Name,
+		// A route may be earlier than its cluster; Envoy answers 503 until that comes.
+		ValidateClusters:               no,
+		IgnorePortInHostMatching:       true,
+		MaxDirectResponseBodySizeBytes: wrapperspb.UInt32(maxResponseBody),
+	}
+	if vhds {
+		out.Vhds = &routev3.Vhds{ConfigSource: adsSourceBounded}
+	}
+	return out
+}
+
+// inlineRoutes are part of a listener. Nothing refers to their virtual hosts, so they have
+// the short names that Istio gives them.
+func inlineRoutes(v *view.InlineRoutes) (*routev3.RouteConfiguration, error) {
+	out := RouteConfig(v.RouteConfig, false)
+	for i := range v.VirtualHosts {
+		h := &v.VirtualHosts[i]
+		translated, err := virtualHost(h, h.Name)
+		if err != nil {
+			return nil, fmt.Errorf("virtual host %s: %w", h.Name, err)
+		}
+		out.VirtualHosts = append(out.VirtualHosts, translated)
+	}
+	return out, nil
+}
