@@ -60,7 +60,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer cleanup()
-	servers, err := a.serveStatus()
+	servers, err := a.serveStatus(ctx)
 	if err != nil {
 		return err
 	}
@@ -82,14 +82,14 @@ func (a *agent) writeBootstrap() (cleanup func(), err error) {
 		if dir, err = os.MkdirTemp("", "moonsail-agent-"); err != nil {
 			return nil, fmt.Errorf("no place for Envoy's bootstrap: %w: set --work-dir", err)
 		}
-		cleanup = func() { os.RemoveAll(dir) }
+		cleanup = func() { _ = os.RemoveAll(dir) }
 	} else if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("no place for Envoy's bootstrap: %w: correct --work-dir", err)
 	}
 	a.bootstrap = filepath.Join(dir, "envoy-bootstrap.json")
 	if err := os.WriteFile(a.bootstrap, content, 0o600); err != nil {
 		cleanup()
-		return nil, fmt.Errorf("Envoy's bootstrap: %w: correct --work-dir", err)
+		return nil, fmt.Errorf("cannot write Envoy's bootstrap: %w: correct --work-dir", err)
 	}
 	return cleanup, nil
 }

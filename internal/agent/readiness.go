@@ -42,11 +42,11 @@ func readiness(stats map[string]uint64, xds string) error {
 	state, ok := stats[statState]
 	switch {
 	case !ok:
-		return errors.New("Envoy does not tell its state yet")
+		return errors.New("state of Envoy not known yet")
 	case state != 0:
-		return fmt.Errorf("Envoy is not live but %s", stateName(state))
+		return fmt.Errorf("state of Envoy is not LIVE but %s", stateName(state))
 	case stats[statWorkersStarted] == 0:
-		return errors.New("Envoy's workers have not started")
+		return errors.New("workers of Envoy have not started")
 	}
 	return nil
 }
@@ -57,7 +57,7 @@ func missingConfig(stats map[string]uint64, xds string) error {
 		stats[statCDSSuccess], stats[statCDSRejected], stats[statLDSSuccess], stats[statLDSRejected])
 	switch {
 	case rejected > 0:
-		return fmt.Errorf("Envoy rejected the control plane's configuration (%s); the reason is in the log", counts)
+		return fmt.Errorf("the control plane's configuration was rejected by Envoy (%s); its log has the reason", counts)
 	case stats[statXDSConnections] == 0 && stats[statCDSSuccess] == 0:
 		return fmt.Errorf("no connection to the control plane at %s (is it running there?)", xds)
 	}

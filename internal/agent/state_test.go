@@ -28,9 +28,9 @@ func TestReadiness(t *testing.T) {
 		{"connected", map[string]uint64{statState: 3, statXDSConnections: 1}, "has not sent everything yet"},
 		{"clusters only", live(map[string]uint64{statLDSSuccess: 0}), "listeners: 0 accepted"},
 		{"rejected", live(map[string]uint64{statLDSSuccess: 0, statLDSRejected: 2}), "listeners: 0 accepted, 2 rejected"},
-		{"initialising", live(map[string]uint64{statState: 3}), "not live but INITIALIZING"},
-		{"draining", live(map[string]uint64{statState: 1}), "not live but DRAINING"},
-		{"workers", live(map[string]uint64{statWorkersStarted: 0}), "workers have not started"},
+		{"initialising", live(map[string]uint64{statState: 3}), "not LIVE but INITIALIZING"},
+		{"draining", live(map[string]uint64{statState: 1}), "not LIVE but DRAINING"},
+		{"workers", live(map[string]uint64{statWorkersStarted: 0}), "workers of Envoy have not started"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

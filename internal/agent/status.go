@@ -26,7 +26,7 @@ type statusServers struct {
 }
 
 // serveStatus binds both ports; an error says which flag to change.
-func (a *agent) serveStatus() (*statusServers, error) {
+func (a *agent) serveStatus(ctx context.Context) (*statusServers, error) {
 	status, health := http.NewServeMux(), http.NewServeMux()
 	for _, mux := range []*http.ServeMux{status, health} {
 		mux.HandleFunc("GET /healthz/ready", a.handleReady)
@@ -41,7 +41,7 @@ func (a *agent) serveStatus() (*statusServers, error) {
 		flag    string
 		handler http.Handler
 	}{{a.ports.Status, "--status-port", status}, {a.ports.Health, "--health-port", health}} {
-		l, err := net.Listen("tcp", net.JoinHostPort(a.bind, strconv.Itoa(int(p.port))))
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(a.bind, strconv.Itoa(int(p.port))))
 		if err != nil {
 			s.close()
 			return nil, listenError(err, p.flag)
@@ -67,7 +67,7 @@ func listenError(err error, flag string) error {
 // close ends the servers and returns when they have ended.
 func (s *statusServers) close() {
 	for _, server := range s.servers {
-		server.Close()
+		_ = server.Close() // nobody is left to tell
 		<-s.done
 	}
 }

@@ -168,7 +168,7 @@ func (a *agent) startError(c *child) error {
 	case c.output.said(addressNotOnHost):
 		advice = fmt.Sprintf("this machine does not have the address %s: correct --ip, --bind-address or --admin-address", a.bind)
 	}
-	return fmt.Errorf("Envoy could not start (%s): %s\n  %s", ending(c.process.Err()), advice, strings.Join(c.output.last(), "\n  "))
+	return fmt.Errorf("cannot start Envoy (%s): %s\n  %s", ending(c.process.Err()), advice, strings.Join(c.output.last(), "\n  "))
 }
 
 // ending says how a process ended, and what may have done it.

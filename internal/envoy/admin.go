@@ -175,22 +175,22 @@ func (a *Admin) do(ctx context.Context, method, path string) ([]byte, error) {
 	}
 	res, err := a.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("Envoy's admin interface: %w", err)
+		return nil, fmt.Errorf("admin interface of Envoy: %w", err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
-		return nil, fmt.Errorf("Envoy's admin interface, %s %s: %w", method, path, err)
+		return nil, fmt.Errorf("admin interface of Envoy, %s %s: %w", method, path, err)
 	}
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("Envoy's admin interface, %s %s: %s: %s", method, path, res.Status, firstLine(body))
+		return nil, fmt.Errorf("admin interface of Envoy, %s %s: %s: %s", method, path, res.Status, firstLine(body))
 	}
 	return body, nil
 }
 
 func decode(body []byte, into any) error {
 	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("Envoy's admin interface answered no JSON as expected: %w: %s", err, firstLine(body))
+		return fmt.Errorf("admin interface of Envoy answered no JSON as expected: %w: %s", err, firstLine(body))
 	}
 	return nil
 }

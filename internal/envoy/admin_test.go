@@ -47,7 +47,7 @@ func awaitReady(t *testing.T, a *Admin) {
 func TestAdminOverUnixSocket(t *testing.T) {
 	dir, err := os.MkdirTemp("", "admin") // t.TempDir may be too long for a socket
 	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "admin.sock")
 	p := startEnvoy(t, `{"pipe": {"path": "`+socket+`"}}`)
 	a := NewAdmin("unix://" + socket)
@@ -104,7 +104,7 @@ func TestAdminErrors(t *testing.T) {
 	a := NewAdmin(server.Listener.Addr().String())
 	defer a.Close()
 	require.EqualError(t, a.FailHealthCheck(t.Context()),
-		"Envoy's admin interface, POST /healthcheck/fail: 404 Not Found: no such thing")
+		"admin interface of Envoy, POST /healthcheck/fail: 404 Not Found: no such thing")
 	_, err := a.Stats(t.Context(), "x")
 	require.ErrorContains(t, err, "no JSON as expected")
 	require.ErrorContains(t, err, "<html>")
@@ -114,7 +114,7 @@ func TestAdminErrors(t *testing.T) {
 	l.Close()
 	gone := NewAdmin(l.Addr().String())
 	defer gone.Close()
-	require.ErrorContains(t, gone.Ready(context.Background()), "Envoy's admin interface")
+	require.ErrorContains(t, gone.Ready(context.Background()), "admin interface of Envoy")
 }
 
 func TestDecodeStats(t *testing.T) {

@@ -63,7 +63,7 @@ func installLocked(ctx context.Context, dir string, out io.Writer) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("cannot install Envoy: %w; choose another folder with --dir", err)
 	}
-	defer os.RemoveAll(stage)
+	defer func() { _ = os.RemoveAll(stage) }()
 
 	stop := reportProgress(stage, out)
 	err = fetch(ctx, stage)

@@ -73,7 +73,8 @@ type Process struct {
 // terminal reaches only its parent, which can drain it; on Linux the kernel kills it
 // when its parent dies, however that happens.
 func Start(o Options) (*Process, error) {
-	cmd := exec.Command(o.Path, o.args()...)
+	// No context: a process ends by Stop or Kill, which give it time.
+	cmd := exec.Command(o.Path, o.args()...) //nolint:noctx // see above
 	cmd.Stdout, cmd.Stderr = o.Output, o.Output
 	cmd.SysProcAttr = processAttributes()
 	cmd.WaitDelay = time.Second // nobody else should hold its output open
