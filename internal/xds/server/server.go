@@ -1,43 +1,190 @@
 package server
 
 import (
+	"cmp"
 	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
-	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/ledger"
+	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
+// MaxTables is the number of tables that a proxy can be bound to.
+const MaxTables = ledger.MaxTables
+
 // Server is the aggregated discovery service.
+//
+// Its goroutines: the gRPC handler of each stream, which reads requests and answers
+// them; the senders, which bring published changes to streams; the watchdog; and for as
+// long as a proxy reads too slowly, one that waits for it.
 type Server struct {
-	binder Binder
-	obs    Observer
-	log    *slog.Logger
-	opts   Options
+	// Read-only.
+	binder  Binder
+	obs     Observer
+	log     *slog.Logger
+	opts    Options
+	pool    *names.Pool
+	senders []*sender
+	stop    chan struct{}
+	ended   sync.WaitGroup // senders and watchdog
+
+	streams registry
+	turn    atomic.Uint64 // which sender is next
+
+	publishing sync.Mutex // guards concerned
+	concerned  []*stream  // of the change that is being published
 }
 
 // New makes a server and starts its senders; Close ends them.
 func New(binder Binder, obs Observer, log *slog.Logger, opts Options) *Server {
-	return &Server{binder: binder, obs: obs, log: log, opts: opts}
+	opts.RouteStrategy = cmp.Or(opts.RouteStrategy, RoutesAuto)
+	opts.Senders = cmp.Or(opts.Senders, runtime.GOMAXPROCS(0))
+	s := &Server{binder: binder, obs: obs, log: log, opts: opts, pool: names.NewPool(), stop: make(chan struct{})}
+	s.streams.init()
+	for range opts.Senders {
+		snd := &sender{wake: make(chan struct{}, 1)}
+		s.senders = append(s.senders, snd)
+		s.ended.Go(func() { snd.run(s.stop) })
+	}
+	s.ended.Go(s.watch)
+	return s
 }
 
-// GRPCOptions are what a grpc.Server needs to serve this service: its codec, and
-// windows and limits that suit it. Other services on it are served as usual.
-func GRPCOptions() []grpc.ServerOption { return nil }
-
-// Register adds the service to a grpc.Server that was made with GRPCOptions.
-func (s *Server) Register(g *grpc.Server) {}
+// Close ends the senders. The grpc.Server must have been stopped.
+func (s *Server) Close() {
+	close(s.stop)
+	s.ended.Wait()
+}
 
 // Publish tells that rev was committed to tables. It wakes the streams that are bound to
 // them and does not wait for anything.
-func (s *Server) Publish(rev model.Revision, tables []*table.Table) {}
+func (s *Server) Publish(rev model.Revision, tables []*table.Table) {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	s.concerned = s.streams.bound(rev, tables, s.concerned[:0])
+	s.obs.Published(rev, len(s.concerned), time.Now())
+	for _, st := range s.concerned {
+		st.publish(rev)
+	}
+	for _, snd := range s.senders {
+		snd.kick()
+	}
+	clear(s.concerned)
+}
+
+// serve handles one stream until it ends.
+func (s *Server) serve(p ledger.Protocol, t transport) error {
+	st := &stream{server: s, transport: t, protocol: p, connected: time.Now()}
+	defer st.end()
+	for {
+		b, free, err := t.receive()
+		if err != nil {
+			return err
+		}
+		err = st.take(b)
+		free()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// open binds a stream to its tables, with its first request's node.
+func (s *Server) open(st *stream, node []byte) error {
+	p, agent, err := parseNode(node)
+	if err != nil {
+		return err
+	}
+	st.proxy, st.strategy = p, s.strategy(st.protocol, p, agent)
+	st.sender = s.senders[s.turn.Add(1)%uint64(len(s.senders))]
+	tables, release, err := s.binder.Bind(st.transport.context(), p, st.rebind)
+	if err != nil {
+		return status.Errorf(codes.Unavailable, "%s: %v", p, err)
+	}
+	if st.release = release; release == nil {
+		st.release = func() {}
+	}
+	s.streams.add(st, tables)
+	st.begin()
+	s.log.Debug("proxy connected", "proxy", p.ID, "protocol", st.protocol.String(), "routes", st.strategy.Name)
+	return nil
+}
+
+// strategies is who gets which route strategy; the first row that fits counts.
+var strategies = []struct {
+	option   RouteStrategy
+	protocol ledger.Protocol
+	typ      model.ProxyType // empty: any
+	agent    string          // empty: any
+	strategy *ledger.Strategy
+}{
+	{option: RoutesVHDS, protocol: ledger.Delta, strategy: ledger.VirtualHosts},
+	{option: RoutesAuto, protocol: ledger.Delta, typ: model.ProxySidecar, agent: "envoy", strategy: ledger.VirtualHosts},
+}
+
+func (s *Server) strategy(protocol ledger.Protocol, p *model.Proxy, agent string) *ledger.Strategy {
+	for _, r := range strategies {
+		if r.option == s.opts.RouteStrategy && r.protocol == protocol && (r.typ == "" || r.typ == p.Type) && (r.agent == "" || r.agent == agent) {
+			return r.strategy
+		}
+	}
+	return ledger.WholeRoutes
+}
 
 // Proxies lists the connected proxies, by name.
-func (s *Server) Proxies() []ProxyState { return nil }
+func (s *Server) Proxies() []ProxyState {
+	var out []ProxyState
+	for _, st := range s.streams.all() {
+		out = append(out, st.state())
+	}
+	slices.SortFunc(out, func(a, b ProxyState) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Stream, b.Stream))
+	})
+	return out
+}
 
 // Proxy gives the newest stream of a proxy, by node id or "name.namespace".
-func (s *Server) Proxy(id string) (ProxyState, bool) { return ProxyState{}, false }
+func (s *Server) Proxy(id string) (ProxyState, bool) {
+	var newest *stream
+	for _, st := range s.streams.all() {
+		if (st.proxy.ID == id || st.proxy.String() == id) && (newest == nil || newest.number < st.number) {
+			newest = st
+		}
+	}
+	if newest == nil {
+		return ProxyState{}, false
+	}
+	return newest.state(), true
+}
 
-// Close ends the senders. The grpc.Server must have been stopped.
-func (s *Server) Close() {}
+// A proxy that never asks for the endpoints of its clusters must get its listeners all
+// the same: patience is how long they wait for it. It is Envoy's own patience, less some.
+const (
+	patience   = 10 * time.Second
+	watchEvery = 2 * time.Second
+)
+
+// watch is the watchdog: it ends waits that take too long.
+func (s *Server) watch() {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case now := <-tick.C:
+			for _, st := range s.streams.all() {
+				st.lookAfter(now)
+			}
+		}
+	}
+}

@@ -31,6 +31,9 @@ type Batch struct {
 	fill  sync.Once
 	delta encodings
 	sotw  encodings
+
+	summing sync.Once
+	sum     uint64 // after summing
 }
 
 type encodings struct {
@@ -113,6 +116,17 @@ func (b *Batch) Delta() []byte { return b.delta.join(b.Entries, (*resource.Encod
 
 // Sotw is the batch as `resources` fields of DiscoveryResponse.
 func (b *Batch) Sotw() []byte { return b.sotw.join(b.Entries, (*resource.Encoded).SotwField) }
+
+// Sum is a hash of the entries' names and versions. Sums of batches without a common
+// name can be added.
+func (b *Batch) Sum() uint64 {
+	b.summing.Do(func() {
+		for _, e := range b.Entries {
+			b.sum += partHash(e.Name, e.Version)
+		}
+	})
+	return b.sum
+}
 
 func (j *encodings) join(entries []*Entry, field func(*resource.Encoded) []byte) []byte {
 	if len(entries) == 1 {

@@ -1,0 +1,231 @@
+package ledger
+
+import (
+	"iter"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/names"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// gate is what listeners and routes wait for: clusters that they may refer to.
+type gate struct {
+	// open is the revision up to which a table's clusters, and the endpoints of those
+	// that were new, are ACKed (or held back).
+	open [MaxTables]model.Revision
+	// fresh are clusters that were sent by name (on rebinding and reconnecting), whose
+	// endpoints must be ACKed.
+	fresh *names.Set
+	// waits are what is known of the endpoints waited for: a table's new clusters', and fresh's.
+	waits [MaxTables + 1]endpointWait
+}
+
+// endpointWait is one check of endpoints. It has two steps: that they are all
+// subscribed, and that the EDS response which was newest then is answered. Other
+// endpoints may be in flight all the time, so it does not wait for EDS to fall silent.
+type endpointWait struct {
+	upto       model.Revision // of the clusters that are waited for
+	subscribed bool
+	barrier    uint64 // nonce; the second step
+	// What the first step saw when it failed: it fails again until one of them differs.
+	seen   model.Revision
+	seenOf [2]*names.Set
+	nacks  uint64
+}
+
+// limit is the newest revision of which a type's updates may be sent; always where the
+// gate is open.
+func (l *Ledger) limit(k kind) model.Revision {
+	c := &l.watches[cds]
+	if len(resource.Types[l.watches[k].typ].Needs) == 0 || !c.on || !c.wild {
+		return always
+	}
+	if c.todo != nil || len(c.groups) > 0 || c.flight != nil && c.flight.explicit || l.gate.fresh != nil {
+		return 0
+	}
+	limit := always
+	for i, s := range l.states {
+		if s.LastAdded(resource.Cluster) > l.gate.open[i] {
+			limit = min(limit, l.gate.open[i])
+		}
+	}
+	return limit
+}
+
+// openGate opens the gate as far as clusters and endpoints are ACKed.
+func (l *Ledger) openGate() {
+	c, g := &l.watches[cds], &l.gate
+	if !c.on || !c.wild || len(c.groups) > 0 {
+		return
+	}
+	for i, s := range l.states {
+		acked := c.acked(i).add
+		switch {
+		case acked <= g.open[i]:
+		case s.LastAdded(resource.Cluster) <= g.open[i]:
+			g.open[i] = acked
+		default:
+			if upto, ok := l.endpointsACKed(i, acked, l.newClusters(i, acked)); ok {
+				g.open[i] = upto
+			}
+		}
+	}
+	if g.fresh != nil && c.todo == nil && (c.flight == nil || !c.flight.explicit) {
+		if _, ok := l.endpointsACKed(MaxTables, 1, g.fresh.All()); ok {
+			g.fresh = nil
+		}
+	}
+}
+
+// newClusters are those that came after the gate's revision, up to another.
+func (l *Ledger) newClusters(i int, upto model.Revision) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for e := range l.states[i].Changed(resource.Cluster, l.gate.open[i]) {
+			if e.Added > l.gate.open[i] && e.Added <= upto && !yield(e.Name) {
+				return
+			}
+		}
+	}
+}
+
+// endpointsACKed tells whether the proxy has the endpoints of new clusters, and up to
+// which revision of clusters that was found out.
+func (l *Ledger) endpointsACKed(slot int, upto model.Revision, clusters iter.Seq[string]) (model.Revision, bool) {
+	e, wait := &l.watches[eds], &l.gate.waits[slot]
+	if !wait.subscribed {
+		of := [2]*names.Set{e.names, l.gate.fresh}
+		if wait.upto == upto && wait.seen == l.newest() && wait.seenOf == of && wait.nacks == l.refused || e.todo != nil || len(e.groups) > 0 {
+			return 0, false
+		}
+		*wait = endpointWait{upto: upto, seen: l.newest(), seenOf: of, nacks: l.refused, subscribed: l.allSubscribed(clusters)}
+		if !wait.subscribed {
+			return 0, false
+		}
+		if e.flight != nil {
+			wait.barrier = e.flight.nonce
+		}
+	}
+	if len(e.groups) > 0 || e.flight != nil && e.flight.nonce <= wait.barrier {
+		return 0, false
+	}
+	upto = wait.upto
+	*wait = endpointWait{}
+	return upto, true
+}
+
+// allSubscribed tells whether endpoints are subscribed for all clusters that have some.
+// What Envoy refused it does not subscribe.
+func (l *Ledger) allSubscribed(clusters iter.Seq[string]) bool {
+	c, e := &l.watches[cds], &l.watches[eds]
+	for name := range clusters {
+		if e.wild || e.names.Has(name) || c.held[name] != nil {
+			continue
+		}
+		if l.lookup(resource.Cluster, name) != nil && l.lookup(resource.Endpoints, name) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// removable is the revision up to which removals of a type may be sent: nothing that
+// the proxy has may refer to what goes. Virtual hosts are the exception, see stays.
+func (l *Ledger) removable(k kind) model.Revision {
+	switch k {
+	case cds:
+		if l.returning {
+			return 0
+		}
+		return min(l.floor(lds, true), l.floor(rds, true), l.floor(vhds, true))
+	case eds: // Envoy unsubscribes the endpoints of a cluster that goes
+		return l.floor(cds, false)
+	case rds:
+		return min(l.floor(lds, false), l.floor(vhds, false))
+	case vhds:
+		return l.floor(lds, false)
+	}
+	return always
+}
+
+// stays tells whether a removal of the given revision must wait. A virtual host goes at
+// once, unless it goes with its route configuration, which a listener may still use.
+func (l *Ledger) stays(k kind, name string, rev, removable model.Revision) bool {
+	if !exceeds(rev, removable) {
+		return false
+	}
+	return k != vhds || l.lookup(l.strategy.Routes, table.RouteConfigOf(name)) == nil
+}
+
+// exceeds tells whether a revision is beyond a floor; always exceeds all but always.
+func exceeds(rev, floor model.Revision) bool { return floor != always && rev > floor }
+
+// floor is the revision up to which everything of a type is ACKed or held back; always
+// where nothing is outstanding. strict: not what is held back.
+func (l *Ledger) floor(k kind, strict bool) model.Revision {
+	w := &l.watches[k]
+	switch {
+	case !w.on:
+		return always
+	case w.answer:
+		return 0
+	}
+	floor := min(l.floorOfChanges(k), w.floorOfRemovals(&l.states))
+	if w.gone != nil {
+		floor = min(floor, max(w.owes, 1)-1)
+	}
+	if strict {
+		for _, h := range w.held {
+			floor = min(floor, max(h.revision, 1)-1)
+		}
+	}
+	return floor
+}
+
+// floorOfChanges is the floor without removals that were not sent yet.
+func (l *Ledger) floorOfChanges(k kind) model.Revision {
+	w, floor := &l.watches[k], always
+	if w.todo != nil || len(w.groups) > 0 || w.flight != nil && w.flight.explicit || k == vhds && l.load != nil {
+		floor = max(w.owes, 1) - 1
+	}
+	for i, s := range l.states {
+		if c := w.acked(i); s.LastChanged(w.typ) > c.add {
+			floor = min(floor, c.add)
+		}
+	}
+	return floor
+}
+
+func (w *watch) floorOfRemovals(states *[MaxTables]*table.State) model.Revision {
+	floor := always
+	for i, s := range states {
+		if c := w.acked(i); s.LastRemoved(w.typ) > c.rem {
+			floor = min(floor, c.rem)
+		}
+	}
+	return floor
+}
+
+// StopWaiting opens the gate for what it waits for. It is for proxies that never ask
+// for endpoints of clusters that they have: they must not wait for ever.
+func (l *Ledger) StopWaiting() {
+	l.gate.fresh, l.returning = nil, false
+	for i := range l.states {
+		l.gate.open[i] = max(l.gate.open[i], l.watches[cds].acked(i).add)
+	}
+}
+
+// Waiting tells whether listeners or routes could be sent but wait for clusters or
+// endpoints, or removals for the proxy to say what routes it has.
+func (l *Ledger) Waiting() bool {
+	if l.returning {
+		return true
+	}
+	for k := lds; k < kinds; k++ {
+		w := &l.watches[k]
+		if w.on && w.flight == nil && l.limit(k) != always && (w.answer || !l.upToDate(w) || !w.idle()) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,264 @@
+package ledger
+
+import (
+	"strconv"
+
+	"github.com/moonsail/moonsail/internal/xds/names"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// Handle takes a request. It tells whether its type is one that the mesh serves.
+func (l *Ledger) Handle(r *Request) bool {
+	k, ok := l.kindOf(r.TypeURL)
+	if !ok {
+		return false
+	}
+	w := &l.watches[k]
+	nonce := parseNonce(r.Nonce)
+	if f := w.flight; f != nil && nonce == f.nonce {
+		w.flight = nil
+		if r.Error == nil {
+			l.accept(k, f)
+		} else {
+			l.refuse(k, f, r.Error)
+		}
+	}
+	if l.protocol == Delta {
+		l.subscribe(k, r)
+		l.returning = l.returning && !(l.watches[rds].on && (l.watches[vhds].on || !l.strategy.VirtualHosts))
+	} else if len(r.Nonce) == 0 || nonce == w.nonce {
+		l.name(k, r)
+	}
+	return true
+}
+
+// parseNonce gives 0 where it is not one of ours.
+func parseNonce(b []byte) uint64 {
+	n, err := strconv.ParseUint(string(b), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// accept takes an ACK.
+func (l *Ledger) accept(k kind, f *flight) {
+	w := &l.watches[k]
+	switch {
+	case len(w.held) == 0:
+	case l.protocol == Sotw && resource.Types[w.typ].FullState:
+		w.held = nil
+	default:
+		for e := range f.entries() {
+			delete(w.held, e.Name)
+		}
+	}
+	if w.idle() {
+		w.owes = 0
+	}
+	if k == rds {
+		l.routesAccepted(f)
+	}
+}
+
+// subscribe takes the subscriptions of a delta request.
+func (l *Ledger) subscribe(k kind, r *Request) {
+	w := &l.watches[k]
+	first := !w.on
+	if first {
+		l.begin(k, len(r.Subscribe) == 0)
+	}
+	if len(r.Unsubscribe) > 0 {
+		l.unsubscribe(k, r.Unsubscribe)
+	}
+	if len(r.Subscribe) > 0 {
+		l.subscribeNames(k, r.Subscribe)
+	}
+	if first && len(r.Initial) > 0 {
+		l.reconnect(k, r)
+	}
+	if first && k == vhds {
+		l.beginVirtualHosts(r)
+	}
+	if k == eds {
+		l.resend = nil // from now on todo has them
+	}
+	if w.todo != nil || w.gone != nil {
+		w.owe(l.newest())
+	}
+}
+
+// begin starts a watch. Without names, a type that has wildcards is subscribed whole.
+func (l *Ledger) begin(k kind, unnamed bool) {
+	w := &l.watches[k]
+	w.on = true
+	if unnamed && resource.Types[w.typ].Wildcard {
+		l.subscribeAll(k)
+		return
+	}
+	for i, s := range l.states {
+		w.at[i] = cursor{s.Revision, s.Revision}
+	}
+}
+
+// subscribeAll makes a watch a wildcard, to be sent everything.
+func (l *Ledger) subscribeAll(k kind) {
+	w := &l.watches[k]
+	w.wild = true
+	if k == vhds { // they come with the route configurations
+		for i, s := range l.states {
+			w.at[i] = cursor{s.Revision, s.Revision}
+		}
+		return
+	}
+	w.answer = true
+	for i, s := range l.states {
+		w.at[i] = cursor{add: 0, rem: s.Revision}
+	}
+}
+
+const wildcard = "*"
+
+func (l *Ledger) subscribeNames(k kind, list [][]byte) {
+	w := &l.watches[k]
+	set := func(yield func([]byte) bool) {
+		for _, n := range list {
+			if string(n) != wildcard && !yield(n) {
+				return
+			}
+		}
+	}
+	for _, n := range list {
+		if string(n) == wildcard && !w.wild {
+			l.subscribeAll(k)
+		}
+	}
+	w.names = l.pool.With(w.names, set)
+	w.todo = l.pool.With(w.todo, set)
+	if k == rds {
+		l.dropRoutes(set)
+	}
+}
+
+func (l *Ledger) unsubscribe(k kind, list [][]byte) {
+	w := &l.watches[k]
+	set := names.Slices(list)
+	w.names = l.pool.Without(w.names, set)
+	for _, n := range list {
+		if string(n) == wildcard {
+			w.wild, w.answer = false, false
+		}
+		delete(w.held, string(n))
+	}
+	if !w.wild {
+		w.todo, w.gone = l.pool.Without(w.todo, set), l.pool.Without(w.gone, set)
+	}
+	if k == rds {
+		l.dropRoutes(set)
+	}
+}
+
+// reconnect compares what the proxy says it has with the tables.
+func (l *Ledger) reconnect(k kind, r *Request) {
+	w := &l.watches[k]
+	if w.wild {
+		l.keep(k)
+	}
+	var same, differ, gone [][]byte
+	for _, nv := range r.Initial {
+		e := l.lookupBytes(w.typ, nv.Name)
+		switch {
+		case e == nil:
+			gone = append(gone, nv.Name)
+		case e.Version == string(nv.Version) && !l.resend.HasBytes(nv.Name):
+			same = append(same, nv.Name)
+		default:
+			differ = append(differ, nv.Name)
+		}
+	}
+	if w.wild && k != vhds && len(same)+len(differ) < l.states[0].Len(w.typ)+l.states[1].Len(w.typ) {
+		w.todo = l.pool.With(w.todo, names.Strings(l.missing(k, r.Initial)))
+	}
+	if w.wild {
+		w.todo = l.pool.With(w.todo, names.Slices(differ))
+	} else { // they are in todo as they were subscribed
+		w.todo = l.pool.Without(w.todo, names.Slices(same))
+		w.todo = l.pool.Without(w.todo, names.Slices(gone))
+	}
+	w.gone = l.pool.With(w.gone, names.Slices(gone))
+	switch k {
+	case cds:
+		l.returning = true
+	case rds:
+		l.routesKept(r.Initial)
+	}
+}
+
+// keep takes the tables' present states as sent.
+func (l *Ledger) keep(k kind) {
+	w := &l.watches[k]
+	w.answer = false
+	for i, s := range l.states {
+		w.at[i] = cursor{s.Revision, s.Revision}
+		if k == cds {
+			l.gate.open[i] = s.Revision
+		}
+	}
+}
+
+// missing gives the names of the tables that the proxy does not have.
+func (l *Ledger) missing(k kind, has []NameVersion) (out []string) {
+	set := make(map[string]bool, len(has))
+	for _, nv := range has {
+		set[string(nv.Name)] = true
+	}
+	for _, s := range l.states {
+		for e := range s.All(l.watches[k].typ) {
+			if !set[e.Name] {
+				out = append(out, e.Name)
+			}
+		}
+	}
+	return out
+}
+
+// follow does what sending a response brings with it.
+func (l *Ledger) follow(k kind, f *flight, p *plan) {
+	switch k {
+	case cds:
+		l.clustersSent(f)
+	case rds:
+		if len(p.removed) > 0 {
+			l.dropRoutes(names.Strings(p.removed))
+		}
+	case vhds:
+		if loaded := l.pool.Minus(l.load, p.load); loaded != nil {
+			l.synced, l.load = l.pool.Union(l.synced, loaded), p.load
+		}
+	}
+}
+
+// clustersSent has the endpoints of changed clusters sent again: Envoy keeps a changed
+// cluster warming until they come, and does not ask, as it has subscribed them already.
+func (l *Ledger) clustersSent(f *flight) {
+	e := &l.watches[eds]
+	var again, all []string
+	for c := range f.entries() {
+		if e.names.Has(c.Name) {
+			again = append(again, c.Name)
+		}
+		if f.explicit {
+			all = append(all, c.Name)
+		}
+	}
+	if len(again) > 0 {
+		e.todo = l.pool.With(e.todo, names.Strings(again))
+		e.owe(l.newest())
+	}
+	if len(all) > 0 {
+		l.gate.fresh = l.pool.With(l.gate.fresh, names.Strings(all))
+		if !e.on {
+			l.resend = l.pool.With(l.resend, names.Strings(all))
+		}
+	}
+}

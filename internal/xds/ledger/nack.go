@@ -1,0 +1,121 @@
+package ledger
+
+import (
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// maxMessage bounds what is kept of a proxy's complaint, in bytes.
+const maxMessage = 1024
+
+// refuse takes a NACK. Of one resource it is known which one was refused; of several,
+// those that the message names are held back and the others sent again; if it names
+// none, one half is sent and then the other, down to the ones that are refused alone.
+func (l *Ledger) refuse(k kind, f *flight, e *Error) {
+	w := &l.watches[k]
+	l.nacked = true
+	l.refused++
+	message := e.Message[:min(len(e.Message), maxMessage)]
+	all := f.names()
+	switch {
+	case l.protocol == Sotw && resource.Types[w.typ].FullState:
+		l.refuseWhole(w, f, all, message)
+		return
+	case len(all) == 0:
+		return
+	case len(all) == 1:
+		l.hold(w, all[0], f, message)
+	default:
+		bad, good := named(all, message)
+		for _, n := range bad {
+			l.hold(w, n, f, message)
+		}
+		if len(bad) == 0 {
+			w.groups = append([][]string{good[:len(good)/2], good[len(good)/2:]}, w.groups...)
+		} else if len(good) > 0 {
+			w.groups = append([][]string{good}, w.groups...)
+		}
+	}
+	if len(w.groups) > 0 {
+		w.owe(min(f.from[0].add, f.from[0].rem, f.from[1].add, f.from[1].rem) + 1)
+	} else if w.idle() {
+		w.owes = 0
+	}
+}
+
+// refuseWhole holds back what the message names of a state-of-the-world response. The
+// rest need not be sent again: Envoy has taken it.
+func (l *Ledger) refuseWhole(w *watch, f *flight, all []string, message string) {
+	bad, _ := named(all, message)
+	if len(all) == 1 {
+		bad = all
+	}
+	if len(bad) == 0 {
+		w.held = map[string]*Held{"?": {Name: "?", Version: w.version, Message: message}}
+	}
+	for _, n := range bad {
+		l.hold(w, n, f, message)
+	}
+}
+
+// hold keeps a refused resource from being sent until it differs.
+func (l *Ledger) hold(w *watch, name string, f *flight, message string) {
+	if w.held == nil {
+		w.held = map[string]*Held{}
+	}
+	for e := range f.entries() {
+		if e.Name == name {
+			w.held[name] = &Held{Name: name, Version: e.Version, Message: message, revision: e.Revision}
+			return
+		}
+	}
+}
+
+// names are all names of the response.
+func (f *flight) names() (out []string) {
+	for e := range f.entries() {
+		out = append(out, e.Name)
+	}
+	return append(out, f.removed...)
+}
+
+// named splits names by whether a message tells them. Short names (of route
+// configurations: "80") appear in messages by chance, and do not count.
+func named(all []string, message string) (bad, rest []string) {
+	for _, n := range all {
+		if telling(n) && mentions(message, n) {
+			bad = append(bad, n)
+		} else {
+			rest = append(rest, n)
+		}
+	}
+	return bad, rest
+}
+
+func telling(name string) bool { return len(name) >= 8 && strings.ContainsAny(name, "|/._") }
+
+// mentions tells whether name stands in message as a word of its own.
+func mentions(message, name string) bool {
+	for at := 0; ; {
+		i := strings.Index(message[at:], name)
+		if i < 0 {
+			return false
+		}
+		i += at
+		end := i + len(name)
+		if (i == 0 || !nameByte(message[i-1])) && (end == len(message) || !nameByte(message[end]) || endsWord(message[end:])) {
+			return true
+		}
+		at = i + 1
+	}
+}
+
+// endsWord tells whether punctuation that could be part of a name ends a sentence or clause.
+func endsWord(rest string) bool {
+	return (rest[0] == '.' || rest[0] == ':') && (len(rest) == 1 || rest[1] == ' ' || rest[1] == '\n')
+}
+
+func nameByte(b byte) bool {
+	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || strings.IndexByte("-_.|/:", b) >= 0
+}

@@ -1,0 +1,75 @@
+package ledger
+
+import "github.com/moonsail/moonsail/internal/xds/resource"
+
+// Request is a parsed request, delta or state-of-the-world. Its slices point into the
+// request's buffer and are not kept.
+type Request struct {
+	TypeURL []byte
+	Nonce   []byte // of the response that it answers; empty: none
+	Error   *Error // it refuses that response
+
+	// Delta.
+	Subscribe, Unsubscribe [][]byte
+	Initial                []NameVersion
+
+	// State-of-the-world.
+	Names   [][]byte
+	Version []byte
+}
+
+// NameVersion is an entry of initial_resource_versions.
+type NameVersion struct{ Name, Version []byte }
+
+// Error is why a proxy refused a response.
+type Error struct {
+	Code    int32
+	Message string
+}
+
+// Protocol is a variant of xDS.
+type Protocol uint8
+
+// The protocols.
+const (
+	Delta Protocol = iota
+	Sotw
+)
+
+// String is "delta" or "sotw".
+func (p Protocol) String() string { return [...]string{"delta", "sotw"}[p] }
+
+// Strategy is how routes reach a proxy.
+type Strategy struct {
+	Name         string
+	Routes       resource.Type // the column that answers RDS
+	VirtualHosts bool          // VHDS
+}
+
+// The strategies.
+var (
+	WholeRoutes  = &Strategy{Name: "rds", Routes: resource.RouteConfig}
+	VirtualHosts = &Strategy{Name: "vhds", Routes: resource.RouteConfigShell, VirtualHosts: true}
+)
+
+// kind is an index of a stream's watches: the types in the order of additions.
+type kind uint8
+
+const (
+	cds kind = iota
+	eds
+	lds
+	rds
+	vhds
+	kinds
+)
+
+// kindOf gives the kind of a type URL.
+func (l *Ledger) kindOf(url []byte) (kind, bool) {
+	for k := range kinds {
+		if string(url) == l.watches[k].typ.URL() {
+			return k, k != vhds || l.strategy.VirtualHosts
+		}
+	}
+	return 0, false
+}

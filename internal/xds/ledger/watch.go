@@ -1,0 +1,136 @@
+package ledger
+
+import (
+	"iter"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/names"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// MaxTables is the number of tables that a stream can be bound to: outbound and inbound.
+const MaxTables = 2
+
+// always is a limit that lets everything pass.
+const always = ^model.Revision(0)
+
+// cursor is what was sent of one table: additions and changes up to one revision,
+// removals up to another, as they may have to wait.
+type cursor struct{ add, rem model.Revision }
+
+// watch is the state of one type on a stream.
+type watch struct {
+	typ resource.Type
+	on  bool // there was a request
+
+	wild  bool       // everything is subscribed
+	names *names.Set // named subscriptions
+
+	at     [MaxTables]cursor // what was sent
+	answer bool              // the first answer is owed, even where it is empty
+
+	// What is to be sent whatever the cursors say. It is looked up when it is sent:
+	// a name of todo that does not exist is answered by a removal; one of gone is
+	// something that the proxy holds and that went, removed when that is safe.
+	todo, gone *names.Set
+	groups     [][]string     // parts of refused responses, sent one by one
+	owes       model.Revision // the revision at which these three came to be; 0: they are empty
+
+	flight *flight // nil: no response is unanswered
+	nonce  uint64  // of the last response
+
+	held map[string]*Held
+
+	// State-of-the-world.
+	version string
+	last    [MaxTables]*table.State // clusters: the states of the last response
+	extras  map[string]*table.Entry // clusters: removed, but still in the last response
+}
+
+// position is what moves where nothing needs to be sent.
+type position struct {
+	at         [MaxTables]cursor
+	todo, gone *names.Set
+}
+
+func (w *watch) position() position { return position{w.at, w.todo, w.gone} }
+
+// flight is a response that was not answered yet.
+type flight struct {
+	nonce    uint64
+	from     [MaxTables]cursor
+	parts    [4]*table.Batch
+	removed  []string
+	explicit bool // it has names of todo, gone or groups
+}
+
+// entries are the resources of the response.
+func (f *flight) entries() iter.Seq[*table.Entry] {
+	return func(yield func(*table.Entry) bool) {
+		for _, p := range f.parts {
+			if p == nil {
+				continue
+			}
+			for _, e := range p.Entries {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Held is a resource that the proxy refused.
+type Held struct {
+	Name, Version string
+	Message       string
+	revision      model.Revision
+}
+
+// holds tells whether e is to be held back.
+func (w *watch) holds(e *table.Entry) bool {
+	h := w.held[e.Name]
+	return h != nil && h.Version == e.Version
+}
+
+// acked is the cursor of what is known to be accepted.
+func (w *watch) acked(i int) cursor {
+	if w.flight != nil {
+		return w.flight.from[i]
+	}
+	return w.at[i]
+}
+
+// idle tells that nothing is owed or in flight but what the cursors say.
+func (w *watch) idle() bool {
+	return w.todo == nil && w.gone == nil && len(w.groups) == 0 && (w.flight == nil || !w.flight.explicit)
+}
+
+// owe notes that something is to be sent since a revision.
+func (w *watch) owe(rev model.Revision) {
+	if w.owes == 0 || w.owes > rev {
+		w.owes = max(rev, 1)
+	}
+}
+
+// subscribes tells whether a removed name concerns the stream.
+func (l *Ledger) subscribes(k kind, name string) bool {
+	w := &l.watches[k]
+	if k == vhds {
+		return l.synced.Has(table.RouteConfigOf(name)) || w.names.Has(name)
+	}
+	return w.wild || w.names.Has(name)
+}
+
+// filter is the names that a cursor's batch is restricted to.
+func (l *Ledger) filter(k kind) (set *names.Set, none bool) {
+	w := &l.watches[k]
+	switch {
+	case k == vhds:
+		return l.synced, l.synced == nil
+	case w.wild:
+		return nil, false
+	}
+	return w.names, w.names == nil
+}

@@ -1,0 +1,108 @@
+package server
+
+import (
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// maxOwed is the number of published revisions that a stream is followed through at the
+// same time. One that is further behind is given up on for the oldest ones.
+const maxOwed = 1024
+
+// account is which published revisions a stream has not settled. They are exactly those
+// that it was counted for.
+type account struct {
+	owed    []model.Revision // ascending
+	sent    int              // of owed, reported as sent
+	newest  model.Revision   // of the tables when a response was sent last
+	refused model.Revision   // newest when a response was refused last
+}
+
+// outcome is what became of a settled revision. By revisions and not by events, as a
+// stream may be done with one before it is published.
+func (a *account) outcome(rev model.Revision) Outcome {
+	switch {
+	case rev <= a.refused:
+		return NACKed
+	case rev <= a.newest:
+		return ACKed
+	}
+	return NotConcerned
+}
+
+// settle reports what has become of the owed revisions. The stream's lock is held.
+func (st *stream) settle(now time.Time) {
+	a := &st.account
+	rev, refused := st.ledger.Settle()
+	if refused {
+		a.refused = a.newest
+	}
+	if len(a.owed) == 0 {
+		return
+	}
+	st.reportSent(now)
+	for len(a.owed) > 0 && a.owed[0] <= rev {
+		outcome, n := a.outcome(a.owed[0]), 1
+		for n < len(a.owed) && a.owed[n] <= rev && a.outcome(a.owed[n]) == outcome {
+			n++
+		}
+		st.report(n, outcome, now)
+	}
+	if over := len(a.owed) - maxOwed; over > 0 {
+		st.report(over, Gone, now)
+	}
+}
+
+func (st *stream) reportSent(now time.Time) {
+	a := &st.account
+	if a.sent == len(a.owed) || a.newest < a.owed[a.sent] {
+		return
+	}
+	sent := min(a.newest, st.ledger.Sent())
+	for a.sent < len(a.owed) && a.owed[a.sent] <= sent {
+		st.server.obs.Sent(a.owed[a.sent], now)
+		a.sent++
+	}
+}
+
+// report tells the outcome of the oldest n owed revisions, in runs without gaps.
+func (st *stream) report(n int, outcome Outcome, now time.Time) {
+	a := &st.account
+	for from := 0; from < n; {
+		to := from
+		for to+1 < n && a.owed[to+1] == a.owed[to]+1 {
+			to++
+		}
+		st.server.obs.Settled(a.owed[from]-1, a.owed[to], outcome, now)
+		from = to + 1
+	}
+	a.owed = append(a.owed[:0], a.owed[n:]...)
+	a.sent = max(a.sent-n, 0)
+}
+
+// state is the stream as people see it.
+func (st *stream) state() ProxyState {
+	p := ProxyState{
+		ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, Stream: st.number, Proxy: st.proxy,
+		Peer: st.transport.peer(), Connected: st.connected, Protocol: st.protocol.String(), Strategy: RouteStrategy(st.strategy.Name),
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.ledger == nil {
+		return p
+	}
+	for _, t := range st.tables {
+		p.Tables = append(p.Tables, t.Name())
+	}
+	p.Settled = st.ledger.Settled()
+	for _, t := range st.ledger.Types() {
+		ts := TypeState{Type: t.Type.String(), Wildcard: t.Wildcard, Subscribed: t.Subscribed, Sent: t.Sent, ACKed: t.ACKed,
+			InFlightSince: st.unacked[t.Type].since, Waiting: t.Waiting, Version: t.Version}
+		for _, h := range t.Held {
+			ts.Held = append(ts.Held, Held{Name: h.Name, Version: h.Version, Message: h.Message})
+		}
+		p.Types = append(p.Types, ts)
+	}
+	return p
+}

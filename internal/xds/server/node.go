@@ -1,0 +1,124 @@
+package server
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// idForm is what a node id must look like; it is told to whoever sends another.
+const idForm = `"<sidecar|router>~<IP address>~<pod>.<namespace>~<namespace>.svc.<cluster domain>"`
+
+// parseNode makes a proxy of the node of a stream's first request. userAgent is the
+// program behind it ("envoy").
+func parseNode(b []byte) (p *model.Proxy, userAgent string, err error) {
+	if len(b) == 0 {
+		return nil, "", status.Errorf(codes.InvalidArgument, "the first request of a stream must have a node, with the id %s", idForm)
+	}
+	var n corev3.Node
+	if err := proto.Unmarshal(b, &n); err != nil {
+		return nil, "", status.Errorf(codes.InvalidArgument, "node: %v", err)
+	}
+	p, err = parseID(n.Id)
+	if err != nil {
+		return nil, "", status.Errorf(codes.InvalidArgument, "node id %q: %v; expected %s", n.Id, err, idForm)
+	}
+	p.Cluster = n.Cluster
+	if l := n.Locality; l != nil {
+		p.Locality = model.Locality{Region: l.Region, Zone: l.Zone, Subzone: l.SubZone}
+	}
+	fillMetadata(p, n.Metadata.GetFields())
+	return p, n.UserAgentName, nil
+}
+
+func parseID(id string) (*model.Proxy, error) {
+	parts := strings.Split(id, "~")
+	if len(parts) != 4 {
+		return nil, fmt.Errorf("it has %d parts separated by ~ instead of 4", len(parts))
+	}
+	typ := model.ProxyType(parts[0])
+	if typ != model.ProxySidecar && typ != model.ProxyRouter {
+		return nil, fmt.Errorf("the proxy type %q is neither sidecar nor router", parts[0])
+	}
+	if _, err := netip.ParseAddr(parts[1]); err != nil {
+		return nil, fmt.Errorf("%q is not an IP address", parts[1])
+	}
+	dot := strings.LastIndexByte(parts[2], '.')
+	if dot <= 0 || dot == len(parts[2])-1 {
+		return nil, fmt.Errorf("%q is not <pod>.<namespace>", parts[2])
+	}
+	return &model.Proxy{
+		ID: id, Type: typ, IPs: []string{parts[1]},
+		Name: parts[2][:dot], Namespace: parts[2][dot+1:], DNSDomain: parts[3],
+	}, nil
+}
+
+// fillMetadata takes Istio's node metadata. What is missing keeps what the id said.
+func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
+	text := func(key string, into *string) {
+		if v := m[key].GetStringValue(); v != "" {
+			*into = v
+		}
+	}
+	text("NAMESPACE", &p.Namespace)
+	text("NAME", &p.Name)
+	text("SERVICE_ACCOUNT", &p.ServiceAccount)
+	text("CLUSTER_ID", &p.ClusterID)
+	text("NETWORK", &p.Network)
+	text("ISTIO_VERSION", &p.IstioVersion)
+	var mode string
+	text("INTERCEPTION_MODE", &mode)
+	p.Interception = model.Interception(mode)
+	if p.Interception == "" {
+		p.Interception = model.InterceptRedirect
+	}
+	p.Labels = map[string]string{}
+	for k, v := range m["LABELS"].GetStructValue().GetFields() {
+		p.Labels[k] = v.GetStringValue()
+	}
+	p.IPs = addresses(p.IPs[0], m["INSTANCE_IPS"].GetStringValue())
+	p.NamedPorts = namedPorts(m["POD_PORTS"])
+}
+
+// addresses is the id's address and those of a comma-separated list.
+func addresses(first, list string) []string {
+	out := []string{first}
+	for a := range strings.SplitSeq(list, ",") {
+		if a = strings.TrimSpace(a); a != "" && a != first {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// namedPorts reads POD_PORTS: a list, or as Istio's agent sends it, a list in a string.
+func namedPorts(v *structpb.Value) map[string]uint32 {
+	if s := v.GetStringValue(); s != "" {
+		list := &structpb.Value{}
+		if list.UnmarshalJSON([]byte(s)) != nil {
+			return nil
+		}
+		v = list
+	}
+	var out map[string]uint32
+	for _, e := range v.GetListValue().GetValues() {
+		f := e.GetStructValue().GetFields()
+		name, port := f["name"].GetStringValue(), f["containerPort"].GetNumberValue()
+		if name == "" || port < 1 || port > 65535 {
+			continue
+		}
+		if out == nil {
+			out = map[string]uint32{}
+		}
+		out[name] = uint32(port)
+	}
+	return out
+}

@@ -1,0 +1,124 @@
+package server
+
+import (
+	"sync"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// registry knows the open streams, and which of them are bound to which table.
+type registry struct {
+	mu      sync.Mutex // guards everything here, and the streams' fields that say so
+	last    uint64
+	streams map[uint64]*stream
+	byTable map[*table.Table][]*stream
+}
+
+// place is where a stream stands in its tables' lists.
+type place struct {
+	table *table.Table
+	index int
+}
+
+func (r *registry) init() {
+	r.streams = map[uint64]*stream{}
+	r.byTable = map[*table.Table][]*stream{}
+}
+
+// add makes a stream known. Where it was rebound meanwhile, that counts.
+func (r *registry) add(st *stream, tables []*table.Table) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last++
+	st.number = r.last
+	r.streams[st.number] = st
+	if st.bindNext == nil {
+		st.bindNext = tables
+	}
+	r.place(st)
+}
+
+// rebind moves a stream to other tables.
+func (r *registry) rebind(st *stream, tables []*table.Table) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	st.bindNext = tables
+	if r.streams[st.number] == st {
+		r.unplace(st)
+		r.place(st)
+	}
+}
+
+// tables takes what a stream is bound to, where that is news.
+func (r *registry) tables(st *stream) []*table.Table {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := st.bindNext
+	st.bindNext = nil
+	return t
+}
+
+func (r *registry) remove(st *stream) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.streams[st.number] == st {
+		delete(r.streams, st.number)
+		r.unplace(st)
+	}
+}
+
+func (r *registry) place(st *stream) {
+	for i, t := range st.bindNext {
+		if i < MaxTables && t != nil {
+			st.places[i] = place{t, len(r.byTable[t])}
+			r.byTable[t] = append(r.byTable[t], st)
+		}
+	}
+}
+
+func (r *registry) unplace(st *stream) {
+	for i, p := range st.places {
+		if p.table == nil {
+			continue
+		}
+		list := r.byTable[p.table]
+		last := list[len(list)-1]
+		list[p.index] = last
+		list[len(list)-1] = nil
+		for j := range last.places {
+			if last.places[j] == (place{p.table, len(list) - 1}) {
+				last.places[j].index = p.index
+			}
+		}
+		if r.byTable[p.table] = list[:len(list)-1]; len(list) == 1 {
+			delete(r.byTable, p.table)
+		}
+		st.places[i] = place{}
+	}
+}
+
+// bound appends the streams that are bound to any of tables, each once.
+func (r *registry) bound(rev model.Revision, tables []*table.Table, out []*stream) []*stream {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range tables {
+		for _, st := range r.byTable[t] {
+			if st.counted != rev {
+				st.counted = rev
+				out = append(out, st)
+			}
+		}
+	}
+	return out
+}
+
+func (r *registry) all() []*stream {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]*stream, 0, len(r.streams))
+	for _, st := range r.streams {
+		out = append(out, st)
+	}
+	return out
+}

@@ -1,0 +1,271 @@
+package server
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/ledger"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// stream is one proxy's stream.
+type stream struct {
+	// Read-only once the stream is in the registry.
+	server    *Server
+	transport transport
+	protocol  ledger.Protocol
+	connected time.Time
+	proxy     *model.Proxy
+	strategy  *ledger.Strategy
+	release   func()
+	number    uint64
+	sender    *sender
+
+	// Guarded by the registry's lock.
+	bindNext []*table.Table // what the stream is bound to, until it has noticed
+	places   [MaxTables]place
+	counted  model.Revision // by the registry for this revision
+
+	inbox inbox
+
+	mu      sync.Mutex // guards what follows
+	ledger  *ledger.Ledger
+	tables  []*table.Table
+	account account
+	wait    time.Time // since when something waits for the proxy's endpoints; zero: nothing does
+	closed  bool
+
+	// What is sent. A message that could block is left to a goroutine that lives while
+	// there are such: later ones queue up behind it, at most one for each type.
+	unacked [resource.NumTypes]unacked
+	backlog []message
+	waiter  bool // the goroutine lives
+}
+
+// unacked is a response that was not answered.
+type unacked struct {
+	bytes int
+	since time.Time
+}
+
+// inbox is what others have to tell a stream. Its lock is never held for long, so that
+// no one waits for a stream.
+type inbox struct {
+	mu        sync.Mutex // guards the fields
+	published []model.Revision
+	rebound   bool
+	queued    bool // the stream is in its sender's queue
+	closed    bool
+}
+
+// publish tells a stream of a revision that it is counted for.
+func (st *stream) publish(rev model.Revision) {
+	in := &st.inbox
+	in.mu.Lock()
+	closed, queued := in.closed, in.queued
+	if !closed {
+		in.published = append(in.published, rev)
+		in.queued = true
+	}
+	in.mu.Unlock()
+	switch {
+	case closed:
+		st.server.obs.Settled(rev-1, rev, Gone, time.Now())
+	case !queued:
+		st.sender.enqueue(st)
+	}
+}
+
+// rebind is given to the Binder.
+func (st *stream) rebind(tables []*table.Table) {
+	st.server.streams.rebind(st, tables)
+	in := &st.inbox
+	in.mu.Lock()
+	in.rebound = true
+	enqueue := !in.closed && !in.queued
+	in.queued = in.queued || enqueue
+	in.mu.Unlock()
+	if enqueue {
+		st.sender.enqueue(st)
+		st.sender.kick()
+	}
+}
+
+// requests are pooled: between requests a stream needs none.
+var requests = sync.Pool{New: func() any { return new(request) }}
+
+// take handles one request.
+func (st *stream) take(b []byte) error {
+	r := requests.Get().(*request)
+	defer requests.Put(r)
+	defer r.reset()
+	if err := r.parse(st.protocol, b); err != nil {
+		return status.Errorf(codes.InvalidArgument, "the request is not a valid %s discovery request: %v", st.protocol, err)
+	}
+	if st.proxy == nil {
+		if err := st.server.open(st, r.node); err != nil {
+			return err
+		}
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if r.Error != nil {
+		st.server.log.Warn("proxy refused configuration", "proxy", st.proxy.ID,
+			"type", strings.TrimPrefix(string(r.TypeURL), "type.googleapis.com/"), "message", r.Error.Message)
+	}
+	if !st.ledger.Handle(&r.Request) {
+		st.server.log.Debug("type is not served", "proxy", st.proxy.ID, "type", string(r.TypeURL))
+	}
+	for t := range st.unacked {
+		if st.unacked[t].bytes > 0 && !st.ledger.InFlight(resource.Type(t)) {
+			st.unacked[t] = unacked{}
+		}
+	}
+	st.step()
+	if err := st.ledger.Err(); err != nil {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	return nil
+}
+
+// begin makes the ledger, once the stream is in the registry: what is committed from
+// now on wakes it.
+func (st *stream) begin() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.tables = st.server.streams.tables(st)
+	st.ledger = ledger.New(st.protocol, st.strategy, st.server.pool, st.states(&[MaxTables]*table.State{}))
+}
+
+// states are the newest states of the stream's tables.
+func (st *stream) states(into *[MaxTables]*table.State) []*table.State {
+	n := 0
+	for _, t := range st.tables[:min(len(st.tables), MaxTables)] {
+		into[n] = t.State()
+		n++
+	}
+	return into[:n]
+}
+
+// advance is called by the sender.
+func (st *stream) advance() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.ledger != nil && !st.closed {
+		st.step()
+	}
+}
+
+// step brings the ledger up to date and sends what may go.
+func (st *stream) step() {
+	st.readInbox()
+	var states [MaxTables]*table.State
+	st.ledger.Update(st.states(&states))
+	var room [5]ledger.Response
+	responses := st.ledger.Next(room[:0])
+	var now time.Time
+	if len(responses) > 0 || len(st.account.owed) > 0 {
+		now = time.Now()
+	}
+	for i := range responses {
+		st.send(&responses[i], now)
+	}
+	st.settle(now)
+}
+
+func (st *stream) readInbox() {
+	in := &st.inbox
+	in.mu.Lock()
+	st.account.owed = append(st.account.owed, in.published...)
+	in.published = in.published[:0]
+	in.queued = false
+	rebound := in.rebound
+	in.rebound = false
+	in.mu.Unlock()
+	if rebound {
+		if t := st.server.streams.tables(st); t != nil {
+			st.tables = t
+		}
+	}
+}
+
+// send sends a response, or leaves it to the waiter where that could block.
+func (st *stream) send(r *ledger.Response, now time.Time) {
+	m := assemble(st.protocol, r)
+	outstanding := 0
+	for i := range st.unacked {
+		outstanding += st.unacked[i].bytes
+	}
+	st.unacked[r.Type] = unacked{bytes: m.size, since: now}
+	st.account.newest = max(st.account.newest, r.Newest)
+	switch {
+	case st.waiter:
+		st.backlog = append(st.backlog, m)
+	case outstanding < sendWindow-sendMargin:
+		_ = st.transport.send(m) // an error ends the stream, which receive tells
+	default:
+		st.backlog = append(st.backlog, m)
+		st.waiter = true
+		go st.drain()
+	}
+}
+
+// drain sends the backlog. It ends when that is empty or the stream has ended.
+func (st *stream) drain() {
+	for {
+		st.mu.Lock()
+		if len(st.backlog) == 0 || st.closed {
+			st.waiter, st.backlog = false, nil
+			st.mu.Unlock()
+			return
+		}
+		m := st.backlog[0]
+		st.backlog = st.backlog[1:]
+		st.mu.Unlock()
+		if st.transport.send(m) != nil {
+			return // waiter stays set: nothing more is sent
+		}
+	}
+}
+
+// lookAfter ends a wait that takes too long.
+func (st *stream) lookAfter(now time.Time) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	switch {
+	case st.closed || st.ledger == nil:
+	case !st.ledger.Waiting():
+		st.wait = time.Time{}
+	case st.wait.IsZero():
+		st.wait = now
+	case now.Sub(st.wait) >= patience:
+		st.server.log.Warn("proxy does not ask for endpoints of its clusters; its listeners and routes wait no longer", "proxy", st.proxy.ID)
+		st.wait = time.Time{}
+		st.ledger.StopWaiting()
+		st.step()
+	}
+}
+
+// end takes the stream out.
+func (st *stream) end() {
+	if st.release == nil {
+		return // it was never bound
+	}
+	st.server.streams.remove(st)
+	st.inbox.mu.Lock()
+	st.inbox.closed = true
+	st.inbox.mu.Unlock()
+	st.mu.Lock()
+	st.readInbox()
+	st.closed = true
+	st.report(len(st.account.owed), Gone, time.Now())
+	st.mu.Unlock()
+	st.release()
+	st.server.log.Debug("proxy disconnected", "proxy", st.proxy.ID)
+}
