@@ -1,0 +1,200 @@
+// Package controlplane starts the stages of `moonsail serve` and joins them: the whole of
+// it on one screen, in Run.
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/moonsail/moonsail/internal/debug"
+	"github.com/moonsail/moonsail/internal/engine"
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/file"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// Options are what `moonsail serve` can be told.
+type Options struct {
+	ConfigDir        string // a tree of YAML
+	XDSPlaintextAddr string // empty: not served
+	HTTPAddr         string // empty: not served
+	Mesh             *model.Mesh
+	RouteStrategy    server.RouteStrategy
+	Log              *slog.Logger
+
+	// Listening is told the addresses once they are open, where it is not nil.
+	Listening func(xds, http net.Addr)
+}
+
+// stopTime bounds how long open streams may take to end.
+const stopTime = 3 * time.Second
+
+// Run serves until ctx ends. What it cannot start with is an error; later on nothing is.
+//
+//	file source -> intake -> engine -> xDS server -> proxies
+//	                            |          |
+//	                            +-> change log -> log lines, metrics, debug pages
+func Run(ctx context.Context, o Options) error {
+	xdsListener, httpListener, err := listen(ctx, o)
+	if err != nil {
+		return err
+	}
+	metrics := telemetry.NewMetrics()
+	changes := telemetry.NewChangeLog(telemetry.DefaultChanges, o.Log, metrics)
+	intake := store.NewIntake(file.SourceName)
+	source := &file.Source{
+		Dir: o.ConfigDir, Decoder: istioapi.Decoder{Domain: o.Mesh.Domain}, Intake: intake, Log: o.Log,
+	}
+	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: changes, Log: o.Log})
+	xds := server.New(pipeline, changes, o.Log, server.Options{RouteStrategy: o.RouteStrategy})
+	stages := debug.Stages{
+		Ready:    ready(pipeline),
+		Problems: problems(source, pipeline),
+		Snapshot: pipeline.Snapshot,
+		Scopes:   func() any { return pipeline.Scopes(ctx) },
+		Changes:  changes, Proxies: xds, Gatherer: metrics.Registry,
+	}
+	watch(metrics, pipeline, intake)
+
+	var g group
+	g.ctx, g.cancel = context.WithCancelCause(ctx)
+	// The server of streams ends first, so that nobody binds to an engine that has ended;
+	// the change log ends last, so that it can write what it still has.
+	rest, stopRest := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopRest()
+	g.run("change log", func(context.Context) error { changes.Run(rest); return nil })
+	g.run("engine", func(context.Context) error { pipeline.Run(rest, xds); return nil })
+	g.run("file source", source.Run)
+	if httpListener != nil {
+		g.run("debug pages", func(ctx context.Context) error { return debug.NewServer(stages, o.Log).Serve(ctx, httpListener) })
+	}
+	if xdsListener != nil {
+		g.run("xDS", func(ctx context.Context) error { return serveXDS(ctx, xds, xdsListener) })
+	}
+	announce(o, xdsListener, httpListener)
+	<-g.ctx.Done()
+	g.streams.Wait()
+	xds.Close()
+	stopRest()
+	g.all.Wait()
+	if err := context.Cause(g.ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// group runs the stages; the first that fails ends all.
+type group struct {
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	all     sync.WaitGroup
+	streams sync.WaitGroup // those that end with ctx
+}
+
+func (g *group) run(name string, f func(context.Context) error) {
+	own := &g.streams
+	if name == "engine" || name == "change log" {
+		own = &sync.WaitGroup{}
+	}
+	own.Add(1)
+	g.all.Go(func() {
+		defer own.Done()
+		if err := f(g.ctx); err != nil {
+			g.cancel(fmt.Errorf("%s: %w", name, err))
+		}
+	})
+}
+
+func listen(ctx context.Context, o Options) (xds, http net.Listener, err error) {
+	open := func(flag, addr string) net.Listener {
+		if addr == "" || err != nil {
+			return nil
+		}
+		ln, failed := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+		if failed != nil {
+			err = fmt.Errorf("--%s: %w", flag, failed)
+			return nil
+		}
+		return ln
+	}
+	xds = open("xds-plaintext-addr", o.XDSPlaintextAddr)
+	http = open("http-addr", o.HTTPAddr)
+	if err != nil && xds != nil {
+		xds.Close()
+	}
+	return xds, http, err
+}
+
+// serveXDS answers streams until ctx ends, and then lets them end for a moment.
+func serveXDS(ctx context.Context, xds *server.Server, ln net.Listener) error {
+	g := grpc.NewServer(server.GRPCOptions()...)
+	xds.Register(g)
+	stop := context.AfterFunc(ctx, func() {
+		// Streams never end by themselves: proxies are to notice and go elsewhere.
+		timer := time.AfterFunc(stopTime, g.Stop)
+		defer timer.Stop()
+		g.Stop()
+	})
+	defer stop()
+	if err := g.Serve(ln); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+func announce(o Options, xds, http net.Listener) {
+	var x, h net.Addr
+	if xds != nil {
+		x = xds.Addr()
+		o.Log.Info("serving xDS in plain text", "addr", x)
+	}
+	if http != nil {
+		h = http.Addr()
+		o.Log.Info("serving metrics and debug pages", "url", fmt.Sprintf("http://%s/debug", h))
+	}
+	if o.Listening != nil {
+		o.Listening(x, h)
+	}
+}
+
+func ready(e *engine.Engine) func() error {
+	return func() error {
+		if !e.Synced() {
+			return errors.New("the configuration has not been read yet")
+		}
+		return nil
+	}
+}
+
+// Problems is the body of /debug/problems.
+type Problems struct {
+	Config      istioapi.Problems `json:"config"`      // in the sources
+	Translation []engine.Failure  `json:"translation"` // what could not be made into Envoy's resources
+}
+
+func problems(s *file.Source, e *engine.Engine) func() any {
+	return func() any {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		return Problems{Config: s.Problems(), Translation: e.Failures(ctx)}
+	}
+}
+
+// watch registers the gauges that are asked when they are read.
+func watch(m *telemetry.Metrics, e *engine.Engine, in *store.Intake) {
+	m.IntakeDepth(in.Depth)
+	m.Inventory(
+		func() int { return e.Snapshot().Len(model.KindService) + e.Snapshot().Len(model.KindServiceEntry) },
+		func(k model.Kind) int { return e.Snapshot().Len(k) },
+	)
+}
