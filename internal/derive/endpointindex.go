@@ -269,11 +269,18 @@ func workloadHealth(w *model.Workload, publishNotReady bool) (model.Health, bool
 	return model.Healthy, true
 }
 
-// portsOf resolves a service's ports on one workload, by service port name.
+// portsOf resolves a service's ports on one workload, by service port name. What a
+// WorkloadEntry says of a service's port goes before the service's target port, as do the
+// named ports of a Pod for a ServiceEntry.
 func portsOf(s *model.Service, w *model.Workload) map[string]uint32 {
 	out := make(map[string]uint32, len(s.Ports))
 	for _, p := range s.Ports {
-		if n, ok := targetPort(p, w.NamedPorts); ok {
+		n, ok := w.NamedPorts[p.Name]
+		byName := p.TargetName == "" && (w.Kind == model.KindWorkloadEntry || !s.IsKubernetes())
+		if !ok || !byName {
+			n, ok = targetPort(p, w.NamedPorts)
+		}
+		if ok {
 			out[p.Name] = n
 		}
 	}

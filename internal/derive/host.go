@@ -75,6 +75,12 @@ func (s *scope) derivePort(r *reader, e *egress, svc *model.Service, port *model
 		protocol = e.Port.Protocol
 	}
 	at := s.place(e, svc, port, protocol)
+	if svc.Headless && !protocol.IsHTTP() && !at.bound {
+		at = placePods(r, svc, port, protocol)
+	}
+	if len(at.keys) == 0 || s.taken(e, at) {
+		return
+	}
 	for _, key := range at.keys {
 		c := out.claim(key, svc, e.captureNone(s.Key.Interception))
 		if protocol.IsHTTP() || protocol == model.ProtocolAuto {
@@ -116,10 +122,14 @@ func (s *scope) deriveRoutesOnPort(r *reader, e *egress, h model.Host, port *mod
 		return
 	}
 	at := s.place(e, nil, port, port.Protocol)
+	v := s.deriveVirtualHost(r, at, h, nil, port, routes, out)
+	if len(v.Routes) == 0 || s.taken(e, at) {
+		return
+	}
 	for _, key := range at.keys {
 		out.claim(key, routes, e.captureNone(s.Key.Interception)).routeConfig = at.routeConfig
 	}
-	s.addVirtualHost(out, s.deriveVirtualHost(r, at, h, nil, port, routes, out))
+	s.addVirtualHost(out, v)
 }
 
 // addVirtualHost adds v unless another egress listener with the same route configuration did.

@@ -185,7 +185,12 @@ func inboundChains(mesh *model.Mesh, p *inboundPort) []view.FilterChain {
 	case p.protocol == model.ProtocolAuto:
 		http.Match.ALPN, http.Match.TransportProtocol = plainHTTP, "raw_buffer"
 		http.Name += "#http"
-		return []view.FilterChain{http, tcp}
+		// Envoy never goes back from a transport protocol that some chain names: bytes that
+		// are not HTTP need a chain of their own there.
+		raw := tcp
+		raw.Match.TransportProtocol = "raw_buffer"
+		raw.Name += "#raw"
+		return []view.FilterChain{http, raw, tcp}
 	}
 	return []view.FilterChain{tcp}
 }

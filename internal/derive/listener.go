@@ -125,15 +125,18 @@ func unseen(c *view.FilterChain, seen map[string]bool) bool {
 	return len(names) > 0
 }
 
-// addHTTP adds the connection manager: for everything where nothing else wants the
-// listener's connections, else for those whose first bytes look like HTTP.
+// addHTTP adds the connection manager: for everything where nothing else can want the
+// listener's connections, else for those whose first bytes look like HTTP. Connections to
+// any address of the port come to a listener that is not bound: what is not HTTP there
+// belongs to destinations that nobody knows.
 func (s *scope) addHTTP(mesh *model.Mesh, l *view.Listener, routeConfig string) {
 	http := view.FilterChain{HTTP: &view.HTTPChain{
 		StatPrefix:    "outbound_" + l.Name,
 		RouteConfig:   routeConfig,
 		AccessLogFile: mesh.AccessLogFile,
 	}}
-	if len(l.Chains) == 0 && l.Default == nil {
+	catchesAll := l.Address == anyAddress && !l.BindToPort
+	if len(l.Chains) == 0 && l.Default == nil && !catchesAll {
 		l.Default = &http
 		return
 	}

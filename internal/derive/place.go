@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -22,6 +23,8 @@ type placement struct {
 	prefixes []netip.Prefix
 	// shared tells that other services use the same listeners.
 	shared bool
+	// bound tells that the egress listener has an address or a port of its own.
+	bound bool
 	// sniffed tells that the route configuration is the service's alone: any host goes.
 	sniffed bool
 }
@@ -58,7 +61,7 @@ func (s *scope) place(e *egress, svc *model.Service, port *model.ServicePort, p 
 
 // placeBound places ports at an egress listener that has an address or port of its own.
 func (s *scope) placeBound(e *egress, port *model.ServicePort) placement {
-	at := placement{routeConfig: e.routeConfig, shared: true}
+	at := placement{routeConfig: e.routeConfig, shared: true, bound: true}
 	number := port.Number
 	if e.Port != nil {
 		number = e.Port.Number
@@ -81,4 +84,38 @@ func (s *scope) placeBound(e *egress, port *model.ServicePort) placement {
 	}
 	at.keys = []listenerKey{{address, number}}
 	return at
+}
+
+// placePods gives each Pod of a headless service a listener: clients choose a Pod by its
+// address, and other services may have the same port.
+func placePods(r *reader, svc *model.Service, port *model.ServicePort, p model.Protocol) placement {
+	at := placement{routeConfig: fmt.Sprint(port.Number)}
+	for _, e := range r.endpoints(svc).get() {
+		if model.IsIP(e.Address) {
+			at.keys = append(at.keys, listenerKey{e.Address, port.Number})
+		}
+	}
+	if p == model.ProtocolAuto {
+		at.sniffed, at.routeConfig = true, fmt.Sprintf("%s:%d", svc.Hostname, port.Number)
+	}
+	return at
+}
+
+// taken tells whether an egress listener with a port of its own listens where the catch-all
+// listener e would: only its hosts are served there.
+func (s *scope) taken(e *egress, at placement) bool {
+	if e.Port != nil {
+		return false
+	}
+	for i := range s.egress {
+		o := &s.egress[i]
+		if o.Port == nil {
+			continue
+		}
+		own := s.placeBound(o, &model.ServicePort{Number: o.Port.Number})
+		if slices.ContainsFunc(at.keys, func(k listenerKey) bool { return slices.Contains(own.keys, k) }) {
+			return true
+		}
+	}
+	return false
 }

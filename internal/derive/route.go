@@ -35,7 +35,8 @@ func (s *scope) deriveVirtualHost(r *reader, at placement, h model.Host, svc *mo
 	if routes != nil {
 		v.Routes = rt.fromVirtualService(routes)
 	}
-	if len(v.Routes) == 0 && svc != nil && (routes == nil || len(routes.HTTP) == 0) {
+	if len(v.Routes) == 0 && svc != nil {
+		// Nobody has a rule for this client and port.
 		v.Routes = []view.Route{rt.defaultRoute()}
 	}
 	return v
@@ -50,6 +51,11 @@ func (s *scope) hostDomains(h model.Host, svc *model.Service) []string {
 	}
 	if svc.IsKubernetes() {
 		out = append(out, s.shortNames(string(h))...)
+	}
+	if svc.IsKubernetes() && svc.Headless {
+		for _, d := range slices.Clone(out) { // names of its Pods
+			out = append(out, "*."+d)
+		}
 	}
 	for _, a := range svc.Addresses {
 		if !a.IsSingleIP() {

@@ -14,10 +14,12 @@ import (
 // place finds the cluster's endpoints and their shares.
 func (w *World) place(u *Upstream, c *clusterv3.Cluster, r *request) error {
 	switch {
-	case c.GetClusterType() != nil:
+	case u.Discovery == "envoy.clusters.dynamic_forward_proxy":
 		// The dynamic forward proxy resolves the authority itself.
 		u.Endpoints = []Endpoint{{Address: r.headers[":authority"], Percent: 100}}
 		return nil
+	case c.GetClusterType() != nil && !strings.HasSuffix(u.Discovery, "_DNS"):
+		return fmt.Errorf("cluster type %s is not known to the simulator", u.Discovery)
 	case c.GetType() == clusterv3.Cluster_ORIGINAL_DST:
 		u.Endpoints = []Endpoint{{Address: originalDst(c, r), Percent: 100}}
 		return nil

@@ -7,6 +7,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -66,12 +67,21 @@ func (w *World) fill(u *Upstream, c *clusterv3.Cluster, r *request) error {
 	return secure(u, c)
 }
 
-// discovery is the cluster's type, or its custom type's name.
+// discovery is the cluster's type, or its custom type's name. DNS clusters of the newer
+// kind are called what they replace.
 func discovery(c *clusterv3.Cluster) string {
-	if t := c.GetClusterType(); t != nil {
+	t := c.GetClusterType()
+	if t == nil {
+		return c.GetType().String()
+	}
+	d := &dnsv3.DnsCluster{}
+	if t.GetTypedConfig().UnmarshalTo(d) != nil {
 		return t.GetName()
 	}
-	return c.GetType().String()
+	if d.GetAllAddressesInSingleEndpoint() {
+		return clusterv3.Cluster_LOGICAL_DNS.String()
+	}
+	return clusterv3.Cluster_STRICT_DNS.String()
 }
 
 func duration(d *durationpb.Duration) string {
@@ -183,6 +193,9 @@ func secure(u *Upstream, c *clusterv3.Cluster) error {
 		return nil
 	}
 	u.TLS = &ClientTLS{SNI: t.GetSni(), ALPN: t.GetCommonTlsContext().GetAlpnProtocols()}
+	if o, _ := httpOptions(c); u.TLS.SNI == "" && o.GetUpstreamHttpProtocolOptions().GetAutoSni() {
+		u.TLS.SNI = "auto" // the authority, after rewrites
+	}
 	u.TLS.fill(t.GetCommonTlsContext())
 	return nil
 }

@@ -29,7 +29,7 @@ func (w *World) runHTTP(f *hcmv3.HttpConnectionManager, r *request, res *Result)
 		return err
 	}
 	res.RouteConfig = x.rc.GetName()
-	stripPort(f, r)
+	stripAuthority(f, r)
 	if err := x.pick(); err != nil {
 		return err
 	}
@@ -56,9 +56,14 @@ func (w *World) findRoutes(x *exchange) (err error) {
 	return err
 }
 
-// stripPort takes the port off the authority where the connection manager does so.
-func stripPort(f *hcmv3.HttpConnectionManager, r *request) {
+// stripAuthority takes port and trailing dot off the authority where the connection
+// manager does so.
+func stripAuthority(f *hcmv3.HttpConnectionManager, r *request) {
 	host, port := splitPort(r.headers[":authority"])
+	if f.GetStripTrailingHostDot() && strings.HasSuffix(host, ".") {
+		host = strings.TrimSuffix(host, ".")
+		r.headers[":authority"] = strings.TrimSuffix(host+":"+port, ":")
+	}
 	if port == "" {
 		return
 	}

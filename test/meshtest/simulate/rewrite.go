@@ -129,7 +129,10 @@ func (x *exchange) redirectPath(a *routev3.RedirectAction) (string, error) {
 	var err error
 	switch s := a.GetPathRewriteSpecifier().(type) {
 	case *routev3.RedirectAction_PathRedirect:
-		path = s.PathRedirect
+		if path = s.PathRedirect; path == "" { // keeps what the request has
+			path = x.headers[":path"]
+			break
+		}
 		_, query, has := strings.Cut(x.headers[":path"], "?")
 		if has && !strings.Contains(path, "?") {
 			path += "?" + query

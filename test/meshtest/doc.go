@@ -1,0 +1,21 @@
+// Package meshtest runs end-to-end tests of the translation: YAML as users write it goes
+// through every stage, and the tests ask what becomes of calls.
+//
+// A test is a txtar file. Its comment says what it is about; its parts are
+//
+//	input.yaml, input-*.yaml   objects, in any order; objects with the same creation
+//	                           time are told apart by name, as in a cluster
+//	proxy.yaml                 the proxy that calls or is called, or a list of them
+//	mesh.yaml                  differences from the default mesh configuration
+//	dns.yaml                   addresses of names that are not services
+//	calls.yaml                 a list of {name, proxy, call, want}
+//	check.yaml                 what simulate.World.Check finds; nothing where not there
+//	problems.yaml              errors that decoding reports; nothing where not there
+//	want/clusters.yaml         the proxy's resources, whole (listeners, routes, clusters,
+//	                           endpoints); "go test -update" writes it.
+//	                           want/NAME/clusters.yaml where there are several proxies
+//
+// A call is an URL, or a map with `url` and the fields of simulate.Call. The URL's scheme is
+// the protocol (http, http2, grpc, tcp, tls, https), its host is resolved like an application
+// would do it. A want is compared as simulate.Result.Mismatches says.
+package meshtest

@@ -1,0 +1,5 @@
+package meshtest
+
+import "testing"
+
+func TestCorpus(t *testing.T) { Run(t, "testdata") }

@@ -1,0 +1,87 @@
+package meshtest
+
+import (
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Proxy is a sidecar of a test, in the words of its file.
+type Proxy struct {
+	Name           string
+	Namespace      string
+	IP             string
+	Labels         map[string]string
+	ServiceAccount string             `yaml:"serviceAccount"`
+	Interception   model.Interception // REDIRECT where empty
+	Locality       string
+	Ports          map[string]uint32 // named container ports
+}
+
+// Model is the proxy as it would connect.
+func (p *Proxy) Model(domain string) *model.Proxy {
+	dns := p.Namespace + ".svc." + domain
+	return &model.Proxy{
+		ID:             fmt.Sprintf("sidecar~%s~%s.%s~%s", p.IP, p.Name, p.Namespace, dns),
+		Type:           model.ProxySidecar,
+		Name:           p.Name,
+		Namespace:      p.Namespace,
+		IPs:            []string{p.IP},
+		Labels:         p.Labels,
+		ServiceAccount: p.ServiceAccount,
+		Cluster:        p.Labels["app"] + "." + p.Namespace,
+		ClusterID:      "Kubernetes",
+		Locality:       model.ParseLocality(p.Locality),
+		DNSDomain:      dns,
+		Interception:   p.Interception,
+		NamedPorts:     p.Ports,
+	}
+}
+
+// addProxies reads one proxy or a list of them.
+func (f *File) addProxies(data []byte) error {
+	var n yaml.Node
+	if err := yaml.Unmarshal(data, &n); err != nil {
+		return err
+	}
+	if len(n.Content) > 0 && n.Content[0].Kind == yaml.SequenceNode {
+		if err := strict(data, &f.Proxies); err != nil {
+			return err
+		}
+	} else {
+		p := &Proxy{}
+		if err := strict(data, p); err != nil {
+			return err
+		}
+		f.Proxies = []*Proxy{p}
+	}
+	for i, p := range f.Proxies {
+		p.setDefaults(i)
+	}
+	return nil
+}
+
+func (p *Proxy) setDefaults(i int) {
+	set := func(to *string, v string) {
+		if *to == "" {
+			*to = v
+		}
+	}
+	set(&p.Name, "client")
+	set(&p.Namespace, "default")
+	set(&p.IP, fmt.Sprintf("10.99.0.%d", i+1))
+	set(&p.ServiceAccount, "default")
+	set((*string)(&p.Interception), string(model.InterceptRedirect))
+}
+
+// proxy finds a proxy by name; the first one where the name is empty.
+func (f *File) proxy(name string) (*Proxy, error) {
+	for _, p := range f.Proxies {
+		if name == "" || p.Name == name {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("no proxy is named %q", name)
+}

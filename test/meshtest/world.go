@@ -1,0 +1,70 @@
+package meshtest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/moonsail/moonsail/internal/derive"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/translate"
+	"github.com/moonsail/moonsail/test/meshtest/simulate"
+)
+
+// World is everything that a proxy gets, from scratch, through the real stages: store,
+// derive, translate. Routes come as they do by VHDS.
+func (f *File) World(p *Proxy) (*simulate.World, error) {
+	events := make([]store.Event, len(f.Objects))
+	for i, o := range f.Objects {
+		events[i] = store.Event{Key: o.Metadata().Key, Object: o}
+	}
+	_, changes := store.New().Apply(events)
+	d := derive.New(f.Mesh, 1)
+	d.Apply(changes)
+	outbound, inbound := d.Index().Keys(p.Model(f.Mesh.Domain))
+	w := &simulate.World{}
+	for _, key := range []derive.ScopeKey{outbound, inbound} {
+		if err := translateInto(w, d.Open(key)); err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return w, nil
+}
+
+func translateInto(w *simulate.World, d *derive.Delta) error {
+	for _, err := range []error{
+		each(d.Clusters, &w.Clusters, translate.Cluster),
+		each(d.Listeners, &w.Listeners, translate.Listener),
+		each(d.VirtualHosts, &w.VirtualHosts, translate.VirtualHost),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range present(d.Endpoints) {
+		w.Endpoints = append(w.Endpoints, translate.Endpoints(d.Endpoints[name]))
+	}
+	for _, name := range present(d.RouteConfigs) {
+		w.Routes = append(w.Routes, translate.RouteConfig(*d.RouteConfigs[name], true))
+	}
+	return nil
+}
+
+func each[V any, M proto.Message](views map[string]*V, into *[]M, translate func(*V) (M, error)) error {
+	for _, name := range present(views) {
+		m, err := translate(views[name])
+		if err != nil {
+			return err
+		}
+		*into = append(*into, m)
+	}
+	return nil
+}
+
+// present are the names of what is there, sorted; nil stands for what is gone.
+func present[V any](views map[string]*V) []string {
+	names := slices.Sorted(maps.Keys(views))
+	return slices.DeleteFunc(names, func(n string) bool { return views[n] == nil })
+}
