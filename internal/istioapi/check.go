@@ -19,6 +19,9 @@ func (c checker) value(at path, n *yaml.Node, s *shape) {
 	if n == nil || n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
 		return // null is the same as absent
 	}
+	if c.full() {
+		return
+	}
 	switch s.form {
 	case formAny:
 	case formObject:

@@ -19,7 +19,7 @@ func (d Decoder) DestinationRule(o *networkingv1.DestinationRule) (*model.Destin
 	}
 	r.Policy, r.Ports = c.trafficPolicy(at.f("trafficPolicy"), spec.TrafficPolicy)
 	if sel := spec.WorkloadSelector; sel != nil {
-		r.WorkloadSelector = c.selector(at.f("workloadSelector"), sel.MatchLabels, true)
+		r.WorkloadSelector = c.selector(at.f("workloadSelector"), "matchLabels", sel.MatchLabels)
 		for i, e := range spec.ExportTo {
 			if e != exportHere && e != c.meta.Namespace {
 				c.errorf(at.f("exportTo").i(i), "a rule with a workloadSelector is for its own namespace; use \".\", or remove exportTo")

@@ -58,18 +58,18 @@ func (c *conv) labels(at path, labels map[string]string) {
 	}
 }
 
-// selector checks the labels of a workload selector; given tells whether there is one.
-func (c *conv) selector(at path, labels map[string]string, given bool) map[string]string {
-	if given && len(labels) == 0 {
+// selector checks the labels of a workload selector; field is what they are called.
+func (c *conv) selector(at path, field string, labels map[string]string) map[string]string {
+	if len(labels) == 0 {
 		c.warnf(at, "has no labels, so it selects every workload of namespace %s; name labels, or leave the selector out", c.meta.Namespace)
 		return nil
 	}
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		if k == "" {
-			c.errorf(at, "a label without a name cannot be selected; give it a name")
+			c.errorf(at.f(field), "a label without a name cannot be selected; give it a name")
 		}
 		if strings.Contains(k, "*") || strings.Contains(labels[k], "*") {
-			c.errorf(at.k(k), "wildcards cannot be used in selectors; write out %s=%s", k, labels[k])
+			c.errorf(at.f(field).k(k), "wildcards cannot be used in selectors; write out %s=%s", k, labels[k])
 		}
 	}
 	return labels

@@ -102,7 +102,15 @@ type report struct {
 	list   Problems
 }
 
+// maxProblems is how many problems of one object are kept; nobody reads more.
+const maxProblems = 100
+
+func (r *report) full() bool { return len(r.list) >= maxProblems }
+
 func (r *report) add(s Severity, at path, format string, args ...any) {
+	if r.full() && (s != SeverityError || r.list.HasErrors()) { // no error is lost behind warnings
+		return
+	}
 	r.list = append(r.list, Problem{
 		Severity: s, Object: r.object, Field: string(at), Message: fmt.Sprintf(format, args...),
 	})

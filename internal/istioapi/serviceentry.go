@@ -31,7 +31,7 @@ func (d Decoder) ServiceEntry(o *networkingv1.ServiceEntry) (*model.ServiceEntry
 		SubjectAltNames: spec.SubjectAltNames,
 	}
 	if spec.WorkloadSelector != nil {
-		e.Template.Selector = c.selector(at.f("workloadSelector"), spec.WorkloadSelector.Labels, true)
+		e.Template.Selector = c.selector(at.f("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
 		if len(spec.Endpoints) > 0 {
 			c.errorf(at.f("endpoints"), "cannot be combined with workloadSelector; remove one of the two")
 		}

@@ -23,7 +23,7 @@ func (d Decoder) Sidecar(o *networkingv1.Sidecar) (*model.Sidecar, Problems) {
 	at, spec := path("spec"), &o.Spec
 	s := &model.Sidecar{Meta: c.meta, InboundPool: c.connectionPool(at.f("inboundConnectionPool"), spec.InboundConnectionPool)}
 	if spec.WorkloadSelector != nil {
-		s.Selector = c.selector(at.f("workloadSelector"), spec.WorkloadSelector.Labels, true)
+		s.Selector = c.selector(at.f("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
 	}
 	if len(spec.Egress) == 0 && len(spec.Ingress) == 0 && spec.OutboundTrafficPolicy == nil && spec.InboundConnectionPool == nil {
 		c.errorf(at, "is empty; give at least one of egress, ingress, outboundTrafficPolicy and inboundConnectionPool")

@@ -36,7 +36,7 @@ func didYouMean(name string, candidates []string) string {
 
 // Nearest is the candidate that name was probably meant to be, or "".
 func Nearest(name string, candidates []string) string {
-	best, bound := "", max(1, len(name)/3)
+	best, bound := "", min(max(1, len(name)/3), 3)
 	for _, c := range slices.Sorted(slices.Values(candidates)) {
 		if d := distance(fold(name), fold(c), bound); d <= bound && (best == "" || d < bound) {
 			best, bound = c, d

@@ -1,0 +1,187 @@
+package file
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+// catalog knows which object of which file is in force. It is pure: no I/O, no clock.
+type catalog struct {
+	files map[string]*fileState
+	// claims lists the files that have an object, in path order: the first is in force.
+	claims map[model.Key][]string
+	// contested are the objects with more than one claim, faulty the files with problems.
+	contested map[model.Key]bool
+	faulty    map[string]bool
+	// inForce is the version of each object that was last told.
+	inForce map[model.Key]string
+}
+
+// fileState is what one file has contributed.
+type fileState struct {
+	objects  map[model.Key]model.Object // the last good ones
+	problems istioapi.Problems
+}
+
+func newCatalog() *catalog {
+	return &catalog{
+		files:     map[string]*fileState{},
+		claims:    map[model.Key][]string{},
+		contested: map[model.Key]bool{},
+		faulty:    map[string]bool{},
+		inForce:   map[model.Key]string{},
+	}
+}
+
+// set takes what a file says now, and gives the events that follow from it.
+func (c *catalog) set(path string, p parsed, now time.Time) []store.Event {
+	old := c.files[path]
+	if old == nil {
+		old = &fileState{}
+	}
+	next := &fileState{objects: map[model.Key]model.Object{}}
+	for _, d := range p.docs {
+		next.problems = append(next.problems, d.problems...)
+		if d.object == nil {
+			if good := old.objects[d.key]; good != nil && d.problems.HasErrors() {
+				next.objects[d.key] = good
+			}
+			continue
+		}
+		next.take(path, d)
+	}
+	next.problems = append(next.problems, p.syntax...)
+	if len(p.syntax) > 0 || p.nameless {
+		for k, o := range old.objects {
+			if next.objects[k] == nil {
+				next.objects[k] = o
+			}
+		}
+	}
+	return c.replace(path, old, next, now)
+}
+
+// take adds an object of a file, the first of its name.
+func (f *fileState) take(path string, d document) {
+	first := f.objects[d.key]
+	if first == nil {
+		f.objects[d.key] = d.object
+		return
+	}
+	f.problems = append(f.problems, duplicate(d.key, d.object, first))
+}
+
+// remove forgets a file.
+func (c *catalog) remove(path string, now time.Time) []store.Event {
+	old := c.files[path]
+	if old == nil {
+		return nil
+	}
+	return c.replace(path, old, nil, now)
+}
+
+// replace puts next (nil: nothing) in the place of old, and tells what that changes.
+func (c *catalog) replace(path string, old, next *fileState, now time.Time) []store.Event {
+	touched := map[model.Key]bool{}
+	for k := range old.objects {
+		touched[k] = true
+		c.claims[k] = slices.DeleteFunc(c.claims[k], func(p string) bool { return p == path })
+	}
+	delete(c.files, path)
+	delete(c.faulty, path)
+	if next != nil {
+		c.files[path] = next
+		if len(next.problems) > 0 {
+			c.faulty[path] = true
+		}
+		for k := range next.objects {
+			touched[k] = true
+			i, _ := slices.BinarySearch(c.claims[k], path)
+			c.claims[k] = slices.Insert(c.claims[k], i, path)
+		}
+	}
+	var events []store.Event
+	for _, k := range slices.SortedFunc(maps.Keys(touched), model.Key.Compare) {
+		if e, changed := c.settle(k, now); changed {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// settle finds out what is in force for a key, and whether that is news.
+func (c *catalog) settle(k model.Key, now time.Time) (store.Event, bool) {
+	e := store.Event{Key: k, Observed: now}
+	if delete(c.contested, k); len(c.claims[k]) > 1 {
+		c.contested[k] = true
+	}
+	version := ""
+	if claims := c.claims[k]; len(claims) > 0 {
+		e.Object = c.files[claims[0]].objects[k]
+		version = e.Object.Metadata().ResourceVersion
+	} else {
+		delete(c.claims, k)
+	}
+	was, known := c.inForce[k]
+	if e.Object == nil {
+		delete(c.inForce, k)
+		return e, known
+	}
+	c.inForce[k] = version
+	return e, !known || was != version
+}
+
+// problems lists everything that is wrong, sorted.
+func (c *catalog) problems() istioapi.Problems {
+	var out istioapi.Problems
+	for path := range c.faulty {
+		out = append(out, c.files[path].problems...)
+	}
+	for k := range c.contested {
+		claims := c.claims[k]
+		for _, path := range claims[1:] {
+			out = append(out, duplicate(k, c.files[path].objects[k], c.files[claims[0]].objects[k]))
+		}
+	}
+	out.Sort()
+	return out
+}
+
+// objects lists what is in force, in key order.
+func (c *catalog) objects() []model.Object {
+	out := make([]model.Object, 0, len(c.claims))
+	for k, claims := range c.claims {
+		if len(claims) > 0 {
+			out = append(out, c.files[claims[0]].objects[k])
+		}
+	}
+	slices.SortFunc(out, func(a, b model.Object) int { return a.Metadata().Key.Compare(b.Metadata().Key) })
+	return out
+}
+
+// duplicate says that other is in force instead of o.
+func duplicate(k model.Key, o, other model.Object) istioapi.Problem {
+	file, line := splitOrigin(o.Metadata().Origin)
+	return istioapi.Problem{
+		Severity: istioapi.SeverityError, Object: k, File: file, Line: line,
+		Message: fmt.Sprintf("is already defined at %s, which is in force; remove or rename one of the two",
+			other.Metadata().Origin),
+	}
+}
+
+// splitOrigin takes "file:line" apart.
+func splitOrigin(origin string) (file string, line int) {
+	for i := len(origin) - 1; i >= 0; i-- {
+		if origin[i] == ':' {
+			_, _ = fmt.Sscanf(origin[i+1:], "%d", &line)
+			return origin[:i], line
+		}
+	}
+	return origin, 0
+}

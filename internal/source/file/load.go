@@ -1,0 +1,172 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+// A file that looks unfinished is read again after recheck, until two reads agree. Such
+// are files that a writer has just emptied, cut off, or moved away to write anew:
+// nothing tells them from finished ones but that they change soon after.
+const (
+	recheck     = 20 * time.Millisecond
+	maxRechecks = 50 // of one file that changes each time
+	rescanRoot  = 500 * time.Millisecond
+)
+
+// seen is a file as it was when it was applied.
+type seen struct {
+	sum  uint64
+	info os.FileInfo
+}
+
+// unchanged tells whether a file looks as it did. Writing in place may leave it looking
+// the same, but never without an event.
+func (s seen) unchanged(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && os.SameFile(info, s.info) && info.Size() == s.info.Size() && info.ModTime().Equal(s.info.ModTime())
+}
+
+// doubt is a file that looked unfinished.
+type doubt struct {
+	sum   uint64
+	tries int
+	due   time.Time
+}
+
+// apply reads files, and puts what has changed in all of them at once.
+func (s *Source) apply(paths map[string]cause, now time.Time) {
+	var events []store.Event
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		events = append(events, s.load(path, paths[path], now)...)
+	}
+	s.Intake.Put(events...)
+	s.report()
+}
+
+// load reads one file and gives the events that follow, unless it looks unfinished.
+func (s *Source) load(path string, why cause, now time.Time) []store.Event {
+	old, known := s.files[path]
+	if known && why == causeScan && s.doubts[path] == nil && old.unchanged(path) {
+		return nil
+	}
+	data, info, err := read(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		delete(s.broken, path)
+		if why == causeMoved && known && s.doubtful(path, 0, now) {
+			return nil
+		}
+		delete(s.doubts, path)
+		delete(s.files, path)
+		return s.catalog.remove(path, now)
+	case err != nil:
+		s.broken[path] = ioProblem(path, err)
+		return nil
+	}
+	delete(s.broken, path)
+	sum := xxhash.Sum64(data)
+	if known && old.sum == sum {
+		delete(s.doubts, path)
+		s.files[path] = seen{sum, info}
+		return nil
+	}
+	p := parse(path, data, s.Decoder)
+	inPlace := known && os.SameFile(old.info, info)
+	if s.unfinished(path, data, p, inPlace) && s.doubtful(path, sum, now) {
+		return nil
+	}
+	delete(s.doubts, path)
+	s.files[path] = seen{sum, info}
+	return s.catalog.set(path, p, now)
+}
+
+// unfinished tells whether a file looks as if its writer were still at it: cut off, or,
+// where it is written in place, without objects that it had. A file that was renamed
+// into its place is whole.
+func (s *Source) unfinished(path string, data []byte, p parsed, inPlace bool) bool {
+	if s.loading {
+		return false
+	}
+	if len(p.syntax) > 0 {
+		return true
+	}
+	old := s.catalog.files[path]
+	if old == nil || len(old.objects) == 0 || p.nameless {
+		return false // nothing can be lost
+	}
+	if !ended(data) {
+		return true
+	}
+	has := map[model.Key]bool{}
+	for _, d := range p.docs {
+		has[d.key] = true
+	}
+	for k := range old.objects {
+		if inPlace && !has[k] {
+			return true
+		}
+	}
+	return false
+}
+
+// ended tells whether content ends as finished files do: with a line, or a bracket.
+func ended(data []byte) bool {
+	return len(data) > 0 && bytes.IndexByte([]byte("\n}]"), data[len(data)-1]) >= 0
+}
+
+// doubtful tells whether to wait for a second look at a file. It does not where the
+// last look found the same, or where there have been too many.
+func (s *Source) doubtful(path string, sum uint64, now time.Time) bool {
+	d := s.doubts[path]
+	if d == nil {
+		s.doubts[path] = &doubt{sum: sum, due: now.Add(recheck)}
+		return true
+	}
+	if d.tries++; d.tries > maxRechecks || d.sum == sum && !now.Before(d.due) {
+		return false
+	}
+	if d.sum != sum {
+		d.sum, d.due = sum, now.Add(recheck)
+	}
+	return true
+}
+
+// untilDue is how long until a file must be looked at again.
+func (s *Source) untilDue() time.Duration {
+	if s.gone {
+		return rescanRoot
+	}
+	wait := time.Hour
+	for _, d := range s.doubts {
+		wait = min(wait, max(0, time.Until(d.due)))
+	}
+	return wait
+}
+
+// look reads the files again that are in doubt.
+func (s *Source) look(now time.Time) {
+	if s.gone {
+		s.scan(s.Dir, now)
+		return
+	}
+	paths := map[string]cause{}
+	for path, d := range s.doubts {
+		if !now.Before(d.due) {
+			paths[path] = causeEvent
+		}
+	}
+	if len(paths) > 0 {
+		s.apply(paths, now)
+	}
+}

@@ -1,0 +1,120 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// document is one object as a file has it.
+type document struct {
+	key      model.Key
+	object   model.Object // nil: has errors, or is not read
+	node     *yaml.Node
+	problems istioapi.Problems
+}
+
+// parsed is what a file says.
+type parsed struct {
+	docs []document
+	// syntax is set where the file could not be read to its end: what it lacks may be
+	// there all the same.
+	syntax istioapi.Problems
+	// nameless tells that a document has errors and does not tell which object it is:
+	// it may be any of those that are gone.
+	nameless bool
+}
+
+// parse reads all documents of a file. path is how messages name the file.
+func parse(path string, data []byte, d istioapi.Decoder) parsed {
+	if strings.EqualFold(filepath.Ext(path), ".json") {
+		data = bytes.ReplaceAll(data, []byte("\t"), []byte(" ")) // YAML takes no tabs; strings of JSON have none
+	}
+	var out parsed
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var n yaml.Node
+		err := dec.Decode(&n)
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			out.syntax = istioapi.Problems{syntaxProblem(path, err)}
+			return out
+		}
+		out.add(path, &n, d)
+	}
+}
+
+// add decodes a document, or each item of a List.
+func (p *parsed) add(path string, n *yaml.Node, d istioapi.Decoder) {
+	if items := listItems(n); items != nil {
+		for _, item := range items {
+			p.add(path, item, d)
+		}
+		return
+	}
+	got := d.FromNode(n)
+	for i := range got.Problems {
+		got.Problems[i].File = path
+		got.Problems[i].Line = istioapi.LineOf(n, got.Problems[i].Field)
+	}
+	if got.Object == nil && len(got.Problems) == 0 {
+		return
+	}
+	if got.Object != nil {
+		m := got.Object.Metadata()
+		m.ResourceVersion = strconv.FormatUint(xxhash.Sum64(got.Content), 16)
+		m.Origin = fmt.Sprintf("%s:%d", path, istioapi.LineOf(n, ""))
+	}
+	p.docs = append(p.docs, document{key: got.Key, object: got.Object, node: n, problems: got.Problems})
+	if got.Problems.HasErrors() && (got.Key.Name == "" || got.Key.Kind == "") {
+		p.nameless = true
+	}
+}
+
+// listItems are the items of a Kubernetes List; nil where n is none.
+func listItems(n *yaml.Node) []*yaml.Node {
+	if n.Kind == yaml.DocumentNode && len(n.Content) > 0 {
+		n = n.Content[0]
+	}
+	var items *yaml.Node
+	list := false
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		switch key, val := n.Content[i], n.Content[i+1]; key.Value {
+		case "kind":
+			list = val.Kind == yaml.ScalarNode && strings.HasSuffix(val.Value, "List")
+		case "items":
+			items = val
+		}
+	}
+	if !list || items == nil || items.Kind != yaml.SequenceNode {
+		return nil
+	}
+	return items.Content
+}
+
+var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
+
+// syntaxProblem takes the line out of a parser's message.
+func syntaxProblem(path string, err error) istioapi.Problem {
+	p := istioapi.Problem{Severity: istioapi.SeverityError, File: path, Line: 1}
+	text := err.Error()
+	if m := yamlLine.FindStringSubmatch(text); m != nil {
+		p.Line, _ = strconv.Atoi(m[1])
+		text = strings.TrimPrefix(text, m[0])
+	}
+	p.Message = istioapi.SyntaxMessage(errors.New(text)) + "; what the file said before stays in force"
+	return p
+}

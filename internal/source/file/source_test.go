@@ -1,0 +1,458 @@
+package file
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// recorder is an intake that remembers.
+type recorder struct {
+	mu      sync.Mutex // guards all below
+	batches [][]store.Event
+	synced  int // batches at the time of Synced, plus one; 0: not yet
+	state   map[model.Key]model.Object
+}
+
+func (r *recorder) Put(events ...store.Event) {
+	if len(events) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.batches = append(r.batches, events)
+	for _, e := range events {
+		if e.Object == nil {
+			delete(r.state, e.Key)
+		} else {
+			r.state[e.Key] = e.Object
+		}
+	}
+}
+
+func (r *recorder) Synced(string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.synced = len(r.batches) + 1
+}
+
+// label is what namespaces of the tests carry: their version.
+func label(o model.Object) string { return o.Metadata().Labels["v"] }
+
+// String is "name=version ..." of what is in force, sorted.
+func (r *recorder) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []string
+	for k, o := range r.state {
+		out = append(out, k.Name+"="+label(o))
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// told lists the events since a batch: "name=version", or "-name".
+func (r *recorder) told(since int) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []string
+	for _, b := range r.batches[since:] {
+		for _, e := range b {
+			if e.Object == nil {
+				out = append(out, "-"+e.Key.Name)
+			} else {
+				out = append(out, e.Key.Name+"="+label(e.Object))
+			}
+		}
+		out = append(out, "|")
+	}
+	return strings.Join(out, " ")
+}
+
+func (r *recorder) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.batches)
+}
+
+// fixture is a source that runs on a directory of its own.
+type fixture struct {
+	*recorder
+	t   *testing.T
+	dir string
+	src *Source
+}
+
+// start writes files, "name" -> content, and runs a source on them.
+func start(t *testing.T, files map[string]string) *fixture {
+	t.Helper()
+	f := &fixture{recorder: &recorder{state: map[model.Key]model.Object{}}, t: t, dir: t.TempDir()}
+	for name, content := range files {
+		f.write(name, content)
+	}
+	f.run(f.dir)
+	return f
+}
+
+func (f *fixture) run(dir string) {
+	f.t.Helper()
+	f.src = &Source{Dir: dir, Intake: f.recorder}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f.src.Run(ctx) }()
+	f.t.Cleanup(func() {
+		cancel()
+		require.NoError(f.t, <-done)
+	})
+	f.until(func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.synced > 0
+	}, "synced")
+}
+
+func (f *fixture) path(name string) string { return filepath.Join(f.dir, name) }
+
+func (f *fixture) write(name, content string) {
+	f.t.Helper()
+	require.NoError(f.t, os.MkdirAll(filepath.Dir(f.path(name)), 0o755))
+	require.NoError(f.t, os.WriteFile(f.path(name), []byte(content), 0o644))
+}
+
+// replace writes a file as careful editors do: beside it, then renamed over it.
+func (f *fixture) replace(name, content string) {
+	f.t.Helper()
+	temp := filepath.Join(f.dir, ".tmp~")
+	require.NoError(f.t, os.WriteFile(temp, []byte(content), 0o644))
+	require.NoError(f.t, os.Rename(temp, f.path(name)))
+}
+
+func (f *fixture) until(cond func() bool, what string) {
+	f.t.Helper()
+	require.Eventually(f.t, cond, 10*time.Second, time.Millisecond, what)
+}
+
+// becomes waits for what is in force.
+func (f *fixture) becomes(want string) {
+	f.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for f.String() != want && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond)
+	}
+	require.Equal(f.t, want, f.String())
+}
+
+// complains waits for problems, each of which contains its part.
+func (f *fixture) complains(parts ...string) {
+	f.t.Helper()
+	f.until(func() bool {
+		got := f.src.Problems()
+		if len(got) != len(parts) {
+			return false
+		}
+		for i, p := range got {
+			if !strings.Contains(strings.ReplaceAll(p.String(), f.dir+"/", ""), parts[i]) {
+				return false
+			}
+		}
+		return true
+	}, fmt.Sprint("problems ", parts))
+}
+
+// ns is a document with a namespace of a version.
+func ns(name, version string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n  labels: {v: %s}\n", name, version)
+}
+
+func docs(list ...string) string { return strings.Join(list, "---\n") }
+
+func TestInitialLoadIsOneBatchThenSynced(t *testing.T) {
+	f := start(t, map[string]string{
+		"a.yaml":              docs(ns("a", "v1"), ns("b", "v1")),
+		"sub/deep/c.yml":      ns("c", "v1"),
+		"d.json":              "{\n\t\"apiVersion\": \"v1\", \"kind\": \"Namespace\",\n\t\"metadata\": {\"name\": \"d\", \"labels\": {\"v\": \"v1\"}}}",
+		"list.yaml":           "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: e, labels: {v: v1}}}\n- {apiVersion: v1, kind: Namespace, metadata: {name: f, labels: {v: v1}}}\n",
+		"README.md":           "not: read\n",
+		".hidden/x.yaml":      ns("hidden", "v1"),
+		"kustomization.yaml":  "resources: [a.yaml]\n",
+		"empty.yaml":          "# nothing\n---\n",
+		"other/workload.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n",
+	})
+	f.becomes("a=v1 b=v1 c=v1 d=v1 e=v1 f=v1")
+	require.Equal(t, 1, f.count())
+	require.Equal(t, 2, f.synced)
+	require.Empty(t, f.src.Problems())
+	o := f.state[model.Key{Kind: model.KindNamespace, Name: "b"}]
+	require.Equal(t, f.path("a.yaml")+":7", o.Metadata().Origin)
+	require.NotEmpty(t, o.Metadata().ResourceVersion)
+}
+
+func TestOnlyWhatChangedIsTold(t *testing.T) {
+	f := start(t, map[string]string{"a.yaml": docs(ns("a", "v1"), ns("b", "v1"))})
+	f.write("a.yaml", docs("# moved\n"+ns("b", "v1"), ns("a", "v2")))
+	f.becomes("a=v2 b=v1")
+	require.Equal(t, "a=v2 |", f.told(1))
+}
+
+func TestRenameOver(t *testing.T) {
+	f := start(t, map[string]string{"a.yaml": docs(ns("a", "v1"), ns("b", "v1"))})
+	f.replace("a.yaml", docs(ns("a", "v2"), ns("c", "v1")))
+	f.becomes("a=v2 c=v1")
+	require.Equal(t, "a=v2 -b c=v1 |", f.told(1), "all changes of a file are one batch")
+}
+
+func TestBackupThenWriteDeletesNothing(t *testing.T) {
+	f := start(t, map[string]string{"a.yaml": ns("a", "v1")})
+	require.NoError(t, os.Rename(f.path("a.yaml"), f.path("a.yaml~")))
+	f.write("a.yaml", ns("a", "v2"))
+	f.becomes("a=v2")
+	require.Equal(t, "a=v2 |", f.told(1))
+}
+
+func TestPartialWriteKeepsLastGood(t *testing.T) {
+	f := start(t, map[string]string{"a.yaml": docs(ns("a", "v1"), ns("b", "v1"))})
+	whole := docs(ns("a", "v2"), ns("b", "v2"))
+	f.write("a.yaml", strings.TrimSuffix(whole, "}\n")) // not YAML
+	f.complains("a.yaml:10: error: is not valid YAML")
+	f.becomes("a=v2 b=v1") // what is whole is used, what is not stays
+	f.write("a.yaml", whole)
+	f.becomes("a=v2 b=v2")
+	f.complains()
+	require.NotContains(t, f.told(1), "-")
+}
+
+func TestTruncationDeletesNothing(t *testing.T) {
+	f := start(t, map[string]string{"a.yaml": docs(ns("a", "v1"), ns("b", "v1"))})
+	file, err := os.OpenFile(f.path("a.yaml"), os.O_WRONLY|os.O_TRUNC, 0)
+	require.NoError(t, err)
+	_, err = file.WriteString(ns("a", "v2") + "---\n")
+	require.NoError(t, err)
+	_, err = file.WriteString(ns("b", "v2"))
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	f.becomes("a=v2 b=v2")
+	require.NotContains(t, f.told(1), "-")
+}
+
+func TestObjectRemovedInPlace(t *testing.T) {
+	f := start(t, map[string]string{"a.yaml": docs(ns("a", "v1"), ns("b", "v1"))})
+	f.write("a.yaml", ns("b", "v1"))
+	f.becomes("b=v1")
+	require.Equal(t, "-a |", f.told(1))
+	f.write("a.yaml", "")
+	f.becomes("")
+}
+
+func TestFileRemovedAndMoved(t *testing.T) {
+	f := start(t, map[string]string{"a.yaml": ns("a", "v1"), "b.yaml": ns("b", "v1"), "c.yaml": ns("c", "v1")})
+	require.NoError(t, os.Remove(f.path("a.yaml")))
+	f.becomes("b=v1 c=v1")
+	before := f.count()
+	require.NoError(t, os.Rename(f.path("b.yaml"), f.path("z.yaml")))
+	f.write("c.yaml", ns("c", "v2"))
+	f.becomes("b=v1 c=v2")
+	require.NoError(t, os.Rename(f.path("z.yaml"), f.path("z.txt")))
+	f.becomes("c=v2")
+	require.Equal(t, 1, strings.Count(f.told(before), "-b"), "moving a file within the tree is no deletion")
+}
+
+func TestDirectories(t *testing.T) {
+	f := start(t, map[string]string{"a.yaml": ns("a", "v1")})
+	f.write("new/deep/b.yaml", ns("b", "v1"))
+	f.becomes("a=v1 b=v1")
+	f.write("new/deep/b.yaml", ns("b", "v2"))
+	f.becomes("a=v1 b=v2")
+	require.NoError(t, os.Rename(f.path("new"), f.path("old")))
+	f.write("old/deep/c.yaml", ns("c", "v1"))
+	f.becomes("a=v1 b=v2 c=v1")
+	f.write("old/deep/c.yaml", ns("c", "v2"))
+	f.becomes("a=v1 b=v2 c=v2")
+	require.NoError(t, os.RemoveAll(f.path("old")))
+	f.becomes("a=v1")
+}
+
+func TestDuplicateFirstPathWins(t *testing.T) {
+	f := start(t, map[string]string{"b.yaml": ns("x", "b")})
+	f.write("c.yaml", ns("x", "c"))
+	f.complains("c.yaml:1: error: Namespace/x: is already defined at ")
+	f.becomes("x=b")
+	f.write("a.yaml", ns("x", "a"))
+	f.becomes("x=a")
+	f.complains("b.yaml:1: error: Namespace/x", "c.yaml:1: error: Namespace/x")
+	require.NoError(t, os.Remove(f.path("a.yaml")))
+	f.becomes("x=b")
+	require.NoError(t, os.Remove(f.path("b.yaml")))
+	f.becomes("x=c")
+	f.complains()
+	require.NotContains(t, f.told(0), "-")
+}
+
+func TestDuplicateInOneFile(t *testing.T) {
+	f := start(t, map[string]string{"a.yaml": docs(ns("x", "v1"), ns("x", "v2"))})
+	f.becomes("x=v1")
+	f.complains("a.yaml:7: error: Namespace/x: is already defined at ")
+}
+
+func TestBrokenDocumentKeepsLastGood(t *testing.T) {
+	f := start(t, map[string]string{"a.yaml": docs(ns("a", "v1"), ns("b", "v1"), ns("c", "v1"))})
+	broken := strings.Replace(ns("a", "v2"), "labels", "lables", 1)
+	f.write("a.yaml", docs(broken, ns("b", "v2"), ns("c", "v1")))
+	f.becomes("a=v1 b=v2 c=v1")
+	f.complains(`a.yaml:5: error: Namespace/a: metadata.lables: unknown field; did you mean "labels"?`)
+	require.Equal(t, "b=v2 |", f.told(1))
+
+	misspelt := strings.Replace(ns("a", "v2"), "Namespace", "Namespce", 1)
+	f.write("a.yaml", docs(misspelt, ns("b", "v3")))
+	f.becomes("a=v1 b=v3 c=v1") // the document may be a or c: neither goes
+	f.complains(`a.yaml:2: error: kind: v1 has no kind "Namespce"; did you mean "Namespace"?`)
+
+	f.write("a.yaml", docs(ns("a", "v2"), ns("b", "v3")))
+	f.becomes("a=v2 b=v3")
+	f.complains()
+}
+
+func TestBrokenFromTheStart(t *testing.T) {
+	f := start(t, map[string]string{"a.yaml": "a: [\n", "b.yaml": ns("b", "v1"), "c.yaml": "kind: Service\n"})
+	f.becomes("b=v1")
+	f.complains("a.yaml:", "c.yaml:1: error: has no apiVersion")
+}
+
+// TestConfigMapSwap follows a mounted ConfigMap: files are links into ..data, which is
+// a link to a directory that kubelet swaps.
+func TestConfigMapSwap(t *testing.T) {
+	f := &fixture{recorder: &recorder{state: map[model.Key]model.Object{}}, t: t, dir: t.TempDir()}
+	f.write("..1/a.yaml", ns("a", "v1"))
+	f.write("..1/b.yaml", docs(ns("b", "v1"), ns("gone", "v1")))
+	require.NoError(t, os.Symlink("..1", f.path("..data")))
+	require.NoError(t, os.Symlink("..data/a.yaml", f.path("a.yaml")))
+	require.NoError(t, os.Symlink("..data/b.yaml", f.path("b.yaml")))
+	f.run(f.dir)
+	f.becomes("a=v1 b=v1 gone=v1")
+
+	swap := func(to string) {
+		require.NoError(t, os.Symlink(to, f.path("..data_tmp")))
+		require.NoError(t, os.Rename(f.path("..data_tmp"), f.path("..data")))
+	}
+	f.write("..2/a.yaml", ns("a", "v2"))
+	f.write("..2/b.yaml", ns("b", "v2"))
+	swap("..2")
+	require.NoError(t, os.RemoveAll(f.path("..1")))
+	f.becomes("a=v2 b=v2")
+	require.Equal(t, "a=v2 b=v2 -gone |", f.told(1), "a swap is one batch")
+
+	f.write("..3/a.yaml", ns("a", "v3"))
+	f.write("..3/b.yaml", ns("b", "v2"))
+	swap("..3")
+	f.becomes("a=v3 b=v2")
+}
+
+func TestLinkedDirectoryIsSwapped(t *testing.T) {
+	f := &fixture{recorder: &recorder{state: map[model.Key]model.Object{}}, t: t, dir: t.TempDir()}
+	f.write("one/a.yaml", ns("a", "v1"))
+	f.write("two/a.yaml", ns("a", "v2"))
+	require.NoError(t, os.Symlink("one", f.path("current")))
+	f.run(f.path("current"))
+	f.becomes("a=v1")
+	require.NoError(t, os.Symlink("two", f.path("next")))
+	require.NoError(t, os.Rename(f.path("next"), f.path("current")))
+	f.becomes("a=v2")
+	f.write("two/a.yaml", ns("a", "v3"))
+	f.becomes("a=v3")
+}
+
+func TestMissingDirectory(t *testing.T) {
+	s := &Source{Dir: filepath.Join(t.TempDir(), "none"), Intake: &recorder{}}
+	require.ErrorContains(t, s.Run(t.Context()), "no such file")
+}
+
+func TestDirectoryGoneKeepsEverything(t *testing.T) {
+	f := start(t, map[string]string{"x/a.yaml": ns("a", "v1")})
+	require.NoError(t, os.Rename(f.dir, f.dir+".away"))
+	f.complains("the directory is missing; put it back")
+	f.becomes("a=v1")
+	require.NoError(t, os.Rename(f.dir+".away", f.dir))
+	f.complains()
+	f.write("x/a.yaml", ns("a", "v2"))
+	f.becomes("a=v2")
+	require.NotContains(t, f.told(0), "-")
+}
+
+func TestPipesAreNotRead(t *testing.T) {
+	f := start(t, map[string]string{"a.yaml": ns("a", "v1")})
+	require.NoError(t, syscall.Mkfifo(f.path("pipe.yaml"), 0o600))
+	f.complains("is not a regular file")
+	f.becomes("a=v1")
+}
+
+// TestCatalogOrder holds that what is in force depends on the files alone, not on the
+// order in which they came.
+func TestCatalogOrder(t *testing.T) {
+	contents := map[string][]string{
+		"a": {docs(ns("x", "v1"), ns("y", "v1")), ns("y", "v2"), "a: [", "kind: Broken\n"},
+		"b": {ns("x", "v3"), docs(ns("x", "v4"), ns("z", "v4"))},
+		"c": {ns("z", "v5"), ""},
+	}
+	inForce := func(c *catalog) map[model.Key]string {
+		out := map[model.Key]string{}
+		for _, o := range c.objects() {
+			out[o.Metadata().Key] = label(o)
+		}
+		return out
+	}
+	for _, order := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "a", "c", "a", "b"}} {
+		c, told := newCatalog(), map[model.Key]string{}
+		for round := range 4 {
+			for _, path := range order {
+				versions := contents[path]
+				p := parse(path, []byte(versions[round%len(versions)]), istioapi.Decoder{})
+				events := c.set(path, p, time.Time{})
+				if round == 3 && path == "b" {
+					events = append(events, c.remove(path, time.Time{})...)
+				}
+				for _, e := range events {
+					if e.Object == nil {
+						delete(told, e.Key)
+					} else {
+						told[e.Key] = label(e.Object)
+					}
+				}
+				require.Equal(t, inForce(c), told)
+			}
+		}
+		require.Equal(t, "v2", told[model.Key{Kind: model.KindNamespace, Name: "y"}])
+	}
+}
+
+func TestAnalyze(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(docs(ns("a", "v1"), "bad: 1\n", ns("b", "v1"))), 0o600))
+	for _, target := range []string{dir, path} {
+		tree, err := Analyze(target, istioapi.Decoder{})
+		require.NoError(t, err)
+		require.Len(t, tree.Objects, 2)
+		require.Len(t, tree.Problems, 1)
+		require.Equal(t, path+":7", tree.Problems[0].Where())
+		found := istioapi.Problems{{Object: model.Key{Kind: model.KindNamespace, Name: "b"}, Field: "metadata.labels.v"}}
+		tree.Locate(found)
+		require.Equal(t, path+":13", found[0].Where())
+	}
+	_, err := Analyze(filepath.Join(dir, "none"), istioapi.Decoder{})
+	require.Error(t, err)
+}

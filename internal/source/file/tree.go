@@ -1,0 +1,122 @@
+package file
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Bounds of a tree, against links that go round in circles and files that are no
+// configuration.
+const (
+	maxTreeDepth = 32
+	maxFileSize  = 64 << 20
+)
+
+// listing is what a directory tree has on disk.
+type listing struct {
+	files []string
+	dirs  []string
+	errs  []error
+}
+
+// list walks a tree. Links are followed; names that start with a dot are left out
+// (".git", and the "..data" of mounted ConfigMaps, whose files are links beside it).
+func list(root string) listing {
+	var l listing
+	l.walk(root, 0, nil)
+	return l
+}
+
+// walk adds dir; above are the real directories on the way to it.
+func (l *listing) walk(dir string, depth int, above []os.FileInfo) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		l.fail(err)
+		return
+	}
+	for _, a := range above {
+		if os.SameFile(a, info) {
+			return
+		}
+	}
+	if depth > maxTreeDepth {
+		l.fail(fmt.Errorf("%s: directories are nested deeper than %d", dir, maxTreeDepth))
+		return
+	}
+	l.dirs = append(l.dirs, dir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		l.fail(err)
+	}
+	for _, e := range entries {
+		l.entry(filepath.Join(dir, e.Name()), e, depth, append(above, info))
+	}
+}
+
+func (l *listing) entry(path string, e fs.DirEntry, depth int, above []os.FileInfo) {
+	if strings.HasPrefix(e.Name(), ".") {
+		return
+	}
+	dir := e.IsDir()
+	if e.Type()&fs.ModeSymlink != 0 {
+		info, err := os.Stat(path)
+		if err != nil {
+			return // a dangling link is no file
+		}
+		dir = info.IsDir()
+	}
+	switch {
+	case dir:
+		l.walk(path, depth+1, above)
+	case isConfig(path):
+		l.files = append(l.files, path)
+	}
+}
+
+func (l *listing) fail(err error) {
+	if !os.IsNotExist(err) { // it went away while we looked; there will be an event
+		l.errs = append(l.errs, err)
+	}
+}
+
+// isConfig tells whether a file is one to read, by its name. Kustomize's own file is
+// not: it needs no apiVersion and says nothing to a mesh.
+func isConfig(path string) bool {
+	base := strings.ToLower(filepath.Base(path))
+	if strings.HasPrefix(base, ".") || base == "kustomization.yaml" || base == "kustomization.yml" {
+		return false
+	}
+	switch filepath.Ext(base) {
+	case ".yaml", ".yml", ".json":
+		return true
+	}
+	return false
+}
+
+// read reads a regular file whole.
+func read(path string) ([]byte, os.FileInfo, error) {
+	info, err := os.Stat(path) // before opening: opening a pipe would block
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err != nil {
+		return nil, nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if err == nil && len(data) > maxFileSize {
+		err = fmt.Errorf("%s is larger than %d MiB", path, maxFileSize>>20)
+	}
+	return data, info, err
+}
