@@ -236,7 +236,8 @@ func TestNoOrphan(t *testing.T) {
 	close(ads.open)
 	log := &logBuffer{}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), subprocess+"=app-1 "+ip+" "+ads.address)
+	// It dies without cleaning up.
+	cmd.Env = append(os.Environ(), subprocess+"=app-1 "+ip+" "+ads.address, "TMPDIR="+t.TempDir())
 	cmd.Stderr = log
 	require.NoError(t, cmd.Start())
 	s := &sidecar{t: t, ip: ip, log: log}

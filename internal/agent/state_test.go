@@ -3,8 +3,10 @@ package agent
 import (
 	"bytes"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -57,6 +59,22 @@ func TestActiveConnections(t *testing.T) {
 		"listener.envoy_internal_x.downstream_cx_active":          1,
 	}))
 	require.Zero(t, activeConnections(nil))
+}
+
+func TestBackoff(t *testing.T) {
+	var waits []time.Duration
+	for wait := nextBackoff(0, 0); len(waits) < 9; wait = nextBackoff(wait, time.Second) {
+		waits = append(waits, wait/time.Millisecond)
+	}
+	require.Equal(t, []time.Duration{100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000}, waits)
+	require.Equal(t, firstBackoff, nextBackoff(maxBackoff, steadyAfter), "anew after a steady Envoy")
+}
+
+// The Istio that sidecars say they are is the one whose API we are built with.
+func TestIstioVersionIsTheAPIs(t *testing.T) {
+	mod, err := os.ReadFile("../../go.mod")
+	require.NoError(t, err)
+	require.Contains(t, string(mod), "istio.io/api v"+IstioVersion+"\n")
 }
 
 func TestForwarder(t *testing.T) {

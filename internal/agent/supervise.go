@@ -44,7 +44,8 @@ type child struct {
 
 // supervise starts Envoy, again after each crash, until told to end.
 func (a *agent) supervise(ctx context.Context) error {
-	for attempt, backoff := 0, firstBackoff; ; attempt++ {
+	backoff := time.Duration(0)
+	for attempt := 0; ; attempt++ {
 		c, err := a.start(ctx)
 		if err != nil {
 			return err
@@ -56,17 +57,24 @@ func (a *agent) supervise(ctx context.Context) error {
 		if attempt == 0 && (!c.watch.answered() || c.output.said(addressInUse)) {
 			return a.startError(c)
 		}
-		if time.Since(c.started) >= steadyAfter {
-			backoff = firstBackoff
-		}
+		lived := time.Since(c.started)
+		backoff = nextBackoff(backoff, lived)
 		a.metrics.restarts.Inc()
 		a.log.Error("Envoy ended by itself; starting it again", "ending", ending(c.process.Err()),
-			"after", time.Since(c.started).Round(time.Millisecond), "backoff", backoff, "restart", attempt+1)
+			"after", lived.Round(time.Millisecond), "backoff", backoff, "restart", attempt+1)
 		if err := a.pause(ctx, backoff); err != nil {
 			return ignoreStop(err)
 		}
-		backoff = min(2*backoff, maxBackoff)
 	}
+}
+
+// nextBackoff is the wait after an Envoy that lived so long; last is the wait before it,
+// 0 before the first.
+func nextBackoff(last, lived time.Duration) time.Duration {
+	if last == 0 || lived >= steadyAfter {
+		return firstBackoff
+	}
+	return min(2*last, maxBackoff)
 }
 
 func (a *agent) start(ctx context.Context) (*child, error) {
