@@ -89,8 +89,7 @@ func (r *reader) delegate(k model.Key, parent *model.VirtualService) *model.Virt
 }
 
 // rule finds the destination rule for a service: the client's namespace, then the
-// service's, then the root namespace; in each the most specific host, rules that select
-// the client first, then the oldest.
+// service's, then the root namespace; in each the most specific host.
 func (r *reader) rule(h model.Host, serviceNS string) *model.DestinationRule {
 	hosts := h.Covering()
 	for _, c := range hosts {
@@ -108,19 +107,6 @@ func (r *reader) rule(h model.Host, serviceNS string) *model.DestinationRule {
 		}
 	}
 	return nil
-}
-
-func (r *reader) ruleIn(ns string, h model.Host) *model.DestinationRule {
-	var best *model.DestinationRule
-	for _, d := range r.index.rules[h] {
-		if d.Namespace != ns || !d.Visibility.Sees(r.scope.Key.Namespace) || !r.selectsClient(d) {
-			continue
-		}
-		if best == nil || len(d.WorkloadSelector) > 0 && len(best.WorkloadSelector) == 0 {
-			best = d
-		}
-	}
-	return best
 }
 
 // selectsClient tells whether a rule is for the scope's clients. A rule with a selector is
