@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -12,7 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// serveFlags are the values of `moonsail serve`'s flags.
+// serveFlags are those of "moonsail serve".
 type serveFlags struct {
 	options   controlplane.Options
 	mesh      *model.Mesh
@@ -22,9 +26,14 @@ type serveFlags struct {
 	logging   Logging
 }
 
-// NewServeCommand is `moonsail serve`: the control plane.
+var routeStrategies = []string{string(server.RoutesAuto), string(server.RoutesRDS), string(server.RoutesVHDS)}
+
+// NewServeCommand is "moonsail serve".
 func NewServeCommand() *cobra.Command {
-	f := &serveFlags{mesh: model.DefaultMesh()}
+	return (&serveFlags{mesh: model.DefaultMesh()}).command()
+}
+
+func (f *serveFlags) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the control plane",
@@ -38,50 +47,90 @@ is told in the log and at /debug/problems, and the last good state of its object
 in force ('moonsail analyze DIR' tells the same beforehand).
 
 Each change is followed to the last proxy's ACK and told in one log line; see also
-'moonsail changes' and 'moonsail proxies'.`,
+'moonsail changes' and 'moonsail proxies'. SIGTERM or SIGINT ends it.`,
 		Example: `  moonsail serve --config mesh/ --xds-plaintext-addr 127.0.0.1:15010
-  moonsail serve --config mesh/ --xds-plaintext-addr 127.0.0.1:15010 --outbound-registry-only`,
+  moonsail serve --config mesh/ --xds-plaintext-addr 127.0.0.1:15010 --outbound-registry-only
+  MOONSAIL_CONFIG=mesh/ MOONSAIL_XDS_PLAINTEXT_ADDR=127.0.0.1:15010 moonsail serve --log-format json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	fs, o := cmd.Flags(), &f.options
-	fs.StringVar(&o.ConfigDir, "config", "", "`DIR` with the mesh's configuration")
-	fs.StringVar(&o.XDSPlaintextAddr, "xds-plaintext-addr", "", "`ADDR` of xDS without encryption or authentication: loopback only, or a network you trust (default: off)")
-	fs.StringVar(&o.HTTPAddr, "http-addr", "127.0.0.1:15014", "`ADDR` of metrics, debug pages and profiles; empty: off")
-	fs.StringVar(&f.strategy, "route-strategy", string(server.RoutesAuto), "how routes reach proxies: auto (VHDS for Envoy sidecars on delta xDS, else RDS), rds or vhds")
-	fs.StringVar(&f.mesh.Domain, "domain", f.mesh.Domain, "the cluster's DNS `DOMAIN`")
-	fs.StringVar(&f.mesh.RootNamespace, "root-namespace", f.mesh.RootNamespace, "`NAMESPACE` whose Sidecar and DestinationRules are everybody's default")
-	fs.StringVar(&f.mesh.AccessLogFile, "access-log-file", "", "where sidecars log requests, for example /dev/stdout (default: off)")
-	fs.BoolVar(&f.registry, "outbound-registry-only", false, "block traffic to destinations that the mesh does not know (Istio's REGISTRY_ONLY)")
-	fs.IntVar(&f.profiling.MutexFraction, "profile-mutex", 0, "sample one of `N` lock contentions for /debug/pprof/mutex (default: none)")
-	fs.DurationVar(&f.profiling.BlockRate, "profile-block", 0, "sample one event per so much time blocked for /debug/pprof/block (default: none)")
-	f.logging.AddFlags(cmd)
+	f.addFlags(cmd)
 	EnvFlags(cmd)
-	_ = cmd.MarkFlagDirname("config")
 	return cmd
 }
 
+func (f *serveFlags) addFlags(cmd *cobra.Command) {
+	fs, o := cmd.Flags(), &f.options
+	fs.StringVar(&o.ConfigDir, "config", "", "`DIR` with the mesh's configuration")
+	fs.StringVar(&o.XDSPlaintextAddr, "xds-plaintext-addr", "",
+		"`ADDR` of xDS without encryption or authentication: loopback only, or a network you trust (default: off)")
+	fs.StringVar(&o.HTTPAddr, "http-addr", defaultDebugAddress, "`ADDR` of metrics, debug pages and profiles; empty: off")
+	fs.StringVar(&f.strategy, "route-strategy", string(server.RoutesAuto),
+		"how routes reach proxies: auto (VHDS for Envoy sidecars on delta xDS, else RDS), rds or vhds")
+	fs.StringVar(&f.mesh.Domain, "domain", f.mesh.Domain, "the cluster's DNS `DOMAIN`")
+	fs.StringVar(&f.mesh.RootNamespace, "root-namespace", f.mesh.RootNamespace,
+		"`NAMESPACE` whose Sidecar and DestinationRules are everybody's default")
+	fs.StringVar(&f.mesh.AccessLogFile, "access-log-file", "", "where sidecars log requests, for example /dev/stdout (default: off)")
+	fs.BoolVar(&f.registry, "outbound-registry-only", false,
+		"block traffic to destinations that the mesh does not know (Istio's REGISTRY_ONLY)")
+	fs.IntVar(&f.profiling.MutexFraction, "profile-mutex", 0, "sample one of `N` lock contentions for /debug/pprof/mutex (default: none)")
+	fs.DurationVar(&f.profiling.BlockRate, "profile-block", 0,
+		"sample one event per so much `TIME` blocked for /debug/pprof/block (default: none)")
+	f.logging.AddFlags(cmd)
+	// The only error is a flag that does not exist.
+	_ = cmd.MarkFlagDirname("config")
+	_ = cmd.RegisterFlagCompletionFunc("route-strategy",
+		cobra.FixedCompletions(routeStrategies, cobra.ShellCompDirectiveNoFileComp))
+}
+
 func (f *serveFlags) run(cmd *cobra.Command) error {
-	o := f.options
-	if o.ConfigDir == "" {
-		return usageError{fmt.Errorf("--config is needed: the directory with the mesh's YAML")}
+	if err := f.check(); err != nil {
+		return err
 	}
-	o.RouteStrategy = server.RouteStrategy(f.strategy)
-	if !slices.Contains([]server.RouteStrategy{server.RoutesAuto, server.RoutesRDS, server.RoutesVHDS}, o.RouteStrategy) {
-		return usageError{fmt.Errorf("unknown --route-strategy %q: it is auto, rds or vhds", f.strategy)}
-	}
-	if o.XDSPlaintextAddr == "" {
-		return usageError{fmt.Errorf("no address to serve proxies at: give --xds-plaintext-addr, for example 127.0.0.1:15010")}
-	}
-	if f.registry {
-		f.mesh.Outbound = model.OutboundRegistryOnly
-	}
-	o.Mesh = f.mesh
 	log, err := f.logging.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	o.Log = log
+	if f.registry {
+		f.mesh.Outbound = model.OutboundRegistryOnly
+	}
 	f.profiling.Apply()
-	return controlplane.Run(cmd.Context(), o)
+	f.options.Mesh, f.options.RouteStrategy, f.options.Log = f.mesh, server.RouteStrategy(f.strategy), log
+	return f.explain(controlplane.Run(cmd.Context(), f.options))
+}
+
+// check finds what is wrong with the flags before anything starts.
+func (f *serveFlags) check() error {
+	if f.options.ConfigDir == "" {
+		return usageError{errors.New("--config is needed: the directory with the mesh's YAML")}
+	}
+	if f.options.XDSPlaintextAddr == "" {
+		return usageError{errors.New("no address to serve proxies at: give --xds-plaintext-addr, for example 127.0.0.1:15010")}
+	}
+	if !slices.Contains(routeStrategies, f.strategy) {
+		return usageError{fmt.Errorf("unknown --route-strategy %q: it is auto, rds or vhds", f.strategy)}
+	}
+	if f.profiling.MutexFraction < 0 || f.profiling.BlockRate < 0 {
+		return usageError{errors.New("profiling rates are not negative: 0 is none")}
+	}
+	switch info, err := os.Stat(f.options.ConfigDir); {
+	case errors.Is(err, fs.ErrNotExist):
+		return &UserError{What: "there is no such directory", Where: "--config " + f.options.ConfigDir, Next: "make it, or name another"}
+	case err != nil:
+		return &UserError{Where: "--config " + f.options.ConfigDir, Err: err}
+	case !info.IsDir():
+		return &UserError{What: "it is a file", Where: "--config " + f.options.ConfigDir, Next: "name the directory that holds it"}
+	}
+	return nil
+}
+
+// explain says what to do about why the control plane could not run.
+func (f *serveFlags) explain(err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return &UserError{Err: err, Next: "another control plane may be running; end it, or choose another address with that flag"}
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EADDRNOTAVAIL):
+		return &UserError{Err: err, Next: "choose an address of this machine that you may listen on"}
+	}
+	return err
 }

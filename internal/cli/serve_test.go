@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+const reviewsService = `apiVersion: v1
+kind: Service
+metadata: {name: reviews, namespace: shop}
+spec:
+  clusterIP: 10.0.0.1
+  ports: [{name: http, port: 80}]
+`
+
+// TestServe runs a control plane on a directory and asks it, as an operator would.
+func TestServe(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "reviews.yaml"), []byte(reviewsService), 0o600))
+
+	f := &serveFlags{mesh: model.DefaultMesh()}
+	listening := make(chan [2]net.Addr, 1)
+	f.options.Listening = func(xds, http net.Addr) { listening <- [2]net.Addr{xds, http} }
+	root := &cobra.Command{Use: "moonsail", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(f.command())
+	var errOut bytes.Buffer
+	root.SetErr(&errOut)
+	root.SetArgs([]string{"serve", "--config", dir, "--http-addr", "127.0.0.1:0", "--xds-plaintext-addr", "127.0.0.1:0"})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	status := make(chan int, 1)
+	go func() { status <- run(ctx, root) }()
+
+	var address string
+	select {
+	case addrs := <-listening:
+		address = addrs[1].String()
+	case s := <-status:
+		t.Fatalf("serve ended with %d: %s", s, &errOut)
+	}
+	require.Eventually(t, func() bool { return isReady(address) }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		_, out, _ := moonsail(t, "changes", "--address", address)
+		return strings.Contains(out, "Service/shop/reviews") && strings.Contains(out, "0/0")
+	}, 20*time.Second, 10*time.Millisecond)
+	_, out, _ := moonsail(t, "proxies", "--address", address)
+	require.Equal(t, "no proxies are connected\n", out)
+
+	cancel()
+	require.Zero(t, <-status, errOut.String())
+	require.Contains(t, errOut.String(), `msg="change distributed" rev=`)
+	require.Contains(t, errOut.String(), `objects=Service/shop/reviews`)
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func isReady(address string) bool {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + address + "/ready")
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+func TestServeRefuses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	for _, tc := range []struct {
+		name   string
+		args   []string
+		status int
+		want   string
+	}{
+		{"no directory", nil, 2, "--config is needed"},
+		{"no address", []string{"--config", filepath.Dir(file), "--xds-plaintext-addr", ""}, 2, "no address to serve proxies at"},
+		{"a directory that is not there", []string{"--config", file + "x"}, 1, "there is no such directory\n  where: --config " + file + "x\n  next:"},
+		{"a file", []string{"--config", file}, 1, "it is a file"},
+		{"a strategy", []string{"--config", filepath.Dir(file), "--route-strategy", "srds"}, 2, "it is auto, rds or vhds"},
+		{"a rate", []string{"--config", filepath.Dir(file), "--profile-block", "-1s"}, 2, "not negative"},
+		{"a log format", []string{"--config", filepath.Dir(file), "--log-format", "xml"}, 2, "text or json"},
+		{"an address in use", []string{"--config", filepath.Dir(file), "--http-addr", taken.Addr().String()}, 1,
+			"address already in use\n  next:  another control plane may be running"},
+		{"an address that is none", []string{"--config", filepath.Dir(file), "--http-addr", "nowhere"}, 1, "--http-addr"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			status, _, errOut := moonsail(t, append([]string{"serve", "--xds-plaintext-addr", "127.0.0.1:0"}, tc.args...)...)
+			require.Equal(t, tc.status, status, errOut)
+			require.Contains(t, errOut, tc.want)
+		})
+	}
+}
