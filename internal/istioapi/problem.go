@@ -33,12 +33,12 @@ func (s Severity) rank() int {
 
 // Problem is one thing that is wrong, and what to do about it.
 type Problem struct {
-	Severity Severity
-	Object   model.Key // zero where it is not known
-	Field    string    // "spec.http[0].route[1].weight"; empty: the object as a whole
-	Message  string
-	File     string // empty: not from a file
-	Line     int    // 0: not known
+	Severity Severity  `json:"severity"`
+	File     string    `json:"file,omitempty"`  // empty: not from a file
+	Line     int       `json:"line,omitempty"`  // 0: not known
+	Object   model.Key `json:"object,omitzero"` // zero where it is not known
+	Field    string    `json:"field,omitempty"` // "spec.http[0].route[1].weight"; empty: the object as a whole
+	Message  string    `json:"message"`
 }
 
 // Where is "file:line", or less where less is known.

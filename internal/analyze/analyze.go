@@ -1,0 +1,175 @@
+// Package analyze checks objects against each other: what single objects cannot show
+// to be wrong, such as a route to a subset that nobody defines.
+//
+// It is pure. What it finds are problems of a whole configuration, not of an object:
+// objects that have them are used all the same. So errors here mean that requests
+// fail or go elsewhere than written; warnings that something has no effect; infos
+// that something could be better said.
+package analyze
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Check finds what is wrong between objects. Problems name object and field; where
+// those are is known to whoever has the files.
+func Check(objects []model.Object, domain string) istioapi.Problems {
+	objects = slices.Clone(objects)
+	slices.SortFunc(objects, func(a, b model.Object) int { return a.Metadata().Key.Compare(b.Metadata().Key) })
+	c := &checker{index: newIndex(objects), domain: domain}
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *model.VirtualService:
+			c.virtualService(o)
+		case *model.DestinationRule:
+			c.destinationRule(o)
+		case *model.Sidecar:
+			c.sidecar(o)
+		case *model.Service:
+			c.service(o)
+		case *model.ServiceEntry:
+			c.serviceEntry(o)
+		case *model.EndpointSlice:
+			c.endpointSlice(o)
+		}
+	}
+	c.conflicts()
+	c.problems.Sort()
+	return c.problems
+}
+
+// checker collects problems.
+type checker struct {
+	*index
+	domain   string
+	problems istioapi.Problems
+}
+
+func (c *checker) add(s istioapi.Severity, o model.Object, field, format string, args ...any) {
+	c.problems = append(c.problems, istioapi.Problem{
+		Severity: s, Object: o.Metadata().Key, Field: field, Message: fmt.Sprintf(format, args...),
+	})
+}
+
+func (c *checker) errorf(o model.Object, field, format string, args ...any) {
+	c.add(istioapi.SeverityError, o, field, format, args...)
+}
+
+func (c *checker) warnf(o model.Object, field, format string, args ...any) {
+	c.add(istioapi.SeverityWarning, o, field, format, args...)
+}
+
+func (c *checker) infof(o model.Object, field, format string, args ...any) {
+	c.add(istioapi.SeverityInfo, o, field, format, args...)
+}
+
+// index finds objects by what others call them.
+type index struct {
+	services  []*model.Service // one a host
+	byHost    map[model.Host][]*model.Service
+	workloads map[string][]*model.Workload // by namespace
+	rules     map[model.Host][]*model.DestinationRule
+	virtuals  map[model.Key]*model.VirtualService
+	sidecars  map[string][]*model.Sidecar // by namespace
+}
+
+func newIndex(objects []model.Object) *index {
+	x := &index{
+		byHost:    map[model.Host][]*model.Service{},
+		workloads: map[string][]*model.Workload{},
+		rules:     map[model.Host][]*model.DestinationRule{},
+		virtuals:  map[model.Key]*model.VirtualService{},
+		sidecars:  map[string][]*model.Sidecar{},
+	}
+	for _, o := range objects {
+		ns := o.Metadata().Namespace
+		switch o := o.(type) {
+		case *model.Service:
+			x.addService(o)
+		case *model.ServiceEntry:
+			for _, s := range o.Services() {
+				x.addService(s)
+			}
+		case *model.Workload:
+			x.workloads[ns] = append(x.workloads[ns], o)
+		case *model.DestinationRule:
+			x.rules[o.Host] = append(x.rules[o.Host], o)
+		case *model.VirtualService:
+			x.virtuals[o.Key] = o
+		case *model.Sidecar:
+			x.sidecars[ns] = append(x.sidecars[ns], o)
+		}
+	}
+	return x
+}
+
+func (x *index) addService(s *model.Service) {
+	x.services = append(x.services, s)
+	x.byHost[s.Hostname] = append(x.byHost[s.Hostname], s)
+}
+
+// find gives the services that a host means, which a wildcard may cover; hidden tells
+// that there are some, but none that namespace ns may see.
+func (x *index) find(h model.Host, ns string) (found []*model.Service, hidden bool) {
+	for _, covering := range h.Covering() {
+		for _, s := range x.byHost[covering] {
+			if s.Visibility.Sees(ns) {
+				found = append(found, s)
+			} else {
+				hidden = true
+			}
+		}
+		if len(found) > 0 {
+			return found, false
+		}
+	}
+	return nil, hidden
+}
+
+// rulesFor gives the destination rules that apply to a host.
+func (x *index) rulesFor(h model.Host, ns string) []*model.DestinationRule {
+	var out []*model.DestinationRule
+	for _, covering := range h.Covering() {
+		for _, r := range x.rules[covering] {
+			if r.Visibility.Sees(ns) {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// members are the workloads of a service; known is false where the configuration
+// does not tell: it has no workloads of that namespace, as where only Deployments are
+// written down.
+func (x *index) members(s *model.Service) (labels []map[string]string, known bool) {
+	for _, e := range s.Inline {
+		labels, known = append(labels, e.Labels), true
+	}
+	if len(s.Selector) == 0 {
+		return labels, known
+	}
+	list := x.workloads[s.Namespace]
+	for _, w := range list {
+		if model.SelectorMatches(s.Selector, w.Labels) {
+			labels = append(labels, w.Labels)
+		}
+	}
+	return labels, known || len(list) > 0
+}
+
+// hosts lists every host that namespace ns can see, for suggestions.
+func (x *index) hosts(ns string) []string {
+	var out []string
+	for _, s := range x.services {
+		if s.Visibility.Sees(ns) {
+			out = append(out, string(s.Hostname))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,89 @@
+package analyze
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// conflicts checks objects that claim the same thing.
+func (c *checker) conflicts() {
+	c.sharedHosts()
+	c.sharedRules()
+	for _, ns := range slices.Sorted(maps.Keys(c.sidecars)) {
+		c.namespaceSidecars(c.sidecars[ns])
+	}
+}
+
+// sharedHosts reports hosts that two virtual services route for the same clients: only
+// the older one is obeyed.
+func (c *checker) sharedHosts() {
+	byHost := map[model.Host][]*model.VirtualService{}
+	for _, v := range c.virtuals {
+		for _, h := range v.Hosts {
+			if v.InMesh() {
+				byHost[h] = append(byHost[h], v)
+			}
+		}
+	}
+	for h, list := range byHost {
+		slices.SortFunc(list, byAge)
+		for i, v := range list {
+			j := slices.IndexFunc(list[:i], func(o *model.VirtualService) bool { return sharesClients(v, o) })
+			if j < 0 {
+				continue
+			}
+			c.errorf(v, fmt.Sprintf("spec.hosts[%d]", slices.Index(v.Hosts, h)),
+				"%s is already routed by %s, so these routes are not obeyed; merge the two", h, list[j].Key)
+		}
+	}
+}
+
+func byAge[T model.Object](a, b T) int {
+	switch {
+	case model.Older(a, b):
+		return -1
+	case model.Older(b, a):
+		return 1
+	}
+	return 0
+}
+
+// sharesClients tells whether some namespace sees both.
+func sharesClients(a, b *model.VirtualService) bool {
+	if !a.Visibility.Private || !b.Visibility.Private {
+		return true
+	}
+	return slices.ContainsFunc(a.Visibility.Namespaces, b.Visibility.Sees)
+}
+
+// sharedRules reports destination rules of one namespace for the same host.
+func (c *checker) sharedRules() {
+	for h, list := range c.rules {
+		slices.SortFunc(list, byAge)
+		for i, r := range list {
+			j := slices.IndexFunc(list[:i], func(o *model.DestinationRule) bool {
+				return o.Namespace == r.Namespace && maps.Equal(o.WorkloadSelector, r.WorkloadSelector)
+			})
+			if j >= 0 {
+				c.warnf(r, "spec.host", "%s already has %s, whose traffic policy is the one that is used; merge the two", h, list[j].Key)
+			}
+		}
+	}
+}
+
+// namespaceSidecars reports Sidecars that are for the same workloads.
+func (c *checker) namespaceSidecars(list []*model.Sidecar) {
+	slices.SortFunc(list, byAge)
+	for i, s := range list {
+		j := slices.IndexFunc(list[:i], func(o *model.Sidecar) bool { return maps.Equal(o.Selector, s.Selector) })
+		if j < 0 {
+			continue
+		}
+		what := cmp.Or(labelText(s.Selector), "the whole namespace")
+		c.errorf(s, "spec", "%s is already for %s, so this one is not used; merge the two", list[j].Key, what)
+	}
+}

@@ -1,0 +1,111 @@
+package analyze
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+func (c *checker) destinationRule(r *model.DestinationRule) {
+	if !c.matchesAny(r.Host) {
+		_, hidden := c.find(r.Host, r.Namespace)
+		c.warnf(r, "spec.host", "the rule has no effect: %s", c.noHost(r.Host, r.Namespace, hidden))
+		return
+	}
+	for i, s := range r.Subsets {
+		c.subset(r, fmt.Sprintf("spec.subsets[%d].labels", i), s)
+	}
+	c.portPolicies(r)
+}
+
+// subset reports one that no workload of the rule's services belongs to.
+func (c *checker) subset(r *model.DestinationRule, field string, s model.Subset) {
+	total, known := 0, false
+	for _, svc := range c.services {
+		if !r.Host.Matches(svc.Hostname) {
+			continue
+		}
+		labels, k := c.members(svc)
+		known = known || k
+		total += len(labels)
+		if slices.ContainsFunc(labels, func(l map[string]string) bool { return model.SelectorMatches(s.Labels, l) }) {
+			return
+		}
+	}
+	if known && total > 0 {
+		c.warnf(r, field, "none of the %d workloads of %s has %s, so requests to subset %q fail; correct the labels",
+			total, r.Host, labelText(s.Labels), s.Name)
+	}
+}
+
+func labelText(labels map[string]string) string {
+	out := make([]string, 0, len(labels))
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		out = append(out, k+"="+labels[k])
+	}
+	return strings.Join(out, ",")
+}
+
+// portPolicies reports settings of ports that the service does not have.
+func (c *checker) portPolicies(r *model.DestinationRule) {
+	for _, number := range slices.Sorted(maps.Keys(r.Ports)) {
+		for _, s := range c.byHost[r.Host] {
+			if s.Port(number) == nil {
+				c.warnf(r, "spec.trafficPolicy.portLevelSettings", "%s has no port %d; it has %s", s.Hostname, number, ports(s))
+			}
+		}
+	}
+}
+
+func (c *checker) sidecar(s *model.Sidecar) {
+	if len(s.Selector) > 0 && !c.selectsAny(s.Namespace, s.Selector) {
+		c.warnf(s, "spec.workloadSelector", "no workload of namespace %s has %s, so the Sidecar has no effect; correct the labels",
+			s.Namespace, labelText(s.Selector))
+	}
+	for i, e := range s.Egress {
+		for j, h := range e.Hosts {
+			if h.Namespace == "~" || h.Exclude || c.selectsService(s, e, h) {
+				continue
+			}
+			c.warnf(s, fmt.Sprintf("spec.egress[%d].hosts[%d]", i, j), "%s", c.noSelection(s, e, h))
+		}
+	}
+	if d := s.EgressProxy; d != nil {
+		c.destination(s, "spec.outboundTrafficPolicy.egressProxy", *d)
+	}
+}
+
+// selectsAny tells whether a workload has the labels, or whether none is known at all.
+func (c *checker) selectsAny(ns string, selector map[string]string) bool {
+	list := c.workloads[ns]
+	return len(list) == 0 || slices.ContainsFunc(list, func(w *model.Workload) bool {
+		return model.SelectorMatches(selector, w.Labels)
+	})
+}
+
+func (c *checker) selectsService(s *model.Sidecar, e model.EgressListener, h model.HostSelector) bool {
+	return slices.ContainsFunc(c.services, func(svc *model.Service) bool {
+		return (h.Namespace == "*" || h.Namespace == svc.Namespace) && h.Host.Overlaps(svc.Hostname) &&
+			svc.Visibility.Sees(s.Namespace) &&
+			(e.Port == nil || e.Port.Number == 0 || svc.Port(e.Port.Number) != nil)
+	})
+}
+
+func (c *checker) noSelection(s *model.Sidecar, e model.EgressListener, h model.HostSelector) string {
+	for _, svc := range c.byHost[h.Host] {
+		if h.Namespace != "*" && svc.Namespace != h.Namespace {
+			return fmt.Sprintf("%s/%s selects nothing: the service is of namespace %s; write %s/%s",
+				h.Namespace, h.Host, svc.Namespace, svc.Namespace, h.Host)
+		}
+		if !svc.Visibility.Sees(s.Namespace) {
+			return fmt.Sprintf("%s/%s selects nothing: the service is not exported to namespace %s", h.Namespace, h.Host, s.Namespace)
+		}
+	}
+	if e.Port != nil && e.Port.Number != 0 {
+		return fmt.Sprintf("%s/%s selects no service that has port %d; correct it, or write the service", h.Namespace, h.Host, e.Port.Number)
+	}
+	return fmt.Sprintf("%s/%s selects no service; correct it, or write the service", h.Namespace, h.Host)
+}

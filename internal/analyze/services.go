@@ -1,0 +1,66 @@
+package analyze
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+func (c *checker) service(s *model.Service) {
+	for i, p := range s.Ports {
+		if p.Protocol == model.ProtocolAuto {
+			c.infof(s, fmt.Sprintf("spec.ports[%d].name", i),
+				"port %d does not say its protocol, so Envoy has to look at the first bytes; name it http-..., grpc-..., tcp-..., or set appProtocol", p.Number)
+		}
+	}
+	if len(s.Selector) == 0 {
+		return
+	}
+	if !c.selectsAny(s.Namespace, s.Selector) {
+		c.infof(s, "spec.selector", "no workload of namespace %s has %s, so the service has no endpoints", s.Namespace, labelText(s.Selector))
+		return
+	}
+	for i, p := range s.Ports {
+		if p.TargetName != "" && !c.hasNamedPort(s, p.TargetName) {
+			c.warnf(s, fmt.Sprintf("spec.ports[%d].targetPort", i), "none of its workloads has a container port named %q; name it there, or use a number", p.TargetName)
+		}
+	}
+}
+
+// hasNamedPort tells whether a workload of the service has the port, or none is known.
+func (c *checker) hasNamedPort(s *model.Service, name string) bool {
+	known := false
+	for _, w := range c.workloads[s.Namespace] {
+		if w.Kind != model.KindPod || !model.SelectorMatches(s.Selector, w.Labels) {
+			continue
+		}
+		if known = true; w.NamedPorts[name] != 0 {
+			return true
+		}
+	}
+	return !known
+}
+
+func (c *checker) serviceEntry(e *model.ServiceEntry) {
+	for i, h := range e.Hosts {
+		for _, s := range c.byHost[h] {
+			if s.IsKubernetes() {
+				c.warnf(e, fmt.Sprintf("spec.hosts[%d]", i), "%s is already the host of %s; choose another host", h, s.Key)
+			}
+		}
+	}
+	if sel := e.Template.Selector; len(sel) > 0 && !c.selectsAny(e.Namespace, sel) {
+		c.infof(e, "spec.workloadSelector", "no workload of namespace %s has %s, so the service has no endpoints", e.Namespace, labelText(sel))
+	}
+}
+
+func (c *checker) endpointSlice(s *model.EndpointSlice) {
+	found := slices.ContainsFunc(c.services, func(svc *model.Service) bool {
+		return svc.IsKubernetes() && svc.Namespace == s.Namespace && svc.Name == s.Service
+	})
+	if !found {
+		c.warnf(s, "metadata.labels", "there is no Service %s in namespace %s, so the endpoints are not used; correct the label kubernetes.io/service-name",
+			s.Service, s.Namespace)
+	}
+}

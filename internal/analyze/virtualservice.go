@@ -1,0 +1,179 @@
+package analyze
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+func (c *checker) virtualService(v *model.VirtualService) {
+	for i := range v.HTTP {
+		c.httpRoute(v, fmt.Sprintf("spec.http[%d]", i), &v.HTTP[i])
+	}
+	for i, r := range v.TLS {
+		c.backends(v, fmt.Sprintf("spec.tls[%d]", i), r.Backends)
+	}
+	for i, r := range v.TCP {
+		c.backends(v, fmt.Sprintf("spec.tcp[%d]", i), r.Backends)
+	}
+	c.gateways(v)
+	c.unreachableHTTP(v)
+	c.unreachableTCP(v)
+	c.unusedDelegate(v)
+	c.ownHosts(v)
+}
+
+func (c *checker) backends(v *model.VirtualService, field string, list []model.Backend) {
+	for i, b := range list {
+		c.destination(v, fmt.Sprintf("%s.route[%d].destination", field, i), b.Destination)
+	}
+}
+
+func (c *checker) httpRoute(v *model.VirtualService, field string, r *model.HTTPRoute) {
+	c.backends(v, field, r.Backends)
+	for i, m := range r.Mirrors {
+		c.destination(v, fmt.Sprintf("%s.mirrors[%d].destination", field, i), m.Destination)
+	}
+	for i, m := range r.Matches {
+		for j, g := range m.Gateways {
+			if !slices.Contains(v.Gateways, g) && len(v.Hosts) > 0 {
+				c.warnf(v, fmt.Sprintf("%s.match[%d].gateways[%d]", field, i, j),
+					"%s is not one of spec.gateways, so this never matches; add it there", g)
+			}
+		}
+	}
+	if r.Delegate == nil {
+		return
+	}
+	switch d := c.virtuals[*r.Delegate]; {
+	case d == nil:
+		c.errorf(v, field+".delegate", "there is no %s; write it, or correct name and namespace", r.Delegate)
+	case len(d.Hosts) > 0:
+		c.errorf(v, field+".delegate", "%s has hosts, so it cannot be delegated to; remove its hosts", r.Delegate)
+	}
+}
+
+// gateways tells that sidecars do not obey what is written for gateways.
+func (c *checker) gateways(v *model.VirtualService) {
+	for i, g := range v.Gateways {
+		if g == model.GatewayMesh {
+			continue
+		}
+		field := fmt.Sprintf("spec.gateways[%d]", i)
+		if v.InMesh() {
+			c.infof(v, field, "gateway %s: Moonsail runs no gateways yet; only sidecars obey the routes", g)
+		} else {
+			c.warnf(v, field, "gateway %s: Moonsail runs no gateways yet, so these routes have no effect; add \"mesh\" to gateways for sidecars to obey them", g)
+		}
+	}
+}
+
+// unreachableHTTP reports rules behind one that takes everything they would match.
+func (c *checker) unreachableHTTP(v *model.VirtualService) {
+	all := -1
+	for i := range v.HTTP {
+		r := &v.HTTP[i]
+		field := fmt.Sprintf("spec.http[%d]", i)
+		if all >= 0 {
+			c.warnf(v, field, "is never used: %s takes all requests; move that to the end", ruleName(v, all))
+			continue
+		}
+		for j := range r.Matches {
+			if other := sameMatch(v, i, &r.Matches[j]); other >= 0 {
+				c.warnf(v, fmt.Sprintf("%s.match[%d]", field, j), "is never used: %s has the same match; remove one", ruleName(v, other))
+			}
+		}
+		if takesAll(r) {
+			all = i
+		}
+	}
+}
+
+func ruleName(v *model.VirtualService, i int) string {
+	if n := v.HTTP[i].Name; n != "" {
+		return fmt.Sprintf("rule %q (http[%d])", n, i)
+	}
+	return fmt.Sprintf("http[%d]", i)
+}
+
+// takesAll tells whether a rule matches every request.
+func takesAll(r *model.HTTPRoute) bool {
+	if len(r.Matches) == 0 {
+		return r.Delegate == nil // requests that the delegate does not match go on
+	}
+	return slices.ContainsFunc(r.Matches, func(m model.HTTPMatch) bool {
+		m.Name, m.StatPrefix, m.IgnoreURICase = "", "", false
+		if u := m.URI; u != nil && (u.Kind == model.MatchPrefix && (u.Value == "/" || u.Value == "") ||
+			u.Kind == model.MatchRegex && u.Value == ".*" || u.Kind == model.MatchPresent) {
+			m.URI = nil
+		}
+		return reflect.ValueOf(m).IsZero() && r.Delegate == nil
+	})
+}
+
+// sameMatch is the rule before rule i that has the very match m, or -1.
+func sameMatch(v *model.VirtualService, i int, m *model.HTTPMatch) int {
+	bare := func(m model.HTTPMatch) model.HTTPMatch {
+		m.Name, m.StatPrefix = "", ""
+		return m
+	}
+	for j := range v.HTTP[:i] {
+		if v.HTTP[j].Delegate != nil {
+			continue
+		}
+		for k := range v.HTTP[j].Matches {
+			if reflect.DeepEqual(bare(v.HTTP[j].Matches[k]), bare(*m)) {
+				return j
+			}
+		}
+	}
+	return -1
+}
+
+func (c *checker) unreachableTCP(v *model.VirtualService) {
+	all := -1
+	for i, r := range v.TCP {
+		if all >= 0 {
+			c.warnf(v, fmt.Sprintf("spec.tcp[%d]", i), "is never used: tcp[%d] takes all connections; move that to the end", all)
+		} else if len(r.Matches) == 0 || slices.ContainsFunc(r.Matches, func(m model.L4Match) bool { return reflect.ValueOf(m).IsZero() }) {
+			all = i
+		}
+	}
+}
+
+// unusedDelegate reports a delegate that no virtual service delegates to.
+func (c *checker) unusedDelegate(v *model.VirtualService) {
+	if len(v.Hosts) > 0 {
+		return
+	}
+	for _, root := range c.virtuals {
+		for _, r := range root.HTTP {
+			if r.Delegate != nil && *r.Delegate == v.Key {
+				return
+			}
+		}
+	}
+	c.warnf(v, "spec", "has no hosts, and no VirtualService delegates to it, so it has no effect; add hosts, or delegate to it")
+}
+
+// ownHosts tells of hosts of the cluster that no service has. Others may be anything.
+func (c *checker) ownHosts(v *model.VirtualService) {
+	if !v.InMesh() {
+		return
+	}
+	for i, h := range v.Hosts {
+		if !strings.HasSuffix(string(h), ".svc."+c.domain) || c.matchesAny(h) {
+			continue
+		}
+		_, hidden := c.find(h, v.Namespace)
+		c.warnf(v, fmt.Sprintf("spec.hosts[%d]", i), "%s", c.noHost(h, v.Namespace, hidden))
+	}
+}
+
+// matchesAny tells whether some service belongs to h.
+func (c *checker) matchesAny(h model.Host) bool {
+	return slices.ContainsFunc(c.services, func(s *model.Service) bool { return h.Overlaps(s.Hostname) })
+}
