@@ -2,6 +2,7 @@ package translate
 
 import (
 	"math"
+	"math/bits"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -25,33 +26,61 @@ func assignment(cluster string, localities []view.LocalityEndpoints, usable func
 	if len(localities) > 0 {
 		out.Endpoints = make([]*endpointv3.LocalityLbEndpoints, 0, len(localities))
 	}
+	s := scaleOf(localities)
 	for i := range localities {
-		out.Endpoints = append(out.Endpoints, locality(&localities[i], usable))
+		out.Endpoints = append(out.Endpoints, locality(&localities[i], s, usable))
 	}
 	return out
 }
 
-func locality(l *view.LocalityEndpoints, usable func(string) bool) *endpointv3.LocalityLbEndpoints {
+// scale is by how many bits weights are made smaller, so that their sums keep within
+// Envoy's limit of 32 bits. 0 but for absurd weights.
+type scale int
+
+func scaleOf(localities []view.LocalityEndpoints) scale {
+	sum := uint64(0)
+	for i := range localities {
+		sum += uint64(localities[i].Weight)
+		for j := range localities[i].Endpoints {
+			sum += uint64(max(localities[i].Endpoints[j].Weight, 1))
+		}
+	}
+	// One bit is kept for weights that are rounded up to 1.
+	if sum <= math.MaxUint32>>1 {
+		return 0
+	}
+	return scale(bits.Len64(sum) - 31)
+}
+
+func (s scale) of(weight uint32) uint32 { return max(weight>>s, 1) }
+
+func locality(l *view.LocalityEndpoints, s scale, usable func(string) bool) *endpointv3.LocalityLbEndpoints {
 	out := &endpointv3.LocalityLbEndpoints{
 		Locality:    localityName(l.Locality),
 		Priority:    l.Priority,
 		LbEndpoints: make([]*endpointv3.LbEndpoint, 0, len(l.Endpoints)),
 	}
-	sum := uint64(0)
+	parts := make([]endpointParts, len(l.Endpoints))
+	sum := uint32(0)
+	var metadata *corev3.Metadata
+	var of *view.Endpoint // whom metadata belongs to
 	for i := range l.Endpoints {
 		e := &l.Endpoints[i]
 		if !usable(e.Address) {
 			continue
 		}
-		sum += uint64(max(e.Weight, 1))
-		out.LbEndpoints = append(out.LbEndpoints, endpoint(e))
+		weight := s.of(e.Weight)
+		sum += weight
+		if of == nil || !sameWorkload(e, of) {
+			metadata, of = workloadMetadata(e), e
+		}
+		out.LbEndpoints = append(out.LbEndpoints, parts[i].assemble(e, weight, metadata))
 	}
 	// A locality without a weight gets nothing where localities are weighed.
-	weight := uint32(min(sum, math.MaxUint32))
 	if l.Weight != 0 {
-		weight = l.Weight
+		sum = s.of(l.Weight)
 	}
-	out.LoadBalancingWeight = positive(weight)
+	out.LoadBalancingWeight = positive(sum)
 	return out
 }
 
@@ -62,19 +91,37 @@ func localityName(l model.Locality) *corev3.Locality {
 	return &corev3.Locality{Region: l.Region, Zone: l.Zone, SubZone: l.Subzone}
 }
 
-// endpoint leaves out what is Envoy's default: a weight of 1 and being healthy.
-func endpoint(e *view.Endpoint) *endpointv3.LbEndpoint {
-	out := &endpointv3.LbEndpoint{
-		HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{
-			Address: addressOf(e.Address, e.Port),
-		}},
-		HealthStatus: health(e.Health),
-		Metadata:     workloadMetadata(e),
+// endpointParts are the messages that one endpoint is made of, side by side: services have
+// thousands of endpoints, and each change of one makes all anew.
+type endpointParts struct {
+	endpoint   endpointv3.LbEndpoint
+	identifier endpointv3.LbEndpoint_Endpoint
+	host       endpointv3.Endpoint
+	address    corev3.Address
+	specifier  corev3.Address_SocketAddress
+	socket     corev3.SocketAddress
+	port       corev3.SocketAddress_PortValue
+}
+
+// assemble leaves out what is Envoy's default: a weight of 1 and being healthy.
+func (p *endpointParts) assemble(e *view.Endpoint, weight uint32, metadata *corev3.Metadata) *endpointv3.LbEndpoint {
+	if unixPath(e.Address) != "" {
+		p.host.Address = addressOf(e.Address, 0)
+	} else {
+		p.port.PortValue = e.Port
+		p.socket.Address, p.socket.PortSpecifier = e.Address, &p.port
+		p.specifier.SocketAddress = &p.socket
+		p.address.Address = &p.specifier
+		p.host.Address = &p.address
 	}
-	if e.Weight > 1 {
-		out.LoadBalancingWeight = wrapperspb.UInt32(e.Weight)
+	p.identifier.Endpoint = &p.host
+	p.endpoint.HostIdentifier = &p.identifier
+	p.endpoint.HealthStatus = health(e.Health)
+	p.endpoint.Metadata = metadata
+	if weight > 1 {
+		p.endpoint.LoadBalancingWeight = wrapperspb.UInt32(weight)
 	}
-	return out
+	return &p.endpoint
 }
 
 func health(h model.Health) corev3.HealthStatus {
@@ -85,6 +132,12 @@ func health(h model.Health) corev3.HealthStatus {
 		return corev3.HealthStatus_DRAINING
 	}
 	return corev3.HealthStatus_UNKNOWN
+}
+
+// sameWorkload tells whether two endpoints have the same metadata, as neighbours mostly do.
+func sameWorkload(a, b *view.Endpoint) bool {
+	return a.Workload == b.Workload && a.Namespace == b.Namespace && a.Canonical == b.Canonical &&
+		a.Revision == b.Revision && a.Cluster == b.Cluster
 }
 
 // workloadMetadata is Istio's "workload;namespace;service;revision;cluster", by which

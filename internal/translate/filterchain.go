@@ -3,11 +3,8 @@ package translate
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/moonsail/moonsail/internal/view"
 )
@@ -47,30 +44,4 @@ func networkFilter(name string, config validated) (*listenerv3.Filter, error) {
 		return nil, err
 	}
 	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: packed}}, nil
-}
-
-// chainMatch is nil where everything matches.
-func chainMatch(m *view.ChainMatch) *listenerv3.FilterChainMatch {
-	if m.DestinationPort == 0 && len(m.Destinations) == 0 && len(m.ServerNames) == 0 &&
-		m.TransportProtocol == "" && len(m.ALPN) == 0 {
-		return nil
-	}
-	return &listenerv3.FilterChainMatch{
-		DestinationPort:      positive(m.DestinationPort),
-		PrefixRanges:         prefixRanges(m.Destinations),
-		ServerNames:          m.ServerNames,
-		TransportProtocol:    m.TransportProtocol,
-		ApplicationProtocols: m.ALPN,
-	}
-}
-
-func prefixRanges(list []netip.Prefix) []*corev3.CidrRange {
-	var out []*corev3.CidrRange
-	for _, p := range list {
-		out = append(out, &corev3.CidrRange{
-			AddressPrefix: p.Addr().String(),
-			PrefixLen:     wrapperspb.UInt32(uint32(p.Bits())),
-		})
-	}
-	return out
 }

@@ -1,7 +1,9 @@
 package translate
 
 import (
+	"errors"
 	"fmt"
+	"math"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -79,11 +81,11 @@ func addMirrors(v *view.Route, action *routev3.RouteAction) {
 
 // setClusters: a single backend needs no draw, and its headers become the route's.
 func setClusters(v *view.Route, out *routev3.Route, action *routev3.RouteAction) error {
-	backends := weighed(v.Backends)
-	switch len(backends) {
-	case 0:
-		return errNoBackend
-	case 1:
+	backends, err := weighed(v.Backends)
+	if err != nil {
+		return err
+	}
+	if len(backends) == 1 {
 		action.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: backends[0].Cluster}
 		return mergeHeaders(backends[0], out, action)
 	}
@@ -99,15 +101,24 @@ func setClusters(v *view.Route, out *routev3.Route, action *routev3.RouteAction)
 	return nil
 }
 
-// weighed leaves out backends that get nothing. A single one needs no weight.
-func weighed(list []view.Backend) []*view.Backend {
+// weighed leaves out backends that get nothing; there is at least one. A single one needs
+// no weight.
+func weighed(list []view.Backend) ([]*view.Backend, error) {
 	out := make([]*view.Backend, 0, len(list))
+	sum := uint64(0)
 	for i := range list {
 		if list[i].Weight > 0 || len(list) == 1 {
 			out = append(out, &list[i])
+			sum += uint64(list[i].Weight)
 		}
 	}
-	return out
+	if len(out) == 0 {
+		return nil, errors.New("a route needs a destination whose weight is above 0")
+	}
+	if sum > math.MaxUint32 {
+		return nil, fmt.Errorf("the sum of the weights, %d, is above %d", sum, uint32(math.MaxUint32))
+	}
+	return out, nil
 }
 
 func mergeHeaders(b *view.Backend, out *routev3.Route, action *routev3.RouteAction) error {

@@ -2,7 +2,6 @@ package translate
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -64,14 +63,4 @@ func (o *headerOps) addAll(list []model.HeaderValue, action corev3.HeaderValueOp
 // isPseudo tells whether Envoy lets nobody change a header.
 func isPseudo(name string) bool {
 	return strings.HasPrefix(name, ":") || strings.EqualFold(name, "host")
-}
-
-// formatted is a text with Envoy's substitutions: %NAME%, %NAME(argument):length%, and %%.
-var formatted = regexp.MustCompile(`^(?:[^%]|%%|%[A-Z][A-Z0-9_]*(?:\([^)]*\))?(?::[0-9]+)?%)*$`)
-
-func checkFormat(value string) error {
-	if !strings.Contains(value, "%") || formatted.MatchString(value) {
-		return nil
-	}
-	return fmt.Errorf("%q: a percent sign that begins no %%SUBSTITUTION%% must be written %%%%", value)
 }

@@ -62,6 +62,9 @@ func listener(v *view.Listener) (*listenerv3.Listener, error) {
 	}
 	setSocket(v, out)
 	setInspection(v, out)
+	if err := checkMatches(v.Chains); err != nil {
+		return nil, err
+	}
 	for i := range v.Chains {
 		c, err := filterChain(&v.Chains[i])
 		if err != nil {

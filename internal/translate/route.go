@@ -1,7 +1,6 @@
 package translate
 
 import (
-	"errors"
 	"fmt"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -111,5 +110,3 @@ func put(configs map[string]*anypb.Any, filter string, m validated) error {
 	configs[filter] = packed
 	return err
 }
-
-var errNoBackend = errors.New("a route needs a destination whose weight is above 0")

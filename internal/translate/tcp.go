@@ -49,11 +49,11 @@ func tcpProxy(v *view.TCPChain) (*tcpproxyv3.TcpProxy, error) {
 	if v.Hash != nil && v.Hash.SourceIP {
 		out.HashPolicy = sourceIPOfConnection
 	}
-	backends := weighed(v.Backends)
-	switch len(backends) {
-	case 0:
-		return nil, errNoBackend
-	case 1:
+	backends, err := weighed(v.Backends)
+	if err != nil {
+		return nil, err
+	}
+	if len(backends) == 1 {
 		out.ClusterSpecifier = &tcpproxyv3.TcpProxy_Cluster{Cluster: backends[0].Cluster}
 		return out, nil
 	}

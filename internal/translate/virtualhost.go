@@ -2,6 +2,7 @@ package translate
 
 import (
 	"fmt"
+	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -24,6 +25,9 @@ func VirtualHost(v *view.VirtualHost) (*routev3.VirtualHost, error) {
 }
 
 func virtualHost(v *view.VirtualHost, name string) (*routev3.VirtualHost, error) {
+	if err := checkDomains(v.Domains); err != nil {
+		return nil, err
+	}
 	rt := &routing{port: requestPort(v.RouteConfig), retry: sharedRetry(v.Routes)}
 	out := &routev3.VirtualHost{
 		Name:                       name,
@@ -40,6 +44,18 @@ func virtualHost(v *view.VirtualHost, name string) (*routev3.VirtualHost, error)
 		out.Routes = append(out.Routes, r)
 	}
 	return out, nil
+}
+
+// checkDomains: Envoy compares them without regard to case, and wants each once.
+func checkDomains(domains []string) error {
+	for i, d := range domains {
+		for _, other := range domains[:i] {
+			if strings.EqualFold(d, other) {
+				return fmt.Errorf("domain %q is there twice", d)
+			}
+		}
+	}
+	return nil
 }
 
 // routeLabel names a route in errors, for whoever wrote it.
