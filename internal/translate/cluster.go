@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -16,11 +17,15 @@ import (
 // is one, the application, and its connections should stay. A hundred years.
 var noCleanup = durationpb.New(100 * 365 * 24 * time.Hour)
 
+// statDelimiter ends names in statistics, as in Istio: names have dots in them, and the
+// bootstrap's tags must know where they end.
+const statDelimiter = ";"
+
 // Cluster translates a cluster.
 func Cluster(v *view.Cluster) (*clusterv3.Cluster, error) {
 	c := &clusterv3.Cluster{
 		Name:           v.Name,
-		AltStatName:    v.AltStat,
+		AltStatName:    cmp.Or(v.AltStat, v.Name) + statDelimiter,
 		ConnectTimeout: connectTimeout(v),
 		Metadata:       clusterMetadata(v),
 	}

@@ -53,7 +53,7 @@ func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) 
 		return nil, err
 	}
 	out := &hcmv3.HttpConnectionManager{
-		StatPrefix:       v.StatPrefix,
+		StatPrefix:       v.StatPrefix + statDelimiter,
 		HttpFilters:      filtersOf(v),
 		AccessLog:        log,
 		UpgradeConfigs:   websocket,
