@@ -11,15 +11,17 @@
 package derive
 
 import (
+	"slices"
+
 	"github.com/moonsail/moonsail/internal/model"
 )
 
 type factKind uint8
 
 const (
-	factService         factKind = iota // the services of a host (also a wildcard host)
-	factVirtualService                  // the mesh's virtual services of exactly this host
-	factDestinationRule                 // the destination rules of exactly this host
+	factService         factKind = iota // the services that cover a host
+	factVirtualService                  // the mesh's virtual services that cover a host
+	factDestinationRule                 // the destination rules that cover a host
 	factEndpoints                       // the endpoints of a host
 	factDelegate                        // a virtual service by key
 	factSelecting                       // services of a namespace that select by one label pair
@@ -46,7 +48,23 @@ func selectingFact(ns, pair string) fact {
 	return fact{kind: factSelecting, ns: ns, name: pair}
 }
 
+// coveredBy tells whether an object of host h concerns who asked for f: a wildcard covers
+// many hosts. Who asks for a host writes down that one fact, not one for each pattern that
+// could cover it; a change of a wildcard, which is rare, looks through all facts instead.
+func (f fact) coveredBy(kind factKind, h model.Host) bool {
+	return f.kind == kind && h.Matches(model.Host(f.name))
+}
+
 // factSet collects the facts that a batch has touched.
 type factSet map[fact]struct{}
 
 func (s factSet) add(f fact) { s[f] = struct{}{} }
+
+// factList is what one unit has asked for: a few, each once.
+type factList []fact
+
+func (l *factList) add(f fact) {
+	if !slices.Contains(*l, f) {
+		*l = append(*l, f)
+	}
+}

@@ -186,11 +186,14 @@ func (s *scope) diffClusters(old, now *hostResult) {
 
 func (s *scope) diffClaims(h model.Host, old, now *hostResult) {
 	for k := range old.claims {
-		take(s.listeners, k, h)
+		s.listeners[k].remove(h)
 		s.mark(listenerUnit(k))
 	}
 	for k, c := range now.claims {
-		insert(s.listeners, k, h, c)
+		if s.listeners[k] == nil {
+			s.listeners[k] = newListenerClaims()
+		}
+		s.listeners[k].add(h, c)
 		s.mark(listenerUnit(k))
 	}
 }

@@ -3,20 +3,11 @@ package derive
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
 )
-
-// claim is what one host wants of a listener.
-type claim struct {
-	owner       model.Object // older owners win where two want the same
-	bound       bool         // applications connect to the listener itself
-	routeConfig string       // empty: no HTTP
-	chains      []view.FilterChain
-}
 
 // inspectTimeout bounds how long a client may keep silent before its connection is taken
 // for one where the server speaks first.
@@ -28,22 +19,16 @@ var plainHTTP = []string{"http/1.0", "http/1.1", "h2c"}
 // deriveListener joins all claims on one address into a listener, with the route
 // configuration that it needs.
 func (s *scope) deriveListener(mesh *model.Mesh, k listenerKey) {
-	claims := s.sortedClaims(k)
-	if len(claims) == 0 {
+	claims := s.listeners[k]
+	if claims == nil || len(claims.all) == 0 {
+		delete(s.listeners, k)
 		s.out.Listeners[k.name()] = nil
 		s.dropRouteConfig(mesh, k)
 		return
 	}
-	l := &view.Listener{Name: k.name(), Address: k.address, Port: k.port}
-	routeConfig := ""
-	for _, c := range claims {
-		l.BindToPort = l.BindToPort || c.bound
-		if routeConfig == "" {
-			routeConfig = c.routeConfig
-		}
-	}
-	chains, fallback := joinChains(claims)
-	l.Chains, l.Default = chains, fallback
+	routeConfig := claims.routeConfig()
+	l := &view.Listener{Name: k.name(), Address: k.address, Port: k.port, BindToPort: claims.bound > 0}
+	l.Chains, l.Default = joinChains(sortClaims(claims.withChains))
 	if routeConfig != "" {
 		s.addHTTP(mesh, l, routeConfig)
 	}
@@ -61,29 +46,6 @@ func (s *scope) deriveListener(mesh *model.Mesh, k listenerKey) {
 	}
 	s.out.Listeners[l.Name] = l
 	s.serveRouteConfig(mesh, k, routeUse{routeConfig, l.BindToPort})
-}
-
-// sortedClaims are in the order of precedence: the owners' age, then their key.
-func (s *scope) sortedClaims(k listenerKey) []*claim {
-	hosts := make([]model.Host, 0, len(s.listeners[k]))
-	for h := range s.listeners[k] {
-		hosts = append(hosts, h)
-	}
-	slices.SortFunc(hosts, func(a, b model.Host) int {
-		ca, cb := s.listeners[k][a], s.listeners[k][b]
-		switch {
-		case model.Older(ca.owner, cb.owner):
-			return -1
-		case model.Older(cb.owner, ca.owner):
-			return 1
-		}
-		return strings.Compare(string(a), string(b))
-	})
-	out := make([]*claim, len(hosts))
-	for i, h := range hosts {
-		out[i] = s.listeners[k][h]
-	}
-	return out
 }
 
 // joinChains gathers chains. Envoy refuses two chains with one match, so what an earlier

@@ -11,10 +11,10 @@ import (
 type reader struct {
 	index *Index
 	scope *scope
-	facts factSet
+	facts factList
 }
 
-func newReader(x *Index, s *scope) *reader { return &reader{index: x, scope: s, facts: factSet{}} }
+func newReader(x *Index, s *scope) *reader { return &reader{index: x, scope: s} }
 
 // mesh is fixed while the control plane lives; it is no fact.
 func (r *reader) mesh() *model.Mesh { return r.index.mesh }
@@ -24,6 +24,11 @@ func (r *reader) mesh() *model.Mesh { return r.index.mesh }
 // namespace before others, then the oldest. nil where none is exported to the scope.
 func (r *reader) service(h model.Host) *model.Service {
 	r.facts.add(serviceFact(h))
+	return r.serviceOf(h)
+}
+
+// serviceOf finds the service of exactly host h, which the caller has noted.
+func (r *reader) serviceOf(h model.Host) *model.Service {
 	var best *model.Service
 	for _, s := range r.index.services[h] {
 		if s.Visibility.Sees(r.scope.Key.Namespace) && (best == nil || r.precedes(s, best)) {
@@ -48,8 +53,9 @@ func (r *reader) precedes(a, b *model.Service) bool {
 // coveringService finds the service of h itself or, failing that, of the most specific
 // wildcard that covers it.
 func (r *reader) coveringService(h model.Host) *model.Service {
+	r.facts.add(serviceFact(h))
 	for _, c := range h.Covering() {
-		if s := r.service(c); s != nil {
+		if s := r.serviceOf(c); s != nil {
 			return s
 		}
 	}
@@ -59,6 +65,7 @@ func (r *reader) coveringService(h model.Host) *model.Service {
 // virtualService finds the one that governs h: of the most specific host, the client's own
 // namespace first, then the oldest. Only those count that the scope imports.
 func (r *reader) virtualService(h model.Host) *model.VirtualService {
+	r.facts.add(virtualServiceFact(h))
 	for _, c := range h.Covering() {
 		if v := r.virtualServiceOf(c); v != nil {
 			return v
@@ -67,9 +74,8 @@ func (r *reader) virtualService(h model.Host) *model.VirtualService {
 	return nil
 }
 
-// virtualServiceOf finds the one of exactly host h.
+// virtualServiceOf finds the one of exactly host h, which the caller has noted.
 func (r *reader) virtualServiceOf(h model.Host) *model.VirtualService {
-	r.facts.add(virtualServiceFact(h))
 	for _, v := range r.index.routes[h] {
 		if r.scope.importsRoutes(v) {
 			return v
@@ -91,10 +97,8 @@ func (r *reader) delegate(k model.Key, parent *model.VirtualService) *model.Virt
 // rule finds the destination rule for a service: the client's namespace, then the
 // service's, then the root namespace; in each the most specific host.
 func (r *reader) rule(h model.Host, serviceNS string) *model.DestinationRule {
+	r.facts.add(destinationRuleFact(h))
 	hosts := h.Covering()
-	for _, c := range hosts {
-		r.facts.add(destinationRuleFact(c))
-	}
 	namespaces := []string{r.scope.Key.Namespace, serviceNS, r.index.mesh.RootNamespace}
 	for i, ns := range namespaces {
 		if slices.Contains(namespaces[:i], ns) {

@@ -2,6 +2,7 @@ package derive
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
@@ -20,14 +21,17 @@ const (
 
 // unit is the smallest thing that is derived again.
 type unit struct {
-	kind     unitKind
-	host     model.Host
-	listener listenerKey
+	kind unitKind
+	name string // of the host, or the listener's address
+	port uint32 // of the listener
 }
 
-func hostUnit(h model.Host) unit      { return unit{kind: unitHost, host: h} }
-func endpointsUnit(h model.Host) unit { return unit{kind: unitEndpoints, host: h} }
-func listenerUnit(k listenerKey) unit { return unit{kind: unitListener, listener: k} }
+func hostUnit(h model.Host) unit      { return unit{kind: unitHost, name: string(h)} }
+func endpointsUnit(h model.Host) unit { return unit{kind: unitEndpoints, name: string(h)} }
+func listenerUnit(k listenerKey) unit { return unit{kind: unitListener, name: k.address, port: k.port} }
+
+func (u unit) host() model.Host      { return model.Host(u.name) }
+func (u unit) listener() listenerKey { return listenerKey{u.name, u.port} }
 
 // listenerKey is where a listener listens.
 type listenerKey struct {
@@ -47,11 +51,11 @@ type scope struct {
 	egress  []egress
 
 	// Touched only by whoever derives the scope: one goroutine at a time.
-	dependents map[fact]map[unit]struct{}
-	asked      map[unit]factSet
+	dependents map[fact][]unit
+	asked      map[unit]factList
 	hosts      map[model.Host]*hostResult
 	refs       map[model.Host]int // hosts that others route to, however egress is narrowed
-	listeners  map[listenerKey]map[model.Host]*claim
+	listeners  map[listenerKey]*listenerClaims
 	domains    map[domainKey][]model.Host // who wants a domain of a route configuration
 	routeUses  map[listenerKey]routeUse   // which route configuration a listener uses
 	served     map[model.Host][]string    // EDS resources by host
@@ -66,11 +70,11 @@ type domainKey struct{ routeConfig, domain string }
 func newScope(k ScopeKey, s *model.Sidecar) *scope {
 	return &scope{
 		Key: k, labels: parseLabels(k.Labels), sidecar: s, egress: egressOf(s),
-		dependents: map[fact]map[unit]struct{}{},
-		asked:      map[unit]factSet{},
+		dependents: map[fact][]unit{},
+		asked:      map[unit]factList{},
 		hosts:      map[model.Host]*hostResult{},
 		refs:       map[model.Host]int{},
-		listeners:  map[listenerKey]map[model.Host]*claim{},
+		listeners:  map[listenerKey]*listenerClaims{},
 		domains:    map[domainKey][]model.Host{},
 		routeUses:  map[listenerKey]routeUse{},
 		served:     map[model.Host][]string{},
@@ -108,9 +112,7 @@ func (s *scope) mark(u unit) { s.dirty[u] = struct{}{} }
 // touch makes dirty what depends on the facts, and hosts that came into sight.
 func (s *scope) touch(t *touched) {
 	for f := range t.facts {
-		for u := range s.dependents[f] {
-			s.mark(u)
-		}
+		s.touchFact(f)
 	}
 	if s.Key.Inbound {
 		return
@@ -130,11 +132,30 @@ func (s *scope) touch(t *touched) {
 	}
 }
 
+// touchFact makes dirty what has asked for a fact, or for one that its wildcard covers.
+func (s *scope) touchFact(f fact) {
+	for _, u := range s.dependents[f] {
+		s.mark(u)
+	}
+	if f.kind > factDestinationRule || !model.Host(f.name).IsWildcard() {
+		return
+	}
+	for have, units := range s.dependents {
+		if have.coveredBy(f.kind, model.Host(f.name)) {
+			for _, u := range units {
+				s.mark(u)
+			}
+		}
+	}
+}
+
 // depend replaces what a unit has asked for.
-func (s *scope) depend(u unit, facts factSet) {
-	for f := range s.asked[u] {
-		if _, still := facts[f]; !still {
-			take(s.dependents, f, u)
+func (s *scope) depend(u unit, facts factList) {
+	old := s.asked[u]
+	for _, f := range old {
+		if !slices.Contains(facts, f) {
+			s.dependents[f] = slices.DeleteFunc(s.dependents[f], func(o unit) bool { return o == u })
+			dropEmpty(s.dependents, f)
 		}
 	}
 	if len(facts) == 0 {
@@ -142,8 +163,10 @@ func (s *scope) depend(u unit, facts factSet) {
 		return
 	}
 	s.asked[u] = facts
-	for f := range facts {
-		insert(s.dependents, f, u, struct{}{})
+	for _, f := range facts {
+		if !slices.Contains(old, f) {
+			s.dependents[f] = append(s.dependents[f], u)
+		}
 	}
 }
 
@@ -167,14 +190,14 @@ func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
 	}
 	for units := s.takeDirty(unitHost); len(units) > 0; units = s.takeDirty(unitHost) {
 		for _, u := range units {
-			s.run(x, u, func(r *reader) { s.replaceHost(u.host, s.deriveHost(r, u.host)) })
+			s.run(x, u, func(r *reader) { s.replaceHost(u.host(), s.deriveHost(r, u.host())) })
 		}
 	}
 	for _, u := range s.takeDirty(unitEndpoints) {
-		s.run(x, u, func(r *reader) { s.deriveEndpoints(r, u.host, memo) })
+		s.run(x, u, func(r *reader) { s.deriveEndpoints(r, u.host(), memo) })
 	}
 	for _, u := range s.takeDirty(unitListener) {
-		s.deriveListener(x.mesh, u.listener)
+		s.deriveListener(x.mesh, u.listener())
 	}
 	for _, u := range s.takeDirty(unitInbound) {
 		s.run(x, u, s.deriveInbound)
@@ -187,7 +210,7 @@ func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
 func (s *scope) run(x *Index, u unit, f func(*reader)) {
 	r := newReader(x, s)
 	f(r)
-	if u.kind == unitHost && s.hosts[u.host] == nil && s.refs[u.host] == 0 {
+	if u.kind == unitHost && s.hosts[u.host()] == nil && s.refs[u.host()] == 0 {
 		// Nobody sees the host: touch finds it should it come into sight.
 		r.facts = nil
 	}
