@@ -100,21 +100,27 @@ func (e *egress) captureNone(mode model.Interception) bool {
 	return e.Capture == model.CaptureNone || e.Capture == model.CaptureDefault && mode == model.InterceptNone
 }
 
-// imports tells whether the listener's hosts select host h of namespace ns.
+// imports tells whether the listener's hosts select host h of namespace ns: some entry
+// has to, and none may exclude it.
 func (e *egress) imports(ns string, h model.Host) bool {
+	found := false
 	for _, sel := range e.Hosts {
-		if (sel.Namespace == "*" || sel.Namespace == ns) && sel.Host.Matches(h) {
-			return true
+		if sel.Namespace != "*" && sel.Namespace != ns || !sel.Host.Matches(h) {
+			continue
 		}
+		if sel.Exclude {
+			return false
+		}
+		found = true
 	}
-	return false
+	return found
 }
 
 // importsAny tells whether a virtual service with these hosts is imported: one of its
 // hosts overlaps with the listener's selection.
 func (e *egress) importsAny(ns string, hosts []model.Host) bool {
 	for _, sel := range e.Hosts {
-		if sel.Namespace != "*" && sel.Namespace != ns {
+		if sel.Exclude || sel.Namespace != "*" && sel.Namespace != ns {
 			continue
 		}
 		for _, h := range hosts {

@@ -19,7 +19,7 @@ const (
 
 var algorithms = map[networking.LoadBalancerSettings_SimpleLB]model.LBAlgorithm{
 	networking.LoadBalancerSettings_UNSPECIFIED:   "",
-	networking.LoadBalancerSettings_LEAST_CONN:    model.LBLeastRequest,
+	networking.LoadBalancerSettings_LEAST_CONN:    model.LBLeastRequest, //nolint:staticcheck // still in use
 	networking.LoadBalancerSettings_LEAST_REQUEST: model.LBLeastRequest,
 	networking.LoadBalancerSettings_RANDOM:        model.LBRandom,
 	networking.LoadBalancerSettings_PASSTHROUGH:   model.LBPassthrough,
@@ -31,7 +31,7 @@ func (c *conv) loadBalancer(at path, lb *networking.LoadBalancerSettings, outlie
 		return nil
 	}
 	out := &model.LoadBalancer{Algorithm: algorithms[lb.GetSimple()]}
-	if lb.GetSimple() == networking.LoadBalancerSettings_LEAST_CONN {
+	if lb.GetSimple() == networking.LoadBalancerSettings_LEAST_CONN { //nolint:staticcheck // to report it
 		c.warnf(at.f("simple"), "LEAST_CONN is deprecated; write LEAST_REQUEST")
 	}
 	if h := lb.GetConsistentHash(); h != nil {

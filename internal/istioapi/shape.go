@@ -58,11 +58,6 @@ func (s *shape) names() []string {
 	return out
 }
 
-func fixed(f form) func() *shape {
-	s := &shape{form: f}
-	return func() *shape { return s }
-}
-
 // goShapes and protoShapes keep what was made; they only grow, to the size of the APIs.
 var goShapes, protoShapes sync.Map
 

@@ -182,6 +182,10 @@ func (c *conv) egressHosts(at path, list []string) []model.HostSelector {
 		if seen[sel] || seen[model.HostSelector{Namespace: sel.Namespace, Host: "*"}] && !sel.Exclude {
 			c.warnf(at.i(i), "%q is selected by an entry before it; remove one", h)
 		}
+		if sel.Namespace == exportNone && len(list) > 1 {
+			c.warnf(at.i(i), "excludes every host, so the other entries have no effect; remove them, or this one")
+			return []model.HostSelector{sel}
+		}
 		seen[sel] = true
 		out = append(out, sel)
 	}

@@ -54,7 +54,7 @@ func (c *catalog) set(path string, p parsed, now time.Time) []store.Event {
 			}
 			continue
 		}
-		next.take(path, d)
+		next.take(d)
 	}
 	next.problems = append(next.problems, p.syntax...)
 	if len(p.syntax) > 0 || p.nameless {
@@ -68,7 +68,7 @@ func (c *catalog) set(path string, p parsed, now time.Time) []store.Event {
 }
 
 // take adds an object of a file, the first of its name.
-func (f *fileState) take(path string, d document) {
+func (f *fileState) take(d document) {
 	first := f.objects[d.key]
 	if first == nil {
 		f.objects[d.key] = d.object

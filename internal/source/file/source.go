@@ -69,7 +69,7 @@ func (s *Source) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watching %s: %w", s.Dir, err)
 	}
-	defer w.Close()
+	defer func() { _ = w.Close() }() // it has nothing left to lose
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}

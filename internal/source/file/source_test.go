@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -151,11 +152,8 @@ func (f *fixture) until(cond func() bool, what string) {
 // becomes waits for what is in force.
 func (f *fixture) becomes(want string) {
 	f.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for f.String() != want && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond)
-	}
-	require.Equal(f.t, want, f.String())
+	require.EventuallyWithT(f.t, func(c *assert.CollectT) { assert.Equal(c, want, f.String()) },
+		10*time.Second, time.Millisecond)
 }
 
 // complains waits for problems, each of which contains its part.
