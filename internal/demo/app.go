@@ -1,0 +1,175 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// markHeader asks for a fault, where one is configured. Applications pass it on, with
+// the other headers of passedOn, to those they call.
+const markHeader = "x-demo"
+
+var passedOn = []string{markHeader, "x-demo-user", "x-request-id", "traceparent"}
+
+// callTimeout bounds an application's call; a call through two healthy sidecars takes
+// milliseconds.
+const callTimeout = 10 * time.Second
+
+// Answer is what an application says of itself and of those that it has called.
+type Answer struct {
+	Service  string   `json:"service"`
+	Version  string   `json:"version"`
+	Instance string   `json:"instance"`
+	Error    string   `json:"error,omitempty"` // why it failed: the call that did
+	Calls    []Answer `json:"calls,omitempty"`
+}
+
+// App is one of the shop's applications.
+type App struct {
+	Workload Workload
+	Listen   string // host:port
+	Sidecar  string // host:port of the egress listener of its own sidecar
+	Log      io.Writer
+}
+
+// Run answers requests until ctx ends, and lets those under way finish then.
+func (a App) Run(ctx context.Context) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.Listen)
+	if err != nil {
+		return err
+	}
+	transport := sidecarTransport(a.Sidecar)
+	defer transport.CloseIdleConnections()
+	server := &http.Server{
+		Handler:           a.handler(&http.Client{Transport: transport, Timeout: callTimeout}),
+		ReadHeaderTimeout: callTimeout,
+	}
+	fmt.Fprintf(a.Log, "%s listens on %s, calls through %s\n", a.Workload.Name, a.Listen, a.Sidecar)
+	ended := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		last, cancel := context.WithTimeout(context.Background(), callTimeout)
+		defer cancel()
+		ended <- server.Shutdown(last)
+	})
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		stop()
+		return err
+	}
+	return <-ended
+}
+
+// sidecarTransport sends all requests to a sidecar, whatever their host, on connections
+// that are kept.
+func sidecarTransport(sidecar string) *http.Transport {
+	dialer := &net.Dialer{Timeout: callTimeout}
+	return &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", sidecar)
+		},
+		MaxIdleConnsPerHost: 64,
+	}
+}
+
+func (a App) handler(client *http.Client) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /slow", a.slow)
+	mux.HandleFunc("GET /stream", a.stream)
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) { a.answer(w, r, client) })
+	return mux
+}
+
+func (a App) self() Answer {
+	return Answer{Service: a.Workload.App, Version: a.Workload.Version, Instance: a.Workload.Name}
+}
+
+// answer calls whom it must, all at once, and answers 502 if one of them failed.
+func (a App) answer(w http.ResponseWriter, r *http.Request, client *http.Client) {
+	out := a.self()
+	services := a.Workload.Calls()
+	out.Calls = make([]Answer, len(services))
+	errs := make([]error, len(services))
+	var all sync.WaitGroup
+	for i, s := range services {
+		all.Go(func() { out.Calls[i], errs[i] = a.call(r, client, s) })
+	}
+	all.Wait()
+	status := http.StatusOK
+	if err := errors.Join(errs...); err != nil {
+		out.Error, status = err.Error(), http.StatusBadGateway
+		fmt.Fprintf(a.Log, "%s %s\n", time.Now().Format("15:04:05.000"), out.Error)
+	}
+	reply(w, status, out)
+}
+
+func (a App) call(r *http.Request, client *http.Client, service string) (Answer, error) {
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+service+"/", http.NoBody)
+	if err != nil {
+		return Answer{}, err
+	}
+	for _, h := range passedOn {
+		if v := r.Header.Get(h); v != "" {
+			req.Header.Set(h, v)
+		}
+	}
+	out, err := ask(client, req)
+	if err != nil {
+		return out, fmt.Errorf("%s calls %s: %w", a.Workload.Name, service, err)
+	}
+	return out, nil
+}
+
+// slow answers after ?ms= milliseconds.
+func (a App) slow(w http.ResponseWriter, r *http.Request) {
+	if pause(r.Context(), queryMillis(r, "ms", 1000)) == nil {
+		reply(w, http.StatusOK, a.self())
+	}
+}
+
+// stream writes ?n= lines, one each ?ms= milliseconds.
+func (a App) stream(w http.ResponseWriter, r *http.Request) {
+	n, err := strconv.Atoi(r.URL.Query().Get("n"))
+	if err != nil {
+		n = 10
+	}
+	for i := range n {
+		fmt.Fprintf(w, "%s %d\n", a.Workload.Name, i)
+		if http.NewResponseController(w).Flush() != nil || pause(r.Context(), queryMillis(r, "ms", 100)) != nil {
+			return
+		}
+	}
+}
+
+func queryMillis(r *http.Request, name string, otherwise int) time.Duration {
+	n, err := strconv.Atoi(r.URL.Query().Get(name))
+	if err != nil {
+		n = otherwise
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+func reply(w http.ResponseWriter, status int, a Answer) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(a) // the caller may have gone
+}
+
+// pause waits, or ends with ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,276 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/agent"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/telemetry"
+)
+
+// Istio's default ports of the control plane.
+const (
+	defaultXDSPort  = 15010
+	defaultHTTPPort = 15014
+)
+
+// How long things may take on a slow machine before the demo gives up and says why.
+const (
+	startPatience  = 90 * time.Second
+	changePatience = 30 * time.Second
+	stopPatience   = 10 * time.Second
+	pollInterval   = 20 * time.Millisecond
+)
+
+// mesh is the running shop with its control plane. Its methods belong to one goroutine.
+type mesh struct {
+	// Fixed.
+	dir     string // of the demo
+	config  string // of the YAML
+	envoy   string
+	place   Place
+	control *control
+	spawner *spawner
+	probe   http.Client             // for readiness
+	fail    context.CancelCauseFunc // ends the demo with that reason
+
+	workloads []Workload
+	apps      map[string]*process // by workload
+	sidecars  map[string]*process
+	plane     *process
+	watchers  sync.WaitGroup // those of watch
+}
+
+// watch ends the demo when a process ends that should not.
+func (m *mesh) watch(p *process) {
+	m.watchers.Go(func() {
+		<-p.done
+		if !p.expected.Load() {
+			m.fail(p.crash())
+		}
+	})
+}
+
+func (m *mesh) start(name string, args ...string) (*process, error) {
+	p, err := m.spawner.start(name, args...)
+	if err == nil {
+		m.watch(p)
+	}
+	return p, err
+}
+
+func (m *mesh) write(files ...manifest) error {
+	for _, f := range files {
+		if err := write(m.config, f); err != nil {
+			return fmt.Errorf("writing the shop's configuration: %w", err)
+		}
+	}
+	return nil
+}
+
+// startPlane starts the control plane.
+func (m *mesh) startPlane() (err error) {
+	m.plane, err = m.start("control-plane", "serve", "--config", m.config,
+		"--xds-plaintext-addr", m.control.xds, "--http-addr", m.control.http)
+	return err
+}
+
+// startApp starts a workload's application, where it has one.
+func (m *mesh) startApp(w Workload) (err error) {
+	if !w.Serves() {
+		return nil
+	}
+	m.apps[w.Name], err = m.start("app-"+w.Name, "demo", "app",
+		"--name", w.Name, "--service", w.App, "--version", w.Version,
+		"--listen", m.at(w, m.place.AppPort), "--sidecar", m.at(w, m.place.ServicePort))
+	return err
+}
+
+// startSidecar starts a workload's sidecar, from the Pod in its file.
+func (m *mesh) startSidecar(w Workload) (err error) {
+	m.sidecars[w.Name], err = m.start("sidecar-"+w.Name, "agent",
+		"--pod", filepath.Join(m.config, workloadPath(w)), "--xds-address", m.control.xds,
+		"--work-dir", filepath.Join(m.dir, "sidecars", w.Name), "--envoy", m.envoy)
+	return err
+}
+
+func (m *mesh) at(w Workload, port uint16) string {
+	return net.JoinHostPort(m.place.IP(w), strconv.Itoa(int(port)))
+}
+
+// ready is nil once a workload's sidecar takes traffic and its application answers.
+func (m *mesh) ready(ctx context.Context, w Workload) error {
+	if err := m.ok(ctx, "http://"+m.at(w, agent.DefaultHealthPort)+"/healthz/ready"); err != nil {
+		return fmt.Errorf("sidecar of %s: %w", w.Name, err)
+	}
+	if !w.Serves() {
+		return nil
+	}
+	if err := m.ok(ctx, "http://"+m.at(w, m.place.MeshPort)+"/healthz"); err != nil {
+		return fmt.Errorf("%s through its sidecar: %w", w.Name, err)
+	}
+	return nil
+}
+
+func (m *mesh) ok(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := m.probe.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxReason)) // for people; what there is
+	return fmt.Errorf("%s: %s", resp.Status, body)
+}
+
+func (m *mesh) allReady(ctx context.Context) error {
+	errs := make([]error, len(m.workloads))
+	var all sync.WaitGroup
+	for i, w := range m.workloads {
+		all.Go(func() { errs[i] = m.ready(ctx, w) })
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err // one is enough to know
+		}
+	}
+	return nil
+}
+
+// awaitSync waits until all proxies are connected and have everything.
+func (m *mesh) awaitSync(ctx context.Context) error {
+	return await(ctx, startPatience, "all proxies to be synced", func(ctx context.Context) error {
+		return m.control.synced(ctx, m.workloads)
+	})
+}
+
+// change makes a change of an object and follows it to the last proxy's ACK.
+func (m *mesh) change(ctx context.Context, kind model.Kind, name string, apply func() error) (way, error) {
+	before, err := m.control.newest(ctx)
+	if err != nil {
+		return way{}, err
+	}
+	w := way{written: time.Now()}
+	if err := apply(); err != nil {
+		return way{}, err
+	}
+	key := model.Key{Kind: kind, Namespace: Namespace, Name: name}
+	err = await(ctx, changePatience, fmt.Sprintf("%s to reach every proxy", key), func(ctx context.Context) (err error) {
+		w.Change, err = m.control.find(ctx, before, key)
+		return err
+	})
+	if err == nil && w.Proxies.Nacked > 0 {
+		err = fmt.Errorf("%d proxies refused %s; 'moonsail proxies' tells why", w.Proxies.Nacked, key)
+	}
+	return w, err
+}
+
+// rewrite changes an object by writing its file anew.
+func (m *mesh) rewrite(ctx context.Context, kind model.Kind, name string, f manifest) (way, error) {
+	return m.change(ctx, kind, name, func() error { return m.write(f) })
+}
+
+// way is a change's way, from the file to the last proxy.
+type way struct {
+	telemetry.Change
+	written time.Time // just before the file was
+}
+
+// total is the time from the event to the last proxy's ACK.
+func (w way) total() time.Duration {
+	_, total := w.Timeline.Split(time.Microsecond)
+	return total
+}
+
+// stopSidecar drains a sidecar, as a pod's end does.
+func (m *mesh) stopSidecar(w Workload) {
+	m.sidecars[w.Name].stop(stopPatience, nil)
+	delete(m.sidecars, w.Name)
+}
+
+func (m *mesh) stopApp(w Workload) {
+	m.apps[w.Name].stop(stopPatience, nil)
+	delete(m.apps, w.Name)
+}
+
+// stop ends every process: no draining, since nobody sends requests any more.
+func (m *mesh) stop() {
+	var all sync.WaitGroup
+	for name, p := range m.sidecars {
+		all.Go(func() { p.stop(stopPatience, func() error { return m.quit(name) }) })
+	}
+	all.Wait()
+	for _, p := range m.apps {
+		p.signal(syscall.SIGTERM)
+	}
+	for _, p := range m.apps {
+		all.Go(func() { p.stop(stopPatience, nil) })
+	}
+	if m.plane != nil {
+		all.Go(func() { m.plane.stop(stopPatience, nil) })
+	}
+	all.Wait()
+	m.watchers.Wait()
+	m.spawner.close()
+	m.probe.CloseIdleConnections()
+	m.control.client.CloseIdleConnections()
+}
+
+// quit asks a sidecar to end without draining.
+func (m *mesh) quit(name string) error {
+	for _, w := range m.workloads {
+		if w.Name != name {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		url := "http://" + m.at(w, agent.DefaultStatusPort) + "/quitquitquit"
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
+		if err != nil {
+			return err
+		}
+		resp, err := m.probe.Do(req)
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
+	}
+	return os.ErrNotExist
+}
+
+// await asks until the answer is nil. The error that it gives up with says what it
+// waited for, and the last answer.
+func await(ctx context.Context, patience time.Duration, what string, check func(context.Context) error) error {
+	limit, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := check(limit)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if errors.Is(pause(limit, pollInterval), context.DeadlineExceeded) {
+			return fmt.Errorf("waited %s for %s: %w", patience, what, err)
+		}
+	}
+}

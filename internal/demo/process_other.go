@@ -1,0 +1,9 @@
+//go:build !linux
+
+package demo
+
+import "syscall"
+
+func processAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}
