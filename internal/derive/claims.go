@@ -14,6 +14,8 @@ type claim struct {
 	owner       model.Object // older owners win where two want the same
 	bound       bool         // applications connect to the listener itself
 	routeConfig string       // empty: no HTTP
+	grpcWeb     bool         // some port speaks it
+	dynamic     bool         // routes may lead to a host that Envoy resolves by the request
 	chains      []view.FilterChain
 }
 
@@ -25,6 +27,8 @@ type listenerClaims struct {
 	withChains map[model.Host]*claim
 	routes     map[string]int // claims by route configuration; those without are not counted
 	bound      int
+	grpcWeb    int
+	dynamic    int
 }
 
 func newListenerClaims() *listenerClaims {
@@ -48,15 +52,21 @@ func (c *listenerClaims) remove(h model.Host) {
 }
 
 func (c *listenerClaims) count(own *claim, by int) {
-	if own.bound {
-		c.bound += by
-	}
+	countIf(own.bound, &c.bound, by)
+	countIf(own.grpcWeb, &c.grpcWeb, by)
+	countIf(own.dynamic, &c.dynamic, by)
 	if own.routeConfig == "" {
 		return
 	}
 	c.routes[own.routeConfig] += by
 	if c.routes[own.routeConfig] == 0 {
 		delete(c.routes, own.routeConfig)
+	}
+}
+
+func countIf(yes bool, n *int, by int) {
+	if yes {
+		*n += by
 	}
 }
 

@@ -15,6 +15,7 @@ type hostResult struct {
 	vhosts   []*view.VirtualHost // by route configuration; domains before conflicts are settled
 	claims   map[listenerKey]*claim
 	refs     []model.Host // hosts that its routes need clusters of
+	dynamic  bool         // a route leads to a host that Envoy resolves by the request
 }
 
 // edsPlan says how the endpoints of one cluster are chosen.
@@ -48,6 +49,9 @@ func (s *scope) deriveHost(r *reader, h model.Host) *hostResult {
 	}
 	if routed {
 		s.deriveRoutesOnly(r, h, routes, out)
+	}
+	for _, c := range out.claims {
+		c.dynamic = out.dynamic
 	}
 	out.refs = slices.Compact(slices.Sorted(slices.Values(out.refs)))
 	return out
@@ -85,6 +89,7 @@ func (s *scope) derivePort(r *reader, e *egress, svc *model.Service, port *model
 		c := out.claim(key, svc, e.captureNone(s.Key.Interception))
 		if protocol.IsHTTP() || protocol == model.ProtocolAuto {
 			c.routeConfig = at.routeConfig
+			c.grpcWeb = c.grpcWeb || protocol == model.ProtocolGRPCWeb
 		}
 		if !protocol.IsHTTP() {
 			c.chains = append(c.chains, s.l4Chains(r, svc, port, protocol, routes, at, out)...)

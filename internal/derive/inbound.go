@@ -199,6 +199,7 @@ func inboundHTTP(mesh *model.Mesh, p *inboundPort) *view.HTTPChain {
 	name := inboundName(p)
 	return &view.HTTPChain{
 		StatPrefix: fmt.Sprintf("inbound_0.0.0.0_%d", p.number), Inbound: true,
+		GRPCWeb:       p.protocol == model.ProtocolGRPCWeb,
 		AccessLogFile: mesh.AccessLogFile,
 		Inline: &view.InlineRoutes{
 			RouteConfig: view.RouteConfig{Name: name, Inbound: true},

@@ -12,7 +12,7 @@ import (
 // l4Chains makes the filter chains for connections to one port of a service: by the
 // virtual service's tls and tcp routes, else straight to the service.
 func (s *scope) l4Chains(r *reader, svc *model.Service, port *model.ServicePort, p model.Protocol, routes *model.VirtualService, at placement, out *hostResult) []view.FilterChain {
-	rt := &routing{reader: r, s: s, host: svc.Hostname, service: svc, port: port, refs: &out.refs}
+	rt := &routing{reader: r, s: s, host: svc.Hostname, service: svc, port: port, out: out}
 	var chains []view.FilterChain
 	if routes != nil && (p.IsTLS() || p == model.ProtocolAuto) {
 		chains = rt.tlsChains(routes, at)
@@ -70,6 +70,9 @@ func (rt *routing) poolSettings(d model.Destination, tcp *view.TCPChain) {
 		tcp.IdleTimeout, tcp.MaxDuration = pool.TCPIdleTimeout, pool.MaxConnectionDuration
 	}
 	tcp.Tunnel = policy.Tunnel
+	if svc.Resolution == model.ResolutionDynamicDNS {
+		tcp.ForwardSNIPort = rt.destinationPort(d)
+	}
 }
 
 func (rt *routing) tlsChains(v *model.VirtualService, at placement) []view.FilterChain {

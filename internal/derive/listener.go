@@ -30,7 +30,7 @@ func (s *scope) deriveListener(mesh *model.Mesh, k listenerKey) {
 	l := &view.Listener{Name: k.name(), Address: k.address, Port: k.port, BindToPort: claims.bound > 0}
 	l.Chains, l.Default = joinChains(sortClaims(claims.withChains))
 	if routeConfig != "" {
-		s.addHTTP(mesh, l, routeConfig)
+		s.addHTTP(mesh, l, routeConfig, claims)
 	}
 	l.InspectTLS = slices.ContainsFunc(l.Chains, func(c view.FilterChain) bool {
 		return len(c.Match.ServerNames) > 0 || c.Match.TransportProtocol == "tls"
@@ -91,10 +91,12 @@ func unseen(c *view.FilterChain, seen map[string]bool) bool {
 // listener's connections, else for those whose first bytes look like HTTP. Connections to
 // any address of the port come to a listener that is not bound: what is not HTTP there
 // belongs to destinations that nobody knows.
-func (s *scope) addHTTP(mesh *model.Mesh, l *view.Listener, routeConfig string) {
+func (s *scope) addHTTP(mesh *model.Mesh, l *view.Listener, routeConfig string, claims *listenerClaims) {
 	http := view.FilterChain{HTTP: &view.HTTPChain{
 		StatPrefix:    "outbound_" + l.Name,
 		RouteConfig:   routeConfig,
+		GRPCWeb:       claims.grpcWeb > 0,
+		ForwardProxy:  claims.dynamic > 0,
 		AccessLogFile: mesh.AccessLogFile,
 	}}
 	catchesAll := l.Address == anyAddress && !l.BindToPort

@@ -17,12 +17,12 @@ type routing struct {
 	host    model.Host
 	service *model.Service // nil: the virtual service's host is no service
 	port    *model.ServicePort
-	refs    *[]model.Host
+	out     *hostResult // takes the hosts that routes refer to
 }
 
 // deriveVirtualHost makes the virtual host of one host on one port.
 func (s *scope) deriveVirtualHost(r *reader, at placement, h model.Host, svc *model.Service, port *model.ServicePort, routes *model.VirtualService, out *hostResult) *view.VirtualHost {
-	rt := &routing{reader: r, s: s, host: h, service: svc, port: port, refs: &out.refs}
+	rt := &routing{reader: r, s: s, host: h, service: svc, port: port, out: out}
 	v := &view.VirtualHost{
 		RouteConfig:     at.routeConfig,
 		Name:            fmt.Sprintf("%s:%d", h, port.Number),
@@ -229,8 +229,15 @@ func (rt *routing) backends(list []model.Backend, out *view.Route) []view.Backen
 // name too: Envoy answers 503 until it appears.
 func (rt *routing) cluster(d model.Destination) string {
 	host := rt.clusterHost(d.Host)
-	*rt.refs = append(*rt.refs, host)
+	rt.out.refs = append(rt.out.refs, host)
+	rt.out.dynamic = rt.out.dynamic || rt.isDynamic(host)
 	return outboundCluster(rt.destinationPort(d), d.Subset, host)
+}
+
+// isDynamic tells whether Envoy resolves the hosts of a service by each request.
+func (rt *routing) isDynamic(h model.Host) bool {
+	svc := rt.reader.service(h)
+	return svc != nil && svc.Resolution == model.ResolutionDynamicDNS
 }
 
 // clusterHost is the host whose cluster serves h: h itself, or the wildcard service that covers it.
@@ -319,6 +326,7 @@ func (rt *routing) retry(r *model.Retry) *model.Retry {
 // defaultRoute sends everything to the service itself.
 func (rt *routing) defaultRoute() view.Route {
 	d := model.Destination{Host: rt.host, Port: rt.port.Number}
+	rt.out.dynamic = rt.out.dynamic || rt.isDynamic(rt.service.Hostname)
 	out := view.Route{Name: "default", Retry: rt.retry(nil)}
 	out.Backends = []view.Backend{{Cluster: outboundCluster(rt.port.Number, "", rt.service.Hostname), Weight: 1}}
 	out.Operation = fmt.Sprintf("%s/*", net.JoinHostPort(string(rt.host), fmt.Sprint(rt.port.Number)))
