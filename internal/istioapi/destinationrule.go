@@ -101,7 +101,7 @@ func (c *conv) portPolicies(at path, list []*networking.TrafficPolicy_PortTraffi
 			c.checkPort(at.f("port").f("number"), number)
 		}
 		if _, twice := out[number]; twice {
-			c.errorf(at.f("port").f("number"), "port %d is listed twice; merge the two", number)
+			c.warnf(at.f("port").f("number"), "port %d is listed twice, and the last entry counts; merge the two", number)
 		}
 		if p.LoadBalancer == nil && p.ConnectionPool == nil && p.OutlierDetection == nil && p.Tls == nil {
 			c.errorf(at, "sets nothing; give at least one of loadBalancer, connectionPool, outlierDetection and tls")
@@ -145,8 +145,8 @@ func (c *conv) clientTLS(at path, t *networking.ClientTLSSettings) *model.Client
 		return nil
 	}
 	c.tlsFiles(at, t)
-	if t.Sni != "" && !model.IsIP(t.Sni) {
-		c.checkHost(at.f("sni"), t.Sni, false)
+	if t.Sni != "" && hostError(t.Sni, false) != "" {
+		c.warnf(at.f("sni"), "%q is not a host name, which servers expect as SNI; correct it", t.Sni)
 	}
 	return &model.ClientTLS{
 		Mode: model.TLSMode(t.Mode.String()), ClientCertificate: t.ClientCertificate,
@@ -173,7 +173,7 @@ func (c *conv) tlsFiles(at path, t *networking.ClientTLSSettings) {
 			c.errorf(at.f("privateKey"), "is missing; MUTUAL needs the file of the client's key, or credentialName")
 		}
 	case t.Mode == networking.ClientTLSSettings_ISTIO_MUTUAL && (files || t.CredentialName != ""):
-		c.errorf(at, "ISTIO_MUTUAL uses the mesh's own certificates; remove the others, or use MUTUAL")
+		c.warnf(at, "ISTIO_MUTUAL uses the mesh's own certificates, so the others have no effect; remove them, or use MUTUAL")
 	case t.Mode == networking.ClientTLSSettings_DISABLE && (files || t.CredentialName != ""):
 		c.warnf(at, "mode is DISABLE, so the certificates have no effect; set mode to SIMPLE or MUTUAL")
 	}

@@ -99,4 +99,4 @@ func formatError(v string) string {
 	}
 }
 
-var command = regexp.MustCompile(`^[A-Z][A-Z0-9_]*(\([^()]*(\([^()]*\)[^()]*)*\))?(:[0-9]+)?%`)
+var command = regexp.MustCompile(`^[A-Z][A-Z0-9_]*(\(.*?\))?(:[0-9]+)?%`)

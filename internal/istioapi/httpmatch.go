@@ -94,7 +94,7 @@ func (c *routeConv) headerMatchName(at path, name string) {
 	switch {
 	case strings.HasPrefix(name, claimPrefix):
 		if !c.gateway {
-			c.errorf(at, "claims of tokens can be matched at gateways only; bind the VirtualService to one, or match a header")
+			c.errorf(at, "claims of tokens can be matched at gateways only; bind the VirtualService to one and not to \"mesh\", or match a header")
 		} else {
 			c.warnf(at, "matching claims of tokens has no effect in Moonsail yet")
 		}

@@ -93,7 +93,7 @@ func (c *routeConv) delay(at path, d *networking.HTTPFaultInjection_Delay, out *
 	case *networking.HTTPFaultInjection_Delay_ExponentialDelay:
 		c.errorf(at.f("exponentialDelay"), "is not supported; use fixedDelay")
 	default:
-		c.errorf(at.f("fixedDelay"), "is missing; say how long to wait, such as 2s")
+		c.warnf(at.f("fixedDelay"), "is missing, so nothing is delayed; say how long to wait, such as 2s")
 	}
 	switch old := d.Percent; { //nolint:staticcheck // still in use
 	case d.Percentage != nil:

@@ -28,7 +28,7 @@ func (d Decoder) VirtualService(o *networkingv1.VirtualService) (*model.VirtualS
 	if len(spec.Http) == 0 && len(spec.Tls) == 0 && len(spec.Tcp) == 0 {
 		c.errorf(at, "has no routes; give at least one of http, tls and tcp")
 	}
-	rc := &routeConv{conv: c, delegate: delegate, hosts: v.Hosts, gateway: hasGateway(v.Gateways)}
+	rc := &routeConv{conv: c, delegate: delegate, hosts: v.Hosts, gateway: len(v.Gateways) > 0 && !v.InMesh()}
 	for i, r := range spec.Http {
 		v.HTTP = append(v.HTTP, rc.httpRoute(at.f("http").i(i), r))
 	}
@@ -45,17 +45,8 @@ func (d Decoder) VirtualService(o *networkingv1.VirtualService) (*model.VirtualS
 type routeConv struct {
 	*conv
 	delegate bool
-	gateway  bool // bound to a gateway
+	gateway  bool // for gateways only
 	hosts    []model.Host
-}
-
-func hasGateway(gateways []string) bool {
-	for _, g := range gateways {
-		if g != model.GatewayMesh {
-			return true
-		}
-	}
-	return false
 }
 
 func (c *conv) delegateOnly(at path, spec *networking.VirtualService) {
