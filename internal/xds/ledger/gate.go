@@ -59,16 +59,8 @@ func (l *Ledger) openGate() {
 	if !c.on || !c.wild || len(c.groups) > 0 {
 		return
 	}
-	for i, s := range l.states {
-		acked := c.acked(i).add
-		switch {
-		case acked <= g.open[i]:
-		case s.LastAdded(resource.Cluster) <= g.open[i]:
-			g.open[i] = acked
-		default:
-			if upto, ok := l.endpointsACKed(i, acked, l.newClusters(i, acked)); ok {
-				g.open[i] = upto
-			}
+	for i := range l.states {
+		for l.openFor(i) { // as far as it goes
 		}
 	}
 	if g.fresh != nil && c.todo == nil && (c.flight == nil || !c.flight.explicit) {
@@ -76,6 +68,29 @@ func (l *Ledger) openGate() {
 			g.fresh = nil
 		}
 	}
+}
+
+// openFor opens the gate for more of one table's clusters.
+func (l *Ledger) openFor(i int) bool {
+	g, acked := &l.gate, l.watches[cds].acked(i).add
+	switch {
+	case acked <= g.open[i]:
+		return false
+	case l.states[i].LastAdded(resource.Cluster) <= g.open[i]:
+		g.open[i] = acked
+		return true
+	}
+	upto, ok := l.endpointsACKed(i, acked, l.newClusters(i, acked))
+	if ok {
+		g.open[i] = max(upto, g.open[i])
+	}
+	return ok
+}
+
+// waitFor has listeners and routes wait for the endpoints of clusters.
+func (l *Ledger) waitFor(clusters []string) {
+	l.gate.fresh = l.pool.With(l.gate.fresh, names.Strings(clusters))
+	l.gate.waits[MaxTables] = endpointWait{}
 }
 
 // newClusters are those that came after the gate's revision, up to another.
@@ -176,7 +191,7 @@ func (l *Ledger) floor(k kind, strict bool) model.Revision {
 	}
 	if strict {
 		for _, h := range w.held {
-			floor = min(floor, max(h.revision, 1)-1)
+			floor = min(floor, h.since)
 		}
 	}
 	return floor
@@ -190,7 +205,7 @@ func (l *Ledger) floorOfChanges(k kind) model.Revision {
 	}
 	for i, s := range l.states {
 		if c := w.acked(i); s.LastChanged(w.typ) > c.add {
-			floor = min(floor, c.add)
+			floor = min(floor, c.firm)
 		}
 	}
 	return floor

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/moonsail/moonsail/internal/xds/names"
@@ -16,11 +17,12 @@ func (l *Ledger) Handle(r *Request) bool {
 	w := &l.watches[k]
 	nonce := parseNonce(r.Nonce)
 	if f := w.flight; f != nil && nonce == f.nonce {
+		since := min(l.floor(k, false), l.newest())
 		w.flight = nil
 		if r.Error == nil {
 			l.accept(k, f)
 		} else {
-			l.refuse(k, f, r.Error)
+			l.refuse(k, f, r.Error, since)
 		}
 	}
 	if l.protocol == Delta {
@@ -82,8 +84,15 @@ func (l *Ledger) subscribe(k kind, r *Request) {
 	}
 	if k == eds {
 		l.resend = nil // from now on todo has them
+		if first && l.returning {
+			l.waitFor(slices.Collect(w.todo.All())) // its clusters came before the stream broke
+		}
 	}
-	if w.todo != nil || w.gone != nil {
+	switch {
+	case w.todo == nil && w.gone == nil:
+	case len(r.Initial) > 0:
+		w.owe(1) // what the proxy has may be of any revision
+	default:
 		w.owe(l.newest())
 	}
 }
@@ -97,7 +106,7 @@ func (l *Ledger) begin(k kind, unnamed bool) {
 		return
 	}
 	for i, s := range l.states {
-		w.at[i] = cursor{s.Revision, s.Revision}
+		w.at[i] = upTo(s)
 	}
 }
 
@@ -107,13 +116,13 @@ func (l *Ledger) subscribeAll(k kind) {
 	w.wild = true
 	if k == vhds { // they come with the route configurations
 		for i, s := range l.states {
-			w.at[i] = cursor{s.Revision, s.Revision}
+			w.at[i] = upTo(s)
 		}
 		return
 	}
 	w.answer = true
 	for i, s := range l.states {
-		w.at[i] = cursor{add: 0, rem: s.Revision}
+		w.at[i] = fromStart(s)
 	}
 }
 
@@ -199,7 +208,7 @@ func (l *Ledger) keep(k kind) {
 	w := &l.watches[k]
 	w.answer = false
 	for i, s := range l.states {
-		w.at[i] = cursor{s.Revision, s.Revision}
+		w.at[i] = upTo(s)
 		if k == cds {
 			l.gate.open[i] = s.Revision
 		}
@@ -242,23 +251,31 @@ func (l *Ledger) follow(k kind, f *flight, p *plan) {
 // cluster warming until they come, and does not ask, as it has subscribed them already.
 func (l *Ledger) clustersSent(f *flight) {
 	e := &l.watches[eds]
-	var again, all []string
-	for c := range f.entries() {
-		if e.names.Has(c.Name) {
-			again = append(again, c.Name)
+	var again, later, all []string
+	for i, part := range f.parts[:MaxTables] {
+		if part == nil {
+			continue
 		}
-		if f.explicit {
-			all = append(all, c.Name)
+		for _, c := range part.Entries {
+			switch {
+			case e.on && e.names.Has(c.Name) && l.lookup(resource.Endpoints, c.Name) != nil:
+				again = append(again, c.Name)
+			case !e.on && (f.explicit || c.Added <= f.from[i].add):
+				later = append(later, c.Name)
+			}
+			if f.explicit || l.watches[cds].held[c.Name] != nil { // or it was refused before
+				all = append(all, c.Name)
+			}
 		}
 	}
+	l.resend = l.pool.With(l.resend, names.Strings(later))
 	if len(again) > 0 {
 		e.todo = l.pool.With(e.todo, names.Strings(again))
 		e.owe(l.newest())
 	}
 	if len(all) > 0 {
-		l.gate.fresh = l.pool.With(l.gate.fresh, names.Strings(all))
-		if !e.on {
-			l.resend = l.pool.With(l.resend, names.Strings(all))
-		}
+		f.explicit = true
+		l.watches[cds].owe(l.newest())
+		l.waitFor(all)
 	}
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -12,24 +13,28 @@ const maxMessage = 1024
 // refuse takes a NACK. Of one resource it is known which one was refused; of several,
 // those that the message names are held back and the others sent again; if it names
 // none, one half is sent and then the other, down to the ones that are refused alone.
-func (l *Ledger) refuse(k kind, f *flight, e *Error) {
+// The proxy's resources are of the revision since, or newer.
+func (l *Ledger) refuse(k kind, f *flight, e *Error, since model.Revision) {
 	w := &l.watches[k]
 	l.nacked = true
 	l.refused++
 	message := e.Message[:min(len(e.Message), maxMessage)]
 	all := f.names()
+	if k == eds {
+		l.gate.waits = [MaxTables + 1]endpointWait{} // not all of them have come
+	}
 	switch {
 	case l.protocol == Sotw && resource.Types[w.typ].FullState:
-		l.refuseWhole(w, f, all, message)
+		w.refuseWhole(f, all, message, since)
 		return
 	case len(all) == 0:
 		return
 	case len(all) == 1:
-		l.hold(w, all[0], f, message)
+		w.hold(all[0], f, message, since)
 	default:
 		bad, good := named(all, message)
 		for _, n := range bad {
-			l.hold(w, n, f, message)
+			w.hold(n, f, message, since)
 		}
 		if len(bad) == 0 {
 			w.groups = append([][]string{good[:len(good)/2], good[len(good)/2:]}, w.groups...)
@@ -38,7 +43,7 @@ func (l *Ledger) refuse(k kind, f *flight, e *Error) {
 		}
 	}
 	if len(w.groups) > 0 {
-		w.owe(min(f.from[0].add, f.from[0].rem, f.from[1].add, f.from[1].rem) + 1)
+		w.owe(since + 1)
 	} else if w.idle() {
 		w.owes = 0
 	}
@@ -46,27 +51,30 @@ func (l *Ledger) refuse(k kind, f *flight, e *Error) {
 
 // refuseWhole holds back what the message names of a state-of-the-world response. The
 // rest need not be sent again: Envoy has taken it.
-func (l *Ledger) refuseWhole(w *watch, f *flight, all []string, message string) {
+func (w *watch) refuseWhole(f *flight, all []string, message string, since model.Revision) {
 	bad, _ := named(all, message)
 	if len(all) == 1 {
 		bad = all
 	}
 	if len(bad) == 0 {
-		w.held = map[string]*Held{"?": {Name: "?", Version: w.version, Message: message}}
+		w.held = map[string]*Held{"?": {Name: "?", Version: w.version, Message: message, since: since}}
 	}
 	for _, n := range bad {
-		l.hold(w, n, f, message)
+		w.hold(n, f, message, since)
 	}
 }
 
 // hold keeps a refused resource from being sent until it differs.
-func (l *Ledger) hold(w *watch, name string, f *flight, message string) {
+func (w *watch) hold(name string, f *flight, message string, since model.Revision) {
 	if w.held == nil {
 		w.held = map[string]*Held{}
 	}
+	if h := w.held[name]; h != nil {
+		since = min(since, h.since)
+	}
 	for e := range f.entries() {
 		if e.Name == name {
-			w.held[name] = &Held{Name: name, Version: e.Version, Message: message, revision: e.Revision}
+			w.held[name] = &Held{Name: name, Version: e.Version, Message: message, since: since}
 			return
 		}
 	}

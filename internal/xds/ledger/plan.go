@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"slices"
+
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -28,15 +30,14 @@ func (p *plan) empty() bool {
 // compose makes the next response of a type, if there is one. Where nothing needs to be
 // sent it moves the cursors.
 func (l *Ledger) compose(k kind) (Response, bool) {
-	w := &l.watches[k]
+	w, limit := &l.watches[k], l.limit(k)
 	for len(w.groups) > 0 {
-		p := l.planGroup(k)
-		w.groups = w.groups[1:]
+		p := l.planGroup(k, limit)
+		w.groups, w.todo, w.gone = w.groups[1:], p.todo, p.gone
 		if !p.empty() {
 			return l.launch(k, p), true
 		}
 	}
-	limit := l.limit(k)
 	if w.answer && limit != always {
 		return Response{}, false // the first answer must be whole
 	}
@@ -50,8 +51,8 @@ func (l *Ledger) compose(k kind) (Response, bool) {
 	}
 	l.planChanged(k, limit, p)
 	l.planRemoved(k, p)
-	l.planGone(k, p)
 	l.planTodo(k, limit, p)
+	l.planGone(k, p)
 	if k == vhds && limit == always {
 		l.planLoad(p)
 	}
@@ -89,6 +90,7 @@ func (l *Ledger) rest(w *watch, limit model.Revision) {
 	for i, s := range l.states {
 		if s.LastChanged(w.typ) <= w.at[i].add {
 			w.at[i].add = max(w.at[i].add, s.Revision)
+			w.at[i].firm = w.at[i].add
 		}
 		if s.LastRemoved(w.typ) <= w.at[i].rem {
 			w.at[i].rem = max(w.at[i].rem, s.Revision)
@@ -113,6 +115,9 @@ func (l *Ledger) planChanged(k kind, limit model.Revision, p *plan) {
 			p.parts[i] = nonEmpty(s.Select(sel))
 		}
 		p.at[i].add = upto
+		if s.LastChanged(w.typ) <= upto {
+			p.at[i].firm = upto
+		}
 	}
 }
 
@@ -199,11 +204,13 @@ func (l *Ledger) planTodo(k kind, limit model.Revision, p *plan) {
 		p.parts[i] = merged(b, p.parts[i], set)
 	}
 	if found < set.Len() {
+		var gone []string
 		for n := range set.All() {
 			if l.lookup(w.typ, n) == nil {
-				p.removed = append(p.removed, n)
+				gone = append(gone, n)
 			}
 		}
+		p.gone = l.pool.With(p.gone, names.Strings(gone))
 	}
 }
 
@@ -248,6 +255,7 @@ func (l *Ledger) planGone(k kind, p *plan) {
 	var back, wait []string
 	for n := range p.gone.All() {
 		switch {
+		case slices.Contains(p.removed, n):
 		case l.lookup(w.typ, n) != nil:
 			back = append(back, n)
 		case !l.subscribes(k, n):
@@ -262,20 +270,26 @@ func (l *Ledger) planGone(k kind, p *plan) {
 	p.todo = l.pool.With(p.todo, names.Strings(back))
 }
 
-// planGroup takes one part of a refused response.
-func (l *Ledger) planGroup(k kind) *plan {
+// planGroup takes one part of a refused response. What has changed meanwhile and must
+// wait is left to todo.
+func (l *Ledger) planGroup(k kind, limit model.Revision) *plan {
 	w := &l.watches[k]
 	p := l.newPlan(w)
 	p.explicit = true
 	var entries []*table.Entry
+	var gone, wait []string
 	for _, n := range w.groups[0] {
 		switch e := l.lookup(w.typ, n); {
-		case e == nil && l.protocol == Delta:
-			p.removed = append(p.removed, n)
-		case e != nil && !w.holds(e):
+		case e == nil:
+			gone = append(gone, n)
+		case e.Revision > limit:
+			wait = append(wait, n)
+		case !w.holds(e):
 			entries = append(entries, e)
 		}
 	}
+	p.gone = l.pool.With(p.gone, names.Strings(gone))
+	p.todo = l.pool.With(p.todo, names.Strings(wait))
 	p.parts[0] = nonEmpty(table.NewBatch(entries))
 	if l.protocol == Sotw {
 		w.version = contentVersion(p.parts)

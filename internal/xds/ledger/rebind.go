@@ -35,7 +35,7 @@ func (l *Ledger) keepWaiting(i int, old *table.State) {
 			}
 		}
 	}
-	l.gate.fresh = l.pool.With(l.gate.fresh, names.Strings(wait))
+	l.waitFor(wait)
 	l.gate.waits[i] = endpointWait{}
 	l.gate.open[i] = l.states[i].Revision
 }
@@ -48,19 +48,19 @@ func (l *Ledger) rebindWatch(k kind, i int, old *table.State) {
 	}
 	d := &difference{l: l, k: k, had: old, at: w.at[i], has: s}
 	if w.answer { // nothing was sent yet
-		w.at[i] = cursor{add: 0, rem: s.Revision}
+		w.at[i] = fromStart(s)
 		l.gateAnew(k, i)
 		return
 	}
 	d.find()
 	w.todo = l.pool.With(w.todo, names.Strings(d.todo))
 	w.gone = l.pool.With(w.gone, names.Strings(d.gone))
-	w.at[i] = cursor{s.Revision, s.Revision}
+	w.at[i] = upTo(s)
 	if w.flight != nil {
 		w.flight.from[i], w.flight.explicit = w.at[i], true
 	}
 	if !w.idle() {
-		w.owe(l.newest())
+		w.owe(1) // the old tables' revisions say nothing about what is left of them
 	}
 }
 

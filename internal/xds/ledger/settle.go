@@ -44,7 +44,7 @@ func (l *Ledger) Sent() model.Revision {
 		w := &l.watches[k]
 		for i, s := range l.states {
 			if w.on && s.LastChanged(w.typ) > w.at[i].add {
-				sent = min(sent, w.at[i].add)
+				sent = min(sent, w.at[i].firm)
 			}
 		}
 	}

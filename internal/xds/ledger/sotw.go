@@ -69,7 +69,7 @@ func (l *Ledger) composeWhole(k kind) (Response, bool) {
 		set = nil
 	}
 	for i, s := range l.states {
-		p.at[i].add = s.Revision
+		p.at[i].add, p.at[i].firm = s.Revision, s.Revision
 		if w.wild || set != nil {
 			p.parts[i] = nonEmpty(s.Select(table.Selection{Type: w.typ, Upto: always, Names: set}))
 		}
@@ -101,7 +101,7 @@ func (l *Ledger) whatStays(k kind, p *plan) map[string]*table.Entry {
 		}
 	}
 	for i, s := range l.states {
-		p.at[i] = cursor{add: max(w.at[i].add, s.LastChanged(w.typ)), rem: max(w.at[i].rem, s.LastRemoved(w.typ))}
+		p.at[i] = cursor{add: max(w.at[i].add, s.LastChanged(w.typ)), rem: max(w.at[i].rem, s.LastRemoved(w.typ)), firm: w.at[i].firm}
 		for name, rev := range s.Removed(w.typ, w.at[i].rem) {
 			if l.stays(k, name, rev, removable) {
 				p.at[i].rem = min(p.at[i].rem, rev-1)
@@ -147,12 +147,12 @@ func (l *Ledger) rebindWhole(k kind, i int) {
 		}
 	}
 	w.gone = l.pool.With(w.gone, names.Strings(gone))
-	w.at[i], w.answer = cursor{add: 0, rem: s.Revision}, true
+	w.at[i], w.answer = fromStart(s), true
 	if w.flight != nil {
 		w.flight.from[i], w.flight.explicit = w.at[i], true
 	}
 	l.gateAnew(k, i)
-	w.owe(l.newest())
+	w.owe(1)
 }
 
 // contentVersion is a hash of the resources' names and versions.

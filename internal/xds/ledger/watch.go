@@ -15,9 +15,21 @@ const MaxTables = 2
 // always is a limit that lets everything pass.
 const always = ^model.Revision(0)
 
-// cursor is what was sent of one table: additions and changes up to one revision,
-// removals up to another, as they may have to wait.
-type cursor struct{ add, rem model.Revision }
+// cursor is what was sent of one table.
+//
+// Invariant: firm <= add. Between them something may be missing: what changed there and
+// again beyond add, while the gate let only older updates pass.
+type cursor struct {
+	add  model.Revision // what came to be as it is up to here
+	rem  model.Revision // removals up to here
+	firm model.Revision // every change up to here, in this or a newer form
+}
+
+// upTo is the cursor of a proxy that has everything of a state.
+func upTo(s *table.State) cursor { return cursor{s.Revision, s.Revision, s.Revision} }
+
+// fromStart is the cursor of one that has nothing.
+func fromStart(s *table.State) cursor { return cursor{rem: s.Revision} }
 
 // watch is the state of one type on a stream.
 type watch struct {
@@ -31,8 +43,8 @@ type watch struct {
 	answer bool              // the first answer is owed, even where it is empty
 
 	// What is to be sent whatever the cursors say. It is looked up when it is sent:
-	// a name of todo that does not exist is answered by a removal; one of gone is
-	// something that the proxy holds and that went, removed when that is safe.
+	// a name of todo that does not exist becomes one of gone, which is answered by a
+	// removal when that is safe.
 	todo, gone *names.Set
 	groups     [][]string     // parts of refused responses, sent one by one
 	owes       model.Revision // the revision at which these three came to be; 0: they are empty
@@ -85,7 +97,9 @@ func (f *flight) entries() iter.Seq[*table.Entry] {
 type Held struct {
 	Name, Version string
 	Message       string
-	revision      model.Revision
+	// since is the newest revision of which the proxy may have the resource: it may
+	// refer to whatever was there then.
+	since model.Revision
 }
 
 // holds tells whether e is to be held back.

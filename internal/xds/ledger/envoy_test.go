@@ -1,0 +1,360 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// envoy is what an Envoy does with delta xDS, as far as it matters here: it subscribes
+// what it needs, refuses what is bad, keeps virtual hosts inside route configurations,
+// and warms changed clusters until their endpoints come.
+type envoy struct {
+	r    *rand.Rand
+	vhds bool
+
+	clusters, endpoints, listeners map[string]held
+	routes                         map[string]*routeConfig
+	warming                        map[string]bool        // clusters that wait for endpoints
+	usable                         map[string]bool        // clusters of which some version is warm
+	listed                         map[string]string      // virtual hosts and versions, also of dropped ones
+	refused                        [kinds]map[string]bool // clusters and endpoints that were refused, and not sent differently since
+
+	started [kinds]bool
+	out     []Request // not yet read by the server
+}
+
+type held struct {
+	version string
+	content
+}
+
+type routeConfig struct {
+	held
+	hosts  map[string]held
+	stale  bool // no listener used it since it was updated last
+	loaded bool // its virtual hosts have come, or word that there are none
+}
+
+func newEnvoy(r *rand.Rand, vhds bool) *envoy {
+	return &envoy{r: r, vhds: vhds, clusters: map[string]held{}, endpoints: map[string]held{}, listeners: map[string]held{},
+		routes: map[string]*routeConfig{}, warming: map[string]bool{}, usable: map[string]bool{}, listed: map[string]string{},
+		refused: [kinds]map[string]bool{cds: {}, eds: {}}}
+}
+
+var urls = [kinds]string{resource.ClusterURL, resource.EndpointsURL, resource.ListenerURL, resource.RouteConfigURL, resource.VirtualHostURL}
+
+func (e *envoy) request(k kind, r Request) {
+	r.TypeURL = []byte(urls[k])
+	e.out = append(e.out, r)
+	e.started[k] = true
+}
+
+func slices2(names ...string) (out [][]byte) {
+	for _, n := range names {
+		out = append(out, []byte(n))
+	}
+	return out
+}
+
+// connect begins a stream: with what was subscribed before, and what is held of it. In
+// two things it is better than Envoy, where no server could know better: Envoy lists
+// virtual hosts of route configurations that it has dropped, which misleads where the
+// stream breaks just after it got the same one again; and it does not tell which of its
+// clusters wait for endpoints.
+func (e *envoy) connect() {
+	e.out = nil
+	if !e.started[cds] {
+		e.request(cds, Request{})
+		return
+	}
+	for n := range e.warming { // nobody can know that it waits; it stops by itself after 15 s
+		if _, ok := e.endpoints[n]; ok {
+			delete(e.warming, n)
+		}
+	}
+	has := func(m map[string]held) (out []NameVersion) {
+		for _, n := range slices.Sorted(maps.Keys(m)) {
+			out = append(out, NameVersion{[]byte(n), []byte(m[n].version)})
+		}
+		return out
+	}
+	e.request(cds, Request{Initial: has(e.clusters)})
+	if e.started[eds] {
+		e.request(eds, Request{Subscribe: slices2(e.edsNames()...), Initial: has(e.endpoints)})
+	}
+	if e.started[lds] {
+		e.request(lds, Request{Initial: has(e.listeners)})
+	}
+	if !e.started[rds] {
+		return
+	}
+	shells := map[string]held{}
+	for n, rc := range e.routes {
+		if rc.version != "" {
+			shells[n] = rc.held
+		}
+	}
+	e.request(rds, Request{Subscribe: slices2(slices.Sorted(maps.Keys(e.routes))...), Initial: has(shells)})
+	if e.started[vhds] {
+		var list []NameVersion
+		for _, n := range slices.Sorted(maps.Keys(e.listed)) {
+			list = append(list, NameVersion{[]byte(n), []byte(e.listed[n])})
+		}
+		e.request(vhds, Request{Initial: list})
+	}
+}
+
+func (e *envoy) edsNames() (out []string) {
+	for _, n := range slices.Sorted(maps.Keys(e.clusters)) {
+		if e.clusters[n].eds {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func kindOfType(t resource.Type) kind {
+	for k, u := range urls {
+		if u == t.URL() {
+			return kind(k)
+		}
+	}
+	panic(t)
+}
+
+// take applies a response and answers it.
+func (e *envoy) take(r Response) {
+	k := kindOfType(r.Type)
+	var entries []*table.Entry
+	seen := map[string]bool{}
+	for _, p := range r.Parts {
+		if p == nil {
+			continue
+		}
+		for _, en := range p.Entries {
+			if seen[en.Name] {
+				panic("twice in one response: " + en.Name)
+			}
+			seen[en.Name] = true
+			entries = append(entries, en)
+		}
+	}
+	for _, n := range r.Removed {
+		if seen[n] {
+			panic("sent and removed: " + n)
+		}
+	}
+	answer := Request{Nonce: []byte(strconv.FormatUint(r.Nonce, 10))}
+	before := len(e.out)
+	answer.Error = e.apply(k, entries, r.Removed)
+	e.request(k, answer)
+	if e.r.IntN(2) == 0 { // the subscriptions that follow may also go first
+		last := len(e.out) - 1
+		e.out = slices.Insert(e.out[:last:last], before, e.out[last])
+	}
+}
+
+// apply applies a response, as far as its type's parts can be refused alone.
+func (e *envoy) apply(k kind, entries []*table.Entry, removed []string) *Error {
+	var bad []string
+	for _, en := range entries {
+		if c, hosts := decode(en.Resource().Value()); c.bad || slices.ContainsFunc(hosts, func(h content) bool { return h.bad }) {
+			bad = append(bad, en.Name)
+		}
+	}
+	partial := k == cds || k == lds
+	if len(bad) > 0 && !partial {
+		for _, n := range bad {
+			if k == eds {
+				e.refused[eds][n] = true
+			}
+		}
+		if e.r.IntN(2) == 0 {
+			return &Error{Message: "something is wrong, but it is not said with what"}
+		}
+		return &Error{Message: fmt.Sprintf("invalid: %s: bad", bad[e.r.IntN(len(bad))])}
+	}
+	for _, en := range entries {
+		c, hosts := decode(en.Resource().Value())
+		if slices.Contains(bad, en.Name) {
+			if k == cds {
+				e.refused[cds][en.Name] = true
+			}
+			continue
+		}
+		e.add(k, en.Name, held{en.Version, c}, hosts)
+	}
+	for _, n := range removed {
+		e.remove(k, n)
+	}
+	if len(bad) > 0 {
+		return &Error{Message: "Error adding/updating: " + strings.Join(bad, ": bad, ") + ": bad"}
+	}
+	return nil
+}
+
+func (e *envoy) add(k kind, name string, h held, hosts []content) {
+	switch k {
+	case cds:
+		old, ok := e.clusters[name]
+		e.clusters[name] = h
+		if h.eds {
+			e.warming[name] = true
+			if !ok || !old.eds {
+				e.request(eds, Request{Subscribe: slices2(name)})
+			}
+		} else {
+			e.usable[name] = true
+			delete(e.refused[cds], name)
+			if ok && old.eds {
+				e.dropEndpoints(name)
+			}
+		}
+	case eds:
+		if c, ok := e.clusters[name]; ok && c.eds {
+			e.endpoints[name] = h
+			delete(e.refused[eds], name)
+			delete(e.warming, name)
+			delete(e.refused[cds], name)
+			e.usable[name] = true
+		}
+	case lds:
+		e.listeners[name] = h
+		e.followListeners()
+	case rds:
+		rc := e.routes[name]
+		if rc == nil {
+			return // unsubscribed meanwhile
+		}
+		rc.held = h
+		rc.stale = rc.stale && e.vhds
+		if !e.vhds {
+			rc.hosts, rc.loaded = map[string]held{}, true
+			for i, host := range hosts {
+				rc.hosts[fmt.Sprint(i)] = held{"", host}
+			}
+		} else if !e.started[vhds] {
+			e.request(vhds, Request{})
+		}
+	case vhds:
+		if rc := e.routes[table.RouteConfigOf(name)]; rc != nil && rc.version != "" {
+			e.listed[name] = h.version
+			rc.hosts[name], rc.loaded, rc.stale = h, true, false
+		}
+	}
+}
+
+func (e *envoy) remove(k kind, name string) {
+	switch k {
+	case cds:
+		if e.clusters[name].eds {
+			e.dropEndpoints(name)
+		}
+		delete(e.clusters, name)
+		delete(e.refused[cds], name)
+		delete(e.usable, name)
+	case eds:
+		delete(e.endpoints, name)
+		delete(e.warming, name)
+	case lds:
+		delete(e.listeners, name)
+		e.followListeners()
+	case rds: // Envoy ignores it
+	case vhds:
+		delete(e.listed, name)
+		if rc := e.routes[table.RouteConfigOf(name)]; rc != nil {
+			delete(rc.hosts, name)
+			rc.loaded = true
+		}
+	}
+}
+
+func (e *envoy) dropEndpoints(name string) {
+	delete(e.endpoints, name)
+	delete(e.warming, name)
+	e.request(eds, Request{Unsubscribe: slices2(name)})
+}
+
+// wanted are the route configurations that listeners use.
+func (e *envoy) wanted() map[string]bool {
+	want := map[string]bool{}
+	for _, l := range e.listeners {
+		for _, ref := range l.refs {
+			if rc, ok := strings.CutPrefix(ref, "rc:"); ok {
+				want[rc] = true
+			}
+		}
+	}
+	return want
+}
+
+// followListeners subscribes route configurations as listeners want them.
+func (e *envoy) followListeners() {
+	want := e.wanted()
+	for _, rc := range slices.Sorted(maps.Keys(want)) {
+		if e.routes[rc] == nil {
+			e.routes[rc] = &routeConfig{hosts: map[string]held{}}
+			e.request(rds, Request{Subscribe: slices2(rc)})
+		}
+	}
+	for _, rc := range slices.Sorted(maps.Keys(e.routes)) {
+		e.routes[rc].stale = e.routes[rc].stale || !want[rc]
+		if !want[rc] && e.r.IntN(3) > 0 { // a draining listener keeps it for a while
+			for v := range e.routes[rc].hosts {
+				delete(e.listed, v) // Envoy goes on listing them: see connect
+			}
+			delete(e.routes, rc)
+			e.request(rds, Request{Unsubscribe: slices2(rc)})
+		}
+	}
+}
+
+// startListeners asks for listeners when the clusters are ready, as Envoy starts.
+func (e *envoy) startListeners() {
+	if e.started[cds] && !e.started[lds] && len(e.warming) == 0 && len(e.clusters) > 0 {
+		e.request(lds, Request{})
+	}
+}
+
+// dangling tells who refers to a cluster that is not there, or has no endpoints.
+func (e *envoy) dangling() error {
+	check := func(who string, refs []string) error {
+		for _, ref := range refs {
+			if strings.HasPrefix(ref, "rc:") || e.refused[cds][ref] || e.refused[eds][ref] {
+				continue
+			}
+			c, ok := e.clusters[ref]
+			if !ok {
+				return fmt.Errorf("%s refers to %s, which is not there", who, ref)
+			}
+			if _, ok := e.endpoints[ref]; !e.usable[ref] || c.eds && !ok && !e.warming[ref] {
+				return fmt.Errorf("%s refers to %s, which has no endpoints", who, ref)
+			}
+		}
+		return nil
+	}
+	for n, l := range e.listeners {
+		if err := check("listener "+n, l.refs); err != nil {
+			return err
+		}
+	}
+	want := e.wanted() // others are of listeners that drain
+	for n, rc := range e.routes {
+		for v, host := range rc.hosts {
+			if !want[n] || rc.stale {
+				continue
+			}
+			if err := check("route "+n+" host "+v, host.refs); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

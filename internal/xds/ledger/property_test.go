@@ -1,0 +1,305 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/names"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// run is one random life of a proxy: two outbound worlds that it is bound to by turns, an
+// inbound one, and a network that delays and breaks.
+type run struct {
+	t        *testing.T
+	r        *rand.Rand
+	rev      model.Revision
+	outbound [2]*world
+	inbound  *world
+	bound    int
+
+	pool     *names.Pool
+	strategy *Strategy
+	ledger   *Ledger
+	envoy    *envoy
+	wire     []Response // not yet read by the proxy
+	log      []string
+}
+
+func newRun(t *testing.T, seed uint64, strategy *Strategy, bad bool) *run {
+	r := rand.New(rand.NewPCG(seed, 99))
+	x := &run{t: t, r: r, pool: names.NewPool(), strategy: strategy, envoy: newEnvoy(r, strategy.VirtualHosts)}
+	x.outbound = [2]*world{newWorld(r, "a", bad), newWorld(r, "b", bad)}
+	x.inbound = newWorld(r, "in", false)
+	for i, w := range x.outbound {
+		w.set(resource.Cluster, "PassthroughCluster", content{})
+		w.has[resource.Cluster]["PassthroughCluster"] = content{n: i}
+		for range 20 {
+			w.event()
+		}
+		x.commit(w)
+	}
+	x.inbound.set(resource.Cluster, "inbound|8080||", content{})
+	x.inbound.set(resource.Listener, "virtualInbound", content{refs: []string{"inbound|8080||"}})
+	x.commit(x.inbound)
+	x.connect()
+	return x
+}
+
+func (x *run) commit(w *world) {
+	x.rev++
+	w.commit(x.rev)
+}
+
+func (x *run) states() []*table.State {
+	return []*table.State{x.outbound[x.bound].table.State(), x.inbound.table.State()}
+}
+
+func (x *run) connect() {
+	x.ledger = New(Delta, x.strategy, x.pool, x.states())
+	x.wire = nil
+	x.envoy.connect()
+}
+
+func (x *run) note(format string, args ...any) {
+	x.log = append(x.log, fmt.Sprintf(format, args...))
+}
+
+func (x *run) next() {
+	for _, r := range x.ledger.Next(nil) {
+		x.note("send %s", describe(r))
+		l := x.ledger
+		x.note("   floors %d %d %d %d %d owes %d %d gone %v %v at %v", l.floor(0, true), l.floor(1, true), l.floor(2, true), l.floor(3, true), l.floor(4, true), l.watches[2].owes, l.watches[3].owes, l.watches[0].gone.Len(), l.watches[2].gone.Len(), l.watches[0].at)
+		x.wire = append(x.wire, r)
+	}
+	require.NoError(x.t, x.ledger.Err())
+}
+
+// step does one thing that may happen.
+func (x *run) step() {
+	switch n := x.r.IntN(100); {
+	case n < 40 && len(x.envoy.out) > 0:
+		x.deliver()
+	case n < 80 && len(x.wire) > 0:
+		x.receive()
+	case n < 94:
+		w := x.outbound[x.r.IntN(2)]
+		if x.r.IntN(10) == 0 {
+			w = x.inbound
+			w.set(resource.Listener, "virtualInbound", content{refs: []string{"inbound|8080||"}})
+		} else {
+			for range 1 + x.r.IntN(3) {
+				w.event()
+			}
+		}
+		x.commit(w)
+		x.note("commit %d to %s", x.rev, w.table.Name())
+		x.ledger.Update(x.states())
+		x.next()
+	case n < 97:
+		x.bound = 1 - x.bound
+		x.note("rebind to %s", x.outbound[x.bound].table.Name())
+		x.ledger.Update(x.states())
+		x.next()
+	case n == 99:
+		x.note("reconnect")
+		x.connect()
+	}
+}
+
+func (x *run) deliver() {
+	r := x.envoy.out[0]
+	x.envoy.out = x.envoy.out[1:]
+	x.note("request %s", describeRequest(r))
+	x.ledger.Handle(&r)
+	x.next()
+}
+
+func (x *run) receive() {
+	r := x.wire[0]
+	x.wire = x.wire[1:]
+	x.note("receive %s %d", r.Type, r.Nonce)
+	x.envoy.take(r)
+	x.envoy.startListeners()
+	if err := x.envoy.dangling(); err != nil {
+		x.fail(err.Error())
+	}
+}
+
+// calm lets everything that is under way arrive.
+func (x *run) calm() {
+	for i := 0; len(x.wire)+len(x.envoy.out) > 0; i++ {
+		if i > 10_000 {
+			x.fail("it never becomes quiet")
+		}
+		if len(x.envoy.out) > 0 {
+			x.deliver()
+		} else {
+			x.receive()
+		}
+	}
+	if x.ledger.returning { // Envoy without routes: the server's watchdog
+		x.ledger.StopWaiting()
+		x.next()
+		x.calm()
+	}
+}
+
+func (x *run) fail(why string) {
+	if os.Getenv("LEDGER_LOG") != "" {
+		for _, l := range x.log {
+			fmt.Println(l)
+		}
+		l := x.ledger
+		fmt.Printf("gate %+v limit %d returning %t\n", l.gate, l.limit(lds), l.returning)
+		for n := range l.gate.fresh.All() {
+			fmt.Println("fresh", n, l.watches[eds].names.Has(n), l.lookup(resource.Endpoints, n) != nil, l.lookup(resource.Cluster, n) != nil)
+		}
+		for k := range kinds {
+			fmt.Printf("%d %+v\n", k, l.watches[k])
+		}
+	}
+	x.t.Helper()
+	x.t.Fatal(why)
+}
+
+// requireRight compares what the proxy has with the tables.
+func (x *run) requireRight() {
+	e := x.envoy
+	heldBack := func(k kind, n string) bool { return x.ledger.watches[k].held[n] != nil }
+	compare := func(k kind, what string, want map[string]content, t resource.Type, got map[string]held) {
+		for n, c := range want {
+			switch {
+			case c.bad:
+				if !heldBack(k, n) && k != eds {
+					x.fail(what + " " + n + " is bad but not held back")
+				}
+			case got[n].version != c.encode(t, n).Version:
+				x.fail(fmt.Sprintf("%s %s is not as it should be: %+v, want %+v", what, n, got[n], c))
+			}
+		}
+		for n := range got {
+			if _, ok := want[n]; !ok {
+				x.fail(what + " " + n + " should be gone")
+			}
+		}
+	}
+	both := func(t resource.Type) map[string]content {
+		out := map[string]content{}
+		for _, w := range []*world{x.outbound[x.bound], x.inbound} {
+			for n, c := range w.has[t] {
+				out[n] = c
+			}
+		}
+		return out
+	}
+	held := 0
+	for k := lds; k < kinds; k++ {
+		held += len(x.ledger.watches[k].held)
+	}
+	clusters, endpoints := maps.Clone(e.clusters), maps.Clone(e.endpoints)
+	for n, c := range both(resource.Cluster) {
+		if c.bad { // it has an older one, which may have had endpoints
+			delete(endpoints, n)
+		}
+	}
+	if held > 0 { // clusters may have to stay
+		for n := range clusters {
+			if _, ok := both(resource.Cluster)[n]; !ok {
+				delete(clusters, n)
+				delete(endpoints, n)
+			}
+		}
+	}
+	compare(cds, "cluster", both(resource.Cluster), resource.Cluster, clusters)
+	want := both(resource.Endpoints)
+	for n := range want {
+		if !e.clusters[n].eds || both(resource.Cluster)[n].bad {
+			delete(want, n)
+		}
+	}
+	compare(eds, "endpoints", want, resource.Endpoints, endpoints)
+	if !e.started[lds] {
+		return
+	}
+	compare(lds, "listener", both(resource.Listener), resource.Listener, e.listeners)
+	x.requireRoutes(both)
+	for n := range e.warming {
+		if _, ok := both(resource.Cluster)[n]; ok && !both(resource.Endpoints)[n].bad {
+			x.fail("cluster " + n + " waits for endpoints for ever")
+		}
+	}
+	if rev, _ := x.ledger.Settle(); rev != x.ledger.newest() {
+		x.fail(fmt.Sprintf("settled %d of %d", rev, x.ledger.newest()))
+	}
+}
+
+func (x *run) requireRoutes(both func(resource.Type) map[string]content) {
+	routes, hosts := both(resource.RouteConfig), both(resource.VirtualHost)
+	for n, rc := range x.envoy.routes {
+		if _, ok := routes[n]; !ok {
+			continue // a draining listener has it
+		}
+		if !rc.loaded && !(x.strategy == WholeRoutes && x.ledger.watches[rds].held[n] != nil) {
+			bad := true
+			for v, c := range hosts {
+				bad = bad && (table.RouteConfigOf(v) != n || c.bad)
+			}
+			if !bad {
+				x.fail("route configuration " + n + " waits for virtual hosts for ever")
+			}
+		}
+		if x.strategy == WholeRoutes {
+			want := x.ledger.lookup(resource.RouteConfig, n).Version
+			if rc.version != want && x.ledger.watches[rds].held[n] == nil {
+				x.fail("route configuration " + n + " is not as it should be")
+			}
+			continue
+		}
+		for v, c := range hosts {
+			if table.RouteConfigOf(v) == n && !c.bad && rc.hosts[v].version != c.encode(resource.VirtualHost, v).Version {
+				x.fail("virtual host " + v + " is not as it should be")
+			}
+		}
+		for v := range rc.hosts {
+			if _, ok := hosts[v]; !ok {
+				x.fail("virtual host " + v + " should be gone")
+			}
+		}
+	}
+}
+
+// TestEveryProxyEndsRight: whatever happens in whatever order, a proxy ends with what the
+// tables have, and at no moment do its routes lead to a cluster that it does not have.
+func TestEveryProxyEndsRight(t *testing.T) {
+	seeds := uint64(200)
+	if testing.Short() {
+		seeds = 40
+	}
+	for _, s := range []*Strategy{WholeRoutes, VirtualHosts} {
+		for _, bad := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s,bad=%t", s.Name, bad), func(t *testing.T) {
+				for seed := range seeds {
+					x := newRun(t, seed, s, bad)
+					for i := range 400 {
+						x.step()
+						if i%100 == 99 {
+							x.calm()
+							x.requireRight()
+						}
+					}
+					if t.Failed() {
+						t.Fatalf("seed %d", seed)
+					}
+				}
+			})
+		}
+	}
+}

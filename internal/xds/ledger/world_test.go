@@ -1,0 +1,225 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// content is what a resource of these tests says: a number that makes it differ, whom it
+// refers to, and whether a proxy will refuse it. It is encoded as field 15 of whatever
+// message, so that virtual hosts can be joined to a whole route configuration.
+type content struct {
+	n    int
+	refs []string // clusters, or of a listener route configurations ("rc:80")
+	eds  bool     // a cluster with endpoints of its own
+	bad  bool
+}
+
+func (c content) encode(t resource.Type, name string) *resource.Encoded {
+	s := fmt.Sprintf("%d;%s;%t;%t", c.n, strings.Join(c.refs, ","), c.eds, c.bad)
+	return resource.EncodeBytes(t, name, protowire.AppendString(protowire.AppendTag(nil, 15, protowire.BytesType), s))
+}
+
+func decode(b []byte) (c content, hosts []content) {
+	for len(b) > 0 {
+		num, _, n := protowire.ConsumeTag(b)
+		v, m := protowire.ConsumeBytes(b[n:])
+		b = b[n+m:]
+		if num == 2 {
+			h, _ := decode(v)
+			hosts = append(hosts, h)
+			continue
+		}
+		f := strings.Split(string(v), ";")
+		_, _ = fmt.Sscan(f[0], &c.n)
+		if f[1] != "" {
+			c.refs = strings.Split(f[1], ",")
+		}
+		c.eds, c.bad = f[2] == "true", f[3] == "true"
+	}
+	return c, hosts
+}
+
+// world is a table and the truth about it: in each of its revisions whoever is referred
+// to is there.
+type world struct {
+	r     *rand.Rand
+	table *table.Table
+	has   map[resource.Type]map[string]content
+	dirty map[resource.Type]map[string]bool
+	bad   bool // it may have resources that are refused
+	next  int
+}
+
+func newWorld(r *rand.Rand, name string, bad bool) *world {
+	w := &world{r: r, table: table.New(name), has: map[resource.Type]map[string]content{}, dirty: map[resource.Type]map[string]bool{}, bad: bad}
+	for t := range resource.NumTypes {
+		w.has[t], w.dirty[t] = map[string]content{}, map[string]bool{}
+	}
+	return w
+}
+
+func (w *world) set(t resource.Type, name string, c content) {
+	w.next++
+	c.n = w.next
+	if w.r.IntN(6) == 0 {
+		c.n = 0 // sometimes what was before comes again
+	}
+	c.bad = w.bad && t != resource.RouteConfigShell && w.r.IntN(12) == 0
+	w.has[t][name] = c
+	w.dirty[t][name] = true
+	if t == resource.RouteConfig { // the shell is never refused alone
+		w.set(resource.RouteConfigShell, name, content{})
+	}
+}
+
+func (w *world) drop(t resource.Type, name string) {
+	delete(w.has[t], name)
+	w.dirty[t][name] = true
+	if t == resource.RouteConfig {
+		w.drop(resource.RouteConfigShell, name)
+	}
+}
+
+func (w *world) any(t resource.Type) string {
+	names := slices.Sorted(maps.Keys(w.has[t]))
+	if len(names) == 0 {
+		return ""
+	}
+	return names[w.r.IntN(len(names))]
+}
+
+func (w *world) refs(n int) (out []string) {
+	for range n {
+		if c := w.any(resource.Cluster); c != "" && !slices.Contains(out, c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// commit publishes what happened.
+func (w *world) commit(rev model.Revision) {
+	var updates []table.Update
+	for t := range resource.NumTypes {
+		for _, name := range slices.Sorted(maps.Keys(w.dirty[t])) {
+			u := table.Update{Type: t, Name: name}
+			if c, ok := w.has[t][name]; ok {
+				u.Resource = c.encode(t, name)
+			}
+			updates = append(updates, u)
+		}
+		clear(w.dirty[t])
+	}
+	w.table.Commit(rev, updates)
+}
+
+// event is something that happens in a mesh.
+func (w *world) event() {
+	switch w.r.IntN(12) {
+	case 0, 1:
+		w.addService()
+	case 2:
+		w.removeService()
+	case 3, 4:
+		if c := w.any(resource.Endpoints); c != "" {
+			w.set(resource.Endpoints, c, content{})
+		}
+	case 5:
+		if c := w.any(resource.Cluster); c != "" {
+			w.set(resource.Cluster, c, content{eds: w.has[resource.Cluster][c].eds})
+		}
+	case 6, 7, 8:
+		if v := w.any(resource.VirtualHost); v != "" {
+			w.set(resource.VirtualHost, v, content{refs: w.refs(2)})
+		}
+	case 9:
+		w.addRoutes()
+	case 10:
+		w.removeRoutes()
+	case 11:
+		w.addListener()
+	}
+}
+
+func (w *world) addService() {
+	name := fmt.Sprintf("outbound|80||s%d.ns", w.r.IntN(14))
+	eds := w.r.IntN(4) > 0
+	if old, ok := w.has[resource.Cluster][name]; ok {
+		eds = old.eds
+	}
+	w.set(resource.Cluster, name, content{eds: eds})
+	if eds {
+		w.set(resource.Endpoints, name, content{})
+	}
+	if rc := w.any(resource.RouteConfig); rc != "" {
+		w.set(resource.VirtualHost, rc+"/"+name[len("outbound|80||"):], content{refs: []string{name}})
+	}
+}
+
+// removeService takes a cluster away, and whoever referred to it refers to others.
+func (w *world) removeService() {
+	name := w.any(resource.Cluster)
+	if name == "" {
+		return
+	}
+	w.drop(resource.Cluster, name)
+	if _, ok := w.has[resource.Endpoints][name]; ok {
+		w.drop(resource.Endpoints, name)
+	}
+	for _, t := range []resource.Type{resource.VirtualHost, resource.Listener} {
+		for _, user := range slices.Sorted(maps.Keys(w.has[t])) {
+			c := w.has[t][user]
+			if !slices.Contains(c.refs, name) {
+				continue
+			}
+			if w.r.IntN(2) == 0 && t == resource.VirtualHost {
+				w.drop(t, user)
+				continue
+			}
+			c.refs = slices.DeleteFunc(slices.Clone(c.refs), func(r string) bool { return r == name })
+			w.set(t, user, c)
+		}
+	}
+}
+
+func (w *world) addRoutes() {
+	rc := fmt.Sprint(80 + w.r.IntN(3))
+	w.set(resource.RouteConfig, rc, content{})
+	w.set(resource.Listener, "0.0.0.0_"+rc, content{refs: []string{"rc:" + rc}})
+	for range w.r.IntN(3) {
+		w.set(resource.VirtualHost, fmt.Sprintf("%s/v%d.ns", rc, w.r.IntN(4)), content{refs: w.refs(1)})
+	}
+}
+
+func (w *world) removeRoutes() {
+	rc := w.any(resource.RouteConfig)
+	if rc == "" {
+		return
+	}
+	w.drop(resource.RouteConfig, rc)
+	w.drop(resource.Listener, "0.0.0.0_"+rc)
+	for _, v := range slices.Sorted(maps.Keys(w.has[resource.VirtualHost])) {
+		if strings.HasPrefix(v, rc+"/") {
+			w.drop(resource.VirtualHost, v)
+		}
+	}
+}
+
+func (w *world) addListener() {
+	name := fmt.Sprintf("10.0.0.%d_3306", w.r.IntN(4))
+	if _, ok := w.has[resource.Listener][name]; ok && w.r.IntN(2) == 0 {
+		w.drop(resource.Listener, name)
+		return
+	}
+	w.set(resource.Listener, name, content{refs: w.refs(1)})
+}
