@@ -12,7 +12,7 @@ PKGS      ?= ./...
 TESTFLAGS ?=
 DEMOFLAGS ?=
 BENCH     ?= .
-FUZZTIME  ?= 3s
+FUZZTIME  ?= 5s
 
 # Version stamps need a repository that git is willing to read.
 BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
@@ -47,7 +47,7 @@ e2e: envoy ## the tests with real Envoys alone, in full
 	@echo "==> testing with Envoy"
 	@go test $(RACE) -count 1 -timeout 9m $(TESTFLAGS) ./test/...
 
-fuzz: ## each fuzz target for FUZZTIME (3s)
+fuzz: ## each fuzz target for FUZZTIME (5s)
 	@tools/fuzz $(FUZZTIME)
 
 bench: ## benchmarks: BENCH=regexp PKGS=packages

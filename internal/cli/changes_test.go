@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -122,6 +123,46 @@ func TestWatch(t *testing.T) {
 		}
 		require.Equal(t, poll.want, got, "poll %d", i)
 		require.Equal(t, poll.after, cw.after(), "poll %d", i)
+	}
+}
+
+// cancelling ends a context once what was written holds a text.
+type cancelling struct {
+	written strings.Builder
+	text    string
+	cancel  context.CancelFunc
+}
+
+func (c *cancelling) Write(p []byte) (int, error) {
+	n, err := c.written.Write(p)
+	if strings.Contains(c.written.String(), c.text) {
+		c.cancel()
+	}
+	return n, err
+}
+
+func TestWatchUntilInterrupted(t *testing.T) {
+	log := telemetry.NewChangeLog(8, slog.New(slog.DiscardHandler), telemetry.NewMetrics())
+	polls := 0
+	pages := debug.Handler(debug.Stages{Changes: log}, slog.New(slog.DiscardHandler))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		polls++ // requests come one after another
+		log.Begin(model.Revision(polls), nil, noon)
+		log.Published(model.Revision(polls), 0, noon)
+		pages.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := &cancelling{text: "\n3 ", cancel: cancel}
+	root := NewRootCommand()
+	root.SetOut(out)
+	root.SetArgs([]string{"changes", "--watch", "--address", srv.URL})
+	require.Zero(t, run(ctx, root))
+	rows := strings.Split(strings.TrimSpace(out.written.String()), "\n")
+	require.Len(t, rows, 4, out.written.String())
+	for i, want := range []string{"REV ", "1 ", "2 ", "3 "} {
+		require.True(t, strings.HasPrefix(rows[i], want), out.written.String())
 	}
 }
 

@@ -67,7 +67,7 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		for _, sub := range cmd.Commands() {
-			if sub.Name() == "help" || sub.Name() == "completion" {
+			if sub.Name() == "help" || sub.Name() == "completion" || sub.Hidden {
 				continue
 			}
 			walk(sub)

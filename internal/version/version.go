@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 // Info is what is known of a build.
@@ -24,12 +25,16 @@ func Get() Info {
 	return from(bi)
 }
 
+// pseudo begins the version that Go makes up for a tree without a tag. It says less
+// than the commit does.
+const pseudo = "v0.0.0-"
+
 func from(bi *debug.BuildInfo) Info {
 	info := Info{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if bi == nil {
 		return info
 	}
-	if v := bi.Main.Version; v != "" && v != "(devel)" {
+	if v := bi.Main.Version; v != "" && v != "(devel)" && !strings.HasPrefix(v, pseudo) {
 		info.Version = v
 	}
 	for _, s := range bi.Settings {

@@ -22,6 +22,9 @@ func TestFrom(t *testing.T) {
 	require.True(t, got.Modified)
 	require.True(t, strings.HasPrefix(got.String(), "devel (0123456789ab, modified) go"), got.String())
 
+	bi.Main.Version = "v0.0.0-20260102030405-0123456789ab+dirty"
+	require.Equal(t, "devel", from(bi).Version)
+
 	bi.Main.Version = "v1.2.3"
 	require.Equal(t, "v1.2.3", from(bi).Version)
 }

@@ -35,7 +35,7 @@ var layers = [][]string{
 	{"internal/telemetry", "internal/agent"},
 	{"internal/debug", "internal/engine"},
 	{"internal/controlplane"},
-	{"internal/lab"},
+	{"internal/demo", "internal/lab"},
 	{"internal/cli"},
 	{"cmd/moonsail"},
 }
@@ -78,7 +78,7 @@ var forbidden = []struct {
 		because: "Kubernetes ends in istioapi; later stages read the model",
 	},
 	{
-		except:  []string{"internal/source/kube", "internal/status", "internal/cli", "internal/lab", "cmd/moonsail"},
+		except:  []string{"internal/source/kube", "internal/status", "internal/cli", "internal/demo", "internal/lab", "cmd/moonsail"},
 		imports: []string{"k8s.io/client-go"},
 		because: "only source/kube, status and cli talk to a Kubernetes API server",
 	},

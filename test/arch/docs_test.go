@@ -1,0 +1,216 @@
+package arch
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/cli"
+	"github.com/moonsail/moonsail/internal/envoy"
+)
+
+// documents are the ones at the top of the repository.
+var documents = []string{"README.md", "ARCHITECTURE.md", "RATIONALE.md", "CONTRIBUTING.md"}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(root, file))
+	require.NoError(t, err)
+	return string(b)
+}
+
+// TestFoldersAreDescribed holds the table of folders to what there is, in both directions.
+func TestFoldersAreDescribed(t *testing.T) {
+	text := read(t, "ARCHITECTURE.md")
+	var there []string
+	for _, p := range packages(t) {
+		there = append(there, p.folder())
+		if !strings.Contains(text, "`"+p.folder()+"`") && !describedAbove(text, p.folder()) {
+			t.Errorf("ARCHITECTURE.md has no `%s` in its table of folders", p.folder())
+		}
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `((?:cmd|internal)/[a-z/]+)`").FindAllStringSubmatch(text, -1) {
+		if !slices.ContainsFunc(there, func(p string) bool { return under(p, row[1]) }) {
+			t.Errorf("ARCHITECTURE.md describes `%s`, which is not there", row[1])
+		}
+	}
+}
+
+// describedAbove tells whether the folder above (but not internal itself) is described.
+func describedAbove(text, folder string) bool {
+	above := filepath.Dir(folder)
+	return strings.Count(above, "/") > 0 && strings.Contains(text, "`"+above+"`")
+}
+
+func TestLayersAreAsDescribed(t *testing.T) {
+	var lines []string
+	for _, l := range layers {
+		lines = append(lines, strings.Join(l, " "))
+	}
+	require.Contains(t, read(t, "ARCHITECTURE.md"), "```\n"+strings.Join(lines, "\n")+"\n```",
+		"the layers in ARCHITECTURE.md and in this test differ")
+}
+
+func TestDependenciesAreExplained(t *testing.T) {
+	text := read(t, "RATIONALE.md")
+	read(t, "go.mod") // so that the test's result is not kept when it changes
+	cmd := exec.Command("go", "mod", "edit", "-json")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	var mod struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+	}
+	require.NoError(t, json.Unmarshal(out, &mod))
+	var direct []string
+	for _, r := range mod.Require {
+		if r.Indirect {
+			continue
+		}
+		direct = append(direct, r.Path)
+		if !strings.Contains(text, "`"+r.Path+"`") {
+			t.Errorf("RATIONALE.md does not say why we depend on %s", r.Path)
+		}
+	}
+	require.NotEmpty(t, direct)
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+`) \\|").FindAllStringSubmatch(text, -1) {
+		for _, m := range strings.Split(row[1], ", ") {
+			if !slices.Contains(direct, strings.Trim(m, "`")) {
+				t.Errorf("RATIONALE.md explains %s, which go.mod does not require", m)
+			}
+		}
+	}
+}
+
+// TestCommandsExist runs through what the documents tell readers to type: subcommands
+// and flags of moonsail, and targets of make.
+func TestCommandsExist(t *testing.T) {
+	targets := makeTargets(t)
+	for _, doc := range documents {
+		for _, code := range codeIn(read(t, doc)) {
+			checkCode(t, doc, code, targets)
+		}
+	}
+	var examples func(cmd *cobra.Command)
+	examples = func(cmd *cobra.Command) {
+		checkCode(t, "examples of "+cmd.CommandPath(), cmd.Example, targets)
+		for _, sub := range cmd.Commands() {
+			examples(sub)
+		}
+	}
+	examples(cli.NewRootCommand())
+}
+
+// checkCode checks the lines of code that run moonsail or make.
+func checkCode(t *testing.T, where, code string, targets []string) {
+	for line := range strings.Lines(code) {
+		line, _, _ = strings.Cut(line, "#")
+		line, _, _ = strings.Cut(line, "|")
+		words := strings.Fields(line)
+		for len(words) > 0 && strings.Contains(words[0], "=") { // an environment variable
+			words = words[1:]
+		}
+		switch {
+		case len(words) < 2:
+		case words[0] == "moonsail", words[0] == "bin/moonsail":
+			checkCommand(t, where, words)
+		case words[0] == "make" && !slices.Contains(targets, words[1]):
+			t.Errorf("%s: there is no target for %q", where, line)
+		}
+	}
+}
+
+// checkCommand follows words through the command tree.
+func checkCommand(t *testing.T, doc string, words []string) {
+	cmd := cli.NewRootCommand()
+	for _, w := range words[1:] {
+		switch name, isFlag := strings.CutPrefix(w, "-"); {
+		case isFlag:
+			if !hasFlag(cmd, strings.TrimPrefix(name, "-")) {
+				t.Errorf("%s: %q: %s has no flag %s", doc, strings.Join(words, " "), cmd.CommandPath(), w)
+			}
+		case cmd.HasSubCommands():
+			sub := subcommand(cmd, w)
+			if sub == nil {
+				if cmd.HasParent() && cmd.Runnable() {
+					continue // an argument, or a flag's value
+				}
+				t.Errorf("%s: %q: there is no such command", doc, strings.Join(words, " "))
+				return
+			}
+			cmd = sub
+		}
+	}
+}
+
+func hasFlag(cmd *cobra.Command, name string) bool {
+	name, _, _ = strings.Cut(name, "=")
+	if len(name) == 1 {
+		return cmd.Flags().ShorthandLookup(name) != nil
+	}
+	return cmd.Flags().Lookup(name) != nil || name == "help"
+}
+
+func subcommand(cmd *cobra.Command, name string) *cobra.Command {
+	for _, sub := range cmd.Commands() {
+		if sub.Name() == name {
+			return sub
+		}
+	}
+	return nil
+}
+
+// codeIn gives the fenced blocks and the code spans of a Markdown text.
+func codeIn(text string) []string {
+	var code []string
+	fence := regexp.MustCompile("(?s)```[a-z]*\n(.*?)```")
+	for _, m := range fence.FindAllStringSubmatch(text, -1) {
+		code = append(code, m[1])
+	}
+	for _, m := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		code = append(code, m[1])
+	}
+	return code
+}
+
+var makeTarget = regexp.MustCompile(`(?m)^([a-z0-9]+):.*## `)
+
+func makeTargets(t *testing.T) []string {
+	t.Helper()
+	var targets []string
+	for _, m := range makeTarget.FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		targets = append(targets, m[1])
+	}
+	for _, must := range []string{"demo", "test", "lint", "bench", "e2e", "build", "clean"} {
+		require.Contains(t, targets, must)
+	}
+	return targets
+}
+
+func TestLinksLead(t *testing.T) {
+	for _, doc := range documents {
+		for _, m := range regexp.MustCompile(`\]\(([^)#]+)\)`).FindAllStringSubmatch(read(t, doc), -1) {
+			if !strings.Contains(m[1], "://") {
+				require.FileExists(t, filepath.Join(root, m[1]), "%s links to it", doc)
+			}
+		}
+	}
+}
+
+// TestEnvoyIsPinnedOnce finds Envoy's version in no file but the one that pins it.
+func TestEnvoyIsPinnedOnce(t *testing.T) {
+	for _, file := range slices.Concat(documents, []string{"Makefile", ".ci/run", "tools/fuzz"}) {
+		require.NotContains(t, read(t, file), envoy.Version, "%s names Envoy's version; only internal/envoy/ENVOY_VERSION should", file)
+	}
+}
