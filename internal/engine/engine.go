@@ -133,7 +133,8 @@ func (e *Engine) batch(events []store.Event) {
 	}
 	e.opts.Ledger.Mark(rev, telemetry.StageDerive, time.Now())
 
-	touched := e.commit(rev, update.Deltas)
+	touched, n, bytes := e.commit(rev, update.Deltas)
+	e.opts.Ledger.Resources(rev, n, bytes)
 	e.opts.Ledger.Mark(rev, telemetry.StageTranslate, time.Now())
 	for _, b := range moved {
 		b.rebind(e.tables(b))
@@ -141,19 +142,18 @@ func (e *Engine) batch(events []store.Event) {
 	e.publisher.Publish(rev, touched)
 }
 
-// commit translates what differs and puts it into the scopes' tables; it gives those that
-// changed.
-func (e *Engine) commit(rev model.Revision, deltas map[derive.ScopeKey]*derive.Delta) []*table.Table {
-	updates := e.translate(deltas)
-	var touched []*table.Table
-	for key, list := range updates {
+// commit translates what differs and puts it into the scopes' tables. It gives those that
+// changed, the number of resources in which they did, and these resources' bytes.
+func (e *Engine) commit(rev model.Revision, deltas map[derive.ScopeKey]*derive.Delta) (touched []*table.Table, resources int, bytes int64) {
+	for key, list := range e.translate(deltas) {
 		t := e.scopes[key].table
-		if n, bytes := t.Commit(rev, list), size(list); n > 0 {
-			e.opts.Ledger.Resources(rev, n, bytes)
+		if n := t.Commit(rev, list); n > 0 {
+			resources += n
+			bytes += size(list)
 			touched = append(touched, t)
 		}
 	}
-	return touched
+	return touched, resources, bytes
 }
 
 func changedObjects(changes []store.Change) []telemetry.ChangedObject {

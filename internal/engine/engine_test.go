@@ -65,7 +65,7 @@ func proxy(name, ns string) *model.Proxy {
 func TestBindWaitsForSources(t *testing.T) {
 	e, in, _ := start(t)
 	in.Put(service("a", 80))
-	got := make(chan []*table.Table)
+	got := make(chan []*table.Table, 1)
 	go func() {
 		tables, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
 		if err == nil {
@@ -73,26 +73,11 @@ func TestBindWaitsForSources(t *testing.T) {
 		}
 		got <- tables
 	}()
-	select {
-	case <-got:
-		t.Fatal("served before the source had loaded")
-	case <-waitFor(func() bool { return e.Snapshot().Len(model.KindService) == 1 }):
-	}
+	require.Eventually(t, func() bool { return e.Snapshot().Len(model.KindService) == 1 }, time.Minute, time.Millisecond)
+	require.Empty(t, got, "served before the source had loaded")
 	in.Synced("test")
 	tables := <-got
 	require.NotNil(t, tables[0].State().Get(resource.Cluster, "outbound|80||a.shop.svc.cluster.local"))
-}
-
-// waitFor is closed once cond holds.
-func waitFor(cond func() bool) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for !cond() {
-			time.Sleep(time.Millisecond)
-		}
-	}()
-	return done
 }
 
 func TestAChangePublishesTheTablesThatItTouches(t *testing.T) {
