@@ -18,6 +18,10 @@ func (w *World) act(x *exchange) error {
 		x.res.Status = int(a.DirectResponse.GetStatus())
 		x.res.Body = body(a.DirectResponse.GetBody())
 		x.answerHeaders()
+		if x.res.Status == 201 || x.res.Status/100 == 3 {
+			// Envoy names the request's own URL, as RFC 9110 asks of such answers.
+			x.res.Location = x.scheme + "://" + x.headers[":authority"] + x.headers[":path"]
+		}
 		return nil
 	case *routev3.Route_Redirect:
 		x.answerHeaders()

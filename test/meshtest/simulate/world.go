@@ -88,3 +88,35 @@ func (w *World) served(routeConfig string) []*routev3.VirtualHost {
 	}
 	return out
 }
+
+// RouteConfig finds a route configuration, with the virtual hosts that VHDS gave it.
+func (w *World) RouteConfig(name string) (*routev3.RouteConfiguration, error) {
+	return w.routeConfig(name)
+}
+
+// HasEndpoints tells whether calls to a cluster can go anywhere.
+func (w *World) HasEndpoints(cluster string) bool {
+	c := w.cluster(cluster)
+	if c == nil {
+		return false
+	}
+	u := Upstream{}
+	if err := w.fill(&u, c, &request{Call: Call{To: defaultSource}}); err != nil {
+		return false
+	}
+	for _, e := range u.Endpoints {
+		if e.Percent > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Entry names the listener that accepts a call's connection; "" where there is none.
+func (w *World) Entry(c Call) (string, error) {
+	r, err := c.request()
+	if err != nil {
+		return "", err
+	}
+	return w.entry(r).GetName(), nil
+}

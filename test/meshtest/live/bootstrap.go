@@ -1,0 +1,131 @@
+// Package live runs a proxy's resources on a real Envoy, unprivileged and on loopback, and
+// makes calls through it: what the simulator says is held against what Envoy does.
+//
+// Interception is played by the PROXY protocol: a client says where it was going, and
+// Envoy hands the connection on as if it had been redirected. Upstreams are played by one
+// echo server a cluster, which tells what reached it.
+package live
+
+import (
+	"fmt"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	proxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/proxy_protocol/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/moonsail/moonsail/test/meshtest/simulate"
+)
+
+// inspectTimeout stands in for the listeners' own, so that clients that say nothing do not
+// hold up the tests.
+const inspectTimeout = 200_000_000 // nanoseconds
+
+// bootstrap makes a static configuration of a world. echo gives the address of a cluster's
+// upstream; clusters without one have no endpoints.
+func bootstrap(w *simulate.World, echo map[string]uint32) (*bootstrapv3.Bootstrap, error) {
+	out := &bootstrapv3.Bootstrap{
+		Node:            &corev3.Node{Id: "live", Cluster: "live"},
+		Admin:           &bootstrapv3.Admin{Address: loopback(0)},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{},
+	}
+	for _, c := range w.Clusters {
+		out.StaticResources.Clusters = append(out.StaticResources.Clusters, playedCluster(c, echo))
+	}
+	for _, l := range w.Listeners {
+		p, err := playedListener(w, l)
+		if err != nil {
+			return nil, fmt.Errorf("listener %s: %w", l.GetName(), err)
+		}
+		out.StaticResources.Listeners = append(out.StaticResources.Listeners, p)
+	}
+	return out, nil
+}
+
+func loopback(port uint32) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: "127.0.0.1", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
+	}}}
+}
+
+// playedCluster keeps what shapes requests, and sends them to an echo server.
+func playedCluster(c *clusterv3.Cluster, echo map[string]uint32) *clusterv3.Cluster {
+	out := proto.CloneOf(c)
+	out.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
+	out.EdsClusterConfig, out.TransportSocket, out.TransportSocketMatches = nil, nil, nil
+	out.OutlierDetection, out.UpstreamBindConfig, out.LbConfig, out.CommonLbConfig = nil, nil, nil, nil
+	out.DnsLookupFamily = clusterv3.Cluster_AUTO
+	out.LbPolicy = clusterv3.Cluster_ROUND_ROBIN
+	out.LoadAssignment = &endpointv3.ClusterLoadAssignment{ClusterName: c.GetName()}
+	if port := echo[c.GetName()]; port != 0 {
+		out.LoadAssignment.Endpoints = []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
+			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: loopback(port)}},
+		}}}}
+	}
+	if o := out.GetTypedExtensionProtocolOptions()[httpOptions]; o != nil {
+		out.TypedExtensionProtocolOptions[httpOptions] = withoutAutoSNI(o)
+	}
+	return out
+}
+
+// playedListener has its routes inside. Listeners that accept connections do so on
+// loopback, at a port of the kernel's choice, from clients that say where they were going.
+func playedListener(w *simulate.World, l *listenerv3.Listener) (*listenerv3.Listener, error) {
+	out := proto.CloneOf(l)
+	var filters []*listenerv3.ListenerFilter
+	if out.GetBindToPort() == nil || out.GetBindToPort().GetValue() {
+		out.Address, out.AdditionalAddresses = loopback(0), nil
+		packed, err := anypb.New(&proxyv3.ProxyProtocol{})
+		if err != nil {
+			return nil, err
+		}
+		filters = append(filters, &listenerv3.ListenerFilter{
+			Name:       "envoy.filters.listener.proxy_protocol",
+			ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: packed},
+		})
+	}
+	for _, f := range out.GetListenerFilters() {
+		if f.GetName() != "envoy.filters.listener.original_dst" {
+			filters = append(filters, f)
+		}
+	}
+	out.ListenerFilters = filters
+	out.ListenerFiltersTimeout = durationpb.New(inspectTimeout)
+	chains := out.GetFilterChains()
+	if d := out.GetDefaultFilterChain(); d != nil {
+		chains = append(chains[:len(chains):len(chains)], d)
+	}
+	for _, c := range chains {
+		for _, f := range c.GetFilters() {
+			if err := inlineRoutes(w, f); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// inlineRoutes puts route configurations where RDS and VHDS would have brought them.
+func inlineRoutes(w *simulate.World, f *listenerv3.Filter) error {
+	hcm := &hcmv3.HttpConnectionManager{}
+	if f.GetTypedConfig().UnmarshalTo(hcm) != nil || hcm.GetRds() == nil {
+		return nil
+	}
+	rc, err := w.RouteConfig(hcm.GetRds().GetRouteConfigName())
+	if err != nil {
+		return err
+	}
+	rc = proto.CloneOf(rc)
+	rc.ValidateClusters = wrapperspb.Bool(false)
+	hcm.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: rc}
+	packed, err := anypb.New(hcm)
+	f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: packed}
+	return err
+}

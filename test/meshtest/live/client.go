@@ -1,0 +1,163 @@
+package live
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/moonsail/moonsail/test/meshtest/simulate"
+)
+
+// patience bounds one call; nothing waits for it where all is well.
+const patience = 10 * time.Second
+
+// Answer is what a client got.
+type Answer struct {
+	Closed   bool
+	Status   int
+	Location string
+	Body     string
+	Headers  http.Header
+	Seen     *seen // where an upstream answered
+}
+
+// dial connects to where the call would be intercepted, and says where it was going.
+func dial(ctx context.Context, to string, c simulate.Call) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", to)
+	if err != nil {
+		return nil, err
+	}
+	from, err := netip.ParseAddrPort(c.From)
+	if err != nil {
+		from = netip.MustParseAddrPort("203.0.113.9:40000")
+	}
+	dst, err := netip.ParseAddrPort(c.To)
+	if err == nil {
+		_, err = fmt.Fprintf(conn, "PROXY TCP4 %s %s %d %d\r\n", from.Addr(), dst.Addr(), from.Port(), dst.Port())
+	}
+	return conn, err
+}
+
+// call makes one call through the listener at address.
+func call(address string, c simulate.Call) (*Answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	switch c.Protocol {
+	case simulate.TCP, simulate.TLS, simulate.HTTPS:
+		return callBytes(ctx, address, c)
+	}
+	return callHTTP(ctx, address, c)
+}
+
+func callHTTP(ctx context.Context, address string, c simulate.Call) (*Answer, error) {
+	t := &http.Transport{
+		DisableKeepAlives:  true,
+		DisableCompression: true,
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, address, c) },
+		Protocols:          new(http.Protocols),
+	}
+	defer t.CloseIdleConnections()
+	t.Protocols.SetHTTP1(c.Protocol == "" || c.Protocol == simulate.HTTP)
+	t.Protocols.SetUnencryptedHTTP2(c.Protocol == simulate.HTTP2 || c.Protocol == simulate.GRPC)
+	req, err := httpRequest(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := t.RoundTrip(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return &Answer{Closed: true}, nil
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	a := &Answer{Status: resp.StatusCode, Location: resp.Header.Get("Location"), Body: string(body), Headers: resp.Header}
+	if resp.Header.Get(echoHeader) != "" {
+		a.Seen = &seen{}
+		return a, json.Unmarshal(body, a.Seen)
+	}
+	return a, nil
+}
+
+func httpRequest(ctx context.Context, c simulate.Call) (*http.Request, error) {
+	method := c.Method
+	if method == "" && c.Protocol == simulate.GRPC {
+		method = http.MethodPost
+	}
+	path := c.Path
+	if path == "" {
+		path = "/"
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://upstream"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Host = c.Host
+	if req.Host == "" {
+		req.Host = c.To
+	}
+	if c.Protocol == simulate.GRPC {
+		req.Header.Set("Content-Type", "application/grpc")
+		req.Header.Set("Te", "trailers")
+	}
+	for k, v := range c.Headers {
+		req.Header.Set(k, v)
+	}
+	return req, nil
+}
+
+// callBytes sends a TLS hello, plain bytes or nothing, and reads the name of the cluster.
+func callBytes(ctx context.Context, address string, c simulate.Call) (*Answer, error) {
+	conn, err := dial(ctx, address, c)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetDeadline(deadline)
+	switch {
+	case c.Protocol != simulate.TCP:
+		_, err = conn.Write(hello(c))
+	case !c.Silent:
+		_, err = conn.Write([]byte("0 bytes that are no protocol\n"))
+	default:
+		// An upstream that speaks first would do so now; the echo server waits for one
+		// byte, which comes once the listener has given up waiting.
+		time.AfterFunc(2*time.Duration(inspectTimeout), func() { _, _ = conn.Write([]byte("0")) })
+	}
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(conn)
+	if name := strings.TrimSpace(string(b)); name != "" {
+		return &Answer{Seen: &seen{Cluster: name}}, nil
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("no answer: %w", err)
+	}
+	return &Answer{Closed: true}, nil
+}
+
+// hello is a TLS client's first flight.
+func hello(c simulate.Call) []byte {
+	r, w := net.Pipe()
+	go func() {
+		cfg := &tls.Config{ServerName: c.SNI, NextProtos: c.ALPN, InsecureSkipVerify: true} //nolint:gosec // nothing is sent
+		_ = tls.Client(w, cfg).Handshake()
+	}()
+	defer func() { _ = r.Close() }()
+	buf := make([]byte, 16<<10)
+	n, _ := r.Read(buf)
+	return buf[:n]
+}

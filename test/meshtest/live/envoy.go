@@ -1,0 +1,252 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/test/meshtest/simulate"
+)
+
+// Mesh is a running Envoy with its upstreams.
+type Mesh struct {
+	world     *simulate.World
+	upstreams *upstreams
+	process   *exec.Cmd
+	output    *bytes.Buffer
+	exited    chan error
+	addresses map[string]string // of listeners that accept connections, by name
+}
+
+// Start runs a world. dir takes its files. Stop must be called.
+func Start(w *simulate.World, dir string) (*Mesh, error) {
+	binary, err := envoy.Find("")
+	if err != nil {
+		return nil, err
+	}
+	u, err := startUpstreams(reachable(w))
+	if err != nil {
+		return nil, err
+	}
+	m := &Mesh{world: w, upstreams: u, output: &bytes.Buffer{}, exited: make(chan error, 1)}
+	if err := m.start(binary.Path, dir); err != nil {
+		m.Stop()
+		return nil, err
+	}
+	return m, nil
+}
+
+// reachable are the clusters that have somewhere to send calls.
+func reachable(w *simulate.World) []string {
+	var out []string
+	for _, c := range w.Clusters {
+		if w.HasEndpoints(c.GetName()) {
+			out = append(out, c.GetName())
+		}
+	}
+	return out
+}
+
+func (m *Mesh) start(binary, dir string) error {
+	config, err := bootstrap(m.world, m.upstreams.ports)
+	if err != nil {
+		return err
+	}
+	text, err := protojson.Marshal(config)
+	if err != nil {
+		return err
+	}
+	file, admin := filepath.Join(dir, "bootstrap.json"), filepath.Join(dir, "admin")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return err
+	}
+	m.process = exec.Command(binary, "--config-path", file, "--admin-address-path", admin, "--disable-hot-restart",
+		"--concurrency", "1", "--log-level", "warning", "--base-id-path", filepath.Join(dir, "base"), "--use-dynamic-base-id")
+	m.process.Stdout, m.process.Stderr = m.output, m.output
+	if err := m.process.Start(); err != nil {
+		return err
+	}
+	go func() { m.exited <- m.process.Wait() }()
+	return m.await(admin)
+}
+
+// await waits until all listeners are up, or Envoy has refused its configuration.
+func (m *Mesh) await(admin string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-m.exited:
+			m.exited <- err
+			return fmt.Errorf("envoy: %w\n%s", errors.Join(err, errors.New("exited")), m.output)
+		case <-ctx.Done():
+			return fmt.Errorf("envoy is not ready: %w\n%s", ctx.Err(), m.output)
+		case <-tick.C:
+		}
+		address, err := os.ReadFile(admin)
+		if err != nil || !ready(ctx, string(address)) {
+			continue
+		}
+		m.addresses, err = listening(ctx, string(address))
+		return err
+	}
+}
+
+func ready(ctx context.Context, admin string) bool {
+	b, err := get(ctx, admin, "/ready")
+	return err == nil && strings.TrimSpace(string(b)) == "LIVE"
+}
+
+// listening asks where the listeners accept connections.
+func listening(ctx context.Context, admin string) (map[string]string, error) {
+	b, err := get(ctx, admin, "/listeners?format=json")
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Statuses []struct {
+			Name    string          `json:"name"`
+			Address json.RawMessage `json:"local_address"`
+		} `json:"listener_statuses"`
+	}
+	if err := json.Unmarshal(b, &list); err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, s := range list.Statuses {
+		a := &corev3.Address{}
+		if err := protojson.Unmarshal(s.Address, a); err != nil {
+			return nil, err
+		}
+		if sa := a.GetSocketAddress(); sa.GetAddress() == "127.0.0.1" {
+			out[s.Name] = fmt.Sprintf("127.0.0.1:%d", sa.GetPortValue())
+		}
+	}
+	return out, nil
+}
+
+func get(ctx context.Context, admin, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return io.ReadAll(resp.Body)
+}
+
+// Stop ends Envoy and the upstreams.
+func (m *Mesh) Stop() {
+	if m.process != nil && m.process.Process != nil {
+		_ = m.process.Process.Kill()
+		<-m.exited
+	}
+	m.upstreams.stop()
+}
+
+// Call makes a call for real, in the way that the world would have it intercepted.
+func (m *Mesh) Call(c simulate.Call) (*Answer, error) {
+	entry, err := m.world.Entry(c)
+	if err != nil {
+		return nil, err
+	}
+	address := m.addresses[entry]
+	if address == "" {
+		return &Answer{Closed: true}, nil
+	}
+	return call(address, c)
+}
+
+// Differences holds an answer against the simulator's result.
+func Differences(want *simulate.Result, got *Answer) []string {
+	var out []string
+	addf := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	switch {
+	case want.Closed != "":
+		if !got.Closed {
+			addf("the connection should be closed (%s); got %+v", want.Closed, got)
+		}
+		return out
+	case got.Closed:
+		addf("the connection was closed")
+		return out
+	case want.Status != 0:
+		return answerDifferences(want, got)
+	case got.Seen == nil:
+		addf("no upstream was called: status %d, %q", got.Status, got.Body)
+		return out
+	}
+	if want.Clusters[got.Seen.Cluster] == 0 {
+		addf("cluster %s was called", got.Seen.Cluster)
+	}
+	if want.RouteConfig == "" { // bytes, whatever they mean
+		return out
+	}
+	return append(out, requestDifferences(want, got)...)
+}
+
+func answerDifferences(want *simulate.Result, got *Answer) []string {
+	var out []string
+	if got.Seen != nil {
+		out = append(out, "upstream "+got.Seen.Cluster+" was called")
+	}
+	if got.Status != want.Status || got.Location != want.Location {
+		out = append(out, fmt.Sprintf("got status %d, location %q", got.Status, got.Location))
+	}
+	if want.Body != "" && got.Body != want.Body {
+		out = append(out, fmt.Sprintf("got body %q", got.Body))
+	}
+	for k, v := range want.ResponseHeaders {
+		if got.Headers.Get(k) != v {
+			out = append(out, fmt.Sprintf("got response header %s: %q, want %q", k, got.Headers.Get(k), v))
+		}
+	}
+	return out
+}
+
+func requestDifferences(want *simulate.Result, got *Answer) []string {
+	var out []string
+	compare := func(what, got, want string) {
+		if got != want {
+			out = append(out, fmt.Sprintf("got %s %q, want %q", what, got, want))
+		}
+	}
+	authority, request, response := want.Authority, want.RequestHeaders, want.ResponseHeaders
+	i := slices.IndexFunc(want.Upstreams, func(u simulate.Upstream) bool { return u.Cluster == got.Seen.Cluster })
+	if i >= 0 && want.Upstreams[i].Authority != "" {
+		u := want.Upstreams[i]
+		authority, request, response = u.Authority, u.RequestHeaders, u.ResponseHeaders
+	}
+	compare("path", got.Seen.Path, want.Path)
+	compare("authority", got.Seen.Authority, authority)
+	for k, v := range request {
+		compare("request header "+k, got.Seen.Headers[k], v)
+	}
+	for k, v := range response {
+		compare("response header "+k, strings.Join(got.Headers.Values(k), ","), v)
+	}
+	for _, k := range want.ResponseRemoved {
+		compare("response header "+k, got.Headers.Get(k), "")
+	}
+	return out
+}

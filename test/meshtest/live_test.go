@@ -1,0 +1,62 @@
+package meshtest
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/test/meshtest/live"
+	"github.com/moonsail/moonsail/test/meshtest/simulate"
+)
+
+// TestCorpusOnEnvoy makes the corpus' calls on a real Envoy: the simulator, and so every
+// want, is held against what Envoy does.
+func TestCorpusOnEnvoy(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	require.NoError(t, err)
+	for _, path := range files {
+		f, err := Load(path)
+		require.NoError(t, err)
+		t.Run(f.Name, func(t *testing.T) {
+			for _, p := range f.Proxies {
+				f.onEnvoy(t, p)
+			}
+		})
+	}
+}
+
+func (f *File) onEnvoy(t *testing.T, p *Proxy) {
+	w, err := f.World(p)
+	require.NoError(t, err)
+	if err := live.Validate(w, t.TempDir()); err != nil {
+		t.Errorf("proxy %s: Envoy refuses its resources: %v", p.Name, err)
+	}
+	m, err := live.Start(w, t.TempDir())
+	require.NoError(t, err)
+	defer m.Stop()
+	for _, c := range f.Calls {
+		if owner, err := f.proxy(c.Proxy); err != nil || owner != p {
+			continue
+		}
+		res, err := w.Call(c.Call.Call)
+		require.NoError(t, err)
+		if byChance(res) {
+			continue
+		}
+		got, err := m.Call(c.Call.Call)
+		if err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+			continue
+		}
+		if diff := live.Differences(res, got); len(diff) > 0 {
+			t.Errorf("%s: %s\n%s\n--- simulated\n%s", c.Name, c.Call.String(), strings.Join(diff, "\n"), res)
+		}
+	}
+}
+
+// byChance tells whether one call cannot show what is right, or takes too long.
+func byChance(r *simulate.Result) bool {
+	return r.Fault != nil && (r.Fault.DelayPercent > 0 || r.Fault.AbortPercent > 0 && r.Fault.AbortPercent < 100)
+}
