@@ -75,9 +75,11 @@ func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) 
 }
 
 // setDirection: inbound requests are told whose certificate they came with, and their
-// responses keep the application's server header.
+// responses keep the application's server header. Outbound ones may name a host with a
+// trailing dot: virtual hosts need not list that as well.
 func setDirection(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) {
 	if !v.Inbound {
+		out.StripTrailingHostDot = true
 		return
 	}
 	out.ServerHeaderTransformation = hcmv3.HttpConnectionManager_PASS_THROUGH
