@@ -26,8 +26,9 @@ func (rt *routing) setForwarding(v *view.Route, out *routev3.Route, authority st
 		MaxStreamDuration: grpcTimeout,
 	}
 	if v.Timeout != 0 {
-		action.Timeout = durationpb.New(v.Timeout)
-		action.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: action.Timeout}
+		// Where max_stream_duration is set Envoy ignores timeout (Istio keeps to the deprecated
+		// max_grpc_timeout for that reason). gRPC clients keep to their own grpc-timeout.
+		action.Timeout, action.MaxStreamDuration = durationpb.New(v.Timeout), nil
 	}
 	if rt.retry == nil {
 		action.RetryPolicy = retryPolicy(v)
