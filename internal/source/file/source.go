@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -69,7 +70,11 @@ func (s *Source) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watching %s: %w", s.Dir, err)
 	}
-	defer func() { _ = w.Close() }() // it has nothing left to lose
+	failed := make(chan error, 1)
+	var forwarding sync.WaitGroup
+	forwarding.Go(func() { forward(w.Errors, failed) })
+	defer forwarding.Wait()
+	defer func() { _ = w.Close() }() // it ends the forwarding, and has nothing left to lose
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
@@ -81,7 +86,18 @@ func (s *Source) Run(ctx context.Context) error {
 	s.scan(s.Dir, time.Now())
 	s.loading = false
 	s.Intake.Synced(SourceName)
-	return s.follow(ctx)
+	return s.follow(ctx, failed)
+}
+
+// forward passes errors on, the newest lost while one waits. The watcher holds its lock
+// while it tells an error: were they read by Run, adding a watch could block for ever.
+func forward(from <-chan error, to chan<- error) {
+	for err := range from {
+		select {
+		case to <- err:
+		default:
+		}
+	}
 }
 
 // watchLink watches for the directory to be swapped, where it is a link.
@@ -91,7 +107,7 @@ func (s *Source) watchLink() {
 	}
 }
 
-func (s *Source) follow(ctx context.Context) error {
+func (s *Source) follow(ctx context.Context, failed <-chan error) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -104,7 +120,7 @@ func (s *Source) follow(ctx context.Context) error {
 				return errors.New("the file watcher has closed")
 			}
 			s.handle(s.drain(e), time.Now())
-		case err := <-s.watcher.Errors:
+		case err := <-failed:
 			s.Log.Warn("file watcher failed; reading everything again", "error", err)
 			s.scan(s.Dir, time.Now())
 		case <-timer.C:
