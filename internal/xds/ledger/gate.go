@@ -164,12 +164,19 @@ func (l *Ledger) removable(k kind) model.Revision {
 }
 
 // stays tells whether a removal of the given revision must wait. A virtual host goes at
-// once, unless it goes with its route configuration, which a listener may still use.
+// once, unless it goes with its route configuration, which a listener may still use; so
+// do endpoints, unless they go with their cluster or its way of finding them.
 func (l *Ledger) stays(k kind, name string, rev, removable model.Revision) bool {
 	if !exceeds(rev, removable) {
 		return false
 	}
-	return k != vhds || l.lookup(l.strategy.Routes, table.RouteConfigOf(name)) == nil
+	switch k {
+	case vhds:
+		return l.lookup(l.strategy.Routes, table.RouteConfigOf(name)) == nil
+	case eds:
+		return l.lookup(resource.Cluster, name) == nil || exceeds(rev, l.floorOfChanges(cds))
+	}
+	return true
 }
 
 // exceeds tells whether a revision is beyond a floor; always exceeds all but always.
@@ -221,6 +228,16 @@ func (w *watch) floorOfRemovals(states *[MaxTables]*table.State) model.Revision 
 	return floor
 }
 
+// gateClosed tells whether endpoints of new clusters are waited for, of a proxy that
+// asks for endpoints at all.
+func (l *Ledger) gateClosed() bool {
+	closed := false
+	for i, s := range l.states {
+		closed = closed || s.LastAdded(resource.Cluster) > l.gate.open[i]
+	}
+	return closed && l.watches[cds].wild && l.watches[eds].on
+}
+
 // StopWaiting opens the gate for what it waits for. It is for proxies that never ask
 // for endpoints of clusters that they have: they must not wait for ever.
 func (l *Ledger) StopWaiting() {
@@ -233,7 +250,7 @@ func (l *Ledger) StopWaiting() {
 // Waiting tells whether listeners or routes could be sent but wait for clusters or
 // endpoints, or removals for the proxy to say what routes it has.
 func (l *Ledger) Waiting() bool {
-	if l.returning {
+	if l.returning || l.gateClosed() {
 		return true
 	}
 	for k := lds; k < kinds; k++ {

@@ -17,7 +17,7 @@ func (l *Ledger) Settle() (rev model.Revision, refused bool) {
 			floor = min(floor, l.floor(k, false))
 		}
 	}
-	if l.watches[cds].wild {
+	if l.gateClosed() {
 		for i, s := range l.states {
 			if s.LastAdded(resource.Cluster) > l.gate.open[i] {
 				floor = min(floor, l.gate.open[i])

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -85,7 +86,26 @@ const (
 type Options struct {
 	RouteStrategy RouteStrategy // empty: RoutesAuto
 	Senders       int           // goroutines that bring published changes to streams; 0: GOMAXPROCS
+	Meter         Meter         // nil: nobody counts
 }
+
+// Meter counts what goes over streams. telemetry's metrics implement it. Like an
+// Observer's, its methods must be quick and must not call the Server.
+type Meter interface {
+	// Connected counts a stream of a proxy of that Istio version; delta is 1 or -1.
+	Connected(istioVersion string, delta int)
+	// Pushed counts a response of so many bytes.
+	Pushed(t resource.Type, bytes int)
+	// Rejected counts a NACK.
+	Rejected(t resource.Type)
+}
+
+// unmetered counts nothing.
+type unmetered struct{}
+
+func (unmetered) Connected(string, int)     {}
+func (unmetered) Pushed(resource.Type, int) {}
+func (unmetered) Rejected(resource.Type)    {}
 
 // ProxyState is what is known of one stream, for people.
 type ProxyState struct {

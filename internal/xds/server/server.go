@@ -47,6 +47,9 @@ type Server struct {
 // New makes a server and starts its senders; Close ends them.
 func New(binder Binder, obs Observer, log *slog.Logger, opts Options) *Server {
 	opts.RouteStrategy = cmp.Or(opts.RouteStrategy, RoutesAuto)
+	if opts.Meter == nil {
+		opts.Meter = unmetered{}
+	}
 	opts.Senders = cmp.Or(opts.Senders, runtime.GOMAXPROCS(0))
 	s := &Server{binder: binder, obs: obs, log: log, opts: opts, pool: names.NewPool(), stop: make(chan struct{})}
 	s.streams.init()
@@ -115,6 +118,7 @@ func (s *Server) open(st *stream, node []byte) error {
 	}
 	s.streams.add(st, tables)
 	st.begin()
+	s.opts.Meter.Connected(p.IstioVersion, 1)
 	s.log.Debug("proxy connected", "proxy", p.ID, "protocol", st.protocol.String(), "routes", st.strategy.Name)
 	return nil
 }

@@ -116,8 +116,7 @@ func (st *stream) take(b []byte) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if r.Error != nil {
-		st.server.log.Warn("proxy refused configuration", "proxy", st.proxy.ID,
-			"type", strings.TrimPrefix(string(r.TypeURL), "type.googleapis.com/"), "message", r.Error.Message)
+		st.reject(r)
 	}
 	if !st.ledger.Handle(&r.Request) {
 		st.server.log.Debug("type is not served", "proxy", st.proxy.ID, "type", string(r.TypeURL))
@@ -132,6 +131,18 @@ func (st *stream) take(b []byte) error {
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	return nil
+}
+
+// reject tells of a NACK.
+func (st *stream) reject(r *request) {
+	st.server.log.Warn("proxy refused configuration", "proxy", st.proxy.ID,
+		"type", strings.TrimPrefix(string(r.TypeURL), "type.googleapis.com/"), "message", r.Error.Message)
+	for t := range resource.Types {
+		if resource.Types[t].URL == string(r.TypeURL) {
+			st.server.opts.Meter.Rejected(resource.Type(t))
+			return // rows with one URL are counted as the first
+		}
+	}
 }
 
 // begin makes the ledger, once the stream is in the registry: what is committed from
@@ -202,6 +213,7 @@ func (st *stream) send(r *ledger.Response, now time.Time) {
 	for i := range st.unacked {
 		outstanding += st.unacked[i].bytes
 	}
+	st.server.opts.Meter.Pushed(r.Type, m.size)
 	st.unacked[r.Type] = unacked{bytes: m.size, since: now}
 	st.account.newest = max(st.account.newest, r.Newest)
 	switch {
@@ -267,5 +279,6 @@ func (st *stream) end() {
 	st.report(len(st.account.owed), Gone, time.Now())
 	st.mu.Unlock()
 	st.release()
+	st.server.opts.Meter.Connected(st.proxy.IstioVersion, -1)
 	st.server.log.Debug("proxy disconnected", "proxy", st.proxy.ID)
 }

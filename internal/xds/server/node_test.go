@@ -1,0 +1,106 @@
+package server
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+func (c *client) end() error {
+	c.t.Helper()
+	select {
+	case err := <-c.ended:
+		return err
+	case r := <-c.got:
+		c.t.Fatalf("a response instead of the end: %v", r)
+	case <-time.After(patient):
+		c.t.Fatal("the stream does not end")
+	}
+	return nil
+}
+
+func TestBadNodesAreToldWhatIsWrong(t *testing.T) {
+	h := newHarness(t, Options{})
+	for id, want := range map[string]string{
+		"":                     "it has 1 parts separated by ~ instead of 4",
+		"sidecar~10.0.0.1~a.b": "it has 3 parts separated by ~ instead of 4",
+		"ztunnel~10.0.0.1~a.b~b.svc.cluster.local":               `the proxy type "ztunnel" is neither sidecar nor router`,
+		"sidecar~ten.0.0.1~a.b~b.svc.cluster.local":              `"ten.0.0.1" is not an IP address`,
+		"sidecar~10.0.0.1~nodot~b.svc.cluster.local":             `"nodot" is not <pod>.<namespace>`,
+		"sidecar~10.0.0.1~.b~b.svc.cluster.local":                `".b" is not <pod>.<namespace>`,
+		"sidecar~10.0.0.1~a.~b.svc.cluster.local":                `"a." is not <pod>.<namespace>`,
+		"sidecar~10.0.0.1~a.b~b.svc.cluster.local~one more part": "it has 5 parts",
+	} {
+		c := h.connectAs(id, "envoy")
+		c.subscribe(resource.Cluster)
+		err := c.end()
+		require.Equal(t, codes.InvalidArgument, status.Code(err), id)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "expected "+idForm)
+	}
+	c := h.connect("")
+	c.node = nil
+	c.subscribe(resource.Cluster)
+	require.ErrorContains(t, c.end(), "the first request of a stream must have a node")
+	require.Empty(t, h.server.Proxies())
+}
+
+func TestRefusedBinding(t *testing.T) {
+	h := newHarness(t, Options{})
+	h.bindErr = errors.New("not now")
+	c := h.connect("")
+	c.subscribe(resource.Cluster)
+	err := c.end()
+	require.Equal(t, codes.Unavailable, status.Code(err))
+	require.ErrorContains(t, err, "app-1.shop: not now")
+}
+
+func TestNodeBecomesProxy(t *testing.T) {
+	metadata, err := structpb.NewStruct(map[string]any{
+		"NAMESPACE": "shop", "NAME": "reviews-v1-abc", "SERVICE_ACCOUNT": "reviews", "CLUSTER_ID": "Kubernetes", "NETWORK": "n1",
+		"ISTIO_VERSION": "1.31.0", "INTERCEPTION_MODE": "NONE", "INSTANCE_IPS": "10.0.0.7,fd00::7", "LABELS": map[string]any{"app": "reviews"},
+		"POD_PORTS": `[{"name":"http","containerPort":9080,"protocol":"TCP"},{"containerPort":1},{"name":"wrong","containerPort":-3}]`,
+		"ANYTHING":  []any{1, "else"},
+	})
+	require.NoError(t, err)
+	b, err := proto.Marshal(&corev3.Node{Id: "sidecar~10.0.0.7~reviews-v1-abc.shop~shop.svc.cluster.local", Cluster: "reviews.shop", Metadata: metadata,
+		Locality: &corev3.Locality{Region: "r", Zone: "z", SubZone: "s"}, UserAgentName: "envoy"})
+	require.NoError(t, err)
+	p, agent, err := parseNode(b)
+	require.NoError(t, err)
+	require.Equal(t, "envoy", agent)
+	require.Equal(t, &model.Proxy{
+		ID: "sidecar~10.0.0.7~reviews-v1-abc.shop~shop.svc.cluster.local", Type: model.ProxySidecar, Name: "reviews-v1-abc", Namespace: "shop",
+		IPs: []string{"10.0.0.7", "fd00::7"}, Labels: map[string]string{"app": "reviews"}, ServiceAccount: "reviews", Cluster: "reviews.shop",
+		ClusterID: "Kubernetes", Network: "n1", Locality: model.Locality{Region: "r", Zone: "z", Subzone: "s"}, DNSDomain: "shop.svc.cluster.local",
+		Interception: model.InterceptNone, IstioVersion: "1.31.0", NamedPorts: map[string]uint32{"http": 9080},
+	}, p)
+}
+
+// TestNodeOfLaterRequestsIsSkipped: an Envoy may repeat its node, even a different one.
+func TestNodeOfLaterRequestsIsSkipped(t *testing.T) {
+	h := newHarness(t, Options{})
+	c := h.warm("")
+	require.NoError(t, c.stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL,
+		Node: &corev3.Node{Id: "nonsense"}, ResourceNamesSubscribe: []string{"c1"}}))
+	c.take(resource.Endpoints, "c1")
+	require.Len(t, h.proxies, 1)
+}
+
+func TestRequestThatIsNoRequest(t *testing.T) {
+	h := newHarness(t, Options{})
+	c := h.warm("")
+	require.NoError(t, c.stream.SendMsg(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "a type that is not served"}))
+	c.quiet()
+}
