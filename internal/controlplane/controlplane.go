@@ -56,7 +56,7 @@ func Run(ctx context.Context, o Options) error {
 		Dir: o.ConfigDir, Decoder: istioapi.Decoder{Domain: o.Mesh.Domain}, Intake: intake, Log: o.Log,
 	}
 	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: changes, Log: o.Log})
-	xds := server.New(pipeline, changes, o.Log, server.Options{RouteStrategy: o.RouteStrategy})
+	xds := server.New(pipeline, changes, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Meter: metrics})
 	stages := debug.Stages{
 		Ready:    ready(pipeline),
 		Problems: problems(source, pipeline),
