@@ -154,6 +154,11 @@ type sent struct {
 	Responses, Bytes int64
 }
 
+// String is both, for people.
+func (s sent) String() string {
+	return fmt.Sprintf("%.1f KB in %d responses", float64(s.Bytes)/1e3, s.Responses)
+}
+
 // sent reads the metrics pilot_xds_pushes and pilot_xds_config_size_bytes.
 func (c *control) sent(ctx context.Context) (sent, error) {
 	resp, err := c.do(ctx, "/metrics")

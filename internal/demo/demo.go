@@ -62,6 +62,7 @@ type demo struct {
 	*story
 	*mesh
 	load      *Load
+	opening   sent // by the control plane until the shop opened
 	temporary bool // the directory is ours
 }
 
@@ -194,7 +195,11 @@ func (d *demo) open(ctx context.Context) error {
 	if err := d.awaitSync(ctx); err != nil {
 		return err
 	}
-	d.say("all %d proxies are synced, their sidecars ready", len(d.workloads))
+	var err error
+	if d.opening, err = d.control.sent(ctx); err != nil {
+		return err
+	}
+	d.say("all %d proxies are synced, their sidecars ready; sent: %s", len(d.workloads), d.opening)
 	return d.startLoad(ctx)
 }
 
