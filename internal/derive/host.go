@@ -1,6 +1,7 @@
 package derive
 
 import (
+	"reflect"
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -177,7 +178,11 @@ func (s *scope) replaceHost(h model.Host, now *hostResult) {
 	s.diffVirtualHosts(h, old, now)
 	s.diffClaims(h, old, now)
 	s.diffRefs(old, now)
-	s.mark(endpointsUnit(h))
+	// A change of the service or its endpoints touches their fact; here only the choice of
+	// endpoints for each cluster counts.
+	if !reflect.DeepEqual(old.eds, now.eds) {
+		s.mark(endpointsUnit(h))
+	}
 }
 
 func (s *scope) diffClusters(old, now *hostResult) {

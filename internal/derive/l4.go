@@ -81,7 +81,7 @@ func (rt *routing) tlsChains(v *model.VirtualService, at placement) []view.Filte
 		route := &v.TLS[i]
 		for j := range route.Matches {
 			m := &route.Matches[j]
-			if !rt.appliesL4(m, v) || !slices.ContainsFunc(m.SNIHosts, func(h model.Host) bool { return h.Overlaps(rt.host) }) {
+			if !rt.appliesL4(m) || !slices.ContainsFunc(m.SNIHosts, func(h model.Host) bool { return h.Overlaps(rt.host) }) {
 				continue
 			}
 			match := view.ChainMatch{ServerNames: serverNames(m.SNIHosts), Destinations: subnets(m, at)}
@@ -100,7 +100,7 @@ func (rt *routing) tcpChains(v *model.VirtualService, at placement) []view.Filte
 		}
 		for j := range route.Matches {
 			m := &route.Matches[j]
-			if rt.appliesL4(m, v) {
+			if rt.appliesL4(m) {
 				out = append(out, rt.routeChain(view.ChainMatch{Destinations: subnets(m, at)}, route.Backends)...)
 			}
 		}
@@ -108,8 +108,8 @@ func (rt *routing) tcpChains(v *model.VirtualService, at placement) []view.Filte
 	return out
 }
 
-func (rt *routing) appliesL4(m *model.L4Match, v *model.VirtualService) bool {
-	return rt.applies(m.Port, m.SourceLabels, m.SourceNamespace, m.Gateways, v)
+func (rt *routing) appliesL4(m *model.L4Match) bool {
+	return rt.applies(m.Port, m.SourceLabels, m.SourceNamespace, m.Gateways)
 }
 
 // routeChain resolves backends; none where all have weight 0.

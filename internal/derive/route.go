@@ -93,9 +93,9 @@ func (s *scope) shortNames(h string) []string {
 func (rt *routing) fromVirtualService(v *model.VirtualService) []view.Route {
 	var out []view.Route
 	for _, rule := range rt.withDelegates(v) {
-		for _, m := range rt.matches(v, rule) {
+		for _, m := range rt.matches(rule) {
 			out = append(out, rt.route(v, rule, m))
-			if m == nil {
+			if m.view == nil {
 				return out
 			}
 		}
@@ -103,20 +103,26 @@ func (rt *routing) fromVirtualService(v *model.VirtualService) []view.Route {
 	return out
 }
 
-// matches gives the conditions under which a rule holds for this client and port: nil for
-// always; none where it cannot hold.
-func (rt *routing) matches(v *model.VirtualService, rule *model.HTTPRoute) []*view.Match {
+// condition is one match of a rule, with what is left of it for Envoy to decide.
+type condition struct {
+	view *view.Match // nil: always
+	said model.HTTPMatch
+}
+
+// matches gives the conditions under which a rule holds for this client and port; none
+// where it cannot hold.
+func (rt *routing) matches(rule *model.HTTPRoute) []condition {
 	if len(rule.Matches) == 0 {
-		return []*view.Match{nil}
+		return []condition{{}}
 	}
-	var out []*view.Match
+	var out []condition
 	for i := range rule.Matches {
 		m := &rule.Matches[i]
-		if !rt.applies(m.Port, m.SourceLabels, m.SourceNamespace, m.Gateways, v) {
+		if !rt.applies(m.Port, m.SourceLabels, m.SourceNamespace, m.Gateways) {
 			continue
 		}
-		out = append(out, matchView(m))
-		if out[len(out)-1] == nil {
+		out = append(out, condition{matchView(m), *m})
+		if out[len(out)-1].view == nil {
 			break
 		}
 	}
@@ -124,7 +130,7 @@ func (rt *routing) matches(v *model.VirtualService, rule *model.HTTPRoute) []*vi
 }
 
 // applies decides the parts of a match that are known before there is a request.
-func (rt *routing) applies(port uint32, labels map[string]string, ns string, gateways []string, v *model.VirtualService) bool {
+func (rt *routing) applies(port uint32, labels map[string]string, ns string, gateways []string) bool {
 	if port != 0 && port != rt.port.Number {
 		return false
 	}
@@ -162,9 +168,9 @@ func matchesAnyPath(m *view.Match) bool {
 }
 
 // route makes one rule under one match.
-func (rt *routing) route(v *model.VirtualService, rule *model.HTTPRoute, m *view.Match) view.Route {
+func (rt *routing) route(v *model.VirtualService, rule *model.HTTPRoute, m condition) view.Route {
 	out := view.Route{
-		Name: rule.Name, Match: m,
+		Name: rule.Name, Match: m.view, StatPrefix: m.said.StatPrefix,
 		Redirect: rule.Redirect, DirectResponse: rule.DirectResponse, Rewrite: rule.Rewrite,
 		Fault: rule.Fault, CORS: rule.CORS, Headers: rule.Headers,
 		Retry:  rt.retry(rule.Retry),
@@ -173,13 +179,8 @@ func (rt *routing) route(v *model.VirtualService, rule *model.HTTPRoute, m *view
 	if rule.Timeout != nil {
 		out.Timeout = *rule.Timeout
 	}
-	if m != nil && m.Name != "" {
-		out.Name = strings.Trim(rule.Name+"."+m.Name, ".")
-	}
-	for i := range rule.Matches {
-		if m != nil && rule.Matches[i].Name == m.Name {
-			out.StatPrefix = rule.Matches[i].StatPrefix
-		}
+	if m.said.Name != "" {
+		out.Name = strings.Trim(rule.Name+"."+m.said.Name, ".")
 	}
 	if rule.Redirect != nil || rule.DirectResponse != nil {
 		return out
@@ -188,7 +189,7 @@ func (rt *routing) route(v *model.VirtualService, rule *model.HTTPRoute, m *view
 	for _, mirror := range rule.Mirrors {
 		out.Mirrors = append(out.Mirrors, view.Mirror{Cluster: rt.cluster(mirror.Destination), Percent: mirror.Percent})
 	}
-	out.Operation = operation(rule.Backends, rt, m)
+	out.Operation = operation(rule.Backends, rt, m.view)
 	return out
 }
 

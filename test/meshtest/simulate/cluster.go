@@ -107,7 +107,6 @@ func limits(c *clusterv3.Cluster) *Limits {
 		l.Connections, l.Pending = said(t.GetMaxConnections()), said(t.GetMaxPendingRequests())
 		l.Requests, l.Retries = said(t.GetMaxRequests()), said(t.GetMaxRetries())
 	}
-	//nolint:staticcheck // Envoy still obeys the deprecated field.
 	l.RequestsPerConnection = c.GetMaxRequestsPerConnection().GetValue()
 	if o, _ := httpOptions(c); o != nil {
 		if n := o.GetCommonHttpProtocolOptions().GetMaxRequestsPerConnection().GetValue(); n != 0 {
@@ -168,7 +167,6 @@ func protocolOf(u *Upstream, c *clusterv3.Cluster) error {
 	case *httpv3.HttpProtocolOptions_AutoConfig:
 		u.Protocol = "auto"
 	}
-	//nolint:staticcheck // Envoy still obeys the deprecated field.
 	if o == nil && c.GetHttp2ProtocolOptions() != nil {
 		u.Protocol = "http2"
 	}

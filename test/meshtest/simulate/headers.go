@@ -82,7 +82,6 @@ func change(h, pseudo map[string]string, add []*corev3.HeaderValueOption, remove
 
 // action of an option; the old `append` flag says it where it is set.
 func action(o *corev3.HeaderValueOption) corev3.HeaderValueOption_HeaderAppendAction {
-	//nolint:staticcheck // Envoy still obeys the deprecated field.
 	if a := o.GetAppend(); a != nil {
 		if a.GetValue() {
 			return corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 
 	commonfaultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/fault/v3"
@@ -115,7 +116,7 @@ func (x *exchange) runCORS() (answered bool, err error) {
 		x.res.CORS.Allowed = x.res.CORS.Allowed || ok
 	}
 	asked := x.headers["access-control-request-method"]
-	if x.Method != "OPTIONS" || asked == "" {
+	if x.Method != http.MethodOptions || asked == "" {
 		return false, nil
 	}
 	x.res.CORS.Preflight = true
