@@ -149,7 +149,7 @@ func (e *Engine) commit(rev model.Revision, deltas map[derive.ScopeKey]*derive.D
 		t := e.scopes[key].table
 		if n := t.Commit(rev, list); n > 0 {
 			resources += n
-			bytes += size(list)
+			bytes += changedBytes(t.State(), list)
 			touched = append(touched, t)
 		}
 	}
@@ -185,10 +185,15 @@ func firstObserved(changes []store.Change) time.Time {
 	return first
 }
 
-func size(updates []table.Update) int64 {
+// changedBytes is the size of those updates that made a difference. Whole route
+// configurations are not counted: they are put together of parts that are.
+func changedBytes(s *table.State, updates []table.Update) int64 {
 	var n int64
 	for _, u := range updates {
-		if u.Resource != nil {
+		if u.Resource == nil || u.Type == resource.RouteConfig {
+			continue
+		}
+		if e := s.Get(u.Type, u.Name); e != nil && e.Revision == s.Revision {
 			n += int64(len(u.Resource.DeltaField()))
 		}
 	}
