@@ -18,4 +18,7 @@
 // A call is an URL, or a map with `url` and the fields of simulate.Call. The URL's scheme is
 // the protocol (http, http2, grpc, tcp, tls, https), its host is resolved like an application
 // would do it. A want is compared as simulate.Result.Mismatches says.
+//
+// Each call is evaluated by package simulate, and made on a real Envoy by package live, which
+// must agree; faults that hit only some requests, or delay them, are left to the simulator.
 package meshtest
