@@ -11,5 +11,6 @@ var commands = []func() *cobra.Command{
 	NewProxiesCommand,
 	NewAgentCommand,
 	NewEnvoyCommand,
+	NewLabCommand,
 	NewVersionCommand,
 }

@@ -156,7 +156,7 @@ func announce(o Options, xds, http net.Listener) {
 	var x, h net.Addr
 	if xds != nil {
 		x = xds.Addr()
-		o.Log.Info("serving xDS in plain text", "addr", x)
+		o.Log.Info("serving xDS in plain text", "addr", x.String())
 	}
 	if http != nil {
 		h = http.Addr()

@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/lab/floor"
+	"github.com/moonsail/moonsail/internal/lab/propagation"
+	"github.com/moonsail/moonsail/internal/version"
+)
+
+// NewLabCommand is "moonsail lab": experiments.
+func NewLabCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lab",
+		Short: "Run experiments, and report what they measured",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand((&propagationFlags{}).command(), newFloorCommand())
+	return cmd
+}
+
+// newFloorCommand is "moonsail lab floor": what propagation measures beside a control plane.
+func newFloorCommand() *cobra.Command {
+	var o floor.Options
+	cmd := &cobra.Command{
+		Use:    "floor",
+		Short:  "Serve what files hold, and compute nothing",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Log = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
+			return floor.Run(cmd.Context(), o)
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.Dir, "config", "", "`DIR` that is watched")
+	fs.StringVar(&o.Addr, "addr", "127.0.0.1:0", "`ADDR` of the streams")
+	fs.StringVar(&o.HTTPAddr, "http-addr", "", "`ADDR` of profiles")
+	fs.BoolVar(&o.Bare, "bare", false, "bytes over bare TCP instead of xDS on gRPC")
+	return cmd
+}
+
+// propagationFlags are those of "moonsail lab propagation".
+type propagationFlags struct {
+	options propagation.Options
+	meshes  []string
+	target  string
+	out     string
+	quick   bool
+	output  Output
+}
+
+func (f *propagationFlags) command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "propagation",
+		Short: "Measure how long changes take to every proxy, and what they cost",
+		Long:  propagationHelp(),
+		Example: `  moonsail lab propagation --quick
+  moonsail lab propagation --out report/
+  moonsail lab propagation --mesh 500x1000 --scenario endpoint,route --rounds 21
+  moonsail lab propagation --target 127.0.0.1:15010,pid=4711 --config /srv/mesh --scenario route`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.addFlags(cmd)
+	EnvFlags(cmd)
+	return cmd
+}
+
+func propagationHelp() string {
+	var b strings.Builder
+	b.WriteString(`Writes a mesh as a directory of YAML, has a control plane serve it, connects simulated
+sidecars (delta ADS, a TCP connection each), changes one thing at a time, and follows
+each change to the last proxy's ACK: time, CPU, bytes and messages, memory; and whether
+every proxy holds the right thing in the end.
+
+Beside it in the same run stands the floor: a server on stock gRPC that computes
+nothing and sends as many bytes. Results are ratios to it, as noise hits both.
+
+--target measures another control plane, which must read --config; the lab writes a mesh
+into that directory, which must be empty, and removes it in the end.
+
+Scenarios:
+`)
+	for _, s := range propagation.Scenarios() {
+		fmt.Fprintf(&b, "  %-17s %s\n", s.Name, s.About)
+	}
+	b.WriteString("\nExit status: 0 measured and every final state right, 1 failed or a state was wrong, 2 wrong flags.")
+	return b.String()
+}
+
+func (f *propagationFlags) addFlags(cmd *cobra.Command) {
+	fs, d := cmd.Flags(), propagation.DefaultOptions()
+	fs.BoolVar(&f.quick, "quick", false, "small meshes and few changes: about a minute")
+	fs.StringSliceVar(&f.options.Scenarios, "scenario", nil, "scenarios to run, by `NAME` (default: all)")
+	fs.StringSliceVar(&f.meshes, "mesh", []string{"50x500", "500x1000", "500x5000"}, "meshes, as `SERVICESxPROXIES`, ascending")
+	fs.IntVar(&f.options.Rounds, "rounds", d.Rounds, "changes of each scenario")
+	fs.StringVar(&f.target, "target", "", "`ADDR[,pid=N]` of another control plane; its CPU time and memory are read where the pid is given")
+	fs.StringVar(&f.options.Dir, "config", "", "`DIR` that the control plane of --target reads")
+	fs.StringSliceVar(&f.options.ServeFlags, "serve-flag", nil, "`FLAG` for 'moonsail serve', for example --route-strategy=rds")
+	fs.StringVar(&f.out, "out", "", "`DIR` for report.json and report.html")
+	f.output.AddFlag(cmd)
+	_ = cmd.MarkFlagDirname("out") // the only error is a flag that does not exist
+	_ = cmd.MarkFlagDirname("config")
+}
+
+func (f *propagationFlags) run(cmd *cobra.Command) error {
+	o, err := f.build(cmd)
+	if err != nil {
+		return err
+	}
+	progress := StartProgress(cmd.ErrOrStderr(), "starting")
+	o.Progress = progress.Update
+	report, failed := propagation.Run(cmd.Context(), o)
+	progress.Done()
+	if err := f.save(report); err != nil {
+		return errors.Join(failed, err)
+	}
+	if err := f.output.Print(cmd.OutOrStdout(), report, func(w io.Writer) error { return printPropagation(w, report) }); err != nil {
+		return err
+	}
+	if f.out != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s and report.json\n", filepath.Join(f.out, "report.html"))
+	}
+	switch {
+	case failed != nil:
+		return failed
+	case report.Wrong() > 0:
+		return &UserError{What: fmt.Sprintf("%d proxies or resources were not as they should be in the end", report.Wrong()),
+			Next: "see final_state in report.json (--out DIR)"}
+	}
+	return nil
+}
+
+// build makes the options of flags.
+func (f *propagationFlags) build(cmd *cobra.Command) (propagation.Options, error) {
+	o := propagation.DefaultOptions()
+	if f.quick {
+		o = propagation.QuickOptions()
+	}
+	if !f.quick || cmd.Flags().Changed("mesh") {
+		var err error
+		if o.Meshes, err = propagation.ParseMeshes(f.meshes); err != nil {
+			return o, usageError{fmt.Errorf("--mesh: %w", err)}
+		}
+	}
+	if !f.quick || cmd.Flags().Changed("rounds") {
+		o.Rounds = f.options.Rounds
+	}
+	if o.Rounds < 1 {
+		return o, usageError{errors.New("--rounds must be 1 or more")}
+	}
+	o.Scenarios, o.ServeFlags, o.Dir = f.options.Scenarios, f.options.ServeFlags, f.options.Dir
+	if err := propagation.CheckScenarios(o.Scenarios); err != nil {
+		return o, usageError{fmt.Errorf("--scenario: %w", err)}
+	}
+	if err := f.parseTarget(&o); err != nil {
+		return o, err
+	}
+	self, err := os.Executable()
+	o.Binary, o.Version = []string{self}, version.Get().String()
+	return o, err
+}
+
+func (f *propagationFlags) parseTarget(o *propagation.Options) (err error) {
+	if f.target == "" {
+		if o.Dir != "" {
+			return usageError{errors.New("--config is for --target: the lab's own control plane gets a temporary directory")}
+		}
+		return nil
+	}
+	address, pid, hasPID := strings.Cut(f.target, ",pid=")
+	if o.Target = address; hasPID {
+		if o.TargetPID, err = strconv.Atoi(pid); err != nil {
+			return usageError{fmt.Errorf("--target %s: pid=%q is not a number", f.target, pid)}
+		}
+	}
+	if o.Dir == "" {
+		return usageError{errors.New("--target needs --config: the empty directory that this control plane reads")}
+	}
+	return nil
+}
+
+func (f *propagationFlags) save(r *propagation.Report) error {
+	if f.out == "" {
+		return nil
+	}
+	if err := r.Save(f.out); err != nil {
+		return &UserError{What: "cannot write the report", Where: "--out " + f.out, Err: err, Next: "name a directory that you may write to"}
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/moonsail/moonsail/internal/lab/propagation"
+)
+
+// printPropagation prints a report for people: what was measured, and the bars.
+func printPropagation(w io.Writer, r *propagation.Report) error {
+	if len(r.Results) == 0 {
+		return nil
+	}
+	s := StyleFor(w)
+	t := NewTable("MESH", "SCENARIO", "LAST p50", "FLOOR", "RATIO", "BARE", "PROXY p50/p90/p99", "CPU/CHANGE", "FLOOR", "RATIO", "BYTES", "UNCONC.", "PEAK RSS", "STATE")
+	for i := range r.Results {
+		t.Row(propagationRow(s, &r.Results[i])...)
+	}
+	fmt.Fprintf(w, "%s, %d CPUs; times in ms, medians of %d changes; ratios are to a server that computes nothing\n\n", r.Target, r.CPUs, r.Rounds)
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	bars := NewTable("MESH", "SCENARIO", "BAR", "MEASURED", "LIMIT", "")
+	for _, x := range r.Results {
+		for _, b := range x.Bars {
+			verdict := s.Good("holds")
+			if !b.Holds {
+				verdict = s.Bad("missed")
+			}
+			bars.Row(x.MeshName(), x.Scenario, b.What, b.Text(b.Value), b.Text(b.Limit), verdict)
+		}
+	}
+	if err := bars.Write(w); err != nil {
+		return err
+	}
+	return printWrong(w, s, r)
+}
+
+func propagationRow(s Style, x *propagation.Result) []string {
+	ms := func(v float64) string { return fmt.Sprintf("%.1f", v) }
+	row := []string{x.MeshName(), x.Scenario, ms(x.Subject.Last.P50), "", "", "",
+		fmt.Sprintf("%.1f/%.1f/%.1f", x.Subject.Proxies.P50, x.Subject.Proxies.P90, x.Subject.Proxies.P99),
+		ms(x.Subject.CPU.P50), "", "", fmt.Sprintf("%.0f", x.Subject.Concerned.Bytes), fmt.Sprintf("%.0f", x.Subject.Unconcerned.Bytes), "", ""}
+	if f := x.Floor; f != nil {
+		row[3], row[8] = ms(f.Last.P50), ms(f.CPU.P50)
+		row[4], row[9] = quotient(x.Subject.Last.P50, f.Last.P50), quotient(x.Subject.CPU.P50, f.CPU.P50)
+	}
+	if x.Bare != nil {
+		row[5] = ms(x.Bare.Last.P50)
+	}
+	if x.Subject.PeakRSS > 0 {
+		row[12] = fmt.Sprintf("%d MB", x.Subject.PeakRSS>>20)
+	}
+	switch {
+	case x.State == nil:
+	case x.State.Wrong == 0:
+		row[13] = s.Good("right")
+	default:
+		row[13] = s.Bad(fmt.Sprintf("%d wrong", x.State.Wrong))
+	}
+	return row
+}
+
+func quotient(a, b float64) string {
+	if b == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2fx", a/b)
+}
+
+func printWrong(w io.Writer, s Style, r *propagation.Report) error {
+	for _, x := range r.Results {
+		if x.Note != "" {
+			fmt.Fprintf(w, "\n%s %s: %s\n", x.MeshName(), x.Scenario, x.Note)
+		}
+		if x.State == nil {
+			continue
+		}
+		for _, text := range x.State.First {
+			fmt.Fprintf(w, "%s %s %s: %s\n", s.Bad("wrong:"), x.MeshName(), x.Scenario, text)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+// Package child runs the servers that the lab measures: processes of their own, whose
+// CPU time and memory can be told from the lab's, and that never outlive it.
+package child
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Process is a running server.
+type Process struct {
+	name string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+	err  error         // written before done is closed
+
+	mu      sync.Mutex // guards what follows
+	addr    string     // of its streams
+	http    string     // of its pages
+	tail    []string   // the last lines that it logged
+	changed chan struct{}
+}
+
+const tailLines = 20
+
+// Start runs a server that logs its addresses as `moonsail serve` does with
+// --log-format json, and waits until it has. It ends when Kill or Stop is called, and
+// on Linux when its parent dies.
+func Start(ctx context.Context, name string, argv ...string) (*Process, error) {
+	p := &Process{name: name, done: make(chan struct{}), changed: make(chan struct{}, 1)}
+	p.cmd = exec.Command(argv[0], argv[1:]...) //nolint:noctx // it ends by Stop or Kill
+	p.cmd.SysProcAttr = attributes()
+	p.cmd.WaitDelay = time.Second
+	out, err := p.cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.start(out); err != nil {
+		return nil, err
+	}
+	if err := p.waitAddress(ctx); err != nil {
+		p.Kill()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Process) start(out io.Reader) error {
+	started := make(chan error)
+	go func() {
+		// The parent-death signal comes when the thread that forked ends: keep it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		p.read(out)
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("cannot start %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// read takes its log until it ends.
+func (p *Process) read(out io.Reader) {
+	for s := bufio.NewScanner(out); s.Scan(); {
+		p.line(s.Text())
+	}
+}
+
+func (p *Process) line(text string) {
+	var rec struct{ Msg, Addr, URL string }
+	_ = json.Unmarshal([]byte(text), &rec) // other lines have none of these
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case rec.Addr != "" && strings.HasPrefix(rec.Msg, "serving xDS"):
+		p.addr = rec.Addr
+	case rec.URL != "" && strings.HasPrefix(rec.Msg, "serving metrics"):
+		if u, err := url.Parse(rec.URL); err == nil {
+			p.http = u.Host
+		}
+	}
+	if p.tail = append(p.tail, text); len(p.tail) > tailLines {
+		p.tail = p.tail[1:]
+	}
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// startTime bounds how long a server may take to listen.
+const startTime = 60 * time.Second
+
+func (p *Process) waitAddress(ctx context.Context) error {
+	timer := time.NewTimer(startTime)
+	defer timer.Stop()
+	for {
+		if p.Addr() != "" {
+			return nil
+		}
+		select {
+		case <-p.changed:
+		case <-p.done:
+			return p.Ended()
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+			return fmt.Errorf("%s has not said in %s where it listens:\n%s", p.name, startTime, p.Tail())
+		}
+	}
+}
+
+// Ended tells how it ended, where it has.
+func (p *Process) Ended() error {
+	select {
+	case <-p.done:
+	default:
+		return nil
+	}
+	how := "exit status 0"
+	if p.err != nil {
+		how = p.err.Error()
+	}
+	return fmt.Errorf("%s has ended (%s):\n%s", p.name, how, p.Tail())
+}
+
+// Pid is its process id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Done is closed when it has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Addr is where its streams are served.
+func (p *Process) Addr() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.addr
+}
+
+// HTTP is where its pages are served; empty where they are not.
+func (p *Process) HTTP() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.http
+}
+
+// Tail is the last that it logged.
+func (p *Process) Tail() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.tail, "\n")
+}
+
+// Kill ends it at once.
+func (p *Process) Kill() {
+	if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return
+	}
+	<-p.done
+}
+
+// Stop asks it to end, and kills it if it does not within grace.
+func (p *Process) Stop(grace time.Duration) {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+	case <-timer.C:
+		p.Kill()
+	}
+}

@@ -1,0 +1,177 @@
+package fleet
+
+import (
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Catalog knows every name and every version that any proxy of a fleet was ever sent.
+// Proxies keep numbers; what a resource refers to is parsed once a version.
+type Catalog struct {
+	mu    sync.RWMutex // guards everything below and in names and versions
+	names [Kinds]map[string]*name
+	list  [Kinds][]*name
+	round *Round
+}
+
+// NewCatalog makes an empty one.
+func NewCatalog() *Catalog {
+	c := &Catalog{}
+	for k := range Kinds {
+		c.names[k] = map[string]*name{}
+	}
+	return c
+}
+
+// name is the name of a resource.
+type name struct {
+	text     string
+	id       int   // its place in Catalog.list
+	parent   *name // of a virtual host: its route configuration
+	versions []*version
+	want     []want // of the round that is under way
+}
+
+// version is one content of a resource.
+type version struct {
+	text string
+	facts
+	round *Round // it is what this round waits for
+	bits  uint64
+}
+
+// held says what a proxy has of a name: a number of name.versions, plus one.
+type held uint32
+
+const (
+	none   held = 0
+	wanted held = 1<<32 - 1 // subscribed and not answered
+	absent held = 1<<32 - 2 // subscribed, and there is none
+)
+
+func (h held) has() bool { return h != none && h < absent }
+
+// received is a resource as it came.
+type received struct {
+	name, version, any []byte
+	removed            bool
+}
+
+// resolved is a resource by its numbers.
+type resolved struct {
+	name    *name
+	version *version
+	held    held
+	bits    uint64 // of the round that it meets
+}
+
+// resolve looks a message's resources up, and learns what is new.
+func (c *Catalog) resolve(k Kind, in []received, out []resolved) (_ []resolved, round *Round) {
+	unknown := false
+	c.mu.RLock()
+	round = c.round
+	for i := range in {
+		r := c.find(k, &in[i])
+		unknown = unknown || r.name == nil
+		out = append(out, r)
+	}
+	c.mu.RUnlock()
+	if !unknown {
+		return out, round
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	round = c.round
+	for i := range in {
+		out[i] = c.find(k, &in[i])
+		if out[i].name == nil {
+			c.learn(k, &in[i])
+			out[i] = c.find(k, &in[i])
+		}
+	}
+	return out, round
+}
+
+// find gives a zero name where the name or the version is not known.
+func (c *Catalog) find(k Kind, in *received) resolved {
+	n := c.names[k][string(in.name)]
+	if n == nil {
+		return resolved{}
+	}
+	if in.removed {
+		return resolved{name: n, bits: n.bitsGone(c.round)}
+	}
+	for i := len(n.versions) - 1; i >= 0; i-- {
+		if v := n.versions[i]; v.text == string(in.version) {
+			r := resolved{name: n, version: v, held: held(i + 1)}
+			if r.bits = n.bitsAny(); v.round != nil && v.round == c.round {
+				r.bits |= v.bits
+			}
+			return r
+		}
+	}
+	return resolved{}
+}
+
+func (c *Catalog) learn(k Kind, in *received) {
+	n := c.nameOf(k, string(in.name))
+	if in.removed {
+		return
+	}
+	v := &version{text: string(in.version), facts: parseFacts(k, in)}
+	for _, w := range n.want {
+		if !w.gone && (w.accept == nil || w.accept(in.any)) {
+			v.round, v.bits = c.round, v.bits|w.bit
+		}
+	}
+	n.versions = append(n.versions, v)
+}
+
+func (c *Catalog) nameOf(k Kind, text string) *name {
+	n := c.names[k][text]
+	if n == nil {
+		n = &name{text: text, id: len(c.list[k])}
+		if i := strings.IndexByte(text, '/'); k == VHDS && i >= 0 {
+			n.parent = c.nameOf(RDS, text[:i])
+		}
+		c.names[k][text] = n
+		c.list[k] = append(c.list[k], n)
+	}
+	return n
+}
+
+// ids gives the names' numbers, learning those that are new.
+func (c *Catalog) ids(k Kind, names []string) []*name {
+	out := make([]*name, len(names))
+	c.mu.RLock()
+	for i, t := range names {
+		out[i] = c.names[k][t]
+	}
+	c.mu.RUnlock()
+	if !slices.Contains(out, nil) {
+		return out
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, t := range names {
+		out[i] = c.nameOf(k, t)
+	}
+	return out
+}
+
+// text is the name and version behind the numbers; the lock must be held.
+func (c *Catalog) text(k Kind, id int, h held) (name, version string) {
+	n := c.list[k][id]
+	if h.has() {
+		version = n.versions[h-1].text
+	}
+	return n.text, version
+}
+
+// versionOf is the version that a proxy holds of a name.
+func (c *Catalog) versionOf(n *name, h held) *version {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return n.versions[h-1]
+}

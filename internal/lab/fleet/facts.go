@@ -1,0 +1,88 @@
+package fleet
+
+import (
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// facts are what a proxy must know of a resource to ask for the next ones.
+type facts struct {
+	endpoints string   // cluster: the name of its endpoints; empty: it needs none
+	routes    []string // listener: the route configurations that it uses
+	hosts     bool     // route configuration: its virtual hosts come by VHDS
+}
+
+// parseFacts parses a resource. What cannot be parsed has no facts: that it is valid is
+// for others to test.
+func parseFacts(k Kind, r *received) (f facts) {
+	value := anyValue(r.any)
+	switch k {
+	case CDS:
+		var c clusterv3.Cluster
+		if proto.Unmarshal(value, &c) == nil && c.GetType() == clusterv3.Cluster_EDS {
+			if f.endpoints = c.GetEdsClusterConfig().GetServiceName(); f.endpoints == "" {
+				f.endpoints = c.Name
+			}
+		}
+	case LDS:
+		var l listenerv3.Listener
+		if proto.Unmarshal(value, &l) == nil {
+			f.routes = routesOf(&l)
+		}
+	case RDS:
+		var rc routev3.RouteConfiguration
+		f.hosts = proto.Unmarshal(value, &rc) == nil && rc.Vhds != nil
+	}
+	return f
+}
+
+func routesOf(l *listenerv3.Listener) (names []string) {
+	for _, chain := range append(l.FilterChains[:len(l.FilterChains):len(l.FilterChains)], l.DefaultFilterChain) {
+		for _, filter := range chain.GetFilters() {
+			var h hcmv3.HttpConnectionManager
+			if filter.GetTypedConfig().UnmarshalTo(&h) == nil && h.GetRds().GetRouteConfigName() != "" {
+				names = append(names, h.GetRds().GetRouteConfigName())
+			}
+		}
+	}
+	return names
+}
+
+// anyValue is the message inside of an encoded google.protobuf.Any.
+func anyValue(b []byte) (value []byte) {
+	eachField(b, func(num protowire.Number, v []byte) {
+		if num == 2 {
+			value = v
+		}
+	})
+	return value
+}
+
+// eachField calls f with each length-delimited field. It tells whether the message was whole.
+func eachField(b []byte, f func(protowire.Number, []byte)) bool {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return false
+		}
+		b = b[n:]
+		if typ != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
+				return false
+			}
+			b = b[n:]
+			continue
+		}
+		v, n := protowire.ConsumeBytes(b)
+		if n < 0 {
+			return false
+		}
+		f(num, v)
+		b = b[n:]
+	}
+	return true
+}

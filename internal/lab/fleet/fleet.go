@@ -1,0 +1,163 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options are what a Fleet is told.
+type Options struct {
+	Address string // of the control plane
+	// Dialing bounds the connections that are being opened at the same time; 0: 256.
+	Dialing int
+	// Backoff is how long a proxy waits before it connects again; 0: 50 ms.
+	Backoff time.Duration
+	// Sink, if any, gets each resource as it comes (name, encoded Any), from the proxies'
+	// goroutines. It makes the fleet slow: for checks.
+	Sink func(k Kind, name string, any []byte)
+}
+
+// Fleet is a number of proxies that share a Catalog.
+type Fleet struct {
+	Catalog *Catalog
+	Proxies []*Proxy
+
+	opts    Options
+	dialer  net.Dialer
+	dialing chan struct{}
+	herd    atomic.Pointer[Round]
+	cancel  context.CancelFunc
+	ended   sync.WaitGroup
+
+	mu   sync.Mutex    // guards open
+	open chan struct{} // closed while proxies may connect
+}
+
+// NewFleet makes proxies. They connect when Start and Open were called.
+func NewFleet(c *Catalog, opts Options, ids []Identity) *Fleet {
+	if opts.Dialing == 0 {
+		opts.Dialing = 256
+	}
+	if opts.Backoff == 0 {
+		opts.Backoff = 50 * time.Millisecond
+	}
+	f := &Fleet{Catalog: c, opts: opts, dialing: make(chan struct{}, opts.Dialing), open: make(chan struct{})}
+	for i, id := range ids {
+		f.Proxies = append(f.Proxies, &Proxy{Identity: id, fleet: f, index: i})
+	}
+	return f
+}
+
+// Start starts the proxies' goroutines. Stop, or the end of ctx, ends them.
+func (f *Fleet) Start(ctx context.Context) {
+	ctx, f.cancel = context.WithCancel(ctx)
+	for _, p := range f.Proxies {
+		f.ended.Go(func() { p.run(ctx) })
+	}
+}
+
+// Stop disconnects all proxies and returns when their goroutines have ended.
+func (f *Fleet) Stop() {
+	if f.cancel != nil {
+		f.cancel()
+	}
+	f.ended.Wait()
+}
+
+// Open lets the proxies connect. The round tells when each of them has all that it asks
+// for, or on connecting again, that the server has read what it holds.
+func (f *Fleet) Open() *Round {
+	r := newRound(f, len(f.Proxies), nil)
+	f.herd.Store(r)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.open)
+	return r
+}
+
+// Shut keeps proxies that lose their stream from connecting until Open.
+func (f *Fleet) Shut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.open = make(chan struct{})
+}
+
+func (f *Fleet) waitOpen(ctx context.Context) bool {
+	f.mu.Lock()
+	open := f.open
+	f.mu.Unlock()
+	select {
+	case <-open:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Expect begins a round: it is over at a proxy once it has ACKed all wants. concerned,
+// by the proxies' indices, says who is waited for; nil: all.
+func (f *Fleet) Expect(concerned []bool, wants ...Want) *Round {
+	r := newRound(f, len(f.Proxies), concerned)
+	f.Catalog.begin(r, wants)
+	return r
+}
+
+// Forget ends the round that Expect began.
+func (f *Fleet) Forget() { f.Catalog.end() }
+
+// Traffic is what a proxy has received and sent so far.
+type Traffic struct {
+	Messages, Bytes, Sent int64
+	Connects              int64
+}
+
+// Sub is what was added since earlier.
+func (t Traffic) Sub(earlier Traffic) Traffic {
+	return Traffic{t.Messages - earlier.Messages, t.Bytes - earlier.Bytes, t.Sent - earlier.Sent, t.Connects - earlier.Connects}
+}
+
+// Traffic is that of all proxies, by their indices.
+func (f *Fleet) Traffic() []Traffic {
+	out := make([]Traffic, len(f.Proxies))
+	for i, p := range f.Proxies {
+		out[i] = Traffic{p.messages.Load(), p.bytes.Load(), p.sent.Load(), p.connects.Load()}
+	}
+	return out
+}
+
+// Total adds up.
+func Total(list []Traffic) (sum Traffic) {
+	for _, t := range list {
+		sum.Messages, sum.Bytes = sum.Messages+t.Messages, sum.Bytes+t.Bytes
+		sum.Sent, sum.Connects = sum.Sent+t.Sent, sum.Connects+t.Connects
+	}
+	return sum
+}
+
+// Trouble tells how the last streams that ended did; nil where none has.
+func (f *Fleet) Trouble() error {
+	n, last := 0, ""
+	for _, p := range f.Proxies {
+		if e := p.lastError.Load(); e != nil {
+			n, last = n+1, fmt.Sprintf("%s: %s", p.Name, *e)
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d proxies have lost a stream; the last: %s", n, len(f.Proxies), last)
+}
+
+// Stall has a proxy stop reading; the returned function lets it go on.
+func (f *Fleet) Stall(i int) (resume func()) {
+	hold := make(chan struct{})
+	f.Proxies[i].hold.Store(&hold)
+	return func() {
+		f.Proxies[i].hold.Store(nil)
+		close(hold)
+	}
+}

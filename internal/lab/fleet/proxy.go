@@ -1,0 +1,209 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Probe is the name of endpoints that do not exist. A proxy that connects again asks for
+// them last: once it is told so, the server has read all that it said before.
+const Probe = "moonsail-lab-probe"
+
+// Proxy is one simulated sidecar.
+type Proxy struct {
+	// Read-only.
+	Identity
+	fleet *Fleet
+	index int
+
+	// Anybody may read these.
+	messages, bytes atomic.Int64 // of responses
+	sent            atomic.Int64 // bytes of requests
+	connects        atomic.Int64
+	lastError       atomic.Pointer[string]
+
+	// Anybody may set these.
+	hold atomic.Pointer[chan struct{}] // the proxy does not read until it is closed
+	tape atomic.Pointer[func(Kind, []byte)]
+
+	// Its goroutine's alone.
+	ctx  context.Context // ends the wait of a proxy that is stalled
+	conn *conn
+	resp response
+	room []resolved
+
+	mu    sync.Mutex // guards what follows
+	state state
+	round *Round // that mask is of
+	mask  uint64
+}
+
+// Tape has f called with each response of a known type, as it came; nil: no longer. It
+// is called from the proxy's goroutine, and b is valid during the call only.
+func (p *Proxy) Tape(f func(k Kind, b []byte)) {
+	if f == nil {
+		p.tape.Store(nil)
+		return
+	}
+	p.tape.Store(&f)
+}
+
+// run connects, and connects again, until ctx ends.
+func (p *Proxy) run(ctx context.Context) {
+	for p.fleet.waitOpen(ctx) {
+		err := p.connect(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		text := err.Error()
+		p.lastError.Store(&text)
+		select {
+		case <-ctx.Done():
+		case <-time.After(p.fleet.opts.Backoff):
+		}
+	}
+}
+
+// connect lives through one stream.
+func (p *Proxy) connect(ctx context.Context) error {
+	c, err := p.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	if p.conn, err = newConn(c, p.fleet.opts.Address); err != nil {
+		return err
+	}
+	defer func() { p.conn = nil }()
+	p.ctx = ctx
+	if err := p.begin(); err != nil {
+		return err
+	}
+	p.connects.Add(1)
+	for {
+		if err := p.conn.receive(p.take); err != nil {
+			return err
+		}
+		if err := p.flush(); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *Proxy) dial(ctx context.Context) (net.Conn, error) {
+	select {
+	case p.fleet.dialing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-p.fleet.dialing }()
+	return p.fleet.dialer.DialContext(ctx, "tcp", p.fleet.opts.Address)
+}
+
+func (p *Proxy) send(r request) {
+	p.sent.Add(int64(len(r)))
+	p.conn.send(r)
+}
+
+// flush writes the answers, and only then tells the round.
+func (p *Proxy) flush() error {
+	if err := p.conn.flush(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.round != nil && p.mask == p.round.all {
+		p.round.Record(p.index)
+		p.round = nil
+	}
+	if p.state.ready && !p.state.told {
+		p.state.told = true
+		if h := p.fleet.herd.Load(); h != nil {
+			h.Record(p.index)
+		}
+	}
+	return nil
+}
+
+// begin sends a stream's first requests: for clusters, or for all that is held.
+func (p *Proxy) begin() error {
+	node, err := p.node()
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	first := request(nil).bytes(fieldNode, node)
+	for _, r := range p.state.reconnect(p.fleet.Catalog) {
+		p.send(append(first, r...))
+		first = nil
+	}
+	p.mu.Unlock()
+	return p.conn.flush()
+}
+
+// take handles a response.
+func (p *Proxy) take(b []byte) error {
+	if hold := p.hold.Load(); hold != nil {
+		select {
+		case <-*hold:
+		case <-p.ctx.Done():
+		}
+	}
+	p.messages.Add(1)
+	p.bytes.Add(int64(len(b) + prefixLen))
+	if !p.resp.parse(b) {
+		return fmt.Errorf("a response of %d bytes is no DeltaDiscoveryResponse", len(b))
+	}
+	if !p.resp.known {
+		return nil
+	}
+	p.show(b)
+	list, round := p.fleet.Catalog.resolve(p.resp.kind, p.resp.resources, p.room[:0])
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.send(newRequest(p.resp.kind).bytes(fieldNonce, p.resp.nonce)) // the ACK
+	if round != nil && round.fleet == p.fleet && round != p.round && round.at[p.index].Load() == 0 {
+		p.round, p.mask = round, 0
+	}
+	for i := range list {
+		p.mask |= list[i].bits
+	}
+	for _, r := range p.state.apply(p.fleet.Catalog, p.resp.kind, list) {
+		p.send(r)
+	}
+	p.shrink(list)
+	return nil
+}
+
+// show gives a response to those who look on.
+func (p *Proxy) show(b []byte) {
+	if tape := p.tape.Load(); tape != nil {
+		(*tape)(p.resp.kind, b)
+	}
+	if p.fleet.opts.Sink == nil {
+		return
+	}
+	for _, r := range p.resp.resources {
+		if !r.removed {
+			p.fleet.opts.Sink(p.resp.kind, string(r.name), r.any)
+		}
+	}
+}
+
+// keepResolved bounds what a proxy keeps for the next response.
+const keepResolved = 32
+
+func (p *Proxy) shrink(list []resolved) {
+	clear(list)
+	if p.room = list[:0]; cap(list) > keepResolved {
+		p.room = nil
+	}
+	if clear(p.resp.resources); cap(p.resp.resources) > keepResolved {
+		p.resp.resources = nil
+	}
+}

@@ -1,0 +1,71 @@
+package fleet
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Field numbers of DeltaDiscoveryRequest.
+const (
+	fieldNode, fieldType, fieldSubscribe, fieldUnsubscribe, fieldInitial, fieldNonce = 1, 2, 3, 4, 5, 6
+)
+
+// request is a DeltaDiscoveryRequest that is being encoded.
+type request []byte
+
+func newRequest(k Kind) request {
+	return request(nil).text(fieldType, URLs[k])
+}
+
+func (r request) text(field protowire.Number, s string) request {
+	return protowire.AppendString(protowire.AppendTag(r, field, protowire.BytesType), s)
+}
+
+func (r request) bytes(field protowire.Number, b []byte) request {
+	return protowire.AppendBytes(protowire.AppendTag(r, field, protowire.BytesType), b)
+}
+
+// initial adds an entry of initial_resource_versions.
+func (r request) initial(name, version string) request {
+	return r.bytes(fieldInitial, request(nil).text(1, name).text(2, version))
+}
+
+// response is what a proxy reads of a DeltaDiscoveryResponse.
+type response struct {
+	kind      Kind
+	known     bool
+	nonce     []byte
+	resources []received
+}
+
+// Field numbers of DeltaDiscoveryResponse and of its Resource.
+const (
+	respResources, respType, respNonce, respRemoved = 2, 4, 5, 6
+	resVersion, resAny, resName                     = 1, 2, 3
+)
+
+func (r *response) parse(b []byte) bool {
+	*r = response{resources: r.resources[:0]}
+	return eachField(b, func(num protowire.Number, v []byte) {
+		switch num {
+		case respResources:
+			var in received
+			eachField(v, func(num protowire.Number, v []byte) {
+				switch num {
+				case resVersion:
+					in.version = v
+				case resAny:
+					in.any = v
+				case resName:
+					in.name = v
+				}
+			})
+			r.resources = append(r.resources, in)
+		case respRemoved:
+			r.resources = append(r.resources, received{name: v, removed: true})
+		case respType:
+			r.kind, r.known = kindOf(v)
+		case respNonce:
+			r.nonce = v
+		}
+	})
+}

@@ -1,0 +1,150 @@
+package fleet
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Want is one resource that a change must bring to a proxy.
+type Want struct {
+	Kind Kind
+	Name string
+	// Gone waits for its removal; else for a version that nobody had before and that
+	// Accept accepts, or without Accept for any. Accept gets the encoded
+	// google.protobuf.Any and runs once a version.
+	Gone   bool
+	Accept func(any []byte) bool
+	// Alternative tells that this or the Want before it will do (a virtual host by VHDS
+	// or in its whole route configuration).
+	Alternative bool
+}
+
+// epoch is a point on the monotonic clock.
+var epoch = time.Now()
+
+// want is a Want in the catalog; bit is its part of the round.
+type want struct {
+	bit    uint64
+	gone   bool
+	accept func([]byte) bool
+}
+
+// Round measures one thing that is to happen at many proxies: when it did at each.
+type Round struct {
+	fleet     *Fleet         // that it is about; nil: of no fleet
+	all       uint64         // bits that a proxy must have met
+	concerned []bool         // by the proxy's index; nil: all
+	start     atomic.Int64   // nanoseconds after epoch
+	at        []atomic.Int64 // nanoseconds after start; 0: not yet
+	left      atomic.Int64
+	done      chan struct{}
+	once      sync.Once
+}
+
+// NewRound is a round of n clients that are no proxies; their owner calls Record.
+func NewRound(n int) *Round { return newRound(nil, n, nil) }
+
+func newRound(f *Fleet, n int, concerned []bool) *Round {
+	r := &Round{fleet: f, concerned: concerned, at: make([]atomic.Int64, n), done: make(chan struct{})}
+	r.Restart()
+	left := n
+	for _, c := range concerned {
+		if !c {
+			left--
+		}
+	}
+	if r.left.Store(int64(left)); left == 0 {
+		r.once.Do(func() { close(r.done) })
+	}
+	return r
+}
+
+// Record notes that proxy i is done.
+func (r *Round) Record(i int) {
+	if !r.at[i].CompareAndSwap(0, max(1, int64(time.Since(epoch))-r.start.Load())) {
+		return
+	}
+	if (r.concerned == nil || r.concerned[i]) && r.left.Add(-1) == 0 {
+		r.once.Do(func() { close(r.done) })
+	}
+}
+
+// Restart sets the beginning of the clock to now. It must come before the cause.
+func (r *Round) Restart() { r.start.Store(int64(time.Since(epoch))) }
+
+// Done is closed when all concerned proxies are done.
+func (r *Round) Done() <-chan struct{} { return r.done }
+
+// Left is the number of concerned proxies that are not done.
+func (r *Round) Left() int { return int(r.left.Load()) }
+
+// Latencies are those of the concerned proxies that are done, in no order.
+func (r *Round) Latencies() []time.Duration {
+	out := make([]time.Duration, 0, len(r.at))
+	for i := range r.at {
+		if at := r.at[i].Load(); at > 0 && (r.concerned == nil || r.concerned[i]) {
+			out = append(out, time.Duration(at))
+		}
+	}
+	return out
+}
+
+// begin makes r the round that the catalog's proxies report to.
+func (c *Catalog) begin(r *Round, wants []Want) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop()
+	c.round = r
+	bit := uint64(0)
+	for _, w := range wants {
+		if bit == 0 || !w.Alternative {
+			bit = max(1, bit<<1)
+		}
+		n := c.nameOf(w.Kind, w.Name)
+		n.want = append(n.want, want{bit, w.Gone, w.Accept})
+		r.all |= bit
+	}
+}
+
+// end forgets the round.
+func (c *Catalog) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop()
+}
+
+func (c *Catalog) drop() {
+	if c.round == nil {
+		return
+	}
+	for k := range Kinds {
+		for _, n := range c.list[k] {
+			n.want = nil
+		}
+	}
+	c.round = nil
+}
+
+// bitsGone is what the removal of a name meets.
+func (n *name) bitsGone(r *Round) (bits uint64) {
+	if r == nil {
+		return 0
+	}
+	for _, w := range n.want {
+		if w.gone {
+			bits |= w.bit
+		}
+	}
+	return bits
+}
+
+// bitsAny is what any version of a name meets.
+func (n *name) bitsAny() (bits uint64) {
+	for _, w := range n.want {
+		if !w.gone && w.accept == nil {
+			bits |= w.bit
+		}
+	}
+	return bits
+}

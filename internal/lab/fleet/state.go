@@ -1,0 +1,248 @@
+package fleet
+
+import (
+	"slices"
+)
+
+// state is what a proxy holds and waits for. It is pure: requests come out, nothing is
+// sent here. Guarded by the proxy's lock.
+type state struct {
+	held    [Kinds][]held // by the name's id
+	asked   [Kinds]bool   // on this stream
+	waiting [Kinds]int    // names that are wanted and have not been answered
+	hosts   map[int]bool  // route configurations whose virtual hosts have not come
+	probing bool          // it has connected again and waits for the probe's answer
+	ready   bool          // it has all that it asked for
+	told    bool          // and the fleet knows
+}
+
+func (s *state) get(k Kind, id int) held {
+	if id < len(s.held[k]) {
+		return s.held[k][id]
+	}
+	return none
+}
+
+// set changes what is held and counts what is waited for.
+func (s *state) set(k Kind, id int, h held) {
+	if old := s.get(k, id); old == wanted {
+		s.waiting[k]--
+	}
+	if h == wanted {
+		s.waiting[k]++
+	}
+	if id >= len(s.held[k]) {
+		s.held[k] = append(s.held[k], make([]held, id+1-len(s.held[k]))...)
+	}
+	s.held[k][id] = h
+}
+
+// apply takes the resources of a response and gives the requests that follow.
+func (s *state) apply(c *Catalog, k Kind, list []resolved) (out []request) {
+	switch k {
+	case CDS:
+		out = s.applyClusters(c, list)
+	case EDS:
+		s.applyNamed(EDS, list)
+	case LDS:
+		s.applyAll(LDS, list)
+		out = s.followListeners(c)
+	case RDS:
+		out = s.applyRoutes(list)
+	case VHDS:
+		s.applyHosts(list)
+	}
+	if !s.asked[LDS] && s.asked[CDS] && s.waiting[EDS] == 0 {
+		s.asked[LDS] = true
+		out = append(out, newRequest(LDS))
+	}
+	if k == LDS {
+		s.asked[RDS] = true // from here on, route configurations that are wanted are asked for
+	}
+	s.ready = !s.probing && s.asked[RDS] && s.waiting[EDS]+s.waiting[RDS]+len(s.hosts) == 0
+	return out
+}
+
+func (s *state) applyAll(k Kind, list []resolved) {
+	for _, r := range list {
+		s.set(k, r.name.id, r.held)
+	}
+}
+
+// applyNamed takes resources of a kind that is asked for by name. Others are ignored, as
+// Envoy does.
+func (s *state) applyNamed(k Kind, list []resolved) {
+	for _, r := range list {
+		if r.name.text == Probe {
+			s.probing = false
+			continue
+		}
+		if s.get(k, r.name.id) == none {
+			continue
+		}
+		if r.version == nil {
+			s.set(k, r.name.id, absent)
+		} else {
+			s.set(k, r.name.id, r.held)
+		}
+	}
+}
+
+// applyClusters asks for endpoints of new clusters, and no longer for those of removed.
+func (s *state) applyClusters(c *Catalog, list []resolved) []request {
+	var add, remove []string
+	for _, r := range list {
+		var had, has string
+		if old := s.get(CDS, r.name.id); old.has() {
+			had = c.versionOf(r.name, old).endpoints
+		}
+		if r.version != nil {
+			has = r.version.endpoints
+		}
+		s.set(CDS, r.name.id, r.held)
+		if had == has {
+			continue
+		}
+		if had != "" {
+			remove = append(remove, had)
+		}
+		if has != "" {
+			add = append(add, has)
+		}
+	}
+	return s.resubscribe(c, EDS, add, remove)
+}
+
+// resubscribe asks for names, and no longer for others.
+func (s *state) resubscribe(c *Catalog, k Kind, add, remove []string) []request {
+	if len(add)+len(remove) == 0 {
+		return nil
+	}
+	r := newRequest(k)
+	for i, n := range c.ids(k, add) {
+		s.set(k, n.id, wanted)
+		r = r.text(fieldSubscribe, add[i])
+	}
+	for i, n := range c.ids(k, remove) {
+		s.set(k, n.id, none)
+		r = r.text(fieldUnsubscribe, remove[i])
+	}
+	s.asked[k] = true
+	return []request{r}
+}
+
+// followListeners asks for the route configurations that listeners use.
+func (s *state) followListeners(c *Catalog) []request {
+	var add, remove []string
+	want := map[string]bool{}
+	c.mu.RLock()
+	for id, h := range s.held[LDS] {
+		if h.has() {
+			for _, rc := range c.list[LDS][id].versions[h-1].routes {
+				want[rc] = true
+			}
+		}
+	}
+	for id, h := range s.held[RDS] {
+		n := c.list[RDS][id].text
+		switch {
+		case h == none:
+		case want[n]:
+			delete(want, n)
+		default:
+			remove = append(remove, n)
+		}
+	}
+	c.mu.RUnlock()
+	for rc := range want {
+		add = append(add, rc)
+	}
+	slices.Sort(add)
+	s.dropHosts(c, remove)
+	return s.resubscribe(c, RDS, add, remove)
+}
+
+// dropHosts forgets the virtual hosts of route configurations that are no longer used.
+func (s *state) dropHosts(c *Catalog, routes []string) {
+	if len(routes) == 0 {
+		return
+	}
+	gone := map[*name]bool{}
+	for _, n := range c.ids(RDS, routes) {
+		gone[n] = true
+		delete(s.hosts, n.id)
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for id, h := range s.held[VHDS] {
+		if h != none && gone[c.list[VHDS][id].parent] {
+			s.held[VHDS][id] = none
+		}
+	}
+}
+
+// applyRoutes asks for virtual hosts once the first route configuration wants them.
+func (s *state) applyRoutes(list []resolved) (out []request) {
+	for _, r := range list {
+		old := s.get(RDS, r.name.id)
+		if r.version != nil && r.version.hosts && old != none && !old.has() {
+			if s.hosts == nil {
+				s.hosts = map[int]bool{}
+			}
+			s.hosts[r.name.id] = true
+			if !s.asked[VHDS] {
+				s.asked[VHDS] = true
+				out = append(out, newRequest(VHDS))
+			}
+		}
+	}
+	s.applyNamed(RDS, list)
+	return out
+}
+
+// applyHosts takes virtual hosts of route configurations that are held.
+func (s *state) applyHosts(list []resolved) {
+	for _, r := range list {
+		if p := r.name.parent; p != nil {
+			delete(s.hosts, p.id)
+			if !s.get(RDS, p.id).has() {
+				continue
+			}
+		}
+		s.set(VHDS, r.name.id, r.held)
+	}
+}
+
+// reconnect gives the first requests of a stream. What was held is listed.
+func (s *state) reconnect(c *Catalog) []request {
+	again := s.ready
+	if !again { // it was never whole: begin anew
+		*s = state{asked: [Kinds]bool{CDS: true}}
+		return []request{newRequest(CDS)}
+	}
+	s.asked = [Kinds]bool{}
+	s.ready, s.told, s.probing = false, false, true
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var out []request
+	for k := range Kinds {
+		r := newRequest(k)
+		for id, h := range s.held[k] {
+			if h == none {
+				continue
+			}
+			name, version := c.text(k, id, h)
+			if k == EDS || k == RDS {
+				r = r.text(fieldSubscribe, name)
+			}
+			if h.has() {
+				r = r.initial(name, version)
+			}
+		}
+		s.asked[k] = k != VHDS || slices.ContainsFunc(s.held[VHDS], held.has)
+		if s.asked[k] {
+			out = append(out, r)
+		}
+	}
+	return append(out, newRequest(EDS).text(fieldSubscribe, Probe))
+}

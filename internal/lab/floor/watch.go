@@ -1,0 +1,66 @@
+package floor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Extension is that of the files that the floor reads.
+const Extension = ".pb"
+
+// watch calls changed with the files that have changed together, until ctx ends. It
+// returns once the directory is watched; wait returns when it has ended.
+func watch(ctx context.Context, dir string, changed func(paths []string)) (wait func() error, err error) {
+	w, err := fsnotify.NewBufferedWatcher(1024)
+	if err != nil {
+		return nil, fmt.Errorf("watching %s: %w", dir, err)
+	}
+	if err := w.Add(dir); err != nil {
+		w.Close()
+		return nil, fmt.Errorf("watching %s: %w", dir, err)
+	}
+	end := make(chan error, 1)
+	go func() {
+		defer w.Close()
+		end <- follow(ctx, w, changed)
+	}()
+	return func() error { return <-end }, nil
+}
+
+func follow(ctx context.Context, w *fsnotify.Watcher, changed func([]string)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-w.Errors:
+			return err
+		case e, ok := <-w.Events:
+			if !ok {
+				return errors.New("the file watcher has closed")
+			}
+			changed(drain(w, e))
+		}
+	}
+}
+
+// drain takes the events that are already there, each file once.
+func drain(w *fsnotify.Watcher, e fsnotify.Event) []string {
+	paths, seen := []string{e.Name}, map[string]bool{e.Name: true}
+	for {
+		select {
+		case e, ok := <-w.Events:
+			if !ok {
+				return paths
+			}
+			if !seen[e.Name] {
+				seen[e.Name] = true
+				paths = append(paths, e.Name)
+			}
+		default:
+			return paths
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package meshfiles
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/moonsail/moonsail/internal/lab/fleet"
+)
+
+// Change is one change of the mesh that is ready to happen.
+type Change struct {
+	What  string       // for people
+	Wants []fleet.Want // what it must bring to each proxy that it concerns
+	Apply func() error // makes it happen; one rename or removal
+}
+
+// ReplaceEndpoint gives a service a pod with a new address in place of its oldest one.
+func (m *Mesh) ReplaceEndpoint(i int) (Change, error) {
+	name := m.Service(i)
+	fresh := m.freshIP()
+	m.endpoints[name] = append(slices.Clone(m.endpoints[name][1:]), fresh)
+	return m.endpointsChange(name, fresh.String())
+}
+
+// ReplaceEndpoints gives a service new pods in place of all it has: a rollout's end.
+func (m *Mesh) ReplaceEndpoints(i int) (Change, error) {
+	name := m.Service(i)
+	list := slices.Clone(m.endpoints[name])
+	for j := range list {
+		list[j] = m.freshIP()
+	}
+	m.endpoints[name] = list
+	return m.endpointsChange(name, list[0].String())
+}
+
+func (m *Mesh) endpointsChange(name, mark string) (Change, error) {
+	apply, err := m.stage(serviceFile(name), m.serviceYAML(name))
+	return Change{
+		What:  "endpoints of " + name,
+		Wants: []fleet.Want{{Kind: fleet.EDS, Name: ClusterName(name), Accept: contains(mark)}},
+		Apply: apply,
+	}, err
+}
+
+// ChangeRoute changes a header in a service's VirtualService.
+func (m *Mesh) ChangeRoute(i int) (Change, error) {
+	name, n := m.Service(i), m.next()
+	apply, err := m.stage(routeFile(name), routeYAML(name, n))
+	return Change{What: "route of " + name, Wants: hostWants(name, contains(routeMark(n))), Apply: apply}, err
+}
+
+// hostWants wants a virtual host, by VHDS or in its route configuration.
+func hostWants(name string, accept func([]byte) bool) []fleet.Want {
+	return []fleet.Want{
+		{Kind: fleet.VHDS, Name: VirtualHostName(name), Accept: accept},
+		{Kind: fleet.RDS, Name: RouteConfigName, Accept: accept, Alternative: true},
+	}
+}
+
+// SetRule changes the connection limit in a service's DestinationRule.
+func (m *Mesh) SetRule(i int) (Change, error) {
+	name, n := m.Service(i), 1000+m.next()
+	apply, err := m.stage(ruleFile(name), ruleYAML(name, n))
+	return Change{
+		What:  "destination rule of " + name,
+		Wants: []fleet.Want{{Kind: fleet.CDS, Name: ClusterName(name), Accept: limits(n)}},
+		Apply: apply,
+	}, err
+}
+
+// AddService adds a service with one endpoint.
+func (m *Mesh) AddService(name string) (Change, error) {
+	fresh := m.freshIP()
+	m.endpoints[name] = append(m.endpoints[name][:0:0], fresh)
+	apply, err := m.stage(serviceFile(name), m.serviceYAML(name))
+	return Change{
+		What: "new service " + name,
+		Wants: append([]fleet.Want{
+			{Kind: fleet.CDS, Name: ClusterName(name)},
+			{Kind: fleet.EDS, Name: ClusterName(name), Accept: contains(fresh.String())},
+		}, hostWants(name, contains(Host(name)))...),
+		Apply: apply,
+	}, err
+}
+
+// RemoveService removes a service that AddService has added.
+func (m *Mesh) RemoveService(name string) (Change, error) {
+	if m.endpoints[name] == nil {
+		return Change{}, errors.New("there is no service " + name)
+	}
+	delete(m.endpoints, name)
+	wants := hostWants(name, nil)
+	wants[0].Gone = true
+	return Change{
+		What:  "removed service " + name,
+		Wants: append(wants, fleet.Want{Kind: fleet.CDS, Name: ClusterName(name), Gone: true}),
+		Apply: func() error { return os.Remove(filepath.Join(m.Dir, serviceFile(name))) },
+	}, nil
+}
+
+func contains(mark string) func([]byte) bool {
+	return func(b []byte) bool { return bytes.Contains(b, []byte(mark)) }
+}
+
+// limits accepts a cluster with that connection limit.
+func limits(n uint32) func([]byte) bool {
+	return func(b []byte) bool {
+		var a anypb.Any
+		var c clusterv3.Cluster
+		if proto.Unmarshal(b, &a) != nil || a.UnmarshalTo(&c) != nil {
+			return false
+		}
+		return slices.ContainsFunc(c.GetCircuitBreakers().GetThresholds(), func(t *clusterv3.CircuitBreakers_Thresholds) bool {
+			return t.GetMaxConnections().GetValue() == n
+		})
+	}
+}

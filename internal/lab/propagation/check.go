@@ -1,0 +1,172 @@
+package propagation
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/moonsail/moonsail/internal/lab/fleet"
+	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+)
+
+const (
+	freshClasses = 20 // of proxies that a fresh one is connected for
+	firstWrongs  = 10 // that are told
+	freshTime    = time.Minute
+)
+
+// finalState compares what every proxy holds with what a fresh one gets that connects
+// now: nothing lost, nothing stale; and what the fresh one gets with the source.
+func (s *session) finalState(ctx context.Context) (*FinalState, error) {
+	f := s.cp.fleet
+	fresh, err := s.connectFresh(ctx, f.Catalog, nil, s.representatives())
+	if err != nil {
+		return nil, err
+	}
+	defer fresh.Stop()
+	out := &FinalState{Fresh: len(fresh.Proxies), Proxies: len(f.Proxies)}
+	byClass, byNamespace := map[string]*fleet.Proxy{}, map[string]*fleet.Proxy{}
+	for _, p := range fresh.Proxies {
+		byClass[p.Class], byNamespace[p.Namespace] = p, p
+	}
+	for _, p := range f.Proxies {
+		same, skip := byClass[p.Class], none
+		if same == nil {
+			same, skip = byNamespace[p.Namespace], inbound
+		}
+		if wrong := p.Differs(same, 1, skip); len(wrong) > 0 {
+			out.wrong("%s: %s", p.Name, wrong[0])
+		}
+	}
+	return out, s.compareSource(ctx, out)
+}
+
+func (f *FinalState) wrong(format string, args ...any) {
+	if f.Wrong++; len(f.First) < firstWrongs {
+		f.First = append(f.First, fmt.Sprintf(format, args...))
+	}
+}
+
+func none(fleet.Kind, string) bool { return false }
+
+// inbound tells which resources belong to a workload alone.
+func inbound(_ fleet.Kind, name string) bool {
+	return strings.HasPrefix(name, "inbound") || strings.HasPrefix(name, "virtualInbound")
+}
+
+// representatives are identities of some classes of proxies, of every namespace at least one.
+func (s *session) representatives() (out []fleet.Identity) {
+	classes, namespaces := map[string]bool{}, map[string]bool{}
+	for _, p := range s.cp.fleet.Proxies {
+		if !namespaces[p.Namespace] || len(out) < freshClasses && !classes[p.Class] {
+			out = append(out, p.Identity)
+		}
+		classes[p.Class], namespaces[p.Namespace] = true, true
+	}
+	return out
+}
+
+// connectFresh connects proxies that never were before, and waits until they have all.
+func (s *session) connectFresh(ctx context.Context, c *fleet.Catalog, sink func(fleet.Kind, string, []byte), ids []fleet.Identity) (*fleet.Fleet, error) {
+	f := fleet.NewFleet(c, fleet.Options{Address: s.cp.address(), Sink: sink}, ids)
+	f.Start(ctx)
+	one := subject{name: s.cp.name + ", asked by fresh proxies", process: s.cp.process, fleet: f}
+	if err := one.await(ctx, f.Open(), freshTime); err != nil {
+		f.Stop()
+		return nil, err
+	}
+	return f, nil
+}
+
+// source is what a fresh proxy was sent, decoded.
+type source struct {
+	mu        sync.Mutex // guards what follows
+	decoded   int
+	broken    []string
+	endpoints map[string][]netip.Addr
+	clusters  map[string]bool
+	hosts     string // names and content of route configurations and virtual hosts
+}
+
+func (d *source) take(k fleet.Kind, name string, b []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var a anypb.Any
+	err := proto.Unmarshal(b, &a)
+	var m proto.Message
+	if err == nil {
+		m, err = a.UnmarshalNew()
+	}
+	if err != nil {
+		d.broken = append(d.broken, fmt.Sprintf("%s %s cannot be decoded: %v", k, name, err))
+		return
+	}
+	d.decoded++
+	switch k {
+	case fleet.CDS:
+		d.clusters[name] = true
+	case fleet.EDS:
+		if cla, ok := m.(*endpointv3.ClusterLoadAssignment); ok {
+			d.endpoints[name] = addresses(cla)
+		}
+	case fleet.RDS, fleet.VHDS:
+		d.hosts += name + " " + string(a.Value) + "\n"
+	case fleet.LDS, fleet.Kinds:
+	}
+}
+
+func addresses(cla *endpointv3.ClusterLoadAssignment) (out []netip.Addr) {
+	for _, l := range cla.Endpoints {
+		for _, e := range l.LbEndpoints {
+			if a, err := netip.ParseAddr(e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()); err == nil {
+				out = append(out, a)
+			}
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return out
+}
+
+// compareSource decodes all that one proxy gets, and compares it with what the mesh's
+// files say.
+func (s *session) compareSource(ctx context.Context, out *FinalState) error {
+	d := &source{endpoints: map[string][]netip.Addr{}, clusters: map[string]bool{}}
+	f, err := s.connectFresh(ctx, fleet.NewCatalog(), d.take, []fleet.Identity{s.cp.fleet.Proxies[0].Identity})
+	if err != nil {
+		return err
+	}
+	f.Stop()
+	for _, b := range d.broken {
+		out.wrong("%s", b)
+	}
+	out.Decoded = d.decoded
+	seen := 0
+	for name, want := range s.mesh.Endpoints() {
+		if !s.mesh.Sees(name) {
+			continue
+		}
+		seen++
+		cluster := meshfiles.ClusterName(name)
+		want = slices.SortedFunc(slices.Values(want), netip.Addr.Compare)
+		switch {
+		case !d.clusters[cluster]:
+			out.wrong("the source has service %s, the proxy no cluster %s", name, cluster)
+		case !slices.Equal(d.endpoints[cluster], want):
+			out.wrong("the source has endpoints %v of %s, the proxy %v", want, name, d.endpoints[cluster])
+		case !strings.Contains(d.hosts, meshfiles.Host(name)):
+			out.wrong("the source has service %s, the proxy no virtual host for it", name)
+		}
+	}
+	if n := len(d.endpoints); n > seen {
+		out.wrong("the proxy has endpoints of %d services, the source has %d", n, seen)
+	}
+	return nil
+}

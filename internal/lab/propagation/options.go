@@ -1,0 +1,86 @@
+// Package propagation measures how long changes take from a file to every proxy's ACK,
+// and what they cost: moonsail lab propagation.
+//
+// It writes a mesh as a directory of YAML, has a control plane serve it, connects
+// simulated sidecars, and changes one thing at a time. Beside it in the same run stands
+// the floor, a server that computes nothing (package floor), measured by the same
+// clients at the same time, so that noise hits both and ratios mean something.
+package propagation
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+)
+
+// Options are what a run is told. Those of DefaultOptions and QuickOptions are good.
+type Options struct {
+	Scenarios []string          // names; see Scenarios
+	Meshes    []meshfiles.Shape // ascending; single changes run on each
+	Rounds    int               // measured changes a scenario
+	Quick     bool
+
+	ChurnEvents int     // changes of the churn scenario
+	ChurnSpeed  float64 // 1: an endpoint change each 10 s, a route each 5 s
+	StormEvents int
+	Growth      []int // services; ascending
+	GrowthProxy int   // proxies
+
+	// Binary is the command line of moonsail: the servers are its subcommands.
+	Binary []string
+	// ServeFlags are added to those of the control plane.
+	ServeFlags []string
+	// Target is another control plane's address. It is not started, and reads Dir.
+	Target    string
+	TargetPID int
+	Dir       string // for the mesh; empty: a temporary one
+	Version   string
+
+	Progress func(label string) // told what is being done; may be nil
+	Finished func(Result)       // told each result as it is there; may be nil
+}
+
+// DefaultOptions are the plan's sizes.
+func DefaultOptions() Options {
+	return Options{
+		Meshes: []meshfiles.Shape{shape(50, 500), shape(500, 1000), shape(500, 5000)},
+		Rounds: 11, ChurnEvents: 60, ChurnSpeed: 10, StormEvents: 20_000,
+		Growth: []int{100, 1000, 5000, 20_000}, GrowthProxy: 200,
+	}
+}
+
+// QuickOptions take about a minute.
+func QuickOptions() Options {
+	return Options{
+		Meshes: []meshfiles.Shape{shape(20, 50), shape(100, 200)}, Quick: true,
+		Rounds: 10, ChurnEvents: 12, ChurnSpeed: 50, StormEvents: 1000,
+		Growth: []int{50, 500}, GrowthProxy: 40,
+	}
+}
+
+// shape is a mesh of that size with a few bystanders.
+func shape(services, proxies int) meshfiles.Shape {
+	return meshfiles.Shape{Services: services, Proxies: proxies, Bystanders: min(20, max(2, proxies/50))}
+}
+
+// ParseMeshes reads "50x500,500x1000": services x proxies.
+func ParseMeshes(list []string) (out []meshfiles.Shape, err error) {
+	for _, text := range list {
+		a, b, ok := strings.Cut(strings.TrimSpace(text), "x")
+		services, err1 := strconv.Atoi(a)
+		proxies, err2 := strconv.Atoi(b)
+		if !ok || err1 != nil || err2 != nil || services < 1 || proxies < 1 {
+			return nil, fmt.Errorf("a mesh is SERVICESxPROXIES, for example 50x500, not %q", text)
+		}
+		out = append(out, shape(services, proxies))
+	}
+	return out, nil
+}
+
+func (o *Options) progress(format string, args ...any) {
+	if o.Progress != nil {
+		o.Progress(fmt.Sprintf(format, args...))
+	}
+}

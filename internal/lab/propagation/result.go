@@ -1,0 +1,132 @@
+package propagation
+
+import (
+	"fmt"
+
+	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+)
+
+// Report is what a run has found: the content of report.json. Times are in
+// milliseconds, sizes in bytes.
+type Report struct {
+	Schema  int      `json:"schema"` // 1; grows with what readers must know of
+	Begun   string   `json:"begun"`  // RFC 3339
+	Took    float64  `json:"took_s"`
+	Version string   `json:"version"` // of Moonsail
+	Target  string   `json:"target"`  // what was measured: "moonsail serve", or an address
+	CPUs    int      `json:"cpus"`
+	Quick   bool     `json:"quick"`
+	Rounds  int      `json:"rounds"`
+	Results []Result `json:"results"`
+	Stopped string   `json:"stopped,omitempty"` // why there is no more, where it ended early
+}
+
+// Result is one scenario on one mesh.
+type Result struct {
+	Scenario string          `json:"scenario"`
+	Mesh     meshfiles.Shape `json:"mesh"`
+	Note     string          `json:"note,omitempty"`
+	// Subject is the control plane under test; Floor and Bare are beside it, where they
+	// make sense.
+	Subject Side         `json:"subject"`
+	Floor   *Side        `json:"floor,omitempty"`
+	Bare    *Side        `json:"bare_tcp,omitempty"`
+	Bars    []Bar        `json:"bars,omitempty"`
+	State   *FinalState  `json:"final_state,omitempty"`
+	Series  []Point      `json:"series,omitempty"` // growth: by size of the mesh
+	Kinds   []KindSpread `json:"kinds,omitempty"`  // churn: by kind of change
+}
+
+// Side is what one server was measured to take. Last and CPU are spread over changes,
+// Proxies over all proxies of all changes.
+type Side struct {
+	Changes     int          `json:"changes"`
+	Last        Spread       `json:"last_ms"` // until the last proxy's ACK
+	Proxies     Spread       `json:"proxy_ms"`
+	CPU         Spread       `json:"cpu_ms"` // of the server
+	Concerned   PerProxy     `json:"concerned"`
+	Unconcerned PerProxy     `json:"unconcerned"`
+	IdleRSS     int64        `json:"idle_rss,omitempty"`
+	PeakRSS     int64        `json:"peak_rss,omitempty"`
+	ProxyMemory float64      `json:"proxy_memory,omitempty"` // live heap and stacks of a connected proxy
+	Curve       [][2]float64 `json:"curve,omitempty"`        // share of proxies, milliseconds
+}
+
+// Bar is a limit of the plan, and whether it holds.
+type Bar struct {
+	What  string  `json:"what"`
+	Value float64 `json:"value"`
+	Limit float64 `json:"limit"`
+	Unit  string  `json:"unit"` // "x" of a ratio, "ms", "B", "KiB", "s"
+	Holds bool    `json:"holds"`
+}
+
+// FinalState says whether what proxies hold in the end is what they should.
+type FinalState struct {
+	Proxies int      `json:"proxies"` // compared with fresh ones
+	Fresh   int      `json:"fresh"`   // that connected for it
+	Decoded int      `json:"decoded"` // resources that were decoded and compared with the source
+	Wrong   int      `json:"wrong"`   // proxies or resources
+	First   []string `json:"first,omitempty"`
+}
+
+// Point is one size of a growing mesh.
+type Point struct {
+	Services int  `json:"services"`
+	Side     Side `json:"side"`
+}
+
+// KindSpread is the churn's distribution for one kind of change.
+type KindSpread struct {
+	Kind    string `json:"kind"`
+	Changes int    `json:"changes"`
+	Proxies Spread `json:"proxy_ms"`
+}
+
+// bar adds a limit to a result.
+func (r *Result) bar(what string, value, limit float64, unit string) {
+	r.Bars = append(r.Bars, Bar{what, value, limit, unit, value <= limit})
+}
+
+const curvePoints = 100
+
+// sideOf sums samples up.
+func sideOf(samples []Sample) Side {
+	var last, cpu, proxies []float64
+	var concerned, unconcerned [2][]float64
+	for _, s := range samples {
+		last, cpu, proxies = append(last, s.Last), append(cpu, s.CPU), append(proxies, s.proxies...)
+		concerned[0], concerned[1] = append(concerned[0], s.Concerned.Messages), append(concerned[1], s.Concerned.Bytes)
+		unconcerned[0], unconcerned[1] = append(unconcerned[0], s.Unconcerned.Messages), append(unconcerned[1], s.Unconcerned.Bytes)
+	}
+	return Side{
+		Changes: len(samples), Last: SpreadOf(last), CPU: SpreadOf(cpu), Proxies: SpreadOf(proxies),
+		Concerned:   PerProxy{Median(concerned[0]), Median(concerned[1])},
+		Unconcerned: PerProxy{Median(unconcerned[0]), Median(unconcerned[1])},
+		Curve:       curve(proxies, curvePoints),
+	}
+}
+
+// MeshName is "500x1000": services and proxies.
+func (r *Result) MeshName() string { return meshName(r.Mesh) }
+
+// Text is a value of the bar with its unit.
+func (b *Bar) Text(v float64) string {
+	switch b.Unit {
+	case "x":
+		return fmt.Sprintf("%.2fx", v)
+	case "B":
+		return fmt.Sprintf("%.0f B", v)
+	}
+	return fmt.Sprintf("%.1f %s", v, b.Unit)
+}
+
+// Wrong is the number of proxies and resources that were not as they should be.
+func (r *Report) Wrong() (n int) {
+	for _, x := range r.Results {
+		if x.State != nil {
+			n += x.State.Wrong
+		}
+	}
+	return n
+}

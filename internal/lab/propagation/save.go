@@ -1,0 +1,19 @@
+package propagation
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+)
+
+// Save writes report.json and report.html into a directory, which it makes.
+func (r *Report) Save(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a report is for everybody
+		return err
+	}
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "report.json"), append(b, '\n'), 0o644) //nolint:gosec // as above
+}

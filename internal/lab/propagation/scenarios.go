@@ -1,0 +1,148 @@
+package propagation
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+)
+
+// where says on which of the meshes a scenario runs.
+type where uint8
+
+const (
+	everywhere where = iota
+	smallest
+	middle
+	largest
+	alone // it has meshes of its own
+)
+
+// Scenario is one kind of experiment.
+type Scenario struct {
+	Name, About string
+	where       where
+	run         func(context.Context, *session) (*Result, error)
+}
+
+// Scenarios are all that there are, in the order in which they run.
+func Scenarios() []Scenario {
+	return []Scenario{
+		{"connect-herd", "all proxies connect at once", everywhere, connectHerd},
+		{"endpoint", "one endpoint of one service is replaced", everywhere, single(endpointSteps, true)},
+		{"route", "one VirtualService changes", everywhere, single(routeSteps, true)},
+		{"new-service", "a service is added", everywhere, single(newServiceSteps, true)},
+		{"removed-service", "a service is removed", everywhere, single(removedServiceSteps, false)},
+		{"destination-rule", "one DestinationRule changes", everywhere, single(ruleSteps, false)},
+	}
+}
+
+// step is a part of a round; one of a round's is measured.
+type step struct {
+	change   func() (meshfiles.Change, error)
+	measured bool
+}
+
+// steps gives the steps of the n-th round.
+type steps func(m *meshfiles.Mesh, n int) []step
+
+func endpointSteps(m *meshfiles.Mesh, n int) []step {
+	return []step{{func() (meshfiles.Change, error) { return m.ReplaceEndpoint(n % m.Services) }, true}}
+}
+
+func routeSteps(m *meshfiles.Mesh, n int) []step {
+	return []step{{func() (meshfiles.Change, error) { return m.ChangeRoute(n % m.Services) }, true}}
+}
+
+func ruleSteps(m *meshfiles.Mesh, n int) []step {
+	return []step{{func() (meshfiles.Change, error) { return m.SetRule(n % m.Services) }, true}}
+}
+
+func newServiceSteps(m *meshfiles.Mesh, n int) []step {
+	return addAndRemove(m, fmt.Sprintf("new-%d", n), true)
+}
+
+func removedServiceSteps(m *meshfiles.Mesh, n int) []step {
+	return addAndRemove(m, fmt.Sprintf("old-%d", n), false)
+}
+
+// addAndRemove leaves the mesh as it was.
+func addAndRemove(m *meshfiles.Mesh, name string, addMeasured bool) []step {
+	return []step{
+		{func() (meshfiles.Change, error) { return m.AddService(name) }, addMeasured},
+		{func() (meshfiles.Change, error) { return m.RemoveService(name) }, !addMeasured},
+	}
+}
+
+// Limits of the plan for single changes.
+const (
+	lastLimit        = 1.25 // x floor
+	cpuLimit         = 1.3  // x floor
+	bytesLimit       = 3 << 10
+	unconcernedLimit = 0
+)
+
+// single measures single changes, round by round in turn with the floor and the limit.
+// The plan has bars for time and CPU of some kinds of changes only.
+func single(next steps, bars bool) func(context.Context, *session) (*Result, error) {
+	return func(ctx context.Context, s *session) (*Result, error) {
+		var cp, base, bare []Sample
+		for n := range s.opts.Rounds + 1 {
+			sample, err := s.round(ctx, next(s.mesh, n))
+			if err != nil {
+				return nil, err
+			}
+			beside, err := s.besides(ctx, sample.Concerned.Bytes)
+			if err != nil {
+				return nil, err
+			}
+			if n == 0 {
+				continue // the first is to warm up
+			}
+			cp, base, bare = append(cp, sample), append(base, beside[0]), append(bare, beside[1])
+		}
+		floorSide, bareSide := sideOf(base), sideOf(bare)
+		r := &Result{Subject: sideOf(cp), Floor: &floorSide, Bare: &bareSide}
+		r.Subject.PeakRSS = s.cp.memory().Peak
+		if bars {
+			r.bar("last proxy p50 / floor", ratio(r.Subject.Last.P50, floorSide.Last.P50), lastLimit, "x")
+		}
+		if bars && s.cp.pid != 0 {
+			r.bar("CPU a change / floor", ratio(r.Subject.CPU.P50, floorSide.CPU.P50), cpuLimit, "x")
+		}
+		r.bar("bytes to a concerned proxy", r.Subject.Concerned.Bytes, bytesLimit, "B")
+		r.bar("bytes to an unconcerned proxy", r.Subject.Unconcerned.Bytes, unconcernedLimit, "B")
+		return r, nil
+	}
+}
+
+// round takes the steps of one round and gives the measured one's sample.
+func (s *session) round(ctx context.Context, list []step) (out Sample, err error) {
+	for _, st := range list {
+		c, err := st.change()
+		if err != nil {
+			return Sample{}, err
+		}
+		sample, err := s.cp.measure(ctx, c.Wants, c.Apply)
+		if err != nil {
+			return Sample{}, fmt.Errorf("%s: %w", c.What, err)
+		}
+		if st.measured {
+			out = sample
+		}
+	}
+	return out, nil
+}
+
+// besides measures the floor, with as many bytes, and bare TCP.
+func (s *session) besides(ctx context.Context, bytes float64) (out [2]Sample, err error) {
+	wants, apply, err := s.floor.prepare(0, bytes)
+	if err != nil {
+		return out, err
+	}
+	if out[0], err = s.floor.measure(ctx, wants, apply); err != nil {
+		return out, err
+	}
+	out[1], err = s.bare.measure(ctx)
+	return out, err
+}
