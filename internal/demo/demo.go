@@ -129,7 +129,7 @@ func (d *demo) prepare(ctx context.Context, fail context.CancelCauseFunc) (relea
 	if err := d.makeDir(); err != nil {
 		return nil, err
 	}
-	spawner, err := newSpawner(d.Binary, filepath.Join(d.Dir, "logs"))
+	spawner, err := newSpawner(d.Binary, d.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +167,10 @@ func (d *demo) makeDir() (err error) {
 	if entries, err := os.ReadDir(filepath.Join(d.Dir, "config")); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s has a demo's configuration already: remove it, or give --dir another directory", d.Dir)
 	}
-	return os.MkdirAll(d.Dir, 0o755)
+	if err := os.MkdirAll(d.Dir, 0o755); err != nil {
+		return fmt.Errorf("no place for the demo: %w; give --dir another directory", err)
+	}
+	return nil
 }
 
 // open starts everything and waits until requests are served.

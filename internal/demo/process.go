@@ -21,16 +21,18 @@ import (
 // at a terminal reaches only the demo, which ends its children in order.
 type spawner struct {
 	binary string
-	logs   string // directory
+	dir    string // where processes run
+	logs   string // directory of their logs
 	calls  chan func()
 	ended  chan struct{}
 }
 
-func newSpawner(binary, logs string) (*spawner, error) {
+func newSpawner(binary, dir string) (*spawner, error) {
+	logs := filepath.Join(dir, "logs")
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return nil, err
 	}
-	s := &spawner{binary: binary, logs: logs, calls: make(chan func()), ended: make(chan struct{})}
+	s := &spawner{binary: binary, dir: dir, logs: logs, calls: make(chan func()), ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
@@ -66,7 +68,7 @@ func (s *spawner) start(name string, args ...string) (*process, error) {
 	}
 	defer log.Close()                      // the child has its own
 	cmd := exec.Command(s.binary, args...) //nolint:noctx // it is ended by stop or kill, in order
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
 	cmd.SysProcAttr = processAttributes()
 	p := &process{name: name, log: log.Name(), cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
