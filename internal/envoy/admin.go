@@ -125,6 +125,11 @@ func (a *Admin) Clusters(ctx context.Context) (json.RawMessage, error) {
 	return a.get(ctx, "/clusters", url.Values{"format": {"json"}})
 }
 
+// Listeners is the JSON of /listeners: names and the addresses that they are bound to.
+func (a *Admin) Listeners(ctx context.Context) (json.RawMessage, error) {
+	return a.get(ctx, "/listeners", url.Values{"format": {"json"}})
+}
+
 // ConfigDump is the JSON of /config_dump. query may hold resource, mask, name_regex
 // and include_eds.
 func (a *Admin) ConfigDump(ctx context.Context, query url.Values) (json.RawMessage, error) {

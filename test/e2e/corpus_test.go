@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// ways are how resources reach a proxy.
+var ways = []struct {
+	name     string
+	strategy server.RouteStrategy
+	sotw     bool
+}{
+	{"rds", server.RoutesRDS, false},
+	{"sotw", server.RoutesAuto, true},
+}
+
+// TestCorpusOnEnvoy gives everything that the corpus of the translation generates to real
+// Envoys. They accept all of it, and hold what was compiled, no more and no less.
+func TestCorpusOnEnvoy(t *testing.T) {
+	files := corpus(t)
+	t.Run("fresh", func(t *testing.T) {
+		for _, f := range files {
+			for _, p := range f.Proxies {
+				t.Run(f.Name+"/"+p.Name, func(t *testing.T) {
+					t.Parallel()
+					w := serveWorld(t, server.RoutesAuto)
+					proxy := p.Model(f.Mesh.Domain)
+					e := startEnvoy(t, envoyOptions{proxy: proxy, xds: w.socket})
+					r := compile(t, f, proxy)
+					r.loopback(t)
+					w.set(r)
+					e.awaitLive(t, func() string { return describe(w.server.Proxies()) })
+					requireHolds(t, w, e, r)
+					requireQuiet(t, e)
+				})
+			}
+		}
+	})
+	for _, way := range ways {
+		t.Run("walk "+way.name, func(t *testing.T) {
+			t.Parallel()
+			w := serveWorld(t, way.strategy)
+			e := startEnvoy(t, envoyOptions{proxy: walker, xds: w.socket, sotw: way.sotw})
+			for _, f := range files {
+				for _, p := range f.Proxies {
+					r := compile(t, f, p.Model(f.Mesh.Domain))
+					r.loopback(t)
+					w.set(r)
+					t.Run(f.Name+"/"+p.Name, func(t *testing.T) { requireHolds(t, w, e, r) })
+				}
+			}
+			requireQuiet(t, e)
+		})
+	}
+}
+
+// walker is the identity of an Envoy that is given one world after the other.
+var walker = &model.Proxy{
+	Name: "walker", Namespace: "default", IPs: []string{"10.99.0.1"},
+	DNSDomain: "default.svc.cluster.local", Interception: model.InterceptRedirect,
+}
+
+// requireHolds waits until an Envoy holds exactly what it should, and nothing was refused.
+func requireHolds(t *testing.T, w *world, e *bareEnvoy, r resources) {
+	t.Helper()
+	want := r.compiled(t)
+	var diff []string
+	eventually(t, "Envoy holds what was compiled", func() bool {
+		list := w.server.Proxies()
+		if len(list) != 1 || !idle(list[0]) {
+			diff = []string{"proxies: " + describe(list)}
+			return false
+		}
+		diff = e.dump(t).differences(want)
+		return len(diff) == 0
+	}, func() string { return strings.Join(diff, "\n") })
+	require.Empty(t, held(w.server.Proxies()[0]))
+	require.Empty(t, e.rejected(t))
+}
+
+// requireQuiet: what Envoy warns of, users would ask us about.
+func requireQuiet(t *testing.T, e *bareEnvoy) {
+	t.Helper()
+	require.Empty(t, lines(e.log.String(), "[warning]", "[error]", "[critical]"))
+}

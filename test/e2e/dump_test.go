@@ -1,0 +1,212 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// holdings are what an Envoy holds, or should hold: "CDS name" -> message. Virtual hosts
+// are kept by themselves, as in VHDS, and endpoints as their addresses.
+type holdings map[string]proto.Message
+
+// dump is an Envoy's /config_dump.
+type dump struct {
+	holdings
+	unfinished []string // what warms, drains or has failed
+}
+
+func (e *bareEnvoy) dump(t *testing.T) dump {
+	t.Helper()
+	body, err := e.admin.ConfigDump(t.Context(), url.Values{"include_eds": {""}})
+	require.NoError(t, err)
+	var all adminv3.ConfigDump
+	require.NoError(t, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(body, &all))
+	d := dump{holdings: holdings{}}
+	for _, part := range all.Configs {
+		m, err := part.UnmarshalNew()
+		require.NoError(t, err)
+		d.add(t, m)
+	}
+	// The dump lists the endpoints of all clusters; the others' are part of the cluster.
+	for name := range d.holdings {
+		cluster, isEndpoints := strings.CutPrefix(name, "EDS ")
+		c, _ := d.holdings["CDS "+cluster].(*clusterv3.Cluster)
+		if isEndpoints && c.GetType() != clusterv3.Cluster_EDS {
+			delete(d.holdings, name)
+		}
+	}
+	return d
+}
+
+func (d *dump) add(t *testing.T, part proto.Message) {
+	t.Helper()
+	switch part := part.(type) {
+	case *adminv3.ClustersConfigDump:
+		for _, c := range part.DynamicActiveClusters {
+			d.put(resource.Cluster, unpack(t, c.Cluster))
+		}
+		for _, c := range part.DynamicWarmingClusters {
+			d.unfinished = append(d.unfinished, "warming cluster "+unpack(t, c.Cluster).(*clusterv3.Cluster).Name)
+		}
+	case *adminv3.ListenersConfigDump:
+		for _, l := range part.DynamicListeners {
+			d.listener(t, l)
+		}
+	case *adminv3.RoutesConfigDump:
+		for _, r := range part.DynamicRouteConfigs {
+			d.put(resource.RouteConfig, unpack(t, r.RouteConfig))
+		}
+	case *adminv3.EndpointsConfigDump:
+		for _, e := range part.DynamicEndpointConfigs {
+			d.put(resource.Endpoints, unpack(t, e.EndpointConfig))
+		}
+	}
+}
+
+func (d *dump) listener(t *testing.T, l *adminv3.ListenersConfigDump_DynamicListener) {
+	t.Helper()
+	if l.ActiveState != nil {
+		d.put(resource.Listener, unpack(t, l.ActiveState.Listener))
+	}
+	if l.WarmingState != nil {
+		d.unfinished = append(d.unfinished, "warming listener "+l.Name)
+	}
+	if l.DrainingState != nil {
+		d.unfinished = append(d.unfinished, "draining listener "+l.Name)
+	}
+	if l.ErrorState != nil {
+		d.unfinished = append(d.unfinished, "refused listener "+l.Name+": "+l.ErrorState.Details)
+	}
+}
+
+func unpack(t *testing.T, a *anypb.Any) proto.Message {
+	t.Helper()
+	m, err := a.UnmarshalNew()
+	require.NoError(t, err)
+	return m
+}
+
+// put adds a resource in the form that can be compared.
+func (h holdings) put(typ resource.Type, m proto.Message) {
+	switch m := m.(type) {
+	case *clusterv3.Cluster:
+		h["CDS "+m.Name] = withoutKeys(m)
+	case *listenerv3.Listener:
+		h["LDS "+m.Name] = m
+	case *endpointv3.ClusterLoadAssignment:
+		h["EDS "+m.ClusterName] = onlyAddresses(m)
+	case *routev3.VirtualHost:
+		h["VHDS "+m.Name] = m
+	case *routev3.RouteConfiguration:
+		shell := proto.Clone(m).(*routev3.RouteConfiguration)
+		shell.VirtualHosts, shell.Vhds = nil, nil
+		h["RDS "+m.Name] = shell
+		for _, vh := range m.VirtualHosts {
+			h["VHDS "+vh.Name] = vh
+		}
+	default:
+		panic(fmt.Sprintf("%s %T", typ, m))
+	}
+}
+
+var privateKeys = regexp.MustCompile(`"privateKey": ?\{[^}]*\}`)
+
+// withoutKeys: Envoy does not show private keys, nor where they are.
+func withoutKeys(c *clusterv3.Cluster) *clusterv3.Cluster {
+	shown := text(c)
+	if !privateKeys.MatchString(shown) {
+		return c
+	}
+	out := &clusterv3.Cluster{}
+	if err := protojson.Unmarshal([]byte(privateKeys.ReplaceAllString(shown, `"privateKey":{}`)), out); err != nil {
+		panic(err) // it was valid before
+	}
+	return out
+}
+
+// onlyAddresses: Envoy's dump of endpoints is made of its hosts, and leaves out most else.
+func onlyAddresses(a *endpointv3.ClusterLoadAssignment) *endpointv3.ClusterLoadAssignment {
+	var at []string
+	for _, l := range a.Endpoints {
+		for _, e := range l.LbEndpoints {
+			s := e.GetEndpoint().GetAddress().GetSocketAddress()
+			at = append(at, fmt.Sprintf("%s:%d/%d", s.GetAddress(), s.GetPortValue(), l.Priority))
+		}
+	}
+	slices.Sort(at)
+	return &endpointv3.ClusterLoadAssignment{ClusterName: strings.Join(slices.Compact(at), " ")}
+}
+
+// compiled is what a proxy should hold of these resources. Endpoints come for clusters
+// that are discovered, route configurations to listeners that ask for them.
+func (r resources) compiled(t *testing.T) holdings {
+	t.Helper()
+	h := holdings{}
+	for _, typ := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.RouteConfig} {
+		for _, e := range r[typ] {
+			h.put(typ, decode(t, e))
+		}
+	}
+	return h
+}
+
+func decode(t *testing.T, e *resource.Encoded) proto.Message {
+	t.Helper()
+	var a anypb.Any
+	require.NoError(t, proto.Unmarshal(e.Any(), &a))
+	return unpack(t, &a)
+}
+
+// differences says what the dump lacks, has too much or has otherwise than wanted.
+func (d dump) differences(want holdings) []string {
+	out := slices.Clone(d.unfinished)
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		switch got := d.holdings[name]; {
+		case got == nil:
+			out = append(out, "lacks "+name)
+		case !proto.Equal(got, want[name]):
+			out = append(out, fmt.Sprintf("has another %s:\n  got  %s\n  want %s", name, text(got), text(want[name])))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.holdings)) {
+		if want[name] == nil {
+			out = append(out, "has too much: "+name)
+		}
+	}
+	return out
+}
+
+func text(m proto.Message) string {
+	b, err := protojson.Marshal(m)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+func describe(list []server.ProxyState) string {
+	b, err := json.MarshalIndent(list, "", " ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}

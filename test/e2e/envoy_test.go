@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/agent"
+	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// envoyOptions say what a bare Envoy (one without an agent) is like.
+type envoyOptions struct {
+	proxy *model.Proxy
+	xds   string // path of the control plane's socket
+	sotw  bool
+}
+
+// bareEnvoy is an Envoy with the agent's bootstrap, but for ports: its admin interface is
+// a Unix socket, so that any number of them run at once.
+type bareEnvoy struct {
+	admin *envoy.Admin
+	log   *logBuffer
+}
+
+// startEnvoy runs an Envoy until the test ends.
+func startEnvoy(t *testing.T, o envoyOptions) *bareEnvoy {
+	t.Helper()
+	dir := shortDir(t)
+	path := filepath.Join(dir, "bootstrap.json")
+	require.NoError(t, os.WriteFile(path, bootstrap(t, o, filepath.Join(dir, "admin")), 0o600))
+	e := &bareEnvoy{log: &logBuffer{}, admin: envoy.NewAdmin("unix://" + filepath.Join(dir, "admin"))}
+	process, err := envoy.Start(envoy.Options{
+		Path: envoyBinary(t), Bootstrap: path, Concurrency: 1, LogLevel: "warning", Output: e.log,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		e.admin.Close()
+		process.Kill()
+		if t.Failed() {
+			t.Logf("Envoy's log:\n%s", e.log)
+		}
+	})
+	return e
+}
+
+func bootstrap(t *testing.T, o envoyOptions, admin string) []byte {
+	t.Helper()
+	p := o.proxy
+	w := agent.Workload{
+		Name: p.Name, Namespace: p.Namespace, IPs: p.IPs, Labels: p.Labels,
+		ServiceAccount: p.ServiceAccount, Locality: p.Locality,
+	}
+	for name, port := range p.NamedPorts {
+		w.Ports = append(w.Ports, agent.Port{Name: name, ContainerPort: port, Protocol: "TCP"})
+	}
+	text, err := agent.Bootstrap(agent.Config{
+		Workload: w, Domain: p.ClusterDomain(), Interception: p.Interception,
+		XDS: agent.XDS{Address: "unix://" + o.xds, Plaintext: true}, Log: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	var b map[string]any
+	require.NoError(t, json.Unmarshal(text, &b))
+	b["admin"].(map[string]any)["address"] = map[string]any{"pipe": map[string]any{"path": admin}}
+	delete(b["static_resources"].(map[string]any), "listeners")
+	delete(b, "stats_config") // all statistics, under their full names
+	delete(b, "deferred_stat_options")
+	if o.sotw {
+		b["dynamic_resources"].(map[string]any)["ads_config"].(map[string]any)["api_type"] = "GRPC"
+	}
+	out, err := json.Marshal(b)
+	require.NoError(t, err)
+	return out
+}
+
+// stats are counters and gauges; empty while Envoy does not answer.
+func (e *bareEnvoy) stats(t *testing.T, filter string) map[string]uint64 {
+	t.Helper()
+	stats, err := e.admin.Stats(t.Context(), filter)
+	if err != nil {
+		return nil
+	}
+	return stats
+}
+
+// awaitLive waits until Envoy serves: it has taken the configuration that it began with.
+func (e *bareEnvoy) awaitLive(t *testing.T, why func() string) {
+	t.Helper()
+	eventually(t, "Envoy goes live", func() bool { return e.admin.Ready(t.Context()) == nil }, why)
+}
+
+// rejected are the counters of refused updates that are not zero.
+func (e *bareEnvoy) rejected(t *testing.T) map[string]uint64 {
+	t.Helper()
+	stats, err := e.admin.Stats(t.Context(), `update_rejected$`)
+	require.NoError(t, err)
+	for name, n := range stats {
+		if n == 0 {
+			delete(stats, name)
+		}
+	}
+	return stats
+}
+
+// listening is where a listener, named as in its configuration, is bound.
+func (e *bareEnvoy) listening(t *testing.T, name string) string {
+	t.Helper()
+	body, err := e.admin.Listeners(t.Context())
+	require.NoError(t, err)
+	var answer struct {
+		Statuses []struct {
+			Name    string `json:"name"`
+			Address struct {
+				Socket struct {
+					Address string `json:"address"`
+					Port    int    `json:"port_value"`
+				} `json:"socket_address"`
+			} `json:"local_address"`
+		} `json:"listener_statuses"`
+	}
+	require.NoError(t, json.Unmarshal(body, &answer))
+	for _, l := range answer.Statuses {
+		if l.Name == name {
+			return net.JoinHostPort(l.Address.Socket.Address, strconv.Itoa(l.Address.Socket.Port))
+		}
+	}
+	t.Fatalf("Envoy has no listener %s: %s", name, body)
+	return ""
+}

@@ -1,0 +1,82 @@
+package e2e
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/moonsail/moonsail/internal/engine"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/test/meshtest"
+)
+
+// compile is everything that a proxy of a test file gets.
+func compile(t *testing.T, f *meshtest.File, p *model.Proxy) resources {
+	t.Helper()
+	r, failures := engine.Compile(f.Mesh, f.Objects, p)
+	require.Empty(t, failures)
+	return r
+}
+
+// rewrite applies change to the decoded resources of one type and encodes them again.
+func (r resources) rewrite(t *testing.T, typ resource.Type, change func(proto.Message)) {
+	t.Helper()
+	for i, e := range r[typ] {
+		m := decode(t, e)
+		change(m)
+		changed, err := resource.Encode(typ, e.Name, m)
+		require.NoError(t, err)
+		r[typ][i] = changed
+	}
+}
+
+// loopback makes listeners bindable on any machine: the two that interception leads to
+// take a free port on loopback, those that applications connect to by themselves are
+// reached through these as well.
+func (r resources) loopback(t *testing.T) {
+	t.Helper()
+	// Clusters of users' TLS settings name files, and Envoy refuses those that are not there.
+	r.rewrite(t, resource.Cluster, func(m proto.Message) {
+		if text := text(m); strings.Contains(text, `"filename"`) {
+			require.NoError(t, protojson.Unmarshal([]byte(fileNames.ReplaceAllStringFunc(text, ownFile(t))), m))
+		}
+	})
+	r.rewrite(t, resource.Listener, func(m proto.Message) {
+		l := m.(*listenerv3.Listener)
+		if l.Name == "virtualOutbound" || l.Name == "virtualInbound" {
+			l.Address = address("127.0.0.1", 0)
+			return
+		}
+		l.BindToPort = wrapperspb.Bool(false)
+	})
+}
+
+func address(ip string, port uint32) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: ip, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
+	}}}
+}
+
+var fileNames = regexp.MustCompile(`"filename": ?"[^"]*"`)
+
+// ownFile leads to a file of ours: a key or a certificate, as the name says.
+func ownFile(t *testing.T) func(string) string {
+	t.Helper()
+	return func(field string) string {
+		path := certificateFile(t)
+		if strings.Contains(field, "key") {
+			path = keyFile(t)
+		}
+		return fmt.Sprintf(`"filename":%q`, path)
+	}
+}

@@ -1,0 +1,129 @@
+// Package e2e tests the mesh on real Envoys: what the control plane generates is accepted
+// and does to calls what it should, and no request is lost while it changes.
+//
+// Two arrangements are used. In the corpus tests an xDS server serves compiled resources,
+// slightly rewritten so that they work on one machine without interception (see loopback
+// and harness). In the mesh tests everything is as users run it: a directory of YAML, the
+// whole control plane, agents with their Envoys, applications.
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/test/meshtest"
+)
+
+// patience is for conditions that come soon, on a busy machine later. Nothing is
+// concluded from how long anything took.
+const (
+	patience = 30 * time.Second
+	lookAt   = 10 * time.Millisecond
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// envoyBinary is the Envoy to run. Tests fail without one.
+func envoyBinary(t *testing.T) string {
+	t.Helper()
+	b, err := envoy.Find("")
+	require.NoError(t, err)
+	return b.Path
+}
+
+// shortDir is a folder whose path is short enough for Unix sockets.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "e2e-")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+var addresses atomic.Uint32
+
+// ownIP is a loopback address that no other test, in this or a concurrent run, uses: the
+// ports of a sidecar are then free. Tests of other packages use the first half of the
+// second byte's range.
+func ownIP() string {
+	pid := os.Getpid()
+	return fmt.Sprintf("127.%d.%d.%d", 192+pid/250%60, pid%250, addresses.Add(1))
+}
+
+// eventually waits for a condition that becomes true by itself; why is asked if it does not.
+func eventually(t *testing.T, what string, condition func() bool, why func() string) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(lookAt)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			text := ""
+			if why != nil {
+				text = "\n" + why()
+			}
+			t.Fatalf("%s: not within %s%s", what, patience, text)
+		}
+	}
+}
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// corpus is all tests of the translation, in the order of their names.
+func corpus(t *testing.T) []*meshtest.File {
+	t.Helper()
+	paths, err := filepath.Glob("../meshtest/testdata/*.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+	var out []*meshtest.File
+	for _, path := range paths {
+		f, err := meshtest.Load(path)
+		require.NoError(t, err)
+		out = append(out, f)
+	}
+	return out
+}
+
+// lines are the lines of a text that contain any of some words.
+func lines(text string, words ...string) []string {
+	var out []string
+	for line := range strings.SplitSeq(text, "\n") {
+		for _, w := range words {
+			if strings.Contains(line, w) {
+				out = append(out, line)
+				break
+			}
+		}
+	}
+	return out
+}
