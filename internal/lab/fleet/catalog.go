@@ -30,7 +30,7 @@ type name struct {
 	id       int   // its place in Catalog.list
 	parent   *name // of a virtual host: its route configuration
 	versions []*version
-	want     []want // of the round that is under way
+	want     *want // of the round that is under way
 }
 
 // version is one content of a resource.
@@ -38,7 +38,7 @@ type version struct {
 	text string
 	facts
 	round *Round // it is what this round waits for
-	bits  uint64
+	goal  goal
 }
 
 // held says what a proxy has of a name: a number of name.versions, plus one.
@@ -63,7 +63,7 @@ type resolved struct {
 	name    *name
 	version *version
 	held    held
-	bits    uint64 // of the round that it meets
+	goal    goal // of the round that it reaches
 }
 
 // resolve looks a message's resources up, and learns what is new.
@@ -100,13 +100,13 @@ func (c *Catalog) find(k Kind, in *received) resolved {
 		return resolved{}
 	}
 	if in.removed {
-		return resolved{name: n, bits: n.bitsGone(c.round)}
+		return resolved{name: n, goal: n.goalGone()}
 	}
 	for i := len(n.versions) - 1; i >= 0; i-- {
 		if v := n.versions[i]; v.text == string(in.version) {
 			r := resolved{name: n, version: v, held: held(i + 1)}
-			if r.bits = n.bitsAny(); v.round != nil && v.round == c.round {
-				r.bits |= v.bits
+			if r.goal = n.goalAny(); v.round != nil && v.round == c.round {
+				r.goal = v.goal
 			}
 			return r
 		}
@@ -120,10 +120,8 @@ func (c *Catalog) learn(k Kind, in *received) {
 		return
 	}
 	v := &version{text: string(in.version), facts: parseFacts(k, in)}
-	for _, w := range n.want {
-		if !w.gone && (w.accept == nil || w.accept(in.any)) {
-			v.round, v.bits = c.round, v.bits|w.bit
-		}
+	if w := n.want; w != nil && !w.gone && (w.accept == nil || w.accept(in.any)) {
+		v.round, v.goal = c.round, w.goal
 	}
 	n.versions = append(n.versions, v)
 }

@@ -72,6 +72,9 @@ func (f *Fleet) Stop() {
 // for, or on connecting again, that the server has read what it holds.
 func (f *Fleet) Open() *Round {
 	r := newRound(f, len(f.Proxies), nil)
+	for _, p := range f.Proxies {
+		p.lastError.Store(nil)
+	}
 	f.herd.Store(r)
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -38,8 +38,7 @@ type Proxy struct {
 
 	mu    sync.Mutex // guards what follows
 	state state
-	round *Round // that mask is of
-	mask  uint64
+	goals goals
 }
 
 // Tape has f called with each response of a known type, as it came; nil: no longer. It
@@ -117,9 +116,9 @@ func (p *Proxy) flush() error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.round != nil && p.mask == p.round.all {
-		p.round.Record(p.index)
-		p.round = nil
+	if p.goals.all() {
+		p.goals.round.Record(p.index)
+		p.goals.round = nil
 	}
 	if p.state.ready && !p.state.told {
 		p.state.told = true
@@ -167,11 +166,11 @@ func (p *Proxy) take(b []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.send(newRequest(p.resp.kind).bytes(fieldNonce, p.resp.nonce)) // the ACK
-	if round != nil && round.fleet == p.fleet && round != p.round && round.at[p.index].Load() == 0 {
-		p.round, p.mask = round, 0
+	if round != nil && round.fleet == p.fleet && round != p.goals.round && round.at[p.index].Load() == 0 {
+		p.goals.begin(round)
 	}
 	for i := range list {
-		p.mask |= list[i].bits
+		p.goals.reach(list[i].goal)
 	}
 	for _, r := range p.state.apply(p.fleet.Catalog, p.resp.kind, list) {
 		p.send(r)

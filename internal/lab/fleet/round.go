@@ -16,24 +16,53 @@ type Want struct {
 	Gone   bool
 	Accept func(any []byte) bool
 	// Alternative tells that this or the Want before it will do (a virtual host by VHDS
-	// or in its whole route configuration).
+	// or in its whole route configuration). A name is wanted at most once a round.
 	Alternative bool
 }
 
 // epoch is a point on the monotonic clock.
 var epoch = time.Now()
 
-// want is a Want in the catalog; bit is its part of the round.
+// want is a Want in the catalog.
 type want struct {
-	bit    uint64
+	goal   goal
 	gone   bool
 	accept func([]byte) bool
 }
 
+// goal is a part of a round, counted from 1; 0: none.
+type goal int32
+
+// goals are the parts of a round that a proxy has reached.
+type goals struct {
+	round *Round
+	bits  []uint64
+	n     int
+}
+
+func (g *goals) begin(r *Round) {
+	g.round, g.n = r, 0
+	g.bits = append(g.bits[:0], make([]uint64, (r.goals+63)/64)...)
+}
+
+func (g *goals) reach(x goal) {
+	if g.round == nil || x == 0 {
+		return
+	}
+	word, bit := &g.bits[(x-1)/64], uint64(1)<<((x-1)%64)
+	if *word&bit == 0 {
+		*word |= bit
+		g.n++
+	}
+}
+
+// all tells whether the round is over for the proxy.
+func (g *goals) all() bool { return g.round != nil && g.n == g.round.goals }
+
 // Round measures one thing that is to happen at many proxies: when it did at each.
 type Round struct {
 	fleet     *Fleet         // that it is about; nil: of no fleet
-	all       uint64         // bits that a proxy must have met
+	goals     int            // that a proxy must reach
 	concerned []bool         // by the proxy's index; nil: all
 	start     atomic.Int64   // nanoseconds after epoch
 	at        []atomic.Int64 // nanoseconds after start; 0: not yet
@@ -96,14 +125,11 @@ func (c *Catalog) begin(r *Round, wants []Want) {
 	defer c.mu.Unlock()
 	c.drop()
 	c.round = r
-	bit := uint64(0)
 	for _, w := range wants {
-		if bit == 0 || !w.Alternative {
-			bit = max(1, bit<<1)
+		if r.goals == 0 || !w.Alternative {
+			r.goals++
 		}
-		n := c.nameOf(w.Kind, w.Name)
-		n.want = append(n.want, want{bit, w.Gone, w.Accept})
-		r.all |= bit
+		c.nameOf(w.Kind, w.Name).want = &want{goal(r.goals), w.Gone, w.Accept} //nolint:gosec // wants are few
 	}
 }
 
@@ -126,25 +152,18 @@ func (c *Catalog) drop() {
 	c.round = nil
 }
 
-// bitsGone is what the removal of a name meets.
-func (n *name) bitsGone(r *Round) (bits uint64) {
-	if r == nil {
+// goalGone is what the removal of a name reaches.
+func (n *name) goalGone() goal {
+	if n.want == nil || !n.want.gone {
 		return 0
 	}
-	for _, w := range n.want {
-		if w.gone {
-			bits |= w.bit
-		}
-	}
-	return bits
+	return n.want.goal
 }
 
-// bitsAny is what any version of a name meets.
-func (n *name) bitsAny() (bits uint64) {
-	for _, w := range n.want {
-		if !w.gone && w.accept == nil {
-			bits |= w.bit
-		}
+// goalAny is what any version of a name reaches.
+func (n *name) goalAny() goal {
+	if n.want == nil || n.want.gone || n.want.accept != nil {
+		return 0
 	}
-	return bits
+	return n.want.goal
 }

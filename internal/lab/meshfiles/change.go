@@ -49,6 +49,19 @@ func (m *Mesh) endpointsChange(name, mark string) (Change, error) {
 	}, err
 }
 
+// StormWants are what is to be at a proxy in the end, when ReplaceEndpoint will have been
+// called for these services in that order, with nothing else in between.
+func (m *Mesh) StormWants(services []int) (wants []fleet.Want) {
+	last := map[int]uint32{}
+	for n, i := range services {
+		last[i] = m.fresh + 1 + uint32(n) //nolint:gosec // not that many
+	}
+	for i, n := range last {
+		wants = append(wants, fleet.Want{Kind: fleet.EDS, Name: ClusterName(m.Service(i)), Accept: contains(ip(freshNet, n).String())})
+	}
+	return wants
+}
+
 // ChangeRoute changes a header in a service's VirtualService.
 func (m *Mesh) ChangeRoute(i int) (Change, error) {
 	name, n := m.Service(i), m.next()

@@ -140,7 +140,10 @@ func (m *Mesh) pods(service int) (out []netip.Addr) {
 
 func podIP(i int) netip.Addr { return ip(10, uint32(i)+1) }
 
-func (m *Mesh) freshIP() netip.Addr { return ip(11, m.next()) }
+// freshNet is the first byte of addresses that never were before.
+const freshNet = 11
+
+func (m *Mesh) freshIP() netip.Addr { return ip(freshNet, m.next()) }
 
 func (m *Mesh) next() uint32 {
 	m.fresh++

@@ -4,18 +4,54 @@ import "context"
 
 // Limits of the plan for herds.
 const (
-	connectLimit    = 10.0 // seconds
-	connectCPULimit = 2.0  // x floor
-	memoryLimit     = 20.0 // KiB beyond the floor's
+	connectLimit        = 10.0 // seconds
+	connectCPULimit     = 2.0  // x floor
+	memoryLimit         = 20.0 // KiB beyond the floor's
+	reconnectLimit      = 3.0  // x floor
+	reconnectBytesLimit = 1 << 10
 )
 
 // connectHerd tells of the herd with which the session began.
 func connectHerd(_ context.Context, s *session) (*Result, error) {
 	r := s.connected
 	r.bar("all configured", r.Subject.Last.P50/1000, connectLimit, "s")
-	if r.Floor != nil {
-		r.bar("CPU / floor", ratio(r.Subject.CPU.P50, r.Floor.CPU.P50), connectCPULimit, "x")
-		r.bar("memory of a proxy beyond the floor's", (r.Subject.ProxyMemory-r.Floor.ProxyMemory)/1024, memoryLimit, "KiB")
+	if r.Floor == nil || s.cp.process == nil {
+		return &r, nil
 	}
+	r.bar("CPU / floor", ratio(r.Subject.CPU.P50, r.Floor.CPU.P50), connectCPULimit, "x")
+	r.bar("memory of a proxy beyond the floor's", (r.Subject.ProxyMemory-r.Floor.ProxyMemory)/1024, memoryLimit, "KiB")
 	return &r, nil
+}
+
+// reconnectHerd kills the control plane, starts it again, and lets all proxies come back
+// at once as it is ready; then the same with the floor.
+func reconnectHerd(ctx context.Context, s *session) (*Result, error) {
+	if s.cp.process == nil {
+		return nil, errNotOurs
+	}
+	cp, err := s.reconnect(ctx, &s.cp.subject, func() error {
+		return s.startControlPlane(ctx, s.cp.process.Addr(), s.cp.process.HTTP())
+	})
+	if err != nil {
+		return nil, err
+	}
+	base, err := s.reconnect(ctx, &s.floor.subject, func() error {
+		return s.floor.start(ctx, s.floor.process.Addr(), s.floor.process.HTTP())
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Subject: cp, Floor: &base}
+	r.bar("all back / floor", ratio(cp.Last.P50, base.Last.P50), reconnectLimit, "x")
+	r.bar("bytes to a proxy", cp.Concerned.Bytes, reconnectBytesLimit, "B")
+	return r, nil
+}
+
+func (s *session) reconnect(ctx context.Context, who *subject, start func() error) (Side, error) {
+	who.fleet.Shut()
+	who.process.Kill()
+	if err := start(); err != nil {
+		return Side{}, err
+	}
+	return s.herd(ctx, who)
 }

@@ -39,6 +39,10 @@ func run(ctx context.Context, o *Options, report *Report) error {
 	if err := raiseFileLimit(filesFor(o)); err != nil {
 		return err
 	}
+	if o.Target != "" { // there is one directory, and nothing to start
+		o.Meshes = o.Meshes[:1]
+		chosen = slices.DeleteFunc(chosen, func(s Scenario) bool { return s.where == alone || s.Name == "reconnect-herd" })
+	}
 	dir, err := os.MkdirTemp("", "moonsail-lab-")
 	if err != nil {
 		return err
@@ -52,6 +56,22 @@ func run(ctx context.Context, o *Options, report *Report) error {
 		if err := runMesh(ctx, o, filepath.Join(dir, fmt.Sprint(i)), shape, list, report); err != nil {
 			return err
 		}
+	}
+	return runAlone(ctx, o, filepath.Join(dir, "alone"), chosen, report)
+}
+
+// runAlone runs the scenarios that make their own meshes.
+func runAlone(ctx context.Context, o *Options, dir string, chosen []Scenario, report *Report) error {
+	for _, sc := range chosen {
+		if sc.where != alone {
+			continue
+		}
+		r, err := sc.own(ctx, o, dir)
+		if err != nil {
+			return fmt.Errorf("scenario %s: %w", sc.Name, err)
+		}
+		r.Scenario = sc.Name
+		report.add(o, *r)
 	}
 	return nil
 }

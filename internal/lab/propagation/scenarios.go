@@ -2,6 +2,7 @@ package propagation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
@@ -23,17 +24,26 @@ type Scenario struct {
 	Name, About string
 	where       where
 	run         func(context.Context, *session) (*Result, error)
+	own         func(ctx context.Context, o *Options, dir string) (*Result, error) // where it is alone
 }
+
+// errNotOurs: a scenario needs to start and kill the control plane.
+var errNotOurs = errors.New("it is for control planes that the lab starts itself, not for --target")
 
 // Scenarios are all that there are, in the order in which they run.
 func Scenarios() []Scenario {
 	return []Scenario{
-		{"connect-herd", "all proxies connect at once", everywhere, connectHerd},
-		{"endpoint", "one endpoint of one service is replaced", everywhere, single(endpointSteps, true)},
-		{"route", "one VirtualService changes", everywhere, single(routeSteps, true)},
-		{"new-service", "a service is added", everywhere, single(newServiceSteps, true)},
-		{"removed-service", "a service is removed", everywhere, single(removedServiceSteps, false)},
-		{"destination-rule", "one DestinationRule changes", everywhere, single(ruleSteps, false)},
+		{Name: "connect-herd", About: "all proxies connect at once", run: connectHerd},
+		{Name: "endpoint", About: "one endpoint of one service is replaced", run: single(endpointSteps, true)},
+		{Name: "route", About: "one VirtualService changes", run: single(routeSteps, true)},
+		{Name: "new-service", About: "a service is added", run: single(newServiceSteps, true)},
+		{Name: "removed-service", About: "a service is removed", run: single(removedServiceSteps, false)},
+		{Name: "destination-rule", About: "one DestinationRule changes", run: single(ruleSteps, false)},
+		{Name: "churn", About: "routes and deployments change by the clock (smallest mesh)", where: smallest, run: churn},
+		{Name: "stalled", About: "one proxy stops reading (middle mesh)", where: middle, run: stalled},
+		{Name: "storm", About: "thousands of endpoint events at once (middle mesh)", where: middle, run: storm},
+		{Name: "reconnect-herd", About: "the control plane is killed and comes back (largest mesh)", where: largest, run: reconnectHerd},
+		{Name: "growth", About: "the same change in larger and larger meshes (its own)", where: alone, own: growth},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/lab/child"
@@ -31,7 +32,6 @@ type session struct {
 // controlPlane is the subject under test.
 type controlPlane struct {
 	subject
-	argv   []string // how to start it; empty: it is not ours
 	target string
 	tape   *tape
 }
@@ -67,7 +67,7 @@ func openSession(ctx context.Context, o *Options, dir string, shape meshfiles.Sh
 		return s, err
 	}
 	s.ids, s.cp.concerned = s.mesh.Identities()
-	if err := s.startControlPlane(ctx, "127.0.0.1:0", "127.0.0.1:0"); err != nil {
+	if err := s.startControlPlane(ctx, anyPort, anyPort); err != nil {
 		return s, err
 	}
 	s.cp.fleet = fleet.NewFleet(fleet.NewCatalog(), fleet.Options{Address: s.cp.address()}, s.ids)
@@ -84,9 +84,9 @@ func (s *session) startControlPlane(ctx context.Context, xds, pages string) erro
 		c.target, c.pid = s.opts.Target, s.opts.TargetPID
 		return nil
 	}
-	c.argv = append(append([]string(nil), s.opts.Binary...), "serve", "--config", s.mesh.Dir,
+	argv := append(slices.Clone(s.opts.Binary), "serve", "--config", s.mesh.Dir,
 		"--xds-plaintext-addr", xds, "--http-addr", pages, "--log-format", "json")
-	p, err := child.Start(ctx, c.name, append(c.argv, s.opts.ServeFlags...)...)
+	p, err := child.Start(ctx, c.name, append(argv, s.opts.ServeFlags...)...)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ type PerProxy struct {
 
 // Bounds of one change.
 const (
-	changeTime = 30 * time.Second      // until it counts as lost
+	changeTime = 90 * time.Second      // until it counts as lost
 	quietTick  = 4 * time.Millisecond  // between two looks at the CPU clock
 	quietTime  = 5 * time.Second       // after which a server counts as quiet all the same
 	quietLooks = 4                     // that must show next to no CPU time, one after the other

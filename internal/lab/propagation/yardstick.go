@@ -1,13 +1,16 @@
 package propagation
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -58,14 +61,23 @@ func startFloor(ctx context.Context, binary []string, dir string, t *tape, ids [
 	if err := t.save(f.dir); err != nil {
 		return nil, err
 	}
-	f.argv = append(append([]string(nil), binary...), "lab", "floor", "--config", f.dir, "--addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0")
-	p, err := child.Start(ctx, f.name, f.argv...)
-	if err != nil {
+	f.argv = append(slices.Clone(binary), "lab", "floor", "--config", f.dir)
+	if err := f.start(ctx, anyPort, anyPort); err != nil {
 		return nil, err
 	}
-	f.process, f.pid = p, p.Pid()
-	f.fleet = fleet.NewFleet(fleet.NewCatalog(), fleet.Options{Address: p.Addr()}, ids)
+	f.fleet = fleet.NewFleet(fleet.NewCatalog(), fleet.Options{Address: f.process.Addr()}, ids)
 	return f, nil
+}
+
+// anyPort is an address with a port that the kernel chooses.
+const anyPort = "127.0.0.1:0"
+
+func (f *floorServer) start(ctx context.Context, streams, pages string) error {
+	p, err := child.Start(ctx, f.name, append(slices.Clone(f.argv), "--addr", streams, "--http-addr", pages)...)
+	if err == nil {
+		f.process, f.pid = p, p.Pid()
+	}
+	return err
 }
 
 // floorResource is the name of what the floor sends.
@@ -83,8 +95,16 @@ func (f *floorServer) prepare(i int, size float64) (wants []fleet.Want, apply fu
 	if err := os.WriteFile(filepath.Join(f.staging, name), b, 0o600); err != nil {
 		return nil, nil, err
 	}
-	wants = []fleet.Want{{Kind: fleet.CDS, Name: floorResource(i), Accept: func([]byte) bool { return true }}}
+	wants = []fleet.Want{floorWant(i, f.n)}
 	return wants, func() error { return os.Rename(filepath.Join(f.staging, name), filepath.Join(f.dir, name)) }, nil
+}
+
+// floorMark is in the content of the floor's n-th response.
+func floorMark(n int) string { return fmt.Sprintf("floor-mark-%08d", n) }
+
+func floorWant(i, n int) fleet.Want {
+	mark := []byte(floorMark(n))
+	return fleet.Want{Kind: fleet.CDS, Name: floorResource(i), Accept: func(b []byte) bool { return bytes.Contains(b, mark) }}
 }
 
 // floorResponse is a response of about size bytes.
@@ -94,17 +114,13 @@ func floorResponse(i, n, size int) *discoveryv3.DeltaDiscoveryResponse {
 		TypeUrl: fleet.URLs[fleet.CDS], Nonce: floor.BroadcastNonce, SystemVersionInfo: fmt.Sprint(n),
 		Resources: []*discoveryv3.Resource{{Name: floorResource(i), Version: fmt.Sprintf("%016x", n), Resource: value}},
 	}
-	if pad := size - proto.Size(resp) - 10; pad > 0 {
-		// A field 900 of text: parsed as a cluster, it is unknown and harmless.
-		value.Value = append([]byte{0xa2, 0x38}, paddingField(pad)...)
+	// A field of text that clusters do not have: parsed as one, it does no harm.
+	text := floorMark(n)
+	if pad := size - proto.Size(resp) - len(text) - 10; pad > 0 {
+		text += strings.Repeat(".", pad)
 	}
+	value.Value = protowire.AppendString(protowire.AppendTag(nil, 900, protowire.BytesType), text)
 	return resp
-}
-
-// paddingField is a length and so many bytes.
-func paddingField(n int) []byte {
-	b := []byte{byte(n&0x7f | 0x80), byte(n>>7&0x7f | 0x80), byte(n>>14&0x7f | 0x80), byte(n >> 21)}
-	return append(b, strings.Repeat("x", n)...)
 }
 
 // bareServer is the limit, as a child process, with its connections.
@@ -120,7 +136,7 @@ func startBare(ctx context.Context, binary []string, dir string, n int) (*bareSe
 	if err := os.MkdirAll(b.dir, 0o700); err != nil {
 		return nil, err
 	}
-	argv := append(append([]string(nil), binary...), "lab", "floor", "--bare", "--config", b.dir, "--addr", "127.0.0.1:0", "--http-addr", "")
+	argv := append(slices.Clone(binary), "lab", "floor", "--bare", "--config", b.dir, "--addr", anyPort)
 	p, err := child.Start(ctx, "bare TCP", argv...)
 	if err != nil {
 		return nil, err

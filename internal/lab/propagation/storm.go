@@ -1,0 +1,108 @@
+package propagation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/moonsail/moonsail/internal/lab/child"
+	"github.com/moonsail/moonsail/internal/lab/fleet"
+)
+
+// The storm.
+const (
+	stormLimit    = 1.5 // x floor
+	stormRSSLimit = 2.0 // x idle
+	stormRepeats  = 3
+	stormBytes    = 450 // of the floor's resources: those of small endpoints
+)
+
+// storm changes endpoints as fast as files can be renamed, and measures until every
+// proxy has the final state of every service; in turn with the floor, which gets as many
+// events in as many files.
+func storm(ctx context.Context, s *session) (*Result, error) {
+	var cp, base []Sample
+	var idle, peak int64
+	for n := range stormRepeats {
+		services := stormOrder(n, s.opts.StormEvents, s.mesh.Services)
+		before := s.cp.memory().RSS
+		if s.cp.pid != 0 {
+			child.ResetPeak(s.cp.pid)
+		}
+		sample, err := s.cp.measure(ctx, s.mesh.StormWants(services), func() error { return s.stormMesh(ctx, services) })
+		if err != nil {
+			return nil, err
+		}
+		if after := s.cp.memory().Peak; idle == 0 || ratio(float64(after), float64(before)) > ratio(float64(peak), float64(idle)) {
+			idle, peak = before, after
+		}
+		wants := s.floor.stormWants(services)
+		beside, err := s.floor.measure(ctx, wants, func() error { return s.floor.storm(ctx, services) })
+		if err != nil {
+			return nil, err
+		}
+		cp, base = append(cp, sample), append(base, beside)
+	}
+	floorSide := sideOf(base)
+	r := &Result{Subject: sideOf(cp), Floor: &floorSide, Note: fmt.Sprintf("%d events over %d services, %d times", s.opts.StormEvents, s.mesh.Services, stormRepeats)}
+	r.Subject.IdleRSS, r.Subject.PeakRSS = idle, peak
+	r.bar("final state at every proxy / floor", ratio(r.Subject.Last.P50, floorSide.Last.P50), stormLimit, "x")
+	if idle > 0 {
+		r.bar("peak RSS / idle", ratio(float64(peak), float64(idle)), stormRSSLimit, "x")
+	}
+	return r, nil
+}
+
+// stormOrder is which service changes when.
+func stormOrder(seed, events, services int) []int {
+	random := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // the same order each time
+	out := make([]int, events)
+	for i := range out {
+		out[i] = random.IntN(services)
+	}
+	return out
+}
+
+func (s *session) stormMesh(ctx context.Context, services []int) error {
+	for _, i := range services {
+		c, err := s.mesh.ReplaceEndpoint(i)
+		if err == nil {
+			err = c.Apply()
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stormWants are the last responses of the storm.
+func (f *floorServer) stormWants(services []int) (wants []fleet.Want) {
+	last := map[int]int{}
+	for n, i := range services {
+		last[i] = f.n + 1 + n
+	}
+	for i, n := range last {
+		wants = append(wants, floorWant(i, n))
+	}
+	return wants
+}
+
+func (f *floorServer) storm(ctx context.Context, services []int) error {
+	for _, i := range services {
+		_, apply, err := f.prepare(i, stormBytes)
+		if err == nil {
+			err = apply()
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
