@@ -167,6 +167,9 @@ func (l *Ledger) removable(k kind) model.Revision {
 // once, unless it goes with its route configuration, which a listener may still use; so
 // do endpoints, unless they go with their cluster or its way of finding them.
 func (l *Ledger) stays(k kind, name string, rev, removable model.Revision) bool {
+	if k == eds && l.watches[cds].held[name] != nil {
+		return true // the proxy has an older form of the cluster
+	}
 	if !exceeds(rev, removable) {
 		return false
 	}
@@ -174,7 +177,8 @@ func (l *Ledger) stays(k kind, name string, rev, removable model.Revision) bool 
 	case vhds:
 		return l.lookup(l.strategy.Routes, table.RouteConfigOf(name)) == nil
 	case eds:
-		return l.lookup(resource.Cluster, name) == nil || exceeds(rev, l.floorOfChanges(cds))
+		c := l.lookup(resource.Cluster, name)
+		return c == nil || exceeds(c.Revision, l.floorOfChanges(cds))
 	}
 	return true
 }
@@ -207,6 +211,9 @@ func (l *Ledger) floor(k kind, strict bool) model.Revision {
 // floorOfChanges is the floor without removals that were not sent yet.
 func (l *Ledger) floorOfChanges(k kind) model.Revision {
 	w, floor := &l.watches[k], always
+	if !w.on {
+		return always
+	}
 	if w.todo != nil || len(w.groups) > 0 || w.flight != nil && w.flight.explicit || k == vhds && l.load != nil {
 		floor = max(w.owes, 1) - 1
 	}
@@ -221,8 +228,12 @@ func (l *Ledger) floorOfChanges(k kind) model.Revision {
 func (w *watch) floorOfRemovals(states *[MaxTables]*table.State) model.Revision {
 	floor := always
 	for i, s := range states {
-		if c := w.acked(i); s.LastRemoved(w.typ) > c.rem {
+		c := w.acked(i)
+		if s.LastRemoved(w.typ) > c.rem {
 			floor = min(floor, c.rem)
+		}
+		if c.wait > 0 {
+			floor = min(floor, c.wait-1)
 		}
 	}
 	return floor

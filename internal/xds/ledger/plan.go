@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -137,20 +138,18 @@ func (l *Ledger) planRemoved(k kind, p *plan) {
 			l.forgotten(k, p, i)
 		}
 		next := max(p.at[i].rem, s.Revision)
-		if s.LastRemoved(w.typ) <= p.at[i].rem {
-			p.at[i].rem = next
-			continue
-		}
+		wait := model.Revision(0)
 		for name, rev := range s.Removed(w.typ, p.at[i].rem) {
 			if l.stays(k, name, rev, removable) {
 				next = rev - 1
+				wait = max(cmp.Or(w.at[i].wait, w.at[i].firm), 1)
 				break
 			}
 			if l.subscribes(k, name) && l.lookup(w.typ, name) == nil {
 				p.removed = append(p.removed, name)
 			}
 		}
-		p.at[i].rem = next
+		p.at[i].rem, p.at[i].wait = next, wait
 	}
 }
 
@@ -181,8 +180,8 @@ func (l *Ledger) planTodo(k kind, limit model.Revision, p *plan) {
 		return
 	}
 	set, rest := p.todo, []string(nil)
-	if k == vhds && limit == always && l.load != nil {
-		set = l.pool.Without(set, names.Strings(l.loadedAnyway(set)))
+	if k == vhds {
+		set = l.pool.Without(set, names.Strings(l.notSynced(set)))
 	}
 	if limit != always {
 		for n := range p.todo.All() {
@@ -256,6 +255,8 @@ func (l *Ledger) planGone(k kind, p *plan) {
 	for n := range p.gone.All() {
 		switch {
 		case slices.Contains(p.removed, n):
+		case k == vhds && !l.subscribes(k, n) && l.watches[rds].names.Has(table.RouteConfigOf(n)):
+			wait = append(wait, n) // until the route configuration is there again
 		case l.lookup(w.typ, n) != nil:
 			back = append(back, n)
 		case !l.subscribes(k, n):

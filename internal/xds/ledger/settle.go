@@ -32,7 +32,7 @@ func (l *Ledger) Settle() (rev model.Revision, refused bool) {
 // heldUp tells whether removals of clusters, and with them of endpoints, wait for
 // nothing but resources that are held back. Then they count as settled, as those do.
 func (l *Ledger) heldUp() bool {
-	return len(l.watches[lds].held)+len(l.watches[rds].held)+len(l.watches[vhds].held) > 0 &&
+	return len(l.watches[cds].held)+len(l.watches[lds].held)+len(l.watches[rds].held)+len(l.watches[vhds].held) > 0 &&
 		min(l.floor(lds, false), l.floor(rds, false), l.floor(vhds, false)) == always
 }
 

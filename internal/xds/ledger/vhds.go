@@ -33,8 +33,21 @@ func (l *Ledger) oweLoad() {
 	}
 }
 
-// dropRoutes notes that the proxy has dropped route configurations, or begins anew with them.
+// dropRoutes notes that the proxy has dropped route configurations, or begins anew with
+// them. Virtual hosts that are in flight may reach the new ones.
 func (l *Ledger) dropRoutes(set iter.Seq[[]byte]) {
+	if v := &l.watches[vhds]; v.flight != nil && l.synced != nil {
+		dropped := l.pool.With(nil, set)
+		var late []string
+		for e := range v.flight.entries() {
+			if dropped.Has(table.RouteConfigOf(e.Name)) {
+				late = append(late, e.Name)
+			}
+		}
+		if v.gone = l.pool.With(v.gone, names.Strings(late)); late != nil {
+			v.owe(l.newest())
+		}
+	}
 	l.synced = l.pool.Without(l.synced, set)
 	l.load = l.pool.Without(l.load, set)
 }
@@ -112,12 +125,14 @@ func (l *Ledger) planLoad(p *plan) {
 	if l.load == nil {
 		return
 	}
-	found := map[string]bool{}
+	w, found := &l.watches[vhds], map[string]bool{}
 	for i, s := range l.states {
 		b := s.Select(table.Selection{Type: resource.VirtualHost, Upto: always, Names: l.load})
 		p.parts[MaxTables+i] = nonEmpty(b)
 		for _, e := range b.Entries {
-			found[table.RouteConfigOf(e.Name)] = true
+			if !w.holds(e) {
+				found[table.RouteConfigOf(e.Name)] = true
+			}
 		}
 	}
 	for rc := range l.load.All() {
@@ -128,10 +143,11 @@ func (l *Ledger) planLoad(p *plan) {
 	p.load, p.explicit = nil, true
 }
 
-// loadedAnyway are the names of a set that planLoad takes.
-func (l *Ledger) loadedAnyway(set *names.Set) (out []string) {
+// notSynced are the names of a set whose route configurations are yet to be loaded, with
+// all their virtual hosts, or are not held at all.
+func (l *Ledger) notSynced(set *names.Set) (out []string) {
 	for n := range set.All() {
-		if l.load.Has(table.RouteConfigOf(n)) {
+		if !l.subscribes(vhds, n) {
 			out = append(out, n)
 		}
 	}

@@ -23,10 +23,13 @@ type cursor struct {
 	add  model.Revision // what came to be as it is up to here
 	rem  model.Revision // removals up to here
 	firm model.Revision // every change up to here, in this or a newer form
+	// What waits to be removed is of this revision or newer. It may have changed after
+	// it, and lost a reference, and been removed before that was sent. 0: nothing waits.
+	wait model.Revision
 }
 
 // upTo is the cursor of a proxy that has everything of a state.
-func upTo(s *table.State) cursor { return cursor{s.Revision, s.Revision, s.Revision} }
+func upTo(s *table.State) cursor { return cursor{add: s.Revision, rem: s.Revision, firm: s.Revision} }
 
 // fromStart is the cursor of one that has nothing.
 func fromStart(s *table.State) cursor { return cursor{rem: s.Revision} }
