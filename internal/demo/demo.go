@@ -85,7 +85,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		d.canary, d.endpoints, d.faults, d.broken, d.restart, d.idle,
+		d.canary, d.endpoints, d.faults, d.broken, d.restart, d.changeWhileAway, d.idle,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -203,20 +203,7 @@ func (d *demo) open(ctx context.Context) error {
 		return err
 	}
 	d.say("all %d proxies are synced, their sidecars ready; sent: %s", len(d.workloads), d.opening)
-	return d.startLoad(ctx)
-}
-
-func (d *demo) startLoad(ctx context.Context) error {
-	sidecar := d.at(d.workloads[0], d.place.ServicePort)
-	first := &http.Client{Transport: sidecarTransport(sidecar), Timeout: requestTimeout}
-	defer first.CloseIdleConnections()
-	if err := await(ctx, changePatience, "the first page", func(ctx context.Context) error {
-		_, _, err := get(ctx, first, frontPage, nil)
-		return err
-	}); err != nil {
-		return err
-	}
-	d.load = StartLoad(sidecar, frontPage, d.Rate)
+	d.load = StartLoad(d.at(d.workloads[0], d.place.ServicePort), frontPage, d.Rate)
 	d.say("%d requests a second from now on: shopper's sidecar -> frontend's sidecar -> frontend -> its sidecar -> ...", d.Rate)
 	return nil
 }
@@ -250,15 +237,23 @@ func (d *demo) end(ctx context.Context, err error) error {
 		d.load.Stop()
 	}
 	d.stop()
+	interrupted := errors.Is(err, context.Canceled)
 	switch {
-	case err == nil && d.temporary && !d.Keep:
-		return os.RemoveAll(d.Dir)
-	case err != nil && !errors.Is(err, context.Canceled):
-		d.say("%s", paint(d.style.Bad, "failed: "+err.Error()))
-		d.say("the control plane's log ends with\n%s", tail(d.plane.log))
+	case d.temporary && !d.Keep && (err == nil || interrupted):
+		if failed := os.RemoveAll(d.Dir); failed != nil {
+			return errors.Join(err, failed)
+		}
+	case err != nil && !interrupted:
+		if d.plane != nil {
+			d.say("the control plane's log ends with\n%s", tail(d.plane.log))
+		}
 		return fmt.Errorf("the demo failed: %w\nLogs and configuration: %s", err, d.Dir)
+	default:
+		fmt.Fprintf(d.out, "Logs and configuration: %s\n", d.Dir)
 	}
-	fmt.Fprintf(d.out, "All processes have ended. Logs and configuration: %s\n", d.Dir)
+	if err != nil || d.Keep {
+		fmt.Fprintln(d.out, "All processes have ended.")
+	}
 	return err
 }
 

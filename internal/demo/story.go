@@ -61,7 +61,7 @@ func (s *story) tell(w way) {
 	s.say("  %s: %s = %s, %d bytes in %d resources", w.Summary(1), b.String(),
 		paint(s.style.Bold, fmt.Sprintf("%.1f ms", ms(total))), w.Bytes, w.Resources)
 	if late := w.Observed.Sub(w.written); late >= time.Millisecond {
-		s.say("  %s", paint(s.style.Dim, fmt.Sprintf("(%.1f ms before that the file was written)", ms(late))))
+		s.say("  %s", paint(s.style.Dim, fmt.Sprintf("(the file was written %.1f ms before the event was seen)", ms(late))))
 	}
 }
 
