@@ -12,8 +12,9 @@ import (
 // Options are what a Fleet is told.
 type Options struct {
 	Address string // of the control plane
-	// Dialing bounds the connections that are being opened at the same time; 0: 256.
-	Dialing int
+	// Joining bounds the proxies that connect at the same time, until they have all that
+	// they ask for; 0: 500. They keep a server busy, and the memory here within bounds.
+	Joining int
 	// Backoff is how long a proxy waits before it connects again; 0: 50 ms.
 	Backoff time.Duration
 	// Sink, if any, gets each resource as it comes (name, encoded Any), from the proxies'
@@ -28,7 +29,7 @@ type Fleet struct {
 
 	opts    Options
 	dialer  net.Dialer
-	dialing chan struct{}
+	joining chan struct{}
 	herd    atomic.Pointer[Round]
 	cancel  context.CancelFunc
 	ended   sync.WaitGroup
@@ -39,13 +40,13 @@ type Fleet struct {
 
 // NewFleet makes proxies. They connect when Start and Open were called.
 func NewFleet(c *Catalog, opts Options, ids []Identity) *Fleet {
-	if opts.Dialing == 0 {
-		opts.Dialing = 256
+	if opts.Joining == 0 {
+		opts.Joining = 500
 	}
 	if opts.Backoff == 0 {
 		opts.Backoff = 50 * time.Millisecond
 	}
-	f := &Fleet{Catalog: c, opts: opts, dialing: make(chan struct{}, opts.Dialing), open: make(chan struct{})}
+	f := &Fleet{Catalog: c, opts: opts, joining: make(chan struct{}, opts.Joining), open: make(chan struct{})}
 	for i, id := range ids {
 		f.Proxies = append(f.Proxies, &Proxy{Identity: id, fleet: f, index: i})
 	}

@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +31,7 @@ type Proxy struct {
 
 	// Its goroutine's alone.
 	ctx  context.Context // ends the wait of a proxy that is stalled
+	join func()          // gives the place among those that are joining to the next
 	conn *conn
 	resp response
 	room []resolved
@@ -69,7 +69,14 @@ func (p *Proxy) run(ctx context.Context) {
 
 // connect lives through one stream.
 func (p *Proxy) connect(ctx context.Context) error {
-	c, err := p.dial(ctx)
+	select {
+	case p.fleet.joining <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	p.join = sync.OnceFunc(func() { <-p.fleet.joining })
+	defer p.join()
+	c, err := p.fleet.dialer.DialContext(ctx, "tcp", p.fleet.opts.Address)
 	if err != nil {
 		return err
 	}
@@ -94,16 +101,6 @@ func (p *Proxy) connect(ctx context.Context) error {
 	}
 }
 
-func (p *Proxy) dial(ctx context.Context) (net.Conn, error) {
-	select {
-	case p.fleet.dialing <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	defer func() { <-p.fleet.dialing }()
-	return p.fleet.dialer.DialContext(ctx, "tcp", p.fleet.opts.Address)
-}
-
 func (p *Proxy) send(r request) {
 	p.sent.Add(int64(len(r)))
 	p.conn.send(r)
@@ -122,6 +119,7 @@ func (p *Proxy) flush() error {
 	}
 	if p.state.ready && !p.state.told {
 		p.state.told = true
+		p.join()
 		if h := p.fleet.herd.Load(); h != nil {
 			h.Record(p.index)
 		}

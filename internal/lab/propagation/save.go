@@ -1,6 +1,7 @@
 package propagation
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -15,5 +16,12 @@ func (r *Report) Save(dir string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "report.json"), append(b, '\n'), 0o644) //nolint:gosec // as above
+	var html bytes.Buffer
+	if err := r.WriteHTML(&html); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "report.json"), append(b, '\n'), 0o644); err != nil { //nolint:gosec // as above
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "report.html"), html.Bytes(), 0o644) //nolint:gosec // as above
 }
