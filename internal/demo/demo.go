@@ -118,11 +118,11 @@ func (d *demo) prepare(ctx context.Context, fail context.CancelCauseFunc) (relea
 			release()
 		}
 	}()
-	xds, err := freeAddress(ctx, defaultXDSPort)
+	xds, err := place.freeAddress(ctx, defaultXDSPort)
 	if err != nil {
 		return nil, err
 	}
-	httpAddr, err := freeAddress(ctx, defaultHTTPPort)
+	httpAddr, err := place.freeAddress(ctx, defaultHTTPPort)
 	if err != nil {
 		return nil, err
 	}

@@ -202,12 +202,12 @@ func (w way) total() time.Duration {
 
 // stopSidecar drains a sidecar, as a pod's end does.
 func (m *mesh) stopSidecar(w Workload) {
-	m.sidecars[w.Name].stop(stopPatience, nil)
+	m.sidecars[w.Name].stop(nil)
 	delete(m.sidecars, w.Name)
 }
 
 func (m *mesh) stopApp(w Workload) {
-	m.apps[w.Name].stop(stopPatience, nil)
+	m.apps[w.Name].stop(nil)
 	delete(m.apps, w.Name)
 }
 
@@ -215,17 +215,17 @@ func (m *mesh) stopApp(w Workload) {
 func (m *mesh) stop() {
 	var all sync.WaitGroup
 	for name, p := range m.sidecars {
-		all.Go(func() { p.stop(stopPatience, func() error { return m.quit(name) }) })
+		all.Go(func() { p.stop(func() error { return m.quit(name) }) })
 	}
 	all.Wait()
 	for _, p := range m.apps {
 		p.signal(syscall.SIGTERM)
 	}
 	for _, p := range m.apps {
-		all.Go(func() { p.stop(stopPatience, nil) })
+		all.Go(func() { p.stop(nil) })
 	}
 	if m.plane != nil {
-		all.Go(func() { m.plane.stop(stopPatience, nil) })
+		all.Go(func() { m.plane.stop(nil) })
 	}
 	all.Wait()
 	m.watchers.Wait()

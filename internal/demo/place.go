@@ -93,17 +93,31 @@ func (p Place) free(ctx context.Context, ip string) error {
 	return nil
 }
 
-// freeAddress is 127.0.0.1 with the wanted port, or with any other where it is taken.
-func freeAddress(ctx context.Context, wanted uint16) (string, error) {
-	l, err := listen(ctx, "127.0.0.1", wanted)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		l, err = listen(ctx, "127.0.0.1", 0)
+// The control plane's ports are Istio's for the first subnet, and portStep higher for each
+// further one, so that demos do not get into each other's way. Where one is taken by
+// something else it is moved up by portMove, a few times: below the ports that the
+// kernel gives to clients, as one of those could be taken while a control plane restarts.
+const (
+	portStep  = 100
+	portMove  = (lastSubnet - firstSubnet + 1) * portStep
+	portMoves = 5
+)
+
+// freeAddress is 127.0.0.1 with the wanted port, or with another where it is taken.
+func (p Place) freeAddress(ctx context.Context, wanted uint16) (string, error) {
+	wanted += uint16(p.Subnet-firstSubnet) * portStep
+	for move := range portMoves {
+		l, err := listen(ctx, "127.0.0.1", wanted+uint16(move)*portMove)
+		if err == nil {
+			l.Close()
+			return l.Addr().String(), nil
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return "", err
+		}
 	}
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return "", fmt.Errorf("ports %d, %d and so on up to %d of 127.0.0.1 are all taken: end what listens there (ss -ltnp shows it)",
+		wanted, wanted+portMove, wanted+(portMoves-1)*portMove)
 }
 
 func listen(ctx context.Context, ip string, port uint16) (net.Listener, error) {

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"net"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,26 +20,26 @@ func TestPlacesDoNotOverlap(t *testing.T) {
 func TestTakenPortsAreSeen(t *testing.T) {
 	p, release, err := choosePlace(t.Context(), 2)
 	require.NoError(t, err)
-	release()
-	l, err := listen(t.Context(), p.IP(Workload{Number: 2}), p.AppPort)
+	defer release()
+	ip := p.IP(Workload{Number: 2})
+	require.NoError(t, p.free(t.Context(), ip))
+	l, err := listen(t.Context(), ip, p.AppPort)
 	require.NoError(t, err)
 	defer l.Close()
-	_, err = p.claim(t.Context(), 2)
-	require.ErrorContains(t, err, l.Addr().String())
+	require.ErrorContains(t, p.free(t.Context(), ip), l.Addr().String())
 }
 
 func TestFreeAddressTakesAnother(t *testing.T) {
-	l, err := listen(t.Context(), "127.0.0.1", 0)
+	p := Place{Subnet: firstSubnet + 1}
+	const wanted = 15300
+	one, err := p.freeAddress(t.Context(), wanted)
+	require.NoError(t, err)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", one)
 	require.NoError(t, err)
 	defer l.Close()
-	port := l.Addr().String()
-	var number uint16
-	for _, digit := range port[len("127.0.0.1:"):] {
-		number = number*10 + uint16(digit-'0')
-	}
-	other, err := freeAddress(t.Context(), number)
+	other, err := p.freeAddress(t.Context(), wanted)
 	require.NoError(t, err)
-	require.NotEqual(t, port, other)
+	require.NotEqual(t, one, other)
 }
 
 func TestOptions(t *testing.T) {

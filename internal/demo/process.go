@@ -94,13 +94,13 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// stop asks it to end, by ask or SIGTERM, and kills it where it has not after grace.
-func (p *process) stop(grace time.Duration, ask func() error) {
+// stop asks it to end, by ask or SIGTERM, and kills it where it has not after stopPatience.
+func (p *process) stop(ask func() error) {
 	p.expected.Store(true)
 	if ask == nil || ask() != nil {
 		p.signal(syscall.SIGTERM)
 	}
-	t := time.NewTimer(grace)
+	t := time.NewTimer(stopPatience)
 	defer t.Stop()
 	select {
 	case <-p.done:
