@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,7 @@ import (
 // envoyOptions say what a bare Envoy (one without an agent) is like.
 type envoyOptions struct {
 	proxy *model.Proxy
-	xds   string // path of the control plane's socket
+	xds   string // the control plane: a path, or host:port
 	sotw  bool
 }
 
@@ -61,9 +62,13 @@ func bootstrap(t *testing.T, o envoyOptions, admin string) []byte {
 	for name, port := range p.NamedPorts {
 		w.Ports = append(w.Ports, agent.Port{Name: name, ContainerPort: port, Protocol: "TCP"})
 	}
+	xds := o.xds
+	if strings.HasPrefix(xds, "/") {
+		xds = "unix://" + xds
+	}
 	text, err := agent.Bootstrap(agent.Config{
 		Workload: w, Domain: p.ClusterDomain(), Interception: p.Interception,
-		XDS: agent.XDS{Address: "unix://" + o.xds, Plaintext: true}, Log: slog.New(slog.DiscardHandler),
+		XDS: agent.XDS{Address: xds, Plaintext: true}, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	var b map[string]any
@@ -90,10 +95,13 @@ func (e *bareEnvoy) stats(t *testing.T, filter string) map[string]uint64 {
 	return stats
 }
 
-// awaitLive waits until Envoy serves: it has taken the configuration that it began with.
+// awaitLive waits until Envoy serves: it has taken the configuration that it began with,
+// and its workers listen, which it is called live before.
 func (e *bareEnvoy) awaitLive(t *testing.T, why func() string) {
 	t.Helper()
-	eventually(t, "Envoy goes live", func() bool { return e.admin.Ready(t.Context()) == nil }, why)
+	eventually(t, "Envoy goes live", func() bool {
+		return e.admin.Ready(t.Context()) == nil && e.stats(t, "workers_started$")["listener_manager.workers_started"] == 1
+	}, why)
 }
 
 // rejected are the counters of refused updates that are not zero.

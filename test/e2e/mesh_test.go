@@ -1,0 +1,190 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// mesh is a control plane over a directory of YAML.
+type mesh struct {
+	t        *testing.T
+	dir      string
+	strategy server.RouteStrategy
+	log      *logBuffer
+
+	xds, http string // addresses, the same after a restart
+	cancel    context.CancelFunc
+	ended     chan error
+}
+
+// startMesh runs a control plane until the test ends.
+func startMesh(t *testing.T, strategy server.RouteStrategy, config ...string) *mesh {
+	t.Helper()
+	m := &mesh{t: t, dir: t.TempDir(), strategy: strategy, log: &logBuffer{}, xds: "127.0.0.1:0", http: "127.0.0.1:0"}
+	m.write("mesh.yaml", config...)
+	m.start()
+	t.Cleanup(func() {
+		m.stop()
+		if t.Failed() {
+			t.Logf("the control plane's log:\n%s", m.log)
+		}
+	})
+	return m
+}
+
+func (m *mesh) start() {
+	m.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	listening, ended := make(chan [2]string, 1), make(chan error, 1)
+	m.cancel, m.ended = cancel, ended
+	o := controlplane.Options{
+		ConfigDir: m.dir, XDSPlaintextAddr: m.xds, HTTPAddr: m.http, Mesh: model.DefaultMesh(), RouteStrategy: m.strategy,
+		Log:       slog.New(slog.NewTextHandler(m.log, nil)),
+		Listening: func(xds, http net.Addr) { listening <- [2]string{xds.String(), http.String()} },
+	}
+	go func() { ended <- controlplane.Run(ctx, o) }()
+	select {
+	case at := <-listening:
+		m.xds, m.http = at[0], at[1]
+	case err := <-ended:
+		m.t.Fatalf("the control plane did not start: %v", err)
+	}
+}
+
+// stop ends the control plane, unless it has been stopped.
+func (m *mesh) stop() {
+	m.t.Helper()
+	if m.cancel == nil {
+		return
+	}
+	m.cancel()
+	m.cancel = nil
+	require.NoError(m.t, <-m.ended)
+}
+
+// write makes documents a file of the configuration, as editors do it: at once. Without
+// documents the file goes.
+func (m *mesh) write(name string, documents ...string) {
+	m.t.Helper()
+	path := filepath.Join(m.dir, name)
+	if len(documents) == 0 {
+		require.NoError(m.t, os.Remove(path))
+		return
+	}
+	next := filepath.Join(m.t.TempDir(), name)
+	require.NoError(m.t, os.WriteFile(next, []byte(strings.Join(documents, "\n---\n")), 0o600))
+	require.NoError(m.t, os.Rename(next, path))
+}
+
+// apply writes the mesh's one file, and waits until every proxy has what changed.
+func (m *mesh) apply(documents ...string) telemetry.Change {
+	m.t.Helper()
+	before := m.newest().Revision
+	m.write("mesh.yaml", documents...)
+	return m.awaitChange(before)
+}
+
+// awaitChange waits until a revision after another is done with.
+func (m *mesh) awaitChange(after model.Revision) telemetry.Change {
+	m.t.Helper()
+	var c telemetry.Change
+	eventually(m.t, "the change has reached every proxy", func() bool {
+		c = m.newest()
+		return c.Revision > after && c.State == telemetry.Distributed
+	}, func() string { return fmt.Sprintf("%+v\n%s", c, describe(m.proxies())) })
+	return c
+}
+
+// newest is the newest change.
+func (m *mesh) newest() telemetry.Change {
+	m.t.Helper()
+	var answer struct{ Changes []telemetry.Change }
+	m.get("/debug/changes?n=1", &answer)
+	if len(answer.Changes) == 0 {
+		return telemetry.Change{}
+	}
+	return answer.Changes[0]
+}
+
+func (m *mesh) proxies() []server.ProxyState {
+	m.t.Helper()
+	var answer struct{ Proxies []server.ProxyState }
+	m.get("/debug/proxies", &answer)
+	return answer.Proxies
+}
+
+// proxy is one proxy's state; nil while it is not connected.
+func (m *mesh) proxy(name string) *server.ProxyState {
+	m.t.Helper()
+	for _, p := range m.proxies() {
+		if p.Name == name {
+			return &p
+		}
+	}
+	return nil
+}
+
+func (m *mesh) get(path string, into any) {
+	m.t.Helper()
+	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, "http://"+m.http+path, http.NoBody)
+	require.NoError(m.t, err)
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	require.NoError(m.t, err)
+	defer resp.Body.Close()
+	require.Equal(m.t, http.StatusOK, resp.StatusCode, path)
+	require.NoError(m.t, json.NewDecoder(resp.Body).Decode(into))
+}
+
+// client is a workload that calls others through its sidecar.
+type client struct {
+	*bareEnvoy
+	name, ip string
+}
+
+// meshPort is where sidecars listen for their applications' calls, each at its own address.
+const meshPort = 15080
+
+// newClient makes the name and address of a client, so that its Sidecar can be written.
+func newClient(name string) *client { return &client{name: name, ip: ownIP()} }
+
+// start runs the client's Envoy until the test ends, and waits for it to serve.
+func (c *client) start(t *testing.T, m *mesh, sotw bool) {
+	t.Helper()
+	c.bareEnvoy = startEnvoy(t, envoyOptions{xds: m.xds, sotw: sotw, proxy: &model.Proxy{
+		Name: c.name, Namespace: "shop", IPs: []string{c.ip}, Labels: map[string]string{"app": c.name},
+		DNSDomain: "shop.svc.cluster.local", Interception: model.InterceptNone,
+	}})
+	c.awaitLive(t, func() string { return describe(m.proxies()) })
+}
+
+// url is where the client's application sends its calls.
+func (c *client) url() string { return fmt.Sprintf("http://%s:%d/", c.ip, meshPort) }
+
+// sidecar is the client's Sidecar: all HTTP services of the given hosts at one port.
+func (c *client) sidecar(hosts ...string) string {
+	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: %[1]s, namespace: shop}
+spec:
+  workloadSelector: {labels: {app: %[1]s}}
+  egress:
+  - port: {number: %[2]d, name: http, protocol: HTTP}
+    bind: %[3]s
+    captureMode: NONE
+    hosts: ["%[4]s"]`, c.name, meshPort, c.ip, strings.Join(hosts, `", "`))
+}

@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// TestRestart ends the control plane under traffic and starts it again: no call fails, and
+// only what differs is sent.
+func TestRestart(t *testing.T) {
+	for _, way := range ways[:2] { // state-of-the-world clients tell nothing of what they have
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			restart(t, way.strategy)
+		})
+	}
+}
+
+func restart(t *testing.T, strategy server.RouteStrategy) {
+	apps := []*app{startApp(t, "web", "v1"), startApp(t, "web", "v2")}
+	c := newClient("client")
+	m := startMesh(t, strategy, c.sidecar("./*"), service("web", apps[0]), service("other", apps...), routes("web", to("web")))
+	c.start(t, m, false)
+	calls := startTraffic(t, c, "web")
+	calls.requireOnly("web-v1")
+
+	before := updates(t, c)
+	require.NotEmpty(t, before)
+	m.stop()
+	calls.requireOnly("web-v1") // without a control plane
+	m.start()
+	awaitConnected(t, m, c)
+	m.apply(c.sidecar("./*"), service("web", apps[0]), service("other", apps[1]), routes("web", to("web")))
+	calls.requireOnly("web-v1")
+	// One endpoint of one service went after the restart: that alone was sent.
+	require.Equal(t, map[string]uint64{"cluster.outbound|15080||other.shop.svc.cluster.local;": 1}, difference(updates(t, c), before))
+
+	before = updates(t, c)
+	m.stop()
+	m.write("mesh.yaml", c.sidecar("./*"), service("web", apps[1]), service("other", apps[1]), routes("web", to("web")))
+	calls.requireOnly("web-v1") // nobody has told
+	m.start()
+	awaitConnected(t, m, c)
+	eventually(t, "the change from before the restart is there", func() bool { return calls.take(20)["web-v2"] > 0 }, nil)
+	calls.requireOnly("web-v2")
+	require.Equal(t, map[string]uint64{"cluster.outbound|15080||web.shop.svc.cluster.local;": 1}, difference(updates(t, c), before))
+	noRefusals(t, m, c)
+}
+
+func awaitConnected(t *testing.T, m *mesh, c *client) {
+	t.Helper()
+	eventually(t, "the sidecar is back", func() bool {
+		p := m.proxy(c.name)
+		return p != nil && settled(*p)
+	}, func() string { return describe(m.proxies()) })
+}
+
+// settled tells whether a proxy that was known before has asked for all that it had, and
+// nothing is under way to it.
+func settled(p server.ProxyState) bool {
+	asked := map[string]bool{}
+	for _, s := range p.Types {
+		if !s.InFlightSince.IsZero() || s.Waiting != "" {
+			return false
+		}
+		asked[s.Type] = true
+	}
+	return asked["CDS"] && asked["EDS"] && asked["LDS"] && asked["RDS"] && (p.Strategy != server.RoutesVHDS || asked["VHDS"])
+}
+
+// updates counts, for each subscription of an Envoy, the updates that it took.
+func updates(t *testing.T, c *client) map[string]uint64 {
+	t.Helper()
+	out := map[string]uint64{}
+	for name, n := range c.stats(t, `update_success$`) {
+		name = strings.TrimSuffix(name, ".update_success")
+		name = strings.TrimSuffix(name, "update_success")
+		if n > 0 {
+			out[name] = n
+		}
+	}
+	return out
+}
+
+func difference(now, before map[string]uint64) map[string]uint64 {
+	out := maps.Clone(now)
+	for name, n := range before {
+		if out[name] -= n; out[name] == 0 {
+			delete(out, name)
+		}
+	}
+	return out
+}

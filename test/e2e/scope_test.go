@@ -1,0 +1,75 @@
+package e2e
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// TestScopeChanges moves a running proxy into other scopes by Sidecar resources, under
+// traffic: its new world is whole, the old one gone, and what is in both is never missed.
+func TestScopeChanges(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			scopeChanges(t, way.strategy, way.sotw)
+		})
+	}
+}
+
+func scopeChanges(t *testing.T, strategy server.RouteStrategy, sotw bool) {
+	web, other := startApp(t, "web", "v1"), startApp(t, "other", "v1")
+	c := newClient("client")
+	services := []string{service("web", web), service("other", other), service("third", other)}
+	with := func(docs ...string) []string { return append(services[:3:3], docs...) }
+	// The namespace's Sidecar, and one for the client alone that goes before it.
+	all := strings.Replace(strings.Replace(c.sidecar("./*"), "name: client", "name: default", 1),
+		"  workloadSelector: {labels: {app: client}}\n", "", 1)
+	narrow := c.sidecar("./web.shop.svc.cluster.local")
+	m := startMesh(t, strategy, with(all)...)
+	c.start(t, m, sotw)
+	calls := startTraffic(t, c, "web")
+	for range 4 {
+		requireClusters(t, c, "other", "third", "web")
+		table := m.proxy(c.name).Tables
+		m.apply(with(all, narrow)...)
+		require.NotEqual(t, table, m.proxy(c.name).Tables)
+		requireClusters(t, c, "web")
+		m.apply(with(all)...)
+		require.Equal(t, table, m.proxy(c.name).Tables)
+	}
+	calls.requireOnly("web-v1")
+	noRefusals(t, m, c)
+}
+
+// requireClusters: the client's Envoy has clusters and virtual hosts of these services.
+func requireClusters(t *testing.T, c *client, services ...string) {
+	t.Helper()
+	var want []string
+	for _, s := range services {
+		want = append(want, "CDS outbound|15080||"+s+".shop.svc.cluster.local", "VHDS 15080/"+s+".shop.svc.cluster.local:15080")
+	}
+	slices.Sort(want)
+	eventually(t, "the proxy's world is complete", func() bool {
+		var got []string
+		d := c.dump(t)
+		for name := range maps.Keys(d.holdings) {
+			if strings.HasPrefix(name, "CDS outbound|") || strings.HasPrefix(name, "VHDS ") && strings.HasSuffix(name, ":15080") {
+				got = append(got, strings.Replace(name, "VHDS "+strings.TrimPrefix(name, "VHDS "), "VHDS 15080/"+trimRoutes(name), 1))
+			}
+		}
+		slices.Sort(got)
+		return len(d.unfinished) == 0 && slices.Equal(got, want)
+	}, func() string { return strings.Join(slices.Sorted(maps.Keys(c.dump(t).holdings)), "\n") })
+}
+
+// trimRoutes is a virtual host's name without its route configuration.
+func trimRoutes(name string) string {
+	name = strings.TrimPrefix(name, "VHDS ")
+	return name[strings.LastIndexByte(name, '/')+1:]
+}

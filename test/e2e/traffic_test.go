@@ -1,0 +1,141 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// traffic is constant calls of one host, from some connections at once.
+type traffic struct {
+	t      *testing.T
+	url    string
+	host   string
+	client http.Client
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+
+	mu       sync.Mutex     // guards all below
+	calls    int            // that have ended
+	answers  map[string]int // bodies of 200s, since the last take
+	failures []string
+}
+
+const (
+	callers    = 3
+	callPause  = time.Millisecond // between two calls of one caller
+	reconnect  = 50               // calls on one connection
+	callLimit  = 20 * time.Second
+	maxReports = 10
+)
+
+// startTraffic calls a host through a sidecar until the test ends. Calls must not fail.
+func startTraffic(t *testing.T, c *client, host string) *traffic {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &traffic{t: t, url: c.url(), host: host, cancel: cancel, answers: map[string]int{}}
+	l.client = http.Client{Timeout: callLimit, Transport: &http.Transport{MaxIdleConnsPerHost: callers}}
+	for range callers {
+		l.ended.Go(func() { l.run(ctx) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		l.ended.Wait()
+		l.client.CloseIdleConnections()
+		if len(l.failures) > 0 {
+			t.Errorf("%d of %d calls of %s failed: %q", len(l.failures), l.calls, host, l.failures[:min(maxReports, len(l.failures))])
+		}
+	})
+	return l
+}
+
+func (l *traffic) run(ctx context.Context) {
+	pause := time.NewTicker(callPause)
+	defer pause.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+			l.call(n%reconnect == 0)
+		}
+	}
+}
+
+// call makes one call; it is not cut off when the test ends.
+func (l *traffic) call(last bool) {
+	start := time.Now()
+	body, err := get(&l.client, l.url, l.host, last)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls++
+	if err != nil {
+		l.failures = append(l.failures, start.Format("15:04:05.000 ")+err.Error())
+		return
+	}
+	l.answers[body]++
+}
+
+// get is a call that must be answered by 200. last ends its connection.
+func get(c *http.Client, url, host string, last bool) (string, error) {
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	req.Host, req.Close = host, last
+	resp, err := c.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s (flags %s)", resp.Status, body, resp.Header.Get("x-flags"))
+	}
+	return string(body), err
+}
+
+// take gives the answers since it was called last, after at least n more calls that began
+// after it was called.
+func (l *traffic) take(n int) map[string]int {
+	l.t.Helper()
+	l.mu.Lock()
+	from := l.calls + callers // those that are under way do not count
+	clear(l.answers)
+	l.mu.Unlock()
+	l.await(from)
+	l.mu.Lock()
+	clear(l.answers)
+	l.mu.Unlock()
+	l.await(from + n)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.answers)
+}
+
+func (l *traffic) await(calls int) {
+	l.t.Helper()
+	eventually(l.t, "calls go on", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.calls >= calls
+	}, nil)
+}
+
+// requireOnly: from now on all calls are answered by these, and each of them answers some.
+func (l *traffic) requireOnly(who ...string) {
+	l.t.Helper()
+	got := l.take(40)
+	for _, w := range who {
+		require.NotZero(l.t, got[w], "%v", got)
+		delete(got, w)
+	}
+	require.Empty(l.t, got, "wanted only %v", who)
+}
