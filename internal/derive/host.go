@@ -178,9 +178,9 @@ func (s *scope) replaceHost(h model.Host, now *hostResult) {
 	s.diffVirtualHosts(h, old, now)
 	s.diffClaims(h, old, now)
 	s.diffRefs(old, now)
-	// A change of the service or its endpoints touches their fact; here only the choice of
-	// endpoints for each cluster counts.
-	if !reflect.DeepEqual(old.eds, now.eds) {
+	// A change of the service or its endpoints touches their fact; here the choice of the
+	// service, which a Sidecar can change, and of endpoints for each cluster counts.
+	if old.service != now.service || !reflect.DeepEqual(old.eds, now.eds) {
 		s.mark(endpointsUnit(h))
 	}
 }

@@ -88,7 +88,6 @@ func (x *Index) replaceVirtualService(old, now *model.VirtualService, touched *t
 			dropEmpty(x.routes, h)
 		}, touched)
 		delete(x.delegate, old.Key)
-		touched.labels = x.labels.count(old, -1) || touched.labels
 	}
 	if now != nil {
 		x.eachRouteHost(now, func(h model.Host) { x.routes[h] = addSorted(x.routes[h], now) }, touched)
@@ -96,6 +95,10 @@ func (x *Index) replaceVirtualService(old, now *model.VirtualService, touched *t
 			x.delegate[now.Key] = now
 		}
 		touched.labels = x.labels.count(now, 1) || touched.labels
+	}
+	// The new one has been counted first, so that what both ask for does not count as news.
+	if old != nil {
+		touched.labels = x.labels.count(old, -1) || touched.labels
 	}
 }
 
@@ -116,14 +119,16 @@ func (x *Index) replaceRule(old, now *model.DestinationRule, touched *touched) {
 		x.rules[old.Host] = remove(x.rules[old.Host], old)
 		dropEmpty(x.rules, old.Host)
 		touched.facts.add(destinationRuleFact(old.Host))
-		touched.labels = x.labels.countRule(old, -1) || touched.labels
-		touched.labels = x.countLocality(old, -1) || touched.labels
 	}
 	if now != nil {
 		x.rules[now.Host] = addSorted(x.rules[now.Host], now)
 		touched.facts.add(destinationRuleFact(now.Host))
 		touched.labels = x.labels.countRule(now, 1) || touched.labels
 		touched.labels = x.countLocality(now, 1) || touched.labels
+	}
+	if old != nil { // after the new one, as above
+		touched.labels = x.labels.countRule(old, -1) || touched.labels
+		touched.labels = x.countLocality(old, -1) || touched.labels
 	}
 }
 

@@ -1,6 +1,7 @@
 package derive
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -39,10 +40,10 @@ func (u labelUse) addL4(matches []model.L4Match, by int) bool {
 
 func (u labelUse) countRule(r *model.DestinationRule, by int) bool {
 	changed := u.add(r.WorkloadSelector, by)
-	for _, s := range r.Subsets {
-		changed = u.countPriority(s.Policy.LoadBalancer, by) || changed
+	for p := range policiesOf(r) {
+		changed = u.countPriority(p.LoadBalancer, by) || changed
 	}
-	return u.countPriority(r.Policy.LoadBalancer, by) || changed
+	return changed
 }
 
 // countPriority counts the labels of failoverPriority, which compares client and endpoint.
@@ -111,26 +112,33 @@ func parseLabels(s string) map[string]string {
 
 // usesLocality tells whether the endpoints that a rule's clients see depend on where they are.
 func usesLocality(r *model.DestinationRule) bool {
-	uses := func(p model.TrafficPolicy) bool {
-		return p.OutlierDetection != nil || p.LoadBalancer != nil && p.LoadBalancer.Locality != nil
-	}
-	if uses(r.Policy) {
-		return true
-	}
-	for _, p := range r.Ports {
-		if uses(p) {
+	for p := range policiesOf(r) {
+		if p.OutlierDetection != nil || p.LoadBalancer != nil && p.LoadBalancer.Locality != nil {
 			return true
-		}
-	}
-	for _, s := range r.Subsets {
-		if uses(s.Policy) {
-			return true
-		}
-		for _, p := range s.Ports {
-			if uses(p) {
-				return true
-			}
 		}
 	}
 	return false
+}
+
+// policiesOf yields all policies of a rule: its own, its ports', its subsets' and their ports'.
+func policiesOf(r *model.DestinationRule) iter.Seq[model.TrafficPolicy] {
+	return func(yield func(model.TrafficPolicy) bool) {
+		if !yield(r.Policy) || !each(r.Ports, yield) {
+			return
+		}
+		for _, s := range r.Subsets {
+			if !yield(s.Policy) || !each(s.Ports, yield) {
+				return
+			}
+		}
+	}
+}
+
+func each(ports map[uint32]model.TrafficPolicy, yield func(model.TrafficPolicy) bool) bool {
+	for _, p := range ports {
+		if !yield(p) {
+			return false
+		}
+	}
+	return true
 }

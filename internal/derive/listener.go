@@ -2,6 +2,7 @@ package derive
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -51,7 +52,7 @@ func (s *scope) deriveListener(mesh *model.Mesh, k listenerKey) {
 // joinChains gathers chains. Envoy refuses two chains with one match, so what an earlier
 // claim matches already is taken out of later ones.
 func joinChains(claims []*claim) (chains []view.FilterChain, fallback *view.FilterChain) {
-	seen := map[string]bool{}
+	seen := map[singleMatch]bool{}
 	for _, c := range claims {
 		for _, chain := range c.chains {
 			if len(chain.Match.ServerNames)+len(chain.Match.Destinations) == 0 {
@@ -60,31 +61,64 @@ func joinChains(claims []*claim) (chains []view.FilterChain, fallback *view.Filt
 				}
 				continue
 			}
-			if unseen(&chain, seen) {
-				chains = append(chains, chain)
+			for _, m := range unseen(chain.Match, seen) {
+				part := chain
+				part.Match = m
+				chains = append(chains, part)
 			}
 		}
 	}
 	return chains, fallback
 }
 
-// unseen takes out of a chain's match what has been seen, and tells whether anything is left.
-func unseen(c *view.FilterChain, seen map[string]bool) bool {
-	prefix := fmt.Sprint(c.Match.Destinations, c.Match.ALPN, c.Match.TransportProtocol)
-	if len(c.Match.ServerNames) == 0 {
-		fresh := !seen[prefix]
-		seen[prefix] = true
-		return fresh
+// singleMatch is one address range with one server name: what Envoy compares.
+type singleMatch struct {
+	to   netip.Prefix
+	name string
+}
+
+// unseen is what of a match has not been seen: matches that together hold where m does and
+// none before did. Destinations that have the same names left stay together.
+func unseen(m view.ChainMatch, seen map[singleMatch]bool) []view.ChainMatch {
+	destinations := m.Destinations
+	if len(destinations) == 0 {
+		destinations = []netip.Prefix{{}}
 	}
-	var names []string
-	for _, n := range c.Match.ServerNames {
-		if !seen[prefix+n] {
-			seen[prefix+n] = true
-			names = append(names, n)
+	var out []view.ChainMatch
+	for _, d := range destinations {
+		names, ok := unseenNames(d, m.ServerNames, seen)
+		if !ok {
+			continue
+		}
+		if n := len(out); n > 0 && slices.Equal(out[n-1].ServerNames, names) {
+			out[n-1].Destinations = append(out[n-1].Destinations, d)
+			continue
+		}
+		part := m
+		part.ServerNames, part.Destinations = names, nil
+		if d.IsValid() {
+			part.Destinations = []netip.Prefix{d}
+		}
+		out = append(out, part)
+	}
+	return out
+}
+
+// unseenNames are the server names that nobody has had for a destination, which it marks as
+// seen; not ok where none is left.
+func unseenNames(d netip.Prefix, names []string, seen map[singleMatch]bool) (left []string, ok bool) {
+	if len(names) == 0 {
+		k := singleMatch{to: d.Masked()}
+		ok, seen[k] = !seen[k], true
+		return nil, ok
+	}
+	for _, n := range names {
+		if k := (singleMatch{d.Masked(), n}); !seen[k] {
+			seen[k] = true
+			left = append(left, n)
 		}
 	}
-	c.Match.ServerNames = names
-	return len(names) > 0
+	return left, len(left) > 0
 }
 
 // addHTTP adds the connection manager: for everything where nothing else can want the

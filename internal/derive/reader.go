@@ -2,6 +2,7 @@ package derive
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -128,20 +129,23 @@ func (r *reader) endpoints(s *model.Service) *endpointSet {
 	return r.index.endpoints.set(s)
 }
 
+// compareServices puts the older one first; the hosts of one ServiceEntry go by name.
+func compareServices(a, b *model.Service) int {
+	switch {
+	case model.Older(a, b):
+		return -1
+	case model.Older(b, a):
+		return 1
+	}
+	return strings.Compare(string(a.Hostname), string(b.Hostname))
+}
+
 // selecting lists the services of ns that select labels, oldest first.
 func (r *reader) selecting(ns string, labels map[string]string) []*model.Service {
 	for k, v := range labels {
 		r.facts.add(selectingFact(ns, k+"="+v))
 	}
 	out := r.index.endpoints.selectors(ns, labels)
-	slices.SortFunc(out, func(a, b *model.Service) int {
-		if model.Older(a, b) {
-			return -1
-		}
-		if model.Older(b, a) {
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(out, compareServices)
 	return out
 }

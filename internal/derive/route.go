@@ -65,7 +65,9 @@ func (s *scope) hostDomains(h model.Host, svc *model.Service) []string {
 		if a.Addr().Is6() {
 			text = "[" + text + "]"
 		}
-		out = append(out, text)
+		if !slices.Contains(out, text) { // Envoy refuses a domain that is there twice
+			out = append(out, text)
+		}
 	}
 	return out
 }
@@ -82,7 +84,7 @@ func (s *scope) shortNames(h string) []string {
 		return nil
 	}
 	out := []string{base, two}
-	if name, ok := strings.CutSuffix(two, "."+s.Key.Namespace); ok && !strings.Contains(name, ".") {
+	if name, ok := strings.CutSuffix(two, "."+s.Key.Namespace); ok && name != "*" && !strings.Contains(name, ".") {
 		out = append(out, name)
 	}
 	return out

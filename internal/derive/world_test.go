@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
@@ -19,7 +20,16 @@ var (
 	worldNamespaces = []string{"a", "b", "istio-system"}
 	worldNames      = []string{"x", "y", "z"}
 	worldVersions   = []string{"v1", "v2"}
-	worldProtocols  = []model.Protocol{model.ProtocolHTTP, model.ProtocolGRPC, model.ProtocolTCP, model.ProtocolTLS, model.ProtocolAuto}
+	worldProtocols  = []model.Protocol{
+		model.ProtocolHTTP, model.ProtocolHTTP, model.ProtocolGRPC, model.ProtocolGRPCWeb, model.ProtocolTCP,
+		model.ProtocolTLS, model.ProtocolHTTPS, model.ProtocolAuto, model.ProtocolAuto, model.ProtocolUDP,
+	}
+	worldLocalities = []model.Locality{
+		{}, {Region: "r1"}, {Region: "r1", Zone: "z1"}, {Region: "r1", Zone: "z1", Subzone: "s1"}, {Region: "r1", Zone: "z2"}, {Region: "r2", Zone: "z1"},
+	}
+	worldAddresses = []string{
+		"10.0.0.1/32", "10.0.0.2/32", "10.0.0.3/32", "10.0.0.0/24", "10.0.1.0/24", "10.0.1.7/24", "fd00::1/128", "fd00::/64",
+	}
 )
 
 func pick[T any](w *world, list []T) T { return list[w.IntN(len(list))] }
@@ -45,13 +55,15 @@ func (w *world) visibility(ns string) model.Visibility {
 }
 
 func (w *world) host() model.Host {
-	switch w.IntN(8) {
+	switch w.IntN(12) {
 	case 0:
 		return "api.example.com"
 	case 1:
 		return "*.example.com"
 	case 2:
 		return "other.example.org"
+	case 3:
+		return pick(w, []model.Host{"*", "*.a.svc.cluster.local", "deep.api.example.com"})
 	}
 	return model.ResolveHost(pick(w, worldNames), pick(w, worldNamespaces), "cluster.local")
 }
@@ -60,7 +72,11 @@ func (w *world) ports() []model.ServicePort {
 	var out []model.ServicePort
 	for _, n := range []uint32{80, 443, 9000} {
 		if w.chance(0.5) {
-			out = append(out, model.ServicePort{Name: fmt.Sprintf("p%d", n), Number: n, Protocol: pick(w, worldProtocols), TargetPort: n + 8000})
+			p := model.ServicePort{Name: fmt.Sprintf("p%d", n), Number: n, Protocol: pick(w, worldProtocols), TargetPort: n + 8000}
+			if w.chance(0.2) {
+				p.TargetPort, p.TargetName = 0, pick(w, []string{"web", "admin"})
+			}
+			out = append(out, p)
 		}
 	}
 	return out
@@ -70,32 +86,77 @@ func (w *world) service() model.Object {
 	m := w.meta(model.KindService)
 	s := &model.Service{
 		Meta: m, Hostname: model.ResolveHost(m.Name, m.Namespace, "cluster.local"), Ports: w.ports(),
-		Resolution: model.ResolutionStatic, Visibility: w.visibility(m.Namespace),
+		Resolution: model.ResolutionStatic, Visibility: w.visibility(m.Namespace), PublishNotReady: w.chance(0.2),
 	}
 	if w.chance(0.7) {
-		s.Selector = map[string]string{"app": pick(w, worldNames)}
+		s.Selector = w.selector()
 	}
-	if w.chance(0.2) {
+	switch w.IntN(6) {
+	case 0:
 		s.Headless = true
-	} else {
-		s.Addresses = []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + w.IntN(3))}), 32)}
+	case 1:
+		s.ExternalName, s.Selector = w.host(), nil
+	default:
+		s.Addresses = w.addresses(2)
 	}
 	return s
 }
 
+func (w *world) selector() map[string]string {
+	out := map[string]string{"app": pick(w, worldNames)}
+	if w.chance(0.2) {
+		out["version"] = pick(w, worldVersions)
+	}
+	return out
+}
+
+// addresses may have one twice: nobody stops a user from writing that.
+func (w *world) addresses(most int) []netip.Prefix {
+	var out []netip.Prefix
+	for range 1 + w.IntN(most) {
+		out = append(out, netip.MustParsePrefix(pick(w, worldAddresses)))
+	}
+	return out
+}
+
 func (w *world) serviceEntry() model.Object {
 	m := w.meta(model.KindServiceEntry)
-	e := &model.ServiceEntry{Meta: m, Hosts: []model.Host{w.host()}}
+	e := &model.ServiceEntry{Meta: m, Hosts: w.hosts(3)}
 	e.Template = model.Service{
 		Ports: w.ports(), External: w.chance(0.5), Visibility: w.visibility(m.Namespace),
-		Resolution: pick(w, []model.Resolution{model.ResolutionStatic, model.ResolutionDNS, model.ResolutionNone}),
+		Resolution: pick(w, []model.Resolution{
+			model.ResolutionStatic, model.ResolutionStatic, model.ResolutionDNS, model.ResolutionDNSRoundRobin, model.ResolutionNone,
+		}),
+	}
+	if w.chance(0.15) {
+		e.Hosts, e.Template.Resolution = []model.Host{"*.example.com"}, model.ResolutionDynamicDNS
 	}
 	if w.chance(0.5) {
-		e.Template.Selector = map[string]string{"app": pick(w, worldNames)}
-	} else {
-		e.Template.Inline = []model.Endpoint{{Address: "192.0.2.1", Labels: map[string]string{"version": pick(w, worldVersions)}}}
+		e.Template.Addresses = w.addresses(3)
+	}
+	switch w.IntN(4) {
+	case 0, 1:
+		e.Template.Selector = w.selector()
+	case 2:
+		for range 1 + w.IntN(3) {
+			e.Template.Inline = append(e.Template.Inline, model.Endpoint{
+				Address: pick(w, []string{"192.0.2.1", "10.1.0.9", "one.example.net"}), Locality: pick(w, worldLocalities),
+				Labels: map[string]string{"version": pick(w, worldVersions)},
+			})
+		}
 	}
 	return e
+}
+
+// hosts are some, each once.
+func (w *world) hosts(most int) []model.Host {
+	var out []model.Host
+	for range 1 + w.IntN(most) {
+		if h := w.host(); !slices.Contains(out, h) {
+			out = append(out, h)
+		}
+	}
+	return out
 }
 
 func (w *world) slice() model.Object {
@@ -119,8 +180,8 @@ func (w *world) workload(kind model.Kind) model.Object {
 			m.Labels = map[string]string{"app": pick(w, worldNames), "version": pick(w, worldVersions)}
 			return m
 		}(),
-		Addresses: []string{fmt.Sprintf("10.1.0.%d", 1+w.IntN(5))}, Ready: w.chance(0.8),
-		Locality: model.Locality{Region: pick(w, []string{"r1", "r2"})},
+		Addresses: []string{fmt.Sprintf("10.1.0.%d", 1+w.IntN(5))}, Ready: w.chance(0.8), Terminating: w.chance(0.2),
+		Locality: pick(w, worldLocalities), NamedPorts: w.namedPorts(), Weight: uint32(w.IntN(3)),
 	}
 }
 
@@ -135,49 +196,135 @@ func (w *world) destination() model.Destination {
 	return d
 }
 
+func (w *world) namedPorts() map[string]uint32 {
+	out := map[string]uint32{}
+	for _, n := range []string{"web", "admin", "p80"} {
+		if w.chance(0.4) {
+			out[n] = uint32(7000 + w.IntN(3))
+		}
+	}
+	return out
+}
+
+func (w *world) backends() []model.Backend {
+	if w.chance(0.3) {
+		return []model.Backend{{Destination: w.destination()}}
+	}
+	return []model.Backend{{Destination: w.destination(), Weight: uint32(10 * w.IntN(2))}, {Destination: w.destination(), Weight: 90}}
+}
+
 func (w *world) virtualService() model.Object {
 	m := w.meta(model.KindVirtualService)
 	v := &model.VirtualService{Meta: m, Gateways: []string{model.GatewayMesh}, Visibility: w.visibility(m.Namespace)}
-	if w.chance(0.85) {
-		v.Hosts = []model.Host{w.host()}
+	if w.chance(0.8) {
+		v.Hosts = w.hosts(2)
 	}
-	for range 1 + w.IntN(2) {
-		rule := model.HTTPRoute{Backends: []model.Backend{{Destination: w.destination(), Weight: 10}, {Destination: w.destination(), Weight: 90}}}
-		if w.chance(0.5) {
-			match := model.HTTPMatch{URI: &model.StringMatch{Kind: model.MatchPrefix, Value: "/" + pick(w, worldNames)}}
-			if w.chance(0.3) {
-				match.SourceLabels = map[string]string{"app": pick(w, worldNames)}
-			}
-			rule.Matches = []model.HTTPMatch{match}
-		}
-		if len(v.Hosts) > 0 && w.chance(0.2) {
-			rule.Backends = nil
-			rule.Delegate = &model.Key{Kind: model.KindVirtualService, Namespace: pick(w, worldNamespaces), Name: pick(w, worldNames)}
-		}
-		v.HTTP = append(v.HTTP, rule)
+	if w.chance(0.1) {
+		v.Gateways = []string{"istio-system/ingress"}
+	}
+	for range w.IntN(4) {
+		v.HTTP = append(v.HTTP, w.httpRoute(len(v.Hosts) > 0))
 	}
 	if w.chance(0.3) {
-		v.TCP = []model.TCPRoute{{Backends: []model.Backend{{Destination: w.destination()}}}}
+		v.TCP = []model.TCPRoute{{Matches: w.l4Matches(nil), Backends: w.backends()}, {Backends: w.backends()}}
 	}
 	if w.chance(0.3) && len(v.Hosts) > 0 {
-		v.TLS = []model.TLSRoute{{Matches: []model.L4Match{{SNIHosts: v.Hosts}}, Backends: []model.Backend{{Destination: w.destination()}}}}
+		v.TLS = []model.TLSRoute{{Matches: append(w.l4Matches(v.Hosts), model.L4Match{SNIHosts: v.Hosts}), Backends: w.backends()}}
 	}
 	return v
 }
 
-func (w *world) destinationRule() model.Object {
-	m := w.meta(model.KindDestinationRule)
-	d := &model.DestinationRule{Meta: m, Host: w.host(), Visibility: w.visibility(m.Namespace)}
-	for _, v := range worldVersions {
-		if w.chance(0.6) {
-			d.Subsets = append(d.Subsets, model.Subset{Name: v, Labels: map[string]string{"version": v}})
+func (w *world) httpRoute(mayDelegate bool) model.HTTPRoute {
+	rule := model.HTTPRoute{}
+	for range w.IntN(3) {
+		match := model.HTTPMatch{URI: &model.StringMatch{Kind: pick(w, []model.MatchKind{model.MatchPrefix, model.MatchExact}), Value: "/" + pick(w, worldNames)}}
+		if w.chance(0.3) {
+			match.SourceLabels = map[string]string{pick(w, []string{"app", "version"}): pick(w, worldNames)}
+		}
+		if w.chance(0.2) {
+			match.Port = pick(w, []uint32{80, 9000})
+		}
+		if w.chance(0.2) {
+			match.SourceNamespace = pick(w, worldNamespaces)
+		}
+		rule.Matches = append(rule.Matches, match)
+	}
+	switch n := w.IntN(10); {
+	case n == 0:
+		rule.Redirect = &model.Redirect{URI: "/elsewhere", Code: 301}
+	case n == 1:
+		rule.DirectResponse = &model.DirectResponse{Status: 418}
+	case n < 4 && mayDelegate:
+		rule.Delegate = &model.Key{Kind: model.KindVirtualService, Namespace: pick(w, worldNamespaces), Name: pick(w, worldNames)}
+	default:
+		rule.Backends = w.backends()
+		if w.chance(0.2) {
+			rule.Mirrors = []model.Mirror{{Destination: w.destination(), Percent: 10}}
 		}
 	}
-	if w.chance(0.3) {
-		d.Policy.LoadBalancer = &model.LoadBalancer{Algorithm: model.LBRingHash, Hash: &model.HashPolicy{Header: "x-user"}}
+	return rule
+}
+
+func (w *world) l4Matches(sni []model.Host) []model.L4Match {
+	var out []model.L4Match
+	for range w.IntN(3) {
+		m := model.L4Match{SNIHosts: sni}
+		if w.chance(0.5) {
+			m.Destinations = w.addresses(2)
+		}
+		if w.chance(0.3) {
+			m.Port = pick(w, []uint32{443, 9000})
+		}
+		if w.chance(0.3) {
+			m.SourceLabels = map[string]string{"app": pick(w, worldNames)}
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+func (w *world) policy() model.TrafficPolicy {
+	var p model.TrafficPolicy
+	switch w.IntN(8) {
+	case 0:
+		p.LoadBalancer = &model.LoadBalancer{Algorithm: model.LBRingHash, Hash: &model.HashPolicy{Header: "x-user"}}
+	case 1:
+		p.LoadBalancer = &model.LoadBalancer{Algorithm: model.LBPassthrough}
+	case 2:
+		p.LoadBalancer = &model.LoadBalancer{Locality: &model.LocalityLB{Failover: []model.LocalityFailover{{From: "r1", To: "r2"}}}}
+	case 3:
+		p.LoadBalancer = &model.LoadBalancer{Locality: &model.LocalityLB{
+			Distribute: []model.LocalityDistribute{{From: "r1/*", To: map[string]uint32{"r1/*": 80, "r2/*": 20}}},
+		}}
+	case 4:
+		p.LoadBalancer = &model.LoadBalancer{Locality: &model.LocalityLB{FailoverPriority: []string{"topology.kubernetes.io/region", "version"}}}
+	}
+	if w.chance(0.4) {
+		p.OutlierDetection = &model.OutlierDetection{}
 	}
 	if w.chance(0.2) {
-		d.Policy.OutlierDetection = &model.OutlierDetection{}
+		p.ConnectionPool = &model.ConnectionPool{MaxConnections: uint32(1 + w.IntN(3))}
+	}
+	return p
+}
+
+func (w *world) portPolicies() map[uint32]model.TrafficPolicy {
+	if w.chance(0.7) {
+		return nil
+	}
+	return map[uint32]model.TrafficPolicy{pick(w, []uint32{80, 443}): w.policy()}
+}
+
+func (w *world) destinationRule() model.Object {
+	m := w.meta(model.KindDestinationRule)
+	d := &model.DestinationRule{Meta: m, Host: w.host(), Visibility: w.visibility(m.Namespace), Ports: w.portPolicies()}
+	for _, v := range worldVersions {
+		if w.chance(0.6) {
+			d.Subsets = append(d.Subsets, model.Subset{Name: v, Labels: map[string]string{"version": v}, Ports: w.portPolicies()})
+		}
+	}
+	if w.chance(0.5) {
+		d.Policy = w.policy()
 	}
 	if w.chance(0.2) {
 		d.WorkloadSelector = map[string]string{"app": pick(w, worldNames)}
@@ -196,17 +343,44 @@ func (w *world) sidecar() model.Object {
 	if w.chance(0.2) {
 		s.EgressProxy = &model.Destination{Host: w.host(), Port: 80}
 	}
-	for range w.IntN(3) {
-		e := model.EgressListener{Hosts: []model.HostSelector{{Namespace: pick(w, append(worldNamespaces, "*")), Host: pick(w, []model.Host{"*", w.host()})}}}
-		if w.chance(0.4) {
-			e.Port = &model.SidecarPort{Number: pick(w, []uint32{80, 9000}), Protocol: model.ProtocolHTTP}
+	if w.chance(0.2) {
+		s.InboundPool = &model.ConnectionPool{MaxConnections: 7}
+	}
+	for range w.IntN(4) {
+		s.Egress = append(s.Egress, w.egress())
+	}
+	for _, n := range []uint32{7000, 8080} {
+		if w.chance(0.2) {
+			s.Ingress = append(s.Ingress, model.IngressListener{
+				Port: model.SidecarPort{Number: n, Protocol: pick(w, worldProtocols)}, Capture: pick(w, worldCaptures),
+				Endpoint: pick(w, []string{"", "127.0.0.1:9999", "0.0.0.0:9999", "unix:///run/app.sock"}),
+			})
 		}
-		if w.chance(0.3) {
-			e.Capture, e.Bind = model.CaptureNone, "127.0.0.9"
-		}
-		s.Egress = append(s.Egress, e)
 	}
 	return s
+}
+
+var worldCaptures = []model.CaptureMode{model.CaptureDefault, model.CaptureNone, model.CaptureIPTables}
+
+func (w *world) egress() model.EgressListener {
+	var e model.EgressListener
+	for range 1 + w.IntN(2) {
+		e.Hosts = append(e.Hosts, model.HostSelector{
+			Namespace: pick(w, append(worldNamespaces, "*")), Host: pick(w, []model.Host{"*", w.host()}), Exclude: w.chance(0.15),
+		})
+	}
+	if w.chance(0.4) {
+		e.Port = &model.SidecarPort{
+			Number: pick(w, []uint32{80, 9000}), Protocol: pick(w, []model.Protocol{model.ProtocolHTTP, model.ProtocolTCP, model.ProtocolAuto, ""}),
+		}
+	}
+	if w.chance(0.4) {
+		e.Capture = pick(w, worldCaptures)
+	}
+	if w.chance(0.3) {
+		e.Bind = pick(w, []string{"127.0.0.9", "10.0.0.1"})
+	}
+	return e
 }
 
 // event makes a random event: mostly an object, sometimes the removal of one.
@@ -215,6 +389,7 @@ func (w *world) event() store.Event {
 		w.service, w.serviceEntry, w.slice, w.virtualService, w.destinationRule, w.sidecar,
 		func() model.Object { return w.workload(model.KindPod) },
 		func() model.Object { return w.workload(model.KindWorkloadEntry) },
+		func() model.Object { return &model.Namespace{Meta: w.meta(model.KindNamespace)} },
 	}
 	o := pick(w, makers)()
 	e := store.Event{Key: o.Metadata().Key, Object: o}
@@ -228,8 +403,9 @@ func (w *world) proxy() *model.Proxy {
 	return &model.Proxy{
 		Type: model.ProxySidecar, Namespace: pick(w, worldNamespaces), Name: "client", IPs: []string{"10.1.0.9"},
 		Labels:       map[string]string{"app": pick(w, worldNames), "version": pick(w, worldVersions)},
-		Interception: pick(w, []model.Interception{model.InterceptRedirect, model.InterceptNone}),
-		Locality:     model.Locality{Region: "r1"},
+		Interception: pick(w, []model.Interception{model.InterceptRedirect, model.InterceptRedirect, model.InterceptTProxy, model.InterceptNone}),
+		Locality:     pick(w, worldLocalities),
+		NamedPorts:   w.namedPorts(),
 		DNSDomain:    "a.svc.cluster.local",
 	}
 }
