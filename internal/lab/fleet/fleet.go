@@ -165,3 +165,12 @@ func (f *Fleet) Stall(i int) (resume func()) {
 		close(hold)
 	}
 }
+
+// Disconnect ends the streams that there are. Proxies connect again, unless Shut was called.
+func (f *Fleet) Disconnect() {
+	for _, p := range f.Proxies {
+		if c := p.socket.Load(); c != nil {
+			(*c).Close()
+		}
+	}
+}

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ type Proxy struct {
 	sent            atomic.Int64 // bytes of requests
 	connects        atomic.Int64
 	lastError       atomic.Pointer[string]
+	socket          atomic.Pointer[net.Conn] // of the newest stream
 
 	// Anybody may set these.
 	hold atomic.Pointer[chan struct{}] // the proxy does not read until it is closed
@@ -81,6 +83,7 @@ func (p *Proxy) connect(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
+	p.socket.Store(&c)
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	if p.conn, err = newConn(c, p.fleet.opts.Address); err != nil {
 		return err

@@ -1,0 +1,107 @@
+package meshfiles
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+)
+
+// Everything that is written must be valid: what a control plane does not take is not
+// measured.
+func TestMeshIsValid(t *testing.T) {
+	for _, shape := range []Shape{{Services: 3, Proxies: 7, Bystanders: 2}, {Services: 9, Proxies: 4, Seen: 2, Replicas: 1}} {
+		m, err := New(t.TempDir(), shape)
+		require.NoError(t, err)
+		for _, change := range []func() (Change, error){
+			func() (Change, error) { return m.ReplaceEndpoint(1) },
+			func() (Change, error) { return m.ReplaceEndpoints(1) },
+			func() (Change, error) { return m.ChangeRoute(1) },
+			func() (Change, error) { return m.SetRule(1) },
+			func() (Change, error) { return m.AddService("new") },
+		} {
+			c, err := change()
+			require.NoError(t, err)
+			require.NotEmpty(t, c.Wants)
+			require.NoError(t, c.Apply())
+		}
+		files, err := filepath.Glob(filepath.Join(m.Dir, "*.yaml"))
+		require.NoError(t, err)
+		require.Greater(t, len(files), 2*shape.Services)
+		for _, f := range files {
+			checkFile(t, f)
+		}
+		c, err := m.RemoveService("new")
+		require.NoError(t, err)
+		require.NoError(t, c.Apply())
+		require.NoFileExists(t, filepath.Join(m.Dir, "new.yaml"))
+		_, err = m.RemoveService("new")
+		require.Error(t, err)
+		require.NoError(t, m.Remove())
+		require.NoDirExists(t, m.Dir)
+	}
+}
+
+func checkFile(t *testing.T, path string) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for _, doc := range bytes.Split(b, []byte("---\n")) {
+		object, problems := istioapi.Decoder{Domain: "cluster.local"}.FromYAML(doc)
+		require.Empty(t, problems, path)
+		require.NotNil(t, object, path)
+	}
+}
+
+func TestIdentities(t *testing.T) {
+	m, err := New(t.TempDir(), Shape{Services: 3, Proxies: 7, Bystanders: 2})
+	require.NoError(t, err)
+	ids, concerned := m.Identities()
+	require.Len(t, ids, 9)
+	require.Equal(t, []bool{true, true, true, true, true, true, true, false, false}, concerned)
+	require.Equal(t, "sidecar~10.0.0.5~svc-00001-1.mesh~mesh.svc.cluster.local", ids[4].ID())
+	require.Len(t, m.Endpoints()["svc-00000"], 3, "its proxies are its pods")
+	require.Equal(t, ids[4].IP, m.Endpoints()["svc-00001"][1].String())
+	require.Equal(t, ids[1].Class, ids[4].Class)
+	require.NotEqual(t, ids[1].Class, ids[2].Class)
+}
+
+// The marks that a storm's end will have are known before.
+func TestStormWants(t *testing.T) {
+	m, err := New(t.TempDir(), Shape{Services: 4, Proxies: 4})
+	require.NoError(t, err)
+	order := []int{0, 1, 0, 2, 1, 0}
+	wants := m.StormWants(order)
+	require.Len(t, wants, 3)
+	for _, i := range order {
+		c, err := m.ReplaceEndpoint(i)
+		require.NoError(t, err)
+		require.NoError(t, c.Apply())
+	}
+	for _, w := range wants {
+		accepted := 0
+		for i := range m.Services {
+			b, err := os.ReadFile(filepath.Join(m.Dir, m.Service(i)+".yaml"))
+			require.NoError(t, err)
+			if w.Name == ClusterName(m.Service(i)) {
+				require.True(t, w.Accept(b), w.Name)
+				accepted++
+			} else {
+				require.False(t, w.Accept(b))
+			}
+		}
+		require.Equal(t, 1, accepted)
+	}
+}
+
+func TestDirectoryMustBeEmpty(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine.yaml"), nil, 0o600))
+	_, err := NewAt(dir, dir+".staging", Shape{Services: 1, Proxies: 1})
+	require.ErrorContains(t, err, "is not empty")
+	require.FileExists(t, filepath.Join(dir, "mine.yaml"))
+}

@@ -1,0 +1,113 @@
+package propagation_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/internal/cli"
+	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+	"github.com/moonsail/moonsail/internal/lab/propagation"
+)
+
+// asMoonsail makes this test binary run as moonsail: the servers under test are its
+// children.
+const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asMoonsail) != "" {
+		os.Exit(cli.Execute())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func options(t *testing.T) propagation.Options {
+	t.Helper()
+	t.Setenv(asMoonsail, "1")
+	t.Setenv("TMPDIR", t.TempDir())
+	self, err := os.Executable()
+	require.NoError(t, err)
+	o := propagation.QuickOptions()
+	o.Binary, o.Rounds = []string{self}, 2
+	o.Meshes = []meshfiles.Shape{{Services: 5, Proxies: 20, Bystanders: 2}}
+	return o
+}
+
+// leftOver are the files that a run has not removed.
+func leftOver(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
+	require.NoError(t, err)
+	return files
+}
+
+func TestRun(t *testing.T) {
+	o := options(t)
+	o.Scenarios = []string{"route", "new-service", "reconnect-herd", "storm"}
+	o.StormEvents = 100
+	finished := 0
+	o.Finished = func(propagation.Result) { finished++ }
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	report, err := propagation.Run(ctx, o)
+	require.NoError(t, err)
+	require.Len(t, report.Results, 4)
+	require.Equal(t, 4, finished)
+	for _, r := range report.Results {
+		require.Zero(t, r.State.Wrong, "%s: %v", r.Scenario, r.State.First)
+		require.Equal(t, 22, r.State.Proxies)
+		require.Positive(t, r.State.Decoded)
+		require.Positive(t, r.Subject.Last.P50, r.Scenario)
+		require.Positive(t, r.Floor.Last.P50, r.Scenario)
+		require.NotEmpty(t, r.Bars)
+	}
+	route := report.Results[0]
+	require.Equal(t, "route", route.Scenario)
+	require.Equal(t, 2, route.Subject.Changes)
+	require.Equal(t, 2*20, route.Subject.Proxies.N, "each concerned proxy of each change")
+	require.InDelta(t, 1, route.Subject.Concerned.Messages, 0)
+	require.InDelta(t, 0, route.Subject.Unconcerned.Bytes, 0)
+	require.InDelta(t, route.Subject.Concerned.Bytes, route.Floor.Concerned.Bytes, 16, "the floor sends as much")
+	require.Positive(t, route.Bare.Last.P50)
+	require.Empty(t, leftOver(t))
+}
+
+// A proxy that has missed a change must be found by the comparison of final states.
+func TestStaleProxyIsFound(t *testing.T) {
+	o := options(t)
+	stale, state, err := propagation.StaleState(t.Context(), o, filepath.Join(t.TempDir(), "lab"), o.Meshes[0])
+	require.NoError(t, err)
+	require.Equal(t, 1, state.Wrong, "%v", state.First)
+	require.Contains(t, state.First[0], stale+": EDS outbound|80||svc-0000")
+	require.Contains(t, state.First[0], "is stale")
+}
+
+// An interrupted run tells so, gives what it has, and leaves nothing behind.
+func TestRunInterrupted(t *testing.T) {
+	o := options(t)
+	o.Scenarios = []string{"endpoint", "route"}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o.Finished = func(propagation.Result) { cancel() }
+	report, err := propagation.Run(ctx, o)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Len(t, report.Results, 1)
+	require.NotEmpty(t, report.Stopped)
+	require.Empty(t, leftOver(t))
+}
+
+// A control plane that cannot start is told in its own words.
+func TestRunFailsToStart(t *testing.T) {
+	o := options(t)
+	o.Scenarios = []string{"endpoint"}
+	o.ServeFlags = []string{"--route-strategy=none"}
+	_, err := propagation.Run(t.Context(), o)
+	require.ErrorContains(t, err, "the control plane has ended (exit status 2)")
+	require.ErrorContains(t, err, `unknown --route-strategy "none"`)
+	require.Empty(t, leftOver(t))
+}
