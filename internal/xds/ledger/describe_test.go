@@ -45,6 +45,9 @@ func describeRequest(r Request) string {
 	for _, n := range r.Subscribe {
 		fmt.Fprintf(&b, " +%s", n)
 	}
+	for _, n := range r.Names {
+		fmt.Fprintf(&b, " %s", n)
+	}
 	for _, n := range r.Unsubscribe {
 		fmt.Fprintf(&b, " -%s", n)
 	}

@@ -26,6 +26,7 @@ type envoy struct {
 	listed                         map[string]string      // virtual hosts and versions, also of dropped ones
 	refused                        [kinds]map[string]bool // clusters and endpoints that were refused, and not sent differently since
 
+	sotw    *translator // nil: delta
 	started [kinds]bool
 	out     []Request // not yet read by the server
 }
@@ -52,6 +53,9 @@ var urls = [kinds]string{resource.ClusterURL, resource.EndpointsURL, resource.Li
 
 func (e *envoy) request(k kind, r Request) {
 	r.TypeURL = []byte(urls[k])
+	if e.sotw != nil {
+		r = e.sotw.request(r)
+	}
 	e.out = append(e.out, r)
 	e.started[k] = true
 }
@@ -306,7 +310,9 @@ func (e *envoy) followListeners() {
 	}
 	for _, rc := range slices.Sorted(maps.Keys(e.routes)) {
 		e.routes[rc].stale = e.routes[rc].stale || !want[rc]
-		if !want[rc] && e.r.IntN(3) > 0 { // a draining listener keeps it for a while
+		// A draining listener keeps it for a while. In state-of-the-world, a name that goes
+		// and comes again while a response is in flight is a name that never went.
+		if !want[rc] && e.r.IntN(3) > 0 && e.sotw == nil {
 			for v := range e.routes[rc].hosts {
 				delete(e.listed, v) // Envoy goes on listing them: see connect
 			}

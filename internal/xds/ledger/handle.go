@@ -257,6 +257,9 @@ func (l *Ledger) clustersSent(f *flight) {
 			continue
 		}
 		for _, c := range part.Entries {
+			if l.protocol == Sotw && c.Revision <= f.from[i].add {
+				continue // there because the response is whole
+			}
 			switch {
 			case e.on && e.names.Has(c.Name) && l.lookup(resource.Endpoints, c.Name) != nil:
 				again = append(again, c.Name)

@@ -101,7 +101,9 @@ func named(all []string, message string) (bad, rest []string) {
 	return bad, rest
 }
 
-func telling(name string) bool { return len(name) >= 8 && strings.ContainsAny(name, "|/._") }
+func telling(name string) bool {
+	return len(name) >= 8 && (strings.ContainsAny(name, "|/._") || strings.ToLower(name[1:]) != name[1:])
+}
 
 // mentions tells whether name stands in message as a word of its own.
 func mentions(message, name string) bool {

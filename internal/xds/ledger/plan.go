@@ -51,9 +51,9 @@ func (l *Ledger) compose(k kind) (Response, bool) {
 		return l.composeWhole(k)
 	}
 	l.planChanged(k, limit, p)
-	l.planRemoved(k, p)
+	l.planRemoved(k, limit, p)
 	l.planTodo(k, limit, p)
-	l.planGone(k, p)
+	l.planGone(k, limit, p)
 	if k == vhds && limit == always {
 		l.planLoad(p)
 	}
@@ -129,10 +129,14 @@ func nonEmpty(b *table.Batch) *table.Batch {
 	return b
 }
 
-// planRemoved takes removals after the cursors, up to the first that must wait.
-func (l *Ledger) planRemoved(k kind, p *plan) {
+// planRemoved takes removals after the cursors, up to the first that must wait. A virtual
+// host beyond limit waits for those that are added with it: one may take its place. One that
+// waits for its route configuration to go does not keep others waiting: they may have the
+// domains of those that are added now, and Envoy refuses two of one domain.
+func (l *Ledger) planRemoved(k kind, limit model.Revision, p *plan) {
 	w := &l.watches[k]
 	removable := l.removable(k)
+	var later []string
 	for i, s := range l.states {
 		if s.LastRemoved(w.typ) > p.at[i].rem && s.Forgotten(w.typ) > p.at[i].rem {
 			l.forgotten(k, p, i)
@@ -140,7 +144,13 @@ func (l *Ledger) planRemoved(k kind, p *plan) {
 		next := max(p.at[i].rem, s.Revision)
 		wait := model.Revision(0)
 		for name, rev := range s.Removed(w.typ, p.at[i].rem) {
-			if l.stays(k, name, rev, removable) {
+			stays := l.stays(k, name, rev, removable)
+			if stays && k == vhds && rev <= limit {
+				w.owe(max(w.at[i].firm, 1))
+				later = append(later, name)
+				continue
+			}
+			if stays || k == vhds && rev > limit {
 				next = rev - 1
 				wait = max(cmp.Or(w.at[i].wait, w.at[i].firm), 1)
 				break
@@ -151,6 +161,7 @@ func (l *Ledger) planRemoved(k kind, p *plan) {
 		}
 		p.at[i].rem, p.at[i].wait = next, wait
 	}
+	p.gone = l.pool.With(p.gone, names.Strings(later))
 }
 
 // forgotten deals with removals that the table no longer knows: of what is subscribed by
@@ -244,8 +255,9 @@ func merged(first, second *table.Batch, set *names.Set) *table.Batch {
 	return nonEmpty(table.NewBatch(out))
 }
 
-// planGone removes what went, where it may go.
-func (l *Ledger) planGone(k kind, p *plan) {
+// planGone removes what went, where it may go; virtual hosts together with those that are
+// added.
+func (l *Ledger) planGone(k kind, limit model.Revision, p *plan) {
 	if p.gone == nil {
 		return
 	}
@@ -260,7 +272,7 @@ func (l *Ledger) planGone(k kind, p *plan) {
 		case l.lookup(w.typ, n) != nil:
 			back = append(back, n)
 		case !l.subscribes(k, n):
-		case l.stays(k, n, always, removable):
+		case k == vhds && limit != always || l.stays(k, n, always, removable):
 			wait = append(wait, n)
 		default:
 			p.removed = append(p.removed, n)

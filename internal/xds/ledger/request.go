@@ -13,9 +13,9 @@ type Request struct {
 	Subscribe, Unsubscribe [][]byte
 	Initial                []NameVersion
 
-	// State-of-the-world.
-	Names   [][]byte
-	Version []byte
+	// State-of-the-world. version_info is not used: after a NACK a proxy may have more or
+	// less than the version that it accepted last.
+	Names [][]byte
 }
 
 // NameVersion is an entry of initial_resource_versions.

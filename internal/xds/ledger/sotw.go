@@ -16,7 +16,6 @@ func (l *Ledger) name(k kind, r *Request) {
 	w := &l.watches[k]
 	if !w.on {
 		l.begin(k, len(r.Names) == 0)
-		w.version = string(r.Version)
 		if resource.Types[w.typ].FullState {
 			l.subscribeAll(k)
 			w.wild = len(r.Names) == 0
@@ -76,17 +75,17 @@ func (l *Ledger) composeWhole(k kind) (Response, bool) {
 	}
 	p.parts[MaxTables] = nonEmpty(table.NewBatch(slices.Collect(maps.Values(stay))))
 	p.explicit, p.todo = !w.idle() || w.answer, nil
-	version := contentVersion(p.parts)
-	if version == w.version {
-		w.at, w.todo, w.gone, w.answer = p.at, p.todo, p.gone, false
-		l.rest(w, always)
-		return Response{}, false
+	w.extras = stay
+	if k == cds {
+		w.last = l.states
 	}
-	w.version, w.extras, w.last = version, stay, l.states
-	if k != cds {
-		w.last = [MaxTables]*table.State{}
+	if version := contentVersion(p.parts); version != w.version {
+		w.version = version
+		return l.launch(k, p), true
 	}
-	return l.launch(k, p), true
+	w.at, w.todo, w.gone, w.answer = p.at, p.todo, p.gone, false
+	l.rest(w, always)
+	return Response{}, false
 }
 
 // whatStays moves the plan's cursors as far as removals may go, and gives the entries of
@@ -144,6 +143,11 @@ func (l *Ledger) rebindWhole(k kind, i int) {
 			if l.lookup(w.typ, e.Name) == nil {
 				gone = append(gone, e.Name)
 			}
+		}
+	}
+	for n := range w.extras {
+		if l.lookup(w.typ, n) == nil {
+			gone = append(gone, n)
 		}
 	}
 	w.gone = l.pool.With(w.gone, names.Strings(gone))

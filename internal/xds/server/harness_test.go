@@ -192,6 +192,7 @@ type client struct {
 	got    chan *discoveryv3.DeltaDiscoveryResponse
 	ended  chan error
 	node   *corev3.Node
+	read   chan struct{} // nothing is read before it is closed
 }
 
 const nodeID = "sidecar~10.0.0.1~app-1.shop~shop.svc.cluster.local"
@@ -199,6 +200,13 @@ const nodeID = "sidecar~10.0.0.1~app-1.shop~shop.svc.cluster.local"
 func (h *harness) connect(agent string) *client { return h.connectAs(nodeID, agent) }
 
 func (h *harness) connectAs(id, agent string) *client {
+	c := h.connectPaused(id, agent)
+	close(c.read)
+	return c
+}
+
+// connectPaused connects a client that does not read until its channel read is closed.
+func (h *harness) connectPaused(id, agent string) *client {
 	conn, err := grpc.NewClient("passthrough:///"+h.addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithInitialWindowSize(1<<16), grpc.WithInitialConnWindowSize(1<<16))
 	require.NoError(h.t, err)
@@ -206,11 +214,16 @@ func (h *harness) connectAs(id, agent string) *client {
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	require.NoError(h.t, err)
 	c := &client{t: h.t, h: h, stream: stream, got: make(chan *discoveryv3.DeltaDiscoveryResponse), ended: make(chan error, 1),
-		node: &corev3.Node{Id: id, UserAgentName: agent}}
+		node: &corev3.Node{Id: id, UserAgentName: agent}, read: make(chan struct{})}
 	done := make(chan struct{})
 	c.cancel = func() { cancel(); <-done; _ = conn.Close() }
 	go func() {
 		defer close(done)
+		select {
+		case <-c.read:
+		case <-ctx.Done():
+			return
+		}
 		for {
 			r, err := stream.Recv()
 			if err != nil {

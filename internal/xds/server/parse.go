@@ -61,8 +61,6 @@ func (r *request) deltaField(num protowire.Number, v []byte) error {
 // Field numbers of DiscoveryRequest.
 func (r *request) sotwField(num protowire.Number, v []byte) error {
 	switch num {
-	case 1:
-		r.Version = v
 	case 2:
 		r.node = v
 	case 3:

@@ -1,0 +1,144 @@
+package ledger
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/names"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// benchMesh is a table of n services and a stream of an Envoy that has all of it.
+func benchMesh(n int) (*table.Table, *Ledger) {
+	t := table.New("out")
+	t.Commit(1, benchUpdates(n))
+	l := New(Delta, VirtualHosts, names.NewPool(), []*table.State{t.State()})
+	benchConnect(l, n)
+	return t, l
+}
+
+func benchUpdates(n int) []table.Update {
+	put := func(t resource.Type, name string) table.Update {
+		return table.Update{Type: t, Name: name, Resource: content{n: 1}.encode(t, name)}
+	}
+	updates := []table.Update{put(resource.RouteConfigShell, "80"), put(resource.RouteConfig, "80"), put(resource.Listener, "0.0.0.0_80")}
+	for i := range n {
+		host := fmt.Sprintf("service-%d.ns.svc.cluster.local", i)
+		updates = append(updates, put(resource.Cluster, "outbound|80||"+host), put(resource.Endpoints, "outbound|80||"+host), put(resource.VirtualHost, "80/"+host+":80"))
+	}
+	return updates
+}
+
+func benchConnect(l *Ledger, n int) {
+	var eds [][]byte
+	for i := range n {
+		eds = append(eds, fmt.Appendf(nil, "outbound|80||service-%d.ns.svc.cluster.local", i))
+	}
+	for _, r := range []Request{
+		{TypeURL: []byte(resource.ClusterURL)}, {TypeURL: []byte(resource.EndpointsURL), Subscribe: eds}, {TypeURL: []byte(resource.ListenerURL)},
+		{TypeURL: []byte(resource.RouteConfigURL), Subscribe: slices2("80")}, {TypeURL: []byte(resource.VirtualHostURL)},
+	} {
+		l.Handle(&r)
+		benchAnswer(l)
+	}
+}
+
+// benchAnswer has everything ACKed.
+func benchAnswer(l *Ledger) {
+	for {
+		out := l.Next(nil)
+		if len(out) == 0 {
+			return
+		}
+		for _, r := range out {
+			l.Handle(&Request{TypeURL: []byte(r.Type.URL()), Nonce: strconv.AppendUint(nil, r.Nonce, 10)})
+		}
+	}
+}
+
+// BenchmarkStep is what one changed resource costs on one stream: the response, its ACK,
+// and what is settled. It must not grow with the mesh.
+func BenchmarkStep(b *testing.B) {
+	for _, n := range []int{100, 20_000} {
+		for _, c := range []struct {
+			t    resource.Type
+			name string
+		}{{resource.Endpoints, "outbound|80||service-7.ns.svc.cluster.local"}, {resource.VirtualHost, "80/service-7.ns.svc.cluster.local:80"}} {
+			b.Run(fmt.Sprintf("%s/%d", c.t, n), func(b *testing.B) {
+				t, l := benchMesh(n)
+				const streams = 1000 // that share a change, as in a fan-out
+				ledgers := make([]*Ledger, streams)
+				for i := range ledgers {
+					copied := *l
+					ledgers[i] = &copied
+				}
+				url := []byte(c.t.URL())
+				var room [5]Response
+				rev := model.Revision(1)
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					if i%streams == 0 {
+						rev++
+						t.Commit(rev, []table.Update{{Type: c.t, Name: c.name, Resource: content{n: int(rev)}.encode(c.t, c.name)}})
+					}
+					l := ledgers[i%streams]
+					l.Update([]*table.State{t.State()})
+					out := l.Next(room[:0])
+					if len(out) != 1 {
+						b.Fatal(len(out))
+					}
+					var nonce [20]byte
+					l.Handle(&Request{TypeURL: url, Nonce: strconv.AppendUint(nonce[:0], out[0].Nonce, 10)})
+					l.Next(room[:0])
+					if got, _ := l.Settle(); got != rev {
+						b.Fatal(got)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkConnect is a whole life up to the last ACK, of a proxy that gets everything.
+func BenchmarkConnect(b *testing.B) {
+	for _, n := range []int{50, 500} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			t, first := benchMesh(n)
+			b.ReportAllocs()
+			for b.Loop() {
+				benchConnect(New(Delta, VirtualHosts, first.pool, []*table.State{t.State()}), n)
+			}
+		})
+	}
+}
+
+// BenchmarkReconnect is a proxy that has everything.
+func BenchmarkReconnect(b *testing.B) {
+	const n = 500
+	t, first := benchMesh(n)
+	s := t.State()
+	var requests []Request
+	for _, typ := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.RouteConfigShell, resource.VirtualHost} {
+		r := Request{TypeURL: []byte(typ.URL())}
+		for e := range s.All(typ) {
+			r.Initial = append(r.Initial, NameVersion{[]byte(e.Name), []byte(e.Version)})
+			if typ == resource.Endpoints || typ == resource.RouteConfigShell {
+				r.Subscribe = append(r.Subscribe, []byte(e.Name))
+			}
+		}
+		requests = append(requests, r)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		l := New(Delta, VirtualHosts, first.pool, []*table.State{s})
+		for i := range requests {
+			l.Handle(&requests[i])
+			if out := l.Next(nil); len(out) > 0 {
+				b.Fatal(out)
+			}
+		}
+	}
+}
