@@ -12,6 +12,7 @@ PKGS      ?= ./...
 TESTFLAGS ?=
 DEMOFLAGS ?=
 BENCH     ?= .
+LABFLAGS  ?=
 FUZZTIME  ?= 5s
 
 # Version stamps need a repository that git is willing to read.
@@ -50,9 +51,11 @@ e2e: envoy ## the tests with real Envoys alone, in full
 fuzz: ## each fuzz target for FUZZTIME (5s)
 	@tools/fuzz $(FUZZTIME)
 
-bench: ## benchmarks: BENCH=regexp PKGS=packages
+bench: build ## benchmarks (BENCH=regexp PKGS=packages), then changes measured end to end (LABFLAGS=--quick)
 	@echo "==> benchmarks"
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(PKGS)
+	@echo "==> what a change takes and costs; some minutes, report in dist/propagation"
+	@$(BIN) lab propagation --out dist/propagation $(LABFLAGS)
 
 lint: $(LINT) ## gofmt, vet, import rules, size limits and the rest of .golangci.yml
 	@echo "==> linting"

@@ -20,10 +20,11 @@ import (
 // NewLabCommand is "moonsail lab": experiments.
 func NewLabCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "lab",
-		Short: "Run experiments, and report what they measured",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     "lab",
+		Short:   "Run experiments, and report what they measured",
+		Example: `  moonsail lab propagation --quick`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand((&propagationFlags{}).command(), newFloorCommand())
 	return cmd

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// ErrUnsupported: this system does not tell of other processes what is asked.
+// ErrUnsupported tells that this system does not say of other processes what is asked.
 var ErrUnsupported = errors.New("CPU time and memory of other processes are read on Linux only")
 
 // ticks per second of /proc/PID/stat: USER_HZ, fixed in Linux's ABI.

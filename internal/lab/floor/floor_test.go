@@ -41,7 +41,7 @@ func run(t *testing.T, o Options) string {
 	require.NoError(t, dec.Decode(&line))
 	t.Cleanup(func() {
 		cancel()
-		lines.Close()
+		require.NoError(t, lines.Close())
 		require.NoError(t, <-end)
 	})
 	return line.Addr

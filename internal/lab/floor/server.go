@@ -143,7 +143,7 @@ func servePages(ctx context.Context, o Options) (stop func(), err error) {
 	})
 	o.Log.Info("serving metrics and debug pages", "url", "http://"+ln.Addr().String()+"/debug")
 	return func() {
-		srv.Close()
+		_ = srv.Close() // its listener is closed all the same
 		ended.Wait()
 	}, nil
 }

@@ -19,13 +19,12 @@ func watch(ctx context.Context, dir string, changed func(paths []string)) (wait 
 		return nil, fmt.Errorf("watching %s: %w", dir, err)
 	}
 	if err := w.Add(dir); err != nil {
-		w.Close()
-		return nil, fmt.Errorf("watching %s: %w", dir, err)
+		return nil, errors.Join(fmt.Errorf("watching %s: %w", dir, err), w.Close())
 	}
 	end := make(chan error, 1)
 	go func() {
-		defer w.Close()
-		end <- follow(ctx, w, changed)
+		err := follow(ctx, w, changed)
+		end <- errors.Join(err, w.Close())
 	}()
 	return func() error { return <-end }, nil
 }

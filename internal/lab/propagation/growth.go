@@ -38,7 +38,7 @@ func growth(ctx context.Context, o *Options, dir string) (r *Result, err error) 
 	if err != nil {
 		return nil, err
 	}
-	return growthResult(ctx, o, sessions, samples)
+	return growthResult(ctx, sessions, samples)
 }
 
 func growthRounds(ctx context.Context, o *Options, sessions []*session) (samples [][]Sample, err error) {
@@ -58,7 +58,7 @@ func growthRounds(ctx context.Context, o *Options, sessions []*session) (samples
 	return samples, nil
 }
 
-func growthResult(ctx context.Context, o *Options, sessions []*session, samples [][]Sample) (*Result, error) {
+func growthResult(ctx context.Context, sessions []*session, samples [][]Sample) (*Result, error) {
 	r := &Result{State: &FinalState{}}
 	for i, s := range sessions {
 		side := sideOf(samples[i])

@@ -103,7 +103,7 @@ func sideOf(samples []Sample) Side {
 		Changes: len(samples), Last: SpreadOf(last), CPU: SpreadOf(cpu), Proxies: SpreadOf(proxies),
 		Concerned:   PerProxy{Median(concerned[0]), Median(concerned[1])},
 		Unconcerned: PerProxy{Median(unconcerned[0]), Median(unconcerned[1])},
-		Curve:       curve(proxies, curvePoints),
+		Curve:       curve(proxies),
 	}
 }
 

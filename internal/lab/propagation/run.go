@@ -47,7 +47,7 @@ func run(ctx context.Context, o *Options, report *Report) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // a temporary directory; the system removes it in the end
 	for i, shape := range o.Meshes {
 		list := slices.DeleteFunc(slices.Clone(chosen), func(s Scenario) bool { return !s.on(i, len(o.Meshes)) })
 		if len(list) == 0 {

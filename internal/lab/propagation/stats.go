@@ -67,13 +67,13 @@ func allMillis(list []time.Duration) []float64 {
 	return out
 }
 
-// curve thins a distribution out to at most n points (share, value), for plots.
-func curve(samples []float64, n int) [][2]float64 {
+// curve thins a distribution out to at most curvePoints points (share, value), for plots.
+func curve(samples []float64) [][2]float64 {
 	s := slices.Sorted(slices.Values(samples))
 	if len(s) == 0 {
 		return nil
 	}
-	n = min(n, len(s))
+	n := min(curvePoints, len(s))
 	out := make([][2]float64, 0, n)
 	for i := 1; i <= n; i++ {
 		share := float64(i) / float64(n)

@@ -34,9 +34,9 @@ func TestSpread(t *testing.T) {
 }
 
 func TestCurve(t *testing.T) {
-	require.Equal(t, [][2]float64{{0.25, 10}, {0.5, 20}, {0.75, 30}, {1, 40}}, curve([]float64{40, 10, 30, 20}, 100))
-	require.Len(t, curve(make([]float64, 1000), 100), 100)
-	require.Nil(t, curve(nil, 100))
+	require.Equal(t, [][2]float64{{0.25, 10}, {0.5, 20}, {0.75, 30}, {1, 40}}, curve([]float64{40, 10, 30, 20}))
+	require.Len(t, curve(make([]float64, 1000)), curvePoints)
+	require.Nil(t, curve(nil))
 }
 
 func TestSideOf(t *testing.T) {

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+	"github.com/moonsail/moonsail/internal/lab/propagation"
+)
+
+func TestLabRefuses(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--mesh", "5"}, "--mesh: a mesh is SERVICESxPROXIES"},
+		{[]string{"--rounds", "0"}, "--rounds must be 1 or more"},
+		{[]string{"--scenario", "rout"}, `--scenario: there is no scenario "rout"; there are [connect-herd`},
+		{[]string{"--target", "127.0.0.1:1"}, "--target needs --config"},
+		{[]string{"--target", "127.0.0.1:1,pid=x", "--config", "d"}, `pid="x" is not a number`},
+		{[]string{"--config", "d"}, "--config is for --target"},
+	} {
+		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
+			status, out, errOut := moonsail(t, append([]string{"lab", "propagation"}, tc.args...)...)
+			require.Equal(t, 2, status)
+			require.Empty(t, out)
+			require.Contains(t, errOut, tc.want)
+		})
+	}
+}
+
+func TestLabHelp(t *testing.T) {
+	status, out, _ := moonsail(t, "lab", "propagation", "--help")
+	require.Zero(t, status)
+	for _, s := range propagation.Scenarios() {
+		require.Contains(t, out, s.Name)
+		require.Contains(t, out, s.About)
+	}
+	_, out, _ = moonsail(t, "lab", "--help")
+	require.Contains(t, out, "propagation")
+	require.NotContains(t, out, "floor", "it is for the lab itself")
+}
+
+func TestLabBuild(t *testing.T) {
+	build := func(args ...string) propagation.Options {
+		f := &propagationFlags{}
+		cmd := f.command()
+		require.NoError(t, cmd.ParseFlags(args))
+		o, err := f.build(cmd)
+		require.NoError(t, err)
+		return o
+	}
+	require.Len(t, build().Meshes, 3)
+	require.Equal(t, propagation.DefaultOptions().Rounds, build().Rounds)
+	quick := build("--quick")
+	require.True(t, quick.Quick)
+	require.Equal(t, propagation.QuickOptions().Meshes, quick.Meshes)
+	quick = build("--quick", "--mesh", "3x4", "--rounds", "5")
+	require.Equal(t, []meshfiles.Shape{{Services: 3, Proxies: 4, Bystanders: 2}}, quick.Meshes)
+	require.Equal(t, 5, quick.Rounds)
+	other := build("--target", "127.0.0.1:15010,pid=7", "--config", "d")
+	require.Equal(t, "127.0.0.1:15010", other.Target)
+	require.Equal(t, 7, other.TargetPID)
+}
+
+func TestLabTable(t *testing.T) {
+	side := propagation.Side{Last: propagation.Spread{P50: 3}, CPU: propagation.Spread{P50: 2}, PeakRSS: 50 << 20}
+	half := propagation.Side{Last: propagation.Spread{P50: 2}}
+	r := &propagation.Report{Target: "moonsail serve", CPUs: 2, Rounds: 11, Results: []propagation.Result{{
+		Scenario: "route", Mesh: meshfiles.Shape{Services: 5, Proxies: 7}, Subject: side, Floor: &half, Note: "noted",
+		Bars:  []propagation.Bar{{What: "last", Value: 1.5, Limit: 1.25, Unit: "x"}, {What: "bytes", Value: 10, Limit: 3072, Unit: "B", Holds: true}},
+		State: &propagation.FinalState{Wrong: 2, First: []string{"a: stale"}},
+	}}}
+	var b bytes.Buffer
+	require.NoError(t, printPropagation(&b, r))
+	text := b.String()
+	require.Regexp(t, `5x7 +route +3\.0 +2\.0 +1\.50x .* 2\.0 +0\.0 +- .* 50 MB +2 wrong`, text)
+	require.Regexp(t, `last +1\.50x +1\.25x +missed`, text)
+	require.Regexp(t, `bytes +10 B +3072 B +holds`, text)
+	require.Contains(t, text, "5x7 route: noted")
+	require.Contains(t, text, "wrong: 5x7 route: a: stale")
+	b.Reset()
+	require.NoError(t, printPropagation(&b, &propagation.Report{}))
+	require.Empty(t, b.String())
+}
