@@ -28,7 +28,8 @@ type Answer struct {
 	Service  string   `json:"service"`
 	Version  string   `json:"version"`
 	Instance string   `json:"instance"`
-	Error    string   `json:"error,omitempty"` // why it failed: the call that did
+	Attempt  int      `json:"attempt,omitempty"` // of the caller's sidecar to have this request answered
+	Error    string   `json:"error,omitempty"`   // why it failed: the call that did
 	Calls    []Answer `json:"calls,omitempty"`
 }
 
@@ -87,13 +88,20 @@ func (a App) handler(client *http.Client) http.Handler {
 	return mux
 }
 
-func (a App) self() Answer {
-	return Answer{Service: a.Workload.App, Version: a.Workload.Version, Instance: a.Workload.Name}
+// attemptHeader is set by the caller's Envoy.
+const attemptHeader = "x-envoy-attempt-count"
+
+func (a App) self(r *http.Request) Answer {
+	attempt, err := strconv.Atoi(r.Header.Get(attemptHeader))
+	if err != nil {
+		attempt = 0 // it did not come through a sidecar
+	}
+	return Answer{Service: a.Workload.App, Version: a.Workload.Version, Instance: a.Workload.Name, Attempt: attempt}
 }
 
 // answer calls whom it must, all at once, and answers 502 if one of them failed.
 func (a App) answer(w http.ResponseWriter, r *http.Request, client *http.Client) {
-	out := a.self()
+	out := a.self(r)
 	services := a.Workload.Calls()
 	out.Calls = make([]Answer, len(services))
 	errs := make([]error, len(services))
@@ -130,7 +138,7 @@ func (a App) call(r *http.Request, client *http.Client, service string) (Answer,
 // slow answers after ?ms= milliseconds.
 func (a App) slow(w http.ResponseWriter, r *http.Request) {
 	if pause(r.Context(), queryMillis(r, "ms", 1000)) == nil {
-		reply(w, http.StatusOK, a.self())
+		reply(w, http.StatusOK, a.self(r))
 	}
 }
 

@@ -213,18 +213,21 @@ const frontPage = "http://" + frontend + "/"
 
 // verdict is nil if no request failed that was not meant to.
 func (d *demo) verdict() error {
-	requests, failed := 0, 0
+	all := newCounts()
 	for _, r := range d.rows {
-		requests += r.counts.Requests
-		failed += r.counts.Failed
+		all.merge(r.counts)
 	}
 	if late := d.load.Late(); late > 0 {
 		d.say("%s", paint(d.style.Warn, fmt.Sprintf("%d requests were not made: this machine is too slow for %d a second", late, d.Rate)))
 	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d requests failed where none should", failed, requests)
+	if all.Failed > 0 {
+		return fmt.Errorf("%d of %d requests failed where none should: %v", all.Failed, all.Requests, all.reasons())
 	}
-	fmt.Fprintf(d.out, "\n%s\n", paint(d.style.Good, fmt.Sprintf("%d requests, none lost. Took %.0f s.", requests, time.Since(d.began).Seconds())))
+	retried := "no call was even retried by a sidecar"
+	if all.Retried > 0 {
+		retried = fmt.Sprintf("%d calls were retried by sidecars", all.Retried)
+	}
+	fmt.Fprintf(d.out, "\n%s\n", paint(d.style.Good, fmt.Sprintf("%d requests, none lost; %s. Took %.0f s.", all.Requests, retried, time.Since(d.began).Seconds())))
 	return nil
 }
 

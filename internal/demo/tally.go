@@ -23,6 +23,7 @@ type Failure struct {
 type Counts struct {
 	Requests  int
 	Failed    int
+	Retried   int            // answers, also deep in the tree, that took a sidecar more than one attempt
 	Statuses  map[int]int    // 0: no answer
 	Versions  map[string]int // "reviews/v2" -> answers of it, also deep in the tree of calls
 	Instances map[string]int // "reviews-v2-1" -> the same
@@ -39,6 +40,9 @@ func (c *Counts) add(a Answer) {
 	if a.Instance != "" {
 		c.Versions[a.Service+"/"+a.Version]++
 		c.Instances[a.Instance]++
+	}
+	if a.Attempt > 1 {
+		c.Retried++
 	}
 	for _, called := range a.Calls {
 		c.add(called)
@@ -71,6 +75,9 @@ func (c *Counts) Share(service, version string, of ...string) float64 {
 // String is a line on how it went.
 func (c *Counts) String() string {
 	s := fmt.Sprintf("%d requests, %d failed", c.Requests, c.Failed)
+	if c.Retried > 0 {
+		s += fmt.Sprintf(", %d calls retried by sidecars", c.Retried)
+	}
 	if len(c.latencies) > 0 {
 		s += fmt.Sprintf(", p50 %.1f ms, p99 %.1f ms", ms(c.Quantile(.5)), ms(c.Quantile(.99)))
 	}
@@ -163,6 +170,7 @@ func (t *Tally) Counts() Counts {
 func (c *Counts) merge(o Counts) {
 	c.Requests += o.Requests
 	c.Failed += o.Failed
+	c.Retried += o.Retried
 	for k, v := range o.Statuses {
 		c.Statuses[k] += v
 	}

@@ -11,7 +11,7 @@ import (
 // page is an answer of the front page with reviews of some version.
 func page(version string) Answer {
 	return Answer{Service: frontend, Version: "v1", Instance: "frontend-1", Calls: []Answer{
-		{Service: catalog, Version: "v1", Instance: "catalog-1"},
+		{Service: catalog, Version: "v1", Instance: "catalog-1", Attempt: 1},
 		{Service: cart, Version: "v1", Instance: "cart-1", Calls: []Answer{{Service: catalog, Version: "v1", Instance: "catalog-2"}}},
 		{Service: reviews, Version: version, Instance: "reviews-" + version + "-1"},
 	}}
@@ -86,6 +86,15 @@ func TestMerge(t *testing.T) {
 	require.Equal(t, 2, total.Instances["reviews-v3-1"])
 	require.Len(t, total.Failures, 2)
 	require.Equal(t, time.Millisecond, total.Quantile(1))
+}
+
+func TestRetriesAreCounted(t *testing.T) {
+	c, a := newCounts(), page("v1")
+	a.Calls[1].Calls[0].Attempt = 2
+	c.add(a)
+	c.Requests = 1
+	require.Equal(t, 1, c.Retried)
+	require.Equal(t, "1 requests, 0 failed, 1 calls retried by sidecars", c.String())
 }
 
 func TestTolerance(t *testing.T) {
