@@ -110,10 +110,10 @@ func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
 				TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
 					ClusterName: xdsCluster,
 					// How soon a sidecar is back after the control plane was away (Envoy's
-					// default ends at 30 s). The interval is jittered in full.
+					// default ends at 30 s). The interval is jittered in full, which spreads a herd.
 					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
 						BaseInterval: durationpb.New(200 * time.Millisecond),
-						MaxInterval:  durationpb.New(5 * time.Second),
+						MaxInterval:  durationpb.New(time.Second),
 					}},
 				}},
 			}},
