@@ -36,9 +36,6 @@ type Options struct {
 	Listening func(xds, http net.Addr)
 }
 
-// stopTime bounds how long open streams may take to end.
-const stopTime = 3 * time.Second
-
 // Run serves until ctx ends. What it cannot start with is an error; later on nothing is.
 //
 //	file source -> intake -> engine -> xDS server -> proxies
@@ -66,14 +63,13 @@ func Run(ctx context.Context, o Options) error {
 	}
 	watch(metrics, pipeline, intake)
 
-	var g group
-	g.ctx, g.cancel = context.WithCancelCause(ctx)
-	// The server of streams ends first, so that nobody binds to an engine that has ended;
-	// the change log ends last, so that it can write what it still has.
-	rest, stopRest := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopRest()
-	g.run("change log", func(context.Context) error { changes.Run(rest); return nil })
-	g.run("engine", func(context.Context) error { pipeline.Run(rest, xds); return nil })
+	// The stages at the edges end first, so that nobody binds to an engine that has ended;
+	// the change log ends last, so that it can write what the others have told it.
+	defer background(changes.Run)()
+	defer background(func(ctx context.Context) { pipeline.Run(ctx, xds) })()
+	defer xds.Close()
+
+	g := newGroup(ctx)
 	g.run("file source", source.Run)
 	if httpListener != nil {
 		g.run("debug pages", func(ctx context.Context) error { return debug.NewServer(stages, o.Log).Serve(ctx, httpListener) })
@@ -82,37 +78,50 @@ func Run(ctx context.Context, o Options) error {
 		g.run("xDS", func(ctx context.Context) error { return serveXDS(ctx, xds, xdsListener) })
 	}
 	announce(o, xdsListener, httpListener)
-	<-g.ctx.Done()
-	g.streams.Wait()
-	xds.Close()
-	stopRest()
-	g.all.Wait()
-	if err := context.Cause(g.ctx); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
+	return g.wait()
 }
 
-// group runs the stages; the first that fails ends all.
+// background runs f until the function that it gives is called, which waits for its end.
+func background(f func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() { f(ctx) })
+	return func() {
+		cancel()
+		ended.Wait()
+	}
+}
+
+// group runs stages until its context ends; the first that fails ends all.
 type group struct {
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	all     sync.WaitGroup
-	streams sync.WaitGroup // those that end with ctx
+	ctx    context.Context
+	cancel context.CancelFunc
+	stages sync.WaitGroup
+	once   sync.Once // guards err
+	err    error     // of the first stage that failed
+}
+
+func newGroup(ctx context.Context) *group {
+	g := &group{}
+	g.ctx, g.cancel = context.WithCancel(ctx)
+	return g
 }
 
 func (g *group) run(name string, f func(context.Context) error) {
-	own := &g.streams
-	if name == "engine" || name == "change log" {
-		own = &sync.WaitGroup{}
-	}
-	own.Add(1)
-	g.all.Go(func() {
-		defer own.Done()
+	g.stages.Go(func() {
 		if err := f(g.ctx); err != nil {
-			g.cancel(fmt.Errorf("%s: %w", name, err))
+			g.once.Do(func() { g.err = fmt.Errorf("%s: %w", name, err) })
+			g.cancel()
 		}
 	})
+}
+
+// wait gives the failure that ended the stages; nil where they were told to end.
+func (g *group) wait() error {
+	<-g.ctx.Done()
+	g.stages.Wait()
+	g.cancel()
+	return g.err
 }
 
 func listen(ctx context.Context, o Options) (xds, http net.Listener, err error) {
@@ -135,20 +144,22 @@ func listen(ctx context.Context, o Options) (xds, http net.Listener, err error) 
 	return xds, http, err
 }
 
-// serveXDS answers streams until ctx ends, and then lets them end for a moment.
+// serveXDS answers streams until ctx ends, and then cuts them: they never end by
+// themselves, and proxies are to notice and go elsewhere.
 func serveXDS(ctx context.Context, xds *server.Server, ln net.Listener) error {
-	g := grpc.NewServer(server.GRPCOptions()...)
+	g := grpc.NewServer(append(server.GRPCOptions(), grpc.WaitForHandlers(true))...)
 	xds.Register(g)
+	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		// Streams never end by themselves: proxies are to notice and go elsewhere.
-		timer := time.AfterFunc(stopTime, g.Stop)
-		defer timer.Stop()
+		defer close(stopped)
 		g.Stop()
 	})
-	defer stop()
-	if err := g.Serve(ln); err != nil && ctx.Err() == nil {
+	err := g.Serve(ln)
+	if stop() {
+		g.Stop()
 		return err
 	}
+	<-stopped
 	return nil
 }
 

@@ -29,19 +29,19 @@ func (d *Deriver) Index() *Index { return d.index }
 type Update struct {
 	// Deltas are those of the scopes that differ.
 	Deltas map[ScopeKey]*Delta
-	// Rekey tells that proxies may belong to other scopes than before.
-	Rekey bool
+	// Rekey tells which proxies may belong to other scopes than before; nil: none.
+	Rekey func(*model.Proxy) bool
 }
 
 // Apply takes a batch of changes into the index and derives what depends on them.
 func (d *Deriver) Apply(changes []store.Change) Update {
-	t := &touched{facts: factSet{}}
+	t := &touched{facts: factSet{}, sidecars: map[string]bool{}}
 	for _, c := range changes {
 		d.index.apply(c, t)
 	}
 	var affected []*scope
 	for _, s := range d.scopes {
-		if t.sidecars {
+		if len(t.sidecars) > 0 {
 			d.resetSidecar(s)
 		}
 		s.touch(t)
@@ -49,7 +49,18 @@ func (d *Deriver) Apply(changes []store.Change) Update {
 			affected = append(affected, s)
 		}
 	}
-	return Update{Deltas: d.derive(affected), Rekey: t.sidecars || t.labels}
+	return Update{Deltas: d.derive(affected), Rekey: d.index.rekey(t)}
+}
+
+// rekey tells whose scopes may be others now.
+func (x *Index) rekey(t *touched) func(*model.Proxy) bool {
+	switch {
+	case t.labels || t.sidecars[x.mesh.RootNamespace]:
+		return func(*model.Proxy) bool { return true }
+	case len(t.sidecars) > 0:
+		return func(p *model.Proxy) bool { return t.sidecars[p.Namespace] }
+	}
+	return nil
 }
 
 // derive derives scopes side by side; they share nothing but the index, which nobody
@@ -102,10 +113,11 @@ func (d *Deriver) Scopes() []ScopeKey {
 }
 
 // resetSidecar puts a scope's Sidecar in force where it has changed: all that was visible or
-// is now may differ.
+// is now may differ. A scope whose Sidecar has gone stays as it is: its proxies belong to
+// other scopes from this batch on.
 func (d *Deriver) resetSidecar(s *scope) {
 	now := d.index.sidecar(s.Key.Sidecar)
-	if now == s.sidecar {
+	if now == s.sidecar || now == nil {
 		return
 	}
 	if p := s.egressProxy(); p != nil && !s.Key.Inbound {

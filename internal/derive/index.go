@@ -61,7 +61,7 @@ type touched struct {
 	facts    factSet
 	services []*model.Service        // old and new ones: scopes ask whether they see them
 	routes   []*model.VirtualService // likewise
-	sidecars bool                    // selection of Sidecars may differ
+	sidecars map[string]bool         // namespaces in which the selection of Sidecars may differ
 	labels   bool                    // which labels matter may differ
 }
 
@@ -143,14 +143,15 @@ func (x *Index) countLocality(r *model.DestinationRule, by int) bool {
 }
 
 func (x *Index) replaceSidecar(old, now *model.Sidecar, touched *touched) {
-	touched.sidecars = true
 	if old != nil {
+		touched.sidecars[old.Namespace] = true
 		delete(x.sidecars[old.Namespace], old.Key)
 		if len(x.sidecars[old.Namespace]) == 0 {
 			delete(x.sidecars, old.Namespace)
 		}
 	}
 	if now != nil {
+		touched.sidecars[now.Namespace] = true
 		if x.sidecars[now.Namespace] == nil {
 			x.sidecars[now.Namespace] = map[model.Key]*model.Sidecar{}
 		}

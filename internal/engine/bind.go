@@ -19,11 +19,10 @@ type scope struct {
 
 // binding is one stream's hold on its scopes.
 type binding struct {
-	proxy    *model.Proxy
-	rebind   func([]*table.Table)
-	keys     [2]derive.ScopeKey // outbound, inbound
-	bound    bool
-	released bool
+	proxy  *model.Proxy
+	rebind func([]*table.Table)
+	keys   [2]derive.ScopeKey // outbound, inbound
+	bound  bool               // counts as user of its scopes
 }
 
 var errStopped = errors.New("the control plane is stopping; connect again")
@@ -35,7 +34,7 @@ func (e *Engine) Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.
 	b := &binding{proxy: p, rebind: rebind}
 	reply := make(chan []*table.Table, 1)
 	release := func() { _ = e.call(context.Background(), func() { e.release(b) }) }
-	err := e.call(ctx, func() { e.whenSynced(func() { e.bind(b, reply) }) })
+	err := e.call(ctx, func() { e.bindOrWait(b, reply) })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -62,30 +61,23 @@ func (e *Engine) call(ctx context.Context, f func()) error {
 	}
 }
 
-func (e *Engine) whenSynced(f func()) {
+func (e *Engine) bindOrWait(b *binding, reply chan<- []*table.Table) {
 	if e.Synced() {
-		f()
+		e.bind(b, reply)
 		return
 	}
-	e.waiting = append(e.waiting, f)
+	e.waiting[b] = reply
 }
 
 // admit lets those in who waited for the sources.
 func (e *Engine) admit() {
-	if len(e.waiting) == 0 || !e.Synced() {
-		return
+	for b, reply := range e.waiting {
+		e.bind(b, reply)
 	}
-	waiting := e.waiting
-	e.waiting = nil
-	for _, f := range waiting {
-		f()
-	}
+	clear(e.waiting)
 }
 
 func (e *Engine) bind(b *binding, reply chan<- []*table.Table) {
-	if b.released {
-		return
-	}
 	outbound, inbound := e.deriver.Index().Keys(b.proxy)
 	b.keys, b.bound = [2]derive.ScopeKey{outbound, inbound}, true
 	deltas := map[derive.ScopeKey]*derive.Delta{}
@@ -114,8 +106,9 @@ func (e *Engine) tables(b *binding) []*table.Table {
 }
 
 func (e *Engine) release(b *binding) {
-	b.released = true
+	delete(e.waiting, b)
 	if b.bound {
+		b.bound = false
 		delete(e.bindings, b)
 		e.letGo(b.keys)
 	}
@@ -133,9 +126,12 @@ func (e *Engine) letGo(keys [2]derive.ScopeKey) {
 
 // rekey finds the bindings whose proxies belong to other scopes now, and moves them; the
 // new scopes' content goes to deltas. The streams are to be told after the commit.
-func (e *Engine) rekey(deltas map[derive.ScopeKey]*derive.Delta) []*binding {
+func (e *Engine) rekey(concerned func(*model.Proxy) bool, deltas map[derive.ScopeKey]*derive.Delta) []*binding {
 	var moved []*binding
 	for b := range e.bindings {
+		if !concerned(b.proxy) {
+			continue
+		}
 		outbound, inbound := e.deriver.Index().Keys(b.proxy)
 		keys := [2]derive.ScopeKey{outbound, inbound}
 		if keys == b.keys {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/derive"
@@ -61,8 +62,12 @@ type Engine struct {
 	deriver   *derive.Deriver
 	scopes    map[derive.ScopeKey]*scope
 	bindings  map[*binding]struct{}
-	waiting   []func()           // binds that wait for the sources to load
-	failures  map[string]Failure // what could not be translated, by scope, type and name
+	waiting   map[*binding]chan<- []*table.Table // binds that wait for the sources to load
+	failures  map[failureKey]Failure             // what could not be translated
+
+	// loaded: all that the sources had at their start is in the store. Set by Run's
+	// goroutine, read by anybody.
+	loaded atomic.Bool
 }
 
 // New makes an engine. Run must be called once for anything to happen.
@@ -82,18 +87,20 @@ func New(opts Options) *Engine {
 		intern:   resource.NewInterner(),
 		calls:    make(chan func(), 64),
 		done:     make(chan struct{}),
-		failures: map[string]Failure{},
+		failures: map[failureKey]Failure{},
 		deriver:  derive.New(opts.Mesh, opts.Workers),
 		scopes:   map[derive.ScopeKey]*scope{},
 		bindings: map[*binding]struct{}{},
+		waiting:  map[*binding]chan<- []*table.Table{},
 	}
 }
 
 // Snapshot is the newest state of the store.
 func (e *Engine) Snapshot() *store.Snapshot { return e.store.Snapshot() }
 
-// Synced tells whether proxies are served.
-func (e *Engine) Synced() bool { return e.opts.Intake.IsSynced() }
+// Synced tells whether proxies are served: all sources have loaded, and what they had is
+// in the store.
+func (e *Engine) Synced() bool { return e.loaded.Load() }
 
 // Run works until ctx ends. publisher is told of each revision that changed tables.
 func (e *Engine) Run(ctx context.Context, publisher Publisher) {
@@ -101,18 +108,29 @@ func (e *Engine) Run(ctx context.Context, publisher Publisher) {
 	e.publisher = publisher
 	idle := time.NewTicker(e.opts.IdleScope / 4)
 	defer idle.Stop()
+	e.take()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-e.opts.Intake.Ready():
-			e.batch(e.opts.Intake.Take())
-			e.admit()
+			e.take()
 		case call := <-e.calls:
 			call()
 		case now := <-idle.C:
 			e.closeIdle(now)
 		}
+	}
+}
+
+// take works on what has arrived. The order counts: a source puts all that it has before
+// it says that it is synced, so what is taken after it has said so is all of it.
+func (e *Engine) take() {
+	synced := e.opts.Intake.IsSynced()
+	e.batch(e.opts.Intake.Take())
+	if synced && !e.loaded.Load() {
+		e.loaded.Store(true)
+		e.admit()
 	}
 }
 
@@ -128,8 +146,8 @@ func (e *Engine) batch(events []store.Event) {
 
 	update := e.deriver.Apply(changes)
 	var moved []*binding
-	if update.Rekey {
-		moved = e.rekey(update.Deltas)
+	if update.Rekey != nil {
+		moved = e.rekey(update.Rekey, update.Deltas)
 	}
 	e.opts.Ledger.Mark(rev, telemetry.StageDerive, time.Now())
 

@@ -141,15 +141,154 @@ func TestIdleScopesAreForgotten(t *testing.T) {
 	require.Empty(t, e.Scopes(context.Background()))
 }
 
+// waiting counts the binds that wait for the sources.
+func waiting(t *testing.T, e *Engine) int {
+	t.Helper()
+	n := ask(context.Background(), e, func() []int { return []int{len(e.waiting)} })
+	require.Len(t, n, 1)
+	return n[0]
+}
+
 func TestABindThatIsGivenUpLeavesNothing(t *testing.T) {
 	e, in, _ := start(t)
 	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := e.Bind(ctx, proxy("web", "shop"), nil)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return waiting(t, e) == 1 }, time.Minute, time.Millisecond)
 	cancel()
-	_, _, err := e.Bind(ctx, proxy("web", "shop"), nil)
-	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, <-ended, context.Canceled)
+	require.Eventually(t, func() bool { return waiting(t, e) == 0 }, time.Minute, time.Millisecond)
 	in.Synced("test")
-	require.Eventually(t, e.Synced, time.Second, time.Millisecond)
+	require.Eventually(t, e.Synced, time.Minute, time.Millisecond)
+	require.Empty(t, e.Scopes(context.Background()))
+}
+
+// TestWhatTheSourcesHadIsServedFirst holds the order of loading: a bind that comes between
+// the sources' word and the batch of what they had must not see an empty mesh.
+func TestWhatTheSourcesHadIsServedFirst(t *testing.T) {
+	in := store.NewIntake("test")
+	e := New(Options{Intake: in, Ledger: noLedger{}, Log: slog.New(slog.DiscardHandler)})
+	e.publisher = noLedger{}
+	reply := make(chan []*table.Table, 1)
+	in.Put(service("a", 80))
+	in.Synced("test")
+	e.bindOrWait(&binding{proxy: proxy("web", "shop")}, reply)
+	require.Empty(t, reply)
+	e.take()
+	require.NotNil(t, (<-reply)[0].State().Get(resource.Cluster, "outbound|80||a.shop.svc.cluster.local"))
+}
+
+func TestReleaseCountsOnce(t *testing.T) {
+	e, in, _ := start(t)
+	in.Synced("test")
+	_, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
+	require.NoError(t, err)
+	_, other, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
+	require.NoError(t, err)
+	defer other()
+	release()
+	release()
 	for _, s := range e.Scopes(context.Background()) {
-		require.Zero(t, s.Proxies)
+		require.Equal(t, 1, s.Proxies, s.Name)
 	}
+}
+
+func route(code uint32) store.Event {
+	v := &model.VirtualService{
+		Meta:  model.Meta{Key: model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "a"}, ResourceVersion: fmt.Sprint(code)},
+		Hosts: []model.Host{"a.shop.svc.cluster.local"}, Gateways: []string{model.GatewayMesh},
+		HTTP: []model.HTTPRoute{{DirectResponse: &model.DirectResponse{Status: code}}},
+	}
+	return store.Event{Key: v.Key, Object: v}
+}
+
+// TestWhatCannotBeTranslatedKeepsItsLastGoodState follows one broken virtual host: its old
+// resource stays, it is listed for each scope that has it, other changes go on, and both
+// mending and removing take it off the list.
+func TestWhatCannotBeTranslatedKeepsItsLastGoodState(t *testing.T) {
+	const name = "80/a.shop.svc.cluster.local:80"
+	e, in, r := start(t)
+	in.Put(service("a", 80), route(200))
+	in.Synced("test")
+	<-r
+	tables, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
+	require.NoError(t, err)
+	defer release()
+	// A second scope whose name, but not its key, is the first one's.
+	none := proxy("web", "shop")
+	none.Interception = model.InterceptNone
+	_, releaseOther, err := e.Bind(context.Background(), none, nil)
+	require.NoError(t, err)
+	defer releaseOther()
+	good := tables[0].State().Get(resource.VirtualHost, name)
+	require.NotNil(t, good)
+
+	in.Put(route(9), service("b", 80))
+	<-r
+	require.Same(t, good, tables[0].State().Get(resource.VirtualHost, name))
+	require.NotNil(t, tables[0].State().Get(resource.Cluster, "outbound|80||b.shop.svc.cluster.local"))
+	failures := e.Failures(context.Background())
+	require.Len(t, failures, 2)
+	require.Equal(t, name, failures[0].Name)
+	require.Contains(t, failures[0].Error, "directResponse.status 9")
+
+	in.Put(route(204))
+	<-r
+	require.NotEqual(t, good.Version, tables[0].State().Get(resource.VirtualHost, name).Version)
+	require.Empty(t, e.Failures(context.Background()))
+
+	in.Put(route(9))
+	<-r
+	require.Len(t, e.Failures(context.Background()), 2)
+	gone := service("a", 80)
+	gone.Object = nil
+	in.Put(gone, store.Event{Key: route(0).Key})
+	<-r
+	require.Empty(t, e.Failures(context.Background()))
+	require.Nil(t, tables[0].State().Get(resource.VirtualHost, name))
+}
+
+func TestFailuresGoWithTheirScope(t *testing.T) {
+	e, in, r := start(t)
+	in.Put(service("a", 80), route(9))
+	in.Synced("test")
+	<-r
+	_, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
+	require.NoError(t, err)
+	require.Len(t, e.Failures(context.Background()), 1)
+	release()
+	require.NoError(t, e.call(context.Background(), func() { e.closeIdle(time.Now().Add(time.Hour)) }))
+	require.Empty(t, e.Failures(context.Background()))
+}
+
+// TestRekeyLooksAtTheProxiesConcerned holds that a Sidecar of one namespace moves only that
+// namespace's proxies, and one of the root namespace all that have none of their own.
+func TestRekeyLooksAtTheProxiesConcerned(t *testing.T) {
+	e, in, r := start(t)
+	in.Synced("test")
+	moved := make(chan string, 8)
+	for _, ns := range []string{"shop", "bank"} {
+		_, release, err := e.Bind(context.Background(), proxy("web", ns), func([]*table.Table) { moved <- ns })
+		require.NoError(t, err)
+		defer release()
+	}
+	put := func(ns string, o bool) {
+		s := &model.Sidecar{Meta: model.Meta{Key: model.Key{Kind: model.KindSidecar, Namespace: ns, Name: "default"}}}
+		ev := store.Event{Key: s.Key}
+		if o {
+			ev.Object = s
+		}
+		in.Put(ev)
+		<-r
+	}
+	put("bank", true)
+	require.Equal(t, "bank", <-moved)
+	put("istio-system", true)
+	require.Equal(t, "shop", <-moved)
+	put("bank", false)
+	require.Equal(t, "bank", <-moved)
+	require.Empty(t, moved)
 }

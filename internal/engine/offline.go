@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"log/slog"
 	"maps"
 	"slices"
@@ -42,11 +43,9 @@ func Compile(mesh *model.Mesh, objects []model.Object, p *model.Proxy) (map[reso
 }
 
 func (e *Engine) sortedFailures() []Failure {
-	var out []Failure
-	for _, k := range slices.Sorted(maps.Keys(e.failures)) {
-		out = append(out, e.failures[k])
-	}
-	return out
+	return slices.SortedFunc(maps.Values(e.failures), func(a, b Failure) int {
+		return cmp.Or(strings.Compare(a.Scope, b.Scope), strings.Compare(a.Type, b.Type), strings.Compare(a.Name, b.Name))
+	})
 }
 
 // noLedger notes nothing and publishes to nobody.

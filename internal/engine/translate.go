@@ -157,24 +157,27 @@ func (t *translation) fail(typ resource.Type, name string, err error) {
 	})
 }
 
-func failureName(scope, typ, name string) string { return scope + " " + typ + " " + name }
+type failureKey struct {
+	scope     derive.ScopeKey
+	typ, name string
+}
 
 // noteFailures keeps the list of what cannot be translated, and tells of new ones.
 func (e *Engine) noteFailures(t *translation) {
 	if len(e.failures) > 0 {
 		for _, u := range t.updates {
-			delete(e.failures, failureName(t.key.String(), u.Type.String(), u.Name))
+			delete(e.failures, failureKey{t.key, u.Type.String(), u.Name})
 		}
 	}
 	for _, f := range t.failed {
-		e.failures[failureName(f.Scope, f.Type, f.Name)] = f
+		e.failures[failureKey{f.key, f.Type, f.Name}] = f
 		e.log.Warn("resource not translated; the last good one stays in force",
 			"scope", f.Scope, "type", f.Type, "name", f.Name, "error", f.Error)
 	}
 }
 
 func (e *Engine) forgetFailures(k derive.ScopeKey) {
-	maps.DeleteFunc(e.failures, func(_ string, f Failure) bool { return f.key == k })
+	maps.DeleteFunc(e.failures, func(f failureKey, _ Failure) bool { return f.scope == k })
 }
 
 // countResources counts a table's entries by type, whole route configurations once.
