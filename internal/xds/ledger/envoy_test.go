@@ -209,6 +209,9 @@ func (e *envoy) add(k kind, name string, h held, hosts []content) {
 	case cds:
 		old, ok := e.clusters[name]
 		e.clusters[name] = h
+		if ok && old.version == h.version {
+			return // Envoy compares
+		}
 		if h.eds {
 			e.warming[name] = true
 			if !ok || !old.eds {

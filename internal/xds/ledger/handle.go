@@ -6,6 +6,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
 // Handle takes a request. It tells whether its type is one that the mesh serves.
@@ -173,6 +174,14 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 	if w.wild {
 		l.keep(k)
 	}
+	l.returning = l.returning || k == cds
+	if k == rds {
+		defer l.routesKept(r.Initial)
+	}
+	if l.hasAll(k, r) {
+		w.todo = nil
+		return
+	}
 	var same, differ, gone [][]byte
 	for _, nv := range r.Initial {
 		e := l.lookupBytes(w.typ, nv.Name)
@@ -195,12 +204,21 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 		w.todo = l.pool.Without(w.todo, names.Slices(gone))
 	}
 	w.gone = l.pool.With(w.gone, names.Slices(gone))
-	switch k {
-	case cds:
-		l.returning = true
-	case rds:
-		l.routesKept(r.Initial)
+}
+
+// hasAll tells whether the proxy has exactly what the tables have, at the cost of a hash
+// for each resource: the usual case when a control plane was restarted.
+func (l *Ledger) hasAll(k kind, r *Request) bool {
+	w := &l.watches[k]
+	a, b := l.states[0], l.states[1]
+	if len(r.Initial) != a.Len(w.typ)+b.Len(w.typ) || l.resend != nil || !w.wild && len(r.Subscribe) != len(r.Initial) {
+		return false
 	}
+	sum := a.Sum(w.typ) + b.Sum(w.typ)
+	for i := range r.Initial {
+		sum -= table.Hash(r.Initial[i].Name, r.Initial[i].Version)
+	}
+	return sum == 0
 }
 
 // keep takes the tables' present states as sent.

@@ -46,15 +46,14 @@ func (l *Ledger) rebindWatch(k kind, i int, old *table.State) {
 		l.rebindWhole(k, i)
 		return
 	}
-	d := &difference{l: l, k: k, had: old, at: w.at[i], has: s}
 	if w.answer { // nothing was sent yet
 		w.at[i] = fromStart(s)
 		l.gateAnew(k, i)
 		return
 	}
-	d.find()
-	w.todo = l.pool.With(w.todo, names.Strings(d.todo))
-	w.gone = l.pool.With(w.gone, names.Strings(d.gone))
+	d := l.difference(k, i, old)
+	w.todo = l.pool.Union(w.todo, d.todo)
+	w.gone = l.pool.Union(w.gone, d.gone)
 	w.at[i] = upTo(s)
 	if w.flight != nil {
 		w.flight.from[i], w.flight.explicit = w.at[i], true
@@ -71,18 +70,49 @@ func (l *Ledger) gateAnew(k kind, i int) {
 	}
 }
 
-// difference is what a stream needs to get from one table to another.
-type difference struct {
+// difference is what a stream needs to get from one table to another: what is to be sent
+// and what is to be removed.
+type difference struct{ todo, gone *names.Set }
+
+// situation is all that a difference depends on.
+type situation struct {
+	k      kind
+	had    *table.State
+	at     cursor // of what was sent of had
+	i      int    // has is the table in this place
+	states [MaxTables]*table.State
+	wild   bool
+	names  *names.Set // by name
+	synced *names.Set // of virtual hosts: by route configuration
+}
+
+// difference is found once for all streams in the same situation: those that a changed
+// Sidecar takes from one scope to another.
+func (l *Ledger) difference(k kind, i int, had *table.State) difference {
+	w := &l.watches[k]
+	key := situation{k: k, had: had, at: w.at[i], i: i, states: l.states, wild: w.wild, names: w.names}
+	if k == vhds {
+		key.synced = l.synced
+	}
+	return l.states[i].Memo(key, func() any {
+		c := &comparison{l: l, k: k, had: had, at: w.at[i], has: l.states[i]}
+		c.find()
+		return difference{l.pool.Of(c.todo...), l.pool.Of(c.gone...)}
+	}).(difference)
+}
+
+// comparison is the work on a difference.
+type comparison struct {
 	l   *Ledger
 	k   kind
 	had *table.State
-	at  cursor // of what was sent of had
+	at  cursor
 	has *table.State
 
 	todo, gone []string
 }
 
-func (d *difference) find() {
+func (d *comparison) find() {
 	w := &d.l.watches[d.k]
 	if d.k != vhds && !w.wild {
 		for n := range w.names.All() {
@@ -105,7 +135,7 @@ func (d *difference) find() {
 
 // compare decides on one name. What came after the cursor the proxy may have or not: it
 // is sent, or removed, to be sure.
-func (d *difference) compare(name string) {
+func (d *comparison) compare(name string) {
 	t := d.l.watches[d.k].typ
 	if !d.l.subscribes(d.k, name) {
 		return

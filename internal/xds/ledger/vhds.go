@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"iter"
 
 	"github.com/moonsail/moonsail/internal/xds/names"
@@ -75,8 +76,9 @@ func (l *Ledger) routesKept(has []NameVersion) {
 func (l *Ledger) beginVirtualHosts(r *Request) {
 	var of []string
 	for _, nv := range r.Initial {
-		if rc := table.RouteConfigOf(string(nv.Name)); len(of) == 0 || of[len(of)-1] != rc {
-			of = append(of, rc)
+		rc := nv.Name[:max(bytes.LastIndexByte(nv.Name, '/'), 0)]
+		if len(of) == 0 || of[len(of)-1] != string(rc) {
+			of = append(of, string(rc))
 		}
 	}
 	l.listed = l.pool.Of(of...)
@@ -99,7 +101,7 @@ func (l *Ledger) relisted() *names.Set {
 // complete has the virtual hosts sent that the proxy lacks in route configurations that
 // it holds, and forgets of those that it does not hold.
 func (l *Ledger) complete(has []NameVersion) {
-	if l.synced == nil {
+	if l.synced == nil || l.hasAll(vhds, &Request{Initial: has}) {
 		return
 	}
 	set := make(map[string]bool, len(has))

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"hash/maphash"
 	"slices"
 
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
@@ -28,9 +29,17 @@ type column struct {
 	graves []*tombstone // removals, some of them undone since
 	dead   int          // in log
 	peak   int          // most live entries ever
+	sum    uint64       // of the live entries' Hash
 
 	forgotten                         model.Revision // removals up to here are not in graves
 	lastAdded, lastChange, lastRemove model.Revision
+}
+
+var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+// Hash is a name's and version's part of State.Sum. It means something in this process only.
+func Hash(name, version []byte) uint64 {
+	return maphash.Bytes(seeds[0], name) * (maphash.Bytes(seeds[1], version) | 1)
 }
 
 func newColumn() *column { return &column{live: iradix.New[*Entry]()} }
@@ -73,6 +82,7 @@ func (w *columnWriter) put(e *Entry) (old *Entry, changed bool) {
 		w.lastAdded = w.rev
 		w.undo(e.Name)
 	}
+	w.sum += Hash([]byte(e.Name), []byte(e.Version))
 	w.txn.Insert([]byte(e.Name), e)
 	w.log = append(w.log, e)
 	w.lastChange = w.rev
@@ -95,6 +105,7 @@ func (w *columnWriter) remove(name string) (old *Entry, changed bool) {
 func (w *columnWriter) bury(e *Entry) {
 	e.replaced.Store(uint64(w.rev))
 	w.dead++
+	w.sum -= Hash([]byte(e.Name), []byte(e.Version))
 }
 
 func (w *columnWriter) undo(name string) {

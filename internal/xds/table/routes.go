@@ -32,7 +32,7 @@ func (r *routeSum) version() string {
 	return "0000000000000000"[len(s):] + s
 }
 
-// partHash is a virtual host's part of the sum.
+// partHash is a name's and version's part of a sum that stands for a set of resources.
 func partHash(name, version string) uint64 {
 	return xxhash.Sum64String(name + "\x00" + version)
 }

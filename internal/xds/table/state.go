@@ -17,8 +17,37 @@ type State struct {
 	table   *Table
 	columns [resource.NumTypes]*column
 
-	mu      sync.Mutex // guards batches, not their content
+	mu      sync.Mutex // guards the maps, not their content
 	batches map[batchKey]*Batch
+	memos   map[any]*memo
+}
+
+// memo is something that streams work out from a state.
+type memo struct {
+	once  sync.Once
+	value any
+}
+
+// maxMemos bounds what a state remembers of what streams work out.
+const maxMemos = 128
+
+// Memo gives what was worked out under a key, or has it worked out. Streams in the same
+// situation share it; it goes with the state. The key must be comparable.
+func (s *State) Memo(key any, work func() any) any {
+	s.mu.Lock()
+	m := s.memos[key]
+	if m == nil {
+		m = &memo{}
+		if s.memos == nil {
+			s.memos = map[any]*memo{}
+		}
+		if len(s.memos) < maxMemos {
+			s.memos[key] = m
+		}
+	}
+	s.mu.Unlock()
+	m.once.Do(func() { m.value = work() })
+	return m.value
 }
 
 // Table is the table that this is a state of.
@@ -35,6 +64,9 @@ func (s *State) GetBytes(t resource.Type, name []byte) *Entry {
 
 // Len is the number of live entries.
 func (s *State) Len(t resource.Type) int { return s.columns[t].live.Len() }
+
+// Sum is the sum of the live entries' Hash: equal for equal names and versions.
+func (s *State) Sum(t resource.Type) uint64 { return s.columns[t].sum }
 
 // LastAdded is the revision in which a new name came last: the make-before-break barrier.
 func (s *State) LastAdded(t resource.Type) model.Revision { return s.columns[t].lastAdded }
