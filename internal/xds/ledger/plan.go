@@ -43,7 +43,7 @@ func (l *Ledger) compose(k kind) (Response, bool) {
 		return Response{}, false // the first answer must be whole
 	}
 	if l.upToDate(w) && w.idle() && !w.answer && (k != vhds || l.load == nil) {
-		l.rest(w, limit)
+		l.rest(w)
 		return Response{}, false
 	}
 	p := l.newPlan(w)
@@ -63,7 +63,7 @@ func (l *Ledger) compose(k kind) (Response, bool) {
 	}
 	if p.empty() && !w.answer {
 		w.at, w.todo, w.gone = p.at, p.todo, p.gone
-		l.rest(w, limit)
+		l.rest(w)
 		return Response{}, false
 	}
 	if l.protocol == Sotw {
@@ -84,7 +84,7 @@ func (l *Ledger) upToDate(w *watch) bool {
 
 // rest moves the cursors of a watch that has nothing to send to the newest revision that
 // it has nothing to send of.
-func (l *Ledger) rest(w *watch, limit model.Revision) {
+func (l *Ledger) rest(w *watch) {
 	if w.idle() {
 		w.owes = 0
 	}
@@ -139,7 +139,7 @@ func (l *Ledger) planRemoved(k kind, limit model.Revision, p *plan) {
 	var later []string
 	for i, s := range l.states {
 		if s.LastRemoved(w.typ) > p.at[i].rem && s.Forgotten(w.typ) > p.at[i].rem {
-			l.forgotten(k, p, i)
+			l.forgotten(k, p)
 		}
 		next := max(p.at[i].rem, s.Revision)
 		wait := model.Revision(0)
@@ -166,7 +166,7 @@ func (l *Ledger) planRemoved(k kind, limit model.Revision, p *plan) {
 
 // forgotten deals with removals that the table no longer knows: of what is subscribed by
 // name it can be seen what is not there, of everything it cannot.
-func (l *Ledger) forgotten(k kind, p *plan, i int) {
+func (l *Ledger) forgotten(k kind, p *plan) {
 	w := &l.watches[k]
 	if l.protocol == Sotw {
 		return
