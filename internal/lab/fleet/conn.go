@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"net"
+	"sync"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -193,17 +195,35 @@ func (h *conn) data(f *http2.DataFrame, take func([]byte) error) error {
 	return nil
 }
 
+// buffers are those of messages that come in many frames.
+var buffers sync.Pool
+
+// borrow gives an empty buffer for so many bytes.
+func borrow(size int) []byte {
+	if b, ok := buffers.Get().(*[]byte); ok && cap(*b) >= size {
+		return (*b)[:0]
+	}
+	return make([]byte, 0, 1<<bits.Len(uint(size)))
+}
+
+func (h *conn) release() {
+	if b := h.in[:0]; cap(b) > 0 {
+		buffers.Put(&b)
+	}
+	h.in = nil
+}
+
 // keep holds on to the beginning of a message.
 func (h *conn) keep(b []byte) {
 	switch {
 	case len(b) == 0:
-		h.in = nil
+		h.release()
 	case len(h.in) == 0:
-		size := prefixLen + len(b)
+		size := maxFrame
 		if len(b) >= prefixLen {
-			size += int(binary.BigEndian.Uint32(b[1:prefixLen]))
+			size = max(size, 2*prefixLen+int(binary.BigEndian.Uint32(b[1:prefixLen])))
 		}
-		h.in = append(make([]byte, 0, size), b...)
+		h.in = append(borrow(size), b...)
 	case len(b) < len(h.in):
 		h.in = append(h.in[:0], b...)
 	}

@@ -35,8 +35,6 @@ type Proxy struct {
 	ctx  context.Context // ends the wait of a proxy that is stalled
 	join func()          // gives the place among those that are joining to the next
 	conn *conn
-	resp response
-	room []resolved
 
 	mu    sync.Mutex // guards what follows
 	state state
@@ -156,54 +154,60 @@ func (p *Proxy) take(b []byte) error {
 	}
 	p.messages.Add(1)
 	p.bytes.Add(int64(len(b) + prefixLen))
-	if !p.resp.parse(b) {
+	room := scratches.Get().(*scratch)
+	defer room.put()
+	resp := &room.resp
+	if !resp.parse(b) {
 		return fmt.Errorf("a response of %d bytes is no DeltaDiscoveryResponse", len(b))
 	}
-	if !p.resp.known {
+	if !resp.known {
 		return nil
 	}
-	p.show(b)
-	list, round := p.fleet.Catalog.resolve(p.resp.kind, p.resp.resources, p.room[:0])
+	p.show(resp, b)
+	list, round := p.fleet.Catalog.resolve(resp.kind, resp.resources, room.list[:0])
+	room.list = list
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.send(newRequest(p.resp.kind).bytes(fieldNonce, p.resp.nonce)) // the ACK
+	p.send(newRequest(resp.kind).bytes(fieldNonce, resp.nonce)) // the ACK
 	if round != nil && round.fleet == p.fleet && round != p.goals.round && round.at[p.index].Load() == 0 {
 		p.goals.begin(round)
 	}
 	for i := range list {
 		p.goals.reach(list[i].goal)
 	}
-	for _, r := range p.state.apply(p.fleet.Catalog, p.resp.kind, list) {
+	for _, r := range p.state.apply(p.fleet.Catalog, resp.kind, list) {
 		p.send(r)
 	}
-	p.shrink(list)
 	return nil
 }
 
 // show gives a response to those who look on.
-func (p *Proxy) show(b []byte) {
+func (p *Proxy) show(resp *response, b []byte) {
 	if tape := p.tape.Load(); tape != nil {
-		(*tape)(p.resp.kind, b)
+		(*tape)(resp.kind, b)
 	}
 	if p.fleet.opts.Sink == nil {
 		return
 	}
-	for _, r := range p.resp.resources {
+	for _, r := range resp.resources {
 		if !r.removed {
-			p.fleet.opts.Sink(p.resp.kind, string(r.name), r.any)
+			p.fleet.opts.Sink(resp.kind, string(r.name), r.any)
 		}
 	}
 }
 
-// keepResolved bounds what a proxy keeps for the next response.
-const keepResolved = 32
+// scratch is what handling one response needs. Proxies at rest have none.
+type scratch struct {
+	resp response
+	list []resolved
+}
 
-func (p *Proxy) shrink(list []resolved) {
-	clear(list)
-	if p.room = list[:0]; cap(list) > keepResolved {
-		p.room = nil
-	}
-	if clear(p.resp.resources); cap(p.resp.resources) > keepResolved {
-		p.resp.resources = nil
-	}
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// put gives a scratch back, without what it points to.
+func (s *scratch) put() {
+	clear(s.resp.resources)
+	clear(s.list)
+	s.resp.nonce = nil
+	scratches.Put(s)
 }

@@ -6,7 +6,6 @@ package meshfiles
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -194,13 +193,16 @@ func (m *Mesh) stage(name, content string) (commit func() error, err error) {
 	return func() error { return os.Rename(from, to) }, nil
 }
 
-// Remove takes the whole mesh off the disk.
+// Remove takes the whole mesh off the disk. Its directory stays, empty.
 func (m *Mesh) Remove() error {
-	err := errors.Join(os.RemoveAll(m.Dir), os.RemoveAll(m.staging))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	files, err := os.ReadDir(m.Dir)
+	if err != nil {
+		return err
 	}
-	return err
+	for _, f := range files {
+		err = errors.Join(err, os.Remove(filepath.Join(m.Dir, f.Name())))
+	}
+	return errors.Join(err, os.RemoveAll(m.staging))
 }
 
 // Sees tells whether the proxies see a service.

@@ -42,7 +42,10 @@ func TestMeshIsValid(t *testing.T) {
 		_, err = m.RemoveService("new")
 		require.Error(t, err)
 		require.NoError(t, m.Remove())
-		require.NoDirExists(t, m.Dir)
+		left, err := os.ReadDir(m.Dir)
+		require.NoError(t, err)
+		require.Empty(t, left)
+		require.NoDirExists(t, m.staging)
 	}
 }
 

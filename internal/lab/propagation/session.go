@@ -134,6 +134,9 @@ func (c *controlPlane) isReady(ctx context.Context) bool {
 // connect is the connect herd: all proxies at once, first those of the control plane,
 // then those of the floor, which plays back what the control plane has sent.
 func (s *session) connect(ctx context.Context, beside bool) error {
+	if err := s.awaitMesh(ctx); err != nil {
+		return err
+	}
 	n := len(s.ids)
 	s.opts.progress("%s: connecting %d proxies", s, n)
 	cp, err := s.herd(ctx, &s.cp.subject)
@@ -157,6 +160,33 @@ func (s *session) connect(ctx context.Context, beside bool) error {
 	s.connected.Floor = &side
 	s.bare, err = startBare(ctx, s.opts.Binary, s.dir, s.mesh.Proxies)
 	return err
+}
+
+// awaitMesh waits until another control plane has read the mesh: ours tells when it has.
+func (s *session) awaitMesh(ctx context.Context) error {
+	if s.cp.process != nil {
+		return nil
+	}
+	s.opts.progress("%s: waiting for %s to serve the mesh", s, s.cp.target)
+	last := meshfiles.ClusterName(s.mesh.Service(s.mesh.Services - 1))
+	tick := time.NewTicker(10 * readyPoll)
+	defer tick.Stop()
+	for begun := time.Now(); time.Since(begun) < readyTime; {
+		f, err := s.connectFresh(ctx, fleet.NewCatalog(), nil, s.ids[:1])
+		if err != nil {
+			return err
+		}
+		f.Stop()
+		if f.Proxies[0].Holdings()[fleet.EDS][last] != "" {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return fmt.Errorf("%s does not serve the mesh that was written to %s: does it read that directory?", s.cp.target, s.mesh.Dir)
 }
 
 // herd lets all proxies of a server connect at once, and measures until each has all
