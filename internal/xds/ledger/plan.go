@@ -267,7 +267,7 @@ func (l *Ledger) planGone(k kind, limit model.Revision, p *plan) {
 	for n := range p.gone.All() {
 		switch {
 		case slices.Contains(p.removed, n):
-		case k == vhds && !l.subscribes(k, n) && l.watches[rds].names.Has(table.RouteConfigOf(n)):
+		case k == vhds && !l.subscribes(k, n) && l.comes(table.RouteConfigOf(n)):
 			wait = append(wait, n) // until the route configuration is there again
 		case l.lookup(w.typ, n) != nil:
 			back = append(back, n)
@@ -281,6 +281,11 @@ func (l *Ledger) planGone(k kind, limit model.Revision, p *plan) {
 	}
 	p.gone = l.pool.Of(wait...)
 	p.todo = l.pool.With(p.todo, names.Strings(back))
+}
+
+// comes tells whether a route configuration that the proxy does not hold will be sent.
+func (l *Ledger) comes(rc string) bool {
+	return l.watches[rds].names.Has(rc) && l.lookup(l.strategy.Routes, rc) != nil
 }
 
 // planGroup takes one part of a refused response. What has changed meanwhile and must
