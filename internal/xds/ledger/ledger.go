@@ -119,7 +119,7 @@ type Response struct {
 
 // Next appends the responses that may go now. Each counts as sent.
 func (l *Ledger) Next(out []Response) []Response {
-	for pass := 0; pass < int(kinds); pass++ {
+	for range kinds {
 		moved := false
 		for k := range kinds {
 			if k == lds {

@@ -84,7 +84,7 @@ func (l *Ledger) composeWhole(k kind) (Response, bool) {
 		return l.launch(k, p), true
 	}
 	w.at, w.todo, w.gone, w.answer = p.at, p.todo, p.gone, false
-	l.rest(w, always)
+	l.rest(w)
 	return Response{}, false
 }
 
