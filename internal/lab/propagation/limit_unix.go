@@ -15,9 +15,12 @@ func raiseFileLimit(need uint64) error {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
 		return fmt.Errorf("limit of open files: %w", err)
 	}
-	if l.Cur < l.Max {
-		l.Cur = l.Max
+	if l.Max < need { // the administrator may raise it
+		if syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: need, Max: need}) == nil {
+			return nil
+		}
 	}
+	l.Cur = l.Max
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
 		return fmt.Errorf("limit of open files: %w", err)
 	}
