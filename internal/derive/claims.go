@@ -21,35 +21,41 @@ type claim struct {
 
 // listenerClaims are all claims on one listener. Most hosts want no more of a listener than
 // the route configuration that they all share: these are counted, so that a listener costs
-// the same however many they are.
+// the same however many they are. Most listeners, however, have a single claim: the maps are
+// made when they are needed.
 type listenerClaims struct {
-	all        map[model.Host]*claim
+	plain      map[model.Host]*claim // without chains
 	withChains map[model.Host]*claim
-	routes     map[string]int // claims by route configuration; those without are not counted
+	routes     []routeCount // claims by route configuration; those without are not counted
 	bound      int
 	grpcWeb    int
 	dynamic    int
 }
 
-func newListenerClaims() *listenerClaims {
-	return &listenerClaims{
-		all: map[model.Host]*claim{}, withChains: map[model.Host]*claim{}, routes: map[string]int{},
-	}
+type routeCount struct {
+	name   string
+	claims int
 }
 
 func (c *listenerClaims) add(h model.Host, own *claim) {
-	c.all[h] = own
-	c.count(own, 1)
+	m := &c.plain
 	if len(own.chains) > 0 {
-		c.withChains[h] = own
+		m = &c.withChains
 	}
+	if *m == nil {
+		*m = map[model.Host]*claim{}
+	}
+	(*m)[h] = own
+	c.count(own, 1)
 }
 
-func (c *listenerClaims) remove(h model.Host) {
-	c.count(c.all[h], -1)
-	delete(c.all, h)
+func (c *listenerClaims) remove(h model.Host, own *claim) {
+	c.count(own, -1)
+	delete(c.plain, h)
 	delete(c.withChains, h)
 }
+
+func (c *listenerClaims) empty() bool { return len(c.plain)+len(c.withChains) == 0 }
 
 func (c *listenerClaims) count(own *claim, by int) {
 	countIf(own.bound, &c.bound, by)
@@ -58,9 +64,13 @@ func (c *listenerClaims) count(own *claim, by int) {
 	if own.routeConfig == "" {
 		return
 	}
-	c.routes[own.routeConfig] += by
-	if c.routes[own.routeConfig] == 0 {
-		delete(c.routes, own.routeConfig)
+	i := slices.IndexFunc(c.routes, func(r routeCount) bool { return r.name == own.routeConfig })
+	if i < 0 {
+		c.routes = append(c.routes, routeCount{own.routeConfig, by})
+		return
+	}
+	if c.routes[i].claims += by; c.routes[i].claims == 0 {
+		c.routes = slices.Delete(c.routes, i, i+1)
 	}
 }
 
@@ -73,15 +83,21 @@ func countIf(yes bool, n *int, by int) {
 // routeConfig is the one that all agree on or, where two services claim one address, that
 // of the one which goes first.
 func (c *listenerClaims) routeConfig() string {
-	if len(c.routes) > 1 {
-		for _, own := range sortClaims(c.all) {
-			if own.routeConfig != "" {
-				return own.routeConfig
-			}
-		}
+	switch len(c.routes) {
+	case 0:
+		return ""
+	case 1:
+		return c.routes[0].name
 	}
-	for name := range c.routes {
-		return name
+	all := maps.Clone(c.withChains)
+	if all == nil {
+		all = map[model.Host]*claim{}
+	}
+	maps.Copy(all, c.plain)
+	for _, own := range sortClaims(all) {
+		if own.routeConfig != "" {
+			return own.routeConfig
+		}
 	}
 	return ""
 }

@@ -20,7 +20,7 @@ func outboundCluster(port uint32, subset string, h model.Host) string {
 func (s *scope) deriveClusters(r *reader, svc *model.Service, out *hostResult) {
 	rule := r.rule(svc.Hostname, svc.Namespace)
 	for i := range svc.Ports {
-		port := svc.Ports[i]
+		port := &svc.Ports[i]
 		if port.Protocol == model.ProtocolUDP {
 			continue
 		}
@@ -59,7 +59,7 @@ func overridePort(p, port model.TrafficPolicy) model.TrafficPolicy {
 	return p
 }
 
-func (s *scope) addCluster(r *reader, svc *model.Service, port model.ServicePort, sub *model.Subset, rule *model.DestinationRule, policy model.TrafficPolicy, out *hostResult) {
+func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePort, sub *model.Subset, rule *model.DestinationRule, policy model.TrafficPolicy, out *hostResult) {
 	c := &view.Cluster{
 		Host: svc.Hostname, Port: port.Number, PortName: port.Name, Protocol: port.Protocol,
 		Service:         view.ServiceRef{Host: svc.Hostname, Name: svc.Name, Namespace: svc.Namespace},
@@ -69,7 +69,7 @@ func (s *scope) addCluster(r *reader, svc *model.Service, port model.ServicePort
 		External:        svc.External,
 		SubjectAltNames: svc.SubjectAltNames,
 	}
-	plan := edsPlan{port: port, policy: policy}
+	plan := edsPlan{port: port, lb: policy.LoadBalancer, outlier: policy.OutlierDetection != nil}
 	if sub != nil {
 		c.Subset, plan.labels = sub.Name, sub.Labels
 	}

@@ -49,7 +49,7 @@ func (m *endpointMemo) get(s *scope, svc *model.Service, set *endpointSet, plan 
 	k := memoKey{
 		set: set, cluster: plan.cluster, subset: canonicalLabels(plan.labels),
 		locality: s.Key.Locality, labels: s.Key.Labels,
-		policy: plan.policy.LoadBalancer, outlier: plan.policy.OutlierDetection != nil,
+		policy: plan.lb, outlier: plan.outlier,
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,7 +64,7 @@ func (m *endpointMemo) get(s *scope, svc *model.Service, set *endpointSet, plan 
 // localities chooses a cluster's endpoints and groups them by locality.
 func (s *scope) localities(svc *model.Service, all []model.Endpoint, plan edsPlan) []view.LocalityEndpoints {
 	chosen := choose(svc, all, plan)
-	priority := s.priorities(chosen, plan.policy)
+	priority := s.priorities(chosen, plan)
 	type group struct {
 		locality model.Locality
 		priority uint32
@@ -85,7 +85,7 @@ func (s *scope) localities(svc *model.Service, all []model.Endpoint, plan edsPla
 		}
 		return strings.Compare(a.Locality.String(), b.Locality.String())
 	})
-	return s.distribute(out, plan.policy)
+	return s.distribute(out, plan)
 }
 
 // choose keeps the subset's endpoints that have the port. Draining ones serve only where
@@ -113,7 +113,7 @@ func choose(svc *model.Service, all []model.Endpoint, plan edsPlan) []model.Endp
 
 // endpointPort is the number that an endpoint serves a port on. A slice or workload that
 // does not name the port does not serve it.
-func endpointPort(svc *model.Service, e model.Endpoint, p model.ServicePort) (uint32, bool) {
+func endpointPort(svc *model.Service, e model.Endpoint, p *model.ServicePort) (uint32, bool) {
 	if n, ok := e.Ports[p.Name]; ok {
 		return n, true
 	}

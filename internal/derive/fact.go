@@ -16,55 +16,57 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
+// factKind is a set of kinds of facts; each constant is one.
 type factKind uint8
 
 const (
-	factService         factKind = iota // the services that cover a host
-	factVirtualService                  // the mesh's virtual services that cover a host
-	factDestinationRule                 // the destination rules that cover a host
-	factEndpoints                       // the endpoints of a host
-	factDelegate                        // a virtual service by key
-	factSelecting                       // services of a namespace that select by one label pair
+	factService         factKind = 1 << iota // the services that cover a host
+	factVirtualService                       // the mesh's virtual services that cover a host
+	factDestinationRule                      // the destination rules that cover a host
+	factEndpoints                            // the endpoints of a host
+	factDelegate                             // a virtual service by key
+	factSelecting                            // services of a namespace that select by one label pair
+
+	factsOfWildcards = factService | factVirtualService | factDestinationRule
 )
 
-// fact names one thing that a unit can ask the index for.
+// fact names what a unit can ask the index for, of one kind or of several.
 type fact struct {
-	kind     factKind
-	ns, name string
+	name  string // a host; or "namespace/" and a virtual service's name or a label pair
+	kinds factKind
 }
 
-func serviceFact(h model.Host) fact { return fact{kind: factService, name: string(h)} }
-func virtualServiceFact(h model.Host) fact {
-	return fact{kind: factVirtualService, name: string(h)}
-}
-func destinationRuleFact(h model.Host) fact {
-	return fact{kind: factDestinationRule, name: string(h)}
-}
-func endpointsFact(h model.Host) fact { return fact{kind: factEndpoints, name: string(h)} }
-func delegateFact(k model.Key) fact {
-	return fact{kind: factDelegate, ns: k.Namespace, name: k.Name}
-}
-func selectingFact(ns, pair string) fact {
-	return fact{kind: factSelecting, ns: ns, name: pair}
-}
-
-// coveredBy tells whether an object of host h concerns who asked for f: a wildcard covers
-// many hosts. Who asks for a host writes down that one fact, not one for each pattern that
-// could cover it; a change of a wildcard, which is rare, looks through all facts instead.
-func (f fact) coveredBy(kind factKind, h model.Host) bool {
-	return f.kind == kind && h.Matches(model.Host(f.name))
-}
+func serviceFact(h model.Host) fact         { return fact{string(h), factService} }
+func virtualServiceFact(h model.Host) fact  { return fact{string(h), factVirtualService} }
+func destinationRuleFact(h model.Host) fact { return fact{string(h), factDestinationRule} }
+func endpointsFact(h model.Host) fact       { return fact{string(h), factEndpoints} }
+func delegateFact(k model.Key) fact         { return fact{k.Namespace + "/" + k.Name, factDelegate} }
+func selectingFact(ns, pair string) fact    { return fact{ns + "/" + pair, factSelecting} }
 
 // factSet collects the facts that a batch has touched.
 type factSet map[fact]struct{}
 
 func (s factSet) add(f fact) { s[f] = struct{}{} }
 
-// factList is what one unit has asked for: a few, each once.
+// factList is what one unit has asked for: a few, each name once.
 type factList []fact
 
 func (l *factList) add(f fact) {
-	if !slices.Contains(*l, f) {
-		*l = append(*l, f)
+	for i := range *l {
+		if (*l)[i].name == f.name {
+			(*l)[i].kinds |= f.kinds
+			return
+		}
 	}
+	*l = append(*l, f)
+}
+
+func (l factList) has(name string) bool {
+	return slices.ContainsFunc(l, func(f fact) bool { return f.name == name })
+}
+
+// dependent is a unit that has asked for facts of one name.
+type dependent struct {
+	unit  unit
+	kinds factKind
 }

@@ -10,21 +10,37 @@ import (
 
 // hostResult is all that one host adds to a scope.
 type hostResult struct {
+	hostState
 	clusters []*view.Cluster
-	eds      []edsPlan // clusters whose endpoints are served by EDS
-	service  *model.Service
 	vhosts   []*view.VirtualHost // by route configuration; domains before conflicts are settled
-	claims   map[listenerKey]*claim
-	refs     []model.Host // hosts that its routes need clusters of
-	dynamic  bool         // a route leads to a host that Envoy resolves by the request
+	dynamic  bool                // a route leads to a host that Envoy resolves by the request
+}
+
+// hostState is what a scope remembers of a host, so that it can take it back. A scope has
+// many hosts: what has been put out is not kept.
+type hostState struct {
+	service *model.Service
+	names   []string // of its clusters
+	eds     []edsPlan
+	domains []domainKey // that it wants
+	sent    []string    // resource names of its virtual hosts
+	claims  []hostClaim
+	refs    []model.Host // hosts that its routes need clusters of
+}
+
+// hostClaim is a host's claim on one listener.
+type hostClaim struct {
+	key listenerKey
+	*claim
 }
 
 // edsPlan says how the endpoints of one cluster are chosen.
 type edsPlan struct {
 	cluster string
-	port    model.ServicePort
-	labels  map[string]string // of the subset
-	policy  model.TrafficPolicy
+	port    *model.ServicePort // the service's own
+	labels  map[string]string  // of the subset
+	lb      *model.LoadBalancer
+	outlier bool // failing endpoints are found
 }
 
 // deriveHost makes a host's clusters, virtual hosts and claims on listeners; nil where the
@@ -39,7 +55,7 @@ func (s *scope) deriveHost(r *reader, h model.Host) *hostResult {
 		return nil
 	}
 	// What a host refers to must not depend on who refers to it: the two would chase each other.
-	out := &hostResult{claims: map[listenerKey]*claim{}, service: svc}
+	out := &hostResult{hostState: hostState{service: svc}}
 	if needed {
 		s.deriveClusters(r, svc, out)
 	}
@@ -55,7 +71,21 @@ func (s *scope) deriveHost(r *reader, h model.Host) *hostResult {
 		c.dynamic = out.dynamic
 	}
 	out.refs = slices.Compact(slices.Sorted(slices.Values(out.refs)))
+	out.remember()
 	return out
+}
+
+// remember notes what is needed to take the result back.
+func (out *hostResult) remember() {
+	for _, c := range out.clusters {
+		out.names = append(out.names, c.Name)
+	}
+	for _, v := range out.vhosts {
+		out.sent = append(out.sent, v.ResourceName())
+		for _, d := range v.Domains {
+			out.domains = append(out.domains, domainKey{v.RouteConfig, d})
+		}
+	}
 }
 
 // deriveEgress makes what one egress listener adds for a service.
@@ -150,11 +180,13 @@ func (s *scope) addVirtualHost(out *hostResult, v *view.VirtualHost) {
 
 // claim finds or makes the host's claim on a listener.
 func (out *hostResult) claim(k listenerKey, owner model.Object, bound bool) *claim {
-	c := out.claims[k]
-	if c == nil {
-		c = &claim{owner: owner, bound: bound}
-		out.claims[k] = c
+	for _, c := range out.claims {
+		if c.key == k {
+			return c.claim
+		}
 	}
+	c := &claim{owner: owner, bound: bound}
+	out.claims = append(out.claims, hostClaim{k, c})
 	return c
 }
 
@@ -166,13 +198,14 @@ func (s *scope) replaceHost(h model.Host, now *hostResult) {
 		return
 	}
 	if old == nil {
-		old = &hostResult{}
+		old = &hostState{}
 	}
 	if now == nil {
 		delete(s.hosts, h)
 		now = &hostResult{}
 	} else {
-		s.hosts[h] = now
+		keep := now.hostState
+		s.hosts[h] = &keep
 	}
 	s.diffClusters(old, now)
 	s.diffVirtualHosts(h, old, now)
@@ -185,32 +218,32 @@ func (s *scope) replaceHost(h model.Host, now *hostResult) {
 	}
 }
 
-func (s *scope) diffClusters(old, now *hostResult) {
-	for _, c := range old.clusters {
-		s.out.Clusters[c.Name] = nil
+func (s *scope) diffClusters(old *hostState, now *hostResult) {
+	for _, name := range old.names {
+		s.out.Clusters[name] = nil
 	}
 	for _, c := range now.clusters {
 		s.out.Clusters[c.Name] = c
 	}
 }
 
-func (s *scope) diffClaims(h model.Host, old, now *hostResult) {
-	for k := range old.claims {
-		s.listeners[k].remove(h)
-		s.mark(listenerUnit(k))
+func (s *scope) diffClaims(h model.Host, old *hostState, now *hostResult) {
+	for _, c := range old.claims {
+		s.listeners[c.key].remove(h, c.claim)
+		s.mark(listenerUnit(c.key))
 	}
-	for k, c := range now.claims {
-		if s.listeners[k] == nil {
-			s.listeners[k] = newListenerClaims()
+	for _, c := range now.claims {
+		if s.listeners[c.key] == nil {
+			s.listeners[c.key] = &listenerClaims{}
 		}
-		s.listeners[k].add(h, c)
-		s.mark(listenerUnit(k))
+		s.listeners[c.key].add(h, c.claim)
+		s.mark(listenerUnit(c.key))
 	}
 }
 
 // diffRefs counts who routes to which host; one that is needed for the first or last time
 // is derived again.
-func (s *scope) diffRefs(old, now *hostResult) {
+func (s *scope) diffRefs(old *hostState, now *hostResult) {
 	for _, h := range now.refs {
 		s.refs[h]++
 		if s.refs[h] == 1 {

@@ -21,10 +21,10 @@ var plainHTTP = []string{"http/1.0", "http/1.1", "h2c"}
 // configuration that it needs.
 func (s *scope) deriveListener(mesh *model.Mesh, k listenerKey) {
 	claims := s.listeners[k]
-	if claims == nil || len(claims.all) == 0 {
+	if claims == nil || claims.empty() {
 		delete(s.listeners, k)
 		s.out.Listeners[k.name()] = nil
-		s.dropRouteConfig(mesh, k)
+		s.serveRouteConfig(mesh, k, routeUse{})
 		return
 	}
 	routeConfig := claims.routeConfig()

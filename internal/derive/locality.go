@@ -8,23 +8,23 @@ import (
 	"github.com/moonsail/moonsail/internal/view"
 )
 
-// localitySetting is a policy's, where locality load balancing is on: by its own word, or
+// locality is the policy's setting, where locality load balancing is on: by its own word, or
 // for failover where outlier detection tells which endpoints fail.
-func localitySetting(p model.TrafficPolicy) (set model.LocalityLB, failover, on bool) {
-	if p.LoadBalancer != nil && p.LoadBalancer.Locality != nil {
-		set = *p.LoadBalancer.Locality
+func (p *edsPlan) locality() (set model.LocalityLB, failover, on bool) {
+	if p.lb != nil && p.lb.Locality != nil {
+		set = *p.lb.Locality
 	}
 	if set.Enabled != nil && !*set.Enabled {
 		return set, false, false
 	}
-	failover = p.OutlierDetection != nil && len(set.Distribute) == 0
+	failover = p.outlier && len(set.Distribute) == 0
 	return set, failover, failover || len(set.Distribute) > 0
 }
 
 // priorities gives each endpoint its priority: 0 nearest to the client, without gaps.
-func (s *scope) priorities(list []model.Endpoint, p model.TrafficPolicy) []uint32 {
+func (s *scope) priorities(list []model.Endpoint, p edsPlan) []uint32 {
 	out := make([]uint32, len(list))
-	set, failover, _ := localitySetting(p)
+	set, failover, _ := p.locality()
 	if !failover || s.Key.Locality == (model.Locality{}) && len(set.FailoverPriority) == 0 {
 		return out
 	}
@@ -109,8 +109,8 @@ func dense(p []uint32) []uint32 {
 
 // distribute gives localities the weights that the policy has for the client's.
 // Localities without a weight get no traffic.
-func (s *scope) distribute(list []view.LocalityEndpoints, p model.TrafficPolicy) []view.LocalityEndpoints {
-	set, _, on := localitySetting(p)
+func (s *scope) distribute(list []view.LocalityEndpoints, p edsPlan) []view.LocalityEndpoints {
+	set, _, on := p.locality()
 	if !on {
 		return list
 	}

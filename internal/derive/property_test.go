@@ -264,6 +264,7 @@ func requireEmptyScope(t *testing.T, s *scope) {
 	require.Empty(t, s.listeners)
 	require.Empty(t, s.domains)
 	require.Empty(t, s.routeUses)
+	require.Empty(t, s.routeUsers)
 	require.Empty(t, s.served)
 	require.Empty(t, s.dirty)
 	delete(s.asked, unit{kind: unitInbound}) // it asks for its own labels, whoever is there

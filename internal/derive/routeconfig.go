@@ -14,51 +14,58 @@ type routeUse struct {
 	bound bool // applications connect to the listener itself
 }
 
-// serveRouteConfig makes listener k a user of a route configuration, which gets a virtual
-// host for hosts that nobody knows.
-func (s *scope) serveRouteConfig(mesh *model.Mesh, k listenerKey, use routeUse) {
-	if s.routeUses[k].name != use.name {
-		s.dropRouteConfig(mesh, k)
+// routeUsers counts the listeners that use a route configuration.
+type routeUsers struct{ all, bound int }
+
+// useRoutes replaces what listener k uses; the empty use ends it.
+func (s *scope) useRoutes(k listenerKey, use routeUse) {
+	if old, ok := s.routeUses[k]; ok {
+		s.countUse(old, -1)
+		delete(s.routeUses, k)
 	}
-	if use.name == "" {
-		return
+	if use.name != "" {
+		s.countUse(use, 1)
+		s.routeUses[k] = use
 	}
-	s.routeUses[k] = use
-	s.out.RouteConfigs[use.name] = &view.RouteConfig{Name: use.name}
-	s.serveFallback(mesh, use.name)
 }
 
-// serveFallback makes the virtual host for unknown hosts, unless some host takes every
-// domain, which leaves nothing over.
+func (s *scope) countUse(u routeUse, by int) {
+	users := s.routeUsers[u.name]
+	users.all += by
+	countIf(u.bound, &users.bound, by)
+	if s.routeUsers[u.name] = users; users.all == 0 {
+		delete(s.routeUsers, u.name)
+	}
+}
+
+// serveRouteConfig makes listener k a user of a route configuration, which gets a virtual
+// host for hosts that nobody knows. A route configuration goes with its last user.
+func (s *scope) serveRouteConfig(mesh *model.Mesh, k listenerKey, use routeUse) {
+	old := s.routeUses[k].name
+	s.useRoutes(k, use)
+	if old != "" && old != use.name {
+		s.serveFallback(mesh, old)
+	}
+	if use.name != "" {
+		s.serveFallback(mesh, use.name)
+	}
+}
+
+// serveFallback puts a route configuration out with the virtual host for unknown hosts,
+// unless some host takes every domain, which leaves nothing over.
 func (s *scope) serveFallback(mesh *model.Mesh, name string) {
 	s.dropFallback(name)
+	users := s.routeUsers[name]
+	if users.all == 0 {
+		s.out.RouteConfigs[name] = nil
+		return
+	}
+	s.out.RouteConfigs[name] = &view.RouteConfig{Name: name}
 	if len(s.domains[domainKey{name, "*"}]) > 0 {
 		return
 	}
-	bound := false
-	for _, u := range s.routeUses {
-		bound = bound || u.name == name && u.bound
-	}
-	fallback := s.fallbackHost(mesh, name, bound)
+	fallback := s.fallbackHost(mesh, name, users.bound > 0)
 	s.out.VirtualHosts[fallback.ResourceName()] = fallback
-}
-
-// dropRouteConfig ends listener k's use of its route configuration, which goes with its
-// last user.
-func (s *scope) dropRouteConfig(mesh *model.Mesh, k listenerKey) {
-	name := s.routeUses[k].name
-	delete(s.routeUses, k)
-	if name == "" {
-		return
-	}
-	for _, u := range s.routeUses {
-		if u.name == name {
-			s.serveFallback(mesh, name)
-			return
-		}
-	}
-	s.out.RouteConfigs[name] = nil
-	s.dropFallback(name)
 }
 
 func (s *scope) dropFallback(name string) {
@@ -102,55 +109,56 @@ func (s *scope) egressProxy() *model.Destination {
 // diffVirtualHosts takes a host's virtual hosts into the scope. Envoy refuses a route
 // configuration in which two virtual hosts have one domain, so each domain goes to
 // whoever has the best claim, and hosts whose share changes are sent again.
-func (s *scope) diffVirtualHosts(h model.Host, old, now *hostResult) {
-	again := map[string]*view.VirtualHost{}
-	for _, v := range old.vhosts {
-		s.out.VirtualHosts[v.ResourceName()] = nil
-		for _, d := range v.Domains {
-			s.unclaim(domainKey{v.RouteConfig, d}, h, again)
+func (s *scope) diffVirtualHosts(h model.Host, old *hostState, now *hostResult) {
+	for _, name := range old.sent {
+		s.out.VirtualHosts[name] = nil
+	}
+	if !slices.Equal(old.domains, now.domains) {
+		for _, k := range old.domains {
+			s.unclaim(k, h)
+		}
+		for _, k := range now.domains {
+			s.claimDomain(k, h)
 		}
 	}
 	for _, v := range now.vhosts {
-		for _, d := range v.Domains {
-			s.claimDomain(domainKey{v.RouteConfig, d}, h, again)
-		}
-	}
-	for _, v := range now.vhosts {
-		again[v.ResourceName()] = v
-	}
-	for name, v := range again {
-		s.out.VirtualHosts[name] = s.settleDomains(v)
+		s.out.VirtualHosts[v.ResourceName()] = s.settleDomains(v)
 	}
 }
 
-func (s *scope) unclaim(k domainKey, h model.Host, again map[string]*view.VirtualHost) {
-	rest := slices.DeleteFunc(slices.Clone(s.domains[k]), func(o model.Host) bool { return o == h })
-	s.domains[k] = rest
-	dropEmpty(s.domains, k)
-	s.revisit(k, rest, h, again)
-}
-
-func (s *scope) claimDomain(k domainKey, h model.Host, again map[string]*view.VirtualHost) {
-	if slices.Contains(s.domains[k], h) {
+func (s *scope) unclaim(k domainKey, h model.Host) {
+	list := s.domains[k]
+	i := slices.Index(list, h)
+	if i < 0 {
 		return
 	}
-	all := append(slices.Clone(s.domains[k]), h)
-	slices.SortFunc(all, func(a, b model.Host) int { return compareDomainClaims(k.domain, a, b) })
-	s.domains[k] = all
-	s.revisit(k, all, h, again)
+	if i == 0 && len(list) > 1 {
+		s.mark(domainsUnit(list[1])) // the next one gets it
+	}
+	s.domains[k] = slices.Delete(list, i, i+1)
+	dropEmpty(s.domains, k)
 }
 
-// revisit marks the virtual hosts of others who want the domain.
-func (s *scope) revisit(k domainKey, hosts []model.Host, but model.Host, again map[string]*view.VirtualHost) {
-	for _, o := range hosts {
-		if o == but || s.hosts[o] == nil {
-			continue
-		}
-		for _, v := range s.hosts[o].vhosts {
-			if v.RouteConfig == k.routeConfig {
-				again[v.ResourceName()] = v
-			}
-		}
+func (s *scope) claimDomain(k domainKey, h model.Host) {
+	list := s.domains[k]
+	i, found := slices.BinarySearchFunc(list, h, func(a, b model.Host) int { return compareDomainClaims(k.domain, a, b) })
+	if found {
+		return
+	}
+	if i == 0 && len(list) > 0 {
+		s.mark(domainsUnit(list[0])) // it loses it
+	}
+	s.domains[k] = slices.Insert(list, i, h)
+}
+
+// resettle puts a host's virtual hosts out again with the domains that it has now. They are
+// derived once more for that: only few hosts quarrel over domains, and scopes do not keep views.
+func (s *scope) resettle(r *reader, h model.Host) {
+	if s.hosts[h] == nil {
+		return
+	}
+	for _, v := range s.deriveHost(r, h).vhosts {
+		s.out.VirtualHosts[v.ResourceName()] = s.settleDomains(v)
 	}
 }
 

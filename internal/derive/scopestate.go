@@ -14,6 +14,7 @@ type unitKind uint8
 const (
 	unitFixed unitKind = iota // what every scope of its kind has
 	unitHost
+	unitDomains // a host's virtual hosts again: others have changed its share of the domains
 	unitEndpoints
 	unitListener
 	unitInbound
@@ -22,11 +23,12 @@ const (
 // unit is the smallest thing that is derived again.
 type unit struct {
 	kind unitKind
-	name string // of the host, or the listener's address
 	port uint32 // of the listener
+	name string // of the host, or the listener's address
 }
 
 func hostUnit(h model.Host) unit      { return unit{kind: unitHost, name: string(h)} }
+func domainsUnit(h model.Host) unit   { return unit{kind: unitDomains, name: string(h)} }
 func endpointsUnit(h model.Host) unit { return unit{kind: unitEndpoints, name: string(h)} }
 func listenerUnit(k listenerKey) unit { return unit{kind: unitListener, name: k.address, port: k.port} }
 
@@ -51,13 +53,14 @@ type scope struct {
 	egress  []egress
 
 	// Touched only by whoever derives the scope: one goroutine at a time.
-	dependents map[fact][]unit
+	dependents map[string][]dependent // by the facts' name
 	asked      map[unit]factList
-	hosts      map[model.Host]*hostResult
+	hosts      map[model.Host]*hostState
 	refs       map[model.Host]int // hosts that others route to, however egress is narrowed
 	listeners  map[listenerKey]*listenerClaims
 	domains    map[domainKey][]model.Host // who wants a domain of a route configuration
 	routeUses  map[listenerKey]routeUse   // which route configuration a listener uses
+	routeUsers map[string]routeUsers      // how many listeners use a route configuration
 	served     map[model.Host][]string    // EDS resources by host
 	inbound    *Delta                     // what the inbound unit gave last
 	out        *Delta
@@ -70,13 +73,14 @@ type domainKey struct{ routeConfig, domain string }
 func newScope(k ScopeKey, s *model.Sidecar) *scope {
 	return &scope{
 		Key: k, labels: parseLabels(k.Labels), sidecar: s, egress: egressOf(s),
-		dependents: map[fact][]unit{},
+		dependents: map[string][]dependent{},
 		asked:      map[unit]factList{},
-		hosts:      map[model.Host]*hostResult{},
+		hosts:      map[model.Host]*hostState{},
 		refs:       map[model.Host]int{},
 		listeners:  map[listenerKey]*listenerClaims{},
 		domains:    map[domainKey][]model.Host{},
 		routeUses:  map[listenerKey]routeUse{},
+		routeUsers: map[string]routeUsers{},
 		served:     map[model.Host][]string{},
 		out:        newDelta(),
 		dirty:      map[unit]struct{}{},
@@ -132,19 +136,26 @@ func (s *scope) touch(t *touched) {
 	}
 }
 
-// touchFact makes dirty what has asked for a fact, or for one that its wildcard covers.
+// touchFact makes dirty what has asked for a fact, or for one that its wildcard covers. Who
+// asks for a host writes down that one name, not one for each pattern that could cover it;
+// a change of a wildcard, which is rare, looks through all facts instead.
 func (s *scope) touchFact(f fact) {
-	for _, u := range s.dependents[f] {
-		s.mark(u)
-	}
-	if f.kind > factDestinationRule || !model.Host(f.name).IsWildcard() {
+	s.markDependents(s.dependents[f.name], f.kinds)
+	h := model.Host(f.name)
+	if f.kinds&factsOfWildcards == 0 || !h.IsWildcard() {
 		return
 	}
-	for have, units := range s.dependents {
-		if have.coveredBy(f.kind, model.Host(f.name)) {
-			for _, u := range units {
-				s.mark(u)
-			}
+	for name, list := range s.dependents {
+		if h.Matches(model.Host(name)) {
+			s.markDependents(list, f.kinds)
+		}
+	}
+}
+
+func (s *scope) markDependents(list []dependent, kinds factKind) {
+	for _, d := range list {
+		if d.kinds&kinds != 0 {
+			s.mark(d.unit)
 		}
 	}
 }
@@ -153,20 +164,23 @@ func (s *scope) touchFact(f fact) {
 func (s *scope) depend(u unit, facts factList) {
 	old := s.asked[u]
 	for _, f := range old {
-		if !slices.Contains(facts, f) {
-			s.dependents[f] = slices.DeleteFunc(s.dependents[f], func(o unit) bool { return o == u })
-			dropEmpty(s.dependents, f)
+		if !facts.has(f.name) {
+			s.dependents[f.name] = slices.DeleteFunc(s.dependents[f.name], func(d dependent) bool { return d.unit == u })
+			dropEmpty(s.dependents, f.name)
 		}
+	}
+	for _, f := range facts {
+		list := s.dependents[f.name]
+		if !old.has(f.name) {
+			s.dependents[f.name] = append(list, dependent{u, f.kinds})
+			continue
+		}
+		list[slices.IndexFunc(list, func(d dependent) bool { return d.unit == u })].kinds = f.kinds
 	}
 	if len(facts) == 0 {
 		delete(s.asked, u)
-		return
-	}
-	s.asked[u] = facts
-	for _, f := range facts {
-		if !slices.Contains(old, f) {
-			s.dependents[f] = append(s.dependents[f], u)
-		}
+	} else {
+		s.asked[u] = slices.Clip(facts)
 	}
 }
 
@@ -192,6 +206,9 @@ func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
 		for _, u := range units {
 			s.run(x, u, func(r *reader) { s.replaceHost(u.host(), s.deriveHost(r, u.host())) })
 		}
+	}
+	for _, u := range s.takeDirty(unitDomains) {
+		s.resettle(newReader(x, s), u.host())
 	}
 	for _, u := range s.takeDirty(unitEndpoints) {
 		s.run(x, u, func(r *reader) { s.deriveEndpoints(r, u.host(), memo) })
