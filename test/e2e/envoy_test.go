@@ -3,10 +3,8 @@ package e2e
 import (
 	"encoding/json"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -115,30 +113,4 @@ func (e *bareEnvoy) rejected(t *testing.T) map[string]uint64 {
 		}
 	}
 	return stats
-}
-
-// listening is where a listener, named as in its configuration, is bound.
-func (e *bareEnvoy) listening(t *testing.T, name string) string {
-	t.Helper()
-	body, err := e.admin.Listeners(t.Context())
-	require.NoError(t, err)
-	var answer struct {
-		Statuses []struct {
-			Name    string `json:"name"`
-			Address struct {
-				Socket struct {
-					Address string `json:"address"`
-					Port    int    `json:"port_value"`
-				} `json:"socket_address"`
-			} `json:"local_address"`
-		} `json:"listener_statuses"`
-	}
-	require.NoError(t, json.Unmarshal(body, &answer))
-	for _, l := range answer.Statuses {
-		if l.Name == name {
-			return net.JoinHostPort(l.Address.Socket.Address, strconv.Itoa(l.Address.Socket.Port))
-		}
-	}
-	t.Fatalf("Envoy has no listener %s: %s", name, body)
-	return ""
 }

@@ -3,16 +3,17 @@ package e2e
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/model"
@@ -38,6 +39,17 @@ func (r resources) rewrite(t *testing.T, typ resource.Type, change func(proto.Me
 		require.NoError(t, err)
 		r[typ][i] = changed
 	}
+}
+
+// joinRoutes leaves in route configurations the virtual hosts that are there by themselves.
+func (r resources) joinRoutes(t *testing.T) {
+	t.Helper()
+	r.rewrite(t, resource.RouteConfig, func(m proto.Message) {
+		rc := m.(*routev3.RouteConfiguration)
+		rc.VirtualHosts = slices.DeleteFunc(rc.VirtualHosts, func(vh *routev3.VirtualHost) bool {
+			return !slices.Contains(names(r[resource.VirtualHost]), vh.Name)
+		})
+	})
 }
 
 // loopback makes listeners bindable on any machine: the two that interception leads to

@@ -93,17 +93,6 @@ func header(t *testing.T, e *resource.Encoded) *resource.Encoded {
 	return out
 }
 
-// awaitSettled waits until the one proxy has answered everything that there is.
-func (w *world) awaitSettled() server.ProxyState {
-	w.t.Helper()
-	var last []server.ProxyState
-	eventually(w.t, "the proxy has everything", func() bool {
-		last = w.server.Proxies()
-		return len(last) == 1 && idle(last[0])
-	}, func() string { return describe(last) })
-	return last[0]
-}
-
 // idle tells whether a proxy has asked for listeners and nothing is under way to it.
 func idle(p server.ProxyState) bool {
 	listeners := false
