@@ -49,6 +49,9 @@ func (s *scope) deriveHost(r *reader, h model.Host) *hostResult {
 	svc := r.service(h)
 	routes := r.virtualService(h)
 	visible := svc != nil && s.sees(svc)
+	if target := r.aliased(svc); target != nil && visible {
+		return s.deriveAlias(r, svc, target, routes).finish()
+	}
 	needed := svc != nil && (visible || s.refs[h] > 0)
 	routed := !visible && routes != nil && slices.Contains(routes.Hosts, h)
 	if !needed && !routed {
@@ -67,16 +70,15 @@ func (s *scope) deriveHost(r *reader, h model.Host) *hostResult {
 	if routed {
 		s.deriveRoutesOnly(r, h, routes, out)
 	}
+	return out.finish()
+}
+
+// finish notes what is needed to take the result back.
+func (out *hostResult) finish() *hostResult {
 	for _, c := range out.claims {
 		c.dynamic = out.dynamic
 	}
 	out.refs = slices.Compact(slices.Sorted(slices.Values(out.refs)))
-	out.remember()
-	return out
-}
-
-// remember notes what is needed to take the result back.
-func (out *hostResult) remember() {
 	for _, c := range out.clusters {
 		out.names = append(out.names, c.Name)
 	}
@@ -86,6 +88,7 @@ func (out *hostResult) remember() {
 			out.domains = append(out.domains, domainKey{v.RouteConfig, d})
 		}
 	}
+	return out
 }
 
 // deriveEgress makes what one egress listener adds for a service.
@@ -105,10 +108,7 @@ func (s *scope) deriveEgress(r *reader, e *egress, svc *model.Service, routes *m
 // derivePort chooses how one port is served: by requests, by connections, or by what the
 // first bytes show.
 func (s *scope) derivePort(r *reader, e *egress, svc *model.Service, port *model.ServicePort, routes *model.VirtualService, out *hostResult) {
-	protocol := port.Protocol
-	if e.Port != nil && e.Port.Protocol != model.ProtocolAuto && e.Port.Protocol != "" {
-		protocol = e.Port.Protocol
-	}
+	protocol := e.protocol(port)
 	at := s.place(e, svc, port, protocol)
 	if svc.Headless && !protocol.IsHTTP() && !at.bound {
 		at = placePods(r, svc, port, protocol)

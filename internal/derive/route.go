@@ -251,7 +251,14 @@ func (rt *routing) clusterHost(h model.Host) model.Host {
 	return h
 }
 
-func (rt *routing) destination(h model.Host) *model.Service { return rt.reader.coveringService(h) }
+// destination is the service that a destination's host means, through aliases.
+func (rt *routing) destination(h model.Host) *model.Service {
+	svc := rt.reader.coveringService(h)
+	if target := rt.aliased(svc); target != nil {
+		return target
+	}
+	return svc
+}
 
 // destinationPort is the port that was asked for; else the service's only one; else the
 // one that was called.

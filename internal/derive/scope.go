@@ -100,6 +100,14 @@ func (e *egress) captureNone(mode model.Interception) bool {
 	return e.Capture == model.CaptureNone || e.Capture == model.CaptureDefault && mode == model.InterceptNone
 }
 
+// protocol is what a service's port is taken for: what the listener says, if it does.
+func (e *egress) protocol(port *model.ServicePort) model.Protocol {
+	if e.Port != nil && e.Port.Protocol != model.ProtocolAuto && e.Port.Protocol != "" {
+		return e.Port.Protocol
+	}
+	return port.Protocol
+}
+
 // imports tells whether the listener's hosts select host h of namespace ns: some entry
 // has to, and none may exclude it.
 func (e *egress) imports(ns string, h model.Host) bool {
