@@ -49,18 +49,24 @@ func (l *Ledger) refuse(k kind, f *flight, e *Error, since model.Revision) {
 	}
 }
 
-// refuseWhole holds back what the message names of a state-of-the-world response. The
-// rest need not be sent again: Envoy has taken it.
+// refuseWhole holds back what the message names of a state-of-the-world response, and
+// nothing else any more: the response had everything, and Envoy has taken the rest.
 func (w *watch) refuseWhole(f *flight, all []string, message string, since model.Revision) {
 	bad, _ := named(all, message)
 	if len(all) == 1 {
 		bad = all
 	}
+	before := w.held
+	w.held = nil
 	if len(bad) == 0 {
 		w.held = map[string]*Held{"?": {Name: "?", Version: w.version, Message: message, since: since}}
 	}
 	for _, n := range bad {
-		w.hold(n, f, message, since)
+		s := since
+		if h := before[n]; h != nil {
+			s = min(s, h.since)
+		}
+		w.hold(n, f, message, s)
 	}
 }
 

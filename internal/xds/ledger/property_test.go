@@ -169,10 +169,10 @@ func (x *run) calm() {
 func (x *run) fail(why string) {
 	if os.Getenv("LEDGER_LOG") != "" { // what happened, to find out why
 		for _, l := range x.log {
-			fmt.Println(l)
+			x.t.Log(l)
 		}
 		for k := range kinds {
-			fmt.Printf("%d %+v\n", k, x.ledger.watches[k])
+			x.t.Logf("%d %+v", k, x.ledger.watches[k])
 		}
 	}
 	x.t.Helper()

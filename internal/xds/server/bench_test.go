@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -23,7 +24,6 @@ import (
 // loopback is a transport that costs nothing and has everything ACKed at once.
 type loopback struct {
 	requests chan []byte
-	answers  *sync.WaitGroup
 }
 
 func (l *loopback) receive() ([]byte, func(), error) {
@@ -88,9 +88,7 @@ func BenchmarkFanOut(b *testing.B) {
 				l.requests <- first
 				served.Go(func() { _ = s.serve(ledger.Delta, l) })
 			}
-			for len(s.Proxies()) < streams {
-				time.Sleep(time.Millisecond)
-			}
+			require.Eventually(b, func() bool { return len(s.Proxies()) == streams }, patient, time.Millisecond)
 			b.ReportAllocs()
 			rev := model.Revision(1)
 			for n := 0; b.Loop(); n++ {
