@@ -19,6 +19,7 @@ type endpointIndex struct {
 	kube      map[name]*model.Service                   // Kubernetes services by name
 	podSlices map[name]map[name]int                     // pod -> services whose slices name it
 	sets      map[serviceKey]*endpointSet
+	at        atAddress
 }
 
 // name is a namespaced name.
@@ -61,57 +62,60 @@ func newEndpointIndex() *endpointIndex {
 		kube:      map[name]*model.Service{},
 		podSlices: map[name]map[name]int{},
 		sets:      map[serviceKey]*endpointSet{},
+		at:        newAtAddress(),
 	}
 }
 
 // touch forgets what was computed for a service.
-func (x *endpointIndex) touch(s *model.Service, facts factSet) {
-	facts.add(endpointsFact(s.Hostname))
+func (x *endpointIndex) touch(s *model.Service, touched *touched) {
+	touched.facts.add(endpointsFact(s.Hostname))
+	x.indexAddresses(keyOf(s), s, touched)
 	x.sets[keyOf(s)] = &endpointSet{compute: func() []model.Endpoint { return x.compute(s) }}
 }
 
 // set is never nil for a service that the index has.
 func (x *endpointIndex) set(s *model.Service) *endpointSet { return x.sets[keyOf(s)] }
 
-func (x *endpointIndex) addService(s *model.Service, facts factSet) {
+func (x *endpointIndex) addService(s *model.Service, touched *touched) {
 	if s.IsKubernetes() {
 		x.kube[nameOf(s)] = s
 	}
 	if pair, ok := selectorPair(s.Selector); ok {
 		insert(x.selecting, pairKey{s.Namespace, pair}, keyOf(s), s)
-		facts.add(selectingFact(s.Namespace, pair))
+		touched.facts.add(selectingFact(s.Namespace, pair))
 	}
-	x.touch(s, facts)
+	x.touch(s, touched)
 }
 
-func (x *endpointIndex) removeService(s *model.Service, facts factSet) {
+func (x *endpointIndex) removeService(s *model.Service, touched *touched) {
 	if s.IsKubernetes() {
 		delete(x.kube, nameOf(s))
 	}
 	if pair, ok := selectorPair(s.Selector); ok {
 		take(x.selecting, pairKey{s.Namespace, pair}, keyOf(s))
-		facts.add(selectingFact(s.Namespace, pair))
+		touched.facts.add(selectingFact(s.Namespace, pair))
 	}
+	x.indexAddresses(keyOf(s), nil, touched)
 	delete(x.sets, keyOf(s))
-	facts.add(endpointsFact(s.Hostname))
+	touched.facts.add(endpointsFact(s.Hostname))
 }
 
-func (x *endpointIndex) replaceSlice(old, now *model.EndpointSlice, facts factSet) {
+func (x *endpointIndex) replaceSlice(old, now *model.EndpointSlice, touched *touched) {
 	if old != nil {
 		take(x.slices, name{old.Namespace, old.Service}, old.Key)
 		x.countPods(old, -1)
-		x.touchKube(name{old.Namespace, old.Service}, facts)
+		x.touchKube(name{old.Namespace, old.Service}, touched)
 	}
 	if now != nil {
 		insert(x.slices, name{now.Namespace, now.Service}, now.Key, now)
 		x.countPods(now, 1)
-		x.touchKube(name{now.Namespace, now.Service}, facts)
+		x.touchKube(name{now.Namespace, now.Service}, touched)
 	}
 }
 
-func (x *endpointIndex) touchKube(n name, facts factSet) {
+func (x *endpointIndex) touchKube(n name, touched *touched) {
 	if s := x.kube[n]; s != nil {
-		x.touch(s, facts)
+		x.touch(s, touched)
 	}
 }
 
@@ -132,10 +136,10 @@ func (x *endpointIndex) countPods(s *model.EndpointSlice, by int) {
 	}
 }
 
-func (x *endpointIndex) replaceWorkload(old, now *model.Workload, facts factSet) {
+func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *touched) {
 	for _, w := range []*model.Workload{old, now} {
 		if w != nil {
-			x.touchWorkload(w, facts)
+			x.touchWorkload(w, touched)
 		}
 	}
 	if old != nil {
@@ -153,13 +157,13 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, facts factSet)
 }
 
 // touchWorkload touches the services that w belongs to.
-func (x *endpointIndex) touchWorkload(w *model.Workload, facts factSet) {
+func (x *endpointIndex) touchWorkload(w *model.Workload, touched *touched) {
 	for _, s := range x.selectors(w.Namespace, w.Labels) {
-		x.touch(s, facts)
+		x.touch(s, touched)
 	}
 	if w.Kind == model.KindPod {
 		for n := range x.podSlices[nameOf(w)] {
-			x.touchKube(n, facts)
+			x.touchKube(n, touched)
 		}
 	}
 }
@@ -308,8 +312,7 @@ func targetPort(p model.ServicePort, named map[string]uint32) (uint32, bool) {
 func (x *endpointIndex) fromSlices(s *model.Service, parts map[model.Key]*model.EndpointSlice) []model.Endpoint {
 	at := map[string]int{}
 	var out []model.Endpoint
-	keys := slices.SortedFunc(maps.Keys(parts), model.Key.Compare)
-	for _, k := range keys {
+	for _, k := range sortedKeys(parts) {
 		slice := parts[k]
 		for i := range slice.Members {
 			e, ok := x.fromMember(s, slice, &slice.Members[i])
@@ -330,6 +333,10 @@ func (x *endpointIndex) fromSlices(s *model.Service, parts map[model.Key]*model.
 		}
 	}
 	return out
+}
+
+func sortedKeys(parts map[model.Key]*model.EndpointSlice) []model.Key {
+	return slices.SortedFunc(maps.Keys(parts), model.Key.Compare)
 }
 
 func mergePorts(a, b map[string]uint32) map[string]uint32 {

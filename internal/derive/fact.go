@@ -26,6 +26,7 @@ const (
 	factEndpoints                            // the endpoints of a host
 	factDelegate                             // a virtual service by key
 	factSelecting                            // services of a namespace that select by one label pair
+	factAddress                              // services of a namespace without selector, by address
 
 	factsOfWildcards = factService | factVirtualService | factDestinationRule
 )
@@ -42,6 +43,7 @@ func destinationRuleFact(h model.Host) fact { return fact{string(h), factDestina
 func endpointsFact(h model.Host) fact       { return fact{string(h), factEndpoints} }
 func delegateFact(k model.Key) fact         { return fact{k.Namespace + "/" + k.Name, factDelegate} }
 func selectingFact(ns, pair string) fact    { return fact{ns + "/" + pair, factSelecting} }
+func addressFact(ns, address string) fact   { return fact{ns + "/" + address, factAddress} }
 
 // factSet collects the facts that a batch has touched.
 type factSet map[fact]struct{}

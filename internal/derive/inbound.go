@@ -3,6 +3,7 @@ package derive
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -81,7 +82,7 @@ func (s *scope) addInboundClusters(r *reader, out *Delta) {
 }
 
 // inboundPorts are the Sidecar's ingress listeners or, where it has none, the ports of the
-// services that select the workload; the oldest service's say wins.
+// workload's services; the oldest service's say wins.
 func (s *scope) inboundPorts(r *reader) []inboundPort {
 	if s.sidecar != nil && len(s.sidecar.Ingress) > 0 {
 		return s.ingressPorts()
@@ -94,22 +95,33 @@ func (s *scope) inboundPorts(r *reader) []inboundPort {
 		v, _ := strconv.ParseUint(p, 10, 32)
 		named[n] = uint32(v)
 	}
-	seen := map[uint32]bool{}
 	var out []inboundPort
 	for _, svc := range r.selecting(s.Key.Namespace, s.labels) {
-		for _, p := range svc.Ports {
-			number, ok := targetPort(p, named)
-			if !ok || p.Protocol == model.ProtocolUDP || seen[number] {
-				continue
+		for i := range svc.Ports {
+			if number, ok := targetPort(svc.Ports[i], named); ok {
+				out = s.addInboundPort(out, svc, &svc.Ports[i], number)
 			}
-			seen[number] = true
-			out = append(out, inboundPort{
-				number: number, protocol: p.Protocol, port: p.Number, pool: s.inboundPool(),
-				service: view.ServiceRef{Host: svc.Hostname, Name: svc.Name, Namespace: svc.Namespace},
-			})
+		}
+	}
+	for _, svc := range r.at(s.Key.Namespace, s.Key.IP) {
+		for i := range svc.Ports {
+			if number, ok := r.portAt(svc, s.Key.IP, &svc.Ports[i]); ok {
+				out = s.addInboundPort(out, svc, &svc.Ports[i], number)
+			}
 		}
 	}
 	return out
+}
+
+// addInboundPort adds a port unless a service before has its number.
+func (s *scope) addInboundPort(out []inboundPort, svc *model.Service, p *model.ServicePort, number uint32) []inboundPort {
+	if p.Protocol == model.ProtocolUDP || slices.ContainsFunc(out, func(o inboundPort) bool { return o.number == number }) {
+		return out
+	}
+	return append(out, inboundPort{
+		number: number, protocol: p.Protocol, port: p.Number, pool: s.inboundPool(),
+		service: view.ServiceRef{Host: svc.Hostname, Name: svc.Name, Namespace: svc.Namespace},
+	})
 }
 
 func (s *scope) inboundPool() *model.ConnectionPool {

@@ -50,9 +50,9 @@ func (x *Index) apply(c store.Change, touched *touched) {
 	case model.KindSidecar:
 		x.replaceSidecar(as[*model.Sidecar](c.Old), as[*model.Sidecar](c.New), touched)
 	case model.KindEndpointSlice:
-		x.endpoints.replaceSlice(as[*model.EndpointSlice](c.Old), as[*model.EndpointSlice](c.New), touched.facts)
+		x.endpoints.replaceSlice(as[*model.EndpointSlice](c.Old), as[*model.EndpointSlice](c.New), touched)
 	case model.KindPod, model.KindWorkloadEntry:
-		x.endpoints.replaceWorkload(as[*model.Workload](c.Old), as[*model.Workload](c.New), touched.facts)
+		x.endpoints.replaceWorkload(as[*model.Workload](c.Old), as[*model.Workload](c.New), touched)
 	}
 }
 
@@ -63,17 +63,19 @@ type touched struct {
 	routes   []*model.VirtualService // likewise
 	sidecars map[string]bool         // namespaces in which the selection of Sidecars may differ
 	labels   bool                    // which labels matter may differ
+	// addresses at which other services than before have an endpoint, by namespace
+	addresses map[name]bool
 }
 
 func (x *Index) replaceServices(old, now []*model.Service, touched *touched) {
 	for _, s := range old {
 		x.services[s.Hostname] = remove(x.services[s.Hostname], s)
 		dropEmpty(x.services, s.Hostname)
-		x.endpoints.removeService(s, touched.facts)
+		x.endpoints.removeService(s, touched)
 	}
 	for _, s := range now {
 		x.services[s.Hostname] = addSorted(x.services[s.Hostname], s)
-		x.endpoints.addService(s, touched.facts)
+		x.endpoints.addService(s, touched)
 	}
 	for _, s := range slices.Concat(old, now) {
 		touched.facts.add(serviceFact(s.Hostname))

@@ -255,6 +255,8 @@ func requireEmptyIndex(t *testing.T, x *Index) {
 	require.Empty(t, e.kube)
 	require.Empty(t, e.podSlices)
 	require.Empty(t, e.sets)
+	require.Empty(t, e.at.services)
+	require.Empty(t, e.at.indexed)
 }
 
 func requireEmptyScope(t *testing.T, s *scope) {

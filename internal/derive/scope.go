@@ -17,7 +17,7 @@ type ScopeKey struct {
 	Domain       string         // of the cluster
 	Labels       string         // outbound: those that anybody asks for; inbound: all
 	Locality     model.Locality // where it matters to endpoints
-	IP           string         // inbound: where listeners are bound to it
+	IP           string         // inbound: where listeners are bound to it, or services name it
 	Ports        string         // inbound: named ports, "name=number,..."
 }
 
@@ -57,10 +57,18 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 	inbound.Inbound = true
 	inbound.Labels = canonicalLabels(p.Labels)
 	inbound.Ports = canonicalPorts(p.NamedPorts)
-	if len(p.IPs) > 0 && bindsToIP(p, sidecar) {
-		inbound.IP = p.IPs[0]
+	if at := addressOf(p); bindsToIP(p, sidecar) || len(x.endpoints.at.services[at]) > 0 {
+		inbound.IP = at.name
 	}
 	return outbound, inbound
+}
+
+// addressOf is a proxy's first address, under its namespace.
+func addressOf(p *model.Proxy) name {
+	if len(p.IPs) == 0 {
+		return name{}
+	}
+	return name{p.Namespace, p.IPs[0]}
 }
 
 // bindsToIP tells whether the workload's address is part of its inbound configuration.

@@ -166,7 +166,7 @@ func (w *world) slice() model.Object {
 	}
 	for i := range w.IntN(3) {
 		s.Members = append(s.Members, model.SliceEndpoint{
-			Addresses: []string{fmt.Sprintf("10.1.0.%d", 1+w.IntN(5)+i)}, Ready: w.chance(0.8), Serving: true,
+			Addresses: []string{fmt.Sprintf("10.1.0.%d", 1+w.IntN(9)+i)}, Ready: w.chance(0.8), Serving: true,
 			Terminating: w.chance(0.3), Pod: pick(w, worldNames),
 		})
 	}
