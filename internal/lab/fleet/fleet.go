@@ -31,6 +31,7 @@ type Fleet struct {
 	dialer  net.Dialer
 	joining chan struct{}
 	herd    atomic.Pointer[Round]
+	bare    atomic.Bool // proxies ask for the probe alone
 	cancel  context.CancelFunc
 	ended   sync.WaitGroup
 
@@ -81,6 +82,13 @@ func (f *Fleet) Open() *Round {
 	defer f.mu.Unlock()
 	close(f.open)
 	return r
+}
+
+// OpenBare lets proxies that Shut has kept out connect, and ask for nothing but the
+// probe: the least that a connection takes. They forget what they held.
+func (f *Fleet) OpenBare() *Round {
+	f.bare.Store(true)
+	return f.Open()
 }
 
 // Shut keeps proxies that lose their stream from connecting until Open.

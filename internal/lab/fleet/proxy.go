@@ -136,6 +136,9 @@ func (p *Proxy) begin() error {
 	}
 	p.mu.Lock()
 	first := request(nil).bytes(fieldNode, node)
+	if p.fleet.bare.Load() {
+		p.state.forget()
+	}
 	for _, r := range p.state.reconnect(p.fleet.Catalog) {
 		p.send(append(first, r...))
 		first = nil

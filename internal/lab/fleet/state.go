@@ -14,6 +14,7 @@ type state struct {
 	probing bool          // it has connected again and waits for the probe's answer
 	ready   bool          // it has all that it asked for
 	told    bool          // and the fleet knows
+	bare    bool          // it asks for the probe alone
 }
 
 func (s *state) get(k Kind, id int) held {
@@ -213,8 +214,16 @@ func (s *state) applyHosts(list []resolved) {
 	}
 }
 
+// forget leaves a proxy without anything, as if that were all that it asked for.
+func (s *state) forget() { *s = state{ready: true, bare: true} }
+
 // reconnect gives the first requests of a stream. What was held is listed.
 func (s *state) reconnect(c *Catalog) []request {
+	if s.bare {
+		s.ready, s.told, s.probing = false, false, true
+		s.asked = [Kinds]bool{CDS: true, LDS: true, RDS: true}
+		return []request{newRequest(EDS).text(fieldSubscribe, Probe)}
+	}
 	again := s.ready
 	if !again { // it was never whole: begin anew
 		*s = state{asked: [Kinds]bool{CDS: true}}

@@ -151,6 +151,16 @@ func TestReconnect(t *testing.T) {
 	require.Equal(t, none, p.s.get(CDS, p.c.names[CDS]["c"].id))
 }
 
+func TestBare(t *testing.T) {
+	p := configured(t)
+	p.s.forget()
+	require.Equal(t, []string{"EDS +" + Probe}, p.decode(p.s.reconnect(p.c)))
+	require.False(t, p.s.ready)
+	require.Empty(t, p.take(EDS, "", resources{Probe: nil}))
+	require.True(t, p.s.ready)
+	require.Equal(t, none, p.s.get(CDS, p.c.names[CDS]["c"].id))
+}
+
 // A round is over at a proxy when it has all that it is to get, in any order, and only
 // in versions that are accepted.
 func TestRound(t *testing.T) {

@@ -15,16 +15,16 @@ import (
 
 // Shape is the size of a mesh.
 type Shape struct {
-	Services int
-	Proxies  int // sidecars of the services' pods, one after the other
+	Services int `json:"services"`
+	Proxies  int `json:"proxies"` // sidecars of the services' pods, one after the other
 	// Bystanders are sidecars in a namespace whose Sidecar resource lets them see
 	// nothing else: no change concerns them.
-	Bystanders int
+	Bystanders int `json:"bystanders,omitempty"`
 	// Seen, if not 0: the proxies are in namespaces of their own, whose Sidecar resources
 	// let them see the first so many services.
-	Seen int
+	Seen int `json:"seen,omitempty"`
 	// Replicas are the endpoints of each service; 0: one for each of its proxies.
-	Replicas int
+	Replicas int `json:"replicas,omitempty"`
 }
 
 // Names and ports.

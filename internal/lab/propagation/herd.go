@@ -1,6 +1,10 @@
 package propagation
 
-import "context"
+import (
+	"context"
+
+	"github.com/moonsail/moonsail/internal/lab/fleet"
+)
 
 // Limits of the plan for herds.
 const (
@@ -24,34 +28,36 @@ func connectHerd(_ context.Context, s *session) (*Result, error) {
 }
 
 // reconnectHerd kills the control plane, starts it again, and lets all proxies come back
-// at once as it is ready; then the same with the floor.
+// at once as it is ready. The floor's proxies come back with nothing and ask for nothing,
+// which is the least that so many connections take.
 func reconnectHerd(ctx context.Context, s *session) (*Result, error) {
 	if s.cp.process == nil {
 		return nil, errNotOurs
 	}
-	cp, err := s.reconnect(ctx, &s.cp.subject, func() error {
+	cp, err := s.reconnect(ctx, &s.cp.subject, s.cp.fleet.Open, func() error {
 		return s.startControlPlane(ctx, s.cp.process.Addr(), s.cp.process.HTTP())
 	})
 	if err != nil {
 		return nil, err
 	}
-	base, err := s.reconnect(ctx, &s.floor.subject, func() error {
+	base, err := s.reconnect(ctx, &s.floor.subject, s.floor.fleet.OpenBare, func() error {
 		return s.floor.start(ctx, s.floor.process.Addr(), s.floor.process.HTTP())
 	})
 	if err != nil {
 		return nil, err
 	}
 	r := &Result{Subject: cp, Floor: &base}
-	r.bar("all back / floor", ratio(cp.Last.P50, base.Last.P50), reconnectLimit, "x")
+	r.Note = "FLOOR is as many bare connects, without a list of what is held"
+	r.bar("all back / bare connect", ratio(cp.Last.P50, base.Last.P50), reconnectLimit, "x")
 	r.bar("bytes to a proxy", cp.Concerned.Bytes, reconnectBytesLimit, "B")
 	return r, nil
 }
 
-func (s *session) reconnect(ctx context.Context, who *subject, start func() error) (Side, error) {
+func (s *session) reconnect(ctx context.Context, who *subject, open func() *fleet.Round, start func() error) (Side, error) {
 	who.fleet.Shut()
 	who.process.Kill()
 	if err := start(); err != nil {
 		return Side{}, err
 	}
-	return s.herd(ctx, who)
+	return s.herd(ctx, who, open)
 }

@@ -139,7 +139,7 @@ func (s *session) connect(ctx context.Context, beside bool) error {
 	}
 	n := len(s.ids)
 	s.opts.progress("%s: connecting %d proxies", s, n)
-	cp, err := s.herd(ctx, &s.cp.subject)
+	cp, err := s.herd(ctx, &s.cp.subject, s.cp.fleet.Open)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (s *session) connect(ctx context.Context, beside bool) error {
 		return err
 	}
 	s.floor.fleet.Start(ctx)
-	side, err := s.herd(ctx, &s.floor.subject)
+	side, err := s.herd(ctx, &s.floor.subject, s.floor.fleet.Open)
 	if err != nil {
 		return err
 	}
@@ -191,13 +191,13 @@ func (s *session) awaitMesh(ctx context.Context) error {
 
 // herd lets all proxies of a server connect at once, and measures until each has all
 // that it asks for.
-func (s *session) herd(ctx context.Context, who *subject) (Side, error) {
+func (s *session) herd(ctx context.Context, who *subject, open func() *fleet.Round) (Side, error) {
 	heap, heapErr := who.heap(ctx)
 	before, cpu := who.fleet.Traffic(), who.cpu()
 	if who.pid != 0 {
 		child.ResetPeak(who.pid)
 	}
-	round := who.fleet.Open()
+	round := open()
 	if err := who.await(ctx, round, herdTime); err != nil {
 		return Side{}, err
 	}
