@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -75,11 +76,20 @@ func catchAllChanges(t *testing.T, strategy server.RouteStrategy, sotw bool) {
 	c.start(t, m, sotw)
 	calls := startTraffic(t, c, "web")
 	strict := c.sidecar("./*") + "\n  outboundTrafficPolicy: {mode: REGISTRY_ONLY}"
+	second := fmt.Sprintf("\n  - {port: {number: 15081, name: http, protocol: HTTP}, bind: %s, captureMode: NONE, hosts: [\"./*\"]}", c.ip)
+	// It keeps its virtual hosts until the listener is gone.
+	also := func(n int) string {
+		return strings.ReplaceAll(service(fmt.Sprint("also", n), other), "port: 15080}", "port: 15081}")
+	}
 	for _, docs := range [][]string{
 		{strict, service("web", web)},
 		{c.sidecar("./*"), service("web", web)},
 		{strict, service("web", web), service("new", other)}, // with a cluster to wait for
 		{c.sidecar("./*"), service("web", web), service("newer", other)},
+		{c.sidecar("./*") + second, service("web", web), also(1), also(2)},
+		{strict, service("web", web), also(1), also(2)}, // with a route configuration that goes
+		{c.sidecar("./*") + second, service("web", web), also(1), also(2)},
+		{strict, service("web", web)},
 	} {
 		m.apply(docs...)
 		calls.requireOnly("web-v1")
