@@ -2,6 +2,7 @@ package derive
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -17,6 +18,12 @@ type claim struct {
 	grpcWeb     bool         // some port speaks it
 	dynamic     bool         // routes may lead to a host that Envoy resolves by the request
 	chains      []view.FilterChain
+}
+
+// same tells whether a claim gives the same listener in the place of o, which may be nil.
+func (c *claim) same(o *claim) bool {
+	return o != nil && c.bound == o.bound && c.routeConfig == o.routeConfig && c.grpcWeb == o.grpcWeb && c.dynamic == o.dynamic &&
+		!model.Older(c.owner, o.owner) && !model.Older(o.owner, c.owner) && reflect.DeepEqual(c.chains, o.chains)
 }
 
 // listenerClaims are all claims on one listener. Most hosts want no more of a listener than

@@ -123,7 +123,7 @@ func (d *Deriver) resetSidecar(s *scope) {
 	if p := s.egressProxy(); p != nil && !s.Key.Inbound {
 		s.unref(p.Host)
 	}
-	s.sidecar, s.egress = now, egressOf(now)
+	s.setEgress(now)
 	for h := range s.hosts {
 		s.mark(hostUnit(h))
 	}

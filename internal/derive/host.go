@@ -14,6 +14,7 @@ type hostResult struct {
 	clusters []*view.Cluster
 	vhosts   []*view.VirtualHost // by route configuration; domains before conflicts are settled
 	dynamic  bool                // a route leads to a host that Envoy resolves by the request
+	byKey    map[listenerKey]*claim
 }
 
 // hostState is what a scope remembers of a host, so that it can take it back. A scope has
@@ -116,14 +117,16 @@ func (s *scope) derivePort(r *reader, e *egress, svc *model.Service, port *model
 	if len(at.keys) == 0 || s.taken(e, at) {
 		return
 	}
+	var chains []view.FilterChain
+	if !protocol.IsHTTP() {
+		chains = s.l4Chains(r, svc, port, protocol, routes, at, out)
+	}
 	for _, key := range at.keys {
 		c := out.claim(key, svc, e.captureNone(s.Key.Interception))
+		c.chains = append(c.chains, chains...)
 		if protocol.IsHTTP() || protocol == model.ProtocolAuto {
 			c.routeConfig = at.routeConfig
 			c.grpcWeb = c.grpcWeb || protocol == model.ProtocolGRPCWeb
-		}
-		if !protocol.IsHTTP() {
-			c.chains = append(c.chains, s.l4Chains(r, svc, port, protocol, routes, at, out)...)
 		}
 	}
 	if protocol.IsHTTP() || protocol == model.ProtocolAuto {
@@ -180,12 +183,14 @@ func (s *scope) addVirtualHost(out *hostResult, v *view.VirtualHost) {
 
 // claim finds or makes the host's claim on a listener.
 func (out *hostResult) claim(k listenerKey, owner model.Object, bound bool) *claim {
-	for _, c := range out.claims {
-		if c.key == k {
-			return c.claim
-		}
+	if c := out.byKey[k]; c != nil {
+		return c
+	}
+	if out.byKey == nil {
+		out.byKey = map[listenerKey]*claim{}
 	}
 	c := &claim{owner: owner, bound: bound}
+	out.byKey[k] = c
 	out.claims = append(out.claims, hostClaim{k, c})
 	return c
 }
@@ -227,17 +232,29 @@ func (s *scope) diffClusters(old *hostState, now *hostResult) {
 	}
 }
 
+// diffClaims replaces a host's claims. Listeners whose claim is the same again are left
+// alone, unless the domains have changed: those tell who takes unknown hosts. A headless
+// service has a listener for each of its Pods, of which one comes or goes at a time.
 func (s *scope) diffClaims(h model.Host, old *hostState, now *hostResult) {
+	was := make(map[listenerKey]*claim, len(old.claims))
 	for _, c := range old.claims {
+		was[c.key] = c.claim
 		s.listeners[c.key].remove(h, c.claim)
-		s.mark(listenerUnit(c.key))
 	}
+	force := !slices.Equal(old.domains, now.domains)
 	for _, c := range now.claims {
 		if s.listeners[c.key] == nil {
 			s.listeners[c.key] = &listenerClaims{}
 		}
 		s.listeners[c.key].add(h, c.claim)
-		s.mark(listenerUnit(c.key))
+		if force || !c.same(was[c.key]) {
+			s.mark(listenerUnit(c.key))
+		}
+	}
+	for _, c := range old.claims {
+		if now.byKey[c.key] == nil {
+			s.mark(listenerUnit(c.key))
+		}
 	}
 }
 

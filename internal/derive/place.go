@@ -107,15 +107,17 @@ func (s *scope) taken(e *egress, at placement) bool {
 	if e.Port != nil {
 		return false
 	}
+	return slices.ContainsFunc(at.keys, func(k listenerKey) bool { return s.own[k] })
+}
+
+// setEgress puts the Sidecar's egress listeners in force.
+func (s *scope) setEgress(sidecar *model.Sidecar) {
+	s.sidecar, s.egress, s.own = sidecar, egressOf(sidecar), map[listenerKey]bool{}
 	for i := range s.egress {
-		o := &s.egress[i]
-		if o.Port == nil {
-			continue
-		}
-		own := s.placeBound(o, &model.ServicePort{Number: o.Port.Number})
-		if slices.ContainsFunc(at.keys, func(k listenerKey) bool { return slices.Contains(own.keys, k) }) {
-			return true
+		if e := &s.egress[i]; e.Port != nil {
+			for _, k := range s.placeBound(e, &model.ServicePort{Number: e.Port.Number}).keys {
+				s.own[k] = true
+			}
 		}
 	}
-	return false
 }

@@ -46,11 +46,12 @@ func (k listenerKey) name() string { return fmt.Sprintf("%s_%d", k.address, k.po
 
 // scope is the derived state of one ScopeKey.
 type scope struct {
-	// Fixed when the scope is made.
+	// Fixed when the scope is made, but for a change of its Sidecar.
 	Key     ScopeKey
 	labels  map[string]string
 	sidecar *model.Sidecar
 	egress  []egress
+	own     map[listenerKey]bool // where egress listeners with a port of their own listen
 
 	// Touched only by whoever derives the scope: one goroutine at a time.
 	dependents map[string][]dependent // by the facts' name
@@ -70,9 +71,9 @@ type scope struct {
 // domainKey is a domain of one route configuration.
 type domainKey struct{ routeConfig, domain string }
 
-func newScope(k ScopeKey, s *model.Sidecar) *scope {
-	return &scope{
-		Key: k, labels: parseLabels(k.Labels), sidecar: s, egress: egressOf(s),
+func newScope(k ScopeKey, sidecar *model.Sidecar) *scope {
+	s := &scope{
+		Key: k, labels: parseLabels(k.Labels),
 		dependents: map[string][]dependent{},
 		asked:      map[unit]factList{},
 		hosts:      map[model.Host]*hostState{},
@@ -85,6 +86,8 @@ func newScope(k ScopeKey, s *model.Sidecar) *scope {
 		out:        newDelta(),
 		dirty:      map[unit]struct{}{},
 	}
+	s.setEgress(sidecar)
+	return s
 }
 
 // Delta is what differs in a scope since it was derived last: views by resource name, nil
