@@ -26,7 +26,10 @@ func (r request) bytes(field protowire.Number, b []byte) request {
 
 // initial adds an entry of initial_resource_versions.
 func (r request) initial(name, version string) request {
-	return r.bytes(fieldInitial, request(nil).text(1, name).text(2, version))
+	const key, value = 1, 2
+	size := protowire.SizeTag(key) + protowire.SizeBytes(len(name)) + protowire.SizeTag(value) + protowire.SizeBytes(len(version))
+	r = protowire.AppendVarint(protowire.AppendTag(r, fieldInitial, protowire.BytesType), uint64(size)) //nolint:gosec // a size
+	return r.text(key, name).text(value, version)
 }
 
 // response is what a proxy reads of a DeltaDiscoveryResponse.

@@ -214,6 +214,9 @@ func (s *state) applyHosts(list []resolved) {
 	}
 }
 
+// typicalEntry is about the size of a resource in a list of what is held, in bytes.
+const typicalEntry = 96
+
 // forget leaves a proxy without anything, as if that were all that it asked for.
 func (s *state) forget() { *s = state{ready: true, bare: true} }
 
@@ -235,7 +238,7 @@ func (s *state) reconnect(c *Catalog) []request {
 	defer c.mu.RUnlock()
 	var out []request
 	for k := range Kinds {
-		r := newRequest(k)
+		r := slices.Grow(newRequest(k), len(s.held[k])*typicalEntry)
 		for id, h := range s.held[k] {
 			if h == none {
 				continue
