@@ -33,7 +33,8 @@ type conn struct {
 	fr  *http2.Framer
 	w   bytes.Buffer // frames that are to be written
 
-	body   []byte // of messages, not yet taken by the peer's windows
+	body   []byte // of messages
+	off    int    // of body, what is sent; the peer's windows have not taken the rest
 	quota  [2]int // that the peer gives: connection, stream
 	window int    // the peer's initial one of a stream
 
@@ -69,26 +70,39 @@ func newConn(c net.Conn, authority string) (*conn, error) {
 
 // send queues a message; flush writes it.
 func (h *conn) send(message []byte) {
+	if h.body == nil && len(message) > keepWrite {
+		h.body = borrow(4 * len(message)) // others like it follow
+	}
 	h.body = binary.BigEndian.AppendUint32(append(h.body, 0), uint32(len(message)))
 	h.body = append(h.body, message...)
 }
 
 // flush writes what is queued, as far as the peer's windows allow.
 func (h *conn) flush() error {
-	for len(h.body) > 0 {
-		n := min(len(h.body), maxFrame, h.quota[0], h.quota[1])
+	for h.off < len(h.body) {
+		n := min(len(h.body)-h.off, maxFrame, h.quota[0], h.quota[1])
 		if n <= 0 {
 			break
 		}
-		if err := h.fr.WriteData(streamID, false, h.body[:n]); err != nil {
+		if err := h.fr.WriteData(streamID, false, h.body[h.off:h.off+n]); err != nil {
 			return err
 		}
 		h.quota[0], h.quota[1] = h.quota[0]-n, h.quota[1]-n
-		h.body = h.body[n:]
+		if h.off += n; h.w.Len() >= keepWrite/2 {
+			if err := h.write(); err != nil {
+				return err
+			}
+		}
 	}
-	if len(h.body) == 0 {
-		h.body = nil
+	if h.off == len(h.body) {
+		giveBack(h.body)
+		h.body, h.off = nil, 0
 	}
+	return h.write()
+}
+
+// write writes the frames that are ready.
+func (h *conn) write() error {
 	if h.w.Len() == 0 {
 		return nil
 	}
@@ -207,10 +221,15 @@ func borrow(size int) []byte {
 }
 
 func (h *conn) release() {
-	if b := h.in[:0]; cap(b) > 0 {
+	giveBack(h.in)
+	h.in = nil
+}
+
+// giveBack takes a buffer that borrow may have given; small ones are not worth it.
+func giveBack(b []byte) {
+	if b = b[:0]; cap(b) >= maxFrame {
 		buffers.Put(&b)
 	}
-	h.in = nil
 }
 
 // keep holds on to the beginning of a message.

@@ -140,8 +140,13 @@ func (p *Proxy) begin() error {
 		p.state.forget()
 	}
 	for _, r := range p.state.reconnect(p.fleet.Catalog) {
-		p.send(append(first, r...))
-		first = nil
+		if first != nil {
+			p.send(append(first, r...))
+			first = nil
+		} else {
+			p.send(r)
+		}
+		giveBack(r)
 	}
 	p.mu.Unlock()
 	return p.conn.flush()

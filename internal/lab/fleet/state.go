@@ -217,6 +217,9 @@ func (s *state) applyHosts(list []resolved) {
 // typicalEntry is about the size of a resource in a list of what is held, in bytes.
 const typicalEntry = 96
 
+// maxNode is more than a node and a type take, in bytes.
+const maxNode = 4 << 10
+
 // forget leaves a proxy without anything, as if that were all that it asked for.
 func (s *state) forget() { *s = state{ready: true, bare: true} }
 
@@ -238,7 +241,7 @@ func (s *state) reconnect(c *Catalog) []request {
 	defer c.mu.RUnlock()
 	var out []request
 	for k := range Kinds {
-		r := slices.Grow(newRequest(k), len(s.held[k])*typicalEntry)
+		r := append(request(borrow(len(s.held[k])*typicalEntry+maxNode)), newRequest(k)...)
 		for id, h := range s.held[k] {
 			if h == none {
 				continue
