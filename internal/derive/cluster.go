@@ -60,6 +60,7 @@ func overridePort(p, port model.TrafficPolicy) model.TrafficPolicy {
 }
 
 func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePort, sub *model.Subset, rule *model.DestinationRule, policy model.TrafficPolicy, out *hostResult) {
+	policy.TLS = servedTLS(policy.TLS)
 	c := &view.Cluster{
 		Host: svc.Hostname, Port: port.Number, PortName: port.Name, Protocol: port.Protocol,
 		Service:         view.ServiceRef{Host: svc.Hostname, Name: svc.Name, Namespace: svc.Namespace},
@@ -86,6 +87,21 @@ func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePor
 		c.Localities = s.localities(svc, staticEndpoints(r, svc), plan)
 	}
 	out.clusters = append(out.clusters, c)
+}
+
+// servedTLS leaves out of a client's TLS settings what nobody serves: the mesh has no
+// certificates of its own and no secrets. Envoy would wait for them for ever, and answer no
+// more updates of clusters meanwhile. Decoding warns of each.
+func servedTLS(t *model.ClientTLS) *model.ClientTLS {
+	switch {
+	case t == nil || t.Mode == model.TLSIstioMutual:
+		return nil
+	case t.CredentialName == "":
+		return t
+	}
+	out := *t
+	out.Mode, out.CredentialName = model.TLSSimple, ""
+	return &out
 }
 
 // discovery says how Envoy finds the endpoints of a service.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -36,7 +37,7 @@ var sameViews = []cmp.Option{cmpopts.EquateEmpty(), cmpopts.EquateComparable(net
 // TestIncrementalEqualsFromScratch is what makes the engine trustworthy: after any sequence
 // of events, in any batches, each scope is as if it had been derived from nothing.
 func TestIncrementalEqualsFromScratch(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(80) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			w := &world{Rand: rand.New(rand.NewPCG(seed, 1))}
@@ -89,6 +90,9 @@ func requireScratch(t *testing.T, snap *store.Snapshot, have map[ScopeKey]*Delta
 		}
 		want := newDelta()
 		merge(want, scratch.Open(k))
+		if reflect.DeepEqual(want, got) {
+			continue // far cheaper than to look for differences
+		}
 		if diff := cmp.Diff(want, got, sameViews...); diff != "" {
 			require.Fail(t, "incremental differs from scratch", "scope %s\n%s", k, diff)
 		}

@@ -156,6 +156,18 @@ func (c *conv) clientTLS(at path, t *networking.ClientTLSSettings) *model.Client
 	}
 }
 
+// notServed tells of settings that mean what the mesh does not have yet.
+func (c *conv) notServed(at path, t *networking.ClientTLSSettings, verifies bool) {
+	switch {
+	case strings.HasPrefix(t.CredentialName, "configmap://"):
+		c.errorf(at.f("credentialName"), "config maps are not supported; use caCertificates")
+	case verifies && t.CredentialName != "":
+		c.warnf(at.f("credentialName"), "has no effect: secrets are not served yet, so no client certificate is shown and servers are verified against the system's CAs; name files instead")
+	case t.Mode == networking.ClientTLSSettings_ISTIO_MUTUAL:
+		c.warnf(at.f("mode"), "ISTIO_MUTUAL has no effect: the mesh has no certificates yet, so this traffic is in plain text")
+	}
+}
+
 // tlsFiles checks that the mode has what it needs, and nothing that contradicts it.
 func (c *conv) tlsFiles(at path, t *networking.ClientTLSSettings) {
 	files := t.ClientCertificate != "" || t.PrivateKey != "" || t.CaCertificates != "" || t.CaCrl != ""
@@ -180,7 +192,5 @@ func (c *conv) tlsFiles(at path, t *networking.ClientTLSSettings) {
 	if t.InsecureSkipVerify.GetValue() && verifies && (t.CaCertificates != "" || len(t.SubjectAltNames) > 0) {
 		c.errorf(at.f("insecureSkipVerify"), "contradicts caCertificates and subjectAltNames; remove one or the other")
 	}
-	if strings.HasPrefix(t.CredentialName, "configmap://") {
-		c.errorf(at.f("credentialName"), "config maps are not supported; use caCertificates")
-	}
+	c.notServed(at, t, verifies)
 }

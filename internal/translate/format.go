@@ -136,7 +136,7 @@ func checkSubstitution(name string, argument, length bool) error {
 	s, known := substitutions[name]
 	switch {
 	case !known && !plainSubstitutions[name]:
-		return fmt.Errorf("Envoy knows no substitution %%%s%%", name)
+		return fmt.Errorf("the substitution %%%s%% is unknown to Envoy", name)
 	case s.operand == operandMust && !argument:
 		return fmt.Errorf("the substitution needs an argument: %%%s(...)%%", name)
 	case s.operand == operandNever && argument:

@@ -27,12 +27,12 @@ func TestCheckFormat(t *testing.T) {
 		"%lower%":                               "must be written %%",
 		"%REQ(x%":                               "must be written %%",
 		"%REQ(x)%%":                             "must be written %%",
-		"%NOT_ONE%":                             "knows no substitution %NOT_ONE%",
+		"%NOT_ONE%":                             "is unknown to Envoy %NOT_ONE%",
 		"%REQ%":                                 "needs an argument: %REQ(...)%",
 		"%PROTOCOL(x)%":                         "takes no argument: %PROTOCOL%",
 		"%PROTOCOL:5%":                          "takes no length",
 		"%START_TIME:5%":                        "takes no length",
-		"ok %PROTOCOL% then %UPSTREAM_NOTHING%": "knows no substitution",
+		"ok %PROTOCOL% then %UPSTREAM_NOTHING%": "is unknown to Envoy",
 	} {
 		err := checkFormat(value)
 		if want == "" {
