@@ -27,7 +27,7 @@ func TestCheckFormat(t *testing.T) {
 		"%lower%":                               "must be written %%",
 		"%REQ(x%":                               "must be written %%",
 		"%REQ(x)%%":                             "must be written %%",
-		"%NOT_ONE%":                             "is unknown to Envoy %NOT_ONE%",
+		"%NOT_ONE%":                             "the substitution %NOT_ONE% is unknown to Envoy",
 		"%REQ%":                                 "needs an argument: %REQ(...)%",
 		"%PROTOCOL(x)%":                         "takes no argument: %PROTOCOL%",
 		"%PROTOCOL:5%":                          "takes no length",
