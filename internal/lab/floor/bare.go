@@ -14,6 +14,10 @@ const (
 	BareAnswer  = 60
 )
 
+// welcome tells a client that broadcasts reach it from now on: a connection is open
+// before it is accepted.
+var welcome = []byte{1}
+
 // bare are the connections of the limit.
 type bare struct {
 	mu    sync.Mutex // guards conns
@@ -45,6 +49,7 @@ func serveBare(ctx context.Context, o Options, ln net.Listener) error {
 		b.conns[c] = struct{}{}
 		b.mu.Unlock()
 		ended.Go(func() {
+			_, _ = c.Write(welcome) // whether it has gone is told by reading
 			b.readAnswers(c)
 		})
 	}

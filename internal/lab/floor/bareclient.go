@@ -30,6 +30,10 @@ func DialBare(ctx context.Context, addr string, n int) (*BareClients, error) {
 			return nil, fmt.Errorf("bare TCP: %w", err)
 		}
 		b.conns = append(b.conns, c)
+		if _, err := io.ReadFull(c, make([]byte, len(welcome))); err != nil {
+			b.Close()
+			return nil, fmt.Errorf("bare TCP: %w", err)
+		}
 		b.ended.Go(func() { b.answer(i, c) })
 	}
 	return b, nil
