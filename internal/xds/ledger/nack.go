@@ -86,12 +86,14 @@ func (w *watch) hold(name string, f *flight, message string, since model.Revisio
 	}
 }
 
-// names are all names of the response.
+// names are all names of the response. What goes comes first: where the response is sent
+// again in parts, a removal must not come after the addition that it makes room for.
 func (f *flight) names() (out []string) {
+	out = append(out, f.removed...)
 	for e := range f.entries() {
 		out = append(out, e.Name)
 	}
-	return append(out, f.removed...)
+	return out
 }
 
 // named splits names by whether a message tells them. Short names (of route
