@@ -3,7 +3,6 @@ package resource
 import (
 	"encoding/hex"
 	"sync"
-	"sync/atomic"
 	"weak"
 
 	"github.com/cespare/xxhash/v2"
@@ -140,7 +139,6 @@ type Interner struct {
 	mu    sync.Mutex // guards known
 	known map[internKey]weak.Pointer[Encoded]
 	puts  int // since the last sweep; guarded by mu
-	hits  atomic.Uint64
 }
 
 type internKey struct {
@@ -160,7 +158,6 @@ func (in *Interner) Intern(t Type, e *Encoded) *Encoded {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if old := in.known[key].Value(); old != nil {
-		in.hits.Add(1)
 		return old
 	}
 	in.known[key] = weak.Make(e)
