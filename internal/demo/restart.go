@@ -77,7 +77,7 @@ func (d *demo) replacePlane(ctx context.Context, total *Counts, change func() er
 	if err != nil {
 		return "", err
 	}
-	d.say("  all %d proxies are synced again %.1f s after its start (Envoys call again after at most 5 s)", len(d.workloads), synced.Seconds())
+	d.say("  all %d proxies are synced again %.1f s after its start (Envoys call again within a second)", len(d.workloads), synced.Seconds())
 	d.say("  re-sent: %s (when the shop opened: %s)", again, d.opening)
 	return fmt.Sprintf("synced after %.1f s, re-sent %d bytes", synced.Seconds(), again.Bytes), nil
 }
