@@ -42,17 +42,24 @@ func TestIncrementalEqualsFromScratch(t *testing.T) {
 			t.Parallel()
 			w := &world{Rand: rand.New(rand.NewPCG(seed, 1))}
 			st, d := store.New(), New(model.DefaultMesh(), 2)
-			have := map[ScopeKey]*Delta{}
-			for range 40 {
-				_, changes := st.Apply(randomBatch(w))
-				for k, delta := range d.Apply(changes).Deltas {
-					merge(have[k], delta)
-				}
-				open(w, d, have)
-			}
+			have := live(w, st, d, 40)
 			requireScratch(t, st.Snapshot(), have)
 		})
 	}
+}
+
+// live applies random batches and opens scopes meanwhile; it gives what clients of the
+// scopes hold in the end.
+func live(w *world, st *store.Store, d *Deriver, batches int) map[ScopeKey]*Delta {
+	have := map[ScopeKey]*Delta{}
+	for range batches {
+		_, changes := st.Apply(randomBatch(w))
+		for k, delta := range d.Apply(changes).Deltas {
+			merge(have[k], delta)
+		}
+		open(w, d, have)
+	}
+	return have
 }
 
 func randomBatch(w *world) []store.Event {
@@ -105,14 +112,7 @@ func TestNoDuplicateDomains(t *testing.T) {
 	for seed := range uint64(25) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 2))}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
-		have := map[ScopeKey]*Delta{}
-		for range 60 {
-			_, changes := st.Apply(randomBatch(w))
-			for k, delta := range d.Apply(changes).Deltas {
-				merge(have[k], delta)
-			}
-			open(w, d, have)
-		}
+		have := live(w, st, d, 60)
 		for k, views := range have {
 			requireSound(t, k, views)
 		}
@@ -207,14 +207,7 @@ func TestNothingIsLeft(t *testing.T) {
 	for seed := range uint64(15) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 3))}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
-		have := map[ScopeKey]*Delta{}
-		for range 60 {
-			_, changes := st.Apply(randomBatch(w))
-			for k, delta := range d.Apply(changes).Deltas {
-				merge(have[k], delta)
-			}
-			open(w, d, have)
-		}
+		have := live(w, st, d, 60)
 		_, changes := st.Apply(removeAll(st.Snapshot()))
 		for k, delta := range d.Apply(changes).Deltas {
 			merge(have[k], delta)

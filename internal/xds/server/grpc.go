@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -59,8 +61,30 @@ func GRPCOptions() []grpc.ServerOption {
 // the usual codec.
 type rawCodec struct{ encoding.CodecV2 }
 
-// received is a request as it came.
-type received struct{ buffer mem.Buffer }
+// received is a request as it came. free gives its bytes back.
+type received struct {
+	bytes []byte
+	free  func()
+}
+
+// joined are buffers for requests that came in several frames: those of proxies that
+// reconnect list all that they hold. gRPC's own pool zeroes what it hands out, which costs
+// as much as reading it.
+var joined = sync.Pool{New: func() any { return new([]byte) }}
+
+// take takes a request over.
+func (r *received) take(data mem.BufferSlice) {
+	if len(data) == 1 {
+		b := data[0]
+		b.Ref()
+		r.bytes, r.free = b.ReadOnlyData(), b.Free
+		return
+	}
+	own := joined.Get().(*[]byte)
+	*own = slices.Grow((*own)[:0], data.Len())[:data.Len()]
+	data.CopyTo(*own)
+	r.bytes, r.free = *own, func() { joined.Put(own) }
+}
 
 // Marshal implements encoding.CodecV2.
 func (c rawCodec) Marshal(v any) (mem.BufferSlice, error) {
@@ -73,7 +97,7 @@ func (c rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 // Unmarshal implements encoding.CodecV2.
 func (c rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if r, ok := v.(*received); ok {
-		r.buffer = data.MaterializeToBuffer(mem.DefaultBufferPool())
+		r.take(data)
 		return nil
 	}
 	return c.CodecV2.Unmarshal(data, v)
@@ -103,10 +127,10 @@ func (t grpcTransport) receive() ([]byte, func(), error) {
 	if err := t.RecvMsg(&r); err != nil {
 		return nil, nil, err
 	}
-	if r.buffer == nil {
+	if r.free == nil {
 		return nil, nil, fmt.Errorf("the gRPC server was made without this service's codec")
 	}
-	return r.buffer.ReadOnlyData(), r.buffer.Free, nil
+	return r.bytes, r.free, nil
 }
 
 func (t grpcTransport) send(m message) error { return t.SendMsg(m) }
