@@ -24,7 +24,9 @@ type selfSigned struct {
 	certPEM, keyPEM []byte
 }
 
-var certificate = sync.OnceValues(func() (*selfSigned, error) {
+var certificate = sync.OnceValues(newSelfSigned)
+
+func newSelfSigned() (*selfSigned, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -44,7 +46,7 @@ var certificate = sync.OnceValues(func() (*selfSigned, error) {
 		certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		keyPEM:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}),
 	}, err
-})
+}
 
 func certificateFile(t *testing.T) string {
 	t.Helper()

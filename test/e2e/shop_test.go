@@ -36,6 +36,12 @@ func startApp(t *testing.T, name, version string) *app {
 
 func (a *app) serve(t *testing.T) {
 	t.Helper()
+	serveHTTP(t, a.listen(t), &http.Server{Handler: a}) //nolint:gosec // of a test
+}
+
+// listen takes a free port at the application's address.
+func (a *app) listen(t *testing.T) net.Listener {
+	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(a.ip, "0"))
 	require.NoError(t, err)
 	_, port, err := net.SplitHostPort(ln.Addr().String())
@@ -43,7 +49,12 @@ func (a *app) serve(t *testing.T) {
 	n, err := strconv.Atoi(port)
 	require.NoError(t, err)
 	a.port = uint32(n)
-	s := &http.Server{Handler: a} //nolint:gosec // of a test
+	return ln
+}
+
+// serveHTTP serves until the test ends.
+func serveHTTP(t *testing.T, ln net.Listener, s *http.Server) {
+	t.Helper()
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = s.Serve(ln) })
 	t.Cleanup(func() {

@@ -1,0 +1,139 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// backend is an application that remembers what reached it. It answers as the call's
+// headers ask: with the status of x-answer, and with x-hang not before release is closed
+// or the caller gives up.
+type backend struct {
+	app
+	tls     *tls.Config
+	broken  bool // answers by 500
+	release chan struct{}
+
+	mu          sync.Mutex // guards all below
+	seen        []seen
+	connections int
+}
+
+// seen is a request as it reached a backend.
+type seen struct {
+	method, host, path string
+	header             http.Header
+	major              int    // version of HTTP
+	sni                string // of the connection's TLS
+}
+
+// startBackend serves until the test ends.
+func startBackend(t *testing.T, name, version string, options ...func(*backend)) *backend {
+	t.Helper()
+	b := &backend{app: app{name: name, version: version, ip: ownIP()}, release: make(chan struct{})}
+	for _, o := range options {
+		o(b)
+	}
+	ln := b.listen(t)
+	if b.tls != nil {
+		ln = tls.NewListener(ln, b.tls)
+	}
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	serveHTTP(t, ln, &http.Server{ //nolint:gosec // of a test
+		Handler: http.HandlerFunc(b.answer), Protocols: protocols, ConnState: b.connection,
+		ErrorLog: log.New(io.Discard, "", 0), // of connections that the sidecar refuses
+	})
+	return b
+}
+
+func (b *backend) connection(_ net.Conn, s http.ConnState) {
+	if s != http.StateNew {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.connections++
+}
+
+func (b *backend) answer(w http.ResponseWriter, r *http.Request) {
+	b.remember(r)
+	if r.Header.Get("X-Hang") != "" {
+		select {
+		case <-b.release:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	w.Header().Set("X-Backend", b.name)
+	if status, err := strconv.Atoi(r.Header.Get("X-Answer")); err == nil {
+		w.WriteHeader(status)
+	} else if b.broken {
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+	_, _ = io.WriteString(w, b.name+"-"+b.version)
+}
+
+func (b *backend) remember(r *http.Request) {
+	s := seen{method: r.Method, host: r.Host, path: r.RequestURI, header: r.Header.Clone(), major: r.ProtoMajor}
+	if r.TLS != nil {
+		s.sni = r.TLS.ServerName
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen = append(b.seen, s)
+}
+
+// requests are those that reached the backend.
+func (b *backend) requests() []seen {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.seen)
+}
+
+// last is the newest request; there must be one.
+func (b *backend) last(t *testing.T) seen {
+	t.Helper()
+	all := b.requests()
+	require.NotEmpty(t, all, "nothing reached %s", b.name)
+	return all[len(all)-1]
+}
+
+func (b *backend) connectionCount() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.connections
+}
+
+// startGreeter is an application that says its version to whoever connects, and closes.
+func startGreeter(t *testing.T, name, version string) *app {
+	t.Helper()
+	a := &app{name: name, version: version, ip: ownIP()}
+	ln := a.listen(t)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, version)
+			_ = conn.Close()
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		serving.Wait()
+	})
+	return a
+}
