@@ -46,6 +46,8 @@ func TestBehaviour(t *testing.T) {
 		{"consistent hash", consistentHash}, {"tls origination", tlsOrigination}, {"http2", http2},
 		{"requests per connection", requestsPerConnection}, {"outlier detection", outlierDetection},
 		{"overflow", overflow}, {"tcp split", tcpSplit}, {"dns", dnsEntry},
+		{"default retries", defaultRetries}, {"host names", hostNames}, {"matches", matches}, {"policy of subset", policyOfSubset},
+		{"mutual tls", mutualTLS}, {"cookie hash", cookieHash}, {"websocket", webSocket},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, b) })
 	}
