@@ -48,6 +48,8 @@ func TestBehaviour(t *testing.T) {
 		{"overflow", overflow}, {"tcp split", tcpSplit}, {"dns", dnsEntry},
 		{"default retries", defaultRetries}, {"host names", hostNames}, {"matches", matches}, {"policy of subset", policyOfSubset},
 		{"mutual tls", mutualTLS}, {"cookie hash", cookieHash}, {"websocket", webSocket},
+		{"changed policy", changedPolicy}, {"changed labels", changedLabels}, {"chained", chained}, {"static entries", staticEntries},
+		{"balanced", balanced},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, b) })
 	}
