@@ -55,10 +55,11 @@ var addresses atomic.Uint32
 
 // ownIP is a loopback address that no other test, in this or a concurrent run, uses: the
 // ports of a sidecar are then free. Tests of other packages use the first half of the
-// second byte's range.
+// second byte's range. The last byte begins again when it is used up: whoever had those
+// addresses is over by then.
 func ownIP() string {
 	pid := os.Getpid()
-	return fmt.Sprintf("127.%d.%d.%d", 192+pid/250%60, pid%250, addresses.Add(1))
+	return fmt.Sprintf("127.%d.%d.%d", 192+pid/250%60, pid%250, addresses.Add(1)%254+1)
 }
 
 // eventually waits for a condition that becomes true by itself; why is asked if it does not.
