@@ -21,11 +21,9 @@ type Metrics struct {
 	proxies     *prometheus.GaugeVec     // pilot_xds
 	pushes      [resource.NumTypes]push  // pilot_xds_pushes, pilot_xds_config_size_bytes
 	rejects     *prometheus.CounterVec   // pilot_total_xds_rejects
-	expired     *prometheus.CounterVec   // pilot_xds_expired_nonce
 	convergence prometheus.Histogram     // pilot_proxy_convergence_time
 	debounce    prometheus.Histogram     // pilot_debounce_time
 	derive      prometheus.Histogram     // pilot_pushcontext_init_seconds
-	sendTime    prometheus.Histogram     // pilot_xds_send_time
 	triggers    *prometheus.CounterVec   // pilot_push_triggers
 	inbound     *prometheus.CounterVec   // pilot_inbound_updates
 	waited      *prometheus.HistogramVec // pilot_worker_queue_latency
@@ -73,8 +71,6 @@ func (m *Metrics) streams() {
 		m.pushes[t.Type] = push{count.WithLabelValues(name), bytes.WithLabelValues(t.URL)}
 	}
 	m.rejects = m.counterVec("pilot_total_xds_rejects", "Total number of XDS responses from pilot rejected by proxy.", "type")
-	m.expired = m.counterVec("pilot_xds_expired_nonce", "Total number of XDS requests with an expired nonce.", "type")
-	m.sendTime = m.histogram("pilot_xds_send_time", "Total time in seconds Pilot takes to send generated configuration.", fine)
 	m.convergence = m.histogram("pilot_proxy_convergence_time",
 		"Delay in seconds between config change and a proxy receiving all required configuration: from the first event to that proxy's ACK.", fine)
 }
@@ -141,14 +137,8 @@ func (m *Metrics) Pushed(t resource.Type, bytes int) {
 	m.pushes[t].bytes.Observe(float64(bytes))
 }
 
-// SendTook is how long a response took to be written.
-func (m *Metrics) SendTook(d time.Duration) { m.sendTime.Observe(d.Seconds()) }
-
 // Rejected counts a NACK.
 func (m *Metrics) Rejected(t resource.Type) { m.rejects.WithLabelValues(metricType(t)).Inc() }
-
-// StaleNonce counts a request that answers an older response.
-func (m *Metrics) StaleNonce(t resource.Type) { m.expired.WithLabelValues(metricType(t)).Inc() }
 
 // changed counts a batch's objects and the reasons to push it.
 func (m *Metrics) changed(objects []ChangedObject) {

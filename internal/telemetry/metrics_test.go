@@ -76,7 +76,6 @@ func TestStreamMetrics(t *testing.T) {
 	m.Pushed(resource.RouteConfig, 100)
 	m.Pushed(resource.RouteConfigShell, 100)
 	m.Rejected(resource.Listener)
-	m.StaleNonce(resource.Endpoints)
 	m.Inventory(func() int { return 3 }, func(k model.Kind) int { return len(k) })
 	m.IntakeDepth(func() int { return 5 })
 	require.NoError(t, testutil.GatherAndCompare(m.Registry, strings.NewReader(`
@@ -96,9 +95,6 @@ pilot_worker_queue_depth{queueID="intake"} 5
 # TYPE pilot_xds gauge
 pilot_xds{version="1.31.1"} 1
 pilot_xds{version="unknown"} 0
-# HELP pilot_xds_expired_nonce Total number of XDS requests with an expired nonce.
-# TYPE pilot_xds_expired_nonce counter
-pilot_xds_expired_nonce{type="eds"} 1
 # HELP pilot_xds_pushes Responses sent, by type of resource.
 # TYPE pilot_xds_pushes counter
 pilot_xds_pushes{type="cds"} 1
@@ -106,7 +102,7 @@ pilot_xds_pushes{type="eds"} 0
 pilot_xds_pushes{type="lds"} 0
 pilot_xds_pushes{type="rds"} 2
 pilot_xds_pushes{type="vhds"} 0
-`), "pilot_services", "pilot_total_xds_rejects", "pilot_virt_services", "pilot_worker_queue_depth", "pilot_xds", "pilot_xds_expired_nonce", "pilot_xds_pushes"))
+`), "pilot_services", "pilot_total_xds_rejects", "pilot_virt_services", "pilot_worker_queue_depth", "pilot_xds", "pilot_xds_pushes"))
 }
 
 // TestLint holds all metrics to Prometheus' conventions, but for the names that are Istio's.
