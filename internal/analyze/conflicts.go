@@ -42,15 +42,7 @@ func (c *checker) sharedHosts() {
 	}
 }
 
-func byAge[T model.Object](a, b T) int {
-	switch {
-	case model.Older(a, b):
-		return -1
-	case model.Older(b, a):
-		return 1
-	}
-	return 0
-}
+func byAge[T model.Object](a, b T) int { return model.CompareAge(a, b) }
 
 // sharesClients tells whether some namespace sees both.
 func sharesClients(a, b *model.VirtualService) bool {

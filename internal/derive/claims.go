@@ -1,6 +1,7 @@
 package derive
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -23,7 +24,7 @@ type claim struct {
 // same tells whether a claim gives the same listener in the place of o, which may be nil.
 func (c *claim) same(o *claim) bool {
 	return o != nil && c.bound == o.bound && c.routeConfig == o.routeConfig && c.grpcWeb == o.grpcWeb && c.dynamic == o.dynamic &&
-		!model.Older(c.owner, o.owner) && !model.Older(o.owner, c.owner) && reflect.DeepEqual(c.chains, o.chains)
+		model.CompareAge(c.owner, o.owner) == 0 && reflect.DeepEqual(c.chains, o.chains)
 }
 
 // listenerClaims are all claims on one listener. Most hosts want no more of a listener than
@@ -113,14 +114,7 @@ func (c *listenerClaims) routeConfig() string {
 // the host.
 func sortClaims(claims map[model.Host]*claim) []*claim {
 	hosts := slices.SortedFunc(maps.Keys(claims), func(a, b model.Host) int {
-		ca, cb := claims[a], claims[b]
-		switch {
-		case model.Older(ca.owner, cb.owner):
-			return -1
-		case model.Older(cb.owner, ca.owner):
-			return 1
-		}
-		return strings.Compare(string(a), string(b))
+		return cmp.Or(model.CompareAge(claims[a].owner, claims[b].owner), strings.Compare(string(a), string(b)))
 	})
 	out := make([]*claim, len(hosts))
 	for i, h := range hosts {

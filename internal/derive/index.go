@@ -207,19 +207,11 @@ func as[T any](o model.Object) T {
 	return t
 }
 
-// addSorted inserts o where model.Older puts it. The list given is not changed: readers of
+// addSorted inserts o where model.CompareAge puts it. The list given is not changed: readers of
 // an earlier revision may hold it.
 func addSorted[T model.Object](list []T, o T) []T {
 	out := append(slices.Clone(list), o)
-	slices.SortStableFunc(out, func(a, b T) int {
-		switch {
-		case model.Older(a, b):
-			return -1
-		case model.Older(b, a):
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(out, func(a, b T) int { return model.CompareAge(a, b) })
 	return out
 }
 

@@ -1,6 +1,7 @@
 package derive
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -131,13 +132,7 @@ func (r *reader) endpoints(s *model.Service) *endpointSet {
 
 // compareServices puts the older one first; the hosts of one ServiceEntry go by name.
 func compareServices(a, b *model.Service) int {
-	switch {
-	case model.Older(a, b):
-		return -1
-	case model.Older(b, a):
-		return 1
-	}
-	return strings.Compare(string(a.Hostname), string(b.Hostname))
+	return cmp.Or(model.CompareAge(a, b), strings.Compare(string(a.Hostname), string(b.Hostname)))
 }
 
 // selecting lists the services of ns that select labels, oldest first.

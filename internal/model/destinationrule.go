@@ -7,7 +7,7 @@ type DestinationRule struct {
 	Meta
 	Host             Host
 	Policy           TrafficPolicy
-	Ports            map[uint32]TrafficPolicy // by service port; replaces Policy part by part
+	Ports            map[uint32]TrafficPolicy // by service port; does not inherit from Policy
 	Subsets          []Subset
 	WorkloadSelector map[string]string // clients that it is for; empty: all
 	Visibility       Visibility

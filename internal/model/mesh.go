@@ -10,7 +10,6 @@ type Mesh struct {
 	ConnectTimeout time.Duration
 	AccessLogFile  string // empty: none
 	DefaultRetry   Retry
-	ProxyHTTPPort  uint32 // 0: no HTTP proxy listener
 	InboundPort    uint32 // 15006
 	OutboundPort   uint32 // 15001
 }

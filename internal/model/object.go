@@ -81,15 +81,15 @@ type Object interface {
 // Metadata implements Object for every type that embeds Meta.
 func (m *Meta) Metadata() *Meta { return m }
 
-// Older tells whether a wins over b where two objects claim the same thing:
-// the earlier created one, then the smaller key. It is a strict order.
-func Older(a, b Object) bool {
+// CompareAge puts the object first that wins where two claim the same thing: the earlier
+// created one, then the smaller key.
+func CompareAge(a, b Object) int {
 	ma, mb := a.Metadata(), b.Metadata()
-	if !ma.Created.Equal(mb.Created) {
-		return ma.Created.Before(mb.Created)
-	}
-	return ma.Key.Compare(mb.Key) < 0
+	return cmp.Or(ma.Created.Compare(mb.Created), ma.Key.Compare(mb.Key))
 }
+
+// Older tells whether a wins over b; see CompareAge.
+func Older(a, b Object) bool { return CompareAge(a, b) < 0 }
 
 // Namespace is a Kubernetes namespace.
 type Namespace struct{ Meta }

@@ -55,7 +55,8 @@ type Cluster struct {
 	External bool
 	// SubjectAltNames to verify where Policy.TLS has none (ServiceEntry).
 	SubjectAltNames []string
-	// LocalityPriorities tells that Localities' priorities matter (locality load balancing is on).
+	// LocalityWeighted tells that localities have weights of their own (locality load
+	// balancing distributes).
 	LocalityWeighted bool
 	// SourceAddress binds upstream connections (127.0.0.6 for inbound); empty: none.
 	SourceAddress string

@@ -63,7 +63,7 @@ type HTTPChain struct {
 	IdleTimeout  *time.Duration
 	// AccessLogFile is the mesh's; empty: none.
 	AccessLogFile string
-	// ServerName of inbound responses is left alone ("pass through").
+	// MaxConcurrentStreams of a downstream HTTP/2 connection; 0: Envoy's default.
 	MaxConcurrentStreams uint32
 }
 
@@ -86,5 +86,4 @@ type TCPChain struct {
 	// ForwardSNIPort is set where the backend is found by DiscoverDynamicDNS: connections go
 	// to this port of the host that they name in SNI.
 	ForwardSNIPort uint32
-	// MongoMetrics etc. are not generated: protocols other than TLS are opaque.
 }

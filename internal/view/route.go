@@ -48,8 +48,7 @@ type Route struct {
 	StatPrefix string
 	// Operation names the route in traces ("reviews.shop.svc.cluster.local:80/*").
 	Operation string
-	// MaxStreamIdle 0 leaves it to Envoy.
-	Origin string // the VirtualService, "namespace/name"; empty: none
+	Origin    string // the VirtualService, "namespace/name"; empty: none
 }
 
 // Match is one HTTPMatch of a route without what derive has decided (port, sources, gateways).
