@@ -1,0 +1,2 @@
+// Package kube is the source of a Kubernetes cluster: it lists and watches the API server.
+package kube
