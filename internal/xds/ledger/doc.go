@@ -14,8 +14,10 @@
 //  1. At most one response is in flight for each type; what changed twice meanwhile is
 //     sent once, as it is then.
 //  2. Make before break. A listener, route configuration or virtual host is sent once
-//     the clusters added before it are ACKed, with their endpoints. Clusters are removed
-//     once listeners and routes of that revision are ACKed. Endpoints never wait.
+//     the clusters added before it are ACKed, behind their endpoints: a proxy takes in
+//     order what comes on one stream. (One that refuses the endpoints has the route
+//     before that is known.) Clusters are removed once listeners and routes of that
+//     revision are ACKed. Endpoints never wait.
 //  3. A resource that was NACKed is held back until it differs. What was NACKed together
 //     with it is sent again without it; where Envoy's message does not tell which it was,
 //     halves are sent until it is found. A held resource counts as settled, but while

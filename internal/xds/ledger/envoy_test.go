@@ -175,9 +175,9 @@ func (e *envoy) apply(k kind, entries []*table.Entry, removed []string) *Error {
 	}
 	partial := k == cds || k == lds
 	if len(bad) > 0 && !partial {
-		for _, n := range bad {
-			if k == eds {
-				e.refused[eds][n] = true
+		if k == eds { // with the good ones beside them, which are sent again
+			for _, en := range entries {
+				e.refused[eds][en.Name] = true
 			}
 		}
 		if e.r.IntN(2) == 0 {

@@ -11,27 +11,22 @@ import (
 
 // gate is what listeners and routes wait for: clusters that they may refer to.
 type gate struct {
-	// open is the revision up to which a table's clusters, and the endpoints of those
-	// that were new, are ACKed (or held back).
+	// open is the revision up to which a table's clusters are ACKed (or held back), and
+	// the endpoints of those that were new are sent.
 	open [MaxTables]model.Revision
 	// fresh are clusters that were sent by name (on rebinding and reconnecting), whose
-	// endpoints must be ACKed.
+	// endpoints must be sent.
 	fresh *names.Set
 	// waits are what is known of the endpoints waited for: a table's new clusters', and fresh's.
 	waits [MaxTables + 1]endpointWait
 }
 
-// endpointWait is one check of endpoints. It has two steps: that they are all
-// subscribed, and that the EDS response which was newest then is answered. Other
-// endpoints may be in flight all the time, so it does not wait for EDS to fall silent.
+// endpointWait is a check that failed. It fails again until one of the fields differs.
 type endpointWait struct {
-	upto       model.Revision // of the clusters that are waited for
-	subscribed bool
-	barrier    uint64 // nonce; the second step
-	// What the first step saw when it failed: it fails again until one of them differs.
-	seen   model.Revision
-	seenOf [2]*names.Set
-	nacks  uint64
+	upto  model.Revision // of the clusters that are waited for
+	seen  model.Revision
+	of    [2]*names.Set
+	nacks uint64
 }
 
 // limit is the newest revision of which a type's updates may be sent; always where the
@@ -53,7 +48,8 @@ func (l *Ledger) limit(k kind) model.Revision {
 	return limit
 }
 
-// openGate opens the gate as far as clusters and endpoints are ACKed.
+// openGate opens the gate as far as clusters are ACKed, and their endpoints sent: a proxy
+// takes in order what comes on one stream.
 func (l *Ledger) openGate() {
 	c, g := &l.watches[cds], &l.gate
 	if !c.on || !c.wild || len(c.groups) > 0 {
@@ -64,7 +60,7 @@ func (l *Ledger) openGate() {
 		}
 	}
 	if g.fresh != nil && c.todo == nil && (c.flight == nil || !c.flight.explicit) {
-		if _, ok := l.endpointsACKed(MaxTables, 1, g.fresh.All()); ok {
+		if l.endpointsSent(MaxTables, 1, g.fresh.All()) {
 			g.fresh = nil
 		}
 	}
@@ -80,11 +76,11 @@ func (l *Ledger) openFor(i int) bool {
 		g.open[i] = acked
 		return true
 	}
-	upto, ok := l.endpointsACKed(i, acked, l.newClusters(i, acked))
-	if ok {
-		g.open[i] = max(upto, g.open[i])
+	if !l.endpointsSent(i, acked, l.newClusters(i, acked)) {
+		return false
 	}
-	return ok
+	g.open[i] = acked
+	return true
 }
 
 // waitFor has listeners and routes wait for the endpoints of clusters.
@@ -104,29 +100,21 @@ func (l *Ledger) newClusters(i int, upto model.Revision) iter.Seq[string] {
 	}
 }
 
-// endpointsACKed tells whether the proxy has the endpoints of new clusters, and up to
-// which revision of clusters that was found out.
-func (l *Ledger) endpointsACKed(slot int, upto model.Revision, clusters iter.Seq[string]) (model.Revision, bool) {
+// endpointsSent tells whether all endpoints of clusters were sent that the proxy will have.
+// It does not wait for their ACK, nor for EDS to fall silent: other endpoints may be in
+// flight all the time.
+func (l *Ledger) endpointsSent(slot int, upto model.Revision, clusters iter.Seq[string]) bool {
 	e, wait := &l.watches[eds], &l.gate.waits[slot]
-	if !wait.subscribed {
-		of := [2]*names.Set{e.names, l.gate.fresh}
-		if wait.upto == upto && wait.seen == l.newest() && wait.seenOf == of && wait.nacks == l.refused || e.todo != nil || len(e.groups) > 0 {
-			return 0, false
-		}
-		*wait = endpointWait{upto: upto, seen: l.newest(), seenOf: of, nacks: l.refused, subscribed: l.allSubscribed(clusters)}
-		if !wait.subscribed {
-			return 0, false
-		}
-		if e.flight != nil {
-			wait.barrier = e.flight.nonce
-		}
+	now := endpointWait{upto: upto, seen: l.newest(), of: [2]*names.Set{e.names, l.gate.fresh}, nacks: l.refused}
+	if e.todo != nil || len(e.groups) > 0 || *wait == now {
+		return false
 	}
-	if len(e.groups) > 0 || e.flight != nil && e.flight.nonce <= wait.barrier {
-		return 0, false
+	if !l.allSubscribed(clusters) {
+		*wait = now
+		return false
 	}
-	upto = wait.upto
 	*wait = endpointWait{}
-	return upto, true
+	return true
 }
 
 // allSubscribed tells whether endpoints are subscribed for all clusters that have some.

@@ -20,9 +20,6 @@ func (l *Ledger) refuse(k kind, f *flight, e *Error, since model.Revision) {
 	l.refused++
 	message := e.Message[:min(len(e.Message), maxMessage)]
 	all := f.names()
-	if k == eds {
-		l.gate.waits = [MaxTables + 1]endpointWait{} // not all of them have come
-	}
 	switch {
 	case l.protocol == Sotw && resource.Types[w.typ].FullState:
 		w.refuseWhole(f, all, message, since)

@@ -271,7 +271,7 @@ func (l *Ledger) planGone(k kind, limit model.Revision, p *plan) {
 			wait = append(wait, n) // until the route configuration is there again
 		case l.lookup(w.typ, n) != nil:
 			back = append(back, n)
-		case !l.subscribes(k, n):
+		case !l.subscribes(k, n) && !l.drains(k, n):
 		case k == vhds && limit != always || l.stays(k, n, always, removable):
 			wait = append(wait, n)
 		default:
@@ -286,6 +286,12 @@ func (l *Ledger) planGone(k kind, limit model.Revision, p *plan) {
 // comes tells whether a route configuration that the proxy does not hold will be sent.
 func (l *Ledger) comes(rc string) bool {
 	return l.watches[rds].names.Has(rc) && l.lookup(l.strategy.Routes, rc) != nil
+}
+
+// drains tells whether a virtual host is of a route configuration that is no more, but that
+// the proxy asks for: a listener that drains may keep it, and another take it over.
+func (l *Ledger) drains(k kind, name string) bool {
+	return k == vhds && l.watches[rds].names.Has(table.RouteConfigOf(name))
 }
 
 // planGroup takes one part of a refused response. What has changed meanwhile and must

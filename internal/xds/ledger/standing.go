@@ -1,0 +1,164 @@
+package ledger
+
+import (
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// Standing is how far one resource, as it is in the tables now, has come on a stream.
+type Standing uint8
+
+// The standings, the later the further behind.
+const (
+	NotSubscribed Standing = iota
+	Has                    // the proxy has ACKed its newest form, or that it is gone
+	Unanswered             // it was sent, and neither ACKed nor refused
+	Unsent                 // its newest form was not sent yet
+	Refused                // it is held back until it differs
+)
+
+// String is the standing in words.
+func (s Standing) String() string {
+	return [...]string{"not subscribed", "ACKed", "sent", "not sent", "refused"}[s]
+}
+
+// Standing answers for one resource, at a cost that does not depend on how many there are
+// but for what is in flight. It changes nothing.
+func (l *Ledger) Standing(t resource.Type, name string) Standing {
+	k, ok := l.watchOf(t)
+	if !ok || !l.follows(k, name) {
+		return NotSubscribed
+	}
+	w, e := &l.watches[k], l.lookup(t, name)
+	switch {
+	case l.heldOf(w, e) != nil:
+		return Refused
+	case w.answer || w.todo.Has(name) || w.gone.Has(name) || w.inGroups(name) || !l.subscribes(k, name):
+		return Unsent
+	case w.flight != nil && w.flight.explicit && w.flight.has(name):
+		return Unanswered
+	case e == nil:
+		return l.standingOfRemoved(w, name)
+	}
+	for i, s := range l.states {
+		if s.Get(t, name) == e {
+			return against(e.Revision, w.at[i].add, w.acked(i).add)
+		}
+	}
+	return Has
+}
+
+// watchOf finds the watch of a type; none for the types of another route strategy.
+func (l *Ledger) watchOf(t resource.Type) (kind, bool) {
+	for k := range kinds {
+		if l.watches[k].typ == t {
+			return k, l.watches[k].on
+		}
+	}
+	return 0, false
+}
+
+// follows is subscribes, and tells also of virtual hosts that will come with a route
+// configuration which the proxy does not hold yet.
+func (l *Ledger) follows(k kind, name string) bool {
+	if l.subscribes(k, name) {
+		return true
+	}
+	if k != vhds {
+		return false
+	}
+	rc := table.RouteConfigOf(name)
+	return l.load.Has(rc) || l.kept.Has(rc) || l.watches[rds].names.Has(rc)
+}
+
+func (l *Ledger) standingOfRemoved(w *watch, name string) Standing {
+	worst := Has
+	for i, s := range l.states {
+		for n, rev := range s.Removed(w.typ, w.acked(i).rem) {
+			if n == name {
+				worst = max(worst, against(rev, w.at[i].rem, w.acked(i).rem))
+			}
+		}
+	}
+	return worst
+}
+
+// against compares a revision with the cursors of what was sent and of what was ACKed.
+func against(rev, sent, acked model.Revision) Standing {
+	switch {
+	case rev > sent:
+		return Unsent
+	case rev > acked:
+		return Unanswered
+	}
+	return Has
+}
+
+// heldOf is the refusal that holds an entry back; nil: none. Where Envoy's message did not
+// tell which resource of a whole response it refused, it stands for all that came with it.
+func (l *Ledger) heldOf(w *watch, e *table.Entry) *Held {
+	if e == nil || len(w.held) == 0 {
+		return nil
+	}
+	if w.holds(e) {
+		return w.held[e.Name]
+	}
+	if h := w.held["?"]; h != nil && h.Version == w.version && e.Revision > h.since {
+		return h
+	}
+	return nil
+}
+
+// Refusal is why a resource is held back; nil where it is not.
+func (l *Ledger) Refusal(t resource.Type, name string) *Held {
+	k, ok := l.watchOf(t)
+	if !ok {
+		return nil
+	}
+	return l.heldOf(&l.watches[k], l.lookup(t, name))
+}
+
+func (w *watch) inGroups(name string) bool {
+	return slices.ContainsFunc(w.groups, func(g []string) bool { return slices.Contains(g, name) })
+}
+
+func (f *flight) has(name string) bool {
+	for e := range f.entries() {
+		if e.Name == name {
+			return true
+		}
+	}
+	return slices.Contains(f.removed, name)
+}
+
+// Missing are clusters, at most n, whose endpoints listeners and routes wait for: the
+// proxy has not asked for them, or was not sent them.
+func (l *Ledger) Missing(n int) []string {
+	if !l.watches[cds].on || !l.watches[cds].wild {
+		return nil
+	}
+	var out []string
+	look := func(cluster string) bool {
+		there := l.lookup(resource.Endpoints, cluster) != nil && l.watches[cds].held[cluster] == nil
+		if s := l.Standing(resource.Endpoints, cluster); there && s != Has && s != Refused && !slices.Contains(out, cluster) {
+			out = append(out, cluster)
+		}
+		return len(out) < n
+	}
+	for i := range l.states {
+		for cluster := range l.newClusters(i, always) {
+			if !look(cluster) {
+				return out
+			}
+		}
+	}
+	for cluster := range l.gate.fresh.All() {
+		if !look(cluster) {
+			return out
+		}
+	}
+	return out
+}
