@@ -35,6 +35,7 @@ type Result struct {
 	State   *FinalState  `json:"final_state,omitempty"`
 	Series  []Point      `json:"series,omitempty"` // growth: by size of the mesh
 	Kinds   []KindSpread `json:"kinds,omitempty"`  // churn: by kind of change
+	Waits   []Wait       `json:"waits,omitempty"`  // locks: the longest, for locks and then for anything
 }
 
 // Side is what one server was measured to take. Last and CPU are spread over changes,
@@ -57,7 +58,7 @@ type Bar struct {
 	What  string  `json:"what"`
 	Value float64 `json:"value"`
 	Limit float64 `json:"limit"`
-	Unit  string  `json:"unit"` // "x" of a ratio, "ms", "B", "KiB", "s"
+	Unit  string  `json:"unit"` // "x" of a ratio, "%", "ms", "B", "KiB", "s"
 	Holds bool    `json:"holds"`
 }
 
@@ -81,6 +82,15 @@ type KindSpread struct {
 	Kind    string `json:"kind"`
 	Changes int    `json:"changes"`
 	Proxies Spread `json:"proxy_ms"`
+}
+
+// Wait is what goroutines waited for at one place of the code, all together.
+type Wait struct {
+	Lock  bool    `json:"lock"`  // for a lock, by the place that held it; else for anything, by the place that waited
+	Where string  `json:"where"` // function and line
+	Count int64   `json:"count"`
+	Time  float64 `json:"time_ms"`
+	Share float64 `json:"share_percent"` // of the wall time
 }
 
 // bar adds a limit to a result.
@@ -115,6 +125,8 @@ func (b *Bar) Text(v float64) string {
 	switch b.Unit {
 	case "x":
 		return fmt.Sprintf("%.2fx", v)
+	case "%":
+		return fmt.Sprintf("%.2f %%", v)
 	case "B":
 		return fmt.Sprintf("%.0f B", v)
 	}

@@ -44,6 +44,7 @@ func Scenarios() []Scenario {
 		{Name: "storm", About: "thousands of endpoint events at once (middle mesh)", where: middle, run: storm},
 		{Name: "reconnect-herd", About: "the control plane is killed and comes back (largest mesh)", where: largest, run: reconnectHerd},
 		{Name: "growth", About: "the same change in larger and larger meshes (its own)", where: alone, own: growth},
+		{Name: "locks", About: "the storm, with every wait for a lock written down (its own)", where: alone, own: locks},
 	}
 }
 

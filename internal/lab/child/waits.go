@@ -1,0 +1,91 @@
+package child
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// Wait is how often and how long goroutines have waited at one place of the code, since
+// the process's start.
+type Wait struct {
+	Where string // function and line
+	Count int64
+	Time  time.Duration
+}
+
+// Waits reads a Go process's profile "mutex" or "block". addr is where its profiles are
+// served; it must have been told to write waits down.
+func Waits(ctx context.Context, addr, name string) ([]Wait, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/debug/pprof/"+name, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := (&http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return parseWaits(name, resp.Body)
+}
+
+// parseWaits sums a profile up by place. Its samples have two values: count and nanoseconds.
+func parseWaits(name string, r io.Reader) ([]Wait, error) {
+	p, err := profile.Parse(r)
+	if err != nil {
+		return nil, fmt.Errorf("profile %s: %w", name, err)
+	}
+	var out []Wait
+	at := map[string]int{}
+	for _, s := range p.Sample {
+		if len(s.Value) != 2 {
+			return nil, fmt.Errorf("profile %s: samples have %d values, not 2", name, len(s.Value))
+		}
+		where := place(s)
+		i, ok := at[where]
+		if !ok {
+			i = len(out)
+			at[where] = i
+			out = append(out, Wait{Where: where})
+		}
+		out[i].Count += s.Value[0]
+		out[i].Time += time.Duration(s.Value[1])
+	}
+	return out, nil
+}
+
+// place is the first frame of a sample that is not of the language's own packages, or the
+// first of all.
+func place(s *profile.Sample) string {
+	first := "?"
+	for _, loc := range s.Location {
+		for _, l := range loc.Line {
+			if l.Function == nil {
+				continue
+			}
+			name := l.Function.Name
+			text := fmt.Sprintf("%s:%d", name[strings.LastIndexByte(name, '/')+1:], l.Line)
+			if first == "?" {
+				first = text
+			}
+			if !ownPackage(name) {
+				return text
+			}
+		}
+	}
+	return first
+}
+
+func ownPackage(function string) bool {
+	for _, p := range []string{"runtime.", "sync.", "internal/", "runtime/"} {
+		if strings.HasPrefix(function, p) {
+			return true
+		}
+	}
+	return false
+}

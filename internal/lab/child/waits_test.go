@@ -1,0 +1,53 @@
+package child
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"net/http/pprof"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestWaits: a wait for a lock is found at the place that held it.
+func TestWaits(t *testing.T) {
+	defer runtime.SetMutexProfileFraction(runtime.SetMutexProfileFraction(1))
+	srv := httptest.NewServer(http.HandlerFunc(pprof.Index))
+	defer srv.Close()
+	read := func() (count int64) {
+		waits, err := Waits(t.Context(), strings.TrimPrefix(srv.URL, "http://"), "mutex")
+		require.NoError(t, err)
+		for _, w := range waits {
+			if strings.HasPrefix(w.Where, "child.contend:") {
+				require.Positive(t, w.Time)
+				count += w.Count
+			}
+		}
+		return count
+	}
+	before := read()
+	require.Eventually(t, func() bool { contend(); return read() > before }, 10*time.Second, time.Millisecond)
+}
+
+func contend() {
+	var mu sync.Mutex
+	var ended sync.WaitGroup
+	mu.Lock()
+	ended.Go(func() {
+		mu.Lock()
+		mu.Unlock() //nolint:staticcheck // it only has to wait
+	})
+	time.Sleep(time.Millisecond) // the other one waits, most likely: it is tried again
+	mu.Unlock()
+	ended.Wait()
+}
+
+func TestWaitsOfGarbage(t *testing.T) {
+	_, err := parseWaits("mutex", bytes.NewReader([]byte("no profile")))
+	require.ErrorContains(t, err, "profile mutex: ")
+}
