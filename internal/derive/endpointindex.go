@@ -18,6 +18,7 @@ type endpointIndex struct {
 	selecting map[pairKey]map[serviceKey]*model.Service // services by one label of their selector
 	kube      map[name]*model.Service                   // Kubernetes services by name
 	podSlices map[name]map[name]int                     // pod -> services whose slices name it
+	nodes     nodeIndex
 	sets      map[serviceKey]*endpointSet
 	at        atAddress
 }
@@ -61,6 +62,7 @@ func newEndpointIndex() *endpointIndex {
 		selecting: map[pairKey]map[serviceKey]*model.Service{},
 		kube:      map[name]*model.Service{},
 		podSlices: map[name]map[name]int{},
+		nodes:     newNodeIndex(),
 		sets:      map[serviceKey]*endpointSet{},
 		at:        newAtAddress(),
 	}
@@ -104,11 +106,13 @@ func (x *endpointIndex) replaceSlice(old, now *model.EndpointSlice, touched *tou
 	if old != nil {
 		take(x.slices, name{old.Namespace, old.Service}, old.Key)
 		x.countPods(old, -1)
+		x.nodes.countSlice(old, -1)
 		x.touchKube(name{old.Namespace, old.Service}, touched)
 	}
 	if now != nil {
 		insert(x.slices, name{now.Namespace, now.Service}, now.Key, now)
 		x.countPods(now, 1)
+		x.nodes.countSlice(now, 1)
 		x.touchKube(name{now.Namespace, now.Service}, touched)
 	}
 }
@@ -144,12 +148,14 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *touch
 	}
 	if old != nil {
 		delete(x.workloads, old.Key)
+		take(x.nodes.workloads, old.Node, old.Key)
 		for k, v := range old.Labels {
 			take(x.byPair, pairKey{old.Namespace, k + "=" + v}, old.Key)
 		}
 	}
 	if now != nil {
 		x.workloads[now.Key] = now
+		x.nodes.put(now)
 		for k, v := range now.Labels {
 			insert(x.byPair, pairKey{now.Namespace, k + "=" + v}, now.Key, now)
 		}
@@ -252,7 +258,7 @@ func (x *endpointIndex) fromWorkloads(s *model.Service, pods bool) []model.Endpo
 		if !ok {
 			continue
 		}
-		e := endpointOf(w)
+		e := x.endpointOf(w)
 		e.Address, e.Health, e.Weight, e.Ports = w.Address(), health, w.Weight, portsOf(s, w)
 		out = append(out, e)
 	}
@@ -356,12 +362,14 @@ func (x *endpointIndex) fromMember(s *model.Service, slice *model.EndpointSlice,
 	default:
 		return model.Endpoint{}, false
 	}
-	e := model.Endpoint{Namespace: slice.Namespace, Locality: model.Locality{Zone: m.Zone}}
+	e := model.Endpoint{Namespace: slice.Namespace}
 	if w := x.workloads[model.Key{Kind: model.KindPod, Namespace: slice.Namespace, Name: m.Pod}]; w != nil {
-		e = endpointOf(w)
-		if e.Locality.Zone == "" {
-			e.Locality.Zone = m.Zone
-		}
+		e = x.endpointOf(w)
+	} else if m.Pod == "" {
+		e.Locality = x.nodes.locality(m.Node)
+	}
+	if e.Locality.Zone == "" {
+		e.Locality.Zone = m.Zone
 	}
 	e.Address, e.Health = m.Addresses[0], health
 	e.Ports = make(map[string]uint32, len(slice.Ports))
@@ -371,10 +379,10 @@ func (x *endpointIndex) fromMember(s *model.Service, slice *model.EndpointSlice,
 	return e, true
 }
 
-// endpointOf takes over what a workload says of itself.
-func endpointOf(w *model.Workload) model.Endpoint {
+// endpointOf takes over what a workload says of itself, and its node of where it is.
+func (x *endpointIndex) endpointOf(w *model.Workload) model.Endpoint {
 	return model.Endpoint{
-		Labels: w.Labels, Locality: w.Locality, Network: w.Network,
+		Labels: w.Labels, Locality: w.Locality.On(x.nodes.locality(w.Node)), Network: w.Network,
 		Workload: w.Name, Namespace: w.Namespace, ServiceAccount: w.ServiceAccount,
 	}
 }

@@ -167,7 +167,7 @@ func (w *world) slice() model.Object {
 	for i := range w.IntN(3) {
 		s.Members = append(s.Members, model.SliceEndpoint{
 			Addresses: []string{fmt.Sprintf("10.1.0.%d", 1+w.IntN(9)+i)}, Ready: w.chance(0.8), Serving: true,
-			Terminating: w.chance(0.3), Pod: pick(w, worldNames),
+			Terminating: w.chance(0.3), Pod: pick(w, append(worldNames, "")), Node: pick(w, worldNodes),
 		})
 	}
 	return s
@@ -181,8 +181,16 @@ func (w *world) workload(kind model.Kind) model.Object {
 			return m
 		}(),
 		Addresses: []string{fmt.Sprintf("10.1.0.%d", 1+w.IntN(5))}, Ready: w.chance(0.8), Terminating: w.chance(0.2),
-		Locality: pick(w, worldLocalities), NamedPorts: w.namedPorts(), Weight: uint32(w.IntN(3)),
+		Locality: pick(w, worldLocalities), NamedPorts: w.namedPorts(), Weight: uint32(w.IntN(3)), Node: pick(w, worldNodes),
 	}
+}
+
+var worldNodes = []string{"", "x", "y"}
+
+func (w *world) node() model.Object {
+	m := w.meta(model.KindNode)
+	m.Namespace = ""
+	return &model.Node{Meta: m, Locality: pick(w, worldLocalities)}
 }
 
 func (w *world) destination() model.Destination {
@@ -386,7 +394,7 @@ func (w *world) egress() model.EgressListener {
 // event makes a random event: mostly an object, sometimes the removal of one.
 func (w *world) event() store.Event {
 	makers := []func() model.Object{
-		w.service, w.serviceEntry, w.slice, w.virtualService, w.destinationRule, w.sidecar,
+		w.service, w.serviceEntry, w.slice, w.virtualService, w.destinationRule, w.sidecar, w.node,
 		func() model.Object { return w.workload(model.KindPod) },
 		func() model.Object { return w.workload(model.KindWorkloadEntry) },
 		func() model.Object { return &model.Namespace{Meta: w.meta(model.KindNamespace)} },

@@ -150,6 +150,8 @@ func newTyped(kind model.Kind) metav1.Object {
 		return &corev1.Service{}
 	case model.KindPod:
 		return &corev1.Pod{}
+	case model.KindNode:
+		return &corev1.Node{}
 	case model.KindEndpointSlice:
 		return &discoveryv1.EndpointSlice{}
 	case model.KindServiceEntry:
@@ -174,6 +176,8 @@ func (d Decoder) FromTyped(o metav1.Object) (model.Object, Problems) {
 		return asObject(d.Service(o))
 	case *corev1.Pod:
 		return asObject(d.Pod(o))
+	case *corev1.Node:
+		return asObject(d.Node(o))
 	case *discoveryv1.EndpointSlice:
 		return asObject(d.EndpointSlice(o))
 	case *networkingv1.ServiceEntry:

@@ -36,6 +36,7 @@ var readKinds = []apiKind{
 	{group: "", kind: "Namespace", versions: []string{"v1"}, cluster: true},
 	{group: "", kind: "Service", versions: []string{"v1"}},
 	{group: "", kind: "Pod", versions: []string{"v1"}},
+	{group: "", kind: "Node", versions: []string{"v1"}, cluster: true},
 	{group: groupDiscovery, kind: "EndpointSlice", versions: []string{"v1"}},
 	{group: groupNetworking, kind: "ServiceEntry", versions: istioVersions},
 	{group: groupNetworking, kind: "WorkloadEntry", versions: istioVersions},
@@ -58,7 +59,7 @@ var laterKinds = map[string][]string{
 
 // coreKinds are the kinds of Kubernetes' core API that the mesh has no use for.
 var coreKinds = []string{
-	"Binding", "ComponentStatus", "ConfigMap", "Endpoints", "Event", "LimitRange", "Node",
+	"Binding", "ComponentStatus", "ConfigMap", "Endpoints", "Event", "LimitRange",
 	"PersistentVolume", "PersistentVolumeClaim", "PodTemplate", "ReplicationController",
 	"ResourceQuota", "Secret", "ServiceAccount",
 }

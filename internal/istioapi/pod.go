@@ -38,6 +38,12 @@ func (d Decoder) Pod(o *corev1.Pod) (*model.Workload, Problems) {
 	return w, c.list
 }
 
+// Node decodes a Node.
+func (d Decoder) Node(o *corev1.Node) (*model.Node, Problems) {
+	c := d.start(model.KindNode, &o.ObjectMeta)
+	return &model.Node{Meta: c.meta, Locality: locality("", o.Labels)}, c.list
+}
+
 func (c *conv) podIPs(o *corev1.Pod) []string {
 	var out []string
 	for i, ip := range o.Status.PodIPs {

@@ -25,6 +25,7 @@ const (
 	KindService         Kind = "Service"
 	KindEndpointSlice   Kind = "EndpointSlice"
 	KindPod             Kind = "Pod"
+	KindNode            Kind = "Node"
 	KindServiceEntry    Kind = "ServiceEntry"
 	KindWorkloadEntry   Kind = "WorkloadEntry"
 	KindVirtualService  Kind = "VirtualService"
@@ -34,7 +35,7 @@ const (
 
 // Kinds lists every kind in a fixed order: the order of pages and of reports.
 var Kinds = []Kind{
-	KindNamespace, KindService, KindEndpointSlice, KindPod, KindServiceEntry,
+	KindNamespace, KindService, KindEndpointSlice, KindPod, KindNode, KindServiceEntry,
 	KindWorkloadEntry, KindVirtualService, KindDestinationRule, KindSidecar,
 }
 

@@ -97,6 +97,26 @@ func (w *Workload) Address() string {
 	return w.Addresses[0]
 }
 
+// Node is a machine of the cluster: where its Pods are.
+type Node struct {
+	Meta
+	Locality Locality
+}
+
+// On is the locality of a workload on a node: its own, completed from the node's where
+// that does not contradict it.
+func (l Locality) On(node Locality) Locality {
+	for _, p := range []struct{ own, node *string }{
+		{&l.Region, &node.Region}, {&l.Zone, &node.Zone}, {&l.Subzone, &node.Subzone},
+	} {
+		if *p.own != "" && *p.own != *p.node {
+			break
+		}
+		*p.own = *p.node
+	}
+	return l
+}
+
 // SelectorMatches tells whether labels have all pairs of selector. An empty selector
 // matches everything: callers for whom it means nothing must ask before.
 func SelectorMatches(selector, labels map[string]string) bool {

@@ -1,0 +1,73 @@
+package derive
+
+import "github.com/moonsail/moonsail/internal/model"
+
+// nodeIndex knows where nodes are, and whose locality depends on them.
+type nodeIndex struct {
+	byName    map[string]*model.Node
+	workloads map[string]map[model.Key]*model.Workload // by node
+	services  map[string]map[name]int                  // node -> services whose slices name it
+}
+
+func newNodeIndex() nodeIndex {
+	return nodeIndex{
+		byName:    map[string]*model.Node{},
+		workloads: map[string]map[model.Key]*model.Workload{},
+		services:  map[string]map[name]int{},
+	}
+}
+
+// locality is a node's; unknown where the node is.
+func (n *nodeIndex) locality(node string) model.Locality {
+	if o := n.byName[node]; o != nil {
+		return o.Locality
+	}
+	return model.Locality{}
+}
+
+func (n *nodeIndex) put(w *model.Workload) {
+	if w.Node != "" {
+		insert(n.workloads, w.Node, w.Key, w)
+	}
+}
+
+// countSlice notes the nodes of endpoints that no Pod stands behind.
+func (n *nodeIndex) countSlice(s *model.EndpointSlice, by int) {
+	service := name{s.Namespace, s.Service}
+	for i := range s.Members {
+		node := s.Members[i].Node
+		if node == "" || s.Members[i].Pod != "" {
+			continue
+		}
+		if n.services[node] == nil {
+			n.services[node] = map[name]int{}
+		}
+		n.services[node][service] += by
+		if n.services[node][service] == 0 {
+			take(n.services, node, service)
+		}
+	}
+}
+
+// replaceNode touches who is on a node that has moved; all else of a node is of no meaning.
+func (x *endpointIndex) replaceNode(old, now *model.Node, touched *touched) {
+	var key string
+	var was, is model.Locality
+	if old != nil {
+		key, was = old.Name, old.Locality
+		delete(x.nodes.byName, key)
+	}
+	if now != nil {
+		key, is = now.Name, now.Locality
+		x.nodes.byName[key] = now
+	}
+	if was == is {
+		return
+	}
+	for _, w := range x.nodes.workloads[key] {
+		x.touchWorkload(w, touched)
+	}
+	for n := range x.nodes.services[key] {
+		x.touchKube(n, touched)
+	}
+}
