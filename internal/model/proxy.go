@@ -38,6 +38,7 @@ type Proxy struct {
 	DNSDomain      string // "shop.svc.cluster.local"
 	Interception   Interception
 	IstioVersion   string
+	EnvoyVersion   string // of the proxy itself: "1.40.0"; empty: not known
 	NamedPorts     map[string]uint32
 }
 

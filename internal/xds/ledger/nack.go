@@ -56,7 +56,7 @@ func (w *watch) refuseWhole(f *flight, all []string, message string, since model
 	before := w.held
 	w.held = nil
 	if len(bad) == 0 {
-		w.held = map[string]*Held{"?": {Name: "?", Version: w.version, Message: message, since: since}}
+		w.held = map[string]*Held{Whole: {Name: Whole, Version: w.version, Message: message, since: since}}
 	}
 	for _, n := range bad {
 		s := since

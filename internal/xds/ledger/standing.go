@@ -97,8 +97,15 @@ func against(rev, sent, acked model.Revision) Standing {
 	return Has
 }
 
-// heldOf is the refusal that holds an entry back; nil: none. Where Envoy's message did not
-// tell which resource of a whole response it refused, it stands for all that came with it.
+// Whole is the name under which a refused state-of-the-world response is held, where
+// Envoy's message does not tell which of its resources it refused.
+const Whole = "?"
+
+// Since is the newest revision of which the proxy may have the resource.
+func (h *Held) Since() model.Revision { return h.since }
+
+// heldOf is the refusal that holds an entry back; nil: none. That of a whole response stands
+// for all that came with it.
 func (l *Ledger) heldOf(w *watch, e *table.Entry) *Held {
 	if e == nil || len(w.held) == 0 {
 		return nil
@@ -106,7 +113,7 @@ func (l *Ledger) heldOf(w *watch, e *table.Entry) *Held {
 	if w.holds(e) {
 		return w.held[e.Name]
 	}
-	if h := w.held["?"]; h != nil && h.Version == w.version && e.Revision > h.since {
+	if h := w.held[Whole]; h != nil && h.Version == w.version && e.Revision > h.since {
 		return h
 	}
 	return nil

@@ -17,6 +17,7 @@ type account struct {
 	sent    int              // of owed, reported as sent
 	newest  model.Revision   // of the tables when a response was sent last
 	refused model.Revision   // newest when a response was refused last
+	before  model.Revision   // what the proxy had when its last stream ended; 0: not known
 }
 
 // outcome is what became of a settled revision. By revisions and not by events, as a
@@ -86,6 +87,7 @@ func (st *stream) state() ProxyState {
 	p := ProxyState{
 		ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, Stream: st.number, Proxy: st.proxy,
 		Peer: st.transport.peer(), Connected: st.connected, Protocol: st.protocol.String(), Strategy: RouteStrategy(st.strategy.Name),
+		Version: st.proxy.EnvoyVersion,
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -96,6 +98,11 @@ func (st *stream) state() ProxyState {
 		p.Tables = append(p.Tables, t.Name())
 	}
 	p.Settled = st.ledger.Settled()
+	p.Owed = len(st.account.owed)
+	if p.Owed > 0 {
+		p.OldestOwed = st.account.owed[0]
+	}
+	p.Unread = st.waiter
 	for _, t := range st.ledger.Types() {
 		ts := TypeState{Type: t.Type.String(), Wildcard: t.Wildcard, Subscribed: t.Subscribed, Sent: t.Sent, ACKed: t.ACKed,
 			InFlightSince: st.unacked[t.Type].since, Waiting: t.Waiting, Version: t.Version}

@@ -119,8 +119,14 @@ type ProxyState struct {
 	Strategy  RouteStrategy  `json:"strategy"` // rds or vhds
 	Tables    []string       `json:"tables"`
 	Settled   model.Revision `json:"settled"` // everything up to it that concerns the proxy is ACKed, or NACKed and held back
-	Types     []TypeState    `json:"types"`
-	Proxy     *model.Proxy   `json:"-"`
+	// Owed is how many published revisions the proxy is behind, of which OldestOwed is the first.
+	Owed       int            `json:"owed,omitempty"`
+	OldestOwed model.Revision `json:"oldestOwed,omitempty"`
+	// Unread: it does not read what it is sent.
+	Unread  bool         `json:"unread,omitempty"`
+	Version string       `json:"version,omitempty"` // of the proxy: Envoy's
+	Types   []TypeState  `json:"types"`
+	Proxy   *model.Proxy `json:"-"`
 }
 
 // TypeState is the state of one type of resources on a stream.

@@ -36,7 +36,16 @@ func parseNode(b []byte) (p *model.Proxy, userAgent string, err error) {
 		p.Locality = model.Locality{Region: l.Region, Zone: l.Zone, Subzone: l.SubZone}
 	}
 	fillMetadata(p, n.Metadata.GetFields())
+	p.EnvoyVersion = buildVersion(&n)
 	return p, n.UserAgentName, nil
+}
+
+// buildVersion is the proxy's own version, "1.40.0"; empty where it does not say.
+func buildVersion(n *corev3.Node) string {
+	if v := n.GetUserAgentBuildVersion().GetVersion(); v != nil {
+		return fmt.Sprintf("%d.%d.%d", v.MajorNumber, v.MinorNumber, v.Patch)
+	}
+	return n.GetUserAgentVersion()
 }
 
 func parseID(id string) (*model.Proxy, error) {

@@ -15,6 +15,7 @@ type State struct {
 	Revision model.Revision
 
 	table   *Table
+	opened  model.Revision
 	columns [resource.NumTypes]*column
 
 	mu      sync.Mutex // guards the maps, not their content
@@ -52,6 +53,10 @@ func (s *State) Memo(key any, work func() any) any {
 
 // Table is the table that this is a state of.
 func (s *State) Table() *Table { return s.table }
+
+// Opened is the revision of the table's first commit: what it has of that revision may have
+// changed long before.
+func (s *State) Opened() model.Revision { return s.opened }
 
 // Get gives a live entry, or nil.
 func (s *State) Get(t resource.Type, name string) *Entry { return s.columns[t].get(name) }

@@ -13,6 +13,7 @@
 package table
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -67,7 +68,7 @@ func (t *Table) Commit(rev model.Revision, updates []Update) (changed int) {
 	if rev <= old.Revision && rev != 0 {
 		panic(fmt.Sprintf("table %s: commit of revision %d after %d", t.name, rev, old.Revision))
 	}
-	w := &commit{table: t, rev: rev, next: &State{table: t, Revision: rev, columns: old.columns}}
+	w := &commit{table: t, rev: rev, next: &State{table: t, Revision: rev, opened: cmp.Or(old.opened, rev), columns: old.columns}}
 	for i := range updates {
 		if w.apply(&updates[i]) {
 			changed++

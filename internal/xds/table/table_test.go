@@ -185,3 +185,21 @@ func BenchmarkCommitVirtualHost(b *testing.B) {
 		})
 	}
 }
+
+func TestTouchedTellsWhatARevisionDid(t *testing.T) {
+	tab := New("t")
+	tab.Commit(3, []Update{put(resource.Cluster, "a", "1"), put(resource.Cluster, "b", "1")})
+	tab.Commit(5, []Update{put(resource.Cluster, "a", "2"), gone(resource.Cluster, "b"), put(resource.Cluster, "c", "1")})
+	tab.Commit(6, []Update{put(resource.Cluster, "a", "3"), put(resource.Cluster, "b", "1")})
+	touched := func(rev model.Revision) (out []Touch) {
+		for touch := range tab.State().Touched(resource.Cluster, rev) {
+			out = append(out, touch)
+		}
+		return out
+	}
+	require.Equal(t, model.Revision(3), tab.State().Opened())
+	require.Equal(t, []Touch{{Name: "a", Superseded: true}, {Name: "c"}, {Name: "b", Removed: true, Superseded: true}}, touched(5))
+	require.Equal(t, []Touch{{Name: "a"}, {Name: "b"}}, touched(6))
+	require.Empty(t, touched(4))
+	require.Empty(t, touched(7))
+}

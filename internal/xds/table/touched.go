@@ -1,0 +1,36 @@
+package table
+
+import (
+	"iter"
+	"sort"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// Touch is what one revision did to one name.
+type Touch struct {
+	Name    string
+	Removed bool
+	// Superseded: a newer revision has touched the name again.
+	Superseded bool
+}
+
+// Touched gives what a revision has done to a type, as far as it is remembered: what was
+// superseded long ago is not. Its cost is in proportion to what the revision touched.
+func (s *State) Touched(t resource.Type, rev model.Revision) iter.Seq[Touch] {
+	return func(yield func(Touch) bool) {
+		log := s.columns[t].log
+		for i := sort.Search(len(log), func(i int) bool { return log[i].Revision >= rev }); i < len(log) && log[i].Revision == rev; i++ {
+			if !yield(Touch{Name: log[i].Name, Superseded: !log[i].liveAt(s.Revision)}) {
+				return
+			}
+		}
+		graves := s.columns[t].graves
+		for i := sort.Search(len(graves), func(i int) bool { return graves[i].rev >= rev }); i < len(graves) && graves[i].rev == rev; i++ {
+			if !yield(Touch{Name: graves[i].name, Removed: true, Superseded: !graves[i].standsAt(s.Revision)}) {
+				return
+			}
+		}
+	}
+}
