@@ -1,7 +1,7 @@
 package table
 
 import (
-	"sync"
+	"sync/atomic"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
@@ -21,24 +21,36 @@ type Selection struct {
 	Names       *names.Set
 }
 
-type batchKey = Selection
-
 // Batch is the entries of one selection and their encoding: made once, shared by all
 // streams that take the same.
+//
+// Streams never wait for each other here, as one that is not running may be the one to
+// wait for: whoever finds something missing makes it, and the first to be done shares it.
 type Batch struct {
 	Entries []*Entry
 
-	fill  sync.Once
-	delta encodings
-	sotw  encodings
-
-	summing sync.Once
-	sum     uint64 // after summing
+	delta, sotw encodings
+	sum         atomic.Pointer[uint64]
 }
 
-type encodings struct {
-	once  sync.Once
-	bytes []byte
+// batches are the selections that were made of a state, newest first. It only grows.
+type batches struct{ head atomic.Pointer[remembered] }
+
+type remembered struct {
+	of    Selection
+	batch *Batch
+	next  *remembered
+	count int // with what follows
+}
+
+// find looks among those before end, or all.
+func (r *remembered) find(sel *Selection, end *remembered) *Batch {
+	for ; r != end; r = r.next {
+		if r.of == *sel {
+			return r.batch
+		}
+	}
+	return nil
 }
 
 // NewBatch is a batch of one's own.
@@ -46,25 +58,27 @@ func NewBatch(entries []*Entry) *Batch { return &Batch{Entries: entries} }
 
 // Select gives the batch of a selection.
 func (s *State) Select(sel Selection) *Batch {
-	b := s.batch(sel)
-	b.fill.Do(func() { b.Entries = s.collect(sel) })
-	return b
-}
-
-func (s *State) batch(key batchKey) *Batch {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if b := s.batches[key]; b != nil {
+	seen := s.batches.head.Load()
+	if b := seen.find(&sel, nil); b != nil {
 		return b
 	}
-	b := &Batch{}
-	if s.batches == nil {
-		s.batches = map[batchKey]*Batch{}
+	return s.batches.add(seen, &remembered{of: sel, batch: NewBatch(s.collect(sel))})
+}
+
+// add adds r, unless others were quicker than its maker, who has looked at all from seen on.
+func (l *batches) add(seen, r *remembered) *Batch {
+	for {
+		head := l.head.Load()
+		if b := head.find(&r.of, seen); b != nil {
+			return b
+		}
+		if r.next, r.count = head, 1; head != nil {
+			r.count += head.count
+		}
+		if r.count > maxBatches || l.head.CompareAndSwap(head, r) {
+			return r.batch
+		}
 	}
-	if len(s.batches) < maxBatches {
-		s.batches[key] = b
-	}
-	return b
 }
 
 func (s *State) collect(sel Selection) []*Entry {
@@ -120,27 +134,37 @@ func (b *Batch) Sotw() []byte { return b.sotw.join(b.Entries, (*resource.Encoded
 // Sum is a hash of the entries' names and versions. Sums of batches without a common
 // name can be added.
 func (b *Batch) Sum() uint64 {
-	b.summing.Do(func() {
-		for _, e := range b.Entries {
-			b.sum += partHash(e.Name, e.Version)
-		}
-	})
-	return b.sum
+	if sum := b.sum.Load(); sum != nil {
+		return *sum
+	}
+	var sum uint64
+	for _, e := range b.Entries {
+		sum += partHash(e.Name, e.Version)
+	}
+	b.sum.Store(&sum)
+	return sum
 }
+
+// encodings are the encoded entries, one after the other.
+type encodings struct{ bytes atomic.Pointer[[]byte] }
 
 func (j *encodings) join(entries []*Entry, field func(*resource.Encoded) []byte) []byte {
 	if len(entries) == 1 {
 		return field(entries[0].Resource())
 	}
-	j.once.Do(func() {
-		n := 0
-		for _, e := range entries {
-			n += len(field(e.Resource()))
-		}
-		j.bytes = make([]byte, 0, n)
-		for _, e := range entries {
-			j.bytes = append(j.bytes, field(e.Resource())...)
-		}
-	})
-	return j.bytes
+	if b := j.bytes.Load(); b != nil {
+		return *b
+	}
+	n := 0
+	for _, e := range entries {
+		n += len(field(e.Resource()))
+	}
+	out := make([]byte, 0, n)
+	for _, e := range entries {
+		out = append(out, field(e.Resource())...)
+	}
+	if j.bytes.CompareAndSwap(nil, &out) {
+		return out
+	}
+	return *j.bytes.Load() // all streams hold one copy
 }

@@ -18,9 +18,10 @@ type State struct {
 	opened  model.Revision
 	columns [resource.NumTypes]*column
 
-	mu      sync.Mutex // guards the maps, not their content
-	batches map[batchKey]*Batch
-	memos   map[any]*memo
+	batches batches
+
+	mu    sync.Mutex // guards the map, not its content
+	memos map[any]*memo
 }
 
 // memo is something that streams work out from a state.
