@@ -36,13 +36,13 @@ type Update struct {
 // Apply takes a batch of changes into the index and derives what depends on them.
 func (d *Deriver) Apply(changes []store.Change) Update {
 	t := &touched{facts: factSet{}, sidecars: map[string]bool{}, addresses: map[name]bool{}}
-	for _, c := range changes {
+	for _, c := range d.index.discovery.filter(changes) {
 		d.index.apply(c, t)
 	}
 	var affected []*scope
 	for _, s := range d.scopes {
-		if len(t.sidecars) > 0 {
-			d.resetSidecar(s)
+		if t.mesh || len(t.sidecars) > 0 {
+			d.reset(s, t.mesh)
 		}
 		s.touch(t)
 		if len(s.dirty) > 0 {
@@ -112,12 +112,15 @@ func (d *Deriver) Scopes() []ScopeKey {
 	})
 }
 
-// resetSidecar puts a scope's Sidecar in force where it has changed: all that was visible or
-// is now may differ. A scope whose Sidecar has gone stays as it is: its proxies belong to
-// other scopes from this batch on.
-func (d *Deriver) resetSidecar(s *scope) {
+// reset puts a scope's Sidecar in force where it has changed, or the mesh's configuration:
+// all that was visible or is now may differ. A scope whose Sidecar has gone stays under it:
+// its proxies belong to other scopes from this batch on.
+func (d *Deriver) reset(s *scope, mesh bool) {
 	now := d.index.sidecar(s.Key.Sidecar)
-	if now == s.sidecar || now == nil {
+	if now == nil {
+		now = s.sidecar
+	}
+	if now == s.sidecar && !mesh {
 		return
 	}
 	if p := s.egressProxy(); p != nil && !s.Key.Inbound {

@@ -10,8 +10,10 @@ import (
 // Index finds objects by what others call them. It is changed by the deriving goroutine
 // between derivations, and only read during them.
 type Index struct {
-	mesh *model.Mesh
+	base *model.Mesh // that the control plane was started with
+	mesh *model.Mesh // with what the cluster says of it
 
+	discovery *discovery
 	services map[model.Host][]*model.Service // by precedence, see addSorted
 	rules    map[model.Host][]*model.DestinationRule
 	routes   map[model.Host][]*model.VirtualService // of the gateway "mesh"
@@ -27,7 +29,9 @@ type Index struct {
 // NewIndex makes an empty index.
 func NewIndex(mesh *model.Mesh) *Index {
 	return &Index{
+		base:      mesh,
 		mesh:      mesh,
+		discovery: newDiscovery(mesh.RootNamespace),
 		services:  map[model.Host][]*model.Service{},
 		rules:     map[model.Host][]*model.DestinationRule{},
 		routes:    map[model.Host][]*model.VirtualService{},
@@ -51,6 +55,9 @@ func (x *Index) apply(c store.Change, touched *touched) {
 		x.replaceSidecar(as[*model.Sidecar](c.Old), as[*model.Sidecar](c.New), touched)
 	case model.KindEndpointSlice:
 		x.endpoints.replaceSlice(as[*model.EndpointSlice](c.Old), as[*model.EndpointSlice](c.New), touched)
+	case model.KindMeshConfig:
+		x.mesh = as[*model.MeshConfig](c.New).Over(x.base)
+		touched.mesh = true
 	case model.KindNode:
 		x.endpoints.replaceNode(as[*model.Node](c.Old), as[*model.Node](c.New), touched)
 	case model.KindPod, model.KindWorkloadEntry:
@@ -65,6 +72,7 @@ type touched struct {
 	routes   []*model.VirtualService // likewise
 	sidecars map[string]bool         // namespaces in which the selection of Sidecars may differ
 	labels   bool                    // which labels matter may differ
+	mesh     bool                    // the mesh's configuration differs
 	// addresses at which other services than before have an endpoint, by namespace
 	addresses map[name]bool
 }

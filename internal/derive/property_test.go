@@ -92,7 +92,7 @@ func requireScratch(t *testing.T, snap *store.Snapshot, have map[ScopeKey]*Delta
 	}
 	scratch.Apply(all)
 	for k, got := range have {
-		if snap.Get(k.Sidecar) == nil && k.Sidecar != (model.Key{}) {
+		if scratch.Index().sidecar(k.Sidecar) == nil && k.Sidecar != (model.Key{}) {
 			continue // its proxies have moved
 		}
 		want := newDelta()

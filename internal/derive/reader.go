@@ -18,7 +18,7 @@ type reader struct {
 
 func newReader(x *Index, s *scope) *reader { return &reader{index: x, scope: s} }
 
-// mesh is fixed while the control plane lives; it is no fact.
+// mesh is no fact: where it differs, everything is derived again.
 func (r *reader) mesh() *model.Mesh { return r.index.mesh }
 
 // service finds the service that a host means for the scope: one that it imports before

@@ -193,6 +193,36 @@ func (w *world) node() model.Object {
 	return &model.Node{Meta: m, Locality: pick(w, worldLocalities)}
 }
 
+func (w *world) namespace() model.Object {
+	m := w.meta(model.KindNamespace)
+	m.Namespace, m.Name = "", pick(w, worldNamespaces)
+	m.Labels = map[string]string{"team": pick(w, worldNames)}
+	return &model.Namespace{Meta: m}
+}
+
+func (w *world) meshConfig() model.Object {
+	m := w.meta(model.KindMeshConfig)
+	m.Namespace, m.Name = pick(w, worldNamespaces), meshConfigName
+	c := &model.MeshConfig{Meta: m}
+	if w.chance(0.5) {
+		mode := pick(w, []model.OutboundMode{model.OutboundAllowAny, model.OutboundRegistryOnly})
+		c.Outbound = &mode
+	}
+	if w.chance(0.5) {
+		file := "/dev/stdout"
+		c.AccessLogFile = &file
+	}
+	if w.chance(0.5) {
+		c.Discovery = []model.LabelSelector{
+			{Labels: map[string]string{"team": pick(w, worldNames)}},
+			{Expressions: []model.LabelExpression{{
+				Key: "team", Operator: pick(w, []model.LabelOperator{model.LabelIn, model.LabelNotIn}), Values: []string{pick(w, worldNames)},
+			}}},
+		}
+	}
+	return c
+}
+
 func (w *world) destination() model.Destination {
 	d := model.Destination{Host: w.host()}
 	if w.chance(0.3) {
@@ -397,7 +427,7 @@ func (w *world) event() store.Event {
 		w.service, w.serviceEntry, w.slice, w.virtualService, w.destinationRule, w.sidecar, w.node,
 		func() model.Object { return w.workload(model.KindPod) },
 		func() model.Object { return w.workload(model.KindWorkloadEntry) },
-		func() model.Object { return &model.Namespace{Meta: w.meta(model.KindNamespace)} },
+		w.namespace, w.namespace, w.meshConfig,
 	}
 	o := pick(w, makers)()
 	e := store.Event{Key: o.Metadata().Key, Object: o}

@@ -14,6 +14,9 @@ import (
 // the first. Its caller has bounded the document (see treeBuilder).
 type checker struct{ *report }
 
+// unknownField begins the message about one.
+const unknownField = "unknown field"
+
 func (c checker) value(at path, n *yaml.Node, s *shape) {
 	n = unwrap(n)
 	if n == nil || n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
@@ -44,7 +47,7 @@ func (c checker) object(at path, n *yaml.Node, s *shape) {
 	c.pairs(at, n, func(key, val *yaml.Node) {
 		f := s.fields[key.Value]
 		if f == nil {
-			c.errorf(at.k(key.Value), "unknown field%s", hintField(key.Value, s))
+			c.errorf(at.k(key.Value), unknownField+"%s", hintField(key.Value, s))
 			return
 		}
 		if old, dup := seen[f.name]; dup && old != key.Value {

@@ -152,6 +152,8 @@ func newTyped(kind model.Kind) metav1.Object {
 		return &corev1.Pod{}
 	case model.KindNode:
 		return &corev1.Node{}
+	case model.KindMeshConfig:
+		return &corev1.ConfigMap{}
 	case model.KindEndpointSlice:
 		return &discoveryv1.EndpointSlice{}
 	case model.KindServiceEntry:
@@ -178,6 +180,8 @@ func (d Decoder) FromTyped(o metav1.Object) (model.Object, Problems) {
 		return asObject(d.Pod(o))
 	case *corev1.Node:
 		return asObject(d.Node(o))
+	case *corev1.ConfigMap:
+		return asObject(d.MeshConfig(o))
 	case *discoveryv1.EndpointSlice:
 		return asObject(d.EndpointSlice(o))
 	case *networkingv1.ServiceEntry:

@@ -37,6 +37,7 @@ var readKinds = []apiKind{
 	{group: "", kind: "Service", versions: []string{"v1"}},
 	{group: "", kind: "Pod", versions: []string{"v1"}},
 	{group: "", kind: "Node", versions: []string{"v1"}, cluster: true},
+	{group: "", kind: "ConfigMap", versions: []string{"v1"}},
 	{group: groupDiscovery, kind: "EndpointSlice", versions: []string{"v1"}},
 	{group: groupNetworking, kind: "ServiceEntry", versions: istioVersions},
 	{group: groupNetworking, kind: "WorkloadEntry", versions: istioVersions},
@@ -59,7 +60,7 @@ var laterKinds = map[string][]string{
 
 // coreKinds are the kinds of Kubernetes' core API that the mesh has no use for.
 var coreKinds = []string{
-	"Binding", "ComponentStatus", "ConfigMap", "Endpoints", "Event", "LimitRange",
+	"Binding", "ComponentStatus", "Endpoints", "Event", "LimitRange",
 	"PersistentVolume", "PersistentVolumeClaim", "PodTemplate", "ReplicationController",
 	"ResourceQuota", "Secret", "ServiceAccount",
 }

@@ -26,6 +26,7 @@ const (
 	KindEndpointSlice   Kind = "EndpointSlice"
 	KindPod             Kind = "Pod"
 	KindNode            Kind = "Node"
+	KindMeshConfig      Kind = "ConfigMap" // the one that has the mesh's configuration
 	KindServiceEntry    Kind = "ServiceEntry"
 	KindWorkloadEntry   Kind = "WorkloadEntry"
 	KindVirtualService  Kind = "VirtualService"
@@ -35,7 +36,7 @@ const (
 
 // Kinds lists every kind in a fixed order: the order of pages and of reports.
 var Kinds = []Kind{
-	KindNamespace, KindService, KindEndpointSlice, KindPod, KindNode, KindServiceEntry,
+	KindNamespace, KindService, KindEndpointSlice, KindPod, KindNode, KindMeshConfig, KindServiceEntry,
 	KindWorkloadEntry, KindVirtualService, KindDestinationRule, KindSidecar,
 }
 

@@ -1,0 +1,152 @@
+package istioapi
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	meshconfig "istio.io/api/mesh/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// MeshConfigName is the name of the ConfigMap that has the mesh's configuration, in the
+// root namespace, under meshConfigEntry.
+const (
+	MeshConfigName  = "istio"
+	meshConfigEntry = "mesh"
+)
+
+// honoured are the fields of MeshConfig that have an effect here, or in agents.
+var honoured = []string{
+	"accessLogFile", "connectTimeout", "defaultConfig", "defaultHttpRetryPolicy", "discoverySelectors",
+	"outboundTrafficPolicy",
+}
+
+// MeshConfig decodes the ConfigMap of the mesh's configuration; nil for all others. Fields
+// that are not known here are let pass with a warning: they are those of newer versions.
+func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
+	text, ok := o.Data[meshConfigEntry]
+	if o.Name != MeshConfigName || !ok {
+		return nil, nil
+	}
+	c := d.start(model.KindMeshConfig, &o.ObjectMeta)
+	at := path("data").f(meshConfigEntry)
+	said, given := c.readMesh(at, text)
+	if c.list.HasErrors() {
+		return nil, c.list
+	}
+	out := &model.MeshConfig{Meta: c.meta}
+	if said.OutboundTrafficPolicy != nil {
+		out.Outbound = c.outboundMode(at.f("outboundTrafficPolicy").f("mode"), said.OutboundTrafficPolicy.Mode)
+	}
+	if given["accessLogFile"] {
+		out.AccessLogFile = &said.AccessLogFile
+	}
+	out.ConnectTimeout = c.optionalDuration(at.f("connectTimeout"), said.ConnectTimeout)
+	out.DefaultRetry = (&routeConv{conv: c}).retry(at.f("defaultHttpRetryPolicy"), said.DefaultHttpRetryPolicy)
+	out.Discovery = c.labelSelectors(at.f("discoverySelectors"), said.DiscoverySelectors)
+	return out, c.list
+}
+
+func (c *conv) outboundMode(at path, m meshconfig.MeshConfig_OutboundTrafficPolicy_Mode) *model.OutboundMode {
+	mode := model.OutboundMode(m.String())
+	if mode != model.OutboundAllowAny && mode != model.OutboundRegistryOnly {
+		c.warnf(at, "%s has no effect in Moonsail yet; ALLOW_ANY is used", mode)
+		mode = model.OutboundAllowAny
+	}
+	return &mode
+}
+
+// readMesh reads the text, and tells which fields it gives, in their JSON spelling.
+func (c *conv) readMesh(at path, text string) (*meshconfig.MeshConfig, map[string]bool) {
+	said, given := &meshconfig.MeshConfig{}, map[string]bool{}
+	var n yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
+		c.errorf(at, "%s", SyntaxMessage(err))
+		return said, given
+	}
+	tree, err := (&treeBuilder{}).value(&n, 0)
+	if err != nil || tree == nil {
+		if err != nil {
+			c.errorf(at, "cannot be read: %v", err)
+		}
+		return said, given
+	}
+	s := protoShape(said.ProtoReflect().Descriptor())
+	c.checkMesh(at, &n, s)
+	document, err := json.Marshal(tree)
+	if err == nil && !c.list.HasErrors() {
+		err = json.Unmarshal(document, said)
+	}
+	if err != nil {
+		c.errorf(at, "cannot be decoded: %v", err)
+	}
+	top, _ := tree.(map[string]any)
+	for k := range top {
+		if f := s.fields[k]; f != nil {
+			given[f.name] = true
+		}
+	}
+	c.withoutEffect(at, given)
+	return said, given
+}
+
+// checkMesh compares the text with the shape of a MeshConfig.
+func (c *conv) checkMesh(at path, n *yaml.Node, s *shape) {
+	found := &report{object: c.object}
+	checker{found}.value(at, n, s)
+	for _, p := range found.list {
+		if strings.HasPrefix(p.Message, unknownField) {
+			p.Severity = SeverityWarning
+		}
+		c.list = append(c.list, p)
+	}
+}
+
+// withoutEffect says once which fields do nothing yet.
+func (c *conv) withoutEffect(at path, given map[string]bool) {
+	idle := slices.DeleteFunc(slices.Sorted(maps.Keys(given)), func(f string) bool { return slices.Contains(honoured, f) })
+	if len(idle) > 0 {
+		c.add(SeverityInfo, at, "these have no effect in Moonsail yet: %s", strings.Join(idle, ", "))
+	}
+}
+
+var labelOperators = []string{
+	string(model.LabelIn), string(model.LabelNotIn), string(model.LabelExists), string(model.LabelDoesNotExist),
+}
+
+func (c *conv) labelSelectors(at path, list []*meshconfig.LabelSelector) []model.LabelSelector {
+	var out []model.LabelSelector
+	for i, s := range list {
+		at := at.i(i)
+		c.labels(at.f("matchLabels"), s.MatchLabels)
+		sel := model.LabelSelector{Labels: s.MatchLabels}
+		for j, e := range s.MatchExpressions {
+			c.labelExpression(at.f("matchExpressions").i(j), e)
+			sel.Expressions = append(sel.Expressions, model.LabelExpression{
+				Key: e.Key, Operator: model.LabelOperator(e.Operator), Values: e.Values,
+			})
+		}
+		out = append(out, sel)
+	}
+	return out
+}
+
+func (c *conv) labelExpression(at path, e *meshconfig.LabelSelectorRequirement) {
+	if e.Key == "" {
+		c.errorf(at.f("key"), "is missing; name a label")
+	}
+	needsValues := e.Operator == string(model.LabelIn) || e.Operator == string(model.LabelNotIn)
+	switch {
+	case !slices.Contains(labelOperators, e.Operator):
+		c.errorf(at.f("operator"), "%q is not one of %s", e.Operator, strings.Join(labelOperators, ", "))
+	case needsValues && len(e.Values) == 0:
+		c.errorf(at.f("values"), "is missing; %s compares with at least one value", e.Operator)
+	case !needsValues && len(e.Values) > 0:
+		c.errorf(at.f("values"), "has no meaning for %s; remove it", e.Operator)
+	}
+}

@@ -1,0 +1,92 @@
+package model
+
+import (
+	"slices"
+	"time"
+)
+
+// MeshConfig is what a cluster says of its mesh: differences from what the control plane
+// was started with. nil and empty: nothing is said.
+type MeshConfig struct {
+	Meta
+	Outbound       *OutboundMode
+	AccessLogFile  *string
+	ConnectTimeout *time.Duration
+	DefaultRetry   *Retry
+	// Discovery selects the namespaces that belong to the mesh, any of them; empty: all.
+	Discovery []LabelSelector
+}
+
+// Over lays the differences over a mesh, which stays as it is. A nil MeshConfig has none.
+func (c *MeshConfig) Over(base *Mesh) *Mesh {
+	if c == nil {
+		return base
+	}
+	m := *base
+	set(&m.Outbound, c.Outbound)
+	set(&m.AccessLogFile, c.AccessLogFile)
+	set(&m.ConnectTimeout, c.ConnectTimeout)
+	if c.DefaultRetry != nil {
+		retryOn := m.DefaultRetry.RetryOn
+		if m.DefaultRetry = *c.DefaultRetry; m.DefaultRetry.RetryOn == "" {
+			m.DefaultRetry.RetryOn = retryOn
+		}
+	}
+	return &m
+}
+
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// LabelSelector selects by labels, as in Kubernetes: all parts must hold.
+type LabelSelector struct {
+	Labels      map[string]string
+	Expressions []LabelExpression
+}
+
+// LabelExpression compares one label.
+type LabelExpression struct {
+	Key      string
+	Operator LabelOperator
+	Values   []string // of LabelIn and LabelNotIn
+}
+
+// LabelOperator is how a label is compared.
+type LabelOperator string
+
+// The operators. LabelNotIn and LabelDoesNotExist hold where the label is not there.
+const (
+	LabelIn           LabelOperator = "In"
+	LabelNotIn        LabelOperator = "NotIn"
+	LabelExists       LabelOperator = "Exists"
+	LabelDoesNotExist LabelOperator = "DoesNotExist"
+)
+
+// Matches tells whether labels are selected. A selector without parts selects everything.
+func (s *LabelSelector) Matches(labels map[string]string) bool {
+	if !SelectorMatches(s.Labels, labels) {
+		return false
+	}
+	for _, e := range s.Expressions {
+		if !e.matches(labels) {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *LabelExpression) matches(labels map[string]string) bool {
+	v, ok := labels[e.Key]
+	switch e.Operator {
+	case LabelIn:
+		return ok && slices.Contains(e.Values, v)
+	case LabelNotIn:
+		return !ok || !slices.Contains(e.Values, v)
+	case LabelExists:
+		return ok
+	}
+	return !ok
+}
