@@ -91,6 +91,10 @@ nothing and sends as many bytes. Results are ratios to it, as noise hits both.
 --target measures another control plane, which must read --config; the lab writes a mesh
 into that directory, which must be empty, and removes it in the end.
 
+--source kube writes the mesh into a Kubernetes API server instead ('make kube' starts one;
+see --kubeconfig), in namespaces of its own, which are deleted in the end; the control plane
+under test reads it from there. Growth needs several meshes at a time and is left out.
+
 Scenarios:
 `)
 	for _, s := range propagation.Scenarios() {
@@ -107,6 +111,8 @@ func (f *propagationFlags) addFlags(cmd *cobra.Command) {
 	fs.StringSliceVar(&f.meshes, "mesh", []string{"50x500", "500x1000", "500x5000"}, "meshes, as `SERVICESxPROXIES`, ascending")
 	fs.IntVar(&f.options.Rounds, "rounds", d.Rounds, "changes of each scenario")
 	fs.StringVar(&f.target, "target", "", "`ADDR[,pid=N]` of another control plane; its CPU time and memory are read where the pid is given")
+	fs.StringVar((*string)(&f.options.Source), "source", string(propagation.SourceFile), "where the mesh is: `file`, or kube")
+	fs.StringVar(&f.options.Kubeconfig, "kubeconfig", "", "`FILE` that tells the API server of --source kube")
 	fs.StringVar(&f.options.Dir, "config", "", "`DIR` that the control plane of --target reads")
 	fs.StringSliceVar(&f.options.ServeFlags, "serve-flag", nil, "`FLAG` for 'moonsail serve', for example --route-strategy=rds")
 	fs.StringVar(&f.out, "out", "", "`DIR` for report.json and report.html")
@@ -162,15 +168,29 @@ func (f *propagationFlags) build(cmd *cobra.Command) (propagation.Options, error
 		return o, usageError{errors.New("--rounds must be 1 or more")}
 	}
 	o.Scenarios, o.ServeFlags, o.Dir = f.options.Scenarios, f.options.ServeFlags, f.options.Dir
+	o.Source, o.Kubeconfig = f.options.Source, f.options.Kubeconfig
 	if err := propagation.CheckScenarios(o.Scenarios); err != nil {
 		return o, usageError{fmt.Errorf("--scenario: %w", err)}
 	}
-	if err := f.parseTarget(&o); err != nil {
+	if err := errors.Join(f.checkSource(), f.parseTarget(&o)); err != nil {
 		return o, err
 	}
 	self, err := os.Executable()
 	o.Binary, o.Version = []string{self}, version.Get().String()
 	return o, err
+}
+
+// checkSource tells of flags that do not go together.
+func (f *propagationFlags) checkSource() error {
+	switch kube := f.options.Source == propagation.SourceKube; {
+	case !kube && f.options.Source != propagation.SourceFile:
+		return usageError{fmt.Errorf("--source is file or kube, not %q", f.options.Source)}
+	case kube && f.options.Kubeconfig == "":
+		return usageError{errors.New("--source kube needs --kubeconfig: 'make kube' starts an API server and writes one")}
+	case kube && f.options.Dir != "":
+		return usageError{errors.New("--config is for --source file")}
+	}
+	return nil
 }
 
 func (f *propagationFlags) parseTarget(o *propagation.Options) (err error) {
@@ -186,7 +206,7 @@ func (f *propagationFlags) parseTarget(o *propagation.Options) (err error) {
 			return usageError{fmt.Errorf("--target %s: pid=%q is not a number", f.target, pid)}
 		}
 	}
-	if o.Dir == "" {
+	if o.Dir == "" && o.Source != propagation.SourceKube {
 		return usageError{errors.New("--target needs --config: the empty directory that this control plane reads")}
 	}
 	return nil

@@ -42,7 +42,9 @@ func contend() {
 		mu.Lock()
 		mu.Unlock() //nolint:staticcheck // it only has to wait
 	})
-	time.Sleep(time.Millisecond) // the other one waits, most likely: it is tried again
+	for range 100 {
+		runtime.Gosched() // until the other one waits, most likely: it is tried again
+	}
 	mu.Unlock()
 	ended.Wait()
 }

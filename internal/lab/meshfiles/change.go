@@ -3,8 +3,6 @@ package meshfiles
 import (
 	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -18,7 +16,7 @@ import (
 type Change struct {
 	What  string       // for people
 	Wants []fleet.Want // what it must bring to each proxy that it concerns
-	Apply func() error // makes it happen; one rename or removal
+	Apply func() error // makes it happen
 }
 
 // ReplaceEndpoint gives a service a pod with a new address in place of its oldest one.
@@ -41,7 +39,7 @@ func (m *Mesh) ReplaceEndpoints(i int) (Change, error) {
 }
 
 func (m *Mesh) endpointsChange(name, mark string) (Change, error) {
-	apply, err := m.stage(serviceFile(name), m.serviceYAML(name))
+	apply, err := m.place.Stage(serviceFile(name), m.serviceYAML(name))
 	return Change{
 		What:  "endpoints of " + name,
 		Wants: []fleet.Want{{Kind: fleet.EDS, Name: ClusterName(name), Accept: contains(mark)}},
@@ -65,7 +63,7 @@ func (m *Mesh) StormWants(services []int) (wants []fleet.Want) {
 // ChangeRoute changes a header in a service's VirtualService.
 func (m *Mesh) ChangeRoute(i int) (Change, error) {
 	name, n := m.Service(i), m.next()
-	apply, err := m.stage(routeFile(name), routeYAML(name, n))
+	apply, err := m.place.Stage(routeFile(name), routeYAML(name, n))
 	return Change{What: "route of " + name, Wants: hostWants(name, contains(routeMark(n))), Apply: apply}, err
 }
 
@@ -80,7 +78,7 @@ func hostWants(name string, accept func([]byte) bool) []fleet.Want {
 // SetRule changes the connection limit in a service's DestinationRule.
 func (m *Mesh) SetRule(i int) (Change, error) {
 	name, n := m.Service(i), 1000+m.next()
-	apply, err := m.stage(ruleFile(name), ruleYAML(name, n))
+	apply, err := m.place.Stage(ruleFile(name), ruleYAML(name, n))
 	return Change{
 		What:  "destination rule of " + name,
 		Wants: []fleet.Want{{Kind: fleet.CDS, Name: ClusterName(name), Accept: limits(n)}},
@@ -92,7 +90,7 @@ func (m *Mesh) SetRule(i int) (Change, error) {
 func (m *Mesh) AddService(name string) (Change, error) {
 	fresh := m.freshIP()
 	m.endpoints[name] = append(m.endpoints[name][:0:0], fresh)
-	apply, err := m.stage(serviceFile(name), m.serviceYAML(name))
+	apply, err := m.place.Stage(serviceFile(name), m.serviceYAML(name))
 	return Change{
 		What: "new service " + name,
 		Wants: append([]fleet.Want{
@@ -109,13 +107,14 @@ func (m *Mesh) RemoveService(name string) (Change, error) {
 		return Change{}, errors.New("there is no service " + name)
 	}
 	delete(m.endpoints, name)
+	apply, err := m.place.Remove(serviceFile(name))
 	wants := hostWants(name, nil)
 	wants[0].Gone = true
 	return Change{
 		What:  "removed service " + name,
 		Wants: append(wants, fleet.Want{Kind: fleet.CDS, Name: ClusterName(name), Gone: true}),
-		Apply: func() error { return os.Remove(filepath.Join(m.Dir, serviceFile(name))) },
-	}, nil
+		Apply: apply,
+	}, err
 }
 
 func contains(mark string) func([]byte) bool {

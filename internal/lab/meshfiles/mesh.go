@@ -1,14 +1,13 @@
-// Package meshfiles writes a mesh as a directory of YAML, as large as one likes, and
-// changes it one file at a time. It knows what the mesh is to look like at any time, so
-// that what proxies hold can be compared with it.
+// Package meshfiles writes a mesh as YAML, as large as one likes, into a directory or
+// another place, and changes it one file at a time. It knows what the mesh is to look like
+// at any time, so that what proxies hold can be compared with it.
 package meshfiles
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/moonsail/moonsail/internal/lab/fleet"
 )
@@ -35,35 +34,33 @@ const (
 	Port      = 80
 )
 
-// Mesh is a directory with a mesh. It belongs to one goroutine.
+// Mesh is a mesh in a place. It belongs to one goroutine.
 type Mesh struct {
 	Shape
-	Dir string // what the control plane reads
 
-	staging   string // beside Dir: files are written here, and renamed
+	place     Place
 	endpoints map[string][]netip.Addr
 	fresh     uint32 // number of the next thing that never was before
 }
 
-// New makes the directories dir/mesh and dir/staging and writes the mesh.
-func New(dir string, s Shape) (*Mesh, error) {
-	return NewAt(filepath.Join(dir, "mesh"), filepath.Join(dir, "staging"), s)
+// Place is where a mesh is, as files of YAML documents: a directory, or something that a
+// control plane reads in another way. Commits may run at the same time; each must end
+// when the change is made, and do as little as it can besides.
+type Place interface {
+	// Stage prepares a file; commit puts it into its place.
+	Stage(name, content string) (commit func() error, err error)
+	// Remove prepares to remove a file.
+	Remove(name string) (commit func() error, err error)
+	// Clear removes all files.
+	Clear() error
 }
 
-// NewAt writes the mesh into dir, which must be empty or not there. staging must be on
-// the same file system.
-func NewAt(dir, staging string, s Shape) (*Mesh, error) {
-	m := &Mesh{Shape: s, Dir: dir, staging: staging, endpoints: map[string][]netip.Addr{}}
-	for _, d := range []string{dir, staging} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return nil, err
-		}
-	}
-	if list, err := os.ReadDir(dir); err != nil {
-		return nil, err
-	} else if len(list) > 0 {
-		return nil, fmt.Errorf("%s is not empty: the lab writes a mesh of its own into it", dir)
-	}
+// atOnce is how many files are written at the same time.
+const atOnce = 16
+
+// New writes a mesh into an empty place.
+func New(p Place, s Shape) (*Mesh, error) {
+	m := &Mesh{Shape: s, place: p, endpoints: map[string][]netip.Addr{}}
 	return m, m.write()
 }
 
@@ -88,38 +85,36 @@ var RouteConfigName = fmt.Sprint(Port)
 func (m *Mesh) Endpoints() map[string][]netip.Addr { return m.endpoints }
 
 func (m *Mesh) write() error {
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	put := func(name, content string) {
+		g.Go(func() error {
+			commit, err := m.place.Stage(name, content)
+			if err == nil {
+				err = commit()
+			}
+			return err
+		})
+	}
 	for i := range m.Services {
 		name := m.Service(i)
 		m.endpoints[name] = m.pods(i)
-		if err := errors.Join(
-			m.put(serviceFile(name), m.serviceYAML(name)),
-			m.put(routeFile(name), routeYAML(name, 0)),
-		); err != nil {
-			return err
-		}
+		put(serviceFile(name), m.serviceYAML(name))
+		put(routeFile(name), routeYAML(name, 0))
 	}
 	if m.Bystanders > 0 {
-		if err := m.put("apart.yaml", sidecarYAML(apart, "./*")); err != nil {
-			return err
+		put("apart.yaml", sidecarYAML(apart, "./*"))
+	}
+	if m.Seen > 0 {
+		var hosts []string
+		for i := range min(m.Seen, m.Services) {
+			hosts = append(hosts, Namespace+"/"+Host(m.Service(i)))
+		}
+		for i := range teams {
+			put(team(i)+".yaml", sidecarYAML(team(i), hosts...))
 		}
 	}
-	return m.writeTeams()
-}
-
-func (m *Mesh) writeTeams() error {
-	if m.Seen == 0 {
-		return nil
-	}
-	var hosts []string
-	for i := range min(m.Seen, m.Services) {
-		hosts = append(hosts, Namespace+"/"+Host(m.Service(i)))
-	}
-	for i := range teams {
-		if err := m.put(team(i)+".yaml", sidecarYAML(team(i), hosts...)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return g.Wait()
 }
 
 func team(i int) string { return fmt.Sprintf("team-%02d", i%teams) }
@@ -175,35 +170,8 @@ func (m *Mesh) Identities() (ids []fleet.Identity, concerned []bool) {
 	return ids, concerned
 }
 
-// put writes a file and renames it into its place.
-func (m *Mesh) put(name, content string) error {
-	commit, err := m.stage(name, content)
-	if err != nil {
-		return err
-	}
-	return commit()
-}
-
-// stage writes a file beside the mesh; commit puts it into its place at once.
-func (m *Mesh) stage(name, content string) (commit func() error, err error) {
-	from, to := filepath.Join(m.staging, name), filepath.Join(m.Dir, name)
-	if err := os.WriteFile(from, []byte(content), 0o600); err != nil {
-		return nil, err
-	}
-	return func() error { return os.Rename(from, to) }, nil
-}
-
-// Remove takes the whole mesh off the disk. Its directory stays, empty.
-func (m *Mesh) Remove() error {
-	files, err := os.ReadDir(m.Dir)
-	if err != nil {
-		return err
-	}
-	for _, f := range files {
-		err = errors.Join(err, os.Remove(filepath.Join(m.Dir, f.Name())))
-	}
-	return errors.Join(err, os.RemoveAll(m.staging))
-}
+// Remove takes the whole mesh off its place.
+func (m *Mesh) Remove() error { return m.place.Clear() }
 
 // Sees tells whether the proxies see a service.
 func (m *Mesh) Sees(service string) bool {

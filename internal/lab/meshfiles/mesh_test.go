@@ -11,12 +11,20 @@ import (
 	"github.com/moonsail/moonsail/internal/istioapi"
 )
 
+func newMesh(t *testing.T, s Shape) (*Mesh, *Directory) {
+	tmp := t.TempDir()
+	d, err := NewDirectory(filepath.Join(tmp, "mesh"), filepath.Join(tmp, "staging"))
+	require.NoError(t, err)
+	m, err := New(d, s)
+	require.NoError(t, err)
+	return m, d
+}
+
 // Everything that is written must be valid: what a control plane does not take is not
 // measured.
 func TestMeshIsValid(t *testing.T) {
 	for _, shape := range []Shape{{Services: 3, Proxies: 7, Bystanders: 2}, {Services: 9, Proxies: 4, Seen: 2, Replicas: 1}} {
-		m, err := New(t.TempDir(), shape)
-		require.NoError(t, err)
+		m, dir := newMesh(t, shape)
 		for _, change := range []func() (Change, error){
 			func() (Change, error) { return m.ReplaceEndpoint(1) },
 			func() (Change, error) { return m.ReplaceEndpoints(1) },
@@ -29,7 +37,7 @@ func TestMeshIsValid(t *testing.T) {
 			require.NotEmpty(t, c.Wants)
 			require.NoError(t, c.Apply())
 		}
-		files, err := filepath.Glob(filepath.Join(m.Dir, "*.yaml"))
+		files, err := filepath.Glob(filepath.Join(dir.dir, "*.yaml"))
 		require.NoError(t, err)
 		require.Greater(t, len(files), 2*shape.Services)
 		for _, f := range files {
@@ -38,14 +46,14 @@ func TestMeshIsValid(t *testing.T) {
 		c, err := m.RemoveService("new")
 		require.NoError(t, err)
 		require.NoError(t, c.Apply())
-		require.NoFileExists(t, filepath.Join(m.Dir, "new.yaml"))
+		require.NoFileExists(t, filepath.Join(dir.dir, "new.yaml"))
 		_, err = m.RemoveService("new")
 		require.Error(t, err)
 		require.NoError(t, m.Remove())
-		left, err := os.ReadDir(m.Dir)
+		left, err := os.ReadDir(dir.dir)
 		require.NoError(t, err)
 		require.Empty(t, left)
-		require.NoDirExists(t, m.staging)
+		require.NoDirExists(t, dir.staging)
 	}
 }
 
@@ -61,8 +69,7 @@ func checkFile(t *testing.T, path string) {
 }
 
 func TestIdentities(t *testing.T) {
-	m, err := New(t.TempDir(), Shape{Services: 3, Proxies: 7, Bystanders: 2})
-	require.NoError(t, err)
+	m, _ := newMesh(t, Shape{Services: 3, Proxies: 7, Bystanders: 2})
 	ids, concerned := m.Identities()
 	require.Len(t, ids, 9)
 	require.Equal(t, []bool{true, true, true, true, true, true, true, false, false}, concerned)
@@ -75,8 +82,7 @@ func TestIdentities(t *testing.T) {
 
 // The marks that a storm's end will have are known before.
 func TestStormWants(t *testing.T) {
-	m, err := New(t.TempDir(), Shape{Services: 4, Proxies: 4})
-	require.NoError(t, err)
+	m, dir := newMesh(t, Shape{Services: 4, Proxies: 4})
 	order := []int{0, 1, 0, 2, 1, 0}
 	wants := m.StormWants(order)
 	require.Len(t, wants, 3)
@@ -88,7 +94,7 @@ func TestStormWants(t *testing.T) {
 	for _, w := range wants {
 		accepted := 0
 		for i := range m.Services {
-			b, err := os.ReadFile(filepath.Join(m.Dir, m.Service(i)+".yaml"))
+			b, err := os.ReadFile(filepath.Join(dir.dir, m.Service(i)+".yaml"))
 			require.NoError(t, err)
 			if w.Name == ClusterName(m.Service(i)) {
 				require.True(t, w.Accept(b), w.Name)
@@ -104,7 +110,7 @@ func TestStormWants(t *testing.T) {
 func TestDirectoryMustBeEmpty(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine.yaml"), nil, 0o600))
-	_, err := NewAt(dir, dir+".staging", Shape{Services: 1, Proxies: 1})
+	_, err := NewDirectory(dir, dir+".staging")
 	require.ErrorContains(t, err, "is not empty")
 	require.FileExists(t, filepath.Join(dir, "mine.yaml"))
 }

@@ -36,7 +36,13 @@ type Options struct {
 	Target    string
 	TargetPID int
 	Dir       string // for the mesh; empty: a temporary one
-	Version   string
+
+	// Source is where the mesh is written, and read from: a directory (empty, too), or the
+	// API server of Kubeconfig, which must not hold another mesh of the lab.
+	Source     Source
+	Kubeconfig string
+
+	Version string
 
 	Progress func(label string) // told what is being done; may be nil
 	Finished func(Result)       // told each result as it is there; may be nil

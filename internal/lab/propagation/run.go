@@ -43,6 +43,9 @@ func run(ctx context.Context, o *Options, report *Report) error {
 		o.Meshes = o.Meshes[:1]
 		chosen = slices.DeleteFunc(chosen, func(s Scenario) bool { return s.where == alone || s.Name == "reconnect-herd" })
 	}
+	if o.Source == SourceKube { // it has one mesh at a time
+		chosen = slices.DeleteFunc(chosen, func(s Scenario) bool { return s.Name == "growth" })
+	}
 	dir, err := os.MkdirTemp("", "moonsail-lab-")
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 type session struct {
 	opts  *Options
 	dir   string // of this session's files
+	place place
 	mesh  *meshfiles.Mesh
 	ids   []fleet.Identity
 	cp    controlPlane
@@ -58,12 +58,10 @@ func openSession(ctx context.Context, o *Options, dir string, shape meshfiles.Sh
 			s.close()
 		}
 	}()
-	if o.Target == "" {
-		s.mesh, err = meshfiles.New(dir, shape)
-	} else {
-		s.mesh, err = meshfiles.NewAt(o.Dir, filepath.Clean(o.Dir)+".staging", shape)
+	if s.place, err = newPlace(ctx, o, dir); err != nil {
+		return s, err
 	}
-	if err != nil {
+	if s.mesh, err = meshfiles.New(s.place, shape); err != nil {
 		return s, err
 	}
 	s.ids, s.cp.concerned = s.mesh.Identities()
@@ -84,8 +82,8 @@ func (s *session) startControlPlane(ctx context.Context, xds, pages string) erro
 		c.target, c.pid = s.opts.Target, s.opts.TargetPID
 		return nil
 	}
-	argv := append(slices.Clone(s.opts.Binary), "serve", "--config", s.mesh.Dir,
-		"--xds-plaintext-addr", xds, "--http-addr", pages, "--log-format", "json")
+	argv := append(slices.Clone(s.opts.Binary), "serve", "--xds-plaintext-addr", xds, "--http-addr", pages, "--log-format", "json")
+	argv = append(argv, s.place.argv...)
 	p, err := child.Start(ctx, c.name, append(argv, s.opts.ServeFlags...)...)
 	if err != nil {
 		return err
@@ -186,7 +184,7 @@ func (s *session) awaitMesh(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	return fmt.Errorf("%s does not serve the mesh that was written to %s: does it read that directory?", s.cp.target, s.mesh.Dir)
+	return fmt.Errorf("%s does not serve the mesh that was written to %s: does it read that?", s.cp.target, s.place.name)
 }
 
 // herd lets all proxies of a server connect at once, and measures until each has all
@@ -248,8 +246,9 @@ func (s *session) close() {
 		s.floor.stop()
 	}
 	s.bare.stop()
-	if s.opts.Target != "" && s.mesh != nil {
-		_ = s.mesh.Remove() // the run is over; what is left over does no harm
+	if s.place.Place != nil && (s.opts.Target != "" || s.opts.Source == SourceKube) {
+		s.opts.progress("removing the mesh from %s", s.place.name)
+		_ = s.place.Clear() // the run is over; the next one will say so if something is left over
 	}
 	_ = os.RemoveAll(s.dir) // as above
 }

@@ -1,0 +1,43 @@
+package propagation
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+	"github.com/moonsail/moonsail/internal/lab/meshkube"
+)
+
+// Source is where control planes read the mesh from.
+type Source string
+
+// The sources.
+const (
+	SourceFile Source = "file"
+	SourceKube Source = "kube"
+)
+
+// place is where a session's mesh is.
+type place struct {
+	meshfiles.Place
+	name string   // for people
+	argv []string // of serve
+}
+
+// newPlace makes an empty place. A control plane that is there already reads a directory
+// of its own; ours reads a temporary one, or an API server.
+func newPlace(ctx context.Context, o *Options, dir string) (place, error) {
+	switch {
+	case o.Source == SourceKube:
+		c, err := meshkube.Connect(ctx, o.Kubeconfig)
+		return place{c, "the API server of " + o.Kubeconfig, []string{"--kubeconfig", o.Kubeconfig}}, err
+	case o.Target != "":
+		d, err := meshfiles.NewDirectory(o.Dir, filepath.Clean(o.Dir)+".staging")
+		return place{Place: d, name: o.Dir}, err
+	}
+	d, err := meshfiles.NewDirectory(filepath.Join(dir, "mesh"), filepath.Join(dir, "staging"))
+	if err != nil {
+		return place{}, err
+	}
+	return place{d, d.String(), []string{"--config", d.String()}}, nil
+}
