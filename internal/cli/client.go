@@ -84,5 +84,20 @@ func refused(page string, resp *http.Response, body io.Reader) error {
 	if err := json.NewDecoder(body).Decode(&f); err != nil || f.Error == "" {
 		f = debug.Failure{Error: "the control plane answered " + resp.Status, Next: "check that --address is Moonsail's --http-addr"}
 	}
-	return &UserError{What: f.Error, Where: page, Next: f.Next}
+	return answerError{&UserError{What: f.Error, Where: page, Next: f.Next}, resp.StatusCode}
+}
+
+// answerError is an answer that is not 200.
+type answerError struct {
+	*UserError
+	status int
+}
+
+// Unwrap is what people are told.
+func (e answerError) Unwrap() error { return e.UserError }
+
+// isAbsent tells whether what was asked about is not there.
+func isAbsent(err error) bool {
+	var answer answerError
+	return errors.As(err, &answer) && answer.status == http.StatusNotFound
 }

@@ -8,6 +8,8 @@ var commands = []func() *cobra.Command{
 	NewServeCommand,
 	NewAnalyzeCommand,
 	NewChangesCommand,
+	NewExplainCommand,
+	NewWaitCommand,
 	NewProxiesCommand,
 	NewAgentCommand,
 	NewEnvoyCommand,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/engine"
+	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
@@ -60,6 +61,7 @@ func Run(ctx context.Context, o Options) error {
 		Snapshot: pipeline.Snapshot,
 		Scopes:   func() any { return pipeline.Scopes(ctx) },
 		Changes:  changes, Proxies: xds, Gatherer: metrics.Registry,
+		Explain: &explain.Explainer{Snapshot: pipeline.Snapshot, Changes: changes, Proxies: xds},
 	}
 	watch(metrics, pipeline, intake)
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
@@ -35,9 +36,11 @@ type Stages struct {
 	// Snapshot is the newest state of the store.
 	Snapshot func() *store.Snapshot
 	// Scopes tells of each scope who shares it and how large it is.
-	Scopes   func() any
-	Changes  Changes
-	Proxies  Proxies
+	Scopes  func() any
+	Changes Changes
+	Proxies Proxies
+	// Explain answers questions about them.
+	Explain  *explain.Explainer
 	Gatherer prometheus.Gatherer
 }
 

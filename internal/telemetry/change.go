@@ -80,6 +80,8 @@ type Proxies struct {
 	NotConcerned int `json:"notConcerned"` // turned out not to subscribe to anything that changed
 	Nacked       int `json:"nacked"`       // refused some of it
 	Gone         int `json:"gone"`         // disconnected before they answered
+	// Superseded: of Acked, those that got it together with a newer revision.
+	Superseded int `json:"superseded,omitempty"`
 }
 
 // Waiting is how many have not answered.

@@ -28,6 +28,8 @@ type ChangeLog struct {
 
 	ring   []atomic.Pointer[record]
 	newest atomic.Uint64 // the newest revision in the ring
+
+	objects objectIndex
 }
 
 // DefaultChanges is how many changes a log remembers where nothing else is said.
@@ -54,6 +56,8 @@ func (l *ChangeLog) Begin(rev model.Revision, objects []ChangedObject, observed 
 	l.metrics.changed(objects)
 	old := l.slot(rev).Swap(r)
 	l.newest.Store(uint64(rev))
+	size := model.Revision(len(l.ring))
+	l.objects.note(rev, objects, observed, max(rev, size)-size)
 	if old != nil && !old.distributed() {
 		l.metrics.forgotten.Inc()
 		l.tell(old) // some proxy never answered: say so before it is forgotten
@@ -109,6 +113,9 @@ func (l *ChangeLog) Settled(from, to model.Revision, outcome server.Outcome, at 
 		}
 		if outcome == server.ACKed || outcome == server.NACKed {
 			r.sentWith(newer)
+			if newer != nil && outcome == server.ACKed {
+				r.overtaken.Add(1)
+			}
 			newer = r
 		}
 		if outcome == server.ACKed {

@@ -285,3 +285,43 @@ func BenchmarkSettled(b *testing.B) {
 		}
 	})
 }
+
+func TestLastChangeOfAnObject(t *testing.T) {
+	l, _ := logOf(t, 4)
+	a, b := object(model.KindService, "a"), object(model.KindService, "b")
+	build(l, 1, a, b)
+	b.Operation, b.ResourceVersion = Deleted, ""
+	build(l, 2, b)
+	last := func(o ChangedObject) model.Revision {
+		c, ok := l.LastChange(o.Key)
+		require.Equal(t, ok, c.Revision > 0)
+		if ok {
+			require.True(t, start.Equal(c.Observed))
+			require.True(t, c.Committed.IsZero())
+		}
+		return c.Revision
+	}
+	require.Equal(t, model.Revision(1), last(a))
+	require.Equal(t, model.Revision(2), last(b))
+	require.Zero(t, last(object(model.KindService, "c")))
+	for rev := model.Revision(3); rev <= 6; rev++ {
+		build(l, rev, object(model.KindPod, "p"))
+	}
+	require.Equal(t, model.Revision(1), last(a), "objects that are there are known for ever")
+	require.Zero(t, last(b), "deleted ones as long as the log remembers")
+	_, remembered := l.Change(1)
+	require.False(t, remembered)
+}
+
+func TestSupersededIsCountedByProxy(t *testing.T) {
+	l, _ := logOf(t, 8)
+	for rev := model.Revision(1); rev <= 2; rev++ {
+		build(l, rev, object(model.KindService, "a"))
+		l.Published(rev, 2, at(1))
+	}
+	l.Settled(0, 1, server.ACKed, at(2))
+	l.Settled(1, 2, server.ACKed, at(3))
+	l.Settled(0, 2, server.ACKed, at(3)) // the other proxy got both at once
+	require.Equal(t, Proxies{Concerned: 2, Acked: 2, Superseded: 1}, change(t, l, 1).Proxies)
+	require.Equal(t, Proxies{Concerned: 2, Acked: 2}, change(t, l, 2).Proxies)
+}

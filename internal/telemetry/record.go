@@ -30,6 +30,7 @@ type record struct {
 	published instant
 
 	superseded atomic.Bool
+	overtaken  atomic.Int64 // streams that ACKed it together with a newer one
 	resources  atomic.Int64
 	bytes      atomic.Int64
 	concerned  atomic.Int64
@@ -126,7 +127,7 @@ func (r *record) snapshot() Change {
 	c.Resources, c.Bytes = int(r.resources.Load()), r.bytes.Load()
 	c.Proxies = Proxies{
 		Concerned: int(r.concerned.Load()), Acked: r.outcome(server.ACKed), NotConcerned: r.outcome(server.NotConcerned),
-		Nacked: r.outcome(server.NACKed), Gone: r.outcome(server.Gone),
+		Nacked: r.outcome(server.NACKed), Gone: r.outcome(server.Gone), Superseded: int(r.overtaken.Load()),
 	}
 	return c
 }

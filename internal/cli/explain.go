@@ -1,0 +1,272 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// explainFlags are those of "moonsail explain".
+type explainFlags struct {
+	client debugClient
+	out    Output
+	object objectArg
+	all    bool
+	max    uint
+}
+
+// NewExplainCommand is "moonsail explain".
+func NewExplainCommand() *cobra.Command {
+	var f explainFlags
+	cmd := &cobra.Command{
+		Use:   "explain KIND/NAME",
+		Short: "Tell the way of an object's last change, and which proxies do not have it",
+		Long: `Tells what became of the last change of an object: how long it took in each stage on its
+way from its event to the last proxy's answer, and which proxies do not have it, and why:
+
+  refused       the proxy said no; Envoy's words, and the resource that is held back
+  behind        it has not answered, or waits for something that must come first
+  disconnected  its stream ended before it had the change, and it has not come back
+
+Proxies that subscribe to nothing that the change touched are not concerned. Superseded:
+they have a newer form of what it changed.`,
+		Example: `  moonsail explain virtualservice/reviews -n shop
+  moonsail explain vs/reviews --all             # every proxy, also those that have it
+  moonsail explain endpointslice/reviews-1 -o yaml`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			key, err := f.object.key(cmd.Context(), &f.client, args[0])
+			if err != nil {
+				return err
+			}
+			e, err := f.client.explain(cmd.Context(), key, f.all, f.max)
+			if err != nil {
+				return err
+			}
+			return f.out.Print(cmd.OutOrStdout(), e, func(w io.Writer) error { return printExplanation(w, e) })
+		},
+	}
+	f.client.addFlags(cmd)
+	f.out.AddFlag(cmd)
+	f.object.addFlag(cmd, &f.client)
+	cmd.Flags().BoolVar(&f.all, "all", false, "list every proxy, not only those that do not have it")
+	cmd.Flags().UintVar(&f.max, "max", 100, "list at most `N` proxies")
+	cmd.ValidArgsFunction = f.object.complete(&f.client, false)
+	return cmd
+}
+
+// explain asks about an object's last change.
+func (c *debugClient) explain(ctx context.Context, key model.Key, all bool, most uint) (*explain.Explanation, error) {
+	page := fmt.Sprintf("/debug/explain/%s?max=%d", pathOf(key), most)
+	if all {
+		page += "&all"
+	}
+	e := &explain.Explanation{}
+	return e, c.get(ctx, page, e)
+}
+
+func printExplanation(w io.Writer, e *explain.Explanation) error {
+	var b strings.Builder
+	s := StyleFor(w)
+	fmt.Fprintf(&b, "%s  %s\n", s.Bold(e.Object.String()), objectState(e))
+	switch {
+	case e.Revision == 0:
+		b.WriteString("\nits newest form is in the store and has not begun its way yet; ask again\n")
+	case e.Change == nil:
+		fmt.Fprintf(&b, "\nits last change, revision %d, was observed %s ago; where its time went is forgotten\n",
+			e.Revision, age(e.Now, e.Observed))
+	default:
+		fmt.Fprintf(&b, "\nrevision %d, observed %s, %s ago%s\n\n", e.Revision,
+			e.Change.Observed.Local().Format("15:04:05.000"), age(e.Now, e.Change.Observed), together(e.Change))
+		waterfall(&b, s, e)
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil || e.Revision == 0 {
+		return err
+	}
+	return printDistribution(w, s, e)
+}
+
+// objectState is what is in force: "updated in mesh/reviews.yaml:3".
+func objectState(e *explain.Explanation) string {
+	parts := []string{string(e.Operation)}
+	switch {
+	case !e.Exists && e.Operation == "":
+		parts = []string{"is not there"}
+	case e.Exists && e.Origin != "":
+		parts = append(parts, "in "+e.Origin)
+	}
+	if e.ResourceVersion != "" {
+		parts = append(parts, "version "+e.ResourceVersion)
+	}
+	return strings.TrimSpace(strings.Join(parts, ", "))
+}
+
+func together(c *telemetry.Change) string {
+	text := ""
+	if c.ObjectCount > 1 {
+		text = fmt.Sprintf(", together with %d other objects", c.ObjectCount-1)
+	}
+	if c.Superseded {
+		text += ", sent as part of a newer revision"
+	}
+	return text
+}
+
+// stageTexts say what each stage is, for people.
+var stageTexts = [telemetry.NumStages]string{
+	"waiting, and into the store", "what depends on it derived", "resources translated, encoded, in their tables",
+	"first response on its way", "last proxy's answer",
+}
+
+// barWidth is the width of the whole in a waterfall.
+const barWidth = 40
+
+// waterfall draws where the time went: one bar a stage, each beginning where the one
+// before has ended.
+func waterfall(b *strings.Builder, s Style, e *explain.Explanation) {
+	stages, total := e.Change.Timeline.Split(tableUnit)
+	known := e.Committed.Before(e.Observed) && !e.Committed.IsZero()
+	var watch time.Duration
+	if known {
+		watch = e.Observed.Sub(e.Committed).Round(tableUnit)
+	}
+	whole := max(watch+total, 1)
+	line := func(name string, from, took time.Duration, text string) {
+		start, end := int(barWidth*from/whole), int((barWidth*(from+took)+whole-1)/whole)
+		bar := strings.Repeat(" ", start) + strings.Repeat("█", end-start)
+		if took == 0 {
+			bar = strings.Repeat(" ", min(start, barWidth-1)) + s.Dim("·")
+		}
+		fmt.Fprintf(b, "  %-9s %9s  %s%s  %s\n", name, millis(took)+" ms", bar, strings.Repeat(" ", max(0, barWidth-printedWidth(bar))), s.Dim(text))
+	}
+	if known {
+		line("watch", 0, watch, "from the API server's commit until it was observed")
+	}
+	at := watch
+	for i, took := range stages {
+		line(telemetry.Stage(i).String(), at, took, stageTexts[i])
+		at += took
+	}
+	fmt.Fprintf(b, "  %-9s %s  %d resources differ, %d bytes\n", "total", s.Bold(fmt.Sprintf("%9s", millis(watch+total)+" ms")), e.Change.Resources, e.Change.Bytes)
+}
+
+func printDistribution(w io.Writer, s Style, e *explain.Explanation) error {
+	if _, err := fmt.Fprintf(w, "\n%s\n", countsText(s, &e.Counts)); err != nil {
+		return err
+	}
+	if len(e.Proxies) > 0 {
+		t := NewTable("PROXY", "STATE", "WHY")
+		for i := range e.Proxies {
+			p := &e.Proxies[i]
+			t.Row(p.Name+"."+p.Namespace, positionText(s, p), why(p, e.Now))
+		}
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+		if err := t.Write(w); err != nil {
+			return err
+		}
+	}
+	if e.LeftOut > 0 {
+		_, err := fmt.Fprintf(w, "and %d more: see them with --max\n", e.LeftOut)
+		return err
+	}
+	return nil
+}
+
+// countsText is "distributed to 10 of 11 proxies (90.9 %): 1 refused it; 3 not concerned".
+func countsText(s Style, c *explain.Counts) string {
+	if c.Concerned() == 0 {
+		return fmt.Sprintf("no connected proxy is concerned%s", rest(c))
+	}
+	text := fmt.Sprintf("distributed to %d of %d proxies (%s)", c.Acked, c.Concerned(), percentText(c.Percent()))
+	if c.Acked == c.Concerned() {
+		text = s.Good(text)
+	} else {
+		text = s.Warn(text)
+	}
+	return text + rest(c)
+}
+
+func rest(c *explain.Counts) string {
+	var parts []string
+	for _, n := range []struct {
+		count int
+		text  string
+	}{
+		{c.Refused, "refused it"}, {c.Behind, "behind"}, {c.Disconnected, "disconnected without it"},
+		{c.Superseded, "superseded"}, {c.NotConcerned, "not concerned"},
+	} {
+		if n.count > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n.count, n.text))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "; " + strings.Join(parts, ", ")
+}
+
+// percentText never rounds up to 100.
+func percentText(p float64) string {
+	if p > 99.9 && p < 100 {
+		p = 99.9
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", p), ".0") + " %"
+}
+
+func positionText(s Style, w *server.Whereabouts) string {
+	switch w.Position {
+	case server.PositionRefused:
+		return s.Bad("refused")
+	case server.PositionBehind, server.PositionDisconnected:
+		return s.Warn(string(w.Position))
+	case server.PositionNotConcerned:
+		return s.Dim("not concerned")
+	}
+	if w.Superseded {
+		return s.Good("superseded")
+	}
+	return s.Good("has it")
+}
+
+func why(w *server.Whereabouts, now time.Time) string {
+	parts := make([]string, len(w.Reasons))
+	for i := range w.Reasons {
+		parts[i] = reasonText(&w.Reasons[i], now)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// reasonText says why a proxy does not have something.
+func reasonText(r *server.Reason, now time.Time) string {
+	since := ""
+	if !r.Since.IsZero() {
+		since = " for " + age(now, r.Since)
+	}
+	switch r.Cause {
+	case server.CauseUnanswered:
+		return fmt.Sprintf("has not answered %s%s", r.Type, since)
+	case server.CauseUnread:
+		return fmt.Sprintf("does not read what it is sent, %s%s", r.Type, since)
+	case server.CauseWaits:
+		if len(r.Names) > 0 {
+			return fmt.Sprintf("%s waits for endpoints of %s%s", r.Type, strings.Join(r.Names, ", "), since)
+		}
+		return fmt.Sprintf("%s waits for %s%s", r.Type, r.Text, since)
+	case server.CauseRefused:
+		return fmt.Sprintf("refused %s %s: %s", r.Type, strings.Join(r.Names, ", "), r.Text)
+	case server.CauseDisconnected:
+		return "disconnected" + since
+	}
+	return r.Type + " is about to be sent"
+}

@@ -1,0 +1,342 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/file"
+	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// Exit statuses of "moonsail wait".
+const (
+	exitTimeout ExitCode = 3
+	exitRefused ExitCode = 4
+)
+
+// waitFlags are those of "moonsail wait".
+type waitFlags struct {
+	client  debugClient
+	out     Output
+	object  objectArg
+	forWhat string
+	timeout time.Duration
+	version string
+	domain  string
+	goOn    bool
+
+	percent float64 // of forWhat
+}
+
+// NewWaitCommand is "moonsail wait".
+func NewWaitCommand() *cobra.Command {
+	var f waitFlags
+	cmd := &cobra.Command{
+		Use:   "wait FILE|DIR|KIND/NAME",
+		Short: "Wait until a change has reached the proxies, for pipelines",
+		Long: `Waits until a share of the connected proxies that need an object have its newest form,
+and says so with its exit status:
+
+  0  they have it          3  not within --timeout; it says who does not, and why
+  1  cannot be asked       4  a proxy has refused it; Envoy's words are printed
+  2  wrong usage
+
+For a FILE (or a directory) it waits until what the file says is in force in the control
+plane, and then for the proxies: right after 'cp' or 'kubectl apply' there is no race.
+For KIND/NAME it waits for the newest change that the control plane has seen by now;
+--resource-version makes it wait for that version to be seen first.
+
+Proxies that are not concerned do not count, and neither do those that are disconnected:
+they are told of, and get it when they come back.`,
+		Example: `  kubectl apply -f reviews.yaml && moonsail wait reviews.yaml --timeout 30s
+  moonsail wait virtualservice/reviews -n shop --for distribution=99%
+  moonsail wait mesh/ --refused-too        # go on where a proxy refuses something`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	f.client.addFlags(cmd)
+	f.out.AddFlag(cmd)
+	f.object.addFlag(cmd, &f.client)
+	fs := cmd.Flags()
+	fs.StringVar(&f.forWhat, "for", "distribution=100%", "what to wait for: distribution=`P%` of the proxies that need it")
+	fs.DurationVar(&f.timeout, "timeout", 30*time.Second, "give up after that `TIME`; 0: never")
+	fs.StringVar(&f.version, "resource-version", "", "of KIND/NAME: wait until that `VERSION` is seen first")
+	fs.StringVar(&f.domain, "domain", model.DefaultMesh().Domain, "DNS `DOMAIN` of the cluster, to read FILE as the control plane does")
+	fs.BoolVar(&f.goOn, "refused-too", false, "go on where a proxy refuses it, and leave such proxies out of the count")
+	cmd.ValidArgsFunction = f.object.complete(&f.client, true)
+	// The only error is a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{"distribution=100%", "distribution=95%"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// awaited is one object that is waited for.
+type awaited struct {
+	key     model.Key
+	content string // that must be in force; empty: any
+	version string // that must be in force; empty: any
+	seen    *explain.Explanation
+}
+
+// waitResult is what "moonsail wait -o json" prints.
+type waitResult struct {
+	Reached bool                   `json:"reached"`
+	Refused bool                   `json:"refused,omitempty"`
+	Waited  string                 `json:"waited"`
+	Objects []*explain.Explanation `json:"objects"`
+}
+
+func (f *waitFlags) run(cmd *cobra.Command, arg string) error {
+	var err error
+	if f.percent, err = parseDistribution(f.forWhat); err != nil {
+		return usageError{err}
+	}
+	list, err := f.objects(cmd.Context(), arg)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := cmd.Context(), context.CancelFunc(func() {})
+	if f.timeout > 0 {
+		ctx, cancel = context.WithTimeout(ctx, f.timeout)
+	}
+	defer cancel()
+	started := time.Now()
+	outcome, err := f.await(ctx, cmd.ErrOrStderr(), list)
+	if err != nil {
+		return err
+	}
+	return f.report(cmd, list, outcome, time.Since(started))
+}
+
+// parseDistribution reads "distribution=95%".
+func parseDistribution(s string) (float64, error) {
+	what, share, _ := strings.Cut(s, "=")
+	p, err := strconv.ParseFloat(strings.TrimSuffix(share, "%"), 64)
+	if what != "distribution" || err != nil || !(p > 0 && p <= 100) {
+		return 0, fmt.Errorf("--for %q: the form is distribution=P%%, with P above 0 and at most 100", s)
+	}
+	return p, nil
+}
+
+// objects are those that the argument names, or those of the file that it is.
+func (f *waitFlags) objects(ctx context.Context, arg string) ([]*awaited, error) {
+	if isObject(arg) {
+		key, err := f.object.key(ctx, &f.client, arg)
+		return []*awaited{{key: key, version: f.version}}, err
+	}
+	if f.version != "" || f.object.namespace != "" {
+		return nil, usageError{errors.New("--namespace and --resource-version go with KIND/NAME, not with a file")}
+	}
+	tree, err := file.Analyze(arg, istioapi.Decoder{Domain: f.domain})
+	if err != nil {
+		return nil, &UserError{What: "cannot read it", Where: arg, Err: err, Next: "give a file or directory of YAML, or KIND/NAME"}
+	}
+	if tree.Problems.HasErrors() {
+		return nil, &UserError{What: "it has errors, and what they are in will never be in force", Where: arg, Next: "see 'moonsail analyze " + arg + "'"}
+	}
+	var out []*awaited
+	for _, o := range tree.Objects {
+		out = append(out, &awaited{key: o.Metadata().Key, content: explain.Content(o)})
+	}
+	if len(out) == 0 {
+		return nil, &UserError{What: "it has no object that the mesh reads", Where: arg, Next: "those are " + kindNames()}
+	}
+	return out, nil
+}
+
+// waitOutcome is how a wait ended.
+type waitOutcome uint8
+
+const (
+	waitReached waitOutcome = iota
+	waitRefused
+	waitTimedOut
+)
+
+// Between two questions: at first changes are a matter of milliseconds.
+const (
+	firstPoll = 20 * time.Millisecond
+	lastPoll  = time.Second
+)
+
+// await asks until everything is reached, something is refused, or ctx ends.
+func (f *waitFlags) await(ctx context.Context, progress io.Writer, list []*awaited) (waitOutcome, error) {
+	p := StartProgress(progress, "waiting for the control plane")
+	defer p.Done()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for pause := firstPoll; ; pause = min(pause*3/2, lastPoll) {
+		select {
+		case <-ctx.Done():
+			return f.ended(ctx)
+		case <-timer.C:
+		}
+		outcome, err := f.look(ctx, list)
+		if ctx.Err() != nil {
+			return f.ended(ctx)
+		}
+		if err != nil || outcome != waitTimedOut {
+			return outcome, err
+		}
+		p.Update(progressText(list))
+		timer.Reset(pause)
+	}
+}
+
+// ended tells a timeout from an interrupt.
+func (f *waitFlags) ended(ctx context.Context) (waitOutcome, error) {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return waitTimedOut, nil
+	}
+	return waitTimedOut, ctx.Err()
+}
+
+// look asks once about each object that is not reached yet.
+func (f *waitFlags) look(ctx context.Context, list []*awaited) (waitOutcome, error) {
+	outcome := waitReached
+	for _, a := range list {
+		e, err := f.client.explain(ctx, a.key, false, maxShown)
+		switch {
+		case err != nil && isAbsent(err) && (a.content != "" || a.version != ""): // it has not been seen yet
+			a.seen, outcome = nil, waitTimedOut
+			continue
+		case err != nil:
+			return outcome, err
+		}
+		a.seen = e
+		switch {
+		case a.refused() && !f.goOn:
+			return waitRefused, nil
+		case !a.reached(f.percent, f.goOn):
+			outcome = waitTimedOut
+		}
+	}
+	return outcome, nil
+}
+
+// maxShown bounds how many proxies are named.
+const maxShown = 20
+
+// current tells whether what is waited for is in force.
+func (a *awaited) current() bool {
+	return a.seen != nil && a.seen.Revision > 0 && a.seen.State != telemetry.Building &&
+		(a.content == "" || a.content == a.seen.Content) && (a.version == "" || a.version == a.seen.ResourceVersion)
+}
+
+func (a *awaited) refused() bool { return a.current() && a.seen.Counts.Refused > 0 }
+
+func (a *awaited) reached(percent float64, withoutRefused bool) bool {
+	if !a.current() {
+		return false
+	}
+	c := a.seen.Counts
+	if withoutRefused {
+		c.Refused = 0
+	}
+	return c.Percent() >= percent
+}
+
+func progressText(list []*awaited) string {
+	unseen, behind := 0, 0
+	for _, a := range list {
+		if !a.current() {
+			unseen++
+		} else {
+			behind = max(behind, a.seen.Counts.Behind)
+		}
+	}
+	if unseen > 0 {
+		return fmt.Sprintf("waiting for the control plane to see %s", plural(unseen, "object"))
+	}
+	return fmt.Sprintf("waiting for %s", plural(behind, "proxy"))
+}
+
+func plural(n int, noun string) string {
+	switch {
+	case n == 1:
+		return "1 " + noun
+	case strings.HasSuffix(noun, "y"):
+		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(noun, "y"))
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// report says how it ended, and makes the exit status of it.
+func (f *waitFlags) report(cmd *cobra.Command, list []*awaited, outcome waitOutcome, took time.Duration) error {
+	r := waitResult{Reached: outcome == waitReached, Refused: outcome == waitRefused, Waited: took.Round(time.Millisecond).String()}
+	for _, a := range list {
+		if a.seen == nil {
+			a.seen = &explain.Explanation{Object: a.key, Proxies: []server.Whereabouts{}}
+		}
+		r.Objects = append(r.Objects, a.seen)
+	}
+	err := f.out.Print(cmd.OutOrStdout(), r, func(w io.Writer) error { return f.print(w, list, outcome, r.Waited) })
+	switch {
+	case err != nil:
+		return err
+	case outcome == waitTimedOut:
+		return exitTimeout
+	case outcome == waitRefused:
+		return exitRefused
+	}
+	return nil
+}
+
+func (f *waitFlags) print(w io.Writer, list []*awaited, outcome waitOutcome, waited string) error {
+	s := StyleFor(w)
+	headline := s.Good("reached") + " after " + waited
+	switch outcome {
+	case waitRefused:
+		headline = s.Bad("refused") + " after " + waited + ": what is in force there is the last good form"
+	case waitTimedOut:
+		headline = s.Bad("not reached") + " within " + waited
+	}
+	if _, err := fmt.Fprintln(w, headline); err != nil {
+		return err
+	}
+	for _, a := range list {
+		if err := f.printObject(w, s, a, outcome); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *waitFlags) printObject(w io.Writer, s Style, a *awaited, outcome waitOutcome) error {
+	e := a.seen
+	text := countsText(s, &e.Counts)
+	switch {
+	case e.Revision == 0 && !e.Exists:
+		text = s.Warn("the control plane has not seen it; is it the one that reads this configuration? See also /debug/problems")
+	case !a.current():
+		text = s.Warn("the control plane has another version of it (" + e.Origin + ")")
+	}
+	if _, err := fmt.Fprintf(w, "%s: %s\n", a.key, text); err != nil || !a.current() {
+		return err
+	}
+	for i := range e.Proxies {
+		p := &e.Proxies[i]
+		if outcome == waitRefused && p.Position != server.PositionRefused {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "  %s.%s: %s\n", p.Name, p.Namespace, why(p, e.Now)); err != nil {
+			return err
+		}
+	}
+	if e.LeftOut > 0 && !slices.Contains([]waitOutcome{waitReached}, outcome) {
+		_, err := fmt.Fprintf(w, "  and %d more: see 'moonsail explain %s/%s -n %s'\n", e.LeftOut, strings.ToLower(string(a.key.Kind)), a.key.Name, a.key.Namespace)
+		return err
+	}
+	return nil
+}

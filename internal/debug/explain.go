@@ -1,0 +1,38 @@
+package debug
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/moonsail/moonsail/internal/explain"
+)
+
+// defaultProxies is ?max= where it is not said.
+const defaultProxies = 100
+
+func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
+	if h.stages.Explain == nil {
+		absent(w, "changes")
+		return
+	}
+	key, one, err := parseKey(r.PathValue("key"))
+	if err != nil || !one {
+		fail(w, http.StatusBadRequest, fmt.Sprintf("%q does not name an object", r.PathValue("key")),
+			"the form is Kind/namespace/name or Namespace/name")
+		return
+	}
+	most, err := queryUint(r, "max", defaultProxies)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error(), "")
+		return
+	}
+	e, err := h.stages.Explain.Object(key, explain.Ask{All: r.URL.Query().Has("all"), Max: int(min(most, maxProxies))})
+	if err != nil {
+		fail(w, http.StatusNotFound, err.Error(), fmt.Sprintf("'moonsail analyze' tells what keeps an object out; GET /debug/store/%s lists what there is", key.Kind))
+		return
+	}
+	reply(w, e)
+}
+
+// maxProxies bounds ?max=.
+const maxProxies = 1 << 20

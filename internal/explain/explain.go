@@ -1,0 +1,154 @@
+// Package explain answers people's questions about a running control plane: what became
+// of an object's last change, which proxies do not have it and why, what a proxy should
+// have, why a call goes where it goes.
+//
+// It reads the stages and changes nothing. An answer is worked out when it is asked for:
+// nothing is kept for it.
+package explain
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// Explainer asks the stages of one control plane. All fields are read-only, and all of
+// its methods may be called at any time, by many goroutines.
+type Explainer struct {
+	Snapshot func() *store.Snapshot
+	Changes  Changes
+	Proxies  Proxies
+}
+
+// Changes is what telemetry.ChangeLog is to this package.
+type Changes interface {
+	Change(model.Revision) (telemetry.Change, bool)
+	LastChange(model.Key) (telemetry.LastChange, bool)
+}
+
+// Proxies is what the xDS server is to this package.
+type Proxies interface {
+	Distribution(*server.Question) []server.Whereabouts
+}
+
+// Explanation is what is known of an object's last change.
+type Explanation struct {
+	Now    time.Time `json:"now"` // by the control plane's clock
+	Object model.Key `json:"object"`
+	// Exists: it is in the store. The next three are what is there.
+	Exists          bool   `json:"exists"`
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+	Origin          string `json:"origin,omitempty"`
+	Content         string `json:"content,omitempty"` // see Content
+
+	// Revision is that of its last change; 0: there is none that the stages know of yet.
+	Revision  model.Revision      `json:"revision,omitempty"`
+	Operation telemetry.Operation `json:"operation,omitempty"`
+	Observed  time.Time           `json:"observed,omitzero"`
+	Committed time.Time           `json:"committed,omitzero"` // at the API server, where that is known
+	State     telemetry.State     `json:"state"`
+	// Change is the whole of it; nil where the change log has forgotten it.
+	Change *telemetry.Change `json:"change,omitempty"`
+
+	Counts Counts `json:"counts"`
+	// Proxies are those that do not have it, or all; LeftOut did not fit.
+	Proxies []server.Whereabouts `json:"proxies"`
+	LeftOut int                  `json:"leftOut,omitempty"`
+}
+
+// Counts are proxies by their position.
+type Counts struct {
+	Acked        int `json:"acked"`
+	Superseded   int `json:"superseded"` // of Acked: they have a newer form of it
+	Behind       int `json:"behind"`
+	Refused      int `json:"refused"`
+	Disconnected int `json:"disconnected"`
+	NotConcerned int `json:"notConcerned"`
+}
+
+// Concerned are the connected proxies that need it.
+func (c Counts) Concerned() int { return c.Acked + c.Behind + c.Refused }
+
+// Percent is how many of those that need it have it; 100 where nobody does.
+func (c Counts) Percent() float64 {
+	if c.Concerned() == 0 {
+		return 100
+	}
+	return 100 * float64(c.Acked) / float64(c.Concerned())
+}
+
+// Ask says how much of an answer is wanted.
+type Ask struct {
+	All bool // every proxy, not only those that do not have it
+	Max int  // proxies in the answer
+}
+
+// Object explains an object's last change; an error where nobody has ever seen it.
+func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
+	last, known := x.Changes.LastChange(key)
+	snap := x.Snapshot()
+	o := snap.Get(key)
+	if o == nil && !known {
+		return nil, fmt.Errorf("there is no %s, and none was deleted lately", key)
+	}
+	e := &Explanation{Now: time.Now(), Object: key, Exists: o != nil, State: telemetry.Building, Proxies: []server.Whereabouts{}}
+	if o != nil {
+		m := o.Metadata()
+		e.ResourceVersion, e.Origin, e.Content = m.ResourceVersion, m.Origin, Content(o)
+	}
+	if !known || last.ResourceVersion != e.ResourceVersion {
+		return e, nil // in the store, and not yet on its way
+	}
+	e.Revision, e.Operation, e.Observed, e.Committed = last.Revision, last.Operation, last.Observed, last.Committed
+	e.State = telemetry.Distributed
+	if c, ok := x.Changes.Change(last.Revision); ok {
+		e.Change, e.State = &c, c.State
+	}
+	if e.State != telemetry.Building {
+		e.distribute(x.Proxies.Distribution(&server.Question{
+			Revision: last.Revision, Related: relation(snap, key), Shared: e.Change != nil && e.Change.ObjectCount > 1,
+		}), ask)
+	}
+	return e, nil
+}
+
+// distribute counts proxies, and keeps those that are asked for.
+func (e *Explanation) distribute(all []server.Whereabouts, ask Ask) {
+	for _, w := range all {
+		e.Counts.add(&w)
+		missing := w.Position != server.PositionACKed && w.Position != server.PositionNotConcerned
+		switch {
+		case !missing && !ask.All:
+		case len(e.Proxies) >= ask.Max:
+			e.LeftOut++
+		default:
+			e.Proxies = append(e.Proxies, w)
+		}
+	}
+	sortWhereabouts(e.Proxies)
+	if e.State == telemetry.Distributed && e.Counts.Behind > 0 {
+		e.State = telemetry.Distributing // proxies that have connected since
+	}
+}
+
+func (c *Counts) add(w *server.Whereabouts) {
+	switch w.Position {
+	case server.PositionACKed:
+		c.Acked++
+		if w.Superseded {
+			c.Superseded++
+		}
+	case server.PositionBehind:
+		c.Behind++
+	case server.PositionRefused:
+		c.Refused++
+	case server.PositionDisconnected:
+		c.Disconnected++
+	default:
+		c.NotConcerned++
+	}
+}

@@ -1,0 +1,195 @@
+package explain
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+const reviews = `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: reviews, namespace: shop}
+spec:
+  hosts: [reviews]
+  http: [{route: [{destination: {host: reviews}}]}]
+  tcp: [{route: [{destination: {host: ledger}}]}]`
+
+func decode(t *testing.T, text string) model.Object {
+	t.Helper()
+	o, problems := istioapi.Decoder{}.FromYAML([]byte(text))
+	require.Empty(t, problems)
+	return o
+}
+
+func TestContentIsTheSameFromEverySource(t *testing.T) {
+	file := decode(t, reviews)
+	server := decode(t, `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata:
+  name: reviews
+  namespace: shop
+  resourceVersion: "81"
+  generation: 3
+  creationTimestamp: "2026-01-02T03:04:05Z"
+  annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}"}
+spec:
+  tcp: [{route: [{destination: {host: ledger}}]}]
+  http: [{route: [{destination: {host: reviews}}]}]
+  hosts: [reviews]`)
+	server.Metadata().ResourceVersion, server.Metadata().Origin = "81", "kubernetes"
+	require.NotEmpty(t, Content(file))
+	require.Equal(t, Content(file), Content(server))
+	require.NotEqual(t, Content(file), Content(decode(t, reviews+"\n  exportTo: [.]")))
+}
+
+// wholeWorld is a store with one object, its change, and proxies at fixed places.
+type wholeWorld struct {
+	Explainer
+	store  *store.Store
+	log    *telemetry.ChangeLog
+	places []server.Whereabouts
+	asked  *server.Question
+}
+
+func (w *wholeWorld) Distribution(q *server.Question) []server.Whereabouts {
+	w.asked = q
+	return w.places
+}
+
+func newWorld() *wholeWorld {
+	w := &wholeWorld{store: store.New(), log: telemetry.NewChangeLog(4, slog.New(slog.DiscardHandler), telemetry.NewMetrics())}
+	w.Explainer = Explainer{Snapshot: w.store.Snapshot, Changes: w.log, Proxies: w}
+	return w
+}
+
+// put stores an object, or takes it away.
+func (w *wholeWorld) put(key model.Key, o model.Object) model.Revision {
+	snap, _ := w.store.Apply([]store.Event{{Key: key, Object: o, Observed: time.Now()}})
+	return snap.Revision
+}
+
+// begin begins the object's way.
+func (w *wholeWorld) begin(rev model.Revision, o telemetry.ChangedObject) {
+	w.log.Begin(rev, []telemetry.ChangedObject{o}, time.Now())
+}
+
+func TestObjectOnItsWay(t *testing.T) {
+	w := newWorld()
+	o := decode(t, reviews)
+	key := o.Metadata().Key
+	o.Metadata().ResourceVersion = "1"
+	_, err := w.Object(key, Ask{Max: 9})
+	require.ErrorContains(t, err, "there is no VirtualService/shop/reviews")
+
+	rev := w.put(key, o)
+	e, err := w.Object(key, Ask{Max: 9})
+	require.NoError(t, err)
+	require.Equal(t, telemetry.Building, e.State, "it is in the store, and nothing else is known")
+	require.Zero(t, e.Revision)
+
+	w.begin(rev, telemetry.ChangedObject{Key: key, Operation: telemetry.Created, ResourceVersion: "1"})
+	e, _ = w.Object(key, Ask{Max: 9})
+	require.Equal(t, telemetry.Building, e.State)
+	require.Equal(t, rev, e.Revision)
+	require.Nil(t, w.asked, "streams do not know of it yet")
+
+	w.log.Published(rev, 3, time.Now())
+	w.places = []server.Whereabouts{
+		{Name: "a", Position: server.PositionACKed}, {Name: "b", Position: server.PositionBehind},
+		{Name: "c", Position: server.PositionDisconnected}, {Name: "d", Position: server.PositionRefused},
+		{Name: "e", Position: server.PositionNotConcerned}, {Name: "f", Position: server.PositionACKed, Superseded: true},
+	}
+	e, _ = w.Object(key, Ask{Max: 2})
+	require.Equal(t, telemetry.Distributing, e.State)
+	require.Equal(t, Counts{Acked: 2, Superseded: 1, Behind: 1, Refused: 1, Disconnected: 1, NotConcerned: 1}, e.Counts)
+	require.InDelta(t, 50, e.Counts.Percent(), 0)
+	require.Len(t, e.Proxies, 2)
+	require.Equal(t, 1, e.LeftOut)
+	e, _ = w.Object(key, Ask{Max: 9, All: true})
+	require.Equal(t, "d", e.Proxies[0].Name, "the worst first")
+	require.Len(t, e.Proxies, 6)
+
+	newer := decode(t, reviews)
+	newer.Metadata().ResourceVersion = "2"
+	w.put(key, newer)
+	e, _ = w.Object(key, Ask{Max: 9})
+	require.Equal(t, telemetry.Building, e.State, "the older change is not what it is about any more")
+	require.Zero(t, e.Counts)
+}
+
+func TestDeletedObject(t *testing.T) {
+	w := newWorld()
+	o := decode(t, reviews)
+	key := o.Metadata().Key
+	o.Metadata().ResourceVersion = "1"
+	w.begin(w.put(key, o), telemetry.ChangedObject{Key: key, Operation: telemetry.Created, ResourceVersion: "1"})
+	rev := w.put(key, nil)
+	e, err := w.Object(key, Ask{})
+	require.NoError(t, err)
+	require.Equal(t, telemetry.Building, e.State)
+	w.begin(rev, telemetry.ChangedObject{Key: key, Operation: telemetry.Deleted})
+	w.log.Published(rev, 0, time.Now())
+	e, _ = w.Object(key, Ask{})
+	require.False(t, e.Exists)
+	require.Equal(t, telemetry.Deleted, e.Operation)
+	require.Equal(t, telemetry.Distributed, e.State)
+	require.InDelta(t, 100, e.Counts.Percent(), 0)
+}
+
+func TestRelation(t *testing.T) {
+	s := store.New()
+	vs := decode(t, reviews)
+	svc := decode(t, "apiVersion: v1\nkind: Service\nmetadata: {name: reviews, namespace: shop}\nspec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}]}")
+	slice := decode(t, `apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: reviews-1, namespace: shop, labels: {kubernetes.io/service-name: reviews}}
+addressType: IPv4
+endpoints: [{addresses: [10.1.0.1]}]
+ports: [{name: http, port: 8080}]`)
+	for _, o := range []model.Object{vs, svc, slice} {
+		s.Apply([]store.Event{{Key: o.Metadata().Key, Object: o}})
+	}
+	tab := table.New("t")
+	add := func(typ resource.Type, name, text string) table.Update {
+		return table.Update{Type: typ, Name: name, Resource: resource.EncodeBytes(typ, name, []byte(text))}
+	}
+	tab.Commit(1, []table.Update{
+		add(resource.VirtualHost, "80/reviews.shop.svc.cluster.local:80", "\x10/apis/x/v1/namespaces/shop/virtual-service/reviews*\x01"),
+		add(resource.VirtualHost, "80/canary.shop.svc.cluster.local:80", "/namespaces/shop/virtual-service/reviews-canary"),
+		add(resource.Cluster, "outbound|80||reviews.shop.svc.cluster.local", "/namespaces/shop/destination-rule/reviews"),
+		add(resource.Cluster, "outbound|80||other-reviews.shop.svc.cluster.local", ""),
+		add(resource.Endpoints, "outbound|80||reviews.shop.svc.cluster.local", ""),
+		add(resource.Listener, "10.0.0.9_99", "outbound|99||ledger.shop.svc.cluster.local\x1a"),
+	})
+	for _, tc := range []struct {
+		key  model.Key
+		want []string
+	}{
+		{vs.Metadata().Key, []string{"LDS 10.0.0.9_99", "VHDS 80/reviews.shop.svc.cluster.local:80"}},
+		{svc.Metadata().Key, []string{"CDS outbound|80||reviews.shop.svc.cluster.local", "EDS outbound|80||reviews.shop.svc.cluster.local", "VHDS 80/reviews.shop.svc.cluster.local:80"}},
+		{slice.Metadata().Key, []string{"EDS outbound|80||reviews.shop.svc.cluster.local"}},
+		{model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "reviews"}, []string{"CDS outbound|80||reviews.shop.svc.cluster.local"}},
+	} {
+		related := relation(s.Snapshot(), tc.key)
+		var got []string
+		for typ := range resource.NumTypes {
+			for e := range tab.State().All(typ) {
+				if related(typ, e) {
+					got = append(got, typ.String()+" "+e.Name)
+				}
+			}
+		}
+		require.Equal(t, tc.want, got, tc.key)
+	}
+	require.Nil(t, relation(s.Snapshot(), model.Key{Kind: model.KindSidecar, Namespace: "shop", Name: "default"}))
+}
