@@ -28,7 +28,7 @@ const module = "github.com/moonsail/moonsail/"
 // Folders below the named ones (internal/source/file) count as these, and may import
 // their siblings.
 var layers = [][]string{
-	{"internal/model", "internal/version", "internal/envoy", "internal/xds/names", "internal/xds/resource"},
+	{"internal/model", "internal/version", "internal/envoy", "internal/xds/names", "internal/xds/resource", "internal/xds/http2"},
 	{"internal/view", "internal/store", "internal/istioapi", "internal/xds/table"},
 	{"internal/derive", "internal/translate", "internal/xds/ledger", "internal/source"},
 	{"internal/analyze", "internal/xds/server"},
@@ -68,7 +68,7 @@ var forbidden = []struct {
 	{
 		folders: []string{"internal/model", "internal/view", "internal/store", "internal/derive", "internal/translate",
 			"internal/istioapi", "internal/source", "internal/analyze", "internal/xds/names", "internal/xds/resource",
-			"internal/xds/table", "internal/xds/ledger"},
+			"internal/xds/table", "internal/xds/ledger", "internal/xds/http2"},
 		imports: []string{"google.golang.org/grpc"},
 		because: "the network is at the edge: grpc only in xds/server, controlplane, ca, agent and lab",
 	},

@@ -102,7 +102,7 @@ func (st *stream) state() ProxyState {
 	if p.Owed > 0 {
 		p.OldestOwed = st.account.owed[0]
 	}
-	p.Unread = st.waiter
+	p.Unread = st.unread() > 0
 	for _, t := range st.ledger.Types() {
 		ts := TypeState{Type: t.Type.String(), Wildcard: t.Wildcard, Subscribed: t.Subscribed, Sent: t.Sent, ACKed: t.ACKed,
 			InFlightSince: st.unacked[t.Type].since, Waiting: t.Waiting, Version: t.Version}

@@ -1,5 +1,5 @@
 // Package server is all xDS stream I/O: the aggregated discovery service, delta and
-// state-of-the-world, on gRPC.
+// state-of-the-world, on gRPC: on grpc-go, or on package http2.
 //
 // What may go to a stream is decided by ledger, which is pure; this package feeds it
 // requests and new states of tables, assembles what it answers from shared buffers, and

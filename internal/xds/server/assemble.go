@@ -3,7 +3,6 @@ package server
 import (
 	"strconv"
 
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -12,13 +11,13 @@ import (
 
 // message is an encoded response: a head of its own and parts that are shared.
 type message struct {
-	parts mem.BufferSlice
+	parts [][]byte
 	size  int
 }
 
 func (m *message) add(b []byte) {
 	if len(b) > 0 {
-		m.parts = append(m.parts, mem.SliceBuffer(b))
+		m.parts = append(m.parts, b)
 		m.size += len(b)
 	}
 }
@@ -49,7 +48,7 @@ func assemble(p ledger.Protocol, r *ledger.Response) message {
 	for _, name := range r.Removed {
 		head = appendString(head, removedResources, name)
 	}
-	m := message{parts: make(mem.BufferSlice, 0, 2)}
+	m := message{parts: make([][]byte, 0, 2)}
 	m.add(head)
 	for _, part := range r.Parts {
 		switch {

@@ -36,7 +36,7 @@ func (l *loopback) receive() ([]byte, func(), error) {
 
 // send answers. It reads the nonce where assemble put it: first version, type and nonce.
 func (l *loopback) send(m message) error {
-	head := m.parts[0].ReadOnlyData()
+	head := m.parts[0]
 	_, _, n := protowire.ConsumeField(head)
 	url, _, k := protowire.ConsumeField(head[n:])
 	_ = url
@@ -50,6 +50,8 @@ func (l *loopback) send(m message) error {
 
 func (l *loopback) context() context.Context { return context.Background() }
 func (l *loopback) peer() string             { return "" }
+func (l *loopback) window() int              { return 0 }
+func (l *loopback) pending() int             { return 0 }
 
 type silent struct{ done *sync.WaitGroup }
 
@@ -86,7 +88,7 @@ func BenchmarkFanOut(b *testing.B) {
 				l := &loopback{requests: make(chan []byte, 8)}
 				all = append(all, l)
 				l.requests <- first
-				served.Go(func() { _ = s.serve(ledger.Delta, l) })
+				served.Go(func() { _ = s.pull(ledger.Delta, l) })
 			}
 			require.Eventually(b, func() bool { return len(s.Proxies()) == streams }, patient, time.Millisecond)
 			b.ReportAllocs()

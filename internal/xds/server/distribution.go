@@ -170,13 +170,14 @@ type standings struct {
 	behind      bool // of that, something is as the revision made it, and not ACKed
 	newerBehind bool // something was changed again since, and that is not ACKed
 	superseded  bool // all that it subscribes to was changed again
+	current     bool // something is as the revision made it
 	partly      bool // not all of what was touched is known, or looked at
 	types       [resource.NumTypes]ledger.Standing
 }
 
 func (st *stream) standings(sv *survey) standings {
 	var sum standings
-	asked, current := 0, false
+	asked := 0
 	for _, t := range st.tables {
 		touched := sv.of(t)
 		sum.partly = sum.partly || touched.count == 0 && t.State().Opened() < sv.Revision && t.State().Revision >= sv.Revision
@@ -186,23 +187,27 @@ func (st *stream) standings(sv *survey) standings {
 					sum.partly = true
 					break
 				}
-				s := st.ledger.Standing(typ, name)
-				behind := s == ledger.Unanswered || s == ledger.Unsent
-				sum.follows = sum.follows || s != ledger.NotSubscribed
-				current = current || s != ledger.NotSubscribed && !superseded
-				sum.behind = sum.behind || behind && !superseded
-				sum.newerBehind = sum.newerBehind || behind && superseded
-				if behind {
-					sum.types[typ] = max(sum.types[typ], s)
-				}
+				sum.add(typ, st.ledger.Standing(typ, name), superseded)
 			}
 		}
 	}
 	if sum.partly {
 		sum.types = [resource.NumTypes]ledger.Standing{} // any of them
 	}
-	sum.superseded = sum.follows && !current
+	sum.superseded = sum.superseded && !sum.current
 	return sum
+}
+
+func (sum *standings) add(typ resource.Type, s ledger.Standing, superseded bool) {
+	if s == ledger.NotSubscribed {
+		return
+	}
+	sum.follows = true
+	sum.superseded, sum.current = sum.superseded || superseded, sum.current || !superseded
+	if s == ledger.Unanswered || s == ledger.Unsent {
+		sum.behind, sum.newerBehind = sum.behind || !superseded, sum.newerBehind || superseded
+		sum.types[typ] = max(sum.types[typ], s)
+	}
 }
 
 // owes tells whether the stream was counted for a revision and has not settled it.
@@ -271,7 +276,7 @@ const missing = 3
 func (st *stream) reason(t *ledger.TypeState) Reason {
 	r := Reason{Cause: CauseUnsent, Type: t.Type.String()}
 	switch {
-	case t.InFlight && st.waiter:
+	case t.InFlight && st.unread() > 0:
 		r.Cause, r.Since = CauseUnread, st.unacked[t.Type].since
 	case t.InFlight:
 		r.Cause, r.Since = CauseUnanswered, st.unacked[t.Type].since

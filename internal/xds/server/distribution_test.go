@@ -41,119 +41,129 @@ func nodeOf(name string) string {
 }
 
 func TestDistributionTellsProxiesApart(t *testing.T) {
-	h := newHarness(t, Options{})
-	c := h.warm("")
-	other := h.connectAs(nodeOf("app-2"), "")
-	other.subscribe(resource.Cluster)
-	other.take(resource.Cluster, "c1")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		other := h.connectAs(nodeOf("app-2"), "")
+		other.subscribe(resource.Cluster)
+		other.take(resource.Cluster, "c1")
 
-	rev := h.commit(endpoints("c1", "2"))
-	r := c.expect(resource.Endpoints, "c1")
-	w := h.becomes(rev, "app-1", PositionBehind)
-	require.Len(t, w.Reasons, 1)
-	require.Equal(t, CauseUnanswered, w.Reasons[0].Cause)
-	require.Equal(t, "EDS", w.Reasons[0].Type)
-	require.False(t, w.Reasons[0].Since.IsZero())
-	h.becomes(rev, "app-2", PositionNotConcerned)
-	c.ack(r)
-	require.Equal(t, Whereabouts{ID: nodeID, Name: "app-1", Namespace: "shop", Position: PositionACKed}, h.becomes(rev, "app-1", PositionACKed))
+		rev := h.commit(endpoints("c1", "2"))
+		r := c.expect(resource.Endpoints, "c1")
+		w := h.becomes(rev, "app-1", PositionBehind)
+		require.Len(t, w.Reasons, 1)
+		require.Equal(t, CauseUnanswered, w.Reasons[0].Cause)
+		require.Equal(t, "EDS", w.Reasons[0].Type)
+		require.False(t, w.Reasons[0].Since.IsZero())
+		h.becomes(rev, "app-2", PositionNotConcerned)
+		c.ack(r)
+		require.Equal(t, Whereabouts{ID: nodeID, Name: "app-1", Namespace: "shop", Position: PositionACKed}, h.becomes(rev, "app-1", PositionACKed))
 
-	bad := h.commit(listener("l1", "bad"))
-	c.nack(c.expect(resource.Listener, "l1"), "bad listener")
-	w = h.becomes(bad, "app-1", PositionRefused)
-	require.Equal(t, []Reason{{Cause: CauseRefused, Type: "LDS", Names: []string{"l1"}, Text: "bad listener"}}, w.Reasons)
-	require.Equal(t, PositionACKed, h.at(rev, "app-1").Position, "the older change is not what was refused")
+		bad := h.commit(listener("l1", "bad"))
+		c.nack(c.expect(resource.Listener, "l1"), "bad listener")
+		w = h.becomes(bad, "app-1", PositionRefused)
+		require.Equal(t, []Reason{{Cause: CauseRefused, Type: "LDS", Names: []string{"l1"}, Text: "bad listener"}}, w.Reasons)
+		require.Equal(t, PositionACKed, h.at(rev, "app-1").Position, "the older change is not what was refused")
 
-	better := h.commit(listener("l1", "better"))
-	c.take(resource.Listener, "l1")
-	require.False(t, h.becomes(better, "app-1", PositionACKed).Superseded)
-	require.True(t, h.becomes(bad, "app-1", PositionACKed).Superseded)
+		better := h.commit(listener("l1", "better"))
+		c.take(resource.Listener, "l1")
+		require.False(t, h.becomes(better, "app-1", PositionACKed).Superseded)
+		require.True(t, h.becomes(bad, "app-1", PositionACKed).Superseded)
+	})
 }
 
 func TestDistributionNamesWhatIsWaitedFor(t *testing.T) {
-	h := newHarness(t, Options{})
-	c := h.warm("")
-	rev := h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"))
-	c.take(resource.Cluster, "c2") // and never asks for its endpoints
-	var w Whereabouts
-	h.eventually("the listener waits", func() bool {
-		w = h.at(rev, "app-1")
-		return len(w.Reasons) == 1 && w.Reasons[0].Cause == CauseWaits
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		rev := h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"))
+		c.take(resource.Cluster, "c2") // and never asks for its endpoints
+		var w Whereabouts
+		h.eventually("the listener waits", func() bool {
+			w = h.at(rev, "app-1")
+			return len(w.Reasons) == 1 && w.Reasons[0].Cause == CauseWaits
+		})
+		require.Equal(t, PositionBehind, w.Position)
+		require.Equal(t, "LDS", w.Reasons[0].Type)
+		require.Equal(t, []string{"c2"}, w.Reasons[0].Names)
+		c.subscribe(resource.Endpoints, "c2")
+		c.take(resource.Endpoints, "c2")
+		c.take(resource.Listener, "l2")
+		h.becomes(rev, "app-1", PositionACKed)
 	})
-	require.Equal(t, PositionBehind, w.Position)
-	require.Equal(t, "LDS", w.Reasons[0].Type)
-	require.Equal(t, []string{"c2"}, w.Reasons[0].Names)
-	c.subscribe(resource.Endpoints, "c2")
-	c.take(resource.Endpoints, "c2")
-	c.take(resource.Listener, "l2")
-	h.becomes(rev, "app-1", PositionACKed)
 }
 
 func TestDistributionTellsWhoDoesNotRead(t *testing.T) {
-	h := newHarness(t, Options{})
-	var big []table.Update
-	for i := range 2000 {
-		big = append(big, edsCluster(fmt.Sprint("big", i), strings.Repeat("x", 1000)))
-	}
-	first := h.commit(append(big, endpoints("big1", "1"))...)
-	stopped := h.connectPaused(nodeOf("stopped"), "")
-	stopped.subscribe(resource.Cluster)
-	stopped.subscribe(resource.Endpoints, "big1") // beyond what the connection takes
-	h.eventually("it does not read", func() bool {
-		w := h.at(first, "stopped")
-		return len(w.Reasons) == 2 && w.Reasons[0].Cause == CauseUnread && w.Reasons[1].Cause == CauseUnread
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		var big []table.Update
+		for i := range 2000 {
+			big = append(big, edsCluster(fmt.Sprint("big", i), strings.Repeat("x", 1000)))
+		}
+		first := h.commit(append(big, endpoints("big1", "1"))...)
+		stopped := h.connectPaused(nodeOf("stopped"), "")
+		stopped.subscribe(resource.Cluster)
+		stopped.subscribe(resource.Endpoints, "big1") // beyond what the connection takes
+		h.eventually("it does not read", func() bool {
+			w := h.at(first, "stopped")
+			return len(w.Reasons) == 2 && w.Reasons[0].Cause == CauseUnread && w.Reasons[1].Cause == CauseUnread
+		})
+		rev := h.commit(edsCluster("big1", "2"))
+		require.Equal(t, CauseUnread, h.becomes(rev, "stopped", PositionBehind).Reasons[0].Cause)
+		h.eventually("it has noticed the change", func() bool {
+			p, ok := h.server.Proxy("stopped.shop")
+			return ok && p.Unread && p.OldestOwed == rev
+		})
 	})
-	rev := h.commit(edsCluster("big1", "2"))
-	require.Equal(t, CauseUnread, h.becomes(rev, "stopped", PositionBehind).Reasons[0].Cause)
-	p, ok := h.server.Proxy("stopped.shop")
-	require.True(t, ok)
-	require.True(t, p.Unread)
-	require.Equal(t, rev, p.OldestOwed)
 }
 
 func TestDistributionRemembersWhoLeft(t *testing.T) {
-	h := newHarness(t, Options{})
-	c := h.warm("")
-	had := h.commit(endpoints("c1", "2"))
-	c.take(resource.Endpoints, "c1")
-	h.becomes(had, "app-1", PositionACKed)
-	rev := h.commit(endpoints("c1", "3"))
-	c.expect(resource.Endpoints, "c1")
-	c.cancel()
-	w := h.becomes(rev, "app-1", PositionDisconnected)
-	require.Equal(t, CauseDisconnected, w.Reasons[0].Cause)
-	require.Len(t, h.server.Departed(), 1)
-	require.Equal(t, had, h.server.Departed()[0].Settled)
-	for _, w := range h.server.Distribution(&Question{Revision: had}) {
-		require.NotEqual(t, "app-1", w.Name, "it had that one")
-	}
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		had := h.commit(endpoints("c1", "2"))
+		c.take(resource.Endpoints, "c1")
+		h.becomes(had, "app-1", PositionACKed)
+		rev := h.commit(endpoints("c1", "3"))
+		c.expect(resource.Endpoints, "c1")
+		c.cancel()
+		w := h.becomes(rev, "app-1", PositionDisconnected)
+		require.Equal(t, CauseDisconnected, w.Reasons[0].Cause)
+		require.Len(t, h.server.Departed(), 1)
+		require.Equal(t, had, h.server.Departed()[0].Settled)
+		for _, w := range h.server.Distribution(&Question{Revision: had}) {
+			require.NotEqual(t, "app-1", w.Name, "it had that one")
+		}
 
-	again := h.connect("")
-	again.subscribe(resource.Cluster)
-	again.take(resource.Cluster, "c1")
-	require.Empty(t, h.server.Departed())
-	again.subscribe(resource.Endpoints, "c1")
-	r := again.expect(resource.Endpoints, "c1")
-	h.becomes(rev, "app-1", PositionBehind)
-	again.ack(r)
-	h.becomes(rev, "app-1", PositionACKed)
+		again := h.connect("")
+		again.subscribe(resource.Cluster)
+		again.take(resource.Cluster, "c1")
+		require.Empty(t, h.server.Departed())
+		again.subscribe(resource.Endpoints, "c1")
+		r := again.expect(resource.Endpoints, "c1")
+		h.becomes(rev, "app-1", PositionBehind)
+		again.ack(r)
+		h.becomes(rev, "app-1", PositionACKed)
+	})
 }
 
 // TestDistributionOfWhatCameBefore: a proxy that connects after a change gets it with all
 // else; what belongs to the object tells which resources count.
 func TestDistributionOfWhatCameBefore(t *testing.T) {
-	h := newHarness(t, Options{})
-	h.rev = 7
-	h.commit(edsCluster("c1", "1"), edsCluster("c2", "1"), endpoints("c1", "1"), listener("l1", "1"))
-	c := h.connect("")
-	c.subscribe(resource.Cluster)
-	r := c.expect(resource.Cluster, "c1", "c2")
-	about := &Question{Revision: 3, Related: func(_ resource.Type, e *table.Entry) bool { return e.Name == "c2" }}
-	require.Equal(t, PositionBehind, h.server.Distribution(about)[0].Position)
-	c.ack(r)
-	h.eventually("it has it", func() bool { return h.server.Distribution(about)[0].Position == PositionACKed })
-	nobody := &Question{Revision: 3, Related: func(resource.Type, *table.Entry) bool { return false }}
-	require.Equal(t, PositionNotConcerned, h.server.Distribution(nobody)[0].Position)
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		h.rev = 7
+		h.commit(edsCluster("c1", "1"), edsCluster("c2", "1"), endpoints("c1", "1"), listener("l1", "1"))
+		c := h.connect("")
+		c.subscribe(resource.Cluster)
+		r := c.expect(resource.Cluster, "c1", "c2")
+		about := &Question{Revision: 3, Related: func(_ resource.Type, e *table.Entry) bool { return e.Name == "c2" }}
+		require.Equal(t, PositionBehind, h.server.Distribution(about)[0].Position)
+		c.ack(r)
+		h.eventually("it has it", func() bool { return h.server.Distribution(about)[0].Position == PositionACKed })
+		nobody := &Question{Revision: 3, Related: func(resource.Type, *table.Entry) bool { return false }}
+		require.Equal(t, PositionNotConcerned, h.server.Distribution(nobody)[0].Position)
+	})
 }
 
 func TestDeparturesAreBounded(t *testing.T) {

@@ -17,24 +17,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 )
 
-// transport is one stream of messages, in both directions. It is all that the rest of
-// the package knows of gRPC.
-type transport interface {
-	// receive gives the next message; free gives its bytes back.
-	receive() (b []byte, free func(), err error)
-	// send may block if sendWindow bytes and more were sent that the peer has not
-	// acknowledged by an answer, and then until the stream ends; else it does not.
-	// Calls do not overlap.
-	send(message) error
-	context() context.Context
-	peer() string
-}
-
-// sendWindow is what gRPC takes of a stream without blocking, in bytes (its write quota).
-const sendWindow = 64 << 10
-
-// sendMargin is for the framing of the messages that are counted.
-const sendMargin = 1 << 10
+// grpcTransport is a stream on grpc-go, which is read by whoever serves it.
+type grpcTransport struct{ grpc.ServerStream }
 
 // Windows are static: with a fixed size gRPC does not probe for the bandwidth, which
 // costs two pings a change. Requests are small but for the first after a reconnect.
@@ -42,6 +26,13 @@ const (
 	streamWindow     = 256 << 10
 	connectionWindow = 1 << 20
 	maxRequest       = 32 << 20
+)
+
+// A proxy that says nothing for so long is asked whether it is there, and has so long to
+// answer.
+const (
+	keepaliveTime    = 30 * time.Second
+	keepaliveTimeout = 20 * time.Second
 )
 
 // GRPCOptions are what a grpc.Server needs to serve this service: its codec, and
@@ -52,7 +43,7 @@ func GRPCOptions() []grpc.ServerOption {
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connectionWindow),
 		grpc.MaxRecvMsgSize(maxRequest),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	}
 }
@@ -89,7 +80,11 @@ func (r *received) take(data mem.BufferSlice) {
 // Marshal implements encoding.CodecV2.
 func (c rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	if m, ok := v.(message); ok {
-		return m.parts, nil
+		parts := make(mem.BufferSlice, len(m.parts))
+		for i, b := range m.parts {
+			parts[i] = mem.SliceBuffer(b)
+		}
+		return parts, nil
 	}
 	return c.CodecV2.Marshal(v)
 }
@@ -103,25 +98,29 @@ func (c rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-const serviceName = "envoy.service.discovery.v3.AggregatedDiscoveryService"
+// The service and its methods.
+const (
+	serviceName = "envoy.service.discovery.v3.AggregatedDiscoveryService"
+	sotwMethod  = "StreamAggregatedResources"
+	deltaMethod = "DeltaAggregatedResources"
+)
 
 // Register adds the service to a grpc.Server that was made with GRPCOptions.
 func (s *Server) Register(g *grpc.Server) {
 	handler := func(p ledger.Protocol) grpc.StreamHandler {
-		return func(_ any, g grpc.ServerStream) error { return s.serve(p, grpcTransport{g}) }
+		return func(_ any, g grpc.ServerStream) error { return s.pull(p, grpcTransport{g}) }
 	}
 	g.RegisterService(&grpc.ServiceDesc{
 		ServiceName: serviceName,
 		Streams: []grpc.StreamDesc{
-			{StreamName: "StreamAggregatedResources", Handler: handler(ledger.Sotw), ServerStreams: true, ClientStreams: true},
-			{StreamName: "DeltaAggregatedResources", Handler: handler(ledger.Delta), ServerStreams: true, ClientStreams: true},
+			{StreamName: sotwMethod, Handler: handler(ledger.Sotw), ServerStreams: true, ClientStreams: true},
+			{StreamName: deltaMethod, Handler: handler(ledger.Delta), ServerStreams: true, ClientStreams: true},
 		},
 		Metadata: "envoy/service/discovery/v3/ads.proto",
 	}, nil)
 }
 
-type grpcTransport struct{ grpc.ServerStream }
-
+// receive gives the next message; free gives its bytes back.
 func (t grpcTransport) receive() ([]byte, func(), error) {
 	var r received
 	if err := t.RecvMsg(&r); err != nil {
@@ -134,6 +133,11 @@ func (t grpcTransport) receive() ([]byte, func(), error) {
 }
 
 func (t grpcTransport) send(m message) error { return t.SendMsg(m) }
+
+// window is gRPC's write quota of a stream.
+func (t grpcTransport) window() int { return 64 << 10 }
+
+func (t grpcTransport) pending() int { return 0 }
 
 func (t grpcTransport) context() context.Context { return t.Context() }
 

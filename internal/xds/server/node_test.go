@@ -31,39 +31,43 @@ func (c *client) end() error {
 }
 
 func TestBadNodesAreToldWhatIsWrong(t *testing.T) {
-	h := newHarness(t, Options{})
-	for id, want := range map[string]string{
-		"":                     "it has 1 parts separated by ~ instead of 4",
-		"sidecar~10.0.0.1~a.b": "it has 3 parts separated by ~ instead of 4",
-		"ztunnel~10.0.0.1~a.b~b.svc.cluster.local":               `the proxy type "ztunnel" is neither sidecar nor router`,
-		"sidecar~ten.0.0.1~a.b~b.svc.cluster.local":              `"ten.0.0.1" is not an IP address`,
-		"sidecar~10.0.0.1~nodot~b.svc.cluster.local":             `"nodot" is not <pod>.<namespace>`,
-		"sidecar~10.0.0.1~.b~b.svc.cluster.local":                `".b" is not <pod>.<namespace>`,
-		"sidecar~10.0.0.1~a.~b.svc.cluster.local":                `"a." is not <pod>.<namespace>`,
-		"sidecar~10.0.0.1~a.b~b.svc.cluster.local~one more part": "it has 5 parts",
-	} {
-		c := h.connectAs(id, "envoy")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		for id, want := range map[string]string{
+			"":                     "it has 1 parts separated by ~ instead of 4",
+			"sidecar~10.0.0.1~a.b": "it has 3 parts separated by ~ instead of 4",
+			"ztunnel~10.0.0.1~a.b~b.svc.cluster.local":               `the proxy type "ztunnel" is neither sidecar nor router`,
+			"sidecar~ten.0.0.1~a.b~b.svc.cluster.local":              `"ten.0.0.1" is not an IP address`,
+			"sidecar~10.0.0.1~nodot~b.svc.cluster.local":             `"nodot" is not <pod>.<namespace>`,
+			"sidecar~10.0.0.1~.b~b.svc.cluster.local":                `".b" is not <pod>.<namespace>`,
+			"sidecar~10.0.0.1~a.~b.svc.cluster.local":                `"a." is not <pod>.<namespace>`,
+			"sidecar~10.0.0.1~a.b~b.svc.cluster.local~one more part": "it has 5 parts",
+		} {
+			c := h.connectAs(id, "envoy")
+			c.subscribe(resource.Cluster)
+			err := c.end()
+			require.Equal(t, codes.InvalidArgument, status.Code(err), id)
+			require.ErrorContains(t, err, want)
+			require.ErrorContains(t, err, "expected "+idForm)
+		}
+		c := h.connect("")
+		c.node = nil
 		c.subscribe(resource.Cluster)
-		err := c.end()
-		require.Equal(t, codes.InvalidArgument, status.Code(err), id)
-		require.ErrorContains(t, err, want)
-		require.ErrorContains(t, err, "expected "+idForm)
-	}
-	c := h.connect("")
-	c.node = nil
-	c.subscribe(resource.Cluster)
-	require.ErrorContains(t, c.end(), "the first request of a stream must have a node")
-	require.Empty(t, h.server.Proxies())
+		require.ErrorContains(t, c.end(), "the first request of a stream must have a node")
+		require.Empty(t, h.server.Proxies())
+	})
 }
 
 func TestRefusedBinding(t *testing.T) {
-	h := newHarness(t, Options{})
-	h.bindErr = errors.New("not now")
-	c := h.connect("")
-	c.subscribe(resource.Cluster)
-	err := c.end()
-	require.Equal(t, codes.Unavailable, status.Code(err))
-	require.ErrorContains(t, err, "app-1.shop: not now")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		h.bindErr = errors.New("not now")
+		c := h.connect("")
+		c.subscribe(resource.Cluster)
+		err := c.end()
+		require.Equal(t, codes.Unavailable, status.Code(err))
+		require.ErrorContains(t, err, "app-1.shop: not now")
+	})
 }
 
 func TestNodeBecomesProxy(t *testing.T) {
@@ -90,17 +94,21 @@ func TestNodeBecomesProxy(t *testing.T) {
 
 // TestNodeOfLaterRequestsIsSkipped: an Envoy may repeat its node, even a different one.
 func TestNodeOfLaterRequestsIsSkipped(t *testing.T) {
-	h := newHarness(t, Options{})
-	c := h.warm("")
-	require.NoError(t, c.stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL,
-		Node: &corev3.Node{Id: "nonsense"}, ResourceNamesSubscribe: []string{"c1"}}))
-	c.take(resource.Endpoints, "c1")
-	require.Len(t, h.proxies, 1)
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		require.NoError(t, c.stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL,
+			Node: &corev3.Node{Id: "nonsense"}, ResourceNamesSubscribe: []string{"c1"}}))
+		c.take(resource.Endpoints, "c1")
+		require.Len(t, h.proxies, 1)
+	})
 }
 
 func TestRequestThatIsNoRequest(t *testing.T) {
-	h := newHarness(t, Options{})
-	c := h.warm("")
-	require.NoError(t, c.stream.SendMsg(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "a type that is not served"}))
-	c.quiet()
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		require.NoError(t, c.stream.SendMsg(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "a type that is not served"}))
+		c.quiet()
+	})
 }

@@ -10,49 +10,55 @@ import (
 )
 
 func TestListenersWaitForNewClustersAndTheirEndpoints(t *testing.T) {
-	h := newHarness(t, Options{})
-	c := h.warm("")
-	h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"), endpoints("c1", "2"))
-	clusters := c.expect(resource.Cluster, "c2")
-	c.take(resource.Endpoints, "c1") // endpoints never wait
-	c.ack(clusters)
-	c.subscribe(resource.Endpoints, "c2")
-	c.take(resource.Endpoints, "c2")
-	c.take(resource.Listener, "l2")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"), endpoints("c1", "2"))
+		clusters := c.expect(resource.Cluster, "c2")
+		c.take(resource.Endpoints, "c1") // endpoints never wait
+		c.ack(clusters)
+		c.subscribe(resource.Endpoints, "c2")
+		c.take(resource.Endpoints, "c2")
+		c.take(resource.Listener, "l2")
+	})
 }
 
 func TestRoutesDoNotWaitForUnrelatedChanges(t *testing.T) {
-	h := newHarness(t, Options{})
-	c := h.warm("")
-	h.commit(edsCluster("c1", "changed"))
-	c.expect(resource.Cluster, "c1")   // not answered
-	c.expect(resource.Endpoints, "c1") // which a changed cluster needs again
-	h.commit(listener("l1", "2"))
-	c.take(resource.Listener, "l1")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		h.commit(edsCluster("c1", "changed"))
+		c.expect(resource.Cluster, "c1")   // not answered
+		c.expect(resource.Endpoints, "c1") // which a changed cluster needs again
+		h.commit(listener("l1", "2"))
+		c.take(resource.Listener, "l1")
+	})
 }
 
 func TestRebindingSendsDifferencesInOrder(t *testing.T) {
-	h := newHarness(t, Options{})
-	c := h.warm("")
-	h.commit(edsCluster("both", "1"), endpoints("both", "1"))
-	c.take(resource.Cluster, "both")
-	c.subscribe(resource.Endpoints, "both")
-	c.take(resource.Endpoints, "both")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		h.commit(edsCluster("both", "1"), endpoints("both", "1"))
+		c.take(resource.Cluster, "both")
+		c.subscribe(resource.Endpoints, "both")
+		c.take(resource.Endpoints, "both")
 
-	other := table.New("other")
-	h.commitTo(other, edsCluster("both", "1"), endpoints("both", "1"), edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"))
-	h.rebinds[nodeID]([]*table.Table{other, h.in})
-	r := c.expect(resource.Cluster, "c2")
-	c.take(resource.Listener, "-l1")
-	c.ack(r)
-	c.subscribe(resource.Endpoints, "c2")
-	c.take(resource.Endpoints, "c2")
-	c.take(resource.Listener, "l2")
-	c.take(resource.Cluster, "-c1")
-	c.take(resource.Endpoints, "-c1")
-	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL, ResourceNamesUnsubscribe: []string{"c1"}})
+		other := table.New("other")
+		h.commitTo(other, edsCluster("both", "1"), endpoints("both", "1"), edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"))
+		h.rebinds[nodeID]([]*table.Table{other, h.in})
+		r := c.expect(resource.Cluster, "c2")
+		c.take(resource.Listener, "-l1")
+		c.ack(r)
+		c.subscribe(resource.Endpoints, "c2")
+		c.take(resource.Endpoints, "c2")
+		c.take(resource.Listener, "l2")
+		c.take(resource.Cluster, "-c1")
+		c.take(resource.Endpoints, "-c1")
+		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL, ResourceNamesUnsubscribe: []string{"c1"}})
 
-	h.commit(listener("l1", "nobody is bound to it")) // the old table
-	h.commitTo(other, listener("l2", "2"))
-	c.take(resource.Listener, "l2")
+		h.commit(listener("l1", "nobody is bound to it")) // the old table
+		h.commitTo(other, listener("l2", "2"))
+		c.take(resource.Listener, "l2")
+	})
 }

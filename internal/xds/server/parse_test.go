@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -122,7 +123,7 @@ func TestAssembledDeltaResponse(t *testing.T) {
 	out := l.Next(nil)
 	require.Len(t, out, 1)
 	m := assemble(ledger.Delta, &out[0])
-	b := m.parts.Materialize()
+	b := bytes.Join(m.parts, nil)
 	require.Len(t, b, m.size)
 	var r discoveryv3.DeltaDiscoveryResponse
 	require.NoError(t, proto.Unmarshal(b, &r))

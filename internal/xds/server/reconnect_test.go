@@ -28,34 +28,38 @@ func (c *client) resume(t resource.Type, initial map[string]string, names ...str
 }
 
 func TestReconnectSendsOnlyDifferences(t *testing.T) {
-	h := newHarness(t, Options{})
-	h.warm("").cancel()
-	c := h.connect("")
-	c.resume(resource.Cluster, has(h, resource.Cluster, "c1"))
-	c.resume(resource.Endpoints, has(h, resource.Endpoints, "c1"), "c1")
-	c.resume(resource.Listener, has(h, resource.Listener, "l1"))
-	c.quiet()
-	h.commit(listener("l1", "2"))
-	c.take(resource.Listener, "l1")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		h.warm("").cancel()
+		c := h.connect("")
+		c.resume(resource.Cluster, has(h, resource.Cluster, "c1"))
+		c.resume(resource.Endpoints, has(h, resource.Endpoints, "c1"), "c1")
+		c.resume(resource.Listener, has(h, resource.Listener, "l1"))
+		c.quiet()
+		h.commit(listener("l1", "2"))
+		c.take(resource.Listener, "l1")
+	})
 }
 
 func TestReconnectAfterChanges(t *testing.T) {
-	h := newHarness(t, Options{})
-	h.warm("").cancel()
-	h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"), remove(resource.Listener, "l1"),
-		remove(resource.Cluster, "c1"), remove(resource.Endpoints, "c1"), endpoints("c3", "1"))
-	c := h.connect("")
-	c.resume(resource.Cluster, has(h, resource.Cluster, "c1"))
-	r := c.expect(resource.Cluster, "c2")
-	c.resume(resource.Endpoints, has(h, resource.Endpoints, "c1"), "c1")
-	c.resume(resource.Listener, has(h, resource.Listener, "l1"))
-	c.expectRemovedListener()
-	c.ack(r)
-	c.subscribe(resource.Endpoints, "c2")
-	c.take(resource.Endpoints, "c2")
-	c.take(resource.Listener, "l2")
-	c.subscribe(resource.RouteConfig) // now it has told of its routes too: none
-	c.take(resource.Cluster, "-c1")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		h.warm("").cancel()
+		h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"), remove(resource.Listener, "l1"),
+			remove(resource.Cluster, "c1"), remove(resource.Endpoints, "c1"), endpoints("c3", "1"))
+		c := h.connect("")
+		c.resume(resource.Cluster, has(h, resource.Cluster, "c1"))
+		r := c.expect(resource.Cluster, "c2")
+		c.resume(resource.Endpoints, has(h, resource.Endpoints, "c1"), "c1")
+		c.resume(resource.Listener, has(h, resource.Listener, "l1"))
+		c.expectRemovedListener()
+		c.ack(r)
+		c.subscribe(resource.Endpoints, "c2")
+		c.take(resource.Endpoints, "c2")
+		c.take(resource.Listener, "l2")
+		c.subscribe(resource.RouteConfig) // now it has told of its routes too: none
+		c.take(resource.Cluster, "-c1")
+	})
 }
 
 // expectRemovedListener takes the removal of l1, which does not wait for clusters.
@@ -65,32 +69,38 @@ func (c *client) expectRemovedListener() {
 }
 
 func TestResubscribedNameIsSentAgain(t *testing.T) {
-	h := newHarness(t, Options{})
-	c := h.warm("")
-	c.subscribe(resource.Endpoints, "c1")
-	c.take(resource.Endpoints, "c1")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		c.subscribe(resource.Endpoints, "c1")
+		c.take(resource.Endpoints, "c1")
+	})
 }
 
 func TestNamesThatDoNotExistBlockNothing(t *testing.T) {
-	h := newHarness(t, Options{})
-	c := h.warm("")
-	c.subscribe(resource.Endpoints, "later")
-	c.take(resource.Endpoints, "-later")
-	h.commit(endpoints("c1", "2"), endpoints("later", "1"), endpoints("never subscribed", "1"))
-	c.take(resource.Endpoints, "c1", "later")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		c.subscribe(resource.Endpoints, "later")
+		c.take(resource.Endpoints, "-later")
+		h.commit(endpoints("c1", "2"), endpoints("later", "1"), endpoints("never subscribed", "1"))
+		c.take(resource.Endpoints, "c1", "later")
+	})
 }
 
 func TestProxiesTellsBothStreams(t *testing.T) {
-	h := newHarness(t, Options{})
-	h.warm("")
-	c := h.connect("")
-	c.subscribe(resource.Cluster)
-	c.take(resource.Cluster, "c1")
-	require.Len(t, h.server.Proxies(), 2)
-	p, ok := h.server.Proxy(nodeID)
-	require.True(t, ok)
-	require.Equal(t, uint64(2), p.Stream, "the newest")
-	require.Equal(t, []string{"out", "in"}, p.Tables)
-	_, ok = h.server.Proxy("nobody.nowhere")
-	require.False(t, ok)
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		h.warm("")
+		c := h.connect("")
+		c.subscribe(resource.Cluster)
+		c.take(resource.Cluster, "c1")
+		require.Len(t, h.server.Proxies(), 2)
+		p, ok := h.server.Proxy(nodeID)
+		require.True(t, ok)
+		require.Equal(t, uint64(2), p.Stream, "the newest")
+		require.Equal(t, []string{"out", "in"}, p.Tables)
+		_, ok = h.server.Proxy("nobody.nowhere")
+		require.False(t, ok)
+	})
 }

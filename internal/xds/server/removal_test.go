@@ -7,35 +7,41 @@ import (
 )
 
 func TestClustersGoOnceNothingRefersToThem(t *testing.T) {
-	h := newHarness(t, Options{})
-	c := h.warm("")
-	h.commit(remove(resource.Cluster, "c1"), remove(resource.Endpoints, "c1"), listener("l1", "without c1"))
-	r := c.expect(resource.Listener, "l1")
-	c.quiet() // as long as the listener is not ACKed
-	c.ack(r)
-	c.take(resource.Cluster, "-c1")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		h.commit(remove(resource.Cluster, "c1"), remove(resource.Endpoints, "c1"), listener("l1", "without c1"))
+		r := c.expect(resource.Listener, "l1")
+		c.quiet() // as long as the listener is not ACKed
+		c.ack(r)
+		c.take(resource.Cluster, "-c1")
+	})
 }
 
 func TestClustersStayWhileSomethingThatMayReferToThemIsHeldBack(t *testing.T) {
-	h := newHarness(t, Options{})
-	c := h.warm("")
-	rev := h.commit(remove(resource.Cluster, "c1"), remove(resource.Endpoints, "c1"), listener("l1", "refused, without c1"))
-	c.nack(c.expect(resource.Listener, "l1"), "no")
-	c.quiet()
-	h.eventually("it counts as settled", func() bool { return h.observer.outcomes(rev)[NACKed] == 1 })
-	h.commit(listener("l1", "good, without c1"))
-	c.take(resource.Listener, "l1")
-	c.take(resource.Cluster, "-c1")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		rev := h.commit(remove(resource.Cluster, "c1"), remove(resource.Endpoints, "c1"), listener("l1", "refused, without c1"))
+		c.nack(c.expect(resource.Listener, "l1"), "no")
+		c.quiet()
+		h.eventually("it counts as settled", func() bool { return h.observer.outcomes(rev)[NACKed] == 1 })
+		h.commit(listener("l1", "good, without c1"))
+		c.take(resource.Listener, "l1")
+		c.take(resource.Cluster, "-c1")
+	})
 }
 
 func TestRemovedAndAddedAgainIsAnUpdate(t *testing.T) {
-	h := newHarness(t, Options{})
-	c := h.warm("")
-	h.commit(listener("l1", "2"))
-	r := c.expect(resource.Listener, "l1")
-	h.commit(remove(resource.Listener, "l1"))
-	h.commit(listener("l1", "3"))
-	c.ack(r)
-	c.take(resource.Listener, "l1")
-	c.quiet()
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		h.commit(listener("l1", "2"))
+		r := c.expect(resource.Listener, "l1")
+		h.commit(remove(resource.Listener, "l1"))
+		h.commit(listener("l1", "3"))
+		c.ack(r)
+		c.take(resource.Listener, "l1")
+		c.quiet()
+	})
 }

@@ -23,9 +23,9 @@ const MaxTables = ledger.MaxTables
 
 // Server is the aggregated discovery service.
 //
-// Its goroutines: the gRPC handler of each stream, which reads requests and answers
-// them; the senders, which bring published changes to streams; the watchdog; and for as
-// long as a proxy reads too slowly, one that waits for it.
+// Its goroutines: the transport's, which bring requests to streams and have them answered;
+// the senders, which bring published changes to streams; the watchdog; and on a transport
+// that may block, for as long as a proxy reads too slowly, one that waits for it.
 type Server struct {
 	// Read-only.
 	binder  Binder
@@ -83,23 +83,6 @@ func (s *Server) Publish(rev model.Revision, tables []*table.Table) {
 		snd.kick()
 	}
 	clear(s.concerned)
-}
-
-// serve handles one stream until it ends.
-func (s *Server) serve(p ledger.Protocol, t transport) error {
-	st := &stream{server: s, transport: t, protocol: p, connected: time.Now()}
-	defer st.end()
-	for {
-		b, free, err := t.receive()
-		if err != nil {
-			return err
-		}
-		err = st.take(b)
-		free()
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // open binds a stream to its tables, with its first request's node.

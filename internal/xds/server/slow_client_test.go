@@ -16,47 +16,52 @@ import (
 // it than fits its windows, has at most one response of each type waiting; others get
 // everything at once, and so does it when it reads again.
 func TestSlowClientCostsNobodyElseAnything(t *testing.T) {
-	h := newHarness(t, Options{Senders: 1})
-	var big []table.Update
-	filler := strings.Repeat("x", 1000)
-	for i := range 2000 {
-		big = append(big, edsCluster(fmt.Sprint("big", i), filler))
-	}
-	h.commit(append(big, edsCluster("c1", "1"), endpoints("c1", "1"), listener("l1", "1"))...)
-
-	slow := h.connectPaused(nodeID, "")
-	slow.subscribe(resource.Cluster) // 2 MB that it does not read
-	slow.subscribe(resource.Endpoints, "c1")
-	slow.subscribe(resource.Cluster, "big7")
-	h.eventually("its responses wait", func() bool { return waiting(h, slow) == 1 })
-
-	fast := h.connectAs("sidecar~10.0.0.2~app-2.shop~shop.svc.cluster.local", "")
-	fast.subscribe(resource.Endpoints, "c1")
-	fast.take(resource.Endpoints, "c1")
-	var last model.Revision
-	for i := range 50 {
-		last = h.commit(endpoints("c1", fmt.Sprint(i)))
-		fast.take(resource.Endpoints, "c1")
-		require.LessOrEqual(t, waiting(h, slow), 5)
-	}
-	require.Zero(t, h.observer.outcomes(last)[Gone])
-
-	close(slow.read)
-	r := <-slow.got
-	require.Len(t, r.Resources, 2001)
-	slow.ack(r)
-	slow.take(resource.Endpoints, "c1") // as it was when it was sent
-	for range 3 {                       // big7 again, and c1 as it is now, in what order so ever
-		r := <-slow.got
-		slow.ack(r)
-		if r.TypeUrl == resource.EndpointsURL && r.Resources[0].Version == h.out.State().Get(resource.Endpoints, "c1").Version {
-			break
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{Senders: 1})
+		var big []table.Update
+		filler := strings.Repeat("x", 1000)
+		for i := range 2000 {
+			big = append(big, edsCluster(fmt.Sprint("big", i), filler))
 		}
-	}
-	h.eventually("nothing waits", func() bool { return waiting(h, slow) == 0 })
-	p, ok := h.server.Proxy(nodeID)
-	require.True(t, ok)
-	require.Equal(t, last, p.Types[1].Sent)
+		h.commit(append(big, edsCluster("c1", "1"), endpoints("c1", "1"), listener("l1", "1"))...)
+
+		slow := h.connectPaused(nodeID, "")
+		slow.subscribe(resource.Cluster) // 2 MB that it does not read
+		slow.subscribe(resource.Endpoints, "c1")
+		slow.subscribe(resource.Cluster, "big7")
+		h.eventually("its responses wait", func() bool {
+			p, ok := h.server.Proxy(nodeID)
+			return ok && len(p.Types) == 2 && !p.Types[0].InFlightSince.IsZero() && !p.Types[1].InFlightSince.IsZero() && waiting(h, slow) > 0
+		})
+
+		fast := h.connectAs("sidecar~10.0.0.2~app-2.shop~shop.svc.cluster.local", "")
+		fast.subscribe(resource.Endpoints, "c1")
+		fast.take(resource.Endpoints, "c1")
+		var last model.Revision
+		for i := range 50 {
+			last = h.commit(endpoints("c1", fmt.Sprint(i)))
+			fast.take(resource.Endpoints, "c1")
+			require.LessOrEqual(t, waiting(h, slow), 5)
+		}
+		require.Zero(t, h.observer.outcomes(last)[Gone])
+
+		close(slow.read)
+		r := <-slow.got
+		require.Len(t, r.Resources, 2001)
+		slow.ack(r)
+		slow.take(resource.Endpoints, "c1") // as it was when it was sent
+		for range 3 {                       // big7 again, and c1 as it is now, in what order so ever
+			r := <-slow.got
+			slow.ack(r)
+			if r.TypeUrl == resource.EndpointsURL && r.Resources[0].Version == h.out.State().Get(resource.Endpoints, "c1").Version {
+				break
+			}
+		}
+		h.eventually("nothing waits", func() bool { return waiting(h, slow) == 0 })
+		p, ok := h.server.Proxy(nodeID)
+		require.True(t, ok)
+		require.Equal(t, last, p.Types[1].Sent)
+	})
 }
 
 // waiting is the number of messages that wait for a client to read.
@@ -65,9 +70,7 @@ func waiting(h *harness, _ *client) int {
 		if st.proxy.ID == nodeID {
 			st.mu.Lock()
 			defer st.mu.Unlock()
-			if st.waiter {
-				return len(st.backlog) + 1
-			}
+			return st.unread()
 		}
 	}
 	return 0
@@ -76,30 +79,32 @@ func waiting(h *harness, _ *client) int {
 // TestFollowedRevisionsAreBounded: a client that never answers is not followed through
 // more than maxOwed revisions, and each is still counted exactly once.
 func TestFollowedRevisionsAreBounded(t *testing.T) {
-	h := newHarness(t, Options{})
-	c := h.warm("")
-	first := h.commit(endpoints("c1", "first"))
-	c.expect(resource.Endpoints, "c1") // not answered
-	for i := range maxOwed + 10 {
-		h.commit(endpoints("c1", fmt.Sprint(i)))
-	}
-	h.eventually("the oldest is given up", func() bool { return h.observer.outcomes(first)[Gone] == 1 })
-	c.cancel()
-	h.eventually("all are accounted for", func() bool {
-		h.observer.mu.Lock()
-		defer h.observer.mu.Unlock()
-		for rev, n := range h.observer.published {
-			sum := 0
-			for _, k := range h.observer.settled[rev] {
-				sum += k
-			}
-			if sum > n {
-				t.Fatalf("revision %d: %d settled of %d", rev, sum, n)
-			}
-			if sum < n {
-				return false
-			}
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		first := h.commit(endpoints("c1", "first"))
+		c.expect(resource.Endpoints, "c1") // not answered
+		for i := range maxOwed + 10 {
+			h.commit(endpoints("c1", fmt.Sprint(i)))
 		}
-		return true
+		h.eventually("the oldest is given up", func() bool { return h.observer.outcomes(first)[Gone] == 1 })
+		c.cancel()
+		h.eventually("all are accounted for", func() bool {
+			h.observer.mu.Lock()
+			defer h.observer.mu.Unlock()
+			for rev, n := range h.observer.published {
+				sum := 0
+				for _, k := range h.observer.settled[rev] {
+					sum += k
+				}
+				if sum > n {
+					t.Fatalf("revision %d: %d settled of %d", rev, sum, n)
+				}
+				if sum < n {
+					return false
+				}
+			}
+			return true
+		})
 	})
 }

@@ -118,76 +118,86 @@ func (h *harness) warmSotw() (c *sotwClient, last map[resource.Type]*discoveryv3
 }
 
 func TestSotwSendsClustersAndListenersWholeAndTheRestByName(t *testing.T) {
-	h := newHarness(t, Options{})
-	c, last := h.warmSotw()
-	h.commit(endpoints("c1", "2"), endpoints("not asked for", "1"))
-	last[resource.Endpoints] = c.expect(resource.Endpoints, "c1")
-	c.request(resource.Endpoints, last[resource.Endpoints], "c1")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c, last := h.warmSotw()
+		h.commit(endpoints("c1", "2"), endpoints("not asked for", "1"))
+		last[resource.Endpoints] = c.expect(resource.Endpoints, "c1")
+		c.request(resource.Endpoints, last[resource.Endpoints], "c1")
 
-	h.commit(listener("l2", "1"))
-	l := c.expect(resource.Listener, "l1", "l2")
-	require.NotEqual(t, last[resource.Listener].VersionInfo, l.VersionInfo)
-	c.request(resource.Listener, l)
+		h.commit(listener("l2", "1"))
+		l := c.expect(resource.Listener, "l1", "l2")
+		require.NotEqual(t, last[resource.Listener].VersionInfo, l.VersionInfo)
+		c.request(resource.Listener, l)
 
-	h.commit(append(routeConfig("80"), virtualHost("80/a", "c1"))...)
-	c.request(resource.RouteConfig, nil, "80", "later")
-	r := c.expect(resource.RouteConfig, "80")
-	c.request(resource.RouteConfig, r, "80", "later")
-	h.commit(routeConfig("later")...)
-	c.expect(resource.RouteConfig, "later")
+		h.commit(append(routeConfig("80"), virtualHost("80/a", "c1"))...)
+		c.request(resource.RouteConfig, nil, "80", "later")
+		r := c.expect(resource.RouteConfig, "80")
+		c.request(resource.RouteConfig, r, "80", "later")
+		h.commit(routeConfig("later")...)
+		c.expect(resource.RouteConfig, "later")
+	})
 }
 
 // TestSotwVersionsAreOfTheContent: another control plane, or this one later, gives the
 // same content the same version. It is sent all the same: a proxy that has refused
 // something may have more or less than the version it says.
 func TestSotwVersionsAreOfTheContent(t *testing.T) {
-	h := newHarness(t, Options{})
-	_, last := h.warmSotw()
-	c := h.connectSotw()
-	c.request(resource.Cluster, &discoveryv3.DiscoveryResponse{VersionInfo: last[resource.Cluster].VersionInfo})
-	require.Equal(t, last[resource.Cluster].VersionInfo, c.expect(resource.Cluster, "c1").VersionInfo)
-	c.request(resource.Endpoints, &discoveryv3.DiscoveryResponse{VersionInfo: last[resource.Endpoints].VersionInfo}, "c1")
-	require.Equal(t, last[resource.Endpoints].VersionInfo, c.expect(resource.Endpoints, "c1").VersionInfo)
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		_, last := h.warmSotw()
+		c := h.connectSotw()
+		c.request(resource.Cluster, &discoveryv3.DiscoveryResponse{VersionInfo: last[resource.Cluster].VersionInfo})
+		require.Equal(t, last[resource.Cluster].VersionInfo, c.expect(resource.Cluster, "c1").VersionInfo)
+		c.request(resource.Endpoints, &discoveryv3.DiscoveryResponse{VersionInfo: last[resource.Endpoints].VersionInfo}, "c1")
+		require.Equal(t, last[resource.Endpoints].VersionInfo, c.expect(resource.Endpoints, "c1").VersionInfo)
+	})
 }
 
 func TestSotwKeepsClustersUntilNothingRefersToThem(t *testing.T) {
-	h := newHarness(t, Options{})
-	c, last := h.warmSotw()
-	h.commit(remove(resource.Cluster, "c1"), remove(resource.Endpoints, "c1"), listener("l1", "without c1"), edsCluster("c2", "1"), endpoints("c2", "1"))
-	r := c.expect(resource.Cluster, "c1", "c2")
-	c.request(resource.Cluster, r)
-	c.request(resource.Endpoints, last[resource.Endpoints], "c1", "c2")
-	e := c.expect(resource.Endpoints, "c2")
-	c.request(resource.Endpoints, e, "c1", "c2")
-	l := c.expect(resource.Listener, "l1")
-	c.request(resource.Listener, l)
-	c.expect(resource.Cluster, "c2")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c, last := h.warmSotw()
+		h.commit(remove(resource.Cluster, "c1"), remove(resource.Endpoints, "c1"), listener("l1", "without c1"), edsCluster("c2", "1"), endpoints("c2", "1"))
+		r := c.expect(resource.Cluster, "c1", "c2")
+		c.request(resource.Cluster, r)
+		c.request(resource.Endpoints, last[resource.Endpoints], "c1", "c2")
+		e := c.expect(resource.Endpoints, "c2")
+		c.request(resource.Endpoints, e, "c1", "c2")
+		l := c.expect(resource.Listener, "l1")
+		c.request(resource.Listener, l)
+		c.expect(resource.Cluster, "c2")
+	})
 }
 
 func TestSotwNACKIsNotAnsweredUntilTheContentDiffers(t *testing.T) {
-	h := newHarness(t, Options{})
-	c, _ := h.warmSotw()
-	rev := h.commit(listener("l1", "bad"))
-	c.nack(resource.Listener, c.expect(resource.Listener, "l1"))
-	h.eventually("it is settled", func() bool { return h.observer.outcomes(rev)[NACKed] == 1 })
-	p, _ := h.server.Proxy(nodeID)
-	require.Equal(t, "sotw", p.Protocol)
-	require.Len(t, p.Types[2].Held, 1)
-	h.commit(listener("l1", "good"))
-	l := c.expect(resource.Listener, "l1")
-	c.request(resource.Listener, l)
-	h.eventually("nothing is held", func() bool { p, _ := h.server.Proxy(nodeID); return len(p.Types[2].Held) == 0 })
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c, _ := h.warmSotw()
+		rev := h.commit(listener("l1", "bad"))
+		c.nack(resource.Listener, c.expect(resource.Listener, "l1"))
+		h.eventually("it is settled", func() bool { return h.observer.outcomes(rev)[NACKed] == 1 })
+		p, _ := h.server.Proxy(nodeID)
+		require.Equal(t, "sotw", p.Protocol)
+		require.Len(t, p.Types[2].Held, 1)
+		h.commit(listener("l1", "good"))
+		l := c.expect(resource.Listener, "l1")
+		c.request(resource.Listener, l)
+		h.eventually("nothing is held", func() bool { p, _ := h.server.Proxy(nodeID); return len(p.Types[2].Held) == 0 })
+	})
 }
 
 func TestSotwIgnoresStaleNonces(t *testing.T) {
-	h := newHarness(t, Options{})
-	c, last := h.warmSotw()
-	h.commit(listener("l1", "2"))
-	now := c.expect(resource.Listener, "l1")
-	h.commit(listener("l1", "3"))
-	c.request(resource.Listener, last[resource.Listener]) // answers an older one
-	h.commit(endpoints("c1", "2"))
-	c.expect(resource.Endpoints, "c1")
-	c.request(resource.Listener, now)
-	c.expect(resource.Listener, "l1")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c, last := h.warmSotw()
+		h.commit(listener("l1", "2"))
+		now := c.expect(resource.Listener, "l1")
+		h.commit(listener("l1", "3"))
+		c.request(resource.Listener, last[resource.Listener]) // answers an older one
+		h.commit(endpoints("c1", "2"))
+		c.expect(resource.Endpoints, "c1")
+		c.request(resource.Listener, now)
+		c.expect(resource.Listener, "l1")
+	})
 }

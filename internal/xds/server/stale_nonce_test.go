@@ -9,29 +9,33 @@ import (
 )
 
 func TestStaleNoncesAreIgnored(t *testing.T) {
-	h := newHarness(t, Options{})
-	c := h.warm("")
-	h.commit(endpoints("c1", "2"))
-	old := c.take(resource.Endpoints, "c1")
-	h.commit(endpoints("c1", "3"))
-	now := c.expect(resource.Endpoints, "c1")
-	h.commit(endpoints("c1", "4"))
-	c.ack(old)
-	c.nack(old, "too late")
-	for _, nonce := range []string{"", "999", "not a number", "-1", "18446744073709551616"} {
-		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL, ResponseNonce: nonce})
-	}
-	c.subscribe(resource.Cluster, "c1") // something that is answered, to see that nothing was
-	c.take(resource.Cluster, "c1")
-	c.ack(now)
-	c.take(resource.Endpoints, "c1")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		h.commit(endpoints("c1", "2"))
+		old := c.take(resource.Endpoints, "c1")
+		h.commit(endpoints("c1", "3"))
+		now := c.expect(resource.Endpoints, "c1")
+		h.commit(endpoints("c1", "4"))
+		c.ack(old)
+		c.nack(old, "too late")
+		for _, nonce := range []string{"", "999", "not a number", "-1", "18446744073709551616"} {
+			c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL, ResponseNonce: nonce})
+		}
+		c.subscribe(resource.Cluster, "c1") // something that is answered, to see that nothing was
+		c.take(resource.Cluster, "c1")
+		c.ack(now)
+		c.take(resource.Endpoints, "c1")
+	})
 }
 
 // TestSubscriptionsOfStaleRequestsCount: in delta each is said only once.
 func TestSubscriptionsOfStaleRequestsCount(t *testing.T) {
-	h := newHarness(t, Options{})
-	c := h.warm("")
-	h.commit(endpoints("c2", "1"))
-	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL, ResponseNonce: "999", ResourceNamesSubscribe: []string{"c2"}})
-	c.take(resource.Endpoints, "c2")
+	overEach(t, func(t *testing.T, on carrier) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		h.commit(endpoints("c2", "1"))
+		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL, ResponseNonce: "999", ResourceNamesSubscribe: []string{"c2"}})
+		c.take(resource.Endpoints, "c2")
+	})
 }

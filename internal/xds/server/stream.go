@@ -209,23 +209,42 @@ func (st *stream) readInbox() {
 // send sends a response, or leaves it to the waiter where that could block.
 func (st *stream) send(r *ledger.Response, now time.Time) {
 	m := assemble(st.protocol, r)
-	outstanding := 0
-	for i := range st.unacked {
-		outstanding += st.unacked[i].bytes
-	}
+	blocks := st.blocks()
 	st.server.opts.Meter.Pushed(r.Type, m.size)
 	st.unacked[r.Type] = unacked{bytes: m.size, since: now}
 	st.account.newest = max(st.account.newest, r.Newest)
 	switch {
 	case st.waiter:
 		st.backlog = append(st.backlog, m)
-	case outstanding < sendWindow-sendMargin:
-		_ = st.transport.send(m) // an error ends the stream, which receive tells
+	case !blocks:
+		_ = st.transport.send(m) // an error ends the stream, which its transport tells
 	default:
 		st.backlog = append(st.backlog, m)
 		st.waiter = true
 		go st.drain()
 	}
+}
+
+// blocks tells whether sending could block.
+func (st *stream) blocks() bool {
+	window := st.transport.window()
+	if window == 0 {
+		return false
+	}
+	outstanding := 0
+	for i := range st.unacked {
+		outstanding += st.unacked[i].bytes
+	}
+	return outstanding >= window-sendMargin
+}
+
+// unread is the number of messages that wait for the proxy to read. The lock is held.
+func (st *stream) unread() int {
+	n := st.transport.pending()
+	if st.waiter {
+		n += len(st.backlog) + 1
+	}
+	return n
 }
 
 // drain sends the backlog. It ends when that is empty or the stream has ended.

@@ -1,0 +1,266 @@
+package http2
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	xhttp2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// conn is one connection. Its goroutine reads, and runs Receivers.
+type conn struct {
+	// Read-only.
+	server *Server
+	socket *socket
+	tls    *tls.Conn // nil: plain text
+	begun  time.Time
+
+	// The goroutine's.
+	in     input
+	framer *xhttp2.Framer
+	lastID uint32 // of the peer's newest stream
+	credit int    // bytes that the peer may still send
+	eaten  int    // bytes that were taken and not credited again
+
+	// Between the goroutine and the keeper.
+	active atomic.Bool   // bytes came since the keeper looked
+	busy   atomic.Bool   // the goroutine is not waiting for bytes
+	budget atomic.Int32  // frames that the peer may still bother us with
+	behind atomic.Uint32 // tick since which the rest of a frame is awaited; 0: none is
+	nudged atomic.Bool   // there is something that the goroutine is to attend to
+	closed atomic.Bool
+
+	mu      sync.Mutex // guards what follows, and the streams' fields that say so
+	streams []*Stream  // open ones, few
+	ready   []*Stream  // of these, the ones that have something to send
+	control []byte     // frames to send before all others
+	window  int        // bytes that the peer's connection takes
+	initial int        // window of a new stream
+	largest int        // of a DATA frame's payload
+	resized bool       // the next header block must begin with a tableUpdate
+	greeted bool       // settings were sent: frames may be
+	leaving leaving
+	goneAt  uint32 // streams above it are not taken any more, once leaving is told
+	quiet   uint32 // ticks without a byte
+	pinged  bool   // in these
+}
+
+// leaving is how far a connection is on its way to its end. The peer is told twice: first
+// that it is to open no more streams, and when what it had under way has arrived, which
+// the answer to a ping tells, which stream was the last.
+type leaving uint8
+
+const (
+	staying leaving = iota
+	warned          // the first GOAWAY was sent, and the ping
+	told            // the second GOAWAY was sent; the last stream's end is the connection's
+)
+
+var (
+	errFlood   = xhttp2.ConnectionError(xhttp2.ErrCodeEnhanceYourCalm)
+	errLeft    = errors.New("the connection has ended as agreed")
+	errPreface = errors.New("the peer does not speak HTTP/2 (without TLS: with prior knowledge)")
+	errSilent  = errors.New("the handshake took too long")
+)
+
+// gracePing is the ping between the two GOAWAYs; keepPing asks whether the peer is alive.
+var (
+	gracePing = [8]byte{'l', 'e', 'a', 'v', 'i', 'n', 'g'}
+	keepPing  = [8]byte{'a', 'l', 'i', 'v', 'e'}
+)
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{server: s, begun: time.Now(), window: firstWindow, initial: firstWindow, largest: maxFrame, credit: connWindow}
+	c.socket = newSocket(nc, c.flushed)
+	c.in.conn, c.in.whole, c.in.quota = c, true, maxBlock
+	c.budget.Store(budgetMost)
+	if s.opts.TLS != nil {
+		c.tls = tls.Server(c.socket, s.opts.TLS)
+	}
+	return c
+}
+
+// serve is the connection's goroutine.
+func (c *conn) serve() {
+	err := c.begin()
+	if err == nil {
+		c.socket.waits = false
+		err = c.readFrames()
+	}
+	c.endAll()
+	c.part(err)
+	c.cut()
+	c.in.release()
+	c.socket.flushers.Wait()
+}
+
+// begin takes TLS's handshake, and HTTP/2's preface from both sides.
+func (c *conn) begin() error {
+	if err := c.socket.SetReadDeadline(time.Now().Add(c.server.opts.Handshake)); err != nil {
+		return err
+	}
+	if c.tls != nil {
+		if err := c.tls.HandshakeContext(c.server.ctx); err != nil {
+			return err
+		}
+		if p := c.tls.ConnectionState().NegotiatedProtocol; p != "h2" {
+			return fmt.Errorf("the peer does not offer HTTP/2 with ALPN, but %q", p)
+		}
+		c.socket.waits, c.in.tls = false, c.tls
+	}
+	c.greet()
+	if err := c.readPreface(); err != nil {
+		return err
+	}
+	c.framer = xhttp2.NewFramer(nil, &c.in)
+	c.framer.SetMaxReadFrameSize(maxFrame)
+	c.framer.SetReuseFrames()
+	c.framer.MaxHeaderListSize = maxHeaderList
+	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	f, err := c.framer.ReadFrame()
+	if err != nil {
+		return err
+	}
+	s, ok := f.(*xhttp2.SettingsFrame)
+	if !ok || s.IsAck() {
+		return xhttp2.ConnectionError(xhttp2.ErrCodeProtocol)
+	}
+	if err := c.settings(s); err != nil {
+		return err
+	}
+	return c.socket.SetReadDeadline(time.Time{})
+}
+
+// greet sends what every connection begins with.
+func (c *conn) greet() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.control = appendSettings(c.control,
+		xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: maxStreams},
+		xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: streamWindow},
+		xhttp2.Setting{ID: xhttp2.SettingMaxHeaderListSize, Val: maxHeaderList})
+	c.control = appendWindowUpdate(c.control, 0, connWindow-firstWindow)
+	c.greeted = true
+	c.pump()
+}
+
+func (c *conn) readPreface() error {
+	preface := make([]byte, len(xhttp2.ClientPreface))
+	if _, err := io.ReadFull(&c.in, preface); err != nil {
+		return err
+	}
+	if !bytes.Equal(preface, []byte(xhttp2.ClientPreface)) {
+		return errPreface
+	}
+	return nil
+}
+
+// waits is called before the goroutine waits for bytes.
+func (c *conn) waits(in *input) {
+	switch {
+	case in.whole || in.data: // a trickle of DATA is kept alive by what comes, not by us
+		if c.behind.Load() != 0 {
+			c.behind.Store(0)
+		}
+	case c.behind.Load() == 0:
+		c.behind.Store(c.server.tick.Load())
+	}
+}
+
+// attend is called when waiting was interrupted: by the keeper, or by the end of the time
+// for the handshake.
+func (c *conn) attend() error {
+	if !c.nudged.Swap(false) {
+		return errSilent
+	}
+	if err := c.socket.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	for _, st := range c.expired(time.Now()) {
+		if st.receiver == nil {
+			c.resetStream(st, xhttp2.ErrCodeCancel)
+		} else {
+			c.finish(st, statusf(DeadlineExceeded, "the stream's grpc-timeout is over"))
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leaving == told && len(c.streams) == 0 {
+		return errLeft
+	}
+	return nil
+}
+
+// nudge makes the goroutine attend, from another one.
+func (c *conn) nudge() {
+	c.nudged.Store(true)
+	_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // where it fails the goroutine is about to end
+}
+
+// part says why a connection ends, where there is somebody to tell, and takes for a
+// moment what the peer has sent meanwhile: unread it would have the kernel drop what we say.
+func (c *conn) part(err error) {
+	code := xhttp2.ErrCodeNo
+	var ce xhttp2.ConnectionError
+	switch {
+	case errors.As(err, &ce):
+		code = xhttp2.ErrCode(ce)
+	case errors.Is(err, xhttp2.ErrFrameTooLarge):
+		code = xhttp2.ErrCodeFrameSize
+	case errors.Is(err, errPreface), errors.Is(err, errSilent):
+		code = xhttp2.ErrCodeProtocol
+	case !errors.Is(err, errLeft):
+		return // there is nobody any more
+	}
+	c.mu.Lock()
+	if !c.greeted {
+		c.mu.Unlock()
+		return
+	}
+	if code != xhttp2.ErrCodeNo {
+		c.control = appendGoAway(c.control, c.lastID, code, c.detail(err))
+	}
+	c.pump()
+	c.mu.Unlock()
+	c.linger()
+}
+
+func (c *conn) detail(err error) string {
+	if c.framer != nil && c.framer.ErrorDetail() != nil {
+		err = c.framer.ErrorDetail()
+	}
+	text := err.Error()
+	return text[:min(len(text), 200)]
+}
+
+func (c *conn) linger() {
+	if c.tls != nil {
+		_ = c.tls.CloseWrite() // as below: it may be gone
+	}
+	if w, ok := c.socket.Conn.(interface{ CloseWrite() error }); !ok || w.CloseWrite() != nil {
+		return
+	}
+	_ = c.socket.SetReadDeadline(time.Now().Add(lingerTime))
+	for n := 0; n < lingerBytes; {
+		k, err := c.socket.await(&c.in.buf)
+		if err != nil {
+			return
+		}
+		n += k
+	}
+}
+
+// cut closes the connection at once. It may be called from anywhere, more than once.
+func (c *conn) cut() {
+	if !c.closed.Swap(true) {
+		_ = c.socket.Close() // there is nobody to tell
+	}
+}

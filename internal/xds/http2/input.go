@@ -1,0 +1,98 @@
+package http2
+
+import (
+	"crypto/tls"
+	"errors"
+	"os"
+)
+
+// input is what a connection receives, in clear. It belongs to the connection's goroutine.
+type input struct {
+	conn *conn
+	tls  *tls.Conn // nil: plain text
+	buf  *buffer   // nil while it waits for more
+	r, w int
+
+	quota int   // bytes that a header block may still take
+	whole bool  // nothing of the next frame was read
+	data  bool  // it is in a DATA frame
+	err   error // why there is no more
+}
+
+// Read implements io.Reader, for the Framer.
+func (in *input) Read(p []byte) (int, error) {
+	b, err := in.take(len(p))
+	if in.quota -= len(b); err == nil && in.quota < 0 {
+		return 0, errFlood
+	}
+	return copy(p, b), err
+}
+
+// take gives up to n bytes, at least one of them, in place: they are valid until the next
+// call.
+func (in *input) take(n int) ([]byte, error) {
+	if in.r == in.w {
+		if err := in.fill(); err != nil {
+			return nil, err
+		}
+	}
+	n = min(n, in.w-in.r)
+	in.r += n
+	in.whole = false
+	return in.buf[in.r-n : in.r], nil
+}
+
+// fill waits for bytes. Everything there was has been taken.
+func (in *input) fill() (err error) {
+	defer func() { in.err = err }()
+	in.conn.waits(in)
+	in.conn.busy.Store(false)
+	defer in.conn.busy.Store(true)
+	for {
+		n, err := in.receive()
+		if n > 0 {
+			in.r, in.w = 0, n
+			if !in.conn.active.Load() {
+				in.conn.active.Store(true)
+			}
+			return nil
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		if err := in.conn.attend(); err != nil {
+			return err
+		}
+	}
+}
+
+// receive reads what there is, or waits for it.
+func (in *input) receive() (int, error) {
+	s := in.conn.socket
+	if in.tls == nil {
+		return s.await(&in.buf)
+	}
+	for {
+		if in.buf == nil {
+			in.buf = buffers.Get().(*buffer)
+		}
+		n, err := in.tls.Read(in.buf[:])
+		if n > 0 {
+			return n, nil // an error comes again
+		}
+		if !errors.Is(err, again{}) {
+			return 0, err
+		}
+		giveBack(&in.buf)
+		if err := s.receive(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// release gives the buffer back, at the end.
+func (in *input) release() {
+	giveBack(&in.buf)
+	giveBack(&in.conn.socket.cipher)
+	in.r, in.w = 0, 0
+}

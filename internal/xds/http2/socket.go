@@ -1,0 +1,232 @@
+package http2
+
+import (
+	"io"
+	"net"
+	"sync"
+	"syscall"
+)
+
+// buffer is what is read or written at once.
+type buffer [32 << 10]byte
+
+// buffers are lent to those who have something in them.
+var buffers = sync.Pool{New: func() any { return new(buffer) }}
+
+func giveBack(b **buffer) {
+	if *b != nil {
+		buffers.Put(*b)
+		*b = nil
+	}
+}
+
+// socket is a connection that needs no buffer while it waits to read, and on which
+// writing does not block: what the kernel does not take is kept, and a goroutine writes
+// it that lives no longer than there is any. TLS, where there is any, writes to it and
+// reads from it.
+type socket struct {
+	net.Conn
+	raw syscall.RawConn // nil: reading needs a buffer, and every write its goroutine
+
+	// The reader's.
+	read    func(fd uintptr) bool // tryRead
+	into    **buffer
+	n       int
+	readErr error
+	cipher  *buffer // what TLS is to read
+	cr, cw  int
+	waits   bool // Read waits, as the TLS handshake wants it
+
+	mu       sync.Mutex // guards what follows
+	write    func(fd uintptr) bool
+	out      []byte // what write is to write
+	writeErr error
+	rest     []byte // what the kernel did not take
+	flushing bool   // the goroutine lives
+	err      error  // writing has ended
+	flushed  func() // called without the lock when the kernel has taken everything
+	flushers sync.WaitGroup
+}
+
+func newSocket(c net.Conn, flushed func()) *socket {
+	s := &socket{Conn: c, flushed: flushed, waits: true}
+	if sc, ok := c.(syscall.Conn); ok && nonBlocking {
+		s.raw, _ = sc.SyscallConn() // without one the slower way works, too
+	}
+	s.read, s.write = s.tryRead, s.tryWrite
+	return s
+}
+
+// await waits for bytes and reads them into *into, which it takes from the pool. While it
+// waits *into is nil.
+func (s *socket) await(into **buffer) (int, error) {
+	if s.raw == nil {
+		if *into == nil {
+			*into = buffers.Get().(*buffer)
+		}
+		return s.Conn.Read((*into)[:])
+	}
+	s.into = into
+	if err := s.raw.Read(s.read); err != nil {
+		return 0, err
+	}
+	if s.n == 0 && s.readErr == nil {
+		return 0, io.EOF
+	}
+	return s.n, s.readErr
+}
+
+// tryRead always reads before it waits: the poller tells of an event once, and what came
+// before it was asked is told by reading alone.
+func (s *socket) tryRead(fd uintptr) bool {
+	if *s.into == nil {
+		*s.into = buffers.Get().(*buffer)
+	}
+	var again bool
+	if s.n, again, s.readErr = readOnce(fd, (*s.into)[:]); again {
+		giveBack(s.into)
+	}
+	return !again
+}
+
+// again is what TLS is told when there is nothing to read: it goes on where it was.
+type again struct{}
+
+func (again) Error() string   { return "nothing to read now" }
+func (again) Timeout() bool   { return true }
+func (again) Temporary() bool { return true }
+
+// Read gives what was received to TLS.
+func (s *socket) Read(b []byte) (int, error) {
+	for s.cr == s.cw {
+		if !s.waits {
+			return 0, again{}
+		}
+		if err := s.receive(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(b, s.cipher[s.cr:s.cw])
+	if s.cr += n; s.cr == s.cw {
+		giveBack(&s.cipher)
+	}
+	return n, nil
+}
+
+// receive waits for bytes for TLS.
+func (s *socket) receive() (err error) {
+	s.cr = 0
+	s.cw, err = s.await(&s.cipher)
+	return err
+}
+
+// Write takes all of b, and does not wait.
+func (s *socket) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(b)
+	if s.err != nil {
+		return 0, s.err
+	}
+	if !s.flushing {
+		if b = s.writeNow(b); s.err != nil {
+			return 0, s.err
+		}
+		if len(b) == 0 {
+			return n, nil
+		}
+		s.flushing = true
+		s.flushers.Go(s.flush)
+	}
+	s.rest = append(s.rest, b...)
+	return n, nil
+}
+
+// writeNow writes what the kernel takes at once, and gives the rest.
+func (s *socket) writeNow(b []byte) []byte {
+	if s.raw == nil {
+		return b
+	}
+	s.out, s.writeErr = b, nil
+	err := s.raw.Write(s.write)
+	if err == nil {
+		err = s.writeErr
+	}
+	b, s.out, s.err = s.out, nil, err
+	return b
+}
+
+// tryWrite writes once more after a part was taken, and does not wait.
+func (s *socket) tryWrite(fd uintptr) bool {
+	for len(s.out) > 0 {
+		n, again, err := writeOnce(fd, s.out)
+		if s.writeErr = err; again || err != nil {
+			break
+		}
+		s.out = s.out[n:]
+	}
+	return true
+}
+
+// blocked tells whether the kernel has yet to take something.
+func (s *socket) blocked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flushing
+}
+
+// flush writes the rest. It ends when there is none.
+func (s *socket) flush() {
+	for {
+		s.mu.Lock()
+		b := s.rest
+		s.rest = nil
+		if len(b) == 0 || s.err != nil {
+			s.flushing = false
+			s.mu.Unlock()
+			s.flushed()
+			return
+		}
+		s.mu.Unlock()
+		if err := s.writeAll(b); err != nil {
+			s.fail(err)
+		}
+	}
+}
+
+// writeAll waits until all is written.
+func (s *socket) writeAll(b []byte) error {
+	if s.raw == nil {
+		_, err := s.Conn.Write(b)
+		return err
+	}
+	var failed error
+	err := s.raw.Write(func(fd uintptr) bool {
+		for len(b) > 0 && failed == nil {
+			n, again, err := writeOnce(fd, b)
+			if again {
+				return false
+			}
+			b, failed = b[n:], err
+		}
+		return true
+	})
+	if err == nil {
+		err = failed
+	}
+	return err
+}
+
+func (s *socket) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+// Close ends reading and writing.
+func (s *socket) Close() error {
+	s.fail(net.ErrClosed)
+	return s.Conn.Close()
+}

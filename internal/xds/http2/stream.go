@@ -1,0 +1,191 @@
+package http2
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+
+	xhttp2 "golang.org/x/net/http2"
+)
+
+// Stream is one call of a method.
+type Stream struct {
+	conn *conn
+	id   uint32
+	path string
+
+	// The connection's goroutine's.
+	receiver Receiver // nil: what comes is dropped
+	credit   int      // bytes that the peer may still send
+	eaten    int      // bytes that were taken and not credited again
+	expect   int64    // bytes of DATA that the peer has announced and not sent; -1: it has not announced them
+	message  message
+
+	// Guarded by conn.mu.
+	window   int
+	queue    []outgoing // messages that are not sent
+	head     []byte     // header block to begin with; nil: the usual one
+	begun    bool       // it was sent
+	trailers []byte     // header block to end with
+	ending   bool       // the queue's end is the stream's
+	queued   bool       // in conn.ready
+	gone     bool       // not in conn.streams any more
+	heard    bool       // the peer has ended its side
+	expires  time.Time  // zero: never
+}
+
+// outgoing is a message, or plain text.
+type outgoing struct {
+	parts  [][]byte
+	prefix [prefixLen]byte
+	left   int // bytes to send, with the prefix
+	part   int // of parts, the next one; -1: the prefix
+	at     int // in that
+}
+
+const prefixLen = 5 // of a message: whether it is compressed, and its length
+
+// ErrEnded is what Send returns after the end of a stream.
+var ErrEnded = errors.New("the stream has ended")
+
+// Send sends a message that is made of parts, which must not change any more. It does not
+// block: what the peer does not take yet is queued. It may be called from any goroutine,
+// until the Receiver has ended, and then does nothing.
+func (st *Stream) Send(parts [][]byte) error {
+	m := outgoing{parts: parts, part: -1, left: prefixLen}
+	for _, p := range parts {
+		m.left += len(p)
+	}
+	binary.BigEndian.PutUint32(m.prefix[1:], uint32(m.left-prefixLen)) //nolint:gosec // messages have less than 4 GB
+	c := st.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if st.gone || st.ending {
+		return ErrEnded
+	}
+	st.queue = append(st.queue, m)
+	c.queue(st)
+	c.pump()
+	return nil
+}
+
+// Pending is the number of messages that the peer or the kernel has yet to take.
+func (st *Stream) Pending() int {
+	st.conn.mu.Lock()
+	defer st.conn.mu.Unlock()
+	return len(st.queue)
+}
+
+// Context ends with the server. The end of the stream is told to its Receiver.
+func (st *Stream) Context() context.Context { return st.conn.server.ctx }
+
+// Path is the method: "/package.Service/Method".
+func (st *Stream) Path() string { return st.path }
+
+// Peer is the peer's address.
+func (st *Stream) Peer() string { return st.conn.socket.RemoteAddr().String() }
+
+// PeerCertificates is the peer's verified chain as it was sent, its own first; nil without TLS.
+func (st *Stream) PeerCertificates() []*x509.Certificate {
+	if st.conn.tls == nil {
+		return nil
+	}
+	return st.conn.tls.ConnectionState().PeerCertificates
+}
+
+// end tells the Receiver, once.
+func (st *Stream) end() {
+	st.message.release()
+	if r := st.receiver; r != nil {
+		st.receiver = nil
+		r.End()
+	}
+}
+
+// find finds an open stream; nil: there is none.
+func (c *conn) find(id uint32) *Stream {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lookup(id)
+}
+
+func (c *conn) lookup(id uint32) *Stream {
+	for _, st := range c.streams {
+		if st.id == id {
+			return st
+		}
+	}
+	return nil
+}
+
+// drop takes a stream out, with what it had to send.
+func (c *conn) drop(st *Stream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.remove(st)
+}
+
+// remove takes a stream out. conn.mu is held.
+func (c *conn) remove(st *Stream) {
+	if st.gone {
+		return
+	}
+	st.gone, st.queue, st.trailers = true, nil, nil
+	c.streams = slices.DeleteFunc(c.streams, func(x *Stream) bool { return x == st })
+	if c.leaving == told && len(c.streams) == 0 {
+		c.nudge()
+	}
+}
+
+// finish ends a stream with a status: what was queued is sent first.
+func (c *conn) finish(st *Stream, s *Status) {
+	c.mu.Lock()
+	if !st.ending {
+		st.ending, st.trailers, st.expires = true, trailers(s), time.Time{}
+		c.queue(st)
+		c.pump()
+	}
+	c.mu.Unlock()
+	st.end()
+}
+
+// resetStream ends a stream at once.
+func (c *conn) resetStream(st *Stream, code xhttp2.ErrCode) {
+	c.mu.Lock()
+	if !st.gone {
+		c.remove(st)
+		c.control = appendReset(c.control, st.id, code)
+		c.pump()
+	}
+	c.mu.Unlock()
+	st.end()
+}
+
+// endAll ends all streams, with the connection.
+func (c *conn) endAll() {
+	c.mu.Lock()
+	all := c.streams
+	for _, st := range all {
+		st.gone, st.queue = true, nil
+	}
+	c.streams, c.ready = nil, nil
+	c.mu.Unlock()
+	for _, st := range all {
+		st.end()
+	}
+}
+
+// expired are the streams whose time is over.
+func (c *conn) expired(now time.Time) (out []*Stream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, st := range c.streams {
+		if !st.expires.IsZero() && !now.Before(st.expires) {
+			out = append(out, st)
+		}
+	}
+	return out
+}

@@ -1,0 +1,58 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/xds/ledger"
+)
+
+// transport sends a stream's messages. It is all that streams know of what carries them:
+// grpc.go and http2.go are the two that there are.
+type transport interface {
+	// send may block if window bytes and more were sent that the peer has not
+	// acknowledged by an answer, and then until the stream ends; else it does not.
+	// Calls do not overlap.
+	send(message) error
+	// window is at most how many bytes a stream takes without blocking; 0: it never
+	// blocks, and queues what the peer does not take.
+	window() int
+	// pending is the number of messages that it has queued.
+	pending() int
+	// context ends with the stream, or with the server.
+	context() context.Context
+	peer() string
+}
+
+// sendMargin is for the framing of the messages that are counted.
+const sendMargin = 1 << 10
+
+// puller is a transport whose messages are asked for.
+type puller interface {
+	transport
+	// receive gives the next message; free gives its bytes back.
+	receive() (b []byte, free func(), err error)
+}
+
+// newStream begins a stream. Its requests are given to take, one after the other, and
+// then end is called.
+func (s *Server) newStream(p ledger.Protocol, t transport) *stream {
+	return &stream{server: s, transport: t, protocol: p, connected: time.Now()}
+}
+
+// pull handles one stream until it ends.
+func (s *Server) pull(p ledger.Protocol, t puller) error {
+	st := s.newStream(p, t)
+	defer st.end()
+	for {
+		b, free, err := t.receive()
+		if err != nil {
+			return err
+		}
+		err = st.take(b)
+		free()
+		if err != nil {
+			return err
+		}
+	}
+}
