@@ -126,9 +126,13 @@ func (e *Engine) Run(ctx context.Context, publisher Publisher) {
 // take works on what has arrived. The order counts: a source puts all that it has before
 // it says that it is synced, so what is taken after it has said so is all of it.
 func (e *Engine) take() {
+	if e.loaded.Load() {
+		e.batch(e.opts.Intake.Take())
+		return
+	}
 	synced := e.opts.Intake.IsSynced()
-	e.batch(e.opts.Intake.Take())
-	if synced && !e.loaded.Load() {
+	e.batch(e.opts.Intake.TakeAll())
+	if synced {
 		e.loaded.Store(true)
 		e.admit()
 	}
