@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/test/meshtest/simulate"
+	"github.com/moonsail/moonsail/internal/simulate"
 )
 
 // Case is one call with what is wanted of it.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/simulate"
 	"github.com/moonsail/moonsail/test/meshtest/live"
-	"github.com/moonsail/moonsail/test/meshtest/simulate"
 )
 
 // TestCorpusOnEnvoy makes the corpus' calls on a real Envoy: the simulator, and so every

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"github.com/moonsail/moonsail/test/meshtest/simulate"
+	"github.com/moonsail/moonsail/internal/simulate"
 )
 
 var update = flag.Bool("update", false, "write the goldens of whole resources anew")

@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/derive"
+	"github.com/moonsail/moonsail/internal/simulate"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/translate"
-	"github.com/moonsail/moonsail/test/meshtest/simulate"
 )
 
 // World is everything that a proxy gets, from scratch, through the real stages: store,

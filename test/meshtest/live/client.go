@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moonsail/moonsail/test/meshtest/simulate"
+	"github.com/moonsail/moonsail/internal/simulate"
 )
 
 // patience bounds one call; nothing waits for it where all is well.

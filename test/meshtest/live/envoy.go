@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/moonsail/moonsail/internal/envoy"
-	"github.com/moonsail/moonsail/test/meshtest/simulate"
+	"github.com/moonsail/moonsail/internal/simulate"
 )
 
 // Mesh is a running Envoy with its upstreams.

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/moonsail/moonsail/internal/envoy"
-	"github.com/moonsail/moonsail/test/meshtest/simulate"
+	"github.com/moonsail/moonsail/internal/simulate"
 )
 
 // Validate asks Envoy whether it takes a world's clusters and listeners just as they are.

@@ -51,7 +51,7 @@ func (w *World) connect(r *request, res *Result) error {
 		return nil
 	}
 	res.Chain = chain.GetName()
-	if err := w.runChain(chain, l, r, res); err != nil {
+	if err := w.runChain(chain, r, res); err != nil {
 		return fmt.Errorf("listener %s, filter chain %q: %w", l.GetName(), chain.GetName(), err)
 	}
 	return nil

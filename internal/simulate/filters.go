@@ -30,7 +30,7 @@ func messageName(m proto.Message) string {
 
 // runChain gives the connection to the terminal filter of its chain. Other network
 // filters are taken to let everything pass.
-func (w *World) runChain(chain *listenerv3.FilterChain, l *listenerv3.Listener, r *request, res *Result) error {
+func (w *World) runChain(chain *listenerv3.FilterChain, r *request, res *Result) error {
 	if r.isTLS() && chain.GetTransportSocket() == nil {
 		// TLS is passed on as it is: nobody reads requests inside.
 		r.Protocol = TLS
