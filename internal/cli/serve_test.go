@@ -92,6 +92,7 @@ func TestServeRefuses(t *testing.T) {
 		{"a directory that is not there", []string{"--config", file + "x"}, 1, "there is no such directory\n  where: --config " + file + "x\n  next:"},
 		{"a file", []string{"--config", file}, 1, "it is a file"},
 		{"a strategy", []string{"--config", filepath.Dir(file), "--route-strategy", "srds"}, 2, "it is auto, rds or vhds"},
+		{"a transport", []string{"--config", filepath.Dir(file), "--xds-transport", "quic"}, 2, "it is grpc or http2"},
 		{"a rate", []string{"--config", filepath.Dir(file), "--profile-block", "-1s"}, 2, "not negative"},
 		{"a log format", []string{"--config", filepath.Dir(file), "--log-format", "xml"}, 2, "text or json"},
 		{"an address in use", []string{"--config", filepath.Dir(file), "--http-addr", taken.Addr().String()}, 1,

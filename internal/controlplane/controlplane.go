@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/explain"
@@ -31,6 +29,7 @@ type Options struct {
 	HTTPAddr         string // empty: not served
 	Mesh             *model.Mesh
 	RouteStrategy    server.RouteStrategy
+	Transport        server.Transport // empty: server.TransportGRPC
 	Log              *slog.Logger
 
 	// Listening is told the addresses once they are open, where it is not nil.
@@ -77,7 +76,7 @@ func Run(ctx context.Context, o Options) error {
 		g.run("debug pages", func(ctx context.Context) error { return debug.NewServer(stages, o.Log).Serve(ctx, httpListener) })
 	}
 	if xdsListener != nil {
-		g.run("xDS", func(ctx context.Context) error { return serveXDS(ctx, xds, xdsListener) })
+		g.run("xDS", func(ctx context.Context) error { return serveXDS(ctx, xds.Carry(o.Transport, nil), xdsListener) })
 	}
 	announce(o, xdsListener, httpListener)
 	return g.wait()
@@ -148,17 +147,15 @@ func listen(ctx context.Context, o Options) (xds, http net.Listener, err error) 
 
 // serveXDS answers streams until ctx ends, and then cuts them: they never end by
 // themselves, and proxies are to notice and go elsewhere.
-func serveXDS(ctx context.Context, xds *server.Server, ln net.Listener) error {
-	g := grpc.NewServer(append(server.GRPCOptions(), grpc.WaitForHandlers(true))...)
-	xds.Register(g)
+func serveXDS(ctx context.Context, xds server.Carrier, ln net.Listener) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		g.Stop()
+		xds.Stop()
 	})
-	err := g.Serve(ln)
+	err := xds.Serve(ln)
 	if stop() {
-		g.Stop()
+		xds.Stop()
 		return err
 	}
 	<-stopped

@@ -22,6 +22,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 const shopYAML = `
@@ -104,9 +105,17 @@ func subscribe(t *testing.T, addr string) discovery.AggregatedDiscoveryService_D
 }
 
 func TestServesAndStops(t *testing.T) {
+	for _, transport := range []server.Transport{server.TransportGRPC, server.TransportHTTP2} {
+		t.Run(string(transport), func(t *testing.T) { servesAndStops(t, transport) })
+	}
+}
+
+func servesAndStops(t *testing.T, transport server.Transport) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) }) // it runs last: clients are closed by then
-	p := start(t, options(t))
+	o := options(t)
+	o.Transport = transport
+	p := start(t, o)
 	stream := subscribe(t, p.xds)
 	resp, err := http.Get("http://" + p.http + "/metrics")
 	require.NoError(t, err)

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/meshtest"
 )
 
@@ -33,6 +34,9 @@ const (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// transport is what the control plane of all tests serves streams on.
+func transport() server.Transport { return server.Transport(os.Getenv("E2E_XDS_TRANSPORT")) }
 
 // envoyBinary is the Envoy to run. Tests fail without one.
 func envoyBinary(t *testing.T) string {

@@ -11,7 +11,6 @@ import (
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -45,14 +44,13 @@ func serveWorld(t *testing.T, strategy server.RouteStrategy) *world {
 	w := &world{t: t, table: table.New("world"), have: map[resource.Type]map[string]*resource.Encoded{}}
 	w.socket = filepath.Join(shortDir(t), "xds")
 	w.server = server.New(w, silent{}, slog.New(slog.DiscardHandler), server.Options{RouteStrategy: strategy, Senders: 1})
-	g := grpc.NewServer(server.GRPCOptions()...)
-	w.server.Register(g)
+	carrier := w.server.Carry(transport(), nil)
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", w.socket)
 	require.NoError(t, err)
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = g.Serve(ln) })
+	serving.Go(func() { _ = carrier.Serve(ln) })
 	t.Cleanup(func() {
-		g.Stop()
+		carrier.Stop()
 		serving.Wait()
 		w.server.Close()
 	})

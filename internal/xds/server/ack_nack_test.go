@@ -11,7 +11,7 @@ import (
 )
 
 func TestOneInFlightAndLatestWins(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		h.commit(endpoints("c1", "2"))
@@ -29,7 +29,7 @@ func TestOneInFlightAndLatestWins(t *testing.T) {
 }
 
 func TestOneChangeIsOneSmallMessage(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		h.commit(endpoints("c1", "2"))
@@ -39,7 +39,7 @@ func TestOneChangeIsOneSmallMessage(t *testing.T) {
 }
 
 func TestRefusedResourceIsHeldUntilItDiffers(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		h.commit(listener("l1", "bad"))
@@ -63,7 +63,7 @@ func TestRefusedResourceIsHeldUntilItDiffers(t *testing.T) {
 }
 
 func TestOutcomesAreCountedOnceForEachStream(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		other := h.connectAs("sidecar~10.0.0.2~app-2.shop~shop.svc.cluster.local", "")

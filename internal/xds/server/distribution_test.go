@@ -41,7 +41,7 @@ func nodeOf(name string) string {
 }
 
 func TestDistributionTellsProxiesApart(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		other := h.connectAs(nodeOf("app-2"), "")
@@ -73,7 +73,7 @@ func TestDistributionTellsProxiesApart(t *testing.T) {
 }
 
 func TestDistributionNamesWhatIsWaitedFor(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		rev := h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"))
@@ -94,7 +94,7 @@ func TestDistributionNamesWhatIsWaitedFor(t *testing.T) {
 }
 
 func TestDistributionTellsWhoDoesNotRead(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		var big []table.Update
 		for i := range 2000 {
@@ -118,7 +118,7 @@ func TestDistributionTellsWhoDoesNotRead(t *testing.T) {
 }
 
 func TestDistributionRemembersWhoLeft(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		had := h.commit(endpoints("c1", "2"))
@@ -150,7 +150,7 @@ func TestDistributionRemembersWhoLeft(t *testing.T) {
 // TestDistributionOfWhatCameBefore: a proxy that connects after a change gets it with all
 // else; what belongs to the object tells which resources count.
 func TestDistributionOfWhatCameBefore(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		h.rev = 7
 		h.commit(edsCluster("c1", "1"), edsCluster("c2", "1"), endpoints("c1", "1"), listener("l1", "1"))

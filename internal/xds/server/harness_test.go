@@ -23,7 +23,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/xds/http2"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
@@ -49,41 +48,28 @@ type harness struct {
 	closed  int // released bindings
 }
 
-func newHarness(t *testing.T, on carrier, opts Options) *harness {
+func newHarness(t *testing.T, on Transport, opts Options) *harness {
 	h := &harness{t: t, observer: newRecorder(), out: table.New("out"), in: table.New("in"), rebinds: map[string]func([]*table.Table){}}
 	h.server = New(h, h.observer, slog.New(slog.DiscardHandler), opts)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	h.addr = l.Addr().String()
-	serve, stop := on(h.server)
+	carrier := h.server.Carry(on, nil)
 	served := make(chan struct{})
-	go func() { defer close(served); serve(l) }()
+	go func() { defer close(served); _ = carrier.Serve(l) }()
 	t.Cleanup(func() {
-		stop()
+		carrier.Stop()
 		<-served
 		h.server.Close()
 	})
 	return h
 }
 
-// carrier is a transport: it serves streams until it is stopped.
-type carrier func(*Server) (serve func(net.Listener), stop func())
-
 // overEach runs a test over each transport.
-func overEach(t *testing.T, test func(*testing.T, carrier)) {
-	t.Run("grpc", func(t *testing.T) { test(t, overGRPC) })
-	t.Run("http2", func(t *testing.T) { test(t, overHTTP2) })
-}
-
-func overGRPC(s *Server) (serve func(net.Listener), stop func()) {
-	g := grpc.NewServer(GRPCOptions()...)
-	s.Register(g)
-	return func(l net.Listener) { _ = g.Serve(l) }, g.Stop
-}
-
-func overHTTP2(s *Server) (serve func(net.Listener), stop func()) {
-	h := http2.New(s.Methods(), HTTP2Options())
-	return func(l net.Listener) { _ = h.Serve(l) }, h.Stop
+func overEach(t *testing.T, test func(*testing.T, Transport)) {
+	for _, on := range []Transport{TransportGRPC, TransportHTTP2} {
+		t.Run(string(on), func(t *testing.T) { test(t, on) })
+	}
 }
 
 // Bind implements Binder.

@@ -31,7 +31,7 @@ func (c *client) end() error {
 }
 
 func TestBadNodesAreToldWhatIsWrong(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		for id, want := range map[string]string{
 			"":                     "it has 1 parts separated by ~ instead of 4",
@@ -59,7 +59,7 @@ func TestBadNodesAreToldWhatIsWrong(t *testing.T) {
 }
 
 func TestRefusedBinding(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		h.bindErr = errors.New("not now")
 		c := h.connect("")
@@ -94,7 +94,7 @@ func TestNodeBecomesProxy(t *testing.T) {
 
 // TestNodeOfLaterRequestsIsSkipped: an Envoy may repeat its node, even a different one.
 func TestNodeOfLaterRequestsIsSkipped(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		require.NoError(t, c.stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointsURL,
@@ -105,7 +105,7 @@ func TestNodeOfLaterRequestsIsSkipped(t *testing.T) {
 }
 
 func TestRequestThatIsNoRequest(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		require.NoError(t, c.stream.SendMsg(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "a type that is not served"}))

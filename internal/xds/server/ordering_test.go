@@ -10,7 +10,7 @@ import (
 )
 
 func TestListenersWaitForNewClustersAndTheirEndpoints(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"), endpoints("c1", "2"))
@@ -24,7 +24,7 @@ func TestListenersWaitForNewClustersAndTheirEndpoints(t *testing.T) {
 }
 
 func TestRoutesDoNotWaitForUnrelatedChanges(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		h.commit(edsCluster("c1", "changed"))
@@ -36,7 +36,7 @@ func TestRoutesDoNotWaitForUnrelatedChanges(t *testing.T) {
 }
 
 func TestRebindingSendsDifferencesInOrder(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		h.commit(edsCluster("both", "1"), endpoints("both", "1"))

@@ -28,7 +28,7 @@ func (c *client) resume(t resource.Type, initial map[string]string, names ...str
 }
 
 func TestReconnectSendsOnlyDifferences(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		h.warm("").cancel()
 		c := h.connect("")
@@ -42,7 +42,7 @@ func TestReconnectSendsOnlyDifferences(t *testing.T) {
 }
 
 func TestReconnectAfterChanges(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		h.warm("").cancel()
 		h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"), remove(resource.Listener, "l1"),
@@ -69,7 +69,7 @@ func (c *client) expectRemovedListener() {
 }
 
 func TestResubscribedNameIsSentAgain(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		c.subscribe(resource.Endpoints, "c1")
@@ -78,7 +78,7 @@ func TestResubscribedNameIsSentAgain(t *testing.T) {
 }
 
 func TestNamesThatDoNotExistBlockNothing(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		c.subscribe(resource.Endpoints, "later")
@@ -89,7 +89,7 @@ func TestNamesThatDoNotExistBlockNothing(t *testing.T) {
 }
 
 func TestProxiesTellsBothStreams(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		h.warm("")
 		c := h.connect("")

@@ -7,7 +7,7 @@ import (
 )
 
 func TestClustersGoOnceNothingRefersToThem(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		h.commit(remove(resource.Cluster, "c1"), remove(resource.Endpoints, "c1"), listener("l1", "without c1"))
@@ -19,7 +19,7 @@ func TestClustersGoOnceNothingRefersToThem(t *testing.T) {
 }
 
 func TestClustersStayWhileSomethingThatMayReferToThemIsHeldBack(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		rev := h.commit(remove(resource.Cluster, "c1"), remove(resource.Endpoints, "c1"), listener("l1", "refused, without c1"))
@@ -33,7 +33,7 @@ func TestClustersStayWhileSomethingThatMayReferToThemIsHeldBack(t *testing.T) {
 }
 
 func TestRemovedAndAddedAgainIsAnUpdate(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		h.commit(listener("l1", "2"))

@@ -16,7 +16,7 @@ import (
 // it than fits its windows, has at most one response of each type waiting; others get
 // everything at once, and so does it when it reads again.
 func TestSlowClientCostsNobodyElseAnything(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{Senders: 1})
 		var big []table.Update
 		filler := strings.Repeat("x", 1000)
@@ -79,7 +79,7 @@ func waiting(h *harness, _ *client) int {
 // TestFollowedRevisionsAreBounded: a client that never answers is not followed through
 // more than maxOwed revisions, and each is still counted exactly once.
 func TestFollowedRevisionsAreBounded(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		first := h.commit(endpoints("c1", "first"))

@@ -118,7 +118,7 @@ func (h *harness) warmSotw() (c *sotwClient, last map[resource.Type]*discoveryv3
 }
 
 func TestSotwSendsClustersAndListenersWholeAndTheRestByName(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c, last := h.warmSotw()
 		h.commit(endpoints("c1", "2"), endpoints("not asked for", "1"))
@@ -143,7 +143,7 @@ func TestSotwSendsClustersAndListenersWholeAndTheRestByName(t *testing.T) {
 // same content the same version. It is sent all the same: a proxy that has refused
 // something may have more or less than the version it says.
 func TestSotwVersionsAreOfTheContent(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		_, last := h.warmSotw()
 		c := h.connectSotw()
@@ -155,7 +155,7 @@ func TestSotwVersionsAreOfTheContent(t *testing.T) {
 }
 
 func TestSotwKeepsClustersUntilNothingRefersToThem(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c, last := h.warmSotw()
 		h.commit(remove(resource.Cluster, "c1"), remove(resource.Endpoints, "c1"), listener("l1", "without c1"), edsCluster("c2", "1"), endpoints("c2", "1"))
@@ -171,7 +171,7 @@ func TestSotwKeepsClustersUntilNothingRefersToThem(t *testing.T) {
 }
 
 func TestSotwNACKIsNotAnsweredUntilTheContentDiffers(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c, _ := h.warmSotw()
 		rev := h.commit(listener("l1", "bad"))
@@ -188,7 +188,7 @@ func TestSotwNACKIsNotAnsweredUntilTheContentDiffers(t *testing.T) {
 }
 
 func TestSotwIgnoresStaleNonces(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c, last := h.warmSotw()
 		h.commit(listener("l1", "2"))

@@ -9,7 +9,7 @@ import (
 )
 
 func TestStaleNoncesAreIgnored(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		h.commit(endpoints("c1", "2"))
@@ -31,7 +31,7 @@ func TestStaleNoncesAreIgnored(t *testing.T) {
 
 // TestSubscriptionsOfStaleRequestsCount: in delta each is said only once.
 func TestSubscriptionsOfStaleRequestsCount(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		h.commit(endpoints("c2", "1"))

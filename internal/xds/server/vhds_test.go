@@ -18,7 +18,7 @@ func withRoutes(h *harness) *client {
 }
 
 func TestVirtualHostsFollowTheirRouteConfiguration(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := withRoutes(h)
 		shell := c.expect(resource.RouteConfig, "80")
@@ -39,7 +39,7 @@ func TestVirtualHostsFollowTheirRouteConfiguration(t *testing.T) {
 }
 
 func TestEmptyRouteConfigurationIsToldSo(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("envoy")
 		h.commit(routeConfig("80")...)
@@ -53,7 +53,7 @@ func TestEmptyRouteConfigurationIsToldSo(t *testing.T) {
 }
 
 func TestRouteConfigurationThatComesAgainGetsAllVirtualHosts(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := withRoutes(h)
 		c.take(resource.RouteConfig, "80")
@@ -70,7 +70,7 @@ func TestRouteConfigurationThatComesAgainGetsAllVirtualHosts(t *testing.T) {
 }
 
 func TestReconnectWithVirtualHosts(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := withRoutes(h)
 		c.take(resource.RouteConfig, "80")
@@ -92,7 +92,7 @@ func TestReconnectWithVirtualHosts(t *testing.T) {
 }
 
 func TestRefusedVirtualHostIsFoundAmongMany(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := withRoutes(h)
 		c.take(resource.RouteConfig, "80")
@@ -111,7 +111,7 @@ func TestRefusedVirtualHostIsFoundAmongMany(t *testing.T) {
 }
 
 func TestRouteStrategies(t *testing.T) {
-	overEach(t, func(t *testing.T, on carrier) {
+	overEach(t, func(t *testing.T, on Transport) {
 		for _, tc := range []struct {
 			option RouteStrategy
 			id     string
