@@ -123,19 +123,20 @@ func (e *Engine) Run(ctx context.Context, publisher Publisher) {
 	}
 }
 
-// take works on what has arrived. The order counts: a source puts all that it has before
-// it says that it is synced, so what is taken after it has said so is all of it.
+// take works on what has arrived. Nothing is worked on before the sources have loaded: what
+// is half there means nothing to anybody. A source puts all that it has before it says that
+// it is synced, so that the first batch has all of it.
 func (e *Engine) take() {
 	if e.loaded.Load() {
 		e.batch(e.opts.Intake.Take())
 		return
 	}
-	synced := e.opts.Intake.IsSynced()
-	e.batch(e.opts.Intake.TakeAll())
-	if synced {
-		e.loaded.Store(true)
-		e.admit()
+	if !e.opts.Intake.IsSynced() {
+		return
 	}
+	e.batch(e.opts.Intake.TakeAll())
+	e.loaded.Store(true)
+	e.admit()
 }
 
 // batch takes events through all stages.

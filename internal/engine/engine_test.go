@@ -73,8 +73,10 @@ func TestBindWaitsForSources(t *testing.T) {
 		}
 		got <- tables
 	}()
-	require.Eventually(t, func() bool { return e.Snapshot().Len(model.KindService) == 1 }, time.Minute, time.Millisecond)
+	waiting := func() []bool { return make([]bool, len(e.waiting)) }
+	require.Eventually(t, func() bool { return len(ask(context.Background(), e, waiting)) == 1 }, time.Minute, time.Millisecond)
 	require.Empty(t, got, "served before the source had loaded")
+	require.Zero(t, e.Snapshot().Len(model.KindService), "worked on what is half there")
 	in.Synced("test")
 	tables := <-got
 	require.NotNil(t, tables[0].State().Get(resource.Cluster, "outbound|80||a.shop.svc.cluster.local"))

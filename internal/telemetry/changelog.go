@@ -71,8 +71,11 @@ func (l *ChangeLog) Mark(rev model.Revision, stage Stage, at time.Time) {
 		return
 	}
 	r.ends[stage].last(at.Sub(r.observed))
-	if stage == StageStore {
+	switch stage {
+	case StageStore:
 		l.metrics.stored(r.kinds, at)
+	case StageTranslate:
+		l.metrics.processed(r.kinds, at.Sub(r.observed)-r.ends[StageStore].get())
 	}
 }
 

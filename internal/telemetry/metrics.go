@@ -27,7 +27,11 @@ type Metrics struct {
 	triggers    *prometheus.CounterVec   // pilot_push_triggers
 	inbound     *prometheus.CounterVec   // pilot_inbound_updates
 	waited      *prometheus.HistogramVec // pilot_worker_queue_latency
+	worked      *prometheus.HistogramVec // pilot_worker_queue_duration
 	propagation *prometheus.HistogramVec // moonsail_propagation_seconds
+	registry    *prometheus.CounterVec   // pilot_k8s_reg_events
+	config      *prometheus.CounterVec   // pilot_k8s_cfg_events
+	apiDelay    *prometheus.HistogramVec // moonsail_apiserver_delay_seconds
 
 	outcomes     *prometheus.CounterVec // moonsail_change_outcomes_total
 	forgotten    prometheus.Counter     // moonsail_changes_forgotten_total
@@ -50,6 +54,7 @@ func NewMetrics() *Metrics {
 	m.info()
 	m.streams()
 	m.changes()
+	m.kubernetes()
 	return m
 }
 
@@ -84,6 +89,8 @@ func (m *Metrics) changes() {
 	m.inbound = m.counterVec("pilot_inbound_updates", "Total number of updates received by pilot, after events of one object have coalesced.", "type")
 	m.waited = m.histogramVec("pilot_worker_queue_latency",
 		"Latency in seconds before the oldest event of a kind in a batch is in the store.", fine, "queueID")
+	m.worked = m.histogramVec("pilot_worker_queue_duration",
+		"Time in seconds to process a batch, from the store to tables that are ready to be sent, once for each kind of object in it.", fine, "queueID")
 	m.propagation = m.histogramVec("moonsail_propagation_seconds",
 		"Time of a change in each stage of its way from the first event to the last proxy's answer (stage=total: the whole), once for each kind of object in the change.",
 		fine, "kind", "stage")
@@ -92,6 +99,34 @@ func (m *Metrics) changes() {
 	m.forgotten = m.counter("moonsail_changes_forgotten_total",
 		"Changes that left the change log before every proxy concerned had answered.")
 	m.linesDropped = m.counter("moonsail_change_log_lines_dropped_total", "Log lines of changes that could not be written in time.")
+}
+
+// kubernetes are the metrics of a Kubernetes API server as the source. Those of events have
+// Istio's names and label values.
+func (m *Metrics) kubernetes() {
+	m.registry = m.counterVec("pilot_k8s_reg_events",
+		"Events from k8s registry: of Kubernetes' own objects. updatesame: an update without meaning to the mesh.", "type", "event")
+	m.config = m.counterVec("pilot_k8s_cfg_events",
+		"Events from k8s config: of Istio's objects. updatesame: an update without meaning to the mesh.", "type", "event")
+	m.apiDelay = m.histogramVec("moonsail_apiserver_delay_seconds",
+		"Delay of the Kubernetes API server. of=write: a write of the heartbeat object, request to response. "+
+			"of=watch: from the request of that write to its watch event: an upper bound of the way from commit to event, to the microsecond. "+
+			"of=object: from when any object was last written to its watch event; the API server records that in whole seconds, "+
+			"cut off, so this is up to 1 s too long, and depends on its clock.", fine, "of")
+}
+
+// KubernetesEvent counts an event of the API server; custom tells Istio's kinds from others.
+func (m *Metrics) KubernetesEvent(kind string, custom bool, event string) {
+	if custom {
+		m.config.WithLabelValues(kind, event).Inc()
+		return
+	}
+	m.registry.WithLabelValues(kind, event).Inc()
+}
+
+// APIServerDelay notes a delay of the API server.
+func (m *Metrics) APIServerDelay(of string, d time.Duration) {
+	m.apiDelay.WithLabelValues(of).Observe(max(0, d).Seconds())
 }
 
 // metricType is Istio's label value for a type: "cds".
@@ -115,12 +150,14 @@ func (m *Metrics) Inventory(services func() int, objects func(model.Kind) int) {
 	}
 }
 
-// IntakeDepth registers the depth of the intake.
-func (m *Metrics) IntakeDepth(depth func() int) {
-	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "pilot_worker_queue_depth", Help: "Objects whose events wait for the next batch.",
-		ConstLabels: prometheus.Labels{"queueID": "intake"},
-	}, func() float64 { return float64(depth()) }))
+// IntakeDepth registers the depth of the intake, by kind.
+func (m *Metrics) IntakeDepth(depth func(model.Kind) int) {
+	for _, k := range model.Kinds {
+		m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "pilot_worker_queue_depth", Help: "Objects of a kind whose events wait for the next batch.",
+			ConstLabels: prometheus.Labels{"queueID": string(k)},
+		}, func() float64 { return float64(depth(k)) }))
+	}
 }
 
 // Connected counts a stream of a proxy of that Istio version; delta is 1 or -1.
@@ -182,6 +219,13 @@ func updateType(o ChangedObject) string {
 func (m *Metrics) stored(kinds []kindSeen, at time.Time) {
 	for _, k := range kinds {
 		m.waited.WithLabelValues(string(k.kind)).Observe(max(0, at.Sub(k.observed)).Seconds())
+	}
+}
+
+// processed is told how long a batch took, from the store to its tables.
+func (m *Metrics) processed(kinds []kindSeen, d time.Duration) {
+	for _, k := range kinds {
+		m.worked.WithLabelValues(string(k.kind)).Observe(max(0, d).Seconds())
 	}
 }
 

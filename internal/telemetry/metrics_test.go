@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
@@ -77,8 +78,17 @@ func TestStreamMetrics(t *testing.T) {
 	m.Pushed(resource.RouteConfigShell, 100)
 	m.Rejected(resource.Listener)
 	m.Inventory(func() int { return 3 }, func(k model.Kind) int { return len(k) })
-	m.IntakeDepth(func() int { return 5 })
+	m.IntakeDepth(func(k model.Kind) int { return len(k) })
+	m.KubernetesEvent("Pods", false, "add")
+	m.KubernetesEvent("VirtualService", true, "update")
+	m.APIServerDelay("watch", 3*time.Millisecond)
 	require.NoError(t, testutil.GatherAndCompare(m.Registry, strings.NewReader(`
+# HELP pilot_k8s_cfg_events Events from k8s config: of Istio's objects. updatesame: an update without meaning to the mesh.
+# TYPE pilot_k8s_cfg_events counter
+pilot_k8s_cfg_events{event="update",type="VirtualService"} 1
+# HELP pilot_k8s_reg_events Events from k8s registry: of Kubernetes' own objects. updatesame: an update without meaning to the mesh.
+# TYPE pilot_k8s_reg_events counter
+pilot_k8s_reg_events{event="add",type="Pods"} 1
 # HELP pilot_services Total services known to pilot.
 # TYPE pilot_services gauge
 pilot_services 3
@@ -88,9 +98,19 @@ pilot_total_xds_rejects{type="lds"} 1
 # HELP pilot_virt_services Total virtual services known to pilot.
 # TYPE pilot_virt_services gauge
 pilot_virt_services 14
-# HELP pilot_worker_queue_depth Objects whose events wait for the next batch.
+# HELP pilot_worker_queue_depth Objects of a kind whose events wait for the next batch.
 # TYPE pilot_worker_queue_depth gauge
-pilot_worker_queue_depth{queueID="intake"} 5
+pilot_worker_queue_depth{queueID="ConfigMap"} 9
+pilot_worker_queue_depth{queueID="DestinationRule"} 15
+pilot_worker_queue_depth{queueID="EndpointSlice"} 13
+pilot_worker_queue_depth{queueID="Namespace"} 9
+pilot_worker_queue_depth{queueID="Node"} 4
+pilot_worker_queue_depth{queueID="Pod"} 3
+pilot_worker_queue_depth{queueID="Service"} 7
+pilot_worker_queue_depth{queueID="ServiceEntry"} 12
+pilot_worker_queue_depth{queueID="Sidecar"} 7
+pilot_worker_queue_depth{queueID="VirtualService"} 14
+pilot_worker_queue_depth{queueID="WorkloadEntry"} 13
 # HELP pilot_xds Number of endpoints connected to this pilot using XDS.
 # TYPE pilot_xds gauge
 pilot_xds{version="1.31.1"} 1
@@ -102,7 +122,7 @@ pilot_xds_pushes{type="eds"} 0
 pilot_xds_pushes{type="lds"} 0
 pilot_xds_pushes{type="rds"} 2
 pilot_xds_pushes{type="vhds"} 0
-`), "pilot_services", "pilot_total_xds_rejects", "pilot_virt_services", "pilot_worker_queue_depth", "pilot_xds", "pilot_xds_pushes"))
+`), "pilot_k8s_cfg_events", "pilot_k8s_reg_events", "pilot_services", "pilot_total_xds_rejects", "pilot_virt_services", "pilot_worker_queue_depth", "pilot_xds", "pilot_xds_pushes"))
 }
 
 // TestLint holds all metrics to Prometheus' conventions, but for the names that are Istio's.
