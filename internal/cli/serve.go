@@ -7,12 +7,14 @@ import (
 	"os"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -23,6 +25,7 @@ type serveFlags struct {
 	strategy  string
 	transport string
 	registry  bool
+	kube      kubeFlags
 	profiling debug.Profiling
 	logging   Logging
 }
@@ -43,15 +46,18 @@ func (f *serveFlags) command() *cobra.Command {
 		Long: `Runs the control plane: reads Kubernetes and Istio resources, and brings them to
 Envoy sidecars as they change.
 
---config is a directory tree of YAML: Kubernetes Service, EndpointSlice, Pod and
+They are read from a Kubernetes API server (--kubeconfig; in a Pod, its own cluster), or
+from --config, a directory tree of YAML: Kubernetes Service, EndpointSlice, Pod, Node and
 Namespace; Istio ServiceEntry, WorkloadEntry, VirtualService, DestinationRule and
-Sidecar; any number of documents a file. It is watched. A document that cannot be used
-is told in the log and at /debug/problems, and the last good state of its objects stays
-in force ('moonsail analyze DIR' tells the same beforehand).
+Sidecar; the mesh's configuration in the ConfigMap "istio" of the root namespace, which
+goes before flags. Either is watched. An object that cannot be used is told in the log
+and at /debug/problems, and its last good state stays in force ('moonsail analyze' tells
+the same beforehand).
 
 Each change is followed to the last proxy's ACK and told in one log line; see also
 'moonsail changes' and 'moonsail proxies'. SIGTERM or SIGINT ends it.`,
 		Example: `  moonsail serve --config mesh/ --xds-plaintext-addr 127.0.0.1:15010
+  moonsail serve --kubeconfig ~/.kube/config --xds-plaintext-addr 127.0.0.1:15010
   moonsail serve --config mesh/ --xds-plaintext-addr 127.0.0.1:15010 --outbound-registry-only
   MOONSAIL_CONFIG=mesh/ MOONSAIL_XDS_PLAINTEXT_ADDR=127.0.0.1:15010 moonsail serve --log-format json`,
 		Args: cobra.NoArgs,
@@ -65,6 +71,9 @@ Each change is followed to the last proxy's ACK and told in one log line; see al
 func (f *serveFlags) addFlags(cmd *cobra.Command) {
 	fs, o := cmd.Flags(), &f.options
 	fs.StringVar(&o.ConfigDir, "config", "", "`DIR` with the mesh's configuration")
+	f.kube.add(cmd)
+	fs.DurationVar(&o.Heartbeat, "heartbeat", time.Second,
+		"how often the API server's delay is measured, with a Lease in the root namespace; 0: never")
 	fs.StringVar(&o.XDSPlaintextAddr, "xds-plaintext-addr", "",
 		"`ADDR` of xDS without encryption or authentication: loopback only, or a network you trust (default: off)")
 	fs.StringVar(&o.HTTPAddr, "http-addr", defaultDebugAddress, "`ADDR` of metrics, debug pages and profiles; empty: off")
@@ -74,7 +83,7 @@ func (f *serveFlags) addFlags(cmd *cobra.Command) {
 		"what serves xDS streams: grpc (grpc-go) or http2 (Moonsail's own, for a fraction of the CPU time and memory)")
 	fs.StringVar(&f.mesh.Domain, "domain", f.mesh.Domain, "the cluster's DNS `DOMAIN`")
 	fs.StringVar(&f.mesh.RootNamespace, "root-namespace", f.mesh.RootNamespace,
-		"`NAMESPACE` whose Sidecar and DestinationRules are everybody's default")
+		"`NAMESPACE` whose Sidecar and DestinationRules are everybody's default, and that has the mesh's configuration")
 	fs.StringVar(&f.mesh.AccessLogFile, "access-log-file", "", "where sidecars log requests, for example /dev/stdout (default: off)")
 	fs.BoolVar(&f.registry, "outbound-registry-only", false,
 		"block traffic to destinations that the mesh does not know (Istio's REGISTRY_ONLY)")
@@ -94,6 +103,11 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	if err := f.check(); err != nil {
 		return err
 	}
+	if f.options.Kubernetes != nil {
+		if _, err := kube.Connect(*f.options.Kubernetes); err != nil {
+			return f.kube.explainKube(err)
+		}
+	}
 	log, err := f.logging.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -109,9 +123,11 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 
 // check finds what is wrong with the flags before anything starts.
 func (f *serveFlags) check() error {
-	if f.options.ConfigDir == "" {
-		return usageError{errors.New("--config is needed: the directory with the mesh's YAML")}
+	cluster, err := f.kube.choose("--config", f.options.ConfigDir != "")
+	if err != nil {
+		return err
 	}
+	f.options.Kubernetes = cluster
 	if f.options.XDSPlaintextAddr == "" {
 		return usageError{errors.New("no address to serve proxies at: give --xds-plaintext-addr, for example 127.0.0.1:15010")}
 	}
@@ -124,6 +140,16 @@ func (f *serveFlags) check() error {
 	if f.profiling.MutexFraction < 0 || f.profiling.BlockRate < 0 {
 		return usageError{errors.New("profiling rates are not negative: 0 is none")}
 	}
+	if f.options.Heartbeat < 0 {
+		return usageError{errors.New("--heartbeat is not negative: 0 is none")}
+	}
+	if cluster != nil {
+		return nil
+	}
+	return f.checkDir()
+}
+
+func (f *serveFlags) checkDir() error {
 	switch info, err := os.Stat(f.options.ConfigDir); {
 	case errors.Is(err, fs.ErrNotExist):
 		return &UserError{What: "there is no such directory", Where: "--config " + f.options.ConfigDir, Next: "make it, or name another"}

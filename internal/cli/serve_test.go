@@ -87,7 +87,10 @@ func TestServeRefuses(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"no directory", nil, 2, "--config is needed"},
+		{"no source", nil, 2, "give --config, or --kubeconfig"},
+		{"two sources", []string{"--config", ".", "--kubeconfig", "f"}, 2, "two sources"},
+		{"a context of nothing", []string{"--config", ".", "--context", "c"}, 2, "--kubeconfig too"},
+		{"no kubeconfig", []string{"--kubeconfig", "nowhere", "--xds-plaintext-addr", "127.0.0.1:0"}, 1, "name the file that kubectl uses"},
 		{"no address", []string{"--config", filepath.Dir(file), "--xds-plaintext-addr", ""}, 2, "no address to serve proxies at"},
 		{"a directory that is not there", []string{"--config", file + "x"}, 1, "there is no such directory\n  where: --config " + file + "x\n  next:"},
 		{"a file", []string{"--config", file}, 1, "it is a file"},

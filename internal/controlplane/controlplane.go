@@ -16,7 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/source/file"
+	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
@@ -24,7 +24,9 @@ import (
 
 // Options are what `moonsail serve` can be told.
 type Options struct {
-	ConfigDir        string // a tree of YAML
+	ConfigDir        string        // a tree of YAML; empty: Kubernetes is the source
+	Kubernetes       *kube.Cluster // nil: ConfigDir is the source
+	Heartbeat        time.Duration // how often the API server's delay is measured; 0: never
 	XDSPlaintextAddr string // empty: not served
 	HTTPAddr         string // empty: not served
 	Mesh             *model.Mesh
@@ -38,24 +40,25 @@ type Options struct {
 
 // Run serves until ctx ends. What it cannot start with is an error; later on nothing is.
 //
-//	file source -> intake -> engine -> xDS server -> proxies
-//	                            |          |
-//	                            +-> change log -> log lines, metrics, debug pages
+//	source -> intake -> engine -> xDS server -> proxies
+//	                       |          |
+//	                       +-> change log -> log lines, metrics, debug pages
 func Run(ctx context.Context, o Options) error {
+	metrics := telemetry.NewMetrics()
+	changes := telemetry.NewChangeLog(telemetry.DefaultChanges, o.Log, metrics)
+	source, err := newSource(o, metrics)
+	if err != nil {
+		return err
+	}
+	intake := source.intake
 	xdsListener, httpListener, err := listen(ctx, o)
 	if err != nil {
 		return err
 	}
-	metrics := telemetry.NewMetrics()
-	changes := telemetry.NewChangeLog(telemetry.DefaultChanges, o.Log, metrics)
-	intake := store.NewIntake(file.SourceName)
-	source := &file.Source{
-		Dir: o.ConfigDir, Decoder: istioapi.Decoder{Domain: o.Mesh.Domain}, Intake: intake, Log: o.Log,
-	}
 	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: changes, Log: o.Log})
 	xds := server.New(pipeline, changes, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Meter: metrics})
 	stages := debug.Stages{
-		Ready:    ready(pipeline),
+		Ready:    ready(source, pipeline),
 		Problems: problems(source, pipeline),
 		Snapshot: pipeline.Snapshot,
 		Scopes:   func() any { return pipeline.Scopes(ctx) },
@@ -71,7 +74,7 @@ func Run(ctx context.Context, o Options) error {
 	defer xds.Close()
 
 	g := newGroup(ctx)
-	g.run("file source", source.Run)
+	g.run(source.name, source.run)
 	if httpListener != nil {
 		g.run("debug pages", func(ctx context.Context) error { return debug.NewServer(stages, o.Log).Serve(ctx, httpListener) })
 	}
@@ -177,8 +180,11 @@ func announce(o Options, xds, http net.Listener) {
 	}
 }
 
-func ready(e *engine.Engine) func() error {
+func ready(s *source, e *engine.Engine) func() error {
 	return func() error {
+		if err := s.waiting(); err != nil {
+			return err
+		}
 		if !e.Synced() {
 			return errors.New("the configuration has not been read yet")
 		}
@@ -192,17 +198,17 @@ type Problems struct {
 	Translation []engine.Failure  `json:"translation"` // what could not be made into Envoy's resources
 }
 
-func problems(s *file.Source, e *engine.Engine) func() any {
+func problems(s *source, e *engine.Engine) func() any {
 	return func() any {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		return Problems{Config: s.Problems(), Translation: e.Failures(ctx)}
+		return Problems{Config: s.problems(), Translation: e.Failures(ctx)}
 	}
 }
 
 // watch registers the gauges that are asked when they are read.
 func watch(m *telemetry.Metrics, e *engine.Engine, in *store.Intake) {
-	m.IntakeDepth(in.Depth)
+	m.IntakeDepth(in.DepthOf)
 	m.Inventory(
 		func() int { return e.Snapshot().Len(model.KindService) + e.Snapshot().Len(model.KindServiceEntry) },
 		func(k model.Kind) int { return e.Snapshot().Len(k) },

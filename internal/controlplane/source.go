@@ -1,0 +1,69 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/source/file"
+	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/telemetry"
+)
+
+// source is where objects come from, with the intake that it feeds.
+type source struct {
+	name     string
+	intake   *store.Intake
+	run      func(context.Context) error
+	problems func() []istioapi.Problem
+	waiting  func() error // what keeps it from having loaded, as far as it knows
+}
+
+func newSource(o Options, m *telemetry.Metrics) (*source, error) {
+	decoder := istioapi.Decoder{Domain: o.Mesh.Domain}
+	if o.Kubernetes == nil {
+		intake := store.NewIntake(file.SourceName)
+		s := &file.Source{Dir: o.ConfigDir, Decoder: decoder, Intake: intake, Log: o.Log}
+		return &source{"file source", intake, s.Run, s.Problems, func() error { return nil }}, nil
+	}
+	client, err := kube.Connect(*o.Kubernetes)
+	if err != nil {
+		return nil, err
+	}
+	o.Log.Info("the source is a Kubernetes API server", "url", client.Address())
+	intake := store.NewIntake(kube.SourceName)
+	s := &kube.Source{
+		Client: client, Decoder: decoder, RootNamespace: o.Mesh.RootNamespace, Intake: intake, Meter: kubeMeter{m}, Log: o.Log,
+		Identity: identity(), Heartbeat: o.Heartbeat,
+	}
+	run := func(ctx context.Context) error {
+		defer client.Close()
+		return s.Run(ctx)
+	}
+	return &source{"Kubernetes source", intake, run, s.Problems, s.Waiting}, nil
+}
+
+// identity names this process among control planes.
+func identity() string {
+	host, err := os.Hostname() // a Pod's name in a cluster
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s_%d", host, os.Getpid())
+}
+
+// kubeMeter counts for the Kubernetes source.
+type kubeMeter struct{ metrics *telemetry.Metrics }
+
+// Event implements kube.Meter.
+func (k kubeMeter) Event(kind string, custom bool, event string) {
+	k.metrics.KubernetesEvent(kind, custom, event)
+}
+
+// APIDelay implements kube.Meter.
+func (k kubeMeter) APIDelay(of kube.Delay, d time.Duration) {
+	k.metrics.APIServerDelay(string(of), d)
+}

@@ -1,0 +1,153 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// resource is a kind as one API server has it.
+type resource struct {
+	istioapi.Resource
+	version string
+	plural  string         // its name in URLs
+	example runtime.Object // what an object of it is decoded to
+	// What it is narrowed to; empty: everything.
+	namespace, field string
+	metric           string // how Istio's metrics of registry events call it; empty: its kind
+}
+
+func (r *resource) gv() schema.GroupVersion {
+	return schema.GroupVersion{Group: r.Group, Version: r.version}
+}
+
+func (r *resource) kind() model.Kind { return model.Kind(r.Kind) }
+
+// builtin are Kubernetes' own kinds, which every API server has.
+func builtin(rootNamespace string) []*resource {
+	rows := map[model.Kind]resource{
+		model.KindNamespace:     {plural: "namespaces", example: &corev1.Namespace{}, metric: "Namespaces"},
+		model.KindService:       {plural: "services", example: &corev1.Service{}, metric: "Services"},
+		model.KindPod:           {plural: "pods", example: &corev1.Pod{}, metric: "Pods"},
+		model.KindNode:          {plural: "nodes", example: &corev1.Node{}, metric: "Nodes"},
+		model.KindEndpointSlice: {plural: "endpointslices", example: &discoveryv1.EndpointSlice{}, metric: "EndpointSlice"},
+		model.KindMeshConfig: {
+			plural: "configmaps", example: &corev1.ConfigMap{}, namespace: rootNamespace,
+			field: "metadata.name=" + istioapi.MeshConfigName,
+		},
+	}
+	var out []*resource
+	for _, k := range istioapi.Resources() {
+		if r, ok := rows[model.Kind(k.Kind)]; ok && !k.Custom {
+			r.Resource, r.version = k, k.Versions[0]
+			out = append(out, &r)
+		}
+	}
+	return out
+}
+
+// custom is a kind that a CustomResourceDefinition defines.
+func custom(k istioapi.Resource, version, plural string) *resource {
+	r := &resource{Resource: k, version: version, plural: plural, example: &rawObject{}}
+	if !k.Read {
+		r.example = &metav1.PartialObjectMetadata{}
+	}
+	return r
+}
+
+// Content types. Custom resources have no protobuf; of kinds that nobody reads only the
+// metadata is asked for.
+const (
+	typeProtobuf = "application/vnd.kubernetes.protobuf,application/json"
+	typeJSON     = "application/json"
+	typeMetadata = "application/json;as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
+)
+
+// accept is what lists (or single events) of the resource are asked for as.
+func (r *resource) accept(list bool) string {
+	switch r.example.(type) {
+	case *rawObject:
+		return typeJSON
+	case *metav1.PartialObjectMetadata:
+		if list {
+			return fmt.Sprintf(typeMetadata, "List")
+		}
+		return fmt.Sprintf(typeMetadata, "")
+	}
+	return typeProtobuf
+}
+
+// scheme knows the resource's types.
+func (r *resource) scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	metav1.AddToGroupVersion(s, r.gv())
+	switch r.example.(type) {
+	case *rawObject:
+		s.AddKnownTypeWithName(r.gv().WithKind(r.Kind), &rawObject{})
+		s.AddKnownTypeWithName(r.gv().WithKind(r.Kind+"List"), &rawList{})
+		return s, nil
+	case *metav1.PartialObjectMetadata:
+		return s, metav1.AddMetaToScheme(s)
+	case *discoveryv1.EndpointSlice:
+		return s, discoveryv1.AddToScheme(s)
+	case *coordinationv1.Lease:
+		return s, coordinationv1.AddToScheme(s)
+	}
+	return s, corev1.AddToScheme(s)
+}
+
+// rest makes a REST client for the resource's group and version.
+func (c *Client) rest(r *resource) (*rest.RESTClient, error) {
+	scheme, err := r.scheme()
+	if err != nil {
+		return nil, err
+	}
+	config := rest.CopyConfig(c.config)
+	gv := r.gv()
+	config.GroupVersion, config.APIPath = &gv, "/apis"
+	if r.Group == "" {
+		config.APIPath = "/api"
+	}
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.AcceptContentTypes, config.ContentType = typeProtobuf, typeJSON
+	return rest.RESTClientForConfigAndClient(config, c.http)
+}
+
+// listWatch lists and watches a resource. heard is told how each request went.
+func (c *Client) listWatch(r *resource, heard func(error)) (*cache.ListWatch, error) {
+	client, err := c.rest(r)
+	if err != nil {
+		return nil, err
+	}
+	request := func(list bool, o metav1.ListOptions) *rest.Request {
+		o.FieldSelector = r.field
+		return client.Get().Namespace(r.namespace).Resource(r.plural).
+			VersionedParams(&o, metav1.ParameterCodec).SetHeader("Accept", r.accept(list))
+	}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := request(true, o).Do(ctx).Get()
+			heard(err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.Watch = true
+			w, err := request(false, o).Watch(ctx)
+			heard(err)
+			return w, err
+		},
+	}, nil
+}

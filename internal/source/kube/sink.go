@@ -1,0 +1,329 @@
+package kube
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+// sink is where a Reflector puts the objects of one kind. Of each it keeps the model's
+// object, which the store has too, and nothing of Kubernetes' one. It is a
+// cache.ReflectorStore and a cache.TransformingStore.
+type sink struct {
+	resource *resource
+	decoder  istioapi.Decoder
+	put      func(events ...store.Event)
+	meter    Meter
+	listed   func() // told after each complete list
+	problem  func(istioapi.Problems)
+
+	mu sync.Mutex // guards all below: the Reflector writes, anybody asks for problems
+	// held are the objects that there are, by namespace and name.
+	held map[name]held
+	// problems are those of the objects that have any.
+	problems map[name]istioapi.Problems
+	untold   istioapi.Problems // that the log does not have yet
+}
+
+type name struct{ namespace, name string }
+
+// held is what is kept of an object.
+type held struct {
+	version string       // that was seen last
+	object  model.Object // in force: an earlier version's where that one has errors; nil: none ever was good
+}
+
+// entry is an object as it was decoded. It is what client-go's temporary stores hold.
+type entry struct {
+	name
+	version   string
+	committed time.Time // zero: not known
+	object    model.Object
+	problems  istioapi.Problems
+}
+
+// GetObjectMeta names the entry for client-go.
+func (e *entry) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{Namespace: e.namespace, Name: e.name.name, ResourceVersion: e.version}
+}
+
+func newSink(r *resource, s *Source) *sink {
+	return &sink{
+		resource: r, decoder: s.Decoder, put: s.Intake.Put, meter: s.Meter,
+		listed: func() { s.status.listed(r.Kind) }, problem: s.log.problems,
+		held: map[name]held{}, problems: map[name]istioapi.Problems{},
+	}
+}
+
+// Transformer implements cache.TransformingStore: objects of a list that is streamed are
+// decoded as they come, so that the list is never there as a whole.
+func (k *sink) Transformer() cache.TransformFunc {
+	return func(o any) (any, error) { return k.decode(o) }
+}
+
+// decode makes an entry of an object; entries stay as they are.
+func (k *sink) decode(o any) (*entry, error) {
+	if e, ok := o.(*entry); ok {
+		return e, nil
+	}
+	m, err := meta.Accessor(o)
+	if err != nil {
+		return nil, err
+	}
+	e := &entry{name: nameOf(m), version: m.GetResourceVersion(), committed: committed(m)}
+	e.object, e.problems = k.model(o)
+	trim(e.object)
+	return e, nil
+}
+
+func nameOf(m metav1.Object) name { return name{m.GetNamespace(), m.GetName()} }
+
+// model decodes an object.
+func (k *sink) model(o any) (model.Object, istioapi.Problems) {
+	switch o := o.(type) {
+	case *rawObject:
+		out := k.decoder.FromRaw(k.resource.Resource, o.document)
+		return out.Object, out.Problems
+	case *metav1.PartialObjectMetadata:
+		document, err := json.Marshal(map[string]any{
+			"apiVersion": k.resource.gv().String(), "kind": k.resource.Kind,
+			"metadata": map[string]string{"namespace": o.Namespace, "name": o.Name},
+		})
+		if err != nil {
+			return nil, nil // strings can always be written
+		}
+		return nil, k.decoder.FromRaw(k.resource.Resource, document).Problems
+	case metav1.Object:
+		return k.decoder.FromTyped(o)
+	}
+	return nil, nil
+}
+
+// committed is when an object was last written, as far as the API server tells: to the
+// second, and not at all where a writer changed nothing that has an owner.
+func committed(m metav1.Object) time.Time {
+	at := m.GetCreationTimestamp().Time
+	for _, f := range m.GetManagedFields() {
+		if f.Time != nil && f.Time.After(at) {
+			at = f.Time.Time
+		}
+	}
+	return at
+}
+
+// annotationOfMesh is part of the names of annotations that mean something to a mesh.
+const annotationOfMesh = "istio.io/"
+
+// trim drops from an object what nobody reads.
+func trim(o model.Object) {
+	if o == nil {
+		return
+	}
+	m := o.Metadata()
+	if len(m.Annotations) > 0 {
+		kept := map[string]string{}
+		for k, v := range m.Annotations {
+			if strings.Contains(k, annotationOfMesh) {
+				kept[k] = v
+			}
+		}
+		m.Annotations = kept
+	}
+	if len(m.Annotations) == 0 {
+		m.Annotations = nil
+	}
+	if m.Kind == model.KindNode {
+		m.Labels = nil // its locality has been taken from them
+	}
+}
+
+// Events, as Istio's metrics call them.
+const (
+	eventAdd    = "add"
+	eventUpdate = "update"
+	eventDelete = "delete"
+	eventSame   = "updatesame" // of no meaning to the mesh
+)
+
+// Add implements cache.ReflectorStore.
+func (k *sink) Add(o any) error { return k.upsert(o, time.Now()) }
+
+// Update implements cache.ReflectorStore.
+func (k *sink) Update(o any) error { return k.upsert(o, time.Now()) }
+
+func (k *sink) upsert(o any, now time.Time) error {
+	e, err := k.decode(o)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	event, ok := k.take(e, now)
+	news := k.news()
+	k.mu.Unlock()
+	k.problem(news)
+	if !e.committed.IsZero() {
+		k.meter.APIDelay(DelayObject, now.Sub(e.committed))
+		event.Committed = e.committed
+	}
+	if ok {
+		k.put(event)
+	}
+	return nil
+}
+
+// take notes an object and tells what that changes, if it does; mu is held.
+func (k *sink) take(e *entry, now time.Time) (store.Event, bool) {
+	old, known := k.held[e.name]
+	if known && old.version == e.version {
+		return store.Event{}, false
+	}
+	k.note(e)
+	next := held{e.version, e.object}
+	if e.object == nil || old.object != nil && same(old.object, e.object) {
+		next.object = old.object
+		k.held[e.name] = next
+		k.count(eventSame)
+		return store.Event{}, false
+	}
+	k.held[e.name] = next
+	if old.object == nil {
+		k.count(eventAdd)
+	} else {
+		k.count(eventUpdate)
+	}
+	return store.Event{
+		Key: e.object.Metadata().Key, Object: e.object, Observed: now, Urgent: store.TakesAway(old.object, e.object),
+	}, true
+}
+
+func (k *sink) count(event string) { k.meter.Event(k.resource.event(), k.resource.Custom, event) }
+
+func (r *resource) event() string {
+	if r.metric != "" {
+		return r.metric
+	}
+	return r.Kind
+}
+
+// note keeps an object's problems; mu is held.
+func (k *sink) note(e *entry) {
+	if !slices.Equal(k.problems[e.name], e.problems) {
+		k.untold = append(k.untold, e.problems...)
+	}
+	delete(k.problems, e.name)
+	if len(e.problems) > 0 {
+		k.problems[e.name] = e.problems
+	}
+}
+
+// news takes the problems that nobody has been told of; mu is held.
+func (k *sink) news() istioapi.Problems {
+	list := k.untold
+	k.untold = nil
+	return list
+}
+
+// same tells whether two versions of an object mean the same to the mesh: what differs is a
+// status, a field that nobody reads, or managedFields. b has not been handed out yet.
+func same(a, b model.Object) bool {
+	m := b.Metadata()
+	version := m.ResourceVersion
+	m.ResourceVersion = a.Metadata().ResourceVersion
+	equal := reflect.DeepEqual(a, b)
+	m.ResourceVersion = version
+	return equal
+}
+
+// Delete implements cache.ReflectorStore.
+func (k *sink) Delete(o any) error {
+	m, err := meta.Accessor(o)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	event, ok := k.drop(nameOf(m), time.Now())
+	k.mu.Unlock()
+	if ok {
+		k.put(event)
+	}
+	return nil
+}
+
+// drop forgets an object and tells what that changes, if it does; mu is held.
+func (k *sink) drop(n name, now time.Time) (store.Event, bool) {
+	old := k.held[n]
+	delete(k.held, n)
+	delete(k.problems, n)
+	if old.object == nil {
+		return store.Event{}, false
+	}
+	k.count(eventDelete)
+	return store.Event{Key: old.object.Metadata().Key, Observed: now, Urgent: store.TakesAway(old.object, nil)}, true
+}
+
+// Replace implements cache.ReflectorStore: what the list does not have is gone. All that it
+// changes is one Put.
+func (k *sink) Replace(list []any, _ string) error {
+	now := time.Now()
+	entries := make([]*entry, 0, len(list))
+	for _, o := range list {
+		e, err := k.decode(o)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, e)
+	}
+	events, news := k.replace(entries, now)
+	k.put(events...)
+	k.problem(news)
+	k.listed()
+	return nil
+}
+
+func (k *sink) replace(entries []*entry, now time.Time) ([]store.Event, istioapi.Problems) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	there := make(map[name]bool, len(entries))
+	var events []store.Event
+	for _, e := range entries {
+		there[e.name] = true
+		if event, ok := k.take(e, now); ok {
+			events = append(events, event)
+		}
+	}
+	for n := range k.held {
+		if there[n] {
+			continue
+		}
+		if event, ok := k.drop(n, now); ok {
+			events = append(events, event)
+		}
+	}
+	slices.SortFunc(events, func(a, b store.Event) int { return a.Key.Compare(b.Key) })
+	return events, k.news()
+}
+
+// Resync implements cache.ReflectorStore; there is nothing to do.
+func (k *sink) Resync() error { return nil }
+
+// Problems are those of all objects.
+func (k *sink) Problems() istioapi.Problems {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var out istioapi.Problems
+	for _, list := range k.problems {
+		out = append(out, list...)
+	}
+	return out
+}

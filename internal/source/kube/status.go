@@ -1,0 +1,166 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+)
+
+// status knows how well the API server answers, and what has to be listed before anybody
+// is served. It tells changes in the log, each once.
+type status struct {
+	log *slog.Logger
+
+	mu       sync.Mutex          // guards all below
+	pending  map[string]struct{} // kinds that have not been listed; nil: all have been
+	synced   func()
+	failing  map[string]error // requests that failed last, by kind
+	denied   map[string]bool  // kinds that may not be read: told once each
+	away     bool             // the log has said that the API server does not answer
+	missing  string           // kinds that are not installed, as the log has told
+	searched bool             // custom kinds have been looked for
+}
+
+// searching stands among what is pending for the search for custom kinds.
+const searching = "discovery"
+
+func (s *status) begin(kinds []*resource, synced func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending, s.synced = map[string]struct{}{searching: {}}, synced
+	s.failing, s.denied = map[string]error{}, map[string]bool{}
+	for _, r := range kinds {
+		s.pending[r.Kind] = struct{}{}
+	}
+}
+
+// await adds a kind that has to be listed, unless all have been.
+func (s *status) await(kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending != nil {
+		s.pending[kind] = struct{}{}
+	}
+}
+
+// listed is told that a kind has been put into the intake as a whole.
+func (s *status) listed(kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending == nil {
+		return
+	}
+	if delete(s.pending, kind); len(s.pending) == 0 {
+		s.pending = nil
+		s.synced()
+	}
+}
+
+// discovered is told after each search which kinds are not installed.
+func (s *status) discovered(missing string) {
+	s.mu.Lock()
+	told := s.searched && s.missing == missing
+	s.searched, s.missing = true, missing
+	s.mu.Unlock()
+	if !told && missing != "" {
+		s.log.Info("these kinds are not installed in the cluster; they are read once they are", "kinds", missing)
+	}
+	s.listed(searching)
+}
+
+// heard is told how a request about a kind went.
+func (s *status) heard(kind string, err error) {
+	if errors.Is(err, context.Canceled) {
+		return // we are ending
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil || apierrors.IsNotFound(err) || expired(err):
+		s.answered(kind)
+	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+		s.failing[kind] = err
+		if !s.denied[kind] {
+			s.denied[kind] = true
+			s.log.Error("the API server denies access; allow it in a ClusterRole", "kind", kind, "error", err)
+		}
+	default:
+		s.failing[kind] = err
+		if !s.away {
+			s.away = true
+			s.log.Warn("the API server does not answer; what is known stays in force, and it is asked again", "kind", kind, "error", err)
+		}
+	}
+}
+
+// expired tells whether a watch has to begin anew: nothing is wrong with that.
+func expired(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+}
+
+// answered clears a kind's failure; mu is held.
+func (s *status) answered(kind string) {
+	delete(s.failing, kind)
+	delete(s.denied, kind)
+	for k := range s.failing {
+		if !s.denied[k] {
+			return
+		}
+	}
+	if s.away {
+		s.away = false
+		s.log.Info("the API server answers again")
+	}
+}
+
+// waiting says what has not been listed yet, and why not where that is known.
+func (s *status) waiting() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending == nil {
+		return nil
+	}
+	kinds := slices.Sorted(maps.Keys(s.pending))
+	for _, k := range kinds {
+		if err := s.failing[k]; err != nil {
+			return fmt.Errorf("waiting for the API server: %s: %w", k, err)
+		}
+	}
+	return fmt.Errorf("waiting for the API server to list %s", strings.Join(kinds, ", "))
+}
+
+// problemLog writes problems to the log.
+type problemLog struct{ log *slog.Logger }
+
+// maxLogged is how many problems of one list are logged; all are at /debug/problems.
+const maxLogged = 20
+
+func (l *problemLog) problems(list istioapi.Problems) {
+	for i, p := range list {
+		if i == maxLogged {
+			l.log.Warn("there are more configuration problems; see /debug/problems", "more", len(list)-i)
+			return
+		}
+		l.log.Log(context.Background(), logLevel(p.Severity), "configuration problem",
+			"object", p.Object.String(), "field", p.Field, "problem", p.Message)
+	}
+}
+
+func logLevel(s istioapi.Severity) slog.Level {
+	switch s {
+	case istioapi.SeverityError:
+		return slog.LevelError
+	case istioapi.SeverityWarning:
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
