@@ -20,13 +20,14 @@ import (
 // NewLabCommand is "moonsail lab": experiments.
 func NewLabCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "lab",
-		Short:   "Run experiments, and report what they measured",
-		Example: `  moonsail lab propagation --quick`,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:   "lab",
+		Short: "Run experiments, and report what they measured",
+		Example: `  moonsail lab propagation --quick
+  moonsail lab routes --quick`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand((&propagationFlags{}).command(), newFloorCommand())
+	cmd.AddCommand((&propagationFlags{}).command(), (&routesFlags{}).command(), newFloorCommand())
 	return cmd
 }
 

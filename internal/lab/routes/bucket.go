@@ -7,60 +7,61 @@ import (
 
 // Buckets of hosts. A bucket is a pure function of a request's host that both Envoy, in
 // CEL, and we can compute. Envoy's CEL has no hash and no arithmetic on characters, but
-// it has RE2: one regular expression is a bit, true where the number of characters of a
-// set is even. So the bucket is the exclusive or of the characters' vectors: linear in the
-// name's length, and every string has one.
+// it has RE2: a regular expression is a bit, true where the number of characters of a set
+// is even. So a bucket is the exclusive or of its characters' vectors, and every string has
+// one.
 //
 // What is hashed is the region: of names the first label, so that all aliases of a service
 // (reviews, reviews.shop, reviews.shop.svc.cluster.local:9080) share a bucket; of IPv4
-// addresses all octets, and of IPv6 addresses all between the brackets, as the first
-// label would be the same for all ClusterIPs. Case and port do not matter.
+// addresses all octets, and of IPv6 addresses all between the brackets, as those of a
+// cluster's services begin with the same. Case and port do not matter.
+//
+// Addresses have buckets of their own, behind those of names: a service with both is in two
+// buckets, and each would otherwise be twice as large.
 
-// MaxBits bounds a number of buckets: 2^MaxBits.
-const MaxBits = 8
+// MaxBits bounds a number of buckets: 2^MaxBits for names, and as many for addresses.
+const MaxBits = 6
 
-const letters = "abcdefghijklmnopqrstuvwxyz"
-
-// vector is a character's share of the bucket; other characters have none. The numbers
-// are those that spread consecutive numbers and English words well (bucket_test.go).
-func vector(c byte) uint {
-	switch {
-	case '0' <= c && c <= '9':
-		return uint(digitVectors[c-'0'])
-	case 'A' <= c && c <= 'Z':
-		return uint(letterVectors[c-'A'])
-	case 'a' <= c && c <= 'z':
-		return uint(letterVectors[c-'a'])
-	}
-	return 0
+// bitSets are the characters that count, by bit. Envoy bounds a regular expression in CEL
+// to a program of 100 instructions, so they are few ranges. They were chosen for how evenly
+// they spread numbered names, words and addresses (bucket_test.go).
+var bitSets = [MaxBits]struct{ letters, digits string }{
+	{"bciklu-w", "0-289"},
+	{"b-eg-kt-v", "15-9"},
+	{"abk-np-syz", "2-46-8"},
+	{"d-hl-ox", "079"},
+	{"e-my", "0135-7"},
+	{"cdp-su-y", "1-478"},
 }
 
-var (
-	digitVectors  = [10]byte{0x01, 0x02, 0x04, 0x08, 0x10, 0x2f, 0x53, 0x95, 0x6a, 0xbc}
-	letterVectors = [26]byte{
-		0x1d, 0x32, 0x57, 0x8b, 0x2e, 0xc4, 0x79, 0x96, 0x4d, 0xa3, 0x68, 0xf1, 0x0e,
-		0xb7, 0x5a, 0xe5, 0x93, 0x7c, 0x29, 0xd6, 0x84, 0x3b, 0xcf, 0x61, 0x1a, 0xe8,
-	}
+// kind is a kind of host: which region it has.
+type kind uint8
+
+const (
+	name kind = iota
+	ipv4      // also whatever else begins with a character up to 9
+	ipv6
 )
 
-// Bucket is the bucket of a host, one of 2^bits.
-func Bucket(host string, bits int) int {
-	var sum uint
-	for _, c := range []byte(region(host)) {
-		sum ^= vector(c)
+func kindOf(host string) kind {
+	switch {
+	case host > "[~":
+		return name
+	case host < ":":
+		return ipv4
+	case host[0] == '[':
+		return ipv6
 	}
-	return int(sum & (1<<bits - 1)) //nolint:gosec // it has MaxBits
+	return name
 }
 
 // region is the part of a host that decides.
 func region(host string) string {
-	switch {
-	case host == "":
-		return ""
-	case host[0] == '[':
+	switch kindOf(host) {
+	case ipv4:
+		return upTo(host, func(c byte) bool { return (c < '0' || c > '9') && c != '.' })
+	case ipv6:
 		return upTo(host[1:], func(c byte) bool { return c == ']' })
-	case isDigit(host[0]):
-		return upTo(host, func(c byte) bool { return !isDigit(c) && c != '.' })
 	}
 	return upTo(host, func(c byte) bool { return c == '.' || c == ':' })
 }
@@ -74,26 +75,107 @@ func upTo(s string, end func(byte) bool) string {
 	return s
 }
 
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+// Buckets is how many there are.
+func Buckets(bits int) int { return 2 << bits }
 
-// bucketExpression is the same as a CEL expression: a sum of powers of two.
-func bucketExpression(bits int) string {
-	terms := make([]string, bits)
-	for i := range terms {
-		terms[i] = fmt.Sprintf("(request.host.matches('%s') ? 0 : %d)", bitPattern(i), 1<<i)
+// Bucket is the bucket of a host: below 2^bits for names, from there on for addresses.
+func Bucket(host string, bits int) (sum int) {
+	r := region(host)
+	for i := range bits {
+		if !evenIn(r, i) {
+			sum |= 1 << i
+		}
 	}
-	return strings.Join(terms, " + ")
+	if kindOf(host) != name {
+		sum += 1 << bits
+	}
+	return sum
 }
 
-// bitPattern matches the hosts whose bucket has no bit i. Each kind of region is one
-// alternative; the first character tells them apart. All end where the region ends, as
-// the parity of a part of it says nothing.
-func bitPattern(i int) string {
-	digits, word := membersOf("0123456789", i), membersOf("0123456789"+letters, i)
-	return "(?i)^(?:" +
-		`\[` + even(word, `\]`) + `(?:\]|$)|` +
-		startingWith("0123456789", digits, even(digits, notIn("0-9.")), odd(digits, notIn("0-9."))) + `(?:[^0-9.]|$)|` +
-		startingWith(letters, word, even(word, ".:"), odd(word, ".:")) + `(?:[.:]|$)|` +
-		`[^\[0-9a-z.:]` + even(word, ".:") + `(?:[.:]|$)|` +
-		`(?:[.:]|$))`
+// evenIn is what the regular expression of a bit says. They know ASCII only.
+func evenIn(region string, bit int) bool {
+	n := 0
+	for _, c := range []byte(region) {
+		if c >= 0x80 {
+			return false
+		}
+		if memberOf(bit, c) {
+			n++
+		}
+	}
+	return n%2 == 0
+}
+
+func memberOf(bit int, c byte) bool {
+	set := bitSets[bit]
+	return inRanges(set.digits, c) || inRanges(set.letters, c) || ('A' <= c && c <= 'Z' && inRanges(set.letters, c+'a'-'A'))
+}
+
+// inRanges tells whether a class as in "a-cx" has a character.
+func inRanges(class string, c byte) bool {
+	for i := 0; i < len(class); i++ {
+		low, high := class[i], class[i]
+		if i+2 < len(class) && class[i+1] == '-' {
+			high = class[i+2]
+			i += 2
+		}
+		if low <= c && c <= high {
+			return true
+		}
+	}
+	return false
+}
+
+// BucketExpression is the same function of a request's host as a CEL expression: a sum of
+// powers of two for each kind of host.
+func BucketExpression(bits int) string {
+	sum := func(k kind) string {
+		terms := make([]string, bits)
+		for i := range terms {
+			terms[i] = fmt.Sprintf("(request.host.matches('%s') ? 0 : %d)", bitPattern(k, i), 1<<i)
+		}
+		if k != name {
+			terms = append(terms, fmt.Sprint(1<<bits))
+		}
+		return "(" + strings.Join(terms, " + ") + ")"
+	}
+	// Most hosts begin with a small letter, and are told by the first comparison.
+	return fmt.Sprintf("request.host > '[~' ? %[3]s : request.host < ':' ? %[1]s : request.host.startsWith('[') ? %[2]s : %[3]s",
+		sum(ipv4), sum(ipv6), sum(name))
+}
+
+// bitPattern matches the hosts of a kind whose bucket has no bit i: (others, or a member,
+// others and another member) any number of times, and then the end of the region. Ending
+// anywhere else would say nothing.
+func bitPattern(k kind, i int) string {
+	var begin, skip, end string
+	lower, upper := byte(0), byte(0x7f)
+	switch k {
+	case name:
+		skip, end = ".:", "(?:[.:]|$)"
+	case ipv4:
+		lower, upper, end = '.', '9', "(?:[^.0-9]|$)"
+		skip = "/"
+	case ipv6:
+		begin, skip, end = "[[]", "]", "(?:[]]|$)"
+	}
+	in := class(lower, upper, func(c byte) bool { return memberOf(i, c) })
+	others := class(lower, upper, func(c byte) bool { return !memberOf(i, c) && !strings.ContainsRune(skip, rune(c)) })
+	return fmt.Sprintf("^%s(?:%s|%s%s*%s)*%s", begin, others, in, others, in, end)
+}
+
+// class is a character class of the characters of a range that a condition holds for.
+func class(lower, upper byte, has func(byte) bool) string {
+	var b strings.Builder
+	for c := int(lower); c <= int(upper); c++ {
+		if !has(byte(c)) {
+			continue
+		}
+		first := c
+		for c < int(upper) && has(byte(c+1)) {
+			c++
+		}
+		fmt.Fprintf(&b, `\\x%02x-\\x%02x`, first, c)
+	}
+	return "[" + b.String() + "]"
 }

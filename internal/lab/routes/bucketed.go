@@ -1,0 +1,81 @@
+package routes
+
+import (
+	"fmt"
+	"slices"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+
+	"github.com/moonsail/moonsail/internal/translate"
+	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// bucketed is SRDS with a scope for each bucket of hosts. A scope names a route
+// configuration, which comes by RDS, and whose virtual hosts come by VHDS: a change sends
+// one of them, and Envoy rebuilds one bucket. Each bucket has the wildcards and the virtual
+// host for unknown hosts, too, so that every host finds what it would find in one table.
+//
+// The scope must name its route configuration: Envoy 1.40 crashes when one with vhds is
+// inside a scope, whether that comes by SRDS or is part of the listener.
+type bucketed struct {
+	port string
+	bits int
+}
+
+func (b bucketed) name(bucket int) string { return fmt.Sprintf("%s~%d", b.port, bucket) }
+
+// bucketsOf are the buckets of a service's domains, each once.
+func (b bucketed) bucketsOf(i int) (out []int) {
+	for _, d := range domains(i) {
+		if k := Bucket(d, b.bits); !slices.Contains(out, k) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// The port is part of the key: every connection manager gets all scopes, also those of
+// other listeners.
+func (b bucketed) manage(_ *mesh, out *hcmv3.HttpConnectionManager) error {
+	return scoped(out, b.port+"~%CEL("+BucketExpression(b.bits)+")%", "", &hcmv3.ScopedRoutes{
+		ConfigSpecifier: &hcmv3.ScopedRoutes_ScopedRds{ScopedRds: &hcmv3.ScopedRds{ScopedRdsConfigSource: ads}},
+	})
+}
+
+func (b bucketed) all(m *mesh) (out []item, err error) {
+	for k := range Buckets(b.bits) {
+		s := &routev3.ScopedRouteConfiguration{Name: b.name(k), Key: scopeKey(b.name(k)), RouteConfigurationName: b.name(k)}
+		rc := translate.RouteConfig(view.RouteConfig{Name: s.GetName()}, true)
+		rc.RequestHeadersToRemove = []string{scopeHeader}
+		rest, err := m.others(s.GetName())
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, item{scopeURL, s.GetName(), s}, item{resource.RouteConfigURL, s.GetName(), rc})
+		out = append(out, hostItems(rest)...)
+	}
+	for i := range m.versions {
+		list, err := b.changed(m, i)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, list...)
+	}
+	return out, nil
+}
+
+// changed sends the virtual host to each of its buckets, with those of its domains alone
+// that are looked for there.
+func (b bucketed) changed(m *mesh, i int) (out []item, err error) {
+	for _, k := range b.bucketsOf(i) {
+		v, err := m.service(i, b.name(k))
+		if err != nil {
+			return nil, err
+		}
+		v.Domains = slices.DeleteFunc(v.GetDomains(), func(d string) bool { return Bucket(d, b.bits) != k })
+		out = append(out, hostItems([]*routev3.VirtualHost{v})...)
+	}
+	return out, nil
+}

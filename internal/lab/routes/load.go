@@ -1,0 +1,180 @@
+package routes
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// load is an open-loop generator of HTTP/1.1 requests over connections that stay open.
+// Requests have fixed times; a late answer delays no later request, and latencies count
+// from the intended time, so that a stall is seen by all requests that it would have hit.
+type load struct {
+	address string
+	hosts   []string // of requests, in turn
+	conns   int
+	rate    int // requests a second; 0: each connection sends again at once (closed loop)
+}
+
+// outcome is what a load has seen.
+type outcome struct {
+	latencies []time.Duration
+	failed    int // answers other than 200
+}
+
+// run sends for that long. Connections are opened before the first request's time.
+func (l *load) run(ctx context.Context, d time.Duration) (*outcome, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	conns, err := l.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(conns)
+	defer context.AfterFunc(ctx, func() { closeAll(conns) })()
+	if l.rate == 0 {
+		return l.closedLoop(conns, d)
+	}
+	return l.openLoop(conns, d)
+}
+
+func (l *load) dial(ctx context.Context) (out []net.Conn, err error) {
+	var dialer net.Dialer
+	for range l.conns {
+		c, err := dialer.DialContext(ctx, "tcp", l.address)
+		if err != nil {
+			closeAll(out)
+			return nil, fmt.Errorf("load: %w", err)
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+func closeAll(conns []net.Conn) {
+	for _, c := range conns {
+		_ = c.Close() // it may have been closed already
+	}
+}
+
+// request is a host's request as bytes.
+func request(host string) []byte {
+	return fmt.Appendf(nil, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host)
+}
+
+// openLoop sends request i at begin + i/rate on connection i mod conns. Where an answer is
+// late the next request follows it on the connection, as HTTP/1.1 allows.
+func (l *load) openLoop(conns []net.Conn, d time.Duration) (*outcome, error) {
+	total := int(d.Seconds() * float64(l.rate))
+	interval := time.Second / time.Duration(l.rate)
+	begin := time.Now().Add(10 * time.Millisecond)
+	parts, errs := make([]outcome, len(conns)), make([]error, len(conns))
+	var readers sync.WaitGroup
+	for c := range conns {
+		readers.Go(func() {
+			parts[c], errs[c] = readAnswers(conns[c], func(i int) (time.Time, bool) {
+				n := c + i*len(conns)
+				return begin.Add(time.Duration(n) * interval), n < total
+			})
+		})
+	}
+	wire := make([][]byte, len(l.hosts))
+	for i, h := range l.hosts {
+		wire[i] = request(h)
+	}
+	var failed error
+	for i := 0; i < total && failed == nil; i++ {
+		sleepUntil(begin.Add(time.Duration(i) * interval))
+		_, failed = conns[i%len(conns)].Write(wire[i%len(wire)])
+	}
+	if failed != nil {
+		closeAll(conns) // ends the readers
+	}
+	readers.Wait()
+	return join(parts), errors.Join(append(errs, failed)...)
+}
+
+// closedLoop is for costs: as many requests as go through.
+func (l *load) closedLoop(conns []net.Conn, d time.Duration) (*outcome, error) {
+	end := time.Now().Add(d)
+	parts, errs := make([]outcome, len(conns)), make([]error, len(conns))
+	var running sync.WaitGroup
+	for c := range conns {
+		running.Go(func() {
+			parts[c], errs[c] = readAnswers(conns[c], func(i int) (time.Time, bool) {
+				now := time.Now()
+				if now.After(end) {
+					return now, false
+				}
+				_, err := conns[c].Write(request(l.hosts[(c+i)%len(l.hosts)]))
+				return now, err == nil
+			})
+		})
+	}
+	running.Wait()
+	return join(parts), errors.Join(errs...)
+}
+
+// readAnswers reads answer i for as long as there is a request i, whose intended time next
+// gives.
+func readAnswers(conn net.Conn, next func(i int) (time.Time, bool)) (out outcome, err error) {
+	r := bufio.NewReader(conn)
+	for i := 0; ; i++ {
+		sent, more := next(i)
+		if !more {
+			return out, nil
+		}
+		status, err := readAnswer(r)
+		if err != nil {
+			return out, fmt.Errorf("load: %w", err)
+		}
+		out.latencies = append(out.latencies, time.Since(sent))
+		if status != http.StatusOK {
+			out.failed++
+		}
+	}
+}
+
+// readAnswer reads one answer that has a content length.
+func readAnswer(r *bufio.Reader) (status int, err error) {
+	line, err := r.ReadSlice('\n')
+	if err != nil {
+		return 0, err
+	}
+	if f := bytes.Fields(line); len(f) > 1 {
+		status, _ = strconv.Atoi(string(f[1])) // 0 is no 200
+	}
+	length := 0
+	for {
+		if line, err = r.ReadSlice('\n'); err != nil {
+			return 0, err
+		}
+		name, value, found := bytes.Cut(bytes.TrimSpace(line), []byte(":"))
+		if !found {
+			_, err = io.CopyN(io.Discard, r, int64(length))
+			return status, err
+		}
+		if bytes.EqualFold(name, []byte("content-length")) {
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+func join(parts []outcome) *outcome {
+	out := &outcome{}
+	for _, p := range parts {
+		out.latencies = append(out.latencies, p.latencies...)
+		out.failed += p.failed
+	}
+	return out
+}

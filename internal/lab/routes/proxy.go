@@ -1,0 +1,226 @@
+package routes
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/lab/child"
+)
+
+// proxy is a running Envoy.
+type proxy struct {
+	process *envoy.Process
+	admin   *envoy.Admin
+	output  *lockedBuffer
+	dir     string
+	begun   time.Time
+	early   []string // answers of a listener that was not ready yet; there should be none
+}
+
+// lockedBuffer is Envoy's output.
+type lockedBuffer struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+const xdsCluster = "xds"
+
+// startProxy starts an Envoy that gets its listeners from the server, and its one cluster
+// from its bootstrap.
+func startProxy(path string, workers int, xds, upstream uint32) (*proxy, error) {
+	dir, err := os.MkdirTemp("", "moonsail-routes-")
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{dir: dir, output: &lockedBuffer{}}
+	if err := p.start(path, workers, xds, upstream); err != nil {
+		_ = os.RemoveAll(dir) // the system removes it in the end
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *proxy) start(path string, workers int, xds, upstream uint32) error {
+	text, err := bootstrap(filepath.Join(p.dir, "admin"), xds, upstream)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(p.dir, "envoy.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return err
+	}
+	p.begun = time.Now()
+	p.process, err = envoy.Start(envoy.Options{Path: path, Bootstrap: file, Concurrency: workers, LogLevel: "warning", Output: p.output})
+	if err != nil {
+		return err
+	}
+	p.admin = envoy.NewAdmin("unix://" + filepath.Join(p.dir, "admin"))
+	return nil
+}
+
+func (p *proxy) stop() {
+	p.admin.Close()
+	p.process.Stop(time.Second)
+	_ = os.RemoveAll(p.dir) // the system removes it in the end
+}
+
+func bootstrap(admin string, xds, upstream uint32) ([]byte, error) {
+	control, err := cluster(xdsCluster, xds, map[string]proto.Message{
+		"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": &httpv3.HttpProtocolOptions{
+			UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
+				ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+					ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{},
+				},
+			},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	app, err := cluster(upstreamOf, upstream, nil)
+	if err != nil {
+		return nil, err
+	}
+	return protojson.Marshal(&bootstrapv3.Bootstrap{
+		Node: &corev3.Node{Id: "routes", Cluster: "routes"},
+		Admin: &bootstrapv3.Admin{Address: &corev3.Address{
+			Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: admin}},
+		}},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{control, app}},
+		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{
+			LdsConfig: ads,
+			AdsConfig: &corev3.ApiConfigSource{
+				ApiType:                   corev3.ApiConfigSource_DELTA_GRPC,
+				TransportApiVersion:       corev3.ApiVersion_V3,
+				SetNodeOnFirstMessageOnly: true,
+				GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+					EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: xdsCluster, RetryPolicy: &corev3.RetryPolicy{
+						RetryBackOff: &corev3.BackoffStrategy{BaseInterval: durationpb.New(100 * time.Millisecond), MaxInterval: durationpb.New(200 * time.Millisecond)},
+					}},
+				}}},
+			},
+		},
+	})
+}
+
+// address is where a listener can be connected to; "" while it is not there or warms.
+func (p *proxy) address(ctx context.Context, listener string) (string, error) {
+	text, err := p.admin.Listeners(ctx)
+	if err != nil {
+		return "", err
+	}
+	var list struct {
+		Statuses []struct {
+			Name  string `json:"name"`
+			Local struct {
+				Socket struct {
+					Address string `json:"address"`
+					Port    int    `json:"port_value"`
+				} `json:"socket_address"`
+			} `json:"local_address"`
+		} `json:"listener_statuses"`
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return "", err
+	}
+	for _, l := range list.Statuses {
+		if l.Name == listener && l.Local.Socket.Port != 0 {
+			return net.JoinHostPort(l.Local.Socket.Address, strconv.Itoa(l.Local.Socket.Port)), nil
+		}
+	}
+	return "", nil
+}
+
+// readyTime is how long a listener may take.
+const readyTime = 30 * time.Second
+
+// ready waits until a listener answers a request for a host by its route. A listener that
+// warms is listed, and bound, but takes no connection. The time is from the start of the
+// process.
+func (p *proxy) ready(ctx context.Context, listener, host, routed string) (where string, took time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if where == "" {
+			where, err = p.address(ctx, listener)
+		}
+		if where != "" {
+			var got string
+			if got, err = ask(ctx, where, host); got == "200 "+routed {
+				return where, time.Since(p.begun), nil
+			} else if err == nil {
+				p.early = append(p.early, got)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return "", 0, errors.Join(fmt.Errorf("listener %s is not ready: %w; Envoy says: %s", listener, ctx.Err(), p.output), err)
+		case <-p.process.Done():
+			return "", 0, fmt.Errorf("Envoy ended: %s: %s", envoy.Ending(p.process.Err()), p.output)
+		}
+	}
+}
+
+// ask sends one request; it gives the status and which route was taken: "200 svc-7/0".
+func ask(ctx context.Context, where, host string) (string, error) {
+	conns, err := (&load{address: where, conns: 1}).dial(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer closeAll(conns)
+	defer context.AfterFunc(ctx, func() { closeAll(conns) })()
+	if _, err := conns[0].Write(request(host)); err != nil {
+		return "", err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conns[0]), nil)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	return fmt.Sprintf("%d %s", resp.StatusCode, resp.Header.Get(versionName)), nil
+}
+
+// memory is what Envoy has allocated, and what it occupies, in bytes.
+func (p *proxy) memory(ctx context.Context) (allocated uint64, resident int64, err error) {
+	stats, err := p.admin.Stats(ctx, "^server.memory_allocated$")
+	if err != nil {
+		return 0, 0, err
+	}
+	m, err := child.MemoryOf(p.process.Pid())
+	return stats["server.memory_allocated"], m.RSS, err
+}

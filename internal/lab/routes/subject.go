@@ -1,0 +1,178 @@
+package routes
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// subject is a layout on a running Envoy.
+type subject struct {
+	name   string
+	layout layout
+	mesh   *mesh
+	server *server
+	proxy  *proxy
+	where  string
+	ready  time.Duration
+	next   int // service that changes next
+
+	quiet, changing []phase
+}
+
+// phase is a while of load, with or without changes.
+type phase struct {
+	outcome *outcome
+	cpu     threads
+	took    time.Duration
+	acks    []time.Duration
+	bytes   int
+}
+
+const listenerName = "outbound"
+
+func startSubject(ctx context.Context, o *Options, l Layout, hosts int, up *upstream) (*subject, error) {
+	s := &subject{name: l.Name, layout: l.make(), mesh: newMesh(hosts)}
+	if err := s.start(ctx, o, up); err != nil {
+		s.stop()
+		return nil, fmt.Errorf("layout %s: %w", l.Name, err)
+	}
+	return s, nil
+}
+
+func (s *subject) start(ctx context.Context, o *Options, up *upstream) (err error) {
+	items, err := s.layout.all(s.mesh)
+	if err != nil {
+		return err
+	}
+	ln, err := listener(s.mesh, s.layout, listenerName)
+	if err != nil {
+		return err
+	}
+	if s.server, err = startServer(ctx); err != nil {
+		return err
+	}
+	if err := s.server.put(append(items, item{resource.ListenerURL, listenerName, ln})); err != nil {
+		return err
+	}
+	if s.proxy, err = startProxy(o.Envoy, o.Workers, s.server.port(), up.port()); err != nil {
+		return err
+	}
+	s.where, s.ready, err = s.proxy.ready(ctx, listenerName, host(0), s.mesh.routed(0))
+	return err
+}
+
+func (s *subject) stop() {
+	if s.proxy != nil {
+		s.proxy.stop()
+	}
+	if s.server != nil {
+		s.server.stop()
+	}
+}
+
+func (u *upstream) port() uint32 { return uint32(u.listener.Addr().(*net.TCPAddr).Port) } //nolint:forcetypeassert,gosec // it is TCP
+
+// run loads Envoy for a phase; changes makes virtual hosts change meanwhile.
+func (s *subject) run(ctx context.Context, o *Options, d time.Duration, changes bool) (*phase, error) {
+	out := &phase{}
+	before, err := readThreads(s.proxy.process.Pid())
+	if err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var changing sync.WaitGroup
+	var failed error
+	if changes {
+		changing.Go(func() { failed = s.change(ctx, o.Changes, begun.Add(d), out) })
+	}
+	out.outcome, err = s.load(o).run(ctx, d)
+	changing.Wait()
+	if err = errOr(failed, err); err != nil {
+		return nil, err
+	}
+	after, err := readThreads(s.proxy.process.Pid())
+	out.cpu, out.took = after.sub(before), time.Since(begun)
+	return out, err
+}
+
+// load asks for hosts all over the mesh, by their various names.
+func (s *subject) load(o *Options) *load {
+	l := &load{address: s.where, conns: o.Conns, rate: o.Rate}
+	for i := range min(len(s.mesh.versions), 97) {
+		l.hosts = append(l.hosts, domains(i * len(s.mesh.versions) / 97 % len(s.mesh.versions))[i%3])
+	}
+	return l
+}
+
+// change makes one virtual host after the other change until the end. The next is due an
+// interval after the last, and waits for its ACK.
+func (s *subject) change(ctx context.Context, rate int, end time.Time, out *phase) error {
+	for due := time.Now(); due.Before(end); due = later(due.Add(time.Second/time.Duration(rate)), time.Now()) {
+		if err := wait(ctx, time.Until(due)); err != nil {
+			return err
+		}
+		took, bytes, err := s.changeOne(ctx)
+		if err != nil {
+			return err
+		}
+		out.acks = append(out.acks, took)
+		out.bytes += bytes
+	}
+	return nil
+}
+
+func (s *subject) changeOne(ctx context.Context) (time.Duration, int, error) {
+	i := s.next
+	s.next = (s.next + 37) % len(s.mesh.versions)
+	s.mesh.versions[i]++
+	items, err := s.layout.changed(s.mesh, i)
+	if err != nil {
+		return 0, 0, err
+	}
+	return s.server.change(ctx, items)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// wrong is how many of some hosts are not routed as they should be, among them one that
+// does not exist and one that a wildcard takes.
+func (s *subject) wrong(ctx context.Context) (n int, err error) {
+	want := map[string]string{"unknown.example.org": fallback, "a.wild-1.example.com": "wild-1"}
+	for i := range min(50, len(s.mesh.versions)) {
+		k := i * 37 % len(s.mesh.versions)
+		want[domains(k)[i%3]] = s.mesh.routed(k)
+	}
+	for h, routed := range want {
+		got, err := ask(ctx, s.where, h)
+		if err != nil {
+			return n, err
+		}
+		if got != "200 "+routed {
+			n++
+		}
+	}
+	return n, nil
+}
