@@ -30,6 +30,7 @@ const deltaMethod = "/envoy.service.discovery.v3.AggregatedDiscoveryService/Delt
 // conn is one gRPC stream on one TCP connection. It belongs to its proxy's goroutine.
 type conn struct {
 	net net.Conn
+	r   *bufio.Reader
 	fr  *http2.Framer
 	w   bytes.Buffer // frames that are to be written
 
@@ -43,8 +44,8 @@ type conn struct {
 }
 
 func newConn(c net.Conn, authority string) (*conn, error) {
-	h := &conn{net: c, quota: [2]int{65535, 65535}, window: 65535}
-	h.fr = http2.NewFramer(&h.w, bufio.NewReaderSize(c, readBuffer))
+	h := &conn{net: c, r: bufio.NewReaderSize(c, readBuffer), quota: [2]int{65535, 65535}, window: 65535}
+	h.fr = http2.NewFramer(&h.w, h.r)
 	h.fr.SetReuseFrames()
 	h.fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	h.w.WriteString(http2.ClientPreface)
@@ -100,6 +101,9 @@ func (h *conn) flush() error {
 	}
 	return h.write()
 }
+
+// more tells that more has come already. Envoy reads all that is there before it writes.
+func (h *conn) more() bool { return h.r.Buffered() > 0 }
 
 // write writes the frames that are ready.
 func (h *conn) write() error {

@@ -96,6 +96,9 @@ func (p *Proxy) connect(ctx context.Context) error {
 		if err := p.conn.receive(p.take); err != nil {
 			return err
 		}
+		if p.conn.more() {
+			continue
+		}
 		if err := p.flush(); err != nil {
 			return err
 		}
