@@ -1,0 +1,328 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/test/kubetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(kubetest.Main(m)) }
+
+const patience = 2 * time.Minute
+
+// mirror is a source with a store that takes up what it says.
+type mirror struct {
+	*Source
+	counts *counts
+	store  *store.Store
+	synced chan struct{}
+
+	mu      sync.Mutex // guards changes
+	changes []store.Change
+}
+
+// follow runs a source on a cluster until the test ends.
+func follow(t *testing.T, c *kubetest.Cluster) *mirror {
+	t.Helper()
+	return followWith(t, c.Kubeconfig())
+}
+
+func followWith(t *testing.T, kubeconfig string) *mirror {
+	t.Helper()
+	client, err := Connect(Cluster{Kubeconfig: kubeconfig, UserAgent: "moonsail-test"})
+	require.NoError(t, err)
+	in := store.NewIntake(SourceName)
+	m := &mirror{counts: newCounts(), store: store.New(), synced: make(chan struct{})}
+	m.Source = &Source{
+		Client: client, Decoder: istioapi.Decoder{}, RootNamespace: "istio-system", Intake: in, Meter: m.counts,
+		Log: slog.New(slog.DiscardHandler), Identity: t.Name(), Heartbeat: 50 * time.Millisecond,
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = m.Run(ctx) })
+	running.Go(func() { m.take(ctx, in) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		client.Close()
+	})
+	return m
+}
+
+func (m *mirror) take(ctx context.Context, in *store.Intake) {
+	for told := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-in.Ready():
+		}
+		synced := in.IsSynced()
+		_, changes := m.store.Apply(in.TakeAll())
+		m.mu.Lock()
+		m.changes = append(m.changes, changes...)
+		m.mu.Unlock()
+		if synced && !told {
+			told = true
+			close(m.synced)
+		}
+	}
+}
+
+// ready waits until everything has been listed.
+func (m *mirror) ready(t *testing.T) {
+	t.Helper()
+	select {
+	case <-m.synced:
+	case <-time.After(patience):
+		require.Fail(t, "not synced", "%v", m.Waiting())
+	}
+}
+
+func (m *mirror) eventually(t *testing.T, what string, look func() bool) {
+	t.Helper()
+	require.Eventually(t, look, patience, 5*time.Millisecond, what)
+}
+
+func (m *mirror) get(kind model.Kind, ns, name string) model.Object {
+	return m.store.Snapshot().Get(model.Key{Kind: kind, Namespace: ns, Name: name})
+}
+
+// count is how many objects of a kind a namespace has.
+func (m *mirror) count(kind model.Kind, ns string) int {
+	n := 0
+	for o := range m.store.Snapshot().All(kind) {
+		if o.Metadata().Namespace == ns {
+			n++
+		}
+	}
+	return n
+}
+
+// requireSame waits until the store is as a new list of everything says.
+func (m *mirror) requireSame(t *testing.T) {
+	t.Helper()
+	var diff string
+	ok := assertEventually(func() bool {
+		diff = m.diff(t)
+		return diff == ""
+	})
+	require.True(t, ok, diff)
+}
+
+func assertEventually(look func() bool) bool {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if look() {
+			return true
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	return false
+}
+
+func (m *mirror) diff(t *testing.T) string {
+	client := m.Client
+	content, err := client.Read(t.Context(), m.Decoder, m.RootNamespace)
+	if err != nil {
+		return err.Error()
+	}
+	snap := m.store.Snapshot()
+	want := map[model.Key]bool{}
+	for _, o := range content.Objects {
+		key := o.Metadata().Key
+		want[key] = true
+		if got := snap.Get(key); got == nil || !alike(got, o) {
+			return fmt.Sprintf("%s: have %+v, want %+v", key, got, o)
+		}
+	}
+	for _, kind := range model.Kinds {
+		for o := range snap.All(kind) {
+			if !want[o.Metadata().Key] {
+				return fmt.Sprintf("%s is gone", o.Metadata().Key)
+			}
+		}
+	}
+	return ""
+}
+
+// alike compares all but resource versions: one that differs alone is no news.
+func alike(a, b model.Object) bool {
+	m := b.Metadata()
+	m.ResourceVersion = a.Metadata().ResourceVersion
+	return reflect.DeepEqual(a, b)
+}
+
+const shop = `
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  selector: {app: web}
+  ports: [{name: http, port: 80, targetPort: serve}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web, version: v1}}
+    spec:
+      containers: [{name: web, image: web, ports: [{name: serve, containerPort: 8080}]}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web}
+spec:
+  hosts: [web]
+  http: [{route: [{destination: {host: web}}]}]
+`
+
+func TestFollowsACluster(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t)
+	c.Apply(t, ns, shop)
+	m := follow(t, c)
+	m.ready(t)
+	require.NoError(t, m.Waiting())
+	m.eventually(t, "ready Pods", func() bool { return m.readyMembers(ns, "web") == 3 })
+	require.Equal(t, 3, m.count(model.KindPod, ns))
+	svc := m.get(model.KindService, ns, "web").(*model.Service)
+	require.NotEmpty(t, svc.Addresses)
+	require.NotNil(t, m.get(model.KindVirtualService, ns, "web"))
+	require.NotNil(t, m.get(model.KindNamespace, "", ns))
+	for o := range m.store.Snapshot().All(model.KindPod) {
+		if w := o.(*model.Workload); w.Namespace == ns {
+			require.NotNil(t, m.get(model.KindNode, "", w.Node))
+			require.Equal(t, uint32(8080), w.NamedPorts["serve"])
+			require.Equal(t, "default", w.ServiceAccount)
+		}
+	}
+
+	scale(t, c, ns, 1)
+	m.eventually(t, "one Pod", func() bool { return m.readyMembers(ns, "web") == 1 && m.count(model.KindPod, ns) == 1 })
+	c.Delete(t, ns, shop)
+	m.eventually(t, "nothing", func() bool {
+		return m.count(model.KindService, ns)+m.count(model.KindPod, ns)+m.count(model.KindEndpointSlice, ns)+m.count(model.KindVirtualService, ns) == 0
+	})
+	m.requireSame(t)
+}
+
+func scale(t *testing.T, c *kubetest.Cluster, ns string, replicas int) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+	_, err := c.Client.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
+}
+
+// readyMembers counts the ready endpoints of a service.
+func (m *mirror) readyMembers(ns, service string) int {
+	n := 0
+	for o := range m.store.Snapshot().All(model.KindEndpointSlice) {
+		s := o.(*model.EndpointSlice)
+		if s.Namespace != ns || s.Service != service {
+			continue
+		}
+		for _, e := range s.Members {
+			if e.Ready {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// TestMistakesInACluster holds that what the API server accepts and the mesh does not leaves
+// the last good state in force, and is told.
+func TestMistakesInACluster(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t)
+	const route = `
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web}
+spec:
+  hosts: [web]
+  http: [{match: [{uri: {regex: "%s"}}], route: [{destination: {host: web}}]}]
+`
+	c.Apply(t, ns, fmt.Sprintf(route, "/a.*"))
+	m := follow(t, c)
+	m.ready(t)
+	good := m.get(model.KindVirtualService, ns, "web")
+	require.NotNil(t, good)
+	c.Apply(t, ns, fmt.Sprintf(route, "("))
+	m.eventually(t, "a problem", func() bool { return len(problemsOf(m.Problems(), ns)) == 1 })
+	p := problemsOf(m.Problems(), ns)[0]
+	require.Equal(t, "spec.http[0].match[0].uri.regex", p.Field)
+	require.Same(t, good, m.get(model.KindVirtualService, ns, "web"))
+	c.Apply(t, ns, fmt.Sprintf(route, "/b.*"))
+	m.eventually(t, "no problem", func() bool { return len(problemsOf(m.Problems(), ns)) == 0 })
+	m.eventually(t, "the new route", func() bool { return m.get(model.KindVirtualService, ns, "web") != good })
+}
+
+func problemsOf(all []istioapi.Problem, ns string) []istioapi.Problem {
+	var out []istioapi.Problem
+	for _, p := range all {
+		if p.Object.Namespace == ns {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// TestMeasuresTheAPIServer holds that each write of the heartbeat is seen again.
+func TestMeasuresTheAPIServer(t *testing.T) {
+	c := kubetest.Shared(t)
+	c.Apply(t, "", "apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n")
+	m := follow(t, c)
+	m.eventually(t, "delays", func() bool { return len(m.counts.delay(DelayWatch)) > 3 && len(m.counts.delay(DelayWrite)) > 3 })
+	for _, d := range m.counts.delay(DelayWatch) {
+		require.Positive(t, d)
+	}
+	ns := c.Namespace(t)
+	m.ready(t)
+	c.Apply(t, ns, shop)
+	m.eventually(t, "the delay of objects", func() bool { return len(m.counts.delay(DelayObject)) > 0 })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, change := range m.changes {
+		if change.Key == (model.Key{Kind: model.KindService, Namespace: ns, Name: "web"}) {
+			require.WithinDuration(t, change.Event.Observed, change.Event.Committed, time.Minute)
+		}
+	}
+}
+
+// TestMeshConfigInACluster holds that the configuration of the mesh, and it alone of all
+// ConfigMaps, is read.
+func TestMeshConfigInACluster(t *testing.T) {
+	c := kubetest.Shared(t)
+	c.Apply(t, "", "apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n")
+	const config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {mesh: 'accessLogFile: %s'}\n"
+	c.Apply(t, "istio-system", fmt.Sprintf(config, "istio", "/dev/stdout"))
+	c.Apply(t, "istio-system", fmt.Sprintf(config, "other", "/dev/stdout"))
+	t.Cleanup(func() {
+		_ = c.Client.CoreV1().ConfigMaps("istio-system").Delete(context.Background(), "istio", metav1.DeleteOptions{})
+	})
+	m := follow(t, c)
+	m.ready(t)
+	require.Equal(t, 1, m.store.Snapshot().Len(model.KindMeshConfig))
+	c.Apply(t, "istio-system", fmt.Sprintf(config, "istio", "/dev/stderr"))
+	m.eventually(t, "the change", func() bool {
+		o, _ := m.get(model.KindMeshConfig, "istio-system", "istio").(*model.MeshConfig)
+		return o != nil && *o.AccessLogFile == "/dev/stderr"
+	})
+}

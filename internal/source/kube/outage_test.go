@@ -1,0 +1,183 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/test/kubetest"
+)
+
+// churn changes a namespace's services, routes and replicas until it is told to stop.
+// While the API server is away its requests fail, and it goes on.
+type churn struct {
+	c       *kubetest.Cluster
+	ns      string
+	rand    *rand.Rand
+	applied int
+}
+
+func startChurn(t *testing.T, c *kubetest.Cluster, ns string) (stop func() int) {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	churn := &churn{c: c, ns: ns, rand: rand.New(rand.NewPCG(seed, 1))}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil {
+			churn.step(ctx)
+		}
+	})
+	stopped := sync.OnceValue(func() int {
+		cancel()
+		running.Wait()
+		return churn.applied
+	})
+	t.Cleanup(func() { stopped() })
+	return stopped
+}
+
+const churned = `
+apiVersion: v1
+kind: Service
+metadata: {name: s%[1]d}
+spec: {selector: {app: s%[1]d}, ports: [{name: http, port: %[2]d}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: s%[1]d}
+spec: {hosts: [s%[1]d], http: [{timeout: %[2]ds, route: [{destination: {host: s%[1]d}}]}]}
+`
+
+func (c *churn) step(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	i := c.rand.IntN(8)
+	var err error
+	switch c.rand.IntN(5) {
+	case 0:
+		err = c.c.Client.CoreV1().Services(c.ns).Delete(ctx, fmt.Sprintf("s%d", i), metav1.DeleteOptions{})
+	case 1:
+		patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, c.rand.IntN(6))
+		_, err = c.c.Client.AppsV1().Deployments(c.ns).Patch(ctx, "web", types.MergePatchType, patch, metav1.PatchOptions{})
+	default:
+		err = c.c.TryApply(ctx, c.ns, fmt.Sprintf(churned, i, 1+c.rand.IntN(1000)))
+	}
+	if err == nil {
+		c.applied++
+	}
+}
+
+// TestOutages kills the API server, and stops it where it is, while everything changes. In
+// the end the store must be as a new list says, and nothing may have gone in between that
+// nobody deleted.
+func TestOutages(t *testing.T) {
+	c := kubetest.Start(t)
+	quiet, busy := c.Namespace(t), c.Namespace(t)
+	c.Apply(t, quiet, shop)
+	c.Apply(t, busy, shop)
+	m := follow(t, c)
+	m.ready(t)
+	m.eventually(t, "all Pods", func() bool { return m.readyMembers(quiet, "web") == 3 && m.readyMembers(busy, "web") == 3 })
+	m.mu.Lock()
+	settled := len(m.changes)
+	m.mu.Unlock()
+
+	stop := startChurn(t, c, busy)
+	for range 3 {
+		before := m.revision()
+		m.eventually(t, "changes", func() bool { return m.revision() > before+20 })
+		c.Kill()
+		c.Restart(t)
+	}
+	c.Pause(t)
+	<-time.After(time.Second) // long enough for requests to be under way
+	c.Resume(t)
+	before := m.revision()
+	m.eventually(t, "changes after the last outage", func() bool { return m.revision() > before+20 })
+	t.Logf("%d changes applied, %d seen", stop(), m.revision())
+	m.requireSame(t)
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, change := range m.changes[settled:] {
+		if change.Key.Namespace == quiet && change.New == nil {
+			require.Fail(t, "gone for a while", "%s", change.Key)
+		}
+	}
+}
+
+func (m *mirror) revision() model.Revision { return m.store.Snapshot().Revision }
+
+var crds = filepath.Join("..", "..", "..", ".tools", "kube", "crds")
+
+// TestKindsThatComeAndGo starts without Istio's kinds, installs them, and takes one away.
+func TestKindsThatComeAndGo(t *testing.T) {
+	some := t.TempDir()
+	const other = "gateway.networking.k8s.io_referencegrants.yaml"
+	require.NoError(t, os.WriteFile(filepath.Join(some, other), []byte(read(t, other)), 0o600))
+	c := kubetest.Start(t, "--crds", some)
+	ns := c.Namespace(t)
+	m := follow(t, c)
+	m.ready(t)
+	require.Zero(t, m.store.Snapshot().Len(model.KindVirtualService))
+
+	c.Apply(t, "", read(t, "istio.yaml"))
+	c.Eventually(t, "the kind", func(ctx context.Context) error {
+		return c.TryApply(ctx, ns, fmt.Sprintf(churned, 1, 80))
+	})
+	m.eventually(t, "the route", func() bool { return m.get(model.KindVirtualService, ns, "s1") != nil })
+	c.Delete(t, "", "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: virtualservices.networking.istio.io}\n")
+	m.eventually(t, "the route's end", func() bool { return m.get(model.KindVirtualService, ns, "s1") == nil })
+	require.NotNil(t, m.get(model.KindService, ns, "s1"))
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(crds, file))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// TestDenied holds that an API server which denies access is named as what is waited for.
+func TestDenied(t *testing.T) {
+	c := kubetest.Shared(t)
+	file := as(t, c, c.Namespace(t))
+	m := followWith(t, file)
+	m.eventually(t, "a reason", func() bool {
+		err := m.Waiting()
+		return err != nil && strings.Contains(err.Error(), "forbidden")
+	})
+	require.Zero(t, m.revision()-1)
+}
+
+// as writes a kubeconfig of a service account without any rights.
+func as(t *testing.T, c *kubetest.Cluster, ns string) string {
+	t.Helper()
+	config := c.REST(t)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(api.Config{
+		Clusters: map[string]*api.Cluster{"c": {Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile}},
+		AuthInfos: map[string]*api.AuthInfo{"u": {
+			ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, ClientCertificate: config.CertFile, ClientKey: config.KeyFile,
+			Token: config.BearerToken, Impersonate: "system:serviceaccount:" + ns + ":default",
+		}},
+		Contexts:       map[string]*api.Context{"x": {Cluster: "c", AuthInfo: "u"}},
+		CurrentContext: "x",
+	}, file))
+	return file
+}

@@ -1,0 +1,64 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Content is what a cluster has at one moment.
+type Content struct {
+	Objects  []model.Object    // those that can be used, in key order
+	Problems istioapi.Problems // sorted
+}
+
+// Read lists all kinds once, as Source would, without watching them.
+func (c *Client) Read(ctx context.Context, d istioapi.Decoder, rootNamespace string) (*Content, error) {
+	have, _, _, err := c.discover(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	kinds := builtin(rootNamespace)
+	for _, k := range customKinds() {
+		if r := have.find(k); r != nil {
+			kinds = append(kinds, r)
+		}
+	}
+	out := &Content{}
+	for _, r := range kinds {
+		if err := out.read(ctx, c, r, d); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Kind, err)
+		}
+	}
+	slices.SortFunc(out.Objects, func(a, b model.Object) int { return a.Metadata().Key.Compare(b.Metadata().Key) })
+	out.Problems.Sort()
+	return out, nil
+}
+
+// read lists one kind, a page at a time.
+func (o *Content) read(ctx context.Context, c *Client, r *resource, d istioapi.Decoder) error {
+	lw, err := c.listWatch(r, func(error) {})
+	if err != nil {
+		return err
+	}
+	decoder := &sink{resource: r, decoder: d}
+	page := pager.New(pager.ListPageFunc(lw.ListWithContextFunc))
+	return page.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		e, err := decoder.decode(item)
+		if err != nil {
+			return err
+		}
+		o.Problems = append(o.Problems, e.problems...)
+		if e.object != nil {
+			o.Objects = append(o.Objects, e.object)
+		}
+		return nil
+	})
+}
