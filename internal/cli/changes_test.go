@@ -53,6 +53,7 @@ func aProxy() server.ProxyState {
 		ID: "sidecar~127.0.0.1~reviews-1.shop~shop.svc.cluster.local", Name: "reviews-1", Namespace: "shop",
 		Peer: "127.0.0.1:4711", Connected: noon.Add(-time.Hour), Protocol: "delta", Strategy: server.RoutesVHDS,
 		Tables: []string{"outbound shop", "inbound reviews"}, Settled: 42,
+		Owed: 2, OldestOwed: 41, BehindSince: noon.Add(-3 * time.Second), Version: "1.40.0",
 		Types: []server.TypeState{
 			{Type: "CDS", Wildcard: true, Sent: 42, ACKed: 42},
 			{Type: "EDS", Subscribed: 12, Sent: 42, ACKed: 41, InFlightSince: noon.Add(-1200 * time.Millisecond)},
@@ -169,12 +170,23 @@ func TestWatchUntilInterrupted(t *testing.T) {
 func TestProxiesTable(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, printProxies(&b, debug.ProxyList{Now: noon, Proxies: oneProxy{}.Proxies()}))
-	require.Equal(t, `NAME       NAMESPACE  CDS     EDS        LDS      RDS       VHDS  PROTOCOL  ROUTES  SETTLED  CONNECTED
-reviews-1  shop       SYNCED  SENT 1.2s  WAITING  NACKED 1  -     delta     vhds    42       1h0m0s
+	require.Equal(t, `NAME       NAMESPACE  STATUS    CDS     EDS        LDS      RDS       VHDS  PROTOCOL  ROUTES  SETTLED  CONNECTED  ENVOY
+reviews-1  shop       NACKED 1  SYNCED  SENT 1.2s  WAITING  NACKED 1  -     delta     vhds    42       1h0m0s     1.40.0
 `, b.String())
 	b.Reset()
 	require.NoError(t, printProxies(&b, debug.ProxyList{}))
 	require.Equal(t, "no proxies are connected\n", b.String())
+}
+
+func TestProxyStatus(t *testing.T) {
+	for want, p := range map[string]server.ProxyState{
+		"SYNCED":       {},
+		"BEHIND":       {Owed: 1},
+		"BEHIND 2m10s": {Owed: 1, BehindSince: noon.Add(-130 * time.Second)},
+		"NACKED 2":     {Owed: 1, Types: []server.TypeState{{Held: make([]server.Held, 2)}}},
+	} {
+		require.Equal(t, want, proxyStatus(Style{}, &p, noon))
+	}
 }
 
 func TestProxyDetail(t *testing.T) {
@@ -184,6 +196,8 @@ func TestProxyDetail(t *testing.T) {
   node id    sidecar~127.0.0.1~reviews-1.shop~shop.svc.cluster.local
   peer       127.0.0.1:4711
   connected  1h0m0s ago, delta, routes by vhds
+  version    Envoy 1.40.0
+  status     NACKED 1: 2 revisions not accepted, revision 41 the first
   settled    revision 42
   table 1    outbound shop
   table 2    inbound reviews

@@ -115,10 +115,10 @@ func TestInterruptSaysNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	root := NewRootCommand()
-	root.AddCommand(&cobra.Command{Use: "wait", RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Context().Err() }})
+	root.AddCommand(&cobra.Command{Use: "idle", RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Context().Err() }})
 	var errOut bytes.Buffer
 	root.SetErr(&errOut)
-	root.SetArgs([]string{"wait"})
+	root.SetArgs([]string{"idle"})
 	require.Equal(t, 1, run(ctx, root))
 	require.Empty(t, errOut.String())
 }

@@ -11,6 +11,7 @@ var commands = []func() *cobra.Command{
 	NewExplainCommand,
 	NewWaitCommand,
 	NewProxiesCommand,
+	NewProxyConfigCommand,
 	NewAgentCommand,
 	NewEnvoyCommand,
 	NewLabCommand,

@@ -26,6 +26,8 @@ import (
 // shop is a control plane with real stages up to the streams, and proxies where the test
 // puts them.
 type shop struct {
+	explain.Proxies // what the test does not ask about
+
 	t     *testing.T
 	url   string
 	store *store.Store

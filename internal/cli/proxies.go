@@ -25,8 +25,9 @@ func NewProxiesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "proxies [NAME]",
 		Short: "List connected proxies with their state per type of resource",
-		Long: `Lists the connected proxies, or one of them by name, name.namespace or node id. For
-each type of resource (CDS clusters, EDS endpoints, LDS listeners, RDS route
+		Long: `Lists the connected proxies, or one of them by name, name.namespace or node id. STATUS
+sums up: SYNCED, BEHIND (some published change is not accepted, and since when), or NACKED
+(it has refused resources, which are held back). For each type of resource (CDS clusters, EDS endpoints, LDS listeners, RDS route
 configurations, VHDS virtual hosts) the state is one of
 
   SYNCED      the proxy has accepted everything that was sent, at that revision
@@ -37,8 +38,7 @@ configurations, VHDS virtual hosts) the state is one of
 		Example: `  moonsail proxies
   moonsail proxies reviews-v1-1.shop -o yaml
   moonsail proxies -o json | jq '.proxies[].name'`,
-		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: f.complete,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return f.one(cmd, args[0])
@@ -48,6 +48,7 @@ configurations, VHDS virtual hosts) the state is one of
 	}
 	f.client.addFlags(cmd)
 	f.out.AddFlag(cmd)
+	cmd.ValidArgsFunction = f.client.proxyNames(1)
 	return cmd
 }
 
@@ -67,19 +68,6 @@ func (f *proxiesFlags) one(cmd *cobra.Command, name string) error {
 	return f.out.Print(cmd.OutOrStdout(), detail, func(w io.Writer) error { return printProxy(w, detail) })
 }
 
-// complete offers the connected proxies to the shell.
-func (f *proxiesFlags) complete(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var list debug.ProxyList
-	if len(args) > 0 || f.client.get(cmd.Context(), "/debug/proxies", &list) != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []cobra.Completion
-	for _, p := range list.Proxies {
-		names = append(names, p.Name+"."+p.Namespace)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
 // proxyColumns are the types as people see them: two route strategies are one column.
 var proxyColumns = func() []string {
 	var names []string
@@ -96,16 +84,33 @@ func printProxies(w io.Writer, list debug.ProxyList) error {
 		_, err := fmt.Fprintln(w, "no proxies are connected")
 		return err
 	}
-	t := NewTable(append(append([]string{"NAME", "NAMESPACE"}, proxyColumns...), "PROTOCOL", "ROUTES", "SETTLED", "CONNECTED")...)
+	t := NewTable(append(append([]string{"NAME", "NAMESPACE", "STATUS"}, proxyColumns...), "PROTOCOL", "ROUTES", "SETTLED", "CONNECTED", "ENVOY")...)
 	style := StyleFor(w)
 	for _, p := range list.Proxies {
-		row := []string{p.Name, p.Namespace}
+		row := []string{p.Name, p.Namespace, proxyStatus(style, &p, list.Now)}
 		for _, c := range proxyColumns {
 			row = append(row, columnState(style, &p, c, list.Now))
 		}
-		t.Row(append(row, p.Protocol, string(p.Strategy), fmt.Sprint(p.Settled), age(list.Now, p.Connected))...)
+		t.Row(append(row, p.Protocol, string(p.Strategy), fmt.Sprint(p.Settled), age(list.Now, p.Connected), orDash(p.Version))...)
 	}
 	return t.Write(w)
+}
+
+// proxyStatus sums up all types: NACKED, BEHIND since when, or SYNCED. The gravest wins.
+func proxyStatus(style Style, p *server.ProxyState, now time.Time) string {
+	held := 0
+	for i := range p.Types {
+		held += len(p.Types[i].Held)
+	}
+	switch {
+	case held > 0:
+		return style.Bad(fmt.Sprintf("NACKED %d", held))
+	case p.Owed > 0 && !p.BehindSince.IsZero():
+		return style.Warn("BEHIND " + age(now, p.BehindSince))
+	case p.Owed > 0:
+		return style.Warn("BEHIND")
+	}
+	return style.Good("SYNCED")
 }
 
 // columnState is the state of the type with that name; where two rows share a name,
@@ -142,8 +147,16 @@ func typeState(style Style, t *server.TypeState, now time.Time) string {
 
 func printProxy(w io.Writer, d debug.ProxyDetail) error {
 	p := &d.Proxy
-	fmt.Fprintf(w, "%s.%s\n  node id    %s\n  peer       %s\n  connected  %s ago, %s, routes by %s\n  settled    revision %d\n",
-		p.Name, p.Namespace, p.ID, p.Peer, age(d.Now, p.Connected), p.Protocol, p.Strategy, p.Settled)
+	fmt.Fprintf(w, "%s.%s\n  node id    %s\n  peer       %s\n  connected  %s ago, %s, routes by %s\n",
+		p.Name, p.Namespace, p.ID, p.Peer, age(d.Now, p.Connected), p.Protocol, p.Strategy)
+	if p.Version != "" || d.Node != nil && d.Node.IstioVersion != "" {
+		fmt.Fprintf(w, "  version    Envoy %s", orDash(p.Version))
+		if d.Node != nil {
+			fmt.Fprintf(w, ", Istio %s", orDash(d.Node.IstioVersion))
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "  status     %s%s\n  settled    revision %d\n", proxyStatus(StyleFor(w), p, d.Now), owedText(p), p.Settled)
 	for i, name := range p.Tables {
 		fmt.Fprintf(w, "  table %d    %s\n", i+1, name)
 	}
@@ -165,6 +178,18 @@ func printProxy(w io.Writer, d debug.ProxyDetail) error {
 		return err
 	}
 	return printHeld(w, style, p)
+}
+
+// owedText says how far behind a proxy is.
+func owedText(p *server.ProxyState) string {
+	text := ""
+	if p.Owed > 0 {
+		text = fmt.Sprintf(": %s not accepted, revision %d the first", plural(p.Owed, "revision"), p.OldestOwed)
+	}
+	if p.Unread {
+		text += "; it does not read what it is sent"
+	}
+	return text
 }
 
 func subscribed(s *server.TypeState) string {

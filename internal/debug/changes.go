@@ -80,6 +80,9 @@ func (h *handler) proxies(w http.ResponseWriter, _ *http.Request) {
 	if list == nil {
 		list = []server.ProxyState{}
 	}
+	for i := range list {
+		h.date(&list[i])
+	}
 	reply(w, ProxyList{time.Now(), list})
 }
 
@@ -94,5 +97,16 @@ func (h *handler) proxy(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, fmt.Sprintf("proxy %q is not connected", id), "GET /debug/proxies lists those that are")
 		return
 	}
+	h.date(&p)
 	reply(w, ProxyDetail{time.Now(), p, p.Proxy})
+}
+
+// date says since when a proxy is behind, where that is remembered.
+func (h *handler) date(p *server.ProxyState) {
+	if h.stages.Changes == nil || p.OldestOwed == 0 {
+		return
+	}
+	if c, ok := h.stages.Changes.Change(p.OldestOwed); ok {
+		p.BehindSince = c.Times.Published
+	}
 }

@@ -48,6 +48,7 @@ type Stages struct {
 type Changes interface {
 	Newest() model.Revision
 	Changes() iter.Seq[telemetry.Change]
+	Change(model.Revision) (telemetry.Change, bool)
 }
 
 // Proxies is what the xDS server is to this package.

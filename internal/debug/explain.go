@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -36,3 +37,25 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
 
 // maxProxies bounds ?max=.
 const maxProxies = 1 << 20
+
+func (h *handler) config(w http.ResponseWriter, r *http.Request) {
+	if h.stages.Explain == nil {
+		absent(w, "proxies")
+		return
+	}
+	c, err := h.stages.Explain.Config(r.PathValue("id"), r.PathValue("section"), r.URL.Query().Has("full"))
+	answer(w, c, err)
+}
+
+// answer replies with a value, or with why there is none.
+func answer(w http.ResponseWriter, value any, err error) {
+	var gone explain.NotConnected
+	switch {
+	case errors.As(err, &gone):
+		fail(w, http.StatusNotFound, err.Error(), "GET /debug/proxies lists those that are; 'moonsail proxies' too")
+	case err != nil:
+		fail(w, http.StatusBadRequest, err.Error(), "")
+	default:
+		reply(w, value)
+	}
+}

@@ -56,6 +56,7 @@ func (h *handler) pages() []page {
 		{"/debug/changes", "the newest changes with their stages; ?n= how many, ?after= only newer than that revision", h.changes},
 		{"/debug/proxies", "connected proxies with their state per type of resource", h.proxies},
 		{"/debug/proxies/{id}", "all that is known of one proxy, by node id or name.namespace", h.proxy},
+		{"/debug/proxies/{id}/config/{section}", "what a proxy is to have (listeners, routes, clusters, endpoints, secrets or all), and how far it has come; ?full the resources themselves", h.config},
 		{"/debug/explain/{key...}", "the way of an object's last change (VirtualService/shop/reviews), and the proxies that do not have it; ?all every proxy, ?max= how many", h.explain},
 		{"/debug/problems", "what is wrong with the configuration", h.problems},
 		{"/debug/store", "how many objects of each kind there are", h.store},

@@ -13,6 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -33,6 +34,7 @@ type Changes interface {
 // Proxies is what the xDS server is to this package.
 type Proxies interface {
 	Distribution(*server.Question) []server.Whereabouts
+	Intended(proxy string, types ...resource.Type) (*model.Proxy, []server.Intended, bool)
 }
 
 // Explanation is what is known of an object's last change.

@@ -55,10 +55,11 @@ spec:
 // wholeWorld is a store with one object, its change, and proxies at fixed places.
 type wholeWorld struct {
 	Explainer
-	store  *store.Store
-	log    *telemetry.ChangeLog
-	places []server.Whereabouts
-	asked  *server.Question
+	Proxies // what the test does not ask about
+	store   *store.Store
+	log     *telemetry.ChangeLog
+	places  []server.Whereabouts
+	asked   *server.Question
 }
 
 func (w *wholeWorld) Distribution(q *server.Question) []server.Whereabouts {

@@ -25,8 +25,10 @@ type envoyOptions struct {
 // bareEnvoy is an Envoy with the agent's bootstrap, but for ports: its admin interface is
 // a Unix socket, so that any number of them run at once.
 type bareEnvoy struct {
-	admin *envoy.Admin
-	log   *logBuffer
+	admin   *envoy.Admin
+	socket  string // of the admin interface
+	process *envoy.Process
+	log     *logBuffer
 }
 
 // startEnvoy runs an Envoy until the test ends.
@@ -35,11 +37,13 @@ func startEnvoy(t *testing.T, o envoyOptions) *bareEnvoy {
 	dir := shortDir(t)
 	path := filepath.Join(dir, "bootstrap.json")
 	require.NoError(t, os.WriteFile(path, bootstrap(t, o, filepath.Join(dir, "admin")), 0o600))
-	e := &bareEnvoy{log: &logBuffer{}, admin: envoy.NewAdmin("unix://" + filepath.Join(dir, "admin"))}
+	e := &bareEnvoy{log: &logBuffer{}, socket: "unix://" + filepath.Join(dir, "admin")}
+	e.admin = envoy.NewAdmin(e.socket)
 	process, err := envoy.Start(envoy.Options{
 		Path: envoyBinary(t), Bootstrap: path, Concurrency: 1, LogLevel: "warning", Output: e.log,
 	})
 	require.NoError(t, err)
+	e.process = process
 	t.Cleanup(func() {
 		e.admin.Close()
 		process.Kill()

@@ -82,6 +82,20 @@ func (st *stream) report(n int, outcome Outcome, now time.Time) {
 	a.sent = max(a.sent-n, 0)
 }
 
+// owing is how many published revisions the stream has not settled, also those that it has
+// yet to notice, and the oldest of them.
+func (st *stream) owing() (n int, oldest model.Revision) {
+	st.inbox.mu.Lock()
+	defer st.inbox.mu.Unlock()
+	for _, list := range [2][]model.Revision{st.inbox.published, st.account.owed} {
+		if len(list) > 0 {
+			oldest = list[0]
+		}
+		n += len(list)
+	}
+	return n, oldest
+}
+
 // state is the stream as people see it.
 func (st *stream) state() ProxyState {
 	p := ProxyState{
@@ -98,10 +112,7 @@ func (st *stream) state() ProxyState {
 		p.Tables = append(p.Tables, t.Name())
 	}
 	p.Settled = st.ledger.Settled()
-	p.Owed = len(st.account.owed)
-	if p.Owed > 0 {
-		p.OldestOwed = st.account.owed[0]
-	}
+	p.Owed, p.OldestOwed = st.owing()
 	p.Unread = st.unread() > 0
 	for _, t := range st.ledger.Types() {
 		ts := TypeState{Type: t.Type.String(), Wildcard: t.Wildcard, Subscribed: t.Subscribed, Sent: t.Sent, ACKed: t.ACKed,

@@ -122,6 +122,8 @@ type ProxyState struct {
 	// Owed is how many published revisions the proxy is behind, of which OldestOwed is the first.
 	Owed       int            `json:"owed,omitempty"`
 	OldestOwed model.Revision `json:"oldestOwed,omitempty"`
+	// BehindSince is when that was published. The server does not know: debug pages fill it in.
+	BehindSince time.Time `json:"behindSince,omitzero"`
 	// Unread: it does not read what it is sent.
 	Unread  bool         `json:"unread,omitempty"`
 	Version string       `json:"version,omitempty"` // of the proxy: Envoy's

@@ -143,12 +143,7 @@ func (s *Server) Proxies() []ProxyState {
 
 // Proxy gives the newest stream of a proxy, by node id or "name.namespace".
 func (s *Server) Proxy(id string) (ProxyState, bool) {
-	var newest *stream
-	for _, st := range s.streams.all() {
-		if (st.proxy.ID == id || st.proxy.String() == id) && (newest == nil || newest.number < st.number) {
-			newest = st
-		}
-	}
+	newest := s.find(id)
 	if newest == nil {
 		return ProxyState{}, false
 	}

@@ -1,0 +1,291 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// Actual is what an Envoy has by xDS, from its admin interface.
+type Actual struct {
+	has     map[held]proto.Message // in use
+	warming map[held]bool          // a form that is not in use yet
+	errors  map[held]string        // what it said of the last form that it refused
+	secrets []string
+}
+
+// held names a resource: its type's short name and its own.
+type held struct{ typ, name string }
+
+// DumpQuery is what a config dump must be asked for.
+const DumpQuery = "include_eds"
+
+// dump is the part of Envoy's config dump that we read. The keys of the different dumps
+// do not collide.
+type dump struct {
+	Configs []struct {
+		ActiveClusters  []clusterDump `json:"dynamic_active_clusters"`
+		WarmingClusters []clusterDump `json:"dynamic_warming_clusters"`
+		Listeners       []struct {
+			Name    string        `json:"name"`
+			Active  *listenerDump `json:"active_state"`
+			Warming *listenerDump `json:"warming_state"`
+			Error   *struct {
+				Details string `json:"details"`
+			} `json:"error_state"`
+		} `json:"dynamic_listeners"`
+		Routes []struct {
+			RouteConfig json.RawMessage `json:"route_config"`
+		} `json:"dynamic_route_configs"`
+		Endpoints []struct {
+			Endpoints json.RawMessage `json:"endpoint_config"`
+		} `json:"dynamic_endpoint_configs"`
+		Secrets []struct {
+			Name string `json:"name"`
+		} `json:"dynamic_active_secrets"`
+	} `json:"configs"`
+}
+
+type clusterDump struct {
+	Cluster json.RawMessage `json:"cluster"`
+}
+
+type listenerDump struct {
+	Listener json.RawMessage `json:"listener"`
+}
+
+// ParseDump reads a config dump that was asked for with DumpQuery.
+func ParseDump(text []byte) (*Actual, error) {
+	var d dump
+	if err := json.Unmarshal(text, &d); err != nil {
+		return nil, fmt.Errorf("config dump: %w", err)
+	}
+	a := &Actual{has: map[held]proto.Message{}, warming: map[held]bool{}, errors: map[held]string{}}
+	for i := range d.Configs {
+		c := &d.Configs[i]
+		for _, cl := range c.ActiveClusters {
+			a.add(cl.Cluster)
+		}
+		for _, cl := range c.WarmingClusters {
+			a.warm(cl.Cluster)
+		}
+		for _, l := range c.Listeners {
+			a.listener(l.Name, l.Active, l.Warming)
+			if l.Error != nil {
+				a.errors[held{"LDS", l.Name}] = l.Error.Details
+			}
+		}
+		for _, r := range c.Routes {
+			a.add(r.RouteConfig)
+		}
+		for _, e := range c.Endpoints {
+			a.add(e.Endpoints)
+		}
+		for _, s := range c.Secrets {
+			a.secrets = append(a.secrets, s.Name)
+		}
+	}
+	return a, nil
+}
+
+func (a *Actual) listener(name string, active, warming *listenerDump) {
+	if active != nil {
+		a.add(active.Listener)
+	}
+	if warming != nil {
+		a.warming[held{"LDS", name}] = true
+	}
+}
+
+// parse reads a resource; nil where it cannot be read: extensions that we do not know.
+func parse(text json.RawMessage) proto.Message {
+	packed := &anypb.Any{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, packed); err != nil {
+		return nil
+	}
+	m, err := packed.UnmarshalNew()
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+func (a *Actual) add(text json.RawMessage) {
+	switch m := parse(text).(type) {
+	case *clusterv3.Cluster:
+		a.has[held{"CDS", m.GetName()}] = m
+	case *listenerv3.Listener:
+		a.has[held{"LDS", m.GetName()}] = m
+	case *endpointv3.ClusterLoadAssignment:
+		a.has[held{"EDS", m.GetClusterName()}] = m
+	case *routev3.RouteConfiguration:
+		a.has[held{"RDS", m.GetName()}] = m
+		for _, vh := range m.GetVirtualHosts() {
+			a.has[held{"VHDS", vh.GetName()}] = vh
+		}
+	}
+}
+
+func (a *Actual) warm(text json.RawMessage) {
+	if m, ok := parse(text).(*clusterv3.Cluster); ok {
+		a.warming[held{"CDS", m.GetName()}] = true
+	}
+}
+
+// Verdict is how what a proxy is to have compares with what its Envoy has.
+type Verdict struct {
+	State string `json:"state"`
+	// Differences are "path: intended X, actual Y", at most maxDifferences.
+	Differences []string `json:"differences,omitempty"`
+}
+
+// The states of a Verdict.
+const (
+	Same    = "same"
+	Differs = "differs"
+	Missing = "missing" // Envoy does not have it
+	Warming = "warming" // Envoy has it, or a newer form of it, and does not use it yet
+	Extra   = "extra"   // Envoy has it, and is not to have it
+)
+
+const maxDifferences = 10
+
+// Compare holds a resource, which must have been asked for in full, against Envoy's.
+func (a *Actual) Compare(r *ConfigResource) (Verdict, error) {
+	at := held{r.Type, r.Name}
+	intended, err := decodeAs(r.Type, r.Resource)
+	if err != nil {
+		return Verdict{}, fmt.Errorf("%s %s: %w", r.Type, r.Name, err)
+	}
+	actual := a.has[at]
+	if actual == nil {
+		if a.warming[at] {
+			return Verdict{State: Warming}, nil
+		}
+		return Verdict{State: Missing}, nil
+	}
+	actual = comparable(intended, actual)
+	if r.Type == "EDS" {
+		return compareEndpoints(intended, actual), nil
+	}
+	diff := differences(intended, actual)
+	switch {
+	case a.warming[at]:
+		return Verdict{State: Warming, Differences: diff}, nil
+	case len(diff) > 0:
+		return Verdict{State: Differs, Differences: diff}, nil
+	}
+	return Verdict{State: Same}, nil
+}
+
+// comparable takes the virtual hosts out of Envoy's route configuration where they come by
+// VHDS: they are compared one by one.
+func comparable(intended, actual proto.Message) proto.Message {
+	rc, ok := intended.(*routev3.RouteConfiguration)
+	if !ok || rc.GetVhds() == nil {
+		return actual
+	}
+	shell := proto.Clone(actual).(*routev3.RouteConfiguration)
+	shell.VirtualHosts = nil
+	return shell
+}
+
+// Extra lists what Envoy has of a section and is not to have, by type and name.
+func (a *Actual) Extra(section string, intended []ConfigResource) []ConfigResource {
+	var out []ConfigResource
+	there := map[held]bool{}
+	for i := range intended {
+		there[held{intended[i].Type, intended[i].Name}] = true
+	}
+	types, err := sectionTypes(section)
+	if err != nil {
+		return nil
+	}
+	for at := range maps.Keys(a.has) {
+		wanted := slices.ContainsFunc(types, func(t typeName) bool { return t.String() == at.typ })
+		if wanted && !there[at] && !a.inside(at, intended) {
+			out = append(out, ConfigResource{Type: at.typ, Name: at.name})
+		}
+	}
+	slices.SortFunc(out, func(x, y ConfigResource) int { return strings.Compare(x.Type+x.Name, y.Type+y.Name) })
+	return out
+}
+
+// inside tells whether a resource is part of another: endpoints of clusters that do not get
+// theirs by EDS, virtual hosts that came with their route configuration.
+func (a *Actual) inside(at held, intended []ConfigResource) bool {
+	switch at.typ {
+	case "EDS":
+		c, ok := a.has[held{"CDS", at.name}].(*clusterv3.Cluster)
+		return !ok || c.GetType() != clusterv3.Cluster_EDS
+	case "VHDS":
+		return !slices.ContainsFunc(intended, func(r ConfigResource) bool { return r.Type == at.typ })
+	}
+	return false
+}
+
+// Secrets are the names of the certificates and keys that Envoy has by SDS.
+func (a *Actual) Secrets() []string { return a.secrets }
+
+// compareEndpoints compares addresses and healths: Envoy makes its dump of hosts, not of
+// what it was sent.
+func compareEndpoints(intended, actual proto.Message) Verdict {
+	want, got := addressesOf(intended), addressesOf(actual)
+	var diff []string
+	for _, address := range slices.Sorted(maps.Keys(want)) {
+		switch status, ok := got[address]; {
+		case !ok:
+			diff = append(diff, address+": missing")
+		case status != want[address]:
+			diff = append(diff, fmt.Sprintf("%s: intended %s, actual %s", address, want[address], status))
+		}
+	}
+	for _, address := range slices.Sorted(maps.Keys(got)) {
+		if _, ok := want[address]; !ok {
+			diff = append(diff, address+": extra")
+		}
+	}
+	if len(diff) == 0 {
+		return Verdict{State: Same}
+	}
+	return Verdict{State: Differs, Differences: diff[:min(len(diff), maxDifferences)]}
+}
+
+// addressesOf are the addresses of an assignment with their health.
+func addressesOf(m proto.Message) map[string]string {
+	out := map[string]string{}
+	a, ok := m.(*endpointv3.ClusterLoadAssignment)
+	if !ok {
+		return out
+	}
+	for _, l := range a.GetEndpoints() {
+		for _, e := range l.GetLbEndpoints() {
+			status := e.GetHealthStatus().String()
+			if e.GetHealthStatus() == corev3.HealthStatus_UNKNOWN {
+				status = corev3.HealthStatus_HEALTHY.String()
+			}
+			out[addressText(e.GetEndpoint().GetAddress())] = status
+		}
+	}
+	return out
+}
+
+func addressText(a *corev3.Address) string {
+	if s := a.GetSocketAddress(); s != nil {
+		return net.JoinHostPort(s.GetAddress(), strconv.FormatUint(uint64(s.GetPortValue()), 10))
+	}
+	return a.GetPipe().GetPath()
+}

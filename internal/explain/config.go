@@ -1,0 +1,134 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/ledger"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// ProxyConfig is what one proxy is to have, and how far that has come.
+type ProxyConfig struct {
+	Now       time.Time        `json:"now"`
+	Proxy     string           `json:"proxy"` // name.namespace
+	ID        string           `json:"id"`
+	IPs       []string         `json:"ips"`
+	Resources []ConfigResource `json:"resources"`
+}
+
+// ConfigResource is one resource of a proxy.
+type ConfigResource struct {
+	Type     string         `json:"type"` // "CDS"
+	Name     string         `json:"name"`
+	Version  string         `json:"version"`
+	Revision model.Revision `json:"revision"` // in which it came to be as it is
+	// Sent is how far it has come on the proxy's stream: "ACKed", "sent", "not sent" or "refused".
+	Sent     string          `json:"sent"`
+	Message  string          `json:"message,omitempty"` // Envoy's, where it refused it
+	Bytes    int             `json:"bytes"`
+	Resource json.RawMessage `json:"resource,omitempty"` // where it was asked for
+}
+
+// Sections are the parts of a proxy's configuration, as people name them, with the types of
+// resources that they are made of.
+var Sections = []struct {
+	Name  string
+	Types []resource.Type
+}{
+	{"listeners", typesOf("LDS")},
+	{"routes", typesOf("RDS", "VHDS")},
+	{"clusters", typesOf("CDS")},
+	{"endpoints", typesOf("EDS")},
+	{"secrets", typesOf("SDS")},
+}
+
+func typesOf(short ...string) []resource.Type {
+	var out []resource.Type
+	for _, t := range resource.Types {
+		if slices.Contains(short, t.Short) {
+			out = append(out, t.Type)
+		}
+	}
+	return out
+}
+
+// AllSections is the name of all of them together.
+const AllSections = "all"
+
+// sectionTypes are the types of a section.
+func sectionTypes(section string) ([]resource.Type, error) {
+	var out []resource.Type
+	known := false
+	for _, s := range Sections {
+		if s.Name == section || section == AllSections {
+			out, known = append(out, s.Types...), true
+		}
+	}
+	if !known {
+		return nil, fmt.Errorf("there is no section %q of a proxy's configuration: it is listeners, routes, clusters, endpoints, secrets or all", section)
+	}
+	return out, nil
+}
+
+// NotConnected tells that there is no such proxy.
+type NotConnected struct{ Name string }
+
+// Error implements error.
+func (e NotConnected) Error() string { return fmt.Sprintf("proxy %q is not connected", e.Name) }
+
+// Config lists what a proxy is to have of a section; full: with the resources themselves.
+func (x *Explainer) Config(proxy, section string, full bool) (*ProxyConfig, error) {
+	types, err := sectionTypes(section)
+	if err != nil {
+		return nil, err
+	}
+	p, list, ok := x.Proxies.Intended(proxy, types...)
+	if !ok {
+		return nil, NotConnected{proxy}
+	}
+	out := &ProxyConfig{Now: time.Now(), Proxy: p.String(), ID: p.ID, IPs: p.IPs, Resources: []ConfigResource{}}
+	for i := range list {
+		e := list[i].Entry
+		r := ConfigResource{Type: list[i].Type.String(), Name: e.Name, Version: e.Version, Revision: e.Revision,
+			Sent: sentTexts[list[i].Standing], Message: list[i].Message}
+		encoded := e.Resource()
+		r.Bytes = len(encoded.Any())
+		if full {
+			if r.Resource, err = readable(encoded); err != nil {
+				return nil, fmt.Errorf("%s %s: %w", r.Type, r.Name, err)
+			}
+		}
+		out.Resources = append(out.Resources, r)
+	}
+	return out, nil
+}
+
+var sentTexts = map[ledger.Standing]string{
+	ledger.Has: "ACKed", ledger.Unanswered: "sent", ledger.Unsent: "not sent", ledger.Refused: "refused",
+}
+
+// message decodes a resource.
+func message(e *resource.Encoded) (proto.Message, error) {
+	packed := &anypb.Any{}
+	if err := proto.Unmarshal(e.Any(), packed); err != nil {
+		return nil, err
+	}
+	return packed.UnmarshalNew()
+}
+
+// readable is a resource as JSON.
+func readable(e *resource.Encoded) (json.RawMessage, error) {
+	m, err := message(e)
+	if err != nil {
+		return nil, err
+	}
+	return protojson.Marshal(m)
+}

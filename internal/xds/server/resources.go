@@ -1,0 +1,58 @@
+package server
+
+import (
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/ledger"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// Intended is one resource that a proxy is to have, and how far that has come.
+type Intended struct {
+	Type  resource.Type
+	Entry *table.Entry
+	// Standing is never ledger.NotSubscribed.
+	Standing ledger.Standing
+	Message  string // the proxy's, where it refused the resource
+}
+
+// Intended lists what a proxy is to have of some types, as the tables are now: by type, then
+// by table, then by name. false: no such proxy is connected.
+func (s *Server) Intended(id string, types ...resource.Type) (*model.Proxy, []Intended, bool) {
+	st := s.find(id)
+	if st == nil {
+		return nil, nil, false
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.ledger == nil || st.closed {
+		return nil, nil, false
+	}
+	var out []Intended
+	for _, typ := range types {
+		for _, t := range st.tables {
+			for e := range t.State().All(typ) {
+				i := Intended{Type: typ, Entry: e, Standing: st.ledger.Standing(typ, e.Name)}
+				if i.Standing == ledger.NotSubscribed {
+					continue
+				}
+				if h := st.ledger.Refusal(typ, e.Name); h != nil {
+					i.Message = h.Message
+				}
+				out = append(out, i)
+			}
+		}
+	}
+	return st.proxy, out, true
+}
+
+// find gives the newest stream of a proxy, by node id or "name.namespace"; nil: none.
+func (s *Server) find(id string) *stream {
+	var newest *stream
+	for _, st := range s.streams.all() {
+		if (st.proxy.ID == id || st.proxy.String() == id) && (newest == nil || newest.number < st.number) {
+			newest = st
+		}
+	}
+	return newest
+}

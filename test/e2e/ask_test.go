@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/cli"
+	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// ask runs a command line against the control plane, and gives its exit status and what it
+// wrote to its standard output. The status of an error is 1.
+func (m *mesh) ask(args ...string) (status int, out string) {
+	m.t.Helper()
+	var stdout, stderr bytes.Buffer
+	root := cli.NewRootCommand()
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	root.SetArgs(append(args, "--address", m.http))
+	err := root.ExecuteContext(m.t.Context())
+	var exit cli.ExitCode
+	switch {
+	case errors.As(err, &exit):
+		status = int(exit)
+	case err != nil:
+		status = 1
+		stdout.WriteString(err.Error())
+	}
+	return status, stdout.String()
+}
+
+// explained asks about an object until its proxies are as wanted.
+func (m *mesh) explained(object string, as func(*explain.Explanation) bool) *explain.Explanation {
+	m.t.Helper()
+	e, text := &explain.Explanation{}, ""
+	eventually(m.t, "explain "+object+" tells the truth", func() bool {
+		var status int
+		status, text = m.ask("explain", object, "-n", "shop", "-o", "json")
+		e = &explain.Explanation{}
+		return status == 0 && json.Unmarshal([]byte(text), e) == nil && as(e)
+	}, func() string { return text })
+	return e
+}
+
+// TestAskingWhileFaultsAreOn: a proxy that is stopped, one that refuses a resource and one
+// that is cut off are each named, with the reason.
+func TestAskingWhileFaultsAreOn(t *testing.T) {
+	t.Parallel()
+	web, other := startApp(t, "web", "v1"), startApp(t, "other", "v1")
+	healthy, stopped := newClient("healthy"), newClient("stopped")
+	base := []string{healthy.sidecar("./*"), stopped.sidecar("./*"), service("web", web), service("other", other)}
+	m := startMesh(t, server.RoutesAuto, base...)
+	healthy.start(t, m, false)
+	stopped.start(t, m, false)
+
+	m.write("routes.yaml", routes("web", to("other")))
+	status, out := m.ask("wait", filepath.Join(m.dir, "routes.yaml"), "--timeout", "30s")
+	require.Zero(t, status, out)
+	require.Contains(t, out, "VirtualService/shop/web: distributed to 2 of 2 proxies (100 %)")
+	requireAnswers(t, m, healthy)
+
+	// Stopped: it neither answers nor goes away.
+	require.NoError(t, stopped.process.Signal(syscall.SIGSTOP))
+	resume := func() { _ = stopped.process.Signal(syscall.SIGCONT) }
+	t.Cleanup(resume)
+	m.write("routes.yaml", routes("web", to("web")))
+	status, out = m.ask("wait", filepath.Join(m.dir, "routes.yaml"), "--timeout", "2s")
+	require.Equal(t, 3, status, out)
+	require.Contains(t, out, "distributed to 1 of 2 proxies (50 %); 1 behind")
+	require.Regexp(t, `(?m)^  stopped\.shop: has not answered VHDS for `, out)
+	e := m.explained("vs/web", func(e *explain.Explanation) bool { return e.Counts.Behind == 1 })
+	require.Equal(t, "stopped", e.Proxies[0].Name)
+	require.Equal(t, server.CauseUnanswered, e.Proxies[0].Reasons[0].Cause)
+	status, out = m.ask("wait", "vs/web", "-n", "shop", "--for", "distribution=50%", "--timeout", "30s")
+	require.Zero(t, status, out)
+	_, out = m.ask("proxies")
+	require.Regexp(t, `(?m)^stopped +shop +BEHIND `, out)
+	resume()
+	status, out = m.ask("wait", "vs/web", "-n", "shop", "--timeout", "30s")
+	require.Zero(t, status, out)
+
+	// Refused: nobody but Envoy knows that the file is not there.
+	m.write("tls.yaml", tlsTo("other", "/nonexistent/roots.pem"))
+	status, out = m.ask("wait", filepath.Join(m.dir, "tls.yaml"), "--timeout", "30s")
+	require.Equal(t, 4, status, out)
+	require.Contains(t, out, "refused CDS outbound|15080||other.shop.svc.cluster.local: ")
+	require.Contains(t, out, "/nonexistent/roots.pem")
+	m.explained("dr/other", func(e *explain.Explanation) bool { return e.Counts.Refused == 2 })
+	status, out = m.ask("proxy-config", "clusters", "healthy.shop", "--admin", healthy.socket)
+	require.Zero(t, status, out)
+	require.Regexp(t, `(?m)^other\.shop\.svc\.cluster\.local +15080 +- +outbound +EDS +other\.shop +refused +differs$`, out)
+	m.write("tls.yaml")
+
+	// Cut off: its stream has ended, and it has not come back.
+	m.explained("dr/other", func(e *explain.Explanation) bool { return e.Operation == "deleted" && e.Counts.Behind == 0 })
+	stopped.process.Kill()
+	eventually(t, "it is gone", func() bool { return m.proxy("stopped") == nil }, nil)
+	m.write("routes.yaml", routes("web", to("other")))
+	status, out = m.ask("wait", filepath.Join(m.dir, "routes.yaml"), "--timeout", "30s")
+	require.Zero(t, status, out)
+	require.Contains(t, out, "distributed to 1 of 1 proxies (100 %); 1 disconnected without it")
+	e = m.explained("vs/web", func(e *explain.Explanation) bool { return e.Counts.Disconnected == 1 })
+	require.Equal(t, "stopped", e.Proxies[0].Name)
+	require.Equal(t, server.CauseDisconnected, e.Proxies[0].Reasons[0].Cause)
+}
+
+// requireAnswers: what the proxy is to have, what it was sent and what it has are the same.
+func requireAnswers(t *testing.T, m *mesh, c *client) {
+	t.Helper()
+	for _, section := range []string{"listeners", "routes", "clusters", "endpoints", "all"} {
+		var status int
+		var out string
+		eventually(t, section+" are the same", func() bool {
+			status, out = m.ask("proxy-config", section, c.name+".shop", "--admin", c.socket)
+			return status == 0 && !strings.Contains(out, "differs") && !strings.Contains(out, "missing") && !strings.Contains(out, "extra")
+		}, func() string { return out })
+		require.Contains(t, out, "ACKed")
+		require.Contains(t, out, "same")
+	}
+}
