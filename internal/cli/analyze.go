@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -11,11 +12,13 @@ import (
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
+	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
 // analysis is what "moonsail analyze" prints.
 type analysis struct {
 	Files    int               `json:"files"`
+	Cluster  string            `json:"cluster,omitempty"` // the API server, where there are no files
 	Objects  int               `json:"objects"`
 	Errors   int               `json:"errors"`
 	Warnings int               `json:"warnings"`
@@ -23,18 +26,24 @@ type analysis struct {
 	Problems istioapi.Problems `json:"problems"`
 }
 
+// analyzeFlags are those of "moonsail analyze".
+type analyzeFlags struct {
+	out    Output
+	domain string
+	root   string
+	level  string
+	kube   kubeFlags
+}
+
 // NewAnalyzeCommand is "moonsail analyze".
 func NewAnalyzeCommand() *cobra.Command {
-	var (
-		out    Output
-		domain string
-		level  = string(istioapi.SeverityInfo)
-	)
+	var f analyzeFlags
 	cmd := &cobra.Command{
-		Use:   "analyze DIR|FILE",
-		Short: "Say what is wrong in a directory of YAML",
-		Long: `Reads Kubernetes and Istio objects from a directory tree of YAML and JSON, or from one
-file, and says what is wrong with them, each with its file and line:
+		Use:   "analyze [DIR|FILE]",
+		Short: "Say what is wrong in a directory of YAML, or in a cluster",
+		Long: `Reads Kubernetes and Istio objects from a directory tree of YAML and JSON, from one
+file, or from a Kubernetes API server, and says what is wrong with them, those of files
+with file and line:
 
   error     the object is not used, or requests to it fail or go elsewhere
   warning   something has no effect, or not the one that was probably meant
@@ -42,31 +51,47 @@ file, and says what is wrong with them, each with its file and line:
 
 Single objects are checked as 'moonsail serve' checks them; then all of them against
 each other: destinations, subsets, ports, hosts that are routed twice, rules that are
-never used. The exit status is 1 where there are errors.`,
+never used. A cluster is listed once and nothing in it is changed. The exit status is 1
+where there are errors.`,
 		Example: `  moonsail analyze config/
   moonsail analyze config/ --level warning
-  moonsail analyze reviews.yaml -o json`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			keep, err := severities(level)
-			if err != nil {
-				return usageError{err}
-			}
-			a, err := analyzePath(args[0], domain, keep)
-			if err != nil {
-				return &UserError{What: "cannot analyze", Where: args[0], Err: err, Next: "give a directory, or a file of YAML"}
-			}
-			err = out.Print(cmd.OutOrStdout(), a, func(w io.Writer) error { return printAnalysis(w, a) })
-			if err == nil && a.Errors > 0 {
-				return ExitCode(exitFailed)
-			}
-			return err
-		},
+  moonsail analyze reviews.yaml -o json
+  moonsail analyze --kubeconfig ~/.kube/config`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	out.AddFlag(cmd)
-	cmd.Flags().StringVar(&domain, "domain", model.DefaultMesh().Domain, "DNS `DOMAIN` of the cluster")
-	cmd.Flags().StringVar(&level, "level", level, "`LEVEL` from which on problems are told: info, warning or error")
+	f.out.AddFlag(cmd)
+	mesh := model.DefaultMesh()
+	cmd.Flags().StringVar(&f.domain, "domain", mesh.Domain, "DNS `DOMAIN` of the cluster")
+	cmd.Flags().StringVar(&f.root, "root-namespace", mesh.RootNamespace, "`NAMESPACE` that has the mesh's configuration")
+	cmd.Flags().StringVar(&f.level, "level", string(istioapi.SeverityInfo), "`LEVEL` from which on problems are told: info, warning or error")
+	f.kube.add(cmd)
 	return cmd
+}
+
+func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
+	keep, err := severities(f.level)
+	if err != nil {
+		return usageError{err}
+	}
+	cluster, err := f.kube.choose("a directory or file", len(args) > 0)
+	if err != nil {
+		return err
+	}
+	var a analysis
+	if cluster != nil {
+		a, err = f.analyzeCluster(cmd.Context(), *cluster, keep)
+	} else if a, err = analyzePath(args[0], f.domain, keep); err != nil {
+		err = &UserError{What: "cannot analyze", Where: args[0], Err: err, Next: "give a directory, or a file of YAML"}
+	}
+	if err != nil {
+		return err
+	}
+	err = f.out.Print(cmd.OutOrStdout(), a, func(w io.Writer) error { return printAnalysis(w, a) })
+	if err == nil && a.Errors > 0 {
+		return ExitCode(exitFailed)
+	}
+	return err
 }
 
 // severities lists those that are at least as grave as level.
@@ -86,15 +111,35 @@ func analyzePath(path, domain string, keep []istioapi.Severity) (analysis, error
 	}
 	across := analyze.Check(tree.Objects, domain)
 	tree.Locate(across)
-	all := append(tree.Problems, across...)
+	a := newAnalysis(append(tree.Problems, across...), keep)
+	a.Files, a.Objects = tree.Files, len(tree.Objects)
+	return a, nil
+}
+
+func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, keep []istioapi.Severity) (analysis, error) {
+	client, err := kube.Connect(c)
+	if err != nil {
+		return analysis{}, f.kube.explainKube(err)
+	}
+	defer client.Close()
+	content, err := client.Read(ctx, istioapi.Decoder{Domain: f.domain}, f.root)
+	if err != nil {
+		return analysis{}, f.kube.explainKube(err)
+	}
+	a := newAnalysis(append(content.Problems, analyze.Check(content.Objects, f.domain)...), keep)
+	a.Cluster, a.Objects = client.Address(), len(content.Objects)
+	return a, nil
+}
+
+func newAnalysis(all istioapi.Problems, keep []istioapi.Severity) analysis {
 	all = slices.DeleteFunc(all, func(p istioapi.Problem) bool { return !slices.Contains(keep, p.Severity) })
 	all.Sort()
 	return analysis{
-		Files: tree.Files, Objects: len(tree.Objects), Problems: append(istioapi.Problems{}, all...),
+		Problems: append(istioapi.Problems{}, all...),
 		Errors:   all.Count(istioapi.SeverityError),
 		Warnings: all.Count(istioapi.SeverityWarning),
 		Infos:    all.Count(istioapi.SeverityInfo),
-	}, nil
+	}
 }
 
 // printAnalysis prints a problem a line, as compilers do, and a sum.
@@ -104,7 +149,10 @@ func printAnalysis(w io.Writer, a analysis) error {
 		istioapi.SeverityError: s.Bad, istioapi.SeverityWarning: s.Warn, istioapi.SeverityInfo: s.Dim,
 	}
 	for _, p := range a.Problems {
-		line := s.Bold(p.Where()) + ": " + paint[p.Severity](string(p.Severity)) + ": "
+		line := paint[p.Severity](string(p.Severity)) + ": "
+		if w := p.Where(); w != "" {
+			line = s.Bold(w) + ": " + line
+		}
 		if p.Object.Name != "" {
 			line += p.Object.String() + ": "
 		}
@@ -115,7 +163,11 @@ func printAnalysis(w io.Writer, a analysis) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%s, %s: %s\n", counted(a.Files, "file"), counted(a.Objects, "object"), verdict(s, a))
+	read := counted(a.Files, "file")
+	if a.Cluster != "" {
+		read = a.Cluster
+	}
+	_, err := fmt.Fprintf(w, "%s, %s: %s\n", read, counted(a.Objects, "object"), verdict(s, a))
 	return err
 }
 

@@ -14,11 +14,11 @@ type Index struct {
 	mesh *model.Mesh // with what the cluster says of it
 
 	discovery *discovery
-	services map[model.Host][]*model.Service // by precedence, see addSorted
-	rules    map[model.Host][]*model.DestinationRule
-	routes   map[model.Host][]*model.VirtualService // of the gateway "mesh"
-	delegate map[model.Key]*model.VirtualService
-	sidecars map[string]map[model.Key]*model.Sidecar // by namespace
+	services  map[model.Host][]*model.Service // by precedence, see addSorted
+	rules     map[model.Host][]*model.DestinationRule
+	routes    map[model.Host][]*model.VirtualService // of the gateway "mesh"
+	delegate  map[model.Key]*model.VirtualService
+	sidecars  map[string]map[model.Key]*model.Sidecar // by namespace
 
 	endpoints *endpointIndex
 	labels    labelUse

@@ -107,7 +107,9 @@ func TestCoalescingKeepsUrgency(t *testing.T) {
 }
 
 func TestTakesAway(t *testing.T) {
-	slice := func(members ...model.SliceEndpoint) *model.EndpointSlice { return &model.EndpointSlice{Members: members} }
+	slice := func(members ...model.SliceEndpoint) *model.EndpointSlice {
+		return &model.EndpointSlice{Members: members}
+	}
 	member := func(a string, ready bool) model.SliceEndpoint {
 		return model.SliceEndpoint{Addresses: []string{a}, Ready: ready}
 	}

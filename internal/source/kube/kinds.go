@@ -34,8 +34,6 @@ func (r *resource) gv() schema.GroupVersion {
 	return schema.GroupVersion{Group: r.Group, Version: r.version}
 }
 
-func (r *resource) kind() model.Kind { return model.Kind(r.Kind) }
-
 // builtin are Kubernetes' own kinds, which every API server has.
 func builtin(rootNamespace string) []*resource {
 	rows := map[model.Kind]resource{

@@ -24,7 +24,9 @@ type counts struct {
 	delays map[Delay][]time.Duration
 }
 
-func newCounts() *counts { return &counts{events: map[string]int{}, delays: map[Delay][]time.Duration{}} }
+func newCounts() *counts {
+	return &counts{events: map[string]int{}, delays: map[Delay][]time.Duration{}}
+}
 
 func (c *counts) Event(kind string, _ bool, event string) {
 	c.mu.Lock()
