@@ -1,0 +1,209 @@
+package http2
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	xhttp2 "golang.org/x/net/http2"
+)
+
+// TestHalfClose: what was asked is answered, and the status is OK.
+func TestHalfClose(t *testing.T) {
+	v := serve(t, Options{})
+	p := v.connect()
+	id := p.open(echo)
+	p.send(id, "a", "b")
+	p.half(id)
+	a := p.answer(id)
+	require.Equal(t, "200", a.header[":status"])
+	require.Equal(t, "application/grpc", a.header["content-type"])
+	require.Equal(t, append(framed([]byte("a")), framed([]byte("b"))...), a.data)
+	require.Equal(t, map[string]string{"grpc-status": "0"}, a.trailer)
+	eventually(t, "the Receiver has ended", v.call(0).over)
+	p.lives()
+}
+
+// TestStatus: a Receiver's error is the stream's status, behind what was sent before.
+func TestStatus(t *testing.T) {
+	v := serve(t, Options{})
+	for name, c := range map[string]struct{ message, status, text string }{
+		"a status":         {"\x07no, 100% ☹\n", "7", "no, 100%25 %E2%98%B9%0A"},
+		"without words":    {"\x05", "5", ""},
+		"any other error":  {"plain", "2", "it failed: 100%25 %E2%98%B9"},
+		"a very long text": {"\x03" + long(100_000), "3", long(maxText)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := v.connect()
+			p.t = t
+			id := p.open(fail)
+			for b := framed([]byte(c.message)); len(b) > 0; b = b[min(len(b), maxFrame):] {
+				require.NoError(t, p.fr.WriteData(id, false, b[:min(len(b), maxFrame)]))
+			}
+			a := p.answer(id)
+			require.Equal(t, c.status, a.trailer["grpc-status"])
+			require.Equal(t, c.text, a.trailer["grpc-message"])
+			require.Equal(t, xhttp2.ErrCodeNo, p.next().(*xhttp2.RSTStreamFrame).ErrCode, "the rest is of no use")
+			p.send(id, "late") // on its way when the end came
+			p.lives()
+		})
+	}
+}
+
+// TestEnds: however a stream ends, its Receiver is told once, and sending is harmless.
+func TestEnds(t *testing.T) {
+	for name, end := range map[string]func(v *service, p *peer){
+		"reset":       func(_ *service, p *peer) { require.NoError(p.t, p.fr.WriteRSTStream(1, xhttp2.ErrCodeCancel)) },
+		"half close":  func(_ *service, p *peer) { p.half(1) },
+		"end of file": func(_ *service, p *peer) { require.NoError(p.t, p.c.(*net.TCPConn).CloseWrite()) },
+		"cut": func(_ *service, p *peer) {
+			require.NoError(p.t, p.c.(*net.TCPConn).SetLinger(0))
+			require.NoError(p.t, p.c.Close())
+		},
+		"cut in a frame": func(_ *service, p *peer) {
+			p.raw(string(appendFrame(nil, 100, xhttp2.FrameData, 0, 1)) + "abc")
+			require.NoError(p.t, p.c.Close())
+		},
+		"error":     func(_ *service, p *peer) { p.raw("\x00\x00\x00\x05\x00\x00\x00\x00\x01") }, // PUSH_PROMISE
+		"stop":      func(v *service, _ *peer) { v.s.Stop() },
+		"malformed": func(_ *service, p *peer) { require.NoError(p.t, p.fr.WriteData(1, false, []byte{9, 9, 9, 9, 9})) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := serve(t, Options{})
+			p := v.connect(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 1})
+			p.t = t
+			p.open(hold)
+			c := v.call(0)
+			require.NoError(t, c.Send([][]byte{[]byte("waits")}))
+			end(v, p)
+			eventually(t, "the Receiver has ended", c.over)
+			require.ErrorIs(t, c.Send([][]byte{{1}}), ErrEnded)
+		})
+	}
+}
+
+// TestClosedStreams: frames for streams that are over are told from those for streams that
+// never were.
+func TestClosedStreams(t *testing.T) {
+	v := serve(t, Options{})
+	p := v.connect()
+	id := p.open(echo)
+	p.half(id)
+	p.answer(id)
+	require.NoError(t, p.fr.WriteWindowUpdate(id, 1))
+	require.NoError(t, p.fr.WriteRSTStream(id, xhttp2.ErrCodeCancel))
+	require.NoError(t, p.fr.WritePriority(id, xhttp2.PriorityParam{}))
+	p.lives()
+	require.NoError(t, p.fr.WriteData(id, false, []byte{1}))
+	require.Equal(t, xhttp2.ErrCodeStreamClosed, *p.answer(id).reset)
+	p.lives()
+	require.NoError(t, p.fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: p.block(usual(echo)...), EndHeaders: true}))
+	p.goneWith(xhttp2.ErrCodeStreamClosed)
+
+	for name, write := range map[string]func(p *peer) error{
+		"DATA":          func(p *peer) error { return p.fr.WriteData(9, false, []byte{1}) },
+		"WINDOW_UPDATE": func(p *peer) error { return p.fr.WriteWindowUpdate(9, 1000) },
+		"RST_STREAM":    func(p *peer) error { return p.fr.WriteRSTStream(9, 0) },
+		"even HEADERS": func(p *peer) error {
+			return p.fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 8, BlockFragment: p.block(usual(echo)...), EndHeaders: true})
+		},
+		"malformed even HEADERS": func(p *peer) error {
+			return p.fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 8, BlockFragment: p.block(":path", ""), EndHeaders: true})
+		},
+		"padding that is longer": func(p *peer) error {
+			return p.fr.WriteRawFrame(xhttp2.FrameData, xhttp2.FlagDataPadded, 1, []byte{9, 1})
+		},
+		"padding without a length":          func(p *peer) error { return p.fr.WriteRawFrame(xhttp2.FrameData, xhttp2.FlagDataPadded, 1, nil) },
+		"HEADERS that end in their padding": func(p *peer) error { return p.fr.WriteRawFrame(xhttp2.FrameHeaders, xhttp2.FlagHeadersPadded, 3, nil) },
+		"HEADERS that end in their priority": func(p *peer) error {
+			return p.fr.WriteRawFrame(xhttp2.FrameHeaders, xhttp2.FlagHeadersPriority, 3, []byte{1})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := v.connect()
+			p.t = t
+			p.open(hold)
+			require.NoError(t, write(p))
+			p.goneWith(xhttp2.ErrCodeProtocol)
+		})
+	}
+}
+
+// TestOwnGoAway: a peer that says that it leaves is served until it has left.
+func TestOwnGoAway(t *testing.T) {
+	p := serve(t, Options{}).connect()
+	require.NoError(t, p.fr.WriteGoAway(0, xhttp2.ErrCodeNo, nil))
+	p.lives()
+}
+
+// TestPipe: connections that are no sockets are served, too.
+func TestPipe(t *testing.T) {
+	v := newService(t, Options{})
+	ln := &pipes{conns: make(chan net.Conn)}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = v.s.Serve(ln) })
+	near, far := net.Pipe()
+	ln.conns <- far
+	p := newPeer(t, near)
+	go func() {
+		p.greet()
+		id := p.open(echo)
+		p.send(id, "through a pipe")
+	}()
+	require.Equal(t, "through a pipe", string(p.message(1)))
+	v.s.Stop()
+	serving.Wait()
+	require.True(t, v.call(0).over())
+}
+
+// pipes is a listener for one connection that does not come from a socket.
+type pipes struct {
+	conns chan net.Conn
+	once  sync.Once // guards the close of conns
+}
+
+func (l *pipes) Accept() (net.Conn, error) {
+	c, ok := <-l.conns
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (l *pipes) Close() error   { l.once.Do(func() { close(l.conns) }); return nil }
+func (l *pipes) Addr() net.Addr { return nil }
+
+// flaky is a listener that fails once for a moment, and then for good.
+type flaky struct {
+	net.Listener
+	errs []error
+}
+
+type momentary struct{ error }
+
+func (momentary) Temporary() bool { return true }
+
+func (l *flaky) Accept() (net.Conn, error) {
+	if len(l.errs) == 0 {
+		return l.Listener.Accept()
+	}
+	err := l.errs[0]
+	l.errs = l.errs[1:]
+	return nil, err
+}
+
+func TestAccept(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	v := newService(t, Options{})
+	broken := errors.New("broken")
+	require.Equal(t, broken, v.s.Serve(&flaky{ln, []error{momentary{io.EOF}, broken}}))
+	v.s.GracefulStop(context.Background())
+	ln, err = net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.ErrorIs(t, v.s.Serve(ln), ErrStopped, "it was stopped")
+}

@@ -1,0 +1,161 @@
+package http2
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	xhttp2 "golang.org/x/net/http2"
+)
+
+// floods are what a peer could keep us busy with, cheaply.
+var floods = map[string]func(p *peer) error{
+	"pings":            func(p *peer) error { return p.fr.WritePing(false, [8]byte{1}) },
+	"answers":          func(p *peer) error { return p.fr.WritePing(true, [8]byte{1}) },
+	"settings":         func(p *peer) error { return p.fr.WriteSettings() },
+	"acknowledgements": func(p *peer) error { return p.fr.WriteSettingsAck() },
+	"empty DATA":       func(p *peer) error { return p.fr.WriteData(p.id, false, nil) },
+	"priorities":       func(p *peer) error { return p.fr.WritePriority(p.id, xhttp2.PriorityParam{StreamDep: 0, Weight: 1}) },
+	"small credits":    func(p *peer) error { return p.fr.WriteWindowUpdate(p.id, 1) },
+	"unknown frames":   func(p *peer) error { return p.fr.WriteRawFrame(0x77, 0, 0, nil) },
+	"GOAWAYs":          func(p *peer) error { return p.fr.WriteGoAway(0, 0, nil) },
+	"resets":           func(p *peer) error { return p.fr.WriteRSTStream(p.id, xhttp2.ErrCodeCancel) },
+	"rapid reset": func(p *peer) error {
+		p.id += 2
+		_ = p.fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: p.id, BlockFragment: p.block(usual(hold)...), EndHeaders: true})
+		return p.fr.WriteRSTStream(p.id, xhttp2.ErrCodeCancel)
+	},
+	"malformed requests": func(p *peer) error {
+		p.id += 2
+		return p.fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: p.id, BlockFragment: p.block(":path", ""), EndHeaders: true})
+	},
+	"DATA on streams that have ended": func(p *peer) error { return p.fr.WriteData(1, false, []byte{0}) },
+	"overflows of windows": func(p *peer) error {
+		return p.fr.WriteRawFrame(xhttp2.FrameWindowUpdate, 0, p.id, []byte{0, 0, 0, 0})
+	},
+}
+
+// TestFloods: each is cut off before it has cost much, and costs others nothing.
+func TestFloods(t *testing.T) {
+	v := serve(t, Options{Tick: time.Hour}) // nothing is refilled
+	for name, flood := range floods {
+		t.Run(name, func(t *testing.T) {
+			p := v.connect()
+			p.t = t
+			p.open(hold)
+			require.NoError(t, p.fr.WriteRSTStream(1, xhttp2.ErrCodeCancel))
+			p.open(hold)
+			read := make(chan struct{})
+			go func() { // so that the server's answers do not fill the kernel
+				defer close(read)
+				p.goneWith(xhttp2.ErrCodeEnhanceYourCalm)
+			}()
+			for range 3 * budgetMost {
+				if flood(p) != nil {
+					break
+				}
+			}
+			<-read
+		})
+	}
+	v.connect().lives()
+}
+
+// TestFloodsUnread: answers that nobody reads do not pile up.
+func TestFloodsUnread(t *testing.T) {
+	v := serve(t, Options{Tick: time.Hour})
+	c := stall(v, 0, []byte(long(1<<20)))
+	answers := 0
+	for c.conn.say(func(b []byte) []byte { return appendPing(b, xhttp2.FlagPingAck, [8]byte{}) }) == nil {
+		answers++
+	}
+	require.LessOrEqual(t, answers*(frameHead+8), maxControl)
+}
+
+// TestBudgetIsARate: as many frames as would be a flood at once are none over time.
+func TestBudgetIsARate(t *testing.T) {
+	v := serve(t, Options{Tick: time.Hour})
+	p := v.connect()
+	p.open(hold)
+	c := v.call(0).conn
+	for range 20 {
+		for range budgetMost / 10 {
+			require.NoError(t, p.fr.WritePing(false, [8]byte{1}))
+		}
+		p.lives()
+		c.refill() // as after the tick, an hour later
+		require.LessOrEqual(t, c.budget.Load(), int32(budgetMost))
+	}
+}
+
+// TestContinuationFlood: a header block without an end is cut off, be its parts full or
+// empty, and before the memory of what it says is taken.
+func TestContinuationFlood(t *testing.T) {
+	v := serve(t, Options{})
+	for name, part := range map[string]func(p *peer) []byte{
+		"empty":     func(*peer) []byte { return nil },
+		"full":      func(p *peer) []byte { return p.block("x", long(maxFrame-100)) },
+		"one byte":  func(*peer) []byte { return []byte{0x82} },
+		"malformed": func(*peer) []byte { return []byte("\x00\x01A\x00") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := v.connect()
+			p.t = t
+			require.NoError(t, p.fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: p.block(usual(echo)...)}))
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				p.gone()
+			}()
+			for range 1 << 20 {
+				if p.fr.WriteContinuation(1, false, part(p)) != nil {
+					break
+				}
+			}
+			<-ended
+		})
+	}
+	v.connect().lives()
+}
+
+// TestMaxStreams: one more is refused, and again one is taken when one has ended.
+func TestMaxStreams(t *testing.T) {
+	v := serve(t, Options{})
+	p := v.connect()
+	for range maxStreams {
+		p.open(hold)
+	}
+	id := p.open(hold)
+	require.Equal(t, xhttp2.ErrCodeRefusedStream, *p.answer(id).reset)
+	require.NoError(t, p.fr.WriteRSTStream(1, xhttp2.ErrCodeCancel))
+	id = p.open(echo)
+	p.send(id, "x")
+	require.Equal(t, "x", string(p.message(id)))
+}
+
+// TestOversizeFrames ends the connection before their payload is read.
+func TestOversizeFrames(t *testing.T) {
+	v := serve(t, Options{})
+	for _, typ := range []xhttp2.FrameType{xhttp2.FrameData, xhttp2.FrameHeaders, xhttp2.FrameSettings, 0x77} {
+		p := v.connect()
+		p.open(hold)
+		p.raw(string(appendFrame(nil, maxFrame+1, typ, 0, 1)))
+		p.goneWith(xhttp2.ErrCodeFrameSize)
+	}
+}
+
+// TestNoHTTP2 ends connections of those who speak something else.
+func TestNoHTTP2(t *testing.T) {
+	v := serve(t, Options{})
+	for _, s := range []string{
+		"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n\r\n",
+		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a hello of TLS",
+		"PRI * HTTP/2.0\r\n\r\nSN\r\n\r\n",
+		xhttp2.ClientPreface + "\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678", // a ping before settings
+		xhttp2.ClientPreface + "\x00\x00\x00\x04\x01\x00\x00\x00\x00",         // an acknowledgement before settings
+	} {
+		p := v.dial()
+		p.raw(s)
+		p.goneWith(xhttp2.ErrCodeProtocol)
+	}
+}

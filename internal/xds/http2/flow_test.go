@@ -1,0 +1,213 @@
+package http2
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	xhttp2 "golang.org/x/net/http2"
+)
+
+// TestTrickledCredit: with no window at all nothing but headers comes; then a byte for
+// each byte of credit, in order, with the trailers behind.
+func TestTrickledCredit(t *testing.T) {
+	v := serve(t, Options{})
+	p := v.connect(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0})
+	id := p.open(echo)
+	p.send(id, "hello", "world")
+	p.half(id)
+	want := append(framed([]byte("hello")), framed([]byte("world"))...)
+	var got []byte
+	for range want {
+		require.NoError(t, p.fr.WriteWindowUpdate(id, 1))
+		f := p.next()
+		if _, ok := f.(*xhttp2.MetaHeadersFrame); ok {
+			f = p.next()
+		}
+		d := f.(*xhttp2.DataFrame)
+		require.Len(t, d.Data(), 1)
+		got = append(got, d.Data()...)
+	}
+	require.Equal(t, want, got)
+	require.Equal(t, "0", p.answer(id).trailer["grpc-status"])
+}
+
+// TestConnectionWindow: two streams share the connection's credit, and neither is forgotten.
+func TestConnectionWindow(t *testing.T) {
+	v := serve(t, Options{})
+	p := v.connect(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: maxWindow})
+	ids := []uint32{p.open(hold), p.open(hold)}
+	text := []byte(long(100 << 10))
+	for n := range ids {
+		require.NoError(t, v.call(n).Send([][]byte{text[:1000], text[1000:]}))
+	}
+	got, left := map[uint32][]byte{}, firstWindow
+	for len(got[ids[0]])+len(got[ids[1]]) < 2*(len(text)+prefixLen) {
+		if left == 0 {
+			left = 50_000
+			require.NoError(t, p.fr.WriteWindowUpdate(0, uint32(left)))
+		}
+		if d, ok := p.next().(*xhttp2.DataFrame); ok {
+			got[d.StreamID] = append(got[d.StreamID], d.Data()...)
+			require.LessOrEqual(t, len(d.Data()), left, "more than was allowed")
+			left -= len(d.Data())
+		}
+	}
+	for _, id := range ids {
+		require.True(t, bytes.Equal(framed(text), got[id]))
+	}
+}
+
+// TestWindowShrinks: a smaller initial window makes those of open streams negative, and
+// they must come up again.
+func TestWindowShrinks(t *testing.T) {
+	v := serve(t, Options{})
+	p := v.connect(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 100})
+	id := p.open(hold)
+	require.NoError(t, v.call(0).Send([][]byte{[]byte(long(195))}))
+	require.NotNil(t, p.next().(*xhttp2.MetaHeadersFrame))
+	require.Len(t, p.next().(*xhttp2.DataFrame).Data(), 100)
+	require.NoError(t, p.fr.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 40})) // now -60
+	require.NoError(t, p.fr.WriteWindowUpdate(id, 60))                                                   // now 0
+	require.NoError(t, p.fr.WriteWindowUpdate(id, 7))
+	require.Len(t, p.next().(*xhttp2.DataFrame).Data(), 7)
+	require.NoError(t, p.fr.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 50}))
+	require.Len(t, p.next().(*xhttp2.DataFrame).Data(), 10)
+	require.NoError(t, p.fr.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: maxWindow}))
+	require.Len(t, p.next().(*xhttp2.DataFrame).Data(), 83)
+}
+
+func TestWindowsOverflow(t *testing.T) {
+	v := serve(t, Options{})
+	p := v.connect()
+	id := p.open(hold)
+	require.NoError(t, p.fr.WriteWindowUpdate(id, maxWindow))
+	require.Equal(t, xhttp2.ErrCodeFlowControl, *p.answer(id).reset)
+	p.lives()
+	require.NoError(t, p.fr.WriteWindowUpdate(0, maxWindow))
+	p.goneWith(xhttp2.ErrCodeFlowControl)
+
+	p = v.connect()
+	id = p.open(hold)
+	require.NoError(t, p.fr.WriteWindowUpdate(id, maxWindow-firstWindow))
+	require.NoError(t, p.fr.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: firstWindow + 1}))
+	p.goneWith(xhttp2.ErrCodeFlowControl)
+}
+
+// TestOursAreEnforced: who sends more than the windows that we gave ends the stream, or
+// the connection. The windows are not given back while a message is dropped.
+func TestOursAreEnforced(t *testing.T) {
+	v := serve(t, Options{})
+	p := v.connect()
+	id := p.openWith(false, without(usual(echo), "content-type")...) // refused: nothing is given back
+	frame := make([]byte, maxFrame)
+	for range streamWindow / maxFrame {
+		require.NoError(t, p.fr.WriteData(id, false, frame))
+	}
+	require.NoError(t, p.fr.WriteData(id, false, frame[:1]))
+	for {
+		f := p.next()
+		require.NotNil(t, f)
+		if r, ok := f.(*xhttp2.RSTStreamFrame); ok {
+			require.Equal(t, xhttp2.ErrCodeFlowControl, r.ErrCode)
+			break
+		}
+	}
+	p.lives()
+}
+
+// TestWindowsAreGivenBack: much more than the windows can be sent on one stream.
+func TestWindowsAreGivenBack(t *testing.T) {
+	v := serve(t, Options{})
+	p := v.connect()
+	id := p.open(hold)
+	var all []byte
+	for i := range 300 {
+		all = append(all, framed(fmt.Appendf(nil, "%d %s", i, long(10_000)))...)
+	}
+	p.sendWithin(id, all)
+	c := v.call(0)
+	eventually(t, "all is there", func() bool { return len(c.got()) == 300 })
+}
+
+// stall opens a stream on a connection that reads nothing, and sends until the kernel is
+// full and there is a backlog.
+func stall(v *service, n int, message []byte) *call {
+	p := v.connect(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: maxWindow})
+	require.NoError(v.t, p.c.(*net.TCPConn).SetReadBuffer(4096))
+	require.NoError(v.t, p.fr.WriteWindowUpdate(0, maxWindow-firstWindow))
+	p.open(hold)
+	c := v.call(n)
+	for c.Pending() == 0 {
+		require.NoError(v.t, c.Send([][]byte{message}))
+	}
+	return c
+}
+
+// TestStalledPeer: a peer that reads nothing blocks nobody; what waits for it shares the
+// message's bytes, and one goroutine waits for it.
+func TestStalledPeer(t *testing.T) {
+	v := serve(t, Options{})
+	message := []byte(long(1 << 20))
+	before := runtime.NumGoroutine()
+	c := stall(v, 0, message)
+	for range 100 {
+		require.NoError(t, c.Send([][]byte{message}))
+	}
+	require.GreaterOrEqual(t, c.Pending(), 100)
+	require.LessOrEqual(t, runtime.NumGoroutine(), before+2, "the connection's, and the one that writes")
+	v.connect().lives()
+
+	c.conn.socket.mu.Lock()
+	rest := len(c.conn.socket.rest)
+	c.conn.socket.mu.Unlock()
+	require.LessOrEqual(t, rest, 2*len(buffer{}), "framed bytes that the kernel did not take")
+}
+
+// TestStalledPeerReadsOn: what waited comes whole and in order.
+func TestStalledPeerReadsOn(t *testing.T) {
+	v := serve(t, Options{})
+	p := v.connect(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: maxWindow})
+	require.NoError(t, p.fr.WriteWindowUpdate(0, maxWindow-firstWindow))
+	id := p.open(hold)
+	c := v.call(0)
+	n := 0
+	for ; c.Pending() < 5; n++ {
+		require.NoError(t, c.Send([][]byte{fmt.Appendf(nil, "%d ", n), []byte(long(500_000))}))
+	}
+	for i := range n {
+		require.Equal(t, fmt.Sprintf("%d %s", i, long(500_000)), string(p.message(id)))
+	}
+	require.Zero(t, c.Pending())
+	eventually(t, "nobody writes", func() bool { return !c.conn.socket.blocked() })
+	p.lives()
+}
+
+// TestSendersShareAConnection: many goroutines send on many streams while the peer reads.
+func TestSendersShareAConnection(t *testing.T) {
+	v := serve(t, Options{})
+	p := v.connect()
+	const streams, each = 10, 50
+	for range streams {
+		p.open(hold)
+	}
+	for n := range streams {
+		c := v.call(n)
+		go func() {
+			for i := range each {
+				_ = c.Send([][]byte{{byte(i)}})
+			}
+		}()
+	}
+	next := map[uint32]byte{}
+	for total := 0; total < streams*each; {
+		if d, ok := p.next().(*xhttp2.DataFrame); ok {
+			require.Equal(t, framed([]byte{next[d.StreamID]}), d.Data())
+			next[d.StreamID]++
+			total++
+		}
+	}
+}

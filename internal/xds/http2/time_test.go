@@ -1,0 +1,178 @@
+package http2
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	xhttp2 "golang.org/x/net/http2"
+)
+
+// TestHandshakeInTime: whoever says nothing, or too little, is not waited for.
+func TestHandshakeInTime(t *testing.T) {
+	v := serve(t, Options{Handshake: 10 * time.Millisecond})
+	for _, s := range []string{"", xhttp2.ClientPreface[:10], xhttp2.ClientPreface, xhttp2.ClientPreface + "\x00\x00"} {
+		p := v.dial()
+		p.raw(s)
+		p.goneWith(xhttp2.ErrCodeProtocol)
+	}
+	conf := certificates(t)
+	v = serve(t, Options{Handshake: 10 * time.Millisecond, TLS: conf.server})
+	p := v.dial()
+	p.raw("\x16\x03\x01")
+	p.gone()
+	p = v.dial().onTLS(conf.client)
+	p.goneWith(xhttp2.ErrCodeProtocol)
+}
+
+// TestFramesInTime: a header block, or another frame, that does not go on ends the
+// connection; DATA may come as slowly as it likes.
+func TestFramesInTime(t *testing.T) {
+	v := serve(t, Options{Tick: time.Millisecond, FrameTime: 5 * time.Millisecond})
+	for name, s := range map[string]string{
+		"frame header": "\x00\x00",
+		"header block": string(appendFrame(nil, 10, xhttp2.FrameHeaders, 0, 3)) + "abc",
+		"continuation": string(appendFrame(nil, 1, xhttp2.FrameHeaders, 0, 3)) + "\x82",
+		"ping":         string(appendFrame(nil, 8, xhttp2.FramePing, 0, 0)) + "1234567",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := v.connect()
+			p.t = t
+			p.raw(s)
+			p.gone()
+		})
+	}
+	p := v.connect()
+	id := p.open(echo)
+	b := framed([]byte("slow"))
+	p.raw(string(appendFrame(nil, len(b), xhttp2.FrameData, 0, id)))
+	now := v.s.tick.Load()
+	for i := range b {
+		eventually(t, "time passes", func() bool { return v.s.tick.Load() > now+10*uint32(i+1) })
+		p.raw(string(b[i : i+1]))
+	}
+	require.Equal(t, "slow", string(p.message(id)))
+}
+
+// TestKeepAlive: a peer that answers pings stays, one that does not is gone.
+func TestKeepAlive(t *testing.T) {
+	v := serve(t, Options{Tick: time.Millisecond, Keepalive: 3 * time.Millisecond, PingTimeout: 50 * time.Millisecond})
+	p := v.connect()
+	id := p.open(hold)
+	for range 30 {
+		f, err := p.fr.ReadFrame()
+		require.NoError(t, err)
+		if ping, ok := f.(*xhttp2.PingFrame); ok {
+			require.Equal(t, keepPing, ping.Data)
+			require.NoError(t, p.fr.WritePing(true, ping.Data))
+		}
+	}
+	require.False(t, v.call(0).over())
+	require.NoError(t, v.call(0).Send([][]byte{[]byte("still here")}))
+	require.Equal(t, "still here", string(p.message(id)))
+	for {
+		if _, err := p.fr.ReadFrame(); err != nil { // no answers any more
+			break
+		}
+	}
+	eventually(t, "the stream has ended", v.call(0).over)
+}
+
+// TestStalledPeerDies: a peer that takes nothing and says nothing is gone, too, and so is
+// what waited for it.
+func TestStalledPeerDies(t *testing.T) {
+	v := serve(t, Options{Tick: time.Millisecond, Keepalive: 20 * time.Millisecond, PingTimeout: 20 * time.Millisecond})
+	c := stall(v, 0, []byte(long(1<<20)))
+	eventually(t, "the stream has ended", c.over)
+	eventually(t, "nothing waits", func() bool { return c.Pending() == 0 })
+	require.ErrorIs(t, c.Send([][]byte{{1}}), ErrEnded)
+}
+
+// TestAge: an old connection is told to go away in two steps; what is open goes on, also
+// what was opened between them; then nothing is taken, and the last stream's end is its.
+func TestAge(t *testing.T) {
+	v := serve(t, Options{Tick: time.Millisecond, MaxAge: 10 * time.Millisecond})
+	p := v.connect()
+	first := p.open(echo)
+	g, ok := p.frame(xhttp2.FrameGoAway).(*xhttp2.GoAwayFrame)
+	require.True(t, ok)
+	require.Equal(t, uint32(maxWindow), g.LastStreamID)
+	require.Equal(t, xhttp2.ErrCodeNo, g.ErrCode)
+	second := p.open(echo) // the peer has not read it yet
+	ping := p.frame(xhttp2.FramePing).(*xhttp2.PingFrame)
+	require.NoError(t, p.fr.WritePing(true, ping.Data))
+	require.Equal(t, second, p.frame(xhttp2.FrameGoAway).(*xhttp2.GoAwayFrame).LastStreamID)
+
+	third := p.open(echo)
+	require.Equal(t, xhttp2.ErrCodeRefusedStream, *p.answer(third).reset)
+	for _, id := range []uint32{first, second} {
+		p.send(id, "x")
+		require.Equal(t, "x", string(p.message(id)))
+		p.half(id)
+		require.Equal(t, "0", p.answer(id).trailer["grpc-status"])
+	}
+	p.gone()
+}
+
+// frame gives the next frame of a type, be it housekeeping.
+func (p *peer) frame(typ xhttp2.FrameType) xhttp2.Frame {
+	p.t.Helper()
+	for {
+		f, err := p.fr.ReadFrame()
+		require.NoError(p.t, err)
+		if f.Header().Type == typ {
+			return f
+		}
+	}
+}
+
+func TestAgeGrace(t *testing.T) {
+	v := serve(t, Options{Tick: time.Millisecond, MaxAge: 10 * time.Millisecond, MaxAgeGrace: 10 * time.Millisecond})
+	p := v.connect()
+	p.open(hold)
+	for {
+		if _, err := p.fr.ReadFrame(); err != nil {
+			break
+		}
+	}
+	eventually(t, "the stream has ended", v.call(0).over)
+}
+
+func TestGracefulStop(t *testing.T) {
+	v := serve(t, Options{})
+	p := v.connect()
+	id := p.open(echo)
+	v.call(0)
+	idle := v.connect()
+	idle.lives()
+	silent := v.dial()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		v.s.GracefulStop(context.Background())
+	}()
+	p.frame(xhttp2.FrameGoAway)
+	ping := p.frame(xhttp2.FramePing).(*xhttp2.PingFrame)
+	require.NoError(t, p.fr.WritePing(true, ping.Data))
+	idle.gone()
+	_ = silent.c.Close()
+	p.send(id, "last words")
+	require.Equal(t, "last words", string(p.message(id)))
+	p.half(id)
+	require.Equal(t, "0", p.answer(id).trailer["grpc-status"])
+	<-stopped
+}
+
+func TestGracefulStopIsNotForever(t *testing.T) {
+	v := serve(t, Options{})
+	p := v.connect()
+	p.open(hold)
+	c := v.call(0)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	v.s.GracefulStop(ctx)
+	require.True(t, c.over())
+	require.Error(t, c.Context().Err())
+	p.gone()
+}

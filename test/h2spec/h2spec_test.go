@@ -1,0 +1,57 @@
+// Package h2spec runs h2spec's cases, all of them and strictly, against the control
+// plane's own HTTP/2 server. It is a module of its own, so that what h2spec needs is not
+// ours.
+package h2spec
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/summerwind/h2spec/config"
+	"github.com/summerwind/h2spec/generic"
+	"github.com/summerwind/h2spec/hpack"
+	"github.com/summerwind/h2spec/http2"
+	"github.com/summerwind/h2spec/spec"
+
+	server "github.com/moonsail/moonsail/internal/xds/http2"
+)
+
+// TestConforms has every case pass; those that h2spec skips are told.
+func TestConforms(t *testing.T) {
+	s := server.New(nil, server.Options{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	defer func() {
+		s.Stop()
+		require.ErrorIs(t, <-served, server.ErrStopped)
+	}()
+	c := &config.Config{Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port, Path: "/",
+		Timeout: 2 * time.Second, MaxHeaderLen: 4000, Strict: true}
+	passed := 0
+	for _, group := range []*spec.TestGroup{generic.Spec(), http2.Spec(), hpack.Spec()} {
+		group.Test(c)
+		passed += group.PassedCount
+		report(t, group)
+	}
+	require.Greater(t, passed, 140, "there are that many cases")
+}
+
+// report tells what did not pass.
+func report(t *testing.T, g *spec.TestGroup) {
+	for _, c := range append(g.Tests, g.StrictTests...) {
+		switch {
+		case c.Result == nil:
+		case c.Result.Failed:
+			t.Errorf("%s %s: %s: %v", g.Section, c.Desc, c.Requirement, c.Result.Error)
+		case c.Result.Skipped:
+			t.Logf("%s %s: skipped", g.Section, c.Desc)
+		}
+	}
+	for _, sub := range g.Groups {
+		report(t, sub)
+	}
+}
