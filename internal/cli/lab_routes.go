@@ -46,7 +46,7 @@ key takes for a request.
 Layouts:
 `)
 	for _, l := range routes.Layouts() {
-		fmt.Fprintf(&b, "  %-11s %s\n", l.Name, l.About)
+		fmt.Fprintf(&b, "  %-12s %s\n", l.Name, l.About)
 	}
 	b.WriteString("\nExit status: 0 measured and every route right, 1 failed or a route was wrong, 2 wrong flags.")
 	return b.String()

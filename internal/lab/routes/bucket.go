@@ -20,7 +20,7 @@ import (
 // buckets, and each would otherwise be twice as large.
 
 // MaxBits bounds a number of buckets: 2^MaxBits for names, and as many for addresses.
-const MaxBits = 6
+const MaxBits = 7
 
 // bitSets are the characters that count, by bit. Envoy bounds a regular expression in CEL
 // to a program of 100 instructions, so they are few ranges. They were chosen for how evenly
@@ -32,6 +32,7 @@ var bitSets = [MaxBits]struct{ letters, digits string }{
 	{"d-hl-ox", "079"},
 	{"e-my", "0135-7"},
 	{"cdp-su-y", "1-478"},
+	{"g-ilmt-z", "125-8"},
 }
 
 // kind is a kind of host: which region it has.
@@ -130,9 +131,9 @@ func inRanges(class string, c byte) bool {
 // powers of two for each kind of host.
 func BucketExpression(bits int) string {
 	sum := func(k kind) string {
-		terms := make([]string, bits)
-		for i := range terms {
-			terms[i] = fmt.Sprintf("(request.host.matches('%s') ? 0 : %d)", bitPattern(k, i), 1<<i)
+		var terms []string
+		for i := range bits {
+			terms = append(terms, fmt.Sprintf("(request.host.matches('%s') ? 0 : %d)", bitPattern(k, i), 1<<i))
 		}
 		if k != name {
 			terms = append(terms, fmt.Sprint(1<<bits))

@@ -53,14 +53,19 @@ func startRig(t *testing.T, l layout, services int) *rig {
 func (r *rig) routed(where, host, want string) {
 	r.t.Helper()
 	var got string
-	for r.ctx.Err() == nil {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
 		var err error
 		if got, err = ask(r.ctx, where, host); err == nil && got == want {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
+		select {
+		case <-tick.C:
+		case <-r.ctx.Done():
+			r.t.Fatalf("%s: %q, not %q", host, got, want)
+		}
 	}
-	r.t.Fatalf("%s: %q, not %q", host, got, want)
 }
 
 func (r *rig) trouble() error {
@@ -179,6 +184,7 @@ func TestSecondListener(t *testing.T) {
 	r.send(append(scopes, item{resource.ListenerURL, "second", ln})...)
 	where, _, err := r.proxy.ready(r.ctx, "second", host(2), "svc-2/0")
 	require.NoError(t, err)
+	t.Logf("answers of the second listener before it was ready: %q", r.proxy.early)
 	r.routed(where, "unknown", "200 "+fallback)
 	r.routed(r.where, "svc-2.ns-2", "200 svc-2/0")
 

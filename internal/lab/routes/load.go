@@ -99,7 +99,7 @@ func (l *load) openLoop(conns []net.Conn, d time.Duration) (*outcome, error) {
 		closeAll(conns) // ends the readers
 	}
 	readers.Wait()
-	return join(parts), errors.Join(append(errs, failed)...)
+	return join(parts), errors.Join(failed, errors.Join(errs...))
 }
 
 // closedLoop is for costs: as many requests as go through.

@@ -66,6 +66,7 @@ func Layouts() []Layout {
 		{"buckets-16", "16 scopes by hash of the name (and 16 of the address), a route configuration each, virtual hosts by VHDS", func() layout { return bucketed{routeConfig, 4} }},
 		{"buckets-32", "32 of them", func() layout { return bucketed{routeConfig, 5} }},
 		{"buckets-64", "64 of them", func() layout { return bucketed{routeConfig, 6} }},
+		{"buckets-128", "128 of them", func() layout { return bucketed{routeConfig, 7} }},
 	}
 }
 

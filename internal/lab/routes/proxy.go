@@ -191,7 +191,7 @@ func (p *proxy) ready(ctx context.Context, listener, host, routed string) (where
 		case <-ctx.Done():
 			return "", 0, errors.Join(fmt.Errorf("listener %s is not ready: %w; Envoy says: %s", listener, ctx.Err(), p.output), err)
 		case <-p.process.Done():
-			return "", 0, fmt.Errorf("Envoy ended: %s: %s", envoy.Ending(p.process.Err()), p.output)
+			return "", 0, fmt.Errorf("the proxy ended: %s: %s", envoy.Ending(p.process.Err()), p.output)
 		}
 	}
 }

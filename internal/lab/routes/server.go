@@ -162,7 +162,7 @@ func (s *server) answered(st *stream, r *discoveryv3.DeltaDiscoveryRequest) {
 	a := answer{took: time.Since(w.at)}
 	if e := r.GetErrorDetail(); e != nil {
 		a.refused = e.GetMessage()
-		s.trouble = errOr(s.trouble, fmt.Errorf("Envoy refused %s: %s", shortType(r.GetTypeUrl()), e.GetMessage()))
+		s.trouble = errOr(s.trouble, fmt.Errorf("%s refused: %s", shortType(r.GetTypeUrl()), e.GetMessage()))
 	} else {
 		for _, rc := range w.holds {
 			st.held[rc] = true
@@ -240,7 +240,7 @@ func (s *server) send(st *stream, url string, names, removed []string) (*sent, e
 	return w, st.out.Send(response)
 }
 
-var errNotConnected = errors.New("Envoy is not connected")
+var errNotConnected = errors.New("no Envoy is connected")
 
 // change takes resources in and sends them, a response for each run of a type; it returns
 // when the last one is ACKed. took runs from the first one's sending.
@@ -290,12 +290,12 @@ func await(ctx context.Context, w *sent) error {
 	select {
 	case a := <-w.done:
 		if a.refused != "" {
-			return fmt.Errorf("Envoy refused a change: %s", a.refused)
+			return fmt.Errorf("a change was refused: %s", a.refused)
 		}
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
-		return fmt.Errorf("Envoy has not answered a change within %s", ackTime)
+		return fmt.Errorf("a change was not answered within %s", ackTime)
 	}
 }
