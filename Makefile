@@ -20,7 +20,7 @@ BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo fals
 # The race detector needs a C compiler; tests are worth running without one, too.
 RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_ENABLED)" = 1 ] && echo -race)
 
-.PHONY: help build envoy demo test unit e2e fuzz bench lint clean
+.PHONY: help build envoy demo test unit e2e h2spec fuzz bench lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -37,7 +37,7 @@ envoy: build ## fetch the pinned Envoy into .tools, unless it is there
 demo: envoy ## run a whole mesh on this machine, in about a minute
 	@$(BIN) demo $(DEMOFLAGS)
 
-test: unit fuzz ## all tests, with the race detector, and each fuzz target for a moment
+test: unit h2spec fuzz ## all tests, with the race detector, and each fuzz target for a moment
 
 unit: envoy ## all tests, with the race detector where there is a C compiler
 	@[ -n "$(RACE)" ] || echo "==> no C compiler ($$(go env CC)): testing without the race detector"
@@ -47,6 +47,10 @@ unit: envoy ## all tests, with the race detector where there is a C compiler
 e2e: envoy ## the tests with real Envoys alone, in full
 	@echo "==> testing with Envoy"
 	@go test $(RACE) -count 1 -timeout 9m $(TESTFLAGS) ./test/...
+
+h2spec: ## h2spec's cases against the HTTP/2 server of xDS streams, in a second
+	@echo "==> testing with h2spec"
+	@cd test/h2spec && go test -count 1 $(TESTFLAGS) ./...
 
 fuzz: ## each fuzz target for FUZZTIME (5s)
 	@tools/fuzz $(FUZZTIME)
