@@ -12,6 +12,7 @@ var commands = []func() *cobra.Command{
 	NewWaitCommand,
 	NewProxiesCommand,
 	NewProxyConfigCommand,
+	NewWhyCommand,
 	NewAgentCommand,
 	NewEnvoyCommand,
 	NewLabCommand,

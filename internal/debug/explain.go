@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/explain"
 )
@@ -43,8 +44,31 @@ func (h *handler) config(w http.ResponseWriter, r *http.Request) {
 		absent(w, "proxies")
 		return
 	}
+	h.turn.Lock()
+	defer h.turn.Unlock()
 	c, err := h.stages.Explain.Config(r.PathValue("id"), r.PathValue("section"), r.URL.Query().Has("full"))
 	answer(w, c, err)
+}
+
+func (h *handler) why(w http.ResponseWriter, r *http.Request) {
+	if h.stages.Explain == nil {
+		absent(w, "proxies")
+		return
+	}
+	q := r.URL.Query()
+	call := explain.Call{From: q.Get("from"), To: q.Get("to"), Method: q.Get("method"), Headers: map[string]string{}}
+	for _, h := range q["header"] {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok {
+			fail(w, http.StatusBadRequest, fmt.Sprintf("?header=%s: the form is name: value", h), "")
+			return
+		}
+		call.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	}
+	h.turn.Lock()
+	defer h.turn.Unlock()
+	why, err := h.stages.Explain.Why(call)
+	answer(w, why, err)
 }
 
 // answer replies with a value, or with why there is none.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	runtimedebug "runtime/debug"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -46,6 +47,8 @@ func Handler(stages Stages, log *slog.Logger) http.Handler {
 type handler struct {
 	stages Stages
 	log    *slog.Logger
+
+	turn sync.Mutex // held by an answer that decodes whatever a proxy has: one at a time
 }
 
 func (h *handler) pages() []page {
@@ -58,6 +61,7 @@ func (h *handler) pages() []page {
 		{"/debug/proxies/{id}", "all that is known of one proxy, by node id or name.namespace", h.proxy},
 		{"/debug/proxies/{id}/config/{section}", "what a proxy is to have (listeners, routes, clusters, endpoints, secrets or all), and how far it has come; ?full the resources themselves", h.config},
 		{"/debug/explain/{key...}", "the way of an object's last change (VirtualService/shop/reviews), and the proxies that do not have it; ?all every proxy, ?max= how many", h.explain},
+		{"/debug/why", "what decides a call; ?from= a proxy, ?to= an URL, ?method=, ?header=name: value", h.why},
 		{"/debug/problems", "what is wrong with the configuration", h.problems},
 		{"/debug/store", "how many objects of each kind there are", h.store},
 		{"/debug/store/{key...}", "the objects of a kind (Service), or one object (Service/shop/reviews)", h.object},

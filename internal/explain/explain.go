@@ -35,6 +35,8 @@ type Changes interface {
 type Proxies interface {
 	Distribution(*server.Question) []server.Whereabouts
 	Intended(proxy string, types ...resource.Type) (*model.Proxy, []server.Intended, bool)
+	ProxyAt(ip string) (id string, ok bool)
+	SidecarOf(id string) (model.Key, bool)
 }
 
 // Explanation is what is known of an object's last change.

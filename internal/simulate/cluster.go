@@ -54,6 +54,7 @@ func (r *Result) reachesAny() bool {
 }
 
 func (w *World) fill(u *Upstream, c *clusterv3.Cluster, r *request) error {
+	u.Origin, u.Service = origin(c.GetMetadata()), serviceHost(c)
 	u.Discovery, u.LB = discovery(c), c.GetLbPolicy().String()
 	u.Connect = duration(c.GetConnectTimeout())
 	u.Source = c.GetUpstreamBindConfig().GetSourceAddress().GetAddress()

@@ -102,7 +102,7 @@ func (x *exchange) pick() error {
 			return fmt.Errorf("virtual host %s, route %d %q: %w", x.vh.GetName(), i, r.GetName(), err)
 		}
 		if ok {
-			x.route, x.res.Route = r, r.GetName()
+			x.route, x.res.Route, x.res.RouteOrigin = r, r.GetName(), origin(r.GetMetadata())
 			return nil
 		}
 	}

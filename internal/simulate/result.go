@@ -10,97 +10,102 @@ import (
 
 // Result is what became of a call. Empty fields are left out of its text.
 type Result struct {
-	Listener    string `yaml:"listener,omitempty"`
-	Chain       string `yaml:"chain,omitempty"`
-	RouteConfig string `yaml:"routeConfig,omitempty"`
-	VirtualHost string `yaml:"virtualHost,omitempty"`
-	Route       string `yaml:"route,omitempty"`
+	Listener    string `yaml:"listener,omitempty" json:"listener,omitempty"`
+	Chain       string `yaml:"chain,omitempty" json:"chain,omitempty"`
+	RouteConfig string `yaml:"routeConfig,omitempty" json:"routeConfig,omitempty"`
+	VirtualHost string `yaml:"virtualHost,omitempty" json:"virtualHost,omitempty"`
+	Route       string `yaml:"route,omitempty" json:"route,omitempty"`
+	// RouteOrigin is the object that the route was made of: its path at the API server.
+	RouteOrigin string `yaml:"routeOrigin,omitempty" json:"routeOrigin,omitempty"`
 
 	// Closed says why the connection was closed without any answer.
-	Closed string `yaml:"closed,omitempty"`
+	Closed string `yaml:"closed,omitempty" json:"closed,omitempty"`
 	// Status is the answer that the proxy gives by itself; 0: the call is forwarded.
-	Status   int    `yaml:"status,omitempty"`
-	Reason   string `yaml:"reason,omitempty"` // of Status, where the configuration does not say it
-	Location string `yaml:"location,omitempty"`
-	Body     string `yaml:"body,omitempty"`
+	Status   int    `yaml:"status,omitempty" json:"status,omitempty"`
+	Reason   string `yaml:"reason,omitempty" json:"reason,omitempty"` // of Status, where the configuration does not say it
+	Location string `yaml:"location,omitempty" json:"location,omitempty"`
+	Body     string `yaml:"body,omitempty" json:"body,omitempty"`
 
 	// Clusters are the shares of the clusters, in percent.
-	Clusters map[string]float64 `yaml:"clusters,omitempty"`
+	Clusters map[string]float64 `yaml:"clusters,omitempty" json:"clusters,omitempty"`
 	// Endpoints are the shares of the endpoints over all clusters, in percent.
-	Endpoints map[string]float64 `yaml:"endpoints,omitempty"`
+	Endpoints map[string]float64 `yaml:"endpoints,omitempty" json:"endpoints,omitempty"`
 
 	// Path and Authority as the upstream gets them, where all upstreams get the same.
-	Path      string `yaml:"path,omitempty"`
-	Authority string `yaml:"authority,omitempty"`
+	Path      string `yaml:"path,omitempty" json:"path,omitempty"`
+	Authority string `yaml:"authority,omitempty" json:"authority,omitempty"`
 	// RequestHeaders are those that all upstreams get, without pseudo headers.
-	RequestHeaders map[string]string `yaml:"requestHeaders,omitempty"`
+	RequestHeaders map[string]string `yaml:"requestHeaders,omitempty" json:"requestHeaders,omitempty"`
 	// ResponseHeaders are those that the proxy adds to any answer.
-	ResponseHeaders map[string]string `yaml:"responseHeaders,omitempty"`
+	ResponseHeaders map[string]string `yaml:"responseHeaders,omitempty" json:"responseHeaders,omitempty"`
 	// ResponseRemoved are taken out of the upstream's answer. Sorted.
-	ResponseRemoved []string `yaml:"responseRemoved,omitempty"`
+	ResponseRemoved []string `yaml:"responseRemoved,omitempty" json:"responseRemoved,omitempty"`
 
-	Timeout string   `yaml:"timeout,omitempty"` // "none" where there is none
-	Retry   *Retry   `yaml:"retry,omitempty"`
-	Fault   *Fault   `yaml:"fault,omitempty"`
-	CORS    *CORS    `yaml:"cors,omitempty"`
-	Mirrors []Mirror `yaml:"mirrors,omitempty"`
-	Hash    []string `yaml:"hash,omitempty"`
+	Timeout string   `yaml:"timeout,omitempty" json:"timeout,omitempty"` // "none" where there is none
+	Retry   *Retry   `yaml:"retry,omitempty" json:"retry,omitempty"`
+	Fault   *Fault   `yaml:"fault,omitempty" json:"fault,omitempty"`
+	CORS    *CORS    `yaml:"cors,omitempty" json:"cors,omitempty"`
+	Mirrors []Mirror `yaml:"mirrors,omitempty" json:"mirrors,omitempty"`
+	Hash    []string `yaml:"hash,omitempty" json:"hash,omitempty"`
 
 	// Upstreams are the clusters of Clusters, in the order of the route.
-	Upstreams []Upstream `yaml:"upstreams,omitempty"`
+	Upstreams []Upstream `yaml:"upstreams,omitempty" json:"upstreams,omitempty"`
 }
 
 // Retry is the retry policy that holds.
 type Retry struct {
-	Attempts      uint32   `yaml:"attempts"`
-	On            string   `yaml:"on"`
-	PerTry        string   `yaml:"perTry,omitempty"`
-	Codes         []uint32 `yaml:"codes,omitempty"`
-	Backoff       string   `yaml:"backoff,omitempty"`
-	PreviousHosts bool     `yaml:"avoidsPreviousHosts,omitempty"`
+	Attempts      uint32   `yaml:"attempts" json:"attempts"`
+	On            string   `yaml:"on" json:"on"`
+	PerTry        string   `yaml:"perTry,omitempty" json:"perTry,omitempty"`
+	Codes         []uint32 `yaml:"codes,omitempty" json:"codes,omitempty"`
+	Backoff       string   `yaml:"backoff,omitempty" json:"backoff,omitempty"`
+	PreviousHosts bool     `yaml:"avoidsPreviousHosts,omitempty" json:"avoidsPreviousHosts,omitempty"`
 }
 
 // Fault is what the fault filter does, and to how many percent.
 type Fault struct {
-	Delay        string  `yaml:"delay,omitempty"`
-	DelayPercent float64 `yaml:"delayPercent,omitempty"`
-	Abort        uint32  `yaml:"abort,omitempty"`
-	AbortGRPC    *uint32 `yaml:"abortGRPC,omitempty"`
-	AbortPercent float64 `yaml:"abortPercent,omitempty"`
+	Delay        string  `yaml:"delay,omitempty" json:"delay,omitempty"`
+	DelayPercent float64 `yaml:"delayPercent,omitempty" json:"delayPercent,omitempty"`
+	Abort        uint32  `yaml:"abort,omitempty" json:"abort,omitempty"`
+	AbortGRPC    *uint32 `yaml:"abortGRPC,omitempty" json:"abortGRPC,omitempty"`
+	AbortPercent float64 `yaml:"abortPercent,omitempty" json:"abortPercent,omitempty"`
 }
 
 // CORS tells what the CORS filter does with the request's origin.
 type CORS struct {
-	Allowed bool `yaml:"allowed"`
+	Allowed bool `yaml:"allowed" json:"allowed"`
 	// Preflight requests that are allowed are answered by the proxy.
-	Preflight bool `yaml:"preflight,omitempty"`
+	Preflight bool `yaml:"preflight,omitempty" json:"preflight,omitempty"`
 }
 
 // Mirror gets copies of some percent of the requests.
 type Mirror struct {
-	Cluster string  `yaml:"cluster"`
-	Percent float64 `yaml:"percent"`
+	Cluster string  `yaml:"cluster" json:"cluster"`
+	Percent float64 `yaml:"percent" json:"percent"`
 }
 
 // Upstream is one cluster of a call.
 type Upstream struct {
-	Cluster string  `yaml:"cluster"`
-	Percent float64 `yaml:"percent"`
+	Cluster string  `yaml:"cluster" json:"cluster"`
+	Percent float64 `yaml:"percent" json:"percent"`
+	// Origin is the object that shaped the cluster, Service the host that it leads to.
+	Origin  string `yaml:"origin,omitempty" json:"origin,omitempty"`
+	Service string `yaml:"service,omitempty" json:"service,omitempty"`
 	// Authority, RequestHeaders and ResponseHeaders are given where the upstreams differ.
-	Authority       string            `yaml:"authority,omitempty"`
-	RequestHeaders  map[string]string `yaml:"requestHeaders,omitempty"`
-	ResponseHeaders map[string]string `yaml:"responseHeaders,omitempty"`
+	Authority       string            `yaml:"authority,omitempty" json:"authority,omitempty"`
+	RequestHeaders  map[string]string `yaml:"requestHeaders,omitempty" json:"requestHeaders,omitempty"`
+	ResponseHeaders map[string]string `yaml:"responseHeaders,omitempty" json:"responseHeaders,omitempty"`
 
-	Discovery string     `yaml:"discovery,omitempty"`
-	LB        string     `yaml:"lb,omitempty"`
-	Protocol  string     `yaml:"protocol,omitempty"` // "http1", "http2", "downstream", "auto"
-	TLS       *ClientTLS `yaml:"tls,omitempty"`
-	Connect   string     `yaml:"connectTimeout,omitempty"`
-	Limits    *Limits    `yaml:"limits,omitempty"`
-	Outlier   *Outlier   `yaml:"outlier,omitempty"`
-	Source    string     `yaml:"source,omitempty"` // address that connections are made from
+	Discovery string     `yaml:"discovery,omitempty" json:"discovery,omitempty"`
+	LB        string     `yaml:"lb,omitempty" json:"lb,omitempty"`
+	Protocol  string     `yaml:"protocol,omitempty" json:"protocol,omitempty"` // "http1", "http2", "downstream", "auto"
+	TLS       *ClientTLS `yaml:"tls,omitempty" json:"tls,omitempty"`
+	Connect   string     `yaml:"connectTimeout,omitempty" json:"connectTimeout,omitempty"`
+	Limits    *Limits    `yaml:"limits,omitempty" json:"limits,omitempty"`
+	Outlier   *Outlier   `yaml:"outlier,omitempty" json:"outlier,omitempty"`
+	Source    string     `yaml:"source,omitempty" json:"source,omitempty"` // address that connections are made from
 
-	Endpoints []Endpoint `yaml:"endpoints,omitempty"`
+	Endpoints []Endpoint `yaml:"endpoints,omitempty" json:"endpoints,omitempty"`
 
 	authority         string
 	request, response map[string]string
@@ -109,39 +114,39 @@ type Upstream struct {
 
 // ClientTLS is how the connection to the upstream is secured.
 type ClientTLS struct {
-	SNI  string   `yaml:"sni,omitempty"`
-	ALPN []string `yaml:"alpn,omitempty"`
-	CA   string   `yaml:"ca,omitempty"`
-	Cert string   `yaml:"cert,omitempty"`
-	SANs []string `yaml:"sans,omitempty"`
+	SNI  string   `yaml:"sni,omitempty" json:"sni,omitempty"`
+	ALPN []string `yaml:"alpn,omitempty" json:"alpn,omitempty"`
+	CA   string   `yaml:"ca,omitempty" json:"ca,omitempty"`
+	Cert string   `yaml:"cert,omitempty" json:"cert,omitempty"`
+	SANs []string `yaml:"sans,omitempty" json:"sans,omitempty"`
 }
 
 // Limits are circuit breakers and connection limits; 0 means Envoy's default.
 type Limits struct {
-	Connections           uint32 `yaml:"connections,omitempty"`
-	Pending               uint32 `yaml:"pending,omitempty"`
-	Requests              uint32 `yaml:"requests,omitempty"`
-	Retries               uint32 `yaml:"retries,omitempty"`
-	RequestsPerConnection uint32 `yaml:"requestsPerConnection,omitempty"`
+	Connections           uint32 `yaml:"connections,omitempty" json:"connections,omitempty"`
+	Pending               uint32 `yaml:"pending,omitempty" json:"pending,omitempty"`
+	Requests              uint32 `yaml:"requests,omitempty" json:"requests,omitempty"`
+	Retries               uint32 `yaml:"retries,omitempty" json:"retries,omitempty"`
+	RequestsPerConnection uint32 `yaml:"requestsPerConnection,omitempty" json:"requestsPerConnection,omitempty"`
 }
 
 // Outlier is the outlier detection of a cluster.
 type Outlier struct {
-	Consecutive5xx     *uint32 `yaml:"consecutive5xx,omitempty"`
-	ConsecutiveGateway *uint32 `yaml:"consecutiveGateway,omitempty"`
-	Interval           string  `yaml:"interval,omitempty"`
-	Ejection           string  `yaml:"ejection,omitempty"`
-	MaxPercent         *uint32 `yaml:"maxPercent,omitempty"`
+	Consecutive5xx     *uint32 `yaml:"consecutive5xx,omitempty" json:"consecutive5xx,omitempty"`
+	ConsecutiveGateway *uint32 `yaml:"consecutiveGateway,omitempty" json:"consecutiveGateway,omitempty"`
+	Interval           string  `yaml:"interval,omitempty" json:"interval,omitempty"`
+	Ejection           string  `yaml:"ejection,omitempty" json:"ejection,omitempty"`
+	MaxPercent         *uint32 `yaml:"maxPercent,omitempty" json:"maxPercent,omitempty"`
 }
 
 // Endpoint is one endpoint of a cluster with its share of the cluster's calls.
 type Endpoint struct {
-	Address  string  `yaml:"address"`
-	Percent  float64 `yaml:"percent"`
-	Weight   uint32  `yaml:"weight,omitempty"` // where it is not 1
-	Priority uint32  `yaml:"priority,omitempty"`
-	Health   string  `yaml:"health,omitempty"` // where it is not healthy
-	Locality string  `yaml:"locality,omitempty"`
+	Address  string  `yaml:"address" json:"address"`
+	Percent  float64 `yaml:"percent" json:"percent"`
+	Weight   uint32  `yaml:"weight,omitempty" json:"weight,omitempty"` // where it is not 1
+	Priority uint32  `yaml:"priority,omitempty" json:"priority,omitempty"`
+	Health   string  `yaml:"health,omitempty" json:"health,omitempty"` // where it is not healthy
+	Locality string  `yaml:"locality,omitempty" json:"locality,omitempty"`
 
 	hostname string
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -119,4 +120,18 @@ func (w *World) Entry(c Call) (string, error) {
 		return "", err
 	}
 	return w.entry(r).GetName(), nil
+}
+
+// Outbound are the addresses of the bound listeners that take a workload's own calls.
+func (w *World) Outbound() []string {
+	var out []string
+	for _, l := range w.Listeners {
+		if l.GetTrafficDirection() == corev3.TrafficDirection_INBOUND || !isBound(l) || l.GetUseOriginalDst().GetValue() {
+			continue
+		}
+		for _, a := range addresses(l) {
+			out = append(out, a.String())
+		}
+	}
+	return out
 }

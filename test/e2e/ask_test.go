@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -66,6 +67,7 @@ func TestAskingWhileFaultsAreOn(t *testing.T) {
 	require.Zero(t, status, out)
 	require.Contains(t, out, "VirtualService/shop/web: distributed to 2 of 2 proxies (100 %)")
 	requireAnswers(t, m, healthy)
+	requireReason(t, m, other)
 
 	// Stopped: it neither answers nor goes away.
 	require.NoError(t, stopped.process.Signal(syscall.SIGSTOP))
@@ -125,4 +127,24 @@ func requireAnswers(t *testing.T, m *mesh, c *client) {
 		require.Contains(t, out, "ACKed")
 		require.Contains(t, out, "same")
 	}
+}
+
+// requireReason: the call goes where it really goes, and the objects that decide it are named.
+func requireReason(t *testing.T, m *mesh, to *app) {
+	t.Helper()
+	status, out := m.ask("why", "healthy.shop", "http://web/hello", "-H", "end-user: jason")
+	require.Zero(t, status, out)
+	require.Contains(t, out, "healthy.shop calls GET http://web/hello\n")
+	require.Regexp(t, `(?m)^  route +\(unnamed\)  VirtualService/shop/web$`, out)
+	require.Regexp(t, `(?m)^  cluster +outbound\|15080\|\|other\.shop\.svc\.cluster\.local  100 %$`, out)
+	require.Regexp(t, `(?m)^    endpoint +`+fmt.Sprintf("%s:%d", to.ip, to.port)+`  100 %$`, out)
+	require.Contains(t, out, "    VirtualService/shop/web: route  "+filepath.Join(m.dir, "routes.yaml")+":1\n")
+	require.Contains(t, out, "    Sidecar/shop/healthy: what the proxy sees  ")
+	require.Contains(t, out, "    Service/shop/other: cluster outbound|15080||other.shop.svc.cluster.local  ")
+	status, out = m.ask("why", "healthy.shop", "http://nowhere.example/")
+	require.Zero(t, status, out)
+	require.Contains(t, out, "nowhere.example is no service of the mesh")
+	status, out = m.ask("why", "nobody.shop", "http://web/")
+	require.Equal(t, 1, status)
+	require.Contains(t, out, `proxy "nobody.shop" is not connected`)
 }

@@ -1,6 +1,9 @@
 package server
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -55,4 +58,33 @@ func (s *Server) find(id string) *stream {
 		}
 	}
 	return newest
+}
+
+// ProxyAt gives the node id of the proxy that has an address; false: none is connected.
+func (s *Server) ProxyAt(ip string) (id string, ok bool) {
+	for _, st := range s.streams.all() {
+		if slices.Contains(st.proxy.IPs, ip) {
+			return st.proxy.ID, true
+		}
+	}
+	return "", false
+}
+
+// SidecarOf is the Sidecar that selects a proxy, by the name of its tables' scopes.
+func (s *Server) SidecarOf(id string) (model.Key, bool) {
+	st := s.find(id)
+	if st == nil {
+		return model.Key{}, false
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, t := range st.tables {
+		for part := range strings.SplitSeq(t.Name(), "/") {
+			if full, ok := strings.CutPrefix(part, "sidecar="); ok {
+				namespace, name, _ := strings.Cut(full, ".")
+				return model.Key{Kind: model.KindSidecar, Namespace: namespace, Name: name}, true
+			}
+		}
+	}
+	return model.Key{}, false
 }

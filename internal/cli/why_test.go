@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/simulate"
+)
+
+func TestWhyIsReadable(t *testing.T) {
+	vs := model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "reviews"}
+	dr := model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "reviews"}
+	w := &explain.Why{
+		From: "web-1.shop", Method: "GET", URL: "http://reviews:9080/x", Host: "reviews.shop.svc.cluster.local", Address: "10.0.0.3:9080",
+		Notes: []string{"one thing"},
+		Outbound: &explain.Passage{
+			Proxy: "web-1.shop",
+			Result: &simulate.Result{
+				Listener: "0.0.0.0_9080", RouteConfig: "9080", VirtualHost: "9080/reviews:9080", Route: "jason",
+				RouteOrigin: "/apis/networking.istio.io/v1/namespaces/shop/virtual-service/reviews", Timeout: "10s",
+				Retry: &simulate.Retry{Attempts: 2, On: "5xx"}, Fault: &simulate.Fault{Delay: "1s", DelayPercent: 12.5},
+				Mirrors: []simulate.Mirror{{Cluster: "m", Percent: 5}},
+				Upstreams: []simulate.Upstream{{
+					Cluster: "outbound|9080|v2|reviews", Percent: 100, Discovery: "EDS", LB: "ROUND_ROBIN", Protocol: "http1",
+					Origin: "/apis/networking.istio.io/v1/namespaces/shop/destination-rule/reviews",
+					Limits: &simulate.Limits{Connections: 7}, Outlier: &simulate.Outlier{},
+					Endpoints: []simulate.Endpoint{{Address: "10.1.0.1:80", Percent: 100, Locality: "r/z"}, {Address: "10.1.0.2:80", Health: "draining"}},
+				}},
+			},
+			Objects: []explain.Source{{Object: vs, Origin: "a.yaml:3", Decides: "route jason"}, {Object: dr, Decides: "policy"}},
+		},
+		Inbound: []*explain.Passage{{Proxy: "reviews-1.shop", Result: &simulate.Result{Listener: "virtualInbound", Closed: "no filter chain matches"}}},
+	}
+	var b strings.Builder
+	require.NoError(t, printWhy(&b, w))
+	require.Equal(t, `web-1.shop calls GET http://reviews:9080/x
+  reviews.shop.svc.cluster.local is 10.0.0.3:9080
+  note: one thing
+
+leaves web-1.shop
+  listener      0.0.0.0_9080
+  routes        9080
+  virtual host  9080/reviews:9080
+  route         jason  VirtualService/shop/reviews
+  policy        timeout 10s; retries 2 on 5xx; delay 1s to 12.5 %; mirror 5 % to m
+  cluster       outbound|9080|v2|reviews  100 %  DestinationRule/shop/reviews
+    policy      EDS; ROUND_ROBIN; http1; at most 7 connections; outlier detection
+    endpoint    10.1.0.1:80  100 %  r/z
+                1 more get nothing: unhealthy, draining or of a lower priority
+  decided by
+    VirtualService/shop/reviews: route jason  a.yaml:3
+    DestinationRule/shop/reviews: policy
+
+arrives at reviews-1.shop
+  listener      virtualInbound
+  closed: no filter chain matches
+`, b.String())
+}

@@ -1,0 +1,67 @@
+package explain
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+// elsewhere is the address of all names that the mesh does not know (TEST-NET-2).
+const elsewhere = "198.51.100.7"
+
+// resolve does what the resolver of an application in p's pod would do. host is the name in
+// full; known: it is a service of the mesh.
+func resolve(snap *store.Snapshot, p *model.Proxy, name string) (address string, host model.Host, known bool) {
+	if _, err := netip.ParseAddr(name); err == nil {
+		return name, model.Host(name), false
+	}
+	domain := p.ClusterDomain()
+	for _, search := range []string{p.Namespace + ".svc." + domain, "svc." + domain, domain, ""} {
+		full := model.Host(strings.ToLower(strings.TrimSuffix(name+"."+search, ".")))
+		if a, ok := addressOf(snap, full); ok {
+			return a, full, true
+		}
+	}
+	return elsewhere, model.Host(name), false
+}
+
+// addressOf is what DNS says of a service's host.
+func addressOf(snap *store.Snapshot, host model.Host) (string, bool) {
+	s := serviceOf(snap, host)
+	switch {
+	case s == nil:
+		return "", false
+	case len(s.Addresses) > 0:
+		return s.Addresses[0].Addr().String(), true
+	}
+	for o := range snap.All(model.KindEndpointSlice) { // headless: one of its endpoints
+		e, ok := o.(*model.EndpointSlice)
+		if ok && e.Namespace == s.Namespace && e.Service == s.Name && s.IsKubernetes() && len(e.Members) > 0 && len(e.Members[0].Addresses) > 0 {
+			return e.Members[0].Addresses[0], true
+		}
+	}
+	return elsewhere, true
+}
+
+// serviceOf finds the service of a host; nil where there is none.
+func serviceOf(snap *store.Snapshot, host model.Host) *model.Service {
+	for o := range snap.All(model.KindService) {
+		if s, ok := o.(*model.Service); ok && s.Hostname == host {
+			return s
+		}
+	}
+	for o := range snap.All(model.KindServiceEntry) {
+		e, ok := o.(*model.ServiceEntry)
+		if !ok {
+			continue
+		}
+		for _, s := range e.Services() {
+			if s.Hostname == host {
+				return s
+			}
+		}
+	}
+	return nil
+}

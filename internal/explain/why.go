@@ -1,0 +1,287 @@
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/simulate"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+// Call is a call as people write it.
+type Call struct {
+	From    string            // the calling proxy: name.namespace or node id
+	To      string            // an URL; without a scheme it is http
+	Method  string            // GET where empty
+	Headers map[string]string // of the request
+}
+
+// Why is what decides a call.
+type Why struct {
+	Now      time.Time `json:"now"`
+	From     string    `json:"from"`
+	Method   string    `json:"method"`
+	URL      string    `json:"url"`
+	Host     string    `json:"host"`    // the name in full
+	Address  string    `json:"address"` // that the application connects to
+	Outbound *Passage  `json:"outbound"`
+	// Inbound is what the sidecars of the endpoints do, of those that are connected here.
+	Inbound []*Passage `json:"inbound,omitempty"`
+	// Notes are what the reader should know about this answer.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Passage is the call's way through one proxy.
+type Passage struct {
+	Proxy   string           `json:"proxy"`
+	Result  *simulate.Result `json:"result"`
+	Objects []Source         `json:"objects"` // that it was decided by
+}
+
+// Source is a source object and what it decides.
+type Source struct {
+	Object  model.Key `json:"object"`
+	Origin  string    `json:"origin,omitempty"` // where a person finds it
+	Decides string    `json:"decides"`
+}
+
+// maxInbound bounds how many endpoints' sidecars are looked at.
+const maxInbound = 3
+
+// Why follows a call through the caller's proxy, and through those of its endpoints.
+func (x *Explainer) Why(c Call) (*Why, error) {
+	u, err := parseURL(c.To)
+	if err != nil {
+		return nil, err
+	}
+	p, world, outstanding, err := x.world(c.From)
+	if err != nil {
+		return nil, err
+	}
+	snap := x.Snapshot()
+	w := &Why{Now: time.Now(), From: p.String(), URL: u.String(), Inbound: nil}
+	if outstanding > 0 {
+		w.Notes = append(w.Notes, fmt.Sprintf("the proxy has not accepted %d of its resources yet: until then it may do otherwise; see 'moonsail proxies %s'", outstanding, p))
+	}
+	call := w.call(snap, p, world, u, c)
+	w.Method, w.Address = call.Method, call.To
+	result, err := world.Call(call)
+	if err != nil {
+		return nil, fmt.Errorf("the call cannot be followed: %w", err)
+	}
+	w.Outbound = &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, p, result)}
+	x.follow(w, p, &call)
+	return w, nil
+}
+
+func parseURL(to string) (*url.URL, error) {
+	if !strings.Contains(to, "://") {
+		to = "http://" + to
+	}
+	u, err := url.Parse(to)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not an URL: %w", to, err)
+	}
+	switch simulate.Protocol(u.Scheme) {
+	case simulate.HTTP, simulate.HTTP2, simulate.GRPC, simulate.TCP, simulate.TLS, simulate.HTTPS:
+	default:
+		return nil, fmt.Errorf("%q: the scheme is one of http, http2, grpc, tcp, tls, https", to)
+	}
+	if u.Hostname() == "" {
+		return nil, fmt.Errorf("%q names no host", to)
+	}
+	return u, nil
+}
+
+// defaultPorts are by scheme; others are 80.
+var defaultPorts = map[string]string{"https": "443", "tls": "443"}
+
+// call makes the call that an application would make.
+func (w *Why) call(snap *store.Snapshot, p *model.Proxy, world *simulate.World, u *url.URL, c Call) simulate.Call {
+	port := u.Port()
+	if port == "" {
+		port = defaultPorts[u.Scheme]
+	}
+	if port == "" {
+		port = "80"
+	}
+	address, host, known := resolve(snap, p, u.Hostname())
+	w.Host = string(host)
+	if !known && host != model.Host(address) {
+		w.Notes = append(w.Notes, fmt.Sprintf("%s is no service of the mesh: an address of elsewhere (%s) is taken for it", host, elsewhere))
+	}
+	out := simulate.Call{
+		To: net.JoinHostPort(address, port), Protocol: simulate.Protocol(u.Scheme), Host: u.Host, Path: u.RequestURI(),
+		Method: c.Method, Headers: c.Headers, From: net.JoinHostPort(firstIP(p), "40000"),
+	}
+	if u.Scheme == "tls" || u.Scheme == "https" {
+		out.SNI = u.Hostname()
+	}
+	if out.Method == "" {
+		out.Method = "GET"
+	}
+	if p.Interception == model.InterceptNone {
+		out.Direct = true
+		out.To = w.entrance(p, world, out, port)
+	}
+	return out
+}
+
+func firstIP(p *model.Proxy) string {
+	if len(p.IPs) == 0 {
+		return elsewhere
+	}
+	return p.IPs[0]
+}
+
+// entrance is where an application calls its sidecar when nothing intercepts its calls: at
+// the port of the call, or at the only listener for calls that there is.
+func (w *Why) entrance(p *model.Proxy, world *simulate.World, c simulate.Call, port string) string {
+	for _, ip := range append([]string{"127.0.0.1"}, p.IPs...) {
+		c.To = net.JoinHostPort(ip, port)
+		if l, err := world.Entry(c); err == nil && l != "" {
+			return c.To
+		}
+	}
+	if all := world.Outbound(); len(all) == 1 {
+		w.Notes = append(w.Notes, "nothing intercepts this workload's calls: it is taken to call its sidecar at "+all[0])
+		return all[0]
+	}
+	return net.JoinHostPort("127.0.0.1", port)
+}
+
+// follow looks at the sidecars of the endpoints that get the call.
+func (x *Explainer) follow(w *Why, p *model.Proxy, call *simulate.Call) {
+	for i := range w.Outbound.Result.Upstreams {
+		u := &w.Outbound.Result.Upstreams[i]
+		for _, e := range u.Endpoints {
+			if e.Percent == 0 || u.Percent == 0 {
+				continue
+			}
+			if len(w.Inbound) == maxInbound {
+				return
+			}
+			passage, err := x.inbound(w.Outbound.Result, u, &e, p, call)
+			switch {
+			case err != nil:
+				w.Notes = append(w.Notes, fmt.Sprintf("the sidecar of %s: %v", e.Address, err))
+			case passage != nil:
+				w.Inbound = append(w.Inbound, passage)
+			}
+		}
+	}
+}
+
+// inbound is what an endpoint's sidecar does; nil where none is connected here.
+func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulate.Endpoint, from *model.Proxy, call *simulate.Call) (*Passage, error) {
+	ip, _, err := net.SplitHostPort(e.Address)
+	if err != nil {
+		return nil, nil //nolint:nilerr // a socket's path: no proxy is there
+	}
+	id, ok := x.Proxies.ProxyAt(ip)
+	if !ok {
+		return nil, nil
+	}
+	p, world, _, err := x.world(id)
+	var gone NotConnected
+	if errors.As(err, &gone) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	c := *call
+	c.To, c.Inbound, c.Direct = e.Address, p.Interception != model.InterceptNone, p.Interception == model.InterceptNone
+	c.From = net.JoinHostPort(firstIP(from), "40000")
+	if r.Path != "" {
+		c.Path = r.Path
+	}
+	if r.Authority != "" {
+		c.Host = r.Authority
+	}
+	if u.TLS != nil {
+		c.Protocol, c.SNI, c.ALPN = simulate.HTTPS, u.TLS.SNI, u.TLS.ALPN
+	}
+	result, err := world.Call(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Passage{Proxy: p.String(), Result: result, Objects: x.sources(x.Snapshot(), p, result)}, nil
+}
+
+// sources are the objects that decided a passage.
+func (x *Explainer) sources(snap *store.Snapshot, p *model.Proxy, r *simulate.Result) []Source {
+	s := &sourceList{snap: snap}
+	if key, ok := x.Proxies.SidecarOf(p.ID); ok {
+		s.add(key, "what the proxy sees")
+	}
+	s.path(r.RouteOrigin, strings.TrimSpace("route "+r.Route))
+	for i := range r.Upstreams {
+		u := &r.Upstreams[i]
+		s.path(u.Origin, "policy of "+u.Cluster)
+		if svc := serviceOf(snap, model.Host(u.Service)); svc != nil {
+			s.add(svc.Key, "cluster "+u.Cluster)
+			s.endpoints(svc, u)
+		}
+	}
+	return s.list
+}
+
+// sourceList collects sources, each once.
+type sourceList struct {
+	snap *store.Snapshot
+	list []Source
+}
+
+func (s *sourceList) add(key model.Key, decides string) {
+	if slices.ContainsFunc(s.list, func(o Source) bool { return o.Object == key && o.Decides == decides }) {
+		return
+	}
+	o := Source{Object: key, Decides: decides}
+	if object := s.snap.Get(key); object != nil {
+		o.Origin = object.Metadata().Origin
+	}
+	s.list = append(s.list, o)
+}
+
+// pathKinds are the kinds that Istio's metadata names.
+var pathKinds = map[string]model.Kind{"virtual-service": model.KindVirtualService, "destination-rule": model.KindDestinationRule}
+
+// path adds the object of "/apis/GROUP/VERSION/namespaces/NAMESPACE/KIND/NAME".
+func (s *sourceList) path(path, decides string) {
+	parts := strings.Split(path, "/")
+	if n := len(parts); n >= 4 {
+		if kind, ok := pathKinds[parts[n-2]]; ok {
+			s.add(model.Key{Kind: kind, Namespace: parts[n-3], Name: parts[n-1]}, decides)
+		}
+	}
+}
+
+// endpoints adds the slices that hold the endpoints which get calls.
+func (s *sourceList) endpoints(svc *model.Service, u *simulate.Upstream) {
+	if !svc.IsKubernetes() {
+		return
+	}
+	for o := range s.snap.All(model.KindEndpointSlice) {
+		e, ok := o.(*model.EndpointSlice)
+		if ok && e.Namespace == svc.Namespace && e.Service == svc.Name && holdsAny(e, u) {
+			s.add(e.Key, "endpoints of "+u.Cluster)
+		}
+	}
+}
+
+func holdsAny(slice *model.EndpointSlice, u *simulate.Upstream) bool {
+	for _, m := range slice.Members {
+		for _, e := range u.Endpoints {
+			if ip, _, err := net.SplitHostPort(e.Address); err == nil && slices.Contains(m.Addresses, ip) {
+				return true
+			}
+		}
+	}
+	return false
+}

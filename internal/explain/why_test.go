@@ -1,0 +1,148 @@
+package explain
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/simulate"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/xds/ledger"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// someProxies have fixed resources, by node id.
+type someProxies struct {
+	Proxies
+	proxies map[string]*model.Proxy
+	has     map[string]*table.State
+}
+
+func (s *someProxies) Intended(id string, types ...resource.Type) (*model.Proxy, []server.Intended, bool) {
+	p, ok := s.proxies[id]
+	if !ok {
+		return nil, nil, false
+	}
+	var out []server.Intended
+	for _, typ := range types {
+		for e := range s.has[id].All(typ) {
+			out = append(out, server.Intended{Type: typ, Entry: e, Standing: ledger.Has})
+		}
+	}
+	return p, out, true
+}
+
+func (s *someProxies) ProxyAt(ip string) (string, bool) {
+	for id, p := range s.proxies {
+		if p.IPs[0] == ip {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+func (s *someProxies) SidecarOf(string) (model.Key, bool) { return model.Key{}, false }
+
+func (s *someProxies) connect(t *testing.T, id, ip, resources string) {
+	t.Helper()
+	w, err := simulate.Parse([]byte(resources))
+	require.NoError(t, err)
+	var updates []table.Update
+	put := func(typ resource.Type, name string, e *resource.Encoded, err error) {
+		require.NoError(t, err)
+		updates = append(updates, table.Update{Type: typ, Name: name, Resource: e})
+	}
+	for _, m := range w.Listeners {
+		e, err := resource.Encode(resource.Listener, m.Name, m)
+		put(resource.Listener, m.Name, e, err)
+	}
+	for _, m := range w.Clusters {
+		e, err := resource.Encode(resource.Cluster, m.Name, m)
+		put(resource.Cluster, m.Name, e, err)
+	}
+	for _, m := range w.Endpoints {
+		e, err := resource.Encode(resource.Endpoints, m.ClusterName, m)
+		put(resource.Endpoints, m.ClusterName, e, err)
+	}
+	tab := table.New(id)
+	tab.Commit(1, updates)
+	s.proxies[id] = &model.Proxy{ID: id, Name: id, Namespace: "shop", IPs: []string{ip}, DNSDomain: "shop.svc.cluster.local", Interception: model.InterceptRedirect}
+	s.has[id] = tab.State()
+}
+
+const (
+	callerResources = `
+listeners:
+- name: virtualOutbound
+  useOriginalDst: true
+  address: {socketAddress: {address: 0.0.0.0, portValue: 15001}}
+- name: 10.0.0.3_3306
+  address: {socketAddress: {address: 10.0.0.3, portValue: 3306}}
+  bindToPort: false
+  filterChains:
+  - filters: [{name: tcp, typedConfig: {"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, statPrefix: x, cluster: outbound|3306||db.shop.svc.cluster.local}}]
+clusters:
+- name: outbound|3306||db.shop.svc.cluster.local
+  type: EDS
+  metadata: {filterMetadata: {istio: {config: /apis/networking.istio.io/v1/namespaces/shop/destination-rule/db, services: [{host: db.shop.svc.cluster.local}]}}}
+endpoints:
+- clusterName: outbound|3306||db.shop.svc.cluster.local
+  endpoints: [{lbEndpoints: [{endpoint: {address: {socketAddress: {address: 10.1.0.9, portValue: 3306}}}}]}]`
+	calledResources = `
+listeners:
+- name: virtualInbound
+  address: {socketAddress: {address: 0.0.0.0, portValue: 15006}}
+  filterChains:
+  - name: "3306"
+    filterChainMatch: {destinationPort: 3306}
+    filters: [{name: tcp, typedConfig: {"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, statPrefix: x, cluster: inbound|3306||}}]
+clusters:
+- name: inbound|3306||
+  type: ORIGINAL_DST`
+)
+
+func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
+	proxies := &someProxies{proxies: map[string]*model.Proxy{}, has: map[string]*table.State{}}
+	proxies.connect(t, "web", "10.1.0.1", callerResources)
+	proxies.connect(t, "db-1", "10.1.0.9", calledResources)
+	s := store.New()
+	for _, text := range []string{
+		"apiVersion: v1\nkind: Service\nmetadata: {name: db, namespace: shop}\nspec: {clusterIP: 10.0.0.3, ports: [{name: mysql, port: 3306}]}",
+		"apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: db, namespace: shop}\nspec: {host: db}",
+		"apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: db-x, namespace: shop, labels: {kubernetes.io/service-name: db}}\naddressType: IPv4\nendpoints: [{addresses: [10.1.0.9]}]\nports: [{name: mysql, port: 3306}]",
+	} {
+		o := decode(t, text)
+		s.Apply([]store.Event{{Key: o.Metadata().Key, Object: o}})
+	}
+	x := &Explainer{Snapshot: s.Snapshot, Proxies: proxies}
+	w, err := x.Why(Call{From: "web", To: "tcp://db:3306"})
+	require.NoError(t, err)
+	require.Equal(t, "db.shop.svc.cluster.local", w.Host)
+	require.Equal(t, "10.0.0.3:3306", w.Address)
+	require.Equal(t, "10.0.0.3_3306", w.Outbound.Result.Listener)
+	require.Equal(t, map[string]float64{"10.1.0.9:3306": 100}, w.Outbound.Result.Endpoints)
+	const cluster = "outbound|3306||db.shop.svc.cluster.local"
+	require.Equal(t, []Source{
+		{model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "db"}, "kubernetes", "policy of " + cluster},
+		{model.Key{Kind: model.KindService, Namespace: "shop", Name: "db"}, "kubernetes", "cluster " + cluster},
+		{model.Key{Kind: model.KindEndpointSlice, Namespace: "shop", Name: "db-x"}, "kubernetes", "endpoints of " + cluster},
+	}, w.Outbound.Objects)
+	require.Len(t, w.Inbound, 1)
+	require.Equal(t, "db-1.shop", w.Inbound[0].Proxy)
+	require.Equal(t, "3306", w.Inbound[0].Result.Chain)
+	require.Empty(t, w.Notes)
+
+	w, err = x.Why(Call{From: "web", To: "http://example.com"})
+	require.NoError(t, err)
+	require.Equal(t, elsewhere+":80", w.Address)
+	require.Contains(t, w.Notes[0], "example.com is no service of the mesh")
+	for to, says := range map[string]string{"gopher://x": "the scheme is one of", "http://": "names no host", "http://%zz": "is not an URL"} {
+		_, err = x.Why(Call{From: "web", To: to})
+		require.ErrorContains(t, err, says)
+	}
+	_, err = x.Why(Call{From: "nobody", To: "http://x"})
+	require.ErrorAs(t, err, &NotConnected{})
+}
