@@ -6,11 +6,14 @@ SHELL := /bin/bash
 
 BIN  := bin/moonsail
 LINT := .tools/bin/golangci-lint
+KUBE := .tools/kube/kube
+CRDS := .tools/kube/crds/istio.yaml
 
 # Settings, as in `make test TESTFLAGS=-v PKGS=./internal/store/...`.
 PKGS      ?= ./...
 TESTFLAGS ?=
 DEMOFLAGS ?=
+KUBEFLAGS ?=
 BENCH     ?= .
 LABFLAGS  ?=
 FUZZTIME  ?= 5s
@@ -20,12 +23,12 @@ BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo fals
 # The race detector needs a C compiler; tests are worth running without one, too.
 RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_ENABLED)" = 1 ] && echo -race)
 
-.PHONY: help build envoy demo test unit e2e h2spec fuzz bench lint clean
+.PHONY: help build envoy demo kube kube-build test unit e2e h2spec fuzz bench lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
-	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/\1 \2/' | \
-	  while read -r t about; do printf '  make %-7s %s\n' "$$t" "$$about"; done
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1 \2/' | \
+	  while read -r t about; do printf '  make %-10s %s\n' "$$t" "$$about"; done
 
 build: ## build bin/moonsail
 	@echo "==> building $(BIN)"
@@ -37,14 +40,27 @@ envoy: build ## fetch the pinned Envoy into .tools, unless it is there
 demo: envoy ## run a whole mesh on this machine, in about a minute
 	@$(BIN) demo $(DEMOFLAGS)
 
+kube: kube-build build ## run a Kubernetes API server here; access to it is in bin/kubeconfig (KUBEFLAGS=--help)
+	@$(KUBE) --kubeconfig bin/kubeconfig $(KUBEFLAGS)
+
+kube-build: $(KUBE) $(CRDS) ## build that API server into .tools, unless it is there
+
+$(KUBE): test/kube/build test/kube/go.mod test/kube/go.sum $(wildcard test/kube/*.go)
+	@echo "==> building the Kubernetes API server (about 4 minutes the first time)"
+	@test/kube/build $(dir $@)
+
+$(CRDS): test/kube/crds go.mod
+	@echo "==> copying Istio's and the Gateway API's custom resource definitions"
+	@test/kube/crds $(dir $@)
+
 test: unit h2spec fuzz ## all tests, with the race detector, and each fuzz target for a moment
 
-unit: envoy ## all tests, with the race detector where there is a C compiler
+unit: envoy kube-build ## all tests, with the race detector where there is a C compiler
 	@[ -n "$(RACE)" ] || echo "==> no C compiler ($$(go env CC)): testing without the race detector"
 	@echo "==> testing $(PKGS) $(RACE)"
 	@go test $(RACE) -timeout 9m $(TESTFLAGS) $(PKGS)
 
-e2e: envoy ## the tests with real Envoys alone, in full
+e2e: envoy kube-build ## the tests with real Envoys and a real API server alone, in full
 	@echo "==> testing with Envoy"
 	@go test $(RACE) -count 1 -timeout 9m $(TESTFLAGS) ./test/...
 

@@ -184,7 +184,7 @@ func codeIn(text string) []string {
 	return code
 }
 
-var makeTarget = regexp.MustCompile(`(?m)^([a-z0-9]+):.*## `)
+var makeTarget = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## `)
 
 func makeTargets(t *testing.T) []string {
 	t.Helper()

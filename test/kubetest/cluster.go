@@ -1,0 +1,246 @@
+// Package kubetest runs the Kubernetes API server of test/kube for tests: the real one,
+// with the controllers that Deployments and Services need, and a kubelet that only says
+// that its containers run.
+//
+// A cluster takes some seconds to start and some hundred megabytes, so the tests of a
+// package share one, each in namespaces of its own:
+//
+//	func TestMain(m *testing.M) { goleak.VerifyTestMain(kubetest.Main(m)) }
+//
+//	func TestSomething(t *testing.T) {
+//		c := kubetest.Shared(t)
+//		ns := c.Namespace(t)
+//		c.Apply(t, ns, "apiVersion: v1\nkind: Service\n...")
+//	}
+//
+// A test that kills, stops or configures its cluster starts one of its own.
+package kubetest
+
+import (
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Cluster is a running (or killed, or paused) API server and its state.
+type Cluster struct {
+	// Client and Dynamic are administrators without a limit of requests.
+	Client  kubernetes.Interface
+	Dynamic dynamic.Interface
+
+	dir     string
+	args    []string
+	process *process
+	port    string // stays the same when the cluster is started again
+	took    string
+	http    *http.Client
+
+	mu     sync.Mutex      // guards mapper
+	mapper meta.RESTMapper // of the kinds that there were when it was made; nil before
+}
+
+// Start starts a cluster for one test, with further flags of the binary (see `kube
+// --help`), as --nodes=5 or --pod-cidr=127.20.0.0/16. It ends with the test.
+func Start(t testing.TB, args ...string) *Cluster {
+	t.Helper()
+	c, err := start(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log of the Kubernetes API server:\n%s", c.Log())
+		}
+		c.Close()
+	})
+	t.Logf("Kubernetes API server %s started in %s, pid %d", c.Server(), c.took, c.Pid())
+	return c
+}
+
+func start(args []string) (*Cluster, error) {
+	dir, err := os.MkdirTemp("", "kubetest-")
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{dir: dir, args: args, port: "0"}
+	if err = c.run(); err == nil {
+		err = c.connect()
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// run starts the process and waits until it is ready.
+func (c *Cluster) run() (err error) {
+	c.process, err = startProcess(append([]string{"--dir", c.dir, "--port", c.port}, c.args...)...)
+	if err != nil {
+		return err
+	}
+	said, err := c.process.waitReady()
+	if err != nil {
+		return err
+	}
+	u, err := url.Parse(said["server"])
+	if err != nil {
+		return err
+	}
+	c.took = said["took"]
+	_, c.port, err = net.SplitHostPort(u.Host)
+	return err
+}
+
+func (c *Cluster) connect() error {
+	config, err := c.config()
+	if err != nil {
+		return err
+	}
+	if c.http, err = rest.HTTPClientFor(config); err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfigAndClient(config, c.http)
+	if err != nil {
+		return err
+	}
+	c.Client = client
+	c.Dynamic, err = dynamic.NewForConfigAndClient(config, c.http)
+	return err
+}
+
+func (c *Cluster) config() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err == nil {
+		config.QPS = -1
+	}
+	return config, err
+}
+
+// Kubeconfig is the file with an administrator's access. It stays valid when the cluster
+// is started again.
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
+
+// Server is the API server's URL. It stays the same when the cluster is started again.
+func (c *Cluster) Server() string { return "https://" + net.JoinHostPort("127.0.0.1", c.port) }
+
+// REST is the configuration of a client that is an administrator.
+func (c *Cluster) REST(t testing.TB) *rest.Config {
+	t.Helper()
+	config, err := c.config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// Pid is the process that runs now, or ran last.
+func (c *Cluster) Pid() int { return c.process.cmd.Process.Pid }
+
+// Took is how long the last start took, as the process says.
+func (c *Cluster) Took() time.Duration {
+	d, _ := time.ParseDuration(c.took)
+	return d
+}
+
+// Log is the end of what the cluster has logged.
+func (c *Cluster) Log() string {
+	b, err := os.ReadFile(filepath.Join(c.dir, "kube.log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(b[max(0, len(b)-8<<10):])
+}
+
+// Kill ends the process as a crash does. The state stays.
+func (c *Cluster) Kill() { c.process.kill() }
+
+// Restart starts the cluster again with its state, on its port; it kills the process first
+// if it still runs.
+func (c *Cluster) Restart(t testing.TB) {
+	t.Helper()
+	c.Kill()
+	if err := c.run(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("Kubernetes API server %s started again in %s, pid %d", c.Server(), c.took, c.Pid())
+}
+
+// Pause stops the process where it is: connections stay, nothing answers.
+func (c *Cluster) Pause(t testing.TB) {
+	t.Helper()
+	c.signal(t, syscall.SIGSTOP)
+}
+
+// Resume lets a paused process go on.
+func (c *Cluster) Resume(t testing.TB) {
+	t.Helper()
+	c.signal(t, syscall.SIGCONT)
+}
+
+func (c *Cluster) signal(t testing.TB, sig os.Signal) {
+	t.Helper()
+	if err := c.process.cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Close ends the cluster and removes its state. Start sees to it by itself.
+func (c *Cluster) Close() {
+	if c.process != nil {
+		c.process.kill()
+	}
+	if c.http != nil {
+		utilnet.CloseIdleConnectionsFor(c.http.Transport)
+	}
+	_ = os.RemoveAll(c.dir) // a temporary folder: nothing depends on it
+}
+
+// shared is the cluster of the package's tests.
+var shared struct {
+	once    sync.Once
+	cluster *Cluster
+	err     error
+}
+
+// Shared is the cluster that all tests of a package use. Main ends it.
+func Shared(t testing.TB) *Cluster {
+	t.Helper()
+	shared.once.Do(func() {
+		shared.cluster, shared.err = start(nil)
+		if shared.err == nil {
+			t.Logf("Kubernetes API server started in %s", shared.cluster.took)
+		}
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.cluster
+}
+
+// Main runs a package's tests and ends the cluster that they shared.
+func Main(m *testing.M) interface{ Run() int } { return tests{m} }
+
+type tests struct{ m *testing.M }
+
+func (r tests) Run() int {
+	defer func() {
+		if shared.cluster != nil {
+			shared.cluster.Close()
+		}
+	}()
+	return r.m.Run()
+}
