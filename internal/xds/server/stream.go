@@ -34,7 +34,7 @@ type stream struct {
 
 	inbox inbox
 
-	mu      sync.Mutex // guards what follows
+	mu      handover // guards what follows
 	ledger  *ledger.Ledger
 	tables  []*table.Table
 	account account
@@ -52,49 +52,6 @@ type stream struct {
 type unacked struct {
 	bytes int
 	since time.Time
-}
-
-// inbox is what others have to tell a stream. Its lock is never held for long, so that
-// no one waits for a stream.
-type inbox struct {
-	mu        sync.Mutex // guards the fields
-	published []model.Revision
-	rebound   bool
-	queued    bool // the stream is in its sender's queue
-	closed    bool
-}
-
-// publish tells a stream of a revision that it is counted for.
-func (st *stream) publish(rev model.Revision) {
-	in := &st.inbox
-	in.mu.Lock()
-	closed, queued := in.closed, in.queued
-	if !closed {
-		in.published = append(in.published, rev)
-		in.queued = true
-	}
-	in.mu.Unlock()
-	switch {
-	case closed:
-		st.server.obs.Settled(rev-1, rev, Gone, time.Now())
-	case !queued:
-		st.sender.enqueue(st)
-	}
-}
-
-// rebind is given to the Binder.
-func (st *stream) rebind(tables []*table.Table) {
-	st.server.streams.rebind(st, tables)
-	in := &st.inbox
-	in.mu.Lock()
-	in.rebound = true
-	enqueue := !in.closed && !in.queued
-	in.queued = in.queued || enqueue
-	in.mu.Unlock()
-	if enqueue {
-		st.sender.enqueue(st)
-		st.sender.kick()
-	}
 }
 
 // requests are pooled: between requests a stream needs none.
@@ -164,13 +121,33 @@ func (st *stream) states(into *[MaxTables]*table.State) []*table.State {
 	return into[:n]
 }
 
-// advance is called by the sender.
+// advance is called by the sender. It waits for no one: where the lock is taken, whoever
+// has it catches up.
 func (st *stream) advance() {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.ledger != nil && !st.closed {
-		st.step()
+	if st.mu.TryLock() {
+		st.stepIfLive()
+		st.mu.Unlock()
 	}
+}
+
+// catchUp is called after the lock was given back: the sender may have found it taken.
+func (st *stream) catchUp() {
+	for st.inbox.waits() && st.mu.TryLock() {
+		live := st.stepIfLive()
+		st.mu.Mutex.Unlock()
+		if !live {
+			return // the stream has yet to begin, and begins with a step, or it has ended
+		}
+	}
+}
+
+// stepIfLive is step, where the stream has begun and has not ended.
+func (st *stream) stepIfLive() bool {
+	if st.ledger == nil || st.closed {
+		return false
+	}
+	st.step()
+	return true
 }
 
 // step brings the ledger up to date and sends what may go.

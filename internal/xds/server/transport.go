@@ -37,7 +37,9 @@ type puller interface {
 // newStream begins a stream. Its requests are given to take, one after the other, and
 // then end is called.
 func (s *Server) newStream(p ledger.Protocol, t transport) *stream {
-	return &stream{server: s, transport: t, protocol: p, connected: time.Now()}
+	st := &stream{server: s, transport: t, protocol: p, connected: time.Now()}
+	st.mu.then = st.catchUp
+	return st
 }
 
 // pull handles one stream until it ends.
