@@ -13,11 +13,12 @@ func printPropagation(w io.Writer, r *propagation.Report) error {
 		return nil
 	}
 	s := StyleFor(w)
-	t := NewTable("MESH", "SCENARIO", "LAST p50", "FLOOR", "RATIO", "BARE", "PROXY p50/p90/p99", "CPU/CHANGE", "FLOOR", "RATIO", "BYTES", "UNCONC.", "PEAK RSS", "STATE")
+	t := NewTable("MESH", "SCENARIO", "LAST p50", "FLOOR", "RATIO", "BARE", "PROXY p50/p90/p99", "CPU/CHANGE", "FLOOR", "RATIO", "us/PROXY", "BYTES", "UNCONC.", "PEAK RSS", "STATE")
 	for i := range r.Results {
 		t.Row(propagationRow(s, &r.Results[i])...)
 	}
-	fmt.Fprintf(w, "%s, %d CPUs; times in ms, medians of %d changes; ratios are to a server that computes nothing\n\n", r.Target, r.CPUs, r.Rounds)
+	fmt.Fprintf(w, "%s, %d CPUs; times in ms, medians of %d changes; ratios are to a server that computes nothing;\n"+
+		"us/PROXY is the CPU time for each proxy: the control plane's, that server's, and bare TCP's\n\n", r.Target, r.CPUs, r.Rounds)
 	if err := t.Write(w); err != nil {
 		return err
 	}
@@ -42,7 +43,7 @@ func propagationRow(s Style, x *propagation.Result) []string {
 	ms := func(v float64) string { return fmt.Sprintf("%.1f", v) }
 	row := []string{x.MeshName(), x.Scenario, ms(x.Subject.Last.P50), "", "", "",
 		fmt.Sprintf("%.1f/%.1f/%.1f", x.Subject.Proxies.P50, x.Subject.Proxies.P90, x.Subject.Proxies.P99),
-		ms(x.Subject.CPU.P50), "", "", fmt.Sprintf("%.0f", x.Subject.Concerned.Bytes), fmt.Sprintf("%.0f", x.Subject.Unconcerned.Bytes), "", ""}
+		ms(x.Subject.CPU.P50), "", "", microseconds(x), fmt.Sprintf("%.0f", x.Subject.Concerned.Bytes), fmt.Sprintf("%.0f", x.Subject.Unconcerned.Bytes), "", ""}
 	if f := x.Floor; f != nil {
 		row[3], row[8] = ms(f.Last.P50), ms(f.CPU.P50)
 		row[4], row[9] = quotient(x.Subject.Last.P50, f.Last.P50), quotient(x.Subject.CPU.P50, f.CPU.P50)
@@ -51,16 +52,29 @@ func propagationRow(s Style, x *propagation.Result) []string {
 		row[5] = ms(x.Bare.Last.P50)
 	}
 	if x.Subject.PeakRSS > 0 {
-		row[12] = fmt.Sprintf("%d MB", x.Subject.PeakRSS>>20)
+		row[13] = fmt.Sprintf("%d MB", x.Subject.PeakRSS>>20)
 	}
 	switch {
 	case x.State == nil:
 	case x.State.Wrong == 0:
-		row[13] = s.Good("right")
+		row[14] = s.Good("right")
 	default:
-		row[13] = s.Bad(fmt.Sprintf("%d wrong", x.State.Wrong))
+		row[14] = s.Bad(fmt.Sprintf("%d wrong", x.State.Wrong))
 	}
 	return row
+}
+
+// microseconds are the servers' CPU time for each proxy that a change concerns: the
+// control plane's, the floor's and bare TCP's.
+func microseconds(x *propagation.Result) string {
+	if x.Floor == nil || x.Bare == nil || x.Mesh.Proxies == 0 {
+		return ""
+	}
+	text := ""
+	for _, side := range []*propagation.Side{&x.Subject, x.Floor, x.Bare} {
+		text += fmt.Sprintf("/%.1f", 1000*side.CPU.P50/float64(x.Mesh.Proxies))
+	}
+	return text[1:]
 }
 
 func quotient(a, b float64) string {
