@@ -47,6 +47,7 @@ type conn struct {
 	largest int        // of a DATA frame's payload
 	resized bool       // the next header block must begin with a tableUpdate
 	greeted bool       // settings were sent: frames may be
+	corked  bool       // the goroutine is busy with what came: what is sent waits for it, to go together
 	leaving leaving
 	goneAt  uint32 // streams above it are not taken any more, once leaving is told
 	quiet   uint32 // ticks without a byte
@@ -95,6 +96,7 @@ func (c *conn) serve() {
 		c.socket.waits = false
 		err = c.readFrames()
 	}
+	c.cork(false)
 	c.endAll()
 	c.part(err)
 	c.cut()

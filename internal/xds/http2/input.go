@@ -45,6 +45,7 @@ func (in *input) take(n int) ([]byte, error) {
 // fill waits for bytes. Everything there was has been taken.
 func (in *input) fill() (err error) {
 	defer func() { in.err = err }()
+	in.conn.cork(false)
 	in.conn.waits(in)
 	in.conn.busy.Store(false)
 	defer in.conn.busy.Store(true)
@@ -52,6 +53,7 @@ func (in *input) fill() (err error) {
 		n, err := in.receive()
 		if n > 0 {
 			in.r, in.w = 0, n
+			in.conn.cork(true)
 			if !in.conn.active.Load() {
 				in.conn.active.Store(true)
 			}

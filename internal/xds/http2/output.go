@@ -19,9 +19,19 @@ func (c *conn) flushed() {
 	c.pump()
 }
 
+// cork has what is sent wait, or go: answers to requests that came together, and the
+// several responses that may follow from one, go in one write.
+func (c *conn) cork(corked bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.corked = corked; !corked {
+		c.pump()
+	}
+}
+
 // pump writes what may go, as long as the kernel takes it. conn.mu is held.
 func (c *conn) pump() {
-	for c.greeted && !c.closed.Load() && (len(c.control) > 0 || len(c.ready) > 0) && !c.socket.blocked() {
+	for c.greeted && !c.corked && !c.closed.Load() && (len(c.control) > 0 || len(c.ready) > 0) && !c.socket.blocked() {
 		buf := buffers.Get().(*buffer)
 		b := c.frames(buf[:0])
 		if len(b) > 0 {

@@ -1,0 +1,41 @@
+package http2
+
+import (
+	"bytes"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestAnswersGoTogether: what follows from messages that came together goes in one write.
+// A pipe gives the reader one write at a time.
+func TestAnswersGoTogether(t *testing.T) {
+	v := newService(t, Options{})
+	ln := &pipes{conns: make(chan net.Conn)}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = v.s.Serve(ln) })
+	near, far := net.Pipe()
+	ln.conns <- far
+	p := newPeer(t, near)
+	ready := make(chan struct{})
+	go func() {
+		defer close(ready)
+		p.greet()
+		p.open(echo)
+		p.send(1, "first")
+	}()
+	require.Equal(t, "first", string(p.message(1)))
+	<-ready
+	want := [][]byte{[]byte("one of three"), []byte("two of three"), []byte("three of three")}
+	require.NoError(t, p.fr.WriteData(1, false, bytes.Join([][]byte{framed(want[0]), framed(want[1]), framed(want[2])}, nil)))
+	b := make([]byte, 1<<12)
+	n, err := near.Read(b)
+	require.NoError(t, err)
+	for _, w := range want {
+		require.Contains(t, string(b[:n]), string(w))
+	}
+	v.s.Stop()
+	serving.Wait()
+}
