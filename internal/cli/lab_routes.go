@@ -140,6 +140,8 @@ func routesRow(s Style, x *routes.Result) []string {
 	switch {
 	case x.Wrong > 0:
 		verdict = s.Bad(fmt.Sprintf("%d wrong", x.Wrong))
+	case x.Noisy():
+		verdict = "noisy"
 	case x.Holds():
 		verdict = s.Good("holds")
 	}

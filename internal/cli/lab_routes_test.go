@@ -40,14 +40,15 @@ func TestLabRoutesHelp(t *testing.T) {
 
 func TestPrintRoutes(t *testing.T) {
 	good := routes.Result{Layout: "buckets-64", Hosts: 5000, Ratio: 1.2, ACK: routes.Spread{P50: 3}, Bytes: 970}
-	slow, wrong := good, good
+	slow, wrong, noisy := good, good, good
+	noisy.Layout, noisy.Quiet.P99 = "buckets-32", 30
 	slow.Layout, slow.Ratio = "vhds", 9
 	wrong.Layout, wrong.Wrong = "srds", 3
 	var b bytes.Buffer
 	require.NoError(t, printRoutes(&b, &routes.Report{
-		Results: []routes.Result{good, slow, wrong}, Keys: []routes.Key{{Name: "hash-64", CPU: 15, Added: 4.3}},
+		Results: []routes.Result{good, slow, wrong, noisy}, Keys: []routes.Key{{Name: "hash-64", CPU: 15, Added: 4.3}},
 	}))
-	for _, want := range []string{"buckets-64", "1.20x", "holds", "9.00x", "missed", "3 wrong", "hash-64", "+4.30"} {
+	for _, want := range []string{"buckets-64", "1.20x", "holds", "9.00x", "missed", "3 wrong", "noisy", "hash-64", "+4.30"} {
 		require.Contains(t, b.String(), want)
 	}
 }

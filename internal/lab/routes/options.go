@@ -30,7 +30,7 @@ type Options struct {
 	Progress func(label string) // told what is being done; may be nil
 }
 
-// DefaultOptions take about seven minutes.
+// DefaultOptions take about eight minutes.
 func DefaultOptions() Options {
 	return Options{
 		Hosts: []int{500, 5000}, Workers: 2, Rate: 1000, Conns: 32, Changes: 20,

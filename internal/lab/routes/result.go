@@ -64,6 +64,13 @@ type Key struct {
 	P50   float64 `json:"p50_us"`
 }
 
+// QuietLimit is the p99 in ms above which a machine was too busy, also without changes,
+// for the ratio to say anything.
+const QuietLimit = 5.0
+
+// Noisy tells that the ratio of a result says nothing.
+func (r *Result) Noisy() bool { return r.Quiet.P99 > QuietLimit }
+
 // Limits of the plan.
 const (
 	RatioLimit = 1.5
@@ -73,5 +80,5 @@ const (
 
 // Holds tells whether a layout keeps to all limits.
 func (r *Result) Holds() bool {
-	return r.Ratio <= RatioLimit && r.ACK.P50 <= ACKLimit && r.Bytes <= BytesLimit && r.Wrong == 0
+	return !r.Noisy() && r.Ratio <= RatioLimit && r.ACK.P50 <= ACKLimit && r.Bytes <= BytesLimit && r.Wrong == 0
 }
