@@ -1,0 +1,363 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/moonsail/moonsail/internal/engine"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/test/kubetest"
+	"github.com/moonsail/moonsail/test/meshtest"
+)
+
+// corpus is where the tests of configurations are.
+const corpus = "../meshtest/testdata/*.txtar"
+
+// refused are the objects of the corpus that the API server does not take, by file, with a
+// part of what it says. They are left out on both sides.
+var refused = map[string]map[string]string{
+	// A misspelt field: files are told the same by the decoder.
+	"problems": {"VirtualService/default/unknown": ".spec.http[0].rout: field not declared in schema"},
+}
+
+// TestCorpusThroughACluster writes each case of the corpus into a real API server, lets its
+// controllers do with it what they do, and reads it from there. Every proxy must get what it
+// gets from the case's files, byte for byte.
+//
+// Where a case leaves things out, as none in a cluster can be, they are filled in: containers
+// of Pods, whose addresses the cluster's kubelet is told. Slices that the cluster makes count
+// only for services that have none of their own in the case. Creation times are the case's: an API
+// server sets them itself.
+func TestCorpusThroughACluster(t *testing.T) {
+	files, err := filepath.Glob(corpus)
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	c := kubetest.Start(t, "--service-cidr=10.0.0.0/12,fd00:96::/112")
+	bareNodes(t, c)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { throughCluster(t, c, file) })
+	}
+}
+
+// bareNodes takes the localities of nodes away: the corpus says where Pods are by labels.
+func bareNodes(t *testing.T, c *kubetest.Cluster) {
+	t.Helper()
+	nodes, err := c.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null,%q:null}}}`, corev1.LabelTopologyRegion, corev1.LabelTopologyZone)
+	for _, n := range nodes.Items {
+		_, err := c.Client.CoreV1().Nodes().Patch(t.Context(), n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		require.NoError(t, err)
+	}
+}
+
+func throughCluster(t *testing.T, c *kubetest.Cluster, file string) {
+	f, err := meshtest.Load(file)
+	require.NoError(t, err)
+	docs := documents(t, file)
+	k := &trial{c: c, file: f, says: refused[f.Name]}
+	k.apply(t, docs)
+	defer k.remove(t)
+	want := k.tables(k.fromFiles())
+	m := follow(t, c, f.Mesh)
+	var diff string
+	for end := time.Now().Add(30 * time.Second); ; {
+		if diff = compare(want, k.tables(k.fromCluster(m.Snapshot()))); diff == "" {
+			return
+		}
+		if time.Now().After(end) {
+			break
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	require.Fail(t, "the cluster gives other resources than the files", diff)
+}
+
+// trial is one case in the cluster.
+type trial struct {
+	c       *kubetest.Cluster
+	file    *meshtest.File
+	says    map[string]string // parts of refusals, by object
+	applied []string          // documents
+	keys    map[model.Key]bool
+	sliced  map[string]bool // services with slices of their own, as namespace/name
+}
+
+// documents are the objects of a case.
+func documents(t *testing.T, file string) []*unstructured.Unstructured {
+	t.Helper()
+	a, err := txtar.ParseFile(file)
+	require.NoError(t, err)
+	var out []*unstructured.Unstructured
+	for _, part := range a.Files {
+		if !strings.HasPrefix(part.Name, "input") {
+			continue
+		}
+		for dec := yaml.NewDecoder(bytes.NewReader(part.Data)); ; {
+			var doc map[string]any
+			err := dec.Decode(&doc)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(t, err)
+			text, err := json.Marshal(doc)
+			require.NoError(t, err)
+			o := &unstructured.Unstructured{}
+			require.NoError(t, json.Unmarshal(text, &o.Object))
+			if len(doc) > 0 {
+				out = append(out, o)
+			}
+		}
+	}
+	return out
+}
+
+// apply writes the documents; those that are refused must be so for the reason that is
+// listed.
+func (k *trial) apply(t *testing.T, docs []*unstructured.Unstructured) {
+	k.keys, k.sliced = map[model.Key]bool{}, map[string]bool{}
+	k.namespaces(t, docs)
+	said := map[string]string{}
+	for _, o := range docs {
+		if o.GetNamespace() == "" && o.GetKind() != "Namespace" && o.GetKind() != "Node" {
+			o.SetNamespace(metav1.NamespaceDefault)
+		}
+		complete(o)
+		text, err := json.Marshal(o.Object)
+		require.NoError(t, err)
+		id := o.GetKind() + "/" + o.GetNamespace() + "/" + o.GetName()
+		if err := k.c.TryApply(t.Context(), "", string(text)); err != nil {
+			said[id] = err.Error()
+			continue
+		}
+		k.applied = append(k.applied, string(text))
+		k.keys[model.Key{Kind: model.Kind(o.GetKind()), Namespace: o.GetNamespace(), Name: o.GetName()}] = true
+		if o.GetKind() == "EndpointSlice" {
+			k.sliced[o.GetNamespace()+"/"+o.GetLabels()["kubernetes.io/service-name"]] = true
+		}
+	}
+	for id, err := range said {
+		if why, ok := k.says[id]; !ok || !strings.Contains(err, why) {
+			t.Errorf("the API server refuses %s: %s", id, err)
+		}
+	}
+	for id := range k.says {
+		require.Contains(t, said, id, "it is listed as refused, and was taken")
+	}
+}
+
+// namespaces makes those that the documents are in, ready for Pods.
+func (k *trial) namespaces(t *testing.T, docs []*unstructured.Unstructured) {
+	for _, o := range docs {
+		ns := o.GetNamespace()
+		if ns == "" {
+			continue
+		}
+		_, err := k.c.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			require.NoError(t, err)
+		}
+		account := "default"
+		if name, _, _ := unstructured.NestedString(o.Object, "spec", "serviceAccountName"); name != "" && o.GetKind() == "Pod" {
+			account = name
+			sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if _, err := k.c.Client.CoreV1().ServiceAccounts(ns).Create(t.Context(), sa, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+				require.NoError(t, err)
+			}
+		}
+		k.c.Eventually(t, "a service account in "+ns, func(ctx context.Context) error {
+			_, err := k.c.Client.CoreV1().ServiceAccounts(ns).Get(ctx, account, metav1.GetOptions{})
+			return err
+		})
+	}
+}
+
+// complete fills in what an API server wants of a Pod, and tells the kubelet what the case
+// says of its status.
+func complete(o *unstructured.Unstructured) {
+	if o.GetKind() != "Pod" {
+		return
+	}
+	if list, _, _ := unstructured.NestedSlice(o.Object, "spec", "containers"); len(list) == 0 {
+		_ = unstructured.SetNestedSlice(o.Object, []any{map[string]any{"name": "app"}}, "spec", "containers")
+	}
+	list, _, _ := unstructured.NestedSlice(o.Object, "spec", "containers")
+	for i := range list {
+		c := list[i].(map[string]any)
+		if c["name"] == nil {
+			c["name"] = fmt.Sprintf("app-%d", i)
+		}
+		if c["image"] == nil {
+			c["image"] = "app"
+		}
+	}
+	_ = unstructured.SetNestedSlice(o.Object, list, "spec", "containers")
+	annotations := o.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[kubetest.AnnotationIP] = strings.Join(addresses(o), ",")
+	annotations[kubetest.AnnotationStopAfter] = "0s"
+	if notReady(o) {
+		annotations[kubetest.AnnotationReady] = "false"
+	}
+	o.SetAnnotations(annotations)
+	delete(o.Object, "status")
+}
+
+func addresses(o *unstructured.Unstructured) []string {
+	var out []string
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "podIPs")
+	for _, ip := range list {
+		out = append(out, fmt.Sprint(ip.(map[string]any)["ip"]))
+	}
+	if ip, _, _ := unstructured.NestedString(o.Object, "status", "podIP"); ip != "" && len(out) == 0 {
+		out = append(out, ip)
+	}
+	return out
+}
+
+func notReady(o *unstructured.Unstructured) bool {
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	return slices.ContainsFunc(list, func(c any) bool {
+		m := c.(map[string]any)
+		return m["type"] == "Ready" && m["status"] != "True"
+	})
+}
+
+// remove deletes what the case has brought and waits until it is gone.
+func (k *trial) remove(t *testing.T) {
+	now := int64(0)
+	var namespaces []string
+	for key := range k.keys {
+		namespaces = append(namespaces, key.Namespace)
+	}
+	slices.Sort(namespaces)
+	for _, text := range k.applied {
+		k.c.Delete(t, "", text)
+	}
+	for _, ns := range slices.Compact(namespaces) {
+		require.NoError(t, k.c.Client.CoreV1().Pods(ns).DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}))
+		k.c.Eventually(t, "the end of all in "+ns, func(ctx context.Context) error { return k.empty(ctx, ns) })
+	}
+}
+
+func (k *trial) empty(ctx context.Context, ns string) error {
+	pods, err := k.c.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	parts, err := k.c.Client.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	left := len(pods.Items)
+	for _, s := range parts.Items {
+		if s.Name != "kubernetes" {
+			left++
+		}
+	}
+	if left > 0 {
+		return fmt.Errorf("%d objects are left", left)
+	}
+	return nil
+}
+
+// fromFiles are the case's objects as files give them, without those that the API server
+// has refused.
+func (k *trial) fromFiles() []model.Object {
+	return slices.DeleteFunc(slices.Clone(k.file.Objects), func(o model.Object) bool { return !k.keys[o.Metadata().Key] })
+}
+
+// fromCluster are the case's objects as the cluster gives them, with what its controllers
+// have made of them.
+func (k *trial) fromCluster(snap *store.Snapshot) []model.Object {
+	created := map[model.Key]time.Time{}
+	for _, o := range k.file.Objects {
+		created[o.Metadata().Key] = o.Metadata().Created
+	}
+	var out []model.Object
+	for _, kind := range model.Kinds {
+		for o := range snap.All(kind) {
+			key := o.Metadata().Key
+			slice, isSlice := o.(*model.EndpointSlice)
+			made := isSlice && !k.sliced[slice.Namespace+"/"+slice.Service] && slice.Service != "kubernetes"
+			if k.keys[key] || made || kind == model.KindNamespace || kind == model.KindNode {
+				o = copied(o)
+				o.Metadata().Created = created[key]
+				out = append(out, o)
+			}
+		}
+	}
+	return out
+}
+
+// copied is another object with the same content: those of the store never change.
+func copied(o model.Object) model.Object {
+	c := reflect.New(reflect.TypeOf(o).Elem())
+	c.Elem().Set(reflect.ValueOf(o).Elem())
+	return c.Interface().(model.Object)
+}
+
+// tables are the resources of the case's proxies.
+func (k *trial) tables(objects []model.Object) map[string]map[resource.Type][]*resource.Encoded {
+	out := map[string]map[resource.Type][]*resource.Encoded{}
+	for _, p := range k.file.Proxies {
+		out[p.Name], _ = engine.Compile(k.file.Mesh, objects, p.Model(k.file.Mesh.Domain))
+	}
+	return out
+}
+
+// compare gives the first differences.
+func compare(want, got map[string]map[resource.Type][]*resource.Encoded) string {
+	var diff []string
+	for proxy := range want {
+		for typ := range resource.NumTypes {
+			a, b := byName(want[proxy][typ]), byName(got[proxy][typ])
+			for name, e := range a {
+				switch other := b[name]; {
+				case other == nil:
+					diff = append(diff, fmt.Sprintf("%s: no %s %s", proxy, typ, name))
+				case !bytes.Equal(e.DeltaField(), other.DeltaField()):
+					diff = append(diff, fmt.Sprintf("%s: %s %s differs:\nfiles   %s\ncluster %s", proxy, typ, name, e.DeltaField(), other.DeltaField()))
+				}
+			}
+			for name := range b {
+				if a[name] == nil {
+					diff = append(diff, fmt.Sprintf("%s: more %s: %s", proxy, typ, name))
+				}
+			}
+		}
+	}
+	slices.Sort(diff)
+	return strings.Join(diff[:min(len(diff), 5)], "\n")
+}
+
+func byName(list []*resource.Encoded) map[string]*resource.Encoded {
+	out := make(map[string]*resource.Encoded, len(list))
+	for _, e := range list {
+		out[e.Name] = e
+	}
+	return out
+}

@@ -1,0 +1,2 @@
+// Package cluster tests the mesh on a real Kubernetes API server.
+package cluster
