@@ -13,6 +13,7 @@ var commands = []func() *cobra.Command{
 	NewProxiesCommand,
 	NewProxyConfigCommand,
 	NewWhyCommand,
+	NewStaleCommand,
 	NewAgentCommand,
 	NewEnvoyCommand,
 	NewLabCommand,

@@ -27,8 +27,8 @@ type Options struct {
 	ConfigDir        string        // a tree of YAML; empty: Kubernetes is the source
 	Kubernetes       *kube.Cluster // nil: ConfigDir is the source
 	Heartbeat        time.Duration // how often the API server's delay is measured; 0: never
-	XDSPlaintextAddr string // empty: not served
-	HTTPAddr         string // empty: not served
+	XDSPlaintextAddr string        // empty: not served
+	HTTPAddr         string        // empty: not served
 	Mesh             *model.Mesh
 	RouteStrategy    server.RouteStrategy
 	Transport        server.Transport // empty: server.TransportGRPC
@@ -55,7 +55,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: changes, Log: o.Log})
+	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: changes, Removed: changes.Removed, Log: o.Log})
 	xds := server.New(pipeline, changes, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Meter: metrics})
 	stages := debug.Stages{
 		Ready:    ready(source, pipeline),
@@ -65,6 +65,7 @@ func Run(ctx context.Context, o Options) error {
 		Changes:  changes, Proxies: xds, Gatherer: metrics.Registry,
 		Explain: &explain.Explainer{Snapshot: pipeline.Snapshot, Changes: changes, Proxies: xds},
 	}
+	watchProxies(metrics, stages.Explain)
 	watch(metrics, pipeline, intake)
 
 	// The stages at the edges end first, so that nobody binds to an engine that has ended;
@@ -213,4 +214,12 @@ func watch(m *telemetry.Metrics, e *engine.Engine, in *store.Intake) {
 		func() int { return e.Snapshot().Len(model.KindService) + e.Snapshot().Len(model.KindServiceEntry) },
 		func(k model.Kind) int { return e.Snapshot().Len(k) },
 	)
+}
+
+// watchProxies registers the gauges of what proxies lack.
+func watchProxies(m *telemetry.Metrics, x *explain.Explainer) {
+	m.Gauge("moonsail_stale_proxies", "Connected proxies that hold endpoints which went more than a second ago.",
+		func() float64 { return float64(x.StaleProxies()) })
+	m.Gauge("moonsail_oldest_unacked_seconds", "Age of the oldest response that a proxy has neither accepted nor refused.",
+		func() float64 { return x.UnansweredFor().Seconds() })
 }

@@ -18,9 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -66,8 +68,22 @@ func whole(t *testing.T) Stages {
 		Changes:  log,
 		Proxies: someProxies{{ID: reviewsID, Name: "reviews-1", Namespace: "shop",
 			Proxy: &model.Proxy{DNSDomain: "shop.svc.cluster.local"}}},
+		Explain:  &explain.Explainer{Snapshot: st.Snapshot, Changes: log, Proxies: noneConcerned{}},
 		Gatherer: m.Registry,
 	}
+}
+
+// noneConcerned are proxies that nothing concerns.
+type noneConcerned struct{ explain.Proxies }
+
+func (noneConcerned) Distribution(*server.Question) []server.Whereabouts { return nil }
+
+func (noneConcerned) Holders([]server.GoneEndpoint) []server.Holder { return nil }
+
+func (noneConcerned) Departed() []server.Departed { return nil }
+
+func (noneConcerned) Intended(string, ...resource.Type) (*model.Proxy, []server.Intended, bool) {
+	return nil, nil, false
 }
 
 func get(h http.Handler, path string) (int, string) {
@@ -104,6 +120,16 @@ func TestPages(t *testing.T) {
 		{"/debug/store/Service/shop/ratings", 404, `GET /debug/store/Service`},
 		{"/debug/store/Gateway", 400, `is not a kind that the mesh reads`},
 		{"/debug/store/Service/a/b/c", 400, `too many parts`},
+		{"/debug/explain/Service/shop/reviews", 200, `"state": "building"`},
+		{"/debug/explain/Service/shop/reviews?max=x", 400, `whole number`},
+		{"/debug/explain/Service", 400, `does not name an object`},
+		{"/debug/explain/Service/shop/ratings", 404, `there is no Service/shop/ratings`},
+		{"/debug/proxies/nobody/config/all", 404, `not connected`},
+		{"/debug/proxies/nobody/config/wings", 400, `no section`},
+		{"/debug/why/nobody?to=http://reviews", 404, `not connected`},
+		{"/debug/why/nobody?to=gopher://reviews", 400, `the scheme is one of`},
+		{"/debug/why/nobody?to=http://reviews&header=x", 400, `name: value`},
+		{"/debug/stale", 200, `"holders": []`},
 		{"/debug/pprof/", 200, "goroutine"},
 		{"/debug/pprof/mutex?debug=1", 200, "mutex"},
 		{"/nowhere", 404, `GET /debug lists`},

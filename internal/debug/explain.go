@@ -56,7 +56,7 @@ func (h *handler) why(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := r.URL.Query()
-	call := explain.Call{From: q.Get("from"), To: q.Get("to"), Method: q.Get("method"), Headers: map[string]string{}}
+	call := explain.Call{From: r.PathValue("from"), To: q.Get("to"), Method: q.Get("method"), Headers: map[string]string{}}
 	for _, h := range q["header"] {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok {
@@ -69,6 +69,16 @@ func (h *handler) why(w http.ResponseWriter, r *http.Request) {
 	defer h.turn.Unlock()
 	why, err := h.stages.Explain.Why(call)
 	answer(w, why, err)
+}
+
+func (h *handler) stale(w http.ResponseWriter, _ *http.Request) {
+	if h.stages.Explain == nil {
+		absent(w, "proxies")
+		return
+	}
+	h.turn.Lock()
+	defer h.turn.Unlock()
+	reply(w, h.stages.Explain.Stale())
 }
 
 // answer replies with a value, or with why there is none.

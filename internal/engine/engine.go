@@ -38,7 +38,9 @@ type Options struct {
 	Mesh   *model.Mesh // nil: the default
 	Intake *store.Intake
 	Ledger Ledger
-	Log    *slog.Logger
+	// Removed is told of endpoints that went, before their revision is published; nil: nobody is.
+	Removed func([]telemetry.RemovedEndpoint)
+	Log     *slog.Logger
 	// Workers derive and translate scopes side by side; 0: one a CPU.
 	Workers int
 	// IdleScope is how long a scope is kept after its last proxy has gone, so that one
@@ -148,6 +150,9 @@ func (e *Engine) batch(events []store.Event) {
 	rev := snap.Revision
 	e.opts.Ledger.Begin(rev, changedObjects(changes), firstObserved(changes))
 	e.opts.Ledger.Mark(rev, telemetry.StageStore, time.Now())
+	if e.opts.Removed != nil {
+		e.opts.Removed(removedEndpoints(rev, changes))
+	}
 
 	update := e.deriver.Apply(changes)
 	var moved []*binding

@@ -29,6 +29,7 @@ type Explainer struct {
 type Changes interface {
 	Change(model.Revision) (telemetry.Change, bool)
 	LastChange(model.Key) (telemetry.LastChange, bool)
+	RemovedEndpoints(after model.Revision) []telemetry.RemovedEndpoint
 }
 
 // Proxies is what the xDS server is to this package.
@@ -37,6 +38,9 @@ type Proxies interface {
 	Intended(proxy string, types ...resource.Type) (*model.Proxy, []server.Intended, bool)
 	ProxyAt(ip string) (id string, ok bool)
 	SidecarOf(id string) (model.Key, bool)
+	Holders([]server.GoneEndpoint) []server.Holder
+	Departed() []server.Departed
+	OldestUnanswered() time.Time
 }
 
 // Explanation is what is known of an object's last change.

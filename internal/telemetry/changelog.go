@@ -29,7 +29,8 @@ type ChangeLog struct {
 	ring   []atomic.Pointer[record]
 	newest atomic.Uint64 // the newest revision in the ring
 
-	objects objectIndex
+	objects  objectIndex
+	removals removals
 }
 
 // DefaultChanges is how many changes a log remembers where nothing else is said.

@@ -85,7 +85,7 @@ func TestAskingWhileFaultsAreOn(t *testing.T) {
 	require.Zero(t, status, out)
 	_, out = m.ask("proxies")
 	require.Regexp(t, `(?m)^stopped +shop +BEHIND `, out)
-	resume()
+	requireStale(t, m, base, resume, web)
 	status, out = m.ask("wait", "vs/web", "-n", "shop", "--timeout", "30s")
 	require.Zero(t, status, out)
 
@@ -147,4 +147,23 @@ func requireReason(t *testing.T, m *mesh, to *app) {
 	status, out = m.ask("why", "nobody.shop", "http://web/")
 	require.Equal(t, 1, status)
 	require.Contains(t, out, `proxy "nobody.shop" is not connected`)
+}
+
+// requireStale: the stopped proxy holds an endpoint that is gone, until it goes on.
+func requireStale(t *testing.T, m *mesh, base []string, resume func(), gone *app) {
+	t.Helper()
+	m.write("mesh.yaml", append(base[:2:2], service("web"), base[3])...) // no endpoints of web
+	var out string
+	eventually(t, "it is known to be stale", func() bool {
+		_, out = m.ask("stale")
+		return strings.Contains(out, "stopped.shop")
+	}, func() string { return out })
+	require.Regexp(t, `(?m)^stopped\.shop +`+gone.ip+` +\S+ +outbound\|15080\|\|web\.shop\.svc\.cluster\.local +has not answered EDS for `, out)
+	require.NotContains(t, out, "healthy")
+	resume()
+	eventually(t, "it is told", func() bool {
+		_, out = m.ask("stale")
+		return strings.Contains(out, "no connected proxy holds an endpoint that is gone")
+	}, func() string { return out })
+	m.write("mesh.yaml", base...)
 }

@@ -169,3 +169,31 @@ func (l *Ledger) Missing(n int) []string {
 	}
 	return out
 }
+
+// Behind tells whether anything of a type is not ACKed.
+func (l *Ledger) Behind(t resource.Type) bool {
+	k, ok := l.watchOf(t)
+	return ok && l.floor(k, true) != always
+}
+
+// HasSince tells whether the proxy has a resource as it was at a revision, or as it became
+// later; true where it does not subscribe to it.
+func (l *Ledger) HasSince(t resource.Type, name string, rev model.Revision) bool {
+	k, ok := l.watchOf(t)
+	if !ok || !l.follows(k, name) {
+		return true
+	}
+	w := &l.watches[k]
+	if h := w.held[name]; h != nil && h.since < rev {
+		return false
+	}
+	if w.answer || w.todo.Has(name) || w.gone.Has(name) || w.inGroups(name) || w.flight != nil && w.flight.explicit && w.flight.has(name) {
+		return false
+	}
+	for i, s := range l.states {
+		if e := s.Get(t, name); e != nil {
+			return w.acked(i).add >= rev || e.Revision <= w.acked(i).add
+		}
+	}
+	return l.standingOfRemoved(w, name) == Has
+}

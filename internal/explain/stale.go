@@ -1,0 +1,152 @@
+package explain
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// Stale lists the proxies that hold endpoints which are gone.
+type Stale struct {
+	Now     time.Time      `json:"now"`
+	Holders []StaleHolder  `json:"holders"`
+	Away    []AwayFromMesh `json:"disconnected"`
+}
+
+// StaleHolder is a connected proxy with one endpoint that it should not have any more.
+type StaleHolder struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Namespace string          `json:"namespace"`
+	Address   string          `json:"address"`
+	Cluster   string          `json:"cluster"`
+	Since     time.Time       `json:"since"` // when it was seen that the endpoint is gone
+	Reasons   []server.Reason `json:"reasons"`
+}
+
+// AwayFromMesh is a proxy that is disconnected. If its process lives, it holds what it had
+// when it left: of Endpoints it knows nothing.
+type AwayFromMesh struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	Namespace string    `json:"namespace"`
+	Since     time.Time `json:"since"`     // of the end of its stream
+	Endpoints int       `json:"endpoints"` // that went since, in the whole mesh
+}
+
+// Stale tells which proxies hold endpoints that are gone, the longest first.
+func (x *Explainer) Stale() *Stale {
+	now := time.Now()
+	gone, removed := x.gone()
+	out := &Stale{Now: now, Holders: []StaleHolder{}, Away: []AwayFromMesh{}}
+	for _, h := range x.Proxies.Holders(gone) {
+		out.Holders = append(out.Holders, StaleHolder{ID: h.ID, Name: h.Name, Namespace: h.Namespace, Address: h.Endpoint.Address,
+			Cluster: h.Cluster, Since: h.Endpoint.Since, Reasons: h.Reasons})
+	}
+	slices.SortFunc(out.Holders, func(a, b StaleHolder) int {
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Cluster, b.Cluster))
+	})
+	snap := x.Snapshot()
+	for _, p := range x.Proxies.Departed() {
+		missed := missedBy(&p, removed)
+		if missed > 0 && mayLive(snap, &p, removed) {
+			out.Away = append(out.Away, AwayFromMesh{ID: p.ID, Name: p.Name, Namespace: p.Namespace, Since: p.Since, Endpoints: missed})
+		}
+	}
+	return out
+}
+
+// gone are the removed endpoints that are remembered, with the hosts that they were of.
+func (x *Explainer) gone() ([]server.GoneEndpoint, []telemetry.RemovedEndpoint) {
+	removed := x.Changes.RemovedEndpoints(0)
+	snap := x.Snapshot()
+	hosts := map[model.Key][]string{}
+	out := make([]server.GoneEndpoint, len(removed))
+	for i := range removed {
+		r := &removed[i]
+		h, known := hosts[r.Object]
+		if !known {
+			h = hostsOf(snap, r)
+			hosts[r.Object] = h
+		}
+		out[i] = server.GoneEndpoint{Revision: r.Revision, Since: r.Observed, Hosts: h, Address: r.Address}
+	}
+	return out, removed
+}
+
+// hostsOf are the services that an endpoint was of.
+func hostsOf(snap *store.Snapshot, r *telemetry.RemovedEndpoint) []string {
+	var out []string
+	for _, h := range r.Hosts {
+		out = append(out, string(h))
+	}
+	if s, ok := snap.Get(r.Service).(*model.Service); ok {
+		out = append(out, string(s.Hostname))
+	}
+	if r.Labels == nil {
+		return out
+	}
+	for o := range snap.All(model.KindServiceEntry) {
+		e, ok := o.(*model.ServiceEntry)
+		if !ok || e.Namespace != r.Object.Namespace || len(e.Template.Selector) == 0 || !model.SelectorMatches(e.Template.Selector, r.Labels) {
+			continue
+		}
+		for _, h := range e.Hosts {
+			out = append(out, string(h))
+		}
+	}
+	return out
+}
+
+// missedBy counts the endpoints that went after a proxy was last known to have everything.
+func missedBy(p *server.Departed, removed []telemetry.RemovedEndpoint) int {
+	n := 0
+	for i := range removed {
+		if removed[i].Revision > p.Settled {
+			n++
+		}
+	}
+	return n
+}
+
+// mayLive tells whether a disconnected proxy may still run: its own address is not one of
+// those that went, and where the mesh knows Pods, its Pod is there.
+func mayLive(snap *store.Snapshot, p *server.Departed, removed []telemetry.RemovedEndpoint) bool {
+	for i := range removed {
+		if slices.Contains(p.IPs, removed[i].Address) {
+			return false
+		}
+	}
+	return snap.Len(model.KindPod) == 0 || snap.Get(model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: p.Name}) != nil
+}
+
+// staleAfter is from when on a proxy that holds an endpoint which is gone counts as stale:
+// before that, the news is on its way.
+const staleAfter = time.Second
+
+// StaleProxies counts the connected proxies that hold endpoints which went a while ago.
+func (x *Explainer) StaleProxies() int {
+	gone, _ := x.gone()
+	limit := time.Now().Add(-staleAfter)
+	old := slices.DeleteFunc(gone, func(g server.GoneEndpoint) bool { return g.Since.After(limit) })
+	seen := map[string]bool{}
+	for _, h := range x.Proxies.Holders(old) {
+		seen[h.ID] = true
+	}
+	return len(seen)
+}
+
+// UnansweredFor is the age of the oldest response that a proxy has not answered.
+func (x *Explainer) UnansweredFor() time.Duration {
+	at := x.Proxies.OldestUnanswered()
+	if at.IsZero() {
+		return 0
+	}
+	return time.Since(at)
+}

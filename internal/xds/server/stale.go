@@ -1,0 +1,163 @@
+package server
+
+import (
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/ledger"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// GoneEndpoint is an address that calls to some hosts must not go to since a revision.
+type GoneEndpoint struct {
+	Revision model.Revision
+	Since    time.Time
+	Hosts    []string
+	Address  string
+}
+
+// Holder is a proxy that was not brought to forget an endpoint.
+type Holder struct {
+	ID        string
+	Name      string
+	Namespace string
+	Cluster   string
+	Endpoint  *GoneEndpoint
+	Reasons   []Reason
+}
+
+// Holders tells which connected proxies still hold which of these endpoints, which must be
+// in the order of revisions. It costs next to nothing while every proxy has ACKed its
+// endpoints.
+func (s *Server) Holders(gone []GoneEndpoint) []Holder {
+	if len(gone) == 0 {
+		return nil
+	}
+	look := &staleSearch{gone: gone, names: map[*table.Table]map[string][]string{}, listed: map[*table.Entry]map[string]bool{}}
+	var out []Holder
+	for _, st := range s.streams.all() {
+		out = append(out, st.holds(look)...)
+	}
+	return out
+}
+
+// staleSearch is the work on one question.
+type staleSearch struct {
+	gone   []GoneEndpoint
+	names  map[*table.Table]map[string][]string // host -> EDS resources
+	listed map[*table.Entry]map[string]bool     // addresses that get calls
+}
+
+// of gives the names of a host's EDS resources in a table.
+func (l *staleSearch) of(t *table.Table, host string) []string {
+	byHost := l.names[t]
+	if byHost == nil {
+		byHost = map[string][]string{}
+		for e := range t.State().All(resource.Endpoints) {
+			h := e.Name[strings.LastIndexByte(e.Name, '|')+1:]
+			byHost[h] = append(byHost[h], e.Name)
+		}
+		l.names[t] = byHost
+	}
+	return byHost[host]
+}
+
+// lists tells whether a resource has an address that takes calls.
+func (l *staleSearch) lists(e *table.Entry, address string) bool {
+	have := l.listed[e]
+	if have == nil {
+		have = map[string]bool{}
+		a := &endpointv3.ClusterLoadAssignment{}
+		if proto.Unmarshal(e.Resource().Value(), a) == nil {
+			takers(a, have)
+		}
+		l.listed[e] = have
+	}
+	return have[address]
+}
+
+func takers(a *endpointv3.ClusterLoadAssignment, into map[string]bool) {
+	for _, l := range a.GetEndpoints() {
+		for _, e := range l.GetLbEndpoints() {
+			if h := e.GetHealthStatus(); h == corev3.HealthStatus_UNKNOWN || h == corev3.HealthStatus_HEALTHY {
+				into[e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()] = true
+			}
+		}
+	}
+}
+
+// holds lists what one stream's proxy still holds.
+func (st *stream) holds(look *staleSearch) []Holder {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.ledger == nil || st.closed || !st.ledger.Behind(resource.Endpoints) {
+		return nil
+	}
+	var out []Holder
+	for i := len(look.gone) - 1; i >= 0; i-- {
+		g := &look.gone[i]
+		if g.Revision <= st.ledger.Settled() && st.account.before == 0 {
+			break
+		}
+		// One that connected later holds it only if it had it before.
+		if st.connected.After(g.Since) && (st.account.before == 0 || st.account.before >= g.Revision) {
+			continue
+		}
+		for _, cluster := range st.clustersWith(look, g) {
+			out = append(out, Holder{ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, Cluster: cluster, Endpoint: g, Reasons: st.endpointReasons()})
+		}
+	}
+	return out
+}
+
+// clustersWith are the clusters in which the proxy has an endpoint that is gone.
+func (st *stream) clustersWith(look *staleSearch, g *GoneEndpoint) []string {
+	var out []string
+	for _, t := range st.tables {
+		for _, host := range g.Hosts {
+			for _, name := range look.of(t, host) {
+				if st.ledger.Standing(resource.Endpoints, name) == ledger.NotSubscribed || st.ledger.HasSince(resource.Endpoints, name, g.Revision) {
+					continue
+				}
+				if e := t.State().Get(resource.Endpoints, name); e != nil && !look.lists(e, g.Address) {
+					out = append(out, name)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// endpointReasons tell why a stream's endpoints are behind.
+func (st *stream) endpointReasons() []Reason {
+	for _, t := range st.ledger.Types() {
+		if t.Type == resource.Endpoints {
+			if len(t.Held) > 0 {
+				return []Reason{{Cause: CauseRefused, Type: t.Type.String(), Names: []string{t.Held[0].Name}, Text: t.Held[0].Message}}
+			}
+			return []Reason{st.reason(&t)}
+		}
+	}
+	return nil
+}
+
+// OldestUnanswered is when the oldest response that is not answered was sent; zero: all are.
+func (s *Server) OldestUnanswered() time.Time {
+	var oldest time.Time
+	for _, st := range s.streams.all() {
+		st.mu.Lock()
+		for t := range st.unacked {
+			if at := st.unacked[t].since; !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
+				oldest = at
+			}
+		}
+		st.mu.Unlock()
+	}
+	return oldest
+}
