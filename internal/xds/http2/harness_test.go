@@ -19,7 +19,13 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if crowdWanted() {
+		crowd()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // patient is how long a test waits for what must happen.
 const patient = 20 * time.Second

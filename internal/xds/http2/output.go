@@ -1,6 +1,8 @@
 package http2
 
 import (
+	"sync"
+
 	xhttp2 "golang.org/x/net/http2"
 )
 
@@ -29,15 +31,20 @@ func (c *conn) cork(corked bool) {
 	}
 }
 
+// output is what is written at once.
+type output [32 << 10]byte
+
+var outputs = sync.Pool{New: func() any { return new(output) }}
+
 // pump writes what may go, as long as the kernel takes it. conn.mu is held.
 func (c *conn) pump() {
 	for c.greeted && !c.corked && !c.closed.Load() && (len(c.control) > 0 || len(c.ready) > 0) && !c.socket.blocked() {
-		buf := buffers.Get().(*buffer)
+		buf := outputs.Get().(*output)
 		b := c.frames(buf[:0])
 		if len(b) > 0 {
 			c.write(b)
 		}
-		buffers.Put(buf)
+		outputs.Put(buf)
 		if len(b) == 0 {
 			return
 		}
@@ -58,7 +65,7 @@ func (c *conn) write(b []byte) {
 }
 
 // room is what is left in a buffer after a full frame.
-const room = len(buffer{}) - 2*frameHead - maxFrame
+const room = len(output{}) - 2*frameHead - maxFrame
 
 // frames appends frames to b, about as many as it holds.
 func (c *conn) frames(b []byte) []byte {
@@ -164,7 +171,7 @@ func (c *conn) dataOf(st *Stream, b []byte) []byte {
 	if m.left == 0 {
 		*m = outgoing{}
 		if st.queue = st.queue[1:]; len(st.queue) == 0 {
-			st.queue = nil
+			st.queue = st.room[:0]
 		}
 	}
 	return b

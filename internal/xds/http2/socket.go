@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// buffer is what is read or written at once.
-type buffer [32 << 10]byte
+// buffer is what is read at once: a frame of the usual largest size. Whoever waits for a
+// Receiver holds one.
+type buffer [frameHead + maxFrame]byte
 
 // buffers are lent to those who have something in them.
 var buffers = sync.Pool{New: func() any { return new(buffer) }}

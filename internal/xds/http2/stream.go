@@ -26,15 +26,16 @@ type Stream struct {
 
 	// Guarded by conn.mu.
 	window   int
-	queue    []outgoing // messages that are not sent
-	head     []byte     // header block to begin with; nil: the usual one
-	begun    bool       // it was sent
-	trailers []byte     // header block to end with
-	ending   bool       // the queue's end is the stream's
-	queued   bool       // in conn.ready
-	gone     bool       // not in conn.streams any more
-	heard    bool       // the peer has ended its side
-	expires  time.Time  // zero: never
+	queue    []outgoing  // messages that are not sent
+	room     [1]outgoing // for the queue, which is seldom longer
+	head     []byte      // header block to begin with; nil: the usual one
+	begun    bool        // it was sent
+	trailers []byte      // header block to end with
+	ending   bool        // the queue's end is the stream's
+	queued   bool        // in conn.ready
+	gone     bool        // not in conn.streams any more
+	heard    bool        // the peer has ended its side
+	expires  time.Time   // zero: never
 }
 
 // outgoing is a message, or plain text.
@@ -65,6 +66,9 @@ func (st *Stream) Send(parts [][]byte) error {
 	defer c.mu.Unlock()
 	if st.gone || st.ending {
 		return ErrEnded
+	}
+	if st.queue == nil {
+		st.queue = st.room[:0]
 	}
 	st.queue = append(st.queue, m)
 	c.queue(st)

@@ -19,7 +19,7 @@ import (
 type sides struct{ server, client *tls.Config }
 
 // certificates makes both sides' configurations, each with a certificate of one authority.
-func certificates(t *testing.T) sides {
+func certificates(t testing.TB) sides {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
