@@ -17,8 +17,9 @@ import (
 // one of them, and Envoy rebuilds one bucket. Each bucket has the wildcards and the virtual
 // host for unknown hosts, too, so that every host finds what it would find in one table.
 //
-// The scope must name its route configuration: Envoy 1.40 crashes when one with vhds is
-// inside a scope, whether that comes by SRDS or is part of the listener.
+// The scope must name its route configuration: Envoy 1.40 crashes where one with vhds is
+// inside a scope of the listener (in each of four tries), and did so where it was inside one
+// that came by SRDS (in one of four).
 type bucketed struct {
 	port string
 	bits int
