@@ -22,7 +22,7 @@ const issuer = "https://kubernetes.default.svc.cluster.local"
 // apiServer is the running API server.
 type apiServer struct {
 	addr  string
-	ended chan error // is sent one value, when the server has ended
+	ended chan error // is sent why, when the server has ended, and closed
 }
 
 func (s *apiServer) url() string { return "https://" + s.addr }
@@ -32,7 +32,6 @@ func (s *apiServer) url() string { return "https://" + s.addr }
 func flags(c config, st *state, port int, etcd string) []string {
 	return []string{
 		"--etcd-servers=" + etcd,
-		"--etcd-prefix=/registry",
 		"--event-ttl=10m",
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
@@ -84,8 +83,12 @@ func startAPIServer(ctx context.Context, c config, st *state, etcd string) (*api
 		return nil, errors.Join(err, listener.Close())
 	}
 	go func() {
-		s.ended <- prepared.Run(ctx)
-		close(s.ended)
+		defer close(s.ended)
+		if err := prepared.Run(ctx); err != nil {
+			s.ended <- err
+		} else {
+			s.ended <- errors.New("it says no reason")
+		}
 	}()
 	return s, nil
 }

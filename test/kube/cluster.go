@@ -117,7 +117,7 @@ func (k *cluster) stop() {
 		}
 		if k.api != nil {
 			k.cancelAPI()
-			<-k.api.ended
+			_ = <-k.api.ended // it was told to
 		}
 		if k.etcd != nil {
 			k.etcd.Close()

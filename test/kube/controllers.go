@@ -34,8 +34,8 @@ import (
 	satoken "k8s.io/kubernetes/pkg/serviceaccount"
 )
 
-// workers is how many objects of a kind a controller works on at once.
-const workers = 5
+// workers is how many objects of a kind a controller, or the kubelet, works on at once.
+const workers = 10
 
 // controllers are those of kube-controller-manager that Deployments, Services, namespaces
 // and service accounts need. All run until the context of start ends.

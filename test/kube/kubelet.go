@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -283,5 +282,5 @@ func (k *kubelet) remove(ctx context.Context, pod *v1.Pod) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
-	return errors.Join(err)
+	return err
 }

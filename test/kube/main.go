@@ -90,7 +90,7 @@ func main() {
 		err = run(ctx, c, began, os.Stdout)
 	}
 	switch {
-	case err == flag.ErrHelp: //nolint:errorlint // as the package itself compares it
+	case err == flag.ErrHelp:
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
