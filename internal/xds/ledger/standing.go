@@ -197,3 +197,13 @@ func (l *Ledger) HasSince(t resource.Type, name string, rev model.Revision) bool
 	}
 	return l.standingOfRemoved(w, name) == Has
 }
+
+// Refuses tells whether any resource is held back.
+func (l *Ledger) Refuses() bool {
+	for k := range kinds {
+		if len(l.watches[k].held) > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -153,3 +153,49 @@ func BenchmarkParseACK(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkDistribution is one question about who has a change, of 10,000 connected proxies.
+func BenchmarkDistribution(b *testing.B) {
+	const streams = 10000
+	var settled sync.WaitGroup
+	t := table.New("t")
+	t.Commit(1, []table.Update{endpoints("c1", "0")})
+	s := New(oneTable{t}, silent{&settled}, slog.New(slog.DiscardHandler), Options{})
+	var served sync.WaitGroup
+	var all []*loopback
+	for i := range streams {
+		node, _ := proto.Marshal(&corev3.Node{Id: nodeOf(fmt.Sprint("app-", i))})
+		first := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), node)
+		first = protowire.AppendString(protowire.AppendTag(first, 2, protowire.BytesType), resource.EndpointsURL)
+		first = protowire.AppendString(protowire.AppendTag(first, 3, protowire.BytesType), "c1")
+		l := &loopback{requests: make(chan []byte, 8)}
+		all = append(all, l)
+		l.requests <- first
+		served.Go(func() { _ = s.pull(ledger.Delta, l) })
+	}
+	require.Eventually(b, func() bool { return len(s.Proxies()) == streams }, patient, time.Millisecond)
+	settled.Add(streams)
+	t.Commit(2, []table.Update{endpoints("c1", "2")})
+	s.Publish(2, []*table.Table{t})
+	settled.Wait()
+	b.ReportAllocs()
+	for b.Loop() {
+		if got := s.Distribution(&Question{Revision: 2}); len(got) != streams || got[0].Position != PositionACKed {
+			b.Fatal(len(got), got[0])
+		}
+	}
+	b.StopTimer()
+	gone := []GoneEndpoint{{Revision: 2, Hosts: []string{"c1"}, Address: "10.0.0.1"}}
+	start := time.Now()
+	for range 10 {
+		if len(s.Holders(gone)) > 0 {
+			b.Fatal("nobody is behind")
+		}
+	}
+	b.ReportMetric(float64(time.Since(start).Nanoseconds())/10, "ns/Holders")
+	for _, l := range all {
+		close(l.requests)
+	}
+	served.Wait()
+	s.Close()
+}

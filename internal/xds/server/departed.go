@@ -102,11 +102,15 @@ func (d *departures) all() []Departed {
 
 // Departed lists the proxies that have gone and not come back.
 func (s *Server) Departed() []Departed {
+	gone := s.departed.all()
+	if len(gone) == 0 {
+		return nil
+	}
 	connected := map[string]bool{} // an old stream may end after the new one has begun
 	for _, st := range s.streams.all() {
 		connected[st.proxy.ID] = true
 	}
-	return slices.DeleteFunc(s.departed.all(), func(p Departed) bool { return connected[p.ID] })
+	return slices.DeleteFunc(gone, func(p Departed) bool { return connected[p.ID] })
 }
 
 // without are those that left without a revision that touched their tables, or what may

@@ -225,6 +225,9 @@ func (st *stream) toldOf(rev model.Revision) bool {
 
 // refusals are what the proxy refused of the revision.
 func (st *stream) refusals(sv *survey) []Reason {
+	if !st.ledger.Refuses() {
+		return nil
+	}
 	var out []Reason
 	for _, t := range st.ledger.Types() {
 		for _, h := range t.Held {
