@@ -117,7 +117,8 @@ func (k *cluster) stop() {
 		}
 		if k.api != nil {
 			k.cancelAPI()
-			_ = <-k.api.ended // it was told to
+			for range k.api.ended { // until it is closed
+			}
 		}
 		if k.etcd != nil {
 			k.etcd.Close()
