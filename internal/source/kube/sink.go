@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 type sink struct {
 	resource *resource
 	decoder  istioapi.Decoder
+	pool     *pool // touched only by the Reflector
 	put      func(events ...store.Event)
 	meter    Meter
 	listed   func() // told after each complete list
@@ -60,7 +60,7 @@ func (e *entry) GetObjectMeta() metav1.Object {
 
 func newSink(r *resource, s *Source) *sink {
 	return &sink{
-		resource: r, decoder: s.Decoder, put: s.Intake.Put, meter: s.Meter,
+		resource: r, decoder: s.Decoder, pool: newPool(), put: s.Intake.Put, meter: s.Meter,
 		listed: func() { s.status.listed(r.Kind) }, problem: s.log.problems,
 		held: map[name]held{}, problems: map[name]istioapi.Problems{},
 	}
@@ -83,7 +83,7 @@ func (k *sink) decode(o any) (*entry, error) {
 	}
 	e := &entry{name: nameOf(m), version: m.GetResourceVersion(), committed: committed(m)}
 	e.object, e.problems = k.model(o)
-	trim(e.object)
+	k.pool.trim(e.object)
 	return e, nil
 }
 
@@ -120,32 +120,6 @@ func committed(m metav1.Object) time.Time {
 		}
 	}
 	return at
-}
-
-// annotationOfMesh is part of the names of annotations that mean something to a mesh.
-const annotationOfMesh = "istio.io/"
-
-// trim drops from an object what nobody reads.
-func trim(o model.Object) {
-	if o == nil {
-		return
-	}
-	m := o.Metadata()
-	if len(m.Annotations) > 0 {
-		kept := map[string]string{}
-		for k, v := range m.Annotations {
-			if strings.Contains(k, annotationOfMesh) {
-				kept[k] = v
-			}
-		}
-		m.Annotations = kept
-	}
-	if len(m.Annotations) == 0 {
-		m.Annotations = nil
-	}
-	if m.Kind == model.KindNode {
-		m.Labels = nil // its locality has been taken from them
-	}
 }
 
 // Events, as Istio's metrics call them.

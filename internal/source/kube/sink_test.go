@@ -3,6 +3,7 @@ package kube
 import (
 	"encoding/json"
 	"log/slog"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -94,7 +95,7 @@ func TestSinkTellsOnlyNews(t *testing.T) {
 	require.Len(t, events, 1)
 	w := events[0].Object.(*model.Workload)
 	require.Equal(t, []string{"10.0.0.1"}, w.Addresses)
-	require.Equal(t, map[string]string{"proxy.istio.io/config": "{}"}, w.Annotations, "others are of no use")
+	require.Empty(t, w.Annotations, "they are of no use to anybody but the sidecar")
 	require.False(t, events[0].Observed.IsZero())
 
 	require.NoError(t, k.Update(pod("a", "1", "10.0.0.1")))
@@ -211,4 +212,28 @@ func TestKindsWithoutEffect(t *testing.T) {
 	require.Equal(t, istioapi.SeverityWarning, problems[0].Severity)
 	require.Equal(t, "AuthorizationPolicy/shop/deny", problems[0].Object.String())
 	require.Contains(t, problems[0].Message, "no effect")
+}
+
+func TestPoolShares(t *testing.T) {
+	k, in, _ := testSink(t, model.KindPod)
+	require.NoError(t, k.Add(pod("a", "1", "10.0.0.1")))
+	require.NoError(t, k.Add(pod("b", "1", "10.0.0.2")))
+	other := pod("c", "1", "10.0.0.3")
+	other.Labels["app"] = "other"
+	require.NoError(t, k.Add(other))
+	events := in.Take()
+	labels := func(i int) map[string]string { return events[i].Object.Metadata().Labels }
+	require.Equal(t, reflect.ValueOf(labels(0)).Pointer(), reflect.ValueOf(labels(1)).Pointer())
+	require.Equal(t, map[string]string{"app": "other"}, labels(2))
+
+	s, _, _ := testSink(t, model.KindService)
+	svc := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "shop", ResourceVersion: "1", Annotations: map[string]string{
+			"networking.istio.io/exportTo": ".", "example.org/owner": "somebody",
+		}},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	e, err := s.decode(svc)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"networking.istio.io/exportTo": "."}, e.object.Metadata().Annotations)
 }
