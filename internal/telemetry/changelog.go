@@ -119,6 +119,7 @@ func (l *ChangeLog) Settled(from, to model.Revision, outcome server.Outcome, at 
 			r.sentWith(newer)
 			if newer != nil && outcome == server.ACKed {
 				r.overtaken.Add(1)
+				l.metrics.superseded.Inc()
 			}
 			newer = r
 		}

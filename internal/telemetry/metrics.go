@@ -19,7 +19,9 @@ type Metrics struct {
 	Registry *prometheus.Registry
 
 	proxies     *prometheus.GaugeVec     // pilot_xds
-	pushes      [resource.NumTypes]push  // pilot_xds_pushes, pilot_xds_config_size_bytes
+	pushes      [resource.NumTypes]push  // pilot_xds_pushes, _push_time, _config_size_bytes; moonsail_pushes_total
+	queued      prometheus.Histogram     // pilot_proxy_queue_time
+	delivered   prometheus.Histogram     // pilot_xds_send_time
 	rejects     *prometheus.CounterVec   // pilot_total_xds_rejects
 	convergence prometheus.Histogram     // pilot_proxy_convergence_time
 	debounce    prometheus.Histogram     // pilot_debounce_time
@@ -34,17 +36,21 @@ type Metrics struct {
 	apiDelay    *prometheus.HistogramVec // moonsail_apiserver_delay_seconds
 
 	outcomes     *prometheus.CounterVec // moonsail_change_outcomes_total
+	superseded   prometheus.Counter     // moonsail_superseded_total
 	forgotten    prometheus.Counter     // moonsail_changes_forgotten_total
 	linesDropped prometheus.Counter     // moonsail_change_log_lines_dropped_total
 }
 
 type push struct {
-	count prometheus.Counter
-	bytes prometheus.Observer
+	count, whole, partial prometheus.Counter
+	bytes, took           prometheus.Observer
 }
 
 // fine are buckets for what takes milliseconds and must not take seconds.
 var fine = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60}
+
+// quick are buckets for what takes microseconds.
+var quick = []float64{.00001, .0001, .001, .01, .1, .5, 1, 3, 5, 10, 20, 30}
 
 // NewMetrics makes and registers all metrics, the Go runtime's and the process's too.
 func NewMetrics() *Metrics {
@@ -71,10 +77,19 @@ func (m *Metrics) streams() {
 	count := m.counterVec("pilot_xds_pushes", "Responses sent, by type of resource.", "type")
 	bytes := m.histogramVec("pilot_xds_config_size_bytes", "Distribution of configuration sizes pushed to clients.",
 		[]float64{1, 1000, 10000, 100000, 1000000, 4000000, 10000000, 40000000}, "type")
+	extent := m.counterVec("moonsail_pushes_total",
+		"Responses sent, by type of resource and extent. full: the first one of its type on a stream, and state-of-the-world responses that must have everything; "+
+			"partial: only what differs.", "type", "extent")
+	took := m.histogramVec("pilot_xds_push_time", "Total time in seconds to push a response, from the decision until the transport has it.", quick, "type")
 	for _, t := range resource.Types {
 		name := metricType(t.Type)
-		m.pushes[t.Type] = push{count.WithLabelValues(name), bytes.WithLabelValues(t.URL)}
+		m.pushes[t.Type] = push{
+			count: count.WithLabelValues(name), whole: extent.WithLabelValues(name, "full"), partial: extent.WithLabelValues(name, "partial"),
+			bytes: bytes.WithLabelValues(t.URL), took: took.WithLabelValues(name),
+		}
 	}
+	m.queued = m.histogram("pilot_proxy_queue_time", "Time in seconds that a proxy with news waits for its turn.", quick)
+	m.delivered = m.histogram("pilot_xds_send_time", "Total time in seconds to send generated configuration: of a response, until the transport has it.", quick)
 	m.rejects = m.counterVec("pilot_total_xds_rejects", "Total number of XDS responses from pilot rejected by proxy.", "type")
 	m.convergence = m.histogram("pilot_proxy_convergence_time",
 		"Delay in seconds between config change and a proxy receiving all required configuration: from the first event to that proxy's ACK.", fine)
@@ -91,11 +106,13 @@ func (m *Metrics) changes() {
 		"Latency in seconds before the oldest event of a kind in a batch is in the store.", fine, "queueID")
 	m.worked = m.histogramVec("pilot_worker_queue_duration",
 		"Time in seconds to process a batch, from the store to tables that are ready to be sent, once for each kind of object in it.", fine, "queueID")
-	m.propagation = m.histogramVec("moonsail_propagation_seconds",
+	m.propagation = m.nativeVec("moonsail_propagation_seconds",
 		"Time of a change in each stage of its way from the first event to the last proxy's answer (stage=total: the whole), once for each kind of object in the change.",
 		fine, "kind", "stage")
 	m.outcomes = m.counterVec("moonsail_change_outcomes_total",
 		"Outcomes of changes for proxies bound to what changed, counted when a change is distributed.", "outcome")
+	m.superseded = m.counter("moonsail_superseded_total",
+		"Revisions that proxies accepted together with a newer one: work that nobody had to do twice.")
 	m.forgotten = m.counter("moonsail_changes_forgotten_total",
 		"Changes that left the change log before every proxy concerned had answered.")
 	m.linesDropped = m.counter("moonsail_change_log_lines_dropped_total", "Log lines of changes that could not be written in time.")
@@ -168,11 +185,28 @@ func (m *Metrics) Connected(istioVersion string, delta int) {
 	m.proxies.WithLabelValues(istioVersion).Add(float64(delta))
 }
 
-// Pushed counts a response of so many bytes.
-func (m *Metrics) Pushed(t resource.Type, bytes int) {
-	m.pushes[t].count.Inc()
-	m.pushes[t].bytes.Observe(float64(bytes))
+// Pushed counts a response of so many bytes; whole: not only what differs.
+func (m *Metrics) Pushed(t resource.Type, bytes int, whole bool) {
+	p := &m.pushes[t]
+	p.count.Inc()
+	p.bytes.Observe(float64(bytes))
+	if whole {
+		p.whole.Inc()
+	} else {
+		p.partial.Inc()
+	}
 }
+
+// Queued is told how long a stream waited for its turn.
+func (m *Metrics) Queued(d time.Duration) { m.queued.Observe(max(0, d).Seconds()) }
+
+// Took is told how long a push took.
+func (m *Metrics) Took(t resource.Type, d time.Duration) {
+	m.pushes[t].took.Observe(max(0, d).Seconds())
+}
+
+// Delivered is told how long the transport took to take a response.
+func (m *Metrics) Delivered(d time.Duration) { m.delivered.Observe(max(0, d).Seconds()) }
 
 // Rejected counts a NACK.
 func (m *Metrics) Rejected(t resource.Type) { m.rejects.WithLabelValues(metricType(t)).Inc() }

@@ -73,9 +73,12 @@ func TestStreamMetrics(t *testing.T) {
 	m.Connected("1.31.1", 1)
 	m.Connected("", 1)
 	m.Connected("", -1)
-	m.Pushed(resource.Cluster, 100)
-	m.Pushed(resource.RouteConfig, 100)
-	m.Pushed(resource.RouteConfigShell, 100)
+	m.Pushed(resource.Cluster, 100, true)
+	m.Pushed(resource.RouteConfig, 100, false)
+	m.Pushed(resource.RouteConfigShell, 100, false)
+	m.Queued(time.Millisecond)
+	m.Took(resource.Cluster, time.Millisecond)
+	m.Delivered(time.Millisecond)
 	m.Rejected(resource.Listener)
 	m.Inventory(func() int { return 3 }, func(k model.Kind) int { return len(k) })
 	m.IntakeDepth(func(k model.Kind) int { return len(k) })
@@ -83,6 +86,18 @@ func TestStreamMetrics(t *testing.T) {
 	m.KubernetesEvent("VirtualService", true, "update")
 	m.APIServerDelay("watch", 3*time.Millisecond)
 	require.NoError(t, testutil.GatherAndCompare(m.Registry, strings.NewReader(`
+# HELP moonsail_pushes_total Responses sent, by type of resource and extent. full: the first one of its type on a stream, and state-of-the-world responses that must have everything; partial: only what differs.
+# TYPE moonsail_pushes_total counter
+moonsail_pushes_total{extent="full",type="cds"} 1
+moonsail_pushes_total{extent="full",type="eds"} 0
+moonsail_pushes_total{extent="full",type="lds"} 0
+moonsail_pushes_total{extent="full",type="rds"} 0
+moonsail_pushes_total{extent="full",type="vhds"} 0
+moonsail_pushes_total{extent="partial",type="cds"} 0
+moonsail_pushes_total{extent="partial",type="eds"} 0
+moonsail_pushes_total{extent="partial",type="lds"} 0
+moonsail_pushes_total{extent="partial",type="rds"} 2
+moonsail_pushes_total{extent="partial",type="vhds"} 0
 # HELP pilot_k8s_cfg_events Events from k8s config: of Istio's objects. updatesame: an update without meaning to the mesh.
 # TYPE pilot_k8s_cfg_events counter
 pilot_k8s_cfg_events{event="update",type="VirtualService"} 1
@@ -122,7 +137,47 @@ pilot_xds_pushes{type="eds"} 0
 pilot_xds_pushes{type="lds"} 0
 pilot_xds_pushes{type="rds"} 2
 pilot_xds_pushes{type="vhds"} 0
-`), "pilot_k8s_cfg_events", "pilot_k8s_reg_events", "pilot_services", "pilot_total_xds_rejects", "pilot_virt_services", "pilot_worker_queue_depth", "pilot_xds", "pilot_xds_pushes"))
+`), "moonsail_pushes_total", "pilot_k8s_cfg_events", "pilot_k8s_reg_events", "pilot_services", "pilot_total_xds_rejects", "pilot_virt_services", "pilot_worker_queue_depth", "pilot_xds", "pilot_xds_pushes"))
+}
+
+// TestTimesOfPushes: each is observed once, under the name and labels that Istio has.
+func TestTimesOfPushes(t *testing.T) {
+	m := NewMetrics()
+	m.Queued(time.Millisecond)
+	m.Took(resource.RouteConfigShell, time.Millisecond)
+	m.Delivered(time.Millisecond)
+	families, err := m.Registry.Gather()
+	require.NoError(t, err)
+	counts := map[string]uint64{}
+	for _, f := range families {
+		for _, s := range f.GetMetric() {
+			if h := s.GetHistogram(); h.GetSampleCount() > 0 {
+				name := f.GetName()
+				for _, l := range s.GetLabel() {
+					name += " " + l.GetName() + "=" + l.GetValue()
+				}
+				counts[name] = h.GetSampleCount()
+			}
+		}
+	}
+	require.Equal(t, map[string]uint64{"pilot_proxy_queue_time": 1, "pilot_xds_push_time type=rds": 1, "pilot_xds_send_time": 1}, counts)
+}
+
+// TestPropagationIsNativeToo: whoever asks gets a native histogram, others buckets.
+func TestPropagationIsNativeToo(t *testing.T) {
+	m := NewMetrics()
+	l := NewChangeLog(8, slog.New(slog.DiscardHandler), m)
+	build(l, 1, object(model.KindPod, "a"))
+	l.Published(1, 0, at(1))
+	families, err := m.Registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() == "moonsail_propagation_seconds" {
+			h := f.GetMetric()[0].GetHistogram()
+			require.NotNil(t, h.Schema)
+			require.InDelta(t, .001, h.GetBucket()[0].GetUpperBound(), 0, "from 1 ms")
+		}
+	}
 }
 
 // TestLint holds all metrics to Prometheus' conventions, but for the names that are Istio's.

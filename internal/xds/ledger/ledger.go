@@ -115,6 +115,7 @@ type Response struct {
 	Removed []string        // delta
 	Version string          // state-of-the-world
 	Newest  model.Revision  // of the states that it was made from
+	Whole   bool            // the first of its type, or one that has everything
 }
 
 // Next appends the responses that may go now. Each counts as sent.
@@ -145,10 +146,11 @@ func (l *Ledger) Next(out []Response) []Response {
 // launch makes a response of a plan.
 func (l *Ledger) launch(k kind, p *plan) Response {
 	w := &l.watches[k]
+	whole := w.nonce == 0 || l.protocol == Sotw && resource.Types[w.typ].FullState
 	l.nonce++
 	w.nonce = l.nonce
 	w.flight = &flight{nonce: l.nonce, from: w.at, parts: p.parts, removed: p.removed, explicit: p.explicit}
 	w.at, w.todo, w.gone, w.answer = p.at, p.todo, p.gone, false
 	l.follow(k, w.flight, p)
-	return Response{Type: w.typ, Nonce: l.nonce, Parts: p.parts, Removed: p.removed, Version: w.version, Newest: l.newest()}
+	return Response{Type: w.typ, Nonce: l.nonce, Parts: p.parts, Removed: p.removed, Version: w.version, Newest: l.newest(), Whole: whole}
 }

@@ -94,8 +94,15 @@ type Options struct {
 type Meter interface {
 	// Connected counts a stream of a proxy of that Istio version; delta is 1 or -1.
 	Connected(istioVersion string, delta int)
-	// Pushed counts a response of so many bytes.
-	Pushed(t resource.Type, bytes int)
+	// Queued tells how long a stream with news waited for its turn.
+	Queued(time.Duration)
+	// Pushed counts a response of so many bytes; whole: it was the first one of its type
+	// on the stream, or must have everything.
+	Pushed(t resource.Type, bytes int, whole bool)
+	// Took tells how long a response took from the decision to send it until the transport
+	// had it, and Delivered the transport's part of that.
+	Took(t resource.Type, d time.Duration)
+	Delivered(time.Duration)
 	// Rejected counts a NACK.
 	Rejected(t resource.Type)
 }
@@ -103,9 +110,12 @@ type Meter interface {
 // unmetered counts nothing.
 type unmetered struct{}
 
-func (unmetered) Connected(string, int)     {}
-func (unmetered) Pushed(resource.Type, int) {}
-func (unmetered) Rejected(resource.Type)    {}
+func (unmetered) Connected(string, int)             {}
+func (unmetered) Queued(time.Duration)              {}
+func (unmetered) Pushed(resource.Type, int, bool)   {}
+func (unmetered) Took(resource.Type, time.Duration) {}
+func (unmetered) Delivered(time.Duration)           {}
+func (unmetered) Rejected(resource.Type)            {}
 
 // ProxyState is what is known of one stream, for people.
 type ProxyState struct {

@@ -13,6 +13,7 @@ import (
 type inbox struct {
 	mu        sync.Mutex // guards the fields
 	published []model.Revision
+	since     time.Time // of the oldest of published
 	rebound   bool
 	queued    bool // the stream is in its sender's queue
 	closed    bool
@@ -40,18 +41,21 @@ func (h *handover) Unlock() {
 }
 
 // publish tells a stream of a revision that it is counted for.
-func (st *stream) publish(rev model.Revision) {
+func (st *stream) publish(rev model.Revision, now time.Time) {
 	in := &st.inbox
 	in.mu.Lock()
 	closed, queued := in.closed, in.queued
 	if !closed {
+		if len(in.published) == 0 {
+			in.since = now
+		}
 		in.published = append(in.published, rev)
 		in.queued = true
 	}
 	in.mu.Unlock()
 	switch {
 	case closed:
-		st.server.obs.Settled(rev-1, rev, Gone, time.Now())
+		st.server.obs.Settled(rev-1, rev, Gone, now)
 	case !queued:
 		st.sender.enqueue(st)
 	}

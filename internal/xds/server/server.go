@@ -75,9 +75,10 @@ func (s *Server) Publish(rev model.Revision, tables []*table.Table) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
 	s.concerned = s.streams.bound(rev, tables, s.concerned[:0])
-	s.obs.Published(rev, len(s.concerned), time.Now())
+	now := time.Now()
+	s.obs.Published(rev, len(s.concerned), now)
 	for _, st := range s.concerned {
-		st.publish(rev)
+		st.publish(rev, now)
 	}
 	for _, snd := range s.senders {
 		snd.kick()

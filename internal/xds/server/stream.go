@@ -152,7 +152,7 @@ func (st *stream) stepIfLive() bool {
 
 // step brings the ledger up to date and sends what may go.
 func (st *stream) step() {
-	st.readInbox()
+	published := st.readInbox()
 	var states [MaxTables]*table.State
 	st.ledger.Update(st.states(&states))
 	var room [5]ledger.Response
@@ -161,15 +161,22 @@ func (st *stream) step() {
 	if len(responses) > 0 || len(st.account.owed) > 0 {
 		now = time.Now()
 	}
+	if !published.IsZero() {
+		st.server.opts.Meter.Queued(now.Sub(published))
+	}
 	for i := range responses {
 		st.send(&responses[i], now)
 	}
 	st.settle(now)
 }
 
-func (st *stream) readInbox() {
+// readInbox takes what others have told; published is when the oldest of it was.
+func (st *stream) readInbox() (published time.Time) {
 	in := &st.inbox
 	in.mu.Lock()
+	if len(in.published) > 0 {
+		published = in.since
+	}
 	st.account.owed = append(st.account.owed, in.published...)
 	in.published = in.published[:0]
 	in.queued = false
@@ -181,25 +188,35 @@ func (st *stream) readInbox() {
 			st.tables = t
 		}
 	}
+	return published
 }
 
 // send sends a response, or leaves it to the waiter where that could block.
 func (st *stream) send(r *ledger.Response, now time.Time) {
 	m := assemble(st.protocol, r)
 	blocks := st.blocks()
-	st.server.opts.Meter.Pushed(r.Type, m.size)
+	st.server.opts.Meter.Pushed(r.Type, m.size, r.Whole)
 	st.unacked[r.Type] = unacked{bytes: m.size, since: now}
 	st.account.newest = max(st.account.newest, r.Newest)
 	switch {
 	case st.waiter:
 		st.backlog = append(st.backlog, m)
 	case !blocks:
-		_ = st.transport.send(m) // an error ends the stream, which its transport tells
+		_ = st.deliver(m) // an error ends the stream, which its transport tells
+		st.server.opts.Meter.Took(r.Type, time.Since(now))
 	default:
 		st.backlog = append(st.backlog, m)
 		st.waiter = true
 		go st.drain()
 	}
+}
+
+// deliver gives a message to the transport.
+func (st *stream) deliver(m message) error {
+	began := time.Now()
+	err := st.transport.send(m)
+	st.server.opts.Meter.Delivered(time.Since(began))
+	return err
 }
 
 // blocks tells whether sending could block.
@@ -236,7 +253,7 @@ func (st *stream) drain() {
 		m := st.backlog[0]
 		st.backlog = st.backlog[1:]
 		st.mu.Unlock()
-		if st.transport.send(m) != nil {
+		if st.deliver(m) != nil {
 			return // waiter stays set: nothing more is sent
 		}
 	}
