@@ -27,6 +27,9 @@ const (
 
 func crowdWanted() bool { return os.Getenv(crowdAddress) != "" }
 
+// firstMessage is as large as a subscription to some hundreds of names.
+const firstMessage = 30_000
+
 // crowd connects, sends one message a connection and answers each that comes, until its
 // standard input ends.
 func crowd() {
@@ -51,7 +54,9 @@ func client(c net.Conn) {
 	p.he = hpack.NewEncoder(&p.hb)
 	p.greet()
 	id := p.open(hold)
-	p.send(id, "hello")
+	for b := framed([]byte(long(firstMessage))); len(b) > 0; b = b[min(len(b), maxFrame):] {
+		_ = p.fr.WriteData(id, false, b[:min(len(b), maxFrame)])
+	}
 	for {
 		f, err := p.fr.ReadFrame()
 		if err != nil {

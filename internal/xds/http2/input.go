@@ -86,6 +86,7 @@ func (in *input) receive() (int, error) {
 			return 0, err
 		}
 		giveBack(&in.buf)
+		trim(in.tls)
 		if err := s.receive(); err != nil {
 			return 0, err
 		}
