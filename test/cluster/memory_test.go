@@ -39,7 +39,7 @@ func TestMemory(t *testing.T) {
 	fill(t, c.Client, ns, *pods)
 
 	heap := heapInUse()
-	url := serve(t, c)
+	_, url := serve(t, c)
 	began, peak := time.Now(), uint64(0)
 	for !ready(t, url) {
 		var now runtime.MemStats
@@ -65,17 +65,18 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// serve runs a control plane on a cluster until the test ends, and gives its debug pages.
-func serve(t *testing.T, c *kubetest.Cluster) string {
+// serve runs a control plane on a cluster until the test ends, and gives the addresses of
+// its streams and its debug pages.
+func serve(t *testing.T, c *kubetest.Cluster) (xds, url string) {
 	t.Helper()
-	urls := make(chan string, 1)
+	urls := make(chan [2]string, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
 		_ = controlplane.Run(ctx, controlplane.Options{
 			Kubernetes: &kube.Cluster{Kubeconfig: c.Kubeconfig()}, XDSPlaintextAddr: "127.0.0.1:0", HTTPAddr: "127.0.0.1:0",
 			Mesh: model.DefaultMesh(), Log: slog.New(slog.DiscardHandler),
-			Listening: func(_, http net.Addr) { urls <- "http://" + http.String() },
+			Listening: func(xds, http net.Addr) { urls <- [2]string{xds.String(), "http://" + http.String()} },
 		})
 	})
 	t.Cleanup(func() {
@@ -83,7 +84,8 @@ func serve(t *testing.T, c *kubetest.Cluster) string {
 		running.Wait()
 		http.DefaultClient.CloseIdleConnections()
 	})
-	return <-urls
+	at := <-urls
+	return at[0], at[1]
 }
 
 func ready(t *testing.T, url string) bool {

@@ -1,0 +1,153 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// held are the types that a simulated proxy asks for.
+var held = []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener}
+
+// proxy is a simulated sidecar on a delta stream. It takes all clusters and listeners, and
+// the endpoints of all clusters.
+type proxy struct {
+	model  *model.Proxy
+	stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+
+	mu       sync.Mutex                          // guards all below
+	held     map[resource.Type]map[string]string // versions by name
+	removed  map[string]bool                     // clusters that were taken away, ever
+	answered int
+	failed   error
+}
+
+func connect(t *testing.T, addr, ns string) *proxy {
+	t.Helper()
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	require.NoError(t, err)
+	p := &proxy{
+		stream: stream, held: map[resource.Type]map[string]string{}, removed: map[string]bool{},
+		model: &model.Proxy{
+			ID: "sidecar~10.9.9.9~client." + ns + "~" + ns + ".svc.cluster.local", Type: model.ProxySidecar,
+			Name: "client", Namespace: ns, IPs: []string{"10.9.9.9"}, DNSDomain: ns + ".svc.cluster.local",
+		},
+	}
+	node := &core.Node{Id: p.model.ID}
+	for _, typ := range held {
+		p.held[typ] = map[string]string{}
+		if typ != resource.Endpoints {
+			require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: typ.URL()}))
+			node = nil
+		}
+	}
+	var reading sync.WaitGroup
+	reading.Go(p.read)
+	t.Cleanup(func() {
+		cancel()
+		reading.Wait()
+		require.NoError(t, conn.Close())
+	})
+	return p
+}
+
+// read takes responses and ACKs them until the stream ends.
+func (p *proxy) read() {
+	for {
+		resp, err := p.stream.Recv()
+		if err == nil {
+			err = p.answer(resp)
+		}
+		if err != nil {
+			p.mu.Lock()
+			p.failed = err
+			p.mu.Unlock()
+			return
+		}
+	}
+}
+
+func (p *proxy) answer(resp *discovery.DeltaDiscoveryResponse) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answered++
+	for _, typ := range held {
+		if typ.URL() != resp.TypeUrl {
+			continue
+		}
+		var added []string
+		for _, r := range resp.Resources {
+			if p.held[typ][r.Name] == "" {
+				added = append(added, r.Name)
+			}
+			p.held[typ][r.Name] = r.Version
+		}
+		for _, name := range resp.RemovedResources {
+			delete(p.held[typ], name)
+			if typ == resource.Cluster {
+				p.removed[name] = true
+				delete(p.held[resource.Endpoints], name)
+			}
+		}
+		if typ == resource.Cluster && len(added)+len(resp.RemovedResources) > 0 {
+			err := p.stream.Send(&discovery.DeltaDiscoveryRequest{
+				TypeUrl: resource.Endpoints.URL(), ResourceNamesSubscribe: added, ResourceNamesUnsubscribe: resp.RemovedResources,
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return p.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resp.TypeUrl, ResponseNonce: resp.Nonce})
+}
+
+// diff compares what the proxy holds with what it should.
+func (p *proxy) diff(want map[resource.Type][]*resource.Encoded) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed != nil {
+		return "the stream has ended: " + p.failed.Error()
+	}
+	for _, typ := range held {
+		list := byName(want[typ])
+		for name, e := range list {
+			if p.held[typ][name] != e.Version {
+				return fmt.Sprintf("%s %s: version %q, want %q", typ, name, p.held[typ][name], e.Version)
+			}
+		}
+		for name := range p.held[typ] {
+			if list[name] == nil {
+				return fmt.Sprintf("%s %s should be gone", typ, name)
+			}
+		}
+	}
+	return ""
+}
+
+// changes is how many responses have been answered.
+func (p *proxy) changes() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.answered
+}
+
+// gone are the clusters that were taken away, ever.
+func (p *proxy) gone() map[string]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.removed)
+}
