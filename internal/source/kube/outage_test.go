@@ -156,7 +156,7 @@ func read(t *testing.T, file string) string {
 // TestDenied holds that an API server which denies access is named as what is waited for.
 func TestDenied(t *testing.T) {
 	c := kubetest.Shared(t)
-	file := as(t, c, c.Namespace(t))
+	file := as(t, c, c.Namespace(t), "default")
 	m := followWith(t, file)
 	m.eventually(t, "a reason", func() bool {
 		err := m.Waiting()
@@ -165,8 +165,22 @@ func TestDenied(t *testing.T) {
 	require.Zero(t, m.revision()-1)
 }
 
-// as writes a kubeconfig of a service account without any rights.
-func as(t *testing.T, c *kubetest.Cluster, ns string) string {
+// TestRights holds that the shipped roles are enough.
+func TestRights(t *testing.T) {
+	c := kubetest.Shared(t)
+	roles, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "rbac.yaml"))
+	require.NoError(t, err)
+	c.Apply(t, "", string(roles))
+	m := followWith(t, as(t, c, "istio-system", "moonsail"))
+	m.ready(t)
+	m.eventually(t, "the heartbeat", func() bool { return len(m.counts.delay(DelayWatch)) > 0 })
+	m.status.mu.Lock()
+	defer m.status.mu.Unlock()
+	require.Empty(t, m.status.failing)
+}
+
+// as writes a kubeconfig of a service account.
+func as(t *testing.T, c *kubetest.Cluster, ns, account string) string {
 	t.Helper()
 	config := c.REST(t)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -174,7 +188,7 @@ func as(t *testing.T, c *kubetest.Cluster, ns string) string {
 		Clusters: map[string]*api.Cluster{"c": {Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile}},
 		AuthInfos: map[string]*api.AuthInfo{"u": {
 			ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, ClientCertificate: config.CertFile, ClientKey: config.KeyFile,
-			Token: config.BearerToken, Impersonate: "system:serviceaccount:" + ns + ":default",
+			Token: config.BearerToken, Impersonate: "system:serviceaccount:" + ns + ":" + account,
 		}},
 		Contexts:       map[string]*api.Context{"x": {Cluster: "c", AuthInfo: "u"}},
 		CurrentContext: "x",
