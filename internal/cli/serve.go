@@ -55,7 +55,11 @@ and at /debug/problems, and its last good state stays in force ('moonsail analyz
 the same beforehand).
 
 Each change is followed to the last proxy's ACK and told in one log line; see also
-'moonsail changes' and 'moonsail proxies'. SIGTERM or SIGINT ends it.`,
+'moonsail changes', 'moonsail explain' and 'moonsail proxies'. SIGTERM or SIGINT ends it.
+
+istiod's PILOT_DEBOUNCE_AFTER, PILOT_DEBOUNCE_MAX, PILOT_ENABLE_EDS_DEBOUNCE and
+PILOT_PUSH_THROTTLE are honoured where they are set; by default nothing waits. Of those
+that have no meaning here (PILOT_ENABLE_CDS_CACHE, PILOT_ENABLE_RDS_CACHE) the log says why.`,
 		Example: `  moonsail serve --config mesh/ --xds-plaintext-addr 127.0.0.1:15010
   moonsail serve --kubeconfig ~/.kube/config --xds-plaintext-addr 127.0.0.1:15010
   moonsail serve --config mesh/ --xds-plaintext-addr 127.0.0.1:15010 --outbound-registry-only
@@ -118,6 +122,9 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	f.profiling.Apply()
 	f.options.Mesh, f.options.RouteStrategy, f.options.Log = f.mesh, server.RouteStrategy(f.strategy), log
 	f.options.Transport = server.Transport(f.transport)
+	if err := pilotSwitches(&f.options, os.LookupEnv, log); err != nil {
+		return err
+	}
 	return f.explain(controlplane.Run(cmd.Context(), f.options))
 }
 

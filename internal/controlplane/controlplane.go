@@ -32,6 +32,8 @@ type Options struct {
 	Mesh             *model.Mesh
 	RouteStrategy    server.RouteStrategy
 	Transport        server.Transport // empty: server.TransportGRPC
+	Debounce         engine.Debounce  // the zero value holds no event back
+	Senders          int              // pushes at the same time; 0: one a CPU
 	Log              *slog.Logger
 
 	// Listening is told the addresses once they are open, where it is not nil.
@@ -55,8 +57,8 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: changes, Removed: changes.Removed, Log: o.Log})
-	xds := server.New(pipeline, changes, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Meter: metrics})
+	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: changes, Removed: changes.Removed, Debounce: o.Debounce, Log: o.Log})
+	xds := server.New(pipeline, changes, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: metrics})
 	stages := debug.Stages{
 		Ready:    ready(source, pipeline),
 		Problems: problems(source, pipeline),

@@ -41,6 +41,8 @@ type Options struct {
 	// Removed is told of endpoints that went, before their revision is published; nil: nobody is.
 	Removed func([]telemetry.RemovedEndpoint)
 	Log     *slog.Logger
+	// Debounce holds events back; the zero value does not.
+	Debounce Debounce
 	// Workers derive and translate scopes side by side; 0: one a CPU.
 	Workers int
 	// IdleScope is how long a scope is kept after its last proxy has gone, so that one
@@ -110,13 +112,17 @@ func (e *Engine) Run(ctx context.Context, publisher Publisher) {
 	e.publisher = publisher
 	idle := time.NewTicker(e.opts.IdleScope / 4)
 	defer idle.Stop()
+	due := time.NewTimer(time.Hour) // of what Debounce holds back
+	defer due.Stop()
 	e.take()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-e.opts.Intake.Ready():
-			e.take()
+			e.takeWhenDue(due)
+		case <-due.C:
+			e.takeWhenDue(due)
 		case call := <-e.calls:
 			call()
 		case now := <-idle.C:

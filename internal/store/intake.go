@@ -31,6 +31,7 @@ type Intake struct {
 	pending map[model.Key]place
 	groups  []*group // in the order in which their first objects came
 	depth   map[model.Kind]int
+	last    time.Time       // when the newest event was observed
 	whole   bool            // groups have come to share objects: they are taken together
 	waiting map[string]bool // sources that have not loaded yet
 }
@@ -66,6 +67,9 @@ func (in *Intake) Put(events ...Event) {
 	in.mu.Lock()
 	g := &group{}
 	for _, e := range events {
+		if e.Observed.After(in.last) {
+			in.last = e.Observed
+		}
 		in.merge(g, e, len(events) > 1)
 	}
 	if len(g.events) > 0 {
@@ -210,6 +214,24 @@ func (in *Intake) Depth() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return len(in.pending)
+}
+
+// Waiting is what there is to take.
+type Waiting struct {
+	Objects, Endpoints int
+	// First and Last are when the oldest and the newest event of it were observed.
+	First, Last time.Time
+}
+
+// Waiting tells what there is to take.
+func (in *Intake) Waiting() Waiting {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if len(in.groups) == 0 {
+		return Waiting{}
+	}
+	return Waiting{Objects: len(in.pending), Endpoints: in.depth[model.KindEndpointSlice] + in.depth[model.KindWorkloadEntry],
+		First: in.groups[0].events[0].Observed, Last: in.last}
 }
 
 // DepthOf is the number of objects of a kind that wait.
