@@ -85,7 +85,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		d.canary, d.endpoints, d.faults, d.broken, d.restart, d.changeWhileAway, d.idle,
+		d.canary, d.endpoints, d.faults, d.broken, d.restart, d.changeWhileAway, d.idle, d.explain,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -283,6 +283,9 @@ func (d *demo) explore() {
 	printTable(d.out, Style{}, [][]string{
 		{"  " + d.Binary + " proxies" + address, "the proxies and what they have"},
 		{"  " + d.Binary + " changes --watch" + address, "each change, as it is distributed"},
+		{"  " + d.Binary + " explain vs/reviews" + address, "the way of an object's last change, and who does not have it"},
+		{"  " + d.Binary + " why " + d.workloads[0].Name + "." + Namespace + " http://reviews/ -H 'x-demo-user: tester'" + address, "what decides a call"},
+		{"  " + d.Binary + " proxy-config all " + d.workloads[0].Name + "." + Namespace + address, "what a sidecar is to have, was sent and has"},
 		{"  $EDITOR " + filepath.Join(d.config, "routing", "reviews.yaml"), "route as you like; save, and look at the changes"},
 		{"  curl -H 'Host: frontend' " + shop + "/", "the front page, through the shopper's sidecar"},
 		{"  curl -H 'Host: frontend' -H 'x-demo-user: tester' " + shop + "/", "the same for a tester: reviews v3"},

@@ -26,7 +26,7 @@ import (
 
 // TestMain is moonsail where it is started as such: tests are started with flags only.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{"serve", "agent", "demo"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{"serve", "agent", "demo", "explain"}, os.Args[1]) {
 		os.Exit(cli.Execute())
 	}
 	goleak.VerifyTestMain(m)
@@ -118,6 +118,9 @@ func TestDemo(t *testing.T) {
 		"20 of 20 requests with x-demo: abort are answered 418",
 		"spec.http[0].timeout",
 		"in force is still v1/v2 0/100",
+		"$ moonsail explain virtualservice/reviews -n shop",
+		"last proxy's answer",
+		"proxies (100 %)",
 		"re-sent:",
 		"of 8/8 ACKs: median",
 		"control plane killed, restarted",
