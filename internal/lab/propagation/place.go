@@ -20,9 +20,13 @@ const (
 // place is where a session's mesh is.
 type place struct {
 	meshfiles.Place
-	name string   // for people
-	argv []string // of serve
+	name    string   // for people
+	argv    []string // of serve
+	writers int      // that may change it at the same time; 0: it is changed in one go after the other
 }
+
+// apiWriters are clients of an API server in a storm.
+const apiWriters = 32
 
 // newPlace makes an empty place. A control plane that is there already reads a directory
 // of its own; ours reads a temporary one, or an API server.
@@ -30,7 +34,7 @@ func newPlace(ctx context.Context, o *Options, dir string) (place, error) {
 	switch {
 	case o.Source == SourceKube:
 		c, err := meshkube.Connect(ctx, o.Kubeconfig)
-		return place{c, "the API server of " + o.Kubeconfig, []string{"--kubeconfig", o.Kubeconfig}}, err
+		return place{c, "the API server of " + o.Kubeconfig, []string{"--kubeconfig", o.Kubeconfig}, apiWriters}, err
 	case o.Target != "":
 		d, err := meshfiles.NewDirectory(o.Dir, filepath.Clean(o.Dir)+".staging")
 		return place{Place: d, name: o.Dir}, err
@@ -39,5 +43,5 @@ func newPlace(ctx context.Context, o *Options, dir string) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	return place{d, d.String(), []string{"--config", d.String()}}, nil
+	return place{d, d.String(), []string{"--config", d.String()}, 0}, nil
 }

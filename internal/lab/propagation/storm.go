@@ -2,8 +2,11 @@ package propagation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/moonsail/moonsail/internal/lab/child"
 	"github.com/moonsail/moonsail/internal/lab/fleet"
@@ -63,16 +66,52 @@ func stormOrder(seed, events, services int) []int {
 	return out
 }
 
+// stormMesh makes the storm with as many writers as the place is good for. The changes of
+// one service are one writer's, as they must stay in their order.
 func (s *session) stormMesh(ctx context.Context, services []int) error {
-	for _, i := range services {
-		c, err := s.mesh.ReplaceEndpoint(i)
-		if err == nil {
-			err = c.Apply()
+	group, ctx := errgroup.WithContext(ctx)
+	writers := make([]chan func() error, s.place.writers)
+	for i := range writers {
+		writers[i] = make(chan func() error)
+		group.Go(func() error { return applyAll(writers[i]) })
+	}
+	group.Go(func() error {
+		defer func() {
+			for _, w := range writers {
+				close(w)
+			}
+		}()
+		for _, i := range services {
+			c, err := s.mesh.ReplaceEndpoint(i)
+			if err == nil {
+				err = hand(ctx, writers, i, c.Apply)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
+		return nil
+	})
+	return group.Wait()
+}
+
+// hand gives a change of a service to its writer. Without writers it happens at once: a
+// directory's file must be renamed before the next is written.
+func hand(ctx context.Context, writers []chan func() error, service int, apply func() error) error {
+	if len(writers) == 0 {
+		return errors.Join(apply(), ctx.Err())
+	}
+	select {
+	case writers[service%len(writers)] <- apply:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func applyAll(list <-chan func() error) error {
+	for apply := range list {
+		if err := apply(); err != nil {
 			return err
 		}
 	}
