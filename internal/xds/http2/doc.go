@@ -9,7 +9,8 @@
 //
 // Frames are parsed by golang.org/x/net/http2's Framer, header blocks by its hpack, and
 // DATA, which is nearly all there is, in place. An idle connection owns no buffer: those
-// for reading and writing are pooled and held only while there is something in them.
+// for reading and writing are pooled and held only while there is something in them. What
+// is sent while requests that came together are worked on goes in one write.
 //
 // Locks: a stream's Send may be called with the caller's own locks held. Below these is
 // conn.mu, and below that socket.mu. A Receiver is called without any.
