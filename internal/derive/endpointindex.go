@@ -314,13 +314,18 @@ func targetPort(p model.ServicePort, named map[string]uint32) (uint32, bool) {
 }
 
 // fromSlices merges a service's slices. An address that two slices name counts once: the
-// better state wins.
+// better state wins. So does a Pod with addresses of both families.
 func (x *endpointIndex) fromSlices(s *model.Service, parts map[model.Key]*model.EndpointSlice) []model.Endpoint {
 	at := map[string]int{}
+	counted := firstFamily(s, parts)
 	var out []model.Endpoint
 	for _, k := range sortedKeys(parts) {
 		slice := parts[k]
+		second := counted != nil && isIPv6(slice) != s.IPv6First
 		for i := range slice.Members {
+			if second && counted[slice.Members[i].Pod] {
+				continue
+			}
 			e, ok := x.fromMember(s, slice, &slice.Members[i])
 			if !ok {
 				continue
@@ -339,6 +344,39 @@ func (x *endpointIndex) fromSlices(s *model.Service, parts map[model.Key]*model.
 		}
 	}
 	return out
+}
+
+// firstFamily gives the Pods in slices of the service's first address family; nil where
+// there are no slices of the other.
+func firstFamily(s *model.Service, parts map[model.Key]*model.EndpointSlice) map[string]bool {
+	var first []*model.EndpointSlice
+	second := false
+	for _, slice := range parts {
+		switch {
+		case len(slice.Members) == 0:
+		case isIPv6(slice) == s.IPv6First:
+			first = append(first, slice)
+		default:
+			second = true
+		}
+	}
+	if !second || len(first) == 0 {
+		return nil
+	}
+	pods := map[string]bool{}
+	for _, slice := range first {
+		for i := range slice.Members {
+			if pod := slice.Members[i].Pod; pod != "" {
+				pods[pod] = true
+			}
+		}
+	}
+	return pods
+}
+
+// isIPv6 tells the family of a slice, which all its addresses have.
+func isIPv6(s *model.EndpointSlice) bool {
+	return len(s.Members) > 0 && len(s.Members[0].Addresses) > 0 && strings.Contains(s.Members[0].Addresses[0], ":")
 }
 
 func sortedKeys(parts map[model.Key]*model.EndpointSlice) []model.Key {

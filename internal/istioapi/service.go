@@ -39,6 +39,7 @@ func (d Decoder) Service(o *corev1.Service) (*model.Service, Problems) {
 		Headless:        spec.ClusterIP == corev1.ClusterIPNone,
 		Selector:        spec.Selector,
 		PublishNotReady: spec.PublishNotReadyAddresses,
+		IPv6First:       len(spec.IPFamilies) > 0 && spec.IPFamilies[0] == corev1.IPv6Protocol,
 		Ports:           c.servicePorts(at.f("ports"), spec.Ports),
 		Addresses:       c.clusterIPs(at, spec),
 		Visibility:      c.annotatedExportTo(o.Annotations[annotationExportTo]),

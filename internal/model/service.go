@@ -99,6 +99,8 @@ type Service struct {
 	ExternalName Host
 	// PublishNotReady keeps endpoints that are not ready.
 	PublishNotReady bool
+	// IPv6First tells which address of endpoints counts that have one of each family.
+	IPv6First bool
 	// Inline endpoints of a ServiceEntry; nil where endpoints come from slices or workloads.
 	Inline []Endpoint
 	// SubjectAltNames to verify at upstreams (ServiceEntry).
