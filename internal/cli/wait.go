@@ -84,8 +84,8 @@ they are told of, and get it when they come back.`,
 // awaited is one object that is waited for.
 type awaited struct {
 	key     model.Key
-	content string // that must be in force; empty: any
-	version string // that must be in force; empty: any
+	object  model.Object // that must be in force; nil: any
+	version string       // that must be in force; empty: any
 	seen    *explain.Explanation
 }
 
@@ -147,7 +147,7 @@ func (f *waitFlags) objects(ctx context.Context, arg string) ([]*awaited, error)
 	}
 	var out []*awaited
 	for _, o := range tree.Objects {
-		out = append(out, &awaited{key: o.Metadata().Key, content: explain.Content(o)})
+		out = append(out, &awaited{key: o.Metadata().Key, object: o})
 	}
 	if len(out) == 0 {
 		return nil, &UserError{What: "it has no object that the mesh reads", Where: arg, Next: "those are " + kindNames()}
@@ -208,7 +208,7 @@ func (f *waitFlags) look(ctx context.Context, list []*awaited) (waitOutcome, err
 	for _, a := range list {
 		e, err := f.client.explain(ctx, a.key, false, maxShown)
 		switch {
-		case err != nil && isAbsent(err) && (a.content != "" || a.version != ""): // it has not been seen yet
+		case err != nil && isAbsent(err) && (a.object != nil || a.version != ""): // it has not been seen yet
 			a.seen, outcome = nil, waitTimedOut
 			continue
 		case err != nil:
@@ -231,7 +231,7 @@ const maxShown = 20
 // current tells whether what is waited for is in force.
 func (a *awaited) current() bool {
 	return a.seen != nil && a.seen.Revision > 0 && a.seen.State != telemetry.Building &&
-		(a.content == "" || a.content == a.seen.Content) && (a.version == "" || a.version == a.seen.ResourceVersion)
+		(a.object == nil || explain.InForce(a.object, a.seen)) && (a.version == "" || a.version == a.seen.ResourceVersion)
 }
 
 func (a *awaited) refused() bool { return a.current() && a.seen.Counts.Refused > 0 }

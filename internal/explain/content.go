@@ -2,6 +2,7 @@ package explain
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	"github.com/cespare/xxhash/v2"
@@ -13,6 +14,9 @@ import (
 // a file and for what an API server made of that file. Annotations count as far as the mesh
 // reads them, when they are decoded into fields.
 func Content(o model.Object) string {
+	if s, ok := o.(*model.Service); ok {
+		o = asWritten(s)
+	}
 	b, err := json.Marshal(o)
 	var fields any
 	if err == nil {
@@ -27,6 +31,34 @@ func Content(o model.Object) string {
 	}
 	return strconv.FormatUint(xxhash.Sum64(b), 16)
 }
+
+// asWritten is a Kubernetes Service without what an API server fills in: its addresses, and
+// target ports that are the ports themselves.
+func asWritten(s *model.Service) *model.Service {
+	out := *s
+	out.Addresses = nil
+	out.Ports = slices.Clone(s.Ports)
+	for i := range out.Ports {
+		if p := &out.Ports[i]; p.TargetPort == p.Number {
+			p.TargetPort = 0
+		}
+	}
+	return &out
+}
+
+// InForce tells whether an object of a file is what a control plane has: it is told what that
+// has by Explanation. Files are compared by their versions, which are hashes of all that
+// they say.
+func InForce(o model.Object, e *Explanation) bool {
+	m := o.Metadata()
+	if m.ResourceVersion != "" && m.ResourceVersion == e.ResourceVersion {
+		return true
+	}
+	return e.Origin == fromKubernetes && e.Content == Content(o)
+}
+
+// fromKubernetes is the origin of objects of an API server.
+const fromKubernetes = "kubernetes"
 
 // sourceFields are the fields of model.Meta that depend on where an object comes from.
 var sourceFields = []string{"Annotations", "ResourceVersion", "Created", "Origin"}

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -50,6 +51,22 @@ spec:
 	require.NotEmpty(t, Content(file))
 	require.Equal(t, Content(file), Content(server))
 	require.NotEqual(t, Content(file), Content(decode(t, reviews+"\n  exportTo: [.]")))
+}
+
+func TestInForce(t *testing.T) {
+	o := decode(t, reviews)
+	o.Metadata().ResourceVersion = "hash"
+	require.True(t, InForce(o, &Explanation{Origin: "mesh/a.yaml:1", ResourceVersion: "hash", Content: Content(o)}))
+	require.False(t, InForce(o, &Explanation{Origin: "mesh/a.yaml:1", ResourceVersion: "older", Content: Content(o)}), "files are told apart by all that they say")
+	require.True(t, InForce(o, &Explanation{Origin: "kubernetes", ResourceVersion: "81", Content: Content(o)}))
+	require.False(t, InForce(o, &Explanation{Origin: "kubernetes", ResourceVersion: "81", Content: "older"}))
+
+	const svc = "apiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: shop}\nspec: {selector: {app: a}, ports: [{name: http, port: 80%s}]%s}"
+	written := decode(t, fmt.Sprintf(svc, "", ""))
+	filled := decode(t, fmt.Sprintf(svc, ", targetPort: 80, protocol: TCP", ", clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], type: ClusterIP"))
+	require.Equal(t, Content(written), Content(filled), "an API server fills that in")
+	require.NotEqual(t, Content(written), Content(decode(t, fmt.Sprintf(svc, ", targetPort: 81", ""))))
+	require.NotEqual(t, Content(written), Content(decode(t, fmt.Sprintf(svc, "", ", clusterIP: None"))))
 }
 
 // wholeWorld is a store with one object, its change, and proxies at fixed places.
