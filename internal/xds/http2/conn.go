@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	xhttp2 "golang.org/x/net/http2"
@@ -98,10 +100,28 @@ func (c *conn) serve() {
 	}
 	c.cork(false)
 	c.endAll()
+	c.tell(err)
 	c.part(err)
 	c.cut()
 	c.in.release()
 	c.socket.flushers.Wait()
+}
+
+// tell logs why a connection ends, unless the peer went, or was told to. What a peer has
+// done wrong is a warning, as it may be an attack; who is silent may be gone.
+func (c *conn) tell(err error) {
+	peer := slog.Any("peer", c.socket.RemoteAddr())
+	var ce xhttp2.ConnectionError
+	switch {
+	case c.closed.Load():
+		c.server.opts.Log.Debug("connection was cut", peer)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errLeft), errors.Is(err, syscall.ECONNRESET):
+		c.server.opts.Log.Debug("connection has ended", peer)
+	case errors.As(err, &ce), errors.Is(err, xhttp2.ErrFrameTooLarge):
+		c.server.opts.Log.Warn("connection ended for what its peer did", peer, "error", c.detail(err))
+	default:
+		c.server.opts.Log.Info("connection failed", peer, "error", err.Error())
+	}
 }
 
 // begin takes TLS's handshake, and HTTP/2's preface from both sides.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"net"
 	"slices"
 	"sync"
@@ -38,6 +39,7 @@ type Options struct {
 	MaxAge      time.Duration // until a connection is told to go away; 0: never
 	MaxAgeGrace time.Duration // after that, until it is closed; 0: when its streams have ended
 	Tick        time.Duration // how exactly these are kept
+	Log         *slog.Logger  // told why connections were ended by this side; nil: nobody is
 }
 
 func (o *Options) fill() {
@@ -47,6 +49,7 @@ func (o *Options) fill() {
 	o.PingTimeout = cmp.Or(o.PingTimeout, defaultPingTimeout)
 	o.FrameTime = cmp.Or(o.FrameTime, defaultFrameTime)
 	o.Tick = cmp.Or(o.Tick, defaultTick)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.TLS != nil {
 		o.TLS = o.TLS.Clone()
 		o.TLS.NextProtos = []string{"h2"}

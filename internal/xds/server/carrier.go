@@ -33,7 +33,7 @@ type Carrier interface {
 func (s *Server) Carry(t Transport, certificates *tls.Config) Carrier {
 	if t == TransportHTTP2 {
 		o := HTTP2Options()
-		o.TLS = certificates
+		o.TLS, o.Log = certificates, s.log
 		return http2.New(s.Methods(), o)
 	}
 	options := append(GRPCOptions(), grpc.WaitForHandlers(true))

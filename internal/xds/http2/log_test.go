@@ -1,0 +1,53 @@
+package http2
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	xhttp2 "golang.org/x/net/http2"
+)
+
+// lines is a log that can be read while it is written.
+type lines struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// TestLog: an operator learns what a peer did wrong, and is not bothered with the usual.
+func TestLog(t *testing.T) {
+	var log lines
+	v := serve(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	p := v.connect()
+	p.lives()
+	require.NoError(t, p.c.(*net.TCPConn).CloseWrite())
+	p.gone()
+	require.Empty(t, log.String())
+
+	p = v.connect()
+	require.NoError(t, p.fr.WriteRawFrame(xhttp2.FrameWindowUpdate, 0, 0, []byte{0, 0, 0, 0}))
+	p.goneWith(xhttp2.ErrCodeProtocol)
+	require.Contains(t, log.String(), "level=WARN")
+	require.Contains(t, log.String(), "PROTOCOL_ERROR")
+	require.Contains(t, log.String(), p.c.LocalAddr().String())
+
+	p = v.dial()
+	p.raw("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	p.gone()
+	require.Contains(t, log.String(), "does not speak HTTP/2")
+}
