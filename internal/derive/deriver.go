@@ -35,7 +35,7 @@ type Update struct {
 
 // Apply takes a batch of changes into the index and derives what depends on them.
 func (d *Deriver) Apply(changes []store.Change) Update {
-	t := &touched{facts: factSet{}, sidecars: map[string]bool{}, addresses: map[name]bool{}}
+	t := &touched{facts: factSet{}, sidecars: map[string]bool{}, addresses: map[name]bool{}, pods: map[name]bool{}}
 	for _, c := range d.index.discovery.filter(changes) {
 		d.index.apply(c, t)
 	}
@@ -57,8 +57,12 @@ func (x *Index) rekey(t *touched) func(*model.Proxy) bool {
 	switch {
 	case t.labels || t.sidecars[x.mesh.RootNamespace]:
 		return func(*model.Proxy) bool { return true }
-	case len(t.sidecars)+len(t.addresses) > 0:
-		return func(p *model.Proxy) bool { return t.sidecars[p.Namespace] || t.addresses[addressOf(p)] }
+	case x.localities == 0 && len(t.sidecars)+len(t.addresses) == 0:
+		return nil // where Pods are is nothing that anybody asks for
+	case len(t.sidecars)+len(t.addresses)+len(t.pods) > 0:
+		return func(p *model.Proxy) bool {
+			return t.sidecars[p.Namespace] || t.addresses[addressOf(p)] || t.pods[name{p.Namespace, p.Name}]
+		}
 	}
 	return nil
 }

@@ -141,6 +141,7 @@ func (x *endpointIndex) countPods(s *model.EndpointSlice, by int) {
 }
 
 func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *touched) {
+	x.moved(old, now, touched)
 	for _, w := range []*model.Workload{old, now} {
 		if w != nil {
 			x.touchWorkload(w, touched)
@@ -420,7 +421,7 @@ func (x *endpointIndex) fromMember(s *model.Service, slice *model.EndpointSlice,
 // endpointOf takes over what a workload says of itself, and its node of where it is.
 func (x *endpointIndex) endpointOf(w *model.Workload) model.Endpoint {
 	return model.Endpoint{
-		Labels: w.Labels, Locality: w.Locality.On(x.nodes.locality(w.Node)), Network: w.Network,
+		Labels: w.Labels, Locality: x.where(w), Network: w.Network,
 		Workload: w.Name, Namespace: w.Namespace, ServiceAccount: w.ServiceAccount,
 	}
 }

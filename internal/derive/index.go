@@ -75,6 +75,7 @@ type touched struct {
 	mesh     bool                    // the mesh's configuration differs
 	// addresses at which other services than before have an endpoint, by namespace
 	addresses map[name]bool
+	pods      map[name]bool // that are in another locality than before
 }
 
 func (x *Index) replaceServices(old, now []*model.Service, touched *touched) {

@@ -66,8 +66,40 @@ func (x *endpointIndex) replaceNode(old, now *model.Node, touched *touched) {
 	}
 	for _, w := range x.nodes.workloads[key] {
 		x.touchWorkload(w, touched)
+		touched.pods[nameOf(w)] = true
 	}
 	for n := range x.nodes.services[key] {
 		x.touchKube(n, touched)
+	}
+}
+
+// where is the locality of a workload: its own, completed from its node's.
+func (x *endpointIndex) where(w *model.Workload) model.Locality {
+	return w.Locality.On(x.nodes.locality(w.Node))
+}
+
+// whereProxy is the locality of a proxy: what it says itself, or else its Pod's.
+func (x *endpointIndex) whereProxy(p *model.Proxy) model.Locality {
+	if p.Locality != (model.Locality{}) {
+		return p.Locality
+	}
+	if w := x.workloads[model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: p.Name}]; w != nil {
+		return x.where(w)
+	}
+	return model.Locality{}
+}
+
+// moved notes a Pod that is somewhere else than before; nil is nowhere.
+func (x *endpointIndex) moved(old, now *model.Workload, touched *touched) {
+	var was, is model.Locality
+	pod := now
+	if old != nil {
+		was, pod = x.where(old), old
+	}
+	if now != nil {
+		is = x.where(now)
+	}
+	if pod.Kind == model.KindPod && was != is {
+		touched.pods[nameOf(pod)] = true
 	}
 }

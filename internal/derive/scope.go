@@ -51,7 +51,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 	outbound = base
 	outbound.Labels = x.labels.relevant(p.Labels)
 	if x.localities > 0 {
-		outbound.Locality = p.Locality
+		outbound.Locality = x.endpoints.whereProxy(p)
 	}
 	inbound = base
 	inbound.Inbound = true
