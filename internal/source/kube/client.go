@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -76,4 +77,4 @@ func InCluster() bool {
 func (c *Client) Address() string { return c.config.Host }
 
 // Close lets go of connections that nobody uses.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }

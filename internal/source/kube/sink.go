@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -104,6 +105,11 @@ func (k *sink) model(o any) (model.Object, istioapi.Problems) {
 			return nil, nil // strings can always be written
 		}
 		return nil, k.decoder.FromRaw(k.resource.Resource, document).Problems
+	case *discoveryv1.EndpointSlice:
+		if o.Labels[discoveryv1.LabelServiceName] == "" {
+			return nil, nil // of no Service: somebody's own use
+		}
+		return k.decoder.FromTyped(o)
 	case metav1.Object:
 		return k.decoder.FromTyped(o)
 	}
@@ -163,14 +169,17 @@ func (k *sink) take(e *entry, now time.Time) (store.Event, bool) {
 		return store.Event{}, false
 	}
 	k.note(e)
-	next := held{e.version, e.object}
-	if e.object == nil || old.object != nil && same(old.object, e.object) {
-		next.object = old.object
-		k.held[e.name] = next
+	switch {
+	case e.object == nil && old.object != nil && !e.problems.HasErrors():
+		event, ok := k.drop(e.name, now) // it means nothing to the mesh any more
+		k.held[e.name] = held{version: e.version}
+		return event, ok
+	case e.object == nil || old.object != nil && same(old.object, e.object):
+		k.held[e.name] = held{e.version, old.object}
 		k.count(eventSame)
 		return store.Event{}, false
 	}
-	k.held[e.name] = next
+	k.held[e.name] = held{e.version, e.object}
 	if old.object == nil {
 		k.count(eventAdd)
 	} else {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -236,4 +237,26 @@ func TestPoolShares(t *testing.T) {
 	e, err := s.decode(svc)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"networking.istio.io/exportTo": "."}, e.object.Metadata().Annotations)
+}
+
+// TestSlicesOfNoService holds that they are nobody's mistake.
+func TestSlicesOfNoService(t *testing.T) {
+	k, in, _ := testSink(t, model.KindEndpointSlice)
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "a", Namespace: "shop", ResourceVersion: "1"},
+		AddressType: discoveryv1.AddressTypeIPv4,
+	}
+	require.NoError(t, k.Add(slice))
+	require.Empty(t, in.Take())
+	require.Empty(t, k.Problems())
+	slice = slice.DeepCopy()
+	slice.ResourceVersion, slice.Labels = "2", map[string]string{discoveryv1.LabelServiceName: "web"}
+	require.NoError(t, k.Update(slice))
+	require.Len(t, in.Take(), 1)
+	slice = slice.DeepCopy()
+	slice.ResourceVersion, slice.Labels = "3", nil
+	require.NoError(t, k.Update(slice))
+	events := in.Take()
+	require.Len(t, events, 1)
+	require.Nil(t, events[0].Object, "it has left its service")
 }
