@@ -289,9 +289,11 @@ func (x *run) requireRoutes(both func(resource.Type) map[string]content) {
 func (x *run) live() {
 	for i := range 400 {
 		x.step()
+		x.requireStandings(false)
 		if i%100 == 99 {
 			x.calm()
 			x.requireRight()
+			x.requireStandings(true)
 			// a route that was refused after reconnecting may be older than all that is known
 			x.unsafe = x.unsafe && x.outbound[0].bad
 		}

@@ -36,7 +36,9 @@ func (l *Ledger) Standing(t resource.Type, name string) Standing {
 	switch {
 	case l.heldOf(w, e) != nil:
 		return Refused
-	case w.answer || w.todo.Has(name) || w.gone.Has(name) || w.inGroups(name) || !l.subscribes(k, name):
+	case w.answer || w.todo.Has(name) || w.inGroups(name) || !l.subscribes(k, name):
+		return Unsent
+	case w.gone.Has(name) && (e == nil || !l.whole(w)): // one that came again is sent again, but with all others where they are sent whole
 		return Unsent
 	case w.flight != nil && w.flight.explicit && w.flight.has(name):
 		return Unanswered
@@ -50,6 +52,9 @@ func (l *Ledger) Standing(t resource.Type, name string) Standing {
 	}
 	return Has
 }
+
+// whole tells whether responses must have everything.
+func (l *Ledger) whole(w *watch) bool { return l.protocol == Sotw && resource.Types[w.typ].FullState }
 
 // watchOf finds the watch of a type; none for the types of another route strategy.
 func (l *Ledger) watchOf(t resource.Type) (kind, bool) {
@@ -187,7 +192,8 @@ func (l *Ledger) HasSince(t resource.Type, name string, rev model.Revision) bool
 	if h := w.held[name]; h != nil && h.since < rev {
 		return false
 	}
-	if w.answer || w.todo.Has(name) || w.gone.Has(name) || w.inGroups(name) || w.flight != nil && w.flight.explicit && w.flight.has(name) {
+	if w.answer || w.todo.Has(name) || w.inGroups(name) || !l.subscribes(k, name) || w.gone.Has(name) && !l.whole(w) ||
+		w.flight != nil && w.flight.explicit && w.flight.has(name) {
 		return false
 	}
 	for i, s := range l.states {
