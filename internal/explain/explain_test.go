@@ -184,6 +184,8 @@ ports: [{name: http, port: 8080}]`)
 	tab.Commit(1, []table.Update{
 		add(resource.VirtualHost, "80/reviews.shop.svc.cluster.local:80", "\x10/apis/x/v1/namespaces/shop/virtual-service/reviews*\x01"),
 		add(resource.VirtualHost, "80/canary.shop.svc.cluster.local:80", "/namespaces/shop/virtual-service/reviews-canary"),
+		add(resource.RouteConfig, "80", ""), // its virtual hosts are part of it
+		add(resource.RouteConfig, "81", ""),
 		add(resource.Cluster, "outbound|80||reviews.shop.svc.cluster.local", "/namespaces/shop/destination-rule/reviews"),
 		add(resource.Cluster, "outbound|80||other-reviews.shop.svc.cluster.local", ""),
 		add(resource.Endpoints, "outbound|80||reviews.shop.svc.cluster.local", ""),
@@ -193,8 +195,8 @@ ports: [{name: http, port: 8080}]`)
 		key  model.Key
 		want []string
 	}{
-		{vs.Metadata().Key, []string{"LDS 10.0.0.9_99", "VHDS 80/reviews.shop.svc.cluster.local:80"}},
-		{svc.Metadata().Key, []string{"CDS outbound|80||reviews.shop.svc.cluster.local", "EDS outbound|80||reviews.shop.svc.cluster.local", "VHDS 80/reviews.shop.svc.cluster.local:80"}},
+		{vs.Metadata().Key, []string{"LDS 10.0.0.9_99", "RDS 80", "VHDS 80/reviews.shop.svc.cluster.local:80"}},
+		{svc.Metadata().Key, []string{"CDS outbound|80||reviews.shop.svc.cluster.local", "EDS outbound|80||reviews.shop.svc.cluster.local", "RDS 80", "VHDS 80/reviews.shop.svc.cluster.local:80"}},
 		{slice.Metadata().Key, []string{"EDS outbound|80||reviews.shop.svc.cluster.local"}},
 		{model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "reviews"}, []string{"CDS outbound|80||reviews.shop.svc.cluster.local"}},
 	} {

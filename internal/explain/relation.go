@@ -55,7 +55,7 @@ func ofVirtualService(key model.Key, o model.Object) test {
 	}
 	return func(t resource.Type, e *table.Entry) bool {
 		switch t {
-		case resource.VirtualHost:
+		case resource.VirtualHost, resource.RouteConfig:
 			return mentions(e, path)
 		case resource.Listener:
 			for _, c := range clusters {
@@ -93,6 +93,10 @@ func ofHosts(hosts []model.Host, all bool) test {
 				}
 			case resource.VirtualHost:
 				if strings.Contains(e.Name, "/"+string(h)+":") {
+					return true
+				}
+			case resource.RouteConfig:
+				if mentions(e, []byte("/"+string(h))) {
 					return true
 				}
 			case resource.Listener:

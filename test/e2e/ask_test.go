@@ -54,13 +54,22 @@ func (m *mesh) explained(object string, as func(*explain.Explanation) bool) *exp
 // TestAskingWhileFaultsAreOn: a proxy that is stopped, one that refuses a resource and one
 // that is cut off are each named, with the reason.
 func TestAskingWhileFaultsAreOn(t *testing.T) {
-	t.Parallel()
+	for name, sotw := range map[string]bool{"delta": false, "sotw": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			askWhileFaultsAreOn(t, sotw)
+		})
+	}
+}
+
+func askWhileFaultsAreOn(t *testing.T, sotw bool) {
+	routeType := map[bool]string{false: "VHDS", true: "RDS"}[sotw]
 	web, other := startApp(t, "web", "v1"), startApp(t, "other", "v1")
 	healthy, stopped := newClient("healthy"), newClient("stopped")
 	base := []string{healthy.sidecar("./*"), stopped.sidecar("./*"), service("web", web), service("other", other)}
 	m := startMesh(t, server.RoutesAuto, base...)
-	healthy.start(t, m, false)
-	stopped.start(t, m, false)
+	healthy.start(t, m, sotw)
+	stopped.start(t, m, sotw)
 
 	m.write("routes.yaml", routes("web", to("other")))
 	status, out := m.ask("wait", filepath.Join(m.dir, "routes.yaml"), "--timeout", "30s")
@@ -77,7 +86,7 @@ func TestAskingWhileFaultsAreOn(t *testing.T) {
 	status, out = m.ask("wait", filepath.Join(m.dir, "routes.yaml"), "--timeout", "2s")
 	require.Equal(t, 3, status, out)
 	require.Contains(t, out, "distributed to 1 of 2 proxies (50 %); 1 behind")
-	require.Regexp(t, `(?m)^  stopped\.shop: has not answered VHDS for `, out)
+	require.Regexp(t, `(?m)^  stopped\.shop: has not answered `+routeType+` for `, out)
 	e := m.explained("vs/web", func(e *explain.Explanation) bool { return e.Counts.Behind == 1 })
 	require.Equal(t, "stopped", e.Proxies[0].Name)
 	require.Equal(t, server.CauseUnanswered, e.Proxies[0].Reasons[0].Cause)
