@@ -182,7 +182,7 @@ ports: [{name: http, port: 8080}]`)
 		return table.Update{Type: typ, Name: name, Resource: resource.EncodeBytes(typ, name, []byte(text))}
 	}
 	tab.Commit(1, []table.Update{
-		add(resource.VirtualHost, "80/reviews.shop.svc.cluster.local:80", "\x10/apis/x/v1/namespaces/shop/virtual-service/reviews*\x01"),
+		add(resource.VirtualHost, "80/reviews.shop.svc.cluster.local:80", "80/reviews.shop.svc.cluster.local:80\x10/apis/x/v1/namespaces/shop/virtual-service/reviews*\x01"),
 		add(resource.VirtualHost, "80/canary.shop.svc.cluster.local:80", "/namespaces/shop/virtual-service/reviews-canary"),
 		add(resource.RouteConfig, "80", ""), // its virtual hosts are part of it
 		add(resource.RouteConfig, "81", ""),
