@@ -36,7 +36,7 @@ type Update struct {
 // Apply takes a batch of changes into the index and derives what depends on them.
 func (d *Deriver) Apply(changes []store.Change) Update {
 	t := &touched{facts: factSet{}, sidecars: map[string]bool{}, addresses: map[name]bool{}, pods: map[name]bool{}}
-	for _, c := range d.index.discovery.filter(changes) {
+	for _, c := range d.index.exports.resolve(d.index.discovery.filter(changes)) {
 		d.index.apply(c, t)
 	}
 	var affected []*scope

@@ -70,3 +70,62 @@ func TestDiscovery(t *testing.T) {
 	apply(other)
 	require.Equal(t, []string{"a", "b"}, seen(), "the configuration is that of the root namespace")
 }
+
+// TestDefaultExportTo holds who sees objects that say nothing, while the mesh's default
+// changes; those that say something never change.
+func TestDefaultExportTo(t *testing.T) {
+	d := New(model.DefaultMesh(), 1)
+	service := func(name string, v model.Visibility) *model.Service {
+		return &model.Service{
+			Meta:       model.Meta{Key: model.Key{Kind: model.KindService, Namespace: "a", Name: name}},
+			Hostname:   model.Host(name + ".a.svc.cluster.local"),
+			Visibility: v,
+		}
+	}
+	said := service("said", model.Visibility{Public: true})
+	silent := service("silent", model.Visibility{})
+	private := service("private", model.Visibility{Private: true, Namespaces: []string{"b"}})
+	for _, s := range []*model.Service{said, silent, private} {
+		put(d, nil, s)
+	}
+	seen := func(ns string) []string {
+		var out []string
+		for _, s := range []*model.Service{said, silent, private} {
+			for _, indexed := range d.Index().services[s.Hostname] {
+				if indexed.Visibility.Sees(ns) {
+					out = append(out, s.Name)
+				}
+			}
+		}
+		return out
+	}
+	config := func(exportTo ...string) *model.MeshConfig {
+		c := &model.MeshConfig{Meta: model.Meta{Key: model.Key{Kind: model.KindMeshConfig, Namespace: "istio-system", Name: "istio"}}}
+		if len(exportTo) > 0 {
+			c.ExportTo = map[model.Kind][]string{model.KindService: exportTo}
+		}
+		return c
+	}
+	require.Equal(t, []string{"said", "silent", "private"}, seen("b"))
+	first := config(".")
+	put(d, nil, first)
+	require.Equal(t, []string{"said", "private"}, seen("b"))
+	require.Equal(t, []string{"said", "silent"}, seen("a"))
+	require.True(t, silent.Visibility.IsDefault(), "the store's objects stay as they are")
+
+	late := service("late", model.Visibility{})
+	put(d, nil, late)
+	require.False(t, d.Index().services[late.Hostname][0].Visibility.Sees("b"))
+	put(d, late, nil)
+	require.Empty(t, d.Index().services[late.Hostname])
+
+	second := config("b", ".")
+	put(d, first, second)
+	require.Equal(t, []string{"said", "silent", "private"}, seen("b"))
+	require.Equal(t, []string{"said", "silent"}, seen("a"))
+	require.Equal(t, []string{"said"}, seen("c"))
+	put(d, second, config("~"))
+	require.Equal(t, []string{"said"}, seen("a"))
+	put(d, second, nil)
+	require.Equal(t, []string{"said", "silent"}, seen("c"))
+}

@@ -14,6 +14,7 @@ type Index struct {
 	mesh *model.Mesh // with what the cluster says of it
 
 	discovery *discovery
+	exports   *exports
 	services  map[model.Host][]*model.Service // by precedence, see addSorted
 	rules     map[model.Host][]*model.DestinationRule
 	routes    map[model.Host][]*model.VirtualService // of the gateway "mesh"
@@ -28,8 +29,9 @@ type Index struct {
 
 // NewIndex makes an empty index.
 func NewIndex(mesh *model.Mesh) *Index {
-	return &Index{
+	x := &Index{
 		base:      mesh,
+		exports:   &exports{},
 		mesh:      mesh,
 		discovery: newDiscovery(mesh.RootNamespace),
 		services:  map[model.Host][]*model.Service{},
@@ -40,6 +42,8 @@ func NewIndex(mesh *model.Mesh) *Index {
 		endpoints: newEndpointIndex(),
 		labels:    labelUse{},
 	}
+	x.exports.discovery = x.discovery
+	return x
 }
 
 // apply takes one change into the index and adds the facts it touches.

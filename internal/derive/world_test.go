@@ -45,7 +45,9 @@ func (w *world) meta(kind model.Kind) model.Meta {
 }
 
 func (w *world) visibility(ns string) model.Visibility {
-	switch w.IntN(4) {
+	switch w.IntN(5) {
+	case 4:
+		return model.Visibility{Public: true}
 	case 0:
 		return model.Visibility{Private: true, Namespaces: []string{ns}}
 	case 1:
@@ -211,6 +213,11 @@ func (w *world) meshConfig() model.Object {
 	if w.chance(0.5) {
 		file := "/dev/stdout"
 		c.AccessLogFile = &file
+	}
+	if w.chance(0.5) {
+		c.ExportTo = map[model.Kind][]string{pick(w, []model.Kind{model.KindService, model.KindVirtualService, model.KindDestinationRule}): {
+			pick(w, []string{"*", ".", "~", "a"}),
+		}}
 	}
 	if w.chance(0.5) {
 		c.Discovery = []model.LabelSelector{

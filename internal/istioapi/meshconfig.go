@@ -22,8 +22,8 @@ const (
 
 // honoured are the fields of MeshConfig that have an effect here, or in agents.
 var honoured = []string{
-	"accessLogFile", "connectTimeout", "defaultConfig", "defaultHttpRetryPolicy", "discoverySelectors",
-	"outboundTrafficPolicy",
+	"accessLogFile", "connectTimeout", "defaultConfig", "defaultDestinationRuleExportTo", "defaultHttpRetryPolicy",
+	"defaultServiceExportTo", "defaultVirtualServiceExportTo", "discoverySelectors", "outboundTrafficPolicy",
 }
 
 // MeshConfig decodes the ConfigMap of the mesh's configuration; nil for all others. Fields
@@ -49,7 +49,26 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 	out.ConnectTimeout = c.optionalDuration(at.f("connectTimeout"), said.ConnectTimeout)
 	out.DefaultRetry = (&routeConv{conv: c}).retry(at.f("defaultHttpRetryPolicy"), said.DefaultHttpRetryPolicy)
 	out.Discovery = c.labelSelectors(at.f("discoverySelectors"), said.DiscoverySelectors)
+	for kind, list := range map[model.Kind][]string{
+		model.KindService:         c.defaultExportTo(at.f("defaultServiceExportTo"), said.DefaultServiceExportTo),
+		model.KindVirtualService:  c.defaultExportTo(at.f("defaultVirtualServiceExportTo"), said.DefaultVirtualServiceExportTo),
+		model.KindDestinationRule: c.defaultExportTo(at.f("defaultDestinationRuleExportTo"), said.DefaultDestinationRuleExportTo),
+	} {
+		if len(list) == 0 {
+			continue
+		}
+		if out.ExportTo == nil {
+			out.ExportTo = map[model.Kind][]string{}
+		}
+		out.ExportTo[kind] = list
+	}
 	return out, c.list
+}
+
+// defaultExportTo checks a default; that of an object is resolved where its namespace is known.
+func (c *conv) defaultExportTo(at path, list []string) []string {
+	c.exportTo(at, list, true)
+	return list
 }
 
 func (c *conv) outboundMode(at path, m meshconfig.MeshConfig_OutboundTrafficPolicy_Mode) *model.OutboundMode {

@@ -106,7 +106,7 @@ func (c *conv) exportTo(at path, list []string, nobody bool) model.Visibility {
 		c.errorf(at, "\"*\" and \"~\" cannot be combined with other entries; keep only one entry")
 	}
 	if len(list) == 0 || seen[exportAll] {
-		return model.Visibility{}
+		return model.Visibility{Public: seen[exportAll]}
 	}
 	delete(seen, exportNone)
 	v := model.Visibility{Private: true}

@@ -13,6 +13,9 @@ type MeshConfig struct {
 	AccessLogFile  *string
 	ConnectTimeout *time.Duration
 	DefaultRetry   *Retry
+	// ExportTo are the defaults of objects that say nothing, by their kind, as written.
+	// Service counts for ServiceEntries too.
+	ExportTo map[Kind][]string
 	// Discovery selects the namespaces that belong to the mesh, any of them; empty: all.
 	Discovery []LabelSelector
 }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -58,6 +59,32 @@ const (
 type Visibility struct {
 	Private    bool     // seen only by Namespaces, or by nobody where that is empty ("~")
 	Namespaces []string // sorted
+	// Public: the object itself says that everybody sees it, whatever the mesh's default is.
+	Public bool
+}
+
+// IsDefault tells whether the object says nothing: the mesh's default counts.
+func (v Visibility) IsDefault() bool { return !v.Private && !v.Public }
+
+// VisibilityOf resolves a mesh's default exportTo for an object of namespace ns. An empty
+// list says nothing.
+func VisibilityOf(exportTo []string, ns string) Visibility {
+	if len(exportTo) == 0 || slices.Contains(exportTo, "*") {
+		return Visibility{}
+	}
+	v := Visibility{Private: true}
+	for _, e := range exportTo {
+		switch e {
+		case ".":
+			v.Namespaces = append(v.Namespaces, ns)
+		case "~":
+		default:
+			v.Namespaces = append(v.Namespaces, e)
+		}
+	}
+	slices.Sort(v.Namespaces)
+	v.Namespaces = slices.Compact(v.Namespaces)
+	return v
 }
 
 // Sees tells whether a proxy of namespace ns may use the object.
