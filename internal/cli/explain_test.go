@@ -191,6 +191,11 @@ func TestWaitForAFile(t *testing.T) {
 	require.Contains(t, out, "not reached within")
 	require.Contains(t, out, "the control plane has another version of it")
 
+	// As in kubectl, a namespace may be said beside the file.
+	nameless := write(t, strings.ReplaceAll(reviewsYAML, ", namespace: shop", ""))
+	_, out, _ = moonsail(t, "wait", nameless, "-n", "shop", "--timeout", "30ms", "--address", s.url)
+	require.Contains(t, out, "VirtualService/shop/reviews: ")
+
 	applied := make(chan struct{})
 	go func() { defer close(applied); s.apply(path) }() // meanwhile somebody waits
 	status, out, errOut := moonsail(t, "wait", path, "--timeout", "1m", "--address", s.url)
@@ -245,7 +250,7 @@ func TestWaitForNothing(t *testing.T) {
 		"broken file":      {[]string{write(t, strings.ReplaceAll(reviewsYAML, "hosts:", "host:"))}, exitFailed, "moonsail analyze"},
 		"nothing in it":    {[]string{write(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n")}, exitFailed, "no object that the mesh reads"},
 		"nonsense":         {[]string{"vs/a", "--for", "distribution=200%"}, exitUsage, "the form is distribution=P%"},
-		"file and flag":    {[]string{write(t, reviewsYAML), "-n", "shop"}, exitUsage, "go with KIND/NAME"},
+		"file and flag":    {[]string{write(t, reviewsYAML), "--resource-version", "7"}, exitUsage, "goes with KIND/NAME"},
 		"nobody answers":   {[]string{"vs/a", "-n", "b", "--address", "127.0.0.1:1"}, exitFailed, "no control plane answers"},
 		"nobody answers 2": {[]string{write(t, reviewsYAML), "--address", "127.0.0.1:1"}, exitFailed, "no control plane answers"},
 	} {

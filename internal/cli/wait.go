@@ -56,7 +56,8 @@ and says so with its exit status:
 For a FILE (or a directory) it waits until what the file says is in force in the control
 plane, and then for the proxies: right after 'cp' or 'kubectl apply' there is no race.
 For KIND/NAME it waits for the newest change that the control plane has seen by now;
---resource-version makes it wait for that version to be seen first.
+--resource-version makes it wait for that version to be seen first. As in kubectl,
+--namespace is also that of objects in FILE that say none.
 
 Proxies that are not concerned do not count, and neither do those that are disconnected:
 they are told of, and get it when they come back.`,
@@ -135,10 +136,10 @@ func (f *waitFlags) objects(ctx context.Context, arg string) ([]*awaited, error)
 		key, err := f.object.key(ctx, &f.client, arg)
 		return []*awaited{{key: key, version: f.version}}, err
 	}
-	if f.version != "" || f.object.namespace != "" {
-		return nil, usageError{errors.New("--namespace and --resource-version go with KIND/NAME, not with a file")}
+	if f.version != "" {
+		return nil, usageError{errors.New("--resource-version goes with KIND/NAME, not with a file")}
 	}
-	tree, err := file.Analyze(arg, istioapi.Decoder{Domain: f.domain})
+	tree, err := file.Analyze(arg, istioapi.Decoder{Domain: f.domain, DefaultNamespace: f.object.namespace})
 	if err != nil {
 		return nil, &UserError{What: "cannot read it", Where: arg, Err: err, Next: "give a file or directory of YAML, or KIND/NAME"}
 	}

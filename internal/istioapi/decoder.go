@@ -1,6 +1,7 @@
 package istioapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -17,7 +18,8 @@ import (
 
 // Decoder decodes objects for one cluster. It has no state; copies are free.
 type Decoder struct {
-	Domain string // the cluster's: "cluster.local", which is also the default
+	Domain           string // the cluster's: "cluster.local", which is also the default
+	DefaultNamespace string // of objects that say none; empty: "default"
 }
 
 func (d Decoder) domain() string {
@@ -78,7 +80,7 @@ func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *report) Decoded {
 	if !ok || kind.use == useNothing {
 		return Decoded{Problems: r.list}
 	}
-	r.object = keyOf(kind, top)
+	r.object = d.keyOf(kind, top)
 	if kind.use == useLater {
 		r.warnf("", "%s of %s has no effect in Moonsail yet; it is ignored", kind.kind, kind.group)
 		return Decoded{Problems: r.list}
@@ -127,8 +129,8 @@ func header(r *report, top map[string]any) (apiKind, bool) {
 	return k, true
 }
 
-// keyOf reads the name and the namespace, which is "default" where none is given.
-func keyOf(kind apiKind, top map[string]any) model.Key {
+// keyOf reads the name and the namespace, which is the decoder's where none is given.
+func (d Decoder) keyOf(kind apiKind, top map[string]any) model.Key {
 	meta, _ := top["metadata"].(map[string]any)
 	name, _ := meta["name"].(string)
 	ns, _ := meta["namespace"].(string)
@@ -136,7 +138,7 @@ func keyOf(kind apiKind, top map[string]any) model.Key {
 	case kind.cluster:
 		ns = ""
 	case ns == "":
-		ns = metav1.NamespaceDefault
+		ns = cmp.Or(d.DefaultNamespace, metav1.NamespaceDefault)
 	}
 	return model.Key{Kind: model.Kind(kind.kind), Namespace: ns, Name: name}
 }
