@@ -118,7 +118,7 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 	}
 	if e.State != telemetry.Building {
 		e.distribute(x.Proxies.Distribution(&server.Question{
-			Revision: last.Revision, Related: relation(snap, key), Shared: e.Change != nil && e.Change.ObjectCount > 1,
+			Revision: last.Revision, Object: key, Related: relation(snap, key), Shared: e.Change != nil && e.Change.ObjectCount > 1,
 		}), ask)
 	}
 	return e, nil

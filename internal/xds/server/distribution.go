@@ -65,6 +65,7 @@ type Whereabouts struct {
 // Question is about one revision, or about one object's part in it.
 type Question struct {
 	Revision model.Revision
+	Object   model.Key // zero: the question is about the revision
 	// Related tells whether a resource is made of the object; nil: nobody knows. It is
 	// asked about tables that are newer than the revision, where nothing else tells.
 	Related func(resource.Type, *table.Entry) bool
@@ -108,7 +109,27 @@ func (sv *survey) of(t *table.Table) *touched {
 	if have := sv.tables[t]; have != nil {
 		return have
 	}
-	out, s := &touched{}, t.State()
+	s := t.State()
+	if s.Opened() >= sv.Revision && sv.Related != nil && sv.Object != (model.Key{}) {
+		// All of the table must be looked at: once, however often somebody asks.
+		out := s.Memo(memoKey{sv.Object, sv.Revision}, func() any { return sv.find(s) }).(*touched)
+		sv.tables[t] = out
+		return out
+	}
+	out := sv.find(s)
+	sv.tables[t] = out
+	return out
+}
+
+// memoKey is what a table's answer depends on.
+type memoKey struct {
+	object   model.Key
+	revision model.Revision
+}
+
+// find finds what a question is about in one state of a table.
+func (sv *survey) find(s *table.State) *touched {
+	out := &touched{}
 	for typ := range resource.NumTypes {
 		out.names[typ] = map[string]bool{}
 		if s.Opened() >= sv.Revision && sv.Related != nil {
@@ -120,7 +141,6 @@ func (sv *survey) of(t *table.Table) *touched {
 		}
 		out.count += len(out.names[typ])
 	}
-	sv.tables[t] = out
 	return out
 }
 
