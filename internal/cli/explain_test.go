@@ -53,6 +53,8 @@ func (s *shop) Distribution(*server.Question) []server.Whereabouts {
 	return s.places
 }
 
+func (s *shop) Departed() []server.Departed { return nil }
+
 func (s *shop) place(list ...server.Whereabouts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

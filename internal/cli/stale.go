@@ -24,7 +24,7 @@ ready any more: they may still send calls to it. GONE FOR counts from when the c
 saw the endpoint go.
 
 Then the proxies that are disconnected: where their processes live, they go on with the
-endpoints that they had. Proxies whose own Pod or address is gone are left out.
+endpoints that they had. Proxies whose own Pod or endpoint is gone are left out.
 
 The metric moonsail_stale_proxies counts the same, from one second on.`,
 		Example: `  moonsail stale

@@ -8,6 +8,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -117,11 +118,24 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 		e.Change, e.State = &c, c.State
 	}
 	if e.State != telemetry.Building {
-		e.distribute(x.Proxies.Distribution(&server.Question{
+		e.distribute(x.living(x.Proxies.Distribution(&server.Question{
 			Revision: last.Revision, Object: key, Related: relation(snap, key), Shared: e.Change != nil && e.Change.ObjectCount > 1,
-		}), ask)
+		})), ask)
 	}
 	return e, nil
+}
+
+// living leaves out proxies that went for good: those of Pods that are gone.
+func (x *Explainer) living(all []server.Whereabouts) []server.Whereabouts {
+	if !slices.ContainsFunc(all, func(w server.Whereabouts) bool { return w.Position == server.PositionDisconnected }) {
+		return all
+	}
+	removed := x.Changes.RemovedEndpoints(0)
+	dead := map[string]bool{}
+	for _, p := range x.Proxies.Departed() {
+		dead[p.ID] = !x.mayLive(&p, removed)
+	}
+	return slices.DeleteFunc(all, func(w server.Whereabouts) bool { return w.Position == server.PositionDisconnected && dead[w.ID] })
 }
 
 // distribute counts proxies, and keeps those that are asked for.

@@ -77,7 +77,10 @@ type wholeWorld struct {
 	log     *telemetry.ChangeLog
 	places  []server.Whereabouts
 	asked   *server.Question
+	left    []server.Departed
 }
+
+func (w *wholeWorld) Departed() []server.Departed { return w.left }
 
 func (w *wholeWorld) Distribution(q *server.Question) []server.Whereabouts {
 	w.asked = q
@@ -143,6 +146,30 @@ func TestObjectOnItsWay(t *testing.T) {
 	e, _ = w.Object(key, Ask{Max: 9})
 	require.Equal(t, telemetry.Building, e.State, "the older change is not what it is about any more")
 	require.Zero(t, e.Counts)
+}
+
+// TestProxiesOfDeletedPodsAreNotMissed: a rollout leaves many behind.
+func TestProxiesOfDeletedPodsAreNotMissed(t *testing.T) {
+	w := newWorld()
+	o := decode(t, reviews)
+	o.Metadata().ResourceVersion = "1"
+	key := o.Metadata().Key
+	pod := func(name string) model.Key { return model.Key{Kind: model.KindPod, Namespace: "shop", Name: name} }
+	w.begin(1, telemetry.ChangedObject{Key: pod("deleted"), Operation: telemetry.Deleted})
+	w.put(pod("cut-off"), &model.Workload{Meta: model.Meta{Key: pod("cut-off")}})
+	w.log.Removed([]telemetry.RemovedEndpoint{{Revision: 2, Address: "10.0.0.3"}})
+	rev := w.put(key, o)
+	w.begin(rev, telemetry.ChangedObject{Key: key, Operation: telemetry.Created, ResourceVersion: "1"})
+	w.log.Published(rev, 0, time.Now())
+	for i, name := range []string{"deleted", "cut-off", "endpoint-gone", "of-no-pod"} {
+		w.left = append(w.left, server.Departed{ID: name, Name: name, Namespace: "shop", IPs: []string{fmt.Sprint("10.0.0.", i+1)}})
+		w.places = append(w.places, server.Whereabouts{ID: name, Name: name, Namespace: "shop", Position: server.PositionDisconnected})
+	}
+	e, err := w.Object(key, Ask{Max: 9})
+	require.NoError(t, err)
+	require.Equal(t, 2, e.Counts.Disconnected)
+	require.Equal(t, "cut-off", e.Proxies[0].Name)
+	require.Equal(t, "of-no-pod", e.Proxies[1].Name)
 }
 
 func TestDeletedObject(t *testing.T) {

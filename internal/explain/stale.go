@@ -52,10 +52,9 @@ func (x *Explainer) Stale() *Stale {
 	slices.SortFunc(out.Holders, func(a, b StaleHolder) int {
 		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Cluster, b.Cluster))
 	})
-	snap := x.Snapshot()
 	for _, p := range x.Proxies.Departed() {
 		missed := missedBy(&p, removed)
-		if missed > 0 && mayLive(snap, &p, removed) {
+		if missed > 0 && x.mayLive(&p, removed) {
 			out.Away = append(out.Away, AwayFromMesh{ID: p.ID, Name: p.Name, Namespace: p.Namespace, Since: p.Since, Endpoints: missed})
 		}
 	}
@@ -115,15 +114,17 @@ func missedBy(p *server.Departed, removed []telemetry.RemovedEndpoint) int {
 	return n
 }
 
-// mayLive tells whether a disconnected proxy may still run: its own address is not one of
-// those that went, and where the mesh knows Pods, its Pod is there.
-func mayLive(snap *store.Snapshot, p *server.Departed, removed []telemetry.RemovedEndpoint) bool {
-	for i := range removed {
-		if slices.Contains(p.IPs, removed[i].Address) {
-			return false
-		}
+// mayLive tells whether a disconnected proxy may still run. It does not where its Pod was
+// deleted, or, of a workload that has none, where its address is an endpoint that went.
+func (x *Explainer) mayLive(p *server.Departed, removed []telemetry.RemovedEndpoint) bool {
+	pod := model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: p.Name}
+	if x.Snapshot().Get(pod) != nil {
+		return true
 	}
-	return snap.Len(model.KindPod) == 0 || snap.Get(model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: p.Name}) != nil
+	if c, ok := x.Changes.LastChange(pod); ok && c.Operation == telemetry.Deleted {
+		return false
+	}
+	return !slices.ContainsFunc(removed, func(r telemetry.RemovedEndpoint) bool { return slices.Contains(p.IPs, r.Address) })
 }
 
 // staleAfter is from when on a proxy that holds an endpoint which is gone counts as stale:
