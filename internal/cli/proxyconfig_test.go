@@ -78,3 +78,12 @@ func TestWhereEnvoyIsAsked(t *testing.T) {
 		require.Equal(t, tc.want, f.adminOf(&explain.ProxyConfig{IPs: []string{tc.ip}}))
 	}
 }
+
+// TestProxiesAreOffered: wherever a proxy is to be named, the shell offers those that are connected.
+func TestProxiesAreOffered(t *testing.T) {
+	address := controlPlane(t)
+	for _, args := range [][]string{{"proxies"}, {"why"}, {"proxy-config", "listeners"}, {"proxy-config", "all"}} {
+		_, out, _ := moonsail(t, append(append([]string{"__complete"}, args...), "--address", address, "")...)
+		require.True(t, strings.HasPrefix(out, "reviews-1.shop\n"), "%v: %s", args, out)
+	}
+}
