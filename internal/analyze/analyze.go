@@ -22,24 +22,41 @@ func Check(objects []model.Object, domain string) istioapi.Problems {
 	slices.SortFunc(objects, func(a, b model.Object) int { return a.Metadata().Key.Compare(b.Metadata().Key) })
 	c := &checker{index: newIndex(objects), domain: domain}
 	for _, o := range objects {
-		switch o := o.(type) {
-		case *model.VirtualService:
-			c.virtualService(o)
-		case *model.DestinationRule:
-			c.destinationRule(o)
-		case *model.Sidecar:
-			c.sidecar(o)
-		case *model.Service:
-			c.service(o)
-		case *model.ServiceEntry:
-			c.serviceEntry(o)
-		case *model.EndpointSlice:
-			c.endpointSlice(o)
-		}
+		c.object(o)
 	}
 	c.conflicts()
 	c.problems.Sort()
 	return c.problems
+}
+
+// CheckOne finds what is wrong between one object and the others, among which it takes the
+// place of the one that has its key.
+func CheckOne(o model.Object, others []model.Object, domain string) istioapi.Problems {
+	key := o.Metadata().Key
+	all := slices.DeleteFunc(slices.Clone(others), func(other model.Object) bool { return other.Metadata().Key == key })
+	c := &checker{index: newIndex(append(all, o)), domain: domain}
+	c.object(o)
+	c.conflicts()
+	c.problems = slices.DeleteFunc(c.problems, func(p istioapi.Problem) bool { return p.Object != key })
+	c.problems.Sort()
+	return c.problems
+}
+
+func (c *checker) object(o model.Object) {
+	switch o := o.(type) {
+	case *model.VirtualService:
+		c.virtualService(o)
+	case *model.DestinationRule:
+		c.destinationRule(o)
+	case *model.Sidecar:
+		c.sidecar(o)
+	case *model.Service:
+		c.service(o)
+	case *model.ServiceEntry:
+		c.serviceEntry(o)
+	case *model.EndpointSlice:
+		c.endpointSlice(o)
+	}
 }
 
 // checker collects problems.

@@ -34,6 +34,8 @@ type Metrics struct {
 	registry    *prometheus.CounterVec   // pilot_k8s_reg_events
 	config      *prometheus.CounterVec   // pilot_k8s_cfg_events
 	apiDelay    *prometheus.HistogramVec // moonsail_apiserver_delay_seconds
+	statuses    *prometheus.CounterVec   // moonsail_status_writes_total
+	admissions  *prometheus.CounterVec   // moonsail_admissions_total
 
 	outcomes     *prometheus.CounterVec // moonsail_change_outcomes_total
 	superseded   prometheus.Counter     // moonsail_superseded_total
@@ -130,7 +132,16 @@ func (m *Metrics) kubernetes() {
 			"of=watch: from the request of that write to its watch event: an upper bound of the way from commit to event, to the microsecond. "+
 			"of=object: from when any object was last written to its watch event; the API server records that in whole seconds, "+
 			"cut off, so this is up to 1 s too long, and depends on its clock.", fine, "of")
+	m.statuses = m.counterVec("moonsail_status_writes_total",
+		"Writes of Istio objects' statuses. result=conflict: somebody else had written the object, and it was read again.", "result")
+	m.admissions = m.counterVec("moonsail_admissions_total", "Objects that the validating webhook was asked about.", "result")
 }
+
+// StatusWrite counts a write of a status: written, conflict, gone or failed.
+func (m *Metrics) StatusWrite(result string) { m.statuses.WithLabelValues(result).Inc() }
+
+// Admission counts an answer of the validating webhook: allowed, refused or unreadable.
+func (m *Metrics) Admission(result string) { m.admissions.WithLabelValues(result).Inc() }
 
 // KubernetesEvent counts an event of the API server; custom tells Istio's kinds from others.
 func (m *Metrics) KubernetesEvent(kind string, custom bool, event string) {

@@ -28,6 +28,7 @@ type sink struct {
 	meter    Meter
 	listed   func() // told after each complete list
 	problem  func(istioapi.Problems)
+	observer Observer // nil: nobody
 
 	mu sync.Mutex // guards all below: the Reflector writes, anybody asks for problems
 	// held are the objects that there are, by namespace and name.
@@ -52,6 +53,10 @@ type entry struct {
 	committed time.Time // zero: not known
 	object    model.Object
 	problems  istioapi.Problems
+
+	// For the observer alone.
+	generation int64
+	status     json.RawMessage
 }
 
 // GetObjectMeta names the entry for client-go.
@@ -60,11 +65,15 @@ func (e *entry) GetObjectMeta() metav1.Object {
 }
 
 func newSink(r *resource, s *Source) *sink {
-	return &sink{
+	k := &sink{
 		resource: r, decoder: s.Decoder, pool: newPool(), put: s.Intake.Put, meter: s.Meter,
 		listed: func() { s.status.listed(r.Kind) }, problem: s.log.problems,
 		held: map[name]held{}, problems: map[name]istioapi.Problems{},
 	}
+	if r.istios() {
+		k.observer = s.Observer
+	}
+	return k
 }
 
 // Transformer implements cache.TransformingStore: objects of a list that is streamed are
@@ -85,6 +94,9 @@ func (k *sink) decode(o any) (*entry, error) {
 	e := &entry{name: nameOf(m), version: m.GetResourceVersion(), committed: committed(m)}
 	e.object, e.problems = k.model(o)
 	k.pool.trim(e.object)
+	if raw, ok := o.(*rawObject); ok && k.observer != nil {
+		e.generation, e.status = raw.Generation, statusOf(raw.document)
+	}
 	return e, nil
 }
 
@@ -159,6 +171,7 @@ func (k *sink) upsert(o any, now time.Time) error {
 	if ok {
 		k.put(event)
 	}
+	k.observe(e)
 	return nil
 }
 
@@ -240,6 +253,7 @@ func (k *sink) Delete(o any) error {
 	if ok {
 		k.put(event)
 	}
+	k.lost(nameOf(m))
 	return nil
 }
 
@@ -267,18 +281,21 @@ func (k *sink) Replace(list []any, _ string) error {
 		}
 		entries = append(entries, e)
 	}
-	events, news := k.replace(entries, now)
+	events, gone, news := k.replace(entries, now)
 	k.put(events...)
 	k.problem(news)
+	for _, e := range entries {
+		k.observe(e)
+	}
+	k.lost(gone...)
 	k.listed()
 	return nil
 }
 
-func (k *sink) replace(entries []*entry, now time.Time) ([]store.Event, istioapi.Problems) {
+func (k *sink) replace(entries []*entry, now time.Time) (events []store.Event, gone []name, news istioapi.Problems) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	there := make(map[name]bool, len(entries))
-	var events []store.Event
 	for _, e := range entries {
 		there[e.name] = true
 		if event, ok := k.take(e, now); ok {
@@ -289,12 +306,13 @@ func (k *sink) replace(entries []*entry, now time.Time) ([]store.Event, istioapi
 		if there[n] {
 			continue
 		}
+		gone = append(gone, n)
 		if event, ok := k.drop(n, now); ok {
 			events = append(events, event)
 		}
 	}
 	slices.SortFunc(events, func(a, b store.Event) int { return a.Key.Compare(b.Key) })
-	return events, k.news()
+	return events, gone, k.news()
 }
 
 // Resync implements cache.ReflectorStore; there is nothing to do.

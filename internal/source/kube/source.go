@@ -47,6 +47,7 @@ type Source struct {
 	Intake        Intake
 	Meter         Meter
 	Log           *slog.Logger
+	Observer      Observer // nil: nobody
 	// Identity names this control plane in the heartbeat; Heartbeat is how often it is
 	// written, 0: never.
 	Identity  string

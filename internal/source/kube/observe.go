@@ -1,0 +1,79 @@
+package kube
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Observer is told what the API server has of objects of Istio's kinds that are read: what
+// the model leaves out, for statuses. It is called by one goroutine a kind, in the order of
+// the kind's events; it must not block.
+type Observer interface {
+	Seen(*Seen)
+	Gone(model.Key)
+}
+
+// Seen is an object as the API server has it now.
+type Seen struct {
+	Key        model.Key
+	Resource   schema.GroupVersionResource
+	Version    string // the resource version
+	Generation int64
+	Status     json.RawMessage   // nil: it has none
+	Problems   istioapi.Problems // with errors among them, the object is not used
+	InForce    bool              // an earlier version is used in its place
+}
+
+// REST is what other clients of the same API server are made of.
+func (c *Client) REST() (*rest.Config, *http.Client) { return rest.CopyConfig(c.config), c.http }
+
+// istios tells whether the objects' statuses are Istio's.
+func (r *resource) istios() bool {
+	return r.Custom && r.Read && strings.HasSuffix(r.Group, "istio.io")
+}
+
+// statusOf takes the status out of a document; nil where there is none.
+func statusOf(document []byte) json.RawMessage {
+	var o struct {
+		Status json.RawMessage `json:"status"`
+	}
+	if json.Unmarshal(document, &o) != nil || string(o.Status) == "{}" || string(o.Status) == "null" {
+		return nil
+	}
+	return o.Status
+}
+
+// observe tells the observer of an object.
+func (k *sink) observe(e *entry) {
+	if k.observer == nil {
+		return
+	}
+	k.mu.Lock()
+	inForce := e.object == nil && k.held[e.name].object != nil
+	k.mu.Unlock()
+	k.observer.Seen(&Seen{
+		Key: k.key(e.name), Resource: k.resource.gv().WithResource(k.resource.plural),
+		Version: e.version, Generation: e.generation, Status: e.status, Problems: e.problems, InForce: inForce,
+	})
+}
+
+// lost tells the observer of objects that are gone.
+func (k *sink) lost(names ...name) {
+	if k.observer == nil {
+		return
+	}
+	for _, n := range names {
+		k.observer.Gone(k.key(n))
+	}
+}
+
+func (k *sink) key(n name) model.Key {
+	return model.Key{Kind: model.Kind(k.resource.Kind), Namespace: n.namespace, Name: n.name}
+}
