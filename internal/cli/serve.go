@@ -57,6 +57,10 @@ the same beforehand).
 Each change is followed to the last proxy's ACK and told in one log line; see also
 'moonsail changes', 'moonsail explain' and 'moonsail proxies'. SIGTERM or SIGINT ends it.
 
+With --status, what is wrong with an Istio object is also said in its status: what is
+invalid, what does not fit other objects, what proxies refuse. Of several control planes
+one writes. With --webhook-addr a validating webhook refuses what is invalid.
+
 istiod's PILOT_DEBOUNCE_AFTER, PILOT_DEBOUNCE_MAX, PILOT_ENABLE_EDS_DEBOUNCE and
 PILOT_PUSH_THROTTLE are honoured where they are set; by default nothing waits. Of those
 that have no meaning here (PILOT_ENABLE_CDS_CACHE, PILOT_ENABLE_RDS_CACHE) the log says why.`,
@@ -81,6 +85,14 @@ func (f *serveFlags) addFlags(cmd *cobra.Command) {
 	fs.StringVar(&o.XDSPlaintextAddr, "xds-plaintext-addr", "",
 		"`ADDR` of xDS without encryption or authentication: loopback only, or a network you trust (default: off)")
 	fs.StringVar(&o.HTTPAddr, "http-addr", defaultDebugAddress, "`ADDR` of metrics, debug pages and profiles; empty: off")
+	fs.BoolVar(&o.Status, "status", false,
+		"say in the status of Istio objects what is wrong with them (condition Reconciled); off, as it costs the API server writes")
+	fs.StringVar(&o.Webhook.Addr, "webhook-addr", "",
+		"`ADDR` of the validating webhook, for example :15017 (default: off)")
+	fs.StringVar(&o.Webhook.CertFile, "webhook-cert", "", "`FILE` with the webhook's certificate (default: one is made)")
+	fs.StringVar(&o.Webhook.KeyFile, "webhook-key", "", "`FILE` with that certificate's private key")
+	fs.StringVar(&o.Webhook.Config, "webhook-config", "",
+		"`NAME` of the ValidatingWebhookConfiguration that is to trust a certificate which is made, for example moonsail-validator")
 	fs.StringVar(&f.strategy, "route-strategy", string(server.RoutesAuto),
 		"how routes reach proxies: auto (VHDS for Envoy sidecars on delta xDS, else RDS), rds or vhds")
 	fs.StringVar(&f.transport, "xds-transport", string(server.TransportGRPC),
@@ -150,10 +162,33 @@ func (f *serveFlags) check() error {
 	if f.options.Heartbeat < 0 {
 		return usageError{errors.New("--heartbeat is not negative: 0 is none")}
 	}
+	if err := f.checkUsers(); err != nil {
+		return usageError{err}
+	}
 	if cluster != nil {
 		return nil
 	}
 	return f.checkDir()
+}
+
+// checkUsers checks what tells users of their mistakes, and completes it.
+func (f *serveFlags) checkUsers() error {
+	o, w := &f.options, &f.options.Webhook
+	switch {
+	case o.Status && o.Kubernetes == nil:
+		return errors.New("--status is about objects of a cluster: leave it out with --config")
+	case w.Addr == "" && (w.CertFile != "" || w.KeyFile != "" || w.Config != ""):
+		return errors.New("--webhook-cert, --webhook-key and --webhook-config are the webhook's: give --webhook-addr too")
+	case (w.CertFile == "") != (w.KeyFile == ""):
+		return errors.New("--webhook-cert and --webhook-key go together")
+	case w.Config != "" && w.CertFile != "":
+		return errors.New("--webhook-config is for a certificate that is made: whoever issued --webhook-cert puts its CA there")
+	case w.Config != "" && o.Kubernetes == nil:
+		return errors.New("--webhook-config is an object of a cluster: leave it out with --config")
+	}
+	service := "moonsail." + f.mesh.RootNamespace
+	w.Names = []string{"127.0.0.1", "::1", "localhost", service, service + ".svc", service + ".svc." + f.mesh.Domain}
+	return nil
 }
 
 func (f *serveFlags) checkDir() error {

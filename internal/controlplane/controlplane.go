@@ -11,12 +11,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/admission"
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
@@ -34,10 +36,14 @@ type Options struct {
 	Transport        server.Transport // empty: server.TransportGRPC
 	Debounce         engine.Debounce  // the zero value holds no event back
 	Senders          int              // pushes at the same time; 0: one a CPU
+	Status           bool             // what is wrong with Istio objects is written into their status
+	Webhook          admission.Options
 	Log              *slog.Logger
 
 	// Listening is told the addresses once they are open, where it is not nil.
 	Listening func(xds, http net.Addr)
+	// Election is who writes statuses; the zero value is status.DefaultElection.
+	Election status.Election
 }
 
 // Run serves until ctx ends. What it cannot start with is an error; later on nothing is.
@@ -55,6 +61,11 @@ func Run(ctx context.Context, o Options) error {
 	intake := source.intake
 	xdsListener, httpListener, err := listen(ctx, o)
 	if err != nil {
+		return err
+	}
+	webhook, err := newWebhook(ctx, o)
+	if err != nil {
+		closeAll(xdsListener, httpListener)
 		return err
 	}
 	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: changes, Removed: changes.Removed, Debounce: o.Debounce, Log: o.Log})
@@ -83,6 +94,13 @@ func Run(ctx context.Context, o Options) error {
 	}
 	if xdsListener != nil {
 		g.run("xDS", func(ctx context.Context) error { return serveXDS(ctx, xds.Carry(o.Transport, nil), xdsListener) })
+	}
+	if o.Status {
+		w := newStatusWriter(o, source, stages.Explain, xds, pipeline, metrics)
+		g.run("statuses", w.Run)
+	}
+	if webhook != nil {
+		g.run("webhook", webhook.serve(o, source, pipeline, metrics))
 	}
 	announce(o, xdsListener, httpListener)
 	return g.wait()
@@ -149,6 +167,14 @@ func listen(ctx context.Context, o Options) (xds, http net.Listener, err error) 
 		xds.Close()
 	}
 	return xds, http, err
+}
+
+func closeAll(listeners ...net.Listener) {
+	for _, ln := range listeners {
+		if ln != nil {
+			ln.Close()
+		}
+	}
 }
 
 // serveXDS answers streams until ctx ends, and then cuts them: they never end by

@@ -9,6 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/source/file"
 	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
 )
@@ -20,6 +21,9 @@ type source struct {
 	run      func(context.Context) error
 	problems func() []istioapi.Problem
 	waiting  func() error // what keeps it from having loaded, as far as it knows
+
+	client *kube.Client  // nil: the source is not Kubernetes
+	board  *status.Board // nil: statuses are not written
 }
 
 func newSource(o Options, m *telemetry.Metrics) (*source, error) {
@@ -27,7 +31,7 @@ func newSource(o Options, m *telemetry.Metrics) (*source, error) {
 	if o.Kubernetes == nil {
 		intake := store.NewIntake(file.SourceName)
 		s := &file.Source{Dir: o.ConfigDir, Decoder: decoder, Intake: intake, Log: o.Log}
-		return &source{"file source", intake, s.Run, s.Problems, func() error { return nil }}, nil
+		return &source{name: "file source", intake: intake, run: s.Run, problems: s.Problems, waiting: func() error { return nil }}, nil
 	}
 	client, err := kube.Connect(*o.Kubernetes)
 	if err != nil {
@@ -43,7 +47,12 @@ func newSource(o Options, m *telemetry.Metrics) (*source, error) {
 		defer client.Close()
 		return s.Run(ctx)
 	}
-	return &source{"Kubernetes source", intake, run, s.Problems, s.Waiting}, nil
+	out := &source{name: "Kubernetes source", intake: intake, run: run, problems: s.Problems, waiting: s.Waiting, client: client}
+	if o.Status {
+		out.board = status.NewBoard()
+		s.Observer = out.board
+	}
+	return out, nil
 }
 
 // identity names this process among control planes.

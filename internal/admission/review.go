@@ -1,0 +1,111 @@
+package admission
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/moonsail/moonsail/internal/analyze"
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// compared are the kinds that objects are checked against.
+var compared = []model.Kind{
+	model.KindService, model.KindServiceEntry, model.KindPod, model.KindWorkloadEntry,
+	model.KindVirtualService, model.KindDestinationRule, model.KindSidecar,
+}
+
+// maxWarnings bounds what one answer tells; the API server drops what is beyond 4 KB.
+const maxWarnings = 20
+
+// review checks the object of a request.
+func (h *Handler) review(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	kind, ok := lookup(r.Kind)
+	if !ok || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update {
+		return allow(r)
+	}
+	var meta metav1.PartialObjectMetadata
+	if err := json.Unmarshal(r.Object.Raw, &meta); err != nil {
+		return refuse(r, fmt.Sprintf("the object cannot be read: %v", err))
+	}
+	if meta.DeletionTimestamp != nil {
+		return allow(r) // nothing must keep it from going: finalizers are taken off by updates
+	}
+	out := h.Decoder.FromRaw(kind, r.Object.Raw)
+	if out.Problems.HasErrors() {
+		response := refuse(r, complaint(out.Problems))
+		response.Warnings = warnings(out.Problems)
+		return response
+	}
+	response := allow(r)
+	response.Warnings = warnings(append(out.Problems, h.across(out.Object)...))
+	return response
+}
+
+// lookup finds a kind among those that the mesh knows.
+func lookup(k metav1.GroupVersionKind) (istioapi.Resource, bool) {
+	for _, r := range istioapi.Resources() {
+		if r.Group == k.Group && r.Kind == k.Kind && r.Custom {
+			return r, true
+		}
+	}
+	return istioapi.Resource{}, false
+}
+
+// across is what is wrong between an object and those that there are: no more than warnings.
+func (h *Handler) across(o model.Object) istioapi.Problems {
+	if o == nil {
+		return nil
+	}
+	if m := o.Metadata(); m.Created.IsZero() {
+		m.Created = time.Now() // it is younger than all others
+	}
+	snap := h.Snapshot()
+	var others []model.Object
+	for _, kind := range compared {
+		for other := range snap.All(kind) {
+			others = append(others, other)
+		}
+	}
+	return analyze.CheckOne(o, others, h.Decoder.Domain)
+}
+
+// complaint lists the errors, each with its field.
+func complaint(ps istioapi.Problems) string {
+	var lines []string
+	for _, p := range ps {
+		if p.Severity == istioapi.SeverityError {
+			lines = append(lines, line(p))
+		}
+	}
+	return strings.Join(lines, "; ")
+}
+
+// warnings are what does not refuse an object, but for infos.
+func warnings(ps istioapi.Problems) []string {
+	refused := ps.HasErrors()
+	var out []string
+	for _, p := range ps {
+		concerns := p.Severity == istioapi.SeverityWarning || p.Severity == istioapi.SeverityError
+		if !concerns || p.Severity == istioapi.SeverityError && refused {
+			continue
+		}
+		if len(out) == maxWarnings {
+			break
+		}
+		out = append(out, line(p))
+	}
+	return out
+}
+
+func line(p istioapi.Problem) string {
+	if p.Field == "" {
+		return p.Message
+	}
+	return p.Field + ": " + p.Message
+}

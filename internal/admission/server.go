@@ -1,0 +1,112 @@
+package admission
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/source/kube"
+)
+
+// Options say how the webhook is reached. Without files its certificate is made here.
+type Options struct {
+	Addr     string // empty: there is no webhook
+	CertFile string
+	KeyFile  string
+	// Config is the ValidatingWebhookConfiguration that is told to trust a certificate
+	// which is made here; empty: none.
+	Config string
+	// Names are what such a certificate is for, where no Config says it.
+	Names []string
+}
+
+// Server serves the webhook.
+type Server struct {
+	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	keeper      *keeper // nil: there is nothing to keep
+	handler     http.Handler
+	log         *slog.Logger
+}
+
+// NewServer reads or makes the certificate. client is needed for a Config alone.
+func NewServer(o Options, h *Handler, client *kube.Client) (*Server, error) {
+	s := &Server{handler: h, log: h.Log}
+	if o.CertFile != "" {
+		f := &files{cert: o.CertFile, key: o.KeyFile}
+		s.certificate = f.certificate
+		if _, err := f.certificate(nil); err != nil {
+			return nil, fmt.Errorf("the webhook's certificate: %w", err)
+		}
+		return s, nil
+	}
+	a, err := newAuthority(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err := a.issue(o.Names, time.Now()); err != nil {
+		return nil, err
+	}
+	s.certificate = a.certificate
+	if o.Config != "" {
+		s.keeper = &keeper{name: o.Config, authority: a, client: client, log: h.Log}
+	}
+	return s, nil
+}
+
+// Bounds of one request.
+const (
+	requestTimeout = 20 * time.Second
+	idleTimeout    = 2 * time.Minute
+	shutdownWithin = 5 * time.Second
+)
+
+// Serve answers until ctx ends, and finishes what has begun.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	server := &http.Server{
+		Handler:     s.handler,
+		TLSConfig:   &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate},
+		ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var keeping sync.WaitGroup
+	defer keeping.Wait()
+	defer cancel()
+	failed := make(chan error, 1)
+	if s.keeper != nil {
+		keeping.Go(func() {
+			if err := s.keeper.run(ctx); err != nil {
+				failed <- err
+				cancel()
+			}
+		})
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		within, end := context.WithTimeout(context.WithoutCancel(ctx), shutdownWithin)
+		defer end()
+		if server.Shutdown(within) != nil {
+			server.Close() //nolint:errcheck // it is cut off
+		}
+	}()
+	err := server.ServeTLS(ln, "", "")
+	cancel()
+	<-stopped
+	if !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
+}

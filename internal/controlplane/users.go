@@ -1,0 +1,65 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+
+	"github.com/moonsail/moonsail/internal/admission"
+	"github.com/moonsail/moonsail/internal/engine"
+	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/status"
+	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// What is wrong is said where users look: in the status of their objects, and when they
+// write them.
+
+func newStatusWriter(o Options, s *source, x *explain.Explainer, xds *server.Server, e *engine.Engine, m *telemetry.Metrics) *status.Writer {
+	w := &status.Writer{
+		Board: s.board, Client: s.client, Namespace: o.Mesh.RootNamespace, Identity: fmt.Sprintf("%s_%x", identity(), rand.Uint64()), Domain: o.Mesh.Domain,
+		Explain: x, Proxies: xds, Synced: e.Synced, Meter: m, Log: o.Log, Election: o.Election,
+	}
+	m.Gauge("moonsail_status_leader", "Whether this control plane writes the statuses of Istio objects.", func() float64 {
+		if w.Leads() {
+			return 1
+		}
+		return 0
+	})
+	m.Gauge("moonsail_status_queue", "Objects whose status is to be written by whoever leads.",
+		func() float64 { return float64(s.board.Queued()) })
+	return w
+}
+
+// webhook is the validating webhook, at an open address.
+type webhook struct{ listener net.Listener }
+
+// newWebhook opens the address; nil where there is to be no webhook.
+func newWebhook(ctx context.Context, o Options) (*webhook, error) {
+	if o.Webhook.Addr == "" {
+		return nil, nil
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Webhook.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-addr: %w", err)
+	}
+	return &webhook{ln}, nil
+}
+
+func (w *webhook) serve(o Options, s *source, e *engine.Engine, m *telemetry.Metrics) func(context.Context) error {
+	handler := &admission.Handler{
+		Decoder: istioapi.Decoder{Domain: o.Mesh.Domain}, Snapshot: e.Snapshot, Count: m.Admission, Log: o.Log,
+	}
+	return func(ctx context.Context) error {
+		webhook, err := admission.NewServer(o.Webhook, handler, s.client)
+		if err != nil {
+			w.listener.Close()
+			return err
+		}
+		o.Log.Info("serving the validating webhook", "addr", w.listener.Addr().String(), "path", admission.Path)
+		return webhook.Serve(ctx, w.listener)
+	}
+}

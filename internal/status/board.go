@@ -1,0 +1,246 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/kube"
+)
+
+// Board knows what is wrong with each object, and whose status should differ. It is the
+// Kubernetes source's Observer. All methods may be called by many goroutines.
+type Board struct {
+	wake chan struct{} // has room for one: something was queued
+
+	mu      sync.Mutex // guards all below
+	objects map[model.Key]*object
+	queue   []model.Key // of objects that are queued, each once
+}
+
+// object is what is known of one.
+type object struct {
+	seen   kube.Seen // its Status is in have
+	have   current
+	queued bool
+	across istioapi.Problems
+	refuse *refusal
+	// accepted: proxies have taken what they refused before, or what it became.
+	accepted bool
+}
+
+// NewBoard makes an empty one.
+func NewBoard() *Board {
+	return &Board{wake: make(chan struct{}, 1), objects: map[model.Key]*object{}}
+}
+
+// Seen implements kube.Observer.
+func (b *Board) Seen(s *kube.Seen) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.objects[s.Key]
+	if o == nil {
+		o = &object{}
+		b.objects[s.Key] = o
+	}
+	o.see(s.Version, s.Generation, s.Status)
+	o.seen.Key, o.seen.Resource, o.seen.Problems, o.seen.InForce = s.Key, s.Resource, s.Problems, s.InForce
+	b.review(s.Key, o)
+}
+
+// see takes what the API server has of an object.
+func (o *object) see(version string, generation int64, status json.RawMessage) {
+	if o.seen.Generation != generation {
+		o.accepted = false
+	}
+	o.seen.Version, o.seen.Generation, o.have = version, generation, parse(status)
+}
+
+// Gone implements kube.Observer.
+func (b *Board) Gone(k model.Key) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if o := b.objects[k]; o != nil && o.queued {
+		b.queue = slices.DeleteFunc(b.queue, func(q model.Key) bool { return q == k })
+	}
+	delete(b.objects, k)
+}
+
+// review queues an object whose status should differ; mu is held.
+func (b *Board) review(k model.Key, o *object) {
+	if o.queued || o.plan() == nil {
+		return
+	}
+	o.queued = true
+	b.queue = append(b.queue, k)
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// plan is what the status should say; nil: it is to stay as it is.
+func (o *object) plan() *verdict {
+	f := facts{o.seen.Problems, o.seen.InForce, o.across, o.refuse}
+	v := f.judge()
+	if o.have.says(&v, o.seen.Generation) || v.ok && o.have.refused() && !o.accepted {
+		return nil
+	}
+	return &v
+}
+
+// next waits for an object whose status should differ, and takes it from the queue; false
+// where ctx ends.
+func (b *Board) next(ctx context.Context) (model.Key, bool) {
+	for {
+		if k, ok := b.pop(); ok {
+			return k, true
+		}
+		select {
+		case <-ctx.Done():
+			return model.Key{}, false
+		case <-b.wake:
+		}
+	}
+}
+
+func (b *Board) pop() (model.Key, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.queue) > 0 {
+		k := b.queue[0]
+		b.queue = b.queue[1:]
+		o := b.objects[k]
+		o.queued = false
+		if o.plan() != nil {
+			return k, true
+		}
+	}
+	return model.Key{}, false
+}
+
+// again queues an object whose status could not be written.
+func (b *Board) again(k model.Key) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if o := b.objects[k]; o != nil {
+		b.review(k, o)
+	}
+}
+
+// update is one write of a status.
+type update struct {
+	key        model.Key
+	resource   schema.GroupVersionResource
+	version    string // of the object that it is for
+	generation int64
+	patch      []byte
+}
+
+// live is what the API server has of an object, where it was asked.
+type live struct {
+	version    string
+	generation int64
+	status     json.RawMessage
+}
+
+// update is what to write for an object now; nil: nothing.
+func (b *Board) update(k model.Key, now time.Time) (*update, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.objects[k]
+	if o == nil {
+		return nil, nil
+	}
+	v := o.plan()
+	if v == nil {
+		return nil, nil
+	}
+	patch, err := o.have.patch(v, o.seen.Version, o.seen.Generation, now)
+	return &update{k, o.seen.Resource, o.seen.Version, o.seen.Generation, patch}, err
+}
+
+// found takes what the API server has, ahead of its event; false where that is another
+// generation, whose event is on the way.
+func (b *Board) found(k model.Key, l *live) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.objects[k]
+	if o == nil || o.seen.Generation != l.generation {
+		return false
+	}
+	o.see(l.version, l.generation, l.status)
+	return true
+}
+
+// setAcross takes what is wrong between objects: of all of them.
+func (b *Board) setAcross(all map[model.Key]istioapi.Problems) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k, o := range b.objects {
+		if now := all[k]; !slices.Equal(o.across, now) {
+			o.across = now
+			b.review(k, o)
+		}
+	}
+}
+
+// setRefused takes what proxies refuse: all of it.
+func (b *Board) setRefused(all map[model.Key]refusal) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k, o := range b.objects {
+		now, is := all[k]
+		switch {
+		case !is && o.refuse == nil, is && o.refuse != nil && *o.refuse == now:
+			continue
+		case is:
+			o.refuse, o.accepted = &now, false
+		default:
+			o.refuse = nil
+		}
+		b.review(k, o)
+	}
+}
+
+// doubtful is an object that proxies refused and do not refuse now.
+type doubtful struct {
+	key     model.Key
+	changed bool // since its status was written
+}
+
+// doubtful lists them: whether they are accepted has to be found out.
+func (b *Board) doubtful() []doubtful {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []doubtful
+	for k, o := range b.objects {
+		if o.refuse == nil && !o.accepted && o.have.refused() {
+			out = append(out, doubtful{k, o.have.generation() != o.seen.Generation})
+		}
+	}
+	return out
+}
+
+// accept notes that an object is accepted.
+func (b *Board) accept(k model.Key) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if o := b.objects[k]; o != nil && o.refuse == nil {
+		o.accepted = true
+		b.review(k, o)
+	}
+}
+
+// Queued is how many objects wait for their status to be written.
+func (b *Board) Queued() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.queue)
+}

@@ -1,0 +1,152 @@
+package status
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/analyze"
+	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// Timing of what is looked for.
+const (
+	// lookEvery is how soon a refusal is noticed.
+	lookEvery = time.Second
+	// recountEvery is how often it is said that more or fewer proxies refuse something.
+	recountEvery = 15 * time.Second
+	// analyzeShare bounds what analysis costs: one part in so many of a CPU's time.
+	analyzeShare = 50
+	// answerWithin is how long a proxy that does not answer keeps an object from being
+	// accepted.
+	answerWithin = 30 * time.Second
+)
+
+// checker finds out what is wrong between objects, and what proxies refuse.
+type checker struct {
+	board    *Board
+	snapshot func() *store.Snapshot
+	refusals func() []*server.Refusal
+	explain  func(model.Key, explain.Ask) (*explain.Explanation, error)
+	domain   string
+
+	analyzed model.Revision // what is on the board
+	due      time.Time      // of the next analysis
+	told     map[model.Key]refusal
+	recount  time.Time // when numbers of proxies are told again
+}
+
+// run looks until ctx ends. It calls first once it has looked at everything.
+func (c *checker) run(ctx context.Context, first func()) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		c.look(time.Now())
+		first()
+		first = func() {}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *checker) look(now time.Time) {
+	snap := c.snapshot()
+	c.board.setRefused(c.refused(snap, now))
+	for _, d := range c.board.doubtful() {
+		if c.accepted(d, now) {
+			c.board.accept(d.key)
+		}
+	}
+	if snap.Revision != c.analyzed && !now.Before(c.due) {
+		c.board.setAcross(across(snap, c.domain))
+		c.analyzed, c.due = snap.Revision, now.Add(max(lookEvery, analyzeShare*time.Since(now)))
+	}
+}
+
+// across analyzes everything, and gives what concerns anybody by object.
+func across(snap *store.Snapshot, domain string) map[model.Key]istioapi.Problems {
+	var objects []model.Object
+	for _, kind := range model.Kinds {
+		for o := range snap.All(kind) {
+			objects = append(objects, o)
+		}
+	}
+	out := map[model.Key]istioapi.Problems{}
+	for _, p := range analyze.Check(objects, domain) {
+		if p.Severity != istioapi.SeverityInfo {
+			out[p.Object] = append(out[p.Object], p)
+		}
+	}
+	return out
+}
+
+// refused is what proxies refuse, by the objects that it was made of. Where only numbers
+// differ from what was told, that waits: every proxy that comes or goes would be a write.
+func (c *checker) refused(snap *store.Snapshot, now time.Time) map[model.Key]refusal {
+	out := map[model.Key]refusal{}
+	for _, r := range c.refusals() {
+		one := refusal{what: strings.TrimSpace(r.Type.String() + " " + r.Name), message: r.Message, proxies: r.Proxies}
+		for _, k := range origins(snap, r) {
+			out[k] = joined(out[k], one)
+		}
+	}
+	recount := !now.Before(c.recount)
+	if recount {
+		c.recount = now.Add(recountEvery)
+	}
+	for k, r := range out {
+		if old, told := c.told[k]; told && !recount && old.what == r.what && old.message == r.message {
+			out[k] = old
+		}
+	}
+	c.told = out
+	return out
+}
+
+// joined is two refusals of an object as one: the first in order stands for all.
+func joined(a, b refusal) refusal {
+	switch {
+	case a.proxies == 0:
+		return b
+	case b.what < a.what || b.what == a.what && b.message < a.message:
+		a, b = b, a
+	}
+	a.others += 1 + b.others
+	a.proxies = max(a.proxies, b.proxies)
+	return a
+}
+
+func origins(snap *store.Snapshot, r *server.Refusal) []model.Key {
+	seen := map[model.Key]bool{}
+	var out []model.Key
+	for _, part := range r.About {
+		for _, k := range explain.Origins(snap, part) {
+			if !seen[k] {
+				seen[k] = true
+				out = append(out, k)
+			}
+		}
+	}
+	return out
+}
+
+// accepted tells whether proxies have taken an object that was refused: some of them, where
+// it is as it was; where it was changed, all that answer.
+func (c *checker) accepted(d doubtful, now time.Time) bool {
+	e, err := c.explain(d.key, explain.Ask{})
+	if err != nil || e.State == telemetry.Building || e.Counts.Refused > 0 {
+		return false
+	}
+	if e.Counts.Behind > 0 && now.Sub(e.Observed) < answerWithin {
+		return false
+	}
+	return e.Counts.Acked > 0 || d.changed && e.Counts.Concerned() == 0
+}

@@ -1,0 +1,133 @@
+package status
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+)
+
+// current is a status as it stands. What is not ours is kept as it is.
+type current struct {
+	conditions []map[string]any
+	messages   []map[string]any
+}
+
+// parse reads a status; one that is not Istio's is taken for none.
+func parse(raw json.RawMessage) current {
+	var s struct {
+		Conditions []map[string]any `json:"conditions"`
+		Messages   []map[string]any `json:"validationMessages"`
+	}
+	if len(raw) == 0 || json.Unmarshal(raw, &s) != nil {
+		return current{}
+	}
+	return current{s.Conditions, s.Messages}
+}
+
+// reconciled is the condition; nil: there is none.
+func (c *current) reconciled() map[string]any {
+	for _, cond := range c.conditions {
+		if cond["type"] == Reconciled {
+			return cond
+		}
+	}
+	return nil
+}
+
+// refused tells whether the status says that proxies refuse the object.
+func (c *current) refused() bool {
+	cond := c.reconciled()
+	return cond != nil && cond["reason"] == ReasonRefused
+}
+
+// generation is the one that the condition is about; -1: there is none.
+func (c *current) generation() int64 {
+	n, ok := c.reconciled()["observedGeneration"].(float64)
+	if !ok {
+		return -1
+	}
+	return int64(n)
+}
+
+// touched tells whether anything of ours is there.
+func (c *current) touched() bool {
+	return c.reconciled() != nil || slices.ContainsFunc(c.messages, isOurs)
+}
+
+func isOurs(m map[string]any) bool {
+	typ, _ := m["type"].(map[string]any)
+	name, _ := typ["name"].(string)
+	return ours(name)
+}
+
+// says tells whether the status is as it should be.
+func (c *current) says(v *verdict, generation int64) bool {
+	cond := c.reconciled()
+	if cond == nil {
+		return v.silent() && !c.touched()
+	}
+	text, _ := cond["message"].(string)
+	return cond["status"] == truth(v.ok) && cond["reason"] == v.reason && text == v.message &&
+		c.generation() == generation && c.saysMessages(v.messages)
+}
+
+func (c *current) saysMessages(want []message) bool {
+	var have []message
+	for _, m := range c.messages {
+		if isOurs(m) {
+			have = append(have, messageOf(m))
+		}
+	}
+	return slices.Equal(have, want)
+}
+
+func messageOf(m map[string]any) message {
+	typ, _ := m["type"].(map[string]any)
+	var out message
+	out.name, _ = typ["name"].(string)
+	out.code, _ = typ["code"].(string)
+	out.url, _ = m["documentationUrl"].(string)
+	out.level, _ = m["level"].(string)
+	return out
+}
+
+func (m message) document() map[string]any {
+	out := map[string]any{"type": map[string]any{"name": m.name, "code": m.code}, "level": m.level}
+	if m.url != "" {
+		out["documentationUrl"] = m.url
+	}
+	return out
+}
+
+// patch is a merge patch of the status, for one version of the object alone.
+func (c *current) patch(v *verdict, version string, generation int64, now time.Time) ([]byte, error) {
+	cond := map[string]any{
+		"type": Reconciled, "status": truth(v.ok), "reason": v.reason, "message": v.message, "observedGeneration": generation,
+		"lastTransitionTime": now.UTC().Format(time.RFC3339),
+	}
+	var conditions []map[string]any
+	for _, old := range c.conditions {
+		if old["type"] != Reconciled {
+			conditions = append(conditions, maps.Clone(old))
+		} else if since, ok := old["lastTransitionTime"]; ok && old["status"] == cond["status"] {
+			cond["lastTransitionTime"] = since
+		}
+	}
+	messages := slices.DeleteFunc(slices.Clone(c.messages), isOurs)
+	for _, m := range v.messages {
+		messages = append(messages, m.document())
+	}
+	status := map[string]any{"conditions": append(conditions, cond), "validationMessages": nil}
+	if len(messages) > 0 {
+		status["validationMessages"] = messages
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version}, "status": status})
+}
+
+func truth(ok bool) string {
+	if ok {
+		return "True"
+	}
+	return "False"
+}

@@ -1,0 +1,178 @@
+package status
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// LeaseName is the Lease that the control plane holds which writes.
+const LeaseName = "moonsail-status-leader"
+
+const fieldManager = "moonsail"
+
+// The default rate of writes.
+const (
+	DefaultPerSecond = 20
+	DefaultBurst     = 50
+)
+
+// Election is the timing of who writes: a leader that is gone is followed after Lease.
+type Election struct{ Lease, Renew, Retry time.Duration }
+
+// DefaultElection is client-go's own.
+var DefaultElection = Election{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 2 * time.Second}
+
+// Proxies is what the xDS server is to this package.
+type Proxies interface {
+	Refusals() []*server.Refusal
+}
+
+// Meter counts writes by their result: written, conflict, gone or failed.
+type Meter interface {
+	StatusWrite(result string)
+}
+
+// Writer writes statuses while it leads. Its fields are set before Run.
+type Writer struct {
+	Board     *Board
+	Client    *kube.Client
+	Namespace string // of the Lease
+	Identity  string // among control planes
+	Domain    string
+	Explain   *explain.Explainer
+	Proxies   Proxies
+	Synced    func() bool // all that there is has been read
+	Meter     Meter
+	Log       *slog.Logger
+	Election  Election // the zero value is DefaultElection
+
+	dynamic dynamic.Interface
+	lock    resourcelock.Interface
+	mu      sync.Mutex // guards leading
+	leading bool
+}
+
+// Leads tells whether this control plane writes.
+func (w *Writer) Leads() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.leading
+}
+
+func (w *Writer) setLeading(yes bool) {
+	w.mu.Lock()
+	w.leading = yes
+	w.mu.Unlock()
+}
+
+// Run stands for election, and writes when it leads, until ctx ends.
+func (w *Writer) Run(ctx context.Context) error {
+	config, client := w.Client.REST()
+	var err error
+	if w.dynamic, err = dynamic.NewForConfigAndClient(config, client); err != nil {
+		return err
+	}
+	leases, err := coordination.NewForConfigAndClient(config, client)
+	if err != nil {
+		return err
+	}
+	w.lock = &lock{log: w.Log, Interface: &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: LeaseName},
+		Client:    leases, LockConfig: resourcelock.ResourceLockConfig{Identity: w.Identity},
+	}}
+	if w.Election == (Election{}) {
+		w.Election = DefaultElection
+	}
+	for ctx.Err() == nil {
+		if err := w.campaign(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// campaign waits to be elected, and leads until that is over or ctx ends. The Lease is let go
+// after the last write.
+func (w *Writer) campaign(ctx context.Context) error {
+	standing, resign := context.WithCancel(logr.NewContext(context.WithoutCancel(ctx), logr.Discard()))
+	elected, over := make(chan context.Context, 1), make(chan struct{})
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: w.lock, Name: LeaseName, ReleaseOnCancel: true,
+		LeaseDuration: w.Election.Lease, RenewDeadline: w.Election.Renew, RetryPeriod: w.Election.Retry,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(term context.Context) { elected <- term },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		resign()
+		return err
+	}
+	go func() {
+		defer close(over)
+		elector.Run(standing)
+	}()
+	defer func() {
+		resign()
+		<-over
+	}()
+	select {
+	case <-ctx.Done():
+	case <-over:
+	case term := <-elected:
+		working, stop := context.WithCancel(ctx)
+		defer stop()
+		defer context.AfterFunc(term, stop)()
+		w.lead(working)
+	}
+	return nil
+}
+
+// lead looks and writes until ctx ends.
+func (w *Writer) lead(ctx context.Context) {
+	w.Log.Info("this control plane writes statuses now")
+	w.setLeading(true)
+	defer w.setLeading(false)
+	if !w.loaded(ctx) {
+		return
+	}
+	write := &writer{
+		board: w.Board, api: cluster{w.dynamic}, count: w.Meter.StatusWrite, log: w.Log,
+		limit: flowcontrol.NewTokenBucketRateLimiter(DefaultPerSecond, DefaultBurst),
+	}
+	check := &checker{
+		board: w.Board, snapshot: w.Explain.Snapshot, refusals: w.Proxies.Refusals, explain: w.Explain.Object, domain: w.Domain,
+	}
+	var working sync.WaitGroup
+	defer working.Wait()
+	check.run(ctx, func() { working.Go(func() { write.run(ctx) }) })
+	w.Log.Info("this control plane does not write statuses any more")
+}
+
+// loaded waits until everything has been read: half of it means nothing. false: ctx ended.
+func (w *Writer) loaded(ctx context.Context) bool {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for !w.Synced() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+	return ctx.Err() == nil
+}

@@ -1,0 +1,173 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+)
+
+// Reconciled is the type of the condition.
+const Reconciled = "Reconciled"
+
+// Reasons of the condition.
+const (
+	ReasonAccepted = "Accepted"
+	ReasonWarnings = "AcceptedWithWarnings" // it is in force; some of it does not do what was meant
+	ReasonInvalid  = "Invalid"              // it is not used
+	ReasonRefused  = "RefusedByProxies"     // what was made of it is not
+)
+
+// facts are what is known to be wrong with an object.
+type facts struct {
+	problems istioapi.Problems // of its own
+	inForce  bool              // an earlier version of it is used
+	across   istioapi.Problems // between it and others
+	refused  *refusal          // nil: no proxy refuses it
+}
+
+// refusal is what proxies said of what was made of an object.
+type refusal struct {
+	what    string // "CDS outbound|80||web.shop.svc.cluster.local"
+	message string
+	proxies int
+	others  int // further resources of the object that are refused
+}
+
+// verdict is what a status should say.
+type verdict struct {
+	ok       bool
+	reason   string
+	message  string
+	messages []message
+}
+
+// message is one of the validationMessages. Istio's schema has no place for its text: that
+// is in the condition.
+type message struct{ name, code, url, level string }
+
+// Types of messages. The first is Istio's, which means the same.
+var (
+	messageInvalid = message{"SchemaValidationError", "IST0106", "https://istio.io/docs/reference/config/analysis/ist0106/", levelError}
+	messageWarning = message{"MoonsailWarning", "MSL0001", "", levelWarning}
+	messageAcross  = message{"MoonsailAnalysis", "MSL0002", "", levelError}
+	messageRefused = message{"MoonsailRefused", "MSL0003", "", levelError}
+)
+
+// Levels, as Istio's API writes them.
+const (
+	levelError   = "ERROR"
+	levelWarning = "WARNING"
+)
+
+// ours tells messages of this package from those of others.
+func ours(name string) bool {
+	switch name {
+	case messageInvalid.name, messageWarning.name, messageAcross.name, messageRefused.name:
+		return true
+	}
+	return false
+}
+
+// Bounds of what a status holds: it is read by people.
+const (
+	maxMessages = 20
+	maxText     = 4096 // bytes of a condition's message
+)
+
+// judge says what the status should be.
+func (f *facts) judge() verdict {
+	v := verdict{ok: true, reason: ReasonAccepted}
+	var texts []string
+	if f.refused != nil {
+		v.ok, v.reason = false, ReasonRefused
+		texts = append(texts, f.refused.String())
+		v.messages = append(v.messages, messageRefused)
+	}
+	if f.problems.HasErrors() {
+		v.ok, v.reason = false, ReasonInvalid
+		texts = []string{f.standing()}
+	}
+	for _, p := range concerning(f.problems) {
+		texts = append(texts, text(p))
+		v.messages = append(v.messages, own(p.Severity))
+	}
+	for _, p := range concerning(f.across) {
+		texts = append(texts, text(p))
+		v.messages = append(v.messages, between(p.Severity))
+	}
+	if v.ok && len(v.messages) > 0 {
+		v.reason = ReasonWarnings
+	}
+	v.messages = v.messages[:min(len(v.messages), maxMessages)]
+	v.message = shorten(texts)
+	return v
+}
+
+// silent tells whether there is nothing to say.
+func (v *verdict) silent() bool { return v.ok && len(v.messages) == 0 }
+
+// concerning leaves out infos, the gravest first.
+func concerning(ps istioapi.Problems) istioapi.Problems {
+	var out istioapi.Problems
+	for _, s := range []istioapi.Severity{istioapi.SeverityError, istioapi.SeverityWarning} {
+		for _, p := range ps {
+			if p.Severity == s {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+func own(s istioapi.Severity) message {
+	if s == istioapi.SeverityError {
+		return messageInvalid
+	}
+	return messageWarning
+}
+
+func between(s istioapi.Severity) message {
+	m := messageAcross
+	if s != istioapi.SeverityError {
+		m.level = levelWarning
+	}
+	return m
+}
+
+func (f *facts) standing() string {
+	if f.inForce {
+		return "it is not used, and its last valid version stays in force"
+	}
+	return "it is not used"
+}
+
+func text(p istioapi.Problem) string {
+	if p.Field == "" {
+		return fmt.Sprintf("%s: %s", p.Severity, p.Message)
+	}
+	return fmt.Sprintf("%s: %s: %s", p.Severity, p.Field, p.Message)
+}
+
+// String says who refused what and why.
+func (r *refusal) String() string {
+	who := "1 proxy refuses"
+	if r.proxies != 1 {
+		who = fmt.Sprintf("%d proxies refuse", r.proxies)
+	}
+	what := r.what
+	if r.others > 0 {
+		what += fmt.Sprintf(" and %d more", r.others)
+	}
+	return fmt.Sprintf("%s %s, and what they accepted last stays in force: %s", who, what, r.message)
+}
+
+// shorten joins texts as far as they fit.
+func shorten(texts []string) string {
+	all := strings.Join(texts, "\n")
+	if len(all) <= maxText {
+		return all
+	}
+	const more = " ..."
+	return strings.ToValidUTF8(all[:maxText-len(more)], "") + more
+}

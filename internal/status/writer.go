@@ -1,0 +1,167 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Results of writes, as they are counted.
+const (
+	resultWritten  = "written"
+	resultConflict = "conflict"
+	resultGone     = "gone"
+	resultFailed   = "failed"
+)
+
+// limiter holds writes to a rate.
+type limiter interface {
+	Wait(ctx context.Context) error
+}
+
+// api is what is asked of the API server.
+type api interface {
+	get(context.Context, *update) (*live, error)
+	patch(context.Context, *update) (*live, error)
+}
+
+// writer writes statuses, one after the other.
+type writer struct {
+	board *Board
+	api   api
+	limit limiter
+	count func(result string)
+	log   *slog.Logger
+	// failed: the log has said that statuses cannot be written.
+	failed bool
+	pause  time.Duration // before the next write, where the last one failed
+}
+
+// Bounds of what a failing API server costs.
+const (
+	firstPause  = 500 * time.Millisecond
+	longest     = 30 * time.Second
+	maxAttempts = 5 // of one write, where others write the same object
+	apiTimeout  = 10 * time.Second
+)
+
+// run writes what is queued until ctx ends.
+func (w *writer) run(ctx context.Context) {
+	for {
+		k, ok := w.board.next(ctx)
+		if !ok {
+			return
+		}
+		switch err := w.write(ctx, k); {
+		case ctx.Err() != nil:
+			w.board.again(k)
+			return
+		case err == nil:
+			w.failed, w.pause = false, 0
+		case lasting(err):
+			w.count(resultFailed)
+			w.log.Warn("the API server refuses a status", "object", k.String(), "error", err)
+		default:
+			w.count(resultFailed)
+			w.board.again(k)
+			w.rest(ctx, err)
+		}
+	}
+}
+
+// lasting tells errors that are about one object, and that the next attempt would meet too.
+func lasting(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) ||
+		apierrors.IsMethodNotSupported(err)
+}
+
+// rest waits after a failure, longer after each.
+func (w *writer) rest(ctx context.Context, err error) {
+	if !w.failed {
+		w.failed = true
+		w.log.Warn("a status cannot be written; it is tried again", "error", err)
+	}
+	w.pause = min(max(2*w.pause, firstPause), longest)
+	select {
+	case <-ctx.Done():
+	case <-time.After(w.pause):
+	}
+}
+
+// write brings an object's status up to date. Each attempt waits for its turn first, so that
+// it says what is known by then.
+func (w *writer) write(ctx context.Context, k model.Key) error {
+	for range maxAttempts {
+		if err := w.limit.Wait(ctx); err != nil {
+			return err
+		}
+		u, err := w.board.update(k, time.Now())
+		if u == nil || err != nil {
+			return err
+		}
+		have, err := w.api.patch(ctx, u)
+		switch {
+		case err == nil:
+			w.count(resultWritten)
+			w.board.found(k, have)
+			return nil
+		case apierrors.IsNotFound(err):
+			w.count(resultGone)
+			return nil
+		case !apierrors.IsConflict(err):
+			return err
+		}
+		w.count(resultConflict)
+		if again, err := w.refresh(ctx, u); !again {
+			return err
+		}
+	}
+	return errors.New("others change the object all the time")
+}
+
+// refresh reads the newest form of an object that somebody else has written; false: there is
+// nothing to write for it.
+func (w *writer) refresh(ctx context.Context, u *update) (bool, error) {
+	have, err := w.api.get(ctx, u)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	return w.board.found(u.key, have), nil
+}
+
+// cluster is the API server.
+type cluster struct{ client dynamic.Interface }
+
+func (c cluster) get(ctx context.Context, u *update) (*live, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	return liveOf(c.client.Resource(u.resource).Namespace(u.key.Namespace).Get(ctx, u.key.Name, metav1.GetOptions{}))
+}
+
+func (c cluster) patch(ctx context.Context, u *update) (*live, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	options := metav1.PatchOptions{FieldManager: fieldManager}
+	return liveOf(c.client.Resource(u.resource).Namespace(u.key.Namespace).
+		Patch(ctx, u.key.Name, types.MergePatchType, u.patch, options, "status"))
+}
+
+func liveOf(o *unstructured.Unstructured, err error) (*live, error) {
+	if err != nil {
+		return nil, err
+	}
+	status, err := json.Marshal(o.Object["status"])
+	return &live{o.GetResourceVersion(), o.GetGeneration(), status}, err
+}

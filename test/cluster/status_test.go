@@ -1,0 +1,321 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/kube"
+	statuses "github.com/moonsail/moonsail/internal/status"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/test/kubetest"
+)
+
+// control is a control plane that serves until it is stopped.
+type control struct {
+	addr string // of xDS
+	stop func()
+}
+
+// runControl runs a control plane on a cluster; with changes options before it starts.
+func runControl(t *testing.T, c *kubetest.Cluster, with func(*controlplane.Options)) *control {
+	t.Helper()
+	c.Apply(t, "", "apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n")
+	o := controlplane.Options{
+		Kubernetes: &kube.Cluster{Kubeconfig: c.Kubeconfig()}, XDSPlaintextAddr: "127.0.0.1:0", Mesh: model.DefaultMesh(),
+		Log: slog.New(slog.DiscardHandler), Status: true,
+		Election: statuses.Election{Lease: 3 * time.Second, Renew: 2 * time.Second, Retry: 300 * time.Millisecond},
+	}
+	addr := make(chan string, 1)
+	o.Listening = func(xds, _ net.Addr) { addr <- xds.String() }
+	if with != nil {
+		with(&o)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- controlplane.Run(ctx, o) }()
+	s := &control{stop: sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, <-ended)
+	})}
+	t.Cleanup(s.stop)
+	select {
+	case s.addr = <-addr:
+	case err := <-ended:
+		require.NoError(t, err)
+	}
+	return s
+}
+
+// plurals of the kinds of these tests.
+var plurals = map[string]string{"VirtualService": "virtualservices", "DestinationRule": "destinationrules"}
+
+func object(ctx context.Context, c *kubetest.Cluster, ns, kind, name string) (*unstructured.Unstructured, error) {
+	gvr := schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: plurals[kind]}
+	return c.Dynamic.Resource(gvr).Namespace(ns).Get(ctx, name, metav1.GetOptions{})
+}
+
+// condition is one of an object's; nil where it has none of that type.
+func condition(o *unstructured.Unstructured, typ string) map[string]any {
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, e := range list {
+		if m, ok := e.(map[string]any); ok && m["type"] == typ {
+			return m
+		}
+	}
+	return nil
+}
+
+// awaitReconciled waits until an object's condition has a status and a reason, for the
+// object as it is now, and gives its message.
+func awaitReconciled(t *testing.T, c *kubetest.Cluster, ns, kind, name, truth, reason string) string {
+	t.Helper()
+	var message string
+	c.Eventually(t, fmt.Sprintf("%s %s: %s because of %s", kind, name, truth, reason), func(ctx context.Context) error {
+		o, err := object(ctx, c, ns, kind, name)
+		if err != nil {
+			return err
+		}
+		cond := condition(o, statuses.Reconciled)
+		if cond["status"] != truth || cond["reason"] != reason || cond["observedGeneration"] != o.GetGeneration() {
+			return fmt.Errorf("generation %d has %v", o.GetGeneration(), o.Object["status"])
+		}
+		message, _ = cond["message"].(string)
+		return nil
+	})
+	return message
+}
+
+const web = `
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {ports: [{name: http, port: 80}], selector: {app: web}}
+`
+
+func route(fault string) string {
+	return fmt.Sprintf(`
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web}
+spec:
+  hosts: [web]
+  http:
+  - route: [{destination: {host: web}}]
+    %s
+`, fault)
+}
+
+// Istio's schema lets it pass: the header's name is none.
+const badHeader = `headers: {request: {set: {"no header": "1"}}}`
+
+func TestInvalidObjectSaysSo(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t)
+	runControl(t, c, nil)
+	c.Apply(t, ns, web+"---"+route(badHeader))
+	message := awaitReconciled(t, c, ns, "VirtualService", "web", "False", statuses.ReasonInvalid)
+	require.Contains(t, message, "spec.http[0].headers.request.set")
+	require.Contains(t, message, "no header")
+	o, err := object(t.Context(), c, ns, "VirtualService", "web")
+	require.NoError(t, err)
+	messages, _, _ := unstructured.NestedSlice(o.Object, "status", "validationMessages")
+	require.NotEmpty(t, messages)
+	require.Equal(t, "ERROR", messages[0].(map[string]any)["level"])
+	require.Equal(t, map[string]any{"name": "SchemaValidationError", "code": "IST0106"}, messages[0].(map[string]any)["type"])
+
+	other := []byte(fmt.Sprintf(`{"status":{"conditions":[{"type":"Other","status":"True","reason":"Mine"},{"type":"Reconciled","status":%q}]}}`, "Unknown"))
+	gvr := schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"}
+	_, err = c.Dynamic.Resource(gvr).Namespace(ns).Patch(t.Context(), "web", types.MergePatchType, other, metav1.PatchOptions{}, "status")
+	require.NoError(t, err)
+	awaitReconciled(t, c, ns, "VirtualService", "web", "False", statuses.ReasonInvalid)
+
+	c.Apply(t, ns, route(""))
+	require.Empty(t, awaitReconciled(t, c, ns, "VirtualService", "web", "True", statuses.ReasonAccepted))
+	o, err = object(t.Context(), c, ns, "VirtualService", "web")
+	require.NoError(t, err)
+	require.Equal(t, "Mine", condition(o, "Other")["reason"], "conditions of others stay")
+	_, has, _ := unstructured.NestedSlice(o.Object, "status", "validationMessages")
+	require.False(t, has)
+
+	c.Apply(t, ns, route("headers: {request: {set: {x: '1'}}}"))
+	awaitReconciled(t, c, ns, "VirtualService", "web", "True", statuses.ReasonAccepted)
+	c.Apply(t, ns, route(badHeader))
+	require.Contains(t, awaitReconciled(t, c, ns, "VirtualService", "web", "False", statuses.ReasonInvalid), "its last valid version stays in force")
+}
+
+func TestWhatDoesNotFitIsAWarning(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t)
+	runControl(t, c, nil)
+	c.Apply(t, ns, web+`---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: fine}
+spec: {hosts: [fine.example.com], http: [{route: [{destination: {host: web}}]}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: lost}
+spec: {hosts: [web], http: [{route: [{destination: {host: nowhere}}]}]}
+`)
+	message := awaitReconciled(t, c, ns, "VirtualService", "lost", "True", statuses.ReasonWarnings)
+	require.Contains(t, message, "nowhere")
+	c.Delete(t, ns, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: fine}")
+}
+
+// refuser is a simulated proxy that refuses resources which hold a text.
+type refuser struct {
+	stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+	text   string
+}
+
+func connectRefuser(t *testing.T, addr, ns, text string) {
+	t.Helper()
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	require.NoError(t, err)
+	r := &refuser{stream, text}
+	node := &core.Node{Id: "sidecar~10.9.9.8~client." + ns + "~" + ns + ".svc.cluster.local"}
+	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: resource.Cluster.URL()}))
+	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{
+		TypeUrl: resource.RouteConfig.URL(), ResourceNamesSubscribe: []string{"80"},
+	}))
+	var reading sync.WaitGroup
+	reading.Go(r.read)
+	t.Cleanup(func() {
+		cancel()
+		reading.Wait()
+		require.NoError(t, conn.Close())
+	})
+}
+
+func (r *refuser) read() {
+	for {
+		resp, err := r.stream.Recv()
+		if err == nil {
+			err = r.answer(resp)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (r *refuser) answer(resp *discovery.DeltaDiscoveryResponse) error {
+	var names []string
+	for _, one := range resp.Resources {
+		if strings.Contains(string(one.Resource.Value), r.text) {
+			return r.stream.Send(&discovery.DeltaDiscoveryRequest{
+				TypeUrl: resp.TypeUrl, ResponseNonce: resp.Nonce,
+				ErrorDetail: &status.Status{Code: 13, Message: "Error adding/updating " + one.Name + ": I do not like " + r.text},
+			})
+		}
+		names = append(names, one.Name)
+	}
+	if resp.TypeUrl == resource.Cluster.URL() && len(names)+len(resp.RemovedResources) > 0 {
+		err := r.stream.Send(&discovery.DeltaDiscoveryRequest{
+			TypeUrl: resource.Endpoints.URL(), ResourceNamesSubscribe: names, ResourceNamesUnsubscribe: resp.RemovedResources,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return r.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resp.TypeUrl, ResponseNonce: resp.Nonce})
+}
+
+func TestNACKComesBackToTheObjectThatCausedIt(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t)
+	s := runControl(t, c, nil)
+	c.Apply(t, ns, web+"---"+strings.Replace(web, "name: web", "name: other", 1)+"---"+route("")+`---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: web}
+spec: {host: web, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x-fine}}}}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: other}
+spec: {hosts: [other], http: [{route: [{destination: {host: other}}]}]}
+`)
+	for range 2 {
+		connectRefuser(t, s.addr, ns, "x-refused")
+	}
+	c.Apply(t, ns, route("headers: {request: {set: {x-refused: '1'}}}"))
+	message := awaitReconciled(t, c, ns, "VirtualService", "web", "False", statuses.ReasonRefused)
+	require.Contains(t, message, "I do not like x-refused")
+	require.Contains(t, message, "RDS 80")
+
+	c.Apply(t, ns, `
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: web}
+spec: {host: web, subsets: [{name: x-refused}]}
+`)
+	message = awaitReconciled(t, c, ns, "DestinationRule", "web", "False", statuses.ReasonRefused)
+	require.Contains(t, message, "2 proxies refuse CDS outbound|80|x-refused|web."+ns)
+
+	c.Apply(t, ns, route("headers: {request: {set: {x-fine: '1'}}}"))
+	awaitReconciled(t, c, ns, "VirtualService", "web", "True", statuses.ReasonAccepted)
+	c.Delete(t, ns, `
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: web}
+`)
+	o, err := object(t.Context(), c, ns, "VirtualService", "other")
+	require.NoError(t, err)
+	require.NotContains(t, o.Object, "status", "nothing is wrong with it: it is left alone")
+}
+
+func TestOneWritesAndAnotherTakesOver(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t)
+	holder := func(ctx context.Context) (string, error) {
+		l, err := c.Client.CoordinationV1().Leases("istio-system").Get(ctx, statuses.LeaseName, metav1.GetOptions{})
+		if err != nil || l.Spec.HolderIdentity == nil {
+			return "", err
+		}
+		return *l.Spec.HolderIdentity, nil
+	}
+	first := runControl(t, c, nil)
+	c.Apply(t, ns, web+"---"+route(badHeader))
+	awaitReconciled(t, c, ns, "VirtualService", "web", "False", statuses.ReasonInvalid)
+	leader, err := holder(t.Context())
+	require.NoError(t, err)
+	require.NotEmpty(t, leader)
+
+	runControl(t, c, nil)
+	c.Apply(t, ns, route(""))
+	awaitReconciled(t, c, ns, "VirtualService", "web", "True", statuses.ReasonAccepted)
+	still, err := holder(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, leader, still)
+
+	first.stop()
+	c.Apply(t, ns, route(badHeader))
+	awaitReconciled(t, c, ns, "VirtualService", "web", "False", statuses.ReasonInvalid)
+	next, err := holder(t.Context())
+	require.NoError(t, err)
+	require.NotEqual(t, leader, next)
+}
