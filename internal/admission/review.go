@@ -3,6 +3,7 @@ package admission
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,11 +40,11 @@ func (h *Handler) review(r *admissionv1.AdmissionRequest) *admissionv1.Admission
 	out := h.Decoder.FromRaw(kind, r.Object.Raw)
 	if out.Problems.HasErrors() {
 		response := refuse(r, complaint(out.Problems))
-		response.Warnings = warnings(out.Problems)
+		response.Warnings = warnings(out.Problems, istioapi.SeverityWarning)
 		return response
 	}
 	response := allow(r)
-	response.Warnings = warnings(append(out.Problems, h.across(out.Object)...))
+	response.Warnings = warnings(append(out.Problems, h.across(out.Object)...), istioapi.SeverityError, istioapi.SeverityWarning)
 	return response
 }
 
@@ -86,19 +87,13 @@ func complaint(ps istioapi.Problems) string {
 	return strings.Join(lines, "; ")
 }
 
-// warnings are what does not refuse an object, but for infos.
-func warnings(ps istioapi.Problems) []string {
-	refused := ps.HasErrors()
+// warnings tell problems of some severities.
+func warnings(ps istioapi.Problems, of ...istioapi.Severity) []string {
 	var out []string
 	for _, p := range ps {
-		concerns := p.Severity == istioapi.SeverityWarning || p.Severity == istioapi.SeverityError
-		if !concerns || p.Severity == istioapi.SeverityError && refused {
-			continue
+		if slices.Contains(of, p.Severity) && len(out) < maxWarnings {
+			out = append(out, line(p))
 		}
-		if len(out) == maxWarnings {
-			break
-		}
-		out = append(out, line(p))
 	}
 	return out
 }

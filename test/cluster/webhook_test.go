@@ -1,0 +1,114 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	registrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/test/kubetest"
+)
+
+// webhookFor asks a control plane about Istio's objects of one namespace. It is removed with
+// the test.
+func webhookFor(t *testing.T, c *kubetest.Cluster, ns string, port int) string {
+	t.Helper()
+	url, none, fail := fmt.Sprintf("https://127.0.0.1:%d/validate", port), registrationv1.SideEffectClassNone, registrationv1.Fail
+	hooks := c.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	_, err := hooks.Create(t.Context(), &registrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: ns},
+		Webhooks: []registrationv1.ValidatingWebhook{{
+			Name:         "validate.moonsail.dev",
+			ClientConfig: registrationv1.WebhookClientConfig{URL: &url},
+			Rules: []registrationv1.RuleWithOperations{{
+				Operations: []registrationv1.OperationType{registrationv1.Create, registrationv1.Update},
+				Rule:       registrationv1.Rule{APIGroups: []string{"networking.istio.io"}, APIVersions: []string{"*"}, Resources: []string{"*"}},
+			}},
+			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: ns}},
+			FailurePolicy:           &fail,
+			SideEffects:             &none,
+			AdmissionReviewVersions: []string{"v1"},
+		}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = hooks.Delete(context.Background(), ns, metav1.DeleteOptions{}) }) // the cluster may be gone
+	return ns
+}
+
+// heard collects what the API server warns of.
+type heard struct{ warnings []string }
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (h *heard) HandleWarningHeader(_ int, _, text string) { h.warnings = append(h.warnings, text) }
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port
+}
+
+func TestWebhookRefusesAndWarns(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t)
+	port := freePort(t)
+	name := webhookFor(t, c, ns, port)
+	for range 2 { // each adds its certificate to the other's; one of them is asked
+		runControl(t, c, func(o *controlplane.Options) {
+			o.Status = false
+			o.Webhook.Addr, o.Webhook.Config = fmt.Sprintf("127.0.0.1:%d", port), name
+			port = 0
+		})
+	}
+	c.Apply(t, ns, web)
+	c.Eventually(t, "a refusal by the webhook", func(ctx context.Context) error {
+		err := c.TryApply(ctx, ns, route(badHeader))
+		if err == nil {
+			return fmt.Errorf("it was let pass")
+		}
+		for _, want := range []string{"validate.moonsail.dev", "spec.http[0].headers.request.set", "no header"} {
+			if !strings.Contains(err.Error(), want) {
+				return err
+			}
+		}
+		return nil
+	})
+
+	config := rest.CopyConfig(c.REST(t))
+	said := &heard{}
+	config.WarningHandler = said
+	client, err := dynamic.NewForConfig(config)
+	require.NoError(t, err)
+	lost := `
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: lost}
+spec: {hosts: [web], http: [{route: [{destination: {host: nowhere}}]}]}
+`
+	create := func(resource, text string) {
+		o := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(text), &o.Object))
+		gvr := schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: resource}
+		_, err := client.Resource(gvr).Namespace(ns).Create(t.Context(), o, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	create("virtualservices", lost)
+	require.NotEmpty(t, said.warnings)
+	require.Contains(t, said.warnings[0], "nowhere")
+	said.warnings = nil
+	create("destinationrules", "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: fine}\nspec: {host: web}\n")
+	require.Empty(t, said.warnings)
+}
