@@ -21,6 +21,7 @@ type endpointIndex struct {
 	nodes     nodeIndex
 	sets      map[serviceKey]*endpointSet
 	at        atAddress
+	leaving   leaving
 }
 
 // name is a namespaced name.
@@ -65,6 +66,7 @@ func newEndpointIndex() *endpointIndex {
 		nodes:     newNodeIndex(),
 		sets:      map[serviceKey]*endpointSet{},
 		at:        newAtAddress(),
+		leaving:   newLeaving(),
 	}
 }
 
@@ -86,10 +88,12 @@ func (x *endpointIndex) addService(s *model.Service, touched *touched) {
 		insert(x.selecting, pairKey{s.Namespace, pair}, keyOf(s), s)
 		touched.facts.add(selectingFact(s.Namespace, pair))
 	}
+	x.leaving.listInline(s)
 	x.touch(s, touched)
 }
 
 func (x *endpointIndex) removeService(s *model.Service, touched *touched) {
+	x.leaving.unlistInline(s)
 	if s.IsKubernetes() {
 		delete(x.kube, nameOf(s))
 	}
@@ -106,12 +110,14 @@ func (x *endpointIndex) replaceSlice(old, now *model.EndpointSlice, touched *tou
 	if old != nil {
 		take(x.slices, name{old.Namespace, old.Service}, old.Key)
 		x.countPods(old, -1)
+		x.leaving.unlist(old.Key, addressesOfSlice(old))
 		x.nodes.countSlice(old, -1)
 		x.touchKube(name{old.Namespace, old.Service}, touched)
 	}
 	if now != nil {
 		insert(x.slices, name{now.Namespace, now.Service}, now.Key, now)
 		x.countPods(now, 1)
+		x.leaving.list(now.Key, addressesOfSlice(now), now)
 		x.nodes.countSlice(now, 1)
 		x.touchKube(name{now.Namespace, now.Service}, touched)
 	}
@@ -149,6 +155,7 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *touch
 	}
 	if old != nil {
 		delete(x.workloads, old.Key)
+		x.leaving.unlist(old.Key, old.Addresses)
 		take(x.nodes.workloads, old.Node, old.Key)
 		for k, v := range old.Labels {
 			take(x.byPair, pairKey{old.Namespace, k + "=" + v}, old.Key)
@@ -156,6 +163,7 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *touch
 	}
 	if now != nil {
 		x.workloads[now.Key] = now
+		x.leaving.list(now.Key, now.Addresses, now)
 		x.nodes.put(now)
 		for k, v := range now.Labels {
 			insert(x.byPair, pairKey{now.Namespace, k + "=" + v}, now.Key, now)
@@ -165,14 +173,22 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *touch
 
 // touchWorkload touches the services that w belongs to.
 func (x *endpointIndex) touchWorkload(w *model.Workload, touched *touched) {
-	for _, s := range x.selectors(w.Namespace, w.Labels) {
+	for _, s := range x.servicesWith(w) {
 		x.touch(s, touched)
 	}
+}
+
+// servicesWith are those that w belongs to, in no order.
+func (x *endpointIndex) servicesWith(w *model.Workload) []*model.Service {
+	out := x.selectors(w.Namespace, w.Labels)
 	if w.Kind == model.KindPod {
 		for n := range x.podSlices[nameOf(w)] {
-			x.touchKube(n, touched)
+			if s := x.kube[n]; s != nil {
+				out = append(out, s)
+			}
 		}
 	}
+	return out
 }
 
 // selectors lists the services of ns that select labels, in no order.
@@ -232,7 +248,7 @@ func (x *endpointIndex) compute(s *model.Service) []model.Endpoint {
 	var out []model.Endpoint
 	switch {
 	case s.Inline != nil:
-		return s.Inline
+		return x.leaving.inlineHealths(s.Inline)
 	case s.IsKubernetes():
 		parts := x.slices[name{s.Namespace, s.Name}]
 		if len(parts) > 0 {
@@ -259,8 +275,13 @@ func (x *endpointIndex) fromWorkloads(s *model.Service, pods bool) []model.Endpo
 		if !ok {
 			continue
 		}
+		pod := ""
+		if isPod {
+			pod = w.Name
+		}
 		e := x.endpointOf(w)
-		e.Address, e.Health, e.Weight, e.Ports = w.Address(), health, w.Weight, portsOf(s, w)
+		e.Address, e.Weight, e.Ports = w.Address(), w.Weight, portsOf(s, w)
+		e.Health = x.leaving.health(health, e.Address, w.Namespace, pod)
 		out = append(out, e)
 	}
 	return out
@@ -410,7 +431,8 @@ func (x *endpointIndex) fromMember(s *model.Service, slice *model.EndpointSlice,
 	if e.Locality.Zone == "" {
 		e.Locality.Zone = m.Zone
 	}
-	e.Address, e.Health = m.Addresses[0], health
+	e.Address = m.Addresses[0]
+	e.Health = x.leaving.health(health, e.Address, slice.Namespace, m.Pod)
 	e.Ports = make(map[string]uint32, len(slice.Ports))
 	for _, p := range slice.Ports {
 		e.Ports[p.Name] = p.Number

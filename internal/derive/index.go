@@ -62,6 +62,8 @@ func (x *Index) apply(c store.Change, touched *touched) {
 	case model.KindMeshConfig:
 		x.mesh = as[*model.MeshConfig](c.New).Over(x.base)
 		touched.mesh = true
+	case model.KindDeparture:
+		x.endpoints.replaceDeparture(as[*model.Departure](c.Old), as[*model.Departure](c.New), touched)
 	case model.KindNode:
 		x.endpoints.replaceNode(as[*model.Node](c.Old), as[*model.Node](c.New), touched)
 	case model.KindPod, model.KindWorkloadEntry:

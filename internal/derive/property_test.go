@@ -254,6 +254,9 @@ func requireEmptyIndex(t *testing.T, x *Index) {
 	require.Empty(t, e.sets)
 	require.Empty(t, e.at.services)
 	require.Empty(t, e.at.indexed)
+	require.Empty(t, e.leaving.departures)
+	require.Empty(t, e.leaving.listed)
+	require.Empty(t, e.leaving.inline)
 }
 
 func requireEmptyScope(t *testing.T, s *scope) {

@@ -429,12 +429,20 @@ func (w *world) egress() model.EgressListener {
 }
 
 // event makes a random event: mostly an object, sometimes the removal of one.
+func (w *world) departure() model.Object {
+	d := &model.Departure{Meta: w.meta(model.KindDeparture)}
+	for range 1 + w.IntN(2) {
+		d.Addresses = append(d.Addresses, pick(w, []string{"10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.9", "192.0.2.1"}))
+	}
+	return d
+}
+
 func (w *world) event() store.Event {
 	makers := []func() model.Object{
 		w.service, w.serviceEntry, w.slice, w.virtualService, w.destinationRule, w.sidecar, w.node,
 		func() model.Object { return w.workload(model.KindPod) },
 		func() model.Object { return w.workload(model.KindWorkloadEntry) },
-		w.namespace, w.namespace, w.meshConfig,
+		w.namespace, w.namespace, w.meshConfig, w.departure,
 	}
 	o := pick(w, makers)()
 	e := store.Event{Key: o.Metadata().Key, Object: o}

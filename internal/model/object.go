@@ -32,12 +32,13 @@ const (
 	KindVirtualService  Kind = "VirtualService"
 	KindDestinationRule Kind = "DestinationRule"
 	KindSidecar         Kind = "Sidecar"
+	KindDeparture       Kind = "Departure" // see Departure
 )
 
 // Kinds lists every kind in a fixed order: the order of pages and of reports.
 var Kinds = []Kind{
 	KindNamespace, KindService, KindEndpointSlice, KindPod, KindNode, KindMeshConfig, KindServiceEntry,
-	KindWorkloadEntry, KindVirtualService, KindDestinationRule, KindSidecar,
+	KindWorkloadEntry, KindVirtualService, KindDestinationRule, KindSidecar, KindDeparture,
 }
 
 // Key names one source object.

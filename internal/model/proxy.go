@@ -40,6 +40,7 @@ type Proxy struct {
 	IstioVersion   string
 	EnvoyVersion   string // of the proxy itself: "1.40.0"; empty: not known
 	NamedPorts     map[string]uint32
+	Instance       string // another one each time that the sidecar starts; empty: it does not say
 }
 
 // String is "name.namespace", as people name pods.

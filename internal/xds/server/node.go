@@ -27,9 +27,8 @@ func parseNode(b []byte) (p *model.Proxy, userAgent string, err error) {
 	if err := proto.Unmarshal(b, &n); err != nil {
 		return nil, "", status.Errorf(codes.InvalidArgument, "node: %v", err)
 	}
-	p, err = parseID(n.Id)
-	if err != nil {
-		return nil, "", status.Errorf(codes.InvalidArgument, "node id %q: %v; expected %s", n.Id, err, idForm)
+	if p, err = ParseID(n.Id); err != nil {
+		return nil, "", err
 	}
 	p.Cluster = n.Cluster
 	if l := n.Locality; l != nil {
@@ -46,6 +45,15 @@ func buildVersion(n *corev3.Node) string {
 		return fmt.Sprintf("%d.%d.%d", v.MajorNumber, v.MinorNumber, v.Patch)
 	}
 	return n.GetUserAgentVersion()
+}
+
+// ParseID makes a proxy of all that a node id says.
+func ParseID(id string) (*model.Proxy, error) {
+	p, err := parseID(id)
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "node id %q: %v; expected %s", id, err, idForm)
+	}
+	return p, nil
 }
 
 func parseID(id string) (*model.Proxy, error) {
@@ -83,6 +91,7 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	text("CLUSTER_ID", &p.ClusterID)
 	text("NETWORK", &p.Network)
 	text("ISTIO_VERSION", &p.IstioVersion)
+	text("MOONSAIL_INSTANCE", &p.Instance)
 	var mode string
 	text("INTERCEPTION_MODE", &mode)
 	p.Interception = model.Interception(mode)
