@@ -70,7 +70,7 @@ func (f *propagationFlags) command() *cobra.Command {
 		Example: `  moonsail lab propagation --quick
   moonsail lab propagation --out report/
   moonsail lab propagation --mesh 500x1000 --scenario endpoint,route --rounds 21
-  moonsail lab propagation --mesh 500x5000 --scenario endpoint --serve-flag=--xds-transport=http2
+  moonsail lab propagation --mesh 500x5000 --scenario endpoint --serve-flag=--xds-transport=grpc
   moonsail lab propagation --target 127.0.0.1:15010,pid=4711 --config /srv/mesh --scenario route`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },

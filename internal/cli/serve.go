@@ -95,8 +95,8 @@ func (f *serveFlags) addFlags(cmd *cobra.Command) {
 		"`NAME` of the ValidatingWebhookConfiguration that is to trust a certificate which is made, for example moonsail-validator")
 	fs.StringVar(&f.strategy, "route-strategy", string(server.RoutesAuto),
 		"how routes reach proxies: auto (VHDS for Envoy sidecars on delta xDS, else RDS), rds or vhds")
-	fs.StringVar(&f.transport, "xds-transport", string(server.TransportGRPC),
-		"what serves xDS streams: grpc (grpc-go) or http2 (Moonsail's own, for a fraction of the CPU time and memory)")
+	fs.StringVar(&f.transport, "xds-transport", string(server.TransportHTTP2),
+		"what serves xDS streams: http2 (Moonsail's own, for a fraction of the CPU time and memory) or grpc (grpc-go)")
 	fs.StringVar(&f.mesh.Domain, "domain", f.mesh.Domain, "the cluster's DNS `DOMAIN`")
 	fs.StringVar(&f.mesh.RootNamespace, "root-namespace", f.mesh.RootNamespace,
 		"`NAMESPACE` whose Sidecar and DestinationRules are everybody's default, and that has the mesh's configuration")

@@ -33,7 +33,7 @@ type Options struct {
 	HTTPAddr         string        // empty: not served
 	Mesh             *model.Mesh
 	RouteStrategy    server.RouteStrategy
-	Transport        server.Transport // empty: server.TransportGRPC
+	Transport        server.Transport // empty: server.TransportHTTP2
 	Debounce         engine.Debounce  // the zero value holds no event back
 	Senders          int              // pushes at the same time; 0: one a CPU
 	Status           bool             // what is wrong with Istio objects is written into their status

@@ -35,8 +35,17 @@ const (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// transport is what the control plane of all tests serves streams on.
-func transport() server.Transport { return server.Transport(os.Getenv("E2E_XDS_TRANSPORT")) }
+// transport is what a control plane serves streams on. With whole route configurations
+// that is the other transport than with the rest of the tests, so that both meet Envoy.
+func transport(s server.RouteStrategy) server.Transport {
+	if t := os.Getenv("E2E_XDS_TRANSPORT"); t != "" {
+		return server.Transport(t)
+	}
+	if s == server.RoutesRDS {
+		return server.TransportGRPC
+	}
+	return server.TransportHTTP2
+}
 
 // envoyBinary is the Envoy to run. Tests fail without one.
 func envoyBinary(t *testing.T) string {

@@ -54,7 +54,7 @@ func (m *mesh) start() {
 	m.cancel, m.ended = cancel, ended
 	o := controlplane.Options{
 		ConfigDir: m.dir, XDSPlaintextAddr: m.xds, HTTPAddr: m.http, Mesh: model.DefaultMesh(), RouteStrategy: m.strategy,
-		Transport: transport(),
+		Transport: transport(m.strategy),
 		Log:       slog.New(slog.NewTextHandler(m.log, nil)),
 		Listening: func(xds, http net.Addr) { listening <- [2]string{xds.String(), http.String()} },
 	}

@@ -17,7 +17,7 @@ type Transport string
 const (
 	// TransportGRPC is grpc-go.
 	TransportGRPC Transport = "grpc"
-	// TransportHTTP2 is package http2.
+	// TransportHTTP2 is package http2, the default.
 	TransportHTTP2 Transport = "http2"
 )
 
@@ -31,7 +31,7 @@ type Carrier interface {
 
 // Carry makes a carrier for the service; without certificates it is in plain text.
 func (s *Server) Carry(t Transport, certificates *tls.Config) Carrier {
-	if t == TransportHTTP2 {
+	if t != TransportGRPC {
 		o := HTTP2Options()
 		o.TLS, o.Log = certificates, s.log
 		return http2.New(s.Methods(), o)
