@@ -1,0 +1,149 @@
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/kube"
+)
+
+// see tells the board of a version of an object.
+func see(b *Board, generation int64, status string, problems ...istioapi.Problem) {
+	s := &kube.Seen{Key: key("web"), Resource: virtualServices, Version: fmt.Sprint(generation), Generation: generation, Problems: problems}
+	if status != "" {
+		s.Status = json.RawMessage(status)
+	}
+	b.Seen(s)
+}
+
+func problem(s istioapi.Severity, text string) istioapi.Problem {
+	return istioapi.Problem{Severity: s, Object: key("web"), Message: text}
+}
+
+// planned is the reason that an object's status should give; empty: it stays as it is.
+func planned(t *testing.T, b *Board) string {
+	t.Helper()
+	u, err := b.update(key("web"), time.Unix(0, 0))
+	require.NoError(t, err)
+	if u == nil {
+		return ""
+	}
+	var p struct{ Status json.RawMessage }
+	require.NoError(t, json.Unmarshal(u.patch, &p))
+	c := parse(p.Status)
+	return c.reconciled()["reason"].(string)
+}
+
+func TestWhatAStatusShouldSay(t *testing.T) {
+	const ours = `{"conditions":[{"type":"Reconciled","status":"True","reason":"Accepted","message":"","observedGeneration":1}]}`
+	const refused = `{"conditions":[{"type":"Reconciled","status":"False","reason":"RefusedByProxies","message":"m","observedGeneration":1}]}`
+	bad, warning, info := problem(istioapi.SeverityError, "bad"), problem(istioapi.SeverityWarning, "odd"), problem(istioapi.SeverityInfo, "so so")
+	tests := []struct {
+		name string
+		do   func(*Board)
+		want string
+	}{
+		{"fine, and nobody has said anything", func(b *Board) { see(b, 1, "") }, ""},
+		{"fine, and only others have said something", func(b *Board) { see(b, 1, `{"conditions":[{"type":"Other"}]}`) }, ""},
+		{"an info", func(b *Board) { see(b, 1, "", info) }, ""},
+		{"an error", func(b *Board) { see(b, 1, "", warning, bad) }, ReasonInvalid},
+		{"a warning", func(b *Board) { see(b, 1, "", warning) }, ReasonWarnings},
+		{"fine, as is said", func(b *Board) { see(b, 1, ours) }, ""},
+		{"fine, but of an earlier generation it is said", func(b *Board) { see(b, 2, ours) }, ReasonAccepted},
+		{"it does not fit", func(b *Board) {
+			see(b, 1, "")
+			b.setAcross(map[model.Key]istioapi.Problems{key("web"): {bad}})
+		}, ReasonWarnings},
+		{"it fits again", func(b *Board) {
+			see(b, 1, "")
+			b.setAcross(map[model.Key]istioapi.Problems{key("web"): {bad}})
+			b.setAcross(nil)
+		}, ""},
+		{"refused", func(b *Board) {
+			see(b, 1, "")
+			b.setRefused(map[model.Key]refusal{key("web"): {what: "CDS x", message: "no", proxies: 2}})
+		}, ReasonRefused},
+		{"refused, and its next generation is invalid", func(b *Board) {
+			see(b, 1, "", bad)
+			b.setRefused(map[model.Key]refusal{key("web"): {what: "CDS x", message: "no", proxies: 2}})
+		}, ReasonInvalid},
+		{"was refused, and nobody knows whether it is accepted", func(b *Board) { see(b, 2, refused) }, ""},
+		{"was refused, and is accepted", func(b *Board) {
+			see(b, 2, refused)
+			b.accept(key("web"))
+		}, ReasonAccepted},
+		{"was accepted, and is changed again", func(b *Board) {
+			see(b, 2, refused)
+			b.accept(key("web"))
+			see(b, 3, refused)
+		}, ""},
+		{"was refused, and is invalid now", func(b *Board) { see(b, 2, refused, bad) }, ReasonInvalid},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := NewBoard()
+			tt.do(b)
+			require.Equal(t, tt.want, planned(t, b))
+			_, queued := b.pop()
+			require.Equal(t, tt.want != "", queued)
+		})
+	}
+}
+
+func TestDoubtfulAreThoseThatWereRefused(t *testing.T) {
+	b := NewBoard()
+	see(b, 2, `{"conditions":[{"type":"Reconciled","status":"False","reason":"RefusedByProxies","observedGeneration":1}]}`)
+	require.Equal(t, []doubtful{{key("web"), true}}, b.doubtful())
+	b.setRefused(map[model.Key]refusal{key("web"): {what: "CDS x", proxies: 1}})
+	require.Empty(t, b.doubtful())
+	b.setRefused(nil)
+	b.accept(key("web"))
+	require.Empty(t, b.doubtful())
+}
+
+func TestQueueIsBoundedByObjects(t *testing.T) {
+	b := NewBoard()
+	for range 100 {
+		see(b, 1, "", problem(istioapi.SeverityError, "bad"))
+		b.Gone(key("web"))
+	}
+	require.Zero(t, b.Queued(), "objects that are gone leave the queue")
+	_, ok := b.pop()
+	require.False(t, ok)
+}
+
+func TestMessagesAreBounded(t *testing.T) {
+	var f facts
+	for range 100 {
+		f.problems = append(f.problems, problem(istioapi.SeverityError, strings.Repeat("ä", 100)))
+	}
+	v := f.judge()
+	require.Len(t, v.messages, maxMessages)
+	require.LessOrEqual(t, len(v.message), maxText)
+	require.True(t, strings.HasSuffix(v.message, " ..."))
+	require.Equal(t, v.message, strings.ToValidUTF8(v.message, "?"))
+}
+
+func TestTransitionTimeIsKeptWhileTheStatusIs(t *testing.T) {
+	have := parse(json.RawMessage(`{"conditions":[{"type":"Reconciled","status":"False","lastTransitionTime":"2020-01-01T00:00:00Z"}]}`))
+	for _, ok := range []bool{false, true} {
+		patch, err := have.patch(&verdict{ok: ok}, "1", 1, time.Unix(0, 0))
+		require.NoError(t, err)
+		require.Equal(t, !ok, strings.Contains(string(patch), "2020-01-01T00:00:00Z"))
+	}
+}
+
+func TestRefusalsOfOneObjectAreJoined(t *testing.T) {
+	a, b := refusal{what: "CDS a", message: "no", proxies: 1}, refusal{what: "CDS b", message: "never", proxies: 3}
+	want := refusal{what: "CDS a", message: "no", proxies: 3, others: 1}
+	require.Equal(t, want, joined(joined(refusal{}, a), b))
+	require.Equal(t, want, joined(joined(refusal{}, b), a))
+	require.Equal(t, "3 proxies refuse CDS a and 1 more, and what they accepted last stays in force: no", want.String())
+}

@@ -1,0 +1,327 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/kube"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var virtualServices = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"}
+
+func key(name string) model.Key {
+	return model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: name}
+}
+
+// apiServer is an API server with the statuses of some objects.
+type apiServer struct {
+	mu     sync.Mutex // guards all below
+	have   map[model.Key]*live
+	writes int
+	fail   []error // of the next writes
+	meet   func()  // called by the next write before it is done, without mu
+}
+
+func newServer() *apiServer { return &apiServer{have: map[model.Key]*live{}} }
+
+func (s *apiServer) get(_ context.Context, u *update) (*live, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.have[u.key]
+	if o == nil {
+		return nil, apierrors.NewNotFound(u.resource.GroupResource(), u.key.Name)
+	}
+	c := *o
+	return &c, nil
+}
+
+func (s *apiServer) patch(_ context.Context, u *update) (*live, error) {
+	s.mu.Lock()
+	meet := s.meet
+	s.meet = nil
+	s.mu.Unlock()
+	if meet != nil {
+		meet()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.have[u.key]
+	if len(s.fail) > 0 {
+		err := s.fail[0]
+		s.fail = s.fail[1:]
+		return nil, err
+	}
+	if o == nil {
+		return nil, apierrors.NewNotFound(u.resource.GroupResource(), u.key.Name)
+	}
+	var p struct {
+		Metadata struct{ ResourceVersion string }
+		Status   json.RawMessage
+	}
+	if err := json.Unmarshal(u.patch, &p); err != nil {
+		return nil, err
+	}
+	if p.Metadata.ResourceVersion != o.version {
+		return nil, apierrors.NewConflict(u.resource.GroupResource(), u.key.Name, errors.New("it has changed"))
+	}
+	s.writes++
+	o.put(p.Status)
+	c := *o
+	return &c, nil
+}
+
+func (o *live) put(status json.RawMessage) {
+	n, _ := strconv.Atoi(o.version)
+	o.version, o.status = strconv.Itoa(n+1), status
+}
+
+func (s *apiServer) wrote() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writes
+}
+
+// apply makes a generation of an object, and tells the board.
+func (s *apiServer) apply(b *Board, k model.Key, problem string) {
+	s.mu.Lock()
+	o := s.have[k]
+	if o == nil {
+		o = &live{version: "0"}
+		s.have[k] = o
+	}
+	o.generation++
+	o.put(o.status)
+	c := *o
+	s.mu.Unlock()
+	tell(b, k, &c, problem)
+}
+
+func tell(b *Board, k model.Key, o *live, problem string) {
+	seen := &kube.Seen{Key: k, Resource: virtualServices, Version: o.version, Generation: o.generation, Status: o.status}
+	if problem != "" {
+		seen.Problems = istioapi.Problems{{Severity: istioapi.SeverityError, Object: k, Field: "spec", Message: problem}}
+	}
+	b.Seen(seen)
+}
+
+// status is what an object's status says.
+func (s *apiServer) status(k model.Key) current {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return parse(s.have[k].status)
+}
+
+func (s *apiServer) message(k model.Key) any {
+	c := s.status(k)
+	return c.reconciled()["message"]
+}
+
+// tokens is a limiter that lets writes through one by one.
+type tokens chan struct{}
+
+func (l tokens) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l:
+		return nil
+	}
+}
+
+type results struct {
+	mu   sync.Mutex // guards seen
+	seen map[string]int
+}
+
+func (r *results) count(result string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen[result]++
+}
+
+func (r *results) of(result string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen[result]
+}
+
+func start(t *testing.T, b *Board, s *apiServer, l limiter) *results {
+	t.Helper()
+	r := &results{seen: map[string]int{}}
+	w := &writer{board: b, api: s, limit: l, count: r.count, log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { w.run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return r
+}
+
+func eventually(t *testing.T, what string, look func() bool) {
+	t.Helper()
+	require.Eventually(t, look, 10*time.Second, time.Millisecond, what)
+}
+
+func TestWritesOfOneObjectCoalesce(t *testing.T) {
+	b, s, l := NewBoard(), newServer(), make(tokens)
+	start(t, b, s, l)
+	for i := range 1000 {
+		s.apply(b, key("web"), fmt.Sprintf("problem %d", i))
+	}
+	require.LessOrEqual(t, b.Queued(), 1)
+	l <- struct{}{}
+	eventually(t, "a write", func() bool { return s.wrote() == 1 })
+	require.Equal(t, "it is not used\nerror: spec: problem 999", s.message(key("web")), "it says what is known when it is written")
+	eventually(t, "nothing left to write", func() bool { return b.Queued() == 0 })
+}
+
+func TestEachWriteTakesItsTurn(t *testing.T) {
+	b, s, l := NewBoard(), newServer(), make(tokens)
+	start(t, b, s, l)
+	for i := range 10 {
+		s.apply(b, key(fmt.Sprintf("web-%d", i)), "bad")
+	}
+	for n := range 10 {
+		require.Equal(t, n, s.wrote(), "nothing is written out of turn")
+		l <- struct{}{}
+		eventually(t, "a write", func() bool { return s.wrote() == n+1 })
+	}
+}
+
+// stopped is a clock whose time goes on only by sleeping: it adds up what a limiter waits.
+type stopped struct {
+	mu  sync.Mutex // guards now
+	now time.Time
+}
+
+func (c *stopped) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *stopped) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+func (c *stopped) Sleep(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// atRate waits for turns as client-go's bucket gives them, by a stopped clock.
+type atRate struct {
+	bucket flowcontrol.RateLimiter
+}
+
+func (r atRate) Wait(ctx context.Context) error {
+	r.bucket.Accept()
+	return ctx.Err()
+}
+
+func TestRateOfWrites(t *testing.T) {
+	b, s, clock := NewBoard(), newServer(), &stopped{now: time.Unix(1000, 0)}
+	for i := range 250 {
+		s.apply(b, key(fmt.Sprintf("web-%d", i)), "bad")
+	}
+	start(t, b, s, atRate{flowcontrol.NewTokenBucketRateLimiterWithClock(DefaultPerSecond, DefaultBurst, clock)})
+	eventually(t, "all writes", func() bool { return s.wrote() == 250 })
+	took := clock.Now().Sub(time.Unix(1000, 0))
+	require.InDelta(t, float64(250-DefaultBurst)/DefaultPerSecond, took.Seconds(), 0.1)
+}
+
+func always(t *testing.T) tokens {
+	l := make(tokens)
+	done := make(chan struct{})
+	var giving sync.WaitGroup
+	giving.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case l <- struct{}{}:
+			}
+		}
+	})
+	t.Cleanup(func() {
+		close(done)
+		giving.Wait()
+	})
+	return l
+}
+
+func TestConflictTakesTheNewestAndKeepsOthersConditions(t *testing.T) {
+	b, s := NewBoard(), newServer()
+	s.meet = func() { // somebody else writes between the event and the write
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.have[key("web")].put(json.RawMessage(`{"conditions":[{"type":"Other","status":"True"}],"validationMessages":[{"type":{"name":"Theirs"}}]}`))
+	}
+	r := start(t, b, s, always(t))
+	s.apply(b, key("web"), "bad")
+	eventually(t, "a write", func() bool { return s.wrote() == 1 })
+	got := s.status(key("web"))
+	require.Equal(t, "Other", got.conditions[0]["type"])
+	require.Equal(t, "False", got.reconciled()["status"])
+	require.Len(t, got.messages, 2)
+	require.Equal(t, 1, r.of(resultConflict))
+	b.Seen(&kube.Seen{Key: key("web"), Resource: virtualServices, Version: "1", Generation: 1, Problems: istioapi.Problems{
+		{Severity: istioapi.SeverityError, Object: key("web"), Field: "spec", Message: "bad"},
+	}}) // an event of before: a write for it meets a conflict, and finds nothing to do
+	eventually(t, "another conflict", func() bool { return r.of(resultConflict) == 2 })
+	eventually(t, "nothing left to write", func() bool { return b.Queued() == 0 })
+	require.Equal(t, 1, s.wrote())
+}
+
+func TestNewerGenerationIsNotJudgedByAnOlder(t *testing.T) {
+	b, s := NewBoard(), newServer()
+	s.meet = func() { // the user mends it meanwhile; its event has not come
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		o := s.have[key("web")]
+		o.generation++
+		o.put(nil)
+	}
+	r := start(t, b, s, always(t))
+	s.apply(b, key("web"), "bad")
+	eventually(t, "a conflict", func() bool { return r.of(resultConflict) == 1 })
+	s.apply(b, key("other"), "bad")
+	eventually(t, "the next write", func() bool { return s.wrote() == 1 })
+	require.Empty(t, s.status(key("web")).conditions)
+}
+
+func TestObjectThatIsGoneIsForgotten(t *testing.T) {
+	b, s := NewBoard(), newServer()
+	r := start(t, b, s, always(t))
+	tell(b, key("gone"), &live{version: "1", generation: 1}, "bad")
+	eventually(t, "an answer", func() bool { return r.of(resultGone) == 1 })
+	b.Gone(key("gone"))
+	require.Zero(t, b.Queued())
+}
+
+func TestFailedWriteIsTriedAgain(t *testing.T) {
+	b, s := NewBoard(), newServer()
+	s.fail = []error{errors.New("connection refused"), apierrors.NewForbidden(virtualServices.GroupResource(), "web", errors.New("no"))}
+	r := start(t, b, s, always(t))
+	s.apply(b, key("web"), "bad")
+	eventually(t, "a write", func() bool { return s.wrote() == 1 })
+	require.Equal(t, 2, r.of(resultFailed))
+}
