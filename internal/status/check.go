@@ -94,7 +94,9 @@ func (c *checker) refused(snap *store.Snapshot, now time.Time) map[model.Key]ref
 	out := map[model.Key]refusal{}
 	for _, r := range c.refusals() {
 		one := refusal{what: strings.TrimSpace(r.Type.String() + " " + r.Name), message: r.Message, proxies: r.Proxies}
-		for _, k := range origins(snap, r) {
+		from := origins(snap, r)
+		one.shared = len(from) - 1
+		for _, k := range from {
 			out[k] = joined(out[k], one)
 		}
 	}

@@ -32,6 +32,7 @@ type refusal struct {
 	message string
 	proxies int
 	others  int // further resources of the object that are refused
+	shared  int // other objects that may be meant as well
 }
 
 // verdict is what a status should say.
@@ -158,6 +159,9 @@ func (r *refusal) String() string {
 	what := r.what
 	if r.others > 0 {
 		what += fmt.Sprintf(" and %d more", r.others)
+	}
+	if r.shared > 0 {
+		what += fmt.Sprintf(" (this object may be meant, or one of %d others)", r.shared)
 	}
 	return fmt.Sprintf("%s %s, and what they accepted last stays in force: %s", who, what, r.message)
 }

@@ -186,16 +186,20 @@ spec: {hosts: [web], http: [{route: [{destination: {host: nowhere}}]}]}
 type refuser struct {
 	stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 	text   string
+	until  string // in routes
+	once   sync.Once
+	ready  chan struct{} // closed when it has accepted routes that hold that
 }
 
-func connectRefuser(t *testing.T, addr, ns, text string) {
+// connectRefuser gives a proxy that has accepted routes which hold the text until.
+func connectRefuser(t *testing.T, addr, ns, text, until string) {
 	t.Helper()
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	require.NoError(t, err)
-	r := &refuser{stream, text}
+	r := &refuser{stream: stream, text: text, until: until, ready: make(chan struct{})}
 	node := &core.Node{Id: "sidecar~10.9.9.8~client." + ns + "~" + ns + ".svc.cluster.local"}
 	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: resource.Cluster.URL()}))
 	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{
@@ -208,6 +212,10 @@ func connectRefuser(t *testing.T, addr, ns, text string) {
 		reading.Wait()
 		require.NoError(t, conn.Close())
 	})
+	select {
+	case <-r.ready:
+	case <-t.Context().Done():
+	}
 }
 
 func (r *refuser) read() {
@@ -232,6 +240,9 @@ func (r *refuser) answer(resp *discovery.DeltaDiscoveryResponse) error {
 			})
 		}
 		names = append(names, one.Name)
+		if resp.TypeUrl == resource.RouteConfig.URL() && strings.Contains(string(one.Resource.Value), r.until) {
+			r.once.Do(func() { close(r.ready) })
+		}
 	}
 	if resp.TypeUrl == resource.Cluster.URL() && len(names)+len(resp.RemovedResources) > 0 {
 		err := r.stream.Send(&discovery.DeltaDiscoveryRequest{
@@ -260,7 +271,7 @@ metadata: {name: other}
 spec: {hosts: [other], http: [{route: [{destination: {host: other}}]}]}
 `)
 	for range 2 {
-		connectRefuser(t, s.addr, ns, "x-refused")
+		connectRefuser(t, s.addr, ns, "x-refused", "/virtual-service/other")
 	}
 	c.Apply(t, ns, route("headers: {request: {set: {x-refused: '1'}}}"))
 	message := awaitReconciled(t, c, ns, "VirtualService", "web", "False", statuses.ReasonRefused)

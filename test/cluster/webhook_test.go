@@ -2,8 +2,11 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,9 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
+	statuses "github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
@@ -111,4 +116,48 @@ spec: {hosts: [web], http: [{route: [{destination: {host: nowhere}}]}]}
 	said.warnings = nil
 	create("destinationrules", "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: fine}\nspec: {host: web}\n")
 	require.Empty(t, said.warnings)
+}
+
+// as writes a kubeconfig of a service account.
+func as(t *testing.T, c *kubetest.Cluster, ns, account string) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
+	require.NoError(t, err)
+	for _, user := range config.AuthInfos {
+		user.Impersonate = "system:serviceaccount:" + ns + ":" + account
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(*config, file))
+	return file
+}
+
+// TestRightsToTellUsers holds that the shipped manifests are enough.
+func TestRightsToTellUsers(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t)
+	read := func(file string) string {
+		b, err := os.ReadFile(filepath.Join("..", "..", "deploy", file))
+		require.NoError(t, err)
+		return string(b)
+	}
+	c.Apply(t, "", read("rbac.yaml"))
+	// Nothing serves that Service here: the API server is to ask about nothing.
+	before, rest, found := strings.Cut(read("webhook.yaml"), "  failurePolicy: Ignore\n")
+	require.True(t, found)
+	c.Apply(t, "", before+"  failurePolicy: Ignore\n  namespaceSelector: {matchLabels: {no: namespace}}\n"+rest)
+	hooks := c.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	t.Cleanup(func() { _ = hooks.Delete(context.Background(), "moonsail-validator", metav1.DeleteOptions{}) }) // the cluster may be gone
+	runControl(t, c, func(o *controlplane.Options) {
+		o.Kubernetes.Kubeconfig = as(t, c, "istio-system", "moonsail")
+		o.Webhook.Addr, o.Webhook.Config = "127.0.0.1:0", "moonsail-validator"
+	})
+	c.Apply(t, ns, web+"---"+route(badHeader))
+	awaitReconciled(t, c, ns, "VirtualService", "web", "False", statuses.ReasonInvalid)
+	c.Eventually(t, "a CA bundle", func(ctx context.Context) error {
+		config, err := hooks.Get(ctx, "moonsail-validator", metav1.GetOptions{})
+		if err == nil && !strings.Contains(string(config.Webhooks[0].ClientConfig.CABundle), "BEGIN CERTIFICATE") {
+			err = errors.New("it is empty")
+		}
+		return err
+	})
 }

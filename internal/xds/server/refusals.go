@@ -65,6 +65,12 @@ func (st *stream) addRefusal(all map[refusalKey]*Refusal, typ resource.Type, h *
 	if r := all[key]; r != nil {
 		r.Proxies++
 		r.Message = min(r.Message, h.Message)
+		// Of a whole, a proxy that accepted it before tells best what is wrong with it.
+		if len(r.About) > 1 {
+			if about := st.about(typ, h); len(about) > 0 && len(about) < len(r.About) {
+				r.About = about
+			}
+		}
 		return
 	}
 	about := st.about(typ, h)
