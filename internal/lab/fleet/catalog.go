@@ -9,6 +9,8 @@ import (
 // Catalog knows every name and every version that any proxy of a fleet was ever sent.
 // Proxies keep numbers; what a resource refers to is parsed once a version.
 type Catalog struct {
+	follower *follower // of endpoints; nil: nobody asked for it
+
 	mu    sync.RWMutex // guards everything below and in names and versions
 	names [Kinds]map[string]*name
 	list  [Kinds][]*name
@@ -37,6 +39,7 @@ type name struct {
 type version struct {
 	text string
 	facts
+	held  *Held  // of endpoints, where they are followed
 	round *Round // it is what this round waits for
 	goal  goal
 }
@@ -122,6 +125,9 @@ func (c *Catalog) learn(k Kind, in *received) {
 	v := &version{text: string(in.version), facts: parseFacts(k, in)}
 	if w := n.want; w != nil && !w.gone && (w.accept == nil || w.accept(in.any)) {
 		v.round, v.goal = c.round, w.goal
+	}
+	if k == EDS && c.follower != nil {
+		v.held = c.follower.learn(in)
 	}
 	n.versions = append(n.versions, v)
 }

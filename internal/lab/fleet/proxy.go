@@ -35,6 +35,7 @@ type Proxy struct {
 	ctx  context.Context // ends the wait of a proxy that is stalled
 	join func()          // gives the place among those that are joining to the next
 	conn *conn
+	following
 
 	mu    sync.Mutex // guards what follows
 	state state
@@ -115,6 +116,7 @@ func (p *Proxy) flush() error {
 	if err := p.conn.flush(); err != nil {
 		return err
 	}
+	p.tell(p.fleet.Catalog.follower)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.goals.all() {
@@ -177,6 +179,9 @@ func (p *Proxy) take(b []byte) error {
 	p.show(resp, b)
 	list, round := p.fleet.Catalog.resolve(resp.kind, resp.resources, room.list[:0])
 	room.list = list
+	if p.fleet.Catalog.follower != nil {
+		p.note(resp.kind, list)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.send(newRequest(resp.kind).bytes(fieldNonce, resp.nonce)) // the ACK
