@@ -13,6 +13,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/admission"
 	"github.com/moonsail/moonsail/internal/debug"
+	"github.com/moonsail/moonsail/internal/departure"
 	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/istioapi"
@@ -39,6 +40,10 @@ type Options struct {
 	Status           bool             // what is wrong with Istio objects is written into their status
 	Webhook          admission.Options
 	Log              *slog.Logger
+
+	// Absence is how long workloads that leave wait for proxies that are disconnected; 0:
+	// departure.DefaultAbsence.
+	Absence time.Duration
 
 	// Listening is told the addresses once they are open, where it is not nil.
 	Listening func(xds, http net.Addr)
@@ -69,7 +74,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: changes, Removed: changes.Removed, Debounce: o.Debounce, Log: o.Log})
-	xds := server.New(pipeline, changes, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: metrics})
+	departures := departure.New(intake, changes, o.Log)
+	xds := server.New(binder{pipeline, departures}, changes, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: metrics, Methods: methods(departures)})
+	departures.Proxies, departures.Lists, departures.Absence = xds, pipeline.Listed, o.Absence
 	stages := debug.Stages{
 		Ready:    ready(source, pipeline),
 		Problems: problems(source, pipeline),
@@ -88,6 +95,7 @@ func Run(ctx context.Context, o Options) error {
 	defer xds.Close()
 
 	g := newGroup(ctx)
+	g.run("departures", func(ctx context.Context) error { departures.Run(ctx); return nil })
 	g.run(source.name, source.run)
 	if httpListener != nil {
 		g.run("debug pages", func(ctx context.Context) error { return debug.NewServer(stages, o.Log).Serve(ctx, httpListener) })

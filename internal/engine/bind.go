@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/derive"
@@ -172,6 +173,14 @@ func (e *Engine) Scopes(ctx context.Context) []ScopeInfo { return ask(ctx, e, e.
 
 // Failures lists what could not be translated, by scope, type and name.
 func (e *Engine) Failures(ctx context.Context) []Failure { return ask(ctx, e, e.sortedFailures) }
+
+// Listed gives those of some addresses that are endpoints, or may come to be; none once the
+// engine has stopped.
+func (e *Engine) Listed(ctx context.Context, addresses []string) []string {
+	return ask(ctx, e, func() []string {
+		return slices.DeleteFunc(addresses, func(a string) bool { return !e.deriver.Index().Lists(a) })
+	})
+}
 
 // ask has Run's goroutine answer a question; nil where it has stopped or ctx ends first.
 func ask[T any](ctx context.Context, e *Engine, f func() []T) []T {

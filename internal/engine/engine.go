@@ -157,7 +157,7 @@ func (e *Engine) batch(events []store.Event) {
 	e.opts.Ledger.Begin(rev, changedObjects(changes), firstObserved(changes))
 	e.opts.Ledger.Mark(rev, telemetry.StageStore, time.Now())
 	if e.opts.Removed != nil {
-		e.opts.Removed(removedEndpoints(rev, changes))
+		e.opts.Removed(append(removedEndpoints(rev, changes), e.departed(rev, changes)...))
 	}
 
 	update := e.deriver.Apply(changes)

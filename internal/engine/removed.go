@@ -42,6 +42,23 @@ func removedEndpoints(rev model.Revision, changes []store.Change) []telemetry.Re
 	return out
 }
 
+// departed are the endpoints of workloads that leave.
+func (e *Engine) departed(rev model.Revision, changes []store.Change) []telemetry.RemovedEndpoint {
+	var out []telemetry.RemovedEndpoint
+	for i := range changes {
+		d, ok := changes[i].New.(*model.Departure)
+		if !ok {
+			continue
+		}
+		for _, a := range d.Addresses {
+			out = append(out, telemetry.RemovedEndpoint{
+				Revision: rev, Observed: changes[i].Event.Observed, Object: d.Key, Address: a, Hosts: e.deriver.Index().HostsAt(a),
+			})
+		}
+	}
+	return out
+}
+
 func readyMembers(s *model.EndpointSlice) map[string]bool {
 	if s == nil {
 		return nil

@@ -29,8 +29,9 @@ type ChangeLog struct {
 	ring   []atomic.Pointer[record]
 	newest atomic.Uint64 // the newest revision in the ring
 
-	objects  objectIndex
-	removals removals
+	objects   objectIndex
+	removals  removals
+	followers followers
 }
 
 // DefaultChanges is how many changes a log remembers where nothing else is said.
@@ -62,7 +63,9 @@ func (l *ChangeLog) Begin(rev model.Revision, objects []ChangedObject, observed 
 	if old != nil && !old.distributed() {
 		l.metrics.forgotten.Inc()
 		l.tell(old) // some proxy never answered: say so before it is forgotten
+		l.followers.ended(old.rev)
 	}
+	l.followers.began(rev, objects)
 }
 
 // Mark ends a stage of the engine's: StageStore, StageDerive or StageTranslate.
@@ -147,6 +150,7 @@ func (r *record) sentWith(newer *record) {
 func (l *ChangeLog) finish(r *record) {
 	l.metrics.distributed(r)
 	l.tell(r)
+	l.followers.ended(r.rev)
 }
 
 // tell queues a revision's log line. It never blocks: streams call it.

@@ -87,6 +87,8 @@ type Options struct {
 	RouteStrategy RouteStrategy // empty: RoutesAuto
 	Senders       int           // goroutines that bring published changes to streams; 0: GOMAXPROCS
 	Meter         Meter         // nil: nobody counts
+	// Methods are served beside the discovery service, by path: "/package.Service/Method".
+	Methods map[string]Unary
 }
 
 // Meter counts what goes over streams. telemetry's metrics implement it. Like an

@@ -118,6 +118,7 @@ func (s *Server) Register(g *grpc.Server) {
 		},
 		Metadata: "envoy/service/discovery/v3/ads.proto",
 	}, nil)
+	s.registerUnary(g)
 }
 
 // receive gives the next message; free gives its bytes back.

@@ -9,15 +9,19 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 )
 
-// Methods are the service's, for an http2.Server.
+// Methods are the service's and those beside it, for an http2.Server.
 func (s *Server) Methods() map[string]http2.Handler {
 	handler := func(p ledger.Protocol) http2.Handler {
 		return func(h *http2.Stream) http2.Receiver { return pushed{s.newStream(p, http2Transport{h})} }
 	}
-	return map[string]http2.Handler{
+	methods := map[string]http2.Handler{
 		"/" + serviceName + "/" + sotwMethod:  handler(ledger.Sotw),
 		"/" + serviceName + "/" + deltaMethod: handler(ledger.Delta),
 	}
+	for path, method := range s.opts.Methods {
+		methods[path] = func(h *http2.Stream) http2.Receiver { return unaryStream{h, method} }
+	}
+	return methods
 }
 
 // HTTP2Options are what suits the service: the same as GRPCOptions.

@@ -1,0 +1,28 @@
+package controlplane
+
+import (
+	"context"
+
+	"github.com/moonsail/moonsail/internal/departure"
+	"github.com/moonsail/moonsail/internal/engine"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// binder tells of proxies that connect before they are bound.
+type binder struct {
+	*engine.Engine
+	departures *departure.Keeper
+}
+
+// Bind implements server.Binder.
+func (b binder) Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.Table)) ([]*table.Table, func(), error) {
+	b.departures.Connected(p)
+	return b.Engine.Bind(ctx, p, rebind)
+}
+
+// methods are what sidecars can ask beside the discovery service.
+func methods(k *departure.Keeper) map[string]server.Unary {
+	return map[string]server.Unary{departure.Method: k.Leave}
+}

@@ -1,0 +1,192 @@
+package departure
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// Leave is the Method. It answers once every proxy that had the workload's endpoints has
+// ACKed that they went; those that do not in time are named.
+func (k *Keeper) Leave(ctx context.Context, request []byte) ([]byte, error) {
+	q, p, err := decode(request)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := k.Proxies.Proxy(p.ID); ok && s.Proxy.Instance != p.Instance {
+		return nil, server.Refused("another instance of %s is connected than the one that asks: that one is not ended by this", p)
+	}
+	m, fresh, err := k.mark(p)
+	switch {
+	case err != nil:
+		return nil, err
+	case q.Stay:
+		k.withdraw(m, "its sidecar says so")
+		return json.Marshal(&Answer{})
+	}
+	ctx, cancel := context.WithTimeout(ctx, q.wait())
+	defer cancel()
+	a, err := k.leave(ctx, p, m, fresh)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(a)
+}
+
+// leave waits for the mark to be known to everybody.
+func (k *Keeper) leave(ctx context.Context, p *model.Proxy, m *mark, fresh bool) (*Answer, error) {
+	start := time.Now()
+	if err := k.begin(ctx, m, fresh); err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	m.answered = true
+	k.mu.Unlock()
+	revs := k.revisions(m)
+	for _, rev := range revs {
+		if k.Changes.Await(ctx, rev) != nil {
+			break // the time is over: who lacks it is told
+		}
+	}
+	a := &Answer{Revision: m.rev}
+	a.ACKed, a.Lacking = k.await(ctx, p, revs)
+	a.LackCount = len(a.Lacking)
+	a.Lacking = a.Lacking[:min(maxNamed, len(a.Lacking))]
+	a.TookMillis = float64(time.Since(start).Microseconds()) / 1000
+	k.Log.Info("workload leaves", "workload", p.String(), "rev", m.rev, "acked", a.ACKed, "lacking", a.LackCount, "took", time.Since(start).Round(10*time.Microsecond))
+	return a, nil
+}
+
+// begin waits until the mark has a revision.
+func (k *Keeper) begin(ctx context.Context, m *mark, fresh bool) error {
+	if fresh {
+		f := k.Changes.Follow(m.departure.Key)
+		defer f.Stop()
+		k.put(m)
+		select {
+		case m.rev = <-f.Began():
+			close(m.began)
+		case <-m.withdrawn:
+		case <-ctx.Done():
+			k.withdraw(m, "it came to nothing in time")
+		}
+	}
+	select {
+	case <-m.began:
+		return nil
+	case <-m.withdrawn:
+		return server.Unavailable("the departure of %s was withdrawn before it was known", m.departure.Name)
+	case <-ctx.Done():
+		return server.Unavailable("the control plane does not come to it")
+	}
+}
+
+// put gives a mark to the intake, unless it was withdrawn meanwhile.
+func (k *Keeper) put(m *mark) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.marks[m.departure.Key] == m {
+		k.Intake.Put(store.Event{Key: m.departure.Key, Object: m.departure, Observed: m.since, Urgent: true})
+	}
+}
+
+// revisions are those that took a workload's endpoints away: the mark's, and what the source
+// itself has removed before and is perhaps still on its way.
+func (k *Keeper) revisions(m *mark) []model.Revision {
+	out := []model.Revision{m.rev}
+	for _, r := range k.Changes.RemovedEndpoints(0) {
+		if r.Revision < m.rev && slices.Contains(m.departure.Addresses, r.Address) && m.since.Sub(r.Observed) < MaxWait {
+			out = append(out, r.Revision)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// lookEvery is how often it is looked whether proxies are back that were disconnected.
+const lookEvery = 10 * time.Millisecond
+
+// await looks who knows of revisions, until nobody lacks them whom it is worth to wait for.
+func (k *Keeper) await(ctx context.Context, p *model.Proxy, revs []model.Revision) (acked int, lacking []Lacking) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		list := k.whereabouts(p, revs)
+		waitFor := time.Since(k.started) < k.absence()
+		acked, lacking = 0, nil
+		for _, w := range list {
+			switch w.Position {
+			case server.PositionACKed:
+				acked++
+			case server.PositionNotConcerned:
+			default:
+				waitFor = waitFor || w.Position == server.PositionBehind || k.awaited(&w)
+				lacking = append(lacking, Lacking{Proxy: w.Name + "." + w.Namespace, Position: w.Position, Reason: reason(&w)})
+			}
+		}
+		if !waitFor {
+			return acked, lacking
+		}
+		select {
+		case <-ctx.Done():
+			return acked, lacking
+		case <-tick.C:
+		}
+	}
+}
+
+func (k *Keeper) absence() time.Duration { return cmp.Or(k.Absence, DefaultAbsence) }
+
+// awaited tells whether a disconnected proxy may be back soon.
+func (k *Keeper) awaited(w *server.Whereabouts) bool {
+	return w.Position == server.PositionDisconnected && len(w.Reasons) > 0 && time.Since(w.Reasons[0].Since) < k.absence()
+}
+
+// whereabouts is where each proxy stands towards revisions, where they differ the worst;
+// without those that have left themselves, and without the proxy that asks.
+func (k *Keeper) whereabouts(p *model.Proxy, revs []model.Revision) map[string]server.Whereabouts {
+	out := map[string]server.Whereabouts{}
+	for _, rev := range revs {
+		for _, w := range k.Proxies.Distribution(&server.Question{Revision: rev}) {
+			if w.ID == p.ID || w.Position == server.PositionDisconnected && k.left(w.Namespace, w.Name) {
+				continue
+			}
+			if old, ok := out[w.ID]; !ok || rank[w.Position] > rank[old.Position] {
+				out[w.ID] = w
+			}
+		}
+	}
+	return out
+}
+
+// rank orders positions, the worst last.
+var rank = map[server.Position]int{
+	server.PositionNotConcerned: 0, server.PositionACKed: 1, server.PositionDisconnected: 2, server.PositionRefused: 3, server.PositionBehind: 4,
+}
+
+// reason is why a proxy lacks a change, in words.
+func reason(w *server.Whereabouts) string {
+	var out []string
+	for _, r := range w.Reasons {
+		text := string(r.Cause)
+		if r.Type != "" {
+			text += " " + r.Type
+		}
+		if !r.Since.IsZero() {
+			text += fmt.Sprintf(" for %s", time.Since(r.Since).Round(time.Millisecond))
+		}
+		if r.Text != "" {
+			text += ": " + r.Text
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
+}
