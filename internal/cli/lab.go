@@ -56,6 +56,7 @@ func newFloorCommand() *cobra.Command {
 type propagationFlags struct {
 	options propagation.Options
 	meshes  []string
+	rollout string
 	target  string
 	out     string
 	quick   bool
@@ -95,7 +96,9 @@ into that directory, which must be empty, and removes it in the end.
 
 --source kube writes the mesh into a Kubernetes API server instead ('make kube' starts one;
 see --kubeconfig), in namespaces of its own, which are deleted in the end; the control plane
-under test reads it from there. Growth needs several meshes at a time and is left out.
+under test reads it from there. Growth needs several meshes at a time and is left out. The
+scenario expedia is for this source alone: real controllers roll out Deployments of hundreds
+of pods (--rollout), and each pod that goes is followed until no proxy knows it any more.
 
 Scenarios:
 `)
@@ -112,6 +115,7 @@ func (f *propagationFlags) addFlags(cmd *cobra.Command) {
 	fs.StringSliceVar(&f.options.Scenarios, "scenario", nil, "scenarios to run, by `NAME` (default: all)")
 	fs.StringSliceVar(&f.meshes, "mesh", []string{"50x500", "500x1000", "500x5000"}, "meshes, as `SERVICESxPROXIES`, ascending")
 	fs.IntVar(&f.options.Rounds, "rounds", d.Rounds, "changes of each scenario")
+	fs.StringVar(&f.rollout, "rollout", d.Rollout.String(), "size of the expedia scenario, as `DEPLOYMENTSxPODSxPROXIES`")
 	fs.StringVar(&f.target, "target", "", "`ADDR[,pid=N]` of another control plane; its CPU time and memory are read where the pid is given")
 	fs.StringVar((*string)(&f.options.Source), "source", string(propagation.SourceFile), "where the mesh is: `file`, or kube")
 	fs.StringVar(&f.options.Kubeconfig, "kubeconfig", "", "`FILE` that tells the API server of --source kube")
@@ -163,6 +167,12 @@ func (f *propagationFlags) build(cmd *cobra.Command) (propagation.Options, error
 			return o, usageError{fmt.Errorf("--mesh: %w", err)}
 		}
 	}
+	if !f.quick || cmd.Flags().Changed("rollout") {
+		var err error
+		if o.Rollout, err = propagation.ParseRollout(f.rollout); err != nil {
+			return o, usageError{fmt.Errorf("--rollout: %w", err)}
+		}
+	}
 	if !f.quick || cmd.Flags().Changed("rounds") {
 		o.Rounds = f.options.Rounds
 	}
@@ -171,7 +181,7 @@ func (f *propagationFlags) build(cmd *cobra.Command) (propagation.Options, error
 	}
 	o.Scenarios, o.ServeFlags, o.Dir = f.options.Scenarios, f.options.ServeFlags, f.options.Dir
 	o.Source, o.Kubeconfig = f.options.Source, f.options.Kubeconfig
-	if err := propagation.CheckScenarios(o.Scenarios); err != nil {
+	if err := propagation.CheckScenarios(o.Scenarios, o.Source); err != nil {
 		return o, usageError{fmt.Errorf("--scenario: %w", err)}
 	}
 	if err := errors.Join(f.checkSource(), f.parseTarget(&o)); err != nil {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/moonsail/moonsail/internal/cli"
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
@@ -17,7 +19,15 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(kubetest.Main(m)) }
+// asMoonsail makes this test binary run as moonsail: the lab starts servers of its own.
+const asMoonsail = "MOONSAIL_CLUSTER_TEST_AS_MOONSAIL"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asMoonsail) != "" {
+		os.Exit(cli.Execute())
+	}
+	goleak.VerifyTestMain(kubetest.Main(m))
+}
 
 // follow keeps a store up to date with a cluster until the test ends.
 func follow(t *testing.T, c *kubetest.Cluster, mesh *model.Mesh) *store.Store {

@@ -21,7 +21,8 @@ import (
 // Cluster is an API server as a place for a mesh. A file there is the objects that it
 // names; it is changed by writing those that differ.
 type Cluster struct {
-	client dynamic.Interface
+	client  dynamic.Interface
+	watcher dynamic.Interface // whose requests may take as long as they like
 
 	mu     sync.Mutex // guards below, not the requests
 	files  map[string][]*object
@@ -52,7 +53,12 @@ func Connect(ctx context.Context, kubeconfig string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 	}
-	c := &Cluster{client: client, files: map[string][]*object{}, spaces: map[string]bool{}}
+	cfg.Timeout = 0
+	watcher, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+	}
+	c := &Cluster{client: client, watcher: watcher, files: map[string][]*object{}, spaces: map[string]bool{}}
 	return c, c.checkEmpty(ctx)
 }
 

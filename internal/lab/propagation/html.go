@@ -48,14 +48,14 @@ func (r *Report) plots() (out []template.HTML) {
 			last = append(last, group{x.Scenario, []float64{x.Subject.Last.P50, x.Floor.Last.P50, x.Bare.Last.P50}})
 			cpu = append(cpu, group{x.Scenario, []float64{x.Subject.CPU.P50, x.Floor.CPU.P50, x.Bare.CPU.P50}})
 			curves = append(curves, lines(axes{title: mesh + ", " + x.Scenario + ": share of proxies that have it", x: "ms", y: "share"},
-				[]line{{0, false, flip(x.Subject.Curve)}, {1, false, flip(x.Floor.Curve)}, {2, false, flip(x.Bare.Curve)}}))
+				[]line{{series: 0, points: flip(x.Subject.Curve)}, {series: 1, points: flip(x.Floor.Curve)}, {series: 2, points: flip(x.Bare.Curve)}}))
 		}
 		if len(last) > 0 {
 			out = append(out, bars(mesh+": time to the last proxy's ACK, median", "ms", last), bars(mesh+": the server's CPU time a change, median", "ms", cpu))
 			out = append(out, curves...)
 		}
 	}
-	return append(out, r.growthPlots()...)
+	return append(append(out, r.growthPlots()...), r.charts()...)
 }
 
 func (r *Report) meshNames() (names []string) {
@@ -78,7 +78,20 @@ func (r *Report) growthPlots() (out []template.HTML) {
 			cpu = append(cpu, [2]float64{float64(p.Services), p.Side.CPU.P50})
 		}
 		out = append(out, lines(axes{title: "growth: one endpoint change; time to the last ACK (solid) and CPU time (dashed)", x: "services", y: "ms", logX: true},
-			[]line{{0, false, last}, {0, true, cpu}}))
+			[]line{{series: 0, points: last}, {series: 0, dashed: true, points: cpu}}))
+	}
+	return out
+}
+
+func (r *Report) charts() (out []template.HTML) {
+	for _, x := range r.Results {
+		for _, c := range x.Charts {
+			var list []line
+			for i, l := range c.Lines {
+				list = append(list, line{series: i, name: l.Name, points: l.Points})
+			}
+			out = append(out, lines(axes{title: x.Scenario + ": " + c.Title, x: "s", y: c.Y}, list))
+		}
 	}
 	return out
 }

@@ -27,6 +27,7 @@ type Options struct {
 	StormEvents int
 	Growth      []int // services; ascending
 	GrowthProxy int   // proxies
+	Rollout     Rollout
 
 	// Binary is the command line of moonsail: the servers are its subcommands.
 	Binary []string
@@ -48,12 +49,34 @@ type Options struct {
 	Finished func(Result)       // told each result as it is there; may be nil
 }
 
+// Rollout is the size of Expedia's case: Deployments of so many pods each, of which all but
+// the last restart while that is scaled to half.
+type Rollout struct{ Deployments, Pods, Proxies int }
+
+// ParseRollout reads "3x500x500": deployments x pods x proxies.
+func ParseRollout(text string) (r Rollout, err error) {
+	parts := strings.Split(strings.TrimSpace(text), "x")
+	for i, into := range []*int{&r.Deployments, &r.Pods, &r.Proxies} {
+		if len(parts) == 3 && err == nil {
+			*into, err = strconv.Atoi(parts[i])
+		}
+	}
+	if err != nil || r.Deployments < 2 || r.Pods < 2 || r.Proxies < 1 {
+		return Rollout{}, fmt.Errorf("a rollout is DEPLOYMENTSxPODSxPROXIES, at least 2x2x1, for example 3x500x500, not %q", text)
+	}
+	return r, nil
+}
+
+// String is as ParseRollout reads it.
+func (r Rollout) String() string { return fmt.Sprintf("%dx%dx%d", r.Deployments, r.Pods, r.Proxies) }
+
 // DefaultOptions are the plan's sizes.
 func DefaultOptions() Options {
 	return Options{
 		Meshes: []meshfiles.Shape{shape(50, 500), shape(500, 1000), shape(500, 5000)},
 		Rounds: 11, ChurnEvents: 60, ChurnSpeed: 10, StormEvents: 20_000,
 		Growth: []int{100, 1000, 5000, 20_000}, GrowthProxy: 200,
+		Rollout: Rollout{3, 500, 500},
 	}
 }
 
@@ -63,6 +86,7 @@ func QuickOptions() Options {
 		Meshes: []meshfiles.Shape{shape(20, 50), shape(100, 200)}, Quick: true,
 		Rounds: 10, ChurnEvents: 12, ChurnSpeed: 50, StormEvents: 1000,
 		Growth: []int{50, 500}, GrowthProxy: 40,
+		Rollout: Rollout{2, 30, 100},
 	}
 }
 

@@ -34,7 +34,10 @@ func newPlace(ctx context.Context, o *Options, dir string) (place, error) {
 	switch {
 	case o.Source == SourceKube:
 		c, err := meshkube.Connect(ctx, o.Kubeconfig)
-		return place{c, "the API server of " + o.Kubeconfig, []string{"--kubeconfig", o.Kubeconfig}, apiWriters}, err
+		if err != nil {
+			return place{}, err
+		}
+		return place{c, "the API server of " + o.Kubeconfig, []string{"--kubeconfig", o.Kubeconfig}, apiWriters}, nil
 	case o.Target != "":
 		d, err := meshfiles.NewDirectory(o.Dir, filepath.Clean(o.Dir)+".staging")
 		return place{Place: d, name: o.Dir}, err

@@ -8,7 +8,7 @@ import (
 )
 
 // Plots are inline SVG whose colours are the page's CSS classes (s0, s1, s2: the
-// control plane, the floor, bare TCP), so that they are readable on light and on dark.
+// control plane, the floor, bare TCP; or, of lines with names, one each), so that they are readable on light and on dark.
 
 // group is one row of a bar chart: a label and one value a series.
 type group struct {
@@ -25,6 +25,8 @@ const (
 	linesHeight = 220.0
 	linesLeft   = 60.0
 	linesBottom = 34.0
+	linesTop    = 24.0 // the unit is above the highest number
+	colours     = 7    // of lines
 )
 
 // bars draws horizontal bars; unit goes after each value.
@@ -56,6 +58,7 @@ func bars(title, unit string, groups []group) template.HTML {
 type line struct {
 	series int
 	dashed bool
+	name   string // in the plot's own key; empty: the page's key has it
 	points [][2]float64
 }
 
@@ -84,10 +87,10 @@ func lines(a axes, list []line) template.HTML {
 		return linesLeft + share*(plotWidth-linesLeft-20)
 	}
 	up := func(y float64) float64 {
-		return linesHeight - linesBottom - ratio(y, top)*(linesHeight-linesBottom-12)
+		return linesHeight - linesBottom - ratio(y, top)*(linesHeight-linesBottom-linesTop)
 	}
 	var b svg
-	b.open(a.title, plotWidth, linesHeight)
+	b.open(a.title, plotWidth, linesHeight, list...)
 	b.grid(a, lo, hi, top, across, up)
 	for _, l := range list {
 		var at []string
@@ -98,7 +101,7 @@ func lines(a axes, list []line) template.HTML {
 		if l.dashed {
 			dash = ` stroke-dasharray="5 4"`
 		}
-		b.add(`<polyline class="l%d" points="%s"%s/>`, l.series, strings.Join(at, " "), dash)
+		b.add(`<polyline class="l%d" points="%s"%s/>`, l.series%colours, strings.Join(at, " "), dash)
 	}
 	return b.close()
 }
@@ -108,8 +111,16 @@ type svg struct{ strings.Builder }
 
 func (b *svg) add(format string, args ...any) { fmt.Fprintf(b, format, args...) }
 
-func (b *svg) open(title string, w, h float64) {
-	b.add(`<figure><figcaption>%s</figcaption><svg viewBox="0 0 %.0f %.0f" role="img" aria-label="%[1]s">`, template.HTMLEscapeString(title), w, h)
+// open begins a picture, with a key of the lines that have names.
+func (b *svg) open(title string, w, h float64, list ...line) {
+	title = template.HTMLEscapeString(title)
+	b.add(`<figure><figcaption>%s</figcaption><p class="key">`, title)
+	for _, l := range list {
+		if l.name != "" {
+			b.add(`<span style="background:var(--s%d)"></span>%s`, l.series%colours, template.HTMLEscapeString(l.name))
+		}
+	}
+	b.add(`</p><svg viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">`, w, h, title)
 }
 
 func (b *svg) close() template.HTML {

@@ -36,6 +36,7 @@ type Result struct {
 	Series  []Point      `json:"series,omitempty"` // growth: by size of the mesh
 	Kinds   []KindSpread `json:"kinds,omitempty"`  // churn: by kind of change
 	Waits   []Wait       `json:"waits,omitempty"`  // locks: the longest, for locks and then for anything
+	Charts  []Chart      `json:"charts,omitempty"` // expedia
 }
 
 // Side is what one server was measured to take. Last and CPU are spread over changes,
@@ -91,6 +92,19 @@ type Wait struct {
 	Count int64   `json:"count"`
 	Time  float64 `json:"time_ms"`
 	Share float64 `json:"share_percent"` // of the wall time
+}
+
+// Chart is something over time.
+type Chart struct {
+	Title string      `json:"title"`
+	Y     string      `json:"y"` // the unit
+	Lines []ChartLine `json:"lines"`
+}
+
+// ChartLine is one of a chart's lines.
+type ChartLine struct {
+	Name   string       `json:"name"`
+	Points [][2]float64 `json:"points"` // seconds from the beginning, value
 }
 
 // bar adds a limit to a result.

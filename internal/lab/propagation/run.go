@@ -29,6 +29,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 }
 
 func run(ctx context.Context, o *Options, report *Report) error {
+	if err := CheckScenarios(o.Scenarios, o.Source); err != nil {
+		return err
+	}
 	chosen, err := choose(o.Scenarios)
 	if err != nil {
 		return err
@@ -45,6 +48,8 @@ func run(ctx context.Context, o *Options, report *Report) error {
 	}
 	if o.Source == SourceKube { // it has one mesh at a time
 		chosen = slices.DeleteFunc(chosen, func(s Scenario) bool { return s.Name == "growth" })
+	} else {
+		chosen = slices.DeleteFunc(chosen, func(s Scenario) bool { return s.kubeOnly })
 	}
 	dir, err := os.MkdirTemp("", "moonsail-lab-")
 	if err != nil {
@@ -149,15 +154,20 @@ func (r *Report) add(o *Options, result Result) {
 // filesFor is the number of files that must be open at the same time: three connections
 // a proxy (control plane, floor and limit), each seen from here, and some more.
 func filesFor(o *Options) uint64 {
-	n := 0
+	n := o.Rollout.Proxies
 	for _, m := range o.Meshes {
 		n = max(n, 3*(m.Proxies+m.Bystanders))
 	}
 	return uint64(max(n, len(o.Growth)*o.GrowthProxy) + 512) //nolint:gosec // it is small
 }
 
-// CheckScenarios tells which name is none of a scenario.
-func CheckScenarios(names []string) error {
-	_, err := choose(names)
+// CheckScenarios tells which name is none of a scenario, or of one that needs another source.
+func CheckScenarios(names []string, source Source) error {
+	chosen, err := choose(names)
+	for _, s := range chosen {
+		if len(names) > 0 && s.kubeOnly && source != SourceKube {
+			return fmt.Errorf("scenario %s needs --source kube", s.Name)
+		}
+	}
 	return err
 }

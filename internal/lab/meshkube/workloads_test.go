@@ -1,0 +1,78 @@
+package meshkube
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic/fake"
+	"sigs.k8s.io/yaml"
+)
+
+const sliceText = `
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, namespace: mesh, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+endpoints:
+- {addresses: [10.0.0.1], conditions: {ready: true, serving: true}}
+- {addresses: [10.0.0.2], conditions: {ready: false, serving: true, terminating: true}}
+- {addresses: [10.0.0.3]}
+`
+
+func objectOf(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	b, err := yaml.YAMLToJSON([]byte(text))
+	require.NoError(t, err)
+	require.NoError(t, u.UnmarshalJSON(b))
+	return u
+}
+
+func TestWatchSlices(t *testing.T) {
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objectOf(t, sliceText))
+	c := &Cluster{client: client, watcher: client}
+	seen, done := make(chan Slice, 1), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { done <- c.WatchSlices(ctx, "mesh", func(s Slice) { seen <- s }) }()
+	ready := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.3")}
+	require.Equal(t, Slice{Name: "web-1", Service: "web", Ready: ready}, <-seen)
+	require.Eventually(t, func() bool { return len(client.Actions()) == 2 }, time.Minute, time.Millisecond, "it watches")
+
+	in := client.Resource(endpointSlices).Namespace("mesh")
+	next := objectOf(t, sliceText)
+	next.Object["endpoints"] = next.Object["endpoints"].([]any)[:1]
+	_, err := in.Update(ctx, next, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.Equal(t, Slice{Name: "web-1", Service: "web", Ready: ready[:1]}, <-seen)
+	require.NoError(t, in.Delete(ctx, "web-1", metav1.DeleteOptions{}))
+	require.Equal(t, Slice{Name: "web-1", Service: "web"}, <-seen)
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+}
+
+func TestRolledOut(t *testing.T) {
+	for status, want := range map[string]bool{
+		"{observedGeneration: 2, replicas: 3, updatedReplicas: 3, availableReplicas: 3}": true,
+		"{observedGeneration: 1, replicas: 3, updatedReplicas: 3, availableReplicas: 3}": false,
+		"{observedGeneration: 2, replicas: 4, updatedReplicas: 3, availableReplicas: 3}": false,
+		"{observedGeneration: 2, replicas: 3, updatedReplicas: 3, availableReplicas: 2}": false,
+		"{}": false,
+	} {
+		u := objectOf(t, `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: mesh, generation: 2}
+spec: {replicas: 3}
+status: `+status)
+		c := &Cluster{client: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, u)}
+		done, err := c.RolledOut(t.Context(), "mesh", "web")
+		require.NoError(t, err)
+		require.Equal(t, want, done, status)
+	}
+}
