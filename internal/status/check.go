@@ -14,6 +14,10 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
+// maxMeant is how many objects may be told that one of them is meant by a refusal. Where it
+// could be any of more, none is: `moonsail proxies` tells what is refused.
+const maxMeant = 16
+
 // Timing of what is looked for.
 const (
 	// lookEvery is how soon a refusal is noticed.
@@ -95,6 +99,9 @@ func (c *checker) refused(snap *store.Snapshot, now time.Time) map[model.Key]ref
 	for _, r := range c.refusals() {
 		one := refusal{what: strings.TrimSpace(r.Type.String() + " " + r.Name), message: r.Message, proxies: r.Proxies}
 		from := origins(snap, r)
+		if len(from) > maxMeant {
+			continue
+		}
 		one.shared = len(from) - 1
 		for _, k := range from {
 			out[k] = joined(out[k], one)

@@ -96,8 +96,10 @@ func (st *stream) about(typ resource.Type, h *ledger.Held) []Part {
 		case e.Version != h.Version:
 			return nil
 		case typ == resource.RouteConfig:
-			if parts := st.newParts(typ, h.Name, h.Since()); len(parts) > 0 {
-				return parts
+			for _, since := range []model.Revision{h.Since(), 0} { // all of it was new to a proxy that has come since
+				if parts := st.newParts(typ, h.Name, since); len(parts) > 0 {
+					return parts
+				}
 			}
 			return []Part{{typ, e}}
 		default:
