@@ -24,7 +24,9 @@ type traffic struct {
 
 	mu       sync.Mutex     // guards all below
 	calls    int            // that have ended
-	answers  map[string]int // bodies of 200s, since the last take
+	round    int            // of take
+	fresh    int            // calls that began in this round and have ended
+	answers  map[string]int // bodies of 200s of these
 	failures []string
 }
 
@@ -71,7 +73,9 @@ func (l *traffic) run(ctx context.Context) {
 
 // call makes one call; it is not cut off when the test ends.
 func (l *traffic) call(last bool) {
-	start := time.Now()
+	l.mu.Lock()
+	start, round := time.Now(), l.round
+	l.mu.Unlock()
 	body, err := get(&l.client, l.url, l.host, last)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +84,10 @@ func (l *traffic) call(last bool) {
 		l.failures = append(l.failures, start.Format("15:04:05.000 ")+err.Error())
 		return
 	}
-	l.answers[body]++
+	if round == l.round {
+		l.fresh++
+		l.answers[body]++
+	}
 }
 
 // get is a call that must be answered by 200. last ends its connection.
@@ -102,31 +109,43 @@ func get(c *http.Client, url, host string, last bool) (string, error) {
 	return string(body), err
 }
 
-// take gives the answers since it was called last, after at least n more calls that began
-// after it was called.
-func (l *traffic) take(n int) map[string]int {
-	l.t.Helper()
-	l.mu.Lock()
-	from := l.calls + callers // those that are under way do not count
-	clear(l.answers)
-	l.mu.Unlock()
-	l.await(from)
-	l.mu.Lock()
-	clear(l.answers)
-	l.mu.Unlock()
-	l.await(from + n)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return maps.Clone(l.answers)
+// stop ends the calls.
+func (l *traffic) stop() {
+	l.cancel()
+	l.ended.Wait()
 }
 
-func (l *traffic) await(calls int) {
+// failed takes the failures so far; they are no failures of the test then.
+func (l *traffic) failed() (calls int, failures []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	failures, l.failures = l.failures, nil
+	return l.calls, failures
+}
+
+// take gives the answers of at least n calls that began after it was called. The first few
+// do not count: Envoy ACKs before all its workers have what is new.
+func (l *traffic) take(n int) map[string]int {
 	l.t.Helper()
+	l.next(callers)
+	return l.next(n)
+}
+
+// next gives the answers of at least n calls that began after it was called.
+func (l *traffic) next(n int) map[string]int {
+	l.t.Helper()
+	l.mu.Lock()
+	l.round, l.fresh = l.round+1, 0
+	clear(l.answers)
+	l.mu.Unlock()
 	eventually(l.t, "calls go on", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.calls >= calls
+		return l.fresh >= n
 	}, nil)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.answers)
 }
 
 // requireOnly: from now on all calls are answered by these, and each of them answers some.
