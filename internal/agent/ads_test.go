@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"maps"
 	"net"
 	"sync"
@@ -31,6 +32,7 @@ type fakeADS struct {
 	stop      func()
 	open      chan struct{}
 	resources map[string][]*discoveryv3.Resource
+	leave     func(context.Context, *leaveRequest) (*leaveAnswer, error) // nil: it knows no such method
 
 	mu       sync.Mutex // guards what follows
 	nodes    []*corev3.Node
@@ -63,6 +65,7 @@ func (f *fakeADS) serve(t *testing.T, address string, tls credentials.TransportC
 	}
 	server := grpc.NewServer(options...)
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, f)
+	f.registerLeave(server)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -30,6 +30,8 @@ type agent struct {
 
 	quitOnce sync.Once
 	draining atomic.Bool
+	everSeen atomic.Bool // it was ready once, so that others may call it
+	leaving  leaving
 }
 
 // Run runs a sidecar until ctx ends, drains it then, and returns nil; ErrForced if it was
@@ -42,6 +44,7 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	s.nameInstance()
 	found, err := envoy.Find(c.EnvoyPath)
 	if err != nil {
 		return err

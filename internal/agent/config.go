@@ -22,6 +22,7 @@ const (
 	DefaultXDSAddress     = "127.0.0.1:15010"
 	DefaultConcurrency    = 2
 	DefaultDrainTime      = 5 * time.Second
+	DefaultLeaveTimeout   = 10 * time.Second
 	DefaultAdminPort      = 15000
 	DefaultStatusPort     = 15020
 	DefaultHealthPort     = 15021
@@ -98,6 +99,10 @@ type Config struct {
 	Concurrency *int           // worker threads of Envoy; 0: one a core
 	DrainTime   *time.Duration // how long connections may last after the first signal
 	MinDrain    time.Duration  // drain at least that long, even without connections
+	// LeaveTimeout bounds how long it is waited for that every proxy knows that the workload
+	// leaves, before the drain; 0: nobody is told. Where it is over, or nobody could be
+	// told, the drain takes at least DrainTime.
+	LeaveTimeout *time.Duration
 
 	// Where to listen. Empty: the workload's address if it is a loopback address, so that
 	// many sidecars live on one machine; else admin on 127.0.0.1 and the rest on any.
@@ -125,6 +130,8 @@ type settings struct {
 	proxyConfig *meshconfig.ProxyConfig
 	concurrency int
 	drainTime   time.Duration // of the sidecar as a whole
+	leaveBound  time.Duration // LeaveTimeout
+	instance    string        // of this run; empty for what is only printed
 	listenDrain time.Duration // of a listener (Envoy's --drain-time-s)
 	bind        string
 	adminHost   string
@@ -145,6 +152,10 @@ func (c Config) resolve() (*settings, error) {
 		if err := step(); err != nil {
 			return nil, err
 		}
+	}
+	s.leaveBound = DefaultLeaveTimeout
+	if c.LeaveTimeout != nil {
+		s.leaveBound = *c.LeaveTimeout
 	}
 	s.node = s.makeNode()
 	return s, nil

@@ -18,19 +18,29 @@ const (
 	// maxSilence is how many questions in a row an Envoy that serves would not leave
 	// unanswered: it has not started yet, or hangs.
 	maxSilence = 3
+	// minQuiet is how many answers in a row must know of no connection: between an Envoy's ACK
+	// and its last worker's taking it up lie milliseconds, in which that may open one.
+	minQuiet = 2
 )
 
-// drain lets connections end, then ends Envoy: readiness fails at once, HTTP clients are
-// told to go (connection: close, GOAWAY), new connections are still taken, since the
-// news that this workload leaves may not have reached everybody. It is over when no
-// connection is left, or after the drain time.
+// drain lets connections end, then ends Envoy: readiness fails at once, and the control
+// plane takes the calls away. When every proxy has ACKed that, HTTP clients are told to go
+// (connection: close, GOAWAY); new connections are still taken, since a worker of an Envoy
+// takes up what the Envoy has ACKed a little later. It is over when no connection is left
+// and none came meanwhile, or after the drain time.
 func (a *agent) drain(p *envoy.Process) error {
 	a.draining.Store(true)
 	a.metrics.setReady(false)
-	a.log.Info("draining", "at most", a.drainTime)
-	a.beginDrain()
-
-	outcome := a.awaitDrained(p)
+	known, outcome := a.awaitLeft(p)
+	if outcome == drainDone {
+		least := a.MinDrain
+		if !known {
+			least = max(least, a.drainTime)
+		}
+		a.log.Info("draining", "at least", least, "at most", max(least, a.drainTime))
+		a.beginDrain()
+		outcome = a.awaitDrained(p, least)
+	}
 	switch outcome {
 	case drainAborted:
 		return a.force(p)
@@ -62,20 +72,25 @@ const (
 	drainTimeout
 	drainAborted
 	drainCrashed
+	drainQuit // asked to quit, without a drain
 )
 
-func (a *agent) awaitDrained(p *envoy.Process) drainOutcome {
+// awaitDrained waits until there is no connection, and still none with the next look.
+func (a *agent) awaitDrained(p *envoy.Process, least time.Duration) drainOutcome {
 	start := time.Now()
-	end := time.NewTimer(a.drainTime)
+	end := time.NewTimer(max(least, a.drainTime))
 	defer end.Stop()
 	poll := time.NewTicker(drainPoll)
 	defer poll.Stop()
-	for silent := 0; ; {
+	for silent, quiet := 0, 0; ; {
 		n := a.connections()
 		if silent++; n >= 0 {
 			silent = 0
 		}
-		if time.Since(start) >= a.MinDrain && (n == 0 || silent >= maxSilence) {
+		if quiet++; n != 0 {
+			quiet = 0
+		}
+		if time.Since(start) >= least && (quiet >= minQuiet || silent >= maxSilence) {
 			return drainDone
 		}
 		select {

@@ -102,9 +102,11 @@ func startSidecar(t *testing.T, ip, xds string, change func(*Config)) *sidecar {
 		Workload:  Workload{Name: "app-1", Namespace: "shop", IPs: []string{ip}, Labels: map[string]string{"app": "app"}},
 		XDS:       XDS{Address: xds, Plaintext: true},
 		DrainTime: ptr(100 * time.Millisecond),
-		EnvoyPath: findEnvoy(t),
-		Log:       slog.New(slog.NewTextHandler(s.log, nil)),
-		Abort:     s.abort,
+		// Whoever wants to leave says so.
+		LeaveTimeout: ptr(time.Duration(0)),
+		EnvoyPath:    findEnvoy(t),
+		Log:          slog.New(slog.NewTextHandler(s.log, nil)),
+		Abort:        s.abort,
 	}
 	if change != nil {
 		change(&c)

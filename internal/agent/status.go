@@ -34,6 +34,7 @@ func (a *agent) serveStatus(ctx context.Context) (*statusServers, error) {
 	status.HandleFunc("GET /stats/prometheus", a.handleMetrics)
 	status.HandleFunc("GET /metrics", a.handleMetrics)
 	status.HandleFunc("POST /quitquitquit", a.handleQuit)
+	status.HandleFunc("POST "+DrainPath, a.handleDrain(ctx))
 
 	s := &statusServers{done: make(chan struct{}, 2)}
 	for _, p := range []struct {
@@ -116,11 +117,38 @@ func (a *agent) handleMetrics(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(fromEnvoy.Bytes())
 }
 
+// DrainPath is where programs of the same host or pod ask on the status port to leave.
+const DrainPath = "/drain"
+
+// handleDrain leaves, begins the drain of inbound connections, and answers then: the
+// application may end when it has done what it was asked. The sidecar goes on until it is
+// ended. agentCtx is the agent's: a caller who gives up does not take it back.
+func (a *agent) handleDrain(agentCtx context.Context) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !fromThisHost(r) {
+			http.Error(w, "only requests from this host are allowed", http.StatusForbidden)
+			return
+		}
+		a.draining.Store(true)
+		a.metrics.setReady(false)
+		known, text := a.leave(context.WithoutCancel(agentCtx))
+		a.beginDrain()
+		if !known {
+			w.WriteHeader(http.StatusGatewayTimeout)
+		}
+		fmt.Fprintln(w, text)
+	}
+}
+
+func fromThisHost(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback()
+}
+
 // handleQuit ends the sidecar at once, as a job does whose work is done. Only programs
 // of the same host or pod may ask.
 func (a *agent) handleQuit(w http.ResponseWriter, r *http.Request) {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !from.Addr().Unmap().IsLoopback() {
+	if !fromThisHost(r) {
 		http.Error(w, "only requests from this host are allowed", http.StatusForbidden)
 		return
 	}

@@ -46,6 +46,7 @@ func (a *agent) watchUntilReady(ctx context.Context, p *envoy.Process, w *watch)
 		}
 		if err == nil {
 			a.metrics.setReady(true)
+			a.everSeen.Store(true)
 			a.metrics.startedUp(time.Since(start))
 			a.log.Info("sidecar ready", "after", time.Since(start).Round(time.Millisecond), "pid", p.Pid())
 			return

@@ -29,6 +29,7 @@ type agentFlags struct {
 	interception string
 	concurrency  int
 	drainTime    time.Duration
+	leaveTimeout time.Duration
 	proxyConfig  string
 	logLevel     string
 	logFormat    string
@@ -56,9 +57,15 @@ each of many sidecars on one machine needs no more than an --ip of its own
 (127.0.10.1, 127.0.10.2...: on Linux these need no set-up). Otherwise Envoy's admin
 interface listens on 127.0.0.1 and the other ports on all addresses.
 
-Signals: the first SIGTERM or SIGINT drains: readiness fails, HTTP clients are told to
-go, and the sidecar ends when no connection is left or after --drain-time. A second
-one ends it at once. SIGHUP and SIGUSR1 (reopen access logs) are passed to Envoy.
+Signals: the first SIGTERM or SIGINT drains: readiness fails; the control plane takes the
+calls away and says when every proxy has ACKed that; HTTP clients are told to go; and
+the sidecar ends when no connection is left or after --drain-time. Where the control
+plane cannot be reached, or some proxy does not ACK within --leave-timeout, the drain
+takes at least --drain-time. A second signal ends it at once. SIGHUP and SIGUSR1
+(reopen access logs) are passed to Envoy.
+
+In Kubernetes let "moonsail agent drain" be the preStop command of the application's
+container, or end the application after the sidecar has drained.
 
 Exit status: 0 drained, 1 could not start, 2 wrong flags, 3 ended by force.`,
 		Example: `  moonsail agent --name reviews-v1-1 --namespace shop --ip 127.0.10.3 --labels app=reviews,version=v1
@@ -71,6 +78,7 @@ Exit status: 0 drained, 1 could not start, 2 wrong flags, 3 ended by force.`,
 	f.proxyFlags(cmd)
 	f.addressFlags(cmd)
 	EnvFlags(cmd)
+	cmd.AddCommand(newAgentDrainCommand())
 	return cmd
 }
 
@@ -113,6 +121,7 @@ func (f *agentFlags) proxyFlags(cmd *cobra.Command) {
 	fs.StringVar(&f.proxyConfig, "proxy-config", "", "Istio's ProxyConfig, as YAML")
 	fs.IntVar(&f.concurrency, "concurrency", agent.DefaultConcurrency, "Envoy's worker threads; 0: one a core")
 	fs.DurationVar(&f.drainTime, "drain-time", agent.DefaultDrainTime, "how long connections may last after the first signal")
+	fs.DurationVar(&f.leaveTimeout, "leave-timeout", agent.DefaultLeaveTimeout, "how long to wait, before the drain, for every proxy to know that this workload leaves; 0: nobody is told")
 	fs.DurationVar(&c.MinDrain, "min-drain-time", 0, "drain at least that long, even without connections")
 	fs.StringVar(&c.EnvoyPath, "envoy", "", "Envoy's `path` (default: see `moonsail envoy which`)")
 	fs.StringVar(&c.LogLevel, "proxy-log-level", "", "Envoy's log level: trace, debug, info, warning, error, critical, off (default: annotation sidecar.istio.io/logLevel, else warning)")
@@ -197,6 +206,7 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 	if cmd.Flags().Changed("drain-time") {
 		c.DrainTime = &f.drainTime
 	}
+	c.LeaveTimeout = &f.leaveTimeout
 	c.Log, err = f.logger(cmd, c.Workload)
 	return &c, err
 }

@@ -37,9 +37,13 @@ type Answer struct {
 	Revision model.Revision `json:"revision"`
 	ACKed    int            `json:"acked"` // proxies that had its endpoints, and know
 	// Lacking are proxies that may call it still. It is safe to end where there are none.
-	Lacking    []Lacking `json:"lacking,omitempty"`
-	LackCount  int       `json:"lackCount,omitempty"` // of which Lacking are the first
-	TookMillis float64   `json:"tookMs"`
+	Lacking   []Lacking `json:"lacking,omitempty"`
+	LackCount int       `json:"lackCount,omitempty"` // of which Lacking are the first
+	// Disconnected counts the proxies that are not waited for: their streams have ended long
+	// enough ago. Those that live still may call the workload until they are back.
+	Disconnected int `json:"disconnected,omitempty"`
+
+	TookMillis float64 `json:"tookMs"`
 }
 
 // Lacking is a proxy that has not ACKed, and why.
@@ -65,6 +69,9 @@ const (
 	// maxAddresses bounds those of one workload, and maxNamed the proxies of an Answer.
 	maxAddresses = 16
 	maxNamed     = 16
+	// minMark is how long a mark stays at least: by it those who left in order are told from
+	// those whom it is worth to wait for.
+	minMark = 30 * time.Second
 	// sweepEvery is how often it is looked what sources have removed themselves.
 	sweepEvery = 5 * time.Second
 )

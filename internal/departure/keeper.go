@@ -154,7 +154,7 @@ func (k *Keeper) sweep(ctx context.Context, now time.Time) {
 	}
 	marks := make([]*mark, 0, len(k.marks))
 	for _, m := range k.marks {
-		if m.answered {
+		if m.answered && now.Sub(m.since) > minMark {
 			marks = append(marks, m)
 		}
 	}

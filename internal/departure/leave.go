@@ -56,12 +56,12 @@ func (k *Keeper) leave(ctx context.Context, p *model.Proxy, m *mark, fresh bool)
 			break // the time is over: who lacks it is told
 		}
 	}
-	a := &Answer{Revision: m.rev}
-	a.ACKed, a.Lacking = k.await(ctx, p, revs)
+	a := k.await(ctx, p, revs)
+	a.Revision = m.rev
 	a.LackCount = len(a.Lacking)
 	a.Lacking = a.Lacking[:min(maxNamed, len(a.Lacking))]
 	a.TookMillis = float64(time.Since(start).Microseconds()) / 1000
-	k.Log.Info("workload leaves", "workload", p.String(), "rev", m.rev, "acked", a.ACKed, "lacking", a.LackCount, "took", time.Since(start).Round(10*time.Microsecond))
+	k.Log.Info("workload leaves", "workload", p.String(), "rev", m.rev, "acked", a.ACKed, "lacking", a.LackCount, "disconnected", a.Disconnected, "took", time.Since(start).Round(10*time.Microsecond))
 	return a, nil
 }
 
@@ -115,39 +115,47 @@ func (k *Keeper) revisions(m *mark) []model.Revision {
 const lookEvery = 10 * time.Millisecond
 
 // await looks who knows of revisions, until nobody lacks them whom it is worth to wait for.
-func (k *Keeper) await(ctx context.Context, p *model.Proxy, revs []model.Revision) (acked int, lacking []Lacking) {
+func (k *Keeper) await(ctx context.Context, p *model.Proxy, revs []model.Revision) *Answer {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		list := k.whereabouts(p, revs)
-		waitFor := time.Since(k.started) < k.absence()
-		acked, lacking = 0, nil
-		for _, w := range list {
-			switch w.Position {
-			case server.PositionACKed:
-				acked++
-			case server.PositionNotConcerned:
-			default:
-				waitFor = waitFor || w.Position == server.PositionBehind || k.awaited(&w)
-				lacking = append(lacking, Lacking{Proxy: w.Name + "." + w.Namespace, Position: w.Position, Reason: reason(&w)})
-			}
-		}
-		if !waitFor {
-			return acked, lacking
+		a, waitFor := k.look(p, revs)
+		if !waitFor && time.Since(k.started) >= k.absence() {
+			return a
 		}
 		select {
 		case <-ctx.Done():
-			return acked, lacking
+			return a
 		case <-tick.C:
 		}
 	}
+}
+
+// look looks once; waitFor tells whether somebody may ACK soon.
+func (k *Keeper) look(p *model.Proxy, revs []model.Revision) (a *Answer, waitFor bool) {
+	a = &Answer{}
+	for _, w := range k.whereabouts(p, revs) {
+		away := w.Position == server.PositionDisconnected
+		switch {
+		case w.Position == server.PositionACKed:
+			a.ACKed++
+		case w.Position == server.PositionNotConcerned:
+		case away && !k.awaited(&w):
+			a.Disconnected++
+		default:
+			waitFor = waitFor || away || w.Position == server.PositionBehind
+			a.Lacking = append(a.Lacking, Lacking{Proxy: w.Name + "." + w.Namespace, Position: w.Position, Reason: reason(&w)})
+		}
+	}
+	slices.SortFunc(a.Lacking, func(a, b Lacking) int { return strings.Compare(a.Proxy, b.Proxy) })
+	return a, waitFor
 }
 
 func (k *Keeper) absence() time.Duration { return cmp.Or(k.Absence, DefaultAbsence) }
 
 // awaited tells whether a disconnected proxy may be back soon.
 func (k *Keeper) awaited(w *server.Whereabouts) bool {
-	return w.Position == server.PositionDisconnected && len(w.Reasons) > 0 && time.Since(w.Reasons[0].Since) < k.absence()
+	return len(w.Reasons) > 0 && time.Since(w.Reasons[0].Since) < k.absence()
 }
 
 // whereabouts is where each proxy stands towards revisions, where they differ the worst;

@@ -1,0 +1,184 @@
+package agent
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/status"
+)
+
+func init() { encoding.RegisterCodec(jsonCodec{}) }
+
+// registerLeave serves the method beside discovery, if it has one.
+func (f *fakeADS) registerLeave(g *grpc.Server) {
+	if f.leave == nil {
+		return
+	}
+	service, method, _ := strings.Cut(strings.TrimPrefix(leaveMethod, "/"), "/")
+	g.RegisterService(&grpc.ServiceDesc{ServiceName: service, Methods: []grpc.MethodDesc{{
+		MethodName: method,
+		Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			q := &leaveRequest{}
+			if err := decode(q); err != nil {
+				return nil, err
+			}
+			return f.leave(ctx, q)
+		},
+	}}}, nil)
+}
+
+type leaveHandler = func(context.Context, *leaveRequest) (*leaveAnswer, error)
+
+// startLeaver runs a sidecar that is ready, at a control plane with that method.
+func startLeaver(t *testing.T, leave leaveHandler, change func(*Config)) (*sidecar, *fakeADS) {
+	t.Helper()
+	ads := &fakeADS{open: make(chan struct{}), versions: map[string]string{}, leave: leave}
+	ads.stop = ads.serve(t, "127.0.0.1:0", nil)
+	close(ads.open)
+	s := startSidecar(t, ownIP(), ads.address, func(c *Config) {
+		c.LeaveTimeout = ptr(patience)
+		if change != nil {
+			change(c)
+		}
+	})
+	s.awaitReady()
+	s.awaitPid(1)
+	return s, ads
+}
+
+// Until every proxy knows, the sidecar is not ready and serves on.
+func TestLeavesBeforeItDrains(t *testing.T) {
+	asked, release := make(chan *leaveRequest, 1), make(chan struct{})
+	s, ads := startLeaver(t, func(_ context.Context, q *leaveRequest) (*leaveAnswer, error) {
+		asked <- q
+		<-release
+		return &leaveAnswer{ACKed: 12}, nil
+	}, func(c *Config) { c.DrainTime = ptr(time.Hour) })
+	s.cancel()
+	q := <-asked
+	require.Equal(t, "sidecar~"+s.ip+"~app-1.shop~shop.svc.cluster.local", q.Node)
+	require.Equal(t, []string{s.ip}, q.Addresses)
+	require.Equal(t, ads.seenNodes()[0].Metadata.Fields[instanceMetadata].GetStringValue(), q.Instance)
+	require.NotEmpty(t, q.Instance)
+	require.Positive(t, q.WaitMillis)
+	_, body := s.get(DefaultHealthPort, "/healthz/ready")
+	require.Equal(t, "the sidecar is draining\n", body)
+	require.NotContains(t, s.log.String(), "msg=draining")
+	close(release)
+	require.NoError(t, s.ended())
+	require.Regexp(t, `level=INFO msg="left: 12 proxies ACKed in \d`, s.log.String())
+	require.Contains(t, s.log.String(), `msg=draining "at least"=0s "at most"=1h0m0s`)
+}
+
+// Where somebody may not know, the drain takes its time.
+func TestLeavingFallsBack(t *testing.T) {
+	lacking := &leaveAnswer{ACKed: 3, LackCount: 2}
+	lacking.Lacking = append(lacking.Lacking, struct {
+		Proxy    string `json:"proxy"`
+		Position string `json:"position"`
+		Reason   string `json:"reason"`
+	}{"slow-1.shop", "behind", "unread EDS"})
+	for name, tc := range map[string]struct {
+		leave   leaveHandler
+		timeout time.Duration
+		says    string
+	}{
+		"a proxy lacks it": {func(context.Context, *leaveRequest) (*leaveAnswer, error) { return lacking, nil }, patience,
+			"2 did not: slow-1.shop (behind: unread EDS), 1 more; the drain takes at least the drain time of 100ms"},
+		"another control plane": {nil, patience, "unknown service moonsail.v1.Workload; the drain takes at least"},
+		"refused": {func(context.Context, *leaveRequest) (*leaveAnswer, error) {
+			return nil, status.Error(codes.FailedPrecondition, "another instance is connected")
+		}, patience, "another instance is connected; the drain takes"},
+		"no answer": {func(ctx context.Context, _ *leaveRequest) (*leaveAnswer, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, 50 * time.Millisecond, "leaving came to nothing after"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := startLeaver(t, tc.leave, func(c *Config) { c.LeaveTimeout = &tc.timeout })
+			s.cancel()
+			require.NoError(t, s.ended())
+			require.Contains(t, s.log.String(), tc.says)
+			require.Contains(t, s.log.String(), "level=WARN msg=\"le")
+			require.Contains(t, s.log.String(), `msg=draining "at least"=100ms`)
+		})
+	}
+}
+
+// A control plane that goes away meanwhile is asked again when it is back.
+func TestLeavingOutlivesTheControlPlane(t *testing.T) {
+	var asked atomic.Int32
+	gone := make(chan struct{})
+	leave := func(ctx context.Context, _ *leaveRequest) (*leaveAnswer, error) {
+		if asked.Add(1) == 1 {
+			close(gone)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return &leaveAnswer{ACKed: 1}, nil
+	}
+	s, ads := startLeaver(t, leave, nil)
+	s.cancel()
+	<-gone
+	ads.stop()
+	ads.serve(t, ads.address, nil)
+	require.NoError(t, s.ended())
+	require.Contains(t, s.log.String(), "left: 1 proxy ACKed")
+}
+
+// TestAbortEndsALeave: a second signal, and a request to quit, wait for nobody.
+func TestAbortEndsALeave(t *testing.T) {
+	asked := make(chan struct{}, 2)
+	never := func(ctx context.Context, _ *leaveRequest) (*leaveAnswer, error) {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	s, _ := startLeaver(t, never, nil)
+	s.cancel()
+	<-asked
+	close(s.abort)
+	require.ErrorIs(t, s.ended(), ErrForced)
+
+	s, _ = startLeaver(t, never, nil)
+	s.cancel()
+	<-asked
+	require.Equal(t, http.StatusOK, s.post("/quitquitquit"))
+	require.NoError(t, s.ended())
+}
+
+// post asks the status port.
+func (s *sidecar) post(path string) int {
+	s.t.Helper()
+	transport := &http.Transport{DisableKeepAlives: true}
+	res, err := (&http.Client{Transport: transport}).Post("http://"+net.JoinHostPort(s.ip, strconv.Itoa(DefaultStatusPort))+path, "", nil)
+	require.NoError(s.t, err)
+	defer res.Body.Close()
+	return res.StatusCode
+}
+
+// A preStop command leaves; the sidecar goes on, and does not ask again at its end.
+func TestDrainOnRequest(t *testing.T) {
+	var asked atomic.Int32
+	s, _ := startLeaver(t, func(context.Context, *leaveRequest) (*leaveAnswer, error) {
+		asked.Add(1)
+		return &leaveAnswer{ACKed: 2}, nil
+	}, nil)
+	require.Equal(t, http.StatusOK, s.post(DrainPath))
+	require.Equal(t, http.StatusOK, s.post(DrainPath))
+	_, body := s.get(DefaultHealthPort, "/healthz/ready")
+	require.Equal(t, "the sidecar is draining\n", body)
+	s.cancel()
+	require.NoError(t, s.ended())
+	require.Equal(t, int32(1), asked.Load())
+}
