@@ -26,6 +26,7 @@ type mesh struct {
 	dir      string
 	strategy server.RouteStrategy
 	log      *logBuffer
+	change   func(*controlplane.Options) // nil: nothing
 
 	xds, http string // addresses, the same after a restart
 	cancel    context.CancelFunc
@@ -35,7 +36,13 @@ type mesh struct {
 // startMesh runs a control plane until the test ends.
 func startMesh(t *testing.T, strategy server.RouteStrategy, config ...string) *mesh {
 	t.Helper()
-	m := &mesh{t: t, dir: t.TempDir(), strategy: strategy, log: &logBuffer{}, xds: "127.0.0.1:0", http: "127.0.0.1:0"}
+	return startMeshWith(t, strategy, nil, config...)
+}
+
+// startMeshWith runs one that was told something else.
+func startMeshWith(t *testing.T, strategy server.RouteStrategy, change func(*controlplane.Options), config ...string) *mesh {
+	t.Helper()
+	m := &mesh{t: t, dir: t.TempDir(), strategy: strategy, change: change, log: &logBuffer{}, xds: "127.0.0.1:0", http: "127.0.0.1:0"}
 	m.write("mesh.yaml", config...)
 	m.start()
 	t.Cleanup(func() {
@@ -57,6 +64,9 @@ func (m *mesh) start() {
 		Transport: transport(m.strategy),
 		Log:       slog.New(slog.NewTextHandler(m.log, nil)),
 		Listening: func(xds, http net.Addr) { listening <- [2]string{xds.String(), http.String()} },
+	}
+	if m.change != nil {
+		m.change(&o)
 	}
 	go func() { ended <- controlplane.Run(ctx, o) }()
 	select {
