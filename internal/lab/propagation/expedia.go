@@ -138,7 +138,7 @@ func (x *restart) counts(last int) []int {
 
 // await waits until the Deployments are rolled out and as many pods are ready.
 func (x *restart) await(ctx context.Context, pods []int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, rolloutTime, fmt.Errorf("Deployments are not rolled out after %s", rolloutTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, rolloutTime, fmt.Errorf("the rollout is not over after %s", rolloutTime))
 	defer cancel()
 	tick := time.NewTicker(rolloutPoll)
 	defer tick.Stop()
