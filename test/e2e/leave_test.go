@@ -70,7 +70,12 @@ func (r *replica) serve(t *testing.T) {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
-	r.app = &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { //nolint:gosec // of a test
+	echo := echoServer()
+	r.app = &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { //nolint:gosec // of a test
+		if strings.HasPrefix(req.Header.Get("Content-Type"), "application/grpc") {
+			echo.ServeHTTP(w, req)
+			return
+		}
 		_, _ = io.WriteString(w, r.name)
 	})}
 	serveHTTP(t, ln, r.app)
@@ -90,7 +95,7 @@ func (r *replica) end() error {
 type rollout struct {
 	t        *testing.T
 	mesh     *mesh
-	protocol string // of the service's port: "http" or "http2"
+	protocol string // of the service's port: "http", "http2" or "grpc"
 	fixed    []string
 	change   func(*agent.Config)
 	replicas []*replica
@@ -129,7 +134,13 @@ status: {podIP: %s}`, r.name, r.ip))
 	return docs
 }
 
-func startRollout(t *testing.T, protocol string, change func(*agent.Config), plane func(*controlplane.Options)) (*rollout, []*traffic) {
+// load is calls of a client that go on until they are stopped.
+type load interface {
+	stop()
+	failed() (calls int, failures []string)
+}
+
+func startRollout(t *testing.T, protocol string, change func(*agent.Config), plane func(*controlplane.Options)) (*rollout, []load) {
 	t.Helper()
 	clients := []*client{newClient("one"), newClient("two")}
 	o := &rollout{t: t, protocol: protocol, change: change}
@@ -140,13 +151,16 @@ func startRollout(t *testing.T, protocol string, change func(*agent.Config), pla
 	o.add()
 	o.add()
 	o.mesh.apply(o.config()...)
-	var calls []*traffic
+	var calls []load
 	for _, c := range clients {
 		c.start(t, o.mesh, false)
-		calls = append(calls, startTraffic(t, c, "web"))
-	}
-	for _, l := range calls {
+		if protocol == "grpc" {
+			calls = append(calls, startStreams(t, c, "web"))
+			continue
+		}
+		l := startTraffic(t, c, "web")
 		l.requireOnly("web-1", "web-2")
+		calls = append(calls, l)
 	}
 	return o, calls
 }
@@ -168,7 +182,7 @@ var leftLine = regexp.MustCompile(`msg="left: (\d+) proxies ACKed in ([^"]+)"`)
 // TestRollingRestarts replaces replicas under constant calls, with retries switched off. The
 // source goes on listing each that ends until it has ended. No call fails.
 func TestRollingRestarts(t *testing.T) {
-	for _, protocol := range []string{"http", "http2"} {
+	for _, protocol := range []string{"http", "http2", "grpc"} {
 		t.Run(protocol, func(t *testing.T) {
 			o, calls := startRollout(t, protocol, func(*agent.Config) {}, func(o *controlplane.Options) { o.Absence = time.Millisecond })
 			var took []time.Duration
