@@ -135,7 +135,7 @@ func (a *agent) callLeave(ctx context.Context) (*leaveAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	for {
 		answer := &leaveAnswer{}
 		err := conn.Invoke(ctx, leaveMethod, a.leaveRequest(ctx), answer)

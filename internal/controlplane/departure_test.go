@@ -77,7 +77,7 @@ func leave(t *testing.T, transport server.Transport) {
 
 	conn, err := grpc.NewClient(p.xds, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(jsonCodec{})))
 	require.NoError(t, err)
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	call := func(q departure.Request) (a departure.Answer, err error) {
 		err = conn.Invoke(t.Context(), departure.Method, &q, &a)
 		return a, err

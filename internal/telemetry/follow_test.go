@@ -33,15 +33,12 @@ func TestAwait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l, _ := logOf(t, 8)
 			build(l, 2, object(model.KindPod, "web"))
-			ended := make(chan error)
+			ended := make(chan error, 1)
 			go func() { ended <- l.Await(t.Context(), 2) }()
 			l.Published(2, 2, at(0.7))
 			l.Settled(1, 2, server.ACKed, at(1))
-			select {
-			case <-ended:
-				require.Fail(t, "one proxy has not settled")
-			default:
-			}
+			require.Equal(t, Distributing, change(t, l, 2).State)
+			require.Empty(t, ended, "one proxy has not settled")
 			end(l)
 			require.NoError(t, <-ended)
 			require.NoError(t, l.Await(t.Context(), 2), "it is over")

@@ -66,18 +66,17 @@ func (u unaryStream) Receive(b []byte) error {
 // End implements http2.Receiver.
 func (unaryStream) End() {}
 
-// Invalid, Refused and Unavailable are errors of a Unary: the request is wrong, it must not
-// be done, and it may be tried again.
+// Invalid is the error of a Unary for a request that is wrong.
 func Invalid(format string, args ...any) error {
 	return status.Errorf(codes.InvalidArgument, format, args...)
 }
 
-// Refused: see Invalid.
+// Refused is that for what must not be done.
 func Refused(format string, args ...any) error {
 	return status.Errorf(codes.FailedPrecondition, format, args...)
 }
 
-// Unavailable: see Invalid.
+// Unavailable is that for what may be tried again.
 func Unavailable(format string, args ...any) error {
 	return status.Errorf(codes.Unavailable, format, args...)
 }
