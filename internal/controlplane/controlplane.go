@@ -31,6 +31,7 @@ type Options struct {
 	HTTPAddr         string        // empty: not served
 	Mesh             *model.Mesh
 	RouteStrategy    server.RouteStrategy
+	SplitFrom        int              // virtual hosts from which on scopes are used, with server.RoutesScoped; 0: derive.SplitFrom
 	Transport        server.Transport // empty: server.TransportGRPC
 	Log              *slog.Logger
 
@@ -55,7 +56,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: changes, Removed: changes.Removed, Log: o.Log})
+	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: changes, Removed: changes.Removed, Log: o.Log, SplitFrom: o.SplitFrom})
 	xds := server.New(pipeline, changes, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Meter: metrics})
 	stages := debug.Stages{
 		Ready:    ready(source, pipeline),
