@@ -121,6 +121,7 @@ pilot_xds_pushes{type="cds"} 1
 pilot_xds_pushes{type="eds"} 0
 pilot_xds_pushes{type="lds"} 0
 pilot_xds_pushes{type="rds"} 2
+pilot_xds_pushes{type="srds"} 0
 pilot_xds_pushes{type="vhds"} 0
 `), "pilot_k8s_cfg_events", "pilot_k8s_reg_events", "pilot_services", "pilot_total_xds_rejects", "pilot_virt_services", "pilot_worker_queue_depth", "pilot_xds", "pilot_xds_pushes"))
 }

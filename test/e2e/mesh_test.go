@@ -25,6 +25,7 @@ type mesh struct {
 	t        *testing.T
 	dir      string
 	strategy server.RouteStrategy
+	split    int // virtual hosts from which on scopes are used
 	log      *logBuffer
 
 	xds, http string // addresses, the same after a restart
@@ -35,7 +36,7 @@ type mesh struct {
 // startMesh runs a control plane until the test ends.
 func startMesh(t *testing.T, strategy server.RouteStrategy, config ...string) *mesh {
 	t.Helper()
-	m := &mesh{t: t, dir: t.TempDir(), strategy: strategy, log: &logBuffer{}, xds: "127.0.0.1:0", http: "127.0.0.1:0"}
+	m := &mesh{t: t, dir: t.TempDir(), strategy: strategy, split: 1, log: &logBuffer{}, xds: "127.0.0.1:0", http: "127.0.0.1:0"}
 	m.write("mesh.yaml", config...)
 	m.start()
 	t.Cleanup(func() {
@@ -53,7 +54,7 @@ func (m *mesh) start() {
 	listening, ended := make(chan [2]string, 1), make(chan error, 1)
 	m.cancel, m.ended = cancel, ended
 	o := controlplane.Options{
-		ConfigDir: m.dir, XDSPlaintextAddr: m.xds, HTTPAddr: m.http, Mesh: model.DefaultMesh(), RouteStrategy: m.strategy,
+		ConfigDir: m.dir, XDSPlaintextAddr: m.xds, HTTPAddr: m.http, Mesh: model.DefaultMesh(), RouteStrategy: m.strategy, SplitFrom: m.split,
 		Transport: transport(),
 		Log:       slog.New(slog.NewTextHandler(m.log, nil)),
 		Listening: func(xds, http net.Addr) { listening <- [2]string{xds.String(), http.String()} },

@@ -23,6 +23,7 @@ func TestVirtualHostsComeAndGo(t *testing.T) {
 			f, err := meshtest.Load("../meshtest/testdata/http-ports.txtar")
 			require.NoError(t, err)
 			proxy := f.Proxies[0].Model(f.Mesh.Domain)
+			proxy.ScopedRoutes = way.strategy == server.RoutesScoped
 			whole := compile(t, f, proxy)
 			whole.loopback(t)
 			names := names(whole[resource.VirtualHost])
