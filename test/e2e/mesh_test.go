@@ -36,7 +36,13 @@ type mesh struct {
 // startMesh runs a control plane until the test ends.
 func startMesh(t *testing.T, strategy server.RouteStrategy, config ...string) *mesh {
 	t.Helper()
-	m := &mesh{t: t, dir: t.TempDir(), strategy: strategy, split: 1, log: &logBuffer{}, xds: "127.0.0.1:0", http: "127.0.0.1:0"}
+	return startMeshSplit(t, strategy, 1, config...)
+}
+
+// startMeshSplit is startMesh with a number of virtual hosts from which on scopes are used.
+func startMeshSplit(t *testing.T, strategy server.RouteStrategy, split int, config ...string) *mesh {
+	t.Helper()
+	m := &mesh{t: t, dir: t.TempDir(), strategy: strategy, split: split, log: &logBuffer{}, xds: "127.0.0.1:0", http: "127.0.0.1:0"}
 	m.write("mesh.yaml", config...)
 	m.start()
 	t.Cleanup(func() {
