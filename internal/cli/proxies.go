@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,27 +69,30 @@ func (f *proxiesFlags) one(cmd *cobra.Command, name string) error {
 	return f.out.Print(cmd.OutOrStdout(), detail, func(w io.Writer) error { return printProxy(w, detail) })
 }
 
-// proxyColumns are the types as people see them: two route strategies are one column.
-var proxyColumns = func() []string {
+// proxyColumns are the types as people see them: two route strategies are one column, and
+// scopes are one only where a proxy is to have some.
+func proxyColumns(list []server.ProxyState) []string {
+	scoped := slices.ContainsFunc(list, func(p server.ProxyState) bool { return p.Strategy == server.RoutesScoped })
 	var names []string
 	for _, t := range resource.Types {
-		if n := t.Short; len(names) == 0 || names[len(names)-1] != n {
+		if n := t.Short; (t.Type != resource.Scope || scoped) && (len(names) == 0 || names[len(names)-1] != n) {
 			names = append(names, n)
 		}
 	}
 	return names
-}()
+}
 
 func printProxies(w io.Writer, list debug.ProxyList) error {
 	if len(list.Proxies) == 0 {
 		_, err := fmt.Fprintln(w, "no proxies are connected")
 		return err
 	}
-	t := NewTable(append(append([]string{"NAME", "NAMESPACE", "STATUS"}, proxyColumns...), "PROTOCOL", "ROUTES", "SETTLED", "CONNECTED", "ENVOY")...)
+	columns := proxyColumns(list.Proxies)
+	t := NewTable(append(append([]string{"NAME", "NAMESPACE", "STATUS"}, columns...), "PROTOCOL", "ROUTES", "SETTLED", "CONNECTED", "ENVOY")...)
 	style := StyleFor(w)
 	for _, p := range list.Proxies {
 		row := []string{p.Name, p.Namespace, proxyStatus(style, &p, list.Now)}
-		for _, c := range proxyColumns {
+		for _, c := range columns {
 			row = append(row, columnState(style, &p, c, list.Now))
 		}
 		t.Row(append(row, p.Protocol, string(p.Strategy), fmt.Sprint(p.Settled), age(list.Now, p.Connected), orDash(p.Version))...)

@@ -30,7 +30,7 @@ type serveFlags struct {
 	logging   Logging
 }
 
-var routeStrategies = []string{string(server.RoutesAuto), string(server.RoutesRDS), string(server.RoutesVHDS)}
+var routeStrategies = []string{string(server.RoutesAuto), string(server.RoutesRDS), string(server.RoutesVHDS), string(server.RoutesScoped)}
 
 var transports = []string{string(server.TransportGRPC), string(server.TransportHTTP2)}
 
@@ -94,7 +94,7 @@ func (f *serveFlags) addFlags(cmd *cobra.Command) {
 	fs.StringVar(&o.Webhook.Config, "webhook-config", "",
 		"`NAME` of the ValidatingWebhookConfiguration that is to trust a certificate which is made, for example moonsail-validator")
 	fs.StringVar(&f.strategy, "route-strategy", string(server.RoutesAuto),
-		"how routes reach proxies: auto (VHDS for Envoy sidecars on delta xDS, else RDS), rds or vhds")
+		"how routes reach proxies: auto (VHDS for Envoy sidecars on delta xDS, else RDS), rds, vhds, or scoped (auto, with buckets of hosts by SRDS for very many services)")
 	fs.StringVar(&f.transport, "xds-transport", string(server.TransportHTTP2),
 		"what serves xDS streams: http2 (Moonsail's own, for a fraction of the CPU time and memory) or grpc (grpc-go)")
 	fs.StringVar(&f.mesh.Domain, "domain", f.mesh.Domain, "the cluster's DNS `DOMAIN`")
@@ -151,7 +151,7 @@ func (f *serveFlags) check() error {
 		return usageError{errors.New("no address to serve proxies at: give --xds-plaintext-addr, for example 127.0.0.1:15010")}
 	}
 	if !slices.Contains(routeStrategies, f.strategy) {
-		return usageError{fmt.Errorf("unknown --route-strategy %q: it is auto, rds or vhds", f.strategy)}
+		return usageError{fmt.Errorf("unknown --route-strategy %q: it is auto, rds, vhds or scoped", f.strategy)}
 	}
 	if !slices.Contains(transports, f.transport) {
 		return usageError{fmt.Errorf("unknown --xds-transport %q: it is grpc or http2", f.transport)}

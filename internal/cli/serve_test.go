@@ -94,7 +94,7 @@ func TestServeRefuses(t *testing.T) {
 		{"no address", []string{"--config", filepath.Dir(file), "--xds-plaintext-addr", ""}, 2, "no address to serve proxies at"},
 		{"a directory that is not there", []string{"--config", file + "x"}, 1, "there is no such directory\n  where: --config " + file + "x\n  next:"},
 		{"a file", []string{"--config", file}, 1, "it is a file"},
-		{"a strategy", []string{"--config", filepath.Dir(file), "--route-strategy", "srds"}, 2, "it is auto, rds or vhds"},
+		{"a strategy", []string{"--config", filepath.Dir(file), "--route-strategy", "srds"}, 2, "it is auto, rds, vhds or scoped"},
 		{"a transport", []string{"--config", filepath.Dir(file), "--xds-transport", "quic"}, 2, "it is grpc or http2"},
 		{"a rate", []string{"--config", filepath.Dir(file), "--profile-block", "-1s"}, 2, "not negative"},
 		{"statuses of files", []string{"--config", filepath.Dir(file), "--status"}, 2, "leave it out with --config"},

@@ -34,6 +34,7 @@ type Options struct {
 	HTTPAddr         string        // empty: not served
 	Mesh             *model.Mesh
 	RouteStrategy    server.RouteStrategy
+	SplitFrom        int              // virtual hosts from which on scopes are used, with server.RoutesScoped; 0: derive.SplitFrom
 	Transport        server.Transport // empty: server.TransportHTTP2
 	Debounce         engine.Debounce  // the zero value holds no event back
 	Senders          int              // pushes at the same time; 0: one a CPU
@@ -73,7 +74,7 @@ func Run(ctx context.Context, o Options) error {
 		closeAll(xdsListener, httpListener)
 		return err
 	}
-	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: changes, Removed: changes.Removed, Debounce: o.Debounce, Log: o.Log})
+	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: changes, Removed: changes.Removed, Debounce: o.Debounce, SplitFrom: o.SplitFrom, Log: o.Log})
 	departures := departure.New(intake, changes, o.Log)
 	xds := server.New(binder{pipeline, departures}, changes, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: metrics, Methods: methods(departures)})
 	departures.Proxies, departures.Lists, departures.Absence = xds, pipeline.Listed, o.Absence

@@ -15,12 +15,18 @@ type Deriver struct {
 	index   *Index
 	scopes  map[ScopeKey]*scope
 	workers int
+	// splitFrom is the number of virtual hosts from which on scoped scopes split a route
+	// configuration.
+	splitFrom int
 }
 
 // New makes a deriver without scopes that derives up to workers scopes at a time.
 func New(mesh *model.Mesh, workers int) *Deriver {
-	return &Deriver{index: NewIndex(mesh), scopes: map[ScopeKey]*scope{}, workers: max(1, workers)}
+	return &Deriver{index: NewIndex(mesh), scopes: map[ScopeKey]*scope{}, workers: max(1, workers), splitFrom: SplitFrom}
 }
+
+// SetSplitFrom replaces SplitFrom, for tests with small meshes; before scopes are opened.
+func (d *Deriver) SetSplitFrom(virtualHosts int) { d.splitFrom = virtualHosts }
 
 // Index is what Keys are asked of. Apply changes it.
 func (d *Deriver) Index() *Index { return d.index }
@@ -100,7 +106,7 @@ func (d *Deriver) Open(k ScopeKey) *Delta {
 	if d.scopes[k] != nil {
 		return nil
 	}
-	s := newScope(k, d.index.sidecar(k.Sidecar))
+	s := newScope(k, d.index.sidecar(k.Sidecar), d.splitFrom)
 	d.scopes[k] = s
 	d.index.markAll(s)
 	return s.derive(d.index, newEndpointMemo())

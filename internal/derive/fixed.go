@@ -13,6 +13,9 @@ func (s *scope) deriveFixed(r *reader) {
 		Name: view.PassthroughCluster, Discovery: view.DiscoverOriginalDst,
 		ConnectTimeout: r.mesh().ConnectTimeout,
 	}
+	if s.split != nil {
+		s.out.Listeners[keepsScopes] = scopesListener()
+	}
 	if p := s.egressProxy(); p != nil {
 		s.refs[p.Host]++
 		s.mark(hostUnit(p.Host))
@@ -27,6 +30,22 @@ func (s *scope) deriveFixed(r *reader) {
 		Default: s.unknownChain(r.mesh()),
 	}
 	s.out.Listeners[l.Name] = l
+}
+
+// keepsScopes is a listener that nobody's connections come to.
+const keepsScopes = "scopes"
+
+// scopesListener has Envoy subscribe to scopes as long as it lives. Listeners that use
+// scopes come and go, and Envoy 1.40 says nothing to the server when the last one goes, nor
+// when another comes: that one would wait for scopes for ever. Its address is reserved for
+// documentation, and it is not bound.
+func scopesListener() *view.Listener {
+	return &view.Listener{
+		Name: keepsScopes, Address: "192.0.2.1", Port: 1,
+		Default: &view.FilterChain{Name: keepsScopes, HTTP: &view.HTTPChain{
+			StatPrefix: keepsScopes, RouteConfig: keepsScopes, BucketBits: 1,
+		}},
+	}
 }
 
 // unknownChain takes connections to addresses that no listener has.

@@ -129,6 +129,7 @@ func (s *scope) addHTTP(mesh *model.Mesh, l *view.Listener, routeConfig string, 
 	http := view.FilterChain{HTTP: &view.HTTPChain{
 		StatPrefix:    "outbound_" + l.Name,
 		RouteConfig:   routeConfig,
+		BucketBits:    s.split.bits(routeConfig),
 		GRPCWeb:       claims.grpcWeb > 0,
 		ForwardProxy:  claims.dynamic > 0,
 		AccessLogFile: mesh.AccessLogFile,

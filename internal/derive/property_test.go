@@ -22,6 +22,7 @@ import (
 func merge(have, d *Delta) {
 	mergeMap(have.Clusters, d.Clusters)
 	mergeMap(have.Endpoints, d.Endpoints)
+	mergeMap(have.Scopes, d.Scopes)
 	mergeMap(have.Listeners, d.Listeners)
 	mergeMap(have.RouteConfigs, d.RouteConfigs)
 	mergeMap(have.VirtualHosts, d.VirtualHosts)
@@ -42,6 +43,7 @@ func TestIncrementalEqualsFromScratch(t *testing.T) {
 			t.Parallel()
 			w := &world{Rand: rand.New(rand.NewPCG(seed, 1))}
 			st, d := store.New(), New(model.DefaultMesh(), 2)
+			d.SetSplitFrom(splitSoon)
 			have := live(w, st, d, 40)
 			requireScratch(t, st.Snapshot(), have)
 		})
@@ -84,6 +86,7 @@ func open(w *world, d *Deriver, have map[ScopeKey]*Delta) {
 func requireScratch(t *testing.T, snap *store.Snapshot, have map[ScopeKey]*Delta) {
 	t.Helper()
 	scratch := New(model.DefaultMesh(), 1)
+	scratch.SetSplitFrom(splitSoon)
 	var all []store.Change
 	for _, kind := range model.Kinds {
 		for o := range snap.All(kind) {
@@ -112,6 +115,7 @@ func TestNoDuplicateDomains(t *testing.T) {
 	for seed := range uint64(25) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 2))}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
+		d.SetSplitFrom(splitSoon)
 		have := live(w, st, d, 60)
 		for k, views := range have {
 			requireSound(t, k, views)
@@ -138,7 +142,9 @@ func requireSound(t *testing.T, k ScopeKey, v *Delta) {
 	for _, l := range v.Listeners {
 		requireDisjoint(t, l)
 		for _, c := range l.Chains {
-			if c.HTTP != nil && c.HTTP.RouteConfig != "" {
+			if c.HTTP != nil && c.HTTP.BucketBits > 0 && l.Name != keepsScopes {
+				requireParts(t, v, c.HTTP)
+			} else if c.HTTP != nil && c.HTTP.RouteConfig != "" && l.Name != keepsScopes {
 				require.NotNil(t, v.RouteConfigs[c.HTTP.RouteConfig], "%s: %s", k, l.Name)
 			}
 		}
@@ -207,6 +213,7 @@ func TestNothingIsLeft(t *testing.T) {
 	for seed := range uint64(15) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 3))}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
+		d.SetSplitFrom(splitSoon)
 		have := live(w, st, d, 60)
 		_, changes := st.Apply(removeAll(st.Snapshot()))
 		for k, delta := range d.Apply(changes).Deltas {
@@ -221,6 +228,7 @@ func TestNothingIsLeft(t *testing.T) {
 			require.Empty(t, have[k].Endpoints, k.String())
 			require.Empty(t, have[k].VirtualHosts, k.String())
 			require.Empty(t, have[k].RouteConfigs, k.String())
+			require.Empty(t, have[k].Scopes, k.String())
 		}
 	}
 }
@@ -268,6 +276,9 @@ func requireEmptyScope(t *testing.T, s *scope) {
 	require.Empty(t, s.routeUses)
 	require.Empty(t, s.routeUsers)
 	require.Empty(t, s.served)
+	if s.split != nil {
+		require.Empty(t, s.split.routes)
+	}
 	require.Empty(t, s.dirty)
 	delete(s.asked, unit{kind: unitInbound}) // it asks for its own labels, whoever is there
 	require.Empty(t, s.asked)

@@ -19,6 +19,7 @@ type ScopeKey struct {
 	Locality     model.Locality // where it matters to endpoints
 	IP           string         // inbound: where listeners are bound to it, or services name it
 	Ports        string         // inbound: named ports, "name=number,..."
+	Scoped       bool           // outbound: large route configurations are split into buckets
 }
 
 // String names a scope for people: "outbound/shop", with what else tells it apart.
@@ -36,6 +37,9 @@ func (k ScopeKey) String() string {
 			parts = append(parts, p)
 		}
 	}
+	if k.Scoped {
+		parts = append(parts, "scoped")
+	}
 	return strings.Join(parts, "/")
 }
 
@@ -49,6 +53,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 		base.Sidecar = sidecar.Key
 	}
 	outbound = base
+	outbound.Scoped = p.ScopedRoutes
 	outbound.Labels = x.labels.relevant(p.Labels)
 	if x.localities > 0 {
 		outbound.Locality = x.endpoints.whereProxy(p)

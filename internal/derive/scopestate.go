@@ -64,6 +64,7 @@ type scope struct {
 	routeUsers map[string]routeUsers      // how many listeners use a route configuration
 	served     map[model.Host][]string    // EDS resources by host
 	inbound    *Delta                     // what the inbound unit gave last
+	split      *splitter                  // nil: route configurations are served whole
 	out        *Delta
 	dirty      map[unit]struct{}
 }
@@ -71,7 +72,7 @@ type scope struct {
 // domainKey is a domain of one route configuration.
 type domainKey struct{ routeConfig, domain string }
 
-func newScope(k ScopeKey, sidecar *model.Sidecar) *scope {
+func newScope(k ScopeKey, sidecar *model.Sidecar, splitFrom int) *scope {
 	s := &scope{
 		Key: k, labels: parseLabels(k.Labels),
 		dependents: map[string][]dependent{},
@@ -86,6 +87,9 @@ func newScope(k ScopeKey, sidecar *model.Sidecar) *scope {
 		out:        newDelta(),
 		dirty:      map[unit]struct{}{},
 	}
+	if k.Scoped {
+		s.split = newSplitter(splitFrom)
+	}
 	s.setEgress(sidecar)
 	return s
 }
@@ -95,6 +99,7 @@ func newScope(k ScopeKey, sidecar *model.Sidecar) *scope {
 type Delta struct {
 	Clusters     map[string]*view.Cluster
 	Endpoints    map[string]*view.Endpoints
+	Scopes       map[string]*view.Scope
 	Listeners    map[string]*view.Listener
 	RouteConfigs map[string]*view.RouteConfig
 	VirtualHosts map[string]*view.VirtualHost // by ResourceName
@@ -103,14 +108,14 @@ type Delta struct {
 func newDelta() *Delta {
 	return &Delta{
 		Clusters: map[string]*view.Cluster{}, Endpoints: map[string]*view.Endpoints{},
-		Listeners: map[string]*view.Listener{}, RouteConfigs: map[string]*view.RouteConfig{},
+		Scopes: map[string]*view.Scope{}, Listeners: map[string]*view.Listener{}, RouteConfigs: map[string]*view.RouteConfig{},
 		VirtualHosts: map[string]*view.VirtualHost{},
 	}
 }
 
 // Len counts what differs.
 func (d *Delta) Len() int {
-	return len(d.Clusters) + len(d.Endpoints) + len(d.Listeners) + len(d.RouteConfigs) + len(d.VirtualHosts)
+	return len(d.Clusters) + len(d.Endpoints) + len(d.Scopes) + len(d.Listeners) + len(d.RouteConfigs) + len(d.VirtualHosts)
 }
 
 // mark makes u dirty.
@@ -213,6 +218,9 @@ func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
 	for _, u := range s.takeDirty(unitDomains) {
 		s.resettle(newReader(x, s), u.host())
 	}
+	if s.split != nil {
+		s.resplit(x)
+	}
 	for _, u := range s.takeDirty(unitEndpoints) {
 		s.run(x, u, func(r *reader) { s.deriveEndpoints(r, u.host(), memo) })
 	}
@@ -224,6 +232,9 @@ func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
 	}
 	out := s.out
 	s.out = newDelta()
+	if s.split != nil {
+		s.split.cut(out)
+	}
 	return out
 }
 

@@ -460,5 +460,10 @@ func (w *world) proxy() *model.Proxy {
 		Locality:     pick(w, worldLocalities),
 		NamedPorts:   w.namedPorts(),
 		DNSDomain:    "a.svc.cluster.local",
+		ScopedRoutes: w.chance(0.5),
 	}
 }
+
+// splitSoon makes scoped scopes split route configurations of the small universe: with 2
+// virtual hosts, and otherwise with 16.
+const splitSoon = 2

@@ -45,9 +45,20 @@ type Options struct {
 	Debounce Debounce
 	// Workers derive and translate scopes side by side; 0: one a CPU.
 	Workers int
+	// SplitFrom is the number of virtual hosts from which on route configurations are split
+	// for proxies that get them by scopes; 0: derive.SplitFrom.
+	SplitFrom int
 	// IdleScope is how long a scope is kept after its last proxy has gone, so that one
 	// that comes back finds it; 0: a minute.
 	IdleScope time.Duration
+}
+
+func newDeriver(opts *Options) *derive.Deriver {
+	d := derive.New(opts.Mesh, opts.Workers)
+	if opts.SplitFrom > 0 {
+		d.SetSplitFrom(opts.SplitFrom)
+	}
+	return d
 }
 
 // Engine is the pipeline.
@@ -92,7 +103,7 @@ func New(opts Options) *Engine {
 		calls:    make(chan func(), 64),
 		done:     make(chan struct{}),
 		failures: map[failureKey]Failure{},
-		deriver:  derive.New(opts.Mesh, opts.Workers),
+		deriver:  newDeriver(&opts),
 		scopes:   map[derive.ScopeKey]*scope{},
 		bindings: map[*binding]struct{}{},
 		waiting:  map[*binding]chan<- []*table.Table{},

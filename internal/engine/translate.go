@@ -81,6 +81,7 @@ func (e *Engine) translateScope(k derive.ScopeKey, d *derive.Delta, memo *batchM
 	}
 	put(t, resource.Cluster, d.Clusters, messageOf(translate.Cluster))
 	t.endpoints(d.Endpoints, memo)
+	put(t, resource.Scope, d.Scopes, messageOf(translate.Scope))
 	put(t, resource.Listener, d.Listeners, messageOf(translate.Listener))
 	put(t, resource.RouteConfig, d.RouteConfigs, func(v *view.RouteConfig) (proto.Message, error) {
 		return translate.RouteConfig(*v, false), nil
@@ -183,7 +184,7 @@ func (e *Engine) forgetFailures(k derive.ScopeKey) {
 // countResources counts a table's entries by type, whole route configurations once.
 func countResources(s *table.State) map[string]int {
 	out := map[string]int{}
-	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.RouteConfig, resource.VirtualHost} {
+	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Scope, resource.Listener, resource.RouteConfig, resource.VirtualHost} {
 		out[t.String()] = s.Len(t)
 	}
 	return out

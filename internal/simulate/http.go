@@ -50,6 +50,8 @@ func (w *World) findRoutes(x *exchange) (err error) {
 		x.rc, err = w.routeConfig(s.Rds.GetRouteConfigName())
 	case *hcmv3.HttpConnectionManager_RouteConfig:
 		x.rc = s.RouteConfig
+	case *hcmv3.HttpConnectionManager_ScopedRoutes:
+		x.rc, err = w.scopedRoutes(x)
 	default:
 		err = fmt.Errorf("route specifier %T is not known to the simulator", s)
 	}

@@ -92,11 +92,13 @@ moonsail_pushes_total{extent="full",type="cds"} 1
 moonsail_pushes_total{extent="full",type="eds"} 0
 moonsail_pushes_total{extent="full",type="lds"} 0
 moonsail_pushes_total{extent="full",type="rds"} 0
+moonsail_pushes_total{extent="full",type="srds"} 0
 moonsail_pushes_total{extent="full",type="vhds"} 0
 moonsail_pushes_total{extent="partial",type="cds"} 0
 moonsail_pushes_total{extent="partial",type="eds"} 0
 moonsail_pushes_total{extent="partial",type="lds"} 0
 moonsail_pushes_total{extent="partial",type="rds"} 2
+moonsail_pushes_total{extent="partial",type="srds"} 0
 moonsail_pushes_total{extent="partial",type="vhds"} 0
 # HELP pilot_k8s_cfg_events Events from k8s config: of Istio's objects. updatesame: an update without meaning to the mesh.
 # TYPE pilot_k8s_cfg_events counter
@@ -137,6 +139,7 @@ pilot_xds_pushes{type="cds"} 1
 pilot_xds_pushes{type="eds"} 0
 pilot_xds_pushes{type="lds"} 0
 pilot_xds_pushes{type="rds"} 2
+pilot_xds_pushes{type="srds"} 0
 pilot_xds_pushes{type="vhds"} 0
 `), "moonsail_pushes_total", "pilot_k8s_cfg_events", "pilot_k8s_reg_events", "pilot_services", "pilot_total_xds_rejects", "pilot_virt_services", "pilot_worker_queue_depth", "pilot_xds", "pilot_xds_pushes"))
 }

@@ -8,6 +8,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
+	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -61,7 +62,7 @@ func redirectPort(r *model.Redirect, requested uint32) uint32 {
 // requestPort is the port in a route configuration's name: "80", "reviews.shop:80" or
 // "inbound|80||". 0 where there is none.
 func requestPort(routeConfig string) uint32 {
-	text := strings.TrimSuffix(strings.TrimPrefix(routeConfig, "inbound|"), "||")
+	text := strings.TrimSuffix(strings.TrimPrefix(bucket.RouteConfig(routeConfig), "inbound|"), "||")
 	n, err := strconv.ParseUint(text[strings.LastIndexByte(text, ':')+1:], 10, 16)
 	if err != nil {
 		return 0

@@ -37,6 +37,7 @@ func (c *testCase) title() string {
 var translators = map[string]func([]byte) (proto.Message, error){
 	"cluster":  func(b []byte) (proto.Message, error) { return decoded(b, Cluster) },
 	"listener": func(b []byte) (proto.Message, error) { return decoded(b, Listener) },
+	"scope":    func(b []byte) (proto.Message, error) { return decoded(b, Scope) },
 	"vhost":    func(b []byte) (proto.Message, error) { return decoded(b, VirtualHost) },
 	"endpoints": func(b []byte) (proto.Message, error) {
 		return decoded(b, func(v *view.Endpoints) (proto.Message, error) { return Endpoints(v), nil })

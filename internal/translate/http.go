@@ -88,6 +88,9 @@ func setDirection(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) {
 }
 
 func setRoutes(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) error {
+	if v.BucketBits > 0 {
+		return setScopes(v, out)
+	}
 	if v.Inline == nil {
 		out.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{
 			Rds: &hcmv3.Rds{ConfigSource: adsSource, RouteConfigName: v.RouteConfig},

@@ -83,6 +83,9 @@ func RouteConfig(v view.RouteConfig, vhds bool) *routev3.RouteConfiguration {
 	if vhds {
 		out.Vhds = &routev3.Vhds{ConfigSource: adsSourceBounded}
 	}
+	if v.Bucket {
+		out.RequestHeadersToRemove = []string{scopeHeader}
+	}
 	return out
 }
 

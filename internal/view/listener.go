@@ -54,8 +54,11 @@ type HTTPChain struct {
 	StatPrefix string
 	// RouteConfig is fetched by RDS; empty where Inline is set.
 	RouteConfig string
-	Inline      *InlineRoutes
-	Inbound     bool
+	// BucketBits is not 0 where the route configuration is split into buckets (package
+	// bucket): scopes lead to them. It is 2^BucketBits for names and as many for addresses.
+	BucketBits int
+	Inline     *InlineRoutes
+	Inbound    bool
 	// GRPCWeb translates grpc-web requests; for ports of that protocol. UseRemoteAddress etc. follow Inbound.
 	GRPCWeb bool
 	// ForwardProxy is set where routes may lead to a cluster that is found by DiscoverDynamicDNS.

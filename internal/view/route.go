@@ -11,6 +11,13 @@ type RouteConfig struct {
 	Name string // "80", "9080", "inbound|8080||", or "host:port" for a sniffed service
 	// Inbound route configurations are part of their listener, not served by RDS.
 	Inbound bool
+	// Bucket tells that a scope leads to it: it is one of those that a larger one is split into.
+	Bucket bool
+}
+
+// Scope leads requests with a key to a route configuration. All three have one name.
+type Scope struct {
+	Name string
 }
 
 // VirtualHost is the unit of routing: one host on one route configuration.

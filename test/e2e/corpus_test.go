@@ -18,6 +18,7 @@ var ways = []struct {
 }{
 	{"vhds", server.RoutesAuto, false},
 	{"rds", server.RoutesRDS, false},
+	{"scoped", server.RoutesScoped, false},
 	{"sotw", server.RoutesAuto, true},
 }
 
@@ -50,7 +51,9 @@ func TestCorpusOnEnvoy(t *testing.T) {
 			e := startEnvoy(t, envoyOptions{proxy: walker, xds: w.socket, sotw: way.sotw})
 			for _, f := range files {
 				for _, p := range f.Proxies {
-					r := compile(t, f, p.Model(f.Mesh.Domain))
+					proxy := p.Model(f.Mesh.Domain)
+					proxy.ScopedRoutes = way.strategy == server.RoutesScoped
+					r := compile(t, f, proxy)
 					r.loopback(t)
 					w.set(r)
 					t.Run(f.Name+"/"+p.Name, func(t *testing.T) { requireHolds(t, w, e, r) })

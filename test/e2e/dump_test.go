@@ -71,6 +71,12 @@ func (d *dump) add(t *testing.T, part proto.Message) {
 		for _, l := range part.DynamicListeners {
 			d.listener(t, l)
 		}
+	case *adminv3.ScopedRoutesConfigDump:
+		for _, list := range part.DynamicScopedRouteConfigs {
+			for _, s := range list.ScopedRouteConfigs {
+				d.put(resource.Scope, unpack(t, s))
+			}
+		}
 	case *adminv3.RoutesConfigDump:
 		for _, r := range part.DynamicRouteConfigs {
 			d.put(resource.RouteConfig, unpack(t, r.RouteConfig))
@@ -114,6 +120,8 @@ func (h holdings) put(typ resource.Type, m proto.Message) {
 		h["LDS "+m.Name] = m
 	case *endpointv3.ClusterLoadAssignment:
 		h["EDS "+m.ClusterName] = onlyAddresses(m)
+	case *routev3.ScopedRouteConfiguration:
+		h["SRDS "+m.Name] = m
 	case *routev3.VirtualHost:
 		h["VHDS "+m.Name] = m
 	case *routev3.RouteConfiguration:
@@ -161,7 +169,7 @@ func onlyAddresses(a *endpointv3.ClusterLoadAssignment) *endpointv3.ClusterLoadA
 func (r resources) compiled(t *testing.T) holdings {
 	t.Helper()
 	h := holdings{}
-	for _, typ := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.RouteConfig} {
+	for _, typ := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Scope, resource.Listener, resource.RouteConfig} {
 		for _, e := range r[typ] {
 			h.put(typ, decode(t, e))
 		}

@@ -24,7 +24,7 @@ import (
 // compile is everything that a proxy of a test file gets.
 func compile(t *testing.T, f *meshtest.File, p *model.Proxy) resources {
 	t.Helper()
-	r, failures := engine.Compile(f.Mesh, f.Objects, p)
+	r, failures := engine.CompileSplit(f.Mesh, f.Objects, p, 1)
 	require.Empty(t, failures)
 	return r
 }

@@ -54,13 +54,20 @@ func startMeshWith(t *testing.T, strategy server.RouteStrategy, change func(*con
 	return m
 }
 
+// startMeshSplit is startMesh with a number of virtual hosts from which on scopes are used,
+// where the strategy has any; for other tests it is 1.
+func startMeshSplit(t *testing.T, strategy server.RouteStrategy, split int, config ...string) *mesh {
+	t.Helper()
+	return startMeshWith(t, strategy, func(o *controlplane.Options) { o.SplitFrom = split }, config...)
+}
+
 func (m *mesh) start() {
 	m.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	listening, ended := make(chan [2]string, 1), make(chan error, 1)
 	m.cancel, m.ended = cancel, ended
 	o := controlplane.Options{
-		ConfigDir: m.dir, XDSPlaintextAddr: m.xds, HTTPAddr: m.http, Mesh: model.DefaultMesh(), RouteStrategy: m.strategy,
+		ConfigDir: m.dir, XDSPlaintextAddr: m.xds, HTTPAddr: m.http, Mesh: model.DefaultMesh(), RouteStrategy: m.strategy, SplitFrom: 1,
 		Transport: transport(m.strategy),
 		Log:       slog.New(slog.NewTextHandler(m.log, nil)),
 		Listening: func(xds, http net.Addr) { listening <- [2]string{xds.String(), http.String()} },

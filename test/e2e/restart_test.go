@@ -13,7 +13,7 @@ import (
 // TestRestart ends the control plane under traffic and starts it again: no call fails, and
 // only what differs is sent.
 func TestRestart(t *testing.T) {
-	for _, way := range ways[:2] { // state-of-the-world clients tell nothing of what they have
+	for _, way := range ways[:3] { // state-of-the-world clients tell nothing of what they have
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
 			restart(t, way.strategy)
@@ -70,7 +70,8 @@ func settled(p server.ProxyState) bool {
 		}
 		asked[s.Type] = true
 	}
-	return asked["CDS"] && asked["EDS"] && asked["LDS"] && asked["RDS"] && (p.Strategy != server.RoutesVHDS || asked["VHDS"])
+	return asked["CDS"] && asked["EDS"] && asked["LDS"] && asked["RDS"] && (p.Strategy == server.RoutesRDS || asked["VHDS"]) &&
+		(p.Strategy != server.RoutesScoped || asked["SRDS"])
 }
 
 // updates counts, for each subscription of an Envoy, the updates that it took.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/simulate"
 )
 
@@ -48,6 +49,45 @@ func runFile(t *testing.T, path string) {
 		t.Run(c.Name, func(t *testing.T) { f.runCase(t, c, worlds) })
 	}
 	f.compareGoldens(t, worlds)
+	f.compareScoped(t, worlds)
+}
+
+// compareScoped: calls go the same way where route configurations are split into buckets.
+func (f *File) compareScoped(t *testing.T, whole map[string]*simulate.World) {
+	split := map[string]*simulate.World{}
+	for _, p := range f.Proxies {
+		w, err := f.world(p, true)
+		if err != nil {
+			t.Fatalf("scoped: proxy %s: %v", p.Name, err)
+		}
+		split[p.Name] = w
+		if found, want := w.Check(), whole[p.Name].Check(); (len(found) == 0) != (len(want) == 0) {
+			t.Errorf("scoped: check of proxy %s: %q, not %q", p.Name, found, want)
+		}
+	}
+	for _, c := range f.Calls {
+		p, err := f.proxy(c.Proxy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, wantErr := whole[p.Name].Call(c.Call.Call)
+		got, err := split[p.Name].Call(c.Call.Call)
+		if (err == nil) != (wantErr == nil) {
+			t.Fatalf("scoped: %s: %v, not %v", c.Name, err, wantErr)
+		}
+		if text := inWhole(got); err == nil && text != want.String() {
+			t.Errorf("scoped: %s\n%s\n--- not split\n%s", c.Name, text, want)
+		}
+	}
+}
+
+// inWhole is a result with the names of whole route configurations.
+func inWhole(r *simulate.Result) string {
+	if rc := bucket.RouteConfig(r.RouteConfig); rc != r.RouteConfig {
+		r.VirtualHost = rc + strings.TrimPrefix(r.VirtualHost, r.RouteConfig)
+		r.RouteConfig = rc
+	}
+	return r.String()
 }
 
 func (f *File) runCase(t *testing.T, c Case, worlds map[string]*simulate.World) {

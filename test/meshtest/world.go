@@ -15,15 +15,21 @@ import (
 
 // World is everything that a proxy gets, from scratch, through the real stages: store,
 // derive, translate. Routes come as they do by VHDS.
-func (f *File) World(p *Proxy) (*simulate.World, error) {
+func (f *File) World(p *Proxy) (*simulate.World, error) { return f.world(p, false) }
+
+// world is World; scoped: all route configurations are split into buckets.
+func (f *File) world(p *Proxy, scoped bool) (*simulate.World, error) {
 	events := make([]store.Event, len(f.Objects))
 	for i, o := range f.Objects {
 		events[i] = store.Event{Key: o.Metadata().Key, Object: o}
 	}
 	_, changes := store.New().Apply(events)
 	d := derive.New(f.Mesh, 1)
+	d.SetSplitFrom(1)
 	d.Apply(changes)
-	outbound, inbound := d.Index().Keys(p.Model(f.Mesh.Domain))
+	proxy := p.Model(f.Mesh.Domain)
+	proxy.ScopedRoutes = scoped
+	outbound, inbound := d.Index().Keys(proxy)
 	w := &simulate.World{}
 	for _, key := range []derive.ScopeKey{outbound, inbound} {
 		if err := translateInto(w, d.Open(key)); err != nil {

@@ -7,6 +7,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
+	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/translate"
 	"github.com/moonsail/moonsail/internal/view"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -25,12 +26,12 @@ type bucketed struct {
 	bits int
 }
 
-func (b bucketed) name(bucket int) string { return fmt.Sprintf("%s~%d", b.port, bucket) }
+func (b bucketed) name(k int) string { return fmt.Sprintf("%s~%d", b.port, k) }
 
 // bucketsOf are the buckets of a service's domains, each once.
 func (b bucketed) bucketsOf(i int) (out []int) {
 	for _, d := range domains(i) {
-		if k := Bucket(d, b.bits); !slices.Contains(out, k) {
+		if k := bucket.Of(d, b.bits); !slices.Contains(out, k) {
 			out = append(out, k)
 		}
 	}
@@ -40,13 +41,13 @@ func (b bucketed) bucketsOf(i int) (out []int) {
 // The port is part of the key: every connection manager gets all scopes, also those of
 // other listeners.
 func (b bucketed) manage(_ *mesh, out *hcmv3.HttpConnectionManager) error {
-	return scoped(out, b.port+"~%CEL("+BucketExpression(b.bits)+")%", "", &hcmv3.ScopedRoutes{
+	return scoped(out, b.port+"~%CEL("+bucket.Expression(b.bits)+")%", "", &hcmv3.ScopedRoutes{
 		ConfigSpecifier: &hcmv3.ScopedRoutes_ScopedRds{ScopedRds: &hcmv3.ScopedRds{ScopedRdsConfigSource: ads}},
 	})
 }
 
 func (b bucketed) all(m *mesh) (out []item, err error) {
-	for k := range Buckets(b.bits) {
+	for k := range bucket.Count(b.bits) {
 		s := &routev3.ScopedRouteConfiguration{Name: b.name(k), Key: scopeKey(b.name(k)), RouteConfigurationName: b.name(k)}
 		rc := translate.RouteConfig(view.RouteConfig{Name: s.GetName()}, true)
 		rc.RequestHeadersToRemove = []string{scopeHeader}
@@ -75,7 +76,7 @@ func (b bucketed) changed(m *mesh, i int) (out []item, err error) {
 		if err != nil {
 			return nil, err
 		}
-		v.Domains = slices.DeleteFunc(v.GetDomains(), func(d string) bool { return Bucket(d, b.bits) != k })
+		v.Domains = slices.DeleteFunc(v.GetDomains(), func(d string) bool { return bucket.Of(d, b.bits) != k })
 		out = append(out, hostItems([]*routev3.VirtualHost{v})...)
 	}
 	return out, nil

@@ -9,6 +9,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
+	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -32,7 +33,7 @@ func keyFormats() []keyFormat {
 	}
 	for _, bits := range []int{1, 4, 5, 6, 7} {
 		out = append(out, keyFormat{fmt.Sprintf("hash-%d", 1<<bits), fmt.Sprintf("CEL: %d regular expressions added up", bits),
-			"%CEL(" + BucketExpression(bits) + ")%", numbers(Buckets(bits))})
+			"%CEL(" + bucket.Expression(bits) + ")%", numbers(bucket.Count(bits))})
 	}
 	return append(out, keyFormat{"formatters-4", "as hash-16, but a CEL formatter for each regular expression", formatters(4), booleans(4)})
 }
@@ -47,7 +48,7 @@ func numbers(n int) (out []string) {
 func formatters(bits int) string {
 	var b strings.Builder
 	for i := range bits {
-		fmt.Fprintf(&b, "%%CEL(request.host.matches('%s'))%%", bitPattern(name, i))
+		fmt.Fprintf(&b, "%%CEL(request.host.matches('%s'))%%", bucket.NamePattern(i))
 	}
 	return b.String()
 }

@@ -35,4 +35,8 @@
 //     is a hash of what the response holds.
 //  10. Settled is the newest revision up to which all that concerns the stream is ACKed
 //     or held back.
+//  11. A listener that uses scopes is sent once these are ACKed, and the virtual hosts of
+//     their route configurations are sent, unless it is one that asks for scopes: Envoy
+//     has it wait itself. Scopes, and routes that their listener had, go when all
+//     listeners are ACKed and have their routes: until then the old ones are in use.
 package ledger

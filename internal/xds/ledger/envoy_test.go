@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
@@ -20,6 +21,12 @@ type envoy struct {
 	vhds bool
 
 	clusters, endpoints, listeners map[string]held
+	scopes                         map[string]held
+	active                         map[string]held // listeners that take connections: older than listeners while those warm
+	waits                          map[string]bool // listeners that wait for the first scopes
+	asks                           bool            // SRDS is subscribed
+	scoped                         bool            // and was answered
+	order                          []kind          // in which types were asked for first
 	routes                         map[string]*routeConfig
 	warming                        map[string]bool        // clusters that wait for endpoints
 	usable                         map[string]bool        // clusters of which some version is warm
@@ -45,11 +52,12 @@ type routeConfig struct {
 
 func newEnvoy(r *rand.Rand, vhds bool) *envoy {
 	return &envoy{r: r, vhds: vhds, clusters: map[string]held{}, endpoints: map[string]held{}, listeners: map[string]held{},
+		scopes: map[string]held{}, active: map[string]held{}, waits: map[string]bool{},
 		routes: map[string]*routeConfig{}, warming: map[string]bool{}, usable: map[string]bool{}, listed: map[string]string{},
 		refused: [kinds]map[string]bool{cds: {}, eds: {}}}
 }
 
-var urls = [kinds]string{resource.ClusterURL, resource.EndpointsURL, resource.ListenerURL, resource.RouteConfigURL, resource.VirtualHostURL}
+var urls = [kinds]string{resource.ClusterURL, resource.EndpointsURL, resource.ScopeURL, resource.ListenerURL, resource.RouteConfigURL, resource.VirtualHostURL}
 
 func (e *envoy) request(k kind, r Request) {
 	r.TypeURL = []byte(urls[k])
@@ -57,6 +65,9 @@ func (e *envoy) request(k kind, r Request) {
 		r = e.sotw.request(r)
 	}
 	e.out = append(e.out, r)
+	if !e.started[k] {
+		e.order = append(e.order, k)
+	}
 	e.started[k] = true
 }
 
@@ -68,12 +79,14 @@ func slices2(names ...string) (out [][]byte) {
 }
 
 // connect begins a stream: with what was subscribed before, and what is held of it. In
-// two things it is better than Envoy, where no server could know better: Envoy lists
+// three things it is better than Envoy, where no server could know better: Envoy lists
 // virtual hosts of route configurations that it has dropped, which misleads where the
-// stream breaks just after it got the same one again; and it does not tell which of its
-// clusters wait for endpoints.
+// stream breaks just after it got the same one again; it does not tell which of its
+// clusters wait for endpoints; and where it holds no scopes it does not tell that it asked
+// for some before, so that listeners with scopes do not wait for them again.
 func (e *envoy) connect() {
 	e.out = nil
+	e.scoped = e.scoped && len(e.scopes) > 0
 	if !e.started[cds] {
 		e.request(cds, Request{})
 		return
@@ -89,29 +102,40 @@ func (e *envoy) connect() {
 		}
 		return out
 	}
-	e.request(cds, Request{Initial: has(e.clusters)})
-	if e.started[eds] {
-		e.request(eds, Request{Subscribe: slices2(e.edsNames()...), Initial: has(e.endpoints)})
-	}
-	if e.started[lds] {
-		e.request(lds, Request{Initial: has(e.listeners)})
-	}
-	if !e.started[rds] {
-		return
-	}
 	shells := map[string]held{}
 	for n, rc := range e.routes {
 		if rc.version != "" {
 			shells[n] = rc.held
 		}
 	}
-	e.request(rds, Request{Subscribe: slices2(slices.Sorted(maps.Keys(e.routes))...), Initial: has(shells)})
-	if e.started[vhds] {
-		var list []NameVersion
-		for _, n := range slices.Sorted(maps.Keys(e.listed)) {
-			list = append(list, NameVersion{[]byte(n), []byte(e.listed[n])})
+	var hosts []NameVersion
+	for _, n := range slices.Sorted(maps.Keys(e.listed)) {
+		hosts = append(hosts, NameVersion{[]byte(n), []byte(e.listed[n])})
+	}
+	order := []kind{cds, eds, lds} // of the others, that of their first requests ever
+	for _, k := range e.order {
+		if k > lds || k == srds && e.asks {
+			order = append(order, k)
 		}
-		e.request(vhds, Request{Initial: list})
+	}
+	for _, k := range order {
+		if !e.started[k] {
+			continue
+		}
+		switch k {
+		case cds:
+			e.request(cds, Request{Initial: has(e.clusters)})
+		case eds:
+			e.request(eds, Request{Subscribe: slices2(e.edsNames()...), Initial: has(e.endpoints)})
+		case srds:
+			e.request(srds, Request{Initial: has(e.scopes)})
+		case lds:
+			e.request(lds, Request{Initial: has(e.listeners)})
+		case rds:
+			e.request(rds, Request{Subscribe: slices2(slices.Sorted(maps.Keys(e.routes))...), Initial: has(shells)})
+		case vhds:
+			e.request(vhds, Request{Initial: hosts})
+		}
 	}
 }
 
@@ -173,7 +197,7 @@ func (e *envoy) apply(k kind, entries []*table.Entry, removed []string) *Error {
 			bad = append(bad, en.Name)
 		}
 	}
-	partial := k == cds || k == lds
+	partial := k == cds || k == lds || k == srds
 	if len(bad) > 0 && !partial {
 		if k == eds { // with the good ones beside them, which are sent again
 			for _, en := range entries {
@@ -198,6 +222,10 @@ func (e *envoy) apply(k kind, entries []*table.Entry, removed []string) *Error {
 	for _, n := range removed {
 		e.remove(k, n)
 	}
+	if k == srds {
+		e.scoped = e.asks
+	}
+	e.activate()
 	if len(bad) > 0 {
 		return &Error{Message: "Error adding/updating: " + strings.Join(bad, ": bad, ") + ": bad"}
 	}
@@ -232,8 +260,14 @@ func (e *envoy) add(k kind, name string, h held, hosts []content) {
 			delete(e.refused[cds], name)
 			e.usable[name] = true
 		}
+	case srds:
+		if e.asks {
+			e.scopes[name] = h
+			e.followListeners()
+		}
 	case lds:
 		e.listeners[name] = h
+		e.waits[name] = !e.scoped
 		e.followListeners()
 	case rds:
 		rc := e.routes[name]
@@ -270,8 +304,13 @@ func (e *envoy) remove(k kind, name string) {
 	case eds:
 		delete(e.endpoints, name)
 		delete(e.warming, name)
+	case srds:
+		delete(e.scopes, name)
+		e.followListeners()
 	case lds:
 		delete(e.listeners, name)
+		delete(e.active, name)
+		delete(e.waits, name)
 		e.followListeners()
 	case rds: // Envoy ignores it
 	case vhds:
@@ -292,18 +331,129 @@ func (e *envoy) dropEndpoints(name string) {
 // wanted are the route configurations that listeners use.
 func (e *envoy) wanted() map[string]bool {
 	want := map[string]bool{}
-	for _, l := range e.listeners {
-		for _, ref := range l.refs {
-			if rc, ok := strings.CutPrefix(ref, "rc:"); ok {
-				want[rc] = true
+	for _, list := range []map[string]held{e.listeners, e.active} {
+		for _, l := range list {
+			for _, ref := range l.refs {
+				if rc, ok := strings.CutPrefix(ref, "rc:"); ok {
+					want[rc] = true
+				}
 			}
 		}
+	}
+	for n := range e.scopes {
+		want[n] = true
 	}
 	return want
 }
 
+// wantsScopes tells whether a listener uses scopes.
+func (e *envoy) wantsScopes() bool {
+	for _, list := range []map[string]held{e.listeners, e.active} {
+		for _, l := range list {
+			if slices.ContainsFunc(l.refs, func(r string) bool { return strings.HasPrefix(r, "sc:") }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// followScopes subscribes scopes while a listener uses some.
+func (e *envoy) followScopes() {
+	switch want := e.wantsScopes(); {
+	case want && !e.started[srds]:
+		e.request(srds, Request{})
+		e.asks = true
+	case want && !e.asks:
+		e.request(srds, Request{Subscribe: slices2(wildcard)})
+		e.asks = true
+	}
+}
+
+// endDrain unsubscribes scopes when no listener uses them any more, nor one that drains.
+// That is long after; a response that was under way would be taken for the answer to the
+// next subscription.
+func (e *envoy) endDrain() {
+	if e.asks && !e.wantsScopes() {
+		e.request(srds, Request{Unsubscribe: slices2(wildcard)})
+		e.asks, e.scoped = false, false
+		clear(e.scopes)
+		e.followListeners()
+	}
+}
+
+// activate lets listeners take connections that have their routes. One that uses scopes
+// does not wait for those that it misses, unless it is the first that does.
+func (e *envoy) activate() {
+	for n, l := range e.listeners {
+		ready := true
+		for _, ref := range l.refs {
+			if rc, ok := strings.CutPrefix(ref, "rc:"); ok {
+				ready = ready && e.routes[rc] != nil && e.routes[rc].loaded
+			}
+			if strings.HasPrefix(ref, "sc:") && e.waits[n] {
+				ready = ready && e.scoped && e.scopesLoaded()
+			}
+		}
+		if ready {
+			e.active[n] = l
+			delete(e.waits, n)
+		}
+	}
+	e.followListeners()
+}
+
+func (e *envoy) scopesLoaded() bool {
+	for n := range e.scopes {
+		if rc := e.routes[n]; rc == nil || !rc.loaded {
+			return false
+		}
+	}
+	return true
+}
+
+// unserved tells of a listener that takes connections and lacks routes of them.
+func (e *envoy) unserved() error {
+	for n, l := range e.active {
+		for _, ref := range l.refs {
+			var need []string
+			if rc, ok := strings.CutPrefix(ref, "rc:"); ok {
+				need = append(need, rc)
+			}
+			if sc, ok := strings.CutPrefix(ref, "sc:"); ok {
+				need = partsOf(sc)
+				for _, part := range need {
+					if _, ok := e.scopes[part]; !ok {
+						return fmt.Errorf("listener %s has no scope %s", n, part)
+					}
+				}
+			}
+			for _, rc := range need {
+				if have := e.routes[rc]; have == nil || !have.loaded {
+					return fmt.Errorf("listener %s lacks routes %s", n, rc)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// uses tells whether a listener takes connections by a route configuration.
+func (e *envoy) uses(rc string) bool {
+	for _, l := range e.active {
+		for _, ref := range l.refs {
+			sc, scoped := strings.CutPrefix(ref, "sc:")
+			if ref == "rc:"+rc || scoped && slices.Contains(partsOf(sc), rc) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // followListeners subscribes route configurations as listeners want them.
 func (e *envoy) followListeners() {
+	e.followScopes()
 	want := e.wanted()
 	for _, rc := range slices.Sorted(maps.Keys(want)) {
 		if e.routes[rc] == nil {
@@ -315,7 +465,8 @@ func (e *envoy) followListeners() {
 		e.routes[rc].stale = e.routes[rc].stale || !want[rc]
 		// A draining listener keeps it for a while. In state-of-the-world, a name that goes
 		// and comes again while a response is in flight is a name that never went.
-		if !want[rc] && e.r.IntN(3) > 0 && e.sotw == nil {
+		scoped := bucket.RouteConfig(rc) != rc // it goes with its scope
+		if !want[rc] && e.sotw == nil && (scoped || e.r.IntN(3) > 0) {
 			for v := range e.routes[rc].hosts {
 				delete(e.listed, v) // Envoy goes on listing them: see connect
 			}
@@ -336,7 +487,7 @@ func (e *envoy) startListeners() {
 func (e *envoy) dangling() error {
 	check := func(who string, refs []string) error {
 		for _, ref := range refs {
-			if strings.HasPrefix(ref, "rc:") || e.refused[cds][ref] || e.refused[eds][ref] {
+			if strings.HasPrefix(ref, "rc:") || strings.HasPrefix(ref, "sc:") || e.refused[cds][ref] || e.refused[eds][ref] {
 				continue
 			}
 			c, ok := e.clusters[ref]

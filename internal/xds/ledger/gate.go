@@ -32,6 +32,14 @@ type endpointWait struct {
 // limit is the newest revision of which a type's updates may be sent; always where the
 // gate is open.
 func (l *Ledger) limit(k kind) model.Revision {
+	limit := l.limitOfClusters(k)
+	if k == lds && l.strategy.Scopes {
+		limit = min(limit, l.limitOfScopes())
+	}
+	return limit
+}
+
+func (l *Ledger) limitOfClusters(k kind) model.Revision {
 	c := &l.watches[cds]
 	if len(resource.Types[l.watches[k].typ].Needs) == 0 || !c.on || !c.wild {
 		return always
@@ -143,10 +151,12 @@ func (l *Ledger) removable(k kind) model.Revision {
 		return min(l.floor(lds, true), l.floor(rds, true), l.floor(vhds, true))
 	case eds: // Envoy unsubscribes the endpoints of a cluster that goes
 		return l.floor(cds, false)
+	case srds:
+		return l.unused()
 	case rds:
-		return min(l.floor(lds, false), l.floor(vhds, false))
+		return min(l.unused(), l.floor(srds, false), l.floor(vhds, false))
 	case vhds:
-		return l.floor(lds, false)
+		return min(l.unused(), l.floor(srds, false))
 	}
 	return always
 }
@@ -158,7 +168,7 @@ func (l *Ledger) stays(k kind, name string, rev, removable model.Revision) bool 
 	if k == eds && l.watches[cds].held[name] != nil {
 		return true // the proxy has an older form of the cluster
 	}
-	if !exceeds(rev, removable) {
+	if !exceeds(rev, removable) || k == srds && !l.watches[k].wild {
 		return false
 	}
 	switch k {
@@ -241,6 +251,7 @@ func (l *Ledger) gateClosed() bool {
 // for endpoints of clusters that they have: they must not wait for ever.
 func (l *Ledger) StopWaiting() {
 	l.gate.fresh, l.returning = nil, false
+	l.stopWaitingForScopes()
 	for i := range l.states {
 		l.gate.open[i] = max(l.gate.open[i], l.watches[cds].acked(i).add)
 	}
@@ -249,7 +260,7 @@ func (l *Ledger) StopWaiting() {
 // Waiting tells whether listeners or routes could be sent but wait for clusters or
 // endpoints, or removals for the proxy to say what routes it has.
 func (l *Ledger) Waiting() bool {
-	if l.returning || l.gateClosed() {
+	if l.returning || l.gateClosed() || l.strategy.Scopes && l.removesRoutes() && l.awaitsRoutes() {
 		return true
 	}
 	for k := lds; k < kinds; k++ {

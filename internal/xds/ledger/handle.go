@@ -28,6 +28,7 @@ func (l *Ledger) Handle(r *Request) bool {
 	}
 	if l.protocol == Delta {
 		l.subscribe(k, r)
+		l.scopesAsked(k, r)
 		l.returning = l.returning && !(l.watches[rds].on && (l.watches[vhds].on || !l.strategy.VirtualHosts))
 	} else if len(r.Nonce) == 0 || nonce == w.nonce {
 		l.name(k, r)
@@ -122,6 +123,7 @@ func (l *Ledger) subscribeAll(k kind) {
 		return
 	}
 	w.answer = true
+	l.scopes.anew = l.scopes.anew || k == srds
 	for i, s := range l.states {
 		w.at[i] = fromStart(s)
 	}
@@ -157,6 +159,9 @@ func (l *Ledger) unsubscribe(k kind, list [][]byte) {
 	for _, n := range list {
 		if string(n) == wildcard {
 			w.wild, w.answer = false, false
+			if k == srds { // its last listener with scopes is gone
+				w.todo, w.gone, w.groups, w.held = nil, nil, nil, nil
+			}
 		}
 		delete(w.held, string(n))
 	}

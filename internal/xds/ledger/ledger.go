@@ -21,6 +21,7 @@ type Ledger struct {
 	err     error
 
 	gate   gate
+	scopes scopes
 	resend *names.Set // changed clusters whose endpoints are not subscribed yet
 
 	// Virtual hosts (see vhds.go), all sets of route configurations.
@@ -47,7 +48,7 @@ func New(protocol Protocol, strategy *Strategy, pool *names.Pool, states []*tabl
 		strategy = WholeRoutes
 	}
 	l := &Ledger{protocol: protocol, strategy: strategy, pool: pool, states: padded(states)}
-	for k, t := range [kinds]resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, strategy.Routes, resource.VirtualHost} {
+	for k, t := range [kinds]resource.Type{resource.Cluster, resource.Endpoints, resource.Scope, resource.Listener, strategy.Routes, resource.VirtualHost} {
 		l.watches[k].typ = t
 	}
 	return l
@@ -125,6 +126,7 @@ func (l *Ledger) Next(out []Response) []Response {
 		for k := range kinds {
 			if k == lds {
 				l.openGate()
+				l.openScopes()
 			}
 			w := &l.watches[k]
 			if !w.on || w.flight != nil {

@@ -39,7 +39,7 @@ func (l *Ledger) compose(k kind) (Response, bool) {
 			return l.launch(k, p), true
 		}
 	}
-	if w.answer && limit != always {
+	if w.answer && limit != always || k == srds && l.scopesWait() {
 		return Response{}, false // the first answer must be whole
 	}
 	if l.upToDate(w) && w.idle() && !w.answer && (k != vhds || l.load == nil) {
@@ -135,7 +135,10 @@ func nonEmpty(b *table.Batch) *table.Batch {
 // domains of those that are added now, and Envoy refuses two of one domain.
 func (l *Ledger) planRemoved(k kind, limit model.Revision, p *plan) {
 	w := &l.watches[k]
-	removable := l.removable(k)
+	removable := model.Revision(0)
+	if l.removed(w, p) {
+		removable = l.removable(k)
+	}
 	var later []string
 	for i, s := range l.states {
 		if s.LastRemoved(w.typ) > p.at[i].rem && s.Forgotten(w.typ) > p.at[i].rem {
@@ -146,7 +149,7 @@ func (l *Ledger) planRemoved(k kind, limit model.Revision, p *plan) {
 		for name, rev := range s.Removed(w.typ, p.at[i].rem) {
 			stays := l.stays(k, name, rev, removable)
 			if stays && k == vhds && rev <= limit {
-				w.owe(max(w.at[i].firm, 1))
+				w.owe(max(cmp.Or(w.at[i].wait, w.at[i].firm), 1))
 				later = append(later, name)
 				continue
 			}
@@ -162,6 +165,16 @@ func (l *Ledger) planRemoved(k kind, limit model.Revision, p *plan) {
 		p.at[i].rem, p.at[i].wait = next, wait
 	}
 	p.gone = l.pool.With(p.gone, names.Strings(later))
+}
+
+// removed tells whether the tables have removals after the plan's cursors.
+func (l *Ledger) removed(w *watch, p *plan) bool {
+	for i, s := range l.states {
+		if s.LastRemoved(w.typ) > p.at[i].rem {
+			return true
+		}
+	}
+	return false
 }
 
 // forgotten deals with removals that the table no longer knows: of what is subscribed by

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,7 +33,8 @@ type run struct {
 	sotw     *translator // nil: delta
 	ledger   *Ledger
 	envoy    *envoy
-	wire     []Response // not yet read by the proxy
+	wire     []Response          // not yet read by the proxy
+	leave    map[uint64][]string // route configurations that are no more, and whose virtual hosts a response removes
 	log      []string
 	// unsafe: a state-of-the-world proxy has connected again. It cannot tell what it has,
 	// so the first responses may remove what it still uses.
@@ -44,6 +46,7 @@ func newRun(t *testing.T, seed uint64, strategy *Strategy, bad bool, sotw *trans
 	x := &run{t: t, seed: seed, r: r, pool: names.NewPool(), strategy: strategy, sotw: sotw, envoy: newEnvoy(r, strategy.VirtualHosts)}
 	x.envoy.sotw = sotw
 	x.outbound = [2]*world{newWorld(r, "a", bad), newWorld(r, "b", bad)}
+	x.outbound[0].split, x.outbound[1].split = strategy.Scopes, strategy.Scopes
 	x.inbound = newWorld(r, "in", false)
 	for i, w := range x.outbound {
 		w.set(resource.Cluster, "PassthroughCluster", content{})
@@ -76,7 +79,7 @@ func (x *run) connect() {
 		x.sotw.connect()
 	}
 	x.ledger = New(protocol, x.strategy, x.pool, x.states())
-	x.wire = nil
+	x.wire, x.leave = nil, map[uint64][]string{}
 	x.envoy.connect()
 }
 
@@ -87,6 +90,12 @@ func (x *run) note(format string, args ...any) {
 func (x *run) next() {
 	for _, r := range x.ledger.Next(nil) {
 		x.note("send %s", describe(r))
+		for _, n := range r.Removed {
+			rc := table.RouteConfigOf(n)
+			if r.Type == resource.VirtualHost && x.ledger.lookup(x.strategy.Routes, rc) == nil && !strings.HasSuffix(n, "/none") {
+				x.leave[r.Nonce] = append(x.leave[r.Nonce], rc)
+			}
+		}
 		x.wire = append(x.wire, r)
 	}
 	require.NoError(x.t, x.ledger.Err())
@@ -113,6 +122,8 @@ func (x *run) step() {
 		x.note("commit %d to %s", x.rev, w.table.Name())
 		x.ledger.Update(x.states())
 		x.next()
+	case n == 94 && len(x.wire)+len(x.envoy.out) == 0:
+		x.envoy.endDrain()
 	case n < 97:
 		x.bound = 1 - x.bound
 		x.note("rebind to %s", x.outbound[x.bound].table.Name())
@@ -140,8 +151,18 @@ func (x *run) receive() {
 	if x.sotw != nil {
 		r = x.sotw.response(x.envoy, r)
 	}
+	if x.strategy.Scopes && !x.outbound[0].bad {
+		for _, rc := range x.leave[r.Nonce] {
+			if x.envoy.uses(rc) {
+				x.fail("virtual hosts of " + rc + " go while a listener uses them")
+			}
+		}
+	}
 	x.envoy.take(r)
 	x.envoy.startListeners()
+	if err := x.envoy.unserved(); err != nil && x.strategy.Scopes && !x.outbound[0].bad {
+		x.fail(err.Error())
+	}
 	if err := x.envoy.dangling(); err != nil && !x.unsafe {
 		x.fail(err.Error())
 	}
@@ -173,6 +194,12 @@ func (x *run) fail(why string) {
 		}
 		for k := range kinds {
 			x.t.Logf("%d %+v", k, x.ledger.watches[k])
+		}
+		x.t.Logf("scopes %+v, sent %t", x.ledger.scopes, x.ledger.scopesSent())
+		for _, s := range x.states() {
+			for e := range s.All(x.strategy.Routes) {
+				x.t.Logf("%s sent %t", e.Name, x.ledger.routesSent(e.Name))
+			}
 		}
 	}
 	x.t.Helper()
@@ -237,6 +264,14 @@ func (x *run) requireRight() {
 	compare(eds, "endpoints", want, resource.Endpoints, endpoints)
 	if !e.started[lds] {
 		return
+	}
+	if e.asks {
+		compare(srds, "scope", both(resource.Scope), resource.Scope, e.scopes)
+	}
+	for n, l := range e.listeners {
+		if e.active[n].version != l.version && !x.outbound[0].bad {
+			x.fail("listener " + n + " waits for ever")
+		}
 	}
 	compare(lds, "listener", both(resource.Listener), resource.Listener, e.listeners)
 	x.requireRoutes(both)
@@ -314,7 +349,7 @@ func seeds() uint64 {
 // TestEveryProxyEndsRight: whatever happens in whatever order, a proxy ends with what the
 // tables have, and at no moment do its routes lead to a cluster that it does not have.
 func TestEveryProxyEndsRight(t *testing.T) {
-	for _, s := range []*Strategy{WholeRoutes, VirtualHosts} {
+	for _, s := range []*Strategy{WholeRoutes, VirtualHosts, ScopedRoutes} {
 		for _, bad := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s,bad=%t", s.Name, bad), func(t *testing.T) {
 				for seed := range seeds() {

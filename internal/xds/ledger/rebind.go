@@ -11,6 +11,7 @@ import (
 func (l *Ledger) rebind(next [MaxTables]*table.State) {
 	old := l.states
 	l.states = next
+	l.scopes.anew = true
 	for i := range next {
 		if next[i].Table() == old[i].Table() {
 			continue

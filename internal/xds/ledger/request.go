@@ -44,12 +44,14 @@ type Strategy struct {
 	Name         string
 	Routes       resource.Type // the column that answers RDS
 	VirtualHosts bool          // VHDS
+	Scopes       bool          // SRDS, for listeners that ask for it
 }
 
 // The strategies.
 var (
 	WholeRoutes  = &Strategy{Name: "rds", Routes: resource.RouteConfig}
 	VirtualHosts = &Strategy{Name: "vhds", Routes: resource.RouteConfigShell, VirtualHosts: true}
+	ScopedRoutes = &Strategy{Name: "scoped", Routes: resource.RouteConfigShell, VirtualHosts: true, Scopes: true}
 )
 
 // kind is an index of a stream's watches: the types in the order of additions.
@@ -58,6 +60,7 @@ type kind uint8
 const (
 	cds kind = iota
 	eds
+	srds
 	lds
 	rds
 	vhds
@@ -68,7 +71,7 @@ const (
 func (l *Ledger) kindOf(url []byte) (kind, bool) {
 	for k := range kinds {
 		if string(url) == l.watches[k].typ.URL() {
-			return k, k != vhds || l.strategy.VirtualHosts
+			return k, (k != vhds || l.strategy.VirtualHosts) && (k != srds || l.strategy.Scopes)
 		}
 	}
 	return 0, false

@@ -89,6 +89,9 @@ func (l *Ledger) Types() []TypeState {
 		}
 		if w.flight == nil && l.limit(k) != always && (w.answer || !l.upToDate(w) || !w.idle()) {
 			t.Waiting = "clusters and their endpoints"
+			if l.limitOfClusters(k) == always {
+				t.Waiting = "scopes and their routes"
+			}
 		} else if k == cds && w.flight == nil && (w.gone != nil || !l.upToDate(w)) {
 			t.Waiting = "listeners and routes, to remove clusters"
 		}

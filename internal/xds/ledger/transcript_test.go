@@ -23,7 +23,7 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into testdata")
 // TestTranscripts plays testdata/*.txt: each block is a command, and below it what the
 // ledger does then. The commands:
 //
-//	stream <delta|sotw> <rds|vhds>   a new stream, bound to the tables out and in
+//	stream <delta|sotw> <rds|vhds|scoped>   a new stream, bound to the tables out and in
 //	commit <table> <revision>        then a line for each resource: <type> <name> [content], or -<type> <name>
 //	request <type> [nonce=<n>] [nack=<message>] [+name] [-name] [name=<content>] [name]
 //	                                 name=<content> is an entry of initial_resource_versions, a bare name one of
@@ -89,7 +89,7 @@ func (p *player) run(command string) string {
 	f := strings.Fields(lines[0])
 	switch f[0] {
 	case "stream":
-		p.ledger, p.open = New(map[string]Protocol{"delta": Delta, "sotw": Sotw}[f[1]], map[string]*Strategy{"rds": WholeRoutes, "vhds": VirtualHosts}[f[2]], p.pool, p.states()), nil
+		p.ledger, p.open = New(map[string]Protocol{"delta": Delta, "sotw": Sotw}[f[1]], map[string]*Strategy{"rds": WholeRoutes, "vhds": VirtualHosts, "scoped": ScopedRoutes}[f[2]], p.pool, p.states()), nil
 	case "commit":
 		rev, err := strconv.ParseUint(f[2], 10, 64)
 		require.NoError(p.t, err)
@@ -161,7 +161,7 @@ func (p *player) states() (out []*table.State) {
 	return out
 }
 
-var typeNames = map[string]resource.Type{"CDS": resource.Cluster, "EDS": resource.Endpoints, "LDS": resource.Listener, "RDS": resource.RouteConfig, "VHDS": resource.VirtualHost}
+var typeNames = map[string]resource.Type{"CDS": resource.Cluster, "EDS": resource.Endpoints, "SRDS": resource.Scope, "LDS": resource.Listener, "RDS": resource.RouteConfig, "VHDS": resource.VirtualHost}
 
 // updates reads resources. RDS stands for both forms of a route configuration.
 func (p *player) updates(lines []string) (out []table.Update) {

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -57,6 +58,7 @@ type world struct {
 	has   map[resource.Type]map[string]content
 	dirty map[resource.Type]map[string]bool
 	bad   bool // it may have resources that are refused
+	split bool // it may have split route configurations
 	next  int
 }
 
@@ -74,7 +76,7 @@ func (w *world) set(t resource.Type, name string, c content) {
 	if w.r.IntN(6) == 0 {
 		c.n = 0 // sometimes what was before comes again
 	}
-	c.bad = w.bad && t != resource.RouteConfigShell && w.r.IntN(12) == 0
+	c.bad = w.bad && t != resource.RouteConfigShell && t != resource.Scope && w.r.IntN(12) == 0
 	w.has[t][name] = c
 	w.dirty[t][name] = true
 	if t == resource.RouteConfig { // the shell is never refused alone
@@ -192,7 +194,21 @@ func (w *world) removeService() {
 	}
 }
 
+// partsOf are the route configurations that "80~2" or "80~4" is split into.
+func partsOf(split string) []string {
+	routeConfig, n, _ := strings.Cut(split, "~")
+	bits := len(n) // "2", "4": as good as any
+	if n == "4" {
+		bits = 2
+	}
+	return []string{bucket.Name(routeConfig, bits, 0), bucket.Name(routeConfig, bits, 1), bucket.Name(routeConfig, bits, bits)}
+}
+
 func (w *world) addRoutes() {
+	if w.split {
+		w.addSplitRoutes()
+		return
+	}
 	rc := fmt.Sprint(80 + w.r.IntN(3))
 	w.set(resource.RouteConfig, rc, content{})
 	w.set(resource.Listener, "0.0.0.0_"+rc, content{refs: []string{"rc:" + rc}})
@@ -201,9 +217,60 @@ func (w *world) addRoutes() {
 	}
 }
 
+// addSplitRoutes serves a port by a route configuration, or by scopes of two sizes.
+func (w *world) addSplitRoutes() {
+	port := fmt.Sprint(80 + w.r.IntN(3))
+	form := []string{"rc:" + port, "sc:" + port + "~2", "sc:" + port + "~4"}[w.r.IntN(3)]
+	listener := "0.0.0.0_" + port
+	if old := w.has[resource.Listener][listener].refs; len(old) > 0 && old[0] != form {
+		w.dropRoutes(old[0])
+	}
+	parts := []string{form[3:]}
+	if form[:3] == "sc:" {
+		parts = partsOf(form[3:])
+		for _, part := range parts {
+			if _, ok := w.has[resource.Scope][part]; !ok {
+				w.set(resource.Scope, part, content{})
+			}
+		}
+	}
+	for _, part := range parts {
+		w.set(resource.RouteConfig, part, content{})
+		for range w.r.IntN(2) {
+			w.set(resource.VirtualHost, fmt.Sprintf("%s/v%d.ns", part, w.r.IntN(4)), content{refs: w.refs(1)})
+		}
+	}
+	w.set(resource.Listener, listener, content{refs: []string{form}})
+}
+
+// dropRoutes takes away what a listener's reference leads to.
+func (w *world) dropRoutes(ref string) {
+	parts := []string{ref[3:]}
+	if ref[:3] == "sc:" {
+		parts = partsOf(ref[3:])
+	}
+	for _, part := range parts {
+		if _, ok := w.has[resource.Scope][part]; ok {
+			w.drop(resource.Scope, part)
+		}
+		w.drop(resource.RouteConfig, part)
+		for _, v := range slices.Sorted(maps.Keys(w.has[resource.VirtualHost])) {
+			if strings.HasPrefix(v, part+"/") {
+				w.drop(resource.VirtualHost, v)
+			}
+		}
+	}
+}
+
 func (w *world) removeRoutes() {
 	rc := w.any(resource.RouteConfig)
 	if rc == "" {
+		return
+	}
+	if w.split {
+		listener := "0.0.0.0_" + bucket.RouteConfig(rc)
+		w.dropRoutes(w.has[resource.Listener][listener].refs[0])
+		w.drop(resource.Listener, listener)
 		return
 	}
 	w.drop(resource.RouteConfig, rc)

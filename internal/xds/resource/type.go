@@ -9,10 +9,12 @@ type Type uint8
 
 // The types, in the order in which additions are sent (make before break). RouteConfig
 // and RouteConfigShell are two strategies for one type URL: whole route
-// configurations, and ones whose virtual hosts come by VHDS.
+// configurations, and ones whose virtual hosts come by VHDS. A
+// Scope has the name of the route configuration that it leads to.
 const (
 	Cluster Type = iota
 	Endpoints
+	Scope
 	Listener
 	RouteConfig
 	RouteConfigShell
@@ -44,6 +46,7 @@ const prefix = "type.googleapis.com/"
 const (
 	ClusterURL     = prefix + "envoy.config.cluster.v3.Cluster"
 	EndpointsURL   = prefix + "envoy.config.endpoint.v3.ClusterLoadAssignment"
+	ScopeURL       = prefix + "envoy.config.route.v3.ScopedRouteConfiguration"
 	ListenerURL    = prefix + "envoy.config.listener.v3.Listener"
 	RouteConfigURL = prefix + "envoy.config.route.v3.RouteConfiguration"
 	VirtualHostURL = prefix + "envoy.config.route.v3.VirtualHost"
@@ -54,6 +57,7 @@ var Types = [NumTypes]Info{
 	Cluster: {Type: Cluster, Short: "CDS", URL: ClusterURL, Wildcard: true, FullState: true,
 		HeldBy: []Type{Listener, RouteConfig, RouteConfigShell, VirtualHost}},
 	Endpoints:        {Type: Endpoints, Short: "EDS", URL: EndpointsURL},
+	Scope:            {Type: Scope, Short: "SRDS", URL: ScopeURL, Wildcard: true, HeldBy: []Type{Listener}},
 	Listener:         {Type: Listener, Short: "LDS", URL: ListenerURL, Wildcard: true, FullState: true, Needs: []Type{Cluster, Endpoints}},
 	RouteConfig:      {Type: RouteConfig, Short: "RDS", URL: RouteConfigURL, Needs: []Type{Cluster, Endpoints}},
 	RouteConfigShell: {Type: RouteConfigShell, Short: "RDS", URL: RouteConfigURL, Needs: []Type{Cluster, Endpoints}},

@@ -80,6 +80,9 @@ const (
 	// RoutesVHDS sends virtual hosts to every delta stream. State-of-the-world streams
 	// cannot have them.
 	RoutesVHDS RouteStrategy = "vhds"
+	// RoutesScoped is auto, but that Envoy sidecars on delta streams get large route
+	// configurations in buckets, by SRDS: a changed route costs Envoy a bucket.
+	RoutesScoped RouteStrategy = "scoped"
 )
 
 // Options are what a Server can be told. The zero value is good.
@@ -128,7 +131,7 @@ type ProxyState struct {
 	Peer      string         `json:"peer"`
 	Connected time.Time      `json:"connected"`
 	Protocol  string         `json:"protocol"` // "delta" or "sotw"
-	Strategy  RouteStrategy  `json:"strategy"` // rds or vhds
+	Strategy  RouteStrategy  `json:"strategy"` // rds, vhds or scoped
 	Tables    []string       `json:"tables"`
 	Settled   model.Revision `json:"settled"` // everything up to it that concerns the proxy is ACKed, or NACKed and held back
 	// Owed is how many published revisions the proxy is behind, of which OldestOwed is the first.

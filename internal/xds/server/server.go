@@ -93,6 +93,7 @@ func (s *Server) open(st *stream, node []byte) error {
 		return err
 	}
 	st.proxy, st.strategy = p, s.strategy(st.protocol, p, agent)
+	p.ScopedRoutes = st.strategy.Scopes
 	st.sender = s.senders[s.turn.Add(1)%uint64(len(s.senders))]
 	tables, release, err := s.binder.Bind(st.transport.context(), p, st.rebind)
 	if err != nil {
@@ -118,6 +119,7 @@ var strategies = []struct {
 	strategy *ledger.Strategy
 }{
 	{option: RoutesVHDS, protocol: ledger.Delta, strategy: ledger.VirtualHosts},
+	{option: RoutesScoped, protocol: ledger.Delta, typ: model.ProxySidecar, agent: "envoy", strategy: ledger.ScopedRoutes},
 	{option: RoutesAuto, protocol: ledger.Delta, typ: model.ProxySidecar, agent: "envoy", strategy: ledger.VirtualHosts},
 }
 

@@ -122,6 +122,9 @@ func TestRouteStrategies(t *testing.T) {
 			{RoutesAuto, nodeID, "gRPC Go", RoutesRDS},
 			{RoutesAuto, "router~10.0.0.1~gw-1.shop~shop.svc.cluster.local", "envoy", RoutesRDS},
 			{RoutesRDS, nodeID, "envoy", RoutesRDS},
+			{RoutesScoped, nodeID, "envoy", RoutesVHDS},
+			{RoutesScoped, nodeID, "gRPC Go", RoutesRDS},
+			{RoutesScoped, "router~10.0.0.1~gw-1.shop~shop.svc.cluster.local", "envoy", RoutesRDS},
 			{RoutesVHDS, "router~10.0.0.1~gw-1.shop~shop.svc.cluster.local", "", RoutesVHDS},
 		} {
 			h := newHarness(t, on, Options{RouteStrategy: tc.option})

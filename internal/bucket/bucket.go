@@ -1,11 +1,14 @@
-package routes
+// Package bucket splits the hosts of a route configuration into buckets, so that Envoy
+// rebuilds one of them where one host's routes change. It is pure, and below the packages
+// that decide on buckets, those that spell them for Envoy and those that read them.
+package bucket
 
 import (
 	"fmt"
 	"strings"
 )
 
-// Buckets of hosts. A bucket is a pure function of a request's host that both Envoy, in
+// A bucket is a pure function of a request's host that both Envoy, in
 // CEL, and we can compute. Envoy's CEL has no hash and no arithmetic on characters, but
 // it has RE2: a regular expression is a bit, true where the number of characters of a set
 // is even. So a bucket is the exclusive or of its characters' vectors, and every string has
@@ -76,11 +79,11 @@ func upTo(s string, end func(byte) bool) string {
 	return s
 }
 
-// Buckets is how many there are.
-func Buckets(bits int) int { return 2 << bits }
+// Count is how many there are.
+func Count(bits int) int { return 2 << bits }
 
-// Bucket is the bucket of a host: below 2^bits for names, from there on for addresses.
-func Bucket(host string, bits int) (sum int) {
+// Of is the bucket of a host: below 2^bits for names, from there on for addresses.
+func Of(host string, bits int) (sum int) {
 	r := region(host)
 	for i := range bits {
 		if !evenIn(r, i) {
@@ -127,9 +130,9 @@ func inRanges(class string, c byte) bool {
 	return false
 }
 
-// BucketExpression is the same function of a request's host as a CEL expression: a sum of
-// powers of two for each kind of host.
-func BucketExpression(bits int) string {
+// Expression is the same function of a request's host as a CEL expression: a sum of powers
+// of two for each kind of host.
+func Expression(bits int) string {
 	sum := func(k kind) string {
 		var terms []string
 		for i := range bits {
@@ -144,6 +147,10 @@ func BucketExpression(bits int) string {
 	return fmt.Sprintf("request.host > '[~' ? %[3]s : request.host < ':' ? %[1]s : request.host.startsWith('[') ? %[2]s : %[3]s",
 		sum(ipv4), sum(ipv6), sum(name))
 }
+
+// NamePattern is the regular expression, in a CEL string, that matches the names whose
+// bucket has no bit i.
+func NamePattern(i int) string { return bitPattern(name, i) }
 
 // bitPattern matches the hosts of a kind whose bucket has no bit i: (others, or a member,
 // others and another member) any number of times, and then the end of the region. Ending

@@ -1,4 +1,4 @@
-package routes
+package bucket
 
 import (
 	"fmt"
@@ -36,7 +36,7 @@ func patternsOf(bits int) (out [3][]*regexp.Regexp) {
 func TestPatternsAgreeWithBucket(t *testing.T) {
 	patterns := patternsOf(MaxBits)
 	check := func(host string) {
-		require.Equal(t, Bucket(host, MaxBits), patternBucket(patterns, host), "%q", host)
+		require.Equal(t, Of(host, MaxBits), patternBucket(patterns, host), "%q", host)
 	}
 	for _, host := range []string{"", ".", ":", "a", "9", "[", "]", "[]", "[::1]", "[fd00::1f]:80", "10.96.0.1", "10.96.0.1:80",
 		"3scale.shop", "3.", "reviews", "REVIEWS:80", "x_y-z.", "-", "*", "a]b", "a[b", "1[2", "0", "99:1", "a b", "é", "a.é"} {
@@ -55,19 +55,19 @@ func TestPatternsAgreeWithBucket(t *testing.T) {
 }
 
 func TestAliasesShareBucket(t *testing.T) {
-	want := Bucket("reviews", 6)
+	want := Of("reviews", 6)
 	for _, alias := range []string{"reviews.shop", "reviews.shop.svc", "Reviews.Shop.svc.cluster.local", "reviews:9080", "reviews.shop:80"} {
-		require.Equal(t, want, Bucket(alias, 6), alias)
+		require.Equal(t, want, Of(alias, 6), alias)
 	}
-	require.Equal(t, Bucket("10.96.3.7", 6), Bucket("10.96.3.7:80", 6))
-	require.NotEqual(t, Bucket("10.96.3.7", 6), Bucket("10.96.3.8", 6))
+	require.Equal(t, Of("10.96.3.7", 6), Of("10.96.3.7:80", 6))
+	require.NotEqual(t, Of("10.96.3.7", 6), Of("10.96.3.8", 6))
 }
 
 // spread is the fullest bucket, relative to the mean.
 func spread(hosts []string, bits int) float64 {
 	count := make([]int, 1<<bits)
 	for _, h := range hosts {
-		count[Bucket(h, bits)%len(count)]++
+		count[Of(h, bits)%len(count)]++
 	}
 	return float64(slices.Max(count)) * float64(len(count)) / float64(len(hosts))
 }

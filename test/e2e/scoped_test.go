@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/bucket"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// TestScopes lets a mesh grow and shrink across the sizes at which its route configuration
+// is split, with routes that change at each size, under traffic. No call fails.
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	web, other := startApp(t, "web", "v1"), startApp(t, "other", "v1")
+	c := newClient("client")
+	size := func(n int, docs ...string) []string {
+		docs = append([]string{c.sidecar("./*"), service("web", web), service("other", other)}, docs...)
+		for i := range n - 2 {
+			docs = append(docs, service(fmt.Sprintf("more-%d", i), other))
+		}
+		return docs
+	}
+	const from = 4
+	m := startMeshSplit(t, server.RoutesScoped, from, size(2)...)
+	c.start(t, m, false)
+	for _, n := range []int{from, 8 * from, 8*from + 1, from, 2, 8 * from, 2, from} {
+		m.apply(size(n)...)
+		requireSplit(t, c, n, from)
+		t.Run(fmt.Sprint(n), func(t *testing.T) { routesChange(t, m, c, size, n) })
+	}
+	requireHosts(t, c)
+	noRefusals(t, m, c)
+
+	before := updates(t, c)
+	m.stop()
+	m.start()
+	awaitConnected(t, m, c)
+	require.Empty(t, difference(updates(t, c), before), "it has all of it")
+	requireHosts(t, c)
+
+	calls := startTraffic(t, c, "web")
+	m.apply(append(size(from)[1:], anotherPort(c, other)...)...) // its listener does not wait
+	calls.requireOnly("web-v1")
+	noRefusals(t, m, c)
+}
+
+// routesChange changes routes and services within a size, under traffic. A listener that is
+// replaced closes connections, so that there is no traffic when the size changes.
+func routesChange(t *testing.T, m *mesh, c *client, size func(int, ...string) []string, n int) {
+	calls := startTraffic(t, c, "web")
+	only := func(who string) {
+		t.Helper()
+		// Envoy answers before its workers have what came.
+		eventually(t, "calls go to "+who, func() bool { got := calls.take(20); return got[who] > 0 && len(got) == 1 }, nil)
+	}
+	only("web-v1")
+	for range 3 {
+		m.apply(size(n, routes("web", to("other")))...)
+		only("other-v1")
+		m.apply(size(n)...)
+		only("web-v1")
+	}
+}
+
+// requireSplit: the Envoy has the parts of that size, and none of another.
+func requireSplit(t *testing.T, c *client, size, from int) {
+	t.Helper()
+	want := 0
+	switch {
+	case size >= 8*from:
+		want = bucket.Count(6)
+	case size >= from:
+		want = bucket.Count(4)
+	}
+	scopes := 0
+	eventually(t, fmt.Sprintf("%d scopes", want), func() bool {
+		scopes = 0
+		for name := range c.dump(t).holdings {
+			if strings.HasPrefix(name, "SRDS ") {
+				scopes++
+			}
+		}
+		return scopes == want
+	}, func() string { return fmt.Sprint(scopes) })
+}
+
+// requireHosts: however a host is written, it is found where its service is.
+func requireHosts(t *testing.T, c *client) {
+	t.Helper()
+	for _, host := range []string{"web", "WEB", "Web.Shop:15080", "web.shop.svc.cluster.local", "web.shop.svc.cluster.local.:15080"} {
+		body, err := get(http.DefaultClient, c.url(), host, true)
+		require.NoError(t, err, host)
+		require.Equal(t, "web-v1", body, host)
+	}
+	for _, host := range []string{"unknown", "10.1.2.3:80", "[fd00::1]", "3scale.example.com", "_"} {
+		_, err := get(http.DefaultClient, c.url(), host, true)
+		require.ErrorContains(t, err, "502", "%s: a bound listener has no place to pass unknown hosts on to", host)
+	}
+}
+
+// anotherPort is a second listener of a client, with services of its own.
+func anotherPort(c *client, a *app) []string {
+	docs := []string{strings.Replace(c.sidecar("./*"), "captureMode: NONE\n    hosts: [\"./*\"]",
+		fmt.Sprintf("captureMode: NONE\n    hosts: [\"./*\"]\n  - {port: {number: 15081, name: http, protocol: HTTP}, bind: %s, captureMode: NONE, hosts: [\"./*\"]}", c.ip), 1)}
+	for i := range 6 {
+		docs = append(docs, strings.ReplaceAll(service(fmt.Sprint("also", i), a), "port: 15080}", "port: 15081}"))
+	}
+	return docs
+}
