@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
