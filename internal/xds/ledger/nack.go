@@ -67,8 +67,11 @@ func (w *watch) refuseWhole(f *flight, all []string, message string, since model
 	}
 }
 
-// hold keeps a refused resource from being sent until it differs.
+// hold keeps a refused resource from being sent until it differs, if the proxy still wants it.
 func (w *watch) hold(name string, f *flight, message string, since model.Revision) {
+	if !w.wild && !w.names.Has(name) {
+		return
+	}
 	if w.held == nil {
 		w.held = map[string]*Held{}
 	}

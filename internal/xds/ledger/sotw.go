@@ -29,8 +29,11 @@ func (l *Ledger) name(k kind, r *Request) {
 		return
 	}
 	set := l.pool.With(nil, names.Slices(list))
-	added := l.pool.Minus(set, w.names)
-	w.todo = l.pool.Minus(w.todo, l.pool.Minus(w.names, set))
+	added, dropped := l.pool.Minus(set, w.names), l.pool.Minus(w.names, set)
+	for n := range dropped.All() {
+		delete(w.held, n)
+	}
+	w.todo = l.pool.Minus(w.todo, dropped)
 	w.names = set
 	if added == nil {
 		return
