@@ -3,6 +3,7 @@ package istioapi
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -29,6 +30,17 @@ func (s Severity) rank() int {
 		return 1
 	}
 	return 2
+}
+
+// LogLevel is the level that a problem of the severity is logged at.
+func (s Severity) LogLevel() slog.Level {
+	switch s {
+	case SeverityError:
+		return slog.LevelError
+	case SeverityWarning:
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
 }
 
 // Problem is one thing that is wrong, and what to do about it.

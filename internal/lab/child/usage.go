@@ -95,20 +95,25 @@ type Heap struct{ Live, Stacks int64 }
 // HeapOf has a Go process collect its garbage, and asks what is left. addr is where its
 // profiles are served.
 func HeapOf(ctx context.Context, addr string) (Heap, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/debug/pprof/heap?gc=1&debug=1", http.NoBody)
-	if err != nil {
-		return Heap{}, err
-	}
-	resp, err := (&http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-	if err != nil {
-		return Heap{}, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
+	b, err := fetchProfile(ctx, addr, "heap?gc=1&debug=1")
 	if err != nil {
 		return Heap{}, err
 	}
 	return heapProfile(string(b))
+}
+
+// fetchProfile asks a Go process for a profile, by name and query.
+func fetchProfile(ctx context.Context, addr, name string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/debug/pprof/"+name, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := (&http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(resp.Body)
 }
 
 // heapProfile reads the statistics at the end of a heap profile in text.

@@ -3,8 +3,6 @@ package child
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"time"
 
@@ -22,21 +20,16 @@ type Wait struct {
 // Waits reads a Go process's profile "mutex" or "block". addr is where its profiles are
 // served; it must have been told to write waits down.
 func Waits(ctx context.Context, addr, name string) ([]Wait, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/debug/pprof/"+name, http.NoBody)
+	b, err := fetchProfile(ctx, addr, name)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := (&http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	return parseWaits(name, resp.Body)
+	return parseWaits(name, b)
 }
 
 // parseWaits sums a profile up by place. Its samples have two values: count and nanoseconds.
-func parseWaits(name string, r io.Reader) ([]Wait, error) {
-	p, err := profile.Parse(r)
+func parseWaits(name string, b []byte) ([]Wait, error) {
+	p, err := profile.ParseData(b)
 	if err != nil {
 		return nil, fmt.Errorf("profile %s: %w", name, err)
 	}

@@ -1,7 +1,6 @@
 package child
 
 import (
-	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"net/http/pprof"
@@ -50,6 +49,6 @@ func contend() {
 }
 
 func TestWaitsOfGarbage(t *testing.T) {
-	_, err := parseWaits("mutex", bytes.NewReader([]byte("no profile")))
+	_, err := parseWaits("mutex", []byte("no profile"))
 	require.ErrorContains(t, err, "profile mutex: ")
 }

@@ -170,9 +170,6 @@ func (m *Mesh) Identities() (ids []fleet.Identity, concerned []bool) {
 	return ids, concerned
 }
 
-// Remove takes the whole mesh off its place.
-func (m *Mesh) Remove() error { return m.place.Clear() }
-
 // Sees tells whether the proxies see a service.
 func (m *Mesh) Sees(service string) bool {
 	return m.Seen == 0 || service < m.Service(m.Seen)

@@ -49,7 +49,7 @@ func TestMeshIsValid(t *testing.T) {
 		require.NoFileExists(t, filepath.Join(dir.dir, "new.yaml"))
 		_, err = m.RemoveService("new")
 		require.Error(t, err)
-		require.NoError(t, m.Remove())
+		require.NoError(t, dir.Clear())
 		left, err := os.ReadDir(dir.dir)
 		require.NoError(t, err)
 		require.Empty(t, left)

@@ -23,13 +23,13 @@ var kinds = map[schema.GroupVersionResource]string{
 }
 
 // counted is a mesh on an API server that counts what is asked of it.
-func counted(t *testing.T, s meshfiles.Shape) (m *meshfiles.Mesh, client *fake.FakeDynamicClient, writes func() []string) {
+func counted(t *testing.T, s meshfiles.Shape) (c *Cluster, m *meshfiles.Mesh, client *fake.FakeDynamicClient, writes func() []string) {
 	client = fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
-	c := &Cluster{client: client, files: map[string][]*object{}, spaces: map[string]bool{}}
+	c = &Cluster{client: client, files: map[string][]*object{}, spaces: map[string]bool{}}
 	require.NoError(t, c.checkEmpty(t.Context()))
 	m, err := meshfiles.New(c, s)
 	require.NoError(t, err)
-	return m, client, func() (out []string) {
+	return c, m, client, func() (out []string) {
 		for _, a := range client.Actions() {
 			if a.GetVerb() != "get" && a.GetVerb() != "list" {
 				out = append(out, a.GetVerb()+" "+a.GetResource().Resource)
@@ -43,7 +43,7 @@ func counted(t *testing.T, s meshfiles.Shape) (m *meshfiles.Mesh, client *fake.F
 // TestOnlyWhatDiffersIsWritten: a change of endpoints is one request, though their file
 // has the Service, too.
 func TestOnlyWhatDiffersIsWritten(t *testing.T) {
-	m, client, writes := counted(t, meshfiles.Shape{Services: 3, Proxies: 3, Bystanders: 1})
+	_, m, client, writes := counted(t, meshfiles.Shape{Services: 3, Proxies: 3, Bystanders: 1})
 	for r, n := range map[string]int{"services": 3, "endpointslices": 3, "virtualservices": 3, "sidecars": 1, "namespaces": 2} {
 		for gvr := range kinds {
 			if gvr.Resource == r {
@@ -74,11 +74,11 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 }
 
 func TestTheLabIsAloneAndLeavesNothing(t *testing.T) {
-	m, client, _ := counted(t, meshfiles.Shape{Services: 2, Proxies: 2})
-	c := &Cluster{client: client}
-	require.ErrorContains(t, c.checkEmpty(t.Context()), `namespace mesh is there already`)
-	require.NoError(t, m.Remove())
-	require.NoError(t, c.checkEmpty(t.Context()))
+	c, _, client, _ := counted(t, meshfiles.Shape{Services: 2, Proxies: 2})
+	other := &Cluster{client: client}
+	require.ErrorContains(t, other.checkEmpty(t.Context()), `namespace mesh is there already`)
+	require.NoError(t, c.Clear())
+	require.NoError(t, other.checkEmpty(t.Context()))
 }
 
 func TestDocumentsWithoutANameAreRefused(t *testing.T) {

@@ -287,19 +287,9 @@ func (s *Source) report() {
 	for _, p := range all {
 		shown[p] = struct{}{}
 		if _, ok := s.shown[p]; !ok {
-			s.Log.Log(context.Background(), logLevel(p.Severity), "configuration problem",
+			s.Log.Log(context.Background(), p.Severity.LogLevel(), "configuration problem",
 				"where", p.Where(), "object", p.Object.String(), "field", p.Field, "problem", p.Message)
 		}
 	}
 	s.shown = shown
-}
-
-func logLevel(s istioapi.Severity) slog.Level {
-	switch s {
-	case istioapi.SeverityError:
-		return slog.LevelError
-	case istioapi.SeverityWarning:
-		return slog.LevelWarn
-	}
-	return slog.LevelInfo
 }

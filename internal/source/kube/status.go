@@ -150,17 +150,7 @@ func (l *problemLog) problems(list istioapi.Problems) {
 			l.log.Warn("there are more configuration problems; see /debug/problems", "more", len(list)-i)
 			return
 		}
-		l.log.Log(context.Background(), logLevel(p.Severity), "configuration problem",
+		l.log.Log(context.Background(), p.Severity.LogLevel(), "configuration problem",
 			"object", p.Object.String(), "field", p.Field, "problem", p.Message)
 	}
-}
-
-func logLevel(s istioapi.Severity) slog.Level {
-	switch s {
-	case istioapi.SeverityError:
-		return slog.LevelError
-	case istioapi.SeverityWarning:
-		return slog.LevelWarn
-	}
-	return slog.LevelInfo
 }

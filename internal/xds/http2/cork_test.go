@@ -2,8 +2,6 @@ package http2
 
 import (
 	"bytes"
-	"net"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,13 +10,7 @@ import (
 // TestAnswersGoTogether: what follows from messages that came together goes in one write.
 // A pipe gives the reader one write at a time.
 func TestAnswersGoTogether(t *testing.T) {
-	v := newService(t, Options{})
-	ln := &pipes{conns: make(chan net.Conn)}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = v.s.Serve(ln) })
-	near, far := net.Pipe()
-	ln.conns <- far
-	p := newPeer(t, near)
+	_, p, stop := pipe(t)
 	ready := make(chan struct{})
 	go func() {
 		defer close(ready)
@@ -31,11 +23,10 @@ func TestAnswersGoTogether(t *testing.T) {
 	want := [][]byte{[]byte("one of three"), []byte("two of three"), []byte("three of three")}
 	require.NoError(t, p.fr.WriteData(1, false, bytes.Join([][]byte{framed(want[0]), framed(want[1]), framed(want[2])}, nil)))
 	b := make([]byte, 1<<12)
-	n, err := near.Read(b)
+	n, err := p.c.Read(b)
 	require.NoError(t, err)
 	for _, w := range want {
 		require.Contains(t, string(b[:n]), string(w))
 	}
-	v.s.Stop()
-	serving.Wait()
+	stop()
 }

@@ -142,22 +142,29 @@ func TestOwnGoAway(t *testing.T) {
 
 // TestPipe: connections that are no sockets are served, too.
 func TestPipe(t *testing.T) {
-	v := newService(t, Options{})
-	ln := &pipes{conns: make(chan net.Conn)}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = v.s.Serve(ln) })
-	near, far := net.Pipe()
-	ln.conns <- far
-	p := newPeer(t, near)
+	v, p, stop := pipe(t)
 	go func() {
 		p.greet()
 		id := p.open(echo)
 		p.send(id, "through a pipe")
 	}()
 	require.Equal(t, "through a pipe", string(p.message(1)))
-	v.s.Stop()
-	serving.Wait()
+	stop()
 	require.True(t, v.call(0).over())
+}
+
+// pipe is a service with a peer on a connection that is no socket.
+func pipe(t *testing.T) (v *service, p *peer, stop func()) {
+	v = newService(t, Options{})
+	ln := &pipes{conns: make(chan net.Conn)}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = v.s.Serve(ln) })
+	near, far := net.Pipe()
+	ln.conns <- far
+	return v, newPeer(t, near), func() {
+		v.s.Stop()
+		serving.Wait()
+	}
 }
 
 // pipes is a listener for one connection that does not come from a socket.

@@ -110,13 +110,13 @@ func (sv *survey) of(t *table.Table) *touched {
 		return have
 	}
 	s := t.State()
+	var out *touched
 	if s.Opened() >= sv.Revision && sv.Related != nil && sv.Object != (model.Key{}) {
 		// All of the table must be looked at: once, however often somebody asks.
-		out := s.Memo(memoKey{sv.Object, sv.Revision}, func() any { return sv.find(s) }).(*touched)
-		sv.tables[t] = out
-		return out
+		out = s.Memo(memoKey{sv.Object, sv.Revision}, func() any { return sv.find(s) }).(*touched)
+	} else {
+		out = sv.find(s)
 	}
-	out := sv.find(s)
 	sv.tables[t] = out
 	return out
 }
