@@ -27,13 +27,14 @@ const (
 	factDelegate                             // a virtual service by key
 	factSelecting                            // services of a namespace that select by one label pair
 	factAddress                              // services of a namespace without selector, by address
+	factPolicy                               // objects of one kind that select workloads by one label pair, or all of a namespace
 
 	factsOfWildcards = factService | factVirtualService | factDestinationRule
 )
 
 // fact names what a unit can ask the index for, of one kind or of several.
 type fact struct {
-	name  string // a host; or "namespace/" and a virtual service's name or a label pair
+	name  string // a host; or "namespace/" and a virtual service's name or a label pair; see policyFact, too
 	kinds factKind
 }
 

@@ -20,6 +20,7 @@ type Index struct {
 	routes    map[model.Host][]*model.VirtualService // of the gateway "mesh"
 	delegate  map[model.Key]*model.VirtualService
 	sidecars  map[string]map[model.Key]*model.Sidecar // by namespace
+	policies  map[policyKey][]model.Selecting
 
 	endpoints *endpointIndex
 	labels    labelUse
@@ -39,6 +40,7 @@ func NewIndex(mesh *model.Mesh) *Index {
 		routes:    map[model.Host][]*model.VirtualService{},
 		delegate:  map[model.Key]*model.VirtualService{},
 		sidecars:  map[string]map[model.Key]*model.Sidecar{},
+		policies:  map[policyKey][]model.Selecting{},
 		endpoints: newEndpointIndex(),
 		labels:    labelUse{},
 	}
@@ -68,6 +70,8 @@ func (x *Index) apply(c store.Change, touched *touched) {
 		x.endpoints.replaceNode(as[*model.Node](c.Old), as[*model.Node](c.New), touched)
 	case model.KindPod, model.KindWorkloadEntry:
 		x.endpoints.replaceWorkload(as[*model.Workload](c.Old), as[*model.Workload](c.New), touched)
+	default:
+		x.replacePolicy(c.Old, c.New, touched)
 	}
 }
 
