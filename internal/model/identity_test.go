@@ -1,0 +1,32 @@
+package model
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestIdentity(t *testing.T) {
+	for _, id := range []string{"spiffe://cluster.local/ns/shop/sa/web", "spiffe://Td_1/ns/a.b/sa/c-d"} {
+		i, err := ParseIdentity(id)
+		require.NoError(t, err)
+		require.Equal(t, id, i.String())
+	}
+	for id, says := range map[string]string{
+		"https://cluster.local/ns/shop/sa/web":      "no SPIFFE id",
+		"spiffe://cluster.local/ns/shop":            "form",
+		"spiffe://cluster.local/ns/shop/sa/web/x":   "form",
+		"spiffe://cluster.local/NS/shop/sa/web":     "form",
+		"spiffe:///ns/shop/sa/web":                  "trust domain is missing",
+		"spiffe://td/ns//sa/web":                    "namespace is missing",
+		"spiffe://td/ns/shop/sa/":                   "service account is missing",
+		"spiffe://td/ns/sh op/sa/web":               `"sh op" is no namespace`,
+		"spiffe://td:443/ns/shop/sa/web":            `"td:443" is no trust domain`,
+		"spiffe://td/ns/shop/sa/web?x=1":            `"web?x=1" is no service account`,
+		"spiffe://cluster.local/ns/shop/sa/%77eb":   `"%77eb" is no service account`,
+		"spiffe://cluster.local/ns/shop/sa/web\x00": "is no service account",
+	} {
+		_, err := ParseIdentity(id)
+		require.ErrorContains(t, err, says, id)
+	}
+}
