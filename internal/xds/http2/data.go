@@ -134,7 +134,7 @@ func (c *conn) halfClose(st *Stream) {
 	case st.message.begun():
 		c.finish(st, statusf(Internal, "the stream ended within a message"))
 	default:
-		c.finish(st, &Status{})
+		c.heardAll(st)
 	}
 }
 

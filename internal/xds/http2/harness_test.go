@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -89,11 +90,11 @@ func (c *call) over() bool {
 	return c.ended == 1
 }
 
-func serve(t *testing.T, o Options) *service {
+func serve(t *testing.T, o Options, more ...map[string]Handler) *service {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	v := newService(t, o)
+	v := newService(t, o, more...)
 	v.addr = l.Addr().String()
 	served := make(chan error, 1)
 	go func() { served <- v.s.Serve(l) }()
@@ -104,7 +105,7 @@ func serve(t *testing.T, o Options) *service {
 	return v
 }
 
-func newService(t *testing.T, o Options) *service {
+func newService(t *testing.T, o Options, more ...map[string]Handler) *service {
 	v := &service{t: t}
 	begin := func(st *Stream) Receiver {
 		c := &call{Stream: st}
@@ -113,7 +114,11 @@ func newService(t *testing.T, o Options) *service {
 		v.calls = append(v.calls, c)
 		return c
 	}
-	v.s = New(map[string]Handler{echo: begin, fail: begin, hold: begin}, o)
+	methods := map[string]Handler{echo: begin, fail: begin, hold: begin}
+	for _, m := range more {
+		maps.Copy(methods, m)
+	}
+	v.s = New(methods, o)
 	return v
 }
 

@@ -52,6 +52,7 @@ type request struct {
 	contentType          string
 	encoding             string // of compressed messages
 	timeout              string
+	authorization        string
 	length               int64 // -1: not said
 }
 
@@ -87,6 +88,8 @@ func (r *request) field(name, value string) bool {
 		r.encoding = value
 	case "grpc-timeout":
 		r.timeout = value
+	case "authorization":
+		r.authorization = value
 	case "content-length":
 		n, err := strconv.ParseUint(value, 10, 62)
 		if err != nil || r.length >= 0 && r.length != int64(n) { //nolint:gosec // it has 62 bits
@@ -121,9 +124,11 @@ func (c *conn) open(f *xhttp2.MetaHeadersFrame, r *request) error {
 		c.finish(st, s)
 		return nil
 	}
+	st.authorization = r.authorization
 	st.receiver = c.server.methods[r.path](st)
+	st.authorization = ""
 	if st.heard {
-		c.finish(st, &Status{})
+		c.heardAll(st)
 	}
 	return nil
 }

@@ -28,6 +28,14 @@ type Receiver interface {
 	End()
 }
 
+// Finisher is a Receiver whose stream goes on after the peer has ended its side, until
+// Stream.Finish: what it answers is made elsewhere. End is not called for what Finish ended.
+type Finisher interface {
+	Receiver
+	// Heard is called when the peer has ended its side, without an error.
+	Heard()
+}
+
 // Options are what a Server can be told. The zero value is good.
 type Options struct {
 	TLS         *tls.Config   // nil: plain text, with prior knowledge

@@ -17,6 +17,8 @@ type Stream struct {
 	id   uint32
 	path string
 
+	authorization string // while the Handler runs
+
 	// The connection's goroutine's.
 	receiver Receiver // nil: what comes is dropped
 	credit   int      // bytes that the peer may still send
@@ -76,6 +78,19 @@ func (st *Stream) Send(parts [][]byte) error {
 	return nil
 }
 
+// Finish ends the stream, with err as its status, after all that was sent. It may be called
+// from any goroutine; on a stream that has ended it does nothing.
+func (st *Stream) Finish(err error) {
+	c := st.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lastOf(st, statusOf(err))
+}
+
+// Go runs f in a goroutine of its own. Stop waits for it, so it must end with the stream or
+// with Context.
+func (st *Stream) Go(f func()) { st.conn.server.running.Go(f) }
+
 // Pending is the number of messages that the peer or the kernel has yet to take.
 func (st *Stream) Pending() int {
 	st.conn.mu.Lock()
@@ -91,6 +106,10 @@ func (st *Stream) Path() string { return st.path }
 
 // Peer is the peer's address.
 func (st *Stream) Peer() string { return st.conn.socket.RemoteAddr().String() }
+
+// Authorization is the request's header of that name. It is there while the Handler runs,
+// so that streams do not keep it.
+func (st *Stream) Authorization() string { return st.authorization }
 
 // PeerCertificates is the peer's verified chain as it was sent, its own first; nil without TLS.
 func (st *Stream) PeerCertificates() []*x509.Certificate {
@@ -147,13 +166,28 @@ func (c *conn) remove(st *Stream) {
 // finish ends a stream with a status: what was queued is sent first.
 func (c *conn) finish(st *Stream, s *Status) {
 	c.mu.Lock()
-	if !st.ending {
-		st.ending, st.trailers, st.expires = true, trailers(s), time.Time{}
-		c.queue(st)
-		c.pump()
-	}
+	c.lastOf(st, s)
 	c.mu.Unlock()
 	st.end()
+}
+
+// lastOf queues a stream's end. conn.mu is held.
+func (c *conn) lastOf(st *Stream, s *Status) {
+	if st.ending || st.gone {
+		return
+	}
+	st.ending, st.trailers, st.expires = true, trailers(s), time.Time{}
+	c.queue(st)
+	c.pump()
+}
+
+// heardAll tells the Receiver that the peer has ended its side, in order.
+func (c *conn) heardAll(st *Stream) {
+	if f, ok := st.receiver.(Finisher); ok {
+		f.Heard()
+		return
+	}
+	c.finish(st, &Status{})
 }
 
 // resetStream ends a stream at once.

@@ -1,0 +1,122 @@
+package http2
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	xhttp2 "golang.org/x/net/http2"
+)
+
+const later = "/test.Service/Later" // answered by a goroutine of its own, when the test says so
+
+// laterCall is a Finisher.
+type laterCall struct {
+	st     *Stream
+	token  string
+	kept   string // of it, later on
+	answer chan error // from the test
+	ended  atomic.Bool
+	over   chan struct{} // closed with its goroutine
+}
+
+func (c *laterCall) Receive([]byte) error { return nil }
+func (c *laterCall) End()                 { c.ended.Store(true) }
+
+func (c *laterCall) Heard() {
+	c.kept = c.st.Authorization()
+	c.st.Go(func() {
+		defer close(c.over)
+		select {
+		case err := <-c.answer:
+			if err == nil {
+				_ = c.st.Send([][]byte{[]byte("answer")})
+			}
+			c.st.Finish(err)
+		case <-c.st.Context().Done():
+		}
+	})
+}
+
+// serveLater serves a Finisher beside the usual methods.
+func serveLater(t *testing.T) (*service, chan *laterCall) {
+	t.Helper()
+	calls := make(chan *laterCall, 10)
+	v := serve(t, Options{Tick: time.Millisecond}, map[string]Handler{later: func(st *Stream) Receiver {
+		c := &laterCall{st: st, token: st.Authorization(), answer: make(chan error, 1), over: make(chan struct{})}
+		calls <- c
+		return c
+	}})
+	return v, calls
+}
+
+func (p *peer) ask(more ...string) uint32 {
+	id := p.open(later, more...)
+	p.send(id, "question")
+	p.half(id)
+	return id
+}
+
+// TestFinish: a call whose answer takes its time holds nobody up on its connection.
+func TestFinish(t *testing.T) {
+	v, calls := serveLater(t)
+	p := v.connect()
+	first := p.ask("authorization", "Bearer x")
+	a := <-calls
+	require.Equal(t, "Bearer x", a.token)
+	p.lives()
+	second := p.ask()
+	b := <-calls
+	require.Empty(t, b.token)
+	b.answer <- &Status{Code: 7, Message: "no"}
+	got := p.answer(second)
+	require.Equal(t, "7", got.trailer["grpc-status"])
+	a.answer <- nil
+	got = p.answer(first)
+	require.Equal(t, "0", got.trailer["grpc-status"])
+	require.Equal(t, framed([]byte("answer")), got.data)
+	<-a.over
+	<-b.over
+	require.Empty(t, a.kept)
+	require.False(t, a.ended.Load() || b.ended.Load(), "they ended themselves")
+	p.lives()
+}
+
+// TestFinishTooLate: the peer, or its time, ends the stream first; what comes then is dropped.
+func TestFinishTooLate(t *testing.T) {
+	for name, end := range map[string]func(p *peer, id uint32){
+		"reset":      func(p *peer, id uint32) { require.NoError(p.t, p.fr.WriteRSTStream(id, xhttp2.ErrCodeCancel)) },
+		"connection": func(p *peer, _ uint32) { _ = p.c.Close() },
+		"time":       func(p *peer, id uint32) { require.Equal(p.t, "4", p.answer(id).trailer["grpc-status"]) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, calls := serveLater(t)
+			p := v.connect()
+			var more []string
+			if name == "time" {
+				more = []string{"grpc-timeout", "10m"}
+			}
+			id := p.ask(more...)
+			c := <-calls
+			end(p, id)
+			eventually(t, "it is told", c.ended.Load)
+			c.answer <- nil
+			<-c.over
+			v.connect().lives()
+		})
+	}
+}
+
+// TestStopWaitsForFinish: Stop ends the context, and waits for goroutines of calls.
+func TestStopWaitsForFinish(t *testing.T) {
+	v, calls := serveLater(t)
+	v.connect().ask()
+	c := <-calls
+	v.s.Stop()
+	select {
+	case <-c.over:
+	default:
+		require.Fail(t, "its goroutine still runs")
+	}
+}
