@@ -15,6 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/trace"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -25,6 +26,7 @@ type serveFlags struct {
 	strategy  string
 	transport string
 	registry  bool
+	otlp      string
 	kube      kubeFlags
 	profiling debug.Profiling
 	logging   Logging
@@ -60,6 +62,10 @@ Each change is followed to the last proxy's ACK and told in one log line; see al
 With --status, what is wrong with an Istio object is also said in its status: what is
 invalid, what does not fit other objects, what proxies refuse. Of several control planes
 one writes. With --webhook-addr a validating webhook refuses what is invalid.
+
+With --otlp-endpoint each change is also a trace for OpenTelemetry, its stages and slowest
+proxies spans; OTEL_EXPORTER_OTLP_*, OTEL_TRACES_SAMPLER, OTEL_SERVICE_NAME and
+OTEL_RESOURCE_ATTRIBUTES mean what they mean elsewhere.
 
 istiod's PILOT_DEBOUNCE_AFTER, PILOT_DEBOUNCE_MAX, PILOT_ENABLE_EDS_DEBOUNCE and
 PILOT_PUSH_THROTTLE are honoured where they are set; by default nothing waits. Of those
@@ -103,6 +109,8 @@ func (f *serveFlags) addFlags(cmd *cobra.Command) {
 	fs.StringVar(&f.mesh.AccessLogFile, "access-log-file", "", "where sidecars log requests, for example /dev/stdout (default: off)")
 	fs.BoolVar(&f.registry, "outbound-registry-only", false,
 		"block traffic to destinations that the mesh does not know (Istio's REGISTRY_ONLY)")
+	fs.StringVar(&f.otlp, "otlp-endpoint", "",
+		"`URL` of a collector that gets each change as a trace: http://HOST:4318 or grpc://HOST:4317, https or grpcs with TLS (default: off, or as OTEL_EXPORTER_OTLP_ENDPOINT says)")
 	fs.IntVar(&f.profiling.MutexFraction, "profile-mutex", 0, "sample one of `N` lock contentions for /debug/pprof/mutex (default: none)")
 	fs.DurationVar(&f.profiling.BlockRate, "profile-block", 0,
 		"sample one event per so much `TIME` blocked for /debug/pprof/block (default: none)")
@@ -134,6 +142,9 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	f.profiling.Apply()
 	f.options.Mesh, f.options.RouteStrategy, f.options.Log = f.mesh, server.RouteStrategy(f.strategy), log
 	f.options.Transport = server.Transport(f.transport)
+	if f.options.Traces, err = trace.Read(f.otlp, os.LookupEnv); err != nil {
+		return usageError{err}
+	}
 	if err := pilotSwitches(&f.options, os.LookupEnv, log); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/trace"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -40,6 +41,7 @@ type Options struct {
 	Senders          int              // pushes at the same time; 0: one a CPU
 	Status           bool             // what is wrong with Istio objects is written into their status
 	Webhook          admission.Options
+	Traces           trace.Config // the zero value: changes are no traces
 	Log              *slog.Logger
 
 	// Absence is how long workloads that leave wait for proxies that are disconnected; 0:
@@ -64,6 +66,10 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	witness, traces, err := newTraces(ctx, o, changes, metrics)
+	if err != nil {
+		return err
+	}
 	intake := source.intake
 	xdsListener, httpListener, err := listen(ctx, o)
 	if err != nil {
@@ -76,7 +82,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: changes, Removed: changes.Removed, Debounce: o.Debounce, SplitFrom: o.SplitFrom, Log: o.Log})
 	departures := departure.New(intake, changes, o.Log)
-	xds := server.New(binder{pipeline, departures}, changes, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: metrics, Methods: methods(departures)})
+	xds := server.New(binder{pipeline, departures}, changes, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: metrics, Witness: witness, Methods: methods(departures)})
 	departures.Proxies, departures.Lists, departures.Absence = xds, pipeline.Listed, o.Absence
 	stages := debug.Stages{
 		Ready:    ready(source, pipeline),
@@ -90,7 +96,8 @@ func Run(ctx context.Context, o Options) error {
 	watch(metrics, pipeline, intake)
 
 	// The stages at the edges end first, so that nobody binds to an engine that has ended;
-	// the change log ends last, so that it can write what the others have told it.
+	// the change log and what it tells end last, with what the others have told them.
+	defer background(traces)()
 	defer background(changes.Run)()
 	defer background(func(ctx context.Context) { pipeline.Run(ctx, xds) })()
 	defer xds.Close()

@@ -24,6 +24,7 @@ type ChangeLog struct {
 	// Read-only.
 	log     *slog.Logger
 	metrics *Metrics
+	Tracer  Tracer      // nil: nobody; set before the first change
 	lines   chan Change // for Run; bounded, what does not fit is counted instead
 
 	ring   []atomic.Pointer[record]
@@ -55,6 +56,9 @@ func NewChangeLog(size int, log *slog.Logger, metrics *Metrics) *ChangeLog {
 // Begin starts the clock of a revision: observed is the first event of its batch.
 func (l *ChangeLog) Begin(rev model.Revision, objects []ChangedObject, observed time.Time) {
 	r := newRecord(rev, objects, observed)
+	if l.Tracer != nil {
+		r.witness = &witness{}
+	}
 	l.metrics.changed(objects)
 	old := l.slot(rev).Swap(r)
 	l.newest.Store(uint64(rev))
@@ -63,6 +67,7 @@ func (l *ChangeLog) Begin(rev model.Revision, objects []ChangedObject, observed 
 	if old != nil && !old.distributed() {
 		l.metrics.forgotten.Inc()
 		l.tell(old) // some proxy never answered: say so before it is forgotten
+		l.trace(old)
 		l.followers.ended(old.rev)
 	}
 	l.followers.began(rev, objects)
@@ -150,6 +155,7 @@ func (r *record) sentWith(newer *record) {
 func (l *ChangeLog) finish(r *record) {
 	l.metrics.distributed(r)
 	l.tell(r)
+	l.trace(r)
 	l.followers.ended(r.rev)
 }
 

@@ -41,6 +41,8 @@ type Metrics struct {
 	superseded   prometheus.Counter     // moonsail_superseded_total
 	forgotten    prometheus.Counter     // moonsail_changes_forgotten_total
 	linesDropped prometheus.Counter     // moonsail_change_log_lines_dropped_total
+	untraced     prometheus.Counter     // moonsail_traces_dropped_total
+	spans        *prometheus.CounterVec // moonsail_trace_spans_total
 }
 
 type push struct {
@@ -118,6 +120,20 @@ func (m *Metrics) changes() {
 	m.forgotten = m.counter("moonsail_changes_forgotten_total",
 		"Changes that left the change log before every proxy concerned had answered.")
 	m.linesDropped = m.counter("moonsail_change_log_lines_dropped_total", "Log lines of changes that could not be written in time.")
+	m.untraced = m.counter("moonsail_traces_dropped_total", "Changes that are no trace, as the collector of traces was too slow.")
+	m.spans = m.counterVec("moonsail_trace_spans_total", "Spans for the collector of traces. result=exported: it took them; lost: it did not.", "result")
+}
+
+// TraceDropped counts a change that did not become a trace.
+func (m *Metrics) TraceDropped() { m.untraced.Inc() }
+
+// Spans counts spans that the collector of traces took, or that were lost.
+func (m *Metrics) Spans(n int, exported bool) {
+	result := "lost"
+	if exported {
+		result = "exported"
+	}
+	m.spans.WithLabelValues(result).Add(float64(n))
 }
 
 // kubernetes are the metrics of a Kubernetes API server as the source. Those of events have

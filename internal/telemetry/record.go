@@ -24,6 +24,7 @@ type record struct {
 	count    int             // of all objects
 	observed time.Time
 	kinds    []kindSeen
+	witness  *witness // nil: nobody traces
 
 	// ends are the ends of the stages; published is when it was announced to streams.
 	ends      [NumStages]instant

@@ -34,7 +34,7 @@ var layers = [][]string{
 	{"internal/derive", "internal/translate", "internal/xds/ledger", "internal/source"},
 	{"internal/analyze", "internal/xds/server"},
 	{"internal/telemetry", "internal/agent"},
-	{"internal/explain", "internal/departure"},
+	{"internal/explain", "internal/departure", "internal/trace"},
 	{"internal/debug", "internal/engine", "internal/admission", "internal/status"},
 	{"internal/controlplane"},
 	{"internal/demo", "internal/lab"},

@@ -75,11 +75,27 @@ func (st *stream) report(n int, outcome Outcome, now time.Time) {
 		for to+1 < n && a.owed[to+1] == a.owed[to]+1 {
 			to++
 		}
+		if witness := st.server.opts.Witness; witness != nil {
+			witness(Settlement{Proxy: st.proxy, From: a.owed[from] - 1, To: a.owed[to], Outcome: outcome, At: now, Text: st.refusal(outcome)})
+		}
 		st.server.obs.Settled(a.owed[from]-1, a.owed[to], outcome, now)
 		from = to + 1
 	}
 	a.owed = append(a.owed[:0], a.owed[n:]...)
 	a.sent = max(a.sent-n, 0)
+}
+
+// refusal is what the proxy said of a resource that is held back, where it refused something.
+func (st *stream) refusal(outcome Outcome) string {
+	if outcome != NACKed {
+		return ""
+	}
+	for _, t := range st.ledger.Types() {
+		for _, h := range t.Held {
+			return t.Type.String() + " " + h.Name + ": " + h.Message
+		}
+	}
+	return ""
 }
 
 // owing is how many published revisions the stream has not settled, also those that it has

@@ -68,6 +68,16 @@ type Observer interface {
 	Settled(from, to model.Revision, outcome Outcome, at time.Time)
 }
 
+// Settlement is how the published revisions in (From,To] ended for one stream, as for
+// Observer.Settled.
+type Settlement struct {
+	Proxy    *model.Proxy
+	From, To model.Revision
+	Outcome  Outcome
+	At       time.Time
+	Text     string // the proxy's, where it refused something
+}
+
 // RouteStrategy says how virtual hosts reach proxies.
 type RouteStrategy string
 
@@ -90,6 +100,9 @@ type Options struct {
 	RouteStrategy RouteStrategy // empty: RoutesAuto
 	Senders       int           // goroutines that bring published changes to streams; 0: GOMAXPROCS
 	Meter         Meter         // nil: nobody counts
+	// Witness is told who settled what, right before the Observer is told that somebody did;
+	// like an Observer it must be quick and must not call the Server. nil: nobody asks.
+	Witness func(Settlement)
 	// Methods are served beside the discovery service, by path: "/package.Service/Method".
 	Methods map[string]Unary
 }
