@@ -19,6 +19,7 @@ import (
 var compared = []model.Kind{
 	model.KindService, model.KindServiceEntry, model.KindPod, model.KindWorkloadEntry,
 	model.KindVirtualService, model.KindDestinationRule, model.KindSidecar,
+	model.KindPeerAuthentication,
 }
 
 // maxWarnings bounds what one answer tells; the API server drops what is beyond 4 KB.

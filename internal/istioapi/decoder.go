@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
+	securityv1 "istio.io/client-go/pkg/apis/security/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -166,6 +167,8 @@ func newTyped(kind model.Kind) metav1.Object {
 		return &networkingv1.VirtualService{}
 	case model.KindDestinationRule:
 		return &networkingv1.DestinationRule{}
+	case model.KindPeerAuthentication:
+		return &securityv1.PeerAuthentication{}
 	}
 	return &networkingv1.Sidecar{}
 }
@@ -196,6 +199,8 @@ func (d Decoder) FromTyped(o metav1.Object) (model.Object, Problems) {
 		return asObject(d.DestinationRule(o))
 	case *networkingv1.Sidecar:
 		return asObject(d.Sidecar(o))
+	case *securityv1.PeerAuthentication:
+		return asObject(d.PeerAuthentication(o))
 	}
 	return nil, Problems{{Severity: SeverityError, Message: fmt.Sprintf("%T is not a type that the mesh reads", o)}}
 }

@@ -23,10 +23,14 @@ type apiKind struct {
 	cluster     bool // has no namespace
 }
 
-var istioVersions = []string{"v1", "v1beta1", "v1alpha3"}
+var (
+	istioVersions    = []string{"v1", "v1beta1", "v1alpha3"}
+	securityVersions = []string{"v1", "v1beta1"}
+)
 
 const (
 	groupNetworking = "networking.istio.io"
+	groupSecurity   = "security.istio.io"
 	groupDiscovery  = "discovery.k8s.io"
 	groupGatewayAPI = "gateway.networking.k8s.io"
 )
@@ -44,12 +48,13 @@ var readKinds = []apiKind{
 	{group: groupNetworking, kind: "VirtualService", versions: istioVersions},
 	{group: groupNetworking, kind: "DestinationRule", versions: istioVersions},
 	{group: groupNetworking, kind: "Sidecar", versions: istioVersions},
+	{group: groupSecurity, kind: "PeerAuthentication", versions: securityVersions},
 }
 
 // laterKinds are Istio's kinds, and Gateway API's, that have no effect yet.
 var laterKinds = map[string][]string{
 	groupNetworking:               {"Gateway", "EnvoyFilter", "WorkloadGroup", "ProxyConfig"},
-	"security.istio.io":           {"AuthorizationPolicy", "PeerAuthentication", "RequestAuthentication"},
+	groupSecurity:                 {"AuthorizationPolicy", "RequestAuthentication"},
 	"telemetry.istio.io":          {"Telemetry"},
 	"extensions.istio.io":         {"WasmPlugin", "TrafficExtension"},
 	"install.istio.io":            {"IstioOperator"},

@@ -12,6 +12,17 @@ type Mesh struct {
 	DefaultRetry   Retry
 	InboundPort    uint32 // 15006
 	OutboundPort   uint32 // 15001
+
+	TrustDomain        string   // of the mesh's identities
+	TrustDomainAliases []string // that are believed, too
+	AutoMTLS           bool     // callers speak mutual TLS to whoever has a sidecar
+	// MeshHTTP2: sidecars speak HTTP/2 to sidecars, whatever their applications speak.
+	MeshHTTP2 bool
+}
+
+// TrustDomains are all whose identities are believed, the mesh's own first.
+func (m *Mesh) TrustDomains() []string {
+	return append([]string{m.TrustDomain}, m.TrustDomainAliases...)
 }
 
 // DefaultMesh is Istio's default where Istio has one.
@@ -27,5 +38,8 @@ func DefaultMesh() *Mesh {
 		},
 		InboundPort:  15006,
 		OutboundPort: 15001,
+		TrustDomain:  DefaultTrustDomain,
+		AutoMTLS:     true,
+		MeshHTTP2:    true,
 	}
 }

@@ -13,6 +13,11 @@ type MeshConfig struct {
 	AccessLogFile  *string
 	ConnectTimeout *time.Duration
 	DefaultRetry   *Retry
+	TrustDomain    *string
+	// TrustDomainAliases are believed beside the trust domain.
+	TrustDomainAliases []string
+	AutoMTLS           *bool
+	MeshHTTP2          *bool
 	// ExportTo are the defaults of objects that say nothing, by their kind, as written.
 	// Service counts for ServiceEntries too.
 	ExportTo map[Kind][]string
@@ -29,6 +34,10 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	set(&m.Outbound, c.Outbound)
 	set(&m.AccessLogFile, c.AccessLogFile)
 	set(&m.ConnectTimeout, c.ConnectTimeout)
+	set(&m.TrustDomain, c.TrustDomain)
+	set(&m.AutoMTLS, c.AutoMTLS)
+	set(&m.MeshHTTP2, c.MeshHTTP2)
+	m.TrustDomainAliases = c.TrustDomainAliases
 	if c.DefaultRetry != nil {
 		retryOn := m.DefaultRetry.RetryOn
 		if m.DefaultRetry = *c.DefaultRetry; m.DefaultRetry.RetryOn == "" {

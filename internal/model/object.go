@@ -21,24 +21,26 @@ type Kind string
 
 // The kinds that the mesh reads.
 const (
-	KindNamespace       Kind = "Namespace"
-	KindService         Kind = "Service"
-	KindEndpointSlice   Kind = "EndpointSlice"
-	KindPod             Kind = "Pod"
-	KindNode            Kind = "Node"
-	KindMeshConfig      Kind = "ConfigMap" // the one that has the mesh's configuration
-	KindServiceEntry    Kind = "ServiceEntry"
-	KindWorkloadEntry   Kind = "WorkloadEntry"
-	KindVirtualService  Kind = "VirtualService"
-	KindDestinationRule Kind = "DestinationRule"
-	KindSidecar         Kind = "Sidecar"
-	KindDeparture       Kind = "Departure" // see Departure
+	KindNamespace          Kind = "Namespace"
+	KindService            Kind = "Service"
+	KindEndpointSlice      Kind = "EndpointSlice"
+	KindPod                Kind = "Pod"
+	KindNode               Kind = "Node"
+	KindMeshConfig         Kind = "ConfigMap" // the one that has the mesh's configuration
+	KindServiceEntry       Kind = "ServiceEntry"
+	KindWorkloadEntry      Kind = "WorkloadEntry"
+	KindVirtualService     Kind = "VirtualService"
+	KindDestinationRule    Kind = "DestinationRule"
+	KindSidecar            Kind = "Sidecar"
+	KindPeerAuthentication Kind = "PeerAuthentication"
+	KindDeparture          Kind = "Departure" // see Departure
 )
 
 // Kinds lists every kind in a fixed order: the order of pages and of reports.
 var Kinds = []Kind{
 	KindNamespace, KindService, KindEndpointSlice, KindPod, KindNode, KindMeshConfig, KindServiceEntry,
 	KindWorkloadEntry, KindVirtualService, KindDestinationRule, KindSidecar, KindDeparture,
+	KindPeerAuthentication,
 }
 
 // Key names one source object.

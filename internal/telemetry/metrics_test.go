@@ -123,6 +123,7 @@ pilot_worker_queue_depth{queueID="DestinationRule"} 15
 pilot_worker_queue_depth{queueID="EndpointSlice"} 13
 pilot_worker_queue_depth{queueID="Namespace"} 9
 pilot_worker_queue_depth{queueID="Node"} 4
+pilot_worker_queue_depth{queueID="PeerAuthentication"} 18
 pilot_worker_queue_depth{queueID="Pod"} 3
 pilot_worker_queue_depth{queueID="Service"} 7
 pilot_worker_queue_depth{queueID="ServiceEntry"} 12

@@ -1,0 +1,72 @@
+package istioapi
+
+import (
+	"maps"
+	"slices"
+
+	meshconfig "istio.io/api/mesh/v1alpha1"
+	security "istio.io/api/security/v1beta1"
+	securityv1 "istio.io/client-go/pkg/apis/security/v1"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// PeerAuthentication decodes a PeerAuthentication.
+func (d Decoder) PeerAuthentication(o *securityv1.PeerAuthentication) (*model.PeerAuthentication, Problems) {
+	c := d.start(model.KindPeerAuthentication, &o.ObjectMeta)
+	at, spec := path("spec"), &o.Spec
+	p := &model.PeerAuthentication{Meta: c.meta, Mode: mtlsMode(spec.Mtls)}
+	if spec.Selector != nil {
+		p.Selector = c.selector(at.f("selector"), "matchLabels", spec.Selector.MatchLabels)
+	}
+	p.Ports = c.mtlsPorts(at.f("portLevelMtls"), spec.PortLevelMtls)
+	if len(p.Selector) == 0 && len(p.Ports) > 0 {
+		c.errorf(at.f("portLevelMtls"), "needs a selector: ports are those of workloads; name their labels in selector, or remove portLevelMtls")
+	}
+	return p, c.list
+}
+
+func (c *conv) mtlsPorts(at path, ports map[uint32]*security.PeerAuthentication_MutualTLS) map[uint32]model.MTLSMode {
+	if len(ports) == 0 {
+		return nil
+	}
+	out := make(map[uint32]model.MTLSMode, len(ports))
+	for _, port := range slices.Sorted(maps.Keys(ports)) {
+		c.checkPort(at, port)
+		out[port] = mtlsMode(ports[port])
+	}
+	return out
+}
+
+func mtlsMode(m *security.PeerAuthentication_MutualTLS) model.MTLSMode {
+	if m.GetMode() == security.PeerAuthentication_MutualTLS_UNSET {
+		return model.MTLSUnset
+	}
+	return model.MTLSMode(m.GetMode().String())
+}
+
+// meshIdentity converts what the mesh's configuration says of identities and mutual TLS.
+func (c *conv) meshIdentity(at path, said *meshconfig.MeshConfig, given map[string]bool, out *model.MeshConfig) {
+	if said.TrustDomain != "" {
+		c.trustDomain(at.f("trustDomain"), said.TrustDomain)
+		out.TrustDomain = &said.TrustDomain
+	}
+	for i, alias := range said.TrustDomainAliases {
+		c.trustDomain(at.f("trustDomainAliases").i(i), alias)
+	}
+	out.TrustDomainAliases = said.TrustDomainAliases
+	if auto := said.EnableAutoMtls; auto != nil {
+		out.AutoMTLS = &auto.Value
+	}
+	if given["h2UpgradePolicy"] {
+		upgrade := said.H2UpgradePolicy == meshconfig.MeshConfig_UPGRADE
+		out.MeshHTTP2 = &upgrade
+	}
+}
+
+// trustDomain checks a trust domain as a part of SPIFFE ids.
+func (c *conv) trustDomain(at path, name string) {
+	if err := (model.Identity{TrustDomain: name, Namespace: "x", ServiceAccount: "x"}).Check(); err != nil {
+		c.errorf(at, "%v", err)
+	}
+}
