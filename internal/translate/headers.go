@@ -8,6 +8,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/operators"
 )
 
 // headerOps are the changes of one direction, as Envoy has them on routes and clusters.
@@ -49,7 +50,7 @@ func (o *headerOps) addAll(list []model.HeaderValue, action corev3.HeaderValueOp
 		if !httpguts.ValidHeaderFieldName(h.Name) {
 			return fmt.Errorf("%q is no header's name", h.Name)
 		}
-		if err := checkFormat(h.Value); err != nil {
+		if err := operators.Check(h.Value); err != nil {
 			return fmt.Errorf("header %s: %w", h.Name, err)
 		}
 		o.add = append(o.add, &corev3.HeaderValueOption{

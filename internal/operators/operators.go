@@ -1,8 +1,12 @@
-package translate
+// Package operators knows Envoy's command operators, such as %PROTOCOL%, so that a format
+// that Envoy would refuse is found before it gets there: with it Envoy would refuse all that
+// comes in the same message.
+package operators
 
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -15,9 +19,8 @@ const (
 	operandMay
 )
 
-// substitutions are those of Envoy 1.40 that values of headers may have, but for the ones
-// without argument (plainSubstitutions). The header would be refused with any other, and
-// with it all that comes in the same message.
+// substitutions are those of Envoy 1.40 that values of headers and access logs may have, but
+// for the ones without argument (plainSubstitutions).
 var substitutions = map[string]struct {
 	operand operand
 	length  bool // may be cut to a length: %REQ(x):10%
@@ -107,9 +110,9 @@ func words(list string) map[string]bool {
 // Arguments may have parentheses, one level deep.
 var substitutionAt = regexp.MustCompile(`^%([A-Z0-9_]+)(\([^()]*(?:\([^()]*\)[^()]*)*\))?(:[0-9]+)?%`)
 
-// checkFormat checks a value with Envoy's substitutions, such as %PROTOCOL%. Two percent
-// signs stand for one.
-func checkFormat(value string) error {
+// Check checks a value with Envoy's substitutions, such as %PROTOCOL%. Two percent signs
+// stand for one.
+func Check(value string) error {
 	rest := value
 	for {
 		i := strings.IndexByte(rest, '%')
@@ -130,6 +133,29 @@ func checkFormat(value string) error {
 		}
 		rest = rest[len(m[0]):]
 	}
+}
+
+// Forms lists all that may stand between percent signs, in order, so that an Envoy can be
+// asked whether it agrees. argument gives an argument for a name.
+func Forms(argument func(name string) string) []string {
+	var out []string
+	for name := range plainSubstitutions {
+		out = append(out, "%"+name+"%")
+	}
+	for name, s := range substitutions {
+		length := ""
+		if s.length {
+			length = ":5"
+		}
+		if s.operand != operandMust {
+			out = append(out, "%"+name+length+"%")
+		}
+		if s.operand != operandNever {
+			out = append(out, "%"+name+"("+argument(name)+")"+length+"%")
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func checkSubstitution(name string, argument, length bool) error {
