@@ -1,0 +1,60 @@
+package intercept
+
+import "net/netip"
+
+const dnsPort = 53
+
+// Zones of connection tracking, so that two conversations over UDP that look alike are two:
+// of the sidecar with DNS servers, and of applications with the sidecar.
+const (
+	zoneServers = 1
+	zoneClients = 2
+)
+
+// planDNS takes questions to DNS servers to the sidecar's DNS proxy, but for the sidecar's own.
+func (p *planner) planDNS() {
+	for _, s := range p.dnsServers() {
+		for _, proto := range []Proto{TCP, UDP} {
+			r := s
+			r.Proto, r.DestPort, r.Do = proto, is[uint16](dnsPort), redirect(p.DNSPort)
+			p.add(NAT, chainDNS, r)
+		}
+	}
+	zone := func(z uint32) Action { return Action{Kind: SetZone, Value: z} }
+	p.hooked(Raw, Output, Rule{Do: jump(chainDNSZones)})
+	own := []Rule{
+		{Proto: UDP, DestPort: is[uint16](dnsPort), Do: zone(zoneServers)},
+		{Proto: UDP, SourcePort: p.DNSPort, Do: zone(zoneClients)},
+	}
+	// The first zone that is set stays.
+	for _, r := range own {
+		for _, id := range p.UIDs {
+			r.UID, r.GID = is(id), Cond[uint32]{}
+			p.add(Raw, chainDNSZones, r)
+		}
+		for _, id := range p.GIDs {
+			r.UID, r.GID = Cond[uint32]{}, is(id)
+			p.add(Raw, chainDNSZones, r)
+		}
+	}
+	for _, s := range p.dnsServers() {
+		r := s
+		r.Proto, r.DestPort, r.Do = UDP, is[uint16](dnsPort), zone(zoneClients)
+		p.add(Raw, chainDNSZones, r)
+		from := Rule{Family: s.Family, Source: s.Dest.Value, Proto: UDP, SourcePort: dnsPort, Do: zone(zoneServers)}
+		p.hooked(Raw, Prerouting, from)
+	}
+}
+
+// dnsServers is a rule for each server whose questions are captured; or one for all.
+func (p *planner) dnsServers() []Rule {
+	if len(p.DNSServers) == 0 {
+		return []Rule{{}}
+	}
+	var out []Rule
+	for _, a := range p.DNSServers {
+		r := netip.PrefixFrom(a, a.BitLen())
+		out = append(out, Rule{Family: family(r), Dest: is(r)})
+	}
+	return out
+}

@@ -1,0 +1,366 @@
+//go:build linux
+
+package intercept
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/nftables"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/moonsail/moonsail/test/netns"
+)
+
+// patience is for connections that come to something; nothing is concluded from it.
+const patience = 10 * time.Second
+
+// listen answers connections of a host with a word and their original destination.
+func listen(t *testing.T, h *netns.Host, address, word string, transparent bool) {
+	t.Helper()
+	var ln net.Listener
+	h.Do(t, func() {
+		config := net.ListenConfig{}
+		if transparent {
+			config.Control = func(_, _ string, c syscall.RawConn) error {
+				var failed error
+				err := c.Control(func(fd uintptr) {
+					failed = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1)
+					if failed == nil {
+						failed = unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1)
+					}
+					if failed == unix.ENOPROTOOPT {
+						failed = nil // a socket of IPv4
+					}
+				})
+				if err != nil {
+					return err
+				}
+				return failed
+			}
+		}
+		var err error
+		ln, err = config.Listen(t.Context(), "tcp", address)
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+		}
+	})
+	require.NotNil(t, ln)
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprintf(c, "%s for %s from %s", word, original(c), c.RemoteAddr().(*net.TCPAddr).IP)
+			_ = c.Close()
+		}
+	}()
+}
+
+// original is where a connection was to go.
+func original(c net.Conn) string {
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return err.Error()
+	}
+	local := c.LocalAddr().(*net.TCPAddr).AddrPort()
+	out := netip.AddrPortFrom(local.Addr().Unmap(), local.Port()).String()
+	_ = raw.Control(func(fd uintptr) {
+		if local.Addr().Unmap().Is4() {
+			var sa unix.RawSockaddrInet4
+			size := uint32(unsafe.Sizeof(sa))
+			if _, _, e := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_IP, unix.SO_ORIGINAL_DST, uintptr(unsafe.Pointer(&sa)), uintptr(unsafe.Pointer(&size)), 0); e == 0 { //nolint:gosec // the kernel's own form
+				out = netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), swap(sa.Port)).String()
+			}
+			return
+		}
+		var sa unix.RawSockaddrInet6
+		size := uint32(unsafe.Sizeof(sa))
+		if _, _, e := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_IPV6, unix.SO_ORIGINAL_DST, uintptr(unsafe.Pointer(&sa)), uintptr(unsafe.Pointer(&size)), 0); e == 0 { //nolint:gosec // the kernel's own form
+			out = netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), swap(sa.Port)).String()
+		}
+	})
+	return out
+}
+
+func swap(p uint16) uint16 {
+	return binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, p))
+}
+
+// call connects from a host and gives what it hears.
+func call(t *testing.T, h *netns.Host, to string) string {
+	t.Helper()
+	var conn net.Conn
+	var err error
+	h.Do(t, func() { conn, err = (&net.Dialer{Timeout: patience}).DialContext(t.Context(), "tcp", to) })
+	if err != nil {
+		return err.Error()
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	text, err := io.ReadAll(conn)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// backends are those that this machine has. The kernel has nftables wherever these tests run.
+func backends(t *testing.T) []Backend {
+	t.Helper()
+	out := []Backend{NFTables}
+	if _, err := exec.LookPath("iptables-restore"); err == nil {
+		return append(out, IPTables)
+	}
+	t.Log("not tested with iptables: there is no iptables-restore here")
+	return out
+}
+
+func apply(t *testing.T, h *netns.Host, b Backend, change func(*Settings)) {
+	t.Helper()
+	s := Default()
+	change(&s)
+	c, err := s.Parse()
+	require.NoError(t, err)
+	for range 2 { // the second finds what the first has set
+		h.Do(t, func() {
+			c.IPv6 = HasIPv6()
+			_, err = Apply(context.Background(), c, b)
+		})
+		require.NoError(t, err)
+	}
+}
+
+func undo(t *testing.T, h *netns.Host) {
+	t.Helper()
+	var err error
+	h.Do(t, func() { err = Undo(context.Background()) })
+	require.NoError(t, err)
+}
+
+func at(a netip.Addr, port int) string { return net.JoinHostPort(a.String(), strconv.Itoa(port)) }
+
+// onHost is what a program says that runs on a host.
+func onHost(t *testing.T, h *netns.Host, name string, args ...string) string {
+	t.Helper()
+	out, err := h.Command(t, name, args...).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return string(out)
+}
+
+// callAs is call from a process of the sidecar's user.
+func callAs(t *testing.T, h *netns.Host, uid int, to string) string {
+	t.Helper()
+	var text string
+	h.Do(t, func() {
+		// Of this thread alone, which ends.
+		if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); e != 0 {
+			text = e.Error()
+			return
+		}
+		conn, err := (&net.Dialer{Timeout: patience}).DialContext(context.Background(), "tcp", to)
+		if err != nil {
+			text = err.Error()
+			return
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		heard, _ := io.ReadAll(conn)
+		text = string(heard)
+	})
+	return text
+}
+
+func TestRedirect(t *testing.T) {
+	for _, b := range backends(t) {
+		t.Run(string(b), func(t *testing.T) { testRedirect(t, b) })
+	}
+}
+
+func testRedirect(t *testing.T, b Backend) {
+	n := netns.New(t, true)
+	own, other := n.Host(), n.Host()
+	apply(t, own, b, func(s *Settings) {
+		s.ExcludeInboundPorts, s.ExcludeOutboundPorts = "7000", "7001"
+		s.ExcludeOutboundIPRanges = "10.91.0.200/30,fd91::200/120"
+	})
+	for _, l := range []struct {
+		port int
+		word string
+	}{{DefaultOutboundPort, "outbound"}, {DefaultInboundPort, "inbound"}, {8080, "app"}, {7000, "excluded"}, {15021, "ready"}} {
+		listen(t, own, fmt.Sprintf("[::]:%d", l.port), l.word, false)
+	}
+	for _, port := range []int{8080, 7001} {
+		listen(t, other, fmt.Sprintf("[::]:%d", port), "other", false)
+	}
+	for _, tt := range []struct {
+		name     string
+		from     *netns.Host
+		to, want string
+	}{
+		{"inbound", other, at(own.IP, 8080), "inbound for " + at(own.IP, 8080) + " from " + other.IP.String()},
+		{"inbound, IPv6", other, at(own.IP6, 8080), "inbound for " + at(own.IP6, 8080) + " from " + other.IP6.String()},
+		{"a port where nobody listens", other, at(own.IP, 8081), "inbound for " + at(own.IP, 8081) + " from " + other.IP.String()},
+		{"an excluded port", other, at(own.IP, 7000), "excluded for " + at(own.IP, 7000) + " from " + other.IP.String()},
+		{"readiness", other, at(own.IP, 15021), "ready for " + at(own.IP, 15021) + " from " + other.IP.String()},
+		{"outbound", own, at(other.IP, 8080), "outbound for " + at(other.IP, 8080) + " from " + own.IP.String()},
+		{"outbound, IPv6", own, at(other.IP6, 8080), "outbound for " + at(other.IP6, 8080) + " from " + own.IP6.String()},
+		{"an address that nobody has", own, "203.0.113.9:80", "outbound for 203.0.113.9:80 from " + own.IP.String()},
+		{"an excluded outbound port", own, at(other.IP, 7001), "other for " + at(other.IP, 7001) + " from " + own.IP.String()},
+		{"itself by its address", own, at(own.IP, 8080), "app for " + at(own.IP, 8080) + " from " + own.IP.String()},
+		{"itself by loopback", own, "127.0.0.1:8080", "app for 127.0.0.1:8080 from 127.0.0.1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, call(t, tt.from, tt.to)) })
+	}
+	t.Run("Envoy", func(t *testing.T) {
+		require.Equal(t, "other for "+at(other.IP, 8080)+" from "+own.IP.String(), callAs(t, own, ProxyID, at(other.IP, 8080)))
+		require.Equal(t, "inbound for "+at(own.IP, 8080)+" from "+own.IP.String(), callAs(t, own, ProxyID, at(own.IP, 8080)))
+		require.Equal(t, "app for 127.0.0.1:8080 from 127.0.0.1", callAs(t, own, ProxyID, "127.0.0.1:8080"))
+	})
+	undo(t, own)
+	require.Equal(t, "app for "+at(own.IP, 8080)+" from "+other.IP.String(), call(t, other, at(own.IP, 8080)))
+	require.Equal(t, "other for "+at(other.IP, 8080)+" from "+own.IP.String(), call(t, own, at(other.IP, 8080)))
+}
+
+func TestTProxyKeepsAddresses(t *testing.T) {
+	for _, b := range backends(t) {
+		t.Run(string(b), func(t *testing.T) { testTProxy(t, b) })
+	}
+}
+
+func testTProxy(t *testing.T, b Backend) {
+	n := netns.New(t, true)
+	own, other := n.Host(), n.Host()
+	apply(t, own, b, func(s *Settings) { s.Mode = ModeTProxy })
+	listen(t, own, "[::]:15006", "inbound", true)
+	listen(t, own, "[::]:15001", "outbound", false)
+	listen(t, own, "[::]:15021", "ready", false)
+	require.Equal(t, "inbound for "+at(own.IP, 8080)+" from "+other.IP.String(), call(t, other, at(own.IP, 8080)))
+	require.Equal(t, "inbound for "+at(own.IP6, 8080)+" from "+other.IP6.String(), call(t, other, at(own.IP6, 8080)))
+	require.Equal(t, "ready for "+at(own.IP, 15021)+" from "+other.IP.String(), call(t, other, at(own.IP, 15021)))
+	require.Equal(t, "outbound for "+at(other.IP, 8080)+" from "+own.IP.String(), call(t, own, at(other.IP, 8080)))
+	for _, family := range []string{"-4", "-6"} {
+		require.Equal(t, 1, strings.Count(onHost(t, own, "ip", family, "rule"), "fwmark 0x539 lookup 133"))
+	}
+	undo(t, own)
+	for _, family := range []string{"-4", "-6"} {
+		require.NotContains(t, onHost(t, own, "ip", family, "rule"), "fwmark")
+	}
+}
+
+// rules counts our rules in the kernel, by chain; nil: there is no table of ours.
+func rules(t *testing.T, h *netns.Host) map[string]int {
+	t.Helper()
+	var out map[string]int
+	h.Do(t, func() {
+		conn, err := nftables.New()
+		require.NoError(t, err)
+		chains, err := conn.ListChainsOfTableFamily(nftables.TableFamilyINet)
+		require.NoError(t, err)
+		for _, c := range chains {
+			if c.Table.Name != tableName {
+				continue
+			}
+			if out == nil {
+				out = map[string]int{}
+			}
+			list, err := conn.GetRules(c.Table, c)
+			require.NoError(t, err)
+			out[c.Name] = len(list)
+		}
+	})
+	return out
+}
+
+// TestKernelHasThePlan: each setting's rules are taken by the kernel as planned, replace those
+// before them, and leave nothing behind.
+func TestKernelHasThePlan(t *testing.T) {
+	h := netns.New(t, true).Host()
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := Default()
+			change(&s)
+			c, err := s.Parse()
+			require.NoError(t, err)
+			c.IPv6 = true
+			want := map[string]int{}
+			for _, chain := range Plan(c).Chains {
+				want[chain.Name] = len(chain.Rules)
+			}
+			apply(t, h, NFTables, change)
+			if len(want) == 0 {
+				want = nil
+			}
+			require.Equal(t, want, rules(t, h))
+			sameAsText(t, h, Plan(c))
+		})
+	}
+	undo(t, h)
+	require.Nil(t, rules(t, h))
+	undo(t, h) // there is nothing to do
+}
+
+// sameAsText compares what the kernel has with what nft makes of the text, where there is nft.
+func sameAsText(t *testing.T, h *netns.Host, plan *Ruleset) {
+	t.Helper()
+	if _, err := exec.LookPath("nft"); err != nil || len(plan.Chains) == 0 {
+		return
+	}
+	before := onHost(t, h, "nft", "-n", "list", "table", "inet", tableName)
+	file := filepath.Join(t.TempDir(), "rules.nft")
+	require.NoError(t, os.WriteFile(file, []byte(plan.NFT()), 0o600))
+	onHost(t, h, "nft", "-f", file)
+	require.Equal(t, onHost(t, h, "nft", "-n", "list", "table", "inet", tableName), before)
+}
+
+// TestIPTablesIsReplaced: rules that are not wanted any more go, and others' stay.
+func TestIPTablesIsReplaced(t *testing.T) {
+	if len(backends(t)) < 2 {
+		t.Skip("there is no iptables-restore here")
+	}
+	h := netns.New(t, true).Host()
+	onHost(t, h, "iptables", "-t", "nat", "-A", "OUTPUT", "-p", "tcp", "--dport", "1", "-j", "RETURN")
+	before := onHost(t, h, "iptables-save", "-t", "nat")
+	for _, name := range []string{"tproxy", "dns", "default", "none"} {
+		apply(t, h, IPTables, cases[name])
+	}
+	undo(t, h)
+	for _, cmd := range []string{"iptables-save", "ip6tables-save"} {
+		require.NotContains(t, onHost(t, h, cmd), chainPrefix)
+	}
+	require.Contains(t, before, "--dport 1 -j RETURN")
+	require.Contains(t, onHost(t, h, "iptables-save", "-t", "nat"), "--dport 1 -j RETURN")
+}
+
+// TestWithoutRights says what is missing.
+func TestWithoutRights(t *testing.T) {
+	h := netns.New(t, false).Host()
+	c, err := func() (*Config, error) { s := Default(); return s.Parse() }()
+	require.NoError(t, err)
+	h.Do(t, func() {
+		_, _, e := unix.RawSyscall(unix.SYS_SETRESUID, 1337, 1337, 1337)
+		if e != 0 {
+			err = e
+			return
+		}
+		_, err = Apply(context.Background(), c, Auto)
+	})
+	require.ErrorContains(t, err, "CAP_NET_ADMIN")
+	require.ErrorIs(t, err, syscall.EPERM)
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package intercept
+
+import "errors"
+
+var errOther = errors.New("traffic is intercepted on Linux alone")
+
+func applyNFT(*Ruleset) error       { return errOther }
+func nftThere() (bool, error)       { return false, errOther }
+func setRouting(Family, bool) error { return errOther }

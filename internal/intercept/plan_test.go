@@ -1,0 +1,167 @@
+package intercept
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "write what comes out as what is wanted")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// cases are settings, by the name of their golden file.
+var cases = map[string]func(*Settings){
+	"default": func(*Settings) {},
+	"none":    func(s *Settings) { s.Mode = ModeNone },
+	"tproxy": func(s *Settings) {
+		s.Mode, s.ExcludeInterfaces, s.DropInvalid = ModeTProxy, "net1", "true"
+	},
+	"ports": func(s *Settings) {
+		s.IncludeInboundPorts, s.ExcludeInboundPorts = "8080, 9090", "9091"
+		s.IncludeOutboundPorts, s.ExcludeOutboundPorts = "3306", "22,25"
+		s.IncludeOutboundIPRanges, s.ExcludeOutboundIPRanges = "10.0.0.0/8,fd00::/8", "10.1.2.3,fd00::1"
+	},
+	"no-inbound":      func(s *Settings) { s.IncludeInboundPorts = "" },
+	"tproxy-ports":    func(s *Settings) { s.Mode, s.IncludeInboundPorts = ModeTProxy, "80,443" },
+	"kubevirt":        func(s *Settings) { s.KubevirtInterfaces, s.ExcludeInterfaces = "k6t-eth0", "net1,net2" },
+	"kubevirt-ranges": func(s *Settings) { s.KubevirtInterfaces, s.IncludeOutboundIPRanges = "k6t-eth0", "10.0.0.0/8" },
+	"loopback":        func(s *Settings) { s.IncludeOutboundIPRanges = "127.0.0.0/8,10.0.0.0/8" },
+	"dns":             func(s *Settings) { s.CaptureDNS = "true" },
+	"groups":          func(s *Settings) { s.ProxyUID, s.ProxyGID = "", "1337,2000" },
+}
+
+func TestPlan(t *testing.T) {
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := Default()
+			change(&s)
+			c, err := s.Parse()
+			require.NoError(t, err)
+			c.IPv6 = true
+			golden(t, name, text(Plan(c)))
+		})
+	}
+}
+
+// TestWithoutIPv6: packets of IPv6 are left alone, and no rule is about its addresses.
+func TestWithoutIPv6(t *testing.T) {
+	c, err := func() (*Config, error) { s := Default(); return s.Parse() }()
+	require.NoError(t, err)
+	s := Plan(c)
+	golden(t, "ipv4", text(s))
+	require.NotContains(t, s.NFT(), "ip6")
+	for _, chain := range s.Chains {
+		if chain.Hook != "" {
+			require.Equal(t, Rule{Family: IP6, Do: returns}, chain.Rules[0], chain.Name)
+		}
+	}
+}
+
+func text(s *Ruleset) string {
+	return "### nft\n" + s.NFT() + "### iptables-restore\n" + s.IPTables(IP4, "") + "### ip6tables-restore\n" + s.IPTables(IP6, "")
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o644)) //nolint:gosec // test data
+		return
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got)
+}
+
+// TestIPTablesText: what is there is not added again, and what is not wanted goes, in an order
+// that the kernel takes.
+func TestIPTablesText(t *testing.T) {
+	s := &Ruleset{Chains: []Chain{{Table: NAT, Name: "nat_output", Hook: Output, Rules: []Rule{{Do: returns}}}}}
+	first := s.IPTables(IP4, "")
+	require.Equal(t, "*nat\n:MOONSAIL_NAT_OUTPUT - [0:0]\n-A OUTPUT -j MOONSAIL_NAT_OUTPUT\n-A MOONSAIL_NAT_OUTPUT -j RETURN\nCOMMIT\n", first)
+	saved := "*nat\n:OUTPUT ACCEPT [0:0]\n:MOONSAIL_NAT_OUTPUT - [0:0]\n-A OUTPUT -j MOONSAIL_NAT_OUTPUT\n-A MOONSAIL_NAT_OUTPUT -j RETURN\nCOMMIT\n"
+	require.Equal(t, "*nat\n:MOONSAIL_NAT_OUTPUT - [0:0]\n-A MOONSAIL_NAT_OUTPUT -j RETURN\nCOMMIT\n", s.IPTables(IP4, saved))
+	require.Equal(t, "*nat\n-D OUTPUT -j MOONSAIL_NAT_OUTPUT\n-F MOONSAIL_NAT_OUTPUT\n-X MOONSAIL_NAT_OUTPUT\nCOMMIT\n", (&Ruleset{}).IPTables(IP4, saved))
+	require.Empty(t, (&Ruleset{}).IPTables(IP4, "*nat\n:OUTPUT ACCEPT [0:0]\n-A OUTPUT -j RETURN\nCOMMIT\n"))
+}
+
+// TestChainNamesAreShort: iptables takes 28 characters.
+func TestChainNamesAreShort(t *testing.T) {
+	for _, change := range cases {
+		s := Default()
+		change(&s)
+		c, err := s.Parse()
+		require.NoError(t, err)
+		for _, chain := range Plan(c).Chains {
+			require.LessOrEqual(t, len(iptablesChain(chain.Name)), 28)
+		}
+	}
+}
+
+func TestSettingsAreChecked(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*Settings)
+		want   []string
+	}{
+		{"mode", func(s *Settings) { s.Mode = "SOME" }, []string{"--interception-mode", "sidecar.istio.io/interceptionMode", `"SOME"`}},
+		{"port", func(s *Settings) { s.ExcludeInboundPorts = "80,x" }, []string{"--exclude-inbound-ports", "traffic.sidecar.istio.io/excludeInboundPorts", `"x" is no port`}},
+		{"port 0", func(s *Settings) { s.IncludeInboundPorts = "0" }, []string{"includeInboundPorts", `"0" is no port`}},
+		{"large port", func(s *Settings) { s.ExcludeOutboundPorts = "70000" }, []string{"excludeOutboundPorts", `"70000"`}},
+		{"all and more", func(s *Settings) { s.IncludeInboundPorts = "*,80" }, []string{`"*" is no port`}},
+		{"range", func(s *Settings) { s.IncludeOutboundIPRanges = "10.0.0.0/33" }, []string{"includeOutboundIPRanges", `"10.0.0.0/33" is no address range`}},
+		{"all is not excluded", func(s *Settings) { s.ExcludeOutboundIPRanges = "*" }, []string{"excludeOutboundIPRanges", `"*"`}},
+		{"interface", func(s *Settings) { s.ExcludeInterfaces = "a-name-that-is-long" }, []string{"excludeInterfaces", "no name of a network interface"}},
+		{"injection", func(s *Settings) { s.KubevirtInterfaces = "a\"; drop" }, []string{"no name of a network interface"}},
+		{"root's connections", func(s *Settings) { s.ProxyUID = "0" }, []string{"--proxy-uid", "above 0"}},
+		{"nobody", func(s *Settings) { s.ProxyUID, s.ProxyGID = "", "" }, []string{"--proxy-uid", "for ever"}},
+		{"boolean", func(s *Settings) { s.CaptureDNS = "yes" }, []string{"--capture-dns", `"yes" is neither true nor false`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := Default()
+			tt.change(&s)
+			_, err := s.Parse()
+			for _, w := range tt.want {
+				require.ErrorContains(t, err, w)
+			}
+		})
+	}
+}
+
+func TestAnnotations(t *testing.T) {
+	s := Default().Annotated(map[string]string{
+		"traffic.sidecar.istio.io/includeInboundPorts": "", // said: none
+		"traffic.sidecar.istio.io/excludeInterfaces":   "net1",
+		"traffic.sidecar.istio.io/kubevirtInterfaces":  "old",
+		"istio.io/reroute-virtual-interfaces":          "new",
+		"sidecar.istio.io/interceptionMode":            "TPROXY",
+	})
+	want := Default()
+	want.IncludeInboundPorts, want.ExcludeInterfaces, want.KubevirtInterfaces, want.Mode = "", "net1", "new", ModeTProxy
+	require.Equal(t, want, s)
+}
+
+// FuzzSettings: whatever is accepted makes rules without anything that a rule cannot hold.
+func FuzzSettings(f *testing.F) {
+	f.Add("*", "80", "10.0.0.0/8", "eth0")
+	f.Add("80,443", "", "fd00::/8,::1", "")
+	f.Fuzz(func(t *testing.T, ports, excluded, ranges, interfaces string) {
+		s := Default()
+		s.IncludeInboundPorts, s.ExcludeOutboundPorts, s.IncludeOutboundIPRanges, s.KubevirtInterfaces = ports, excluded, ranges, interfaces
+		c, err := s.Parse()
+		if err != nil {
+			return
+		}
+		c.IPv6 = true
+		plan := Plan(c)
+		require.Equal(t, strings.Count(plan.NFT(), "{"), strings.Count(plan.NFT(), "}"))
+		require.NotContains(t, plan.IPTables(IP4, ""), "invalid")
+	})
+}

@@ -1,0 +1,91 @@
+package intercept
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// setRouting adds what `ip rule add fwmark 1337 lookup 133` and `ip route add local default dev
+// lo table 133` do, for one family, or takes it away. What is there already, or is not there,
+// is no error.
+func setRouting(f Family, add bool) error {
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for _, step := range []func(Family, bool) (netlink.Message, error){ruleMessage, routeMessage} {
+		m, err := step(f, add)
+		if err != nil {
+			return err
+		}
+		_, err = conn.Execute(m)
+		for !add && err == nil && m.Header.Type == unix.RTM_DELRULE { // there may be more than one
+			_, err = conn.Execute(m)
+		}
+		switch {
+		case add && errors.Is(err, syscall.EEXIST):
+		case !add && (errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.EAFNOSUPPORT)):
+		case err != nil:
+			return fmt.Errorf("policy routing for TPROXY: %w", err)
+		}
+	}
+	return nil
+}
+
+func addressFamily(f Family) byte {
+	if f == IP6 {
+		return unix.AF_INET6
+	}
+	return unix.AF_INET
+}
+
+// message of the route family: a header of 12 bytes, then attributes.
+func message(add bool, kinds [2]netlink.HeaderType, header []byte, attributes func(*netlink.AttributeEncoder)) (netlink.Message, error) {
+	kind, flags := kinds[1], netlink.Request|netlink.Acknowledge
+	if add {
+		kind, flags = kinds[0], flags|netlink.Create|netlink.Excl
+	}
+	e := netlink.NewAttributeEncoder()
+	e.ByteOrder = binary.NativeEndian
+	attributes(e)
+	data, err := e.Encode()
+	return netlink.Message{Header: netlink.Header{Type: kind, Flags: flags}, Data: append(header, data...)}, err
+}
+
+// Attributes and values of linux/fib_rules.h.
+const (
+	fraPriority = 6
+	fraFwmark   = 10
+	fraTable    = 15
+	toTable     = 1
+	// priority of our rule: before the main table's, 32766.
+	rulePriority = 32765
+)
+
+func ruleMessage(f Family, add bool) (netlink.Message, error) {
+	header := []byte{addressFamily(f), 0, 0, 0, routeTable, 0, 0, toTable, 0, 0, 0, 0}
+	return message(add, [2]netlink.HeaderType{unix.RTM_NEWRULE, unix.RTM_DELRULE}, header, func(e *netlink.AttributeEncoder) {
+		e.Uint32(fraPriority, rulePriority)
+		e.Uint32(fraFwmark, inboundMark)
+		e.Uint32(fraTable, routeTable)
+	})
+}
+
+func routeMessage(f Family, add bool) (netlink.Message, error) {
+	lo, err := net.InterfaceByName(loopback)
+	if err != nil {
+		return netlink.Message{}, err
+	}
+	header := []byte{addressFamily(f), 0, 0, 0, routeTable, unix.RTPROT_BOOT, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0}
+	return message(add, [2]netlink.HeaderType{unix.RTM_NEWROUTE, unix.RTM_DELROUTE}, header, func(e *netlink.AttributeEncoder) {
+		e.Uint32(unix.RTA_TABLE, routeTable)
+		e.Uint32(unix.RTA_OIF, uint32(lo.Index))
+	})
+}

@@ -1,0 +1,50 @@
+package intercept
+
+// What TPROXY needs of routing: packets with the mark are this host's.
+const (
+	inboundMark  = 1337 // of packets that are Envoy's, and of its connections to the application
+	outboundMark = 1338 // of Envoy's outbound connections that lead to this host
+	routeTable   = 133
+)
+
+// planTProxy: inbound connections come to Envoy's socket with their destination unchanged, so
+// that nothing is translated, and Envoy may call the application by its caller's address.
+func (p *planner) planTProxy() {
+	p.rules.Routing = true
+	p.add(Mangle, chainDivert, Rule{Do: setMark(inboundMark)}, Rule{Do: Action{Kind: Accept}})
+	to := Action{Kind: TProxy, Port: p.InboundPort, Value: inboundMark}
+	p.add(Mangle, chainTProxy,
+		Rule{Family: IP4, Proto: TCP, Dest: not(localhost4), Do: to},
+		Rule{Family: IP6, Proto: TCP, Dest: not(localhost6), Do: to})
+	p.add(Mangle, chainInbound,
+		// It is Envoy's already.
+		Rule{Proto: TCP, Mark: is[uint32](inboundMark), Do: returns},
+		Rule{Family: IP4, In: loopback, Proto: TCP, Source: inboundSource4, Do: returns},
+		Rule{Family: IP6, In: loopback, Proto: TCP, Source: inboundSource6, Do: returns},
+		// The application calls itself by its own address.
+		Rule{In: loopback, Proto: TCP, Mark: not[uint32](outboundMark), Do: returns})
+	p.selectInbound(Mangle,
+		Rule{Proto: TCP, State: Established, Do: jump(chainDivert)},
+		Rule{Proto: TCP, Do: jump(chainTProxy)})
+}
+
+// planMarks has the answers of connections that Envoy opened by its caller's address come back
+// to Envoy, and tells Envoy's connections to this host from others'.
+func (p *planner) planMarks() {
+	p.hooked(Mangle, Prerouting, Rule{Proto: TCP, Mark: is[uint32](inboundMark), Do: Action{Kind: SaveMark}})
+	p.hooked(Mangle, Output, Rule{Out: loopback, Proto: TCP, Mark: is[uint32](inboundMark), Do: returns})
+	base := Rule{Out: loopback, Proto: TCP, Do: setMark(outboundMark)}
+	for _, id := range p.UIDs {
+		v4, v6 := base, base
+		v4.Family, v4.Dest, v4.UID = IP4, not(localhost4), is(id)
+		v6.Family, v6.Dest, v6.UID = IP6, not(localhost6), is(id)
+		p.hooked(Mangle, Output, v4, v6)
+	}
+	for _, id := range p.GIDs {
+		v4, v6 := base, base
+		v4.Family, v4.Dest, v4.GID = IP4, not(localhost4), is(id)
+		v6.Family, v6.Dest, v6.GID = IP6, not(localhost6), is(id)
+		p.hooked(Mangle, Output, v4, v6)
+	}
+	p.hooked(Mangle, Output, Rule{Proto: TCP, ConnMark: is[uint32](inboundMark), Do: Action{Kind: RestoreMark}})
+}
