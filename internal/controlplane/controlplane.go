@@ -109,7 +109,7 @@ func Run(ctx context.Context, o Options) error {
 		g.run("debug pages", func(ctx context.Context) error { return debug.NewServer(stages, o.Log).Serve(ctx, httpListener) })
 	}
 	if xdsListener != nil {
-		g.run("xDS", func(ctx context.Context) error { return serveXDS(ctx, xds.Carry(o.Transport, nil), xdsListener) })
+		g.run("xDS", func(ctx context.Context) error { return serveXDS(ctx, xds.Carry(o.Transport, server.Port{}), xdsListener) })
 	}
 	if o.Status {
 		w := newStatusWriter(o, source, stages.Explain, xds, pipeline, metrics)

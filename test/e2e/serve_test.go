@@ -44,7 +44,7 @@ func serveWorld(t *testing.T, strategy server.RouteStrategy) *world {
 	w := &world{t: t, table: table.New("world"), have: map[resource.Type]map[string]*resource.Encoded{}}
 	w.socket = filepath.Join(shortDir(t), "xds")
 	w.server = server.New(w, silent{}, slog.New(slog.DiscardHandler), server.Options{RouteStrategy: strategy, Senders: 1})
-	carrier := w.server.Carry(transport(strategy), nil)
+	carrier := w.server.Carry(transport(strategy), server.Port{})
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", w.socket)
 	require.NoError(t, err)
 	var serving sync.WaitGroup

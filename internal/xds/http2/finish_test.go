@@ -15,7 +15,7 @@ const later = "/test.Service/Later" // answered by a goroutine of its own, when 
 type laterCall struct {
 	st     *Stream
 	token  string
-	kept   string // of it, later on
+	kept   string     // of it, later on
 	answer chan error // from the test
 	ended  atomic.Bool
 	over   chan struct{} // closed with its goroutine

@@ -50,6 +50,7 @@ func (l *loopback) send(m message) error {
 
 func (l *loopback) context() context.Context { return context.Background() }
 func (l *loopback) peer() string             { return "" }
+func (l *loopback) caller() *Peer            { return &Peer{} }
 func (l *loopback) window() int              { return 0 }
 func (l *loopback) pending() int             { return 0 }
 
@@ -88,7 +89,7 @@ func BenchmarkFanOut(b *testing.B) {
 				l := &loopback{requests: make(chan []byte, 8)}
 				all = append(all, l)
 				l.requests <- first
-				served.Go(func() { _ = s.pull(ledger.Delta, l) })
+				served.Go(func() { _ = s.pull(ledger.Delta, &Port{}, l) })
 			}
 			require.Eventually(b, func() bool { return len(s.Proxies()) == streams }, patient, time.Millisecond)
 			b.ReportAllocs()
@@ -171,7 +172,7 @@ func BenchmarkDistribution(b *testing.B) {
 		l := &loopback{requests: make(chan []byte, 8)}
 		all = append(all, l)
 		l.requests <- first
-		served.Go(func() { _ = s.pull(ledger.Delta, l) })
+		served.Go(func() { _ = s.pull(ledger.Delta, &Port{}, l) })
 	}
 	require.Eventually(b, func() bool { return len(s.Proxies()) == streams }, patient, time.Millisecond)
 	settled.Add(streams)

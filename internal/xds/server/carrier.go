@@ -1,7 +1,7 @@
 package server
 
 import (
-	"crypto/tls"
+	"maps"
 	"net"
 
 	"google.golang.org/grpc"
@@ -29,18 +29,27 @@ type Carrier interface {
 	Stop()
 }
 
-// Carry makes a carrier for the service; without certificates it is in plain text.
-func (s *Server) Carry(t Transport, certificates *tls.Config) Carrier {
+// Carry makes a carrier for the service at a port.
+func (s *Server) Carry(t Transport, port Port) Carrier {
+	port.Methods = s.methods(port)
 	if t != TransportGRPC {
 		o := HTTP2Options()
-		o.TLS, o.Log = certificates, s.log
-		return http2.New(s.Methods(), o)
+		o.TLS, o.Log = port.TLS, s.log
+		return http2.New(s.http2Methods(&port), o)
 	}
 	options := append(GRPCOptions(), grpc.WaitForHandlers(true))
-	if certificates != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(certificates)))
+	if port.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(port.TLS)))
 	}
 	g := grpc.NewServer(options...)
-	s.Register(g)
+	s.register(g, &port)
 	return g
+}
+
+// methods are all that a port has beside the discovery service.
+func (s *Server) methods(port Port) map[string]Unary {
+	out := map[string]Unary{}
+	maps.Copy(out, s.opts.Methods)
+	maps.Copy(out, port.Methods)
+	return out
 }

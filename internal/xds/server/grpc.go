@@ -12,7 +12,6 @@ import (
 	protocodec "google.golang.org/grpc/encoding/proto" // registers the codec that ours hands on to
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/peer"
 
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 )
@@ -105,10 +104,10 @@ const (
 	deltaMethod = "DeltaAggregatedResources"
 )
 
-// Register adds the service to a grpc.Server that was made with GRPCOptions.
-func (s *Server) Register(g *grpc.Server) {
+// register adds a port's service to a grpc.Server that was made with GRPCOptions.
+func (s *Server) register(g *grpc.Server, port *Port) {
 	handler := func(p ledger.Protocol) grpc.StreamHandler {
-		return func(_ any, g grpc.ServerStream) error { return s.pull(p, grpcTransport{g}) }
+		return func(_ any, g grpc.ServerStream) error { return s.pull(p, port, grpcTransport{g}) }
 	}
 	g.RegisterService(&grpc.ServiceDesc{
 		ServiceName: serviceName,
@@ -118,7 +117,7 @@ func (s *Server) Register(g *grpc.Server) {
 		},
 		Metadata: "envoy/service/discovery/v3/ads.proto",
 	}, nil)
-	s.registerUnary(g)
+	registerUnary(g, port.Methods)
 }
 
 // receive gives the next message; free gives its bytes back.
@@ -142,9 +141,6 @@ func (t grpcTransport) pending() int { return 0 }
 
 func (t grpcTransport) context() context.Context { return t.Context() }
 
-func (t grpcTransport) peer() string {
-	if p, ok := peer.FromContext(t.Context()); ok {
-		return p.Addr.String()
-	}
-	return ""
-}
+func (t grpcTransport) peer() string { return t.caller().Address }
+
+func (t grpcTransport) caller() *Peer { return grpcPeer(t.Context()) }

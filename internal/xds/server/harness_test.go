@@ -54,7 +54,7 @@ func newHarness(t *testing.T, on Transport, opts Options) *harness {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	h.addr = l.Addr().String()
-	carrier := h.server.Carry(on, nil)
+	carrier := h.server.Carry(on, Port{})
 	served := make(chan struct{})
 	go func() { defer close(served); _ = carrier.Serve(l) }()
 	t.Cleanup(func() {

@@ -9,17 +9,17 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 )
 
-// Methods are the service's and those beside it, for an http2.Server.
-func (s *Server) Methods() map[string]http2.Handler {
+// http2Methods are a port's service and what it has beside it, for an http2.Server.
+func (s *Server) http2Methods(port *Port) map[string]http2.Handler {
 	handler := func(p ledger.Protocol) http2.Handler {
-		return func(h *http2.Stream) http2.Receiver { return pushed{s.newStream(p, http2Transport{h})} }
+		return func(h *http2.Stream) http2.Receiver { return pushed{s.newStream(p, port, http2Transport{h})} }
 	}
 	methods := map[string]http2.Handler{
 		"/" + serviceName + "/" + sotwMethod:  handler(ledger.Sotw),
 		"/" + serviceName + "/" + deltaMethod: handler(ledger.Delta),
 	}
-	for path, method := range s.opts.Methods {
-		methods[path] = func(h *http2.Stream) http2.Receiver { return unaryStream{h, method} }
+	for path, method := range port.Methods {
+		methods[path] = func(h *http2.Stream) http2.Receiver { return newUnaryStream(h, method) }
 	}
 	return methods
 }
@@ -34,11 +34,16 @@ type pushed struct{ st *stream }
 
 // Receive implements http2.Receiver.
 func (p pushed) Receive(b []byte) error {
-	if err := p.st.take(b); err != nil {
-		s := status.Convert(err)
-		return &http2.Status{Code: http2.Code(s.Code()), Message: s.Message()}
+	return http2Status(p.st.take(b))
+}
+
+// http2Status is a gRPC status for package http2.
+func http2Status(err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	s := status.Convert(err)
+	return &http2.Status{Code: http2.Code(s.Code()), Message: s.Message()}
 }
 
 // End implements http2.Receiver.
@@ -57,3 +62,5 @@ func (t http2Transport) pending() int { return t.stream.Pending() }
 func (t http2Transport) context() context.Context { return t.stream.Context() }
 
 func (t http2Transport) peer() string { return t.stream.Peer() }
+
+func (t http2Transport) caller() *Peer { return http2Peer(t.stream) }

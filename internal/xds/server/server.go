@@ -92,6 +92,9 @@ func (s *Server) open(st *stream, node []byte) error {
 	if err != nil {
 		return err
 	}
+	if err := st.authorize(p); err != nil {
+		return err
+	}
 	st.proxy, st.strategy = p, s.strategy(st.protocol, p, agent)
 	p.ScopedRoutes = st.strategy.Scopes
 	st.sender = s.senders[s.turn.Add(1)%uint64(len(s.senders))]
@@ -108,6 +111,19 @@ func (s *Server) open(st *stream, node []byte) error {
 	s.opts.Meter.Connected(p.IstioVersion, 1)
 	s.log.Debug("proxy connected", "proxy", p.ID, "protocol", st.protocol.String(), "routes", st.strategy.Name)
 	return nil
+}
+
+// authorize tells whether the stream's peer may be p.
+func (st *stream) authorize(p *model.Proxy) error {
+	if st.port.Authorize == nil {
+		return nil
+	}
+	peer := st.transport.caller()
+	err := st.port.Authorize(peer, p)
+	if err != nil {
+		st.server.log.Warn("proxy refused", "proxy", p.ID, "peer", peer.Address, "error", status.Convert(err).Message())
+	}
+	return err
 }
 
 // strategies is who gets which route strategy; the first row that fits counts.

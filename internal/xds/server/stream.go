@@ -18,6 +18,7 @@ import (
 type stream struct {
 	// Read-only once the stream is in the registry.
 	server    *Server
+	port      *Port
 	transport transport
 	protocol  ledger.Protocol
 	connected time.Time

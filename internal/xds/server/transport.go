@@ -22,6 +22,7 @@ type transport interface {
 	// context ends with the stream, or with the server.
 	context() context.Context
 	peer() string
+	caller() *Peer
 }
 
 // sendMargin is for the framing of the messages that are counted.
@@ -36,15 +37,15 @@ type puller interface {
 
 // newStream begins a stream. Its requests are given to take, one after the other, and
 // then end is called.
-func (s *Server) newStream(p ledger.Protocol, t transport) *stream {
-	st := &stream{server: s, transport: t, protocol: p, connected: time.Now()}
+func (s *Server) newStream(p ledger.Protocol, port *Port, t transport) *stream {
+	st := &stream{server: s, port: port, transport: t, protocol: p, connected: time.Now()}
 	st.mu.then = st.catchUp
 	return st
 }
 
 // pull handles one stream until it ends.
-func (s *Server) pull(p ledger.Protocol, t puller) error {
-	st := s.newStream(p, t)
+func (s *Server) pull(p ledger.Protocol, port *Port, t puller) error {
+	st := s.newStream(p, port, t)
 	defer st.end()
 	for {
 		b, free, err := t.receive()

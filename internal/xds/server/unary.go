@@ -17,54 +17,81 @@ import (
 // context does.
 type Unary func(ctx context.Context, request []byte) ([]byte, error)
 
-// registerUnary adds the methods to a grpc.Server.
-func (s *Server) registerUnary(g *grpc.Server) {
+// registerUnary adds methods to a grpc.Server.
+func registerUnary(g *grpc.Server, methods map[string]Unary) {
 	services := map[string]*grpc.ServiceDesc{}
-	for path, method := range s.opts.Methods {
+	for path, method := range methods {
 		service, name, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 		if services[service] == nil {
 			services[service] = &grpc.ServiceDesc{ServiceName: service}
 		}
-		services[service].Methods = append(services[service].Methods, grpc.MethodDesc{
-			MethodName: name,
-			Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-				var r received
-				if err := decode(&r); err != nil {
-					return nil, err
-				}
-				request := slices.Clone(r.bytes)
-				if r.free != nil {
-					r.free()
-				}
-				answer, err := method(ctx, request)
-				return message{parts: [][]byte{answer}}, err
-			},
-		})
+		services[service].Methods = append(services[service].Methods, grpc.MethodDesc{MethodName: name, Handler: grpcUnary(method)})
 	}
 	for _, d := range services {
 		g.RegisterService(d, nil)
 	}
 }
 
-// unaryStream answers one call on package http2. While the method runs nothing else of the
-// connection is read: callers have a connection of their own.
+// grpcUnary answers calls on grpc-go.
+func grpcUnary(method Unary) grpc.MethodHandler {
+	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		var r received
+		if err := decode(&r); err != nil {
+			return nil, err
+		}
+		request := slices.Clone(r.bytes)
+		if r.free != nil {
+			r.free()
+		}
+		answer, err := method(WithPeer(ctx, grpcPeer(ctx)), request)
+		return message{parts: [][]byte{answer}}, err
+	}
+}
+
+// unaryStream answers one call on package http2, in a goroutine of its own.
 type unaryStream struct {
-	stream *http2.Stream
-	method Unary
+	stream  *http2.Stream
+	method  Unary
+	ctx     context.Context
+	cancel  context.CancelFunc
+	request []byte
+	whole   bool // request is there
+}
+
+func newUnaryStream(h *http2.Stream, method Unary) *unaryStream {
+	u := &unaryStream{stream: h, method: method}
+	u.ctx, u.cancel = context.WithCancel(WithPeer(h.Context(), http2Peer(h)))
+	return u
 }
 
 // Receive implements http2.Receiver.
-func (u unaryStream) Receive(b []byte) error {
-	answer, err := u.method(u.stream.Context(), slices.Clone(b))
-	if err != nil {
-		s := status.Convert(err)
-		return &http2.Status{Code: http2.Code(s.Code()), Message: s.Message()}
+func (u *unaryStream) Receive(b []byte) error {
+	if u.whole {
+		return http2Status(Invalid("%s takes one message", u.stream.Path()))
 	}
-	return u.stream.Send([][]byte{answer})
+	u.request, u.whole = slices.Clone(b), true
+	return nil
 }
 
-// End implements http2.Receiver.
-func (unaryStream) End() {}
+// Heard implements http2.Finisher.
+func (u *unaryStream) Heard() {
+	if !u.whole {
+		u.stream.Finish(http2Status(Invalid("%s takes one message", u.stream.Path())))
+		u.cancel()
+		return
+	}
+	u.stream.Go(func() {
+		defer u.cancel()
+		answer, err := u.method(u.ctx, u.request)
+		if err == nil {
+			err = u.stream.Send([][]byte{answer})
+		}
+		u.stream.Finish(http2Status(err))
+	})
+}
+
+// End implements http2.Receiver: the caller has gone.
+func (u *unaryStream) End() { u.cancel() }
 
 // Invalid is the error of a Unary for a request that is wrong.
 func Invalid(format string, args ...any) error {
@@ -79,4 +106,19 @@ func Refused(format string, args ...any) error {
 // Unavailable is that for what may be tried again.
 func Unavailable(format string, args ...any) error {
 	return status.Errorf(codes.Unavailable, format, args...)
+}
+
+// Unauthenticated is that for who does not say who they are, or cannot show it.
+func Unauthenticated(format string, args ...any) error {
+	return status.Errorf(codes.Unauthenticated, format, args...)
+}
+
+// Denied is that for what this caller may not do.
+func Denied(format string, args ...any) error {
+	return status.Errorf(codes.PermissionDenied, format, args...)
+}
+
+// Busy is that for what is refused as there is too much of it.
+func Busy(format string, args ...any) error {
+	return status.Errorf(codes.ResourceExhausted, format, args...)
 }

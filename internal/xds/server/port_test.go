@@ -1,0 +1,173 @@
+package server
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// pair makes a certificate of its own for both sides.
+func pair(t *testing.T) (certificate tls.Certificate, pool *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "both"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	require.NoError(t, err)
+	c, err = x509.ParseCertificate(der)
+	require.NoError(t, err)
+	pool = x509.NewCertPool()
+	pool.AddCert(c)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}
+
+// textCodec is a codec of strings.
+type textCodec struct{}
+
+func (textCodec) Name() string { return "text" }
+func (textCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(*v.(*string))}, nil
+}
+func (textCodec) Unmarshal(b mem.BufferSlice, v any) error {
+	*v.(*string) = string(b.Materialize())
+	return nil
+}
+
+// serveAt serves a harness's server at a port of its own, and connects to it.
+func (h *harness) serveAt(on Transport, port Port, client *tls.Config) *grpc.ClientConn {
+	h.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(h.t, err)
+	carrier, served := h.server.Carry(on, port), make(chan struct{})
+	go func() { defer close(served); _ = carrier.Serve(l) }()
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(client)))
+	require.NoError(h.t, err)
+	h.t.Cleanup(func() {
+		_ = conn.Close()
+		carrier.Stop()
+		<-served
+	})
+	return conn
+}
+
+func call(ctx context.Context, conn *grpc.ClientConn, method, in string) (string, error) {
+	var out string
+	err := conn.Invoke(ctx, method, &in, &out, grpc.ForceCodecV2(textCodec{}))
+	return out, err
+}
+
+// TestPortMethods: calls see whom they are from, run beside one another, and learn that their
+// caller has gone. A port's methods go before those of all ports.
+func TestPortMethods(t *testing.T) { overEach(t, portMethods) }
+
+func portMethods(t *testing.T, on Transport) {
+	certificate, pool := pair(t)
+	held, gone := make(chan struct{}), make(chan struct{})
+	h := newHarness(t, on, Options{Methods: map[string]Unary{
+		"/t.S/Who":  func(context.Context, []byte) ([]byte, error) { return nil, Refused("not this one") },
+		"/t.S/Fail": func(_ context.Context, b []byte) ([]byte, error) { return nil, Denied("%s may not", b) },
+	}})
+	port := Port{
+		TLS: &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven, MinVersion: tls.VersionTLS12},
+		Methods: map[string]Unary{
+			"/t.S/Who": func(ctx context.Context, b []byte) ([]byte, error) {
+				p := PeerOf(ctx)
+				name := "nobody"
+				if len(p.Certificates) > 0 {
+					name = p.Certificates[0].Subject.CommonName
+				}
+				require.NotEmpty(t, p.Address)
+				return []byte(string(b) + " " + name + " " + p.Authorization), nil
+			},
+			"/t.S/Hold": func(ctx context.Context, _ []byte) ([]byte, error) {
+				close(held)
+				<-ctx.Done()
+				close(gone)
+				return nil, Unavailable("late")
+			},
+		},
+	}
+	client := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	conn := h.serveAt(on, port, client)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { _, err := call(ctx, conn, "/t.S/Hold", ""); ended <- err }()
+	<-held
+	out, err := call(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer x"), conn, "/t.S/Who", "it is")
+	require.NoError(t, err, "while another call is held")
+	require.Equal(t, "it is nobody Bearer x", out)
+	cancel()
+	<-gone
+	require.Equal(t, codes.Canceled, status.Code(<-ended))
+
+	_, err = call(t.Context(), conn, "/t.S/Fail", "you")
+	require.Equal(t, codes.PermissionDenied, status.Code(err))
+	require.Equal(t, "you may not", status.Convert(err).Message())
+
+	client = client.Clone()
+	client.Certificates = []tls.Certificate{certificate}
+	out, err = call(t.Context(), h.serveAt(on, port, client), "/t.S/Who", "it is")
+	require.NoError(t, err)
+	require.Equal(t, "it is both ", out)
+}
+
+// TestPortAuthorizes: a port decides whether a peer is whom its node says, and may complete it.
+func TestPortAuthorizes(t *testing.T) { overEach(t, portAuthorizes) }
+
+func portAuthorizes(t *testing.T, on Transport) {
+	certificate, pool := pair(t)
+	h := newHarness(t, on, Options{})
+	port := Port{
+		TLS: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
+		Authorize: func(peer *Peer, p *model.Proxy) error {
+			if p.Namespace != "shop" {
+				return Denied("%s is not of shop", p)
+			}
+			require.NotEmpty(t, peer.Address)
+			p.ServiceAccount = "known"
+			return nil
+		},
+	}
+	conn := h.serveAt(on, port, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
+	open := func(ns string) error {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		st, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+		require.NoError(t, err)
+		require.NoError(t, st.Send(&discoveryv3.DeltaDiscoveryRequest{
+			Node: &corev3.Node{Id: "sidecar~10.0.0.1~web." + ns + "~" + ns + ".svc.cluster.local"}, TypeUrl: resource.Cluster.URL()}))
+		_, err = st.Recv()
+		return err
+	}
+	h.commit(edsCluster("a", "1"))
+	require.NoError(t, open("shop"))
+	err := open("bank")
+	require.Equal(t, codes.PermissionDenied, status.Code(err))
+	require.Equal(t, "web.bank is not of shop", status.Convert(err).Message())
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	require.Len(t, h.proxies, 1, "who is refused is not bound")
+	require.Equal(t, "known", h.proxies[0].ServiceAccount)
+}
