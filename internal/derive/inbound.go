@@ -48,6 +48,7 @@ func (s *scope) deriveInbound(r *reader) {
 	}
 	if s.Key.Interception != model.InterceptNone && s.Key.Type == model.ProxySidecar {
 		out.Listeners["virtualInbound"] = virtualInbound(r.mesh(), chains)
+		out.Listeners["virtualInbound"].Transparent = s.Key.Interception == model.InterceptTProxy
 	}
 	s.replaceInbound(out)
 }

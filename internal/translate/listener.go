@@ -8,6 +8,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
 	originaldstv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_dst/v3"
+	originalsrcv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_src/v3"
 	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	"google.golang.org/protobuf/proto"
 
@@ -23,10 +24,15 @@ var exactBalance = &listenerv3.Listener_ConnectionBalanceConfig{
 
 // The listener filters. Names are Envoy's, to which EnvoyFilters refer.
 var (
+	// The mark is that by which answers of the application find their way back to Envoy.
+	useOriginalSrc  = listenerFilter("envoy.filters.listener.original_src", &originalsrcv3.OriginalSrc{Mark: tproxyMark})
 	readOriginalDst = listenerFilter("envoy.filters.listener.original_dst", &originaldstv3.OriginalDst{})
 	inspectTLS      = listenerFilter("envoy.filters.listener.tls_inspector", &tlsinspectorv3.TlsInspector{})
 	inspectHTTP     = listenerFilter("envoy.filters.listener.http_inspector", &httpinspectorv3.HttpInspector{})
 )
+
+// tproxyMark is Istio's, and that of the rules of package intercept.
+const tproxyMark = 1337
 
 func listenerFilter(name string, config proto.Message) *listenerv3.ListenerFilter {
 	return &listenerv3.ListenerFilter{
@@ -91,6 +97,9 @@ func setSocket(v *view.Listener, out *listenerv3.Listener) {
 	if v.UseOriginalDst {
 		out.UseOriginalDst = yes
 	}
+	if v.Transparent {
+		out.Transparent = yes
+	}
 	if v.ExactBalance {
 		out.ConnectionBalanceConfig = exactBalance
 	}
@@ -111,6 +120,9 @@ func listenerFilters(v *view.Listener) []*listenerv3.ListenerFilter {
 	var out []*listenerv3.ListenerFilter
 	if v.ReadOriginalDst {
 		out = append(out, readOriginalDst)
+	}
+	if v.Transparent {
+		out = append(out, useOriginalSrc)
 	}
 	if v.InspectTLS {
 		out = append(out, inspectTLS)

@@ -20,6 +20,9 @@ type Listener struct {
 	// ReadOriginalDst restores the original destination where traffic is redirected
 	// (the original_dst listener filter) without handing connections on.
 	ReadOriginalDst bool
+	// Transparent takes connections that are for other addresses than the listener's (TPROXY),
+	// and calls the application by the caller's address.
+	Transparent bool
 	// InspectTLS and InspectHTTP look at the first bytes.
 	InspectTLS, InspectHTTP bool
 	// ContinueOnTimeout goes on with the default chain when inspecting gets no bytes
