@@ -1,0 +1,147 @@
+package jwt
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+// signer makes tokens with one key, and the set that has it.
+type signer struct {
+	alg  string
+	jwk  map[string]string
+	sign func(signed []byte) []byte
+}
+
+func signers(t *testing.T) []signer {
+	t.Helper()
+	r, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	e, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	point, err := e.PublicKey.Bytes()
+	require.NoError(t, err)
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	digest := func(b []byte) []byte { d := sha256.Sum256(b); return d[:] }
+	rsaJWK := map[string]string{"kty": "RSA", "n": b64(r.N.Bytes()), "e": "AQAB"}
+	return []signer{
+		{"RS256", rsaJWK, func(b []byte) []byte {
+			s, err := rsa.SignPKCS1v15(rand.Reader, r, crypto.SHA256, digest(b))
+			require.NoError(t, err)
+			return s
+		}},
+		{"PS256", rsaJWK, func(b []byte) []byte {
+			s, err := rsa.SignPSS(rand.Reader, r, crypto.SHA256, digest(b), nil)
+			require.NoError(t, err)
+			return s
+		}},
+		{"ES256", map[string]string{"kty": "EC", "crv": "P-256", "x": b64(point[1:33]), "y": b64(point[33:])}, func(b []byte) []byte {
+			x, y, err := ecdsa.Sign(rand.Reader, e, digest(b))
+			require.NoError(t, err)
+			out := make([]byte, 64)
+			x.FillBytes(out[:32])
+			y.FillBytes(out[32:])
+			return out
+		}},
+		{"EdDSA", map[string]string{"kty": "OKP", "crv": "Ed25519", "x": b64(public)}, func(b []byte) []byte { return ed25519.Sign(private, b) }},
+		{"HS256", map[string]string{"kty": "oct", "k": b64([]byte("secret"))}, func(b []byte) []byte {
+			m := hmac.New(sha256.New, []byte("secret"))
+			m.Write(b)
+			return m.Sum(nil)
+		}},
+	}
+}
+
+func (s signer) token(kid string, claims map[string]any) string {
+	payload, _ := json.Marshal(claims)
+	signed := b64(fmt.Appendf(nil, `{"alg":%q,"kid":%q}`, s.alg, kid)) + "." + b64(payload)
+	return signed + "." + b64(s.sign([]byte(signed)))
+}
+
+func (s signer) set(t *testing.T, kid string) *Set {
+	t.Helper()
+	k := map[string]string{"kid": kid}
+	for f, v := range s.jwk {
+		k[f] = v
+	}
+	text, err := json.Marshal(map[string]any{"keys": []any{k}})
+	require.NoError(t, err)
+	set, err := Parse(text)
+	require.NoError(t, err)
+	return set
+}
+
+func TestSignatures(t *testing.T) {
+	now := time.Unix(1000, 0)
+	all := signers(t)
+	for i, s := range all {
+		token, err := ReadToken(s.token("1", map[string]any{"iss": "a", "aud": []string{"x", "y"}, "exp": 1000, "nbf": 1000}))
+		require.NoError(t, err, s.alg)
+		require.Equal(t, "a", token.Issuer)
+		require.NoError(t, token.Check(s.set(t, "1"), "a", []string{"y"}, now), s.alg)
+		require.NoError(t, token.Check(s.set(t, ""), "", nil, now), s.alg)
+		require.ErrorContains(t, token.Check(s.set(t, "2"), "", nil, now), "no key", s.alg)
+		require.ErrorContains(t, token.Check(nil, "", nil, now), "no key")
+		require.ErrorContains(t, token.Check(s.set(t, "1"), "b", nil, now), "issuer")
+		require.ErrorContains(t, token.Check(s.set(t, "1"), "", []string{"z"}, now), "audience")
+		require.ErrorContains(t, token.Check(s.set(t, "1"), "", nil, now.Add(Skew+time.Second)), "expired")
+		require.ErrorContains(t, token.Check(s.set(t, "1"), "", nil, now.Add(-Skew-time.Second)), "not valid yet")
+		other := all[(i+2)%len(all)]
+		require.ErrorContains(t, token.Check(other.set(t, "1"), "", nil, now), "no key", "%s with a key of %s", s.alg, other.alg)
+		token.signature[0] ^= 1
+		require.ErrorContains(t, token.Check(s.set(t, "1"), "", nil, now), "no key", s.alg)
+	}
+}
+
+func TestReadToken(t *testing.T) {
+	for text, want := range map[string]string{
+		"a.b": "three parts", "!.e30.x": "header", "e30.W10.x": "payload", "e30.e30.!": "signature",
+	} {
+		_, err := ReadToken(text)
+		require.ErrorContains(t, err, want, text)
+	}
+}
+
+// TestPublic: what goes to proxies has no private half, and reads as the same keys.
+func TestPublic(t *testing.T) {
+	set, err := Parse([]byte(` {"keys": [{"kty":"oct","k":"YQ","use":"sig"}, {"kty":"OKP","crv":"X25519"},
+		{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","d":"AAAA"}]}`))
+	require.NoError(t, err)
+	require.True(t, set.HasPrivate())
+	require.Equal(t, `{"keys":[{"k":"YQ","kty":"oct","use":"sig"},{"crv":"Ed25519","kty":"OKP","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`, set.Public())
+	again, err := Parse([]byte(set.Public()))
+	require.NoError(t, err)
+	require.False(t, again.HasPrivate())
+	require.Equal(t, set.Public(), again.Public())
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(`{"keys": [{"kty":"RSA","n":"AQAB","e":"AQAB"}]}`, "e30.e30.e30")
+	f.Add(`{"keys": [{"kty":"EC","crv":"P-521","x":"AA","y":"AA"}]}`, "..")
+	f.Fuzz(func(t *testing.T, keys, token string) {
+		set, err := Parse([]byte(keys))
+		if err == nil {
+			again, err := Parse([]byte(set.Public()))
+			require.NoError(t, err)
+			require.Equal(t, set.Public(), again.Public())
+		}
+		if tok, err := ReadToken(token); err == nil {
+			_ = tok.Check(set, "", nil, time.Now())
+		}
+	})
+}
