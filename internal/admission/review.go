@@ -19,7 +19,7 @@ import (
 var compared = []model.Kind{
 	model.KindService, model.KindServiceEntry, model.KindPod, model.KindWorkloadEntry,
 	model.KindVirtualService, model.KindDestinationRule, model.KindSidecar,
-	model.KindPeerAuthentication,
+	model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication, model.KindMeshConfig,
 }
 
 // maxWarnings bounds what one answer tells; the API server drops what is beyond 4 KB.

@@ -169,6 +169,10 @@ func newTyped(kind model.Kind) metav1.Object {
 		return &networkingv1.DestinationRule{}
 	case model.KindPeerAuthentication:
 		return &securityv1.PeerAuthentication{}
+	case model.KindAuthorizationPolicy:
+		return &securityv1.AuthorizationPolicy{}
+	case model.KindRequestAuthentication:
+		return &securityv1.RequestAuthentication{}
 	}
 	return &networkingv1.Sidecar{}
 }
@@ -201,6 +205,10 @@ func (d Decoder) FromTyped(o metav1.Object) (model.Object, Problems) {
 		return asObject(d.Sidecar(o))
 	case *securityv1.PeerAuthentication:
 		return asObject(d.PeerAuthentication(o))
+	case *securityv1.AuthorizationPolicy:
+		return asObject(d.AuthorizationPolicy(o))
+	case *securityv1.RequestAuthentication:
+		return asObject(d.RequestAuthentication(o))
 	}
 	return nil, Problems{{Severity: SeverityError, Message: fmt.Sprintf("%T is not a type that the mesh reads", o)}}
 }

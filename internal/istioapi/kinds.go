@@ -49,12 +49,13 @@ var readKinds = []apiKind{
 	{group: groupNetworking, kind: "DestinationRule", versions: istioVersions},
 	{group: groupNetworking, kind: "Sidecar", versions: istioVersions},
 	{group: groupSecurity, kind: "PeerAuthentication", versions: securityVersions},
+	{group: groupSecurity, kind: "AuthorizationPolicy", versions: securityVersions},
+	{group: groupSecurity, kind: "RequestAuthentication", versions: securityVersions},
 }
 
 // laterKinds are Istio's kinds, and Gateway API's, that have no effect yet.
 var laterKinds = map[string][]string{
 	groupNetworking:               {"Gateway", "EnvoyFilter", "WorkloadGroup", "ProxyConfig"},
-	groupSecurity:                 {"AuthorizationPolicy", "RequestAuthentication"},
 	"telemetry.istio.io":          {"Telemetry"},
 	"extensions.istio.io":         {"WasmPlugin", "TrafficExtension"},
 	"install.istio.io":            {"IstioOperator"},

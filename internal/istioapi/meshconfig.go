@@ -23,7 +23,7 @@ const (
 // honoured are the fields of MeshConfig that have an effect here, or in agents.
 var honoured = []string{
 	"accessLogFile", "connectTimeout", "defaultConfig", "defaultDestinationRuleExportTo", "defaultHttpRetryPolicy",
-	"defaultServiceExportTo", "defaultVirtualServiceExportTo", "discoverySelectors", "enableAutoMtls", "h2UpgradePolicy",
+	"defaultServiceExportTo", "defaultVirtualServiceExportTo", "discoverySelectors", "enableAutoMtls", "extensionProviders", "h2UpgradePolicy",
 	"outboundTrafficPolicy", "trustDomain", "trustDomainAliases",
 }
 
@@ -50,6 +50,7 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 	out.ConnectTimeout = c.optionalDuration(at.f("connectTimeout"), said.ConnectTimeout)
 	out.DefaultRetry = (&routeConv{conv: c}).retry(at.f("defaultHttpRetryPolicy"), said.DefaultHttpRetryPolicy)
 	c.meshIdentity(at, said, given, out)
+	out.Authorizers = c.externalAuthorizers(at.f("extensionProviders"), said.ExtensionProviders)
 	out.Discovery = c.labelSelectors(at.f("discoverySelectors"), said.DiscoverySelectors)
 	for kind, list := range map[model.Kind][]string{
 		model.KindService:         c.defaultExportTo(at.f("defaultServiceExportTo"), said.DefaultServiceExportTo),

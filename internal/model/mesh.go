@@ -18,6 +18,8 @@ type Mesh struct {
 	AutoMTLS           bool     // callers speak mutual TLS to whoever has a sidecar
 	// MeshHTTP2: sidecars speak HTTP/2 to sidecars, whatever their applications speak.
 	MeshHTTP2 bool
+
+	Authorizers map[string]*ExternalAuthorizer // by name
 }
 
 // TrustDomains are all whose identities are believed, the mesh's own first.

@@ -18,6 +18,8 @@ type MeshConfig struct {
 	TrustDomainAliases []string
 	AutoMTLS           *bool
 	MeshHTTP2          *bool
+	// Authorizers are asked by policies of action AuthorizeCustom, by name.
+	Authorizers map[string]*ExternalAuthorizer
 	// ExportTo are the defaults of objects that say nothing, by their kind, as written.
 	// Service counts for ServiceEntries too.
 	ExportTo map[Kind][]string
@@ -38,6 +40,7 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	set(&m.AutoMTLS, c.AutoMTLS)
 	set(&m.MeshHTTP2, c.MeshHTTP2)
 	m.TrustDomainAliases = c.TrustDomainAliases
+	m.Authorizers = c.Authorizers
 	if c.DefaultRetry != nil {
 		retryOn := m.DefaultRetry.RetryOn
 		if m.DefaultRetry = *c.DefaultRetry; m.DefaultRetry.RetryOn == "" {

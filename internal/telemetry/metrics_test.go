@@ -117,14 +117,17 @@ pilot_total_xds_rejects{type="lds"} 1
 pilot_virt_services 14
 # HELP pilot_worker_queue_depth Objects of a kind whose events wait for the next batch.
 # TYPE pilot_worker_queue_depth gauge
+pilot_worker_queue_depth{queueID="AuthorizationPolicy"} 19
 pilot_worker_queue_depth{queueID="ConfigMap"} 9
 pilot_worker_queue_depth{queueID="Departure"} 9
 pilot_worker_queue_depth{queueID="DestinationRule"} 15
 pilot_worker_queue_depth{queueID="EndpointSlice"} 13
+pilot_worker_queue_depth{queueID="KeySet"} 6
 pilot_worker_queue_depth{queueID="Namespace"} 9
 pilot_worker_queue_depth{queueID="Node"} 4
 pilot_worker_queue_depth{queueID="PeerAuthentication"} 18
 pilot_worker_queue_depth{queueID="Pod"} 3
+pilot_worker_queue_depth{queueID="RequestAuthentication"} 21
 pilot_worker_queue_depth{queueID="Service"} 7
 pilot_worker_queue_depth{queueID="ServiceEntry"} 12
 pilot_worker_queue_depth{queueID="Sidecar"} 7
