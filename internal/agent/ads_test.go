@@ -32,6 +32,7 @@ type fakeADS struct {
 	stop      func()
 	open      chan struct{}
 	resources map[string][]*discoveryv3.Resource
+	onlyPeers string                                                     // SPIFFE id; others are refused; empty: nobody is
 	leave     func(context.Context, *leaveRequest) (*leaveAnswer, error) // nil: it knows no such method
 
 	mu       sync.Mutex // guards what follows
@@ -81,6 +82,9 @@ func (f *fakeADS) add(url, name string, m proto.Message) {
 }
 
 func (f *fakeADS) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	if err := f.refuse(stream.Context()); err != nil {
+		return err
+	}
 	for {
 		req, err := stream.Recv()
 		if err != nil {

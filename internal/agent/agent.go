@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/agent/identity"
 	"github.com/moonsail/moonsail/internal/envoy"
 )
 
@@ -24,6 +25,7 @@ type agent struct {
 	binary    string
 	bootstrap string // path of the file
 	admin     *envoy.Admin
+	identity  *identity.Keeper // nil: the workload has no identity
 	metrics   *metrics
 	started   time.Time
 	quit      chan struct{} // closed by POST /quitquitquit
@@ -38,7 +40,8 @@ type agent struct {
 // ended by force; or why it could not be started. No process and no goroutine is left.
 //
 // Goroutines: this one supervises; one per status server; one per Envoy process to wait
-// for it, one to read its output, one to watch it become ready.
+// for it, one to read its output, one to watch it become ready; with an identity, one that
+// renews certificates, and those of the SDS server.
 func Run(ctx context.Context, c Config) error {
 	s, err := c.resolve()
 	if err != nil {
@@ -58,41 +61,65 @@ func Run(ctx context.Context, c Config) error {
 		quit:     make(chan struct{}),
 	}
 	defer a.admin.Close()
-	cleanup, err := a.writeBootstrap()
+	cleanup, err := a.prepare()
 	if err != nil {
 		return err
 	}
 	defer cleanup()
+	stop, err := a.startIdentity(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	servers, err := a.serveStatus(ctx)
 	if err != nil {
 		return err
 	}
 	defer servers.close()
+	if err != nil {
+		return err
+	}
 	a.log.Info("sidecar starting", "node", s.node.id, "cluster", s.node.cluster, "envoy", found.Path,
 		"xds", s.XDS.Address, "concurrency", s.concurrency, "admin", s.adminAddr, "bind", s.bind)
 	return a.supervise(ctx)
 }
 
-// writeBootstrap writes the bootstrap where only we can read it: metadata may hold what
-// users would not show.
-func (a *agent) writeBootstrap() (cleanup func(), err error) {
-	content, err := a.bootstrapJSON()
+// prepare makes the work folder, and writes the bootstrap into it.
+func (a *agent) prepare() (cleanup func(), err error) {
+	cleanup, err = a.makeWorkDir()
 	if err != nil {
 		return nil, err
 	}
-	dir, cleanup := a.WorkDir, func() {}
-	if dir == "" {
-		if dir, err = os.MkdirTemp("", "moonsail-agent-"); err != nil {
-			return nil, fmt.Errorf("no place for Envoy's bootstrap: %w: set --work-dir", err)
-		}
-		cleanup = func() { _ = os.RemoveAll(dir) }
-	} else if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("no place for Envoy's bootstrap: %w: correct --work-dir", err)
-	}
-	a.bootstrap = filepath.Join(dir, "envoy-bootstrap.json")
-	if err := os.WriteFile(a.bootstrap, content, 0o600); err != nil {
+	if err := a.writeBootstrap(); err != nil {
 		cleanup()
-		return nil, fmt.Errorf("cannot write Envoy's bootstrap: %w: correct --work-dir", err)
+		return nil, err
 	}
 	return cleanup, nil
+}
+
+func (a *agent) makeWorkDir() (cleanup func(), err error) {
+	if a.workDir = a.WorkDir; a.workDir != "" {
+		if err := os.MkdirAll(a.workDir, 0o700); err != nil {
+			return nil, fmt.Errorf("no place for Envoy's bootstrap: %w: correct --work-dir", err)
+		}
+		return func() {}, nil
+	}
+	if a.workDir, err = os.MkdirTemp("", "moonsail-agent-"); err != nil {
+		return nil, fmt.Errorf("no place for Envoy's bootstrap: %w: set --work-dir", err)
+	}
+	return func() { _ = os.RemoveAll(a.workDir) }, nil
+}
+
+// writeBootstrap writes the bootstrap where only we can read it: metadata may hold what
+// users would not show.
+func (a *agent) writeBootstrap() error {
+	content, err := a.bootstrapJSON()
+	if err != nil {
+		return err
+	}
+	a.bootstrap = filepath.Join(a.workDir, "envoy-bootstrap.json")
+	if err := os.WriteFile(a.bootstrap, content, 0o600); err != nil {
+		return fmt.Errorf("cannot write Envoy's bootstrap: %w: correct --work-dir", err)
+	}
+	return nil
 }

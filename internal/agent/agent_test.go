@@ -288,7 +288,9 @@ func TestControlPlaneOverTLS(t *testing.T) {
 	require.NoError(t, os.WriteFile(roots, cert.certPEM, 0o600))
 	ads := startADS(t, nil, nil, credentials.NewServerTLSFromCert(&cert.tls))
 	close(ads.open)
-	s := startSidecar(t, ownIP(), ads.address, func(c *Config) { c.XDS = XDS{Address: ads.address, RootCert: roots} })
+	s := startSidecar(t, ownIP(), ads.address, func(c *Config) {
+		c.XDS, c.CA.Address = XDS{Address: ads.address, RootCert: roots}, NoCA
+	})
 	s.awaitReady()
 }
 

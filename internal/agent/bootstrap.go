@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -22,13 +24,12 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 )
 
 // Names of static clusters, as in Istio's bootstrap.
 const (
 	xdsCluster   = "xds-grpc"
+	sdsCluster   = "sds-grpc"
 	statsCluster = "prometheus_stats"
 )
 
@@ -38,6 +39,7 @@ func Bootstrap(c Config) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.workDir = orDefault(s.WorkDir, filepath.Join(os.TempDir(), "moonsail-agent"))
 	return s.bootstrapJSON()
 }
 
@@ -78,7 +80,7 @@ func (s *settings) bootstrap() (*bootstrapv3.Bootstrap, error) {
 		},
 		DynamicResources: dynamicResources(),
 		StaticResources: &bootstrapv3.Bootstrap_StaticResources{
-			Clusters:  []*clusterv3.Cluster{s.statsCluster(), s.xdsCluster()},
+			Clusters:  s.staticClusters(),
 			Listeners: []*listenerv3.Listener{s.prometheusListener()},
 		},
 		Admin:               s.adminInterface(),

@@ -53,7 +53,7 @@ func bootstrapCases(t *testing.T) map[string]Config {
 		},
 		"tls": {
 			Workload: Workload{Name: "a", IPs: []string{"10.0.0.1"}},
-			XDS:      XDS{Address: "istiod.istio-system.svc:15012", RootCert: roots},
+			XDS:      XDS{Address: "istiod.istio-system.svc:15012", RootCert: roots}, WorkDir: "/run/sidecar",
 		},
 		"socket-ipv6": {
 			Workload: Workload{Name: "a", IPs: []string{"fd00::7"}},

@@ -8,9 +8,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	commondnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/common/dns/v3"
 	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
-	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
@@ -26,6 +24,14 @@ const httpOptionsName = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 // unlimited keeps circuit breakers out of the control plane's way, as Istio does.
 const unlimited = 100000
+
+func (s *settings) staticClusters() []*clusterv3.Cluster {
+	clusters := []*clusterv3.Cluster{s.statsCluster(), s.xdsCluster()}
+	if s.identified {
+		clusters = append(clusters, s.sdsCluster())
+	}
+	return clusters
+}
 
 // statsCluster is Envoy's own admin interface, for the Prometheus listener.
 func (s *settings) statsCluster() *clusterv3.Cluster {
@@ -104,31 +110,6 @@ func xdsHTTPOptions() *httpv3.HttpProtocolOptions {
 				},
 			},
 		},
-	}
-}
-
-func (s *settings) xdsTLS() *corev3.TransportSocket {
-	validation := &tlsv3.CertificateValidationContext{
-		TrustedCa: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: s.XDS.RootCert}},
-	}
-	tls := &tlsv3.UpstreamTlsContext{CommonTlsContext: &tlsv3.CommonTlsContext{
-		AlpnProtocols:         []string{"h2"},
-		TlsParams:             &tlsv3.TlsParameters{TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2},
-		ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: validation},
-	}}
-	if s.xdsHost != "" {
-		kind := tlsv3.SubjectAltNameMatcher_IP_ADDRESS
-		if !isIP(s.xdsHost) {
-			kind, tls.Sni = tlsv3.SubjectAltNameMatcher_DNS, s.xdsHost
-		}
-		validation.MatchTypedSubjectAltNames = []*tlsv3.SubjectAltNameMatcher{{
-			SanType: kind,
-			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: s.xdsHost}},
-		}}
-	}
-	return &corev3.TransportSocket{
-		Name:       "envoy.transport_sockets.tls",
-		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(tls)},
 	}
 }
 

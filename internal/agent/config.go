@@ -71,7 +71,10 @@ type Port struct {
 type XDS struct {
 	Address   string // "host:port", or "unix:///path"
 	Plaintext bool
-	RootCert  string // file with the roots that the control plane's certificate must chain to; without Plaintext
+	RootCert  string // file with the roots that the control plane's and the CA's certificates must chain to
+	// ServerName is whom the control plane's certificate must be for: empty: the host of
+	// Address, and for an IP address also Istio's name of the control plane.
+	ServerName string
 }
 
 // Ports of the sidecar; 0 means the default.
@@ -96,6 +99,7 @@ type Config struct {
 	ProxyConfig  *meshconfig.ProxyConfig
 
 	XDS         XDS
+	CA          CA
 	Concurrency *int           // worker threads of Envoy; 0: one a core
 	DrainTime   *time.Duration // how long connections may last after the first signal
 	MinDrain    time.Duration  // drain at least that long, even without connections
@@ -113,7 +117,7 @@ type Config struct {
 	EnvoyPath         string // empty: envoy.Find
 	LogLevel          string // of Envoy; "warning" where empty
 	ComponentLogLevel string // of Envoy; "misc:error" where empty
-	WorkDir           string // for the bootstrap; empty: a temporary folder
+	WorkDir           string // for the bootstrap and the socket of SDS; empty: a temporary folder
 
 	Log *slog.Logger // where the agent's and Envoy's messages go; slog.Default() if nil
 
@@ -139,6 +143,9 @@ type settings struct {
 	ports       Ports
 	xdsHost     string // empty for a Unix socket
 	xdsPort     uint16
+	caAddress   string // empty: certificates are files, or there are none
+	identified  bool   // the workload has, or will have, a certificate
+	workDir     string // where the socket of SDS is; made by Run
 	log         *slog.Logger
 }
 
@@ -148,7 +155,7 @@ func (c Config) resolve() (*settings, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	for _, step := range []func() error{s.resolveWorkload, s.resolveXDS, s.resolveProxyConfig, s.resolveAddresses} {
+	for _, step := range []func() error{s.resolveWorkload, s.resolveXDS, s.resolveCA, s.resolveProxyConfig, s.resolveAddresses} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -194,11 +201,8 @@ func (s *settings) resolveWorkload() error {
 func (s *settings) resolveXDS() error {
 	s.XDS.Address = orDefault(s.XDS.Address, DefaultXDSAddress)
 	if !s.XDS.Plaintext {
-		if s.XDS.RootCert == "" {
-			return fmt.Errorf("TLS to the control plane at %s needs roots to check it by: set --xds-root-cert FILE, or --xds-plaintext", s.XDS.Address)
-		}
-		if _, err := os.Stat(s.XDS.RootCert); err != nil {
-			return fmt.Errorf("roots of the control plane's certificate: %w: correct --xds-root-cert", err)
+		if err := s.resolveRoots("the control plane at " + s.XDS.Address); err != nil {
+			return err
 		}
 	}
 	if socketPath(s.XDS.Address) != "" {
@@ -216,6 +220,20 @@ func (s *settings) resolveXDS() error {
 		return fmt.Errorf("control plane address %q: port %q is no number from 1 to 65535: correct --xds-address", s.XDS.Address, port)
 	}
 	s.xdsHost, s.xdsPort = host, uint16(n)
+	return nil
+}
+
+// resolveRoots finds the file that a server's certificate is checked by.
+func (s *settings) resolveRoots(server string) error {
+	if s.XDS.RootCert == "" {
+		if _, err := os.Stat(DefaultRootCert); err != nil {
+			return fmt.Errorf("TLS to %s needs roots to check it by: set --xds-root-cert FILE, or --xds-plaintext", server)
+		}
+		s.XDS.RootCert = DefaultRootCert
+	}
+	if _, err := os.Stat(s.XDS.RootCert); err != nil {
+		return fmt.Errorf("roots of the control plane's certificate: %w: correct --xds-root-cert", err)
+	}
 	return nil
 }
 

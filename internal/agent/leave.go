@@ -3,20 +3,15 @@ package agent
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/moonsail/moonsail/internal/envoy"
@@ -170,22 +165,6 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// xdsCredentials are Envoy's own for the control plane.
-func (a *agent) xdsCredentials() (credentials.TransportCredentials, error) {
-	if a.XDS.Plaintext {
-		return insecure.NewCredentials(), nil
-	}
-	pem, err := os.ReadFile(a.XDS.RootCert)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s has no certificates", a.XDS.RootCert)
-	}
-	return credentials.NewTLS(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ServerName: a.xdsHost}), nil
 }
 
 // awaitLeft leaves, and tells why the wait for it ended: drainDone where nothing came between.

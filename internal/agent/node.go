@@ -76,6 +76,9 @@ func (s *settings) metadata() map[string]any {
 		"ENVOY_STATUS_PORT":     s.ports.Health,
 		"ENVOY_PROMETHEUS_PORT": s.ports.Prometheus,
 	}
+	if s.identified {
+		m[sdsMetadata] = "true"
+	}
 	for name, value := range map[string]string{
 		"NAME":              w.Name,
 		"NAMESPACE":         w.Namespace,

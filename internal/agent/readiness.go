@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/moonsail/moonsail/internal/envoy"
 )
 
 // Envoy's statistics that readiness is read from. All are in the required inclusions.
@@ -27,12 +25,17 @@ var serverStates = []string{"LIVE", "DRAINING", "PRE_INITIALIZING", "INITIALIZIN
 
 // checkReady is nil when Envoy is live, its workers run, and it took a configuration of
 // clusters and of listeners; else it says what is missing. answered: Envoy spoke at all.
-func checkReady(ctx context.Context, admin *envoy.Admin, xds string) (answered bool, err error) {
-	stats, err := admin.Stats(ctx, readinessFilter)
+func (a *agent) checkReady(ctx context.Context) (answered bool, err error) {
+	stats, err := a.admin.Stats(ctx, readinessFilter)
 	if err != nil {
 		return false, err
 	}
-	return true, readiness(stats, xds)
+	if err = readiness(stats, a.XDS.Address); err != nil && a.identity != nil {
+		if missing := a.identity.Problem(); missing != nil {
+			return true, missing // what Envoy waits for first
+		}
+	}
+	return true, err
 }
 
 func readiness(stats map[string]uint64, xds string) error {

@@ -33,6 +33,7 @@ func (a *agent) serveStatus(ctx context.Context) (*statusServers, error) {
 	}
 	status.HandleFunc("GET /stats/prometheus", a.handleMetrics)
 	status.HandleFunc("GET /metrics", a.handleMetrics)
+	status.HandleFunc("GET /debug/identity", a.handleIdentity)
 	status.HandleFunc("POST /quitquitquit", a.handleQuit)
 	status.HandleFunc("POST "+DrainPath, a.handleDrain(ctx))
 
@@ -80,7 +81,7 @@ func (a *agent) ready(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	_, err := checkReady(ctx, a.admin, a.XDS.Address)
+	_, err := a.checkReady(ctx)
 	a.metrics.setReady(err == nil)
 	return err
 }

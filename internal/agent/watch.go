@@ -40,7 +40,7 @@ func (a *agent) watchUntilReady(ctx context.Context, p *envoy.Process, w *watch)
 	defer ticker.Stop()
 	start := time.Now()
 	for remind := readyRemind; ; {
-		answered, err := checkReady(ctx, a.admin, a.XDS.Address)
+		answered, err := a.checkReady(ctx)
 		if answered {
 			w.spoke.Store(true)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/agent"
+	"github.com/moonsail/moonsail/internal/agent/identity"
 	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -57,6 +58,13 @@ each of many sidecars on one machine needs no more than an --ip of its own
 (127.0.10.1, 127.0.10.2...: on Linux these need no set-up). Otherwise Envoy's admin
 interface listens on 127.0.0.1 and the other ports on all addresses.
 
+Identity: with --xds-plaintext=false, --ca-address or --mounted-certs the workload has a
+certificate. Its key is made in this process, and leaves it for Envoy only, over a Unix
+socket. The CA knows the workload by the token in --token-file, which is read again each
+time; certificates are renewed near half of their life, without a connection cut, and
+roots are taken up when --xds-root-cert changes. GET /debug/identity on the status port
+says what there is, and what went wrong.
+
 Signals: the first SIGTERM or SIGINT drains: readiness fails; the control plane takes the
 calls away and says when every proxy has ACKed that; HTTP clients are told to go; and
 the sidecar ends when no connection is left or after --drain-time. Where the control
@@ -70,12 +78,14 @@ container, or end the application after the sidecar has drained.
 Exit status: 0 drained, 1 could not start, 2 wrong flags, 3 ended by force.`,
 		Example: `  moonsail agent --name reviews-v1-1 --namespace shop --ip 127.0.10.3 --labels app=reviews,version=v1
   moonsail agent --pod pods.yaml --name reviews-v1-1 --xds-address 127.0.0.1:15010
+  moonsail agent --pod pod.yaml --xds-plaintext=false --xds-address localhost:15012 --xds-root-cert root-cert.pem --token-file token
   moonsail agent --pod pod.yaml --print-bootstrap`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.workloadFlags(cmd)
 	f.proxyFlags(cmd)
+	f.identityFlags(cmd)
 	f.addressFlags(cmd)
 	EnvFlags(cmd)
 	cmd.AddCommand(newAgentDrainCommand())
@@ -117,7 +127,8 @@ func (f *agentFlags) proxyFlags(cmd *cobra.Command) {
 	fs, c := cmd.Flags(), &f.config
 	fs.StringVar(&c.XDS.Address, "xds-address", agent.DefaultXDSAddress, "the control plane, as host:port or unix:///path")
 	fs.BoolVar(&c.XDS.Plaintext, "xds-plaintext", true, "talk to the control plane without TLS")
-	fs.StringVar(&c.XDS.RootCert, "xds-root-cert", "", "`file` with the roots of the control plane's certificate, for --xds-plaintext=false")
+	fs.StringVar(&c.XDS.RootCert, "xds-root-cert", "", "`file` with the roots of the mesh, which the control plane's and the CA's certificates are checked by (default "+agent.DefaultRootCert+")")
+	fs.StringVar(&c.XDS.ServerName, "xds-server-name", "", "the name in the control plane's certificate (default: the host of --xds-address)")
 	fs.StringVar(&f.proxyConfig, "proxy-config", "", "Istio's ProxyConfig, as YAML")
 	fs.IntVar(&f.concurrency, "concurrency", agent.DefaultConcurrency, "Envoy's worker threads; 0: one a core")
 	fs.DurationVar(&f.drainTime, "drain-time", agent.DefaultDrainTime, "how long connections may last after the first signal")
@@ -134,6 +145,24 @@ func (f *agentFlags) proxyFlags(cmd *cobra.Command) {
 	EnvFlag(cmd, "proxy-config", "PROXY_CONFIG")
 	EnvFlag(cmd, "min-drain-time", "MINIMUM_DRAIN_DURATION")
 	EnvFlag(cmd, "envoy", envoy.PathVariable)
+}
+
+func (f *agentFlags) identityFlags(cmd *cobra.Command) {
+	fs, c := cmd.Flags(), &f.config.CA
+	fs.StringVar(&c.Address, "ca-address", "", "who issues the workload's certificate, as host:port with TLS or unix:///path; none: it gets none (default: the control plane, if it is reached with TLS)")
+	fs.StringVar(&c.TokenFile, "token-file", agent.DefaultTokenFile, "`file` with the token that tells the CA who this is")
+	fs.DurationVar(&c.TTL, "cert-ttl", identity.DefaultTTL, "how long certificates are to be good; they are renewed near half of it")
+	fs.IntVar(&c.RSABits, "rsa-key-size", 0, "use RSA keys of so many bits (default: ECDSA P-256)")
+	fs.StringVar(&c.TrustDomain, "trust-domain", "", `the trust domain that is asked for (default "cluster.local"); the CA decides`)
+	fs.StringVar(&c.MountedCerts, "mounted-certs", "", "take certificates from this `folder` (cert-chain.pem, key.pem, root-cert.pem), which somebody else renews, and not from a CA")
+	fs.StringVar(&c.OutputCerts, "output-certs", "", "write certificates into this `folder`, too, for others to use (default: the key is never written)")
+
+	EnvFlag(cmd, "xds-server-name", "ISTIOD_SAN")
+	EnvFlag(cmd, "xds-root-cert", "XDS_ROOT_CA")
+	EnvFlag(cmd, "ca-address", "CA_ADDR")
+	EnvFlag(cmd, "cert-ttl", "SECRET_TTL")
+	EnvFlag(cmd, "trust-domain", "TRUST_DOMAIN")
+	EnvFlag(cmd, "output-certs", "OUTPUT_CERTS")
 }
 
 func (f *agentFlags) addressFlags(cmd *cobra.Command) {

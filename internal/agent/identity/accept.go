@@ -1,0 +1,100 @@
+package identity
+
+import (
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// accept checks what the CA answered: the certificate, intermediates, and last, as Istio's
+// CA does it, the roots.
+func (k *Keeper) accept(key crypto.Signer, answer []string) (*Secrets, error) {
+	if len(answer) == 0 {
+		return nil, errors.New("no certificate")
+	}
+	var roots []byte
+	last := len(answer)
+	if last > 1 {
+		last--
+		list, err := certificates([]byte(answer[last]))
+		if err != nil {
+			return nil, fmt.Errorf("roots: %w", err)
+		}
+		roots = encodeCertificates(list)
+	}
+	chain, err := certificates([]byte(strings.Join(answer[:last], "\n")))
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := encodeKey(key)
+	if err != nil {
+		return nil, err
+	}
+	s := &Secrets{
+		Chain: encodeCertificates(chain), Key: encoded, Roots: unite(k.fileRoots, roots), answerRoots: roots,
+		pair: pairOf(chain, key), got: time.Now(),
+	}
+	s.pool = poolOf(s.Roots)
+	return s, k.check(s, chain)
+}
+
+func pairOf(chain []*x509.Certificate, key crypto.PrivateKey) *tls.Certificate {
+	pair := &tls.Certificate{PrivateKey: key, Leaf: chain[0]}
+	for _, c := range chain {
+		pair.Certificate = append(pair.Certificate, c.Raw)
+	}
+	return pair
+}
+
+// check: the certificate is for our key and for us, is valid, and peers who trust the roots
+// will trust it.
+func (k *Keeper) check(s *Secrets, chain []*x509.Certificate) error {
+	leaf, key := chain[0], s.pair.PrivateKey.(crypto.Signer)
+	if public, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(key.Public()) {
+		return errors.New("the certificate is for another key")
+	}
+	if now := time.Now(); now.After(leaf.NotAfter) {
+		return fmt.Errorf("the certificate has expired at %s (this machine's clock says %s)", leaf.NotAfter.Format(time.RFC3339), now.Format(time.RFC3339))
+	}
+	between := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		between.AddCert(c)
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: s.pool, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+		return fmt.Errorf("the certificate does not chain to the mesh's roots: %w", err)
+	}
+	return k.checkName(leaf)
+}
+
+func (k *Keeper) checkName(leaf *x509.Certificate) error {
+	suffix := fmt.Sprintf("/ns/%s/sa/%s", k.Namespace, k.ServiceAccount)
+	var ids []string
+	for _, u := range leaf.URIs {
+		ids = append(ids, u.String())
+	}
+	if !slices.ContainsFunc(ids, func(id string) bool { return strings.HasPrefix(id, "spiffe://") && strings.HasSuffix(id, suffix) }) {
+		return fmt.Errorf("the certificate is for %s, and this workload is of namespace %s, service account %s: "+
+			"is the token another's? Correct --token-file, --namespace or --service-account", orNobody(ids), k.Namespace, k.ServiceAccount)
+	}
+	return nil
+}
+
+func orNobody(ids []string) string {
+	if len(ids) == 0 {
+		return "nobody"
+	}
+	return strings.Join(ids, ", ")
+}
+
+// id is the SPIFFE id of the certificate; "" without one.
+func (s *Secrets) id() string {
+	if c := s.Leaf(); c != nil && len(c.URIs) > 0 {
+		return c.URIs[0].String()
+	}
+	return ""
+}

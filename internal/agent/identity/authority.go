@@ -1,0 +1,181 @@
+package identity
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	caapi "istio.io/api/security/v1alpha1"
+)
+
+// callTimeout bounds one request, from the connection to the answer.
+const callTimeout = 10 * time.Second
+
+// maxToken is more than any token has.
+const maxToken = 64 << 10
+
+// obtain gets a certificate for a new key, or reads those that are files.
+func (k *Keeper) obtain(ctx context.Context) (*Secrets, error) {
+	if k.FilesDir != "" {
+		return k.readFiles()
+	}
+	key, err := newKey(k.RSABits)
+	if err != nil {
+		return nil, err
+	}
+	csr, err := newCSR(key, spiffeID(k.TrustDomain, k.Namespace, k.ServiceAccount))
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	chain, err := k.call(ctx, csr)
+	k.Metrics.called(time.Since(start), err)
+	if err != nil {
+		return nil, err
+	}
+	s, err := k.accept(key, chain)
+	if err != nil {
+		return nil, fmt.Errorf("%s answered what cannot be used: %w", k.place(), err)
+	}
+	return s, nil
+}
+
+// call is one CreateCertificate on a connection of its own, so that each is checked by the
+// roots of its time, and finds whichever control plane there is.
+func (k *Keeper) call(ctx context.Context, csr []byte) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	token, cert, err := k.credentials()
+	if err != nil {
+		return nil, err
+	}
+	security, target := credentials.TransportCredentials(insecure.NewCredentials()), k.Address
+	if !strings.HasPrefix(target, "unix:") {
+		s, _ := k.Secrets()
+		security, target = credentials.NewTLS(clientTLS(s.pool, cert, k.ServerNames)), "dns:///"+target
+	}
+	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(security), grpc.WithNoProxy())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k.place(), err)
+	}
+	defer func() { _ = conn.Close() }()
+	ctx = metadata.AppendToOutgoingContext(ctx, "ClusterID", k.ClusterID)
+	if token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	}
+	resp, err := caapi.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx,
+		&caapi.IstioCertificateRequest{Csr: string(csr), ValidityDuration: int64(k.TTL.Seconds())})
+	if err != nil {
+		return nil, k.explain(err, token != "")
+	}
+	return resp.GetCertChain(), nil
+}
+
+// credentials are the token, or where there is none the certificate that is to be renewed.
+func (k *Keeper) credentials() (token string, cert *tls.Certificate, err error) {
+	token, err = readToken(k.TokenFile)
+	if err == nil {
+		return token, nil, nil
+	}
+	s, _ := k.Secrets()
+	if cert = s.valid(time.Now()); cert != nil {
+		return "", cert, nil
+	}
+	return "", nil, fmt.Errorf("nothing to tell %s who this is: %w: correct --token-file", k.place(), err)
+}
+
+func readToken(file string) (string, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", fmt.Errorf("token: %w", err)
+	}
+	if info.Size() > maxToken {
+		return "", fmt.Errorf("token: %s has %d bytes, which no token has", file, info.Size())
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("token: %w", err)
+	}
+	token := strings.TrimSpace(string(content))
+	switch {
+	case token == "":
+		return "", fmt.Errorf("token: %s is empty", file)
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", fmt.Errorf("token: %s holds what no token holds (spaces, or characters beyond ASCII)", file)
+	}
+	return token, nil
+}
+
+// explain says what to do about a refusal.
+func (k *Keeper) explain(err error, byToken bool) error {
+	st := status.Convert(err)
+	shown := "its certificate"
+	if byToken {
+		shown = "the token in " + k.TokenFile
+	}
+	advice := "is it running there? See --ca-address"
+	switch st.Code() {
+	case codes.Unauthenticated:
+		advice = shown + " was not believed: is it this mesh's, and still valid? See --token-file"
+	case codes.PermissionDenied:
+		advice = fmt.Sprintf("%s may not have a certificate of namespace %s, service account %s", shown, k.Namespace, k.ServiceAccount)
+	case codes.InvalidArgument:
+		advice = "see --cert-ttl, --rsa-key-size and --trust-domain"
+	case codes.Unimplemented:
+		advice = "that server issues no certificates: correct --ca-address"
+	case codes.Unavailable:
+		if strings.Contains(st.Message(), "x509: ") {
+			advice = "its certificate does not fit the roots in " + k.RootsFile + ", or its name: correct --xds-root-cert or --xds-server-name"
+		}
+	}
+	return fmt.Errorf("%s: %s: %s (%s)", k.place(), st.Code(), st.Message(), advice)
+}
+
+// clientTLS is TLS to a server that must have one of the names. The first is asked for.
+func clientTLS(roots *x509.CertPool, cert *tls.Certificate, names []string) *tls.Config {
+	c := &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		ServerName: names[0],
+		// It is verified below, since crypto/tls knows of one name only.
+		InsecureSkipVerify: true, //nolint:gosec // verified below
+		VerifyConnection:   func(cs tls.ConnectionState) error { return verifyServer(cs.PeerCertificates, roots, names) },
+	}
+	if cert != nil {
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
+	}
+	return c
+}
+
+func verifyServer(chain []*x509.Certificate, roots *x509.CertPool, names []string) error {
+	if len(chain) == 0 || roots == nil {
+		return errors.New("x509: nothing to check the server by")
+	}
+	between := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		between.AddCert(c)
+	}
+	if _, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between}); err != nil {
+		return err
+	}
+	var err error
+	for _, name := range names {
+		if err = chain[0].VerifyHostname(name); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("x509: the server's certificate is for none of %s: %w", strings.Join(names, ", "), err)
+}
+
+// ServerTLS is TLS to a server that must have one of the names, without a certificate of ours.
+func ServerTLS(roots *x509.CertPool, names []string) *tls.Config { return clientTLS(roots, nil, names) }

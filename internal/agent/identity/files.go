@@ -1,0 +1,108 @@
+package identity
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Names of files with certificates, as in Istio.
+const (
+	chainFile = "cert-chain.pem"
+	keyFile   = "key.pem"
+	rootFile  = "root-cert.pem"
+)
+
+// readFiles takes a certificate that somebody else renews.
+func (k *Keeper) readFiles() (*Secrets, error) {
+	var content [3][]byte
+	for i, name := range []string{chainFile, keyFile, rootFile} {
+		var err error
+		if content[i], err = os.ReadFile(filepath.Join(k.FilesDir, name)); err != nil {
+			k.Metrics.fileFailure()
+			return nil, fmt.Errorf("%w: correct --mounted-certs", err)
+		}
+	}
+	s, err := k.fromFiles(content[0], content[1], content[2])
+	if err != nil {
+		k.Metrics.fileFailure()
+		return nil, fmt.Errorf("%s: %w", k.place(), err)
+	}
+	return s, nil
+}
+
+func (k *Keeper) fromFiles(chainText, keyText, rootsText []byte) (*Secrets, error) {
+	chain, err := certificates(chainText)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", chainFile, err)
+	}
+	if _, err := certificates(rootsText); err != nil {
+		return nil, fmt.Errorf("%s: %w", rootFile, err)
+	}
+	pair, err := tls.X509KeyPair(chainText, keyText)
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", chainFile, keyFile, err)
+	}
+	s := &Secrets{Chain: unite(chainText), Key: keyText, Roots: unite(rootsText), pair: pairOf(chain, pair.PrivateKey), got: time.Now()}
+	s.pool = poolOf(s.Roots)
+	return s, k.check(s, chain)
+}
+
+// filesChanged tells whether a file differs from what is served.
+func (k *Keeper) filesChanged() bool {
+	s, _ := k.Secrets()
+	for name, have := range map[string][]byte{chainFile: s.Chain, keyFile: s.Key, rootFile: s.Roots} {
+		content, err := os.ReadFile(filepath.Join(k.FilesDir, name))
+		if err != nil {
+			return false // half a change, or none
+		}
+		if name != keyFile {
+			content = unite(content)
+		}
+		if !bytes.Equal(content, have) {
+			return true
+		}
+	}
+	return false
+}
+
+// write puts the secrets into files: each whole at any time, and only for us to read.
+func (k *Keeper) write(s *Secrets) error {
+	if k.OutputDir == "" || s.pair == nil {
+		return nil
+	}
+	if err := os.MkdirAll(k.OutputDir, 0o700); err != nil {
+		return err
+	}
+	// The key first: who reads in between finds a chain of the old key once, and reads again.
+	for _, f := range []struct {
+		name    string
+		content []byte
+	}{{keyFile, s.Key}, {chainFile, s.Chain}, {rootFile, s.Roots}} {
+		if err := replaceFile(filepath.Join(k.OutputDir, f.name), f.content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func replaceFile(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}

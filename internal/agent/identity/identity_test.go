@@ -1,0 +1,390 @@
+package identity
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/rsa"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/moonsail/moonsail/internal/agent/identity/catest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	patience = 30 * time.Second
+	shopWeb  = "spiffe://mesh.test/ns/shop/sa/web"
+)
+
+func root(t *testing.T, name string) *catest.Root {
+	t.Helper()
+	r, err := catest.NewRoot(name)
+	require.NoError(t, err)
+	return r
+}
+
+// authority is a CA with one root and the token of one workload.
+func authority(t *testing.T, r *catest.Root) *catest.Server {
+	t.Helper()
+	server, stop, err := catest.Start("127.0.0.1:0", catest.Settings{
+		Signer: r, Roots: []*catest.Root{r}, IDs: map[string]string{"Bearer web-token": shopWeb}, Life: time.Hour,
+	})
+	require.NoError(t, err)
+	t.Cleanup(stop)
+	return server
+}
+
+type logBuffer struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// options are those of a workload of the authority, in a folder of its own.
+func options(t *testing.T, server *catest.Server, r *catest.Root) Options {
+	t.Helper()
+	dir := t.TempDir()
+	o := Options{
+		Namespace: "shop", ServiceAccount: "web", TrustDomain: "mesh.test", Address: server.Address,
+		ServerNames: []string{catest.ControlPlaneName}, TokenFile: filepath.Join(dir, "token"), RootsFile: filepath.Join(dir, "roots"),
+		Metrics: NewMetrics(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler), poll: time.Millisecond, spread: time.Millisecond,
+	}
+	write(t, o.TokenFile, "web-token\n")
+	write(t, o.RootsFile, string(r.PEM()))
+	return o
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	require.NoError(t, replaceFile(path, []byte(content)))
+}
+
+func run(t *testing.T, o Options) *Keeper {
+	t.Helper()
+	k, err := New(o)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.Run(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return k
+}
+
+// await waits until the secrets are as wanted.
+func await(t *testing.T, k *Keeper, what string, ok func(*Secrets) bool) *Secrets {
+	t.Helper()
+	end := time.After(patience)
+	for {
+		s, changed := k.Secrets()
+		if ok(s) {
+			return s
+		}
+		select {
+		case <-changed:
+		case <-end:
+			t.Fatalf("waiting for %s: %+v", what, k.State())
+		}
+	}
+}
+
+func issued(s *Secrets) bool { return s.Leaf() != nil }
+
+func TestFirstCertificate(t *testing.T) {
+	r := root(t, "one")
+	server := authority(t, r)
+	o := options(t, server, r)
+	o.OutputDir = filepath.Join(t.TempDir(), "out")
+	log := &logBuffer{}
+	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	k := run(t, o)
+	s := await(t, k, "a certificate", issued)
+	require.NoError(t, k.Problem())
+	require.Equal(t, shopWeb, k.State().ID)
+	require.IsType(t, &ecdsa.PublicKey{}, s.Leaf().PublicKey)
+	require.Equal(t, string(r.PEM()), string(s.Roots), "once, though the file and the CA tell it")
+
+	call := server.Calls()[0]
+	require.Equal(t, "Bearer web-token", call.Token)
+	require.Equal(t, shopWeb, call.CSR.URIs[0].String())
+	require.Equal(t, DefaultTTL, call.TTL)
+
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(o.OutputDir, rootFile)); return err == nil }, patience, time.Millisecond)
+	for name, want := range map[string][]byte{chainFile: s.Chain, keyFile: s.Key, rootFile: s.Roots} {
+		content, err := os.ReadFile(filepath.Join(o.OutputDir, name))
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(content), name)
+		info, err := os.Stat(filepath.Join(o.OutputDir, name))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), name)
+	}
+	require.Contains(t, log.String(), "id="+shopWeb)
+	require.NotContains(t, log.String(), "PRIVATE")
+	require.NotContains(t, log.String(), "web-token")
+	require.Equal(t, 1.0, testutil.ToFloat64(o.Metrics.requests.WithLabelValues("csr")))
+}
+
+func TestRSAKeys(t *testing.T) {
+	r := root(t, "one")
+	o := options(t, authority(t, r), r)
+	o.RSABits = 2048
+	s := await(t, run(t, o), "a certificate", issued)
+	require.Equal(t, 2048, s.Leaf().PublicKey.(*rsa.PublicKey).Size()*8)
+}
+
+// Certificates of a few seconds are renewed, each with a key of its own, and none expires.
+func TestRenewal(t *testing.T) {
+	r := root(t, "one")
+	server := authority(t, r)
+	server.Change(func(s *catest.Settings) { s.Life = 4 * time.Second })
+	k := run(t, options(t, server, r))
+	first := await(t, k, "a certificate", issued)
+	second := await(t, k, "another", func(s *Secrets) bool { return s.Leaf().SerialNumber.Cmp(first.Leaf().SerialNumber) != 0 })
+	require.NotEqual(t, first.Key, second.Key)
+	require.Less(t, time.Now(), first.Leaf().NotAfter, "renewed in time")
+}
+
+// Without a token the certificate itself is shown, and the token that comes later is used.
+func TestRenewalWithoutToken(t *testing.T) {
+	r := root(t, "one")
+	server := authority(t, r)
+	server.Change(func(s *catest.Settings) { s.Life = 2 * time.Second })
+	o := options(t, server, r)
+	k := run(t, o)
+	await(t, k, "a certificate", issued)
+	require.NoError(t, os.Remove(o.TokenFile))
+	called := func(token, peer string) func() bool {
+		return func() bool { c := server.Calls(); last := c[len(c)-1]; return last.Token == token && last.Peer == peer }
+	}
+	require.Eventually(t, called("", shopWeb), patience, time.Millisecond)
+	write(t, o.TokenFile, "web-token")
+	require.Eventually(t, called("Bearer web-token", ""), patience, time.Millisecond)
+}
+
+// Refusals are told with what to do, and end when what was wrong is right.
+func TestProblems(t *testing.T) {
+	r, foreign := root(t, "one"), root(t, "foreign")
+	for _, tc := range []struct {
+		name  string
+		wrong func(t *testing.T, o *Options, s *catest.Server)
+		want  []string
+	}{
+		{"unknown token", func(t *testing.T, o *Options, _ *catest.Server) { write(t, o.TokenFile, "other") },
+			[]string{"Unauthenticated", "was not believed", "--token-file"}},
+		{"no token", func(t *testing.T, o *Options, _ *catest.Server) { require.NoError(t, os.Remove(o.TokenFile)) },
+			[]string{"no such file", "--token-file"}},
+		{"empty token", func(t *testing.T, o *Options, _ *catest.Server) { write(t, o.TokenFile, " \n") }, []string{"is empty"}},
+		{"no token at all", func(t *testing.T, o *Options, _ *catest.Server) { write(t, o.TokenFile, "a b") }, []string{"what no token holds"}},
+		{"huge token", func(t *testing.T, o *Options, _ *catest.Server) {
+			write(t, o.TokenFile, strings.Repeat("x", maxToken+1))
+		}, []string{"no token has"}},
+		{"other namespace", func(_ *testing.T, _ *Options, s *catest.Server) {
+			s.Change(func(c *catest.Settings) {
+				c.IDs = map[string]string{"Bearer web-token": "spiffe://mesh.test/ns/other/sa/web"}
+			})
+		}, []string{"ns/other/sa/web", "namespace shop", "--namespace"}},
+		{"another mesh's roots", func(t *testing.T, o *Options, _ *catest.Server) { write(t, o.RootsFile, string(foreign.PEM())) },
+			[]string{"x509", "--xds-root-cert"}},
+		{"another server's name", func(_ *testing.T, o *Options, _ *catest.Server) { o.ServerNames = []string{"other.test", "127.0.0.9"} },
+			[]string{"none of other.test, 127.0.0.9", "--xds-server-name"}},
+		{"nobody there", func(_ *testing.T, o *Options, _ *catest.Server) { o.Address = "127.0.0.1:1" }, []string{"127.0.0.1:1", "is it running there"}},
+		{"no CA", func(_ *testing.T, _ *Options, s *catest.Server) {
+			s.Change(func(c *catest.Settings) { c.Err = status.Error(codes.Unimplemented, "unknown service") })
+		}, []string{"issues no certificates", "--ca-address"}},
+		{"too long a life", func(_ *testing.T, _ *Options, s *catest.Server) {
+			s.Change(func(c *catest.Settings) { c.Err = status.Error(codes.InvalidArgument, "too long") })
+		}, []string{"too long", "--cert-ttl"}},
+		{"forbidden", func(_ *testing.T, _ *Options, s *catest.Server) {
+			s.Change(func(c *catest.Settings) { c.Err = status.Error(codes.PermissionDenied, "no") })
+		}, []string{"may not have a certificate of namespace shop, service account web"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			server := authority(t, r)
+			o := options(t, server, r)
+			tc.wrong(t, &o, server)
+			k := run(t, o)
+			require.Eventually(t, func() bool { return k.State().Problem != "" }, patience, time.Millisecond)
+			for _, w := range tc.want {
+				require.ErrorContains(t, k.Problem(), w)
+			}
+			if o.Address != server.Address || o.ServerNames[0] != catest.ControlPlaneName {
+				return
+			}
+			write(t, o.TokenFile, "web-token")
+			write(t, o.RootsFile, string(r.PEM()))
+			server.Change(func(c *catest.Settings) { c.Err, c.IDs = nil, map[string]string{"Bearer web-token": shopWeb} })
+			await(t, k, "the certificate after all", issued)
+			require.NoError(t, k.Problem())
+		})
+	}
+}
+
+// What a CA must not answer is not used.
+func TestAnswersThatAreRefused(t *testing.T) {
+	r, foreign := root(t, "one"), root(t, "foreign")
+	key, err := newKey(0)
+	require.NoError(t, err)
+	other, err := newKey(0)
+	require.NoError(t, err)
+	sign := func(by *catest.Root, public any, life time.Duration, id string) string {
+		cert, err := by.Sign(public, life, []string{id}, nil)
+		require.NoError(t, err)
+		return string(cert)
+	}
+	k := &Keeper{Options: Options{Namespace: "shop", ServiceAccount: "web"}, fileRoots: r.PEM()}
+	good := sign(r, key.Public(), time.Hour, shopWeb)
+	for _, tc := range []struct {
+		answer []string
+		want   string // "": it is taken
+	}{
+		{[]string{good, string(r.PEM())}, ""},
+		{[]string{good}, ""},
+		{[]string{good, string(foreign.PEM())}, ""},
+		{nil, "no certificate"},
+		{[]string{"x", string(r.PEM())}, "no certificate in PEM"},
+		{[]string{good, "x"}, "roots: it holds no certificate"},
+		{[]string{sign(r, other.Public(), time.Hour, shopWeb), string(r.PEM())}, "another key"},
+		{[]string{sign(r, key.Public(), -time.Second, shopWeb), string(r.PEM())}, "has expired"},
+		{[]string{sign(foreign, key.Public(), time.Hour, shopWeb)}, "does not chain"},
+		{[]string{sign(r, key.Public(), time.Hour, "spiffe://mesh.test/ns/shop/sa/web2")}, "sa/web2"},
+		{[]string{sign(r, key.Public(), time.Hour, "https://mesh.test/ns/shop/sa/web")}, "https://"},
+	} {
+		_, err := k.accept(key, tc.answer)
+		if tc.want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, tc.want)
+	}
+}
+
+// Both roots are trusted while both are told; the CA moves to the new one; the old one goes.
+func TestRootRotation(t *testing.T) {
+	old, next := root(t, "old"), root(t, "next")
+	server := authority(t, old)
+	o := options(t, server, old)
+	k := run(t, o)
+	await(t, k, "a certificate", issued)
+	trusts := func(want ...*catest.Root) func(*Secrets) bool {
+		return func(s *Secrets) bool {
+			list, _ := certificates(s.Roots)
+			var subjects []string
+			for _, c := range list {
+				subjects = append(subjects, c.Subject.CommonName)
+			}
+			have := strings.Join(subjects, " ")
+			for _, w := range want {
+				if !strings.Contains(have, w.Cert.Subject.CommonName) {
+					return false
+				}
+			}
+			return len(list) == len(want)
+		}
+	}
+	write(t, o.RootsFile, string(old.PEM())+string(next.PEM()))
+	await(t, k, "both roots", trusts(old, next))
+	server.Change(func(s *catest.Settings) { s.Roots = []*catest.Root{old, next} })
+	server.Change(func(s *catest.Settings) { s.Signer = next })
+	write(t, o.RootsFile, string(next.PEM())+string(old.PEM()))
+	s := await(t, k, "a certificate of the new root", func(s *Secrets) bool { return s.Leaf().Issuer.CommonName == "next" })
+	require.True(t, trusts(old, next)(s))
+	server.Change(func(s *catest.Settings) { s.Roots = []*catest.Root{next} })
+	write(t, o.RootsFile, string(next.PEM()))
+	await(t, k, "the old root gone", trusts(next))
+
+	write(t, o.RootsFile, "garbage")
+	server.Change(func(s *catest.Settings) { s.Err = errors.New("away") })
+	s, _ = k.Secrets()
+	require.True(t, trusts(next)(s), "an unreadable file takes nothing away")
+}
+
+func TestMountedCertificates(t *testing.T) {
+	r := root(t, "one")
+	dir := t.TempDir()
+	place := func(id string) {
+		key, err := newKey(0)
+		require.NoError(t, err)
+		text, err := encodeKey(key)
+		require.NoError(t, err)
+		cert, err := r.Sign(key.Public(), time.Hour, []string{id}, nil)
+		require.NoError(t, err)
+		write(t, filepath.Join(dir, rootFile), string(r.PEM()))
+		write(t, filepath.Join(dir, keyFile), string(text))
+		write(t, filepath.Join(dir, chainFile), string(cert))
+	}
+	k := run(t, Options{Namespace: "shop", ServiceAccount: "web", FilesDir: dir, Log: slog.New(slog.DiscardHandler), poll: time.Millisecond})
+	require.Eventually(t, func() bool { return strings.Contains(k.State().Problem, "--mounted-certs") }, patience, time.Millisecond)
+	place("spiffe://elsewhere.test/ns/shop/sa/web")
+	first := await(t, k, "the certificate of the files", issued)
+	place(shopWeb)
+	await(t, k, "the next one", func(s *Secrets) bool { return s.Leaf().SerialNumber.Cmp(first.Leaf().SerialNumber) != 0 })
+	require.NotEmpty(t, k.State().RenewAt)
+}
+
+func TestOptionErrors(t *testing.T) {
+	for want, o := range map[string]Options{
+		"--cert-ttl":        {TTL: time.Second},
+		"--rsa-key-size":    {RSABits: 1024},
+		"--xds-root-cert":   {RootsFile: "/nowhere"},
+		"no certificate in": {RootsFile: "identity_test.go"},
+	} {
+		_, err := New(o)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestSchedule(t *testing.T) {
+	now := time.Now()
+	seen := map[time.Duration]bool{}
+	for range 1000 {
+		wait := renewal(now, now.Add(100*time.Hour))
+		require.GreaterOrEqual(t, wait, 45*time.Hour)
+		require.LessOrEqual(t, wait, 55*time.Hour+time.Nanosecond)
+		seen[wait] = true
+	}
+	require.Greater(t, len(seen), 900, "not all at once")
+	require.Zero(t, renewal(now, now.Add(-time.Second)))
+	var b backoff
+	for i, most := range []time.Duration{200, 400, 800, 1600, 3200, 6400, 10000, 10000} {
+		wait := b.wait(maxRetry)
+		require.LessOrEqual(t, wait, most*time.Millisecond, i)
+		require.GreaterOrEqual(t, wait, most*time.Millisecond/2, i)
+	}
+	empty := &Secrets{}
+	require.Equal(t, maxRetry, empty.retryBound(now))
+}
+
+func TestUnite(t *testing.T) {
+	a, b := root(t, "a"), root(t, "b")
+	require.Equal(t, string(a.PEM())+string(b.PEM()), string(unite([]byte("x"), append([]byte("# comment\n"), a.PEM()...), nil, append(b.PEM(), a.PEM()...))))
+	require.Empty(t, unite(nil))
+	require.Error(t, verifyServer(nil, x509.NewCertPool(), []string{"x"}))
+}

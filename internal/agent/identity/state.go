@@ -1,0 +1,48 @@
+package identity
+
+import (
+	"crypto/x509"
+	"time"
+)
+
+// State is what people are told of a workload's secrets. It holds no key.
+type State struct {
+	From      string    `json:"from"`
+	ID        string    `json:"id,omitempty"`
+	Serial    string    `json:"serial,omitempty"`
+	Key       string    `json:"key,omitempty"`
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	NotAfter  time.Time `json:"notAfter,omitzero"`
+	Got       time.Time `json:"got,omitzero"`
+	RenewAt   time.Time `json:"nextAttempt,omitzero"`
+	Roots     []Root    `json:"roots,omitempty"`
+	Problem   string    `json:"problem,omitempty"`
+	Attempts  int       `json:"failedAttempts,omitempty"`
+}
+
+// Root is one certificate that peers are checked by.
+type Root struct {
+	Subject string    `json:"subject"`
+	Serial  string    `json:"serial"`
+	Until   time.Time `json:"notAfter"`
+}
+
+// State is the present one.
+func (k *Keeper) State() State {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	st := State{From: k.place(), RenewAt: k.renewAt, Attempts: k.attempts, ID: k.secrets.id(), Got: k.secrets.got}
+	if k.problem != nil {
+		st.Problem = k.problem.Error()
+	}
+	if c := k.secrets.Leaf(); c != nil {
+		st.Serial, st.Key, st.NotBefore, st.NotAfter = serial(c), c.PublicKeyAlgorithm.String(), c.NotBefore, c.NotAfter
+	}
+	roots, _ := certificates(k.secrets.Roots)
+	for _, r := range roots {
+		st.Roots = append(st.Roots, Root{Subject: r.Subject.String(), Serial: serial(r), Until: r.NotAfter})
+	}
+	return st
+}
+
+func serial(c *x509.Certificate) string { return c.SerialNumber.Text(16) }
