@@ -18,7 +18,7 @@ import (
 // compared are the kinds that objects are checked against.
 var compared = []model.Kind{
 	model.KindService, model.KindServiceEntry, model.KindPod, model.KindWorkloadEntry,
-	model.KindVirtualService, model.KindDestinationRule, model.KindSidecar,
+	model.KindVirtualService, model.KindDestinationRule, model.KindSidecar, model.KindEnvoyFilter,
 	model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication, model.KindMeshConfig,
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
+	networkingv1alpha3 "istio.io/client-go/pkg/apis/networking/v1alpha3"
 	securityv1 "istio.io/client-go/pkg/apis/security/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -167,6 +168,8 @@ func newTyped(kind model.Kind) metav1.Object {
 		return &networkingv1.VirtualService{}
 	case model.KindDestinationRule:
 		return &networkingv1.DestinationRule{}
+	case model.KindEnvoyFilter:
+		return &networkingv1alpha3.EnvoyFilter{}
 	case model.KindPeerAuthentication:
 		return &securityv1.PeerAuthentication{}
 	case model.KindAuthorizationPolicy:
@@ -203,6 +206,8 @@ func (d Decoder) FromTyped(o metav1.Object) (model.Object, Problems) {
 		return asObject(d.DestinationRule(o))
 	case *networkingv1.Sidecar:
 		return asObject(d.Sidecar(o))
+	case *networkingv1alpha3.EnvoyFilter:
+		return asObject(d.EnvoyFilter(o))
 	case *securityv1.PeerAuthentication:
 		return asObject(d.PeerAuthentication(o))
 	case *securityv1.AuthorizationPolicy:

@@ -48,6 +48,7 @@ var readKinds = []apiKind{
 	{group: groupNetworking, kind: "VirtualService", versions: istioVersions},
 	{group: groupNetworking, kind: "DestinationRule", versions: istioVersions},
 	{group: groupNetworking, kind: "Sidecar", versions: istioVersions},
+	{group: groupNetworking, kind: "EnvoyFilter", versions: []string{"v1alpha3"}},
 	{group: groupSecurity, kind: "PeerAuthentication", versions: securityVersions},
 	{group: groupSecurity, kind: "AuthorizationPolicy", versions: securityVersions},
 	{group: groupSecurity, kind: "RequestAuthentication", versions: securityVersions},
@@ -55,7 +56,7 @@ var readKinds = []apiKind{
 
 // laterKinds are Istio's kinds, and Gateway API's, that have no effect yet.
 var laterKinds = map[string][]string{
-	groupNetworking:               {"Gateway", "EnvoyFilter", "WorkloadGroup", "ProxyConfig"},
+	groupNetworking:               {"Gateway", "WorkloadGroup", "ProxyConfig"},
 	"telemetry.istio.io":          {"Telemetry"},
 	"extensions.istio.io":         {"WasmPlugin", "TrafficExtension"},
 	"install.istio.io":            {"IstioOperator"},

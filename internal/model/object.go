@@ -41,6 +41,7 @@ var Kinds = []Kind{
 	KindNamespace, KindService, KindEndpointSlice, KindPod, KindNode, KindMeshConfig, KindServiceEntry,
 	KindWorkloadEntry, KindVirtualService, KindDestinationRule, KindSidecar, KindDeparture,
 	KindPeerAuthentication, KindAuthorizationPolicy, KindRequestAuthentication, KindKeySet,
+	KindEnvoyFilter,
 }
 
 // Key names one source object.
