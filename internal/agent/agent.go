@@ -79,6 +79,11 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	undo, err := a.intercept(ctx)
+	if err != nil {
+		return err
+	}
+	defer undo()
 	a.log.Info("sidecar starting", "node", s.node.id, "cluster", s.node.cluster, "envoy", found.Path,
 		"xds", s.XDS.Address, "concurrency", s.concurrency, "admin", s.adminAddr, "bind", s.bind)
 	return a.supervise(ctx)

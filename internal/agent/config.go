@@ -95,6 +95,7 @@ type Config struct {
 	Network      string
 	Domain       string // the cluster's DNS domain, "cluster.local" where empty
 	Interception model.Interception
+	Intercept    Intercept      // the rules that bring connections to Envoy
 	Metadata     map[string]any // goes into the node's metadata as it is, over everything else
 	ProxyConfig  *meshconfig.ProxyConfig
 

@@ -78,6 +78,9 @@ func nextBackoff(last, lived time.Duration) time.Duration {
 }
 
 func (a *agent) start(ctx context.Context) (*child, error) {
+	if err := a.giveToEnvoy(); err != nil {
+		return nil, err
+	}
 	output := newForwarder(a.log)
 	p, err := envoy.Start(envoy.Options{
 		Path:              a.binary,
@@ -89,6 +92,7 @@ func (a *agent) start(ctx context.Context) (*child, error) {
 		LogFormat:         envoyLogFormat,
 		LocalIPv6:         strings.Contains(a.Workload.IPs[0], ":"),
 		Output:            output,
+		User:              a.envoyUser(),
 	})
 	if err != nil {
 		return nil, err

@@ -35,6 +35,7 @@ type agentFlags struct {
 	logLevel     string
 	logFormat    string
 	print        bool
+	intercept    interceptFlags
 }
 
 // NewAgentCommand is `moonsail agent`: one sidecar.
@@ -87,8 +88,9 @@ Exit status: 0 drained, 1 could not start, 2 wrong flags, 3 ended by force.`,
 	f.proxyFlags(cmd)
 	f.identityFlags(cmd)
 	f.addressFlags(cmd)
+	f.intercept.addTo(cmd)
 	EnvFlags(cmd)
-	cmd.AddCommand(newAgentDrainCommand())
+	cmd.AddCommand(newAgentDrainCommand(), newAgentInterceptCommand())
 	return cmd
 }
 
@@ -236,6 +238,9 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 		c.DrainTime = &f.drainTime
 	}
 	c.LeaveTimeout = &f.leaveTimeout
+	if err := f.intercept.into(cmd, &c); err != nil {
+		return nil, err
+	}
 	c.Log, err = f.logger(cmd, c.Workload)
 	return &c, err
 }

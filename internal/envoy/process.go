@@ -26,6 +26,14 @@ type Options struct {
 	ExtraArgs         []string      // appended as they are
 
 	Output io.Writer // Envoy's stdout and stderr
+	User   *User     // whom it runs as; nil: as its parent does
+}
+
+// User is a user and group of this machine.
+type User struct {
+	UID, GID uint32
+	// Transparent lets it take and make connections by others' addresses (CAP_NET_ADMIN).
+	Transparent bool
 }
 
 // args are the command line's words. Hot restart is off: one process, nothing shared
@@ -76,7 +84,7 @@ func Start(o Options) (*Process, error) {
 	// No context: a process ends by Stop or Kill, which give it time.
 	cmd := exec.Command(o.Path, o.args()...) //nolint:noctx // see above
 	cmd.Stdout, cmd.Stderr = o.Output, o.Output
-	cmd.SysProcAttr = processAttributes()
+	cmd.SysProcAttr = processAttributes(o.User)
 	cmd.WaitDelay = time.Second // nobody else should hold its output open
 
 	p := &Process{done: make(chan struct{})}
@@ -91,6 +99,7 @@ func Start(o Options) (*Process, error) {
 			return
 		}
 		p.process = cmd.Process
+		giveOutput(p.process.Pid, o.User)
 		started <- nil
 		p.err = cmd.Wait()
 		close(p.done)

@@ -5,6 +5,12 @@ package envoy
 import "syscall"
 
 // Without a parent-death signal an Envoy outlives a parent that was killed with SIGKILL.
-func processAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true}
+func processAttributes(u *User) *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setpgid: true}
+	if u != nil {
+		a.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID}
+	}
+	return a
 }
+
+func giveOutput(int, *User) {}
