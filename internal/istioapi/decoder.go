@@ -11,6 +11,7 @@ import (
 	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
 	networkingv1alpha3 "istio.io/client-go/pkg/apis/networking/v1alpha3"
 	securityv1 "istio.io/client-go/pkg/apis/security/v1"
+	telemetryv1 "istio.io/client-go/pkg/apis/telemetry/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -168,6 +169,8 @@ func newTyped(kind model.Kind) metav1.Object {
 		return &networkingv1.VirtualService{}
 	case model.KindDestinationRule:
 		return &networkingv1.DestinationRule{}
+	case model.KindTelemetry:
+		return &telemetryv1.Telemetry{}
 	case model.KindEnvoyFilter:
 		return &networkingv1alpha3.EnvoyFilter{}
 	case model.KindPeerAuthentication:
@@ -206,6 +209,8 @@ func (d Decoder) FromTyped(o metav1.Object) (model.Object, Problems) {
 		return asObject(d.DestinationRule(o))
 	case *networkingv1.Sidecar:
 		return asObject(d.Sidecar(o))
+	case *telemetryv1.Telemetry:
+		return asObject(d.Telemetry(o))
 	case *networkingv1alpha3.EnvoyFilter:
 		return asObject(d.EnvoyFilter(o))
 	case *securityv1.PeerAuthentication:

@@ -32,6 +32,7 @@ const (
 	groupNetworking = "networking.istio.io"
 	groupSecurity   = "security.istio.io"
 	groupDiscovery  = "discovery.k8s.io"
+	groupTelemetry  = "telemetry.istio.io"
 	groupGatewayAPI = "gateway.networking.k8s.io"
 )
 
@@ -48,16 +49,19 @@ var readKinds = []apiKind{
 	{group: groupNetworking, kind: "VirtualService", versions: istioVersions},
 	{group: groupNetworking, kind: "DestinationRule", versions: istioVersions},
 	{group: groupNetworking, kind: "Sidecar", versions: istioVersions},
+	{group: groupTelemetry, kind: "Telemetry", versions: telemetryVersions},
 	{group: groupNetworking, kind: "EnvoyFilter", versions: []string{"v1alpha3"}},
 	{group: groupSecurity, kind: "PeerAuthentication", versions: securityVersions},
 	{group: groupSecurity, kind: "AuthorizationPolicy", versions: securityVersions},
 	{group: groupSecurity, kind: "RequestAuthentication", versions: securityVersions},
 }
 
+var telemetryVersions = []string{"v1", "v1alpha1"}
+
 // laterKinds are Istio's kinds, and Gateway API's, that have no effect yet.
 var laterKinds = map[string][]string{
 	groupNetworking:               {"Gateway", "WorkloadGroup", "ProxyConfig"},
-	"telemetry.istio.io":          {"Telemetry"},
+	groupTelemetry:                nil,
 	"extensions.istio.io":         {"WasmPlugin", "TrafficExtension"},
 	"install.istio.io":            {"IstioOperator"},
 	"config.istio.io":             nil,

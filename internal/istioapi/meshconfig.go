@@ -50,6 +50,7 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 	out.ConnectTimeout = c.optionalDuration(at.f("connectTimeout"), said.ConnectTimeout)
 	out.DefaultRetry = (&routeConv{conv: c}).retry(at.f("defaultHttpRetryPolicy"), said.DefaultHttpRetryPolicy)
 	c.meshIdentity(at, said, given, out)
+	out.Telemetry = c.meshTelemetry(at, said, given)
 	out.Authorizers = c.externalAuthorizers(at.f("extensionProviders"), said.ExtensionProviders)
 	out.Discovery = c.labelSelectors(at.f("discoverySelectors"), said.DiscoverySelectors)
 	for kind, list := range map[model.Kind][]string{
@@ -131,7 +132,9 @@ func (c *conv) checkMesh(at path, n *yaml.Node, s *shape) {
 
 // withoutEffect says once which fields do nothing yet.
 func (c *conv) withoutEffect(at path, given map[string]bool) {
-	idle := slices.DeleteFunc(slices.Sorted(maps.Keys(given)), func(f string) bool { return slices.Contains(honoured, f) })
+	idle := slices.DeleteFunc(slices.Sorted(maps.Keys(given)), func(f string) bool {
+		return slices.Contains(honoured, f) || slices.Contains(telemetryFields, f)
+	})
 	if len(idle) > 0 {
 		c.add(SeverityInfo, at, "these have no effect in Moonsail yet: %s", strings.Join(idle, ", "))
 	}

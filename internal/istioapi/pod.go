@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -23,6 +24,7 @@ func (d Decoder) Pod(o *corev1.Pod) (*model.Workload, Problems) {
 	w := &model.Workload{
 		Meta:           c.meta,
 		Addresses:      c.podIPs(o),
+		Owner:          podOwner(o),
 		ServiceAccount: o.Spec.ServiceAccountName,
 		Node:           o.Spec.NodeName,
 		Locality:       locality("", o.Labels),
@@ -119,4 +121,17 @@ func locality(explicit string, labels map[string]string) model.Locality {
 		return model.ParseLocality(explicit)
 	}
 	return model.Locality{Region: labels[labelRegion], Zone: labels[labelZone], Subzone: labels[labelSubzone]}
+}
+
+// podOwner is the name of what made a Pod: of a ReplicaSet's its Deployment, whose name the
+// ReplicaSet's extends by the hash of the Pod's template.
+func podOwner(o *corev1.Pod) string {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil {
+		return ""
+	}
+	if hash := o.Labels["pod-template-hash"]; owner.Kind == "ReplicaSet" && hash != "" {
+		return strings.TrimSuffix(owner.Name, "-"+hash)
+	}
+	return owner.Name
 }

@@ -9,6 +9,7 @@ type Mesh struct {
 	Outbound       OutboundMode
 	ConnectTimeout time.Duration
 	AccessLogFile  string // empty: none
+	Telemetry      MeshTelemetry
 	DefaultRetry   Retry
 	InboundPort    uint32 // 15006
 	OutboundPort   uint32 // 15001
@@ -38,6 +39,7 @@ func DefaultMesh() *Mesh {
 			Attempts: 2,
 			RetryOn:  "connect-failure,refused-stream,unavailable,cancelled",
 		},
+		Telemetry:    DefaultMeshTelemetry(),
 		InboundPort:  15006,
 		OutboundPort: 15001,
 		TrustDomain:  DefaultTrustDomain,

@@ -13,6 +13,7 @@ type MeshConfig struct {
 	AccessLogFile  *string
 	ConnectTimeout *time.Duration
 	DefaultRetry   *Retry
+	Telemetry      *MeshTelemetry
 	TrustDomain    *string
 	// TrustDomainAliases are believed beside the trust domain.
 	TrustDomainAliases []string
@@ -37,6 +38,7 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	set(&m.AccessLogFile, c.AccessLogFile)
 	set(&m.ConnectTimeout, c.ConnectTimeout)
 	set(&m.TrustDomain, c.TrustDomain)
+	set(&m.Telemetry, c.Telemetry)
 	set(&m.AutoMTLS, c.AutoMTLS)
 	set(&m.MeshHTTP2, c.MeshHTTP2)
 	m.TrustDomainAliases = c.TrustDomainAliases

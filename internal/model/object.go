@@ -33,13 +33,14 @@ const (
 	KindDestinationRule    Kind = "DestinationRule"
 	KindSidecar            Kind = "Sidecar"
 	KindPeerAuthentication Kind = "PeerAuthentication"
+	KindTelemetry          Kind = "Telemetry"
 	KindDeparture          Kind = "Departure" // see Departure
 )
 
 // Kinds lists every kind in a fixed order: the order of pages and of reports.
 var Kinds = []Kind{
 	KindNamespace, KindService, KindEndpointSlice, KindPod, KindNode, KindMeshConfig, KindServiceEntry,
-	KindWorkloadEntry, KindVirtualService, KindDestinationRule, KindSidecar, KindDeparture,
+	KindWorkloadEntry, KindVirtualService, KindDestinationRule, KindSidecar, KindTelemetry, KindDeparture,
 	KindPeerAuthentication, KindAuthorizationPolicy, KindRequestAuthentication, KindKeySet,
 	KindEnvoyFilter,
 }

@@ -78,6 +78,7 @@ type SliceEndpoint struct {
 type Workload struct {
 	Meta
 	Addresses      []string
+	Owner          string // what made it, a Deployment or the like; empty: not known
 	ServiceAccount string
 	Node           string
 	Locality       Locality

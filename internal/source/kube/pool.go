@@ -46,6 +46,7 @@ func (p *pool) trim(o model.Object) {
 		m.Labels = nil // its locality has been taken from them
 	case *model.Workload:
 		o.Node, o.ServiceAccount, o.Network = p.text(o.Node), p.text(o.ServiceAccount), p.text(o.Network)
+		o.Owner = p.text(o.Owner)
 		o.Locality = model.Locality{Region: p.text(o.Locality.Region), Zone: p.text(o.Locality.Zone), Subzone: p.text(o.Locality.Subzone)}
 		o.NamedPorts = shared(p.seed, p.ports, o.NamedPorts)
 	case *model.EndpointSlice:
