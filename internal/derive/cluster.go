@@ -24,20 +24,35 @@ func (s *scope) deriveClusters(r *reader, svc *model.Service, out *hostResult) {
 		if port.Protocol == model.ProtocolUDP {
 			continue
 		}
-		base := portPolicy(rule, port.Number)
-		s.addCluster(r, svc, port, nil, rule, base, out)
+		s.addCluster(r, svc, port, nil, rule, portPolicy(rule, port.Number), out)
 		if rule == nil {
 			continue
 		}
 		for j := range rule.Subsets {
 			sub := &rule.Subsets[j]
-			policy := base.Merge(sub.Policy)
-			if p, ok := sub.Ports[port.Number]; ok {
-				policy = overridePort(policy, p)
-			}
-			s.addCluster(r, svc, port, sub, rule, policy, out)
+			s.addCluster(r, svc, port, sub, rule, subsetPolicy(rule, sub.Name, port.Number), out)
 		}
 	}
+}
+
+// subsetPolicy is a rule's policy for one port of a subset; empty: of the service.
+func subsetPolicy(rule *model.DestinationRule, subset string, port uint32) model.TrafficPolicy {
+	policy := portPolicy(rule, port)
+	if rule == nil {
+		return policy
+	}
+	for i := range rule.Subsets {
+		sub := &rule.Subsets[i]
+		if subset == "" || sub.Name != subset {
+			continue
+		}
+		policy = policy.Merge(sub.Policy)
+		if p, ok := sub.Ports[port]; ok {
+			return overridePort(policy, p)
+		}
+		return policy
+	}
+	return policy
 }
 
 // portPolicy is a rule's policy for one port.
@@ -60,7 +75,6 @@ func overridePort(p, port model.TrafficPolicy) model.TrafficPolicy {
 }
 
 func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePort, sub *model.Subset, rule *model.DestinationRule, policy model.TrafficPolicy, out *hostResult) {
-	policy.TLS = servedTLS(policy.TLS)
 	c := &view.Cluster{
 		Host: svc.Hostname, Port: port.Number, PortName: port.Name, Protocol: port.Protocol,
 		Service:         view.ServiceRef{Host: svc.Hostname, Name: svc.Name, Namespace: svc.Namespace},
@@ -80,6 +94,7 @@ func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePor
 	c.Name = outboundCluster(port.Number, c.Subset, svc.Hostname)
 	plan.cluster = c.Name
 	c.LocalityWeighted = distributes(policy)
+	s.secure(r, svc, c)
 	switch c.Discovery {
 	case view.DiscoverEDS:
 		out.eds = append(out.eds, plan)

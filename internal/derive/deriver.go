@@ -41,10 +41,11 @@ type Update struct {
 
 // Apply takes a batch of changes into the index and derives what depends on them.
 func (d *Deriver) Apply(changes []store.Change) Update {
-	t := &touched{facts: factSet{}, sidecars: map[string]bool{}, addresses: map[name]bool{}, pods: map[name]bool{}}
+	t := newTouched()
 	for _, c := range d.index.exports.resolve(d.index.discovery.filter(changes)) {
 		d.index.apply(c, t)
 	}
+	d.index.endpoints.settle(t)
 	var affected []*scope
 	for _, s := range d.scopes {
 		if t.mesh || len(t.sidecars) > 0 {

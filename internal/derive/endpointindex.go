@@ -22,6 +22,11 @@ type endpointIndex struct {
 	sets      map[serviceKey]*endpointSet
 	at        atAddress
 	leaving   leaving
+
+	// accepts tells what the sidecar of a workload accepts, by its namespace and labels.
+	accepts    func(string, map[string]string) *model.PeerTLS
+	speaking   int // workloads and inline endpoints that may speak mutual TLS
+	identities map[serviceKey]*identities
 }
 
 // name is a namespaced name.
@@ -45,6 +50,7 @@ func nameOf(o model.Object) name {
 // endpointSet is a service's endpoints, computed when somebody asks. Its identity tells
 // that nothing has changed.
 type endpointSet struct {
+	service   *model.Service
 	once      sync.Once
 	compute   func() []model.Endpoint
 	endpoints []model.Endpoint
@@ -67,6 +73,8 @@ func newEndpointIndex() *endpointIndex {
 		sets:      map[serviceKey]*endpointSet{},
 		at:        newAtAddress(),
 		leaving:   newLeaving(),
+
+		identities: map[serviceKey]*identities{},
 	}
 }
 
@@ -74,7 +82,8 @@ func newEndpointIndex() *endpointIndex {
 func (x *endpointIndex) touch(s *model.Service, touched *touched) {
 	touched.facts.add(endpointsFact(s.Hostname))
 	x.indexAddresses(keyOf(s), s, touched)
-	x.sets[keyOf(s)] = &endpointSet{compute: func() []model.Endpoint { return x.compute(s) }}
+	touched.endpoints[keyOf(s)] = struct{}{}
+	x.sets[keyOf(s)] = &endpointSet{service: s, compute: func() []model.Endpoint { return x.compute(s) }}
 }
 
 // set is never nil for a service that the index has.
@@ -89,11 +98,13 @@ func (x *endpointIndex) addService(s *model.Service, touched *touched) {
 		touched.facts.add(selectingFact(s.Namespace, pair))
 	}
 	x.leaving.listInline(s)
+	x.countInline(s, 1)
 	x.touch(s, touched)
 }
 
 func (x *endpointIndex) removeService(s *model.Service, touched *touched) {
 	x.leaving.unlistInline(s)
+	x.countInline(s, -1)
 	if s.IsKubernetes() {
 		delete(x.kube, nameOf(s))
 	}
@@ -103,6 +114,7 @@ func (x *endpointIndex) removeService(s *model.Service, touched *touched) {
 	}
 	x.indexAddresses(keyOf(s), nil, touched)
 	delete(x.sets, keyOf(s))
+	touched.endpoints[keyOf(s)] = struct{}{}
 	touched.facts.add(endpointsFact(s.Hostname))
 }
 
@@ -155,6 +167,7 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *touch
 	}
 	if old != nil {
 		delete(x.workloads, old.Key)
+		x.countSpeaking(old.Labels, -1)
 		x.leaving.unlist(old.Key, old.Addresses)
 		take(x.nodes.workloads, old.Node, old.Key)
 		for k, v := range old.Labels {
@@ -163,6 +176,7 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *touch
 	}
 	if now != nil {
 		x.workloads[now.Key] = now
+		x.countSpeaking(now.Labels, 1)
 		x.leaving.list(now.Key, now.Addresses, now)
 		x.nodes.put(now)
 		for k, v := range now.Labels {
@@ -243,8 +257,10 @@ func take[K, J comparable, V any](m map[K]map[J]V, k K, j J) {
 	}
 }
 
-// compute lists a service's endpoints, sorted by address.
-func (x *endpointIndex) compute(s *model.Service) []model.Endpoint {
+// compute lists a service's endpoints, sorted by address, with what their sidecars accept.
+func (x *endpointIndex) compute(s *model.Service) []model.Endpoint { return x.encryptAll(x.list(s)) }
+
+func (x *endpointIndex) list(s *model.Service) []model.Endpoint {
 	var out []model.Endpoint
 	switch {
 	case s.Inline != nil:

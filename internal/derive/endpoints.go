@@ -129,7 +129,7 @@ func endpointPort(svc *model.Service, e model.Endpoint, p *model.ServicePort) (u
 func endpointView(e model.Endpoint, port uint32) view.Endpoint {
 	return view.Endpoint{
 		Address: e.Address, Port: port, Weight: max(e.Weight, 1), Health: model.Healthy,
-		Workload: e.Workload, Namespace: e.Namespace,
+		Workload: e.Workload, Namespace: e.Namespace, MTLS: e.SpeaksMTLS(port),
 		Canonical: canonicalName(e), Revision: canonicalRevision(e.Labels),
 	}
 }

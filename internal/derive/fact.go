@@ -17,7 +17,7 @@ import (
 )
 
 // factKind is a set of kinds of facts; each constant is one.
-type factKind uint8
+type factKind uint16
 
 const (
 	factService         factKind = 1 << iota // the services that cover a host
@@ -28,6 +28,7 @@ const (
 	factSelecting                            // services of a namespace that select by one label pair
 	factAddress                              // services of a namespace without selector, by address
 	factPolicy                               // objects of one kind that select workloads by one label pair, or all of a namespace
+	factIdentities                           // who the workloads of a host are
 
 	factsOfWildcards = factService | factVirtualService | factDestinationRule
 )
@@ -42,6 +43,7 @@ func serviceFact(h model.Host) fact         { return fact{string(h), factService
 func virtualServiceFact(h model.Host) fact  { return fact{string(h), factVirtualService} }
 func destinationRuleFact(h model.Host) fact { return fact{string(h), factDestinationRule} }
 func endpointsFact(h model.Host) fact       { return fact{string(h), factEndpoints} }
+func identitiesFact(h model.Host) fact      { return fact{string(h), factIdentities} }
 func delegateFact(k model.Key) fact         { return fact{k.Namespace + "/" + k.Name, factDelegate} }
 func selectingFact(ns, pair string) fact    { return fact{ns + "/" + pair, factSelecting} }
 func addressFact(ns, address string) fact   { return fact{ns + "/" + address, factAddress} }

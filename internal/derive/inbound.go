@@ -33,21 +33,21 @@ type inboundPort struct {
 func (s *scope) deriveInbound(r *reader) {
 	out := newDelta()
 	s.addInboundClusters(r, out)
-	ports := s.inboundPorts(r)
+	ports, tls := s.inboundPorts(r), s.inboundTLS(r)
 	var chains []view.FilterChain
 	for i := range ports {
 		p := &ports[i]
 		c := s.inboundCluster(r.mesh(), p)
 		out.Clusters[c.Name] = c
 		if p.own != nil {
-			l := s.ownListener(r.mesh(), p)
+			l := s.ownListener(r.mesh(), tls, p)
 			out.Listeners[l.Name] = l
 			continue
 		}
-		chains = append(chains, inboundChains(r.mesh(), p)...)
+		chains = append(chains, portChains(r.mesh(), tls, p)...)
 	}
 	if s.Key.Interception != model.InterceptNone && s.Key.Type == model.ProxySidecar {
-		out.Listeners["virtualInbound"] = virtualInbound(r.mesh(), chains)
+		out.Listeners["virtualInbound"] = virtualInbound(r.mesh(), tls, ports, chains)
 		out.Listeners["virtualInbound"].Transparent = s.Key.Interception == model.InterceptTProxy
 	}
 	s.replaceInbound(out)
@@ -187,25 +187,10 @@ func (s *scope) inboundCluster(mesh *model.Mesh, p *inboundPort) *view.Cluster {
 	return c
 }
 
-// inboundChains are the chains of one port in virtualInbound.
-func inboundChains(mesh *model.Mesh, p *inboundPort) []view.FilterChain {
-	match := view.ChainMatch{DestinationPort: p.number}
-	http := view.FilterChain{Name: inboundName(p), Match: match, HTTP: inboundHTTP(mesh, p)}
-	tcp := view.FilterChain{Name: inboundName(p), Match: match, TCP: inboundTCP(mesh, inboundName(p))}
-	switch {
-	case p.protocol.IsHTTP():
-		return []view.FilterChain{http}
-	case p.protocol == model.ProtocolAuto:
-		http.Match.ALPN, http.Match.TransportProtocol = plainHTTP, "raw_buffer"
-		http.Name += "#http"
-		// Envoy never goes back from a transport protocol that some chain names: bytes that
-		// are not HTTP need a chain of their own there.
-		raw := tcp
-		raw.Match.TransportProtocol = "raw_buffer"
-		raw.Name += "#raw"
-		return []view.FilterChain{http, raw, tcp}
-	}
-	return []view.FilterChain{tcp}
+// portChains are the chains of one port.
+func portChains(mesh *model.Mesh, t inboundTLS, p *inboundPort) []view.FilterChain {
+	name := inboundName(p)
+	return t.build(name, p.number, readingOf(p.protocol), inboundHTTP(mesh, p), inboundTCP(mesh, name))
 }
 
 func inboundHTTP(mesh *model.Mesh, p *inboundPort) *view.HTTPChain {
@@ -236,27 +221,22 @@ func inboundTCP(mesh *model.Mesh, cluster string) *view.TCPChain {
 }
 
 // virtualInbound is the listener that redirected inbound connections come to.
-func virtualInbound(mesh *model.Mesh, chains []view.FilterChain) *view.Listener {
+func virtualInbound(mesh *model.Mesh, t inboundTLS, ports []inboundPort, chains []view.FilterChain) *view.Listener {
 	l := &view.Listener{
 		Name: "virtualInbound", Address: anyAddress, Port: mesh.InboundPort, Inbound: true,
 		BindToPort: true, ReadOriginalDst: true, ExactBalance: true,
 		Chains: append([]view.FilterChain{blackHoleChain("virtualInbound-blackhole", mesh.InboundPort)}, chains...),
-		Default: &view.FilterChain{
-			Name: "virtualInbound-catchall",
-			TCP:  inboundTCP(mesh, view.InboundPassthroughCluster),
-		},
 	}
-	for _, c := range chains {
-		l.InspectHTTP = l.InspectHTTP || len(c.Match.ALPN) > 0
-	}
-	if l.InspectHTTP {
-		l.InspectTLS, l.InspectTimeout, l.ContinueOnTimeout = true, inspectTimeout, true
+	t.catchAll(l, ports, inboundTCP(mesh, view.InboundPassthroughCluster))
+	inspect(l)
+	if t.server != nil && l.InspectTLS {
+		l.Uninspected = t.uninspected(ports)
 	}
 	return l
 }
 
 // ownListener is an ingress listener that clients connect to by its own address.
-func (s *scope) ownListener(mesh *model.Mesh, p *inboundPort) *view.Listener {
+func (s *scope) ownListener(mesh *model.Mesh, t inboundTLS, p *inboundPort) *view.Listener {
 	address := p.own.Bind
 	if address == "" {
 		address = s.Key.IP
@@ -265,15 +245,15 @@ func (s *scope) ownListener(mesh *model.Mesh, p *inboundPort) *view.Listener {
 	l := &view.Listener{
 		Name: k.name(), Address: k.address, Port: k.port,
 		Inbound: true, BindToPort: true, ExactBalance: true,
+		Chains: portChains(mesh, t, p),
 	}
-	chains := inboundChains(mesh, p)
-	for i := range chains {
-		chains[i].Match.DestinationPort = 0
+	for i := range l.Chains {
+		l.Chains[i].Match.DestinationPort = 0
 	}
-	l.Default = &chains[len(chains)-1]
-	l.Chains = chains[:len(chains)-1]
-	if len(l.Chains) > 0 {
-		l.InspectHTTP, l.InspectTLS, l.InspectTimeout, l.ContinueOnTimeout = true, true, inspectTimeout, true
+	last := &l.Chains[len(l.Chains)-1]
+	if last.Match.TransportProtocol == "" {
+		l.Default, l.Chains = last, l.Chains[:len(l.Chains)-1]
 	}
+	inspect(l)
 	return l
 }

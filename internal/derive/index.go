@@ -21,6 +21,7 @@ type Index struct {
 	delegate  map[model.Key]*model.VirtualService
 	sidecars  map[string]map[model.Key]*model.Sidecar // by namespace
 	policies  map[policyKey][]model.Selecting
+	disabling int // policies that switch mutual TLS off somewhere
 
 	endpoints *endpointIndex
 	labels    labelUse
@@ -45,6 +46,7 @@ func NewIndex(mesh *model.Mesh) *Index {
 		labels:    labelUse{},
 	}
 	x.exports.discovery = x.discovery
+	x.endpoints.accepts = x.accepts
 	return x
 }
 
@@ -70,6 +72,8 @@ func (x *Index) apply(c store.Change, touched *touched) {
 		x.endpoints.replaceNode(as[*model.Node](c.Old), as[*model.Node](c.New), touched)
 	case model.KindPod, model.KindWorkloadEntry:
 		x.endpoints.replaceWorkload(as[*model.Workload](c.Old), as[*model.Workload](c.New), touched)
+	case model.KindPeerAuthentication:
+		x.replacePeerPolicy(c.Old, c.New, touched)
 	default:
 		x.replacePolicy(c.Old, c.New, touched)
 	}
@@ -81,11 +85,20 @@ type touched struct {
 	services []*model.Service        // old and new ones: scopes ask whether they see them
 	routes   []*model.VirtualService // likewise
 	sidecars map[string]bool         // namespaces in which the selection of Sidecars may differ
-	labels   bool                    // which labels matter may differ
-	mesh     bool                    // the mesh's configuration differs
+	// endpoints are the services whose endpoints may differ.
+	endpoints map[serviceKey]struct{}
+	labels    bool // which labels matter may differ
+	mesh      bool // the mesh's configuration differs
 	// addresses at which other services than before have an endpoint, by namespace
 	addresses map[name]bool
 	pods      map[name]bool // that are in another locality than before
+}
+
+func newTouched() *touched {
+	return &touched{
+		facts: factSet{}, sidecars: map[string]bool{}, endpoints: map[serviceKey]struct{}{},
+		addresses: map[name]bool{}, pods: map[name]bool{},
+	}
 }
 
 func (x *Index) replaceServices(old, now []*model.Service, touched *touched) {

@@ -38,11 +38,12 @@ func (rt *routing) serviceChain(p model.Protocol, at placement) view.FilterChain
 		match.ServerNames = serverNames([]model.Host{rt.host})
 	}
 	backends := []view.Backend{{Cluster: outboundCluster(rt.port.Number, "", rt.host), Weight: 1}}
-	return rt.chain(match, backends, model.Destination{Host: rt.host, Port: rt.port.Number})
+	return rt.chain(match, backends, []model.Destination{{Host: rt.host, Port: rt.port.Number}})
 }
 
-// chain proxies connections to backends under a match.
-func (rt *routing) chain(match view.ChainMatch, backends []view.Backend, first model.Destination) view.FilterChain {
+// chain proxies connections to backends under a match; to are what they were asked for as.
+func (rt *routing) chain(match view.ChainMatch, backends []view.Backend, to []model.Destination) view.FilterChain {
+	first := to[0]
 	tcp := &view.TCPChain{
 		StatPrefix:    backends[0].Cluster,
 		Backends:      backends,
@@ -56,6 +57,7 @@ func (rt *routing) chain(match view.ChainMatch, backends []view.Backend, first m
 		tcp.Hash = nil
 	}
 	rt.poolSettings(first, tcp)
+	tcp.Opaque = rt.s.Key.Identity && slices.ContainsFunc(to, rt.takenForHTTP)
 	return view.FilterChain{Match: match, TCP: tcp}
 }
 
@@ -119,7 +121,28 @@ func (rt *routing) routeChain(match view.ChainMatch, list []model.Backend) []vie
 	if len(backends) == 0 {
 		return nil
 	}
-	return []view.FilterChain{rt.chain(match, backends, list[0].Destination)}
+	to := make([]model.Destination, 0, len(list))
+	for _, b := range list {
+		to = append(to, b.Destination)
+	}
+	return []view.FilterChain{rt.chain(match, backends, to)}
+}
+
+// takenForHTTP tells whether a destination's sidecars would take a connection for HTTP, by
+// what its cluster says in the handshake of the mesh's TLS.
+func (rt *routing) takenForHTTP(d model.Destination) bool {
+	svc := rt.destination(d.Host)
+	if svc == nil {
+		return false
+	}
+	port := svc.Port(rt.destinationPort(d))
+	if port == nil || !port.Protocol.IsHTTP() && port.Protocol != model.ProtocolAuto {
+		return false
+	}
+	policy := subsetPolicy(rt.rule(svc.Hostname, svc.Namespace), d.Subset, port.Number)
+	c := &view.Cluster{Policy: policy, Discovery: rt.s.discovery(svc, policy)}
+	rt.s.secure(rt.reader, svc, c)
+	return c.MeshTLS()
 }
 
 // subnets are a match's own, or the service's addresses.

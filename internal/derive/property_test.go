@@ -141,6 +141,7 @@ func requireSound(t *testing.T, k ScopeKey, v *Delta) {
 	}
 	for _, l := range v.Listeners {
 		requireDisjoint(t, l)
+		requireServed(t, k, l)
 		for _, c := range l.Chains {
 			if c.HTTP != nil && c.HTTP.BucketBits > 0 && l.Name != keepsScopes {
 				requireParts(t, v, c.HTTP)
@@ -154,9 +155,29 @@ func requireSound(t *testing.T, k ScopeKey, v *Delta) {
 		requireDense(t, e)
 	}
 	for _, c := range v.Clusters {
+		require.False(t, c.MeshTLS() && !k.Identity, "%s: %s waits for certificates that nobody serves", k, c.Name)
 		if c.Discovery == 0 && !c.Inbound {
 			require.Contains(t, v.Endpoints, c.Name, k.String())
 		}
+	}
+}
+
+// requireServed checks that a listener waits for certificates only where they are served,
+// and that nothing but mutual TLS gets to where a chain asks for it alone.
+func requireServed(t *testing.T, k ScopeKey, l *view.Listener) {
+	t.Helper()
+	mutual, plain := map[uint32]bool{}, map[uint32]bool{}
+	for _, c := range l.Chains {
+		require.False(t, c.TLS != nil && !k.Identity, "%s: %s", k, c.Name)
+		port := c.Match.DestinationPort
+		mutual[port] = mutual[port] || c.TLS != nil
+		plain[port] = plain[port] || c.TLS == nil
+	}
+	if l.Default == nil {
+		return
+	}
+	for port := range mutual {
+		require.True(t, plain[port] || !mutual[port], "%s: %s: the default chain takes what port %d refuses", k, l.Name, port)
 	}
 }
 
@@ -252,6 +273,8 @@ func requireEmptyIndex(t *testing.T, x *Index) {
 	require.Empty(t, x.sidecars)
 	require.Empty(t, x.labels)
 	require.Zero(t, x.localities)
+	require.Zero(t, x.disabling)
+	require.Empty(t, x.policies)
 	e := x.endpoints
 	require.Empty(t, e.slices)
 	require.Empty(t, e.workloads)
@@ -260,6 +283,8 @@ func requireEmptyIndex(t *testing.T, x *Index) {
 	require.Empty(t, e.kube)
 	require.Empty(t, e.podSlices)
 	require.Empty(t, e.sets)
+	require.Zero(t, e.speaking)
+	require.Empty(t, e.identities)
 	require.Empty(t, e.at.services)
 	require.Empty(t, e.at.indexed)
 	require.Empty(t, e.leaving.departures)

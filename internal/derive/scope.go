@@ -19,6 +19,7 @@ type ScopeKey struct {
 	Locality     model.Locality // where it matters to endpoints
 	IP           string         // inbound: where listeners are bound to it, or services name it
 	Ports        string         // inbound: named ports, "name=number,..."
+	Identity     bool           // its proxies have certificates
 	Scoped       bool           // outbound: large route configurations are split into buckets
 }
 
@@ -37,6 +38,9 @@ func (k ScopeKey) String() string {
 			parts = append(parts, p)
 		}
 	}
+	if k.Identity {
+		parts = append(parts, "identity")
+	}
 	if k.Scoped {
 		parts = append(parts, "scoped")
 	}
@@ -47,6 +51,7 @@ func (k ScopeKey) String() string {
 func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 	base := ScopeKey{
 		Type: p.Type, Namespace: p.Namespace, Interception: p.Interception, Domain: p.ClusterDomain(),
+		Identity: p.Identity,
 	}
 	sidecar := x.sidecarFor(p)
 	if sidecar != nil {

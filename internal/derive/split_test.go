@@ -53,11 +53,11 @@ func joined(t *testing.T, d *Delta) *Delta {
 // buckets in which hosts that it matches are looked for, and in no other.
 func TestPartsAreTheWhole(t *testing.T) {
 	levels := map[int]bool{}
-	for seed := range uint64(30) {
+	for seed := range uint64(12) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 5))}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
 		d.SetSplitFrom(1)
-		for k, got := range live(w, st, d, 40) {
+		for k, got := range live(w, st, d, 60) {
 			if !k.Scoped || d.index.sidecar(k.Sidecar) == nil && k.Sidecar != (model.Key{}) {
 				continue
 			}

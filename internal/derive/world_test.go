@@ -145,6 +145,7 @@ func (w *world) serviceEntry() model.Object {
 				Address: pick(w, []string{"192.0.2.1", "10.1.0.9", "one.example.net"}), Locality: pick(w, worldLocalities),
 				Labels: map[string]string{"version": pick(w, worldVersions)},
 			})
+			w.speakMTLS(e.Template.Inline[len(e.Template.Inline)-1].Labels)
 		}
 	}
 	return e
@@ -180,11 +181,30 @@ func (w *world) workload(kind model.Kind) model.Object {
 		Meta: func() model.Meta {
 			m := w.meta(kind)
 			m.Labels = map[string]string{"app": pick(w, worldNames), "version": pick(w, worldVersions)}
+			w.speakMTLS(m.Labels)
 			return m
 		}(),
 		Addresses: []string{fmt.Sprintf("10.1.0.%d", 1+w.IntN(5))}, Ready: w.chance(0.8), Terminating: w.chance(0.2),
-		Locality: pick(w, worldLocalities), NamedPorts: w.namedPorts(), Weight: uint32(w.IntN(3)), Node: pick(w, worldNodes),
+		ServiceAccount: pick(w, append(worldNames, "")),
+		Locality:       pick(w, worldLocalities), NamedPorts: w.namedPorts(), Weight: uint32(w.IntN(3)), Node: pick(w, worldNodes),
 	}
+}
+
+func (w *world) speakMTLS(labels map[string]string) {
+	if w.chance(0.6) {
+		labels[model.LabelTLSMode] = model.TLSModeLabelIstio
+	}
+}
+
+var worldModes = []model.MTLSMode{model.MTLSUnset, model.MTLSDisable, model.MTLSPermissive, model.MTLSStrict}
+
+func (w *world) peerAuthentication() model.Object {
+	p := &model.PeerAuthentication{Meta: w.meta(model.KindPeerAuthentication), Mode: pick(w, worldModes)}
+	if w.chance(0.5) {
+		p.Selector = w.selector()
+		p.Ports = map[uint32]model.MTLSMode{pick(w, []uint32{8080, 8443, 7000}): pick(w, worldModes)}
+	}
+	return p
 }
 
 var worldNodes = []string{"", "x", "y"}
@@ -209,6 +229,10 @@ func (w *world) meshConfig() model.Object {
 	if w.chance(0.5) {
 		mode := pick(w, []model.OutboundMode{model.OutboundAllowAny, model.OutboundRegistryOnly})
 		c.Outbound = &mode
+	}
+	if w.chance(0.3) {
+		off := false
+		c.AutoMTLS, c.TrustDomainAliases = &off, []string{"old.example.org"}
 	}
 	if w.chance(0.5) {
 		file := "/dev/stdout"
@@ -350,6 +374,9 @@ func (w *world) policy() model.TrafficPolicy {
 	if w.chance(0.2) {
 		p.ConnectionPool = &model.ConnectionPool{MaxConnections: uint32(1 + w.IntN(3))}
 	}
+	if w.chance(0.3) {
+		p.TLS = &model.ClientTLS{Mode: pick(w, []model.TLSMode{model.TLSDisable, model.TLSSimple, model.TLSIstioMutual, model.TLSIstioMutual})}
+	}
 	return p
 }
 
@@ -442,7 +469,7 @@ func (w *world) event() store.Event {
 		w.service, w.serviceEntry, w.slice, w.virtualService, w.destinationRule, w.sidecar, w.node,
 		func() model.Object { return w.workload(model.KindPod) },
 		func() model.Object { return w.workload(model.KindWorkloadEntry) },
-		w.namespace, w.namespace, w.meshConfig, w.departure,
+		w.namespace, w.namespace, w.meshConfig, w.departure, w.peerAuthentication,
 	}
 	o := pick(w, makers)()
 	e := store.Event{Key: o.Metadata().Key, Object: o}
@@ -460,7 +487,7 @@ func (w *world) proxy() *model.Proxy {
 		Locality:     pick(w, worldLocalities),
 		NamedPorts:   w.namedPorts(),
 		DNSDomain:    "a.svc.cluster.local",
-		ScopedRoutes: w.chance(0.5),
+		ScopedRoutes: w.chance(0.5), Identity: w.chance(0.5),
 	}
 }
 

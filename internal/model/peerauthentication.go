@@ -67,6 +67,29 @@ func (t *PeerTLS) Of(port uint32) MTLSMode {
 	return t.Mode
 }
 
+// Accepts tells whether mutual TLS is accepted on some port.
+func (t *PeerTLS) Accepts() bool {
+	if t.Mode != MTLSDisable {
+		return true
+	}
+	for _, m := range t.Ports {
+		if m != MTLSDisable {
+			return true
+		}
+	}
+	return false
+}
+
+// AcceptsEverywhere tells whether mutual TLS is accepted on every port.
+func (t *PeerTLS) AcceptsEverywhere() bool {
+	for _, m := range t.Ports {
+		if m == MTLSDisable {
+			return false
+		}
+	}
+	return t.Mode != MTLSDisable
+}
+
 // EffectivePeerTLS composes policies that select one workload: at each level (mesh,
 // namespace, workload) the first one counts, which is the oldest.
 func EffectivePeerTLS(rootNamespace string, policies []*PeerAuthentication) *PeerTLS {

@@ -47,7 +47,12 @@ type Endpoint struct {
 	Workload       string // name of the workload, for telemetry
 	Namespace      string
 	ServiceAccount string
+	// TLS is what its sidecar accepts; nil: it has none that speaks mutual TLS.
+	TLS *PeerTLS
 }
+
+// SpeaksMTLS tells whether a caller of one of its ports is to speak mutual TLS.
+func (e *Endpoint) SpeaksMTLS(port uint32) bool { return e.TLS != nil && e.TLS.Of(port) != MTLSDisable }
 
 // EndpointSlice is one slice of a Kubernetes service's endpoints. Labels of its
 // endpoints come from the workloads (Pods) that they refer to, by name.

@@ -53,7 +53,12 @@ type Cluster struct {
 	Localities []LocalityEndpoints
 	// External services have no sidecar: no mesh TLS and no peer metadata.
 	External bool
-	// SubjectAltNames to verify where Policy.TLS has none (ServiceEntry).
+	// AutoTLS: Policy.TLS is for endpoints that speak mutual TLS; others get plain text.
+	AutoTLS bool
+	// MeshHTTP2: all endpoints have sidecars, which take HTTP/2 for any HTTP.
+	MeshHTTP2 bool
+	// SubjectAltNames to verify where Policy.TLS has none: of a ServiceEntry, or for the mesh's
+	// own TLS the SPIFFE ids of the service's workloads.
 	SubjectAltNames []string
 	// LocalityWeighted tells that localities have weights of their own (locality load
 	// balancing distributes).
@@ -63,6 +68,11 @@ type Cluster struct {
 	// Origin is the DestinationRule that shaped the cluster, "namespace/name"; empty: none.
 	// It goes to the metadata "istio.config", for people who read config dumps.
 	Origin string
+}
+
+// MeshTLS tells whether connections are secured by the mesh's own TLS.
+func (c *Cluster) MeshTLS() bool {
+	return c.Policy.TLS != nil && c.Policy.TLS.Mode == model.TLSIstioMutual
 }
 
 // ServiceRef names a service in the metadata of clusters.
@@ -92,6 +102,7 @@ type Endpoint struct {
 	Port    uint32
 	Weight  uint32 // at least 1
 	Health  model.Health
+	MTLS    bool // its sidecar speaks mutual TLS on the port
 
 	Workload  string // for the metadata "istio.workload", see Istio's EndpointMetadata
 	Namespace string

@@ -30,6 +30,9 @@ type Listener struct {
 	ContinueOnTimeout bool
 	InspectTimeout    time.Duration // 0: Envoy's default
 	ExactBalance      bool
+	// Uninspected are destination ports of which nothing has to be known: servers that
+	// speak first need not wait for the inspectors' timeout there. Sorted.
+	Uninspected []uint32
 
 	Chains  []FilterChain // in order; matches are disjoint
 	Default *FilterChain  // where none matches; nil: the connection is closed
@@ -39,8 +42,14 @@ type Listener struct {
 type FilterChain struct {
 	Name  string
 	Match ChainMatch
+	TLS   *ServerTLS // ends mutual TLS; nil: takes what comes
 	HTTP  *HTTPChain
 	TCP   *TCPChain
+}
+
+// ServerTLS ends the mesh's mutual TLS: clients must have an identity of a trust domain.
+type ServerTLS struct {
+	TrustDomains []string
 }
 
 // ChainMatch is a conjunction; empty parts hold always.
@@ -64,6 +73,9 @@ type HTTPChain struct {
 	Inbound    bool
 	// GRPCWeb translates grpc-web requests; for ports of that protocol. UseRemoteAddress etc. follow Inbound.
 	GRPCWeb bool
+	// JWT and Authorization decide which requests pass; nil: all.
+	JWT           *JWT
+	Authorization *Authorization
 	// ForwardProxy is set where routes may lead to a cluster that is found by DiscoverDynamicDNS.
 	ForwardProxy bool
 	IdleTimeout  *time.Duration
@@ -87,8 +99,12 @@ type TCPChain struct {
 	MaxDuration   time.Duration
 	AccessLogFile string
 	Hash          *model.HashPolicy // only SourceIP means something here
+	Authorization *Authorization    // which connections pass; nil: all
 	// Tunnel sends the connection through HTTP CONNECT.
 	Tunnel *model.Tunnel
+	// Opaque connections are no HTTP to the sidecars at the other end, whatever the cluster's
+	// port is.
+	Opaque bool
 	// ForwardSNIPort is set where the backend is found by DiscoverDynamicDNS: connections go
 	// to this port of the host that they name in SNI.
 	ForwardSNIPort uint32

@@ -92,6 +92,7 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	text("NETWORK", &p.Network)
 	text("ISTIO_VERSION", &p.IstioVersion)
 	text("MOONSAIL_INSTANCE", &p.Instance)
+	p.Identity = m["SDS"].GetStringValue() == "true"
 	var mode string
 	text("INTERCEPTION_MODE", &mode)
 	p.Interception = model.Interception(mode)

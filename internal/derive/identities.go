@@ -1,0 +1,169 @@
+package derive
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// identities are what callers of a service have to know of its workloads to speak mutual
+// TLS to them: those that are there, ready or not. So clusters change when a workload
+// appears, before its endpoint does, and not when it gets ready.
+type identities struct {
+	accounts []account // of workloads with a sidecar; sorted
+	some     bool      // a workload has a sidecar that speaks mutual TLS
+	all      bool      // every workload has, on every port
+}
+
+// account is a service account by namespace.
+type account struct{ namespace, name string }
+
+func (a account) compare(b account) int {
+	return model.Key{Namespace: a.namespace, Name: a.name}.Compare(model.Key{Namespace: b.namespace, Name: b.name})
+}
+
+func (i *identities) equal(o *identities) bool {
+	return i.some == o.some && i.all == o.all && slices.Equal(i.accounts, o.accounts)
+}
+
+// members collects the workloads of a service.
+type members struct {
+	accounts           map[account]struct{}
+	encrypted, partial int // with mutual TLS on every port, or on some
+	plain              int
+}
+
+func (m *members) add(e *model.Endpoint) {
+	switch {
+	case e.TLS == nil || !e.TLS.Accepts():
+		m.plain++
+		return
+	case e.TLS.AcceptsEverywhere():
+		m.encrypted++
+	default:
+		m.partial++
+	}
+	if e.ServiceAccount != "" {
+		m.accounts[account{e.Namespace, e.ServiceAccount}] = struct{}{}
+	}
+}
+
+func (m *members) identities() *identities {
+	out := &identities{some: m.encrypted+m.partial > 0, all: m.encrypted > 0 && m.partial+m.plain == 0}
+	if len(m.accounts) > 0 {
+		out.accounts = slices.SortedFunc(maps.Keys(m.accounts), account.compare)
+	}
+	return out
+}
+
+// nobody is what a service without workloads that speak mutual TLS has.
+var nobody = &identities{}
+
+// identify looks at all workloads of a service.
+func (x *endpointIndex) identify(s *model.Service) *identities {
+	m := &members{accounts: map[account]struct{}{}}
+	for i := range s.Inline {
+		e := s.Inline[i]
+		x.encrypt(&e)
+		m.add(&e)
+	}
+	if s.Inline != nil {
+		return m.identities()
+	}
+	seen := map[string]bool{} // Pods by name
+	for _, w := range x.selected(s.Namespace, s.Selector) {
+		x.addMember(m, w, seen)
+	}
+	if s.IsKubernetes() {
+		x.addSlices(m, s, seen)
+	}
+	return m.identities()
+}
+
+// addMember adds a workload. One that has ended is none.
+func (x *endpointIndex) addMember(m *members, w *model.Workload, seen map[string]bool) {
+	if w.Kind == model.KindPod {
+		seen[w.Name] = true
+	}
+	if w.Terminating && !w.Ready {
+		return
+	}
+	e := model.Endpoint{Namespace: w.Namespace, ServiceAccount: w.ServiceAccount, Labels: w.Labels}
+	x.encrypt(&e)
+	m.add(&e)
+}
+
+// addSlices adds what the service's slices list beside what it selects. Of who is no Pod
+// nothing is known.
+func (x *endpointIndex) addSlices(m *members, s *model.Service, seen map[string]bool) {
+	for _, slice := range x.slices[name{s.Namespace, s.Name}] {
+		for i := range slice.Members {
+			pod := slice.Members[i].Pod
+			if pod != "" && seen[pod] {
+				continue
+			}
+			if w := x.workloads[model.Key{Kind: model.KindPod, Namespace: slice.Namespace, Name: pod}]; w != nil {
+				x.addMember(m, w, seen)
+			} else {
+				m.plain++
+			}
+		}
+	}
+}
+
+// encrypt fills in what an endpoint's sidecar accepts.
+func (x *endpointIndex) encrypt(e *model.Endpoint) {
+	if model.SpeaksMTLS(e.Labels) {
+		e.TLS = x.accepts(e.Namespace, e.Labels)
+	}
+}
+
+// encryptAll fills in what the sidecars of endpoints accept. The list given is not changed:
+// it may be an object's.
+func (x *endpointIndex) encryptAll(list []model.Endpoint) []model.Endpoint {
+	if !slices.ContainsFunc(list, func(e model.Endpoint) bool { return model.SpeaksMTLS(e.Labels) }) {
+		return list
+	}
+	out := slices.Clone(list)
+	for i := range out {
+		x.encrypt(&out[i])
+	}
+	return out
+}
+
+// settle finds out whose identities differ after a batch: those of the services that it
+// touched.
+func (x *endpointIndex) settle(touched *touched) {
+	for k := range touched.endpoints {
+		now := nobody
+		if s := x.sets[k]; s != nil && x.speaking > 0 {
+			now = x.identify(s.service)
+		}
+		old, ok := x.identities[k]
+		if !ok {
+			old = nobody
+		}
+		if now.equal(nobody) {
+			delete(x.identities, k)
+		} else {
+			x.identities[k] = now
+		}
+		if !now.equal(old) {
+			touched.facts.add(identitiesFact(k.host))
+		}
+	}
+}
+
+// countSpeaking counts those that may speak mutual TLS.
+func (x *endpointIndex) countSpeaking(labels map[string]string, by int) {
+	if model.SpeaksMTLS(labels) {
+		x.speaking += by
+	}
+}
+
+func (x *endpointIndex) countInline(s *model.Service, by int) {
+	for i := range s.Inline {
+		x.countSpeaking(s.Inline[i].Labels, by)
+	}
+}

@@ -1,0 +1,202 @@
+package derive
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// What clients of the mesh offer in a TLS handshake, as Istio's do: so their mutual TLS is
+// told from TLS of applications, and requests from bytes. http2 and the like may follow.
+var (
+	meshHTTP = []string{"istio-http/1.0", "istio-http/1.1", "istio-h2"}
+	meshTCP  = []string{"istio-peer-exchange", "istio"}
+	meshAny  = slices.Concat(meshTCP, meshHTTP)
+)
+
+// Transport protocols, as the TLS inspector names them.
+const (
+	transportTLS = "tls"
+	transportRaw = "raw_buffer"
+)
+
+// reading is what an inbound port is read as.
+type reading uint8
+
+const (
+	readBytes    reading = iota // bytes
+	readRequests                // requests
+	readEither                  // whatever the first bytes show
+)
+
+func readingOf(p model.Protocol) reading {
+	switch {
+	case p.IsHTTP():
+		return readRequests
+	case p == model.ProtocolAuto:
+		return readEither
+	}
+	return readBytes
+}
+
+// inboundChain is one chain of a port.
+type inboundChain struct {
+	suffix    string // of its name
+	transport string
+	alpn      []string
+	http, tls bool // what it ends
+}
+
+// inboundChains are a port's chains by mode, disjoint. The last one has no suffix, or takes
+// what no other does. Plain text goes on to chains without a transport protocol only where
+// no chain of the port names one: Envoy never goes back from one that some chain names.
+var inboundChains = map[model.MTLSMode]map[reading][]inboundChain{
+	model.MTLSDisable: {
+		readRequests: {{http: true}},
+		readEither: {
+			{suffix: "#http", transport: transportRaw, alpn: plainHTTP, http: true},
+			{suffix: "#raw", transport: transportRaw},
+			{},
+		},
+		readBytes: {{}},
+	},
+	model.MTLSPermissive: {
+		readRequests: {
+			{suffix: "#mtls", transport: transportTLS, alpn: meshAny, http: true, tls: true},
+			{transport: transportRaw, http: true},
+		},
+		readEither: {
+			{suffix: "#mtls-http", transport: transportTLS, alpn: meshHTTP, http: true, tls: true},
+			{suffix: "#mtls", transport: transportTLS, alpn: meshTCP, tls: true},
+			{suffix: "#http", transport: transportRaw, alpn: plainHTTP, http: true},
+			{suffix: "#raw", transport: transportRaw},
+			{transport: transportTLS},
+		},
+		readBytes: {
+			{suffix: "#mtls", transport: transportTLS, alpn: meshAny, tls: true},
+			{suffix: "#tls", transport: transportTLS},
+			{transport: transportRaw},
+		},
+	},
+	model.MTLSStrict: {
+		readRequests: {{transport: transportTLS, http: true, tls: true}},
+		readEither: {
+			{suffix: "#http", transport: transportTLS, alpn: meshHTTP, http: true, tls: true},
+			{transport: transportTLS, tls: true},
+		},
+		readBytes: {{transport: transportTLS, tls: true}},
+	},
+}
+
+// inboundTLS is what a workload's own listeners accept.
+type inboundTLS struct {
+	*model.PeerTLS
+	server *view.ServerTLS // nil: the proxy has no certificates
+}
+
+func (s *scope) inboundTLS(r *reader) inboundTLS {
+	out := inboundTLS{PeerTLS: r.peerTLS(s.Key.Namespace, s.labels)}
+	if s.Key.Identity {
+		out.server = &view.ServerTLS{TrustDomains: r.mesh().TrustDomains()}
+	}
+	return out
+}
+
+// refuses tells whether nothing may be let in on a port: mutual TLS only, and the proxy has
+// no certificates for it.
+func (t inboundTLS) refuses(port uint32) bool {
+	return t.server == nil && t.Of(port) == model.MTLSStrict
+}
+
+// chains gives the chains of a port by its mode. What has no certificates takes plain text.
+func (t inboundTLS) chains(port uint32, as reading) []inboundChain {
+	if t.server == nil {
+		return inboundChains[model.MTLSDisable][as]
+	}
+	return inboundChains[t.Of(port)][as]
+}
+
+// plain tells whether mutual TLS is spoken nowhere.
+func (t inboundTLS) plain() bool { return t.server == nil || !t.Accepts() }
+
+// build makes the chains of one port. name is the first part of their names, http and tcp
+// what they do.
+func (t inboundTLS) build(name string, port uint32, as reading, http *view.HTTPChain, tcp *view.TCPChain) []view.FilterChain {
+	match := view.ChainMatch{DestinationPort: port}
+	if t.refuses(port) {
+		return []view.FilterChain{{Name: name + "#refused", Match: match, TCP: refusal()}}
+	}
+	var out []view.FilterChain
+	for _, c := range t.chains(port, as) {
+		chain := view.FilterChain{Name: name + c.suffix, Match: match}
+		chain.Match.TransportProtocol, chain.Match.ALPN = c.transport, c.alpn
+		if c.tls {
+			chain.TLS = t.server
+		}
+		if c.http {
+			chain.HTTP = http
+		} else {
+			chain.TCP = tcp
+		}
+		out = append(out, chain)
+	}
+	return out
+}
+
+// refusal closes connections.
+func refusal() *view.TCPChain {
+	return &view.TCPChain{
+		StatPrefix: view.BlackHoleCluster,
+		Backends:   []view.Backend{{Cluster: view.BlackHoleCluster, Weight: 1}},
+	}
+}
+
+// catchAll makes the chains for ports that no service has: those for which the policy has a
+// mode of their own, and then all others. Where mutual TLS is spoken somewhere they are
+// chains like others, and there is no default chain: what a port's chains do not match,
+// plain text where only mutual TLS may be, would come to it.
+func (t inboundTLS) catchAll(l *view.Listener, served []inboundPort, tcp *view.TCPChain) {
+	const name = "virtualInbound-catchall"
+	for _, port := range slices.Sorted(maps.Keys(t.Ports)) {
+		if slices.ContainsFunc(served, func(p inboundPort) bool { return p.number == port }) {
+			continue
+		}
+		l.Chains = append(l.Chains, t.build(fmt.Sprintf("%s|%d", name, port), port, readBytes, nil, tcp)...)
+	}
+	rest := t.build(name, 0, readBytes, nil, tcp)
+	if t.plain() {
+		rest[0].Name, l.Default = name, &rest[0]
+		return
+	}
+	l.Chains = append(l.Chains, rest...)
+}
+
+// uninspected are the ports of which every connection is taken as bytes.
+func (t inboundTLS) uninspected(ports []inboundPort) []uint32 {
+	var out []uint32
+	for i := range ports {
+		p := &ports[i]
+		if p.own == nil && t.Of(p.number) == model.MTLSDisable && readingOf(p.protocol) != readEither {
+			out = append(out, p.number)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// inspect has a listener look at first bytes as far as its chains ask for it.
+func inspect(l *view.Listener) {
+	plain := l.Default != nil
+	for i := range l.Chains {
+		c := &l.Chains[i]
+		l.InspectTLS = l.InspectTLS || c.Match.TransportProtocol != ""
+		l.InspectHTTP = l.InspectHTTP || c.TLS == nil && len(c.Match.ALPN) > 0
+		plain = plain || c.TLS == nil && c.Match.DestinationPort != l.Port
+	}
+	if l.InspectTLS && plain {
+		l.InspectTimeout, l.ContinueOnTimeout = inspectTimeout, true
+	}
+}
