@@ -18,8 +18,9 @@ import (
 
 // debugClient asks a running control plane, at the address of its debug pages.
 type debugClient struct {
-	address string
-	http    http.Client
+	address                              string
+	tokenFile, caFile, certFile, keyFile string
+	http                                 http.Client
 }
 
 const (
@@ -32,6 +33,7 @@ const (
 func (c *debugClient) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.address, "address", defaultDebugAddress, "`ADDRESS` of the control plane's --http-addr")
 	EnvFlag(cmd, "address", "MOONSAIL_ADDRESS")
+	c.addCredentials(cmd)
 }
 
 // get reads the JSON of a debug page into answer.
@@ -42,6 +44,9 @@ func (c *debugClient) get(ctx context.Context, path string, answer any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
 	if err != nil {
 		return usageError{fmt.Errorf("--address %q is not an address: %w", c.address, err)}
+	}
+	if err := c.authorize(req); err != nil {
+		return err
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

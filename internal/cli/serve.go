@@ -27,6 +27,7 @@ type serveFlags struct {
 	transport string
 	registry  bool
 	otlp      string
+	scrape    bool
 	kube      kubeFlags
 	profiling debug.Profiling
 	logging   Logging
@@ -90,7 +91,8 @@ func (f *serveFlags) addFlags(cmd *cobra.Command) {
 		"how often the API server's delay is measured, with a Lease in the root namespace; 0: never")
 	fs.StringVar(&o.XDSPlaintextAddr, "xds-plaintext-addr", "",
 		"`ADDR` of xDS without encryption or authentication: loopback only, or a network you trust (default: off)")
-	fs.StringVar(&o.HTTPAddr, "http-addr", defaultDebugAddress, "`ADDR` of metrics, debug pages and profiles; empty: off")
+	fs.StringVar(&o.HTTPAddr, "http-addr", defaultDebugAddress, "`ADDR` of metrics, debug pages and profiles; beyond loopback they need credentials; empty: off")
+	f.addAccess(cmd)
 	fs.BoolVar(&o.Status, "status", false,
 		"say in the status of Istio objects what is wrong with them (condition Reconciled); off, as it costs the API server writes")
 	fs.StringVar(&o.Webhook.Addr, "webhook-addr", "",
@@ -172,6 +174,9 @@ func (f *serveFlags) check() error {
 	}
 	if f.options.Heartbeat < 0 {
 		return usageError{errors.New("--heartbeat is not negative: 0 is none")}
+	}
+	if err := f.checkAccess(); err != nil {
+		return usageError{err}
 	}
 	if err := f.checkUsers(); err != nil {
 		return usageError{err}

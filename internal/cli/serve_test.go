@@ -105,6 +105,13 @@ func TestServeRefuses(t *testing.T) {
 		{"a log format", []string{"--config", filepath.Dir(file), "--log-format", "xml"}, 2, "text or json"},
 		{"an address in use", []string{"--config", filepath.Dir(file), "--http-addr", taken.Addr().String()}, 1,
 			"address already in use\n  next:  another control plane may be running"},
+		{"pages for everybody", []string{"--config", filepath.Dir(file), "--http-addr", "0.0.0.0:0"}, 2, "--http-addr 0.0.0.0:0 can be reached by others"},
+		{"pages on every address", []string{"--config", filepath.Dir(file), "--http-addr", ":0"}, 2, "give --http-token-file or --http-client-ca"},
+		{"a token that is not there", []string{"--config", filepath.Dir(file), "--http-token-file", file + "x"}, 2, "--http-token-file: open"},
+		{"no token", []string{"--config", filepath.Dir(file), "--http-token-file", file}, 2, "there is no token in it"},
+		{"a CA without TLS", []string{"--config", filepath.Dir(file), "--http-client-ca", file}, 2, "give --http-cert and --http-key too"},
+		{"half of the pages' certificate", []string{"--config", filepath.Dir(file), "--http-cert", file}, 2, "--http-cert and --http-key go together"},
+		{"a collector that is none", []string{"--config", filepath.Dir(file), "--otlp-endpoint", "collector:4318"}, 2, "the form is http://HOST:4318"},
 		{"an address that is none", []string{"--config", filepath.Dir(file), "--http-addr", "nowhere"}, 1, "--http-addr"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/access"
 	"github.com/moonsail/moonsail/internal/admission"
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/departure"
@@ -33,6 +34,7 @@ type Options struct {
 	Heartbeat        time.Duration // how often the API server's delay is measured; 0: never
 	XDSPlaintextAddr string        // empty: not served
 	HTTPAddr         string        // empty: not served
+	HTTPAccess       access.Policy // who may read it from beyond this machine
 	Mesh             *model.Mesh
 	RouteStrategy    server.RouteStrategy
 	SplitFrom        int              // virtual hosts from which on scopes are used, with server.RoutesScoped; 0: derive.SplitFrom
@@ -106,10 +108,14 @@ func Run(ctx context.Context, o Options) error {
 	g.run("departures", func(ctx context.Context) error { departures.Run(ctx); return nil })
 	g.run(source.name, source.run)
 	if httpListener != nil {
-		g.run("debug pages", func(ctx context.Context) error { return debug.NewServer(stages, o.Log).Serve(ctx, httpListener) })
+		g.run("debug pages", func(ctx context.Context) error {
+			return debug.NewServer(stages, o.HTTPAccess, o.Log).Serve(ctx, httpListener)
+		})
 	}
 	if xdsListener != nil {
-		g.run("xDS", func(ctx context.Context) error { return serveXDS(ctx, xds.Carry(o.Transport, server.Port{}), xdsListener) })
+		g.run("xDS", func(ctx context.Context) error {
+			return serveXDS(ctx, xds.Carry(o.Transport, server.Port{}), xdsListener)
+		})
 	}
 	if o.Status {
 		w := newStatusWriter(o, source, stages.Explain, xds, pipeline, metrics)

@@ -1,12 +1,13 @@
 // Package debug serves a JSON view of every stage over HTTP, with the metrics and the
 // profiles, on --http-addr (Istio's port 15014).
 //
-// It reads stages through what Stages holds and changes nothing. Everything it gives
-// away is configuration; it listens on loopback unless told otherwise.
+// It reads stages through what Stages holds and changes nothing. What it gives away is
+// configuration: it is for requests from loopback, and for those with credentials.
 package debug
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"iter"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/moonsail/moonsail/internal/access"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
@@ -59,6 +61,9 @@ type Proxies interface {
 	Proxy(id string) (server.ProxyState, bool)
 }
 
+// Scrapeable are the pages that tell numbers, and no configuration.
+var Scrapeable = []string{"/metrics", "/ready", "/version"}
+
 // Profiling sets how much the runtime watches for the mutex and block profiles.
 type Profiling struct {
 	MutexFraction int           // one of so many contentions is sampled; 0: none
@@ -74,6 +79,7 @@ func (p Profiling) Apply() {
 // Server serves the pages.
 type Server struct {
 	http http.Server
+	tls  *tls.Config // nil: plain text
 }
 
 // Limits of one request. Profiles may take as long as they are asked for on top.
@@ -85,10 +91,10 @@ const (
 	maxHeaderBytes  = 64 << 10
 )
 
-// NewServer makes a server of these stages.
-func NewServer(stages Stages, log *slog.Logger) *Server {
-	return &Server{http: http.Server{
-		Handler:           Handler(stages, log),
+// NewServer makes a server of these stages, for whom they are.
+func NewServer(stages Stages, who access.Policy, log *slog.Logger) *Server {
+	return &Server{tls: who.TLS(), http: http.Server{
+		Handler:           who.Guard(Handler(stages, log), fail, log),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       requestTimeout,
 		WriteTimeout:      requestTimeout, // net/http/pprof adds the length of a profile
@@ -103,6 +109,9 @@ func NewServer(stages Stages, log *slog.Logger) *Server {
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	ended := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() { ended <- s.shutdown() })
+	if s.tls != nil {
+		ln = tls.NewListener(ln, s.tls)
+	}
 	err := s.http.Serve(ln)
 	if !stop() {
 		err = <-ended

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/moonsail/moonsail/internal/access"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
@@ -224,7 +225,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- NewServer(whole(t), slog.New(slog.DiscardHandler)).Serve(ctx, ln) }()
+	go func() { ended <- NewServer(whole(t), access.Policy{}, slog.New(slog.DiscardHandler)).Serve(ctx, ln) }()
 
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + ln.Addr().String() + "/ready")
@@ -244,6 +245,6 @@ func TestServeOnAClosedListener(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, ln.Close())
-	err = NewServer(Stages{}, slog.New(slog.DiscardHandler)).Serve(t.Context(), ln)
+	err = NewServer(Stages{}, access.Policy{}, slog.New(slog.DiscardHandler)).Serve(t.Context(), ln)
 	require.ErrorContains(t, err, "debug server on 127.0.0.1")
 }

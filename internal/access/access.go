@@ -1,0 +1,165 @@
+// Package access says who may read pages over HTTP from beyond this machine: whoever has a
+// bearer token, or a client certificate.
+package access
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Policy says who may read pages from beyond this machine; loopback always may. Files are
+// read again each time that they are needed, so that they can be replaced.
+type Policy struct {
+	// Flags is what the flags of the files begin with, for messages: "--http" of --http-token-file.
+	Flags string
+
+	TokenFile string // bearer tokens, one a line; "": none is accepted
+	CertFile  string // with KeyFile: what TLS is served with; "": plain text
+	KeyFile   string
+	ClientCA  string   // certificates of whom client certificates are accepted; "": none is
+	Open      []string // paths that everybody may read
+}
+
+// minToken is the length of the shortest token that is accepted: one cannot be guessed.
+const minToken = 16
+
+// Check reads all files once, and finds what can never work.
+func (p Policy) Check() error {
+	switch {
+	case (p.CertFile == "") != (p.KeyFile == ""):
+		return fmt.Errorf("%[1]s-cert and %[1]s-key go together", p.Flags)
+	case p.ClientCA != "" && p.CertFile == "":
+		return fmt.Errorf("%[1]s-client-ca is about TLS: give %[1]s-cert and %[1]s-key too", p.Flags)
+	}
+	if p.TokenFile != "" {
+		if _, err := p.tokens(); err != nil {
+			return err
+		}
+	}
+	if p.CertFile == "" {
+		return nil
+	}
+	_, err := p.handshake()
+	return err
+}
+
+// Credentials tells whether there are any that open all pages from beyond this machine.
+func (p Policy) Credentials() bool { return p.TokenFile != "" || p.ClientCA != "" }
+
+// Reachable tells whether an address to listen on can be reached from beyond this machine.
+func Reachable(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil || host == "localhost" {
+		return false // or it is no address at all: nobody can listen there
+	}
+	ip, err := netip.ParseAddr(host)
+	return err != nil || !ip.Unmap().IsLoopback()
+}
+
+// tokens reads the tokens, as hashes, which are all of one length.
+func (p Policy) tokens() ([][sha256.Size]byte, error) {
+	text, err := os.ReadFile(p.TokenFile)
+	if err != nil {
+		return nil, fmt.Errorf("%s-token-file: %w", p.Flags, err)
+	}
+	var out [][sha256.Size]byte
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		if len(line) < minToken {
+			return nil, fmt.Errorf("%s-token-file %s: a token has less than %d characters", p.Flags, p.TokenFile, minToken)
+		}
+		out = append(out, sha256.Sum256(line))
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s-token-file %s: there is no token in it", p.Flags, p.TokenFile)
+	}
+	return out, nil
+}
+
+// TLS is nil where pages are served in plain text.
+func (p Policy) TLS() *tls.Config {
+	if p.CertFile == "" {
+		return nil
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return p.handshake() }}
+}
+
+// handshake is the configuration of one connection. Who has no certificate may still have a token.
+func (p Policy) handshake() (*tls.Config, error) {
+	cert, err := tls.LoadX509KeyPair(p.CertFile, p.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("%[1]s-cert, %[1]s-key: %[2]w", p.Flags, err)
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}}
+	if p.ClientCA == "" {
+		return c, nil
+	}
+	pem, err := os.ReadFile(p.ClientCA)
+	if err != nil {
+		return nil, fmt.Errorf("%s-client-ca: %w", p.Flags, err)
+	}
+	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.VerifyClientCertIfGiven
+	if !c.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s-client-ca %s: there is no certificate in it", p.Flags, p.ClientCA)
+	}
+	return c, nil
+}
+
+// Refuse answers who may not read a page: what is wrong, and what to do.
+type Refuse func(w http.ResponseWriter, status int, what, next string)
+
+// Guard lets those through who may read a page.
+func (p Policy) Guard(next http.Handler, refuse Refuse, log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case fromLoopback(r), slices.Contains(p.Open, r.URL.Path), p.known(r, log):
+			next.ServeHTTP(w, r)
+		case p.Credentials():
+			w.Header().Set("WWW-Authenticate", `Bearer realm="moonsail"`)
+			refuse(w, http.StatusUnauthorized, "this page needs credentials",
+				fmt.Sprintf("give a token of %s-token-file with --token-file, or a client certificate with --cert-file and --key-file", p.Flags))
+		default:
+			refuse(w, http.StatusForbidden, "this page is for this machine only",
+				fmt.Sprintf("ask from there, for example by kubectl port-forward; or give it %s-token-file", p.Flags))
+		}
+	})
+}
+
+func fromLoopback(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback()
+}
+
+// known tells whether a request has credentials that are accepted.
+func (p Policy) known(r *http.Request, log *slog.Logger) bool {
+	if p.ClientCA != "" && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return true
+	}
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if p.TokenFile == "" || !ok || !strings.EqualFold(scheme, "Bearer") {
+		return false
+	}
+	tokens, err := p.tokens()
+	if err != nil {
+		log.Warn("nobody is let in by token", "err", err)
+	}
+	asked, found := sha256.Sum256([]byte(strings.TrimSpace(token))), 0
+	for _, t := range tokens {
+		found |= subtle.ConstantTimeCompare(t[:], asked[:])
+	}
+	return found == 1
+}
