@@ -52,9 +52,13 @@ func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) 
 	if err != nil {
 		return nil, err
 	}
+	policy, err := httpPolicy(v)
+	if err != nil {
+		return nil, err
+	}
 	out := &hcmv3.HttpConnectionManager{
 		StatPrefix:       v.StatPrefix + statDelimiter,
-		HttpFilters:      filtersOf(v),
+		HttpFilters:      append(policy, filtersOf(v)...),
 		AccessLog:        log,
 		UpgradeConfigs:   websocket,
 		UseRemoteAddress: no, // the peer is a sidecar or the application: what they say holds

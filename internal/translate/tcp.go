@@ -13,6 +13,10 @@ import (
 )
 
 func tcpFilters(v *view.TCPChain) ([]*listenerv3.Filter, error) {
+	policy, err := tcpPolicy(v.Authorization)
+	if err != nil {
+		return nil, err
+	}
 	proxy, err := tcpProxy(v)
 	if err != nil {
 		return nil, err
@@ -22,7 +26,7 @@ func tcpFilters(v *view.TCPChain) ([]*listenerv3.Filter, error) {
 		return nil, err
 	}
 	if v.ForwardSNIPort == 0 {
-		return []*listenerv3.Filter{terminal}, nil
+		return append(policy, terminal), nil
 	}
 	resolve, err := networkFilter("envoy.filters.network.sni_dynamic_forward_proxy", &snidfpv3.FilterConfig{
 		DnsCacheConfig: dnsCache,
@@ -31,7 +35,7 @@ func tcpFilters(v *view.TCPChain) ([]*listenerv3.Filter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []*listenerv3.Filter{resolve, terminal}, nil
+	return append(policy, resolve, terminal), nil
 }
 
 func tcpProxy(v *view.TCPChain) (*tcpproxyv3.TcpProxy, error) {

@@ -73,6 +73,9 @@ type HTTPChain struct {
 	Inbound    bool
 	// GRPCWeb translates grpc-web requests; for ports of that protocol. UseRemoteAddress etc. follow Inbound.
 	GRPCWeb bool
+	// JWT and Authorization decide which requests pass; nil: all.
+	JWT           *JWT
+	Authorization *Authorization
 	// ForwardProxy is set where routes may lead to a cluster that is found by DiscoverDynamicDNS.
 	ForwardProxy bool
 	IdleTimeout  *time.Duration
@@ -96,6 +99,7 @@ type TCPChain struct {
 	MaxDuration   time.Duration
 	AccessLogFile string
 	Hash          *model.HashPolicy // only SourceIP means something here
+	Authorization *Authorization    // which connections pass; nil: all
 	// Tunnel sends the connection through HTTP CONNECT.
 	Tunnel *model.Tunnel
 	// Opaque connections are no HTTP to the sidecars at the other end, whatever the cluster's

@@ -1,0 +1,83 @@
+package translate
+
+import (
+	"fmt"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+const (
+	jwtFilterName = "envoy.filters.http.jwt_authn"
+	// jwtPayload is where the filter leaves the payload of a valid token, in its metadata.
+	jwtPayload = "payload"
+)
+
+// spaceDelimited are claims that are lists of words: policies compare each.
+var spaceDelimited = []string{"permission", "scope"}
+
+// NoKeys is a key set without anybody who could sign: the private half of its key was thrown
+// away when it was made. It stands where there are no keys, so that every token is refused.
+const NoKeys = `{"keys":[{"e":"AQAB","kty":"RSA","n":"qfkqo3MCwFxiz9Ii2PziKLsiJlND5Ut6RH1Wok_FUK4pC3VdgH9bWXo2UHPfpIchwTMbAPAp1rODgR4YdxZuQDYreGt3EoI0e0nriO_Lz2hTTKSdqkmNHj8CNpyrKVNQoFx5yiFjdXtAX60Fkp0SoyrG93aIYyfHrEWYm36beod2iq5Cozoq7IehHunn9wgJLwxws7nmfFABhakVHSchqMgpeli_LTIK-yDv-xD0QTlyXNeYef_fg7c4lMA4r3p9jK7YzzbihtZpZXZwuzn_R3iRv06NQTKKb0HjtCx2GEV8C4ZvMGSwdFa5BygnhOhmFHXFNEaJmslJ1CpArkrxyw"}]}`
+
+// jwtFilter checks tokens: each that there is has to be valid, and there need not be any. Of
+// several rules one may find valid what the others, which look at the same place, do not.
+func jwtFilter(v *view.JWT) *jwtv3.JwtAuthentication {
+	out := &jwtv3.JwtAuthentication{Providers: map[string]*jwtv3.JwtProvider{}, BypassCorsPreflight: true}
+	var valid, validOrMissing []*jwtv3.JwtRequirement
+	for i := range v.Rules {
+		name := fmt.Sprintf("origins-%d", i)
+		out.Providers[name] = jwtProvider(&v.Rules[i])
+		is := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_ProviderName{ProviderName: name}}
+		valid = append(valid, is)
+		validOrMissing = append(validOrMissing, anyRequirement(is, missing))
+	}
+	requires := validOrMissing[0]
+	if len(v.Rules) > 1 {
+		requires = anyRequirement(append(valid, &jwtv3.JwtRequirement{
+			RequiresType: &jwtv3.JwtRequirement_RequiresAll{RequiresAll: &jwtv3.JwtRequirementAndList{Requirements: validOrMissing}},
+		})...)
+	}
+	out.Rules = []*jwtv3.RequirementRule{{
+		Match:           &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+		RequirementType: &jwtv3.RequirementRule_Requires{Requires: requires},
+	}}
+	return out
+}
+
+var missing = &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_AllowMissing{AllowMissing: &emptypb.Empty{}}}
+
+func anyRequirement(list ...*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
+	return &jwtv3.JwtRequirement{
+		RequiresType: &jwtv3.JwtRequirement_RequiresAny{RequiresAny: &jwtv3.JwtRequirementOrList{Requirements: list}},
+	}
+}
+
+func jwtProvider(r *view.JWTRule) *jwtv3.JwtProvider {
+	keys := r.Keys
+	if keys == "" {
+		keys = NoKeys
+	}
+	words := append(slices.Clone(spaceDelimited), r.SpaceDelimited...)
+	slices.Sort(words)
+	out := &jwtv3.JwtProvider{
+		Issuer: r.Issuer, Audiences: r.Audiences, Forward: r.Forward, ForwardPayloadHeader: r.PayloadToHeader,
+		FromParams: r.FromParams, FromCookies: r.FromCookies, PayloadInMetadata: jwtPayload,
+		NormalizePayloadInMetadata: &jwtv3.JwtProvider_NormalizePayload{SpaceDelimitedClaims: slices.Compact(words)},
+		JwksSourceSpecifier: &jwtv3.JwtProvider_LocalJwks{LocalJwks: &corev3.DataSource{
+			Specifier: &corev3.DataSource_InlineString{InlineString: keys},
+		}},
+	}
+	for _, h := range r.FromHeaders {
+		out.FromHeaders = append(out.FromHeaders, &jwtv3.JwtHeader{Name: h.Name, ValuePrefix: h.Prefix})
+	}
+	for _, h := range r.ClaimsToHeaders {
+		out.ClaimToHeaders = append(out.ClaimToHeaders, &jwtv3.JwtClaimToHeader{HeaderName: h.Header, ClaimName: h.Claim})
+	}
+	return out
+}
