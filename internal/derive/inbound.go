@@ -50,6 +50,7 @@ func (s *scope) deriveInbound(r *reader) {
 		out.Listeners["virtualInbound"] = virtualInbound(r.mesh(), tls, ports, chains)
 		out.Listeners["virtualInbound"].Transparent = s.Key.Interception == model.InterceptTProxy
 	}
+	s.authorize(r, out)
 	s.replaceInbound(out)
 }
 
@@ -225,7 +226,7 @@ func virtualInbound(mesh *model.Mesh, t inboundTLS, ports []inboundPort, chains 
 	l := &view.Listener{
 		Name: "virtualInbound", Address: anyAddress, Port: mesh.InboundPort, Inbound: true,
 		BindToPort: true, ReadOriginalDst: true, ExactBalance: true,
-		Chains: append([]view.FilterChain{blackHoleChain("virtualInbound-blackhole", mesh.InboundPort)}, chains...),
+		Chains: append([]view.FilterChain{blackHoleChain(inboundBlackHole, mesh.InboundPort)}, chains...),
 	}
 	t.catchAll(l, ports, inboundTCP(mesh, view.InboundPassthroughCluster))
 	inspect(l)

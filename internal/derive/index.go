@@ -21,7 +21,8 @@ type Index struct {
 	delegate  map[model.Key]*model.VirtualService
 	sidecars  map[string]map[model.Key]*model.Sidecar // by namespace
 	policies  map[policyKey][]model.Selecting
-	disabling int // policies that switch mutual TLS off somewhere
+	keySets   map[string]*model.KeySet // by what they are fetched from
+	disabling int                      // policies that switch mutual TLS off somewhere
 
 	endpoints *endpointIndex
 	labels    labelUse
@@ -42,6 +43,7 @@ func NewIndex(mesh *model.Mesh) *Index {
 		delegate:  map[model.Key]*model.VirtualService{},
 		sidecars:  map[string]map[model.Key]*model.Sidecar{},
 		policies:  map[policyKey][]model.Selecting{},
+		keySets:   map[string]*model.KeySet{},
 		endpoints: newEndpointIndex(),
 		labels:    labelUse{},
 	}
@@ -74,6 +76,8 @@ func (x *Index) apply(c store.Change, touched *touched) {
 		x.endpoints.replaceWorkload(as[*model.Workload](c.Old), as[*model.Workload](c.New), touched)
 	case model.KindPeerAuthentication:
 		x.replacePeerPolicy(c.Old, c.New, touched)
+	case model.KindKeySet:
+		x.replaceKeySet(as[*model.KeySet](c.Old), as[*model.KeySet](c.New), touched)
 	default:
 		x.replacePolicy(c.Old, c.New, touched)
 	}

@@ -234,6 +234,7 @@ func (w *world) meshConfig() model.Object {
 		off := false
 		c.AutoMTLS, c.TrustDomainAliases = &off, []string{"old.example.org"}
 	}
+	c.Authorizers = w.authorizers()
 	if w.chance(0.5) {
 		file := "/dev/stdout"
 		c.AccessLogFile = &file
@@ -470,6 +471,7 @@ func (w *world) event() store.Event {
 		func() model.Object { return w.workload(model.KindPod) },
 		func() model.Object { return w.workload(model.KindWorkloadEntry) },
 		w.namespace, w.namespace, w.meshConfig, w.departure, w.peerAuthentication,
+		w.authorizationPolicy, w.requestAuthentication, w.keySet,
 	}
 	o := pick(w, makers)()
 	e := store.Event{Key: o.Metadata().Key, Object: o}
