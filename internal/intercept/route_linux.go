@@ -19,7 +19,7 @@ func setRouting(f Family, add bool) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer conn.Close() //nolint:errcheck // nothing is left to be said
 	for _, step := range []func(Family, bool) (netlink.Message, error){ruleMessage, routeMessage} {
 		m, err := step(f, add)
 		if err != nil {

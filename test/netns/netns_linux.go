@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RequireVariable, set to anything, makes tests fail that would be skipped without root.
+// RequireVariable is a variable that, set to anything, makes tests fail which would be skipped without root.
 const RequireVariable = "MOONSAIL_TEST_ROOT"
 
 // RequireRoot skips a test that cannot run here, and says so loudly. Continuous integration
@@ -71,7 +71,7 @@ func New(t testing.TB, ipv6 bool) *Network {
 func (n *Network) namespace(name string) {
 	n.t.Helper()
 	n.ip("netns", "add", name)
-	n.t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() }) //nolint:noctx // it takes a moment
+	n.t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
 	n.ip("-n", name, "link", "set", "lo", "up")
 }
 
@@ -111,6 +111,13 @@ func (n *Network) Gateway() netip.Addr { return netip.MustParseAddr("10.91.0.1")
 // starts, are there. They stay there afterwards.
 func (h *Host) Do(t testing.TB, f func()) {
 	t.Helper()
+	if err := h.Try(f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Try is Do for those who are not the test's own goroutine.
+func (h *Host) Try(f func()) error {
 	failed := make(chan error, 1)
 	go func() {
 		// The thread ends with the goroutine, as it is not unlocked.
@@ -122,8 +129,9 @@ func (h *Host) Do(t testing.TB, f func()) {
 		failed <- err
 	}()
 	if err := <-failed; err != nil {
-		t.Fatalf("network namespace %s: %v", h.Name, err)
+		return fmt.Errorf("network namespace %s: %w", h.Name, err)
 	}
+	return nil
 }
 
 func enter(name string) error {

@@ -1,0 +1,284 @@
+//go:build linux
+
+package hosts
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/test/netns"
+)
+
+// patience is for conditions that come soon, on a busy machine later. Nothing is concluded
+// from how long anything took.
+const (
+	patience = time.Minute
+	lookAt   = 20 * time.Millisecond
+)
+
+// eventually waits until look finds nothing wrong.
+func eventually(t *testing.T, what string, look func() error) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(lookAt)
+	defer tick.Stop()
+	for {
+		err := look()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("%s: not within %s: %v", what, patience, err)
+		}
+	}
+}
+
+// process is moonsail on a host.
+type process struct {
+	cmd  *exec.Cmd
+	log  *output
+	done chan struct{}
+	err  error // once done is closed
+}
+
+// output can be read while it is written.
+type output struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// run starts moonsail on a host. It is ended with the test.
+func run(t *testing.T, h *netns.Host, args ...string) *process {
+	t.Helper()
+	p := &process{log: &output{}, done: make(chan struct{})}
+	h.Do(t, func() { // a process is where the thread is that starts it
+		p.cmd = exec.Command(os.Args[0], args...) //nolint:noctx // it is ended below
+		p.cmd.Env = append(os.Environ(), asMoonsail+"=1")
+		p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+		p.err = p.cmd.Start()
+	})
+	require.NoError(t, p.err)
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.done
+		if t.Failed() {
+			t.Logf("moonsail %s:\n%s", strings.Join(args, " "), p.log)
+		}
+	})
+	return p
+}
+
+// end tells a process to end, and gives how it did.
+func (p *process) end(t *testing.T) error {
+	t.Helper()
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	select {
+	case <-p.done:
+		return p.err
+	case <-time.After(patience):
+		t.Fatalf("it does not end:\n%s", p.log)
+	}
+	return nil
+}
+
+// mesh is a network with a control plane.
+type mesh struct {
+	t       *testing.T
+	net     *netns.Network
+	dir     string // of the configuration
+	control *netns.Host
+}
+
+func startMesh(t *testing.T, config ...string) *mesh {
+	t.Helper()
+	netns.RequireRoot(t)
+	m := &mesh{t: t, net: netns.New(t, false), dir: t.TempDir()}
+	m.control = m.net.Host()
+	m.write("mesh.yaml", config...)
+	run(t, m.control, append([]string{"serve", "--config", m.dir, "--xds-plaintext-addr", at(m.control, 15010), "--http-addr", "127.0.0.1:15014"}, serveFlags...)...)
+	eventually(t, "the control plane is ready", func() error {
+		status, _, err := get(m.control, "http://127.0.0.1:15014/ready", "")
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("status %d", status)
+		}
+		return err
+	})
+	return m
+}
+
+// serveFlags are more flags of the control plane.
+var serveFlags []string
+
+func at(h *netns.Host, port int) string {
+	return netip.AddrPortFrom(h.IP, uint16(port)).String()
+}
+
+// write makes documents a file of the configuration, at once.
+func (m *mesh) write(name string, documents ...string) {
+	m.t.Helper()
+	next := filepath.Join(m.t.TempDir(), name)
+	require.NoError(m.t, os.WriteFile(next, []byte(strings.Join(documents, "\n---\n")), 0o600))
+	require.NoError(m.t, os.Rename(next, filepath.Join(m.dir, name)))
+}
+
+// workload is an application and its sidecar, on a host.
+type workload struct {
+	*netns.Host
+	name  string
+	agent *process
+}
+
+// appPort is where applications listen.
+const appPort = 8080
+
+// workload adds a workload of an app's service; flags are the agent's.
+func (m *mesh) workload(app string, flags ...string) *workload {
+	m.t.Helper()
+	w := &workload{Host: m.net.Host(), name: app + "-1"}
+	m.write(w.name+".yaml", fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: %[1]s, namespace: shop, labels: {app: %[2]s}}
+spec: {containers: [{name: app, ports: [{containerPort: 8080}]}]}
+status: {podIP: %[3]s, phase: Running}`, w.name, app, w.IP), fmt.Sprintf(`apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %[2]s, namespace: shop, labels: {kubernetes.io/service-name: %[2]s}}
+addressType: IPv4
+ports: [{name: http, port: 8080}, {name: tcp, port: 8080}]
+endpoints: [{addresses: [%[3]s], conditions: {ready: true}, targetRef: {kind: Pod, name: %[1]s, namespace: shop}}]`, w.name, app, w.IP))
+	for _, port := range []int{appPort, excludedPort} {
+		serve(m.t, w.Host, port, w.name)
+	}
+	w.start(m, flags...)
+	return w
+}
+
+// start runs the sidecar, and waits until it is ready.
+func (w *workload) start(m *mesh, flags ...string) {
+	m.t.Helper()
+	binary, err := envoy.Find("")
+	require.NoError(m.t, err)
+	app, _, _ := strings.Cut(w.name, "-")
+	args := []string{
+		"agent", "--intercept", "--name", w.name, "--namespace", "shop", "--ip", w.IP.String(), "--labels", "app=" + app,
+		"--xds-address", at(m.control, 15010), "--envoy", binary.Path, "--concurrency", "1",
+	}
+	w.agent = run(m.t, w.Host, append(args, flags...)...)
+	eventually(m.t, w.name+" is ready", func() error {
+		select {
+		case <-w.agent.done:
+			m.t.Fatalf("it has ended: %v\n%s", w.agent.err, w.agent.log)
+		default:
+		}
+		status, text, err := get(w.Host, "http://127.0.0.1:15021/healthz/ready", "")
+		if err == nil && status != http.StatusOK {
+			err = errors.New(text)
+		}
+		return err
+	})
+}
+
+// serve answers requests at a port of a host, until the test ends, with what reached it.
+func serve(t *testing.T, h *netns.Host, port int, name string) {
+	t.Helper()
+	var ln net.Listener
+	var err error
+	h.Do(t, func() { ln, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", fmt.Sprintf("0.0.0.0:%d", port)) })
+	require.NoError(t, err)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // of a test
+		from, _, _ := net.SplitHostPort(r.RemoteAddr)
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(reached{App: name, From: from, Header: r.Header}) // the caller has gone
+	})}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(ln) })
+	t.Cleanup(func() {
+		_ = server.Close()
+		serving.Wait()
+	})
+}
+
+// reached is what an application says of a request.
+type reached struct {
+	App    string
+	From   string // whose connection it was
+	Header http.Header
+}
+
+// get asks from a host, by a connection of its own.
+func get(h *netns.Host, url, host string) (status int, text string, err error) {
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		if e := h.Try(func() { conn, err = (&net.Dialer{}).DialContext(ctx, network, address) }); e != nil {
+			return nil, e
+		}
+		return conn, err
+	}}
+	defer transport.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, "", err
+	}
+	req.Host = host
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body), err
+}
+
+// call asks from a host until it is answered with 200: what was configured is on its way.
+func call(t *testing.T, h *netns.Host, url, host string) reached {
+	t.Helper()
+	var out reached
+	eventually(t, "an answer of "+url, func() error {
+		status, text, err := get(h, url, host)
+		switch {
+		case err != nil:
+			return err
+		case status != http.StatusOK:
+			return fmt.Errorf("status %d: %s", status, text)
+		}
+		return json.Unmarshal([]byte(text), &out)
+	})
+	return out
+}

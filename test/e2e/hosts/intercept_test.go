@@ -1,0 +1,158 @@
+//go:build linux
+
+package hosts
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/nftables"
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/test/netns"
+)
+
+// excludedPort of every application is not intercepted where a test says so.
+const excludedPort = 9090
+
+// shop is a service for each of client and web, with addresses that no host has.
+const shop = `apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec:
+  clusterIP: 10.96.0.1
+  selector: {app: web}
+  ports: [{name: http, port: 80, targetPort: 8080}, {name: tcp, port: 81, targetPort: 8080}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: client, namespace: shop}
+spec:
+  clusterIP: 10.96.0.2
+  selector: {app: client}
+  ports: [{name: http, port: 80, targetPort: 8080}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web, namespace: shop}
+spec:
+  hosts: [web]
+  http:
+  - headers: {request: {set: {x-route: of-the-mesh}}}
+    route: [{destination: {host: web, port: {number: 80}}}]
+`
+
+const (
+	webURL    = "http://10.96.0.1/"
+	webTCP    = "http://10.96.0.1:81/"
+	clientURL = "http://10.96.0.2/"
+)
+
+// byEnvoy is whose connection it is that comes to an application by its sidecar.
+const byEnvoy = "127.0.0.6"
+
+// tables are the tables of nftables on a host.
+func tables(t *testing.T, h *netns.Host) []string {
+	t.Helper()
+	var names []string
+	var failed error
+	h.Do(t, func() {
+		conn, err := nftables.New()
+		if err != nil {
+			failed = err
+			return
+		}
+		list, err := conn.ListTables()
+		failed = err
+		for _, table := range list {
+			names = append(names, table.Name)
+		}
+	})
+	require.NoError(t, failed)
+	return names
+}
+
+func TestRedirectedBothWays(t *testing.T) {
+	m := startMesh(t, shop)
+	web, client := m.workload("web"), m.workload("client")
+
+	got := call(t, client.Host, webURL, "web.shop.svc.cluster.local")
+	require.Equal(t, "web-1", got.App)
+	require.Equal(t, byEnvoy, got.From, "the server's sidecar made the connection")
+	require.Equal(t, "of-the-mesh", got.Header.Get("X-Route"), "the client's sidecar routed it")
+
+	require.Equal(t, byEnvoy, call(t, client.Host, webTCP, "web").From, "TCP")
+	self := call(t, client.Host, clientURL, "client")
+	require.Equal(t, "client-1", self.App, "a workload calls itself by its service")
+	require.Equal(t, byEnvoy, self.From)
+	require.Equal(t, client.IP.String(), call(t, client.Host, "http://"+at(client.Host, appPort), "").From, "and by its own address, without a sidecar")
+
+	// A host without a sidecar comes in by the server's all the same.
+	intruder := m.net.Host()
+	got = call(t, intruder, "http://"+at(web.Host, appPort), "")
+	require.Equal(t, byEnvoy, got.From)
+	require.Empty(t, got.Header.Get("X-Route"))
+
+	// What runs as Envoy's user is Envoy.
+	require.Equal(t, []string{"moonsail"}, tables(t, web.Host))
+	require.NoError(t, web.agent.end(t))
+	require.Empty(t, tables(t, web.Host), "the agent takes its rules away")
+	require.Equal(t, intruder.IP.String(), call(t, intruder, "http://"+at(web.Host, appPort), "").From)
+}
+
+func TestExcludedPorts(t *testing.T) {
+	m := startMesh(t, shop)
+	web := m.workload("web", "--exclude-inbound-ports", fmt.Sprint(excludedPort))
+	client := m.workload("client", "--exclude-outbound-ports", fmt.Sprint(excludedPort))
+	direct := call(t, client.Host, "http://"+at(web.Host, excludedPort), "")
+	require.Equal(t, client.IP.String(), direct.From, "neither sidecar took it")
+	require.Equal(t, byEnvoy, call(t, m.net.Host(), "http://"+at(client.Host, excludedPort), "").From, "its inbound port is not excluded")
+	require.Equal(t, "of-the-mesh", call(t, client.Host, webURL, "web").Header.Get("X-Route"))
+}
+
+// TestTProxy: the application sees its caller's address, though its sidecar is between.
+func TestTProxy(t *testing.T) {
+	m := startMesh(t, shop)
+	web := m.workload("web", "--interception-mode", "TPROXY")
+	client := m.workload("client")
+	got := call(t, client.Host, webURL, "web.shop.svc.cluster.local")
+	require.Equal(t, "of-the-mesh", got.Header.Get("X-Route"))
+	require.NotEmpty(t, got.Header.Get("X-Forwarded-Proto"))
+	require.Equal(t, client.IP.String(), got.From)
+	status, stats, err := get(web.Host, "http://127.0.0.1:15000/stats?filter=downstream_cx_total", "")
+	require.NoError(t, err)
+	require.Equal(t, 200, status)
+	require.NotContains(t, stats, "15006.downstream_cx_total: 0")
+	self := call(t, web.Host, webURL, "web")
+	require.Equal(t, "web-1", self.App, "a workload calls itself by its service")
+	require.NoError(t, web.agent.end(t))
+	require.Empty(t, tables(t, web.Host))
+}
+
+// TestRulesOfADeadAgent: nobody could take them away; a command does.
+func TestRulesOfADeadAgent(t *testing.T) {
+	m := startMesh(t, shop)
+	web, client := m.workload("web"), m.net.Host()
+	require.NoError(t, web.agent.cmd.Process.Kill())
+	<-web.agent.done
+	_, _, err := get(client, "http://"+at(web.Host, appPort), "")
+	require.Error(t, err, "nobody takes the connections")
+	undo := run(t, web.Host, "agent", "intercept", "--undo")
+	<-undo.done
+	require.NoError(t, undo.err, undo.log)
+	require.Empty(t, tables(t, web.Host))
+	require.Equal(t, client.IP.String(), call(t, client, "http://"+at(web.Host, appPort), "").From)
+
+	// An init container sets them for a sidecar that cannot: again, and with the same outcome.
+	for range 2 {
+		set := run(t, web.Host, "agent", "intercept")
+		<-set.done
+		require.NoError(t, set.err, set.log)
+	}
+	require.Equal(t, []string{"moonsail"}, tables(t, web.Host))
+	dry := run(t, web.Host, "agent", "intercept", "--dry-run", "--intercept-with", "iptables")
+	<-dry.done
+	require.NoError(t, dry.err)
+	require.True(t, strings.Contains(dry.log.String(), "-A PREROUTING -j MOONSAIL_NAT_PREROUTING"), dry.log)
+}
