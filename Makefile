@@ -8,6 +8,7 @@ BIN  := bin/moonsail
 LINT := .tools/bin/golangci-lint
 KUBE := .tools/kube/kube
 CRDS := .tools/kube/crds/istio.yaml
+ISTIOD := .tools/istiod/istiod
 
 # Settings, as in `make test TESTFLAGS=-v PKGS=./internal/store/...`.
 PKGS      ?= ./...
@@ -23,7 +24,7 @@ BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo fals
 # The race detector needs a C compiler; tests are worth running without one, too.
 RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_ENABLED)" = 1 ] && echo -race)
 
-.PHONY: help build envoy demo kube kube-build test unit e2e h2spec fuzz bench lint clean
+.PHONY: help build envoy demo kube kube-build test unit e2e h2spec fuzz bench bench-istiod lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -76,6 +77,13 @@ bench: build ## benchmarks (BENCH=regexp PKGS=packages), then changes measured e
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(PKGS)
 	@echo "==> what a change takes and costs; some minutes, report in dist/propagation"
 	@$(BIN) lab propagation --out dist/propagation $(LABFLAGS)
+
+bench-istiod: kube-build build $(ISTIOD) ## the same beside istiod, on a real API server (LABFLAGS=--quick)
+	@bench/istiod/run --out dist/istiod $(LABFLAGS)
+
+$(ISTIOD): bench/istiod/go.mod bench/istiod/go.sum bench/istiod/main.go
+	@echo "==> building istiod, pinned in bench/istiod/go.mod (some minutes the first time)"
+	@mkdir -p $(dir $@) && cd bench/istiod && go build -ldflags "-s -w" -o "$(CURDIR)/$@" .
 
 lint: $(LINT) ## gofmt, vet, import rules, size limits and the rest of .golangci.yml
 	@echo "==> linting"

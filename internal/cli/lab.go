@@ -72,7 +72,8 @@ func (f *propagationFlags) command() *cobra.Command {
   moonsail lab propagation --out report/
   moonsail lab propagation --mesh 500x1000 --scenario endpoint,route --rounds 21
   moonsail lab propagation --mesh 500x5000 --scenario endpoint --serve-flag=--xds-transport=grpc
-  moonsail lab propagation --target 127.0.0.1:15010,pid=4711 --config /srv/mesh --scenario route`,
+  moonsail lab propagation --target 127.0.0.1:15010,pid=4711 --config /srv/mesh --scenario route
+  moonsail lab propagation --source kube --kubeconfig bin/kubeconfig --target istiod=127.0.0.1:15010,pid=4711`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -91,8 +92,10 @@ every proxy holds the right thing in the end.
 Beside it in the same run stands the floor: a server on stock gRPC that computes
 nothing and sends as many bytes. Results are ratios to it, as noise hits both.
 
---target measures another control plane, which must read --config; the lab writes a mesh
-into that directory, which must be empty, and removes it in the end.
+--target ADDR measures another control plane, which must read --config; the lab writes a
+mesh into that directory, which must be empty, and removes it in the end. With a name,
+--target NAME=ADDR, and --source kube it is measured in turn with Moonsail in one run; while
+Moonsail is, its process is paused where the pid is given ('make bench-istiod').
 
 --source kube writes the mesh into a Kubernetes API server instead ('make kube' starts one;
 see --kubeconfig), in namespaces of its own, which are deleted in the end; the control plane
@@ -116,7 +119,7 @@ func (f *propagationFlags) addFlags(cmd *cobra.Command) {
 	fs.StringSliceVar(&f.meshes, "mesh", []string{"50x500", "500x1000", "500x5000"}, "meshes, as `SERVICESxPROXIES`, ascending")
 	fs.IntVar(&f.options.Rounds, "rounds", d.Rounds, "changes of each scenario")
 	fs.StringVar(&f.rollout, "rollout", d.Rollout.String(), "size of the expedia scenario, as `DEPLOYMENTSxPODSxPROXIES`")
-	fs.StringVar(&f.target, "target", "", "`ADDR[,pid=N]` of another control plane; its CPU time and memory are read where the pid is given")
+	fs.StringVar(&f.target, "target", "", "`[NAME=]ADDR[,pid=N]` of another control plane; its CPU time and memory are read where the pid is given")
 	fs.StringVar((*string)(&f.options.Source), "source", string(propagation.SourceFile), "where the mesh is: `file`, or kube")
 	fs.StringVar(&f.options.Kubeconfig, "kubeconfig", "", "`FILE` that tells the API server of --source kube")
 	fs.StringVar(&f.options.Dir, "config", "", "`DIR` that the control plane of --target reads")
@@ -217,6 +220,14 @@ func (f *propagationFlags) parseTarget(o *propagation.Options) (err error) {
 		if o.TargetPID, err = strconv.Atoi(pid); err != nil {
 			return usageError{fmt.Errorf("--target %s: pid=%q is not a number", f.target, pid)}
 		}
+	}
+	if name, at, named := strings.Cut(address, "="); named {
+		o.Peer = &propagation.Peer{Name: name, Address: at, PID: o.TargetPID}
+		o.Target, o.TargetPID = "", 0
+		if o.Source != propagation.SourceKube {
+			return usageError{fmt.Errorf("--target %s: side by side both read one API server: add --source kube", f.target)}
+		}
+		return nil
 	}
 	if o.Dir == "" && o.Source != propagation.SourceKube {
 		return usageError{errors.New("--target needs --config: the empty directory that this control plane reads")}

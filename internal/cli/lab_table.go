@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/lab/propagation"
 )
@@ -36,7 +37,37 @@ func printPropagation(w io.Writer, r *propagation.Report) error {
 	if err := bars.Write(w); err != nil {
 		return err
 	}
+	if err := printPairs(w, s, r); err != nil {
+		return err
+	}
 	return printWrong(w, s, r)
+}
+
+// printPairs prints what another control plane took for the same, if there was one.
+func printPairs(w io.Writer, s Style, r *propagation.Report) error {
+	if r.Peer == nil {
+		return nil
+	}
+	fmt.Fprintf(w, "\nBeside %s, on each mesh in turn, through one API server:\n\n", r.Peer.Name)
+	t := NewTable("MESH", "SCENARIO", "WHAT", "OURS", strings.ToUpper(r.Peer.Name), "TIMES")
+	for _, p := range r.Pairs() {
+		for _, row := range p.Rows() {
+			t.Row(p.Ours.MeshName(), p.Ours.Scenario, row.What, fmt.Sprintf("%.1f %s", row.Ours, row.Unit),
+				fmt.Sprintf("%.1f %s", row.Peer, row.Unit), fmt.Sprintf("%.1fx", row.Times()))
+		}
+	}
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	for _, x := range r.Peer.Results {
+		if x.State != nil && x.State.Wrong > 0 {
+			fmt.Fprintf(w, "%s %s %s at %s: %s\n", s.Bad("wrong:"), x.MeshName(), x.Scenario, r.Peer.Name, x.State.First[0])
+		}
+	}
+	if r.Peer.Stopped != "" {
+		fmt.Fprintf(w, "%s %s\n", s.Bad(r.Peer.Name+":"), r.Peer.Stopped)
+	}
+	return nil
 }
 
 func propagationRow(s Style, x *propagation.Result) []string {

@@ -64,6 +64,14 @@ func TestLabBuild(t *testing.T) {
 	other := build("--target", "127.0.0.1:15010,pid=7", "--config", "d")
 	require.Equal(t, "127.0.0.1:15010", other.Target)
 	require.Equal(t, 7, other.TargetPID)
+	peer := build("--target", "istiod=127.0.0.1:15010,pid=7", "--source", "kube", "--kubeconfig", "k")
+	require.Equal(t, &propagation.Peer{Name: "istiod", Address: "127.0.0.1:15010", PID: 7}, peer.Peer)
+	require.Empty(t, peer.Target)
+	f := &propagationFlags{}
+	cmd := f.command()
+	require.NoError(t, cmd.ParseFlags([]string{"--target", "istiod=127.0.0.1:15010"}))
+	_, err := f.build(cmd)
+	require.ErrorContains(t, err, "add --source kube")
 }
 
 func TestLabTable(t *testing.T) {
@@ -82,6 +90,20 @@ func TestLabTable(t *testing.T) {
 	require.Regexp(t, `bytes +10 B +3072 B +holds`, text)
 	require.Contains(t, text, "5x7 route: noted")
 	require.Contains(t, text, "wrong: 5x7 route: a: stale")
+	require.NotContains(t, text, "Beside")
+	slow := side
+	slow.Last.P50, slow.PeakRSS = 30, 0
+	r.Peer = &propagation.PeerReport{Name: "istiod", Stopped: "it went away", Results: []propagation.Result{
+		{Scenario: "route", Mesh: meshfiles.Shape{Services: 6, Proxies: 7}},
+		{Scenario: "route", Mesh: meshfiles.Shape{Services: 5, Proxies: 7}, Subject: slow, State: &propagation.FinalState{Wrong: 1, First: []string{"b: lost"}}},
+	}}
+	b.Reset()
+	require.NoError(t, printPropagation(&b, r))
+	text = b.String()
+	require.Regexp(t, `MESH .* OURS +ISTIOD +TIMES\n5x7 +route +last proxy's ACK, p50 +3\.0 ms +30\.0 ms +10\.0x\n5x7 +route +CPU a change, p50 .* 1\.0x\n`, text)
+	require.NotContains(t, text, "peak memory", "it was measured of one alone")
+	require.Contains(t, text, "wrong: 5x7 route at istiod: b: lost")
+	require.Contains(t, text, "istiod: it went away")
 	b.Reset()
 	require.NoError(t, printPropagation(&b, &propagation.Report{}))
 	require.Empty(t, b.String())

@@ -1,7 +1,9 @@
 package fleet
 
 import (
+	"hash/maphash"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -37,7 +39,7 @@ type name struct {
 
 // version is one content of a resource.
 type version struct {
-	text string
+	text string // what the server calls it, or its hash
 	facts
 	held  *Held  // of endpoints, where they are followed
 	round *Round // it is what this round waits for
@@ -61,6 +63,15 @@ type received struct {
 	removed            bool
 }
 
+// identify gives a resource a version that its server gave none (istiod): its hash.
+func (in *received) identify() {
+	if len(in.version) == 0 && !in.removed {
+		in.version = strconv.AppendUint(nil, maphash.Bytes(seed, in.any), 16)
+	}
+}
+
+var seed = maphash.MakeSeed()
+
 // resolved is a resource by its numbers.
 type resolved struct {
 	name    *name
@@ -72,6 +83,9 @@ type resolved struct {
 // resolve looks a message's resources up, and learns what is new.
 func (c *Catalog) resolve(k Kind, in []received, out []resolved) (_ []resolved, round *Round) {
 	unknown := false
+	for i := range in {
+		in[i].identify()
+	}
 	c.mu.RLock()
 	round = c.round
 	for i := range in {

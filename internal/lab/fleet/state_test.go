@@ -127,6 +127,19 @@ func TestRoutes(t *testing.T) {
 	require.Equal(t, none, p.s.get(VHDS, p.c.names[VHDS]["80/b"].id), "Envoy drops those of routes that it has not")
 }
 
+// TestContentIsItsOwnVersion: istiod sends none.
+func TestContentIsItsOwnVersion(t *testing.T) {
+	p := newSidecar(t)
+	send := func(cluster string) held {
+		p.take(CDS, "", map[string]proto.Message{"a": &clusterv3.Cluster{Name: cluster}})
+		return p.s.get(CDS, 0)
+	}
+	first := send("a")
+	require.True(t, first.has())
+	require.NotEqual(t, first, send("b"))
+	require.Equal(t, first, send("a"))
+}
+
 func TestNamesThatDoNotExist(t *testing.T) {
 	p := newSidecar(t)
 	p.take(CDS, "1", resources{"c": edsCluster("e")})

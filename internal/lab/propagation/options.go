@@ -37,6 +37,8 @@ type Options struct {
 	Target    string
 	TargetPID int
 	Dir       string // for the mesh; empty: a temporary one
+	// Peer is measured beside ours; nil: none. It needs SourceKube, and no Target.
+	Peer *Peer
 
 	// Source is where the mesh is written, and read from: a directory (empty, too), or the
 	// API server of Kubeconfig, which must not hold another mesh of the lab.

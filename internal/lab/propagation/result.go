@@ -19,6 +19,8 @@ type Report struct {
 	Rounds  int      `json:"rounds"`
 	Results []Result `json:"results"`
 	Stopped string   `json:"stopped,omitempty"` // why there is no more, where it ended early
+	// Peer is the control plane that was measured beside, if any.
+	Peer *PeerReport `json:"peer,omitempty"`
 }
 
 // Result is one scenario on one mesh.

@@ -42,8 +42,13 @@ func run(ctx context.Context, o *Options, report *Report) error {
 	if err := raiseFileLimit(filesFor(o)); err != nil {
 		return err
 	}
-	if o.Target != "" { // there is one directory, and nothing to start
-		o.Meshes = o.Meshes[:1]
+	if o.Peer != nil {
+		report.Peer = &PeerReport{Name: o.Peer.Name, Address: o.Peer.Address}
+	}
+	if o.Target != "" { // there is nothing to start
+		if o.Source != SourceKube { // and one directory
+			o.Meshes = o.Meshes[:1]
+		}
 		chosen = slices.DeleteFunc(chosen, func(s Scenario) bool { return s.where == alone || s.Name == "reconnect-herd" })
 	}
 	if o.Source == SourceKube { // it has one mesh at a time
@@ -61,11 +66,31 @@ func run(ctx context.Context, o *Options, report *Report) error {
 		if len(list) == 0 {
 			continue
 		}
-		if err := runMesh(ctx, o, filepath.Join(dir, fmt.Sprint(i)), shape, list, report); err != nil {
+		if err := runBoth(ctx, o, filepath.Join(dir, fmt.Sprint(i)), shape, list, report); err != nil {
 			return err
 		}
 	}
+	resume, err := o.Peer.pause()
+	if err != nil {
+		return err
+	}
+	defer resume()
 	return runAlone(ctx, o, filepath.Join(dir, "alone"), chosen, report)
+}
+
+// runBoth runs scenarios on one mesh, with ours and then with the peer, if there is one.
+func runBoth(ctx context.Context, o *Options, dir string, shape meshfiles.Shape, list []Scenario, report *Report) error {
+	resume, err := o.Peer.pause()
+	if err != nil {
+		return err
+	}
+	err = runMesh(ctx, o, dir, shape, list, report)
+	resume()
+	if err != nil {
+		return err
+	}
+	runPeer(ctx, o, dir, shape, list, report)
+	return ctx.Err()
 }
 
 // runAlone runs the scenarios that make their own meshes.
