@@ -129,6 +129,9 @@ func (t inboundTLS) build(name string, port uint32, as reading, http *view.HTTPC
 	if t.refuses(port) {
 		return []view.FilterChain{{Name: name + "#refused", Match: match, TCP: refusal()}}
 	}
+	if http != nil {
+		http.FromMesh = t.server != nil
+	}
 	var out []view.FilterChain
 	for _, c := range t.chains(port, as) {
 		chain := view.FilterChain{Name: name + c.suffix, Match: match}

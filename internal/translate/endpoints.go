@@ -72,7 +72,7 @@ func locality(l *view.LocalityEndpoints, s scale, usable func(string) bool) *end
 		weight := s.of(e.Weight)
 		sum += weight
 		if of == nil || !sameWorkload(e, of) {
-			metadata, of = workloadMetadata(e), e
+			metadata, of = endpointMetadata(e), e
 		}
 		out.LbEndpoints = append(out.LbEndpoints, parts[i].assemble(e, weight, metadata))
 	}
@@ -137,7 +137,20 @@ func health(h model.Health) corev3.HealthStatus {
 // sameWorkload tells whether two endpoints have the same metadata, as neighbours mostly do.
 func sameWorkload(a, b *view.Endpoint) bool {
 	return a.Workload == b.Workload && a.Namespace == b.Namespace && a.Canonical == b.Canonical &&
-		a.Revision == b.Revision && a.Cluster == b.Cluster
+		a.Revision == b.Revision && a.Cluster == b.Cluster && a.MTLS == b.MTLS
+}
+
+// endpointMetadata tells who the workload is, and whether it speaks the mesh's TLS.
+func endpointMetadata(e *view.Endpoint) *corev3.Metadata {
+	out := workloadMetadata(e)
+	if !e.MTLS {
+		return out
+	}
+	if out == nil {
+		out = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{}}
+	}
+	out.FilterMetadata[socketMatch] = speaksMeshTLS
+	return out
 }
 
 // workloadMetadata is Istio's "workload;namespace;service;revision;cluster", by which

@@ -16,11 +16,15 @@ func filterChain(v *view.FilterChain) (*listenerv3.FilterChain, error) {
 	if err != nil {
 		return nil, fmt.Errorf("filter chain %s: %w", v.Name, err)
 	}
-	return &listenerv3.FilterChain{
+	out := &listenerv3.FilterChain{
 		Name:             v.Name,
 		FilterChainMatch: chainMatch(&v.Match),
 		Filters:          filters,
-	}, nil
+	}
+	if v.TLS != nil {
+		out.TransportSocket, err = serverTLS(v.TLS, v.HTTP != nil)
+	}
+	return out, err
 }
 
 // networkFilters end with the one that takes the connection.
@@ -28,6 +32,9 @@ func networkFilters(v *view.FilterChain) ([]*listenerv3.Filter, error) {
 	switch {
 	case v.HTTP != nil && v.TCP == nil:
 		return httpFilters(v.HTTP)
+	case v.TCP != nil && v.HTTP == nil && v.TCP.Opaque:
+		filters, err := tcpFilters(v.TCP)
+		return append([]*listenerv3.Filter{offerBytes}, filters...), err
 	case v.TCP != nil && v.HTTP == nil:
 		return tcpFilters(v.TCP)
 	}

@@ -72,8 +72,10 @@ func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) 
 	if v.IdleTimeout != nil {
 		out.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(*v.IdleTimeout)}
 	}
-	if v.MaxConcurrentStreams != 0 {
-		out.Http2ProtocolOptions = &corev3.Http2ProtocolOptions{MaxConcurrentStreams: positive(v.MaxConcurrentStreams)}
+	if v.MaxConcurrentStreams != 0 || v.FromMesh {
+		out.Http2ProtocolOptions = &corev3.Http2ProtocolOptions{
+			MaxConcurrentStreams: positive(v.MaxConcurrentStreams), AllowConnect: v.FromMesh,
+		}
 	}
 	return out, setRoutes(v, out)
 }

@@ -10,6 +10,7 @@ import (
 	originaldstv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_dst/v3"
 	originalsrcv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_src/v3"
 	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/view"
@@ -125,10 +126,34 @@ func listenerFilters(v *view.Listener) []*listenerv3.ListenerFilter {
 		out = append(out, useOriginalSrc)
 	}
 	if v.InspectTLS {
-		out = append(out, inspectTLS)
+		out = append(out, exceptFor(v.Uninspected, inspectTLS))
 	}
 	if v.InspectHTTP {
-		out = append(out, inspectHTTP)
+		out = append(out, exceptFor(v.Uninspected, inspectHTTP))
 	}
 	return out
+}
+
+// exceptFor leaves a filter out for connections to some ports.
+func exceptFor(ports []uint32, f *listenerv3.ListenerFilter) *listenerv3.ListenerFilter {
+	if len(ports) == 0 {
+		return f
+	}
+	rules := make([]*listenerv3.ListenerFilterChainMatchPredicate, 0, len(ports))
+	for _, p := range ports {
+		rules = append(rules, &listenerv3.ListenerFilterChainMatchPredicate{
+			Rule: &listenerv3.ListenerFilterChainMatchPredicate_DestinationPortRange{
+				DestinationPortRange: &typev3.Int32Range{Start: int32(p), End: int32(p) + 1},
+			},
+		})
+	}
+	disabled := rules[0]
+	if len(rules) > 1 {
+		disabled = &listenerv3.ListenerFilterChainMatchPredicate{
+			Rule: &listenerv3.ListenerFilterChainMatchPredicate_OrMatch{
+				OrMatch: &listenerv3.ListenerFilterChainMatchPredicate_MatchSet{Rules: rules},
+			},
+		}
+	}
+	return &listenerv3.ListenerFilter{Name: f.Name, ConfigType: f.ConfigType, FilterDisabled: disabled}
 }

@@ -30,6 +30,8 @@ func protocolOf(v *view.Cluster) upstreamProtocol {
 		pool = &model.ConnectionPool{}
 	}
 	switch {
+	case v.MeshHTTP2:
+		return upstreamHTTP2
 	case pool.UseClientProtocol:
 		return upstreamAsClient
 	case v.Protocol.IsHTTP2() || pool.Upgrade == model.H2UpgradeAlways:
@@ -54,6 +56,9 @@ func setProtocol(v *view.Cluster, c *clusterv3.Cluster) error {
 		return nil
 	}
 	setUpstreamProtocol(o, protocol, v.Policy.ConnectionPool)
+	if v.MeshHTTP2 { // applications may upgrade HTTP/1.1, which is a CONNECT on HTTP/2
+		o.GetExplicitHttpConfig().GetHttp2ProtocolOptions().AllowConnect = true
+	}
 	packed, err := pack(o)
 	if err != nil {
 		return err

@@ -19,9 +19,6 @@ import (
 // systemRoots verifies servers for which no CA is named. Debian's and Alpine's place.
 const systemRoots = "/etc/ssl/certs/ca-certificates.crt"
 
-// meshALPN tells sidecars of the mesh from other TLS clients, as in Istio.
-const meshALPN = "istio"
-
 var tlsVersions = &tlsv3.TlsParameters{
 	TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
 	TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
@@ -42,17 +39,15 @@ func setTransport(v *view.Cluster, c *clusterv3.Cluster) error {
 		return err
 	}
 	if context != nil {
-		packed, err := pack(context)
-		if err != nil {
+		if c.TransportSocket, err = tlsSocket(context); err != nil {
 			return err
-		}
-		c.TransportSocket = &corev3.TransportSocket{
-			Name:       "envoy.transport_sockets.tls",
-			ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed},
 		}
 	}
 	if v.Discovery == view.DiscoverDynamicDNS && !verifiesName(v, context) {
 		c.ClusterDiscoveryType = forwardProxyInsecure
+	}
+	if v.AutoTLS && context != nil {
+		matchSockets(c)
 	}
 	return setProxyProtocol(v.Policy.ProxyProtocol, c)
 }
@@ -63,27 +58,38 @@ func verifiesName(v *view.Cluster, context *tlsv3.UpstreamTlsContext) bool {
 	return context != nil && o != nil && o.AutoSni && o.AutoSanValidation
 }
 
-func setProxyProtocol(version uint32, c *clusterv3.Cluster) error {
+// setProxyProtocol wraps the cluster's transport socket, or each of those that it may use.
+func setProxyProtocol(version uint32, c *clusterv3.Cluster) (err error) {
 	if version == 0 {
 		return nil
 	}
+	for _, m := range c.TransportSocketMatches {
+		if m.TransportSocket, err = proxyProtocol(version, m.TransportSocket); err != nil {
+			return err
+		}
+	}
+	if len(c.TransportSocketMatches) == 0 {
+		c.TransportSocket, err = proxyProtocol(version, c.TransportSocket)
+	}
+	return err
+}
+
+func proxyProtocol(version uint32, inner *corev3.TransportSocket) (*corev3.TransportSocket, error) {
 	config := &corev3.ProxyProtocolConfig{Version: corev3.ProxyProtocolConfig_V1}
 	if version == 2 {
 		config.Version = corev3.ProxyProtocolConfig_V2
 	}
-	inner := c.TransportSocket
 	if inner == nil {
 		inner = rawBuffer
 	}
 	packed, err := pack(&proxyprotocolv3.ProxyProtocolUpstreamTransport{Config: config, TransportSocket: inner})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.TransportSocket = &corev3.TransportSocket{
+	return &corev3.TransportSocket{
 		Name:       "envoy.transport_sockets.upstream_proxy_protocol",
 		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed},
-	}
-	return nil
+	}, nil
 }
 
 // upstreamTLS is nil for plain connections.
@@ -101,31 +107,6 @@ func upstreamTLS(v *view.Cluster) (*tlsv3.UpstreamTlsContext, error) {
 		return userTLS(v, t)
 	}
 	return nil, fmt.Errorf("unknown TLS mode %q", t.Mode)
-}
-
-// meshTLS has the mesh's certificate, which the agent serves.
-func meshTLS(v *view.Cluster, t *model.ClientTLS) *tlsv3.UpstreamTlsContext {
-	common := &tlsv3.CommonTlsContext{
-		TlsParams:                      tlsVersions,
-		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{workloadCertificate},
-		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
-			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
-				DefaultValidationContext: &tlsv3.CertificateValidationContext{
-					MatchTypedSubjectAltNames: subjectAltNames(sansOf(v, t)),
-				},
-				ValidationContextSdsSecretConfig: meshRoots,
-			},
-		},
-		AlpnProtocols: []string{meshALPN},
-	}
-	if protocolOf(v) == upstreamHTTP2 {
-		common.AlpnProtocols = []string{meshALPN, "h2"}
-	}
-	out := &tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: t.SNI}
-	if out.Sni == "" && v.Discovery != view.DiscoverDynamicDNS {
-		out.Sni = fmt.Sprintf("outbound_.%d_.%s_.%s", v.Port, v.Subset, v.Host)
-	}
-	return out
 }
 
 // userTLS has certificates from files of the sidecar, or from a secret by SDS.

@@ -81,6 +81,9 @@ type HTTPChain struct {
 	IdleTimeout  *time.Duration
 	// AccessLogFile is the mesh's; empty: none.
 	AccessLogFile string
+	// FromMesh: clients may be sidecars, which speak HTTP/2 for applications that upgrade
+	// HTTP/1.1.
+	FromMesh bool
 	// MaxConcurrentStreams of a downstream HTTP/2 connection; 0: Envoy's default.
 	MaxConcurrentStreams uint32
 }
