@@ -14,6 +14,7 @@ import (
 
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
+	"github.com/moonsail/moonsail/internal/agent/inspect"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -120,6 +121,10 @@ type Config struct {
 	ComponentLogLevel string // of Envoy; "misc:error" where empty
 	WorkDir           string // for the bootstrap and the socket of SDS; empty: a temporary folder
 
+	// DebugTokenFile has the bearer tokens that open the debug pages of the status port beyond
+	// this host or pod; empty: nobody is let in from there.
+	DebugTokenFile string
+
 	Log *slog.Logger // where the agent's and Envoy's messages go; slog.Default() if nil
 
 	// Abort ends the sidecar at once when closed, without or during a drain. Signals are
@@ -148,6 +153,7 @@ type settings struct {
 	identified  bool   // the workload has, or will have, a certificate
 	workDir     string // where the socket of SDS is; made by Run
 	log         *slog.Logger
+	logged      *inspect.Tail // the end of log
 }
 
 // resolve applies defaults and checks. Its errors name the setting and say what to do.
@@ -156,6 +162,7 @@ func (c Config) resolve() (*settings, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
+	s.keepLog()
 	for _, step := range []func() error{s.resolveWorkload, s.resolveXDS, s.resolveCA, s.resolveProxyConfig, s.resolveAddresses} {
 		if err := step(); err != nil {
 			return nil, err

@@ -24,6 +24,7 @@ const instanceMetadata = "MOONSAIL_INSTANCE"
 func (s *settings) nameInstance() {
 	s.instance = rand.Text()
 	s.node.metadata[instanceMetadata] = s.instance
+	s.node.metadata[statusPortMetadata] = s.ports.Status
 }
 
 // leaveMethod is the control plane's; its messages are JSON (leaveRequest, leaveAnswer).

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/moonsail/moonsail/internal/agent/inspect"
 )
 
 // probeTimeout is below a kubelet's default of 3 s in Istio's injected probes.
@@ -36,6 +38,7 @@ func (a *agent) serveStatus(ctx context.Context) (*statusServers, error) {
 	status.HandleFunc("GET /debug/identity", a.handleIdentity)
 	status.HandleFunc("POST /quitquitquit", a.handleQuit)
 	status.HandleFunc("POST "+DrainPath, a.handleDrain(ctx))
+	status.Handle("GET /debug/", inspect.Pages(a.admin, a.logged, a.debugAccess(), a.log))
 
 	s := &statusServers{done: make(chan struct{}, 2)}
 	for _, p := range []struct {

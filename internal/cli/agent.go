@@ -173,6 +173,7 @@ func (f *agentFlags) addressFlags(cmd *cobra.Command) {
 	fs.StringVar(&c.AdminAddress, "admin-address", "", "where Envoy's admin interface listens (default: the workload's IP if loopback, else 127.0.0.1)")
 	fs.Uint16Var(&c.Ports.Admin, "admin-port", 0, fmt.Sprintf("Envoy's admin interface (default %d)", agent.DefaultAdminPort))
 	fs.Uint16Var(&c.Ports.Status, "status-port", 0, fmt.Sprintf("merged metrics: /stats/prometheus (default %d)", agent.DefaultStatusPort))
+	fs.StringVar(&c.DebugTokenFile, "debug-token-file", "", "`file` of bearer tokens, one a line, that open /debug/ at the status port beyond this host or pod (default: nobody is let in from there)")
 	fs.Uint16Var(&c.Ports.Health, "health-port", 0, fmt.Sprintf("readiness: /healthz/ready (default %d)", agent.DefaultHealthPort))
 	fs.Uint16Var(&c.Ports.Prometheus, "prometheus-port", 0, fmt.Sprintf("Envoy's own metrics: /stats/prometheus (default %d)", agent.DefaultPrometheusPort))
 }

@@ -113,6 +113,12 @@ func (f *serveFlags) addFlags(cmd *cobra.Command) {
 		"block traffic to destinations that the mesh does not know (Istio's REGISTRY_ONLY)")
 	fs.StringVar(&f.otlp, "otlp-endpoint", "",
 		"`URL` of a collector that gets each change as a trace: http://HOST:4318 or grpc://HOST:4317, https or grpcs with TLS (default: off, or as OTEL_EXPORTER_OTLP_ENDPOINT says)")
+	fs.StringVar(&o.AgentTokenFile, "agent-token-file", "",
+		"`FILE` whose first line is a token of the agents' --debug-token-file: without it only agents on this machine tell what their Envoys have")
+	fs.DurationVar(&o.SampleInUse, "sample-in-use", 0,
+		"measure at most so often, for one change and two proxies, the time from ACK until Envoy uses it (moonsail_in_use_seconds); 0: never")
+	fs.BoolVar(&o.NoChangeLog, "no-change-log", false, "do not follow changes: to measure what that costs")
+	_ = fs.MarkHidden("no-change-log") // it exists
 	fs.IntVar(&f.profiling.MutexFraction, "profile-mutex", 0, "sample one of `N` lock contentions for /debug/pprof/mutex (default: none)")
 	fs.DurationVar(&f.profiling.BlockRate, "profile-block", 0,
 		"sample one event per so much `TIME` blocked for /debug/pprof/block (default: none)")
@@ -171,6 +177,9 @@ func (f *serveFlags) check() error {
 	}
 	if f.profiling.MutexFraction < 0 || f.profiling.BlockRate < 0 {
 		return usageError{errors.New("profiling rates are not negative: 0 is none")}
+	}
+	if f.options.SampleInUse < 0 {
+		return usageError{errors.New("--sample-in-use is not negative: 0 is never")}
 	}
 	if f.options.Heartbeat < 0 {
 		return usageError{errors.New("--heartbeat is not negative: 0 is none")}

@@ -19,6 +19,7 @@ import (
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecars"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/internal/store"
@@ -43,7 +44,10 @@ type Options struct {
 	Senders          int              // pushes at the same time; 0: one a CPU
 	Status           bool             // what is wrong with Istio objects is written into their status
 	Webhook          admission.Options
-	Traces           trace.Config // the zero value: changes are no traces
+	Traces           trace.Config  // the zero value: changes are no traces
+	AgentTokenFile   string        // a token that agents' debug pages want; empty: none
+	SampleInUse      time.Duration // how often proxies are asked whether they use what they ACKed; 0: never
+	NoChangeLog      bool          // changes are not followed: to measure what that costs
 	Log              *slog.Logger
 
 	// Absence is how long workloads that leave wait for proxies that are disconnected; 0:
@@ -68,7 +72,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	witness, traces, err := newTraces(ctx, o, changes, metrics)
+	traces, err := newTraces(ctx, o, changes, metrics)
 	if err != nil {
 		return err
 	}
@@ -82,9 +86,10 @@ func Run(ctx context.Context, o Options) error {
 		closeAll(xdsListener, httpListener)
 		return err
 	}
-	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: changes, Removed: changes.Removed, Debounce: o.Debounce, SplitFrom: o.SplitFrom, Log: o.Log})
+	ledger, observer := follow(o, changes)
+	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: ledger, Removed: changes.Removed, Debounce: o.Debounce, SplitFrom: o.SplitFrom, Log: o.Log})
 	departures := departure.New(intake, changes, o.Log)
-	xds := server.New(binder{pipeline, departures}, changes, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: metrics, Witness: witness, Methods: methods(departures)})
+	xds := server.New(binder{pipeline, departures}, observer, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: metrics, Witness: witness(o, changes), Unfollowed: o.NoChangeLog, Methods: methods(departures)})
 	departures.Proxies, departures.Lists, departures.Absence = xds, pipeline.Listed, o.Absence
 	stages := debug.Stages{
 		Ready:    ready(source, pipeline),
@@ -94,6 +99,9 @@ func Run(ctx context.Context, o Options) error {
 		Changes:  changes, Proxies: xds, Gatherer: metrics.Registry,
 		Explain: &explain.Explainer{Snapshot: pipeline.Snapshot, Changes: changes, Proxies: xds},
 	}
+	asker := sidecars.New(xds, stages.Explain, o.AgentTokenFile)
+	stages.Sidecars = asker
+	sampler := newSampler(o, changes, asker, metrics)
 	watchProxies(metrics, stages.Explain)
 	watch(metrics, pipeline, intake)
 
@@ -105,6 +113,7 @@ func Run(ctx context.Context, o Options) error {
 	defer xds.Close()
 
 	g := newGroup(ctx)
+	g.run("samples of what is in use", sampler)
 	g.run("departures", func(ctx context.Context) error { departures.Run(ctx); return nil })
 	g.run(source.name, source.run)
 	if httpListener != nil {

@@ -2,23 +2,64 @@ package controlplane
 
 import (
 	"context"
+	"time"
 
+	"github.com/moonsail/moonsail/internal/engine"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecars"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/trace"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // newTraces has the change log tell an exporter of traces of its changes, where a collector
-// is named: witness is what the server tells it, run the exporter's goroutine.
-func newTraces(ctx context.Context, o Options, changes *telemetry.ChangeLog, m *telemetry.Metrics) (witness func(server.Settlement), run func(context.Context), err error) {
+// is named; run is the exporter's goroutine.
+func newTraces(ctx context.Context, o Options, changes *telemetry.ChangeLog, m *telemetry.Metrics) (run func(context.Context), err error) {
 	if !o.Traces.On() {
-		return nil, func(context.Context) {}, nil
+		return func(context.Context) {}, nil
 	}
 	e, err := trace.New(ctx, o.Traces, m, o.Log)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	changes.Tracer = e
+	changes.Tracers = append(changes.Tracers, e)
 	o.Log.Info("changes are exported as traces", "to", o.Traces.String())
-	return changes.Witness, e.Run, nil
+	return e.Run, nil
 }
+
+// newSampler has the change log tell a sampler of its changes, where one is wanted; run is
+// the sampler's goroutine.
+func newSampler(o Options, changes *telemetry.ChangeLog, a *sidecars.Asker, m *telemetry.Metrics) (run func(context.Context) error) {
+	if o.SampleInUse <= 0 {
+		return func(context.Context) error { return nil }
+	}
+	s := sidecars.NewSampler(a, o.SampleInUse, m)
+	changes.Tracers = append(changes.Tracers, s)
+	return func(ctx context.Context) error { s.Run(ctx); return nil }
+}
+
+// witness is what the server tells of who settled what; nil where nobody asks.
+func witness(o Options, changes *telemetry.ChangeLog) func(server.Settlement) {
+	if !o.Traces.On() && o.SampleInUse <= 0 {
+		return nil
+	}
+	return changes.Witness
+}
+
+// follow gives those who note what becomes of changes: the change log, or for an experiment nobody.
+func follow(o Options, changes *telemetry.ChangeLog) (engine.Ledger, server.Observer) {
+	if o.NoChangeLog {
+		return nobody{}, nobody{}
+	}
+	return changes, changes
+}
+
+// nobody notes nothing.
+type nobody struct{}
+
+func (nobody) Begin(model.Revision, []telemetry.ChangedObject, time.Time)        {}
+func (nobody) Mark(model.Revision, telemetry.Stage, time.Time)                   {}
+func (nobody) Resources(model.Revision, int, int64)                              {}
+func (nobody) Published(model.Revision, int, time.Time)                          {}
+func (nobody) Sent(model.Revision, time.Time)                                    {}
+func (nobody) Settled(model.Revision, model.Revision, server.Outcome, time.Time) {}

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/moonsail/moonsail/internal/access"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecars"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
@@ -43,6 +45,7 @@ type Stages struct {
 	Proxies Proxies
 	// Explain answers questions about them.
 	Explain  *explain.Explainer
+	Sidecars Sidecars
 	Gatherer prometheus.Gatherer
 }
 
@@ -59,6 +62,14 @@ type Proxies interface {
 	Proxies() []server.ProxyState
 	// Proxy is one of them, by node id or name.namespace.
 	Proxy(id string) (server.ProxyState, bool)
+}
+
+// Sidecars is what sidecars.Asker is to this package.
+type Sidecars interface {
+	// Get reads a page of a proxy's agent.
+	Get(ctx context.Context, proxy, page string, query url.Values) ([]byte, error)
+	// Sample asks some proxies that have ACKed a revision whether they use it.
+	Sample(ctx context.Context, where []server.Whereabouts, rev model.Revision, most int) []sidecars.Use
 }
 
 // Scrapeable are the pages that tell numbers, and no configuration.

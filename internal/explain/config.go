@@ -3,7 +3,9 @@ package explain
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -21,6 +23,7 @@ type ProxyConfig struct {
 	Proxy     string           `json:"proxy"` // name.namespace
 	ID        string           `json:"id"`
 	IPs       []string         `json:"ips"`
+	Agent     string           `json:"agent,omitempty"`    // where its agent's debug pages are; empty: it has none
 	Resources []ConfigResource `json:"resources"`
 }
 
@@ -94,7 +97,7 @@ func (x *Explainer) Config(proxy, section string, full bool) (*ProxyConfig, erro
 	if !ok {
 		return nil, NotConnected{proxy}
 	}
-	out := &ProxyConfig{Now: time.Now(), Proxy: p.String(), ID: p.ID, IPs: p.IPs, Resources: []ConfigResource{}}
+	out := &ProxyConfig{Now: time.Now(), Proxy: p.String(), ID: p.ID, IPs: p.IPs, Agent: agentOf(p), Resources: []ConfigResource{}}
 	for i := range list {
 		e := list[i].Entry
 		r := ConfigResource{Type: list[i].Type.String(), Name: e.Name, Version: e.Version, Revision: e.Revision,
@@ -109,6 +112,14 @@ func (x *Explainer) Config(proxy, section string, full bool) (*ProxyConfig, erro
 		out.Resources = append(out.Resources, r)
 	}
 	return out, nil
+}
+
+// agentOf is where a proxy's agent answers, by what the proxy says of itself.
+func agentOf(p *model.Proxy) string {
+	if p.StatusPort == 0 || len(p.IPs) == 0 {
+		return ""
+	}
+	return net.JoinHostPort(p.IPs[0], strconv.Itoa(int(p.StatusPort)))
 }
 
 var sentTexts = map[ledger.Standing]string{

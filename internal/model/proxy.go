@@ -41,6 +41,8 @@ type Proxy struct {
 	EnvoyVersion   string // of the proxy itself: "1.40.0"; empty: not known
 	NamedPorts     map[string]uint32
 	Instance       string // another one each time that the sidecar starts; empty: it does not say
+	// StatusPort is its agent's, where debug pages are; 0: it has none.
+	StatusPort uint16
 	// Identity: its agent serves it certificates, so it can speak mutual TLS.
 	Identity bool
 	// ScopedRoutes: large route configurations reach it split into buckets, by SRDS. The

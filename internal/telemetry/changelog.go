@@ -24,7 +24,7 @@ type ChangeLog struct {
 	// Read-only.
 	log     *slog.Logger
 	metrics *Metrics
-	Tracer  Tracer      // nil: nobody; set before the first change
+	Tracers []Tracer    // set before the first change
 	lines   chan Change // for Run; bounded, what does not fit is counted instead
 
 	ring   []atomic.Pointer[record]
@@ -56,7 +56,7 @@ func NewChangeLog(size int, log *slog.Logger, metrics *Metrics) *ChangeLog {
 // Begin starts the clock of a revision: observed is the first event of its batch.
 func (l *ChangeLog) Begin(rev model.Revision, objects []ChangedObject, observed time.Time) {
 	r := newRecord(rev, objects, observed)
-	if l.Tracer != nil {
+	if len(l.Tracers) > 0 {
 		r.witness = &witness{}
 	}
 	l.metrics.changed(objects)

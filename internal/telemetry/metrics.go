@@ -41,6 +41,8 @@ type Metrics struct {
 	superseded   prometheus.Counter     // moonsail_superseded_total
 	forgotten    prometheus.Counter     // moonsail_changes_forgotten_total
 	linesDropped prometheus.Counter     // moonsail_change_log_lines_dropped_total
+	inUse        prometheus.Histogram   // moonsail_in_use_seconds
+	samples      *prometheus.CounterVec // moonsail_in_use_samples_total
 	untraced     prometheus.Counter     // moonsail_traces_dropped_total
 	spans        *prometheus.CounterVec // moonsail_trace_spans_total
 }
@@ -120,8 +122,20 @@ func (m *Metrics) changes() {
 	m.forgotten = m.counter("moonsail_changes_forgotten_total",
 		"Changes that left the change log before every proxy concerned had answered.")
 	m.linesDropped = m.counter("moonsail_change_log_lines_dropped_total", "Log lines of changes that could not be written in time.")
+	m.inUse = m.histogram("moonsail_in_use_seconds",
+		"Time from a proxy's ACK of clusters or listeners until its Envoy used them (warmed, active), at most: of some proxies of some changes, see --sample-in-use.", fine)
+	m.samples = m.counterVec("moonsail_in_use_samples_total", "Proxies that were asked for that. result=timeout: it did not use them in 30 s; unknown: its agent did not answer.", "result")
 	m.untraced = m.counter("moonsail_traces_dropped_total", "Changes that are no trace, as the collector of traces was too slow.")
 	m.spans = m.counterVec("moonsail_trace_spans_total", "Spans for the collector of traces. result=exported: it took them; lost: it did not.", "result")
+}
+
+// InUse is told what came of asking a proxy whether it uses what it has ACKed, and how long
+// after the ACK it did: in_use, timeout or unknown.
+func (m *Metrics) InUse(d time.Duration, result string) {
+	m.samples.WithLabelValues(result).Inc()
+	if result == "in_use" {
+		m.inUse.Observe(max(0, d).Seconds())
+	}
 }
 
 // TraceDropped counts a change that did not become a trace.

@@ -43,7 +43,7 @@ type witness struct {
 	notable []Answer   // refusals and ends of streams, oldest first
 }
 
-// Witness is told who settled what, before Settled is. It must be asked for only with a Tracer.
+// Witness is told who settled what, before Settled is. It is worth asking for only with a Tracer.
 func (l *ChangeLog) Witness(s server.Settlement) {
 	if s.Outcome == server.NotConcerned {
 		return
@@ -97,9 +97,13 @@ func (w *witness) answers() []Answer {
 	return out
 }
 
-// trace hands a change that is over to the tracer, where there is one.
+// trace hands a change that is over to those who want it.
 func (l *ChangeLog) trace(r *record) {
-	if l.Tracer != nil && r.witness != nil {
-		l.Tracer.Trace(Trace{Change: r.snapshot(), Answers: r.witness.answers()})
+	if r.witness == nil {
+		return
+	}
+	t := Trace{Change: r.snapshot(), Answers: r.witness.answers()}
+	for _, tracer := range l.Tracers {
+		tracer.Trace(t)
 	}
 }

@@ -136,7 +136,7 @@ func tell(l *telemetry.ChangeLog, rev model.Revision) {
 
 func newLog(m *telemetry.Metrics, e telemetry.Tracer) *telemetry.ChangeLog {
 	l := telemetry.NewChangeLog(8, slog.New(slog.DiscardHandler), m)
-	l.Tracer = e
+	l.Tracers = []telemetry.Tracer{e}
 	return l
 }
 

@@ -35,6 +35,7 @@ var layers = [][]string{
 	{"internal/analyze", "internal/xds/server"},
 	{"internal/telemetry", "internal/agent"},
 	{"internal/explain", "internal/departure", "internal/trace"},
+	{"internal/sidecars"},
 	{"internal/debug", "internal/engine", "internal/admission", "internal/status"},
 	{"internal/controlplane"},
 	{"internal/demo", "internal/lab"},

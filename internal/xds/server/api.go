@@ -103,6 +103,9 @@ type Options struct {
 	// Witness is told who settled what, right before the Observer is told that somebody did;
 	// like an Observer it must be quick and must not call the Server. nil: nobody asks.
 	Witness func(Settlement)
+	// Unfollowed: streams do not keep which revisions they owe, and nobody is told of what
+	// becomes of them. It is for experiments.
+	Unfollowed bool
 	// Methods are served beside the discovery service, by path: "/package.Service/Method".
 	Methods map[string]Unary
 }

@@ -49,7 +49,9 @@ func (st *stream) publish(rev model.Revision, now time.Time) {
 		if len(in.published) == 0 {
 			in.since = now
 		}
-		in.published = append(in.published, rev)
+		if !st.server.opts.Unfollowed {
+			in.published = append(in.published, rev)
+		}
 		in.queued = true
 	}
 	in.mu.Unlock()

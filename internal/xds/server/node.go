@@ -92,6 +92,9 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	text("NETWORK", &p.Network)
 	text("ISTIO_VERSION", &p.IstioVersion)
 	text("MOONSAIL_INSTANCE", &p.Instance)
+	if port := m["MOONSAIL_STATUS_PORT"].GetNumberValue(); port >= 1 && port <= 65535 {
+		p.StatusPort = uint16(port)
+	}
 	p.Identity = m["SDS"].GetStringValue() == "true"
 	var mode string
 	text("INTERCEPTION_MODE", &mode)

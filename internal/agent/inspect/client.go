@@ -1,0 +1,81 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// clientTimeout bounds an answer: Envoy may be busy with a large update.
+const clientTimeout = 10 * time.Second
+
+// maxAnswer bounds an answer's bytes.
+const maxAnswer = 256 << 20
+
+// Client asks the agent at an address, "host:port".
+type Client struct {
+	Address string
+	Token   string // "": none
+	HTTP    http.Client
+}
+
+// InUse asks what is in use, and about these resources.
+func (c *Client) InUse(ctx context.Context, asked []Question) (*InUse, error) {
+	q := url.Values{}
+	for _, one := range asked {
+		q.Add(strings.ToLower(one.Type), one.Name)
+	}
+	u := &InUse{}
+	text, err := c.Get(ctx, PathInUse, q)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, u); err != nil {
+		return nil, fmt.Errorf("the agent at %s: %w", c.Address, err)
+	}
+	return u, nil
+}
+
+// Get reads a page.
+func (c *Client) Get(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
+	defer cancel()
+	u := url.URL{Scheme: "http", Host: c.Address, Path: path, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	if c.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	resp, err := c.HTTP.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, refused(c.Address, resp.Status, text)
+	}
+	return text, nil
+}
+
+// refused is what an agent says that does not answer.
+func refused(address, status string, text []byte) error {
+	var why struct{ Error, Next string }
+	if json.Unmarshal(text, &why) != nil || why.Error == "" {
+		return fmt.Errorf("the agent at %s answered %s", address, status)
+	}
+	if why.Next != "" {
+		why.Error += " (" + why.Next + ")"
+	}
+	return fmt.Errorf("the agent at %s: %s", address, why.Error)
+}

@@ -1,0 +1,213 @@
+// Package sidecars asks the agents of connected proxies what their Envoys have: the ACK of a
+// change says that Envoy took it, and not yet that it uses it.
+package sidecars
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/agent/inspect"
+	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// Proxies knows who is connected; *server.Server.
+type Proxies interface {
+	Proxy(id string) (server.ProxyState, bool)
+}
+
+// Asker asks agents. Its methods may be called at any time, by many goroutines.
+type Asker struct {
+	// Read-only.
+	Proxies Proxies
+	Explain *explain.Explainer
+	// TokenFile has the token that agents want of whom asks from elsewhere; "": none is sent.
+	TokenFile string
+
+	http  *http.Client
+	slots chan struct{} // one each for who asks
+}
+
+// Bounds.
+const (
+	maxAsking   = 8 // at the same time
+	dialTimeout = 2 * time.Second
+	maxObjects  = 64 // resources that are asked about in one question
+)
+
+// New makes an asker.
+func New(p Proxies, x *explain.Explainer, tokenFile string) *Asker {
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	// Without a proxy from the environment, and without redirects: what is asked is an address.
+	transport := &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}
+	return &Asker{Proxies: p, Explain: x, TokenFile: tokenFile, slots: make(chan struct{}, maxAsking),
+		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// Pages are those of agents that can be asked for, by their names here.
+var Pages = map[string]string{
+	"in-use": inspect.PathInUse, "config_dump": inspect.PathConfigDump, "stats": inspect.PathStats, "clusters": inspect.PathClusters,
+	"listeners": inspect.PathListeners, "server_info": inspect.PathServer, "logs": inspect.PathLogs,
+}
+
+// Get reads a page of the agent of a proxy, named by node id or name.namespace.
+func (a *Asker) Get(ctx context.Context, proxy, page string, query url.Values) ([]byte, error) {
+	path, ok := Pages[page]
+	if !ok {
+		return nil, fmt.Errorf("there is no page %q of a proxy's agent", page)
+	}
+	p, ok := a.Proxies.Proxy(proxy)
+	if !ok {
+		return nil, explain.NotConnected{Name: proxy}
+	}
+	c, err := a.client(&p)
+	if err != nil {
+		return nil, err
+	}
+	release, err := a.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return c.Get(ctx, path, query)
+}
+
+func (a *Asker) begin(ctx context.Context) (release func(), err error) {
+	select {
+	case a.slots <- struct{}{}:
+		return func() { <-a.slots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (a *Asker) client(p *server.ProxyState) (*inspect.Client, error) {
+	address, err := addressOf(p)
+	if err != nil {
+		return nil, err
+	}
+	c := &inspect.Client{Address: address, HTTP: *a.http}
+	if a.TokenFile != "" {
+		text, err := os.ReadFile(a.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("--agent-token-file: %w", err)
+		}
+		first, _, _ := bytes.Cut(bytes.TrimSpace(text), []byte("\n"))
+		c.Token = string(bytes.TrimSpace(first))
+	}
+	return c, nil
+}
+
+// addressOf is where a proxy's agent answers. A proxy says so itself: it is believed only
+// where its stream comes from that address, or both are on this machine, so that nobody has
+// the control plane ask, or give a token to, somebody else.
+func addressOf(p *server.ProxyState) (string, error) {
+	if p.Proxy == nil || p.Proxy.StatusPort == 0 || len(p.Proxy.IPs) == 0 {
+		return "", fmt.Errorf("proxy %s.%s does not say where its agent answers: is it run by 'moonsail agent' of this version?", p.Name, p.Namespace)
+	}
+	peer, ok := hostOf(p.Peer)
+	for _, text := range p.Proxy.IPs {
+		ip, err := netip.ParseAddr(text)
+		if ip = ip.Unmap(); err == nil && ok && (ip == peer || ip.IsLoopback() && peer.IsLoopback()) {
+			return net.JoinHostPort(ip.String(), strconv.Itoa(int(p.Proxy.StatusPort))), nil
+		}
+	}
+	return "", fmt.Errorf("proxy %s.%s says that its address is %s, and its stream comes from %s: its agent is not asked", p.Name, p.Namespace, p.Proxy.IPs[0], p.Peer)
+}
+
+func hostOf(peer string) (netip.Addr, bool) {
+	if at, err := netip.ParseAddrPort(peer); err == nil {
+		return at.Addr().Unmap(), true
+	}
+	return netip.Addr{}, false
+}
+
+// Use is whether an Envoy uses what a revision changed.
+type Use struct {
+	Proxy string `json:"proxy"` // name.namespace
+	InUse bool   `json:"inUse"`
+	// Asked are the clusters and listeners that it depends on. What else a revision changes
+	// (endpoints, routes) is in use with its ACK.
+	Asked []inspect.Resource `json:"asked,omitempty"`
+	Why   []string           `json:"why,omitempty"`   // of what is not in use
+	Error string             `json:"error,omitempty"` // why nothing is known
+}
+
+// InUse asks the agent of a proxy about what a revision changed.
+func (a *Asker) InUse(ctx context.Context, proxy string, rev model.Revision) (*Use, error) {
+	p, ok := a.Proxies.Proxy(proxy)
+	if !ok {
+		return nil, explain.NotConnected{Name: proxy}
+	}
+	want, err := a.intended(proxy, rev)
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.client(&p)
+	if err != nil {
+		return nil, err
+	}
+	release, err := a.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	var asked []inspect.Question
+	for i := range want {
+		asked = append(asked, inspect.Question{Type: want[i].Type, Name: want[i].Name})
+	}
+	got, err := c.InUse(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	return judge(p.Name+"."+p.Namespace, p.Protocol == "delta", want, got), nil
+}
+
+// intended are the clusters and listeners of a proxy that are as they are since rev.
+func (a *Asker) intended(proxy string, rev model.Revision) ([]explain.ConfigResource, error) {
+	c, err := a.Explain.Config(proxy, explain.AllSections, false)
+	if err != nil {
+		return nil, err
+	}
+	list := slices.DeleteFunc(c.Resources, func(r explain.ConfigResource) bool {
+		return r.Revision != rev || r.Type != "CDS" && r.Type != "LDS" || r.Sent == "refused"
+	})
+	return list[:min(len(list), maxObjects)], nil
+}
+
+// judge holds what is to be against what an agent said. Versions are of resources on delta
+// streams only.
+func judge(proxy string, versions bool, want []explain.ConfigResource, got *inspect.InUse) *Use {
+	u := &Use{Proxy: proxy, Asked: got.Resources}
+	has := map[inspect.Question]*inspect.Resource{}
+	for i := range got.Resources {
+		r := &got.Resources[i]
+		has[inspect.Question{Type: r.Type, Name: r.Name}] = r
+	}
+	for i := range want {
+		w := &want[i]
+		switch r := has[inspect.Question{Type: w.Type, Name: w.Name}]; {
+		case r == nil || r.State == inspect.Missing:
+			u.Why = append(u.Why, fmt.Sprintf("%s %s is not in Envoy", w.Type, w.Name))
+		case r.State == inspect.Warming && (!versions || r.Warming == w.Version):
+			u.Why = append(u.Why, fmt.Sprintf("%s %s is warming", w.Type, w.Name))
+		case versions && r.Version != w.Version:
+			u.Why = append(u.Why, fmt.Sprintf("%s %s is in use in another form", w.Type, w.Name))
+		}
+	}
+	if got.State != "LIVE" {
+		u.Why = append(u.Why, "Envoy is "+got.State)
+	}
+	u.InUse = len(u.Why) == 0
+	return u
+}
