@@ -85,7 +85,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer undo()
 	a.log.Info("sidecar starting", "node", s.node.id, "cluster", s.node.cluster, "envoy", found.Path,
-		"xds", s.XDS.Address, "concurrency", s.concurrency, "admin", s.adminAddr, "bind", s.bind)
+		"xds", s.XDS.Address, "concurrency", s.concurrency, "because", s.because, "admin", s.adminAddr, "bind", s.bind)
 	return a.supervise(ctx)
 }
 

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/moonsail/moonsail/internal/agent/inspect"
@@ -21,7 +22,7 @@ import (
 // Defaults of what a Config leaves out. The ports are Istio's.
 const (
 	DefaultXDSAddress     = "127.0.0.1:15010"
-	DefaultConcurrency    = 2
+	DefaultConcurrency    = 2 // where no CPU limit is known
 	DefaultDrainTime      = 5 * time.Second
 	DefaultLeaveTimeout   = 10 * time.Second
 	DefaultAdminPort      = 15000
@@ -102,7 +103,9 @@ type Config struct {
 
 	XDS         XDS
 	CA          CA
-	Concurrency *int           // worker threads of Envoy; 0: one a core
+	Concurrency *int           // worker threads of Envoy; 0: one a core; nil: see resolveConcurrency
+	CPULimit    CPULimit       // what the sidecar may use
+	AppMetrics  AppMetrics     // of the application, to be merged with Envoy's
 	DrainTime   *time.Duration // how long connections may last after the first signal
 	MinDrain    time.Duration  // drain at least that long, even without connections
 	// LeaveTimeout bounds how long it is waited for that every proxy knows that the workload
@@ -139,6 +142,8 @@ type settings struct {
 	node        node
 	proxyConfig *meshconfig.ProxyConfig
 	concurrency int
+	because     string // why so many worker threads
+	buckets     []*metricsv3.HistogramBucketSettings
 	drainTime   time.Duration // of the sidecar as a whole
 	leaveBound  time.Duration // LeaveTimeout
 	instance    string        // of this run; empty for what is only printed

@@ -8,16 +8,12 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 	"sigs.k8s.io/yaml"
 )
 
 // ProxyConfigAnnotation is the pod annotation that overrides a sidecar's ProxyConfig.
 const ProxyConfigAnnotation = "proxy.istio.io/config"
-
-// maxConcurrency is far above any machine: more is a mistake, and Envoy would try it.
-const maxConcurrency = 1024
 
 // ParseProxyConfig reads Istio's ProxyConfig in YAML or JSON. where names the source in
 // errors.
@@ -85,23 +81,11 @@ func (s *settings) resolveProxyConfig() error {
 	if err := s.portsFromProxyConfig(); err != nil {
 		return err
 	}
+	var err error
+	if s.buckets, err = s.histogramBuckets(); err != nil {
+		return err
+	}
 	return s.resolveDrain()
-}
-
-func (s *settings) resolveConcurrency() error {
-	s.concurrency = DefaultConcurrency
-	if c := s.proxyConfig.GetConcurrency(); c != nil {
-		s.concurrency = int(c.GetValue())
-	}
-	if s.Concurrency != nil {
-		s.concurrency = *s.Concurrency
-	}
-	if s.concurrency < 0 || s.concurrency > maxConcurrency {
-		return fmt.Errorf("concurrency is %d: --concurrency (or concurrency in %s) wants 0 (one thread a core) to %d",
-			s.concurrency, ProxyConfigAnnotation, maxConcurrency)
-	}
-	s.proxyConfig.Concurrency = wrapperspb.Int32(int32(s.concurrency))
-	return nil
 }
 
 // portsFromProxyConfig takes the two ports that Istio's ProxyConfig knows.

@@ -69,6 +69,7 @@ func (s *settings) statsConfig() *metricsv3.StatsConfig {
 	c.StatsMatcher = &metricsv3.StatsMatcher{StatsMatcher: &metricsv3.StatsMatcher_InclusionList{
 		InclusionList: &matcherv3.ListStringMatcher{Patterns: s.inclusions()},
 	}}
+	c.HistogramBucketSettings = s.buckets
 	return c
 }
 

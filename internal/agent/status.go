@@ -97,7 +97,7 @@ func (a *agent) handleReady(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "ready")
 }
 
-// handleMetrics merges the agent's metrics and Envoy's. What cannot be had is left out
+// handleMetrics merges the agent's metrics, Envoy's and the application's. What cannot be had is left out
 // and counted: the rest is worth more than an error.
 func (a *agent) handleMetrics(w http.ResponseWriter, r *http.Request) {
 	a.metrics.scrapes.Inc()
@@ -106,6 +106,7 @@ func (a *agent) handleMetrics(w http.ResponseWriter, r *http.Request) {
 		fromEnvoy.Reset()
 		a.metrics.scrapeFailures.WithLabelValues("envoy").Inc()
 	}
+	fromApp := a.appMetrics(r)
 	families, err := a.metrics.registry.Gather()
 	if err != nil {
 		a.metrics.scrapeFailures.WithLabelValues("agent").Inc()
@@ -119,6 +120,21 @@ func (a *agent) handleMetrics(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	_, _ = w.Write(fromEnvoy.Bytes())
+	_, _ = w.Write(fromApp)
+}
+
+// appMetrics are the application's, where it is known to have any.
+func (a *agent) appMetrics(r *http.Request) []byte {
+	if a.AppMetrics.Port == 0 {
+		return nil
+	}
+	body, err := a.scrapeApp(r.Context(), r)
+	if err != nil {
+		a.metrics.scrapeFailures.WithLabelValues("application").Inc()
+		a.log.Debug("the application's metrics were not had", "error", err)
+		return nil
+	}
+	return body
 }
 
 // DrainPath is where programs of the same host or pod ask on the status port to leave.

@@ -52,7 +52,12 @@ The workload is told by flags, by environment variables (Istio's names where it 
 them), or by a Kubernetes Pod in a YAML file (--pod). ISTIO_META_X=v and
 ISTIO_METAJSON_X={...} go into the node's metadata, as in Istio. The annotation
 proxy.istio.io/config (concurrency, drainDuration, terminationDrainDuration,
-proxyMetadata, proxyStatsMatcher...) beats $PROXY_CONFIG; a flag beats both.
+proxyMetadata, proxyStatsMatcher...) beats $PROXY_CONFIG; a flag beats both. Where none
+says how many worker threads Envoy has, it has one for each whole CPU of the CPU limit
+($ISTIO_CPU_LIMIT, else cpu.max of the cgroup), and one at least; 2 without a limit.
+
+GET /stats/prometheus on the status port has the agent's metrics, Envoy's and the
+application's: its annotations prometheus.io/scrape, port and path say where those are.
 
 Addresses: if the workload's IP is a loopback address, everything listens there, so
 each of many sidecars on one machine needs no more than an --ip of its own
@@ -132,7 +137,8 @@ func (f *agentFlags) proxyFlags(cmd *cobra.Command) {
 	fs.StringVar(&c.XDS.RootCert, "xds-root-cert", "", "`file` with the roots of the mesh, which the control plane's and the CA's certificates are checked by (default "+agent.DefaultRootCert+")")
 	fs.StringVar(&c.XDS.ServerName, "xds-server-name", "", "the name in the control plane's certificate (default: the host of --xds-address)")
 	fs.StringVar(&f.proxyConfig, "proxy-config", "", "Istio's ProxyConfig, as YAML")
-	fs.IntVar(&f.concurrency, "concurrency", agent.DefaultConcurrency, "Envoy's worker threads; 0: one a core")
+	fs.IntVar(&f.concurrency, "concurrency", agent.DefaultConcurrency, "Envoy's worker threads; 0: one a core (default: of annotation or --proxy-config, else the whole CPUs of the CPU limit, else 2)")
+	fs.Lookup("concurrency").DefValue = "0" // the text says it
 	fs.DurationVar(&f.drainTime, "drain-time", agent.DefaultDrainTime, "how long connections may last after the first signal")
 	fs.DurationVar(&f.leaveTimeout, "leave-timeout", agent.DefaultLeaveTimeout, "how long to wait, before the drain, for every proxy to know that this workload leaves; 0: nobody is told")
 	fs.DurationVar(&c.MinDrain, "min-drain-time", 0, "drain at least that long, even without connections")
@@ -231,6 +237,12 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 		if c.ProxyConfig, err = agent.ParseProxyConfig(f.proxyConfig, "--proxy-config (PROXY_CONFIG)"); err != nil {
 			return nil, err
 		}
+	}
+	if c.CPULimit, err = agent.FindCPULimit(environ); err != nil {
+		return nil, err
+	}
+	if c.AppMetrics, err = agent.FindAppMetrics(environ, c.Workload.Annotations); err != nil {
+		return nil, err
 	}
 	if cmd.Flags().Changed("concurrency") {
 		c.Concurrency = &f.concurrency

@@ -1,0 +1,83 @@
+package agent
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMergesTheApplicationsMetrics(t *testing.T) {
+	ads := startADS(t, nil, nil, nil)
+	close(ads.open)
+	ip := ownIP()
+	var fails atomic.Bool
+	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	require.NoError(t, err)
+	app := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if fails.Load() || r.URL.Path != "/custom" || r.Header.Get("Accept") != "text/plain;version=0.0.4" {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		_, _ = io.WriteString(w, "orders_total 7\n# EOF\n")
+	})}}
+	app.Start()
+	t.Cleanup(app.Close)
+	s := startSidecar(t, ip, ads.address, func(c *Config) {
+		c.AppMetrics = AppMetrics{Port: uint16(l.Addr().(*net.TCPAddr).Port), Path: "/custom"}
+	})
+	s.awaitReady()
+	_, merged := s.get(DefaultStatusPort, "/stats/prometheus")
+	require.Contains(t, merged, "\norders_total 7\n")
+	require.Contains(t, merged, "envoy_server_live{} 1\n")
+	require.Contains(t, merged, "istio_agent_scrapes_total 1\n")
+	require.NotContains(t, merged, "# EOF")
+
+	fails.Store(true)
+	_, merged = s.get(DefaultStatusPort, "/stats/prometheus")
+	require.NotContains(t, merged, "orders_total")
+	require.Contains(t, merged, "envoy_server_live{} 1\n", "the rest is there")
+	_, merged = s.get(DefaultStatusPort, "/stats/prometheus")
+	require.Contains(t, merged, `istio_agent_scrape_failures_total{type="application"} 2`)
+}
+
+func TestFindAppMetrics(t *testing.T) {
+	annotations := func(scrape, port, path string) map[string]string {
+		return map[string]string{"prometheus.io/scrape": scrape, "prometheus.io/port": port, "prometheus.io/path": path}
+	}
+	for _, tc := range []struct {
+		env         string
+		annotations map[string]string
+		want        AppMetrics
+		err         string
+	}{
+		{"", nil, AppMetrics{}, ""},
+		{"", annotations("true", "9102", "/m"), AppMetrics{9102, "/m"}, ""},
+		{"", annotations("true", "", ""), AppMetrics{80, ""}, ""},
+		{"", annotations("false", "9102", "/m"), AppMetrics{}, ""},
+		{"", annotations("true", "15020", "/stats/prometheus"), AppMetrics{}, ""},
+		{`{"scrape":"true","path":"/x","port":"8080"}`, annotations("true", "15020", "/stats/prometheus"), AppMetrics{8080, "/x"}, ""},
+		{`{"scrape":"false"}`, annotations("true", "9102", ""), AppMetrics{}, ""},
+		{"{", nil, AppMetrics{}, "ISTIO_PROMETHEUS_ANNOTATIONS"},
+		{"", annotations("true", "http", ""), AppMetrics{}, "prometheus.io/port"},
+	} {
+		got, err := FindAppMetrics([]string{"ISTIO_PROMETHEUS_ANNOTATIONS=" + tc.env}, tc.annotations)
+		require.Equal(t, tc.want, got)
+		if tc.err == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, tc.err)
+		}
+	}
+	r := httptest.NewRequest(http.MethodGet, "/", strings.NewReader(""))
+	require.Equal(t, scrapeTimeout, scrapeWithin(r))
+	r.Header.Set("X-Prometheus-Scrape-Timeout-Seconds", "2")
+	require.Equal(t, 1800*time.Millisecond, scrapeWithin(r))
+	require.Empty(t, withoutEOF([]byte("# EOF\n")))
+}
