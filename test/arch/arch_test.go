@@ -29,7 +29,7 @@ const module = "github.com/moonsail/moonsail/"
 // their siblings.
 var layers = [][]string{
 	{"internal/bucket", "internal/extension", "internal/jwt"},
-	{"internal/expression", "internal/operators", "internal/access", "internal/model", "internal/version", "internal/envoy", "internal/intercept", "internal/simulate", "internal/xds/names", "internal/xds/resource", "internal/xds/http2"},
+	{"internal/expression", "internal/operators", "internal/access", "internal/bugreport", "internal/model", "internal/version", "internal/envoy", "internal/intercept", "internal/simulate", "internal/xds/names", "internal/xds/resource", "internal/xds/http2"},
 	{"internal/view", "internal/store", "internal/istioapi", "internal/xds/table"},
 	{"internal/derive", "internal/translate", "internal/xds/ledger", "internal/source"},
 	{"internal/analyze", "internal/xds/server"},

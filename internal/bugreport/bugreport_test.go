@@ -1,0 +1,186 @@
+package bugreport
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// open reads an archive: the text of each file by its name.
+func open(t *testing.T, archive []byte) map[string]string {
+	t.Helper()
+	zip, err := gzip.NewReader(bytes.NewReader(archive))
+	require.NoError(t, err)
+	out := map[string]string{}
+	for r := tar.NewReader(zip); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		require.NoError(t, err)
+		text, err := io.ReadAll(r)
+		require.NoError(t, err)
+		out[h.Name] = string(text)
+	}
+}
+
+func text(s string) func(context.Context) ([]byte, error) {
+	return func(context.Context) ([]byte, error) { return []byte(s), nil }
+}
+
+func options() Options {
+	return Options{Folder: "report", MaxFile: 1 << 20, MaxTotal: 1 << 22, Timeout: time.Minute, Now: time.Unix(1e9, 0).UTC()}
+}
+
+func write(t *testing.T, items []Item, o Options) (*Manifest, map[string]string) {
+	t.Helper()
+	var b bytes.Buffer
+	m, err := Write(t.Context(), &b, items, o)
+	require.NoError(t, err)
+	return m, open(t, b.Bytes())
+}
+
+func privateKey(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+}
+
+// TestNoSecretLeaves plants secrets of all sorts where they could be, and what only looks
+// like them beside.
+func TestNoSecretLeaves(t *testing.T) {
+	key := privateKey(t)
+	keyLine := strings.Split(key, "\n")[1]
+	quoted, err := json.Marshal(key)
+	require.NoError(t, err)
+	const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJlc2lnbmF0dXJl"
+	const hidden = "hunter2-hunter2" // the value of all that follow
+	encodedSecret, encodedKey := base64.StdEncoding.EncodeToString([]byte(hidden)), base64.StdEncoding.EncodeToString([]byte(key))
+	docs := map[string]string{
+		"key in text":           "some log\n" + key + "and more",
+		"key in JSON":           `{"a":[{"pem":` + string(quoted) + `}]}`,
+		"key cut off":           "log " + key[:120],
+		"key in base64":         `{"tls":{"x":"` + encodedKey + `"}}`,
+		"envoy's inline key":    `{"tls_certificate":{"private_key":{"inline_bytes":"` + encodedKey + `"},"certificate_chain":{"inline_string":"public"}}}`,
+		"envoy's inline string": `{"private_key":{"inline_string":"` + hidden + `"}}`,
+		"envoy's secret":        `{"generic_secret":{"secret":{"inline_string":"` + hidden + `"}}}`,
+		"a Secret":              `{"kind":"Secret","metadata":{"name":"db"},"data":{"user":"` + encodedSecret + `"},"stringData":{"x":"` + hidden + `"}}`,
+		"a list of Secrets":     `{"kind":"List","items":[{"kind":"Secret","data":{"any":"` + encodedSecret + `"}}]}`,
+		"last applied":          `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"kind\":\"Secret\",\"data\":{\"any\":\"` + encodedSecret + `\"}}"}}}`,
+		"a variable":            `{"env":[{"name":"DB_PASSWORD","value":"` + hidden + `"},{"name":"PATH","value":"/bin"}]}`,
+		"a variable of a file":  `{"env":[{"name":"AWS_SECRET_ACCESS_KEY","value":"` + hidden + `"},{"name":"SESSION_TOKEN_NAME","value":"` + hidden + `"}]}`,
+		"a field":               `{"clientSecret":"` + hidden + `","apiKey":"` + hidden + `","deep":{"auth-token":"` + hidden + `"}}`,
+		"an object of secrets":  `{"credentials":{"user":"u","x":"` + hidden + `"}}`,
+		"a token":               "token was " + jwt + " and no more",
+		"a token in JSON":       `{"message":"sent ` + jwt + `"}`,
+		"a header":              "> Authorization: Bearer " + hidden,
+		"a header in JSON":      `{"headers":[{"header":{"key":"authorization","value":"Basic ` + encodedSecret + `"}}]}`,
+		"another header":        `{"headers":[{"header":{"key":"x-api-key","value":"` + hidden + `"}}]}`,
+		"an URL":                "dial postgres://app:" + hidden + "@db:5432/shop",
+		"an URL in JSON":        `{"args":["--db=postgres://app:` + hidden + `@db/x"]}`,
+		"a flag":                "moonsail\x00serve\x00--password=" + hidden + "\x00",
+		"a flag in JSON":        `{"args":["--api-token=` + hidden + `"]}`,
+		"YAML":                  "metadata:\n  db-password: " + hidden + "\n  other: 1\n",
+		"YAML, quoted":          `password: "` + hidden + ` with spaces"`,
+		"a kubeconfig":          "users:\n- user:\n    token: " + hidden + "\n    client-key-data: " + encodedKey + "\n",
+		"a log line":            `level=INFO msg="started" api_key=` + hidden + ` x=1`,
+		"a key of AWS":          "used AKIAIOSFODNN7EXAMPLE for it",
+		"a token of GitHub":     "remote ghp_0123456789abcdefghij0123456789abcdef",
+		"not quite JSON":        `{"password": "` + hidden + `"`,
+		"JSON lines":            `{"password":"` + hidden + `"}` + "\n" + `{"a":1}`,
+		"a list of tokens":      `{"tokens":["` + hidden + `"]}`,
+		"metrics":               `x{password="` + hidden + `"} 1`,
+	}
+	var items []Item
+	for name, doc := range docs {
+		items = append(items, Item{Name: name, Read: text(doc)})
+	}
+	items = append(items, Item{Name: "an error", Read: func(context.Context) ([]byte, error) {
+		return nil, errors.New("GET https://u:" + hidden + "@host: no, with Bearer " + jwt)
+	}})
+	m, files := write(t, items, options())
+	for name, got := range files {
+		for _, s := range []string{hidden, encodedSecret, keyLine, encodedKey, jwt, "AKIAIOSFODNN7EXAMPLE", "ghp_0123456789"} {
+			require.NotContains(t, got, s, name)
+		}
+	}
+	for _, f := range m.Files {
+		require.True(t, f.Redacted > 0 || f.Error != "", "%s: it is said that something was taken out", f.Name)
+	}
+	require.Contains(t, files["report/a variable"], "/bin")
+	require.Contains(t, files["report/envoy's inline key"], "public")
+	require.Contains(t, files["report/a Secret"], `"name": "db"`)
+	require.Contains(t, files["report/YAML"], "other: 1")
+}
+
+// TestWhatIsNoSecretStays: names of secrets, and numbers about them, are what a report is for.
+func TestWhatIsNoSecretStays(t *testing.T) {
+	for _, doc := range []string{
+		`{"secretName":"ingress-cert","tokenFile":"/var/run/token","credentialName":"shop-cert"}`,
+		`{"tls_certificate_sds_secret_configs":[{"name":"default","sds_config":{"resource_api_version":"V3"}}]}`,
+		`{"automountServiceAccountToken":true,"privateKeyMode":"x"}`,
+		`{"valueFrom":{"secretKeyRef":{"name":"db","key":"password"}}}`,
+		`{"key":{"kind":"Service","namespace":"shop","name":"token-service"}}`,
+		`{"revision":42,"objects":["Service/shop/secret-santa"]}`,
+		"# HELP envoy_sds_secret_update_total of secrets\nenvoy_secret_total 5\n",
+		"--token-file=/var/run/token --http-token-file /x",
+		`{"cert":"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"}`,
+	} {
+		var r redactor
+		got := r.text([]byte(doc))
+		require.Zero(t, r.count, string(got))
+		require.NotContains(t, string(got), redacted)
+	}
+}
+
+// TestProfilesAreLeftAsTheyAre: they are binary.
+func TestProfilesAreLeftAsTheyAre(t *testing.T) {
+	profile := "\x1f\x8b password=x"
+	_, files := write(t, []Item{{Name: "heap", Binary: true, Read: text(profile)}}, options())
+	require.Equal(t, profile, files["report/heap"])
+}
+
+// TestManifestTellsWhatIsMissing: what cannot be read, what was cut and what did not fit.
+func TestManifestTellsWhatIsMissing(t *testing.T) {
+	o := options()
+	o.MaxFile, o.MaxTotal = 10, 15
+	o.Timeout = time.Nanosecond
+	var seen []string
+	o.Progress = func(_, all int, name string) { require.Equal(t, 5, all); seen = append(seen, name) }
+	m, files := write(t, []Item{
+		{Name: "a", About: "long", Read: text(strings.Repeat("x", 11))},
+		{Name: "b", Read: func(context.Context) ([]byte, error) { return nil, errors.New("no such page") }},
+		{Name: "c", Read: func(ctx context.Context) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() }},
+		{Name: "d", Read: text(strings.Repeat("y", 9))},
+		{Name: "e", Read: text("z")},
+	}, o)
+	require.Equal(t, []string{"a", "b", "c", "d", "e"}, seen)
+	require.Equal(t, []File{
+		{Name: "a", About: "long", Bytes: 10, Cut: true}, {Name: "b", Error: "no such page"}, {Name: "c", Error: "context deadline exceeded"},
+		{Name: "d", Bytes: 5, Cut: true}, {Name: "e", Error: "left out: the report has 15 bytes"},
+	}, m.Files)
+	require.Equal(t, 3, m.Failed)
+	require.Equal(t, 15, m.Bytes)
+	var told Manifest
+	require.NoError(t, json.Unmarshal([]byte(files["report/manifest.json"]), &told))
+	require.Equal(t, *m, told)
+	require.Len(t, files, 3)
+}

@@ -1,0 +1,201 @@
+package bugreport
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"regexp"
+	"strings"
+)
+
+// redacted stands for what was taken out.
+const redacted = "[redacted]"
+
+// redactor takes secrets out of text, and counts them. What looks like one is one: a report
+// that says too little is better than one that gives a password away.
+type redactor struct{ count int }
+
+// text takes secrets out of a document: of JSON by its fields, of all else line by line.
+func (r *redactor) text(doc []byte) []byte {
+	if trimmed := bytes.TrimSpace(doc); len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') {
+		if out, ok := r.json(doc); ok {
+			return out
+		}
+	}
+	return []byte(r.lines(string(doc)))
+}
+
+// json takes secrets out of a JSON document; false where it is none.
+func (r *redactor) json(doc []byte) ([]byte, bool) {
+	dec := json.NewDecoder(bytes.NewReader(doc))
+	dec.UseNumber()
+	var v any
+	if dec.Decode(&v) != nil || dec.More() {
+		return nil, false
+	}
+	out, err := json.MarshalIndent(r.value("", v), "", " ")
+	return out, err == nil
+}
+
+// value takes secrets out of the value of a field.
+func (r *redactor) value(key string, v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		return r.object(key, v)
+	case []any:
+		for i := range v {
+			if _, text := v[i].(string); text && lists.MatchString(key) {
+				v[i] = r.all(v[i])
+				continue
+			}
+			v[i] = r.value(key, v[i])
+		}
+		return v
+	case string:
+		return r.field(key, v)
+	}
+	return v
+}
+
+func (r *redactor) object(key string, o map[string]any) any {
+	secret := o["kind"] == "Secret" && (o["data"] != nil || o["stringData"] != nil) || isSecretField(key) && !isReference(o)
+	for _, called := range []string{"name", "key"} { // a variable of a container; a header
+		name, _ := o[called].(string)
+		if text, ok := o["value"].(string); ok && isSecretName(name) {
+			o["value"] = r.all(text)
+		}
+	}
+	for k, v := range o {
+		if secret && (key != "" && isSecretField(key) || k == "data" || k == "stringData") {
+			o[k] = r.all(v)
+			continue
+		}
+		o[k] = r.value(k, v)
+	}
+	return o
+}
+
+// all takes out every text and number of a value.
+func (r *redactor) all(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k := range v {
+			v[k] = r.all(v[k])
+		}
+		return v
+	case []any:
+		for i := range v {
+			v[i] = r.all(v[i])
+		}
+		return v
+	case nil, bool:
+		return v
+	case string:
+		if v == "" || v == redacted {
+			return v
+		}
+	}
+	r.count++
+	return redacted
+}
+
+// field takes a secret out of a text that is the value of a field.
+func (r *redactor) field(key, text string) string {
+	if text != "" && text != redacted && isSecretField(key) {
+		r.count++
+		return redacted
+	}
+	// A document in a text, like kubectl's last-applied-configuration.
+	if trimmed := strings.TrimSpace(text); len(trimmed) > 1 && (trimmed[0] == '{' || trimmed[0] == '[') {
+		if out, ok := r.json([]byte(text)); ok {
+			return string(out)
+		}
+	}
+	return r.lines(text)
+}
+
+// secretWords are in names of what must not be told; harmless ones end the names of fields
+// that only say where a secret is, or what it is like.
+var (
+	secretWords = regexp.MustCompile(`(?i)passw(or)?d|passphrase|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|signing[-_]?key|encryption[-_]?key|credential|authorization|cookie|session[-_]?key|client[-_]?key|key[-_]?data|inline_bytes|(^|[-_.])pwd($|[-_.])|(^|[-_])auth($|[-_])|(^|[-_])dsn($|[-_])|connection[-_]?string`)
+	harmless    = regexp.MustCompile(`(?i)(name|file|path|dir|mode|type|kind|ref|refs|namespace|uid|count|total|seconds|port|url|uri|audience|expir\w*|automountserviceaccounttoken|version|issuer|fromheaders|config|configs|provider\w*|policy|policies|_duration|format|enabled|limit|size|bytes_total|selector|stats?|secrets|tokens|filter\w*|rules?|headers?)$`)
+	lists       = regexp.MustCompile(`(?i)(secrets|tokens|passwords|credentials|api_?keys)$`)
+	exactly     = regexp.MustCompile(`(?i)^(secret|token|inline_bytes|client_secret|clientsecret|shared_secret)$`)
+)
+
+// isSecretField tells whether the field of a document holds a secret.
+func isSecretField(key string) bool {
+	if key == "" || !secretWords.MatchString(key) {
+		return false
+	}
+	return exactly.MatchString(key) || !harmless.MatchString(key)
+}
+
+// isSecretName is isSecretField for variables of containers: nothing about them is harmless.
+func isSecretName(name string) bool { return secretWords.MatchString(name) }
+
+// isReference tells whether an object says where a secret is.
+func isReference(o map[string]any) bool {
+	for k := range o {
+		switch k {
+		case "name", "namespace", "secretName", "key", "optional", "kind", "group", "sds_config", "filename", "@type":
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// patterns are secrets that are known by what they look like, wherever they stand. What the
+// groups do not hold is taken out: they are kept.
+var patterns = []struct {
+	re   *regexp.Regexp
+	with string
+}{
+	{regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----(?s:.*?)(-----END [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----|$)`), redacted},
+	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*`), redacted}, // JWT
+	{regexp.MustCompile(`(?i)\b(bearer|basic|negotiate)\s+[A-Za-z0-9+/_.~=-]{6,}`), "$1 " + redacted},
+	{regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://[^/\s:@"']*):[^@/\s"']+@`), "$1:" + redacted + "@"},
+	{regexp.MustCompile(`\b(AKIA|ASIA)[A-Z0-9]{16}\b`), redacted},
+	{regexp.MustCompile(`\b(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abprs]-[A-Za-z0-9-]{10,}|AIza[A-Za-z0-9_-]{30,}|sk_(live|test)_[A-Za-z0-9]{16,})`), redacted},
+	// NAME=VALUE and NAME: VALUE, in logs, command lines and YAML.
+	{regexp.MustCompile(`(?i)((?:[A-Za-z0-9_.-]*(?:passw(?:or)?d|passphrase|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|credential|authorization|cookie)[A-Za-z0-9_-]*)["']?\s*[=:]\s*)("[^"\n]*"|'[^'\n]*'|[^\s,;"'}\]]+)`), ""},
+}
+
+var encodedPEM = regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/=_-]{20,}`)
+
+// lines takes out of any text what looks like a secret.
+func (r *redactor) lines(text string) string {
+	text = encodedPEM.ReplaceAllStringFunc(text, func(s string) string {
+		if d, _ := base64.StdEncoding.DecodeString(s[:len(s)/4*4]); bytes.Contains(d, []byte("PRIVATE KEY")) || len(d) == 0 {
+			r.count++
+			return redacted
+		}
+		return s
+	})
+	for _, p := range patterns {
+		if p.with == "" {
+			text = r.assignments(p.re, text)
+			continue
+		}
+		text = p.re.ReplaceAllStringFunc(text, func(s string) string {
+			r.count++
+			return p.re.ReplaceAllString(s, p.with)
+		})
+	}
+	return text
+}
+
+// assignments takes out what is assigned to a name of a secret.
+func (r *redactor) assignments(re *regexp.Regexp, text string) string {
+	return re.ReplaceAllStringFunc(text, func(s string) string {
+		m := re.FindStringSubmatch(s)
+		name := strings.TrimRight(m[1], "\"' \t=:")
+		value := strings.Trim(m[2], `"'`)
+		if harmless.MatchString(name) && !exactly.MatchString(name) || value == "" || strings.HasPrefix(value, redacted) || value == "true" || value == "false" || value == "null" {
+			return s
+		}
+		r.count++
+		return m[1] + redacted
+	})
+}
