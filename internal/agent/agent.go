@@ -34,6 +34,8 @@ type agent struct {
 	draining atomic.Bool
 	everSeen atomic.Bool // it was ready once, so that others may call it
 	leaving  leaving
+
+	workerWatch workerWatch
 }
 
 // Run runs a sidecar until ctx ends, drains it then, and returns nil; ErrForced if it was

@@ -119,15 +119,7 @@ const leaveRetry = 100 * time.Millisecond
 
 // callLeave asks until it gets an answer, or one that is final, or ctx ends.
 func (a *agent) callLeave(ctx context.Context) (*leaveAnswer, error) {
-	security, err := a.xdsCredentials()
-	if err != nil {
-		return nil, err
-	}
-	target := a.XDS.Address
-	if socketPath(target) == "" {
-		target = "dns:///" + target
-	}
-	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(security), grpc.WithDefaultCallOptions(grpc.ForceCodec(jsonCodec{})), grpc.WithNoProxy())
+	conn, err := a.dialControlPlane()
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +137,20 @@ func (a *agent) callLeave(ctx context.Context) (*leaveAnswer, error) {
 			return nil, errors.New(status.Convert(err).Message())
 		}
 	}
+}
+
+// dialControlPlane is a connection for methods with messages of JSON; it is made when the
+// first is called.
+func (a *agent) dialControlPlane() (*grpc.ClientConn, error) {
+	security, err := a.xdsCredentials()
+	if err != nil {
+		return nil, err
+	}
+	target := a.XDS.Address
+	if socketPath(target) == "" {
+		target = "dns:///" + target
+	}
+	return grpc.NewClient(target, grpc.WithTransportCredentials(security), grpc.WithDefaultCallOptions(grpc.ForceCodec(jsonCodec{})), grpc.WithNoProxy())
 }
 
 // leaveMargin is what the control plane answers earlier than the bound, so that the answer

@@ -35,7 +35,8 @@ func (a *agent) serveStatus(ctx context.Context) (*statusServers, error) {
 	}
 	status.HandleFunc("GET /stats/prometheus", a.handleMetrics)
 	status.HandleFunc("GET /metrics", a.handleMetrics)
-	status.HandleFunc("GET /debug/identity", a.handleIdentity)
+	status.Handle("GET "+inspect.PathIdentity, a.guarded(a.handleIdentity))
+	status.Handle("GET "+inspect.PathWorkers, a.guarded(a.handleWorkers))
 	status.HandleFunc("POST /quitquitquit", a.handleQuit)
 	status.HandleFunc("POST "+DrainPath, a.handleDrain(ctx))
 	status.Handle("GET /debug/", inspect.Pages(a.admin, a.logged, a.debugAccess(), a.log))

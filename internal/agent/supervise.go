@@ -99,6 +99,7 @@ func (a *agent) start(ctx context.Context) (*child, error) {
 	}
 	a.metrics.starts.Inc()
 	a.metrics.up.Set(1)
+	a.workerWatch.runs(p.Pid())
 	c := &child{process: p, output: output, started: time.Now()}
 	c.watch = a.watch(ctx, p)
 	return c, nil
@@ -111,6 +112,7 @@ func (a *agent) attend(ctx context.Context, c *child) (ended bool, err error) {
 		<-c.process.Done()
 		c.watch.stop()
 		c.output.flush()
+		a.workerWatch.runs(0)
 		a.metrics.up.Set(0)
 		a.metrics.setReady(false)
 	}()

@@ -16,8 +16,9 @@ import (
 
 // proxiesFlags are those of "moonsail proxies".
 type proxiesFlags struct {
-	client debugClient
-	out    Output
+	client  debugClient
+	out     Output
+	workers bool
 }
 
 // NewProxiesCommand is "moonsail proxies".
@@ -35,12 +36,19 @@ configurations, VHDS virtual hosts) the state is one of
   SENT 1.2s   a response is on its way, and has not been answered for so long
   WAITING     something must be accepted first, so that no traffic is lost
   NACKED 1    the proxy has refused so many resources; the reason is in the details
-  -           the proxy has not asked for any`,
+  -           the proxy has not asked for any
+
+With --workers: the worker threads of the proxies' Envoys, by their agents: connections and
+CPU of each. NOTE says where one worker has much more to do than the others.`,
 		Example: `  moonsail proxies
+  moonsail proxies --workers
   moonsail proxies reviews-v1-1.shop -o yaml
   moonsail proxies -o json | jq '.proxies[].name'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.workers {
+				return f.listWorkers(cmd, args)
+			}
 			if len(args) == 1 {
 				return f.one(cmd, args[0])
 			}
@@ -49,6 +57,7 @@ configurations, VHDS virtual hosts) the state is one of
 	}
 	f.client.addFlags(cmd)
 	f.out.AddFlag(cmd)
+	cmd.Flags().BoolVar(&f.workers, "workers", false, "what the worker threads of their Envoys do")
 	cmd.ValidArgsFunction = f.client.proxyNames(1)
 	return cmd
 }

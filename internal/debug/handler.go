@@ -60,7 +60,7 @@ func (h *handler) pages() []page {
 		{"/debug/proxies", "connected proxies with their state per type of resource", h.proxies},
 		{"/debug/proxies/{id}", "all that is known of one proxy, by node id or name.namespace", h.proxy},
 		{"/debug/proxies/{id}/config/{section}", "what a proxy is to have (listeners, routes, clusters, endpoints, secrets or all), and how far it has come; ?full the resources themselves", h.config},
-		{"/debug/proxies/{id}/envoy/{page}", "what a proxy's Envoy has, by its agent: in-use, config_dump, clusters, listeners, stats, server_info or logs", h.envoy},
+		{"/debug/proxies/{id}/envoy/{page}", "what a proxy's Envoy has, by its agent: in-use, config_dump, clusters, listeners, stats, server_info, workers, identity or logs", h.envoy},
 		{"/debug/in-use/{key...}", "whether Envoys use an object's last change: asks some that have ACKed it; ?max= how many", h.inUse},
 		{"/debug/explain/{key...}", "the way of an object's last change (VirtualService/shop/reviews), and the proxies that do not have it; ?all every proxy, ?max= how many", h.explain},
 		{"/debug/stale", "proxies that hold endpoints which are gone, and since when", h.stale},

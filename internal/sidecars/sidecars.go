@@ -58,6 +58,7 @@ func New(p Proxies, x *explain.Explainer, tokenFile string) *Asker {
 var Pages = map[string]string{
 	"in-use": inspect.PathInUse, "config_dump": inspect.PathConfigDump, "stats": inspect.PathStats, "clusters": inspect.PathClusters,
 	"listeners": inspect.PathListeners, "server_info": inspect.PathServer, "logs": inspect.PathLogs,
+	"workers": inspect.PathWorkers, "identity": inspect.PathIdentity,
 }
 
 // Get reads a page of the agent of a proxy, named by node id or name.namespace.

@@ -29,7 +29,9 @@ const (
 	PathClusters   = "/debug/envoy/clusters"
 	PathListeners  = "/debug/envoy/listeners"
 	PathServer     = "/debug/envoy/server_info"
-	PathLogs       = "/debug/logs" // the last lines of the agent's log, with Envoy's in it
+	PathIdentity   = "/debug/identity" // the workload's certificate, without its key
+	PathWorkers    = "/debug/workers"  // connections and CPU time of each worker thread
+	PathLogs       = "/debug/logs"     // the last lines of the agent's log, with Envoy's in it
 )
 
 // InUse is what an Envoy does with what it was sent.

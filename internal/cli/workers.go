@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/moonsail/moonsail/internal/agent/workers"
+	"github.com/moonsail/moonsail/internal/debug"
+)
+
+// proxyWorkers is what the agent of one proxy said.
+type proxyWorkers struct {
+	Proxy  string          `json:"proxy"`
+	Report *workers.Report `json:"report,omitempty"`
+	Error  string          `json:"error,omitempty"` // why there is no report
+}
+
+// askedAtOnce is how many agents are asked at the same time: the control plane's own bound.
+const askedAtOnce = 8
+
+// listWorkers asks the agents of all proxies, or of those named. One that does not answer is
+// a row that says so.
+func (f *proxiesFlags) listWorkers(cmd *cobra.Command, names []string) error {
+	if len(names) == 0 {
+		var list debug.ProxyList
+		if err := f.client.get(cmd.Context(), "/debug/proxies", &list); err != nil {
+			return err
+		}
+		for _, p := range list.Proxies {
+			names = append(names, p.Name+"."+p.Namespace)
+		}
+		slices.Sort(names)
+	}
+	out := make([]proxyWorkers, len(names))
+	g, ctx := errgroup.WithContext(cmd.Context())
+	g.SetLimit(askedAtOnce)
+	for i, name := range names {
+		g.Go(func() error {
+			out[i].Proxy = name
+			var r workers.Report
+			if err := f.client.get(ctx, "/debug/proxies/"+url.PathEscape(name)+"/envoy/workers", &r); err != nil {
+				out[i].Error = err.Error()
+			} else {
+				out[i].Report = &r
+			}
+			return ctx.Err()
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return f.out.Print(cmd.OutOrStdout(), map[string]any{"proxies": out}, func(w io.Writer) error { return printWorkers(w, out) })
+}
+
+func printWorkers(w io.Writer, list []proxyWorkers) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "no proxies are connected")
+		return err
+	}
+	style := StyleFor(w)
+	t := NewTable("PROXY", "WORKERS", "CONNECTIONS", "CPU", "NOTE")
+	for _, p := range list {
+		if p.Report == nil {
+			t.Row(p.Proxy, "-", "-", "-", style.Dim(firstLineOf(p.Error)))
+			continue
+		}
+		var connections, cpu []string
+		for _, worker := range p.Report.Workers {
+			connections = append(connections, fmt.Sprint(worker.Connections))
+			cpu = append(cpu, percent(worker.CPU))
+		}
+		t.Row(p.Proxy, fmt.Sprint(len(p.Report.Workers)), orDash(strings.Join(connections, " ")), orDash(strings.Join(cpu, " ")), workersNote(style, p.Report))
+	}
+	return t.Write(w)
+}
+
+func percent(cpu float64) string {
+	if cpu < 0 {
+		return "?"
+	}
+	return fmt.Sprintf("%.0f%%", 100*cpu)
+}
+
+// workersNote is what is wrong, else why there are so many workers.
+func workersNote(style Style, r *workers.Report) string {
+	switch {
+	case r.Imbalance != "":
+		return style.Bad("UNEVEN: " + r.Imbalance)
+	case r.Advice != "":
+		return style.Warn("BUSY: " + r.Advice)
+	}
+	return "by " + r.Because
+}
+
+func firstLineOf(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
