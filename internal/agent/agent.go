@@ -78,6 +78,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer servers.close()
+	defer a.leaving.again.stop()
 	if err != nil {
 		return err
 	}

@@ -112,6 +112,8 @@ type Config struct {
 	// leaves, before the drain; 0: nobody is told. Where it is over, or nobody could be
 	// told, the drain takes at least DrainTime.
 	LeaveTimeout *time.Duration
+	// Retell is how often a workload that has left says so again; 0: each 5 s.
+	Retell time.Duration
 
 	// Where to listen. Empty: the workload's address if it is a loopback address, so that
 	// many sidecars live on one machine; else admin on 127.0.0.1 and the rest on any.

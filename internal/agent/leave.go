@@ -68,6 +68,8 @@ type leaving struct {
 	once  sync.Once // guards the fields below
 	known bool      // every proxy knows
 	text  string    // for people
+
+	again repeating
 }
 
 // leave has the workload's endpoints taken away, and waits until every proxy has ACKed that,
@@ -80,6 +82,9 @@ func (a *agent) leave(ctx context.Context) (known bool, text string) {
 			a.log.Info(l.text)
 		} else {
 			a.log.Warn(l.text)
+		}
+		if a.everSeen.Load() && a.leaveBound > 0 {
+			l.again.start(a.tellAgain)
 		}
 	})
 	return l.known, l.text

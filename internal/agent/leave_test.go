@@ -182,3 +182,20 @@ func TestDrainOnRequest(t *testing.T) {
 	require.NoError(t, s.ended())
 	require.Equal(t, int32(1), asked.Load())
 }
+
+// A workload that has left says so again until it ends, so that a control plane that has
+// started since knows it too.
+func TestSaysAgainThatItLeaves(t *testing.T) {
+	var asked atomic.Int32
+	again := make(chan struct{})
+	s, _ := startLeaver(t, func(_ context.Context, q *leaveRequest) (*leaveAnswer, error) {
+		if asked.Add(1) == 3 {
+			close(again)
+		}
+		return &leaveAnswer{ACKed: 1}, nil
+	}, func(c *Config) { c.Retell, c.MinDrain, c.DrainTime = time.Millisecond, time.Hour, ptr(time.Hour) })
+	s.cancel()
+	<-again
+	close(s.abort)
+	require.ErrorIs(t, s.ended(), ErrForced)
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -61,7 +62,11 @@ func (k *Keeper) leave(ctx context.Context, p *model.Proxy, m *mark, fresh bool)
 	a.LackCount = len(a.Lacking)
 	a.Lacking = a.Lacking[:min(maxNamed, len(a.Lacking))]
 	a.TookMillis = float64(time.Since(start).Microseconds()) / 1000
-	k.Log.Info("workload leaves", "workload", p.String(), "rev", m.rev, "acked", a.ACKed, "lacking", a.LackCount, "disconnected", a.Disconnected, "took", time.Since(start).Round(10*time.Microsecond))
+	level := slog.LevelDebug // it says so again
+	if fresh {
+		level = slog.LevelInfo
+	}
+	k.Log.Log(ctx, level, "workload leaves", "workload", p.String(), "rev", m.rev, "acked", a.ACKed, "lacking", a.LackCount, "disconnected", a.Disconnected, "took", time.Since(start).Round(10*time.Microsecond))
 	return a, nil
 }
 
