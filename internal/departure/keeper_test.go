@@ -180,7 +180,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 			f.run()
 			wait := time.Hour // more than the bound: who is not waited for delays nothing
 			if tc.waited {
-				wait = 50 * time.Millisecond
+				wait = time.Second
 			}
 			r := <-f.ask(Request{WaitMillis: wait.Milliseconds()})
 			require.NoError(t, r.err)
