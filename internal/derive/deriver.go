@@ -134,9 +134,6 @@ func (d *Deriver) reset(s *scope, mesh bool) {
 	if now == s.sidecar && !mesh {
 		return
 	}
-	if p := s.egressProxy(); p != nil && !s.Key.Inbound {
-		s.unref(p.Host)
-	}
 	s.setEgress(now)
 	for h := range s.hosts {
 		s.mark(hostUnit(h))
@@ -152,6 +149,7 @@ func (x *Index) sidecar(k model.Key) *model.Sidecar { return x.sidecars[k.Namesp
 
 // markAll makes everything dirty that a scope may see.
 func (x *Index) markAll(s *scope) {
+	s.mark(unit{kind: unitPatches})
 	if s.Key.Inbound {
 		s.mark(unit{kind: unitInbound})
 		return

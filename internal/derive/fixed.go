@@ -16,10 +16,7 @@ func (s *scope) deriveFixed(r *reader) {
 	if s.split != nil {
 		s.out.Listeners[keepsScopes] = scopesListener()
 	}
-	if p := s.egressProxy(); p != nil {
-		s.refs[p.Host]++
-		s.mark(hostUnit(p.Host))
-	}
+	s.refEgressProxy()
 	if s.Key.Interception == model.InterceptNone || s.Key.Type != model.ProxySidecar {
 		return
 	}
@@ -30,6 +27,21 @@ func (s *scope) deriveFixed(r *reader) {
 		Default: s.unknownChain(r.mesh()),
 	}
 	s.out.Listeners[l.Name] = l
+}
+
+// refEgressProxy has the cluster of the Sidecar's egress proxy be there, and no longer that of
+// the one before.
+func (s *scope) refEgressProxy() {
+	old := s.egressRef
+	s.egressRef = ""
+	if p := s.egressProxy(); p != nil {
+		s.egressRef = p.Host
+		s.refs[p.Host]++
+		s.mark(hostUnit(p.Host))
+	}
+	if old != "" {
+		s.unref(old)
+	}
 }
 
 // keepsScopes is a listener that nobody's connections come to.

@@ -26,6 +26,7 @@ type Index struct {
 
 	endpoints *endpointIndex
 	labels    labelUse
+	proxies   proxyUse
 	// localities counts the destination rules that make endpoints depend on where the client is.
 	localities int
 }
@@ -46,6 +47,7 @@ func NewIndex(mesh *model.Mesh) *Index {
 		keySets:   map[string]*model.KeySet{},
 		endpoints: newEndpointIndex(),
 		labels:    labelUse{},
+		proxies:   proxyUse{metadata: labelUse{}},
 	}
 	x.exports.discovery = x.discovery
 	x.endpoints.accepts = x.accepts
@@ -78,6 +80,8 @@ func (x *Index) apply(c store.Change, touched *touched) {
 		x.replacePeerPolicy(c.Old, c.New, touched)
 	case model.KindKeySet:
 		x.replaceKeySet(as[*model.KeySet](c.Old), as[*model.KeySet](c.New), touched)
+	case model.KindEnvoyFilter:
+		x.replaceEnvoyFilter(as[*model.EnvoyFilter](c.Old), as[*model.EnvoyFilter](c.New), touched)
 	default:
 		x.replacePolicy(c.Old, c.New, touched)
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -26,6 +27,12 @@ func merge(have, d *Delta) {
 	mergeMap(have.Listeners, d.Listeners)
 	mergeMap(have.RouteConfigs, d.RouteConfigs)
 	mergeMap(have.VirtualHosts, d.VirtualHosts)
+	if d.Patches != nil {
+		have.Patches = d.Patches
+	}
+	if have.Patches != nil && len(have.Patches.List) == 0 {
+		have.Patches = nil
+	}
 }
 
 func mergeMap[V any](have, d map[string]*V) {
@@ -33,7 +40,7 @@ func mergeMap[V any](have, d map[string]*V) {
 	maps.DeleteFunc(have, func(_ string, v *V) bool { return v == nil })
 }
 
-var sameViews = []cmp.Option{cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
+var sameViews = []cmp.Option{cmpopts.EquateEmpty(), cmp.Comparer(func(a, b *regexp.Regexp) bool { return reflect.DeepEqual(a, b) }), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
 
 // TestIncrementalEqualsFromScratch is what makes the engine trustworthy: after any sequence
 // of events, in any batches, each scope is as if it had been derived from nothing.
@@ -275,6 +282,8 @@ func requireEmptyIndex(t *testing.T, x *Index) {
 	require.Zero(t, x.localities)
 	require.Zero(t, x.disabling)
 	require.Empty(t, x.policies)
+	require.Zero(t, x.proxies.versions)
+	require.Empty(t, x.proxies.metadata)
 	e := x.endpoints
 	require.Empty(t, e.slices)
 	require.Empty(t, e.workloads)
@@ -305,6 +314,9 @@ func requireEmptyScope(t *testing.T, s *scope) {
 		require.Empty(t, s.split.routes)
 	}
 	require.Empty(t, s.dirty)
+	require.Empty(t, s.addedHosts)
+	require.True(t, s.patches == nil || len(s.patches.List) == 0)
+	s.depend(unit{kind: unitPatches}, nil)   // it asks for its namespace, whoever is there
 	delete(s.asked, unit{kind: unitInbound}) // it asks for its own labels, whoever is there
 	require.Empty(t, s.asked)
 	if !s.Key.Inbound {

@@ -57,11 +57,12 @@ func (s *scope) serveFallback(mesh *model.Mesh, name string) {
 	s.dropFallback(name)
 	users := s.routeUsers[name]
 	if users.all == 0 {
+		s.dropAddedHosts(name)
 		s.out.RouteConfigs[name] = nil
 		return
 	}
 	s.out.RouteConfigs[name] = &view.RouteConfig{Name: name}
-	if len(s.domains[domainKey{name, "*"}]) > 0 {
+	if s.serveAddedHosts(name) || len(s.domains[domainKey{name, "*"}]) > 0 {
 		return
 	}
 	fallback := s.fallbackHost(mesh, name, users.bound > 0)

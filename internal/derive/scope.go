@@ -20,6 +20,8 @@ type ScopeKey struct {
 	IP           string         // inbound: where listeners are bound to it, or services name it
 	Ports        string         // inbound: named ports, "name=number,..."
 	Identity     bool           // its proxies have certificates
+	Version      string         // of its proxies, where EnvoyFilters ask for it
+	Metadata     string         // of its proxies: what EnvoyFilters ask for, as Labels
 	Scoped       bool           // outbound: large route configurations are split into buckets
 }
 
@@ -33,7 +35,7 @@ func (k ScopeKey) String() string {
 	if k.Sidecar.Name != "" {
 		parts = append(parts, "sidecar="+k.Sidecar.Namespace+"."+k.Sidecar.Name)
 	}
-	for _, p := range []string{k.Labels, k.Locality.String(), k.IP} {
+	for _, p := range []string{k.Labels, k.Locality.String(), k.IP, k.Version, k.Metadata} {
 		if p != "" {
 			parts = append(parts, p)
 		}
@@ -53,6 +55,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 		Type: p.Type, Namespace: p.Namespace, Interception: p.Interception, Domain: p.ClusterDomain(),
 		Identity: p.Identity,
 	}
+	base.Version, base.Metadata = x.proxies.of(p)
 	sidecar := x.sidecarFor(p)
 	if sidecar != nil {
 		base.Sidecar = sidecar.Key

@@ -14,6 +14,7 @@ type unitKind uint8
 const (
 	unitFixed unitKind = iota // what every scope of its kind has
 	unitHost
+	unitPatches // what EnvoyFilters change, before all others
 	unitDomains // a host's virtual hosts again: others have changed its share of the domains
 	unitEndpoints
 	unitListener
@@ -65,6 +66,9 @@ type scope struct {
 	served     map[model.Host][]string    // EDS resources by host
 	inbound    *Delta                     // what the inbound unit gave last
 	split      *splitter                  // nil: route configurations are served whole
+	patches    *view.Patches              // that are in force; nil: not known yet
+	addedHosts map[string][]string        // resource names of virtual hosts that patches add, by route configuration
+	egressRef  model.Host                 // of the Sidecar's egress proxy, as it is counted in refs
 	out        *Delta
 	dirty      map[unit]struct{}
 }
@@ -103,6 +107,9 @@ type Delta struct {
 	Listeners    map[string]*view.Listener
 	RouteConfigs map[string]*view.RouteConfig
 	VirtualHosts map[string]*view.VirtualHost // by ResourceName
+	// Patches are what EnvoyFilters change of these and of all later views of the scope, until
+	// others are given; nil: as before.
+	Patches *view.Patches
 }
 
 func newDelta() *Delta {
@@ -115,7 +122,11 @@ func newDelta() *Delta {
 
 // Len counts what differs.
 func (d *Delta) Len() int {
-	return len(d.Clusters) + len(d.Endpoints) + len(d.Scopes) + len(d.Listeners) + len(d.RouteConfigs) + len(d.VirtualHosts)
+	n := len(d.Clusters) + len(d.Endpoints) + len(d.Scopes) + len(d.Listeners) + len(d.RouteConfigs) + len(d.VirtualHosts)
+	if d.Patches != nil {
+		n++
+	}
+	return n
 }
 
 // mark makes u dirty.
@@ -207,6 +218,9 @@ func (s *scope) takeDirty(kind unitKind) []unit {
 // derive works until nothing is dirty and gives what differs. The order of units within a
 // kind does not matter: each depends only on the index and on the kinds before.
 func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
+	for _, u := range s.takeDirty(unitPatches) {
+		s.run(x, u, s.derivePatches)
+	}
 	for _, u := range s.takeDirty(unitFixed) {
 		s.run(x, u, s.deriveFixed)
 	}

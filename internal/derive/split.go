@@ -79,7 +79,7 @@ func (p *splitter) recount(out map[string]*view.VirtualHost) (otherwise []string
 	touched := map[string]bool{}
 	for name, v := range out {
 		rc, host := cutName(name)
-		if isFallback(host) {
+		if !isServiceHost(host) {
 			continue
 		}
 		r := p.of(rc)
@@ -108,7 +108,7 @@ func (s *scope) resplit(x *Index) {
 	for _, rc := range s.split.recount(s.out.VirtualHosts) {
 		again := map[model.Host]bool{}
 		for name := range s.split.routes[rc].hosts {
-			if _, host := cutName(name); !isFallback(host) {
+			if _, host := cutName(name); isServiceHost(host) {
 				again[model.Host(host[:strings.LastIndexByte(host, ':')])] = true
 			}
 		}
@@ -128,7 +128,7 @@ func (p *splitter) cut(d *Delta) {
 	whole := d.RouteConfigs
 	d.RouteConfigs = make(map[string]*view.RouteConfig, len(whole))
 	for name, v := range whole {
-		p.cutRouteConfig(d, name, v)
+		p.cutRouteConfig(d, name, v, d.Patches != nil)
 	}
 	hosts := d.VirtualHosts
 	d.VirtualHosts = make(map[string]*view.VirtualHost, len(hosts))
@@ -141,11 +141,11 @@ func (p *splitter) cut(d *Delta) {
 }
 
 // cutRouteConfig puts a route configuration's parts out, and takes those back that it was
-// split into before; nil takes it back. The parts never change, while listeners come to
-// it again and again: they are put out once.
-func (p *splitter) cutRouteConfig(d *Delta, name string, v *view.RouteConfig) {
+// split into before; nil takes it back. Only patches change the parts, while listeners come
+// to it again and again: else they are put out once.
+func (p *splitter) cutRouteConfig(d *Delta, name string, v *view.RouteConfig, patched bool) {
 	r := p.of(name)
-	if r.there && v != nil && r.served == r.bits {
+	if r.there && v != nil && r.served == r.bits && !patched {
 		return
 	}
 	r.there = v != nil
@@ -174,7 +174,7 @@ func (p *splitter) cutHost(d *Delta, name string, v *view.VirtualHost) {
 	r := p.of(rc)
 	had, there := r.hosts[name]
 	if isFallback(host) && v != nil {
-		if there && r.served == r.bits && reflect.DeepEqual(v, r.rest) {
+		if there && r.served == r.bits && d.Patches == nil && reflect.DeepEqual(v, r.rest) {
 			return
 		}
 		r.rest = v

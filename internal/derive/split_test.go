@@ -57,7 +57,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 5))}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
 		d.SetSplitFrom(1)
-		for k, got := range live(w, st, d, 60) {
+		for k, got := range live(w, st, d, 90) {
 			if !k.Scoped || d.index.sidecar(k.Sidecar) == nil && k.Sidecar != (model.Key{}) {
 				continue
 			}

@@ -470,7 +470,7 @@ func (w *world) event() store.Event {
 		w.service, w.serviceEntry, w.slice, w.virtualService, w.destinationRule, w.sidecar, w.node,
 		func() model.Object { return w.workload(model.KindPod) },
 		func() model.Object { return w.workload(model.KindWorkloadEntry) },
-		w.namespace, w.namespace, w.meshConfig, w.departure, w.peerAuthentication,
+		w.namespace, w.namespace, w.meshConfig, w.departure, w.envoyFilter, w.peerAuthentication,
 		w.authorizationPolicy, w.requestAuthentication, w.keySet,
 	}
 	o := pick(w, makers)()
@@ -489,6 +489,7 @@ func (w *world) proxy() *model.Proxy {
 		Locality:     pick(w, worldLocalities),
 		NamedPorts:   w.namedPorts(),
 		DNSDomain:    "a.svc.cluster.local",
+		IstioVersion: pick(w, worldProxyVersions), Metadata: map[string]string{"TEAM": pick(w, worldNames)},
 		ScopedRoutes: w.chance(0.5), Identity: w.chance(0.5),
 	}
 }

@@ -8,12 +8,14 @@ import (
 
 	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/patch"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
 // scope is one open scope with its table.
 type scope struct {
 	table     *table.Table
+	patches   *patch.Set // in force; replaced by the translation of the scope alone
 	users     int
 	idleSince time.Time // of its last user's leave; counts while there is none
 }

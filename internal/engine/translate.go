@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/derive"
+	"github.com/moonsail/moonsail/internal/patch"
 	"github.com/moonsail/moonsail/internal/translate"
 	"github.com/moonsail/moonsail/internal/view"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -21,7 +22,8 @@ type Failure struct {
 	Name  string `json:"name"`
 	Error string `json:"error"`
 
-	key derive.ScopeKey
+	key   derive.ScopeKey
+	patch bool // the resource is served, but for a patch of an EnvoyFilter
 }
 
 // batchMemo lets scopes share one encoding of one view. It lives for one batch.
@@ -70,8 +72,11 @@ func each(n, workers int, f func(int)) {
 type translation struct {
 	key     derive.ScopeKey
 	intern  *resource.Interner
-	updates []table.Update
-	failed  []Failure
+	patches *patch.Set
+	// repatched: other patches than before are in force.
+	repatched bool
+	updates   []table.Update
+	failed    []Failure
 }
 
 func (e *Engine) translateScope(k derive.ScopeKey, d *derive.Delta, memo *batchMemo) *translation {
@@ -79,17 +84,14 @@ func (e *Engine) translateScope(k derive.ScopeKey, d *derive.Delta, memo *batchM
 	if d == nil {
 		return t
 	}
-	put(t, resource.Cluster, d.Clusters, messageOf(translate.Cluster))
+	t.replacePatches(e.scopes[k], d)
+	put(t, resource.Cluster, d.Clusters, t.cluster)
 	t.endpoints(d.Endpoints, memo)
 	put(t, resource.Scope, d.Scopes, messageOf(translate.Scope))
-	put(t, resource.Listener, d.Listeners, messageOf(translate.Listener))
-	put(t, resource.RouteConfig, d.RouteConfigs, func(v *view.RouteConfig) (proto.Message, error) {
-		return translate.RouteConfig(*v, false), nil
-	})
-	put(t, resource.RouteConfigShell, d.RouteConfigs, func(v *view.RouteConfig) (proto.Message, error) {
-		return translate.RouteConfig(*v, true), nil
-	})
-	put(t, resource.VirtualHost, d.VirtualHosts, messageOf(translate.VirtualHost))
+	put(t, resource.Listener, d.Listeners, t.listener)
+	put(t, resource.RouteConfig, d.RouteConfigs, t.routeConfig)
+	put(t, resource.RouteConfigShell, d.RouteConfigs, t.shell)
+	put(t, resource.VirtualHost, d.VirtualHosts, t.virtualHost)
 	return t
 }
 
@@ -107,11 +109,14 @@ func put[V any](t *translation, typ resource.Type, views map[string]*V, f func(*
 			continue
 		}
 		m, err := f(v)
-		if err != nil {
+		switch {
+		case err != nil:
 			t.fail(typ, name, err)
-			continue
+		case m == nil:
+			t.add(typ, name, nil)
+		default:
+			t.encode(typ, name, m)
 		}
-		t.encode(typ, name, m)
 	}
 }
 
@@ -165,6 +170,9 @@ type failureKey struct {
 
 // noteFailures keeps the list of what cannot be translated, and tells of new ones.
 func (e *Engine) noteFailures(t *translation) {
+	if t.repatched {
+		e.forgetPatches(t.key)
+	}
 	if len(e.failures) > 0 {
 		for _, u := range t.updates {
 			delete(e.failures, failureKey{t.key, u.Type.String(), u.Name})
@@ -172,8 +180,11 @@ func (e *Engine) noteFailures(t *translation) {
 	}
 	for _, f := range t.failed {
 		e.failures[failureKey{f.key, f.Type, f.Name}] = f
-		e.log.Warn("resource not translated; the last good one stays in force",
-			"scope", f.Scope, "type", f.Type, "name", f.Name, "error", f.Error)
+		what := "resource not translated; the last good one stays in force"
+		if f.patch {
+			what = "patch of an EnvoyFilter left out"
+		}
+		e.log.Warn(what, "scope", f.Scope, "type", f.Type, "name", f.Name, "error", f.Error)
 	}
 }
 

@@ -38,7 +38,8 @@ type Proxy struct {
 	DNSDomain      string // "shop.svc.cluster.local"
 	Interception   Interception
 	IstioVersion   string
-	EnvoyVersion   string // of the proxy itself: "1.40.0"; empty: not known
+	Metadata       map[string]string // of its node: what is text
+	EnvoyVersion   string            // of the proxy itself: "1.40.0"; empty: not known
 	NamedPorts     map[string]uint32
 	Instance       string // another one each time that the sidecar starts; empty: it does not say
 	// StatusPort is its agent's, where debug pages are; 0: it has none.

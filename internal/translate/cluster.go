@@ -23,6 +23,9 @@ const statDelimiter = ";"
 
 // Cluster translates a cluster.
 func Cluster(v *view.Cluster) (*clusterv3.Cluster, error) {
+	if v.Added != nil {
+		return addedCluster(v)
+	}
 	c := &clusterv3.Cluster{
 		Name:           v.Name,
 		AltStatName:    cmp.Or(v.AltStat, v.Name) + statDelimiter,

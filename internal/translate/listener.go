@@ -44,6 +44,9 @@ func listenerFilter(name string, config proto.Message) *listenerv3.ListenerFilte
 
 // Listener translates a listener.
 func Listener(v *view.Listener) (*listenerv3.Listener, error) {
+	if v.Added != nil {
+		return addedListener(v)
+	}
 	out, err := listener(v)
 	if err == nil {
 		err = out.Validate()

@@ -14,6 +14,9 @@ import (
 // that is served whole. Its name is that of the resource: Envoy removes a virtual host by
 // VHDS only where they are the same.
 func VirtualHost(v *view.VirtualHost) (*routev3.VirtualHost, error) {
+	if v.Added != nil {
+		return addedVirtualHost(v)
+	}
 	out, err := virtualHost(v, v.ResourceName())
 	if err != nil {
 		return nil, fmt.Errorf("virtual host %s: %w", v.ResourceName(), err)

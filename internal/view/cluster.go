@@ -35,6 +35,8 @@ const (
 
 // Cluster is everything that one Envoy cluster is made of.
 type Cluster struct {
+	Added *Patch // where an EnvoyFilter adds it: then nothing but Name and Inbound counts
+
 	Name      string // "outbound|80|v1|reviews.shop.svc.cluster.local"
 	AltStat   string // alt_stat_name; empty: Name
 	Discovery Discovery

@@ -9,6 +9,8 @@ import (
 
 // Listener is one Envoy listener.
 type Listener struct {
+	Added *Patch // where an EnvoyFilter adds it: then nothing but Name and Inbound counts
+
 	Name    string // "0.0.0.0_80", "10.0.0.7_3306", "virtualOutbound", "virtualInbound"
 	Address string // IP
 	Port    uint32

@@ -22,6 +22,8 @@ type Scope struct {
 
 // VirtualHost is the unit of routing: one host on one route configuration.
 type VirtualHost struct {
+	Added *Patch // where an EnvoyFilter adds it: then nothing but names and Domains counts
+
 	RouteConfig string
 	// Name is unique within the route configuration ("reviews.shop.svc.cluster.local:80").
 	Name    string

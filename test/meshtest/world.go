@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/derive"
+	"github.com/moonsail/moonsail/internal/patch"
 	"github.com/moonsail/moonsail/internal/simulate"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/translate"
@@ -40,10 +41,15 @@ func (f *File) world(p *Proxy, scoped bool) (*simulate.World, error) {
 }
 
 func translateInto(w *simulate.World, d *derive.Delta) error {
+	set, problems := patch.New(d.Patches)
+	for _, p := range problems {
+		return p
+	}
+	p := patched{set}
 	for _, err := range []error{
-		each(d.Clusters, &w.Clusters, translate.Cluster),
-		each(d.Listeners, &w.Listeners, translate.Listener),
-		each(d.VirtualHosts, &w.VirtualHosts, translate.VirtualHost),
+		each(d.Clusters, &w.Clusters, p.cluster),
+		each(d.Listeners, &w.Listeners, p.listener),
+		each(d.VirtualHosts, &w.VirtualHosts, p.virtualHost),
 	} {
 		if err != nil {
 			return err
@@ -53,18 +59,21 @@ func translateInto(w *simulate.World, d *derive.Delta) error {
 		w.Endpoints = append(w.Endpoints, translate.Endpoints(d.Endpoints[name]))
 	}
 	for _, name := range present(d.RouteConfigs) {
-		w.Routes = append(w.Routes, translate.RouteConfig(*d.RouteConfigs[name], true))
+		r, _ := set.RouteConfig(translate.RouteConfig(*d.RouteConfigs[name], true))
+		w.Routes = append(w.Routes, r)
 	}
 	return nil
 }
 
-func each[V any, M proto.Message](views map[string]*V, into *[]M, translate func(*V) (M, error)) error {
+func each[V any, M proto.Message](views map[string]*V, into *[]M, translate func(*V) (m M, there bool, err error)) error {
 	for _, name := range present(views) {
-		m, err := translate(views[name])
+		m, there, err := translate(views[name])
 		if err != nil {
 			return err
 		}
-		*into = append(*into, m)
+		if there {
+			*into = append(*into, m)
+		}
 	}
 	return nil
 }

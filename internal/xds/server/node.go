@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"unique"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
@@ -91,6 +92,7 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	text("CLUSTER_ID", &p.ClusterID)
 	text("NETWORK", &p.Network)
 	text("ISTIO_VERSION", &p.IstioVersion)
+	p.Metadata = texts(m)
 	text("MOONSAIL_INSTANCE", &p.Instance)
 	if port := m["MOONSAIL_STATUS_PORT"].GetNumberValue(); port >= 1 && port <= 65535 {
 		p.StatusPort = uint16(port)
@@ -108,6 +110,17 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	}
 	p.IPs = addresses(p.IPs[0], m["INSTANCE_IPS"].GetStringValue())
 	p.NamedPorts = namedPorts(m["POD_PORTS"])
+}
+
+// texts are the fields that EnvoyFilters can ask for. Proxies of a mesh say much the same.
+func texts(m map[string]*structpb.Value) map[string]string {
+	out := map[string]string{}
+	for k, v := range m {
+		if s := v.GetStringValue(); s != "" {
+			out[unique.Make(k).Value()] = unique.Make(s).Value()
+		}
+	}
+	return out
 }
 
 // addresses is the id's address and those of a comma-separated list.

@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"maps"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/moonsail/moonsail/internal/derive"
+	"github.com/moonsail/moonsail/internal/patch"
+	"github.com/moonsail/moonsail/internal/translate"
+	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// replacePatches puts a delta's patches in force: they count for its views, and for all later
+// ones of the scope.
+func (t *translation) replacePatches(s *scope, d *derive.Delta) {
+	if d.Patches != nil {
+		t.repatched = true
+		var problems []patch.Problem
+		s.patches, problems = patch.New(d.Patches)
+		for _, p := range problems {
+			t.leftOut(envoyFilters, p.Origin.String(), []patch.Problem{p})
+		}
+	}
+	t.patches = s.patches
+}
+
+// envoyFilters is the type under which patches are told of that are left out everywhere.
+const envoyFilters = "EnvoyFilter"
+
+// leftOut notes patches that a resource is served without.
+func (t *translation) leftOut(typ, name string, problems []patch.Problem) {
+	for _, p := range problems {
+		t.failed = append(t.failed, Failure{
+			Scope: t.key.String(), Type: typ, Name: name, Error: p.Error(), key: t.key, patch: true,
+		})
+	}
+}
+
+// forgetPatches forgets what was told of a scope's patches before they were replaced.
+func (e *Engine) forgetPatches(k derive.ScopeKey) {
+	maps.DeleteFunc(e.failures, func(f failureKey, _ Failure) bool { return f.scope == k && f.typ == envoyFilters })
+}
+
+// The messages of views, with the scope's patches; nil: a patch removes it.
+
+func (t *translation) cluster(v *view.Cluster) (proto.Message, error) {
+	m, err := translate.Cluster(v)
+	if err != nil || v.Added != nil {
+		return signed(m, v.Added, err)
+	}
+	m, there, problems := t.patches.Cluster(v.Service.Host, m)
+	t.leftOut(resource.Cluster.String(), v.Name, problems)
+	return messageIf(there, m)
+}
+
+func (t *translation) listener(v *view.Listener) (proto.Message, error) {
+	m, err := translate.Listener(v)
+	if err != nil || v.Added != nil {
+		return signed(m, v.Added, err)
+	}
+	m, there, problems := t.patches.Listener(m)
+	t.leftOut(resource.Listener.String(), v.Name, problems)
+	return messageIf(there, m)
+}
+
+func (t *translation) virtualHost(v *view.VirtualHost) (proto.Message, error) {
+	m, err := translate.VirtualHost(v)
+	if err != nil || v.Added != nil {
+		return signed(m, v.Added, err)
+	}
+	m, there, problems := t.patches.VirtualHost(v.RouteConfig, v.Name, m)
+	t.leftOut(resource.VirtualHost.String(), v.ResourceName(), problems)
+	return messageIf(there, m)
+}
+
+// signed is what a patch adds: no other patch changes it.
+func signed(m proto.Message, p *view.Patch, err error) (proto.Message, error) {
+	if err != nil {
+		return nil, err
+	}
+	patch.Sign(m, p.Origin)
+	return m, nil
+}
+
+// routeConfig is told of once, for both ways in which it is served.
+func (t *translation) routeConfig(v *view.RouteConfig) (proto.Message, error) {
+	m, problems := t.patches.RouteConfig(translate.RouteConfig(*v, false))
+	t.leftOut(resource.RouteConfig.String(), v.Name, problems)
+	return m, nil
+}
+
+func (t *translation) shell(v *view.RouteConfig) (proto.Message, error) {
+	m, _ := t.patches.RouteConfig(translate.RouteConfig(*v, true))
+	return m, nil
+}
+
+func messageIf(there bool, m proto.Message) (proto.Message, error) {
+	if !there {
+		return nil, nil
+	}
+	return m, nil
+}

@@ -1,0 +1,121 @@
+package patch
+
+import (
+	"slices"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/moonsail/moonsail/internal/extension"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+const connectionManager = "envoy.filters.network.http_connection_manager"
+
+// networkFilters patches the filters of a chain: first which there are, then each.
+func (w *work) networkFilters(l *listenerv3.Listener, c *listenerv3.FilterChain) {
+	for _, p := range w.of(model.PatchNetworkFilter) {
+		if p.Operation != model.PatchMerge && p.meetsListener(l) && p.meetsChain(l, c) {
+			c.Filters = place(w, slices.Clone(c.Filters), p, p.namesFilter(), p.meetsFilter)
+		}
+	}
+	for _, f := range c.Filters {
+		w.networkFilter(l, c, f)
+	}
+}
+
+func (p *patch) namesFilter() bool { return p.Listener != nil && p.Listener.Filter != "" }
+
+func (p *patch) meetsFilter(f *listenerv3.Filter) bool {
+	return !p.namesFilter() || extension.Canonical(f.Name) == p.Listener.Filter
+}
+
+func (w *work) networkFilter(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) {
+	for _, p := range w.of(model.PatchNetworkFilter) {
+		if p.Operation == model.PatchMerge && p.meetsListener(l) && p.meetsChain(l, c) && p.meetsFilter(f) {
+			w.mergeFilter(p, f)
+		}
+	}
+	if extension.Canonical(f.Name) == connectionManager && (w.any(model.PatchHTTPFilter) || w.any(routeTargets...)) {
+		w.connectionManager(l, c, f)
+	}
+}
+
+func (w *work) mergeFilter(p *patch, f *listenerv3.Filter) {
+	value := p.value.(*listenerv3.Filter)
+	if config := w.mergedConfig(p, f.GetTypedConfig(), value.GetTypedConfig()); config != nil {
+		f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: config}
+	}
+	if value.Name != "" && value.Name != f.Name {
+		f.Name = value.Name
+		w.did(p)
+	}
+}
+
+// mergedConfig merges configurations of one type; nil where nothing is to be merged.
+func (w *work) mergedConfig(p *patch, to, from *anypb.Any) *anypb.Any {
+	if to == nil || from == nil {
+		return nil
+	}
+	merged, err := mergePacked(to, from)
+	if err != nil {
+		w.failed(p, "%v"+leftOut, err)
+		return nil
+	}
+	w.did(p)
+	return merged
+}
+
+// connectionManager patches HTTP filters and inline routes. What does not change is not
+// packed again.
+func (w *work) connectionManager(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) {
+	m := &hcmv3.HttpConnectionManager{}
+	if f.GetTypedConfig().UnmarshalTo(m) != nil {
+		return
+	}
+	before := proto.Clone(m)
+	for _, p := range w.of(model.PatchHTTPFilter) {
+		if p.Operation != model.PatchMerge && p.meetsManager(l, c, f) {
+			m.HttpFilters = place(w, m.HttpFilters, p, p.namesHTTPFilter(), p.meetsHTTPFilter)
+		}
+	}
+	for _, h := range m.HttpFilters {
+		for _, p := range w.of(model.PatchHTTPFilter) {
+			if p.Operation == model.PatchMerge && p.meetsManager(l, c, f) && p.meetsHTTPFilter(h) {
+				w.mergeHTTPFilter(p, h)
+			}
+		}
+	}
+	if r := m.GetRouteConfig(); r != nil {
+		w.inlineRoutes(r)
+	}
+	if proto.Equal(before, m) {
+		return
+	}
+	if config, err := packed(m); err == nil {
+		f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: config}
+	}
+}
+
+func (p *patch) meetsManager(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) bool {
+	return p.meetsListener(l) && p.meetsChain(l, c) && p.meetsFilter(f)
+}
+
+func (p *patch) namesHTTPFilter() bool { return p.Listener != nil && p.Listener.SubFilter != "" }
+
+func (p *patch) meetsHTTPFilter(f *hcmv3.HttpFilter) bool {
+	return !p.namesHTTPFilter() || extension.Canonical(f.Name) == p.Listener.SubFilter
+}
+
+func (w *work) mergeHTTPFilter(p *patch, f *hcmv3.HttpFilter) {
+	value := p.value.(*hcmv3.HttpFilter)
+	if config := w.mergedConfig(p, f.GetTypedConfig(), value.GetTypedConfig()); config != nil {
+		f.ConfigType = &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}
+	}
+	if value.Name != "" && value.Name != f.Name {
+		f.Name = value.Name
+		w.did(p)
+	}
+}

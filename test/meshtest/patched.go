@@ -1,0 +1,41 @@
+package meshtest
+
+import (
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/moonsail/moonsail/internal/patch"
+	"github.com/moonsail/moonsail/internal/translate"
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// patched translates views, and applies a scope's patches as the engine does.
+type patched struct{ set *patch.Set }
+
+func (p patched) cluster(v *view.Cluster) (*clusterv3.Cluster, bool, error) {
+	m, err := translate.Cluster(v)
+	if err != nil || v.Added != nil {
+		return m, true, err
+	}
+	m, there, _ := p.set.Cluster(v.Service.Host, m)
+	return m, there, nil
+}
+
+func (p patched) listener(v *view.Listener) (*listenerv3.Listener, bool, error) {
+	m, err := translate.Listener(v)
+	if err != nil || v.Added != nil {
+		return m, true, err
+	}
+	m, there, _ := p.set.Listener(m)
+	return m, there, nil
+}
+
+func (p patched) virtualHost(v *view.VirtualHost) (*routev3.VirtualHost, bool, error) {
+	m, err := translate.VirtualHost(v)
+	if err != nil || v.Added != nil {
+		return m, true, err
+	}
+	m, there, _ := p.set.VirtualHost(v.RouteConfig, v.Name, m)
+	return m, there, nil
+}
