@@ -105,14 +105,16 @@ func (s *Sampler) measure(ctx context.Context, t *telemetry.Trace) {
 
 // await asks one proxy until it uses the change, is gone, or it takes too long. What was in
 // use when it was asked first took at most as long as is told.
-func (s *Sampler) await(ctx context.Context, a telemetry.Answer, rev model.Revision) {
-	ctx, cancel := context.WithTimeout(ctx, giveUpAfter)
+func (s *Sampler) await(parent context.Context, a telemetry.Answer, rev model.Revision) {
+	ctx, cancel := context.WithTimeout(parent, giveUpAfter)
 	defer cancel()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		u, err := s.asker.InUse(ctx, a.Proxy, rev)
 		switch {
+		case parent.Err() != nil:
+			return
 		case ctx.Err() != nil:
 			s.meter.InUse(time.Since(a.At), "timeout")
 			return
