@@ -14,6 +14,7 @@ var commands = []func() *cobra.Command{
 	NewProxyConfigCommand,
 	NewWhyCommand,
 	NewStaleCommand,
+	NewBugReportCommand,
 	NewAgentCommand,
 	NewEnvoyCommand,
 	NewLabCommand,

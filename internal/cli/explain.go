@@ -22,6 +22,7 @@ type explainFlags struct {
 	object objectArg
 	all    bool
 	max    uint
+	sample uint
 }
 
 // NewExplainCommand is "moonsail explain".
@@ -36,6 +37,9 @@ way from its event to the last proxy's answer, and which proxies do not have it,
   refused       the proxy said no; Envoy's words, and the resource that is held back
   behind        it has not answered, or waits for something that must come first
   disconnected  its stream ended before it had the change, and it has not come back
+
+An ACK says that Envoy has taken the change. Of the proxies that have it some are asked,
+through their agents, whether they use it too: clusters may still be warming (--in-use).
 
 Proxies that subscribe to nothing that the change touched are not concerned. Superseded:
 they have a newer form of what it changed.`,
@@ -52,7 +56,13 @@ they have a newer form of what it changed.`,
 			if err != nil {
 				return err
 			}
-			return f.out.Print(cmd.OutOrStdout(), e, func(w io.Writer) error { return printExplanation(w, e) })
+			out := &explained{e, f.inUse(cmd.Context(), e)}
+			return f.out.Print(cmd.OutOrStdout(), out, func(w io.Writer) error {
+				if err := printExplanation(w, e); err != nil {
+					return err
+				}
+				return printInUse(w, StyleFor(w), out.InUse)
+			})
 		},
 	}
 	f.client.addFlags(cmd)
@@ -60,6 +70,7 @@ they have a newer form of what it changed.`,
 	f.object.addFlag(cmd, &f.client)
 	cmd.Flags().BoolVar(&f.all, "all", false, "list every proxy, not only those that do not have it")
 	cmd.Flags().UintVar(&f.max, "max", 100, "list at most `N` proxies")
+	cmd.Flags().UintVar(&f.sample, "in-use", 3, "ask so many proxies that have it whether their Envoys use it; 0: none")
 	cmd.ValidArgsFunction = f.object.complete(&f.client, false)
 	return cmd
 }

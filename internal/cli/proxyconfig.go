@@ -62,8 +62,9 @@ func newSectionCommand(section string) *cobra.Command {
   ENVOY  what its Envoy has: same, differs, missing, warming (there, and not in use yet),
          extra (there, and not to be there), or ? where Envoy was not asked
 
-Envoy is asked at --admin. By default that is port 15000 of the proxy's address where
-that is a loopback address; elsewhere forward the port first:
+Envoy is asked by way of the control plane and the proxy's agent (see --agent-token-file
+of 'moonsail serve'), or at --admin. Where the agent cannot be asked, that is port 15000 of
+the proxy's address if it is a loopback address; elsewhere forward the port first:
 
   kubectl -n shop port-forward reviews-v1-1 15000 & moonsail proxy-config ` + section + ` reviews-v1-1.shop --admin 127.0.0.1:15000
 
@@ -85,7 +86,9 @@ that is a loopback address; elsewhere forward the port first:
 type comparedConfig struct {
 	*explain.ProxyConfig
 	Resources []comparedResource `json:"resources"`
-	Admin     string             `json:"admin,omitempty"` // where Envoy was asked
+	Secrets   []explain.Secret   `json:"secrets,omitempty"` // in Envoy
+	Admin     string             `json:"admin,omitempty"`   // where Envoy was asked
+	Unasked   string             `json:"unasked,omitempty"` // why its agent was not
 }
 
 type comparedResource struct {
@@ -99,13 +102,13 @@ func (f *proxyConfigFlags) run(cmd *cobra.Command, section, proxy string) error 
 	if err := f.client.get(cmd.Context(), page, config); err != nil {
 		return err
 	}
-	out := &comparedConfig{ProxyConfig: config, Admin: f.adminOf(config)}
-	var actual *explain.Actual
-	if out.Admin != "" {
-		var err error
-		if actual, err = askEnvoy(cmd.Context(), out.Admin); err != nil {
-			return f.unasked(out.Admin, err)
-		}
+	out := &comparedConfig{ProxyConfig: config}
+	actual, err := f.actual(cmd.Context(), out)
+	if err != nil {
+		return err
+	}
+	if actual != nil && (section == "secrets" || section == explain.AllSections) {
+		out.Secrets = actual.Secrets()
 	}
 	if err := out.compare(section, actual); err != nil {
 		return err
@@ -187,14 +190,14 @@ func printConfig(w io.Writer, c *comparedConfig, section string, actual *explain
 			return err
 		}
 	}
-	if actual != nil && (section == "secrets" || section == explain.AllSections) {
-		for _, name := range actual.Secrets() {
-			if _, err := fmt.Fprintf(w, "secret in Envoy: %s\n", name); err != nil {
-				return err
-			}
-		}
+	if err := printSecrets(w, s, c.Secrets, c.Now); err != nil {
+		return err
 	}
 	if err := printDifferences(w, s, c); err != nil || actual != nil {
+		return err
+	}
+	if c.Unasked != "" {
+		_, err := fmt.Fprintln(w, s.Warn("Envoy itself was not asked: "+c.Unasked))
 		return err
 	}
 	_, err := fmt.Fprintln(w, s.Dim("Envoy itself was not asked: say where its admin interface is with --admin"))

@@ -24,7 +24,7 @@ type Actual struct {
 	has     map[held]proto.Message // in use
 	warming map[held]bool          // a form that is not in use yet
 	errors  map[held]string        // what it said of the last form that it refused
-	secrets []string
+	secrets []Secret
 }
 
 // held names a resource: its type's short name and its own.
@@ -53,9 +53,8 @@ type dump struct {
 		Endpoints []struct {
 			Endpoints json.RawMessage `json:"endpoint_config"`
 		} `json:"dynamic_endpoint_configs"`
-		Secrets []struct {
-			Name string `json:"name"`
-		} `json:"dynamic_active_secrets"`
+		Secrets        []json.RawMessage `json:"dynamic_active_secrets"`
+		WarmingSecrets []json.RawMessage `json:"dynamic_warming_secrets"`
 	} `json:"configs"`
 }
 
@@ -95,7 +94,10 @@ func ParseDump(text []byte) (*Actual, error) {
 			a.add(e.Endpoints)
 		}
 		for _, s := range c.Secrets {
-			a.secrets = append(a.secrets, s.Name)
+			a.secret(s, "active")
+		}
+		for _, s := range c.WarmingSecrets {
+			a.secret(s, Warming)
 		}
 	}
 	return a, nil
@@ -237,8 +239,8 @@ func (a *Actual) inside(at held, intended []ConfigResource) bool {
 	return false
 }
 
-// Secrets are the names of the certificates and keys that Envoy has by SDS.
-func (a *Actual) Secrets() []string { return a.secrets }
+// Secrets are the certificates that Envoy has by SDS, without their keys.
+func (a *Actual) Secrets() []Secret { return a.secrets }
 
 // compareEndpoints compares addresses and healths: Envoy makes its dump of hosts, not of
 // what it was sent.

@@ -23,7 +23,7 @@ type ProxyConfig struct {
 	Proxy     string           `json:"proxy"` // name.namespace
 	ID        string           `json:"id"`
 	IPs       []string         `json:"ips"`
-	Agent     string           `json:"agent,omitempty"`    // where its agent's debug pages are; empty: it has none
+	Agent     string           `json:"agent,omitempty"` // where its agent's debug pages are; empty: it has none
 	Resources []ConfigResource `json:"resources"`
 }
 

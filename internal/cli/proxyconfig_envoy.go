@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/explain"
+)
+
+// actual asks the proxy's Envoy what it has: at --admin, or else its agent, by way of the
+// control plane, or else at port 15000 of a loopback address. Nil: it is not to be asked.
+func (f *proxyConfigFlags) actual(ctx context.Context, out *comparedConfig) (*explain.Actual, error) {
+	if f.admin == noAdmin {
+		return nil, nil
+	}
+	direct := f.adminOf(out.ProxyConfig)
+	if f.admin == "" && out.Agent != "" {
+		var dump json.RawMessage
+		page := "/debug/proxies/" + url.PathEscape(out.ID) + "/envoy/config_dump"
+		err := f.client.get(ctx, page+"?"+explain.DumpQuery, &dump)
+		if err == nil {
+			out.Admin = "agent at " + out.Agent
+			return explain.ParseDump(dump)
+		}
+		out.Unasked = err.Error()
+	}
+	if direct == "" {
+		return nil, nil
+	}
+	actual, err := askEnvoy(ctx, direct)
+	if err != nil {
+		return nil, f.unasked(direct, err)
+	}
+	out.Admin, out.Unasked = direct, ""
+	return actual, nil
+}
+
+// printSecrets tells of the certificates that Envoy has.
+func printSecrets(w io.Writer, s Style, list []explain.Secret, now time.Time) error {
+	if len(list) == 0 {
+		return nil
+	}
+	t := NewTable("SECRET IN ENVOY", "STATE", "KIND", "ID", "VALID UNTIL", "SERIAL", "ISSUER")
+	for i := range list {
+		one := &list[i]
+		if len(one.Certificates) == 0 {
+			t.Row(one.Name, one.State, one.Kind)
+		}
+		for j := range one.Certificates {
+			c := &one.Certificates[j]
+			id := strings.Join(c.IDs, ",")
+			if id == "" {
+				id = c.Subject
+			}
+			t.Row(one.Name, one.State, one.Kind, id, validity(s, c, now), c.Serial, c.Issuer)
+		}
+	}
+	return t.Write(w)
+}
+
+func validity(s Style, c *explain.Certificate, now time.Time) string {
+	text := c.NotAfter.Local().Format(time.DateTime)
+	switch {
+	case now.After(c.NotAfter):
+		return s.Bad(text + ", expired")
+	case now.Before(c.NotBefore):
+		return s.Bad(fmt.Sprintf("%s, not before %s", text, c.NotBefore.Local().Format(time.DateTime)))
+	}
+	return s.Good(fmt.Sprintf("%s, in %s", text, c.NotAfter.Sub(now).Round(time.Minute)))
+}

@@ -1,0 +1,66 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// Listing is a list of objects of one kind as the API server has it.
+type Listing struct {
+	Kind string
+	Read func(ctx context.Context) ([]byte, error) // JSON
+}
+
+// Bounds of a Listing.
+const (
+	maxListed      = 5000 // objects
+	maxListedBytes = 64 << 20
+)
+
+// Listings are those of all kinds that a control plane reads; never of Secrets.
+func (c *Client) Listings(ctx context.Context, rootNamespace string) ([]Listing, error) {
+	have, _, _, err := c.discover(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	kinds := builtin(rootNamespace)
+	for _, k := range customKinds() {
+		if r := have.find(k); r != nil {
+			kinds = append(kinds, r)
+		}
+	}
+	var out []Listing
+	for _, r := range kinds {
+		if r.Kind != "Secret" {
+			out = append(out, Listing{Kind: string(r.Kind), Read: func(ctx context.Context) ([]byte, error) { return c.list(ctx, r) }})
+		}
+	}
+	return out, nil
+}
+
+func (c *Client) list(ctx context.Context, r *resource) ([]byte, error) {
+	prefix := "/apis/" + r.gv().String()
+	if r.gv().Group == "" {
+		prefix = "/api/" + r.gv().Version
+	}
+	if r.namespace != "" {
+		prefix += "/namespaces/" + r.namespace
+	}
+	url := fmt.Sprintf("%s%s/%s?limit=%d", c.config.Host, prefix, r.plural, maxListed)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the API server answered %s for %s", resp.Status, r.plural)
+	}
+	return io.ReadAll(io.LimitReader(resp.Body, maxListedBytes))
+}
