@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 )
 
 // Protocol is what a client speaks on its connection.
@@ -42,6 +43,12 @@ type Call struct {
 	Host    string            `yaml:"host,omitempty"`   // the authority; To where empty
 	Headers map[string]string `yaml:"headers,omitempty"`
 
+	// Principal is the URI name in the client's certificate ("spiffe://..."), which counts
+	// where a filter chain ends mutual TLS; empty: it has none.
+	Principal string `yaml:"principal,omitempty"`
+	// At is when tokens are looked at; zero: now.
+	At time.Time `yaml:"at,omitempty"`
+
 	// Dice is the lot, 0 to 100, that decides about runtime fractions: a rule with a
 	// share of p percent holds where Dice < p.
 	Dice float64 `yaml:"dice,omitempty"`
@@ -59,6 +66,8 @@ type request struct {
 	transport string            // what inspectors found; "raw_buffer" where nothing
 	sni       string
 	alpn      []string
+	secured   bool                      // a filter chain has ended the TLS
+	metadata  map[string]map[string]any // what filters have left, by filter
 }
 
 func (c Call) request() (*request, error) {

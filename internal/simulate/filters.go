@@ -28,8 +28,8 @@ func messageName(m proto.Message) string {
 	return string(m.ProtoReflect().Descriptor().FullName())
 }
 
-// runChain gives the connection to the terminal filter of its chain. Other network
-// filters are taken to let everything pass.
+// runChain gives the connection to the terminal filter of its chain, unless one before it
+// refuses it.
 func (w *World) runChain(chain *listenerv3.FilterChain, r *request, res *Result) error {
 	if r.isTLS() && chain.GetTransportSocket() == nil {
 		// TLS is passed on as it is: nobody reads requests inside.
@@ -40,7 +40,11 @@ func (w *World) runChain(chain *listenerv3.FilterChain, r *request, res *Result)
 		res.Closed = "filter chain without filters"
 		return nil
 	}
+	r.secured = r.isTLS() && chain.GetTransportSocket() != nil
 	last := filters[len(filters)-1]
+	if refused, err := w.runNetworkFilters(filters[:len(filters)-1], r, res); refused || err != nil {
+		return err
+	}
 	msg, err := unpack(last.GetTypedConfig())
 	if err != nil {
 		return fmt.Errorf("filter %s: %w", last.GetName(), err)

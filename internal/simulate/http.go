@@ -17,6 +17,7 @@ type exchange struct {
 	vh    *routev3.VirtualHost
 	route *routev3.Route
 	res   *Result
+	world *World
 }
 
 func (w *World) runHTTP(f *hcmv3.HttpConnectionManager, r *request, res *Result) error {
@@ -24,7 +25,10 @@ func (w *World) runHTTP(f *hcmv3.HttpConnectionManager, r *request, res *Result)
 		res.Closed = "not HTTP"
 		return nil
 	}
-	x := &exchange{request: r, hcm: f, res: res}
+	x := &exchange{request: r, hcm: f, res: res, world: w}
+	if f.GetNormalizePath().GetValue() {
+		r.headers[":path"] = normalizedPath(r.headers[":path"])
+	}
 	if err := w.findRoutes(x); err != nil {
 		return err
 	}

@@ -27,6 +27,8 @@ func (x *exchange) runFilters() (answered bool, err error) {
 			answered, err = x.runCORS()
 		case faultFilter:
 			answered, err = x.runFault(f)
+		case rbacHTTPFilter, extAuthzHTTPFilter, jwtFilter:
+			answered, err = x.runPolicy(f)
 		}
 		if answered || err != nil {
 			return answered, err

@@ -18,6 +18,9 @@ type Result struct {
 	// RouteOrigin is the object that the route was made of: its path at the API server.
 	RouteOrigin string `yaml:"routeOrigin,omitempty" json:"routeOrigin,omitempty"`
 
+	// Decisions are what policies say of the call, in the order in which they were asked.
+	Decisions []Decision `yaml:"decisions,omitempty" json:"decisions,omitempty"`
+
 	// Closed says why the connection was closed without any answer.
 	Closed string `yaml:"closed,omitempty" json:"closed,omitempty"`
 	// Status is the answer that the proxy gives by itself; 0: the call is forwarded.

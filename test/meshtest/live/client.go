@@ -30,13 +30,17 @@ type Answer struct {
 
 // dial connects to where the call would be intercepted, and says where it was going.
 func dial(ctx context.Context, to string, c simulate.Call) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", to)
-	if err != nil {
-		return nil, err
-	}
 	from, err := netip.ParseAddrPort(c.From)
 	if err != nil {
 		from = netip.MustParseAddrPort("203.0.113.9:40000")
+	}
+	d := &net.Dialer{}
+	if from.Addr().IsLoopback() { // what is compared with the connection's own address, too
+		d.LocalAddr = &net.TCPAddr{IP: from.Addr().AsSlice()}
+	}
+	conn, err := d.DialContext(ctx, "tcp", to)
+	if err != nil {
+		return nil, err
 	}
 	dst, err := netip.ParseAddrPort(c.To)
 	if err == nil {

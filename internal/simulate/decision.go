@@ -1,0 +1,215 @@
+package simulate
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	extauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
+	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
+	rbachttpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	extauthztcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/ext_authz/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	rbactcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+)
+
+const (
+	rbacHTTPFilter     = "envoy.filters.http.rbac"
+	rbacTCPFilter      = "envoy.filters.network.rbac"
+	extAuthzHTTPFilter = "envoy.filters.http.ext_authz"
+	extAuthzTCPFilter  = "envoy.filters.network.ext_authz"
+	jwtFilter          = "envoy.filters.http.jwt_authn"
+)
+
+// Decision is what a policy, or the lack of one, says of a call.
+type Decision struct {
+	// Action is Istio's: ALLOW, DENY, AUDIT, CUSTOM; or JWT for what is wrong with a token.
+	Action string `yaml:"action" json:"action"`
+	// Policy is the "namespace/name" of the policy that matches the call, by its rule of that
+	// number; empty: none does.
+	Policy string `yaml:"policy,omitempty" json:"policy,omitempty"`
+	Rule   int    `yaml:"rule" json:"rule"`
+	// Among are the policies of which none matches, where one would have to.
+	Among   []string `yaml:"among,omitempty" json:"among,omitempty"`
+	Refuses bool     `yaml:"refuses,omitempty" json:"refuses,omitempty"`
+	DryRun  bool     `yaml:"dryRun,omitempty" json:"dryRun,omitempty"` // counts only
+	// Asks is the cluster of the authorizer that decides. It is taken to consent, if there is
+	// somebody to ask.
+	Asks  string `yaml:"asks,omitempty" json:"asks,omitempty"`
+	Cause string `yaml:"cause,omitempty" json:"cause,omitempty"`
+}
+
+// istioPolicy is how Istio names policies in RBAC filters.
+var istioPolicy = regexp.MustCompile(`ns\[([^]]*)\]-policy\[([^]]*)\]-rule\[(\d+)\]$`)
+
+// named takes the name of an RBAC policy apart.
+func (d Decision) named(policy string) Decision {
+	d.Policy = policy
+	if m := istioPolicy.FindStringSubmatch(policy); m != nil {
+		d.Policy = m[1] + "/" + m[2]
+		d.Rule, _ = strconv.Atoi(m[3])
+	}
+	return d
+}
+
+func among(rules *rbacv3.RBAC) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(rules.GetPolicies())) {
+		if p := (Decision{}).named(name).Policy; !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// rbacFilter is what the RBAC filters of HTTP and TCP have in common.
+type rbacFilter interface {
+	GetRules() *rbacv3.RBAC
+	GetShadowRules() *rbacv3.RBAC
+	GetShadowRulesStatPrefix() string
+}
+
+var (
+	_ rbacFilter = &rbachttpv3.RBAC{}
+	_ rbacFilter = &rbactcpv3.RBAC{}
+)
+
+// runRBAC tells whether the filter refuses a call, and notes why.
+func (r *request) runRBAC(filter string, f rbacFilter, res *Result) (refused bool, err error) {
+	if shadow := f.GetShadowRules(); shadow != nil {
+		policy, passes, err := r.evaluate(shadow)
+		if err != nil {
+			return false, err
+		}
+		prefix := f.GetShadowRulesStatPrefix()
+		if policy != "" {
+			r.leave(filter, prefix+effectivePolicy, policy)
+		}
+		if prefix != "istio_ext_authz_" { // that one's next filter tells what comes of it
+			res.note(shadow, policy, passes, true)
+		}
+	}
+	if f.GetRules() == nil {
+		return false, nil
+	}
+	policy, passes, err := r.evaluate(f.GetRules())
+	if err == nil {
+		res.note(f.GetRules(), policy, passes, false)
+	}
+	return !passes, err
+}
+
+// note adds a decision, unless it is that nothing is to be said.
+func (r *Result) note(rules *rbacv3.RBAC, policy string, passes, dryRun bool) {
+	d := Decision{Action: rules.GetAction().String(), Refuses: !passes, DryRun: dryRun}
+	switch {
+	case policy != "":
+		d = d.named(policy)
+	case passes:
+		return
+	default:
+		d.Among = among(rules)
+	}
+	if rules.GetAction() == rbacv3.RBAC_LOG {
+		d.Action = "AUDIT"
+	}
+	r.Decisions = append(r.Decisions, d)
+}
+
+// asked notes that an authorizer is asked, where the filter is for the call. refused: there
+// is nobody to answer.
+func (w *World) asked(enabled *matcherv3.MetadataMatcher, cluster string, failOpen bool, r *request, res *Result) (refused bool, err error) {
+	if enabled != nil {
+		if ok, err := r.matchesMetadata(enabled); !ok || err != nil {
+			return false, err
+		}
+	}
+	d := Decision{Action: "CUSTOM", Asks: cluster}
+	if len(enabled.GetPath()) > 0 {
+		policy, _ := r.metadata[enabled.GetFilter()][enabled.GetPath()[0].GetKey()].(string)
+		d = d.named(policy)
+	}
+	if !w.HasEndpoints(cluster) {
+		d.Refuses, d.Cause = !failOpen, "there is nobody to ask"
+	}
+	res.Decisions = append(res.Decisions, d)
+	return d.Refuses, nil
+}
+
+// runExtAuthz answers where nobody can be asked.
+func (w *World) runExtAuthz(x *exchange, f *extauthzv3.ExtAuthz) (answered bool, err error) {
+	cluster := f.GetGrpcService().GetEnvoyGrpc().GetClusterName()
+	if h := f.GetHttpService(); h != nil {
+		cluster = h.GetServerUri().GetCluster()
+	}
+	refused, err := w.asked(f.GetFilterEnabledMetadata(), cluster, f.GetFailureModeAllow(), x.request, x.res)
+	if !refused || err != nil {
+		return false, err
+	}
+	x.res.Status, x.res.Reason = 403, "no answer of the authorizer"
+	if c := f.GetStatusOnError().GetCode(); c != 0 {
+		x.res.Status = int(c)
+	}
+	return true, nil
+}
+
+// runNetworkFilter tells whether a filter before the terminal one refuses the connection.
+// Those that it does not know let everything pass.
+func (w *World) runNetworkFilter(name string, msg any, r *request, res *Result) (refused bool, err error) {
+	switch f := msg.(type) {
+	case *rbactcpv3.RBAC:
+		refused, err = r.runRBAC(rbacTCPFilter, f, res)
+	case *extauthztcpv3.ExtAuthz:
+		refused, err = w.asked(f.GetFilterEnabledMetadata(), f.GetGrpcService().GetEnvoyGrpc().GetClusterName(), f.GetFailureModeAllow(), r, res)
+	}
+	if err != nil {
+		return false, fmt.Errorf("filter %s: %w", name, err)
+	}
+	if refused {
+		res.Closed = "refused by policy"
+	}
+	return refused, nil
+}
+
+// runNetworkFilters runs those before the terminal one.
+func (w *World) runNetworkFilters(filters []*listenerv3.Filter, r *request, res *Result) (refused bool, err error) {
+	for _, f := range filters {
+		if f.GetName() != rbacTCPFilter && f.GetName() != extAuthzTCPFilter {
+			continue
+		}
+		msg, err := unpack(f.GetTypedConfig())
+		if err != nil {
+			return false, fmt.Errorf("filter %s: %w", f.GetName(), err)
+		}
+		if refused, err := w.runNetworkFilter(f.GetName(), msg, r, res); refused || err != nil {
+			return refused, err
+		}
+	}
+	return false, nil
+}
+
+// runPolicy runs one of the HTTP filters that decide about requests.
+func (x *exchange) runPolicy(f *hcmv3.HttpFilter) (answered bool, err error) {
+	msg, err := unpack(f.GetTypedConfig())
+	if err != nil {
+		return false, fmt.Errorf("filter %s: %w", f.GetName(), err)
+	}
+	switch cfg := msg.(type) {
+	case *jwtv3.JwtAuthentication:
+		return x.runJWT(cfg)
+	case *extauthzv3.ExtAuthz:
+		return x.world.runExtAuthz(x, cfg)
+	case *rbachttpv3.RBAC:
+		refused, err := x.runRBAC(rbacHTTPFilter, cfg, x.res)
+		if refused {
+			x.res.Status, x.res.Body = 403, "RBAC: access denied"
+		}
+		return refused, err
+	}
+	return false, fmt.Errorf("filter %s (%s) is not known to the simulator", f.GetName(), messageName(msg))
+}

@@ -1,0 +1,154 @@
+package simulate
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+)
+
+// effectivePolicy is the metadata, after the prefix of shadow rules, that names the policy
+// which they have found.
+const effectivePolicy = "shadow_effective_policy_id"
+
+// evaluate finds the first policy, by name, that matches a call, and tells whether the rules
+// let it pass.
+func (r *request) evaluate(rules *rbacv3.RBAC) (policy string, passes bool, err error) {
+	if rules.GetAuditLoggingOptions() != nil {
+		return "", false, fmt.Errorf("audit_logging_options are not known to the simulator")
+	}
+	for _, name := range slices.Sorted(maps.Keys(rules.GetPolicies())) {
+		ok, err := r.matchesPolicy(rules.GetPolicies()[name])
+		if err != nil {
+			return "", false, fmt.Errorf("policy %s: %w", name, err)
+		}
+		if ok {
+			return name, rules.GetAction() != rbacv3.RBAC_DENY, nil
+		}
+	}
+	return "", rules.GetAction() != rbacv3.RBAC_ALLOW, nil
+}
+
+func (r *request) matchesPolicy(p *rbacv3.Policy) (bool, error) {
+	if p.GetCondition() != nil || p.GetCheckedCondition() != nil {
+		return false, fmt.Errorf("conditions are not known to the simulator")
+	}
+	ok, err := some(p.GetPermissions(), r.permits)
+	if !ok || err != nil {
+		return false, err
+	}
+	return some(p.GetPrincipals(), r.isCalledBy)
+}
+
+// some tells whether an element matches.
+func some[T any](list []T, match func(T) (bool, error)) (bool, error) {
+	for _, e := range list {
+		if ok, err := match(e); ok || err != nil {
+			return ok, err
+		}
+	}
+	return false, nil
+}
+
+// every tells whether all elements match.
+func every[T any](list []T, match func(T) (bool, error)) (bool, error) {
+	for _, e := range list {
+		if ok, err := match(e); !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// permits tells whether a permission is for what is called.
+func (r *request) permits(p *rbacv3.Permission) (bool, error) {
+	switch rule := p.GetRule().(type) {
+	case *rbacv3.Permission_Any:
+		return rule.Any, nil
+	case *rbacv3.Permission_AndRules:
+		return every(rule.AndRules.GetRules(), r.permits)
+	case *rbacv3.Permission_OrRules:
+		return some(rule.OrRules.GetRules(), r.permits)
+	case *rbacv3.Permission_NotRule:
+		ok, err := r.permits(rule.NotRule)
+		return !ok, err
+	case *rbacv3.Permission_Header:
+		return matchesHeader(rule.Header, r.headers)
+	case *rbacv3.Permission_UrlPath:
+		path, _, _ := strings.Cut(r.path(), "#")
+		return matchesString(rule.UrlPath.GetPath(), path)
+	case *rbacv3.Permission_UriTemplate:
+		return matchesTemplate(rule.UriTemplate, r.path())
+	case *rbacv3.Permission_DestinationIp:
+		return inBlock(rule.DestinationIp, r.to.Addr()), nil
+	case *rbacv3.Permission_DestinationPort:
+		return uint32(r.to.Port()) == rule.DestinationPort, nil
+	case *rbacv3.Permission_RequestedServerName:
+		return matchesString(rule.RequestedServerName, r.sni)
+	case *rbacv3.Permission_SourcedMetadata:
+		return r.matchesMetadata(rule.SourcedMetadata.GetMetadataMatcher())
+	case *rbacv3.Permission_Metadata: //nolint:staticcheck // deprecated, but EnvoyFilters may have it
+		return r.matchesMetadata(rule.Metadata) //nolint:staticcheck // likewise
+	default:
+		return false, fmt.Errorf("permission %T is not known to the simulator", rule)
+	}
+}
+
+// isCalledBy tells whether a principal is who calls.
+func (r *request) isCalledBy(p *rbacv3.Principal) (bool, error) {
+	switch id := p.GetIdentifier().(type) {
+	case *rbacv3.Principal_Any:
+		return id.Any, nil
+	case *rbacv3.Principal_AndIds:
+		return every(id.AndIds.GetIds(), r.isCalledBy)
+	case *rbacv3.Principal_OrIds:
+		return some(id.OrIds.GetIds(), r.isCalledBy)
+	case *rbacv3.Principal_NotId:
+		ok, err := r.isCalledBy(id.NotId)
+		return !ok, err
+	case *rbacv3.Principal_Authenticated_:
+		return r.isAuthenticated(id.Authenticated)
+	case *rbacv3.Principal_DirectRemoteIp:
+		return inBlock(id.DirectRemoteIp, r.from.Addr()), nil
+	case *rbacv3.Principal_RemoteIp:
+		return inBlock(id.RemoteIp, r.remote()), nil
+	case *rbacv3.Principal_Header:
+		return matchesHeader(id.Header, r.headers)
+	case *rbacv3.Principal_SourcedMetadata:
+		return r.matchesMetadata(id.SourcedMetadata.GetMetadataMatcher())
+	case *rbacv3.Principal_Metadata: //nolint:staticcheck // deprecated, but EnvoyFilters may have it
+		return r.matchesMetadata(id.Metadata) //nolint:staticcheck // likewise
+	default:
+		return false, fmt.Errorf("principal %T is not known to the simulator", id)
+	}
+}
+
+// isAuthenticated: in plaintext nobody is.
+func (r *request) isAuthenticated(a *rbacv3.Principal_Authenticated) (bool, error) {
+	if !r.secured || r.Principal == "" {
+		return false, nil
+	}
+	if a.GetPrincipalName() == nil {
+		return true, nil
+	}
+	return matchesString(a.GetPrincipalName(), r.Principal)
+}
+
+// remote is the client's address as far as proxies on the way have told: the last one of
+// X-Forwarded-For.
+func (r *request) remote() netip.Addr {
+	list := strings.Split(r.headers["x-forwarded-for"], ",")
+	if a, err := netip.ParseAddr(strings.TrimSpace(list[len(list)-1])); err == nil && r.isHTTP() {
+		return a
+	}
+	return r.from.Addr()
+}
+
+func inBlock(c *corev3.CidrRange, ip netip.Addr) bool {
+	a, err := netip.ParseAddr(c.GetAddressPrefix())
+	return err == nil && netip.PrefixFrom(a, int(c.GetPrefixLen().GetValue())).Contains(ip)
+}
