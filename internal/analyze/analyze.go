@@ -56,6 +56,8 @@ func (c *checker) object(o model.Object) {
 		c.serviceEntry(o)
 	case *model.EndpointSlice:
 		c.endpointSlice(o)
+	case *model.PeerAuthentication:
+		c.peerAuthentication(o)
 	}
 }
 
@@ -92,6 +94,7 @@ type index struct {
 	rules     map[model.Host][]*model.DestinationRule
 	virtuals  map[model.Key]*model.VirtualService
 	sidecars  map[string][]*model.Sidecar // by namespace
+	peers     peerPolicies
 }
 
 func newIndex(objects []model.Object) *index {
@@ -119,8 +122,13 @@ func newIndex(objects []model.Object) *index {
 			x.virtuals[o.Key] = o
 		case *model.Sidecar:
 			x.sidecars[ns] = append(x.sidecars[ns], o)
+		case *model.PeerAuthentication:
+			x.peers.list = append(x.peers.list, o)
+		case *model.MeshConfig:
+			x.peers.root = ns
 		}
 	}
+	x.peers.finish()
 	return x
 }
 

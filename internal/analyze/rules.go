@@ -19,6 +19,7 @@ func (c *checker) destinationRule(r *model.DestinationRule) {
 		c.subset(r, fmt.Sprintf("spec.subsets[%d].labels", i), s)
 	}
 	c.portPolicies(r)
+	c.clientTLS(r)
 }
 
 // subset reports one that no workload of the rule's services belongs to.

@@ -163,8 +163,6 @@ func (c *conv) notServed(at path, t *networking.ClientTLSSettings, verifies bool
 		c.errorf(at.f("credentialName"), "config maps are not supported; use caCertificates")
 	case verifies && t.CredentialName != "":
 		c.warnf(at.f("credentialName"), "has no effect: secrets are not served yet, so no client certificate is shown and servers are verified against the system's CAs; name files instead")
-	case t.Mode == networking.ClientTLSSettings_ISTIO_MUTUAL:
-		c.warnf(at.f("mode"), "ISTIO_MUTUAL has no effect: the mesh has no certificates yet, so this traffic is in plain text")
 	}
 }
 

@@ -1,0 +1,114 @@
+package analyze
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// peerPolicies are the PeerAuthentications, the oldest first, and the root namespace.
+type peerPolicies struct {
+	root string
+	list []*model.PeerAuthentication
+}
+
+func (p *peerPolicies) finish() {
+	if p.root == "" {
+		p.root = model.DefaultMesh().RootNamespace
+	}
+	slices.SortFunc(p.list, func(a, b *model.PeerAuthentication) int { return model.CompareAge(a, b) })
+}
+
+// of is what a workload accepts.
+func (p *peerPolicies) of(ns string, labels map[string]string) *model.PeerTLS {
+	var selecting []*model.PeerAuthentication
+	for _, a := range p.list {
+		if (a.Namespace == p.root || a.Namespace == ns) && model.SelectorMatches(a.Selector, labels) {
+			selecting = append(selecting, a)
+		}
+	}
+	return model.EffectivePeerTLS(p.root, selecting)
+}
+
+func (c *checker) peerAuthentication(p *model.PeerAuthentication) {
+	switch {
+	case len(p.Selector) > 0 && p.Namespace == c.peers.root:
+		c.warnf(p, "spec.selector", "has no effect in the root namespace: policies for workloads belong into the workloads' namespace")
+		return
+	case len(p.Selector) > 0 && !c.selectsAny(p.Namespace, p.Selector):
+		c.warnf(p, "spec.selector", "no workload of namespace %s has %s, so the policy has no effect; correct the labels", p.Namespace, labelText(p.Selector))
+		return
+	}
+	for _, other := range c.peers.list {
+		if other == p {
+			return
+		}
+		if other.Namespace == p.Namespace && maps.Equal(other.Selector, p.Selector) {
+			c.warnf(p, "spec", "has no effect: %s is older and for the same workloads; merge the two", other.Key)
+			return
+		}
+	}
+}
+
+// clientTLS reports rules by which callers speak what workloads do not take.
+func (c *checker) clientTLS(r *model.DestinationRule) {
+	for _, s := range c.services {
+		if !r.Host.Matches(s.Hostname) || s.External {
+			continue
+		}
+		for i := range s.Ports {
+			c.portTLS(r, s, &s.Ports[i])
+		}
+	}
+}
+
+func (c *checker) portTLS(r *model.DestinationRule, s *model.Service, p *model.ServicePort) {
+	t, field := r.Policy.TLS, "spec.trafficPolicy.tls.mode"
+	if own, ok := r.Ports[p.Number]; ok {
+		t, field = own.TLS, "spec.trafficPolicy.portLevelSettings"
+	}
+	c.modeOfPort(r, field, t, s, p, nil)
+	for i := range r.Subsets {
+		sub := &r.Subsets[i]
+		if own, ok := sub.Ports[p.Number]; ok {
+			c.modeOfPort(r, fmt.Sprintf("spec.subsets[%d].trafficPolicy.portLevelSettings", i), own.TLS, s, p, sub.Labels)
+		} else if sub.Policy.TLS != nil {
+			c.modeOfPort(r, fmt.Sprintf("spec.subsets[%d].trafficPolicy.tls.mode", i), sub.Policy.TLS, s, p, sub.Labels)
+		}
+	}
+}
+
+// modeOfPort compares a client's mode with what the service's workloads accept.
+func (c *checker) modeOfPort(r *model.DestinationRule, field string, t *model.ClientTLS, s *model.Service, p *model.ServicePort, subset map[string]string) {
+	if t == nil {
+		return
+	}
+	labels, _ := c.members(s)
+	for _, l := range labels {
+		if !model.SelectorMatches(subset, l) {
+			continue
+		}
+		accepted, mutual := c.peers.of(s.Namespace, l).Of(workloadPort(p)), t.Mode == model.TLSIstioMutual
+		switch {
+		case mutual && !model.SpeaksMTLS(l):
+			c.errorf(r, field, "ISTIO_MUTUAL, but port %d of %s has workloads without a sidecar that speaks it, and calls of them fail; leave the mode out", p.Number, s.Hostname)
+			return
+		case mutual && accepted == model.MTLSDisable:
+			c.errorf(r, field, "ISTIO_MUTUAL, but a PeerAuthentication switches it off at port %d of %s, so calls fail; leave the mode out", p.Number, s.Hostname)
+			return
+		case t.Mode == model.TLSDisable && model.SpeaksMTLS(l) && accepted == model.MTLSStrict:
+			c.errorf(r, field, "DISABLE, but a PeerAuthentication asks for mutual TLS at port %d of %s, so calls fail; use ISTIO_MUTUAL, or leave the mode out", p.Number, s.Hostname)
+			return
+		}
+	}
+}
+
+// workloadPort is the port of the workload, where the service does not name it.
+func workloadPort(p *model.ServicePort) uint32 {
+	if p.TargetPort != 0 {
+		return p.TargetPort
+	}
+	return p.Number
+}
