@@ -23,6 +23,7 @@ func Origins(snap *store.Snapshot, p server.Part) []model.Key {
 	case resource.Listener:
 		out = related(snap, p, model.KindVirtualService)
 	}
+	out = append(out, named(p, "envoy-filter", model.KindEnvoyFilter)...)
 	out = slices.DeleteFunc(out, func(k model.Key) bool { return snap.Get(k) == nil })
 	if len(out) == 0 {
 		out = related(snap, p, model.KindServiceEntry)

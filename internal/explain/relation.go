@@ -25,6 +25,10 @@ func relation(snap *store.Snapshot, key model.Key) test {
 		path := configPath(key, "destination-rule")
 		return func(t resource.Type, e *table.Entry) bool { return t == resource.Cluster && mentions(e, path) }
 	}
+	if key.Kind == model.KindEnvoyFilter {
+		path := configPath(key, "envoy-filter")
+		return func(_ resource.Type, e *table.Entry) bool { return mentions(e, path) }
+	}
 	if o == nil {
 		return nil
 	}
