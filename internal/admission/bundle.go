@@ -18,13 +18,49 @@ import (
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
-// keeper keeps the authority's certificate in a ValidatingWebhookConfiguration, so that the
-// API server trusts this process. Each control plane adds its own to those of others.
+// keeper keeps the authority's certificate in a webhook configuration, so that the API server
+// trusts this process. Each control plane adds its own to those of others.
 type keeper struct {
 	name      string
+	kind      configurations
 	authority *authority
 	client    *kube.Client
 	log       *slog.Logger
+}
+
+// configurations gets a configuration by its name: how its webhooks are called, and what stores
+// them when they are changed.
+type configurations func(ctx context.Context, api *registration.AdmissionregistrationV1Client, name string) (
+	clients []*registrationv1.WebhookClientConfig, update func() error, err error)
+
+var asUpdater = metav1.UpdateOptions{FieldManager: "moonsail"}
+
+func validating(ctx context.Context, api *registration.AdmissionregistrationV1Client, name string) (
+	clients []*registrationv1.WebhookClientConfig, update func() error, err error,
+) {
+	all := api.ValidatingWebhookConfigurations()
+	config, err := all.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range config.Webhooks {
+		clients = append(clients, &config.Webhooks[i].ClientConfig)
+	}
+	return clients, func() error { _, err := all.Update(ctx, config, asUpdater); return err }, nil
+}
+
+func mutating(ctx context.Context, api *registration.AdmissionregistrationV1Client, name string) (
+	clients []*registrationv1.WebhookClientConfig, update func() error, err error,
+) {
+	all := api.MutatingWebhookConfigurations()
+	config, err := all.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range config.Webhooks {
+		clients = append(clients, &config.Webhooks[i].ClientConfig)
+	}
+	return clients, func() error { _, err := all.Update(ctx, config, asUpdater); return err }, nil
 }
 
 // Timing of looks at the configuration.
@@ -48,7 +84,7 @@ func (k *keeper) run(ctx context.Context) error {
 	told := ""
 	for {
 		wait := keepEvery
-		err := k.keep(ctx, api.ValidatingWebhookConfigurations(), time.Now())
+		err := k.keep(ctx, api, time.Now())
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -70,19 +106,18 @@ func (k *keeper) run(ctx context.Context) error {
 }
 
 // keep looks once, and writes where something is missing.
-func (k *keeper) keep(ctx context.Context, api registration.ValidatingWebhookConfigurationInterface, now time.Time) error {
+func (k *keeper) keep(ctx context.Context, api *registration.AdmissionregistrationV1Client, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	config, err := api.Get(ctx, k.name, metav1.GetOptions{})
+	clients, update, err := k.kind(ctx, api, k.name)
 	if err != nil {
 		return err
 	}
-	if err := k.authority.issue(namesOf(config), now); err != nil {
+	if err := k.authority.issue(namesOf(clients), now); err != nil {
 		return err
 	}
 	changed := false
-	for i := range config.Webhooks {
-		c := &config.Webhooks[i].ClientConfig
+	for _, c := range clients {
 		bundle := trusting(c.CABundle, k.authority.PEM, now)
 		changed = changed || !bytes.Equal(bundle, c.CABundle)
 		c.CABundle = bundle
@@ -90,18 +125,17 @@ func (k *keeper) keep(ctx context.Context, api registration.ValidatingWebhookCon
 	if !changed {
 		return nil
 	}
-	if _, err := api.Update(ctx, config, metav1.UpdateOptions{FieldManager: "moonsail"}); err != nil {
+	if err := update(); err != nil {
 		return err // another control plane may have been first
 	}
 	k.log.Info("the API server trusts this webhook now", "config", k.name)
 	return nil
 }
 
-// namesOf are the names by which the API server calls the webhooks.
-func namesOf(c *registrationv1.ValidatingWebhookConfiguration) []string {
+// namesOf are the names by which the API server calls webhooks.
+func namesOf(clients []*registrationv1.WebhookClientConfig) []string {
 	var names []string
-	for i := range c.Webhooks {
-		client := &c.Webhooks[i].ClientConfig
+	for _, client := range clients {
 		if s := client.Service; s != nil {
 			names = append(names, s.Name+"."+s.Namespace+".svc")
 		}

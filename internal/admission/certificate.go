@@ -69,10 +69,14 @@ func template(now time.Time) (*x509.Certificate, error) {
 	}, nil
 }
 
-// issue makes a certificate for names, which may be addresses, unless there is one.
+// issue makes a certificate for names, which may be addresses, and for those that it was asked
+// for before; unless there is one.
 func (a *authority) issue(names []string, now time.Time) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	names = slices.Concat(a.names, names)
+	slices.Sort(names)
+	names = slices.Compact(names)
 	if a.leaf != nil && slices.Equal(a.names, names) {
 		return nil
 	}

@@ -43,11 +43,9 @@ func TestBundleHoldsOwnOthersAndForeign(t *testing.T) {
 
 func TestNamesAreThoseOfTheConfiguration(t *testing.T) {
 	url := "https://127.0.0.1:15017/validate"
-	got := namesOf(&registrationv1.ValidatingWebhookConfiguration{Webhooks: []registrationv1.ValidatingWebhook{
-		{ClientConfig: registrationv1.WebhookClientConfig{Service: &registrationv1.ServiceReference{Name: "moonsail", Namespace: "istio-system"}}},
-		{ClientConfig: registrationv1.WebhookClientConfig{URL: &url}},
-		{ClientConfig: registrationv1.WebhookClientConfig{URL: &url}},
-	}})
+	got := namesOf([]*registrationv1.WebhookClientConfig{
+		{Service: &registrationv1.ServiceReference{Name: "moonsail", Namespace: "istio-system"}}, {URL: &url}, {URL: &url},
+	})
 	require.Equal(t, []string{"127.0.0.1", "moonsail.istio-system.svc"}, got)
 }
 
@@ -95,6 +93,8 @@ func TestCertificateThatIsMade(t *testing.T) {
 	require.NoError(t, err)
 	_, err = presented(t, addr, "two.svc", newTestAuthority(t, time.Now()).PEM)
 	require.Error(t, err, "others' certificates do not vouch for it")
+	_, err = presented(t, addr, "one.svc", a.PEM)
+	require.NoError(t, err, "of two configurations neither loses its name")
 }
 
 // write puts an authority's certificate and key into files.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/inject"
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 
@@ -22,6 +23,9 @@ type Options struct {
 	// Config is the ValidatingWebhookConfiguration that is told to trust a certificate
 	// which is made here; empty: none.
 	Config string
+	// InjectConfig is the MutatingWebhookConfiguration likewise.
+	InjectConfig string
+	Inject       *inject.Config // nil: there is no injection
 	// Names are what such a certificate is for, where no Config says it.
 	Names []string
 }
@@ -29,7 +33,7 @@ type Options struct {
 // Server serves the webhook.
 type Server struct {
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	keeper      *keeper // nil: there is nothing to keep
+	keepers     []*keeper
 	handler     http.Handler
 	log         *slog.Logger
 }
@@ -37,6 +41,9 @@ type Server struct {
 // NewServer reads or makes the certificate. client is needed for a Config alone.
 func NewServer(o Options, h *Handler, client *kube.Client) (*Server, error) {
 	s := &Server{handler: h, log: h.Log}
+	if o.Inject != nil {
+		s.handler = Routes(h, &Injector{Config: o.Inject, Count: h.Count, Log: h.Log})
+	}
 	if o.CertFile != "" {
 		f := &files{cert: o.CertFile, key: o.KeyFile}
 		s.certificate = f.certificate
@@ -53,8 +60,11 @@ func NewServer(o Options, h *Handler, client *kube.Client) (*Server, error) {
 		return nil, err
 	}
 	s.certificate = a.certificate
-	if o.Config != "" {
-		s.keeper = &keeper{name: o.Config, authority: a, client: client, log: h.Log}
+	for _, k := range []keeper{{name: o.Config, kind: validating}, {name: o.InjectConfig, kind: mutating}} {
+		if k.name != "" {
+			k.authority, k.client, k.log = a, client, h.Log
+			s.keepers = append(s.keepers, &k)
+		}
 	}
 	return s, nil
 }
@@ -78,10 +88,10 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	var keeping sync.WaitGroup
 	defer keeping.Wait()
 	defer cancel()
-	failed := make(chan error, 1)
-	if s.keeper != nil {
+	failed := make(chan error, len(s.keepers))
+	for _, k := range s.keepers {
 		keeping.Go(func() {
-			if err := s.keeper.run(ctx); err != nil {
+			if err := k.run(ctx); err != nil {
 				failed <- err
 				cancel()
 			}

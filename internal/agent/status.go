@@ -35,6 +35,9 @@ func (a *agent) serveStatus(ctx context.Context) (*statusServers, error) {
 	}
 	status.HandleFunc("GET /stats/prometheus", a.handleMetrics)
 	status.HandleFunc("GET /metrics", a.handleMetrics)
+	if err := a.serveAppProbes(status); err != nil {
+		return nil, err
+	}
 	status.Handle("GET "+inspect.PathIdentity, a.guarded(a.handleIdentity))
 	status.Handle("GET "+inspect.PathWorkers, a.guarded(a.handleWorkers))
 	status.HandleFunc("POST /quitquitquit", a.handleQuit)

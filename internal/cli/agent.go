@@ -36,6 +36,7 @@ type agentFlags struct {
 	logFormat    string
 	print        bool
 	intercept    interceptFlags
+	podInfo      string
 }
 
 // NewAgentCommand is `moonsail agent`: one sidecar.
@@ -94,8 +95,9 @@ Exit status: 0 drained, 1 could not start, 2 wrong flags, 3 ended by force.`,
 	f.identityFlags(cmd)
 	f.addressFlags(cmd)
 	f.intercept.addTo(cmd)
+	cmd.Flags().StringVar(&f.podInfo, "pod-info", "", "`folder` with the pod's labels and annotations, as the kubelet writes them (a downwardAPI volume)")
 	EnvFlags(cmd)
-	cmd.AddCommand(newAgentDrainCommand(), newAgentInterceptCommand())
+	cmd.AddCommand(newAgentDrainCommand(), newAgentInterceptCommand(), newAgentWaitCommand())
 	return cmd
 }
 
@@ -228,6 +230,11 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 	}
 	if len(c.Workload.Labels) == 0 {
 		c.Workload.Labels = labels
+	}
+	if f.podInfo != "" {
+		if err := c.Workload.ReadPodInfo(f.podInfo); err != nil {
+			return nil, err
+		}
 	}
 	if f.locality != "" {
 		c.Workload.Locality = model.ParseLocality(f.locality)

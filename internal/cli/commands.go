@@ -16,6 +16,7 @@ var commands = []func() *cobra.Command{
 	NewStaleCommand,
 	NewBugReportCommand,
 	NewAgentCommand,
+	NewInjectCommand,
 	NewEnvoyCommand,
 	NewLabCommand,
 	NewVersionCommand,

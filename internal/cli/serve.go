@@ -30,6 +30,7 @@ type serveFlags struct {
 	scrape    bool
 	kube      kubeFlags
 	profiling debug.Profiling
+	inject    serveInjectFlags
 	logging   Logging
 }
 
@@ -101,6 +102,7 @@ func (f *serveFlags) addFlags(cmd *cobra.Command) {
 	fs.StringVar(&o.Webhook.KeyFile, "webhook-key", "", "`FILE` with that certificate's private key")
 	fs.StringVar(&o.Webhook.Config, "webhook-config", "",
 		"`NAME` of the ValidatingWebhookConfiguration that is to trust a certificate which is made, for example moonsail-validator")
+	f.inject.add(cmd)
 	fs.StringVar(&f.strategy, "route-strategy", string(server.RoutesAuto),
 		"how routes reach proxies: auto (VHDS for Envoy sidecars on delta xDS, else RDS), rds, vhds, or scoped (auto, with buckets of hosts by SRDS for very many services)")
 	fs.StringVar(&f.transport, "xds-transport", string(server.TransportHTTP2),
@@ -210,6 +212,9 @@ func (f *serveFlags) checkUsers() error {
 		return errors.New("--webhook-config is for a certificate that is made: whoever issued --webhook-cert puts its CA there")
 	case w.Config != "" && o.Kubernetes == nil:
 		return errors.New("--webhook-config is an object of a cluster: leave it out with --config")
+	}
+	if err := f.inject.into(w, o.Kubernetes != nil); err != nil {
+		return err
 	}
 	service := "moonsail." + f.mesh.RootNamespace
 	w.Names = []string{"127.0.0.1", "::1", "localhost", service, service + ".svc", service + ".svc." + f.mesh.Domain}

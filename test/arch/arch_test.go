@@ -30,7 +30,7 @@ const module = "github.com/moonsail/moonsail/"
 var layers = [][]string{
 	{"internal/bucket", "internal/extension", "internal/jwt"},
 	{"internal/expression", "internal/operators", "internal/access", "internal/bugreport", "internal/model", "internal/version", "internal/envoy", "internal/intercept", "internal/simulate", "internal/xds/names", "internal/xds/resource", "internal/xds/http2"},
-	{"internal/view", "internal/store", "internal/istioapi", "internal/xds/table"},
+	{"internal/inject", "internal/view", "internal/store", "internal/istioapi", "internal/xds/table"},
 	{"internal/derive", "internal/translate", "internal/patch", "internal/xds/ledger", "internal/source"},
 	{"internal/analyze", "internal/xds/server"},
 	{"internal/telemetry", "internal/agent"},

@@ -1,0 +1,180 @@
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// AppProbersVariable has the probes of the pod's applications, which the injector has led here:
+// Istio's form, a prober by path.
+const AppProbersVariable = "ISTIO_KUBE_APP_PROBERS"
+
+// appProbe is what is asked an application. Exactly one of the first three is set.
+type appProbe struct {
+	HTTPGet *struct {
+		Path    string `json:"path"`
+		Port    uint16 `json:"port"`
+		Scheme  string `json:"scheme"` // HTTP where empty
+		Headers []struct {
+			Name  string `json:"name"`
+			Value string `json:"value"`
+		} `json:"httpHeaders"`
+	} `json:"httpGet"`
+	TCPSocket *struct {
+		Port uint16 `json:"port"`
+	} `json:"tcpSocket"`
+	GRPC *struct {
+		Port    uint16  `json:"port"`
+		Service *string `json:"service"`
+	} `json:"grpc"`
+	TimeoutSeconds int `json:"timeoutSeconds"` // 0: Kubernetes' default, 1
+}
+
+// serveAppProbes answers the kubelet for the applications.
+func (a *agent) serveAppProbes(mux *http.ServeMux) error {
+	text := os.Getenv(AppProbersVariable)
+	if text == "" {
+		return nil
+	}
+	probes := map[string]*appProbe{}
+	if err := json.Unmarshal([]byte(text), &probes); err != nil {
+		return fmt.Errorf("environment variable %s holds no probers by path: %w", AppProbersVariable, err)
+	}
+	host := a.Workload.IPs[0]
+	for path, p := range probes {
+		if !strings.HasPrefix(path, "/app-health/") && !strings.HasPrefix(path, "/app-lifecycle/") {
+			return fmt.Errorf("environment variable %s: path %q begins neither with /app-health/ nor with /app-lifecycle/", AppProbersVariable, path)
+		}
+		if p == nil || (p.HTTPGet == nil) == (p.TCPSocket == nil) && p.GRPC == nil {
+			return fmt.Errorf("environment variable %s: %s has not exactly one of httpGet, tcpSocket, grpc", AppProbersVariable, path)
+		}
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { p.answer(w, r, host) })
+	}
+	return nil
+}
+
+func (p *appProbe) answer(w http.ResponseWriter, r *http.Request, host string) {
+	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(max(p.TimeoutSeconds, 1))*time.Second)
+	defer cancel()
+	var err error
+	switch {
+	case p.HTTPGet != nil:
+		var code int
+		if code, err = p.askHTTP(ctx, host, r.Header); err == nil {
+			w.WriteHeader(code)
+			return
+		}
+	case p.TCPSocket != nil:
+		err = p.askTCP(ctx, host)
+	default:
+		err = p.askGRPC(ctx, host)
+	}
+	if err != nil {
+		http.Error(w, "the application: "+err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// appSource is whom probes come from: connections of that address are not intercepted, though
+// the agent's user is Envoy's.
+var appSource = net.TCPAddr{IP: net.IPv4(127, 0, 0, 6)}
+
+// dialApp connects to the application past Envoy.
+func dialApp(ctx context.Context, address string) (net.Conn, error) {
+	d := net.Dialer{}
+	if to, err := netip.ParseAddrPort(address); err == nil && to.Addr().Is4() {
+		d.LocalAddr = &appSource
+	}
+	return d.DialContext(ctx, "tcp", address)
+}
+
+func appAddress(host string, port uint16) string {
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+func (p *appProbe) askTCP(ctx context.Context, host string) error {
+	conn, err := dialApp(ctx, appAddress(host, p.TCPSocket.Port))
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err
+}
+
+// maxAppRedirects bounds how far a probe is sent about.
+const maxAppRedirects = 10
+
+// askHTTP gives the application's status. As with the kubelet a certificate is not checked, and
+// redirections are followed on the same host.
+func (p *appProbe) askHTTP(ctx context.Context, host string, from http.Header) (int, error) {
+	h := p.HTTPGet
+	scheme := strings.ToLower(orDefault(h.Scheme, "HTTP"))
+	url := scheme + "://" + appAddress(host, h.Port) + "/" + strings.TrimPrefix(h.Path, "/")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range []string{"User-Agent", "Accept"} {
+		if v := from.Get(name); v != "" {
+			req.Header.Set(name, v)
+		}
+	}
+	for _, header := range h.Headers {
+		if strings.EqualFold(header.Name, "host") {
+			req.Host = header.Value
+		} else {
+			req.Header.Add(header.Name, header.Value)
+		}
+	}
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(ctx context.Context, _, address string) (net.Conn, error) { return dialApp(ctx, address) },
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as the kubelet does: it has no roots for it
+	}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		if next.URL.Hostname() != host || len(via) >= maxAppRedirects {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode, nil
+}
+
+func (p *appProbe) askGRPC(ctx context.Context, host string) error {
+	conn, err := grpc.NewClient("passthrough:///"+appAddress(host, p.GRPC.Port), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(dialApp), grpc.WithNoProxy(), grpc.WithUserAgent("kube-probe"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	req := &healthv1.HealthCheckRequest{}
+	if p.GRPC.Service != nil {
+		req.Service = *p.GRPC.Service
+	}
+	resp, err := healthv1.NewHealthClient(conn).Check(ctx, req)
+	if err != nil {
+		return err
+	}
+	if resp.GetStatus() != healthv1.HealthCheckResponse_SERVING {
+		return errors.New("health: " + resp.GetStatus().String())
+	}
+	return nil
+}

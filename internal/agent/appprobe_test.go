@@ -1,0 +1,141 @@
+package agent
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// probed serves an agent's probes of applications on this host.
+func probed(t *testing.T, probers string) *httptest.Server {
+	t.Helper()
+	a := &agent{settings: &settings{Config: Config{Workload: Workload{IPs: []string{"127.0.0.1"}}}}}
+	mux := http.NewServeMux()
+	t.Setenv(AppProbersVariable, probers)
+	require.NoError(t, a.serveAppProbes(mux))
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func portOf(address string) string {
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(strings.TrimPrefix(address, "http://"), "https://"))
+	return port
+}
+
+func statusAt(t *testing.T, url string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	req.Header.Set("User-Agent", "kube-probe/1.99")
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return resp.StatusCode
+}
+
+func TestHTTPProbes(t *testing.T) {
+	var seen *http.Request
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = r
+		switch r.URL.Path {
+		case "/teapot":
+			w.WriteHeader(http.StatusTeapot)
+		case "/elsewhere":
+			http.Redirect(w, r, "http://203.0.113.1/", http.StatusFound)
+		case "/here":
+			http.Redirect(w, r, "/teapot", http.StatusFound)
+		}
+	})
+	plain, secure := httptest.NewServer(handler), httptest.NewTLSServer(handler)
+	defer plain.Close()
+	defer secure.Close()
+	gone := httptest.NewServer(handler)
+	gone.Close()
+	get := func(server *httptest.Server, path, more string) string {
+		return fmt.Sprintf(`{"httpGet":{"path":%q,"port":%s%s}}`, path, portOf(server.URL), more)
+	}
+	s := probed(t, fmt.Sprintf(`{"/app-health/a/readyz":%s,"/app-health/a/livez":%s,"/app-health/b/readyz":%s,"/app-health/c/livez":%s,"/app-health/d/livez":%s,"/app-lifecycle/a/prestopz":%s}`,
+		get(plain, "/ok?x=1", `,"httpHeaders":[{"name":"Host","value":"app.test"},{"name":"X-Own","value":"v"}]`), get(plain, "teapot", ""),
+		get(secure, "/", `,"scheme":"HTTPS"`), get(plain, "/elsewhere", ""), get(plain, "/here", ""), get(gone, "/", "")))
+	require.Equal(t, http.StatusOK, statusAt(t, s.URL+"/app-health/a/readyz"))
+	require.Equal(t, "app.test", seen.Host)
+	require.Equal(t, "v", seen.Header.Get("X-Own"))
+	require.Equal(t, "kube-probe/1.99", seen.UserAgent())
+	require.Equal(t, "/ok?x=1", seen.URL.String())
+	require.True(t, strings.HasPrefix(seen.RemoteAddr, "127.0.0.6:"), seen.RemoteAddr)
+	require.Equal(t, http.StatusTeapot, statusAt(t, s.URL+"/app-health/a/livez"))
+	require.Equal(t, http.StatusOK, statusAt(t, s.URL+"/app-health/b/readyz"))
+	require.Equal(t, http.StatusFound, statusAt(t, s.URL+"/app-health/c/livez"))
+	require.Equal(t, http.StatusTeapot, statusAt(t, s.URL+"/app-health/d/livez"))
+	require.Equal(t, http.StatusInternalServerError, statusAt(t, s.URL+"/app-lifecycle/a/prestopz"))
+	require.Equal(t, http.StatusNotFound, statusAt(t, s.URL+"/app-health/unknown/readyz"))
+}
+
+func TestTCPAndGRPCProbes(t *testing.T) {
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server, healths := grpc.NewServer(), health.NewServer()
+	healthv1.RegisterHealthServer(server, healths)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ln) }()
+	port := portOf(ln.Addr().String())
+	s := probed(t, fmt.Sprintf(`{"/app-health/a/livez":{"tcpSocket":{"port":%[1]s}},"/app-health/a/readyz":{"grpc":{"port":%[1]s,"service":"shop"},"timeoutSeconds":3},"/app-health/a/startupz":{"grpc":{"port":%[1]s,"service":null}}}`, port))
+	require.Equal(t, http.StatusOK, statusAt(t, s.URL+"/app-health/a/livez"))
+	require.Equal(t, http.StatusOK, statusAt(t, s.URL+"/app-health/a/startupz"))
+	require.Equal(t, http.StatusInternalServerError, statusAt(t, s.URL+"/app-health/a/readyz"), "there is no such service")
+	healths.SetServingStatus("shop", healthv1.HealthCheckResponse_NOT_SERVING)
+	require.Equal(t, http.StatusInternalServerError, statusAt(t, s.URL+"/app-health/a/readyz"))
+	healths.SetServingStatus("shop", healthv1.HealthCheckResponse_SERVING)
+	require.Equal(t, http.StatusOK, statusAt(t, s.URL+"/app-health/a/readyz"))
+	server.Stop()
+	require.NoError(t, <-ended)
+	require.Equal(t, http.StatusInternalServerError, statusAt(t, s.URL+"/app-health/a/livez"))
+	require.Equal(t, http.StatusInternalServerError, statusAt(t, s.URL+"/app-health/a/startupz"))
+}
+
+func TestBadProbers(t *testing.T) {
+	a := &agent{settings: &settings{Config: Config{Workload: Workload{IPs: []string{"127.0.0.1"}}}}}
+	for text, want := range map[string]string{
+		"{":                               "no probers by path",
+		`{"/x":{"tcpSocket":{"port":1}}}`: `"/x" begins neither`,
+		`{"/app-health/a/livez":{}}`:      "exactly one of",
+		`{"/app-health/a/livez":null}`:    "exactly one of",
+		`{"/app-health/a/livez":{"tcpSocket":{"port":"http"}}}`: AppProbersVariable,
+	} {
+		t.Setenv(AppProbersVariable, text)
+		err := a.serveAppProbes(http.NewServeMux())
+		require.ErrorContains(t, err, want, text)
+	}
+	t.Setenv(AppProbersVariable, "")
+	require.NoError(t, a.serveAppProbes(http.NewServeMux()))
+}
+
+func TestPodInfo(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	write("labels", "app=\"web\"\nversion=\"v1\"\n")
+	write("annotations", `proxy.istio.io/config="concurrency: 2\ndrainDuration: 5s\n"`+"\n"+`quote="a \"b\" = c"`)
+	w := &Workload{}
+	require.NoError(t, w.ReadPodInfo(dir))
+	require.Equal(t, map[string]string{"app": "web", "version": "v1"}, w.Labels)
+	require.Equal(t, map[string]string{"proxy.istio.io/config": "concurrency: 2\ndrainDuration: 5s\n", "quote": `a "b" = c`}, w.Annotations)
+	w = &Workload{Labels: map[string]string{"own": "label"}}
+	require.NoError(t, w.ReadPodInfo(dir))
+	require.Equal(t, map[string]string{"own": "label"}, w.Labels)
+	require.NoError(t, (&Workload{}).ReadPodInfo(filepath.Join(dir, "nowhere")))
+	write("labels", "app=web\n")
+	require.ErrorContains(t, (&Workload{}).ReadPodInfo(dir), "--pod-info")
+}

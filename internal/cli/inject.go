@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/inject"
+)
+
+// injectFlags are those of "moonsail inject".
+type injectFlags struct {
+	file, out, config string
+	image, revision   string
+	xds               string
+	classic           bool
+}
+
+// NewInjectCommand is "moonsail inject".
+func NewInjectCommand() *cobra.Command {
+	f := &injectFlags{}
+	cmd := &cobra.Command{
+		Use:   "inject -f FILE",
+		Short: "Add a sidecar to the Pods, Deployments... of a YAML file",
+		Long: `Adds a sidecar to what makes Pods: Deployment, StatefulSet, DaemonSet, ReplicaSet,
+ReplicationController, Job, CronJob, Pod, and lists of them. All else is copied as it is. It does
+what the mutating webhook of "moonsail serve" does when Pods are created; doing both, or this
+twice, is doing it once.
+
+Istio's labels and annotations are honoured, as sidecar.istio.io/inject, proxyCPU,
+interceptionMode and userVolume; so are the fields of its ConfigMap istio-sidecar-injector
+(templates, aliases, selectors) in the file given with --config. What gets no sidecar is told on
+stderr, with the reason.`,
+		Example: `  moonsail inject -f deployment.yaml | kubectl apply -f -
+  moonsail inject -f - -o injected.yaml --config injection.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	fs := cmd.Flags()
+	fs.StringVarP(&f.file, "file", "f", "", "YAML `FILE` to read; - is stdin")
+	fs.StringVarP(&f.out, "output", "o", "", "`FILE` to write (default: stdout)")
+	fs.StringVar(&f.config, "config", "", "YAML `FILE` that says what is injected: image, resources, templates...")
+	fs.StringVar(&f.image, "image", "", "the sidecar's `IMAGE`, in place of the configuration's")
+	fs.StringVar(&f.revision, "revision", "", "the control plane's revision")
+	fs.StringVar(&f.xds, "xds-address", "", "the control plane's `ADDR` (default istiod.istio-system.svc:15012)")
+	fs.BoolVar(&f.classic, "classic-sidecar", false, "make the sidecar an ordinary container, for Kubernetes before 1.29")
+	_ = cmd.MarkFlagRequired("file") // the only error is a flag that does not exist
+	return cmd
+}
+
+func (f *injectFlags) run(cmd *cobra.Command) error {
+	c, err := f.load()
+	if err != nil {
+		return err
+	}
+	in := cmd.InOrStdin()
+	if f.file != "-" {
+		file, err := os.Open(f.file)
+		if err != nil {
+			return &UserError{Where: "-f " + f.file, Err: err}
+		}
+		defer file.Close()
+		in = file
+	}
+	var out bytes.Buffer // nothing is written where anything is wrong
+	err = c.File(in, &out, func(object, why string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s gets no sidecar: %s\n", object, why) })
+	if err != nil {
+		return &UserError{What: "nothing was injected", Where: f.file, Err: err, Next: "correct it, and inject again"}
+	}
+	if f.out == "" {
+		_, err = io.Copy(cmd.OutOrStdout(), &out)
+		return err
+	}
+	return os.WriteFile(f.out, out.Bytes(), 0o644) //nolint:gosec // manifests are for others to read
+}
+
+// load reads the configuration and puts the flags over it.
+func (f *injectFlags) load() (*inject.Config, error) {
+	c := inject.Default()
+	if f.config != "" {
+		text, err := os.ReadFile(f.config)
+		if err != nil {
+			return nil, &UserError{Where: "--config " + f.config, Err: err}
+		}
+		if c, err = inject.Load(text); err != nil {
+			return nil, &UserError{Where: "--config " + f.config, Err: err}
+		}
+	}
+	for _, flag := range []struct{ from, into *string }{{&f.image, &c.Image}, {&f.revision, &c.Revision}, {&f.xds, &c.XDSAddress}} {
+		if *flag.from != "" {
+			*flag.into = *flag.from
+		}
+	}
+	c.NativeSidecar = c.NativeSidecar && !f.classic
+	return c, c.Prepare()
+}

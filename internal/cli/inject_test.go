@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/admission"
+)
+
+const injectable = `apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec: {containers: [{name: app, image: app:1}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: host}
+spec: {hostNetwork: true, containers: [{name: app, image: app:1}]}
+`
+
+// injects runs moonsail inject.
+func injects(t *testing.T, stdin string, args ...string) (out, said string, status int) {
+	t.Helper()
+	root := NewRootCommand()
+	var o, e bytes.Buffer
+	root.SetIn(strings.NewReader(stdin))
+	root.SetOut(&o)
+	root.SetErr(&e)
+	root.SetArgs(append([]string{"inject"}, args...))
+	status = run(context.Background(), root)
+	return o.String(), e.String(), status
+}
+
+func TestInjectCommand(t *testing.T) {
+	out, said, status := injects(t, injectable, "-f", "-", "--image", "mine:1", "--classic-sidecar")
+	require.Equal(t, exitOK, status, said)
+	require.Contains(t, out, "image: mine:1")
+	require.NotContains(t, out, "restartPolicy: Always")
+	require.Contains(t, said, "Pod host gets no sidecar: it is on the host's network")
+
+	dir := t.TempDir()
+	in, config, to := filepath.Join(dir, "in.yaml"), filepath.Join(dir, "config.yaml"), filepath.Join(dir, "out.yaml")
+	require.NoError(t, os.WriteFile(in, []byte(injectable), 0o600))
+	require.NoError(t, os.WriteFile(config, []byte("revision: canary\n"), 0o600))
+	out, said, status = injects(t, "", "-f", in, "-o", to, "--config", config)
+	require.Equal(t, exitOK, status, said)
+	require.Empty(t, out)
+	text, err := os.ReadFile(to)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "istio.io/rev: canary")
+	require.Contains(t, string(text), "restartPolicy: Always")
+}
+
+func TestInjectCommandMistakes(t *testing.T) {
+	_, said, status := injects(t, "", "-f", filepath.Join(t.TempDir(), "nowhere"))
+	require.Equal(t, exitFailed, status)
+	require.Contains(t, said, "nowhere")
+	_, said, status = injects(t, "kind: Deployment\nmetadata: {name: d}\n", "-f", "-")
+	require.Equal(t, exitFailed, status)
+	require.Contains(t, said, "Deployment d: there is no spec")
+	_, _, status = injects(t, "")
+	require.NotEqual(t, exitOK, status, "-f is missing")
+}
+
+func TestServeInjectFlags(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	require.NoError(t, os.WriteFile(bad, []byte("imgae: x\n"), 0o600))
+	for _, tt := range []struct {
+		f       serveInjectFlags
+		o       admission.Options
+		cluster bool
+		want    string
+	}{
+		{serveInjectFlags{file: "x"}, admission.Options{}, true, "give --inject too"},
+		{serveInjectFlags{on: true}, admission.Options{}, true, "--webhook-addr"},
+		{serveInjectFlags{on: true, config: "c"}, admission.Options{Addr: ":1", CertFile: "f"}, true, "--webhook-cert"},
+		{serveInjectFlags{on: true, config: "c"}, admission.Options{Addr: ":1"}, false, "--config"},
+		{serveInjectFlags{on: true, file: bad}, admission.Options{Addr: ":1"}, true, "imgae"},
+		{serveInjectFlags{on: true, file: bad + "x"}, admission.Options{Addr: ":1"}, true, "bad.yamlx"},
+	} {
+		require.ErrorContains(t, tt.f.into(&tt.o, tt.cluster), tt.want)
+	}
+	o := admission.Options{Addr: ":1"}
+	require.NoError(t, (&serveInjectFlags{on: true, config: "c"}).into(&o, true))
+	require.Equal(t, "c", o.InjectConfig)
+	require.NotNil(t, o.Inject)
+	o = admission.Options{}
+	require.NoError(t, (&serveInjectFlags{}).into(&o, true))
+	require.Nil(t, o.Inject)
+}

@@ -1,0 +1,42 @@
+package inject
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Decide tells whether a pod gets a sidecar, and why not. The label of the pod goes before its
+// annotation, both before selectors, these before the policy.
+func (c *Config) Decide(pod *corev1.Pod) (inject bool, why string) {
+	switch {
+	case pod.Spec.HostNetwork:
+		return false, "it is on the host's network, where rules of interception would be the host's"
+	case slices.Contains(c.ExcludedNamespaces, pod.Namespace):
+		return false, fmt.Sprintf("namespace %s is excluded", pod.Namespace)
+	}
+	said, where := pod.Annotations[annotationInject], "annotation"
+	if v, ok := pod.Labels[labelInject]; ok {
+		said, where = v, "label"
+	}
+	switch said {
+	case "true":
+		return true, ""
+	case "false":
+		return false, fmt.Sprintf("its %s %s is false", where, labelInject)
+	}
+	set := labels.Set(pod.Labels)
+	for _, s := range c.never {
+		if s.Matches(set) {
+			return false, fmt.Sprintf("neverInjectSelector %q selects it", s)
+		}
+	}
+	for _, s := range c.always {
+		if s.Matches(set) {
+			return true, ""
+		}
+	}
+	return c.Policy == PolicyEnabled, fmt.Sprintf("the policy is %s, and it does not ask for a sidecar (label %s: \"true\")", c.Policy, labelInject)
+}

@@ -1,0 +1,150 @@
+package inject
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// templatePaths are where kinds have the Pods that they make.
+var templatePaths = map[string][]string{
+	"Pod":                   {},
+	"Deployment":            {"spec", "template"},
+	"StatefulSet":           {"spec", "template"},
+	"DaemonSet":             {"spec", "template"},
+	"ReplicaSet":            {"spec", "template"},
+	"ReplicationController": {"spec", "template"},
+	"Job":                   {"spec", "template"},
+	"CronJob":               {"spec", "jobTemplate", "spec", "template"},
+}
+
+// Skipped is told of what gets no sidecar, and why.
+type Skipped func(object, why string)
+
+// File copies YAML (or JSON) of any number of documents, and gives a sidecar to what has Pods.
+// All else is copied as it is.
+func (c *Config) File(in io.Reader, out io.Writer, skipped Skipped) error {
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(in))
+	for n := 1; ; n++ {
+		doc, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("document %d: %w", n, err)
+		}
+		text, err := c.document(doc, skipped)
+		if err != nil {
+			return fmt.Errorf("document %d: %w", n, err)
+		}
+		if len(bytes.TrimSpace(text)) == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintf(out, "%s\n---\n", bytes.TrimRight(text, "\n")); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Config) document(doc []byte, skipped Skipped) ([]byte, error) {
+	var object map[string]any
+	if err := yaml.Unmarshal(doc, &object); err != nil {
+		return nil, err
+	}
+	changed, err := c.object(object, skipped)
+	if err != nil || !changed {
+		return doc, err
+	}
+	return yaml.Marshal(object)
+}
+
+// object gives the Pods of an object, or of a list's objects, sidecars.
+func (c *Config) object(o map[string]any, skipped Skipped) (changed bool, err error) {
+	if items, ok := o["items"].([]any); ok {
+		for i, item := range items {
+			m, ok := item.(map[string]any)
+			if !ok {
+				continue
+			}
+			one, err := c.object(m, skipped)
+			if err != nil {
+				return false, fmt.Errorf("items[%d]: %w", i, err)
+			}
+			changed = changed || one
+		}
+		return changed, nil
+	}
+	kind, _ := o["kind"].(string)
+	path, known := templatePaths[kind]
+	if !known {
+		return false, nil
+	}
+	meta := metav1.ObjectMeta{}
+	if err := into(o["metadata"], &meta); err != nil {
+		return false, fmt.Errorf("%s: metadata: %w", kind, err)
+	}
+	version, _ := o["apiVersion"].(string)
+	owner := Owner{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}, Namespace: meta.Namespace, Name: meta.Name}
+	name := fmt.Sprintf("%s %s", kind, first(meta.Name, meta.GenerateName))
+	changed, err = c.template(o, path, owner, func(why string) { skipped(name, why) })
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", name, err)
+	}
+	return changed, nil
+}
+
+// template replaces the pod at a path of an object.
+func (c *Config) template(o map[string]any, path []string, owner Owner, skip func(why string)) (changed bool, err error) {
+	at := o
+	for _, field := range path {
+		next, ok := at[field].(map[string]any)
+		if !ok {
+			return false, fmt.Errorf("there is no %s", field)
+		}
+		at = next
+	}
+	pod := &corev1.Pod{}
+	if err := into(at, pod); err != nil {
+		return false, err
+	}
+	if len(path) == 0 {
+		owner = OwnerOf(pod)
+	}
+	own := pod.Namespace
+	pod.Namespace = first(pod.Namespace, owner.Namespace)
+	if ok, why := c.Decide(pod); !ok {
+		skip(why)
+		return false, nil
+	}
+	injected, err := c.Inject(pod, owner)
+	if err != nil {
+		return false, err
+	}
+	injected.Namespace = own
+	result, err := asMap(injected)
+	if err != nil {
+		return false, err
+	}
+	for _, field := range []string{"metadata", "spec"} {
+		dropEmpty(result[field])
+		at[field] = result[field]
+	}
+	return true, nil
+}
+
+// into reads a value of YAML as a type.
+func into(v, out any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, out)
+}

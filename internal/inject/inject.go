@@ -1,0 +1,195 @@
+package inject
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/yaml"
+)
+
+// Inject gives a pod its sidecar. The pod is not changed. Errors name the annotation or the
+// template that is at fault.
+func (c *Config) Inject(pod *corev1.Pod, owner Owner) (*corev1.Pod, error) {
+	original, err := restore(pod)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.newRequest(original, owner)
+	if err != nil {
+		return nil, err
+	}
+	overlays, err := r.overlays()
+	if err != nil {
+		return nil, err
+	}
+	merged, all := original.DeepCopy(), &corev1.Pod{}
+	if r.native {
+		merged = nativeOverride(merged)
+	}
+	mine := merged
+	for _, o := range overlays {
+		if merged, err = merge(merged, o.patch); err != nil {
+			return nil, fmt.Errorf("template %s: %w", o.name, err)
+		}
+		if all, err = merge(all, o.patch); err != nil {
+			return nil, fmt.Errorf("template %s: %w", o.name, err)
+		}
+	}
+	if merged, err = reapply(merged, mine, all); err != nil {
+		return nil, err
+	}
+	return merged, r.finish(merged, original, all)
+}
+
+// overlay is what a template comes to: a patch of a Pod, as JSON.
+type overlay struct {
+	name  string
+	patch []byte
+}
+
+func (r *request) overlays() ([]overlay, error) {
+	var out []overlay
+	for _, name := range r.templatesOf(r.pod) {
+		patch, err := r.render(name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, overlay{name, patch})
+	}
+	return out, nil
+}
+
+// render runs a template.
+func (r *request) render(name string) ([]byte, error) {
+	t, ok := r.parsed[name]
+	switch {
+	case ok:
+		var text bytes.Buffer
+		if err := t.Execute(&text, r.data()); err != nil {
+			return nil, fmt.Errorf("template %s: %w", name, err)
+		}
+		patch, err := yaml.YAMLToJSON(text.Bytes())
+		if err != nil {
+			return nil, fmt.Errorf("template %s did not give YAML: %w", name, err)
+		}
+		return patch, nil
+	case name == SidecarTemplate:
+		p, err := r.sidecar()
+		if err != nil {
+			return nil, err
+		}
+		return asPatch(p)
+	}
+	known := slices.Sorted(maps.Keys(r.parsed))
+	if !slices.Contains(known, SidecarTemplate) {
+		known = append(known, SidecarTemplate)
+	}
+	return nil, fmt.Errorf("annotation %s: there is no template %q, but %s", annotationTemplates, name, strings.Join(known, ", "))
+}
+
+// asPatch is a pod as a patch: lists that are not there delete nothing.
+func asPatch(p *corev1.Pod) ([]byte, error) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	var m map[string]any
+	if err := json.Unmarshal(text, &m); err != nil {
+		return nil, err
+	}
+	dropEmpty(m)
+	return json.Marshal(m)
+}
+
+// noise are fields that Go writes though nothing is in them.
+var noise = []string{"resources", "status", "strategy"}
+
+// dropEmpty takes out what Go writes of things that are not there. Other empty objects mean
+// something: an emptyDir, a selector of everything.
+func dropEmpty(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			dropEmpty(e)
+			if m, ok := e.(map[string]any); e == nil || ok && len(m) == 0 && slices.Contains(noise, k) {
+				delete(v, k)
+			}
+		}
+	case []any:
+		for _, e := range v {
+			dropEmpty(e)
+		}
+	}
+}
+
+// merge applies a strategic merge patch.
+func merge(pod *corev1.Pod, patch []byte) (*corev1.Pod, error) {
+	text, err := json.Marshal(pod)
+	if err != nil {
+		return nil, err
+	}
+	if text, err = strategicpatch.StrategicMergePatch(text, patch, corev1.Pod{}); err != nil {
+		return nil, err
+	}
+	out := &corev1.Pod{}
+	return out, json.Unmarshal(text, out)
+}
+
+// nativeOverride has a container of the user's that is called as the sidecar change the
+// sidecar where it is: among the init containers.
+func nativeOverride(pod *corev1.Pod) *corev1.Pod {
+	c := find(pod.Spec.Containers, proxyContainer)
+	if c == nil || find(pod.Spec.InitContainers, proxyContainer) != nil {
+		return pod
+	}
+	out := pod.DeepCopy()
+	out.Spec.InitContainers = append(out.Spec.InitContainers, *c.DeepCopy())
+	out.Spec.Containers = slices.DeleteFunc(out.Spec.Containers, func(c corev1.Container) bool { return c.Name == proxyContainer })
+	return out
+}
+
+// reapply puts the user's containers that are called as injected ones over these.
+func reapply(merged, mine, injected *corev1.Pod) (*corev1.Pod, error) {
+	overrides := &corev1.Pod{}
+	for i := range mine.Spec.Containers {
+		if c := &mine.Spec.Containers[i]; find(injected.Spec.Containers, c.Name) != nil {
+			overrides.Spec.Containers = append(overrides.Spec.Containers, *c)
+		}
+	}
+	for i := range mine.Spec.InitContainers {
+		if c := &mine.Spec.InitContainers[i]; find(injected.Spec.InitContainers, c.Name) != nil {
+			overrides.Spec.InitContainers = append(overrides.Spec.InitContainers, *c)
+		}
+	}
+	if len(overrides.Spec.Containers)+len(overrides.Spec.InitContainers) == 0 {
+		return merged, nil
+	}
+	overrides = overrides.DeepCopy()
+	for _, list := range [][]corev1.Container{overrides.Spec.Containers, overrides.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Image == autoImage {
+				list[i].Image = ""
+			}
+		}
+	}
+	patch, err := asPatch(overrides)
+	if err != nil {
+		return nil, err
+	}
+	return merge(merged, patch)
+}
+
+func find(list []corev1.Container, name string) *corev1.Container {
+	for i := range list {
+		if list[i].Name == name {
+			return &list[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package inject
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write what comes out as what is wanted")
+
+// configFor is testdata's configuration for an input, or the default.
+func configFor(t *testing.T, input string) *Config {
+	t.Helper()
+	text, err := os.ReadFile(strings.TrimSuffix(input, ".yaml") + ".config")
+	if os.IsNotExist(err) {
+		text, err = []byte("image: moonsail:test\n"), nil
+	}
+	require.NoError(t, err)
+	c, err := Load(text)
+	require.NoError(t, err)
+	return c
+}
+
+func inputs(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	return files
+}
+
+func inject(t *testing.T, c *Config, text []byte) (out string, skipped []string) {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, c.File(bytes.NewReader(text), &b, func(o, why string) { skipped = append(skipped, o+": "+why) }))
+	return b.String(), skipped
+}
+
+func TestFiles(t *testing.T) {
+	for _, file := range inputs(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			got, skipped := inject(t, configFor(t, file), text)
+			for _, s := range skipped {
+				got += "# skipped: " + s + "\n"
+			}
+			golden := strings.TrimSuffix(file, ".yaml") + ".golden"
+			if *update {
+				require.NoError(t, os.WriteFile(golden, []byte(got), 0o644)) //nolint:gosec // test data
+				return
+			}
+			want, err := os.ReadFile(golden)
+			require.NoError(t, err)
+			require.Equal(t, string(want), got)
+		})
+	}
+}
+
+// TestTwiceIsOnce: what has been injected, and is again, stays as it is; also with another
+// configuration in between.
+func TestTwiceIsOnce(t *testing.T) {
+	for _, file := range inputs(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			c := configFor(t, file)
+			once, _ := inject(t, c, text)
+			twice, _ := inject(t, c, []byte(once))
+			require.Equal(t, once, twice)
+
+			other := configFor(t, file)
+			other.NativeSidecar, other.Image, other.Network = !c.NativeSidecar, "another", "elsewhere"
+			between, _ := inject(t, other, []byte(once))
+			back, _ := inject(t, c, []byte(between))
+			require.Equal(t, once, back)
+		})
+	}
+}
+
+// pods are the pods of testdata.
+func pods(t *testing.T) map[string]*corev1.Pod {
+	t.Helper()
+	out := map[string]*corev1.Pod{}
+	for _, file := range inputs(t) {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, doc := range bytes.Split(text, []byte("\n---\n")) {
+			p := &corev1.Pod{}
+			require.NoError(t, yaml.Unmarshal(doc, p))
+			if p.Kind == "Pod" && p.Labels[labelInject] != "false" {
+				out[file+" "+p.Name] = p
+			}
+		}
+	}
+	require.Len(t, out, 4)
+	return out
+}
+
+// TestPatch: the patch makes of the pod what injection gives, and of an injected pod nothing.
+func TestPatch(t *testing.T) {
+	for name, pod := range pods(t) {
+		t.Run(name, func(t *testing.T) {
+			c := configFor(t, strings.Fields(name)[0])
+			injected, err := c.Inject(pod, OwnerOf(pod))
+			require.NoError(t, err)
+			patch, err := Patch(pod, injected)
+			require.NoError(t, err)
+			require.Equal(t, injected, applied(t, pod, patch))
+			again, err := c.Inject(injected, OwnerOf(injected))
+			require.NoError(t, err)
+			patch, err = Patch(injected, again)
+			require.NoError(t, err)
+			require.Nil(t, patch)
+		})
+	}
+}
+
+func applied(t *testing.T, pod *corev1.Pod, patch []byte) *corev1.Pod {
+	t.Helper()
+	p, err := jsonpatch.DecodePatch(patch)
+	require.NoError(t, err)
+	text, err := json.Marshal(pod)
+	require.NoError(t, err)
+	text, err = p.Apply(text)
+	require.NoError(t, err)
+	out := &corev1.Pod{}
+	require.NoError(t, json.Unmarshal(text, out))
+	return out
+}
+
+// TestInjectDoesNotChangeItsInput holds that a caller may compare with it.
+func TestInjectDoesNotChangeItsInput(t *testing.T) {
+	for name, pod := range pods(t) {
+		before := pod.DeepCopy()
+		c := configFor(t, strings.Fields(name)[0])
+		injected, err := c.Inject(pod, OwnerOf(pod))
+		require.NoError(t, err)
+		require.Equal(t, before, pod)
+		before = injected.DeepCopy()
+		_, err = c.Inject(injected, OwnerOf(injected))
+		require.NoError(t, err)
+		require.Equal(t, before, injected)
+	}
+}
+
+func TestDecide(t *testing.T) {
+	c, err := Load([]byte(`
+neverInjectSelector: [{matchExpressions: [{key: never, operator: Exists}]}]
+alwaysInjectSelector: [{matchLabels: {always: "yes"}}]
+`))
+	require.NoError(t, err)
+	off := *c
+	off.Policy = PolicyDisabled
+	pod := func(change func(*corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{}
+		p.Namespace, p.Labels, p.Annotations = "shop", map[string]string{}, map[string]string{}
+		change(p)
+		return p
+	}
+	for _, tt := range []struct {
+		name    string
+		change  func(*corev1.Pod)
+		on, off bool   // by policy
+		why     string // of off
+	}{
+		{"nothing said", func(*corev1.Pod) {}, true, false, "the policy is disabled"},
+		{"label true", func(p *corev1.Pod) { p.Labels[labelInject] = "true" }, true, true, ""},
+		{"label false", func(p *corev1.Pod) { p.Labels[labelInject] = "false" }, false, false, "its label sidecar.istio.io/inject is false"},
+		{"annotation false", func(p *corev1.Pod) { p.Annotations[annotationInject] = "false" }, false, false, "its annotation"},
+		{"label before annotation", func(p *corev1.Pod) { p.Labels[labelInject], p.Annotations[annotationInject] = "true", "false" }, true, true, ""},
+		{"neither true nor false", func(p *corev1.Pod) { p.Labels[labelInject] = "yes" }, true, false, "policy"},
+		{"never", func(p *corev1.Pod) { p.Labels["never"] = "" }, false, false, "neverInjectSelector"},
+		{"label before never", func(p *corev1.Pod) { p.Labels["never"], p.Labels[labelInject] = "", "true" }, true, true, ""},
+		{"never before always", func(p *corev1.Pod) { p.Labels["never"], p.Labels["always"] = "", "yes" }, false, false, "neverInjectSelector"},
+		{"always", func(p *corev1.Pod) { p.Labels["always"] = "yes" }, true, true, ""},
+		{"host network", func(p *corev1.Pod) { p.Spec.HostNetwork, p.Labels[labelInject] = true, "true" }, false, false, "the host's network"},
+		{"system namespace", func(p *corev1.Pod) { p.Namespace, p.Labels[labelInject] = "kube-system", "true" }, false, false, "kube-system is excluded"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			on, _ := c.Decide(pod(tt.change))
+			require.Equal(t, tt.on, on)
+			got, why := off.Decide(pod(tt.change))
+			require.Equal(t, tt.off, got)
+			require.Contains(t, why, tt.why)
+		})
+	}
+}
+
+// TestMistakesAreNamed: what a user got wrong is told with the annotation.
+func TestMistakesAreNamed(t *testing.T) {
+	for annotation, value := range map[string]string{
+		annotationCPU: "much", annotationMemoryLimit: "1GiB x", annotationNative: "sure", annotationUserVolume: "[1]",
+		annotationUserMount: `{"a": {}}`, annotationStatusPort: "0x", annotationPeriod: "-1", annotationRewrite: "maybe",
+		annotationMerge: "?", annotationProxyConfig: "concurrency: many", annotationTemplates: "unknown", metricsPort: "http",
+		annotationStatus: "broken", "sidecar.istio.io/interceptionMode": "SOMETIMES", "traffic.sidecar.istio.io/excludeInboundPorts": "80;81",
+	} {
+		t.Run(annotation, func(t *testing.T) {
+			p := &corev1.Pod{}
+			p.Name, p.Annotations = "p", map[string]string{annotation: value}
+			_, err := Default().Inject(p, OwnerOf(p))
+			require.ErrorContains(t, err, annotation)
+		})
+	}
+}
+
+func TestConfigurationsAreChecked(t *testing.T) {
+	for text, want := range map[string]string{
+		"polcy: enabled":          `unknown field "polcy"`,
+		"policy: sometimes":       "policy",
+		"image: ''":               "image",
+		"templates: {a: '{{ .X'}": "templates[a]",
+		"neverInjectSelector: [{matchExpressions: [{key: a, operator: Sometimes}]}]": "neverInjectSelector[0]",
+	} {
+		_, err := Load([]byte(text))
+		require.ErrorContains(t, err, want)
+	}
+	c, err := Load([]byte("templates: {sidecar: 'spec: {containers: [{name: own, image: \"{{ .ProxyImage }}\"}]}', bad: '{{ .Nothing }}', list: '- a'}"))
+	require.NoError(t, err)
+	p := &corev1.Pod{}
+	injected, err := c.Inject(p, OwnerOf(p))
+	require.NoError(t, err, "a template of that name replaces the built-in one")
+	require.Equal(t, []corev1.Container{{Name: "own", Image: "moonsail"}}, injected.Spec.Containers)
+	for _, name := range []string{"bad", "list"} {
+		p.Annotations = map[string]string{annotationTemplates: name}
+		_, err = c.Inject(p, OwnerOf(p))
+		require.ErrorContains(t, err, "template "+name)
+	}
+}
+
+func TestBadDocuments(t *testing.T) {
+	for text, want := range map[string]string{
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {}\n": "Deployment d: there is no template",
+		"kind: Pod\nmetadata: {name: p}\nspec: {containers: 1}\n":                "Pod p: ",
+		"kind: Pod\nmetadata: 1\n":                                               "Pod: metadata",
+		"a: b\n---\n\"":                                                          "document 2",
+		"kind: List\nitems: [{kind: Pod, metadata: {name: p, annotations: {sidecar.istio.io/proxyCPU: x}}}]\n": "items[0]: Pod p: annotation sidecar.istio.io/proxyCPU",
+	} {
+		err := Default().File(strings.NewReader(text), io.Discard, func(string, string) {})
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// FuzzInject: whatever pod comes, injecting ends, twice is once, and the patch does it.
+func FuzzInject(f *testing.F) {
+	for _, file := range []string{"testdata/annotations.yaml", "testdata/override.yaml", "testdata/none.yaml", "testdata/templates.yaml"} {
+		text, err := os.ReadFile(file)
+		require.NoError(f, err)
+		j, err := yaml.YAMLToJSON(text)
+		require.NoError(f, err)
+		f.Add(j)
+	}
+	f.Add([]byte(`{"metadata":{"annotations":{"sidecar.istio.io/status":"{}","proxy.istio.io/overrides":"{\"containers\":[{\"name\":\"istio-proxy\"}]}"}}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		pod := &corev1.Pod{}
+		if json.Unmarshal(text, pod) != nil {
+			return
+		}
+		c := Default()
+		require.NoError(t, c.Prepare())
+		c.Decide(pod)
+		once, err := c.Inject(pod, OwnerOf(pod))
+		if err != nil {
+			return
+		}
+		_, err = Patch(pod, once)
+		require.NoError(t, err)
+		twice, err := c.Inject(once, OwnerOf(once))
+		require.NoError(t, err)
+		thrice, err := c.Inject(twice, OwnerOf(twice))
+		require.NoError(t, err)
+		require.Equal(t, twice, thrice)
+	})
+}

@@ -1,0 +1,63 @@
+package inject
+
+// Istio's labels.
+const (
+	labelInject            = "sidecar.istio.io/inject"
+	labelTLSMode           = "security.istio.io/tlsMode"
+	labelCanonicalName     = "service.istio.io/canonical-name"
+	labelCanonicalRevision = "service.istio.io/canonical-revision"
+	labelWorkloadName      = "service.istio.io/workload-name"
+	labelNetwork           = "topology.istio.io/network"
+	labelRevision          = "istio.io/rev"
+)
+
+// Istio's annotations, and others' that it knows.
+const (
+	annotationInject        = labelInject
+	annotationStatus        = "sidecar.istio.io/status"
+	annotationTemplates     = "inject.istio.io/templates"
+	annotationOverrides     = "proxy.istio.io/overrides"
+	annotationProxyConfig   = "proxy.istio.io/config"
+	annotationImage         = "sidecar.istio.io/proxyImage"
+	annotationImageType     = "sidecar.istio.io/proxyImageType"
+	annotationCPU           = "sidecar.istio.io/proxyCPU"
+	annotationCPULimit      = "sidecar.istio.io/proxyCPULimit"
+	annotationMemory        = "sidecar.istio.io/proxyMemory"
+	annotationMemoryLimit   = "sidecar.istio.io/proxyMemoryLimit"
+	annotationNative        = "sidecar.istio.io/nativeSidecar"
+	annotationAgentLogLevel = "sidecar.istio.io/agentLogLevel"
+	annotationUserVolume    = "sidecar.istio.io/userVolume"
+	annotationUserMount     = "sidecar.istio.io/userVolumeMount"
+	annotationRewrite       = "sidecar.istio.io/rewriteAppHTTPProbers"
+	annotationStatusPort    = "status.sidecar.istio.io/port"
+	annotationMerge         = "prometheus.istio.io/merge-metrics"
+	annotationInitialDelay  = "readiness.status.sidecar.istio.io/initialDelaySeconds"
+	annotationPeriod        = "readiness.status.sidecar.istio.io/periodSeconds"
+	annotationFailures      = "readiness.status.sidecar.istio.io/failureThreshold"
+	annotationContainer     = "kubectl.kubernetes.io/default-container"
+	annotationLogs          = "kubectl.kubernetes.io/default-logs-container"
+)
+
+// Containers and what they share.
+const (
+	proxyContainer = "istio-proxy"
+	initContainer  = "istio-init"
+
+	// autoImage in a container of the user's that is called as one of ours: its image is ours.
+	autoImage = "auto"
+
+	envProbers = "ISTIO_KUBE_APP_PROBERS"
+	envMetrics = "ISTIO_PROMETHEUS_ANNOTATIONS"
+
+	binary = "moonsail" // in the image's PATH
+
+	tokenAudience  = "istio-ca"
+	rootCertConfig = "istio-ca-root-cert"
+	workDir        = "/etc/istio/proxy"
+	podInfoDir     = "/etc/istio/pod"
+
+	healthPort     = 15021
+	prometheusPort = 15090
+	defaultStatus  = 15020
+	proxyID        = 1337
+)

@@ -1,0 +1,163 @@
+package inject
+
+import (
+	"encoding/json"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// The kubelet is no member of the mesh: its probes would be refused where mutual TLS is asked
+// for, and those of TCP would find the sidecar where no application is. So they go to the agent,
+// by HTTP, and it asks the application. The paths are Istio's.
+const (
+	healthPrefix    = "/app-health/"
+	lifecyclePrefix = "/app-lifecycle/"
+)
+
+// prober is what the agent asks the application, in Istio's form.
+type prober struct {
+	HTTPGet        *corev1.HTTPGetAction   `json:"httpGet,omitempty"`
+	TCPSocket      *corev1.TCPSocketAction `json:"tcpSocket,omitempty"`
+	GRPC           *corev1.GRPCAction      `json:"grpc,omitempty"`
+	TimeoutSeconds int32                   `json:"timeoutSeconds,omitempty"`
+}
+
+// handler is one place of a container where the kubelet asks something.
+type handler struct {
+	path    string
+	http    **corev1.HTTPGetAction
+	tcp     **corev1.TCPSocketAction
+	grpc    **corev1.GRPCAction // nil: lifecycle handlers have none
+	timeout int32
+}
+
+// handlers are all there are of a container.
+func handlers(c *corev1.Container) []handler {
+	var out []handler
+	for _, p := range []struct {
+		name  string
+		probe *corev1.Probe
+	}{{"readyz", c.ReadinessProbe}, {"livez", c.LivenessProbe}, {"startupz", c.StartupProbe}} {
+		if p.probe != nil {
+			out = append(out, handler{healthPrefix + c.Name + "/" + p.name, &p.probe.HTTPGet, &p.probe.TCPSocket, &p.probe.GRPC, p.probe.TimeoutSeconds})
+		}
+	}
+	if c.Lifecycle == nil {
+		return out
+	}
+	for _, l := range []struct {
+		name string
+		hook *corev1.LifecycleHandler
+	}{{"prestopz", c.Lifecycle.PreStop}, {"poststartz", c.Lifecycle.PostStart}} {
+		if l.hook != nil {
+			out = append(out, handler{lifecyclePrefix + c.Name + "/" + l.name, &l.hook.HTTPGet, &l.hook.TCPSocket, nil, 0})
+		}
+	}
+	return out
+}
+
+// eachHandler goes through a pod's containers but the injected ones.
+func eachHandler(pod *corev1.Pod, do func(*corev1.Container, handler)) {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if c := &list[i]; c.Name != proxyContainer && c.Name != initContainer {
+				for _, h := range handlers(c) {
+					do(c, h)
+				}
+			}
+		}
+	}
+}
+
+// moveProbes leads the kubelet to the agent, and tells it what it is to ask.
+func (r *request) moveProbes(pod *corev1.Pod, sidecar *corev1.Container) error {
+	rewrite := r.RewriteProbes
+	if v, ok := pod.Annotations[annotationRewrite]; ok {
+		var err error
+		if rewrite, err = parseBool(annotationRewrite, v); err != nil {
+			return err
+		}
+	}
+	if !rewrite {
+		return nil
+	}
+	moved := map[string]*prober{}
+	eachHandler(pod, func(c *corev1.Container, h handler) {
+		if p := r.moveProbe(c, h); p != nil {
+			moved[h.path] = p
+		}
+	})
+	if len(moved) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(moved)
+	sidecar.Env = append(sidecar.Env, corev1.EnvVar{Name: envProbers, Value: string(text)})
+	return err
+}
+
+// moveProbe leads one handler to the agent; nil where it stays: it is a command, or its port
+// has a name that the container does not know.
+func (r *request) moveProbe(c *corev1.Container, h handler) *prober {
+	p := &prober{HTTPGet: *h.http, TCPSocket: *h.tcp, TimeoutSeconds: h.timeout}
+	if h.grpc != nil {
+		p.GRPC = *h.grpc
+	}
+	to := &corev1.HTTPGetAction{}
+	switch {
+	case p.HTTPGet != nil:
+		to = p.HTTPGet.DeepCopy()
+		if !number(c, &p.HTTPGet.Port) {
+			return nil
+		}
+		if to.Scheme == corev1.URISchemeHTTPS {
+			to.Scheme = corev1.URISchemeHTTP
+		}
+	case p.TCPSocket != nil:
+		if !number(c, &p.TCPSocket.Port) {
+			return nil
+		}
+	case p.GRPC == nil:
+		return nil
+	}
+	to.Path, to.Port = h.path, intstr.FromInt32(int32(r.statusPort))
+	*h.http, *h.tcp = to, nil
+	if h.grpc != nil {
+		*h.grpc = nil
+	}
+	return p
+}
+
+// number makes a port's name its number.
+func number(c *corev1.Container, port *intstr.IntOrString) bool {
+	if port.Type == intstr.Int {
+		return true
+	}
+	for _, p := range c.Ports {
+		if p.Name == port.StrVal {
+			*port = intstr.FromInt32(p.ContainerPort)
+			return true
+		}
+	}
+	return false
+}
+
+// restoreProbes puts handlers back that were moved.
+func restoreProbes(pod *corev1.Pod, sidecar *corev1.Container) error {
+	moved := map[string]*prober{}
+	if _, err := fromEnv(sidecar, envProbers, &moved); err != nil {
+		return err
+	}
+	eachHandler(pod, func(_ *corev1.Container, h handler) {
+		p := moved[h.path]
+		if p == nil || *h.http == nil || !strings.HasPrefix((*h.http).Path, h.path) {
+			return
+		}
+		*h.http, *h.tcp = p.HTTPGet, p.TCPSocket
+		if h.grpc != nil {
+			*h.grpc = p.GRPC
+		}
+	})
+	return nil
+}
