@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -32,7 +33,8 @@ type fakeADS struct {
 	stop      func()
 	open      chan struct{}
 	resources map[string][]*discoveryv3.Resource
-	onlyPeers string                                                     // SPIFFE id; others are refused; empty: nobody is
+	onlyPeers string                                                     // beginning of SPIFFE ids; others are refused
+	concerns  func(node, resource string) bool                           // nil: everything concerns everybody
 	leave     func(context.Context, *leaveRequest) (*leaveAnswer, error) // nil: it knows no such method
 
 	mu       sync.Mutex // guards what follows
@@ -85,13 +87,14 @@ func (f *fakeADS) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscover
 	if err := f.refuse(stream.Context()); err != nil {
 		return err
 	}
-	for {
+	for node := ""; ; {
 		req, err := stream.Recv()
 		if err != nil {
 			return nil
 		}
 		f.mu.Lock()
 		if req.Node != nil {
+			node = req.Node.Id
 			f.nodes = append(f.nodes, req.Node)
 		}
 		maps.Copy(f.versions, req.InitialResourceVersions)
@@ -105,11 +108,18 @@ func (f *fakeADS) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscover
 			return nil
 		}
 		if err := stream.Send(&discoveryv3.DeltaDiscoveryResponse{
-			TypeUrl: req.TypeUrl, Nonce: "n", Resources: f.resources[req.TypeUrl],
+			TypeUrl: req.TypeUrl, Nonce: "n", Resources: f.of(node, req.TypeUrl),
 		}); err != nil {
 			return nil
 		}
 	}
+}
+
+// of are the resources of a type that concern a node.
+func (f *fakeADS) of(node, url string) []*discoveryv3.Resource {
+	return slices.DeleteFunc(slices.Clone(f.resources[url]), func(r *discoveryv3.Resource) bool {
+		return f.concerns != nil && !f.concerns(node, r.Name)
+	})
 }
 
 // seenNodes are the nodes of all requests that had one.

@@ -35,10 +35,18 @@ type securePlane struct {
 
 func startSecurePlane(t *testing.T, life time.Duration) *securePlane {
 	t.Helper()
+	return startSecurePlaneWith(t, life, func(*securePlane) {})
+}
+
+// startSecurePlaneWith has resources added before anybody connects.
+func startSecurePlaneWith(t *testing.T, life time.Duration, prepare func(*securePlane)) *securePlane {
+	t.Helper()
 	root, err := catest.NewRoot("mesh")
 	require.NoError(t, err)
 	p := &securePlane{root: root, roots: filepath.Join(t.TempDir(), "roots.pem"), token: filepath.Join(t.TempDir(), "token"),
-		fakeADS: &fakeADS{open: make(chan struct{}), versions: map[string]string{}, onlyPeers: appID}}
+		fakeADS: &fakeADS{open: make(chan struct{}), versions: map[string]string{}, onlyPeers: "spiffe://cluster.local/ns/"}}
+	p.resources = map[string][]*discoveryv3.Resource{}
+	prepare(p)
 	close(p.open)
 	p.left = make(chan string, 10)
 	p.leave = func(ctx context.Context, _ *leaveRequest) (*leaveAnswer, error) {
@@ -195,7 +203,7 @@ func TestIdentitySettings(t *testing.T) {
 
 // refuse is what a control plane says to who has no certificate, or another's.
 func (f *fakeADS) refuse(ctx context.Context) error {
-	if f.onlyPeers != "" && peerID(ctx) != f.onlyPeers {
+	if id := peerID(ctx); !strings.HasPrefix(id, f.onlyPeers) {
 		return status.Error(codes.PermissionDenied, "not "+f.onlyPeers)
 	}
 	return nil

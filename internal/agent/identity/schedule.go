@@ -58,7 +58,7 @@ func (k *Keeper) Run(ctx context.Context) {
 			renew.Reset(k.renew(ctx))
 		case <-poll.C:
 			if wait, ok := k.look(); ok {
-				renew.Reset(k.plan(wait))
+				renew.Reset(k.plan(min(wait, k.untilNext())))
 			}
 		}
 	}
@@ -108,6 +108,13 @@ func (k *Keeper) plan(wait time.Duration) time.Duration {
 	defer k.mu.Unlock()
 	k.renewAt = time.Now().Add(wait)
 	return wait
+}
+
+// untilNext is the time to the next attempt as planned: no change of roots puts it off.
+func (k *Keeper) untilNext() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return max(0, time.Until(k.renewAt))
 }
 
 // look reads files that may have changed; ok: there is to be an attempt after wait.

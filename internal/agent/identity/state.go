@@ -10,6 +10,7 @@ type State struct {
 	From      string    `json:"from"`
 	ID        string    `json:"id,omitempty"`
 	Serial    string    `json:"serial,omitempty"`
+	Issuer    string    `json:"issuer,omitempty"`
 	Key       string    `json:"key,omitempty"`
 	NotBefore time.Time `json:"notBefore,omitzero"`
 	NotAfter  time.Time `json:"notAfter,omitzero"`
@@ -36,6 +37,7 @@ func (k *Keeper) State() State {
 		st.Problem = k.problem.Error()
 	}
 	if c := k.secrets.Leaf(); c != nil {
+		st.Issuer = c.Issuer.String()
 		st.Serial, st.Key, st.NotBefore, st.NotAfter = serial(c), c.PublicKeyAlgorithm.String(), c.NotBefore, c.NotAfter
 	}
 	roots, _ := certificates(k.secrets.Roots)
