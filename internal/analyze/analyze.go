@@ -56,6 +56,10 @@ func (c *checker) object(o model.Object) {
 		c.serviceEntry(o)
 	case *model.EndpointSlice:
 		c.endpointSlice(o)
+	case *model.AuthorizationPolicy:
+		c.authorizationPolicy(o)
+	case *model.RequestAuthentication:
+		c.requestAuthentication(o)
 	case *model.PeerAuthentication:
 		c.peerAuthentication(o)
 	}
@@ -94,6 +98,7 @@ type index struct {
 	rules     map[model.Host][]*model.DestinationRule
 	virtuals  map[model.Key]*model.VirtualService
 	sidecars  map[string][]*model.Sidecar // by namespace
+	security  security
 	peers     peerPolicies
 }
 
@@ -107,6 +112,7 @@ func newIndex(objects []model.Object) *index {
 	}
 	for _, o := range objects {
 		ns := o.Metadata().Namespace
+		x.security.add(o)
 		switch o := o.(type) {
 		case *model.Service:
 			x.addService(o)

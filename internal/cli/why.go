@@ -107,6 +107,9 @@ func printPassage(b *strings.Builder, s Style, verb string, p *explain.Passage) 
 	line("virtual host", r.VirtualHost, "")
 	line("route", cmp.Or(r.Route, map[bool]string{true: "(unnamed)"}[r.VirtualHost != "" && (len(r.Upstreams) > 0 || r.Status != 404)]), objectOf(p, r.RouteOrigin))
 	line("policy", strings.Join(routePolicies(r), "; "), "")
+	for i := range r.Decisions {
+		line("decision", decisionText(&r.Decisions[i]), "")
+	}
 	for i := range r.Upstreams {
 		printUpstream(b, s, p, &r.Upstreams[i])
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/jwks"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecars"
 	"github.com/moonsail/moonsail/internal/source/kube"
@@ -87,13 +88,18 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	ledger, observer := follow(o, changes)
-	pipeline := engine.New(engine.Options{Mesh: o.Mesh, Intake: intake, Ledger: ledger, Removed: changes.Removed, Debounce: o.Debounce, SplitFrom: o.SplitFrom, Log: o.Log})
+	var keys *jwks.Keeper // set before the pipeline runs
+	pipeline := engine.New(engine.Options{
+		Mesh: o.Mesh, Intake: intake, Ledger: ledger, Removed: changes.Removed, Debounce: o.Debounce, SplitFrom: o.SplitFrom, Log: o.Log,
+		Applied: func(c []store.Change) { keys.Applied(c) },
+	})
+	keys = jwks.New(intake, pipeline.Snapshot, o.Log)
 	departures := departure.New(intake, changes, o.Log)
-	xds := server.New(binder{pipeline, departures}, observer, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: metrics, Witness: witness(o, changes), Unfollowed: o.NoChangeLog, Methods: methods(departures)})
+	xds := server.New(binder{pipeline, departures, keys}, observer, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: metrics, Witness: witness(o, changes), Unfollowed: o.NoChangeLog, Methods: methods(departures)})
 	departures.Proxies, departures.Lists, departures.Absence = xds, pipeline.Listed, o.Absence
 	stages := debug.Stages{
 		Ready:    ready(source, pipeline),
-		Problems: problems(source, pipeline),
+		Problems: problems(source, pipeline, keys),
 		Snapshot: pipeline.Snapshot,
 		Scopes:   func() any { return pipeline.Scopes(ctx) },
 		Changes:  changes, Proxies: xds, Gatherer: metrics.Registry,
@@ -114,6 +120,7 @@ func Run(ctx context.Context, o Options) error {
 
 	g := newGroup(ctx)
 	g.run("samples of what is in use", sampler)
+	g.run("keys of tokens", func(ctx context.Context) error { keys.Run(ctx, pipeline.Synced); return nil })
 	g.run("departures", func(ctx context.Context) error { departures.Run(ctx); return nil })
 	g.run(source.name, source.run)
 	if httpListener != nil {
@@ -258,11 +265,11 @@ type Problems struct {
 	Translation []engine.Failure  `json:"translation"` // what could not be made into Envoy's resources
 }
 
-func problems(s *source, e *engine.Engine) func() any {
+func problems(s *source, e *engine.Engine, k *jwks.Keeper) func() any {
 	return func() any {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		return Problems{Config: s.problems(), Translation: e.Failures(ctx)}
+		return Problems{Config: append(s.problems(), k.Problems()...), Translation: e.Failures(ctx)}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/departure"
 	"github.com/moonsail/moonsail/internal/engine"
+	"github.com/moonsail/moonsail/internal/jwks"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -14,11 +15,15 @@ import (
 type binder struct {
 	*engine.Engine
 	departures *departure.Keeper
+	keys       *jwks.Keeper
 }
 
 // Bind implements server.Binder.
 func (b binder) Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.Table)) ([]*table.Table, func(), error) {
 	b.departures.Connected(p)
+	if err := b.keys.Wait(ctx); err != nil {
+		return nil, nil, err
+	}
 	return b.Engine.Bind(ctx, p, rebind)
 }
 

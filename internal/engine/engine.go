@@ -40,6 +40,8 @@ type Options struct {
 	Ledger Ledger
 	// Removed is told of endpoints that went, before their revision is published; nil: nobody is.
 	Removed func([]telemetry.RemovedEndpoint)
+	// Applied is told of each batch once it is in the store; it does not block. nil: nobody is.
+	Applied func([]store.Change)
 	Log     *slog.Logger
 	// Debounce holds events back; the zero value does not.
 	Debounce Debounce
@@ -169,6 +171,10 @@ func (e *Engine) batch(events []store.Event) {
 	e.opts.Ledger.Mark(rev, telemetry.StageStore, time.Now())
 	if e.opts.Removed != nil {
 		e.opts.Removed(append(removedEndpoints(rev, changes), e.departed(rev, changes)...))
+	}
+
+	if e.opts.Applied != nil {
+		e.opts.Applied(changes)
 	}
 
 	update := e.deriver.Apply(changes)

@@ -206,6 +206,7 @@ func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulat
 	}
 	if u.TLS != nil {
 		c.Protocol, c.SNI, c.ALPN = simulate.HTTPS, u.TLS.SNI, u.TLS.ALPN
+		c.Principal = identity(x.Snapshot(), from)
 	}
 	result, err := world.Call(c)
 	if err != nil {
@@ -220,6 +221,7 @@ func (x *Explainer) sources(snap *store.Snapshot, p *model.Proxy, r *simulate.Re
 	if key, ok := x.Proxies.SidecarOf(p.ID); ok {
 		s.add(key, "what the proxy sees")
 	}
+	s.decisions(r.Decisions)
 	s.path(r.RouteOrigin, strings.TrimSpace("route "+r.Route))
 	for i := range r.Upstreams {
 		u := &r.Upstreams[i]

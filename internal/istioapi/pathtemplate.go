@@ -35,7 +35,7 @@ func templateError(p string) string {
 		return "it must begin with \"/\""
 	}
 	rest := false
-	for s := range strings.SplitSeq(strings.TrimPrefix(p, "/"), "/") {
+	for s := range strings.SplitSeq(strings.TrimSuffix(strings.TrimPrefix(p, "/"), "/"), "/") {
 		switch {
 		case (s == templateOne || s == templateAny) && rest:
 			return "{**} must be the last operator"

@@ -34,7 +34,7 @@ var layers = [][]string{
 	{"internal/derive", "internal/translate", "internal/patch", "internal/xds/ledger", "internal/source"},
 	{"internal/analyze", "internal/xds/server"},
 	{"internal/telemetry", "internal/agent"},
-	{"internal/explain", "internal/departure", "internal/trace"},
+	{"internal/explain", "internal/departure", "internal/jwks", "internal/trace"},
 	{"internal/sidecars"},
 	{"internal/debug", "internal/engine", "internal/admission", "internal/status"},
 	{"internal/controlplane"},

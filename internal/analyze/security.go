@@ -1,0 +1,220 @@
+package analyze
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// security is what policies about calls are checked against.
+type security struct {
+	mesh       *model.MeshConfig // nil: not known
+	tokens     []*model.RequestAuthentication
+	keySets    map[string]*model.KeySet
+	namespaces map[string]bool // that something is in
+	listed     bool            // namespaces are objects, so that all are known
+}
+
+func (s *security) add(o model.Object) {
+	if s.keySets == nil {
+		s.keySets, s.namespaces = map[string]*model.KeySet{}, map[string]bool{}
+	}
+	s.namespaces[o.Metadata().Namespace] = true
+	switch o := o.(type) {
+	case *model.MeshConfig:
+		s.mesh = o
+	case *model.RequestAuthentication:
+		s.tokens = append(s.tokens, o)
+	case *model.KeySet:
+		s.keySets[o.Name] = o
+	case *model.Namespace:
+		s.namespaces[o.Name], s.listed = true, true
+	}
+}
+
+// root is the namespace whose policies are for all.
+func (s *security) root() string {
+	if s.mesh != nil {
+		return s.mesh.Namespace
+	}
+	return model.DefaultMesh().RootNamespace
+}
+
+func (c *checker) authorizationPolicy(p *model.AuthorizationPolicy) {
+	if p.Targeted {
+		return
+	}
+	c.policySelector(p, p.Selector)
+	if p.Action == model.AuthorizeCustom {
+		c.provider(p)
+	}
+	for i := range p.Rules {
+		field := fmt.Sprintf("spec.rules[%d]", i)
+		c.bytes(p, field, &p.Rules[i])
+		c.eachCondition(&p.Rules[i], func(cond *model.AuthorizationCondition) {
+			c.condition(p, field, cond)
+		})
+	}
+}
+
+func (c *checker) requestAuthentication(a *model.RequestAuthentication) {
+	if a.Targeted {
+		return
+	}
+	c.policySelector(a, a.Selector)
+	for i := range a.Rules {
+		k := c.security.keySets[a.Rules[i].KeySource()]
+		if k == nil || k.Problem == "" {
+			continue
+		}
+		consequence := "every token of this rule is refused"
+		if k.Keys != "" {
+			consequence = "the last ones are still used"
+		}
+		c.errorf(a, fmt.Sprintf("spec.jwtRules[%d]", i), "the keys cannot be fetched, so %s: %s", consequence, k.Problem)
+	}
+}
+
+// policySelector reports one that selects nothing; one of the root namespace is for all.
+func (c *checker) policySelector(o model.Object, selector map[string]string) {
+	ns := o.Metadata().Namespace
+	if len(selector) == 0 || ns == c.security.root() || c.selectsAny(ns, selector) {
+		return
+	}
+	c.warnf(o, "spec.selector", "no workload of namespace %s has %s, so the policy has no effect; correct the labels", ns, labelText(selector))
+}
+
+func (c *checker) eachCondition(r *model.AuthorizationRule, visit func(*model.AuthorizationCondition)) {
+	for _, m := range slices.Concat([]model.AuthorizationMatch{r.When}, r.From, r.To) {
+		for i := range m {
+			visit(&m[i])
+		}
+	}
+}
+
+// condition reports what cannot hold.
+func (c *checker) condition(p *model.AuthorizationPolicy, field string, cond *model.AuthorizationCondition) {
+	if cond.Attribute.FromToken() && len(cond.Values) > 0 && !c.checksTokens(p) {
+		c.warnf(p, field, "compares %s, but no RequestAuthentication checks tokens there, so the rule never matches; write one", cond.Attribute)
+	}
+	if cond.Attribute != model.AttributeNamespace || !c.security.listed {
+		return
+	}
+	for _, ns := range cond.Values {
+		if !strings.Contains(ns, "*") && !c.security.namespaces[ns] {
+			c.warnf(p, field, "there is no namespace %s, so nobody calls from there; correct the name", ns)
+		}
+	}
+}
+
+// checksTokens tells whether tokens are checked at a workload that the policy is about, as
+// far as is known.
+func (c *checker) checksTokens(p *model.AuthorizationPolicy) bool {
+	root := c.security.root()
+	return slices.ContainsFunc(c.security.tokens, func(a *model.RequestAuthentication) bool {
+		near := a.Namespace == p.Namespace || a.Namespace == root || p.Namespace == root
+		return near && !a.Targeted && len(a.Rules) > 0 && !contradict(a.Selector, p.Selector)
+	})
+}
+
+// contradict tells whether no workload can have both sets of labels.
+func contradict(a, b map[string]string) bool {
+	for k, v := range a {
+		if other, ok := b[k]; ok && other != v {
+			return true
+		}
+	}
+	return false
+}
+
+// provider reports an external authorizer that cannot be asked. Without a mesh configuration
+// nothing is known.
+func (c *checker) provider(p *model.AuthorizationPolicy) {
+	if c.security.mesh == nil {
+		return
+	}
+	const refused = "so what the policy matches is refused"
+	a := c.security.mesh.Authorizers[p.Provider]
+	if a == nil {
+		c.errorf(p, "spec.provider.name", "the mesh has no external authorizer %q, %s; add it to extensionProviders", p.Provider, refused)
+		return
+	}
+	found, hidden := c.find(a.Host, p.Namespace)
+	found = slices.DeleteFunc(slices.Clone(found), func(s *model.Service) bool { return a.Namespace != "" && s.Namespace != a.Namespace })
+	switch {
+	case len(found) == 0:
+		c.errorf(p, "spec.provider.name", "the provider's service cannot be asked, %s: %s", refused, c.noHost(a.Host, p.Namespace, hidden))
+	case found[0].Port(a.Port) == nil:
+		c.errorf(p, "spec.provider.name", "the provider's service %s has no port %d, %s; it has %s", a.Host, a.Port, refused, ports(found[0]))
+	}
+}
+
+// bytes reports rules that need requests where workloads have ports for bytes.
+func (c *checker) bytes(p *model.AuthorizationPolicy, field string, r *model.AuthorizationRule) {
+	needs := false
+	only := map[string]bool{} // ports that the rule is about; none: all
+	c.eachCondition(r, func(cond *model.AuthorizationCondition) {
+		needs = needs || cond.Attribute.HTTPOnly()
+		if cond.Attribute == model.AttributeDestinationPort {
+			for _, v := range cond.Values {
+				only[v] = true
+			}
+		}
+	})
+	if !needs || p.DryRun {
+		return
+	}
+	where := c.bytePorts(p, only)
+	if len(where) == 0 {
+		return
+	}
+	list := strings.Join(where, ", ")
+	if p.Action == model.AuthorizeAllow {
+		c.infof(p, field, "compares what only HTTP requests have, so it allows no connections to %s; use a rule of ports for them", list)
+		return
+	}
+	c.warnf(p, field, "compares what only HTTP requests have; that part is left out at %s, so that it holds for more connections there; name the ports that the rule is for", list)
+}
+
+// bytePorts are the ports of services, of workloads that the policy selects, that are not
+// HTTP: at most a few.
+func (c *checker) bytePorts(p *model.AuthorizationPolicy, only map[string]bool) []string {
+	const most = 3
+	var out []string
+	for _, s := range c.services {
+		if p.Namespace != c.security.root() && s.Namespace != p.Namespace || !c.selects(p, s) {
+			continue
+		}
+		for i := range s.Ports {
+			port := &s.Ports[i]
+			number := port.TargetPort
+			if number == 0 {
+				number = port.Number
+			}
+			if port.Protocol.IsHTTP() || port.Protocol == model.ProtocolAuto || port.Protocol == model.ProtocolUDP ||
+				len(only) > 0 && !only[strconv.FormatUint(uint64(number), 10)] {
+				continue
+			}
+			out = append(out, fmt.Sprintf("%s:%d", s.Hostname, port.Number))
+			if len(out) == most {
+				return out
+			}
+		}
+	}
+	return out
+}
+
+// selects tells whether a workload of a service is selected.
+func (c *checker) selects(p *model.AuthorizationPolicy, s *model.Service) bool {
+	if len(s.Selector) == 0 {
+		return false
+	}
+	labels, known := c.members(s)
+	if !known {
+		return model.SelectorMatches(p.Selector, s.Selector)
+	}
+	return slices.ContainsFunc(labels, func(l map[string]string) bool { return model.SelectorMatches(p.Selector, l) })
+}

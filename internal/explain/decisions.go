@@ -1,0 +1,61 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/simulate"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+// decisions adds the authorization policies that say something of a call, and those that would
+// have to.
+func (s *sourceList) decisions(list []simulate.Decision) {
+	for i := range list {
+		d := &list[i]
+		if d.Policy != "" {
+			s.policy(d.Policy, fmt.Sprintf("%s by rule %d", verb(d), d.Rule))
+		}
+		for _, p := range d.Among {
+			s.policy(p, "does not match")
+		}
+	}
+}
+
+// verb says what a decision does to a call.
+func verb(d *simulate.Decision) string {
+	out := map[bool]string{true: "refuses", false: "allows"}[d.Refuses]
+	switch {
+	case d.Action == "AUDIT":
+		out = "marks for audit"
+	case d.Asks != "" && !d.Refuses:
+		out = "has the authorizer asked"
+	}
+	if d.DryRun {
+		return "in a dry run, " + out
+	}
+	return out
+}
+
+// policy adds one by its "namespace/name".
+func (s *sourceList) policy(name, decides string) {
+	if ns, name, ok := strings.Cut(name, "/"); ok {
+		s.add(model.Key{Kind: model.KindAuthorizationPolicy, Namespace: ns, Name: name}, decides)
+	}
+}
+
+// identity is the SPIFFE id in a proxy's certificate; "" where its service account is not
+// known.
+func identity(snap *store.Snapshot, p *model.Proxy) string {
+	if p.ServiceAccount == "" {
+		return ""
+	}
+	mesh := model.DefaultMesh()
+	for o := range snap.All(model.KindMeshConfig) {
+		if c, ok := o.(*model.MeshConfig); ok {
+			mesh = c.Over(mesh)
+		}
+	}
+	return "spiffe://" + mesh.TrustDomain + "/ns/" + p.Namespace + "/sa/" + p.ServiceAccount
+}

@@ -1,0 +1,100 @@
+package jwks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/jwt"
+)
+
+const (
+	defaultTimeout = 5 * time.Second // of a fetch, discovery included
+	maxBody        = 1 << 20         // bytes of an answer
+	maxRedirects   = 3
+)
+
+func newClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			switch {
+			case len(via) > maxRedirects:
+				return errors.New("it redirects too often")
+			case via[0].URL.Scheme == "https" && req.URL.Scheme != "https":
+				return errors.New("it redirects to a place without TLS")
+			}
+			return nil
+		},
+	}
+}
+
+// fetch gives the public keys of a source.
+func (k *Keeper) fetch(ctx context.Context, from string, discovers bool) (string, error) {
+	if discovers {
+		place, err := k.discover(ctx, from)
+		if err != nil {
+			return "", err
+		}
+		from = place
+	}
+	body, err := k.get(ctx, from)
+	if err != nil {
+		return "", err
+	}
+	set, err := jwt.Parse(body)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", from, err)
+	}
+	return set.Public(), nil
+}
+
+// discover reads where the keys are from a document of OpenID discovery.
+func (k *Keeper) discover(ctx context.Context, from string) (string, error) {
+	body, err := k.get(ctx, from)
+	if err != nil {
+		return "", err
+	}
+	var document struct {
+		Keys string `json:"jwks_uri"`
+	}
+	if err := json.Unmarshal(body, &document); err != nil {
+		return "", fmt.Errorf("%s: it is not a document of OpenID discovery: %w", from, err)
+	}
+	if document.Keys == "" {
+		return "", fmt.Errorf("%s: it has no jwks_uri", from)
+	}
+	return document.Keys, nil
+}
+
+func (k *Keeper) get(ctx context.Context, from string) ([]byte, error) {
+	u, err := url.Parse(from)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("%q is not an http or https URL", from)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := k.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: it answers %s", from, resp.Status)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	if err == nil && len(body) > maxBody {
+		err = fmt.Errorf("%s: it has more than %d bytes", from, maxBody)
+	}
+	return body, err
+}
