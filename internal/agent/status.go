@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/moonsail/moonsail/internal/agent/inspect"
+	"github.com/moonsail/moonsail/internal/agent/istiometrics"
 )
 
 // probeTimeout is below a kubelet's default of 3 s in Istio's injected probes.
@@ -123,7 +124,7 @@ func (a *agent) handleMetrics(w http.ResponseWriter, r *http.Request) {
 			return // the scraper has gone
 		}
 	}
-	_, _ = w.Write(fromEnvoy.Bytes())
+	_ = istiometrics.Rewrite(w, &fromEnvoy, a.own()) // fails where the scraper has gone
 	_, _ = w.Write(fromApp)
 }
 

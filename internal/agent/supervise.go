@@ -93,6 +93,7 @@ func (a *agent) start(ctx context.Context) (*child, error) {
 		LocalIPv6:         strings.Contains(a.Workload.IPs[0], ":"),
 		Output:            output,
 		User:              a.envoyUser(),
+		Env:               a.telemetryEnv(),
 	})
 	if err != nil {
 		return nil, err

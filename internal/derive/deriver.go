@@ -149,6 +149,7 @@ func (x *Index) sidecar(k model.Key) *model.Sidecar { return x.sidecars[k.Namesp
 
 // markAll makes everything dirty that a scope may see.
 func (x *Index) markAll(s *scope) {
+	s.mark(unit{kind: unitTelemetry})
 	s.mark(unit{kind: unitPatches})
 	if s.Key.Inbound {
 		s.mark(unit{kind: unitInbound})

@@ -1,6 +1,7 @@
 package derive
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -460,6 +461,6 @@ func (x *endpointIndex) fromMember(s *model.Service, slice *model.EndpointSlice,
 func (x *endpointIndex) endpointOf(w *model.Workload) model.Endpoint {
 	return model.Endpoint{
 		Labels: w.Labels, Locality: x.where(w), Network: w.Network,
-		Workload: w.Name, Namespace: w.Namespace, ServiceAccount: w.ServiceAccount,
+		Workload: cmp.Or(w.Owner, w.Name), Namespace: w.Namespace, ServiceAccount: w.ServiceAccount,
 	}
 }

@@ -131,6 +131,7 @@ func endpointView(e model.Endpoint, port uint32) view.Endpoint {
 		Address: e.Address, Port: port, Weight: max(e.Weight, 1), Health: model.Healthy,
 		Workload: e.Workload, Namespace: e.Namespace, MTLS: e.SpeaksMTLS(port),
 		Canonical: canonicalName(e), Revision: canonicalRevision(e.Labels),
+		App: e.Labels["app"], Version: e.Labels["version"],
 	}
 }
 

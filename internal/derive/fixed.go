@@ -17,15 +17,21 @@ func (s *scope) deriveFixed(r *reader) {
 		s.out.Listeners[keepsScopes] = scopesListener()
 	}
 	s.refEgressProxy()
+	s.deriveCatchAll(r.mesh())
+}
+
+// deriveCatchAll makes the listener that redirected connections come to.
+func (s *scope) deriveCatchAll(mesh *model.Mesh) {
 	if s.Key.Interception == model.InterceptNone || s.Key.Type != model.ProxySidecar {
 		return
 	}
 	l := &view.Listener{
-		Name: "virtualOutbound", Address: anyAddress, Port: r.mesh().OutboundPort,
+		Name: "virtualOutbound", Address: anyAddress, Port: mesh.OutboundPort,
 		BindToPort: true, UseOriginalDst: true,
-		Chains:  []view.FilterChain{blackHoleChain("virtualOutbound-blackhole", r.mesh().OutboundPort)},
-		Default: s.unknownChain(r.mesh()),
+		Chains:  []view.FilterChain{blackHoleChain("virtualOutbound"+blackHoleSuffix, mesh.OutboundPort)},
+		Default: s.unknownChain(mesh),
 	}
+	s.observe(l)
 	s.out.Listeners[l.Name] = l
 }
 
@@ -69,6 +75,9 @@ func (s *scope) unknownChain(mesh *model.Mesh) *view.FilterChain {
 	c.Name = "virtualOutbound-catchall-tcp"
 	return c
 }
+
+// blackHoleSuffix ends the names of blackHoleChains.
+const blackHoleSuffix = "-blackhole"
 
 // blackHoleChain closes connections that were made to the sidecar's own port: passing them
 // on would come back.

@@ -40,17 +40,20 @@ func (s *scope) deriveInbound(r *reader) {
 		c := s.inboundCluster(r.mesh(), p)
 		out.Clusters[c.Name] = c
 		if p.own != nil {
-			l := s.ownListener(r.mesh(), tls, p)
+			l := s.ownListener(tls, p)
 			out.Listeners[l.Name] = l
 			continue
 		}
-		chains = append(chains, portChains(r.mesh(), tls, p)...)
+		chains = append(chains, portChains(tls, p)...)
 	}
 	if s.Key.Interception != model.InterceptNone && s.Key.Type == model.ProxySidecar {
 		out.Listeners["virtualInbound"] = virtualInbound(r.mesh(), tls, ports, chains)
 		out.Listeners["virtualInbound"].Transparent = s.Key.Interception == model.InterceptTProxy
 	}
 	s.authorize(r, out)
+	for _, l := range out.Listeners {
+		s.observe(l)
+	}
 	s.replaceInbound(out)
 }
 
@@ -189,17 +192,16 @@ func (s *scope) inboundCluster(mesh *model.Mesh, p *inboundPort) *view.Cluster {
 }
 
 // portChains are the chains of one port.
-func portChains(mesh *model.Mesh, t inboundTLS, p *inboundPort) []view.FilterChain {
+func portChains(t inboundTLS, p *inboundPort) []view.FilterChain {
 	name := inboundName(p)
-	return t.build(name, p.number, readingOf(p.protocol), inboundHTTP(mesh, p), inboundTCP(mesh, name))
+	return t.build(name, p.number, readingOf(p.protocol), inboundHTTP(p), inboundTCP(name))
 }
 
-func inboundHTTP(mesh *model.Mesh, p *inboundPort) *view.HTTPChain {
+func inboundHTTP(p *inboundPort) *view.HTTPChain {
 	name := inboundName(p)
 	return &view.HTTPChain{
 		StatPrefix: fmt.Sprintf("inbound_0.0.0.0_%d", p.number), Inbound: true,
-		GRPCWeb:       p.protocol == model.ProtocolGRPCWeb,
-		AccessLogFile: mesh.AccessLogFile,
+		GRPCWeb: p.protocol == model.ProtocolGRPCWeb,
 		Inline: &view.InlineRoutes{
 			RouteConfig: view.RouteConfig{Name: name, Inbound: true},
 			VirtualHosts: []view.VirtualHost{{
@@ -214,10 +216,10 @@ func inboundHTTP(mesh *model.Mesh, p *inboundPort) *view.HTTPChain {
 	}
 }
 
-func inboundTCP(mesh *model.Mesh, cluster string) *view.TCPChain {
+func inboundTCP(cluster string) *view.TCPChain {
 	return &view.TCPChain{
-		StatPrefix: cluster, AccessLogFile: mesh.AccessLogFile,
-		Backends: []view.Backend{{Cluster: cluster, Weight: 1}},
+		StatPrefix: cluster,
+		Backends:   []view.Backend{{Cluster: cluster, Weight: 1}},
 	}
 }
 
@@ -228,7 +230,7 @@ func virtualInbound(mesh *model.Mesh, t inboundTLS, ports []inboundPort, chains 
 		BindToPort: true, ReadOriginalDst: true, ExactBalance: true,
 		Chains: append([]view.FilterChain{blackHoleChain(inboundBlackHole, mesh.InboundPort)}, chains...),
 	}
-	t.catchAll(l, ports, inboundTCP(mesh, view.InboundPassthroughCluster))
+	t.catchAll(l, ports, inboundTCP(view.InboundPassthroughCluster))
 	inspect(l)
 	if t.server != nil && l.InspectTLS {
 		l.Uninspected = t.uninspected(ports)
@@ -237,7 +239,7 @@ func virtualInbound(mesh *model.Mesh, t inboundTLS, ports []inboundPort, chains 
 }
 
 // ownListener is an ingress listener that clients connect to by its own address.
-func (s *scope) ownListener(mesh *model.Mesh, t inboundTLS, p *inboundPort) *view.Listener {
+func (s *scope) ownListener(t inboundTLS, p *inboundPort) *view.Listener {
 	address := p.own.Bind
 	if address == "" {
 		address = s.Key.IP
@@ -246,7 +248,7 @@ func (s *scope) ownListener(mesh *model.Mesh, t inboundTLS, p *inboundPort) *vie
 	l := &view.Listener{
 		Name: k.name(), Address: k.address, Port: k.port,
 		Inbound: true, BindToPort: true, ExactBalance: true,
-		Chains: portChains(mesh, t, p),
+		Chains: portChains(t, p),
 	}
 	for i := range l.Chains {
 		l.Chains[i].Match.DestinationPort = 0

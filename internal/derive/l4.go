@@ -45,10 +45,9 @@ func (rt *routing) serviceChain(p model.Protocol, at placement) view.FilterChain
 func (rt *routing) chain(match view.ChainMatch, backends []view.Backend, to []model.Destination) view.FilterChain {
 	first := to[0]
 	tcp := &view.TCPChain{
-		StatPrefix:    backends[0].Cluster,
-		Backends:      backends,
-		AccessLogFile: rt.mesh().AccessLogFile,
-		Hash:          rt.hashPolicy(first),
+		StatPrefix: backends[0].Cluster,
+		Backends:   backends,
+		Hash:       rt.hashPolicy(first),
 	}
 	if len(backends) > 1 {
 		tcp.StatPrefix = fmt.Sprintf("%s.%s", rt.host, rt.port.Name)

@@ -31,7 +31,7 @@ func (s *scope) deriveListener(mesh *model.Mesh, k listenerKey) {
 	l := &view.Listener{Name: k.name(), Address: k.address, Port: k.port, BindToPort: claims.bound > 0}
 	l.Chains, l.Default = joinChains(sortClaims(claims.withChains))
 	if routeConfig != "" {
-		s.addHTTP(mesh, l, routeConfig, claims)
+		s.addHTTP(l, routeConfig, claims)
 	}
 	l.InspectTLS = slices.ContainsFunc(l.Chains, func(c view.FilterChain) bool {
 		return len(c.Match.ServerNames) > 0 || c.Match.TransportProtocol == "tls"
@@ -45,6 +45,7 @@ func (s *scope) deriveListener(mesh *model.Mesh, k listenerKey) {
 	for i := range l.Chains {
 		l.Chains[i].Name = fmt.Sprintf("%s#%d", l.Name, i)
 	}
+	s.observe(l)
 	s.out.Listeners[l.Name] = l
 	s.serveRouteConfig(mesh, k, routeUse{routeConfig, l.BindToPort})
 }
@@ -125,14 +126,13 @@ func unseenNames(d netip.Prefix, names []string, seen map[singleMatch]bool) (lef
 // listener's connections, else for those whose first bytes look like HTTP. Connections to
 // any address of the port come to a listener that is not bound: what is not HTTP there
 // belongs to destinations that nobody knows.
-func (s *scope) addHTTP(mesh *model.Mesh, l *view.Listener, routeConfig string, claims *listenerClaims) {
+func (s *scope) addHTTP(l *view.Listener, routeConfig string, claims *listenerClaims) {
 	http := view.FilterChain{HTTP: &view.HTTPChain{
-		StatPrefix:    "outbound_" + l.Name,
-		RouteConfig:   routeConfig,
-		BucketBits:    s.split.bits(routeConfig),
-		GRPCWeb:       claims.grpcWeb > 0,
-		ForwardProxy:  claims.dynamic > 0,
-		AccessLogFile: mesh.AccessLogFile,
+		StatPrefix:   "outbound_" + l.Name,
+		RouteConfig:  routeConfig,
+		BucketBits:   s.split.bits(routeConfig),
+		GRPCWeb:      claims.grpcWeb > 0,
+		ForwardProxy: claims.dynamic > 0,
 	}}
 	catchesAll := l.Address == anyAddress && !l.BindToPort
 	if len(l.Chains) == 0 && l.Default == nil && !catchesAll {
@@ -151,9 +151,8 @@ func (s *scope) passthroughChain(mesh *model.Mesh) *view.FilterChain {
 	return &view.FilterChain{
 		Name: cluster,
 		TCP: &view.TCPChain{
-			StatPrefix:    cluster,
-			Backends:      []view.Backend{{Cluster: cluster, Weight: 1}},
-			AccessLogFile: mesh.AccessLogFile,
+			StatPrefix: cluster,
+			Backends:   []view.Backend{{Cluster: cluster, Weight: 1}},
 		},
 	}
 }

@@ -48,7 +48,7 @@ func TestIncrementalEqualsFromScratch(t *testing.T) {
 	for seed := range uint64(80) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			w := &world{Rand: rand.New(rand.NewPCG(seed, 1))}
+			w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), telemetries: seed%2 == 1}
 			st, d := store.New(), New(model.DefaultMesh(), 2)
 			d.SetSplitFrom(splitSoon)
 			have := live(w, st, d, 40)
@@ -239,7 +239,7 @@ func requireDense(t *testing.T, e *view.Endpoints) {
 // everything that was derived of them.
 func TestNothingIsLeft(t *testing.T) {
 	for seed := range uint64(15) {
-		w := &world{Rand: rand.New(rand.NewPCG(seed, 3))}
+		w := &world{Rand: rand.New(rand.NewPCG(seed, 3)), telemetries: seed%2 == 1}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
 		d.SetSplitFrom(splitSoon)
 		have := live(w, st, d, 60)
@@ -303,6 +303,8 @@ func requireEmptyIndex(t *testing.T, x *Index) {
 
 func requireEmptyScope(t *testing.T, s *scope) {
 	t.Helper()
+	s.depend(unit{kind: unitTelemetry}, nil) // it asks for Telemetries, whether there are any
+	require.Empty(t, s.collectors)
 	require.Empty(t, s.hosts)
 	require.Empty(t, s.refs)
 	require.Empty(t, s.listeners)

@@ -39,6 +39,7 @@ func (s *scope) deriveVirtualHost(r *reader, at placement, h model.Host, svc *mo
 		// Nobody has a rule for this client and port.
 		v.Routes = []view.Route{rt.defaultRoute()}
 	}
+	v.TellsPeer = rt.tellsPeer(v.Routes)
 	return v
 }
 

@@ -12,7 +12,8 @@ import (
 type unitKind uint8
 
 const (
-	unitFixed unitKind = iota // what every scope of its kind has
+	unitTelemetry unitKind = iota // what the scope's listeners tell of calls
+	unitFixed                     // what every scope of its kind has
 	unitHost
 	unitPatches // what EnvoyFilters change, before all others
 	unitDomains // a host's virtual hosts again: others have changed its share of the domains
@@ -66,6 +67,8 @@ type scope struct {
 	served     map[model.Host][]string    // EDS resources by host
 	inbound    *Delta                     // what the inbound unit gave last
 	split      *splitter                  // nil: route configurations are served whole
+	telemetry  *view.Telemetry            // what listeners tell; all share it
+	collectors []model.Host               // services that telemetry goes to
 	patches    *view.Patches              // that are in force; nil: not known yet
 	addedHosts map[string][]string        // resource names of virtual hosts that patches add, by route configuration
 	egressRef  model.Host                 // of the Sidecar's egress proxy, as it is counted in refs
@@ -220,6 +223,9 @@ func (s *scope) takeDirty(kind unitKind) []unit {
 func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
 	for _, u := range s.takeDirty(unitPatches) {
 		s.run(x, u, s.derivePatches)
+	}
+	for _, u := range s.takeDirty(unitTelemetry) {
+		s.run(x, u, s.deriveTelemetry)
 	}
 	for _, u := range s.takeDirty(unitFixed) {
 		s.run(x, u, s.deriveFixed)

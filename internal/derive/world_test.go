@@ -14,6 +14,8 @@ import (
 type world struct {
 	*rand.Rand
 	version int
+	// telemetries: there are Telemetries, and the mesh has providers.
+	telemetries bool
 }
 
 var (
@@ -226,6 +228,9 @@ func (w *world) meshConfig() model.Object {
 	m := w.meta(model.KindMeshConfig)
 	m.Namespace, m.Name = pick(w, worldNamespaces), meshConfigName
 	c := &model.MeshConfig{Meta: m}
+	if w.telemetries {
+		c.Telemetry = w.meshTelemetry()
+	}
 	if w.chance(0.5) {
 		mode := pick(w, []model.OutboundMode{model.OutboundAllowAny, model.OutboundRegistryOnly})
 		c.Outbound = &mode
@@ -472,6 +477,9 @@ func (w *world) event() store.Event {
 		func() model.Object { return w.workload(model.KindWorkloadEntry) },
 		w.namespace, w.namespace, w.meshConfig, w.departure, w.envoyFilter, w.peerAuthentication,
 		w.authorizationPolicy, w.requestAuthentication, w.keySet,
+	}
+	if w.telemetries {
+		makers = append(makers, w.telemetry)
 	}
 	o := pick(w, makers)()
 	e := store.Event{Key: o.Metadata().Key, Object: o}

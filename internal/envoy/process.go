@@ -25,6 +25,7 @@ type Options struct {
 	LocalIPv6         bool          // the local address is IPv6 ("%DOWNSTREAM_LOCAL_ADDRESS%" and the like)
 	ExtraArgs         []string      // appended as they are
 
+	Env    []string  // "name=value", beside its parent's
 	Output io.Writer // Envoy's stdout and stderr
 	User   *User     // whom it runs as; nil: as its parent does
 }
@@ -83,6 +84,7 @@ type Process struct {
 func Start(o Options) (*Process, error) {
 	// No context: a process ends by Stop or Kill, which give it time.
 	cmd := exec.Command(o.Path, o.args()...) //nolint:noctx // see above
+	cmd.Env = append(os.Environ(), o.Env...)
 	cmd.Stdout, cmd.Stderr = o.Output, o.Output
 	cmd.SysProcAttr = processAttributes(o.User)
 	cmd.WaitDelay = time.Second // nobody else should hold its output open

@@ -60,6 +60,9 @@ func clusterMetadata(v *view.Cluster) *corev3.Metadata {
 	if v.Service != (view.ServiceRef{}) {
 		fields["services"] = serviceList(v.Service)
 	}
+	if text := serviceText(v); text != "" {
+		fields["service"] = structpb.NewStringValue(text)
+	}
 	if v.Origin != "" {
 		fields["config"] = configPath("destination-rule", v.Origin)
 	}

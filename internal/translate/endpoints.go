@@ -137,7 +137,7 @@ func health(h model.Health) corev3.HealthStatus {
 // sameWorkload tells whether two endpoints have the same metadata, as neighbours mostly do.
 func sameWorkload(a, b *view.Endpoint) bool {
 	return a.Workload == b.Workload && a.Namespace == b.Namespace && a.Canonical == b.Canonical &&
-		a.Revision == b.Revision && a.Cluster == b.Cluster && a.MTLS == b.MTLS
+		a.Revision == b.Revision && a.App == b.App && a.Version == b.Version && a.Cluster == b.Cluster && a.MTLS == b.MTLS
 }
 
 // endpointMetadata tells who the workload is, and whether it speaks the mesh's TLS.
@@ -164,5 +164,8 @@ func workloadMetadata(e *view.Endpoint) *corev3.Metadata {
 		revision = ""
 	}
 	text := e.Workload + ";" + e.Namespace + ";" + e.Canonical + ";" + revision + ";" + e.Cluster
+	if e.App != e.Canonical || e.Version != e.Revision { // what Istio's form does not tell
+		text += ";" + e.App + ";" + e.Version
+	}
 	return underIstio(map[string]*structpb.Value{"workload": structpb.NewStringValue(text)})
 }

@@ -48,7 +48,7 @@ func httpFilters(v *view.HTTPChain) ([]*listenerv3.Filter, error) {
 }
 
 func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) {
-	log, err := accessLog(v.AccessLogFile)
+	log, err := accessLogs(v.Telemetry, true)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) 
 	out := &hcmv3.HttpConnectionManager{
 		StatPrefix:       v.StatPrefix + statDelimiter,
 		HttpFilters:      append(policy, filtersOf(v)...),
-		AccessLog:        log,
+		AccessLog:        append(log, httpStatistics(v.Telemetry, peerOf(v))...),
 		UpgradeConfigs:   websocket,
 		UseRemoteAddress: no, // the peer is a sidecar or the application: what they say holds
 		NormalizePath:    yes,
@@ -69,6 +69,7 @@ func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) 
 		Proxy_100Continue: true,
 	}
 	setDirection(v, out)
+	setTracing(v.Telemetry, out)
 	if v.IdleTimeout != nil {
 		out.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(*v.IdleTimeout)}
 	}
@@ -124,6 +125,9 @@ func filtersOf(v *view.HTTPChain) []*hcmv3.HttpFilter {
 		}
 	}
 	var out []*hcmv3.HttpFilter
+	if peerOf(v) != "" {
+		out = append(out, keepPeer)
+	}
 	for _, f := range []struct {
 		wanted bool
 		filter *hcmv3.HttpFilter

@@ -39,7 +39,7 @@ func tcpFilters(v *view.TCPChain) ([]*listenerv3.Filter, error) {
 }
 
 func tcpProxy(v *view.TCPChain) (*tcpproxyv3.TcpProxy, error) {
-	log, err := accessLog(v.AccessLogFile)
+	log, err := accessLogs(v.Telemetry, false)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,8 @@ func tcpProxy(v *view.TCPChain) (*tcpproxyv3.TcpProxy, error) {
 		StatPrefix:                      v.StatPrefix,
 		IdleTimeout:                     duration(v.IdleTimeout),
 		MaxDownstreamConnectionDuration: duration(v.MaxDuration),
-		AccessLog:                       log,
+		AccessLog:                       append(log, tcpStatistics(v.Telemetry)...),
+		AccessLogOptions:                connectionLogs(v.Telemetry),
 		TunnelingConfig:                 tunnel(v.Tunnel),
 	}
 	if v.Hash != nil && v.Hash.SourceIP {

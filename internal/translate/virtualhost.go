@@ -39,6 +39,9 @@ func virtualHost(v *view.VirtualHost, name string) (*routev3.VirtualHost, error)
 		RetryPolicy:                rt.retry,
 		IncludeRequestAttemptCount: v.IncludeAttempts,
 	}
+	if v.TellsPeer {
+		out.RequestHeadersToAdd = tellPeer
+	}
 	for i := range v.Routes {
 		r, err := rt.route(&v.Routes[i])
 		if err != nil {
@@ -88,6 +91,9 @@ func RouteConfig(v view.RouteConfig, vhds bool) *routev3.RouteConfiguration {
 	}
 	if v.Bucket {
 		out.RequestHeadersToRemove = []string{scopeHeader}
+	}
+	if v.Inbound {
+		out.RequestHeadersToRemove = []string{peerHeader}
 	}
 	return out
 }

@@ -110,5 +110,7 @@ type Endpoint struct {
 	Namespace string
 	Canonical string // canonical service name
 	Revision  string // canonical revision
+	App       string // label app
+	Version   string // label version
 	Cluster   string
 }

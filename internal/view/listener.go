@@ -73,6 +73,8 @@ type HTTPChain struct {
 	BucketBits int
 	Inline     *InlineRoutes
 	Inbound    bool
+	// PeerTold: callers have certificates, and say in a header which workload they are.
+	PeerTold bool
 	// GRPCWeb translates grpc-web requests; for ports of that protocol. UseRemoteAddress etc. follow Inbound.
 	GRPCWeb bool
 	// JWT and Authorization decide which requests pass; nil: all.
@@ -81,8 +83,7 @@ type HTTPChain struct {
 	// ForwardProxy is set where routes may lead to a cluster that is found by DiscoverDynamicDNS.
 	ForwardProxy bool
 	IdleTimeout  *time.Duration
-	// AccessLogFile is the mesh's; empty: none.
-	AccessLogFile string
+	Telemetry    *Telemetry // nil: nothing is told
 	// FromMesh: clients may be sidecars, which speak HTTP/2 for applications that upgrade
 	// HTTP/1.1.
 	FromMesh bool
@@ -102,7 +103,7 @@ type TCPChain struct {
 	Backends      []Backend // headers unused
 	IdleTimeout   time.Duration
 	MaxDuration   time.Duration
-	AccessLogFile string
+	Telemetry     *Telemetry        // nil: nothing is told
 	Hash          *model.HashPolicy // only SourceIP means something here
 	Authorization *Authorization    // which connections pass; nil: all
 	// Tunnel sends the connection through HTTP CONNECT.

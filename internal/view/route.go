@@ -31,6 +31,8 @@ type VirtualHost struct {
 	Routes  []Route  // in order of precedence
 	// IncludeRequestAttempts sets x-envoy-attempt-count (Istio does).
 	IncludeAttempts bool
+	// TellsPeer has the caller's sidecar say who calls: all destinations are of the mesh.
+	TellsPeer bool
 }
 
 // ResourceName is the name of the virtual host as a VHDS resource. VirtualHost.name
