@@ -79,9 +79,6 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer servers.close()
 	defer a.leaving.again.stop()
-	if err != nil {
-		return err
-	}
 	undo, err := a.intercept(ctx)
 	if err != nil {
 		return err
