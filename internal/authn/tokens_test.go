@@ -1,0 +1,196 @@
+package authn
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTokenFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	write := func(text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&said, nil))
+	_, err := OpenTokenFile(path, log)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	write("# who may\n\nsecret-1, shop, web\nsecret-2,bank,teller\n")
+	f, err := OpenTokenFile(path, log)
+	require.NoError(t, err)
+	require.Equal(t, "web@shop", holder(t, f, "secret-1"))
+	require.Equal(t, "teller@bank", holder(t, f, "secret-2"))
+	for _, unknown := range []string{"", "secret", "secret-11", "secret-1, shop, web"} {
+		_, _, err := f.Holder(t.Context(), unknown)
+		require.ErrorIs(t, err, ErrUnknown)
+	}
+
+	write("secret-1,shop,other\n")
+	require.Equal(t, "other@shop", holder(t, f, "secret-1"))
+	_, _, err = f.Holder(t.Context(), "secret-2")
+	require.ErrorIs(t, err, ErrUnknown, "it was withdrawn")
+
+	write("secret-3,shop\n")
+	require.Equal(t, "other@shop", holder(t, f, "secret-1"), "the last good one counts")
+	require.Equal(t, "other@shop", holder(t, f, "secret-1"))
+	require.Equal(t, 1, strings.Count(said.String(), "the tokens stay as they were"), "it is told once")
+	require.NoError(t, os.Remove(path))
+	require.Equal(t, "other@shop", holder(t, f, "secret-1"))
+	write("secret-3,shop,web\n")
+	require.Equal(t, "web@shop", holder(t, f, "secret-3"))
+	require.NotContains(t, said.String(), "secret", "tokens are not logged")
+}
+
+func holder(t *testing.T, tokens Tokens, token string) string {
+	t.Helper()
+	ns, account, err := tokens.Holder(t.Context(), token)
+	require.NoError(t, err)
+	return account + "@" + ns
+}
+
+// TestTokenFileIsRemembered: a file that is old enough is not read again for each token.
+func TestTokenFileIsRemembered(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.WriteFile(path, []byte("secret-1,shop,web"), 0o600))
+	old := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(path, old, old))
+	f, err := OpenTokenFile(path, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, []byte("secret-2,shop,web"), 0o600))
+	require.NoError(t, os.Chtimes(path, old, old))
+	require.Equal(t, "web@shop", holder(t, f, "secret-1"))
+	require.NoError(t, os.Chtimes(path, old, old.Add(time.Second)))
+	require.Equal(t, "web@shop", holder(t, f, "secret-2"))
+}
+
+func TestLinesOfATokenFile(t *testing.T) {
+	for line, says := range map[string]string{
+		"secret":                                "line 1: it has 1 fields instead of token,namespace,service-account",
+		"secret,a,b,c":                          "it has 4 fields",
+		",shop,web":                             "the token is empty",
+		"a b,shop,web":                          "has a space",
+		"secret,,web":                           "namespace is missing",
+		"secret,shop,":                          "service account is missing",
+		"secret,shop,a/b":                       `"a/b" is no service account`,
+		"# x\nsecret,a,b\n\nsecret,c,d":         "line 4: it has the token of line 2",
+		"secret,shop,web\n# ok\nwrong,shop/x,y": "line 3",
+	} {
+		_, err := parseTokens(line)
+		require.ErrorContains(t, err, says)
+		require.NotContains(t, err.Error(), "secret")
+	}
+	out, err := parseTokens("")
+	require.NoError(t, err)
+	require.Empty(t, out)
+}
+
+func TestKubernetesTokens(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	asked, answer, failure := 0, Review{}, error(nil)
+	k := &KubernetesTokens{Now: func() time.Time { return now }, Ask: func(_ context.Context, _, audience string) (Review, error) {
+		require.Equal(t, "istio-ca", audience)
+		asked++
+		return answer, failure
+	}}
+	good := Review{Authenticated: true, Audiences: []string{"istio-ca"}, Username: "system:serviceaccount:shop:web"}
+	with := func(change func(*Review)) Review { r := good; change(&r); return r }
+	token := func(n int) string {
+		return jwt(t, map[string]any{"aud": []string{"istio-ca"}, "exp": now.Unix() + 3600, "n": n})
+	}
+	for name, r := range map[string]struct {
+		answer Review
+		says   string
+	}{
+		"unknown":           {with(func(r *Review) { r.Authenticated = false }), "the API server does not know it"},
+		"error":             {with(func(r *Review) { r.Error = "bad signature" }), "the API server says: bad signature"},
+		"other audience":    {with(func(r *Review) { r.Audiences = []string{"api"} }), "not for the audience istio-ca"},
+		"no audience":       {with(func(r *Review) { r.Audiences = nil }), "not for the audience istio-ca"},
+		"a user":            {with(func(r *Review) { r.Username = "admin" }), `of "admin", who is no service account`},
+		"no account's name": {with(func(r *Review) { r.Username = "system:serviceaccount:shop" }), "no service account"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer, asked = r.answer, 0
+			for range 2 {
+				_, _, err := k.Holder(t.Context(), token(0))
+				var refused *Refusal
+				require.ErrorAs(t, err, &refused)
+				require.Contains(t, refused.Text, r.says)
+			}
+			require.Equal(t, 2, asked, "a refusal is not remembered: it may be put right")
+		})
+	}
+	asked, failure = 0, errors.New("away")
+	_, _, err := k.Holder(t.Context(), token(0))
+	require.ErrorIs(t, err, failure)
+
+	asked, failure, answer = 0, nil, good
+	for range 3 {
+		require.Equal(t, "web@shop", holder(t, k, token(0)))
+	}
+	require.Equal(t, 1, asked)
+	now = now.Add(rememberFor)
+	require.Equal(t, "web@shop", holder(t, k, token(0)))
+	require.Equal(t, 2, asked, "it is asked again after a while")
+	for n := range rememberMost + 10 {
+		require.Equal(t, "web@shop", holder(t, k, token(n+1)))
+	}
+	require.Len(t, k.known, rememberMost)
+	now = now.Add(rememberFor)
+	require.Equal(t, "web@shop", holder(t, k, token(-1)))
+	require.Len(t, k.known, 1, "what is too old makes room")
+}
+
+// TestTokensThatSayNo of themselves cost no question.
+func TestTokensThatSayNo(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	k := &KubernetesTokens{Now: func() time.Time { return now }, Ask: func(context.Context, string, string) (Review, error) {
+		require.Fail(t, "it is asked")
+		return Review{}, nil
+	}}
+	for says, claims := range map[string]map[string]any{
+		"it has expired at 2027-01-15T08:00:00Z": {"exp": now.Unix(), "aud": "istio-ca"},
+		"it is for the audience api, x, not for": {"aud": []string{"api", "x"}},
+		"it is for the audience one, not for":    {"aud": "one"},
+	} {
+		_, _, err := k.Holder(t.Context(), jwt(t, claims))
+		var refused *Refusal
+		require.ErrorAs(t, err, &refused)
+		require.Contains(t, refused.Text, says)
+	}
+	for _, other := range []string{"", "opaque", "a.b.c", "e30.bm8.x", "..", fmt.Sprint("e30.", strings.Repeat("A", 20), ".x")} {
+		_, _, err := k.Holder(t.Context(), other)
+		require.ErrorIs(t, err, ErrUnknown, other)
+	}
+}
+
+// TestRememberedUntilExpiry: a token is not accepted after its own end.
+func TestRememberedUntilExpiry(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	k := &KubernetesTokens{Now: func() time.Time { return now }, Ask: func(context.Context, string, string) (Review, error) {
+		return Review{Authenticated: true, Audiences: []string{"istio-ca"}, Username: "system:serviceaccount:shop:web"}, nil
+	}}
+	token := jwt(t, map[string]any{"aud": "istio-ca", "exp": now.Unix() + 5})
+	require.Equal(t, "web@shop", holder(t, k, token))
+	now = now.Add(5 * time.Second)
+	_, _, err := k.Holder(t.Context(), token)
+	require.ErrorContains(t, err, "expired")
+}
+
+// FuzzClaims: what a token says of itself is read without harm.
+func FuzzClaims(f *testing.F) {
+	f.Add("e30.e30.x")
+	f.Add("a.eyJhdWQiOlsiaXN0aW8tY2EiXSwiZXhwIjoxZTMwMH0.c")
+	f.Fuzz(func(_ *testing.T, token string) {
+		if c, ok := readClaims(token); ok {
+			_ = c.check(time.Unix(1, 0))
+			_ = c.until(time.Unix(1, 0))
+		}
+	})
+}

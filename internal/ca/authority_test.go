@@ -1,0 +1,314 @@
+package ca
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// look has an authority look at its Store, and gives what is wrong with that.
+func (a *Authority) lookNow(t *testing.T) string {
+	t.Helper()
+	a.look(t.Context())
+	return a.State().Problem
+}
+
+// TestWhatOperatorsGetWrong: each mistake is told with its file, at the start and later on,
+// and what was good stays in force.
+func TestWhatOperatorsGetWrong(t *testing.T) {
+	good, root := plugIn(t, nil)
+	other, otherRoot := plugIn(t, nil)
+	notCA, _ := plugIn(t, func(c *x509.Certificate) { c.IsCA, c.KeyUsage = false, 0 })
+	noSigning, _ := plugIn(t, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCRLSign })
+	expired, _ := plugIn(t, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
+	early, _ := plugIn(t, func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) })
+	for name, c := range map[string]struct {
+		files Files
+		says  string
+	}{
+		"no certificate":       {good.with(CertFile, nil), "ca-cert.pem: it is missing"},
+		"no key":               {good.with(KeyFile, nil), "ca-key.pem: it is missing"},
+		"no root":              {good.with(RootFile, nil), "root-cert.pem: it is missing"},
+		"no chain":             {good.with(ChainFile, nil), "cert-chain.pem: ca-cert.pem does not lead to a certificate of root-cert.pem"},
+		"certificate no PEM":   {good.with(CertFile, []byte("x")), "ca-cert.pem: it holds no certificate"},
+		"certificate is a key": {good.with(CertFile, good[KeyFile]), "ca-cert.pem: it holds a PRIVATE KEY"},
+		"certificate broken":   {good.with(CertFile, good[CertFile][:200]), "ca-cert.pem: it holds no certificate"},
+		"key no PEM":           {good.with(KeyFile, []byte("x")), "ca-key.pem: it holds no private key"},
+		"key encrypted":        {good.with(KeyFile, pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")})), "ca-key.pem: it is encrypted"},
+		"other key":            {good.with(KeyFile, other[KeyFile]), "ca-cert.pem: its key is not that of ca-key.pem"},
+		"other root":           {good.with(RootFile, otherRoot.pem()), "does not lead to a certificate of root-cert.pem"},
+		"root no PEM":          {good.with(RootFile, []byte("x")), "root-cert.pem: it holds no certificate"},
+		"root with a tail":     {good.with(RootFile, append(root.pem(), "x"...)), "root-cert.pem: after certificate 1"},
+		"root is a leaf":       {good.with(RootFile, append(root.pem(), notCA[CertFile]...)), "no authority's certificate"},
+		"no authority":         {notCA, "ca-cert.pem: it is no authority's"},
+		"may not sign":         {noSigning, "ca-cert.pem: its key usage"},
+		"expired":              {expired, "ca-cert.pem: it has expired"},
+		"early":                {early, "ca-cert.pem: it is not valid before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			place := &memory{}
+			place.set(c.files)
+			_, err := Open(t.Context(), Options{Store: place, Log: quiet()})
+			require.ErrorContains(t, err, c.says)
+
+			place.set(good)
+			said := &logged{}
+			a := open(t, Options{Store: place, Log: slog.New(slog.NewTextHandler(said, nil))})
+			place.set(c.files)
+			require.Contains(t, a.lookNow(t), c.says)
+			require.Contains(t, said.String(), "stays as it was")
+			_, err = a.Issue(request(t, ecKey(t)), web, 0)
+			require.NoError(t, err)
+			roots, _ := a.Roots()
+			require.Equal(t, string(root.pem()), roots)
+			place.set(good)
+			require.Empty(t, a.lookNow(t))
+			require.Contains(t, said.String(), "can be read again")
+		})
+	}
+}
+
+// TestKeysInOtherForms are those that openssl writes.
+func TestKeysInOtherForms(t *testing.T) {
+	root := found(t, "root", nil, nil)
+	der, err := x509.MarshalECPrivateKey(root.key.(*ecdsa.PrivateKey))
+	require.NoError(t, err)
+	parameters := pem.EncodeToMemory(&pem.Block{Type: "EC PARAMETERS", Bytes: []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7}})
+	place := &memory{}
+	place.set(Files{CertFile: root.pem(), KeyFile: append(parameters, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})...)})
+	a := open(t, Options{Store: place})
+	roots, _ := a.Roots()
+	require.Equal(t, string(root.pem()), roots, "a certificate that has signed itself is its own root")
+}
+
+// TestRotation: an operator adds a new root, then signs under it, then takes the old one
+// away. At no step does anybody who holds the certificate and roots of the step before
+// refuse, or get refused by, anybody of this step.
+func TestRotation(t *testing.T) {
+	old, oldRoot := plugIn(t, nil)
+	fresh, freshRoot := plugIn(t, nil)
+	both := append(oldRoot.pem(), freshRoot.pem()...)
+	place := &memory{}
+	place.set(old)
+	a := open(t, Options{Store: place})
+	type holding struct {
+		chain []string
+		roots string
+	}
+	hold := func() holding {
+		got, err := a.Issue(request(t, ecKey(t)), web, 0)
+		require.NoError(t, err)
+		return holding{got.Chain, got.Chain[len(got.Chain)-1]}
+	}
+	before, first := hold(), hold()
+	for step, files := range []Files{old.with(RootFile, both), fresh.with(RootFile, both), fresh} {
+		_, changed := a.Roots()
+		place.set(files)
+		require.Empty(t, a.lookNow(t))
+		after := hold()
+		for _, pair := range [][2]holding{{before, after}, {after, before}} {
+			_, err := verify(t, pair[0].chain, pair[1].roots, time.Now())
+			require.NoError(t, err, "step %d", step)
+		}
+		select {
+		case <-changed:
+			require.NotEqual(t, before.roots, after.roots)
+		default:
+			require.Equal(t, before.roots, after.roots)
+		}
+		before = after
+	}
+	_, err := verify(t, first.chain, before.roots, time.Now())
+	require.Error(t, err, "in the end the old root is not trusted")
+}
+
+// TestOwnRootIsRenewed: a root that was made here is renewed in time, once by several control
+// planes, and both the old and the new one are believed by who has either.
+func TestOwnRootIsRenewed(t *testing.T) {
+	place, c := &memory{}, &clock{at: time.Now()}
+	const life = 100 * 24 * time.Hour
+	o := Options{Store: place, RootTTL: life, Now: c.now}
+	a, b := open(t, o), open(t, o)
+	oldRoots, changed := a.Roots()
+	sameRoots, _ := b.Roots()
+	require.Equal(t, oldRoots, sameRoots, "the second one takes what the first one made")
+	old, err := a.Issue(request(t, ecKey(t)), web, int64(90*24*time.Hour/time.Second))
+	require.NoError(t, err)
+
+	c.add(79 * 24 * time.Hour)
+	require.Empty(t, a.lookNow(t))
+	roots, _ := a.Roots()
+	require.Equal(t, oldRoots, roots, "it is not time yet")
+	c.add(2 * 24 * time.Hour)
+	for range 2 {
+		require.Empty(t, a.lookNow(t))
+		require.Empty(t, b.lookNow(t))
+	}
+	<-changed
+	roots, _ = a.Roots()
+	sameRoots, _ = b.Roots()
+	require.Equal(t, roots, sameRoots)
+	require.Contains(t, roots, oldRoots)
+	require.WithinDuration(t, c.now().Add(life), a.RootExpiry(), time.Minute)
+	fresh, err := b.Issue(request(t, ecKey(t)), web, 0)
+	require.NoError(t, err)
+	_, err = verify(t, fresh.Chain, oldRoots, c.now())
+	require.NoError(t, err, "who has the old root believes new certificates")
+	_, err = verify(t, old.Chain, roots, c.now())
+	require.NoError(t, err, "who has the new roots believes old certificates")
+
+	c.add(79 * 24 * time.Hour) // the old root has expired, the new one not
+	fresh, err = b.Issue(request(t, ecKey(t)), web, 0)
+	require.NoError(t, err)
+	_, err = verify(t, fresh.Chain, roots, c.now())
+	require.NoError(t, err)
+	for range 2 { // and a third root without the first
+		c.add(24 * time.Hour)
+		require.Empty(t, a.lookNow(t))
+	}
+	roots, _ = a.Roots()
+	require.NotContains(t, roots, oldRoots)
+}
+
+// TestOperatorsRootIsNotRenewed: it is theirs.
+func TestOperatorsRootIsNotRenewed(t *testing.T) {
+	root, c, place := found(t, "root", nil, nil), &clock{at: time.Now()}, &memory{}
+	place.set(Files{CertFile: root.pem(), KeyFile: root.keyPEM(t)})
+	a := open(t, Options{Store: place, Now: c.now})
+	c.add(23*time.Hour + 50*time.Minute)
+	require.Empty(t, a.lookNow(t))
+	require.Equal(t, root.cert.NotAfter, a.RootExpiry())
+	c.add(time.Hour)
+	_, err := a.Issue(request(t, ecKey(t)), web, 0)
+	require.ErrorContains(t, err, "ca-cert.pem has expired")
+	require.False(t, isRequest(err))
+}
+
+func TestStoreThatFails(t *testing.T) {
+	_, err := Open(t.Context(), Options{Store: &memory{err: errors.New("no disk")}, Log: quiet()})
+	require.ErrorContains(t, err, "the certificate authority in memory: no disk")
+
+	place := &memory{gone: 1}
+	said := &logged{}
+	a := open(t, Options{Store: place, Patient: true, Log: slog.New(slog.NewTextHandler(said, nil))})
+	require.Contains(t, said.String(), "cannot be read; it is tried again")
+	place.mu.Lock()
+	place.c = nil
+	place.mu.Unlock()
+	require.Contains(t, a.lookNow(t), "it is gone")
+	_, err = a.Issue(request(t, ecKey(t)), web, 0)
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = Open(ctx, Options{Store: &memory{gone: 100}, Patient: true, Log: quiet()})
+	require.Error(t, err, "it does not wait for ever")
+}
+
+// TestRun takes up what changes, without being asked.
+func TestRun(t *testing.T) {
+	given, root := plugIn(t, nil)
+	place := &memory{}
+	a := open(t, Options{Store: place, Every: time.Millisecond})
+	_, changed := a.Roots()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { a.Run(ctx) })
+	place.set(given)
+	<-changed
+	roots, _ := a.Roots()
+	require.Equal(t, string(root.pem()), roots)
+	cancel()
+	running.Wait()
+}
+
+// TestDirIsRaced: several control planes find a directory empty; they end up with one root,
+// which its owner alone can read.
+func TestDirIsRaced(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "deep", "ca")
+	const many = 8
+	roots := make(chan string, many)
+	for range many {
+		go func() {
+			a, err := Open(t.Context(), Options{Store: Dir{Path: dir}, Log: quiet()})
+			if err != nil {
+				roots <- fmt.Sprint(err)
+				return
+			}
+			r, _ := a.Roots()
+			roots <- r
+		}()
+	}
+	first := <-roots
+	require.Contains(t, first, "BEGIN CERTIFICATE")
+	for range many - 1 {
+		require.Equal(t, first, <-roots)
+	}
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	for _, name := range []string{CertFile, KeyFile, RootFile, OwnFile} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), name)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, ".new-*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// TestDir: what an operator has put there is used; what they have begun is not overwritten.
+func TestDir(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name string, b []byte) { require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o600)) }
+	_, err := Open(t.Context(), Options{Store: Dir{Path: dir, ReadOnly: true}, Log: quiet()})
+	require.ErrorContains(t, err, "there are no ca-cert.pem and ca-key.pem in it")
+	files, root := plugIn(t, nil)
+	put(RootFile, files[RootFile])
+	_, err = Open(t.Context(), Options{Store: Dir{Path: dir}, Log: quiet()})
+	require.ErrorContains(t, err, "ca-cert.pem: it is missing")
+	for name, b := range files {
+		put(name, b)
+	}
+	a := open(t, Options{Store: Dir{Path: dir}})
+	require.False(t, a.State().Own)
+	require.Equal(t, "directory "+dir, a.State().Where)
+	roots, _ := a.Roots()
+	require.Equal(t, string(root.pem()), roots)
+}
+
+// TestDirAfterACrash: a process that ended while it made a root has left no key; another makes one.
+func TestDirAfterACrash(t *testing.T) {
+	dir := t.TempDir()
+	open(t, Options{Store: Dir{Path: dir}})
+	require.NoError(t, os.Remove(filepath.Join(dir, KeyFile)))
+	a := open(t, Options{Store: Dir{Path: dir}})
+	got, err := a.Issue(request(t, ecKey(t)), web, 0)
+	require.NoError(t, err)
+	b := open(t, Options{Store: Dir{Path: dir}})
+	roots, _ := b.Roots()
+	_, err = verify(t, got.Chain, roots, time.Now())
+	require.NoError(t, err)
+}
+
+// TestDirRenews goes through files.
+func TestDirRenews(t *testing.T) {
+	c := &clock{at: time.Now()}
+	a := open(t, Options{Store: Dir{Path: t.TempDir()}, RootTTL: 10 * time.Hour, Now: c.now})
+	c.add(9 * time.Hour)
+	require.Empty(t, a.lookNow(t))
+	require.Empty(t, a.lookNow(t))
+	require.Len(t, a.State().Roots, 2)
+	require.True(t, a.State().Own)
+}

@@ -1,0 +1,41 @@
+//go:build unix
+
+package ca
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"time"
+)
+
+// lockEvery is how often it is tried to get a lock that somebody else has, for the time of
+// some writes.
+const lockEvery = 10 * time.Millisecond
+
+// lock takes a file's lock, which ends with unlock or with the process.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			break
+		}
+		select {
+		case <-time.After(lockEvery):
+			continue
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		break
+	}
+	f.Close()
+	return nil, err
+}

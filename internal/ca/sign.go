@@ -1,0 +1,146 @@
+package ca
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// RequestError is what is wrong with a request: it will not be granted later either.
+type RequestError struct{ text string }
+
+// Error implements error.
+func (e *RequestError) Error() string { return e.text }
+
+func wrongRequest(format string, args ...any) error {
+	return &RequestError{fmt.Sprintf(format, args...)}
+}
+
+// maxRequest bounds a request for a certificate, in bytes: an RSA key of 8192 bits takes 3 KB.
+const maxRequest = 32 << 10
+
+// parseRequest reads a certificate signing request in PEM form, and sees that who made it has
+// the key. What it asks to be called is not looked at.
+func parseRequest(text string) (crypto.PublicKey, error) {
+	if len(text) > maxRequest {
+		return nil, wrongRequest("csr: it has %d bytes; %d is the limit", len(text), maxRequest)
+	}
+	block, rest := pem.Decode([]byte(text))
+	switch {
+	case block == nil:
+		return nil, wrongRequest("csr: it is not in PEM form")
+	case block.Type != "CERTIFICATE REQUEST" && block.Type != "NEW CERTIFICATE REQUEST":
+		return nil, wrongRequest("csr: it is a %q, not a CERTIFICATE REQUEST", block.Type)
+	case strings.TrimSpace(string(rest)) != "":
+		return nil, wrongRequest("csr: something comes after the request")
+	}
+	r, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, wrongRequest("csr: %v", err)
+	}
+	if err := checkPublic(r.PublicKey); err != nil {
+		return nil, wrongRequest("csr: %v", err)
+	}
+	if err := r.CheckSignature(); err != nil {
+		return nil, wrongRequest("csr: it is not signed by the key in it: %v", err)
+	}
+	return r.PublicKey, nil
+}
+
+// ttl is how long a certificate may last that is asked for seconds; 0: the usual time.
+func (o *Options) ttl(seconds int64) (time.Duration, error) {
+	switch {
+	case seconds < 0:
+		return 0, wrongRequest("validity_duration: %d s is in the past", seconds)
+	case seconds == 0:
+		return o.TTL, nil
+	case seconds > int64(o.MaxTTL/time.Second):
+		return 0, wrongRequest("validity_duration: %d s is more than this authority gives: %d s (%s)", seconds, int64(o.MaxTTL/time.Second), o.MaxTTL)
+	}
+	return time.Duration(seconds) * time.Second, nil
+}
+
+// leaf is what a certificate says that authorities sign for others. It does not outlive them.
+func (s *signer) leaf(ttl time.Duration, now time.Time) (*x509.Certificate, error) {
+	end := s.lasts()
+	if !now.Before(end) {
+		return nil, fmt.Errorf("%s has expired at %s", CertFile, end.Format(time.RFC3339))
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	out := &x509.Certificate{
+		SerialNumber: serial, NotBefore: now.Add(-skew), NotAfter: now.Add(ttl), BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if end.Before(out.NotAfter) {
+		out.NotAfter = end
+	}
+	return out, nil
+}
+
+// sign makes a workload's certificate. Its only name is id; its subject is empty, so that
+// the name is critical.
+func (s *signer) sign(key crypto.PublicKey, id model.Identity, ttl time.Duration, now time.Time) (*x509.Certificate, error) {
+	if err := id.Check(); err != nil {
+		return nil, err
+	}
+	name, err := url.Parse(id.String())
+	if err != nil {
+		return nil, err
+	}
+	template, err := s.leaf(ttl, now)
+	if err != nil {
+		return nil, err
+	}
+	template.URIs = []*url.URL{name}
+	der, err := x509.CreateCertificate(rand.Reader, template, s.cert, key, s.key)
+	if err != nil {
+		return nil, err
+	}
+	return x509.ParseCertificate(der)
+}
+
+// Issued is a certificate with what its holder needs beside it.
+type Issued struct {
+	Certificate *x509.Certificate
+	// Chain is in PEM form: the certificate, what leads from it to a root, and last all roots
+	// in one element, as Istio's CreateCertificate has it.
+	Chain []string
+}
+
+// Issue signs a request for a certificate. Who its holder is, the request does not say.
+func (a *Authority) Issue(csr string, id model.Identity, seconds int64) (*Issued, error) {
+	key, err := parseRequest(csr)
+	if err != nil {
+		return nil, err
+	}
+	ttl, err := a.opts.ttl(seconds)
+	if err != nil {
+		return nil, err
+	}
+	s := a.signer.Load()
+	cert, err := s.sign(key, id, ttl, a.now())
+	if err != nil {
+		return nil, fmt.Errorf("the certificate of %s cannot be signed: %w", id, err)
+	}
+	a.issued.Add(1)
+	chain := append([]string{encode(cert)}, s.chainPEM...)
+	return &Issued{Certificate: cert, Chain: append(chain, s.rootPEM)}, nil
+}
+
+// isRequest tells what the caller did wrong from what went wrong here.
+func isRequest(err error) bool {
+	var r *RequestError
+	return errors.As(err, &r)
+}

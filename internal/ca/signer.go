@@ -1,0 +1,255 @@
+package ca
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// signer is what certificates are signed with, and what they are checked by. It does not
+// change.
+type signer struct {
+	contents *Contents
+	print    string // of the files
+
+	cert  *x509.Certificate
+	key   crypto.Signer
+	chain []*x509.Certificate // what follows a leaf, up to the root and without it
+	roots []*x509.Certificate
+	pool  *x509.CertPool // of roots
+
+	chainPEM []string
+	rootPEM  string
+}
+
+// newSigner checks files and makes a signer of them. Its errors name the file.
+func newSigner(c *Contents, now time.Time) (*signer, error) {
+	s := &signer{contents: c, print: c.Files.fingerprint()}
+	cert, err := onlyCertificate(c.Files, CertFile)
+	if err != nil {
+		return nil, err
+	}
+	s.cert = cert
+	if s.key, err = parseKey(c.Files[KeyFile]); err != nil {
+		return nil, fmt.Errorf("%s: %w", KeyFile, err)
+	}
+	if err := s.checkCert(now); err != nil {
+		return nil, fmt.Errorf("%s: %w", CertFile, err)
+	}
+	if err := s.takeRoots(c.Files); err != nil {
+		return nil, fmt.Errorf("%s: %w", RootFile, err)
+	}
+	if err := s.takeChain(c.Files, now); err != nil {
+		return nil, fmt.Errorf("%s: %w", ChainFile, err)
+	}
+	return s, nil
+}
+
+// checkCert tells whether the certificate may sign others, and is that of the key.
+func (s *signer) checkCert(now time.Time) error {
+	public, ok := s.cert.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
+	switch {
+	case !ok || !public.Equal(s.key.Public()):
+		return fmt.Errorf("its key is not that of %s", KeyFile)
+	case !s.cert.IsCA || !s.cert.BasicConstraintsValid:
+		return errors.New("it is no authority's: it lacks the basic constraint CA:TRUE")
+	case s.cert.KeyUsage != 0 && s.cert.KeyUsage&x509.KeyUsageCertSign == 0:
+		return errors.New("its key usage does not allow to sign certificates (keyCertSign)")
+	}
+	return checkTime(s.cert, now)
+}
+
+func checkTime(c *x509.Certificate, now time.Time) error {
+	switch {
+	case now.After(c.NotAfter):
+		return fmt.Errorf("it has expired at %s", c.NotAfter.Format(time.RFC3339))
+	case now.Before(c.NotBefore):
+		return fmt.Errorf("it is not valid before %s", c.NotBefore.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// takeRoots reads the roots; a signing certificate that is signed by itself may stand for them.
+func (s *signer) takeRoots(f Files) (err error) {
+	if len(f[RootFile]) > 0 {
+		if s.roots, err = parseCertificates(f[RootFile]); err != nil {
+			return err
+		}
+	} else if !selfSigned(s.cert) {
+		return fmt.Errorf("it is missing: %s is signed by %q, which workloads must be told to trust", CertFile, s.cert.Issuer)
+	} else {
+		s.roots = []*x509.Certificate{s.cert}
+	}
+	s.pool = x509.NewCertPool()
+	for _, r := range s.roots {
+		if !r.IsCA {
+			return fmt.Errorf("%q is no authority's certificate", r.Subject)
+		}
+		s.pool.AddCert(r)
+		s.rootPEM += encode(r)
+	}
+	return nil
+}
+
+// takeChain reads the intermediates, and sees that with them the certificate leads to a root.
+func (s *signer) takeChain(f Files, now time.Time) error {
+	var given []*x509.Certificate
+	if len(f[ChainFile]) > 0 {
+		var err error
+		if given, err = parseCertificates(f[ChainFile]); err != nil {
+			return err
+		}
+	}
+	intermediates := x509.NewCertPool()
+	for _, c := range given {
+		intermediates.AddCert(c)
+	}
+	chains, err := s.cert.Verify(x509.VerifyOptions{
+		Roots: s.pool, Intermediates: intermediates, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	})
+	if err != nil {
+		return fmt.Errorf("%s does not lead to a certificate of %s: %w", CertFile, RootFile, err)
+	}
+	s.chain = chains[0][:len(chains[0])-1]
+	for _, c := range s.chain {
+		s.chainPEM = append(s.chainPEM, encode(c))
+	}
+	return nil
+}
+
+func selfSigned(c *x509.Certificate) bool { return c.CheckSignatureFrom(c) == nil }
+
+// lasts is until when a certificate that is signed now can be checked.
+func (s *signer) lasts() time.Time {
+	end := s.cert.NotAfter
+	for _, c := range s.chain {
+		if c.NotAfter.Before(end) {
+			end = c.NotAfter
+		}
+	}
+	return end
+}
+
+func encode(c *x509.Certificate) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}))
+}
+
+func onlyCertificate(f Files, name string) (*x509.Certificate, error) {
+	if len(f[name]) == 0 {
+		return nil, fmt.Errorf("%s: it is missing", name)
+	}
+	list, err := parseCertificates(f[name])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return list[0], nil
+}
+
+// parseCertificates reads PEM with one certificate or more.
+func parseCertificates(b []byte) ([]*x509.Certificate, error) {
+	var out []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, b = pem.Decode(b); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("it holds a %s where certificates belong", block.Type)
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %d: %w", len(out)+1, err)
+		}
+		out = append(out, c)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("it holds no certificate in PEM form")
+	}
+	if rest := strings.TrimSpace(string(b)); rest != "" {
+		return nil, fmt.Errorf("after certificate %d there is something that is no PEM", len(out))
+	}
+	return out, nil
+}
+
+// parseKey reads a private key in PEM form: PKCS #8, PKCS #1 or SEC 1.
+func parseKey(b []byte) (crypto.Signer, error) {
+	if len(b) == 0 {
+		return nil, errors.New("it is missing")
+	}
+	for {
+		var block *pem.Block
+		if block, b = pem.Decode(b); block == nil {
+			return nil, errors.New("it holds no private key in PEM form")
+		}
+		if !strings.HasSuffix(block.Type, "PRIVATE KEY") {
+			continue // "EC PARAMETERS", as openssl writes them
+		}
+		if block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "" {
+			return nil, errors.New("it is encrypted: there is nobody to ask for the password")
+		}
+		return privateKey(block)
+	}
+}
+
+func privateKey(block *pem.Block) (crypto.Signer, error) {
+	key, err := parsePrivate(block)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPublic(key.Public()); err != nil {
+		return nil, err
+	}
+	return key, nil
+}
+
+func parsePrivate(block *pem.Block) (crypto.Signer, error) {
+	switch block.Type {
+	case "RSA PRIVATE KEY":
+		return x509.ParsePKCS1PrivateKey(block.Bytes)
+	case "EC PRIVATE KEY":
+		return x509.ParseECPrivateKey(block.Bytes)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := key.(crypto.Signer); ok {
+		return s, nil
+	}
+	return nil, fmt.Errorf("a key of type %T cannot sign", key)
+}
+
+// Sizes of RSA keys, in bits. Larger ones cost whoever checks a signature too much.
+const (
+	minRSA = 2048
+	maxRSA = 8192
+)
+
+// checkPublic tells what is wrong with a key that others, Envoy among them, are to check
+// signatures of.
+func checkPublic(key crypto.PublicKey) error {
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		if n := k.N.BitLen(); n < minRSA || n > maxRSA {
+			return fmt.Errorf("an RSA key has %d to %d bits, this one %d", minRSA, maxRSA, n)
+		}
+		return nil
+	case *ecdsa.PublicKey:
+		switch k.Curve {
+		case elliptic.P256(), elliptic.P384(), elliptic.P521():
+			return nil
+		}
+		return fmt.Errorf("ECDSA is used with P-256, P-384 or P-521, not with %s", k.Curve.Params().Name)
+	case ed25519.PublicKey:
+		return errors.New("Envoy does not take Ed25519 keys: use ECDSA or RSA")
+	}
+	return fmt.Errorf("a key of type %T is neither ECDSA nor RSA", key)
+}
