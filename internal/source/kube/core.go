@@ -1,0 +1,97 @@
+package kube
+
+import (
+	"context"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	core "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// Secret is one as far as it is used here.
+type Secret struct {
+	Name, Type string
+	Data       map[string][]byte
+	Version    string // the resource version
+}
+
+// Secrets are those of one namespace.
+type Secrets struct{ api core.SecretInterface }
+
+// Secrets are those of a namespace.
+func (c *Client) Secrets(namespace string) (*Secrets, error) {
+	api, err := core.NewForConfigAndClient(c.REST())
+	if err != nil {
+		return nil, err
+	}
+	return &Secrets{api.Secrets(namespace)}, nil
+}
+
+// Get gives one; nil where there is none.
+func (s *Secrets) Get(ctx context.Context, name string) (*Secret, error) {
+	o, err := s.api.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Secret{Name: o.Name, Type: string(o.Type), Data: o.Data, Version: o.ResourceVersion}, nil
+}
+
+// Create makes one, unless there is one.
+func (s *Secrets) Create(ctx context.Context, o *Secret) error {
+	_, err := s.api.Create(ctx, o.object(), metav1.CreateOptions{FieldManager: fieldManager})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// Replace puts one in the place of that with its Version, unless there is another now.
+func (s *Secrets) Replace(ctx context.Context, o *Secret) error {
+	_, err := s.api.Update(ctx, o.object(), metav1.UpdateOptions{FieldManager: fieldManager})
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+func (s *Secret) object() *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Name, ResourceVersion: s.Version},
+		Type:       corev1.SecretType(s.Type), Data: s.Data,
+	}
+}
+
+// TokenReview is what the API server says of a token.
+type TokenReview struct {
+	Authenticated bool
+	Audiences     []string
+	Username      string // "system:serviceaccount:<namespace>:<name>"
+	Error         string
+}
+
+// TokenReviews gives a function that asks whose a token is that was made for an audience. It
+// does not limit how often: its callers do.
+func (c *Client) TokenReviews() (func(ctx context.Context, token, audience string) (TokenReview, error), error) {
+	config, client := c.REST()
+	config.QPS = -1
+	api, err := authentication.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, token, audience string) (TokenReview, error) {
+		o, err := api.TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+			Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{audience}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return TokenReview{}, err
+		}
+		s := &o.Status
+		return TokenReview{Authenticated: s.Authenticated, Audiences: s.Audiences, Username: s.User.Username, Error: s.Error}, nil
+	}, nil
+}

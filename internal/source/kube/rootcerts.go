@@ -1,0 +1,246 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	core "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+)
+
+// Istio's names of the ConfigMap that Pods mount to know whom they can trust.
+const (
+	RootCertName  = "istio-ca-root-cert"
+	RootCertKey   = "root-cert.pem"
+	rootCertLabel = "istio.io/config"
+)
+
+// RootCerts keeps the roots in a ConfigMap of each namespace. Several control planes may do
+// so beside one another: what is right already is not written.
+type RootCerts struct {
+	Client *Client
+	// Roots is what belongs there, and a channel that is closed when that changes.
+	Roots func() (string, <-chan struct{})
+	// Namespaces are those that are to have it; false: that is not known yet. It is asked
+	// again and again, so it must be quick.
+	Namespaces func() (list []string, known bool)
+	Log        *slog.Logger
+
+	api core.CoreV1Interface
+	due map[string]*due // of namespaces that something was written to; Run's goroutine's
+
+	mu     sync.Mutex // guards what follows
+	listed bool
+	have   map[string]string // by namespace
+	wake   chan struct{}
+}
+
+// due is when a namespace may be written to again: where somebody else writes something
+// other there, the two must not fill the API server's log.
+type due struct {
+	next  time.Time
+	delay time.Duration
+	told  bool
+}
+
+// Timing.
+const (
+	rootsEvery   = 200 * time.Millisecond // how often it is looked for new namespaces
+	rootsTimeout = 10 * time.Second       // of one write
+	rootsAgain   = 500 * time.Millisecond // until a second write, and twice that until a third
+	rootsLongest = time.Minute
+)
+
+// Run keeps them until ctx ends.
+func (r *RootCerts) Run(ctx context.Context) error {
+	api, err := core.NewForConfigAndClient(r.Client.REST())
+	if err != nil {
+		return err
+	}
+	r.api, r.due, r.have, r.wake = api, map[string]*due{}, map[string]string{}, make(chan struct{}, 1)
+	kind := &resource{
+		Resource: istioapi.Resource{Kind: "ConfigMap"}, version: "v1", plural: "configmaps", example: &corev1.ConfigMap{},
+		field: "metadata.name=" + RootCertName,
+	}
+	lw, err := r.Client.listWatch(kind, r.heard())
+	if err != nil {
+		return err
+	}
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() {
+		quiet := logr.Discard()
+		options := cache.ReflectorOptions{Name: RootCertName, TypeDescription: RootCertName, Logger: &quiet, Backoff: backoff()}
+		cache.NewReflectorWithOptions(lw, kind.example, r, options).RunWithContext(logr.NewContext(ctx, quiet))
+	})
+	r.keep(ctx)
+	return nil
+}
+
+// heard says once that the ConfigMaps cannot be read. It is called by the Reflector alone.
+func (r *RootCerts) heard() func(error) {
+	told := false
+	return func(err error) {
+		if err != nil && !told && apierrors.IsForbidden(err) {
+			r.Log.Warn("namespaces are not told whom to trust: ConfigMaps of that name cannot be read", "name", RootCertName, "error", err)
+		}
+		told = err != nil
+	}
+}
+
+// keep writes what is missing, as soon as that is known.
+func (r *RootCerts) keep(ctx context.Context) {
+	tick := time.NewTicker(rootsEvery)
+	defer tick.Stop()
+	for {
+		roots, changed := r.Roots()
+		r.complete(ctx, roots)
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+			clear(r.due)
+		case <-r.wake:
+		case <-tick.C:
+		}
+	}
+}
+
+// complete writes to the namespaces that lack the roots.
+func (r *RootCerts) complete(ctx context.Context, roots string) {
+	list, known := r.Namespaces()
+	if !known {
+		return
+	}
+	if len(r.due) > len(list) {
+		maps.DeleteFunc(r.due, func(ns string, _ *due) bool { return !slices.Contains(list, ns) })
+	}
+	for _, ns := range r.lacking(list, roots) {
+		if d := r.dueOf(ns, time.Now()); d != nil {
+			r.write(ctx, ns, roots, d)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// dueOf notes that a namespace is written to now; nil: it must not be yet.
+func (r *RootCerts) dueOf(ns string, now time.Time) *due {
+	d := r.due[ns]
+	switch {
+	case d == nil || now.Sub(d.next) > rootsLongest:
+		d = &due{delay: rootsAgain}
+		r.due[ns] = d
+	case now.Before(d.next):
+		return nil
+	}
+	d.next = now.Add(d.delay)
+	d.delay = min(2*d.delay, rootsLongest)
+	return d
+}
+
+// lacking are those of the namespaces that lack the roots.
+func (r *RootCerts) lacking(list []string, roots string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.listed {
+		return nil
+	}
+	return slices.DeleteFunc(list, func(ns string) bool { return r.have[ns] == roots })
+}
+
+// write writes to one namespace. That it ends meanwhile is no failure.
+func (r *RootCerts) write(ctx context.Context, ns, roots string, d *due) {
+	ctx, cancel := context.WithTimeout(ctx, rootsTimeout)
+	defer cancel()
+	err := r.put(ctx, ns, roots)
+	switch {
+	case err == nil:
+		if d.delay > rootsLongest/4 && !d.told {
+			d.told = true
+			r.Log.Warn("somebody else writes other roots into this ConfigMap; is there another certificate authority?", "namespace", ns, "name", RootCertName)
+		}
+	case ctx.Err() != nil, apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case !d.told:
+		d.told = true
+		r.Log.Warn("a namespace is not told whom to trust; it is tried again", "namespace", ns, "name", RootCertName, "error", err)
+	}
+}
+
+// put patches the ConfigMap, or makes it.
+func (r *RootCerts) put(ctx context.Context, ns, roots string) error {
+	configMaps, manager := r.api.ConfigMaps(ns), fieldManager
+	data := map[string]string{RootCertKey: roots}
+	patch, err := json.Marshal(map[string]any{"data": data})
+	if err != nil {
+		return err
+	}
+	_, err = configMaps.Patch(ctx, RootCertName, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	_, err = configMaps.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: RootCertName, Labels: map[string]string{rootCertLabel: "true"}}, Data: data,
+	}, metav1.CreateOptions{FieldManager: manager})
+	return err
+}
+
+// Add implements cache.ReflectorStore.
+func (r *RootCerts) Add(o any) error { return r.Update(o) }
+
+// Update implements cache.ReflectorStore.
+func (r *RootCerts) Update(o any) error {
+	if m, ok := o.(*corev1.ConfigMap); ok {
+		r.see(func() { r.have[m.Namespace] = m.Data[RootCertKey] })
+	}
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (r *RootCerts) Delete(o any) error {
+	if m, ok := o.(*corev1.ConfigMap); ok {
+		r.see(func() { delete(r.have, m.Namespace) })
+	}
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (r *RootCerts) Replace(list []any, _ string) error {
+	r.see(func() {
+		r.listed = true
+		clear(r.have)
+		for _, o := range list {
+			if m, ok := o.(*corev1.ConfigMap); ok {
+				r.have[m.Namespace] = m.Data[RootCertKey]
+			}
+		}
+	})
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (r *RootCerts) Resync() error { return nil }
+
+// see notes what there is, and has keep look.
+func (r *RootCerts) see(note func()) {
+	r.mu.Lock()
+	note()
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
