@@ -69,10 +69,17 @@ With --otlp-endpoint each change is also a trace for OpenTelemetry, its stages a
 proxies spans; OTEL_EXPORTER_OTLP_*, OTEL_TRACES_SAMPLER, OTEL_SERVICE_NAME and
 OTEL_RESOURCE_ATTRIBUTES mean what they mean elsewhere.
 
+With --xds-addr, the control plane is the mesh's certificate authority, too. A workload gets
+its certificate by the token of its Kubernetes service account (audience istio-ca), or by
+one of --token-auth-file, and its configuration by that certificate: for no other namespace
+and service account than its own. Where no authority is given a root is made, and kept.
+
 istiod's PILOT_DEBOUNCE_AFTER, PILOT_DEBOUNCE_MAX, PILOT_ENABLE_EDS_DEBOUNCE and
 PILOT_PUSH_THROTTLE are honoured where they are set; by default nothing waits. Of those
 that have no meaning here (PILOT_ENABLE_CDS_CACHE, PILOT_ENABLE_RDS_CACHE) the log says why.`,
 		Example: `  moonsail serve --config mesh/ --xds-plaintext-addr 127.0.0.1:15010
+  moonsail serve --config mesh/ --xds-addr 127.0.0.1:15012 --token-auth-file tokens.csv
+  moonsail serve --xds-addr :15012 --xds-cert-names mesh.example.com
   moonsail serve --kubeconfig ~/.kube/config --xds-plaintext-addr 127.0.0.1:15010
   moonsail serve --config mesh/ --xds-plaintext-addr 127.0.0.1:15010 --outbound-registry-only
   MOONSAIL_CONFIG=mesh/ MOONSAIL_XDS_PLAINTEXT_ADDR=127.0.0.1:15010 moonsail serve --log-format json`,
@@ -92,6 +99,7 @@ func (f *serveFlags) addFlags(cmd *cobra.Command) {
 		"how often the API server's delay is measured, with a Lease in the root namespace; 0: never")
 	fs.StringVar(&o.XDSPlaintextAddr, "xds-plaintext-addr", "",
 		"`ADDR` of xDS without encryption or authentication: loopback only, or a network you trust (default: off)")
+	f.addIdentityFlags(cmd)
 	fs.StringVar(&o.HTTPAddr, "http-addr", defaultDebugAddress, "`ADDR` of metrics, debug pages and profiles; beyond loopback they need credentials; empty: off")
 	f.addAccess(cmd)
 	fs.BoolVar(&o.Status, "status", false,
@@ -168,8 +176,8 @@ func (f *serveFlags) check() error {
 		return err
 	}
 	f.options.Kubernetes = cluster
-	if f.options.XDSPlaintextAddr == "" {
-		return usageError{errors.New("no address to serve proxies at: give --xds-plaintext-addr, for example 127.0.0.1:15010")}
+	if f.options.XDSPlaintextAddr == "" && f.options.Identity.Addr == "" {
+		return usageError{errors.New("no address to serve proxies at: give --xds-addr, for example :15012, or --xds-plaintext-addr 127.0.0.1:15010")}
 	}
 	if !slices.Contains(routeStrategies, f.strategy) {
 		return usageError{fmt.Errorf("unknown --route-strategy %q: it is auto, rds, vhds or scoped", f.strategy)}
@@ -189,7 +197,7 @@ func (f *serveFlags) check() error {
 	if err := f.checkAccess(); err != nil {
 		return usageError{err}
 	}
-	if err := f.checkUsers(); err != nil {
+	if err := errors.Join(f.checkUsers(), f.checkIdentity()); err != nil {
 		return usageError{err}
 	}
 	if cluster != nil {

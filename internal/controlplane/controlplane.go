@@ -49,6 +49,7 @@ type Options struct {
 	AgentTokenFile   string        // a token that agents' debug pages want; empty: none
 	SampleInUse      time.Duration // how often proxies are asked whether they use what they ACKed; 0: never
 	NoChangeLog      bool          // changes are not followed: to measure what that costs
+	Identity         Identity      // the zero value: workloads have no certificates
 	Log              *slog.Logger
 
 	// Absence is how long workloads that leave wait for proxies that are disconnected; 0:
@@ -94,6 +95,15 @@ func Run(ctx context.Context, o Options) error {
 		Applied: func(c []store.Change) { keys.Applied(c) },
 	})
 	keys = jwks.New(intake, pipeline.Snapshot, o.Log)
+	tls, err := newSecure(ctx, o, source, metrics, pipeline.Snapshot)
+	if err != nil {
+		webhook.close()
+		closeAll(xdsListener, httpListener)
+		if ctx.Err() != nil {
+			return nil // it was told to end while it waited
+		}
+		return err
+	}
 	departures := departure.New(intake, changes, o.Log)
 	xds := server.New(binder{pipeline, departures, keys}, observer, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: metrics, Witness: witness(o, changes), Unfollowed: o.NoChangeLog, Methods: methods(departures)})
 	departures.Proxies, departures.Lists, departures.Absence = xds, pipeline.Listed, o.Absence
@@ -108,6 +118,9 @@ func Run(ctx context.Context, o Options) error {
 	asker := sidecars.New(xds, stages.Explain, o.AgentTokenFile)
 	stages.Sidecars = asker
 	sampler := newSampler(o, changes, asker, metrics)
+	if tls != nil {
+		stages.CA = func() any { return tls.authority.State() }
+	}
 	watchProxies(metrics, stages.Explain)
 	watch(metrics, pipeline, intake)
 
@@ -132,6 +145,9 @@ func Run(ctx context.Context, o Options) error {
 		g.run("xDS", func(ctx context.Context) error {
 			return serveXDS(ctx, xds.Carry(o.Transport, server.Port{}), xdsListener)
 		})
+	}
+	if tls != nil {
+		tls.run(g, xds, departures, pipeline.Synced)
 	}
 	if o.Status {
 		w := newStatusWriter(o, source, stages.Explain, xds, pipeline, metrics)

@@ -49,6 +49,13 @@ func newWebhook(ctx context.Context, o Options) (*webhook, error) {
 	return &webhook{ln}, nil
 }
 
+// close closes the address of one that does not serve.
+func (w *webhook) close() {
+	if w != nil {
+		w.listener.Close()
+	}
+}
+
 func (w *webhook) serve(o Options, s *source, e *engine.Engine, m *telemetry.Metrics) func(context.Context) error {
 	handler := &admission.Handler{
 		Decoder: istioapi.Decoder{Domain: o.Mesh.Domain}, Snapshot: e.Snapshot, Count: m.Admission, Log: o.Log,

@@ -47,6 +47,8 @@ type Stages struct {
 	Explain  *explain.Explainer
 	Sidecars Sidecars
 	Gatherer prometheus.Gatherer
+	// CA is how the certificate authority stands.
+	CA func() any
 }
 
 // Changes is what telemetry.ChangeLog is to this package.

@@ -66,6 +66,7 @@ func whole(t *testing.T) Stages {
 		Problems: func() any { return []string{"one"} },
 		Snapshot: st.Snapshot,
 		Scopes:   func() any { return []string{"two"} },
+		CA:       func() any { return []string{"a root"} },
 		Changes:  log,
 		Proxies: someProxies{{ID: reviewsID, Name: "reviews-1", Namespace: "shop",
 			Proxy: &model.Proxy{DNSDomain: "shop.svc.cluster.local"}}},

@@ -69,6 +69,7 @@ func (h *handler) pages() []page {
 		{"/debug/store", "how many objects of each kind there are", h.store},
 		{"/debug/store/{key...}", "the objects of a kind (Service), or one object (Service/shop/reviews)", h.object},
 		{"/debug/scopes", "scopes: proxies that see the same outbound world", h.scopes},
+		{"/debug/ca", "the certificate authority: what it signs with, which roots it gives, until when", h.ca},
 		{"/debug/pprof/", "profiles: heap, goroutine, mutex, block, ...", pprof.Index},
 		{"/debug/pprof/profile", "CPU profile; ?seconds= how long", pprof.Profile},
 		{"/debug/pprof/trace", "execution trace; ?seconds= how long", pprof.Trace},
@@ -98,6 +99,8 @@ func (h *handler) problems(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (h *handler) scopes(w http.ResponseWriter, _ *http.Request) { dump(w, "scopes", h.stages.Scopes) }
+
+func (h *handler) ca(w http.ResponseWriter, _ *http.Request) { dump(w, "ca", h.stages.CA) }
 
 func dump(w http.ResponseWriter, what string, get func() any) {
 	if get == nil {

@@ -18,10 +18,25 @@ import (
 // Leave is the Method. It answers once every proxy that had the workload's endpoints has
 // ACKed that they went; those that do not in time are named.
 func (k *Keeper) Leave(ctx context.Context, request []byte) ([]byte, error) {
-	q, p, err := decode(request)
-	if err != nil {
-		return nil, err
+	return k.LeaveIf(func(context.Context, *model.Proxy) error { return nil })(ctx, request)
+}
+
+// LeaveIf is the Method for callers that are known: may tells whether who calls may have a
+// workload leave, with all its addresses. Its errors are gRPC's statuses.
+func (k *Keeper) LeaveIf(may func(context.Context, *model.Proxy) error) server.Unary {
+	return func(ctx context.Context, request []byte) ([]byte, error) {
+		q, p, err := decode(request)
+		if err == nil {
+			err = may(ctx, p)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return k.answer(ctx, q, p)
 	}
+}
+
+func (k *Keeper) answer(ctx context.Context, q *Request, p *model.Proxy) ([]byte, error) {
 	if s, ok := k.Proxies.Proxy(p.ID); ok && s.Proxy.Instance != p.Instance {
 		return nil, server.Refused("another instance of %s is connected than the one that asks: that one is not ended by this", p)
 	}

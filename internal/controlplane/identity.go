@@ -1,0 +1,182 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/authn"
+	"github.com/moonsail/moonsail/internal/ca"
+	"github.com/moonsail/moonsail/internal/departure"
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// Identity says how workloads get certificates, and configuration by them.
+type Identity struct {
+	Addr      string        // of xDS and of the certificate authority, with TLS; empty: not served
+	Names     []string      // by which it is called, besides the usual ones
+	CADir     string        // what is signed with; empty: Secrets of the cluster
+	TokenFile string        // empty: none
+	TTL       time.Duration // of certificates; 0: ca.DefaultTTL
+	MaxTTL    time.Duration // 0: ca.DefaultMaxTTL
+	ReadEvery time.Duration // how often the authority's store is read; 0: ca.ReadEvery
+	// Listening is told the address once it is open, where it is not nil.
+	Listening func(net.Addr)
+}
+
+// secure is the control plane's port with TLS, and what gives workloads their identities.
+type secure struct {
+	opts      Options
+	listener  net.Listener
+	authority *ca.Authority
+	callers   *authn.Callers
+	service   *ca.Service
+	client    *kube.Client // nil: the source is not Kubernetes
+	snapshot  func() *store.Snapshot
+}
+
+// newSecure opens the address and the authority; nil where there is to be none. snapshot is
+// asked for once the source runs.
+func newSecure(ctx context.Context, o Options, s *source, m *telemetry.Metrics, snapshot func() *store.Snapshot) (*secure, error) {
+	if o.Identity.Addr == "" {
+		return nil, nil
+	}
+	out := &secure{opts: o, client: s.client, snapshot: snapshot}
+	tokens, err := out.tokens()
+	if err != nil {
+		return nil, err
+	}
+	if out.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", o.Identity.Addr); err != nil {
+		return nil, fmt.Errorf("--xds-addr: %w", err)
+	}
+	if err := out.open(ctx); err != nil {
+		out.listener.Close()
+		return nil, err
+	}
+	out.callers = &authn.Callers{TrustDomains: out.trustDomains, Roots: out.authority.Pool, Tokens: tokens}
+	meter := m.CertificateAuthority(out.authority.RootExpiry, out.authority.ChainExpiry)
+	out.service = ca.NewService(out.authority, out.callers, meter, o.Log)
+	return out, nil
+}
+
+// tokens are those that callers may show.
+func (s *secure) tokens() (out []authn.Tokens, err error) {
+	if path := s.opts.Identity.TokenFile; path != "" {
+		f, err := authn.OpenTokenFile(path, s.opts.Log)
+		if err != nil {
+			return nil, fmt.Errorf("--token-auth-file: %w", err)
+		}
+		out = append(out, f)
+	}
+	if s.client == nil {
+		return out, nil
+	}
+	ask, err := s.client.TokenReviews()
+	if err != nil {
+		return nil, err
+	}
+	return append(out, &authn.KubernetesTokens{Ask: func(ctx context.Context, token, audience string) (authn.Review, error) {
+		r, err := ask(ctx, token, audience)
+		return authn.Review(r), err
+	}}), nil
+}
+
+// open opens the authority. A cluster that is away is waited for.
+func (s *secure) open(ctx context.Context) (err error) {
+	o := &s.opts.Identity
+	var place ca.Store = ca.Dir{Path: o.CADir, ReadOnly: s.client != nil}
+	if o.CADir == "" {
+		secrets, err := s.client.Secrets(s.opts.Mesh.RootNamespace)
+		if err != nil {
+			return err
+		}
+		place = &secretStore{secrets: secrets, namespace: s.opts.Mesh.RootNamespace}
+	}
+	s.authority, err = ca.Open(ctx, ca.Options{
+		Store: place, TTL: o.TTL, MaxTTL: o.MaxTTL, Every: o.ReadEvery, Organization: s.opts.Mesh.TrustDomain,
+		Patient: o.CADir == "", Log: s.opts.Log,
+	})
+	return err
+}
+
+// mesh is the mesh's configuration as it is now.
+func (s *secure) mesh() *model.Mesh {
+	key := model.Key{Kind: model.KindMeshConfig, Namespace: s.opts.Mesh.RootNamespace, Name: istioapi.MeshConfigName}
+	config, _ := s.snapshot().Get(key).(*model.MeshConfig)
+	return config.Over(s.opts.Mesh)
+}
+
+func (s *secure) trustDomains() []string { return s.mesh().TrustDomains() }
+
+// names are what the control plane is called by, as Istio's and by its own name.
+func (s *secure) names() []string {
+	out := []string{"localhost", "127.0.0.1", "::1"}
+	for _, service := range []string{"istiod", "moonsail"} {
+		full := service + "." + s.opts.Mesh.RootNamespace
+		out = append(out, full, full+".svc", full+".svc."+s.opts.Mesh.Domain)
+	}
+	for _, n := range s.opts.Identity.Names {
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// port is how the service is offered there.
+func (s *secure) port(k *departure.Keeper) server.Port {
+	return server.Port{
+		TLS:       s.authority.ServerTLS(s.names()),
+		Authorize: s.callers.Authorize,
+		Methods: map[string]server.Unary{
+			ca.Method:        s.service.CreateCertificate,
+			departure.Method: k.LeaveIf(s.mayLeave),
+		},
+	}
+}
+
+// run starts what the port is made of.
+func (s *secure) run(g *group, xds *server.Server, k *departure.Keeper, known func() bool) {
+	o := &s.opts
+	g.run("certificate authority", func(ctx context.Context) error { s.authority.Run(ctx); return nil })
+	g.run("xDS with TLS", func(ctx context.Context) error { return serveXDS(ctx, xds.Carry(o.Transport, s.port(k)), s.listener) })
+	if s.client != nil {
+		keeper := &kube.RootCerts{
+			Client: s.client, Roots: s.authority.Roots, Log: o.Log,
+			Namespaces: func() ([]string, bool) { return s.namespaces(), known() },
+		}
+		g.run("root certificates", keeper.Run)
+	}
+	o.Log.Info("serving xDS and certificates with TLS", "addr", s.listener.Addr().String(), "authority", s.authority.State().Where)
+	if o.Identity.Listening != nil {
+		o.Identity.Listening(s.listener.Addr())
+	}
+}
+
+// withoutRoots are namespaces that no workloads are in: Kubernetes' own, as in Istio.
+var withoutRoots = []string{"kube-public", "kube-node-lease", "local-path-storage"}
+
+// namespaces are those that are told whom to trust: all that belong to the mesh.
+func (s *secure) namespaces() []string {
+	snapshot, selectors := s.snapshot(), []model.LabelSelector(nil)
+	key := model.Key{Kind: model.KindMeshConfig, Namespace: s.opts.Mesh.RootNamespace, Name: istioapi.MeshConfigName}
+	if c, ok := snapshot.Get(key).(*model.MeshConfig); ok {
+		selectors = c.Discovery
+	}
+	var out []string
+	for o := range snapshot.All(model.KindNamespace) {
+		m := o.Metadata()
+		selected := len(selectors) == 0 || slices.ContainsFunc(selectors, func(l model.LabelSelector) bool { return l.Matches(m.Labels) })
+		if selected && !slices.Contains(withoutRoots, m.Key.Name) {
+			out = append(out, m.Key.Name)
+		}
+	}
+	return out
+}

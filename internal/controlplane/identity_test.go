@@ -1,0 +1,296 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+	securityv1alpha1 "istio.io/api/security/v1alpha1"
+
+	"github.com/moonsail/moonsail/internal/departure"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+const ownersYAML = `
+apiVersion: v1
+kind: Service
+metadata: {name: cart, namespace: shop}
+spec: {clusterIP: 10.0.0.1, selector: {app: cart}, ports: [{name: http, port: 80}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: cart-1, namespace: shop, labels: {app: cart}}
+spec: {serviceAccountName: cart}
+status: {podIP: 10.1.1.1, phase: Running, conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: vault, namespace: bank}
+spec: {serviceAccountName: teller}
+status: {podIP: 10.1.1.9, phase: Running, conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: safe, namespace: bank}
+spec: {hosts: [safe.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 10.9.9.9}]}
+`
+
+// identityPlane is a control plane with identities.
+type identityPlane struct {
+	*plane
+	t      *testing.T
+	secure string
+	roots  *x509.CertPool
+	caDir  string
+}
+
+func startWithIdentities(t *testing.T, transport server.Transport) *identityPlane {
+	t.Helper()
+	o, addr := options(t), make(chan string, 1)
+	require.NoError(t, os.WriteFile(filepath.Join(o.ConfigDir, "shop.yaml"), []byte(ownersYAML), 0o600))
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.WriteFile(tokens, []byte("web-token,shop,web\ncart-token,shop,cart\nteller-token,bank,teller\n"), 0o600))
+	p := &identityPlane{t: t, caDir: filepath.Join(t.TempDir(), "ca")}
+	o.Transport, o.Absence = transport, time.Nanosecond
+	o.Identity = Identity{Addr: "127.0.0.1:0", CADir: p.caDir, TokenFile: tokens, ReadEvery: 10 * time.Millisecond,
+		Listening: func(a net.Addr) { addr <- a.String() }}
+	p.plane = start(t, o)
+	p.secure = <-addr
+	p.trust()
+	return p
+}
+
+// trust reads the roots that clients believe.
+func (p *identityPlane) trust() {
+	p.t.Helper()
+	b, err := os.ReadFile(filepath.Join(p.caDir, "root-cert.pem"))
+	require.NoError(p.t, err)
+	p.roots = x509.NewCertPool()
+	require.True(p.t, p.roots.AppendCertsFromPEM(b))
+}
+
+// dial connects by the name of istiod, and shows certificates where they are given.
+func (p *identityPlane) dial(certificates ...*tls.Certificate) *grpc.ClientConn {
+	p.t.Helper()
+	conf := &tls.Config{RootCAs: p.roots, ServerName: "istiod.istio-system.svc", MinVersion: tls.VersionTLS12}
+	if len(certificates) > 0 {
+		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificates[0], nil }
+	}
+	conn, err := grpc.NewClient(p.secure, grpc.WithTransportCredentials(credentials.NewTLS(conf)))
+	require.NoError(p.t, err)
+	p.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// ask asks for a certificate; token is empty where none is shown.
+func (p *identityPlane) ask(conn *grpc.ClientConn, token string, change func(*securityv1alpha1.IstioCertificateRequest)) (*tls.Certificate, error) {
+	p.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(p.t, err)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{DNSNames: []string{"bank.example.com"}}, key)
+	require.NoError(p.t, err)
+	q := &securityv1alpha1.IstioCertificateRequest{Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))}
+	if change != nil {
+		change(q)
+	}
+	ctx := p.t.Context()
+	if token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	}
+	a, err := securityv1alpha1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out := &tls.Certificate{PrivateKey: key}
+	for _, c := range a.CertChain[:len(a.CertChain)-1] {
+		block, _ := pem.Decode([]byte(c))
+		out.Certificate = append(out.Certificate, block.Bytes)
+	}
+	out.Leaf, err = x509.ParseCertificate(out.Certificate[0])
+	require.NoError(p.t, err)
+	return out, nil
+}
+
+func (p *identityPlane) must(token string) *tls.Certificate {
+	p.t.Helper()
+	c, err := p.ask(p.dial(), token, nil)
+	require.NoError(p.t, err)
+	return c
+}
+
+// proxy opens a stream as a proxy and waits for its clusters.
+func (p *identityPlane) proxy(conn *grpc.ClientConn, ns, account string) error {
+	p.t.Helper()
+	ctx, cancel := context.WithCancel(p.t.Context())
+	defer cancel()
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return err
+	}
+	node := &core.Node{Id: "sidecar~10.1.0.1~web-1." + ns + "~" + ns + ".svc.cluster.local"}
+	if account != "" {
+		node.Metadata, err = structpb.NewStruct(map[string]any{"SERVICE_ACCOUNT": account})
+		require.NoError(p.t, err)
+	}
+	_ = stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: resource.Cluster.URL()})
+	_, err = stream.Recv()
+	return err
+}
+
+func requireStatus(t *testing.T, err error, code codes.Code, says ...string) {
+	t.Helper()
+	require.Equal(t, code, status.Code(err), "%v", err)
+	for _, s := range says {
+		require.Contains(t, status.Convert(err).Message(), s)
+	}
+}
+
+func overEach(t *testing.T, test func(*testing.T, server.Transport)) {
+	for _, transport := range []server.Transport{server.TransportGRPC, server.TransportHTTP2} {
+		t.Run(string(transport), func(t *testing.T) { test(t, transport) })
+	}
+}
+
+// TestCertificates: workloads get certificates for themselves, by a token or by the last one.
+func TestCertificates(t *testing.T) { overEach(t, certificates) }
+
+func certificates(t *testing.T, transport server.Transport) {
+	p := startWithIdentities(t, transport)
+	anonymous := p.dial()
+	web := p.must("web-token")
+	require.Equal(t, "spiffe://cluster.local/ns/shop/sa/web", web.Leaf.URIs[0].String())
+	require.Empty(t, web.Leaf.DNSNames)
+	renewed, err := p.ask(p.dial(web), "", nil)
+	require.NoError(t, err, "the last certificate gets the next")
+	require.Equal(t, web.Leaf.URIs, renewed.Leaf.URIs)
+
+	_, err = p.ask(anonymous, "", nil)
+	requireStatus(t, err, codes.Unauthenticated, "neither a certificate nor a token")
+	_, err = p.ask(anonymous, "other-token", nil)
+	requireStatus(t, err, codes.Unauthenticated, "nobody knows it")
+	_, err = p.ask(anonymous, "web-token", func(q *securityv1alpha1.IstioCertificateRequest) { q.Csr = "x" })
+	requireStatus(t, err, codes.InvalidArgument, "csr: it is not in PEM form")
+	_, err = p.ask(anonymous, "web-token", func(q *securityv1alpha1.IstioCertificateRequest) { q.ValidityDuration = 91 * 24 * 3600 })
+	requireStatus(t, err, codes.InvalidArgument, "validity_duration", "2160h0m0s")
+	_, err = p.ask(anonymous, "web-token", func(q *securityv1alpha1.IstioCertificateRequest) {
+		q.Metadata, err = structpb.NewStruct(map[string]any{"ImpersonatedIdentity": "spiffe://cluster.local/ns/bank/sa/teller"})
+		require.NoError(t, err)
+	})
+	requireStatus(t, err, codes.PermissionDenied, "somebody else")
+
+	plain, err := grpc.NewClient(p.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer func() { _ = plain.Close() }()
+	_, err = p.ask(plain, "web-token", nil)
+	requireStatus(t, err, codes.Unimplemented) // tokens do not go in plain text
+
+	for path, want := range map[string][]string{
+		"/debug/ca": {`"issued": 2`, "directory " + p.caDir},
+		"/metrics": {"citadel_server_csr_count 7", "citadel_server_success_cert_issuance_count 2", "citadel_server_authentication_failure_count 2",
+			"citadel_server_csr_parsing_err_count 3", "citadel_server_root_cert_expiry_timestamp 2"},
+	} {
+		resp, err := http.Get("http://" + p.http + path)
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		for _, w := range want {
+			require.Contains(t, string(body), w)
+		}
+	}
+}
+
+// TestConfigurationByCertificate: a proxy is who its certificate says, or nobody.
+func TestConfigurationByCertificate(t *testing.T) { overEach(t, configurationByCertificate) }
+
+func configurationByCertificate(t *testing.T, transport server.Transport) {
+	p := startWithIdentities(t, transport)
+	web := p.dial(p.must("web-token"))
+	require.NoError(t, p.proxy(web, "shop", "web"))
+	require.NoError(t, p.proxy(web, "shop", ""))
+	requireStatus(t, p.proxy(web, "bank", ""), codes.PermissionDenied, `"shop"`, `"bank"`)
+	requireStatus(t, p.proxy(web, "shop", "cart"), codes.PermissionDenied, `"web"`, `"cart"`)
+	requireStatus(t, p.proxy(p.dial(), "shop", "web"), codes.Unauthenticated, "a certificate of the mesh is needed")
+
+	other := startWithIdentities(t, transport)
+	requireStatus(t, p.proxy(p.dial(other.must("web-token")), "shop", "web"), codes.Unavailable) // the handshake fails
+	expired, err := p.ask(p.dial(), "web-token", func(q *securityv1alpha1.IstioCertificateRequest) { q.ValidityDuration = 1 })
+	require.NoError(t, err)
+	early := p.dial(expired)
+	require.Eventually(t, func() bool { return time.Now().After(expired.Leaf.NotAfter.Add(time.Second)) }, time.Minute, 10*time.Millisecond)
+	requireStatus(t, p.proxy(early, "shop", "web"), codes.Unavailable)
+	_, err = p.ask(early, "", nil)
+	requireStatus(t, err, codes.Unavailable)
+}
+
+// TestCertificateExpiresOnAConnection: an old connection does not outlive what it was made with,
+// where something new is asked for.
+func TestCertificateExpiresOnAConnection(t *testing.T) { overEach(t, expiresOnAConnection) }
+
+func expiresOnAConnection(t *testing.T, transport server.Transport) {
+	p := startWithIdentities(t, transport)
+	short, err := p.ask(p.dial(), "web-token", func(q *securityv1alpha1.IstioCertificateRequest) { q.ValidityDuration = 20 })
+	require.NoError(t, err)
+	conn := p.dial(short)
+	_, err = p.ask(conn, "", nil)
+	require.NoError(t, err)
+
+	fresh := filepath.Join(t.TempDir(), "ca")
+	replaced := startWithIdentities(t, transport)
+	require.NoError(t, os.Rename(replaced.caDir, fresh))
+	for _, name := range []string{"root-cert.pem", "ca-cert.pem", "ca-key.pem"} {
+		b, err := os.ReadFile(filepath.Join(fresh, name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(p.caDir, name), b, 0o600))
+	}
+	require.Eventually(t, func() bool {
+		_, err = p.ask(conn, "", nil)
+		return status.Code(err) == codes.Unauthenticated
+	}, time.Minute, 10*time.Millisecond)
+	requireStatus(t, err, codes.Unauthenticated, "unknown authority")
+	p.trust()
+	require.NoError(t, p.proxy(p.dial(p.must("web-token")), "shop", "web"), "new ones are believed, without a restart")
+}
+
+// TestLeaveByCertificate: workloads may have themselves leave, and nobody else.
+func TestLeaveByCertificate(t *testing.T) { overEach(t, leaveByCertificate) }
+
+func leaveByCertificate(t *testing.T, transport server.Transport) {
+	p := startWithIdentities(t, transport)
+	web, cart, teller := p.dial(p.must("web-token")), p.dial(p.must("cart-token")), p.dial(p.must("teller-token"))
+	require.NoError(t, p.proxy(web, "shop", ""), "the configuration has been read")
+	leave := func(conn *grpc.ClientConn, node string, more ...string) error {
+		q := departure.Request{Node: node, Addresses: more, WaitMillis: 10_000}
+		return conn.Invoke(t.Context(), departure.Method, &q, &departure.Answer{}, grpc.ForceCodec(jsonCodec{}))
+	}
+	const cart1 = "sidecar~10.1.1.1~cart-1.shop~shop.svc.cluster.local"
+	requireStatus(t, leave(p.dial(), cart1), codes.Unauthenticated)
+	requireStatus(t, leave(teller, cart1), codes.PermissionDenied, `"bank"`, `"shop"`)
+	requireStatus(t, leave(web, cart1), codes.PermissionDenied, "shop/cart")
+	requireStatus(t, leave(web, "sidecar~10.1.1.1~web-1.shop~shop.svc.cluster.local"), codes.PermissionDenied, "shop/cart")
+	requireStatus(t, leave(cart, cart1, "10.1.1.9"), codes.PermissionDenied, "bank/teller")
+	requireStatus(t, leave(cart, cart1, "10.9.9.9"), codes.PermissionDenied, "10.9.9.9", "safe")
+	require.NoError(t, leave(cart, cart1))
+}

@@ -1,0 +1,84 @@
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// mayLeave decides whether a caller may have a workload leave: it must be one of its own
+// namespace and service account, and so must be whatever has one of the addresses.
+func (s *secure) mayLeave(ctx context.Context, p *model.Proxy) error {
+	if err := s.callers.Authorize(server.PeerOf(ctx), p); err != nil {
+		return err
+	}
+	own := model.Identity{TrustDomain: s.trustDomains()[0], Namespace: p.Namespace, ServiceAccount: p.ServiceAccount}
+	snapshot := s.snapshot()
+	owned, err := ownedBy(snapshot, own, p)
+	if err != nil {
+		return err
+	}
+	return listedBy(snapshot, own, slices.DeleteFunc(slices.Clone(p.IPs), func(a string) bool { return owned[a] }))
+}
+
+// ownedBy finds the addresses of workloads that an identity has; a workload of somebody else
+// at one of them, or by the proxy's name, is a refusal.
+func ownedBy(snapshot *store.Snapshot, own model.Identity, p *model.Proxy) (owned map[string]bool, err error) {
+	owned = map[string]bool{}
+	for _, kind := range []model.Kind{model.KindPod, model.KindWorkloadEntry} {
+		for o := range snapshot.All(kind) {
+			w, ok := o.(*model.Workload)
+			if !ok {
+				continue
+			}
+			named := kind == model.KindPod && w.Namespace == p.Namespace && w.Name == p.Name
+			i := slices.IndexFunc(p.IPs, func(a string) bool { return slices.Contains(w.Addresses, a) })
+			if !named && i < 0 {
+				continue
+			}
+			if account := accountOf(w); w.Namespace != own.Namespace || account != own.ServiceAccount {
+				return nil, server.Denied("%s may not have %s leave: the service account of %s is %s/%s", own, p, w.Key, w.Namespace, account)
+			}
+			for _, a := range w.Addresses {
+				owned[a] = true
+			}
+		}
+	}
+	return owned, nil
+}
+
+// accountOf is a workload's service account: Kubernetes' default where it names none.
+func accountOf(w *model.Workload) string { return cmp.Or(w.ServiceAccount, "default") }
+
+// listedBy refuses addresses that another namespace's objects list, and no workload has.
+func listedBy(snapshot *store.Snapshot, own model.Identity, addresses []string) error {
+	refuse := func(k model.Key, address string) error {
+		if k.Namespace == own.Namespace || !slices.Contains(addresses, address) {
+			return nil
+		}
+		return server.Denied("%s may not have %s leave: it is an endpoint of %s", own, address, k)
+	}
+	for o := range snapshot.All(model.KindEndpointSlice) {
+		e, _ := o.(*model.EndpointSlice)
+		for i := range e.Members {
+			for _, a := range e.Members[i].Addresses {
+				if err := refuse(e.Key, a); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for o := range snapshot.All(model.KindServiceEntry) {
+		e, _ := o.(*model.ServiceEntry)
+		for i := range e.Template.Inline {
+			if err := refuse(e.Key, e.Template.Inline[i].Address); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
