@@ -190,7 +190,7 @@ func printConfig(w io.Writer, c *comparedConfig, section string, actual *explain
 			return err
 		}
 	}
-	if err := printSecrets(w, s, c.Secrets, c.Now); err != nil {
+	if err := printSecrets(w, s, c); err != nil {
 		return err
 	}
 	if err := printDifferences(w, s, c); err != nil || actual != nil {

@@ -41,7 +41,8 @@ func (f *proxyConfigFlags) actual(ctx context.Context, out *comparedConfig) (*ex
 }
 
 // printSecrets tells of the certificates that Envoy has.
-func printSecrets(w io.Writer, s Style, list []explain.Secret, now time.Time) error {
+func printSecrets(w io.Writer, s Style, config *comparedConfig) error {
+	list := config.Secrets
 	if len(list) == 0 {
 		return nil
 	}
@@ -57,7 +58,7 @@ func printSecrets(w io.Writer, s Style, list []explain.Secret, now time.Time) er
 			if id == "" {
 				id = c.Subject
 			}
-			t.Row(one.Name, one.State, one.Kind, id, validity(s, c, now), c.Serial, c.Issuer)
+			t.Row(one.Name, one.State, one.Kind, id, validity(s, c, config.Now), c.Serial, c.Issuer)
 		}
 	}
 	return t.Write(w)

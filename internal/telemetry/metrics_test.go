@@ -132,6 +132,7 @@ pilot_worker_queue_depth{queueID="RequestAuthentication"} 21
 pilot_worker_queue_depth{queueID="Service"} 7
 pilot_worker_queue_depth{queueID="ServiceEntry"} 12
 pilot_worker_queue_depth{queueID="Sidecar"} 7
+pilot_worker_queue_depth{queueID="Telemetry"} 9
 pilot_worker_queue_depth{queueID="VirtualService"} 14
 pilot_worker_queue_depth{queueID="WorkloadEntry"} 13
 # HELP pilot_xds Number of endpoints connected to this pilot using XDS.

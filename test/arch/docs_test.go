@@ -136,6 +136,7 @@ func checkCommand(t *testing.T, doc string, words []string) {
 	cmd := cli.NewRootCommand()
 	for _, w := range words[1:] {
 		switch name, isFlag := strings.CutPrefix(w, "-"); {
+		case isFlag && name == "": // standard input or output
 		case isFlag:
 			if !hasFlag(cmd, strings.TrimPrefix(name, "-")) {
 				t.Errorf("%s: %q: %s has no flag %s", doc, strings.Join(words, " "), cmd.CommandPath(), w)

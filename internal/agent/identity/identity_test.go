@@ -146,7 +146,7 @@ func TestFirstCertificate(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), name)
 	}
-	require.Contains(t, log.String(), "id="+shopWeb)
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "id="+shopWeb) }, patience, time.Millisecond)
 	require.NotContains(t, log.String(), "PRIVATE")
 	require.NotContains(t, log.String(), "web-token")
 	require.Equal(t, 1.0, testutil.ToFloat64(o.Metrics.requests.WithLabelValues("csr")))

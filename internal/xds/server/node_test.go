@@ -84,6 +84,9 @@ func TestNodeBecomesProxy(t *testing.T) {
 	p, agent, err := parseNode(b)
 	require.NoError(t, err)
 	require.Equal(t, "envoy", agent)
+	require.Equal(t, "NONE", p.Metadata["INTERCEPTION_MODE"])
+	require.NotContains(t, p.Metadata, "ANYTHING", "it is no text")
+	p.Metadata = nil
 	require.Equal(t, &model.Proxy{
 		ID: "sidecar~10.0.0.7~reviews-v1-abc.shop~shop.svc.cluster.local", Type: model.ProxySidecar, Name: "reviews-v1-abc", Namespace: "shop",
 		IPs: []string{"10.0.0.7", "fd00::7"}, Labels: map[string]string{"app": "reviews"}, ServiceAccount: "reviews", Cluster: "reviews.shop",
