@@ -20,6 +20,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/simulate"
+	"github.com/moonsail/moonsail/internal/translate"
 )
 
 // Mesh is a running Envoy with its upstreams.
@@ -76,6 +77,8 @@ func (m *Mesh) start(binary, dir string) error {
 	}
 	m.process = exec.Command(binary, "--config-path", file, "--admin-address-path", admin, "--disable-hot-restart",
 		"--concurrency", "1", "--log-level", "warning", "--base-id-path", filepath.Join(dir, "base"), "--use-dynamic-base-id")
+	// The simulator does not know the environment and sends the format itself. So does Envoy here.
+	m.process.Env = append(os.Environ(), translate.PeerVariable+"=%ENVIRONMENT("+translate.PeerVariable+"):400%")
 	m.process.Stdout, m.process.Stderr = m.output, m.output
 	if err := m.process.Start(); err != nil {
 		return err
