@@ -3,7 +3,6 @@ package admission
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -125,7 +124,7 @@ func FuzzInjector(f *testing.F) {
 		require.NotNil(t, review.Response)
 		if review.Response.Patch != nil {
 			_, err := jsonpatch.DecodePatch(review.Response.Patch)
-			require.NoError(t, err, fmt.Sprintf("%s", bytes.TrimSpace(review.Response.Patch)))
+			require.NoError(t, err, string(bytes.TrimSpace(review.Response.Patch)))
 		}
 	})
 }

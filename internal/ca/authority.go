@@ -173,7 +173,7 @@ func (a *Authority) refresh(ctx context.Context) error {
 		return errors.New("it is gone; put it back, or start again to have another root made")
 	}
 	now, s := a.now(), a.signer.Load()
-	if c.Files.fingerprint() != s.print {
+	if c.Files.fingerprint() != s.stamp {
 		if s, err = newSigner(c, now); err != nil {
 			return fmt.Errorf("%s: %w", c.Where, err)
 		}

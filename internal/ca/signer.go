@@ -18,7 +18,7 @@ import (
 // change.
 type signer struct {
 	contents *Contents
-	print    string // of the files
+	stamp    string // fingerprint of the files
 
 	cert  *x509.Certificate
 	key   crypto.Signer
@@ -32,7 +32,7 @@ type signer struct {
 
 // newSigner checks files and makes a signer of them. Its errors name the file.
 func newSigner(c *Contents, now time.Time) (*signer, error) {
-	s := &signer{contents: c, print: c.Files.fingerprint()}
+	s := &signer{contents: c, stamp: c.Files.fingerprint()}
 	cert, err := onlyCertificate(c.Files, CertFile)
 	if err != nil {
 		return nil, err
@@ -249,7 +249,7 @@ func checkPublic(key crypto.PublicKey) error {
 		}
 		return fmt.Errorf("ECDSA is used with P-256, P-384 or P-521, not with %s", k.Curve.Params().Name)
 	case ed25519.PublicKey:
-		return errors.New("Envoy does not take Ed25519 keys: use ECDSA or RSA")
+		return errors.New("it is an Ed25519 key, which Envoy does not take: use ECDSA or RSA")
 	}
 	return fmt.Errorf("a key of type %T is neither ECDSA nor RSA", key)
 }

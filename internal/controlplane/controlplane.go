@@ -13,14 +13,11 @@ import (
 
 	"github.com/moonsail/moonsail/internal/access"
 	"github.com/moonsail/moonsail/internal/admission"
-	"github.com/moonsail/moonsail/internal/debug"
-	"github.com/moonsail/moonsail/internal/departure"
 	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/jwks"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/sidecars"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/internal/store"
@@ -68,95 +65,23 @@ type Options struct {
 //	                       |          |
 //	                       +-> change log -> log lines, metrics, debug pages
 func Run(ctx context.Context, o Options) error {
-	metrics := telemetry.NewMetrics()
-	changes := telemetry.NewChangeLog(telemetry.DefaultChanges, o.Log, metrics)
-	source, err := newSource(o, metrics)
+	p, err := join(ctx, o)
 	if err != nil {
 		return err
 	}
-	traces, err := newTraces(ctx, o, changes, metrics)
-	if err != nil {
-		return err
+	if p == nil {
+		return nil // it was told to end while it waited
 	}
-	intake := source.intake
-	xdsListener, httpListener, err := listen(ctx, o)
-	if err != nil {
-		return err
-	}
-	webhook, err := newWebhook(ctx, o)
-	if err != nil {
-		closeAll(xdsListener, httpListener)
-		return err
-	}
-	ledger, observer := follow(o, changes)
-	var keys *jwks.Keeper // set before the pipeline runs
-	pipeline := engine.New(engine.Options{
-		Mesh: o.Mesh, Intake: intake, Ledger: ledger, Removed: changes.Removed, Debounce: o.Debounce, SplitFrom: o.SplitFrom, Log: o.Log,
-		Applied: func(c []store.Change) { keys.Applied(c) },
-	})
-	keys = jwks.New(intake, pipeline.Snapshot, o.Log)
-	tls, err := newSecure(ctx, o, source, metrics, pipeline.Snapshot)
-	if err != nil {
-		webhook.close()
-		closeAll(xdsListener, httpListener)
-		if ctx.Err() != nil {
-			return nil // it was told to end while it waited
-		}
-		return err
-	}
-	departures := departure.New(intake, changes, o.Log)
-	xds := server.New(binder{pipeline, departures, keys}, observer, o.Log, server.Options{RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: metrics, Witness: witness(o, changes), Unfollowed: o.NoChangeLog, Methods: methods(departures)})
-	departures.Proxies, departures.Lists, departures.Absence = xds, pipeline.Listed, o.Absence
-	stages := debug.Stages{
-		Ready:    ready(source, pipeline),
-		Problems: problems(source, pipeline, keys),
-		Snapshot: pipeline.Snapshot,
-		Scopes:   func() any { return pipeline.Scopes(ctx) },
-		Changes:  changes, Proxies: xds, Gatherer: metrics.Registry,
-		Explain: &explain.Explainer{Snapshot: pipeline.Snapshot, Changes: changes, Proxies: xds},
-	}
-	asker := sidecars.New(xds, stages.Explain, o.AgentTokenFile)
-	stages.Sidecars = asker
-	sampler := newSampler(o, changes, asker, metrics)
-	if tls != nil {
-		stages.CA = func() any { return tls.authority.State() }
-	}
-	watchProxies(metrics, stages.Explain)
-	watch(metrics, pipeline, intake)
-
 	// The stages at the edges end first, so that nobody binds to an engine that has ended;
 	// the change log and what it tells end last, with what the others have told them.
-	defer background(traces)()
-	defer background(changes.Run)()
-	defer background(func(ctx context.Context) { pipeline.Run(ctx, xds) })()
-	defer xds.Close()
+	defer background(p.traces)()
+	defer background(p.changes.Run)()
+	defer background(func(ctx context.Context) { p.pipeline.Run(ctx, p.xds) })()
+	defer p.xds.Close()
 
 	g := newGroup(ctx)
-	g.run("samples of what is in use", sampler)
-	g.run("keys of tokens", func(ctx context.Context) error { keys.Run(ctx, pipeline.Synced); return nil })
-	g.run("departures", func(ctx context.Context) error { departures.Run(ctx); return nil })
-	g.run(source.name, source.run)
-	if httpListener != nil {
-		g.run("debug pages", func(ctx context.Context) error {
-			return debug.NewServer(stages, o.HTTPAccess, o.Log).Serve(ctx, httpListener)
-		})
-	}
-	if xdsListener != nil {
-		g.run("xDS", func(ctx context.Context) error {
-			return serveXDS(ctx, xds.Carry(o.Transport, server.Port{}), xdsListener)
-		})
-	}
-	if tls != nil {
-		tls.run(g, xds, departures, pipeline.Synced)
-	}
-	if o.Status {
-		w := newStatusWriter(o, source, stages.Explain, xds, pipeline, metrics)
-		g.run("statuses", w.Run)
-	}
-	if webhook != nil {
-		g.run("webhook", webhook.serve(o, source, pipeline, metrics))
-	}
-	announce(o, xdsListener, httpListener)
+	p.start(g, p.stages(ctx))
+	announce(o, p.xdsListener, p.httpListener)
 	return g.wait()
 }
 

@@ -116,7 +116,9 @@ func (r *reader) keys(rule *model.JWTRule) string {
 }
 
 // keySetFact is named like a policy's: no policy has that kind.
-func keySetFact(source string) fact { return policyFact(policyKey{kind: model.KindKeySet, pair: source}) }
+func keySetFact(source string) fact {
+	return policyFact(policyKey{kind: model.KindKeySet, pair: source})
+}
 
 func (x *Index) replaceKeySet(old, now *model.KeySet, touched *touched) {
 	if old != nil {

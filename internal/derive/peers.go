@@ -99,11 +99,11 @@ func (s *scope) autoMTLS(r *reader, svc *model.Service, c *view.Cluster) bool {
 	if !r.mesh().AutoMTLS || svc.External || svc.ExternalName != "" || c.Discovery == view.DiscoverDynamicDNS {
 		return false
 	}
-	if ids := r.identities(svc); c.Discovery == view.DiscoverOriginalDst {
+	ids := r.identities(svc)
+	if c.Discovery == view.DiscoverOriginalDst {
 		return ids.all
-	} else {
-		return ids.some
 	}
+	return ids.some
 }
 
 // mayUpgrade tells whether requests of a port may be sent by HTTP/2 to a sidecar, which

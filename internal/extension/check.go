@@ -134,7 +134,8 @@ func (c *checker) duration(at string, v *structpb.Value) {
 func (c *checker) scalar(at string, v *structpb.Value, fd protoreflect.FieldDescriptor) {
 	_, str := v.GetKind().(*structpb.Value_StringValue)
 	number, num := v.GetKind().(*structpb.Value_NumberValue)
-	ok, want := false, ""
+	var ok bool
+	var want string
 	switch fd.Kind() {
 	case protoreflect.BoolKind:
 		_, ok = v.GetKind().(*structpb.Value_BoolValue)

@@ -91,8 +91,8 @@ func (r *request) permits(p *rbacv3.Permission) (bool, error) {
 		return matchesString(rule.RequestedServerName, r.sni)
 	case *rbacv3.Permission_SourcedMetadata:
 		return r.matchesMetadata(rule.SourcedMetadata.GetMetadataMatcher())
-	case *rbacv3.Permission_Metadata: //nolint:staticcheck // deprecated, but EnvoyFilters may have it
-		return r.matchesMetadata(rule.Metadata) //nolint:staticcheck // likewise
+	case *rbacv3.Permission_Metadata: // deprecated, but EnvoyFilters may have it
+		return r.matchesMetadata(rule.Metadata)
 	default:
 		return false, fmt.Errorf("permission %T is not known to the simulator", rule)
 	}
@@ -120,8 +120,8 @@ func (r *request) isCalledBy(p *rbacv3.Principal) (bool, error) {
 		return matchesHeader(id.Header, r.headers)
 	case *rbacv3.Principal_SourcedMetadata:
 		return r.matchesMetadata(id.SourcedMetadata.GetMetadataMatcher())
-	case *rbacv3.Principal_Metadata: //nolint:staticcheck // deprecated, but EnvoyFilters may have it
-		return r.matchesMetadata(id.Metadata) //nolint:staticcheck // likewise
+	case *rbacv3.Principal_Metadata: // deprecated, but EnvoyFilters may have it
+		return r.matchesMetadata(id.Metadata)
 	default:
 		return false, fmt.Errorf("principal %T is not known to the simulator", id)
 	}

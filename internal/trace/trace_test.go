@@ -94,7 +94,7 @@ func receivers(t *testing.T) map[string]*receiver {
 	collectorv1.RegisterTraceServiceServer(g, overGRPC)
 	ended := make(chan error, 1)
 	go func() { ended <- g.Serve(ln) }()
-	t.Cleanup(func() { g.Stop(); <-ended })
+	t.Cleanup(func() { g.Stop(); require.NoError(t, <-ended) })
 	return map[string]*receiver{h.URL: overHTTP, "grpc://" + ln.Addr().String(): overGRPC}
 }
 

@@ -60,7 +60,7 @@ func (k *Keeper) call(ctx context.Context, csr []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	security, target := credentials.TransportCredentials(insecure.NewCredentials()), k.Address
+	security, target := insecure.NewCredentials(), k.Address
 	if !strings.HasPrefix(target, "unix:") {
 		s, _ := k.Secrets()
 		security, target = credentials.NewTLS(clientTLS(s.pool, cert, k.ServerNames)), "dns:///"+target

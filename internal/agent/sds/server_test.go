@@ -49,7 +49,7 @@ func start(t *testing.T) (*source, secretv3.SecretDiscoveryServiceClient) {
 	src := &source{secrets: &identity.Secrets{}, changed: make(chan struct{})}
 	dir, err := os.MkdirTemp("", "sds")
 	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	server, err := Start(t.Context(), dir, src, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
@@ -60,7 +60,7 @@ func start(t *testing.T) (*source, secretv3.SecretDiscoveryServiceClient) {
 	}
 	conn, err := grpc.NewClient("unix://"+SocketPath(dir), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
-	t.Cleanup(func() { conn.Close() })
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	return src, secretv3.NewSecretDiscoveryServiceClient(conn)
 }
 

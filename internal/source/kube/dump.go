@@ -34,7 +34,7 @@ func (c *Client) Listings(ctx context.Context, rootNamespace string) ([]Listing,
 	var out []Listing
 	for _, r := range kinds {
 		if r.Kind != "Secret" {
-			out = append(out, Listing{Kind: string(r.Kind), Read: func(ctx context.Context) ([]byte, error) { return c.list(ctx, r) }})
+			out = append(out, Listing{Kind: r.Kind, Read: func(ctx context.Context) ([]byte, error) { return c.list(ctx, r) }})
 		}
 	}
 	return out, nil

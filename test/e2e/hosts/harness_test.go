@@ -85,7 +85,7 @@ func run(t *testing.T, h *netns.Host, args ...string) *process {
 	t.Helper()
 	p := &process{log: &output{}, done: make(chan struct{})}
 	h.Do(t, func() { // a process is where the thread is that starts it
-		p.cmd = exec.Command(os.Args[0], args...) //nolint:noctx // it is ended below
+		p.cmd = exec.Command(os.Args[0], args...) // it is ended below
 		p.cmd.Env = append(os.Environ(), asMoonsail+"=1")
 		p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 		p.err = p.cmd.Start()
@@ -219,7 +219,9 @@ func serve(t *testing.T, h *netns.Host, port int, name string) {
 	t.Helper()
 	var ln net.Listener
 	var err error
-	h.Do(t, func() { ln, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", fmt.Sprintf("0.0.0.0:%d", port)) })
+	h.Do(t, func() {
+		ln, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", fmt.Sprintf("0.0.0.0:%d", port))
+	})
 	require.NoError(t, err)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // of a test
 		from, _, _ := net.SplitHostPort(r.RemoteAddr)

@@ -1,0 +1,135 @@
+package controlplane
+
+import (
+	"context"
+	"net"
+
+	"github.com/moonsail/moonsail/internal/debug"
+	"github.com/moonsail/moonsail/internal/departure"
+	"github.com/moonsail/moonsail/internal/engine"
+	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/jwks"
+	"github.com/moonsail/moonsail/internal/sidecars"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// parts are what a control plane is made of, joined and not started.
+type parts struct {
+	opts       Options
+	metrics    *telemetry.Metrics
+	changes    *telemetry.ChangeLog
+	source     *source
+	traces     func(context.Context)
+	pipeline   *engine.Engine
+	keys       *jwks.Keeper
+	departures *departure.Keeper
+	xds        *server.Server
+	explainer  *explain.Explainer
+
+	xdsListener, httpListener net.Listener // nil: off
+	webhook                   *webhook     // likewise
+	secure                    *secure      // likewise
+}
+
+// join makes the parts, and opens what can fail to open; nil where ctx ended meanwhile.
+func join(ctx context.Context, o Options) (p *parts, err error) {
+	p = &parts{opts: o, metrics: telemetry.NewMetrics()}
+	p.changes = telemetry.NewChangeLog(telemetry.DefaultChanges, o.Log, p.metrics)
+	if p.source, err = newSource(o, p.metrics); err != nil {
+		return nil, err
+	}
+	if p.traces, err = newTraces(ctx, o, p.changes, p.metrics); err != nil {
+		return nil, err
+	}
+	if p.xdsListener, p.httpListener, err = listen(ctx, o); err != nil {
+		return nil, err
+	}
+	if p.webhook, err = newWebhook(ctx, o); err != nil {
+		closeAll(p.xdsListener, p.httpListener)
+		return nil, err
+	}
+	observer := p.joinPipeline()
+	if p.secure, err = newSecure(ctx, o, p.source, p.metrics, p.pipeline.Snapshot); err != nil {
+		p.webhook.close()
+		closeAll(p.xdsListener, p.httpListener)
+		if ctx.Err() != nil {
+			return nil, nil
+		}
+		return nil, err
+	}
+	p.joinServer(observer)
+	return p, nil
+}
+
+// joinPipeline makes the engine, and what watches it.
+func (p *parts) joinPipeline() server.Observer {
+	o := p.opts
+	ledger, observer := follow(o, p.changes)
+	p.pipeline = engine.New(engine.Options{
+		Mesh: o.Mesh, Intake: p.source.intake, Ledger: ledger, Removed: p.changes.Removed, Debounce: o.Debounce, SplitFrom: o.SplitFrom, Log: o.Log,
+		Applied: func(c []store.Change) { p.keys.Applied(c) },
+	})
+	p.keys = jwks.New(p.source.intake, p.pipeline.Snapshot, o.Log)
+	return observer
+}
+
+// joinServer makes what serves proxies, and what answers questions about them.
+func (p *parts) joinServer(observer server.Observer) {
+	o := p.opts
+	p.departures = departure.New(p.source.intake, p.changes, o.Log)
+	p.xds = server.New(binder{p.pipeline, p.departures, p.keys}, observer, o.Log, server.Options{
+		RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: p.metrics, Witness: witness(o, p.changes),
+		Unfollowed: o.NoChangeLog, Methods: methods(p.departures),
+	})
+	p.departures.Proxies, p.departures.Lists, p.departures.Absence = p.xds, p.pipeline.Listed, o.Absence
+	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Changes: p.changes, Proxies: p.xds}
+}
+
+// stages are what debug pages show.
+func (p *parts) stages(ctx context.Context) debug.Stages {
+	s := debug.Stages{
+		Ready:    ready(p.source, p.pipeline),
+		Problems: problems(p.source, p.pipeline, p.keys),
+		Snapshot: p.pipeline.Snapshot,
+		Scopes:   func() any { return p.pipeline.Scopes(ctx) },
+		Changes:  p.changes, Proxies: p.xds, Gatherer: p.metrics.Registry, Explain: p.explainer,
+	}
+	if p.secure != nil {
+		s.CA = func() any { return p.secure.authority.State() }
+	}
+	watchProxies(p.metrics, p.explainer)
+	watch(p.metrics, p.pipeline, p.source.intake)
+	return s
+}
+
+// start runs all that ends together.
+func (p *parts) start(g *group, s debug.Stages) {
+	o := p.opts
+	asker := sidecars.New(p.xds, p.explainer, o.AgentTokenFile)
+	s.Sidecars = asker
+	g.run("samples of what is in use", newSampler(o, p.changes, asker, p.metrics))
+	g.run("keys of tokens", func(ctx context.Context) error { p.keys.Run(ctx, p.pipeline.Synced); return nil })
+	g.run("departures", func(ctx context.Context) error { p.departures.Run(ctx); return nil })
+	g.run(p.source.name, p.source.run)
+	if p.httpListener != nil {
+		g.run("debug pages", func(ctx context.Context) error {
+			return debug.NewServer(s, o.HTTPAccess, o.Log).Serve(ctx, p.httpListener)
+		})
+	}
+	if p.xdsListener != nil {
+		g.run("xDS", func(ctx context.Context) error {
+			return serveXDS(ctx, p.xds.Carry(o.Transport, server.Port{}), p.xdsListener)
+		})
+	}
+	if p.secure != nil {
+		p.secure.run(g, p.xds, p.departures, p.pipeline.Synced)
+	}
+	if o.Status {
+		g.run("statuses", newStatusWriter(o, p.source, p.explainer, p.xds, p.pipeline, p.metrics).Run)
+	}
+	if p.webhook != nil {
+		g.run("webhook", p.webhook.serve(o, p.source, p.pipeline, p.metrics))
+	}
+}
