@@ -162,7 +162,7 @@ func get(ctx context.Context, admin, path string) ([]byte, error) {
 func (m *Mesh) Stop() {
 	if m.process != nil && m.process.Process != nil {
 		_ = m.process.Process.Kill()
-		_ = <-m.exited // killed: the error says only that
+		<-m.exited //nolint:errcheck // killed: the error says only that
 	}
 	m.upstreams.stop()
 }
