@@ -42,6 +42,15 @@ func NewRoot(name string) (*Root, error) {
 	return &Root{Cert: cert, key: key}, err
 }
 
+// ReadRoot is a CA from its certificate and its PKCS #8 key, in PEM.
+func ReadRoot(certPEM, keyPEM []byte) (*Root, error) {
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		return nil, err
+	}
+	return &Root{Cert: pair.Leaf, key: pair.PrivateKey.(crypto.Signer)}, nil
+}
+
 func serial() *big.Int {
 	n, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	if err != nil {

@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/agent"
+	"github.com/moonsail/moonsail/internal/agent/identity/catest"
+)
+
+func peerAuthentication(mode string) string {
+	return fmt.Sprintf(`apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: default, namespace: shop}
+spec: {mtls: {mode: %s}}`, mode)
+}
+
+func clientTLS(mode string) string {
+	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: server, namespace: shop}
+spec: {host: server, trafficPolicy: {tls: {mode: %s}}}`, mode)
+}
+
+// TestMutualTLS holds what each mode lets in, and how callers call.
+func TestMutualTLS(t *testing.T) {
+	m := startMutual(t)
+	client := spiffeID("client")
+
+	m.requireMutual(client)
+	status, _ := m.directly(memberHTTP)
+	require.Equal(t, http.StatusOK, status, "plain text is let in, too")
+	require.Empty(t, m.peer())
+	require.Equal(t, "welcome\n", m.line(m.server.ip, memberTCP))
+	status, body := m.call("plain", serviceHTTP)
+	require.Equal(t, "200 plain-v1", fmt.Sprint(status, " ", body), "who has no sidecar gets plain text")
+
+	m.apply(m.config("server", peerAuthentication("STRICT"))...)
+	m.requireMutual(client)
+	m.requireStrict()
+
+	m.apply(m.config("server", peerAuthentication("PERMISSIVE"))...)
+	m.requireMutual(client)
+	status, _ = m.directly(memberHTTP)
+	require.Equal(t, http.StatusOK, status, "plain text is let in again")
+
+	m.apply(m.config("server", peerAuthentication("STRICT"), clientTLS("DISABLE"))...)
+	status, _ = m.call("server", serviceHTTP)
+	require.Equal(t, http.StatusServiceUnavailable, status, "the client speaks plain text, as it was told")
+
+	m.apply(m.config("server", peerAuthentication("STRICT"), clientTLS("ISTIO_MUTUAL"))...)
+	m.requireMutual(client)
+
+	m.apply(m.config("somebody-else", peerAuthentication("STRICT"))...)
+	status, _ = m.call("server", serviceHTTP)
+	require.Equal(t, http.StatusServiceUnavailable, status, "the server is not whom the client takes its workloads for")
+
+	m.apply(m.config("server", peerAuthentication("DISABLE"))...)
+	status, _ = m.call("server", serviceHTTP)
+	require.Equal(t, http.StatusOK, status)
+	require.Empty(t, m.peer(), "callers know that there is no mutual TLS")
+	m.requireNothingHeld()
+}
+
+// requireMutual checks that the client gets to the server by mutual TLS on each port.
+func (m *mutual) requireMutual(client string) {
+	m.t.Helper()
+	for _, port := range []int{serviceHTTP, serviceAuto} {
+		status, body := m.call("server", port)
+		require.Equal(m.t, "200 server-v1", fmt.Sprint(status, " ", body), port)
+		require.Equal(m.t, client, m.peer(), port)
+	}
+	require.Equal(m.t, "welcome\n", m.line(m.client.ip, serviceTCP))
+	m.requireUpgrade()
+}
+
+// requireUpgrade checks that upgrades get through, whatever is spoken between the sidecars.
+func (m *mutual) requireUpgrade() {
+	m.t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(m.t.Context(), "tcp", fmt.Sprintf("%s:%d", m.client.ip, serviceHTTP))
+	require.NoError(m.t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: server\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello\n")
+	require.NoError(m.t, err)
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, nil)
+	require.NoError(m.t, err)
+	defer resp.Body.Close()
+	require.Equal(m.t, http.StatusSwitchingProtocols, resp.StatusCode)
+	line, err := in.ReadString('\n')
+	require.NoError(m.t, err)
+	require.Equal(m.t, "hello\n", line)
+}
+
+// requireStrict checks who is kept out.
+func (m *mutual) requireStrict() {
+	m.t.Helper()
+	for _, port := range []int{memberHTTP, memberAuto} {
+		status, _ := m.directly(port)
+		require.Zero(m.t, status, "plain text at %d", port)
+	}
+	require.Empty(m.t, m.line(m.server.ip, memberTCP))
+	foreign, err := catest.NewRoot("mesh")
+	require.NoError(m.t, err)
+	for name, cert := range map[string]*tls.Certificate{
+		"no certificate":               nil,
+		"another mesh's":               m.pair(foreign, spiffeID("client")),
+		"of another trust domain":      m.pair(m.root, "spiffe://other.org/ns/shop/sa/client"),
+		"of one with a longer name":    m.pair(m.root, "spiffe://cluster.local.org/ns/shop/sa/client"),
+		"the right one, but no SPIFFE": m.pair(m.root, "https://cluster.local/ns/shop/sa/client"),
+	} {
+		_, err := m.handshake(cert, "istio")
+		require.Error(m.t, err, name)
+	}
+	status, err := m.handshake(m.pair(m.root, spiffeID("client")))
+	require.NoError(m.t, err)
+	require.Equal(m.t, http.StatusOK, status, "whatever it offers")
+}
+
+// TestIdentityDecides: who cannot show that they are who they say get neither a certificate nor
+// configuration, and the rest of the mesh goes on.
+func TestIdentityDecides(t *testing.T) {
+	m := startMutual(t)
+	n, _ := m.client.configured(t)
+	require.NotZero(t, n)
+	for name, tc := range map[string]struct {
+		token  string
+		change func(*agent.Config)
+		says   string
+	}{
+		"token that nobody knows": {"other", func(*agent.Config) {}, "nobody knows it"},
+		"token of another":        {"client-token", func(*agent.Config) {}, "is the token another's?"},
+		"certificate wanted for another namespace": {"client-token", func(c *agent.Config) {
+			c.Workload.Namespace, c.Workload.ServiceAccount = "bank", "client"
+		}, "is the token another's?"},
+		"another namespace said of the node": {"client-token", func(c *agent.Config) {
+			c.Workload.ServiceAccount, c.Metadata = "client", map[string]any{"NAMESPACE": "bank"}
+		}, "may not be the proxy"},
+		"another account said of the node": {"client-token", func(c *agent.Config) {
+			c.Workload.ServiceAccount, c.Metadata = "client", map[string]any{"SERVICE_ACCOUNT": "server"}
+		}, "may not be the proxy"},
+		"roots of another authority": {"client-token", func(c *agent.Config) {
+			foreign, err := catest.NewRoot("mesh")
+			require.NoError(t, err)
+			c.Workload.ServiceAccount, c.XDS.RootCert = "client", fileWith(t, "root.pem", foreign.PEM())
+		}, "x509: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newMember("intruder")
+			c := w.config(t, m, tc.token)
+			tc.change(&c)
+			w.run(t, c)
+			eventually(t, "the intruder is refused", func() bool {
+				_, ok := w.configured(t)
+				return ok && strings.Contains(w.log.String(), tc.says)
+			}, w.log.String)
+			n, _ := w.configured(t)
+			require.Zero(t, n)
+			require.NotContains(t, w.log.String(), "sidecar ready")
+			require.Nil(t, m.proxy("intruder"))
+		})
+	}
+	m.requireMutual(spiffeID("client"))
+	m.requireNothingHeld()
+}
