@@ -52,9 +52,10 @@ Envoy sidecars as they change.
 
 They are read from a Kubernetes API server (--kubeconfig; in a Pod, its own cluster), or
 from --config, a directory tree of YAML: Kubernetes Service, EndpointSlice, Pod, Node and
-Namespace; Istio ServiceEntry, WorkloadEntry, VirtualService, DestinationRule and
-Sidecar; the mesh's configuration in the ConfigMap "istio" of the root namespace, which
-goes before flags. Either is watched. An object that cannot be used is told in the log
+Namespace; Istio ServiceEntry, WorkloadEntry, VirtualService, DestinationRule, Sidecar,
+PeerAuthentication, AuthorizationPolicy, RequestAuthentication, Telemetry and EnvoyFilter;
+the mesh's configuration in the ConfigMap "istio" of the root namespace, which goes before
+flags. Either is watched. An object that cannot be used is told in the log
 and at /debug/problems, and its last good state stays in force ('moonsail analyze' tells
 the same beforehand).
 
