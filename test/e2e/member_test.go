@@ -80,7 +80,7 @@ func (w *member) run(t *testing.T, c agent.Config) {
 	t.Cleanup(func() {
 		close(abort)
 		cancel()
-		<-ended
+		_ = <-ended
 		w.admin.Close()
 		if t.Failed() {
 			t.Logf("%s's log:\n%s", w.name, w.log)
