@@ -1,0 +1,188 @@
+package cluster
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	securityv1alpha1 "istio.io/api/security/v1alpha1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/test/kubetest"
+)
+
+// issuing starts control planes at once, with no more rights than the shipped manifests give,
+// and tells where they give certificates.
+func issuing(t *testing.T, c *kubetest.Cluster, count int) []string {
+	t.Helper()
+	rights, err := os.ReadFile(filepath.Join("..", "..", "deploy", "rbac.yaml"))
+	require.NoError(t, err)
+	c.Apply(t, "", string(rights))
+	addrs := make(chan string, count)
+	for range count {
+		go func() {
+			addr, own := "", make(chan string, 1)
+			defer func() { addrs <- addr }()
+			runControl(t, c, func(o *controlplane.Options) {
+				o.Status = false
+				o.Kubernetes.Kubeconfig = as(t, c, "istio-system", "moonsail")
+				o.Identity = controlplane.Identity{
+					Addr: "127.0.0.1:0", ReadEvery: 100 * time.Millisecond,
+					Listening: func(a net.Addr) { own <- a.String() },
+				}
+			})
+			addr = <-own
+		}()
+	}
+	var out []string
+	for range count {
+		out = append(out, <-addrs)
+	}
+	require.NotContains(t, out, "")
+	return out
+}
+
+// rootsOf waits until a namespace is told whom to trust.
+func rootsOf(t *testing.T, c *kubetest.Cluster, ns string) string {
+	t.Helper()
+	var roots string
+	c.Eventually(t, "roots in namespace "+ns, func(ctx context.Context) error {
+		m, err := c.Client.CoreV1().ConfigMaps(ns).Get(ctx, kube.RootCertName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if roots = m.Data[kube.RootCertKey]; roots == "" {
+			return errors.New("it is empty")
+		}
+		return nil
+	})
+	return roots
+}
+
+func poolOf(t *testing.T, roots string) *x509.CertPool {
+	t.Helper()
+	pool := x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM([]byte(roots)))
+	return pool
+}
+
+// tokenOf has the API server make a token of a service account for an audience.
+func tokenOf(t *testing.T, c *kubetest.Cluster, ns, account string, audiences ...string) string {
+	t.Helper()
+	r, err := c.Client.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), account,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	return r.Status.Token
+}
+
+// certificate asks a control plane, by the name of istiod, for a certificate.
+func certificate(t *testing.T, addr string, roots *x509.CertPool, token string) (*x509.Certificate, error) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	require.NoError(t, err)
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(credentials.NewTLS(
+		&tls.Config{RootCAs: roots, ServerName: "istiod.istio-system.svc", MinVersion: tls.VersionTLS12})))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
+	a, err := securityv1alpha1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1alpha1.IstioCertificateRequest{
+		Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr})),
+	})
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode([]byte(a.CertChain[0]))
+	require.NotNil(t, block)
+	return x509.ParseCertificate(block.Bytes)
+}
+
+const accounts = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: web}
+`
+
+// TestIdentities: two control planes that start at once agree on one root, which each
+// namespace is told, and give certificates to whom the API server knows.
+func TestIdentities(t *testing.T) {
+	c := kubetest.Start(t)
+	ns := c.Namespace(t)
+	c.Apply(t, ns, accounts)
+	addrs := issuing(t, c, 2)
+
+	own, err := c.Client.CoreV1().Secrets("istio-system").Get(t.Context(), "istio-ca-secret", metav1.GetOptions{})
+	require.NoError(t, err)
+	root := string(own.Data["root-cert.pem"])
+	later := c.Namespace(t)
+	for _, n := range []string{ns, later, "default", "istio-system"} {
+		require.Equal(t, root, rootsOf(t, c, n), n)
+	}
+
+	roots, token := poolOf(t, root), tokenOf(t, c, ns, "web", "istio-ca")
+	for _, addr := range addrs {
+		cert, err := certificate(t, addr, roots, token)
+		require.NoError(t, err)
+		require.Len(t, cert.URIs, 1)
+		require.Equal(t, fmt.Sprintf("spiffe://cluster.local/ns/%s/sa/web", ns), cert.URIs[0].String())
+		_, err = cert.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+		require.NoError(t, err)
+	}
+	requireRefused(t, c, addrs[0], roots, ns)
+}
+
+// requireRefused shows tokens that nobody is to get a certificate for.
+func requireRefused(t *testing.T, c *kubetest.Cluster, addr string, roots *x509.CertPool, ns string) {
+	t.Helper()
+	_, err := certificate(t, addr, roots, tokenOf(t, c, ns, "web", "vault"))
+	require.Equal(t, codes.Unauthenticated, status.Code(err), err)
+	require.ErrorContains(t, err, "for the audience vault, not for istio-ca")
+	forged := []byte(tokenOf(t, c, ns, "web", "istio-ca"))
+	forged[len(forged)-20] ^= 1 // in the signature
+	_, err = certificate(t, addr, roots, string(forged))
+	require.Equal(t, codes.Unauthenticated, status.Code(err), err)
+}
+
+// TestRootsAreKept: what somebody changes or takes away comes back.
+func TestRootsAreKept(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t)
+	issuing(t, c, 1)
+	root, maps := rootsOf(t, c, ns), c.Client.CoreV1().ConfigMaps(ns)
+	back := func(ctx context.Context) error {
+		m, err := maps.Get(ctx, kube.RootCertName, metav1.GetOptions{})
+		if err == nil && m.Data[kube.RootCertKey] != root {
+			err = fmt.Errorf("it is %q", m.Data[kube.RootCertKey])
+		}
+		return err
+	}
+	m, err := maps.Get(t.Context(), kube.RootCertName, metav1.GetOptions{})
+	require.NoError(t, err)
+	m.Data[kube.RootCertKey] = "nonsense"
+	_, err = maps.Update(t.Context(), m, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	c.Eventually(t, "the roots in the place of nonsense", back)
+	require.NoError(t, maps.Delete(t.Context(), kube.RootCertName, metav1.DeleteOptions{}))
+	c.Eventually(t, "the roots anew", back)
+}
