@@ -102,6 +102,7 @@ func printPassage(b *strings.Builder, s Style, verb string, p *explain.Passage) 
 		}
 	}
 	line("listener", r.Listener, "")
+	line("mutual TLS", p.Accepts, "")
 	line("filter chain", r.Chain, "")
 	line("routes", r.RouteConfig, "")
 	line("virtual host", r.VirtualHost, "")
@@ -213,6 +214,24 @@ func printUpstream(b *strings.Builder, s Style, p *explain.Passage, u *simulate.
 	}
 }
 
+// tlsText tells how connections are secured, and to how many endpoints they are not.
+func tlsText(u *simulate.Upstream) string {
+	out := "TLS to " + cmp.Or(u.TLS.SNI, "no SNI")
+	if u.TLS.Cert != "" {
+		out = "mutual " + out
+	}
+	plain := 0
+	for _, e := range u.Endpoints {
+		if e.Plain {
+			plain++
+		}
+	}
+	if plain > 0 {
+		out += fmt.Sprintf(" (%d of %d endpoints: plain text)", plain, len(u.Endpoints))
+	}
+	return out
+}
+
 // clusterPolicies are what a cluster does with calls.
 func clusterPolicies(u *simulate.Upstream) []string {
 	out := []string{u.Discovery}
@@ -223,7 +242,7 @@ func clusterPolicies(u *simulate.Upstream) []string {
 		out = append(out, u.Protocol)
 	}
 	if u.TLS != nil {
-		out = append(out, "TLS to "+cmp.Or(u.TLS.SNI, "no SNI"))
+		out = append(out, tlsText(u))
 	}
 	if l := u.Limits; l != nil {
 		for _, n := range []struct {

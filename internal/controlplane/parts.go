@@ -84,7 +84,7 @@ func (p *parts) joinServer(observer server.Observer) {
 		Unfollowed: o.NoChangeLog, Methods: methods(p.departures),
 	})
 	p.departures.Proxies, p.departures.Lists, p.departures.Absence = p.xds, p.pipeline.Listed, o.Absence
-	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Changes: p.changes, Proxies: p.xds}
+	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Mesh: p.opts.Mesh, Changes: p.changes, Proxies: p.xds}
 }
 
 // stages are what debug pages show.

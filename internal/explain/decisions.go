@@ -6,7 +6,6 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/simulate"
-	"github.com/moonsail/moonsail/internal/store"
 )
 
 // decisions adds the authorization policies that say something of a call, and those that would
@@ -43,19 +42,4 @@ func (s *sourceList) policy(name, decides string) {
 	if ns, name, ok := strings.Cut(name, "/"); ok {
 		s.add(model.Key{Kind: model.KindAuthorizationPolicy, Namespace: ns, Name: name}, decides)
 	}
-}
-
-// identity is the SPIFFE id in a proxy's certificate; "" where its service account is not
-// known.
-func identity(snap *store.Snapshot, p *model.Proxy) string {
-	if p.ServiceAccount == "" {
-		return ""
-	}
-	mesh := model.DefaultMesh()
-	for o := range snap.All(model.KindMeshConfig) {
-		if c, ok := o.(*model.MeshConfig); ok {
-			mesh = c.Over(mesh)
-		}
-	}
-	return "spiffe://" + mesh.TrustDomain + "/ns/" + p.Namespace + "/sa/" + p.ServiceAccount
 }

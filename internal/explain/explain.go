@@ -22,6 +22,7 @@ import (
 // its methods may be called at any time, by many goroutines.
 type Explainer struct {
 	Snapshot func() *store.Snapshot
+	Mesh     *model.Mesh // that the control plane was started with; nil: the default
 	Changes  Changes
 	Proxies  Proxies
 }

@@ -42,6 +42,8 @@ type Passage struct {
 	Proxy   string           `json:"proxy"`
 	Result  *simulate.Result `json:"result"`
 	Objects []Source         `json:"objects"` // that it was decided by
+	// Accepts is the mode of mutual TLS at the port where the call arrives; empty where it leaves.
+	Accepts string `json:"accepts,omitempty"`
 }
 
 // Source is a source object and what it decides.
@@ -204,15 +206,15 @@ func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulat
 	if r.Authority != "" {
 		c.Host = r.Authority
 	}
-	if u.TLS != nil {
-		c.Protocol, c.SNI, c.ALPN = simulate.HTTPS, u.TLS.SNI, u.TLS.ALPN
-		c.Principal = identity(x.Snapshot(), from)
-	}
+	snap := x.Snapshot()
+	arrives(&c, u, e, x.principal(snap, from))
 	result, err := world.Call(c)
 	if err != nil {
 		return nil, err
 	}
-	return &Passage{Proxy: p.String(), Result: result, Objects: x.sources(x.Snapshot(), p, result)}, nil
+	passage := &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, p, result)}
+	x.accepted(snap, p, e.Address, passage)
+	return passage, nil
 }
 
 // sources are the objects that decided a passage.

@@ -98,6 +98,7 @@ func newHost(l *endpointv3.LocalityLbEndpoints, e *endpointv3.LbEndpoint) *host 
 	if h.hostname == "" && net.ParseIP(e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()) == nil {
 		h.hostname = e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()
 	}
+	h.socketMatch = e.GetMetadata().GetFilterMetadata()["envoy.transport_socket_match"]
 	h.Weight = max(e.GetLoadBalancingWeight().GetValue(), 1)
 	h.Priority, h.load = l.GetPriority(), 0
 	loc := l.GetLocality()

@@ -68,6 +68,7 @@ type request struct {
 	alpn      []string
 	secured   bool                      // a filter chain has ended the TLS
 	metadata  map[string]map[string]any // what filters have left, by filter
+	offers    []string                  // upstream, by ALPN; nil: what the cluster says
 }
 
 func (c Call) request() (*request, error) {

@@ -10,6 +10,7 @@ import (
 	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	// Transport sockets that clusters may have.
@@ -65,7 +66,13 @@ func (w *World) fill(u *Upstream, c *clusterv3.Cluster, r *request) error {
 	if err := protocolOf(u, c); err != nil {
 		return err
 	}
-	return secure(u, c)
+	if err := secure(u, c); err != nil {
+		return err
+	}
+	if u.TLS != nil && r.offers != nil {
+		u.TLS.ALPN = r.offers
+	}
+	return nil
 }
 
 // discovery is the cluster's type, or its custom type's name. DNS clusters of the newer
@@ -174,29 +181,35 @@ func protocolOf(u *Upstream, c *clusterv3.Cluster) error {
 	return nil
 }
 
-// secure reads the cluster's own transport socket.
+// secure reads the cluster's transport socket, or those that it has for kinds of endpoints.
 func secure(u *Upstream, c *clusterv3.Cluster) error {
 	if len(c.GetTransportSocketMatches()) > 0 {
-		return fmt.Errorf("transport_socket_matches are not known to the simulator")
+		return secureMatches(u, c)
 	}
-	packed := c.GetTransportSocket().GetTypedConfig()
+	t, err := clientTLS(c.GetTransportSocket().GetTypedConfig(), c)
+	u.TLS = t
+	return err
+}
+
+// clientTLS is nil for a transport socket without TLS.
+func clientTLS(packed *anypb.Any, c *clusterv3.Cluster) (*ClientTLS, error) {
 	if packed == nil {
-		return nil
+		return nil, nil
 	}
 	msg, err := packed.UnmarshalNew()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t, ok := msg.(*tlsv3.UpstreamTlsContext)
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	u.TLS = &ClientTLS{SNI: t.GetSni(), ALPN: t.GetCommonTlsContext().GetAlpnProtocols()}
-	if o, _ := httpOptions(c); u.TLS.SNI == "" && o.GetUpstreamHttpProtocolOptions().GetAutoSni() {
-		u.TLS.SNI = "auto" // the authority, after rewrites
+	out := &ClientTLS{SNI: t.GetSni(), ALPN: t.GetCommonTlsContext().GetAlpnProtocols()}
+	if o, _ := httpOptions(c); out.SNI == "" && o.GetUpstreamHttpProtocolOptions().GetAutoSni() {
+		out.SNI = "auto" // the authority, after rewrites
 	}
-	u.TLS.fill(t.GetCommonTlsContext())
-	return nil
+	out.fill(t.GetCommonTlsContext())
+	return out, nil
 }
 
 func (t *ClientTLS) fill(c *tlsv3.CommonTlsContext) {

@@ -15,6 +15,7 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_dst/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
 )
 
 func unpack(a *anypb.Any) (proto.Message, error) {
@@ -35,7 +36,13 @@ func (w *World) runChain(chain *listenerv3.FilterChain, r *request, res *Result)
 		// TLS is passed on as it is: nobody reads requests inside.
 		r.Protocol = TLS
 	}
+	refused, err := handshake(chain, r)
+	if refused != "" || err != nil {
+		res.Closed = refused
+		return err
+	}
 	filters := chain.GetFilters()
+	r.offers = offered(filters)
 	if len(filters) == 0 {
 		res.Closed = "filter chain without filters"
 		return nil

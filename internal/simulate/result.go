@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // Result is what became of a call. Empty fields are left out of its text.
@@ -150,8 +151,11 @@ type Endpoint struct {
 	Priority uint32  `yaml:"priority,omitempty" json:"priority,omitempty"`
 	Health   string  `yaml:"health,omitempty" json:"health,omitempty"` // where it is not healthy
 	Locality string  `yaml:"locality,omitempty" json:"locality,omitempty"`
+	// Plain endpoints get plain text, where others of their cluster get TLS.
+	Plain bool `yaml:"plain,omitempty" json:"plain,omitempty"`
 
-	hostname string
+	hostname    string
+	socketMatch *structpb.Struct // what its transport socket is chosen by
 }
 
 // String is the result as YAML: the same for the same result, always.

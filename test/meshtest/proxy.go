@@ -18,6 +18,7 @@ type Proxy struct {
 	Interception   model.Interception // REDIRECT where empty
 	Locality       string
 	Ports          map[string]uint32 // named container ports
+	Identity       bool              // it has certificates
 }
 
 // Model is the proxy as it would connect.
@@ -37,6 +38,7 @@ func (p *Proxy) Model(domain string) *model.Proxy {
 		DNSDomain:      dns,
 		Interception:   p.Interception,
 		NamedPorts:     p.Ports,
+		Identity:       p.Identity,
 	}
 }
 

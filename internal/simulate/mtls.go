@@ -1,0 +1,116 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	setfilterstatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// handshake ends the connection's TLS where a chain does, and tells why it cannot; "": it
+// can, or there is nothing to end.
+func handshake(chain *listenerv3.FilterChain, r *request) (refused string, err error) {
+	packed := chain.GetTransportSocket().GetTypedConfig()
+	if packed == nil {
+		return "", nil
+	}
+	msg, err := packed.UnmarshalNew()
+	if err != nil {
+		return "", err
+	}
+	t, ok := msg.(*tlsv3.DownstreamTlsContext)
+	switch {
+	case !ok:
+		return "", nil
+	case !r.isTLS():
+		return "plain text, where TLS is expected", nil
+	case !t.GetRequireClientCertificate().GetValue():
+		return "", nil
+	case r.Principal == "":
+		return "the client shows no certificate", nil
+	case !accepts(t.GetCommonTlsContext(), r.Principal):
+		return fmt.Sprintf("a client with the certificate of %s is not let in", r.Principal), nil
+	}
+	return "", nil
+}
+
+// accepts tells whether a peer with a URI in its certificate is one that a context expects.
+// Without expectations anybody is whom the roots vouch for.
+func accepts(c *tlsv3.CommonTlsContext, uri string) bool {
+	v := c.GetValidationContext()
+	if combined := c.GetCombinedValidationContext(); combined != nil {
+		v = combined.GetDefaultValidationContext()
+	}
+	expected := v.GetMatchTypedSubjectAltNames()
+	return len(expected) == 0 || slices.ContainsFunc(expected, func(m *tlsv3.SubjectAltNameMatcher) bool {
+		if m.GetSanType() != tlsv3.SubjectAltNameMatcher_URI {
+			return false
+		}
+		if prefix := m.GetMatcher().GetPrefix(); prefix != "" {
+			return strings.HasPrefix(uri, prefix)
+		}
+		return m.GetMatcher().GetExact() == uri
+	})
+}
+
+// offered is what a chain's filters have its connections offer upstream by ALPN, whatever
+// their cluster says; nil: nothing.
+func offered(filters []*listenerv3.Filter) []string {
+	for _, f := range filters {
+		c := &setfilterstatev3.Config{}
+		if f.GetTypedConfig().UnmarshalTo(c) != nil {
+			continue
+		}
+		for _, v := range c.GetOnNewConnection() {
+			if v.GetObjectKey() == "envoy.network.application_protocols" {
+				return strings.Split(v.GetFormatString().GetTextFormatSource().GetInlineString(), ",")
+			}
+		}
+	}
+	return nil
+}
+
+// secureMatches finds the transport socket of each endpoint by its metadata. The cluster is
+// told of as its endpoints with TLS are.
+func secureMatches(u *Upstream, c *clusterv3.Cluster) error {
+	for _, m := range c.GetTransportSocketMatches() {
+		t, err := clientTLS(m.GetTransportSocket().GetTypedConfig(), c)
+		if err != nil {
+			return err
+		}
+		if u.TLS == nil {
+			u.TLS = t
+		}
+	}
+	for i := range u.Endpoints {
+		e := &u.Endpoints[i]
+		for _, m := range c.GetTransportSocketMatches() {
+			if !holds(m.GetMatch(), e.socketMatch) {
+				continue
+			}
+			t, err := clientTLS(m.GetTransportSocket().GetTypedConfig(), c)
+			if err != nil {
+				return err
+			}
+			e.Plain = t == nil
+			break
+		}
+	}
+	return nil
+}
+
+// holds tells whether metadata has all that a match asks for.
+func holds(match, metadata *structpb.Struct) bool {
+	for k, v := range match.GetFields() {
+		if !proto.Equal(v, metadata.GetFields()[k]) {
+			return false
+		}
+	}
+	return true
+}
