@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,6 +21,7 @@ type envoyOptions struct {
 	proxy *model.Proxy
 	xds   string // the control plane: a path, or host:port
 	sotw  bool
+	drain time.Duration // how long connections of a changed listener may last
 }
 
 // bareEnvoy is an Envoy with the agent's bootstrap, but for ports: its admin interface is
@@ -40,7 +42,7 @@ func startEnvoy(t *testing.T, o envoyOptions) *bareEnvoy {
 	e := &bareEnvoy{log: &logBuffer{}, socket: "unix://" + filepath.Join(dir, "admin")}
 	e.admin = envoy.NewAdmin(e.socket)
 	process, err := envoy.Start(envoy.Options{
-		Path: envoyBinary(t), Bootstrap: path, Concurrency: 1, LogLevel: "warning", Output: e.log,
+		Path: envoyBinary(t), Bootstrap: path, Concurrency: 1, DrainTime: o.drain, LogLevel: "warning", Output: e.log,
 	})
 	require.NoError(t, err)
 	e.process = process

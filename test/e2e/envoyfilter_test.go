@@ -32,28 +32,28 @@ func envoyFilter(t *testing.T, strategy server.RouteStrategy, sotw bool) {
 	c.start(t, m, sotw)
 	calls, bank := startTraffic(t, c, "web"), startTraffic(t, c, "other")
 	calls.requireOnly("web-v1")
-	require.Equal(t, reply{200, ""}, c.ask(t, "web", "/blocked"))
+	c.requireReply(t, reply{200, ""}, "web", "/blocked")
 
 	m.apply(with(lua("added", "yes"), blocked)...)
-	require.Equal(t, reply{200, "yes"}, c.ask(t, "web", "/"))
-	require.Equal(t, reply{418, "yes"}, c.ask(t, "web", "/blocked"), "patches apply to virtual hosts however they are served")
-	require.Equal(t, reply{200, "yes"}, c.ask(t, "other", "/blocked"))
+	c.requireReply(t, reply{200, "yes"}, "web", "/")
+	c.requireReply(t, reply{418, "yes"}, "web", "/blocked") // patches apply to virtual hosts however they are served
+	c.requireReply(t, reply{200, "yes"}, "other", "/blocked")
 
 	m.apply(with(lua("added", "yes"), blocked, cannotApply)...)
-	require.Equal(t, reply{200, "yes"}, c.ask(t, "web", "/"))
+	c.requireReply(t, reply{200, "yes"}, "web", "/")
 	noRefusals(t, m, c)
 
 	change := m.apply(with(lua("added", "yes"), blocked, lua("broken", "' this is no Lua '"), service("new", other), routes("other", to("web")))...)
 	require.Equal(t, telemetry.Proxies{Concerned: 1, Nacked: 1}, change.Proxies)
 	requireHeldAll(t, m, c, "script load error")
-	require.Equal(t, reply{200, "yes"}, c.ask(t, "web", "/"), "what was there stays")
-	bank.requireOnly("web-v1") // what came with it
+	c.requireReply(t, reply{200, "yes"}, "web", "/") // what was there stays
+	bank.requireOnly("web-v1")                       // what came with it
 
 	m.apply(with(blocked)...)
-	require.Equal(t, reply{200, ""}, c.ask(t, "web", "/"))
+	c.requireReply(t, reply{200, ""}, "web", "/")
 	require.Empty(t, held(*m.proxy(c.name)))
 	m.apply(base...)
-	require.Equal(t, reply{200, ""}, c.ask(t, "web", "/blocked"))
+	c.requireReply(t, reply{200, ""}, "web", "/blocked")
 	calls.requireOnly("web-v1")
 }
 
@@ -73,6 +73,16 @@ func (c *client) ask(t *testing.T, host, path string) reply {
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	return reply{resp.StatusCode, resp.Header.Get("x-lua")}
+}
+
+// requireReply waits for a reply: Envoy ACKs before its workers have what is new.
+func (c *client) requireReply(t *testing.T, want reply, host, path string) {
+	t.Helper()
+	var got reply
+	eventually(t, host+path+" is answered as it should", func() bool {
+		got = c.ask(t, host, path)
+		return got == want
+	}, func() string { return fmt.Sprintf("%+v instead of %+v", got, want) })
 }
 
 // lua is a filter that adds a header to answers.

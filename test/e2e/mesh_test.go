@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -183,7 +184,7 @@ func newClient(name string) *client { return &client{name: name, ip: ownIP()} }
 // start runs the client's Envoy until the test ends, and waits for it to serve.
 func (c *client) start(t *testing.T, m *mesh, sotw bool) {
 	t.Helper()
-	c.bareEnvoy = startEnvoy(t, envoyOptions{xds: m.xds, sotw: sotw, proxy: &model.Proxy{
+	c.bareEnvoy = startEnvoy(t, envoyOptions{xds: m.xds, sotw: sotw, drain: time.Minute, proxy: &model.Proxy{
 		Name: c.name, Namespace: "shop", IPs: []string{c.ip}, Labels: map[string]string{"app": c.name},
 		DNSDomain: "shop.svc.cluster.local", Interception: model.InterceptNone,
 	}})
