@@ -49,6 +49,7 @@ func startGuarded(t *testing.T, more ...string) *guarded {
 	web := startBackend(t, "web", "v1")
 	app := relay(t, fmt.Sprintf("%s:%d", web.ip, web.port))
 	g := &guarded{client: newClient("web"), t: t}
+	g.drain = time.Minute
 	g.base = append(more, fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: Sidecar
 metadata: {name: web, namespace: shop}

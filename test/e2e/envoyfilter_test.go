@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,6 +27,7 @@ func TestEnvoyFilter(t *testing.T) {
 func envoyFilter(t *testing.T, strategy server.RouteStrategy, sotw bool) {
 	web, other := startApp(t, "web", "v1"), startApp(t, "other", "v1")
 	c := newClient("client")
+	c.drain = time.Minute
 	base := []string{c.sidecar("./*"), service("web", web), service("other", other)}
 	with := func(more ...string) []string { return append(append([]string{}, base...), more...) }
 	m := startMesh(t, strategy, base...)

@@ -173,6 +173,7 @@ func (m *mesh) get(path string, into any) {
 type client struct {
 	*bareEnvoy
 	name, ip string
+	drain    time.Duration // of listeners that change; meanwhile they hold what they used
 }
 
 // meshPort is where sidecars listen for their applications' calls, each at its own address.
@@ -184,7 +185,7 @@ func newClient(name string) *client { return &client{name: name, ip: ownIP()} }
 // start runs the client's Envoy until the test ends, and waits for it to serve.
 func (c *client) start(t *testing.T, m *mesh, sotw bool) {
 	t.Helper()
-	c.bareEnvoy = startEnvoy(t, envoyOptions{xds: m.xds, sotw: sotw, drain: time.Minute, proxy: &model.Proxy{
+	c.bareEnvoy = startEnvoy(t, envoyOptions{xds: m.xds, sotw: sotw, drain: c.drain, proxy: &model.Proxy{
 		Name: c.name, Namespace: "shop", IPs: []string{c.ip}, Labels: map[string]string{"app": c.name},
 		DNSDomain: "shop.svc.cluster.local", Interception: model.InterceptNone,
 	}})
