@@ -80,7 +80,7 @@ func (w *member) run(t *testing.T, c agent.Config) {
 	t.Cleanup(func() {
 		close(abort)
 		cancel()
-		_ = <-ended
+		<-ended //nolint:errcheck // it was told to end, and says no more than that
 		w.admin.Close()
 		if t.Failed() {
 			t.Logf("%s's log:\n%s", w.name, w.log)
