@@ -27,6 +27,7 @@ type parts struct {
 	departures *departure.Keeper
 	xds        *server.Server
 	explainer  *explain.Explainer
+	asker      *sidecars.Asker
 
 	xdsListener, httpListener net.Listener // nil: off
 	webhook                   *webhook     // likewise
@@ -75,7 +76,7 @@ func (p *parts) joinPipeline() server.Observer {
 	return observer
 }
 
-// joinServer makes what serves proxies, and what answers questions about them.
+// joinServer makes what serves proxies, and what answers questions about them and counts them.
 func (p *parts) joinServer(observer server.Observer) {
 	o := p.opts
 	p.departures = departure.New(p.source.intake, p.changes, o.Log)
@@ -85,6 +86,9 @@ func (p *parts) joinServer(observer server.Observer) {
 	})
 	p.departures.Proxies, p.departures.Lists, p.departures.Absence = p.xds, p.pipeline.Listed, o.Absence
 	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Mesh: p.opts.Mesh, Changes: p.changes, Proxies: p.xds}
+	p.asker = sidecars.New(p.xds, p.explainer, o.AgentTokenFile)
+	watchProxies(p.metrics, p.explainer)
+	watch(p.metrics, p.pipeline, p.source.intake)
 }
 
 // stages are what debug pages show.
@@ -94,22 +98,18 @@ func (p *parts) stages(ctx context.Context) debug.Stages {
 		Problems: problems(p.source, p.pipeline, p.keys),
 		Snapshot: p.pipeline.Snapshot,
 		Scopes:   func() any { return p.pipeline.Scopes(ctx) },
-		Changes:  p.changes, Proxies: p.xds, Gatherer: p.metrics.Registry, Explain: p.explainer,
+		Changes:  p.changes, Proxies: p.xds, Gatherer: p.metrics.Registry, Explain: p.explainer, Sidecars: p.asker,
 	}
 	if p.secure != nil {
 		s.CA = func() any { return p.secure.authority.State() }
 	}
-	watchProxies(p.metrics, p.explainer)
-	watch(p.metrics, p.pipeline, p.source.intake)
 	return s
 }
 
 // start runs all that ends together.
 func (p *parts) start(g *group, s debug.Stages) {
 	o := p.opts
-	asker := sidecars.New(p.xds, p.explainer, o.AgentTokenFile)
-	s.Sidecars = asker
-	g.run("samples of what is in use", newSampler(o, p.changes, asker, p.metrics))
+	g.run("samples of what is in use", newSampler(o, p.changes, p.asker, p.metrics))
 	g.run("keys of tokens", func(ctx context.Context) error { p.keys.Run(ctx, p.pipeline.Synced); return nil })
 	g.run("departures", func(ctx context.Context) error { p.departures.Run(ctx); return nil })
 	g.run(p.source.name, p.source.run)

@@ -67,20 +67,25 @@ func (a *Asker) Get(ctx context.Context, proxy, page string, query url.Values) (
 	if !ok {
 		return nil, fmt.Errorf("there is no page %q of a proxy's agent", page)
 	}
-	p, ok := a.Proxies.Proxy(proxy)
-	if !ok {
-		return nil, explain.NotConnected{Name: proxy}
-	}
-	c, err := a.client(&p)
-	if err != nil {
-		return nil, err
-	}
-	release, err := a.begin(ctx)
+	_, c, release, err := a.reach(ctx, proxy)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	return c.Get(ctx, path, query)
+}
+
+// reach gives a client of a proxy's agent, and holds one of the slots until release.
+func (a *Asker) reach(ctx context.Context, proxy string) (p server.ProxyState, c *inspect.Client, release func(), err error) {
+	p, ok := a.Proxies.Proxy(proxy)
+	if !ok {
+		return p, nil, nil, explain.NotConnected{Name: proxy}
+	}
+	if c, err = a.client(&p); err != nil {
+		return p, nil, nil, err
+	}
+	release, err = a.begin(ctx)
+	return p, c, release, err
 }
 
 func (a *Asker) begin(ctx context.Context) (release func(), err error) {
@@ -146,19 +151,11 @@ type Use struct {
 
 // InUse asks the agent of a proxy about what a revision changed.
 func (a *Asker) InUse(ctx context.Context, proxy string, rev model.Revision) (*Use, error) {
-	p, ok := a.Proxies.Proxy(proxy)
-	if !ok {
-		return nil, explain.NotConnected{Name: proxy}
-	}
 	want, err := a.intended(proxy, rev)
 	if err != nil {
 		return nil, err
 	}
-	c, err := a.client(&p)
-	if err != nil {
-		return nil, err
-	}
-	release, err := a.begin(ctx)
+	p, c, release, err := a.reach(ctx, proxy)
 	if err != nil {
 		return nil, err
 	}

@@ -21,15 +21,9 @@ const (
 
 // Listings are those of all kinds that a control plane reads; never of Secrets.
 func (c *Client) Listings(ctx context.Context, rootNamespace string) ([]Listing, error) {
-	have, _, _, err := c.discover(ctx, "")
+	kinds, err := c.kinds(ctx, rootNamespace)
 	if err != nil {
 		return nil, err
-	}
-	kinds := builtin(rootNamespace)
-	for _, k := range customKinds() {
-		if r := have.find(k); r != nil {
-			kinds = append(kinds, r)
-		}
 	}
 	var out []Listing
 	for _, r := range kinds {

@@ -21,15 +21,9 @@ type Content struct {
 
 // Read lists all kinds once, as Source would, without watching them.
 func (c *Client) Read(ctx context.Context, d istioapi.Decoder, rootNamespace string) (*Content, error) {
-	have, _, _, err := c.discover(ctx, "")
+	kinds, err := c.kinds(ctx, rootNamespace)
 	if err != nil {
 		return nil, err
-	}
-	kinds := builtin(rootNamespace)
-	for _, k := range customKinds() {
-		if r := have.find(k); r != nil {
-			kinds = append(kinds, r)
-		}
 	}
 	out := &Content{}
 	for _, r := range kinds {
@@ -40,6 +34,21 @@ func (c *Client) Read(ctx context.Context, d istioapi.Decoder, rootNamespace str
 	slices.SortFunc(out.Objects, func(a, b model.Object) int { return a.Metadata().Key.Compare(b.Metadata().Key) })
 	out.Problems.Sort()
 	return out, nil
+}
+
+// kinds are those that a Source would watch now: custom ones where they are installed.
+func (c *Client) kinds(ctx context.Context, rootNamespace string) ([]*resource, error) {
+	have, _, _, err := c.discover(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	kinds := builtin(rootNamespace)
+	for _, k := range customKinds() {
+		if r := have.find(k); r != nil {
+			kinds = append(kinds, r)
+		}
+	}
+	return kinds, nil
 }
 
 // read lists one kind, a page at a time.
