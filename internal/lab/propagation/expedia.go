@@ -15,6 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/fleet"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 	"github.com/moonsail/moonsail/internal/lab/meshkube"
+	"github.com/moonsail/moonsail/internal/lab/plot"
 )
 
 // Expedia's case.
@@ -272,7 +273,7 @@ func (x *restart) result(events int, deaths []death) *Result {
 		Subject: Side{Changes: len(list), Last: spread, Proxies: spread, Curve: curve(took)},
 		Note: fmt.Sprintf("%d pods stopped being ready, of %d Deployments of %d; until no proxy knew one: p50 %s, p90 %s, p99 %s, max %s ms. "+
 			"%d events of EndpointSlices, %.0f of all kinds, %d revisions; at most %.0f objects waited (%s). Times are of pods, bytes are for each proxy in all.",
-			len(list), x.size.Deployments, x.size.Pods, short(spread.P50), short(spread.P90), short(spread.P99), short(spread.Max),
+			len(list), x.size.Deployments, x.size.Pods, plot.Short(spread.P50), plot.Short(spread.P90), plot.Short(spread.P99), plot.Short(spread.Max),
 			events, x.recorder.events(), len(changes), depth, kind),
 		Charts: []Chart{
 			x.recorder.depthChart(), x.recorder.stageChart(),

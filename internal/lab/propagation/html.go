@@ -5,20 +5,22 @@ import (
 	"html/template"
 	"io"
 	"slices"
+
+	"github.com/moonsail/moonsail/internal/lab/plot"
 )
 
 //go:embed report.gohtml
 var pageText string
 
 var page = template.Must(template.New("report").Funcs(template.FuncMap{
-	"short": short,
-	"ratio": func(a, b float64) string { return short(ratio(a, b)) + "×" },
-	"mega":  func(n int64) string { return short(float64(n) / (1 << 20)) },
+	"short": plot.Short,
+	"ratio": func(a, b float64) string { return plot.Short(ratio(a, b)) + "×" },
+	"mega":  func(n int64) string { return plot.Short(float64(n) / (1 << 20)) },
 }).Parse(pageText))
 
 // WriteHTML writes a page that needs no other file.
 func (r *Report) WriteHTML(w io.Writer) error {
-	return page.Execute(w, map[string]any{"Report": r, "Plots": r.plots(), "Held": r.held()})
+	return page.Execute(w, map[string]any{"Style": plot.Style, "Report": r, "Plots": r.plots(), "Held": r.held()})
 }
 
 // held counts the bars: those that hold, and all.
@@ -38,20 +40,20 @@ func (r *Result) besides() bool { return r.Floor != nil && r.Bare != nil }
 
 func (r *Report) plots() (out []template.HTML) {
 	for _, mesh := range r.meshNames() {
-		var last, cpu []group
+		var last, cpu []plot.Group
 		var curves []template.HTML
 		for i := range r.Results {
 			x := &r.Results[i]
 			if x.MeshName() != mesh || !x.besides() {
 				continue
 			}
-			last = append(last, group{x.Scenario, []float64{x.Subject.Last.P50, x.Floor.Last.P50, x.Bare.Last.P50}})
-			cpu = append(cpu, group{x.Scenario, []float64{x.Subject.CPU.P50, x.Floor.CPU.P50, x.Bare.CPU.P50}})
-			curves = append(curves, lines(axes{title: mesh + ", " + x.Scenario + ": share of proxies that have it", x: "ms", y: "share"},
-				[]line{{series: 0, points: flip(x.Subject.Curve)}, {series: 1, points: flip(x.Floor.Curve)}, {series: 2, points: flip(x.Bare.Curve)}}))
+			last = append(last, plot.Values(x.Scenario, x.Subject.Last.P50, x.Floor.Last.P50, x.Bare.Last.P50))
+			cpu = append(cpu, plot.Values(x.Scenario, x.Subject.CPU.P50, x.Floor.CPU.P50, x.Bare.CPU.P50))
+			curves = append(curves, plot.Lines(plot.Axes{Title: mesh + ", " + x.Scenario + ": share of proxies that have it", X: "ms", Y: "share"},
+				[]plot.Line{{Series: 0, Points: flip(x.Subject.Curve)}, {Series: 1, Points: flip(x.Floor.Curve)}, {Series: 2, Points: flip(x.Bare.Curve)}}))
 		}
 		if len(last) > 0 {
-			out = append(out, bars(mesh+": time to the last proxy's ACK, median", "ms", last), bars(mesh+": the server's CPU time a change, median", "ms", cpu))
+			out = append(out, plot.Bars(mesh+": time to the last proxy's ACK, median", "ms", last), plot.Bars(mesh+": the server's CPU time a change, median", "ms", cpu))
 			out = append(out, curves...)
 		}
 	}
@@ -77,8 +79,8 @@ func (r *Report) growthPlots() (out []template.HTML) {
 			last = append(last, [2]float64{float64(p.Services), p.Side.Last.P50})
 			cpu = append(cpu, [2]float64{float64(p.Services), p.Side.CPU.P50})
 		}
-		out = append(out, lines(axes{title: "growth: one endpoint change; time to the last ACK (solid) and CPU time (dashed)", x: "services", y: "ms", logX: true},
-			[]line{{series: 0, points: last}, {series: 0, dashed: true, points: cpu}}))
+		out = append(out, plot.Lines(plot.Axes{Title: "growth: one endpoint change; time to the last ACK (solid) and CPU time (dashed)", X: "services", Y: "ms", LogX: true},
+			[]plot.Line{{Series: 0, Points: last}, {Series: 0, Dashed: true, Points: cpu}}))
 	}
 	return out
 }
@@ -86,11 +88,11 @@ func (r *Report) growthPlots() (out []template.HTML) {
 func (r *Report) charts() (out []template.HTML) {
 	for _, x := range r.Results {
 		for _, c := range x.Charts {
-			var list []line
+			var list []plot.Line
 			for i, l := range c.Lines {
-				list = append(list, line{series: i, name: l.Name, points: l.Points})
+				list = append(list, plot.Line{Series: i, Name: l.Name, Points: l.Points})
 			}
-			out = append(out, lines(axes{title: x.Scenario + ": " + c.Title, x: "s", y: c.Y}, list))
+			out = append(out, plot.Lines(plot.Axes{Title: x.Scenario + ": " + c.Title, X: "s", Y: c.Y}, list))
 		}
 	}
 	return out

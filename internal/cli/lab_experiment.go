@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/version"
+)
+
+// experimentFlags are those of all experiments that are run by the package experiment.
+type experimentFlags struct {
+	quick  bool
+	rounds int
+	budget time.Duration
+	envoy  string
+	out    string
+	output Output
+}
+
+// How long an experiment may take.
+const (
+	quickBudget = 2 * time.Minute
+	fullBudget  = 20 * time.Minute
+)
+
+func (f *experimentFlags) addFlags(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.BoolVar(&f.quick, "quick", false, "few and short measurements: at most two minutes")
+	fs.IntVar(&f.rounds, "rounds", 0, "how often each variant is measured, in turn with the others (default: of the experiment)")
+	fs.DurationVar(&f.budget, "budget", fullBudget, "how long all may take; rounds that do not fit are left out (with --quick: 2m)")
+	fs.StringVar(&f.envoy, "envoy", "", "`PATH` of the Envoy to run")
+	fs.StringVar(&f.out, "out", "", "`DIR` for report.json and report.html")
+	f.output.AddFlag(cmd)
+	_ = cmd.MarkFlagDirname("out") // the only error is a flag that does not exist
+	EnvFlag(cmd, "envoy", envoy.PathVariable)
+	EnvFlags(cmd)
+}
+
+// check tells of flags that make no sense.
+func (f *experimentFlags) check() error {
+	if f.rounds < 0 || f.budget < 30*time.Second {
+		return usageError{errors.New("--rounds must not be negative, and --budget 30s or more")}
+	}
+	return nil
+}
+
+// findEnvoy is the Envoy to run.
+func (f *experimentFlags) findEnvoy() (path string, err error) {
+	binary, err := envoy.Find(f.envoy)
+	return binary.Path, err
+}
+
+// run runs an experiment, saves its report, and prints it; also where it ended early.
+func (f *experimentFlags) run(cmd *cobra.Command, e *experiment.Experiment) error {
+	if e.Quick, e.Version, e.Budget = f.quick, version.Get().String(), f.budget; f.quick && !cmd.Flags().Changed("budget") {
+		e.Budget = quickBudget
+	}
+	if f.rounds > 0 {
+		e.Rounds = f.rounds
+	}
+	progress := StartProgress(cmd.ErrOrStderr(), "starting")
+	e.Progress = progress.Update
+	report, failed := experiment.Run(cmd.Context(), e)
+	progress.Done()
+	if report == nil {
+		return failed
+	}
+	return errors.Join(failed, f.save(cmd, report),
+		f.output.Print(cmd.OutOrStdout(), report, func(w io.Writer) error { return printExperiment(w, report) }))
+}
+
+func (f *experimentFlags) save(cmd *cobra.Command, r *experiment.Report) error {
+	if f.out == "" {
+		return nil
+	}
+	if err := r.Save(f.out); err != nil {
+		return &UserError{What: "cannot write the report", Where: "--out " + f.out, Err: err, Next: "name a directory that you may write to"}
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s and %s\n", filepath.Join(f.out, experiment.HTMLFile), experiment.JSONFile)
+	return nil
+}
+
+// printExperiment prints a report for people.
+func printExperiment(w io.Writer, r *experiment.Report) error {
+	s := StyleFor(w)
+	fmt.Fprintf(w, "%s\n%s\n", r.Title, s.Dim(r.Line()))
+	for _, fact := range r.Facts {
+		fmt.Fprintln(w, s.Dim(fact))
+	}
+	if r.Machine.Busy() {
+		fmt.Fprintln(w, s.Bad("something else ran when it began: trust the ratios, not the numbers"))
+	}
+	if r.Stopped != "" {
+		fmt.Fprintln(w, s.Bad("it ended early: "+r.Stopped))
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintln(w, n)
+	}
+	fmt.Fprintln(w)
+	for _, print := range []func(io.Writer, Style, *experiment.Report) error{printVariants, printComparisons, printBars} {
+		if err := print(w, s, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printVariants prints medians, with half the distance of the quartiles.
+func printVariants(w io.Writer, _ Style, r *experiment.Report) error {
+	head := []string{"VARIANT"}
+	for _, m := range r.Metrics {
+		head = append(head, m.Title)
+	}
+	t := NewTable(head...)
+	for _, v := range r.Variants {
+		row := []string{v.Name}
+		for _, m := range r.Metrics {
+			row = append(row, v.Cell(m.Name))
+		}
+		if v.Skipped != "" {
+			row = []string{v.Name, "not measured: " + v.Skipped}
+		}
+		t.Row(row...)
+	}
+	return t.Write(w)
+}
+
+func printComparisons(w io.Writer, s Style, r *experiment.Report) error {
+	if len(r.Comparisons) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	t := NewTable("VARIANT", "TO", "METRIC", "MEDIAN", "INTERVAL", "")
+	for i := range r.Comparisons {
+		c := &r.Comparisons[i]
+		if c.N == 0 {
+			continue
+		}
+		verdict := s.Dim(c.Verdict)
+		switch r.Good(c) {
+		case 1:
+			verdict = s.Good(c.Verdict)
+		case -1:
+			verdict = s.Bad(c.Verdict)
+		}
+		t.Row(c.Variant, c.Base, r.Metric(c.Metric).Title, r.Value(c, c.Median), r.Range(c), verdict)
+	}
+	return t.Write(w)
+}
+
+func printBars(w io.Writer, s Style, r *experiment.Report) error {
+	if len(r.Bars) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	t := NewTable("BAR", "MEASURED", "INTERVAL", "LIMIT", "")
+	for i := range r.Bars {
+		b := &r.Bars[i]
+		verdict := s.Bad("missed")
+		switch {
+		case b.Verdict == experiment.NotMeasured:
+			verdict = s.Bad(b.Verdict)
+		case b.Holds:
+			verdict = s.Good("holds")
+		}
+		if b.Verdict == experiment.WithinNoise || b.Verdict == experiment.TooFew {
+			verdict += " (" + b.Verdict + ")"
+		}
+		t.Row(b.What, r.Text(b, b.Value), r.BarRange(b), r.Want(b), verdict)
+	}
+	return t.Write(w)
+}

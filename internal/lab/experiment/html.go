@@ -1,0 +1,137 @@
+package experiment
+
+import (
+	"bytes"
+	_ "embed" // the page
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/lab/plot"
+)
+
+//go:embed report.gohtml
+var pageText string
+
+var page = template.Must(template.New("report").Funcs(template.FuncMap{
+	"short":   plot.Short,
+	"percent": func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) },
+	"join":    strings.Join,
+}).Parse(pageText))
+
+// Files of a report's directory.
+const (
+	JSONFile = "report.json"
+	HTMLFile = "report.html"
+)
+
+// Save writes report.json and report.html into a directory, which it makes.
+func (r *Report) Save(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a report is for everybody
+		return err
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	var html bytes.Buffer
+	if err := r.WriteHTML(&html); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, JSONFile), append(text, '\n'), 0o644); err != nil { //nolint:gosec // as above
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, HTMLFile), html.Bytes(), 0o644) //nolint:gosec // as above
+}
+
+// WriteHTML writes a page that needs no other file.
+func (r *Report) WriteHTML(w io.Writer) error {
+	return page.Execute(w, map[string]any{"Style": plot.Style, "Report": r, "Pictures": r.pictures()})
+}
+
+// picture is a plot, and what it shows.
+type picture struct {
+	About string
+	SVG   template.HTML
+}
+
+func (r *Report) pictures() (out []picture) {
+	for _, p := range r.Plots {
+		svg := r.bars(p)
+		if p.X != "" {
+			svg = r.lines(p)
+		}
+		if svg != "" {
+			out = append(out, picture{p.About, svg})
+		}
+	}
+	for _, c := range r.Charts {
+		out = append(out, picture{c.About, c.draw()})
+	}
+	return out
+}
+
+// of are the results of a plot that have its metric.
+func (r *Report) of(p Plot) (out []Result) {
+	for _, v := range r.Variants {
+		_, has := v.Summary[p.Metric]
+		if has && (len(p.Variants) == 0 || slices.Contains(p.Variants, v.Name)) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (r *Report) bars(p Plot) template.HTML {
+	var groups []plot.Group
+	for _, v := range r.of(p) {
+		s := v.Summary[p.Metric]
+		groups = append(groups, plot.Group{Label: v.Name, Bars: []plot.Bar{{Value: s.Median, Low: s.Q1, High: s.Q3}}})
+	}
+	if len(groups) == 0 {
+		return ""
+	}
+	return plot.Bars(p.Title, r.Metric(p.Metric).Unit, groups)
+}
+
+func (r *Report) lines(p Plot) template.HTML {
+	var list []plot.Line
+	at := map[string]int{}
+	results := r.of(p)
+	slices.SortStableFunc(results, func(a, b Result) int { return int(1e6 * (a.X - b.X)) })
+	for _, v := range results {
+		i, known := at[v.Series]
+		if !known {
+			i = len(list)
+			at[v.Series] = i
+			list = append(list, plot.Line{Series: i, Name: v.Series})
+		}
+		s := v.Summary[p.Metric]
+		list[i].Points = append(list[i].Points, [2]float64{v.X, s.Median})
+		list[i].Spread = append(list[i].Spread, [2]float64{s.Q1, s.Q3})
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return plot.Lines(plot.Axes{Title: p.Title, X: p.X, Y: r.Metric(p.Metric).Unit}, list)
+}
+
+func (c *Chart) draw() template.HTML {
+	if len(c.Lines) == 0 {
+		var groups []plot.Group
+		for _, b := range c.Bars {
+			groups = append(groups, plot.Values(b.Label, b.Values...))
+		}
+		return plot.Bars(c.Title, c.Y, groups, c.Names...)
+	}
+	var list []plot.Line
+	for i, l := range c.Lines {
+		list = append(list, plot.Line{Series: i, Name: l.Name, Points: l.Points})
+	}
+	return plot.Lines(plot.Axes{Title: c.Title, X: c.X, Y: c.Y}, list)
+}

@@ -1,0 +1,79 @@
+package experiment
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/envoy"
+)
+
+// Machine is where an experiment ran.
+type Machine struct {
+	CPUs       int     `json:"cpus"` // that this process may use
+	CPU        string  `json:"cpu,omitempty"`
+	MemoryMB   int64   `json:"memory_mb,omitempty"`
+	OS         string  `json:"os"` // "linux/amd64"
+	Kernel     string  `json:"kernel,omitempty"`
+	Go         string  `json:"go"`
+	Envoy      string  `json:"envoy,omitempty"`
+	LoadBefore float64 `json:"load_before"` // average of a minute
+	LoadAfter  float64 `json:"load_after"`  // likewise; most of it is the experiment's own
+}
+
+// machine looks at this one. What it does not say is left out.
+func machine(ctx context.Context, binary string) Machine {
+	m := Machine{
+		CPUs: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(),
+		CPU: field("/proc/cpuinfo", "model name"), Kernel: firstLine("/proc/sys/kernel/osrelease"), LoadBefore: loadAverage(),
+	}
+	if words := strings.Fields(field("/proc/meminfo", "MemTotal")); len(words) > 0 {
+		if kib, err := strconv.ParseInt(words[0], 10, 64); err == nil {
+			m.MemoryMB = kib >> 10
+		}
+	}
+	if binary != "" {
+		if v, err := envoy.VersionOf(ctx, binary); err == nil {
+			m.Envoy = v
+		}
+	}
+	return m
+}
+
+// Busy tells that something else ran when the experiment began.
+func (m *Machine) Busy() bool { return m.LoadBefore > 0.5*float64(m.CPUs) }
+
+// field is the first "name : value" of a file.
+func field(path, name string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func firstLine(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return line
+}
+
+// loadAverage is that of the last minute; 0 where it is not told.
+func loadAverage() float64 {
+	word, _, _ := strings.Cut(firstLine("/proc/loadavg"), " ")
+	load, err := strconv.ParseFloat(word, 64)
+	if err != nil {
+		return 0
+	}
+	return load
+}

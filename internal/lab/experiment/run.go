@@ -1,0 +1,197 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// stopTime is what is kept of the budget for stopping subjects and for writing.
+const stopTime = 5 * time.Second
+
+// run is an experiment under way. It belongs to one goroutine.
+type run struct {
+	*Experiment
+	report   *Report
+	subjects []Subject // by variant; nil: skipped
+	begun    time.Time
+	round    time.Duration // that the last one took
+}
+
+// Run measures. The report holds all rounds that were complete, also where an error ended the
+// run early.
+func Run(ctx context.Context, e *Experiment) (*Report, error) {
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	r := &run{Experiment: e, begun: time.Now(), round: e.Expect, subjects: make([]Subject, len(e.Variants))}
+	r.report = r.begin(ctx)
+	err := r.measure(ctx)
+	r.report.Machine.LoadAfter = loadAverage()
+	r.report.Took = time.Since(r.begun).Seconds()
+	if err != nil {
+		r.report.Stopped = err.Error()
+	}
+	r.report.Conclude()
+	return r.report, err
+}
+
+// check tells of experiments that are not well made.
+func (e *Experiment) check() error {
+	names := func(in string) error {
+		if !slices.ContainsFunc(e.Variants, func(v Variant) bool { return v.Name == in }) {
+			return fmt.Errorf("experiment %s: there is no variant %q", e.Name, in)
+		}
+		return nil
+	}
+	var errs []error
+	for _, p := range e.Compare {
+		errs = append(errs, names(p.Variant), names(p.Base))
+	}
+	for _, b := range e.Bars {
+		if errs = append(errs, names(b.Variant)); b.Base != "" {
+			errs = append(errs, names(b.Base))
+		}
+	}
+	if e.Rounds < 1 || e.Budget <= 0 {
+		errs = append(errs, fmt.Errorf("experiment %s: it has no rounds, or no time", e.Name))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *run) begin(ctx context.Context) *Report {
+	out := &Report{
+		Schema: Schema, Experiment: r.Name, Title: r.Title, About: r.About, Begun: r.begun.Format(time.RFC3339),
+		Version: r.Version, Quick: r.Quick, Machine: machine(ctx, r.Envoy), Facts: r.Facts, RoundsAsked: r.Rounds,
+		Budget: r.Budget.Seconds(), Metrics: r.Metrics, Plots: r.Plots,
+	}
+	for _, v := range r.Variants {
+		out.Variants = append(out.Variants, Result{Name: v.Name, About: v.About, Series: v.Series, X: v.X, Skipped: v.Skip, Samples: []Sample{}})
+	}
+	for _, p := range r.Compare {
+		out.Comparisons = append(out.Comparisons, comparisonsOf(p, r.Metrics)...)
+	}
+	for _, b := range r.Bars {
+		out.Bars = append(out.Bars, Limit{What: b.What, Metric: b.Metric, Variant: b.Variant, Base: b.Base, Limit: b.Limit, AtLeast: b.AtLeast})
+	}
+	return out
+}
+
+// measure runs all rounds within the budget. Subjects are stopped before it returns.
+func (r *run) measure(ctx context.Context) error {
+	ctx, cancel := context.WithDeadlineCause(ctx, r.begun.Add(r.Budget-stopTime), errBudget)
+	defer cancel()
+	defer r.stop()
+	if err := r.start(ctx); err != nil {
+		return err
+	}
+	for n := range r.Rounds + 1 { // round 0 warms up
+		if n > 1 && r.left() < r.round {
+			r.report.note("%d of %d rounds were measured: another one takes %s, and of the budget of %s only %s was left",
+				n-1, r.Rounds, r.round.Round(time.Second), r.Budget, r.left().Round(time.Second))
+			return nil
+		}
+		if err := r.one(ctx, n); err != nil {
+			return r.cut(ctx, n, err)
+		}
+	}
+	return nil
+}
+
+// errBudget ends a round that takes longer than the ones before it.
+var errBudget = errors.New("the time budget is spent")
+
+// cut is what a round that failed makes of a run: where only its time was over, and others are
+// complete, a shorter one.
+func (r *run) cut(ctx context.Context, n int, err error) error {
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
+		return err
+	case errors.Is(cause, errBudget) && r.report.Rounds > 0:
+		r.report.note("round %d of %d did not end within the budget of %s, and is left out", n, r.Rounds, r.Budget)
+		return nil
+	default:
+		return cause
+	}
+}
+
+// left is what is left of the budget.
+func (r *run) left() time.Duration { return time.Until(r.begun.Add(r.Budget - stopTime)) }
+
+func (r *run) start(ctx context.Context) (err error) {
+	for i, v := range r.Variants {
+		if v.Skip != "" {
+			continue
+		}
+		r.tell(0, fmt.Sprintf("starting %s (%d of %d)", v.Name, i+1, len(r.Variants)), 0)
+		if r.subjects[i], err = v.Start(ctx); err != nil {
+			return fmt.Errorf("%s does not start: %w", v.Name, err)
+		}
+	}
+	return nil
+}
+
+// stop stops what was started, the last first.
+func (r *run) stop() {
+	r.progress("stopping")
+	for _, s := range slices.Backward(r.subjects) {
+		if s != nil {
+			s.Stop()
+		}
+	}
+}
+
+// one measures a round. Its samples are kept only when it is complete.
+func (r *run) one(ctx context.Context, n int) error {
+	began := time.Now()
+	samples := make([]Sample, len(r.subjects))
+	for at, i := range r.order(n) {
+		name := r.Variants[i].Name
+		r.tell(n, fmt.Sprintf("round %d of %d, %s", n, r.Rounds, name), float64(at)/float64(len(r.subjects)))
+		s, err := r.subjects[i].Measure(ctx, Round{Number: n, Warming: n == 0})
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		samples[i] = s
+	}
+	if n == 0 {
+		r.round = max(r.Expect, time.Since(began))
+		return nil
+	}
+	r.round = time.Since(began)
+	r.report.Rounds++
+	for i, s := range samples {
+		if s != nil {
+			r.report.Variants[i].Samples = append(r.report.Variants[i].Samples, s)
+		}
+	}
+	return nil
+}
+
+// order is that of a round: forwards and backwards in turn, and from another beginning each
+// time, so that no variant always follows the same one.
+func (r *run) order(n int) (out []int) {
+	for i, s := range r.subjects {
+		if s != nil {
+			out = append(out, i)
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	cut := n / 2 * 2 % len(out)
+	out = slices.Concat(out[cut:], out[:cut])
+	if n%2 == 1 {
+		slices.Reverse(out)
+	}
+	return out
+}
+
+// tell says what is done, and about how long all of it will still take; share is how much of
+// this round is over.
+func (r *run) tell(n int, what string, share float64) {
+	rest := time.Duration((float64(r.Rounds-n) + 1 - share) * float64(r.round))
+	r.progress(fmt.Sprintf("%s; about %s left", what, min(rest, max(r.left(), 0)).Round(time.Second)))
+}

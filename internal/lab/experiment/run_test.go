@@ -1,0 +1,184 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fake is a variant whose samples are made up.
+type fake struct {
+	name    string
+	value   func(r Round) (Sample, error)
+	log     *[]string // of all variants: what was done, in order
+	stopped int
+}
+
+func (f *fake) Measure(ctx context.Context, r Round) (Sample, error) {
+	*f.log = append(*f.log, f.name)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return f.value(r)
+}
+
+func (f *fake) Stop() { f.stopped++; *f.log = append(*f.log, "stop "+f.name) }
+
+func (f *fake) variant() Variant {
+	return Variant{Name: f.name, Series: f.name, Start: func(context.Context) (Subject, error) { return f, nil }}
+}
+
+// made makes an experiment of variants whose requests per second go with the round's, times a
+// factor each.
+func made(rounds int, factors map[string]float64) (*Experiment, map[string]*fake, *[]string) {
+	log, fakes := &[]string{}, map[string]*fake{}
+	e := &Experiment{
+		Name: "made", Title: "Made up", Rounds: rounds, Budget: time.Minute,
+		Metrics: []Metric{{Name: "qps", Title: "requests/s", Unit: "1/s", Better: Higher}, {Name: "added", Title: "added", Unit: "ms", Better: Lower, Absolute: true}},
+		Plots:   []Plot{{Title: "Requests", Metric: "qps"}},
+	}
+	for i, name := range []string{"base", "a", "b"} {
+		factor, ok := factors[name]
+		if !ok {
+			continue
+		}
+		fakes[name] = &fake{name: name, log: log, value: func(r Round) (Sample, error) {
+			// The machine is slower in some rounds, and each sample has a noise of its own.
+			noise := 1 + 0.01*float64(r.Number*(i+1)%5-2)
+			return Sample{"qps": 1000 * float64(1+r.Number%3) * factor * noise, "added": factor}, nil
+		}}
+		e.Variants = append(e.Variants, fakes[name].variant())
+	}
+	return e, fakes, log
+}
+
+// TestDefect: a variant that is a fifth slower is found, though rounds differ by three times;
+// one that is not is within noise.
+func TestDefect(t *testing.T) {
+	e, fakes, _ := made(9, map[string]float64{"base": 1, "a": 0.8, "b": 1.001})
+	e.Compare = []Pair{{Variant: "a", Base: "base"}, {Variant: "b", Base: "base", Metrics: []string{"qps"}}}
+	e.Bars = []Bar{
+		{What: "a keeps up", Metric: "qps", Variant: "a", Base: "base", Limit: 0.95, AtLeast: true},
+		{What: "b keeps up", Metric: "qps", Variant: "b", Base: "base", Limit: 0.95, AtLeast: true},
+		{What: "added by a", Metric: "added", Variant: "a", Limit: 0.8},
+	}
+	r, err := Run(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, 9, r.Rounds)
+	require.Equal(t, IsLower, r.Comparisons[0].Verdict)
+	require.InDelta(t, 0.8, r.Comparisons[0].Median, 0.03)
+	require.Equal(t, -1, r.Good(&r.Comparisons[0]))
+	require.Equal(t, IsLower, r.Comparisons[1].Verdict)
+	require.InDelta(t, -0.2, r.Comparisons[1].Median, 1e-9, "what is absolute is a difference")
+	require.Equal(t, 1, r.Good(&r.Comparisons[1]), "less is added")
+	require.Equal(t, WithinNoise, r.Comparisons[2].Verdict)
+	require.Equal(t, []string{Missed, Holds, WithinNoise}, []string{r.Bars[0].Verdict, r.Bars[1].Verdict, r.Bars[2].Verdict})
+	require.Equal(t, []bool{false, true, true}, []bool{r.Bars[0].Holds, r.Bars[1].Holds, r.Bars[2].Holds})
+	require.Equal(t, [2]int{2, 3}, r.Held())
+	for _, f := range fakes {
+		require.Equal(t, 1, f.stopped)
+	}
+}
+
+// TestOrder: each round measures all, in another order; the last started is stopped first.
+func TestOrder(t *testing.T) {
+	e, _, log := made(5, map[string]float64{"base": 1, "a": 1, "b": 1})
+	_, err := Run(t.Context(), e)
+	require.NoError(t, err)
+	require.Len(t, *log, 6*3+3)
+	require.Equal(t, []string{"stop b", "stop a", "stop base"}, (*log)[18:])
+	orders := map[string]bool{}
+	for i := range 6 {
+		round := (*log)[3*i : 3*i+3]
+		orders[round[0]+round[1]+round[2]] = true
+		require.ElementsMatch(t, []string{"base", "a", "b"}, round)
+	}
+	require.Greater(t, len(orders), 3)
+}
+
+// TestInterrupted: complete rounds are kept, the one under way is not, and all is stopped.
+func TestInterrupted(t *testing.T) {
+	e, fakes, _ := made(5, map[string]float64{"base": 1, "a": 1})
+	ctx, cancel := context.WithCancel(t.Context())
+	last := fakes["a"].value
+	fakes["a"].value = func(r Round) (Sample, error) {
+		if r.Number == 3 {
+			cancel()
+			return nil, ctx.Err()
+		}
+		return last(r)
+	}
+	r, err := Run(ctx, e)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 2, r.Rounds)
+	require.NotEmpty(t, r.Stopped)
+	for _, v := range r.Variants {
+		require.Len(t, v.Samples, 2)
+	}
+	for _, f := range fakes {
+		require.Equal(t, 1, f.stopped)
+	}
+}
+
+func TestNoStart(t *testing.T) {
+	e, fakes, _ := made(5, map[string]float64{"base": 1, "a": 1, "b": 1})
+	e.Variants[1].Start = func(context.Context) (Subject, error) { return nil, errors.New("no luck") }
+	r, err := Run(t.Context(), e)
+	require.EqualError(t, err, "a does not start: no luck")
+	require.Equal(t, err.Error(), r.Stopped)
+	require.Equal(t, []int{1, 0, 0}, []int{fakes["base"].stopped, fakes["a"].stopped, fakes["b"].stopped})
+}
+
+// TestBudget: rounds that would not end in time are not begun, and the report says so.
+func TestBudget(t *testing.T) {
+	e, _, _ := made(1000, map[string]float64{"base": 1})
+	e.Budget, e.Expect = stopTime+time.Hour, 0
+	r := &run{Experiment: e, begun: time.Now().Add(-2 * time.Hour), round: time.Second, report: &Report{}}
+	require.Negative(t, r.left())
+	e.Budget = stopTime + time.Nanosecond
+	got, err := Run(t.Context(), e)
+	require.ErrorIs(t, err, errBudget, "not one round was complete")
+	require.Zero(t, got.Rounds)
+}
+
+func TestSkip(t *testing.T) {
+	e, fakes, _ := made(5, map[string]float64{"base": 1, "a": 1})
+	e.Variants[1].Skip = "there is no compiler"
+	e.Compare = []Pair{{Variant: "a", Base: "base"}}
+	r, err := Run(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, "there is no compiler", r.Variant("a").Skipped)
+	require.Empty(t, r.Variant("a").Samples)
+	require.Equal(t, NotMeasured, r.Comparisons[0].Verdict)
+	require.Zero(t, fakes["a"].stopped)
+}
+
+func TestWrongNames(t *testing.T) {
+	e, _, _ := made(1, map[string]float64{"base": 1})
+	e.Compare = []Pair{{Variant: "a", Base: "base"}}
+	e.Bars = []Bar{{Variant: "base", Base: "z"}}
+	_, err := Run(t.Context(), e)
+	require.ErrorContains(t, err, `there is no variant "a"`)
+	require.ErrorContains(t, err, `there is no variant "z"`)
+}
+
+// TestProgress: the time left is told before each measurement, and gets less.
+func TestProgress(t *testing.T) {
+	e, _, _ := made(2, map[string]float64{"base": 1, "a": 1})
+	e.Expect = 10 * time.Second
+	var labels []string
+	e.Progress = func(label string) { labels = append(labels, label) }
+	_, err := Run(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, "starting base (1 of 2); about 30s left", labels[0])
+	require.True(t, slices.Contains(labels, "round 0 of 2, base; about 30s left"), labels)
+	require.True(t, slices.Contains(labels, "round 0 of 2, a; about 25s left"), labels)
+	require.Equal(t, "stopping", labels[len(labels)-1])
+}
