@@ -27,7 +27,7 @@ func NewLabCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand((&propagationFlags{}).command(), (&routesFlags{}).command(), newFloorCommand())
+	cmd.AddCommand((&propagationFlags{}).command(), (&routesFlags{}).command(), newFloorCommand(), newLoadCommand(), newBackendCommand())
 	return cmd
 }
 

@@ -2,8 +2,8 @@ package child
 
 import "syscall"
 
-// attributes: a process group of its own, so that Ctrl-C reaches the lab alone, which
+// Attributes: a process group of its own, so that Ctrl-C reaches the lab alone, which
 // ends its children; and the kernel's help where the lab cannot.
-func attributes() *syscall.SysProcAttr {
+func Attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,4 +4,5 @@ package child
 
 import "syscall"
 
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// Attributes: a process group of its own.
+func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -27,8 +27,9 @@ type Process struct {
 	err  error         // written before done is closed
 
 	mu      sync.Mutex // guards what follows
-	addr    string     // of its streams
+	addr    string     // of its streams, or requests
 	http    string     // of its pages
+	proxy   int        // process id of the Envoy that it runs
 	tail    []string   // the last lines that it logged
 	changed chan struct{}
 }
@@ -39,9 +40,19 @@ const tailLines = 20
 // --log-format json, and waits until it has. It ends when Kill or Stop is called, and
 // on Linux when its parent dies.
 func Start(ctx context.Context, name string, argv ...string) (*Process, error) {
+	return startUntil(ctx, name, "where it listens", func(p *Process) bool { return p.Addr() != "" }, argv)
+}
+
+// StartAgent runs `moonsail agent --log-format json`, and waits until its Envoy is ready.
+func StartAgent(ctx context.Context, name string, argv ...string) (*Process, error) {
+	return startUntil(ctx, name, "that its Envoy is ready", func(p *Process) bool { return p.EnvoyPid() != 0 }, argv)
+}
+
+// startUntil waits until the process has said what is wanted of it.
+func startUntil(ctx context.Context, name, what string, said func(*Process) bool, argv []string) (*Process, error) {
 	p := &Process{name: name, done: make(chan struct{}), changed: make(chan struct{}, 1)}
 	p.cmd = exec.Command(argv[0], argv[1:]...) //nolint:noctx // it ends by Stop or Kill
-	p.cmd.SysProcAttr = attributes()
+	p.cmd.SysProcAttr = Attributes()
 	p.cmd.WaitDelay = time.Second
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -50,7 +61,7 @@ func Start(ctx context.Context, name string, argv ...string) (*Process, error) {
 	if err := p.start(out); err != nil {
 		return nil, err
 	}
-	if err := p.waitAddress(ctx); err != nil {
+	if err := p.wait(ctx, what, said); err != nil {
 		p.Kill()
 		return nil, err
 	}
@@ -60,8 +71,7 @@ func Start(ctx context.Context, name string, argv ...string) (*Process, error) {
 func (p *Process) start(out io.Reader) error {
 	started := make(chan error)
 	go func() {
-		// The parent-death signal comes when the thread that forked ends: keep it.
-		runtime.LockOSThread()
+		runtime.LockOSThread() // see OnThread
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
 		started <- err
@@ -78,6 +88,18 @@ func (p *Process) start(out io.Reader) error {
 	return nil
 }
 
+// OnThread runs what starts a process and waits for its end. The parent-death signal comes
+// when the thread that forked ends: this one is kept.
+func OnThread(run func() error) error {
+	ended := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		ended <- run()
+	}()
+	return <-ended
+}
+
 // read takes its log until it ends.
 func (p *Process) read(out io.Reader) {
 	for s := bufio.NewScanner(out); s.Scan(); {
@@ -86,13 +108,18 @@ func (p *Process) read(out io.Reader) {
 }
 
 func (p *Process) line(text string) {
-	var rec struct{ Msg, Addr, URL string }
+	var rec struct {
+		Msg, Addr, URL string
+		Pid            int
+	}
 	_ = json.Unmarshal([]byte(text), &rec) // other lines have none of these
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case rec.Addr != "" && strings.HasPrefix(rec.Msg, "serving xDS"):
+	case rec.Addr != "" && (strings.HasPrefix(rec.Msg, "serving xDS") || rec.Msg == "serving requests"):
 		p.addr = rec.Addr
+	case rec.Pid != 0 && rec.Msg == "sidecar ready":
+		p.proxy = rec.Pid
 	case rec.URL != "" && strings.HasPrefix(rec.Msg, "serving metrics"):
 		if u, err := url.Parse(rec.URL); err == nil {
 			p.http = u.Host
@@ -110,11 +137,11 @@ func (p *Process) line(text string) {
 // startTime bounds how long a server may take to listen.
 const startTime = 60 * time.Second
 
-func (p *Process) waitAddress(ctx context.Context) error {
+func (p *Process) wait(ctx context.Context, what string, said func(*Process) bool) error {
 	timer := time.NewTimer(startTime)
 	defer timer.Stop()
 	for {
-		if p.Addr() != "" {
+		if said(p) {
 			return nil
 		}
 		select {
@@ -124,7 +151,7 @@ func (p *Process) waitAddress(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-			return fmt.Errorf("%s has not said in %s where it listens:\n%s", p.name, startTime, p.Tail())
+			return fmt.Errorf("%s has not said in %s %s:\n%s", p.name, startTime, what, p.Tail())
 		}
 	}
 }
@@ -148,6 +175,13 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Done is closed when it has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
+
+// EnvoyPid is the process id of the Envoy that an agent runs; 0 until that is ready.
+func (p *Process) EnvoyPid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.proxy
+}
 
 // Addr is where its streams are served.
 func (p *Process) Addr() string {

@@ -1,0 +1,33 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"fortio.org/fortio/fhttp"
+	"fortio.org/log"
+)
+
+// Backend answers requests until its context ends: Fortio's echo server, which answers with as
+// many bytes as ?size= says. It logs where it listens.
+func Backend(ctx context.Context, addr string, l *slog.Logger) error {
+	log.SetLogLevel(log.Error)
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	l.Info(Listening, "addr", ln.Addr().String())
+	server := &http.Server{Handler: http.HandlerFunc(fhttp.EchoHandler), ReadHeaderTimeout: time.Minute}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // its connections are the lab's
+	if err := server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Listening is what a backend logs; package child waits for it.
+const Listening = "serving requests"

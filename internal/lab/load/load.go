@@ -1,0 +1,114 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"fortio.org/fortio/fhttp"
+	"fortio.org/fortio/periodic"
+	"fortio.org/log"
+)
+
+// Options say what to send, and where.
+type Options struct {
+	URL         string        `json:"url"`
+	Host        string        `json:"host,omitempty"` // of requests; empty: the URL's
+	Connections int           `json:"connections"`
+	Rate        float64       `json:"rate,omitempty"` // requests a second, of all connections; 0: each sends again at once
+	Duration    time.Duration `json:"duration"`
+	HTTP2       bool          `json:"http2,omitempty"` // to URL, without TLS; else HTTP/1.1
+}
+
+// Result is what a load has seen. Times are in milliseconds.
+type Result struct {
+	Requests int64   `json:"requests"`
+	Failed   int64   `json:"failed"` // answers other than 200, and none
+	Took     float64 `json:"took_s"`
+	QPS      float64 `json:"qps"`
+	P50      float64 `json:"p50_ms"`
+	P90      float64 `json:"p90_ms"`
+	P99      float64 `json:"p99_ms"`
+	Max      float64 `json:"max_ms"`
+	CPU      float64 `json:"cpu_s"` // of the process that sent
+}
+
+// resolution of the histogram: percentiles are interpolated within its buckets, which are as
+// wide as this for the first milliseconds and wider above.
+const resolution = 10 * time.Microsecond
+
+// Check tells what is wrong with options.
+func (o *Options) Check() error {
+	switch {
+	case o.URL == "":
+		return errors.New("a load needs a URL")
+	case o.Connections < 1 || o.Duration <= 0 || o.Rate < 0:
+		return fmt.Errorf("a load needs connections, a duration, and no rate below 0: %+v", *o)
+	}
+	return nil
+}
+
+// Run sends, and returns when its time is over. Connections are opened, and used once, before.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	log.SetLogLevel(log.Error)
+	stop := periodic.NewAborter()
+	defer context.AfterFunc(ctx, func() { stop.Abort(false) })()
+	r, err := fhttp.RunHTTPTest(&fhttp.HTTPRunnerOptions{
+		RunnerOptions: periodic.RunnerOptions{
+			QPS: perSecond(o.Rate), Duration: o.Duration, NumThreads: o.Connections, Resolution: resolution.Seconds(),
+			Percentiles: percentiles, Out: io.Discard, Stop: stop, Uniform: true,
+		},
+		HTTPOptions: o.http(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load on %s: %w", o.URL, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return resultOf(r), nil
+}
+
+var percentiles = []float64{50, 90, 99}
+
+func (o *Options) http() fhttp.HTTPOptions {
+	h := fhttp.HTTPOptions{URL: o.URL, NumConnections: o.Connections, H2: o.HTTP2, DisableFastClient: o.HTTP2, HTTPReqTimeOut: requestTimeout}
+	h.Init(o.URL)
+	if o.Host != "" {
+		_ = h.AddAndValidateExtraHeader("Host: " + o.Host) // it has a colon: there is no other error
+	}
+	return h
+}
+
+// requestTimeout is far beyond what a proxy may take.
+const requestTimeout = 10 * time.Second
+
+// perSecond is Fortio's: below 0 is as fast as it goes.
+func perSecond(rate float64) float64 {
+	if rate == 0 {
+		return -1
+	}
+	return rate
+}
+
+func resultOf(r *fhttp.HTTPRunnerResults) *Result {
+	d := r.DurationHistogram
+	out := &Result{Requests: d.Count, Took: r.ActualDuration.Seconds(), QPS: r.ActualQPS, Max: 1000 * d.Max}
+	for code, n := range r.RetCodes {
+		if code != http.StatusOK {
+			out.Failed += n
+		}
+	}
+	for i, into := range []*float64{&out.P50, &out.P90, &out.P99} {
+		if i < len(d.Percentiles) {
+			*into = 1000 * d.Percentiles[i].Value
+		}
+	}
+	return out
+}

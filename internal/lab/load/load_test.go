@@ -1,0 +1,54 @@
+package load
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRun(t *testing.T) {
+	var host atomic.Value
+	var n atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host.Store(r.Host)
+		if n.Add(1) > 20 && r.URL.Path == "/bad" {
+			w.WriteHeader(http.StatusTeapot)
+		}
+	}))
+	defer s.Close()
+	r, err := Run(t.Context(), Options{URL: s.URL + "/", Host: "server", Connections: 4, Rate: 100, Duration: 200 * time.Millisecond})
+	require.NoError(t, err)
+	require.Equal(t, "server", host.Load())
+	require.EqualValues(t, 20, r.Requests)
+	require.Zero(t, r.Failed)
+	require.Positive(t, r.P50)
+	require.GreaterOrEqual(t, r.P99, r.P50)
+	r, err = Run(t.Context(), Options{URL: s.URL + "/bad", Connections: 2, Rate: 100, Duration: 300 * time.Millisecond})
+	require.NoError(t, err)
+	require.Positive(t, r.Failed)
+}
+
+func TestRunEnds(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	_, err := Run(ctx, Options{URL: s.URL, Connections: 1, Duration: time.Hour})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestCheck(t *testing.T) {
+	for _, o := range []Options{{}, {URL: "http://a"}, {URL: "http://a", Connections: 1}, {URL: "http://a", Connections: 1, Duration: 1, Rate: -1}} {
+		_, err := Run(t.Context(), o)
+		require.ErrorContains(t, err, "a load needs")
+		_, err = Command(t.Context(), []string{"x"}, o)
+		require.ErrorContains(t, err, "a load needs")
+	}
+	_, err := Run(t.Context(), Options{URL: "http://127.0.0.1:1/", Connections: 1, Duration: time.Second})
+	require.ErrorContains(t, err, "load on http://127.0.0.1:1/")
+}
