@@ -56,6 +56,7 @@ func (a *agent) workers(ctx context.Context) (workers.Report, error) {
 		return workers.Report{}, err
 	}
 	w.now = workers.Compare(w.last, look, a.concurrency, a.because)
+	w.now.Process = workers.Identify("/proc", look.PID)
 	w.last = look
 	return w.now, nil
 }

@@ -12,6 +12,7 @@ var commands = []func() *cobra.Command{
 	NewWaitCommand,
 	NewProxiesCommand,
 	NewProxyConfigCommand,
+	NewProfileCommand,
 	NewWhyCommand,
 	NewStaleCommand,
 	NewBugReportCommand,

@@ -26,6 +26,7 @@ const (
 	footer    = 40
 	character = 6.7 // one of the font's, at 11 px
 	narrowest = 0.25
+	fewest    = 8 // characters: less says nothing
 	shades    = 5
 )
 
@@ -50,7 +51,7 @@ func (g *Graph) WriteSVG(w io.Writer) error {
 	height := header + (deepest+1)*rowHeight + footer
 	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`+"\n",
 		width, height, width, height, html.EscapeString(g.Title))
-	out.WriteString(styles())
+	fmt.Fprint(out, styles())
 	fmt.Fprintf(out, `<rect class="page" width="%d" height="%d"/>`+"\n", width, height)
 	fmt.Fprintf(out, `<text class="title" x="%d" y="28">%s</text>`+"\n", margin, html.EscapeString(g.Title))
 	fmt.Fprintf(out, `<text class="note" x="%d" y="48">%s</text>`+"\n", margin, html.EscapeString(g.Subtitle))
@@ -58,7 +59,7 @@ func (g *Graph) WriteSVG(w io.Writer) error {
 		g.writeBox(out, &boxes[i], root.total, scale, header+(deepest-boxes[i].depth)*rowHeight)
 	}
 	writeLegend(out, height-14, hidden)
-	out.WriteString("</svg>\n")
+	fmt.Fprintln(out, "</svg>")
 	return out.Flush()
 }
 
@@ -81,7 +82,7 @@ func fit(name string, room float64) string {
 	switch {
 	case len(text) <= n:
 		return name
-	case n < 3:
+	case n < fewest:
 		return ""
 	}
 	return "…" + string(text[len(text)-n+1:])

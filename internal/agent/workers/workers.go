@@ -28,6 +28,7 @@ type Report struct {
 	Workers     []Worker  `json:"workers"`
 	Imbalance   string    `json:"imbalance,omitempty"` // empty: there is none worth telling
 	Advice      string    `json:"advice,omitempty"`
+	Process     Process   `json:"process"`
 }
 
 // ConnectionsFilter matches the statistics that Connections reads.
