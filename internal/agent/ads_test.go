@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -139,6 +138,11 @@ func (f *fakeADS) heldVersions() map[string]string {
 // httpRoute is an inbound HTTP listener whose every request goes to one address.
 func httpRoute(t *testing.T, ip string, port uint16, to net.Addr) ([]*listenerv3.Listener, []*clusterv3.Cluster) {
 	t.Helper()
+	l, c := namedRoute("inbound", "app", ip, port, to)
+	return []*listenerv3.Listener{l}, []*clusterv3.Cluster{c}
+}
+
+func namedRoute(listener, cluster, ip string, port uint16, to net.Addr) (*listenerv3.Listener, *clusterv3.Cluster) {
 	target := to.(*net.TCPAddr)
 	hcm := &hcmv3.HttpConnectionManager{
 		StatPrefix: "inbound",
@@ -146,7 +150,7 @@ func httpRoute(t *testing.T, ip string, port uint16, to net.Addr) ([]*listenerv3
 			VirtualHosts: []*routev3.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{{
 				Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 				Action: &routev3.Route_Route{Route: &routev3.RouteAction{
-					ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: "app"}, Timeout: durationpb.New(0),
+					ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}, Timeout: durationpb.New(0),
 				}},
 			}}}},
 		}},
@@ -155,18 +159,18 @@ func httpRoute(t *testing.T, ip string, port uint16, to net.Addr) ([]*listenerv3
 			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: pack(&routerv3.Router{})},
 		}},
 	}
-	return []*listenerv3.Listener{{
-			Name:             "inbound",
+	return &listenerv3.Listener{
+			Name:             listener,
 			Address:          socketAddress(ip, port),
 			TrafficDirection: corev3.TrafficDirection_INBOUND,
 			FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
 				Name:       "envoy.filters.network.http_connection_manager",
 				ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(hcm)},
 			}}}},
-		}}, []*clusterv3.Cluster{{
-			Name:                 "app",
-			ConnectTimeout:       durationpb.New(time.Second),
+		}, &clusterv3.Cluster{
+			Name:                 cluster,
+			ConnectTimeout:       durationpb.New(patience),
 			ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
-			LoadAssignment:       assignment("app", socketAddress(target.IP.String(), uint16(target.Port))),
-		}}
+			LoadAssignment:       assignment(cluster, socketAddress(target.IP.String(), uint16(target.Port))),
+		}
 }

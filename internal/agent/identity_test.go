@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -116,25 +117,39 @@ func TestRenewedCertificatesReachEnvoy(t *testing.T) {
 	s.awaitReady()
 	serials := map[string]bool{}
 	s.await("three certificates in Envoy", func() bool {
-		_, body := s.get(DefaultAdminPort, "/certs")
-		var certs struct {
-			Certificates []struct {
-				CertChain []struct {
-					SerialNumber string `json:"serial_number"`
-				} `json:"cert_chain"`
-			}
-		}
-		if json.Unmarshal([]byte(body), &certs) == nil {
-			for _, c := range certs.Certificates {
-				for _, chain := range c.CertChain {
-					serials[chain.SerialNumber] = true
-				}
-			}
-		}
+		leaves, _ := s.certs()
+		maps.Copy(serials, leaves)
 		return len(serials) >= 3
 	})
 	require.Len(t, p.seenNodes(), 1, "one stream")
 	require.NotContains(t, s.log.String(), "level=ERROR")
+}
+
+// certs are the serial numbers of what this sidecar's Envoy shows, and of what it checks
+// others by; empty while it does not answer.
+func (s *sidecar) certs() (leaves, roots map[string]bool) {
+	type list []struct {
+		SerialNumber string `json:"serial_number"`
+	}
+	var certs struct {
+		Certificates []struct {
+			CACert    list `json:"ca_cert"`
+			CertChain list `json:"cert_chain"`
+		}
+	}
+	_, body := s.get(DefaultAdminPort, "/certs")
+	_ = json.Unmarshal([]byte(body), &certs) // no answer is none
+	leaves, roots = map[string]bool{}, map[string]bool{}
+	add := func(to map[string]bool, from list) {
+		for _, c := range from {
+			to[strings.TrimLeft(c.SerialNumber, "0")] = true // Envoy writes whole bytes
+		}
+	}
+	for _, c := range certs.Certificates {
+		add(leaves, c.CertChain)
+		add(roots, c.CACert)
+	}
+	return leaves, roots
 }
 
 // With the control plane in plaintext, or none of TLS, the CA may be elsewhere, or files.

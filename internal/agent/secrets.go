@@ -34,6 +34,7 @@ type CA struct {
 	Address     string
 	TokenFile   string        // who this is, for the first certificate; empty: DefaultTokenFile
 	TTL         time.Duration // of certificates; 0: identity.DefaultTTL
+	GraceRatio  float64       // the part of a certificate's life that is left when it is renewed; 0: identity.DefaultGraceRatio
 	RSABits     int           // 0: keys are ECDSA P-256
 	TrustDomain string        // of the name that is asked for; empty: "cluster.local"
 
@@ -90,8 +91,8 @@ func (a *agent) startIdentity(ctx context.Context) (stop func(), err error) {
 	a.identity, err = identity.New(identity.Options{
 		Namespace: a.Workload.Namespace, ServiceAccount: a.Workload.ServiceAccount, TrustDomain: a.CA.TrustDomain,
 		Address: a.caAddress, ServerNames: a.serverNames(a.caHost()), TokenFile: a.CA.TokenFile, RootsFile: a.XDS.RootCert,
-		ClusterID: a.ClusterID, TTL: a.CA.TTL, RSABits: a.CA.RSABits, FilesDir: a.CA.MountedCerts, OutputDir: a.CA.OutputCerts,
-		Metrics: identity.NewMetrics(a.metrics.registry), Log: a.log,
+		ClusterID: a.ClusterID, TTL: a.CA.TTL, GraceRatio: a.CA.GraceRatio, RSABits: a.CA.RSABits,
+		FilesDir: a.CA.MountedCerts, OutputDir: a.CA.OutputCerts, Metrics: identity.NewMetrics(a.metrics.registry), Log: a.log,
 	})
 	if err != nil {
 		return nil, err

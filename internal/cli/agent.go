@@ -68,7 +68,7 @@ interface listens on 127.0.0.1 and the other ports on all addresses.
 Identity: with --xds-plaintext=false, --ca-address or --mounted-certs the workload has a
 certificate. Its key is made in this process, and leaves it for Envoy only, over a Unix
 socket. The CA knows the workload by the token in --token-file, which is read again each
-time; certificates are renewed near half of their life, without a connection cut, and
+time; certificates are renewed when half of their life is left (--cert-grace-period-ratio), without a connection cut, and
 roots are taken up when --xds-root-cert changes. GET /debug/identity on the status port
 says what there is, and what went wrong.
 
@@ -161,7 +161,8 @@ func (f *agentFlags) identityFlags(cmd *cobra.Command) {
 	fs, c := cmd.Flags(), &f.config.CA
 	fs.StringVar(&c.Address, "ca-address", "", "who issues the workload's certificate, as host:port with TLS or unix:///path; none: it gets none (default: the control plane, if it is reached with TLS)")
 	fs.StringVar(&c.TokenFile, "token-file", agent.DefaultTokenFile, "`file` with the token that tells the CA who this is")
-	fs.DurationVar(&c.TTL, "cert-ttl", identity.DefaultTTL, "how long certificates are to be good; they are renewed near half of it")
+	fs.DurationVar(&c.TTL, "cert-ttl", identity.DefaultTTL, "how long certificates are to be good")
+	fs.Float64Var(&c.GraceRatio, "cert-grace-period-ratio", identity.DefaultGraceRatio, "the part of a certificate's life that is left when it is renewed")
 	fs.IntVar(&c.RSABits, "rsa-key-size", 0, "use RSA keys of so many bits (default: ECDSA P-256)")
 	fs.StringVar(&c.TrustDomain, "trust-domain", "", `the trust domain that is asked for (default "cluster.local"); the CA decides`)
 	fs.StringVar(&c.MountedCerts, "mounted-certs", "", "take certificates from this `folder` (cert-chain.pem, key.pem, root-cert.pem), which somebody else renews, and not from a CA")
@@ -171,6 +172,7 @@ func (f *agentFlags) identityFlags(cmd *cobra.Command) {
 	EnvFlag(cmd, "xds-root-cert", "XDS_ROOT_CA")
 	EnvFlag(cmd, "ca-address", "CA_ADDR")
 	EnvFlag(cmd, "cert-ttl", "SECRET_TTL")
+	EnvFlag(cmd, "cert-grace-period-ratio", "SECRET_GRACE_PERIOD_RATIO")
 	EnvFlag(cmd, "trust-domain", "TRUST_DOMAIN")
 	EnvFlag(cmd, "output-certs", "OUTPUT_CERTS")
 }

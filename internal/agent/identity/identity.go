@@ -14,8 +14,12 @@ import (
 	"time"
 )
 
-// DefaultTTL is the life that a certificate is asked for with, as in Istio.
-const DefaultTTL = 24 * time.Hour
+// DefaultTTL is the life that a certificate is asked for with, and DefaultGraceRatio the part
+// of it that is left when it is renewed, as in Istio.
+const (
+	DefaultTTL        = 24 * time.Hour
+	DefaultGraceRatio = 0.5
+)
 
 // pollEvery is how often files of roots and of certificates are read again: they change by
 // renamed links (ConfigMaps), which notifications of the file system tell badly.
@@ -33,7 +37,8 @@ type Options struct {
 	RootsFile   string   // what the CA is checked by, and peers too; read again when it changes
 	ClusterID   string
 	TTL         time.Duration
-	RSABits     int // 0: keys are ECDSA P-256
+	GraceRatio  float64 // 0: DefaultGraceRatio; less than 1
+	RSABits     int     // 0: keys are ECDSA P-256
 
 	FilesDir  string // holds cert-chain.pem, key.pem and root-cert.pem; read again when they change
 	OutputDir string // where the same files are written; empty: nowhere
@@ -87,8 +92,11 @@ func New(o Options) (*Keeper, error) {
 	if k.TTL == 0 {
 		k.TTL = DefaultTTL
 	}
-	if k.TTL < time.Minute && k.poll == 0 {
-		return nil, fmt.Errorf("certificates that live for %s are renewed all the time: --cert-ttl wants a minute or more", k.TTL)
+	if k.GraceRatio == 0 {
+		k.GraceRatio = DefaultGraceRatio
+	}
+	if err := k.checkTimes(); err != nil {
+		return nil, err
 	}
 	if bits := k.RSABits; bits != 0 && (bits < 2048 || bits > 8192) {
 		return nil, fmt.Errorf("RSA keys of %d bits are none that the mesh takes: --rsa-key-size wants 2048 to 8192", bits)
@@ -103,6 +111,18 @@ func New(o Options) (*Keeper, error) {
 	k.fileRoots = roots
 	k.setRoots(roots)
 	return k, nil
+}
+
+func (k *Keeper) checkTimes() error {
+	switch {
+	case k.TTL < time.Minute && k.poll == 0:
+		return fmt.Errorf("certificates that live for %s are renewed all the time: --cert-ttl wants a minute or more", k.TTL)
+	case k.GraceRatio <= 0 || k.GraceRatio >= 1:
+		return fmt.Errorf("certificates are renewed when %g of their life is left: --cert-grace-period-ratio is between 0 and 1", k.GraceRatio)
+	case time.Duration(float64(k.TTL)*(1-k.GraceRatio)) < time.Second && k.poll == 0:
+		return fmt.Errorf("certificates that live for %s, and are renewed when %g of that is left, are renewed all the time: lower --cert-grace-period-ratio", k.TTL, k.GraceRatio)
+	}
+	return nil
 }
 
 // Secrets are the present ones, and a channel that is closed when there are others.

@@ -351,7 +351,9 @@ func TestMountedCertificates(t *testing.T) {
 
 func TestOptionErrors(t *testing.T) {
 	for want, o := range map[string]Options{
-		"--cert-ttl":        {TTL: time.Second},
+		"--cert-ttl wants":  {TTL: time.Second},
+		"between 0 and 1":   {GraceRatio: 1},
+		"lower --cert-g":    {TTL: time.Minute, GraceRatio: 0.99},
 		"--rsa-key-size":    {RSABits: 1024},
 		"--xds-root-cert":   {RootsFile: "/nowhere"},
 		"no certificate in": {RootsFile: "identity_test.go"},
@@ -365,13 +367,15 @@ func TestSchedule(t *testing.T) {
 	now := time.Now()
 	seen := map[time.Duration]bool{}
 	for range 1000 {
-		wait := renewal(now, now.Add(100*time.Hour))
+		wait := renewal(now, now.Add(100*time.Hour), DefaultGraceRatio)
 		require.GreaterOrEqual(t, wait, 45*time.Hour)
 		require.LessOrEqual(t, wait, 55*time.Hour+time.Nanosecond)
 		seen[wait] = true
 	}
 	require.Greater(t, len(seen), 900, "not all at once")
-	require.Zero(t, renewal(now, now.Add(-time.Second)))
+	require.Zero(t, renewal(now, now.Add(-time.Second), DefaultGraceRatio))
+	require.InDelta(t, time.Hour, renewal(now, now.Add(100*time.Hour), 0.99), float64(6*time.Minute+time.Second), "99% is left")
+	require.InDelta(t, 99*time.Hour, renewal(now, now.Add(100*time.Hour), 0.01), float64(6*time.Minute+time.Second), "1% is left")
 	var b backoff
 	for i, most := range []time.Duration{200, 400, 800, 1600, 3200, 6400, 10000, 10000} {
 		wait := b.wait(maxRetry)

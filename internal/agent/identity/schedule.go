@@ -25,14 +25,16 @@ func (b *backoff) wait(most time.Duration) time.Duration {
 	return b.next/2 + rand.N(b.next/2+1)
 }
 
-// renewal is how long after now a certificate is renewed: at a random point near half of
-// what it has left, so that workloads that began together do not renew together.
-func renewal(now, notAfter time.Time) time.Duration {
+// renewal is how long after now a certificate is renewed: when about the grace part of its
+// life is left, at a random point, so that workloads that began together do not renew together.
+func renewal(now, notAfter time.Time, grace float64) time.Duration {
 	left := notAfter.Sub(now)
 	if left <= 0 {
 		return 0
 	}
-	return left*45/100 + rand.N(left/10+1)
+	wait := time.Duration(float64(left) * (1 - grace))
+	either := min(wait, left-wait) / 10
+	return wait - either + rand.N(2*either+1)
 }
 
 // retryBound is the longest wait for the next attempt.
@@ -78,7 +80,7 @@ func (k *Keeper) renew(ctx context.Context) time.Duration {
 	k.problem, k.attempts = nil, 0
 	k.mu.Unlock()
 	k.set(s)
-	wait := k.plan(renewal(time.Now(), s.Leaf().NotAfter))
+	wait := k.plan(renewal(time.Now(), s.Leaf().NotAfter, k.GraceRatio))
 	k.Log.Info("certificate", "id", s.id(), "until", s.Leaf().NotAfter.Format(time.RFC3339), "from", k.place(), "renewed in", wait.Round(time.Second))
 	return wait
 }
