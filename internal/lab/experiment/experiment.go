@@ -29,6 +29,9 @@ type Experiment struct {
 	Version string // of Moonsail
 	Envoy   string // path of the binary; empty: none is used
 
+	// Finish adds to a report that is complete: notes, and charts. It may be nil.
+	Finish func(*Report)
+
 	Progress func(label string) // told what is being done, and the time left; may be nil
 }
 
@@ -103,6 +106,7 @@ type Plot struct {
 	Metric   string   `json:"metric"`
 	Variants []string `json:"variants,omitempty"` // empty: all that have the metric
 	X        string   `json:"x,omitempty"`
+	LogX     bool     `json:"log_x,omitempty"`
 }
 
 func (e *Experiment) progress(label string) {

@@ -118,7 +118,7 @@ func (r *Report) lines(p Plot) template.HTML {
 	if len(list) == 0 {
 		return ""
 	}
-	return plot.Lines(plot.Axes{Title: p.Title, X: p.X, Y: r.Metric(p.Metric).Unit}, list)
+	return plot.Lines(plot.Axes{Title: p.Title, X: p.X, Y: r.Metric(p.Metric).Unit, LogX: p.LogX}, list)
 }
 
 func (c *Chart) draw() template.HTML {

@@ -35,6 +35,9 @@ func Run(ctx context.Context, e *Experiment) (*Report, error) {
 		r.report.Stopped = err.Error()
 	}
 	r.report.Conclude()
+	if e.Finish != nil {
+		e.Finish(r.report)
+	}
 	return r.report, err
 }
 

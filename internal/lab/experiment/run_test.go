@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -181,4 +182,18 @@ func TestProgress(t *testing.T) {
 	require.True(t, slices.Contains(labels, "round 0 of 2, base; about 30s left"), labels)
 	require.True(t, slices.Contains(labels, "round 0 of 2, a; about 25s left"), labels)
 	require.Equal(t, "stopping", labels[len(labels)-1])
+}
+
+// TestFinish: what an experiment adds is made of the finished report.
+func TestFinish(t *testing.T) {
+	e, _, _ := made(2, map[string]float64{"base": 1})
+	e.Finish = func(r *Report) {
+		require.NotNil(t, r.Variants[0].Summary)
+		r.Charts = append(r.Charts, Chart{Title: "added", Y: "s", Bars: []ChartBar{{"a", []float64{1}}}})
+	}
+	r, err := Run(t.Context(), e)
+	require.NoError(t, err)
+	var page strings.Builder
+	require.NoError(t, r.WriteHTML(&page))
+	require.Contains(t, page.String(), "added")
 }
