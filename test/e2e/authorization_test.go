@@ -67,7 +67,10 @@ spec:
 
 // relay listens on 127.0.0.1, where a sidecar's application has to be, for an application of
 // another address.
-func relay(t *testing.T, to string) int {
+func relay(t *testing.T, to string) int { return heldRelay(t, to, nil) }
+
+// heldRelay is a relay whose callers are not heard while somebody has hold locked.
+func heldRelay(t *testing.T, to string, hold *sync.RWMutex) int {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -83,12 +86,26 @@ func relay(t *testing.T, to string) int {
 				_ = from.Close()
 				continue
 			}
-			relaying.Go(func() { _, _ = io.Copy(up, from); _ = up.Close() })
+			relaying.Go(func() { _, _ = io.Copy(holdable{up, hold}, from); _ = up.Close() })
 			relaying.Go(func() { _, _ = io.Copy(from, up); _ = from.Close() })
 		}
 	})
 	t.Cleanup(func() { _ = ln.Close(); relaying.Wait() }) // connections end with the sidecar, before
 	return ln.Addr().(*net.TCPAddr).Port
+}
+
+// holdable passes nothing on while hold is locked.
+type holdable struct {
+	io.Writer
+	hold *sync.RWMutex
+}
+
+func (h holdable) Write(b []byte) (int, error) {
+	if h.hold != nil {
+		h.hold.RLock()
+		defer h.hold.RUnlock()
+	}
+	return h.Writer.Write(b)
 }
 
 // given puts policies in force.

@@ -185,7 +185,13 @@ func newClient(name string) *client { return &client{name: name, ip: ownIP()} }
 // start runs the client's Envoy until the test ends, and waits for it to serve.
 func (c *client) start(t *testing.T, m *mesh, sotw bool) {
 	t.Helper()
-	c.bareEnvoy = startEnvoy(t, envoyOptions{xds: m.xds, sotw: sotw, drain: c.drain, proxy: &model.Proxy{
+	c.startAt(t, m, m.xds, sotw)
+}
+
+// startAt is start with another address of the control plane.
+func (c *client) startAt(t *testing.T, m *mesh, xds string, sotw bool) {
+	t.Helper()
+	c.bareEnvoy = startEnvoy(t, envoyOptions{xds: xds, sotw: sotw, drain: c.drain, proxy: &model.Proxy{
 		Name: c.name, Namespace: "shop", IPs: []string{c.ip}, Labels: map[string]string{"app": c.name},
 		DNSDomain: "shop.svc.cluster.local", Interception: model.InterceptNone,
 	}})

@@ -184,7 +184,6 @@ func (p *Proxy) take(b []byte) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.send(newRequest(resp.kind).bytes(fieldNonce, resp.nonce)) // the ACK
 	if round != nil && round.fleet == p.fleet && round != p.goals.round && round.at[p.index].Load() == 0 {
 		p.goals.begin(round)
 	}
@@ -194,6 +193,7 @@ func (p *Proxy) take(b []byte) error {
 	for _, r := range p.state.apply(p.fleet.Catalog, resp.kind, list) {
 		p.send(r)
 	}
+	p.send(newRequest(resp.kind).bytes(fieldNonce, resp.nonce)) // the ACK comes last, as Envoy's
 	return nil
 }
 

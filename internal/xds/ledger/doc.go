@@ -17,7 +17,9 @@
 //     the clusters added before it are ACKed, behind their endpoints: a proxy takes in
 //     order what comes on one stream. (One that refuses the endpoints has the route
 //     before that is known.) Clusters are removed once listeners and routes of that
-//     revision are ACKed. Endpoints never wait.
+//     revision are ACKed. Endpoints never wait: those of a new cluster go right behind it,
+//     before they are asked for. A proxy that was seen to make use of them is sent listeners
+//     and routes right behind them, too: a new service takes one trip.
 //  3. A resource that was NACKed is held back until it differs. What was NACKed together
 //     with it is sent again without it; where Envoy's message does not tell which it was,
 //     halves are sent until it is found. A held resource counts as settled, but while

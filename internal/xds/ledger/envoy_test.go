@@ -33,6 +33,11 @@ type envoy struct {
 	listed                         map[string]string      // virtual hosts and versions, also of dropped ones
 	refused                        [kinds]map[string]bool // clusters and endpoints that were refused, and not sent differently since
 
+	// late: it looks for endpoints of new clusters some time after it has taken them, those
+	// of later, as Envoy does before it has all clusters at start.
+	late  bool
+	later map[string]bool
+
 	sotw    *translator // nil: delta
 	started [kinds]bool
 	out     []Request // not yet read by the server
@@ -53,7 +58,7 @@ type routeConfig struct {
 func newEnvoy(r *rand.Rand, vhds bool) *envoy {
 	return &envoy{r: r, vhds: vhds, clusters: map[string]held{}, endpoints: map[string]held{}, listeners: map[string]held{},
 		scopes: map[string]held{}, active: map[string]held{}, waits: map[string]bool{},
-		routes: map[string]*routeConfig{}, warming: map[string]bool{}, usable: map[string]bool{}, listed: map[string]string{},
+		routes: map[string]*routeConfig{}, warming: map[string]bool{}, later: map[string]bool{}, usable: map[string]bool{}, listed: map[string]string{},
 		refused: [kinds]map[string]bool{cds: {}, eds: {}}}
 }
 
@@ -86,6 +91,7 @@ func slices2(names ...string) (out [][]byte) {
 // for some before, so that listeners with scopes do not wait for them again.
 func (e *envoy) connect() {
 	e.out = nil
+	clear(e.later)
 	e.scoped = e.scoped && len(e.scopes) > 0
 	if !e.started[cds] {
 		e.request(cds, Request{})
@@ -242,7 +248,11 @@ func (e *envoy) add(k kind, name string, h held, hosts []content) {
 		}
 		if h.eds {
 			e.warming[name] = true
-			if !ok || !old.eds {
+			switch {
+			case ok && old.eds:
+			case e.late:
+				e.later[name] = true
+			default:
 				e.request(eds, Request{Subscribe: slices2(name)})
 			}
 		} else {
@@ -253,7 +263,7 @@ func (e *envoy) add(k kind, name string, h held, hosts []content) {
 			}
 		}
 	case eds:
-		if c, ok := e.clusters[name]; ok && c.eds {
+		if c, ok := e.clusters[name]; ok && c.eds && !e.later[name] {
 			e.endpoints[name] = h
 			delete(e.refused[eds], name)
 			delete(e.warming, name)
@@ -299,6 +309,7 @@ func (e *envoy) remove(k kind, name string) {
 			e.dropEndpoints(name)
 		}
 		delete(e.clusters, name)
+		delete(e.later, name)
 		delete(e.refused[cds], name)
 		delete(e.usable, name)
 	case eds:
@@ -325,7 +336,16 @@ func (e *envoy) remove(k kind, name string) {
 func (e *envoy) dropEndpoints(name string) {
 	delete(e.endpoints, name)
 	delete(e.warming, name)
+	delete(e.later, name)
 	e.request(eds, Request{Unsubscribe: slices2(name)})
+}
+
+// look begins to look for the endpoints of clusters that it has not looked for yet.
+func (e *envoy) look() {
+	for _, n := range slices.Sorted(maps.Keys(e.later)) {
+		e.request(eds, Request{Subscribe: slices2(n)})
+	}
+	clear(e.later)
 }
 
 // wanted are the route configurations that listeners use.
@@ -480,6 +500,7 @@ func (e *envoy) followListeners() {
 func (e *envoy) startListeners() {
 	if e.started[cds] && !e.started[lds] && len(e.warming) == 0 && len(e.clusters) > 0 {
 		e.request(lds, Request{})
+		e.late = e.late && e.r.IntN(2) == 0
 	}
 }
 

@@ -76,19 +76,29 @@ func (l *Ledger) openGate() {
 
 // openFor opens the gate for more of one table's clusters.
 func (l *Ledger) openFor(i int) bool {
-	g, acked := &l.gate, l.watches[cds].acked(i).add
+	g, upto := &l.gate, l.clustersTaken(i)
 	switch {
-	case acked <= g.open[i]:
+	case upto <= g.open[i]:
 		return false
 	case l.states[i].LastAdded(resource.Cluster) <= g.open[i]:
-		g.open[i] = acked
+		g.open[i] = upto
 		return true
 	}
-	if !l.endpointsSent(i, acked, l.newClusters(i, acked)) {
+	if !l.endpointsSent(i, upto, l.newClusters(i, upto)) {
 		return false
 	}
-	g.open[i] = acked
+	g.open[i] = upto
 	return true
+}
+
+// clustersTaken is the revision up to which the proxy has a table's clusters, or will have
+// them and look for their endpoints, which are on their way.
+func (l *Ledger) clustersTaken(i int) model.Revision {
+	c := &l.watches[cds]
+	if l.ahead.trusted && c.flight != nil && !c.flight.explicit {
+		return c.at[i].add
+	}
+	return c.acked(i).add
 }
 
 // waitFor has listeners and routes wait for the endpoints of clusters.

@@ -20,6 +20,7 @@ func (l *Ledger) Handle(r *Request) bool {
 	if f := w.flight; f != nil && nonce == f.nonce {
 		since := min(l.floor(k, false), l.newest())
 		w.flight = nil
+		l.unasked(k)
 		if r.Error == nil {
 			l.accept(k, f)
 		} else {
@@ -145,6 +146,9 @@ func (l *Ledger) subscribeNames(k kind, list [][]byte) {
 			l.subscribeAll(k)
 		}
 	}
+	if k == eds {
+		set = names.Slices(l.asked(list)) // wildcards of endpoints are not served
+	}
 	w.names = l.pool.With(w.names, set)
 	w.todo = l.pool.With(w.todo, set)
 	if k == rds {
@@ -167,6 +171,9 @@ func (l *Ledger) unsubscribe(k kind, list [][]byte) {
 	}
 	if !w.wild {
 		w.todo, w.gone = l.pool.Without(w.todo, set), l.pool.Without(w.gone, set)
+	}
+	if k == eds {
+		l.settleAhead(list)
 	}
 	if k == rds {
 		l.dropRoutes(set)
@@ -274,7 +281,7 @@ func (l *Ledger) follow(k kind, f *flight, p *plan) {
 // cluster warming until they come, and does not ask, as it has subscribed them already.
 func (l *Ledger) clustersSent(f *flight) {
 	e := &l.watches[eds]
-	var again, later, all []string
+	var again, later, all, ahead []string
 	for i, part := range f.parts[:MaxTables] {
 		if part == nil {
 			continue
@@ -288,6 +295,8 @@ func (l *Ledger) clustersSent(f *flight) {
 				again = append(again, c.Name)
 			case !e.on && (f.explicit || c.Added <= f.from[i].add):
 				later = append(later, c.Name)
+			case l.goesAhead(c):
+				ahead = append(ahead, c.Name)
 			}
 			if f.explicit || l.watches[cds].held[c.Name] != nil { // or it was refused before
 				all = append(all, c.Name)
@@ -295,6 +304,7 @@ func (l *Ledger) clustersSent(f *flight) {
 		}
 	}
 	l.resend = l.pool.With(l.resend, names.Strings(later))
+	l.sendAhead(ahead)
 	if len(again) > 0 {
 		e.todo = l.pool.With(e.todo, names.Strings(again))
 		e.owe(l.newest())

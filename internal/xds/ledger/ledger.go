@@ -22,6 +22,7 @@ type Ledger struct {
 
 	gate   gate
 	scopes scopes
+	ahead  ahead
 	resend *names.Set // changed clusters whose endpoints are not subscribed yet
 
 	// Virtual hosts (see vhds.go), all sets of route configurations.

@@ -44,6 +44,7 @@ type run struct {
 func newRun(t *testing.T, seed uint64, strategy *Strategy, bad bool, sotw *translator) *run {
 	r := rand.New(rand.NewPCG(seed, 99))
 	x := &run{t: t, seed: seed, r: r, pool: names.NewPool(), strategy: strategy, sotw: sotw, envoy: newEnvoy(r, strategy.VirtualHosts)}
+	x.envoy.late = sotw == nil && r.IntN(3) == 0
 	x.envoy.sotw = sotw
 	x.outbound = [2]*world{newWorld(r, "a", bad), newWorld(r, "b", bad)}
 	x.outbound[0].split, x.outbound[1].split = strategy.Scopes, strategy.Scopes
@@ -159,6 +160,9 @@ func (x *run) receive() {
 		}
 	}
 	x.envoy.take(r)
+	if len(x.wire) == 0 || r.Type == resource.Endpoints {
+		x.envoy.look()
+	}
 	x.envoy.startListeners()
 	if err := x.envoy.unserved(); err != nil && x.strategy.Scopes && !x.outbound[0].bad {
 		x.fail(err.Error())

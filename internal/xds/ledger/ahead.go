@@ -1,0 +1,87 @@
+package ledger
+
+import (
+	"github.com/moonsail/moonsail/internal/xds/names"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// ahead are new clusters whose endpoints go right behind them, before the proxy asks: Envoy
+// looks for them from the moment that it takes the cluster, and asks while it does. That
+// saves a round trip, and the duplicate that the request would bring.
+//
+// Until the request comes it is not known whether the endpoints were of use. Its coming
+// before their ACK, and not in one message with it, tells that they were: they were taken
+// after the proxy had begun to look. In any other order they count as never sent, and are
+// sent when they are asked for.
+type ahead struct {
+	// names count as subscribed, and are in EDS's todo or flight.
+	names *names.Set
+	// missed went ahead and were not asked for in time: the request that comes for them tells
+	// nothing of those that went ahead later.
+	missed *names.Set
+	// trusted: the last ones were of use. Then listeners and routes do not wait for the
+	// clusters' ACK, either. A cluster that is refused has a route then before that is known,
+	// and would have it after.
+	trusted bool
+}
+
+// sendAhead has the endpoints of new clusters sent with them, where the proxy asks for
+// endpoints at all.
+func (l *Ledger) sendAhead(clusters []string) {
+	if len(clusters) == 0 {
+		return
+	}
+	e, set := &l.watches[eds], names.Strings(clusters)
+	l.ahead.names = l.pool.With(l.ahead.names, set)
+	e.names = l.pool.With(e.names, set)
+	e.todo = l.pool.With(e.todo, set)
+	e.owe(l.newest())
+}
+
+// goesAhead tells whether the endpoints of a cluster that is being sent are to go with it.
+func (l *Ledger) goesAhead(c *table.Entry) bool {
+	e := &l.watches[eds]
+	return l.protocol == Delta && e.on && !e.wild && !e.names.Has(c.Name) && l.watches[cds].held[c.Name] == nil &&
+		l.lookup(resource.Endpoints, c.Name) != nil
+}
+
+// asked takes a subscription of endpoints. It gives those names that must be sent.
+func (l *Ledger) asked(list [][]byte) [][]byte {
+	a := &l.ahead
+	if a.names == nil && a.missed == nil {
+		return list
+	}
+	var send [][]byte
+	for _, n := range list {
+		switch {
+		case !a.names.HasBytes(n):
+			send = append(send, n)
+		case !l.watches[eds].todo.HasBytes(n) && !a.missed.HasBytes(n):
+			a.trusted = true
+		}
+	}
+	l.settleAhead(list)
+	return send
+}
+
+// settleAhead forgets names of which it is known what the proxy wants.
+func (l *Ledger) settleAhead(list [][]byte) {
+	set := names.Slices(list)
+	l.ahead.names, l.ahead.missed = l.pool.Without(l.ahead.names, set), l.pool.Without(l.ahead.missed, set)
+}
+
+// unasked takes back what went ahead and was not asked for before answer came: the ACK of
+// the clusters, or that of the endpoints, which does not tell of those still in todo.
+func (l *Ledger) unasked(answer kind) {
+	e, a := &l.watches[eds], &l.ahead
+	lost := a.names
+	if answer == eds {
+		lost = l.pool.Minus(lost, e.todo)
+	}
+	if lost == nil || answer != cds && answer != eds {
+		return
+	}
+	e.names, e.todo = l.pool.Minus(e.names, lost), l.pool.Minus(e.todo, lost)
+	*a = ahead{names: l.pool.Minus(a.names, lost), missed: l.pool.Union(a.missed, lost)}
+}
