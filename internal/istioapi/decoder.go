@@ -91,6 +91,9 @@ func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *report) Decoded {
 	typed := newTyped(r.object.Kind)
 	s := goShape(reflect.TypeOf(typed))
 	checker{r}.value("", n, s)
+	if r.object.Kind == model.KindSecret {
+		hideSecrets(r.list)
+	}
 	content, err := json.Marshal(top)
 	if err == nil && !r.list.HasErrors() {
 		err = json.Unmarshal(content, typed)
@@ -159,6 +162,8 @@ func newTyped(kind model.Kind) metav1.Object {
 		return &corev1.Node{}
 	case model.KindMeshConfig:
 		return &corev1.ConfigMap{}
+	case model.KindSecret:
+		return &corev1.Secret{}
 	case model.KindEndpointSlice:
 		return &discoveryv1.EndpointSlice{}
 	case model.KindServiceEntry:
@@ -197,6 +202,8 @@ func (d Decoder) FromTyped(o metav1.Object) (model.Object, Problems) {
 		return asObject(d.Node(o))
 	case *corev1.ConfigMap:
 		return asObject(d.MeshConfig(o))
+	case *corev1.Secret:
+		return asObject(d.Secret(o))
 	case *discoveryv1.EndpointSlice:
 		return asObject(d.EndpointSlice(o))
 	case *networkingv1.ServiceEntry:

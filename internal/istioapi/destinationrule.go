@@ -27,6 +27,9 @@ func (d Decoder) DestinationRule(o *networkingv1.DestinationRule) (*model.Destin
 		}
 	}
 	r.Subsets = c.subsets(at.f("subsets"), spec.Subsets)
+	if len(r.WorkloadSelector) == 0 && len(r.Credentials()) > 0 {
+		c.warnf(at.f("workloadSelector"), "is missing, so credentialName has no effect: no client certificate is shown, and servers are verified against the system's CAs; select the workloads that may have the secret")
+	}
 	return r, c.list
 }
 
@@ -156,13 +159,19 @@ func (c *conv) clientTLS(at path, t *networking.ClientTLSSettings) *model.Client
 	}
 }
 
-// notServed tells of settings that mean what the mesh does not have yet.
-func (c *conv) notServed(at path, t *networking.ClientTLSSettings, verifies bool) {
+// credential checks the name of a Secret.
+func (c *conv) credential(at path, t *networking.ClientTLSSettings) {
+	credential, ok := model.ParseCredential(t.CredentialName)
+	_, own := credential.In(c.meta.Namespace)
 	switch {
 	case strings.HasPrefix(t.CredentialName, "configmap://"):
-		c.errorf(at.f("credentialName"), "config maps are not supported; use caCertificates")
-	case verifies && t.CredentialName != "":
-		c.warnf(at.f("credentialName"), "has no effect: secrets are not served yet, so no client certificate is shown and servers are verified against the system's CAs; name files instead")
+		c.errorf(at, "config maps are not supported; use caCertificates")
+	case !ok || !isName(credential.Name):
+		c.errorf(at, "%q is not the name of a Secret; write its name, or kubernetes://NAME", t.CredentialName)
+	case !own:
+		c.errorf(at, "the Secret is of namespace %s, and workloads are given those of their own namespace alone; copy it to %s", credential.Namespace, c.meta.Namespace)
+	case t.Mode == networking.ClientTLSSettings_MUTUAL && strings.HasSuffix(credential.Name, model.SuffixCA):
+		c.errorf(at, "a name that ends with %s is that of a Secret of CAs, without a key; name the other one", model.SuffixCA)
 	}
 }
 
@@ -190,5 +199,7 @@ func (c *conv) tlsFiles(at path, t *networking.ClientTLSSettings) {
 	if t.InsecureSkipVerify.GetValue() && verifies && (t.CaCertificates != "" || len(t.SubjectAltNames) > 0) {
 		c.errorf(at.f("insecureSkipVerify"), "contradicts caCertificates and subjectAltNames; remove one or the other")
 	}
-	c.notServed(at, t, verifies)
+	if t.CredentialName != "" && verifies {
+		c.credential(at.f("credentialName"), t)
+	}
 }

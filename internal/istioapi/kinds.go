@@ -43,6 +43,7 @@ var readKinds = []apiKind{
 	{group: "", kind: "Pod", versions: []string{"v1"}},
 	{group: "", kind: "Node", versions: []string{"v1"}, cluster: true},
 	{group: "", kind: "ConfigMap", versions: []string{"v1"}},
+	{group: "", kind: "Secret", versions: []string{"v1"}},
 	{group: groupDiscovery, kind: "EndpointSlice", versions: []string{"v1"}},
 	{group: groupNetworking, kind: "ServiceEntry", versions: istioVersions},
 	{group: groupNetworking, kind: "WorkloadEntry", versions: istioVersions},
@@ -73,7 +74,7 @@ var laterKinds = map[string][]string{
 var coreKinds = []string{
 	"Binding", "ComponentStatus", "Endpoints", "Event", "LimitRange",
 	"PersistentVolume", "PersistentVolumeClaim", "PodTemplate", "ReplicationController",
-	"ResourceQuota", "Secret", "ServiceAccount",
+	"ResourceQuota", "ServiceAccount",
 }
 
 // builtinGroups are Kubernetes' own API groups with their kinds; none: any kind.

@@ -103,6 +103,14 @@ func (w *Workload) Address() string {
 	return w.Addresses[0]
 }
 
+// Account is the workload's service account.
+func (w *Workload) Account() string {
+	if w.ServiceAccount == "" {
+		return "default"
+	}
+	return w.ServiceAccount
+}
+
 // Node is a machine of the cluster: where its Pods are.
 type Node struct {
 	Meta

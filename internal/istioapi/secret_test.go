@@ -1,0 +1,94 @@
+package istioapi
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// pairPEM is a certificate that has signed itself, and its key.
+func pairPEM(t *testing.T) (certificate, key string) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, k.Public(), k)
+	require.NoError(t, err)
+	raw, err := x509.MarshalPKCS8PrivateKey(k)
+	require.NoError(t, err)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
+}
+
+func secretWith(data map[string]string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "api", Namespace: "shop"}, StringData: data}
+}
+
+func TestSecrets(t *testing.T) {
+	cert, key := pairPEM(t)
+	_, other := pairPEM(t)
+	crl := "-----BEGIN X509 CRL-----\nMA==\n-----END X509 CRL-----\n"
+	for name, tc := range map[string]struct {
+		data               map[string]string
+		problem, caProblem string
+	}{
+		"Kubernetes' fields":      {map[string]string{"tls.crt": cert, "tls.key": key, "ca.crt": cert, "ca.crl": crl}, "", ""},
+		"Istio's fields":          {map[string]string{"cert": cert, "key": key, "cacert": cert}, "", ""},
+		"CAs alone":               {map[string]string{"ca.crt": cert + cert}, "it has neither tls.crt and tls.key", ""},
+		"a key alone":             {map[string]string{"tls.key": key}, "(it has tls.key)", "neither ca.crt nor cacert"},
+		"another's key":           {map[string]string{"tls.crt": cert, "tls.key": other}, "its tls.crt and tls.key are not a certificate and its key", "neither"},
+		"no PEM":                  {map[string]string{"cert": "hunter2", "key": "hunter2", "cacert": "hunter2"}, "its cert and key are not", "its cacert has no certificate in PEM"},
+		"a key where CAs belong":  {map[string]string{"tls.crt": cert, "tls.key": key, "ca.crt": key}, "", "its ca.crt has a PRIVATE KEY where only certificates belong"},
+		"a broken CA":             {map[string]string{"ca.crt": "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"}, "neither", "cannot be read"},
+		"no list of revoked ones": {map[string]string{"ca.crt": cert, "ca.crl": "hunter2"}, "neither", "its ca.crl is not a list"},
+		"nothing":                 {nil, "(it has nothing)", "(it has nothing)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, problems := Decoder{}.Secret(secretWith(tc.data))
+			require.Empty(t, problems)
+			require.Contains(t, s.Problem, tc.problem)
+			require.Contains(t, s.CAProblem, tc.caProblem)
+			require.Equal(t, tc.problem == "", s.Problem == "")
+			require.Equal(t, tc.caProblem == "", s.CAProblem == "")
+			require.Equal(t, tc.problem == "", s.PrivateKey.PEM() != "")
+			require.Equal(t, tc.caProblem == "", s.CA != "")
+			requireHidden(t, s, key, other, "hunter2")
+		})
+	}
+}
+
+// requireHidden: whatever an object is written with, a key is not part of it.
+func requireHidden(t *testing.T, s *model.Secret, secrets ...string) {
+	t.Helper()
+	text, err := json.Marshal(s)
+	require.NoError(t, err)
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Info("a secret", "key", s.PrivateKey, "secret", s)
+	for _, shown := range []string{string(text), fmt.Sprint(s), fmt.Sprintf("%+v", *s), fmt.Sprintf("%#v", s), log.String()} {
+		for _, secret := range secrets {
+			require.NotContains(t, shown, strings.Split(strings.TrimPrefix(secret, "-----BEGIN PRIVATE KEY-----\n"), "\n")[0])
+		}
+	}
+}
+
+// TestSecretsThatAreNoCredentials are not even kept.
+func TestSecretsThatAreNoCredentials(t *testing.T) {
+	s := secretWith(map[string]string{"token": "hunter2", "ca.crt": "x"})
+	s.Type = corev1.SecretTypeServiceAccountToken
+	o, problems := Decoder{}.FromTyped(s)
+	require.Nil(t, o)
+	require.Empty(t, problems)
+}

@@ -1,0 +1,160 @@
+package model
+
+import (
+	"log/slog"
+	"strings"
+)
+
+// KindSecret is the kind of Kubernetes' Secrets, of which only those are read that some
+// object names as a credential.
+const KindSecret Kind = "Secret"
+
+// Secret is a certificate with its key, or certificates of CAs, or both.
+type Secret struct {
+	Meta
+	Certificate string // a chain in PEM, the leaf first; empty: it has none
+	PrivateKey  PrivateKey
+	CA          string // certificates in PEM; empty: it has none
+	CRL         string // in PEM; of those that CA signs
+	// Problem is why it has no certificate with a key that could be used, CAProblem why it has
+	// no CAs; empty: it has. They name fields and never what is in them.
+	Problem, CAProblem string
+	// Readers are the service accounts of its namespace that may have the key; nil: all may.
+	// Certificates of CAs are for every workload of the namespace.
+	Readers []string
+}
+
+// NoSecret is the problem of one that does not exist.
+const NoSecret = "it does not exist"
+
+// MayRead tells whether a service account of the Secret's namespace may have the key.
+func (s *Secret) MayRead(account string) bool {
+	if s.Readers == nil {
+		return true
+	}
+	for _, r := range s.Readers {
+		if r == account {
+			return true
+		}
+	}
+	return false
+}
+
+// PrivateKey is a key that shows itself to nobody who does not ask for its PEM: pages, dumps
+// and log lines have "[redacted]" in its place.
+type PrivateKey struct{ pem string }
+
+// NewPrivateKey makes one of PEM.
+func NewPrivateKey(pem string) PrivateKey { return PrivateKey{pem} }
+
+const redacted = "[redacted]"
+
+// PEM is the key itself.
+func (k PrivateKey) PEM() string { return k.pem }
+
+// String implements fmt.Stringer.
+func (k PrivateKey) String() string {
+	if k.pem == "" {
+		return ""
+	}
+	return redacted
+}
+
+// Equal tells whether two keys are the same.
+func (k PrivateKey) Equal(o PrivateKey) bool { return k == o }
+
+// GoString implements fmt.GoStringer.
+func (k PrivateKey) GoString() string { return k.String() }
+
+// MarshalText implements encoding.TextMarshaler, which JSON and YAML ask too.
+func (k PrivateKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// LogValue implements slog.LogValuer.
+func (k PrivateKey) LogValue() slog.Value { return slog.StringValue(k.String()) }
+
+// Credential is what a credentialName names.
+type Credential struct {
+	Namespace string // empty: that of the proxy
+	Name      string // of the Secret
+}
+
+// SuffixCA makes a Secret's name that of its CAs: a Secret of this name has them, where there
+// is one.
+const SuffixCA = "-cacert"
+
+const schemeKubernetes = "kubernetes://"
+
+// ParseCredential reads "NAME", "kubernetes://NAME" or "kubernetes://NAMESPACE/NAME"; false: it
+// is none of these.
+func ParseCredential(s string) (Credential, bool) {
+	rest, isURL := strings.CutPrefix(s, schemeKubernetes)
+	if !isURL && strings.ContainsAny(s, ":/") {
+		return Credential{}, false
+	}
+	ns, name, both := strings.Cut(rest, "/")
+	if !both {
+		ns, name = "", rest
+	}
+	if name == "" || both && ns == "" || strings.Contains(name, "/") {
+		return Credential{}, false
+	}
+	return Credential{Namespace: ns, Name: name}, true
+}
+
+// CredentialURL is how SDS calls a credential, as Istio does.
+func CredentialURL(s string) string {
+	if strings.HasPrefix(s, schemeKubernetes) {
+		return s
+	}
+	return schemeKubernetes + s
+}
+
+// In is the Secret that a credential means to workloads of a namespace; false: it is of another
+// namespace, whose Secrets are not for them.
+func (c Credential) In(namespace string) (Key, bool) {
+	if c.Namespace != "" && c.Namespace != namespace {
+		return Key{}, false
+	}
+	return Key{Kind: KindSecret, Namespace: namespace, Name: c.Name}, true
+}
+
+// NeededSecret is a Secret that workloads need.
+type NeededSecret struct {
+	Key
+	PrivateKey bool // and not only CAs of it
+}
+
+// Credentials are the Secrets that a rule's clients need, of its own namespace: with each that
+// has CAs the one that takes precedence where it exists.
+func (r *DestinationRule) Credentials() []NeededSecret {
+	var out []NeededSecret
+	r.eachPolicy(func(p TrafficPolicy) {
+		t := p.TLS
+		if t == nil || t.Mode != TLSSimple && t.Mode != TLSMutual {
+			return
+		}
+		c, ok := ParseCredential(t.CredentialName)
+		key, own := c.In(r.Namespace)
+		if !ok || !own {
+			return
+		}
+		ca := key
+		ca.Name += SuffixCA
+		out = append(out, NeededSecret{key, t.Mode == TLSMutual}, NeededSecret{ca, false})
+	})
+	return out
+}
+
+func (r *DestinationRule) eachPolicy(f func(TrafficPolicy)) {
+	ports := func(m map[uint32]TrafficPolicy) {
+		for _, p := range m {
+			f(p)
+		}
+	}
+	f(r.Policy)
+	ports(r.Ports)
+	for i := range r.Subsets {
+		f(r.Subsets[i].Policy)
+		ports(r.Subsets[i].Ports)
+	}
+}
