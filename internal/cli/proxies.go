@@ -79,16 +79,21 @@ func (f *proxiesFlags) one(cmd *cobra.Command, name string) error {
 }
 
 // proxyColumns are the types as people see them: two route strategies are one column, and
-// scopes are one only where a proxy is to have some.
+// scopes and secrets are one only where a proxy is to have some.
 func proxyColumns(list []server.ProxyState) []string {
 	scoped := slices.ContainsFunc(list, func(p server.ProxyState) bool { return p.Strategy == server.RoutesScoped })
+	secret := slices.ContainsFunc(list, asksForSecrets)
 	var names []string
 	for _, t := range resource.Types {
-		if n := t.Short; (t.Type != resource.Scope || scoped) && (len(names) == 0 || names[len(names)-1] != n) {
+		if n := t.Short; (t.Type != resource.Scope || scoped) && (t.Type != resource.Secret || secret) && (len(names) == 0 || names[len(names)-1] != n) {
 			names = append(names, n)
 		}
 	}
 	return names
+}
+
+func asksForSecrets(p server.ProxyState) bool {
+	return slices.ContainsFunc(p.Types, func(t server.TypeState) bool { return t.Type == resource.Secret.String() })
 }
 
 func printProxies(w io.Writer, list debug.ProxyList) error {

@@ -95,9 +95,11 @@ func ParseDump(text []byte) (*Actual, error) {
 		}
 		for _, s := range c.Secrets {
 			a.secret(s, "active")
+			a.credential(s, false)
 		}
 		for _, s := range c.WarmingSecrets {
 			a.secret(s, Warming)
+			a.credential(s, true)
 		}
 	}
 	return a, nil

@@ -74,5 +74,5 @@ func TestSections(t *testing.T) {
 	require.ErrorContains(t, err, "listeners, routes, clusters, endpoints, secrets or all")
 	all, err := sectionTypes(AllSections)
 	require.NoError(t, err)
-	require.Len(t, all, 6)
+	require.Len(t, all, 7)
 }

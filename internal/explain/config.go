@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -141,5 +143,15 @@ func readable(e *resource.Encoded) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+	if secret, ok := m.(*tlsv3.Secret); ok {
+		redact(secret)
+	}
 	return protojson.Marshal(m)
+}
+
+// redact takes the key out of a secret, as Envoy does.
+func redact(s *tlsv3.Secret) {
+	if c := s.GetTlsCertificate(); c != nil {
+		c.PrivateKey = &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "[redacted]"}}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -26,6 +27,7 @@ var messageOf = map[string]func() proto.Message{
 	"LDS":  func() proto.Message { return &listenerv3.Listener{} },
 	"RDS":  func() proto.Message { return &routev3.RouteConfiguration{} },
 	"VHDS": func() proto.Message { return &routev3.VirtualHost{} },
+	"SDS":  func() proto.Message { return &tlsv3.Secret{} },
 }
 
 func decodeAs(typ string, text json.RawMessage) (proto.Message, error) {

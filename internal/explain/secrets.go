@@ -4,7 +4,12 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"strings"
 	"time"
+
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // Secret is what an Envoy has by SDS; never a key.
@@ -68,6 +73,23 @@ func (a *Actual) secret(text json.RawMessage, state string) {
 		s.Kind, s.Certificates = "roots", certificates(d.Secret.Validation.Roots.pem())
 	}
 	a.secrets = append(a.secrets, s)
+}
+
+// credential notes a secret that the control plane serves; the others are the agent's.
+func (a *Actual) credential(text json.RawMessage, warming bool) {
+	var d struct {
+		Name   string          `json:"name"`
+		Secret json.RawMessage `json:"secret"`
+	}
+	if json.Unmarshal(text, &d) != nil || !strings.HasPrefix(d.Name, model.CredentialURL("")) {
+		return
+	}
+	at := held{"SDS", d.Name}
+	if m, ok := parse(d.Secret).(*tlsv3.Secret); ok && !warming {
+		a.has[at] = m
+	} else {
+		a.warming[at] = true
+	}
 }
 
 // certificates reads those of a PEM text; what is no certificate is left out.

@@ -92,12 +92,14 @@ moonsail_pushes_total{extent="full",type="cds"} 1
 moonsail_pushes_total{extent="full",type="eds"} 0
 moonsail_pushes_total{extent="full",type="lds"} 0
 moonsail_pushes_total{extent="full",type="rds"} 0
+moonsail_pushes_total{extent="full",type="sds"} 0
 moonsail_pushes_total{extent="full",type="srds"} 0
 moonsail_pushes_total{extent="full",type="vhds"} 0
 moonsail_pushes_total{extent="partial",type="cds"} 0
 moonsail_pushes_total{extent="partial",type="eds"} 0
 moonsail_pushes_total{extent="partial",type="lds"} 0
 moonsail_pushes_total{extent="partial",type="rds"} 2
+moonsail_pushes_total{extent="partial",type="sds"} 0
 moonsail_pushes_total{extent="partial",type="srds"} 0
 moonsail_pushes_total{extent="partial",type="vhds"} 0
 # HELP pilot_k8s_cfg_events Events from k8s config: of Istio's objects. updatesame: an update without meaning to the mesh.
@@ -129,6 +131,7 @@ pilot_worker_queue_depth{queueID="Node"} 4
 pilot_worker_queue_depth{queueID="PeerAuthentication"} 18
 pilot_worker_queue_depth{queueID="Pod"} 3
 pilot_worker_queue_depth{queueID="RequestAuthentication"} 21
+pilot_worker_queue_depth{queueID="Secret"} 6
 pilot_worker_queue_depth{queueID="Service"} 7
 pilot_worker_queue_depth{queueID="ServiceEntry"} 12
 pilot_worker_queue_depth{queueID="Sidecar"} 7
@@ -145,6 +148,7 @@ pilot_xds_pushes{type="cds"} 1
 pilot_xds_pushes{type="eds"} 0
 pilot_xds_pushes{type="lds"} 0
 pilot_xds_pushes{type="rds"} 2
+pilot_xds_pushes{type="sds"} 0
 pilot_xds_pushes{type="srds"} 0
 pilot_xds_pushes{type="vhds"} 0
 `), "moonsail_pushes_total", "pilot_k8s_cfg_events", "pilot_k8s_reg_events", "pilot_services", "pilot_total_xds_rejects", "pilot_virt_services", "pilot_worker_queue_depth", "pilot_xds", "pilot_xds_pushes"))

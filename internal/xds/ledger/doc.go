@@ -41,4 +41,6 @@
 //     their route configurations are sent, unless it is one that asks for scopes: Envoy
 //     has it wait itself. Scopes, and routes that their listener had, go when all
 //     listeners are ACKed and have their routes: until then the old ones are in use.
+//  12. Secrets wait for nothing, and nor do their removals: Envoy ACKs clusters when the secrets
+//     are there that they name, or are said not to be, and keeps those that it has.
 package ledger

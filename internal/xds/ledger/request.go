@@ -60,6 +60,7 @@ type kind uint8
 const (
 	cds kind = iota
 	eds
+	sds
 	srds
 	lds
 	rds

@@ -14,6 +14,7 @@ type Type uint8
 const (
 	Cluster Type = iota
 	Endpoints
+	Secret
 	Scope
 	Listener
 	RouteConfig
@@ -46,6 +47,7 @@ const prefix = "type.googleapis.com/"
 const (
 	ClusterURL     = prefix + "envoy.config.cluster.v3.Cluster"
 	EndpointsURL   = prefix + "envoy.config.endpoint.v3.ClusterLoadAssignment"
+	SecretURL      = prefix + "envoy.extensions.transport_sockets.tls.v3.Secret"
 	ScopeURL       = prefix + "envoy.config.route.v3.ScopedRouteConfiguration"
 	ListenerURL    = prefix + "envoy.config.listener.v3.Listener"
 	RouteConfigURL = prefix + "envoy.config.route.v3.RouteConfiguration"
@@ -56,7 +58,10 @@ const (
 var Types = [NumTypes]Info{
 	Cluster: {Type: Cluster, Short: "CDS", URL: ClusterURL, Wildcard: true, FullState: true,
 		HeldBy: []Type{Listener, RouteConfig, RouteConfigShell, VirtualHost}},
-	Endpoints:        {Type: Endpoints, Short: "EDS", URL: EndpointsURL},
+	Endpoints: {Type: Endpoints, Short: "EDS", URL: EndpointsURL},
+	// A cluster is ACKed when its secrets are there, so that they wait for nothing; nor do
+	// removals: Envoy keeps what it has, and waits no longer for what it has not.
+	Secret:           {Type: Secret, Short: "SDS", URL: SecretURL},
 	Scope:            {Type: Scope, Short: "SRDS", URL: ScopeURL, Wildcard: true, HeldBy: []Type{Listener}},
 	Listener:         {Type: Listener, Short: "LDS", URL: ListenerURL, Wildcard: true, FullState: true, Needs: []Type{Cluster, Endpoints}},
 	RouteConfig:      {Type: RouteConfig, Short: "RDS", URL: RouteConfigURL, Needs: []Type{Cluster, Endpoints}},
