@@ -94,7 +94,7 @@ func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePor
 	c.Name = outboundCluster(port.Number, c.Subset, svc.Hostname)
 	plan.cluster = c.Name
 	c.LocalityWeighted = distributes(policy)
-	s.secure(r, svc, c)
+	s.secure(r, svc, c, rule)
 	switch c.Discovery {
 	case view.DiscoverEDS:
 		out.eds = append(out.eds, plan)
@@ -104,14 +104,10 @@ func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePor
 	out.clusters = append(out.clusters, c)
 }
 
-// servedTLS leaves out of a client's TLS settings what nobody serves: the mesh has no
-// certificates of its own and no secrets. Envoy would wait for them for ever, and answer no
-// more updates of clusters meanwhile. Decoding warns of each.
-func servedTLS(t *model.ClientTLS) *model.ClientTLS {
-	switch {
-	case t == nil || t.Mode == model.TLSIstioMutual:
-		return nil
-	case t.CredentialName == "":
+// servedTLS leaves credentials out of a rule that selects no workloads: nobody is served them.
+// Decoding warns of it.
+func servedTLS(t *model.ClientTLS, rule *model.DestinationRule) *model.ClientTLS {
+	if t.CredentialName == "" || rule != nil && len(rule.WorkloadSelector) > 0 {
 		return t
 	}
 	out := *t

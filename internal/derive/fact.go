@@ -29,13 +29,14 @@ const (
 	factAddress                              // services of a namespace without selector, by address
 	factPolicy                               // objects of one kind that select workloads by one label pair, or all of a namespace
 	factIdentities                           // who the workloads of a host are
+	factSecret                               // a Secret by key
 
 	factsOfWildcards = factService | factVirtualService | factDestinationRule
 )
 
 // fact names what a unit can ask the index for, of one kind or of several.
 type fact struct {
-	name  string // a host; or "namespace/" and a virtual service's name or a label pair; see policyFact, too
+	name  string // a host; or "namespace/" and a virtual service's or Secret's name or a label pair; see policyFact, too
 	kinds factKind
 }
 
@@ -44,6 +45,7 @@ func virtualServiceFact(h model.Host) fact  { return fact{string(h), factVirtual
 func destinationRuleFact(h model.Host) fact { return fact{string(h), factDestinationRule} }
 func endpointsFact(h model.Host) fact       { return fact{string(h), factEndpoints} }
 func identitiesFact(h model.Host) fact      { return fact{string(h), factIdentities} }
+func secretFact(k model.Key) fact           { return fact{k.Namespace + "/" + k.Name, factSecret} }
 func delegateFact(k model.Key) fact         { return fact{k.Namespace + "/" + k.Name, factDelegate} }
 func selectingFact(ns, pair string) fact    { return fact{ns + "/" + pair, factSelecting} }
 func addressFact(ns, address string) fact   { return fact{ns + "/" + address, factAddress} }

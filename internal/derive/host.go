@@ -26,6 +26,7 @@ type hostState struct {
 	domains []domainKey // that it wants
 	sent    []string    // resource names of its virtual hosts
 	claims  []hostClaim
+	secrets []string     // that its clusters ask for
 	refs    []model.Host // hosts that its routes need clusters of
 }
 
@@ -82,7 +83,9 @@ func (out *hostResult) finish() *hostResult {
 	out.refs = slices.Compact(slices.Sorted(slices.Values(out.refs)))
 	for _, c := range out.clusters {
 		out.names = append(out.names, c.Name)
+		out.secrets = append(out.secrets, secretsOf(c.Policy.TLS)...)
 	}
+	out.secrets = slices.Compact(slices.Sorted(slices.Values(out.secrets)))
 	for _, v := range out.vhosts {
 		out.sent = append(out.sent, v.ResourceName())
 		for _, d := range v.Domains {
@@ -216,6 +219,7 @@ func (s *scope) replaceHost(h model.Host, now *hostResult) {
 	s.diffVirtualHosts(h, old, now)
 	s.diffClaims(h, old, now)
 	s.diffRefs(old, now)
+	s.diffSecrets(old, now)
 	// A change of the service or its endpoints touches their fact; here the choice of the
 	// service, which a Sidecar can change, and of endpoints for each cluster counts.
 	if old.service != now.service || !reflect.DeepEqual(old.eds, now.eds) {

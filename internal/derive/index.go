@@ -22,13 +22,16 @@ type Index struct {
 	sidecars  map[string]map[model.Key]*model.Sidecar // by namespace
 	policies  map[policyKey][]model.Selecting
 	keySets   map[string]*model.KeySet // by what they are fetched from
-	disabling int                      // policies that switch mutual TLS off somewhere
+	secrets   map[model.Key]*model.Secret
+	disabling int // policies that switch mutual TLS off somewhere
 
 	endpoints *endpointIndex
 	labels    labelUse
 	proxies   proxyUse
 	// localities counts the destination rules that make endpoints depend on where the client is.
 	localities int
+	// credentials counts the destination rules that name some, by namespace.
+	credentials map[string]int
 }
 
 // NewIndex makes an empty index.
@@ -45,9 +48,12 @@ func NewIndex(mesh *model.Mesh) *Index {
 		sidecars:  map[string]map[model.Key]*model.Sidecar{},
 		policies:  map[policyKey][]model.Selecting{},
 		keySets:   map[string]*model.KeySet{},
+		secrets:   map[model.Key]*model.Secret{},
 		endpoints: newEndpointIndex(),
 		labels:    labelUse{},
 		proxies:   proxyUse{metadata: labelUse{}},
+
+		credentials: map[string]int{},
 	}
 	x.exports.discovery = x.discovery
 	x.endpoints.accepts = x.accepts
@@ -80,6 +86,8 @@ func (x *Index) apply(c store.Change, touched *touched) {
 		x.replacePeerPolicy(c.Old, c.New, touched)
 	case model.KindKeySet:
 		x.replaceKeySet(as[*model.KeySet](c.Old), as[*model.KeySet](c.New), touched)
+	case model.KindSecret:
+		x.replaceSecret(as[*model.Secret](c.Old), as[*model.Secret](c.New), touched)
 	case model.KindEnvoyFilter:
 		x.replaceEnvoyFilter(as[*model.EnvoyFilter](c.Old), as[*model.EnvoyFilter](c.New), touched)
 	default:
@@ -169,10 +177,12 @@ func (x *Index) replaceRule(old, now *model.DestinationRule, touched *touched) {
 		touched.facts.add(destinationRuleFact(now.Host))
 		touched.labels = x.labels.countRule(now, 1) || touched.labels
 		touched.labels = x.countLocality(now, 1) || touched.labels
+		touched.labels = x.countCredentials(now, 1) || touched.labels
 	}
 	if old != nil { // after the new one, as above
 		touched.labels = x.labels.countRule(old, -1) || touched.labels
 		touched.labels = x.countLocality(old, -1) || touched.labels
+		touched.labels = x.countCredentials(old, -1) || touched.labels
 	}
 }
 

@@ -140,7 +140,7 @@ func (rt *routing) takenForHTTP(d model.Destination) bool {
 	}
 	policy := subsetPolicy(rt.rule(svc.Hostname, svc.Namespace), d.Subset, port.Number)
 	c := &view.Cluster{Policy: policy, Discovery: rt.s.discovery(svc, policy)}
-	rt.s.secure(rt.reader, svc, c)
+	rt.s.secure(rt.reader, svc, c, nil)
 	return c.MeshTLS()
 }
 

@@ -71,11 +71,11 @@ func (r *reader) identities(s *model.Service) *identities {
 // secure decides how a cluster's connections are secured: as the destination rule says,
 // else by mutual TLS where the mesh has it and endpoints do. A proxy without an identity
 // has no certificate to show: the mesh's TLS is not for it.
-func (s *scope) secure(r *reader, svc *model.Service, c *view.Cluster) {
+func (s *scope) secure(r *reader, svc *model.Service, c *view.Cluster, rule *model.DestinationRule) {
 	t := c.Policy.TLS
 	switch {
 	case t != nil && t.Mode != model.TLSIstioMutual:
-		c.Policy.TLS = servedTLS(t)
+		c.Policy.TLS = servedTLS(t, rule)
 		return
 	case !s.Key.Identity:
 		c.Policy.TLS = nil

@@ -23,6 +23,7 @@ import (
 func merge(have, d *Delta) {
 	mergeMap(have.Clusters, d.Clusters)
 	mergeMap(have.Endpoints, d.Endpoints)
+	mergeMap(have.Secrets, d.Secrets)
 	mergeMap(have.Scopes, d.Scopes)
 	mergeMap(have.Listeners, d.Listeners)
 	mergeMap(have.RouteConfigs, d.RouteConfigs)
@@ -48,7 +49,7 @@ func TestIncrementalEqualsFromScratch(t *testing.T) {
 	for seed := range uint64(80) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), telemetries: seed%2 == 1}
+			w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), telemetries: seed%2 == 1, secrets: seed%4 < 2}
 			st, d := store.New(), New(model.DefaultMesh(), 2)
 			d.SetSplitFrom(splitSoon)
 			have := live(w, st, d, 40)
@@ -120,7 +121,7 @@ func requireScratch(t *testing.T, snap *store.Snapshot, have map[ScopeKey]*Delta
 // configuration with one domain.
 func TestNoDuplicateDomains(t *testing.T) {
 	for seed := range uint64(25) {
-		w := &world{Rand: rand.New(rand.NewPCG(seed, 2))}
+		w := &world{Rand: rand.New(rand.NewPCG(seed, 2)), secrets: seed%2 == 0}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
 		d.SetSplitFrom(splitSoon)
 		have := live(w, st, d, 60)
@@ -160,6 +161,9 @@ func requireSound(t *testing.T, k ScopeKey, v *Delta) {
 	for name, e := range v.Endpoints {
 		require.NotNil(t, v.Clusters[name], "%s: endpoints of no cluster %s", k, name)
 		requireDense(t, e)
+	}
+	for name, secret := range v.Secrets {
+		require.True(t, k.Account != "" && (secret.PrivateKey.PEM() == "" || k.Account == "reader"), "%s: %s", k, name)
 	}
 	for _, c := range v.Clusters {
 		require.False(t, c.MeshTLS() && !k.Identity, "%s: %s waits for certificates that nobody serves", k, c.Name)
@@ -239,7 +243,7 @@ func requireDense(t *testing.T, e *view.Endpoints) {
 // everything that was derived of them.
 func TestNothingIsLeft(t *testing.T) {
 	for seed := range uint64(15) {
-		w := &world{Rand: rand.New(rand.NewPCG(seed, 3)), telemetries: seed%2 == 1}
+		w := &world{Rand: rand.New(rand.NewPCG(seed, 3)), telemetries: seed%2 == 1, secrets: seed%4 < 2}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
 		d.SetSplitFrom(splitSoon)
 		have := live(w, st, d, 60)
@@ -257,6 +261,7 @@ func TestNothingIsLeft(t *testing.T) {
 			require.Empty(t, have[k].VirtualHosts, k.String())
 			require.Empty(t, have[k].RouteConfigs, k.String())
 			require.Empty(t, have[k].Scopes, k.String())
+			require.Empty(t, have[k].Secrets, k.String())
 		}
 	}
 }
@@ -282,6 +287,8 @@ func requireEmptyIndex(t *testing.T, x *Index) {
 	require.Zero(t, x.localities)
 	require.Zero(t, x.disabling)
 	require.Empty(t, x.policies)
+	require.Empty(t, x.secrets)
+	require.Empty(t, x.credentials)
 	require.Zero(t, x.proxies.versions)
 	require.Empty(t, x.proxies.metadata)
 	e := x.endpoints
@@ -307,6 +314,7 @@ func requireEmptyScope(t *testing.T, s *scope) {
 	require.Empty(t, s.collectors)
 	require.Empty(t, s.hosts)
 	require.Empty(t, s.refs)
+	require.Empty(t, s.secretRefs)
 	require.Empty(t, s.listeners)
 	require.Empty(t, s.domains)
 	require.Empty(t, s.routeUses)

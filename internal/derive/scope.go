@@ -20,6 +20,7 @@ type ScopeKey struct {
 	IP           string         // inbound: where listeners are bound to it, or services name it
 	Ports        string         // inbound: named ports, "name=number,..."
 	Identity     bool           // its proxies have certificates
+	Account      string         // outbound: the service account that its proxies are known to have, where secrets are for some
 	Version      string         // of its proxies, where EnvoyFilters ask for it
 	Metadata     string         // of its proxies: what EnvoyFilters ask for, as Labels
 	Scoped       bool           // outbound: large route configurations are split into buckets
@@ -39,6 +40,9 @@ func (k ScopeKey) String() string {
 		if p != "" {
 			parts = append(parts, p)
 		}
+	}
+	if k.Account != "" {
+		parts = append(parts, "account="+k.Account)
 	}
 	if k.Identity {
 		parts = append(parts, "identity")
@@ -63,6 +67,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 	outbound = base
 	outbound.Scoped = p.ScopedRoutes
 	outbound.Labels = x.labels.relevant(p.Labels)
+	outbound.Account = x.accountOf(p)
 	if x.localities > 0 {
 		outbound.Locality = x.endpoints.whereProxy(p)
 	}

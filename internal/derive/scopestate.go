@@ -18,6 +18,7 @@ const (
 	unitPatches // what EnvoyFilters change, before all others
 	unitDomains // a host's virtual hosts again: others have changed its share of the domains
 	unitEndpoints
+	unitSecret
 	unitListener
 	unitInbound
 )
@@ -26,11 +27,12 @@ const (
 type unit struct {
 	kind unitKind
 	port uint32 // of the listener
-	name string // of the host, or the listener's address
+	name string // of the host or secret, or the listener's address
 }
 
 func hostUnit(h model.Host) unit      { return unit{kind: unitHost, name: string(h)} }
 func domainsUnit(h model.Host) unit   { return unit{kind: unitDomains, name: string(h)} }
+func secretUnit(name string) unit     { return unit{kind: unitSecret, name: name} }
 func endpointsUnit(h model.Host) unit { return unit{kind: unitEndpoints, name: string(h)} }
 func listenerUnit(k listenerKey) unit { return unit{kind: unitListener, name: k.address, port: k.port} }
 
@@ -71,6 +73,7 @@ type scope struct {
 	collectors []model.Host               // services that telemetry goes to
 	patches    *view.Patches              // that are in force; nil: not known yet
 	addedHosts map[string][]string        // resource names of virtual hosts that patches add, by route configuration
+	secretRefs map[string]int             // hosts whose clusters ask for a secret
 	egressRef  model.Host                 // of the Sidecar's egress proxy, as it is counted in refs
 	out        *Delta
 	dirty      map[unit]struct{}
@@ -91,6 +94,7 @@ func newScope(k ScopeKey, sidecar *model.Sidecar, splitFrom int) *scope {
 		routeUses:  map[listenerKey]routeUse{},
 		routeUsers: map[string]routeUsers{},
 		served:     map[model.Host][]string{},
+		secretRefs: map[string]int{},
 		out:        newDelta(),
 		dirty:      map[unit]struct{}{},
 	}
@@ -106,6 +110,7 @@ func newScope(k ScopeKey, sidecar *model.Sidecar, splitFrom int) *scope {
 type Delta struct {
 	Clusters     map[string]*view.Cluster
 	Endpoints    map[string]*view.Endpoints
+	Secrets      map[string]*view.Secret
 	Scopes       map[string]*view.Scope
 	Listeners    map[string]*view.Listener
 	RouteConfigs map[string]*view.RouteConfig
@@ -117,7 +122,7 @@ type Delta struct {
 
 func newDelta() *Delta {
 	return &Delta{
-		Clusters: map[string]*view.Cluster{}, Endpoints: map[string]*view.Endpoints{},
+		Clusters: map[string]*view.Cluster{}, Endpoints: map[string]*view.Endpoints{}, Secrets: map[string]*view.Secret{},
 		Scopes: map[string]*view.Scope{}, Listeners: map[string]*view.Listener{}, RouteConfigs: map[string]*view.RouteConfig{},
 		VirtualHosts: map[string]*view.VirtualHost{},
 	}
@@ -125,7 +130,7 @@ func newDelta() *Delta {
 
 // Len counts what differs.
 func (d *Delta) Len() int {
-	n := len(d.Clusters) + len(d.Endpoints) + len(d.Scopes) + len(d.Listeners) + len(d.RouteConfigs) + len(d.VirtualHosts)
+	n := len(d.Clusters) + len(d.Endpoints) + len(d.Secrets) + len(d.Scopes) + len(d.Listeners) + len(d.RouteConfigs) + len(d.VirtualHosts)
 	if d.Patches != nil {
 		n++
 	}
@@ -243,6 +248,9 @@ func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
 	}
 	for _, u := range s.takeDirty(unitEndpoints) {
 		s.run(x, u, func(r *reader) { s.deriveEndpoints(r, u.host(), memo) })
+	}
+	for _, u := range s.takeDirty(unitSecret) {
+		s.run(x, u, func(r *reader) { s.deriveSecret(r, u.name) })
 	}
 	for _, u := range s.takeDirty(unitListener) {
 		s.deriveListener(x.mesh, u.listener())

@@ -9,15 +9,16 @@ import (
 )
 
 func TestServedTLS(t *testing.T) {
+	secret := &model.ClientTLS{Mode: model.TLSMutual, CredentialName: "s", SNI: "a"}
 	for _, c := range []struct {
 		name       string
 		asked, got *model.ClientTLS
+		rule       *model.DestinationRule
 	}{
-		{"nothing", nil, nil},
-		{"the mesh's own certificates", &model.ClientTLS{Mode: model.TLSIstioMutual, SNI: "a"}, nil},
-		{"files", &model.ClientTLS{Mode: model.TLSMutual, PrivateKey: "key"}, &model.ClientTLS{Mode: model.TLSMutual, PrivateKey: "key"}},
-		{"a secret", &model.ClientTLS{Mode: model.TLSMutual, CredentialName: "s", SNI: "a"}, &model.ClientTLS{Mode: model.TLSSimple, SNI: "a"}},
+		{"files", &model.ClientTLS{Mode: model.TLSMutual, PrivateKey: "key"}, &model.ClientTLS{Mode: model.TLSMutual, PrivateKey: "key"}, nil},
+		{"a secret for everybody", secret, &model.ClientTLS{Mode: model.TLSSimple, SNI: "a"}, &model.DestinationRule{}},
+		{"a secret for some", secret, secret, &model.DestinationRule{WorkloadSelector: map[string]string{"app": "web"}}},
 	} {
-		require.Equal(t, c.got, servedTLS(c.asked), c.name)
+		require.Equal(t, c.got, servedTLS(c.asked, c.rule), c.name)
 	}
 }

@@ -16,6 +16,8 @@ type world struct {
 	version int
 	// telemetries: there are Telemetries, and the mesh has providers.
 	telemetries bool
+	// secrets: there are Secrets, and rules that name some.
+	secrets bool
 }
 
 var (
@@ -478,6 +480,9 @@ func (w *world) event() store.Event {
 		w.namespace, w.namespace, w.meshConfig, w.departure, w.envoyFilter, w.peerAuthentication,
 		w.authorizationPolicy, w.requestAuthentication, w.keySet,
 	}
+	if w.secrets {
+		makers = append(makers, w.secret, w.credentialRule)
+	}
 	if w.telemetries {
 		makers = append(makers, w.telemetry)
 	}
@@ -490,7 +495,7 @@ func (w *world) event() store.Event {
 }
 
 func (w *world) proxy() *model.Proxy {
-	return &model.Proxy{
+	p := &model.Proxy{
 		Type: model.ProxySidecar, Namespace: pick(w, worldNamespaces), Name: "client", IPs: []string{"10.1.0.9"},
 		Labels:       map[string]string{"app": pick(w, worldNames), "version": pick(w, worldVersions)},
 		Interception: pick(w, []model.Interception{model.InterceptRedirect, model.InterceptRedirect, model.InterceptTProxy, model.InterceptNone}),
@@ -500,6 +505,10 @@ func (w *world) proxy() *model.Proxy {
 		IstioVersion: pick(w, worldProxyVersions), Metadata: map[string]string{"TEAM": pick(w, worldNames)},
 		ScopedRoutes: w.chance(0.5), Identity: w.chance(0.5),
 	}
+	if w.secrets {
+		p.ServiceAccount, p.Verified = pick(w, worldAccounts), w.chance(0.7)
+	}
+	return p
 }
 
 // splitSoon makes scoped scopes split route configurations of the small universe: with 2

@@ -87,6 +87,7 @@ func (e *Engine) translateScope(k derive.ScopeKey, d *derive.Delta, memo *batchM
 	t.replacePatches(e.scopes[k], d)
 	put(t, resource.Cluster, d.Clusters, t.cluster)
 	t.endpoints(d.Endpoints, memo)
+	put(t, resource.Secret, d.Secrets, messageOf(translate.Secret))
 	put(t, resource.Scope, d.Scopes, messageOf(translate.Scope))
 	put(t, resource.Listener, d.Listeners, t.listener)
 	put(t, resource.RouteConfig, d.RouteConfigs, t.routeConfig)
@@ -195,7 +196,7 @@ func (e *Engine) forgetFailures(k derive.ScopeKey) {
 // countResources counts a table's entries by type, whole route configurations once.
 func countResources(s *table.State) map[string]int {
 	out := map[string]int{}
-	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Scope, resource.Listener, resource.RouteConfig, resource.VirtualHost} {
+	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Secret, resource.Scope, resource.Listener, resource.RouteConfig, resource.VirtualHost} {
 		out[t.String()] = s.Len(t)
 	}
 	return out

@@ -46,6 +46,8 @@ type Proxy struct {
 	StatusPort uint16
 	// Identity: its agent serves it certificates, so it can speak mutual TLS.
 	Identity bool
+	// Verified: it has shown by its certificate that it is of Namespace and ServiceAccount.
+	Verified bool
 	// ScopedRoutes: large route configurations reach it split into buckets, by SRDS. The
 	// server decides; the proxy knows nothing of it.
 	ScopedRoutes bool

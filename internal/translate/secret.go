@@ -1,14 +1,12 @@
 package translate
 
 import (
-	"strings"
-
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-)
 
-// caSuffix makes a secret's name that of the CA certificates in it.
-const caSuffix = "-cacert"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
+)
 
 // The secrets that the agent serves from the bootstrap's cluster "sds-grpc". Names are Istio's.
 var (
@@ -34,8 +32,23 @@ var agentSource = &corev3.ConfigSource{
 // credential is a Kubernetes secret, served by the control plane. Waiting for it is
 // bounded: a secret that does not exist must hold up nothing else.
 func credential(name, suffix string) *tlsv3.SdsSecretConfig {
-	if !strings.Contains(name, "://") {
-		name = "kubernetes://" + name
+	return &tlsv3.SdsSecretConfig{Name: model.CredentialURL(name) + suffix, SdsConfig: adsSourceBounded}
+}
+
+// Secret is what a credential's name stands for.
+func Secret(v *view.Secret) (*tlsv3.Secret, error) {
+	if v.Certificate == "" {
+		context := &tlsv3.CertificateValidationContext{TrustedCa: inlineBytes(v.CA)}
+		if v.CRL != "" {
+			context.Crl = inlineBytes(v.CRL)
+		}
+		return &tlsv3.Secret{Name: v.Name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: context}}, nil
 	}
-	return &tlsv3.SdsSecretConfig{Name: name + suffix, SdsConfig: adsSourceBounded}
+	return &tlsv3.Secret{Name: v.Name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
+		CertificateChain: inlineBytes(v.Certificate), PrivateKey: inlineBytes(v.PrivateKey.PEM()),
+	}}}, nil
+}
+
+func inlineBytes(text string) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte(text)}}
 }

@@ -150,7 +150,7 @@ func setVerification(common *tlsv3.CommonTlsContext, v *view.Cluster, t *model.C
 		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 				DefaultValidationContext:         context,
-				ValidationContextSdsSecretConfig: credential(t.CredentialName, caSuffix),
+				ValidationContextSdsSecretConfig: credential(t.CredentialName, model.SuffixCA),
 			},
 		}
 		return

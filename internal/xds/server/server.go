@@ -120,6 +120,7 @@ func (st *stream) authorize(p *model.Proxy) error {
 	}
 	peer := st.transport.caller()
 	err := st.port.Authorize(peer, p)
+	p.Verified = err == nil && p.ServiceAccount != ""
 	if err != nil {
 		st.server.log.Warn("proxy refused", "proxy", p.ID, "peer", peer.Address, "error", status.Convert(err).Message())
 	}

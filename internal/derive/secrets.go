@@ -1,0 +1,131 @@
+package derive
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// Secrets go to proxies whose certificate says who they are, of their own namespace, and keys
+// only to service accounts that may read them: so the account is part of the scope's key, in
+// namespaces where some rule names a credential. What a proxy may not have does not exist for
+// it: Envoy lets no call through then.
+
+// countCredentials tells whether a namespace began or ceased to have rules that name credentials.
+func (x *Index) countCredentials(r *model.DestinationRule, by int) bool {
+	if !namesCredentials(r) {
+		return false
+	}
+	before := x.credentials[r.Namespace]
+	x.credentials[r.Namespace] += by
+	if before+by == 0 {
+		delete(x.credentials, r.Namespace)
+	}
+	return before == 0 || before+by == 0
+}
+
+// namesCredentials: a rule for everybody would have them wait for what they may not have, so
+// that only those count which select workloads, as in Istio.
+func namesCredentials(r *model.DestinationRule) bool {
+	return len(r.WorkloadSelector) > 0 && len(r.Credentials()) > 0
+}
+
+// accountOf is who a proxy is, where that decides what it gets.
+func (x *Index) accountOf(p *model.Proxy) string {
+	if x.credentials[p.Namespace] == 0 || !p.Verified {
+		return ""
+	}
+	return p.ServiceAccount
+}
+
+func (x *Index) replaceSecret(old, now *model.Secret, touched *touched) {
+	if old != nil {
+		delete(x.secrets, old.Key)
+		touched.facts.add(secretFact(old.Key))
+	}
+	if now != nil {
+		x.secrets[now.Key] = now
+		touched.facts.add(secretFact(now.Key))
+	}
+}
+
+func (r *reader) secret(k model.Key) *model.Secret {
+	r.facts.add(secretFact(k))
+	return r.index.secrets[k]
+}
+
+// secretsOf are the secrets that a cluster asks for, as translate spells them.
+func secretsOf(t *model.ClientTLS) []string {
+	if t == nil || t.CredentialName == "" {
+		return nil
+	}
+	var out []string
+	if t.Mode == model.TLSMutual {
+		out = append(out, model.CredentialURL(t.CredentialName))
+	}
+	if !t.InsecureSkipVerify {
+		out = append(out, model.CredentialURL(t.CredentialName)+model.SuffixCA)
+	}
+	return out
+}
+
+// diffSecrets counts which hosts' clusters ask for which secret.
+func (s *scope) diffSecrets(old *hostState, now *hostResult) {
+	if slices.Equal(old.secrets, now.secrets) {
+		return
+	}
+	for _, name := range now.secrets {
+		s.secretRefs[name]++
+		s.mark(secretUnit(name))
+	}
+	for _, name := range old.secrets {
+		if s.secretRefs[name]--; s.secretRefs[name] == 0 {
+			delete(s.secretRefs, name)
+			s.mark(secretUnit(name))
+		}
+	}
+}
+
+func (s *scope) deriveSecret(r *reader, name string) {
+	s.out.Secrets[name] = nil
+	if s.secretRefs[name] > 0 {
+		s.out.Secrets[name] = s.secret(r, name)
+	}
+}
+
+// secret is nil where there is none that the scope's proxies may have.
+func (s *scope) secret(r *reader, name string) *view.Secret {
+	plain, isCA := strings.CutSuffix(name, model.SuffixCA)
+	credential, ok := model.ParseCredential(plain)
+	key, own := credential.In(s.Key.Namespace)
+	switch {
+	case !ok || !own || s.Key.Account == "":
+		return nil
+	case isCA:
+		return authorities(name, r.secretOfCA(key))
+	}
+	secret := r.secret(key)
+	if secret == nil || secret.Problem != "" || !secret.MayRead(s.Key.Account) {
+		return nil
+	}
+	return &view.Secret{Name: name, Certificate: secret.Certificate, PrivateKey: secret.PrivateKey}
+}
+
+// secretOfCA is the Secret that has a credential's CAs: one of its own, or that of the key.
+func (r *reader) secretOfCA(k model.Key) *model.Secret {
+	own := k
+	own.Name += model.SuffixCA
+	if secret := r.secret(own); secret != nil {
+		return secret
+	}
+	return r.secret(k)
+}
+
+func authorities(name string, secret *model.Secret) *view.Secret {
+	if secret == nil || secret.CAProblem != "" {
+		return nil
+	}
+	return &view.Secret{Name: name, CA: secret.CA, CRL: secret.CRL}
+}

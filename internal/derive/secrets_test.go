@@ -1,0 +1,113 @@
+package derive
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+const (
+	keyOfAPI = "kubernetes://api-client"
+	casOfAPI = "kubernetes://api-client-cacert"
+)
+
+// credentialMesh has a rule by which workloads "web" of "shop" call api.example.com with a secret.
+func credentialMesh(t *testing.T) (*store.Store, *Deriver) {
+	t.Helper()
+	st, d := store.New(), New(model.DefaultMesh(), 1)
+	meta := func(k model.Kind, name string) model.Meta {
+		return model.Meta{Key: model.Key{Kind: k, Namespace: "shop", Name: name}, ResourceVersion: "1"}
+	}
+	entry := &model.ServiceEntry{Meta: meta(model.KindServiceEntry, "api"), Hosts: []model.Host{"api.example.com"}, Template: model.Service{
+		External: true, Resolution: model.ResolutionDNS, Ports: []model.ServicePort{{Name: "http", Number: 443, Protocol: model.ProtocolHTTP}},
+	}}
+	rule := &model.DestinationRule{
+		Meta: meta(model.KindDestinationRule, "api"), Host: "api.example.com", WorkloadSelector: map[string]string{"app": "web"},
+		Policy: model.TrafficPolicy{TLS: &model.ClientTLS{Mode: model.TLSMutual, CredentialName: "api-client"}},
+	}
+	_, changes := st.Apply([]store.Event{{Key: entry.Key, Object: entry}, {Key: rule.Key, Object: rule}})
+	d.Apply(changes)
+	return st, d
+}
+
+func secretOf(version string, readers []string) *model.Secret {
+	return &model.Secret{
+		Meta:        model.Meta{Key: model.Key{Kind: model.KindSecret, Namespace: "shop", Name: "api-client"}, ResourceVersion: version},
+		Certificate: "certificate", PrivateKey: model.NewPrivateKey("key " + version), CA: "ca", Readers: readers,
+	}
+}
+
+func webProxy(ns, account string, verified bool) *model.Proxy {
+	return &model.Proxy{
+		Type: model.ProxySidecar, Namespace: ns, Name: "web", IPs: []string{"10.1.0.9"}, Labels: map[string]string{"app": "web"},
+		ServiceAccount: account, Verified: verified, DNSDomain: ns + ".svc.cluster.local",
+	}
+}
+
+// has opens a proxy's outbound scope and gives its secrets.
+func has(d *Deriver, p *model.Proxy) map[string]string {
+	k, _ := d.Index().Keys(p)
+	out := map[string]string{}
+	for name, s := range d.Open(k).Secrets {
+		if s != nil {
+			out[name] = s.PrivateKey.PEM() + s.CA
+		}
+	}
+	d.Close(k)
+	return out
+}
+
+func putSecret(st *store.Store, d *Deriver, s *model.Secret) Update {
+	_, changes := st.Apply([]store.Event{{Key: s.Meta.Key, Object: s}})
+	return d.Apply(changes)
+}
+
+// TestSecretsGoToThoseWhoMayReadThem: nobody else has them, whatever it asks for.
+func TestSecretsGoToThoseWhoMayReadThem(t *testing.T) {
+	st, d := credentialMesh(t)
+	putSecret(st, d, secretOf("1", []string{"web"}))
+	require.Equal(t, map[string]string{keyOfAPI: "key 1", casOfAPI: "ca"}, has(d, webProxy("shop", "web", true)))
+	require.Equal(t, map[string]string{casOfAPI: "ca"}, has(d, webProxy("shop", "other", true)), "it may not read the key")
+	require.Empty(t, has(d, webProxy("shop", "web", false)), "nobody knows who it is")
+	require.Empty(t, has(d, webProxy("elsewhere", "web", true)), "the Secret is another namespace's")
+	other := webProxy("shop", "web", true)
+	other.Labels = map[string]string{"app": "other"}
+	require.Empty(t, has(d, other), "the rule does not select it")
+}
+
+// TestASecretThatChangesLeavesClustersAlone: a new cluster would lose its connections.
+func TestASecretThatChangesLeavesClustersAlone(t *testing.T) {
+	st, d := credentialMesh(t)
+	k, _ := d.Index().Keys(webProxy("shop", "web", true))
+	require.NotNil(t, d.Open(k).Clusters["outbound|443||api.example.com"])
+	delta := putSecret(st, d, secretOf("1", nil)).Deltas[k]
+	require.Equal(t, "key 1", delta.Secrets[keyOfAPI].PrivateKey.PEM())
+	delta = putSecret(st, d, secretOf("2", nil)).Deltas[k]
+	require.Equal(t, "key 2", delta.Secrets[keyOfAPI].PrivateKey.PEM())
+	require.Equal(t, 2, delta.Len(), "only the secrets: %v", delta)
+	delta = putSecret(st, d, secretOf("3", []string{})).Deltas[k]
+	require.Contains(t, delta.Secrets, keyOfAPI)
+	require.Nil(t, delta.Secrets[keyOfAPI], "it was taken from its reader")
+}
+
+// TestASecretOfCAsTakesPrecedence as in Istio.
+func TestASecretOfCAsTakesPrecedence(t *testing.T) {
+	st, d := credentialMesh(t)
+	putSecret(st, d, secretOf("1", nil))
+	own := secretOf("1", nil)
+	own.Name += model.SuffixCA
+	own.CA = "other ca"
+	putSecret(st, d, own)
+	require.Equal(t, "other ca", has(d, webProxy("shop", "web", true))[casOfAPI])
+}
+
+// TestAccountsTellScopesApartOnlyWhereSecretsAre so that others go on to share.
+func TestAccountsTellScopesApartOnlyWhereSecretsAre(t *testing.T) {
+	_, d := credentialMesh(t)
+	key := func(ns, account string) ScopeKey { k, _ := d.Index().Keys(webProxy(ns, account, true)); return k }
+	require.NotEqual(t, key("shop", "a"), key("shop", "b"))
+	require.Equal(t, key("elsewhere", "a"), key("elsewhere", "b"))
+}

@@ -1,0 +1,42 @@
+package derive
+
+import (
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// The service accounts of proxies; keys that are not for all are for "reader" alone.
+var worldAccounts = []string{"reader", "other"}
+
+func (w *world) secret() model.Object {
+	s := &model.Secret{Meta: w.meta(model.KindSecret), Readers: []string{"reader"}}
+	if w.chance(0.3) {
+		s.Name += model.SuffixCA
+	}
+	if w.chance(0.7) {
+		s.Certificate, s.PrivateKey = "certificate", model.NewPrivateKey(pick(w, worldVersions))
+	} else {
+		s.Problem = "it has none"
+	}
+	if w.chance(0.7) {
+		s.CA = pick(w, worldVersions)
+	} else {
+		s.CAProblem = "it has none"
+	}
+	if w.chance(0.1) {
+		s.Readers = []string{}
+	}
+	return s
+}
+
+// credentialRule is a destination rule whose clients need a Secret.
+func (w *world) credentialRule() model.Object {
+	d := w.destinationRule().(*model.DestinationRule)
+	d.Policy.TLS = &model.ClientTLS{
+		Mode: pick(w, []model.TLSMode{model.TLSSimple, model.TLSMutual}), InsecureSkipVerify: w.chance(0.2),
+		CredentialName: pick(w, []string{"", "", "kubernetes://", "kubernetes://a/"}) + pick(w, worldNames),
+	}
+	if w.chance(0.8) {
+		d.WorkloadSelector = map[string]string{"app": pick(w, worldNames)}
+	}
+	return d
+}
