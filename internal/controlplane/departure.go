@@ -7,6 +7,7 @@ import (
 	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/jwks"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
@@ -16,6 +17,7 @@ type binder struct {
 	*engine.Engine
 	departures *departure.Keeper
 	keys       *jwks.Keeper
+	secrets    *kube.Credentials // nil: there are none to wait for
 }
 
 // Bind implements server.Binder.
@@ -23,6 +25,11 @@ func (b binder) Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.T
 	b.departures.Connected(p)
 	if err := b.keys.Wait(ctx); err != nil {
 		return nil, nil, err
+	}
+	if b.secrets != nil {
+		if err := b.secrets.Wait(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
 	return b.Engine.Bind(ctx, p, rebind)
 }

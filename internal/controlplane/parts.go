@@ -8,8 +8,10 @@ import (
 	"github.com/moonsail/moonsail/internal/departure"
 	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/jwks"
 	"github.com/moonsail/moonsail/internal/sidecars"
+	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
@@ -24,6 +26,7 @@ type parts struct {
 	traces     func(context.Context)
 	pipeline   *engine.Engine
 	keys       *jwks.Keeper
+	secrets    *kube.Credentials // nil: the source is not Kubernetes
 	departures *departure.Keeper
 	xds        *server.Server
 	explainer  *explain.Explainer
@@ -70,17 +73,29 @@ func (p *parts) joinPipeline() server.Observer {
 	ledger, observer := follow(o, p.changes)
 	p.pipeline = engine.New(engine.Options{
 		Mesh: o.Mesh, Intake: p.source.intake, Ledger: ledger, Removed: p.changes.Removed, Debounce: o.Debounce, SplitFrom: o.SplitFrom, Log: o.Log,
-		Applied: func(c []store.Change) { p.keys.Applied(c) },
+		Applied: p.applied,
 	})
 	p.keys = jwks.New(p.source.intake, p.pipeline.Snapshot, o.Log)
+	if p.source.client != nil {
+		p.secrets = kube.NewCredentials(p.source.client, istioapi.Decoder{Domain: o.Mesh.Domain}, p.source.intake, p.pipeline.Snapshot, o.Log)
+		p.secrets.Recheck = o.RecheckReaders
+	}
 	return observer
+}
+
+// applied is told of each batch once it is in the store.
+func (p *parts) applied(c []store.Change) {
+	p.keys.Applied(c)
+	if p.secrets != nil {
+		p.secrets.Applied(c)
+	}
 }
 
 // joinServer makes what serves proxies, and what answers questions about them and counts them.
 func (p *parts) joinServer(observer server.Observer) {
 	o := p.opts
 	p.departures = departure.New(p.source.intake, p.changes, o.Log)
-	p.xds = server.New(binder{p.pipeline, p.departures, p.keys}, observer, o.Log, server.Options{
+	p.xds = server.New(binder{p.pipeline, p.departures, p.keys, p.secrets}, observer, o.Log, server.Options{
 		RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: p.metrics, Witness: witness(o, p.changes),
 		Unfollowed: o.NoChangeLog, Methods: methods(p.departures),
 	})
@@ -111,6 +126,9 @@ func (p *parts) start(g *group, s debug.Stages) {
 	o := p.opts
 	g.run("samples of what is in use", newSampler(o, p.changes, p.asker, p.metrics))
 	g.run("keys of tokens", func(ctx context.Context) error { p.keys.Run(ctx, p.pipeline.Synced); return nil })
+	if p.secrets != nil {
+		g.run("credentials", func(ctx context.Context) error { return p.secrets.Run(ctx, p.pipeline.Synced) })
+	}
 	g.run("departures", func(ctx context.Context) error { p.departures.Run(ctx); return nil })
 	g.run(p.source.name, p.source.run)
 	if p.httpListener != nil {

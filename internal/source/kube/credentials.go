@@ -1,0 +1,402 @@
+package kube
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+// Credentials reads Secrets: those alone that a DestinationRule names, each by a watch of its
+// own, so that the control plane needs no right to others. Of each it finds out which service
+// accounts may read it, and puts it into the intake with that; where there is none, or it may
+// not be read, it puts one that says so. One goroutine, Run's, does all that is not said to be
+// another's.
+type Credentials struct {
+	// Fixed.
+	Client   *Client
+	Decoder  istioapi.Decoder
+	Intake   *store.Intake
+	Snapshot func() *store.Snapshot
+	Log      *slog.Logger
+	// Recheck is how often it is asked again who may read; 0: each minute.
+	Recheck time.Duration
+
+	wake    chan struct{} // holds one token while there may be something new
+	settled chan struct{} // closed when the first Secrets are in the store, or were waited for long enough
+	begun   time.Time
+
+	// Touched only by Run's goroutine.
+	watches map[model.Key]*secretWatch
+	reviews *reviews
+	full    bool // it was told that there are too many
+}
+
+// Bounds and times.
+const (
+	maxCredentials   = 1000 // Secrets that are watched; those beyond are not read
+	credentialsEvery = 100 * time.Millisecond
+	settleIn         = 5 * time.Second // how long proxies wait for the first Secrets after a start
+	recheckEvery     = time.Minute
+)
+
+// NewCredentials makes a keeper. Run must be called once for anything to happen.
+func NewCredentials(c *Client, d istioapi.Decoder, in *store.Intake, snapshot func() *store.Snapshot, log *slog.Logger) *Credentials {
+	return &Credentials{
+		Client: c, Decoder: d, Intake: in, Snapshot: snapshot, Log: log,
+		wake: make(chan struct{}, 1), settled: make(chan struct{}), watches: map[model.Key]*secretWatch{},
+	}
+}
+
+// Applied is told of each batch once it is in the store. It does not block.
+func (c *Credentials) Applied(changes []store.Change) {
+	if slices.ContainsFunc(changes, func(ch store.Change) bool { return concerns(ch.Key.Kind) }) {
+		c.poke()
+	}
+}
+
+// concerns: rules name Secrets, and workloads have the service accounts that are to read them.
+func concerns(k model.Kind) bool {
+	return k == model.KindDestinationRule || k == model.KindPod || k == model.KindWorkloadEntry || k == model.KindSecret
+}
+
+func (c *Credentials) poke() {
+	select {
+	case c.wake <- struct{}{}:
+	default: // the newest state will be looked at
+	}
+}
+
+// Wait waits for the first Secrets after a start: proxies are not to be told that there are none.
+func (c *Credentials) Wait(ctx context.Context) error {
+	select {
+	case <-c.settled:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Run works until ctx ends. synced tells whether what the sources had at the start is in the
+// store.
+func (c *Credentials) Run(ctx context.Context, synced func() bool) error {
+	defer c.stopAll()
+	defer c.settle(true)
+	asks, err := c.Client.accessReviews()
+	if err != nil {
+		return err
+	}
+	c.reviews = newReviews(asks, c.Recheck)
+	for !synced() {
+		if !pause(ctx, 10*time.Millisecond) {
+			return nil
+		}
+	}
+	c.begun = time.Now()
+	for {
+		c.look(ctx)
+		for key, w := range c.watches {
+			c.tell(ctx, key, w)
+		}
+		c.settle(false)
+		if !c.rest(ctx) {
+			return nil
+		}
+	}
+}
+
+// rest waits until there may be something to do; false: ctx has ended. Storms of Pods wake it
+// ten times a second at most.
+func (c *Credentials) rest(ctx context.Context) bool {
+	if !pause(ctx, credentialsEvery) {
+		return false
+	}
+	timer := time.NewTimer(c.due())
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-c.wake:
+	case <-timer.C:
+	}
+	return true
+}
+
+// due is how long there is nothing to do.
+func (c *Credentials) due() time.Duration {
+	select {
+	case <-c.settled:
+	default:
+		return time.Millisecond
+	}
+	if len(c.watches) == 0 {
+		return time.Hour
+	}
+	return c.reviews.next(time.Now())
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// secretWatch is a Secret that is watched.
+type secretWatch struct {
+	key      model.Key
+	keyAsked bool            // some rule needs its key
+	readers  map[string]bool // service accounts of workloads that need the key
+	told     *model.Secret   // what the intake was told last; nil: nothing
+	serial   uint64
+	stop     context.CancelFunc
+	ended    chan struct{}
+
+	mu      sync.Mutex // guards what follows: the Reflector writes it
+	listed  bool
+	secret  *model.Secret // nil: there is none
+	problem string        // why it cannot be read
+}
+
+// look takes over what rules ask for now.
+func (c *Credentials) look(ctx context.Context) {
+	wanted := c.wanted()
+	for key, w := range c.watches {
+		if wanted[key] == nil {
+			c.forget(key, w)
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(wanted), model.Key.Compare) {
+		w := c.watches[key]
+		switch {
+		case w != nil:
+		case len(c.watches) >= maxCredentials:
+			c.tooMany()
+			continue
+		default:
+			w = c.watch(ctx, key)
+			c.watches[key] = w
+		}
+		w.keyAsked, w.readers = wanted[key].keyAsked, wanted[key].readers
+	}
+}
+
+func (c *Credentials) tooMany() {
+	if !c.full {
+		c.Log.Warn("more Secrets are named by DestinationRules than are read", "read", maxCredentials)
+	}
+	c.full = true
+}
+
+// wanted are the Secrets that rules name, and who is to have their keys.
+func (c *Credentials) wanted() map[model.Key]*secretWatch {
+	out := map[model.Key]*secretWatch{}
+	snap := c.Snapshot()
+	for o := range snap.All(model.KindDestinationRule) {
+		r, ok := o.(*model.DestinationRule)
+		if !ok || len(r.WorkloadSelector) == 0 {
+			continue
+		}
+		for _, need := range r.Credentials() {
+			if out[need.Key] == nil {
+				out[need.Key] = &secretWatch{readers: map[string]bool{}}
+			}
+			if w := out[need.Key]; need.PrivateKey {
+				w.keyAsked = true
+				addAccounts(snap, r, w.readers)
+			}
+		}
+	}
+	return out
+}
+
+// addAccounts adds the service accounts of the workloads that a rule selects.
+func addAccounts(snap *store.Snapshot, r *model.DestinationRule, into map[string]bool) {
+	for _, kind := range []model.Kind{model.KindPod, model.KindWorkloadEntry} {
+		for o := range snap.All(kind) {
+			w, ok := o.(*model.Workload)
+			if ok && w.Namespace == r.Namespace && model.SelectorMatches(r.WorkloadSelector, w.Labels) {
+				into[w.Account()] = true
+			}
+		}
+	}
+}
+
+// watch begins to watch one Secret.
+func (c *Credentials) watch(ctx context.Context, key model.Key) *secretWatch {
+	ctx, stop := context.WithCancel(ctx)
+	w := &secretWatch{key: key, stop: stop, ended: make(chan struct{})}
+	kind := &resource{
+		Resource: istioapi.Resource{Kind: string(model.KindSecret)}, version: "v1", plural: "secrets", example: &corev1.Secret{},
+		namespace: key.Namespace, field: "metadata.name=" + key.Name,
+	}
+	go func() {
+		defer close(w.ended)
+		lw, err := c.Client.listWatch(kind, func(err error) { c.heard(w, err) })
+		if err != nil {
+			c.heard(w, err)
+			return
+		}
+		quiet := logr.Discard()
+		options := cache.ReflectorOptions{Name: key.String(), TypeDescription: string(model.KindSecret), Logger: &quiet, Backoff: backoff()}
+		cache.NewReflectorWithOptions(lw, kind.example, &secretSink{c, w}, options).RunWithContext(logr.NewContext(ctx, quiet))
+	}()
+	return w
+}
+
+// heard is told how each request went. What was read before stays in force where the API
+// server is away, but not where the right to read is.
+func (c *Credentials) heard(w *secretWatch, err error) {
+	if !apierrors.IsForbidden(err) {
+		return
+	}
+	w.set(nil, "the control plane may not read it: bind the ClusterRole moonsail-credentials to its service account in namespace "+w.key.Namespace)
+	c.poke()
+}
+
+func (w *secretWatch) set(s *model.Secret, problem string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listed, w.secret, w.problem = true, s, problem
+}
+
+func (w *secretWatch) get() (s *model.Secret, problem string, known bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.secret, w.problem, w.listed
+}
+
+// tell puts a Secret into the intake where it differs from what was told.
+func (c *Credentials) tell(ctx context.Context, key model.Key, w *secretWatch) {
+	secret, problem, known := w.get()
+	if !known {
+		return
+	}
+	now := &model.Secret{Meta: model.Meta{Key: key, Origin: "kubernetes"}}
+	switch {
+	case problem != "":
+		now.Problem, now.CAProblem = problem, problem
+	case secret == nil:
+		now.Problem, now.CAProblem = model.NoSecret, model.NoSecret
+	default:
+		*now = *secret
+		if !w.keyAsked { // what nobody asks for is not kept
+			now.Certificate, now.PrivateKey = "", model.PrivateKey{}
+		}
+	}
+	now.Readers = c.readers(ctx, key, w)
+	if w.told != nil && same(w.told, now) {
+		return
+	}
+	// Who may read it is not part of the API server's version.
+	w.serial++
+	now.ResourceVersion += "." + strconv.FormatUint(w.serial, 10)
+	w.told = now
+	c.Intake.Put(store.Event{Key: key, Object: now, Observed: time.Now()})
+}
+
+// readers are those service accounts that may read a Secret; never nil.
+func (c *Credentials) readers(ctx context.Context, key model.Key, w *secretWatch) []string {
+	out := []string{}
+	for _, account := range slices.Sorted(maps.Keys(w.readers)) {
+		if c.reviews.mayRead(ctx, key, account) {
+			out = append(out, account)
+		}
+	}
+	return out
+}
+
+func (c *Credentials) forget(key model.Key, w *secretWatch) {
+	delete(c.watches, key)
+	c.reviews.forget(key)
+	w.stop()
+	<-w.ended
+	if w.told != nil {
+		c.Intake.Put(store.Event{Key: key, Observed: time.Now()})
+	}
+}
+
+func (c *Credentials) stopAll() {
+	for _, w := range c.watches {
+		w.stop()
+	}
+	for _, w := range c.watches {
+		<-w.ended
+	}
+}
+
+// settle lets proxies in once the store has the first Secrets, or why there are none.
+func (c *Credentials) settle(anyhow bool) {
+	select {
+	case <-c.settled:
+		return
+	default:
+	}
+	if anyhow || time.Since(c.begun) >= settleIn || c.isSettled() {
+		close(c.settled)
+	}
+}
+
+func (c *Credentials) isSettled() bool {
+	snap := c.Snapshot()
+	for key, w := range c.watches {
+		if w.told == nil || !reflect.DeepEqual(snap.Get(key), model.Object(w.told)) {
+			return false
+		}
+	}
+	return true
+}
+
+// secretSink is where the Reflector of one Secret puts it.
+type secretSink struct {
+	keeper *Credentials
+	watch  *secretWatch
+}
+
+func (s *secretSink) take(o any) {
+	if secret, ok := o.(*corev1.Secret); ok && secret.Name == s.watch.key.Name {
+		decoded, _ := s.keeper.Decoder.Secret(secret)
+		s.watch.set(decoded, "")
+		s.keeper.poke()
+	}
+}
+
+// Add implements cache.ReflectorStore.
+func (s *secretSink) Add(o any) error { s.take(o); return nil }
+
+// Update implements cache.ReflectorStore.
+func (s *secretSink) Update(o any) error { s.take(o); return nil }
+
+// Delete implements cache.ReflectorStore.
+func (s *secretSink) Delete(any) error {
+	s.watch.set(nil, "")
+	s.keeper.poke()
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (s *secretSink) Replace(list []any, _ string) error {
+	if len(list) == 0 {
+		return s.Delete(nil)
+	}
+	s.take(list[0])
+	return nil
+}
+
+// Resync implements cache.ReflectorStore; there is nothing to do.
+func (s *secretSink) Resync() error { return nil }
