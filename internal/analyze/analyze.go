@@ -98,6 +98,7 @@ type index struct {
 	rules     map[model.Host][]*model.DestinationRule
 	virtuals  map[model.Key]*model.VirtualService
 	sidecars  map[string][]*model.Sidecar // by namespace
+	secrets   map[model.Key]*model.Secret
 	security  security
 	peers     peerPolicies
 }
@@ -109,6 +110,7 @@ func newIndex(objects []model.Object) *index {
 		rules:     map[model.Host][]*model.DestinationRule{},
 		virtuals:  map[model.Key]*model.VirtualService{},
 		sidecars:  map[string][]*model.Sidecar{},
+		secrets:   map[model.Key]*model.Secret{},
 	}
 	for _, o := range objects {
 		ns := o.Metadata().Namespace
@@ -128,6 +130,8 @@ func newIndex(objects []model.Object) *index {
 			x.virtuals[o.Key] = o
 		case *model.Sidecar:
 			x.sidecars[ns] = append(x.sidecars[ns], o)
+		case *model.Secret:
+			x.secrets[o.Key] = o
 		case *model.PeerAuthentication:
 			x.peers.list = append(x.peers.list, o)
 		case *model.MeshConfig:

@@ -20,6 +20,7 @@ func (c *checker) destinationRule(r *model.DestinationRule) {
 	}
 	c.portPolicies(r)
 	c.clientTLS(r)
+	c.credentials(r)
 }
 
 // subset reports one that no workload of the rule's services belongs to.

@@ -34,6 +34,7 @@ type seen struct {
 	header             http.Header
 	major              int    // version of HTTP
 	sni                string // of the connection's TLS
+	peer               string // the URI of the caller's certificate
 }
 
 // startBackend serves until the test ends.
@@ -88,6 +89,9 @@ func (b *backend) remember(r *http.Request) {
 	s := seen{method: r.Method, host: r.Host, path: r.RequestURI, header: r.Header.Clone(), major: r.ProtoMajor}
 	if r.TLS != nil {
 		s.sni = r.TLS.ServerName
+		if c := r.TLS.PeerCertificates; len(c) > 0 && len(c[0].URIs) > 0 {
+			s.peer = c[0].URIs[0].String()
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

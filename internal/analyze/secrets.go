@@ -1,0 +1,99 @@
+package analyze
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// credentials reports Secrets that are not there, that cannot be used, or that workloads may
+// not have: their calls fail.
+func (c *checker) credentials(r *model.DestinationRule) {
+	if len(r.WorkloadSelector) == 0 {
+		return // nobody gets them, which decoding tells
+	}
+	told := map[string]bool{}
+	eachTLS(r, func(field string, t *model.ClientTLS) {
+		msg := c.credential(r, t)
+		if msg != "" && !told[msg] {
+			told[msg] = true
+			c.warnf(r, field+".credentialName", "%s", msg)
+		}
+	})
+}
+
+// credential is what is wrong with one; empty: nothing.
+func (c *checker) credential(r *model.DestinationRule, t *model.ClientTLS) string {
+	credential, ok := model.ParseCredential(t.CredentialName)
+	key, own := credential.In(r.Namespace)
+	if !ok || !own || t.Mode != model.TLSSimple && t.Mode != model.TLSMutual {
+		return ""
+	}
+	secret := c.secrets[key]
+	if t.Mode == model.TLSMutual {
+		if msg := unusable(key, secret, true); msg != "" {
+			return msg
+		}
+		if msg := c.unread(r, secret); msg != "" {
+			return msg
+		}
+	}
+	if t.InsecureSkipVerify {
+		return ""
+	}
+	if ca := c.secrets[model.Key{Kind: key.Kind, Namespace: key.Namespace, Name: key.Name + model.SuffixCA}]; ca != nil && ca.CAProblem != model.NoSecret {
+		key, secret = ca.Key, ca
+	}
+	return unusable(key, secret, false)
+}
+
+// unusable tells why a Secret has no key, or no CAs.
+func unusable(key model.Key, s *model.Secret, pair bool) string {
+	if s == nil {
+		return fmt.Sprintf("there is no Secret %s in namespace %s, so calls fail; create it, or correct the name", key.Name, key.Namespace)
+	}
+	problem := s.CAProblem
+	if pair {
+		problem = s.Problem
+	}
+	if problem == "" {
+		return ""
+	}
+	return fmt.Sprintf("the Secret %s cannot be used, so calls fail: %s", key.Name, problem)
+}
+
+// unread tells which workloads may not have a key.
+func (c *checker) unread(r *model.DestinationRule, s *model.Secret) string {
+	missing := map[string]bool{}
+	for _, w := range c.workloads[r.Namespace] {
+		if model.SelectorMatches(r.WorkloadSelector, w.Labels) && !s.MayRead(w.Account()) {
+			missing[w.Account()] = true
+		}
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("workloads that the rule selects may not have the key of Secret %s, so their calls fail: allow their service accounts (%s) to get it",
+		s.Name, strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
+}
+
+// eachTLS calls f for all TLS settings of a rule, with their fields.
+func eachTLS(r *model.DestinationRule, f func(field string, t *model.ClientTLS)) {
+	policy := func(field string, p model.TrafficPolicy, ports map[uint32]model.TrafficPolicy) {
+		if p.TLS != nil {
+			f(field+".tls", p.TLS)
+		}
+		for _, n := range slices.Sorted(maps.Keys(ports)) {
+			if t := ports[n].TLS; t != nil {
+				f(field+".portLevelSettings", t)
+			}
+		}
+	}
+	policy("spec.trafficPolicy", r.Policy, r.Ports)
+	for i, s := range r.Subsets {
+		policy(fmt.Sprintf("spec.subsets[%d].trafficPolicy", i), s.Policy, s.Ports)
+	}
+}

@@ -1,0 +1,240 @@
+package e2e
+
+import (
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/moonsail/moonsail/internal/agent/identity/catest"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+const apiHost = "api.example.com"
+
+// partner is a service outside of the mesh that takes calls of those alone who show a
+// certificate of its authority.
+type partner struct {
+	root    *catest.Root
+	backend *backend
+	keys    []string // what nobody may see: parts of keys
+}
+
+func startPartner(t *testing.T) *partner {
+	t.Helper()
+	root, err := catest.NewRoot("partner")
+	require.NoError(t, err)
+	pair, err := root.Pair(time.Hour, nil, []string{apiHost})
+	require.NoError(t, err)
+	p := &partner{root: root}
+	p.backend = startBackend(t, "api", "v1", func(b *backend) {
+		b.tls = &tls.Config{Certificates: []tls.Certificate{*pair}, ClientCAs: x509.NewCertPool(), ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
+		b.tls.ClientCAs.AddCert(root.Cert)
+	})
+	return p
+}
+
+// documents are the partner as the mesh knows it, for calls of the client.
+func (p *partner) documents() string {
+	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: api, namespace: shop}
+spec:
+  hosts: [%[1]s]
+  location: MESH_EXTERNAL
+  resolution: STATIC
+  ports: [{number: %[2]d, name: http, protocol: HTTP, targetPort: %[3]d}]
+  endpoints: [{address: %[4]s}]
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: api, namespace: shop}
+spec:
+  host: %[1]s
+  workloadSelector: {matchLabels: {app: client}}
+  trafficPolicy: {tls: {mode: MUTUAL, credentialName: api-client, sni: %[1]s, subjectAltNames: [%[1]s]}, connectionPool: {http: {maxRequestsPerConnection: 1}}}`,
+		apiHost, serviceHTTP, p.backend.port, p.backend.ip)
+}
+
+// secret is one with a new certificate for a name.
+func (p *partner) secret(t *testing.T, name string) string {
+	t.Helper()
+	pair, err := p.root.Pair(time.Hour, []string{"spiffe://partner/" + name}, nil)
+	require.NoError(t, err)
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey.(*ecdsa.PrivateKey))
+	require.NoError(t, err)
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
+	encode := base64.StdEncoding.EncodeToString
+	p.keys = append(p.keys, strings.Split(string(keyPEM), "\n")[1], encode(keyPEM)[40:80])
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})
+	return fmt.Sprintf(`apiVersion: v1
+kind: Secret
+metadata: {name: api-client, namespace: shop}
+type: kubernetes.io/tls
+data: {tls.crt: %s, tls.key: %s, ca.crt: %s}`, encode(cert), encode(keyPEM), encode(p.root.PEM()))
+}
+
+// TestCredentials: the client shows the certificate of a Secret that its rule names, a new one
+// without a new cluster, and none where there is no Secret, which holds up nothing else.
+func TestCredentials(t *testing.T) {
+	m, p := startMutual(t), startPartner(t)
+	m.apply(m.config("server", p.documents())...)
+	status, _ := m.call(apiHost, serviceHTTP)
+	require.Equal(t, http.StatusServiceUnavailable, status, "there is no Secret, and nothing is sent without it")
+	require.Empty(t, p.backend.requests())
+	m.requireMutual(spiffeID("client"))
+
+	m.apply(m.config("server", p.documents(), p.secret(t, "one"))...)
+	m.requirePartner(t, p, "one")
+	version, taken := m.clusterVersion(), m.clustersTaken(t)
+
+	m.apply(m.config("server", p.documents(), p.secret(t, "two"))...)
+	eventually(t, "the new certificate is shown", func() bool {
+		status, _ = m.call(apiHost, serviceHTTP)
+		return status == http.StatusOK && p.caller(t) == "two"
+	}, func() string { return p.caller(t) })
+	require.Equal(t, version, m.clusterVersion())
+	require.Equal(t, taken, m.clustersTaken(t), "Envoy was given no cluster again")
+	m.requireNothingHeld()
+	m.requireUnseen(t, p)
+}
+
+// caller is whom the partner was called by last, by the certificate.
+func (p *partner) caller(t *testing.T) string {
+	t.Helper()
+	return strings.TrimPrefix(p.backend.last(t).peer, "spiffe://partner/")
+}
+
+func (m *mutual) requirePartner(t *testing.T, p *partner, name string) {
+	t.Helper()
+	eventually(t, "the partner answers", func() bool {
+		status, _ := m.call(apiHost, serviceHTTP)
+		return status == http.StatusOK
+	}, func() string { return m.client.log.String() })
+	require.Equal(t, name, p.caller(t))
+	require.Equal(t, apiHost, p.backend.last(t).sni)
+}
+
+// clusterVersion is that of the partner's cluster, as the control plane has it.
+func (m *mutual) clusterVersion() string {
+	m.t.Helper()
+	var answer struct {
+		Resources []struct{ Name, Version string }
+	}
+	m.get("/debug/proxies/client.shop/config/clusters", &answer)
+	for _, r := range answer.Resources {
+		if strings.HasSuffix(r.Name, apiHost) {
+			return r.Version
+		}
+	}
+	m.t.Fatal("there is no such cluster")
+	return ""
+}
+
+func (m *mutual) clustersTaken(t *testing.T) uint64 {
+	t.Helper()
+	stats, err := m.client.admin.Stats(t.Context(), "^cluster_manager.cluster_(added|modified)$")
+	require.NoError(t, err)
+	return stats["cluster_manager.cluster_added"] + stats["cluster_manager.cluster_modified"]
+}
+
+// requireUnseen looks for keys where people look.
+func (m *mutual) requireUnseen(t *testing.T, p *partner) {
+	t.Helper()
+	texts := map[string]string{"the control plane's log": m.log.String(), "the agent's log": m.client.log.String()}
+	for _, page := range []string{
+		"store/Secret/shop/api-client", "store/Secret", "proxies", "proxies/client.shop", "proxies/client.shop/config/all?full",
+		"changes?n=100", "problems", "scopes", "explain/Secret/shop/api-client?all", "proxies/client.shop/envoy/config_dump",
+	} {
+		texts[page] = m.page(t, "/debug/"+page)
+	}
+	require.Contains(t, texts["store/Secret/shop/api-client"], "[redacted]")
+	require.Contains(t, texts["proxies/client.shop/config/all?full"], "kubernetes://api-client-cacert")
+	for where, text := range texts {
+		for _, key := range p.keys {
+			require.NotContains(t, text, key, where)
+		}
+	}
+}
+
+func (m *mutual) page(t *testing.T, path string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+m.http+path, http.NoBody)
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// TestSecretsAreForThoseWhoShowThatTheyMayHaveThem: who asks for a Secret by its name, saying
+// of itself what it likes, gets it only by a certificate of the Secret's namespace.
+func TestSecretsAreForThoseWhoShowThatTheyMayHaveThem(t *testing.T) {
+	m, p := startMutual(t), startPartner(t)
+	m.apply(m.config("server", p.documents(), p.secret(t, "one"))...)
+	own := m.credentials(m.pair(m.root, spiffeID("client")))
+	foreign := m.credentials(m.pair(m.root, "spiffe://cluster.local/ns/bank/sa/client"))
+	for name, tc := range map[string]struct {
+		address, namespace, ask string
+		by                      credentials.TransportCredentials
+		gets                    bool
+	}{
+		"the client": {m.secure, "shop", "kubernetes://api-client", own, true},
+		"the client, for a Secret that no rule names": {m.secure, "shop", "kubernetes://other", own, false},
+		"one of another namespace":                    {m.secure, "bank", "kubernetes://api-client", foreign, false},
+		"that one, with the Secret's namespace":       {m.secure, "bank", "kubernetes://shop/api-client", foreign, false},
+		"one without a certificate":                   {m.xds, "shop", "kubernetes://api-client", insecure.NewCredentials(), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := askFor(t, tc.address, tc.namespace, tc.ask, tc.by)
+			if tc.gets {
+				require.Len(t, got.Resources, 1)
+				return
+			}
+			require.Empty(t, got.Resources)
+			require.Equal(t, []string{tc.ask}, got.RemovedResources)
+		})
+	}
+}
+
+func (m *mutual) credentials(pair *tls.Certificate) credentials.TransportCredentials {
+	roots := x509.NewCertPool()
+	roots.AddCert(m.root.Cert)
+	return credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{*pair}, RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12})
+}
+
+// askFor gives the first answer to a request for one secret.
+func askFor(t *testing.T, address, namespace, name string, by credentials.TransportCredentials) *discoveryv3.DeltaDiscoveryResponse {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(by))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
+	require.NoError(t, err)
+	metadata, err := structpb.NewStruct(map[string]any{"NAMESPACE": namespace, "LABELS": map[string]any{"app": "client"}, "SDS": "true", "SERVICE_ACCOUNT": "client"})
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&discoveryv3.DeltaDiscoveryRequest{
+		Node:    &corev3.Node{Id: fmt.Sprintf("sidecar~127.0.0.9~thief.%[1]s~%[1]s.svc.cluster.local", namespace), Metadata: metadata},
+		TypeUrl: resource.SecretURL, ResourceNamesSubscribe: []string{name},
+	}))
+	got, err := stream.Recv()
+	require.NoError(t, err)
+	return got
+}
