@@ -10,6 +10,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"github.com/moonsail/moonsail/internal/bucket"
+	"github.com/moonsail/moonsail/internal/lab/openloop"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -151,18 +152,18 @@ func loadKeys(ctx context.Context, o *Options, p *proxy, formats []keyFormat) ([
 
 // loadKey gives the worker's microseconds a request, and the median latency.
 func loadKey(ctx context.Context, o *Options, p *proxy, where string) (float64, time.Duration, error) {
-	l := &load{address: where, conns: 4, hosts: []string{host(7), host(7) + ".svc.cluster.local"}}
+	l := &openloop.Load{Address: where, Conns: 4, Hosts: []string{host(7), host(7) + ".svc.cluster.local"}}
 	before, err := readThreads(p.process.Pid())
 	if err != nil {
 		return 0, 0, err
 	}
-	got, err := l.run(ctx, o.Keys)
+	got, err := l.Run(ctx, o.Keys)
 	if err != nil {
 		return 0, 0, err
 	}
 	after, err := readThreads(p.process.Pid())
-	if got.failed > 0 {
-		return 0, 0, fmt.Errorf("%d of %d requests failed", got.failed, len(got.latencies))
+	if got.Failed > 0 {
+		return 0, 0, fmt.Errorf("%d of %d requests failed", got.Failed, len(got.Latencies))
 	}
-	return per(micros(after.sub(before).workers), float64(len(got.latencies))), percentile(got.latencies, 0.5), err
+	return per(micros(after.sub(before).workers), float64(len(got.Latencies))), percentile(got.Latencies, 0.5), err
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/lab/child"
+	"github.com/moonsail/moonsail/internal/lab/openloop"
 )
 
 // proxy is a running Envoy.
@@ -198,13 +199,13 @@ func (p *proxy) ready(ctx context.Context, listener, host, routed string) (where
 
 // ask sends one request; it gives the status and which route was taken: "200 svc-7/0".
 func ask(ctx context.Context, where, host string) (string, error) {
-	conns, err := (&load{address: where, conns: 1}).dial(ctx)
+	conns, err := (&openloop.Load{Address: where, Conns: 1}).Dial(ctx)
 	if err != nil {
 		return "", err
 	}
-	defer closeAll(conns)
-	defer context.AfterFunc(ctx, func() { closeAll(conns) })()
-	if _, err := conns[0].Write(request(host)); err != nil {
+	defer openloop.CloseAll(conns)
+	defer context.AfterFunc(ctx, func() { openloop.CloseAll(conns) })()
+	if _, err := conns[0].Write(openloop.Request(host)); err != nil {
 		return "", err
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conns[0]), nil)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/lab/openloop"
 )
 
 // Run measures.
@@ -113,7 +114,7 @@ func (s *subject) result() Result {
 		Layout: s.name, Hosts: len(s.mesh.versions), Ready: millis(s.ready),
 		Quiet: loadOf(s.quiet), Changing: loadOf(s.changing), ACK: spreadOf(changing.acks),
 		Rate: per(float64(len(changing.acks)), changing.took.Seconds()), Bytes: per(float64(changing.bytes), float64(len(changing.acks))),
-		RequestCPU: per(micros(quiet.cpu.workers), float64(len(quiet.outcome.latencies))),
+		RequestCPU: per(micros(quiet.cpu.workers), float64(len(quiet.outcome.Latencies))),
 	}
 	r.Ratio = per(r.Changing.P99, r.Quiet.P99)
 	// What the same load takes without changes is not the changes'.
@@ -124,9 +125,9 @@ func (s *subject) result() Result {
 }
 
 func sumOf(phases []phase) (out phase) {
-	out.outcome = &outcome{}
+	out.outcome = &openloop.Outcome{}
 	for _, p := range phases {
-		out.outcome.latencies = append(out.outcome.latencies, p.outcome.latencies...)
+		out.outcome.Latencies = append(out.outcome.Latencies, p.outcome.Latencies...)
 		out.cpu.main += p.cpu.main
 		out.cpu.workers += p.cpu.workers
 		out.took += p.took
@@ -141,9 +142,9 @@ func sumOf(phases []phase) (out phase) {
 func loadOf(phases []phase) (out Load) {
 	var p50, p99 []time.Duration
 	for _, p := range phases {
-		p50, p99 = append(p50, percentile(p.outcome.latencies, 0.5)), append(p99, percentile(p.outcome.latencies, 0.99))
-		out.Requests += len(p.outcome.latencies)
-		out.Failed += p.outcome.failed
+		p50, p99 = append(p50, percentile(p.outcome.Latencies, 0.5)), append(p99, percentile(p.outcome.Latencies, 0.99))
+		out.Requests += len(p.outcome.Latencies)
+		out.Failed += p.outcome.Failed
 	}
 	out.P50, out.P99 = millis(percentile(p50, 0.25)), millis(percentile(p99, 0.25))
 	return out

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/lab/openloop"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -26,7 +27,7 @@ type subject struct {
 
 // phase is a while of load, with or without changes.
 type phase struct {
-	outcome *outcome
+	outcome *openloop.Outcome
 	cpu     threads
 	took    time.Duration
 	acks    []time.Duration
@@ -92,7 +93,7 @@ func (s *subject) run(ctx context.Context, o *Options, d time.Duration, changes 
 	if changes {
 		changing.Go(func() { failed = s.change(ctx, o.Changes, begun.Add(d), out) })
 	}
-	out.outcome, err = s.load(o).run(ctx, d)
+	out.outcome, err = s.load(o).Run(ctx, d)
 	changing.Wait()
 	if err = errOr(failed, err); err != nil {
 		return nil, err
@@ -103,10 +104,10 @@ func (s *subject) run(ctx context.Context, o *Options, d time.Duration, changes 
 }
 
 // load asks for hosts all over the mesh, by their various names.
-func (s *subject) load(o *Options) *load {
-	l := &load{address: s.where, conns: o.Conns, rate: o.Rate}
+func (s *subject) load(o *Options) *openloop.Load {
+	l := &openloop.Load{Address: s.where, Conns: o.Conns, Rate: o.Rate}
 	for i := range min(len(s.mesh.versions), 97) {
-		l.hosts = append(l.hosts, domains(i * len(s.mesh.versions) / 97 % len(s.mesh.versions))[i%3])
+		l.Hosts = append(l.Hosts, domains(i * len(s.mesh.versions) / 97 % len(s.mesh.versions))[i%3])
 	}
 	return l
 }

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // readThreads reads the CPU time of Envoy's main thread and of its workers.
@@ -36,13 +34,4 @@ func readThreads(pid int) (t threads, err error) {
 		}
 	}
 	return t, nil
-}
-
-// sleepUntil is more exact than the runtime's timers, which may be late by a millisecond
-// where nothing else runs.
-func sleepUntil(at time.Time) {
-	for d := time.Until(at); d > 0; d = time.Until(at) {
-		ts := unix.NsecToTimespec(int64(d))
-		_ = unix.Nanosleep(&ts, nil) // a signal ends it early; then again
-	}
 }

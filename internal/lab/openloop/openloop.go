@@ -1,4 +1,5 @@
-package routes
+// Package openloop sends HTTP/1.1 requests at fixed times, and tells how late answers were.
+package openloop
 
 import (
 	"bufio"
@@ -14,44 +15,45 @@ import (
 	"time"
 )
 
-// load is an open-loop generator of HTTP/1.1 requests over connections that stay open.
+// Load is an open-loop generator of HTTP/1.1 requests over connections that stay open.
 // Requests have fixed times; a late answer delays no later request, and latencies count
 // from the intended time, so that a stall is seen by all requests that it would have hit.
-type load struct {
-	address string
-	hosts   []string // of requests, in turn
-	conns   int
-	rate    int // requests a second; 0: each connection sends again at once (closed loop)
+type Load struct {
+	Address string
+	Hosts   []string // of requests, in turn
+	Conns   int
+	Rate    int // requests a second; 0: each connection sends again at once (closed loop)
 }
 
-// outcome is what a load has seen.
-type outcome struct {
-	latencies []time.Duration
-	failed    int // answers other than 200
+// Outcome is what a load has seen.
+type Outcome struct {
+	Latencies []time.Duration
+	Failed    int // answers other than 200
 }
 
-// run sends for that long. Connections are opened before the first request's time.
-func (l *load) run(ctx context.Context, d time.Duration) (*outcome, error) {
+// Run sends for that long. Connections are opened before the first request's time.
+func (l *Load) Run(ctx context.Context, d time.Duration) (*Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	conns, err := l.dial(ctx)
+	conns, err := l.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer closeAll(conns)
-	defer context.AfterFunc(ctx, func() { closeAll(conns) })()
-	if l.rate == 0 {
+	defer CloseAll(conns)
+	defer context.AfterFunc(ctx, func() { CloseAll(conns) })()
+	if l.Rate == 0 {
 		return l.closedLoop(conns, d)
 	}
 	return l.openLoop(conns, d)
 }
 
-func (l *load) dial(ctx context.Context) (out []net.Conn, err error) {
+// Dial opens the connections.
+func (l *Load) Dial(ctx context.Context) (out []net.Conn, err error) {
 	var dialer net.Dialer
-	for range l.conns {
-		c, err := dialer.DialContext(ctx, "tcp", l.address)
+	for range l.Conns {
+		c, err := dialer.DialContext(ctx, "tcp", l.Address)
 		if err != nil {
-			closeAll(out)
+			CloseAll(out)
 			return nil, fmt.Errorf("load: %w", err)
 		}
 		out = append(out, c)
@@ -59,24 +61,25 @@ func (l *load) dial(ctx context.Context) (out []net.Conn, err error) {
 	return out, nil
 }
 
-func closeAll(conns []net.Conn) {
+// CloseAll closes them.
+func CloseAll(conns []net.Conn) {
 	for _, c := range conns {
 		_ = c.Close() // it may have been closed already
 	}
 }
 
-// request is a host's request as bytes.
-func request(host string) []byte {
+// Request is a host's request as bytes.
+func Request(host string) []byte {
 	return fmt.Appendf(nil, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host)
 }
 
 // openLoop sends request i at begin + i/rate on connection i mod conns. Where an answer is
 // late the next request follows it on the connection, as HTTP/1.1 allows.
-func (l *load) openLoop(conns []net.Conn, d time.Duration) (*outcome, error) {
-	total := int(d.Seconds() * float64(l.rate))
-	interval := time.Second / time.Duration(l.rate)
+func (l *Load) openLoop(conns []net.Conn, d time.Duration) (*Outcome, error) {
+	total := int(d.Seconds() * float64(l.Rate))
+	interval := time.Second / time.Duration(l.Rate)
 	begin := time.Now().Add(10 * time.Millisecond)
-	parts, errs := make([]outcome, len(conns)), make([]error, len(conns))
+	parts, errs := make([]Outcome, len(conns)), make([]error, len(conns))
 	var readers sync.WaitGroup
 	for c := range conns {
 		readers.Go(func() {
@@ -86,9 +89,9 @@ func (l *load) openLoop(conns []net.Conn, d time.Duration) (*outcome, error) {
 			})
 		})
 	}
-	wire := make([][]byte, len(l.hosts))
-	for i, h := range l.hosts {
-		wire[i] = request(h)
+	wire := make([][]byte, len(l.Hosts))
+	for i, h := range l.Hosts {
+		wire[i] = Request(h)
 	}
 	var failed error
 	for i := 0; i < total && failed == nil; i++ {
@@ -96,16 +99,16 @@ func (l *load) openLoop(conns []net.Conn, d time.Duration) (*outcome, error) {
 		_, failed = conns[i%len(conns)].Write(wire[i%len(wire)])
 	}
 	if failed != nil {
-		closeAll(conns) // ends the readers
+		CloseAll(conns) // ends the readers
 	}
 	readers.Wait()
 	return join(parts), errors.Join(failed, errors.Join(errs...))
 }
 
 // closedLoop is for costs: as many requests as go through.
-func (l *load) closedLoop(conns []net.Conn, d time.Duration) (*outcome, error) {
+func (l *Load) closedLoop(conns []net.Conn, d time.Duration) (*Outcome, error) {
 	end := time.Now().Add(d)
-	parts, errs := make([]outcome, len(conns)), make([]error, len(conns))
+	parts, errs := make([]Outcome, len(conns)), make([]error, len(conns))
 	var running sync.WaitGroup
 	for c := range conns {
 		running.Go(func() {
@@ -114,7 +117,7 @@ func (l *load) closedLoop(conns []net.Conn, d time.Duration) (*outcome, error) {
 				if now.After(end) {
 					return now, false
 				}
-				_, err := conns[c].Write(request(l.hosts[(c+i)%len(l.hosts)]))
+				_, err := conns[c].Write(Request(l.Hosts[(c+i)%len(l.Hosts)]))
 				return now, err == nil
 			})
 		})
@@ -125,7 +128,7 @@ func (l *load) closedLoop(conns []net.Conn, d time.Duration) (*outcome, error) {
 
 // readAnswers reads answer i for as long as there is a request i, whose intended time next
 // gives.
-func readAnswers(conn net.Conn, next func(i int) (time.Time, bool)) (out outcome, err error) {
+func readAnswers(conn net.Conn, next func(i int) (time.Time, bool)) (out Outcome, err error) {
 	r := bufio.NewReader(conn)
 	for i := 0; ; i++ {
 		sent, more := next(i)
@@ -136,9 +139,9 @@ func readAnswers(conn net.Conn, next func(i int) (time.Time, bool)) (out outcome
 		if err != nil {
 			return out, fmt.Errorf("load: %w", err)
 		}
-		out.latencies = append(out.latencies, time.Since(sent))
+		out.Latencies = append(out.Latencies, time.Since(sent))
 		if status != http.StatusOK {
-			out.failed++
+			out.Failed++
 		}
 	}
 }
@@ -170,11 +173,11 @@ func readAnswer(r *bufio.Reader) (status int, err error) {
 	}
 }
 
-func join(parts []outcome) *outcome {
-	out := &outcome{}
+func join(parts []Outcome) *Outcome {
+	out := &Outcome{}
 	for _, p := range parts {
-		out.latencies = append(out.latencies, p.latencies...)
-		out.failed += p.failed
+		out.Latencies = append(out.Latencies, p.Latencies...)
+		out.Failed += p.Failed
 	}
 	return out
 }
