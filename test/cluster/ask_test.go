@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -19,12 +20,17 @@ import (
 // ask runs a command line and gives its exit status and what it wrote.
 func ask(t *testing.T, args ...string) (status int, out string) {
 	t.Helper()
+	return askUntil(t.Context(), args...)
+}
+
+// askUntil is ask for a command that ends with ctx.
+func askUntil(ctx context.Context, args ...string) (status int, out string) {
 	var written bytes.Buffer
 	root := cli.NewRootCommand()
 	root.SetOut(&written)
 	root.SetErr(&written)
 	root.SetArgs(args)
-	err := root.ExecuteContext(t.Context())
+	err := root.ExecuteContext(ctx)
 	var exit cli.ExitCode
 	switch {
 	case errors.As(err, &exit):
