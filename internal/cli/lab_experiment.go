@@ -114,14 +114,16 @@ func printExperiment(w io.Writer, r *experiment.Report) error {
 
 // printVariants prints medians, with half the distance of the quartiles.
 func printVariants(w io.Writer, _ Style, r *experiment.Report) error {
-	head := []string{"VARIANT"}
+	head, shown := []string{"VARIANT"}, []experiment.Metric{}
 	for _, m := range r.Metrics {
-		head = append(head, m.Title)
+		if !m.Detail {
+			head, shown = append(head, m.Title), append(shown, m)
+		}
 	}
 	t := NewTable(head...)
 	for _, v := range r.Variants {
 		row := []string{v.Name}
-		for _, m := range r.Metrics {
+		for _, m := range shown {
 			row = append(row, v.Cell(m.Name))
 		}
 		if v.Skipped != "" {
@@ -140,7 +142,7 @@ func printComparisons(w io.Writer, s Style, r *experiment.Report) error {
 	t := NewTable("VARIANT", "TO", "METRIC", "MEDIAN", "INTERVAL", "")
 	for i := range r.Comparisons {
 		c := &r.Comparisons[i]
-		if c.N == 0 {
+		if c.N == 0 || r.Metric(c.Metric).Detail {
 			continue
 		}
 		verdict := s.Dim(c.Verdict)

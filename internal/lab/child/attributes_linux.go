@@ -2,7 +2,7 @@ package child
 
 import "syscall"
 
-// Attributes: a process group of its own, so that Ctrl-C reaches the lab alone, which
+// Attributes are a process group of its own, so that Ctrl-C reaches the lab alone, which
 // ends its children; and the kernel's help where the lab cannot.
 func Attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -4,5 +4,5 @@ package child
 
 import "syscall"
 
-// Attributes: a process group of its own.
+// Attributes are a process group of its own.
 func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

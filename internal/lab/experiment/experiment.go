@@ -12,6 +12,10 @@ type Experiment struct {
 	About string // what is measured, and how to read it: a paragraph
 	Quick bool
 
+	// Before makes what variants share, before the first of them starts; nil: there is nothing.
+	// What it returns is called when all have been stopped.
+	Before func(context.Context) (stop func(), err error)
+
 	Metrics  []Metric
 	Variants []Variant
 	// Compare are the comparisons that the report makes, in its order.
@@ -44,6 +48,18 @@ type Metric struct {
 	Better string `json:"better,omitempty"`
 	// Absolute: compared by difference, not by ratio.
 	Absolute bool `json:"absolute,omitempty"`
+	// Detail: not in the table on a terminal.
+	Detail bool `json:"detail,omitempty"`
+	// From says that it is not measured but computed, in each round; nil: it is measured.
+	From *Derived `json:"from,omitempty"`
+}
+
+// Derived is a metric of a variant to that of a base, in the same round: the difference, or the
+// ratio.
+type Derived struct {
+	Metric string `json:"metric"`
+	Base   string `json:"base"` // a variant
+	Ratio  bool   `json:"ratio,omitempty"`
 }
 
 // Which way is good.

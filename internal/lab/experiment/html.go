@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/moonsail/moonsail/internal/lab/plot"
 )
@@ -21,7 +20,7 @@ var pageText string
 var page = template.Must(template.New("report").Funcs(template.FuncMap{
 	"short":   plot.Short,
 	"percent": func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) },
-	"join":    strings.Join,
+	"dict":    func(a string, x any, b string, y any) map[string]any { return map[string]any{a: x, b: y} },
 }).Parse(pageText))
 
 // Files of a report's directory.
@@ -89,9 +88,15 @@ func (r *Report) of(p Plot) (out []Result) {
 
 func (r *Report) bars(p Plot) template.HTML {
 	var groups []plot.Group
+	colours := map[string]int{}
 	for _, v := range r.of(p) {
+		colour, known := colours[v.Series]
+		if !known {
+			colour = len(colours)
+			colours[v.Series] = colour
+		}
 		s := v.Summary[p.Metric]
-		groups = append(groups, plot.Group{Label: v.Name, Bars: []plot.Bar{{Value: s.Median, Low: s.Q1, High: s.Q3}}})
+		groups = append(groups, plot.Group{Label: v.Name, Bars: []plot.Bar{{Series: colour, Value: s.Median, Low: s.Q1, High: s.Q3}}})
 	}
 	if len(groups) == 0 {
 		return ""

@@ -153,3 +153,8 @@ func (r *Report) Held() (n [2]int) {
 	}
 	return n
 }
+
+// HasDetails tells whether there are metrics that are not in the first table.
+func (r *Report) HasDetails() bool {
+	return slices.ContainsFunc(r.Metrics, func(m Metric) bool { return m.Detail })
+}

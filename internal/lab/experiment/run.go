@@ -58,6 +58,11 @@ func (e *Experiment) check() error {
 			errs = append(errs, names(b.Base))
 		}
 	}
+	for _, m := range e.Metrics {
+		if m.From != nil {
+			errs = append(errs, names(m.From.Base))
+		}
+	}
 	if e.Rounds < 1 || e.Budget <= 0 {
 		errs = append(errs, fmt.Errorf("experiment %s: it has no rounds, or no time", e.Name))
 	}
@@ -86,6 +91,14 @@ func (r *run) begin(ctx context.Context) *Report {
 func (r *run) measure(ctx context.Context) error {
 	ctx, cancel := context.WithDeadlineCause(ctx, r.begun.Add(r.Budget-stopTime), errBudget)
 	defer cancel()
+	if r.Before != nil {
+		r.progress("starting")
+		stop, err := r.Before(ctx)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	defer r.stop()
 	if err := r.start(ctx); err != nil {
 		return err
@@ -165,12 +178,33 @@ func (r *run) one(ctx context.Context, n int) error {
 	}
 	r.round = time.Since(began)
 	r.report.Rounds++
+	r.deriveFrom(samples)
 	for i, s := range samples {
 		if s != nil {
 			r.report.Variants[i].Samples = append(r.report.Variants[i].Samples, s)
 		}
 	}
 	return nil
+}
+
+// deriveFrom adds the metrics of a round that are computed.
+func (r *run) deriveFrom(samples []Sample) {
+	for _, m := range r.Metrics {
+		if m.From == nil {
+			continue
+		}
+		at := slices.IndexFunc(r.Variants, func(v Variant) bool { return v.Name == m.From.Base })
+		base, ok := samples[at][m.From.Metric]
+		for _, s := range samples {
+			switch x, has := s[m.From.Metric]; {
+			case !has || !ok || m.From.Ratio && base == 0:
+			case m.From.Ratio:
+				s[m.Name] = x / base
+			default:
+				s[m.Name] = x - base
+			}
+		}
+	}
 }
 
 // order is that of a round: forwards and backwards in turn, and from another beginning each

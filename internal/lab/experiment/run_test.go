@@ -197,3 +197,24 @@ func TestFinish(t *testing.T) {
 	require.NoError(t, r.WriteHTML(&page))
 	require.Contains(t, page.String(), "added")
 }
+
+// TestDerived: what is computed is so round by round; what variants share is there before them,
+// and ends after them.
+func TestDerived(t *testing.T) {
+	e, _, log := made(5, map[string]float64{"base": 1, "a": 0.5})
+	e.Metrics = append(e.Metrics, Metric{Name: "share", From: &Derived{Metric: "qps", Base: "base", Ratio: true}},
+		Metric{Name: "more", From: &Derived{Metric: "added", Base: "base"}})
+	e.Before = func(context.Context) (func(), error) {
+		*log = append(*log, "before")
+		return func() { *log = append(*log, "after") }, nil
+	}
+	r, err := Run(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, "before", (*log)[0])
+	require.Equal(t, "after", (*log)[len(*log)-1])
+	for i, s := range r.Variant("a").Samples {
+		require.InDelta(t, s["qps"]/r.Variant("base").Samples[i]["qps"], s["share"], 1e-12)
+		require.InDelta(t, -0.5, s["more"], 1e-12)
+	}
+	require.InDelta(t, 1, r.Variant("base").Summary["share"].Median, 1e-12)
+}

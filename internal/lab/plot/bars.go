@@ -68,7 +68,7 @@ func (b *svg) bar(v Bar, y, left, scale float64, unit string) {
 	end := left + max(v.Value*scale, 1)
 	b.add(`<rect class="s%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="2"/>`, v.Series%colours, left, y+1, end-left, barHeight-2)
 	if v.Low < v.High {
-		low, high, middle := left+v.Low*scale, left+v.High*scale, y+barHeight/2
+		low, high, middle := left+max(v.Low, 0)*scale, left+v.High*scale, y+barHeight/2
 		b.add(`<path class="w" d="M%.1f %.1fH%.1fM%.1f %.1fv%.1fM%.1f %.1fv%.1f"/>`,
 			low, middle, high, low, middle-whiskerHeight, 2*whiskerHeight, high, middle-whiskerHeight, 2*whiskerHeight)
 		end = max(end, high)

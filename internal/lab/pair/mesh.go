@@ -1,0 +1,130 @@
+package pair
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/ca"
+	"github.com/moonsail/moonsail/internal/lab/child"
+)
+
+// Options are what all pairs share.
+type Options struct {
+	Binary []string // the command line of moonsail
+	Envoy  string   // path of Envoy
+	// MeshConfig is the mesh's configuration (the ConfigMap istio), as YAML; may be empty.
+	MeshConfig string
+	// ServeFlags are added to those of the control plane.
+	ServeFlags []string
+}
+
+// Mesh is a running control plane with an application. Its methods are safe to use at once.
+type Mesh struct {
+	options Options
+	dir     string // temporary: configuration, certificates, tokens, sidecars
+	plane   *child.Process
+	backend *child.Process
+
+	mu    sync.Mutex // guards what follows
+	pairs int
+	hosts int // addresses that were given to workloads
+}
+
+// Start starts a control plane and an application.
+func Start(ctx context.Context, o Options) (*Mesh, error) {
+	dir, err := os.MkdirTemp("", "moonsail-pair-")
+	if err != nil {
+		return nil, err
+	}
+	m := &Mesh{options: o, dir: dir}
+	if err := m.start(ctx); err != nil {
+		m.Stop()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *Mesh) start(ctx context.Context) (err error) {
+	if err := os.Mkdir(m.path("config"), 0o755); err != nil { //nolint:gosec // it holds no secrets
+		return err
+	}
+	if err := m.reserveTokens(); err != nil {
+		return err
+	}
+	if o := m.options; o.MeshConfig != "" {
+		if err := m.write("mesh.yaml", meshObject(o.MeshConfig)); err != nil {
+			return err
+		}
+	}
+	if m.backend, err = child.Start(ctx, "the application", m.command("lab", "backend")...); err != nil {
+		return err
+	}
+	m.plane, err = child.Start(ctx, "the control plane", m.command(append([]string{
+		"serve", "--config", m.path("config"), "--xds-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0", "--log-format", "json",
+		"--ca-dir", m.path("ca"), "--token-auth-file", m.path("tokens"),
+	}, m.options.ServeFlags...)...)...)
+	return err
+}
+
+func (m *Mesh) path(name string) string { return filepath.Join(m.dir, name) }
+
+func (m *Mesh) command(args ...string) []string {
+	return append(m.options.Binary[:len(m.options.Binary):len(m.options.Binary)], args...)
+}
+
+// root is the file with the mesh's roots, which the control plane makes.
+func (m *Mesh) root() string { return filepath.Join(m.path("ca"), ca.RootFile) }
+
+// Backend is where the application answers, without any sidecar.
+func (m *Mesh) Backend() string { return m.backend.Addr() }
+
+// BackendPid is the application's process.
+func (m *Mesh) BackendPid() int { return m.backend.Pid() }
+
+// Plane is the control plane's process: its addresses, end and log.
+func (m *Mesh) Plane() *child.Process { return m.plane }
+
+// stopTime is how long the application and the control plane may take to end.
+const stopTime = 3 * time.Second
+
+// Stop ends the control plane and the application, and removes all files. Pairs are to be
+// stopped before.
+func (m *Mesh) Stop() {
+	for _, p := range []*child.Process{m.plane, m.backend} {
+		if p != nil {
+			p.Stop(stopTime)
+		}
+	}
+	_ = os.RemoveAll(m.dir) // the system removes it in the end
+}
+
+// write makes objects a file of the configuration, at once.
+func (m *Mesh) write(name string, objects ...string) error {
+	next := m.path(name + ".new")
+	if err := os.WriteFile(next, []byte(strings.Join(objects, "\n---\n")), 0o644); err != nil { //nolint:gosec // it holds no secrets
+		return err
+	}
+	return os.Rename(next, filepath.Join(m.path("config"), name))
+}
+
+// Workloads of a mesh have tokens from the start: the control plane reads them once.
+const mostPairs = 64
+
+func namespaceOf(n int) string { return fmt.Sprintf("pair-%d", n) }
+
+func tokenOf(namespace, account string) string { return namespace + "-" + account }
+
+func (m *Mesh) reserveTokens() error {
+	var b strings.Builder
+	for n := range mostPairs {
+		for _, account := range []string{clientName, serverName} {
+			fmt.Fprintf(&b, "%s,%s,%s\n", tokenOf(namespaceOf(n), account), namespaceOf(n), account)
+		}
+	}
+	return os.WriteFile(m.path("tokens"), []byte(b.String()), 0o600)
+}

@@ -1,0 +1,86 @@
+package pair
+
+import (
+	"fmt"
+	"strings"
+)
+
+// meshObject is the ConfigMap with the mesh's configuration.
+func meshObject(config string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n    " +
+		strings.ReplaceAll(strings.TrimSpace(config), "\n", "\n    ")
+}
+
+// own are the objects that every pair has.
+func (p *Pair) own() []string {
+	mode := "DISABLE"
+	if p.MTLS {
+		mode = "STRICT"
+	}
+	out := []string{p.clientObjects(), p.serverObjects(), fmt.Sprintf(`apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: default, namespace: %s}
+spec: {mtls: {mode: %s}}`, p.Namespace, mode)}
+	if p.HTTP1 {
+		out = append(out, fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: server, namespace: %s}
+spec: {host: server, trafficPolicy: {connectionPool: {http: {h2UpgradePolicy: DO_NOT_UPGRADE}}}}`, p.Namespace))
+	}
+	return out
+}
+
+// podObject is a workload; it has a sidecar where it says that it speaks mutual TLS.
+func (p *Pair) podObject(name, ip string, sidecar bool, annotations map[string]string) string {
+	labels := "app: " + name
+	if sidecar {
+		labels += ", security.istio.io/tlsMode: istio"
+	}
+	text := "sidecar.istio.io/interceptionMode: NONE"
+	for k, v := range annotations {
+		text += fmt.Sprintf("\n    %s: %q", k, v)
+	}
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata:
+  name: %[1]s
+  namespace: %[2]s
+  labels: {%[3]s}
+  annotations:
+    %[4]s
+spec: {serviceAccountName: %[1]s}
+status: {phase: Running, podIP: %[5]s}`, name, p.Namespace, labels, text, ip)
+}
+
+func (p *Pair) clientObjects() string {
+	ip := p.clientIP
+	return p.podObject(clientName, ip, p.Setup.Client, nil) + fmt.Sprintf(`
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: client, namespace: %s}
+spec:
+  workloadSelector: {labels: {app: client}}
+  egress:
+  - {port: {number: %d, name: http, protocol: HTTP}, bind: %s, captureMode: NONE, hosts: ["./*"]}`, p.Namespace, servicePort, ip)
+}
+
+func (p *Pair) serverObjects() string {
+	return p.podObject(serverName, p.serverIP, p.Setup.Server, p.ServerAnnotations) + fmt.Sprintf(`
+---
+apiVersion: v1
+kind: Service
+metadata: {name: server, namespace: %[1]s}
+spec:
+  selector: {app: server}
+  ports: [{name: http, port: %[2]d, targetPort: %[3]d}]
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: server, namespace: %[1]s}
+spec:
+  workloadSelector: {labels: {app: server}}
+  ingress:
+  - {port: {number: %[3]d, name: http, protocol: HTTP}, captureMode: NONE, defaultEndpoint: "%[4]s"}`,
+		p.Namespace, servicePort, meshPort, p.mesh.Backend())
+}

@@ -1,0 +1,164 @@
+package pair_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/internal/cli"
+	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/lab/load"
+	"github.com/moonsail/moonsail/internal/lab/pair"
+)
+
+// asMoonsail makes this test binary run as moonsail: the processes of pairs are its children.
+const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asMoonsail) != "" {
+		os.Exit(cli.Execute())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func start(t *testing.T) *pair.Mesh {
+	t.Helper()
+	t.Setenv(asMoonsail, "1")
+	binary, err := envoy.Find("")
+	require.NoError(t, err)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	m, err := pair.Start(t.Context(), pair.Options{Binary: []string{self}, Envoy: binary.Path})
+	require.NoError(t, err)
+	t.Cleanup(m.Stop)
+	return m
+}
+
+func add(t *testing.T, m *pair.Mesh, s pair.Setup) *pair.Pair {
+	t.Helper()
+	s.ServerAnnotations = map[string]string{"sidecar.istio.io/statsInclusionRegexps": ".*"}
+	p, err := m.Pair(t.Context(), s)
+	require.NoError(t, err)
+	t.Cleanup(p.Stop)
+	return p
+}
+
+// stats asks a sidecar's Envoy.
+func stats(t *testing.T, s *pair.Sidecar, filter string) (sum uint64) {
+	t.Helper()
+	admin := envoy.NewAdmin(s.Admin)
+	defer admin.Close()
+	all, err := admin.Stats(t.Context(), filter)
+	require.NoError(t, err)
+	for _, n := range all {
+		sum += n
+	}
+	return sum
+}
+
+// balances says of a sidecar's inbound listeners whether they have exact_balance.
+func balances(t *testing.T, s *pair.Sidecar) map[string]bool {
+	t.Helper()
+	admin := envoy.NewAdmin(s.Admin)
+	defer admin.Close()
+	text, err := admin.ConfigDump(t.Context(), url.Values{"resource": {"dynamic_listeners"}})
+	require.NoError(t, err)
+	var dump struct {
+		Configs []struct {
+			Name   string
+			Active struct {
+				Listener struct {
+					Direction string         `json:"traffic_direction"`
+					Balance   map[string]any `json:"connection_balance_config"`
+				}
+			} `json:"active_state"` // what drains has none
+		}
+	}
+	require.NoError(t, json.Unmarshal(text, &dump))
+	out := map[string]bool{}
+	for _, c := range dump.Configs {
+		if c.Active.Listener.Direction == "INBOUND" {
+			out[c.Name] = c.Active.Listener.Balance["exact_balance"] != nil
+		}
+	}
+	return out
+}
+
+// calls sends requests through a pair, and checks that all are answered.
+func calls(t *testing.T, p *pair.Pair) {
+	t.Helper()
+	before, err := p.Usage()
+	require.NoError(t, err)
+	r, err := p.Load(t.Context(), load.Options{Connections: 4, Rate: 200, Duration: 500 * time.Millisecond})
+	require.NoError(t, err)
+	require.EqualValues(t, 100, r.Requests)
+	require.Zero(t, r.Failed)
+	require.Positive(t, r.CPU)
+	after, err := p.Usage()
+	require.NoError(t, err)
+	used := after.Since(before)
+	require.Positive(t, used.Backend)
+	require.Equal(t, []bool{p.Setup.Client, p.Setup.Server}, []bool{used.Client > 0, used.Server > 0})
+}
+
+const (
+	inbound1 = `^http\.inbound_.*_18080.*downstream_cx_http1_total$`
+	inbound2 = `^http\.inbound_.*_18080.*downstream_cx_http2_total$`
+	tls      = `^listener\..*_18080\.ssl\.handshake$`
+)
+
+// TestPairs: what is asked for is what requests go through, and nothing is left.
+func TestPairs(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	m := start(t)
+	none := add(t, m, pair.Setup{})
+	calls(t, none)
+	require.Empty(t, none.Sidecars())
+
+	server := add(t, m, pair.Setup{Server: true, Concurrency: 1})
+	calls(t, server)
+
+	both := add(t, m, pair.Setup{Client: true, Server: true, MTLS: true, Concurrency: 2})
+	calls(t, both)
+	require.Len(t, both.Sidecars(), 2)
+	require.Positive(t, stats(t, both.Server, tls), "it is mutual TLS")
+	require.Positive(t, stats(t, both.Server, inbound2), "HTTP/2 is spoken between them")
+	require.Zero(t, stats(t, both.Server, inbound1))
+	require.EqualValues(t, 2, stats(t, both.Server, `^server\.concurrency$`))
+
+	require.Equal(t, map[string]bool{both.Server.IP + "_18080": true}, balances(t, both.Server))
+
+	plain := add(t, m, pair.Setup{Client: true, Server: true, Concurrency: 1})
+	calls(t, plain)
+	require.Zero(t, stats(t, plain.Server, tls))
+
+	old := add(t, m, pair.Setup{Client: true, Server: true, MTLS: true, HTTP1: true, AnyWorker: true, Concurrency: 2})
+	calls(t, old)
+	require.Positive(t, stats(t, old.Server, inbound1))
+	require.Zero(t, stats(t, old.Server, inbound2))
+	require.Equal(t, map[string]bool{"any-worker": false}, balances(t, old.Server))
+
+	for _, p := range []*pair.Pair{server, both, plain, old} {
+		p.Stop()
+	}
+	m.Stop()
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// TestInterrupted: a pair that nobody waits for is not made, and leaves no process.
+func TestInterrupted(t *testing.T) {
+	m := start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := m.Pair(ctx, pair.Setup{Client: true, Server: true, Concurrency: 1})
+	require.ErrorIs(t, err, context.Canceled)
+}

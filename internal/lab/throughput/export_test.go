@@ -1,0 +1,23 @@
+package throughput
+
+import (
+	"context"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/lab/pair"
+)
+
+// Shorten makes phases as short as can be.
+func Shorten(e *experiment.Experiment) {
+	for i := range e.Variants {
+		start := e.Variants[i].Start
+		e.Variants[i].Start = func(ctx context.Context) (experiment.Subject, error) {
+			s, err := start(ctx)
+			if p, ok := s.(*pair.Subject); ok {
+				p.Phases.Closed, p.Phases.Fixed = 200*time.Millisecond, 200*time.Millisecond
+			}
+			return s, err
+		}
+	}
+}

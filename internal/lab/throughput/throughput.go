@@ -1,0 +1,225 @@
+// Package throughput measures what sidecars take of an application's throughput and latency:
+// moonsail lab throughput. It repeats Aspen Mesh's experiment (Fortio through none, one and two
+// sidecars, by worker threads), and holds the plan's bars against Istio's defaults on the same
+// Envoy.
+package throughput
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/lab/pair"
+)
+
+// Options are what a run is told.
+type Options struct {
+	Binary      []string // the command line of moonsail
+	Envoy       string
+	Concurrency []int // worker threads of each Envoy; 0: one a core
+	Connections int
+	Rates       []int
+	Quick       bool
+	Defect      bool // a filter that takes time is planted into the sidecars that the bars are about
+}
+
+// DefaultOptions are those of the plan.
+func DefaultOptions() Options {
+	return Options{Concurrency: []int{2, 4, 6, 0}, Connections: 64, Rates: []int{1000, 3000}}
+}
+
+// QuickOptions take less than two minutes.
+func QuickOptions() Options {
+	return Options{Concurrency: []int{2}, Connections: 64, Rates: []int{1000}, Quick: true}
+}
+
+// Check tells what is wrong with options.
+func (o *Options) Check() error {
+	switch {
+	case len(o.Concurrency) == 0 || slices.Min(o.Concurrency) < 0 || slices.Max(o.Concurrency) > 64:
+		return fmt.Errorf("concurrency is a list of 0 (one a core) to 64, not %v", o.Concurrency)
+	case o.Connections < 1 || o.Connections > 4096:
+		return errors.New("connections are 1 to 4096")
+	case len(o.Rates) == 0 || slices.Min(o.Rates) < 10:
+		return errors.New("rates are requests a second, 10 or more")
+	}
+	return nil
+}
+
+// Names of variants.
+const (
+	None  = "none"
+	Empty = "an empty Envoy"
+)
+
+func server(n int) string { return fmt.Sprintf("server, plain text, %s", workers(n)) }
+func plain(n int) string  { return fmt.Sprintf("both, plain text, %s", workers(n)) }
+func mutual(n int) string { return fmt.Sprintf("both, mTLS, %s", workers(n)) }
+func peer(n int) string   { return fmt.Sprintf("both, Istio's defaults, %s", workers(n)) }
+
+func workers(n int) string {
+	if n == 0 {
+		return "all cores"
+	}
+	return fmt.Sprintf("%d workers", n)
+}
+
+// lab is one experiment in the making.
+type lab struct {
+	Options
+	mesh   *pair.Mesh
+	phases pair.Phases
+	first  int // the concurrency that latencies and bars are about
+}
+
+// New makes the experiment.
+func New(o Options) *experiment.Experiment {
+	l := &lab{Options: o, first: o.Concurrency[0]}
+	l.phases = pair.Phases{Connections: o.Connections, Closed: 3 * time.Second, Rates: o.Rates, Fixed: 4 * time.Second, RateConnections: 16}
+	rounds := 9
+	if o.Quick {
+		l.phases.Closed, l.phases.Fixed, rounds = time.Second, 1500*time.Millisecond, 5
+	}
+	e := &experiment.Experiment{
+		Name: "throughput", Title: "What sidecars take of throughput and latency", About: about, Quick: o.Quick,
+		Envoy: o.Envoy, Rounds: rounds, Before: l.start, Metrics: l.phases.Metrics(None),
+		Facts: []string{
+			fmt.Sprintf("Fortio (1.66) on HTTP/1.1 with answers of 1 KB, from and to loopback: %d connections as fast as they go for %s, then %d at fixed rates for %s each",
+				l.phases.Connections, l.phases.Closed, l.phases.RateConnections, l.phases.Fixed),
+			"The load, both Envoys and the application share the CPUs",
+		},
+	}
+	l.variants(e)
+	l.compare(e)
+	e.Plots = l.plots()
+	return e
+}
+
+const about = "A load calls an application that answers at once: without sidecars, through the server's, and through both; " +
+	"in plain text and with mutual TLS, by the number of Envoy's worker threads. Sidecars are Moonsail's own, started by moonsail agent and " +
+	"configured by moonsail serve. Istio's defaults are the same sidecars on the same Envoy, told to speak HTTP/1.1 between them, to leave the choice " +
+	"of workers to the kernel, to write Istio's access log as text (to /dev/null: to collect it is not in it), and to have Istio's gRPC statistics filter; " +
+	"metrics of requests are made by the same logger in both."
+
+func (l *lab) start(ctx context.Context) (stop func(), err error) {
+	l.mesh, err = pair.Start(ctx, pair.Options{Binary: l.Binary, Envoy: l.Envoy, MeshConfig: pair.LogProviders})
+	if err != nil {
+		return nil, err
+	}
+	return l.mesh.Stop, nil
+}
+
+func (l *lab) variants(e *experiment.Experiment) {
+	e.Variants = append(e.Variants,
+		l.variant(None, "without sidecars", 0, true, pair.Setup{}),
+		experiment.Variant{Name: Empty, About: "without listeners and clusters: its memory", Start: func(ctx context.Context) (experiment.Subject, error) {
+			return pair.StartEmpty(ctx, l.Envoy, l.first)
+		}})
+	for _, n := range l.Concurrency {
+		e.Variants = append(e.Variants,
+			l.variant(server(n), "", n, n == l.first, pair.Setup{Server: true}),
+			l.variant(plain(n), "", n, n == l.first, pair.Setup{Client: true, Server: true}),
+			l.variant(mutual(n), "", n, n == l.first, l.ours()))
+	}
+	e.Variants = append(e.Variants, l.variant(peer(l.first), "HTTP/1.1 between sidecars, no exact_balance, access log as text", l.first, true, Peer()))
+	for _, v := range e.Variants {
+		if v.Start != nil {
+			e.Expect += l.phases.Closed + time.Second/4
+		}
+	}
+	e.Expect += 5 * time.Duration(len(l.Rates)) * (l.phases.Fixed + time.Second/4) // of 5 variants
+}
+
+// ours is what Moonsail generates by default.
+func (l *lab) ours() pair.Setup {
+	s := pair.Setup{Client: true, Server: true, MTLS: true}
+	if l.Defect {
+		s.Objects = []string{slow}
+	}
+	return s
+}
+
+// Peer is what Istio would generate by default for the same Envoy, as far as it matters here.
+func Peer() pair.Setup {
+	return pair.Setup{
+		Client: true, Server: true, MTLS: true, HTTP1: true, AnyWorker: true,
+		Objects: []string{pair.AccessLog("text"), grpcStats},
+	}
+}
+
+// variant is a pair; only some are measured at fixed rates, too.
+func (l *lab) variant(name, about string, n int, fixed bool, s pair.Setup) experiment.Variant {
+	phases := l.phases
+	if !fixed {
+		phases.Rates = nil
+	}
+	s.Concurrency = n
+	v := experiment.Variant{Name: name, About: about, Start: func(ctx context.Context) (experiment.Subject, error) {
+		p, err := l.mesh.Pair(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		return &pair.Subject{Pair: p, Phases: phases}, nil
+	}}
+	v.Series, v.X = series(s), float64(n)
+	return v
+}
+
+func series(s pair.Setup) string {
+	switch {
+	case s.HTTP1:
+		return "both, Istio's defaults"
+	case s.MTLS:
+		return "both, mTLS"
+	case s.Client:
+		return "both, plain text"
+	case s.Server:
+		return "server"
+	}
+	return None
+}
+
+func (l *lab) compare(e *experiment.Experiment) {
+	ours, theirs := mutual(l.first), peer(l.first)
+	p99 := fmt.Sprintf("added_p99_%d", l.Rates[0])
+	e.Compare = []experiment.Pair{
+		{Variant: ours, Base: theirs, Metrics: []string{"qps", "cpu", "rss", "added_p50" + p99[len("added_p99"):], p99}},
+		{Variant: ours, Base: plain(l.first), Metrics: []string{"qps", "cpu"}},
+	}
+	for _, n := range l.Concurrency[1:] {
+		e.Compare = append(e.Compare, experiment.Pair{Variant: mutual(n), Base: ours, Metrics: []string{"qps", "cpu"}})
+	}
+	e.Bars = []experiment.Bar{
+		{What: "throughput of a pair with mTLS, to Istio's defaults", Metric: "qps", Variant: ours, Base: theirs, Limit: 1.3, AtLeast: true},
+		{What: "Envoys' CPU for a request, to Istio's defaults", Metric: "cpu", Variant: ours, Base: theirs, Limit: 0.75},
+		{What: fmt.Sprintf("p99 added at %d/s, to Istio's defaults", l.Rates[0]), Metric: p99, Variant: ours, Base: theirs, Limit: 0.8},
+		{What: "Envoy's RSS beyond an empty one's", Metric: "rss", Variant: ours, Base: Empty, Limit: 30},
+	}
+}
+
+func (l *lab) plots() []experiment.Plot {
+	out := []experiment.Plot{
+		{Title: "Requests a second, as fast as they go", Metric: "qps", About: "How much of the throughput without sidecars is left. More workers than cores give nothing."},
+	}
+	if len(l.Concurrency) > 1 {
+		var names []string
+		for _, n := range l.Concurrency {
+			if n != 0 {
+				names = append(names, server(n), plain(n), mutual(n))
+			}
+		}
+		out = append(out, experiment.Plot{Title: "Requests a second, by worker threads", Metric: "qps", X: "worker threads of each Envoy", Variants: names,
+			About: "The report saw 10, 15 and 20 thousand for 2, 4 and 6 on 8 CPUs."})
+	}
+	out = append(out, experiment.Plot{Title: "CPU time of the Envoys for 1000 requests", Metric: "cpu", About: "Under the same load; both sidecars together."})
+	for _, r := range l.Rates {
+		for _, q := range []string{"p50", "p99"} {
+			out = append(out, experiment.Plot{Title: fmt.Sprintf("%s that sidecars add at %d requests a second", q, r), Metric: fmt.Sprintf("added_%s_%d", q, r),
+				About: "The difference to the same round without sidecars."})
+		}
+	}
+	return append(out, experiment.Plot{Title: "Memory of an Envoy (RSS)", Metric: "rss", About: "The larger of the two, after the load."})
+}

@@ -1,0 +1,74 @@
+package throughput_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/internal/cli"
+	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/lab/throughput"
+)
+
+// asMoonsail makes this test binary run as moonsail: the processes of pairs are its children.
+const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asMoonsail) != "" {
+		os.Exit(cli.Execute())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// TestDefect runs the experiment on real parts, with a slow filter in Moonsail's sidecars: the
+// report says so, and the bars are missed.
+func TestDefect(t *testing.T) {
+	t.Setenv(asMoonsail, "1")
+	t.Setenv("TMPDIR", t.TempDir())
+	binary, err := envoy.Find("")
+	require.NoError(t, err)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	o := throughput.QuickOptions()
+	o.Binary, o.Envoy, o.Defect, o.Connections, o.Rates = []string{self}, binary.Path, true, 8, []int{50}
+	e := throughput.New(o)
+	e.Budget = 5 * time.Minute // a bound; it is far shorter
+	throughput.Shorten(e)
+	r, err := experiment.Run(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, e.Rounds, r.Rounds)
+	for _, v := range r.Variants {
+		require.Len(t, v.Samples, r.Rounds, v.Name)
+		for _, s := range v.Samples {
+			require.Zero(t, s["failed"], v.Name)
+		}
+	}
+	for _, c := range r.Comparisons[:2] {
+		require.Equal(t, "both, mTLS, 2 workers", c.Variant)
+		require.Equal(t, -1, r.Good(&c), "%+v", c)
+	}
+	require.Equal(t, []string{experiment.Missed, experiment.Missed}, []string{r.Bars[0].Verdict, r.Bars[1].Verdict}, "%+v", r.Bars)
+	require.True(t, r.Bars[3].Holds, "%+v", r.Bars[3])
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestCheck(t *testing.T) {
+	for _, change := range []func(*throughput.Options){
+		func(o *throughput.Options) { o.Concurrency = nil },
+		func(o *throughput.Options) { o.Concurrency = []int{-1} },
+		func(o *throughput.Options) { o.Connections = 0 },
+		func(o *throughput.Options) { o.Rates = []int{1} },
+	} {
+		o := throughput.DefaultOptions()
+		require.NoError(t, o.Check())
+		change(&o)
+		require.Error(t, o.Check())
+	}
+}
