@@ -38,6 +38,8 @@ const (
 type Handler struct {
 	Decoder  istioapi.Decoder
 	Snapshot func() *store.Snapshot // what there is beside the object
+	// RootNamespace has the mesh's configuration.
+	RootNamespace string
 	Count    func(result string)
 	Log      *slog.Logger
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/moonsail/moonsail/internal/inject"
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // InjectPath is where Pods go that may get a sidecar. As with Istio it may be followed by
@@ -27,8 +28,10 @@ const (
 // Injector answers reviews of Pods with a patch that adds a sidecar.
 type Injector struct {
 	Config *inject.Config
-	Count  func(result string)
-	Log    *slog.Logger
+	// Said is what the mesh says of sidecars now; nil: nothing.
+	Said  func() *model.ProxyConfigs
+	Count func(result string)
+	Log   *slog.Logger
 }
 
 // ServeHTTP implements http.Handler.
@@ -68,10 +71,13 @@ func (i *Injector) unreadable(w http.ResponseWriter, code int, text string) {
 // configFor is the configuration with what a path says over it.
 func (i *Injector) configFor(path string) (*inject.Config, error) {
 	words := strings.Split(strings.Trim(strings.TrimPrefix(path, InjectPath), "/"), "/")
-	if len(words) == 1 && words[0] == "" {
-		return i.Config, nil
-	}
 	config := *i.Config
+	if i.Said != nil {
+		config.ProxyConfigs = i.Said()
+	}
+	if len(words) == 1 && words[0] == "" {
+		return &config, nil
+	}
 	for n := 0; n < len(words); n += 2 {
 		into, ok := map[string]*string{"cluster": &config.ClusterID, "net": &config.Network}[words[n]]
 		if !ok || n+1 == len(words) || words[n+1] == "" {

@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/moonsail/moonsail/internal/inject"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
 )
 
 // injection answers one review, and says how it was counted.
@@ -127,4 +129,30 @@ func FuzzInjector(f *testing.F) {
 			require.NoError(t, err, string(bytes.TrimSpace(review.Response.Patch)))
 		}
 	})
+}
+
+// TestInjectionGoesByProxyConfigs that there are when the Pod is made.
+func TestInjectionGoesByProxyConfigs(t *testing.T) {
+	st, config := store.New(), inject.Default()
+	require.NoError(t, config.Prepare())
+	h := &Handler{Snapshot: st.Snapshot, RootNamespace: "istio-system"}
+	i := &Injector{Config: config, Said: h.proxyConfigs, Count: func(string) {}, Log: slog.New(slog.DiscardHandler)}
+	patch := func() string {
+		w := httptest.NewRecorder()
+		i.ServeHTTP(w, httptest.NewRequest(http.MethodPost, InjectPath, strings.NewReader(podReview(plainPod))))
+		return string(answered(t, w).Patch)
+	}
+	require.NotContains(t, patch(), "--concurrency")
+	threads := int32(3)
+	web := &model.ProxyConfig{
+		Meta:     model.Meta{Key: model.Key{Kind: model.KindProxyConfig, Namespace: "shop", Name: "web"}},
+		Selector: map[string]string{"app": "web"}, Concurrency: &threads,
+	}
+	mesh := &model.MeshConfig{
+		Meta:          model.Meta{Key: model.Key{Kind: model.KindMeshConfig, Namespace: "istio-system", Name: "istio"}},
+		ProxyDefaults: `{"proxyMetadata":{"OF_THE_MESH":"x"}}`,
+	}
+	st.Apply([]store.Event{{Key: web.Key, Object: web}, {Key: mesh.Key, Object: mesh}})
+	require.Contains(t, patch(), "--concurrency=3")
+	require.Contains(t, patch(), "OF_THE_MESH")
 }

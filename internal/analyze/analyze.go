@@ -62,6 +62,8 @@ func (c *checker) object(o model.Object) {
 		c.requestAuthentication(o)
 	case *model.PeerAuthentication:
 		c.peerAuthentication(o)
+	case *model.ProxyConfig:
+		c.proxyConfig(o)
 	}
 }
 
@@ -99,6 +101,7 @@ type index struct {
 	virtuals  map[model.Key]*model.VirtualService
 	sidecars  map[string][]*model.Sidecar // by namespace
 	secrets   map[model.Key]*model.Secret
+	proxies   model.ProxyConfigs
 	security  security
 	peers     peerPolicies
 }
@@ -130,6 +133,8 @@ func newIndex(objects []model.Object) *index {
 			x.virtuals[o.Key] = o
 		case *model.Sidecar:
 			x.sidecars[ns] = append(x.sidecars[ns], o)
+		case *model.ProxyConfig:
+			x.proxies.Add(o)
 		case *model.Secret:
 			x.secrets[o.Key] = o
 		case *model.PeerAuthentication:

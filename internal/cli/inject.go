@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,11 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/inject"
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/file"
 )
 
 // injectFlags are those of "moonsail inject".
 type injectFlags struct {
 	file, out, config string
+	mesh              string
 	image, revision   string
 	xds               string
 	classic           bool
@@ -43,6 +48,7 @@ stderr, with the reason.`,
 	fs.StringVarP(&f.file, "file", "f", "", "YAML `FILE` to read; - is stdin")
 	fs.StringVarP(&f.out, "output", "o", "", "`FILE` to write (default: stdout)")
 	fs.StringVar(&f.config, "config", "", "YAML `FILE` that says what is injected: image, resources, templates...")
+	fs.StringVar(&f.mesh, "mesh", "", "YAML `FILE` or directory with what the mesh says of sidecars: ProxyConfigs, and the ConfigMap istio (defaultConfig)")
 	fs.StringVar(&f.image, "image", "", "the sidecar's `IMAGE`, in place of the configuration's")
 	fs.StringVar(&f.revision, "revision", "", "the control plane's revision")
 	fs.StringVar(&f.xds, "xds-address", "", "the control plane's `ADDR` (default istiod.istio-system.svc:15012)")
@@ -95,5 +101,34 @@ func (f *injectFlags) load() (*inject.Config, error) {
 		}
 	}
 	c.NativeSidecar = c.NativeSidecar && !f.classic
+	if err := f.readMesh(c); err != nil {
+		return nil, err
+	}
 	return c, c.Prepare()
+}
+
+// readMesh reads what the mesh says of sidecars.
+func (f *injectFlags) readMesh(c *inject.Config) error {
+	if f.mesh == "" {
+		return nil
+	}
+	where := "--mesh " + f.mesh
+	tree, err := file.Analyze(f.mesh, istioapi.Decoder{})
+	if err != nil {
+		return &UserError{Where: where, Err: err}
+	}
+	for _, p := range tree.Problems {
+		if k := p.Object.Kind; p.Severity == istioapi.SeverityError && (k == model.KindProxyConfig || k == model.KindMeshConfig || k == "") {
+			return &UserError{Where: where, Err: errors.New(p.String())}
+		}
+	}
+	said := &model.ProxyConfigs{RootNamespace: model.DefaultMesh().RootNamespace}
+	for _, o := range tree.Objects {
+		if m, ok := o.(*model.MeshConfig); ok && m.Namespace == said.RootNamespace {
+			said.Default = m.ProxyDefaults
+		}
+		said.Add(o)
+	}
+	c.ProxyConfigs = said
+	return nil
 }

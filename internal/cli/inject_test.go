@@ -57,6 +57,27 @@ func TestInjectCommand(t *testing.T) {
 	require.Contains(t, string(text), "restartPolicy: Always")
 }
 
+// TestInjectCommandGoesByTheMesh: what it says of sidecars counts as in the webhook.
+func TestInjectCommandGoesByTheMesh(t *testing.T) {
+	mesh := filepath.Join(t.TempDir(), "mesh.yaml")
+	write := func(concurrency string) {
+		require.NoError(t, os.WriteFile(mesh, []byte(`apiVersion: networking.istio.io/v1beta1
+kind: ProxyConfig
+metadata: {name: all, namespace: istio-system}
+spec: {concurrency: `+concurrency+`, environmentVariables: {TEAM: shop}}
+`), 0o600))
+	}
+	write("3")
+	out, said, status := injects(t, injectable, "-f", "-", "--mesh", mesh)
+	require.Equal(t, exitOK, status, said)
+	require.Contains(t, out, `"concurrency":3`)
+	require.Contains(t, out, "name: TEAM")
+	write("-3")
+	_, said, status = injects(t, injectable, "-f", "-", "--mesh", mesh)
+	require.NotEqual(t, exitOK, status)
+	require.Contains(t, said, "-3 is no number of threads")
+}
+
 func TestInjectCommandMistakes(t *testing.T) {
 	_, said, status := injects(t, "", "-f", filepath.Join(t.TempDir(), "nowhere"))
 	require.Equal(t, exitFailed, status)

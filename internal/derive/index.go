@@ -90,6 +90,7 @@ func (x *Index) apply(c store.Change, touched *touched) {
 		x.replaceSecret(as[*model.Secret](c.Old), as[*model.Secret](c.New), touched)
 	case model.KindEnvoyFilter:
 		x.replaceEnvoyFilter(as[*model.EnvoyFilter](c.Old), as[*model.EnvoyFilter](c.New), touched)
+	case model.KindProxyConfig: // it counts when Pods get their sidecars
 	default:
 		x.replacePolicy(c.Old, c.New, touched)
 	}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/intercept"
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // Policies of pods that say nothing themselves.
@@ -61,8 +62,10 @@ type Config struct {
 	MergeMetrics       bool                        `json:"enablePrometheusMerge"`
 	ExcludedNamespaces []string                    `json:"excludedNamespaces,omitempty"`
 	Resources          corev1.ResourceRequirements `json:"resources,omitempty"`
-	// ProxyConfig is the mesh's default. It is not read from the file: mesh configuration has it.
-	ProxyConfig *meshconfig.ProxyConfig `json:"-"`
+	// ProxyConfig is what holds where nothing else is said, and ProxyConfigs what the mesh says
+	// of it; nil: nothing. They are not read from the file: the mesh's configuration has them.
+	ProxyConfig  *meshconfig.ProxyConfig `json:"-"`
+	ProxyConfigs *model.ProxyConfigs     `json:"-"`
 
 	parsed map[string]*template.Template
 	never  []labels.Selector

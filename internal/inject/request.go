@@ -6,12 +6,9 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/intercept"
 )
@@ -64,7 +61,8 @@ type request struct {
 	*Config
 	pod         *corev1.Pod // as it was before any injection
 	owner       Owner
-	proxyConfig *meshconfig.ProxyConfig // the mesh's, with the pod's annotation over it
+	configs     *proxyConfigs
+	proxyConfig *meshconfig.ProxyConfig // all of them, one over the other
 	settings    intercept.Settings
 	native      bool
 	hold        bool // the application starts when the sidecar is ready
@@ -75,9 +73,10 @@ type request struct {
 func (c *Config) newRequest(pod *corev1.Pod, owner Owner) (*request, error) {
 	r := &request{Config: c, pod: pod, owner: owner, native: c.NativeSidecar, statusPort: defaultStatus}
 	var err error
-	if r.proxyConfig, err = c.proxyConfigOf(pod); err != nil {
+	if r.configs, err = c.proxyConfigsOf(pod); err != nil {
 		return nil, err
 	}
+	r.proxyConfig = r.configs.all
 	if r.settings, err = c.interception(pod, r.proxyConfig); err != nil {
 		return nil, err
 	}
@@ -121,25 +120,6 @@ func parseBool(annotation, text string) (bool, error) {
 		return false, fmt.Errorf("annotation %s: %q is neither true nor false", annotation, text)
 	}
 	return v, nil
-}
-
-// proxyConfigOf is the mesh's default with what the pod's annotation sets over it.
-func (c *Config) proxyConfigOf(pod *corev1.Pod) (*meshconfig.ProxyConfig, error) {
-	out := proto.Clone(c.ProxyConfig).(*meshconfig.ProxyConfig)
-	text, ok := pod.Annotations[annotationProxyConfig]
-	if !ok {
-		return out, nil
-	}
-	top := &meshconfig.ProxyConfig{}
-	raw, err := yaml.YAMLToJSON([]byte(text))
-	if err == nil && string(raw) != "null" {
-		err = protojson.Unmarshal(raw, top)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("annotation %s is no ProxyConfig: %s", annotationProxyConfig, strings.ReplaceAll(err.Error(), "\u00a0", " "))
-	}
-	proto.Merge(out, top)
-	return out, nil
 }
 
 // status is the annotation that says what was injected.

@@ -223,6 +223,9 @@ func (r *request) security() *corev1.SecurityContext {
 func (r *request) args() []string {
 	args := []string{"agent", "--xds-address=" + first(r.proxyConfig.GetDiscoveryAddress(), r.XDSAddress), "--xds-plaintext=" + strconv.FormatBool(r.XDSPlaintext),
 		"--domain=" + r.Domain, "--work-dir=" + workDir, "--pod-info=" + podInfoDir}
+	if n := r.configs.selecting.GetConcurrency(); n != nil { // it beats the annotation, which the agent reads
+		args = append(args, "--concurrency="+strconv.Itoa(int(n.Value)))
+	}
 	if r.statusPort != defaultStatus {
 		args = append(args, "--status-port="+strconv.Itoa(r.statusPort))
 	}
@@ -253,7 +256,7 @@ func agentLevel(text string) string {
 
 // env is what the agent is told: who it is, of its pod, and the mesh's ProxyConfig.
 func (r *request) env() ([]corev1.EnvVar, error) {
-	config, err := protojson.Marshal(r.ProxyConfig)
+	config, err := protojson.Marshal(r.configs.base)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ type data struct {
 func (r *request) data() *data {
 	d := &data{
 		TypeMeta: r.owner.TypeMeta, ObjectMeta: r.pod.ObjectMeta, Spec: r.pod.Spec,
-		ProxyConfig: r.proxyConfig, MeshConfig: &meshconfig.MeshConfig{DefaultConfig: r.ProxyConfig, TrustDomain: r.TrustDomain},
+		ProxyConfig: r.proxyConfig, MeshConfig: &meshconfig.MeshConfig{DefaultConfig: r.configs.base, TrustDomain: r.TrustDomain},
 		Values: r.Values, Revision: r.Revision, NativeSidecars: r.native,
 		ProxyImage: r.image(), ProxyInitImage: r.image(), ProxyUID: proxyID, ProxyGID: proxyID,
 	}

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
 	networkingv1alpha3 "istio.io/client-go/pkg/apis/networking/v1alpha3"
+	networkingv1beta1 "istio.io/client-go/pkg/apis/networking/v1beta1"
 	securityv1 "istio.io/client-go/pkg/apis/security/v1"
 	telemetryv1 "istio.io/client-go/pkg/apis/telemetry/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -174,6 +175,8 @@ func newTyped(kind model.Kind) metav1.Object {
 		return &networkingv1.VirtualService{}
 	case model.KindDestinationRule:
 		return &networkingv1.DestinationRule{}
+	case model.KindProxyConfig:
+		return &networkingv1beta1.ProxyConfig{}
 	case model.KindTelemetry:
 		return &telemetryv1.Telemetry{}
 	case model.KindEnvoyFilter:
@@ -216,6 +219,8 @@ func (d Decoder) FromTyped(o metav1.Object) (model.Object, Problems) {
 		return asObject(d.DestinationRule(o))
 	case *networkingv1.Sidecar:
 		return asObject(d.Sidecar(o))
+	case *networkingv1beta1.ProxyConfig:
+		return asObject(d.ProxyConfig(o))
 	case *telemetryv1.Telemetry:
 		return asObject(d.Telemetry(o))
 	case *networkingv1alpha3.EnvoyFilter:

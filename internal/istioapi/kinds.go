@@ -50,6 +50,7 @@ var readKinds = []apiKind{
 	{group: groupNetworking, kind: "VirtualService", versions: istioVersions},
 	{group: groupNetworking, kind: "DestinationRule", versions: istioVersions},
 	{group: groupNetworking, kind: "Sidecar", versions: istioVersions},
+	{group: groupNetworking, kind: "ProxyConfig", versions: []string{"v1beta1"}},
 	{group: groupTelemetry, kind: "Telemetry", versions: telemetryVersions},
 	{group: groupNetworking, kind: "EnvoyFilter", versions: []string{"v1alpha3"}},
 	{group: groupSecurity, kind: "PeerAuthentication", versions: securityVersions},
@@ -61,7 +62,7 @@ var telemetryVersions = []string{"v1", "v1alpha1"}
 
 // laterKinds are Istio's kinds, and Gateway API's, that have no effect yet.
 var laterKinds = map[string][]string{
-	groupNetworking:               {"Gateway", "WorkloadGroup", "ProxyConfig"},
+	groupNetworking:               {"Gateway", "WorkloadGroup"},
 	groupTelemetry:                nil,
 	"extensions.istio.io":         {"WasmPlugin", "TrafficExtension"},
 	"install.istio.io":            {"IstioOperator"},

@@ -36,11 +36,11 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 	}
 	c := d.start(model.KindMeshConfig, &o.ObjectMeta)
 	at := path("data").f(meshConfigEntry)
-	said, given := c.readMesh(at, text)
+	said, given, defaults := c.readMesh(at, text)
 	if c.list.HasErrors() {
 		return nil, c.list
 	}
-	out := &model.MeshConfig{Meta: c.meta}
+	out := &model.MeshConfig{Meta: c.meta, ProxyDefaults: defaults}
 	if said.OutboundTrafficPolicy != nil {
 		out.Outbound = c.outboundMode(at.f("outboundTrafficPolicy").f("mode"), said.OutboundTrafficPolicy.Mode)
 	}
@@ -84,20 +84,21 @@ func (c *conv) outboundMode(at path, m meshconfig.MeshConfig_OutboundTrafficPoli
 	return &mode
 }
 
-// readMesh reads the text, and tells which fields it gives, in their JSON spelling.
-func (c *conv) readMesh(at path, text string) (*meshconfig.MeshConfig, map[string]bool) {
-	said, given := &meshconfig.MeshConfig{}, map[string]bool{}
+// readMesh reads the text, and tells which fields it gives, in their JSON spelling; proxies is
+// its defaultConfig.
+func (c *conv) readMesh(at path, text string) (said *meshconfig.MeshConfig, given map[string]bool, proxies string) {
+	said, given = &meshconfig.MeshConfig{}, map[string]bool{}
 	var n yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
 		c.errorf(at, "%s", SyntaxMessage(err))
-		return said, given
+		return said, given, ""
 	}
 	tree, err := (&treeBuilder{}).value(&n, 0)
 	if err != nil || tree == nil {
 		if err != nil {
 			c.errorf(at, "cannot be read: %v", err)
 		}
-		return said, given
+		return said, given, ""
 	}
 	s := protoShape(said.ProtoReflect().Descriptor())
 	c.checkMesh(at, &n, s)
@@ -115,7 +116,7 @@ func (c *conv) readMesh(at path, text string) (*meshconfig.MeshConfig, map[strin
 		}
 	}
 	c.withoutEffect(at, given)
-	return said, given
+	return said, given, proxyDefaults(tree)
 }
 
 // checkMesh compares the text with the shape of a MeshConfig.

@@ -24,6 +24,8 @@ type MeshConfig struct {
 	// ExportTo are the defaults of objects that say nothing, by their kind, as written.
 	// Service counts for ServiceEntries too.
 	ExportTo map[Kind][]string
+	// ProxyDefaults is its defaultConfig, as JSON: what ProxyConfigs are laid over.
+	ProxyDefaults string
 	// Discovery selects the namespaces that belong to the mesh, any of them; empty: all.
 	Discovery []LabelSelector
 }

@@ -130,6 +130,7 @@ pilot_worker_queue_depth{queueID="Namespace"} 9
 pilot_worker_queue_depth{queueID="Node"} 4
 pilot_worker_queue_depth{queueID="PeerAuthentication"} 18
 pilot_worker_queue_depth{queueID="Pod"} 3
+pilot_worker_queue_depth{queueID="ProxyConfig"} 11
 pilot_worker_queue_depth{queueID="RequestAuthentication"} 21
 pilot_worker_queue_depth{queueID="Secret"} 6
 pilot_worker_queue_depth{queueID="Service"} 7

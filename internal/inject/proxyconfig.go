@@ -1,0 +1,77 @@
+package inject
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	meshconfig "istio.io/api/mesh/v1alpha1"
+	networking "istio.io/api/networking/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// proxyConfigs are what is said of a pod's sidecar. Of what several say the later counts, as
+// in Istio:
+//
+//	the mesh's defaultConfig, the root namespace's ProxyConfig, the namespace's   (base)
+//	the annotation proxy.istio.io/config
+//	a ProxyConfig that selects the pod                                            (selecting)
+//
+// The agent is given base; it reads the annotation itself, which may change.
+type proxyConfigs struct {
+	base, selecting *meshconfig.ProxyConfig
+	all             *meshconfig.ProxyConfig
+}
+
+func (c *Config) proxyConfigsOf(pod *corev1.Pod) (*proxyConfigs, error) {
+	out := &proxyConfigs{base: proto.Clone(c.ProxyConfig).(*meshconfig.ProxyConfig)}
+	if said := c.ProxyConfigs; said != nil {
+		if err := mergeText(out.base, said.Default, "the mesh's defaultConfig", protojson.UnmarshalOptions{DiscardUnknown: true}); err != nil {
+			return nil, err
+		}
+		root, own, selecting := said.Of(pod.Namespace, pod.Labels)
+		proto.Merge(out.base, asProxyConfig(root))
+		proto.Merge(out.base, asProxyConfig(own))
+		out.selecting = asProxyConfig(selecting)
+	}
+	out.all = proto.Clone(out.base).(*meshconfig.ProxyConfig)
+	if err := mergeText(out.all, pod.Annotations[annotationProxyConfig], "annotation "+annotationProxyConfig, protojson.UnmarshalOptions{}); err != nil {
+		return nil, err
+	}
+	proto.Merge(out.all, out.selecting)
+	return out, nil
+}
+
+// mergeText puts what a text sets over a ProxyConfig.
+func mergeText(into *meshconfig.ProxyConfig, text, where string, how protojson.UnmarshalOptions) error {
+	top := &meshconfig.ProxyConfig{}
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err == nil && string(raw) != "null" {
+		err = how.Unmarshal(raw, top)
+	}
+	if err != nil {
+		return fmt.Errorf("%s is no ProxyConfig: %s", where, strings.ReplaceAll(err.Error(), "\u00a0", " "))
+	}
+	proto.Merge(into, top)
+	return nil
+}
+
+func asProxyConfig(p *model.ProxyConfig) *meshconfig.ProxyConfig {
+	out := &meshconfig.ProxyConfig{}
+	if p == nil {
+		return out
+	}
+	if p.Concurrency != nil {
+		out.Concurrency = wrapperspb.Int32(*p.Concurrency)
+	}
+	out.ProxyMetadata = p.Environment
+	if p.ImageType != "" {
+		out.Image = &networking.ProxyImage{ImageType: p.ImageType}
+	}
+	return out
+}

@@ -1,0 +1,85 @@
+package inject
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+func proxyConfig(ns, name string, selector map[string]string, concurrency int32, env map[string]string, image string) *model.ProxyConfig {
+	p := &model.ProxyConfig{
+		Meta:     model.Meta{Key: model.Key{Kind: model.KindProxyConfig, Namespace: ns, Name: name}},
+		Selector: selector, Environment: env, ImageType: image,
+	}
+	if concurrency >= 0 {
+		p.Concurrency = &concurrency
+	}
+	return p
+}
+
+// TestProxyConfigs holds Istio's order: the mesh's defaults, the root namespace's, the
+// namespace's, the annotation's, that of who selects the pod.
+func TestProxyConfigs(t *testing.T) {
+	web := map[string]string{"app": "web"}
+	all := proxyConfig("istio-system", "all", nil, 3, map[string]string{"A": "root", "B": "root"}, "debug")
+	own := proxyConfig("shop", "own", nil, 4, map[string]string{"B": "own", "C": "own"}, "")
+	late := proxyConfig("shop", "own-later", nil, 9, nil, "")
+	selecting := proxyConfig("shop", "web", web, 0, map[string]string{"C": "web", "D": "web"}, "distroless")
+	for name, tc := range map[string]struct {
+		said       []*model.ProxyConfig
+		annotation string
+		// what the pod has
+		config, arg, env, image string
+	}{
+		"defaults":                 {nil, "", `{"concurrency":2,"proxyMetadata":{"A":"mesh","Z":"mesh"}}`, "", "A=mesh Z=mesh", "moonsail"},
+		"of the root namespace":    {[]*model.ProxyConfig{all}, "", `"concurrency":3`, "", "A=root B=root Z=mesh", "moonsail-debug"},
+		"of the namespace":         {[]*model.ProxyConfig{all, own, late}, "", `"concurrency":4`, "", "A=root B=own C=own Z=mesh", "moonsail-debug"},
+		"the annotation":           {[]*model.ProxyConfig{all, own}, "concurrency: 5\nproxyMetadata: {C: pod}", `"concurrency":4`, "", "A=root B=own C=pod Z=mesh", "moonsail-debug"},
+		"who selects the pod":      {[]*model.ProxyConfig{all, own, selecting}, "concurrency: 5\nproxyMetadata: {C: pod, E: pod}", `"concurrency":4`, "--concurrency=0", "A=root B=own C=web D=web E=pod Z=mesh", "moonsail-distroless"},
+		"who selects others":       {[]*model.ProxyConfig{proxyConfig("shop", "x", map[string]string{"app": "x"}, 7, nil, "")}, "", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
+		"of another namespace":     {[]*model.ProxyConfig{proxyConfig("bank", "x", nil, 7, nil, "")}, "", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
+		"of the root, with labels": {[]*model.ProxyConfig{proxyConfig("istio-system", "x", web, 7, nil, "")}, "", `"concurrency":2`, "", "A=mesh Z=mesh", "moonsail"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := Default()
+			require.NoError(t, c.Prepare())
+			c.ProxyConfigs = &model.ProxyConfigs{RootNamespace: "istio-system", List: tc.said,
+				Default: `{"concurrency": 2, "proxyMetadata": {"A": "mesh", "Z": "mesh"}, "ofANewerVersion": 1}`}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Labels: web}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}
+			if tc.annotation != "" {
+				pod.Annotations = map[string]string{annotationProxyConfig: tc.annotation}
+			}
+			got, err := c.Inject(pod, OwnerOf(pod))
+			require.NoError(t, err)
+			requireSidecar(t, got, tc.config, tc.arg, tc.env, tc.image)
+		})
+	}
+}
+
+func requireSidecar(t *testing.T, pod *corev1.Pod, config, arg, env, image string) {
+	t.Helper()
+	proxy := find(pod.Spec.InitContainers, proxyContainer)
+	require.Equal(t, image, proxy.Image)
+	var set []string
+	for _, e := range proxy.Env {
+		if e.Name == "PROXY_CONFIG" {
+			require.Contains(t, e.Value, config)
+		}
+		if len(e.Name) == 1 {
+			set = append(set, e.Name+"="+e.Value)
+		}
+	}
+	require.Equal(t, env, strings.Join(set, " "))
+	given := ""
+	for _, a := range proxy.Args {
+		if strings.HasPrefix(a, "--concurrency") {
+			given = a
+		}
+	}
+	require.Equal(t, arg, given)
+}
