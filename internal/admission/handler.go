@@ -40,8 +40,8 @@ type Handler struct {
 	Snapshot func() *store.Snapshot // what there is beside the object
 	// RootNamespace has the mesh's configuration.
 	RootNamespace string
-	Count    func(result string)
-	Log      *slog.Logger
+	Count         func(result string)
+	Log           *slog.Logger
 }
 
 // ServeHTTP implements http.Handler.
