@@ -135,7 +135,7 @@ func printVariants(w io.Writer, _ Style, r *experiment.Report) error {
 }
 
 func printComparisons(w io.Writer, s Style, r *experiment.Report) error {
-	if len(r.Comparisons) == 0 {
+	if r.Rounds == 0 || len(r.Comparisons) == 0 {
 		return nil
 	}
 	fmt.Fprintln(w)
@@ -175,7 +175,7 @@ func printBars(w io.Writer, s Style, r *experiment.Report) error {
 		if b.Verdict == experiment.WithinNoise || b.Verdict == experiment.TooFew {
 			verdict += " (" + b.Verdict + ")"
 		}
-		t.Row(b.What, r.Text(b, b.Value), r.BarRange(b), r.Want(b), verdict)
+		t.Row(b.What, r.Measured(b), r.BarRange(b), r.Want(b), verdict)
 	}
 	return t.Write(w)
 }

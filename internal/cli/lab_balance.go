@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/lab/balance"
+)
+
+// balanceFlags are those of "moonsail lab balance".
+type balanceFlags struct {
+	experimentFlags
+	workers     int
+	connections []int
+}
+
+func (f *balanceFlags) command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "balance",
+		Short: "Measure how Envoy's worker threads share connections",
+		Long: `Opens connections to a server's sidecar, over HTTP/1.1 and HTTP/2, sends requests on all of
+them, and reads from Envoy how many each of its worker threads has: with the listener that
+the control plane generates (exact_balance), without exact_balance (the kernel chooses among
+the workers' sockets), and with one socket for all workers. What counts is the busiest
+worker's connections by the mean, and what that does to throughput and latency.
+
+Exit status: 0 measured (whether or not bars hold), 1 failed, 2 wrong flags.`,
+		Example: `  moonsail lab balance --quick
+  moonsail lab balance --out report/
+  moonsail lab balance --workers 2 --connections 64,128`,
+		Args: cobra.NoArgs,
+		RunE: f.measure,
+	}
+	d := balance.DefaultOptions()
+	cmd.Flags().IntVar(&f.workers, "workers", d.Workers, "worker `THREADS` of each Envoy")
+	cmd.Flags().IntSliceVar(&f.connections, "connections", d.Connections, "`NUMBERS` of connections, rising (with --quick: 8,64,256)")
+	f.addFlags(cmd)
+	return cmd
+}
+
+func (f *balanceFlags) measure(cmd *cobra.Command, _ []string) error {
+	o, err := f.build(cmd)
+	if err != nil {
+		return err
+	}
+	return f.run(cmd, balance.New(o))
+}
+
+func (f *balanceFlags) build(cmd *cobra.Command) (o balance.Options, err error) {
+	if o = balance.DefaultOptions(); f.quick {
+		o = balance.QuickOptions()
+	}
+	if o.Workers = f.workers; cmd.Flags().Changed("connections") || !f.quick {
+		o.Connections = f.connections
+	}
+	if err := f.check(); err != nil {
+		return o, err
+	}
+	if err := o.Check(); err != nil {
+		return o, usageError{err}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return o, err
+	}
+	o.Pair.Binary = []string{self}
+	o.Pair.Envoy, err = f.findEnvoy()
+	return o, err
+}

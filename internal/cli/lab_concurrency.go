@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/lab/concurrency"
+)
+
+// concurrencyFlags are those of "moonsail lab concurrency".
+type concurrencyFlags struct {
+	experimentFlags
+	workers, loads []int
+	connections    int
+}
+
+func (f *concurrencyFlags) command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "concurrency",
+		Short: "Measure the CPU of Envoy's threads as the load grows, and what another worker buys",
+		Long: `Sends a server's sidecar more and more requests, at fixed times whether or not the last
+ones were answered, and tells the CPU of each of Envoy's threads, latencies from when a
+request was due, and what is answered when requests come as fast as they go: with one worker
+thread, two, and more. The report ends with a recommendation and its reasons.
+
+Exit status: 0 measured, 1 failed, 2 wrong flags.`,
+		Example: `  moonsail lab concurrency --quick
+  moonsail lab concurrency --out report/
+  moonsail lab concurrency --workers 1,2,4,8 --loads 50,100,200,300`,
+		Args: cobra.NoArgs,
+		RunE: f.measure,
+	}
+	d := concurrency.DefaultOptions()
+	fs := cmd.Flags()
+	fs.IntSliceVar(&f.workers, "workers", d.Workers, "`NUMBERS` of worker threads, from 1 on, rising (with --quick: 1,2)")
+	fs.IntSliceVar(&f.loads, "loads", d.Loads, "`PERCENTS` of what one worker answers, rising (with --quick: 40,80,120)")
+	fs.IntVar(&f.connections, "connections", d.Connections, "connections that requests are sent on")
+	f.addFlags(cmd)
+	return cmd
+}
+
+func (f *concurrencyFlags) measure(cmd *cobra.Command, _ []string) error {
+	o, err := f.build(cmd)
+	if err != nil {
+		return err
+	}
+	return f.run(cmd, concurrency.New(o))
+}
+
+func (f *concurrencyFlags) build(cmd *cobra.Command) (o concurrency.Options, err error) {
+	given := cmd.Flags().Changed
+	if o = concurrency.DefaultOptions(); f.quick {
+		o = concurrency.QuickOptions()
+	}
+	if !f.quick || given("workers") {
+		o.Workers = f.workers
+	}
+	if !f.quick || given("loads") {
+		o.Loads = f.loads
+	}
+	o.Connections = f.connections
+	if err := f.check(); err != nil {
+		return o, err
+	}
+	if err := o.Check(); err != nil {
+		return o, usageError{err}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return o, err
+	}
+	o.Pair.Binary = []string{self}
+	o.Pair.Envoy, err = f.findEnvoy()
+	return o, err
+}

@@ -1,0 +1,162 @@
+package balance_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/internal/cli"
+	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/lab/balance"
+	"github.com/moonsail/moonsail/internal/lab/experiment"
+)
+
+// asMoonsail makes this test binary run as moonsail: what is measured are its children.
+const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asMoonsail) != "" {
+		os.Exit(cli.Execute())
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"))
+}
+
+// small is a run of some seconds.
+func small(t *testing.T, connections ...int) *experiment.Experiment {
+	t.Helper()
+	t.Setenv(asMoonsail, "1")
+	t.Setenv("TMPDIR", t.TempDir())
+	binary, err := envoy.Find("")
+	require.NoError(t, err)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	o := balance.QuickOptions()
+	o.Connections, o.Phase, o.Rounds = connections, 100*time.Millisecond, 3
+	o.Pair.Binary, o.Pair.Envoy = []string{self}, binary.Path
+	require.NoError(t, o.Check())
+	e := balance.New(o)
+	e.Budget = 5 * time.Minute
+	return e
+}
+
+// leavesNothing holds that a run's processes have ended and its files are gone.
+func leavesNothing(t *testing.T) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// TestBalance: what the product generates is even; the two planted defects are seen as such,
+// in the statistics, in the verdicts, and by what 'moonsail proxies --workers' tells.
+func TestBalance(t *testing.T) {
+	const n = 64
+	r, err := experiment.Run(t.Context(), small(t, n))
+	require.NoError(t, err)
+	leavesNothing(t)
+	require.Len(t, r.Variants, 6)
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2"} {
+		require.InDelta(t, 1, uneven(t, r, "moonsail", protocol, n).Max, 0, protocol)
+		require.Greater(t, uneven(t, r, "kernel", protocol, n).Median, 1.0, protocol)
+		require.Greater(t, uneven(t, r, "one socket", protocol, n).Median, 1.1, protocol)
+	}
+	require.Equal(t, [2]int{2, 2}, r.Held())
+	for i := range r.Bars { // the same bar on the defect is missed
+		r.Bars[i].Variant = strings.Replace(r.Bars[i].Variant, "moonsail", "one socket", 1)
+	}
+	r.Conclude()
+	require.Equal(t, [2]int{0, 2}, r.Held())
+
+	recompute(t, r, n)
+	require.Len(t, r.Charts, 2)
+	dir := t.TempDir()
+	require.NoError(t, r.Save(dir))
+	text, err := os.ReadFile(filepath.Join(dir, experiment.JSONFile))
+	require.NoError(t, err)
+	saved := &experiment.Report{}
+	require.NoError(t, json.Unmarshal(text, saved))
+	recompute(t, saved, n)
+}
+
+func uneven(t *testing.T, r *experiment.Report, mode, protocol string, n int) experiment.Summary {
+	t.Helper()
+	v := r.Variant(fmt.Sprintf("%s, %s, %d", mode, protocol, n))
+	require.NotNil(t, v)
+	return v.Summary["max_to_mean"]
+}
+
+// recompute makes the numbers of a report again from the connections of each worker.
+func recompute(t *testing.T, r *experiment.Report, connections int) {
+	t.Helper()
+	for _, v := range r.Variants {
+		require.Len(t, v.Samples, r.Rounds, v.Name)
+		var all []float64
+		for _, s := range v.Samples {
+			sum, most, idle := 0.0, 0.0, 0.0
+			for i := range 4 {
+				n, ok := s[fmt.Sprintf("worker_%d", i)]
+				require.True(t, ok)
+				if sum, most = sum+n, max(most, n); n == 0 {
+					idle++
+				}
+			}
+			require.InDelta(t, connections, sum, 0, v.Name)
+			require.InDelta(t, 4*most/sum, s["max_to_mean"], 1e-9)
+			require.InDelta(t, idle, s["idle"], 0)
+			require.Equal(t, most >= 2*sum/4, s["noticed"] == 1, "%s: %v", v.Name, s)
+			require.Positive(t, s["qps"])
+			require.Positive(t, s["p99_ms"])
+			require.GreaterOrEqual(t, s["cpu_max_to_mean"], 1.0)
+			all = append(all, s["max_to_mean"])
+		}
+		slices.Sort(all)
+		require.InDelta(t, all[1], v.Summary["max_to_mean"].Median, 1e-9, "of three")
+	}
+}
+
+// TestInterrupted: a run that is interrupted leaves no process and no file.
+func TestInterrupted(t *testing.T) {
+	e := small(t, 8)
+	ctx, cancel := context.WithCancel(t.Context())
+	e.Progress = func(label string) {
+		if strings.HasPrefix(label, "round 1 of ") {
+			cancel()
+		}
+	}
+	r, err := experiment.Run(ctx, e)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotEmpty(t, r.Stopped)
+	leavesNothing(t)
+}
+
+func TestCheck(t *testing.T) {
+	good := balance.DefaultOptions()
+	require.NoError(t, good.Check())
+	for want, change := range map[string]func(*balance.Options){
+		"--workers is from 2":            func(o *balance.Options) { o.Workers = 1 },
+		"there are no numbers":           func(o *balance.Options) { o.Connections = nil },
+		"from the number of workers, 4,": func(o *balance.Options) { o.Connections = []int{3} },
+		"to 4096, not 5000":              func(o *balance.Options) { o.Connections = []int{5000} },
+		"the numbers must rise":          func(o *balance.Options) { o.Connections = []int{8, 8} },
+	} {
+		o := good
+		change(&o)
+		require.ErrorContains(t, o.Check(), want)
+	}
+	e := balance.New(good)
+	names := map[string]bool{}
+	for _, v := range e.Variants {
+		names[v.Name] = true
+	}
+	require.Len(t, slices.Collect(maps.Keys(names)), len(e.Variants), "names are unique")
+}

@@ -1,0 +1,69 @@
+package balance
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/lab/experiment"
+)
+
+// addCharts draws, for each protocol and some numbers of connections, what each worker had.
+// Workers are in the order of their connections, as another one is the busiest each time.
+func addCharts(r *experiment.Report, o *Options) {
+	for _, n := range o.Connections {
+		if n != barFrom && n != o.Connections[len(o.Connections)-1] {
+			continue
+		}
+		for _, p := range protocols {
+			if c := histogram(r, o.Workers, p.name, n); c != nil {
+				r.Charts = append(r.Charts, *c)
+			}
+		}
+	}
+}
+
+func histogram(r *experiment.Report, workers int, protocol string, connections int) *experiment.Chart {
+	c := &experiment.Chart{Title: fmt.Sprintf("Connections of each worker, %s, %d in all", protocol, connections), Y: "",
+		About: "Medians of the rounds. In each round workers are put in order: which one is the busiest differs."}
+	for rank := range workers {
+		c.Bars = append(c.Bars, experiment.ChartBar{Label: rankName(rank)})
+	}
+	for _, m := range modes() {
+		v := r.Variant(nameOf(m.name, protocol, connections))
+		if v == nil || len(v.Samples) == 0 {
+			return nil
+		}
+		c.Names = append(c.Names, m.name)
+		for rank, n := range ranked(v.Samples, workers) {
+			c.Bars[rank].Values = append(c.Bars[rank].Values, n)
+		}
+	}
+	return c
+}
+
+func rankName(rank int) string {
+	if rank == 0 {
+		return "busiest worker"
+	}
+	return fmt.Sprintf("worker %d", rank+1)
+}
+
+// ranked are the medians of the most connections, of the second most, ... of each sample.
+func ranked(samples []experiment.Sample, workers int) []float64 {
+	byRank := make([][]float64, workers)
+	for _, s := range samples {
+		counts := make([]float64, workers)
+		for i := range counts {
+			counts[i] = s[workerKey(i)]
+		}
+		slices.Sort(counts)
+		for i, n := range counts {
+			byRank[workers-1-i] = append(byRank[workers-1-i], n)
+		}
+	}
+	out := make([]float64, workers)
+	for i, list := range byRank {
+		out[i] = experiment.Median(list)
+	}
+	return out
+}

@@ -1,0 +1,58 @@
+// Package balance measures how the worker threads of a sidecar's Envoy share its connections:
+// with the listener that the control plane generates, without its exact_balance, and with one
+// socket for all workers.
+package balance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/lab/pair"
+)
+
+// Options say what to measure.
+type Options struct {
+	Pair        pair.Options
+	Workers     int           // of each Envoy
+	Connections []int         // open at once
+	Phase       time.Duration // how long each load is
+	Rounds      int
+	Expect      time.Duration // that a round takes, at first
+}
+
+// DefaultOptions are a run of some ten minutes.
+func DefaultOptions() Options {
+	return Options{Workers: 4, Connections: []int{8, 16, 64, 256, 1024}, Phase: time.Second, Rounds: 9, Expect: 75 * time.Second}
+}
+
+// QuickOptions are one of less than two.
+func QuickOptions() Options {
+	return Options{Workers: 4, Connections: []int{8, 64, 256}, Phase: 300 * time.Millisecond, Rounds: 5, Expect: 18 * time.Second}
+}
+
+// Bounds.
+const (
+	mostWorkers     = 64
+	mostConnections = 4096
+)
+
+// Check tells what is wrong with options.
+func (o *Options) Check() error {
+	if o.Workers < 2 || o.Workers > mostWorkers {
+		return fmt.Errorf("--workers is from 2 to %d, not %d", mostWorkers, o.Workers)
+	}
+	if len(o.Connections) == 0 {
+		return errors.New("--connections: there are no numbers")
+	}
+	for _, n := range o.Connections {
+		if n < o.Workers || n > mostConnections {
+			return fmt.Errorf("--connections is from the number of workers, %d, to %d, not %d", o.Workers, mostConnections, n)
+		}
+	}
+	if sorted := slices.Compact(slices.Sorted(slices.Values(o.Connections))); !slices.Equal(sorted, o.Connections) {
+		return errors.New("--connections: the numbers must rise")
+	}
+	return nil
+}

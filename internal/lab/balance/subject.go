@@ -1,0 +1,193 @@
+package balance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/agent/workers"
+	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/lab/bench"
+	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/lab/load"
+	"github.com/moonsail/moonsail/internal/lab/pair"
+	"github.com/moonsail/moonsail/internal/lab/threads"
+)
+
+// subject is one number of connections of one protocol to one sidecar.
+type subject struct {
+	pair        *pair.Pair
+	admin       *envoy.Admin
+	filter      string // of the statistics that are read
+	http2       bool
+	connections int
+	phase       time.Duration
+}
+
+func newSubject(p *pair.Pair, http2 bool, connections int, phase time.Duration) (*subject, error) {
+	address, err := bench.Address(p)
+	if err != nil {
+		return nil, err
+	}
+	return &subject{pair: p, admin: envoy.NewAdmin(p.Server.Admin), filter: statsFilter(address), http2: http2, connections: connections, phase: phase}, nil
+}
+
+// Stop implements experiment.Subject.
+func (s *subject) Stop() { s.admin.Close() }
+
+// Measure implements experiment.Subject: a load, and what workers have while it goes on.
+func (s *subject) Measure(ctx context.Context, _ experiment.Round) (experiment.Sample, error) {
+	if err := s.settle(ctx); err != nil {
+		return nil, err
+	}
+	before, err := threads.Read(s.pair.Server.Pid)
+	if err != nil {
+		return nil, err
+	}
+	counts, result, err := s.loaded(ctx)
+	if err != nil {
+		return nil, err
+	}
+	after, err := threads.Read(s.pair.Server.Pid)
+	if err != nil {
+		return nil, err
+	}
+	sample := sampleOf(counts)
+	sample[metricQPS], sample[metricP99] = result.QPS, result.P99
+	sample[metricCPU] = toMean(seconds(after.Sub(before).Workers))
+	return sample, nil
+}
+
+// settleTime is how long the last load's connections may take to go.
+const settleTime = 10 * time.Second
+
+// settle waits until the last load's connections are gone.
+func (s *subject) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	for {
+		counts, err := s.counts(ctx)
+		if err == nil && total(counts) == 0 {
+			return nil
+		}
+		if wait(ctx) != nil {
+			return errors.Join(fmt.Errorf("%.0f connections of the last load are still open: %w", total(counts), context.Cause(ctx)), err)
+		}
+	}
+}
+
+// loaded looks at the workers while a load has all its connections open.
+func (s *subject) loaded(ctx context.Context) (counts []float64, result *load.Result, err error) {
+	looking, stop := context.WithCancel(ctx)
+	defer stop()
+	seen := make(chan []float64, 1)
+	go func() { seen <- s.look(looking) }()
+	result, err = s.pair.Load(ctx, load.Options{Connections: s.connections, Duration: s.phase, HTTP2: s.http2})
+	stop()
+	counts = <-seen
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case result.Failed > 0:
+		return nil, nil, fmt.Errorf("%d of %d requests failed", result.Failed, result.Requests)
+	case int(total(counts)) != s.connections:
+		return nil, nil, fmt.Errorf("%.0f connections were seen at once, not %d", total(counts), s.connections)
+	}
+	return counts, result, nil
+}
+
+// look asks until all connections are open; it gives the most that it has seen at once.
+func (s *subject) look(ctx context.Context) (most []float64) {
+	for {
+		if counts, err := s.counts(ctx); err == nil && total(counts) > total(most) {
+			most = counts
+		}
+		if int(total(most)) >= s.connections || wait(ctx) != nil {
+			return most
+		}
+	}
+}
+
+// lookEvery is between two looks.
+const lookEvery = 10 * time.Millisecond
+
+func wait(ctx context.Context) error {
+	timer := time.NewTimer(lookEvery)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// counts are the connections of each worker at the listener for requests.
+func (s *subject) counts(ctx context.Context) ([]float64, error) {
+	stats, err := s.admin.Stats(ctx, s.filter)
+	if err != nil {
+		return nil, err
+	}
+	return byWorker(workers.Connections(stats), s.pair.Concurrency), nil
+}
+
+// statsFilter is for the statistics of the listener that a load is sent to.
+func statsFilter(address string) string {
+	return `^listener\.` + regexp.QuoteMeta(strings.ReplaceAll(address, ":", "_")) + `\.worker_\d+\.downstream_cx_active$`
+}
+
+func byWorker(connections map[int]uint64, n int) []float64 {
+	out := make([]float64, n)
+	for worker, count := range connections {
+		if worker < n {
+			out[worker] = float64(count)
+		}
+	}
+	return out
+}
+
+// sampleOf is what counts of connections say.
+func sampleOf(counts []float64) experiment.Sample {
+	s := experiment.Sample{metricUneven: toMean(counts), metricIdle: 0, metricNoticed: 0}
+	look := workers.Look{Connections: map[int]uint64{}}
+	for i, n := range counts {
+		s[workerKey(i)] = n
+		look.Connections[i] = uint64(n)
+		if n == 0 {
+			s[metricIdle]++
+		}
+	}
+	if report := workers.Compare(workers.Look{}, look, len(counts), ""); report.Imbalance != "" {
+		s[metricNoticed] = 1
+	}
+	return s
+}
+
+func workerKey(i int) string { return fmt.Sprintf("worker_%d", i) }
+
+func total(counts []float64) (sum float64) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
+// toMean is the most by the mean; 1 where there is nothing.
+func toMean(values []float64) float64 {
+	sum := total(values)
+	if sum == 0 {
+		return 1
+	}
+	return slices.Max(values) * float64(len(values)) / sum
+}
+
+func seconds(list []time.Duration) (out []float64) {
+	for _, d := range list {
+		out = append(out, d.Seconds())
+	}
+	return out
+}

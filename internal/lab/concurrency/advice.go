@@ -1,0 +1,145 @@
+package concurrency
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/lab/experiment"
+)
+
+// Advice is how many workers to give a sidecar, and why.
+type Advice struct {
+	Workers int
+	Reasons []string
+}
+
+// worthIt is what the requests of the next number of workers must be to those of the last.
+const worthIt = 1.1
+
+// Limits of a load that is well answered.
+const (
+	wellKept    = 98.0 // percent of what was due
+	wellQueued  = 5.0  // times the p99 of the least load
+	wellBelow   = 80.0 // percent of a CPU, of the busiest worker: what 'proxies --workers' calls busy
+	leastGround = 0.5  // ms: a p99 below is as good as this
+)
+
+// Advise takes more workers for as long as each step is surely worth it.
+func Advise(r *experiment.Report, o *Options, cpus int) Advice {
+	a := Advice{Workers: o.Workers[0]}
+	for i := 1; i < len(o.Workers); i++ {
+		more, fewer := o.Workers[i], o.Workers[i-1]
+		gain, cost := find(r, metricQPS, more, fewer), find(r, metricCost, more, fewer)
+		if gain == nil || gain.N == 0 {
+			break
+		}
+		a.Reasons = append(a.Reasons, fmt.Sprintf("as fast as it goes %s answer %.2f times what %s would (%.2f to %.2f: %s)%s",
+			crew(more), gain.Median, crew(fewer), gain.Low, gain.High, gain.Verdict, costOf(cost)))
+		if gain.Verdict != experiment.IsHigher || gain.Median < worthIt {
+			break
+		}
+		a.Workers = more
+	}
+	if text := knee(r, o, a.Workers); text != "" {
+		a.Reasons = append(a.Reasons, text)
+	}
+	a.Reasons = append(a.Reasons, fmt.Sprintf("this machine has %d CPUs, which the load and the application use too: "+
+		"where Envoy has CPUs of its own another worker is worth more, and never more than a CPU", cpus))
+	return a
+}
+
+func costOf(c *experiment.Comparison) string {
+	if c == nil || c.N == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", with %.2f times the CPU for each", c.Median)
+}
+
+func find(r *experiment.Report, metric string, more, fewer int) *experiment.Comparison {
+	for i := range r.Comparisons {
+		if c := &r.Comparisons[i]; c.Metric == metric && c.Variant == nameOf(more, all) && c.Base == nameOf(fewer, all) {
+			return c
+		}
+	}
+	return nil
+}
+
+// knee tells up to which load so many workers are well: all is answered in time, without a
+// queue; and what the busiest of them uses there.
+func knee(r *experiment.Report, o *Options, workers int) string {
+	last, ground := "", 0.0
+	for _, load := range o.Loads {
+		v := r.Variant(nameOf(workers, load))
+		if v == nil || len(v.Samples) == 0 {
+			return ""
+		}
+		p99 := v.Summary[metricP99].Median
+		if ground == 0 {
+			ground = max(p99, leastGround)
+		}
+		if v.Summary[metricKept].Median < wellKept || p99 > wellQueued*ground {
+			break
+		}
+		busiest := v.Summary[metricBusiest].Median
+		last = fmt.Sprintf("with %d, %.0f requests a second are well answered (p99 %.2f ms) while the busiest worker uses %.0f %% of a CPU",
+			workers, v.Summary[metricQPS].Median, p99, busiest)
+		if busiest > wellBelow {
+			last += fmt.Sprintf(", above the %.0f %% from which on 'moonsail proxies --workers' advises more", wellBelow)
+		}
+	}
+	return last
+}
+
+// String is the recommendation in words.
+func (a Advice) String() string {
+	return fmt.Sprintf("Recommended: concurrency %d. %s.", a.Workers, upper(strings.Join(a.Reasons, "; ")))
+}
+
+func upper(text string) string {
+	if text == "" {
+		return text
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+// finish adds the recommendation, what 100 % is, and the threads' CPU.
+func (l *lab) finish(r *experiment.Report) {
+	if l.full > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("100 %% is %.0f requests a second: the median of %d tries before the first round, as fast as one worker answered.", l.full, calibrations))
+	}
+	if r.Rounds == 0 {
+		return
+	}
+	r.Notes = append(r.Notes, Advise(r, l.options, runtime.NumCPU()).String())
+	for _, w := range l.options.Workers {
+		r.Charts = append(r.Charts, threadsOf(r, l.options, w))
+	}
+}
+
+// threadsOf draws the CPU of each thread over the load.
+func threadsOf(r *experiment.Report, o *Options, workers int) experiment.Chart {
+	c := experiment.Chart{Title: "CPU of each thread, " + crew(workers), X: axis, Y: "% of a CPU",
+		About: "Medians. Worker threads share the connections evenly, and so the load; the main thread takes part in no request."}
+	keys := []string{metricMain}
+	for i := range workers {
+		keys = append(keys, workerKey(i))
+	}
+	for _, key := range keys {
+		line := experiment.ChartLine{Name: strings.ReplaceAll(key, "_", " ")}
+		for _, load := range o.Loads {
+			if v := r.Variant(nameOf(workers, load)); v != nil && len(v.Samples) > 0 {
+				line.Points = append(line.Points, [2]float64{float64(load), experiment.Median(valuesOf(v, key))})
+			}
+		}
+		c.Lines = append(c.Lines, line)
+	}
+	return c
+}
+
+func valuesOf(v *experiment.Result, key string) (out []float64) {
+	for _, s := range v.Samples {
+		out = append(out, s[key])
+	}
+	return out
+}
