@@ -11,6 +11,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/lab/openloop"
+	"github.com/moonsail/moonsail/internal/lab/threads"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -153,7 +154,7 @@ func loadKeys(ctx context.Context, o *Options, p *proxy, formats []keyFormat) ([
 // loadKey gives the worker's microseconds a request, and the median latency.
 func loadKey(ctx context.Context, o *Options, p *proxy, where string) (float64, time.Duration, error) {
 	l := &openloop.Load{Address: where, Conns: 4, Hosts: []string{host(7), host(7) + ".svc.cluster.local"}}
-	before, err := readThreads(p.process.Pid())
+	before, err := threads.Read(p.process.Pid())
 	if err != nil {
 		return 0, 0, err
 	}
@@ -161,9 +162,9 @@ func loadKey(ctx context.Context, o *Options, p *proxy, where string) (float64, 
 	if err != nil {
 		return 0, 0, err
 	}
-	after, err := readThreads(p.process.Pid())
+	after, err := threads.Read(p.process.Pid())
 	if got.Failed > 0 {
 		return 0, 0, fmt.Errorf("%d of %d requests failed", got.Failed, len(got.Latencies))
 	}
-	return per(micros(after.sub(before).workers), float64(len(got.Latencies))), percentile(got.Latencies, 0.5), err
+	return per(micros(after.Sub(before).AllWorkers()), float64(len(got.Latencies))), percentile(got.Latencies, 0.5), err
 }

@@ -114,13 +114,13 @@ func (s *subject) result() Result {
 		Layout: s.name, Hosts: len(s.mesh.versions), Ready: millis(s.ready),
 		Quiet: loadOf(s.quiet), Changing: loadOf(s.changing), ACK: spreadOf(changing.acks),
 		Rate: per(float64(len(changing.acks)), changing.took.Seconds()), Bytes: per(float64(changing.bytes), float64(len(changing.acks))),
-		RequestCPU: per(micros(quiet.cpu.workers), float64(len(quiet.outcome.Latencies))),
+		RequestCPU: per(micros(quiet.cpu.AllWorkers()), float64(len(quiet.outcome.Latencies))),
 	}
 	r.Ratio = per(r.Changing.P99, r.Quiet.P99)
 	// What the same load takes without changes is not the changes'.
 	n, same := float64(len(changing.acks)), per(float64(changing.took), float64(quiet.took))
-	r.MainCPU = per(millis(changing.cpu.main)-millis(quiet.cpu.main)*same, n)
-	r.WorkerCPU = per(millis(changing.cpu.workers)-millis(quiet.cpu.workers)*same, n)
+	r.MainCPU = per(millis(changing.cpu.Main)-millis(quiet.cpu.Main)*same, n)
+	r.WorkerCPU = per(millis(changing.cpu.AllWorkers())-millis(quiet.cpu.AllWorkers())*same, n)
 	return r
 }
 
@@ -128,8 +128,7 @@ func sumOf(phases []phase) (out phase) {
 	out.outcome = &openloop.Outcome{}
 	for _, p := range phases {
 		out.outcome.Latencies = append(out.outcome.Latencies, p.outcome.Latencies...)
-		out.cpu.main += p.cpu.main
-		out.cpu.workers += p.cpu.workers
+		out.cpu = out.cpu.Add(p.cpu)
 		out.took += p.took
 		out.acks = append(out.acks, p.acks...)
 		out.bytes += p.bytes

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/lab/openloop"
+	"github.com/moonsail/moonsail/internal/lab/threads"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -28,7 +29,7 @@ type subject struct {
 // phase is a while of load, with or without changes.
 type phase struct {
 	outcome *openloop.Outcome
-	cpu     threads
+	cpu     threads.CPU
 	took    time.Duration
 	acks    []time.Duration
 	bytes   int
@@ -81,7 +82,7 @@ func (u *upstream) port() uint32 { return uint32(u.listener.Addr().(*net.TCPAddr
 // run loads Envoy for a phase; changes makes virtual hosts change meanwhile.
 func (s *subject) run(ctx context.Context, o *Options, d time.Duration, changes bool) (*phase, error) {
 	out := &phase{}
-	before, err := readThreads(s.proxy.process.Pid())
+	before, err := threads.Read(s.proxy.process.Pid())
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +99,8 @@ func (s *subject) run(ctx context.Context, o *Options, d time.Duration, changes 
 	if err = errOr(failed, err); err != nil {
 		return nil, err
 	}
-	after, err := readThreads(s.proxy.process.Pid())
-	out.cpu, out.took = after.sub(before), time.Since(begun)
+	after, err := threads.Read(s.proxy.process.Pid())
+	out.cpu, out.took = after.Sub(before), time.Since(begun)
 	return out, err
 }
 

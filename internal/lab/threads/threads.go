@@ -76,6 +76,16 @@ func (c CPU) Sub(before CPU) CPU {
 	return out
 }
 
+// Add is the sum of both.
+func (c CPU) Add(o CPU) CPU {
+	out := CPU{Main: c.Main + o.Main, Others: c.Others + o.Others, Workers: make([]time.Duration, max(len(c.Workers), len(o.Workers)))}
+	copy(out.Workers, c.Workers)
+	for i, used := range o.Workers {
+		out.Workers[i] += used
+	}
+	return out
+}
+
 // Total is all of it.
 func (c CPU) Total() time.Duration { return c.Main + c.Others + c.AllWorkers() }
 

@@ -32,6 +32,8 @@ func TestRead(t *testing.T) {
 	second, err := read(proc, 7)
 	require.NoError(t, err)
 	require.Equal(t, CPU{Workers: []time.Duration{0, 50}}, second.Sub(first))
+	require.Equal(t, CPU{Main: 1000, Workers: []time.Duration{200, 350}, Others: 8}, second.Sub(first).Add(first))
+	require.Equal(t, first, first.Add(CPU{}))
 	_, err = read(proc, 8)
 	require.Error(t, err)
 }
