@@ -1,6 +1,8 @@
 package translate
 
 import (
+	"slices"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
@@ -58,7 +60,7 @@ func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) 
 	}
 	out := &hcmv3.HttpConnectionManager{
 		StatPrefix:       v.StatPrefix + statDelimiter,
-		HttpFilters:      append(policy, filtersOf(v)...),
+		HttpFilters:      slices.Concat(peerFilters(v), policy, filtersOf(v)),
 		AccessLog:        append(log, httpStatistics(v.Telemetry, peerOf(v))...),
 		UpgradeConfigs:   websocket,
 		UseRemoteAddress: no, // the peer is a sidecar or the application: what they say holds
@@ -125,9 +127,6 @@ func filtersOf(v *view.HTTPChain) []*hcmv3.HttpFilter {
 		}
 	}
 	var out []*hcmv3.HttpFilter
-	if peerOf(v) != "" {
-		out = append(out, keepPeer)
-	}
 	for _, f := range []struct {
 		wanted bool
 		filter *hcmv3.HttpFilter

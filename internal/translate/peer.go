@@ -4,6 +4,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	setfilterstatecommonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/set_filter_state/v3"
 	setfilterstatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/set_filter_state/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"github.com/moonsail/moonsail/internal/view"
 )
@@ -38,6 +39,14 @@ var tellPeer = []*corev3.HeaderValueOption{{
 	Header:       &corev3.HeaderValue{Key: peerHeader, Value: "%ENVIRONMENT(" + PeerVariable + "):400%"},
 	AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 }}
+
+// peerFilters come first: who is refused is counted, too.
+func peerFilters(v *view.HTTPChain) []*hcmv3.HttpFilter {
+	if peerOf(v) == "" {
+		return nil
+	}
+	return []*hcmv3.HttpFilter{keepPeer}
+}
 
 // peerOf is where a chain's statistics find who calls; empty: nobody there can be believed.
 func peerOf(v *view.HTTPChain) string {
