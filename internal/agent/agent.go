@@ -68,6 +68,13 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer cleanup()
+	// Before the first connection: one that began without the rules, and without Envoy's group,
+	// would be taken for the workload's when they come.
+	undo, err := a.intercept(ctx)
+	if err != nil {
+		return err
+	}
+	defer undo()
 	stop, err := a.startIdentity(ctx)
 	if err != nil {
 		return err
@@ -79,14 +86,11 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer servers.close()
 	defer a.leaving.again.stop()
-	undo, err := a.intercept(ctx)
-	if err != nil {
-		return err
-	}
-	defer undo()
 	a.log.Info("sidecar starting", "node", s.node.id, "cluster", s.node.cluster, "envoy", found.Path,
 		"xds", s.XDS.Address, "concurrency", s.concurrency, "because", s.because, "admin", s.adminAddr, "bind", s.bind)
-	return a.supervise(ctx)
+	err = a.supervise(ctx)
+	undo() // nobody takes connections any more
+	return err
 }
 
 // prepare makes the work folder, and writes the bootstrap into it.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -35,7 +36,7 @@ type Intercept struct {
 const undoWithin = 10 * time.Second
 
 // intercept sets the rules. The agent's own connections are to go out as Envoy's do: it takes
-// Envoy's group for as long as they are set.
+// Envoy's group for as long as they are set. undo may be called again.
 func (a *agent) intercept(ctx context.Context) (undo func(), err error) {
 	i := &a.Intercept
 	if !i.Rules {
@@ -54,13 +55,13 @@ func (a *agent) intercept(ctx context.Context) (undo func(), err error) {
 		return nil, errors.Join(err, setGroup(group))
 	}
 	a.log.Info("connections are intercepted", "mode", c.Mode, "by", backend, "ipv6", c.IPv6)
-	return func() {
+	return sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWithin)
 		defer cancel()
 		if err := errors.Join(intercept.Undo(ctx), setGroup(group)); err != nil {
 			a.log.Error("connections may still be intercepted, and nobody takes them", "error", err)
 		}
-	}, nil
+	}), nil
 }
 
 // interceptConfig is what flags, annotations and ports of the sidecar come to.
