@@ -157,7 +157,9 @@ func versionsGone(t *testing.T, how func(http.ResponseWriter)) {
 	c.Apply(t, ns, fmt.Sprintf(churned, 3, 80))
 	m.eventually(t, "new lists", func() bool { _, lists := f.counted(services); return lists > listed })
 	f.remember()
-	m.eventually(t, "what went meanwhile", func() bool { return m.get(model.KindService, ns, "s0") == nil && m.get(model.KindService, ns, "s3") != nil })
+	m.eventually(t, "what went meanwhile", func() bool {
+		return m.get(model.KindService, ns, "s0") == nil && m.get(model.KindService, ns, "s3") != nil
+	})
 	c.Apply(t, ns, fmt.Sprintf(churned, 1, 81)) // is heard by a watch
 	m.eventually(t, "a change", func() bool { return m.get(model.KindService, ns, "s1").(*model.Service).Ports[0].Number == 81 })
 
