@@ -84,7 +84,7 @@ func findPerf(name string) (string, error) {
 
 // record runs until the time is over, or the process has ended.
 func record(ctx context.Context, perf, data string, o *Options) error {
-	_, err := run(ctx, perf, "record", "--quiet", "--event", "cpu-clock", "--freq", strconv.Itoa(o.Frequency),
+	_, err := run(ctx, perf, "record", "--quiet", "--no-buildid-cache", "--event", "cpu-clock", "--freq", strconv.Itoa(o.Frequency),
 		"--call-graph", "fp", "--pid", strconv.Itoa(o.PID), "--output", data,
 		"--", "sleep", strconv.FormatFloat(o.Duration.Seconds(), 'f', 3, 64))
 	if err != nil && !alive(o.PID) {
