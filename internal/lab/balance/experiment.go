@@ -166,7 +166,7 @@ func addPlots(e *experiment.Experiment, protocol string, connections []int) {
 	e.Plots = append(e.Plots, most, qps)
 }
 
-// Envoy keeps per-worker statistics only where they are asked for, as in the report.
+// The report's annotation. Sidecars keep downstream_cx_active without it, too, by worker.
 const (
 	statsAnnotation = "sidecar.istio.io/statsInclusionRegexps"
 	statsWanted     = `listener\..*\.downstream_cx_(total|active)`
