@@ -12,8 +12,8 @@ import (
 // printProfile prints a profile for people: threads first, then functions.
 func printProfile(w io.Writer, p *profile.Profile, top int) error {
 	s := StyleFor(w)
-	fmt.Fprintf(w, "%s: %.1f s, %d samples, %.0f%% of them in functions with names\n\n",
-		s.Bold(p.Subject), p.Seconds, p.Samples, 100*p.Named)
+	fmt.Fprintf(w, "%s: %.1f s, %d samples; names: %.0f%% of the innermost functions, %.0f%% of all frames\n\n",
+		s.Bold(p.Subject), p.Seconds, p.Samples, 100*p.Named, 100*p.Frames)
 	threads := NewTable(threadHeading(p), "CPU", "SAMPLES", "MOST IN")
 	for _, t := range p.Threads {
 		if idle(&t) {
@@ -23,7 +23,7 @@ func printProfile(w io.Writer, p *profile.Profile, top int) error {
 		if len(t.Top) > 0 {
 			most = cut(flamegraph.Plain(t.Top[0].Name))
 		}
-		threads.Row(cut(t.Name), percent(t.CPU), partOf(t.Samples, p.Samples), most)
+		threads.Row(cut(t.Name), cpuOf(t.CPU), partOf(t.Samples, p.Samples), most)
 	}
 	if err := threads.Write(w); err != nil {
 		return err
@@ -42,6 +42,13 @@ func printProfile(w io.Writer, p *profile.Profile, top int) error {
 // the workers.
 func idle(t *profile.Thread) bool {
 	return t.Samples == 0 && t.CPU < 0.01 && !strings.HasPrefix(t.Name, "main:") && !strings.HasPrefix(t.Name, "wrk:")
+}
+
+func cpuOf(cpu float64) string {
+	if cpu < 0 {
+		return "?"
+	}
+	return fmt.Sprintf("%.1f%%", 100*cpu)
 }
 
 func threadHeading(p *profile.Profile) string {

@@ -40,8 +40,8 @@ func (p *Profile) Save(dir string, raw []byte) error {
 }
 
 func (p *Profile) graph() *flamegraph.Graph {
-	note := fmt.Sprintf("%.1f s, %d samples at %d a second of each busy thread; %.0f%% of samples are in functions with names",
-		p.Seconds, p.Samples, p.Frequency, 100*p.Named)
+	note := fmt.Sprintf("%.1f s, %d samples at %d a second of each busy thread; names: %.0f%% of the innermost functions, %.0f%% of all frames",
+		p.Seconds, p.Samples, p.Frequency, 100*p.Named, 100*p.Frames)
 	if p.PID != 0 {
 		note += "; C::v#3 is virtual function 3 of class C"
 	}
