@@ -5,6 +5,7 @@ package agent
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -131,6 +132,8 @@ type Config struct {
 	DebugTokenFile string
 
 	Log *slog.Logger // where the agent's and Envoy's messages go; slog.Default() if nil
+	// AccessLog is where access logs of /dev/stdout go, as they are; nil: they are messages, too.
+	AccessLog io.Writer
 
 	// Abort ends the sidecar at once when closed, without or during a drain. Signals are
 	// passed to Envoy as they come; it is never closed. Both may be nil.

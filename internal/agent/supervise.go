@@ -92,6 +92,7 @@ func (a *agent) start(ctx context.Context) (*child, error) {
 		LogFormat:         envoyLogFormat,
 		LocalIPv6:         strings.Contains(a.Workload.IPs[0], ":"),
 		Output:            output,
+		Stdout:            a.AccessLog,
 		User:              a.envoyUser(),
 		Env:               a.telemetryEnv(),
 	})

@@ -263,6 +263,7 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 	if err := f.intercept.into(cmd, &c); err != nil {
 		return nil, err
 	}
+	c.AccessLog = cmd.OutOrStdout()
 	c.Log, err = f.logger(cmd, c.Workload)
 	return &c, err
 }

@@ -26,7 +26,8 @@ type Options struct {
 	ExtraArgs         []string      // appended as they are
 
 	Env    []string  // "name=value", beside its parent's
-	Output io.Writer // Envoy's stdout and stderr
+	Output io.Writer // Envoy's stderr, and its stdout unless that goes elsewhere
+	Stdout io.Writer // nil: to Output
 	User   *User     // whom it runs as; nil: as its parent does
 }
 
@@ -86,6 +87,9 @@ func Start(o Options) (*Process, error) {
 	cmd := exec.Command(o.Path, o.args()...) //nolint:noctx // see above
 	cmd.Env = append(os.Environ(), o.Env...)
 	cmd.Stdout, cmd.Stderr = o.Output, o.Output
+	if o.Stdout != nil {
+		cmd.Stdout = struct{ io.Writer }{o.Stdout} // a pipe, also where it is a file of ours: see giveOutput
+	}
 	cmd.SysProcAttr = processAttributes(o.User)
 	cmd.WaitDelay = time.Second // nobody else should hold its output open
 
