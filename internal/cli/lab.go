@@ -27,7 +27,7 @@ func NewLabCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand((&propagationFlags{}).command(), (&routesFlags{}).command(), (&throughputFlags{}).command(), newFloorCommand(), newLoadCommand(), newBackendCommand())
+	cmd.AddCommand((&propagationFlags{}).command(), (&routesFlags{}).command(), (&throughputFlags{}).command(), (&filtersFlags{}).command(), newFloorCommand(), newLoadCommand(), newBackendCommand())
 	cmd.AddCommand((&balanceFlags{}).command(), (&concurrencyFlags{}).command())
 	return cmd
 }

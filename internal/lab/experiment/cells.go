@@ -53,6 +53,14 @@ func (r *Report) Text(b *Limit, v float64) string {
 	return plot.Short(v) + " " + m.Unit
 }
 
+// Measured is what a bar's value was, if it was measured.
+func (r *Report) Measured(b *Limit) string {
+	if b.Verdict == NotMeasured {
+		return ""
+	}
+	return r.Text(b, b.Value)
+}
+
 // Want is a bar's limit in words.
 func (r *Report) Want(b *Limit) string {
 	if b.AtLeast {

@@ -54,7 +54,7 @@ status: {phase: Running, podIP: %[5]s}`, name, p.Namespace, labels, text, ip)
 
 func (p *Pair) clientObjects() string {
 	ip := p.clientIP
-	return p.podObject(clientName, ip, p.Setup.Client, nil) + fmt.Sprintf(`
+	return p.podObject(clientName, ip, p.Setup.Client, p.ClientAnnotations) + fmt.Sprintf(`
 ---
 apiVersion: networking.istio.io/v1
 kind: Sidecar

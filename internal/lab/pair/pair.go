@@ -23,8 +23,9 @@ type Setup struct {
 	AnyWorker bool
 	// Objects are more YAML of the pair's namespace, whose name stands for $NAMESPACE.
 	Objects []string
-	// AgentFlags are added to those of both agents, ServerAnnotations to the server's Pod.
+	// AgentFlags are added to those of both agents, annotations to the Pods.
 	AgentFlags        []string
+	ClientAnnotations map[string]string
 	ServerAnnotations map[string]string
 }
 

@@ -1,0 +1,4 @@
+package filters
+
+// Build is build.
+var Build = build

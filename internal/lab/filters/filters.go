@@ -1,0 +1,206 @@
+// Package filters measures what filters and logs cost a pair of sidecars: moonsail lab filters.
+// It repeats the comparison that Mark Zhu's report shows (no sidecars, no filters, native
+// statistics, WASM), and adds Lua and access logs.
+package filters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/lab/pair"
+)
+
+// Options are what a run is told.
+type Options struct {
+	Binary      []string // the command line of moonsail
+	Envoy       string
+	Concurrency int
+	Connections int
+	Rate        int
+	Quick       bool
+}
+
+// DefaultOptions are those of the plan.
+func DefaultOptions() Options { return Options{Concurrency: 2, Connections: 32, Rate: 1000} }
+
+// Check tells what is wrong with options.
+func (o *Options) Check() error {
+	if o.Concurrency < 0 || o.Concurrency > 64 || o.Connections < 1 || o.Connections > 4096 || o.Rate < 10 {
+		return errors.New("concurrency is 0 (one a core) to 64, connections are 1 to 4096, the rate is 10 a second or more")
+	}
+	return nil
+}
+
+// Names of variants, as in the report where it has them.
+const (
+	Baseline = "baseline"
+	NoneBoth = "none_both"
+	Native   = "stats-native_both"
+	WASM     = "stats-wasm_both"
+	Lua      = "lua_both"
+	LogText  = "log-text_both"
+	LogJSON  = "log-json_both"
+)
+
+// lab is one experiment in the making.
+type lab struct {
+	Options
+	mesh   *pair.Mesh
+	phases pair.Phases
+	dir    string // of the WASM filter
+}
+
+// New makes the experiment.
+func New(o Options) *experiment.Experiment {
+	l := &lab{Options: o, phases: pair.Phases{Connections: o.Connections, Closed: 3 * time.Second, Rates: []int{o.Rate}, Fixed: 4 * time.Second, RateConnections: 16}}
+	rounds := 15
+	if o.Quick {
+		l.phases.Closed, l.phases.Fixed, rounds = 700*time.Millisecond, time.Second, 5
+	}
+	e := &experiment.Experiment{
+		Name: "filters", Title: "What filters and logs cost a pair of sidecars", About: about, Quick: o.Quick,
+		Envoy: o.Envoy, Rounds: rounds, Before: l.start, Metrics: l.metrics(), Plots: l.plots(),
+		Facts: []string{
+			fmt.Sprintf("Fortio (1.66), answers of 1 KB: %d connections as fast as they go for %s, then %d at %d/s for %s; mTLS, %d workers (0: one a core)",
+				l.phases.Connections, l.phases.Closed, l.phases.RateConnections, o.Rate, l.phases.Fixed, o.Concurrency),
+			"The load, both Envoys and the application share the CPUs",
+		},
+	}
+	l.variants(e)
+	e.Expect = time.Duration(len(e.Variants)) * l.phases.Expect()
+	return e
+}
+
+const about = "A load calls an application without sidecars (baseline), and through a client's and a server's sidecar with mutual TLS: without filters of the mesh " +
+	"(none_both), with Moonsail's metrics of requests (stats-native_both: Envoy's own access logger of statistics), with a WASM filter that reads 12 properties " +
+	"of each request, counts it and records three histograms as Istio's WASM statistics did, with a Lua filter that adds two headers, and with Istio's " +
+	"access log as text and as JSON, to /dev/null. All but the native metrics are without metrics. Filters are inserted by EnvoyFilter, logs and metrics chosen by Telemetry."
+
+func (l *lab) start(ctx context.Context) (stop func(), err error) {
+	if l.dir, err = os.MkdirTemp("", "moonsail-filters-"); err != nil {
+		return nil, err
+	}
+	l.mesh, err = pair.Start(ctx, pair.Options{Binary: l.Binary, Envoy: l.Envoy, MeshConfig: pair.LogProviders})
+	if err != nil {
+		_ = os.RemoveAll(l.dir) // the system removes it in the end
+		return nil, err
+	}
+	return func() {
+		l.mesh.Stop()
+		_ = os.RemoveAll(l.dir) // as above
+	}, nil
+}
+
+// metrics are a pair's, with latencies in the first table.
+func (l *lab) metrics() []experiment.Metric {
+	out := l.phases.Metrics(Baseline)
+	for i := range out {
+		m := &out[i]
+		switch m.Name {
+		case fmt.Sprintf("p50_%d", l.Rate), fmt.Sprintf("p99_%d", l.Rate):
+			m.Detail = false
+		case "share", "rss", fmt.Sprintf("added_p99_%d", l.Rate):
+			m.Detail = true
+		}
+	}
+	return out
+}
+
+func (l *lab) variants(e *experiment.Experiment) {
+	e.Variants = []experiment.Variant{
+		{Name: Baseline, About: "no sidecars", Start: func(ctx context.Context) (experiment.Subject, error) { return l.pair(ctx, pair.Setup{}) }},
+		l.both(NoneBoth, "no metrics, logs or filters of the mesh", telemetry(false, "")),
+		l.both(Native, "Moonsail's default: istio_requests_total and its likes", telemetry(true, "")),
+		l.wasm(),
+		l.both(Lua, "a header on requests, one on answers", telemetry(false, ""), inserted("lua", lua)),
+		l.both(LogText, "Istio's format", telemetry(false, "text")),
+		l.both(LogJSON, "the same as JSON", telemetry(false, "json")),
+	}
+	watched := []string{"qps", "cpu", fmt.Sprintf("p50_%d", l.Rate), fmt.Sprintf("p99_%d", l.Rate)}
+	for _, v := range e.Variants[2:] {
+		e.Compare = append(e.Compare, experiment.Pair{Variant: v.Name, Base: NoneBoth, Metrics: watched})
+	}
+	e.Compare = append(e.Compare, experiment.Pair{Variant: Native, Base: WASM, Metrics: watched})
+	e.Bars = []experiment.Bar{{What: "CPU with native statistics, to WASM's", Metric: "cpu", Variant: Native, Base: WASM, Limit: 1}}
+}
+
+func (l *lab) both(name, about string, objects ...string) experiment.Variant {
+	return experiment.Variant{Name: name, About: about, Start: func(ctx context.Context) (experiment.Subject, error) {
+		return l.pair(ctx, pair.Setup{Client: true, Server: true, MTLS: true, Objects: objects})
+	}}
+}
+
+func (l *lab) pair(ctx context.Context, s pair.Setup) (*pair.Subject, error) {
+	s.Concurrency = l.Concurrency
+	p, err := l.mesh.Pair(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return &pair.Subject{Pair: p, Phases: l.phases}, nil
+}
+
+// wasm is left out, with the reason, where the filter cannot be built.
+func (l *lab) wasm() experiment.Variant {
+	compiler, why := toolchain()
+	return experiment.Variant{Name: WASM, About: "in Go, on V8", Skip: why, Start: func(ctx context.Context) (experiment.Subject, error) {
+		file, err := build(ctx, compiler, l.dir)
+		if err != nil {
+			return nil, err
+		}
+		// Envoy keeps only statistics that a sidecar's matcher includes, and drops others unseen.
+		include := map[string]string{"sidecar.istio.io/statsInclusionPrefixes": wasmPrefix}
+		s, err := l.pair(ctx, pair.Setup{
+			Client: true, Server: true, MTLS: true, ClientAnnotations: include, ServerAnnotations: include,
+			Objects: []string{telemetry(false, ""), inserted("wasm", wasm(file))},
+		})
+		if err != nil {
+			return nil, err
+		}
+		if err := counts(ctx, s.Pair); err != nil {
+			s.Stop()
+			return nil, err
+		}
+		return s, nil
+	}}
+}
+
+// wasmPrefix is what Envoy puts before the filter's metrics, and their names' beginning.
+const wasmPrefix = "wasmcustom.labwasm"
+
+// counts checks that both sidecars' filters have counted requests.
+func counts(ctx context.Context, p *pair.Pair) error {
+	for _, s := range p.Sidecars() {
+		n, err := counted(ctx, s)
+		if err == nil && n == 0 {
+			err = errors.New("it has counted no request")
+		}
+		if err != nil {
+			return fmt.Errorf("the WASM filter of the %s's sidecar: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+func counted(ctx context.Context, s *pair.Sidecar) (sum uint64, err error) {
+	admin := envoy.NewAdmin(s.Admin)
+	defer admin.Close()
+	stats, err := admin.Stats(ctx, "labwasm_requests")
+	for _, n := range stats {
+		sum += n
+	}
+	return sum, err
+}
+
+func (l *lab) plots() []experiment.Plot {
+	return []experiment.Plot{
+		{Title: fmt.Sprintf("p50 at %d requests a second", l.Rate), Metric: fmt.Sprintf("p50_%d", l.Rate), About: "The report's own figure: latency of a call by what the sidecars do."},
+		{Title: fmt.Sprintf("p99 at %d requests a second", l.Rate), Metric: fmt.Sprintf("p99_%d", l.Rate)},
+		{Title: "CPU time of the Envoys for 1000 requests", Metric: "cpu", About: "As fast as answers come; both sidecars together. The least noisy of the measures."},
+		{Title: "Requests a second, as fast as they go", Metric: "qps"},
+	}
+}

@@ -1,0 +1,130 @@
+package filters_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/internal/cli"
+	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/lab/filters"
+	"github.com/moonsail/moonsail/internal/lab/pair"
+)
+
+// asMoonsail makes this test binary run as moonsail: the processes of pairs are its children.
+const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asMoonsail) != "" {
+		os.Exit(cli.Execute())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// watched looks at a pair before it is stopped.
+type watched struct {
+	*pair.Subject
+	look func()
+}
+
+// Stop implements experiment.Subject.
+func (w *watched) Stop() {
+	w.look()
+	w.Subject.Stop()
+}
+
+// stats asks a sidecar's Envoy.
+func stats(t *testing.T, s *pair.Sidecar, filter string) (sum uint64) {
+	t.Helper()
+	admin := envoy.NewAdmin(s.Admin)
+	defer admin.Close()
+	all, err := admin.Stats(t.Context(), filter)
+	require.NoError(t, err)
+	for _, n := range all {
+		sum += n
+	}
+	return sum
+}
+
+// TestRun runs all variants on real parts, and looks at each for what it is said to be.
+func TestRun(t *testing.T) {
+	t.Setenv(asMoonsail, "1")
+	self, err := os.Executable()
+	require.NoError(t, err)
+	o := filters.DefaultOptions()
+	o.Binary, o.Quick, o.Connections, o.Rate = []string{self}, true, 4, 50
+	t.Setenv("TMPDIR", t.TempDir())
+	binary, err := envoy.Find("")
+	require.NoError(t, err)
+	o.Envoy = binary.Path
+	e := filters.New(o)
+	e.Rounds, e.Budget = 1, 5*time.Minute // a bound; it is far shorter
+	native, wasm := map[string]bool{}, map[string]bool{}
+	for i := range e.Variants {
+		v := &e.Variants[i]
+		start := v.Start
+		v.Start = func(ctx context.Context) (experiment.Subject, error) {
+			s, err := start(ctx)
+			if err != nil {
+				return nil, err
+			}
+			p := s.(*pair.Subject)
+			p.Phases.Closed, p.Phases.Fixed = 200*time.Millisecond, 200*time.Millisecond
+			return &watched{p, func() {
+				for _, x := range p.Sidecars() {
+					native[v.Name] = stats(t, x, "istio.*requests_total") > 0
+					wasm[v.Name] = stats(t, x, "labwasm_requests") > 0
+				}
+			}}, nil
+		}
+	}
+	r, err := experiment.Run(t.Context(), e)
+	require.NoError(t, err)
+	for _, v := range r.Variants {
+		require.Empty(t, v.Skipped, v.Name)
+		require.Len(t, v.Samples, 1, v.Name)
+		require.Zero(t, v.Samples[0]["failed"], v.Name)
+	}
+	for _, name := range []string{filters.NoneBoth, filters.Native, filters.WASM, filters.Lua, filters.LogText, filters.LogJSON} {
+		require.Equal(t, name == filters.Native, native[name], name)
+		require.Equal(t, name == filters.WASM, wasm[name], name)
+	}
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "moonsail*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// TestNoToolchain: without a compiler the row says so, and the rest is measured.
+func TestNoToolchain(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	e := filters.New(filters.DefaultOptions())
+	for _, v := range e.Variants {
+		if v.Name == filters.WASM {
+			require.Contains(t, v.Skip, "no Go toolchain")
+		} else {
+			require.Empty(t, v.Skip)
+		}
+	}
+}
+
+func TestBuildFails(t *testing.T) {
+	_, err := filters.Build(t.Context(), "false", t.TempDir())
+	require.ErrorContains(t, err, "building the WASM filter with false")
+}
+
+func TestCheck(t *testing.T) {
+	for _, change := range []func(*filters.Options){
+		func(o *filters.Options) { o.Concurrency = -1 }, func(o *filters.Options) { o.Connections = 0 }, func(o *filters.Options) { o.Rate = 1 },
+	} {
+		o := filters.DefaultOptions()
+		require.NoError(t, o.Check())
+		change(&o)
+		require.Error(t, o.Check())
+	}
+}

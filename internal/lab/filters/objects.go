@@ -1,0 +1,49 @@
+package filters
+
+import "fmt"
+
+// telemetry is the pair's: metrics or none, and an access log or none.
+func telemetry(metrics bool, log string) string {
+	out := `apiVersion: telemetry.istio.io/v1
+kind: Telemetry
+metadata: {name: filters, namespace: $NAMESPACE}
+spec:
+  metrics: [{providers: [{name: prometheus}], overrides: [{match: {metric: ALL_METRICS}, disabled: ` + fmt.Sprint(!metrics) + `}]}]`
+	if log != "" {
+		out += fmt.Sprintf("\n  accessLogging: [{providers: [{name: %s}]}]", log)
+	}
+	return out
+}
+
+// inserted is an EnvoyFilter that puts a filter before the router of both sidecars.
+func inserted(name, config string) string {
+	return fmt.Sprintf(`apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: %s, namespace: $NAMESPACE}
+spec:
+  configPatches:
+  - applyTo: HTTP_FILTER
+    match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.router}}}}}
+    patch:
+      operation: INSERT_BEFORE
+      value:
+        name: lab.%s
+        typed_config:
+%s`, name, name, config)
+}
+
+// lua adds a header to requests and one to answers.
+const lua = `          "@type": type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua
+          default_source_code:
+            inline_string: |
+              function envoy_on_request(handle) handle:headers():add("x-lab", "request") end
+              function envoy_on_response(handle) handle:headers():add("x-lab", "response") end`
+
+// wasm is the filter of a file.
+func wasm(file string) string {
+	return fmt.Sprintf(`          "@type": type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm
+          config:
+            name: lab
+            root_id: lab
+            vm_config: {vm_id: lab, runtime: envoy.wasm.runtime.v8, code: {local: {filename: %q}}}`, file)
+}
