@@ -15,8 +15,10 @@ import (
 	"github.com/moonsail/moonsail/internal/view"
 )
 
-// hostSelectionAttempts is how often a host is chosen again that failed before. Istio's.
-const hostSelectionAttempts = 5
+// hostSelectionAttempts is how often another host is looked for when one is chosen that failed
+// before. Of two hosts a dead one has the fewest requests, and is chosen with a probability of
+// 3/4: after Istio's 5 attempts 18% of retries go there again, after 50 none in a million.
+const hostSelectionAttempts = 50
 
 var previousHosts = []*routev3.RetryPolicy_RetryHostPredicate{{
 	Name: "envoy.retry_host_predicates.previous_hosts",
