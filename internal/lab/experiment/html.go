@@ -86,17 +86,22 @@ func (r *Report) of(p Plot) (out []Result) {
 	return out
 }
 
+// colour is a series' in all plots of the report.
+func (r *Report) colour(series string) int {
+	var all []string
+	for _, v := range r.Variants {
+		if !slices.Contains(all, v.Series) {
+			all = append(all, v.Series)
+		}
+	}
+	return slices.Index(all, series)
+}
+
 func (r *Report) bars(p Plot) template.HTML {
 	var groups []plot.Group
-	colours := map[string]int{}
 	for _, v := range r.of(p) {
-		colour, known := colours[v.Series]
-		if !known {
-			colour = len(colours)
-			colours[v.Series] = colour
-		}
 		s := v.Summary[p.Metric]
-		groups = append(groups, plot.Group{Label: v.Name, Bars: []plot.Bar{{Series: colour, Value: s.Median, Low: s.Q1, High: s.Q3}}})
+		groups = append(groups, plot.Group{Label: v.Name, Bars: []plot.Bar{{Series: r.colour(v.Series), Value: s.Median, Low: s.Q1, High: s.Q3}}})
 	}
 	if len(groups) == 0 {
 		return ""
@@ -114,7 +119,7 @@ func (r *Report) lines(p Plot) template.HTML {
 		if !known {
 			i = len(list)
 			at[v.Series] = i
-			list = append(list, plot.Line{Series: i, Name: v.Series})
+			list = append(list, plot.Line{Series: r.colour(v.Series), Name: v.Series})
 		}
 		s := v.Summary[p.Metric]
 		list[i].Points = append(list[i].Points, [2]float64{v.X, s.Median})
