@@ -41,7 +41,7 @@ func small(t *testing.T, connections ...int) *experiment.Experiment {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	o := balance.QuickOptions()
-	o.Connections, o.Phase, o.Rounds = connections, 100*time.Millisecond, 3
+	o.Connections, o.Phase, o.Rounds = connections, 100*time.Millisecond, 2
 	o.Pair.Binary, o.Pair.Envoy = []string{self}, binary.Path
 	require.NoError(t, o.Check())
 	e := balance.New(o)
@@ -67,7 +67,7 @@ func TestBalance(t *testing.T) {
 	require.Len(t, r.Variants, 6)
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2"} {
 		require.InDelta(t, 1, uneven(t, r, "moonsail", protocol, n).Max, 0, protocol)
-		require.Greater(t, uneven(t, r, "kernel", protocol, n).Median, 1.0, protocol)
+		require.Greater(t, uneven(t, r, "kernel", protocol, n).Max, 1.0, protocol)
 		require.Greater(t, uneven(t, r, "one socket", protocol, n).Median, 1.1, protocol)
 	}
 	require.Equal(t, [2]int{2, 2}, r.Held())
@@ -119,8 +119,7 @@ func recompute(t *testing.T, r *experiment.Report, connections int) {
 			require.GreaterOrEqual(t, s["cpu_max_to_mean"], 1.0)
 			all = append(all, s["max_to_mean"])
 		}
-		slices.Sort(all)
-		require.InDelta(t, all[1], v.Summary["max_to_mean"].Median, 1e-9, "of three")
+		require.InDelta(t, (all[0]+all[1])/2, v.Summary["max_to_mean"].Median, 1e-9, "of two")
 	}
 }
 
