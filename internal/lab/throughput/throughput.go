@@ -59,6 +59,7 @@ func server(n int) string { return fmt.Sprintf("server, plain text, %s", workers
 func plain(n int) string  { return fmt.Sprintf("both, plain text, %s", workers(n)) }
 func mutual(n int) string { return fmt.Sprintf("both, mTLS, %s", workers(n)) }
 func peer(n int) string   { return fmt.Sprintf("both, Istio's defaults, %s", workers(n)) }
+func noLog(n int) string  { return fmt.Sprintf("both, Istio's defaults, no log, %s", workers(n)) }
 
 func workers(n int) string {
 	if n == 0 {
@@ -125,6 +126,11 @@ func (l *lab) variants(e *experiment.Experiment) {
 			l.variant(mutual(n), "", n, n == l.first, l.ours()))
 	}
 	e.Variants = append(e.Variants, l.variant(peer(l.first), "HTTP/1.1 between sidecars, no exact_balance, access log as text", l.first, true, Peer()))
+	if !l.Quick {
+		s := Peer()
+		s.Objects = s.Objects[1:]
+		e.Variants = append(e.Variants, l.variant(noLog(l.first), "as above, without an access log", l.first, false, s))
+	}
 	for _, v := range e.Variants {
 		if v.Start != nil {
 			e.Expect += l.phases.Closed + time.Second/4
@@ -146,7 +152,7 @@ func (l *lab) ours() pair.Setup {
 func Peer() pair.Setup {
 	return pair.Setup{
 		Client: true, Server: true, MTLS: true, HTTP1: true, AnyWorker: true,
-		Objects: []string{pair.AccessLog("text"), grpcStats},
+		Objects: []string{pair.AccessLog("text"), grpcStats}, // the log is the first
 	}
 }
 
@@ -188,6 +194,9 @@ func (l *lab) compare(e *experiment.Experiment) {
 	e.Compare = []experiment.Pair{
 		{Variant: ours, Base: theirs, Metrics: []string{"qps", "cpu", "rss", "added_p50" + p99[len("added_p99"):], p99}},
 		{Variant: ours, Base: plain(l.first), Metrics: []string{"qps", "cpu"}},
+	}
+	if !l.Quick {
+		e.Compare = append(e.Compare, experiment.Pair{Variant: ours, Base: noLog(l.first), Metrics: []string{"qps", "cpu"}})
 	}
 	for _, n := range l.Concurrency[1:] {
 		e.Compare = append(e.Compare, experiment.Pair{Variant: mutual(n), Base: ours, Metrics: []string{"qps", "cpu"}})
