@@ -76,7 +76,11 @@ func (a *agent) interceptConfig() (*intercept.Config, error) {
 	if u := a.Intercept.User; u != nil {
 		s.ProxyUID, s.ProxyGID = strconv.Itoa(int(u.UID)), strconv.Itoa(int(u.GID))
 	}
-	return s.Parse()
+	c, err := s.Parse()
+	if err == nil {
+		c.IPv6 = (&model.Proxy{IPs: a.Workload.IPs}).Families() != model.IPv4 // as Envoy's listeners
+	}
+	return c, err
 }
 
 // takeGroup makes Envoy's group this process's, and says which it was.

@@ -132,7 +132,7 @@ has no nftables, by iptables-restore and ip6tables-restore.`,
 	}
 	cmd.Flags().BoolVar(&undo, "undo", false, "take away all rules that were set")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print the rules, and set none")
-	cmd.Flags().StringVar(&ipv6, "ipv6", "false", "intercept IPv6 too (true, false, or auto: where there is an address); Envoy must listen there")
+	cmd.Flags().StringVar(&ipv6, "ipv6", "auto", "intercept IPv6 too (true, false, or auto: where there is an address)")
 	f.add(cmd)
 	EnvFlags(cmd)
 	return cmd

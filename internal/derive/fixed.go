@@ -26,11 +26,12 @@ func (s *scope) deriveCatchAll(mesh *model.Mesh) {
 		return
 	}
 	l := &view.Listener{
-		Name: "virtualOutbound", Address: anyAddress, Port: mesh.OutboundPort,
+		Name: "virtualOutbound", Address: s.any(), Port: mesh.OutboundPort,
 		BindToPort: true, UseOriginalDst: true,
 		Chains:  []view.FilterChain{blackHoleChain("virtualOutbound"+blackHoleSuffix, mesh.OutboundPort)},
 		Default: s.unknownChain(mesh),
 	}
+	s.listenOn(l)
 	s.observe(l)
 	s.out.Listeners[l.Name] = l
 }

@@ -13,7 +13,23 @@ import (
 
 // inboundSource is the address that sidecars call their application from: interception
 // leaves it alone.
-const inboundSource = "127.0.0.6"
+const (
+	inboundSource  = "127.0.0.6"
+	inboundSource6 = "::6"
+)
+
+// sourceOf has a cluster call the application from the addresses that interception leaves alone.
+func (s *scope) sourceOf(c *view.Cluster) *view.Cluster {
+	switch s.Key.Families {
+	case model.IPv6:
+		c.SourceAddress = inboundSource6
+	case model.DualStack:
+		c.SourceAddress, c.SourceAddress6 = inboundSource, inboundSource6
+	default:
+		c.SourceAddress = inboundSource
+	}
+	return c
+}
 
 // inboundPort is one port that the workload serves.
 type inboundPort struct {
@@ -47,11 +63,12 @@ func (s *scope) deriveInbound(r *reader) {
 		chains = append(chains, portChains(tls, p)...)
 	}
 	if s.Key.Interception != model.InterceptNone && s.Key.Type == model.ProxySidecar {
-		out.Listeners["virtualInbound"] = virtualInbound(r.mesh(), tls, ports, chains)
+		out.Listeners["virtualInbound"] = s.virtualInbound(r.mesh(), tls, ports, chains)
 		out.Listeners["virtualInbound"].Transparent = s.Key.Interception == model.InterceptTProxy
 	}
 	s.authorize(r, out)
 	for _, l := range out.Listeners {
+		s.listenOn(l)
 		s.observe(l)
 	}
 	s.replaceInbound(out)
@@ -80,10 +97,10 @@ func (s *scope) addInboundClusters(r *reader, out *Delta) {
 	if s.Key.Interception == model.InterceptNone {
 		return
 	}
-	out.Clusters[view.InboundPassthroughCluster] = &view.Cluster{
+	out.Clusters[view.InboundPassthroughCluster] = s.sourceOf(&view.Cluster{
 		Name: view.InboundPassthroughCluster, Discovery: view.DiscoverOriginalDst, Inbound: true,
-		ConnectTimeout: r.mesh().ConnectTimeout, SourceAddress: inboundSource,
-	}
+		ConnectTimeout: r.mesh().ConnectTimeout,
+	})
 }
 
 // inboundPorts are the Sidecar's ingress listeners or, where it has none, the ports of the
@@ -156,16 +173,16 @@ func (s *scope) ingressPorts() []inboundPort {
 // application is where an ingress listener's requests go: 0.0.0.0 means the workload's address.
 func (s *scope) application(in *model.IngressListener) (string, uint32) {
 	if in.Endpoint == "" {
-		return localAddress, in.Port.Number
+		return s.local(), in.Port.Number
 	}
 	if path, ok := strings.CutPrefix(in.Endpoint, "unix://"); ok {
 		return path, 0
 	}
 	host, port, err := net.SplitHostPort(in.Endpoint)
 	if err != nil {
-		return localAddress, in.Port.Number
+		return s.local(), in.Port.Number
 	}
-	if host == anyAddress || host == "::" {
+	if host == anyAddress || host == anyAddress6 {
 		host = s.Key.IP
 	}
 	n, _ := strconv.ParseUint(port, 10, 32)
@@ -181,8 +198,8 @@ func (s *scope) inboundCluster(mesh *model.Mesh, p *inboundPort) *view.Cluster {
 		Policy: model.TrafficPolicy{ConnectionPool: p.pool},
 	}
 	if p.address == "" {
-		c.Discovery, c.SourceAddress = view.DiscoverOriginalDst, inboundSource
-		return c
+		c.Discovery = view.DiscoverOriginalDst
+		return s.sourceOf(c)
 	}
 	c.Discovery = view.DiscoverStatic
 	c.Localities = []view.LocalityEndpoints{{Endpoints: []view.Endpoint{{
@@ -224,9 +241,9 @@ func inboundTCP(cluster string) *view.TCPChain {
 }
 
 // virtualInbound is the listener that redirected inbound connections come to.
-func virtualInbound(mesh *model.Mesh, t inboundTLS, ports []inboundPort, chains []view.FilterChain) *view.Listener {
+func (s *scope) virtualInbound(mesh *model.Mesh, t inboundTLS, ports []inboundPort, chains []view.FilterChain) *view.Listener {
 	l := &view.Listener{
-		Name: "virtualInbound", Address: anyAddress, Port: mesh.InboundPort, Inbound: true,
+		Name: "virtualInbound", Address: s.any(), Port: mesh.InboundPort, Inbound: true,
 		BindToPort: true, ReadOriginalDst: true, ExactBalance: true,
 		Chains: append([]view.FilterChain{blackHoleChain(inboundBlackHole, mesh.InboundPort)}, chains...),
 	}

@@ -45,6 +45,7 @@ func (s *scope) deriveListener(mesh *model.Mesh, k listenerKey) {
 	for i := range l.Chains {
 		l.Chains[i].Name = fmt.Sprintf("%s#%d", l.Name, i)
 	}
+	s.listenOn(l)
 	s.observe(l)
 	s.out.Listeners[l.Name] = l
 	s.serveRouteConfig(mesh, k, routeUse{routeConfig, l.BindToPort})
@@ -134,7 +135,7 @@ func (s *scope) addHTTP(l *view.Listener, routeConfig string, claims *listenerCl
 		GRPCWeb:      claims.grpcWeb > 0,
 		ForwardProxy: claims.dynamic > 0,
 	}}
-	catchesAll := l.Address == anyAddress && !l.BindToPort
+	catchesAll := l.Address == s.any() && !l.BindToPort
 	if len(l.Chains) == 0 && l.Default == nil && !catchesAll {
 		l.Default = &http
 		return

@@ -7,12 +7,40 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
 )
 
+// The addresses of any host and of the workload itself, by IP family.
 const (
-	anyAddress   = "0.0.0.0"
-	localAddress = "127.0.0.1"
+	anyAddress    = "0.0.0.0"
+	anyAddress6   = "::"
+	localAddress  = "127.0.0.1"
+	localAddress6 = "::1"
 )
+
+// any is the address of listeners that take connections to all. With both families it is
+// IPv4's, and listenOn adds the other.
+func (s *scope) any() string {
+	if s.Key.Families == model.IPv6 {
+		return anyAddress6
+	}
+	return anyAddress
+}
+
+// local is where the workload's own processes reach each other.
+func (s *scope) local() string {
+	if s.Key.Families == model.IPv6 {
+		return localAddress6
+	}
+	return localAddress
+}
+
+// listenOn has a listener for all addresses take those of both families.
+func (s *scope) listenOn(l *view.Listener) {
+	if s.Key.Families == model.DualStack && l.Address == anyAddress {
+		l.Also = anyAddress6
+	}
+}
 
 // placement is where one port of a service is reached.
 type placement struct {
@@ -37,7 +65,7 @@ func (s *scope) place(e *egress, svc *model.Service, port *model.ServicePort, p 
 	}
 	at := placement{routeConfig: fmt.Sprint(port.Number), shared: true}
 	if p.IsHTTP() || svc == nil || len(svc.Addresses) == 0 {
-		at.keys = []listenerKey{{anyAddress, port.Number}}
+		at.keys = []listenerKey{{s.any(), port.Number}}
 		return at
 	}
 	for _, a := range svc.Addresses {
@@ -48,7 +76,7 @@ func (s *scope) place(e *egress, svc *model.Service, port *model.ServicePort, p 
 		}
 	}
 	if len(at.prefixes) > 0 {
-		at.keys = append(at.keys, listenerKey{anyAddress, port.Number})
+		at.keys = append(at.keys, listenerKey{s.any(), port.Number})
 		return at
 	}
 	at.shared = false
@@ -73,14 +101,14 @@ func (s *scope) placeBound(e *egress, port *model.ServicePort) placement {
 	if s.Key.Interception != model.InterceptNone && e.captureNone(s.Key.Interception) {
 		// Redirected listeners of that port have route configurations that pass on to
 		// original destinations; here there is none.
-		at.routeConfig = fmt.Sprintf("%s_%d", cmp.Or(address, localAddress), number)
+		at.routeConfig = fmt.Sprintf("%s_%d", cmp.Or(address, s.local()), number)
 	}
 	switch {
 	case address != "":
 	case e.captureNone(s.Key.Interception):
-		address = localAddress
+		address = s.local()
 	default:
-		address = anyAddress
+		address = s.any()
 	}
 	at.keys = []listenerKey{{address, number}}
 	return at

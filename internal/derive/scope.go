@@ -19,6 +19,7 @@ type ScopeKey struct {
 	Locality     model.Locality // where it matters to endpoints
 	IP           string         // inbound: where listeners are bound to it, or services name it
 	Ports        string         // inbound: named ports, "name=number,..."
+	Families     model.Families // of its proxies' addresses
 	Identity     bool           // its proxies have certificates
 	Account      string         // outbound: the service account that its proxies are known to have, where secrets are for some
 	Version      string         // of its proxies, where EnvoyFilters ask for it
@@ -41,6 +42,9 @@ func (k ScopeKey) String() string {
 			parts = append(parts, p)
 		}
 	}
+	if k.Families != model.IPv4 {
+		parts = append(parts, k.Families.String())
+	}
 	if k.Account != "" {
 		parts = append(parts, "account="+k.Account)
 	}
@@ -57,7 +61,7 @@ func (k ScopeKey) String() string {
 func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 	base := ScopeKey{
 		Type: p.Type, Namespace: p.Namespace, Interception: p.Interception, Domain: p.ClusterDomain(),
-		Identity: p.Identity,
+		Families: p.Families(), Identity: p.Identity,
 	}
 	base.Version, base.Metadata = x.proxies.of(p)
 	sidecar := x.sidecarFor(p)

@@ -53,7 +53,7 @@ func joined(t *testing.T, d *Delta) *Delta {
 // buckets in which hosts that it matches are looked for, and in no other.
 func TestPartsAreTheWhole(t *testing.T) {
 	levels := map[int]bool{}
-	for seed := range uint64(12) {
+	for seed := range uint64(16) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 5))}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
 		d.SetSplitFrom(1)

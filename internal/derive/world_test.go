@@ -496,7 +496,7 @@ func (w *world) event() store.Event {
 
 func (w *world) proxy() *model.Proxy {
 	p := &model.Proxy{
-		Type: model.ProxySidecar, Namespace: pick(w, worldNamespaces), Name: "client", IPs: []string{"10.1.0.9"},
+		Type: model.ProxySidecar, Namespace: pick(w, worldNamespaces), Name: "client", IPs: pick(w, [][]string{{"10.1.0.9"}, {"10.1.0.9"}, {"fd00:1::9"}, {"10.1.0.9", "fd00:1::9"}}),
 		Labels:       map[string]string{"app": pick(w, worldNames), "version": pick(w, worldVersions)},
 		Interception: pick(w, []model.Interception{model.InterceptRedirect, model.InterceptRedirect, model.InterceptTProxy, model.InterceptNone}),
 		Locality:     pick(w, worldLocalities),

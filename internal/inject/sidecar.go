@@ -265,7 +265,7 @@ func (r *request) env() ([]corev1.EnvVar, error) {
 		return nil, err
 	}
 	out := []corev1.EnvVar{
-		field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("INSTANCE_IP", "status.podIP"),
+		field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("INSTANCE_IP", "status.podIPs"),
 		field("SERVICE_ACCOUNT", "spec.serviceAccountName"), field("HOST_IP", "status.hostIP"), field("ISTIO_META_NODE_NAME", "spec.nodeName"),
 		limit("ISTIO_CPU_LIMIT", "limits.cpu"), limit("GOMEMLIMIT", "limits.memory"),
 	}

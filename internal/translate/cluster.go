@@ -81,6 +81,9 @@ func setConnections(v *view.Cluster, c *clusterv3.Cluster) error {
 	c.UpstreamConnectionOptions = keepalive(v.Policy.ConnectionPool)
 	if v.SourceAddress != "" {
 		c.UpstreamBindConfig = &corev3.BindConfig{SourceAddress: socketAddress(v.SourceAddress, 0)}
+		if v.SourceAddress6 != "" {
+			c.UpstreamBindConfig.ExtraSourceAddresses = []*corev3.ExtraSourceAddress{{Address: socketAddress(v.SourceAddress6, 0)}}
+		}
 	}
 	return nil
 }

@@ -95,6 +95,9 @@ func listener(v *view.Listener) (*listenerv3.Listener, error) {
 }
 
 func setSocket(v *view.Listener, out *listenerv3.Listener) {
+	if v.Also != "" {
+		out.AdditionalAddresses = []*listenerv3.AdditionalAddress{{Address: addressOf(v.Also, v.Port)}}
+	}
 	if !v.BindToPort {
 		out.BindToPort = no
 	}

@@ -67,6 +67,8 @@ type Cluster struct {
 	LocalityWeighted bool
 	// SourceAddress binds upstream connections (127.0.0.6 for inbound); empty: none.
 	SourceAddress string
+	// SourceAddress6 is that to IPv6 addresses where there are both; empty: there are not.
+	SourceAddress6 string
 	// Origin is the DestinationRule that shaped the cluster, "namespace/name"; empty: none.
 	// It goes to the metadata "istio.config", for people who read config dumps.
 	Origin string

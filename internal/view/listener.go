@@ -13,6 +13,7 @@ type Listener struct {
 
 	Name    string // "0.0.0.0_80", "10.0.0.7_3306", "virtualOutbound", "virtualInbound"
 	Address string // IP
+	Also    string // an address of the other IP family, the same port; empty: none
 	Port    uint32
 	Inbound bool
 	// BindToPort is false for listeners that get connections from virtualOutbound.

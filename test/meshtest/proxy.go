@@ -13,6 +13,7 @@ type Proxy struct {
 	Name           string
 	Namespace      string
 	IP             string
+	OtherIPs       []string `yaml:"otherIPs"` // of the other IP family
 	Labels         map[string]string
 	ServiceAccount string             `yaml:"serviceAccount"`
 	Interception   model.Interception // REDIRECT where empty
@@ -29,7 +30,7 @@ func (p *Proxy) Model(domain string) *model.Proxy {
 		Type:           model.ProxySidecar,
 		Name:           p.Name,
 		Namespace:      p.Namespace,
-		IPs:            []string{p.IP},
+		IPs:            append([]string{p.IP}, p.OtherIPs...),
 		Labels:         p.Labels,
 		ServiceAccount: p.ServiceAccount,
 		Cluster:        p.Labels["app"] + "." + p.Namespace,

@@ -44,9 +44,21 @@ func dial(ctx context.Context, to string, c simulate.Call) (net.Conn, error) {
 	}
 	dst, err := netip.ParseAddrPort(c.To)
 	if err == nil {
-		_, err = fmt.Fprintf(conn, "PROXY TCP4 %s %s %d %d\r\n", from.Addr(), dst.Addr(), from.Port(), dst.Port())
+		_, err = io.WriteString(conn, proxyHeader(from, dst))
 	}
 	return conn, err
+}
+
+// proxyHeader says who calls whom, in the PROXY protocol. It cannot mix IP families.
+func proxyHeader(from, to netip.AddrPort) string {
+	family := "TCP4"
+	if to.Addr().Is6() {
+		family = "TCP6"
+		if from.Addr().Is4() {
+			from = netip.AddrPortFrom(netip.MustParseAddr("2001:db8::9"), from.Port())
+		}
+	}
+	return fmt.Sprintf("PROXY %s %s %s %d %d\r\n", family, from.Addr(), to.Addr(), from.Port(), to.Port())
 }
 
 // call makes one call through the listener at address.
