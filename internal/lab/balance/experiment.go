@@ -169,5 +169,7 @@ func addPlots(e *experiment.Experiment, protocol string, connections []int) {
 // The report's annotation. Sidecars keep downstream_cx_active without it, too, by worker.
 const (
 	statsAnnotation = "sidecar.istio.io/statsInclusionRegexps"
-	statsWanted     = `listener\..*\.downstream_cx_(total|active)`
+	statsWanted     = `listener\..*\.downstream_cx_(total|active),` + protocolStats
+	// protocolStats tell which protocol connections speak.
+	protocolStats = `http\.inbound_.*\.downstream_cx_http[12]_total`
 )

@@ -82,6 +82,10 @@ func (s *subject) settle(ctx context.Context) error {
 
 // loaded looks at the workers while a load has all its connections open.
 func (s *subject) loaded(ctx context.Context) (counts []float64, result *load.Result, err error) {
+	before, err := s.spoken(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	looking, stop := context.WithCancel(ctx)
 	defer stop()
 	seen := make(chan []float64, 1)
@@ -97,7 +101,22 @@ func (s *subject) loaded(ctx context.Context) (counts []float64, result *load.Re
 	case int(total(counts)) != s.connections:
 		return nil, nil, fmt.Errorf("%.0f connections were seen at once, not %d", total(counts), s.connections)
 	}
-	return counts, result, nil
+	after, err := s.spoken(ctx)
+	if err == nil && after < before+uint64(s.connections) { //nolint:gosec // it is positive
+		err = fmt.Errorf("%d connections spoke the protocol that was asked for, not %d", after-before, s.connections)
+	}
+	return counts, result, err
+}
+
+// spoken is how many connections have spoken the subject's protocol so far.
+func (s *subject) spoken(ctx context.Context) (sum uint64, err error) {
+	stats, err := s.admin.Stats(ctx, protocolStats)
+	for name, n := range stats {
+		if strings.HasSuffix(name, "http2_total") == s.http2 {
+			sum += n
+		}
+	}
+	return sum, err
 }
 
 // look asks until all connections are open; it gives the most that it has seen at once.
