@@ -79,21 +79,30 @@ func (f *proxiesFlags) one(cmd *cobra.Command, name string) error {
 }
 
 // proxyColumns are the types as people see them: two route strategies are one column, and
-// scopes and secrets are one only where a proxy is to have some.
+// scopes, secrets and names are one only where a proxy asks for some.
 func proxyColumns(list []server.ProxyState) []string {
 	scoped := slices.ContainsFunc(list, func(p server.ProxyState) bool { return p.Strategy == server.RoutesScoped })
-	secret := slices.ContainsFunc(list, asksForSecrets)
+	asked := func(of resource.Type) bool {
+		return slices.ContainsFunc(list, func(p server.ProxyState) bool {
+			return slices.ContainsFunc(p.Types, func(t server.TypeState) bool { return t.Type == of.String() })
+		})
+	}
+	shown := func(t resource.Type) bool {
+		switch t {
+		case resource.Scope:
+			return scoped
+		case resource.Secret, resource.NameTable:
+			return asked(t)
+		}
+		return true
+	}
 	var names []string
 	for _, t := range resource.Types {
-		if n := t.Short; (t.Type != resource.Scope || scoped) && (t.Type != resource.Secret || secret) && (len(names) == 0 || names[len(names)-1] != n) {
+		if n := t.Short; shown(t.Type) && (len(names) == 0 || names[len(names)-1] != n) {
 			names = append(names, n)
 		}
 	}
 	return names
-}
-
-func asksForSecrets(p server.ProxyState) bool {
-	return slices.ContainsFunc(p.Types, func(t server.TypeState) bool { return t.Type == resource.Secret.String() })
 }
 
 func printProxies(w io.Writer, list debug.ProxyList) error {

@@ -138,6 +138,9 @@ func (d *Deriver) reset(s *scope, mesh bool) {
 	for h := range s.hosts {
 		s.mark(hostUnit(h))
 	}
+	for h := range s.named {
+		s.mark(hostUnit(h))
+	}
 	for k := range s.listeners {
 		s.mark(listenerUnit(k))
 	}
@@ -149,6 +152,13 @@ func (x *Index) sidecar(k model.Key) *model.Sidecar { return x.sidecars[k.Namesp
 
 // markAll makes everything dirty that a scope may see.
 func (x *Index) markAll(s *scope) {
+	switch {
+	case s.Key.Names && s.Key.Inbound:
+		return
+	case s.Key.Names:
+		x.markServices(s)
+		return
+	}
 	s.mark(unit{kind: unitTelemetry})
 	s.mark(unit{kind: unitPatches})
 	if s.Key.Inbound {
@@ -156,13 +166,17 @@ func (x *Index) markAll(s *scope) {
 		return
 	}
 	s.mark(unit{kind: unitFixed})
-	for h, list := range x.services {
-		if slices.ContainsFunc(list, s.sees) {
+	x.markServices(s)
+	for h, list := range x.routes {
+		if slices.ContainsFunc(list, s.importsRoutes) {
 			s.mark(hostUnit(h))
 		}
 	}
-	for h, list := range x.routes {
-		if slices.ContainsFunc(list, s.importsRoutes) {
+}
+
+func (x *Index) markServices(s *scope) {
+	for h, list := range x.services {
+		if slices.ContainsFunc(list, s.sees) {
 			s.mark(hostUnit(h))
 		}
 	}

@@ -24,6 +24,7 @@ func merge(have, d *Delta) {
 	mergeMap(have.Clusters, d.Clusters)
 	mergeMap(have.Endpoints, d.Endpoints)
 	mergeMap(have.Secrets, d.Secrets)
+	mergeMap(have.Names, d.Names)
 	mergeMap(have.Scopes, d.Scopes)
 	mergeMap(have.Listeners, d.Listeners)
 	mergeMap(have.RouteConfigs, d.RouteConfigs)
@@ -262,6 +263,7 @@ func TestNothingIsLeft(t *testing.T) {
 			require.Empty(t, have[k].RouteConfigs, k.String())
 			require.Empty(t, have[k].Scopes, k.String())
 			require.Empty(t, have[k].Secrets, k.String())
+			require.Empty(t, have[k].Names, k.String())
 		}
 	}
 }
@@ -315,6 +317,7 @@ func requireEmptyScope(t *testing.T, s *scope) {
 	require.Empty(t, s.hosts)
 	require.Empty(t, s.refs)
 	require.Empty(t, s.secretRefs)
+	require.Empty(t, s.named)
 	require.Empty(t, s.listeners)
 	require.Empty(t, s.domains)
 	require.Empty(t, s.routeUses)

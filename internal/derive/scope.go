@@ -24,13 +24,19 @@ type ScopeKey struct {
 	Account      string         // outbound: the service account that its proxies are known to have, where secrets are for some
 	Version      string         // of its proxies, where EnvoyFilters ask for it
 	Metadata     string         // of its proxies: what EnvoyFilters ask for, as Labels
+	Names        bool           // what applications ask DNS for, and nothing else
 	Scoped       bool           // outbound: large route configurations are split into buckets
 }
 
 // String names a scope for people: "outbound/shop", with what else tells it apart.
 func (k ScopeKey) String() string {
 	direction := "outbound"
-	if k.Inbound {
+	switch {
+	case k.Names && k.Inbound:
+		return "nothing"
+	case k.Names:
+		direction = "names"
+	case k.Inbound:
 		direction = "inbound"
 	}
 	parts := []string{direction, k.Namespace}
@@ -59,6 +65,9 @@ func (k ScopeKey) String() string {
 
 // Keys are the scopes that a proxy belongs to.
 func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
+	if p.Names {
+		return x.namesKeys(p)
+	}
 	base := ScopeKey{
 		Type: p.Type, Namespace: p.Namespace, Interception: p.Interception, Domain: p.ClusterDomain(),
 		Families: p.Families(), Identity: p.Identity,

@@ -73,6 +73,7 @@ type scope struct {
 	collectors []model.Host               // services that telemetry goes to
 	patches    *view.Patches              // that are in force; nil: not known yet
 	addedHosts map[string][]string        // resource names of virtual hosts that patches add, by route configuration
+	named      map[model.Host]bool        // hosts whose names are out
 	secretRefs map[string]int             // hosts whose clusters ask for a secret
 	egressRef  model.Host                 // of the Sidecar's egress proxy, as it is counted in refs
 	out        *Delta
@@ -95,6 +96,7 @@ func newScope(k ScopeKey, sidecar *model.Sidecar, splitFrom int) *scope {
 		routeUsers: map[string]routeUsers{},
 		served:     map[model.Host][]string{},
 		secretRefs: map[string]int{},
+		named:      map[model.Host]bool{},
 		out:        newDelta(),
 		dirty:      map[unit]struct{}{},
 	}
@@ -115,6 +117,7 @@ type Delta struct {
 	Listeners    map[string]*view.Listener
 	RouteConfigs map[string]*view.RouteConfig
 	VirtualHosts map[string]*view.VirtualHost // by ResourceName
+	Names        map[string]*view.Names       // by host
 	// Patches are what EnvoyFilters change of these and of all later views of the scope, until
 	// others are given; nil: as before.
 	Patches *view.Patches
@@ -124,13 +127,13 @@ func newDelta() *Delta {
 	return &Delta{
 		Clusters: map[string]*view.Cluster{}, Endpoints: map[string]*view.Endpoints{}, Secrets: map[string]*view.Secret{},
 		Scopes: map[string]*view.Scope{}, Listeners: map[string]*view.Listener{}, RouteConfigs: map[string]*view.RouteConfig{},
-		VirtualHosts: map[string]*view.VirtualHost{},
+		VirtualHosts: map[string]*view.VirtualHost{}, Names: map[string]*view.Names{},
 	}
 }
 
 // Len counts what differs.
 func (d *Delta) Len() int {
-	n := len(d.Clusters) + len(d.Endpoints) + len(d.Secrets) + len(d.Scopes) + len(d.Listeners) + len(d.RouteConfigs) + len(d.VirtualHosts)
+	n := len(d.Clusters) + len(d.Endpoints) + len(d.Secrets) + len(d.Scopes) + len(d.Listeners) + len(d.RouteConfigs) + len(d.VirtualHosts) + len(d.Names)
 	if d.Patches != nil {
 		n++
 	}
@@ -149,12 +152,12 @@ func (s *scope) touch(t *touched) {
 		return
 	}
 	for _, svc := range t.services {
-		if s.sees(svc) || s.hosts[svc.Hostname] != nil {
+		if s.sees(svc) || s.hosts[svc.Hostname] != nil || s.named[svc.Hostname] {
 			s.mark(hostUnit(svc.Hostname))
 		}
 	}
 	for _, v := range t.routes {
-		if !s.importsRoutes(v) {
+		if s.Key.Names || !s.importsRoutes(v) {
 			continue
 		}
 		for _, h := range v.Hosts {
@@ -226,6 +229,14 @@ func (s *scope) takeDirty(kind unitKind) []unit {
 // derive works until nothing is dirty and gives what differs. The order of units within a
 // kind does not matter: each depends only on the index and on the kinds before.
 func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
+	if s.Key.Names {
+		for _, u := range s.takeDirty(unitHost) {
+			s.run(x, u, func(r *reader) { s.deriveNames(r, u.host()) })
+		}
+		out := s.out
+		s.out = newDelta()
+		return out
+	}
 	for _, u := range s.takeDirty(unitPatches) {
 		s.run(x, u, s.derivePatches)
 	}
@@ -269,7 +280,7 @@ func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
 func (s *scope) run(x *Index, u unit, f func(*reader)) {
 	r := newReader(x, s)
 	f(r)
-	if u.kind == unitHost && s.hosts[u.host()] == nil && s.refs[u.host()] == 0 {
+	if u.kind == unitHost && !s.Key.Names && s.hosts[u.host()] == nil && s.refs[u.host()] == 0 {
 		// Nobody sees the host: touch finds it should it come into sight.
 		r.facts = nil
 	}

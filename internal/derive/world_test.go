@@ -507,6 +507,7 @@ func (w *world) proxy() *model.Proxy {
 	}
 	if w.secrets {
 		p.ServiceAccount, p.Verified = pick(w, worldAccounts), w.chance(0.7)
+		p.Names = w.chance(0.2)
 	}
 	return p
 }

@@ -93,6 +93,7 @@ func (e *Engine) translateScope(k derive.ScopeKey, d *derive.Delta, memo *batchM
 	put(t, resource.RouteConfig, d.RouteConfigs, t.routeConfig)
 	put(t, resource.RouteConfigShell, d.RouteConfigs, t.shell)
 	put(t, resource.VirtualHost, d.VirtualHosts, t.virtualHost)
+	t.names(d.Names)
 	return t
 }
 
@@ -158,6 +159,19 @@ func (t *translation) endpoints(views map[string]*view.Endpoints, memo *batchMem
 	}
 }
 
+// names are encoded by their own package: there is no message of theirs to import.
+func (t *translation) names(views map[string]*view.Names) {
+	for _, name := range slices.Sorted(maps.Keys(views)) {
+		v := views[name]
+		if v == nil {
+			t.add(resource.NameTable, name, nil)
+			continue
+		}
+		encoded := resource.EncodeBytes(resource.NameTable, name, translate.Names(v))
+		t.add(resource.NameTable, name, t.intern.Intern(resource.NameTable, encoded))
+	}
+}
+
 func (t *translation) fail(typ resource.Type, name string, err error) {
 	t.failed = append(t.failed, Failure{
 		Scope: t.key.String(), Type: typ.String(), Name: name, Error: err.Error(), key: t.key,
@@ -196,7 +210,7 @@ func (e *Engine) forgetFailures(k derive.ScopeKey) {
 // countResources counts a table's entries by type, whole route configurations once.
 func countResources(s *table.State) map[string]int {
 	out := map[string]int{}
-	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Secret, resource.Scope, resource.Listener, resource.RouteConfig, resource.VirtualHost} {
+	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Secret, resource.Scope, resource.Listener, resource.RouteConfig, resource.VirtualHost, resource.NameTable} {
 		out[t.String()] = s.Len(t)
 	}
 	return out

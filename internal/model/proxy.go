@@ -46,6 +46,8 @@ type Proxy struct {
 	StatusPort uint16
 	// Identity: its agent serves it certificates, so it can speak mutual TLS.
 	Identity bool
+	// Names: it is a sidecar's DNS proxy, and asks for names alone.
+	Names bool
 	// Verified: it has shown by its certificate that it is of Namespace and ServiceAccount.
 	Verified bool
 	// ScopedRoutes: large route configurations reach it split into buckets, by SRDS. The

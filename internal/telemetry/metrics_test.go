@@ -91,6 +91,7 @@ func TestStreamMetrics(t *testing.T) {
 moonsail_pushes_total{extent="full",type="cds"} 1
 moonsail_pushes_total{extent="full",type="eds"} 0
 moonsail_pushes_total{extent="full",type="lds"} 0
+moonsail_pushes_total{extent="full",type="nds"} 0
 moonsail_pushes_total{extent="full",type="rds"} 0
 moonsail_pushes_total{extent="full",type="sds"} 0
 moonsail_pushes_total{extent="full",type="srds"} 0
@@ -98,6 +99,7 @@ moonsail_pushes_total{extent="full",type="vhds"} 0
 moonsail_pushes_total{extent="partial",type="cds"} 0
 moonsail_pushes_total{extent="partial",type="eds"} 0
 moonsail_pushes_total{extent="partial",type="lds"} 0
+moonsail_pushes_total{extent="partial",type="nds"} 0
 moonsail_pushes_total{extent="partial",type="rds"} 2
 moonsail_pushes_total{extent="partial",type="sds"} 0
 moonsail_pushes_total{extent="partial",type="srds"} 0
@@ -148,6 +150,7 @@ pilot_xds{version="unknown"} 0
 pilot_xds_pushes{type="cds"} 1
 pilot_xds_pushes{type="eds"} 0
 pilot_xds_pushes{type="lds"} 0
+pilot_xds_pushes{type="nds"} 0
 pilot_xds_pushes{type="rds"} 2
 pilot_xds_pushes{type="sds"} 0
 pilot_xds_pushes{type="srds"} 0

@@ -33,7 +33,7 @@ func describeRequest(r Request) string {
 	var b strings.Builder
 	for k, u := range urls {
 		if u == string(r.TypeURL) {
-			b.WriteString([...]string{"CDS", "EDS", "SDS", "SRDS", "LDS", "RDS", "VHDS"}[k])
+			b.WriteString([...]string{"CDS", "EDS", "SDS", "SRDS", "LDS", "RDS", "VHDS", "NDS"}[k])
 		}
 	}
 	if r.Nonce != nil {

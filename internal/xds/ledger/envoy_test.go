@@ -62,7 +62,7 @@ func newEnvoy(r *rand.Rand, vhds bool) *envoy {
 		refused: [kinds]map[string]bool{cds: {}, eds: {}}}
 }
 
-var urls = [kinds]string{resource.ClusterURL, resource.EndpointsURL, resource.SecretURL, resource.ScopeURL, resource.ListenerURL, resource.RouteConfigURL, resource.VirtualHostURL}
+var urls = [kinds]string{resource.ClusterURL, resource.EndpointsURL, resource.SecretURL, resource.ScopeURL, resource.ListenerURL, resource.RouteConfigURL, resource.VirtualHostURL, resource.NameTableURL}
 
 func (e *envoy) request(k kind, r Request) {
 	r.TypeURL = []byte(urls[k])

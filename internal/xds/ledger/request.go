@@ -65,6 +65,7 @@ const (
 	lds
 	rds
 	vhds
+	nds
 	kinds
 )
 

@@ -161,7 +161,7 @@ func (p *player) states() (out []*table.State) {
 	return out
 }
 
-var typeNames = map[string]resource.Type{"CDS": resource.Cluster, "EDS": resource.Endpoints, "SDS": resource.Secret, "SRDS": resource.Scope, "LDS": resource.Listener, "RDS": resource.RouteConfig, "VHDS": resource.VirtualHost}
+var typeNames = map[string]resource.Type{"CDS": resource.Cluster, "EDS": resource.Endpoints, "SDS": resource.Secret, "SRDS": resource.Scope, "LDS": resource.Listener, "RDS": resource.RouteConfig, "VHDS": resource.VirtualHost, "NDS": resource.NameTable}
 
 // updates reads resources. RDS stands for both forms of a route configuration.
 func (p *player) updates(lines []string) (out []table.Update) {

@@ -20,6 +20,7 @@ const (
 	RouteConfig
 	RouteConfigShell
 	VirtualHost
+	NameTable
 	NumTypes
 )
 
@@ -51,6 +52,7 @@ const (
 	ScopeURL       = prefix + "envoy.config.route.v3.ScopedRouteConfiguration"
 	ListenerURL    = prefix + "envoy.config.listener.v3.Listener"
 	RouteConfigURL = prefix + "envoy.config.route.v3.RouteConfiguration"
+	NameTableURL   = prefix + "istio.networking.nds.v1.NameTable" // one a host; agents ask for them, not Envoys
 	VirtualHostURL = prefix + "envoy.config.route.v3.VirtualHost"
 )
 
@@ -66,6 +68,7 @@ var Types = [NumTypes]Info{
 	Listener:         {Type: Listener, Short: "LDS", URL: ListenerURL, Wildcard: true, FullState: true, Needs: []Type{Cluster, Endpoints}},
 	RouteConfig:      {Type: RouteConfig, Short: "RDS", URL: RouteConfigURL, Needs: []Type{Cluster, Endpoints}},
 	RouteConfigShell: {Type: RouteConfigShell, Short: "RDS", URL: RouteConfigURL, Needs: []Type{Cluster, Endpoints}},
+	NameTable:        {Type: NameTable, Short: "NDS", URL: NameTableURL, Wildcard: true},
 	VirtualHost:      {Type: VirtualHost, Short: "VHDS", URL: VirtualHostURL, Wildcard: true, Needs: []Type{Cluster, Endpoints}},
 }
 

@@ -94,6 +94,7 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	text("ISTIO_VERSION", &p.IstioVersion)
 	p.Metadata = texts(m)
 	text("MOONSAIL_INSTANCE", &p.Instance)
+	p.Names = m["MOONSAIL_NAMES"].GetBoolValue()
 	if port := m["MOONSAIL_STATUS_PORT"].GetNumberValue(); port >= 1 && port <= 65535 {
 		p.StatusPort = uint16(port)
 	}

@@ -1,0 +1,136 @@
+// Package nametable is the form in which names of the mesh go from the control plane to the
+// DNS proxies of sidecars: Istio's istio.networking.nds.v1.NameTable.
+package nametable
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// TypeURL is the type of the resource.
+const TypeURL = "type.googleapis.com/istio.networking.nds.v1.NameTable"
+
+// Kubernetes is the registry of Services.
+const Kubernetes = "Kubernetes"
+
+// Entry is one host.
+type Entry struct {
+	Host      string // "reviews.shop.svc.cluster.local", "api.example.com", "*.example.com"
+	Addresses []string
+	// Of Services, which are known by shorter names, too.
+	Registry, ShortName, Namespace string
+}
+
+// Fields of NameTable and of its NameInfo.
+const (
+	fieldTable, fieldKey, fieldValue                             = 1, 1, 2
+	fieldIPs, fieldRegistry, fieldShortName, fieldNamespace uint = 1, 2, 3, 4
+)
+
+// Encode gives a table's bytes; equal tables have equal bytes.
+func Encode(entries ...Entry) []byte {
+	entries = slices.Clone(entries)
+	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Host, b.Host) })
+	var out []byte
+	for _, e := range entries {
+		pair := appendText(nil, fieldKey, e.Host)
+		pair = protowire.AppendBytes(protowire.AppendTag(pair, fieldValue, protowire.BytesType), e.info())
+		out = protowire.AppendBytes(protowire.AppendTag(out, fieldTable, protowire.BytesType), pair)
+	}
+	return out
+}
+
+func (e *Entry) info() []byte {
+	var b []byte
+	for _, a := range e.Addresses {
+		b = appendText(b, protowire.Number(fieldIPs), a)
+	}
+	for _, f := range []struct {
+		number uint
+		text   string
+	}{{fieldRegistry, e.Registry}, {fieldShortName, e.ShortName}, {fieldNamespace, e.Namespace}} {
+		if f.text != "" {
+			b = appendText(b, protowire.Number(f.number), f.text)
+		}
+	}
+	return b
+}
+
+func appendText(b []byte, n protowire.Number, text string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), text)
+}
+
+var errMalformed = errors.New("it is not a table of names")
+
+// Decode reads a table. Fields that are not known are let pass.
+func Decode(b []byte) ([]Entry, error) {
+	var out []Entry
+	err := fields(b, func(n protowire.Number, v []byte) error {
+		if n != fieldTable {
+			return nil
+		}
+		var e Entry
+		if err := e.decode(v); err != nil {
+			return err
+		}
+		out = append(out, e)
+		return nil
+	})
+	return out, err
+}
+
+func (e *Entry) decode(b []byte) error {
+	return fields(b, func(n protowire.Number, v []byte) error {
+		switch n {
+		case fieldKey:
+			e.Host = string(v)
+		case fieldValue:
+			return fields(v, e.field)
+		}
+		return nil
+	})
+}
+
+func (e *Entry) field(n protowire.Number, v []byte) error {
+	switch uint(n) {
+	case fieldIPs:
+		e.Addresses = append(e.Addresses, string(v))
+	case fieldRegistry:
+		e.Registry = string(v)
+	case fieldShortName:
+		e.ShortName = string(v)
+	case fieldNamespace:
+		e.Namespace = string(v)
+	}
+	return nil
+}
+
+// fields calls f for each field that has bytes.
+func fields(b []byte, f func(protowire.Number, []byte) error) error {
+	for len(b) > 0 {
+		n, typ, size := protowire.ConsumeTag(b)
+		if size < 0 {
+			return errMalformed
+		}
+		b = b[size:]
+		if typ != protowire.BytesType {
+			if size = protowire.ConsumeFieldValue(n, typ, b); size < 0 {
+				return errMalformed
+			}
+			b = b[size:]
+			continue
+		}
+		v, size := protowire.ConsumeBytes(b)
+		if size < 0 {
+			return errMalformed
+		}
+		if err := f(n, v); err != nil {
+			return err
+		}
+		b = b[size:]
+	}
+	return nil
+}
