@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/agent/identity"
+	"github.com/moonsail/moonsail/internal/agent/nameserver"
 	"github.com/moonsail/moonsail/internal/envoy"
 )
 
@@ -25,7 +26,8 @@ type agent struct {
 	binary    string
 	bootstrap string // path of the file
 	admin     *envoy.Admin
-	identity  *identity.Keeper // nil: the workload has no identity
+	identity  *identity.Keeper  // nil: the workload has no identity
+	names     *nameserver.Table // nil: questions are not captured
 	metrics   *metrics
 	started   time.Time
 	quit      chan struct{} // closed by POST /quitquitquit
@@ -43,7 +45,8 @@ type agent struct {
 //
 // Goroutines: this one supervises; one per status server; one per Envoy process to wait
 // for it, one to read its output, one to watch it become ready; with an identity, one that
-// renews certificates, and those of the SDS server.
+// renews certificates, and those of the SDS server; with questions captured, one that takes
+// names from the control plane, and those of the DNS proxy.
 func Run(ctx context.Context, c Config) error {
 	s, err := c.resolve()
 	if err != nil {
@@ -80,6 +83,11 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer stop()
+	stopNames, err := a.startNames(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopNames()
 	servers, err := a.serveStatus(ctx)
 	if err != nil {
 		return err

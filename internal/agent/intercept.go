@@ -30,6 +30,8 @@ type Intercept struct {
 	// User is whom Envoy runs as, by which its own connections are told from others'. nil: as
 	// the agent does.
 	User *envoy.User
+	// ResolvConf says whom the DNS proxy asks for what is not of the mesh; empty: /etc/resolv.conf.
+	ResolvConf string
 }
 
 // undoWithin bounds how long the rules may take to go.

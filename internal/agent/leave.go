@@ -151,11 +151,15 @@ func (a *agent) dialControlPlane() (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	target := a.XDS.Address
-	if socketPath(target) == "" {
-		target = "dns:///" + target
+	return grpc.NewClient(a.xdsTarget(), grpc.WithTransportCredentials(security), grpc.WithDefaultCallOptions(grpc.ForceCodec(jsonCodec{})), grpc.WithNoProxy())
+}
+
+// xdsTarget is the control plane, as gRPC spells it.
+func (a *agent) xdsTarget() string {
+	if socketPath(a.XDS.Address) == "" {
+		return "dns:///" + a.XDS.Address
 	}
-	return grpc.NewClient(target, grpc.WithTransportCredentials(security), grpc.WithDefaultCallOptions(grpc.ForceCodec(jsonCodec{})), grpc.WithNoProxy())
+	return a.XDS.Address
 }
 
 // leaveMargin is what the control plane answers earlier than the bound, so that the answer

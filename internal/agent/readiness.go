@@ -30,7 +30,11 @@ func (a *agent) checkReady(ctx context.Context) (answered bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err = readiness(stats, a.XDS.Address); err != nil && a.identity != nil {
+	err = readiness(stats, a.XDS.Address)
+	if err == nil && a.names != nil && !a.names.Loaded() {
+		err = errors.New("the control plane has not told the names of the mesh yet")
+	}
+	if err != nil && a.identity != nil {
 		if missing := a.identity.Problem(); missing != nil {
 			return true, missing // what Envoy waits for first
 		}

@@ -18,6 +18,8 @@ type interceptFlags struct {
 	settings intercept.Settings
 	backend  string
 	on       bool // set them with the sidecar
+
+	resolvConf string
 }
 
 // add adds what both commands have, as rows of intercept.List, but for flags that a command
@@ -56,6 +58,7 @@ func (f *interceptFlags) check() error {
 
 // addTo adds the flags of a sidecar that sets the rules itself.
 func (f *interceptFlags) addTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.resolvConf, "resolv-conf", "", "`file` with the servers that the DNS proxy asks for what is not of the mesh (default /etc/resolv.conf)")
 	cmd.Flags().BoolVar(&f.on, "intercept", false,
 		"have this network namespace's connections go through the sidecar while it runs; Envoy runs as --proxy-uid then")
 	f.add(cmd)
@@ -67,7 +70,7 @@ func (f *interceptFlags) into(cmd *cobra.Command, c *agent.Config) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	c.Intercept = agent.Intercept{Rules: f.on, Settings: f.settings, Backend: intercept.Backend(f.backend)}
+	c.Intercept = agent.Intercept{Rules: f.on, Settings: f.settings, Backend: intercept.Backend(f.backend), ResolvConf: f.resolvConf}
 	if !f.on && !cmd.Flags().Changed("proxy-uid") {
 		return nil
 	}

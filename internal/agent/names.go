@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"strconv"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/moonsail/moonsail/internal/agent/nameserver"
+	"github.com/moonsail/moonsail/internal/intercept"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// namesMetadata tells the control plane that a stream is for names alone.
+const namesMetadata = "MOONSAIL_NAMES"
+
+const defaultResolvConf = "/etc/resolv.conf"
+
+// capturesDNS tells whether applications' questions come to port 15053: by our rules, or by those
+// of an init container, which is told the same.
+func (a *agent) capturesDNS() bool {
+	s := a.Intercept.Settings.Annotated(a.Workload.Annotations)
+	yes, err := strconv.ParseBool(s.CaptureDNS)
+	return err == nil && yes && a.Interception != model.InterceptNone
+}
+
+// startNames begins to answer questions, where they are captured. They are answered until
+// stop: a sidecar that drains still has applications.
+func (a *agent) startNames(ctx context.Context) (stop func(), err error) {
+	if !a.capturesDNS() {
+		return func() {}, nil
+	}
+	addresses, err := a.namesAddresses()
+	if err != nil {
+		return nil, err
+	}
+	servers, search, err := nameserver.ReadConfig(orDefault(a.Intercept.ResolvConf, defaultResolvConf), addresses)
+	if err != nil {
+		return nil, fmt.Errorf("the DNS proxy does not know whom to ask: %w: leave --capture-dns out, or correct the file", err)
+	}
+	table := nameserver.NewTable(a.Workload.Namespace, a.Domain, search)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	server, err := nameserver.Start(ctx, nameserver.Options{
+		Addresses: addresses, Table: table, Upstream: servers, Metrics: nameserver.NewMetrics(a.metrics.registry), Log: a.log,
+	})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	node, err := a.namesNode()
+	if err != nil {
+		cancel()
+		server.Close()
+		return nil, err
+	}
+	a.names = table
+	feed := &nameserver.Feed{Dial: a.dialNames, Node: node, Table: table, Log: a.log}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		feed.Run(ctx)
+	}()
+	a.log.Info("names are answered", "at", addresses, "others", servers)
+	return func() {
+		cancel()
+		<-done
+		server.Close()
+	}, nil
+}
+
+// namesAddresses are where the rules lead questions to.
+func (a *agent) namesAddresses() ([]string, error) {
+	port := strconv.Itoa(intercept.DefaultDNSPort)
+	out := []string{net.JoinHostPort("127.0.0.1", port)}
+	c, err := a.interceptConfig()
+	if err == nil && c.IPv6 {
+		out = append(out, net.JoinHostPort("::1", port))
+	}
+	return out, err
+}
+
+// namesNode is the sidecar's node for this stream, under a name of its own: "web-1.dns.shop".
+func (a *agent) namesNode() (*corev3.Node, error) {
+	w := &a.Workload
+	metadata := map[string]any{namesMetadata: true}
+	for _, key := range []string{"LABELS", "NAMESPACE", "SERVICE_ACCOUNT", "CLUSTER_ID", "ISTIO_VERSION", instanceMetadata} {
+		if v, ok := a.node.metadata[key]; ok {
+			metadata[key] = v
+		}
+	}
+	maps.DeleteFunc(metadata, func(_ string, v any) bool { return v == nil })
+	fields, err := structpb.NewStruct(metadata)
+	if err != nil {
+		return nil, err
+	}
+	return &corev3.Node{
+		Id:      fmt.Sprintf("%s~0.0.0.0~%s.dns.%s~%s.svc.%s", model.ProxySidecar, w.Name, w.Namespace, w.Namespace, a.Domain),
+		Cluster: a.node.cluster, Metadata: fields, UserAgentName: "moonsail-agent",
+	}, nil
+}
+
+func (a *agent) dialNames() (*grpc.ClientConn, error) {
+	security, err := a.xdsCredentials()
+	if err != nil {
+		return nil, err
+	}
+	return grpc.NewClient(a.xdsTarget(), grpc.WithTransportCredentials(security), grpc.WithNoProxy())
+}
