@@ -200,6 +200,12 @@ func (w *workload) start(m *mesh, flags ...string) {
 		"--xds-address", at(m.control, 15010), "--envoy", binary.Path, "--concurrency", "1",
 	}
 	w.agent = run(m.t, w.Host, append(args, flags...)...)
+	m.awaitReady(w)
+}
+
+// awaitReady waits until a workload's sidecar is.
+func (m *mesh) awaitReady(w *workload) {
+	m.t.Helper()
 	eventually(m.t, w.name+" is ready", func() error {
 		select {
 		case <-w.agent.done:
@@ -245,11 +251,8 @@ type reached struct {
 
 // get asks from a host, by a connection of its own.
 func get(h *netns.Host, url, host string) (status int, text string, err error) {
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-		if e := h.Try(func() { conn, err = (&net.Dialer{}).DialContext(ctx, network, address) }); e != nil {
-			return nil, e
-		}
-		return conn, err
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		return dialFrom(ctx, h, network, address)
 	}}
 	defer transport.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -1,0 +1,172 @@
+//go:build linux
+
+package hosts
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+)
+
+// An edge is who calls whom.
+type edge struct{ from, to string }
+
+// counts are what the metrics of both ends say of calls: how many there were with a code.
+type counts struct {
+	source, destination map[edge]map[string]int
+}
+
+// requests adds up istio_requests_total of all members, and checks its labels.
+func (m *shopMesh) requests() (counts, error) {
+	out := counts{source: map[edge]map[string]int{}, destination: map[edge]map[string]int{}}
+	for _, w := range m.members {
+		status, text, err := get(w.Host, "http://127.0.0.1:15020/stats/prometheus", "")
+		if err != nil || status != http.StatusOK {
+			return out, fmt.Errorf("%s: status %d, %w", w.name, status, err)
+		}
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+		if err != nil {
+			return out, fmt.Errorf("%s: %w", w.name, err)
+		}
+		for _, line := range families["istio_requests_total"].GetMetric() {
+			labels := map[string]string{}
+			for _, l := range line.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if err := out.add(w, labels, int(line.GetCounter().GetValue())); err != nil {
+				return out, fmt.Errorf("%s: %w: %v", w.name, err, labels)
+			}
+		}
+	}
+	return out, nil
+}
+
+// noSidecar is who calls with a certificate, and does not say who they are.
+const noSidecar = "unknown"
+
+func (c counts) add(w *member, l map[string]string, n int) error {
+	of, own, security := c.source, "source", "unknown"
+	if l["reporter"] == "destination" {
+		of, own, security = c.destination, "destination", "mutual_tls"
+	}
+	e := edge{l["source_canonical_service"], l["destination_canonical_service"]}
+	switch {
+	case l[own+"_workload"] != w.App+"-"+w.Version:
+		return errors.New("it names another workload as its own")
+	case l["connection_security_policy"] != security:
+		return errors.New("it is not mutual TLS")
+	case l["source_principal"] != "spiffe://cluster.local/ns/shop/sa/"+e.from && e.from != noSidecar:
+		return errors.New("another's principal")
+	case l["destination_principal"] != "spiffe://cluster.local/ns/shop/sa/"+e.to && l["response_code"] == "200":
+		return errors.New("principal of another destination")
+	case l["destination_service"] != e.to+".shop.svc.cluster.local":
+		return errors.New("another service")
+	}
+	if of[e] == nil {
+		of[e] = map[string]int{}
+	}
+	of[e][l["response_code"]] += n
+	return nil
+}
+
+// since is what was counted since before.
+func (c counts) since(before counts) counts {
+	less := func(now, then map[edge]map[string]int) map[edge]map[string]int {
+		out := map[edge]map[string]int{}
+		for e, codes := range now {
+			for code, n := range codes {
+				if n -= then[e][code]; n != 0 {
+					if out[e] == nil {
+						out[e] = map[string]int{}
+					}
+					out[e][code] = n
+				}
+			}
+		}
+		return out
+	}
+	return counts{less(c.source, before.source), less(c.destination, before.destination)}
+}
+
+// steady waits until nothing is counted any more.
+func (m *shopMesh) steady() counts {
+	m.t.Helper()
+	var last counts
+	eventually(m.t, "metrics that stand still", func() error {
+		now, err := m.requests()
+		if err == nil && fmt.Sprint(now) != fmt.Sprint(last) {
+			err = fmt.Errorf("they say %v", now)
+		}
+		last = now
+		return err
+	})
+	return last
+}
+
+// logged is how many lines of access logs about inbound requests a service's sidecars wrote.
+func (m *shopMesh) logged(service string) int {
+	n := 0
+	for _, w := range m.of(service) {
+		for line := range strings.Lines(w.agent.log.String()) {
+			if strings.HasPrefix(line, "[") && strings.Contains(line, `"GET / HTTP`) && strings.Contains(line, "inbound|8080||") {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// requireCounted makes requests, and checks that both ends of each call that came of them
+// have counted and logged it.
+func (m *shopMesh) requireCounted(t *testing.T) {
+	t.Helper()
+	const asked = 30
+	before, logged := m.steady(), map[string]int{}
+	for _, s := range []string{"frontend", "catalog", "cart", "reviews", "ratings"} {
+		logged[s] = m.logged(s)
+	}
+	for range asked {
+		require.NoError(t, m.front())
+	}
+	want := map[edge]map[string]int{}
+	for _, e := range []edge{{"shopper", "frontend"}, {"frontend", "catalog"}, {"frontend", "cart"}, {"frontend", "reviews"}, {"cart", "catalog"}} {
+		want[e] = map[string]int{"200": asked}
+	}
+	var rated int // two of the three versions of reviews ask for ratings
+	eventually(t, "both ends to have counted the calls", func() error {
+		now, err := m.requests()
+		if err != nil {
+			return err
+		}
+		got := now.since(before)
+		rating := edge{"reviews", "ratings"}
+		rated = got.source[rating]["200"]
+		want[rating] = map[string]int{"200": rated}
+		if !same(got.source, want) || !same(got.destination, want) {
+			return fmt.Errorf("they say %v instead of %v", got, want)
+		}
+		return nil
+	})
+	require.Positive(t, rated)
+	require.Less(t, rated, asked)
+	for s, n := range map[string]int{"frontend": asked, "catalog": 2 * asked, "cart": asked, "reviews": asked, "ratings": rated} {
+		eventually(t, "lines of "+s+"'s access logs", func() error {
+			if got := m.logged(s) - logged[s]; got != n {
+				return fmt.Errorf("%d lines instead of %d", got, n)
+			}
+			return nil
+		})
+	}
+}
+
+func same(a, b map[edge]map[string]int) bool {
+	return maps.EqualFunc(a, b, func(x, y map[string]int) bool { return maps.Equal(x, y) })
+}

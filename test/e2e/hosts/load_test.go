@@ -1,0 +1,130 @@
+//go:build linux
+
+package hosts
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/test/netns"
+)
+
+// Callers of a load: each makes one request after the other.
+const (
+	keptCallers  = 4 // on a connection each
+	freshCallers = 2 // on a connection a request
+	callPause    = 20 * time.Millisecond
+)
+
+// load is requests from a host, until the test ends.
+type load struct {
+	t    *testing.T
+	host *netns.Host
+
+	mu       sync.Mutex // guards what follows
+	made     int
+	failures []string
+}
+
+// startLoad begins to ask a host for a page.
+func startLoad(t *testing.T, h *netns.Host, url, host string) *load {
+	t.Helper()
+	l := &load{t: t, host: h}
+	ctx, cancel := context.WithCancel(context.Background())
+	var callers sync.WaitGroup
+	for i := range keptCallers + freshCallers {
+		callers.Go(func() { l.call(ctx, url, host, i < freshCallers) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		callers.Wait()
+	})
+	return l
+}
+
+func (l *load) call(ctx context.Context, url, host string, fresh bool) {
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		return dialFrom(ctx, l.host, network, address)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: fresh, DialContext: dial}, Timeout: patience}
+	defer client.CloseIdleConnections()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(callPause):
+		}
+		began := time.Now()
+		err := ask(client, url, host)
+		l.mu.Lock()
+		l.made++
+		if err != nil {
+			l.failures = append(l.failures, fmt.Sprintf("from %s for %s: %v", began.Format("15:04:05.000"), time.Since(began), err))
+		}
+		l.mu.Unlock()
+	}
+}
+
+// dialFrom opens a connection on a host.
+func dialFrom(ctx context.Context, h *netns.Host, network, address string) (conn net.Conn, err error) {
+	if e := h.Try(func() { conn, err = (&net.Dialer{}).DialContext(ctx, network, address) }); e != nil {
+		return nil, e
+	}
+	return conn, err
+}
+
+func ask(client *http.Client, url, host string) error {
+	req, err := http.NewRequest(http.MethodGet, url, http.NoBody) //nolint:noctx // the client has a timeout
+	if err != nil {
+		return err
+	}
+	req.Host = host
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, strings.TrimSpace(string(text)))
+	}
+	return err
+}
+
+func (l *load) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.made
+}
+
+// more waits until each caller may have made some more requests.
+func (l *load) more(n int) {
+	l.t.Helper()
+	from := l.count()
+	eventually(l.t, "requests", func() error {
+		if made := l.count() - from; made < n*(keptCallers+freshCallers) {
+			return fmt.Errorf("%d were made", made)
+		}
+		return nil
+	})
+}
+
+// requireNoneLost checks that since the last look all requests were answered with 200.
+func (l *load) requireNoneLost(during string) {
+	l.t.Helper()
+	l.more(5)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.t.Logf("%s: %d requests, %d lost", during, l.made, len(l.failures))
+	require.Empty(l.t, l.failures, during)
+	l.made = 0
+}
