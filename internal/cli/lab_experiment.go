@@ -104,8 +104,8 @@ func printExperiment(w io.Writer, r *experiment.Report) error {
 		fmt.Fprintln(w, n)
 	}
 	fmt.Fprintln(w)
-	for _, print := range []func(io.Writer, Style, *experiment.Report) error{printVariants, printComparisons, printBars} {
-		if err := print(w, s, r); err != nil {
+	for _, part := range []func(io.Writer, Style, *experiment.Report) error{printVariants, printComparisons, printBars} {
+		if err := part(w, s, r); err != nil {
 			return err
 		}
 	}

@@ -45,6 +45,7 @@ const (
 	Lua      = "lua_both"
 	LogText  = "log-text_both"
 	LogJSON  = "log-json_both"
+	Again    = "none_both, again"
 )
 
 // lab is one experiment in the making.
@@ -120,6 +121,9 @@ func (l *lab) variants(e *experiment.Experiment) {
 		l.both(Lua, "a header on requests, one on answers", telemetry(false, ""), inserted("lua", lua)),
 		l.both(LogText, "Istio's format", telemetry(false, "text")),
 		l.both(LogJSON, "the same as JSON", telemetry(false, "json")),
+	}
+	if !l.Quick {
+		e.Variants = append(e.Variants, l.both(Again, "the same once more: by what equals differ", telemetry(false, "")))
 	}
 	watched := []string{"qps", "cpu", fmt.Sprintf("p50_%d", l.Rate), fmt.Sprintf("p99_%d", l.Rate)}
 	for _, v := range e.Variants[2:] {

@@ -61,6 +61,8 @@ func mutual(n int) string { return fmt.Sprintf("both, mTLS, %s", workers(n)) }
 func peer(n int) string   { return fmt.Sprintf("both, Istio's defaults, %s", workers(n)) }
 func noLog(n int) string  { return fmt.Sprintf("both, Istio's defaults, no log, %s", workers(n)) }
 
+func again(n int) string { return mutual(n) + ", again" }
+
 func workers(n int) string {
 	if n == 0 {
 		return "all cores"
@@ -129,7 +131,8 @@ func (l *lab) variants(e *experiment.Experiment) {
 	if !l.Quick {
 		s := Peer()
 		s.Objects = s.Objects[1:]
-		e.Variants = append(e.Variants, l.variant(noLog(l.first), "as above, without an access log", l.first, false, s))
+		e.Variants = append(e.Variants, l.variant(noLog(l.first), "as above, without an access log", l.first, false, s),
+			l.variant(again(l.first), "the same once more: by what equals differ", l.first, false, l.ours()))
 	}
 	for _, v := range e.Variants {
 		if v.Start != nil {
@@ -196,7 +199,8 @@ func (l *lab) compare(e *experiment.Experiment) {
 		{Variant: ours, Base: plain(l.first), Metrics: []string{"qps", "cpu"}},
 	}
 	if !l.Quick {
-		e.Compare = append(e.Compare, experiment.Pair{Variant: ours, Base: noLog(l.first), Metrics: []string{"qps", "cpu"}})
+		e.Compare = append(e.Compare, experiment.Pair{Variant: ours, Base: noLog(l.first), Metrics: []string{"qps", "cpu"}},
+			experiment.Pair{Variant: again(l.first), Base: ours, Metrics: []string{"qps", "cpu"}})
 	}
 	for _, n := range l.Concurrency[1:] {
 		e.Compare = append(e.Compare, experiment.Pair{Variant: mutual(n), Base: ours, Metrics: []string{"qps", "cpu"}})

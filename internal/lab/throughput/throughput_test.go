@@ -1,8 +1,13 @@
 package throughput_test
 
 import (
+	"bufio"
+	"encoding/json"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,6 +60,41 @@ func TestDefect(t *testing.T) {
 	require.Equal(t, []string{experiment.Missed, experiment.Missed}, []string{r.Bars[0].Verdict, r.Bars[1].Verdict}, "%+v", r.Bars)
 	require.True(t, r.Bars[3].Holds, "%+v", r.Bars[3])
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// TestInterrupted: who interrupts an experiment gets a report of the rounds that were complete,
+// and finds nothing left of it.
+func TestInterrupted(t *testing.T) {
+	out, temporary := t.TempDir(), t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, "lab", "throughput", "--quick", "--budget", "5m", "--connections", "4", "--out", out)
+	cmd.Env = append(os.Environ(), asMoonsail+"=1", "TMPDIR="+temporary)
+	progress, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	for lines := bufio.NewScanner(progress); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "round 2 ") {
+			require.NoError(t, cmd.Process.Signal(os.Interrupt))
+			break
+		}
+	}
+	_, err = io.Copy(io.Discard, progress)
+	require.NoError(t, err)
+	var exit *exec.ExitError
+	require.ErrorAs(t, cmd.Wait(), &exit)
+	require.Equal(t, 1, exit.ExitCode())
+	text, err := os.ReadFile(filepath.Join(out, experiment.JSONFile))
+	require.NoError(t, err)
+	var r experiment.Report
+	require.NoError(t, json.Unmarshal(text, &r))
+	require.NotEmpty(t, r.Stopped)
+	require.GreaterOrEqual(t, r.Rounds, 1)
+	require.Less(t, r.Rounds, r.RoundsAsked)
+	require.FileExists(t, filepath.Join(out, experiment.HTMLFile))
+	left, err := os.ReadDir(temporary)
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
