@@ -33,14 +33,14 @@ func (s *settings) staticClusters() []*clusterv3.Cluster {
 	return clusters
 }
 
-// statsCluster is Envoy's own admin interface, for the Prometheus listener.
+// statsCluster is the agent, for the Prometheus listener: it names what Envoy counts.
 func (s *settings) statsCluster() *clusterv3.Cluster {
 	return &clusterv3.Cluster{
 		Name:                 statsCluster,
 		AltStatName:          statsCluster + ";",
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:       durationpb.New(250 * time.Millisecond),
-		LoadAssignment:       assignment(statsCluster, socketAddress(s.adminHost, s.ports.Admin)),
+		LoadAssignment:       assignment(statsCluster, socketAddress(s.statusHost(), s.ports.Status)),
 	}
 }
 

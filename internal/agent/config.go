@@ -294,6 +294,17 @@ func (s *settings) resolveHosts() error {
 	return nil
 }
 
+// statusHost is where Envoy finds the status port.
+func (s *settings) statusHost() string {
+	switch s.bind {
+	case "0.0.0.0":
+		return "127.0.0.1"
+	case "::":
+		return "::1"
+	}
+	return s.bind
+}
+
 func (s *settings) checkPorts() error {
 	users := map[uint16]string{}
 	for _, p := range []struct {

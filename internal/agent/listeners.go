@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// prometheusListener serves Envoy's own metrics, and nothing else of the admin
-// interface, to the outside. It does not share its port (SO_REUSEPORT): a second sidecar
+// prometheusListener serves Envoy's own metrics, as the agent names them, and nothing else, to
+// the outside. It does not share its port (SO_REUSEPORT): a second sidecar
 // at the same address must fail rather than answer half of the scrapes.
 func (s *settings) prometheusListener() *listenerv3.Listener {
 	hcm := &hcmv3.HttpConnectionManager{
@@ -25,6 +25,7 @@ func (s *settings) prometheusListener() *listenerv3.Listener {
 					Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/stats/prometheus"}},
 					Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 						ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: statsCluster},
+						PrefixRewrite:    envoyMetricsPath,
 					}},
 				}},
 			}},

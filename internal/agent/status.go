@@ -36,6 +36,7 @@ func (a *agent) serveStatus(ctx context.Context) (*statusServers, error) {
 	}
 	status.HandleFunc("GET /stats/prometheus", a.handleMetrics)
 	status.HandleFunc("GET /metrics", a.handleMetrics)
+	status.HandleFunc("GET "+envoyMetricsPath, a.handleEnvoyMetrics)
 	if err := a.serveAppProbes(status); err != nil {
 		return nil, err
 	}
@@ -126,6 +127,21 @@ func (a *agent) handleMetrics(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = istiometrics.Rewrite(w, &fromEnvoy, a.own()) // fails where the scraper has gone
 	_, _ = w.Write(fromApp)
+}
+
+// envoyMetricsPath is where the Prometheus listener asks.
+const envoyMetricsPath = "/stats/envoy"
+
+// handleEnvoyMetrics are Envoy's alone, under Istio's names.
+func (a *agent) handleEnvoyMetrics(w http.ResponseWriter, r *http.Request) {
+	var raw bytes.Buffer
+	if err := a.admin.Prometheus(r.Context(), r.URL.RawQuery, &raw); err != nil {
+		a.metrics.scrapeFailures.WithLabelValues("envoy").Inc()
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
+	_ = istiometrics.Rewrite(w, &raw, a.own()) // fails where the scraper has gone
 }
 
 // appMetrics are the application's, where it is known to have any.

@@ -157,6 +157,12 @@ func (m *shopMesh) requireCounted(t *testing.T) {
 	})
 	require.Positive(t, rated)
 	require.Less(t, rated, asked)
+	for _, w := range m.members {
+		status, text, err := get(m.shopper().Host, "http://"+at(w.Host, 15090)+"/stats/prometheus", "")
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, status)
+		require.Contains(t, text, "\nistio_requests_total{reporter=", "the same names")
+	}
 	for s, n := range map[string]int{"frontend": asked, "catalog": 2 * asked, "cart": asked, "reviews": asked, "ratings": rated} {
 		eventually(t, "lines of "+s+"'s access logs", func() error {
 			if got := m.logged(s) - logged[s]; got != n {

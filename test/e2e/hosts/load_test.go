@@ -83,7 +83,7 @@ func dialFrom(ctx context.Context, h *netns.Host, network, address string) (conn
 }
 
 func ask(client *http.Client, url, host string) error {
-	req, err := http.NewRequest(http.MethodGet, url, http.NoBody) //nolint:noctx // the client has a timeout
+	req, err := http.NewRequest(http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return err
 	}
