@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/lab/propagation"
@@ -40,7 +41,38 @@ func printPropagation(w io.Writer, r *propagation.Report) error {
 	if err := printPairs(w, s, r); err != nil {
 		return err
 	}
+	for i := range r.Results {
+		if err := printSettings(w, &r.Results[i]); err != nil {
+			return err
+		}
+	}
 	return printWrong(w, s, r)
+}
+
+// printSettings prints the delay in each stage under each setting, if there are any.
+func printSettings(w io.Writer, x *propagation.Result) error {
+	if len(x.Settings) == 0 {
+		return nil
+	}
+	fmt.Fprintf(w, "\nDelay of changes, ms: p50/p90/p99\n\n")
+	head := []string{"SETTING", "CHANGES", "EVENT TO ACK"}
+	for _, st := range x.Settings[0].Stages {
+		head = append(head, strings.ToUpper(st.Stage))
+	}
+	t := NewTable(head...)
+	for i := range x.Settings {
+		row := &x.Settings[i]
+		cells := []string{row.Setting, strconv.Itoa(row.Whole.N), percentiles(&row.Whole)}
+		for j := range row.Stages {
+			cells = append(cells, percentiles(&row.Stages[j].Delay))
+		}
+		t.Row(cells...)
+	}
+	return t.Write(w)
+}
+
+func percentiles(s *propagation.Spread) string {
+	return fmt.Sprintf("%.1f/%.1f/%.1f", s.P50, s.P90, s.P99)
 }
 
 // printPairs prints what another control plane took for the same, if there was one.

@@ -40,19 +40,24 @@ const tailLines = 20
 // --log-format json, and waits until it has. It ends when Kill or Stop is called, and
 // on Linux when its parent dies.
 func Start(ctx context.Context, name string, argv ...string) (*Process, error) {
-	return startUntil(ctx, name, "where it listens", func(p *Process) bool { return p.Addr() != "" }, argv)
+	return StartWith(ctx, name, nil, argv...)
+}
+
+// StartWith is Start with environment variables ("NAME=value") beside this process's own.
+func StartWith(ctx context.Context, name string, env []string, argv ...string) (*Process, error) {
+	return startUntil(ctx, name, "where it listens", func(p *Process) bool { return p.Addr() != "" }, env, argv)
 }
 
 // StartAgent runs `moonsail agent --log-format json`, and waits until its Envoy is ready.
 func StartAgent(ctx context.Context, name string, argv ...string) (*Process, error) {
-	return startUntil(ctx, name, "that its Envoy is ready", func(p *Process) bool { return p.EnvoyPid() != 0 }, argv)
+	return startUntil(ctx, name, "that its Envoy is ready", func(p *Process) bool { return p.EnvoyPid() != 0 }, nil, argv)
 }
 
 // startUntil waits until the process has said what is wanted of it.
-func startUntil(ctx context.Context, name, what string, said func(*Process) bool, argv []string) (*Process, error) {
+func startUntil(ctx context.Context, name, what string, said func(*Process) bool, env, argv []string) (*Process, error) {
 	p := &Process{name: name, done: make(chan struct{}), changed: make(chan struct{}, 1)}
 	p.cmd = exec.Command(argv[0], argv[1:]...) //nolint:noctx // it ends by Stop or Kill
-	p.cmd.SysProcAttr = Attributes()
+	p.cmd.SysProcAttr, p.cmd.Env = Attributes(), append(os.Environ(), env...)
 	p.cmd.WaitDelay = time.Second
 	out, err := p.cmd.StderrPipe()
 	if err != nil {

@@ -34,34 +34,50 @@ func expedia(ctx context.Context, o *Options, dir string) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	cluster, ok := place.Place.(*meshkube.Cluster)
-	if !ok {
-		return nil, errors.New("it needs --source kube")
-	}
-	x := &restart{
-		session: &session{opts: o, dir: filepath.Join(dir, "expedia"), place: place}, cluster: cluster,
-		size: o.Rollout, registry: newRegistry(),
+	x, err := newRestart(o, dir, place, o.Rollout)
+	if err != nil {
+		return nil, err
 	}
 	defer x.close()
 	var r *Result
+	err = x.watched(ctx, func(ctx context.Context) (err error) {
+		r, err = x.run(ctx)
+		return err
+	})
+	return r, err
+}
+
+// newRestart is one on a place that must be an API server.
+func newRestart(o *Options, dir string, at place, size Rollout) (*restart, error) {
+	cluster, ok := at.Place.(*meshkube.Cluster)
+	if !ok {
+		return nil, errors.New("it needs --source kube")
+	}
+	return &restart{
+		session: &session{opts: o, dir: filepath.Join(dir, "rollouts"), place: at}, cluster: cluster,
+		size: size, registry: newRegistry(),
+	}, nil
+}
+
+// watched has the registry follow the API server while something runs.
+func (x *restart) watched(ctx context.Context, run func(context.Context) error) error {
 	group, watching := errgroup.WithContext(ctx)
 	watching, stop := context.WithCancel(watching)
 	group.Go(func() error {
-		err := cluster.WatchSlices(watching, meshfiles.Namespace, func(s meshkube.Slice) { x.registry.take(s, time.Now()) })
+		err := x.cluster.WatchSlices(watching, meshfiles.Namespace, func(s meshkube.Slice) { x.registry.take(s, time.Now()) })
 		if watching.Err() != nil {
 			return nil //nolint:nilerr // it was told to end
 		}
 		return err
 	})
-	group.Go(func() (err error) {
+	group.Go(func() error {
 		defer stop()
-		r, err = x.run(watching)
-		return err
+		return run(watching)
 	})
-	return r, group.Wait()
+	return group.Wait()
 }
 
-// restart is one run of Expedia's case.
+// restart is Deployments in an API server, with proxies that see their services.
 type restart struct {
 	*session
 	cluster  *meshkube.Cluster
@@ -80,7 +96,7 @@ func (x *restart) run(ctx context.Context) (*Result, error) {
 	events, dead := x.registry.history()
 	traffic, cpu := x.cp.fleet.Traffic(), x.cp.cpu()
 	child.ResetPeak(x.cp.pid)
-	state, err := x.observed(ctx)
+	state, err := x.observed(ctx, x.happen)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +113,7 @@ func (x *restart) name(i int) string { return fmt.Sprintf("shop-%d", i) }
 
 // deploy creates the Deployments and waits for their pods.
 func (x *restart) deploy(ctx context.Context) error {
-	x.opts.progress("expedia: creating %d Deployments of %d pods", x.size.Deployments, x.size.Pods)
+	x.opts.progress("creating %d Deployments of %d pods", x.size.Deployments, x.size.Pods)
 	for i := range x.size.Deployments {
 		commit, err := x.place.Stage(x.name(i), deploymentYAML(x.name(i), x.size.Pods))
 		if err == nil {
@@ -182,20 +198,20 @@ func (x *restart) join(ctx context.Context) error {
 	catalog.Follow()
 	x.cp.fleet = fleet.NewFleet(catalog, fleet.Options{Address: x.cp.address()}, x.ids)
 	x.cp.fleet.Start(ctx)
-	x.opts.progress("expedia: connecting %d proxies", x.size.Proxies)
+	x.opts.progress("connecting %d proxies", x.size.Proxies)
 	_, err := x.herd(ctx, &x.cp.subject, x.cp.fleet.Open)
 	return err
 }
 
 // observed makes it happen while the recorder looks, and compares final states.
-func (x *restart) observed(ctx context.Context) (state *FinalState, err error) {
+func (x *restart) observed(ctx context.Context, happen func(context.Context) error) (state *FinalState, err error) {
 	x.recorder = newRecorder(x.cp.process.HTTP())
 	group, watching := errgroup.WithContext(ctx)
 	looking, stop := context.WithCancel(watching)
 	group.Go(func() error { return x.recorder.run(looking) })
 	group.Go(func() (err error) {
 		defer stop()
-		if err = x.happen(watching); err == nil {
+		if err = happen(watching); err == nil {
 			state, err = x.settle(watching)
 		}
 		return err
@@ -209,8 +225,7 @@ func (x *restart) happen(ctx context.Context) error {
 	last := x.size.Deployments - 1
 	x.opts.progress("expedia: %d Deployments of %d pods restart, one is scaled to half", last, x.size.Pods)
 	for i := range last {
-		patch := `{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}}}}`
-		if err := x.cluster.Patch(ctx, meshfiles.Namespace, x.name(i), patch); err != nil {
+		if err := x.restart(ctx, i, 0); err != nil {
 			return err
 		}
 	}
@@ -221,10 +236,16 @@ func (x *restart) happen(ctx context.Context) error {
 	return x.await(ctx, x.counts(half))
 }
 
+// restart has a Deployment's pods replaced; n differs from that of the last time.
+func (x *restart) restart(ctx context.Context, i, n int) error {
+	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"%d"}}}}}`, n)
+	return x.cluster.Patch(ctx, meshfiles.Namespace, x.name(i), patch)
+}
+
 // settle compares what every proxy holds with the API server's EndpointSlices until they
 // agree, or have had time enough to.
 func (x *restart) settle(ctx context.Context) (*FinalState, error) {
-	x.opts.progress("expedia: comparing final states")
+	x.opts.progress("comparing final states")
 	tick := time.NewTicker(depthTick)
 	defer tick.Stop()
 	for begun := time.Now(); ; {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 )
@@ -28,6 +29,7 @@ type Options struct {
 	Growth      []int // services; ascending
 	GrowthProxy int   // proxies
 	Rollout     Rollout
+	Airbnb      Airbnb
 
 	// Binary is the command line of moonsail: the servers are its subcommands.
 	Binary []string
@@ -55,6 +57,15 @@ type Options struct {
 // the last restart while that is scaled to half.
 type Rollout struct{ Deployments, Pods, Proxies int }
 
+// Airbnb is the size of Airbnb's case: Rounds times each setting for that long, with changes
+// so many times as often as in theirs (a restart each 10 s, a route each 5 s).
+type Airbnb struct {
+	Rollout
+	Rounds int
+	Time   time.Duration
+	Speed  float64
+}
+
 // ParseRollout reads "3x500x500": deployments x pods x proxies.
 func ParseRollout(text string) (r Rollout, err error) {
 	parts := strings.Split(strings.TrimSpace(text), "x")
@@ -79,6 +90,7 @@ func DefaultOptions() Options {
 		Rounds: 11, ChurnEvents: 60, ChurnSpeed: 10, StormEvents: 20_000,
 		Growth: []int{100, 1000, 5000, 20_000}, GrowthProxy: 200,
 		Rollout: Rollout{3, 500, 500},
+		Airbnb:  Airbnb{Rollout{50, 10, 100}, 2, 60 * time.Second, 2},
 	}
 }
 
@@ -89,6 +101,7 @@ func QuickOptions() Options {
 		Rounds: 10, ChurnEvents: 12, ChurnSpeed: 50, StormEvents: 1000,
 		Growth: []int{50, 500}, GrowthProxy: 40,
 		Rollout: Rollout{2, 30, 100},
+		Airbnb:  Airbnb{Rollout{8, 4, 20}, 1, 8 * time.Second, 10},
 	}
 }
 

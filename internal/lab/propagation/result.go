@@ -38,7 +38,9 @@ type Result struct {
 	Series  []Point      `json:"series,omitempty"` // growth: by size of the mesh
 	Kinds   []KindSpread `json:"kinds,omitempty"`  // churn: by kind of change
 	Waits   []Wait       `json:"waits,omitempty"`  // locks: the longest, for locks and then for anything
-	Charts  []Chart      `json:"charts,omitempty"` // expedia
+	Charts  []Chart      `json:"charts,omitempty"` // expedia, airbnb
+	// Settings are airbnb's, in the order in which they ran.
+	Settings []SettingSpread `json:"settings,omitempty"`
 }
 
 // Side is what one server was measured to take. Last and CPU are spread over changes,
@@ -85,6 +87,20 @@ type KindSpread struct {
 	Kind    string `json:"kind"`
 	Changes int    `json:"changes"`
 	Proxies Spread `json:"proxy_ms"`
+}
+
+// SettingSpread is the delay of changes under one setting of the control plane's switches.
+type SettingSpread struct {
+	Setting string        `json:"setting"`
+	Env     []string      `json:"env"` // "NAME=value"
+	Whole   Spread        `json:"whole_ms"`
+	Stages  []StageSpread `json:"stages"`
+}
+
+// StageSpread is the delay in one stage.
+type StageSpread struct {
+	Stage string `json:"stage"`
+	Delay Spread `json:"delay_ms"`
 }
 
 // Wait is what goroutines waited for at one place of the code, all together.

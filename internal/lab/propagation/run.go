@@ -179,7 +179,7 @@ func (r *Report) add(o *Options, result Result) {
 // filesFor is the number of files that must be open at the same time: three connections
 // a proxy (control plane, floor and limit), each seen from here, and some more.
 func filesFor(o *Options) uint64 {
-	n := o.Rollout.Proxies
+	n := max(o.Rollout.Proxies, o.Airbnb.Proxies)
 	for _, m := range o.Meshes {
 		n = max(n, 3*(m.Proxies+m.Bystanders))
 	}

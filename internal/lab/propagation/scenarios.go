@@ -46,6 +46,7 @@ func Scenarios() []Scenario {
 		{Name: "reconnect-herd", About: "the control plane is killed and comes back (largest mesh)", where: largest, run: reconnectHerd},
 		{Name: "growth", About: "the same change in larger and larger meshes (its own)", where: alone, own: growth},
 		{Name: "locks", About: "the storm, with every wait for a lock written down (its own)", where: alone, own: locks},
+		{Name: "airbnb", About: "deployments restart and routes change by the clock, with PILOT_ switches (--source kube; its own)", where: alone, kubeOnly: true, own: airbnb},
 		{Name: "expedia", About: "Deployments of hundreds of pods restart (--source kube; its own)", where: alone, kubeOnly: true, own: expedia},
 	}
 }

@@ -20,6 +20,7 @@ type session struct {
 	opts  *Options
 	dir   string // of this session's files
 	place place
+	env   []string // of the control plane, beside our own: "NAME=value"
 	mesh  *meshfiles.Mesh
 	ids   []fleet.Identity
 	cp    controlPlane
@@ -84,7 +85,7 @@ func (s *session) startControlPlane(ctx context.Context, xds, pages string) erro
 	}
 	argv := append(slices.Clone(s.opts.Binary), "serve", "--xds-plaintext-addr", xds, "--http-addr", pages, "--log-format", "json")
 	argv = append(argv, s.place.argv...)
-	p, err := child.Start(ctx, c.name, append(argv, s.opts.ServeFlags...)...)
+	p, err := child.StartWith(ctx, c.name, s.env, append(argv, s.opts.ServeFlags...)...)
 	if err != nil {
 		return err
 	}
