@@ -23,7 +23,8 @@ func NewLabCommand() *cobra.Command {
 		Use:   "lab",
 		Short: "Run experiments, and report what they measured",
 		Example: `  moonsail lab propagation --quick
-  moonsail lab routes --quick`,
+  moonsail lab routes --quick
+  moonsail lab throughput --quick --out report/`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -64,8 +64,8 @@ func TestDefect(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestInterrupted: who interrupts an experiment gets a report of the rounds that were complete,
-// and finds nothing left of it.
+// TestInterrupted: who interrupts an experiment gets a report that says so, and finds nothing
+// left of it.
 func TestInterrupted(t *testing.T) {
 	out, temporary := t.TempDir(), t.TempDir()
 	self, err := os.Executable()
@@ -76,7 +76,7 @@ func TestInterrupted(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	for lines := bufio.NewScanner(progress); lines.Scan(); {
-		if strings.HasPrefix(lines.Text(), "round 2 ") {
+		if strings.HasPrefix(lines.Text(), "round 0 ") {
 			require.NoError(t, cmd.Process.Signal(os.Interrupt))
 			break
 		}
@@ -91,8 +91,7 @@ func TestInterrupted(t *testing.T) {
 	var r experiment.Report
 	require.NoError(t, json.Unmarshal(text, &r))
 	require.NotEmpty(t, r.Stopped)
-	require.GreaterOrEqual(t, r.Rounds, 1)
-	require.Less(t, r.Rounds, r.RoundsAsked)
+	require.Zero(t, r.Rounds)
 	require.FileExists(t, filepath.Join(out, experiment.HTMLFile))
 	left, err := os.ReadDir(temporary)
 	require.NoError(t, err)
