@@ -42,9 +42,7 @@ func Apply(ctx context.Context, c *Config, b Backend) (Backend, error) {
 		err = applyNFT(rules)
 	}
 	if err != nil {
-		if rules.Routing {
-			err = errors.Join(err, setRoutes(&Ruleset{IPv6: rules.IPv6}))
-		}
+		err = errors.Join(err, setRoutes(&Ruleset{IPv6: rules.IPv6}))
 		return b, explain(fmt.Errorf("%s: %w", b, err))
 	}
 	return b, nil
@@ -105,13 +103,16 @@ func explain(err error) error {
 	return fmt.Errorf("rules of interception cannot be set: %w", err)
 }
 
-// setRoutes makes the routes that rules need, or takes them away.
+// setRoutes makes the routes and addresses that rules need, or takes them away.
 func setRoutes(s *Ruleset) error {
 	if err := setRouting(IP4, s.Routing); err != nil {
 		return err
 	}
 	if !s.IPv6 {
 		return nil
+	}
+	if err := setSource(len(s.Chains) > 0); err != nil {
+		return err
 	}
 	return setRouting(IP6, s.Routing)
 }

@@ -9,3 +9,4 @@ var errOther = errors.New("traffic is intercepted on Linux alone")
 func applyNFT(*Ruleset) error       { return errOther }
 func nftThere() (bool, error)       { return false, errOther }
 func setRouting(Family, bool) error { return errOther }
+func setSource(bool) error          { return errOther }

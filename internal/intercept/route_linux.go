@@ -39,6 +39,36 @@ func setRouting(f Family, add bool) error {
 	return nil
 }
 
+// setSource gives the loopback interface the IPv6 address by which Envoy calls the application,
+// or takes it away; that of IPv4 is there by itself.
+func setSource(add bool) error {
+	lo, err := net.InterfaceByName(loopback)
+	if err != nil {
+		return err
+	}
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // nothing is left to be said
+	header := binary.NativeEndian.AppendUint32([]byte{unix.AF_INET6, byte(inboundSource6.Bits()), unix.IFA_F_NODAD, unix.RT_SCOPE_HOST}, uint32(lo.Index))
+	m, err := message(add, [2]netlink.HeaderType{unix.RTM_NEWADDR, unix.RTM_DELADDR}, header, func(e *netlink.AttributeEncoder) {
+		e.Bytes(unix.IFA_LOCAL, inboundSource6.Addr().AsSlice())
+		e.Bytes(unix.IFA_ADDRESS, inboundSource6.Addr().AsSlice())
+	})
+	if err != nil {
+		return err
+	}
+	_, err = conn.Execute(m)
+	switch {
+	case add && errors.Is(err, syscall.EEXIST), !add && (errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)):
+		return nil
+	case err != nil:
+		return fmt.Errorf("address %s of %s: %w", inboundSource6, loopback, err)
+	}
+	return nil
+}
+
 func addressFamily(f Family) byte {
 	if f == IP6 {
 		return unix.AF_INET6
@@ -46,7 +76,7 @@ func addressFamily(f Family) byte {
 	return unix.AF_INET
 }
 
-// message of the route family: a header of 12 bytes, then attributes.
+// message of the route family: a header, then attributes.
 func message(add bool, kinds [2]netlink.HeaderType, header []byte, attributes func(*netlink.AttributeEncoder)) (netlink.Message, error) {
 	kind, flags := kinds[1], netlink.Request|netlink.Acknowledge
 	if add {

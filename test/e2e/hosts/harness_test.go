@@ -128,8 +128,12 @@ type mesh struct {
 
 func startMesh(t *testing.T, config ...string) *mesh {
 	t.Helper()
-	netns.RequireRoot(t)
-	m := &mesh{t: t, net: netns.New(t, false), dir: t.TempDir()}
+	return startMeshOn(t, netns.New(t, false), config...)
+}
+
+func startMeshOn(t *testing.T, on *netns.Network, config ...string) *mesh {
+	t.Helper()
+	m := &mesh{t: t, net: on, dir: t.TempDir()}
 	m.control = m.net.Host()
 	m.write("mesh.yaml", config...)
 	run(t, m.control, append([]string{"serve", "--config", m.dir, "--xds-plaintext-addr", at(m.control, 15010), "--http-addr", "127.0.0.1:15014"}, serveFlags...)...)
@@ -171,21 +175,33 @@ const appPort = 8080
 // workload adds a workload of an app's service; flags are the agent's.
 func (m *mesh) workload(app string, flags ...string) *workload {
 	m.t.Helper()
+	return m.workloadAt(app, func(h *netns.Host) netip.Addr { return h.IP }, flags...)
+}
+
+// workloadAt is workload with a choice of the addresses that the mesh knows of the host: what
+// it gives is that of its Pod and endpoint.
+func (m *mesh) workloadAt(app string, of func(*netns.Host) netip.Addr, flags ...string) *workload {
+	m.t.Helper()
 	w := &workload{Host: m.net.Host(), name: app + "-1"}
+	ip := of(w.Host)
+	family := "IPv4"
+	if ip.Is6() {
+		family = "IPv6"
+	}
 	m.write(w.name+".yaml", fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata: {name: %[1]s, namespace: shop, labels: {app: %[2]s}}
 spec: {containers: [{name: app, ports: [{containerPort: 8080}]}]}
-status: {podIP: %[3]s, phase: Running}`, w.name, app, w.IP), fmt.Sprintf(`apiVersion: discovery.k8s.io/v1
+status: {podIP: "%[3]s", phase: Running}`, w.name, app, ip), fmt.Sprintf(`apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: %[2]s, namespace: shop, labels: {kubernetes.io/service-name: %[2]s}}
-addressType: IPv4
+addressType: %[4]s
 ports: [{name: http, port: 8080}, {name: tcp, port: 8080}]
-endpoints: [{addresses: [%[3]s], conditions: {ready: true}, targetRef: {kind: Pod, name: %[1]s, namespace: shop}}]`, w.name, app, w.IP))
+endpoints: [{addresses: ["%[3]s"], conditions: {ready: true}, targetRef: {kind: Pod, name: %[1]s, namespace: shop}}]`, w.name, app, ip, family))
 	for _, port := range []int{appPort, excludedPort} {
 		serve(m.t, w.Host, port, w.name)
 	}
-	w.start(m, flags...)
+	w.start(m, append([]string{"--ip", ip.String()}, flags...)...)
 	return w
 }
 
@@ -196,7 +212,7 @@ func (w *workload) start(m *mesh, flags ...string) {
 	require.NoError(m.t, err)
 	app, _, _ := strings.Cut(w.name, "-")
 	args := []string{
-		"agent", "--intercept", "--name", w.name, "--namespace", "shop", "--ip", w.IP.String(), "--labels", "app=" + app,
+		"agent", "--intercept", "--name", w.name, "--namespace", "shop", "--labels", "app=" + app,
 		"--xds-address", at(m.control, 15010), "--envoy", binary.Path, "--concurrency", "1",
 	}
 	w.agent = run(m.t, w.Host, append(args, flags...)...)
@@ -226,7 +242,7 @@ func serve(t *testing.T, h *netns.Host, port int, name string) {
 	var ln net.Listener
 	var err error
 	h.Do(t, func() {
-		ln, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", fmt.Sprintf("0.0.0.0:%d", port))
+		ln, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", fmt.Sprintf(":%d", port))
 	})
 	require.NoError(t, err)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // of a test

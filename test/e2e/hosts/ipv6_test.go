@@ -1,0 +1,88 @@
+//go:build linux
+
+package hosts
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/test/netns"
+)
+
+// shop6 is shop's web with an address of each family.
+const shop6 = `apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec:
+  clusterIP: "fd96::1"
+  clusterIPs: ["fd96::1", 10.96.0.1]
+  ipFamilyPolicy: RequireDualStack
+  ipFamilies: [IPv6, IPv4]
+  selector: {app: web}
+  ports: [{name: http, port: 80, targetPort: 8080}, {name: tcp, port: 81, targetPort: 8080}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web, namespace: shop}
+spec:
+  hosts: [web]
+  http:
+  - headers: {request: {set: {x-route: of-the-mesh}}}
+    route: [{destination: {host: web, port: {number: 80}}}]
+`
+
+const (
+	webURL6  = "http://[fd96::1]/"
+	webTCP6  = "http://[fd96::1]:81/"
+	byEnvoy6 = "::6"
+)
+
+// TestIPv6 has a server of IPv6 alone, and clients of IPv6 alone and of both families.
+func TestIPv6(t *testing.T) {
+	m := startMeshOn(t, netns.New(t, true), shop6)
+	six := func(h *netns.Host) netip.Addr { return h.IP6 }
+	m.workloadAt("web", six)
+	only := m.workloadAt("only", six)
+	both := m.workloadAt("both", func(h *netns.Host) netip.Addr { return h.IP }, "--ip", "fd91::e") // that of the fourth host
+	require.Equal(t, "fd91::e", both.IP6.String())
+
+	for _, client := range []*workload{only, both} {
+		got := call(t, client.Host, webURL6, "web.shop.svc.cluster.local")
+		require.Equal(t, "web-1", got.App, client.name)
+		require.Equal(t, "of-the-mesh", got.Header.Get("X-Route"), "%s: its sidecar routed it", client.name)
+		require.Equal(t, byEnvoy6, got.From, "%s: the server's sidecar made the connection", client.name)
+		require.Equal(t, byEnvoy6, call(t, client.Host, webTCP6, "web").From, "%s: TCP", client.name)
+	}
+	require.Equal(t, "of-the-mesh", call(t, both.Host, webURL, "web").Header.Get("X-Route"), "by the service's IPv4 address")
+
+	intruder := m.net.Host()
+	direct := "http://" + netip.AddrPortFrom(both.IP6, appPort).String()
+	require.Equal(t, byEnvoy6, call(t, intruder, direct, "").From, "a workload with both, by IPv6")
+	require.Equal(t, byEnvoy, call(t, intruder, "http://"+at(both.Host, appPort), "").From, "and by IPv4")
+
+	require.NoError(t, both.agent.end(t))
+	require.Equal(t, intruder.IP6.String(), call(t, intruder, direct, "").From, "the agent takes its rules away")
+	var left []netip.Addr
+	both.Do(t, func() { left = addresses(t) })
+	require.NotContains(t, left, netip.MustParseAddr(byEnvoy6), "and its address")
+}
+
+// addresses are those of the network namespace that the thread is in.
+func addresses(t *testing.T) (out []netip.Addr) {
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, a := range list {
+		p, err := netip.ParsePrefix(a.String())
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		out = append(out, p.Addr())
+	}
+	return out
+}
