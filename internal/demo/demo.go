@@ -92,7 +92,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 	}
 	d.summary()
-	if err := d.verdict(); err != nil {
+	if err := errors.Join(d.verdict(), d.authenticated(ctx)); err != nil {
 		return err
 	}
 	if d.Keep {
@@ -179,13 +179,13 @@ func (d *demo) open(ctx context.Context) error {
 	if err := d.write(initialManifests(d.place, d.workloads)...); err != nil {
 		return err
 	}
-	if err := d.startPlane(); err != nil {
+	if err := errors.Join(d.writeTokens(), d.startPlane()); err != nil {
 		return err
 	}
 	if err := await(ctx, startPatience, "the control plane", d.control.ready); err != nil {
 		return err
 	}
-	d.say("control plane: xDS at %s, debug pages at http://%s/debug", d.control.xds, d.control.http)
+	d.say("control plane: xDS and certificates at %s, debug pages at http://%s/debug", d.control.xds, d.control.http)
 	for _, w := range d.workloads {
 		if err := errors.Join(d.startApp(w), d.startSidecar(w)); err != nil {
 			return err
@@ -203,6 +203,9 @@ func (d *demo) open(ctx context.Context) error {
 		return err
 	}
 	d.say("all %d proxies are synced, their sidecars ready; sent: %s", len(d.workloads), d.opening)
+	if err := d.identities(ctx); err != nil {
+		return err
+	}
 	d.load = StartLoad(d.at(d.workloads[0], d.place.ServicePort), frontPage, d.Rate)
 	d.say("%d requests a second from now on: shopper's sidecar -> frontend's sidecar -> frontend -> its sidecar -> ...", d.Rate)
 	return nil

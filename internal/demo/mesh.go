@@ -21,7 +21,7 @@ import (
 
 // Istio's default ports of the control plane.
 const (
-	defaultXDSPort  = 15010
+	defaultXDSPort  = 15012
 	defaultHTTPPort = 15014
 )
 
@@ -32,6 +32,10 @@ const (
 	stopPatience   = 10 * time.Second
 	pollInterval   = 20 * time.Millisecond
 )
+
+// maxWorkDir leaves room for the name of a Unix socket: the path of one has 107 bytes at most.
+// Where the demo's directory is longer, sidecars have temporary ones.
+const maxWorkDir = 90
 
 // mesh is the running shop with its control plane. Its methods belong to one goroutine.
 type mesh struct {
@@ -82,7 +86,8 @@ func (m *mesh) write(files ...manifest) error {
 // startPlane starts the control plane.
 func (m *mesh) startPlane() (err error) {
 	m.plane, err = m.start("control-plane", "serve", "--config", m.config,
-		"--xds-plaintext-addr", m.control.xds, "--http-addr", m.control.http)
+		"--xds-addr", m.control.xds, "--http-addr", m.control.http,
+		"--ca-dir", m.authority(), "--token-auth-file", m.tokens())
 	return err
 }
 
@@ -99,9 +104,15 @@ func (m *mesh) startApp(w Workload) (err error) {
 
 // startSidecar starts a workload's sidecar, from the Pod in its file.
 func (m *mesh) startSidecar(w Workload) (err error) {
-	m.sidecars[w.Name], err = m.start("sidecar-"+w.Name, "agent",
-		"--pod", filepath.Join(m.config, workloadPath(w)), "--xds-address", m.control.xds,
-		"--work-dir", filepath.Join(m.dir, "sidecars", w.Name), "--envoy", m.envoy)
+	args := []string{
+		"agent", "--pod", filepath.Join(m.config, workloadPath(w)), "--xds-address", m.control.xds,
+		"--xds-plaintext=false", "--xds-root-cert", m.roots(), "--token-file", m.token(w.App),
+		"--envoy", m.envoy,
+	}
+	if dir := filepath.Join(m.dir, "sidecars", w.Name); len(dir) <= maxWorkDir {
+		args = append(args, "--work-dir", dir)
+	}
+	m.sidecars[w.Name], err = m.start("sidecar-"+w.Name, args...)
 	return err
 }
 
@@ -117,8 +128,11 @@ func (m *mesh) ready(ctx context.Context, w Workload) error {
 	if !w.Serves() {
 		return nil
 	}
-	if err := m.ok(ctx, "http://"+m.at(w, m.place.MeshPort)+"/healthz"); err != nil {
-		return fmt.Errorf("%s through its sidecar: %w", w.Name, err)
+	if err := m.ok(ctx, "http://"+m.at(w, m.place.AppPort)+"/healthz"); err != nil {
+		return fmt.Errorf("%s: %w", w.Name, err)
+	}
+	if err := m.listens(ctx, w); err != nil {
+		return fmt.Errorf("sidecar of %s: %w", w.Name, err)
 	}
 	return nil
 }

@@ -125,6 +125,8 @@ func TestDemo(t *testing.T) {
 		"of 8/8 ACKs: median",
 		"control plane killed, restarted",
 		"none lost",
+		"a plain-text call to frontend-1 is refused",
+		"were mutually authenticated.",
 	} {
 		require.Contains(t, out.String(), want)
 	}
