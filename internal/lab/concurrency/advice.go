@@ -106,7 +106,7 @@ func upper(text string) string {
 // finish adds the recommendation, what 100 % is, and the threads' CPU.
 func (l *lab) finish(r *experiment.Report) {
 	if l.full > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("100 %% is %.0f requests a second: the median of %d tries before the first round, as fast as one worker answered.", l.full, calibrations))
+		r.Notes = append(r.Notes, fmt.Sprintf("100 %% is %.0f requests a second: the best of %d tries before the first round, as fast as one worker answered.", l.full, calibrations))
 	}
 	if r.Rounds == 0 {
 		return
