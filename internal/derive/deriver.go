@@ -160,6 +160,7 @@ func (x *Index) markAll(s *scope) {
 		return
 	}
 	s.mark(unit{kind: unitTelemetry})
+	s.mark(unit{kind: unitWasm})
 	s.mark(unit{kind: unitPatches})
 	if s.Key.Inbound {
 		s.mark(unit{kind: unitInbound})

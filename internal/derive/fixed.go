@@ -33,6 +33,7 @@ func (s *scope) deriveCatchAll(mesh *model.Mesh) {
 	}
 	s.listenOn(l)
 	s.observe(l)
+	s.extend(l)
 	s.out.Listeners[l.Name] = l
 }
 

@@ -70,6 +70,7 @@ func (s *scope) deriveInbound(r *reader) {
 	for _, l := range out.Listeners {
 		s.listenOn(l)
 		s.observe(l)
+		s.extend(l)
 	}
 	s.replaceInbound(out)
 }

@@ -47,6 +47,7 @@ func (s *scope) deriveListener(mesh *model.Mesh, k listenerKey) {
 	}
 	s.listenOn(l)
 	s.observe(l)
+	s.extend(l)
 	s.out.Listeners[l.Name] = l
 	s.serveRouteConfig(mesh, k, routeUse{routeConfig, l.BindToPort})
 }

@@ -312,6 +312,8 @@ func requireEmptyIndex(t *testing.T, x *Index) {
 
 func requireEmptyScope(t *testing.T, s *scope) {
 	t.Helper()
+	s.depend(unit{kind: unitWasm}, nil) // likewise
+	require.Empty(t, s.plugins)
 	s.depend(unit{kind: unitTelemetry}, nil) // it asks for Telemetries, whether there are any
 	require.Empty(t, s.collectors)
 	require.Empty(t, s.hosts)

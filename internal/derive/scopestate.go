@@ -13,6 +13,7 @@ type unitKind uint8
 
 const (
 	unitTelemetry unitKind = iota // what the scope's listeners tell of calls
+	unitWasm                      // what plugins its listeners have
 	unitFixed                     // what every scope of its kind has
 	unitHost
 	unitPatches // what EnvoyFilters change, before all others
@@ -69,6 +70,7 @@ type scope struct {
 	served     map[model.Host][]string    // EDS resources by host
 	inbound    *Delta                     // what the inbound unit gave last
 	split      *splitter                  // nil: route configurations are served whole
+	plugins    []*model.WasmPlugin        // in force, in order
 	telemetry  *view.Telemetry            // what listeners tell; all share it
 	collectors []model.Host               // services that telemetry goes to
 	patches    *view.Patches              // that are in force; nil: not known yet
@@ -242,6 +244,9 @@ func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
 	}
 	for _, u := range s.takeDirty(unitTelemetry) {
 		s.run(x, u, s.deriveTelemetry)
+	}
+	for _, u := range s.takeDirty(unitWasm) {
+		s.run(x, u, s.deriveWasm)
 	}
 	for _, u := range s.takeDirty(unitFixed) {
 		s.run(x, u, s.deriveFixed)

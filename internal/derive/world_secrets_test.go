@@ -40,3 +40,17 @@ func (w *world) credentialRule() model.Object {
 	}
 	return d
 }
+
+func (w *world) wasmPlugin() model.Object {
+	p := &model.WasmPlugin{
+		Meta: w.meta(model.KindWasmPlugin), File: pick(w, worldVersions), Priority: int32(w.IntN(3)),
+		Phase: pick(w, []model.WasmPhase{model.WasmUnspecified, model.WasmAuthn, model.WasmAuthz, model.WasmStats}),
+	}
+	if w.chance(0.5) {
+		p.Selector = w.selector()
+	}
+	if w.chance(0.4) {
+		p.Matches = []model.WasmMatch{{Sides: pick(w, []model.Sides{model.SideClient, model.SideServer, model.BothSides}), Ports: []uint32{80}}}
+	}
+	return p
+}

@@ -481,7 +481,7 @@ func (w *world) event() store.Event {
 		w.authorizationPolicy, w.requestAuthentication, w.keySet,
 	}
 	if w.secrets {
-		makers = append(makers, w.secret, w.credentialRule)
+		makers = append(makers, w.secret, w.credentialRule, w.wasmPlugin)
 	}
 	if w.telemetries {
 		makers = append(makers, w.telemetry)

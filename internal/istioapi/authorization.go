@@ -28,7 +28,7 @@ func (d Decoder) AuthorizationPolicy(o *securityv1.AuthorizationPolicy) (*model.
 	p := &model.AuthorizationPolicy{
 		Meta: c.meta, Action: authorizationActions[spec.Action], Provider: spec.GetProvider().GetName(),
 	}
-	p.Selector, p.Targeted = c.policyScope(at, spec)
+	p.Selector, p.Targeted = c.policyScope(spec)
 	p.DryRun = c.dryRun(p.Action)
 	c.checkAction(at, spec)
 	for i, r := range spec.Rules {
@@ -49,7 +49,8 @@ type scoped interface {
 }
 
 // policyScope reads the selector, and tells whether the policy is about gateways or waypoints.
-func (c *conv) policyScope(at path, s scoped) (selector map[string]string, targeted bool) {
+func (c *conv) policyScope(s scoped) (selector map[string]string, targeted bool) {
+	at := path("spec")
 	field := at.f("targetRefs")
 	if len(s.GetTargetRefs()) == 0 {
 		field = at.f("targetRef")

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	extensionsv1alpha1 "istio.io/client-go/pkg/apis/extensions/v1alpha1"
 	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
 	networkingv1alpha3 "istio.io/client-go/pkg/apis/networking/v1alpha3"
 	networkingv1beta1 "istio.io/client-go/pkg/apis/networking/v1beta1"
@@ -175,6 +176,8 @@ func newTyped(kind model.Kind) metav1.Object {
 		return &networkingv1.VirtualService{}
 	case model.KindDestinationRule:
 		return &networkingv1.DestinationRule{}
+	case model.KindWasmPlugin:
+		return &extensionsv1alpha1.WasmPlugin{}
 	case model.KindProxyConfig:
 		return &networkingv1beta1.ProxyConfig{}
 	case model.KindTelemetry:
@@ -219,6 +222,8 @@ func (d Decoder) FromTyped(o metav1.Object) (model.Object, Problems) {
 		return asObject(d.DestinationRule(o))
 	case *networkingv1.Sidecar:
 		return asObject(d.Sidecar(o))
+	case *extensionsv1alpha1.WasmPlugin:
+		return asObject(d.WasmPlugin(o))
 	case *networkingv1beta1.ProxyConfig:
 		return asObject(d.ProxyConfig(o))
 	case *telemetryv1.Telemetry:

@@ -33,6 +33,7 @@ const (
 	groupSecurity   = "security.istio.io"
 	groupDiscovery  = "discovery.k8s.io"
 	groupTelemetry  = "telemetry.istio.io"
+	groupExtensions = "extensions.istio.io"
 	groupGatewayAPI = "gateway.networking.k8s.io"
 )
 
@@ -51,6 +52,7 @@ var readKinds = []apiKind{
 	{group: groupNetworking, kind: "DestinationRule", versions: istioVersions},
 	{group: groupNetworking, kind: "Sidecar", versions: istioVersions},
 	{group: groupNetworking, kind: "ProxyConfig", versions: []string{"v1beta1"}},
+	{group: groupExtensions, kind: "WasmPlugin", versions: []string{"v1alpha1"}},
 	{group: groupTelemetry, kind: "Telemetry", versions: telemetryVersions},
 	{group: groupNetworking, kind: "EnvoyFilter", versions: []string{"v1alpha3"}},
 	{group: groupSecurity, kind: "PeerAuthentication", versions: securityVersions},
@@ -64,7 +66,7 @@ var telemetryVersions = []string{"v1", "v1alpha1"}
 var laterKinds = map[string][]string{
 	groupNetworking:               {"Gateway", "WorkloadGroup"},
 	groupTelemetry:                nil,
-	"extensions.istio.io":         {"WasmPlugin", "TrafficExtension"},
+	groupExtensions:               {"TrafficExtension"},
 	"install.istio.io":            {"IstioOperator"},
 	"config.istio.io":             nil,
 	groupGatewayAPI:               {"Gateway", "GatewayClass", "HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute", "UDPRoute", "ReferenceGrant", "BackendTLSPolicy", "ListenerSet"},

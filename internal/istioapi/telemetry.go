@@ -18,7 +18,7 @@ func (d Decoder) Telemetry(o *telemetryv1.Telemetry) (*model.Telemetry, Problems
 	c := d.start(model.KindTelemetry, &o.ObjectMeta)
 	at, spec := path("spec"), &o.Spec
 	t := &model.Telemetry{Meta: c.meta}
-	selector, targeted := c.policyScope(at, spec)
+	selector, targeted := c.policyScope(spec)
 	t.Selector = selector
 	for i, m := range spec.Metrics {
 		t.Metrics = append(t.Metrics, c.metricsRule(at.f("metrics").i(i), m))

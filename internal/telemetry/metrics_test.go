@@ -140,6 +140,7 @@ pilot_worker_queue_depth{queueID="ServiceEntry"} 12
 pilot_worker_queue_depth{queueID="Sidecar"} 7
 pilot_worker_queue_depth{queueID="Telemetry"} 9
 pilot_worker_queue_depth{queueID="VirtualService"} 14
+pilot_worker_queue_depth{queueID="WasmPlugin"} 10
 pilot_worker_queue_depth{queueID="WorkloadEntry"} 13
 # HELP pilot_xds Number of endpoints connected to this pilot using XDS.
 # TYPE pilot_xds gauge

@@ -41,6 +41,11 @@ func httpPolicy(v *view.HTTPChain) ([]*hcmv3.HttpFilter, error) {
 		}
 		out = append(out, f)
 	}
+	if v.Wasm != nil {
+		if out, err = between(out, v.Wasm.Authn, v.Wasm.Authz); err != nil {
+			return nil, err
+		}
+	}
 	for _, s := range steps(v.Authorization, false) {
 		f, err := checkedHTTPFilter(rbacHTTPFilter, &rbachttpv3.RBAC{
 			Rules: s.rules, ShadowRules: s.dry, ShadowRulesStatPrefix: s.prefix,

@@ -58,9 +58,15 @@ func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) 
 	if err != nil {
 		return nil, err
 	}
+	filters := filtersOf(v)
+	if v.Wasm != nil {
+		if filters, err = beforeRouter(filters, v.Wasm); err != nil {
+			return nil, err
+		}
+	}
 	out := &hcmv3.HttpConnectionManager{
 		StatPrefix:       v.StatPrefix + statDelimiter,
-		HttpFilters:      slices.Concat(peerFilters(v), policy, filtersOf(v)),
+		HttpFilters:      slices.Concat(peerFilters(v), policy, filters),
 		AccessLog:        append(log, httpStatistics(v.Telemetry, peerOf(v))...),
 		UpgradeConfigs:   websocket,
 		UseRemoteAddress: no, // the peer is a sidecar or the application: what they say holds

@@ -83,6 +83,7 @@ type HTTPChain struct {
 	Authorization *Authorization
 	// ForwardProxy is set where routes may lead to a cluster that is found by DiscoverDynamicDNS.
 	ForwardProxy bool
+	Wasm         *WasmFilters // nil: none
 	IdleTimeout  *time.Duration
 	Telemetry    *Telemetry // nil: nothing is told
 	// FromMesh: clients may be sidecars, which speak HTTP/2 for applications that upgrade

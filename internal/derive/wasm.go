@@ -1,0 +1,83 @@
+package derive
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// deriveWasm finds the plugins of the scope's workloads. Where they differ from before, every
+// listener is derived again.
+func (s *scope) deriveWasm(r *reader) {
+	now := policies[*model.WasmPlugin](r, model.KindWasmPlugin, s.Key.Namespace, s.labels)
+	slices.SortStableFunc(now, func(a, b *model.WasmPlugin) int { return cmp.Compare(b.Priority, a.Priority) })
+	if reflect.DeepEqual(now, s.plugins) {
+		return
+	}
+	s.plugins = now
+	s.markTelling(r.mesh())
+}
+
+// extend gives a listener's chains the plugins that are for them; port is the listener's where
+// a chain says none.
+func (s *scope) extend(l *view.Listener) {
+	if len(s.plugins) == 0 {
+		return
+	}
+	for i := range l.Chains {
+		s.extendChain(&l.Chains[i], l.Port)
+	}
+	if l.Default != nil {
+		s.extendChain(l.Default, l.Port)
+	}
+}
+
+func (s *scope) extendChain(c *view.FilterChain, port uint32) {
+	if c.HTTP == nil || strings.HasSuffix(c.Name, blackHoleSuffix) {
+		return
+	}
+	side := model.SideClient
+	if s.Key.Inbound {
+		side, port = model.SideServer, cmp.Or(c.Match.DestinationPort, port)
+	}
+	out := &view.WasmFilters{}
+	for _, p := range s.plugins {
+		if !p.On(side, port) {
+			continue
+		}
+		into := map[model.WasmPhase]*[]*view.Wasm{model.WasmAuthn: &out.Authn, model.WasmAuthz: &out.Authz, model.WasmStats: &out.Stats}[p.Phase]
+		if into == nil {
+			into = &out.Last
+		}
+		*into = append(*into, wasmOf(p))
+	}
+	if len(out.Authn)+len(out.Authz)+len(out.Stats)+len(out.Last) > 0 {
+		http := *c.HTTP // a copy: what has been put out does not change
+		http.Wasm, c.HTTP = out, &http
+	}
+}
+
+// wasmPrefix begins the names of such filters: Istio's, as it spells them.
+const wasmPrefix = "extenstions.istio.io/wasmplugin/"
+
+func wasmOf(p *model.WasmPlugin) *view.Wasm {
+	out := &view.Wasm{
+		Name: wasmPrefix + p.Namespace + "." + p.Name, File: p.File, RootID: p.PluginName,
+		Config: p.Config, FailOpen: p.FailOpen, Reload: p.Reload,
+	}
+	for _, e := range p.Env {
+		if e.FromHost {
+			out.HostEnv = append(out.HostEnv, e.Name)
+			continue
+		}
+		if out.Env == nil {
+			out.Env = map[string]string{}
+		}
+		out.Env[e.Name] = e.Value
+	}
+	return out
+}

@@ -1,0 +1,66 @@
+package model
+
+// KindWasmPlugin is Istio's kind of that name.
+const KindWasmPlugin Kind = "WasmPlugin"
+
+// WasmPhase is where among the filters of requests a plugin goes.
+type WasmPhase string
+
+// The phases: before tokens are checked, before authorization, before statistics, last.
+const (
+	WasmUnspecified WasmPhase = ""
+	WasmAuthn       WasmPhase = "AUTHN"
+	WasmAuthz       WasmPhase = "AUTHZ"
+	WasmStats       WasmPhase = "STATS"
+)
+
+// WasmPlugin is a filter of requests in WebAssembly. Those of the root namespace are for all.
+type WasmPlugin struct {
+	Meta
+	Selector   map[string]string // empty: all workloads of its namespace
+	File       string            // of the sidecar, with the module
+	PluginName string            // what the module is told it is called; empty: its object's name
+	Config     string            // what it is configured with: JSON; empty: nothing
+	Phase      WasmPhase
+	Priority   int32 // within the phase; the highest first
+	FailOpen   bool  // requests pass where the module cannot be had, or has failed
+	Reload     bool  // a module that has failed is started again
+	Env        []WasmVariable
+	Matches    []WasmMatch // any of them; empty: all traffic
+}
+
+// WasmVariable is an environment variable of the module.
+type WasmVariable struct {
+	Name, Value string
+	FromHost    bool // Envoy's own, and not Value
+}
+
+// WasmMatch is some traffic.
+type WasmMatch struct {
+	Sides Sides
+	Ports []uint32 // of the listener or, inbound, of the workload; empty: all
+}
+
+// SelectorLabels implements Selecting.
+func (w *WasmPlugin) SelectorLabels() map[string]string { return w.Selector }
+
+// ShapesOutbound implements Selecting.
+func (w *WasmPlugin) ShapesOutbound() bool { return true }
+
+// On tells whether a plugin is for traffic of a side at a port.
+func (w *WasmPlugin) On(side Sides, port uint32) bool {
+	for _, m := range w.Matches {
+		if m.Sides&side == 0 {
+			continue
+		}
+		if len(m.Ports) == 0 {
+			return true
+		}
+		for _, p := range m.Ports {
+			if p == port {
+				return true
+			}
+		}
+	}
+	return len(w.Matches) == 0
+}
