@@ -15,8 +15,9 @@ func NewDemoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Run a whole mesh on this machine, and show what it does",
 		Long: `Runs a small shop: five services, reviews in three versions, each workload a process
-of its own with a real Envoy sidecar of its own, on loopback addresses. No root and no
-cluster are needed. Under steady traffic it shifts a canary, adds and removes an
+of its own with a real Envoy sidecar of its own, on loopback addresses. Sidecars get
+certificates from the control plane, and speak nothing but mutual TLS to each other. No
+root and no cluster are needed. Under steady traffic it shifts a canary, adds and removes an
 endpoint, injects faults, applies a broken VirtualService, and kills the control plane;
 after each change it tells where the time went until the last proxy had it.
 
