@@ -24,12 +24,13 @@ func NewLabCommand() *cobra.Command {
 		Short: "Run experiments, and report what they measured",
 		Example: `  moonsail lab propagation --quick
   moonsail lab routes --quick
-  moonsail lab throughput --quick --out report/`,
+  moonsail lab throughput --quick --out report/
+  moonsail lab all --quick --out dist/lab`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand((&propagationFlags{}).command(), (&routesFlags{}).command(), (&throughputFlags{}).command(), (&filtersFlags{}).command(), newFloorCommand(), newLoadCommand(), newBackendCommand())
-	cmd.AddCommand((&balanceFlags{}).command(), (&concurrencyFlags{}).command())
+	cmd.AddCommand((&balanceFlags{}).command(), (&concurrencyFlags{}).command(), (&allFlags{}).command())
 	return cmd
 }
 

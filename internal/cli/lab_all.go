@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	_ "embed" // the page
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/version"
+)
+
+//go:embed lab_all.gohtml
+var allText string
+
+var allPage = template.Must(template.New("all").Parse(allText))
+
+// allExperiments are the experiments of "moonsail lab all", in the order in which they run.
+var allExperiments = []labRun{
+	{name: "propagation", about: "changes: how long to every proxy, and at what cost", args: []string{"lab", "propagation"}},
+	{name: "airbnb", about: "deployments and routes that change by the clock, with the switches of istiod", args: []string{"lab", "propagation", "--source", "kube", "--scenario", "airbnb"}, kube: true},
+	{name: "expedia", about: "rolling restarts of hundreds of pods", args: []string{"lab", "propagation", "--source", "kube", "--scenario", "expedia"}, kube: true},
+	{name: "routes", about: "changes of routes in Envoy", args: []string{"lab", "routes"}, bare: true},
+	{name: "throughput", about: "what sidecars take of throughput and latency", args: []string{"lab", "throughput"}},
+	{name: "balance", about: "connections over Envoy's worker threads", args: []string{"lab", "balance"}},
+	{name: "filters", about: "what filters, metrics and access logs cost", args: []string{"lab", "filters"}},
+	{name: "concurrency", about: "what another worker thread buys", args: []string{"lab", "concurrency"}},
+}
+
+// labRun is one experiment, run by a process of its own.
+type labRun struct {
+	name, about string
+	args        []string
+	kube        bool // it needs an API server
+	bare        bool // it writes no report: its output is kept
+}
+
+// allFlags are those of "moonsail lab all".
+type allFlags struct {
+	quick      bool
+	out        string
+	kubeconfig string
+	only       []string
+}
+
+func (f *allFlags) command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "all",
+		Short: "Run all experiments, and make one report of them",
+		Long: `Runs every experiment of the lab after the other, each as its own command would, and puts
+their reports into one page and one JSON file, beside each of them in a folder of its own. What
+fails is named, and the rest goes on. Those that need a Kubernetes API server are run where
+--kubeconfig names one ('make kube' starts one).
+
+Exit status: 0 all went well, 1 some failed or were interrupted, 2 wrong flags.`,
+		Example: `  moonsail lab all --quick --out dist/lab
+  moonsail lab all --out dist/lab --kubeconfig bin/kubeconfig
+  moonsail lab all --only balance,throughput --out dist/lab`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	fs := cmd.Flags()
+	fs.BoolVar(&f.quick, "quick", false, "small ones: at most two minutes each")
+	fs.StringVar(&f.out, "out", "", "`DIR` for the reports")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that tells an API server, for experiments that need one")
+	fs.StringSliceVar(&f.only, "only", nil, "experiments to run, by `NAME` (default: all that can)")
+	_ = cmd.MarkFlagRequired("out")
+	_ = cmd.MarkFlagDirname("out") // the only error is a flag that does not exist
+	EnvFlags(cmd)
+	return cmd
+}
+
+// chosen are the experiments to run.
+func (f *allFlags) chosen() (out []labRun, err error) {
+	var names []string
+	for _, x := range allExperiments {
+		names = append(names, x.name)
+		if wanted := len(f.only) == 0 || slices.Contains(f.only, x.name); wanted && (!x.kube || f.kubeconfig != "") {
+			out = append(out, x)
+		} else if wanted && len(f.only) > 0 {
+			return nil, usageError{fmt.Errorf("--only %s needs --kubeconfig: 'make kube' starts an API server and writes one", x.name)}
+		}
+	}
+	for _, n := range f.only {
+		if !slices.Contains(names, n) {
+			return nil, usageError{fmt.Errorf("--only %s: there is no such experiment; there are %s", n, strings.Join(names, ", "))}
+		}
+	}
+	return out, nil
+}
+
+// labResult is what an experiment came to.
+type labResult struct {
+	Name   string          `json:"name"`
+	About  string          `json:"about"`
+	Took   float64         `json:"took_s"`
+	Failed string          `json:"failed,omitempty"`
+	Report json.RawMessage `json:"report,omitempty"` // its report.json
+	Text   string          `json:"-"`                // what it printed
+	Page   string          `json:"-"`                // its report.html
+}
+
+func (f *allFlags) run(cmd *cobra.Command) error {
+	list, err := f.chosen()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(f.out, 0o755); err != nil { //nolint:gosec // reports are for everybody
+		return &UserError{What: "cannot write the reports", Where: "--out " + f.out, Err: err, Next: "name a directory that you may write to"}
+	}
+	var results []labResult
+	var failed []string
+	for i, x := range list {
+		fmt.Fprintf(cmd.ErrOrStderr(), "==> %d of %d: %s (%s)\n", i+1, len(list), x.name, x.about)
+		r := f.one(cmd, x)
+		if results = append(results, r); r.Failed != "" {
+			failed = append(failed, x.name+": "+r.Failed)
+		}
+		if cmd.Context().Err() != nil {
+			break
+		}
+	}
+	if err := f.save(results); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s and report.json\n", filepath.Join(f.out, "report.html"))
+	if len(failed) > 0 {
+		return errors.New(strings.Join(failed, "\n"))
+	}
+	return cmd.Context().Err()
+}
+
+// endTime is how long an experiment that is interrupted may take to clean up.
+const endTime = 30 * time.Second
+
+// one runs an experiment.
+func (f *allFlags) one(cmd *cobra.Command, x labRun) labResult {
+	dir := filepath.Join(f.out, x.name)
+	args := slices.Clone(x.args)
+	if !x.bare {
+		args = append(args, "--out", dir)
+	}
+	if f.quick {
+		args = append(args, "--quick")
+	}
+	if x.kube {
+		args = append(args, "--kubeconfig", f.kubeconfig)
+	}
+	r, begun := labResult{Name: x.name, About: x.about}, time.Now()
+	text, err := runSelf(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
+	r.Text, r.Took = text, time.Since(begun).Seconds()
+	if err != nil {
+		r.Failed = err.Error()
+	}
+	r.Report, _ = os.ReadFile(filepath.Join(dir, "report.json")) // what failed early has none
+	page, _ := os.ReadFile(filepath.Join(dir, "report.html"))
+	r.Page = string(page)
+	return r
+}
+
+// runSelf runs this program again, and gives what it printed.
+func runSelf(ctx context.Context, stdout, stderr io.Writer, args []string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	var text bytes.Buffer
+	c := exec.CommandContext(ctx, self, args...)
+	c.Stdout, c.Stderr = io.MultiWriter(stdout, &text), stderr
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGINT) }
+	c.WaitDelay = endTime
+	err = c.Run()
+	return text.String(), err
+}
+
+// save writes the page and the JSON of all.
+func (f *allFlags) save(results []labResult) error {
+	text, err := json.MarshalIndent(map[string]any{"schema": 1, "version": version.Get().String(), "quick": f.quick, "reports": results}, "", "  ")
+	if err != nil {
+		return err
+	}
+	var page bytes.Buffer
+	if err := allPage.Execute(&page, map[string]any{"Version": version.Get().String(), "Quick": f.quick, "Results": results}); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(f.out, "report.json"), append(text, '\n'), 0o644); err != nil { //nolint:gosec // a report is for everybody
+		return err
+	}
+	return os.WriteFile(filepath.Join(f.out, "report.html"), page.Bytes(), 0o644) //nolint:gosec // as above
+}

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestChosenExperiments(t *testing.T) {
+	names := func(f allFlags) (out []string) {
+		list, err := f.chosen()
+		require.NoError(t, err)
+		for _, x := range list {
+			out = append(out, x.name)
+		}
+		return out
+	}
+	require.Equal(t, []string{"propagation", "routes", "throughput", "balance", "filters", "concurrency"}, names(allFlags{}))
+	require.Contains(t, names(allFlags{kubeconfig: "k"}), "airbnb")
+	require.Equal(t, []string{"routes", "balance"}, names(allFlags{only: []string{"balance", "routes"}}))
+	for only, want := range map[string]string{
+		"expedia": "--only expedia needs --kubeconfig",
+		"nothing": "--only nothing: there is no such experiment; there are propagation, airbnb",
+	} {
+		_, err := (&allFlags{only: []string{only}}).chosen()
+		require.ErrorContains(t, err, want)
+		require.ErrorAs(t, err, &usageError{})
+	}
+}
+
+// TestReportOfAll: a report stands in the page as it is, and one that failed is named.
+func TestReportOfAll(t *testing.T) {
+	f := allFlags{out: t.TempDir()}
+	require.NoError(t, f.save([]labResult{
+		{Name: "balance", Page: `<p class="x">5 > 4</p>`, Report: json.RawMessage(`{"schema":1}`)},
+		{Name: "routes", Text: "a < b", Failed: "exit status 1"},
+	}))
+	page, err := os.ReadFile(filepath.Join(f.out, "report.html"))
+	require.NoError(t, err)
+	require.Contains(t, string(page), `srcdoc="&lt;p class=&#34;x&#34;&gt;5 &gt; 4&lt;/p&gt;"`)
+	require.Contains(t, string(page), "<pre>a &lt; b</pre>")
+	require.Contains(t, string(page), `<span class="bad">exit status 1</span>`)
+	text, err := os.ReadFile(filepath.Join(f.out, "report.json"))
+	require.NoError(t, err)
+	var all struct{ Reports []labResult }
+	require.NoError(t, json.Unmarshal(text, &all))
+	require.Equal(t, "exit status 1", all.Reports[1].Failed)
+	require.JSONEq(t, `{"schema":1}`, string(all.Reports[0].Report))
+}
