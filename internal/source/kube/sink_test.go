@@ -200,10 +200,10 @@ func TestNewerVersionsOfIstio(t *testing.T) {
 
 // TestKindsWithoutEffect holds that the user is told of policies that do nothing.
 func TestKindsWithoutEffect(t *testing.T) {
-	later := istioapi.Resource{Group: "extensions.istio.io", Kind: "WasmPlugin", Custom: true}
+	later := istioapi.Resource{Group: "extensions.istio.io", Kind: "TrafficExtension", Custom: true}
 	s := &Source{Intake: store.NewIntake(), Meter: newCounts(), Log: slog.New(slog.DiscardHandler)}
 	s.log.log = s.Log
-	k := s.sink(custom(later, "v1alpha1", "wasmplugins"))
+	k := s.sink(custom(later, "v1alpha1", "trafficextensions"))
 	if r := k.resource; r.Read {
 		t.Skip("it is read by now")
 	}
@@ -211,7 +211,7 @@ func TestKindsWithoutEffect(t *testing.T) {
 	problems := s.Problems()
 	require.Len(t, problems, 1)
 	require.Equal(t, istioapi.SeverityWarning, problems[0].Severity)
-	require.Equal(t, "WasmPlugin/shop/deny", problems[0].Object.String())
+	require.Equal(t, "TrafficExtension/shop/deny", problems[0].Object.String())
 	require.Contains(t, problems[0].Message, "no effect")
 }
 
