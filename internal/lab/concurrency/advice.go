@@ -14,7 +14,8 @@ type Advice struct {
 	Reasons []string
 }
 
-// worthIt is what the requests of the next number of workers must be to those of the last.
+// worthIt is what the requests of the next number of workers must be to those of the last, or
+// what the last one's p99 at a high load must be to the next one's.
 const worthIt = 1.1
 
 // Limits of a load that is well answered.
@@ -30,13 +31,18 @@ func Advise(r *experiment.Report, o *Options, cpus int) Advice {
 	a := Advice{Workers: o.Workers[0]}
 	for i := 1; i < len(o.Workers); i++ {
 		more, fewer := o.Workers[i], o.Workers[i-1]
-		gain, cost := find(r, metricQPS, more, fewer), find(r, metricCost, more, fewer)
+		gain, cost := find(r, metricQPS, more, fewer, all), find(r, metricCost, more, fewer, all)
 		if gain == nil || gain.N == 0 {
 			break
 		}
 		a.Reasons = append(a.Reasons, fmt.Sprintf("as fast as it goes %s answer %.2f times what %s would (%.2f to %.2f: %s)%s",
 			crew(more), gain.Median, crew(fewer), gain.Low, gain.High, gain.Verdict, costOf(cost)))
-		if gain.Verdict != experiment.IsHigher || gain.Median < worthIt {
+		wait := find(r, metricP99, more, fewer, o.high())
+		sooner := wait != nil && wait.Verdict == experiment.IsLower && wait.Median*worthIt <= 1
+		if sooner {
+			a.Reasons = append(a.Reasons, fmt.Sprintf("at %d %% their p99 is %.2f times the other's (%.2f to %.2f)", o.high(), wait.Median, wait.Low, wait.High))
+		}
+		if !sooner && (gain.Verdict != experiment.IsHigher || gain.Median < worthIt) {
 			break
 		}
 		a.Workers = more
@@ -56,9 +62,9 @@ func costOf(c *experiment.Comparison) string {
 	return fmt.Sprintf(", with %.2f times the CPU for each", c.Median)
 }
 
-func find(r *experiment.Report, metric string, more, fewer int) *experiment.Comparison {
+func find(r *experiment.Report, metric string, more, fewer, load int) *experiment.Comparison {
 	for i := range r.Comparisons {
-		if c := &r.Comparisons[i]; c.Metric == metric && c.Variant == nameOf(more, all) && c.Base == nameOf(fewer, all) {
+		if c := &r.Comparisons[i]; c.Metric == metric && c.Variant == nameOf(more, load) && c.Base == nameOf(fewer, load) {
 			return c
 		}
 	}

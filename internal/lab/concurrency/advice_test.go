@@ -107,3 +107,22 @@ func TestCheck(t *testing.T) {
 		require.ErrorContains(t, o.Check(), want)
 	}
 }
+
+// TestAdviseForLatency: a worker that surely shortens queues is worth it, whatever is answered.
+func TestAdviseForLatency(t *testing.T) {
+	o := &Options{Workers: []int{1, 2}, Loads: []int{50, 80, 120}}
+	r := made(o, map[int][]float64{1: five(1000), 2: five(1000)}, nil)
+	for w, p99 := range map[int]float64{1: 100, 2: 40} {
+		v := experiment.Result{Name: nameOf(w, 80)}
+		for _, p := range five(p99) {
+			v.Samples = append(v.Samples, experiment.Sample{metricP99: p})
+		}
+		r.Variants = append(r.Variants, v)
+	}
+	require.Equal(t, 1, Advise(r, o, 2).Workers)
+	r.Comparisons = append(r.Comparisons, experiment.Comparison{Metric: metricP99, Variant: nameOf(2, 80), Base: nameOf(1, 80)})
+	r.Conclude()
+	a := Advise(r, o, 2)
+	require.Equal(t, 2, a.Workers)
+	require.Contains(t, a.String(), "at 80 % their p99 is 0.40 times the other's (0.40 to 0.40)")
+}
