@@ -78,6 +78,7 @@ func TestDistributionNamesWhatIsWaitedFor(t *testing.T) {
 		c := h.warm("")
 		rev := h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"))
 		c.take(resource.Cluster, "c2") // and never asks for its endpoints
+		c.take(resource.Endpoints, "c2")
 		var w Whereabouts
 		h.eventually("the listener waits", func() bool {
 			w = h.at(rev, "app-1")

@@ -15,11 +15,11 @@ func TestListenersWaitForNewClustersAndTheirEndpoints(t *testing.T) {
 		c := h.warm("")
 		h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"), endpoints("c1", "2"))
 		clusters := c.expect(resource.Cluster, "c2")
-		c.take(resource.Endpoints, "c1") // endpoints never wait
-		c.ack(clusters)
+		ends := c.expect(resource.Endpoints, "c1", "c2") // endpoints never wait
 		c.subscribe(resource.Endpoints, "c2")
-		c.take(resource.Endpoints, "c2")
 		c.take(resource.Listener, "l2")
+		c.ack(clusters)
+		c.ack(ends)
 	})
 }
 
@@ -39,19 +39,21 @@ func TestRebindingSendsDifferencesInOrder(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
-		h.commit(edsCluster("both", "1"), endpoints("both", "1"))
-		c.take(resource.Cluster, "both")
+		rev := h.commit(edsCluster("both", "1"), endpoints("both", "1"))
+		r, ends := c.expect(resource.Cluster, "both"), c.expect(resource.Endpoints, "both")
 		c.subscribe(resource.Endpoints, "both")
-		c.take(resource.Endpoints, "both")
+		c.ack(r)
+		c.ack(ends)
+		h.becomes(rev, "app-1", PositionACKed)
 
 		other := table.New("other")
 		h.commitTo(other, edsCluster("both", "1"), endpoints("both", "1"), edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"))
 		h.rebinds[nodeID]([]*table.Table{other, h.in})
-		r := c.expect(resource.Cluster, "c2")
+		r, ends = c.expect(resource.Cluster, "c2"), c.expect(resource.Endpoints, "c2")
 		c.take(resource.Listener, "-l1")
-		c.ack(r)
 		c.subscribe(resource.Endpoints, "c2")
-		c.take(resource.Endpoints, "c2")
+		c.ack(r)
+		c.ack(ends)
 		c.take(resource.Listener, "l2")
 		c.take(resource.Cluster, "-c1")
 		c.take(resource.Endpoints, "-c1")
