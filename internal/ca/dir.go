@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Dir is a Store in a directory, with a file for each of FileNames. What is made there is
@@ -37,9 +38,14 @@ func (d Dir) Read(context.Context) (*Contents, error) {
 	return &Contents{Files: f, Where: d.Place(), Own: own && !d.ReadOnly, Version: f.fingerprint()}, nil
 }
 
+// writeOrder is that in which files are made: whoever finds the last one finds all.
+var writeOrder = []string{RootFile, OwnFile, ChainFile, CertFile, KeyFile}
+
+// files reads what there is, in the opposite of the order in which it is made: where the key
+// is there, so is all that was made with it.
 func (d Dir) files() (Files, error) {
 	f := Files{}
-	for _, name := range FileNames {
+	for _, name := range slices.Backward(writeOrder) {
 		b, err := os.ReadFile(filepath.Join(d.Path, name))
 		switch {
 		case err == nil:
@@ -85,7 +91,7 @@ func (d Dir) change(ctx context.Context, version string, f Files) error {
 // write writes files, the key last and the roots first: who reads meanwhile finds nothing, or
 // what fits together.
 func (d Dir) write(f Files) error {
-	for _, name := range []string{RootFile, OwnFile, ChainFile, CertFile, KeyFile} {
+	for _, name := range writeOrder {
 		if b, ok := f[name]; ok {
 			if err := replaceFile(filepath.Join(d.Path, name), b); err != nil {
 				return err

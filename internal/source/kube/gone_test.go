@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -63,6 +64,7 @@ func before(t *testing.T, c *kubetest.Cluster) (f *forgetful, kubeconfig string)
 	f = &forgetful{proxy: httputil.NewSingleHostReverseProxy(target)}
 	f.proxy.Transport, f.proxy.FlushInterval = transport, -1
 	f.proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
+	f.proxy.ErrorLog = log.New(io.Discard, "", 0)
 	f.remember()
 	server := httptest.NewServer(f)
 	t.Cleanup(func() {
