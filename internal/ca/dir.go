@@ -38,11 +38,11 @@ func (d Dir) Read(context.Context) (*Contents, error) {
 	return &Contents{Files: f, Where: d.Place(), Own: own && !d.ReadOnly, Version: f.fingerprint()}, nil
 }
 
-// writeOrder is that in which files are made: whoever finds the last one finds all.
-var writeOrder = []string{RootFile, OwnFile, ChainFile, CertFile, KeyFile}
+// writeOrder is that in which files are made: first the sign that they are, the key last.
+var writeOrder = []string{OwnFile, RootFile, ChainFile, CertFile, KeyFile}
 
-// files reads what there is, in the opposite of the order in which it is made: where the key
-// is there, so is all that was made with it.
+// files reads what there is, in the opposite of the order in which it is made: with each file
+// there are those that were made before it.
 func (d Dir) files() (Files, error) {
 	f := Files{}
 	for _, name := range slices.Backward(writeOrder) {
@@ -88,8 +88,7 @@ func (d Dir) change(ctx context.Context, version string, f Files) error {
 	return d.write(f)
 }
 
-// write writes files, the key last and the roots first: who reads meanwhile finds nothing, or
-// what fits together.
+// write writes files: who reads meanwhile finds nothing, or what fits together.
 func (d Dir) write(f Files) error {
 	for _, name := range writeOrder {
 		if b, ok := f[name]; ok {
