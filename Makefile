@@ -24,7 +24,7 @@ BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo fals
 # The race detector needs a C compiler; tests are worth running without one, too.
 RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_ENABLED)" = 1 ] && echo -race)
 
-.PHONY: help build envoy demo kube kube-build test unit e2e h2spec fuzz bench bench-istiod lint clean
+.PHONY: help build envoy demo kube kube-build test unit e2e e2e-full lab h2spec fuzz bench bench-istiod lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -64,6 +64,15 @@ unit: envoy kube-build ## all tests, with the race detector where there is a C c
 e2e: envoy kube-build ## the tests with real Envoys and a real API server alone, in full
 	@echo "==> testing with Envoy"
 	@go test $(RACE) -count 1 -timeout 9m $(TESTFLAGS) ./test/...
+
+e2e-full: e2e ## the same with 200 restarts of sidecars under traffic, and each experiment of the lab in its quick form: about half an hour
+	@echo "==> replacing 200 sidecars under traffic"
+	@E2E_RESTARTS=200 go test -count 1 -timeout 20m $(TESTFLAGS) -run TestRollingRestarts ./test/e2e
+	@echo "==> the lab's experiments; reports in dist/lab"
+	@tools/lab --quick --out dist/lab
+
+lab: kube-build build envoy ## all experiments of the lab in full, some hours; reports in dist/lab (LABFLAGS=--quick)
+	@tools/lab --out dist/lab $(LABFLAGS)
 
 h2spec: ## h2spec's cases against the HTTP/2 server of xDS streams, in a second
 	@echo "==> testing with h2spec"
