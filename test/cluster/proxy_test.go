@@ -10,6 +10,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -26,7 +27,9 @@ type proxy struct {
 	model  *model.Proxy
 	stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 
-	mu       sync.Mutex                          // guards all below
+	cut      context.CancelFunc                  // ends its stream
+	mu       sync.Mutex                          // guards all below; while somebody has it, nothing is answered
+	refuses  string                              // responses with a resource of this name are refused
 	held     map[resource.Type]map[string]string // versions by name
 	removed  map[string]bool                     // clusters that were taken away, ever
 	answered int
@@ -35,16 +38,21 @@ type proxy struct {
 
 func connect(t *testing.T, addr, ns string) *proxy {
 	t.Helper()
+	return connectAs(t, addr, ns, "client", "10.9.9.9")
+}
+
+func connectAs(t *testing.T, addr, ns, name, ip string) *proxy {
+	t.Helper()
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	require.NoError(t, err)
 	p := &proxy{
-		stream: stream, held: map[resource.Type]map[string]string{}, removed: map[string]bool{},
+		stream: stream, cut: cancel, held: map[resource.Type]map[string]string{}, removed: map[string]bool{},
 		model: &model.Proxy{
-			ID: "sidecar~10.9.9.9~client." + ns + "~" + ns + ".svc.cluster.local", Type: model.ProxySidecar,
-			Name: "client", Namespace: ns, IPs: []string{"10.9.9.9"}, DNSDomain: ns + ".svc.cluster.local",
+			ID: "sidecar~" + ip + "~" + name + "." + ns + "~" + ns + ".svc.cluster.local", Type: model.ProxySidecar,
+			Name: name, Namespace: ns, IPs: []string{ip}, DNSDomain: ns + ".svc.cluster.local",
 		},
 	}
 	node := &core.Node{Id: p.model.ID}
@@ -85,6 +93,13 @@ func (p *proxy) answer(resp *discovery.DeltaDiscoveryResponse) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answered++
+	for _, r := range resp.Resources {
+		if p.refuses != "" && r.Name == p.refuses {
+			return p.stream.Send(&discovery.DeltaDiscoveryRequest{
+				TypeUrl: resp.TypeUrl, ResponseNonce: resp.Nonce, ErrorDetail: &status.Status{Code: 13, Message: r.Name + ": not with me"},
+			})
+		}
+	}
 	for _, typ := range held {
 		if typ.URL() != resp.TypeUrl {
 			continue

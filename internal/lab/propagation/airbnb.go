@@ -147,10 +147,10 @@ spec:
 	return commit()
 }
 
-// add takes the changes that a recorder has seen and that concern any proxy.
+// add takes the changes that a recorder has seen and that some proxy got.
 func (d *delays) add(r *recorder, setting string) {
 	for _, c := range r.recent() {
-		if c.Timeline[telemetry.StageAck] < 0 {
+		if c.Proxies.Acked == 0 {
 			continue
 		}
 		stages, whole := c.Timeline.Split(time.Microsecond)

@@ -13,6 +13,9 @@ import (
 // seenChange is a change whose stages end so many milliseconds after its event; -1: never.
 func seenChange(rev model.Revision, ends ...int) telemetry.Change {
 	c := telemetry.Change{Revision: rev, Observed: time.Now().Add(time.Minute)}
+	if ends[telemetry.StageAck] >= 0 {
+		c.Proxies.Acked = 1
+	}
 	for i, ms := range ends {
 		c.Timeline[i] = time.Duration(ms) * time.Millisecond
 		if ms < 0 {
