@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"os"
-
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/lab/balance"
@@ -54,17 +52,6 @@ func (f *balanceFlags) build(cmd *cobra.Command) (o balance.Options, err error) 
 	if o.Workers = f.workers; cmd.Flags().Changed("connections") || !f.quick {
 		o.Connections = f.connections
 	}
-	if err := f.check(); err != nil {
-		return o, err
-	}
-	if err := o.Check(); err != nil {
-		return o, usageError{err}
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return o, err
-	}
-	o.Pair.Binary = []string{self}
-	o.Pair.Envoy, err = f.findEnvoy()
+	o.Pair.Binary, o.Pair.Envoy, err = f.programs(o.Check())
 	return o, err
 }

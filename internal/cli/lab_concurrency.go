@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"os"
-
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/lab/concurrency"
@@ -60,17 +58,6 @@ func (f *concurrencyFlags) build(cmd *cobra.Command) (o concurrency.Options, err
 		o.Loads = f.loads
 	}
 	o.Connections = f.connections
-	if err := f.check(); err != nil {
-		return o, err
-	}
-	if err := o.Check(); err != nil {
-		return o, usageError{err}
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return o, err
-	}
-	o.Pair.Binary = []string{self}
-	o.Pair.Envoy, err = f.findEnvoy()
+	o.Pair.Binary, o.Pair.Envoy, err = f.programs(o.Check())
 	return o, err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -51,10 +52,21 @@ func (f *experimentFlags) check() error {
 	return nil
 }
 
-// findEnvoy is the Envoy to run.
-func (f *experimentFlags) findEnvoy() (path string, err error) {
+// programs are what sidecars are made of: this program and Envoy, where the flags make sense;
+// options is the answer of the experiment's own check.
+func (f *experimentFlags) programs(options error) (self []string, path string, err error) {
+	if options != nil {
+		return nil, "", usageError{options}
+	}
+	if err := f.check(); err != nil {
+		return nil, "", err
+	}
 	binary, err := envoy.Find(f.envoy)
-	return binary.Path, err
+	if err != nil {
+		return nil, "", err
+	}
+	me, err := os.Executable()
+	return []string{me}, binary.Path, err
 }
 
 // run runs an experiment, saves its report, and prints it; also where it ended early.

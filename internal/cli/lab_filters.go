@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"os"
-
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/lab/filters"
@@ -40,19 +38,8 @@ Exit status: 0 measured, 1 failed or interrupted (complete rounds are reported),
 func (f *filtersFlags) start(cmd *cobra.Command) (err error) {
 	o := f.options
 	o.Quick = f.quick
-	if err := o.Check(); err != nil {
-		return usageError{err}
-	}
-	if err := f.check(); err != nil {
+	if o.Binary, o.Envoy, err = f.programs(o.Check()); err != nil {
 		return err
 	}
-	if o.Envoy, err = f.findEnvoy(); err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	o.Binary = []string{self}
 	return f.run(cmd, filters.New(o))
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"os"
-
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/lab/throughput"
@@ -60,16 +58,6 @@ func (f *throughputFlags) build(cmd *cobra.Command) (o throughput.Options, err e
 			o.Rates = d.Rates
 		}
 	}
-	if err := o.Check(); err != nil {
-		return o, usageError{err}
-	}
-	if err := f.check(); err != nil {
-		return o, err
-	}
-	if o.Envoy, err = f.findEnvoy(); err != nil {
-		return o, err
-	}
-	self, err := os.Executable()
-	o.Binary = []string{self}
+	o.Binary, o.Envoy, err = f.programs(o.Check())
 	return o, err
 }
