@@ -17,8 +17,9 @@ import (
 type ahead struct {
 	// names count as subscribed, and are in EDS's todo or flight.
 	names *names.Set
-	// missed went ahead and were not asked for in time: the request that comes for them tells
-	// nothing of those that went ahead later.
+	// missed went ahead and were not asked for in time, or are of clusters that may have been
+	// sent before: the request that comes for them may be due to that, and tells nothing of
+	// what went ahead since.
 	missed *names.Set
 	// trusted: the last ones were of use. Then listeners and routes do not wait for the
 	// clusters' ACK, either. A cluster that is refused has a route then before that is known,
@@ -26,14 +27,13 @@ type ahead struct {
 	trusted bool
 }
 
-// sendAhead has the endpoints of new clusters sent with them, where the proxy asks for
-// endpoints at all.
-func (l *Ledger) sendAhead(clusters []string) {
+// sendAhead has the endpoints of clusters sent with them. Those in old may have been sent before.
+func (l *Ledger) sendAhead(clusters, old []string) {
 	if len(clusters) == 0 {
 		return
 	}
 	e, set := &l.watches[eds], names.Strings(clusters)
-	l.ahead.names = l.pool.With(l.ahead.names, set)
+	l.ahead.names, l.ahead.missed = l.pool.With(l.ahead.names, set), l.pool.With(l.ahead.missed, names.Strings(old))
 	e.names = l.pool.With(e.names, set)
 	e.todo = l.pool.With(e.todo, set)
 	e.owe(l.newest())

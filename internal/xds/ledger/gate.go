@@ -26,6 +26,7 @@ type endpointWait struct {
 	upto  model.Revision // of the clusters that are waited for
 	seen  model.Revision
 	of    [2]*names.Set
+	sent  uint64 // the nonce of the newest response with endpoints
 	nacks uint64
 }
 
@@ -123,11 +124,11 @@ func (l *Ledger) newClusters(i int, upto model.Revision) iter.Seq[string] {
 // flight all the time.
 func (l *Ledger) endpointsSent(slot int, upto model.Revision, clusters iter.Seq[string]) bool {
 	e, wait := &l.watches[eds], &l.gate.waits[slot]
-	now := endpointWait{upto: upto, seen: l.newest(), of: [2]*names.Set{e.names, l.gate.fresh}, nacks: l.refused}
+	now := endpointWait{upto: upto, seen: l.newest(), of: [2]*names.Set{e.names, l.gate.fresh}, sent: e.nonce, nacks: l.refused}
 	if e.todo != nil || len(e.groups) > 0 || *wait == now {
 		return false
 	}
-	if !l.allSubscribed(clusters) {
+	if !l.allSent(clusters) {
 		*wait = now
 		return false
 	}
@@ -135,16 +136,19 @@ func (l *Ledger) endpointsSent(slot int, upto model.Revision, clusters iter.Seq[
 	return true
 }
 
-// allSubscribed tells whether endpoints are subscribed for all clusters that have some.
+// allSent tells whether endpoints are subscribed for all clusters that have some, and were
+// sent since they are there: those of a cluster that went and came back may not be yet.
 // What Envoy refused it does not subscribe.
-func (l *Ledger) allSubscribed(clusters iter.Seq[string]) bool {
+func (l *Ledger) allSent(clusters iter.Seq[string]) bool {
 	c, e := &l.watches[cds], &l.watches[eds]
 	for name := range clusters {
-		if e.wild || e.names.Has(name) || c.held[name] != nil {
+		if c.held[name] != nil || l.lookup(resource.Cluster, name) == nil {
 			continue
 		}
-		if l.lookup(resource.Cluster, name) != nil && l.lookup(resource.Endpoints, name) != nil {
-			return false
+		for i, s := range l.states {
+			if ends := s.Get(resource.Endpoints, name); ends != nil && (!e.wild && !e.names.Has(name) || ends.Added > e.at[i].add) {
+				return false
+			}
 		}
 	}
 	return true

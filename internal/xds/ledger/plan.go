@@ -162,6 +162,9 @@ func (l *Ledger) planRemoved(k kind, limit model.Revision, p *plan) {
 				p.removed = append(p.removed, name)
 			}
 		}
+		if wait == 0 && s.LastChanged(w.typ) > p.at[i].add {
+			wait = w.at[i].wait // it may be there again, and its new form has to wait
+		}
 		p.at[i].rem, p.at[i].wait = next, wait
 	}
 	p.gone = l.pool.With(p.gone, names.Strings(later))
