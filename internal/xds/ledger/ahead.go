@@ -27,16 +27,32 @@ type ahead struct {
 	trusted bool
 }
 
-// sendAhead has the endpoints of clusters sent with them. Those in old may have been sent before.
-func (l *Ledger) sendAhead(clusters, old []string) {
+// sendAhead has the endpoints of clusters sent with them, in f.
+func (l *Ledger) sendAhead(clusters []string, f *flight) {
 	if len(clusters) == 0 {
 		return
 	}
 	e, set := &l.watches[eds], names.Strings(clusters)
-	l.ahead.names, l.ahead.missed = l.pool.With(l.ahead.names, set), l.pool.With(l.ahead.missed, names.Strings(old))
+	l.ahead.names, l.ahead.missed = l.pool.With(l.ahead.names, set), l.pool.With(l.ahead.missed, names.Strings(l.sentBefore(clusters, f)))
 	e.names = l.pool.With(e.names, set)
 	e.todo = l.pool.With(e.todo, set)
 	e.owe(l.newest())
+}
+
+// sentBefore are those of a response's clusters that may have been sent before it.
+func (l *Ledger) sentBefore(clusters []string, f *flight) []string {
+	if f.explicit {
+		return clusters
+	}
+	var out []string
+	for _, name := range clusters {
+		for i, s := range l.states {
+			if c := s.Get(resource.Cluster, name); c != nil && c.Added <= f.from[i].add {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
 }
 
 // goesAhead tells whether the endpoints of a cluster that is being sent are to go with it.

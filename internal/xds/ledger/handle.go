@@ -281,7 +281,7 @@ func (l *Ledger) follow(k kind, f *flight, p *plan) {
 // cluster warming until they come, and does not ask, as it has subscribed them already.
 func (l *Ledger) clustersSent(f *flight) {
 	e := &l.watches[eds]
-	var again, later, all, ahead, old []string
+	var again, later, all, ahead []string
 	for i, part := range f.parts[:MaxTables] {
 		if part == nil {
 			continue
@@ -297,9 +297,6 @@ func (l *Ledger) clustersSent(f *flight) {
 				later = append(later, c.Name)
 			case l.goesAhead(c):
 				ahead = append(ahead, c.Name)
-				if f.explicit || c.Added <= f.from[i].add {
-					old = append(old, c.Name)
-				}
 			}
 			if f.explicit || l.watches[cds].held[c.Name] != nil { // or it was refused before
 				all = append(all, c.Name)
@@ -307,7 +304,7 @@ func (l *Ledger) clustersSent(f *flight) {
 		}
 	}
 	l.resend = l.pool.With(l.resend, names.Strings(later))
-	l.sendAhead(ahead, old)
+	l.sendAhead(ahead, f)
 	if len(again) > 0 {
 		e.todo = l.pool.With(e.todo, names.Strings(again))
 		e.owe(l.newest())
