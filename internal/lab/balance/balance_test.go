@@ -15,46 +15,26 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/moonsail/moonsail/internal/cli"
-	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/lab/balance"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/test/labtest"
 )
 
-// asMoonsail makes this test binary run as moonsail: what is measured are its children.
-const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(asMoonsail) != "" {
-		os.Exit(cli.Execute())
-	}
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"))
+	labtest.Main(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"))
 }
 
 // small is a run of some seconds.
 func small(t *testing.T, connections ...int) *experiment.Experiment {
 	t.Helper()
-	t.Setenv(asMoonsail, "1")
-	t.Setenv("TMPDIR", t.TempDir())
-	binary, err := envoy.Find("")
-	require.NoError(t, err)
-	self, err := os.Executable()
-	require.NoError(t, err)
+	labtest.Temporary(t)
 	o := balance.QuickOptions()
 	o.Connections, o.Phase, o.Rounds = connections, 100*time.Millisecond, 2
-	o.Pair.Binary, o.Pair.Envoy = []string{self}, binary.Path
+	o.Pair.Binary, o.Pair.Envoy = labtest.Sidecars(t)
 	require.NoError(t, o.Check())
 	e := balance.New(o)
 	e.Budget = 5 * time.Minute
 	return e
-}
-
-// leavesNothing holds that a run's processes have ended and its files are gone.
-func leavesNothing(t *testing.T) {
-	t.Helper()
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
-	require.NoError(t, err)
-	require.Empty(t, left)
 }
 
 // TestBalance: what the product generates is even; the two planted defects are seen as such,
@@ -63,7 +43,7 @@ func TestBalance(t *testing.T) {
 	const n = 64
 	r, err := experiment.Run(t.Context(), small(t, n))
 	require.NoError(t, err)
-	leavesNothing(t)
+	require.Empty(t, labtest.LeftOver(t))
 	require.Len(t, r.Variants, 6)
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2"} {
 		require.InDelta(t, 1, uneven(t, r, "moonsail", protocol, n).Max, 0, protocol)
@@ -135,7 +115,7 @@ func TestInterrupted(t *testing.T) {
 	r, err := experiment.Run(ctx, e)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotEmpty(t, r.Stopped)
-	leavesNothing(t)
+	require.Empty(t, labtest.LeftOver(t))
 }
 
 func TestCheck(t *testing.T) {

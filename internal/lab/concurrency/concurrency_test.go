@@ -14,45 +14,26 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/moonsail/moonsail/internal/cli"
-	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/lab/concurrency"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/test/labtest"
 )
 
-// asMoonsail makes this test binary run as moonsail: what is measured are its children.
-const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(asMoonsail) != "" {
-		os.Exit(cli.Execute())
-	}
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"))
+	labtest.Main(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"))
 }
 
 // small is a run of some seconds.
 func small(t *testing.T) *experiment.Experiment {
 	t.Helper()
-	t.Setenv(asMoonsail, "1")
-	t.Setenv("TMPDIR", t.TempDir())
-	binary, err := envoy.Find("")
-	require.NoError(t, err)
-	self, err := os.Executable()
-	require.NoError(t, err)
+	labtest.Temporary(t)
 	o := concurrency.QuickOptions()
 	o.Workers, o.Loads, o.Phase, o.Rounds = []int{1, 2}, []int{20, 60}, 200*time.Millisecond, 3
-	o.Pair.Binary, o.Pair.Envoy = []string{self}, binary.Path
+	o.Pair.Binary, o.Pair.Envoy = labtest.Sidecars(t)
 	require.NoError(t, o.Check())
 	e := concurrency.New(o)
 	e.Budget = 5 * time.Minute
 	return e
-}
-
-func leavesNothing(t *testing.T) {
-	t.Helper()
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
-	require.NoError(t, err)
-	require.Empty(t, left)
 }
 
 // TestConcurrency: each thread's CPU is told, all numbers come from the samples, and there is a
@@ -60,7 +41,7 @@ func leavesNothing(t *testing.T) {
 func TestConcurrency(t *testing.T) {
 	r, err := experiment.Run(t.Context(), small(t))
 	require.NoError(t, err)
-	leavesNothing(t)
+	require.Empty(t, labtest.LeftOver(t))
 	require.Len(t, r.Variants, 6)
 	notes := strings.Join(r.Notes, "\n")
 	require.Contains(t, notes, "100 % is ")
@@ -128,5 +109,5 @@ func TestInterrupted(t *testing.T) {
 	r, err := experiment.Run(ctx, e)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotEmpty(t, r.Stopped)
-	leavesNothing(t)
+	require.Empty(t, labtest.LeftOver(t))
 }

@@ -8,24 +8,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
-	"github.com/moonsail/moonsail/internal/cli"
 	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/filters"
 	"github.com/moonsail/moonsail/internal/lab/pair"
+	"github.com/moonsail/moonsail/test/labtest"
 )
 
-// asMoonsail makes this test binary run as moonsail: the processes of pairs are its children.
-const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asMoonsail) != "" {
-		os.Exit(cli.Execute())
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { labtest.Main(m) }
 
 // watched looks at a pair before it is stopped.
 type watched struct {
@@ -54,15 +45,10 @@ func stats(t *testing.T, s *pair.Sidecar, filter string) (sum uint64) {
 
 // TestRun runs all variants on real parts, and looks at each for what it is said to be.
 func TestRun(t *testing.T) {
-	t.Setenv(asMoonsail, "1")
-	self, err := os.Executable()
-	require.NoError(t, err)
+	labtest.Temporary(t)
 	o := filters.DefaultOptions()
-	o.Binary, o.Quick, o.Connections, o.Rate = []string{self}, true, 4, 50
-	t.Setenv("TMPDIR", t.TempDir())
-	binary, err := envoy.Find("")
-	require.NoError(t, err)
-	o.Envoy = binary.Path
+	o.Binary, o.Envoy = labtest.Sidecars(t)
+	o.Quick, o.Connections, o.Rate = true, 4, 50
 	e := filters.New(o)
 	e.Rounds, e.Budget = 1, 5*time.Minute // a bound; it is far shorter
 	native, wasm := map[string]bool{}, map[string]bool{}

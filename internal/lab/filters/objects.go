@@ -1,6 +1,10 @@
 package filters
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/moonsail/moonsail/internal/lab/pair"
+)
 
 // telemetry is the pair's: metrics or none, and an access log or none.
 func telemetry(metrics bool, log string) string {
@@ -15,21 +19,9 @@ spec:
 	return out
 }
 
-// inserted is an EnvoyFilter that puts a filter before the router of both sidecars.
+// inserted puts a filter of the lab before the router of both sidecars.
 func inserted(name, config string) string {
-	return fmt.Sprintf(`apiVersion: networking.istio.io/v1alpha3
-kind: EnvoyFilter
-metadata: {name: %s, namespace: $NAMESPACE}
-spec:
-  configPatches:
-  - applyTo: HTTP_FILTER
-    match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.router}}}}}
-    patch:
-      operation: INSERT_BEFORE
-      value:
-        name: lab.%s
-        typed_config:
-%s`, name, name, config)
+	return pair.BeforeRouter(name, "lab."+name, "        typed_config:\n"+config)
 }
 
 // lua adds a header to requests and one to answers.

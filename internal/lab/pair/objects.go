@@ -84,3 +84,20 @@ spec:
   - {port: {number: %[3]d, name: http, protocol: HTTP}, captureMode: NONE, defaultEndpoint: "%[4]s"}`,
 		p.Namespace, servicePort, meshPort, p.mesh.Backend())
 }
+
+// BeforeRouter is an EnvoyFilter object that puts a filter before the router of all sidecars of
+// a pair. Config is the rest of the filter's YAML, indented by eight spaces.
+func BeforeRouter(object, filter, config string) string {
+	return fmt.Sprintf(`apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: %s, namespace: $NAMESPACE}
+spec:
+  configPatches:
+  - applyTo: HTTP_FILTER
+    match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.router}}}}}
+    patch:
+      operation: INSERT_BEFORE
+      value:
+        name: %s
+%s`, object, filter, config)
+}

@@ -4,38 +4,24 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
-	"github.com/moonsail/moonsail/internal/cli"
 	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/lab/load"
 	"github.com/moonsail/moonsail/internal/lab/pair"
+	"github.com/moonsail/moonsail/test/labtest"
 )
 
-// asMoonsail makes this test binary run as moonsail: the processes of pairs are its children.
-const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asMoonsail) != "" {
-		os.Exit(cli.Execute())
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { labtest.Main(m) }
 
 func start(t *testing.T) *pair.Mesh {
 	t.Helper()
-	t.Setenv(asMoonsail, "1")
-	binary, err := envoy.Find("")
-	require.NoError(t, err)
-	self, err := os.Executable()
-	require.NoError(t, err)
-	m, err := pair.Start(t.Context(), pair.Options{Binary: []string{self}, Envoy: binary.Path})
+	var o pair.Options
+	o.Binary, o.Envoy = labtest.Sidecars(t)
+	m, err := pair.Start(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(m.Stop)
 	return m
@@ -149,9 +135,7 @@ func TestPairs(t *testing.T) {
 		p.Stop()
 	}
 	m.Stop()
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
-	require.NoError(t, err)
-	require.Empty(t, left)
+	require.Empty(t, labtest.LeftOver(t))
 }
 
 // TestInterrupted: a pair that nobody waits for is not made, and leaves no process.

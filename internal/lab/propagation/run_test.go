@@ -2,48 +2,26 @@ package propagation_test
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
-	"github.com/moonsail/moonsail/internal/cli"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 	"github.com/moonsail/moonsail/internal/lab/propagation"
+	"github.com/moonsail/moonsail/test/labtest"
 )
 
-// asMoonsail makes this test binary run as moonsail: the servers under test are its
-// children.
-const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asMoonsail) != "" {
-		os.Exit(cli.Execute())
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { labtest.Main(m) }
 
 func options(t *testing.T) propagation.Options {
 	t.Helper()
-	t.Setenv(asMoonsail, "1")
-	t.Setenv("TMPDIR", t.TempDir())
-	self, err := os.Executable()
-	require.NoError(t, err)
+	labtest.Temporary(t)
 	o := propagation.QuickOptions()
-	o.Binary, o.Rounds = []string{self}, 2
+	o.Binary, o.Rounds = labtest.Moonsail(t), 2
 	o.Meshes = []meshfiles.Shape{{Services: 5, Proxies: 20, Bystanders: 2}}
 	return o
-}
-
-// leftOver are the files that a run has not removed.
-func leftOver(t *testing.T) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
-	require.NoError(t, err)
-	return files
 }
 
 func TestRun(t *testing.T) {
@@ -74,7 +52,7 @@ func TestRun(t *testing.T) {
 	require.InDelta(t, 0, route.Subject.Unconcerned.Bytes, 0)
 	require.InDelta(t, route.Subject.Concerned.Bytes, route.Floor.Concerned.Bytes, 16, "the floor sends as much")
 	require.Positive(t, route.Bare.Last.P50)
-	require.Empty(t, leftOver(t))
+	require.Empty(t, labtest.LeftOver(t))
 }
 
 // A proxy that has missed a change must be found by the comparison of final states.
@@ -98,7 +76,7 @@ func TestRunInterrupted(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Len(t, report.Results, 1)
 	require.NotEmpty(t, report.Stopped)
-	require.Empty(t, leftOver(t))
+	require.Empty(t, labtest.LeftOver(t))
 }
 
 // A control plane that cannot start is told in its own words.
@@ -109,5 +87,5 @@ func TestRunFailsToStart(t *testing.T) {
 	_, err := propagation.Run(t.Context(), o)
 	require.ErrorContains(t, err, "the control plane has ended (exit status 2)")
 	require.ErrorContains(t, err, `unknown --route-strategy "none"`)
-	require.Empty(t, leftOver(t))
+	require.Empty(t, labtest.LeftOver(t))
 }

@@ -12,35 +12,21 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
-	"github.com/moonsail/moonsail/internal/cli"
-	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/throughput"
+	"github.com/moonsail/moonsail/test/labtest"
 )
 
-// asMoonsail makes this test binary run as moonsail: the processes of pairs are its children.
-const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asMoonsail) != "" {
-		os.Exit(cli.Execute())
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { labtest.Main(m) }
 
 // TestDefect runs the experiment on real parts, with a slow filter in Moonsail's sidecars: the
 // report says so, and the bars are missed.
 func TestDefect(t *testing.T) {
-	t.Setenv(asMoonsail, "1")
-	t.Setenv("TMPDIR", t.TempDir())
-	binary, err := envoy.Find("")
-	require.NoError(t, err)
-	self, err := os.Executable()
-	require.NoError(t, err)
+	labtest.Temporary(t)
 	o := throughput.QuickOptions()
-	o.Binary, o.Envoy, o.Defect, o.Connections, o.Rates = []string{self}, binary.Path, true, 8, []int{50}
+	o.Binary, o.Envoy = labtest.Sidecars(t)
+	o.Defect, o.Connections, o.Rates = true, 8, []int{50}
 	e := throughput.New(o)
 	e.Budget = 5 * time.Minute // a bound; it is far shorter
 	throughput.Shorten(e)
@@ -59,9 +45,7 @@ func TestDefect(t *testing.T) {
 	}
 	require.Equal(t, []string{experiment.Missed, experiment.Missed}, []string{r.Bars[0].Verdict, r.Bars[1].Verdict}, "%+v", r.Bars)
 	require.True(t, r.Bars[3].Holds, "%+v", r.Bars[3])
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
-	require.NoError(t, err)
-	require.Empty(t, left)
+	require.Empty(t, labtest.LeftOver(t))
 }
 
 // TestInterrupted: who interrupts an experiment gets a report that says so, and finds nothing
@@ -71,7 +55,7 @@ func TestInterrupted(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), self, "lab", "throughput", "--quick", "--budget", "5m", "--connections", "4", "--out", out)
-	cmd.Env = append(os.Environ(), asMoonsail+"=1", "TMPDIR="+temporary)
+	cmd.Env = append(os.Environ(), labtest.AsMoonsail, "TMPDIR="+temporary)
 	progress, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

@@ -33,7 +33,10 @@ spec:
   selector: {app: client}
   ports: [{name: http, port: 80, targetPort: 8080}]
 ---
-apiVersion: networking.istio.io/v1
+` + webRoute
+
+// webRoute marks what goes through the mesh.
+const webRoute = `apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: web, namespace: shop}
 spec:

@@ -24,15 +24,7 @@ spec:
   selector: {app: web}
   ports: [{name: http, port: 80, targetPort: 8080}, {name: tcp, port: 81, targetPort: 8080}]
 ---
-apiVersion: networking.istio.io/v1
-kind: VirtualService
-metadata: {name: web, namespace: shop}
-spec:
-  hosts: [web]
-  http:
-  - headers: {request: {set: {x-route: of-the-mesh}}}
-    route: [{destination: {host: web, port: {number: 80}}}]
-`
+` + webRoute
 
 const (
 	webURL6  = "http://[fd96::1]/"

@@ -1,0 +1,59 @@
+// Package labtest is what tests of experiments share: their own binary is moonsail for the
+// processes that an experiment starts.
+package labtest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/internal/cli"
+	"github.com/moonsail/moonsail/internal/envoy"
+)
+
+const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"
+
+// AsMoonsail is what a process of the test binary has in its environment to be moonsail.
+const AsMoonsail = asMoonsail + "=1"
+
+// Main is TestMain: moonsail, or the tests, which must leave no goroutine.
+func Main(m *testing.M, options ...goleak.Option) {
+	if os.Getenv(asMoonsail) != "" {
+		os.Exit(cli.Execute())
+	}
+	goleak.VerifyTestMain(m, options...)
+}
+
+// Moonsail is moonsail's command line, for children of this test.
+func Moonsail(t *testing.T) []string {
+	t.Helper()
+	t.Setenv(asMoonsail, "1")
+	self, err := os.Executable()
+	require.NoError(t, err)
+	return []string{self}
+}
+
+// Sidecars are moonsail's command line and Envoy's path.
+func Sidecars(t *testing.T) (moonsail []string, path string) {
+	t.Helper()
+	binary, err := envoy.Find("")
+	require.NoError(t, err)
+	return Moonsail(t), binary.Path
+}
+
+// Temporary gives the test a folder of its own for temporary files.
+func Temporary(t *testing.T) {
+	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir())
+}
+
+// LeftOver are the temporary files that there are.
+func LeftOver(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
+	require.NoError(t, err)
+	return files
+}
