@@ -10,11 +10,12 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
-	"net"
 	"os"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/servercert"
 )
 
 // Issuer names the certificates that are made here.
@@ -84,23 +85,12 @@ func (a *authority) issue(names []string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	for _, n := range names {
-		if ip := net.ParseIP(n); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, n)
-		}
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	leaf, err := servercert.Sign(template, names, a.cert, a.key)
 	if err != nil {
 		return err
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		return err
-	}
-	a.names, a.leaf = slices.Clone(names), &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	a.names, a.leaf = slices.Clone(names), leaf
 	return nil
 }
 

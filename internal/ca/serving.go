@@ -1,14 +1,12 @@
 package ca
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"net"
 	"sync"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/servercert"
 )
 
 // servingTTL is how long a certificate lasts that the control plane gives itself; it is
@@ -69,26 +67,12 @@ func (s *signer) serve(names []string, now time.Time) (*tls.Certificate, error) 
 	if err != nil {
 		return nil, err
 	}
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	for _, n := range names {
-		if ip := net.ParseIP(n); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, n)
-		}
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	out, err := servercert.Sign(template, names, s.cert, s.key)
 	if err != nil {
 		return nil, err
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, s.cert, key.Public(), s.key)
-	if err != nil {
-		return nil, err
-	}
-	out := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 	for _, c := range s.chain {
 		out.Certificate = append(out.Certificate, c.Raw)
 	}
-	out.Leaf, err = x509.ParseCertificate(der)
-	return out, err
+	return out, nil
 }
