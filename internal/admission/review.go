@@ -19,7 +19,7 @@ import (
 var compared = []model.Kind{
 	model.KindService, model.KindServiceEntry, model.KindPod, model.KindWorkloadEntry,
 	model.KindVirtualService, model.KindDestinationRule, model.KindSidecar, model.KindEnvoyFilter,
-	model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication, model.KindMeshConfig, model.KindProxyConfig, model.KindWasmPlugin,
+	model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication, model.KindMeshConfig, model.KindProxyConfig, model.KindWasmPlugin, model.KindGateway,
 }
 
 // maxWarnings bounds what one answer tells; the API server drops what is beyond 4 KB.

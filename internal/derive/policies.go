@@ -15,9 +15,13 @@ type policyKey struct {
 	pair      string // "key=value"; empty: all workloads of the namespace
 }
 
+// keyOfPolicy has no namespace for Gateways, which select routers of all.
 func keyOfPolicy(o model.Selecting) policyKey {
 	m, k := o.Metadata(), policyKey{}
 	k.kind, k.namespace = m.Kind, m.Namespace
+	if k.kind == model.KindGateway {
+		k.namespace = ""
+	}
 	if labels := o.SelectorLabels(); len(labels) > 0 {
 		first := slices.Min(slices.Collect(maps.Keys(labels)))
 		k.pair = first + "=" + labels[first]

@@ -176,6 +176,8 @@ func newTyped(kind model.Kind) metav1.Object {
 		return &networkingv1.VirtualService{}
 	case model.KindDestinationRule:
 		return &networkingv1.DestinationRule{}
+	case model.KindGateway:
+		return &networkingv1.Gateway{}
 	case model.KindWasmPlugin:
 		return &extensionsv1alpha1.WasmPlugin{}
 	case model.KindProxyConfig:
@@ -222,6 +224,8 @@ func (d Decoder) FromTyped(o metav1.Object) (model.Object, Problems) {
 		return asObject(d.DestinationRule(o))
 	case *networkingv1.Sidecar:
 		return asObject(d.Sidecar(o))
+	case *networkingv1.Gateway:
+		return asObject(d.Gateway(o))
 	case *extensionsv1alpha1.WasmPlugin:
 		return asObject(d.WasmPlugin(o))
 	case *networkingv1beta1.ProxyConfig:

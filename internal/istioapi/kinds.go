@@ -51,6 +51,7 @@ var readKinds = []apiKind{
 	{group: groupNetworking, kind: "VirtualService", versions: istioVersions},
 	{group: groupNetworking, kind: "DestinationRule", versions: istioVersions},
 	{group: groupNetworking, kind: "Sidecar", versions: istioVersions},
+	{group: groupNetworking, kind: "Gateway", versions: istioVersions},
 	{group: groupNetworking, kind: "ProxyConfig", versions: []string{"v1beta1"}},
 	{group: groupExtensions, kind: "WasmPlugin", versions: []string{"v1alpha1"}},
 	{group: groupTelemetry, kind: "Telemetry", versions: telemetryVersions},
@@ -64,7 +65,7 @@ var telemetryVersions = []string{"v1", "v1alpha1"}
 
 // laterKinds are Istio's kinds, and Gateway API's, that have no effect yet.
 var laterKinds = map[string][]string{
-	groupNetworking:               {"Gateway", "WorkloadGroup"},
+	groupNetworking:               {"WorkloadGroup"},
 	groupTelemetry:                nil,
 	groupExtensions:               {"TrafficExtension"},
 	"install.istio.io":            {"IstioOperator"},
@@ -144,18 +145,18 @@ func (k apiKind) apiVersions() string {
 // unknownKind tells a misspelling from a custom resource of somebody else's, which
 // is let pass: its group is a domain that is not near any known one.
 func unknownKind(apiVersion, group, kind string) (apiKind, error) {
+	groups, kinds := knownNames(group)
+	near := Nearest(group, groups)
+	if kinds == nil && near == "" && strings.Contains(group, ".") && !strings.HasSuffix(group, "istio.io") {
+		return apiKind{group: group, kind: kind, use: useNothing}, nil
+	}
 	for _, k := range readKinds {
 		if k.kind == kind {
 			return apiKind{}, fmt.Errorf("%q is not the apiVersion of a %s; write %s", apiVersion, kind, k.apiVersions())
 		}
 	}
-	groups, kinds := knownNames(group)
 	if kinds != nil {
 		return apiKind{}, fmt.Errorf("%s has no kind %q%s", apiVersion, kind, didYouMean(kind, kinds))
-	}
-	near := Nearest(group, groups)
-	if near == "" && strings.Contains(group, ".") && !strings.HasSuffix(group, "istio.io") {
-		return apiKind{group: group, kind: kind, use: useNothing}, nil
 	}
 	return apiKind{}, fmt.Errorf("unknown apiVersion %q%s", apiVersion, didYouMean(group, groups))
 }

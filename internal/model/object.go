@@ -42,7 +42,7 @@ var Kinds = []Kind{
 	KindNamespace, KindService, KindEndpointSlice, KindPod, KindNode, KindMeshConfig, KindServiceEntry,
 	KindWorkloadEntry, KindVirtualService, KindDestinationRule, KindSidecar, KindTelemetry, KindDeparture,
 	KindPeerAuthentication, KindAuthorizationPolicy, KindRequestAuthentication, KindKeySet,
-	KindEnvoyFilter, KindSecret, KindProxyConfig, KindWasmPlugin,
+	KindEnvoyFilter, KindSecret, KindProxyConfig, KindWasmPlugin, KindGateway,
 }
 
 // Key names one source object.

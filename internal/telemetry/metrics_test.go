@@ -127,6 +127,7 @@ pilot_worker_queue_depth{queueID="Departure"} 9
 pilot_worker_queue_depth{queueID="DestinationRule"} 15
 pilot_worker_queue_depth{queueID="EndpointSlice"} 13
 pilot_worker_queue_depth{queueID="EnvoyFilter"} 11
+pilot_worker_queue_depth{queueID="Gateway"} 7
 pilot_worker_queue_depth{queueID="KeySet"} 6
 pilot_worker_queue_depth{queueID="Namespace"} 9
 pilot_worker_queue_depth{queueID="Node"} 4

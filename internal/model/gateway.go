@@ -1,0 +1,149 @@
+package model
+
+import "strings"
+
+// KindGateway is the kind of Istio's Gateways.
+const KindGateway Kind = "Gateway"
+
+// Gateway has proxies of type router listen, and says who may be reached there. It counts for
+// routers of every namespace that its selector selects, as in Istio.
+type Gateway struct {
+	Meta
+	Selector map[string]string // of routers; empty: all
+	Servers  []GatewayServer
+}
+
+// GatewayServer is one port, for some hosts.
+type GatewayServer struct {
+	Name  string // of its statistics; empty: none
+	Port  GatewayPort
+	Bind  string         // an IP address; empty: any
+	Hosts []HostSelector // Namespace is of the VirtualServices that count; "*": any
+	TLS   *ServerTLS     // nil: plain text
+	// HTTPSRedirect has requests in plain text redirected to https.
+	HTTPSRedirect bool
+}
+
+// GatewayPort is a port as clients know it: routers listen on the target port that their Service
+// has for it.
+type GatewayPort struct {
+	Number   uint32
+	Name     string
+	Protocol Protocol
+}
+
+// ServerTLSMode says what becomes of TLS connections.
+type ServerTLSMode string
+
+// The modes, by Istio's names.
+const (
+	ServerPassthrough     ServerTLSMode = "PASSTHROUGH"      // goes on as it is, by SNI
+	ServerAutoPassthrough ServerTLSMode = "AUTO_PASSTHROUGH" // likewise, to the cluster that SNI names
+	ServerSimple          ServerTLSMode = "SIMPLE"           // ends here
+	ServerMutual          ServerTLSMode = "MUTUAL"           // likewise; clients show a certificate
+	ServerOptionalMutual  ServerTLSMode = "OPTIONAL_MUTUAL"  // likewise, if they have one
+	ServerIstioMutual     ServerTLSMode = "ISTIO_MUTUAL"     // with the mesh's certificates
+)
+
+// ServerTLS is how a server treats TLS connections. Certificates are of Secrets, else of files of the
+// proxy.
+type ServerTLS struct {
+	Mode            ServerTLSMode
+	CredentialNames []string
+	// CACredentialName is of a Secret with the CAs of clients; empty: those of the first credential.
+	CACredentialName string
+	Certificates     []CertificateFiles
+	CACertificates   string // a file
+	CRL              string // a file
+	SubjectAltNames  []string
+	SPKI, Hashes     []string // of the clients' certificates, as Envoy has them
+	MinVersion       string   // "TLSv1_2"; empty: Envoy's default
+	MaxVersion       string
+	CipherSuites     []string
+	// InsecureSkipVerify takes any certificate of clients.
+	InsecureSkipVerify bool
+}
+
+// CertificateFiles are a certificate and its key.
+type CertificateFiles struct{ Certificate, PrivateKey string }
+
+// EndsTLS tells whether connections are decrypted.
+func (t *ServerTLS) EndsTLS() bool {
+	return t != nil && t.Mode != ServerPassthrough && t.Mode != ServerAutoPassthrough
+}
+
+// AsksClients tells whether clients are asked for certificates.
+func (t *ServerTLS) AsksClients() bool {
+	return t.Mode == ServerMutual || t.Mode == ServerOptionalMutual || t.Mode == ServerIstioMutual
+}
+
+// IsHTTP tells whether the server reads requests.
+func (s *GatewayServer) IsHTTP() bool {
+	return s.Port.Protocol.IsHTTP() || s.Port.Protocol == ProtocolHTTPS && s.TLS.EndsTLS()
+}
+
+// HostsFor are the hosts that VirtualServices of a namespace may have there.
+func (s *GatewayServer) HostsFor(namespace string) []Host {
+	var out []Host
+	for _, h := range s.Hosts {
+		if h.Namespace == "*" || h.Namespace == namespace {
+			out = append(out, h.Host)
+		}
+	}
+	return out
+}
+
+// FullName is how VirtualServices call it.
+func (g *Gateway) FullName() string { return g.Namespace + "/" + g.Name }
+
+// SelectorLabels implements Selecting.
+func (g *Gateway) SelectorLabels() map[string]string { return g.Selector }
+
+// ShapesOutbound implements Selecting. Routers are told apart by all of their labels.
+func (g *Gateway) ShapesOutbound() bool { return false }
+
+// CACredential is the name of the Secret with the CAs of clients; empty: there is none.
+func (t *ServerTLS) CACredential() string {
+	switch {
+	case t.Mode != ServerMutual && t.Mode != ServerOptionalMutual || t.InsecureSkipVerify:
+		return ""
+	case t.CACredentialName != "":
+		return t.CACredentialName
+	case len(t.CredentialNames) > 0:
+		return t.CredentialNames[0]
+	}
+	return ""
+}
+
+// Credentials are the Secrets that a router of a namespace needs for a server: with each that has
+// CAs the one that takes precedence where it exists.
+func (t *ServerTLS) Credentials(namespace string) []NeededSecret {
+	if t == nil {
+		return nil
+	}
+	var out []NeededSecret
+	add := func(name string, privateKey bool) {
+		if c, ok := ParseCredential(name); ok {
+			if key, own := c.In(namespace); own {
+				out = append(out, NeededSecret{key, privateKey})
+			}
+		}
+	}
+	for _, name := range t.CredentialNames {
+		add(name, true)
+	}
+	if ca := t.CACredential(); ca != "" {
+		add(ca, false)
+		add(strings.TrimSuffix(ca, SuffixCA)+SuffixCA, false)
+	}
+	return out
+}
+
+// Credentials are the Secrets that routers of a namespace need.
+func (g *Gateway) Credentials(namespace string) []NeededSecret {
+	var out []NeededSecret
+	for i := range g.Servers {
+		out = append(out, g.Servers[i].TLS.Credentials(namespace)...)
+	}
+	return out
+}
