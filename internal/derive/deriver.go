@@ -158,6 +158,9 @@ func (x *Index) markAll(s *scope) {
 	case s.Key.Names:
 		x.markServices(s)
 		return
+	case s.Key.Extensions:
+		s.mark(unit{kind: unitWasm})
+		return
 	}
 	s.mark(unit{kind: unitTelemetry})
 	s.mark(unit{kind: unitWasm})

@@ -24,6 +24,8 @@ type ScopeKey struct {
 	Account      string         // outbound: the service account that its proxies are known to have, where secrets are for some
 	Version      string         // of its proxies, where EnvoyFilters ask for it
 	Metadata     string         // of its proxies: what EnvoyFilters ask for, as Labels
+	Modules      bool           // its proxies' agents fetch modules of plugins
+	Extensions   bool           // what such agents ask for, and nothing else
 	Names        bool           // what applications ask DNS for, and nothing else
 	Scoped       bool           // outbound: large route configurations are split into buckets
 }
@@ -36,6 +38,8 @@ func (k ScopeKey) String() string {
 		return "nothing"
 	case k.Names:
 		direction = "names"
+	case k.Extensions:
+		direction = "extensions"
 	case k.Inbound:
 		direction = "inbound"
 	}
@@ -57,6 +61,9 @@ func (k ScopeKey) String() string {
 	if k.Identity {
 		parts = append(parts, "identity")
 	}
+	if k.Modules {
+		parts = append(parts, "modules")
+	}
 	if k.Scoped {
 		parts = append(parts, "scoped")
 	}
@@ -68,9 +75,12 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 	if p.Names {
 		return x.namesKeys(p)
 	}
+	if p.Extensions {
+		return x.extensionKeys(p)
+	}
 	base := ScopeKey{
 		Type: p.Type, Namespace: p.Namespace, Interception: p.Interception, Domain: p.ClusterDomain(),
-		Families: p.Families(), Identity: p.Identity,
+		Families: p.Families(), Identity: p.Identity, Modules: p.Modules,
 	}
 	base.Version, base.Metadata = x.proxies.of(p)
 	sidecar := x.sidecarFor(p)

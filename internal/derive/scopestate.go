@@ -75,6 +75,7 @@ type scope struct {
 	collectors []model.Host               // services that telemetry goes to
 	patches    *view.Patches              // that are in force; nil: not known yet
 	addedHosts map[string][]string        // resource names of virtual hosts that patches add, by route configuration
+	extensions map[string]bool            // plugins that are out, by name
 	named      map[model.Host]bool        // hosts whose names are out
 	secretRefs map[string]int             // hosts whose clusters ask for a secret
 	egressRef  model.Host                 // of the Sidecar's egress proxy, as it is counted in refs
@@ -120,6 +121,7 @@ type Delta struct {
 	RouteConfigs map[string]*view.RouteConfig
 	VirtualHosts map[string]*view.VirtualHost // by ResourceName
 	Names        map[string]*view.Names       // by host
+	Extensions   map[string]*view.Wasm        // plugins whose modules agents fetch
 	// Patches are what EnvoyFilters change of these and of all later views of the scope, until
 	// others are given; nil: as before.
 	Patches *view.Patches
@@ -129,13 +131,13 @@ func newDelta() *Delta {
 	return &Delta{
 		Clusters: map[string]*view.Cluster{}, Endpoints: map[string]*view.Endpoints{}, Secrets: map[string]*view.Secret{},
 		Scopes: map[string]*view.Scope{}, Listeners: map[string]*view.Listener{}, RouteConfigs: map[string]*view.RouteConfig{},
-		VirtualHosts: map[string]*view.VirtualHost{}, Names: map[string]*view.Names{},
+		VirtualHosts: map[string]*view.VirtualHost{}, Names: map[string]*view.Names{}, Extensions: map[string]*view.Wasm{},
 	}
 }
 
 // Len counts what differs.
 func (d *Delta) Len() int {
-	n := len(d.Clusters) + len(d.Endpoints) + len(d.Secrets) + len(d.Scopes) + len(d.Listeners) + len(d.RouteConfigs) + len(d.VirtualHosts) + len(d.Names)
+	n := len(d.Clusters) + len(d.Endpoints) + len(d.Secrets) + len(d.Scopes) + len(d.Listeners) + len(d.RouteConfigs) + len(d.VirtualHosts) + len(d.Names) + len(d.Extensions)
 	if d.Patches != nil {
 		n++
 	}
@@ -150,7 +152,7 @@ func (s *scope) touch(t *touched) {
 	for f := range t.facts {
 		s.touchFact(f)
 	}
-	if s.Key.Inbound {
+	if s.Key.Inbound || s.Key.Extensions {
 		return
 	}
 	for _, svc := range t.services {
@@ -231,13 +233,8 @@ func (s *scope) takeDirty(kind unitKind) []unit {
 // derive works until nothing is dirty and gives what differs. The order of units within a
 // kind does not matter: each depends only on the index and on the kinds before.
 func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
-	if s.Key.Names {
-		for _, u := range s.takeDirty(unitHost) {
-			s.run(x, u, func(r *reader) { s.deriveNames(r, u.host()) })
-		}
-		out := s.out
-		s.out = newDelta()
-		return out
+	if s.Key.Names || s.Key.Extensions {
+		return s.deriveForAgent(x)
 	}
 	for _, u := range s.takeDirty(unitPatches) {
 		s.run(x, u, s.derivePatches)
@@ -279,6 +276,19 @@ func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
 	if s.split != nil {
 		s.split.cut(out)
 	}
+	return out
+}
+
+// deriveForAgent is derive for what a sidecar's agent asks for itself.
+func (s *scope) deriveForAgent(x *Index) *Delta {
+	for _, u := range s.takeDirty(unitHost) {
+		s.run(x, u, func(r *reader) { s.deriveNames(r, u.host()) })
+	}
+	for _, u := range s.takeDirty(unitWasm) {
+		s.run(x, u, s.deriveExtensions)
+	}
+	out := s.out
+	s.out = newDelta()
 	return out
 }
 

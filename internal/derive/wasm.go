@@ -53,7 +53,7 @@ func (s *scope) extendChain(c *view.FilterChain, port uint32) {
 		if into == nil {
 			into = &out.Last
 		}
-		*into = append(*into, wasmOf(p))
+		*into = append(*into, s.filterOf(p))
 	}
 	if len(out.Authn)+len(out.Authz)+len(out.Stats)+len(out.Last) > 0 {
 		http := *c.HTTP // a copy: what has been put out does not change
@@ -63,6 +63,19 @@ func (s *scope) extendChain(c *view.FilterChain, port uint32) {
 
 // wasmPrefix begins the names of such filters: Istio's, as it spells them.
 const wasmPrefix = "extenstions.istio.io/wasmplugin/"
+
+// filterOf is a plugin as a listener has it. Of one whose module is fetched, its agent has all
+// but what decides while there is no module.
+func (s *scope) filterOf(p *model.WasmPlugin) *view.Wasm {
+	if p.File != "" {
+		return wasmOf(p)
+	}
+	out := &view.Wasm{Name: wasmPrefix + p.Namespace + "." + p.Name, FailOpen: p.FailOpen}
+	if s.Key.Modules {
+		out.From = view.WasmFromAgent
+	}
+	return out
+}
 
 func wasmOf(p *model.WasmPlugin) *view.Wasm {
 	out := &view.Wasm{

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/view"
 )
 
@@ -35,4 +36,37 @@ func TestPluginsOfAChain(t *testing.T) {
 	require.Equal(t, []string{"authn shop.tokens", "authz shop.server-80", "last shop.everywhere"}, names(true, 80))
 	require.Equal(t, []string{"authn shop.tokens", "last shop.everywhere"}, names(true, 81))
 	require.Equal(t, []string{"authn shop.tokens", "stats shop.client", "last shop.everywhere"}, names(false, 80))
+}
+
+// TestFetchedPlugins: agents are told of what selects their workload; listeners only who has it.
+func TestFetchedPlugins(t *testing.T) {
+	d := New(model.DefaultMesh(), 1)
+	plugin := func(version string) *model.WasmPlugin {
+		return &model.WasmPlugin{
+			Meta:     model.Meta{Key: model.Key{Kind: model.KindWasmPlugin, Namespace: "shop", Name: "auth"}, ResourceVersion: version},
+			Selector: map[string]string{"app": "web"}, Module: model.WasmModule{URL: "oci://example.com/auth", Always: true},
+		}
+	}
+	d.Apply([]store.Change{{Key: plugin("1").Key, New: plugin("1")}})
+	agent := &model.Proxy{Type: model.ProxySidecar, Extensions: true, Namespace: "shop", Labels: map[string]string{"app": "web", "b": "c"}, IPs: []string{"0.0.0.0"}}
+	key, none := d.Index().Keys(agent)
+	require.Zero(t, d.Open(none).Len())
+	got := d.Open(key)
+	name := "extenstions.istio.io/wasmplugin/shop.auth"
+	require.Equal(t, 1, got.Len(), "plugins and nothing else")
+	require.Equal(t, "oci://example.com/auth", got.Extensions[name].Module.URL)
+	require.Equal(t, "1", got.Extensions[name].Version, "it is fetched anew for each version")
+	other := *agent
+	other.Labels = map[string]string{"app": "db"}
+	otherKey, _ := d.Index().Keys(&other)
+	require.Zero(t, d.Open(otherKey).Len())
+
+	require.Equal(t, "2", d.Apply([]store.Change{{Key: plugin("2").Key, Old: plugin("1"), New: plugin("2")}}).Deltas[key].Extensions[name].Version)
+	delta := d.Apply([]store.Change{{Key: plugin("2").Key, Old: plugin("2")}}).Deltas[key]
+	require.Contains(t, delta.Extensions, name)
+	require.Nil(t, delta.Extensions[name])
+
+	with := &scope{Key: ScopeKey{Modules: true}}
+	require.Equal(t, &view.Wasm{Name: name, From: view.WasmFromAgent}, with.filterOf(plugin("1")))
+	require.Equal(t, &view.Wasm{Name: name}, (&scope{}).filterOf(plugin("1")))
 }

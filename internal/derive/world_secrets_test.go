@@ -46,6 +46,9 @@ func (w *world) wasmPlugin() model.Object {
 		Meta: w.meta(model.KindWasmPlugin), File: pick(w, worldVersions), Priority: int32(w.IntN(3)),
 		Phase: pick(w, []model.WasmPhase{model.WasmUnspecified, model.WasmAuthn, model.WasmAuthz, model.WasmStats}),
 	}
+	if w.chance(0.4) {
+		p.File, p.Module = "", model.WasmModule{URL: "oci://a/" + pick(w, worldVersions), Always: w.chance(0.5)}
+	}
 	if w.chance(0.5) {
 		p.Selector = w.selector()
 	}

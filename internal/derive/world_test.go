@@ -507,7 +507,7 @@ func (w *world) proxy() *model.Proxy {
 	}
 	if w.secrets {
 		p.ServiceAccount, p.Verified = pick(w, worldAccounts), w.chance(0.7)
-		p.Names = w.chance(0.2)
+		p.Names, p.Extensions, p.Modules = w.chance(0.2), w.chance(0.2), w.chance(0.5)
 	}
 	return p
 }

@@ -3,6 +3,7 @@ package explain
 import (
 	"bytes"
 	"slices"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
@@ -20,6 +21,8 @@ func Origins(snap *store.Snapshot, p server.Part) []model.Key {
 		out = named(p, "destination-rule", model.KindDestinationRule)
 	case resource.VirtualHost, resource.RouteConfig:
 		out = named(p, "virtual-service", model.KindVirtualService)
+	case resource.Extension:
+		return pluginOf(snap, p)
 	case resource.Listener:
 		out = related(snap, p, model.KindVirtualService)
 	}
@@ -29,6 +32,17 @@ func Origins(snap *store.Snapshot, p server.Part) []model.Key {
 		out = related(snap, p, model.KindServiceEntry)
 	}
 	return out
+}
+
+// pluginOf is the WasmPlugin of an extension's name: "PREFIX/NAMESPACE.NAME".
+func pluginOf(snap *store.Snapshot, p server.Part) []model.Key {
+	_, full, _ := strings.Cut(p.Entry.Name, "/wasmplugin/")
+	namespace, name, _ := strings.Cut(full, ".")
+	key := model.Key{Kind: model.KindWasmPlugin, Namespace: namespace, Name: name}
+	if snap.Get(key) == nil {
+		return nil
+	}
+	return []model.Key{key}
 }
 
 // named are the objects that a resource's metadata, Istio's "istio.config", names.

@@ -25,8 +25,9 @@ func (d Decoder) WasmPlugin(o *extensionsv1alpha1.WasmPlugin) (*model.WasmPlugin
 		Meta: c.meta, Selector: selector, PluginName: spec.PluginName, Phase: wasmPhase(spec.Phase), Priority: spec.Priority.GetValue(),
 		FailOpen: spec.FailStrategy == extensions.FailStrategy_FAIL_OPEN, Reload: spec.FailStrategy == extensions.FailStrategy_FAIL_RELOAD,
 	}
-	p.File = c.wasmFile(at.f("url"), spec.Url)
-	c.wasmSum(at.f("sha256"), spec.Sha256)
+	c.wasmPlace(at.f("url"), spec.Url, p)
+	c.wasmSum(at.f("sha256"), spec.Sha256, p)
+	c.wasmPull(at, spec, p)
 	if spec.PluginConfig != nil {
 		text, err := json.Marshal(spec.PluginConfig.AsMap()) // in one order, without spaces
 		if err != nil {
@@ -43,7 +44,7 @@ func (d Decoder) WasmPlugin(o *extensionsv1alpha1.WasmPlugin) (*model.WasmPlugin
 		c.warnf(at.f("type"), "filters of connections (NETWORK) have no effect in Moonsail yet; HTTP ones have")
 		return nil, c.list
 	}
-	if targeted || p.File == "" {
+	if targeted || p.File == "" && p.Module.URL == "" {
 		return nil, c.list
 	}
 	return p, c.list
@@ -56,33 +57,85 @@ func wasmPhase(p extensions.PluginPhase) model.WasmPhase {
 	return model.WasmPhase(p.String())
 }
 
-// wasmFile is the module's file, in the sidecar; empty: it is elsewhere, which is told.
-func (c *conv) wasmFile(at path, text string) string {
+// wasmPlace is where the module is: a file of the sidecar, or what its agent fetches. Without a
+// scheme it is an image, as in Istio.
+func (c *conv) wasmPlace(at path, text string, into *model.WasmPlugin) {
 	u, err := url.Parse(text)
+	if err == nil && u.Scheme == "" || isHostPort(text) {
+		u, err = url.Parse("oci://" + text)
+	}
 	switch {
 	case text == "":
-		c.errorf(at, "is missing; name the module's file in the sidecar, such as file:///var/lib/wasm/filter.wasm")
+		c.errorf(at, "is missing; name the module, such as https://example.com/filter.wasm, oci://example.com/filter:v1, or file:///var/lib/wasm/filter.wasm for a file of the sidecar")
 	case err != nil:
 		c.errorf(at, "%q is not an URL", text)
 	case u.Scheme == "file" && (u.Host != "" || !strings.HasPrefix(u.Path, "/")):
 		c.errorf(at, "%q does not name a file of the sidecar; write file:///path", text)
 	case u.Scheme == "file":
-		return u.Path
-	case u.Scheme == "http" || u.Scheme == "https" || u.Scheme == "oci" || u.Scheme == "":
-		c.warnf(at, "modules are not fetched yet, so the plugin has no effect; mount the module into the sidecar (annotations sidecar.istio.io/userVolume and userVolumeMount), and name it by file:///path")
+		into.File = u.Path
+	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "oci":
+		c.errorf(at, "%q cannot be fetched; use http://, https://, oci:// or file:///path", text)
+	case u.Host == "" || u.User != nil:
+		c.errorf(at, "%q does not name a host alone; write %s://host/path", u.Redacted(), u.Scheme)
+	case u.Scheme == "oci":
+		c.wasmImage(at, u, into)
 	default:
-		c.errorf(at, "%q cannot be fetched; use file:///path", text)
+		into.Module.URL = u.String()
 	}
-	return ""
 }
 
-func (c *conv) wasmSum(at path, sum string) {
+// isHostPort tells "example.com:5000/filter:v1", an image, whose host looks like a scheme.
+func isHostPort(text string) bool {
+	host, rest, ok := strings.Cut(text, ":")
+	return ok && strings.Contains(host, ".") && !strings.Contains(host, "/") && !strings.HasPrefix(rest, "//") || strings.HasPrefix(text, "localhost:")
+}
+
+// imagePath is a repository, then a tag or a digest, or both.
+var imagePath = regexp.MustCompile(`^/[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+
+// wasmImage is an image of a registry. One whose tag may move is looked up anew for each version
+// of the object, as in Istio.
+func (c *conv) wasmImage(at path, u *url.URL, into *model.WasmPlugin) {
+	if !imagePath.MatchString(u.Path) || u.RawQuery != "" || u.Fragment != "" {
+		c.errorf(at, "%q is not an image; write oci://host/repository:tag, or @sha256: and the digest for the tag", u.String())
+		return
+	}
+	into.Module.URL = u.String()
+	if _, digest, ok := strings.Cut(u.Path, "@sha256:"); ok {
+		into.Module.SHA256 = digest
+		return
+	}
+	name := u.Path[strings.LastIndex(u.Path, "/"):]
+	into.Module.Always = !strings.Contains(name, ":") || strings.HasSuffix(name, ":latest")
+}
+
+// wasmSum takes the checksum, which must be the digest where the image has one.
+func (c *conv) wasmSum(at path, sum string, into *model.WasmPlugin) {
+	sum = strings.ToLower(sum)
 	switch {
 	case sum == "":
-	case !sha256Hex.MatchString(strings.ToLower(sum)):
+	case !sha256Hex.MatchString(sum):
 		c.errorf(at, "%q is not a SHA-256 in hex, which has 64 digits", sum)
-	default:
+	case into.File != "":
 		c.add(SeverityInfo, at, "is not checked: a module that is a file of the sidecar is taken as it is")
+	case into.Module.SHA256 != "" && into.Module.SHA256 != sum:
+		c.errorf(at, "is not the digest that the url has; leave one of the two out")
+	case into.Module.URL != "":
+		into.Module.SHA256 = sum
+	}
+}
+
+// wasmPull is when the module is fetched, and by what right.
+func (c *conv) wasmPull(at path, spec *extensions.WasmPlugin, into *model.WasmPlugin) {
+	m := &into.Module
+	switch spec.ImagePullPolicy {
+	case extensions.PullPolicy_Always:
+		m.Always = m.URL != ""
+	case extensions.PullPolicy_IfNotPresent:
+		m.Always = false
+	}
+	if spec.ImagePullSecret != "" {
+		c.warnf(at.f("imagePullSecret"), "is not read yet: the image is asked for without credentials")
 	}
 }
 

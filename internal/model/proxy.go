@@ -48,6 +48,10 @@ type Proxy struct {
 	Identity bool
 	// Names: it is a sidecar's DNS proxy, and asks for names alone.
 	Names bool
+	// Modules: its agent fetches modules of plugins, and gives them to it.
+	Modules bool
+	// Extensions: it is a sidecar's agent, and asks for plugins with such modules alone.
+	Extensions bool
 	// Verified: it has shown by its certificate that it is of Namespace and ServiceAccount.
 	Verified bool
 	// ScopedRoutes: large route configurations reach it split into buckets, by SRDS. The

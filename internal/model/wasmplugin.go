@@ -18,7 +18,8 @@ const (
 type WasmPlugin struct {
 	Meta
 	Selector   map[string]string // empty: all workloads of its namespace
-	File       string            // of the sidecar, with the module
+	File       string            // of the sidecar, with the module; empty: it is fetched
+	Module     WasmModule        // what is fetched; zero: nothing
 	PluginName string            // what the module is told it is called; empty: its object's name
 	Config     string            // what it is configured with: JSON; empty: nothing
 	Phase      WasmPhase
@@ -27,6 +28,13 @@ type WasmPlugin struct {
 	Reload     bool  // a module that has failed is started again
 	Env        []WasmVariable
 	Matches    []WasmMatch // any of them; empty: all traffic
+}
+
+// WasmModule says where a sidecar's agent fetches a module, and how.
+type WasmModule struct {
+	URL    string // http://, https:// or oci://
+	SHA256 string // in hex, of the module or of the image's manifest; empty: any
+	Always bool   // it is fetched anew for each version of the object; else what is kept will do
 }
 
 // WasmVariable is an environment variable of the module.

@@ -22,12 +22,32 @@ func wasmFilters(list []*view.Wasm) ([]*hcmv3.HttpFilter, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, f)
+		if f != nil {
+			out = append(out, f)
+		}
 	}
 	return out, nil
 }
 
+// wasmFilter is a plugin as a listener has it; nil where it is none: its module is with nobody,
+// and requests may pass.
 func wasmFilter(v *view.Wasm) (*hcmv3.HttpFilter, error) {
+	switch {
+	case v.File != "":
+		config, err := wasmConfig(v)
+		if err != nil {
+			return nil, err
+		}
+		return checkedHTTPFilter(v.Name, config)
+	case v.From == view.WasmFromAgent:
+		return fetchedFilter(v)
+	case v.FailOpen:
+		return nil, nil
+	}
+	return checkedHTTPFilter(v.Name, denyAll())
+}
+
+func wasmConfig(v *view.Wasm) (*wasmfilterv3.Wasm, error) {
 	config := &wasmv3.PluginConfig{
 		Name: v.Name, RootId: v.RootID, FailurePolicy: failurePolicy(v),
 		Vm: &wasmv3.PluginConfig_VmConfig{VmConfig: &wasmv3.VmConfig{
@@ -41,7 +61,7 @@ func wasmFilter(v *view.Wasm) (*hcmv3.HttpFilter, error) {
 		}
 		config.Configuration = packed
 	}
-	return checkedHTTPFilter(v.Name, &wasmfilterv3.Wasm{Config: config})
+	return &wasmfilterv3.Wasm{Config: config}, nil
 }
 
 func failurePolicy(v *view.Wasm) wasmv3.FailurePolicy {
@@ -54,17 +74,24 @@ func failurePolicy(v *view.Wasm) wasmv3.FailurePolicy {
 	return wasmv3.FailurePolicy_FAIL_CLOSED
 }
 
-// moduleOf is a file: Envoy 1.40 fetches modules for the first of several listeners alone, and
-// says that it may crash at it.
+// moduleOf is a file, for Envoy: it fetches modules for the first of several listeners alone (1.40),
+// and says that it may crash at it. What is fetched the agent makes to one.
 func moduleOf(v *view.Wasm) *corev3.AsyncDataSource {
+	if v.File == "" {
+		return remoteModule(v)
+	}
 	return &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{Local: file(v.File)}}
 }
 
 func wasmEnv(v *view.Wasm) *wasmv3.EnvironmentVariables {
-	if len(v.Env)+len(v.HostEnv) == 0 {
+	values := v.Env
+	if v.File == "" {
+		values = pullEnv(v)
+	}
+	if len(values)+len(v.HostEnv) == 0 {
 		return nil
 	}
-	return &wasmv3.EnvironmentVariables{HostEnvKeys: v.HostEnv, KeyValues: v.Env}
+	return &wasmv3.EnvironmentVariables{HostEnvKeys: v.HostEnv, KeyValues: values}
 }
 
 // between puts plugins around the filters that find out who calls.

@@ -3,10 +3,12 @@ package translate
 import (
 	"testing"
 
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	wasmfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
 	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
 )
 
@@ -37,4 +39,45 @@ func TestWasmFilters(t *testing.T) {
 	require.Equal(t, "b", got.GetVmConfig().EnvironmentVariables.KeyValues["A"])
 	require.Equal(t, wasmv3.FailurePolicy_FAIL_CLOSED, failurePolicy(plugin("x")))
 	require.Equal(t, wasmv3.FailurePolicy_FAIL_RELOAD, failurePolicy(&view.Wasm{Reload: true}))
+}
+
+// TestFetchedPlugins: listeners name them and say what counts without a module; agents get the rest.
+func TestFetchedPlugins(t *testing.T) {
+	v := &view.Wasm{
+		Name: "extenstions.istio.io/wasmplugin/shop.auth", From: view.WasmFromAgent, Version: "7",
+		Module: model.WasmModule{URL: "oci://example.com/auth:v1", Always: true}, Env: map[string]string{"A": "b"},
+	}
+	f, err := wasmFilter(v)
+	require.NoError(t, err)
+	source := f.GetConfigDiscovery()
+	require.Equal(t, "sds-grpc", source.ConfigSource.GetApiConfigSource().GrpcServices[0].GetEnvoyGrpc().ClusterName)
+	require.NotZero(t, source.ConfigSource.InitialFetchTimeout.AsDuration(), "a listener does not wait for ever")
+	rbac := &rbacv3.RBAC{}
+	require.NoError(t, source.DefaultConfig.UnmarshalTo(rbac))
+	require.NotNil(t, rbac.Rules, "nothing passes without a module")
+
+	told, err := Extension(v)
+	require.NoError(t, err)
+	config := &wasmfilterv3.Wasm{}
+	require.NoError(t, told.TypedConfig.UnmarshalTo(config))
+	vm := config.Config.GetVmConfig()
+	require.Equal(t, "oci://example.com/auth:v1", vm.Code.GetRemote().HttpUri.Uri)
+	require.Equal(t, map[string]string{"A": "b", pullPolicyVariable: "Always", versionVariable: "7"}, vm.EnvironmentVariables.KeyValues)
+	require.Equal(t, map[string]string{"A": "b"}, v.Env, "the view is as it was")
+
+	v.FailOpen = true
+	f, err = wasmFilter(v)
+	require.NoError(t, err)
+	require.NoError(t, f.GetConfigDiscovery().DefaultConfig.UnmarshalTo(rbac))
+	require.Nil(t, rbac.Rules)
+
+	nobody := &view.Wasm{Name: "x", FailOpen: true}
+	f, err = wasmFilter(nobody)
+	require.NoError(t, err)
+	require.Nil(t, f, "nobody fetches it: requests pass")
+	nobody.FailOpen = false
+	f, err = wasmFilter(nobody)
+	require.NoError(t, err)
+	require.NoError(t, f.GetTypedConfig().UnmarshalTo(rbac))
+	require.NotNil(t, rbac.Rules)
 }

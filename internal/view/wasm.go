@@ -1,9 +1,23 @@
 package view
 
+import "github.com/moonsail/moonsail/internal/model"
+
+// WasmSource is who has a module that is no file of the sidecar.
+type WasmSource uint8
+
+// The sources. Without one the filter is what its failStrategy says.
+const (
+	WasmFromNobody WasmSource = iota
+	WasmFromAgent
+)
+
 // Wasm is a filter of requests in WebAssembly.
 type Wasm struct {
 	Name     string // of the filter, Istio's
-	File     string // of the sidecar, with the module
+	File     string // of the sidecar, with the module; empty: see From
+	From     WasmSource
+	Module   model.WasmModule // WasmFromAgent, for the agent alone
+	Version  string           // of the object, where its module is fetched for each
 	RootID   string
 	Config   string // JSON; empty: nothing
 	Env      map[string]string

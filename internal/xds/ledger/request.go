@@ -66,6 +66,7 @@ const (
 	rds
 	vhds
 	nds
+	ecds
 	kinds
 )
 

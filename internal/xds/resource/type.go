@@ -21,6 +21,7 @@ const (
 	RouteConfigShell
 	VirtualHost
 	NameTable
+	Extension
 	NumTypes
 )
 
@@ -52,7 +53,8 @@ const (
 	ScopeURL       = prefix + "envoy.config.route.v3.ScopedRouteConfiguration"
 	ListenerURL    = prefix + "envoy.config.listener.v3.Listener"
 	RouteConfigURL = prefix + "envoy.config.route.v3.RouteConfiguration"
-	NameTableURL   = prefix + "istio.networking.nds.v1.NameTable" // one a host; agents ask for them, not Envoys
+	NameTableURL   = prefix + "istio.networking.nds.v1.NameTable"         // one a host; agents ask for them, not Envoys
+	ExtensionURL   = prefix + "envoy.config.core.v3.TypedExtensionConfig" // likewise: plugins whose modules agents fetch
 	VirtualHostURL = prefix + "envoy.config.route.v3.VirtualHost"
 )
 
@@ -69,6 +71,7 @@ var Types = [NumTypes]Info{
 	RouteConfig:      {Type: RouteConfig, Short: "RDS", URL: RouteConfigURL, Needs: []Type{Cluster, Endpoints}},
 	RouteConfigShell: {Type: RouteConfigShell, Short: "RDS", URL: RouteConfigURL, Needs: []Type{Cluster, Endpoints}},
 	NameTable:        {Type: NameTable, Short: "NDS", URL: NameTableURL, Wildcard: true},
+	Extension:        {Type: Extension, Short: "ECDS", URL: ExtensionURL, Wildcard: true},
 	VirtualHost:      {Type: VirtualHost, Short: "VHDS", URL: VirtualHostURL, Wildcard: true, Needs: []Type{Cluster, Endpoints}},
 }
 

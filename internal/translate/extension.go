@@ -1,0 +1,109 @@
+package translate
+
+import (
+	"maps"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacconfigv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// A plugin whose module is fetched is two things: a filter of listeners, whose configuration
+// Envoy asks the sidecar's agent for, and that configuration with the module's place, which the
+// agent asks the control plane for.
+
+// agentCluster is Envoy's static cluster of the sidecar's agent.
+const agentCluster = "sds-grpc"
+
+// extensionWait is how long a listener waits for its agent; then the filter is what failStrategy
+// says, until the agent answers.
+const extensionWait = 15 * time.Second
+
+// What the agent is told beside the module's URL, by variables that Istio's agents know, and that
+// the module does not see.
+const (
+	pullPolicyVariable = "ISTIO_META_WASM_IMAGE_PULL_POLICY"
+	versionVariable    = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
+	pullAlways         = "Always"
+	noSum              = "nil" // Envoy's API wants some text
+)
+
+const (
+	wasmURL = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm"
+	rbacURL = "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC"
+)
+
+func fetchedFilter(v *view.Wasm) (*hcmv3.HttpFilter, error) {
+	without := allowAll()
+	if !v.FailOpen {
+		without = denyAll()
+	}
+	packed, err := pack(without)
+	if err != nil {
+		return nil, err
+	}
+	source := &corev3.ExtensionConfigSource{
+		ConfigSource: &corev3.ConfigSource{
+			ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{
+				ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3, SetNodeOnFirstMessageOnly: true,
+				GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+					EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: agentCluster}}}},
+			}},
+			InitialFetchTimeout: durationpb.New(extensionWait), ResourceApiVersion: corev3.ApiVersion_V3,
+		},
+		DefaultConfig: packed, TypeUrls: []string{wasmURL, rbacURL},
+	}
+	if err := source.Validate(); err != nil {
+		return nil, err
+	}
+	return &hcmv3.HttpFilter{Name: v.Name, ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: source}}, nil
+}
+
+// allowAll and denyAll stand for a module that cannot be had.
+func allowAll() *rbacv3.RBAC { return &rbacv3.RBAC{} }
+
+func denyAll() *rbacv3.RBAC {
+	return &rbacv3.RBAC{Rules: &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW}} // of nothing
+}
+
+// Extension is a plugin as an agent is told of it.
+func Extension(v *view.Wasm) (*corev3.TypedExtensionConfig, error) {
+	config, err := wasmConfig(v)
+	if err != nil {
+		return nil, err
+	}
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	packed, err := pack(config)
+	return &corev3.TypedExtensionConfig{Name: v.Name, TypedConfig: packed}, err
+}
+
+func remoteModule(v *view.Wasm) *corev3.AsyncDataSource {
+	sum := v.Module.SHA256
+	if sum == "" {
+		sum = noSum
+	}
+	return &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{Remote: &corev3.RemoteDataSource{
+		HttpUri: &corev3.HttpUri{
+			Uri: v.Module.URL, Timeout: durationpb.New(30 * time.Second),
+			HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: "_"}, // nobody's: Envoy does not fetch it
+		},
+		Sha256: sum,
+	}}}
+}
+
+// pullEnv are the module's variables and those for the agent.
+func pullEnv(v *view.Wasm) map[string]string {
+	out := map[string]string{}
+	maps.Copy(out, v.Env)
+	if v.Module.Always {
+		out[pullPolicyVariable], out[versionVariable] = pullAlways, v.Version
+	}
+	return out
+}
