@@ -1,0 +1,114 @@
+package derive
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// fromSlices merges a service's slices. An address that two slices name counts once: the
+// better state wins. So does a Pod with addresses of both families.
+func (x *endpointIndex) fromSlices(s *model.Service, parts map[model.Key]*model.EndpointSlice) []model.Endpoint {
+	at := map[string]int{}
+	counted := firstFamily(s, parts)
+	var out []model.Endpoint
+	for _, k := range sortedKeys(parts) {
+		slice := parts[k]
+		second := counted != nil && isIPv6(slice) != s.IPv6First
+		for i := range slice.Members {
+			if second && counted[slice.Members[i].Pod] {
+				continue
+			}
+			e, ok := x.fromMember(s, slice, &slice.Members[i])
+			if !ok {
+				continue
+			}
+			j, seen := at[e.Address]
+			switch {
+			case !seen:
+				at[e.Address] = len(out)
+				out = append(out, e)
+			case e.Health == model.Healthy && out[j].Health != model.Healthy:
+				out[j].Health = model.Healthy
+				fallthrough
+			default:
+				out[j].Ports = mergePorts(out[j].Ports, e.Ports)
+			}
+		}
+	}
+	return out
+}
+
+// firstFamily gives the Pods in slices of the service's first address family; nil where
+// there are no slices of the other.
+func firstFamily(s *model.Service, parts map[model.Key]*model.EndpointSlice) map[string]bool {
+	var first []*model.EndpointSlice
+	second := false
+	for _, slice := range parts {
+		switch {
+		case len(slice.Members) == 0:
+		case isIPv6(slice) == s.IPv6First:
+			first = append(first, slice)
+		default:
+			second = true
+		}
+	}
+	if !second || len(first) == 0 {
+		return nil
+	}
+	pods := map[string]bool{}
+	for _, slice := range first {
+		for i := range slice.Members {
+			if pod := slice.Members[i].Pod; pod != "" {
+				pods[pod] = true
+			}
+		}
+	}
+	return pods
+}
+
+// isIPv6 tells the family of a slice, which all its addresses have.
+func isIPv6(s *model.EndpointSlice) bool {
+	return len(s.Members) > 0 && len(s.Members[0].Addresses) > 0 && strings.Contains(s.Members[0].Addresses[0], ":")
+}
+
+func sortedKeys(parts map[model.Key]*model.EndpointSlice) []model.Key {
+	return slices.SortedFunc(maps.Keys(parts), model.Key.Compare)
+}
+
+func mergePorts(a, b map[string]uint32) map[string]uint32 {
+	out := maps.Clone(b)
+	maps.Copy(out, a)
+	return out
+}
+
+func (x *endpointIndex) fromMember(s *model.Service, slice *model.EndpointSlice, m *model.SliceEndpoint) (model.Endpoint, bool) {
+	health := model.Healthy
+	switch {
+	case len(m.Addresses) == 0:
+		return model.Endpoint{}, false
+	case s.PublishNotReady || m.Ready:
+	case m.Terminating && m.Serving:
+		health = model.Draining
+	default:
+		return model.Endpoint{}, false
+	}
+	e := model.Endpoint{Namespace: slice.Namespace}
+	if w := x.workloads[model.Key{Kind: model.KindPod, Namespace: slice.Namespace, Name: m.Pod}]; w != nil {
+		e = x.endpointOf(w)
+	} else if m.Pod == "" {
+		e.Locality = x.nodes.locality(m.Node)
+	}
+	if e.Locality.Zone == "" {
+		e.Locality.Zone = m.Zone
+	}
+	e.Address = m.Addresses[0]
+	e.Health = x.leaving.health(health, e.Address, slice.Namespace, m.Pod)
+	e.Ports = make(map[string]uint32, len(slice.Ports))
+	for _, p := range slice.Ports {
+		e.Ports[p.Name] = p.Number
+	}
+	return e, true
+}
