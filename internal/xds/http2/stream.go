@@ -57,7 +57,12 @@ var ErrEnded = errors.New("the stream has ended")
 // Send sends a message that is made of parts, which must not change any more. It does not
 // block: what the peer does not take yet is queued. It may be called from any goroutine,
 // until the Receiver has ended, and then does nothing.
-func (st *Stream) Send(parts [][]byte) error {
+func (st *Stream) Send(parts [][]byte) error { return st.send(parts, false) }
+
+// Queue is Send for a message that another follows at once: they go in one write.
+func (st *Stream) Queue(parts [][]byte) error { return st.send(parts, true) }
+
+func (st *Stream) send(parts [][]byte, more bool) error {
 	m := outgoing{parts: parts, part: -1, left: prefixLen}
 	for _, p := range parts {
 		m.left += len(p)
@@ -74,7 +79,9 @@ func (st *Stream) Send(parts [][]byte) error {
 	}
 	st.queue = append(st.queue, m)
 	c.queue(st)
-	c.pump()
+	if !more {
+		c.pump()
+	}
 	return nil
 }
 

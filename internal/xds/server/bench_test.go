@@ -35,7 +35,7 @@ func (l *loopback) receive() ([]byte, func(), error) {
 }
 
 // send answers. It reads the nonce where assemble put it: first version, type and nonce.
-func (l *loopback) send(m message) error {
+func (l *loopback) send(m message, _ bool) error {
 	head := m.parts[0]
 	_, _, n := protowire.ConsumeField(head)
 	url, _, k := protowire.ConsumeField(head[n:])

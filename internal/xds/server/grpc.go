@@ -132,7 +132,7 @@ func (t grpcTransport) receive() ([]byte, func(), error) {
 	return r.bytes, r.free, nil
 }
 
-func (t grpcTransport) send(m message) error { return t.SendMsg(m) }
+func (t grpcTransport) send(m message, _ bool) error { return t.SendMsg(m) }
 
 // window is gRPC's write quota of a stream.
 func (t grpcTransport) window() int { return 64 << 10 }

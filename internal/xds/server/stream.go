@@ -166,7 +166,7 @@ func (st *stream) step() {
 		st.server.opts.Meter.Queued(now.Sub(published))
 	}
 	for i := range responses {
-		st.send(&responses[i], now)
+		st.send(&responses[i], now, i+1 < len(responses))
 	}
 	st.settle(now)
 }
@@ -192,8 +192,9 @@ func (st *stream) readInbox() (published time.Time) {
 	return published
 }
 
-// send sends a response, or leaves it to the waiter where that could block.
-func (st *stream) send(r *ledger.Response, now time.Time) {
+// send sends a response, or leaves it to the waiter where that could block. More tells that
+// another follows.
+func (st *stream) send(r *ledger.Response, now time.Time, more bool) {
 	m := assemble(st.protocol, r)
 	blocks := st.blocks()
 	st.server.opts.Meter.Pushed(r.Type, m.size, r.Whole)
@@ -203,7 +204,7 @@ func (st *stream) send(r *ledger.Response, now time.Time) {
 	case st.waiter:
 		st.backlog = append(st.backlog, m)
 	case !blocks:
-		_ = st.deliver(m) // an error ends the stream, which its transport tells
+		_ = st.deliver(m, more) // an error ends the stream, which its transport tells
 		st.server.opts.Meter.Took(r.Type, time.Since(now))
 	default:
 		st.backlog = append(st.backlog, m)
@@ -213,9 +214,9 @@ func (st *stream) send(r *ledger.Response, now time.Time) {
 }
 
 // deliver gives a message to the transport.
-func (st *stream) deliver(m message) error {
+func (st *stream) deliver(m message, more bool) error {
 	began := time.Now()
-	err := st.transport.send(m)
+	err := st.transport.send(m, more)
 	st.server.opts.Meter.Delivered(time.Since(began))
 	return err
 }
@@ -254,7 +255,7 @@ func (st *stream) drain() {
 		m := st.backlog[0]
 		st.backlog = st.backlog[1:]
 		st.mu.Unlock()
-		if st.deliver(m) != nil {
+		if st.deliver(m, false) != nil {
 			return // waiter stays set: nothing more is sent
 		}
 	}

@@ -12,8 +12,8 @@ import (
 type transport interface {
 	// send may block if window bytes and more were sent that the peer has not
 	// acknowledged by an answer, and then until the stream ends; else it does not.
-	// Calls do not overlap.
-	send(message) error
+	// Calls do not overlap. With more another call follows at once, and may be waited for.
+	send(m message, more bool) error
 	// window is at most how many bytes a stream takes without blocking; 0: it never
 	// blocks, and queues what the peer does not take.
 	window() int
