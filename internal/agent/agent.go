@@ -45,7 +45,8 @@ type agent struct {
 //
 // Goroutines: this one supervises; one per status server; one per Envoy process to wait
 // for it, one to read its output, one to watch it become ready; with an identity, one that
-// renews certificates, and those of the SDS server; with questions captured, one that takes
+// renews certificates; those of the server for Envoy, and, where plugins have modules to be fetched,
+// one that takes them from the control plane, one that reads its stream, and up to four that fetch; with questions captured, one that takes
 // names from the control plane, and those of the DNS proxy.
 func Run(ctx context.Context, c Config) error {
 	s, err := c.resolve()
@@ -83,6 +84,11 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer stop()
+	stopServing, err := a.serveEnvoy(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopServing()
 	stopNames, err := a.startNames(ctx)
 	if err != nil {
 		return err
@@ -107,6 +113,7 @@ func (a *agent) prepare() (cleanup func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	a.offerModules()
 	if err := a.writeBootstrap(); err != nil {
 		cleanup()
 		return nil, err

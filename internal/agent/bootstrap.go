@@ -40,6 +40,7 @@ func Bootstrap(c Config) ([]byte, error) {
 		return nil, err
 	}
 	s.workDir = orDefault(s.WorkDir, filepath.Join(os.TempDir(), "moonsail-agent"))
+	s.offerModules()
 	return s.bootstrapJSON()
 }
 

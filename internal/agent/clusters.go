@@ -27,7 +27,7 @@ const unlimited = 100000
 
 func (s *settings) staticClusters() []*clusterv3.Cluster {
 	clusters := []*clusterv3.Cluster{s.statsCluster(), s.xdsCluster()}
-	if s.identified {
+	if s.identified || s.modules {
 		clusters = append(clusters, s.sdsCluster())
 	}
 	return clusters

@@ -126,6 +126,7 @@ type Config struct {
 	LogLevel          string // of Envoy; "warning" where empty
 	ComponentLogLevel string // of Envoy; "misc:error" where empty
 	WorkDir           string // for the bootstrap and the socket of SDS; empty: a temporary folder
+	WasmCacheDir      string // for modules of plugins; empty: in WorkDir
 
 	// DebugTokenFile has the bearer tokens that open the debug pages of the status port beyond
 	// this host or pod; empty: nobody is let in from there.
@@ -162,6 +163,7 @@ type settings struct {
 	caAddress   string // empty: certificates are files, or there are none
 	identified  bool   // the workload has, or will have, a certificate
 	workDir     string // where the socket of SDS is; made by Run
+	modules     bool   // the agent fetches modules of plugins
 	log         *slog.Logger
 	logged      *inspect.Tail // the end of log
 }

@@ -52,14 +52,14 @@ func (a *agent) startNames(ctx context.Context) (stop func(), err error) {
 		cancel()
 		return nil, err
 	}
-	node, err := a.namesNode()
+	node, err := a.ownNode("dns", namesMetadata)
 	if err != nil {
 		cancel()
 		server.Close()
 		return nil, err
 	}
 	a.names = table
-	feed := &nameserver.Feed{Dial: a.dialNames, Node: node, Table: table, Log: a.log}
+	feed := &nameserver.Feed{Dial: a.dialXDS, Node: node, Table: table, Log: a.log}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -84,10 +84,11 @@ func (a *agent) namesAddresses() ([]string, error) {
 	return out, err
 }
 
-// namesNode is the sidecar's node for this stream, under a name of its own: "web-1.dns.shop".
-func (a *agent) namesNode() (*corev3.Node, error) {
+// ownNode is the sidecar's node for a stream of the agent's own, under a name of its own
+// ("web-1.dns.shop"), with metadata that says what it is for.
+func (a *agent) ownNode(part, purpose string) (*corev3.Node, error) {
 	w := &a.Workload
-	metadata := map[string]any{namesMetadata: true}
+	metadata := map[string]any{purpose: true}
 	for _, key := range []string{"LABELS", "NAMESPACE", "SERVICE_ACCOUNT", "CLUSTER_ID", "ISTIO_VERSION", instanceMetadata} {
 		if v, ok := a.node.metadata[key]; ok {
 			metadata[key] = v
@@ -99,12 +100,13 @@ func (a *agent) namesNode() (*corev3.Node, error) {
 		return nil, err
 	}
 	return &corev3.Node{
-		Id:      fmt.Sprintf("%s~0.0.0.0~%s.dns.%s~%s.svc.%s", model.ProxySidecar, w.Name, w.Namespace, w.Namespace, a.Domain),
+		Id:      fmt.Sprintf("%s~0.0.0.0~%s.%s.%s~%s.svc.%s", model.ProxySidecar, w.Name, part, w.Namespace, w.Namespace, a.Domain),
 		Cluster: a.node.cluster, Metadata: fields, UserAgentName: "moonsail-agent",
 	}, nil
 }
 
-func (a *agent) dialNames() (*grpc.ClientConn, error) {
+// dialXDS is a connection for a stream of the agent's own.
+func (a *agent) dialXDS() (*grpc.ClientConn, error) {
 	security, err := a.xdsCredentials()
 	if err != nil {
 		return nil, err

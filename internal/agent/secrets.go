@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/agent/identity"
-	"github.com/moonsail/moonsail/internal/agent/sds"
 )
 
 // NoCA as CA.Address: the workload gets no certificate.
@@ -82,8 +81,8 @@ func (s *settings) caHost() string {
 	return ""
 }
 
-// startIdentity begins to get certificates, and to serve them to Envoy. They are served
-// until stop: a sidecar that drains still talks to the control plane.
+// startIdentity begins to get certificates, to be served by stop's end: a sidecar that drains
+// still talks to the control plane.
 func (a *agent) startIdentity(ctx context.Context) (stop func(), err error) {
 	if !a.identified {
 		return func() {}, nil
@@ -98,11 +97,6 @@ func (a *agent) startIdentity(ctx context.Context) (stop func(), err error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	server, err := sds.Start(ctx, a.workDir, a.identity, a.log)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -111,7 +105,6 @@ func (a *agent) startIdentity(ctx context.Context) (stop func(), err error) {
 	return func() {
 		cancel()
 		<-done
-		server.Close()
 	}, nil
 }
 

@@ -150,6 +150,7 @@ func (f *agentFlags) proxyFlags(cmd *cobra.Command) {
 	fs.StringVar(&f.logLevel, "log-level", "info", "the agent's log level: debug, info, warn, error")
 	fs.StringVar(&f.logFormat, "log-format", "text", "form of the log: text or json")
 	fs.StringVar(&c.WorkDir, "work-dir", "", "`folder` for Envoy's bootstrap (default: a temporary one)")
+	fs.StringVar(&c.WasmCacheDir, "wasm-cache-dir", "", "`folder` for modules of WasmPlugins that were fetched (default: in --work-dir)")
 	fs.BoolVar(&f.print, "print-bootstrap", false, "print Envoy's bootstrap and exit")
 
 	EnvFlag(cmd, "proxy-config", "PROXY_CONFIG")

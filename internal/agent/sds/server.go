@@ -1,5 +1,5 @@
-// Package sds serves a workload's secrets to its Envoy, over a Unix socket that only this
-// user may open: "default", the certificate with its key, and "ROOTCA", what peers are
+// Package sds serves a workload's secrets to its Envoy, and what else the agent has for it, over a
+// Unix socket that only this user may open: "default", the certificate with its key, and "ROOTCA", what peers are
 // checked by. These are Istio's names.
 package sds
 
@@ -35,7 +35,7 @@ type Source interface {
 // Server answers StreamSecrets. Each stream has two goroutines, which end with it.
 type Server struct {
 	secretv3.UnimplementedSecretDiscoveryServiceServer
-	source Source
+	source Source // nil: the workload has no identity
 	log    *slog.Logger
 	grpc   *grpc.Server
 	done   chan struct{}
@@ -44,14 +44,23 @@ type Server struct {
 // SocketPath is where the server of a work folder listens.
 func SocketPath(workDir string) string { return filepath.Join(workDir, "sds", "socket") }
 
-// Start listens in a folder of its own below workDir, and serves until Close.
-func Start(ctx context.Context, workDir string, source Source, log *slog.Logger) (*Server, error) {
+// Fits tells whether the socket of a work folder has a path that Envoy can open.
+func Fits(workDir string) bool { return len(SocketPath(workDir)) <= maxPath }
+
+// Start listens in a folder of its own below workDir, and serves until Close, and what others
+// offer Envoy, too.
+func Start(ctx context.Context, workDir string, source Source, log *slog.Logger, others ...func(grpc.ServiceRegistrar)) (*Server, error) {
 	l, err := listen(ctx, SocketPath(workDir))
 	if err != nil {
-		return nil, fmt.Errorf("no place to serve certificates to Envoy: %w: correct --work-dir", err)
+		return nil, fmt.Errorf("no place to serve certificates and plugins to Envoy: %w: correct --work-dir", err)
 	}
 	s := &Server{source: source, log: log, grpc: grpc.NewServer(), done: make(chan struct{})}
-	secretv3.RegisterSecretDiscoveryServiceServer(s.grpc, s)
+	if source != nil {
+		secretv3.RegisterSecretDiscoveryServiceServer(s.grpc, s)
+	}
+	for _, register := range others {
+		register(s.grpc)
+	}
 	go func() {
 		defer close(s.done)
 		_ = s.grpc.Serve(l) // ends with Close

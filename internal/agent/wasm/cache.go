@@ -1,0 +1,220 @@
+package wasm
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of what is kept.
+const (
+	maxModule  = 256 << 20 // bytes of one module, as in Istio
+	maxCache   = 1 << 30   // bytes of all
+	keepUnused = 24 * time.Hour
+)
+
+// Cache keeps modules in a folder, each in a file that is named by its SHA-256. It may be used
+// from anywhere.
+type Cache struct {
+	dir       string
+	transport http.RoundTripper
+	metrics   *Metrics
+
+	// Bounds, and times between attempts; tests have others.
+	maxModule, maxCache int64
+	attempts            int
+	attemptTime, pause  time.Duration
+
+	mu    sync.Mutex       // guards what follows
+	files map[string]*kept // by SHA-256
+	known map[Module]string
+}
+
+// kept is a module in the folder.
+type kept struct {
+	size  int64
+	used  time.Time
+	users int // plugins that are in force: it stays
+}
+
+// NewCache takes a folder, which is made, and what modules an earlier one left in it.
+func NewCache(dir string, metrics *Metrics) (*Cache, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // Envoy may be another user
+		return nil, fmt.Errorf("no place for modules: %w", err)
+	}
+	transport, _ := http.DefaultTransport.(*http.Transport)
+	c := &Cache{
+		dir: dir, transport: transport.Clone(), metrics: metrics, maxModule: maxModule, maxCache: maxCache,
+		attempts: 3, attemptTime: 30 * time.Second, pause: 500 * time.Millisecond,
+		files: map[string]*kept{}, known: map[Module]string{},
+	}
+	return c, c.load()
+}
+
+// load finds the modules that are there, and removes what was being fetched.
+func (c *Cache) load() error {
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return fmt.Errorf("no place for modules: %w", err)
+	}
+	for _, e := range entries {
+		sum, isModule := strings.CutSuffix(e.Name(), moduleSuffix)
+		info, err := e.Info()
+		switch {
+		case err != nil || !e.Type().IsRegular():
+		case strings.HasPrefix(e.Name(), partPrefix):
+			_ = os.Remove(filepath.Join(c.dir, e.Name()))
+		case isModule && len(sum) == 64:
+			c.files[sum] = &kept{size: info.Size(), used: info.ModTime()}
+		}
+	}
+	return nil
+}
+
+const (
+	moduleSuffix = ".wasm"
+	partPrefix   = ".part-"
+)
+
+func (c *Cache) path(sum string) string { return filepath.Join(c.dir, sum+moduleSuffix) }
+
+// Get gives the file of a module, and fetches it where it is not there. It stays until release.
+func (c *Cache) Get(ctx context.Context, m Module) (path string, release func(), err error) {
+	if sum := c.find(m); sum != "" {
+		c.metrics.had()
+		return c.path(sum), func() { c.release(sum) }, nil
+	}
+	sum, size, part, err := c.fetch(ctx, m)
+	c.metrics.fetched(err)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := c.add(m, sum, size, part); err != nil {
+		return "", nil, errors.Join(err, os.Remove(part))
+	}
+	return c.path(sum), func() { c.release(sum) }, nil
+}
+
+// find gives the sum of a module that is there, and uses it.
+func (c *Cache) find(m Module) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sum := c.known[key(m)]
+	if sum == "" && !m.Anew && !isImage(m.URL) {
+		sum = m.SHA256 // of an earlier agent
+	}
+	f := c.files[sum]
+	if f == nil {
+		return ""
+	}
+	if c.known[key(m)] == "" && !holds(c.path(sum), sum) {
+		delete(c.files, sum)
+		return ""
+	}
+	f.users, f.used, c.known[key(m)] = f.users+1, time.Now(), sum
+	return sum
+}
+
+// key is what two modules share where one will do for the other.
+func key(m Module) Module {
+	m.Login = ""
+	if !m.Anew {
+		m.Version = ""
+	}
+	return m
+}
+
+// add takes a fetched file in, and makes room for it.
+func (c *Cache) add(m Module, sum string, size int64, part string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.files[sum]
+	if f == nil {
+		if !c.makeRoom(size) {
+			return fmt.Errorf("its %d bytes do not fit beside the modules that are in use: %d bytes are the limit", size, c.maxCache)
+		}
+		f = &kept{size: size}
+	}
+	if err := os.Rename(part, c.path(sum)); err != nil {
+		return fmt.Errorf("cannot be kept: %w", err)
+	}
+	f.users, f.used = f.users+1, time.Now()
+	c.files[sum], c.known[key(m)] = f, sum
+	return nil
+}
+
+// makeRoom removes what was not used for longest; mu is held.
+func (c *Cache) makeRoom(size int64) bool {
+	total := size
+	var unused []string
+	for sum, f := range c.files {
+		total += f.size
+		if f.users == 0 {
+			unused = append(unused, sum)
+		}
+	}
+	slices.SortFunc(unused, func(a, b string) int {
+		return cmp.Or(c.files[a].used.Compare(c.files[b].used), strings.Compare(a, b))
+	})
+	for _, sum := range unused {
+		if total <= c.maxCache {
+			break
+		}
+		total -= c.files[sum].size
+		c.remove(sum)
+	}
+	return total <= c.maxCache
+}
+
+// remove forgets a module; mu is held.
+func (c *Cache) remove(sum string) {
+	_ = os.Remove(c.path(sum))
+	delete(c.files, sum)
+	for m, s := range c.known {
+		if s == sum {
+			delete(c.known, m)
+		}
+	}
+}
+
+// release ends a use of a module.
+func (c *Cache) release(sum string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.files[sum]; f != nil {
+		f.users, f.used = f.users-1, time.Now()
+	}
+}
+
+// Expire removes what was not used for a day.
+func (c *Cache) Expire(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for sum, f := range c.files {
+		if f.users == 0 && now.Sub(f.used) > keepUnused {
+			c.remove(sum)
+		}
+	}
+}
+
+// Close ends connections that are kept.
+func (c *Cache) Close() {
+	if t, ok := c.transport.(*http.Transport); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+// holds tells whether a file has what its name says.
+func holds(path, sum string) bool {
+	got, err := sumOf(path)
+	return err == nil && hex.EncodeToString(got) == sum
+}

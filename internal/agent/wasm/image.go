@@ -1,0 +1,146 @@
+package wasm
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+)
+
+// Images come in the forms that Istio takes: a layer that is the module, or layers of files with
+// a plugin.wasm among them, of which the last counts.
+
+// maxLayers bounds how many layers of an image are looked at.
+const maxLayers = 32
+
+const imageFile = "plugin.wasm"
+
+// rawLayers are the media types of layers that are the module.
+var rawLayers = []string{
+	"application/vnd.module.wasm.content.layer.v1+wasm", "application/vnd.wasm.content.layer.v1+wasm", "application/wasm",
+}
+
+// openImage asks a registry for the module of an image.
+func (c *Cache) openImage(ctx context.Context, m Module) (io.ReadCloser, error) {
+	ref, err := name.ParseReference(strings.TrimPrefix(m.URL, "oci://"))
+	if err != nil {
+		return nil, err
+	}
+	login, err := m.Login.of(ref.Context().RegistryStr())
+	if err != nil {
+		return nil, err
+	}
+	found, err := remote.Get(ref, remote.WithContext(ctx), remote.WithAuth(login), remote.WithTransport(c.transport))
+	if err != nil {
+		return nil, registryError(err)
+	}
+	image, err := found.Image()
+	if err != nil {
+		return nil, registryError(err)
+	}
+	if err := checkDigest(m.SHA256, found.Digest, image); err != nil {
+		return nil, err
+	}
+	return moduleOf(image)
+}
+
+// checkDigest wants the digest of the manifest, or of the list of manifests that it is in.
+func checkDigest(want string, listed v1.Hash, image v1.Image) error {
+	if want == "" || listed.Hex == want {
+		return nil
+	}
+	own, err := image.Digest()
+	if err != nil {
+		return registryError(err)
+	}
+	if own.Hex != want {
+		return fmt.Errorf("the digest of the image is sha256:%s, and not sha256:%s", listed.Hex, want)
+	}
+	return nil
+}
+
+func moduleOf(image v1.Image) (io.ReadCloser, error) {
+	layers, err := image.Layers()
+	if err != nil {
+		return nil, registryError(err)
+	}
+	if len(layers) > maxLayers {
+		return nil, fmt.Errorf("the image has %d layers; %d are the limit", len(layers), maxLayers)
+	}
+	for _, l := range slices.Backward(layers) {
+		body, err := moduleIn(l)
+		if !errors.Is(err, errNoModule) {
+			return body, err
+		}
+	}
+	return nil, fmt.Errorf("the image has neither a layer that is a module nor a file %s that is one", imageFile)
+}
+
+// moduleIn is a layer's module.
+func moduleIn(l v1.Layer) (io.ReadCloser, error) {
+	kind, err := l.MediaType()
+	if err != nil {
+		return nil, registryError(err)
+	}
+	if slices.Contains(rawLayers, string(kind)) {
+		body, err := l.Compressed()
+		return body, registryError(err)
+	}
+	body, err := l.Uncompressed()
+	if err != nil {
+		return nil, registryError(err)
+	}
+	file, err := fromTar(body, func(h *tar.Header) bool { return h.Typeflag == tar.TypeReg && path.Base(h.Name) == imageFile })
+	if err != nil {
+		body.Close()
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{file, body}, nil
+}
+
+// registryError tells what may be tried again.
+func registryError(err error) error {
+	var answer *transport.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &answer) && !answer.Temporary():
+		return fmt.Errorf("the registry answers: %w", err)
+	}
+	return temporary{err}
+}
+
+// of finds the credentials for a registry.
+func (l Login) of(registry string) (authn.Authenticator, error) {
+	if l == "" {
+		return authn.Anonymous, nil
+	}
+	var config struct {
+		Auths map[string]authn.AuthConfig `json:"auths"`
+	}
+	if json.Unmarshal([]byte(l), &config) != nil { // the error would quote it
+		return nil, errors.New("the image's pull secret has no Docker configuration")
+	}
+	for host, auth := range config.Auths {
+		host = strings.TrimPrefix(strings.TrimPrefix(host, "https://"), "http://")
+		host, _, _ = strings.Cut(host, "/")
+		if host == registry || host == "docker.io" && registry == name.DefaultRegistry {
+			return authn.FromConfig(auth), nil
+		}
+	}
+	return authn.Anonymous, nil
+}

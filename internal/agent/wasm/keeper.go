@@ -1,0 +1,123 @@
+// Package wasm gives a sidecar's Envoy the plugins whose modules have to be fetched. Envoy asks the
+// agent for a plugin's configuration (ECDS, over the agent's Unix socket); the agent asks the
+// control plane for it by a stream of its own, fetches the module into a file, and answers with
+// a configuration that names the file.
+//
+// A module that cannot be fetched holds up nothing: what was in force stays, and a plugin that
+// has nothing yet is what its failStrategy says: requests pass, or are denied. The control plane
+// is told by a NACK, and it is tried again until it works.
+package wasm
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// Options of a Keeper.
+type Options struct {
+	Dial  func() (*grpc.ClientConn, error) // to the control plane; each stream has a connection of its own
+	Node  *corev3.Node
+	Cache *Cache
+	Log   *slog.Logger
+}
+
+// Keeper has the plugins that Envoy may ask for. Run does the work; the rest may be called from
+// anywhere.
+type Keeper struct {
+	Options
+	feed feed // Run's
+
+	wanted chan struct{} // closed once Envoy has asked for a plugin
+	ask    sync.Once     // guards wanted's end
+	again  chan struct{} // holds one token where the control plane is to be told of a refusal
+
+	mu      sync.Mutex // guards what follows
+	served  map[string]*served
+	changed chan struct{} // closed, and made anew, when what is served changes
+	refused map[string]refusal
+}
+
+// served is what Envoy gets by a plugin's name.
+type served struct {
+	version  string // the control plane's
+	config   *anypb.Any
+	fallback *anypb.Any // what failStrategy says; config is that where there is no module
+	standIn  bool       // there is no module
+	release  func()     // of the module; nil: there is none
+}
+
+// refusal is what Envoy said of a plugin.
+type refusal struct{ version, message string }
+
+// New makes a keeper of no plugins.
+func New(o Options) *Keeper {
+	k := &Keeper{
+		Options: o, wanted: make(chan struct{}), again: make(chan struct{}, 1),
+		served: map[string]*served{}, changed: make(chan struct{}), refused: map[string]refusal{},
+	}
+	k.feed = feed{keeper: k, versions: map[string]string{}, failed: map[string]*plugin{}}
+	return k
+}
+
+// Run works until ctx ends. Nobody is asked for plugins before Envoy asks: most sidecars have none.
+func (k *Keeper) Run(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-k.wanted:
+		k.feed.run(ctx)
+	}
+}
+
+// want has Run begin.
+func (k *Keeper) want() { k.ask.Do(func() { close(k.wanted) }) }
+
+// get is what is served by a name, nil while there is nothing, and a channel that is closed when
+// something changes.
+func (k *Keeper) get(name string) (*served, <-chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.served[name], k.changed
+}
+
+// serve replaces what is served by a name; nil takes it away.
+func (k *Keeper) serve(name string, s *served) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if old := k.served[name]; old != nil && old.release != nil {
+		defer old.release()
+	}
+	if s == nil {
+		delete(k.served, name)
+		delete(k.refused, name)
+	} else {
+		k.served[name] = s
+	}
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
+
+// refusalOf is what Envoy said of a version of a plugin; empty: nothing.
+func (k *Keeper) refusalOf(name, version string) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r := k.refused[name]; r.version == version {
+		return r.message
+	}
+	return ""
+}
+
+// refuse notes that Envoy does not take what it was served, and has the control plane told.
+func (k *Keeper) refuse(name string, s *served, message string) {
+	k.mu.Lock()
+	k.refused[name] = refusal{s.version, message}
+	k.mu.Unlock()
+	select {
+	case k.again <- struct{}{}:
+	default: // it will be told with the one before
+	}
+}

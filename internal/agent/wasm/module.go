@@ -1,0 +1,114 @@
+package wasm
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacconfigv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	wasmfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// TypeURL is what the control plane calls plugins, and Envoy too.
+const TypeURL = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
+
+// What the control plane says beside the module's URL: Istio's names. The module does not see it.
+const (
+	policyVariable  = "ISTIO_META_WASM_IMAGE_PULL_POLICY"
+	versionVariable = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
+	secretVariable  = "ISTIO_META_WASM_IMAGE_PULL_SECRET"
+	always          = "Always"
+	noSum           = "nil"
+)
+
+// Module is what is to be fetched.
+type Module struct {
+	URL     string // http://, https:// or oci://
+	SHA256  string // in hex, of the module or of the image's manifest; empty: any
+	Anew    bool   // what was fetched for another Version will not do
+	Version string // of the object that asks for it
+	Login   Login  // for the registry
+}
+
+// Login is a Docker configuration with credentials, in JSON; empty: none. It is not printed.
+type Login string
+
+// String implements fmt.Stringer.
+func (Login) String() string { return "[redacted]" }
+
+// GoString implements fmt.GoStringer.
+func (Login) GoString() string { return "[redacted]" }
+
+// plugin is one as the control plane tells of it.
+type plugin struct {
+	name, version string
+	config        *wasmfilterv3.Wasm // without a module
+	module        Module
+}
+
+// read takes a plugin from a resource.
+func read(r *discoveryv3.Resource) (*plugin, error) {
+	named := &corev3.TypedExtensionConfig{}
+	if err := r.GetResource().UnmarshalTo(named); err != nil {
+		return nil, err
+	}
+	p := &plugin{name: r.Name, version: r.Version, config: &wasmfilterv3.Wasm{}}
+	if err := named.GetTypedConfig().UnmarshalTo(p.config); err != nil {
+		return nil, err
+	}
+	vm := p.config.GetConfig().GetVmConfig()
+	remote := vm.GetCode().GetRemote()
+	if remote.GetHttpUri().GetUri() == "" {
+		return nil, errors.New("it names no module to fetch")
+	}
+	p.module = Module{URL: remote.HttpUri.Uri, SHA256: remote.Sha256}
+	if p.module.SHA256 == noSum {
+		p.module.SHA256 = ""
+	}
+	p.takeVariables(vm)
+	return p, nil
+}
+
+// takeVariables takes what is for the agent out of the module's environment.
+func (p *plugin) takeVariables(vm *wasmv3.VmConfig) {
+	values := vm.GetEnvironmentVariables().GetKeyValues()
+	p.module.Anew = values[policyVariable] == always
+	p.module.Version = values[versionVariable]
+	p.module.Login = Login(values[secretVariable])
+	maps.DeleteFunc(values, func(name, _ string) bool {
+		return name == policyVariable || name == versionVariable || name == secretVariable
+	})
+	if e := vm.GetEnvironmentVariables(); e != nil && len(values)+len(e.HostEnvKeys) == 0 {
+		vm.EnvironmentVariables = nil
+	}
+}
+
+// with is the plugin for Envoy, with its module in a file.
+func (p *plugin) with(file string) (*anypb.Any, error) {
+	c := proto.Clone(p.config).(*wasmfilterv3.Wasm)
+	c.GetConfig().GetVmConfig().Code = &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{
+		Local: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: file}}}}
+	return p.packed(c)
+}
+
+// without stands for the plugin while there is no module: requests pass or are denied, as it says.
+func (p *plugin) without() (*anypb.Any, error) {
+	if p.config.GetConfig().GetFailurePolicy() == wasmv3.FailurePolicy_FAIL_OPEN {
+		return p.packed(&rbacv3.RBAC{})
+	}
+	return p.packed(&rbacv3.RBAC{Rules: &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW}}) // of nothing
+}
+
+func (p *plugin) packed(config proto.Message) (*anypb.Any, error) {
+	packed := &anypb.Any{}
+	if err := anypb.MarshalFrom(packed, config, proto.MarshalOptions{Deterministic: true}); err != nil {
+		return nil, fmt.Errorf("%s: %w", p.name, err)
+	}
+	return anypb.New(&corev3.TypedExtensionConfig{Name: p.name, TypedConfig: packed})
+}

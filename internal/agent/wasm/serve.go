@@ -1,0 +1,126 @@
+package wasm
+
+import (
+	"fmt"
+	"strconv"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	extensionv3 "github.com/envoyproxy/go-control-plane/envoy/service/extension/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// service answers Envoy. Each stream has two goroutines, which end with it.
+type service struct {
+	extensionv3.UnimplementedExtensionConfigDiscoveryServiceServer
+	keeper *Keeper
+}
+
+// Register offers plugins on a server.
+func (k *Keeper) Register(s grpc.ServiceRegistrar) {
+	extensionv3.RegisterExtensionConfigDiscoveryServiceServer(s, &service{keeper: k})
+}
+
+// stream is one subscription: Envoy opens one for each plugin.
+type stream struct {
+	keeper *Keeper
+	out    extensionv3.ExtensionConfigDiscoveryService_StreamExtensionConfigsServer
+	name   string
+
+	nonce   int
+	sent    *served // with the last nonce
+	as      *anypb.Any
+	taken   bool // Envoy has ACKed something
+	refused bool // it has refused sent
+}
+
+// StreamExtensionConfigs implements the discovery service.
+func (s *service) StreamExtensionConfigs(out extensionv3.ExtensionConfigDiscoveryService_StreamExtensionConfigsServer) error {
+	s.keeper.want()
+	st := &stream{keeper: s.keeper, out: out}
+	requests := st.receive()
+	for {
+		now, changed := s.keeper.get(st.name)
+		if err := st.send(now); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-out.Context().Done():
+			return nil
+		case req, ok := <-requests:
+			if !ok {
+				return nil
+			}
+			if err := st.take(req); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// receive reads requests until the stream ends.
+func (st *stream) receive() <-chan *discoveryv3.DiscoveryRequest {
+	requests := make(chan *discoveryv3.DiscoveryRequest)
+	go func() {
+		defer close(requests)
+		for {
+			req, err := st.out.Recv()
+			if err != nil {
+				return
+			}
+			select {
+			case requests <- req:
+			case <-st.out.Context().Done():
+				return
+			}
+		}
+	}()
+	return requests
+}
+
+// take notes what is asked for, or what Envoy says of what it was sent.
+func (st *stream) take(req *discoveryv3.DiscoveryRequest) error {
+	if n := len(req.ResourceNames); n != 1 || st.name != "" && req.ResourceNames[0] != st.name {
+		return status.Errorf(codes.InvalidArgument, "a stream is for one plugin, and not for %q", req.ResourceNames)
+	}
+	st.name = req.ResourceNames[0]
+	if st.sent == nil || req.ResponseNonce != strconv.Itoa(st.nonce) {
+		return nil
+	}
+	e := req.GetErrorDetail()
+	if e == nil {
+		st.taken = true
+		return nil
+	}
+	st.keeper.Log.Error("Envoy refused a plugin", "plugin", st.name, "reason", e.GetMessage())
+	if !st.sent.standIn && !st.refused {
+		st.refused = true
+		st.keeper.refuse(st.name, st.sent, fmt.Sprintf("Envoy refuses it: %s", e.GetMessage()))
+	}
+	return nil
+}
+
+// send sends what is served, unless it was sent before. Who refuses the first has nothing: it gets
+// what failStrategy says, so that its listener waits no longer.
+func (st *stream) send(now *served) error {
+	if now == nil {
+		return nil
+	}
+	config := now.config
+	if now == st.sent {
+		if !st.refused || st.taken || st.as == now.fallback {
+			return nil
+		}
+		config = now.fallback
+	} else {
+		st.refused = false
+	}
+	st.nonce++
+	st.sent, st.as = now, config
+	return st.out.Send(&discoveryv3.DiscoveryResponse{
+		TypeUrl: TypeURL, VersionInfo: now.version + "." + strconv.Itoa(st.nonce), Nonce: strconv.Itoa(st.nonce), Resources: []*anypb.Any{config},
+	})
+}
