@@ -141,9 +141,7 @@ func (d *Deriver) reset(s *scope, mesh bool) {
 	for h := range s.named {
 		s.mark(hostUnit(h))
 	}
-	for k := range s.listeners {
-		s.mark(listenerUnit(k))
-	}
+	s.markListeners()
 	d.index.markAll(s)
 }
 
@@ -171,6 +169,10 @@ func (x *Index) markAll(s *scope) {
 	}
 	s.mark(unit{kind: unitFixed})
 	x.markServices(s)
+	if s.router != nil {
+		s.markRouter(x)
+		return
+	}
 	for h, list := range x.routes {
 		if slices.ContainsFunc(list, s.importsRoutes) {
 			s.mark(hostUnit(h))

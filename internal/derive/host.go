@@ -49,6 +49,9 @@ type edsPlan struct {
 // scope does not see it.
 func (s *scope) deriveHost(r *reader, h model.Host) *hostResult {
 	svc := r.service(h)
+	if s.router != nil {
+		return s.deriveReachable(r, svc)
+	}
 	routes := r.virtualService(h)
 	visible := svc != nil && s.sees(svc)
 	if target := r.aliased(svc); target != nil && visible {

@@ -113,11 +113,7 @@ func (s *scope) inboundPorts(r *reader) []inboundPort {
 	if s.Key.Interception == model.InterceptNone {
 		return nil
 	}
-	named := map[string]uint32{}
-	for n, p := range parseLabels(s.Key.Ports) {
-		v, _ := strconv.ParseUint(p, 10, 32)
-		named[n] = uint32(v)
-	}
+	named := s.namedPorts()
 	var out []inboundPort
 	for _, svc := range r.selecting(s.Key.Namespace, s.labels) {
 		for i := range svc.Ports {
@@ -134,6 +130,16 @@ func (s *scope) inboundPorts(r *reader) []inboundPort {
 		}
 	}
 	return out
+}
+
+// namedPorts are the workload's, by name.
+func (s *scope) namedPorts() map[string]uint32 {
+	named := map[string]uint32{}
+	for n, p := range parseLabels(s.Key.Ports) {
+		v, _ := strconv.ParseUint(p, 10, 32)
+		named[n] = uint32(v)
+	}
+	return named
 }
 
 // addInboundPort adds a port unless a service before has its number.

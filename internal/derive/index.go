@@ -18,6 +18,7 @@ type Index struct {
 	services  map[model.Host][]*model.Service // by precedence, see addSorted
 	rules     map[model.Host][]*model.DestinationRule
 	routes    map[model.Host][]*model.VirtualService // of the gateway "mesh"
+	bound     bound                                  // virtual services of other gateways
 	delegate  map[model.Key]*model.VirtualService
 	sidecars  map[string]map[model.Key]*model.Sidecar // by namespace
 	policies  map[policyKey][]model.Selecting
@@ -44,6 +45,7 @@ func NewIndex(mesh *model.Mesh) *Index {
 		services:  map[model.Host][]*model.Service{},
 		rules:     map[model.Host][]*model.DestinationRule{},
 		routes:    map[model.Host][]*model.VirtualService{},
+		bound:     bound{},
 		delegate:  map[model.Key]*model.VirtualService{},
 		sidecars:  map[string]map[model.Key]*model.Sidecar{},
 		policies:  map[policyKey][]model.Selecting{},
@@ -101,6 +103,7 @@ type touched struct {
 	facts    factSet
 	services []*model.Service        // old and new ones: scopes ask whether they see them
 	routes   []*model.VirtualService // likewise
+	bound    []*model.VirtualService // likewise, of gateways
 	sidecars map[string]bool         // namespaces in which the selection of Sidecars may differ
 	// endpoints are the services whose endpoints may differ.
 	endpoints map[serviceKey]struct{}
@@ -135,6 +138,7 @@ func (x *Index) replaceServices(old, now []*model.Service, touched *touched) {
 }
 
 func (x *Index) replaceVirtualService(old, now *model.VirtualService, touched *touched) {
+	x.bound.replace(old, now, touched)
 	if old != nil {
 		x.eachRouteHost(old, func(h model.Host) {
 			x.routes[h] = remove(x.routes[h], old)

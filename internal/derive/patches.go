@@ -137,10 +137,11 @@ func (s *scope) markPatched(targets map[model.PatchTarget]bool) {
 	if clusters && len(targets) == 1 {
 		return
 	}
-	// Listeners bring the route configurations that they use along.
-	for k := range s.listeners {
-		s.mark(listenerUnit(k))
+	if s.router != nil && routes {
+		s.markRouterRoutes()
 	}
+	// Listeners bring the route configurations that they use along.
+	s.markListeners()
 }
 
 // replaceAdded puts out the clusters and listeners that patches add, and takes back those

@@ -51,7 +51,7 @@ func TestIncrementalEqualsFromScratch(t *testing.T) {
 	for seed := range uint64(80) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), telemetries: seed%2 == 1, secrets: seed%4 < 2}
+			w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), telemetries: seed%2 == 1, secrets: seed%4 < 2, gateways: seed%3 == 0}
 			st, d := store.New(), New(model.DefaultMesh(), 2)
 			d.SetSplitFrom(splitSoon)
 			have := live(w, st, d, 40)
@@ -123,7 +123,7 @@ func requireScratch(t *testing.T, snap *store.Snapshot, have map[ScopeKey]*Delta
 // configuration with one domain.
 func TestNoDuplicateDomains(t *testing.T) {
 	for seed := range uint64(25) {
-		w := &world{Rand: rand.New(rand.NewPCG(seed, 2)), secrets: seed%2 == 0}
+		w := &world{Rand: rand.New(rand.NewPCG(seed, 2)), secrets: seed%2 == 0, gateways: seed%3 == 0}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
 		d.SetSplitFrom(splitSoon)
 		have := live(w, st, d, 60)
@@ -181,12 +181,12 @@ func requireServed(t *testing.T, k ScopeKey, l *view.Listener) {
 	t.Helper()
 	mutual, plain := map[uint32]bool{}, map[uint32]bool{}
 	for _, c := range l.Chains {
-		require.False(t, c.TLS != nil && !k.Identity, "%s: %s", k, c.Name)
+		require.False(t, c.TLS != nil && c.TLS.IsMesh() && !k.Identity, "%s: %s", k, c.Name)
 		port := c.Match.DestinationPort
 		mutual[port] = mutual[port] || c.TLS != nil
 		plain[port] = plain[port] || c.TLS == nil
 	}
-	if l.Default == nil {
+	if l.Default == nil || k.Type == model.ProxyRouter {
 		return
 	}
 	for port := range mutual {
@@ -245,7 +245,7 @@ func requireDense(t *testing.T, e *view.Endpoints) {
 // everything that was derived of them.
 func TestNothingIsLeft(t *testing.T) {
 	for seed := range uint64(15) {
-		w := &world{Rand: rand.New(rand.NewPCG(seed, 3)), telemetries: seed%2 == 1, secrets: seed%4 < 2}
+		w := &world{Rand: rand.New(rand.NewPCG(seed, 3)), telemetries: seed%2 == 1, secrets: seed%4 < 2, gateways: seed%3 == 0}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
 		d.SetSplitFrom(splitSoon)
 		have := live(w, st, d, 60)
@@ -285,6 +285,7 @@ func requireEmptyIndex(t *testing.T, x *Index) {
 	require.Empty(t, x.services)
 	require.Empty(t, x.rules)
 	require.Empty(t, x.routes)
+	require.Empty(t, x.bound)
 	require.Empty(t, x.delegate)
 	require.Empty(t, x.sidecars)
 	require.Empty(t, x.labels)
@@ -333,6 +334,7 @@ func requireEmptyScope(t *testing.T, s *scope) {
 	}
 	require.Empty(t, s.dirty)
 	require.Empty(t, s.addedHosts)
+	requireEmptyRouter(t, s)
 	require.True(t, s.patches == nil || len(s.patches.List) == 0)
 	s.depend(unit{kind: unitPatches}, nil)   // it asks for its namespace, whoever is there
 	delete(s.asked, unit{kind: unitInbound}) // it asks for its own labels, whoever is there

@@ -18,6 +18,7 @@ type routing struct {
 	service *model.Service // nil: the virtual service's host is no service
 	port    *model.ServicePort
 	out     *hostResult // takes the hosts that routes refer to
+	gateway string      // "namespace/name" of the Gateway that requests come through; empty: none
 }
 
 // deriveVirtualHost makes the virtual host of one host on one port.
@@ -137,10 +138,15 @@ func (rt *routing) applies(port uint32, labels map[string]string, ns string, gat
 	if port != 0 && port != rt.port.Number {
 		return false
 	}
-	if ns != "" && ns != rt.s.Key.Namespace {
-		return false
+	if len(gateways) > 0 {
+		if rt.gateway != "" { // where it is named, where the gateway is does not matter
+			return slices.Contains(gateways, rt.gateway)
+		}
+		if !slices.Contains(gateways, model.GatewayMesh) {
+			return false
+		}
 	}
-	if len(gateways) > 0 && !slices.Contains(gateways, model.GatewayMesh) {
+	if ns != "" && ns != rt.s.Key.Namespace {
 		return false
 	}
 	return model.SelectorMatches(labels, rt.s.labels)

@@ -15,10 +15,10 @@ type ScopeKey struct {
 	Sidecar      model.Key // the Sidecar that selects it; zero: none
 	Interception model.Interception
 	Domain       string         // of the cluster
-	Labels       string         // outbound: those that anybody asks for; inbound: all
+	Labels       string         // outbound: those that anybody asks for; inbound, and of routers: all
 	Locality     model.Locality // where it matters to endpoints
-	IP           string         // inbound: where listeners are bound to it, or services name it
-	Ports        string         // inbound: named ports, "name=number,..."
+	IP           string         // inbound: where listeners are bound to it, or services name it; of routers: the latter
+	Ports        string         // inbound, and of routers: named ports, "name=number,..."
 	Families     model.Families // of its proxies' addresses
 	Identity     bool           // its proxies have certificates
 	Account      string         // outbound: the service account that its proxies are known to have, where secrets are for some
@@ -34,6 +34,8 @@ type ScopeKey struct {
 func (k ScopeKey) String() string {
 	direction := "outbound"
 	switch {
+	case k.Type == model.ProxyRouter && !k.Names:
+		direction = "router"
 	case k.Names && k.Inbound:
 		return "nothing"
 	case k.Names:
@@ -83,6 +85,9 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 		Families: p.Families(), Identity: p.Identity, Modules: p.Modules,
 	}
 	base.Version, base.Metadata = x.proxies.of(p)
+	if p.Type == model.ProxyRouter {
+		return x.routerKeys(p, base)
+	}
 	sidecar := x.sidecarFor(p)
 	if sidecar != nil {
 		base.Sidecar = sidecar.Key

@@ -15,9 +15,12 @@ const (
 	unitTelemetry unitKind = iota // what the scope's listeners tell of calls
 	unitWasm                      // what plugins its listeners have
 	unitFixed                     // what every scope of its kind has
+	unitGateways                  // what a router's Gateways come to
 	unitHost
-	unitPatches // what EnvoyFilters change, before all others
-	unitDomains // a host's virtual hosts again: others have changed its share of the domains
+	unitPatches     // what EnvoyFilters change, before all others
+	unitGatewayHost // a virtual host of a router
+	unitRouteConfig // a route configuration of a router
+	unitDomains     // a host's virtual hosts again: others have changed its share of the domains
 	unitEndpoints
 	unitSecret
 	unitListener
@@ -78,6 +81,7 @@ type scope struct {
 	extensions map[string]bool            // plugins that are out, by name
 	named      map[model.Host]bool        // hosts whose names are out
 	secretRefs map[string]int             // hosts whose clusters ask for a secret
+	router     *router                    // nil: the scope is not one of routers
 	egressRef  model.Host                 // of the Sidecar's egress proxy, as it is counted in refs
 	out        *Delta
 	dirty      map[unit]struct{}
@@ -102,6 +106,9 @@ func newScope(k ScopeKey, sidecar *model.Sidecar, splitFrom int) *scope {
 		named:      map[model.Host]bool{},
 		out:        newDelta(),
 		dirty:      map[unit]struct{}{},
+	}
+	if k.Type == model.ProxyRouter && !k.Names {
+		s.router = newRouter()
 	}
 	if k.Scoped {
 		s.split = newSplitter(splitFrom)
@@ -159,6 +166,12 @@ func (s *scope) touch(t *touched) {
 		if s.sees(svc) || s.hosts[svc.Hostname] != nil || s.named[svc.Hostname] {
 			s.mark(hostUnit(svc.Hostname))
 		}
+	}
+	if s.router != nil {
+		for _, v := range t.bound {
+			s.touchBound(v)
+		}
+		return
 	}
 	for _, v := range t.routes {
 		if s.Key.Names || !s.importsRoutes(v) {
@@ -248,10 +261,16 @@ func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
 	for _, u := range s.takeDirty(unitFixed) {
 		s.run(x, u, s.deriveFixed)
 	}
+	for _, u := range s.takeDirty(unitGateways) {
+		s.run(x, u, s.deriveGateways)
+	}
 	for units := s.takeDirty(unitHost); len(units) > 0; units = s.takeDirty(unitHost) {
 		for _, u := range units {
 			s.run(x, u, func(r *reader) { s.replaceHost(u.host(), s.deriveHost(r, u.host())) })
 		}
+	}
+	if s.router != nil {
+		s.deriveRouter(x)
 	}
 	for _, u := range s.takeDirty(unitDomains) {
 		s.resettle(newReader(x, s), u.host())
@@ -266,6 +285,10 @@ func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
 		s.run(x, u, func(r *reader) { s.deriveSecret(r, u.name) })
 	}
 	for _, u := range s.takeDirty(unitListener) {
+		if s.router != nil {
+			s.run(x, u, func(r *reader) { s.deriveGatewayListener(r, u.listener()) })
+			continue
+		}
 		s.deriveListener(x.mesh, u.listener())
 	}
 	for _, u := range s.takeDirty(unitInbound) {

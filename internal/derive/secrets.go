@@ -72,15 +72,18 @@ func secretsOf(t *model.ClientTLS) []string {
 }
 
 // diffSecrets counts which hosts' clusters ask for which secret.
-func (s *scope) diffSecrets(old *hostState, now *hostResult) {
-	if slices.Equal(old.secrets, now.secrets) {
+func (s *scope) diffSecrets(old *hostState, now *hostResult) { s.refSecrets(old.secrets, now.secrets) }
+
+// refSecrets replaces what one host, or the servers of a router, ask for.
+func (s *scope) refSecrets(old, now []string) {
+	if slices.Equal(old, now) {
 		return
 	}
-	for _, name := range now.secrets {
+	for _, name := range now {
 		s.secretRefs[name]++
 		s.mark(secretUnit(name))
 	}
-	for _, name := range old.secrets {
+	for _, name := range old {
 		if s.secretRefs[name]--; s.secretRefs[name] == 0 {
 			delete(s.secretRefs, name)
 			s.mark(secretUnit(name))

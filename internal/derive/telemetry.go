@@ -55,9 +55,7 @@ func (s *scope) markTelling(mesh *model.Mesh) {
 		s.mark(unit{kind: unitInbound})
 		return
 	}
-	for k := range s.listeners {
-		s.mark(listenerUnit(k))
-	}
+	s.markListeners()
 	s.deriveCatchAll(mesh)
 }
 
@@ -94,7 +92,7 @@ func (s *scope) observeChain(c *view.FilterChain) {
 	case strings.HasSuffix(c.Name, blackHoleSuffix):
 	case c.HTTP != nil: // a copy: what has been put out does not change
 		http := *c.HTTP
-		http.Telemetry, http.PeerTold, c.HTTP = s.telemetry, c.TLS != nil, &http
+		http.Telemetry, http.PeerTold, c.HTTP = s.telemetry, c.TLS != nil && s.Key.Inbound, &http
 	case c.TCP != nil:
 		tcp := *c.TCP
 		tcp.Telemetry, c.TCP = s.telemetry, &tcp
@@ -328,7 +326,12 @@ func namedLogs(rules []*model.Telemetry, defaults []string, side model.Sides) (s
 // tellsPeer tells whether callers may say who they are: all that routes lead to is of the
 // mesh, whose metrics need it.
 func (rt *routing) tellsPeer(routes []view.Route) bool {
-	if rt.service == nil || len(rt.mesh().Telemetry.Metrics) == 0 {
+	return rt.service != nil && rt.allOfMesh(routes)
+}
+
+// allOfMesh tells whether all that routes lead to is of the mesh, whose metrics name callers.
+func (rt *routing) allOfMesh(routes []view.Route) bool {
+	if len(rt.mesh().Telemetry.Metrics) == 0 {
 		return false
 	}
 	for i := range routes {

@@ -18,6 +18,8 @@ type world struct {
 	telemetries bool
 	// secrets: there are Secrets, and rules that name some.
 	secrets bool
+	// gateways: there are Gateways, and routers.
+	gateways bool
 }
 
 var (
@@ -486,6 +488,9 @@ func (w *world) event() store.Event {
 	if w.telemetries {
 		makers = append(makers, w.telemetry)
 	}
+	if w.gateways {
+		makers = append(makers, w.gateway, w.gateway, w.boundService, w.boundService, w.boundService)
+	}
 	o := pick(w, makers)()
 	e := store.Event{Key: o.Metadata().Key, Object: o}
 	if w.chance(0.25) {
@@ -508,6 +513,9 @@ func (w *world) proxy() *model.Proxy {
 	if w.secrets {
 		p.ServiceAccount, p.Verified = pick(w, worldAccounts), w.chance(0.7)
 		p.Names, p.Extensions, p.Modules = w.chance(0.2), w.chance(0.2), w.chance(0.5)
+	}
+	if w.gateways && w.chance(0.6) {
+		p.Type = model.ProxyRouter
 	}
 	return p
 }

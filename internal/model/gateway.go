@@ -147,3 +147,8 @@ func (g *Gateway) Credentials(namespace string) []NeededSecret {
 	}
 	return out
 }
+
+// CAResource is how SDS calls the CAs of clients.
+func (t *ServerTLS) CAResource() string {
+	return CredentialURL(strings.TrimSuffix(t.CACredential(), SuffixCA)) + SuffixCA
+}

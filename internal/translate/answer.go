@@ -62,11 +62,26 @@ func redirectPort(r *model.Redirect, requested uint32) uint32 {
 // requestPort is the port in a route configuration's name: "80", "reviews.shop:80" or
 // "inbound|80||". 0 where there is none.
 func requestPort(routeConfig string) uint32 {
+	if port := gatewayPort(routeConfig); port != 0 {
+		return port
+	}
 	text := strings.TrimSuffix(strings.TrimPrefix(bucket.RouteConfig(routeConfig), "inbound|"), "||")
 	n, err := strconv.ParseUint(text[strings.LastIndexByte(text, ':')+1:], 10, 16)
 	if err != nil {
 		return 0
 	}
+	return uint32(n)
+}
+
+// gatewayPort is the port of a route configuration of a gateway, "http.80" or
+// "https.443.NAME...".
+func gatewayPort(routeConfig string) uint32 {
+	kind, rest, _ := strings.Cut(routeConfig, ".")
+	if kind != "http" && kind != "https" {
+		return 0
+	}
+	text, _, _ := strings.Cut(rest, ".")
+	n, _ := strconv.ParseUint(text, 10, 16)
 	return uint32(n)
 }
 

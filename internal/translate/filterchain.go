@@ -22,9 +22,11 @@ func filterChain(v *view.FilterChain) (*listenerv3.FilterChain, error) {
 		Filters:          filters,
 	}
 	if v.TLS != nil {
-		out.TransportSocket, err = serverTLS(v.TLS, v.HTTP != nil)
+		if out.TransportSocket, err = serverTLS(v.TLS, v.HTTP != nil); err != nil {
+			return nil, fmt.Errorf("filter chain %s: %w", v.Name, err)
+		}
 	}
-	return out, err
+	return out, nil
 }
 
 // networkFilters end with the one that takes the connection.

@@ -37,6 +37,9 @@ var websocket = []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "webs
 // clientCertificate is what the application is told of the client (x-forwarded-client-cert).
 var clientCertificate = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: yes, Uri: true, Dns: true}
 
+// outsideCertificate is likewise, of clients of gateways.
+var outsideCertificate = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: yes, Cert: true, Uri: true, Dns: true}
+
 func httpFilters(v *view.HTTPChain) ([]*listenerv3.Filter, error) {
 	manager, err := connectionManager(v)
 	if err != nil {
@@ -91,8 +94,14 @@ func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) 
 
 // setDirection: inbound requests are told whose certificate they came with, and their
 // responses keep the application's server header. Outbound ones may name a host with a
-// trailing dot: virtual hosts need not list that as well.
+// trailing dot: virtual hosts need not list that as well. What clients of a gateway say of
+// addresses and certificates is replaced by what it sees.
 func setDirection(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) {
+	if v.Gateway {
+		out.UseRemoteAddress = yes
+		out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
+		out.SetCurrentClientCertDetails = outsideCertificate
+	}
 	if !v.Inbound {
 		out.StripTrailingHostDot = true
 		return

@@ -71,12 +71,18 @@ func meshContext(peers []*tlsv3.SubjectAltNameMatcher, alpn []string) *tlsv3.Com
 
 // serverTLS ends the mesh's TLS: who has no certificate of a trust domain does not get in.
 func serverTLS(v *view.ServerTLS, http bool) (*corev3.TransportSocket, error) {
+	if !v.IsMesh() {
+		return userServerTLS(v.Server, http)
+	}
 	peers := make([]*tlsv3.SubjectAltNameMatcher, 0, len(v.TrustDomains))
 	for _, td := range v.TrustDomains {
 		peers = append(peers, &tlsv3.SubjectAltNameMatcher{
 			SanType: tlsv3.SubjectAltNameMatcher_URI,
 			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "spiffe://" + td + "/"}},
 		})
+	}
+	if v.Server != nil && len(v.Server.SubjectAltNames) > 0 {
+		peers = subjectAltNames(v.Server.SubjectAltNames)
 	}
 	alpn := alpnServer
 	if !http {

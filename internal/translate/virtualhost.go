@@ -39,8 +39,14 @@ func virtualHost(v *view.VirtualHost, name string) (*routev3.VirtualHost, error)
 		RetryPolicy:                rt.retry,
 		IncludeRequestAttemptCount: v.IncludeAttempts,
 	}
-	if v.TellsPeer {
+	switch {
+	case v.TellsPeer:
 		out.RequestHeadersToAdd = tellPeer
+	case v.FromOutside:
+		out.RequestHeadersToRemove = []string{peerHeader}
+	}
+	if v.RequireTLS {
+		out.RequireTls = routev3.VirtualHost_ALL
 	}
 	for i := range v.Routes {
 		r, err := rt.route(&v.Routes[i])

@@ -45,15 +45,20 @@ type Listener struct {
 type FilterChain struct {
 	Name  string
 	Match ChainMatch
-	TLS   *ServerTLS // ends mutual TLS; nil: takes what comes
+	TLS   *ServerTLS // ends TLS; nil: takes what comes
 	HTTP  *HTTPChain
 	TCP   *TCPChain
 }
 
-// ServerTLS ends the mesh's mutual TLS: clients must have an identity of a trust domain.
+// ServerTLS ends TLS: the mesh's mutual one, for which clients must have an identity of a trust
+// domain, or as a Gateway's server says.
 type ServerTLS struct {
-	TrustDomains []string
+	TrustDomains []string         // for the mesh's
+	Server       *model.ServerTLS // nil: the mesh's
 }
+
+// IsMesh tells whether the mesh's certificates are used.
+func (t *ServerTLS) IsMesh() bool { return t.Server == nil || t.Server.Mode == model.ServerIstioMutual }
 
 // ChainMatch is a conjunction; empty parts hold always.
 type ChainMatch struct {
@@ -74,6 +79,8 @@ type HTTPChain struct {
 	BucketBits int
 	Inline     *InlineRoutes
 	Inbound    bool
+	// Gateway: requests come from outside the mesh.
+	Gateway bool
 	// PeerTold: callers have certificates, and say in a header which workload they are.
 	PeerTold bool
 	// GRPCWeb translates grpc-web requests; for ports of that protocol. UseRemoteAddress etc. follow Inbound.

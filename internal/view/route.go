@@ -33,6 +33,11 @@ type VirtualHost struct {
 	IncludeAttempts bool
 	// TellsPeer has the caller's sidecar say who calls: all destinations are of the mesh.
 	TellsPeer bool
+	// FromOutside: callers are not of the mesh, so that nothing is passed on that only its
+	// sidecars may say.
+	FromOutside bool
+	// RequireTLS redirects requests in plain text to https.
+	RequireTLS bool
 }
 
 // ResourceName is the name of the virtual host as a VHDS resource. VirtualHost.name

@@ -1,0 +1,147 @@
+package derive
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// gatewayPlan is what the Gateways of a router come to: listeners, each of one or several servers,
+// and the route configurations of those that read requests.
+type gatewayPlan struct {
+	listeners map[listenerKey]*plannedListener
+	routes    map[string]*plannedRoutes
+}
+
+// plannedListener has either servers that end or pass on TLS, told apart by SNI, or such in plain
+// text that share a route configuration, or one of bytes.
+type plannedListener struct {
+	servers     []boundServer
+	tls         bool
+	routeConfig string // of servers in plain text
+}
+
+// plannedRoutes is a route configuration with the servers that use it.
+type plannedRoutes struct {
+	servers  []boundServer
+	listener listenerKey
+}
+
+// boundServer is a server with its Gateway's name, by which virtual services are bound to it.
+type boundServer struct {
+	gateway string // "namespace/name"
+	server  *model.GatewayServer
+	routes  string // the route configuration; empty: it reads no requests
+}
+
+func newGatewayPlan() *gatewayPlan {
+	return &gatewayPlan{listeners: map[listenerKey]*plannedListener{}, routes: map[string]*plannedRoutes{}}
+}
+
+func (p *plannedListener) equal(o *plannedListener) bool { return reflect.DeepEqual(p, o) }
+
+func (p *plannedRoutes) equal(o *plannedRoutes) bool { return reflect.DeepEqual(p, o) }
+
+// planServer adds a server to the plan, unless those before leave it no room: as in Istio the older
+// Gateway wins.
+func (s *scope) planServer(p *gatewayPlan, g *model.Gateway, server *model.GatewayServer, target map[uint32]uint32) {
+	port := server.Port.Number
+	if t := target[port]; t != 0 {
+		port = t
+	}
+	k := listenerKey{server.Bind, port}
+	if k.address == "" {
+		k.address = s.any()
+	}
+	if !s.canServe(server) || !p.fits(k, server) {
+		return
+	}
+	b := boundServer{gateway: g.FullName(), server: server, routes: gatewayRoutes(g, server, port)}
+	l := p.listeners[k]
+	if l == nil {
+		l = &plannedListener{tls: server.TLS != nil}
+		p.listeners[k] = l
+		if !l.tls {
+			l.routeConfig = b.routes
+		}
+	}
+	l.servers = append(l.servers, b)
+	if b.routes == "" {
+		return
+	}
+	if p.routes[b.routes] == nil {
+		p.routes[b.routes] = &plannedRoutes{listener: k}
+	}
+	p.routes[b.routes].servers = append(p.routes[b.routes].servers, b)
+}
+
+// canServe: Envoy would wait for the mesh's certificates where nobody serves them.
+func (s *scope) canServe(server *model.GatewayServer) bool {
+	if server.TLS == nil {
+		return true
+	}
+	return server.TLS.Mode != model.ServerAutoPassthrough && (server.TLS.Mode != model.ServerIstioMutual || s.Key.Identity)
+}
+
+// fits tells whether a server can share a listener with those that are there: requests in plain
+// text with such, TLS with TLS for other hosts.
+func (p *gatewayPlan) fits(k listenerKey, server *model.GatewayServer) bool {
+	l := p.listeners[k]
+	if l == nil {
+		return true
+	}
+	if server.TLS == nil {
+		return !l.tls && server.IsHTTP() && l.routeConfig != ""
+	}
+	return l.tls && !slices.ContainsFunc(l.servers, func(b boundServer) bool { return sharesHost(b.server, server) })
+}
+
+func sharesHost(a, b *model.GatewayServer) bool {
+	return slices.ContainsFunc(a.Hosts, func(x model.HostSelector) bool {
+		return slices.ContainsFunc(b.Hosts, func(y model.HostSelector) bool { return x.Host == y.Host })
+	})
+}
+
+// gatewayRoutes names a route configuration as Istio does; empty for a server that reads no
+// requests. port is the one that the router listens on.
+func gatewayRoutes(g *model.Gateway, server *model.GatewayServer, port uint32) string {
+	if !server.IsHTTP() {
+		return ""
+	}
+	name := fmt.Sprintf("http.%d", port)
+	if server.TLS != nil {
+		name = fmt.Sprintf("https.%d.%s.%s.%s", server.Port.Number, server.Port.Name, g.Name, g.Namespace)
+	}
+	if server.Bind != "" {
+		name += "." + server.Bind
+	}
+	return name
+}
+
+// secrets are those that the plan's servers ask for, as translate spells them; sorted.
+func (p *gatewayPlan) secrets() []string {
+	var out []string
+	for _, l := range p.listeners {
+		for _, b := range l.servers {
+			out = append(out, serverSecrets(b.server.TLS)...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func serverSecrets(t *model.ServerTLS) []string {
+	if !t.EndsTLS() {
+		return nil
+	}
+	var out []string
+	for _, name := range t.CredentialNames {
+		out = append(out, model.CredentialURL(name))
+	}
+	if ca := t.CACredential(); ca != "" {
+		out = append(out, t.CAResource())
+	}
+	return out
+}

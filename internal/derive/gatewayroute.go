@@ -1,0 +1,157 @@
+package derive
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// gatewayHost is a virtual host of a router that is out.
+type gatewayHost struct {
+	name    string // of the resource
+	dynamic bool   // a route leads to a host that Envoy resolves by the request
+}
+
+func gatewayHostUnit(routeConfig string, h model.Host) unit {
+	return unit{kind: unitGatewayHost, name: routeConfig + "/" + string(h)}
+}
+
+func (u unit) gatewayHost() (routeConfig string, h model.Host) {
+	rc, host, _ := strings.Cut(u.name, "/")
+	return rc, model.Host(host)
+}
+
+// deriveGatewayHost makes the virtual host of one host at a route configuration, of all virtual
+// services that are bound to its servers.
+func (s *scope) deriveGatewayHost(r *reader, u unit) {
+	routeConfig, h := u.gatewayHost()
+	var now *gatewayHost
+	if v, dynamic := s.gatewayVirtualHost(r, routeConfig, h); v != nil {
+		now = &gatewayHost{v.ResourceName(), dynamic}
+		s.out.VirtualHosts[now.name] = v
+	}
+	was := s.router.hosts[u]
+	if was != nil && (now == nil || was.name != now.name) {
+		s.out.VirtualHosts[was.name] = nil
+	}
+	at := domainKey{routeConfig, string(h)}
+	if now == nil {
+		delete(s.router.hosts, u)
+		delete(s.domains, at)
+	} else {
+		s.router.hosts[u] = now
+		s.domains[at] = []model.Host{h}
+	}
+	if (was == nil) != (now == nil) {
+		s.mark(unit{kind: unitRouteConfig, name: routeConfig})
+	}
+	s.countDynamic(routeConfig, was, -1)
+	s.countDynamic(routeConfig, now, 1)
+}
+
+// countDynamic derives the listener again where the first of such routes comes or the last goes.
+func (s *scope) countDynamic(routeConfig string, h *gatewayHost, by int) {
+	if h == nil || !h.dynamic {
+		return
+	}
+	s.router.dynamic[routeConfig] += by
+	n := s.router.dynamic[routeConfig]
+	if n == 0 {
+		delete(s.router.dynamic, routeConfig)
+	}
+	if p := s.router.plan.routes[routeConfig]; p != nil && n-max(by, 0) == 0 {
+		s.mark(listenerUnit(p.listener))
+	}
+}
+
+// gatewayVirtualHost is nil where nobody is bound who has the host.
+func (s *scope) gatewayVirtualHost(r *reader, routeConfig string, h model.Host) (v *view.VirtualHost, dynamic bool) {
+	plan := s.router.plan.routes[routeConfig]
+	if plan == nil {
+		return nil, false
+	}
+	out := &view.VirtualHost{
+		RouteConfig: routeConfig, Name: fmt.Sprintf("%s:%d", h, plan.servers[0].server.Port.Number),
+		Domains: []string{string(h)}, IncludeAttempts: true, FromOutside: true,
+	}
+	found, took := false, &hostResult{}
+	var seen []seenRoutes
+	for _, b := range plan.servers {
+		list := s.boundTo(r, b, h)
+		if b.server.HTTPSRedirect && (len(list) > 0 || hasHost(b.server, h)) {
+			out.RequireTLS, found = true, true
+		}
+		for _, bound := range list {
+			if found = true; slices.Contains(seen, seenRoutes{b.gateway, bound.Key}) {
+				continue
+			}
+			seen = append(seen, seenRoutes{b.gateway, bound.Key})
+			rt := &routing{reader: r, s: s, host: h, port: serverPort(b.server), out: took, gateway: b.gateway}
+			out.Routes = append(out.Routes, rt.fromVirtualService(bound)...)
+			out.TellsPeer = rt.allOfMesh(out.Routes)
+		}
+	}
+	if !found {
+		return nil, false
+	}
+	out.Routes = catchAllLast(out.Routes)
+	return out, took.dynamic
+}
+
+// seenRoutes are those of a virtual service, which may be bound to several servers of a gateway.
+type seenRoutes struct {
+	gateway string
+	service model.Key
+}
+
+func serverPort(server *model.GatewayServer) *model.ServicePort {
+	return &model.ServicePort{Number: server.Port.Number, Name: server.Port.Name, Protocol: server.Port.Protocol}
+}
+
+func hasHost(server *model.GatewayServer, h model.Host) bool {
+	return slices.ContainsFunc(server.Hosts, func(sel model.HostSelector) bool { return sel.Host == h })
+}
+
+// boundTo lists the virtual services that are bound to a server and have host h there: those for
+// this namespace alone first, those for all last; in each the oldest first. The order is Istio's.
+// Changes of them mark what they concern, so that no fact is noted.
+func (s *scope) boundTo(r *reader, b boundServer, h model.Host) []*model.VirtualService {
+	var out []*model.VirtualService
+	byHost := r.index.bound[b.gateway]
+	for _, c := range h.Covering() {
+		for _, v := range byHost[c] {
+			if v.Visibility.Sees(s.Key.Namespace) && !slices.Contains(out, v) &&
+				slices.Contains(commonHosts(b.server.HostsFor(v.Namespace), v.Hosts), h) {
+				out = append(out, v)
+			}
+		}
+	}
+	slices.SortFunc(out, func(x, y *model.VirtualService) int {
+		return cmp.Or(cmp.Compare(s.rank(x), s.rank(y)), model.CompareAge(x, y))
+	})
+	return out
+}
+
+func (s *scope) rank(v *model.VirtualService) int {
+	switch vis := v.Visibility; {
+	case !vis.Private:
+		return 2
+	case len(vis.Namespaces) == 1 && v.Namespace == s.Key.Namespace:
+		return 0
+	}
+	return 1
+}
+
+// catchAllLast puts routes for everything behind those of other virtual services, and drops what
+// comes after the first of them.
+func catchAllLast(list []view.Route) []view.Route {
+	out := slices.DeleteFunc(slices.Clone(list), func(r view.Route) bool { return r.Match == nil })
+	if i := slices.IndexFunc(list, func(r view.Route) bool { return r.Match == nil }); i >= 0 {
+		out = append(out, list[i])
+	}
+	return out
+}

@@ -1,0 +1,74 @@
+package derive
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+func (w *world) gateway() model.Object {
+	g := &model.Gateway{Meta: w.meta(model.KindGateway)}
+	if w.chance(0.8) {
+		g.Selector = w.selector()
+	}
+	for i := range 1 + w.IntN(3) {
+		g.Servers = append(g.Servers, w.server(i))
+	}
+	return g
+}
+
+func (w *world) server(i int) model.GatewayServer {
+	s := model.GatewayServer{Port: model.GatewayPort{
+		Number: pick(w, []uint32{80, 443, 443, 9000}), Name: fmt.Sprint("s", i),
+		Protocol: pick(w, []model.Protocol{model.ProtocolHTTP, model.ProtocolHTTP, model.ProtocolHTTPS, model.ProtocolHTTPS, model.ProtocolTLS, model.ProtocolTCP}),
+	}}
+	if w.chance(0.2) {
+		s.Bind = "10.0.0.1"
+	}
+	for _, h := range w.hosts(3) {
+		s.Hosts = append(s.Hosts, model.HostSelector{Namespace: pick(w, append(worldNamespaces, "*", "*")), Host: h})
+	}
+	s.HTTPSRedirect = s.Port.Protocol.IsHTTP() && w.chance(0.3)
+	if s.Port.Protocol.IsTLS() {
+		s.TLS = &model.ServerTLS{Mode: pick(w, []model.ServerTLSMode{
+			model.ServerPassthrough, model.ServerSimple, model.ServerSimple, model.ServerMutual, model.ServerOptionalMutual, model.ServerIstioMutual,
+		})}
+		if s.TLS.EndsTLS() && s.TLS.Mode != model.ServerIstioMutual {
+			s.TLS.CredentialNames = []string{pick(w, worldNames)}
+		}
+	}
+	return s
+}
+
+// boundService is a virtual service of gateways, and sometimes of sidecars, too.
+func (w *world) boundService() model.Object {
+	v := w.virtualService().(*model.VirtualService)
+	v.Gateways = []string{pick(w, worldNamespaces) + "/" + pick(w, worldNames)}
+	if w.chance(0.3) {
+		v.Gateways = append(v.Gateways, pick(w, worldNamespaces)+"/"+pick(w, worldNames), model.GatewayMesh)
+	}
+	for i := range v.HTTP {
+		for j := range v.HTTP[i].Matches {
+			if w.chance(0.2) {
+				v.HTTP[i].Matches[j].Gateways = v.Gateways[:1]
+			}
+		}
+	}
+	return v
+}
+
+// requireEmptyRouter: a router asks for Gateways, whether there are any.
+func requireEmptyRouter(t *testing.T, s *scope) {
+	t.Helper()
+	if s.router == nil {
+		return
+	}
+	require.Equal(t, newGatewayPlan(), s.router.plan)
+	require.Empty(t, s.router.hosts)
+	require.Empty(t, s.router.dynamic)
+	require.Empty(t, s.router.secrets)
+	s.depend(unit{kind: unitGateways}, nil)
+}

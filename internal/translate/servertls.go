@@ -1,0 +1,84 @@
+package translate
+
+import (
+	"errors"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// userServerTLS ends TLS as a Gateway's server says, with certificates of Secrets by SDS or of files.
+func userServerTLS(t *model.ServerTLS, http bool) (*corev3.TransportSocket, error) {
+	common := &tlsv3.CommonTlsContext{TlsParams: tlsParams(t)}
+	if http {
+		common.AlpnProtocols = alpnServer
+	}
+	for _, name := range t.CredentialNames {
+		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs, credential(name, ""))
+	}
+	for _, f := range t.Certificates {
+		common.TlsCertificates = append(common.TlsCertificates, &tlsv3.TlsCertificate{
+			CertificateChain: file(f.Certificate), PrivateKey: file(f.PrivateKey),
+		})
+	}
+	if len(common.TlsCertificateSdsSecretConfigs)+len(common.TlsCertificates) == 0 {
+		return nil, errors.New("a server that ends TLS needs a certificate")
+	}
+	if t.AsksClients() {
+		setClientVerification(common, t)
+	}
+	out := &tlsv3.DownstreamTlsContext{CommonTlsContext: common}
+	if t.Mode == model.ServerMutual {
+		out.RequireClientCertificate = yes
+	}
+	if err := out.Validate(); err != nil {
+		return nil, err
+	}
+	return tlsSocket(out)
+}
+
+// tlsParams has only what the server says: Envoy's default is TLS 1.2 at least.
+func tlsParams(t *model.ServerTLS) *tlsv3.TlsParameters {
+	if t.MinVersion == "" && t.MaxVersion == "" && len(t.CipherSuites) == 0 {
+		return nil
+	}
+	return &tlsv3.TlsParameters{
+		TlsMinimumProtocolVersion: tlsProtocol(t.MinVersion), TlsMaximumProtocolVersion: tlsProtocol(t.MaxVersion),
+		CipherSuites: t.CipherSuites,
+	}
+}
+
+// tlsProtocol is Envoy's default where no version is given.
+func tlsProtocol(version string) tlsv3.TlsParameters_TlsProtocol {
+	return tlsv3.TlsParameters_TlsProtocol(tlsv3.TlsParameters_TlsProtocol_value[version])
+}
+
+// setClientVerification: clients' certificates must be signed by the server's CAs, and have one of
+// the names.
+func setClientVerification(common *tlsv3.CommonTlsContext, t *model.ServerTLS) {
+	context := &tlsv3.CertificateValidationContext{
+		MatchTypedSubjectAltNames: subjectAltNames(t.SubjectAltNames),
+		VerifyCertificateSpki:     t.SPKI, VerifyCertificateHash: t.Hashes,
+	}
+	if t.InsecureSkipVerify {
+		context = &tlsv3.CertificateValidationContext{TrustChainVerification: tlsv3.CertificateValidationContext_ACCEPT_UNTRUSTED}
+		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: context}
+		return
+	}
+	if t.CACredential() != "" {
+		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{
+			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+				DefaultValidationContext:         context,
+				ValidationContextSdsSecretConfig: &tlsv3.SdsSecretConfig{Name: t.CAResource(), SdsConfig: adsSourceBounded},
+			},
+		}
+		return
+	}
+	context.TrustedCa = file(t.CACertificates)
+	if t.CRL != "" {
+		context.Crl = file(t.CRL)
+	}
+	common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: context}
+}
