@@ -36,6 +36,7 @@ func (w *World) runChain(chain *listenerv3.FilterChain, r *request, res *Result)
 		// TLS is passed on as it is: nobody reads requests inside.
 		r.Protocol = TLS
 	}
+	res.EndsTLS = r.isTLS() && chain.GetTransportSocket() != nil
 	refused, err := handshake(chain, r)
 	if refused != "" || err != nil {
 		res.Closed = refused
@@ -47,7 +48,7 @@ func (w *World) runChain(chain *listenerv3.FilterChain, r *request, res *Result)
 		res.Closed = "filter chain without filters"
 		return nil
 	}
-	r.secured = r.isTLS() && chain.GetTransportSocket() != nil
+	r.secured = res.EndsTLS
 	last := filters[len(filters)-1]
 	if refused, err := w.runNetworkFilters(filters[:len(filters)-1], r, res); refused || err != nil {
 		return err

@@ -37,6 +37,9 @@ func (w *World) runHTTP(f *hcmv3.HttpConnectionManager, r *request, res *Result)
 	if err := x.pick(); err != nil {
 		return err
 	}
+	if res.Location != "" {
+		return nil
+	}
 	if x.route == nil {
 		res.Status, res.Reason = 404, "no route"
 		return nil
@@ -99,6 +102,11 @@ func (x *exchange) pick() error {
 		return nil
 	}
 	x.res.VirtualHost = x.vh.GetName()
+	if x.vh.GetRequireTls() == routev3.VirtualHost_ALL && x.scheme == "http" {
+		x.res.Status, x.res.Reason = 301, "https is required"
+		x.res.Location = "https://" + x.headers[":authority"] + x.headers[":path"]
+		return nil
+	}
 	if x.vh.GetMatcher() != nil {
 		return errors.New("virtual host matcher is not known to the simulator")
 	}

@@ -22,6 +22,8 @@ type Result struct {
 	// Decisions are what policies say of the call, in the order in which they were asked.
 	Decisions []Decision `yaml:"decisions,omitempty" json:"decisions,omitempty"`
 
+	// EndsTLS tells whether the client's TLS ends at the proxy, or would if it let the client in.
+	EndsTLS bool `yaml:"-" json:"-"`
 	// Closed says why the connection was closed without any answer.
 	Closed string `yaml:"closed,omitempty" json:"closed,omitempty"`
 	// Status is the answer that the proxy gives by itself; 0: the call is forwarded.

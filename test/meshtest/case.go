@@ -84,8 +84,9 @@ func (f *File) prepare(c *Case) error {
 	if _, err := netip.ParseAddr(u.Hostname()); err != nil && (u.Scheme == "tls" || u.Scheme == "https") {
 		set(&call.SNI, u.Hostname())
 	}
-	// Without interception applications are told to call their sidecar.
-	call.Direct = call.Direct || p.Interception == model.InterceptNone && !call.Inbound
+	// Without interception applications are told to call their sidecar. Routers are called by
+	// their own address.
+	call.Direct = call.Direct || p.Type == model.ProxyRouter || p.Interception == model.InterceptNone && !call.Inbound
 	return nil
 }
 
@@ -96,6 +97,9 @@ func (f *File) resolve(p *Proxy, name string) string {
 	}
 	if a := f.dns[name]; a != "" {
 		return a
+	}
+	if p.Type == model.ProxyRouter {
+		return p.IP
 	}
 	if p.Interception == model.InterceptNone {
 		return "127.0.0.1"

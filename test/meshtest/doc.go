@@ -5,7 +5,8 @@
 //
 //	input.yaml, input-*.yaml   objects, in any order; objects with the same creation
 //	                           time are told apart by name, as in a cluster
-//	proxy.yaml                 the proxy that calls or is called, or a list of them
+//	proxy.yaml                 the proxy that calls or is called, or a list of them; a router
+//	                           (type: router) is called at its own address
 //	mesh.yaml                  differences from the default mesh configuration
 //	dns.yaml                   addresses of names that are not services
 //	calls.yaml                 a list of {name, proxy, call, want}

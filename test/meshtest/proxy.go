@@ -8,8 +8,9 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Proxy is a sidecar of a test, in the words of its file.
+// Proxy is a sidecar or router of a test, in the words of its file.
 type Proxy struct {
+	Type           model.ProxyType // sidecar where empty
 	Name           string
 	Namespace      string
 	IP             string
@@ -26,8 +27,8 @@ type Proxy struct {
 func (p *Proxy) Model(domain string) *model.Proxy {
 	dns := p.Namespace + ".svc." + domain
 	return &model.Proxy{
-		ID:             fmt.Sprintf("sidecar~%s~%s.%s~%s", p.IP, p.Name, p.Namespace, dns),
-		Type:           model.ProxySidecar,
+		ID:             fmt.Sprintf("%s~%s~%s.%s~%s", p.Type, p.IP, p.Name, p.Namespace, dns),
+		Type:           p.Type,
 		Name:           p.Name,
 		Namespace:      p.Namespace,
 		IPs:            append([]string{p.IP}, p.OtherIPs...),
@@ -72,6 +73,7 @@ func (p *Proxy) setDefaults(i int) {
 			*to = v
 		}
 	}
+	set((*string)(&p.Type), string(model.ProxySidecar))
 	set(&p.Name, "client")
 	set(&p.Namespace, "default")
 	set(&p.IP, fmt.Sprintf("10.99.0.%d", i+1))

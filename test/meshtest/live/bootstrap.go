@@ -30,7 +30,7 @@ const inspectTimeout = 200_000_000 // nanoseconds
 
 // bootstrap makes a static configuration of a world. echo gives the address of a cluster's
 // upstream; clusters without one have no endpoints.
-func bootstrap(w *simulate.World, echo map[string]uint32) (*bootstrapv3.Bootstrap, error) {
+func bootstrap(w *simulate.World, echo map[string]uint32, a *authority) (*bootstrapv3.Bootstrap, error) {
 	out := &bootstrapv3.Bootstrap{
 		Node:            &corev3.Node{Id: "live", Cluster: "live"},
 		Admin:           &bootstrapv3.Admin{Address: loopback(0)},
@@ -40,7 +40,7 @@ func bootstrap(w *simulate.World, echo map[string]uint32) (*bootstrapv3.Bootstra
 		out.StaticResources.Clusters = append(out.StaticResources.Clusters, playedCluster(c, echo))
 	}
 	for _, l := range w.Listeners {
-		p, err := playedListener(w, l)
+		p, err := playedListener(w, l, a)
 		if err != nil {
 			return nil, fmt.Errorf("listener %s: %w", l.GetName(), err)
 		}
@@ -77,7 +77,7 @@ func playedCluster(c *clusterv3.Cluster, echo map[string]uint32) *clusterv3.Clus
 
 // playedListener has its routes inside. Listeners that accept connections do so on
 // loopback, at a port of the kernel's choice, from clients that say where they were going.
-func playedListener(w *simulate.World, l *listenerv3.Listener) (*listenerv3.Listener, error) {
+func playedListener(w *simulate.World, l *listenerv3.Listener, a *authority) (*listenerv3.Listener, error) {
 	out := proto.CloneOf(l)
 	var filters []*listenerv3.ListenerFilter
 	if out.GetBindToPort() == nil || out.GetBindToPort().GetValue() {
@@ -103,6 +103,9 @@ func playedListener(w *simulate.World, l *listenerv3.Listener) (*listenerv3.List
 		chains = append(chains[:len(chains):len(chains)], d)
 	}
 	for _, c := range chains {
+		if err := a.playTLS(c); err != nil {
+			return nil, err
+		}
 		for _, f := range c.GetFilters() {
 			if err := inlineRoutes(w, f); err != nil {
 				return nil, err

@@ -79,10 +79,15 @@ func callHTTP(ctx context.Context, address string, c simulate.Call) (*Answer, er
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, address, c) },
 		Protocols:          new(http.Protocols),
 	}
-	defer t.CloseIdleConnections()
 	t.Protocols.SetHTTP1(c.Protocol == "" || c.Protocol == simulate.HTTP)
 	t.Protocols.SetUnencryptedHTTP2(c.Protocol == simulate.HTTP2 || c.Protocol == simulate.GRPC)
-	req, err := httpRequest(ctx, c)
+	return exchange(ctx, c, "http://", t)
+}
+
+// exchange makes the call's request, and reads the answer.
+func exchange(ctx context.Context, c simulate.Call, scheme string, t *http.Transport) (*Answer, error) {
+	defer t.CloseIdleConnections()
+	req, err := httpRequest(ctx, c, scheme)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +111,7 @@ func callHTTP(ctx context.Context, address string, c simulate.Call) (*Answer, er
 	return a, nil
 }
 
-func httpRequest(ctx context.Context, c simulate.Call) (*http.Request, error) {
+func httpRequest(ctx context.Context, c simulate.Call, scheme string) (*http.Request, error) {
 	method := c.Method
 	if method == "" && c.Protocol == simulate.GRPC {
 		method = http.MethodPost
@@ -115,7 +120,7 @@ func httpRequest(ctx context.Context, c simulate.Call) (*http.Request, error) {
 	if path == "" {
 		path = "/"
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://upstream"+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, scheme+"upstream"+path, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ import (
 type Mesh struct {
 	world     *simulate.World
 	upstreams *upstreams
+	authority *authority
 	process   *exec.Cmd
 	output    *bytes.Buffer
 	exited    chan error
@@ -43,7 +44,12 @@ func Start(w *simulate.World, dir string) (*Mesh, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Mesh{world: w, upstreams: u, output: &bytes.Buffer{}, exited: make(chan error, 1)}
+	a, err := newAuthority()
+	if err != nil {
+		u.stop()
+		return nil, err
+	}
+	m := &Mesh{world: w, upstreams: u, authority: a, output: &bytes.Buffer{}, exited: make(chan error, 1)}
 	if err := m.start(binary.Path, dir); err != nil {
 		m.Stop()
 		return nil, err
@@ -63,7 +69,7 @@ func reachable(w *simulate.World) []string {
 }
 
 func (m *Mesh) start(binary, dir string) error {
-	config, err := bootstrap(m.world, m.upstreams.ports)
+	config, err := bootstrap(m.world, m.upstreams.ports, m.authority)
 	if err != nil {
 		return err
 	}
@@ -176,6 +182,13 @@ func (m *Mesh) Call(c simulate.Call) (*Answer, error) {
 	address := m.addresses[entry]
 	if address == "" {
 		return &Answer{Closed: true}, nil
+	}
+	res, err := m.world.Call(c)
+	if err != nil {
+		return nil, err
+	}
+	if res.EndsTLS {
+		return m.authority.callTLS(address, c)
 	}
 	return call(address, c)
 }
