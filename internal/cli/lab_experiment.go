@@ -27,6 +27,7 @@ type experimentFlags struct {
 
 // How long an experiment may take.
 const (
+	leastBudget = 30 * time.Second
 	quickBudget = 2 * time.Minute
 	fullBudget  = 20 * time.Minute
 )
@@ -46,8 +47,8 @@ func (f *experimentFlags) addFlags(cmd *cobra.Command) {
 
 // check tells of flags that make no sense.
 func (f *experimentFlags) check() error {
-	if f.rounds < 0 || f.budget < 30*time.Second {
-		return usageError{errors.New("--rounds must not be negative, and --budget 30s or more")}
+	if f.rounds < 0 || f.budget < leastBudget {
+		return usageError{fmt.Errorf("--rounds must not be negative, and --budget %s or more", leastBudget)}
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/lab/propagation"
@@ -11,73 +10,67 @@ import (
 
 // printPropagation prints a report for people: what was measured, and the bars.
 func printPropagation(w io.Writer, r *propagation.Report) error {
-	if len(r.Results) == 0 {
-		return nil
-	}
 	s := StyleFor(w)
-	t := NewTable("MESH", "SCENARIO", "LAST p50", "FLOOR", "RATIO", "BARE", "PROXY p50/p90/p99", "CPU/CHANGE", "FLOOR", "RATIO", "us/PROXY", "BYTES", "UNCONC.", "PEAK RSS", "STATE")
-	for i := range r.Results {
-		t.Row(propagationRow(s, &r.Results[i])...)
+	for _, n := range r.Notes {
+		fmt.Fprintln(w, n)
 	}
-	fmt.Fprintf(w, "%s, %d CPUs; times in ms, medians of %d changes; ratios are to a server that computes nothing;\n"+
-		"us/PROXY is the CPU time for each proxy: the control plane's, that server's, and bare TCP's\n\n", r.Target, r.CPUs, r.Rounds)
-	if err := t.Write(w); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	bars := NewTable("MESH", "SCENARIO", "BAR", "MEASURED", "LIMIT", "")
-	for _, x := range r.Results {
-		for _, b := range x.Bars {
-			verdict := s.Good("holds")
-			if !b.Holds {
-				verdict = s.Bad("missed")
-			}
-			bars.Row(x.MeshName(), x.Scenario, b.What, b.Text(b.Value), b.Text(b.Limit), verdict)
-		}
-	}
-	if err := bars.Write(w); err != nil {
-		return err
-	}
-	if err := printPairs(w, s, r); err != nil {
-		return err
-	}
-	for i := range r.Results {
-		if err := printSettings(w, &r.Results[i]); err != nil {
+	for _, part := range []func(io.Writer, Style, *propagation.Report) error{printSingles, printPairs, printTrials} {
+		if err := part(w, s, r); err != nil {
 			return err
 		}
 	}
 	return printWrong(w, s, r)
 }
 
-// printSettings prints the delay in each stage under each setting, if there are any.
-func printSettings(w io.Writer, x *propagation.Result) error {
-	if len(x.Settings) == 0 {
+// printSingles prints the scenarios that change one thing at a time.
+func printSingles(w io.Writer, s Style, r *propagation.Report) error {
+	list := r.Singles()
+	if len(list) == 0 {
 		return nil
 	}
-	fmt.Fprintf(w, "\nDelay of changes, ms: p50/p90/p99\n\n")
-	head := []string{"SETTING", "CHANGES", "EVENT TO ACK"}
-	for _, st := range x.Settings[0].Stages {
-		head = append(head, strings.ToUpper(st.Stage))
+	t := NewTable("MESH", "SCENARIO", "LAST p50", "FLOOR", "RATIO", "BARE", "PROXY p50/p90/p99", "CPU/CHANGE", "FLOOR", "RATIO", "us/PROXY", "BYTES", "UNCONC.", "PEAK RSS", "STATE")
+	for _, x := range list {
+		t.Row(propagationRow(s, x)...)
 	}
-	t := NewTable(head...)
-	for i := range x.Settings {
-		row := &x.Settings[i]
-		cells := []string{row.Setting, strconv.Itoa(row.Whole.N), percentiles(&row.Whole)}
-		for j := range row.Stages {
-			cells = append(cells, percentiles(&row.Stages[j].Delay))
+	fmt.Fprintf(w, "%s\n%s; times in ms, medians of %d changes; ratios are to a server that computes nothing;\n"+
+		"us/PROXY is the CPU time for each proxy: the control plane's, that server's, and bare TCP's\n\n", s.Dim(r.Machine.Line()), r.Target, r.Rounds)
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	bars := NewTable("MESH", "SCENARIO", "BAR", "MEASURED", "INTERVAL", "LIMIT", "")
+	for _, x := range list {
+		for _, b := range x.Bars {
+			verdict := s.Good("holds")
+			if !b.Holds {
+				verdict = s.Bad("missed")
+			}
+			if why := b.Doubt(); why != "" {
+				verdict += " (" + why + ")"
+			}
+			bars.Row(x.MeshName(), x.Scenario, b.What, b.Text(b.Value), b.Range(), b.Text(b.Limit), verdict)
 		}
-		t.Row(cells...)
 	}
-	return t.Write(w)
+	return bars.Write(w)
 }
 
-func percentiles(s *propagation.Spread) string {
-	return fmt.Sprintf("%.1f/%.1f/%.1f", s.P50, s.P90, s.P99)
+// printTrials prints the scenarios that are experiments of their own.
+func printTrials(w io.Writer, _ Style, r *propagation.Report) error {
+	for _, x := range r.Results {
+		if x.Report == nil {
+			continue
+		}
+		fmt.Fprintln(w)
+		if err := printExperiment(w, x.Report); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // printPairs prints what another control plane took for the same, if there was one.
 func printPairs(w io.Writer, s Style, r *propagation.Report) error {
-	if r.Peer == nil {
+	if r.Peer == nil || len(r.Pairs()) == 0 && r.Peer.Stopped == "" {
 		return nil
 	}
 	fmt.Fprintf(w, "\nBeside %s, on each mesh in turn, through one API server:\n\n", r.Peer.Name)

@@ -20,7 +20,7 @@ const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"
 const AsMoonsail = asMoonsail + "=1"
 
 // Main is TestMain: moonsail, or the tests, which must leave no goroutine.
-func Main(m *testing.M, options ...goleak.Option) {
+func Main(m goleak.TestingM, options ...goleak.Option) {
 	if os.Getenv(asMoonsail) != "" {
 		os.Exit(cli.Execute())
 	}

@@ -79,10 +79,5 @@ func (r *Report) BarRange(b *Limit) string {
 
 // Line is a report's machine and size in one line.
 func (r *Report) Line() string {
-	m := &r.Machine
-	text := fmt.Sprintf("%d CPUs (%s), %d MB, %s %s", m.CPUs, m.CPU, m.MemoryMB, m.OS, m.Kernel)
-	if m.Envoy != "" {
-		text += ", Envoy " + m.Envoy
-	}
-	return text + fmt.Sprintf(", load %.2f before and %.2f after; %d of %d rounds in %.0f s", m.LoadBefore, m.LoadAfter, r.Rounds, r.RoundsAsked, r.Took)
+	return r.Machine.Line() + fmt.Sprintf("; %d of %d rounds in %.0f s", r.Rounds, r.RoundsAsked, r.Took)
 }

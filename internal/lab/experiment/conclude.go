@@ -73,10 +73,11 @@ func (r *Report) compare(c *Comparison) {
 	values := r.paired(c.Metric, c.Variant, c.Base)
 	c.N, c.Median = len(values), Median(values)
 	c.Low, c.High, c.Confidence = Interval(values)
-	c.Verdict = verdict(c.N, c.Low, c.High, c.Confidence, r.Metric(c.Metric).Same())
+	c.Verdict = Verdict(c.N, c.Low, c.High, c.Confidence, r.Metric(c.Metric).Same())
 }
 
-func verdict(n int, low, high, confidence, at float64) string {
+// Verdict tells where a value lies whose interval was found from n numbers.
+func Verdict(n int, low, high, confidence, at float64) string {
 	switch {
 	case n == 0:
 		return NotMeasured
@@ -100,7 +101,7 @@ func (r *Report) hold(b *Limit) {
 	b.Value = Median(values)
 	b.Low, b.High, b.Confidence = Interval(values)
 	b.Holds = len(values) > 0 && (b.Value == b.Limit || b.Value > b.Limit == b.AtLeast)
-	switch b.Verdict = verdict(len(values), b.Low, b.High, b.Confidence, b.Limit); {
+	switch b.Verdict = Verdict(len(values), b.Low, b.High, b.Confidence, b.Limit); {
 	case b.Verdict != IsHigher && b.Verdict != IsLower:
 	case b.Holds:
 		b.Verdict = Holds

@@ -53,6 +53,13 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return page.Execute(w, map[string]any{"Style": plot.Style, "Report": r, "Pictures": r.pictures()})
 }
 
+// Body is what is in that page, for one that holds several, with the same style.
+func (r *Report) Body() (template.HTML, error) {
+	var b bytes.Buffer
+	err := page.ExecuteTemplate(&b, "body", map[string]any{"Report": r, "Pictures": r.pictures()})
+	return template.HTML(b.String()), err //nolint:gosec // it is a template's
+}
+
 // picture is a plot, and what it shows.
 type picture struct {
 	About string

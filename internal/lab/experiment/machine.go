@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -23,11 +24,11 @@ type Machine struct {
 	LoadAfter  float64 `json:"load_after"`  // likewise; most of it is the experiment's own
 }
 
-// machine looks at this one. What it does not say is left out.
-func machine(ctx context.Context, binary string) Machine {
+// ThisMachine looks at this one; binary is Envoy's, if any. What it does not say is left out.
+func ThisMachine(ctx context.Context, binary string) Machine {
 	m := Machine{
 		CPUs: runtime.NumCPU(), OS: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(),
-		CPU: field("/proc/cpuinfo", "model name"), Kernel: firstLine("/proc/sys/kernel/osrelease"), LoadBefore: loadAverage(),
+		CPU: field("/proc/cpuinfo", "model name"), Kernel: firstLine("/proc/sys/kernel/osrelease"), LoadBefore: LoadAverage(),
 	}
 	if words := strings.Fields(field("/proc/meminfo", "MemTotal")); len(words) > 0 {
 		if kib, err := strconv.ParseInt(words[0], 10, 64); err == nil {
@@ -68,12 +69,21 @@ func firstLine(path string) string {
 	return line
 }
 
-// loadAverage is that of the last minute; 0 where it is not told.
-func loadAverage() float64 {
+// LoadAverage is that of the last minute; 0 where it is not told.
+func LoadAverage() float64 {
 	word, _, _ := strings.Cut(firstLine("/proc/loadavg"), " ")
 	load, err := strconv.ParseFloat(word, 64)
 	if err != nil {
 		return 0
 	}
 	return load
+}
+
+// Line is the machine in one line.
+func (m *Machine) Line() string {
+	text := fmt.Sprintf("%d CPUs (%s), %d MB, %s %s", m.CPUs, m.CPU, m.MemoryMB, m.OS, m.Kernel)
+	if m.Envoy != "" {
+		text += ", Envoy " + m.Envoy
+	}
+	return text + fmt.Sprintf(", load %.2f before and %.2f after", m.LoadBefore, m.LoadAfter)
 }

@@ -129,7 +129,7 @@ func TestInterval(t *testing.T) {
 	require.InDelta(t, 1-2*10.0/512, confidence, 1e-12)
 	_, _, confidence = Interval(one[:4])
 	require.Less(t, confidence, Confidence)
-	require.Equal(t, TooFew, verdict(4, 2, 3, confidence, 1))
+	require.Equal(t, TooFew, Verdict(4, 2, 3, confidence, 1))
 	_, _, confidence = Interval(one[:5])
 	require.Greater(t, confidence, Confidence)
 	low, high, confidence = Interval(nil)
@@ -142,7 +142,7 @@ func TestCells(t *testing.T) {
 }
 
 func TestMachine(t *testing.T) {
-	m := machine(t.Context(), "")
+	m := ThisMachine(t.Context(), "")
 	require.Positive(t, m.CPUs)
 	require.NotEmpty(t, m.Go)
 	require.Empty(t, m.Envoy)

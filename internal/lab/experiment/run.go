@@ -29,7 +29,7 @@ func Run(ctx context.Context, e *Experiment) (*Report, error) {
 	r := &run{Experiment: e, begun: time.Now(), round: e.Expect, subjects: make([]Subject, len(e.Variants))}
 	r.report = r.begin(ctx)
 	err := r.measure(ctx)
-	r.report.Machine.LoadAfter = loadAverage()
+	r.report.Machine.LoadAfter = LoadAverage()
 	r.report.Took = time.Since(r.begun).Seconds()
 	if err != nil {
 		r.report.Stopped = err.Error()
@@ -72,7 +72,7 @@ func (e *Experiment) check() error {
 func (r *run) begin(ctx context.Context) *Report {
 	out := &Report{
 		Schema: Schema, Experiment: r.Name, Title: r.Title, About: r.About, Begun: r.begun.Format(time.RFC3339),
-		Version: r.Version, Quick: r.Quick, Machine: machine(ctx, r.Envoy), Facts: r.Facts, RoundsAsked: r.Rounds,
+		Version: r.Version, Quick: r.Quick, Machine: ThisMachine(ctx, r.Envoy), Facts: r.Facts, RoundsAsked: r.Rounds,
 		Budget: r.Budget.Seconds(), Metrics: r.Metrics, Plots: r.Plots,
 	}
 	for _, v := range r.Variants {

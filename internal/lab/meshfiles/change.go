@@ -62,9 +62,15 @@ func (m *Mesh) StormWants(services []int) (wants []fleet.Want) {
 
 // ChangeRoute changes a header in a service's VirtualService.
 func (m *Mesh) ChangeRoute(i int) (Change, error) {
-	name, n := m.Service(i), m.next()
-	apply, err := m.place.Stage(routeFile(name), routeYAML(name, n))
-	return Change{What: "route of " + name, Wants: hostWants(name, contains(routeMark(n))), Apply: apply}, err
+	name := m.Service(i)
+	text, wants := Route(name, m.next())
+	apply, err := m.place.Stage(routeFile(name), text)
+	return Change{What: "route of " + name, Wants: wants, Apply: apply}, err
+}
+
+// Route is the n-th version of a service's VirtualService, and what it must bring to each proxy.
+func Route(service string, n uint32) (text string, wants []fleet.Want) {
+	return routeYAML(service, n), hostWants(service, contains(routeMark(n)))
 }
 
 // hostWants wants a virtual host, by VHDS or in its route configuration.

@@ -4,202 +4,99 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/lab/child"
+	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
-	"github.com/moonsail/moonsail/internal/telemetry"
 )
 
-// setting is how a control plane's switches are set.
-type setting struct {
-	name string
-	env  []string
+// switches are the settings that Airbnb compared. Istio's own debounce is the second.
+var switches = []setting{
+	{name: defaultSetting},
+	{name: "debounce 100 ms, at most 10 s", env: []string{"PILOT_DEBOUNCE_AFTER=100ms", "PILOT_DEBOUNCE_MAX=10s"}},
+	{name: "debounce, but not endpoints", env: []string{"PILOT_DEBOUNCE_AFTER=100ms", "PILOT_DEBOUNCE_MAX=10s", "PILOT_ENABLE_EDS_DEBOUNCE=false"}},
+	{name: "debounce 1 s, at most 1 s", env: []string{"PILOT_DEBOUNCE_AFTER=1s", "PILOT_DEBOUNCE_MAX=1s"}},
+	{name: "push throttle 100", env: []string{"PILOT_PUSH_THROTTLE=100"}},
+	{name: "push throttle 16", env: []string{"PILOT_PUSH_THROTTLE=16"}},
+	{name: "push throttle 1", env: []string{"PILOT_PUSH_THROTTLE=1"}},
 }
 
-// settings are those that Airbnb compared. Istio's own debounce is the second.
-var settings = []setting{
-	{"nothing waits (default)", nil},
-	{"debounce 100 ms, at most 10 s", []string{"PILOT_DEBOUNCE_AFTER=100ms", "PILOT_DEBOUNCE_MAX=10s"}},
-	{"debounce, but not endpoints", []string{"PILOT_DEBOUNCE_AFTER=100ms", "PILOT_DEBOUNCE_MAX=10s", "PILOT_ENABLE_EDS_DEBOUNCE=false"}},
-	{"debounce 1 s, at most 1 s", []string{"PILOT_DEBOUNCE_AFTER=1s", "PILOT_DEBOUNCE_MAX=1s"}},
-	{"push throttle 100", []string{"PILOT_PUSH_THROTTLE=100"}},
-	{"push throttle 16", []string{"PILOT_PUSH_THROTTLE=16"}},
-	{"push throttle 1", []string{"PILOT_PUSH_THROTTLE=1"}},
-}
+// warmShare is how much of a measurement's time warms up.
+const warmShare = 4
 
-// rollouts is Airbnb's case: many small Deployments, one of which restarts each 10 s, while
-// some route changes each 5 s.
-type rollouts struct {
-	*restart
-	samples map[string]*delays // by setting
-	version int                // of the routes
-}
-
-// delays are what changes took under one setting, in milliseconds.
-type delays struct {
-	whole  []float64
-	stages [telemetry.NumStages][]float64
-	chart  *Chart // of the first round
-}
-
-// airbnb lets it happen under each setting in turn, as often as there are rounds.
+// airbnb is their case: many small Deployments, one of which restarts each 10 s, while some
+// route changes each 5 s.
 func airbnb(ctx context.Context, o *Options, dir string) (*Result, error) {
-	place, err := newPlace(ctx, o, dir)
+	base, err := newRestart(ctx, o, dir, o.Airbnb.Rollout)
 	if err != nil {
 		return nil, err
 	}
-	base, err := newRestart(o, dir, place, o.Airbnb.Rollout)
-	if err != nil {
-		return nil, err
-	}
-	x := &rollouts{restart: base, samples: map[string]*delays{}}
-	defer x.close()
-	state := &FinalState{}
-	err = x.watched(ctx, func(ctx context.Context) error { return x.all(ctx, state) })
-	if err != nil {
-		return nil, err
-	}
-	return x.result(state), nil
-}
-
-func (x *rollouts) all(ctx context.Context, state *FinalState) error {
-	if err := x.deploy(ctx); err != nil {
-		return err
-	}
-	for i := range x.size.Deployments {
-		if err := x.changeRoute(i); err != nil {
-			return err
-		}
-	}
-	for round := range x.opts.Airbnb.Rounds {
-		for _, s := range settings {
-			x.opts.progress("airbnb: round %d of %d: %s", round+1, x.opts.Airbnb.Rounds, s.name)
-			if err := x.one(ctx, s, state); err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
-			}
-		}
-	}
-	return nil
-}
-
-// one runs a control plane with one setting for a while.
-func (x *rollouts) one(ctx context.Context, s setting, state *FinalState) error {
-	x.env, x.ids = s.env, nil
-	defer func() { x.cp.stop(); x.cp = controlPlane{} }()
-	if err := x.join(ctx); err != nil {
-		return err
-	}
-	x.opts.progress("airbnb: changes by the clock: %s", s.name)
-	child.ResetPeak(x.cp.pid)
-	got, err := x.observed(ctx, x.churn)
-	if err != nil {
-		return err
-	}
-	state.Proxies += got.Proxies
-	state.Decoded += got.Decoded
-	state.Wrong += got.Wrong
-	state.First = append(state.First, got.First...)
-	if x.samples[s.name] == nil {
-		x.samples[s.name] = &delays{}
-	}
-	x.samples[s.name].add(x.recorder, s.name)
-	return nil
+	a := o.Airbnb
+	x := newTrial(base, switches, []string{"Pod", "EndpointSlice", "VirtualService"})
+	x.happen = x.churn
+	e := x.experiment("airbnb", "Changes by the clock, and switches")
+	e.About = fmt.Sprintf(`%d Deployments of %d pods: one restarts each %s, a route changes each %s, for %s under each setting. A route's change is
+followed to the last of %d proxies, and the next waits for it; so is each pod that stops being ready.`,
+		a.Deployments, a.Pods, a.every(2), a.every(1), a.Time, a.Proxies)
+	e.Expect = time.Duration(len(e.Variants)) * (a.Time + besideTime/2)
+	e.Bars = append(e.Bars, experiment.Bar{What: "p99 event to ACK", Metric: metricChange99, Variant: defaultSetting, Limit: churnLimit})
+	return x.run(ctx, e)
 }
 
 // churn lets things change at random places by the clock, and waits for the last rollout.
-func (x *rollouts) churn(ctx context.Context) error {
-	random := rand.New(rand.NewPCG(churnSeed, churnSeed)) //nolint:gosec // the same for each setting
-	tick := time.NewTicker(time.Duration(float64(churnRoute) / x.opts.Airbnb.Speed))
+func (x *trial) churn(ctx context.Context, r experiment.Round) error {
+	length := x.o.Airbnb.Time
+	if r.Warming {
+		length /= warmShare
+	}
+	random := rand.New(rand.NewPCG(churnSeed, uint64(r.Number))) //nolint:gosec // the same for each setting of a round
+	tick := time.NewTicker(x.o.Airbnb.every(1))
 	defer tick.Stop()
-	for n, begun := 1, time.Now(); time.Since(begun) < x.opts.Airbnb.Time; n++ {
+	for n, begun := 1, time.Now(); time.Since(begun) < length; n++ {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := x.changeRoute(random.IntN(x.size.Deployments)); err != nil {
+		if err := x.changeRoute(ctx, random.IntN(x.size.Deployments)); err != nil {
 			return err
 		}
 		if n%2 == 0 {
-			if err := x.restart.restart(ctx, random.IntN(x.size.Deployments), x.version); err != nil {
+			if err := x.again(ctx, random.IntN(x.size.Deployments)); err != nil {
 				return err
 			}
 		}
 	}
-	return x.await(ctx, slices.Repeat([]int{x.size.Pods}, x.size.Deployments))
+	return x.rollout(ctx, x.counts(x.size.Pods))
 }
 
-// changeRoute gives a service a VirtualService that differs from all before.
-func (x *rollouts) changeRoute(i int) error {
-	x.version++
-	commit, err := x.place.Stage(x.name(i)+"-route", fmt.Sprintf(`apiVersion: networking.istio.io/v1
-kind: VirtualService
-metadata: {name: %[1]s, namespace: %[2]s}
-spec:
-  hosts: [%[1]s]
-  http: [{timeout: %[3]dms, route: [{destination: {host: %[1]s}}]}]
-`, x.name(i), meshfiles.Namespace, 1000+x.version))
+// changeRoute gives a service a VirtualService that differs from all before, and follows it to
+// the last proxy.
+func (x *trial) changeRoute(ctx context.Context, i int) error {
+	x.routesMade++
+	text, wants := meshfiles.Route(x.name(i), x.routesMade)
+	commit, err := x.place.Stage(x.name(i)+"-route", text)
 	if err != nil {
 		return err
 	}
-	return commit()
+	round := x.cp.fleet.Expect(nil, wants...)
+	defer x.cp.fleet.Forget()
+	round.Restart()
+	if err := commit(); err != nil {
+		return err
+	}
+	if err := x.cp.await(ctx, round, changeTime); err != nil {
+		return err
+	}
+	last := 0.0
+	for _, took := range allMillis(round.Latencies()) {
+		last = max(last, took)
+	}
+	x.routes = append(x.routes, last)
+	return nil
 }
 
-// add takes the changes that a recorder has seen and that some proxy got.
-func (d *delays) add(r *recorder, setting string) {
-	for _, c := range r.recent() {
-		if c.Proxies.Acked == 0 {
-			continue
-		}
-		stages, whole := c.Timeline.Split(time.Microsecond)
-		d.whole = append(d.whole, millis(whole))
-		for i, s := range stages {
-			d.stages[i] = append(d.stages[i], millis(s))
-		}
-	}
-	if d.chart == nil {
-		c := stacked(r.stageChart())
-		c.Title = setting + ": delay of changes by stage, one on the other (the longest of each moment)"
-		d.chart = &c
-	}
-}
-
-// stacked has each line stand on the one before. The highest comes first, and so is drawn
-// below the others.
-func stacked(c Chart) Chart {
-	for i := 1; i < len(c.Lines); i++ {
-		for j := range c.Lines[i].Points {
-			c.Lines[i].Points[j][1] += c.Lines[i-1].Points[j][1]
-		}
-	}
-	slices.Reverse(c.Lines)
-	return c
-}
-
-func (x *rollouts) result(state *FinalState) *Result {
-	a := x.opts.Airbnb
-	r := &Result{
-		Mesh: meshfiles.Shape{Services: a.Deployments, Proxies: a.Proxies, Replicas: a.Pods}, State: state,
-		Note: fmt.Sprintf("%d Deployments of %d pods; one restarts each %s, a route changes each %s, for %s under each setting, %d rounds",
-			a.Deployments, a.Pods, x.every(2), x.every(1), a.Time, a.Rounds),
-	}
-	for _, s := range settings {
-		d := x.samples[s.name]
-		row := SettingSpread{Setting: s.name, Env: s.env, Whole: SpreadOf(d.whole)}
-		for i, stage := range telemetry.Stages {
-			row.Stages = append(row.Stages, StageSpread{stage.String(), SpreadOf(d.stages[i])})
-		}
-		r.Settings = append(r.Settings, row)
-		r.Charts = append(r.Charts, *d.chart)
-	}
-	first := r.Settings[0].Whole
-	r.Subject = Side{Changes: first.N, Last: first, Proxies: first, Curve: curve(x.samples[settings[0].name].whole)}
-	r.bar("p99 event to ACK, "+settings[0].name, first.P99, churnLimit, "ms")
-	return r
-}
-
-func (x *rollouts) every(routes int) time.Duration {
-	return time.Duration(float64(churnRoute) * float64(routes) / x.opts.Airbnb.Speed).Round(time.Millisecond)
+// every is the time between so many changes of routes.
+func (a *Airbnb) every(routes int) time.Duration {
+	return time.Duration(float64(churnRoute) * float64(routes) / a.Speed).Round(time.Millisecond)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/telemetry"
 )
@@ -27,27 +28,38 @@ func seenChange(rev model.Revision, ends ...int) telemetry.Change {
 
 // TestDelays: what concerns no proxy does not count, and stages add up to the whole.
 func TestDelays(t *testing.T) {
-	r := newRecorder("")
-	r.took = 1
-	for _, c := range []telemetry.Change{seenChange(1, 1, 3, 6, 10, 15), seenChange(2, 1, 2, 3, -1, -1), seenChange(3, 2, 4, 6, 8, 30)} {
-		r.changes[c.Revision] = c
-	}
-	d := &delays{}
-	d.add(r, "a setting")
-	require.Equal(t, []float64{15, 30}, d.whole)
-	for i := range d.whole {
+	whole, stages := delaysOf([]telemetry.Change{seenChange(1, 1, 3, 6, 10, 15), seenChange(2, 1, 2, 3, -1, -1), seenChange(3, 2, 4, 6, 8, 30)})
+	require.Equal(t, []float64{15, 30}, whole)
+	for i := range whole {
 		sum := 0.0
 		for s := range telemetry.Stages {
-			sum += d.stages[s][i]
+			sum += stages[s][i]
 		}
-		require.InDelta(t, d.whole[i], sum, 1e-9)
+		require.InDelta(t, whole[i], sum, 1e-9)
 	}
-	require.Equal(t, []float64{5, 22}, d.stages[telemetry.StageAck])
-	require.Contains(t, d.chart.Title, "a setting")
+	require.Equal(t, []float64{5, 22}, stages[telemetry.StageAck])
 }
 
 func TestStacked(t *testing.T) {
-	c := stacked(Chart{Lines: []ChartLine{{"a", [][2]float64{{0, 1}, {1, 2}}}, {"b", [][2]float64{{0, 3}, {1, 0}}}, {"c", [][2]float64{{0, 5}, {1, 7}}}}})
+	c := stacked(experiment.Chart{Lines: []experiment.ChartLine{
+		{Name: "a", Points: [][2]float64{{0, 1}, {1, 2}}}, {Name: "b", Points: [][2]float64{{0, 3}, {1, 0}}}, {Name: "c", Points: [][2]float64{{0, 5}, {1, 7}}},
+	}})
 	require.Equal(t, [][2]float64{{0, 4}, {1, 2}}, c.Lines[1].Points)
 	require.Equal(t, [][2]float64{{0, 9}, {1, 9}}, c.Lines[0].Points)
+}
+
+// TestSettings: a defect is planted into the default alone, and the one beside has no switches.
+func TestSettings(t *testing.T) {
+	o := &Options{Defect: true, Peer: &Peer{Name: "istiod", Address: "1.1.1.1:15010"}, schedule: &schedule{}}
+	x := newTrial(&restart{o: o}, throttles, []string{"Pod"})
+	e := x.experiment("expedia", "Expedia")
+	var names []string
+	for _, v := range e.Variants {
+		names = append(names, v.Name)
+	}
+	require.Equal(t, []string{defaultSetting, "push throttle 100", "push throttle 16", "istiod"}, names)
+	require.Len(t, e.Compare, 3)
+	require.Equal(t, defectDebounce, x.settings[0].env)
+	require.Empty(t, throttles[0].env, "the settings themselves stay")
+	require.Contains(t, e.Variants[3].About, "1.1.1.1:15010")
 }

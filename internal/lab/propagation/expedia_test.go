@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/fleet"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 	"github.com/moonsail/moonsail/internal/lab/meshkube"
@@ -102,7 +103,7 @@ pilot_k8s_reg_events 9
 func TestCharts(t *testing.T) {
 	r := &recorder{begun: at(0), took: 0.6,
 		depth: map[string][][2]float64{"Pod": {{0, 0}, {0.3, 5}}, "EndpointSlice": {{0, 7}, {0.5, 2}}, "Node": {{0, 0}, {0.5, 0}}}}
-	require.Equal(t, []ChartLine{{"EndpointSlice", [][2]float64{{0, 7}, {0.2, 0}, {0.4, 2}}}, {"Pod", [][2]float64{{0, 0}, {0.2, 5}, {0.4, 0}}}},
+	require.Equal(t, []experiment.ChartLine{{Name: "EndpointSlice", Points: [][2]float64{{0, 7}, {0.2, 0}, {0.4, 2}}}, {Name: "Pod", Points: [][2]float64{{0, 0}, {0.2, 5}, {0.4, 0}}}},
 		rounded(r.depthChart().Lines))
 	kind, n := r.deepest()
 	require.Equal(t, "EndpointSlice", kind)
@@ -115,12 +116,12 @@ func TestCharts(t *testing.T) {
 	}
 	lines := rounded(r.stageChart().Lines)
 	require.Len(t, lines, int(telemetry.NumStages))
-	require.Equal(t, ChartLine{"store", [][2]float64{{0, 0}, {0.2, 2}, {0.4, 1}}}, lines[0])
-	require.Equal(t, ChartLine{"ack", [][2]float64{{0, 0}, {0.2, 0}, {0.4, 5}}}, lines[4])
+	require.Equal(t, experiment.ChartLine{Name: "store", Points: [][2]float64{{0, 0}, {0.2, 2}, {0.4, 1}}}, lines[0])
+	require.Equal(t, experiment.ChartLine{Name: "ack", Points: [][2]float64{{0, 0}, {0.2, 0}, {0.4, 5}}}, lines[4])
 }
 
 // rounded makes x equal to what one writes.
-func rounded(list []ChartLine) []ChartLine {
+func rounded(list []experiment.ChartLine) []experiment.ChartLine {
 	for _, l := range list {
 		for i := range l.Points {
 			l.Points[i][0] = math.Round(l.Points[i][0]*1e6) / 1e6
@@ -166,8 +167,47 @@ func TestParseRollout(t *testing.T) {
 	}
 }
 
-func TestOneScenarioNeedsAnAPIServer(t *testing.T) {
-	require.NoError(t, CheckScenarios(nil, SourceFile), "it is left out")
-	require.NoError(t, CheckScenarios([]string{"expedia"}, SourceKube))
-	require.ErrorContains(t, CheckScenarios([]string{"route", "expedia"}, SourceFile), "expedia needs --source kube")
+// TestCannot: what cannot be measured is told where it was asked for, and left out where it was not.
+func TestCannot(t *testing.T) {
+	require.NoError(t, (&Options{Source: SourceFile}).CheckScenarios(), "it is left out")
+	require.NoError(t, (&Options{Source: SourceKube, Scenarios: []string{"expedia", "airbnb"}, Peer: &Peer{Name: "istiod"}}).CheckScenarios())
+	for want, o := range map[string]Options{
+		"expedia needs --source kube":        {Scenarios: []string{"route", "expedia"}},
+		"growth needs several meshes":        {Scenarios: []string{"growth"}, Source: SourceKube},
+		"with a name, --target NAME=1.1.1.1": {Scenarios: []string{"airbnb"}, Source: SourceKube, Target: "1.1.1.1:15010"},
+		"locks is for control planes that":   {Scenarios: []string{"locks"}, Source: SourceKube, Target: "1.1.1.1:15010"},
+		"reconnect-herd is for control":      {Scenarios: []string{"reconnect-herd"}, Target: "1.1.1.1:15010"},
+		`no scenario "nothing"`:              {Scenarios: []string{"nothing"}},
+	} {
+		require.ErrorContains(t, o.CheckScenarios(), want)
+	}
+}
+
+// TestQueue: what is told of a queue is what was added between the first look and the last.
+func TestQueue(t *testing.T) {
+	r := newRecorder("")
+	for _, text := range []string{`
+pilot_worker_queue_depth{queueID="Pod"} 3
+pilot_worker_queue_latency_sum{queueID="Pod"} 1
+pilot_worker_queue_latency_count{queueID="Pod"} 10
+pilot_worker_queue_duration_sum{queueID="Pod"} 5
+pilot_worker_queue_duration_count{queueID="Pod"} 10
+`, `
+pilot_worker_queue_depth{queueID="Pod"} 8
+pilot_worker_queue_latency_sum{queueID="Pod"} 1.5
+pilot_worker_queue_latency_count{queueID="Pod"} 20
+pilot_worker_queue_duration_sum{queueID="Pod"} 5.2
+pilot_worker_queue_duration_count{queueID="Pod"} 14
+`} {
+		r.take(text)
+	}
+	wait, work, ok := r.queue("Pod")
+	require.True(t, ok)
+	require.InDelta(t, 50, wait, 1e-9)
+	require.InDelta(t, 50, work, 1e-9)
+	_, _, ok = r.queue("Node")
+	require.False(t, ok)
+	kind, most := r.deepest()
+	require.Equal(t, "Pod", kind)
+	require.InDelta(t, 8, most, 0)
 }

@@ -6,6 +6,12 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 )
 
+// Only leaves some of the settings of expedia and airbnb.
+func (o *Options) Only(names ...string) { o.settings = names }
+
+// DefaultSetting is the one that the others are compared with.
+const DefaultSetting = defaultSetting
+
 // StaleState has a proxy read nothing while two changes happen, and gives the final state.
 func StaleState(ctx context.Context, o Options, dir string, shape meshfiles.Shape) (stale string, state *FinalState, err error) {
 	s, err := openSession(ctx, &o, dir, shape)

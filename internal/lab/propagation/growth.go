@@ -71,12 +71,12 @@ func growthResult(ctx context.Context, sessions []*session, samples [][]Sample) 
 		}
 		r.State.merge(state)
 	}
-	first, last := r.Series[0], r.Series[len(r.Series)-1]
-	r.Subject, r.Floor = last.Side, &first.Side
+	first, most := r.Series[0], r.Series[len(r.Series)-1]
+	r.Subject, r.Floor = most.Side, &first.Side
 	r.Mesh = sessions[len(sessions)-1].mesh.Shape
 	r.Note = fmt.Sprintf("FLOOR is the same change in a mesh of %d services", first.Services)
-	r.bar(fmt.Sprintf("last proxy p50, %d / %d services", last.Services, first.Services), ratio(last.Side.Last.P50, first.Side.Last.P50), growthLimit, "x")
-	r.bar(fmt.Sprintf("CPU a change, %d / %d services", last.Services, first.Services), ratio(last.Side.CPU.P50, first.Side.CPU.P50), growthLimit, "x")
+	r.barOver(fmt.Sprintf("last proxy, %d / %d services", most.Services, first.Services), last, first.Side.Samples, growthLimit)
+	r.barOver(fmt.Sprintf("CPU a change, %d / %d services", most.Services, first.Services), cpu, first.Side.Samples, growthLimit)
 	return r, nil
 }
 

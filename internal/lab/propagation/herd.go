@@ -31,9 +31,6 @@ func connectHerd(_ context.Context, s *session) (*Result, error) {
 // at once as it is ready. The floor's proxies come back with nothing and ask for nothing,
 // which is the least that so many connections take.
 func reconnectHerd(ctx context.Context, s *session) (*Result, error) {
-	if s.cp.process == nil {
-		return nil, errNotOurs
-	}
 	cp, err := s.reconnect(ctx, &s.cp.subject, s.cp.fleet.Open, func() error {
 		return s.startControlPlane(ctx, s.cp.process.Addr(), s.cp.process.HTTP())
 	})

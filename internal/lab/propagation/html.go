@@ -20,10 +20,21 @@ var page = template.Must(template.New("report").Funcs(template.FuncMap{
 
 // WriteHTML writes a page that needs no other file.
 func (r *Report) WriteHTML(w io.Writer) error {
-	return page.Execute(w, map[string]any{"Style": plot.Style, "Report": r, "Plots": r.plots(), "Held": r.held()})
+	var trials []template.HTML
+	for _, x := range r.Results {
+		if x.Report != nil {
+			body, err := x.Report.Body()
+			if err != nil {
+				return err
+			}
+			trials = append(trials, body)
+		}
+	}
+	return page.Execute(w, map[string]any{"Style": plot.Style, "Report": r, "Plots": r.plots(), "Held": r.held(), "Trials": trials,
+		"Single": len(r.Singles()) > 0 || len(trials) == 0})
 }
 
-// held counts the bars: those that hold, and all.
+// held counts the bars: those that hold, and all. Trials count their own.
 func (r *Report) held() (n [2]int) {
 	for _, x := range r.Results {
 		for _, b := range x.Bars {
@@ -57,7 +68,7 @@ func (r *Report) plots() (out []template.HTML) {
 			out = append(out, curves...)
 		}
 	}
-	return append(append(out, r.growthPlots()...), r.charts()...)
+	return append(out, r.growthPlots()...)
 }
 
 func (r *Report) meshNames() (names []string) {
@@ -81,19 +92,6 @@ func (r *Report) growthPlots() (out []template.HTML) {
 		}
 		out = append(out, plot.Lines(plot.Axes{Title: "growth: one endpoint change; time to the last ACK (solid) and CPU time (dashed)", X: "services", Y: "ms", LogX: true},
 			[]plot.Line{{Series: 0, Points: last}, {Series: 0, Dashed: true, Points: cpu}}))
-	}
-	return out
-}
-
-func (r *Report) charts() (out []template.HTML) {
-	for _, x := range r.Results {
-		for _, c := range x.Charts {
-			var list []plot.Line
-			for i, l := range c.Lines {
-				list = append(list, plot.Line{Series: i, Name: l.Name, Points: l.Points})
-			}
-			out = append(out, plot.Lines(plot.Axes{Title: x.Scenario + ": " + c.Title, X: "s", Y: c.Y}, list))
-		}
 	}
 	return out
 }

@@ -30,6 +30,12 @@ type Options struct {
 	GrowthProxy int   // proxies
 	Rollout     Rollout
 	Airbnb      Airbnb
+	TrialRounds int // of expedia and airbnb, where they fit into the time
+
+	// Budget bounds the whole run. What would not end in time is left out.
+	Budget time.Duration
+	// Defect plants a slow control plane into expedia and airbnb: the report must show it.
+	Defect bool
 
 	// Binary is the command line of moonsail: the servers are its subcommands.
 	Binary []string
@@ -51,19 +57,21 @@ type Options struct {
 
 	Progress func(label string) // told what is being done; may be nil
 	Finished func(Result)       // told each result as it is there; may be nil
+
+	schedule *schedule
+	settings []string // of expedia and airbnb, by name; nil: all
 }
 
 // Rollout is the size of Expedia's case: Deployments of so many pods each, of which all but
 // the last restart while that is scaled to half.
 type Rollout struct{ Deployments, Pods, Proxies int }
 
-// Airbnb is the size of Airbnb's case: Rounds times each setting for that long, with changes
+// Airbnb is the size of Airbnb's case: each setting for that long in each round, with changes
 // so many times as often as in theirs (a restart each 10 s, a route each 5 s).
 type Airbnb struct {
 	Rollout
-	Rounds int
-	Time   time.Duration
-	Speed  float64
+	Time  time.Duration
+	Speed float64
 }
 
 // ParseRollout reads "3x500x500": deployments x pods x proxies.
@@ -83,6 +91,12 @@ func ParseRollout(text string) (r Rollout, err error) {
 // String is as ParseRollout reads it.
 func (r Rollout) String() string { return fmt.Sprintf("%dx%dx%d", r.Deployments, r.Pods, r.Proxies) }
 
+// Budgets of a run.
+const (
+	FullBudget  = 20 * time.Minute
+	QuickBudget = 2 * time.Minute
+)
+
 // DefaultOptions are the plan's sizes.
 func DefaultOptions() Options {
 	return Options{
@@ -90,7 +104,7 @@ func DefaultOptions() Options {
 		Rounds: 11, ChurnEvents: 60, ChurnSpeed: 10, StormEvents: 20_000,
 		Growth: []int{100, 1000, 5000, 20_000}, GrowthProxy: 200,
 		Rollout: Rollout{3, 500, 500},
-		Airbnb:  Airbnb{Rollout{50, 10, 100}, 2, 60 * time.Second, 2},
+		Airbnb:  Airbnb{Rollout{50, 10, 100}, 25 * time.Second, 4}, TrialRounds: 5, Budget: FullBudget,
 	}
 }
 
@@ -101,7 +115,7 @@ func QuickOptions() Options {
 		Rounds: 10, ChurnEvents: 12, ChurnSpeed: 50, StormEvents: 1000,
 		Growth: []int{50, 500}, GrowthProxy: 40,
 		Rollout: Rollout{2, 30, 100},
-		Airbnb:  Airbnb{Rollout{8, 4, 20}, 1, 8 * time.Second, 10},
+		Airbnb:  Airbnb{Rollout{8, 4, 20}, 3 * time.Second, 10}, TrialRounds: 5, Budget: QuickBudget,
 	}
 }
 
@@ -124,8 +138,9 @@ func ParseMeshes(list []string) (out []meshfiles.Shape, err error) {
 	return out, nil
 }
 
+// progress tells what is being done, and the time left.
 func (o *Options) progress(format string, args ...any) {
 	if o.Progress != nil {
-		o.Progress(fmt.Sprintf(format, args...))
+		o.Progress(fmt.Sprintf(format, args...) + "; " + o.schedule.String())
 	}
 }

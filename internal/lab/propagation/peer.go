@@ -27,13 +27,10 @@ type PeerReport struct {
 	Stopped string   `json:"stopped,omitempty"` // why there is no more, where it ended early
 }
 
-// notForPeers are scenarios that need a control plane that the lab starts and kills.
-var notForPeers = []string{"reconnect-herd", "locks", "growth", "expedia"}
-
 // runPeer runs scenarios on one mesh with the peer. What fails there is told in its report
 // and ends nothing but it.
 func runPeer(ctx context.Context, o *Options, dir string, shape meshfiles.Shape, list []Scenario, report *Report) {
-	list = slices.DeleteFunc(slices.Clone(list), func(s Scenario) bool { return slices.Contains(notForPeers, s.Name) })
+	list = slices.DeleteFunc(slices.Clone(list), func(s Scenario) bool { return s.needsOurs() })
 	if o.Peer == nil || report.Peer.Stopped != "" || len(list) == 0 {
 		return
 	}
@@ -59,6 +56,21 @@ func (p *Peer) pause() (resume func(), err error) {
 		return nil, fmt.Errorf("cannot pause %s, process %d: %w", p.Name, p.PID, err)
 	}
 	return func() { _ = process.Signal(syscall.SIGCONT) }, nil // it has ended, if it cannot be
+}
+
+// wake lets the paused process work until sleep is called. It is for one measurement.
+func (p *Peer) wake() (sleep func(), err error) {
+	if p.PID == 0 {
+		return func() {}, nil
+	}
+	process, err := os.FindProcess(p.PID)
+	if err == nil {
+		err = process.Signal(syscall.SIGCONT)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot wake %s, process %d: %w", p.Name, p.PID, err)
+	}
+	return func() { _ = process.Signal(syscall.SIGSTOP) }, nil // it has ended, if it cannot be
 }
 
 // Pair is one scenario on one mesh, measured with ours and with the peer.

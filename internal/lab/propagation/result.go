@@ -3,22 +3,26 @@ package propagation
 import (
 	"fmt"
 
+	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 )
 
 // Report is what a run has found: the content of report.json. Times are in
 // milliseconds, sizes in bytes.
 type Report struct {
-	Schema  int      `json:"schema"` // 1; grows with what readers must know of
-	Begun   string   `json:"begun"`  // RFC 3339
-	Took    float64  `json:"took_s"`
-	Version string   `json:"version"` // of Moonsail
-	Target  string   `json:"target"`  // what was measured: "moonsail serve", or an address
-	CPUs    int      `json:"cpus"`
-	Quick   bool     `json:"quick"`
-	Rounds  int      `json:"rounds"`
-	Results []Result `json:"results"`
-	Stopped string   `json:"stopped,omitempty"` // why there is no more, where it ended early
+	Schema  int                `json:"schema"` // 2; grows with what readers must know of
+	Begun   string             `json:"begun"`  // RFC 3339
+	Budget  float64            `json:"budget_s"`
+	Took    float64            `json:"took_s"`
+	Version string             `json:"version"` // of Moonsail
+	Target  string             `json:"target"`  // what was measured: "moonsail serve", or an address
+	CPUs    int                `json:"cpus"`
+	Machine experiment.Machine `json:"machine"`
+	Notes   []string           `json:"notes,omitempty"`
+	Quick   bool               `json:"quick"`
+	Rounds  int                `json:"rounds"`
+	Results []Result           `json:"results"`
+	Stopped string             `json:"stopped,omitempty"` // why there is no more, where it ended early
 	// Peer is the control plane that was measured beside, if any.
 	Peer *PeerReport `json:"peer,omitempty"`
 }
@@ -38,9 +42,9 @@ type Result struct {
 	Series  []Point      `json:"series,omitempty"` // growth: by size of the mesh
 	Kinds   []KindSpread `json:"kinds,omitempty"`  // churn: by kind of change
 	Waits   []Wait       `json:"waits,omitempty"`  // locks: the longest, for locks and then for anything
-	Charts  []Chart      `json:"charts,omitempty"` // expedia, airbnb
-	// Settings are airbnb's, in the order in which they ran.
-	Settings []SettingSpread `json:"settings,omitempty"`
+	// Report is all of expedia and airbnb, which are experiments like the lab's others; such
+	// results have no Subject.
+	Report *experiment.Report `json:"report,omitempty"`
 }
 
 // Side is what one server was measured to take. Last and CPU are spread over changes,
@@ -56,6 +60,8 @@ type Side struct {
 	PeakRSS     int64        `json:"peak_rss,omitempty"`
 	ProxyMemory float64      `json:"proxy_memory,omitempty"` // live heap and stacks of a connected proxy
 	Curve       [][2]float64 `json:"curve,omitempty"`        // share of proxies, milliseconds
+	// Samples are the changes that all but Proxies and Curve are made from, in their order.
+	Samples []Sample `json:"samples,omitempty"`
 }
 
 // Bar is a limit of the plan, and whether it holds.
@@ -65,6 +71,11 @@ type Bar struct {
 	Limit float64 `json:"limit"`
 	Unit  string  `json:"unit"` // "x" of a ratio, "%", "ms", "B", "KiB", "s"
 	Holds bool    `json:"holds"`
+	// Of ratios to what was measured in turn: an interval that holds the true median, and the
+	// verdict of package experiment. Else there is none.
+	Low     float64 `json:"low,omitempty"`
+	High    float64 `json:"high,omitempty"`
+	Verdict string  `json:"verdict,omitempty"`
 }
 
 // FinalState says whether what proxies hold in the end is what they should.
@@ -89,20 +100,6 @@ type KindSpread struct {
 	Proxies Spread `json:"proxy_ms"`
 }
 
-// SettingSpread is the delay of changes under one setting of the control plane's switches.
-type SettingSpread struct {
-	Setting string        `json:"setting"`
-	Env     []string      `json:"env"` // "NAME=value"
-	Whole   Spread        `json:"whole_ms"`
-	Stages  []StageSpread `json:"stages"`
-}
-
-// StageSpread is the delay in one stage.
-type StageSpread struct {
-	Stage string `json:"stage"`
-	Delay Spread `json:"delay_ms"`
-}
-
 // Wait is what goroutines waited for at one place of the code, all together.
 type Wait struct {
 	Lock  bool    `json:"lock"`  // for a lock, by the place that held it; else for anything, by the place that waited
@@ -112,23 +109,33 @@ type Wait struct {
 	Share float64 `json:"share_percent"` // of the wall time
 }
 
-// Chart is something over time.
-type Chart struct {
-	Title string      `json:"title"`
-	Y     string      `json:"y"` // the unit
-	Lines []ChartLine `json:"lines"`
-}
-
-// ChartLine is one of a chart's lines.
-type ChartLine struct {
-	Name   string       `json:"name"`
-	Points [][2]float64 `json:"points"` // seconds from the beginning, value
-}
-
 // bar adds a limit to a result.
 func (r *Result) bar(what string, value, limit float64, unit string) {
-	r.Bars = append(r.Bars, Bar{what, value, limit, unit, value <= limit})
+	r.Bars = append(r.Bars, Bar{What: what, Value: value, Limit: limit, Unit: unit, Holds: value <= limit})
 }
+
+// barOver adds a limit to the median of the ratios to a base, change by change.
+func (r *Result) barOver(what string, of func(*Sample) float64, base []Sample, limit float64) {
+	var list []float64
+	for i := range min(len(r.Subject.Samples), len(base)) {
+		if b := of(&base[i]); b > 0 {
+			list = append(list, of(&r.Subject.Samples[i])/b)
+		}
+	}
+	b := Bar{What: what, Value: Median(list), Limit: limit, Unit: "x"}
+	low, high, confidence := experiment.Interval(list)
+	b.Low, b.High, b.Holds = low, high, len(list) > 0 && b.Value <= limit
+	switch b.Verdict = experiment.Verdict(len(list), low, high, confidence, limit); b.Verdict {
+	case experiment.IsLower:
+		b.Verdict = experiment.Holds
+	case experiment.IsHigher:
+		b.Verdict = experiment.Missed
+	}
+	r.Bars = append(r.Bars, b)
+}
+
+func last(s *Sample) float64 { return s.Last }
+func cpu(s *Sample) float64  { return s.CPU }
 
 const curvePoints = 100
 
@@ -145,7 +152,7 @@ func sideOf(samples []Sample) Side {
 		Changes: len(samples), Last: SpreadOf(last), CPU: SpreadOf(cpu), Proxies: SpreadOf(proxies),
 		Concerned:   PerProxy{Median(concerned[0]), Median(concerned[1])},
 		Unconcerned: PerProxy{Median(unconcerned[0]), Median(unconcerned[1])},
-		Curve:       curve(proxies),
+		Curve:       curve(proxies), Samples: samples,
 	}
 }
 
@@ -163,6 +170,32 @@ func (b *Bar) Text(v float64) string {
 		return fmt.Sprintf("%.0f B", v)
 	}
 	return fmt.Sprintf("%.1f %s", v, b.Unit)
+}
+
+// Range is a bar's interval, if it has one.
+func (b *Bar) Range() string {
+	if b.Verdict == "" {
+		return ""
+	}
+	return b.Text(b.Low) + " to " + b.Text(b.High)
+}
+
+// Doubt says why it is not sure whether a bar holds; "" where it is, or cannot be told.
+func (b *Bar) Doubt() string {
+	if b.Verdict == experiment.WithinNoise || b.Verdict == experiment.TooFew {
+		return b.Verdict
+	}
+	return ""
+}
+
+// Singles are the results that are not experiments of their own; all of a run that has none.
+func (r *Report) Singles() (out []*Result) {
+	for i := range r.Results {
+		if r.Results[i].Report == nil {
+			out = append(out, &r.Results[i])
+		}
+	}
+	return out
 }
 
 // Wrong is the number of proxies and resources that were not as they should be.

@@ -10,26 +10,44 @@ import (
 	"slices"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 )
 
 // Run measures. It returns what it has, also where it ends early.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	report := &Report{Schema: 1, Begun: time.Now().Format(time.RFC3339), Version: o.Version, CPUs: runtime.NumCPU(), Quick: o.Quick, Rounds: o.Rounds, Target: o.Target}
+	report := &Report{Schema: 2, Begun: time.Now().Format(time.RFC3339), Version: o.Version, CPUs: runtime.NumCPU(), Machine: experiment.ThisMachine(ctx, ""),
+		Quick: o.Quick, Rounds: o.Rounds, Budget: o.Budget.Seconds(), Target: o.Target}
 	if report.Target == "" {
 		report.Target = "moonsail serve"
 	}
 	begun := time.Now()
+	ctx, cancel := context.WithDeadlineCause(ctx, begun.Add(o.Budget-endTime), errBudget)
+	defer cancel()
 	err := run(ctx, &o, report)
+	if err != nil && errors.Is(context.Cause(ctx), errBudget) && len(report.Results) > 0 {
+		report.Notes = append(report.Notes, fmt.Sprintf("the budget of %s was spent before all was measured: what comes after %s is left out", o.Budget, report.last()))
+		err = nil
+	}
 	report.Took = time.Since(begun).Seconds()
+	report.Machine.LoadAfter = experiment.LoadAverage()
 	if err != nil {
 		report.Stopped = err.Error()
 	}
 	return report, err
 }
 
+// endTime is what is kept of the budget for stopping what was started.
+const endTime = 5 * time.Second
+
+// last is the last result, for people.
+func (r *Report) last() string {
+	x := &r.Results[len(r.Results)-1]
+	return x.Scenario + " on mesh " + x.MeshName()
+}
+
 func run(ctx context.Context, o *Options, report *Report) error {
-	if err := CheckScenarios(o.Scenarios, o.Source); err != nil {
+	if err := o.CheckScenarios(); err != nil {
 		return err
 	}
 	chosen, err := choose(o.Scenarios)
@@ -45,17 +63,11 @@ func run(ctx context.Context, o *Options, report *Report) error {
 	if o.Peer != nil {
 		report.Peer = &PeerReport{Name: o.Peer.Name, Address: o.Peer.Address}
 	}
-	if o.Target != "" { // there is nothing to start
-		if o.Source != SourceKube { // and one directory
-			o.Meshes = o.Meshes[:1]
-		}
-		chosen = slices.DeleteFunc(chosen, func(s Scenario) bool { return s.where == alone || s.Name == "reconnect-herd" })
+	if o.Target != "" && o.Source != SourceKube { // it reads one directory
+		o.Meshes = o.Meshes[:1]
 	}
-	if o.Source == SourceKube { // it has one mesh at a time
-		chosen = slices.DeleteFunc(chosen, func(s Scenario) bool { return s.Name == "growth" })
-	} else {
-		chosen = slices.DeleteFunc(chosen, func(s Scenario) bool { return s.kubeOnly })
-	}
+	chosen = slices.DeleteFunc(chosen, func(s Scenario) bool { return o.cannot(&s) != nil })
+	o.schedule = newSchedule(o, chosen)
 	dir, err := os.MkdirTemp("", "moonsail-lab-")
 	if err != nil {
 		return err
@@ -100,11 +112,14 @@ func runAlone(ctx context.Context, o *Options, dir string, chosen []Scenario, re
 			continue
 		}
 		r, err := sc.own(ctx, o, dir)
+		if r != nil { // of a trial that ended early there are the rounds before
+			r.Scenario = sc.Name
+			report.add(o, *r)
+		}
 		if err != nil {
 			return fmt.Errorf("scenario %s: %w", sc.Name, err)
 		}
-		r.Scenario = sc.Name
-		report.add(o, *r)
+		o.schedule.over(o.expect(&sc, o.Meshes[len(o.Meshes)/2]))
 	}
 	return nil
 }
@@ -165,6 +180,7 @@ func runMesh(ctx context.Context, o *Options, dir string, shape meshfiles.Shape,
 			return fmt.Errorf("mesh %s, final state after %s: %w", s, sc.Name, err)
 		}
 		report.add(o, *r)
+		o.schedule.over(o.expect(&sc, shape))
 	}
 	return nil
 }
@@ -186,13 +202,32 @@ func filesFor(o *Options) uint64 {
 	return uint64(max(n, len(o.Growth)*o.GrowthProxy) + 512) //nolint:gosec // it is small
 }
 
-// CheckScenarios tells which name is none of a scenario, or of one that needs another source.
-func CheckScenarios(names []string, source Source) error {
-	chosen, err := choose(names)
+// CheckScenarios tells which name is none of a scenario, or of one that cannot be measured with
+// these options.
+func (o *Options) CheckScenarios() error {
+	chosen, err := choose(o.Scenarios)
 	for _, s := range chosen {
-		if len(names) > 0 && s.kubeOnly && source != SourceKube {
-			return fmt.Errorf("scenario %s needs --source kube", s.Name)
+		if why := o.cannot(&s); why != nil && len(o.Scenarios) > 0 {
+			return why
 		}
 	}
 	return err
 }
+
+// cannot says why a scenario cannot be measured; nil: it can.
+func (o *Options) cannot(s *Scenario) error {
+	switch kube := o.Source == SourceKube; {
+	case s.kubeOnly && !kube:
+		return fmt.Errorf("scenario %s needs --source kube", s.Name)
+	case s.Name == "growth" && kube:
+		return errors.New("scenario growth needs several meshes at a time, and an API server has one: leave --source kube out")
+	case s.kubeOnly && o.Target != "":
+		return fmt.Errorf("scenario %s compares settings of the control plane that the lab starts: with a name, --target NAME=%s, another one is measured beside", s.Name, o.Target)
+	case o.Target != "" && s.needsOurs():
+		return fmt.Errorf("scenario %s is for control planes that the lab starts itself, not for --target", s.Name)
+	}
+	return nil
+}
+
+// needsOurs: a scenario starts and kills the control plane, or tells it how to run.
+func (s *Scenario) needsOurs() bool { return s.where == alone || s.Name == "reconnect-herd" }

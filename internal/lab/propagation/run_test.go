@@ -2,6 +2,7 @@ package propagation_test
 
 import (
 	"context"
+	"encoding/json"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,10 +11,11 @@ import (
 
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 	"github.com/moonsail/moonsail/internal/lab/propagation"
+	"github.com/moonsail/moonsail/test/kubetest"
 	"github.com/moonsail/moonsail/test/labtest"
 )
 
-func TestMain(m *testing.M) { labtest.Main(m) }
+func TestMain(m *testing.M) { labtest.Main(kubetest.Main(m)) }
 
 func options(t *testing.T) propagation.Options {
 	t.Helper()
@@ -52,7 +54,29 @@ func TestRun(t *testing.T) {
 	require.InDelta(t, 0, route.Subject.Unconcerned.Bytes, 0)
 	require.InDelta(t, route.Subject.Concerned.Bytes, route.Floor.Concerned.Bytes, 16, "the floor sends as much")
 	require.Positive(t, route.Bare.Last.P50)
+	recompute(t, report)
 	require.Empty(t, labtest.LeftOver(t))
+}
+
+// recompute makes the numbers of a report again, from the samples that it was saved with.
+func recompute(t *testing.T, r *propagation.Report) {
+	t.Helper()
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	var saved propagation.Report
+	require.NoError(t, json.Unmarshal(text, &saved))
+	for i, x := range saved.Results {
+		var last, cpu, ratios []float64
+		for j, s := range x.Subject.Samples {
+			last, cpu = append(last, s.Last), append(cpu, s.CPU)
+			ratios = append(ratios, s.Last/x.Floor.Samples[min(j, len(x.Floor.Samples)-1)].Last)
+		}
+		require.Equal(t, propagation.SpreadOf(last), r.Results[i].Subject.Last, x.Scenario)
+		require.Equal(t, propagation.SpreadOf(cpu), r.Results[i].Subject.CPU, x.Scenario)
+		if x.Bars[0].Verdict != "" {
+			require.InDelta(t, propagation.Median(ratios), r.Results[i].Bars[0].Value, 1e-9, x.Scenario)
+		}
+	}
 }
 
 // A proxy that has missed a change must be found by the comparison of final states.

@@ -2,7 +2,6 @@ package propagation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
@@ -27,9 +26,6 @@ type Scenario struct {
 	kubeOnly    bool                                                               // it needs Kubernetes' controllers
 	own         func(ctx context.Context, o *Options, dir string) (*Result, error) // where it is alone
 }
-
-// errNotOurs: a scenario needs to start and kill the control plane.
-var errNotOurs = errors.New("it is for control planes that the lab starts itself, not for --target")
 
 // Scenarios are all that there are, in the order in which they run.
 func Scenarios() []Scenario {
@@ -119,10 +115,10 @@ func single(next steps, bars bool) func(context.Context, *session) (*Result, err
 		r := &Result{Subject: sideOf(cp), Floor: &floorSide, Bare: &bareSide}
 		r.Subject.PeakRSS = s.cp.memory().Peak
 		if bars {
-			r.bar("last proxy p50 / floor", ratio(r.Subject.Last.P50, floorSide.Last.P50), lastLimit, "x")
+			r.barOver("last proxy / floor", last, base, lastLimit)
 		}
 		if bars && s.cp.pid != 0 {
-			r.bar("CPU a change / floor", ratio(r.Subject.CPU.P50, floorSide.CPU.P50), cpuLimit, "x")
+			r.barOver("CPU a change / floor", cpu, base, cpuLimit)
 		}
 		r.bar("bytes to a concerned proxy", r.Subject.Concerned.Bytes, bytesLimit, "B")
 		r.bar("bytes to an unconcerned proxy", r.Subject.Unconcerned.Bytes, unconcernedLimit, "B")

@@ -49,7 +49,7 @@ func storm(ctx context.Context, s *session) (*Result, error) {
 	floorSide := sideOf(base)
 	r := &Result{Subject: sideOf(cp), Floor: &floorSide, Note: fmt.Sprintf("%d events over %d services, %d times", s.opts.StormEvents, s.mesh.Services, stormRepeats)}
 	r.Subject.IdleRSS, r.Subject.PeakRSS = idle, peak
-	r.bar("final state at every proxy / floor", ratio(r.Subject.Last.P50, floorSide.Last.P50), stormLimit, "x")
+	r.barOver("final state at every proxy / floor", last, base, stormLimit)
 	if idle > 0 {
 		r.bar("peak RSS / idle", ratio(float64(peak), float64(idle)), stormRSSLimit, "x")
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/debug"
+	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/telemetry"
 )
@@ -24,21 +25,26 @@ const (
 	depthTick    = 100 * time.Millisecond
 	changesEvery = 5    // ticks; the change log remembers 1024
 	changesAtOne = 1024 // time
-	metricDepth  = "pilot_worker_queue_depth"
-	metricEvents = "pilot_k8s_reg_events"
+	queueDepth   = "pilot_worker_queue_depth"
+	queueWait    = "pilot_worker_queue_latency"
+	queueWork    = "pilot_worker_queue_duration"
 )
+
+// counted are the counters of which the growth is told, all by the kind of objects: the sums, in
+// seconds, and the numbers of what was waited and worked.
+var counted = []string{queueWait + "_sum", queueWait + "_count", queueWork + "_sum", queueWork + "_count"}
 
 // recorder looks at a control plane's pages while something happens. It belongs to one
 // goroutine.
 type recorder struct {
-	address string // of the pages
+	address string // of the pages; empty: there are none, and only time passes
 	client  http.Client
 	begun   time.Time
 
-	depth   map[string][][2]float64 // by kind: seconds, objects that wait
-	first   map[string]float64      // events by kind, at the first look
-	last    map[string]float64      // and at the last one
-	took    float64                 // seconds until the last look
+	depth   map[string][][2]float64       // by kind: seconds, objects that wait
+	first   map[string]map[string]float64 // counters by name and kind, at the first look
+	last    map[string]map[string]float64 // and at the last one
+	took    float64                       // seconds until the last look
 	changes map[model.Revision]telemetry.Change
 	settled model.Revision // up to here they are distributed
 }
@@ -68,24 +74,38 @@ func (r *recorder) run(ctx context.Context) error {
 }
 
 func (r *recorder) look(changes bool) error {
+	if r.address == "" {
+		r.took = time.Since(r.begun).Seconds()
+		return nil
+	}
 	text, err := r.get("/metrics")
 	if err != nil {
 		return err
 	}
-	at := time.Since(r.begun).Seconds()
-	r.took = at
-	for kind, n := range metric(string(text), metricDepth, "queueID") {
-		r.depth[kind] = append(r.depth[kind], [2]float64{at, n})
-	}
-	r.last = metric(string(text), metricEvents, "type")
-	if r.first == nil {
-		r.first = r.last
-	}
+	r.took = time.Since(r.begun).Seconds()
+	r.take(string(text))
 	if changes {
 		return r.lookAtChanges()
 	}
 	return nil
 }
+
+// take notes what the metrics say.
+func (r *recorder) take(text string) {
+	for kind, n := range metric(text, queueDepth, byKind) {
+		r.depth[kind] = append(r.depth[kind], [2]float64{r.took, n})
+	}
+	r.last = map[string]map[string]float64{}
+	for _, name := range counted {
+		r.last[name] = metric(text, name, byKind)
+	}
+	if r.first == nil {
+		r.first = r.last
+	}
+}
+
+// byKind is the label of a queue's metrics that tells the kind of its objects.
+const byKind = "queueID"
 
 func (r *recorder) lookAtChanges() error {
 	body, err := r.get(fmt.Sprintf("/debug/changes?n=%d&after=%d", changesAtOne, r.settled))
@@ -140,12 +160,12 @@ func metric(text, name, label string) map[string]float64 {
 	return out
 }
 
-// events is how many came from the API server between the first and the last look.
-func (r *recorder) events() (n float64) {
-	for kind := range r.last {
-		n += r.last[kind] - r.first[kind]
-	}
-	return n
+// queue is how long events of a kind waited, and how long they were worked on, in milliseconds
+// and on average between the first and the last look; ok: there were any.
+func (r *recorder) queue(kind string) (wait, work float64, ok bool) {
+	grown := func(name string) float64 { return r.last[name][kind] - r.first[name][kind] }
+	n := grown(queueWait + "_count")
+	return 1000 * ratio(grown(queueWait+"_sum"), n), 1000 * ratio(grown(queueWork+"_sum"), grown(queueWork+"_count")), n > 0
 }
 
 // deepest is the most that waited at any look.
@@ -171,22 +191,22 @@ func (r *recorder) recent() (out []telemetry.Change) {
 }
 
 // depthChart has a line for each kind of which any object ever waited, the deepest first.
-func (r *recorder) depthChart() Chart {
-	c := Chart{Title: "objects that wait in the intake, by kind (each 100 ms)", Y: "objects"}
+func (r *recorder) depthChart() experiment.Chart {
+	c := experiment.Chart{X: "s", Title: "objects that wait in the intake, by kind (each 100 ms)", Y: "objects"}
 	for _, k := range slices.Sorted(maps.Keys(r.depth)) {
 		if highest(r.depth[k]) > 0 {
-			c.Lines = append(c.Lines, ChartLine{k, thin(r.depth[k], r.took, false)})
+			c.Lines = append(c.Lines, experiment.ChartLine{Name: k, Points: thin(r.depth[k], r.took, false)})
 		}
 	}
-	slices.SortStableFunc(c.Lines, func(a, b ChartLine) int { return cmp.Compare(highest(b.Points), highest(a.Points)) })
+	slices.SortStableFunc(c.Lines, func(a, b experiment.ChartLine) int { return cmp.Compare(highest(b.Points), highest(a.Points)) })
 	return c
 }
 
 // stageChart is how long changes spent in each stage, by when their first event came.
-func (r *recorder) stageChart() Chart {
-	c := Chart{Title: "delay of changes by stage (the longest of each moment)", Y: "ms"}
+func (r *recorder) stageChart() experiment.Chart {
+	c := experiment.Chart{X: "s", Title: "delay of changes by stage (the longest of each moment)", Y: "ms"}
 	for _, s := range telemetry.Stages {
-		l := ChartLine{Name: s.String()}
+		l := experiment.ChartLine{Name: s.String()}
 		for _, x := range r.recent() {
 			stages, _ := x.Timeline.Split(time.Microsecond)
 			l.Points = append(l.Points, [2]float64{x.Observed.Sub(r.begun).Seconds(), millis(stages[s])})

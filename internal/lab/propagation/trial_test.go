@@ -1,0 +1,149 @@
+package propagation_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/lab/child"
+	"github.com/moonsail/moonsail/internal/lab/propagation"
+	"github.com/moonsail/moonsail/test/kubetest"
+	"github.com/moonsail/moonsail/test/labtest"
+)
+
+// trial is a small run on a real API server.
+func trial(t *testing.T, scenario string) propagation.Options {
+	t.Helper()
+	cluster := kubetest.Shared(t) // before temporary files are looked at
+	o := options(t)
+	o.Scenarios, o.Source, o.Kubeconfig = []string{scenario}, propagation.SourceKube, cluster.Kubeconfig()
+	o.Rollout = propagation.Rollout{Deployments: 2, Pods: 4, Proxies: 3}
+	o.Airbnb = propagation.Airbnb{Rollout: o.Rollout, Time: 600 * time.Millisecond, Speed: 50}
+	o.TrialRounds, o.Budget = 2, 5*time.Minute
+	return o
+}
+
+// TestExpediaShowsADefect: a control plane that holds changes back for 700 ms is seen as such:
+// dead pods are known for that long, the bar is missed, and the settings without it are better.
+func TestExpediaShowsADefect(t *testing.T) {
+	o := trial(t, "expedia")
+	o.Defect = true
+	r, err := propagation.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Zero(t, r.Wrong(), "%+v", r.Results[0].State)
+	report := r.Results[0].Report
+	require.Equal(t, 2, report.Rounds)
+	require.Len(t, report.Variants, 3)
+	for _, v := range report.Variants {
+		for _, s := range v.Samples {
+			require.InDelta(t, 4+2, s["dead_n"], 0, "%s: all pods of one Deployment, and half of the other's", v.Name)
+			require.Zero(t, s["dead_left"])
+			require.Contains(t, s, "wait_EndpointSlice_ms")
+			require.Contains(t, s, "work_Pod_ms")
+			require.Positive(t, s["cpu_s"])
+		}
+	}
+	slow := report.Variant(propagation.DefaultSetting)
+	require.Greater(t, slow.Summary["stage_store_p50_ms"].Min, 500.0)
+	require.Greater(t, slow.Summary["dead_p99_ms"].Min, 300.0, "a pod that goes while others wait waits less")
+	for i := range report.Comparisons {
+		if c := &report.Comparisons[i]; c.Metric == "change_p50_ms" {
+			require.Less(t, c.High, 0.7, "%s is quicker than the defect", c.Variant)
+		}
+	}
+	bar := report.Bars[len(report.Bars)-1]
+	require.Equal(t, "dead_p99_ms", bar.Metric)
+	require.False(t, bar.Holds)
+	require.Empty(t, labtest.LeftOver(t))
+	require.GreaterOrEqual(t, len(report.Charts), 4, "queues by kind, and dead pods over time")
+	saved(t, r)
+}
+
+// saved makes the numbers of a saved report again from its samples.
+func saved(t *testing.T, r *propagation.Report) {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, r.Save(dir))
+	text, err := os.ReadFile(filepath.Join(dir, "report.json"))
+	require.NoError(t, err)
+	var again propagation.Report
+	require.NoError(t, json.Unmarshal(text, &again))
+	for i, x := range again.Results {
+		if x.Report != nil {
+			for j := range x.Report.Variants {
+				x.Report.Variants[j].Summary = nil
+			}
+			x.Report.Conclude()
+			require.Equal(t, r.Results[i].Report.Variants, x.Report.Variants)
+			require.Equal(t, r.Results[i].Report.Comparisons, x.Report.Comparisons)
+			require.Equal(t, r.Results[i].Report.Bars, x.Report.Bars)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
+	require.NoError(t, err)
+	require.NotRegexp(t, `(src|href)=`, string(page), "it needs no other file")
+}
+
+// beside starts another control plane, of which only the address is told.
+func beside(t *testing.T, o propagation.Options) string {
+	t.Helper()
+	p, err := child.Start(t.Context(), "the one beside", append(slices.Clone(o.Binary), "serve", "--log-format", "json",
+		"--xds-plaintext-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0", "--kubeconfig", o.Kubeconfig)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { p.Stop(5 * time.Second) })
+	return p.Addr()
+}
+
+// TestAirbnb: routes and restarts are followed under each setting, the debounce is seen, and
+// another control plane is measured beside by the same, though it tells nothing of itself.
+func TestAirbnb(t *testing.T) {
+	o := trial(t, "airbnb")
+	const debounce = "debounce 1 s, at most 1 s"
+	o.Only(propagation.DefaultSetting, debounce)
+	o.TrialRounds = 1
+	o.Peer = &propagation.Peer{Name: "other", Address: beside(t, o)}
+	r, err := propagation.Run(t.Context(), o)
+	require.NoError(t, err)
+	report := r.Results[0].Report
+	require.Len(t, report.Variants, 3)
+	other := report.Variant("other").Summary
+	require.Positive(t, other["route_n"].Median)
+	require.Positive(t, other["dead_n"].Median)
+	require.NotContains(t, other, "change_p50_ms", "it is not asked for its pages")
+	require.NotContains(t, other, "cpu_s", "its process is not known")
+	fast, slow := report.Variant(propagation.DefaultSetting).Summary, report.Variant(debounce).Summary
+	require.Greater(t, slow["route_p50_ms"].Median, 500.0)
+	require.Less(t, fast["route_p50_ms"].Median, slow["route_p50_ms"].Median)
+	require.Empty(t, labtest.LeftOver(t))
+}
+
+// TestTrialInterrupted: complete rounds are told, and nothing is left, not even in the API server.
+func TestTrialInterrupted(t *testing.T) {
+	o := trial(t, "expedia")
+	o.Only(propagation.DefaultSetting)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o.Progress = func(label string) {
+		if strings.HasPrefix(label, "round 2 ") {
+			cancel()
+		}
+	}
+	r, err := propagation.Run(ctx, o)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 1, r.Results[0].Report.Rounds)
+	require.NotEmpty(t, r.Results[0].Report.Stopped)
+	require.Empty(t, labtest.LeftOver(t))
+	again := trial(t, "expedia")
+	again.Only(propagation.DefaultSetting)
+	again.TrialRounds = 1
+	r, err = propagation.Run(t.Context(), again)
+	require.NoError(t, err, "it refuses an API server where something is left")
+	require.Equal(t, 1, r.Results[0].Report.Rounds)
+}
