@@ -215,7 +215,7 @@ func (k *Keeper) put(ctx context.Context, p *plugin) error {
 	}
 	path, release, err := k.Cache.Get(ctx, p.module)
 	if err != nil {
-		if now, _ := k.get(p.name); now == nil {
+		if now, _ := k.get(p.name); now == nil || now.standIn && now.version != p.version {
 			k.serve(p.name, &served{version: p.version, config: fallback, fallback: fallback, standIn: true})
 		}
 		return fmt.Errorf("module %s is not there: %w", p.module.URL, err)

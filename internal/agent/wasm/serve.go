@@ -32,7 +32,7 @@ type stream struct {
 	nonce   int
 	sent    *served // with the last nonce
 	as      *anypb.Any
-	taken   bool // Envoy has ACKed something
+	taken   bool // Envoy has ACKed a module
 	refused bool // it has refused sent
 }
 
@@ -92,7 +92,7 @@ func (st *stream) take(req *discoveryv3.DiscoveryRequest) error {
 	}
 	e := req.GetErrorDetail()
 	if e == nil {
-		st.taken = true
+		st.taken = st.taken || st.as != st.sent.fallback
 		return nil
 	}
 	st.keeper.Log.Error("Envoy refused a plugin", "plugin", st.name, "reason", e.GetMessage())

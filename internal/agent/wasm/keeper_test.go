@@ -1,0 +1,203 @@
+package wasm
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	wasmfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	extensionv3 "github.com/envoyproxy/go-control-plane/envoy/service/extension/v3"
+	"github.com/stretchr/testify/require"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// plane is a control plane that says what it is told to, and cuts streams.
+type plane struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+	asked chan *discoveryv3.DeltaDiscoveryRequest
+	says  chan *discoveryv3.DeltaDiscoveryResponse
+}
+
+func (p *plane) DeltaAggregatedResources(s grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
+	received := make(chan *discoveryv3.DeltaDiscoveryRequest)
+	go func() {
+		defer close(received)
+		for {
+			r, err := s.Recv()
+			if err != nil {
+				return
+			}
+			select {
+			case received <- r:
+			case <-s.Context().Done():
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case r, ok := <-received:
+			if !ok {
+				return nil
+			}
+			p.asked <- r
+		case m := <-p.says:
+			if err := s.Send(m); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// serve serves on a socket until the test ends.
+func serve(t *testing.T, register func(*grpc.Server)) (address string) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	require.NoError(t, err)
+	g := grpc.NewServer()
+	register(g)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = g.Serve(l) }()
+	t.Cleanup(func() { g.Stop(); <-done })
+	return "unix://" + path
+}
+
+func dial(t *testing.T, address string) *grpc.ClientConn {
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	return conn
+}
+
+// told is a plugin as control planes tell of it.
+func told(t *testing.T, version, url string, policy wasmv3.FailurePolicy) *discoveryv3.Resource {
+	config, err := anypb.New(&wasmfilterv3.Wasm{Config: &wasmv3.PluginConfig{FailurePolicy: policy, Vm: &wasmv3.PluginConfig_VmConfig{
+		VmConfig: &wasmv3.VmConfig{
+			Code:                 &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{Remote: &corev3.RemoteDataSource{HttpUri: &corev3.HttpUri{Uri: url}, Sha256: noSum}}},
+			EnvironmentVariables: &wasmv3.EnvironmentVariables{KeyValues: map[string]string{policyVariable: always, versionVariable: version, secretVariable: "{}"}},
+		}}}})
+	require.NoError(t, err)
+	packed, err := anypb.New(&corev3.TypedExtensionConfig{Name: "plugin", TypedConfig: config})
+	require.NoError(t, err)
+	return &discoveryv3.Resource{Name: "plugin", Version: version, Resource: packed}
+}
+
+// envoy is a subscription to one plugin.
+type envoy struct {
+	t      *testing.T
+	stream extensionv3.ExtensionConfigDiscoveryService_StreamExtensionConfigsClient
+	last   *discoveryv3.DiscoveryResponse
+}
+
+func (e *envoy) say(refusal string) {
+	r := &discoveryv3.DiscoveryRequest{TypeUrl: TypeURL, ResourceNames: []string{"plugin"}, ResponseNonce: e.last.GetNonce()}
+	if refusal != "" {
+		r.ErrorDetail = &statuspb.Status{Message: refusal}
+	}
+	require.NoError(e.t, e.stream.Send(r))
+}
+
+// gets is the file of the module, or "deny" or "allow".
+func (e *envoy) gets() string {
+	var err error
+	e.last, err = e.stream.Recv()
+	require.NoError(e.t, err)
+	named, wasm, rbac := &corev3.TypedExtensionConfig{}, &wasmfilterv3.Wasm{}, &rbacv3.RBAC{}
+	require.NoError(e.t, e.last.Resources[0].UnmarshalTo(named))
+	require.Equal(e.t, "plugin", named.Name)
+	if named.TypedConfig.UnmarshalTo(wasm) == nil {
+		require.Nil(e.t, wasm.Config.GetVmConfig().EnvironmentVariables, "what was for the agent alone")
+		return wasm.Config.GetVmConfig().Code.GetLocal().GetFilename()
+	}
+	require.NoError(e.t, named.TypedConfig.UnmarshalTo(rbac))
+	if rbac.Rules != nil {
+		return "deny"
+	}
+	return "allow"
+}
+
+func TestKeeper(t *testing.T) {
+	s := newShelf(t, map[string][]byte{"a": module("a"), "b": module("b")})
+	p := &plane{asked: make(chan *discoveryv3.DeltaDiscoveryRequest), says: make(chan *discoveryv3.DeltaDiscoveryResponse)}
+	planeAt := serve(t, func(g *grpc.Server) { discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, p) })
+	cache := newCache(t, t.TempDir())
+	k := New(Options{
+		Dial: func() (*grpc.ClientConn, error) { return dial(t, planeAt), nil }, Node: &corev3.Node{Id: "me"}, Cache: cache, Log: slog.New(slog.DiscardHandler),
+	})
+	agentAt := serve(t, func(g *grpc.Server) { k.Register(g) })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); k.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	conn := dial(t, agentAt)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	stream, err := extensionv3.NewExtensionConfigDiscoveryServiceClient(conn).StreamExtensionConfigs(ctx)
+	require.NoError(t, err)
+	e := &envoy{t: t, stream: stream}
+	e.say("")
+
+	require.Equal(t, "me", (<-p.asked).Node.Id, "the control plane is asked once Envoy has asked")
+	reply := func(nonce string, r ...*discoveryv3.Resource) string {
+		p.says <- &discoveryv3.DeltaDiscoveryResponse{Nonce: nonce, Resources: r}
+		ack := <-p.asked
+		require.Equal(t, nonce, ack.ResponseNonce)
+		return ack.GetErrorDetail().GetMessage()
+	}
+	require.Contains(t, reply("1", told(t, "1", s.URL+"/none", wasmv3.FailurePolicy_FAIL_CLOSED)), "plugin: module "+s.URL+"/none is not there")
+	require.Equal(t, "deny", e.gets())
+	e.say("")
+	require.Contains(t, reply("2", told(t, "2", s.URL+"/none", wasmv3.FailurePolicy_FAIL_OPEN)), "404")
+	require.Equal(t, "allow", e.gets())
+	e.say("")
+	require.Empty(t, reply("3", told(t, "3", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)))
+	require.Equal(t, cache.path(sha(module("a"))), e.gets())
+
+	e.say("bad module")
+	require.Equal(t, "deny", e.gets(), "who refuses the first has nothing else")
+	e.say("")
+	again := <-p.asked
+	require.Empty(t, again.InitialResourceVersions, "it asks for what Envoy refused, to refuse it")
+	require.Contains(t, reply("1", told(t, "3", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)), "plugin: Envoy refuses it: bad module")
+	require.Empty(t, reply("2", told(t, "4", s.URL+"/b", wasmv3.FailurePolicy_FAIL_CLOSED)))
+	require.Equal(t, cache.path(sha(module("b"))), e.gets())
+	e.say("")
+	require.Contains(t, reply("3", told(t, "5", s.URL+"/none", wasmv3.FailurePolicy_FAIL_OPEN)), "404")
+	now, _ := k.get("plugin")
+	require.Equal(t, "4", now.version, "what is in force stays")
+
+	p.says <- &discoveryv3.DeltaDiscoveryResponse{Nonce: "4", RemovedResources: []string{"plugin"}}
+	<-p.asked
+	now, _ = k.get("plugin")
+	require.Nil(t, now)
+	cache.mu.Lock()
+	defer cache.mu.Unlock()
+	for sum, f := range cache.files {
+		require.Zero(t, f.users, sum)
+	}
+}
+
+// TestRetry: what could not be fetched is taken once it is there.
+func TestRetry(t *testing.T) {
+	s := newShelf(t, map[string][]byte{"a": module("a")})
+	s.down.Store(true)
+	k := New(Options{Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler)})
+	f := &k.feed
+	nack := f.take(t.Context(), &discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{told(t, "1", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)}})
+	require.Contains(t, nack.ErrorDetail.Message, "503")
+	require.False(t, f.retry(t.Context()))
+	require.Empty(t, f.versions)
+	s.down.Store(false)
+	require.True(t, f.retry(t.Context()))
+	require.Equal(t, map[string]string{"plugin": "1"}, f.versions, "the control plane is told by the next stream")
+	now, _ := k.get("plugin")
+	require.False(t, now.standIn)
+	require.Equal(t, fetchMost, f.retryIn(), "nothing is left to be tried")
+}
