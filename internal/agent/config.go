@@ -92,6 +92,7 @@ type Ports struct {
 // default above; what the annotation proxy.istio.io/config sets beats ProxyConfig and
 // the defaults, and what is set here explicitly beats the annotation.
 type Config struct {
+	Type         model.ProxyType // a sidecar where empty; a router has no application behind it
 	Workload     Workload
 	ClusterID    string // "Kubernetes" where empty, as in Istio
 	MeshID       string // "cluster.local" where empty, as in Istio
@@ -190,6 +191,9 @@ func (c Config) resolve() (*settings, error) {
 
 func (s *settings) resolveWorkload() error {
 	w := &s.Workload
+	if err := s.resolveType(); err != nil {
+		return err
+	}
 	if w.Name == "" {
 		return fmt.Errorf("the workload has no name: set --name (or POD_NAME), or describe it with --pod FILE")
 	}
@@ -207,8 +211,10 @@ func (s *settings) resolveWorkload() error {
 	s.ClusterID = orDefault(s.ClusterID, "Kubernetes")
 	s.Domain = orDefault(s.Domain, "cluster.local")
 	s.MeshID = orDefault(s.MeshID, "cluster.local")
-	mode := orDefault(string(s.Interception), w.Annotations[interceptionAnnotation])
-	s.Interception = model.Interception(orDefault(mode, string(model.InterceptRedirect)))
+	if !s.isRouter() {
+		mode := orDefault(string(s.Interception), w.Annotations[interceptionAnnotation])
+		s.Interception = model.Interception(orDefault(mode, string(model.InterceptRedirect)))
+	}
 	s.LogLevel = orDefault(orDefault(s.LogLevel, w.Annotations[logLevelAnnotation]), "warning")
 	s.ComponentLogLevel = orDefault(orDefault(s.ComponentLogLevel, w.Annotations[componentLogLevelAnnotation]), "misc:error")
 	switch s.Interception {
@@ -217,6 +223,25 @@ func (s *settings) resolveWorkload() error {
 	}
 	return fmt.Errorf("interception mode %q is none of REDIRECT, TPROXY, NONE: correct --interception-mode or annotation %s", s.Interception, interceptionAnnotation)
 }
+
+// resolveType: nothing comes to a router but by its own address.
+func (s *settings) resolveType() error {
+	s.Type = orDefault(s.Type, model.ProxySidecar)
+	switch s.Type {
+	case model.ProxySidecar:
+		return nil
+	case model.ProxyRouter:
+	default:
+		return fmt.Errorf("%q is neither sidecar nor router: correct --type", s.Type)
+	}
+	if s.Intercept.Rules || s.Interception != "" && s.Interception != model.InterceptNone {
+		return fmt.Errorf("a router has no application whose connections could be intercepted: leave out --intercept and --interception-mode")
+	}
+	s.Interception = model.InterceptNone
+	return nil
+}
+
+func (s *settings) isRouter() bool { return s.Type == model.ProxyRouter }
 
 func (s *settings) resolveXDS() error {
 	s.XDS.Address = orDefault(s.XDS.Address, DefaultXDSAddress)

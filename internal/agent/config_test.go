@@ -118,6 +118,8 @@ func TestConfigErrors(t *testing.T) {
 		{"interception by annotation", func(c *Config) {
 			c.Workload.Annotations = map[string]string{interceptionAnnotation: "OFF"}
 		}, []string{`"OFF"`, interceptionAnnotation}},
+		{"type", func(c *Config) { c.Type = "waypoint" }, []string{`"waypoint"`, "sidecar nor router", "--type"}},
+		{"a router that intercepts", func(c *Config) { c.Type, c.Interception = model.ProxyRouter, model.InterceptTProxy }, []string{"no application", "--interception-mode"}},
 		{"concurrency", func(c *Config) { c.Concurrency = ptr(-1) }, []string{"-1", "--concurrency"}},
 		{"huge concurrency", annotated("concurrency: 100000"), []string{"100000", "--concurrency", ProxyConfigAnnotation}},
 		{"annotation with a typo", annotated("concurency: 2"), []string{"annotation " + ProxyConfigAnnotation + " of pod a", `unknown field "concurency"`}},
@@ -202,6 +204,16 @@ func TestNodeLocality(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, tt.want, s.node.locality.String())
 	}
+}
+
+func TestRouterNode(t *testing.T) {
+	c := minimal()
+	c.Type = model.ProxyRouter
+	c.Workload.Annotations = map[string]string{interceptionAnnotation: "TPROXY"} // a sidecar's
+	s, err := c.resolve()
+	require.NoError(t, err)
+	require.Regexp(t, "^router~", s.node.id)
+	require.Equal(t, "NONE", s.node.metadata["INTERCEPTION_MODE"])
 }
 
 func TestMetadataFromEnv(t *testing.T) {

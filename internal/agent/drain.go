@@ -34,7 +34,7 @@ func (a *agent) drain(p *envoy.Process) error {
 	known, outcome := a.awaitLeft(p)
 	if outcome == drainDone {
 		least := a.MinDrain
-		if !known {
+		if !known || a.isRouter() { // whoever calls a gateway from outside is told by nobody
 			least = max(least, a.drainTime)
 		}
 		a.log.Info("draining", "at least", least, "at most", max(least, a.drainTime))
@@ -59,8 +59,8 @@ func (a *agent) beginDrain() {
 	if err := a.admin.FailHealthCheck(ctx); err != nil {
 		a.log.Warn("Envoy was not told to refuse health checks", "error", err)
 	}
-	// Inbound only: until it ends, the application may go on calling others.
-	if err := a.admin.DrainListeners(ctx, true); err != nil {
+	// Inbound only: until it ends, the application may go on calling others. A router has none.
+	if err := a.admin.DrainListeners(ctx, !a.isRouter()); err != nil {
 		a.log.Warn("Envoy was not told to drain its listeners", "error", err)
 	}
 }

@@ -22,7 +22,7 @@ type node struct {
 func (s *settings) makeNode() node {
 	w := &s.Workload
 	return node{
-		id: fmt.Sprintf("%s~%s~%s.%s~%s.svc.%s", model.ProxySidecar, w.IPs[0],
+		id: fmt.Sprintf("%s~%s~%s.%s~%s.svc.%s", s.Type, w.IPs[0],
 			w.Name, w.Namespace, w.Namespace, s.Domain),
 		cluster:  s.serviceCluster(),
 		locality: s.locality(),

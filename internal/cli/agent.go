@@ -39,12 +39,12 @@ type agentFlags struct {
 	podInfo      string
 }
 
-// NewAgentCommand is `moonsail agent`: one sidecar.
+// NewAgentCommand is `moonsail agent`: one sidecar, or one router.
 func NewAgentCommand() *cobra.Command {
 	f := &agentFlags{}
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Run a sidecar: Envoy, configured by the control plane",
+		Short: "Run a sidecar or a gateway: Envoy, configured by the control plane",
 		Long: `Runs a sidecar for one workload: writes Envoy's bootstrap, starts Envoy, starts it
 again if it crashes, answers readiness probes and metric scrapes, and drains before
 it ends.
@@ -56,6 +56,9 @@ proxy.istio.io/config (concurrency, drainDuration, terminationDrainDuration,
 proxyMetadata, proxyStatsMatcher...) beats $PROXY_CONFIG; a flag beats both. Where none
 says how many worker threads Envoy has, it has one for each whole CPU of the CPU limit
 ($ISTIO_CPU_LIMIT, else cpu.max of the cgroup), and one at least; 2 without a limit.
+
+With --type router it is a gateway: it listens where Gateways (networking.istio.io) say that select
+its labels, and has no application behind it.
 
 GET /stats/prometheus on the status port has the agent's metrics, Envoy's and the
 application's: its annotations prometheus.io/scrape, port and path say where those are.
@@ -86,6 +89,7 @@ Exit status: 0 drained, 1 could not start, 2 wrong flags, 3 ended by force.`,
 		Example: `  moonsail agent --name reviews-v1-1 --namespace shop --ip 127.0.10.3 --labels app=reviews,version=v1
   moonsail agent --pod pods.yaml --name reviews-v1-1 --xds-address 127.0.0.1:15010
   moonsail agent --pod pod.yaml --xds-plaintext=false --xds-address localhost:15012 --xds-root-cert root-cert.pem --token-file token
+  moonsail agent --type router --name edge-1 --namespace edge --ip 127.0.10.9 --labels istio=ingressgateway
   moonsail agent --pod pod.yaml --print-bootstrap`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -103,6 +107,7 @@ Exit status: 0 drained, 1 could not start, 2 wrong flags, 3 ended by force.`,
 
 func (f *agentFlags) workloadFlags(cmd *cobra.Command) {
 	fs, w, c := cmd.Flags(), &f.workload, &f.config
+	fs.StringVar((*string)(&c.Type), "type", string(model.ProxySidecar), "sidecar, or router: a gateway")
 	fs.StringVar(&f.pod, "pod", "", "YAML `file` with the workload's Kubernetes Pod; with several Pods, --name chooses")
 	fs.StringVar(&w.Name, "name", "", "the workload's (pod's) name")
 	fs.StringVar(&w.Namespace, "namespace", "", `its namespace (default "default")`)

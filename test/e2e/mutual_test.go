@@ -31,7 +31,7 @@ type mutual struct {
 	plain          *app
 }
 
-const tokens = "client-token,shop,client\nserver-token,shop,server\n"
+const tokens = "client-token,shop,client\nserver-token,shop,server\ngateway-token,edge,gateway\n"
 
 func startMutual(t *testing.T) *mutual {
 	t.Helper()

@@ -20,7 +20,7 @@ import (
 	"github.com/moonsail/moonsail/internal/store"
 )
 
-// Credentials reads Secrets: those alone that a DestinationRule names, each by a watch of its
+// Credentials reads Secrets: those alone that a DestinationRule or a Gateway names, each by a watch of its
 // own, so that the control plane needs no right to others. Of each it finds out which service
 // accounts may read it, and puts it into the intake with that; where there is none, or it may
 // not be read, it puts one that says so. One goroutine, Run's, does all that is not said to be
@@ -68,9 +68,9 @@ func (c *Credentials) Applied(changes []store.Change) {
 	}
 }
 
-// concerns: rules name Secrets, and workloads have the service accounts that are to read them.
+// concerns: rules and Gateways name Secrets, and workloads have the service accounts that are to read them.
 func concerns(k model.Kind) bool {
-	return k == model.KindDestinationRule || k == model.KindPod || k == model.KindWorkloadEntry || k == model.KindSecret
+	return k == model.KindDestinationRule || k == model.KindGateway || k == model.KindPod || k == model.KindWorkloadEntry || k == model.KindSecret
 }
 
 func (c *Credentials) poke() {
@@ -162,6 +162,7 @@ type secretWatch struct {
 	key      model.Key
 	keyAsked bool            // some rule needs its key
 	readers  map[string]bool // service accounts of workloads that need the key
+	trusted  map[string]bool // of these, those that may have it without being asked about
 	told     *model.Secret   // what the intake was told last; nil: nothing
 	serial   uint64
 	stop     context.CancelFunc
@@ -192,18 +193,18 @@ func (c *Credentials) look(ctx context.Context) {
 			w = c.watch(ctx, key)
 			c.watches[key] = w
 		}
-		w.keyAsked, w.readers = wanted[key].keyAsked, wanted[key].readers
+		w.keyAsked, w.readers, w.trusted = wanted[key].keyAsked, wanted[key].readers, wanted[key].trusted
 	}
 }
 
 func (c *Credentials) tooMany() {
 	if !c.full {
-		c.Log.Warn("more Secrets are named by DestinationRules than are read", "read", maxCredentials)
+		c.Log.Warn("more Secrets are named by DestinationRules and Gateways than are read", "read", maxCredentials)
 	}
 	c.full = true
 }
 
-// wanted are the Secrets that rules name, and who is to have their keys.
+// wanted are the Secrets that rules and Gateways name, and who is to have their keys.
 func (c *Credentials) wanted() map[model.Key]*secretWatch {
 	out := map[model.Key]*secretWatch{}
 	snap := c.Snapshot()
@@ -213,16 +214,23 @@ func (c *Credentials) wanted() map[model.Key]*secretWatch {
 			continue
 		}
 		for _, need := range r.Credentials() {
-			if out[need.Key] == nil {
-				out[need.Key] = &secretWatch{readers: map[string]bool{}}
-			}
-			if w := out[need.Key]; need.PrivateKey {
-				w.keyAsked = true
+			if w := wantSecret(out, need); need.PrivateKey {
 				addAccounts(snap, r, w.readers)
 			}
 		}
 	}
+	addGateways(snap, out)
 	return out
+}
+
+func wantSecret(into map[model.Key]*secretWatch, need model.NeededSecret) *secretWatch {
+	w := into[need.Key]
+	if w == nil {
+		w = &secretWatch{readers: map[string]bool{}, trusted: map[string]bool{}}
+		into[need.Key] = w
+	}
+	w.keyAsked = w.keyAsked || need.PrivateKey
+	return w
 }
 
 // addAccounts adds the service accounts of the workloads that a rule selects.
@@ -314,7 +322,7 @@ func (c *Credentials) tell(ctx context.Context, key model.Key, w *secretWatch) {
 func (c *Credentials) readers(ctx context.Context, key model.Key, w *secretWatch) []string {
 	out := []string{}
 	for _, account := range slices.Sorted(maps.Keys(w.readers)) {
-		if c.reviews.mayRead(ctx, key, account) {
+		if w.trusted[account] || c.reviews.mayRead(ctx, key, account) {
 			out = append(out, account)
 		}
 	}

@@ -1,0 +1,46 @@
+package kube
+
+import (
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+// addGateways adds the Secrets that routers need: those of the Gateways that select them, in the
+// routers' namespace. Where the Gateway is of that namespace, too, whoever wrote it might have
+// mounted the Secret into the router; a Gateway of elsewhere gives a router only what the API
+// server says that its service account may read.
+func addGateways(snap *store.Snapshot, into map[model.Key]*secretWatch) {
+	for o := range snap.All(model.KindGateway) {
+		g, ok := o.(*model.Gateway)
+		if !ok || len(g.Credentials(g.Namespace)) == 0 {
+			continue
+		}
+		for w := range snap.All(model.KindPod) {
+			if pod, ok := w.(*model.Workload); ok && servesGateway(pod, g) {
+				addRouter(g, pod, into)
+			}
+		}
+	}
+}
+
+// servesGateway tells whether a Pod may be a router of a Gateway. One without a selector is for
+// all routers, of which nobody knows who they are: it counts in its own namespace alone.
+func servesGateway(pod *model.Workload, g *model.Gateway) bool {
+	if len(g.Selector) == 0 {
+		return pod.Namespace == g.Namespace
+	}
+	return model.SelectorMatches(g.Selector, pod.Labels)
+}
+
+func addRouter(g *model.Gateway, pod *model.Workload, into map[model.Key]*secretWatch) {
+	for _, need := range g.Credentials(pod.Namespace) {
+		w := wantSecret(into, need)
+		if !need.PrivateKey {
+			continue
+		}
+		w.readers[pod.Account()] = true
+		if len(g.Selector) > 0 && g.Namespace == pod.Namespace {
+			w.trusted[pod.Account()] = true
+		}
+	}
+}

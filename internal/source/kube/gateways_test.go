@@ -1,0 +1,55 @@
+package kube
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+// TestSecretsOfGateways: a Secret is read in the namespaces of the Pods that a Gateway selects,
+// and without asking goes to those alone of the Gateway's own namespace.
+func TestSecretsOfGateways(t *testing.T) {
+	meta := func(kind model.Kind, ns, name string, labels map[string]string) model.Meta {
+		return model.Meta{Key: model.Key{Kind: kind, Namespace: ns, Name: name}, ResourceVersion: "1", Labels: labels}
+	}
+	gateway := func(ns, name, credential string, selector map[string]string, mode model.ServerTLSMode) model.Object {
+		return &model.Gateway{Meta: meta(model.KindGateway, ns, name, nil), Selector: selector, Servers: []model.GatewayServer{
+			{TLS: &model.ServerTLS{Mode: mode, CredentialNames: []string{credential}}},
+		}}
+	}
+	edge := map[string]string{"istio": "ingressgateway"}
+	pod := func(ns, name, account string, labels map[string]string) model.Object {
+		return &model.Workload{Meta: meta(model.KindPod, ns, name, labels), ServiceAccount: account}
+	}
+	st := store.New()
+	var events []store.Event
+	for _, o := range []model.Object{
+		pod("edge", "gw", "gateway", edge), pod("edge", "other", "other", nil), pod("shop", "gw", "shop-gateway", edge),
+		gateway("edge", "own", "own", edge, model.ServerMutual),
+		gateway("shop", "foreign", "foreign", edge, model.ServerSimple),
+		gateway("edge", "all", "all", nil, model.ServerSimple),
+		gateway("bank", "none", "none", map[string]string{"istio": "nobody"}, model.ServerSimple),
+	} {
+		events = append(events, store.Event{Key: o.Metadata().Key, Object: o})
+	}
+	st.Apply(events)
+	c := &Credentials{Snapshot: st.Snapshot}
+	got := map[string][2][]string{}
+	for k, w := range c.wanted() {
+		got[k.Namespace+"/"+k.Name] = [2][]string{slices.Sorted(maps.Keys(w.readers)), slices.Sorted(maps.Keys(w.trusted))}
+	}
+	require.Equal(t, map[string][2][]string{
+		"edge/own":        {{"gateway"}, {"gateway"}},
+		"edge/own-cacert": {nil, nil},
+		"shop/own":        {{"shop-gateway"}, nil},
+		"shop/own-cacert": {nil, nil},
+		"edge/foreign":    {{"gateway"}, nil},
+		"shop/foreign":    {{"shop-gateway"}, {"shop-gateway"}},
+		"edge/all":        {{"gateway", "other"}, nil},
+	}, got)
+}
