@@ -200,6 +200,9 @@ func (a *Authority) Roots() (roots string, changed <-chan struct{}) {
 // Pool is the same, for checking certificates.
 func (a *Authority) Pool() *x509.CertPool { return a.signer.Load().pool }
 
+// Now is the time by which certificates are judged.
+func (a *Authority) Now() time.Time { return a.now() }
+
 // RootExpiry is when the first of the roots expires, and ChainExpiry when the signing
 // certificate or one that leads to it does.
 func (a *Authority) RootExpiry() time.Time { return a.signer.Load().roots[0].NotAfter }

@@ -101,6 +101,7 @@ func (f *serveFlags) addFlags(cmd *cobra.Command) {
 	fs.StringVar(&o.XDSPlaintextAddr, "xds-plaintext-addr", "",
 		"`ADDR` of xDS without encryption or authentication: loopback only, or a network you trust (default: off)")
 	f.addIdentityFlags(cmd)
+	f.addPeerFlags(cmd)
 	fs.StringVar(&o.HTTPAddr, "http-addr", defaultDebugAddress, "`ADDR` of metrics, debug pages and profiles; beyond loopback they need credentials; empty: off")
 	f.addAccess(cmd)
 	fs.BoolVar(&o.Status, "status", false,
@@ -198,7 +199,7 @@ func (f *serveFlags) check() error {
 	if err := f.checkAccess(); err != nil {
 		return usageError{err}
 	}
-	if err := errors.Join(f.checkUsers(), f.checkIdentity()); err != nil {
+	if err := errors.Join(f.checkUsers(), f.checkIdentity(), f.checkPeers()); err != nil {
 		return usageError{err}
 	}
 	if cluster != nil {

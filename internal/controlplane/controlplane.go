@@ -47,6 +47,7 @@ type Options struct {
 	SampleInUse      time.Duration // how often proxies are asked whether they use what they ACKed; 0: never
 	NoChangeLog      bool          // changes are not followed: to measure what that costs
 	Identity         Identity      // the zero value: workloads have no certificates
+	Replicas         Replicas      // the zero value: this control plane is alone
 	RecheckReaders   time.Duration // how often it is asked who may read a Secret; 0: each minute
 	Log              *slog.Logger
 

@@ -8,7 +8,6 @@ import (
 	"github.com/moonsail/moonsail/internal/jwks"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
-	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -22,6 +21,9 @@ type binder struct {
 
 // Bind implements server.Binder.
 func (b binder) Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.Table)) ([]*table.Table, func(), error) {
+	if err := b.departures.Wait(ctx); err != nil {
+		return nil, nil, err
+	}
 	b.departures.Connected(p)
 	if err := b.keys.Wait(ctx); err != nil {
 		return nil, nil, err
@@ -32,9 +34,4 @@ func (b binder) Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.T
 		}
 	}
 	return b.Engine.Bind(ctx, p, rebind)
-}
-
-// methods are what sidecars can ask beside the discovery service.
-func methods(k *departure.Keeper) map[string]server.Unary {
-	return map[string]server.Unary{departure.Method: k.Leave}
 }

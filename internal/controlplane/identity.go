@@ -131,26 +131,22 @@ func (s *secure) names() []string {
 }
 
 // port is how the service is offered there.
-func (s *secure) port(k *departure.Keeper) server.Port {
-	return server.Port{
-		TLS:       s.authority.ServerTLS(s.names()),
-		Authorize: s.callers.Authorize,
-		Methods: map[string]server.Unary{
-			ca.Method:        s.service.CreateCertificate,
-			departure.Method: k.LeaveIf(s.mayLeave),
-		},
-	}
+func (s *secure) port(p *parts) server.Port {
+	methods := s.onlyPeers(p.peerMethods())
+	methods[ca.Method] = s.service.CreateCertificate
+	methods[departure.Method] = p.departures.LeaveIf(s.mayLeave)
+	return server.Port{TLS: s.authority.ServerTLS(s.names()), Authorize: s.callers.Authorize, Methods: methods}
 }
 
 // run starts what the port is made of.
-func (s *secure) run(g *group, xds *server.Server, k *departure.Keeper, known func() bool) {
+func (s *secure) run(g *group, p *parts) {
 	o := &s.opts
 	g.run("certificate authority", func(ctx context.Context) error { s.authority.Run(ctx); return nil })
-	g.run("xDS with TLS", func(ctx context.Context) error { return serveXDS(ctx, xds.Carry(o.Transport, s.port(k)), s.listener) })
+	g.run("xDS with TLS", func(ctx context.Context) error { return serveXDS(ctx, p.xds.Carry(o.Transport, s.port(p)), s.listener) })
 	if s.client != nil {
 		keeper := &kube.RootCerts{
 			Client: s.client, Roots: s.authority.Roots, Log: o.Log,
-			Namespaces: func() ([]string, bool) { return s.namespaces(), known() },
+			Namespaces: func() ([]string, bool) { return s.namespaces(), p.pipeline.Synced() },
 		}
 		g.run("root certificates", keeper.Run)
 	}

@@ -47,6 +47,12 @@ status: {podIP: 10.1.1.1, phase: Running, conditions: [{type: Ready, status: "Tr
 ---
 apiVersion: v1
 kind: Pod
+metadata: {name: cart-2, namespace: shop, labels: {app: cart}}
+spec: {serviceAccountName: cart}
+status: {podIP: 10.1.1.2, phase: Running, conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: v1
+kind: Pod
 metadata: {name: vault, namespace: bank}
 spec: {serviceAccountName: teller}
 status: {podIP: 10.1.1.9, phase: Running, conditions: [{type: Ready, status: "True"}]}
@@ -68,14 +74,21 @@ type identityPlane struct {
 
 func startWithIdentities(t *testing.T, transport server.Transport) *identityPlane {
 	t.Helper()
+	return startIdentities(t, filepath.Join(t.TempDir(), "ca"), func(o *Options) { o.Transport = transport })
+}
+
+// startIdentities is one of several with the same authority.
+func startIdentities(t *testing.T, caDir string, change func(*Options)) *identityPlane {
+	t.Helper()
 	o, addr := options(t), make(chan string, 1)
 	require.NoError(t, os.WriteFile(filepath.Join(o.ConfigDir, "shop.yaml"), []byte(ownersYAML), 0o600))
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	require.NoError(t, os.WriteFile(tokens, []byte("web-token,shop,web\ncart-token,shop,cart\nteller-token,bank,teller\n"), 0o600))
-	p := &identityPlane{t: t, caDir: filepath.Join(t.TempDir(), "ca")}
-	o.Transport, o.Absence = transport, time.Nanosecond
+	p := &identityPlane{t: t, caDir: caDir}
+	o.Absence = time.Nanosecond
 	o.Identity = Identity{Addr: "127.0.0.1:0", CADir: p.caDir, TokenFile: tokens, ReadEvery: 10 * time.Millisecond,
 		Listening: func(a net.Addr) { addr <- a.String() }}
+	change(&o)
 	p.plane = start(t, o)
 	p.secure = <-addr
 	p.trust()

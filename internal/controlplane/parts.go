@@ -10,6 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/jwks"
+	"github.com/moonsail/moonsail/internal/peers"
 	"github.com/moonsail/moonsail/internal/sidecars"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/store"
@@ -27,6 +28,7 @@ type parts struct {
 	pipeline   *engine.Engine
 	keys       *jwks.Keeper
 	secrets    *kube.Credentials // nil: the source is not Kubernetes
+	peers      *peers.Peers
 	departures *departure.Keeper
 	xds        *server.Server
 	explainer  *explain.Explainer
@@ -95,11 +97,13 @@ func (p *parts) applied(c []store.Change) {
 func (p *parts) joinServer(observer server.Observer) {
 	o := p.opts
 	p.departures = departure.New(p.source.intake, p.changes, o.Log)
+	p.peers = p.newPeers()
 	p.xds = server.New(binder{p.pipeline, p.departures, p.keys, p.secrets}, observer, o.Log, server.Options{
 		RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: p.metrics, Witness: witness(o, p.changes),
-		Unfollowed: o.NoChangeLog, Methods: methods(p.departures),
+		Unfollowed: o.NoChangeLog, Methods: map[string]server.Unary{departure.Method: p.departures.Leave},
 	})
 	p.departures.Proxies, p.departures.Lists, p.departures.Absence = p.xds, p.pipeline.Listed, o.Absence
+	p.departures.Peers = p.peers
 	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Mesh: p.opts.Mesh, Changes: p.changes, Proxies: p.xds}
 	p.asker = sidecars.New(p.xds, p.explainer, o.AgentTokenFile)
 	watchProxies(p.metrics, p.explainer)
@@ -129,6 +133,7 @@ func (p *parts) start(g *group, s debug.Stages) {
 	if p.secrets != nil {
 		g.run("credentials", func(ctx context.Context) error { return p.secrets.Run(ctx, p.pipeline.Synced) })
 	}
+	g.run("other control planes", func(ctx context.Context) error { p.peers.Run(ctx, p.pipeline.Synced); return nil })
 	g.run("departures", func(ctx context.Context) error { p.departures.Run(ctx); return nil })
 	g.run(p.source.name, p.source.run)
 	if p.httpListener != nil {
@@ -138,11 +143,11 @@ func (p *parts) start(g *group, s debug.Stages) {
 	}
 	if p.xdsListener != nil {
 		g.run("xDS", func(ctx context.Context) error {
-			return serveXDS(ctx, p.xds.Carry(o.Transport, server.Port{}), p.xdsListener)
+			return serveXDS(ctx, p.xds.Carry(o.Transport, server.Port{Methods: p.plainMethods()}), p.xdsListener)
 		})
 	}
 	if p.secure != nil {
-		p.secure.run(g, p.xds, p.departures, p.pipeline.Synced)
+		p.secure.run(g, p)
 	}
 	if o.Status {
 		g.run("statuses", newStatusWriter(o, p.source, p.explainer, p.xds, p.pipeline, p.metrics).Run)

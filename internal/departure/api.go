@@ -2,8 +2,12 @@
 // told to end says so, its endpoints get no more calls, and it is answered as soon as every
 // proxy that had them has ACKed that.
 //
-// It is told in plain text whom a call is from, like the streams of the discovery service:
-// whoever reaches that port is trusted.
+// How the parts fit: api.go is what is asked and answered; keeper.go keeps who leaves, and
+// leave.go waits for ACKs; pass.go asks the other control planes about their proxies, and
+// learn.go what they know after a start.
+//
+// On a port in plain text who a call is from is believed, like the streams of the discovery
+// service: whoever reaches that port is trusted.
 package departure
 
 import (
@@ -42,6 +46,11 @@ type Answer struct {
 	// Disconnected counts the proxies that are not waited for: their streams have ended long
 	// enough ago. Those that live still may call the workload until they are back.
 	Disconnected int `json:"disconnected,omitempty"`
+	// Peers counts the other control planes whose proxies are in these numbers. One that did
+	// not answer is among Lacking.
+	Peers int `json:"peers,omitempty"`
+	// Pending: some that lack it may ACK soon.
+	Pending bool `json:"pending,omitempty"`
 
 	TookMillis float64 `json:"tookMs"`
 }
@@ -81,20 +90,26 @@ func decode(b []byte) (*Request, *model.Proxy, error) {
 	if err := json.Unmarshal(b, q); err != nil {
 		return nil, nil, server.Invalid("%s: %v", Method, err)
 	}
+	p, err := q.proxy()
+	return q, p, err
+}
+
+// proxy is who leaves.
+func (q *Request) proxy() (*model.Proxy, error) {
 	p, err := server.ParseID(q.Node)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	p.Instance = q.Instance
 	for _, a := range q.Addresses {
 		if !model.IsIP(a) {
-			return nil, nil, server.Invalid("%s: address %q of %s is no IP address", Method, a, p)
+			return nil, server.Invalid("%s: address %q of %s is no IP address", Method, a, p)
 		}
 		if len(p.IPs) < maxAddresses && a != p.IPs[0] {
 			p.IPs = append(p.IPs, a)
 		}
 	}
-	return q, p, nil
+	return p, nil
 }
 
 // wait is how long the answer may take.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/peers"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
@@ -17,6 +18,7 @@ import (
 // Proxies knows who is connected; *server.Server.
 type Proxies interface {
 	Proxy(id string) (server.ProxyState, bool)
+	ProxyAt(ip string) (id string, ok bool)
 	Distribution(*server.Question) []server.Whereabouts
 }
 
@@ -29,7 +31,10 @@ type Keeper struct {
 	// Lists gives those of the addresses that some source lists; nil: all.
 	Lists   func(ctx context.Context, addresses []string) []string
 	Absence time.Duration // 0: DefaultAbsence
+	Peers   *peers.Peers  // nil: this control plane is alone
 	Log     *slog.Logger
+
+	settled chan struct{} // closed when it is known who leaves, after a start
 
 	mu      sync.Mutex // guards the fields below
 	started time.Time
@@ -53,13 +58,13 @@ type mark struct {
 func New(in *store.Intake, changes *telemetry.ChangeLog, log *slog.Logger) *Keeper {
 	return &Keeper{
 		Intake: in, Changes: changes, Log: log, Absence: DefaultAbsence,
-		started: time.Now(), marks: map[model.Key]*mark{}, at: map[string]*mark{},
+		settled: make(chan struct{}), started: time.Now(), marks: map[model.Key]*mark{}, at: map[string]*mark{},
 	}
 }
 
-// mark notes that p leaves, or finds that it was noted; fresh tells which.
-func (k *Keeper) mark(p *model.Proxy) (m *mark, fresh bool, err error) {
-	key := model.Key{Kind: model.KindDeparture, Namespace: p.Namespace, Name: p.Name}
+// mark notes that p leaves since then, or finds that it was noted; fresh tells which.
+func (k *Keeper) mark(p *model.Proxy, since time.Time) (m *mark, fresh bool, err error) {
+	key := keyOf(p)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if m := k.marks[key]; m != nil {
@@ -74,13 +79,17 @@ func (k *Keeper) mark(p *model.Proxy) (m *mark, fresh bool, err error) {
 	k.serial++
 	m = &mark{
 		departure: &model.Departure{Meta: model.Meta{Key: key, ResourceVersion: strconv.FormatUint(k.serial, 10), Origin: p.ID}, Addresses: p.IPs},
-		instance:  p.Instance, since: time.Now(), began: make(chan struct{}), withdrawn: make(chan struct{}),
+		instance:  p.Instance, since: since, began: make(chan struct{}), withdrawn: make(chan struct{}),
 	}
 	k.marks[key] = m
 	for _, a := range p.IPs {
 		k.at[a] = m
 	}
 	return m, true, nil
+}
+
+func keyOf(p *model.Proxy) model.Key {
+	return model.Key{Kind: model.KindDeparture, Namespace: p.Namespace, Name: p.Name}
 }
 
 // unmark forgets a mark; mu is held.
@@ -112,7 +121,7 @@ func (k *Keeper) withdraw(m *mark, why string) {
 // the same address or by the same name, does not leave.
 func (k *Keeper) Connected(p *model.Proxy) {
 	k.mu.Lock()
-	gone := []*mark{k.marks[model.Key{Kind: model.KindDeparture, Namespace: p.Namespace, Name: p.Name}]}
+	gone := []*mark{k.marks[keyOf(p)]}
 	for _, a := range p.IPs {
 		gone = append(gone, k.at[a])
 	}
@@ -132,16 +141,21 @@ func (k *Keeper) left(ns, name string) bool {
 }
 
 // Run withdraws marks that nothing needs any more, until ctx ends: their addresses are not
-// listed by any source, or they are too old.
+// listed by any source, or they are too old, or their workload has come back elsewhere.
 func (k *Keeper) Run(ctx context.Context) {
+	k.learn(ctx)
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
+	ask := time.NewTicker(askReturnedEvery)
+	defer ask.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
 			k.sweep(ctx, now)
+		case <-ask.C:
+			k.askReturned(ctx)
 		}
 	}
 }

@@ -55,6 +55,9 @@ func (f *fixture) Proxy(string) (server.ProxyState, bool) {
 	return *f.connected, true
 }
 
+// ProxyAt implements Proxies.
+func (f *fixture) ProxyAt(string) (string, bool) { return "", false }
+
 // Distribution implements Proxies.
 func (f *fixture) Distribution(*server.Question) []server.Whereabouts {
 	f.mu.Lock()

@@ -37,32 +37,108 @@ func (k *Keeper) LeaveIf(may func(context.Context, *model.Proxy) error) server.U
 }
 
 func (k *Keeper) answer(ctx context.Context, q *Request, p *model.Proxy) ([]byte, error) {
-	if s, ok := k.Proxies.Proxy(p.ID); ok && s.Proxy.Instance != p.Instance {
-		return nil, server.Refused("another instance of %s is connected than the one that asks: that one is not ended by this", p)
+	if q.Stay {
+		return k.withdrawEverywhere(ctx, q, p)
 	}
-	m, fresh, err := k.mark(p)
-	switch {
-	case err != nil:
+	m, fresh, err := k.admit(p, time.Now())
+	if err != nil {
 		return nil, err
-	case q.Stay:
-		k.withdraw(m, "its sidecar says so")
-		return json.Marshal(&Answer{})
 	}
 	ctx, cancel := context.WithTimeout(ctx, q.wait())
 	defer cancel()
-	a, err := k.leave(ctx, p, m, fresh)
+	a, err := k.leave(ctx, q, p, m, fresh)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(a)
 }
 
-// leave waits for the mark to be known to everybody.
-func (k *Keeper) leave(ctx context.Context, p *model.Proxy, m *mark, fresh bool) (*Answer, error) {
+// admit notes that p leaves since then, unless another instance of it is connected.
+func (k *Keeper) admit(p *model.Proxy, since time.Time) (m *mark, fresh bool, err error) {
+	if s, ok := k.Proxies.Proxy(p.ID); ok && s.Proxy.Instance != p.Instance {
+		return nil, false, server.Refused("another instance of %s is connected than the one that asks: that one is not ended by this", p)
+	}
+	return k.mark(p, since)
+}
+
+// withdrawEverywhere has a workload stay, here and with all peers that answer.
+func (k *Keeper) withdrawEverywhere(ctx context.Context, q *Request, p *model.Proxy) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.wait())
+	defer cancel()
+	k.stay(p, "its sidecar says so")
+	a := &(<-k.pass(ctx, q, p)).Answer
+	a.Pending = false
+	return json.Marshal(a)
+}
+
+// leave waits for the mark to be known to everybody, here and elsewhere.
+func (k *Keeper) leave(ctx context.Context, q *Request, p *model.Proxy, m *mark, fresh bool) (*Answer, error) {
 	start := time.Now()
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	others := k.pass(asking, q, p) // before anything here is waited for
 	if err := k.begin(ctx, m, fresh); err != nil {
+		cancel()
+		<-others
 		return nil, err
 	}
+	a, err := k.everywhere(ctx, q, p, m, others)
+	if err != nil {
+		return nil, err
+	}
+	a.Revision = m.rev
+	a.Lacking = a.Lacking[:min(maxNamed, len(a.Lacking))]
+	a.TookMillis = float64(time.Since(start).Microseconds()) / 1000
+	level := slog.LevelDebug // it says so again
+	if fresh {
+		level = slog.LevelInfo
+	}
+	k.Log.Log(ctx, level, "workload leaves", "workload", p.String(), "rev", m.rev, "acked", a.ACKed, "lacking", a.LackCount,
+		"disconnected", a.Disconnected, "peers", a.Peers, "took", time.Since(start).Round(10*time.Microsecond))
+	return a, nil
+}
+
+// everywhere joins what is known here with what the others say, until nobody is waited for
+// any more, or ctx ends.
+func (k *Keeper) everywhere(ctx context.Context, q *Request, p *model.Proxy, m *mark, others <-chan *elsewhere) (*Answer, error) {
+	for {
+		a, o := k.here(ctx, p, m), <-others
+		if o.refused != nil {
+			k.withdraw(m, "another one has connected to another control plane")
+			return nil, o.refused
+		}
+		a.LackCount = len(a.Lacking)
+		a.add(&o.Answer)
+		// Those whose control plane does not answer go first: they are many.
+		slices.SortStableFunc(a.Lacking, func(a, b Lacking) int { return cmp.Compare(unknownFirst(&a), unknownFirst(&b)) })
+		if ctx.Err() != nil || !a.Pending && o.calm {
+			return a, nil
+		}
+		_ = pause(ctx) // the next round says that it was over
+		others = k.pass(ctx, q, p)
+	}
+}
+
+func unknownFirst(l *Lacking) int {
+	if l.Position == PositionUnknown {
+		return 0
+	}
+	return 1
+}
+
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(lookEvery)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// here waits for the proxies of this control plane.
+func (k *Keeper) here(ctx context.Context, p *model.Proxy, m *mark) *Answer {
 	k.mu.Lock()
 	m.answered = true
 	k.mu.Unlock()
@@ -72,17 +148,7 @@ func (k *Keeper) leave(ctx context.Context, p *model.Proxy, m *mark, fresh bool)
 			break // the time is over: who lacks it is told
 		}
 	}
-	a := k.await(ctx, p, revs)
-	a.Revision = m.rev
-	a.LackCount = len(a.Lacking)
-	a.Lacking = a.Lacking[:min(maxNamed, len(a.Lacking))]
-	a.TookMillis = float64(time.Since(start).Microseconds()) / 1000
-	level := slog.LevelDebug // it says so again
-	if fresh {
-		level = slog.LevelInfo
-	}
-	k.Log.Log(ctx, level, "workload leaves", "workload", p.String(), "rev", m.rev, "acked", a.ACKed, "lacking", a.LackCount, "disconnected", a.Disconnected, "took", time.Since(start).Round(10*time.Microsecond))
-	return a, nil
+	return k.await(ctx, p, revs)
 }
 
 // begin waits until the mark has a revision.
@@ -139,8 +205,8 @@ func (k *Keeper) await(ctx context.Context, p *model.Proxy, revs []model.Revisio
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		a, waitFor := k.look(p, revs)
-		if !waitFor && time.Since(k.started) >= k.absence() {
+		a := k.look(p, revs)
+		if !a.Pending && k.calm() {
 			return a
 		}
 		select {
@@ -151,9 +217,9 @@ func (k *Keeper) await(ctx context.Context, p *model.Proxy, revs []model.Revisio
 	}
 }
 
-// look looks once; waitFor tells whether somebody may ACK soon.
-func (k *Keeper) look(p *model.Proxy, revs []model.Revision) (a *Answer, waitFor bool) {
-	a = &Answer{}
+// look looks once.
+func (k *Keeper) look(p *model.Proxy, revs []model.Revision) *Answer {
+	a := &Answer{}
 	for _, w := range k.whereabouts(p, revs) {
 		away := w.Position == server.PositionDisconnected
 		switch {
@@ -163,12 +229,12 @@ func (k *Keeper) look(p *model.Proxy, revs []model.Revision) (a *Answer, waitFor
 		case away && !k.awaited(&w):
 			a.Disconnected++
 		default:
-			waitFor = waitFor || away || w.Position == server.PositionBehind
+			a.Pending = a.Pending || away || w.Position == server.PositionBehind
 			a.Lacking = append(a.Lacking, Lacking{Proxy: w.Name + "." + w.Namespace, Position: w.Position, Reason: reason(&w)})
 		}
 	}
 	slices.SortFunc(a.Lacking, func(a, b Lacking) int { return strings.Compare(a.Proxy, b.Proxy) })
-	return a, waitFor
+	return a
 }
 
 func (k *Keeper) absence() time.Duration { return cmp.Or(k.Absence, DefaultAbsence) }

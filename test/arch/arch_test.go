@@ -33,7 +33,7 @@ var layers = [][]string{
 	{"internal/inject", "internal/view", "internal/store", "internal/istioapi", "internal/xds/table"},
 	{"internal/derive", "internal/translate", "internal/patch", "internal/xds/ledger", "internal/source"},
 	{"internal/analyze", "internal/xds/server"},
-	{"internal/telemetry", "internal/agent", "internal/authn"},
+	{"internal/telemetry", "internal/agent", "internal/authn", "internal/peers"},
 	{"internal/explain", "internal/departure", "internal/jwks", "internal/trace", "internal/ca"},
 	{"internal/sidecars"},
 	{"internal/debug", "internal/engine", "internal/admission", "internal/status"},
@@ -72,7 +72,7 @@ var forbidden = []struct {
 			"internal/istioapi", "internal/source", "internal/analyze", "internal/xds/names", "internal/xds/resource",
 			"internal/xds/table", "internal/xds/ledger", "internal/xds/http2"},
 		imports: []string{"google.golang.org/grpc"},
-		because: "the network is at the edge: grpc only in xds/server, controlplane, ca, agent and lab",
+		because: "the network is at the edge: grpc only in xds/server, controlplane, peers, ca, agent and lab",
 	},
 	{
 		folders: []string{"internal/model", "internal/view", "internal/store", "internal/derive", "internal/translate",

@@ -1,0 +1,158 @@
+package controlplane
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/ca"
+	"github.com/moonsail/moonsail/internal/departure"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/peers"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// Replicas says where the other control planes of the mesh are.
+type Replicas struct {
+	Addresses []string // host:port of their xDS: with TLS, where this one has it
+	// Service of the root namespace whose endpoints they are; empty: none. It is read from the
+	// source.
+	Service string
+	Every   time.Duration // how often it is looked who lives; 0: peers.Every
+}
+
+// Names of the ports at which control planes are asked, as Istio's Service has them.
+const (
+	securePortName = "https-dns"
+	plainPortName  = "grpc-xds"
+)
+
+// DefaultPeerService is Istio's name of the control plane's Service.
+const DefaultPeerService = "istiod"
+
+// newPeers makes what knows the others. Where none are listed it answers those who ask.
+func (p *parts) newPeers() *peers.Peers {
+	o := peers.Options{Listed: p.listedPeers, Own: p.ownAddress, Log: p.opts.Log, Every: p.opts.Replicas.Every}
+	if p.secure != nil {
+		o.TLS = p.secure.authority.Peering("istiod."+p.opts.Mesh.RootNamespace+".svc", p.secure.peerName).TLS
+	}
+	return peers.New(o)
+}
+
+// ownAddress is where this one is asked itself.
+func (p *parts) ownAddress() string {
+	if p.secure != nil {
+		return p.secure.listener.Addr().String()
+	}
+	return p.xdsListener.Addr().String()
+}
+
+// listedPeers are those of the flags, and the Service's endpoints, ready or not: who ends or
+// hangs has proxies still.
+func (p *parts) listedPeers() []string {
+	r := &p.opts.Replicas
+	out := slices.Clone(r.Addresses)
+	if r.Service == "" || p.opts.Kubernetes == nil {
+		return out
+	}
+	name := plainPortName
+	if p.secure != nil {
+		name = securePortName
+	}
+	_, own, _ := net.SplitHostPort(p.ownAddress())
+	return append(out, endpointsOf(p.pipeline.Snapshot(), model.Key{Namespace: p.opts.Mesh.RootNamespace, Name: r.Service}, name, own)...)
+}
+
+// endpointsOf are those of a Service at a port: the one of that name, else a number.
+func endpointsOf(snapshot *store.Snapshot, service model.Key, name, number string) []string {
+	var out []string
+	for o := range snapshot.All(model.KindEndpointSlice) {
+		slice, ok := o.(*model.EndpointSlice)
+		if !ok || slice.Namespace != service.Namespace || slice.Service != service.Name {
+			continue
+		}
+		port := number
+		for _, p := range slice.Ports {
+			if p.Name == name {
+				port = strconv.FormatUint(uint64(p.Number), 10)
+			}
+		}
+		for i := range slice.Members {
+			if a := slice.Members[i].Addresses; len(a) > 0 {
+				out = append(out, net.JoinHostPort(a[0], port))
+			}
+		}
+	}
+	return out
+}
+
+// peerMethods are what control planes can ask one another.
+func (p *parts) peerMethods() map[string]server.Unary {
+	return map[string]server.Unary{
+		peers.MethodHello:          p.peers.Hello,
+		departure.MethodPass:       p.departures.Pass,
+		departure.MethodDepartures: p.departures.Departures,
+		departure.MethodReturned:   p.departures.Returned,
+	}
+}
+
+// plainMethods are those in plain text: whoever reaches that port is believed. Where there is
+// a port with TLS, control planes ask there.
+func (p *parts) plainMethods() map[string]server.Unary {
+	if p.secure != nil {
+		return refusePeers(p.peerMethods())
+	}
+	return p.peerMethods()
+}
+
+// onlyPeers has methods answer to control planes alone.
+func (s *secure) onlyPeers(methods map[string]server.Unary) map[string]server.Unary {
+	out := map[string]server.Unary{}
+	for path, method := range methods {
+		out[path] = func(ctx context.Context, request []byte) ([]byte, error) {
+			if err := s.mustBePeer(ctx); err != nil {
+				return nil, err
+			}
+			return method(ctx, request)
+		}
+	}
+	return out
+}
+
+// mustBePeer refuses callers that are no control planes of this mesh. Their certificates were
+// verified when they connected.
+func (s *secure) mustBePeer(ctx context.Context) error {
+	p := server.PeerOf(ctx)
+	if len(p.Certificates) == 0 {
+		return server.Unauthenticated("control planes alone may ask this, and the caller has shown no certificate")
+	}
+	c := p.Certificates[0]
+	if s.authority.Now().After(c.NotAfter) {
+		return server.Unauthenticated("the caller's certificate has expired: connect again with a new one")
+	}
+	for _, domain := range s.trustDomains() {
+		if ca.IsPeer(c, ca.PeerName(domain, s.opts.Mesh.RootNamespace)) {
+			return nil
+		}
+	}
+	return server.Denied("control planes alone may ask this, and the caller's certificate is for %v", c.URIs)
+}
+
+// peerName is this control plane's, among others.
+func (s *secure) peerName() string {
+	return ca.PeerName(s.trustDomains()[0], s.opts.Mesh.RootNamespace)
+}
+
+// refusePeers refuses in plain text what is answered with TLS.
+func refusePeers(methods map[string]server.Unary) map[string]server.Unary {
+	out := map[string]server.Unary{}
+	for path := range methods {
+		out[path] = func(context.Context, []byte) ([]byte, error) {
+			return nil, server.Denied("control planes are answered with TLS alone (--xds-addr), not in plain text")
+		}
+	}
+	return out
+}

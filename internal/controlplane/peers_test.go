@@ -1,0 +1,273 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/moonsail/moonsail/internal/departure"
+	"github.com/moonsail/moonsail/internal/peers"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// mesh is some control planes of one mesh, each of which knows those that were started before.
+type mesh struct {
+	t      *testing.T
+	caDir  string
+	planes []*identityPlane
+}
+
+func newMesh(t *testing.T) *mesh {
+	return &mesh{t: t, caDir: filepath.Join(t.TempDir(), "ca")}
+}
+
+// add starts one that knows those before, and others at addresses.
+func (m *mesh) add(more ...string) *identityPlane {
+	m.t.Helper()
+	for _, p := range m.planes {
+		more = append(more, p.secure)
+	}
+	p := startIdentities(m.t, m.caDir, func(o *Options) {
+		o.Replicas = Replicas{Addresses: more, Every: 20 * time.Millisecond}
+	})
+	m.planes = append(m.planes, p)
+	return p
+}
+
+// caller is a sidecar that has the endpoints of cart, and ACKs them when it is told to.
+type caller struct {
+	t      *testing.T
+	stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+	cancel context.CancelFunc
+	last   *discovery.DeltaDiscoveryResponse
+}
+
+const cartCluster = "outbound|80||cart.shop.svc.cluster.local"
+
+// connectCaller gives a caller that has been sent endpoints, and has not ACKed them.
+func connectCaller(t *testing.T, conn *grpc.ClientConn, name, ip string, metadata map[string]any) *caller {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	require.NoError(t, err)
+	c := &caller{t: t, stream: stream, cancel: cancel}
+	node := &core.Node{Id: "sidecar~" + ip + "~" + name + ".shop~shop.svc.cluster.local"}
+	node.Metadata, err = structpb.NewStruct(metadata)
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: resource.Cluster.URL()}))
+	clusters, err := stream.Recv()
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{
+		TypeUrl: resource.Endpoints.URL(), ResourceNamesSubscribe: []string{cartCluster, "outbound|80||safe.example.com"},
+	}))
+	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: clusters.TypeUrl, ResponseNonce: clusters.Nonce}))
+	return c
+}
+
+// receives takes the next endpoints of cart.
+func (c *caller) receives(want ...string) {
+	c.t.Helper()
+	stop := time.AfterFunc(time.Minute, c.cancel) // it fails rather than hangs
+	defer stop.Stop()
+	r, err := c.stream.Recv()
+	require.NoError(c.t, err)
+	require.Equal(c.t, resource.Endpoints.URL(), r.TypeUrl)
+	r.Resources = slices.DeleteFunc(r.Resources, func(r *discovery.Resource) bool { return r.Name != cartCluster })
+	require.ElementsMatch(c.t, want, addressesIn(c.t, r))
+	c.last = r
+}
+
+func (c *caller) ack() {
+	c.t.Helper()
+	require.NoError(c.t, c.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: c.last.TypeUrl, ResponseNonce: c.last.Nonce}))
+}
+
+const cartNode = "sidecar~10.1.1.1~cart-1.shop~shop.svc.cluster.local"
+
+// askToLeave has cart's sidecar leave.
+func (p *identityPlane) askToLeave(wait time.Duration) <-chan departure.Answer {
+	p.t.Helper()
+	conn, out := p.dial(p.must("cart-token")), make(chan departure.Answer, 1)
+	go func() {
+		var a departure.Answer
+		q := departure.Request{Node: cartNode, Instance: "first", WaitMillis: wait.Milliseconds()}
+		if err := conn.Invoke(context.Background(), departure.Method, &q, &a, grpc.ForceCodec(jsonCodec{})); err != nil {
+			a.Lacking = []departure.Lacking{{Reason: err.Error()}}
+		}
+		out <- a
+	}()
+	return out
+}
+
+// TestLeaveAsksAllControlPlanes: callers that are connected to others are waited for, too.
+func TestLeaveAsksAllControlPlanes(t *testing.T) {
+	m := newMesh(t)
+	var callers []*caller
+	for i, name := range []string{"web-1", "web-2", "web-3"} {
+		p := m.add()
+		c := connectCaller(t, p.dial(p.must("web-token")), name, "10.1.0."+string('1'+rune(i)), nil)
+		c.receives("10.1.1.1", "10.1.1.2")
+		c.ack()
+		callers = append(callers, c)
+	}
+	answers := m.planes[2].askToLeave(time.Minute)
+	for _, c := range callers {
+		require.Empty(t, answers)
+		c.receives("10.1.1.2")
+		c.ack()
+	}
+	a := <-answers
+	require.Empty(t, a.Lacking)
+	require.Equal(t, 3, a.ACKed)
+	require.Equal(t, 2, a.Peers)
+}
+
+// TestLeaveAlone is the same where the control plane knows of no other: its answer comes while a
+// caller, which is connected elsewhere, has the endpoint still.
+func TestLeaveAlone(t *testing.T) {
+	m := newMesh(t)
+	other := m.add()
+	c := connectCaller(t, other.dial(other.must("web-token")), "web-1", "10.1.0.1", nil)
+	c.receives("10.1.1.1", "10.1.1.2")
+	c.ack()
+	m.planes = nil
+	a := <-m.add().askToLeave(time.Minute)
+	require.Empty(t, a.Lacking)
+	require.Zero(t, a.ACKed)
+	require.Zero(t, a.Peers)
+}
+
+// TestLeaveNamesWhoIsNotReached: a control plane that does not answer is named; one that does
+// not answer at all does not keep the others' answers.
+func TestLeaveNamesWhoIsNotReached(t *testing.T) {
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts by the kernel, and says nothing
+	require.NoError(t, err)
+	defer silent.Close()
+	gone, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	gone.Close()
+	m := newMesh(t)
+	m.add()
+	p := m.add(silent.Addr().String(), gone.Addr().String())
+	a := <-p.askToLeave(time.Minute)
+	require.Equal(t, 1, a.Peers)
+	require.Equal(t, 1, a.LackCount, "who refuses connections is no control plane")
+	require.Equal(t, "all proxies of the control plane "+silent.Addr().String(), a.Lacking[0].Proxy)
+	require.Equal(t, departure.PositionUnknown, a.Lacking[0].Position)
+	require.Contains(t, a.Lacking[0].Reason, "it has not answered for ")
+	require.Less(t, a.TookMillis, 55_000.0, "there is a bound for that")
+}
+
+// TestLeaveNamesAnImpostor: who is listed as a control plane, and cannot show that it is one, is
+// told nothing.
+func TestLeaveNamesAnImpostor(t *testing.T) {
+	m := newMesh(t)
+	own := m.add()
+	web := own.must("web-token")
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{*web}, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12})
+	require.NoError(t, err)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.(*tls.Conn).HandshakeContext(context.Background()) // the other end ends it
+			conn.Close()
+		}
+	})
+	defer serving.Wait()
+	defer ln.Close()
+	a := <-m.add(ln.Addr().String()).askToLeave(time.Minute)
+	require.Equal(t, 1, a.LackCount)
+	require.Contains(t, a.Lacking[0].Proxy, ln.Addr().String())
+	require.Contains(t, a.Lacking[0].Reason, "it does not show that it is a control plane of this mesh")
+}
+
+// TestPeersAlone: what control planes ask one another is answered to nobody else.
+func TestPeersAlone(t *testing.T) {
+	p := newMesh(t).add()
+	plain, err := grpc.NewClient(p.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer func() { _ = plain.Close() }()
+	for _, method := range []string{departure.MethodPass, departure.MethodDepartures, departure.MethodReturned, peers.MethodHello} {
+		ask := func(conn *grpc.ClientConn) error {
+			return conn.Invoke(t.Context(), method, &departure.Request{Node: cartNode, WaitMillis: 1000}, &departure.Answer{}, grpc.ForceCodec(jsonCodec{}))
+		}
+		requireStatus(t, ask(p.dial()), codes.Unauthenticated, "has shown no certificate")
+		requireStatus(t, ask(p.dial(p.must("cart-token"))), codes.PermissionDenied, "spiffe://cluster.local/ns/shop/sa/cart")
+		requireStatus(t, ask(plain), codes.PermissionDenied, "not in plain text")
+	}
+}
+
+// TestPlainPeers: control planes that have no TLS at all ask one another in plain text.
+func TestPlainPeers(t *testing.T) {
+	first := options(t)
+	other := start(t, first)
+	second := options(t)
+	second.ConfigDir, second.Absence = first.ConfigDir, time.Nanosecond
+	second.Replicas = Replicas{Addresses: []string{other.xds}}
+	p := start(t, second)
+	subscribe(t, p.xds) // it has read its configuration
+	conn, err := grpc.NewClient(p.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	var a departure.Answer
+	q := departure.Request{Node: cartNode, WaitMillis: 60_000}
+	require.NoError(t, conn.Invoke(t.Context(), departure.Method, &q, &a, grpc.ForceCodec(jsonCodec{})))
+	require.Empty(t, a.Lacking)
+	require.Equal(t, 1, a.Peers)
+}
+
+// TestStartsWithDepartures: a control plane that starts while a workload leaves tells no proxy
+// anything else.
+func TestStartsWithDepartures(t *testing.T) {
+	m := newMesh(t)
+	require.Empty(t, (<-m.add().askToLeave(time.Minute)).Lacking)
+	p := m.add()
+	c := connectCaller(t, p.dial(p.must("web-token")), "web-1", "10.1.0.1", nil)
+	c.receives("10.1.1.2")
+}
+
+// TestComesBackElsewhere: a workload that has left, and starts again and connects to another
+// control plane, gets calls again from everywhere.
+func TestComesBackElsewhere(t *testing.T) {
+	m := newMesh(t)
+	other := m.add()
+	p := m.add()
+	require.Empty(t, (<-p.askToLeave(time.Minute)).Lacking)
+	c := connectCaller(t, p.dial(p.must("web-token")), "web-1", "10.1.0.1", nil)
+	c.receives("10.1.1.2")
+	c.ack()
+	connectCaller(t, other.dial(other.must("cart-token")), "cart-1", "10.1.1.1", map[string]any{"MOONSAIL_INSTANCE": "second"})
+	c.receives("10.1.1.1", "10.1.1.2")
+}
+
+// TestStays: what is withdrawn at one is withdrawn at all.
+func TestStays(t *testing.T) {
+	m := newMesh(t)
+	other := m.add()
+	p := m.add()
+	require.Empty(t, (<-p.askToLeave(time.Minute)).Lacking)
+	c := connectCaller(t, other.dial(other.must("web-token")), "web-1", "10.1.0.1", nil)
+	c.receives("10.1.1.2")
+	c.ack()
+	q := departure.Request{Node: cartNode, Instance: "first", Stay: true}
+	require.NoError(t, p.dial(p.must("cart-token")).Invoke(t.Context(), departure.Method, &q, &departure.Answer{}, grpc.ForceCodec(jsonCodec{})))
+	c.receives("10.1.1.1", "10.1.1.2")
+}

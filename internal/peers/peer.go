@@ -1,0 +1,180 @@
+package peers
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// Peer is another control plane, at one address.
+type Peer struct {
+	Address string
+
+	all    *Peers
+	ctx    context.Context // ends with its place on the list
+	cancel context.CancelFunc
+	calls  chan struct{} // has room for as many as may be asked at the same time
+
+	mu      sync.Mutex // guards what follows
+	conn    *grpc.ClientConn
+	id      string    // empty: not known yet
+	heard   time.Time // last; at first when it was listed
+	lived   bool      // it was heard, ever
+	refused bool      // nobody listens there, since it was heard last
+	problem error     // of the last attempt; nil: it answers
+}
+
+func newPeer(ctx context.Context, all *Peers, address string) *Peer {
+	p := &Peer{Address: address, all: all, calls: make(chan struct{}, maxCalls), heard: time.Now()}
+	p.ctx, p.cancel = context.WithCancel(ctx)
+	return p
+}
+
+// hasLived tells whether it was heard, and is not known to have gone.
+func (p *Peer) hasLived() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lived && !p.refused && p.id != p.all.id
+}
+
+// standing is who it is, and whether nobody is there.
+func (p *Peer) standing() (id string, gone bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.id, p.refused
+}
+
+// Gone tells whether nobody is there.
+func (p *Peer) Gone() bool {
+	_, gone := p.standing()
+	return gone || p.ctx.Err() != nil
+}
+
+// Silent tells since when it has not answered, and whether that is too long to wait for it.
+// why is the reason as far as it is known; empty where it answers.
+func (p *Peer) Silent() (d time.Duration, over bool, why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.problem == nil && p.lived {
+		return 0, false, ""
+	}
+	d, why = time.Since(p.heard), "it has not been reached yet"
+	if p.problem != nil {
+		why = p.problem.Error()
+	}
+	return d, d >= p.all.opts.Patience || isFinal(p.problem), why
+}
+
+// isFinal tells what asking again will not change.
+func isFinal(err error) bool {
+	switch status.Code(err) {
+	case codes.Unimplemented, codes.PermissionDenied, codes.InvalidArgument:
+		return err != nil
+	}
+	return false
+}
+
+// Call asks a peer. Its errors are gRPC's statuses.
+func (p *Peer) Call(ctx context.Context, method string, request, answer any) error {
+	select {
+	case p.calls <- struct{}{}:
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	defer func() { <-p.calls }()
+	conn, err := p.connection()
+	if err != nil {
+		return err
+	}
+	return conn.Invoke(ctx, method, request, answer)
+}
+
+// connection is made when it is needed first, and again after reset.
+func (p *Peer) connection() (*grpc.ClientConn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() != nil {
+		return nil, status.Error(codes.Unavailable, "it is not listed any more")
+	}
+	if p.conn != nil {
+		return p.conn, nil
+	}
+	var err error
+	// TLS is the dialer's, so that each connection has the certificates of its time.
+	p.conn, err = grpc.NewClient("passthrough:///"+p.Address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(p.dial), grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(jsonCodec{}), grpc.MaxCallRecvMsgSize(maxAnswer)), grpc.WithConnectParams(connectParams))
+	return p.conn, err
+}
+
+// maxAnswer bounds what a peer may say at once, in bytes.
+const maxAnswer = 16 << 20
+
+// reset has the next call make a new connection.
+func (p *Peer) reset() {
+	p.mu.Lock()
+	conn := p.conn
+	p.conn = nil
+	p.mu.Unlock()
+	if conn != nil {
+		_ = conn.Close() // nobody needs it any more
+	}
+}
+
+// dial connects, and notes who is not there at all.
+func (p *Peer) dial(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		p.noteRefused()
+	}
+	if err != nil || p.all.opts.TLS == nil {
+		return conn, err
+	}
+	secure, err := p.handshake(ctx, conn)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return secure, nil
+}
+
+func (p *Peer) handshake(ctx context.Context, conn net.Conn) (net.Conn, error) {
+	config, err := p.all.opts.TLS()
+	if err != nil {
+		return nil, err
+	}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, fmt.Errorf("it does not show that it is a control plane of this mesh: %w", err)
+	}
+	return secure, nil
+}
+
+func (p *Peer) noteRefused() {
+	p.mu.Lock()
+	lost := p.lived && !p.refused
+	p.refused = true
+	p.mu.Unlock()
+	if lost {
+		p.all.noteLost()
+		p.all.opts.Log.Info("another control plane is gone", "peer", p.Address)
+	}
+}
+
+// jsonCodec is gRPC's messages as JSON.
+type jsonCodec struct{}
+
+func (jsonCodec) Marshal(v any) ([]byte, error)   { return json.Marshal(v) }
+func (jsonCodec) Unmarshal(b []byte, v any) error { return json.Unmarshal(b, v) }
+func (jsonCodec) Name() string                    { return "json" }
