@@ -32,7 +32,7 @@ var allExperiments = []labRun{
 	{name: "propagation", about: "changes: how long to every proxy, and at what cost", args: []string{"lab", "propagation"}},
 	{name: "airbnb", about: "deployments and routes that change by the clock, with the switches of istiod", args: []string{"lab", "propagation", "--source", "kube", "--scenario", "airbnb"}, kube: true},
 	{name: "expedia", about: "rolling restarts of hundreds of pods", args: []string{"lab", "propagation", "--source", "kube", "--scenario", "expedia"}, kube: true},
-	{name: "routes", about: "changes of routes in Envoy", args: []string{"lab", "routes"}, bare: true},
+	{name: "routes", about: "changes of routes in Envoy", args: []string{"lab", "routes"}},
 	{name: "throughput", about: "what sidecars take of throughput and latency", args: []string{"lab", "throughput"}},
 	{name: "balance", about: "connections over Envoy's worker threads", args: []string{"lab", "balance"}},
 	{name: "filters", about: "what filters, metrics and access logs cost", args: []string{"lab", "filters"}},
@@ -44,7 +44,6 @@ type labRun struct {
 	name, about string
 	args        []string
 	kube        bool // it needs an API server
-	bare        bool // it writes no report: its output is kept
 }
 
 // allFlags are those of "moonsail lab all".
@@ -148,10 +147,7 @@ const endTime = 30 * time.Second
 // one runs an experiment.
 func (f *allFlags) one(cmd *cobra.Command, x labRun) labResult {
 	dir := filepath.Join(f.out, x.name)
-	args := slices.Clone(x.args)
-	if !x.bare {
-		args = append(args, "--out", dir)
-	}
+	args := append(slices.Clone(x.args), "--out", dir)
 	if f.quick {
 		args = append(args, "--quick")
 	}

@@ -72,6 +72,12 @@ func (f *experimentFlags) programs(options error) (self []string, path string, e
 
 // run runs an experiment, saves its report, and prints it; also where it ended early.
 func (f *experimentFlags) run(cmd *cobra.Command, e *experiment.Experiment) error {
+	_, err := f.report(cmd, e)
+	return err
+}
+
+// report is run, and gives the report, if there is one.
+func (f *experimentFlags) report(cmd *cobra.Command, e *experiment.Experiment) (*experiment.Report, error) {
 	if e.Quick, e.Version, e.Budget = f.quick, version.Get().String(), f.budget; f.quick && !cmd.Flags().Changed("budget") {
 		e.Budget = quickBudget
 	}
@@ -83,9 +89,9 @@ func (f *experimentFlags) run(cmd *cobra.Command, e *experiment.Experiment) erro
 	report, failed := experiment.Run(cmd.Context(), e)
 	progress.Done()
 	if report == nil {
-		return failed
+		return nil, failed
 	}
-	return errors.Join(failed, f.save(cmd, report),
+	return report, errors.Join(failed, f.save(cmd, report),
 		f.output.Print(cmd.OutOrStdout(), report, func(w io.Writer) error { return printExperiment(w, report) }))
 }
 

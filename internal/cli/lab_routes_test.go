@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
@@ -35,20 +34,5 @@ func TestLabRoutesHelp(t *testing.T) {
 	for _, l := range routes.Layouts() {
 		require.Contains(t, out, l.Name)
 		require.Contains(t, out, l.About)
-	}
-}
-
-func TestPrintRoutes(t *testing.T) {
-	good := routes.Result{Layout: "buckets-64", Hosts: 5000, Ratio: 1.2, ACK: routes.Spread{P50: 3}, Bytes: 970}
-	slow, wrong, noisy := good, good, good
-	noisy.Layout, noisy.Quiet.P99 = "buckets-32", 30
-	slow.Layout, slow.Ratio = "vhds", 9
-	wrong.Layout, wrong.Wrong = "srds", 3
-	var b bytes.Buffer
-	require.NoError(t, printRoutes(&b, &routes.Report{
-		Results: []routes.Result{good, slow, wrong, noisy}, Keys: []routes.Key{{Name: "hash-64", CPU: 15, Added: 4.3}},
-	}))
-	for _, want := range []string{"buckets-64", "1.20x", "holds", "9.00x", "missed", "3 wrong", "noisy", "hash-64", "+4.30"} {
-		require.Contains(t, b.String(), want)
 	}
 }

@@ -74,7 +74,7 @@ func (s *subject) settle(ctx context.Context) error {
 		if err == nil && total(counts) == 0 {
 			return nil
 		}
-		if wait(ctx) != nil {
+		if experiment.Wait(ctx, lookEvery) != nil {
 			return errors.Join(fmt.Errorf("%.0f connections of the last load are still open: %w", total(counts), context.Cause(ctx)), err)
 		}
 	}
@@ -125,7 +125,7 @@ func (s *subject) look(ctx context.Context) (most []float64) {
 		if counts, err := s.counts(ctx); err == nil && total(counts) > total(most) {
 			most = counts
 		}
-		if int(total(most)) >= s.connections || wait(ctx) != nil {
+		if int(total(most)) >= s.connections || experiment.Wait(ctx, lookEvery) != nil {
 			return most
 		}
 	}
@@ -133,17 +133,6 @@ func (s *subject) look(ctx context.Context) (most []float64) {
 
 // lookEvery is between two looks.
 const lookEvery = 10 * time.Millisecond
-
-func wait(ctx context.Context) error {
-	timer := time.NewTimer(lookEvery)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // counts are the connections of each worker at the listener for requests.
 func (s *subject) counts(ctx context.Context) ([]float64, error) {

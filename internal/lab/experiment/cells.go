@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/lab/plot"
 )
@@ -50,7 +51,7 @@ func (r *Report) Text(b *Limit, v float64) string {
 	if b.Base != "" && !m.Absolute {
 		return fmt.Sprintf("%.2fx", v)
 	}
-	return plot.Short(v) + " " + m.Unit
+	return strings.TrimSpace(plot.Short(v) + " " + m.Unit)
 }
 
 // Measured is what a bar's value was, if it was measured.

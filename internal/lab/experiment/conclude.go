@@ -102,10 +102,17 @@ func (r *Report) hold(b *Limit) {
 	b.Low, b.High, b.Confidence = Interval(values)
 	b.Holds = len(values) > 0 && (b.Value == b.Limit || b.Value > b.Limit == b.AtLeast)
 	switch b.Verdict = Verdict(len(values), b.Low, b.High, b.Confidence, b.Limit); {
+	case b.Verdict == WithinNoise && b.surely() && b.Confidence >= Confidence:
+		b.Verdict = Holds
 	case b.Verdict != IsHigher && b.Verdict != IsLower:
 	case b.Holds:
 		b.Verdict = Holds
 	default:
 		b.Verdict = Missed
 	}
+}
+
+// surely: the interval ends at the limit, and is all on the good side.
+func (b *Limit) surely() bool {
+	return b.AtLeast && b.Low == b.Limit || !b.AtLeast && b.High == b.Limit
 }

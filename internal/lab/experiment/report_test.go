@@ -136,6 +136,20 @@ func TestInterval(t *testing.T) {
 	require.Zero(t, low+high+confidence)
 }
 
+// TestLimitThatIsMet: what is never above a limit holds for sure, also where it is at it.
+func TestLimitThatIsMet(t *testing.T) {
+	r := &Report{Metrics: []Metric{{Name: "wrong"}}, Variants: []Result{{Name: "a"}}, Bars: []Limit{{Metric: "wrong", Variant: "a"}, {Metric: "wrong", Variant: "a", AtLeast: true}}}
+	for range 5 {
+		r.Variants[0].Samples = append(r.Variants[0].Samples, Sample{"wrong": 0})
+	}
+	r.Conclude()
+	require.Equal(t, []string{Holds, Holds}, []string{r.Bars[0].Verdict, r.Bars[1].Verdict})
+	r.Variants[0].Samples = r.Variants[0].Samples[:2]
+	r.Conclude()
+	require.True(t, r.Bars[0].Holds)
+	require.NotEqual(t, Holds, r.Bars[0].Verdict, "two rounds are not enough")
+}
+
 func TestCells(t *testing.T) {
 	r := &Result{Summary: map[string]Summary{"x": SummaryOf([]float64{1, 2, 3, 4, 5}), "y": SummaryOf([]float64{7})}}
 	require.Equal(t, []string{"3.00 ±1.00", "7.00", ""}, []string{r.Cell("x"), r.Cell("y"), r.Cell("z")})

@@ -32,7 +32,7 @@ func airbnb(ctx context.Context, o *Options, dir string) (*Result, error) {
 		return nil, err
 	}
 	a := o.Airbnb
-	x := newTrial(base, switches, []string{"Pod", "EndpointSlice", "VirtualService"})
+	x := newTrial(base, switches, []string{"Pod", "EndpointSlice", routeKind})
 	x.happen = x.churn
 	e := x.experiment("airbnb", "Changes by the clock, and switches")
 	e.About = fmt.Sprintf(`%d Deployments of %d pods: one restarts each %s, a route changes each %s, for %s under each setting. A route's change is

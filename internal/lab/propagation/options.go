@@ -140,7 +140,12 @@ func ParseMeshes(list []string) (out []meshfiles.Shape, err error) {
 
 // progress tells what is being done, and the time left.
 func (o *Options) progress(format string, args ...any) {
+	o.say("%s; %s", fmt.Sprintf(format, args...), o.schedule)
+}
+
+// say tells what is being done.
+func (o *Options) say(format string, args ...any) {
 	if o.Progress != nil {
-		o.Progress(fmt.Sprintf(format, args...) + "; " + o.schedule.String())
+		o.Progress(fmt.Sprintf(format, args...))
 	}
 }

@@ -55,7 +55,7 @@ func (x *restart) open(ctx context.Context) (clear func(), err error) {
 	x.watch = x.follow(ctx)
 	clear = func() {
 		x.watch.stop()
-		x.o.progress("removing the mesh from %s", x.place.name)
+		x.o.say("removing the mesh from %s", x.place.name)
 		_ = x.place.Clear() // the run is over; the next one will say so if something is left over
 	}
 	during, end := x.watch.during(ctx)
@@ -113,7 +113,7 @@ func whyEnded(ctx context.Context, err error) error {
 func (x *restart) name(i int) string { return fmt.Sprintf("shop-%d", i) }
 
 func (x *restart) deploy(ctx context.Context) error {
-	x.o.progress("creating %d Deployments of %d pods", x.size.Deployments, x.size.Pods)
+	x.o.say("creating %d Deployments of %d pods", x.size.Deployments, x.size.Pods)
 	for i := range x.size.Deployments {
 		commit, err := x.place.Stage(x.name(i), deploymentYAML(x.name(i), x.size.Pods))
 		if err == nil {

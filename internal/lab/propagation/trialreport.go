@@ -62,6 +62,9 @@ func addDead(out experiment.Sample, list []known) {
 	out[metricLeft] = float64(left)
 }
 
+// routeKind is the kind of objects of a trial in which routes change.
+const routeKind = "VirtualService"
+
 // metrics are the columns. Percentiles that are not in shown are details.
 func (x *trial) metrics() (out []experiment.Metric) {
 	spread := func(name, title string, shown ...string) {
@@ -71,7 +74,9 @@ func (x *trial) metrics() (out []experiment.Metric) {
 		out = append(out, experiment.Metric{Name: name + "_n", Title: title + " n", Detail: true})
 	}
 	spread(metricDead, "dead pod known", "_p50_ms", "_p99_ms")
-	spread(metricRoute, "route everywhere", "_p50_ms")
+	if slices.Contains(x.kinds, routeKind) {
+		spread(metricRoute, "route everywhere", "_p50_ms")
+	}
 	spread(metricChange, "event to ACK", "_p50_ms", "_p99_ms")
 	out = append(out,
 		experiment.Metric{Name: metricDepth, Title: "most that waited", Unit: "objects", Better: experiment.Lower},

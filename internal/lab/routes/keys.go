@@ -10,6 +10,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"github.com/moonsail/moonsail/internal/bucket"
+	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/openloop"
 	"github.com/moonsail/moonsail/internal/lab/threads"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -97,74 +98,93 @@ func direct() *routev3.RouteConfiguration {
 	}}}
 }
 
-// keyRounds are rounds over all formats; a median of them is a result.
-const keyRounds = 9
+// keyBench is one Envoy with a listener for each format.
+type keyBench struct {
+	server *server
+	proxy  *proxy
+}
 
-// measureKeys loads one listener a format, in turn, with as many requests as go through.
-func measureKeys(ctx context.Context, o *Options, up *upstream) ([]Key, error) {
-	s, err := startServer(ctx)
-	if err != nil {
-		return nil, err
+func startKeys(ctx context.Context, o *Options, up *upstream) (*keyBench, error) {
+	k := &keyBench{}
+	if err := k.start(ctx, o, up); err != nil {
+		k.stop()
+		return nil, fmt.Errorf("keys: %w", err)
 	}
-	defer s.stop()
-	formats := keyFormats()
-	for _, f := range formats {
+	return k, nil
+}
+
+func (k *keyBench) start(ctx context.Context, o *Options, up *upstream) (err error) {
+	if k.server, err = startServer(ctx); err != nil {
+		return err
+	}
+	for _, f := range keyFormats() {
 		ln, err := listener(nil, f, f.name)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if err := s.put([]item{{resource.ListenerURL, f.name, ln}}); err != nil {
-			return nil, err
+		if err := k.server.put([]item{{resource.ListenerURL, f.name, ln}}); err != nil {
+			return err
 		}
 	}
-	p, err := startProxy(o.Envoy, 1, s.port(), up.port())
+	k.proxy, err = startProxy(o.Envoy, 1, k.server.port(), up.port())
+	return err
+}
+
+func (k *keyBench) stop() {
+	if k.proxy != nil {
+		k.proxy.stop()
+	}
+	if k.server != nil {
+		k.server.stop()
+	}
+}
+
+// key is one format.
+type key struct {
+	bench *keyBench
+	long  time.Duration
+	where string
+}
+
+// keyName is the name of a format's row.
+func keyName(format string) string { return "key: " + format }
+
+// addKeys adds a variant for each format.
+func (b *bench) addKeys(e *experiment.Experiment) {
+	for _, f := range keyFormats() {
+		e.Variants = append(e.Variants, experiment.Variant{Name: keyName(f.name), About: f.about, Series: "keys",
+			Start: func(ctx context.Context) (experiment.Subject, error) { return startKey(ctx, b, f) }})
+		if f.name != noScopes {
+			e.Compare = append(e.Compare, experiment.Pair{Variant: keyName(f.name), Base: keyName(noScopes), Metrics: []string{metricKey}})
+		}
+	}
+}
+
+func startKey(ctx context.Context, b *bench, f keyFormat) (*key, error) {
+	where, _, err := b.keys.proxy.ready(ctx, f.name, host(7), "")
+	return &key{b.keys, b.o.Keys, where}, err
+}
+
+// Stop implements experiment.Subject: the Envoy is everybody's.
+func (*key) Stop() {}
+
+// Measure implements experiment.Subject: as many requests as go through.
+func (k *key) Measure(ctx context.Context, _ experiment.Round) (experiment.Sample, error) {
+	l := &openloop.Load{Address: k.where, Conns: 4, Hosts: []string{host(7), host(7) + ".svc.cluster.local"}}
+	before, err := threads.Read(k.bench.proxy.process.Pid())
 	if err != nil {
 		return nil, err
 	}
-	defer p.stop()
-	return loadKeys(ctx, o, p, formats)
-}
-
-func loadKeys(ctx context.Context, o *Options, p *proxy, formats []keyFormat) ([]Key, error) {
-	cpu, p50 := make([][]float64, len(formats)), make([][]time.Duration, len(formats))
-	for round := range keyRounds + 1 { // the first one warms up
-		for i, f := range formats {
-			o.progress("keys, %s: round %d of %d", f.name, round, keyRounds)
-			where, _, err := p.ready(ctx, f.name, host(7), "")
-			if err != nil {
-				return nil, err
-			}
-			c, took, err := loadKey(ctx, o, p, where)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", f.name, err)
-			}
-			if round > 0 {
-				cpu[i], p50[i] = append(cpu[i], c), append(p50[i], took)
-			}
-		}
-	}
-	out := make([]Key, len(formats))
-	for i, f := range formats {
-		out[i] = Key{Name: f.name, About: f.about, CPU: percentile(cpu[i], 0.5), P50: micros(percentile(p50[i], 0.5))}
-		out[i].Added = out[i].CPU - out[0].CPU
-	}
-	return out, nil
-}
-
-// loadKey gives the worker's microseconds a request, and the median latency.
-func loadKey(ctx context.Context, o *Options, p *proxy, where string) (float64, time.Duration, error) {
-	l := &openloop.Load{Address: where, Conns: 4, Hosts: []string{host(7), host(7) + ".svc.cluster.local"}}
-	before, err := threads.Read(p.process.Pid())
+	got, err := l.Run(ctx, k.long)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	got, err := l.Run(ctx, o.Keys)
-	if err != nil {
-		return 0, 0, err
-	}
-	after, err := threads.Read(p.process.Pid())
+	after, err := threads.Read(k.bench.proxy.process.Pid())
 	if got.Failed > 0 {
-		return 0, 0, fmt.Errorf("%d of %d requests failed", got.Failed, len(got.Latencies))
+		return nil, fmt.Errorf("%d of %d requests failed", got.Failed, len(got.Latencies))
 	}
-	return per(micros(after.Sub(before).AllWorkers()), float64(len(got.Latencies))), percentile(got.Latencies, 0.5), err
+	return experiment.Sample{
+		metricKey:   per(micros(after.Sub(before).AllWorkers()), float64(len(got.Latencies))),
+		metricKey50: micros(percentile(got.Latencies, 0.5)),
+	}, err
 }

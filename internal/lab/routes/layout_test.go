@@ -42,7 +42,7 @@ func startRig(t *testing.T, l layout, services int) *rig {
 	t.Cleanup(app.Close)
 	binary, err := envoy.Find("")
 	require.NoError(t, err)
-	r.subject = &subject{name: "test", layout: l, mesh: newMesh(services)}
+	r.subject = &subject{layout: l, mesh: newMesh(services)}
 	t.Cleanup(r.stop)
 	o := &Options{Envoy: binary.Path, Workers: 1}
 	require.NoError(t, r.start(r.ctx, o, &upstream{listener: app.Listener}))

@@ -24,10 +24,6 @@ type Options struct {
 	Phase   time.Duration // with and without changes, in turn
 	Rounds  int
 	Keys    time.Duration // for each expression of a scope's key and round; 0: not measured
-	Quick   bool
-	Version string
-
-	Progress func(label string) // told what is being done; may be nil
 }
 
 // DefaultOptions take about eight minutes.
@@ -38,17 +34,17 @@ func DefaultOptions() Options {
 	}
 }
 
-// QuickOptions take about a minute.
+// QuickOptions take less than two minutes.
 func QuickOptions() Options {
 	o := DefaultOptions()
-	o.Hosts, o.Rounds, o.Keys, o.Quick = []int{5000}, 3, 50*time.Millisecond, true
+	o.Hosts, o.Rounds, o.Phase, o.Keys = []int{5000}, 5, 700*time.Millisecond, 50*time.Millisecond
 	return o
 }
 
-func (o *Options) progress(format string, args ...any) {
-	if o.Progress != nil {
-		o.Progress(fmt.Sprintf(format, args...))
-	}
+// expect is what a round takes, about.
+func (o *Options) expect() time.Duration {
+	layouts, _ := choose(o.Layouts) // Check has told
+	return time.Duration(len(o.Hosts)*len(layouts))*(2*o.Phase+200*time.Millisecond) + time.Duration(len(keyFormats()))*o.Keys
 }
 
 // Layout is a way to serve virtual hosts.

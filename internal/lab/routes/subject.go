@@ -2,11 +2,11 @@ package routes
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"sync"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/openloop"
 	"github.com/moonsail/moonsail/internal/lab/threads"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -14,16 +14,14 @@ import (
 
 // subject is a layout on a running Envoy.
 type subject struct {
-	name   string
-	layout layout
-	mesh   *mesh
-	server *server
-	proxy  *proxy
-	where  string
-	ready  time.Duration
-	next   int // service that changes next
-
-	quiet, changing []phase
+	options *Options
+	layout  layout
+	mesh    *mesh
+	server  *server
+	proxy   *proxy
+	where   string
+	ready   time.Duration
+	next    int // service that changes next
 }
 
 // phase is a while of load, with or without changes.
@@ -38,10 +36,10 @@ type phase struct {
 const listenerName = "outbound"
 
 func startSubject(ctx context.Context, o *Options, l Layout, hosts int, up *upstream) (*subject, error) {
-	s := &subject{name: l.Name, layout: l.make(), mesh: newMesh(hosts)}
+	s := &subject{options: o, layout: l.make(), mesh: newMesh(hosts)}
 	if err := s.start(ctx, o, up); err != nil {
 		s.stop()
-		return nil, fmt.Errorf("layout %s: %w", l.Name, err)
+		return nil, err
 	}
 	return s, nil
 }
@@ -117,7 +115,7 @@ func (s *subject) load(o *Options) *openloop.Load {
 // interval after the last, and waits for its ACK.
 func (s *subject) change(ctx context.Context, rate int, end time.Time, out *phase) error {
 	for due := time.Now(); due.Before(end); due = later(due.Add(time.Second/time.Duration(rate)), time.Now()) {
-		if err := wait(ctx, time.Until(due)); err != nil {
+		if err := experiment.Wait(ctx, time.Until(due)); err != nil {
 			return err
 		}
 		took, bytes, err := s.changeOne(ctx)
@@ -146,17 +144,6 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // wrong is how many of some hosts are not routed as they should be, among them one that

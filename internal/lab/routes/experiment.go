@@ -1,0 +1,183 @@
+package routes
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/lab/experiment"
+)
+
+// Names of metrics. Of keys there are the last two alone.
+const (
+	metricQuiet50    = "quiet_p50_ms"
+	metricQuiet99    = "quiet_p99_ms"
+	metricChanging50 = "changing_p50_ms"
+	metricChanging99 = "changing_p99_ms"
+	metricRatio      = "p99_ratio"
+	metricACK50      = "ack_p50_ms"
+	metricACK99      = "ack_p99_ms"
+	metricChanges    = "changes_per_s"
+	metricBytes      = "bytes"
+	metricMain       = "main_cpu_ms"
+	metricWorkers    = "worker_cpu_ms"
+	metricRequest    = "request_us"
+	metricReady      = "ready_ms"
+	metricHeap       = "heap_mb"
+	metricFailed     = "failed"
+	metricWrong      = "wrong"
+	metricKey        = "key_us"
+	metricKey50      = "key_p50_us"
+)
+
+// Limits of the plan, and the p99 above which a machine was too busy, also without changes, for
+// the ratio to say anything.
+const (
+	ratioLimit = 1.5
+	ackLimit   = 5.0 // ms
+	bytesLimit = 3 << 10
+	quietLimit = 5.0 // ms
+)
+
+var metrics = []experiment.Metric{
+	{Name: metricQuiet99, Title: "p99 quiet", Unit: "ms", Better: experiment.Lower},
+	{Name: metricChanging99, Title: "p99 changing", Unit: "ms", Better: experiment.Lower},
+	{Name: metricRatio, Title: "p99 ratio", Unit: "x", Better: experiment.Lower},
+	{Name: metricACK50, Title: "ACK p50", Unit: "ms", Better: experiment.Lower},
+	{Name: metricBytes, Title: "bytes", Unit: "B", Better: experiment.Lower},
+	{Name: metricMain, Title: "main CPU a change", Unit: "ms", Better: experiment.Lower},
+	{Name: metricRequest, Title: "us a request", Unit: "us", Better: experiment.Lower, Absolute: true},
+	{Name: metricHeap, Title: "heap", Unit: "MB", Better: experiment.Lower},
+	{Name: metricKey, Title: "key, us a request", Unit: "us", Better: experiment.Lower, Absolute: true},
+	{Name: metricQuiet50, Title: "p50 quiet", Unit: "ms", Better: experiment.Lower, Detail: true},
+	{Name: metricChanging50, Title: "p50 changing", Unit: "ms", Better: experiment.Lower, Detail: true},
+	{Name: metricACK99, Title: "ACK p99", Unit: "ms", Better: experiment.Lower, Detail: true},
+	{Name: metricChanges, Title: "changes/s", Unit: "1/s", Detail: true},
+	{Name: metricWorkers, Title: "workers' CPU a change", Unit: "ms", Detail: true},
+	{Name: metricReady, Title: "ready", Unit: "ms", Detail: true},
+	{Name: metricFailed, Title: "failed requests", Better: experiment.Lower, Absolute: true, Detail: true},
+	{Name: metricWrong, Title: "wrong routes", Better: experiment.Lower, Absolute: true, Detail: true},
+	{Name: metricKey50, Title: "key, p50", Unit: "us", Detail: true},
+}
+
+func nameOf(layout string, hosts int) string { return fmt.Sprintf("%s, %d", layout, hosts) }
+
+// New makes the experiment.
+func New(o Options) *experiment.Experiment {
+	e := &experiment.Experiment{
+		Name: "routes", Title: "Changes of routes in Envoy",
+		About: `One listener with many virtual hosts is served to an Envoy each in several ways. Requests come at a fixed rate, for a while without
+changes and for a while in which one virtual host after the other changes; then some routes are asked for, and must be the newest.
+Of keys: what computing a scope's key takes for each request, with direct answers, as fast as they go.`,
+		Metrics: metrics, Plots: plots(), Rounds: o.Rounds, Expect: o.expect(), Envoy: o.Envoy,
+		Facts: []string{fmt.Sprintf("%d workers, %d requests/s on %d connections, up to %d changes/s, phases of %s", o.Workers, o.Rate, o.Conns, o.Changes, o.Phase)},
+	}
+	b := &bench{o: &o}
+	e.Before = b.before
+	layouts, _ := choose(o.Layouts) // Check has told
+	for _, n := range o.Hosts {
+		for _, l := range layouts {
+			e.Variants = append(e.Variants, b.variant(l, n))
+			e.Bars = append(e.Bars, experiment.Bar{What: nameOf(l.Name, n) + ": routes that are not the newest", Metric: metricWrong, Variant: nameOf(l.Name, n)})
+		}
+		b.compare(e, layouts, n)
+	}
+	if o.Keys > 0 {
+		b.addKeys(e)
+	}
+	e.Finish = finish
+	return e
+}
+
+func plots() []experiment.Plot {
+	return []experiment.Plot{
+		{Title: "From a change to its ACK, p50", Metric: metricACK50},
+		{Title: "Requests' p99 while routes change, to that while none does", Metric: metricRatio, About: "1: changes do not count."},
+		{Title: "CPU time of Envoy's main thread for a change", Metric: metricMain},
+		{Title: "Memory that Envoy has allocated", Metric: metricHeap},
+		{Title: "CPU time of a worker for a request, by the way to compute a scope's key", Metric: metricKey},
+	}
+}
+
+// product is the layout of --route-strategy=scoped for so many virtual hosts.
+func product(hosts int) string {
+	if hosts < 2048 {
+		return "buckets-16"
+	}
+	return "buckets-64"
+}
+
+// compare adds the plan's limits for what the product does, and differences to one route
+// configuration that holds all.
+func (b *bench) compare(e *experiment.Experiment, layouts []Layout, n int) {
+	has := func(name string) bool {
+		return slices.ContainsFunc(layouts, func(l Layout) bool { return l.Name == name })
+	}
+	if p := nameOf(product(n), n); has(product(n)) {
+		e.Bars = append(e.Bars,
+			experiment.Bar{What: "p99 with changes, to that without", Metric: metricRatio, Variant: p, Limit: ratioLimit},
+			experiment.Bar{What: "from a change to its ACK, p50", Metric: metricACK50, Variant: p, Limit: ackLimit},
+			experiment.Bar{What: "bytes of a change", Metric: metricBytes, Variant: p, Limit: bytesLimit})
+	}
+	for _, l := range layouts {
+		if has("rds") && l.Name != "rds" {
+			e.Compare = append(e.Compare, experiment.Pair{Variant: nameOf(l.Name, n), Base: nameOf("rds", n),
+				Metrics: []string{metricRatio, metricACK50, metricMain, metricRequest, metricQuiet50}})
+		}
+	}
+}
+
+// finish tells of what a busy machine makes void.
+func finish(r *experiment.Report) {
+	for _, v := range r.Variants {
+		if s := v.Summary[metricQuiet99]; s.Median > quietLimit {
+			r.Notes = append(r.Notes, fmt.Sprintf("%s: p99 was %.1f ms while nothing changed: the machine was too busy for its ratio to say anything", v.Name, s.Median))
+		}
+	}
+}
+
+// Wrong is how many routes were not the newest, in all rounds together.
+func Wrong(r *experiment.Report) (n int) {
+	for _, v := range r.Variants {
+		for _, s := range v.Samples {
+			n += int(s[metricWrong])
+		}
+	}
+	return n
+}
+
+// bench is what variants share.
+type bench struct {
+	o    *Options
+	up   *upstream
+	keys *keyBench
+}
+
+// before starts what variants share. Meshes are live heap; collecting it would be the loudest
+// neighbour of the load.
+func (b *bench) before(ctx context.Context) (stop func(), err error) {
+	percent := debug.SetGCPercent(800)
+	stop = func() {
+		if b.keys != nil {
+			b.keys.stop()
+		}
+		if b.up != nil {
+			b.up.stop()
+		}
+		debug.SetGCPercent(percent)
+	}
+	if b.up, err = startUpstream(ctx); err == nil && b.o.Keys > 0 {
+		b.keys, err = startKeys(ctx, b.o, b.up)
+	}
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
+}
+
+func (b *bench) variant(l Layout, hosts int) experiment.Variant {
+	return experiment.Variant{Name: nameOf(l.Name, hosts), About: l.About, Series: l.Name, X: float64(hosts),
+		Start: func(ctx context.Context) (experiment.Subject, error) { return startSubject(ctx, b.o, l, hosts, b.up) }}
+}
