@@ -80,7 +80,7 @@ func TestDefect(t *testing.T) {
 	require.InDelta(t, -0.2, r.Comparisons[1].Median, 1e-9, "what is absolute is a difference")
 	require.Equal(t, 1, r.Good(&r.Comparisons[1]), "less is added")
 	require.Equal(t, WithinNoise, r.Comparisons[2].Verdict)
-	require.Equal(t, []string{Missed, Holds, WithinNoise}, []string{r.Bars[0].Verdict, r.Bars[1].Verdict, r.Bars[2].Verdict})
+	require.Equal(t, []string{Missed, Holds, Holds}, []string{r.Bars[0].Verdict, r.Bars[1].Verdict, r.Bars[2].Verdict})
 	require.Equal(t, []bool{false, true, true}, []bool{r.Bars[0].Holds, r.Bars[1].Holds, r.Bars[2].Holds})
 	require.Equal(t, [2]int{2, 3}, r.Held())
 	for _, f := range fakes {
