@@ -79,7 +79,7 @@ func (f *proxiesFlags) one(cmd *cobra.Command, name string) error {
 }
 
 // proxyColumns are the types as people see them: two route strategies are one column, and
-// scopes, secrets, names and extensions are one only where a proxy asks for some.
+// what few ask for is one only where a proxy asks for some.
 func proxyColumns(list []server.ProxyState) []string {
 	scoped := slices.ContainsFunc(list, func(p server.ProxyState) bool { return p.Strategy == server.RoutesScoped })
 	asked := func(of resource.Type) bool {
@@ -91,7 +91,7 @@ func proxyColumns(list []server.ProxyState) []string {
 		switch t {
 		case resource.Scope:
 			return scoped
-		case resource.Secret, resource.NameTable, resource.Extension:
+		case resource.Secret, resource.NameTable, resource.Extension, resource.Bootstrap:
 			return asked(t)
 		}
 		return true

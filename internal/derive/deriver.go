@@ -158,6 +158,7 @@ func (x *Index) markAll(s *scope) {
 		return
 	case s.Key.Extensions:
 		s.mark(unit{kind: unitWasm})
+		s.mark(unit{kind: unitPatches})
 		return
 	}
 	s.mark(unit{kind: unitTelemetry})

@@ -1,15 +1,19 @@
 package derive
 
 import (
+	"fmt"
+
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
 )
 
-// extensionKeys are the scopes of a sidecar's agent that fetches modules: one of the plugins
-// that need some, for all workloads that the same policies select, and an empty one.
+// extensionKeys are the scopes of a sidecar's agent: one of the plugins whose modules it is to fetch
+// and of what is to be changed of Envoy's bootstrap, for all workloads that the same policies
+// select, and an empty one.
 func (x *Index) extensionKeys(p *model.Proxy) (extensions, none ScopeKey) {
 	extensions = ScopeKey{Type: p.Type, Extensions: true, Namespace: p.Namespace, Labels: x.labels.relevant(p.Labels)}
 	extensions.Account = x.accountOf(p)
+	extensions.Version, extensions.Metadata = x.proxies.of(p)
 	return extensions, ScopeKey{Names: true, Inbound: true}
 }
 
@@ -38,4 +42,28 @@ func (s *scope) extensionOf(p *model.WasmPlugin) *view.Wasm {
 		v.Version = p.ResourceVersion
 	}
 	return v
+}
+
+// deriveBootstraps gives what EnvoyFilters change of bootstraps, in their order.
+func (s *scope) deriveBootstraps(r *reader) {
+	now, metadata := map[string]bool{}, parseLabels(s.Key.Metadata)
+	for i, f := range s.envoyFilters(r) {
+		v := &view.Bootstrap{Name: fmt.Sprintf("%04d/%s/%s", i, f.Namespace, f.Name)}
+		for j := range f.Patches {
+			p := &f.Patches[j]
+			gateway := p.Context == model.PatchGateway && s.Key.Type != model.ProxyRouter
+			if p.Target == model.PatchBootstrap && !gateway && p.MeetsProxy(s.Key.Version, metadata) {
+				v.Patches = append(v.Patches, view.Patch{EnvoyPatch: p, Origin: f.Key})
+			}
+		}
+		if len(v.Patches) > 0 {
+			now[v.Name], s.out.Bootstraps[v.Name] = true, v
+		}
+	}
+	for name := range s.bootstraps {
+		if !now[name] {
+			s.out.Bootstraps[name] = nil
+		}
+	}
+	s.bootstraps = now
 }

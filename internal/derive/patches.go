@@ -62,7 +62,7 @@ func (s *scope) derivePatches(r *reader) {
 	metadata := parseLabels(s.Key.Metadata)
 	for _, f := range s.envoyFilters(r) {
 		for i := range f.Patches {
-			if p := &f.Patches[i]; s.inContext(p.Context) && p.MeetsProxy(s.Key.Version, metadata) {
+			if p := &f.Patches[i]; p.Target != model.PatchBootstrap && s.inContext(p.Context) && p.MeetsProxy(s.Key.Version, metadata) {
 				now.List = append(now.List, view.Patch{EnvoyPatch: p, Origin: f.Key})
 			}
 		}

@@ -23,7 +23,7 @@ func (w *world) envoyFilter() model.Object {
 		p := model.EnvoyPatch{
 			Index: i, Value: []byte{byte(w.IntN(3))}, Operation: model.PatchMerge,
 			Target: pick(w, []model.PatchTarget{
-				model.PatchHTTPFilter, model.PatchListener, model.PatchCluster, model.PatchHTTPRoute, model.PatchRouteConfig, model.PatchVirtualHost,
+				model.PatchHTTPFilter, model.PatchListener, model.PatchCluster, model.PatchHTTPRoute, model.PatchRouteConfig, model.PatchVirtualHost, model.PatchBootstrap,
 			}),
 			Context: pick(w, []model.PatchContext{model.PatchAnywhere, model.PatchInbound, model.PatchOutbound, model.PatchGateway}),
 		}

@@ -26,6 +26,7 @@ func merge(have, d *Delta) {
 	mergeMap(have.Secrets, d.Secrets)
 	mergeMap(have.Names, d.Names)
 	mergeMap(have.Extensions, d.Extensions)
+	mergeMap(have.Bootstraps, d.Bootstraps)
 	mergeMap(have.Scopes, d.Scopes)
 	mergeMap(have.Listeners, d.Listeners)
 	mergeMap(have.RouteConfigs, d.RouteConfigs)
@@ -266,6 +267,7 @@ func TestNothingIsLeft(t *testing.T) {
 			require.Empty(t, have[k].Secrets, k.String())
 			require.Empty(t, have[k].Names, k.String())
 			require.Empty(t, have[k].Extensions, k.String())
+			require.Empty(t, have[k].Bootstraps, k.String())
 		}
 	}
 }
@@ -324,6 +326,7 @@ func requireEmptyScope(t *testing.T, s *scope) {
 	require.Empty(t, s.secretRefs)
 	require.Empty(t, s.named)
 	require.Empty(t, s.extensions)
+	require.Empty(t, s.bootstraps)
 	require.Empty(t, s.listeners)
 	require.Empty(t, s.domains)
 	require.Empty(t, s.routeUses)

@@ -79,6 +79,7 @@ type scope struct {
 	patches    *view.Patches              // that are in force; nil: not known yet
 	addedHosts map[string][]string        // resource names of virtual hosts that patches add, by route configuration
 	extensions map[string]bool            // plugins that are out, by name
+	bootstraps map[string]bool            // likewise
 	named      map[model.Host]bool        // hosts whose names are out
 	secretRefs map[string]int             // hosts whose clusters ask for a secret
 	router     *router                    // nil: the scope is not one of routers
@@ -129,6 +130,7 @@ type Delta struct {
 	VirtualHosts map[string]*view.VirtualHost // by ResourceName
 	Names        map[string]*view.Names       // by host
 	Extensions   map[string]*view.Wasm        // plugins whose modules agents fetch
+	Bootstraps   map[string]*view.Bootstrap
 	// Patches are what EnvoyFilters change of these and of all later views of the scope, until
 	// others are given; nil: as before.
 	Patches *view.Patches
@@ -138,13 +140,13 @@ func newDelta() *Delta {
 	return &Delta{
 		Clusters: map[string]*view.Cluster{}, Endpoints: map[string]*view.Endpoints{}, Secrets: map[string]*view.Secret{},
 		Scopes: map[string]*view.Scope{}, Listeners: map[string]*view.Listener{}, RouteConfigs: map[string]*view.RouteConfig{},
-		VirtualHosts: map[string]*view.VirtualHost{}, Names: map[string]*view.Names{}, Extensions: map[string]*view.Wasm{},
+		VirtualHosts: map[string]*view.VirtualHost{}, Names: map[string]*view.Names{}, Extensions: map[string]*view.Wasm{}, Bootstraps: map[string]*view.Bootstrap{},
 	}
 }
 
 // Len counts what differs.
 func (d *Delta) Len() int {
-	n := len(d.Clusters) + len(d.Endpoints) + len(d.Secrets) + len(d.Scopes) + len(d.Listeners) + len(d.RouteConfigs) + len(d.VirtualHosts) + len(d.Names) + len(d.Extensions)
+	n := len(d.Clusters) + len(d.Endpoints) + len(d.Secrets) + len(d.Scopes) + len(d.Listeners) + len(d.RouteConfigs) + len(d.VirtualHosts) + len(d.Names) + len(d.Extensions) + len(d.Bootstraps)
 	if d.Patches != nil {
 		n++
 	}
@@ -309,6 +311,9 @@ func (s *scope) deriveForAgent(x *Index) *Delta {
 	}
 	for _, u := range s.takeDirty(unitWasm) {
 		s.run(x, u, s.deriveExtensions)
+	}
+	for _, u := range s.takeDirty(unitPatches) {
+		s.run(x, u, s.deriveBootstraps)
 	}
 	out := s.out
 	s.out = newDelta()

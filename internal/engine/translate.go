@@ -94,6 +94,7 @@ func (e *Engine) translateScope(k derive.ScopeKey, d *derive.Delta, memo *batchM
 	put(t, resource.RouteConfigShell, d.RouteConfigs, t.shell)
 	put(t, resource.VirtualHost, d.VirtualHosts, t.virtualHost)
 	t.names(d.Names)
+	put(t, resource.Bootstrap, d.Bootstraps, messageOf(patch.Bootstrap))
 	put(t, resource.Extension, d.Extensions, messageOf(translate.Extension))
 	return t
 }
@@ -211,7 +212,7 @@ func (e *Engine) forgetFailures(k derive.ScopeKey) {
 // countResources counts a table's entries by type, whole route configurations once.
 func countResources(s *table.State) map[string]int {
 	out := map[string]int{}
-	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Secret, resource.Scope, resource.Listener, resource.RouteConfig, resource.VirtualHost, resource.NameTable, resource.Extension} {
+	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Secret, resource.Scope, resource.Listener, resource.RouteConfig, resource.VirtualHost, resource.NameTable, resource.Extension, resource.Bootstrap} {
 		out[t.String()] = s.Len(t)
 	}
 	return out

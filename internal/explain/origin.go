@@ -23,6 +23,8 @@ func Origins(snap *store.Snapshot, p server.Part) []model.Key {
 		out = named(p, "virtual-service", model.KindVirtualService)
 	case resource.Extension:
 		return pluginOf(snap, p)
+	case resource.Bootstrap:
+		return filterOf(snap, p)
 	case resource.Listener:
 		out = related(snap, p, model.KindVirtualService)
 	}
@@ -39,6 +41,17 @@ func pluginOf(snap *store.Snapshot, p server.Part) []model.Key {
 	_, full, _ := strings.Cut(p.Entry.Name, "/wasmplugin/")
 	namespace, name, _ := strings.Cut(full, ".")
 	key := model.Key{Kind: model.KindWasmPlugin, Namespace: namespace, Name: name}
+	if snap.Get(key) == nil {
+		return nil
+	}
+	return []model.Key{key}
+}
+
+// filterOf is the EnvoyFilter of a patch of bootstraps: "ORDER/NAMESPACE/NAME".
+func filterOf(snap *store.Snapshot, p server.Part) []model.Key {
+	_, full, _ := strings.Cut(p.Entry.Name, "/")
+	namespace, name, _ := strings.Cut(full, "/")
+	key := model.Key{Kind: model.KindEnvoyFilter, Namespace: namespace, Name: name}
 	if snap.Get(key) == nil {
 		return nil
 	}

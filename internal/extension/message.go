@@ -1,6 +1,7 @@
 package extension
 
 import (
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -21,6 +22,7 @@ var messages = map[string]proto.Message{
 	"HTTP_ROUTE":          &routev3.Route{},
 	"CLUSTER":             &clusterv3.Cluster{},
 	"EXTENSION_CONFIG":    &corev3.TypedExtensionConfig{},
+	"BOOTSTRAP":           &bootstrapv3.Bootstrap{},
 }
 
 // Message makes an empty message of the type that applyTo changes; nil where it names none.

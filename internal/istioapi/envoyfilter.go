@@ -51,13 +51,15 @@ func (c *conv) envoyPatch(at path, i int, p *networking.EnvoyFilter_EnvoyConfigO
 		c.errorf(at.f("patch").f("operation"), "is missing; give one, such as MERGE or INSERT_BEFORE")
 		return out, false
 	}
-	if p.ApplyTo == networking.EnvoyFilter_BOOTSTRAP {
-		c.warnf(at.f("applyTo"), "sidecars make their bootstrap without the control plane, so a patch of BOOTSTRAP has no effect; use the annotations of pods and proxyConfig")
-		return out, false
-	}
 	operation, ok := c.patchOperation(at, out.Target, model.PatchOperation(p.Patch.Operation.String()), p.Match)
 	out.Operation = operation
 	ok = c.patchMatch(at.f("match"), p.Match, &out) && ok
+	if out.Target == model.PatchBootstrap {
+		if out.Context != model.PatchGateway {
+			out.Context = model.PatchAnywhere // a bootstrap has no sides
+		}
+		c.add(SeverityInfo, at.f("applyTo"), "counts for sidecars that start from now on; those that run need a restart to take it")
+	}
 	return out, c.patchValue(at.f("patch").f("value"), p.Patch, &out) && ok
 }
 
@@ -76,6 +78,7 @@ var noEffect = map[model.PatchTarget][]model.PatchOperation{
 	model.PatchNetworkFilter:   {model.PatchMergeReplace},
 	model.PatchHTTPFilter:      {model.PatchMergeReplace},
 	model.PatchRouteConfig:     {model.PatchAdd, model.PatchRemove, model.PatchReplace},
+	model.PatchBootstrap:       {model.PatchMergeReplace, model.PatchAdd, model.PatchRemove, model.PatchReplace},
 	model.PatchExtensionConfig: {model.PatchMerge, model.PatchMergeReplace, model.PatchRemove, model.PatchReplace},
 }
 

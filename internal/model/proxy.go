@@ -50,7 +50,8 @@ type Proxy struct {
 	Names bool
 	// Modules: its agent fetches modules of plugins, and gives them to it.
 	Modules bool
-	// Extensions: it is a sidecar's agent, and asks for plugins with such modules alone.
+	// Extensions: it is a sidecar's agent, and asks for plugins with such modules and for what is
+	// to be changed of its Envoy's bootstrap alone.
 	Extensions bool
 	// Verified: it has shown by its certificate that it is of Namespace and ServiceAccount.
 	Verified bool

@@ -49,7 +49,7 @@ func New(protocol Protocol, strategy *Strategy, pool *names.Pool, states []*tabl
 		strategy = WholeRoutes
 	}
 	l := &Ledger{protocol: protocol, strategy: strategy, pool: pool, states: padded(states)}
-	for k, t := range [kinds]resource.Type{resource.Cluster, resource.Endpoints, resource.Secret, resource.Scope, resource.Listener, strategy.Routes, resource.VirtualHost, resource.NameTable, resource.Extension} {
+	for k, t := range [kinds]resource.Type{resource.Cluster, resource.Endpoints, resource.Secret, resource.Scope, resource.Listener, strategy.Routes, resource.VirtualHost, resource.NameTable, resource.Extension, resource.Bootstrap} {
 		l.watches[k].typ = t
 	}
 	return l

@@ -67,6 +67,7 @@ const (
 	vhds
 	nds
 	ecds
+	bds
 	kinds
 )
 

@@ -22,6 +22,7 @@ const (
 	VirtualHost
 	NameTable
 	Extension
+	Bootstrap
 	NumTypes
 )
 
@@ -55,6 +56,7 @@ const (
 	RouteConfigURL = prefix + "envoy.config.route.v3.RouteConfiguration"
 	NameTableURL   = prefix + "istio.networking.nds.v1.NameTable"         // one a host; agents ask for them, not Envoys
 	ExtensionURL   = prefix + "envoy.config.core.v3.TypedExtensionConfig" // likewise: plugins whose modules agents fetch
+	BootstrapURL   = prefix + "envoy.config.bootstrap.v3.Bootstrap"       // likewise: what EnvoyFilters change of Envoy's bootstrap
 	VirtualHostURL = prefix + "envoy.config.route.v3.VirtualHost"
 )
 
@@ -72,6 +74,7 @@ var Types = [NumTypes]Info{
 	RouteConfigShell: {Type: RouteConfigShell, Short: "RDS", URL: RouteConfigURL, Needs: []Type{Cluster, Endpoints}},
 	NameTable:        {Type: NameTable, Short: "NDS", URL: NameTableURL, Wildcard: true},
 	Extension:        {Type: Extension, Short: "ECDS", URL: ExtensionURL, Wildcard: true},
+	Bootstrap:        {Type: Bootstrap, Short: "BDS", URL: BootstrapURL, Wildcard: true},
 	VirtualHost:      {Type: VirtualHost, Short: "VHDS", URL: VirtualHostURL, Wildcard: true, Needs: []Type{Cluster, Endpoints}},
 }
 

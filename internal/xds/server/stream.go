@@ -293,7 +293,9 @@ func (st *stream) end() {
 	st.closed = true
 	st.report(len(st.account.owed), Gone, time.Now())
 	st.mu.Unlock()
-	st.server.departed.add(st, time.Now())
+	if !st.proxy.Extensions { // it calls nobody, and comes and goes
+		st.server.departed.add(st, time.Now())
+	}
 	st.release()
 	st.server.opts.Meter.Connected(st.proxy.IstioVersion, -1)
 	st.server.log.Debug("proxy disconnected", "proxy", st.proxy.ID)
