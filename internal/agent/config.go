@@ -186,6 +186,7 @@ func (c Config) resolve() (*settings, error) {
 		s.leaveBound = *c.LeaveTimeout
 	}
 	s.node = s.makeNode()
+	s.tellUncounted()
 	return s, nil
 }
 

@@ -106,6 +106,17 @@ func (s *settings) inclusions() []*matcherv3.StringMatcher {
 	return patterns
 }
 
+// uncountedMetadata tells the control plane that nobody sees Envoy's statistics of clusters'
+// answers by code, so that they need not be made for each request.
+const uncountedMetadata = "MOONSAIL_UNCOUNTED"
+
+// tellUncounted tells it where nothing is kept beyond what is required, none of which are such.
+func (s *settings) tellUncounted() {
+	if len(s.inclusions()) == len(requiredPrefixes)+len(requiredSuffixes)+len(requiredRegexps) {
+		s.node.metadata[uncountedMetadata] = true
+	}
+}
+
 func (s *settings) annotated(name string) []string {
 	if v := s.Workload.Annotations[name]; v != "" {
 		return strings.Split(v, ",")

@@ -26,6 +26,7 @@ type ScopeKey struct {
 	Metadata     string         // of its proxies: what EnvoyFilters ask for, as Labels
 	Modules      bool           // its proxies' agents fetch modules of plugins
 	Extensions   bool           // what such agents ask for, and nothing else
+	Uncounted    bool           // its proxies keep no statistics of clusters' answers by code
 	Names        bool           // what applications ask DNS for, and nothing else
 	Scoped       bool           // outbound: large route configurations are split into buckets
 }
@@ -66,6 +67,9 @@ func (k ScopeKey) String() string {
 	if k.Modules {
 		parts = append(parts, "modules")
 	}
+	if k.Uncounted {
+		parts = append(parts, "uncounted")
+	}
 	if k.Scoped {
 		parts = append(parts, "scoped")
 	}
@@ -82,7 +86,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 	}
 	base := ScopeKey{
 		Type: p.Type, Namespace: p.Namespace, Interception: p.Interception, Domain: p.ClusterDomain(),
-		Families: p.Families(), Identity: p.Identity, Modules: p.Modules,
+		Families: p.Families(), Identity: p.Identity, Modules: p.Modules, Uncounted: p.Uncounted,
 	}
 	base.Version, base.Metadata = x.proxies.of(p)
 	if p.Type == model.ProxyRouter {

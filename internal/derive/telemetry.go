@@ -93,6 +93,7 @@ func (s *scope) observeChain(c *view.FilterChain) {
 	case c.HTTP != nil: // a copy: what has been put out does not change
 		http := *c.HTTP
 		http.Telemetry, http.PeerTold, c.HTTP = s.telemetry, c.TLS != nil && s.Key.Inbound, &http
+		http.Uncounted = s.Key.Uncounted
 	case c.TCP != nil:
 		tcp := *c.TCP
 		tcp.Telemetry, c.TCP = s.telemetry, &tcp

@@ -508,7 +508,7 @@ func (w *world) proxy() *model.Proxy {
 		NamedPorts:   w.namedPorts(),
 		DNSDomain:    "a.svc.cluster.local",
 		IstioVersion: pick(w, worldProxyVersions), Metadata: map[string]string{"TEAM": pick(w, worldNames)},
-		ScopedRoutes: w.chance(0.5), Identity: w.chance(0.5),
+		ScopedRoutes: w.chance(0.5), Identity: w.chance(0.5), Uncounted: w.chance(0.2),
 	}
 	if w.secrets {
 		p.ServiceAccount, p.Verified = pick(w, worldAccounts), w.chance(0.7)

@@ -53,6 +53,9 @@ type Proxy struct {
 	// Extensions: it is a sidecar's agent, and asks for plugins with such modules and for what is
 	// to be changed of its Envoy's bootstrap alone.
 	Extensions bool
+	// Uncounted: it keeps none of Envoy's statistics of clusters' answers by code, so that
+	// routes need not count them.
+	Uncounted bool
 	// Verified: it has shown by its certificate that it is of Namespace and ServiceAccount.
 	Verified bool
 	// ScopedRoutes: large route configurations reach it split into buckets, by SRDS. The

@@ -93,6 +93,8 @@ type HTTPChain struct {
 	Wasm         *WasmFilters // nil: none
 	IdleTimeout  *time.Duration
 	Telemetry    *Telemetry // nil: nothing is told
+	// Uncounted: nobody sees how often clusters answered with which code.
+	Uncounted bool
 	// FromMesh: clients may be sidecars, which speak HTTP/2 for applications that upgrade
 	// HTTP/1.1.
 	FromMesh bool

@@ -21,6 +21,7 @@ type Proxy struct {
 	Locality       string
 	Ports          map[string]uint32 // named container ports
 	Identity       bool              // it has certificates
+	Uncounted      bool              // it keeps no statistics of answers by code
 }
 
 // Model is the proxy as it would connect.
@@ -41,6 +42,7 @@ func (p *Proxy) Model(domain string) *model.Proxy {
 		Interception:   p.Interception,
 		NamedPorts:     p.Ports,
 		Identity:       p.Identity,
+		Uncounted:      p.Uncounted,
 	}
 }
 

@@ -97,6 +97,7 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	p.Names = m["MOONSAIL_NAMES"].GetBoolValue()
 	p.Modules = m["MOONSAIL_MODULES"].GetBoolValue()
 	p.Extensions = m["MOONSAIL_EXTENSIONS"].GetBoolValue()
+	p.Uncounted = m["MOONSAIL_UNCOUNTED"].GetBoolValue()
 	if port := m["MOONSAIL_STATUS_PORT"].GetNumberValue(); port >= 1 && port <= 65535 {
 		p.StatusPort = uint16(port)
 	}
