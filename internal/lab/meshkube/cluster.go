@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -95,24 +96,24 @@ func (c *Cluster) Remove(name string) (commit func() error, err error) {
 }
 
 // replace writes the objects of a file that differ and deletes those that are not in it
-// any more.
+// any more, all at the same time: a change is to be one, as it is where a file is renamed.
 func (c *Cluster) replace(name string, next []*object, parsed []*unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeout(context.Background(), requestTime)
 	defer cancel()
 	c.mu.Lock()
 	old := c.files[name]
 	c.mu.Unlock()
+	all, ctx := errgroup.WithContext(ctx)
 	for i, o := range next {
-		if err := c.write(ctx, o, find(old, o), parsed[i]); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
+		all.Go(func() error { return c.write(ctx, o, find(old, o), parsed[i]) })
 	}
 	for _, o := range old {
 		if find(next, o) == nil {
-			if err := c.in(o).Delete(ctx, o.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-				return fmt.Errorf("%s: %w", name, err)
-			}
+			all.Go(func() error { return c.remove(ctx, o) })
 		}
+	}
+	if err := all.Wait(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,6 +142,13 @@ func (c *Cluster) write(ctx context.Context, o, old *object, u *unstructured.Uns
 		return err
 	}
 	o.version = u.GetResourceVersion()
+	return nil
+}
+
+func (c *Cluster) remove(ctx context.Context, o *object) error {
+	if err := c.in(o).Delete(ctx, o.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
 	return nil
 }
 

@@ -69,7 +69,7 @@ func TestOnlyWhatDiffersIsWritten(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, writes(), "nothing is written before its time")
 		require.NoError(t, change.Apply())
-		require.Equal(t, c.writes, writes())
+		require.ElementsMatch(t, c.writes, writes())
 	}
 }
 
