@@ -186,7 +186,10 @@ func TestRollingRestarts(t *testing.T) {
 		t.Run(protocol, func(t *testing.T) {
 			o, calls := startRollout(t, protocol, func(*agent.Config) {}, func(o *controlplane.Options) { o.Absence = time.Millisecond })
 			var took []time.Duration
-			for range restarts(t) {
+			for n := range restarts(t) {
+				if n > 0 && n%20 == 0 {
+					t.Logf("%d of %d restarts are over", n, restarts(t))
+				}
 				o.add()
 				o.mesh.apply(o.config()...)
 				oldest := o.replicas[0]
