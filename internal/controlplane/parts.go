@@ -150,7 +150,7 @@ func (p *parts) start(g *group, s debug.Stages) {
 		p.secure.run(g, p)
 	}
 	if o.Status {
-		g.run("statuses", newStatusWriter(o, p.source, p.explainer, p.xds, p.pipeline, p.metrics).Run)
+		g.run("statuses", newStatusWriter(p).Run)
 	}
 	if p.webhook != nil {
 		g.run("webhook", p.webhook.serve(o, p.source, p.pipeline, p.metrics))

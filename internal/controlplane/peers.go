@@ -11,6 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/departure"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/peers"
+	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
@@ -91,7 +92,9 @@ func endpointsOf(snapshot *store.Snapshot, service model.Key, name, number strin
 
 // peerMethods are what control planes can ask one another.
 func (p *parts) peerMethods() map[string]server.Unary {
+	reporter := &status.Reporter{Snapshot: p.pipeline.Snapshot, Refusals: p.xds.Refusals, Explain: p.explainer.Object}
 	return map[string]server.Unary{
+		status.MethodReport:        reporter.Report,
 		peers.MethodHello:          p.peers.Hello,
 		departure.MethodPass:       p.departures.Pass,
 		departure.MethodDepartures: p.departures.Departures,

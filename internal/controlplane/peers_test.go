@@ -20,6 +20,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/departure"
 	"github.com/moonsail/moonsail/internal/peers"
+	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -205,7 +206,7 @@ func TestPeersAlone(t *testing.T) {
 	plain, err := grpc.NewClient(p.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer func() { _ = plain.Close() }()
-	for _, method := range []string{departure.MethodPass, departure.MethodDepartures, departure.MethodReturned, peers.MethodHello} {
+	for _, method := range []string{departure.MethodPass, departure.MethodDepartures, departure.MethodReturned, peers.MethodHello, status.MethodReport} {
 		ask := func(conn *grpc.ClientConn) error {
 			return conn.Invoke(t.Context(), method, &departure.Request{Node: cartNode, WaitMillis: 1000}, &departure.Answer{}, grpc.ForceCodec(jsonCodec{}))
 		}

@@ -8,28 +8,28 @@ import (
 
 	"github.com/moonsail/moonsail/internal/admission"
 	"github.com/moonsail/moonsail/internal/engine"
-	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/internal/telemetry"
-	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // What is wrong is said where users look: in the status of their objects, and when they
 // write them.
 
-func newStatusWriter(o Options, s *source, x *explain.Explainer, xds *server.Server, e *engine.Engine, m *telemetry.Metrics) *status.Writer {
+func newStatusWriter(p *parts) *status.Writer {
+	o, s := p.opts, p.source
 	w := &status.Writer{
 		Board: s.board, Client: s.client, Namespace: o.Mesh.RootNamespace, Identity: fmt.Sprintf("%s_%x", identity(), rand.Uint64()), Domain: o.Mesh.Domain,
-		Explain: x, Proxies: xds, Synced: e.Synced, Meter: m, Log: o.Log, Election: o.Election,
+		Explain: p.explainer, Proxies: p.xds, Others: &status.Others{Peers: p.peers}, Synced: p.pipeline.Synced, Meter: p.metrics, Log: o.Log,
+		Election: o.Election,
 	}
-	m.Gauge("moonsail_status_leader", "Whether this control plane writes the statuses of Istio objects.", func() float64 {
+	p.metrics.Gauge("moonsail_status_leader", "Whether this control plane writes the statuses of Istio objects.", func() float64 {
 		if w.Leads() {
 			return 1
 		}
 		return 0
 	})
-	m.Gauge("moonsail_status_queue", "Objects whose status is to be written by whoever leads.",
+	p.metrics.Gauge("moonsail_status_queue", "Objects whose status is to be written by whoever leads.",
 		func() float64 { return float64(s.board.Queued()) })
 	return w
 }

@@ -9,9 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/store"
 )
 
 // see tells the board of a version of an object.
@@ -146,4 +148,41 @@ func TestRefusalsOfOneObjectAreJoined(t *testing.T) {
 	require.Equal(t, want, joined(joined(refusal{}, a), b))
 	require.Equal(t, want, joined(joined(refusal{}, b), a))
 	require.Equal(t, "3 proxies refuse CDS a and 1 more, and what they accepted last stays in force: no", want.String())
+}
+
+// TestRefusalsOfSeveralControlPlanes: the same resource is one, and its proxies are all; what was
+// said of another form of an object is left out.
+func TestRefusalsOfSeveralControlPlanes(t *testing.T) {
+	st := store.New()
+	o := &model.VirtualService{Meta: model.Meta{Key: key("web"), ResourceVersion: "1"}}
+	snap, _ := st.Apply([]store.Event{{Key: o.Key, Object: o}})
+	all := map[model.Key]refusal{o.Key: {what: "RDS 80", message: "no", proxies: 2}}
+	r := &report{Refused: []refusedObject{{Object: o.Key, Content: explain.Content(o), What: "RDS 80", Message: "never", Proxies: 3}}}
+	r.add(all, snap)
+	require.Equal(t, refusal{what: "RDS 80", message: "never", proxies: 5}, all[o.Key])
+	r.Refused[0].What = "CDS a"
+	r.add(all, snap)
+	require.Equal(t, refusal{what: "CDS a", message: "never", proxies: 5, others: 1}, all[o.Key])
+	r.Refused[0].Content = "other"
+	r.add(all, snap)
+	require.Equal(t, 5, all[o.Key].proxies)
+
+	c := &checker{}
+	here := standing{Content: "x", Known: true, Counts: explain.Counts{Acked: 1}, Concerned: 1}
+	there := here
+	require.True(t, c.accepted(doubtful{}, []standing{here, there}))
+	there.Counts.Refused = 1
+	require.False(t, c.accepted(doubtful{}, []standing{here, there}))
+	there = here
+	there.Content = "y"
+	require.False(t, c.accepted(doubtful{}, []standing{here, there}), "it has not seen what this one has")
+	require.False(t, c.accepted(doubtful{}, []standing{here, {Content: "x"}}))
+	none := standing{Content: "x", Known: true}
+	require.False(t, c.accepted(doubtful{}, []standing{none, none}))
+	require.True(t, c.accepted(doubtful{changed: true}, []standing{none, none}))
+	there = here
+	there.Counts.Behind = 1
+	require.False(t, c.accepted(doubtful{}, []standing{here, there}))
+	there.AgeMillis = answerWithin.Milliseconds()
+	require.True(t, c.accepted(doubtful{}, []standing{here, there}))
 }

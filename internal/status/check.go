@@ -2,7 +2,6 @@ package status
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/analyze"
@@ -10,7 +9,6 @@ import (
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -33,11 +31,10 @@ const (
 
 // checker finds out what is wrong between objects, and what proxies refuse.
 type checker struct {
-	board    *Board
-	snapshot func() *store.Snapshot
-	refusals func() []*server.Refusal
-	explain  func(model.Key, explain.Ask) (*explain.Explanation, error)
-	domain   string
+	board  *Board
+	here   *Reporter
+	others *Others // nil: this control plane is alone
+	domain string
 
 	analyzed model.Revision // what is on the board
 	due      time.Time      // of the next analysis
@@ -50,7 +47,7 @@ func (c *checker) run(ctx context.Context, first func()) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		c.look(time.Now())
+		c.look(ctx, time.Now())
 		first()
 		first = func() {}
 		select {
@@ -61,18 +58,43 @@ func (c *checker) run(ctx context.Context, first func()) {
 	}
 }
 
-func (c *checker) look(now time.Time) {
-	snap := c.snapshot()
-	c.board.setRefused(c.refused(snap, now))
-	for _, d := range c.board.doubtful() {
-		if c.accepted(d, now) {
-			c.board.accept(d.key)
+func (c *checker) look(ctx context.Context, now time.Time) {
+	snap, doubts := c.here.Snapshot(), c.board.doubtful()
+	q := &question{}
+	for _, d := range doubts[:min(len(doubts), maxReported)] {
+		q.Doubtful = append(q.Doubtful, d.key)
+	}
+	reports, all := c.ask(ctx, q)
+	if ctx.Err() != nil {
+		return
+	}
+	c.board.setRefused(c.refused(snap, reports, now))
+	for i, k := range q.Doubtful {
+		if all && c.accepted(doubts[i], c.stand(snap, k, i, reports)) {
+			c.board.accept(k)
 		}
 	}
 	if snap.Revision != c.analyzed && !now.Before(c.due) {
 		c.board.setAcross(across(snap, c.domain))
 		c.analyzed, c.due = snap.Revision, now.Add(max(lookEvery, analyzeShare*time.Since(now)))
 	}
+}
+
+// ask asks the others; all tells whether they have answered.
+func (c *checker) ask(ctx context.Context, q *question) (reports []*report, all bool) {
+	if c.others == nil {
+		return nil, true
+	}
+	return c.others.ask(ctx, q)
+}
+
+// stand is how an object stands here and with each of the others.
+func (c *checker) stand(snap *store.Snapshot, k model.Key, i int, reports []*report) []standing {
+	out := []standing{c.here.standing(snap, k)}
+	for _, r := range reports {
+		out = append(out, r.Stand[i])
+	}
+	return out
 }
 
 // across analyzes everything, and gives what concerns anybody by object.
@@ -94,18 +116,10 @@ func across(snap *store.Snapshot, domain string) map[model.Key]istioapi.Problems
 
 // refused is what proxies refuse, by the objects that it was made of. Where only numbers
 // differ from what was told, that waits: every proxy that comes or goes would be a write.
-func (c *checker) refused(snap *store.Snapshot, now time.Time) map[model.Key]refusal {
-	out := map[model.Key]refusal{}
-	for _, r := range c.refusals() {
-		one := refusal{what: strings.TrimSpace(r.Type.String() + " " + r.Name), message: r.Message, proxies: r.Proxies}
-		from := origins(snap, r)
-		if len(from) > maxMeant {
-			continue
-		}
-		one.shared = len(from) - 1
-		for _, k := range from {
-			out[k] = joined(out[k], one)
-		}
+func (c *checker) refused(snap *store.Snapshot, reports []*report, now time.Time) map[model.Key]refusal {
+	out := c.here.refused(snap)
+	for _, r := range reports {
+		r.add(out, snap)
 	}
 	recount := !now.Before(c.recount)
 	if recount {
@@ -149,13 +163,17 @@ func origins(snap *store.Snapshot, r *server.Refusal) []model.Key {
 
 // accepted tells whether proxies have taken an object that was refused: some of them, where
 // it is as it was; where it was changed, all that answer.
-func (c *checker) accepted(d doubtful, now time.Time) bool {
-	e, err := c.explain(d.key, explain.Ask{})
-	if err != nil || e.State == telemetry.Building || e.Counts.Refused > 0 {
-		return false
+func (c *checker) accepted(d doubtful, stand []standing) bool {
+	acked, concerned := 0, 0
+	for i := range stand {
+		s := &stand[i]
+		if !s.Known || s.Content != stand[0].Content || s.Counts.Refused > 0 {
+			return false
+		}
+		if s.Counts.Behind > 0 && time.Duration(s.AgeMillis)*time.Millisecond < answerWithin {
+			return false
+		}
+		acked, concerned = acked+s.Counts.Acked, concerned+s.Concerned
 	}
-	if e.Counts.Behind > 0 && now.Sub(e.Observed) < answerWithin {
-		return false
-	}
-	return e.Counts.Acked > 0 || d.changed && e.Counts.Concerned() == 0
+	return acked > 0 || d.changed && concerned == 0
 }

@@ -55,6 +55,7 @@ type Writer struct {
 	Domain    string
 	Explain   *explain.Explainer
 	Proxies   Proxies
+	Others    *Others     // nil: this control plane is alone
 	Synced    func() bool // all that there is has been read
 	Meter     Meter
 	Log       *slog.Logger
@@ -64,6 +65,11 @@ type Writer struct {
 	lock    resourcelock.Interface
 	mu      sync.Mutex // guards leading
 	leading bool
+}
+
+// Reporter is what tells of this control plane's own proxies.
+func (w *Writer) Reporter() *Reporter {
+	return &Reporter{Snapshot: w.Explain.Snapshot, Refusals: w.Proxies.Refusals, Explain: w.Explain.Object}
 }
 
 // Leads tells whether this control plane writes.
@@ -155,7 +161,7 @@ func (w *Writer) lead(ctx context.Context) {
 		limit: flowcontrol.NewTokenBucketRateLimiter(DefaultPerSecond, DefaultBurst),
 	}
 	check := &checker{
-		board: w.Board, snapshot: w.Explain.Snapshot, refusals: w.Proxies.Refusals, explain: w.Explain.Object, domain: w.Domain,
+		board: w.Board, here: w.Reporter(), others: w.Others, domain: w.Domain,
 	}
 	var working sync.WaitGroup
 	defer working.Wait()
