@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/agent/amendment"
 	"github.com/moonsail/moonsail/internal/agent/identity"
 	"github.com/moonsail/moonsail/internal/agent/nameserver"
 	"github.com/moonsail/moonsail/internal/envoy"
@@ -28,6 +29,7 @@ type agent struct {
 	admin     *envoy.Admin
 	identity  *identity.Keeper  // nil: the workload has no identity
 	names     *nameserver.Table // nil: questions are not captured
+	talk      *amendment.Talk   // of the bootstrap; nil: EnvoyFilters change nothing of it
 	metrics   *metrics
 	started   time.Time
 	quit      chan struct{} // closed by POST /quitquitquit
@@ -46,7 +48,7 @@ type agent struct {
 // Goroutines: this one supervises; one per status server; one per Envoy process to wait
 // for it, one to read its output, one to watch it become ready; with an identity, one that
 // renews certificates; those of the server for Envoy, and, where plugins have modules to be fetched,
-// one that takes them from the control plane, one that reads its stream, and up to four that fetch; with questions captured, one that takes
+// one that takes them from the control plane, one that reads its stream, and up to four that fetch; where EnvoyFilters change the bootstrap, one that watches them; with questions captured, one that takes
 // names from the control plane, and those of the DNS proxy.
 func Run(ctx context.Context, c Config) error {
 	s, err := c.resolve()
@@ -89,6 +91,11 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer stopServing()
+	stopAmending, err := a.amend(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopAmending()
 	stopNames, err := a.startNames(ctx)
 	if err != nil {
 		return err

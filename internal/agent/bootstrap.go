@@ -49,7 +49,7 @@ func (s *settings) bootstrapJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(b)
+	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(s.amended(b))
 	if err != nil {
 		return nil, fmt.Errorf("bootstrap: %w", err)
 	}

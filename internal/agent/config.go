@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
@@ -114,6 +115,9 @@ type Config struct {
 	// leaves, before the drain; 0: nobody is told. Where it is over, or nobody could be
 	// told, the drain takes at least DrainTime.
 	LeaveTimeout *time.Duration
+	// BootstrapTimeout bounds how long it is waited, before Envoy starts, for what EnvoyFilters change
+	// of its bootstrap; 0: nobody is asked.
+	BootstrapTimeout time.Duration
 	// Retell is how often a workload that has left says so again; 0: each 5 s.
 	Retell time.Duration
 
@@ -161,10 +165,11 @@ type settings struct {
 	ports       Ports
 	xdsHost     string // empty for a Unix socket
 	xdsPort     uint16
-	caAddress   string // empty: certificates are files, or there are none
-	identified  bool   // the workload has, or will have, a certificate
-	workDir     string // where the socket of SDS is; made by Run
-	modules     bool   // the agent fetches modules of plugins
+	caAddress   string                   // empty: certificates are files, or there are none
+	identified  bool                     // the workload has, or will have, a certificate
+	workDir     string                   // where the socket of SDS is; made by Run
+	modules     bool                     // the agent fetches modules of plugins
+	amendments  []*bootstrapv3.Bootstrap // what EnvoyFilters change of the bootstrap
 	log         *slog.Logger
 	logged      *inspect.Tail // the end of log
 }

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"strconv"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/moonsail/moonsail/internal/agent/nameserver"
 	"github.com/moonsail/moonsail/internal/intercept"
@@ -84,18 +84,21 @@ func (a *agent) namesAddresses() ([]string, error) {
 	return out, err
 }
 
+// ofEnvoy is what Envoy's node says of the proxy, which the agent is not.
+var ofEnvoy = []string{"NAME", "INSTANCE_IPS", "POD_PORTS", "INTERCEPTION_MODE", sdsMetadata}
+
 // ownNode is the sidecar's node for a stream of the agent's own, under a name of its own
 // ("web-1.dns.shop"), with metadata that says what it is for.
 func (a *agent) ownNode(part, purpose string) (*corev3.Node, error) {
 	w := &a.Workload
-	metadata := map[string]any{purpose: true}
-	for _, key := range []string{"LABELS", "NAMESPACE", "SERVICE_ACCOUNT", "CLUSTER_ID", "ISTIO_VERSION", instanceMetadata} {
-		if v, ok := a.node.metadata[key]; ok {
+	metadata := map[string]any{purpose: true, "LABELS": a.node.metadata["LABELS"]}
+	for key, v := range a.node.metadata {
+		if _, isText := v.(string); isText && !slices.Contains(ofEnvoy, key) {
 			metadata[key] = v
 		}
 	}
 	maps.DeleteFunc(metadata, func(_ string, v any) bool { return v == nil })
-	fields, err := structpb.NewStruct(metadata)
+	fields, err := toStruct(metadata)
 	if err != nil {
 		return nil, err
 	}

@@ -55,6 +55,10 @@ func (a *agent) supervise(ctx context.Context) error {
 			return err
 		}
 		if attempt == 0 && (!c.watch.answered() || c.output.said(addressInUse)) {
+			if a.dropAmendments(c) {
+				attempt--
+				continue
+			}
 			return a.startError(c)
 		}
 		lived := time.Since(c.started)

@@ -155,6 +155,7 @@ func (f *agentFlags) proxyFlags(cmd *cobra.Command) {
 	fs.StringVar(&f.logLevel, "log-level", "info", "the agent's log level: debug, info, warn, error")
 	fs.StringVar(&f.logFormat, "log-format", "text", "form of the log: text or json")
 	fs.StringVar(&c.WorkDir, "work-dir", "", "`folder` for Envoy's bootstrap (default: a temporary one)")
+	fs.DurationVar(&c.BootstrapTimeout, "bootstrap-timeout", agent.DefaultBootstrapTimeout, "how long to wait, before Envoy starts, for the control plane to say what EnvoyFilters (applyTo: BOOTSTRAP) change of its bootstrap; 0: it is not asked")
 	fs.StringVar(&c.WasmCacheDir, "wasm-cache-dir", "", "`folder` for modules of WasmPlugins that were fetched (default: in --work-dir)")
 	fs.BoolVar(&f.print, "print-bootstrap", false, "print Envoy's bootstrap and exit")
 

@@ -1,0 +1,122 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func bootstrapFilter(name, value string) string {
+	return fmt.Sprintf(`apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: %s, namespace: shop}
+spec:
+  workloadSelector: {labels: {app: server}}
+  configPatches:
+  - applyTo: BOOTSTRAP
+    patch:
+      operation: MERGE
+      value: %s
+`, name, value)
+}
+
+// bootstrapOf is what an Envoy says that it was started with.
+func (m *mutual) bootstrapOf(b *member) (out struct {
+	StatsFlushInterval string `json:"stats_flush_interval"`
+	StaticResources    struct {
+		Clusters []struct{ Name string }
+	} `json:"static_resources"`
+}) {
+	m.t.Helper()
+	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, fmt.Sprintf("http://%s:15000/config_dump?resource=&mask=bootstrap", b.ip), http.NoBody)
+	require.NoError(m.t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(m.t, err)
+	defer resp.Body.Close()
+	var dump struct {
+		Configs []json.RawMessage
+	}
+	require.NoError(m.t, json.NewDecoder(resp.Body).Decode(&dump))
+	for _, c := range dump.Configs {
+		var one struct{ Bootstrap json.RawMessage }
+		if json.Unmarshal(c, &one) == nil && one.Bootstrap != nil {
+			require.NoError(m.t, json.Unmarshal(one.Bootstrap, &out))
+			return out
+		}
+	}
+	require.Fail(m.t, "no bootstrap in the dump")
+	return out
+}
+
+// sidecar runs a further sidecar of the server's account, which asks for its bootstrap.
+func (m *mutual) sidecar(t *testing.T, name string) *member {
+	t.Helper()
+	w := newMember(name)
+	c := w.config(t, m, "server-token")
+	c.Workload.ServiceAccount, c.Workload.Labels["app"] = "server", "server"
+	c.BootstrapTimeout = time.Minute
+	w.run(t, c)
+	eventually(t, name+" is ready", func() bool { return strings.Contains(w.log.String(), "sidecar ready") }, w.log.String)
+	return w
+}
+
+func (m *mutual) awaitLog(t *testing.T, w *member, text string) {
+	t.Helper()
+	eventually(t, text, func() bool { return strings.Contains(w.log.String(), text) }, w.log.String)
+}
+
+// TestBootstrapFilters: a sidecar starts with what EnvoyFilters make of its bootstrap, but for what its
+// Envoy would not start with, which the control plane is told; and says when they are changed.
+func TestBootstrapFilters(t *testing.T) {
+	m := startMutual(t)
+	const flush = `{stats_flush_interval: 7s, static_resources: {clusters: [{name: mine, type: STATIC, load_assignment: {cluster_name: mine}}]}}`
+	good, other := bootstrapFilter("good", flush), bootstrapFilter("other", `{stats_config: {use_all_default_tags: true}}`)
+	bad := bootstrapFilter("bad", `{static_resources: {clusters: [{name: bad, type: LOGICAL_DNS}]}}`)
+	m.apply(m.config("server", good, bad, other)...)
+	w := m.sidecar(t, "late")
+	b := m.bootstrapOf(w)
+	require.Equal(t, "7s", b.StatsFlushInterval)
+	var names []string
+	for _, c := range b.StaticResources.Clusters {
+		names = append(names, c.Name)
+	}
+	require.Contains(t, names, "mine")
+	require.Contains(t, names, "xds-grpc")
+	require.NotContains(t, names, "bad")
+	m.awaitRefusal(t, "late.bootstrap", "/shop/bad", "LOGICAL_DNS")
+
+	const changed = "EnvoyFilters change the bootstrap in another way"
+	require.NotContains(t, w.log.String(), changed)
+	m.apply(m.config("server", strings.ReplaceAll(good, "7s", "8s"), bad, other)...)
+	m.awaitLog(t, w, changed)
+	m.apply(m.config("server", good, bad, other)...)
+	m.awaitLog(t, w, "the bootstrap is again what EnvoyFilters make of it")
+}
+
+// TestBootstrapThatDoesNotStart: what only a start shows to be wrong is left out after it.
+func TestBootstrapThatDoesNotStart(t *testing.T) {
+	m := startMutual(t)
+	m.apply(m.config("server", bootstrapFilter("elsewhere",
+		`{static_resources: {listeners: [{name: x, address: {socket_address: {address: 203.0.113.1, port_value: 81}}, filter_chains: [{}]}]}}`))...)
+	w := m.sidecar(t, "late")
+	require.Contains(t, w.log.String(), "Envoy is started without what EnvoyFilters change")
+	m.awaitRefusal(t, "late.bootstrap", "/shop/elsewhere", "Envoy did not start with it")
+	m.apply(m.config("server")...)
+	m.awaitRefusal(t)
+}
+
+// TestBootstrapWithoutControlPlane: who cannot be asked is not waited for for long.
+func TestBootstrapWithoutControlPlane(t *testing.T) {
+	m := startMutual(t)
+	w := newMember("alone")
+	c := w.config(t, m, "server-token")
+	c.XDS.Address, c.BootstrapTimeout = "127.0.0.1:1", 50*time.Millisecond
+	w.run(t, c)
+	m.awaitLog(t, w, "the control plane does not say what EnvoyFilters change of the bootstrap")
+	m.awaitLog(t, w, "sidecar starting")
+}
