@@ -103,6 +103,9 @@ func (a *agent) awaitDrained(p *envoy.Process, least time.Duration) drainOutcome
 		case sig := <-a.Signals:
 			a.forward(p, sig)
 		case <-end.C:
+			if a.connections() == 0 {
+				return drainDone
+			}
 			return drainTimeout
 		case <-poll.C:
 		}

@@ -64,6 +64,8 @@ func (c *checker) object(o model.Object) {
 		c.peerAuthentication(o)
 	case *model.ProxyConfig:
 		c.proxyConfig(o)
+	case *model.Gateway:
+		c.gateway(o)
 	}
 }
 
@@ -101,6 +103,7 @@ type index struct {
 	virtuals  map[model.Key]*model.VirtualService
 	sidecars  map[string][]*model.Sidecar // by namespace
 	secrets   map[model.Key]*model.Secret
+	gateways  gateways
 	proxies   model.ProxyConfigs
 	security  security
 	peers     peerPolicies
@@ -135,6 +138,8 @@ func newIndex(objects []model.Object) *index {
 			x.sidecars[ns] = append(x.sidecars[ns], o)
 		case *model.ProxyConfig:
 			x.proxies.Add(o)
+		case *model.Gateway:
+			x.gateways.add(o)
 		case *model.Secret:
 			x.secrets[o.Key] = o
 		case *model.PeerAuthentication:

@@ -19,7 +19,7 @@ func (c *checker) virtualService(v *model.VirtualService) {
 	for i, r := range v.TCP {
 		c.backends(v, fmt.Sprintf("spec.tcp[%d]", i), r.Backends)
 	}
-	c.gateways(v)
+	c.boundTo(v)
 	c.unreachableHTTP(v)
 	c.unreachableTCP(v)
 	c.unusedDelegate(v)
@@ -53,21 +53,6 @@ func (c *checker) httpRoute(v *model.VirtualService, field string, r *model.HTTP
 		c.errorf(v, field+".delegate", "there is no %s; write it, or correct name and namespace", r.Delegate)
 	case len(d.Hosts) > 0:
 		c.errorf(v, field+".delegate", "%s has hosts, so it cannot be delegated to; remove its hosts", r.Delegate)
-	}
-}
-
-// gateways tells that sidecars do not obey what is written for gateways.
-func (c *checker) gateways(v *model.VirtualService) {
-	for i, g := range v.Gateways {
-		if g == model.GatewayMesh {
-			continue
-		}
-		field := fmt.Sprintf("spec.gateways[%d]", i)
-		if v.InMesh() {
-			c.infof(v, field, "gateway %s: Moonsail runs no gateways yet; only sidecars obey the routes", g)
-		} else {
-			c.warnf(v, field, "gateway %s: Moonsail runs no gateways yet, so these routes have no effect; add \"mesh\" to gateways for sidecars to obey them", g)
-		}
 	}
 }
 

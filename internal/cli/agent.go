@@ -39,6 +39,12 @@ type agentFlags struct {
 	podInfo      string
 }
 
+const agentExample = `  moonsail agent --name reviews-v1-1 --namespace shop --ip 127.0.10.3 --labels app=reviews,version=v1
+  moonsail agent --pod pods.yaml --name reviews-v1-1 --xds-address 127.0.0.1:15010
+  moonsail agent --pod pod.yaml --xds-plaintext=false --xds-address localhost:15012 --xds-root-cert root-cert.pem --token-file token
+  moonsail agent --type router --name edge-1 --namespace edge --ip 127.0.10.9 --labels istio=ingressgateway
+  moonsail agent --pod pod.yaml --print-bootstrap`
+
 // NewAgentCommand is `moonsail agent`: one sidecar, or one router.
 func NewAgentCommand() *cobra.Command {
 	f := &agentFlags{}
@@ -86,13 +92,9 @@ In Kubernetes let "moonsail agent drain" be the preStop command of the applicati
 container, or end the application after the sidecar has drained.
 
 Exit status: 0 drained, 1 could not start, 2 wrong flags, 3 ended by force.`,
-		Example: `  moonsail agent --name reviews-v1-1 --namespace shop --ip 127.0.10.3 --labels app=reviews,version=v1
-  moonsail agent --pod pods.yaml --name reviews-v1-1 --xds-address 127.0.0.1:15010
-  moonsail agent --pod pod.yaml --xds-plaintext=false --xds-address localhost:15012 --xds-root-cert root-cert.pem --token-file token
-  moonsail agent --type router --name edge-1 --namespace edge --ip 127.0.10.9 --labels istio=ingressgateway
-  moonsail agent --pod pod.yaml --print-bootstrap`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		Example: agentExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.workloadFlags(cmd)
 	f.proxyFlags(cmd)

@@ -159,6 +159,9 @@ func hostRows(config string, host any) [][]string {
 	if more := len(domains) - shownDomains; more > 0 {
 		shown += fmt.Sprintf(" + %d more", more)
 	}
+	if text(host, "requireTls") == "ALL" { // of a gateway, in plain text
+		return [][]string{{config, text(host, "name"), shown, "/*", "Redirect: https", ""}}
+	}
 	var rows [][]string
 	for _, route := range items(host, "routes") {
 		rows = append(rows, []string{config, text(host, "name"), shown, routeMatch(at(route, "match")), routeAction(route), originOf(route)})

@@ -80,12 +80,16 @@ func (f *whyFlags) run(cmd *cobra.Command, from, to string) error {
 func printWhy(out io.Writer, w *explain.Why) error {
 	s := StyleFor(out)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", s.Bold(fmt.Sprintf("%s calls %s %s", w.From, w.Method, w.URL)))
+	title, first := fmt.Sprintf("%s calls %s %s", w.From, w.Method, w.URL), "leaves"
+	if w.Gateway {
+		title, first = fmt.Sprintf("%s is called: %s %s", w.From, w.Method, w.URL), "comes to"
+	}
+	fmt.Fprintf(&b, "%s\n", s.Bold(title))
 	fmt.Fprintf(&b, "  %s is %s\n", w.Host, w.Address)
 	for _, n := range w.Notes {
 		fmt.Fprintf(&b, "  %s %s\n", s.Warn("note:"), n)
 	}
-	printPassage(&b, s, "leaves", w.Outbound)
+	printPassage(&b, s, first, w.Outbound)
 	for _, p := range w.Inbound {
 		printPassage(&b, s, "arrives at", p)
 	}

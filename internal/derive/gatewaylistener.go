@@ -90,10 +90,7 @@ func (s *scope) tlsServers(r *reader, name string, p *plannedListener) []view.Fi
 
 // hostsOf are a server's hosts, each once, sorted.
 func hostsOf(server *model.GatewayServer) []model.Host {
-	var out []model.Host
-	for _, h := range server.Hosts {
-		out = append(out, h.Host)
-	}
+	out := server.AllHosts()
 	slices.Sort(out)
 	return slices.Compact(out)
 }
@@ -133,7 +130,7 @@ func (s *scope) passedServers(r *reader, b boundServer) []view.FilterChain {
 		for i := range v.TLS {
 			for j := range v.TLS[i].Matches {
 				m := &v.TLS[i].Matches[j]
-				names := commonHosts(b.server.HostsFor(v.Namespace), m.SNIHosts)
+				names := model.CommonHosts(b.server.HostsFor(v.Namespace), m.SNIHosts)
 				if !rt.appliesL4(m) || len(names) == 0 {
 					continue
 				}
@@ -155,7 +152,7 @@ func (s *scope) boundL4(r *reader, b boundServer) []*model.VirtualService {
 	for _, list := range r.index.bound[b.gateway] {
 		for _, v := range list {
 			if len(v.TCP)+len(v.TLS) > 0 && v.Visibility.Sees(s.Key.Namespace) && !slices.Contains(out, v) &&
-				len(commonHosts(b.server.HostsFor(v.Namespace), v.Hosts)) > 0 {
+				len(model.CommonHosts(b.server.HostsFor(v.Namespace), v.Hosts)) > 0 {
 				out = append(out, v)
 			}
 		}

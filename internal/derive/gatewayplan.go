@@ -85,23 +85,10 @@ func (s *scope) canServe(server *model.GatewayServer) bool {
 	return server.TLS.Mode != model.ServerAutoPassthrough && (server.TLS.Mode != model.ServerIstioMutual || s.Key.Identity)
 }
 
-// fits tells whether a server can share a listener with those that are there: requests in plain
-// text with such, TLS with TLS for other hosts.
+// fits tells whether a server can share a listener with those that are there.
 func (p *gatewayPlan) fits(k listenerKey, server *model.GatewayServer) bool {
 	l := p.listeners[k]
-	if l == nil {
-		return true
-	}
-	if server.TLS == nil {
-		return !l.tls && server.IsHTTP() && l.routeConfig != ""
-	}
-	return l.tls && !slices.ContainsFunc(l.servers, func(b boundServer) bool { return sharesHost(b.server, server) })
-}
-
-func sharesHost(a, b *model.GatewayServer) bool {
-	return slices.ContainsFunc(a.Hosts, func(x model.HostSelector) bool {
-		return slices.ContainsFunc(b.Hosts, func(y model.HostSelector) bool { return x.Host == y.Host })
-	})
+	return l == nil || !slices.ContainsFunc(l.servers, func(b boundServer) bool { return b.server.Conflict(server) != "" })
 }
 
 // gatewayRoutes names a route configuration as Istio does; empty for a server that reads no

@@ -125,7 +125,7 @@ func (s *scope) boundTo(r *reader, b boundServer, h model.Host) []*model.Virtual
 	for _, c := range h.Covering() {
 		for _, v := range byHost[c] {
 			if v.Visibility.Sees(s.Key.Namespace) && !slices.Contains(out, v) &&
-				slices.Contains(commonHosts(b.server.HostsFor(v.Namespace), v.Hosts), h) {
+				slices.Contains(model.CommonHosts(b.server.HostsFor(v.Namespace), v.Hosts), h) {
 				out = append(out, v)
 			}
 		}

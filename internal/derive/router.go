@@ -196,7 +196,7 @@ func (s *scope) markBound(routeConfig string, b boundServer, v *model.VirtualSer
 	if !v.Visibility.Sees(s.Key.Namespace) {
 		return
 	}
-	for _, h := range commonHosts(b.server.HostsFor(v.Namespace), v.Hosts) {
+	for _, h := range model.CommonHosts(b.server.HostsFor(v.Namespace), v.Hosts) {
 		s.mark(gatewayHostUnit(routeConfig, h))
 	}
 }
@@ -218,26 +218,6 @@ func (s *scope) touchBound(v *model.VirtualService) {
 			s.mark(listenerUnit(k))
 		}
 	}
-}
-
-// commonHosts are the hosts that two lists have in common: of each pair that overlaps the
-// narrower one.
-func commonHosts(a, b []model.Host) []model.Host {
-	var out []model.Host
-	for _, x := range a {
-		for _, y := range b {
-			h := x
-			if x.Matches(y) {
-				h = y
-			} else if !y.Matches(x) {
-				continue
-			}
-			if !slices.Contains(out, h) {
-				out = append(out, h)
-			}
-		}
-	}
-	return out
 }
 
 // replaceServerSecrets counts the secrets that servers ask for, as those of hosts' clusters.

@@ -26,6 +26,7 @@ type Call struct {
 type Why struct {
 	Now      time.Time `json:"now"`
 	From     string    `json:"from"`
+	Gateway  bool      `json:"gateway,omitempty"` // From is a router, which somebody outside calls
 	Method   string    `json:"method"`
 	URL      string    `json:"url"`
 	Host     string    `json:"host"`    // the name in full
@@ -67,11 +68,14 @@ func (x *Explainer) Why(c Call) (*Why, error) {
 		return nil, err
 	}
 	snap := x.Snapshot()
-	w := &Why{Now: time.Now(), From: p.String(), URL: u.String(), Inbound: nil}
+	w := &Why{Now: time.Now(), From: p.String(), URL: u.String(), Gateway: p.Type == model.ProxyRouter}
 	if outstanding > 0 {
 		w.Notes = append(w.Notes, fmt.Sprintf("the proxy has not accepted %d of its resources yet: until then it may do otherwise; see 'moonsail proxies %s'", outstanding, p))
 	}
 	call := w.call(snap, p, world, u, c)
+	if w.Gateway {
+		w.enter(p, world, &call)
+	}
 	w.Method, w.Address = call.Method, call.To
 	result, err := world.Call(call)
 	if err != nil {
@@ -115,7 +119,7 @@ func (w *Why) call(snap *store.Snapshot, p *model.Proxy, world *simulate.World, 
 	}
 	address, host, known := resolve(snap, p, u.Hostname())
 	w.Host = string(host)
-	if !known && host != model.Host(address) {
+	if !known && host != model.Host(address) && !w.Gateway {
 		w.Notes = append(w.Notes, fmt.Sprintf("%s is no service of the mesh: an address of elsewhere (%s) is taken for it", host, elsewhere))
 	}
 	out := simulate.Call{
@@ -128,7 +132,7 @@ func (w *Why) call(snap *store.Snapshot, p *model.Proxy, world *simulate.World, 
 	if out.Method == "" {
 		out.Method = "GET"
 	}
-	if p.Interception == model.InterceptNone {
+	if p.Interception == model.InterceptNone && !w.Gateway {
 		out.Direct = true
 		out.To = w.entrance(p, world, out, port)
 	}
@@ -223,6 +227,7 @@ func (x *Explainer) sources(snap *store.Snapshot, p *model.Proxy, r *simulate.Re
 	if key, ok := x.Proxies.SidecarOf(p.ID); ok {
 		s.add(key, "what the proxy sees")
 	}
+	s.gateways(p, r)
 	s.decisions(r.Decisions)
 	s.path(r.RouteOrigin, strings.TrimSpace("route "+r.Route))
 	for i := range r.Upstreams {

@@ -18,6 +18,9 @@ func (c *conv) serverTLS(at path, t *networking.ServerTLSSettings) *model.Server
 		InsecureSkipVerify: t.InsecureSkipVerify.GetValue(),
 	}
 	switch {
+	case out.Mode == model.ServerAutoPassthrough:
+		c.warnf(at.f("mode"), "AUTO_PASSTHROUGH has no effect in Moonsail yet: the server does not listen; use PASSTHROUGH with tls routes")
+		return &model.ServerTLS{Mode: out.Mode}
 	case !out.EndsTLS():
 		if hasServerFiles(t) || hasServerCredential(t) {
 			c.warnf(at, "%s does not decrypt, so the certificates have no effect; remove them, or set mode to SIMPLE", t.Mode)

@@ -1,6 +1,9 @@
 package model
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // KindGateway is the kind of Istio's Gateways.
 const KindGateway Kind = "Gateway"
@@ -151,4 +154,66 @@ func (g *Gateway) Credentials(namespace string) []NeededSecret {
 // CAResource is how SDS calls the CAs of clients.
 func (t *ServerTLS) CAResource() string {
 	return CredentialURL(strings.TrimSuffix(t.CACredential(), SuffixCA)) + SuffixCA
+}
+
+// Conflict tells why two servers cannot share a port and an address; "": they can. Requests in
+// plain text can with such, and TLS with TLS for other hosts.
+func (s *GatewayServer) Conflict(o *GatewayServer) string {
+	switch {
+	case (s.TLS == nil) != (o.TLS == nil):
+		return "one of the two is TLS, the other is not"
+	case s.TLS == nil && (!s.IsHTTP() || !o.IsHTTP()):
+		return "connections cannot be told apart"
+	case s.TLS == nil:
+		return ""
+	}
+	for _, a := range s.Hosts {
+		for _, b := range o.Hosts {
+			if a.Host == b.Host {
+				return "both are for " + string(a.Host)
+			}
+		}
+	}
+	return ""
+}
+
+// CommonHosts are the hosts that two lists have in common: of each pair that overlaps the
+// narrower one.
+func CommonHosts(a, b []Host) []Host {
+	var out []Host
+	for _, x := range a {
+		for _, y := range b {
+			h := x
+			if x.Matches(y) {
+				h = y
+			} else if !y.Matches(x) {
+				continue
+			}
+			if !containsHost(out, h) {
+				out = append(out, h)
+			}
+		}
+	}
+	return out
+}
+
+func containsHost(list []Host, h Host) bool {
+	for _, v := range list {
+		if v == h {
+			return true
+		}
+	}
+	return false
+}
+
+// PortText is the port's number.
+func (s *GatewayServer) PortText() string { return strconv.FormatUint(uint64(s.Port.Number), 10) }
+
+// AllHosts are the server's hosts, for whichever namespace; each may be there more than once.
+func (s *GatewayServer) AllHosts() []Host {
+	out := make([]Host, 0, len(s.Hosts))
+	for _, h := range s.Hosts {
+		out = append(out, h.Host)
+	}
+	return out
 }

@@ -1,0 +1,155 @@
+package analyze
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// gateways are those of a configuration.
+type gateways struct {
+	byName map[string]*model.Gateway // "namespace/name"
+	list   []*model.Gateway
+}
+
+func (g *gateways) add(o *model.Gateway) {
+	if g.byName == nil {
+		g.byName = map[string]*model.Gateway{}
+	}
+	g.byName[o.FullName()] = o
+	g.list = append(g.list, o)
+}
+
+// boundTo reports gateways of a virtual service that are not there, or take none of its hosts.
+func (c *checker) boundTo(v *model.VirtualService) {
+	for i, name := range v.Gateways {
+		if name == model.GatewayMesh {
+			continue
+		}
+		field := fmt.Sprintf("spec.gateways[%d]", i)
+		g := c.gateways.byName[name]
+		if g == nil {
+			c.warnf(v, field, "there is no Gateway %s, so the routes have no effect there; write it, or correct the name", name)
+			continue
+		}
+		if !slices.ContainsFunc(g.Servers, func(s model.GatewayServer) bool {
+			return len(model.CommonHosts(s.HostsFor(v.Namespace), v.Hosts)) > 0
+		}) {
+			c.warnf(v, field, "no server of Gateway %s takes any of the hosts for namespace %s, so the routes have no effect there; add them to its hosts", name, v.Namespace)
+		}
+	}
+}
+
+func (c *checker) gateway(g *model.Gateway) {
+	routers := c.routers(g)
+	if len(routers) == 0 && len(g.Selector) > 0 && len(c.workloads) > 0 {
+		c.infof(g, "spec.selector", "no Pod has %s; if nothing else with these labels runs as a router, nobody serves this gateway", labelText(g.Selector))
+	}
+	for i := range g.Servers {
+		c.serverSecrets(g, fmt.Sprintf("spec.servers[%d].tls", i), &g.Servers[i], routers)
+	}
+	c.serverConflicts(g)
+}
+
+// routers are the workloads that a Gateway selects.
+func (c *checker) routers(g *model.Gateway) []*model.Workload {
+	var out []*model.Workload
+	for _, ns := range slices.Sorted(maps.Keys(c.workloads)) {
+		for _, w := range c.workloads[ns] {
+			if len(g.Selector) > 0 && model.SelectorMatches(g.Selector, w.Labels) {
+				out = append(out, w)
+			}
+		}
+	}
+	return out
+}
+
+// serverSecrets reports Secrets that are not there, or cannot be used, in the namespaces of
+// routers: that of the Gateway where none is known. Where no Secret is known at all, nobody has
+// looked.
+func (c *checker) serverSecrets(g *model.Gateway, field string, s *model.GatewayServer, routers []*model.Workload) {
+	if s.TLS == nil || len(c.secrets) == 0 {
+		return
+	}
+	namespaces := map[string]bool{}
+	for _, w := range routers {
+		namespaces[w.Namespace] = true
+	}
+	if len(namespaces) == 0 {
+		namespaces[g.Namespace] = true
+	}
+	for _, ns := range slices.Sorted(maps.Keys(namespaces)) {
+		for _, name := range s.TLS.CredentialNames {
+			c.serverSecret(g, field+".credentialName", name, ns, true)
+		}
+		if ca := s.TLS.CACredential(); ca != "" {
+			c.serverSecret(g, field, ca, ns, false)
+		}
+	}
+}
+
+func (c *checker) serverSecret(g *model.Gateway, field, name, ns string, pair bool) {
+	credential, _ := model.ParseCredential(name)
+	key, own := credential.In(ns)
+	if !own {
+		c.warnf(g, field, "the Secret is of namespace %s, and routers of %s are given those of their own namespace alone", credential.Namespace, ns)
+		return
+	}
+	secret := c.secrets[key]
+	if !pair {
+		if ca := c.secrets[model.Key{Kind: key.Kind, Namespace: ns, Name: key.Name + model.SuffixCA}]; ca != nil && ca.CAProblem != model.NoSecret {
+			key, secret = ca.Key, ca
+		}
+	}
+	if msg := unusable(key, secret, pair); msg != "" {
+		c.warnf(g, field, "%s", msg)
+	}
+}
+
+// serverConflicts reports servers that have no place beside those of older Gateways for the same
+// routers, or of their own.
+func (c *checker) serverConflicts(g *model.Gateway) {
+	var placed []placedServer
+	for _, other := range c.sameRouters(g) {
+		for i := range other.Servers {
+			s := &other.Servers[i]
+			reason := conflict(placed, s)
+			if reason == "" {
+				placed = append(placed, placedServer{other, s})
+			} else if other == g {
+				c.warnf(g, fmt.Sprintf("spec.servers[%d]", i), "has no effect: %s", reason)
+			}
+		}
+	}
+}
+
+// sameRouters are the Gateways with the same selector, the oldest first.
+func (c *checker) sameRouters(g *model.Gateway) []*model.Gateway {
+	var out []*model.Gateway
+	for _, o := range c.gateways.list {
+		if maps.Equal(o.Selector, g.Selector) {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, byAge)
+	return out
+}
+
+type placedServer struct {
+	of     *model.Gateway
+	server *model.GatewayServer
+}
+
+func conflict(placed []placedServer, s *model.GatewayServer) string {
+	for _, p := range placed {
+		if p.server.Port.Number != s.Port.Number || p.server.Bind != s.Bind {
+			continue
+		}
+		if reason := p.server.Conflict(s); reason != "" {
+			return fmt.Sprintf("%s (port %s) has port %d, too, and %s", p.of.Key, p.server.Port.Name, s.Port.Number, reason)
+		}
+	}
+	return ""
+}
