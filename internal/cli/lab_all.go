@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/lab/plot"
 	"github.com/moonsail/moonsail/internal/version"
 )
 
@@ -141,8 +142,9 @@ func (f *allFlags) run(cmd *cobra.Command) error {
 	return cmd.Context().Err()
 }
 
-// endTime is how long an experiment that is interrupted may take to clean up.
-const endTime = 30 * time.Second
+// endTime is how long an experiment that is interrupted may take to clean up: an API server takes
+// its time to delete thousands of pods.
+const endTime = 3 * time.Minute
 
 // one runs an experiment.
 func (f *allFlags) one(cmd *cobra.Command, x labRun) labResult {
@@ -153,6 +155,9 @@ func (f *allFlags) one(cmd *cobra.Command, x labRun) labResult {
 	}
 	if x.kube {
 		args = append(args, "--kubeconfig", f.kubeconfig)
+	}
+	for _, old := range []string{"report.json", "report.html"} { // of an earlier run, which is not this one's
+		_ = os.Remove(filepath.Join(dir, old)) // there may be none
 	}
 	r, begun := labResult{Name: x.name, About: x.about}, time.Now()
 	text, err := runSelf(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
@@ -188,11 +193,18 @@ func (f *allFlags) save(results []labResult) error {
 		return err
 	}
 	var page bytes.Buffer
-	if err := allPage.Execute(&page, map[string]any{"Version": version.Get().String(), "Quick": f.quick, "Results": results}); err != nil {
+	if err := allPage.Execute(&page, map[string]any{"Style": plot.Style, "Version": version.Get().String(), "Quick": f.quick, "Results": results}); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(f.out, "report.json"), append(text, '\n'), 0o644); err != nil { //nolint:gosec // a report is for everybody
 		return err
 	}
 	return os.WriteFile(filepath.Join(f.out, "report.html"), page.Bytes(), 0o644) //nolint:gosec // as above
+}
+
+// Body is what is in a report's page, which has the style of all.
+func (r labResult) Body() template.HTML {
+	_, after, _ := strings.Cut(r.Page, "<body>")
+	body, _, _ := strings.Cut(after, "</body>")
+	return template.HTML(body) //nolint:gosec // the lab has written it
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,12 +36,14 @@ func TestChosenExperiments(t *testing.T) {
 func TestReportOfAll(t *testing.T) {
 	f := allFlags{out: t.TempDir()}
 	require.NoError(t, f.save([]labResult{
-		{Name: "balance", Page: `<p class="x">5 > 4</p>`, Report: json.RawMessage(`{"schema":1}`)},
+		{Name: "balance", Page: `<html><style>p{}</style><body><p class="x">5 &gt; 4</p></body></html>`, Report: json.RawMessage(`{"schema":1}`)},
 		{Name: "routes", Text: "a < b", Failed: "exit status 1"},
 	}))
 	page, err := os.ReadFile(filepath.Join(f.out, "report.html"))
 	require.NoError(t, err)
-	require.Contains(t, string(page), `srcdoc="&lt;p class=&#34;x&#34;&gt;5 &gt; 4&lt;/p&gt;"`)
+	require.Contains(t, string(page), `<p class="x">5 &gt; 4</p>`)
+	require.Equal(t, 1, strings.Count(string(page), "<style>"), "of all reports the page has the style")
+	require.NotRegexp(t, `(src|srcdoc)=`, string(page), "it needs no other file, and frames are cut off on paper")
 	require.Contains(t, string(page), "<pre>a &lt; b</pre>")
 	require.Contains(t, string(page), `<span class="bad">exit status 1</span>`)
 	text, err := os.ReadFile(filepath.Join(f.out, "report.json"))

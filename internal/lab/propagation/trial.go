@@ -64,7 +64,7 @@ func newTrial(x *restart, list []setting, kinds []string) *trial {
 // experiment is what all trials have in common.
 func (x *trial) experiment(name, title string) *experiment.Experiment {
 	e := &experiment.Experiment{
-		Name: name, Title: title, Quick: x.o.Quick, Version: x.o.Version, Rounds: x.o.TrialRounds, Budget: x.o.schedule.left(),
+		Name: name, Title: title, Quick: x.o.Quick, Version: x.o.Version, Rounds: x.o.TrialRounds, Budget: max(x.o.schedule.left()-x.clearing(), leastTime),
 		Before: x.open, Metrics: x.metrics(), Plots: plots(), Finish: x.finish, Progress: x.o.Progress,
 		Facts: []string{fmt.Sprintf("%d Deployments of %d pods, %d simulated proxies, Kubernetes' controllers without a kubelet's containers", x.size.Deployments, x.size.Pods, x.size.Proxies)},
 		Bars: []experiment.Bar{
@@ -84,6 +84,14 @@ func (x *trial) experiment(name, title string) *experiment.Experiment {
 		}
 	}
 	return e
+}
+
+// leastTime is for a trial that comes when the budget is all but spent.
+const leastTime = 20 * time.Second
+
+// clearing is how long an API server takes in the end to delete everything, about.
+func (x *trial) clearing() time.Duration {
+	return 10*time.Second + time.Duration(x.size.Deployments*x.size.Pods)*20*time.Millisecond
 }
 
 // run runs the experiment, and gives what it has found; also where it ended early.
