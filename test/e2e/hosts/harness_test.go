@@ -83,23 +83,29 @@ func (o *output) String() string {
 // run starts moonsail on a host. It is ended with the test.
 func run(t *testing.T, h *netns.Host, args ...string) *process {
 	t.Helper()
-	p := &process{log: &output{}, done: make(chan struct{})}
+	cmd := exec.Command(os.Args[0], args...) // it is ended by start
+	cmd.Env = append(os.Environ(), asMoonsail+"=1")
+	return start(t, h, cmd)
+}
+
+// start starts a process of moonsail on a host. It is ended with the test.
+func start(t *testing.T, h *netns.Host, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{cmd: cmd, log: &output{}, done: make(chan struct{})}
 	h.Do(t, func() { // a process is where the thread is that starts it
-		p.cmd = exec.Command(os.Args[0], args...) // it is ended below
-		p.cmd.Env = append(os.Environ(), asMoonsail+"=1")
-		p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-		p.err = p.cmd.Start()
+		cmd.Stdout, cmd.Stderr = p.log, p.log
+		p.err = cmd.Start()
 	})
 	require.NoError(t, p.err)
 	go func() {
-		p.err = p.cmd.Wait()
+		p.err = cmd.Wait()
 		close(p.done)
 	}()
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
+		_ = cmd.Process.Kill()
 		<-p.done
 		if t.Failed() {
-			t.Logf("moonsail %s:\n%s", strings.Join(args, " "), p.log)
+			t.Logf("moonsail %s:\n%s", strings.Join(cmd.Args[1:], " "), p.log)
 		}
 	})
 	return p
