@@ -15,6 +15,9 @@ func (d Decoder) Gateway(o *networkingv1.Gateway) (*model.Gateway, Problems) {
 	c := d.start(model.KindGateway, &o.ObjectMeta)
 	at, spec := path("spec"), &o.Spec
 	g := &model.Gateway{Meta: c.meta}
+	if !isLabel(o.Name) {
+		c.errorf(path("metadata").f("name"), "%q cannot be a Gateway's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
+	}
 	if len(spec.Selector) > 0 {
 		g.Selector = c.selector(at, "selector", spec.Selector)
 	} else {

@@ -21,7 +21,7 @@ type Patch struct {
 	Origin model.Key
 }
 
-// MeetsRoutes tells whether a patch is for a route configuration. Names and ports of gateways
+// MeetsRoutes tells whether a patch is for a route configuration. Names of ports and gateways
 // are not looked at for sidecars.
 func (p *Patch) MeetsRoutes(gateway bool, name string) bool {
 	m := p.Routes
@@ -32,11 +32,25 @@ func (p *Patch) MeetsRoutes(gateway bool, name string) bool {
 	if m.Name != "" && m.Name != name || m.Port != 0 && m.Port != portOf(name) {
 		return false
 	}
-	return !gateway || m.PortName == "" && m.Gateway == ""
+	portName, of := gatewayOf(name)
+	return !gateway || (m.PortName == "" || m.PortName == portName) && (m.Gateway == "" || m.Gateway == of)
 }
 
-// portOf is the port of a route configuration: "80", "host:80", "inbound|80||"; 0: none.
+// gatewayOf reads "https.PORT.PORTNAME.GATEWAY.NAMESPACE"; those of plain text are of several.
+func gatewayOf(name string) (portName, gateway string) {
+	parts := strings.Split(name, ".")
+	if len(parts) < 5 || parts[0] != "https" {
+		return "", ""
+	}
+	return parts[2], parts[4] + "/" + parts[3]
+}
+
+// portOf is the port of a route configuration: "80", "host:80", "inbound|80||", and of gateways
+// "http.8080", "https.443.NAME..."; 0: none.
 func portOf(name string) uint32 {
+	if kind, rest, _ := strings.Cut(name, "."); kind == "http" || kind == "https" {
+		name, _, _ = strings.Cut(rest, ".")
+	}
 	if rest, ok := strings.CutPrefix(name, "inbound|"); ok {
 		name, _, _ = strings.Cut(rest, "|")
 	}

@@ -1,0 +1,77 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/test/kubetest"
+)
+
+const gatewayAndRouters = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: gateway}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: other}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: gateway, labels: {istio: ingressgateway}}
+spec: {serviceAccountName: gateway, containers: [{name: a, image: a}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: other, labels: {app: other}}
+spec: {serviceAccountName: other, containers: [{name: a, image: a}]}`
+
+const gatewayWithSecret = `
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: edge}
+spec:
+  selector: {istio: ingressgateway}
+  servers:
+  - port: {number: 443, name: https, protocol: HTTPS}
+    hosts: ["*"]
+    tls: {mode: SIMPLE, credentialName: api-client}`
+
+// TestSecretsOfGateways: the key of a Secret that a Gateway names is for the account of the Pods
+// that it selects, which need no right of their own, as long as the Gateway is there.
+func TestSecretsOfGateways(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t)
+	rights, err := os.ReadFile(filepath.Join("..", "..", "deploy", "rbac.yaml"))
+	require.NoError(t, err)
+	secret, _ := secretOf(t, "api-client")
+	c.Apply(t, "", string(rights))
+	c.Apply(t, ns, gatewayAndRouters+"\n---"+gatewayWithSecret+"\n---"+secret+"\n---"+controlPlaneMay)
+	pages := make(chan string, 1)
+	runControl(t, c, func(o *controlplane.Options) {
+		o.Status, o.HTTPAddr = false, "127.0.0.1:0"
+		o.Kubernetes.Kubeconfig = as(t, c, "istio-system", "moonsail")
+		listening := o.Listening
+		o.Listening = func(xds, http net.Addr) { pages <- http.String(); listening(xds, http) }
+	})
+	w := &secretWatcher{t: t, c: c, ns: ns, at: <-pages}
+	w.until("it is for the gateway", func(s storedSecret) bool {
+		return s.Certificate != "" && s.PrivateKey != "" && slices.Equal(s.Readers, []string{"gateway"})
+	})
+	c.Delete(t, ns, gatewayWithSecret)
+	c.Eventually(t, "nobody names it any more", func(context.Context) error {
+		if _, status := w.page("Secret/" + ns + "/api-client"); status != http.StatusNotFound {
+			return fmt.Errorf("the answer is %d", status)
+		}
+		return nil
+	})
+}
