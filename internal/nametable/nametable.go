@@ -3,11 +3,13 @@
 package nametable
 
 import (
-	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/moonsail/moonsail/internal/wire"
 )
 
 // TypeURL is the type of the resource.
@@ -63,12 +65,10 @@ func appendText(b []byte, n protowire.Number, text string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), text)
 }
 
-var errMalformed = errors.New("it is not a table of names")
-
 // Decode reads a table. Fields that are not known are let pass.
 func Decode(b []byte) ([]Entry, error) {
 	var out []Entry
-	err := fields(b, func(n protowire.Number, v []byte) error {
+	err := wire.Fields(b, func(n protowire.Number, v []byte) error {
 		if n != fieldTable {
 			return nil
 		}
@@ -79,16 +79,19 @@ func Decode(b []byte) ([]Entry, error) {
 		out = append(out, e)
 		return nil
 	})
-	return out, err
+	if err != nil {
+		return out, fmt.Errorf("it is not a table of names: %w", err)
+	}
+	return out, nil
 }
 
 func (e *Entry) decode(b []byte) error {
-	return fields(b, func(n protowire.Number, v []byte) error {
+	return wire.Fields(b, func(n protowire.Number, v []byte) error {
 		switch n {
 		case fieldKey:
 			e.Host = string(v)
 		case fieldValue:
-			return fields(v, e.field)
+			return wire.Fields(v, e.field)
 		}
 		return nil
 	})
@@ -104,33 +107,6 @@ func (e *Entry) field(n protowire.Number, v []byte) error {
 		e.ShortName = string(v)
 	case fieldNamespace:
 		e.Namespace = string(v)
-	}
-	return nil
-}
-
-// fields calls f for each field that has bytes.
-func fields(b []byte, f func(protowire.Number, []byte) error) error {
-	for len(b) > 0 {
-		n, typ, size := protowire.ConsumeTag(b)
-		if size < 0 {
-			return errMalformed
-		}
-		b = b[size:]
-		if typ != protowire.BytesType {
-			if size = protowire.ConsumeFieldValue(n, typ, b); size < 0 {
-				return errMalformed
-			}
-			b = b[size:]
-			continue
-		}
-		v, size := protowire.ConsumeBytes(b)
-		if size < 0 {
-			return errMalformed
-		}
-		if err := f(n, v); err != nil {
-			return err
-		}
-		b = b[size:]
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/moonsail/moonsail/internal/wire"
 )
 
 // facts are what a proxy must know of a resource to ask for the next ones.
@@ -54,35 +56,11 @@ func routesOf(l *listenerv3.Listener) (names []string) {
 
 // anyValue is the message inside of an encoded google.protobuf.Any.
 func anyValue(b []byte) (value []byte) {
-	eachField(b, func(num protowire.Number, v []byte) {
+	_ = wire.Fields(b, func(num protowire.Number, v []byte) error {
 		if num == 2 {
 			value = v
 		}
-	})
+		return nil
+	}) // what is not whole has no facts
 	return value
-}
-
-// eachField calls f with each length-delimited field. It tells whether the message was whole.
-func eachField(b []byte, f func(protowire.Number, []byte)) bool {
-	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return false
-		}
-		b = b[n:]
-		if typ != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
-				return false
-			}
-			b = b[n:]
-			continue
-		}
-		v, n := protowire.ConsumeBytes(b)
-		if n < 0 {
-			return false
-		}
-		f(num, v)
-		b = b[n:]
-	}
-	return true
 }

@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/moonsail/moonsail/internal/wire"
 )
 
 // Field numbers of DeltaDiscoveryRequest.
@@ -48,20 +50,13 @@ const (
 
 func (r *response) parse(b []byte) bool {
 	*r = response{resources: r.resources[:0]}
-	return eachField(b, func(num protowire.Number, v []byte) {
+	return wire.Fields(b, func(num protowire.Number, v []byte) error {
 		switch num {
 		case respResources:
 			var in received
-			eachField(v, func(num protowire.Number, v []byte) {
-				switch num {
-				case resVersion:
-					in.version = v
-				case resAny:
-					in.any = v
-				case resName:
-					in.name = v
-				}
-			})
+			if err := wire.Fields(v, in.take); err != nil {
+				return err
+			}
 			r.resources = append(r.resources, in)
 		case respRemoved:
 			r.resources = append(r.resources, received{name: v, removed: true})
@@ -70,5 +65,19 @@ func (r *response) parse(b []byte) bool {
 		case respNonce:
 			r.nonce = v
 		}
-	})
+		return nil
+	}) == nil
+}
+
+// take takes a field of a Resource.
+func (in *received) take(num protowire.Number, v []byte) error {
+	switch num {
+	case resVersion:
+		in.version = v
+	case resAny:
+		in.any = v
+	case resName:
+		in.name = v
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/moonsail/moonsail/internal/wire"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 )
 
@@ -34,7 +35,7 @@ func (r *request) parse(p ledger.Protocol, b []byte) error {
 	if p == ledger.Sotw {
 		field = r.sotwField
 	}
-	return eachField(b, field)
+	return wire.Fields(b, field)
 }
 
 // Field numbers of DeltaDiscoveryRequest.
@@ -86,7 +87,7 @@ func appendName(to *[][]byte, v []byte) error {
 // initial takes an entry of initial_resource_versions.
 func (r *request) initial(b []byte) error {
 	var nv ledger.NameVersion
-	err := eachField(b, func(num protowire.Number, v []byte) error {
+	err := wire.Fields(b, func(num protowire.Number, v []byte) error {
 		switch num {
 		case 1:
 			nv.Name = v
@@ -128,33 +129,6 @@ func (r *request) error(b []byte) error {
 				return protowire.ParseError(n)
 			}
 			b = b[n:]
-		}
-	}
-	return nil
-}
-
-// eachField calls f with each length-delimited field of a message and skips the others.
-func eachField(b []byte, f func(protowire.Number, []byte) error) error {
-	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		b = b[n:]
-		if typ != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
-				return protowire.ParseError(n)
-			}
-			b = b[n:]
-			continue
-		}
-		v, n := protowire.ConsumeBytes(b)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		b = b[n:]
-		if err := f(num, v); err != nil {
-			return err
 		}
 	}
 	return nil
