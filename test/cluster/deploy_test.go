@@ -1,0 +1,215 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/internal/inject"
+	"github.com/moonsail/moonsail/test/kubetest"
+)
+
+// manifest is deploy/control-plane.yaml.
+type manifest struct {
+	config     corev1.ConfigMap
+	service    corev1.Service
+	deployment appsv1.Deployment
+}
+
+func readManifest(t *testing.T) *manifest {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "control-plane.yaml"))
+	require.NoError(t, err)
+	docs := strings.Split(string(text), "\n---\n")
+	require.Len(t, docs, 3)
+	m := &manifest{}
+	for i, into := range []any{&m.config, &m.service, &m.deployment} {
+		require.NoError(t, yaml.UnmarshalStrict([]byte(docs[i]), into))
+	}
+	return m
+}
+
+// args are the manifest's, at ports of this machine.
+func (m *manifest) args(t *testing.T) []string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config")
+	require.NoError(t, os.WriteFile(file, []byte(m.config.Data["config"]), 0o600))
+	var out []string
+	for _, a := range m.deployment.Spec.Template.Spec.Containers[0].Args {
+		a = strings.Replace(a, "/etc/moonsail/injection/config", file, 1)
+		out = append(out, regexp.MustCompile(`-addr=:\d+$`).ReplaceAllString(a, "-addr=127.0.0.1:0"))
+	}
+	return out
+}
+
+// serving is a control plane as a process; at has where it listens, by what it serves.
+type serving struct {
+	cmd *exec.Cmd
+	at  map[string]string
+}
+
+var listens = regexp.MustCompile(`msg="serving ([^"]*)" .*?(?:addr|url)=(\S+)`)
+
+// runManifest runs the control plane as the manifest does, as its service account.
+func runManifest(t *testing.T, c *kubetest.Cluster, m *manifest) *serving {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &serving{at: map[string]string{}, cmd: exec.CommandContext(ctx, self, append(m.args(t), "--kubeconfig", as(t, c, "istio-system", "moonsail"))...)}
+	s.cmd.Env = append(os.Environ(), asMoonsail+"=1")
+	r, err := s.cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, s.cmd.Start())
+	var reading sync.WaitGroup
+	t.Cleanup(func() {
+		_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		reading.Wait()
+		_ = s.cmd.Wait()
+		cancel()
+	})
+	lines := bufio.NewReader(r)
+	for len(s.at) < 3 {
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err, "it has ended: %s", line)
+		if what := listens.FindStringSubmatch(line); what != nil {
+			s.at[what[1]] = what[2]
+		}
+	}
+	reading.Go(func() { _, _ = io.Copy(io.Discard, lines) })
+	return s
+}
+
+// TestManifest runs what deploy/control-plane.yaml says on a real API server, with the rights of
+// deploy/rbac.yaml: whom it injects gets a certificate there by what is injected.
+func TestManifest(t *testing.T) {
+	c := kubetest.Shared(t)
+	for _, file := range []string{"rbac.yaml", "webhook.yaml", "injector.yaml", "control-plane.yaml"} {
+		b, err := os.ReadFile(filepath.Join("..", "..", "deploy", file))
+		require.NoError(t, err)
+		// Nothing serves the Services here: the API server is to ask about nothing.
+		c.Apply(t, "", strings.ReplaceAll(string(b), "failurePolicy: Fail", "failurePolicy: Ignore"))
+	}
+	t.Cleanup(func() {
+		ctx, hooks := context.Background(), c.Client.AdmissionregistrationV1()
+		_ = hooks.MutatingWebhookConfigurations().Delete(ctx, "moonsail-injector", metav1.DeleteOptions{}) // the cluster may be gone
+		_ = hooks.ValidatingWebhookConfigurations().Delete(ctx, "moonsail-validator", metav1.DeleteOptions{})
+		_ = c.Client.AppsV1().Deployments("istio-system").Delete(ctx, "moonsail", metav1.DeleteOptions{})
+		_ = c.Client.CoreV1().Services("istio-system").Delete(ctx, "istiod", metav1.DeleteOptions{})
+	})
+	ns := c.Namespace(t)
+	c.Apply(t, ns, accounts)
+	m := readManifest(t)
+	s := runManifest(t, c, m)
+	c.Eventually(t, "it is ready", func(context.Context) error {
+		resp, err := http.Get(strings.TrimSuffix(s.at["metrics and debug pages"], "/debug") + "/ready")
+		if err == nil {
+			defer resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				err = fmt.Errorf("it says %s", resp.Status)
+			}
+		}
+		return err
+	})
+	http.DefaultClient.CloseIdleConnections()
+	roots := poolOf(t, rootsOf(t, c, ns))
+	_, err := certificate(t, s.at["xDS and certificates with TLS"], roots, tokenOf(t, c, ns, "web", "istio-ca"))
+	require.NoError(t, err)
+}
+
+// TestManifestFits holds that what is injected leads to what the manifest serves.
+func TestManifestFits(t *testing.T) {
+	m := readManifest(t)
+	config, err := inject.Load([]byte(m.config.Data["config"]))
+	require.NoError(t, err)
+	require.False(t, config.XDSPlaintext)
+	require.Equal(t, "istiod.istio-system.svc:15012", config.XDSAddress)
+	require.Equal(t, controlplane.DefaultPeerService, m.service.Name)
+	port := slices.IndexFunc(m.service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == 15012 })
+	require.GreaterOrEqual(t, port, 0)
+	require.Equal(t, "https-dns", m.service.Spec.Ports[port].Name, "peers are found by this name")
+	require.Contains(t, m.deployment.Spec.Template.Spec.Containers[0].Args, "--xds-addr=:15012")
+	for _, a := range m.deployment.Spec.Template.Spec.Containers[0].Args {
+		require.NotContains(t, a, "plaintext")
+	}
+}
+
+const saidOfProxies = `
+apiVersion: networking.istio.io/v1beta1
+kind: ProxyConfig
+metadata: {name: all}
+spec: {concurrency: 3, environmentVariables: {COLOUR: green, SIZE: small}}
+---
+apiVersion: networking.istio.io/v1beta1
+kind: ProxyConfig
+metadata: {name: large}
+spec: {selector: {matchLabels: {app: ownlarge}}, environmentVariables: {SIZE: large}, image: {imageType: debug}}
+`
+
+// TestProxyConfigOnACluster: Pods that a real API server has injected are as ProxyConfigs say that
+// are there then.
+func TestProxyConfigOnACluster(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t, "istio-injection=enabled")
+	port := freePort(t)
+	name := shipped(t, c, ns, port)
+	runControl(t, c, func(o *controlplane.Options) {
+		o.Status = false
+		o.Webhook.Addr, o.Webhook.InjectConfig, o.Webhook.Inject = fmt.Sprintf("127.0.0.1:%d", port), name, inject.Default()
+		require.NoError(t, o.Webhook.Inject.Prepare())
+	})
+	c.Apply(t, ns, saidOfProxies)
+	n := 0
+	injected := func(app string) (proxy corev1.Container, env map[string]string) {
+		env = map[string]string{}
+		c.Eventually(t, "an injected Pod as ProxyConfigs say", func(ctx context.Context) error {
+			n++
+			pod := fmt.Sprintf("pod-%d", n)
+			if err := c.TryApply(ctx, ns, fmt.Sprintf(ownPod, pod, app, "")); err != nil {
+				return err
+			}
+			o, err := c.Client.CoreV1().Pods(ns).Get(ctx, pod, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(o.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "istio-proxy" })
+			if i < 0 {
+				return fmt.Errorf("it has %v", names(o.Spec.InitContainers))
+			}
+			proxy = o.Spec.InitContainers[i]
+			for _, e := range proxy.Env {
+				env[e.Name] = e.Value
+			}
+			if env["COLOUR"] != "green" { // the control plane has not seen them yet
+				return fmt.Errorf("env is %v", env)
+			}
+			return nil
+		})
+		return proxy, env
+	}
+	proxy, env := injected("small")
+	require.Equal(t, "small", env["SIZE"])
+	require.Contains(t, env["PROXY_CONFIG"], `"concurrency":3`)
+	require.NotContains(t, proxy.Image, "debug")
+	proxy, env = injected("large")
+	require.Equal(t, "large", env["SIZE"])
+	require.Contains(t, proxy.Image, "-debug")
+}
