@@ -309,7 +309,21 @@ func (x *endpointIndex) list(s *model.Service) []model.Endpoint {
 	default:
 		out = x.fromWorkloads(s, true)
 	}
-	slices.SortStableFunc(out, func(a, b model.Endpoint) int { return strings.Compare(a.Address, b.Address) })
+	return byAddress(out)
+}
+
+// byAddress sorts endpoints; those of one address stay in their order. What is moved is their places:
+// an endpoint is large, and each change of one has all of its service sorted.
+func byAddress(list []model.Endpoint) []model.Endpoint {
+	places := make([]int, len(list))
+	for i := range places {
+		places[i] = i
+	}
+	slices.SortFunc(places, func(a, b int) int { return cmp.Or(strings.Compare(list[a].Address, list[b].Address), a-b) })
+	out := make([]model.Endpoint, len(list))
+	for i, p := range places {
+		out[i] = list[p]
+	}
 	return out
 }
 

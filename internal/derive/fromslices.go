@@ -11,11 +11,13 @@ import (
 // fromSlices merges a service's slices. An address that two slices name counts once: the
 // better state wins. So does a Pod with addresses of both families.
 func (x *endpointIndex) fromSlices(s *model.Service, parts map[model.Key]*model.EndpointSlice) []model.Endpoint {
-	at := map[string]int{}
+	size := membersOf(parts)
+	at := make(map[string]int, size)
 	counted := firstFamily(s, parts)
-	var out []model.Endpoint
+	out := make([]model.Endpoint, 0, size)
 	for _, k := range sortedKeys(parts) {
 		slice := parts[k]
+		ports := slicePorts(slice)
 		second := counted != nil && isIPv6(slice) != s.IPv6First
 		for i := range slice.Members {
 			if second && counted[slice.Members[i].Pod] {
@@ -25,6 +27,7 @@ func (x *endpointIndex) fromSlices(s *model.Service, parts map[model.Key]*model.
 			if !ok {
 				continue
 			}
+			e.Ports = ports
 			j, seen := at[e.Address]
 			switch {
 			case !seen:
@@ -84,6 +87,7 @@ func mergePorts(a, b map[string]uint32) map[string]uint32 {
 	return out
 }
 
+// fromMember is an endpoint but for its ports.
 func (x *endpointIndex) fromMember(s *model.Service, slice *model.EndpointSlice, m *model.SliceEndpoint) (model.Endpoint, bool) {
 	health := model.Healthy
 	switch {
@@ -106,9 +110,22 @@ func (x *endpointIndex) fromMember(s *model.Service, slice *model.EndpointSlice,
 	}
 	e.Address = m.Addresses[0]
 	e.Health = x.leaving.health(health, e.Address, slice.Namespace, m.Pod)
-	e.Ports = make(map[string]uint32, len(slice.Ports))
-	for _, p := range slice.Ports {
-		e.Ports[p.Name] = p.Number
-	}
 	return e, true
+}
+
+// slicePorts are the ports of all endpoints of a slice, which share them: nobody changes them.
+func slicePorts(slice *model.EndpointSlice) map[string]uint32 {
+	out := make(map[string]uint32, len(slice.Ports))
+	for _, p := range slice.Ports {
+		out[p.Name] = p.Number
+	}
+	return out
+}
+
+func membersOf(parts map[model.Key]*model.EndpointSlice) int {
+	n := 0
+	for _, slice := range parts {
+		n += len(slice.Members)
+	}
+	return n
 }
