@@ -31,6 +31,9 @@ func merge(have, d *Delta) {
 	mergeMap(have.Listeners, d.Listeners)
 	mergeMap(have.RouteConfigs, d.RouteConfigs)
 	mergeMap(have.VirtualHosts, d.VirtualHosts)
+	if d.Unfetched != nil {
+		have.Unfetched = d.Unfetched
+	}
 	if d.Patches != nil {
 		have.Patches = d.Patches
 	}

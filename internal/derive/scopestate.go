@@ -131,6 +131,9 @@ type Delta struct {
 	Names        map[string]*view.Names       // by host
 	Extensions   map[string]*view.Wasm        // plugins whose modules agents fetch
 	Bootstraps   map[string]*view.Bootstrap
+	// Unfetched are the plugins whose modules nobody fetches for the scope's proxies, until others
+	// are given; nil: as before.
+	Unfetched []string
 	// Patches are what EnvoyFilters change of these and of all later views of the scope, until
 	// others are given; nil: as before.
 	Patches *view.Patches
@@ -148,6 +151,9 @@ func newDelta() *Delta {
 func (d *Delta) Len() int {
 	n := len(d.Clusters) + len(d.Endpoints) + len(d.Secrets) + len(d.Scopes) + len(d.Listeners) + len(d.RouteConfigs) + len(d.VirtualHosts) + len(d.Names) + len(d.Extensions) + len(d.Bootstraps)
 	if d.Patches != nil {
+		n++
+	}
+	if d.Unfetched != nil {
 		n++
 	}
 	return n

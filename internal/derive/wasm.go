@@ -19,7 +19,21 @@ func (s *scope) deriveWasm(r *reader) {
 		return
 	}
 	s.plugins = now
+	if !s.Key.Modules {
+		s.out.Unfetched = unfetched(now)
+	}
 	s.markTelling(r.mesh())
+}
+
+// unfetched are the names of plugins whose modules have to be fetched; never nil.
+func unfetched(list []*model.WasmPlugin) []string {
+	out := []string{}
+	for _, p := range list {
+		if p.Module.URL != "" {
+			out = append(out, p.Key.String())
+		}
+	}
+	return out
 }
 
 // extend gives a listener's chains the plugins that are for them; port is the listener's where

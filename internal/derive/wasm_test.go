@@ -70,3 +70,24 @@ func TestFetchedPlugins(t *testing.T) {
 	require.Equal(t, &view.Wasm{Name: name, From: view.WasmFromAgent}, with.filterOf(plugin("1")))
 	require.Equal(t, &view.Wasm{Name: name}, (&scope{}).filterOf(plugin("1")))
 }
+
+// TestUnfetchedPlugins: it is known where nobody fetches a module, and where that is over.
+func TestUnfetchedPlugins(t *testing.T) {
+	d := New(model.DefaultMesh(), 1)
+	plugin := &model.WasmPlugin{
+		Meta:   model.Meta{Key: model.Key{Kind: model.KindWasmPlugin, Namespace: "shop", Name: "auth"}},
+		Module: model.WasmModule{URL: "oci://example.com/auth"},
+	}
+	p := &model.Proxy{Type: model.ProxySidecar, Namespace: "shop", IPs: []string{"10.0.0.1"}}
+	old, _ := d.Index().Keys(p)
+	p.Modules = true
+	able, _ := d.Index().Keys(p)
+	d.Open(old)
+	d.Open(able)
+	deltas := d.Apply([]store.Change{{Key: plugin.Key, New: plugin}}).Deltas
+	require.Equal(t, []string{"WasmPlugin/shop/auth"}, deltas[old].Unfetched)
+	require.Nil(t, deltas[able].Unfetched)
+	deltas = d.Apply([]store.Change{{Key: plugin.Key, Old: plugin}}).Deltas
+	require.NotNil(t, deltas[old].Unfetched)
+	require.Empty(t, deltas[old].Unfetched)
+}

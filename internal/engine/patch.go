@@ -38,9 +38,23 @@ func (t *translation) leftOut(typ, name string, problems []patch.Problem) {
 	}
 }
 
-// forgetPatches forgets what was told of a scope's patches before they were replaced.
-func (e *Engine) forgetPatches(k derive.ScopeKey) {
-	maps.DeleteFunc(e.failures, func(f failureKey, _ Failure) bool { return f.scope == k && f.typ == envoyFilters })
+// wasmPlugins is the type under which plugins are told of that proxies cannot have.
+const wasmPlugins = "WasmPlugin"
+
+// replaceUnfetched notes the plugins whose modules nobody fetches for the scope's proxies.
+func (t *translation) replaceUnfetched(d *derive.Delta) {
+	t.replugged = d.Unfetched != nil
+	for _, name := range d.Unfetched {
+		t.failed = append(t.failed, Failure{
+			Scope: t.key.String(), Type: wasmPlugins, Name: name, key: t.key, plugin: true,
+			Error: "nobody fetches modules for these proxies, whose agents are older: its failStrategy decides for all requests",
+		})
+	}
+}
+
+// forget forgets what was told of a scope's patches or plugins before they were replaced.
+func (e *Engine) forget(k derive.ScopeKey, typ string) {
+	maps.DeleteFunc(e.failures, func(f failureKey, _ Failure) bool { return f.scope == k && f.typ == typ })
 }
 
 // The messages of views, with the scope's patches; nil: a patch removes it.

@@ -22,8 +22,9 @@ type Failure struct {
 	Name  string `json:"name"`
 	Error string `json:"error"`
 
-	key   derive.ScopeKey
-	patch bool // the resource is served, but for a patch of an EnvoyFilter
+	key    derive.ScopeKey
+	patch  bool // the resource is served, but for a patch of an EnvoyFilter
+	plugin bool // it is served, but a plugin is what its failStrategy says
 }
 
 // batchMemo lets scopes share one encoding of one view. It lives for one batch.
@@ -75,6 +76,8 @@ type translation struct {
 	patches *patch.Set
 	// repatched: other patches than before are in force.
 	repatched bool
+	// replugged: other plugins than before have modules that nobody fetches.
+	replugged bool
 	updates   []table.Update
 	failed    []Failure
 }
@@ -85,6 +88,7 @@ func (e *Engine) translateScope(k derive.ScopeKey, d *derive.Delta, memo *batchM
 		return t
 	}
 	t.replacePatches(e.scopes[k], d)
+	t.replaceUnfetched(d)
 	put(t, resource.Cluster, d.Clusters, t.cluster)
 	t.endpoints(d.Endpoints, memo)
 	put(t, resource.Secret, d.Secrets, messageOf(translate.Secret))
@@ -188,7 +192,10 @@ type failureKey struct {
 // noteFailures keeps the list of what cannot be translated, and tells of new ones.
 func (e *Engine) noteFailures(t *translation) {
 	if t.repatched {
-		e.forgetPatches(t.key)
+		e.forget(t.key, envoyFilters)
+	}
+	if t.replugged {
+		e.forget(t.key, wasmPlugins)
 	}
 	if len(e.failures) > 0 {
 		for _, u := range t.updates {
@@ -198,8 +205,11 @@ func (e *Engine) noteFailures(t *translation) {
 	for _, f := range t.failed {
 		e.failures[failureKey{f.key, f.Type, f.Name}] = f
 		what := "resource not translated; the last good one stays in force"
-		if f.patch {
+		switch {
+		case f.patch:
 			what = "patch of an EnvoyFilter left out"
+		case f.plugin:
+			what = "module of a WasmPlugin is not fetched"
 		}
 		e.log.Warn(what, "scope", f.Scope, "type", f.Type, "name", f.Name, "error", f.Error)
 	}
