@@ -53,3 +53,14 @@ func TestSecretsOfGateways(t *testing.T) {
 		"edge/all":        {{"gateway", "other"}, nil},
 	}, got)
 }
+
+// TestKindsOfOneName: what is listed of one must not be taken for the other.
+func TestKindsOfOneName(t *testing.T) {
+	seen := map[string]bool{}
+	for _, k := range customKinds() {
+		r := custom(k, "v1", "plural")
+		require.False(t, seen[r.title()], r.title())
+		seen[r.title()] = true
+	}
+	require.True(t, seen["Gateway"] && seen["Gateway.gateway.networking.k8s.io"])
+}

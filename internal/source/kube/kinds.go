@@ -30,6 +30,14 @@ type resource struct {
 	metric           string // how Istio's metrics of registry events call it; empty: its kind
 }
 
+// title tells kinds apart: two groups have Gateways, of which one is read.
+func (r *resource) title() string {
+	if r.Read {
+		return r.Kind
+	}
+	return r.Kind + "." + r.Group
+}
+
 func (r *resource) gv() schema.GroupVersion {
 	return schema.GroupVersion{Group: r.Group, Version: r.version}
 }

@@ -18,9 +18,9 @@ func backoff() *wait.Backoff {
 // reflect keeps a sink up to date until ctx ends. The Reflector's own log lines are
 // dropped: status tells what matters, once.
 func (s *Source) reflect(ctx context.Context, r *resource, k *sink) {
-	lw, err := s.Client.listWatch(r, func(err error) { s.status.heard(r.Kind, err) })
+	lw, err := s.Client.listWatch(r, func(err error) { s.status.heard(r.title(), err) })
 	if err != nil {
-		s.status.heard(r.Kind, err)
+		s.status.heard(r.title(), err)
 		return
 	}
 	quiet := logr.Discard()

@@ -67,7 +67,7 @@ func (e *entry) GetObjectMeta() metav1.Object {
 func newSink(r *resource, s *Source) *sink {
 	k := &sink{
 		resource: r, decoder: s.Decoder, pool: newPool(), put: s.Intake.Put, meter: s.Meter,
-		listed: func() { s.status.listed(r.Kind) }, problem: s.log.problems,
+		listed: func() { s.status.listed(r.title()) }, problem: s.log.problems,
 		held: map[name]held{}, problems: map[name]istioapi.Problems{},
 	}
 	if r.istios() {

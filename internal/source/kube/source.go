@@ -173,7 +173,7 @@ func (s *Source) watch(ctx context.Context, r *resource) *installed {
 	ctx, stop := context.WithCancel(ctx)
 	w := &installed{sink: s.sink(r), stop: stop, ended: make(chan struct{})}
 	if r.Read {
-		s.status.await(r.Kind)
+		s.status.await(r.title())
 	}
 	go func() {
 		defer close(w.ended)
@@ -194,7 +194,7 @@ func (s *Source) gone(w *installed, now time.Time) bool {
 	<-w.ended
 	_ = w.sink.Replace(nil, "") // fails only on what it cannot decode
 	s.forget(w.sink)
-	s.status.heard(w.sink.resource.Kind, nil)
+	s.status.heard(w.sink.resource.title(), nil)
 	s.Log.Info("a kind is not installed any more; its objects are gone", "kind", w.sink.resource.Kind)
 	return true
 }

@@ -39,7 +39,7 @@ func (s *status) begin(kinds []*resource, synced func()) {
 	s.pending, s.synced = map[string]struct{}{searching: {}}, synced
 	s.failing, s.denied = map[string]error{}, map[string]bool{}
 	for _, r := range kinds {
-		s.pending[r.Kind] = struct{}{}
+		s.pending[r.title()] = struct{}{}
 	}
 }
 
