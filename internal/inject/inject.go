@@ -85,10 +85,18 @@ func (r *request) render(name string) ([]byte, error) {
 			return nil, err
 		}
 		return asPatch(p)
+	case name == GatewayTemplate:
+		p, err := r.gateway()
+		if err != nil {
+			return nil, err
+		}
+		return asPatch(p)
 	}
 	known := slices.Sorted(maps.Keys(r.parsed))
-	if !slices.Contains(known, SidecarTemplate) {
-		known = append(known, SidecarTemplate)
+	for _, own := range []string{SidecarTemplate, GatewayTemplate} {
+		if !slices.Contains(known, own) {
+			known = append(known, own)
+		}
 	}
 	return nil, fmt.Errorf("annotation %s: there is no template %q, but %s", annotationTemplates, name, strings.Join(known, ", "))
 }

@@ -3,6 +3,7 @@ package inject
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -88,6 +89,9 @@ func (c *Config) newRequest(pod *corev1.Pod, owner Owner) (*request, error) {
 	r.hold = c.HoldApplication
 	if h := r.proxyConfig.GetHoldApplicationUntilProxyStarts(); h != nil {
 		r.hold = h.GetValue()
+	}
+	if slices.Contains(r.templatesOf(pod), GatewayTemplate) {
+		r.makeRouter()
 	}
 	if err := r.readStatusPort(); err != nil {
 		return nil, err
