@@ -34,6 +34,9 @@ func printSingles(w io.Writer, s Style, r *propagation.Report) error {
 	}
 	fmt.Fprintf(w, "%s\n%s; times in ms, medians of %d changes; ratios are to a server that computes nothing;\n"+
 		"us/PROXY is the CPU time for each proxy: the control plane's, that server's, and bare TCP's\n\n", s.Dim(r.Machine.Line()), r.Target, r.Rounds)
+	if r.Machine.Busy() {
+		fmt.Fprintf(w, "%s\n\n", s.Bad("something else ran when it began: trust the ratios, not the numbers"))
+	}
 	if err := t.Write(w); err != nil {
 		return err
 	}

@@ -9,6 +9,9 @@ import (
 // Only leaves some of the settings of expedia and airbnb.
 func (o *Options) Only(names ...string) { o.settings = names }
 
+// ErrBudget ends a run whose time is over.
+var ErrBudget = errBudget
+
 // DefaultSetting is the one that the others are compared with.
 const DefaultSetting = defaultSetting
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 	"github.com/moonsail/moonsail/internal/lab/propagation"
 	"github.com/moonsail/moonsail/test/kubetest"
@@ -55,6 +56,34 @@ func TestRun(t *testing.T) {
 	require.InDelta(t, route.Subject.Concerned.Bytes, route.Floor.Concerned.Bytes, 16, "the floor sends as much")
 	require.Positive(t, route.Bare.Last.P50)
 	recompute(t, report)
+	require.Empty(t, labtest.LeftOver(t))
+}
+
+// TestSlowControlPlaneIsSeen: a control plane that holds each change back for 50 ms misses its bar,
+// and the report is sure of that.
+func TestSlowControlPlaneIsSeen(t *testing.T) {
+	t.Setenv("PILOT_DEBOUNCE_AFTER", "50ms")
+	o := options(t)
+	o.Scenarios, o.Rounds = []string{"endpoint"}, 5
+	report, err := propagation.Run(t.Context(), o)
+	require.NoError(t, err)
+	bar := report.Results[0].Bars[0]
+	require.False(t, bar.Holds)
+	require.Equal(t, experiment.Missed, bar.Verdict, "%+v", bar)
+	require.Positive(t, report.Machine.CPUs)
+}
+
+// TestBudget: what does not fit is left out, and the report says so.
+func TestBudget(t *testing.T) {
+	o := options(t)
+	o.Scenarios = []string{"connect-herd", "endpoint"}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	o.Finished = func(propagation.Result) { cancel(propagation.ErrBudget) }
+	report, err := propagation.Run(ctx, o)
+	require.NoError(t, err)
+	require.Len(t, report.Results, 1)
+	require.Contains(t, report.Notes[0], "what comes after connect-herd on mesh 5x20 is left out")
 	require.Empty(t, labtest.LeftOver(t))
 }
 
