@@ -136,15 +136,17 @@ func (r *run) cut(ctx context.Context, n int, err error) error {
 // left is what is left of the budget.
 func (r *run) left() time.Duration { return time.Until(r.begun.Add(r.Budget - stopTime)) }
 
-func (r *run) start(ctx context.Context) (err error) {
+func (r *run) start(ctx context.Context) error {
 	for i, v := range r.Variants {
 		if v.Skip != "" {
 			continue
 		}
 		r.tell(0, fmt.Sprintf("starting %s (%d of %d)", v.Name, i+1, len(r.Variants)), 0)
-		if r.subjects[i], err = v.Start(ctx); err != nil {
+		s, err := v.Start(ctx)
+		if err != nil {
 			return fmt.Errorf("%s does not start: %w", v.Name, err)
 		}
+		r.subjects[i] = s
 	}
 	return nil
 }

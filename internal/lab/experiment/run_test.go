@@ -130,7 +130,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestNoStart(t *testing.T) {
 	e, fakes, _ := made(5, map[string]float64{"base": 1, "a": 1, "b": 1})
-	e.Variants[1].Start = func(context.Context) (Subject, error) { return nil, errors.New("no luck") }
+	e.Variants[1].Start = func(context.Context) (Subject, error) { return (*fake)(nil), errors.New("no luck") } // a pointer of its own type
 	r, err := Run(t.Context(), e)
 	require.EqualError(t, err, "a does not start: no luck")
 	require.Equal(t, err.Error(), r.Stopped)
