@@ -68,7 +68,7 @@ e2e: envoy kube-build ## the tests with real Envoys and a real API server alone,
 e2e-full: envoy kube-build ## the same with 200 restarts of sidecars under traffic, and each experiment of the lab in its quick form: about 40 minutes
 	@RACE="$(RACE)" TESTFLAGS="$(TESTFLAGS)" tools/e2e-full
 
-lab: kube-build build envoy ## all experiments of the lab in full, some hours; reports in dist/lab (LABFLAGS=--quick)
+lab: kube-build build envoy ## all experiments of the lab in full, some two hours and a half; reports in dist/lab (LABFLAGS=--quick)
 	@tools/lab --out dist/lab $(LABFLAGS)
 
 h2spec: ## h2spec's cases against the HTTP/2 server of xDS streams, in a second

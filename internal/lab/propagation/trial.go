@@ -64,7 +64,7 @@ func newTrial(x *restart, list []setting, kinds []string) *trial {
 // experiment is what all trials have in common.
 func (x *trial) experiment(name, title string) *experiment.Experiment {
 	e := &experiment.Experiment{
-		Name: name, Title: title, Quick: x.o.Quick, Version: x.o.Version, Rounds: x.o.TrialRounds, Budget: max(x.o.schedule.left()-x.clearing(), leastTime),
+		Name: name, Title: title, Quick: x.o.Quick, Version: x.o.Version, Rounds: x.o.TrialRounds, Budget: max(x.o.schedule.left()-x.clearing(), leastTime).Truncate(time.Second),
 		Before: x.open, Metrics: x.metrics(), Plots: plots(), Finish: x.finish, Progress: x.o.Progress,
 		Facts: []string{fmt.Sprintf("%d Deployments of %d pods, %d simulated proxies, Kubernetes' controllers without a kubelet's containers", x.size.Deployments, x.size.Pods, x.size.Proxies)},
 		Bars: []experiment.Bar{
