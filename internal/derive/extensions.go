@@ -12,7 +12,9 @@ import (
 // select, and an empty one.
 func (x *Index) extensionKeys(p *model.Proxy) (extensions, none ScopeKey) {
 	extensions = ScopeKey{Type: p.Type, Extensions: true, Namespace: p.Namespace, Labels: x.labels.relevant(p.Labels)}
-	extensions.Account = x.accountOf(p)
+	if x.pulls[p.Namespace] > 0 && p.Verified {
+		extensions.Account = p.ServiceAccount
+	}
 	extensions.Version, extensions.Metadata = x.proxies.of(p)
 	return extensions, ScopeKey{Names: true, Inbound: true}
 }
@@ -24,7 +26,7 @@ func (s *scope) deriveExtensions(r *reader) {
 		if p.Module.URL == "" {
 			continue
 		}
-		v := s.extensionOf(p)
+		v := s.extensionOf(r, p)
 		now[v.Name], s.out.Extensions[v.Name] = true, v
 	}
 	for name := range s.extensions {
@@ -35,8 +37,9 @@ func (s *scope) deriveExtensions(r *reader) {
 	s.extensions = now
 }
 
-func (s *scope) extensionOf(p *model.WasmPlugin) *view.Wasm {
+func (s *scope) extensionOf(r *reader, p *model.WasmPlugin) *view.Wasm {
 	v := wasmOf(p)
+	v.Login = s.login(r, p)
 	v.From, v.Module = view.WasmFromAgent, p.Module
 	if p.Module.Always {
 		v.Version = p.ResourceVersion
@@ -66,4 +69,45 @@ func (s *scope) deriveBootstraps(r *reader) {
 		}
 	}
 	s.bootstraps = now
+}
+
+// login are the credentials that a plugin's module is fetched with: of its own namespace, as other
+// credentials, and for service accounts that may read them. Others ask for the module without.
+func (s *scope) login(r *reader, p *model.WasmPlugin) model.PrivateKey {
+	key, named := p.PullSecretKey()
+	if !named || key.Namespace != s.Key.Namespace || s.Key.Account == "" {
+		return model.PrivateKey{}
+	}
+	secret := r.secret(key)
+	if secret == nil || !secret.MayRead(s.Key.Account) {
+		return model.PrivateKey{}
+	}
+	return secret.Login
+}
+
+func (x *Index) replaceWasmPlugin(old, now *model.WasmPlugin, touched *touched) {
+	x.replacePolicy(asObject(old), asObject(now), touched)
+	touched.labels = x.countPulls(now, 1) || touched.labels // before the old one, so that what both ask for is no news
+	touched.labels = x.countPulls(old, -1) || touched.labels
+}
+
+// countPulls tells whether a namespace began or ceased to have plugins that name credentials.
+func (x *Index) countPulls(p *model.WasmPlugin, by int) bool {
+	if p == nil || p.Module.PullSecret == "" {
+		return false
+	}
+	before := x.pulls[p.Namespace]
+	x.pulls[p.Namespace] += by
+	if before+by == 0 {
+		delete(x.pulls, p.Namespace)
+	}
+	return before == 0 || before+by == 0
+}
+
+// asObject keeps nil pointers out of interfaces.
+func asObject(p *model.WasmPlugin) model.Object {
+	if p == nil {
+		return nil
+	}
+	return p
 }

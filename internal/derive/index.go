@@ -33,6 +33,7 @@ type Index struct {
 	localities int
 	// credentials counts the destination rules that name some, by namespace.
 	credentials map[string]int
+	pulls       map[string]int // plugins that name credentials for registries, likewise
 }
 
 // NewIndex makes an empty index.
@@ -55,7 +56,7 @@ func NewIndex(mesh *model.Mesh) *Index {
 		labels:    labelUse{},
 		proxies:   proxyUse{metadata: labelUse{}},
 
-		credentials: map[string]int{},
+		credentials: map[string]int{}, pulls: map[string]int{},
 	}
 	x.exports.discovery = x.discovery
 	x.endpoints.accepts = x.accepts
@@ -92,6 +93,8 @@ func (x *Index) apply(c store.Change, touched *touched) {
 		x.replaceSecret(as[*model.Secret](c.Old), as[*model.Secret](c.New), touched)
 	case model.KindEnvoyFilter:
 		x.replaceEnvoyFilter(as[*model.EnvoyFilter](c.Old), as[*model.EnvoyFilter](c.New), touched)
+	case model.KindWasmPlugin:
+		x.replaceWasmPlugin(as[*model.WasmPlugin](c.Old), as[*model.WasmPlugin](c.New), touched)
 	case model.KindProxyConfig: // it counts when Pods get their sidecars
 	default:
 		x.replacePolicy(c.Old, c.New, touched)

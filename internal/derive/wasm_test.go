@@ -91,3 +91,45 @@ func TestUnfetchedPlugins(t *testing.T) {
 	require.NotNil(t, deltas[old].Unfetched)
 	require.Empty(t, deltas[old].Unfetched)
 }
+
+// TestPullSecrets: credentials for registries go to those of the plugin's namespace whose service
+// account may read them, and shows that it is theirs; to nobody else.
+func TestPullSecrets(t *testing.T) {
+	plugin := func(ns string) *model.WasmPlugin {
+		return &model.WasmPlugin{
+			Meta:   model.Meta{Key: model.Key{Kind: model.KindWasmPlugin, Namespace: ns, Name: "auth"}},
+			Module: model.WasmModule{URL: "oci://example.com/auth", PullSecret: "registry"},
+		}
+	}
+	secret := func(ns string, readers ...string) *model.Secret {
+		return &model.Secret{
+			Meta:  model.Meta{Key: model.Key{Kind: model.KindSecret, Namespace: ns, Name: "registry"}},
+			Login: model.NewPrivateKey("login of " + ns), Readers: append([]string{}, readers...),
+		}
+	}
+	d := New(model.DefaultMesh(), 1)
+	d.Apply([]store.Change{{Key: plugin("shop").Key, New: plugin("shop")}, {Key: secret("shop").Key, New: secret("shop", "web")}})
+	login := func(account string, verified bool, ns string) string {
+		p := &model.Proxy{Type: model.ProxySidecar, Extensions: true, Namespace: ns, ServiceAccount: account, Verified: verified, IPs: []string{"0.0.0.0"}}
+		key, _ := d.Index().Keys(p)
+		d.Close(key)
+		for _, v := range d.Open(key).Extensions {
+			return v.Login.PEM()
+		}
+		return "nothing"
+	}
+	require.Equal(t, "login of shop", login("web", true, "shop"))
+	require.Empty(t, login("web", false, "shop"), "who does not show it")
+	require.Empty(t, login("other", true, "shop"), "who may not read it")
+	require.Equal(t, "nothing", login("web", true, "other"))
+
+	root := d.Index().mesh.RootNamespace
+	d.Apply([]store.Change{{Key: plugin("shop").Key, Old: plugin("shop")}, {Key: plugin(root).Key, New: plugin(root)}, {Key: secret(root).Key, New: secret(root, "web")}})
+	require.Empty(t, login("web", true, "shop"), "another namespace's Secret")
+
+	d.Apply([]store.Change{{Key: plugin("shop").Key, New: plugin("shop")}})
+	key, _ := d.Index().Keys(&model.Proxy{Type: model.ProxySidecar, Extensions: true, Namespace: "shop", ServiceAccount: "web", Verified: true, IPs: []string{"0.0.0.0"}})
+	d.Open(key)
+	delta := d.Apply([]store.Change{{Key: secret("shop").Key, Old: secret("shop", "web"), New: secret("shop")}}).Deltas[key]
+	require.Empty(t, delta.Extensions["extenstions.istio.io/wasmplugin/shop.auth"].Login.PEM(), "a right that was withdrawn")
+}

@@ -47,7 +47,7 @@ func (w *world) wasmPlugin() model.Object {
 		Phase: pick(w, []model.WasmPhase{model.WasmUnspecified, model.WasmAuthn, model.WasmAuthz, model.WasmStats}),
 	}
 	if w.chance(0.4) {
-		p.File, p.Module = "", model.WasmModule{URL: "oci://a/" + pick(w, worldVersions), Always: w.chance(0.5)}
+		p.File, p.Module = "", model.WasmModule{URL: "oci://a/" + pick(w, worldVersions), Always: w.chance(0.5), PullSecret: pick(w, []string{"", "s"})}
 	}
 	if w.chance(0.5) {
 		p.Selector = w.selector()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -53,6 +54,7 @@ var Sections = []struct {
 	{"clusters", typesOf("CDS")},
 	{"endpoints", typesOf("EDS")},
 	{"secrets", typesOf("SDS")},
+	{"extensions", typesOf("ECDS", "BDS")},
 }
 
 func typesOf(short ...string) []resource.Type {
@@ -78,7 +80,7 @@ func sectionTypes(section string) ([]resource.Type, error) {
 		}
 	}
 	if !known {
-		return nil, fmt.Errorf("there is no section %q of a proxy's configuration: it is listeners, routes, clusters, endpoints, secrets or all", section)
+		return nil, fmt.Errorf("there is no section %q of a proxy's configuration: it is listeners, routes, clusters, endpoints, secrets, extensions or all", section)
 	}
 	return out, nil
 }
@@ -143,15 +145,42 @@ func readable(e *resource.Encoded) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if secret, ok := m.(*tlsv3.Secret); ok {
-		redact(secret)
+	switch m := m.(type) {
+	case *tlsv3.Secret:
+		redact(m)
+	case *corev3.TypedExtensionConfig:
+		if err := redactPlugin(m); err != nil {
+			return nil, err
+		}
 	}
 	return protojson.Marshal(m)
 }
 
+const redacted = "[redacted]"
+
 // redact takes the key out of a secret, as Envoy does.
 func redact(s *tlsv3.Secret) {
 	if c := s.GetTlsCertificate(); c != nil {
-		c.PrivateKey = &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "[redacted]"}}
+		c.PrivateKey = &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: redacted}}
 	}
+}
+
+// pullSecret is the variable by which agents are told credentials for registries.
+const pullSecret = "ISTIO_META_WASM_IMAGE_PULL_SECRET"
+
+// redactPlugin takes the credentials for its registry out of a plugin.
+func redactPlugin(e *corev3.TypedExtensionConfig) error {
+	config := &wasmv3.Wasm{}
+	if !e.GetTypedConfig().MessageIs(config) {
+		return nil
+	}
+	if err := e.TypedConfig.UnmarshalTo(config); err != nil {
+		return err
+	}
+	values := config.GetConfig().GetVmConfig().GetEnvironmentVariables().GetKeyValues()
+	if _, there := values[pullSecret]; !there {
+		return nil
+	}
+	values[pullSecret] = redacted
+	return e.TypedConfig.MarshalFrom(config)
 }

@@ -3,6 +3,7 @@ package istioapi
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ var (
 func (d Decoder) Secret(o *corev1.Secret) (*model.Secret, Problems) {
 	c := d.start(model.KindSecret, &o.ObjectMeta)
 	switch o.Type {
-	case corev1.SecretTypeOpaque, corev1.SecretTypeTLS, "":
+	case corev1.SecretTypeOpaque, corev1.SecretTypeTLS, corev1.SecretTypeDockerConfigJson, "":
 	default:
 		if !hasCredential(o) { // somebody's token: it is not even kept
 			return nil, c.list
@@ -45,7 +46,22 @@ func (d Decoder) Secret(o *corev1.Secret) (*model.Secret, Problems) {
 	if out.CA, out.CRL, err = authorities(data); err != nil {
 		out.CAProblem = err.Error()
 	}
+	if o.Type == corev1.SecretTypeDockerConfigJson {
+		out.Login = login(data)
+	}
 	return out, c.list
+}
+
+// login is a Docker configuration that names registries; zero: there is none.
+func login(data map[string]string) model.PrivateKey {
+	var config struct {
+		Auths map[string]json.RawMessage `json:"auths"`
+	}
+	text := data[corev1.DockerConfigJsonKey]
+	if json.Unmarshal([]byte(text), &config) != nil || len(config.Auths) == 0 {
+		return model.PrivateKey{}
+	}
+	return model.NewPrivateKey(text)
 }
 
 func hasCredential(o *corev1.Secret) bool {

@@ -9,6 +9,7 @@ import (
 	extensions "istio.io/api/extensions/v1alpha1"
 	typev1beta1 "istio.io/api/type/v1beta1"
 	extensionsv1alpha1 "istio.io/client-go/pkg/apis/extensions/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -134,8 +135,14 @@ func (c *conv) wasmPull(at path, spec *extensions.WasmPlugin, into *model.WasmPl
 	case extensions.PullPolicy_IfNotPresent:
 		m.Always = false
 	}
-	if spec.ImagePullSecret != "" {
-		c.warnf(at.f("imagePullSecret"), "is not read yet: the image is asked for without credentials")
+	switch name := spec.ImagePullSecret; {
+	case name == "":
+	case len(validation.IsDNS1123Subdomain(name)) > 0:
+		c.errorf(at.f("imagePullSecret"), "%q is not the name of a Secret", name)
+	case !strings.HasPrefix(m.URL, "oci://"):
+		c.warnf(at.f("imagePullSecret"), "has no effect: it is for images of registries")
+	default:
+		m.PullSecret = name
 	}
 }
 

@@ -9,13 +9,16 @@ import (
 // object names as a credential.
 const KindSecret Kind = "Secret"
 
-// Secret is a certificate with its key, or certificates of CAs, or both.
+// Secret is a certificate with its key, or certificates of CAs, or both; or credentials for
+// registries of images.
 type Secret struct {
 	Meta
 	Certificate string // a chain in PEM, the leaf first; empty: it has none
 	PrivateKey  PrivateKey
 	CA          string // certificates in PEM; empty: it has none
 	CRL         string // in PEM; of those that CA signs
+	// Login is a Docker configuration with credentials for registries, in JSON; zero: it has none.
+	Login PrivateKey
 	// Problem is why it has no certificate with a key that could be used, CAProblem why it has
 	// no CAs; empty: it has. They name fields and never what is in them.
 	Problem, CAProblem string

@@ -34,7 +34,15 @@ type WasmPlugin struct {
 type WasmModule struct {
 	URL    string // http://, https:// or oci://
 	SHA256 string // in hex, of the module or of the image's manifest; empty: any
-	Always bool   // it is fetched anew for each version of the object; else what is kept will do
+	// PullSecret has credentials for registries: a Secret of the object's namespace, for its
+	// workloads whose service account may read it; empty: none.
+	PullSecret string
+	Always     bool // it is fetched anew for each version of the object; else what is kept will do
+}
+
+// PullSecretKey is the Secret with the credentials that a module is fetched with; false: none.
+func (w *WasmPlugin) PullSecretKey() (Key, bool) {
+	return Key{Kind: KindSecret, Namespace: w.Namespace, Name: w.Module.PullSecret}, w.Module.PullSecret != ""
 }
 
 // WasmVariable is an environment variable of the module.

@@ -28,6 +28,7 @@ const extensionWait = 15 * time.Second
 // the module does not see.
 const (
 	pullPolicyVariable = "ISTIO_META_WASM_IMAGE_PULL_POLICY"
+	pullSecretVariable = "ISTIO_META_WASM_IMAGE_PULL_SECRET"
 	versionVariable    = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
 	pullAlways         = "Always"
 	noSum              = "nil" // Envoy's API wants some text
@@ -104,6 +105,9 @@ func pullEnv(v *view.Wasm) map[string]string {
 	maps.Copy(out, v.Env)
 	if v.Module.Always {
 		out[pullPolicyVariable], out[versionVariable] = pullAlways, v.Version
+	}
+	if login := v.Login.PEM(); login != "" {
+		out[pullSecretVariable] = login
 	}
 	return out
 }

@@ -64,6 +64,11 @@ func TestFetchedPlugins(t *testing.T) {
 	require.Equal(t, "oci://example.com/auth:v1", vm.Code.GetRemote().HttpUri.Uri)
 	require.Equal(t, map[string]string{"A": "b", pullPolicyVariable: "Always", versionVariable: "7"}, vm.EnvironmentVariables.KeyValues)
 	require.Equal(t, map[string]string{"A": "b"}, v.Env, "the view is as it was")
+	v.Login = model.NewPrivateKey("{}")
+	told, err = Extension(v)
+	require.NoError(t, err)
+	require.NoError(t, told.TypedConfig.UnmarshalTo(config))
+	require.Equal(t, "{}", config.Config.GetVmConfig().EnvironmentVariables.KeyValues[pullSecretVariable])
 
 	v.FailOpen = true
 	f, err = wasmFilter(v)

@@ -17,6 +17,7 @@ type Wasm struct {
 	File     string // of the sidecar, with the module; empty: see From
 	From     WasmSource
 	Module   model.WasmModule // WasmFromAgent, for the agent alone
+	Login    model.PrivateKey // for the registry, a Docker configuration
 	Version  string           // of the object, where its module is fetched for each
 	RootID   string
 	Config   string // JSON; empty: nothing

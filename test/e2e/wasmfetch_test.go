@@ -49,9 +49,18 @@ func startModules(t *testing.T, file string) *modules {
 }
 
 // startRegistry serves images, of which there is one: "filter:v1" with a module.
-func startRegistry(t *testing.T, file string) (host string) {
+func startRegistry(t *testing.T, file string) (host string, private *atomic.Bool) {
 	t.Helper()
-	s := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	private = &atomic.Bool{} // it wants to know who asks: me, with a password
+	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); private.Load() && (user != "me" || password != "secret-password") {
+			w.Header().Set("WWW-Authenticate", `Basic realm="images"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		images.ServeHTTP(w, r)
+	}))
 	t.Cleanup(s.Close)
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -63,7 +72,7 @@ func startRegistry(t *testing.T, file string) (host string) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	defer transport.CloseIdleConnections()
 	require.NoError(t, remote.Write(ref, image, remote.WithContext(t.Context()), remote.WithTransport(transport)))
-	return host
+	return host, private
 }
 
 func fetchedPlugin(name, url, more string) string {
@@ -98,7 +107,8 @@ func (m *mutual) awaitRefusal(t *testing.T, parts ...string) {
 // leaves in force what was, else it is what failStrategy says, and the control plane knows why.
 func TestFetchedWasmPlugins(t *testing.T) {
 	file := buildWasm(t)
-	shelf, images := startModules(t, file), startRegistry(t, file)
+	shelf := startModules(t, file)
+	images, _ := startRegistry(t, file)
 	m := startMutual(t)
 	one := fetchedPlugin("one", shelf.URL+"/filter.wasm", `  selector: {matchLabels: {app: server}}
   match: [{mode: SERVER}]
@@ -154,4 +164,29 @@ func TestModulesThatCannotBeHad(t *testing.T) {
 		m.apply(m.config("server")...)
 		m.await(t, func(status int, h http.Header) bool { return status == http.StatusOK && h.Get("x-wasm-config") == "" })
 	}
+}
+
+// TestModulesOfPrivateRegistries: an agent shows the registry the credentials of imagePullSecret, and
+// nobody can read them on debug pages.
+func TestModulesOfPrivateRegistries(t *testing.T) {
+	images, private := startRegistry(t, buildWasm(t))
+	private.Store(true)
+	m := startMutual(t)
+	more := "  selector: {matchLabels: {app: server}}\n  match: [{mode: SERVER}]\n  pluginConfig: {a: b}\n  imagePullSecret: images"
+	plugin := fetchedPlugin("private", "oci://"+images+"/filter:v1", more)
+	m.apply(m.config("server", plugin)...)
+	m.awaitRefusal(t, "server.plugins", "401")
+	secret := fmt.Sprintf(`apiVersion: v1
+kind: Secret
+metadata: {name: images, namespace: shop}
+type: kubernetes.io/dockerconfigjson
+stringData: {.dockerconfigjson: '{"auths":{"%s":{"username":"me","password":"secret-password"}}}'}`, images)
+	m.apply(m.config("server", plugin, secret)...)
+	m.await(t, func(status int, h http.Header) bool { return h.Get("x-wasm-config") == `{"a":"b"}` })
+	m.awaitRefusal(t)
+	require.Contains(t, m.page(t, "/debug/proxies/server.plugins.shop/config/extensions?full"), "[redacted]")
+	for _, page := range []string{"/debug/proxies/server.plugins.shop/config/all?full", "/debug/store/Secret/shop/images", "/debug/store/WasmPlugin"} {
+		require.NotContains(t, m.page(t, page), "secret-password", page)
+	}
+	require.NotContains(t, m.server.log.String(), "secret-password")
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/moonsail/moonsail/internal/store"
 )
 
-// Credentials reads Secrets: those alone that a DestinationRule or a Gateway names, each by a watch of its
+// Credentials reads Secrets: those alone that a DestinationRule, a Gateway or a WasmPlugin names, each by a watch of its
 // own, so that the control plane needs no right to others. Of each it finds out which service
 // accounts may read it, and puts it into the intake with that; where there is none, or it may
 // not be read, it puts one that says so. One goroutine, Run's, does all that is not said to be
@@ -70,7 +70,7 @@ func (c *Credentials) Applied(changes []store.Change) {
 
 // concerns: rules and Gateways name Secrets, and workloads have the service accounts that are to read them.
 func concerns(k model.Kind) bool {
-	return k == model.KindDestinationRule || k == model.KindGateway || k == model.KindPod || k == model.KindWorkloadEntry || k == model.KindSecret
+	return k == model.KindDestinationRule || k == model.KindWasmPlugin || k == model.KindGateway || k == model.KindPod || k == model.KindWorkloadEntry || k == model.KindSecret
 }
 
 func (c *Credentials) poke() {
@@ -215,12 +215,27 @@ func (c *Credentials) wanted() map[model.Key]*secretWatch {
 		}
 		for _, need := range r.Credentials() {
 			if w := wantSecret(out, need); need.PrivateKey {
-				addAccounts(snap, r, w.readers)
+				addAccounts(snap, r.Namespace, r.WorkloadSelector, w.readers)
 			}
 		}
 	}
 	addGateways(snap, out)
+	addPlugins(snap, out)
 	return out
+}
+
+// addPlugins adds the Secrets that modules of plugins are fetched with.
+func addPlugins(snap *store.Snapshot, into map[model.Key]*secretWatch) {
+	for o := range snap.All(model.KindWasmPlugin) {
+		p, ok := o.(*model.WasmPlugin)
+		if !ok {
+			continue
+		}
+		if key, named := p.PullSecretKey(); named {
+			w := wantSecret(into, model.NeededSecret{Key: key, PrivateKey: true})
+			addAccounts(snap, p.Namespace, p.Selector, w.readers)
+		}
+	}
 }
 
 func wantSecret(into map[model.Key]*secretWatch, need model.NeededSecret) *secretWatch {
@@ -233,12 +248,12 @@ func wantSecret(into map[model.Key]*secretWatch, need model.NeededSecret) *secre
 	return w
 }
 
-// addAccounts adds the service accounts of the workloads that a rule selects.
-func addAccounts(snap *store.Snapshot, r *model.DestinationRule, into map[string]bool) {
+// addAccounts adds the service accounts of the workloads of a namespace that are selected.
+func addAccounts(snap *store.Snapshot, namespace string, selector map[string]string, into map[string]bool) {
 	for _, kind := range []model.Kind{model.KindPod, model.KindWorkloadEntry} {
 		for o := range snap.All(kind) {
 			w, ok := o.(*model.Workload)
-			if ok && w.Namespace == r.Namespace && model.SelectorMatches(r.WorkloadSelector, w.Labels) {
+			if ok && w.Namespace == namespace && model.SelectorMatches(selector, w.Labels) {
 				into[w.Account()] = true
 			}
 		}
@@ -304,7 +319,7 @@ func (c *Credentials) tell(ctx context.Context, key model.Key, w *secretWatch) {
 	default:
 		*now = *secret
 		if !w.keyAsked { // what nobody asks for is not kept
-			now.Certificate, now.PrivateKey = "", model.PrivateKey{}
+			now.Certificate, now.PrivateKey, now.Login = "", model.PrivateKey{}, model.PrivateKey{}
 		}
 	}
 	now.Readers = c.readers(ctx, key, w)
