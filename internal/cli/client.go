@@ -21,6 +21,8 @@ type debugClient struct {
 	address                              string
 	tokenFile, caFile, certFile, keyFile string
 	http                                 http.Client
+	// others are the control planes that were not asked, as the last answer says; empty: none.
+	others string
 }
 
 const (
@@ -34,6 +36,19 @@ func (c *debugClient) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.address, "address", defaultDebugAddress, "`ADDRESS` of the control plane's --http-addr")
 	EnvFlag(cmd, "address", "MOONSAIL_ADDRESS")
 	c.addCredentials(cmd)
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			defer c.tellOthers(cmd.ErrOrStderr())
+			return run(cmd, args)
+		}
+	}
+}
+
+// tellOthers says what an answer is about, where there is more.
+func (c *debugClient) tellOthers(out io.Writer) {
+	if c.others != "" {
+		fmt.Fprintf(out, "note: this is about the proxies of the control plane at %s alone; %s more serve this mesh, and know of theirs: ask them with --address\n", c.address, c.others)
+	}
 }
 
 // get reads the JSON of a debug page into answer.
@@ -53,6 +68,7 @@ func (c *debugClient) get(ctx context.Context, path string, answer any) error {
 		return c.unreachable(page, err)
 	}
 	defer resp.Body.Close()
+	c.others = resp.Header.Get(debug.HeaderOthers)
 	body := io.LimitReader(resp.Body, maxDebugAnswer)
 	if resp.StatusCode != http.StatusOK {
 		return refused(page, resp, body)

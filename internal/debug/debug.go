@@ -49,7 +49,13 @@ type Stages struct {
 	Gatherer prometheus.Gatherer
 	// CA is how the certificate authority stands.
 	CA func() any
+	// Others is how many other control planes serve the mesh; nil: none.
+	Others func() int
 }
+
+// HeaderOthers is in answers about what one control plane knows: how many others there are,
+// where there are any.
+const HeaderOthers = "Moonsail-Other-Control-Planes"
 
 // Changes is what telemetry.ChangeLog is to this package.
 type Changes interface {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	runtimedebug "runtime/debug"
+	"strconv"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -28,7 +29,7 @@ func Handler(stages Stages, log *slog.Logger) http.Handler {
 	pages := h.pages()
 	mux := http.NewServeMux()
 	for _, p := range pages {
-		mux.HandleFunc("GET "+p.path, p.serve)
+		mux.HandleFunc("GET "+p.path, h.oneOfSeveral(p.serve))
 	}
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
@@ -51,6 +52,18 @@ type handler struct {
 	turn sync.Mutex // held by an answer that decodes whatever a proxy has: one at a time
 }
 
+// oneOfSeveral has answers say that other control planes know more.
+func (h *handler) oneOfSeveral(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if h.stages.Others != nil {
+			if n := h.stages.Others(); n > 0 {
+				w.Header().Set(HeaderOthers, strconv.Itoa(n))
+			}
+		}
+		serve(w, r)
+	}
+}
+
 func (h *handler) pages() []page {
 	return []page{
 		{"/ready", "200 once the control plane serves what its sources hold, else 503 and what it waits for", h.ready},
@@ -59,7 +72,7 @@ func (h *handler) pages() []page {
 		{"/debug/changes", "the newest changes with their stages; ?n= how many, ?after= only newer than that revision", h.changes},
 		{"/debug/proxies", "connected proxies with their state per type of resource", h.proxies},
 		{"/debug/proxies/{id}", "all that is known of one proxy, by node id or name.namespace", h.proxy},
-		{"/debug/proxies/{id}/config/{section}", "what a proxy is to have (listeners, routes, clusters, endpoints, secrets or all), and how far it has come; ?full the resources themselves", h.config},
+		{"/debug/proxies/{id}/config/{section}", "what a proxy is to have (listeners, routes, clusters, endpoints, secrets, extensions or all), and how far it has come; ?full the resources themselves", h.config},
 		{"/debug/proxies/{id}/envoy/{page}", "what a proxy's Envoy has, by its agent: in-use, config_dump, clusters, listeners, stats, server_info, workers, identity or logs", h.envoy},
 		{"/debug/in-use/{key...}", "whether Envoys use an object's last change: asks some that have ACKed it; ?max= how many", h.inUse},
 		{"/debug/explain/{key...}", "the way of an object's last change (VirtualService/shop/reviews), and the proxies that do not have it; ?all every proxy, ?max= how many", h.explain},
