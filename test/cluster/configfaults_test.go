@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/test/kubetest"
+)
+
+// subscribe asks for a resource besides those that every proxy asks for.
+func (p *proxy) subscribe(t *testing.T, typ resource.Type, name string) {
+	t.Helper()
+	p.mu.Lock() // nobody else sends meanwhile
+	defer p.mu.Unlock()
+	require.NoError(t, p.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: typ.URL(), ResourceNamesSubscribe: []string{name}}))
+}
+
+// TestConfigAndWhyWhileFaultsAreOn: on a real API server, too, 'proxy-config' says how far each
+// resource has come to a proxy that does not answer, refuses or is cut off, and 'why' says that the
+// proxy may do otherwise meanwhile; while the API server is paused both tell what is known.
+func TestConfigAndWhyWhileFaultsAreOn(t *testing.T) {
+	c := kubetest.Start(t)
+	a := &asked{t: t, c: c, ns: c.Namespace(t), file: filepath.Join(t.TempDir(), "rule.yaml")}
+	xds, url := serve(t, c)
+	a.url = url
+	require.Eventually(t, func() bool { return ready(t, url) }, time.Minute, 10*time.Millisecond)
+	healthy, faulty := connectAs(t, xds, a.ns, "healthy", "10.9.9.1"), connectAs(t, xds, a.ns, "faulty", "10.9.9.2")
+	a.endpoint(1)
+	a.rule(1)
+	status, out := a.wait("1m")
+	require.Zero(t, status, out)
+	for _, p := range []*proxy{healthy, faulty} {
+		p.subscribe(t, resource.RouteConfig, "80")
+	}
+	clusters := func(p *proxy) []string {
+		return []string{"proxy-config", "clusters", p.model.String(), "--name", "reviews", "--admin", "none"}
+	}
+	why := func(p *proxy) []string { return []string{"why", p.model.String(), "http://reviews/"} }
+	const doubt = "the proxy has not accepted"
+	neither := func(args []string, text string) {
+		t.Helper()
+		status, out := ask(t, append(args, "--address", url)...)
+		require.Zero(t, status, out)
+		require.NotContains(t, out, text)
+	}
+	a.says(clusters(faulty), "ACKed")
+	a.says(why(faulty), "outbound|80||reviews."+a.ns, "10.1.2.1:8080")
+	neither(why(faulty), doubt)
+
+	// Stopped: it was sent the cluster, and says nothing.
+	faulty.mu.Lock()
+	a.rule(2)
+	a.says(clusters(faulty), "sent")
+	a.says(why(faulty), doubt)
+	a.says(clusters(healthy), "ACKed")
+	neither(why(healthy), doubt)
+	a.endpoint(2) // waits behind it, or is under way
+	a.says(why(faulty), "10.1.2.2:8080", doubt)
+	faulty.mu.Unlock()
+	a.says(clusters(faulty), "ACKed")
+	a.says(why(healthy), "10.1.2.2:8080")
+
+	// Refused: with the proxy's words.
+	refuse := func(name string) {
+		faulty.mu.Lock()
+		defer faulty.mu.Unlock()
+		faulty.refuses = name
+	}
+	refuse("outbound|80||reviews." + a.ns + ".svc.cluster.local")
+	a.rule(3)
+	a.says(clusters(faulty), "refused", "not with me")
+	a.says(why(faulty), doubt)
+	neither(clusters(healthy), "refused")
+	refuse("")
+	a.rule(4)
+	a.says(clusters(faulty), "ACKed")
+	neither(clusters(faulty), "refused")
+
+	// Cut off: nothing is known of it.
+	faulty.cut()
+	a.says(clusters(faulty), "is not connected")
+	a.says(why(faulty), "is not connected")
+
+	// The API server does not answer: what came before is known.
+	c.Pause(t)
+	defer c.Resume(t)
+	a.says(clusters(healthy), "ACKed")
+	a.says(why(healthy), "10.1.2.2:8080")
+}
