@@ -1,14 +1,106 @@
 package cluster
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
-
-	"github.com/moonsail/moonsail/internal/controlplane"
-	statuses "github.com/moonsail/moonsail/internal/status"
-	"github.com/moonsail/moonsail/test/kubetest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/internal/departure"
+	statuses "github.com/moonsail/moonsail/internal/status"
+	"github.com/moonsail/moonsail/test/kubetest"
 )
+
+const listedSecure = `
+apiVersion: v1
+kind: Service
+metadata: {name: istiod, namespace: istio-system}
+spec: {ports: [{name: https-dns, port: 15012}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: istiod-%[1]s, namespace: istio-system, labels: {kubernetes.io/service-name: istiod}}
+addressType: IPv4
+ports: [{name: https-dns, port: %[1]s}]
+endpoints: [{addresses: [127.0.0.1], conditions: {ready: false}}]
+`
+
+// jsonCodec is gRPC's messages as JSON.
+type jsonCodec struct{}
+
+func (jsonCodec) Marshal(v any) ([]byte, error)   { return json.Marshal(v) }
+func (jsonCodec) Unmarshal(b []byte, v any) error { return json.Unmarshal(b, v) }
+func (jsonCodec) Name() string                    { return "json" }
+
+// TestAStoppedControlPlaneIsNamed: of two control planes that find one another by their Service,
+// and believe one another by the mesh's authority, the process of one is stopped. Who leaves is told
+// so within the bound, and waits for it again when it goes on.
+func TestAStoppedControlPlaneIsNamed(t *testing.T) {
+	c := kubetest.Start(t)
+	rights, err := os.ReadFile(filepath.Join("..", "..", "deploy", "rbac.yaml"))
+	require.NoError(t, err)
+	c.Apply(t, "", string(rights))
+	s := runManifest(t, c, readManifest(t))
+	other := s.at["xDS and certificates with TLS"]
+	secure := make(chan string, 1)
+	own := runControl(t, c, func(o *controlplane.Options) {
+		o.Status, o.Absence = false, time.Millisecond
+		o.Replicas = controlplane.Replicas{Service: controlplane.DefaultPeerService, Every: 100 * time.Millisecond}
+		o.Identity = controlplane.Identity{Addr: "127.0.0.1:0", Listening: func(a net.Addr) { secure <- a.String() }}
+	})
+	for _, addr := range []string{other, <-secure} {
+		_, port, err := net.SplitHostPort(addr)
+		require.NoError(t, err)
+		c.Apply(t, "", fmt.Sprintf(listedSecure, port))
+	}
+	conn, err := grpc.NewClient(own.addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(jsonCodec{})))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	n := 0
+	leave := func(ctx context.Context) (a departure.Answer, err error) {
+		n++
+		q := &departure.Request{Node: fmt.Sprintf("sidecar~10.77.0.%d~gone-%d.shop~shop.svc.cluster.local", n, n)}
+		err = conn.Invoke(ctx, departure.Method, q, &a)
+		return a, err
+	}
+	knows := func(ctx context.Context) error {
+		a, err := leave(ctx)
+		if err == nil && (a.Peers != 1 || a.LackCount > 0) {
+			err = fmt.Errorf("the answer is %+v", a)
+		}
+		return err
+	}
+	c.Eventually(t, "both are asked", knows)
+
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGSTOP))
+	a, err := leave(t.Context())
+	_ = s.cmd.Process.Signal(syscall.SIGCONT)
+	require.NoError(t, err)
+	require.Equal(t, 1, a.LackCount)
+	require.Contains(t, a.Lacking[0].Proxy, other)
+	require.Contains(t, a.Lacking[0].Reason, "it has not answered for ")
+	require.Less(t, a.TookMillis, float64(departure.MaxWait.Milliseconds()), "it is not waited for as long as proxies are")
+	c.Eventually(t, "both are asked again", knows)
+
+	require.NoError(t, s.cmd.Process.Kill())
+	c.Eventually(t, "who is gone is not waited for", func(ctx context.Context) error {
+		a, err := leave(ctx)
+		if err == nil && (a.Peers != 0 || a.LackCount > 0) {
+			err = fmt.Errorf("the answer is %+v", a)
+		}
+		return err
+	})
+}
 
 // TestNACKsOfOtherControlPlanes: the one that writes statuses tells what proxies refuse that are
 // connected to another one, and that they accept it afterwards.
