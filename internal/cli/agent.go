@@ -174,7 +174,7 @@ func (f *agentFlags) identityFlags(cmd *cobra.Command) {
 	fs.Float64Var(&c.GraceRatio, "cert-grace-period-ratio", identity.DefaultGraceRatio, "the part of a certificate's life that is left when it is renewed")
 	fs.IntVar(&c.RSABits, "rsa-key-size", 0, "use RSA keys of so many bits (default: ECDSA P-256)")
 	fs.StringVar(&c.TrustDomain, "trust-domain", "", `the trust domain that is asked for (default "cluster.local"); the CA decides`)
-	fs.StringVar(&c.MountedCerts, "mounted-certs", "", "take certificates from this `folder` (cert-chain.pem, key.pem, root-cert.pem), which somebody else renews, and not from a CA")
+	fs.StringVar(&c.MountedCerts, "mounted-certs", "", "take certificates from this `folder` (cert-chain.pem, key.pem, root-cert.pem), which somebody else renews, and not from a CA (default: "+agent.MountedCertsDir+" where FILE_MOUNTED_CERTS is true, else a CA)")
 	fs.StringVar(&c.OutputCerts, "output-certs", "", "write certificates into this `folder`, too, for others to use (default: the key is never written)")
 
 	EnvFlag(cmd, "xds-server-name", "ISTIOD_SAN")
@@ -253,6 +253,11 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 	c.Interception = model.Interception(f.interception)
 	if f.proxyConfig != "" {
 		if c.ProxyConfig, err = agent.ParseProxyConfig(f.proxyConfig, "--proxy-config (PROXY_CONFIG)"); err != nil {
+			return nil, err
+		}
+	}
+	if c.CA.MountedCerts == "" {
+		if c.CA.MountedCerts, err = agent.FindMountedCerts(environ); err != nil {
 			return nil, err
 		}
 	}

@@ -108,6 +108,14 @@ func TestAgentInputs(t *testing.T) {
 			xds: "127.0.0.1",
 		},
 		{
+			name: "certificates from files, as proxyMetadata says",
+			env:  map[string]string{"FILE_MOUNTED_CERTS": "true"},
+			args: []string{"--pod", pod},
+			id:   "sidecar~10.0.0.1~reviews-1.shop~shop.svc.cluster.local",
+			meta: map[string]any{"SDS": "true"},
+			xds:  "127.0.0.1",
+		},
+		{
 			name: "annotation beats the mesh's",
 			env:  map[string]string{"PROXY_CONFIG": "concurrency: 3"},
 			args: []string{"--pod", pod},
