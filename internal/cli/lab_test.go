@@ -22,6 +22,10 @@ func TestLabRefuses(t *testing.T) {
 		{[]string{"--target", "127.0.0.1:1"}, "--target needs --config"},
 		{[]string{"--target", "127.0.0.1:1,pid=x", "--config", "d"}, `pid="x" is not a number`},
 		{[]string{"--config", "d"}, "--config is for --target"},
+		{[]string{"--budget", "1s"}, "--budget 30s or more"},
+		{[]string{"--scenario", "airbnb"}, "--scenario: scenario airbnb needs --source kube"},
+		{[]string{"--scenario", "airbnb", "--source", "kube", "--kubeconfig", "k", "--target", "1.2.3.4:15010"}, "with a name, --target NAME=1.2.3.4:15010, another one is measured beside"},
+		{[]string{"--scenario", "locks", "--source", "kube", "--kubeconfig", "k", "--target", "1.2.3.4:15010"}, "scenario locks is for control planes that the lab starts itself"},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			status, out, errOut := moonsail(t, append([]string{"lab", "propagation"}, tc.args...)...)

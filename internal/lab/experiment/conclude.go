@@ -102,7 +102,9 @@ func (r *Report) hold(b *Limit) {
 	b.Low, b.High, b.Confidence = Interval(values)
 	b.Holds = len(values) > 0 && (b.Value == b.Limit || b.Value > b.Limit == b.AtLeast)
 	switch b.Verdict = Verdict(len(values), b.Low, b.High, b.Confidence, b.Limit); {
-	case b.Verdict == WithinNoise && b.surely() && b.Confidence >= Confidence:
+	case b.Verdict == WithinNoise && b.surely() && b.Confidence < Confidence:
+		b.Verdict = TooFew
+	case b.Verdict == WithinNoise && b.surely():
 		b.Verdict = Holds
 	case b.Verdict != IsHigher && b.Verdict != IsLower:
 	case b.Holds:

@@ -147,7 +147,7 @@ func TestLimitThatIsMet(t *testing.T) {
 	r.Variants[0].Samples = r.Variants[0].Samples[:2]
 	r.Conclude()
 	require.True(t, r.Bars[0].Holds)
-	require.NotEqual(t, Holds, r.Bars[0].Verdict, "two rounds are not enough")
+	require.Equal(t, TooFew, r.Bars[0].Verdict, "two rounds are not enough")
 }
 
 func TestCells(t *testing.T) {

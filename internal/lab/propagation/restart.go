@@ -18,7 +18,7 @@ import (
 // Bounds of what happens to Deployments.
 const (
 	rolloutTime = 10 * time.Minute
-	rolloutPoll = 100 * time.Millisecond
+	rolloutPoll = 250 * time.Millisecond
 	settleTime  = 30 * time.Second // for the proxies, once the API server is at rest
 )
 
