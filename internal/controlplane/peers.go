@@ -22,7 +22,9 @@ type Replicas struct {
 	// Service of the root namespace whose endpoints they are; empty: none. It is read from the
 	// source.
 	Service string
-	Every   time.Duration // how often it is looked who lives; 0: peers.Every
+	// Every is how often it is looked who lives, and Patience how long one may be silent until
+	// nobody waits for it; 0: those of package peers.
+	Every, Patience time.Duration
 }
 
 // Names of the ports at which control planes are asked, as Istio's Service has them.
@@ -36,7 +38,7 @@ const DefaultPeerService = "istiod"
 
 // newPeers makes what knows the others. Where none are listed it answers those who ask.
 func (p *parts) newPeers() *peers.Peers {
-	o := peers.Options{Listed: p.listedPeers, Own: p.ownAddress, Log: p.opts.Log, Every: p.opts.Replicas.Every}
+	o := peers.Options{Listed: p.listedPeers, Own: p.ownAddress, Log: p.opts.Log, Every: p.opts.Replicas.Every, Patience: p.opts.Replicas.Patience}
 	if p.secure != nil {
 		o.TLS = p.secure.authority.Peering("istiod."+p.opts.Mesh.RootNamespace+".svc", p.secure.peerName).TLS
 	}

@@ -42,7 +42,7 @@ func (m *mesh) add(more ...string) *identityPlane {
 		more = append(more, p.secure)
 	}
 	p := startIdentities(m.t, m.caDir, func(o *Options) {
-		o.Replicas = Replicas{Addresses: more, Every: 20 * time.Millisecond}
+		o.Replicas = Replicas{Addresses: more, Every: 20 * time.Millisecond, Patience: 500 * time.Millisecond}
 	})
 	m.planes = append(m.planes, p)
 	return p
