@@ -170,14 +170,16 @@ func TestParseRollout(t *testing.T) {
 // TestCannot: what cannot be measured is told where it was asked for, and left out where it was not.
 func TestCannot(t *testing.T) {
 	require.NoError(t, (&Options{Source: SourceFile}).CheckScenarios(), "it is left out")
+	require.NoError(t, (&Options{Source: SourceKube, Peer: &Peer{Name: "istiod"}}).CheckScenarios(), "it is measured with ours alone")
 	require.NoError(t, (&Options{Source: SourceKube, Scenarios: []string{"expedia", "airbnb"}, Peer: &Peer{Name: "istiod"}}).CheckScenarios())
 	for want, o := range map[string]Options{
-		"expedia needs --source kube":        {Scenarios: []string{"route", "expedia"}},
-		"growth needs several meshes":        {Scenarios: []string{"growth"}, Source: SourceKube},
-		"with a name, --target NAME=1.1.1.1": {Scenarios: []string{"airbnb"}, Source: SourceKube, Target: "1.1.1.1:15010"},
-		"locks is for control planes that":   {Scenarios: []string{"locks"}, Source: SourceKube, Target: "1.1.1.1:15010"},
-		"reconnect-herd is for control":      {Scenarios: []string{"reconnect-herd"}, Target: "1.1.1.1:15010"},
-		`no scenario "nothing"`:              {Scenarios: []string{"nothing"}},
+		"expedia needs --source kube":          {Scenarios: []string{"route", "expedia"}},
+		"growth needs several meshes":          {Scenarios: []string{"growth"}, Source: SourceKube},
+		"with a name, --target NAME=1.1.1.1":   {Scenarios: []string{"airbnb"}, Source: SourceKube, Target: "1.1.1.1:15010"},
+		"locks is for control planes that":     {Scenarios: []string{"locks"}, Source: SourceKube, Target: "1.1.1.1:15010"},
+		"reconnect-herd is for control":        {Scenarios: []string{"reconnect-herd"}, Target: "1.1.1.1:15010"},
+		"locks cannot be compared with istiod": {Scenarios: []string{"endpoint", "locks"}, Source: SourceKube, Peer: &Peer{Name: "istiod"}},
+		`no scenario "nothing"`:                {Scenarios: []string{"nothing"}},
 	} {
 		require.ErrorContains(t, o.CheckScenarios(), want)
 	}

@@ -1,6 +1,7 @@
 package propagation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -207,11 +208,20 @@ func filesFor(o *Options) uint64 {
 func (o *Options) CheckScenarios() error {
 	chosen, err := choose(o.Scenarios)
 	for _, s := range chosen {
-		if why := o.cannot(&s); why != nil && len(o.Scenarios) > 0 {
+		if why := cmp.Or(o.cannot(&s), o.alone(&s)); why != nil && len(o.Scenarios) > 0 {
 			return why
 		}
 	}
 	return err
+}
+
+// alone says why a scenario cannot be compared with the control plane beside; nil: it can. Where
+// nobody asked for it by name it is measured with ours alone.
+func (o *Options) alone(s *Scenario) error {
+	if o.Peer == nil || !s.needsOurs() || s.kubeOnly {
+		return nil
+	}
+	return fmt.Errorf("scenario %s cannot be compared with %s, which the lab does not start: leave it or --target out", s.Name, o.Peer.Name)
 }
 
 // cannot says why a scenario cannot be measured; nil: it can.
