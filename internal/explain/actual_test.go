@@ -71,8 +71,8 @@ func TestCompareWithEnvoy(t *testing.T) {
 
 func TestSections(t *testing.T) {
 	_, err := sectionTypes("wings")
-	require.ErrorContains(t, err, "listeners, routes, clusters, endpoints, secrets or all")
+	require.ErrorContains(t, err, "listeners, routes, clusters, endpoints, secrets, extensions or all")
 	all, err := sectionTypes(AllSections)
 	require.NoError(t, err)
-	require.Len(t, all, 7)
+	require.Len(t, all, 9)
 }
