@@ -45,7 +45,9 @@ func CheckOne(o model.Object, others []model.Object, domain string) istioapi.Pro
 func (c *checker) object(o model.Object) {
 	switch o := o.(type) {
 	case *model.VirtualService:
-		c.virtualService(o)
+		if o.Kind == model.KindVirtualService { // what is wrong with an HTTPRoute is said by its fields
+			c.virtualService(o)
+		}
 	case *model.DestinationRule:
 		c.destinationRule(o)
 	case *model.Sidecar:
@@ -65,7 +67,9 @@ func (c *checker) object(o model.Object) {
 	case *model.ProxyConfig:
 		c.proxyConfig(o)
 	case *model.Gateway:
-		c.gateway(o)
+		if o.Kind == model.KindGateway {
+			c.gateway(o)
+		}
 	}
 }
 
@@ -133,13 +137,17 @@ func newIndex(objects []model.Object) *index {
 		case *model.DestinationRule:
 			x.rules[o.Host] = append(x.rules[o.Host], o)
 		case *model.VirtualService:
-			x.virtuals[o.Key] = o
+			if o.Kind == model.KindVirtualService {
+				x.virtuals[o.Key] = o
+			}
 		case *model.Sidecar:
 			x.sidecars[ns] = append(x.sidecars[ns], o)
 		case *model.ProxyConfig:
 			x.proxies.Add(o)
 		case *model.Gateway:
-			x.gateways.add(o)
+			if o.Kind == model.KindGateway {
+				x.gateways.add(o)
+			}
 		case *model.Secret:
 			x.secrets[o.Key] = o
 		case *model.PeerAuthentication:

@@ -3,6 +3,7 @@ package derive
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -143,14 +144,14 @@ func (s *scope) passedServers(r *reader, b boundServer) []view.FilterChain {
 }
 
 func (s *scope) gatewayRouting(r *reader, b boundServer, v *model.VirtualService) *routing {
-	return &routing{reader: r, s: s, host: v.Hosts[0], port: serverPort(b.server), out: &hostResult{}, gateway: b.gateway}
+	return &routing{reader: r, s: s, host: v.Hosts[0], port: serverPort(b.server), out: &hostResult{}, gateway: b.gateways[0]}
 }
 
 // boundL4 lists the virtual services that are bound to a server, in the order of boundTo.
 func (s *scope) boundL4(r *reader, b boundServer) []*model.VirtualService {
 	var out []*model.VirtualService
-	for _, list := range r.index.bound[b.gateway] {
-		for _, v := range list {
+	for _, gateway := range b.gateways {
+		for _, v := range slices.Concat(slices.Collect(maps.Values(r.index.bound[gateway]))...) {
 			if len(v.TCP)+len(v.TLS) > 0 && v.Visibility.Sees(s.Key.Namespace) && !slices.Contains(out, v) &&
 				len(model.CommonHosts(b.server.HostsFor(v.Namespace), v.Hosts)) > 0 {
 				out = append(out, v)

@@ -31,9 +31,13 @@ type plannedRoutes struct {
 
 // boundServer is a server with its Gateway's name, by which virtual services are bound to it.
 type boundServer struct {
-	gateway string // "namespace/name"
-	server  *model.GatewayServer
-	routes  string // the route configuration; empty: it reads no requests
+	gateways []string // its Gateway's name, and others by which virtual services are bound to it
+	server   *model.GatewayServer
+	routes   string // the route configuration; empty: it reads no requests
+}
+
+func (b boundServer) isBound(v *model.VirtualService) bool {
+	return slices.ContainsFunc(b.gateways, func(g string) bool { return slices.Contains(v.Gateways, g) })
 }
 
 func newGatewayPlan() *gatewayPlan {
@@ -58,7 +62,7 @@ func (s *scope) planServer(p *gatewayPlan, g *model.Gateway, server *model.Gatew
 	if !s.canServe(server) || !p.fits(k, server) {
 		return
 	}
-	b := boundServer{gateway: g.FullName(), server: server, routes: gatewayRoutes(g, server, port)}
+	b := boundServer{gateways: g.ServerNames(server), server: server, routes: gatewayRoutes(g, server, port)}
 	l := p.listeners[k]
 	if l == nil {
 		l = &plannedListener{tls: server.TLS != nil}
@@ -99,7 +103,7 @@ func gatewayRoutes(g *model.Gateway, server *model.GatewayServer, port uint32) s
 	}
 	name := fmt.Sprintf("http.%d", port)
 	if server.TLS != nil {
-		name = fmt.Sprintf("https.%d.%s.%s.%s", server.Port.Number, server.Port.Name, g.Name, g.Namespace)
+		name = fmt.Sprintf("https.%d.%s.%s.%s", server.Port.Number, server.Port.Name, g.RouteName(), g.Namespace)
 	}
 	if server.Bind != "" {
 		name += "." + server.Bind

@@ -86,17 +86,20 @@ func (s *scope) gatewayVirtualHost(r *reader, routeConfig string, h model.Host) 
 			out.RequireTLS, found = true, true
 		}
 		for _, bound := range list {
-			if found = true; slices.Contains(seen, seenRoutes{b.gateway, bound.Key}) {
+			if found = true; slices.Contains(seen, seenRoutes{b.gateways[0], bound.Key}) {
 				continue
 			}
-			seen = append(seen, seenRoutes{b.gateway, bound.Key})
-			rt := &routing{reader: r, s: s, host: h, port: serverPort(b.server), out: took, gateway: b.gateway}
+			seen = append(seen, seenRoutes{b.gateways[0], bound.Key})
+			rt := &routing{reader: r, s: s, host: h, port: serverPort(b.server), out: took, gateway: b.gateways[0]}
 			out.Routes = append(out.Routes, rt.fromVirtualService(bound)...)
 			out.TellsPeer = rt.allOfMesh(out.Routes)
 		}
 	}
 	if !found {
 		return nil, false
+	}
+	if slices.ContainsFunc(seen, func(o seenRoutes) bool { return o.service.Kind == model.KindHTTPRoute }) {
+		slices.SortStableFunc(out.Routes, moreSpecific)
 	}
 	out.Routes = catchAllLast(out.Routes)
 	return out, took.dynamic
@@ -121,9 +124,8 @@ func hasHost(server *model.GatewayServer, h model.Host) bool {
 // Changes of them mark what they concern, so that no fact is noted.
 func (s *scope) boundTo(r *reader, b boundServer, h model.Host) []*model.VirtualService {
 	var out []*model.VirtualService
-	byHost := r.index.bound[b.gateway]
 	for _, c := range h.Covering() {
-		for _, v := range byHost[c] {
+		for _, v := range r.index.boundAt(b, c) {
 			if v.Visibility.Sees(s.Key.Namespace) && !slices.Contains(out, v) &&
 				slices.Contains(model.CommonHosts(b.server.HostsFor(v.Namespace), v.Hosts), h) {
 				out = append(out, v)
@@ -133,6 +135,18 @@ func (s *scope) boundTo(r *reader, b boundServer, h model.Host) []*model.Virtual
 	slices.SortFunc(out, func(x, y *model.VirtualService) int {
 		return cmp.Or(cmp.Compare(s.rank(x), s.rank(y)), model.CompareAge(x, y))
 	})
+	return out
+}
+
+// boundAt lists the virtual services that are bound to a server and have a host, in any order.
+func (x *Index) boundAt(b boundServer, h model.Host) []*model.VirtualService {
+	if len(b.gateways) == 1 {
+		return x.bound[b.gateways[0]][h]
+	}
+	var out []*model.VirtualService
+	for _, g := range b.gateways {
+		out = append(out, x.bound[g][h]...)
+	}
 	return out
 }
 
@@ -153,5 +167,35 @@ func catchAllLast(list []view.Route) []view.Route {
 	if i := slices.IndexFunc(list, func(r view.Route) bool { return r.Match == nil }); i >= 0 {
 		out = append(out, list[i])
 	}
+	return out
+}
+
+// moreSpecific orders routes as the Gateway API does: exact paths, then other conditions on paths
+// by their length, then methods, headers and query parameters. Routes that are alike stay in the
+// order of their objects' age.
+func moreSpecific(a, b view.Route) int {
+	x, y := specificity(a.Match), specificity(b.Match)
+	for i := range x {
+		if x[i] != y[i] {
+			return cmp.Compare(y[i], x[i])
+		}
+	}
+	return 0
+}
+
+func specificity(m *view.Match) (out [5]int) {
+	if m == nil {
+		return out
+	}
+	if m.URI != nil {
+		out[1] = len(m.URI.Value)
+		if m.URI.Kind == model.MatchExact {
+			out[0] = 1
+		}
+	}
+	if m.Method != nil {
+		out[2] = 1
+	}
+	out[3], out[4] = len(m.Headers), len(m.QueryParams)
 	return out
 }

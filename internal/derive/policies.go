@@ -15,11 +15,11 @@ type policyKey struct {
 	pair      string // "key=value"; empty: all workloads of the namespace
 }
 
-// keyOfPolicy has no namespace for Gateways, which select routers of all.
+// keyOfPolicy has no namespace for Gateways, which may select routers of all.
 func keyOfPolicy(o model.Selecting) policyKey {
 	m, k := o.Metadata(), policyKey{}
 	k.kind, k.namespace = m.Kind, m.Namespace
-	if k.kind == model.KindGateway {
+	if k.kind == model.KindGateway || k.kind == model.KindKubernetesGateway {
 		k.namespace = ""
 	}
 	if labels := o.SelectorLabels(); len(labels) > 0 {

@@ -18,6 +18,7 @@ type routing struct {
 	service *model.Service // nil: the virtual service's host is no service
 	port    *model.ServicePort
 	out     *hostResult // takes the hosts that routes refer to
+	of      string      // the namespace of the virtual service that is worked on
 	gateway string      // "namespace/name" of the Gateway that requests come through; empty: none
 }
 
@@ -95,6 +96,7 @@ func (s *scope) shortNames(h string) []string {
 // fromVirtualService makes the routes of a virtual service, delegates put in place, up to
 // the first one that matches everything.
 func (rt *routing) fromVirtualService(v *model.VirtualService) []view.Route {
+	rt.of = v.Namespace
 	var out []view.Route
 	for _, rule := range rt.withDelegates(v) {
 		for _, m := range rt.matches(rule) {
@@ -185,6 +187,7 @@ func (rt *routing) route(v *model.VirtualService, rule *model.HTTPRoute, m condi
 		Retry:  rt.retry(rule.Retry),
 		Origin: v.Namespace + "/" + v.Name,
 	}
+	out.FromHTTPRoute = v.Kind == model.KindHTTPRoute
 	if rule.Timeout != nil {
 		out.Timeout = *rule.Timeout
 	}
@@ -211,7 +214,7 @@ func operation(backends []model.Backend, rt *routing, m *view.Match) string {
 	path := "/*"
 	if m != nil && m.URI != nil {
 		path = m.URI.Value
-		if m.URI.Kind == model.MatchPrefix {
+		if m.URI.Kind == model.MatchPrefix || m.URI.Kind == model.MatchPathPrefix {
 			path += "*"
 		}
 	}
@@ -222,6 +225,10 @@ func operation(backends []model.Backend, rt *routing, m *view.Match) string {
 func (rt *routing) backends(list []model.Backend, out *view.Route) []view.Backend {
 	resolved := make([]view.Backend, 0, len(list))
 	for _, b := range list {
+		if !rt.granted(b.Grant) {
+			resolved = append(resolved, view.Backend{Cluster: view.BlackHoleCluster, Weight: max(b.Weight, 1)})
+			continue
+		}
 		weight := b.Weight
 		if weight == 0 {
 			if len(list) > 1 {
@@ -233,6 +240,20 @@ func (rt *routing) backends(list []model.Backend, out *view.Route) []view.Backen
 		rt.addHash(b.Destination, out)
 	}
 	return resolved
+}
+
+// granted tells whether a ReferenceGrant allows what needs one.
+func (rt *routing) granted(k *model.Key) bool {
+	if k == nil {
+		return true
+	}
+	from := model.GrantFrom{Kind: string(model.KindHTTPRoute), Namespace: rt.of}
+	for _, g := range appendPolicies[*model.ReferenceGrant](nil, rt.reader, model.KindReferenceGrant, k.Namespace, nil) {
+		if g.Allows(from, model.GrantTo{Kind: string(k.Kind), Name: k.Name}) {
+			return true
+		}
+	}
+	return false
 }
 
 // cluster names a destination's cluster. A destination that the scope does not see gets a

@@ -96,7 +96,11 @@ func (s *scope) deriveReachable(r *reader, svc *model.Service) *hostResult {
 func (s *scope) deriveGateways(r *reader) {
 	now := newGatewayPlan()
 	target := s.targetPorts(r)
-	for _, g := range appendPolicies[*model.Gateway](nil, r, model.KindGateway, "", s.labels) {
+	list := appendPolicies[*model.Gateway](nil, r, model.KindGateway, "", s.labels)
+	for _, g := range appendPolicies(list, r, model.KindKubernetesGateway, "", s.labels) {
+		if g.OwnNamespace && g.Namespace != s.Key.Namespace {
+			continue
+		}
 		for i := range g.Servers {
 			s.planServer(now, g, &g.Servers[i], target)
 		}
@@ -183,9 +187,11 @@ func (s *scope) markGatewayRoutes(x *Index, name string) {
 				s.mark(gatewayHostUnit(name, h.Host))
 			}
 		}
-		for _, list := range x.bound[b.gateway] {
-			for _, v := range list {
-				s.markBound(name, b, v)
+		for _, gateway := range b.gateways {
+			for _, list := range x.bound[gateway] {
+				for _, v := range list {
+					s.markBound(name, b, v)
+				}
 			}
 		}
 	}
@@ -205,7 +211,7 @@ func (s *scope) markBound(routeConfig string, b boundServer, v *model.VirtualSer
 func (s *scope) touchBound(v *model.VirtualService) {
 	for name, p := range s.router.plan.routes {
 		for _, b := range p.servers {
-			if slices.Contains(v.Gateways, b.gateway) {
+			if b.isBound(v) {
 				s.markBound(name, b, v)
 			}
 		}
@@ -214,7 +220,7 @@ func (s *scope) touchBound(v *model.VirtualService) {
 		return
 	}
 	for k, p := range s.router.plan.listeners {
-		if slices.ContainsFunc(p.servers, func(b boundServer) bool { return slices.Contains(v.Gateways, b.gateway) && !b.server.IsHTTP() }) {
+		if slices.ContainsFunc(p.servers, func(b boundServer) bool { return b.isBound(v) && !b.server.IsHTTP() }) {
 			s.mark(listenerUnit(k))
 		}
 	}

@@ -72,3 +72,35 @@ func requireEmptyRouter(t *testing.T, s *scope) {
 	require.Empty(t, s.router.secrets)
 	s.depend(unit{kind: unitGateways}, nil)
 }
+
+func (w *world) kubernetesGateway() model.Object {
+	g := w.gateway().(*model.Gateway)
+	g.Kind, g.OwnNamespace = model.KindKubernetesGateway, true
+	return g
+}
+
+// kubernetesRoute is bound to Gateways of the Gateway API, or to listeners of these.
+func (w *world) kubernetesRoute() model.Object {
+	v := w.boundService().(*model.VirtualService)
+	v.Kind, v.TCP, v.TLS, v.Visibility = model.KindHTTPRoute, nil, nil, model.Visibility{}
+	if len(v.Hosts) == 0 {
+		v.Hosts = []model.Host{"*"}
+	}
+	v.Gateways = []string{model.KubernetesGatewayName(pick(w, worldNamespaces), pick(w, worldNames), pick(w, []string{"", "s0", "s1"}))}
+	for i := range v.HTTP {
+		for j := range v.HTTP[i].Backends {
+			if w.chance(0.3) {
+				v.HTTP[i].Backends[j].Grant = &model.Key{Kind: model.KindService, Namespace: pick(w, worldNamespaces), Name: pick(w, worldNames)}
+			}
+		}
+	}
+	return v
+}
+
+func (w *world) referenceGrant() model.Object {
+	return &model.ReferenceGrant{
+		Meta: w.meta(model.KindReferenceGrant),
+		From: []model.GrantFrom{{Kind: string(model.KindHTTPRoute), Namespace: pick(w, worldNamespaces)}},
+		To:   []model.GrantTo{{Kind: string(model.KindService), Name: pick(w, append(worldNames, ""))}},
+	}
+}

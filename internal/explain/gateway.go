@@ -26,9 +26,15 @@ func (s *sourceList) gateways(p *model.Proxy, r *simulate.Result) {
 	if p.Type != model.ProxyRouter || r.Listener == "" {
 		return
 	}
-	for o := range s.snap.All(model.KindGateway) {
+	for _, kind := range []model.Kind{model.KindGateway, model.KindKubernetesGateway} {
+		s.gatewaysOf(kind, p, r)
+	}
+}
+
+func (s *sourceList) gatewaysOf(kind model.Kind, p *model.Proxy, r *simulate.Result) {
+	for o := range s.snap.All(kind) {
 		g, ok := o.(*model.Gateway)
-		if !ok || !model.SelectorMatches(g.Selector, p.Labels) {
+		if !ok || g.OwnNamespace && g.Namespace != p.Namespace || !model.SelectorMatches(g.Selector, p.Labels) {
 			continue
 		}
 		for i := range g.Servers {
@@ -45,7 +51,7 @@ func (s *sourceList) gateways(p *model.Proxy, r *simulate.Result) {
 func opens(g *model.Gateway, server *model.GatewayServer, r *simulate.Result) bool {
 	switch {
 	case strings.HasPrefix(r.RouteConfig, "https."):
-		return strings.HasPrefix(r.RouteConfig+".", "https."+server.PortText()+"."+server.Port.Name+"."+g.Name+"."+g.Namespace+".")
+		return strings.HasPrefix(r.RouteConfig+".", "https."+server.PortText()+"."+server.Port.Name+"."+g.RouteName()+"."+g.Namespace+".")
 	case (server.TLS == nil) != r.EndsTLS && server.IsHTTP() == (r.RouteConfig != ""):
 		host, _, _ := strings.Cut(r.VirtualHost[strings.LastIndexByte(r.VirtualHost, '/')+1:], ":")
 		return host == "" || len(model.CommonHosts(server.AllHosts(), []model.Host{model.Host(host)})) > 0

@@ -259,7 +259,7 @@ func (s *sourceList) add(key model.Key, decides string) {
 }
 
 // pathKinds are the kinds that Istio's metadata names.
-var pathKinds = map[string]model.Kind{"virtual-service": model.KindVirtualService, "destination-rule": model.KindDestinationRule}
+var pathKinds = map[string]model.Kind{"virtual-service": model.KindVirtualService, "http-route": model.KindHTTPRoute, "destination-rule": model.KindDestinationRule}
 
 // path adds the object of "/apis/GROUP/VERSION/namespaces/NAMESPACE/KIND/NAME".
 func (s *sourceList) path(path, decides string) {

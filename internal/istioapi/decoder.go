@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -148,7 +149,7 @@ func (d Decoder) keyOf(kind apiKind, top map[string]any) model.Key {
 	case ns == "":
 		ns = cmp.Or(d.DefaultNamespace, metav1.NamespaceDefault)
 	}
-	return model.Key{Kind: model.Kind(kind.kind), Namespace: ns, Name: name}
+	return model.Key{Kind: kind.model(), Namespace: ns, Name: name}
 }
 
 // newTyped makes an empty typed object; kind is one of readKinds.
@@ -178,6 +179,12 @@ func newTyped(kind model.Kind) metav1.Object {
 		return &networkingv1.DestinationRule{}
 	case model.KindGateway:
 		return &networkingv1.Gateway{}
+	case model.KindKubernetesGateway:
+		return &gatewayv1.Gateway{}
+	case model.KindHTTPRoute:
+		return &gatewayv1.HTTPRoute{}
+	case model.KindReferenceGrant:
+		return &gatewayv1.ReferenceGrant{}
 	case model.KindWasmPlugin:
 		return &extensionsv1alpha1.WasmPlugin{}
 	case model.KindProxyConfig:
@@ -224,6 +231,12 @@ func (d Decoder) FromTyped(o metav1.Object) (model.Object, Problems) {
 		return asObject(d.DestinationRule(o))
 	case *networkingv1.Sidecar:
 		return asObject(d.Sidecar(o))
+	case *gatewayv1.Gateway:
+		return asObject(d.KubernetesGateway(o))
+	case *gatewayv1.HTTPRoute:
+		return asObject(d.HTTPRoute(o))
+	case *gatewayv1.ReferenceGrant:
+		return asObject(d.ReferenceGrant(o))
 	case *networkingv1.Gateway:
 		return asObject(d.Gateway(o))
 	case *extensionsv1alpha1.WasmPlugin:

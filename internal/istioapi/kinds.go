@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // use tells what the mesh does with a kind.
@@ -20,10 +22,20 @@ type apiKind struct {
 	group, kind string
 	versions    []string // empty: any
 	use         use
-	cluster     bool // has no namespace
+	cluster     bool       // has no namespace
+	as          model.Kind // in the model, where another kind has the name; empty: kind
+}
+
+// model is the kind of the objects that it becomes.
+func (k apiKind) model() model.Kind {
+	if k.as != "" {
+		return k.as
+	}
+	return model.Kind(k.kind)
 }
 
 var (
+	gatewayVersions  = []string{"v1", "v1beta1"}
 	istioVersions    = []string{"v1", "v1beta1", "v1alpha3"}
 	securityVersions = []string{"v1", "v1beta1"}
 )
@@ -52,6 +64,9 @@ var readKinds = []apiKind{
 	{group: groupNetworking, kind: "DestinationRule", versions: istioVersions},
 	{group: groupNetworking, kind: "Sidecar", versions: istioVersions},
 	{group: groupNetworking, kind: "Gateway", versions: istioVersions},
+	{group: groupGatewayAPI, kind: "Gateway", versions: gatewayVersions, as: model.KindKubernetesGateway},
+	{group: groupGatewayAPI, kind: "HTTPRoute", versions: gatewayVersions},
+	{group: groupGatewayAPI, kind: "ReferenceGrant", versions: gatewayVersions},
 	{group: groupNetworking, kind: "ProxyConfig", versions: []string{"v1beta1"}},
 	{group: groupExtensions, kind: "WasmPlugin", versions: []string{"v1alpha1"}},
 	{group: groupTelemetry, kind: "Telemetry", versions: telemetryVersions},
@@ -70,7 +85,7 @@ var laterKinds = map[string][]string{
 	groupExtensions:               {"TrafficExtension"},
 	"install.istio.io":            {"IstioOperator"},
 	"config.istio.io":             nil,
-	groupGatewayAPI:               {"Gateway", "GatewayClass", "HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute", "UDPRoute", "ReferenceGrant", "BackendTLSPolicy", "ListenerSet"},
+	groupGatewayAPI:               {"GRPCRoute", "TCPRoute", "TLSRoute", "UDPRoute", "BackendTLSPolicy", "ListenerSet"},
 	"inference.networking.k8s.io": nil,
 }
 
@@ -123,6 +138,9 @@ func lookupKind(apiVersion, kind string) (apiKind, error) {
 	}
 	if kinds, ok := laterKinds[group]; ok && (kinds == nil || slices.Contains(kinds, kind)) {
 		return apiKind{group: group, kind: kind, use: useLater}, nil
+	}
+	if group == groupGatewayAPI && kind == "GatewayClass" {
+		return apiKind{group: group, kind: kind, use: useNothing}, nil // its name says enough
 	}
 	if group == "" && slices.Contains(coreKinds, kind) {
 		return apiKind{kind: kind, use: useNothing}, nil

@@ -15,22 +15,23 @@ import (
 // Resource is a kind that the mesh asks an API server for.
 type Resource struct {
 	Group, Kind string
-	Versions    []string // that can be decoded, the best first; empty: any
-	Custom      bool     // defined by a CustomResourceDefinition, which may not be there
-	Read        bool     // becomes a model object; else Istio would read it, and the user is told
+	Model       model.Kind // of the objects that it becomes
+	Versions    []string   // that can be decoded, the best first; empty: any
+	Custom      bool       // defined by a CustomResourceDefinition, which may not be there
+	Read        bool       // becomes a model object; else Istio would read it, and the user is told
 }
 
 // Resources lists them: first those that are read.
 func Resources() []Resource {
 	var out []Resource
 	for _, k := range readKinds {
-		custom := strings.HasSuffix(k.group, "istio.io")
-		out = append(out, Resource{Group: k.group, Kind: k.kind, Versions: k.versions, Custom: custom, Read: true})
+		custom := strings.HasSuffix(k.group, "istio.io") || k.group == groupGatewayAPI
+		out = append(out, Resource{Group: k.group, Kind: k.kind, Model: k.model(), Versions: k.versions, Custom: custom, Read: true})
 	}
 	read := len(out)
 	for group, kinds := range laterKinds {
 		for _, kind := range kinds {
-			out = append(out, Resource{Group: group, Kind: kind, Custom: true})
+			out = append(out, Resource{Group: group, Kind: kind, Model: model.Kind(kind), Custom: true})
 		}
 	}
 	slices.SortFunc(out[read:], func(a, b Resource) int {
@@ -47,11 +48,11 @@ func (d Decoder) FromRaw(r Resource, raw []byte) Decoded {
 	if !r.Read {
 		return d.fromDocument(raw)
 	}
-	typed := newTyped(model.Kind(r.Kind))
+	typed := newTyped(r.Model)
 	if err := json.Unmarshal(raw, typed); err != nil {
 		return d.undecodable(r, raw, err)
 	}
-	out := Decoded{Key: model.Key{Kind: model.Kind(r.Kind), Namespace: typed.GetNamespace(), Name: typed.GetName()}}
+	out := Decoded{Key: model.Key{Kind: r.Model, Namespace: typed.GetNamespace(), Name: typed.GetName()}}
 	out.Object, out.Problems = d.FromTyped(typed)
 	return out
 }
@@ -74,7 +75,7 @@ func (d Decoder) undecodable(r Resource, raw []byte, err error) Decoded {
 	}
 	var meta metav1.PartialObjectMetadata
 	_ = json.Unmarshal(raw, &meta) // without a name it is still told what is wrong
-	rep := &report{object: model.Key{Kind: model.Kind(r.Kind), Namespace: meta.Namespace, Name: meta.Name}}
+	rep := &report{object: model.Key{Kind: r.Model, Namespace: meta.Namespace, Name: meta.Name}}
 	rep.errorf("", "cannot be decoded: %v", err)
 	return Decoded{Key: rep.object, Problems: append(out.Problems, rep.list...)}
 }

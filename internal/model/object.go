@@ -43,6 +43,7 @@ var Kinds = []Kind{
 	KindWorkloadEntry, KindVirtualService, KindDestinationRule, KindSidecar, KindTelemetry, KindDeparture,
 	KindPeerAuthentication, KindAuthorizationPolicy, KindRequestAuthentication, KindKeySet,
 	KindEnvoyFilter, KindSecret, KindProxyConfig, KindWasmPlugin, KindGateway,
+	KindKubernetesGateway, KindHTTPRoute, KindReferenceGrant,
 }
 
 // Key names one source object.

@@ -54,6 +54,8 @@ type Backend struct {
 	Destination
 	Weight  uint32
 	Headers Headers
+	// Grant is what a ReferenceGrant has to allow, of the Service; nil: nothing has to.
+	Grant *Key
 }
 
 // HTTPMatch holds when all of its parts do. Zero parts hold always.
@@ -83,6 +85,7 @@ const (
 	MatchPrefix
 	MatchRegex // RE2, on the whole string
 	MatchPresent
+	MatchPathPrefix // of whole segments: "/a" is no prefix of "/ab"; paths only
 )
 
 // StringMatch compares one string.

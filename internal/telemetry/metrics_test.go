@@ -88,7 +88,9 @@ func TestStreamMetrics(t *testing.T) {
 	require.NoError(t, testutil.GatherAndCompare(m.Registry, strings.NewReader(`
 # HELP moonsail_pushes_total Responses sent, by type of resource and extent. full: the first one of its type on a stream, and state-of-the-world responses that must have everything; partial: only what differs.
 # TYPE moonsail_pushes_total counter
+moonsail_pushes_total{extent="full",type="bds"} 0
 moonsail_pushes_total{extent="full",type="cds"} 1
+moonsail_pushes_total{extent="full",type="ecds"} 0
 moonsail_pushes_total{extent="full",type="eds"} 0
 moonsail_pushes_total{extent="full",type="lds"} 0
 moonsail_pushes_total{extent="full",type="nds"} 0
@@ -96,7 +98,9 @@ moonsail_pushes_total{extent="full",type="rds"} 0
 moonsail_pushes_total{extent="full",type="sds"} 0
 moonsail_pushes_total{extent="full",type="srds"} 0
 moonsail_pushes_total{extent="full",type="vhds"} 0
+moonsail_pushes_total{extent="partial",type="bds"} 0
 moonsail_pushes_total{extent="partial",type="cds"} 0
+moonsail_pushes_total{extent="partial",type="ecds"} 0
 moonsail_pushes_total{extent="partial",type="eds"} 0
 moonsail_pushes_total{extent="partial",type="lds"} 0
 moonsail_pushes_total{extent="partial",type="nds"} 0
@@ -128,12 +132,15 @@ pilot_worker_queue_depth{queueID="DestinationRule"} 15
 pilot_worker_queue_depth{queueID="EndpointSlice"} 13
 pilot_worker_queue_depth{queueID="EnvoyFilter"} 11
 pilot_worker_queue_depth{queueID="Gateway"} 7
+pilot_worker_queue_depth{queueID="HTTPRoute"} 9
 pilot_worker_queue_depth{queueID="KeySet"} 6
+pilot_worker_queue_depth{queueID="KubernetesGateway"} 17
 pilot_worker_queue_depth{queueID="Namespace"} 9
 pilot_worker_queue_depth{queueID="Node"} 4
 pilot_worker_queue_depth{queueID="PeerAuthentication"} 18
 pilot_worker_queue_depth{queueID="Pod"} 3
 pilot_worker_queue_depth{queueID="ProxyConfig"} 11
+pilot_worker_queue_depth{queueID="ReferenceGrant"} 14
 pilot_worker_queue_depth{queueID="RequestAuthentication"} 21
 pilot_worker_queue_depth{queueID="Secret"} 6
 pilot_worker_queue_depth{queueID="Service"} 7
@@ -149,7 +156,9 @@ pilot_xds{version="1.31.1"} 1
 pilot_xds{version="unknown"} 0
 # HELP pilot_xds_pushes Responses sent, by type of resource.
 # TYPE pilot_xds_pushes counter
+pilot_xds_pushes{type="bds"} 0
 pilot_xds_pushes{type="cds"} 1
+pilot_xds_pushes{type="ecds"} 0
 pilot_xds_pushes{type="eds"} 0
 pilot_xds_pushes{type="lds"} 0
 pilot_xds_pushes{type="nds"} 0

@@ -50,6 +50,8 @@ func setPath(uri *model.StringMatch, out *routev3.RouteMatch) error {
 		out.PathSpecifier = &routev3.RouteMatch_Path{Path: uri.Value}
 	case model.MatchPrefix:
 		out.PathSpecifier = &routev3.RouteMatch_Prefix{Prefix: uri.Value}
+	case model.MatchPathPrefix:
+		out.PathSpecifier = &routev3.RouteMatch_PathSeparatedPrefix{PathSeparatedPrefix: uri.Value}
 	case model.MatchRegex:
 		re, err := regex(uri.Value)
 		if err != nil {

@@ -33,7 +33,7 @@ func (rt *routing) route(v *view.Route) (*routev3.Route, error) {
 		out.Decorator = &routev3.Decorator{Operation: v.Operation}
 	}
 	if v.Origin != "" {
-		out.Metadata = underIstio(map[string]*structpb.Value{"config": configPath("virtual-service", v.Origin)})
+		out.Metadata = underIstio(map[string]*structpb.Value{"config": configPath(originKind(v), v.Origin)})
 	}
 	if out.TypedPerFilterConfig, err = filterConfigs(v); err != nil {
 		return nil, err
@@ -42,6 +42,13 @@ func (rt *routing) route(v *view.Route) (*routev3.Route, error) {
 		return nil, err
 	}
 	return out, nil
+}
+
+func originKind(v *view.Route) string {
+	if v.FromHTTPRoute {
+		return "http-route"
+	}
+	return "virtual-service"
 }
 
 func (rt *routing) setAction(v *view.Route, out *routev3.Route) (err error) {

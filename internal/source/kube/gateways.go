@@ -10,15 +10,21 @@ import (
 // mounted the Secret into the router; a Gateway of elsewhere gives a router only what the API
 // server says that its service account may read.
 func addGateways(snap *store.Snapshot, into map[model.Key]*secretWatch) {
-	for o := range snap.All(model.KindGateway) {
-		g, ok := o.(*model.Gateway)
-		if !ok || len(g.Credentials(g.Namespace)) == 0 {
-			continue
+	for _, kind := range []model.Kind{model.KindGateway, model.KindKubernetesGateway} {
+		for o := range snap.All(kind) {
+			addGateway(snap, o, into)
 		}
-		for w := range snap.All(model.KindPod) {
-			if pod, ok := w.(*model.Workload); ok && servesGateway(pod, g) {
-				addRouter(g, pod, into)
-			}
+	}
+}
+
+func addGateway(snap *store.Snapshot, o model.Object, into map[model.Key]*secretWatch) {
+	g, ok := o.(*model.Gateway)
+	if !ok || len(g.Credentials(g.Namespace)) == 0 {
+		return
+	}
+	for w := range snap.All(model.KindPod) {
+		if pod, ok := w.(*model.Workload); ok && servesGateway(pod, g) {
+			addRouter(g, pod, into)
 		}
 	}
 }
@@ -26,8 +32,8 @@ func addGateways(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 // servesGateway tells whether a Pod may be a router of a Gateway. One without a selector is for
 // all routers, of which nobody knows who they are: it counts in its own namespace alone.
 func servesGateway(pod *model.Workload, g *model.Gateway) bool {
-	if len(g.Selector) == 0 {
-		return pod.Namespace == g.Namespace
+	if len(g.Selector) == 0 || g.OwnNamespace && pod.Namespace != g.Namespace {
+		return len(g.Selector) == 0 && pod.Namespace == g.Namespace
 	}
 	return model.SelectorMatches(g.Selector, pod.Labels)
 }

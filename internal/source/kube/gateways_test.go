@@ -62,5 +62,5 @@ func TestKindsOfOneName(t *testing.T) {
 		require.False(t, seen[r.title()], r.title())
 		seen[r.title()] = true
 	}
-	require.True(t, seen["Gateway"] && seen["Gateway.gateway.networking.k8s.io"])
+	require.True(t, seen["Gateway"] && seen["KubernetesGateway"])
 }

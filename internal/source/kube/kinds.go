@@ -33,7 +33,7 @@ type resource struct {
 // title tells kinds apart: two groups have Gateways, of which one is read.
 func (r *resource) title() string {
 	if r.Read {
-		return r.Kind
+		return string(r.Model)
 	}
 	return r.Kind + "." + r.Group
 }

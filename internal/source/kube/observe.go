@@ -75,5 +75,5 @@ func (k *sink) lost(names ...name) {
 }
 
 func (k *sink) key(n name) model.Key {
-	return model.Key{Kind: model.Kind(k.resource.Kind), Namespace: n.namespace, Name: n.name}
+	return model.Key{Kind: k.resource.Model, Namespace: n.namespace, Name: n.name}
 }

@@ -1,0 +1,129 @@
+package istioapi
+
+import (
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// gatewayClasses are those of the Gateway API's Gateways that are ours.
+var gatewayClasses = []gatewayv1.ObjectName{"istio", "moonsail"}
+
+// labelGatewayName is what routers of such a Gateway have, with its name.
+const labelGatewayName = "gateway.networking.k8s.io/gateway-name"
+
+// KubernetesGateway decodes a Gateway of the Gateway API; nil for one that is somebody else's.
+func (d Decoder) KubernetesGateway(o *gatewayv1.Gateway) (*model.Gateway, Problems) {
+	c := d.start(model.KindKubernetesGateway, &o.ObjectMeta)
+	at, spec := path("spec"), &o.Spec
+	if !slices.Contains(gatewayClasses, spec.GatewayClassName) {
+		return nil, nil
+	}
+	if !isLabel(o.Name) {
+		c.errorf(path("metadata").f("name"), "%q cannot be a Gateway's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
+	}
+	g := &model.Gateway{Meta: c.meta, OwnNamespace: true, Selector: map[string]string{labelGatewayName: o.Name}}
+	if len(spec.Addresses) > 0 {
+		c.warnf(at.f("addresses"), "has no effect; run a router with the label %s: %s in this namespace", labelGatewayName, o.Name)
+	}
+	if spec.TLS != nil {
+		c.warnf(at.f("tls"), "has no effect in Moonsail yet: clients' certificates are not asked for")
+	}
+	for i := range spec.Listeners {
+		if s, ok := c.kubernetesListener(at.f("listeners").i(i), &spec.Listeners[i]); ok {
+			g.Servers = append(g.Servers, s)
+		}
+	}
+	return g, c.list
+}
+
+func (c *conv) kubernetesListener(at path, l *gatewayv1.Listener) (model.GatewayServer, bool) {
+	out := model.GatewayServer{Port: model.GatewayPort{Number: uint32(l.Port), Name: string(l.Name)}}
+	c.checkPort(at.f("port"), out.Port.Number)
+	if !isLabel(string(l.Name)) {
+		c.errorf(at.f("name"), "%q cannot be a listener's name, which is part of others: leave out dots, and use at most 63 characters", l.Name)
+	}
+	switch l.Protocol {
+	case gatewayv1.HTTPProtocolType:
+		out.Port.Protocol = model.ProtocolHTTP
+	case gatewayv1.HTTPSProtocolType:
+		out.Port.Protocol = model.ProtocolHTTPS
+		out.TLS = c.listenerTLS(at.f("tls"), l.TLS)
+	default:
+		c.warnf(at.f("protocol"), "%s has no effect in Moonsail yet; use HTTP or HTTPS, or a Gateway of networking.istio.io", l.Protocol)
+		return out, false
+	}
+	out.Hosts = []model.HostSelector{{Namespace: c.routesFrom(at.f("allowedRoutes").f("namespaces"), l.AllowedRoutes), Host: "*"}}
+	if l.Hostname != nil && *l.Hostname != "" && c.checkHost(at.f("hostname"), string(*l.Hostname), true) {
+		out.Hosts[0].Host = model.Host(strings.ToLower(string(*l.Hostname)))
+	}
+	return out, l.Protocol == gatewayv1.HTTPProtocolType || out.TLS != nil
+}
+
+// routesFrom is the namespace of routes that a listener takes, "*" for all.
+func (c *conv) routesFrom(at path, a *gatewayv1.AllowedRoutes) string {
+	from := gatewayv1.NamespacesFromSame
+	if a != nil && a.Namespaces != nil && a.Namespaces.From != nil {
+		from = *a.Namespaces.From
+	}
+	switch from {
+	case gatewayv1.NamespacesFromAll:
+		return exportAll
+	case gatewayv1.NamespacesFromSame:
+		return c.meta.Namespace
+	case gatewayv1.NamespacesFromNone:
+		return exportNone
+	}
+	c.warnf(at.f("from"), "%s has no effect in Moonsail yet: no route is taken; use Same or All", from)
+	return exportNone
+}
+
+// listenerTLS is nil where the listener cannot be served.
+func (c *conv) listenerTLS(at path, t *gatewayv1.ListenerTLSConfig) *model.ServerTLS {
+	if t == nil || t.Mode != nil && *t.Mode != gatewayv1.TLSModeTerminate {
+		c.errorf(at.f("mode"), "HTTPS needs mode Terminate, and certificateRefs")
+		return nil
+	}
+	out := &model.ServerTLS{Mode: model.ServerSimple}
+	for i, ref := range t.CertificateRefs {
+		at := at.f("certificateRefs").i(i)
+		switch {
+		case ref.Kind != nil && *ref.Kind != "Secret" || ref.Group != nil && *ref.Group != "":
+			c.warnf(at, "only Secrets have an effect")
+		case ref.Namespace != nil && string(*ref.Namespace) != c.meta.Namespace:
+			c.warnf(at.f("namespace"), "Secrets of other namespaces are not given to routers; copy it to %s", c.meta.Namespace)
+		default:
+			c.serverCredential(at.f("name"), string(ref.Name))
+			out.CredentialNames = append(out.CredentialNames, string(ref.Name))
+		}
+	}
+	if len(out.CredentialNames) == 0 {
+		c.warnf(at.f("certificateRefs"), "has no Secret of this namespace, so the listener has no effect; name one")
+		return nil
+	}
+	return out
+}
+
+// ReferenceGrant decodes a ReferenceGrant.
+func (d Decoder) ReferenceGrant(o *gatewayv1.ReferenceGrant) (*model.ReferenceGrant, Problems) {
+	c := d.start(model.KindReferenceGrant, &o.ObjectMeta)
+	out := &model.ReferenceGrant{Meta: c.meta}
+	for _, f := range o.Spec.From {
+		if f.Group == groupGatewayAPI {
+			out.From = append(out.From, model.GrantFrom{Kind: string(f.Kind), Namespace: string(f.Namespace)})
+		}
+	}
+	for _, t := range o.Spec.To {
+		to := model.GrantTo{Kind: string(t.Kind)}
+		if t.Name != nil {
+			to.Name = string(*t.Name)
+		}
+		if t.Group == "" {
+			out.To = append(out.To, to)
+		}
+	}
+	return out, c.list
+}

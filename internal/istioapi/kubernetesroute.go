@@ -1,0 +1,277 @@
+package istioapi
+
+import (
+	"cmp"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// HTTPRoute decodes an HTTPRoute of the Gateway API into what a VirtualService becomes: for the
+// hosts and gateways of its parents, or for the mesh where these are Services. nil: it has no
+// parent here.
+func (d Decoder) HTTPRoute(o *gatewayv1.HTTPRoute) (*model.VirtualService, Problems) {
+	c := d.start(model.KindHTTPRoute, &o.ObjectMeta)
+	at, spec := path("spec"), &o.Spec
+	v := &model.VirtualService{Meta: c.meta}
+	services := c.parents(at.f("parentRefs"), spec.ParentRefs, v)
+	switch {
+	case len(services) > 0 && len(v.Gateways) > 0:
+		c.warnf(at.f("parentRefs"), "has both Gateways and Services; the Services have no effect: write another HTTPRoute for them")
+	case len(services) > 0:
+		v.Gateways, v.Hosts = []string{model.GatewayMesh}, services
+	}
+	if len(v.Gateways) == 0 {
+		return nil, c.list
+	}
+	if len(v.Hosts) == 0 {
+		v.Hosts = c.routeHosts(at.f("hostnames"), spec.Hostnames)
+	}
+	for i := range spec.Rules {
+		v.HTTP = append(v.HTTP, c.kubernetesRule(at.f("rules").i(i), &spec.Rules[i])...)
+	}
+	slices.SortStableFunc(v.HTTP, func(a, b model.HTTPRoute) int { return compareMatches(a.Matches, b.Matches) })
+	return v, c.list
+}
+
+// parents fills in the gateways, and gives the hosts of Services.
+func (c *conv) parents(at path, refs []gatewayv1.ParentReference, v *model.VirtualService) (services []model.Host) {
+	for i, p := range refs {
+		kind, ns := "Gateway", c.meta.Namespace
+		if p.Kind != nil {
+			kind = string(*p.Kind)
+		}
+		if p.Namespace != nil {
+			ns = string(*p.Namespace)
+		}
+		switch kind {
+		case "Gateway":
+			section := ""
+			if p.SectionName != nil {
+				section = string(*p.SectionName)
+			}
+			if p.Port != nil {
+				c.warnf(at.i(i).f("port"), "has no effect in Moonsail yet; name the listener as sectionName")
+			}
+			v.Gateways = append(v.Gateways, model.KubernetesGatewayName(ns, string(p.Name), section))
+		case "Service":
+			if ns != c.meta.Namespace {
+				c.warnf(at.i(i), "routes for the Service of another namespace have no effect in Moonsail yet; write the HTTPRoute in namespace %s", ns)
+				continue
+			}
+			services = append(services, model.ResolveHost(string(p.Name), ns, c.domain))
+		}
+	}
+	return services
+}
+
+func (c *conv) routeHosts(at path, list []gatewayv1.Hostname) []model.Host {
+	if len(list) == 0 {
+		return []model.Host{"*"}
+	}
+	var out []model.Host
+	for i, h := range list {
+		if c.checkHost(at.i(i), string(h), true) {
+			out = append(out, model.Host(strings.ToLower(string(h))))
+		}
+	}
+	return out
+}
+
+// kubernetesRule makes a rule for each match, so that they can be put in the order of the Gateway
+// API.
+func (c *conv) kubernetesRule(at path, r *gatewayv1.HTTPRouteRule) []model.HTTPRoute {
+	var base model.HTTPRoute
+	if r.Name != nil {
+		base.Name = string(*r.Name)
+	}
+	base.Backends = c.backendRefs(at.f("backendRefs"), r.BackendRefs)
+	for i := range r.Filters {
+		c.routeFilter(at.f("filters").i(i), &r.Filters[i], &base)
+	}
+	if t := r.Timeouts; t != nil && t.Request != nil {
+		if d, err := parseDuration(string(*t.Request)); err == nil {
+			base.Timeout = &d
+		} else {
+			c.errorf(at.f("timeouts").f("request"), "%q is not a duration; write one such as 10s", *t.Request)
+		}
+	}
+	if base.Redirect != nil {
+		base.Backends = nil
+	} else if len(base.Backends) == 0 {
+		base.DirectResponse = &model.DirectResponse{Status: http.StatusInternalServerError}
+	}
+	if len(r.Matches) == 0 {
+		base.Rewrite = rewriteOf(r.Filters, "")
+		return []model.HTTPRoute{base}
+	}
+	var out []model.HTTPRoute
+	for i := range r.Matches {
+		rule := base
+		rule.Rewrite = rewriteOf(r.Filters, prefixOf(&r.Matches[i]))
+		if m := c.kubernetesMatch(at.f("matches").i(i), &r.Matches[i]); !isEmptyMatch(&m) {
+			rule.Matches = []model.HTTPMatch{m}
+		}
+		out = append(out, rule)
+	}
+	return out
+}
+
+func prefixOf(m *gatewayv1.HTTPRouteMatch) string {
+	if m.Path == nil || m.Path.Value == nil {
+		return ""
+	}
+	return strings.TrimRight(*m.Path.Value, "/")
+}
+
+func isEmptyMatch(m *model.HTTPMatch) bool {
+	return m.URI == nil && m.Method == nil && len(m.Headers)+len(m.QueryParams) == 0
+}
+
+func (c *conv) kubernetesMatch(at path, m *gatewayv1.HTTPRouteMatch) model.HTTPMatch {
+	var out model.HTTPMatch
+	if m.Path != nil && m.Path.Value != nil {
+		out.URI = c.pathMatch(at.f("path"), m.Path)
+	}
+	if m.Method != nil {
+		out.Method = &model.StringMatch{Kind: model.MatchExact, Value: string(*m.Method)}
+	}
+	for i, h := range m.Headers {
+		kind := gatewayv1.HeaderMatchExact
+		if h.Type != nil {
+			kind = *h.Type
+		}
+		out.Headers = append(out.Headers, c.namedMatch(at.f("headers").i(i), strings.ToLower(string(h.Name)), string(kind), h.Value))
+	}
+	for i, q := range m.QueryParams {
+		kind := gatewayv1.QueryParamMatchExact
+		if q.Type != nil {
+			kind = *q.Type
+		}
+		out.QueryParams = append(out.QueryParams, c.namedMatch(at.f("queryParams").i(i), string(q.Name), string(kind), q.Value))
+	}
+	byName := func(a, b model.HeaderMatch) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortStableFunc(out.Headers, byName)
+	slices.SortStableFunc(out.QueryParams, byName)
+	return out
+}
+
+func (c *conv) namedMatch(at path, name, kind, value string) model.HeaderMatch {
+	out := model.HeaderMatch{Name: name, StringMatch: model.StringMatch{Kind: model.MatchExact, Value: value}}
+	if kind == string(gatewayv1.HeaderMatchRegularExpression) {
+		c.regex(at.f("value"), value)
+		out.Kind = model.MatchRegex
+	}
+	return out
+}
+
+// pathMatch is nil for what every path begins with.
+func (c *conv) pathMatch(at path, m *gatewayv1.HTTPPathMatch) *model.StringMatch {
+	kind := gatewayv1.PathMatchPathPrefix
+	if m.Type != nil {
+		kind = *m.Type
+	}
+	out := &model.StringMatch{Value: *m.Value}
+	switch kind {
+	case gatewayv1.PathMatchExact:
+		out.Kind = model.MatchExact
+	case gatewayv1.PathMatchRegularExpression:
+		c.regex(at.f("value"), *m.Value)
+		out.Kind = model.MatchRegex
+	default:
+		out.Kind, out.Value = model.MatchPathPrefix, strings.TrimRight(*m.Value, "/")
+		if out.Value == "" {
+			return nil
+		}
+	}
+	if out.Kind != model.MatchRegex && !strings.HasPrefix(*m.Value, "/") {
+		c.errorf(at.f("value"), "%q does not begin with \"/\"", *m.Value)
+	}
+	return out
+}
+
+func (c *conv) backendRefs(at path, list []gatewayv1.HTTPBackendRef) []model.Backend {
+	var out []model.Backend
+	for i := range list {
+		b, weight := &list[i], int32(1)
+		if b.Weight != nil {
+			weight = *b.Weight
+		}
+		if weight == 0 {
+			continue
+		}
+		backend := model.Backend{Weight: c.weight(at.i(i).f("weight"), weight)}
+		backend.Destination, backend.Grant = c.backend(at.i(i), &b.BackendObjectReference)
+		for j := range b.Filters {
+			c.headerFilter(at.i(i).f("filters").i(j), &b.Filters[j], &backend.Headers)
+		}
+		out = append(out, backend)
+	}
+	return out
+}
+
+// backend is a Service, with what has to be granted where it is of another namespace.
+func (c *conv) backend(at path, b *gatewayv1.BackendObjectReference) (model.Destination, *model.Key) {
+	ns := c.meta.Namespace
+	if b.Namespace != nil {
+		ns = string(*b.Namespace)
+	}
+	key := &model.Key{Kind: model.KindService, Namespace: ns, Name: string(b.Name)}
+	if b.Kind != nil && *b.Kind != "Service" || b.Group != nil && *b.Group != "" {
+		c.warnf(at.f("kind"), "only Services get requests; others fail")
+		return model.Destination{}, &model.Key{Kind: key.Kind, Name: key.Name} // which nobody grants
+	}
+	d := model.Destination{Host: model.ResolveHost(string(b.Name), ns, c.domain)}
+	if b.Port == nil {
+		c.errorf(at.f("port"), "is missing; give a port of the Service")
+	} else if c.checkPort(at.f("port"), uint32(*b.Port)) {
+		d.Port = uint32(*b.Port)
+	}
+	if ns == c.meta.Namespace {
+		key = nil
+	}
+	return d, key
+}
+
+// compareMatches is the order of rules in the Gateway API; those that are alike stay.
+func compareMatches(a, b []model.HTTPMatch) int {
+	x, y := rankMatch(a), rankMatch(b)
+	for i := range x {
+		if x[i] != y[i] {
+			return cmp.Compare(y[i], x[i])
+		}
+	}
+	return 0
+}
+
+func rankMatch(list []model.HTTPMatch) (out [5]int) {
+	if len(list) == 0 {
+		return out
+	}
+	m := &list[0]
+	if m.URI != nil {
+		out[1] = len(m.URI.Value)
+		if m.URI.Kind == model.MatchExact {
+			out[0] = 1
+		}
+	}
+	if m.Method != nil {
+		out[2] = 1
+	}
+	out[3], out[4] = len(m.Headers), len(m.QueryParams)
+	return out
+}
+
+// replacePrefix rewrites the prefix of a match; with nothing in its place no second "/" may stay.
+func replacePrefix(prefix, to string) *model.Rewrite {
+	to = strings.TrimSuffix(to, "/")
+	if to != "" && prefix != "" {
+		return &model.Rewrite{URI: to}
+	}
+	return &model.Rewrite{Regex: "^" + regexp.QuoteMeta(prefix) + "/?(.*)$", RegexTo: to + `/\1`}
+}
