@@ -75,3 +75,59 @@ func TestSecretsOfGateways(t *testing.T) {
 		return nil
 	})
 }
+
+const kubernetesGateway = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: gateway}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: gateway, labels: {gateway.networking.k8s.io/gateway-name: web}}
+spec: {serviceAccountName: gateway, containers: [{name: a, image: a}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web}
+spec:
+  gatewayClassName: istio
+  listeners: [{name: https, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: api-client}]}}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web}
+spec:
+  parentRefs: [{name: web}]
+  rules: [{backendRefs: [{name: web, port: 80}]}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: ReferenceGrant
+metadata: {name: web}
+spec:
+  from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: shop}]
+  to: [{group: "", kind: Service}]`
+
+// TestGatewayAPI: its objects are read from an API server under kinds of their own, and its
+// Gateways' Secrets are for their routers.
+func TestGatewayAPI(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t)
+	rights, err := os.ReadFile(filepath.Join("..", "..", "deploy", "rbac.yaml"))
+	require.NoError(t, err)
+	secret, _ := secretOf(t, "api-client")
+	c.Apply(t, "", string(rights))
+	c.Apply(t, ns, kubernetesGateway+"\n---"+secret+"\n---"+controlPlaneMay)
+	pages := make(chan string, 1)
+	runControl(t, c, func(o *controlplane.Options) {
+		o.Status, o.HTTPAddr = false, "127.0.0.1:0"
+		o.Kubernetes.Kubeconfig = as(t, c, "istio-system", "moonsail")
+		listening := o.Listening
+		o.Listening = func(xds, http net.Addr) { pages <- http.String(); listening(xds, http) }
+	})
+	w := &secretWatcher{t: t, c: c, ns: ns, at: <-pages}
+	w.until("it is for the gateway", func(s storedSecret) bool { return slices.Equal(s.Readers, []string{"gateway"}) })
+	for _, kind := range []string{"KubernetesGateway", "HTTPRoute", "ReferenceGrant"} {
+		_, status := w.page(kind + "/" + ns + "/web")
+		require.Equal(t, http.StatusOK, status, kind)
+	}
+}
