@@ -91,7 +91,7 @@ const leastTime = 20 * time.Second
 
 // clearing is how long an API server takes in the end to delete everything, about.
 func (x *trial) clearing() time.Duration {
-	return 10*time.Second + time.Duration(x.size.Deployments*x.size.Pods)*20*time.Millisecond
+	return 10*time.Second + time.Duration(x.size.Deployments*x.size.Pods)*40*time.Millisecond
 }
 
 // run runs the experiment, and gives what it has found; also where it ended early.
