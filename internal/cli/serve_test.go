@@ -112,6 +112,9 @@ func TestServeRefuses(t *testing.T) {
 		{"a CA without TLS", []string{"--config", filepath.Dir(file), "--http-client-ca", file}, 2, "give --http-cert and --http-key too"},
 		{"half of the pages' certificate", []string{"--config", filepath.Dir(file), "--http-cert", file}, 2, "--http-cert and --http-key go together"},
 		{"a collector that is none", []string{"--config", filepath.Dir(file), "--otlp-endpoint", "collector:4318"}, 2, "the form is http://HOST:4318"},
+		{"another control plane without a port", []string{"--config", filepath.Dir(file), "--peer", "mesh-2"}, 2, `--peer: "mesh-2" is not host:port`},
+		{"one at no port", []string{"--config", filepath.Dir(file), "--peer", "10.0.0.1:15012,10.0.0.2:0"}, 2, `--peer: "10.0.0.2:0" has no port`},
+		{"one that is no name", []string{"--config", filepath.Dir(file), "--peer", "mesh 2:15012"}, 2, `neither a DNS name nor an IP address`},
 		{"an address that is none", []string{"--config", filepath.Dir(file), "--http-addr", "nowhere"}, 1, "--http-addr"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
