@@ -159,10 +159,14 @@ func (a *agent) dropAmendments(c *child) bool {
 	return true
 }
 
-// amended is a bootstrap with the amendments.
+// amended is a bootstrap with the amendments. Where they keep other statistics, those by code are
+// made as well.
 func (s *settings) amended(b *bootstrapv3.Bootstrap) *bootstrapv3.Bootstrap {
 	for _, change := range s.amendments {
 		patch.MergeBootstrap(b, change)
+		if change.StatsConfig != nil {
+			delete(b.Node.GetMetadata().GetFields(), uncountedMetadata)
+		}
 	}
 	return b
 }

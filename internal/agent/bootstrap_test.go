@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
@@ -108,4 +110,23 @@ func TestEnvoyAcceptsBootstraps(t *testing.T) {
 			require.NotContains(t, string(out), "deprecated")
 		})
 	}
+}
+
+// TestUncounted: answers by code are counted where somebody keeps such statistics, by annotation
+// or by an EnvoyFilter.
+func TestUncounted(t *testing.T) {
+	told := func(c Config, changes ...*bootstrapv3.Bootstrap) bool {
+		s, err := c.resolve()
+		require.NoError(t, err)
+		s.amendments = changes
+		b, err := s.bootstrap()
+		require.NoError(t, err)
+		return s.amended(b).Node.Metadata.Fields[uncountedMetadata].GetBoolValue()
+	}
+	c := bootstrapCases(t)["loopback"]
+	require.True(t, told(c))
+	require.True(t, told(c, &bootstrapv3.Bootstrap{FlagsPath: "/flags"}))
+	require.False(t, told(c, &bootstrapv3.Bootstrap{StatsConfig: &metricsv3.StatsConfig{}}))
+	c.Workload.Annotations = map[string]string{suffixesAnnotation: "upstream_rq_2xx"}
+	require.False(t, told(c))
 }
