@@ -183,8 +183,8 @@ func (c *comparedConfig) filter(text string) {
 func printConfig(w io.Writer, c *comparedConfig, section string, actual *explain.Actual) error {
 	s := StyleFor(w)
 	for _, sec := range explain.Sections {
-		if section != sec.Name && section != explain.AllSections {
-			continue
+		if section != sec.Name && (section != explain.AllSections || sec.Name == "extensions" && !c.has("ECDS", "BDS")) {
+			continue // only agents have extensions, by streams of their own
 		}
 		if err := printSection(w, s, c, sec.Name, section == explain.AllSections); err != nil {
 			return err
@@ -202,6 +202,11 @@ func printConfig(w io.Writer, c *comparedConfig, section string, actual *explain
 	}
 	_, err := fmt.Fprintln(w, s.Dim("Envoy itself was not asked: say where its admin interface is with --admin"))
 	return err
+}
+
+// has tells whether there are resources of some types.
+func (c *comparedConfig) has(types ...string) bool {
+	return slices.ContainsFunc(c.Resources, func(r comparedResource) bool { return slices.Contains(types, r.Type) })
 }
 
 func printSection(w io.Writer, s Style, c *comparedConfig, name string, titled bool) error {

@@ -17,7 +17,9 @@ var summaries = map[string]summary{
 	"routes":    {[]string{"RDS", "VHDS"}, []string{"ROUTES", "VIRTUAL HOST", "DOMAINS", "MATCH", "DESTINATION", "VIRTUAL SERVICE"}, routeRows},
 	"clusters":  {[]string{"CDS"}, []string{"SERVICE FQDN", "PORT", "SUBSET", "DIRECTION", "TYPE", "DESTINATION RULE"}, clusterRows},
 	"endpoints": {[]string{"EDS"}, []string{"ENDPOINT", "STATUS", "LOCALITY", "CLUSTER"}, endpointRows},
-	"secrets":   {[]string{"SDS"}, []string{"SECRET"}, secretRows},
+	"secrets":   {[]string{"SDS"}, []string{"SECRET"}, nameRows},
+
+	"extensions": {[]string{"ECDS", "BDS"}, []string{"EXTENSION OR BOOTSTRAP"}, nameRows},
 }
 
 // The rows are made of the resources' JSON, whose fields are named as in Envoy's API
@@ -270,4 +272,4 @@ func endpointRows(r *comparedResource) ([][]string, error) {
 	return rows, nil
 }
 
-func secretRows(r *comparedResource) ([][]string, error) { return [][]string{{r.Name}}, nil }
+func nameRows(r *comparedResource) ([][]string, error) { return [][]string{{r.Name}}, nil }
