@@ -158,7 +158,7 @@ func TestExplainFindsTheNamespace(t *testing.T) {
 	require.Equal(t, exitFailed, status)
 	require.Contains(t, errOut, "there is no VirtualService/default/nothing")
 	require.Contains(t, errOut, "next:")
-	status, _, errOut = moonsail(t, "explain", "gateway/x", "--address", s.url)
+	status, _, errOut = moonsail(t, "explain", "workloadgroup/x", "--address", s.url)
 	require.Equal(t, exitUsage, status)
 	require.Contains(t, errOut, "is not a kind that the mesh reads")
 }

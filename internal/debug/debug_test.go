@@ -120,7 +120,7 @@ func TestPages(t *testing.T) {
 		{"/debug/store/service", 200, `shop.yaml:12`},
 		{"/debug/store/Service/shop/reviews", 200, `"ResourceVersion": "7"`},
 		{"/debug/store/Service/shop/ratings", 404, `GET /debug/store/Service`},
-		{"/debug/store/Gateway", 400, `is not a kind that the mesh reads`},
+		{"/debug/store/WorkloadGroup", 400, `is not a kind that the mesh reads`},
 		{"/debug/store/Service/a/b/c", 400, `too many parts`},
 		{"/debug/explain/Service/shop/reviews", 200, `"state": "building"`},
 		{"/debug/explain/Service/shop/reviews?max=x", 400, `whole number`},
