@@ -28,11 +28,15 @@ func (a *objectArg) addFlag(cmd *cobra.Command, client *debugClient) {
 var shortKinds = map[string]model.Kind{
 	"ns": model.KindNamespace, "svc": model.KindService, "po": model.KindPod, "vs": model.KindVirtualService,
 	"dr": model.KindDestinationRule, "se": model.KindServiceEntry, "we": model.KindWorkloadEntry,
+	"gw": model.KindGateway, "gtw": model.KindKubernetesGateway,
 }
 
 // parseKind understands VirtualService, virtualservices, virtualservices.networking.istio.io and vs.
 func parseKind(s string) (model.Kind, bool) {
-	s, _, _ = strings.Cut(strings.ToLower(s), ".")
+	s, group, _ := strings.Cut(strings.ToLower(s), ".")
+	if strings.HasSuffix(group, "gateway.networking.k8s.io") && strings.TrimSuffix(s, "s") == "gateway" {
+		return model.KindKubernetesGateway, true // Istio's has the name
+	}
 	if k, ok := shortKinds[s]; ok {
 		return k, true
 	}

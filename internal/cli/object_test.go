@@ -1,0 +1,21 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+func TestKindsOfGateways(t *testing.T) {
+	for text, want := range map[string]model.Kind{
+		"gateway": model.KindGateway, "gateways.networking.istio.io": model.KindGateway, "gw": model.KindGateway,
+		"gateway.gateway.networking.k8s.io": model.KindKubernetesGateway, "Gateways.v1.gateway.networking.k8s.io": model.KindKubernetesGateway,
+		"httproutes": model.KindHTTPRoute,
+	} {
+		got, ok := parseKind(text)
+		require.True(t, ok, text)
+		require.Equal(t, want, got, text)
+	}
+}
