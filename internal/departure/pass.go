@@ -81,7 +81,7 @@ type elsewhere struct {
 	refused error // not nil: one of them knows that the workload does not leave
 }
 
-// pass asks all others, in a goroutine that ends with ctx.
+// pass asks all others, once it is known who they are, in a goroutine that ends with ctx.
 func (k *Keeper) pass(ctx context.Context, q *Request, p *model.Proxy) <-chan *elsewhere {
 	out := make(chan *elsewhere, 1)
 	go func() { out <- k.askOthers(ctx, q, p) }()
@@ -91,6 +91,15 @@ func (k *Keeper) pass(ctx context.Context, q *Request, p *model.Proxy) <-chan *e
 func (k *Keeper) askOthers(ctx context.Context, q *Request, p *model.Proxy) *elsewhere {
 	out := &elsewhere{calm: k.calm()}
 	if k.Peers == nil {
+		return out
+	}
+	select {
+	case <-k.Peers.Looked():
+	case <-ctx.Done():
+		out.Pending, out.LackCount = true, 1
+		out.Lacking = []Lacking{{
+			Proxy: "all proxies of other control planes", Position: PositionUnknown, Reason: "it is not known yet which there are",
+		}}
 		return out
 	}
 	answers := peers.Each(ctx, k.Peers.All(), func(ctx context.Context, peer *peers.Peer) *elsewhere {
