@@ -104,7 +104,8 @@ func New(o Options) *experiment.Experiment {
 const about = "A load calls an application that answers at once: without sidecars, through the server's, and through both; " +
 	"in plain text and with mutual TLS, by the number of Envoy's worker threads. Sidecars are Moonsail's own, started by moonsail agent and " +
 	"configured by moonsail serve. Istio's defaults are the same sidecars on the same Envoy, told to speak HTTP/1.1 between them, to leave the choice " +
-	"of workers to the kernel, to write Istio's access log as text (to /dev/null: to collect it is not in it), and to have Istio's gRPC statistics filter; " +
+	"of workers to the kernel, to write Istio's access log as text (to /dev/null: to collect it is not in it), to have Istio's gRPC statistics filter, and to count answers " +
+	"by cluster and code, as Envoy does unless it is told otherwise; " +
 	"metrics of requests are made by the same logger in both."
 
 func (l *lab) start(ctx context.Context) (stop func(), err error) {
@@ -155,7 +156,7 @@ func (l *lab) ours() pair.Setup {
 func Peer() pair.Setup {
 	return pair.Setup{
 		Client: true, Server: true, MTLS: true, HTTP1: true, AnyWorker: true,
-		Objects: []string{pair.AccessLog("text"), grpcStats}, // the log is the first
+		Objects: []string{pair.AccessLog("text"), grpcStats, counted}, // the log is the first
 	}
 }
 
