@@ -1,6 +1,7 @@
 package sds
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -29,7 +30,7 @@ type stream struct {
 // StreamSecrets sends what is asked for as soon as it is there, and again when it changes.
 func (s *Server) StreamSecrets(out secretv3.SecretDiscoveryService_StreamSecretsServer) error {
 	st := &stream{Server: s, out: out}
-	requests := st.receive()
+	requests := Requests(st.out)
 	for {
 		secrets, changed := s.source.Secrets()
 		if err := st.send(secrets); err != nil {
@@ -48,19 +49,22 @@ func (s *Server) StreamSecrets(out secretv3.SecretDiscoveryService_StreamSecrets
 	}
 }
 
-// receive reads requests until the stream ends.
-func (st *stream) receive() <-chan *discoveryv3.DiscoveryRequest {
+// Requests reads a stream's requests until it ends.
+func Requests(in interface {
+	Recv() (*discoveryv3.DiscoveryRequest, error)
+	Context() context.Context
+}) <-chan *discoveryv3.DiscoveryRequest {
 	requests := make(chan *discoveryv3.DiscoveryRequest)
 	go func() {
 		defer close(requests)
 		for {
-			req, err := st.out.Recv()
+			req, err := in.Recv()
 			if err != nil {
 				return
 			}
 			select {
 			case requests <- req:
-			case <-st.out.Context().Done():
+			case <-in.Context().Done():
 				return
 			}
 		}

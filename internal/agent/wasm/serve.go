@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/moonsail/moonsail/internal/agent/sds"
 )
 
 // service answers Envoy. Each stream has two goroutines, which end with it.
@@ -40,7 +42,7 @@ type stream struct {
 func (s *service) StreamExtensionConfigs(out extensionv3.ExtensionConfigDiscoveryService_StreamExtensionConfigsServer) error {
 	s.keeper.want()
 	st := &stream{keeper: s.keeper, out: out}
-	requests := st.receive()
+	requests := sds.Requests(st.out)
 	for {
 		now, changed := s.keeper.get(st.name)
 		if err := st.send(now); err != nil {
@@ -59,26 +61,6 @@ func (s *service) StreamExtensionConfigs(out extensionv3.ExtensionConfigDiscover
 			}
 		}
 	}
-}
-
-// receive reads requests until the stream ends.
-func (st *stream) receive() <-chan *discoveryv3.DiscoveryRequest {
-	requests := make(chan *discoveryv3.DiscoveryRequest)
-	go func() {
-		defer close(requests)
-		for {
-			req, err := st.out.Recv()
-			if err != nil {
-				return
-			}
-			select {
-			case requests <- req:
-			case <-st.out.Context().Done():
-				return
-			}
-		}
-	}()
-	return requests
 }
 
 // take notes what is asked for, or what Envoy says of what it was sent.
