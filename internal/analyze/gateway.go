@@ -81,20 +81,25 @@ func (c *checker) serverSecrets(g *model.Gateway, field string, s *model.Gateway
 		namespaces[g.Namespace] = true
 	}
 	for _, ns := range slices.Sorted(maps.Keys(namespaces)) {
-		for _, name := range s.TLS.CredentialNames {
-			c.serverSecret(g, field+".credentialName", name, ns, true)
-		}
-		if ca := s.TLS.CACredential(); ca != "" {
-			c.serverSecret(g, field, ca, ns, false)
-		}
+		c.secretsOfServer(g, field, s.TLS, ns)
 	}
 }
 
-func (c *checker) serverSecret(g *model.Gateway, field, name, ns string, pair bool) {
+// secretsOfServer reports those that proxies of a namespace need to end TLS.
+func (c *checker) secretsOfServer(o model.Object, field string, t *model.ServerTLS, ns string) {
+	for _, name := range t.CredentialNames {
+		c.serverSecret(o, field+".credentialName", name, ns, true)
+	}
+	if ca := t.CACredential(); ca != "" {
+		c.serverSecret(o, field, ca, ns, false)
+	}
+}
+
+func (c *checker) serverSecret(o model.Object, field, name, ns string, pair bool) {
 	credential, _ := model.ParseCredential(name)
 	key, own := credential.In(ns)
 	if !own {
-		c.warnf(g, field, "the Secret is of namespace %s, and routers of %s are given those of their own namespace alone", credential.Namespace, ns)
+		c.warnf(o, field, "the Secret is of namespace %s, and proxies of %s are given those of their own namespace alone", credential.Namespace, ns)
 		return
 	}
 	secret := c.secrets[key]
@@ -104,7 +109,7 @@ func (c *checker) serverSecret(g *model.Gateway, field, name, ns string, pair bo
 		}
 	}
 	if msg := unusable(key, secret, pair); msg != "" {
-		c.warnf(g, field, "%s", msg)
+		c.warnf(o, field, "%s", msg)
 	}
 }
 

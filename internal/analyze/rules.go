@@ -78,6 +78,7 @@ func (c *checker) sidecar(s *model.Sidecar) {
 	if d := s.EgressProxy; d != nil {
 		c.destination(s, "spec.outboundTrafficPolicy.egressProxy", *d)
 	}
+	c.ingress(s)
 }
 
 // selectsAny tells whether a workload has the labels, or whether none is known at all.

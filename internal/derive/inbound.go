@@ -43,6 +43,8 @@ type inboundPort struct {
 	appPort uint32
 	// own is set for ports with a listener of their own.
 	own *model.IngressListener
+	// tls is for clients that are no sidecars; nil: none. See inboundTLS.ends.
+	tls *model.ServerTLS
 }
 
 // deriveInbound makes all that a workload's own sidecar listens for.
@@ -164,7 +166,7 @@ func (s *scope) ingressPorts() []inboundPort {
 	var out []inboundPort
 	for i := range s.sidecar.Ingress {
 		in := &s.sidecar.Ingress[i]
-		p := inboundPort{number: in.Port.Number, port: in.Port.Number, protocol: in.Port.Protocol, pool: in.Pool}
+		p := inboundPort{number: in.Port.Number, port: in.Port.Number, protocol: in.Inner(), pool: in.Pool, tls: in.TLS}
 		if p.pool == nil {
 			p.pool = s.sidecar.InboundPool
 		}
@@ -218,7 +220,25 @@ func (s *scope) inboundCluster(mesh *model.Mesh, p *inboundPort) *view.Cluster {
 // portChains are the chains of one port.
 func portChains(t inboundTLS, p *inboundPort) []view.FilterChain {
 	name := inboundName(p)
+	if tls := t.ends(p); tls != nil {
+		return []view.FilterChain{outsideChain(p, tls)}
+	}
 	return t.build(name, p.number, readingOf(p.protocol), inboundHTTP(p), inboundTCP(name))
+}
+
+// outsideChain takes the TLS of clients that are no sidecars, and nothing else.
+func outsideChain(p *inboundPort, tls *view.ServerTLS) view.FilterChain {
+	out := view.FilterChain{
+		Name: inboundName(p), TLS: tls,
+		Match: view.ChainMatch{DestinationPort: p.number, TransportProtocol: transportTLS},
+	}
+	if readingOf(p.protocol) == readRequests {
+		out.HTTP = inboundHTTP(p)
+		out.HTTP.Outside = true
+	} else {
+		out.TCP = inboundTCP(out.Name)
+	}
+	return out
 }
 
 func inboundHTTP(p *inboundPort) *view.HTTPChain {

@@ -119,8 +119,19 @@ func (t inboundTLS) chains(port uint32, as reading) []inboundChain {
 	return inboundChains[t.Of(port)][as]
 }
 
-// plain tells whether mutual TLS is spoken nowhere.
-func (t inboundTLS) plain() bool { return t.server == nil || !t.Accepts() }
+// ends is the TLS that a Sidecar asks for at a port. As in Istio it ends only where mutual TLS is
+// switched off: the two could not be told apart.
+func (t inboundTLS) ends(p *inboundPort) *view.ServerTLS {
+	if p.tls == nil || t.Of(p.number) != model.MTLSDisable {
+		return nil
+	}
+	return &view.ServerTLS{Server: p.tls}
+}
+
+// plain tells whether no chain of virtualInbound ends TLS.
+func (t inboundTLS) plain(ports []inboundPort) bool {
+	return (t.server == nil || !t.Accepts()) && !slices.ContainsFunc(ports, func(p inboundPort) bool { return p.own == nil && t.ends(&p) != nil })
+}
 
 // build makes the chains of one port. name is the first part of their names, http and tcp
 // what they do.
@@ -158,9 +169,9 @@ func refusal() *view.TCPChain {
 }
 
 // catchAll makes the chains for ports that no service has: those for which the policy has a
-// mode of their own, and then all others. Where mutual TLS is spoken somewhere they are
-// chains like others, and there is no default chain: what a port's chains do not match,
-// plain text where only mutual TLS may be, would come to it.
+// mode of their own, and then all others. Where TLS ends somewhere they are chains like
+// others, and there is no default chain: what a port's chains do not match, plain text where
+// only TLS may be, would come to it.
 func (t inboundTLS) catchAll(l *view.Listener, served []inboundPort, tcp *view.TCPChain) {
 	const name = "virtualInbound-catchall"
 	for _, port := range slices.Sorted(maps.Keys(t.Ports)) {
@@ -170,7 +181,7 @@ func (t inboundTLS) catchAll(l *view.Listener, served []inboundPort, tcp *view.T
 		l.Chains = append(l.Chains, t.build(fmt.Sprintf("%s|%d", name, port), port, readBytes, nil, tcp)...)
 	}
 	rest := t.build(name, 0, readBytes, nil, tcp)
-	if t.plain() {
+	if t.plain(served) {
 		rest[0].Name, l.Default = name, &rest[0]
 		return
 	}
@@ -182,7 +193,7 @@ func (t inboundTLS) uninspected(ports []inboundPort) []uint32 {
 	var out []uint32
 	for i := range ports {
 		p := &ports[i]
-		if p.own == nil && t.Of(p.number) == model.MTLSDisable && readingOf(p.protocol) != readEither {
+		if p.own == nil && t.Of(p.number) == model.MTLSDisable && readingOf(p.protocol) != readEither && t.ends(p) == nil {
 			out = append(out, p.number)
 		}
 	}

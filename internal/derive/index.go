@@ -31,7 +31,7 @@ type Index struct {
 	proxies   proxyUse
 	// localities counts the destination rules that make endpoints depend on where the client is.
 	localities int
-	// credentials counts the destination rules that name some, by namespace.
+	// credentials counts the destination rules and Sidecars that name some, by namespace.
 	credentials map[string]int
 	pulls       map[string]int // plugins that name credentials for registries, likewise
 }
@@ -218,6 +218,10 @@ func (x *Index) replaceSidecar(old, now *model.Sidecar, touched *touched) {
 			x.sidecars[now.Namespace] = map[model.Key]*model.Sidecar{}
 		}
 		x.sidecars[now.Namespace][now.Key] = now
+		touched.labels = x.countCredentials(now, 1) || touched.labels
+	}
+	if old != nil { // after the new one, as above
+		touched.labels = x.countCredentials(old, -1) || touched.labels
 	}
 }
 

@@ -148,4 +148,5 @@ func (s *scope) setEgress(sidecar *model.Sidecar) {
 			}
 		}
 	}
+	s.askForIngress()
 }

@@ -82,6 +82,7 @@ type scope struct {
 	bootstraps map[string]bool            // likewise
 	named      map[model.Host]bool        // hosts whose names are out
 	secretRefs map[string]int             // hosts whose clusters ask for a secret
+	ingress    []string                   // secrets that the Sidecar's own listeners ask for
 	router     *router                    // nil: the scope is not one of routers
 	egressRef  model.Host                 // of the Sidecar's egress proxy, as it is counted in refs
 	out        *Delta

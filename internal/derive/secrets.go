@@ -10,26 +10,60 @@ import (
 
 // Secrets go to proxies whose certificate says who they are, of their own namespace, and keys
 // only to service accounts that may read them: so the account is part of the scope's key, in
-// namespaces where some rule names a credential. What a proxy may not have does not exist for
+// namespaces where some rule or Sidecar names a credential. What a proxy may not have does not exist for
 // it: Envoy lets no call through then.
 
-// countCredentials tells whether a namespace began or ceased to have rules that name credentials.
-func (x *Index) countCredentials(r *model.DestinationRule, by int) bool {
-	if !namesCredentials(r) {
+// countCredentials tells whether a namespace began or ceased to have rules or Sidecars that name
+// credentials.
+func (x *Index) countCredentials(o model.Object, by int) bool {
+	if !namesCredentials(o) {
 		return false
 	}
-	before := x.credentials[r.Namespace]
-	x.credentials[r.Namespace] += by
+	ns := o.Metadata().Namespace
+	before := x.credentials[ns]
+	x.credentials[ns] += by
 	if before+by == 0 {
-		delete(x.credentials, r.Namespace)
+		delete(x.credentials, ns)
 	}
 	return before == 0 || before+by == 0
 }
 
 // namesCredentials: a rule for everybody would have them wait for what they may not have, so
 // that only those count which select workloads, as in Istio.
-func namesCredentials(r *model.DestinationRule) bool {
-	return len(r.WorkloadSelector) > 0 && len(r.Credentials()) > 0
+func namesCredentials(o model.Object) bool {
+	switch o := o.(type) {
+	case *model.DestinationRule:
+		return len(o.WorkloadSelector) > 0 && len(o.Credentials()) > 0
+	case *model.Sidecar:
+		return len(o.Credentials()) > 0
+	}
+	return false
+}
+
+// askForIngress counts the secrets that the Sidecar's own listeners ask for. They are of the
+// outbound scope, as all secrets are, and of the Sidecar's namespace alone: the root namespace's
+// Sidecar is for workloads whose Secrets are not its author's.
+func (s *scope) askForIngress() {
+	if s.Key.Inbound || s.Key.Names || s.Key.Extensions {
+		return
+	}
+	var now []string
+	if s.sidecar != nil && s.sidecar.Namespace == s.Key.Namespace {
+		now = ingressSecrets(s.sidecar)
+	}
+	was := s.ingress
+	s.ingress = now
+	s.refSecrets(was, now)
+}
+
+// ingressSecrets are sorted, each once.
+func ingressSecrets(sidecar *model.Sidecar) []string {
+	var out []string
+	for i := range sidecar.Ingress {
+		out = append(out, serverSecrets(sidecar.Ingress[i].TLS)...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // accountOf is who a proxy is, where that decides what it gets.
@@ -74,7 +108,7 @@ func secretsOf(t *model.ClientTLS) []string {
 // diffSecrets counts which hosts' clusters ask for which secret.
 func (s *scope) diffSecrets(old *hostState, now *hostResult) { s.refSecrets(old.secrets, now.secrets) }
 
-// refSecrets replaces what one host, or the servers of a router, ask for.
+// refSecrets replaces what one host, the servers of a router, or a Sidecar's listeners ask for.
 func (s *scope) refSecrets(old, now []string) {
 	if slices.Equal(old, now) {
 		return

@@ -92,7 +92,7 @@ func (s *scope) observeChain(c *view.FilterChain) {
 	case strings.HasSuffix(c.Name, blackHoleSuffix):
 	case c.HTTP != nil: // a copy: what has been put out does not change
 		http := *c.HTTP
-		http.Telemetry, http.PeerTold, c.HTTP = s.telemetry, c.TLS != nil && s.Key.Inbound, &http
+		http.Telemetry, http.PeerTold, c.HTTP = s.telemetry, c.TLS != nil && c.TLS.IsMesh() && s.Key.Inbound, &http
 		http.Uncounted = s.Key.Uncounted
 	case c.TCP != nil:
 		tcp := *c.TCP

@@ -41,6 +41,14 @@ func (w *world) credentialRule() model.Object {
 	return d
 }
 
+// ingressTLS has a Sidecar's own listener end TLS with a Secret.
+func (w *world) ingressTLS(in *model.IngressListener) {
+	in.Port.Protocol = pick(w, []model.Protocol{model.ProtocolHTTPS, model.ProtocolTLS})
+	in.TLS = &model.ServerTLS{
+		Mode: pick(w, []model.ServerTLSMode{model.ServerSimple, model.ServerMutual}), CredentialNames: []string{pick(w, worldNames)},
+	}
+}
+
 func (w *world) wasmPlugin() model.Object {
 	p := &model.WasmPlugin{
 		Meta: w.meta(model.KindWasmPlugin), File: pick(w, worldVersions), Priority: int32(w.IntN(3)),

@@ -437,6 +437,9 @@ func (w *world) sidecar() model.Object {
 				Port: model.SidecarPort{Number: n, Protocol: pick(w, worldProtocols)}, Capture: pick(w, worldCaptures),
 				Endpoint: pick(w, []string{"", "127.0.0.1:9999", "0.0.0.0:9999", "unix:///run/app.sock"}),
 			})
+			if w.secrets && w.chance(0.6) {
+				w.ingressTLS(&s.Ingress[len(s.Ingress)-1])
+			}
 		}
 	}
 	return s

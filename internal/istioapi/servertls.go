@@ -99,16 +99,16 @@ func (c *conv) serverCredential(at path, name string) {
 		return
 	}
 	if credential, ok := model.ParseCredential(name); !ok || !isName(credential.Name) {
-		c.errorf(at, "%q is not the name of a Secret; write the name of one in the router's namespace", name)
+		c.errorf(at, "%q is not the name of a Secret; write the name of one in the proxy's namespace", name)
 	}
 }
 
 func (c *conv) serverFiles(at path, certificate, key string, out *model.ServerTLS) {
 	if certificate == "" {
-		c.errorf(at.f("serverCertificate"), "is missing; name a file of the router, or give credentialName")
+		c.errorf(at.f("serverCertificate"), "is missing; name a file of the proxy, or give credentialName")
 	}
 	if key == "" {
-		c.errorf(at.f("privateKey"), "is missing; name a file of the router, or give credentialName")
+		c.errorf(at.f("privateKey"), "is missing; name a file of the proxy, or give credentialName")
 	}
 	out.Certificates = append(out.Certificates, model.CertificateFiles{Certificate: certificate, PrivateKey: key})
 }

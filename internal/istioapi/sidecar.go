@@ -68,19 +68,39 @@ func (c *conv) ingress(at path, list []*networking.IstioIngressListener) []model
 		}
 		seen[l.Port.Number] = true
 		c.bindIP(at.f("bind"), l.Bind)
-		if l.Tls != nil {
-			c.warnf(at.f("tls"), "is not supported yet and has no effect: the listener takes what the mesh's policy says")
-		}
-		if l.ConnectionPool.GetHttp() != nil && !port.Protocol.IsHTTP() {
-			c.warnf(at.f("connectionPool").f("http"), "has no effect on a port that is not HTTP; set the port's protocol")
-		}
-		out = append(out, model.IngressListener{
+		in := model.IngressListener{
 			Port: port, Bind: l.Bind, Capture: captureModes[l.CaptureMode],
 			Endpoint: c.defaultEndpoint(at.f("defaultEndpoint"), l.DefaultEndpoint),
 			Pool:     c.connectionPool(at.f("connectionPool"), l.ConnectionPool),
-		})
+			TLS:      c.ingressTLS(at.f("tls"), port.Protocol, l.Tls),
+		}
+		if l.ConnectionPool.GetHttp() != nil && !in.Inner().IsHTTP() {
+			c.warnf(at.f("connectionPool").f("http"), "has no effect on a port that is not HTTP; set the port's protocol")
+		}
+		out = append(out, in)
 	}
 	return out
+}
+
+// ingressTLS is nil where no TLS ends but the mesh's.
+func (c *conv) ingressTLS(at path, p model.Protocol, t *networking.ServerTLSSettings) *model.ServerTLS {
+	switch {
+	case t == nil:
+		return nil
+	case !p.IsTLS():
+		c.errorf(at, "is not for %s; set port.protocol to HTTPS where requests are inside, or to TLS", p)
+		return nil
+	case t.Mode == networking.ServerTLSSettings_ISTIO_MUTUAL || t.Mode == networking.ServerTLSSettings_AUTO_PASSTHROUGH:
+		c.errorf(at.f("mode"), "%s is not for Sidecars; use SIMPLE or MUTUAL (where the mesh's own TLS is taken a PeerAuthentication says)", t.Mode)
+		return nil
+	}
+	if t.HttpsRedirect {
+		c.errorf(at.f("httpsRedirect"), "is not for Sidecars; remove it")
+	}
+	if out := c.serverTLS(at, t); out.EndsTLS() {
+		return out
+	}
+	return nil
 }
 
 func (c *conv) sidecarPort(at path, p *networking.SidecarPort) model.SidecarPort {

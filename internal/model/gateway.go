@@ -158,7 +158,7 @@ func (t *ServerTLS) CACredential() string {
 	return ""
 }
 
-// Credentials are the Secrets that a router of a namespace needs for a server: with each that has
+// Credentials are the Secrets that a proxy of a namespace needs for a server: with each that has
 // CAs the one that takes precedence where it exists.
 func (t *ServerTLS) Credentials(namespace string) []NeededSecret {
 	if t == nil {

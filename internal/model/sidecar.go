@@ -61,4 +61,28 @@ type IngressListener struct {
 	Capture  CaptureMode
 	Endpoint string // "address:port" or "unix:///path"; empty: 127.0.0.1 and the listener's port
 	Pool     *ConnectionPool
+	// TLS is of clients that are no sidecars, for ports where mutual TLS is switched off; nil: none
+	// ends here.
+	TLS *ServerTLS
+}
+
+// Inner is the protocol of what the application gets: what is inside the TLS that ends here.
+func (l *IngressListener) Inner() Protocol {
+	switch {
+	case l.TLS == nil:
+		return l.Port.Protocol
+	case l.Port.Protocol == ProtocolHTTPS:
+		return ProtocolHTTP
+	}
+	return ProtocolTCP
+}
+
+// Credentials are the Secrets that the Sidecar's workloads need for their own listeners, of its
+// namespace.
+func (s *Sidecar) Credentials() []NeededSecret {
+	var out []NeededSecret
+	for i := range s.Ingress {
+		out = append(out, s.Ingress[i].TLS.Credentials(s.Namespace)...)
+	}
+	return out
 }

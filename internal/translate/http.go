@@ -40,7 +40,7 @@ var websocket = []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "webs
 // clientCertificate is what the application is told of the client (x-forwarded-client-cert).
 var clientCertificate = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: yes, Uri: true, Dns: true}
 
-// outsideCertificate is likewise, of clients of gateways.
+// outsideCertificate is likewise, of clients that are no sidecars.
 var outsideCertificate = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: yes, Cert: true, Uri: true, Dns: true}
 
 func httpFilters(v *view.HTTPChain) ([]*listenerv3.Filter, error) {
@@ -112,6 +112,10 @@ func setDirection(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) {
 	out.ServerHeaderTransformation = hcmv3.HttpConnectionManager_PASS_THROUGH
 	out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_APPEND_FORWARD
 	out.SetCurrentClientCertDetails = clientCertificate
+	if v.Outside {
+		out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
+		out.SetCurrentClientCertDetails = outsideCertificate
+	}
 }
 
 func setRoutes(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// userServerTLS ends TLS as a Gateway's server says, with certificates of Secrets by SDS or of files.
+// userServerTLS ends TLS as a Gateway's server or a Sidecar's listener says, with certificates of Secrets by SDS or of files.
 func userServerTLS(t *model.ServerTLS, http bool) (*corev3.TransportSocket, error) {
 	common := &tlsv3.CommonTlsContext{TlsParams: tlsParams(t)}
 	if http {

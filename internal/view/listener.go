@@ -51,7 +51,7 @@ type FilterChain struct {
 }
 
 // ServerTLS ends TLS: the mesh's mutual one, for which clients must have an identity of a trust
-// domain, or as a Gateway's server says.
+// domain, or as a Gateway's server or a Sidecar's listener says.
 type ServerTLS struct {
 	TrustDomains []string         // for the mesh's
 	Server       *model.ServerTLS // nil: the mesh's
@@ -81,6 +81,9 @@ type HTTPChain struct {
 	Inbound    bool
 	// Gateway: requests come from outside the mesh.
 	Gateway bool
+	// Outside: the callers of an inbound chain are no sidecars, so that what they say of clients'
+	// certificates is not believed.
+	Outside bool
 	// PeerTold: callers have certificates, and say in a header which workload they are.
 	PeerTold bool
 	// GRPCWeb translates grpc-web requests; for ports of that protocol. UseRemoteAddress etc. follow Inbound.

@@ -20,7 +20,7 @@ import (
 	"github.com/moonsail/moonsail/internal/store"
 )
 
-// Credentials reads Secrets: those alone that a DestinationRule, a Gateway or a WasmPlugin names, each by a watch of its
+// Credentials reads Secrets: those alone that a DestinationRule, a Sidecar, a Gateway or a WasmPlugin names, each by a watch of its
 // own, so that the control plane needs no right to others. Of each it finds out which service
 // accounts may read it, and puts it into the intake with that; where there is none, or it may
 // not be read, it puts one that says so. One goroutine, Run's, does all that is not said to be
@@ -68,9 +68,9 @@ func (c *Credentials) Applied(changes []store.Change) {
 	}
 }
 
-// concerns: rules and Gateways name Secrets, and workloads have the service accounts that are to read them.
+// concerns: rules, Sidecars and Gateways name Secrets, and workloads have the service accounts that are to read them.
 func concerns(k model.Kind) bool {
-	return k == model.KindDestinationRule || k == model.KindWasmPlugin || k == model.KindGateway || k == model.KindPod || k == model.KindWorkloadEntry || k == model.KindSecret
+	return k == model.KindDestinationRule || k == model.KindSidecar || k == model.KindWasmPlugin || k == model.KindGateway || k == model.KindPod || k == model.KindWorkloadEntry || k == model.KindSecret
 }
 
 func (c *Credentials) poke() {
@@ -199,12 +199,12 @@ func (c *Credentials) look(ctx context.Context) {
 
 func (c *Credentials) tooMany() {
 	if !c.full {
-		c.Log.Warn("more Secrets are named by DestinationRules and Gateways than are read", "read", maxCredentials)
+		c.Log.Warn("more Secrets are named than are read", "read", maxCredentials)
 	}
 	c.full = true
 }
 
-// wanted are the Secrets that rules and Gateways name, and who is to have their keys.
+// wanted are the Secrets that rules, Sidecars, Gateways and plugins name, and who is to have their keys.
 func (c *Credentials) wanted() map[model.Key]*secretWatch {
 	out := map[model.Key]*secretWatch{}
 	snap := c.Snapshot()
@@ -219,9 +219,25 @@ func (c *Credentials) wanted() map[model.Key]*secretWatch {
 			}
 		}
 	}
+	addSidecars(snap, out)
 	addGateways(snap, out)
 	addPlugins(snap, out)
 	return out
+}
+
+// addSidecars adds the Secrets that workloads need for their own listeners.
+func addSidecars(snap *store.Snapshot, into map[model.Key]*secretWatch) {
+	for o := range snap.All(model.KindSidecar) {
+		s, ok := o.(*model.Sidecar)
+		if !ok {
+			continue
+		}
+		for _, need := range s.Credentials() {
+			if w := wantSecret(into, need); need.PrivateKey {
+				addAccounts(snap, s.Namespace, s.Selector, w.readers)
+			}
+		}
+	}
 }
 
 // addPlugins adds the Secrets that modules of plugins are fetched with.

@@ -54,6 +54,36 @@ func TestSecretsOfGateways(t *testing.T) {
 	}, got)
 }
 
+// TestSecretsOfSidecars: a Secret that a Sidecar's own listener needs is read in the Sidecar's namespace, for
+// the workloads that it selects, each of which is asked about.
+func TestSecretsOfSidecars(t *testing.T) {
+	meta := func(kind model.Kind, ns, name string, labels map[string]string) model.Meta {
+		return model.Meta{Key: model.Key{Kind: kind, Namespace: ns, Name: name}, ResourceVersion: "1", Labels: labels}
+	}
+	web := map[string]string{"app": "web"}
+	pod := func(ns, name string, labels map[string]string) model.Object {
+		return &model.Workload{Meta: meta(model.KindPod, ns, name, labels), ServiceAccount: name}
+	}
+	sidecar := &model.Sidecar{Meta: meta(model.KindSidecar, "shop", "web", nil), Selector: web, Ingress: []model.IngressListener{
+		{TLS: &model.ServerTLS{Mode: model.ServerMutual, CredentialNames: []string{"web"}}},
+		{TLS: &model.ServerTLS{Mode: model.ServerSimple, CredentialNames: []string{"kubernetes://bank/web"}}},
+		{},
+	}}
+	st := store.New()
+	var events []store.Event
+	for _, o := range []model.Object{sidecar, pod("shop", "web", web), pod("shop", "other", nil), pod("bank", "bank", web)} {
+		events = append(events, store.Event{Key: o.Metadata().Key, Object: o})
+	}
+	st.Apply(events)
+	got := map[string][]string{}
+	for k, w := range (&Credentials{Snapshot: st.Snapshot}).wanted() {
+		require.Empty(t, w.trusted)
+		got[k.Namespace+"/"+k.Name] = slices.Sorted(maps.Keys(w.readers))
+	}
+	require.Equal(t, map[string][]string{"shop/web": {"web"}, "shop/web-cacert": nil}, got)
+	require.True(t, concerns(model.KindSidecar))
+}
+
 // TestKindsOfOneName: what is listed of one must not be taken for the other.
 func TestKindsOfOneName(t *testing.T) {
 	seen := map[string]bool{}
