@@ -8,6 +8,9 @@ import (
 	"github.com/moonsail/moonsail/internal/simulate"
 )
 
+// gatewayKinds are those of both APIs.
+var gatewayKinds = []model.Kind{model.KindGateway, model.KindKubernetesGateway}
+
 // enter makes a call one from outside to a router: whatever its name is, DNS leads it there.
 func (w *Why) enter(p *model.Proxy, world *simulate.World, call *simulate.Call) {
 	_, port, err := net.SplitHostPort(call.To)
@@ -26,7 +29,7 @@ func (s *sourceList) gateways(p *model.Proxy, r *simulate.Result) {
 	if p.Type != model.ProxyRouter || r.Listener == "" {
 		return
 	}
-	for _, kind := range []model.Kind{model.KindGateway, model.KindKubernetesGateway} {
+	for _, kind := range gatewayKinds {
 		s.gatewaysOf(kind, p, r)
 	}
 }
@@ -34,7 +37,7 @@ func (s *sourceList) gateways(p *model.Proxy, r *simulate.Result) {
 func (s *sourceList) gatewaysOf(kind model.Kind, p *model.Proxy, r *simulate.Result) {
 	for o := range s.snap.All(kind) {
 		g, ok := o.(*model.Gateway)
-		if !ok || g.OwnNamespace && g.Namespace != p.Namespace || !model.SelectorMatches(g.Selector, p.Labels) {
+		if !ok || !selects(g, p) {
 			continue
 		}
 		for i := range g.Servers {
@@ -51,10 +54,15 @@ func (s *sourceList) gatewaysOf(kind model.Kind, p *model.Proxy, r *simulate.Res
 func opens(g *model.Gateway, server *model.GatewayServer, r *simulate.Result) bool {
 	switch {
 	case strings.HasPrefix(r.RouteConfig, "https."):
-		return strings.HasPrefix(r.RouteConfig+".", "https."+server.PortText()+"."+server.Port.Name+"."+g.RouteName()+"."+g.Namespace+".")
+		return strings.HasPrefix(r.RouteConfig+".", securedRoutes(g, server)+".")
 	case (server.TLS == nil) != r.EndsTLS && server.IsHTTP() == (r.RouteConfig != ""):
 		host, _, _ := strings.Cut(r.VirtualHost[strings.LastIndexByte(r.VirtualHost, '/')+1:], ":")
 		return host == "" || len(model.CommonHosts(server.AllHosts(), []model.Host{model.Host(host)})) > 0
 	}
 	return false
+}
+
+// selects tells whether a Gateway counts for a router.
+func selects(g *model.Gateway, p *model.Proxy) bool {
+	return (!g.OwnNamespace || g.Namespace == p.Namespace) && model.SelectorMatches(g.Selector, p.Labels)
 }

@@ -12,24 +12,28 @@ import (
 )
 
 // Origins are the objects that a part of the configuration comes from, in order: the
-// VirtualServices and DestinationRules in it, or, where there are none, the ServiceEntries
-// that define its host. None: it comes from Kubernetes' objects alone.
+// VirtualServices, HTTPRoutes and DestinationRules in it, the Gateways that have a router listen, the
+// Sidecars whose files a listener has, or, where there are none, the ServiceEntries that define its host. None: it comes from
+// Kubernetes' objects alone.
 func Origins(snap *store.Snapshot, p server.Part) []model.Key {
 	var out []model.Key
 	switch p.Type {
 	case resource.Cluster:
 		out = named(p, "destination-rule", model.KindDestinationRule)
 	case resource.VirtualHost, resource.RouteConfig:
-		out = named(p, "virtual-service", model.KindVirtualService)
+		out = append(named(p, "virtual-service", model.KindVirtualService), named(p, "http-route", model.KindHTTPRoute)...)
 	case resource.Extension:
 		return pluginOf(snap, p)
 	case resource.Bootstrap:
 		return filterOf(snap, p)
 	case resource.Listener:
-		out = related(snap, p, model.KindVirtualService)
+		out = slices.Concat(related(snap, p, model.KindVirtualService), gatewaysBehind(snap, p), sidecarsBehind(snap, p))
 	}
 	out = append(out, named(p, "envoy-filter", model.KindEnvoyFilter)...)
 	out = slices.DeleteFunc(out, func(k model.Key) bool { return snap.Get(k) == nil })
+	if len(out) == 0 && p.Type != resource.Listener {
+		out = gatewaysBehind(snap, p)
+	}
 	if len(out) == 0 {
 		out = related(snap, p, model.KindServiceEntry)
 	}
@@ -56,6 +60,42 @@ func filterOf(snap *store.Snapshot, p server.Part) []model.Key {
 		return nil
 	}
 	return []model.Key{key}
+}
+
+// sidecarsBehind are the Sidecars that name the files of which a workload's own listener has its
+// certificates.
+func sidecarsBehind(snap *store.Snapshot, p server.Part) []model.Key {
+	if p.Proxy == nil || p.Proxy.Type != model.ProxySidecar {
+		return nil
+	}
+	var out []model.Key
+	for o := range snap.All(model.KindSidecar) {
+		s, ok := o.(*model.Sidecar)
+		if !ok || s.Namespace != p.Proxy.Namespace || !model.SelectorMatches(s.Selector, p.Proxy.Labels) {
+			continue
+		}
+		if slices.ContainsFunc(ingressFiles(s), func(file string) bool { return mentions(p.Entry, []byte(file)) }) {
+			out = append(out, s.Key)
+		}
+	}
+	slices.SortFunc(out, model.Key.Compare)
+	return out
+}
+
+// ingressFiles are those of a Sidecar's own listeners.
+func ingressFiles(s *model.Sidecar) []string {
+	var out []string
+	for i := range s.Ingress {
+		t := s.Ingress[i].TLS
+		if t == nil {
+			continue
+		}
+		out = append(out, t.CACertificates, t.CRL)
+		for _, c := range t.Certificates {
+			out = append(out, c.Certificate, c.PrivateKey)
+		}
+	}
+	return slices.DeleteFunc(out, func(file string) bool { return file == "" })
 }
 
 // named are the objects that a resource's metadata, Istio's "istio.config", names.

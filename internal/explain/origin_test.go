@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,6 +56,60 @@ func TestOrigins(t *testing.T) {
 		require.Equal(t, tc.want, got, "%s %q", tc.name, tc.text)
 	}
 	require.NotNil(t, s.Snapshot().Get(model.Key{Kind: model.KindServiceEntry, Namespace: "shop", Name: "bank"}))
+}
+
+// TestOriginsOfListeners: what a router refuses is led back to the Gateways that have it listen there, what
+// a sidecar refuses for its files to its Sidecar.
+func TestOriginsOfListeners(t *testing.T) {
+	s := store.New()
+	for _, doc := range []string{
+		gatewayDocument("plain", "edge", "{istio: edge}", "{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}"),
+		gatewayDocument("elsewhere", "edge", "{istio: other}", "{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}"),
+		gatewayDocument("bound", "shop", "{istio: edge}", "{port: {number: 80, name: http, protocol: HTTP}, bind: 10.0.0.9, hosts: ['*']}"),
+		gatewayDocument("tls", "shop", "{istio: edge}", "{port: {number: 443, name: https, protocol: HTTPS}, hosts: ['*'], tls: {mode: SIMPLE, credentialName: x}}"),
+		"apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: api, namespace: edge}\n" +
+			"spec: {gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTTP}]}",
+		"apiVersion: v1\nkind: Service\nmetadata: {name: edge, namespace: edge}\nspec: {selector: {istio: edge}, ports: [{name: http, port: 80, targetPort: 8080}]}",
+		"apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: web, namespace: shop}\nspec: {workloadSelector: {labels: {app: web}}, ingress: [" +
+			"{port: {number: 8443, protocol: HTTPS}, tls: {mode: SIMPLE, serverCertificate: /certs/web.pem, privateKey: /certs/key.pem}}]}",
+	} {
+		o := decode(t, doc)
+		s.Apply([]store.Event{{Key: o.Metadata().Key, Object: o}})
+	}
+	router := &model.Proxy{Type: model.ProxyRouter, Namespace: "edge", Labels: map[string]string{"istio": "edge"}}
+	kubernetes := &model.Proxy{Type: model.ProxyRouter, Namespace: "edge", Labels: map[string]string{"gateway.networking.k8s.io/gateway-name": "api"}}
+	sidecar := &model.Proxy{Type: model.ProxySidecar, Namespace: "shop", Labels: map[string]string{"app": "web", "istio": "edge"}}
+	for _, tc := range []struct {
+		proxy      *model.Proxy
+		typ        resource.Type
+		name, text string
+		want       []string
+	}{
+		{router, resource.Listener, "0.0.0.0_8080", "", []string{"Gateway/edge/plain"}},
+		{router, resource.Listener, "10.0.0.9_8080", "", []string{"Gateway/shop/bound"}},
+		{router, resource.Listener, "0.0.0.0_443", "", []string{"Gateway/shop/tls"}},
+		{kubernetes, resource.Listener, "0.0.0.0_80", "", []string{"KubernetesGateway/edge/api"}},
+		{router, resource.RouteConfig, "http.8080", "", []string{"Gateway/edge/plain"}},
+		{router, resource.VirtualHost, "http.8080.10.0.0.9/a.example.com:80", "", []string{"Gateway/shop/bound"}},
+		{router, resource.VirtualHost, "https.443.https.tls.shop/a.example.com:443", "", []string{"Gateway/shop/tls"}},
+		{kubernetes, resource.RouteConfig, "http.80", "", []string{"KubernetesGateway/edge/api"}},
+		{sidecar, resource.Listener, "0.0.0.0_8080", "", nil},
+		{sidecar, resource.Listener, "virtualInbound", "\x0a/certs/web.pem\x12", []string{"Sidecar/shop/web"}},
+		{router, resource.Listener, "virtualInbound", "\x0a/certs/web.pem\x12", nil},
+		{nil, resource.Listener, "0.0.0.0_8080", "", nil},
+	} {
+		tab := table.New("t")
+		tab.Commit(1, []table.Update{{Type: tc.typ, Name: tc.name, Resource: resource.EncodeBytes(tc.typ, tc.name, []byte(tc.text))}})
+		var got []string
+		for _, k := range Origins(s.Snapshot(), server.Part{Type: tc.typ, Entry: tab.State().Get(tc.typ, tc.name), Proxy: tc.proxy}) {
+			got = append(got, k.String())
+		}
+		require.Equal(t, tc.want, got, "%s %q", tc.name, tc.text)
+	}
+}
+
+func gatewayDocument(name, namespace, selector, server string) string {
+	return fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: %s, namespace: %s}\nspec: {selector: %s, servers: [%s]}", name, namespace, selector, server)
 }
 
 // TestCredentialsOfPluginsAreNotShown: what an agent is told to show a registry is nobody else's.

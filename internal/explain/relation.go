@@ -41,6 +41,8 @@ func relation(snap *store.Snapshot, key model.Key) test {
 		if s, ok := snap.Get(model.Key{Kind: model.KindService, Namespace: o.Namespace, Name: o.Service}).(*model.Service); ok {
 			return ofHosts([]model.Host{s.Hostname}, false)
 		}
+	case *model.Gateway:
+		return ofGateway(snap, o)
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ type Refusal struct {
 type Part struct {
 	Type  resource.Type
 	Entry *table.Entry
+	Proxy *model.Proxy // one that refuses it; nil: not known
 }
 
 // maxAbout bounds how many parts of a refused whole are looked at.
@@ -101,9 +102,9 @@ func (st *stream) about(typ resource.Type, h *ledger.Held) []Part {
 					return parts
 				}
 			}
-			return []Part{{typ, e}}
+			return []Part{{typ, e, st.proxy}}
 		default:
-			return []Part{{typ, e}}
+			return []Part{{typ, e, st.proxy}}
 		}
 	}
 	return nil
@@ -122,7 +123,7 @@ func (st *stream) newParts(typ resource.Type, routeConfig string, since model.Re
 			if routeConfig != "" && !strings.HasPrefix(e.Name, routeConfig+"/") {
 				continue
 			}
-			if out = append(out, Part{of, e}); len(out) == maxAbout {
+			if out = append(out, Part{of, e, st.proxy}); len(out) == maxAbout {
 				return out
 			}
 		}

@@ -36,6 +36,7 @@ func TestRefusalsAreCountedOverProxies(t *testing.T) {
 		require.Equal(t, "l1", r.Name)
 		require.Equal(t, "bad", r.Message, "of the proxies' words the first in order")
 		require.Equal(t, []string{"LDS l1"}, abouts(r))
+		require.Equal(t, "shop", r.About[0].Proxy.Namespace, "it is one of those that refuse")
 
 		h.commit(listener("l1", "good"))
 		require.Empty(t, h.server.Refusals(), "what they refused is not there any more")

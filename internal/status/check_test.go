@@ -1,0 +1,39 @@
+package status
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// TestRefusedListenersAreTheirGateways: the status that says so is that of the Gateways which have the
+// routers listen.
+func TestRefusedListenersAreTheirGateways(t *testing.T) {
+	st := store.New()
+	gateway := func(name string, port uint32) *model.Gateway {
+		return &model.Gateway{
+			Meta:     model.Meta{Key: model.Key{Kind: model.KindGateway, Namespace: "edge", Name: name}, ResourceVersion: "1"},
+			Selector: map[string]string{"istio": "edge"},
+			Servers:  []model.GatewayServer{{Port: model.GatewayPort{Number: port, Name: "http", Protocol: model.ProtocolHTTP}}},
+		}
+	}
+	for _, g := range []*model.Gateway{gateway("a", 80), gateway("b", 80), gateway("c", 81)} {
+		st.Apply([]store.Event{{Key: g.Key, Object: g}})
+	}
+	tab := table.New("t")
+	tab.Commit(1, []table.Update{{Type: resource.Listener, Name: "0.0.0.0_80", Resource: resource.EncodeBytes(resource.Listener, "0.0.0.0_80", nil)}})
+	r := &Reporter{Snapshot: st.Snapshot, Refusals: func() []*server.Refusal {
+		return []*server.Refusal{{Type: resource.Listener, Name: "0.0.0.0_80", Message: "cannot bind", Proxies: 2, About: []server.Part{{
+			Type: resource.Listener, Entry: tab.State().Get(resource.Listener, "0.0.0.0_80"),
+			Proxy: &model.Proxy{Type: model.ProxyRouter, Namespace: "edge", Labels: map[string]string{"istio": "edge"}},
+		}}}}
+	}}
+	want := refusal{what: "LDS 0.0.0.0_80", message: "cannot bind", proxies: 2, shared: 1}
+	require.Equal(t, map[model.Key]refusal{gateway("a", 80).Key: want, gateway("b", 80).Key: want}, r.refused(st.Snapshot()))
+}
