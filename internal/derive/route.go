@@ -197,6 +197,10 @@ func (rt *routing) route(v *model.VirtualService, rule *model.HTTPRoute, m condi
 	if rule.Redirect != nil || rule.DirectResponse != nil {
 		return out
 	}
+	if rt.grantedNone(rule.Backends) {
+		out.DirectResponse = &model.DirectResponse{Status: 500}
+		return out
+	}
 	out.Backends = rt.backends(rule.Backends, &out)
 	for _, mirror := range rule.Mirrors {
 		out.Mirrors = append(out.Mirrors, view.Mirror{Cluster: rt.cluster(mirror.Destination), Percent: mirror.Percent})
@@ -226,7 +230,7 @@ func (rt *routing) backends(list []model.Backend, out *view.Route) []view.Backen
 	resolved := make([]view.Backend, 0, len(list))
 	for _, b := range list {
 		if !rt.granted(b.Grant) {
-			resolved = append(resolved, view.Backend{Cluster: view.BlackHoleCluster, Weight: max(b.Weight, 1)})
+			resolved = append(resolved, view.Backend{Cluster: view.UnknownService, Weight: max(b.Weight, 1)})
 			continue
 		}
 		weight := b.Weight
@@ -240,6 +244,11 @@ func (rt *routing) backends(list []model.Backend, out *view.Route) []view.Backen
 		rt.addHash(b.Destination, out)
 	}
 	return resolved
+}
+
+// grantedNone tells whether there are backends, and requests may go to none of them.
+func (rt *routing) grantedNone(list []model.Backend) bool {
+	return len(list) > 0 && !slices.ContainsFunc(list, func(b model.Backend) bool { return rt.granted(b.Grant) })
 }
 
 // granted tells whether a ReferenceGrant allows what needs one.

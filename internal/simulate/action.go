@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,8 +88,18 @@ func (x *exchange) finish(a *routev3.RouteAction, shares []share) {
 	}
 	x.res.agree()
 	if !x.res.reachesAny() {
-		x.res.Status, x.res.Reason = 503, "no healthy upstream"
+		x.res.Status, x.res.Reason = x.unreached(a)
 	}
+}
+
+// unreached is the answer where no endpoint can be reached: routes may say which one it is where
+// there is no cluster.
+func (x *exchange) unreached(a *routev3.RouteAction) (status int, reason string) {
+	known := func(u Upstream) bool { return u.Discovery != unknownCluster }
+	if a.GetClusterNotFoundResponseCode() != routev3.RouteAction_INTERNAL_SERVER_ERROR || slices.ContainsFunc(x.res.Upstreams, known) {
+		return 503, "no healthy upstream"
+	}
+	return 500, "there is no such cluster"
 }
 
 // shares are the clusters of a route with their weights.

@@ -15,7 +15,7 @@ import (
 
 // Check lists what Envoy would refuse (NACK) or never finish warming: broken validation
 // rules of the protos, duplicates, and names that lead nowhere. Routes to clusters that do
-// not exist are listed too: Envoy takes them, and answers 503.
+// not exist are listed too: Envoy takes them, and answers 503 or 500.
 func (w *World) Check() []string {
 	c := &checker{w: w}
 	c.listeners()

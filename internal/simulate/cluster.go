@@ -24,6 +24,9 @@ type share struct {
 	weighted *routev3.WeightedCluster_ClusterWeight // nil for a lone cluster
 }
 
+// unknownCluster is the discovery of a cluster that is not there.
+const unknownCluster = "unknown cluster"
+
 // forward fills Upstreams, in the order of the shares.
 func (w *World) forward(shares []share, r *request, res *Result) error {
 	total := 0.0
@@ -34,7 +37,7 @@ func (w *World) forward(shares []share, r *request, res *Result) error {
 		u := Upstream{Cluster: s.name, Percent: percent(float64(s.weight), total)}
 		c := w.cluster(s.name)
 		if c == nil {
-			u.Discovery = "unknown cluster"
+			u.Discovery = unknownCluster
 		} else if err := w.fill(&u, c, r); err != nil {
 			return fmt.Errorf("cluster %s: %w", s.name, err)
 		}

@@ -25,6 +25,9 @@ func (rt *routing) setForwarding(v *view.Route, out *routev3.Route, authority st
 		Timeout:           noDuration,
 		MaxStreamDuration: grpcTimeout,
 	}
+	if v.FromHTTPRoute {
+		action.ClusterNotFoundResponseCode = routev3.RouteAction_INTERNAL_SERVER_ERROR // the Gateway API says so
+	}
 	if v.Timeout != 0 {
 		// Where max_stream_duration is set Envoy ignores timeout (Istio keeps to the deprecated
 		// max_grpc_timeout for that reason). gRPC clients keep to their own grpc-timeout.

@@ -33,6 +33,10 @@ const (
 	InboundPassthroughCluster = "InboundPassthroughCluster"
 )
 
+// UnknownService is the name of a cluster that does not exist, as in Istio: requests that it would
+// get are answered as those to all such clusters.
+const UnknownService = "UnknownService"
+
 // Cluster is everything that one Envoy cluster is made of.
 type Cluster struct {
 	Added *Patch // where an EnvoyFilter adds it: then nothing but Name and Inbound counts
