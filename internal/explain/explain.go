@@ -43,6 +43,7 @@ type Proxies interface {
 	Holders([]server.GoneEndpoint) []server.Holder
 	Departed() []server.Departed
 	OldestUnanswered() time.Time
+	Connected(ids []string) []string
 }
 
 // Explanation is what is known of an object's last change.
@@ -68,6 +69,12 @@ type Explanation struct {
 	// Proxies are those that do not have it, or all; LeftOut did not fit.
 	Proxies []server.Whereabouts `json:"proxies"`
 	LeftOut int                  `json:"leftOut,omitempty"`
+	// Away are those that are disconnected without it, where they were asked for apart: neither
+	// Counts nor Proxies has them then.
+	Away []server.Whereabouts `json:"away,omitempty"`
+	// Elsewhere is how it stands at other control planes. Counts and Proxies have theirs in them,
+	// of those that have the same form of it. nil: there are none, or they were not asked.
+	Elsewhere []Elsewhere `json:"controlPlanes,omitempty"`
 }
 
 // Counts are proxies by their position.
@@ -95,6 +102,8 @@ func (c Counts) Percent() float64 {
 type Ask struct {
 	All bool // every proxy, not only those that do not have it
 	Max int  // proxies in the answer
+	// Apart: those that are disconnected are told apart, as another control plane may have them.
+	Apart bool
 }
 
 // Object explains an object's last change; an error where nobody has ever seen it.
@@ -142,6 +151,10 @@ func (x *Explainer) living(all []server.Whereabouts) []server.Whereabouts {
 // distribute counts proxies, and keeps those that are asked for.
 func (e *Explanation) distribute(all []server.Whereabouts, ask Ask) {
 	for _, w := range all {
+		if ask.Apart && w.Position == server.PositionDisconnected {
+			e.Away = append(e.Away, w)
+			continue
+		}
 		e.Counts.add(&w)
 		missing := w.Position != server.PositionACKed && w.Position != server.PositionNotConcerned
 		switch {

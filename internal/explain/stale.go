@@ -17,6 +17,10 @@ type Stale struct {
 	Now     time.Time      `json:"now"`
 	Holders []StaleHolder  `json:"holders"`
 	Away    []AwayFromMesh `json:"disconnected"`
+	LeftOut int            `json:"leftOut,omitempty"` // of both, what did not fit
+	// Others are the other control planes, whose proxies are among these; nil: there are none, or
+	// they were not asked.
+	Others []Asked `json:"controlPlanes,omitempty"`
 }
 
 // StaleHolder is a connected proxy with one endpoint that it should not have any more.
@@ -28,6 +32,8 @@ type StaleHolder struct {
 	Cluster   string          `json:"cluster"`
 	Since     time.Time       `json:"since"` // when it was seen that the endpoint is gone
 	Reasons   []server.Reason `json:"reasons"`
+	// ControlPlane is whose it is; empty: of the one that was asked.
+	ControlPlane string `json:"controlPlane,omitempty"`
 }
 
 // AwayFromMesh is a proxy that is disconnected. If its process lives, it holds what it had
@@ -38,6 +44,8 @@ type AwayFromMesh struct {
 	Namespace string    `json:"namespace"`
 	Since     time.Time `json:"since"`     // of the end of its stream
 	Endpoints int       `json:"endpoints"` // that went since, in the whole mesh
+	// ControlPlane is whose it was; empty: of the one that was asked.
+	ControlPlane string `json:"controlPlane,omitempty"`
 }
 
 // Stale tells which proxies hold endpoints that are gone, the longest first.
@@ -49,9 +57,7 @@ func (x *Explainer) Stale() *Stale {
 		out.Holders = append(out.Holders, StaleHolder{ID: h.ID, Name: h.Name, Namespace: h.Namespace, Address: h.Endpoint.Address,
 			Cluster: h.Cluster, Since: h.Endpoint.Since, Reasons: h.Reasons})
 	}
-	slices.SortFunc(out.Holders, func(a, b StaleHolder) int {
-		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Cluster, b.Cluster))
-	})
+	out.sort()
 	for _, p := range x.Proxies.Departed() {
 		missed := missedBy(&p, removed)
 		if missed > 0 && x.mayLive(&p, removed) {
@@ -59,6 +65,13 @@ func (x *Explainer) Stale() *Stale {
 		}
 	}
 	return out
+}
+
+// sort puts the longest first.
+func (s *Stale) sort() {
+	slices.SortFunc(s.Holders, func(a, b StaleHolder) int {
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Cluster, b.Cluster))
+	})
 }
 
 // gone are the removed endpoints that are remembered, with the hosts that they were of.

@@ -2,7 +2,7 @@
 // proxies alone.
 //
 // How the parts fit: peers.go keeps the list of who there is, peer.go one of them and its
-// connection, hello.go tells who lives, call.go asks all at once.
+// connection, hello.go tells who lives, call.go asks all at once and counts them.
 //
 // Invariants:
 //   - What a peer asks is answered from what is known here, and never passed on.

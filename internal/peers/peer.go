@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path"
 	"sync"
 	"syscall"
 	"time"
@@ -87,6 +88,16 @@ func isFinal(err error) bool {
 
 // Call asks a peer. Its errors are gRPC's statuses.
 func (p *Peer) Call(ctx context.Context, method string, request, answer any) error {
+	err := p.call(ctx, method, request, answer)
+	switch code := status.Code(err); {
+	case p.all.opts.Failed == nil, code == codes.OK, code == codes.Canceled:
+	case code != codes.FailedPrecondition: // that is an answer
+		p.all.opts.Failed(path.Base(method))
+	}
+	return err
+}
+
+func (p *Peer) call(ctx context.Context, method string, request, answer any) error {
 	select {
 	case p.calls <- struct{}{}:
 	case <-ctx.Done():

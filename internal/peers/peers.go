@@ -38,6 +38,9 @@ type Options struct {
 	// TLS is what a connection is made with, asked for each; nil: plain text.
 	TLS func() (*tls.Config, error)
 	Log *slog.Logger
+	// Failed is told of each question that a peer did not answer, by the name of its method;
+	// nil: nobody is.
+	Failed func(question string)
 	// Patience is explained at the constant; 0: that.
 	Patience time.Duration
 	Every    time.Duration // 0: Every

@@ -160,6 +160,8 @@ type ProxyState struct {
 	Version string       `json:"version,omitempty"` // of the proxy: Envoy's
 	Types   []TypeState  `json:"types"`
 	Proxy   *model.Proxy `json:"-"`
+	// ControlPlane is as in Whereabouts.
+	ControlPlane string `json:"controlPlane,omitempty"`
 }
 
 // TypeState is the state of one type of resources on a stream.

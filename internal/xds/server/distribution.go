@@ -60,6 +60,9 @@ type Whereabouts struct {
 	Position   Position `json:"position"`
 	Superseded bool     `json:"superseded,omitempty"` // it has a newer form of what the revision changed
 	Reasons    []Reason `json:"reasons,omitempty"`
+	// ControlPlane is whose it is, in answers about several; empty: of the one that was asked.
+	// The server does not know: who joins answers fills it in.
+	ControlPlane string `json:"controlPlane,omitempty"`
 }
 
 // Question is about one revision, or about one object's part in it.

@@ -70,6 +70,15 @@ func (s *Server) ProxyAt(ip string) (id string, ok bool) {
 	return "", false
 }
 
+// Connected gives those of some node ids that are connected.
+func (s *Server) Connected(ids []string) []string {
+	there := map[string]bool{}
+	for _, st := range s.streams.all() {
+		there[st.proxy.ID] = true
+	}
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !there[id] })
+}
+
 // SidecarOf is the Sidecar that selects a proxy, by the name of its tables' scopes.
 func (s *Server) SidecarOf(id string) (model.Key, bool) {
 	st := s.find(id)
