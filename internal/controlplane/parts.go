@@ -118,7 +118,7 @@ func (p *parts) stages(ctx context.Context) debug.Stages {
 		Snapshot: p.pipeline.Snapshot,
 		Scopes:   func() any { return p.pipeline.Scopes(ctx) },
 		Changes:  p.changes, Proxies: p.xds, Gatherer: p.metrics.Registry, Explain: p.explainer, Sidecars: p.asker,
-		Others: func() int { return len(p.peers.All()) },
+		Peers: p.others(),
 	}
 	if p.secure != nil {
 		s.CA = func() any { return p.secure.authority.State() }

@@ -2,12 +2,14 @@ package controlplane
 
 import (
 	"context"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/ca"
+	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/departure"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/peers"
@@ -39,6 +41,7 @@ const DefaultPeerService = "istiod"
 // newPeers makes what knows the others. Where none are listed it answers those who ask.
 func (p *parts) newPeers() *peers.Peers {
 	o := peers.Options{Listed: p.listedPeers, Own: p.ownAddress, Log: p.opts.Log, Every: p.opts.Replicas.Every, Patience: p.opts.Replicas.Patience}
+	o.Failed = p.metrics.ControlPlanes(func() (known, answering, silent int) { return p.peers.Count() })
 	if p.secure != nil {
 		o.TLS = p.secure.authority.Peering("istiod."+p.opts.Mesh.RootNamespace+".svc", p.secure.peerName).TLS
 	}
@@ -69,6 +72,15 @@ func (p *parts) listedPeers() []string {
 	return append(out, endpointsOf(p.pipeline.Snapshot(), model.Key{Namespace: p.opts.Mesh.RootNamespace, Name: r.Service}, name, own)...)
 }
 
+// others are the peers; nil where there can be none.
+func (p *parts) others() *peers.Peers {
+	r := &p.opts.Replicas
+	if len(r.Addresses) == 0 && (r.Service == "" || p.opts.Kubernetes == nil) {
+		return nil
+	}
+	return p.peers
+}
+
 // endpointsOf are those of a Service at a port: the one of that name, else a number.
 func endpointsOf(snapshot *store.Snapshot, service model.Key, name, number string) []string {
 	var out []string
@@ -95,13 +107,16 @@ func endpointsOf(snapshot *store.Snapshot, service model.Key, name, number strin
 // peerMethods are what control planes can ask one another.
 func (p *parts) peerMethods() map[string]server.Unary {
 	reporter := &status.Reporter{Snapshot: p.pipeline.Snapshot, Refusals: p.xds.Refusals, Explain: p.explainer.Object}
-	return map[string]server.Unary{
+	teller := &debug.Teller{Explain: p.explainer, Proxies: p.xds, Changes: p.changes}
+	out := teller.Methods()
+	maps.Copy(out, map[string]server.Unary{
 		status.MethodReport:        reporter.Report,
 		peers.MethodHello:          p.peers.Hello,
 		departure.MethodPass:       p.departures.Pass,
 		departure.MethodDepartures: p.departures.Departures,
 		departure.MethodReturned:   p.departures.Returned,
-	}
+	})
+	return out
 }
 
 // plainMethods are those in plain text: whoever reaches that port is believed. Where there is

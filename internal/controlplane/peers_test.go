@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"crypto/tls"
+	"maps"
 	"net"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/departure"
 	"github.com/moonsail/moonsail/internal/peers"
 	"github.com/moonsail/moonsail/internal/status"
@@ -29,6 +31,7 @@ type mesh struct {
 	t      *testing.T
 	caDir  string
 	planes []*identityPlane
+	dirs   []string // of their configurations
 }
 
 func newMesh(t *testing.T) *mesh {
@@ -43,6 +46,7 @@ func (m *mesh) add(more ...string) *identityPlane {
 	}
 	p := startIdentities(m.t, m.caDir, func(o *Options) {
 		o.Replicas = Replicas{Addresses: more, Every: 20 * time.Millisecond, Patience: 500 * time.Millisecond}
+		m.dirs = append(m.dirs, o.ConfigDir)
 	})
 	m.planes = append(m.planes, p)
 	return p
@@ -206,7 +210,8 @@ func TestPeersAlone(t *testing.T) {
 	plain, err := grpc.NewClient(p.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer func() { _ = plain.Close() }()
-	for _, method := range []string{departure.MethodPass, departure.MethodDepartures, departure.MethodReturned, peers.MethodHello, status.MethodReport} {
+	methods := []string{departure.MethodPass, departure.MethodDepartures, departure.MethodReturned, peers.MethodHello, status.MethodReport}
+	for _, method := range append(methods, slices.Collect(maps.Keys((&debug.Teller{}).Methods()))...) {
 		ask := func(conn *grpc.ClientConn) error {
 			return conn.Invoke(t.Context(), method, &departure.Request{Node: cartNode, WaitMillis: 1000}, &departure.Answer{}, grpc.ForceCodec(jsonCodec{}))
 		}

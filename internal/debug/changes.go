@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
@@ -62,6 +64,10 @@ func queryUint(r *http.Request, name string, otherwise uint64) (uint64, error) {
 type ProxyList struct {
 	Now     time.Time           `json:"now"`
 	Proxies []server.ProxyState `json:"proxies"`
+	LeftOut int                 `json:"leftOut,omitempty"` // what did not fit, in an answer to a peer
+	// Others are the other control planes, whose proxies are among these; nil: there are none, or
+	// they were not asked.
+	Others []explain.Asked `json:"controlPlanes,omitempty"`
 }
 
 // ProxyDetail is the body of /debug/proxies/{id}.
@@ -71,19 +77,29 @@ type ProxyDetail struct {
 	Node  *model.Proxy      `json:"node,omitempty"` // what the proxy says of itself
 }
 
-func (h *handler) proxies(w http.ResponseWriter, _ *http.Request) {
+func (h *handler) proxies(w http.ResponseWriter, r *http.Request) {
 	if h.stages.Proxies == nil {
 		absent(w, "proxies")
 		return
 	}
-	list := h.stages.Proxies.Proxies()
+	list := ProxyList{Now: time.Now(), Proxies: connected(h.stages.Proxies, h.stages.Changes)}
+	if h.everywhere(r) {
+		aboutAll(w)
+		list.join(askAll[ProxyList](r.Context(), h.stages.Peers, MethodProxies, struct{}{}))
+	}
+	reply(w, list)
+}
+
+// connected are the proxies of this control plane.
+func connected(all Proxies, changes Changes) []server.ProxyState {
+	list := all.Proxies()
 	if list == nil {
 		list = []server.ProxyState{}
 	}
 	for i := range list {
-		h.date(&list[i])
+		date(changes, &list[i])
 	}
-	reply(w, ProxyList{time.Now(), list})
+	return list
 }
 
 func (h *handler) proxy(w http.ResponseWriter, r *http.Request) {
@@ -91,22 +107,34 @@ func (h *handler) proxy(w http.ResponseWriter, r *http.Request) {
 		absent(w, "proxies")
 		return
 	}
-	id := r.PathValue("id")
+	id, next := r.PathValue("id"), "GET /debug/proxies lists those that are"
 	p, ok := h.stages.Proxies.Proxy(id)
-	if !ok {
-		fail(w, http.StatusNotFound, fmt.Sprintf("proxy %q is not connected", id), "GET /debug/proxies lists those that are")
+	if ok {
+		aboutAll(w) // a proxy has one control plane
+		date(h.stages.Changes, &p)
+		reply(w, ProxyDetail{time.Now(), p, p.Proxy})
 		return
 	}
-	h.date(&p)
-	reply(w, ProxyDetail{time.Now(), p, p.Proxy})
+	if h.everywhere(r) {
+		aboutAll(w)
+		d, silent := h.proxyElsewhere(r.Context(), id)
+		if d != nil {
+			reply(w, d)
+			return
+		}
+		if len(silent) > 0 {
+			next = "it may be with a control plane that does not answer: " + strings.Join(silent, ", ")
+		}
+	}
+	fail(w, http.StatusNotFound, fmt.Sprintf("proxy %q is not connected", id), next)
 }
 
 // date says since when a proxy is behind, where that is remembered.
-func (h *handler) date(p *server.ProxyState) {
-	if h.stages.Changes == nil || p.OldestOwed == 0 {
+func date(changes Changes, p *server.ProxyState) {
+	if changes == nil || p.OldestOwed == 0 {
 		return
 	}
-	if c, ok := h.stages.Changes.Change(p.OldestOwed); ok {
+	if c, ok := changes.Change(p.OldestOwed); ok {
 		p.BehindSince = c.Times.Published
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/moonsail/moonsail/internal/access"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/peers"
 	"github.com/moonsail/moonsail/internal/sidecars"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
@@ -49,12 +50,12 @@ type Stages struct {
 	Gatherer prometheus.Gatherer
 	// CA is how the certificate authority stands.
 	CA func() any
-	// Others is how many other control planes serve the mesh; nil: none.
-	Others func() int
+	// Peers are the other control planes of the mesh; nil: there are none.
+	Peers *peers.Peers
 }
 
 // HeaderOthers is in answers about what one control plane knows: how many others there are,
-// where there are any.
+// where there are any. Answers about all say themselves who was asked.
 const HeaderOthers = "Moonsail-Other-Control-Planes"
 
 // Changes is what telemetry.ChangeLog is to this package.

@@ -82,6 +82,8 @@ func (noneConcerned) Distribution(*server.Question) []server.Whereabouts { retur
 
 func (noneConcerned) Holders([]server.GoneEndpoint) []server.Holder { return nil }
 
+func (noneConcerned) Connected(ids []string) []string { return ids[:1] }
+
 func (noneConcerned) Departed() []server.Departed { return nil }
 
 func (noneConcerned) Intended(string, ...resource.Type) (*model.Proxy, []server.Intended, bool) {

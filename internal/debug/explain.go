@@ -28,10 +28,15 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error(), "")
 		return
 	}
-	e, err := h.stages.Explain.Object(key, explain.Ask{All: r.URL.Query().Has("all"), Max: int(min(most, maxProxies))})
+	ask := explain.Ask{All: r.URL.Query().Has("all"), Max: int(min(most, maxProxies)), Apart: h.everywhere(r)}
+	e, err := h.stages.Explain.Object(key, ask)
 	if err != nil {
 		fail(w, http.StatusNotFound, err.Error(), fmt.Sprintf("'moonsail analyze' tells what keeps an object out; GET /debug/store/%s lists what there is", key.Kind))
 		return
+	}
+	if ask.Apart {
+		aboutAll(w)
+		h.joinExplanation(r.Context(), e, ask)
 	}
 	reply(w, e)
 }
@@ -71,14 +76,23 @@ func (h *handler) why(w http.ResponseWriter, r *http.Request) {
 	answer(w, why, err)
 }
 
-func (h *handler) stale(w http.ResponseWriter, _ *http.Request) {
+func (h *handler) stale(w http.ResponseWriter, r *http.Request) {
 	if h.stages.Explain == nil {
 		absent(w, "proxies")
 		return
 	}
+	s := h.ownStale()
+	if h.everywhere(r) {
+		aboutAll(w)
+		h.joinStale(r.Context(), s)
+	}
+	reply(w, s)
+}
+
+func (h *handler) ownStale() *explain.Stale {
 	h.turn.Lock()
 	defer h.turn.Unlock()
-	reply(w, h.stages.Explain.Stale())
+	return h.stages.Explain.Stale()
 }
 
 // answer replies with a value, or with why there is none.

@@ -55,8 +55,8 @@ type handler struct {
 // oneOfSeveral has answers say that other control planes know more.
 func (h *handler) oneOfSeveral(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if h.stages.Others != nil {
-			if n := h.stages.Others(); n > 0 {
+		if h.stages.Peers != nil {
+			if n := len(h.stages.Peers.All()); n > 0 {
 				w.Header().Set(HeaderOthers, strconv.Itoa(n))
 			}
 		}
@@ -70,13 +70,13 @@ func (h *handler) pages() []page {
 		{"/version", "the build", func(w http.ResponseWriter, _ *http.Request) { reply(w, version.Get()) }},
 		{"/metrics", "metrics, for Prometheus", h.metrics},
 		{"/debug/changes", "the newest changes with their stages; ?n= how many, ?after= only newer than that revision", h.changes},
-		{"/debug/proxies", "connected proxies with their state per type of resource", h.proxies},
-		{"/debug/proxies/{id}", "all that is known of one proxy, by node id or name.namespace", h.proxy},
+		{"/debug/proxies", "connected proxies, of all control planes, with their state per type of resource; ?local of this one alone", h.proxies},
+		{"/debug/proxies/{id}", "all that is known of one proxy, by node id or name.namespace; ?local only if it is this control plane's", h.proxy},
 		{"/debug/proxies/{id}/config/{section}", "what a proxy is to have (listeners, routes, clusters, endpoints, secrets, extensions or all), and how far it has come; ?full the resources themselves", h.config},
 		{"/debug/proxies/{id}/envoy/{page}", "what a proxy's Envoy has, by its agent: in-use, config_dump, clusters, listeners, stats, server_info, workers, identity or logs", h.envoy},
 		{"/debug/in-use/{key...}", "whether Envoys use an object's last change: asks some that have ACKed it; ?max= how many", h.inUse},
-		{"/debug/explain/{key...}", "the way of an object's last change (VirtualService/shop/reviews), and the proxies that do not have it; ?all every proxy, ?max= how many", h.explain},
-		{"/debug/stale", "proxies that hold endpoints which are gone, and since when", h.stale},
+		{"/debug/explain/{key...}", "the way of an object's last change (VirtualService/shop/reviews), and the proxies that do not have it, of all control planes; ?all every proxy, ?max= how many, ?local of this control plane alone", h.explain},
+		{"/debug/stale", "proxies that hold endpoints which are gone, of all control planes, and since when; ?local of this one alone", h.stale},
 		{"/debug/why/{from}", "what decides a call of a proxy; ?to= an URL, ?method=, ?header=name: value", h.why},
 		{"/debug/problems", "what is wrong with the configuration", h.problems},
 		{"/debug/store", "how many objects of each kind there are", h.store},

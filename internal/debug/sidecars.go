@@ -44,6 +44,7 @@ func (h *handler) inUse(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, err.Error(), fmt.Sprintf("GET /debug/store/%s lists what there is", key.Kind))
 		return
 	}
+	aboutAll(w) // who was asked is named
 	out := InUse{Revision: e.Revision, Asked: []sidecars.Use{}}
 	if e.State != telemetry.Building {
 		out.Asked = h.stages.Sidecars.Sample(r.Context(), e.Proxies, e.Revision, int(min(most, maxAsked)))

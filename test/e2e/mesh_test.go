@@ -143,7 +143,7 @@ func (m *mesh) newest() telemetry.Change {
 func (m *mesh) proxies() []server.ProxyState {
 	m.t.Helper()
 	var answer struct{ Proxies []server.ProxyState }
-	m.get("/debug/proxies", &answer)
+	m.get("/debug/proxies?local", &answer)
 	return answer.Proxies
 }
 

@@ -1,0 +1,197 @@
+package controlplane
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/debug"
+	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// page reads a debug page; others is what its header says.
+func (p *identityPlane) page(path string, into any) (status int, others string) {
+	p.t.Helper()
+	resp, err := http.Get("http://" + p.http + path)
+	require.NoError(p.t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(p.t, err)
+	require.NoError(p.t, resp.Body.Close())
+	p.t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	switch into := into.(type) {
+	case nil:
+	case *string:
+		*into = string(body)
+	default:
+		require.NoError(p.t, json.Unmarshal(body, into), string(body))
+	}
+	return resp.StatusCode, resp.Header.Get(debug.HeaderOthers)
+}
+
+// explains waits until what is known of cart-2 is as it is to be.
+func (p *identityPlane) explains(query string, is func(*explain.Explanation) bool) *explain.Explanation {
+	p.t.Helper()
+	var last *explain.Explanation
+	require.Eventually(p.t, func() bool {
+		last = &explain.Explanation{}
+		p.page("/debug/explain/Pod/shop/cart-2"+query, last)
+		return is(last)
+	}, time.Minute, 5*time.Millisecond)
+	return last
+}
+
+// move gives cart-2 another address at one of the control planes.
+func (m *mesh) move(i int, address string) {
+	m.t.Helper()
+	text := strings.ReplaceAll(ownersYAML, "10.1.1.2", address)
+	require.NoError(m.t, os.WriteFile(filepath.Join(m.dirs[i], "shop.yaml"), []byte(text), 0o600))
+}
+
+// connect has a caller that has everything.
+func (p *identityPlane) connect(name, ip string, endpoints ...string) *caller {
+	p.t.Helper()
+	c := connectCaller(p.t, p.dial(p.must("web-token")), name, ip, nil)
+	c.receives(endpoints...)
+	c.ack()
+	return c
+}
+
+// TestExplainsForAll: an object's change is everywhere when each control plane has that version,
+// and the proxies of each have it.
+func TestExplainsForAll(t *testing.T) {
+	m := newMesh(t)
+	first, second := m.add(), m.add()
+	slow, quick := first.connect("web-1", "10.1.0.1", "10.1.1.1", "10.1.1.2"), second.connect("web-2", "10.1.0.2", "10.1.1.1", "10.1.1.2")
+
+	m.move(1, "10.1.1.3")
+	quick.receives("10.1.1.1", "10.1.1.3")
+	quick.ack()
+	e := second.explains("?", func(e *explain.Explanation) bool { return e.Counts.Acked == 1 })
+	require.False(t, e.Everywhere(), "the first control plane has not seen it")
+	require.Len(t, e.Elsewhere, 1)
+	require.Equal(t, first.secure, e.Elsewhere[0].ControlPlane)
+	require.Equal(t, explain.OtherVersion, e.Elsewhere[0].State)
+	require.Equal(t, telemetry.Distributing, e.State)
+	require.Zero(t, e.Elsewhere[0].Counts, "of another version it tells nothing")
+
+	m.move(0, "10.1.1.3")
+	slow.receives("10.1.1.1", "10.1.1.3")
+	e = second.explains("?", func(e *explain.Explanation) bool { return e.Everywhere() })
+	require.Equal(t, 1, e.Counts.Acked)
+	require.Equal(t, 1, e.Counts.Behind)
+	require.Equal(t, telemetry.Distributing, e.State)
+	require.Len(t, e.Proxies, 1)
+	require.Equal(t, "web-1", e.Proxies[0].Name)
+	require.Equal(t, first.secure, e.Proxies[0].ControlPlane)
+	e = second.explains("?local", func(e *explain.Explanation) bool { return e.State == telemetry.Distributed })
+	require.Equal(t, 1, e.Counts.Concerned())
+	require.Empty(t, e.Elsewhere)
+
+	slow.ack()
+	e = second.explains("?all", func(e *explain.Explanation) bool { return e.State == telemetry.Distributed })
+	require.True(t, e.Everywhere())
+	require.Equal(t, 2, e.Counts.Acked)
+	require.Len(t, e.Proxies, 2)
+}
+
+// TestNamesWhoIsSilent: nothing is everywhere while a control plane does not answer, and metrics
+// tell of it.
+func TestNamesWhoIsSilent(t *testing.T) {
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts by the kernel, and says nothing
+	require.NoError(t, err)
+	defer silent.Close()
+	gone, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	gone.Close()
+	m := newMesh(t)
+	m.add()
+	p := m.add(silent.Addr().String(), gone.Addr().String())
+	p.connect("web-1", "10.1.0.1", "10.1.1.1", "10.1.1.2")
+	e := p.explains("?", func(e *explain.Explanation) bool {
+		return len(e.Elsewhere) == 2 && strings.Contains(e.Elsewhere[0].Silent+e.Elsewhere[1].Silent, "it has not answered for ")
+	})
+	require.False(t, e.Everywhere())
+	for _, o := range e.Elsewhere {
+		require.Equal(t, o.ControlPlane == silent.Addr().String(), o.Lacks(), "%+v", o)
+	}
+	var list debug.ProxyList
+	p.page("/debug/proxies", &list)
+	require.Len(t, list.Proxies, 1)
+	require.Len(t, list.Others, 2)
+	var stale explain.Stale
+	p.page("/debug/stale", &stale)
+	require.Len(t, stale.Others, 2)
+	var failure debug.Failure
+	p.page("/debug/proxies/nobody", &failure)
+	require.Contains(t, failure.Next, silent.Addr().String())
+	require.Eventually(t, func() bool {
+		var text string
+		p.page("/metrics", &text)
+		return strings.Contains(text, `moonsail_control_planes{state="known"} 2`) &&
+			strings.Contains(text, `moonsail_control_planes{state="answering"} 1`) &&
+			strings.Contains(text, `moonsail_control_planes{state="silent"} 1`) &&
+			strings.Contains(text, `moonsail_control_plane_questions_failed_total{question="Hello"}`)
+	}, time.Minute, 10*time.Millisecond)
+}
+
+// TestListsAllProxies: with whose they are; those of one where that is asked for.
+func TestListsAllProxies(t *testing.T) {
+	m := newMesh(t)
+	first, second := m.add(), m.add()
+	first.connect("web-1", "10.1.0.1", "10.1.1.1", "10.1.1.2")
+	second.connect("web-2", "10.1.0.2", "10.1.1.1", "10.1.1.2")
+	var list debug.ProxyList
+	_, others := second.page("/debug/proxies", &list)
+	require.Empty(t, others, "it is about all")
+	require.Len(t, list.Proxies, 2)
+	require.Equal(t, "web-1", list.Proxies[0].Name)
+	require.Equal(t, first.secure, list.Proxies[0].ControlPlane)
+	require.Equal(t, "web-2", list.Proxies[1].Name)
+	require.Empty(t, list.Proxies[1].ControlPlane)
+	require.Equal(t, []explain.Asked{{ControlPlane: first.secure}}, list.Others)
+
+	var own debug.ProxyList
+	_, others = second.page("/debug/proxies?local", &own)
+	require.Equal(t, "1", others)
+	require.Len(t, own.Proxies, 1)
+	require.Equal(t, "web-2", own.Proxies[0].Name)
+
+	var detail debug.ProxyDetail
+	second.page("/debug/proxies/web-1.shop", &detail)
+	require.Equal(t, first.secure, detail.Proxy.ControlPlane)
+	require.Equal(t, "web-1", detail.Node.Name)
+	status, others := second.page("/debug/proxies/web-1.shop?local", nil)
+	require.Equal(t, http.StatusNotFound, status)
+	require.Equal(t, "1", others, "it may be with another one")
+	status, _ = second.page("/debug/proxies/nobody", nil)
+	require.Equal(t, http.StatusNotFound, status)
+}
+
+// TestWhoHasMovedIsNotMissed: a proxy that left one control plane and is connected to another one
+// is not disconnected.
+func TestWhoHasMovedIsNotMissed(t *testing.T) {
+	m := newMesh(t)
+	first, second := m.add(), m.add()
+	first.connect("web-1", "10.1.0.1", "10.1.1.1", "10.1.1.2").cancel()
+	before := first.explains("?local", func(e *explain.Explanation) bool { return e.Exists }).ResourceVersion
+	m.move(0, "10.1.1.3")
+	m.move(1, "10.1.1.3")
+	first.explains("?local", func(e *explain.Explanation) bool { return e.ResourceVersion != before && e.Counts.Disconnected == 1 })
+	e := second.explains("?", func(e *explain.Explanation) bool {
+		return e.ResourceVersion != before && e.Everywhere() && e.Counts.Disconnected == 1
+	})
+	require.Equal(t, server.PositionDisconnected, e.Proxies[0].Position)
+	require.Equal(t, first.secure, e.Proxies[0].ControlPlane)
+	second.connect("web-1", "10.1.0.1", "10.1.1.1", "10.1.1.3")
+	second.explains("?", func(e *explain.Explanation) bool { return e.Everywhere() && e.Counts.Disconnected == 0 })
+}

@@ -1,0 +1,144 @@
+package debug
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// The pages about proxies are put together of what all control planes know. Each tells the
+// others of its own proxies, and what a peer asks is never passed on.
+
+// gRPC methods of control planes among themselves, unary, with messages in JSON.
+const (
+	// MethodExplain asks how an object stands: an explainQuestion, an explain.Explanation.
+	MethodExplain = "/moonsail.v1.ControlPlane/Explain"
+	// MethodProxies asks for connected proxies: nothing, a ProxyList.
+	MethodProxies = "/moonsail.v1.ControlPlane/Proxies"
+	// MethodProxy asks for one of them: a proxyQuestion, a proxyAnswer.
+	MethodProxy = "/moonsail.v1.ControlPlane/Proxy"
+	// MethodStale asks for proxies that hold what is gone: nothing, an explain.Stale.
+	MethodStale = "/moonsail.v1.ControlPlane/Stale"
+	// MethodConnected asks which of some proxies are connected: a nodeIDs, both ways.
+	MethodConnected = "/moonsail.v1.ControlPlane/Connected"
+)
+
+type explainQuestion struct {
+	Object model.Key `json:"object"`
+	All    bool      `json:"all,omitempty"`
+	Max    int       `json:"max"`
+}
+
+type proxyQuestion struct {
+	Proxy string `json:"proxy"` // node id or name.namespace
+}
+
+type proxyAnswer struct {
+	Detail *ProxyDetail `json:"detail,omitempty"` // nil: it is not connected here
+}
+
+type nodeIDs struct {
+	IDs []string `json:"ids"`
+}
+
+// maxTold bounds each list of an answer to a peer, in bytes: one has two at most, and a peer
+// takes 16 MB.
+const maxTold = 6 << 20
+
+// fitting gives the beginning of a list that may be told at once, and how many are left out.
+func fitting[T any](list []T, most int) (fits []T, leftOut int) {
+	size := 0
+	for i := range list {
+		b, err := json.Marshal(&list[i])
+		if size += len(b) + 1; err != nil || size > most {
+			return list[:i], len(list) - i
+		}
+	}
+	return list, 0
+}
+
+// Teller tells other control planes of the proxies of this one. Its methods are for control
+// planes alone: whoever serves them sees to that. Its exported fields are read-only.
+type Teller struct {
+	Explain *explain.Explainer
+	Proxies Proxies
+	Changes Changes
+
+	turn sync.Mutex // held by an answer that looks at whatever proxies have: one at a time
+}
+
+// Methods are what peers may ask.
+func (t *Teller) Methods() map[string]server.Unary {
+	return map[string]server.Unary{
+		MethodExplain:   answering(MethodExplain, t.explain),
+		MethodProxies:   answering(MethodProxies, func(*struct{}) any { return t.proxies() }),
+		MethodProxy:     answering(MethodProxy, t.proxy),
+		MethodStale:     answering(MethodStale, func(*struct{}) any { return t.stale() }),
+		MethodConnected: answering(MethodConnected, func(q *nodeIDs) any { return nodeIDs{t.Explain.Proxies.Connected(q.IDs)} }),
+	}
+}
+
+// answering is a method that decodes its question.
+func answering[T any](name string, answer func(*T) any) server.Unary {
+	return func(_ context.Context, request []byte) ([]byte, error) {
+		q := new(T)
+		if err := json.Unmarshal(request, q); err != nil {
+			return nil, server.Invalid("%s: %v", name, err)
+		}
+		return json.Marshal(answer(q))
+	}
+}
+
+func (t *Teller) explain(q *explainQuestion) any {
+	e, err := t.Explain.Object(q.Object, explain.Ask{All: q.All, Max: max(0, min(q.Max, maxProxies)), Apart: true})
+	if err != nil { // it is not there: what a control plane that has it deleted wants to know
+		return &explain.Explanation{Now: time.Now(), Object: q.Object, State: telemetry.Distributed}
+	}
+	var proxies, away int
+	e.Proxies, proxies = fitting(e.Proxies, maxTold)
+	e.Away, away = fitting(e.Away, maxTold)
+	e.LeftOut += proxies + away
+	e.Change = nil // its stages are of the asked one's
+	return e
+}
+
+func (t *Teller) proxies() *ProxyList {
+	out := &ProxyList{Now: time.Now(), Proxies: connected(t.Proxies, t.Changes)}
+	out.Proxies, out.LeftOut = fitting(out.Proxies, maxTold)
+	return out
+}
+
+func (t *Teller) proxy(q *proxyQuestion) any {
+	p, ok := t.Proxies.Proxy(q.Proxy)
+	if !ok {
+		return proxyAnswer{}
+	}
+	date(t.Changes, &p)
+	return proxyAnswer{&ProxyDetail{time.Now(), p, p.Proxy}}
+}
+
+func (t *Teller) stale() *explain.Stale {
+	t.turn.Lock()
+	defer t.turn.Unlock()
+	s := t.Explain.Stale()
+	var holders, away int
+	s.Holders, holders = fitting(s.Holders, maxTold)
+	s.Away, away = fitting(s.Away, maxTold)
+	s.LeftOut = holders + away
+	return s
+}
+
+// everywhere tells whether a page is to be about the proxies of all control planes.
+func (h *handler) everywhere(r *http.Request) bool {
+	return h.stages.Peers != nil && !r.URL.Query().Has("local")
+}
+
+// aboutAll has an answer not say that it is about one control plane alone.
+func aboutAll(w http.ResponseWriter) { w.Header().Del(HeaderOthers) }
