@@ -45,7 +45,7 @@ func (f *bugReportFlags) chosen(ctx context.Context, named []string) []string {
 		return named
 	}
 	var list debug.ProxyList
-	if f.sample == 0 || f.client.get(ctx, "/debug/proxies", &list) != nil {
+	if f.sample == 0 || f.client.get(ctx, "/debug/proxies?local", &list) != nil {
 		return nil // that page's own file says why
 	}
 	slices.SortStableFunc(list.Proxies, func(a, b server.ProxyState) int { return cmp.Compare(trouble(&b), trouble(&a)) })

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,9 @@ type debugClient struct {
 	address                              string
 	tokenFile, caFile, certFile, keyFile string
 	http                                 http.Client
+	local                                bool // no other control plane is to be asked
+
+	mu sync.Mutex // guards others
 	// others are the control planes that were not asked, as the last answer says; empty: none.
 	others string
 }
@@ -46,9 +50,17 @@ func (c *debugClient) addFlags(cmd *cobra.Command) {
 
 // tellOthers says what an answer is about, where there is more.
 func (c *debugClient) tellOthers(out io.Writer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.others != "" {
 		fmt.Fprintf(out, "note: this is about the proxies of the control plane at %s alone; %s more serve this mesh, and know of theirs: ask them with --address\n", c.address, c.others)
 	}
+}
+
+func (c *debugClient) noteOthers(others string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.others = others
 }
 
 // get reads the JSON of a debug page into answer.
@@ -68,7 +80,7 @@ func (c *debugClient) get(ctx context.Context, path string, answer any) error {
 		return c.unreachable(page, err)
 	}
 	defer resp.Body.Close()
-	c.others = resp.Header.Get(debug.HeaderOthers)
+	c.noteOthers(resp.Header.Get(debug.HeaderOthers))
 	body := io.LimitReader(resp.Body, maxDebugAnswer)
 	if resp.StatusCode != http.StatusOK {
 		return refused(page, resp, body)

@@ -42,9 +42,14 @@ An ACK says that Envoy has taken the change. Of the proxies that have it some ar
 through their agents, whether they use it too: clusters may still be warming (--in-use).
 
 Proxies that subscribe to nothing that the change touched are not concerned. Superseded:
-they have a newer form of what it changed.`,
+they have a newer form of what it changed.
+
+Where there are several control planes, the proxies are those of all, and those are named that
+have another version of the object or do not answer. Stages and revision are of the one that is
+asked, and so are the proxies that are asked whether they use it. --local asks it alone.`,
 		Example: `  moonsail explain virtualservice/reviews -n shop
   moonsail explain vs/reviews --all             # every proxy, also those that have it
+  moonsail explain vs/reviews --local           # of several control planes, the proxies of this one
   moonsail explain endpointslice/reviews-1 -o yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,6 +72,7 @@ they have a newer form of what it changed.`,
 	}
 	f.client.addFlags(cmd)
 	f.out.AddFlag(cmd)
+	f.client.addLocalFlag(cmd)
 	f.object.addFlag(cmd, &f.client)
 	cmd.Flags().BoolVar(&f.all, "all", false, "list every proxy, not only those that do not have it")
 	cmd.Flags().UintVar(&f.max, "max", 100, "list at most `N` proxies")
@@ -82,7 +88,7 @@ func (c *debugClient) explain(ctx context.Context, key model.Key, all bool, most
 		page += "&all"
 	}
 	e := &explain.Explanation{}
-	return e, c.get(ctx, page, e)
+	return e, c.get(ctx, c.scoped(page), e)
 }
 
 func printExplanation(w io.Writer, e *explain.Explanation) error {
@@ -171,14 +177,17 @@ func waterfall(b *strings.Builder, s Style, e *explain.Explanation) {
 }
 
 func printDistribution(w io.Writer, s Style, e *explain.Explanation) error {
-	if _, err := fmt.Fprintf(w, "\n%s\n", countsText(s, &e.Counts)); err != nil {
+	if _, err := fmt.Fprintf(w, "\n%s%s\n", countsText(s, &e.Counts), haveIt(e)); err != nil {
+		return err
+	}
+	if err := printLacking(w, s, e.Elsewhere); err != nil {
 		return err
 	}
 	if len(e.Proxies) > 0 {
 		t := NewTable("PROXY", "STATE", "WHY")
 		for i := range e.Proxies {
 			p := &e.Proxies[i]
-			t.Row(p.Name+"."+p.Namespace, positionText(s, p), why(p, e.Now))
+			t.Row(proxyOf(p), positionText(s, p), why(p, e.Now))
 		}
 		if _, err := fmt.Fprintln(w); err != nil {
 			return err

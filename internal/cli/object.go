@@ -168,7 +168,7 @@ func (a *objectArg) complete(client *debugClient, files bool) cobra.CompletionFu
 func (c *debugClient) proxyNames(arguments int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var list debug.ProxyList
-		if len(args) >= arguments || c.get(cmd.Context(), "/debug/proxies", &list) != nil {
+		if len(args) >= arguments || c.get(cmd.Context(), "/debug/proxies?local", &list) != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var names []cobra.Completion

@@ -38,9 +38,14 @@ configurations, VHDS virtual hosts) the state is one of
   NACKED 1    the proxy has refused so many resources; the reason is in the details
   -           the proxy has not asked for any
 
-With --workers: the worker threads of the proxies' Envoys, by their agents: connections and
-CPU of each. NOTE says where one worker has much more to do than the others.`,
+Where there are several control planes, the proxies are those of all: CONTROL PLANE is the
+address of whose a proxy is, and one that does not answer is named. Revisions are each control
+plane's own. --local lists the proxies of the control plane at --address alone.
+
+With --workers: the worker threads of the Envoys of that control plane's proxies, by their agents:
+connections and CPU of each. NOTE says where one worker has much more to do than the others.`,
 		Example: `  moonsail proxies
+  moonsail proxies --local                  # of several control planes, the proxies of this one
   moonsail proxies --workers
   moonsail proxies reviews-v1-1.shop -o yaml
   moonsail proxies -o json | jq '.proxies[].name'`,
@@ -57,6 +62,7 @@ CPU of each. NOTE says where one worker has much more to do than the others.`,
 	}
 	f.client.addFlags(cmd)
 	f.out.AddFlag(cmd)
+	f.client.addLocalFlag(cmd)
 	cmd.Flags().BoolVar(&f.workers, "workers", false, "what the worker threads of their Envoys do")
 	cmd.ValidArgsFunction = f.client.proxyNames(1)
 	return cmd
@@ -64,7 +70,7 @@ CPU of each. NOTE says where one worker has much more to do than the others.`,
 
 func (f *proxiesFlags) all(cmd *cobra.Command) error {
 	var list debug.ProxyList
-	if err := f.client.get(cmd.Context(), "/debug/proxies", &list); err != nil {
+	if err := f.client.get(cmd.Context(), f.client.scoped("/debug/proxies"), &list); err != nil {
 		return err
 	}
 	return f.out.Print(cmd.OutOrStdout(), list, func(w io.Writer) error { return printProxies(w, list) })
@@ -72,7 +78,7 @@ func (f *proxiesFlags) all(cmd *cobra.Command) error {
 
 func (f *proxiesFlags) one(cmd *cobra.Command, name string) error {
 	var detail debug.ProxyDetail
-	if err := f.client.get(cmd.Context(), "/debug/proxies/"+url.PathEscape(name), &detail); err != nil {
+	if err := f.client.get(cmd.Context(), f.client.scoped("/debug/proxies/"+url.PathEscape(name)), &detail); err != nil {
 		return err
 	}
 	return f.out.Print(cmd.OutOrStdout(), detail, func(w io.Writer) error { return printProxy(w, detail) })
@@ -106,21 +112,30 @@ func proxyColumns(list []server.ProxyState) []string {
 }
 
 func printProxies(w io.Writer, list debug.ProxyList) error {
+	style := StyleFor(w)
 	if len(list.Proxies) == 0 {
-		_, err := fmt.Fprintln(w, "no proxies are connected")
-		return err
+		if _, err := fmt.Fprintln(w, "no proxies are connected"); err != nil {
+			return err
+		}
+		return printUntold(w, style, list.Others)
 	}
 	columns := proxyColumns(list.Proxies)
-	t := NewTable(append(append([]string{"NAME", "NAMESPACE", "STATUS"}, columns...), "PROTOCOL", "ROUTES", "SETTLED", "CONNECTED", "ENVOY")...)
-	style := StyleFor(w)
+	headings := append(append([]string{"NAME", "NAMESPACE", "STATUS"}, columns...), "PROTOCOL", "ROUTES", "SETTLED", "CONNECTED", "ENVOY")
+	if len(list.Others) > 0 {
+		headings = append(headings, "CONTROL PLANE")
+	}
+	t := NewTable(headings...) // of longer rows the rest is not shown
 	for _, p := range list.Proxies {
 		row := []string{p.Name, p.Namespace, proxyStatus(style, &p, list.Now)}
 		for _, c := range columns {
 			row = append(row, columnState(style, &p, c, list.Now))
 		}
-		t.Row(append(row, p.Protocol, string(p.Strategy), fmt.Sprint(p.Settled), age(list.Now, p.Connected), orDash(p.Version))...)
+		t.Row(append(row, p.Protocol, string(p.Strategy), fmt.Sprint(p.Settled), age(list.Now, p.Connected), orDash(p.Version), whose(p.ControlPlane))...)
 	}
-	return t.Write(w)
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	return printUntold(w, style, list.Others)
 }
 
 // proxyStatus sums up all types: NACKED, BEHIND since when, or SYNCED. The gravest wins.
@@ -176,6 +191,9 @@ func printProxy(w io.Writer, d debug.ProxyDetail) error {
 	p := &d.Proxy
 	fmt.Fprintf(w, "%s.%s\n  node id    %s\n  peer       %s\n  connected  %s ago, %s, routes by %s\n",
 		p.Name, p.Namespace, p.ID, p.Peer, age(d.Now, p.Connected), p.Protocol, p.Strategy)
+	if p.ControlPlane != "" {
+		fmt.Fprintf(w, "  with       the control plane %s, whose the revisions are\n", p.ControlPlane)
+	}
 	if p.Version != "" || d.Node != nil && d.Node.IstioVersion != "" {
 		fmt.Fprintf(w, "  version    Envoy %s", orDash(p.Version))
 		if d.Node != nil {

@@ -14,7 +14,7 @@ import (
 func (f *serveFlags) addPeerFlags(cmd *cobra.Command) {
 	fs, o := cmd.Flags(), &f.options.Replicas
 	fs.StringSliceVar(&o.Addresses, "peer", nil,
-		"`ADDR` of another control plane of this mesh, its --xds-addr as host:port (without --xds-addr its --xds-plaintext-addr): it is asked about its proxies when a workload leaves; may be repeated, and a name may have several addresses")
+		"`ADDR` of another control plane of this mesh, its --xds-addr as host:port (without --xds-addr its --xds-plaintext-addr): it is asked about its proxies when a workload leaves, and for wait, explain, proxies and stale; may be repeated, and a name may have several addresses")
 	fs.StringVar(&o.Service, "peer-service", controlplane.DefaultPeerService,
 		"`NAME` of the Service of the root namespace whose endpoints are the control planes of this mesh, with Kubernetes as the source; empty: none")
 }

@@ -26,13 +26,17 @@ saw the endpoint go.
 Then the proxies that are disconnected: where their processes live, they go on with the
 endpoints that they had. Proxies whose own Pod or endpoint is gone are left out.
 
-The metric moonsail_stale_proxies counts the same, from one second on.`,
+Where there are several control planes, the proxies are those of all, and one that does not
+answer is named. --local lists those of the control plane at --address alone.
+
+The metric moonsail_stale_proxies counts the same of one control plane, from one second on.`,
 		Example: `  moonsail stale
+  moonsail stale --local     # of several control planes, the proxies of this one
   moonsail stale -o json | jq '.holders[] | .name'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s := &explain.Stale{}
-			if err := client.get(cmd.Context(), "/debug/stale", s); err != nil {
+			if err := client.get(cmd.Context(), client.scoped("/debug/stale"), s); err != nil {
 				return err
 			}
 			return out.Print(cmd.OutOrStdout(), s, func(w io.Writer) error { return printStale(w, s) })
@@ -40,25 +44,14 @@ The metric moonsail_stale_proxies counts the same, from one second on.`,
 	}
 	client.addFlags(cmd)
 	out.AddFlag(cmd)
+	client.addLocalFlag(cmd)
 	return cmd
 }
 
 func printStale(w io.Writer, s *explain.Stale) error {
 	style := StyleFor(w)
-	if len(s.Holders) == 0 {
-		if _, err := fmt.Fprintln(w, style.Good("no connected proxy holds an endpoint that is gone")); err != nil {
-			return err
-		}
-	} else {
-		t := NewTable("PROXY", "ENDPOINT", "GONE FOR", "CLUSTER", "WHY")
-		for i := range s.Holders {
-			h := &s.Holders[i]
-			t.Row(h.Name+"."+h.Namespace, h.Address, style.Bad(age(s.Now, h.Since)), h.Cluster,
-				why(&server.Whereabouts{Reasons: h.Reasons}, s.Now))
-		}
-		if err := t.Write(w); err != nil {
-			return err
-		}
+	if err := printHolders(w, style, s); err != nil {
+		return err
 	}
 	for _, p := range s.Away {
 		if _, err := fmt.Fprintf(w, "%s.%s: disconnected for %s; if it runs, it does not know that %s went\n",
@@ -66,5 +59,23 @@ func printStale(w io.Writer, s *explain.Stale) error {
 			return err
 		}
 	}
-	return nil
+	return printUntold(w, style, s.Others)
+}
+
+func printHolders(w io.Writer, style Style, s *explain.Stale) error {
+	if len(s.Holders) == 0 {
+		text := style.Good("no connected proxy holds an endpoint that is gone")
+		if isSilent(s.Others) {
+			text = style.Warn("no connected proxy that is known of holds an endpoint that is gone")
+		}
+		_, err := fmt.Fprintln(w, text)
+		return err
+	}
+	t := NewTable("PROXY", "ENDPOINT", "GONE FOR", "CLUSTER", "WHY")
+	for i := range s.Holders {
+		h := &s.Holders[i]
+		p := &server.Whereabouts{Name: h.Name, Namespace: h.Namespace, Reasons: h.Reasons, ControlPlane: h.ControlPlane}
+		t.Row(proxyOf(p), h.Address, style.Bad(age(s.Now, h.Since)), h.Cluster, why(p, s.Now))
+	}
+	return t.Write(w)
 }

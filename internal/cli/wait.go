@@ -60,15 +60,21 @@ For KIND/NAME it waits for the newest change that the control plane has seen by 
 --namespace is also that of objects in FILE that say none.
 
 Proxies that are not concerned do not count, and neither do those that are disconnected:
-they are told of, and get it when they come back.`,
+they are told of, and get it when they come back.
+
+Where there are several control planes, it waits until all of them have the same form of the
+object, and counts the proxies of all. One that does not answer is waited for, whatever the
+share, and named in the end (3). --local asks the control plane at --address alone.`,
 		Example: `  kubectl apply -f reviews.yaml && moonsail wait reviews.yaml --timeout 30s
   moonsail wait virtualservice/reviews -n shop --for distribution=99%
-  moonsail wait mesh/ --refused-too        # go on where a proxy refuses something`,
+  moonsail wait mesh/ --refused-too        # go on where a proxy refuses something
+  moonsail wait reviews.yaml --local       # of several control planes, for the proxies of this one`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	f.client.addFlags(cmd)
 	f.out.AddFlag(cmd)
+	f.client.addLocalFlag(cmd)
 	f.object.addFlag(cmd, &f.client)
 	fs := cmd.Flags()
 	fs.StringVar(&f.forWhat, "for", "distribution=100%", "what to wait for: distribution=`P%` of the proxies that need it")
@@ -87,6 +93,7 @@ type awaited struct {
 	key     model.Key
 	object  model.Object // that must be in force; nil: any
 	version string       // that must be in force; empty: any
+	told    bool         // the control plane has answered about it, once
 	seen    *explain.Explanation
 }
 
@@ -208,6 +215,7 @@ func (f *waitFlags) look(ctx context.Context, list []*awaited) (waitOutcome, err
 	outcome := waitReached
 	for _, a := range list {
 		e, err := f.client.explain(ctx, a.key, false, maxShown)
+		a.told = a.told || err == nil || isAbsent(err)
 		switch {
 		case err != nil && isAbsent(err) && (a.object != nil || a.version != ""): // it has not been seen yet
 			a.seen, outcome = nil, waitTimedOut
@@ -238,7 +246,7 @@ func (a *awaited) current() bool {
 func (a *awaited) refused() bool { return a.current() && a.seen.Counts.Refused > 0 }
 
 func (a *awaited) reached(percent float64, withoutRefused bool) bool {
-	if !a.current() {
+	if !a.current() || !a.seen.Everywhere() {
 		return false
 	}
 	c := a.seen.Counts
@@ -249,16 +257,22 @@ func (a *awaited) reached(percent float64, withoutRefused bool) bool {
 }
 
 func progressText(list []*awaited) string {
-	unseen, behind := 0, 0
+	unseen, behind, elsewhere := 0, 0, ""
 	for _, a := range list {
 		if !a.current() {
 			unseen++
-		} else {
-			behind = max(behind, a.seen.Counts.Behind)
+			continue
+		}
+		behind = max(behind, a.seen.Counts.Behind)
+		if lack := lacking(a.seen.Elsewhere); len(lack) > 0 {
+			elsewhere = lack[0].ControlPlane
 		}
 	}
-	if unseen > 0 {
+	switch {
+	case unseen > 0:
 		return fmt.Sprintf("waiting for the control plane to see %s", plural(unseen, "object"))
+	case elsewhere != "":
+		return "waiting for the control plane " + elsewhere
 	}
 	return fmt.Sprintf("waiting for %s", plural(behind, "proxy"))
 }
@@ -316,8 +330,10 @@ func (f *waitFlags) print(w io.Writer, list []*awaited, outcome waitOutcome, wai
 
 func (f *waitFlags) printObject(w io.Writer, s Style, a *awaited, outcome waitOutcome) error {
 	e := a.seen
-	text := countsText(s, &e.Counts)
+	text := countsText(s, &e.Counts) + haveIt(e)
 	switch {
+	case !a.told:
+		text = s.Warn("the control plane did not answer in that time")
 	case e.Revision == 0 && !e.Exists:
 		text = s.Warn("the control plane has not seen it; is it the one that reads this configuration? See also /debug/problems")
 	case !a.current():
@@ -326,12 +342,15 @@ func (f *waitFlags) printObject(w io.Writer, s Style, a *awaited, outcome waitOu
 	if _, err := fmt.Fprintf(w, "%s: %s\n", a.key, text); err != nil || !a.current() {
 		return err
 	}
+	if err := printLacking(w, s, e.Elsewhere); err != nil {
+		return err
+	}
 	for i := range e.Proxies {
 		p := &e.Proxies[i]
 		if outcome == waitRefused && p.Position != server.PositionRefused {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "  %s.%s: %s\n", p.Name, p.Namespace, why(p, e.Now)); err != nil {
+		if _, err := fmt.Fprintf(w, "  %s: %s\n", proxyOf(p), why(p, e.Now)); err != nil {
 			return err
 		}
 	}

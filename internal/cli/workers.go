@@ -29,7 +29,7 @@ const askedAtOnce = 8
 func (f *proxiesFlags) listWorkers(cmd *cobra.Command, names []string) error {
 	if len(names) == 0 {
 		var list debug.ProxyList
-		if err := f.client.get(cmd.Context(), "/debug/proxies", &list); err != nil {
+		if err := f.client.get(cmd.Context(), "/debug/proxies?local", &list); err != nil {
 			return err
 		}
 		for _, p := range list.Proxies {
