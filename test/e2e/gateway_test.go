@@ -92,20 +92,23 @@ spec:
 }
 
 // secret has a new certificate for the gateway's hosts, and the CA of clients.
-func (e *edge) secret(t *testing.T, name string) string {
+func (e *edge) secret(t *testing.T, name string) string { return webSecret(t, e.outside, "edge", name) }
+
+// webSecret is one with a new certificate for hosts of the web, and the CA of clients.
+func webSecret(t *testing.T, root *catest.Root, namespace, name string) string {
 	t.Helper()
-	pair, err := e.outside.Pair(time.Hour, []string{"spiffe://outside/" + name}, []string{webHost, mutualHost})
+	pair, err := root.Pair(time.Hour, []string{"spiffe://outside/" + name}, []string{webHost, mutualHost})
 	require.NoError(t, err)
 	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey.(*ecdsa.PrivateKey))
 	require.NoError(t, err)
 	encode := base64.StdEncoding.EncodeToString
 	return fmt.Sprintf(`apiVersion: v1
 kind: Secret
-metadata: {name: web, namespace: edge}
+metadata: {name: web, namespace: %s}
 type: kubernetes.io/tls
-data: {tls.crt: %s, tls.key: %s, ca.crt: %s}`,
+data: {tls.crt: %s, tls.key: %s, ca.crt: %s}`, namespace,
 		encode(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})),
-		encode(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})), encode(e.outside.PEM()))
+		encode(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})), encode(root.PEM()))
 }
 
 // fromOutside is what a client outside of the mesh got.

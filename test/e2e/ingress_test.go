@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/agent/identity/catest"
+)
+
+// memberTLS is the port of the server's sidecar for TLS of clients without one.
+const memberTLS = 18443
+
+// withIngressTLS is the mesh with a listener of the server's sidecar that ends the TLS of clients with
+// certificates of an authority, which a Secret has.
+func (m *mutual) withIngressTLS(secret string) []string {
+	listener := fmt.Sprintf(`  - port: {number: %d, name: https, protocol: HTTPS}
+    captureMode: NONE
+    defaultEndpoint: "0.0.0.0:%d"
+    tls: {mode: MUTUAL, credentialName: web}
+  egress:`, memberTLS, memberHTTPApp)
+	out := m.config("server", secret, fmt.Sprintf(`apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: server, namespace: shop}
+spec: {selector: {matchLabels: {app: server}}, portLevelMtls: {%d: {mode: DISABLE}}}`, memberTLS))
+	own := m.server.documents("server")
+	for i := range out {
+		out[i] = strings.Replace(out[i], own, strings.Replace(own, "  egress:", listener, 1), 1)
+	}
+	return out
+}
+
+// callIngress calls the server's listener with a certificate; nil: none.
+func (m *mutual) callIngress(root *catest.Root, cert *tls.Certificate) fromOutside {
+	m.t.Helper()
+	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, fmt.Sprintf("https://%s:%d/", m.server.ip, memberTLS), http.NoBody)
+	require.NoError(m.t, err)
+	req.Host, req.Close = webHost, true
+	req.Header.Set("X-Forwarded-Client-Cert", "URI="+spiffeID("client")) // what anybody could say
+	config := &tls.Config{ServerName: webHost, RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	config.RootCAs.AddCert(root.Cert)
+	if cert != nil {
+		config.Certificates = []tls.Certificate{*cert}
+	}
+	resp, err := (&http.Client{Timeout: callLimit, Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		return fromOutside{err: err}
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return fromOutside{status: resp.StatusCode, by: resp.TLS.PeerCertificates[0].URIs[0].String(), err: err}
+}
+
+// TestIngressTLS: a sidecar ends the TLS of clients without one, with the certificate of a Secret, at a port
+// where mutual TLS is switched off.
+func TestIngressTLS(t *testing.T) {
+	m := startMutual(t)
+	outside, err := catest.NewRoot("outside")
+	require.NoError(t, err)
+	client := m.pair(outside, "spiffe://outside/client")
+
+	m.apply(m.withIngressTLS(webSecret(t, outside, "shop", "one"))...)
+	got := m.callIngress(outside, client)
+	require.NoError(t, got.err)
+	require.Equal(t, http.StatusOK, got.status)
+	require.Equal(t, "spiffe://outside/one", got.by)
+	require.Equal(t, "spiffe://outside/client", m.peer())
+	require.NotContains(t, m.server.backend.last(t).header.Get("X-Forwarded-Client-Cert"), spiffeID("client"), "what clients say of themselves is not believed")
+	require.Error(t, m.callIngress(outside, nil).err, "it asks for a certificate")
+	require.Error(t, m.callIngress(outside, m.pair(m.root, spiffeID("client"))).err, "it asks for one of its CA")
+	status, _ := m.directly(memberTLS)
+	require.NotEqual(t, http.StatusOK, status, "plain text is not let in")
+	m.requireMutual(spiffeID("client"))
+
+	m.apply(m.withIngressTLS(webSecret(t, outside, "shop", "two"))...)
+	eventually(t, "the new certificate is shown", func() bool {
+		return m.callIngress(outside, client).by == "spiffe://outside/two"
+	}, func() string { return m.server.log.String() })
+	m.requireNothingHeld()
+}
