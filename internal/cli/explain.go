@@ -87,6 +87,9 @@ func (c *debugClient) explain(ctx context.Context, key model.Key, all bool, most
 	if all {
 		page += "&all"
 	}
+	if end, ok := ctx.Deadline(); ok { // who does not answer in time is to be named; there may be two rounds
+		page += fmt.Sprintf("&within=%s", max(time.Millisecond, time.Until(end)/3))
+	}
 	e := &explain.Explanation{}
 	return e, c.get(ctx, c.scoped(page), e)
 }

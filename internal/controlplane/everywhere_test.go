@@ -117,7 +117,9 @@ func TestNamesWhoIsSilent(t *testing.T) {
 	m.add()
 	p := m.add(silent.Addr().String(), gone.Addr().String())
 	p.connect("web-1", "10.1.0.1", "10.1.1.1", "10.1.1.2")
-	e := p.explains("?", func(e *explain.Explanation) bool {
+	e := p.explains("?within=50ms", func(e *explain.Explanation) bool { return len(e.Elsewhere) == 2 })
+	require.False(t, e.Everywhere(), "it is named in time")
+	e = p.explains("?", func(e *explain.Explanation) bool {
 		return len(e.Elsewhere) == 2 && strings.Contains(e.Elsewhere[0].Silent+e.Elsewhere[1].Silent, "it has not answered for ")
 	})
 	require.False(t, e.Everywhere())

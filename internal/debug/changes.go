@@ -85,7 +85,7 @@ func (h *handler) proxies(w http.ResponseWriter, r *http.Request) {
 	list := ProxyList{Now: time.Now(), Proxies: connected(h.stages.Proxies, h.stages.Changes)}
 	if h.everywhere(r) {
 		aboutAll(w)
-		list.join(askAll[ProxyList](r.Context(), h.stages.Peers, MethodProxies, struct{}{}))
+		list.join(askAll[ProxyList](r.Context(), askTimeout, h.stages.Peers, MethodProxies, struct{}{}))
 	}
 	reply(w, list)
 }

@@ -126,6 +126,7 @@ func TestPages(t *testing.T) {
 		{"/debug/store/Service/a/b/c", 400, `too many parts`},
 		{"/debug/explain/Service/shop/reviews", 200, `"state": "building"`},
 		{"/debug/explain/Service/shop/reviews?max=x", 400, `whole number`},
+		{"/debug/explain/Service/shop/reviews?within=x", 400, `a time above 0 is wanted`},
 		{"/debug/explain/Service", 400, `does not name an object`},
 		{"/debug/explain/Service/shop/ratings", 404, `there is no Service/shop/ratings`},
 		{"/debug/proxies/nobody/config/all", 404, `not connected`},

@@ -28,6 +28,11 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error(), "")
 		return
 	}
+	patience, err := within(r)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error(), "")
+		return
+	}
 	ask := explain.Ask{All: r.URL.Query().Has("all"), Max: int(min(most, maxProxies)), Apart: h.everywhere(r)}
 	e, err := h.stages.Explain.Object(key, ask)
 	if err != nil {
@@ -36,7 +41,7 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) {
 	}
 	if ask.Apart {
 		aboutAll(w)
-		h.joinExplanation(r.Context(), e, ask)
+		h.joinExplanation(r.Context(), patience, e, ask)
 	}
 	reply(w, e)
 }

@@ -3,6 +3,8 @@ package debug
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -11,7 +13,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// askTimeout bounds a question to all peers, and maxMissing what is asked about at once.
+// askTimeout bounds a question to all peers where ?within= says nothing less, and maxMissing
+// what is asked about at once.
 const (
 	askTimeout = 2 * time.Second
 	maxMissing = 20_000
@@ -21,13 +24,13 @@ const (
 const unlisted = "(others)"
 
 // askAll asks all peers the same, and names those that do not answer.
-func askAll[T any](ctx context.Context, all *peers.Peers, method string, question any) []explain.Said[T] {
+func askAll[T any](ctx context.Context, patience time.Duration, all *peers.Peers, method string, question any) []explain.Said[T] {
 	select {
 	case <-all.Looked():
 	default:
 		return []explain.Said[T]{{Asked: explain.Asked{ControlPlane: unlisted, Silent: "it is not known yet which there are"}}}
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var out []explain.Said[T]
 	for _, a := range peers.Ask[T](ctx, all, method, question) {
@@ -37,14 +40,14 @@ func askAll[T any](ctx context.Context, all *peers.Peers, method string, questio
 }
 
 // returned gives those of some proxies that are connected to any control plane.
-func (h *handler) returned(ctx context.Context, ids []string) map[string]bool {
+func (h *handler) returned(ctx context.Context, patience time.Duration, ids []string) map[string]bool {
 	out := map[string]bool{}
 	if len(ids) == 0 {
 		return out
 	}
 	ids = ids[:min(len(ids), maxMissing)]
 	found := h.stages.Explain.Proxies.Connected(ids)
-	for _, s := range askAll[nodeIDs](ctx, h.stages.Peers, MethodConnected, nodeIDs{ids}) {
+	for _, s := range askAll[nodeIDs](ctx, patience, h.stages.Peers, MethodConnected, nodeIDs{ids}) {
 		if s.Answer != nil {
 			found = append(found, s.Answer.IDs...)
 		}
@@ -55,16 +58,29 @@ func (h *handler) returned(ctx context.Context, ids []string) map[string]bool {
 	return out
 }
 
+// within is how long others are asked at most.
+func within(r *http.Request) (time.Duration, error) {
+	s := r.URL.Query().Get("within")
+	if s == "" {
+		return askTimeout, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("?within=%s: a time above 0 is wanted, for example 500ms", s)
+	}
+	return min(d, askTimeout), nil
+}
+
 // joinExplanation adds what other control planes know of an object.
-func (h *handler) joinExplanation(ctx context.Context, e *explain.Explanation, ask explain.Ask) {
-	said := askAll[explain.Explanation](ctx, h.stages.Peers, MethodExplain, explainQuestion{e.Object, ask.All, ask.Max})
-	e.Join(said, h.returned(ctx, e.Missing(said)), ask)
+func (h *handler) joinExplanation(ctx context.Context, patience time.Duration, e *explain.Explanation, ask explain.Ask) {
+	said := askAll[explain.Explanation](ctx, patience, h.stages.Peers, MethodExplain, explainQuestion{e.Object, ask.All, ask.Max})
+	e.Join(said, h.returned(ctx, patience, e.Missing(said)), ask)
 }
 
 // joinStale adds proxies of other control planes that hold what is gone.
 func (h *handler) joinStale(ctx context.Context, s *explain.Stale) {
-	said := askAll[explain.Stale](ctx, h.stages.Peers, MethodStale, struct{}{})
-	s.Join(said, h.returned(ctx, s.Missing(said)))
+	said := askAll[explain.Stale](ctx, askTimeout, h.stages.Peers, MethodStale, struct{}{})
+	s.Join(said, h.returned(ctx, askTimeout, s.Missing(said)))
 }
 
 // join adds proxies of other control planes. Times become those of this one's clock.
@@ -98,7 +114,7 @@ func own(p *server.ProxyState, controlPlane string, ahead time.Duration) {
 
 // proxyElsewhere finds a proxy at another control plane; silent are those that did not answer.
 func (h *handler) proxyElsewhere(ctx context.Context, name string) (d *ProxyDetail, silent []string) {
-	for _, s := range askAll[proxyAnswer](ctx, h.stages.Peers, MethodProxy, proxyQuestion{name}) {
+	for _, s := range askAll[proxyAnswer](ctx, askTimeout, h.stages.Peers, MethodProxy, proxyQuestion{name}) {
 		switch {
 		case s.Answer == nil:
 			silent = append(silent, s.ControlPlane)

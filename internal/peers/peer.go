@@ -72,7 +72,7 @@ func (p *Peer) Silent() (d time.Duration, over bool, why string) {
 	}
 	d, why = time.Since(p.heard), "it has not been reached yet"
 	if p.problem != nil {
-		why = p.problem.Error()
+		why = status.Convert(p.problem).Message()
 	}
 	return d, d >= p.all.opts.Patience || isFinal(p.problem), why
 }
