@@ -56,10 +56,11 @@ func TestWhatAGatewayIsIn(t *testing.T) {
 		name, text string
 		want       bool
 	}{
-		{resource.Listener, "0.0.0.0_8080", "http.8080\x12", true},
-		{resource.Listener, "10.0.0.9_443", "https.443.https.web.edge.10.0.0.9\x12", true},
+		{resource.Listener, "0.0.0.0_8080", "\x09http.8080\x12", true},
+		{resource.Listener, "10.0.0.9_443", "\x21https.443.https.web.edge.10.0.0.92", true},
 		{resource.Listener, "0.0.0.0_80", "outbound_0.0.0.0_80;\x1280\x1a", false},
-		{resource.Listener, "0.0.0.0_8081", "http.8081\x12", false},
+		{resource.Listener, "0.0.0.0_8081", "\x09http.8081\x12", false},
+		{resource.Listener, "0.0.0.0_800", "\x08http.800\x12", false},
 		{resource.RouteConfig, "http.8080", "", true},
 		{resource.RouteConfig, "80", "", false},
 		{resource.VirtualHost, "http.80/a.example.com:80", "", true},

@@ -98,7 +98,7 @@ func ofGateway(snap *store.Snapshot, g *model.Gateway) test {
 		case resource.VirtualHost:
 			return slices.Contains(names, table.RouteConfigOf(e.Name))
 		case resource.Listener:
-			return slices.ContainsFunc(names, func(name string) bool { return mentions(e, []byte(name)) })
+			return slices.ContainsFunc(names, func(name string) bool { return holds(e, name) })
 		}
 		return false
 	}

@@ -74,7 +74,7 @@ func sidecarsBehind(snap *store.Snapshot, p server.Part) []model.Key {
 		if !ok || s.Namespace != p.Proxy.Namespace || !model.SelectorMatches(s.Selector, p.Proxy.Labels) {
 			continue
 		}
-		if slices.ContainsFunc(ingressFiles(s), func(file string) bool { return mentions(p.Entry, []byte(file)) }) {
+		if slices.ContainsFunc(ingressFiles(s), func(file string) bool { return holds(p.Entry, file) }) {
 			out = append(out, s.Key)
 		}
 	}

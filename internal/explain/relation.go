@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -130,6 +131,12 @@ func mentions(e *table.Entry, text []byte) bool {
 			return true
 		}
 	}
+}
+
+// holds tells whether a resource's encoding has a string that is the text and no more: its length goes
+// before it. What follows it does not matter, which may be a tag that looks like a letter of a name.
+func holds(e *table.Entry, text string) bool {
+	return bytes.Contains(e.Resource().Value(), append(binary.AppendUvarint(nil, uint64(len(text))), text...))
 }
 
 func nameByte(b byte) bool {

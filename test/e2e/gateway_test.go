@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/moonsail/moonsail/internal/agent/identity/catest"
+	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
@@ -185,6 +186,23 @@ func TestGateway(t *testing.T) {
 
 	e.apply(e.config("server")...)
 	eventually(t, "the gateway listens no more", func() bool { return e.call("https", webHost, "/", nil).err != nil }, func() string { return "" })
+	e.requireNothingHeld()
+}
+
+// TestRefusedGateway: a file that the router does not have is nothing that the control plane could know. What
+// the router refuses is told of the Gateway, also where another object came with it, and of nothing else.
+func TestRefusedGateway(t *testing.T) {
+	e := startEdge(t)
+	fromFiles := strings.Replace(e.documents(), "{mode: SIMPLE, credentialName: web}", "{mode: SIMPLE, serverCertificate: /nonexistent/cert.pem, privateKey: /nonexistent/key.pem}", 1)
+	e.apply(e.config("server", fromFiles, e.secret(t, "one"))...)
+	refused := e.explained("gateway/edge/edge", func(x *explain.Explanation) bool { return x.Counts.Refused == 1 })
+	require.Equal(t, "gateway", refused.Proxies[0].Name)
+	require.Contains(t, refused.Proxies[0].Reasons[0].Text, "/nonexistent/key.pem")
+	e.explained("virtualservice/shop/web", func(x *explain.Explanation) bool { return x.Counts.Refused == 0 && x.Counts.Acked == 1 })
+	require.Equal(t, http.StatusMovedPermanently, e.call("http", webHost, "/x", nil).status, "its other listener is there")
+
+	e.apply(e.config("server", e.documents(), e.secret(t, "one"))...)
+	require.Equal(t, http.StatusOK, e.call("https", webHost, "/", nil).status)
 	e.requireNothingHeld()
 }
 
