@@ -32,7 +32,7 @@ type Peer struct {
 	id      string    // empty: not known yet
 	heard   time.Time // last; at first when it was listed
 	lived   bool      // it was heard, ever
-	refused bool      // nobody listens there, since it was heard last
+	refused bool      // nobody listens there
 	problem error     // of the last attempt; nil: it answers
 }
 
@@ -149,6 +149,9 @@ func (p *Peer) dial(ctx context.Context, address string) (net.Conn, error) {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		p.noteRefused()
 	}
+	if err == nil {
+		p.noteListening()
+	}
 	if err != nil || p.all.opts.TLS == nil {
 		return conn, err
 	}
@@ -170,6 +173,16 @@ func (p *Peer) handshake(ctx context.Context, conn net.Conn) (net.Conn, error) {
 		return nil, fmt.Errorf("it does not show that it is a control plane of this mesh: %w", err)
 	}
 	return secure, nil
+}
+
+// noteListening notes that somebody is there who was not: it has proxies soon, and is waited for
+// from now on.
+func (p *Peer) noteListening() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refused {
+		p.refused, p.heard = false, time.Now()
+	}
 }
 
 func (p *Peer) noteRefused() {

@@ -149,6 +149,23 @@ func TestSilent(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 }
 
+// TestListensAgain: one that was not there, and takes connections now, may have proxies before it
+// has said anything.
+func TestListensAgain(t *testing.T) {
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	f := run(t, "", ln.Addr().String())
+	require.Eventually(t, func() bool { return len(f.All()) == 0 }, time.Minute, time.Millisecond)
+	ln, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer ln.Close()
+	require.Eventually(t, func() bool {
+		known, answering, silent := f.Count()
+		return known == 1 && answering == 0 && silent == 1
+	}, time.Minute, time.Millisecond)
+}
+
 func TestNoControlPlane(t *testing.T) {
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
