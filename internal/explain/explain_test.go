@@ -216,7 +216,8 @@ ports: [{name: http, port: 8080}]`)
 		add(resource.Cluster, "outbound|80||reviews.shop.svc.cluster.local", "/namespaces/shop/destination-rule/reviews"),
 		add(resource.Cluster, "outbound|80||other-reviews.shop.svc.cluster.local", ""),
 		add(resource.Endpoints, "outbound|80||reviews.shop.svc.cluster.local", ""),
-		add(resource.Listener, "10.0.0.9_99", "outbound|99||ledger.shop.svc.cluster.local\x1a"),
+		add(resource.Listener, "10.0.0.9_99", "\x2aoutbound|99||ledger.shop.svc.cluster.local2\x01"), // a tag that looks like a digit
+		add(resource.Listener, "10.0.0.9_98", "\x2boutbound|99||ledger.shop.svc.cluster.local2"),
 	})
 	for _, tc := range []struct {
 		key  model.Key

@@ -42,7 +42,7 @@ func TestOrigins(t *testing.T) {
 		{resource.Cluster, "outbound|80||web.shop.svc.cluster.local", "", nil},
 		{resource.VirtualHost, "80/x:80", "/namespaces/shop/virtual-service/reviews\x12 /namespaces/a/b/virtual-service/ledger /namespaces/shop/virtual-service/ledger\x1a",
 			[]string{"VirtualService/shop/ledger", "VirtualService/shop/reviews"}},
-		{resource.Listener, "10.0.0.9_99", "outbound|99||ledger.shop.svc.cluster.local\x1a", []string{"VirtualService/shop/ledger", "VirtualService/shop/reviews"}},
+		{resource.Listener, "10.0.0.9_99", "\x2aoutbound|99||ledger.shop.svc.cluster.local\x1a", []string{"VirtualService/shop/ledger", "VirtualService/shop/reviews"}},
 		{resource.Extension, "extenstions.istio.io/wasmplugin/shop.auth.v1", "", []string{"WasmPlugin/shop/auth.v1"}},
 		{resource.Extension, "extenstions.istio.io/wasmplugin/shop.gone", "", nil},
 		{resource.Bootstrap, "0001/shop/flush", "", []string{"EnvoyFilter/shop/flush"}},

@@ -54,10 +54,10 @@ func configPath(key model.Key, kind string) []byte {
 
 func ofVirtualService(key model.Key, o model.Object) test {
 	path := configPath(key, "virtual-service")
-	var clusters [][]byte // that TCP and TLS routes lead to: filter chains bear no metadata
+	var hosts []model.Host // that TCP and TLS routes lead to: filter chains bear no metadata
 	if v, ok := o.(*model.VirtualService); ok {
 		for _, b := range l4Backends(v) {
-			clusters = append(clusters, []byte("|"+string(b.Host)))
+			hosts = append(hosts, b.Host)
 		}
 	}
 	return func(t resource.Type, e *table.Entry) bool {
@@ -65,8 +65,8 @@ func ofVirtualService(key model.Key, o model.Object) test {
 		case resource.VirtualHost, resource.RouteConfig:
 			return mentions(e, path)
 		case resource.Listener:
-			for _, c := range clusters {
-				if mentions(e, c) {
+			for _, h := range hosts {
+				if leadsTo(e, h) {
 					return true
 				}
 			}
@@ -107,7 +107,7 @@ func ofHosts(hosts []model.Host, all bool) test {
 					return true
 				}
 			case resource.Listener:
-				if mentions(e, []byte("|"+string(h))) {
+				if leadsTo(e, h) {
 					return true
 				}
 			}
@@ -137,6 +137,22 @@ func mentions(e *table.Entry, text []byte) bool {
 // before it. What follows it does not matter, which may be a tag that looks like a letter of a name.
 func holds(e *table.Entry, text string) bool {
 	return bytes.Contains(e.Resource().Value(), append(binary.AppendUvarint(nil, uint64(len(text))), text...))
+}
+
+// leadsTo tells whether a resource's encoding has the name of a cluster of a host, with its length.
+func leadsTo(e *table.Entry, host model.Host) bool {
+	b, text := e.Resource().Value(), []byte("|"+string(host))
+	for end := 0; ; {
+		i := bytes.Index(b[end:], text)
+		if i < 0 {
+			return false
+		}
+		end += i + len(text)
+		start := max(bytes.LastIndex(b[:end], []byte("outbound|")), bytes.LastIndex(b[:end], []byte("inbound|")))
+		if start >= 0 && bytes.HasSuffix(b[:start], binary.AppendUvarint(nil, uint64(end-start))) {
+			return true
+		}
+	}
 }
 
 func nameByte(b byte) bool {
