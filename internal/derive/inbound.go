@@ -276,7 +276,7 @@ func (s *scope) virtualInbound(mesh *model.Mesh, t inboundTLS, ports []inboundPo
 	}
 	t.catchAll(l, ports, inboundTCP(view.InboundPassthroughCluster))
 	inspect(l)
-	if t.server != nil && l.InspectTLS {
+	if l.InspectTLS && (t.server != nil || t.endsAny(ports)) {
 		l.Uninspected = t.uninspected(ports)
 	}
 	return l

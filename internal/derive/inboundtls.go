@@ -130,7 +130,12 @@ func (t inboundTLS) ends(p *inboundPort) *view.ServerTLS {
 
 // plain tells whether no chain of virtualInbound ends TLS.
 func (t inboundTLS) plain(ports []inboundPort) bool {
-	return (t.server == nil || !t.Accepts()) && !slices.ContainsFunc(ports, func(p inboundPort) bool { return p.own == nil && t.ends(&p) != nil })
+	return (t.server == nil || !t.Accepts()) && !t.endsAny(ports)
+}
+
+// endsAny tells whether virtualInbound ends TLS that a Sidecar asks for.
+func (t inboundTLS) endsAny(ports []inboundPort) bool {
+	return slices.ContainsFunc(ports, func(p inboundPort) bool { return p.own == nil && t.ends(&p) != nil })
 }
 
 // build makes the chains of one port. name is the first part of their names, http and tcp
@@ -193,7 +198,8 @@ func (t inboundTLS) uninspected(ports []inboundPort) []uint32 {
 	var out []uint32
 	for i := range ports {
 		p := &ports[i]
-		if p.own == nil && t.Of(p.number) == model.MTLSDisable && readingOf(p.protocol) != readEither && t.ends(p) == nil {
+		mutual := t.server != nil && t.Of(p.number) != model.MTLSDisable
+		if p.own == nil && !mutual && readingOf(p.protocol) != readEither && t.ends(p) == nil {
 			out = append(out, p.number)
 		}
 	}
