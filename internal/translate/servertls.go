@@ -30,8 +30,11 @@ func userServerTLS(t *model.ServerTLS, http bool) (*corev3.TransportSocket, erro
 		setClientVerification(common, t)
 	}
 	out := &tlsv3.DownstreamTlsContext{CommonTlsContext: common}
-	if t.Mode == model.ServerMutual {
+	switch t.Mode {
+	case model.ServerMutual:
 		out.RequireClientCertificate = yes
+	case model.ServerOptionalMutual: // Envoy's default, which it warns of
+		out.RequireClientCertificate = no
 	}
 	if err := out.Validate(); err != nil {
 		return nil, err
