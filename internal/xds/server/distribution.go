@@ -274,6 +274,9 @@ func (st *stream) isAbout(sv *survey, typ resource.Type, h *ledger.Held) bool {
 			continue
 		}
 		e := t.State().Get(typ, h.Name)
+		if e != nil && h.Version != "" && h.Version != e.Version {
+			continue // what was refused is replaced, and the stream has yet to come to it
+		}
 		if e != nil && (!sv.Shared || sv.Related == nil || sv.Related(typ, e)) {
 			return true
 		}
