@@ -3,7 +3,6 @@ package controlplane
 import (
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -107,15 +106,10 @@ func TestExplainsForAll(t *testing.T) {
 // TestNamesWhoIsSilent: nothing is everywhere while a control plane does not answer, and metrics
 // tell of it.
 func TestNamesWhoIsSilent(t *testing.T) {
-	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts by the kernel, and says nothing
-	require.NoError(t, err)
-	defer silent.Close()
-	gone, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	gone.Close()
+	silent, gone := unreached(t)
 	m := newMesh(t)
 	m.add()
-	p := m.add(silent.Addr().String(), gone.Addr().String())
+	p := m.add(silent, gone)
 	p.connect("web-1", "10.1.0.1", "10.1.1.1", "10.1.1.2")
 	e := p.explains("?within=50ms", func(e *explain.Explanation) bool { return len(e.Elsewhere) == 2 })
 	require.False(t, e.Everywhere(), "it is named in time")
@@ -124,7 +118,7 @@ func TestNamesWhoIsSilent(t *testing.T) {
 	})
 	require.False(t, e.Everywhere())
 	for _, o := range e.Elsewhere {
-		require.Equal(t, o.ControlPlane == silent.Addr().String(), o.Lacks(), "%+v", o)
+		require.Equal(t, o.ControlPlane == silent, o.Lacks(), "%+v", o)
 	}
 	var list debug.ProxyList
 	p.page("/debug/proxies", &list)
@@ -135,7 +129,7 @@ func TestNamesWhoIsSilent(t *testing.T) {
 	require.Len(t, stale.Others, 2)
 	var failure debug.Failure
 	p.page("/debug/proxies/nobody", &failure)
-	require.Contains(t, failure.Next, silent.Addr().String())
+	require.Contains(t, failure.Next, silent)
 	require.Eventually(t, func() bool {
 		var text string
 		p.page("/metrics", &text)

@@ -156,22 +156,29 @@ func TestLeaveAlone(t *testing.T) {
 	require.Zero(t, a.Peers)
 }
 
+// unreached are addresses of one that answers nothing until the test ends, and of nobody.
+func unreached(t *testing.T) (silent, gone string) {
+	t.Helper()
+	says, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts by the kernel, and says nothing
+	require.NoError(t, err)
+	t.Cleanup(func() { says.Close() })
+	left, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	left.Close()
+	return says.Addr().String(), left.Addr().String()
+}
+
 // TestLeaveNamesWhoIsNotReached: a control plane that does not answer is named; one that does
 // not answer at all does not keep the others' answers.
 func TestLeaveNamesWhoIsNotReached(t *testing.T) {
-	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // accepts by the kernel, and says nothing
-	require.NoError(t, err)
-	defer silent.Close()
-	gone, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	gone.Close()
+	silent, gone := unreached(t)
 	m := newMesh(t)
 	m.add()
-	p := m.add(silent.Addr().String(), gone.Addr().String())
+	p := m.add(silent, gone)
 	a := <-p.askToLeave(time.Minute)
 	require.Equal(t, 1, a.Peers)
 	require.Equal(t, 1, a.LackCount, "who refuses connections is no control plane")
-	require.Equal(t, "all proxies of the control plane "+silent.Addr().String(), a.Lacking[0].Proxy)
+	require.Equal(t, "all proxies of the control plane "+silent, a.Lacking[0].Proxy)
 	require.Equal(t, departure.PositionUnknown, a.Lacking[0].Position)
 	require.Contains(t, a.Lacking[0].Reason, "it has not answered for ")
 	require.Less(t, a.TookMillis, 55_000.0, "there is a bound for that")

@@ -114,7 +114,10 @@ func (k *Keeper) everywhere(ctx context.Context, q *Request, p *model.Proxy, m *
 		if ctx.Err() != nil || !a.Pending && o.calm {
 			return a, nil
 		}
-		_ = pause(ctx) // the next round says that it was over
+		select {
+		case <-time.After(lookEvery):
+		case <-ctx.Done(): // the next round says so
+		}
 		others = k.pass(ctx, q, p)
 	}
 }
@@ -124,17 +127,6 @@ func unknownFirst(l *Lacking) int {
 		return 0
 	}
 	return 1
-}
-
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(lookEvery)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // here waits for the proxies of this control plane.

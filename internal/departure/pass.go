@@ -3,7 +3,6 @@ package departure
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -160,14 +159,11 @@ func (k *Keeper) callWhileItLives(ctx context.Context, peer *peers.Peer, in *pas
 
 // unanswered names a peer whose proxies nobody knows of.
 func (k *Keeper) unanswered(peer *peers.Peer, why string, pending bool) *elsewhere {
-	if silent, _, _ := peer.Silent(); silent > 0 {
-		why = fmt.Sprintf("it has not answered for %s: %s", silent.Round(time.Millisecond), why)
-	}
 	out := &elsewhere{}
 	out.Pending, out.LackCount = pending, 1
 	out.Lacking = []Lacking{{
 		Proxy: "all proxies of the control plane " + peer.Address, Position: PositionUnknown,
-		Reason: why,
+		Reason: peer.Unanswered(why),
 	}}
 	return out
 }

@@ -170,32 +170,13 @@ func catchAllLast(list []view.Route) []view.Route {
 	return out
 }
 
-// moreSpecific orders routes as the Gateway API does: exact paths, then other conditions on paths
-// by their length, then methods, headers and query parameters. Routes that are alike stay in the
-// order of their objects' age.
-func moreSpecific(a, b view.Route) int {
-	x, y := specificity(a.Match), specificity(b.Match)
-	for i := range x {
-		if x[i] != y[i] {
-			return cmp.Compare(y[i], x[i])
-		}
-	}
-	return 0
-}
+// moreSpecific orders routes as the Gateway API does; those that are alike stay in the order of their
+// objects' age.
+func moreSpecific(a, b view.Route) int { return specificity(a.Match).Compare(specificity(b.Match)) }
 
-func specificity(m *view.Match) (out [5]int) {
+func specificity(m *view.Match) model.Specificity {
 	if m == nil {
-		return out
+		return model.Specificity{}
 	}
-	if m.URI != nil {
-		out[1] = len(m.URI.Value)
-		if m.URI.Kind == model.MatchExact {
-			out[0] = 1
-		}
-	}
-	if m.Method != nil {
-		out[2] = 1
-	}
-	out[3], out[4] = len(m.Headers), len(m.QueryParams)
-	return out
+	return model.SpecificityOf(m.URI, m.Method, m.Headers, m.QueryParams)
 }

@@ -123,7 +123,7 @@ func (e *Explanation) Join(said []Said[Explanation], connected map[string]bool, 
 		e.Proxies, e.LeftOut = append(e.Proxies, a.Proxies...), e.LeftOut+a.LeftOut
 		away = append(away, a.Away...)
 	}
-	gone := once(away, connected)
+	gone := once(away, connected, func(w *server.Whereabouts) string { return w.ID })
 	e.Counts.Disconnected += len(gone)
 	e.Proxies = append(e.Proxies, gone...)
 	sortWhereabouts(e.Proxies)
@@ -156,13 +156,13 @@ func Shift(t *time.Time, ahead time.Duration) {
 	}
 }
 
-// once gives those proxies that are connected nowhere, each one time.
-func once(away []server.Whereabouts, connected map[string]bool) []server.Whereabouts {
+// once gives those proxies that are connected nowhere, each the first time.
+func once[T any](away []T, connected map[string]bool, id func(*T) string) []T {
 	seen := map[string]bool{}
 	maps.Copy(seen, connected)
-	return slices.DeleteFunc(away, func(w server.Whereabouts) bool {
-		again := seen[w.ID]
-		seen[w.ID] = true
+	return slices.DeleteFunc(away, func(p T) bool {
+		again := seen[id(&p)]
+		seen[id(&p)] = true
 		return again
 	})
 }
@@ -207,13 +207,7 @@ func (s *Stale) Join(said []Said[Stale], connected map[string]bool) {
 	s.sort()
 	// Of those that left one after the other, what the last one knows counts.
 	slices.SortStableFunc(s.Away, func(a, b AwayFromMesh) int { return b.Since.Compare(a.Since) })
-	seen := map[string]bool{}
-	maps.Copy(seen, connected)
-	s.Away = slices.DeleteFunc(s.Away, func(p AwayFromMesh) bool {
-		again := seen[p.ID]
-		seen[p.ID] = true
-		return again
-	})
+	s.Away = once(s.Away, connected, func(p *AwayFromMesh) string { return p.ID })
 }
 
 // own is as the function of that name.

@@ -44,22 +44,21 @@ func Origins(snap *store.Snapshot, p server.Part) []model.Key {
 func pluginOf(snap *store.Snapshot, p server.Part) []model.Key {
 	_, full, _ := strings.Cut(p.Entry.Name, "/wasmplugin/")
 	namespace, name, _ := strings.Cut(full, ".")
-	key := model.Key{Kind: model.KindWasmPlugin, Namespace: namespace, Name: name}
-	if snap.Get(key) == nil {
-		return nil
-	}
-	return []model.Key{key}
+	return ifThere(snap, model.Key{Kind: model.KindWasmPlugin, Namespace: namespace, Name: name})
 }
 
 // filterOf is the EnvoyFilter of a patch of bootstraps: "ORDER/NAMESPACE/NAME".
 func filterOf(snap *store.Snapshot, p server.Part) []model.Key {
 	_, full, _ := strings.Cut(p.Entry.Name, "/")
 	namespace, name, _ := strings.Cut(full, "/")
-	key := model.Key{Kind: model.KindEnvoyFilter, Namespace: namespace, Name: name}
-	if snap.Get(key) == nil {
+	return ifThere(snap, model.Key{Kind: model.KindEnvoyFilter, Namespace: namespace, Name: name})
+}
+
+func ifThere(snap *store.Snapshot, k model.Key) []model.Key {
+	if snap.Get(k) == nil {
 		return nil
 	}
-	return []model.Key{key}
+	return []model.Key{k}
 }
 
 // sidecarsBehind are the Sidecars that name the files of which a workload's own listener has its

@@ -1,7 +1,6 @@
 package istioapi
 
 import (
-	"cmp"
 	"net/http"
 	"regexp"
 	"slices"
@@ -239,32 +238,14 @@ func (c *conv) backend(at path, b *gatewayv1.BackendObjectReference) (model.Dest
 }
 
 // compareMatches is the order of rules in the Gateway API; those that are alike stay.
-func compareMatches(a, b []model.HTTPMatch) int {
-	x, y := rankMatch(a), rankMatch(b)
-	for i := range x {
-		if x[i] != y[i] {
-			return cmp.Compare(y[i], x[i])
-		}
-	}
-	return 0
-}
+func compareMatches(a, b []model.HTTPMatch) int { return specificity(a).Compare(specificity(b)) }
 
-func rankMatch(list []model.HTTPMatch) (out [5]int) {
+func specificity(list []model.HTTPMatch) model.Specificity {
 	if len(list) == 0 {
-		return out
+		return model.Specificity{}
 	}
 	m := &list[0]
-	if m.URI != nil {
-		out[1] = len(m.URI.Value)
-		if m.URI.Kind == model.MatchExact {
-			out[0] = 1
-		}
-	}
-	if m.Method != nil {
-		out[2] = 1
-	}
-	out[3], out[4] = len(m.Headers), len(m.QueryParams)
-	return out
+	return model.SpecificityOf(m.URI, m.Method, m.Headers, m.QueryParams)
 }
 
 // replacePrefix rewrites the prefix of a match; with nothing in its place no second "/" may stay.

@@ -35,7 +35,7 @@ func Ask[T any](ctx context.Context, all *Peers, method string, question any) []
 	answers := Each(ctx, all.All(), func(ctx context.Context, p *Peer) *Answer[T] {
 		out := &Answer[T]{Address: p.Address}
 		if _, over, why := p.Silent(); over {
-			out.Why = p.unanswered(why)
+			out.Why = p.Unanswered(why)
 			return out
 		}
 		said := new(T)
@@ -46,7 +46,7 @@ func Ask[T any](ctx context.Context, all *Peers, method string, question any) []
 		case p.Gone():
 			return nil
 		default:
-			out.Why = p.unanswered(status.Convert(err).Message())
+			out.Why = p.Unanswered(status.Convert(err).Message())
 		}
 		return out
 	})
@@ -59,8 +59,8 @@ func Ask[T any](ctx context.Context, all *Peers, method string, question any) []
 	return out
 }
 
-// unanswered says for how long a peer has been silent, where it is.
-func (p *Peer) unanswered(why string) string {
+// Unanswered says why a peer has not answered, and for how long it has been silent, where it is.
+func (p *Peer) Unanswered(why string) string {
 	if silent, _, _ := p.Silent(); silent > 0 {
 		return fmt.Sprintf("it has not answered for %s: %s", silent.Round(time.Millisecond), why)
 	}

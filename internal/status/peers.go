@@ -139,27 +139,18 @@ type Others struct {
 func (o *Others) ask(ctx context.Context, q *question) (out []*report, all bool) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	list := o.Peers.All()
-	answers := peers.Each(ctx, list, func(ctx context.Context, p *peers.Peer) *report {
-		var r report
-		if _, over, _ := p.Silent(); over || p.Call(ctx, MethodReport, q, &r) != nil || len(r.Stand) != len(q.Doubtful) {
-			return nil
-		}
-		return &r
-	})
+	answers := peers.Ask[report](ctx, o.Peers, MethodReport, q)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	said := map[string]*report{}
 	all = true
-	for i, r := range answers {
-		if r == nil && list[i].Gone() {
-			continue
-		}
-		if all = all && r != nil; r == nil {
-			r = o.last[list[i].Address]
+	for _, a := range answers {
+		r := a.Said
+		if r == nil || len(r.Stand) != len(q.Doubtful) {
+			all, r = false, o.last[a.Address]
 		}
 		if r != nil {
-			said[list[i].Address] = r
+			said[a.Address] = r
 			out = append(out, r)
 		}
 	}

@@ -1,9 +1,7 @@
 package cluster
 
 import (
-	"path/filepath"
 	"testing"
-	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/stretchr/testify/require"
@@ -25,13 +23,7 @@ func (p *proxy) subscribe(t *testing.T, typ resource.Type, name string) {
 // proxy may do otherwise meanwhile; while the API server is paused both tell what is known.
 func TestConfigAndWhyWhileFaultsAreOn(t *testing.T) {
 	c := kubetest.Start(t)
-	a := &asked{t: t, c: c, ns: c.Namespace(t), file: filepath.Join(t.TempDir(), "rule.yaml")}
-	xds, url := serve(t, c)
-	a.url = url
-	require.Eventually(t, func() bool { return ready(t, url) }, time.Minute, 10*time.Millisecond)
-	healthy, faulty := connectAs(t, xds, a.ns, "healthy", "10.9.9.1"), connectAs(t, xds, a.ns, "faulty", "10.9.9.2")
-	a.endpoint(1)
-	a.rule(1)
+	a, url, healthy, faulty := startAsked(t, c, "faulty")
 	status, out := a.wait("1m")
 	require.Zero(t, status, out)
 	for _, p := range []*proxy{healthy, faulty} {

@@ -118,14 +118,7 @@ func TestCredentials(t *testing.T) {
 	unnamed, _ := secretOf(t, "other")
 	c.Apply(t, "", string(rights))
 	c.Apply(t, ns, credentialed+"\n---"+named+"\n---"+unnamed+"\n---"+mayReadSecret)
-	pages := make(chan string, 1)
-	runControl(t, c, func(o *controlplane.Options) {
-		o.Status, o.HTTPAddr, o.RecheckReaders = false, "127.0.0.1:0", 100*time.Millisecond
-		o.Kubernetes.Kubeconfig = as(t, c, "istio-system", "moonsail")
-		listening := o.Listening
-		o.Listening = func(xds, http net.Addr) { pages <- http.String(); listening(xds, http) }
-	})
-	w := &secretWatcher{t: t, c: c, ns: ns, at: <-pages}
+	w := watchSecrets(t, c, ns)
 
 	w.until("it may not be read", func(s storedSecret) bool { return strings.Contains(s.Problem, "moonsail-credentials") })
 	c.Apply(t, ns, controlPlaneMay)
@@ -148,12 +141,21 @@ func TestCredentials(t *testing.T) {
 	c.Delete(t, ns, next)
 	w.until("it is gone", func(s storedSecret) bool { return s.Problem == "it does not exist" })
 	c.Delete(t, ns, credentialed)
-	c.Eventually(t, "nobody names it any more", func(context.Context) error {
-		if _, status := w.page("Secret/" + ns + "/api-client"); status != http.StatusNotFound {
-			return fmt.Errorf("the answer is %d", status)
-		}
-		return nil
+	w.untilUnnamed()
+}
+
+// watchSecrets starts a control plane with the rights that it is given, and looks at the Secrets that it
+// has of a namespace.
+func watchSecrets(t *testing.T, c *kubetest.Cluster, ns string) *secretWatcher {
+	t.Helper()
+	pages := make(chan string, 1)
+	runControl(t, c, func(o *controlplane.Options) {
+		o.Status, o.HTTPAddr, o.RecheckReaders = false, "127.0.0.1:0", 100*time.Millisecond
+		o.Kubernetes.Kubeconfig = as(t, c, "istio-system", "moonsail")
+		listening := o.Listening
+		o.Listening = func(xds, http net.Addr) { pages <- http.String(); listening(xds, http) }
 	})
+	return &secretWatcher{t: t, c: c, ns: ns, at: <-pages}
 }
 
 type secretWatcher struct {
@@ -188,6 +190,17 @@ func (w *secretWatcher) until(what string, is func(storedSecret) bool) {
 	w.c.Eventually(w.t, what, func(context.Context) error {
 		if s := w.get(); !is(s) {
 			return fmt.Errorf("it has %d readers: %s", len(s.Readers), s.Problem)
+		}
+		return nil
+	})
+}
+
+// untilUnnamed waits until the control plane does not know the Secret that was named.
+func (w *secretWatcher) untilUnnamed() {
+	w.t.Helper()
+	w.c.Eventually(w.t, "nobody names it any more", func(context.Context) error {
+		if _, status := w.page("Secret/" + w.ns + "/api-client"); status != http.StatusNotFound {
+			return fmt.Errorf("the answer is %d", status)
 		}
 		return nil
 	})

@@ -169,13 +169,7 @@ spec: {selector: {matchLabels: {app: ownlarge}}, environmentVariables: {SIZE: la
 func TestProxyConfigOnACluster(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t, "istio-injection=enabled")
-	port := freePort(t)
-	name := shipped(t, c, ns, port)
-	runControl(t, c, func(o *controlplane.Options) {
-		o.Status = false
-		o.Webhook.Addr, o.Webhook.InjectConfig, o.Webhook.Inject = fmt.Sprintf("127.0.0.1:%d", port), name, inject.Default()
-		require.NoError(t, o.Webhook.Inject.Prepare())
-	})
+	runInjector(t, c, ns)
 	c.Apply(t, ns, saidOfProxies)
 	n := 0
 	injected := func(app string) (proxy corev1.Container, env map[string]string) {

@@ -23,6 +23,19 @@ type asked struct {
 	file    string
 }
 
+// startAsked has a control plane serve two proxies, one of them by another name, which have a cluster.
+func startAsked(t *testing.T, c *kubetest.Cluster, other string) (a *asked, url string, healthy, second *proxy) {
+	t.Helper()
+	a = &asked{t: t, c: c, ns: c.Namespace(t), file: filepath.Join(t.TempDir(), "rule.yaml")}
+	xds, url := serve(t, c)
+	a.url = url
+	require.Eventually(t, func() bool { return ready(t, url) }, time.Minute, 10*time.Millisecond)
+	healthy, second = connectAs(t, xds, a.ns, "healthy", "10.9.9.1"), connectAs(t, xds, a.ns, other, "10.9.9.2")
+	a.endpoint(1)
+	a.rule(1)
+	return a, url, healthy, second
+}
+
 const askedService = `apiVersion: v1
 kind: Service
 metadata: {name: reviews, namespace: %[1]s}
@@ -79,13 +92,7 @@ func (a *asked) says(args []string, parts ...string) {
 // is known is told.
 func TestAskingAClusterWhileFaultsAreOn(t *testing.T) {
 	c := kubetest.Start(t)
-	a := &asked{t: t, c: c, ns: c.Namespace(t), file: filepath.Join(t.TempDir(), "rule.yaml")}
-	xds, url := serve(t, c)
-	a.url = url
-	require.Eventually(t, func() bool { return ready(t, url) }, time.Minute, 10*time.Millisecond)
-	healthy, stopped := connectAs(t, xds, a.ns, "healthy", "10.9.9.1"), connectAs(t, xds, a.ns, "stopped", "10.9.9.2")
-	a.endpoint(1)
-	a.rule(1)
+	a, url, healthy, stopped := startAsked(t, c, "stopped")
 	status, out := a.wait("1m")
 	require.Zero(t, status, out)
 	require.Contains(t, out, "distributed to 2 of 2 proxies (100 %)")

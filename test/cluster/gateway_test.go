@@ -1,9 +1,6 @@
 package cluster
 
 import (
-	"context"
-	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
@@ -56,24 +52,12 @@ func TestSecretsOfGateways(t *testing.T) {
 	secret, _ := secretOf(t, "api-client")
 	c.Apply(t, "", string(rights))
 	c.Apply(t, ns, gatewayAndRouters+"\n---"+gatewayWithSecret+"\n---"+secret+"\n---"+controlPlaneMay)
-	pages := make(chan string, 1)
-	runControl(t, c, func(o *controlplane.Options) {
-		o.Status, o.HTTPAddr = false, "127.0.0.1:0"
-		o.Kubernetes.Kubeconfig = as(t, c, "istio-system", "moonsail")
-		listening := o.Listening
-		o.Listening = func(xds, http net.Addr) { pages <- http.String(); listening(xds, http) }
-	})
-	w := &secretWatcher{t: t, c: c, ns: ns, at: <-pages}
+	w := watchSecrets(t, c, ns)
 	w.until("it is for the gateway", func(s storedSecret) bool {
 		return s.Certificate != "" && s.PrivateKey != "" && slices.Equal(s.Readers, []string{"gateway"})
 	})
 	c.Delete(t, ns, gatewayWithSecret)
-	c.Eventually(t, "nobody names it any more", func(context.Context) error {
-		if _, status := w.page("Secret/" + ns + "/api-client"); status != http.StatusNotFound {
-			return fmt.Errorf("the answer is %d", status)
-		}
-		return nil
-	})
+	w.untilUnnamed()
 }
 
 const kubernetesGateway = `
@@ -117,14 +101,7 @@ func TestGatewayAPI(t *testing.T) {
 	secret, _ := secretOf(t, "api-client")
 	c.Apply(t, "", string(rights))
 	c.Apply(t, ns, kubernetesGateway+"\n---"+secret+"\n---"+controlPlaneMay)
-	pages := make(chan string, 1)
-	runControl(t, c, func(o *controlplane.Options) {
-		o.Status, o.HTTPAddr = false, "127.0.0.1:0"
-		o.Kubernetes.Kubeconfig = as(t, c, "istio-system", "moonsail")
-		listening := o.Listening
-		o.Listening = func(xds, http net.Addr) { pages <- http.String(); listening(xds, http) }
-	})
-	w := &secretWatcher{t: t, c: c, ns: ns, at: <-pages}
+	w := watchSecrets(t, c, ns)
 	w.until("it is for the gateway", func(s storedSecret) bool { return slices.Equal(s.Readers, []string{"gateway"}) })
 	for _, kind := range []string{"KubernetesGateway", "HTTPRoute", "ReferenceGrant"} {
 		_, status := w.page(kind + "/" + ns + "/web")

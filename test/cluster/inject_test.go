@@ -63,11 +63,9 @@ metadata: {name: %s, labels: {app: own%s}, annotations: {%s}}
 spec: {containers: [{name: app, image: own:1}]}
 `
 
-// TestInjection: a real API server has Pods of a Deployment injected, and not those that do
-// not want it; what is wrong with a Pod refuses it.
-func TestInjection(t *testing.T) {
-	c := kubetest.Shared(t)
-	ns := c.Namespace(t, "istio-injection=enabled")
+// runInjector runs a control plane that injects Pods of a namespace, as what is shipped has it asked.
+func runInjector(t *testing.T, c *kubetest.Cluster, ns string) {
+	t.Helper()
 	port := freePort(t)
 	name := shipped(t, c, ns, port)
 	runControl(t, c, func(o *controlplane.Options) {
@@ -75,6 +73,14 @@ func TestInjection(t *testing.T) {
 		o.Webhook.Addr, o.Webhook.InjectConfig, o.Webhook.Inject = fmt.Sprintf("127.0.0.1:%d", port), name, inject.Default()
 		require.NoError(t, o.Webhook.Inject.Prepare())
 	})
+}
+
+// TestInjection: a real API server has Pods of a Deployment injected, and not those that do
+// not want it; what is wrong with a Pod refuses it.
+func TestInjection(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t, "istio-injection=enabled")
+	runInjector(t, c, ns)
 	c.Apply(t, ns, injected)
 	var pod corev1.Pod
 	c.Eventually(t, "a Pod of the Deployment", func(ctx context.Context) error {

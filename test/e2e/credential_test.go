@@ -13,16 +13,11 @@ import (
 	"testing"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/moonsail/moonsail/internal/agent/identity/catest"
-	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
 const apiHost = "api.example.com"
@@ -76,17 +71,25 @@ func (p *partner) secret(t *testing.T, name string) string {
 	t.Helper()
 	pair, err := p.root.Pair(time.Hour, []string{"spiffe://partner/" + name}, nil)
 	require.NoError(t, err)
+	document, keyPEM := tlsSecret(t, p.root, pair, "shop", "api-client")
+	p.keys = append(p.keys, strings.Split(string(keyPEM), "\n")[1], base64.StdEncoding.EncodeToString(keyPEM)[40:80])
+	return document
+}
+
+// tlsSecret is one of a namespace with a certificate, its key and the CA of its root; keyPEM is the
+// key as it is in there.
+func tlsSecret(t *testing.T, root *catest.Root, pair *tls.Certificate, namespace, name string) (document string, keyPEM []byte) {
+	t.Helper()
 	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey.(*ecdsa.PrivateKey))
 	require.NoError(t, err)
-	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
-	encode := base64.StdEncoding.EncodeToString
-	p.keys = append(p.keys, strings.Split(string(keyPEM), "\n")[1], encode(keyPEM)[40:80])
+	keyPEM = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})
+	encode := base64.StdEncoding.EncodeToString
 	return fmt.Sprintf(`apiVersion: v1
 kind: Secret
-metadata: {name: api-client, namespace: shop}
+metadata: {name: %s, namespace: %s}
 type: kubernetes.io/tls
-data: {tls.crt: %s, tls.key: %s, ca.crt: %s}`, encode(cert), encode(keyPEM), encode(p.root.PEM()))
+data: {tls.crt: %s, tls.key: %s, ca.crt: %s}`, name, namespace, encode(cert), encode(keyPEM), encode(root.PEM())), keyPEM
 }
 
 // TestCredentials: the client shows the certificate of a Secret that its rule names, a new one
@@ -203,7 +206,7 @@ func TestSecretsAreForThoseWhoShowThatTheyMayHaveThem(t *testing.T) {
 		"one without a certificate":                   {m.xds, "shop", "kubernetes://api-client", insecure.NewCredentials(), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := askFor(t, tc.address, tc.namespace, tc.ask, tc.by)
+			got := asking{"sidecar", tc.namespace, "client", map[string]any{"app": "client"}, tc.ask}.answer(t, tc.address, tc.by)
 			if tc.gets {
 				require.Len(t, got.Resources, 1)
 				return
@@ -218,23 +221,4 @@ func (m *mutual) credentials(pair *tls.Certificate) credentials.TransportCredent
 	roots := x509.NewCertPool()
 	roots.AddCert(m.root.Cert)
 	return credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{*pair}, RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12})
-}
-
-// askFor gives the first answer to a request for one secret.
-func askFor(t *testing.T, address, namespace, name string, by credentials.TransportCredentials) *discoveryv3.DeltaDiscoveryResponse {
-	t.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(by))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close()) }()
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
-	require.NoError(t, err)
-	metadata, err := structpb.NewStruct(map[string]any{"NAMESPACE": namespace, "LABELS": map[string]any{"app": "client"}, "SDS": "true", "SERVICE_ACCOUNT": "client"})
-	require.NoError(t, err)
-	require.NoError(t, stream.Send(&discoveryv3.DeltaDiscoveryRequest{
-		Node:    &corev3.Node{Id: fmt.Sprintf("sidecar~127.0.0.9~thief.%[1]s~%[1]s.svc.cluster.local", namespace), Metadata: metadata},
-		TypeUrl: resource.SecretURL, ResourceNamesSubscribe: []string{name},
-	}))
-	got, err := stream.Recv()
-	require.NoError(t, err)
-	return got
 }

@@ -1,11 +1,8 @@
 package e2e
 
 import (
-	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -100,16 +97,8 @@ func webSecret(t *testing.T, root *catest.Root, namespace, name string) string {
 	t.Helper()
 	pair, err := root.Pair(time.Hour, []string{"spiffe://outside/" + name}, []string{webHost, mutualHost})
 	require.NoError(t, err)
-	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey.(*ecdsa.PrivateKey))
-	require.NoError(t, err)
-	encode := base64.StdEncoding.EncodeToString
-	return fmt.Sprintf(`apiVersion: v1
-kind: Secret
-metadata: {name: web, namespace: %s}
-type: kubernetes.io/tls
-data: {tls.crt: %s, tls.key: %s, ca.crt: %s}`, namespace,
-		encode(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})),
-		encode(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})), encode(root.PEM()))
+	document, _ := tlsSecret(t, root, pair, namespace, "web")
+	return document
 }
 
 // fromOutside is what a client outside of the mesh got.
@@ -227,13 +216,13 @@ func TestSecretsOfGatewaysAreForThem(t *testing.T) {
 		by      credentials.TransportCredentials
 		gets    bool
 	}{
-		"the gateway":                           {e.secure, asking{"router", "edge", gateway, "kubernetes://web"}, own, true},
-		"the gateway, for another Secret":       {e.secure, asking{"router", "edge", gateway, "kubernetes://other"}, own, false},
-		"a gateway that no Gateway selects":     {e.secure, asking{"router", "edge", map[string]any{"istio": "other"}, "kubernetes://web"}, own, false},
-		"a sidecar":                             {e.secure, asking{"sidecar", "edge", gateway, "kubernetes://web"}, own, false},
-		"a gateway of another namespace":        {e.secure, asking{"router", "bank", gateway, "kubernetes://web"}, foreign, false},
-		"that one, with the Secret's namespace": {e.secure, asking{"router", "bank", gateway, "kubernetes://edge/web"}, foreign, false},
-		"a gateway without a certificate":       {e.xds, asking{"router", "edge", gateway, "kubernetes://web"}, insecure.NewCredentials(), false},
+		"the gateway":                           {e.secure, asking{"router", "edge", "gateway", gateway, "kubernetes://web"}, own, true},
+		"the gateway, for another Secret":       {e.secure, asking{"router", "edge", "gateway", gateway, "kubernetes://other"}, own, false},
+		"a gateway that no Gateway selects":     {e.secure, asking{"router", "edge", "gateway", map[string]any{"istio": "other"}, "kubernetes://web"}, own, false},
+		"a sidecar":                             {e.secure, asking{"sidecar", "edge", "gateway", gateway, "kubernetes://web"}, own, false},
+		"a gateway of another namespace":        {e.secure, asking{"router", "bank", "gateway", gateway, "kubernetes://web"}, foreign, false},
+		"that one, with the Secret's namespace": {e.secure, asking{"router", "bank", "gateway", gateway, "kubernetes://edge/web"}, foreign, false},
+		"a gateway without a certificate":       {e.xds, asking{"router", "edge", "gateway", gateway, "kubernetes://web"}, insecure.NewCredentials(), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := tc.asks.answer(t, tc.address, tc.by)
@@ -249,9 +238,9 @@ func TestSecretsOfGatewaysAreForThem(t *testing.T) {
 
 // asking is a proxy that asks for one secret.
 type asking struct {
-	kind, namespace string
-	labels          map[string]any
-	name            string
+	kind, namespace, account string
+	labels                   map[string]any
+	name                     string
 }
 
 func (a asking) answer(t *testing.T, address string, by credentials.TransportCredentials) *discoveryv3.DeltaDiscoveryResponse {
@@ -261,7 +250,7 @@ func (a asking) answer(t *testing.T, address string, by credentials.TransportCre
 	defer func() { require.NoError(t, conn.Close()) }()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
 	require.NoError(t, err)
-	metadata, err := structpb.NewStruct(map[string]any{"NAMESPACE": a.namespace, "LABELS": a.labels, "SDS": "true", "SERVICE_ACCOUNT": "gateway"})
+	metadata, err := structpb.NewStruct(map[string]any{"NAMESPACE": a.namespace, "LABELS": a.labels, "SDS": "true", "SERVICE_ACCOUNT": a.account})
 	require.NoError(t, err)
 	require.NoError(t, stream.Send(&discoveryv3.DeltaDiscoveryRequest{
 		Node:    &corev3.Node{Id: fmt.Sprintf("%[1]s~127.0.0.9~thief.%[2]s~%[2]s.svc.cluster.local", a.kind, a.namespace), Metadata: metadata},

@@ -112,14 +112,16 @@ func (l *Load) closedLoop(conns []net.Conn, d time.Duration) (*Outcome, error) {
 	var running sync.WaitGroup
 	for c := range conns {
 		running.Go(func() {
-			parts[c], errs[c] = readAnswers(conns[c], func(i int) (time.Time, bool) {
+			var unsent, unread error
+			parts[c], unread = readAnswers(conns[c], func(i int) (time.Time, bool) {
 				now := time.Now()
 				if now.After(end) {
 					return now, false
 				}
-				_, err := conns[c].Write(Request(l.Hosts[(c+i)%len(l.Hosts)]))
-				return now, err == nil
+				_, unsent = conns[c].Write(Request(l.Hosts[(c+i)%len(l.Hosts)]))
+				return now, unsent == nil
 			})
+			errs[c] = errors.Join(unsent, unread)
 		})
 	}
 	running.Wait()

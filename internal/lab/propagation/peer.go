@@ -45,32 +45,28 @@ func runPeer(ctx context.Context, o *Options, dir string, shape meshfiles.Shape,
 // pause stops the peer's process for as long as ours is measured, as it reads the same API
 // server and would work on the same changes. Its watches catch up, or list again, after.
 func (p *Peer) pause() (resume func(), err error) {
+	return p.signal("pause", syscall.SIGSTOP, syscall.SIGCONT)
+}
+
+// wake lets the paused process work until sleep is called. It is for one measurement.
+func (p *Peer) wake() (sleep func(), err error) {
+	return p.signal("wake", syscall.SIGCONT, syscall.SIGSTOP)
+}
+
+// signal sends the peer's process a signal, and another one when undo is called. Without a process
+// that is known it does nothing.
+func (p *Peer) signal(what string, now, then syscall.Signal) (undo func(), err error) {
 	if p == nil || p.PID == 0 {
 		return func() {}, nil
 	}
 	process, err := os.FindProcess(p.PID)
 	if err == nil {
-		err = process.Signal(syscall.SIGSTOP)
+		err = process.Signal(now)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot pause %s, process %d: %w", p.Name, p.PID, err)
+		return nil, fmt.Errorf("cannot %s %s, process %d: %w", what, p.Name, p.PID, err)
 	}
-	return func() { _ = process.Signal(syscall.SIGCONT) }, nil // it has ended, if it cannot be
-}
-
-// wake lets the paused process work until sleep is called. It is for one measurement.
-func (p *Peer) wake() (sleep func(), err error) {
-	if p.PID == 0 {
-		return func() {}, nil
-	}
-	process, err := os.FindProcess(p.PID)
-	if err == nil {
-		err = process.Signal(syscall.SIGCONT)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot wake %s, process %d: %w", p.Name, p.PID, err)
-	}
-	return func() { _ = process.Signal(syscall.SIGSTOP) }, nil // it has ended, if it cannot be
+	return func() { _ = process.Signal(then) }, nil // it has ended, if it cannot be
 }
 
 // Pair is one scenario on one mesh, measured with ours and with the peer.

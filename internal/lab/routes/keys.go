@@ -99,10 +99,7 @@ func direct() *routev3.RouteConfiguration {
 }
 
 // keyBench is one Envoy with a listener for each format.
-type keyBench struct {
-	server *server
-	proxy  *proxy
-}
+type keyBench struct{ served }
 
 func startKeys(ctx context.Context, o *Options, up *upstream) (*keyBench, error) {
 	k := &keyBench{}
@@ -128,15 +125,6 @@ func (k *keyBench) start(ctx context.Context, o *Options, up *upstream) (err err
 	}
 	k.proxy, err = startProxy(o.Envoy, 1, k.server.port(), up.port())
 	return err
-}
-
-func (k *keyBench) stop() {
-	if k.proxy != nil {
-		k.proxy.stop()
-	}
-	if k.server != nil {
-		k.server.stop()
-	}
 }
 
 // key is one format.

@@ -17,11 +17,10 @@ type subject struct {
 	options *Options
 	layout  layout
 	mesh    *mesh
-	server  *server
-	proxy   *proxy
-	where   string
-	ready   time.Duration
-	next    int // service that changes next
+	served
+	where string
+	ready time.Duration
+	next  int // service that changes next
 }
 
 // phase is a while of load, with or without changes.
@@ -66,7 +65,13 @@ func (s *subject) start(ctx context.Context, o *Options, up *upstream) (err erro
 	return err
 }
 
-func (s *subject) stop() {
+// served is an Envoy and the server that it is configured by; nil: not started yet.
+type served struct {
+	server *server
+	proxy  *proxy
+}
+
+func (s *served) stop() {
 	if s.proxy != nil {
 		s.proxy.stop()
 	}
