@@ -13,8 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -22,8 +24,8 @@ import (
 // Cluster is an API server as a place for a mesh. A file there is the objects that it
 // names; it is changed by writing those that differ.
 type Cluster struct {
-	client  dynamic.Interface
-	watcher dynamic.Interface // whose requests may take as long as they like
+	client dynamic.Interface
+	slices discoveryclient.EndpointSlicesGetter // its requests may take as long as they like
 
 	mu     sync.Mutex // guards below, not the requests
 	files  map[string][]*object
@@ -54,12 +56,13 @@ func Connect(ctx context.Context, kubeconfig string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 	}
-	cfg.Timeout = 0
-	watcher, err := dynamic.NewForConfig(cfg)
+	// Slices of hundreds of endpoints come many times a second: they are not to come as JSON.
+	cfg.Timeout, cfg.AcceptContentTypes = 0, runtime.ContentTypeProtobuf
+	slices, err := discoveryclient.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 	}
-	c := &Cluster{client: client, watcher: watcher, files: map[string][]*object{}, spaces: map[string]bool{}}
+	c := &Cluster{client: client, slices: slices, files: map[string][]*object{}, spaces: map[string]bool{}}
 	return c, c.checkEmpty(ctx)
 }
 

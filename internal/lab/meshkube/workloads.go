@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,10 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-var (
-	deployments    = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	endpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
-)
+var deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 
 // Patch merges JSON into a Deployment, which its controller may be changing at the same time.
 func (c *Cluster) Patch(ctx context.Context, namespace, deployment, json string) error {
@@ -55,14 +53,14 @@ type Slice struct {
 
 // Slices lists the EndpointSlices of a namespace, and says as of which version.
 func (c *Cluster) Slices(ctx context.Context, namespace string) (list []Slice, version string, err error) {
-	all, err := c.client.Resource(endpointSlices).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	all, err := c.slices.EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, "", err
 	}
 	for i := range all.Items {
 		list = append(list, sliceOf(&all.Items[i]))
 	}
-	return list, all.GetResourceVersion(), nil
+	return list, all.ResourceVersion, nil
 }
 
 // WatchSlices calls seen with the EndpointSlices of a namespace, and again with each that
@@ -75,24 +73,24 @@ func (c *Cluster) WatchSlices(ctx context.Context, namespace string, seen func(S
 	for _, s := range list {
 		seen(s)
 	}
-	w, err := c.watcher.Resource(endpointSlices).Namespace(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: version})
+	w, err := c.slices.EndpointSlices(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: version})
 	if err != nil {
 		return err
 	}
 	defer w.Stop()
 	defer context.AfterFunc(ctx, w.Stop)()
 	for e := range w.ResultChan() {
-		u, ok := e.Object.(*unstructured.Unstructured)
+		object, ok := e.Object.(*discoveryv1.EndpointSlice)
 		switch {
 		case e.Type == watch.Error:
 			return fmt.Errorf("EndpointSlices: %w", apierrors.FromObject(e.Object))
 		case !ok:
 		case e.Type == watch.Deleted:
-			s := sliceOf(u)
+			s := sliceOf(object)
 			s.Ready = nil
 			seen(s)
 		default:
-			seen(sliceOf(u))
+			seen(sliceOf(object))
 		}
 	}
 	if ctx.Err() != nil {
@@ -102,16 +100,14 @@ func (c *Cluster) WatchSlices(ctx context.Context, namespace string, seen func(S
 }
 
 // sliceOf reads conditions as discovery/v1 defines them: ready unless it says otherwise.
-func sliceOf(u *unstructured.Unstructured) Slice {
-	s := Slice{Name: u.GetName(), Service: u.GetLabels()["kubernetes.io/service-name"]}
-	endpoints, _ := u.Object["endpoints"].([]any) // a list of structures, not copied
-	for _, e := range endpoints {
-		object, _ := e.(map[string]any)
-		if ready, ok, _ := unstructured.NestedBool(object, "conditions", "ready"); ok && !ready {
+func sliceOf(object *discoveryv1.EndpointSlice) Slice {
+	s := Slice{Name: object.Name, Service: object.Labels[discoveryv1.LabelServiceName]}
+	for i := range object.Endpoints {
+		e := &object.Endpoints[i]
+		if e.Conditions.Ready != nil && !*e.Conditions.Ready {
 			continue
 		}
-		addresses, _, _ := unstructured.NestedStringSlice(object, "addresses")
-		for _, text := range addresses {
+		for _, text := range e.Addresses {
 			if a, err := netip.ParseAddr(text); err == nil {
 				s.Ready = append(s.Ready, a)
 			}

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic/fake"
+	kubefake "k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/yaml"
 )
 
@@ -34,9 +36,18 @@ func objectOf(t *testing.T, text string) *unstructured.Unstructured {
 	return u
 }
 
+func sliceFrom(t *testing.T, text string) *discoveryv1.EndpointSlice {
+	t.Helper()
+	out := &discoveryv1.EndpointSlice{}
+	require.NoError(t, yaml.Unmarshal([]byte(text), out))
+	return out
+}
+
 func TestWatchSlices(t *testing.T) {
-	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objectOf(t, sliceText))
-	c := &Cluster{client: client, watcher: client}
+	first := sliceFrom(t, sliceText)
+	client := kubefake.NewClientset(first)
+	in := client.DiscoveryV1().EndpointSlices("mesh")
+	c := &Cluster{slices: client.DiscoveryV1()}
 	seen, done := make(chan Slice, 1), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { done <- c.WatchSlices(ctx, "mesh", func(s Slice) { seen <- s }) }()
@@ -44,9 +55,8 @@ func TestWatchSlices(t *testing.T) {
 	require.Equal(t, Slice{Name: "web-1", Service: "web", Ready: ready}, <-seen)
 	require.Eventually(t, func() bool { return len(client.Actions()) == 2 }, time.Minute, time.Millisecond, "it watches")
 
-	in := client.Resource(endpointSlices).Namespace("mesh")
-	next := objectOf(t, sliceText)
-	next.Object["endpoints"] = next.Object["endpoints"].([]any)[:1]
+	next := first.DeepCopy()
+	next.Endpoints = next.Endpoints[:1]
 	_, err := in.Update(ctx, next, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	require.Equal(t, Slice{Name: "web-1", Service: "web", Ready: ready[:1]}, <-seen)
