@@ -183,6 +183,8 @@ func newTyped(kind model.Kind) metav1.Object {
 		return &gatewayv1.Gateway{}
 	case model.KindHTTPRoute:
 		return &gatewayv1.HTTPRoute{}
+	case model.KindGatewayClass:
+		return &gatewayv1.GatewayClass{}
 	case model.KindReferenceGrant:
 		return &gatewayv1.ReferenceGrant{}
 	case model.KindWasmPlugin:
@@ -235,6 +237,8 @@ func (d Decoder) FromTyped(o metav1.Object) (model.Object, Problems) {
 		return asObject(d.KubernetesGateway(o))
 	case *gatewayv1.HTTPRoute:
 		return asObject(d.HTTPRoute(o))
+	case *gatewayv1.GatewayClass:
+		return nil, nil // its name, which Gateways have, says enough
 	case *gatewayv1.ReferenceGrant:
 		return asObject(d.ReferenceGrant(o))
 	case *networkingv1.Gateway:

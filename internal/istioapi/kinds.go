@@ -46,8 +46,10 @@ const (
 	groupDiscovery  = "discovery.k8s.io"
 	groupTelemetry  = "telemetry.istio.io"
 	groupExtensions = "extensions.istio.io"
-	groupGatewayAPI = "gateway.networking.k8s.io"
 )
+
+// GroupGatewayAPI is the API group of the Gateway API.
+const GroupGatewayAPI = "gateway.networking.k8s.io"
 
 // readKinds are the kinds of the model; order is of no meaning.
 var readKinds = []apiKind{
@@ -64,9 +66,10 @@ var readKinds = []apiKind{
 	{group: groupNetworking, kind: "DestinationRule", versions: istioVersions},
 	{group: groupNetworking, kind: "Sidecar", versions: istioVersions},
 	{group: groupNetworking, kind: "Gateway", versions: istioVersions},
-	{group: groupGatewayAPI, kind: "Gateway", versions: gatewayVersions, as: model.KindKubernetesGateway},
-	{group: groupGatewayAPI, kind: "HTTPRoute", versions: gatewayVersions},
-	{group: groupGatewayAPI, kind: "ReferenceGrant", versions: gatewayVersions},
+	{group: GroupGatewayAPI, kind: "Gateway", versions: gatewayVersions, as: model.KindKubernetesGateway},
+	{group: GroupGatewayAPI, kind: "GatewayClass", versions: gatewayVersions, cluster: true},
+	{group: GroupGatewayAPI, kind: "HTTPRoute", versions: gatewayVersions},
+	{group: GroupGatewayAPI, kind: "ReferenceGrant", versions: gatewayVersions},
 	{group: groupNetworking, kind: "ProxyConfig", versions: []string{"v1beta1"}},
 	{group: groupExtensions, kind: "WasmPlugin", versions: []string{"v1alpha1"}},
 	{group: groupTelemetry, kind: "Telemetry", versions: telemetryVersions},
@@ -85,7 +88,7 @@ var laterKinds = map[string][]string{
 	groupExtensions:               {"TrafficExtension"},
 	"install.istio.io":            {"IstioOperator"},
 	"config.istio.io":             nil,
-	groupGatewayAPI:               {"GRPCRoute", "TCPRoute", "TLSRoute", "UDPRoute", "BackendTLSPolicy", "ListenerSet"},
+	GroupGatewayAPI:               {"GRPCRoute", "TCPRoute", "TLSRoute", "UDPRoute", "BackendTLSPolicy", "ListenerSet"},
 	"inference.networking.k8s.io": nil,
 }
 
@@ -138,9 +141,6 @@ func lookupKind(apiVersion, kind string) (apiKind, error) {
 	}
 	if kinds, ok := laterKinds[group]; ok && (kinds == nil || slices.Contains(kinds, kind)) {
 		return apiKind{group: group, kind: kind, use: useLater}, nil
-	}
-	if group == groupGatewayAPI && kind == "GatewayClass" {
-		return apiKind{group: group, kind: kind, use: useNothing}, nil // its name says enough
 	}
 	if group == "" && slices.Contains(coreKinds, kind) {
 		return apiKind{kind: kind, use: useNothing}, nil

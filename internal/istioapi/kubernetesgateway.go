@@ -1,7 +1,6 @@
 package istioapi
 
 import (
-	"slices"
 	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -9,25 +8,25 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// gatewayClasses are those of the Gateway API's Gateways that are ours.
-var gatewayClasses = []gatewayv1.ObjectName{"istio", "moonsail"}
+// gatewayClasses are those of the Gateway API's Gateways that are ours, with the controllers' names.
+var gatewayClasses = map[gatewayv1.ObjectName]string{"istio": ControllerIstio, "moonsail": ControllerMoonsail}
 
-// labelGatewayName is what routers of such a Gateway have, with its name.
-const labelGatewayName = "gateway.networking.k8s.io/gateway-name"
+// LabelGatewayName is what routers of such a Gateway have, with its name.
+const LabelGatewayName = "gateway.networking.k8s.io/gateway-name"
 
 // KubernetesGateway decodes a Gateway of the Gateway API; nil for one that is somebody else's.
 func (d Decoder) KubernetesGateway(o *gatewayv1.Gateway) (*model.Gateway, Problems) {
 	c := d.start(model.KindKubernetesGateway, &o.ObjectMeta)
 	at, spec := path("spec"), &o.Spec
-	if !slices.Contains(gatewayClasses, spec.GatewayClassName) {
+	if gatewayClasses[spec.GatewayClassName] == "" {
 		return nil, nil
 	}
 	if !isLabel(o.Name) {
 		c.errorf(path("metadata").f("name"), "%q cannot be a Gateway's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
 	}
-	g := &model.Gateway{Meta: c.meta, OwnNamespace: true, Selector: map[string]string{labelGatewayName: o.Name}}
+	g := &model.Gateway{Meta: c.meta, OwnNamespace: true, Selector: map[string]string{LabelGatewayName: o.Name}}
 	if len(spec.Addresses) > 0 {
-		c.warnf(at.f("addresses"), "has no effect; run a router with the label %s: %s in this namespace", labelGatewayName, o.Name)
+		c.warnf(at.f("addresses"), "has no effect; run a router with the label %s: %s in this namespace", LabelGatewayName, o.Name)
 	}
 	if spec.TLS != nil {
 		c.warnf(at.f("tls"), "has no effect in Moonsail yet: clients' certificates are not asked for")
@@ -112,7 +111,7 @@ func (d Decoder) ReferenceGrant(o *gatewayv1.ReferenceGrant) (*model.ReferenceGr
 	c := d.start(model.KindReferenceGrant, &o.ObjectMeta)
 	out := &model.ReferenceGrant{Meta: c.meta}
 	for _, f := range o.Spec.From {
-		if f.Group == groupGatewayAPI {
+		if f.Group == GroupGatewayAPI {
 			out.From = append(out.From, model.GrantFrom{Kind: string(f.Kind), Namespace: string(f.Namespace)})
 		}
 	}

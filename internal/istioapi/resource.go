@@ -25,7 +25,7 @@ type Resource struct {
 func Resources() []Resource {
 	var out []Resource
 	for _, k := range readKinds {
-		custom := strings.HasSuffix(k.group, "istio.io") || k.group == groupGatewayAPI
+		custom := strings.HasSuffix(k.group, "istio.io") || k.group == GroupGatewayAPI
 		out = append(out, Resource{Group: k.group, Kind: k.kind, Model: k.model(), Versions: k.versions, Custom: custom, Read: true})
 	}
 	read := len(out)

@@ -1,6 +1,7 @@
 package istioapi
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -43,6 +44,9 @@ func (d Decoder) Service(o *corev1.Service) (*model.Service, Problems) {
 		Ports:           c.servicePorts(at.f("ports"), spec.Ports),
 		Addresses:       c.clusterIPs(at, spec),
 		Visibility:      c.annotatedExportTo(o.Annotations[annotationExportTo]),
+	}
+	for _, in := range o.Status.LoadBalancer.Ingress {
+		s.Outside = append(s.Outside, cmp.Or(in.IP, in.Hostname))
 	}
 	c.labels(at.f("selector"), spec.Selector)
 	c.serviceType(at, spec, s)

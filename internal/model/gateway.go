@@ -13,6 +13,7 @@ const (
 	KindKubernetesGateway Kind = "KubernetesGateway" // called Gateway there
 	KindHTTPRoute         Kind = "HTTPRoute"
 	KindReferenceGrant    Kind = "ReferenceGrant"
+	KindGatewayClass      Kind = "GatewayClass" // read for its status alone
 )
 
 // Gateway has proxies of type router listen, and says who may be reached there. It counts for

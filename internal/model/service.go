@@ -124,6 +124,8 @@ type Service struct {
 
 	// ExternalName is the DNS name that stands behind a Service of that type.
 	ExternalName Host
+	// Outside are the addresses and names of its load balancer.
+	Outside []string
 	// PublishNotReady keeps endpoints that are not ready.
 	PublishNotReady bool
 	// IPv6First tells which address of endpoints counts that have one of each family.

@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -22,13 +23,17 @@ type Board struct {
 	mu      sync.Mutex // guards all below
 	objects map[model.Key]*object
 	queue   []model.Key // of objects that are queued, each once
+	// outlined counts what was seen of the Gateway API's objects.
+	outlined int
 }
 
 // object is what is known of one.
 type object struct {
 	seen   kube.Seen // its Status is in have
-	have   current
+	have   written
 	queued bool
+	// judged is what the status of one of the Gateway API's should say; nil: nobody has said.
+	judged *judgement
 	across istioapi.Problems
 	refuse *refusal
 	// accepted: proxies have taken what they refused before, or what it became.
@@ -46,11 +51,15 @@ func (b *Board) Seen(s *kube.Seen) {
 	defer b.mu.Unlock()
 	o := b.objects[s.Key]
 	if o == nil {
-		o = &object{}
+		o = &object{seen: kube.Seen{Key: s.Key}}
 		b.objects[s.Key] = o
 	}
 	o.see(s.Version, s.Generation, s.Status)
-	o.seen.Key, o.seen.Resource, o.seen.Problems, o.seen.InForce = s.Key, s.Resource, s.Problems, s.InForce
+	o.seen.Resource, o.seen.Problems, o.seen.InForce = s.Resource, s.Problems, s.InForce
+	if o.seen.Outline != nil || s.Outline != nil {
+		b.outlined++
+	}
+	o.seen.Outline = s.Outline
 	b.review(s.Key, o)
 }
 
@@ -59,22 +68,33 @@ func (o *object) see(version string, generation int64, status json.RawMessage) {
 	if o.seen.Generation != generation {
 		o.accepted = false
 	}
-	o.seen.Version, o.seen.Generation, o.have = version, generation, parse(status)
+	o.seen.Version, o.seen.Generation = version, generation
+	if istioapi.HasOutline(o.seen.Key.Kind) {
+		o.have = parseGatewayStatus(status)
+	} else {
+		have := parse(status)
+		o.have = &have
+	}
 }
 
 // Gone implements kube.Observer.
 func (b *Board) Gone(k model.Key) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if o := b.objects[k]; o != nil && o.queued {
-		b.queue = slices.DeleteFunc(b.queue, func(q model.Key) bool { return q == k })
+	if o := b.objects[k]; o != nil {
+		if o.queued {
+			b.queue = slices.DeleteFunc(b.queue, func(q model.Key) bool { return q == k })
+		}
+		if o.seen.Outline != nil {
+			b.outlined++
+		}
 	}
 	delete(b.objects, k)
 }
 
 // review queues an object whose status should differ; mu is held.
 func (b *Board) review(k model.Key, o *object) {
-	if o.queued || o.plan() == nil {
+	if o.queued || o.have.plan(o) == nil {
 		return
 	}
 	o.queued = true
@@ -85,14 +105,27 @@ func (b *Board) review(k model.Key, o *object) {
 	}
 }
 
-// plan is what the status should say; nil: it is to stay as it is.
-func (o *object) plan() *verdict {
+// written is a status as it stands, of Istio's form or the Gateway API's.
+type written interface {
+	// refused tells whether it says that proxies refuse the object, and generation of which generation.
+	refused() bool
+	generation() int64
+	// plan is what should be written in its place; nil: it is to stay as it is.
+	plan(*object) patcher
+}
+
+// patcher makes a merge patch of a status, for one version of the object alone.
+type patcher func(now time.Time) ([]byte, error)
+
+// plan implements written.
+func (c *current) plan(o *object) patcher {
 	f := facts{o.seen.Problems, o.seen.InForce, o.across, o.refuse}
 	v := f.judge()
-	if o.have.says(&v, o.seen.Generation) || v.ok && o.have.refused() && !o.accepted {
+	if c.says(&v, o.seen.Generation) || v.ok && c.refused() && !o.accepted {
 		return nil
 	}
-	return &v
+	version, generation := o.seen.Version, o.seen.Generation
+	return func(now time.Time) ([]byte, error) { return c.patch(&v, version, generation, now) }
 }
 
 // next waits for an object whose status should differ, and takes it from the queue; false
@@ -118,7 +151,7 @@ func (b *Board) pop() (model.Key, bool) {
 		b.queue = b.queue[1:]
 		o := b.objects[k]
 		o.queued = false
-		if o.plan() != nil {
+		if o.have.plan(o) != nil {
 			return k, true
 		}
 	}
@@ -158,11 +191,11 @@ func (b *Board) update(k model.Key, now time.Time) (*update, error) {
 	if o == nil {
 		return nil, nil
 	}
-	v := o.plan()
-	if v == nil {
+	plan := o.have.plan(o)
+	if plan == nil {
 		return nil, nil
 	}
-	patch, err := o.have.patch(v, o.seen.Version, o.seen.Generation, now)
+	patch, err := plan(now)
 	return &update{k, o.seen.Resource, o.seen.Version, o.seen.Generation, patch}, err
 }
 
@@ -186,6 +219,38 @@ func (b *Board) setAcross(all map[model.Key]istioapi.Problems) {
 	for k, o := range b.objects {
 		if now := all[k]; !slices.Equal(o.across, now) {
 			o.across = now
+			b.review(k, o)
+		}
+	}
+}
+
+// outlines are the objects of the Gateway API; count differs where they may.
+func (b *Board) outlines() (all map[model.Key]outlined, count int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all = map[model.Key]outlined{}
+	for k, o := range b.objects {
+		if o.seen.Outline != nil {
+			all[k] = outlined{o.seen.Outline, o.seen.Generation, o.seen.Problems}
+		}
+	}
+	return all, b.outlined
+}
+
+// outlinesSeen is the count of outlines.
+func (b *Board) outlinesSeen() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.outlined
+}
+
+// setJudged takes what the statuses of the Gateway API's objects should say: of all of them.
+func (b *Board) setJudged(all map[model.Key]*judgement) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k, o := range b.objects {
+		if now := all[k]; !reflect.DeepEqual(o.judged, now) {
+			o.judged = now
 			b.review(k, o)
 		}
 	}

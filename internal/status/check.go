@@ -37,6 +37,7 @@ type checker struct {
 	domain string
 
 	analyzed model.Revision // what is on the board
+	outlined int            // likewise: what was seen of the Gateway API's objects
 	due      time.Time      // of the next analysis
 	told     map[model.Key]refusal
 	recount  time.Time // when numbers of proxies are told again
@@ -74,10 +75,20 @@ func (c *checker) look(ctx context.Context, now time.Time) {
 			c.board.accept(k)
 		}
 	}
-	if snap.Revision != c.analyzed && !now.Before(c.due) {
-		c.board.setAcross(across(snap, c.domain))
-		c.analyzed, c.due = snap.Revision, now.Add(max(lookEvery, analyzeShare*time.Since(now)))
+	if (snap.Revision != c.analyzed || c.board.outlinesSeen() != c.outlined) && !now.Before(c.due) {
+		c.analyze(snap)
+		c.due = now.Add(max(lookEvery, analyzeShare*time.Since(now)))
 	}
+}
+
+func (c *checker) analyze(snap *store.Snapshot) {
+	if snap.Revision != c.analyzed {
+		c.board.setAcross(across(snap, c.domain))
+		c.analyzed = snap.Revision
+	}
+	objects, count := c.board.outlines()
+	c.board.setJudged(judgeGateways(snap, objects))
+	c.outlined = count
 }
 
 // ask asks the others; all tells whether they have answered.

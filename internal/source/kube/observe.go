@@ -12,8 +12,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Observer is told what the API server has of objects of Istio's kinds that are read: what
-// the model leaves out, for statuses. It is called by one goroutine a kind, in the order of
+// Observer is told what the API server has of objects of Istio's kinds and the Gateway API's that are
+// read: what the model leaves out, for statuses. It is called by one goroutine a kind, in the order of
 // the kind's events; it must not block.
 type Observer interface {
 	Seen(*Seen)
@@ -29,14 +29,15 @@ type Seen struct {
 	Status     json.RawMessage   // nil: it has none
 	Problems   istioapi.Problems // with errors among them, the object is not used
 	InForce    bool              // an earlier version is used in its place
+	Outline    *istioapi.Outline // of the Gateway API's objects that the mesh has a part in
 }
 
 // REST is what other clients of the same API server are made of.
 func (c *Client) REST() (*rest.Config, *http.Client) { return rest.CopyConfig(c.config), c.http }
 
-// istios tells whether the objects' statuses are Istio's.
-func (r *resource) istios() bool {
-	return r.Custom && r.Read && strings.HasSuffix(r.Group, "istio.io")
+// observed tells whether somebody may write the objects' statuses.
+func (r *resource) observed() bool {
+	return r.Custom && r.Read && (strings.HasSuffix(r.Group, "istio.io") || istioapi.HasOutline(r.Model))
 }
 
 // statusOf takes the status out of a document; nil where there is none.
@@ -61,6 +62,7 @@ func (k *sink) observe(e *entry) {
 	k.observer.Seen(&Seen{
 		Key: k.key(e.name), Resource: k.resource.gv().WithResource(k.resource.plural),
 		Version: e.version, Generation: e.generation, Status: e.status, Problems: e.problems, InForce: inForce,
+		Outline: e.outline,
 	})
 }
 

@@ -57,6 +57,7 @@ type entry struct {
 	// For the observer alone.
 	generation int64
 	status     json.RawMessage
+	outline    *istioapi.Outline
 }
 
 // GetObjectMeta names the entry for client-go.
@@ -70,7 +71,7 @@ func newSink(r *resource, s *Source) *sink {
 		listed: func() { s.status.listed(r.title()) }, problem: s.log.problems,
 		held: map[name]held{}, problems: map[name]istioapi.Problems{},
 	}
-	if r.istios() {
+	if r.observed() {
 		k.observer = s.Observer
 	}
 	return k
@@ -96,6 +97,9 @@ func (k *sink) decode(o any) (*entry, error) {
 	k.pool.trim(e.object)
 	if raw, ok := o.(*rawObject); ok && k.observer != nil {
 		e.generation, e.status = raw.Generation, statusOf(raw.document)
+		if istioapi.HasOutline(k.resource.Model) {
+			e.outline = istioapi.OutlineOf(k.resource.Model, raw.document)
+		}
 	}
 	return e, nil
 }

@@ -1,0 +1,228 @@
+package istioapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Names by which the mesh's part in the Gateway API goes, in statuses and GatewayClasses.
+const (
+	ControllerMoonsail = "moonsail.dev/gateway-controller"
+	ControllerIstio    = "istio.io/gateway-controller"  // of the class istio, as Istio calls itself
+	ControllerMesh     = "moonsail.dev/mesh-controller" // of routes of Services
+)
+
+// Outline is what an object of the Gateway API says that its status is about, right or wrong; what is
+// decoded for the mesh leaves out what has no effect. One of the three is set.
+type Outline struct {
+	Class   *ClassOutline
+	Gateway *GatewayOutline
+	Route   *RouteOutline
+}
+
+// ClassOutline is of a GatewayClass of ours.
+type ClassOutline struct {
+	Controller string
+	Counts     bool // Gateways of its name count
+}
+
+// GatewayOutline is of a Gateway of a class of ours.
+type GatewayOutline struct {
+	Controller string
+	Listeners  []ListenerOutline
+}
+
+// ListenerOutline is one listener.
+type ListenerOutline struct {
+	Name         string
+	Port         uint32
+	Protocol     string
+	Hostname     model.Host // "*": any
+	From         string     // of allowedRoutes.namespaces
+	Kinds        []ObjectRef
+	TLSMode      string // empty: there is no tls
+	Certificates []ObjectRef
+}
+
+// RouteOutline is of a route of any kind.
+type RouteOutline struct {
+	Parents   []ParentOutline
+	Hostnames []model.Host // "*" alone: it says none
+	Backends  []ObjectRef
+}
+
+// ParentOutline is one parent of a route.
+type ParentOutline struct {
+	ObjectRef
+	Section string          // empty: any
+	Ref     json.RawMessage // as it is written
+}
+
+// ObjectRef names an object, or a kind; what is left out has been put in. Group is empty for Kubernetes'
+// core.
+type ObjectRef struct {
+	Field                        string
+	Group, Kind, Namespace, Name string
+	Port                         uint32 // 0: none
+}
+
+// HasOutline tells whether objects of a kind have one.
+func HasOutline(kind model.Kind) bool {
+	switch kind {
+	case model.KindGatewayClass, model.KindKubernetesGateway, model.KindHTTPRoute:
+		return true
+	}
+	return false
+}
+
+// OutlineOf reads the JSON of an API server; nil: the mesh has no part in the object's status.
+func OutlineOf(kind model.Kind, raw []byte) *Outline {
+	o := newTyped(kind)
+	if json.Unmarshal(raw, o) != nil {
+		return nil
+	}
+	switch o := o.(type) {
+	case *gatewayv1.GatewayClass:
+		return classOutline(o)
+	case *gatewayv1.Gateway:
+		return gatewayOutline(o)
+	case *gatewayv1.HTTPRoute:
+		return routeOutline(o.Namespace, o.Spec.ParentRefs, o.Spec.Hostnames, httpBackends(o.Namespace, o.Spec.Rules))
+	}
+	return nil
+}
+
+func classOutline(o *gatewayv1.GatewayClass) *Outline {
+	controller := string(o.Spec.ControllerName)
+	if controller != ControllerMoonsail && controller != ControllerIstio {
+		return nil
+	}
+	return &Outline{Class: &ClassOutline{Controller: controller, Counts: gatewayClasses[gatewayv1.ObjectName(o.Name)] == controller}}
+}
+
+func gatewayOutline(o *gatewayv1.Gateway) *Outline {
+	out := &GatewayOutline{Controller: gatewayClasses[o.Spec.GatewayClassName]}
+	if out.Controller == "" {
+		return nil
+	}
+	for i := range o.Spec.Listeners {
+		out.Listeners = append(out.Listeners, listenerOutline(path("spec.listeners").i(i), o.Namespace, &o.Spec.Listeners[i]))
+	}
+	return &Outline{Gateway: out}
+}
+
+func listenerOutline(at path, ns string, l *gatewayv1.Listener) ListenerOutline {
+	out := ListenerOutline{
+		Name: string(l.Name), Port: uint32(l.Port), Protocol: string(l.Protocol), Hostname: "*", From: string(gatewayv1.NamespacesFromSame),
+	}
+	if l.Hostname != nil && *l.Hostname != "" {
+		out.Hostname = model.Host(strings.ToLower(string(*l.Hostname)))
+	}
+	if a := l.AllowedRoutes; a != nil {
+		if a.Namespaces != nil && a.Namespaces.From != nil {
+			out.From = string(*a.Namespaces.From)
+		}
+		for i, k := range a.Kinds {
+			out.Kinds = append(out.Kinds, refOf(at.f("allowedRoutes").f("kinds").i(i), ns, GroupGatewayAPI, "", k.Group, &k.Kind, nil, ""))
+		}
+	}
+	if l.TLS == nil {
+		return out
+	}
+	out.TLSMode = string(gatewayv1.TLSModeTerminate)
+	if l.TLS.Mode != nil {
+		out.TLSMode = string(*l.TLS.Mode)
+	}
+	for i, c := range l.TLS.CertificateRefs {
+		out.Certificates = append(out.Certificates, refOf(at.f("tls").f("certificateRefs").i(i), ns, "", "Secret", c.Group, c.Kind, c.Namespace, c.Name))
+	}
+	return out
+}
+
+// refOf puts in what a reference leaves out.
+func refOf(at path, ns, group, kind string, g *gatewayv1.Group, k *gatewayv1.Kind, n *gatewayv1.Namespace, name gatewayv1.ObjectName) ObjectRef {
+	out := ObjectRef{Field: string(at), Group: group, Kind: kind, Namespace: ns, Name: string(name)}
+	if g != nil {
+		out.Group = string(*g)
+	}
+	if k != nil {
+		out.Kind = string(*k)
+	}
+	if n != nil {
+		out.Namespace = string(*n)
+	}
+	return out
+}
+
+func routeOutline(ns string, parents []gatewayv1.ParentReference, hostnames []gatewayv1.Hostname, backends []ObjectRef) *Outline {
+	out := &RouteOutline{Backends: backends}
+	for i := range parents {
+		p := &parents[i]
+		one := ParentOutline{ObjectRef: refOf(path("spec.parentRefs").i(i), ns, GroupGatewayAPI, "Gateway", p.Group, p.Kind, p.Namespace, p.Name)}
+		one.Ref, _ = json.Marshal(p) // strings and a number can always be written
+		if p.Port != nil {
+			one.Port = uint32(*p.Port)
+		}
+		if p.SectionName != nil {
+			one.Section = string(*p.SectionName)
+		}
+		out.Parents = append(out.Parents, one)
+	}
+	for _, h := range hostnames {
+		out.Hostnames = append(out.Hostnames, model.Host(strings.ToLower(string(h))))
+	}
+	if len(hostnames) == 0 {
+		out.Hostnames = []model.Host{"*"}
+	}
+	return &Outline{Route: out}
+}
+
+// httpBackends are those of rules, and those that they mirror to.
+func httpBackends(ns string, rules []gatewayv1.HTTPRouteRule) []ObjectRef {
+	var out []ObjectRef
+	for i := range rules {
+		at := path("spec.rules").i(i)
+		for j := range rules[i].BackendRefs {
+			out = append(out, backendRef(at.f("backendRefs").i(j), ns, &rules[i].BackendRefs[j].BackendObjectReference))
+		}
+		for j, f := range rules[i].Filters {
+			if f.RequestMirror != nil {
+				out = append(out, backendRef(at.f("filters").i(j).f("requestMirror").f("backendRef"), ns, &f.RequestMirror.BackendRef))
+			}
+		}
+	}
+	return out
+}
+
+func backendRef(at path, ns string, b *gatewayv1.BackendObjectReference) ObjectRef {
+	out := refOf(at, ns, "", "Service", b.Group, b.Kind, b.Namespace, b.Name)
+	if b.Port != nil {
+		out.Port = uint32(*b.Port)
+	}
+	return out
+}
+
+// KindText is a kind as messages call it.
+func (r *ObjectRef) KindText() string {
+	return strings.TrimSuffix(fmt.Sprintf("%s.%s", r.Kind, r.Group), ".")
+}
+
+// IsGateway tells whether it is a Gateway of the Gateway API.
+func (r *ObjectRef) IsGateway() bool { return r.Kind == "Gateway" && r.Group == GroupGatewayAPI }
+
+// IsService tells whether it is a Service of Kubernetes.
+func (r *ObjectRef) IsService() bool { return r.Kind == "Service" && r.Group == "" }
+
+// IsSecret tells whether it is a Secret.
+func (r *ObjectRef) IsSecret() bool { return r.Kind == "Secret" && r.Group == "" }
+
+// IsRouteOf tells whether it is one of some kinds of routes.
+func (r *ObjectRef) IsRouteOf(kinds []model.Kind) bool {
+	return r.Group == GroupGatewayAPI && slices.Contains(kinds, model.Kind(r.Kind))
+}

@@ -1,0 +1,219 @@
+package status
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the code does into the golden files")
+
+// readWorld decodes documents as an API server's are, and tells the board of those that it is told of.
+func readWorld(t *testing.T, b *Board, text string) *store.Snapshot {
+	t.Helper()
+	st := store.New()
+	for _, doc := range strings.Split(text, "\n---\n") {
+		raw, err := yaml.YAMLToJSON([]byte(doc))
+		require.NoError(t, err)
+		var head struct {
+			APIVersion, Kind string
+			Metadata         struct{ Namespace, Name string }
+		}
+		require.NoError(t, json.Unmarshal(raw, &head))
+		group, _, _ := strings.Cut(head.APIVersion, "/")
+		kinds := istioapi.Resources()
+		i := slices.IndexFunc(kinds, func(r istioapi.Resource) bool {
+			return r.Kind == head.Kind && (r.Group == group || group == "v1" && r.Group == "")
+		})
+		require.GreaterOrEqual(t, i, 0, doc)
+		out := istioapi.Decoder{}.FromRaw(kinds[i], raw)
+		if out.Object != nil {
+			st.Apply([]store.Event{{Key: out.Key, Object: out.Object}})
+		}
+		if istioapi.HasOutline(out.Key.Kind) {
+			b.Seen(&kube.Seen{Key: out.Key, Version: "1", Generation: 1, Problems: out.Problems, Outline: istioapi.OutlineOf(out.Key.Kind, raw)})
+		}
+	}
+	return st.Snapshot()
+}
+
+// judgeAll gives the board what is to be said.
+func judgeAll(b *Board, snap *store.Snapshot) {
+	objects, _ := b.outlines()
+	b.setJudged(judgeGateways(snap, objects))
+}
+
+// TestGatewayStatuses judges each testdata/*.txtar.
+func TestGatewayStatuses(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			a, err := txtar.ParseFile(file)
+			require.NoError(t, err)
+			b := NewBoard()
+			judgeAll(b, readWorld(t, b, string(a.Files[0].Data)))
+			got := b.judgements()
+			if *rewrite {
+				a.Files = append(a.Files[:1], txtar.File{Name: "statuses.txt", Data: []byte(got)})
+				require.NoError(t, os.WriteFile(file, txtar.Format(a), 0o644))
+			} else {
+				require.Equal(t, string(a.Files[1].Data), got)
+			}
+		})
+	}
+}
+
+// judgements are those of all objects as text.
+func (b *Board) judgements() string {
+	var out strings.Builder
+	for _, k := range slices.SortedFunc(maps.Keys(b.objects), model.Key.Compare) {
+		j := b.objects[k].judged
+		if j == nil {
+			fmt.Fprintf(&out, "%s: nothing\n", k)
+			continue
+		}
+		fmt.Fprintf(&out, "%s\n%s", k, conditionTexts("  ", j.conditions))
+		if j.gateway != nil {
+			fmt.Fprintf(&out, "  addresses %v\n", j.gateway.addresses)
+			for _, l := range j.gateway.listeners {
+				fmt.Fprintf(&out, "  listener %s, %d of %v\n%s", l.name, l.attached, l.kinds, conditionTexts("    ", l.conditions))
+			}
+		}
+		if j.route != nil {
+			for _, p := range j.route.parents {
+				fmt.Fprintf(&out, "  parent %s of %s\n%s", p.ref.Ref, p.controller, conditionTexts("    ", p.conditions))
+			}
+		}
+	}
+	return out.String()
+}
+
+func conditionTexts(indent string, list []condition) string {
+	var out strings.Builder
+	for _, c := range list {
+		text := strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", c.kind, truth(c.ok), c.reason, strings.ReplaceAll(c.message, "\n", "\n"+indent+"  ")))
+		fmt.Fprintf(&out, "%s%s\n", indent, strings.TrimSuffix(text, ":"))
+	}
+	return out.String()
+}
+
+const smallWorld = `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: shop}
+spec:
+  gatewayClassName: moonsail
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: router, namespace: shop, labels: {gateway.networking.k8s.io/gateway-name: web}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web, namespace: shop}
+spec: {parentRefs: [{name: web}]}`
+
+var (
+	gatewayKey = model.Key{Kind: model.KindKubernetesGateway, Namespace: "shop", Name: "web"}
+	routeKey   = model.Key{Kind: model.KindHTTPRoute, Namespace: "shop", Name: "web"}
+)
+
+// settle writes what is to be written for an object at a time, and gives its status then.
+func settle(t *testing.T, b *Board, k model.Key, at int64) gatewayStatus {
+	t.Helper()
+	u, err := b.update(k, time.Unix(at, 0))
+	require.NoError(t, err)
+	require.NotNil(t, u, "nothing is to be written")
+	var p struct{ Status json.RawMessage }
+	require.NoError(t, json.Unmarshal(u.patch, &p))
+	require.True(t, b.found(k, &live{version: u.version, generation: u.generation, status: p.Status}))
+	u, err = b.update(k, time.Unix(at+1, 0))
+	require.NoError(t, err)
+	require.Nil(t, u, "what is written is all")
+	return b.objects[k].have.(gatewayStatus)
+}
+
+func reasonOf(list []map[string]any, kind string) string {
+	reason, _ := find(list, "type", kind)["reason"].(string)
+	return reason
+}
+
+// TestRefusedGateway: a NACK is told by Programmed until proxies have accepted the Gateway again.
+func TestRefusedGateway(t *testing.T) {
+	b := NewBoard()
+	snap := readWorld(t, b, smallWorld)
+	judgeAll(b, snap)
+	require.Equal(t, "Programmed", reasonOf(items(settle(t, b, gatewayKey, 10), "conditions"), typeProgrammed))
+	b.setRefused(map[model.Key]refusal{gatewayKey: {what: "LDS 0.0.0.0_80", message: "no", proxies: 1}})
+	conditions := items(settle(t, b, gatewayKey, 20), "conditions")
+	require.Equal(t, ReasonRefused, reasonOf(conditions, typeProgrammed))
+	require.Equal(t, "1970-01-01T00:00:20Z", find(conditions, "type", typeProgrammed)["lastTransitionTime"])
+	require.Equal(t, "1970-01-01T00:00:10Z", find(conditions, "type", typeAccepted)["lastTransitionTime"], "that has not changed")
+	b.setRefused(nil)
+	require.Equal(t, []doubtful{{gatewayKey, false}}, b.doubtful())
+	u, err := b.update(gatewayKey, time.Unix(30, 0))
+	require.NoError(t, err)
+	require.Nil(t, u, "nobody knows whether it is accepted")
+	b.accept(gatewayKey)
+	require.Equal(t, "Programmed", reasonOf(items(settle(t, b, gatewayKey, 40), "conditions"), typeProgrammed))
+}
+
+// TestOthersPartsOfStatusesStay: parents of other controllers, and conditions of other types.
+func TestOthersPartsOfStatusesStay(t *testing.T) {
+	b := NewBoard()
+	snap := readWorld(t, b, smallWorld)
+	judgeAll(b, snap)
+	theirs := `{"parents":[{"parentRef":{"name":"web"},"controllerName":"example.com/theirs","conditions":[{"type":"Accepted","status":"False"}]},` +
+		`{"parentRef":{"name":"old"},"controllerName":"moonsail.dev/gateway-controller","conditions":[]}]}`
+	require.True(t, b.found(routeKey, &live{version: "2", generation: 1, status: json.RawMessage(theirs)}))
+	parents := items(settle(t, b, routeKey, 1), "parents")
+	require.Len(t, parents, 2, "a parent of ours that is not named any more is gone")
+	require.Equal(t, "example.com/theirs", parents[0]["controllerName"])
+	require.Equal(t, "False", items(parents[0], "conditions")[0]["status"])
+	require.Equal(t, istioapi.ControllerMoonsail, parents[1]["controllerName"])
+	require.Equal(t, "Accepted", reasonOf(items(parents[1], "conditions"), typeAccepted))
+
+	require.True(t, b.found(gatewayKey, &live{version: "2", generation: 1, status: json.RawMessage(`{"conditions":[{"type":"Other","status":"True"}]}`)}))
+	status := settle(t, b, gatewayKey, 1)
+	require.Equal(t, "True", find(items(status, "conditions"), "type", "Other")["status"])
+	require.InDelta(t, 1, items(status, "listeners")[0]["attachedRoutes"], 0)
+}
+
+// TestStatusesAreOfTheGenerationThatWasJudged: a newer one waits for its own.
+func TestStatusesAreOfTheGenerationThatWasJudged(t *testing.T) {
+	b := NewBoard()
+	snap := readWorld(t, b, smallWorld)
+	judgeAll(b, snap)
+	outline := b.objects[routeKey].seen.Outline
+	b.Seen(&kube.Seen{Key: routeKey, Version: "2", Generation: 2, Outline: outline})
+	u, err := b.update(routeKey, time.Unix(1, 0))
+	require.NoError(t, err)
+	require.Nil(t, u)
+	judgeAll(b, snap)
+	parents := items(settle(t, b, routeKey, 1), "parents")
+	require.InDelta(t, 2, items(parents[0], "conditions")[0]["observedGeneration"], 0)
+
+	b.Seen(&kube.Seen{Key: routeKey, Version: "3", Generation: 3, Outline: &istioapi.Outline{Route: &istioapi.RouteOutline{}}})
+	judgeAll(b, snap)
+	u, err = b.update(routeKey, time.Unix(1, 0))
+	require.NoError(t, err)
+	require.Nil(t, u, "it has no parent of ours, and no status")
+}

@@ -1,0 +1,198 @@
+package status
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// gatewayStanding is what the status of a Gateway says beside its conditions.
+type gatewayStanding struct {
+	addresses []string
+	listeners []listenerStanding
+}
+
+type listenerStanding struct {
+	name       string
+	kinds      []model.Kind
+	attached   int
+	conditions []condition
+}
+
+// routeKinds are the kinds of routes that listeners of a protocol take; none: it is not supported.
+func routeKinds(l *istioapi.ListenerOutline) []model.Kind {
+	switch l.Protocol {
+	case "HTTP", "HTTPS":
+		return []model.Kind{model.KindHTTPRoute}
+	}
+	return nil
+}
+
+// gateway judges a Gateway. Its routes have been counted.
+func (w *gatewayWorld) gateway(k model.Key, o outlined) *judgement {
+	out := &judgement{generation: o.generation, gateway: &gatewayStanding{}}
+	routers, served, bad := w.routers[name{k.Namespace, k.Name}], 0, []string(nil)
+	for i := range o.Gateway.Listeners {
+		l := w.listener(k, o.Gateway.Listeners, i, len(routers) > 0 && !o.problems.HasErrors())
+		out.gateway.listeners = append(out.gateway.listeners, l)
+		if l.conditions[0].ok {
+			served++
+		} else {
+			bad = append(bad, l.name)
+		}
+	}
+	taken := accepted(o, "Invalid")
+	if taken.ok && len(bad) > 0 {
+		taken.ok, taken.reason = served > 0, "ListenersNotValid"
+		taken.message = shorten([]string{fmt.Sprintf("listeners that have no effect: %v", bad), taken.message})
+	}
+	out.conditions = []condition{taken, programmed(k, taken.ok, len(routers))}
+	out.gateway.addresses = w.addresses(k.Namespace, routers)
+	return out
+}
+
+func programmed(k model.Key, ok bool, routers int) condition {
+	switch {
+	case !ok:
+		return condition{typeProgrammed, false, "Invalid", "it is not accepted"}
+	case routers == 0:
+		return condition{typeProgrammed, false, "NoResources", fmt.Sprintf(
+			"no Pod or WorkloadEntry of this namespace has the label %s: %s; run a router that has it", istioapi.LabelGatewayName, k.Name)}
+	}
+	return condition{typeProgrammed, true, "Programmed", ""}
+}
+
+// listener judges one; its first condition is whether it is accepted.
+func (w *gatewayWorld) listener(k model.Key, all []istioapi.ListenerOutline, i int, running bool) listenerStanding {
+	l := &all[i]
+	kinds, refs := kindsOf(l)
+	w.certificates(k, l, refs)
+	resolved := refs.resolved()
+	conflict := conflictOf(all[:i], l)
+	taken := acceptedListener(l)
+	out := listenerStanding{name: l.Name, kinds: kinds, attached: w.attached[listenerKey{k.Namespace + "/" + k.Name, l.Name}]}
+	works := condition{typeProgrammed, true, "Programmed", ""}
+	switch {
+	case !taken.ok || !resolved.ok || conflict.ok:
+		works = condition{typeProgrammed, false, "Invalid", "see the other conditions"}
+	case !running:
+		works = condition{typeProgrammed, false, "Pending", "nobody serves it; see the conditions of the Gateway"}
+	}
+	if conflict.ok && taken.ok {
+		taken = condition{typeAccepted, false, "PortUnavailable", conflict.message}
+	}
+	out.conditions = []condition{taken, resolved, works, conflict}
+	return out
+}
+
+func acceptedListener(l *istioapi.ListenerOutline) condition {
+	switch {
+	case len(routeKinds(l)) == 0:
+		return condition{typeAccepted, false, "UnsupportedProtocol", unsupported(l)}
+	case l.From == "Selector":
+		return condition{typeAccepted, false, "UnsupportedValue", "selectors of namespaces have no effect in Moonsail yet: no route is taken; use Same or All"}
+	}
+	return condition{typeAccepted, true, "Accepted", ""}
+}
+
+func unsupported(l *istioapi.ListenerOutline) string {
+	return fmt.Sprintf("protocol %s has no effect in Moonsail yet", l.Protocol)
+}
+
+// kindsOf are the kinds of routes that a listener takes, of those that it could.
+func kindsOf(l *istioapi.ListenerOutline) ([]model.Kind, *complaints) {
+	can, wrong := routeKinds(l), &complaints{}
+	if len(l.Kinds) == 0 {
+		return can, wrong
+	}
+	var out []model.Kind
+	for i := range l.Kinds {
+		ref := &l.Kinds[i]
+		if kind := model.Kind(ref.Kind); ref.IsRouteOf(can) {
+			out = append(out, kind)
+		} else {
+			wrong.add("InvalidRouteKinds", ref.Field, "%s is no kind of routes that a listener of protocol %s takes", ref.KindText(), l.Protocol)
+		}
+	}
+	return out, wrong
+}
+
+// certificates complains of those that there are not.
+func (w *gatewayWorld) certificates(k model.Key, l *istioapi.ListenerOutline, wrong *complaints) {
+	if l.Protocol != "HTTPS" {
+		return
+	}
+	const invalid = "InvalidCertificateRef"
+	if len(l.Certificates) == 0 {
+		wrong.add(invalid, "tls.certificateRefs", "names no Secret")
+	}
+	for i := range l.Certificates {
+		ref := &l.Certificates[i]
+		secret, _ := w.snap.Get(model.Key{Kind: model.KindSecret, Namespace: ref.Namespace, Name: ref.Name}).(*model.Secret)
+		switch {
+		case !ref.IsSecret():
+			wrong.add(invalid, ref.Field, "%s is no Secret", ref.KindText())
+		case !w.granted(model.GrantFrom{Kind: "Gateway", Namespace: k.Namespace}, ref):
+			wrong.add("RefNotPermitted", ref.Field, "no ReferenceGrant of namespace %s lets Gateways of %s refer to it", ref.Namespace, k.Namespace)
+		case ref.Namespace != k.Namespace:
+			wrong.add(invalid, ref.Field, "Secrets of other namespaces are not given to routers; copy it to %s", k.Namespace)
+		case secret != nil && secret.Problem != "": // where there is no router nobody has looked for it
+			wrong.add(invalid, ref.Field, "the Secret %s cannot be used: %s", ref.Name, secret.Problem)
+		}
+	}
+}
+
+// conflictOf tells whether a listener has no place beside those before it.
+func conflictOf(before []istioapi.ListenerOutline, l *istioapi.ListenerOutline) condition {
+	for i := range before {
+		o := &before[i]
+		switch {
+		case o.Port != l.Port || len(routeKinds(o)) == 0 || len(routeKinds(l)) == 0:
+		case layer(o) != layer(l):
+			return condition{typeConflicted, true, "ProtocolConflict", fmt.Sprintf("listener %s has port %d, too, with protocol %s", o.Name, o.Port, o.Protocol)}
+		case o.Hostname == l.Hostname:
+			return condition{typeConflicted, true, "HostnameConflict", fmt.Sprintf("listener %s has port %d and hostname %s, too", o.Name, o.Port, o.Hostname)}
+		}
+	}
+	return condition{typeConflicted, false, "NoConflicts", ""}
+}
+
+// layer is what connections of listeners that share a port are told apart by.
+func layer(l *istioapi.ListenerOutline) string {
+	if l.Protocol == "HTTPS" || l.Protocol == "TLS" {
+		return "TLS"
+	}
+	return l.Protocol
+}
+
+// addresses are those of the Services of routers: of load balancers, else their names in the cluster.
+func (w *gatewayWorld) addresses(ns string, routers []*model.Workload) []string {
+	var outside, inside []string
+	for o := range w.snap.All(model.KindService) {
+		s, ok := o.(*model.Service)
+		if !ok || s.Namespace != ns || len(s.Selector) == 0 ||
+			!slices.ContainsFunc(routers, func(r *model.Workload) bool { return model.SelectorMatches(s.Selector, r.Labels) }) {
+			continue
+		}
+		outside, inside = append(outside, s.Outside...), append(inside, string(s.Hostname))
+	}
+	if len(outside) == 0 {
+		outside = inside
+	}
+	slices.Sort(outside)
+	outside = slices.Compact(outside)
+	return outside[:min(len(outside), maxAddresses)]
+}
+
+// maxAddresses is how many the API takes.
+const maxAddresses = 16
+
+func addressType(address string) string {
+	if _, err := netip.ParseAddr(address); err == nil {
+		return "IPAddress"
+	}
+	return "Hostname"
+}

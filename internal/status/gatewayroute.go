@@ -1,0 +1,124 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// routeStanding is what the status of a route says.
+type routeStanding struct{ parents []parentStanding }
+
+type parentStanding struct {
+	ref        *istioapi.ParentOutline
+	controller string
+	conditions []condition
+}
+
+// route judges a route by each of its parents that is ours, and counts it where it is accepted.
+func (w *gatewayWorld) route(k model.Key, o outlined) *routeStanding {
+	out := &routeStanding{}
+	resolved := w.backends(k, o.Route)
+	for i := range o.Route.Parents {
+		p := &o.Route.Parents[i]
+		controller, taken := w.parent(k, o, p)
+		if controller != "" {
+			out.parents = append(out.parents, parentStanding{p, controller, []condition{taken, resolved}})
+		}
+	}
+	return out
+}
+
+// parent judges a route by one of its parents; the controller is empty for one that is somebody else's.
+func (w *gatewayWorld) parent(k model.Key, o outlined, p *istioapi.ParentOutline) (string, condition) {
+	taken := accepted(o, "UnsupportedValue")
+	if p.IsService() {
+		return w.serviceParent(k, o, p, taken)
+	}
+	of := w.objects[model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}].Outline
+	if !p.IsGateway() || of == nil || of.Gateway == nil {
+		return "", taken
+	}
+	listeners, reason, message := attach(k, o.Route, p, of.Gateway)
+	if reason != "" {
+		return of.Gateway.Controller, condition{typeAccepted, false, reason, message}
+	}
+	for _, l := range listeners {
+		if taken.ok {
+			w.attached[listenerKey{p.Namespace + "/" + p.Name, l}]++
+		}
+	}
+	return of.Gateway.Controller, taken
+}
+
+// serviceParent judges a route for a Service, of which sidecars of the mesh obey it.
+func (w *gatewayWorld) serviceParent(k model.Key, o outlined, p *istioapi.ParentOutline, taken condition) (string, condition) {
+	reason, message := "", ""
+	switch {
+	case k.Kind != model.KindHTTPRoute:
+		reason, message = "UnsupportedValue", fmt.Sprintf("%ss of Services have no effect in Moonsail yet", k.Kind)
+	case p.Namespace != k.Namespace:
+		reason, message = "UnsupportedValue", "routes for the Service of another namespace have no effect in Moonsail yet"
+	case slices.ContainsFunc(o.Route.Parents, func(p istioapi.ParentOutline) bool { return p.IsGateway() }):
+		reason, message = "UnsupportedValue", "has no effect beside Gateways; write another route for it"
+	case w.service(&p.ObjectRef) == nil:
+		reason, message = "NoMatchingParent", "there is no such Service"
+	}
+	if reason != "" {
+		taken = condition{typeAccepted, false, reason, message}
+	}
+	return istioapi.ControllerMesh, taken
+}
+
+// attach finds the listeners of a Gateway that take a route; where there are none, why.
+func attach(k model.Key, r *istioapi.RouteOutline, p *istioapi.ParentOutline, g *istioapi.GatewayOutline) (listeners []string, reason, message string) {
+	reason, message = "NoMatchingParent", "the Gateway has no such listener"
+	for i := range g.Listeners {
+		l := &g.Listeners[i]
+		switch {
+		case p.Section != "" && p.Section != l.Name || p.Port != 0 && p.Port != l.Port:
+		case !takes(l, k, p.Namespace):
+			if reason == "NoMatchingParent" {
+				reason, message = "NotAllowedByListeners", fmt.Sprintf("listeners take no %s of namespace %s", k.Kind, k.Namespace)
+			}
+		case len(model.CommonHosts([]model.Host{l.Hostname}, r.Hostnames)) == 0:
+			reason, message = "NoMatchingListenerHostname", "the listeners' hostname is none of the route's hostnames"
+		default:
+			listeners = append(listeners, l.Name)
+		}
+	}
+	if len(listeners) > 0 {
+		return listeners, "", ""
+	}
+	return nil, reason, message
+}
+
+// takes tells whether a listener of a Gateway takes routes of a kind and namespace.
+func takes(l *istioapi.ListenerOutline, route model.Key, gateway string) bool {
+	kinds, _ := kindsOf(l)
+	if !slices.Contains(kinds, route.Kind) {
+		return false
+	}
+	return l.From == "All" || l.From == "Same" && route.Namespace == gateway
+}
+
+// backends tells whether all of a route's lead somewhere.
+func (w *gatewayWorld) backends(k model.Key, r *istioapi.RouteOutline) condition {
+	wrong := &complaints{}
+	for i := range r.Backends {
+		ref := &r.Backends[i]
+		switch s := w.service(ref); {
+		case !ref.IsService():
+			wrong.add("InvalidKind", ref.Field, "%s is no Service", ref.KindText())
+		case !w.granted(model.GrantFrom{Kind: string(k.Kind), Namespace: k.Namespace}, ref):
+			wrong.add("RefNotPermitted", ref.Field, "no ReferenceGrant of namespace %s lets %ss of %s refer to it", ref.Namespace, k.Kind, k.Namespace)
+		case s == nil:
+			wrong.add("BackendNotFound", ref.Field, "there is no Service %s in namespace %s", ref.Name, ref.Namespace)
+		case s.ExternalName == "" && s.Port(ref.Port) == nil:
+			wrong.add("BackendNotFound", ref.Field, "the Service %s has no port %d", ref.Name, ref.Port)
+		}
+	}
+	return wrong.resolved()
+}

@@ -1,0 +1,216 @@
+package status
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+)
+
+// gatewayStatus is a status of the Gateway API's as it stands, in JSON. What is not ours is kept as it
+// is: conditions of other types, parents of other controllers.
+type gatewayStatus map[string]any
+
+func parseGatewayStatus(raw json.RawMessage) gatewayStatus {
+	var out gatewayStatus
+	if len(raw) == 0 || json.Unmarshal(raw, &out) != nil {
+		return nil
+	}
+	return out
+}
+
+// items are the objects of a list.
+func items(in map[string]any, list string) []map[string]any {
+	var out []map[string]any
+	all, _ := in[list].([]any)
+	for _, e := range all {
+		if m, ok := e.(map[string]any); ok {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// find is the object of a list with a value in a field; nil: there is none.
+func find(list []map[string]any, field, value string) map[string]any {
+	i := slices.IndexFunc(list, func(m map[string]any) bool { return m[field] == value })
+	if i < 0 {
+		return nil
+	}
+	return list[i]
+}
+
+// refusedCondition is the one that says that proxies refuse the object; nil: it does not.
+func (s gatewayStatus) refusedCondition() map[string]any {
+	all := items(s, "conditions")
+	for _, p := range items(s, "parents") {
+		if isOurController(p["controllerName"]) {
+			all = append(all, items(p, "conditions")...)
+		}
+	}
+	return find(all, "reason", ReasonRefused)
+}
+
+func isOurController(name any) bool {
+	return name == istioapi.ControllerMoonsail || name == istioapi.ControllerIstio || name == istioapi.ControllerMesh
+}
+
+// refused implements written.
+func (s gatewayStatus) refused() bool { return s.refusedCondition() != nil }
+
+// generation implements written.
+func (s gatewayStatus) generation() int64 {
+	n, _ := s.refusedCondition()["observedGeneration"].(float64)
+	return int64(n)
+}
+
+// plan implements written.
+func (s gatewayStatus) plan(o *object) patcher {
+	j := o.judged
+	if j == nil || j.generation != o.seen.Generation {
+		return nil
+	}
+	d := drawing{j, o.refuse, s.refused() && o.refuse == nil && !o.accepted, ""}
+	if d.status(s).same(s) {
+		return nil
+	}
+	version := o.seen.Version
+	return func(now time.Time) ([]byte, error) {
+		d.now = now.UTC().Format(time.RFC3339)
+		return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version}, "status": d.status(s)})
+	}
+}
+
+// same tells whether the parts of a status are there already. An empty list is as good as none.
+func (s gatewayStatus) same(have gatewayStatus) bool {
+	for k, v := range s {
+		if !(isEmpty(v) && isEmpty(have[k])) && !reflect.DeepEqual(have[k], v) {
+			return false
+		}
+	}
+	return true
+}
+
+func isEmpty(v any) bool {
+	list, ok := v.([]any)
+	return v == nil || ok && len(list) == 0
+}
+
+// drawing makes the parts of a status that are ours.
+type drawing struct {
+	*judgement
+	refuse *refusal
+	// doubtful: proxies refused it, and nobody knows whether they accept it now: that condition stays.
+	doubtful bool
+	now      string // of conditions whose status is another one than before
+}
+
+func (d *drawing) status(have gatewayStatus) gatewayStatus {
+	if d.route != nil {
+		return gatewayStatus{"parents": d.parents(items(have, "parents"))}
+	}
+	out := gatewayStatus{"conditions": d.merged(items(have, "conditions"), d.conditions, typeProgrammed)}
+	if d.gateway != nil {
+		out["listeners"] = d.listeners(items(have, "listeners"))
+		out["addresses"] = addressList(d.gateway.addresses)
+	}
+	return out
+}
+
+func addressList(list []string) any {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]any, 0, len(list))
+	for _, a := range list {
+		out = append(out, map[string]any{"type": addressType(a), "value": a})
+	}
+	return out
+}
+
+func (d *drawing) listeners(have []map[string]any) []any {
+	out := []any{}
+	for _, l := range d.gateway.listeners {
+		kinds := []any{}
+		for _, k := range l.kinds {
+			kinds = append(kinds, map[string]any{"group": istioapi.GroupGatewayAPI, "kind": string(k)})
+		}
+		out = append(out, map[string]any{
+			"name": l.name, "supportedKinds": kinds, "attachedRoutes": float64(l.attached),
+			"conditions": d.merged(items(find(have, "name", l.name), "conditions"), l.conditions, ""),
+		})
+	}
+	return out
+}
+
+// parents are those of others as they are, and ours.
+func (d *drawing) parents(have []map[string]any) []any {
+	out, ours := []any{}, []map[string]any(nil)
+	for _, p := range have {
+		if isOurController(p["controllerName"]) {
+			ours = append(ours, p)
+		} else {
+			out = append(out, p)
+		}
+	}
+	for i := range d.route.parents {
+		p := &d.route.parents[i]
+		one := map[string]any{"parentRef": parsed(p.ref.Ref), "controllerName": p.controller}
+		old := slices.IndexFunc(ours, func(o map[string]any) bool {
+			return o["controllerName"] == p.controller && reflect.DeepEqual(o["parentRef"], one["parentRef"])
+		})
+		var was []map[string]any
+		if old >= 0 {
+			was = items(ours[old], "conditions")
+		}
+		one["conditions"] = d.merged(was, p.conditions, typeAccepted)
+		out = append(out, one)
+	}
+	return out
+}
+
+func parsed(raw json.RawMessage) map[string]any {
+	var out map[string]any
+	_ = json.Unmarshal(raw, &out) // it was made by us
+	return out
+}
+
+// merged are conditions as they should be, in the place of those of their types. What proxies refuse is
+// said by the condition of the type refusing.
+func (d *drawing) merged(have []map[string]any, want []condition, refusing string) []any {
+	out := []any{}
+	for _, old := range have {
+		if !slices.ContainsFunc(want, func(c condition) bool { return c.kind == old["type"] }) {
+			out = append(out, old)
+		}
+	}
+	for _, c := range want {
+		old := find(have, "type", c.kind)
+		if c.ok && c.kind == refusing {
+			if d.doubtful && old["reason"] == ReasonRefused {
+				out = append(out, old)
+				continue
+			} else if d.refuse != nil {
+				c.ok, c.reason, c.message = false, ReasonRefused, shorten([]string{d.refuse.String()})
+			}
+		}
+		out = append(out, d.written(old, &c))
+	}
+	return out
+}
+
+func (d *drawing) written(old map[string]any, c *condition) map[string]any {
+	out := maps.Clone(old)
+	if out == nil {
+		out = map[string]any{}
+	}
+	if old["status"] != truth(c.ok) || old["lastTransitionTime"] == nil {
+		out["lastTransitionTime"] = d.now
+	}
+	out["type"], out["status"], out["reason"], out["message"] = c.kind, truth(c.ok), c.reason, c.message
+	out["observedGeneration"] = float64(d.generation)
+	return out
+}

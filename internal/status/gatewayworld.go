@@ -1,0 +1,156 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+// outlined is an object of the Gateway API as the API server has it.
+type outlined struct {
+	*istioapi.Outline
+	generation int64
+	problems   istioapi.Problems
+}
+
+// condition is what a condition should say.
+type condition struct {
+	kind    string
+	ok      bool
+	reason  string
+	message string
+}
+
+// judgement is what the status of such an object should say, of the object's generation. What it has none
+// of is nil.
+type judgement struct {
+	generation int64
+	conditions []condition
+	gateway    *gatewayStanding
+	route      *routeStanding
+}
+
+// Types of conditions.
+const (
+	typeAccepted     = "Accepted"
+	typeProgrammed   = "Programmed"
+	typeResolvedRefs = "ResolvedRefs"
+	typeConflicted   = "Conflicted"
+)
+
+// gatewayWorld is what Gateways and routes are judged by: objects as the API server has them, and the
+// rest as the mesh does.
+type gatewayWorld struct {
+	snap    *store.Snapshot
+	objects map[model.Key]outlined
+	grants  map[string][]*model.ReferenceGrant // by namespace
+	routers map[name][]*model.Workload         // by Gateway
+	// attached are numbers of routes by listener.
+	attached map[listenerKey]int
+}
+
+type name struct{ namespace, name string }
+
+type listenerKey struct{ gateway, listener string }
+
+// judgeGateways says what the statuses of all objects of the Gateway API should be.
+func judgeGateways(snap *store.Snapshot, objects map[model.Key]outlined) map[model.Key]*judgement {
+	w := &gatewayWorld{
+		snap: snap, objects: objects, grants: map[string][]*model.ReferenceGrant{}, routers: map[name][]*model.Workload{},
+		attached: map[listenerKey]int{},
+	}
+	w.read()
+	out := map[model.Key]*judgement{}
+	for k, o := range objects {
+		switch {
+		case o.Route != nil:
+			out[k] = &judgement{generation: o.generation, route: w.route(k, o)}
+		case o.Class != nil:
+			out[k] = &judgement{generation: o.generation, conditions: []condition{class(o.Class)}}
+		}
+	}
+	for k, o := range objects { // when the routes have been counted
+		if o.Gateway != nil {
+			out[k] = w.gateway(k, o)
+		}
+	}
+	return out
+}
+
+func (w *gatewayWorld) read() {
+	for o := range w.snap.All(model.KindReferenceGrant) {
+		if g, ok := o.(*model.ReferenceGrant); ok {
+			w.grants[g.Namespace] = append(w.grants[g.Namespace], g)
+		}
+	}
+	for _, kind := range []model.Kind{model.KindPod, model.KindWorkloadEntry} {
+		for o := range w.snap.All(kind) {
+			if r, ok := o.(*model.Workload); ok && r.Labels[istioapi.LabelGatewayName] != "" {
+				n := name{r.Namespace, r.Labels[istioapi.LabelGatewayName]}
+				w.routers[n] = append(w.routers[n], r)
+			}
+		}
+	}
+}
+
+func class(c *istioapi.ClassOutline) condition {
+	if c.Counts {
+		return condition{typeAccepted, true, "Accepted", ""}
+	}
+	return condition{typeAccepted, false, "Unsupported", "Gateways of this class have no effect: the classes that count are moonsail, of controller " +
+		istioapi.ControllerMoonsail + ", and istio, of controller " + istioapi.ControllerIstio}
+}
+
+// granted tells whether objects of a kind and namespace may refer to another one.
+func (w *gatewayWorld) granted(from model.GrantFrom, to *istioapi.ObjectRef) bool {
+	return from.Namespace == to.Namespace || slices.ContainsFunc(w.grants[to.Namespace], func(g *model.ReferenceGrant) bool {
+		return g.Allows(from, model.GrantTo{Kind: to.Kind, Name: to.Name})
+	})
+}
+
+// service is the Service that a reference means; nil: there is none.
+func (w *gatewayWorld) service(r *istioapi.ObjectRef) *model.Service {
+	s, _ := w.snap.Get(model.Key{Kind: model.KindService, Namespace: r.Namespace, Name: r.Name}).(*model.Service)
+	return s
+}
+
+// accepted says that an object is, unless it cannot be decoded; warnings are told with it.
+func accepted(o outlined, invalid string) condition {
+	out := condition{typeAccepted, true, "Accepted", problemText(o.problems)}
+	if o.problems.HasErrors() {
+		out.ok, out.reason = false, invalid
+	}
+	return out
+}
+
+func problemText(ps istioapi.Problems) string {
+	var texts []string
+	for _, p := range concerning(ps) {
+		texts = append(texts, text(p))
+	}
+	return shorten(texts)
+}
+
+// complaints are things that are wrong, of which the first gives the reason.
+type complaints struct {
+	reason string
+	texts  []string
+}
+
+func (c *complaints) add(reason, field, format string, args ...any) {
+	if c.reason == "" {
+		c.reason = reason
+	}
+	c.texts = append(c.texts, field+": "+fmt.Sprintf(format, args...))
+}
+
+// resolved is a condition that says that all references lead somewhere, or why not.
+func (c *complaints) resolved() condition {
+	if c.reason == "" {
+		return condition{typeResolvedRefs, true, "ResolvedRefs", ""}
+	}
+	return condition{typeResolvedRefs, false, c.reason, shorten(c.texts)}
+}
