@@ -125,14 +125,17 @@ func newService(t *testing.T, o Options, more ...map[string]Handler) *service {
 // call waits for the n-th call.
 func (v *service) call(n int) *call {
 	v.t.Helper()
-	eventually(v.t, "the call has begun", func() bool {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		return len(v.calls) > n
-	})
+	eventually(v.t, "the call has begun", func() bool { return v.begun() > n })
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.calls[n]
+}
+
+// begun is how many calls have begun.
+func (v *service) begun() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.calls)
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {

@@ -11,19 +11,47 @@ import (
 
 // TestHandshakeInTime: whoever says nothing, or too little, is not waited for.
 func TestHandshakeInTime(t *testing.T) {
-	v := serve(t, Options{Handshake: 10 * time.Millisecond})
 	for _, s := range []string{"", xhttp2.ClientPreface[:10], xhttp2.ClientPreface, xhttp2.ClientPreface + "\x00\x00"} {
-		p := v.dial()
-		p.raw(s)
-		p.goneWith(xhttp2.ErrCodeProtocol)
+		givesUp(t, Options{}, func(v *service) *peer {
+			p := v.dial()
+			p.raw(s)
+			return p
+		})
 	}
 	conf := certificates(t)
-	v = serve(t, Options{Handshake: 10 * time.Millisecond, TLS: conf.server})
+	givesUp(t, Options{TLS: conf.server}, func(v *service) *peer { return v.dial().onTLS(conf.client) })
+	v := serve(t, Options{Handshake: 10 * time.Millisecond, TLS: conf.server})
 	p := v.dial()
 	p.raw("\x16\x03\x01")
 	p.gone()
-	p = v.dial().onTLS(conf.client)
-	p.goneWith(xhttp2.ErrCodeProtocol)
+}
+
+// givesUp waits until a server tells a peer that it does not go on.
+func givesUp(t *testing.T, o Options, dial func(*service) *peer) {
+	t.Helper()
+	withTime(t, func(enough time.Duration) bool {
+		o.Handshake = enough
+		f := dial(serve(t, o)).next()
+		if f == nil {
+			return false
+		}
+		g, ok := f.(*xhttp2.GoAwayFrame)
+		require.True(t, ok, "%v", f)
+		require.Equal(t, xhttp2.ErrCodeProtocol, g.ErrCode, "%s", g.DebugData())
+		return true
+	})
+}
+
+// withTime has a connection that is to end soon get ever more time, until it was enough: with too little
+// the connection is closed before both sides have said what they wanted to.
+func withTime(t *testing.T, try func(enough time.Duration) bool) {
+	t.Helper()
+	for enough := 20 * time.Millisecond; enough < patient/2; enough *= 2 {
+		if try(enough) {
+			return
+		}
+	}
+	require.Fail(t, "the connection has ended without what is wanted")
 }
 
 // TestFramesInTime: a header block, or another frame, that does not go on ends the
@@ -55,9 +83,13 @@ func TestFramesInTime(t *testing.T) {
 	require.Equal(t, "slow", string(p.message(id)))
 }
 
+// unheard is when a peer is given up that answers no ping: those that are to be heard, or stalled, before
+// are so in a small part of it.
+const unheard = time.Second
+
 // TestKeepAlive: a peer that answers pings stays, one that does not is gone.
 func TestKeepAlive(t *testing.T) {
-	v := serve(t, Options{Tick: time.Millisecond, Keepalive: 3 * time.Millisecond, PingTimeout: 50 * time.Millisecond})
+	v := serve(t, Options{Tick: time.Millisecond, Keepalive: 3 * time.Millisecond, PingTimeout: unheard})
 	p := v.connect()
 	id := p.open(hold)
 	for range 30 {
@@ -82,7 +114,7 @@ func TestKeepAlive(t *testing.T) {
 // TestStalledPeerDies: a peer that takes nothing and says nothing is gone, too, and so is
 // what waited for it.
 func TestStalledPeerDies(t *testing.T) {
-	v := serve(t, Options{Tick: time.Millisecond, Keepalive: 20 * time.Millisecond, PingTimeout: 20 * time.Millisecond})
+	v := serve(t, Options{Tick: time.Millisecond, Keepalive: 20 * time.Millisecond, PingTimeout: unheard})
 	c := stall(v, 0, []byte(long(1<<20)))
 	eventually(t, "the stream has ended", c.over)
 	eventually(t, "nothing waits", func() bool { return c.Pending() == 0 })
@@ -92,11 +124,21 @@ func TestStalledPeerDies(t *testing.T) {
 // TestAge: an old connection is told to go away in two steps; what is open goes on, also
 // what was opened between them; then nothing is taken, and the last stream's end is its.
 func TestAge(t *testing.T) {
-	v := serve(t, Options{Tick: time.Millisecond, MaxAge: 10 * time.Millisecond})
-	p := v.connect()
-	first := p.open(echo)
-	g, ok := p.frame(xhttp2.FrameGoAway).(*xhttp2.GoAwayFrame)
-	require.True(t, ok)
+	var p *peer
+	var first uint32
+	var g *xhttp2.GoAwayFrame
+	withTime(t, func(enough time.Duration) bool {
+		p = serve(t, Options{Tick: time.Millisecond, MaxAge: enough}).connect()
+		first = p.open(echo)
+		f := p.next()
+		if f == nil {
+			return false
+		}
+		var ok bool
+		g, ok = f.(*xhttp2.GoAwayFrame)
+		require.True(t, ok, "%v", f)
+		return true
+	})
 	require.Equal(t, uint32(maxWindow), g.LastStreamID)
 	require.Equal(t, xhttp2.ErrCodeNo, g.ErrCode)
 	second := p.open(echo) // the peer has not read it yet
@@ -128,15 +170,21 @@ func (p *peer) frame(typ xhttp2.FrameType) xhttp2.Frame {
 }
 
 func TestAgeGrace(t *testing.T) {
-	v := serve(t, Options{Tick: time.Millisecond, MaxAge: 10 * time.Millisecond, MaxAgeGrace: 10 * time.Millisecond})
-	p := v.connect()
-	p.open(hold)
-	for {
-		if _, err := p.fr.ReadFrame(); err != nil {
-			break
+	withTime(t, func(enough time.Duration) bool {
+		v := serve(t, Options{Tick: time.Millisecond, MaxAge: enough, MaxAgeGrace: enough})
+		p := v.connect()
+		p.open(hold)
+		for {
+			if _, err := p.fr.ReadFrame(); err != nil {
+				break
+			}
 		}
-	}
-	eventually(t, "the stream has ended", v.call(0).over)
+		if v.begun() == 0 {
+			return false
+		}
+		eventually(t, "the stream has ended", v.call(0).over)
+		return true
+	})
 }
 
 func TestGracefulStop(t *testing.T) {
