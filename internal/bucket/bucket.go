@@ -11,8 +11,8 @@ import (
 // A bucket is a pure function of a request's host that both Envoy, in
 // CEL, and we can compute. Envoy's CEL has no hash and no arithmetic on characters, but
 // it has RE2: a regular expression is a bit, true where the number of characters of a set
-// is even. So a bucket is the exclusive or of its characters' vectors, and every string has
-// one.
+// is even. So a bucket is the exclusive or of its characters' vectors, and of one of its first
+// and last character, and every string has one.
 //
 // What is hashed is the region: of names the first label, so that all aliases of a service
 // (reviews, reviews.shop, reviews.shop.svc.cluster.local:9080) share a bucket; of IPv4
@@ -23,7 +23,12 @@ import (
 // buckets, and each would otherwise be twice as large.
 
 // MaxBits bounds a number of buckets: 2^MaxBits for names, and as many for addresses.
-const MaxBits = 7
+const MaxBits = 9
+
+// edgeBit is the first bit that looks at the first and the last character of the region alone,
+// and is 0 where both are in its set or neither is. Bits that count do not tell svc-0012 from
+// svc-0021.
+const edgeBit = 7
 
 // bitSets are the characters that count, by bit. Envoy bounds a regular expression in CEL
 // to a program of 100 instructions, so they are few ranges. They were chosen for how evenly
@@ -36,6 +41,8 @@ var bitSets = [MaxBits]struct{ letters, digits string }{
 	{"e-my", "0135-7"},
 	{"cdp-su-y", "1-478"},
 	{"g-ilmt-z", "125-8"},
+	{"a-m", "0-4"},
+	{"e-r", "0-15-7"},
 }
 
 // kind is a kind of host: which region it has.
@@ -86,7 +93,7 @@ func Count(bits int) int { return 2 << bits }
 func Of(host string, bits int) (sum int) {
 	r := region(host)
 	for i := range bits {
-		if !evenIn(r, i) {
+		if !isZero(r, i) {
 			sum |= 1 << i
 		}
 	}
@@ -96,9 +103,12 @@ func Of(host string, bits int) (sum int) {
 	return sum
 }
 
-// evenIn is what the regular expression of a bit says. They know ASCII only.
-func evenIn(region string, bit int) bool {
+// isZero is what the regular expression of a bit says. They know ASCII only.
+func isZero(region string, bit int) bool {
 	n := 0
+	if bit >= edgeBit && region == "" {
+		return false
+	}
 	for _, c := range []byte(region) {
 		if c >= 0x80 {
 			return false
@@ -106,6 +116,9 @@ func evenIn(region string, bit int) bool {
 		if memberOf(bit, c) {
 			n++
 		}
+	}
+	if bit >= edgeBit {
+		return memberOf(bit, region[0]) == memberOf(bit, region[len(region)-1])
 	}
 	return n%2 == 0
 }
@@ -152,9 +165,10 @@ func Expression(bits int) string {
 // bucket has no bit i.
 func NamePattern(i int) string { return bitPattern(name, i) }
 
-// bitPattern matches the hosts of a kind whose bucket has no bit i: (others, or a member,
-// others and another member) any number of times, and then the end of the region. Ending
-// anywhere else would say nothing.
+// bitPattern matches the hosts of a kind whose bucket has no bit i. One that counts matches (others,
+// or a member, others and another member) any number of times; one of edges a member, or other,
+// and the same at the end. Then comes the end of the region: ending anywhere else would say
+// nothing.
 func bitPattern(k kind, i int) string {
 	var begin, skip, end string
 	lower, upper := byte(0), byte(0x7f)
@@ -168,7 +182,11 @@ func bitPattern(k kind, i int) string {
 		begin, skip, end = "[[]", "]", "(?:[]]|$)"
 	}
 	in := class(lower, upper, func(c byte) bool { return memberOf(i, c) })
+	inside := class(lower, upper, func(c byte) bool { return !strings.ContainsRune(skip, rune(c)) })
 	others := class(lower, upper, func(c byte) bool { return !memberOf(i, c) && !strings.ContainsRune(skip, rune(c)) })
+	if i >= edgeBit {
+		return fmt.Sprintf("^%[1]s(?:%[2]s(?:%[4]s*%[2]s)?|%[3]s(?:%[4]s*%[3]s)?)%[5]s", begin, in, others, inside, end)
+	}
 	return fmt.Sprintf("^%s(?:%s|%s%s*%s)*%s", begin, others, in, others, in, end)
 }
 

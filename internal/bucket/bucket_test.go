@@ -88,7 +88,21 @@ func TestBucketsAreEven(t *testing.T) {
 			t.Logf("%-10s %d buckets: fullest %.2f of the mean", tc.name, 1<<bits, spread(tc.hosts, bits))
 			require.Less(t, spread(tc.hosts, bits), 2.0, "%s, %d bits", tc.name, bits)
 		}
+		t.Logf("%-10s %d buckets: a host shares its own with %.1f, mean %.1f", tc.name, 1<<MaxBits, shared(tc.hosts), float64(len(tc.hosts))/(1<<MaxBits))
+		require.Less(t, shared(tc.hosts), 2*float64(len(tc.hosts))/(1<<MaxBits), "%s, all bits", tc.name)
 	}
+}
+
+// shared is how many hosts are in the bucket of a host, on average over the hosts.
+func shared(hosts []string) float64 {
+	count, sum := map[int]int{}, 0
+	for _, h := range hosts {
+		count[Of(h, MaxBits)]++
+	}
+	for _, n := range count {
+		sum += n * n
+	}
+	return float64(sum) / float64(len(hosts))
 }
 
 func many(n int, name func(int) string) []string {
