@@ -10,6 +10,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	wasmfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	rbactcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	networkwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/wasm/v3"
 	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	extensionv3 "github.com/envoyproxy/go-control-plane/envoy/service/extension/v3"
@@ -17,6 +19,7 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
@@ -79,11 +82,19 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 
 // told is a plugin as control planes tell of it.
 func told(t *testing.T, version, url string, policy wasmv3.FailurePolicy) *discoveryv3.Resource {
-	config, err := anypb.New(&wasmfilterv3.Wasm{Config: &wasmv3.PluginConfig{FailurePolicy: policy, Vm: &wasmv3.PluginConfig_VmConfig{
+	return toldOf(t, version, &wasmfilterv3.Wasm{Config: configOf(version, url, policy)})
+}
+
+func configOf(version, url string, policy wasmv3.FailurePolicy) *wasmv3.PluginConfig {
+	return &wasmv3.PluginConfig{FailurePolicy: policy, Vm: &wasmv3.PluginConfig_VmConfig{
 		VmConfig: &wasmv3.VmConfig{
 			Code:                 &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{Remote: &corev3.RemoteDataSource{HttpUri: &corev3.HttpUri{Uri: url}, Sha256: noSum}}},
 			EnvironmentVariables: &wasmv3.EnvironmentVariables{KeyValues: map[string]string{policyVariable: always, versionVariable: version, secretVariable: "{}"}},
-		}}}})
+		}}}
+}
+
+func toldOf(t *testing.T, version string, filter proto.Message) *discoveryv3.Resource {
+	config, err := anypb.New(filter)
 	require.NoError(t, err)
 	packed, err := anypb.New(&corev3.TypedExtensionConfig{Name: "plugin", TypedConfig: config})
 	require.NoError(t, err)
@@ -173,14 +184,52 @@ func TestKeeper(t *testing.T) {
 	now, _ := k.get("plugin")
 	require.Equal(t, "4", now.version, "what is in force stays")
 
-	p.says <- &discoveryv3.DeltaDiscoveryResponse{Nonce: "4", RemovedResources: []string{"plugin"}}
+	remove := func(nonce string) {
+		p.says <- &discoveryv3.DeltaDiscoveryResponse{Nonce: nonce, RemovedResources: []string{"plugin"}}
+		<-p.asked
+		now, _ = k.get("plugin")
+		require.Nil(t, now)
+	}
+	remove("4")
+	require.Contains(t, reply("5", told(t, "6", s.URL+"/none", wasmv3.FailurePolicy_FAIL_OPEN)), "404")
+	require.Equal(t, "allow", e.gets())
+	e.say("")
+	require.Empty(t, reply("6", told(t, "7", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)))
+	require.Equal(t, cache.path(sha(module("a"))), e.gets())
+	e.say("bad module")
+	require.Equal(t, "deny", e.gets(), "what stood in for another module does not for this one")
 	<-p.asked
-	now, _ = k.get("plugin")
-	require.Nil(t, now)
+	remove("1")
 	cache.mu.Lock()
 	defer cache.mu.Unlock()
 	for sum, f := range cache.files {
 		require.Zero(t, f.users, sum)
+	}
+}
+
+// TestPluginsOfConnections: what is for connections is answered by, and stood in for with, what is for
+// connections.
+func TestPluginsOfConnections(t *testing.T) {
+	for policy, denied := range map[wasmv3.FailurePolicy]bool{wasmv3.FailurePolicy_FAIL_OPEN: false, wasmv3.FailurePolicy_FAIL_CLOSED: true, wasmv3.FailurePolicy_FAIL_RELOAD: true} {
+		p, err := read(toldOf(t, "1", &networkwasmv3.Wasm{Config: configOf("1", "http://example.com/a", policy)}))
+		require.NoError(t, err)
+		require.Equal(t, Module{URL: "http://example.com/a", Anew: true, Version: "1", Login: "{}"}, p.module)
+		unpacked := func(packed *anypb.Any, err error) proto.Message {
+			require.NoError(t, err)
+			named := &corev3.TypedExtensionConfig{}
+			require.NoError(t, packed.UnmarshalTo(named))
+			m, err := named.TypedConfig.UnmarshalNew()
+			require.NoError(t, err)
+			return m
+		}
+		wasm, ok := unpacked(p.with("/a.wasm")).(*networkwasmv3.Wasm)
+		require.True(t, ok)
+		require.Equal(t, "/a.wasm", wasm.Config.GetVmConfig().Code.GetLocal().GetFilename())
+		require.Equal(t, policy, wasm.Config.FailurePolicy)
+		rbac, ok := unpacked(p.without()).(*rbactcpv3.RBAC)
+		require.True(t, ok)
+		require.NoError(t, rbac.ValidateAll())
+		require.Equal(t, denied, rbac.Rules != nil)
 	}
 }
 

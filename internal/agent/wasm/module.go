@@ -9,6 +9,8 @@ import (
 	rbacconfigv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	wasmfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	rbactcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	networkwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/wasm/v3"
 	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
@@ -48,9 +50,20 @@ func (Login) GoString() string { return "[redacted]" }
 // plugin is one as the control plane tells of it.
 type plugin struct {
 	name, version string
-	config        *wasmfilterv3.Wasm // without a module
+	config        filter // without a module
 	module        Module
 }
+
+// filter is a plugin's configuration: of a filter of requests, or of connections.
+type filter interface {
+	proto.Message
+	GetConfig() *wasmv3.PluginConfig
+}
+
+var (
+	_ filter = (*wasmfilterv3.Wasm)(nil)
+	_ filter = (*networkwasmv3.Wasm)(nil)
+)
 
 // read takes a plugin from a resource.
 func read(r *discoveryv3.Resource) (*plugin, error) {
@@ -59,6 +72,9 @@ func read(r *discoveryv3.Resource) (*plugin, error) {
 		return nil, err
 	}
 	p := &plugin{name: r.Name, version: r.Version, config: &wasmfilterv3.Wasm{}}
+	if named.GetTypedConfig().MessageIs(&networkwasmv3.Wasm{}) {
+		p.config = &networkwasmv3.Wasm{}
+	}
 	if err := named.GetTypedConfig().UnmarshalTo(p.config); err != nil {
 		return nil, err
 	}
@@ -91,18 +107,26 @@ func (p *plugin) takeVariables(vm *wasmv3.VmConfig) {
 
 // with is the plugin for Envoy, with its module in a file.
 func (p *plugin) with(file string) (*anypb.Any, error) {
-	c := proto.Clone(p.config).(*wasmfilterv3.Wasm)
+	c := proto.CloneOf(p.config)
 	c.GetConfig().GetVmConfig().Code = &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{
 		Local: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: file}}}}
 	return p.packed(c)
 }
 
-// without stands for the plugin while there is no module: requests pass or are denied, as it says.
+// denials is what the statistics of connections that are denied are called.
+const denials = "tcp."
+
+// without stands for the plugin while there is no module: requests or connections pass or are denied,
+// as it says.
 func (p *plugin) without() (*anypb.Any, error) {
-	if p.config.GetConfig().GetFailurePolicy() == wasmv3.FailurePolicy_FAIL_OPEN {
-		return p.packed(&rbacv3.RBAC{})
+	var rules *rbacconfigv3.RBAC
+	if p.config.GetConfig().GetFailurePolicy() != wasmv3.FailurePolicy_FAIL_OPEN {
+		rules = &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW} // of nothing
 	}
-	return p.packed(&rbacv3.RBAC{Rules: &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW}}) // of nothing
+	if _, network := p.config.(*networkwasmv3.Wasm); network {
+		return p.packed(&rbactcpv3.RBAC{StatPrefix: denials, Rules: rules})
+	}
+	return p.packed(&rbacv3.RBAC{Rules: rules})
 }
 
 func (p *plugin) packed(config proto.Message) (*anypb.Any, error) {

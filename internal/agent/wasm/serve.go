@@ -34,7 +34,8 @@ type stream struct {
 	nonce   int
 	sent    *served // with the last nonce
 	as      *anypb.Any
-	taken   bool // Envoy has ACKed a module
+	waiting bool // for Envoy's answer: what it has by then decides what it is sent next
+	taken   bool // Envoy has a module, and not what stands in for one
 	refused bool // it has refused sent
 }
 
@@ -45,8 +46,10 @@ func (s *service) StreamExtensionConfigs(out extensionv3.ExtensionConfigDiscover
 	requests := sds.Requests(st.out)
 	for {
 		now, changed := s.keeper.get(st.name)
-		if err := st.send(now); err != nil {
-			return err
+		if !st.waiting {
+			if err := st.send(now); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-changed:
@@ -72,9 +75,10 @@ func (st *stream) take(req *discoveryv3.DiscoveryRequest) error {
 	if st.sent == nil || req.ResponseNonce != strconv.Itoa(st.nonce) {
 		return nil
 	}
+	st.waiting = false
 	e := req.GetErrorDetail()
 	if e == nil {
-		st.taken = st.taken || st.as != st.sent.fallback
+		st.taken = st.as != st.sent.fallback
 		return nil
 	}
 	st.keeper.Log.Error("Envoy refused a plugin", "plugin", st.name, "reason", e.GetMessage())
@@ -101,7 +105,7 @@ func (st *stream) send(now *served) error {
 		st.refused = false
 	}
 	st.nonce++
-	st.sent, st.as = now, config
+	st.sent, st.as, st.waiting = now, config, true
 	return st.out.Send(&discoveryv3.DiscoveryResponse{
 		TypeUrl: TypeURL, VersionInfo: now.version + "." + strconv.Itoa(st.nonce), Nonce: strconv.Itoa(st.nonce), Resources: []*anypb.Any{config},
 	})
