@@ -51,17 +51,37 @@ func (s *scope) extend(l *view.Listener) {
 }
 
 func (s *scope) extendChain(c *view.FilterChain, port uint32) {
-	if c.HTTP == nil || strings.HasSuffix(c.Name, blackHoleSuffix) {
+	if strings.HasSuffix(c.Name, blackHoleSuffix) {
 		return
 	}
 	side := model.SideClient
 	if s.Key.Inbound {
 		side, port = model.SideServer, cmp.Or(c.Match.DestinationPort, port)
 	}
-	out := &view.WasmFilters{}
+	if c.HTTP != nil || !leadsNowhereKnown(c.TCP) {
+		c.Wasm = s.pluginsOn(true, side, port)
+	}
+	if filters := s.pluginsOn(false, side, port); c.HTTP != nil && filters != nil {
+		http := *c.HTTP // a copy: what has been put out does not change
+		http.Wasm, c.HTTP = filters, &http
+	}
+}
+
+// leadsNowhereKnown tells whether connections go to where they were going, or are closed, as no service
+// has them. Such of applications, unlike those to them, have no plugins, as in Istio.
+func leadsNowhereKnown(c *view.TCPChain) bool {
+	return c.StatPrefix == view.PassthroughCluster || c.StatPrefix == view.BlackHoleCluster
+}
+
+// pluginsOn are the plugins for traffic of a side at a port, of connections or of requests; nil: none.
+func (s *scope) pluginsOn(network bool, side model.Sides, port uint32) *view.WasmFilters {
+	var out *view.WasmFilters
 	for _, p := range s.plugins {
-		if !p.On(side, port) {
+		if p.Network != network || !p.On(side, port) {
 			continue
+		}
+		if out == nil {
+			out = &view.WasmFilters{}
 		}
 		into := map[model.WasmPhase]*[]*view.Wasm{model.WasmAuthn: &out.Authn, model.WasmAuthz: &out.Authz, model.WasmStats: &out.Stats}[p.Phase]
 		if into == nil {
@@ -69,14 +89,24 @@ func (s *scope) extendChain(c *view.FilterChain, port uint32) {
 		}
 		*into = append(*into, s.filterOf(p))
 	}
-	if len(out.Authn)+len(out.Authz)+len(out.Stats)+len(out.Last) > 0 {
-		http := *c.HTTP // a copy: what has been put out does not change
-		http.Wasm, c.HTTP = out, &http
-	}
+	return out
 }
 
-// wasmPrefix begins the names of such filters: Istio's, as it spells them.
-const wasmPrefix = "extenstions.istio.io/wasmplugin/"
+// wasmPrefix begins the names of such filters: Istio's, as it spells them. Those of connections have
+// an end of their own: Envoy asks for a plugin by its name, and one whose type changes would be
+// given to filters that are of the other type yet.
+const (
+	wasmPrefix  = "extenstions.istio.io/wasmplugin/"
+	networkWasm = "/network"
+)
+
+func pluginName(p *model.WasmPlugin) string {
+	name := wasmPrefix + p.Namespace + "." + p.Name
+	if p.Network {
+		name += networkWasm
+	}
+	return name
+}
 
 // filterOf is a plugin as a listener has it. Of one whose module is fetched, its agent has all
 // but what decides while there is no module.
@@ -84,7 +114,7 @@ func (s *scope) filterOf(p *model.WasmPlugin) *view.Wasm {
 	if p.File != "" {
 		return wasmOf(p)
 	}
-	out := &view.Wasm{Name: wasmPrefix + p.Namespace + "." + p.Name, FailOpen: p.FailOpen}
+	out := &view.Wasm{Name: pluginName(p), Network: p.Network, FailOpen: p.FailOpen}
 	if s.Key.Modules {
 		out.From = view.WasmFromAgent
 	}
@@ -93,7 +123,7 @@ func (s *scope) filterOf(p *model.WasmPlugin) *view.Wasm {
 
 func wasmOf(p *model.WasmPlugin) *view.Wasm {
 	out := &view.Wasm{
-		Name: wasmPrefix + p.Namespace + "." + p.Name, File: p.File, RootID: p.PluginName,
+		Name: pluginName(p), Network: p.Network, File: p.File, RootID: p.PluginName,
 		Config: p.Config, FailOpen: p.FailOpen, Reload: p.Reload,
 	}
 	for _, e := range p.Env {

@@ -1,6 +1,8 @@
 package derive
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,6 +38,49 @@ func TestPluginsOfAChain(t *testing.T) {
 	require.Equal(t, []string{"authn shop.tokens", "authz shop.server-80", "last shop.everywhere"}, names(true, 80))
 	require.Equal(t, []string{"authn shop.tokens", "last shop.everywhere"}, names(true, 81))
 	require.Equal(t, []string{"authn shop.tokens", "stats shop.client", "last shop.everywhere"}, names(false, 80))
+}
+
+// TestPluginsOfConnections: they are on chains of bytes and of requests alike, but where nobody's
+// connections go that leave for places that no service has.
+func TestPluginsOfConnections(t *testing.T) {
+	plugin := func(name string, network bool, phase model.WasmPhase, ports ...uint32) *model.WasmPlugin {
+		return &model.WasmPlugin{
+			Meta: model.Meta{Key: model.Key{Namespace: "shop", Name: name}}, Network: network, Phase: phase,
+			Matches: []model.WasmMatch{{Sides: model.BothSides, Ports: ports}},
+		}
+	}
+	s := &scope{plugins: []*model.WasmPlugin{
+		plugin("bytes", true, model.WasmAuthz), plugin("bytes-81", true, model.WasmUnspecified, 81), plugin("requests", false, model.WasmAuthz),
+	}}
+	names := func(w *view.WasmFilters) (out []string) {
+		if w == nil {
+			return nil
+		}
+		for _, p := range slices.Concat(w.Authz, w.Last) {
+			require.Equal(t, strings.HasPrefix(p.Name, wasmPrefix+"shop.bytes"), p.Network)
+			out = append(out, p.Name[len(wasmPrefix):])
+		}
+		return out
+	}
+	extended := func(inbound bool, c view.FilterChain) view.FilterChain {
+		s.Key.Inbound = inbound
+		l := &view.Listener{Port: 81, Default: &c}
+		s.extend(l)
+		return *l.Default
+	}
+	tcp := func(prefix string) view.FilterChain { return view.FilterChain{TCP: &view.TCPChain{StatPrefix: prefix}} }
+	both := []string{"shop.bytes/network", "shop.bytes-81/network"}
+	require.Equal(t, both, names(extended(false, tcp("db")).Wasm))
+	require.Equal(t, both[:1], names(extended(true, view.FilterChain{Match: view.ChainMatch{DestinationPort: 80}, TCP: &view.TCPChain{}}).Wasm))
+	http := extended(false, view.FilterChain{HTTP: &view.HTTPChain{}})
+	require.Equal(t, both, names(http.Wasm))
+	require.Equal(t, []string{"shop.requests"}, names(http.HTTP.Wasm))
+	require.Equal(t, both, names(extended(true, tcp(view.InboundPassthroughCluster)).Wasm))
+	require.Nil(t, extended(false, tcp(view.PassthroughCluster)).Wasm)
+	require.Nil(t, extended(false, tcp(view.BlackHoleCluster)).Wasm)
+	black := tcp("")
+	black.Name = "virtualInbound" + blackHoleSuffix
+	require.Nil(t, extended(true, black).Wasm)
 }
 
 // TestFetchedPlugins: agents are told of what selects their workload; listeners only who has it.

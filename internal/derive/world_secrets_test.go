@@ -57,6 +57,7 @@ func (w *world) wasmPlugin() model.Object {
 	if w.chance(0.4) {
 		p.File, p.Module = "", model.WasmModule{URL: "oci://a/" + pick(w, worldVersions), Always: w.chance(0.5), PullSecret: pick(w, []string{"", "s"})}
 	}
+	p.Network = w.chance(0.4)
 	if w.chance(0.5) {
 		p.Selector = w.selector()
 	}

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	wasmfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	networkwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/wasm/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -170,8 +172,16 @@ const pullSecret = "ISTIO_META_WASM_IMAGE_PULL_SECRET"
 
 // redactPlugin takes the credentials for its registry out of a plugin.
 func redactPlugin(e *corev3.TypedExtensionConfig) error {
-	config := &wasmv3.Wasm{}
-	if !e.GetTypedConfig().MessageIs(config) {
+	var config interface {
+		proto.Message
+		GetConfig() *wasmv3.PluginConfig
+	}
+	switch {
+	case e.GetTypedConfig().MessageIs(&wasmfilterv3.Wasm{}):
+		config = &wasmfilterv3.Wasm{}
+	case e.GetTypedConfig().MessageIs(&networkwasmv3.Wasm{}):
+		config = &networkwasmv3.Wasm{}
+	default:
 		return nil
 	}
 	if err := e.TypedConfig.UnmarshalTo(config); err != nil {

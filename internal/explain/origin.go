@@ -40,9 +40,11 @@ func Origins(snap *store.Snapshot, p server.Part) []model.Key {
 	return out
 }
 
-// pluginOf is the WasmPlugin of an extension's name: "PREFIX/NAMESPACE.NAME".
+// pluginOf is the WasmPlugin of an extension's name: "PREFIX/NAMESPACE.NAME", for connections with
+// "/network" behind.
 func pluginOf(snap *store.Snapshot, p server.Part) []model.Key {
 	_, full, _ := strings.Cut(p.Entry.Name, "/wasmplugin/")
+	full, _, _ = strings.Cut(full, "/")
 	namespace, name, _ := strings.Cut(full, ".")
 	return ifThere(snap, model.Key{Kind: model.KindWasmPlugin, Namespace: namespace, Name: name})
 }

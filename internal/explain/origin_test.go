@@ -44,6 +44,7 @@ func TestOrigins(t *testing.T) {
 			[]string{"VirtualService/shop/ledger", "VirtualService/shop/reviews"}},
 		{resource.Listener, "10.0.0.9_99", "\x2aoutbound|99||ledger.shop.svc.cluster.local\x1a", []string{"VirtualService/shop/ledger", "VirtualService/shop/reviews"}},
 		{resource.Extension, "extenstions.istio.io/wasmplugin/shop.auth.v1", "", []string{"WasmPlugin/shop/auth.v1"}},
+		{resource.Extension, "extenstions.istio.io/wasmplugin/shop.auth.v1/network", "", []string{"WasmPlugin/shop/auth.v1"}},
 		{resource.Extension, "extenstions.istio.io/wasmplugin/shop.gone", "", nil},
 		{resource.Bootstrap, "0001/shop/flush", "", []string{"EnvoyFilter/shop/flush"}},
 	} {
@@ -114,17 +115,19 @@ func gatewayDocument(name, namespace, selector, server string) string {
 
 // TestCredentialsOfPluginsAreNotShown: what an agent is told to show a registry is nobody else's.
 func TestCredentialsOfPluginsAreNotShown(t *testing.T) {
-	named, err := translate.Extension(&view.Wasm{
-		Name: "extenstions.istio.io/wasmplugin/shop.auth", Module: model.WasmModule{URL: "oci://example.com/auth"}, Login: model.NewPrivateKey("password"),
-		Env: map[string]string{"A": "b"},
-	})
-	require.NoError(t, err)
-	encoded, err := resource.Encode(resource.Extension, named.Name, named)
-	require.NoError(t, err)
-	require.Contains(t, string(encoded.Value()), "password")
-	text, err := readable(encoded)
-	require.NoError(t, err)
-	require.NotContains(t, string(text), "password")
-	require.Contains(t, string(text), redacted)
-	require.Contains(t, string(text), "oci://example.com/auth")
+	for _, network := range []bool{false, true} {
+		named, err := translate.Extension(&view.Wasm{
+			Name: "extenstions.istio.io/wasmplugin/shop.auth", Network: network,
+			Module: model.WasmModule{URL: "oci://example.com/auth"}, Login: model.NewPrivateKey("password"), Env: map[string]string{"A": "b"},
+		})
+		require.NoError(t, err)
+		encoded, err := resource.Encode(resource.Extension, named.Name, named)
+		require.NoError(t, err)
+		require.Contains(t, string(encoded.Value()), "password")
+		text, err := readable(encoded)
+		require.NoError(t, err)
+		require.NotContains(t, string(text), "password")
+		require.Contains(t, string(text), redacted)
+		require.Contains(t, string(text), "oci://example.com/auth")
+	}
 }

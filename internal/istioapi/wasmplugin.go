@@ -16,14 +16,13 @@ import (
 
 var sha256Hex = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// WasmPlugin decodes a WasmPlugin; nil for one that is not about requests of
-// sidecars, or whose module is not there.
+// WasmPlugin decodes a WasmPlugin; nil for one that names targets, or no module.
 func (d Decoder) WasmPlugin(o *extensionsv1alpha1.WasmPlugin) (*model.WasmPlugin, Problems) {
 	c := d.start(model.KindWasmPlugin, &o.ObjectMeta)
 	at, spec := path("spec"), &o.Spec
 	selector, targeted := c.policyScope(spec)
 	p := &model.WasmPlugin{
-		Meta: c.meta, Selector: selector, PluginName: spec.PluginName, Phase: wasmPhase(spec.Phase), Priority: spec.Priority.GetValue(),
+		Meta: c.meta, Selector: selector, Network: spec.Type == extensions.PluginType_NETWORK, PluginName: spec.PluginName, Phase: wasmPhase(spec.Phase), Priority: spec.Priority.GetValue(),
 		FailOpen: spec.FailStrategy == extensions.FailStrategy_FAIL_OPEN, Reload: spec.FailStrategy == extensions.FailStrategy_FAIL_RELOAD,
 	}
 	c.wasmPlace(at.f("url"), spec.Url, p)
@@ -40,10 +39,6 @@ func (d Decoder) WasmPlugin(o *extensionsv1alpha1.WasmPlugin) (*model.WasmPlugin
 	c.wasmMatches(at.f("match"), spec.Match, p)
 	if spec.VerificationKey != "" {
 		c.warnf(at.f("verificationKey"), "has no effect")
-	}
-	if spec.Type == extensions.PluginType_NETWORK {
-		c.warnf(at.f("type"), "filters of connections (NETWORK) have no effect in Moonsail yet; HTTP ones have")
-		return nil, c.list
 	}
 	if targeted || p.File == "" && p.Module.URL == "" {
 		return nil, c.list

@@ -3,7 +3,7 @@ package model
 // KindWasmPlugin is Istio's kind of that name.
 const KindWasmPlugin Kind = "WasmPlugin"
 
-// WasmPhase is where among the filters of requests a plugin goes.
+// WasmPhase is where among the filters a plugin goes.
 type WasmPhase string
 
 // The phases: before tokens are checked, before authorization, before statistics, last.
@@ -14,17 +14,19 @@ const (
 	WasmStats       WasmPhase = "STATS"
 )
 
-// WasmPlugin is a filter of requests in WebAssembly. Those of the root namespace are for all.
+// WasmPlugin is a filter in WebAssembly, of requests or of connections. Those of the root namespace
+// are for all.
 type WasmPlugin struct {
 	Meta
 	Selector   map[string]string // empty: all workloads of its namespace
+	Network    bool              // of connections, whatever is spoken on them; else of requests
 	File       string            // of the sidecar, with the module; empty: it is fetched
 	Module     WasmModule        // what is fetched; zero: nothing
 	PluginName string            // what the module is told it is called; empty: its object's name
 	Config     string            // what it is configured with: JSON; empty: nothing
 	Phase      WasmPhase
 	Priority   int32 // within the phase; the highest first
-	FailOpen   bool  // requests pass where the module cannot be had, or has failed
+	FailOpen   bool  // calls pass where the module cannot be had, or has failed
 	Reload     bool  // a module that has failed is started again
 	Env        []WasmVariable
 	Matches    []WasmMatch // any of them; empty: all traffic

@@ -7,7 +7,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rbacconfigv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
-	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	rbactcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/moonsail/moonsail/internal/view"
@@ -34,17 +34,17 @@ const (
 	noSum              = "nil" // Envoy's API wants some text
 )
 
+// What Envoy may be answered: a plugin, or what stands in for it.
 const (
-	wasmURL = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm"
-	rbacURL = "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC"
+	wasmURL        = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm"
+	rbacURL        = "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC"
+	networkWasmURL = "type.googleapis.com/envoy.extensions.filters.network.wasm.v3.Wasm"
+	networkRBACURL = "type.googleapis.com/envoy.extensions.filters.network.rbac.v3.RBAC"
 )
 
-func fetchedFilter(v *view.Wasm) (*hcmv3.HttpFilter, error) {
-	without := allowAll()
-	if !v.FailOpen {
-		without = denyAll()
-	}
-	packed, err := pack(without)
+// fetched is where Envoy asks for a plugin.
+func fetched(v *view.Wasm) (*corev3.ExtensionConfigSource, error) {
+	packed, err := pack(standIn(v))
 	if err != nil {
 		return nil, err
 	}
@@ -59,17 +59,23 @@ func fetchedFilter(v *view.Wasm) (*hcmv3.HttpFilter, error) {
 		},
 		DefaultConfig: packed, TypeUrls: []string{wasmURL, rbacURL},
 	}
-	if err := source.Validate(); err != nil {
-		return nil, err
+	if v.Network {
+		source.TypeUrls = []string{networkWasmURL, networkRBACURL}
 	}
-	return &hcmv3.HttpFilter{Name: v.Name, ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: source}}, nil
+	return source, source.Validate()
 }
 
-// allowAll and denyAll stand for a module that cannot be had.
-func allowAll() *rbacv3.RBAC { return &rbacv3.RBAC{} }
-
-func denyAll() *rbacv3.RBAC {
-	return &rbacv3.RBAC{Rules: &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW}} // of nothing
+// standIn stands for a module that cannot be had: calls pass, or are denied. Connections are denied
+// when their first bytes come.
+func standIn(v *view.Wasm) validated {
+	var rules *rbacconfigv3.RBAC
+	if !v.FailOpen {
+		rules = &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW} // of nothing
+	}
+	if v.Network {
+		return &rbactcpv3.RBAC{StatPrefix: tcpStats, Rules: rules}
+	}
+	return &rbacv3.RBAC{Rules: rules}
 }
 
 // Extension is a plugin as an agent is told of it.

@@ -3,6 +3,7 @@ package translate
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
@@ -31,14 +32,19 @@ func filterChain(v *view.FilterChain) (*listenerv3.FilterChain, error) {
 
 // networkFilters end with the one that takes the connection.
 func networkFilters(v *view.FilterChain) ([]*listenerv3.Filter, error) {
+	before, behind, err := networkPlugins(v.Wasm)
+	if err != nil {
+		return nil, err
+	}
 	switch {
 	case v.HTTP != nil && v.TCP == nil:
-		return httpFilters(v.HTTP)
+		filters, err := httpFilters(v.HTTP)
+		return slices.Concat(before, behind, filters), err
 	case v.TCP != nil && v.HTTP == nil && v.TCP.Opaque:
-		filters, err := tcpFilters(v.TCP)
+		filters, err := tcpFilters(v.TCP, before, behind)
 		return append([]*listenerv3.Filter{offerBytes}, filters...), err
 	case v.TCP != nil && v.HTTP == nil:
-		return tcpFilters(v.TCP)
+		return tcpFilters(v.TCP, before, behind)
 	}
 	return nil, errors.New("it must be either HTTP or TCP")
 }

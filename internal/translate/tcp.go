@@ -12,11 +12,13 @@ import (
 	"github.com/moonsail/moonsail/internal/view"
 )
 
-func tcpFilters(v *view.TCPChain) ([]*listenerv3.Filter, error) {
-	policy, err := tcpPolicy(v.Authorization)
+// tcpFilters are a chain's; those before and behind its policies are given.
+func tcpFilters(v *view.TCPChain, before, behind []*listenerv3.Filter) ([]*listenerv3.Filter, error) {
+	policy, err := tcpPolicy(v.Authorization, before)
 	if err != nil {
 		return nil, err
 	}
+	policy = append(policy, behind...)
 	proxy, err := tcpProxy(v)
 	if err != nil {
 		return nil, err

@@ -4,8 +4,10 @@ import (
 	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	wasmfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	networkwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/wasm/v3"
 	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -15,10 +17,11 @@ import (
 
 const wasmRuntime = "envoy.wasm.runtime.v8"
 
-func wasmFilters(list []*view.Wasm) ([]*hcmv3.HttpFilter, error) {
-	var out []*hcmv3.HttpFilter
+// pluginsOf makes filters of plugins, of requests or of connections.
+func pluginsOf[F any](list []*view.Wasm, of func(*view.Wasm) (*F, error)) ([]*F, error) {
+	var out []*F
 	for _, v := range list {
-		f, err := wasmFilter(v)
+		f, err := of(v)
 		if err != nil {
 			return nil, err
 		}
@@ -29,25 +32,47 @@ func wasmFilters(list []*view.Wasm) ([]*hcmv3.HttpFilter, error) {
 	return out, nil
 }
 
-// wasmFilter is a plugin as a listener has it; nil where it is none: its module is with nobody,
-// and requests may pass.
-func wasmFilter(v *view.Wasm) (*hcmv3.HttpFilter, error) {
+// httpPlugin is nil where it is none.
+func httpPlugin(v *view.Wasm) (*hcmv3.HttpFilter, error) {
+	config, source, err := plugin(v)
+	switch {
+	case err != nil || config == nil && source == nil:
+		return nil, err
+	case config != nil:
+		return checkedHTTPFilter(v.Name, config)
+	}
+	return &hcmv3.HttpFilter{Name: v.Name, ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: source}}, nil
+}
+
+// networkPlugin is nil where it is none.
+func networkPlugin(v *view.Wasm) (*listenerv3.Filter, error) {
+	config, source, err := plugin(v)
+	switch {
+	case err != nil || config == nil && source == nil:
+		return nil, err
+	case config != nil:
+		return networkFilter(v.Name, config)
+	}
+	return &listenerv3.Filter{Name: v.Name, ConfigType: &listenerv3.Filter_ConfigDiscovery{ConfigDiscovery: source}}, nil
+}
+
+// plugin is what a listener says of a plugin: its configuration, or where Envoy asks for it; neither
+// where there is no filter: its module is with nobody, and calls may pass.
+func plugin(v *view.Wasm) (validated, *corev3.ExtensionConfigSource, error) {
 	switch {
 	case v.File != "":
 		config, err := wasmConfig(v)
-		if err != nil {
-			return nil, err
-		}
-		return checkedHTTPFilter(v.Name, config)
+		return config, nil, err
 	case v.From == view.WasmFromAgent:
-		return fetchedFilter(v)
+		source, err := fetched(v)
+		return nil, source, err
 	case v.FailOpen:
-		return nil, nil
+		return nil, nil, nil
 	}
-	return checkedHTTPFilter(v.Name, denyAll())
+	return standIn(v), nil, nil
 }
 
-func wasmConfig(v *view.Wasm) (*wasmfilterv3.Wasm, error) {
+func wasmConfig(v *view.Wasm) (validated, error) {
 	config := &wasmv3.PluginConfig{
 		Name: v.Name, RootId: v.RootID, FailurePolicy: failurePolicy(v),
 		Vm: &wasmv3.PluginConfig_VmConfig{VmConfig: &wasmv3.VmConfig{
@@ -60,6 +85,9 @@ func wasmConfig(v *view.Wasm) (*wasmfilterv3.Wasm, error) {
 			return nil, err
 		}
 		config.Configuration = packed
+	}
+	if v.Network {
+		return &networkwasmv3.Wasm{Config: config}, nil
 	}
 	return &wasmfilterv3.Wasm{Config: config}, nil
 }
@@ -96,16 +124,28 @@ func wasmEnv(v *view.Wasm) *wasmv3.EnvironmentVariables {
 
 // between puts plugins around the filters that find out who calls.
 func between(authn []*hcmv3.HttpFilter, before, after []*view.Wasm) ([]*hcmv3.HttpFilter, error) {
-	first, err := wasmFilters(before)
+	first, err := pluginsOf(before, httpPlugin)
 	if err != nil {
 		return nil, err
 	}
-	last, err := wasmFilters(after)
+	last, err := pluginsOf(after, httpPlugin)
 	return slices.Concat(first, authn, last), err
 }
 
 // beforeRouter puts the plugins of the last phases before the router, the last of filters.
 func beforeRouter(filters []*hcmv3.HttpFilter, w *view.WasmFilters) ([]*hcmv3.HttpFilter, error) {
-	own, err := wasmFilters(slices.Concat(w.Stats, w.Last))
+	own, err := pluginsOf(slices.Concat(w.Stats, w.Last), httpPlugin)
 	return slices.Insert(filters, len(filters)-1, own...), err
+}
+
+// networkPlugins are a chain's plugins of connections: those before its policies, and those behind.
+func networkPlugins(w *view.WasmFilters) (before, behind []*listenerv3.Filter, err error) {
+	if w == nil {
+		return nil, nil, nil
+	}
+	if before, err = pluginsOf(slices.Concat(w.Authn, w.Authz), networkPlugin); err != nil {
+		return nil, nil, err
+	}
+	behind, err = pluginsOf(slices.Concat(w.Stats, w.Last), networkPlugin)
+	return before, behind, err
 }

@@ -5,6 +5,7 @@ import (
 
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	wasmfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	networkwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/wasm/v3"
 	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
 	"github.com/stretchr/testify/require"
 
@@ -41,13 +42,36 @@ func TestWasmFilters(t *testing.T) {
 	require.Equal(t, wasmv3.FailurePolicy_FAIL_RELOAD, failurePolicy(&view.Wasm{Reload: true}))
 }
 
+// TestNetworkPlugins: plugins of connections are told what those of requests are, wherever they are.
+func TestNetworkPlugins(t *testing.T) {
+	v := &view.Wasm{Name: "bytes", Network: true, File: "/m.wasm", Config: `{"a":1}`, FailOpen: true}
+	filters, err := networkFilters(&view.FilterChain{
+		TCP:  &view.TCPChain{StatPrefix: "x", Opaque: true, Backends: []view.Backend{{Cluster: "x", Weight: 1}}},
+		Wasm: &view.WasmFilters{Stats: []*view.Wasm{v}},
+	})
+	require.NoError(t, err)
+	require.Len(t, filters, 3)
+	require.Equal(t, offerBytes.Name, filters[0].Name)
+	require.Equal(t, "bytes", filters[1].Name)
+	config := &networkwasmv3.Wasm{}
+	require.NoError(t, filters[1].GetTypedConfig().UnmarshalTo(config))
+	require.Equal(t, wasmv3.FailurePolicy_FAIL_OPEN, config.Config.FailurePolicy)
+	require.Equal(t, "/m.wasm", config.Config.GetVmConfig().Code.GetLocal().GetFilename())
+
+	v.File, v.From, v.Module = "", view.WasmFromAgent, model.WasmModule{URL: "https://example.com/x.wasm"}
+	told, err := Extension(v)
+	require.NoError(t, err)
+	require.NoError(t, told.TypedConfig.UnmarshalTo(config))
+	require.Equal(t, "https://example.com/x.wasm", config.Config.GetVmConfig().Code.GetRemote().HttpUri.Uri)
+}
+
 // TestFetchedPlugins: listeners name them and say what counts without a module; agents get the rest.
 func TestFetchedPlugins(t *testing.T) {
 	v := &view.Wasm{
 		Name: "extenstions.istio.io/wasmplugin/shop.auth", From: view.WasmFromAgent, Version: "7",
 		Module: model.WasmModule{URL: "oci://example.com/auth:v1", Always: true}, Env: map[string]string{"A": "b"},
 	}
-	f, err := wasmFilter(v)
+	f, err := httpPlugin(v)
 	require.NoError(t, err)
 	source := f.GetConfigDiscovery()
 	require.Equal(t, "sds-grpc", source.ConfigSource.GetApiConfigSource().GrpcServices[0].GetEnvoyGrpc().ClusterName)
@@ -71,17 +95,17 @@ func TestFetchedPlugins(t *testing.T) {
 	require.Equal(t, "{}", config.Config.GetVmConfig().EnvironmentVariables.KeyValues[pullSecretVariable])
 
 	v.FailOpen = true
-	f, err = wasmFilter(v)
+	f, err = httpPlugin(v)
 	require.NoError(t, err)
 	require.NoError(t, f.GetConfigDiscovery().DefaultConfig.UnmarshalTo(rbac))
 	require.Nil(t, rbac.Rules)
 
 	nobody := &view.Wasm{Name: "x", FailOpen: true}
-	f, err = wasmFilter(nobody)
+	f, err = httpPlugin(nobody)
 	require.NoError(t, err)
 	require.Nil(t, f, "nobody fetches it: requests pass")
 	nobody.FailOpen = false
-	f, err = wasmFilter(nobody)
+	f, err = httpPlugin(nobody)
 	require.NoError(t, err)
 	require.NoError(t, f.GetTypedConfig().UnmarshalTo(rbac))
 	require.NotNil(t, rbac.Rules)

@@ -48,6 +48,7 @@ type FilterChain struct {
 	TLS   *ServerTLS // ends TLS; nil: takes what comes
 	HTTP  *HTTPChain
 	TCP   *TCPChain
+	Wasm  *WasmFilters // of connections; nil: none
 }
 
 // ServerTLS ends TLS: the mesh's mutual one, for which clients must have an identity of a trust
@@ -93,7 +94,7 @@ type HTTPChain struct {
 	Authorization *Authorization
 	// ForwardProxy is set where routes may lead to a cluster that is found by DiscoverDynamicDNS.
 	ForwardProxy bool
-	Wasm         *WasmFilters // nil: none
+	Wasm         *WasmFilters // of requests; nil: none
 	IdleTimeout  *time.Duration
 	Telemetry    *Telemetry // nil: nothing is told
 	// Uncounted: nobody sees how often clusters answered with which code.

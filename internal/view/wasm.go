@@ -11,9 +11,10 @@ const (
 	WasmFromAgent
 )
 
-// Wasm is a filter of requests in WebAssembly.
+// Wasm is a filter in WebAssembly.
 type Wasm struct {
-	Name     string // of the filter, Istio's
+	Name     string // of the filter
+	Network  bool   // of connections; else of requests
 	File     string // of the sidecar, with the module; empty: see From
 	From     WasmSource
 	Module   model.WasmModule // WasmFromAgent, for the agent alone

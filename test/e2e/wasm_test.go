@@ -37,13 +37,19 @@ spec:
 %s`, name, file, more)
 }
 
-// headers are those of the response to a call through the client's sidecar.
-func (m *mutual) headers(host string) (int, http.Header) {
+// answer is what comes of a call through the client's sidecar; its body is to be closed.
+func (m *mutual) answer(host string) (*http.Response, error) {
 	m.t.Helper()
 	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, fmt.Sprintf("http://%s:%d/", m.client.ip, serviceHTTP), http.NoBody)
 	require.NoError(m.t, err)
 	req.Host, req.Close = host, true
-	resp, err := (&http.Client{Timeout: callLimit}).Do(req)
+	return (&http.Client{Timeout: callLimit}).Do(req)
+}
+
+// headers are those of the response to a call through the client's sidecar.
+func (m *mutual) headers(host string) (int, http.Header) {
+	m.t.Helper()
+	resp, err := m.answer(host)
 	require.NoError(m.t, err)
 	require.NoError(m.t, resp.Body.Close())
 	return resp.StatusCode, resp.Header

@@ -1,0 +1,76 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ofConnections is a plugin of connections.
+func ofConnections(plugin string) string { return plugin + "\n  type: NETWORK" }
+
+// statusLine is the first line of the answer to a call through the client's sidecar, without the
+// protocol; or why there was none.
+func (m *mutual) statusLine(host string) string {
+	m.t.Helper()
+	resp, err := m.answer(host)
+	if err != nil {
+		return err.Error()
+	}
+	require.NoError(m.t, resp.Body.Close())
+	return resp.Status
+}
+
+// awaitText waits until something is said.
+func (m *mutual) awaitText(t *testing.T, want string, get func() string) {
+	t.Helper()
+	var got string
+	eventually(t, want, func() bool {
+		got = get()
+		return got == want
+	}, func() string { return got + m.server.log.String() + m.client.log.String() })
+}
+
+// TestNetworkPlugins: modules see the bytes of connections, in front of HTTP on one side and of TCP
+// inside mutual TLS on the other; what cannot be had closes connections, or lets them pass, and a
+// plugin may become one of requests without being refused.
+func TestNetworkPlugins(t *testing.T) {
+	file := buildWasm(t)
+	shelf := startModules(t, file)
+	m := startMutual(t)
+	welcome := func() string { return m.line(m.client.ip, serviceTCP) }
+	answer := func() string { return m.statusLine("server") }
+	bytes := ofConnections(wasmPlugin("bytes", file, fmt.Sprintf(`  selector: {matchLabels: {app: server}}
+  match: [{mode: SERVER, ports: [{number: %d}]}]
+  pluginConfig: {by: server}`, memberTCP)))
+	calls := fetchedPlugin("calls", shelf.URL+"/filter.wasm", fmt.Sprintf(`  selector: {matchLabels: {app: client}}
+  match: [{mode: CLIENT, ports: [{number: %d}]}]
+  pluginConfig: {by: client}`, serviceHTTP))
+	m.apply(m.config("server", bytes, ofConnections(calls))...)
+	m.awaitText(t, "welcome {\"by\":\"server\"}\n", welcome)
+	m.awaitText(t, `200 OK {"by":"client"}`, answer)
+	m.awaitRefusal(t)
+
+	m.apply(m.config("server", calls)...)
+	m.await(t, func(_ int, h http.Header) bool { return h.Get("x-wasm-config") == `{"by":"client"}` })
+	m.awaitText(t, "200 OK", answer)
+	m.awaitText(t, "welcome\n", welcome)
+	m.awaitRefusal(t)
+	m.apply(m.config("server", ofConnections(calls))...)
+	m.awaitText(t, `200 OK {"by":"client"}`, answer)
+	m.awaitRefusal(t)
+
+	for _, path := range []string{"/gone.wasm", "/broken.wasm"} {
+		m.apply(m.config("server")...)
+		m.awaitText(t, "200 OK", answer)
+		wrong := ofConnections(strings.ReplaceAll(calls, "/filter.wasm", path))
+		m.apply(m.config("server", wrong)...)
+		eventually(t, "connections are closed", func() bool { return strings.Contains(answer(), "EOF") }, func() string { return answer() + m.client.log.String() })
+		m.awaitRefusal(t, "client.plugins", "wasmplugin/shop.calls/network")
+		m.apply(m.config("server", wrong+"\n  failStrategy: FAIL_OPEN")...)
+		m.awaitText(t, "200 OK", answer)
+	}
+}
