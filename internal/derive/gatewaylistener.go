@@ -144,7 +144,7 @@ func (s *scope) passedServers(r *reader, b boundServer) []view.FilterChain {
 }
 
 func (s *scope) gatewayRouting(r *reader, b boundServer, v *model.VirtualService) *routing {
-	return &routing{reader: r, s: s, host: v.Hosts[0], port: serverPort(b.server), out: &hostResult{}, gateway: b.gateways[0]}
+	return &routing{reader: r, s: s, host: v.Hosts[0], port: serverPort(b.server), out: &hostResult{}, gateway: b.gateways[0], of: grantsFor(v)}
 }
 
 // boundL4 lists the virtual services that are bound to a server, in the order of boundTo.
@@ -152,7 +152,7 @@ func (s *scope) boundL4(r *reader, b boundServer) []*model.VirtualService {
 	var out []*model.VirtualService
 	for _, gateway := range b.gateways {
 		for _, v := range slices.Concat(slices.Collect(maps.Values(r.index.bound[gateway]))...) {
-			if len(v.TCP)+len(v.TLS) > 0 && v.Visibility.Sees(s.Key.Namespace) && !slices.Contains(out, v) &&
+			if len(v.TCP)+len(v.TLS) > 0 && b.server.Takes(v.Kind) && v.Visibility.Sees(s.Key.Namespace) && !slices.Contains(out, v) &&
 				len(model.CommonHosts(b.server.HostsFor(v.Namespace), v.Hosts)) > 0 {
 				out = append(out, v)
 			}

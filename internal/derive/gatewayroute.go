@@ -98,7 +98,7 @@ func (s *scope) gatewayVirtualHost(r *reader, routeConfig string, h model.Host) 
 	if !found {
 		return nil, false
 	}
-	if slices.ContainsFunc(seen, func(o seenRoutes) bool { return o.service.Kind == model.KindHTTPRoute }) {
+	if slices.ContainsFunc(seen, func(o seenRoutes) bool { return o.service.Kind.IsKubernetesRoute() }) {
 		slices.SortStableFunc(out.Routes, moreSpecific)
 	}
 	out.Routes = catchAllLast(out.Routes)
@@ -126,7 +126,7 @@ func (s *scope) boundTo(r *reader, b boundServer, h model.Host) []*model.Virtual
 	var out []*model.VirtualService
 	for _, c := range h.Covering() {
 		for _, v := range r.index.boundAt(b, c) {
-			if v.Visibility.Sees(s.Key.Namespace) && !slices.Contains(out, v) &&
+			if b.server.Takes(v.Kind) && v.Visibility.Sees(s.Key.Namespace) && !slices.Contains(out, v) &&
 				slices.Contains(model.CommonHosts(b.server.HostsFor(v.Namespace), v.Hosts), h) {
 				out = append(out, v)
 			}

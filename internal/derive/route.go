@@ -17,9 +17,9 @@ type routing struct {
 	host    model.Host
 	service *model.Service // nil: the virtual service's host is no service
 	port    *model.ServicePort
-	out     *hostResult // takes the hosts that routes refer to
-	of      string      // the namespace of the virtual service that is worked on
-	gateway string      // "namespace/name" of the Gateway that requests come through; empty: none
+	out     *hostResult     // takes the hosts that routes refer to
+	of      model.GrantFrom // the virtual service that is worked on
+	gateway string          // "namespace/name" of the Gateway that requests come through; empty: none
 }
 
 // deriveVirtualHost makes the virtual host of one host on one port.
@@ -96,7 +96,7 @@ func (s *scope) shortNames(h string) []string {
 // fromVirtualService makes the routes of a virtual service, delegates put in place, up to
 // the first one that matches everything.
 func (rt *routing) fromVirtualService(v *model.VirtualService) []view.Route {
-	rt.of = v.Namespace
+	rt.of = grantsFor(v)
 	var out []view.Route
 	for _, rule := range rt.withDelegates(v) {
 		for _, m := range rt.matches(rule) {
@@ -187,7 +187,9 @@ func (rt *routing) route(v *model.VirtualService, rule *model.HTTPRoute, m condi
 		Retry:  rt.retry(rule.Retry),
 		Origin: v.Namespace + "/" + v.Name,
 	}
-	out.FromHTTPRoute = v.Kind == model.KindHTTPRoute
+	if v.Kind.IsKubernetesRoute() {
+		out.OriginKind = v.Kind
+	}
 	if rule.Timeout != nil {
 		out.Timeout = *rule.Timeout
 	}
@@ -198,7 +200,7 @@ func (rt *routing) route(v *model.VirtualService, rule *model.HTTPRoute, m condi
 		return out
 	}
 	if rt.grantedNone(rule.Backends) {
-		out.DirectResponse = &model.DirectResponse{Status: 500}
+		out.DirectResponse = model.NoBackend(v.Kind)
 		return out
 	}
 	out.Backends = rt.backends(rule.Backends, &out)
@@ -256,13 +258,16 @@ func (rt *routing) granted(k *model.Key) bool {
 	if k == nil {
 		return true
 	}
-	from := model.GrantFrom{Kind: string(model.KindHTTPRoute), Namespace: rt.of}
 	for _, g := range appendPolicies[*model.ReferenceGrant](nil, rt.reader, model.KindReferenceGrant, k.Namespace, nil) {
-		if g.Allows(from, model.GrantTo{Kind: string(k.Kind), Name: k.Name}) {
+		if g.Allows(rt.of, model.GrantTo{Kind: string(k.Kind), Name: k.Name}) {
 			return true
 		}
 	}
 	return false
+}
+
+func grantsFor(v *model.VirtualService) model.GrantFrom {
+	return model.GrantFrom{Kind: string(v.Kind), Namespace: v.Namespace}
 }
 
 // cluster names a destination's cluster. A destination that the scope does not see gets a

@@ -76,17 +76,20 @@ func requireEmptyRouter(t *testing.T, s *scope) {
 func (w *world) kubernetesGateway() model.Object {
 	g := w.gateway().(*model.Gateway)
 	g.Kind, g.OwnNamespace = model.KindKubernetesGateway, true
+	for i := range g.Servers {
+		g.Servers[i].Routes = pick(w, [][]model.Kind{{model.KindHTTPRoute, model.KindGRPCRoute}, {model.KindHTTPRoute}, {model.KindGRPCRoute}})
+	}
 	return g
 }
 
 // kubernetesRoute is bound to Gateways of the Gateway API, or to listeners of these.
 func (w *world) kubernetesRoute() model.Object {
 	v := w.boundService().(*model.VirtualService)
-	v.Kind, v.TCP, v.TLS, v.Visibility = model.KindHTTPRoute, nil, nil, model.Visibility{}
+	v.Kind, v.TCP, v.TLS, v.Visibility = pick(w, []model.Kind{model.KindHTTPRoute, model.KindGRPCRoute}), nil, nil, model.Visibility{}
 	if len(v.Hosts) == 0 {
 		v.Hosts = []model.Host{"*"}
 	}
-	v.Gateways = []string{model.KubernetesGatewayName(pick(w, worldNamespaces), pick(w, worldNames), pick(w, []string{"", "s0", "s1"}))}
+	v.Gateways = []string{model.KubernetesGatewayName(pick(w, worldNamespaces), pick(w, worldNames), pick(w, []string{"", "s0", "s1"}), pick(w, []uint32{0, 80, 443}))}
 	for i := range v.HTTP {
 		for j := range v.HTTP[i].Backends {
 			if w.chance(0.3) {
@@ -100,7 +103,7 @@ func (w *world) kubernetesRoute() model.Object {
 func (w *world) referenceGrant() model.Object {
 	return &model.ReferenceGrant{
 		Meta: w.meta(model.KindReferenceGrant),
-		From: []model.GrantFrom{{Kind: string(model.KindHTTPRoute), Namespace: pick(w, worldNamespaces)}},
+		From: []model.GrantFrom{{Kind: string(pick(w, []model.Kind{model.KindHTTPRoute, model.KindGRPCRoute})), Namespace: pick(w, worldNamespaces)}},
 		To:   []model.GrantTo{{Kind: string(model.KindService), Name: pick(w, append(worldNames, ""))}},
 	}
 }

@@ -20,7 +20,7 @@ type test = func(resource.Type, *table.Entry) bool
 func relation(snap *store.Snapshot, key model.Key) test {
 	o := snap.Get(key)
 	switch key.Kind {
-	case model.KindVirtualService:
+	case model.KindVirtualService, model.KindHTTPRoute, model.KindGRPCRoute:
 		return ofVirtualService(key, o)
 	case model.KindDestinationRule:
 		path := configPath(key, "destination-rule")
@@ -52,8 +52,11 @@ func configPath(key model.Key, kind string) []byte {
 	return []byte("/namespaces/" + key.Namespace + "/" + kind + "/" + key.Name)
 }
 
+// routing are the kinds that say where calls go.
+var routing = []model.Kind{model.KindVirtualService, model.KindHTTPRoute, model.KindGRPCRoute}
+
 func ofVirtualService(key model.Key, o model.Object) test {
-	path := configPath(key, "virtual-service")
+	path := configPath(key, key.Kind.ConfigName())
 	var hosts []model.Host // that TCP and TLS routes lead to: filter chains bear no metadata
 	if v, ok := o.(*model.VirtualService); ok {
 		for _, b := range l4Backends(v) {

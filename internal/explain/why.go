@@ -258,14 +258,11 @@ func (s *sourceList) add(key model.Key, decides string) {
 	s.list = append(s.list, o)
 }
 
-// pathKinds are the kinds that Istio's metadata names.
-var pathKinds = map[string]model.Kind{"virtual-service": model.KindVirtualService, "http-route": model.KindHTTPRoute, "destination-rule": model.KindDestinationRule}
-
 // path adds the object of "/apis/GROUP/VERSION/namespaces/NAMESPACE/KIND/NAME".
 func (s *sourceList) path(path, decides string) {
 	parts := strings.Split(path, "/")
 	if n := len(parts); n >= 4 {
-		if kind, ok := pathKinds[parts[n-2]]; ok {
+		if kind := model.KindOfConfig(parts[n-2]); kind != "" {
 			s.add(model.Key{Kind: kind, Namespace: parts[n-3], Name: parts[n-1]}, decides)
 		}
 	}

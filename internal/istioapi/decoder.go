@@ -183,6 +183,8 @@ func newTyped(kind model.Kind) metav1.Object {
 		return &gatewayv1.Gateway{}
 	case model.KindHTTPRoute:
 		return &gatewayv1.HTTPRoute{}
+	case model.KindGRPCRoute:
+		return &gatewayv1.GRPCRoute{}
 	case model.KindGatewayClass:
 		return &gatewayv1.GatewayClass{}
 	case model.KindReferenceGrant:
@@ -237,6 +239,8 @@ func (d Decoder) FromTyped(o metav1.Object) (model.Object, Problems) {
 		return asObject(d.KubernetesGateway(o))
 	case *gatewayv1.HTTPRoute:
 		return asObject(d.HTTPRoute(o))
+	case *gatewayv1.GRPCRoute:
+		return asObject(d.GRPCRoute(o))
 	case *gatewayv1.GatewayClass:
 		return nil, nil // its name, which Gateways have, says enough
 	case *gatewayv1.ReferenceGrant:

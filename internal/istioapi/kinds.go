@@ -69,6 +69,7 @@ var readKinds = []apiKind{
 	{group: GroupGatewayAPI, kind: "Gateway", versions: gatewayVersions, as: model.KindKubernetesGateway},
 	{group: GroupGatewayAPI, kind: "GatewayClass", versions: gatewayVersions, cluster: true},
 	{group: GroupGatewayAPI, kind: "HTTPRoute", versions: gatewayVersions},
+	{group: GroupGatewayAPI, kind: "GRPCRoute", versions: []string{"v1"}},
 	{group: GroupGatewayAPI, kind: "ReferenceGrant", versions: gatewayVersions},
 	{group: groupNetworking, kind: "ProxyConfig", versions: []string{"v1beta1"}},
 	{group: groupExtensions, kind: "WasmPlugin", versions: []string{"v1alpha1"}},
@@ -88,7 +89,7 @@ var laterKinds = map[string][]string{
 	groupExtensions:               {"TrafficExtension"},
 	"install.istio.io":            {"IstioOperator"},
 	"config.istio.io":             nil,
-	GroupGatewayAPI:               {"GRPCRoute", "TCPRoute", "TLSRoute", "UDPRoute", "BackendTLSPolicy", "ListenerSet"},
+	GroupGatewayAPI:               {"TCPRoute", "TLSRoute", "UDPRoute", "BackendTLSPolicy", "ListenerSet"},
 	"inference.networking.k8s.io": nil,
 }
 

@@ -55,11 +55,22 @@ func (c *conv) kubernetesListener(at path, l *gatewayv1.Listener) (model.Gateway
 		c.warnf(at.f("protocol"), "%s has no effect in Moonsail yet; use HTTP or HTTPS, or a Gateway of networking.istio.io", l.Protocol)
 		return out, false
 	}
+	out.Routes = c.routesOf(at, l)
 	out.Hosts = []model.HostSelector{{Namespace: c.routesFrom(at.f("allowedRoutes").f("namespaces"), l.AllowedRoutes), Host: "*"}}
 	if l.Hostname != nil && *l.Hostname != "" && c.checkHost(at.f("hostname"), string(*l.Hostname), true) {
 		out.Hosts[0].Host = model.Host(strings.ToLower(string(*l.Hostname)))
 	}
 	return out, l.Protocol == gatewayv1.HTTPProtocolType || out.TLS != nil
+}
+
+// routesOf are the kinds of routes that a listener takes.
+func (c *conv) routesOf(at path, l *gatewayv1.Listener) []model.Kind {
+	outline := listenerOutline(at, c.meta.Namespace, l)
+	taken, wrong := outline.Routes()
+	for i := range wrong {
+		c.warnf(path(wrong[i].Field), "%s is no kind of routes that a listener of protocol %s takes", wrong[i].KindText(), l.Protocol)
+	}
+	return taken
 }
 
 // routesFrom is the namespace of routes that a listener takes, "*" for all.

@@ -1,7 +1,6 @@
 package istioapi
 
 import (
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,25 +16,34 @@ import (
 func (d Decoder) HTTPRoute(o *gatewayv1.HTTPRoute) (*model.VirtualService, Problems) {
 	c := d.start(model.KindHTTPRoute, &o.ObjectMeta)
 	at, spec := path("spec"), &o.Spec
-	v := &model.VirtualService{Meta: c.meta}
-	services := c.parents(at.f("parentRefs"), spec.ParentRefs, v)
-	switch {
-	case len(services) > 0 && len(v.Gateways) > 0:
-		c.warnf(at.f("parentRefs"), "has both Gateways and Services; the Services have no effect: write another HTTPRoute for them")
-	case len(services) > 0:
-		v.Gateways, v.Hosts = []string{model.GatewayMesh}, services
-	}
-	if len(v.Gateways) == 0 {
+	v := c.kubernetesRoute(at, spec.ParentRefs, spec.Hostnames)
+	if v == nil {
 		return nil, c.list
-	}
-	if len(v.Hosts) == 0 {
-		v.Hosts = c.routeHosts(at.f("hostnames"), spec.Hostnames)
 	}
 	for i := range spec.Rules {
 		v.HTTP = append(v.HTTP, c.kubernetesRule(at.f("rules").i(i), &spec.Rules[i])...)
 	}
 	slices.SortStableFunc(v.HTTP, func(a, b model.HTTPRoute) int { return compareMatches(a.Matches, b.Matches) })
 	return v, c.list
+}
+
+// kubernetesRoute is a route without its rules; nil: it has no parent here.
+func (c *conv) kubernetesRoute(at path, parents []gatewayv1.ParentReference, hostnames []gatewayv1.Hostname) *model.VirtualService {
+	v := &model.VirtualService{Meta: c.meta}
+	services := c.parents(at.f("parentRefs"), parents, v)
+	switch {
+	case len(services) > 0 && len(v.Gateways) > 0:
+		c.warnf(at.f("parentRefs"), "has both Gateways and Services; the Services have no effect: write another %s for them", c.meta.Kind)
+	case len(services) > 0:
+		v.Gateways, v.Hosts = []string{model.GatewayMesh}, services
+	}
+	if len(v.Gateways) == 0 {
+		return nil
+	}
+	if len(v.Hosts) == 0 {
+		v.Hosts = c.routeHosts(at.f("hostnames"), hostnames)
+	}
+	return v
 }
 
 // parents fills in the gateways, and gives the hosts of Services.
@@ -54,13 +62,14 @@ func (c *conv) parents(at path, refs []gatewayv1.ParentReference, v *model.Virtu
 			if p.SectionName != nil {
 				section = string(*p.SectionName)
 			}
+			port := uint32(0)
 			if p.Port != nil {
-				c.warnf(at.i(i).f("port"), "has no effect in Moonsail yet; name the listener as sectionName")
+				port = uint32(*p.Port)
 			}
-			v.Gateways = append(v.Gateways, model.KubernetesGatewayName(ns, string(p.Name), section))
+			v.Gateways = append(v.Gateways, model.KubernetesGatewayName(ns, string(p.Name), section, port))
 		case "Service":
 			if ns != c.meta.Namespace {
-				c.warnf(at.i(i), "routes for the Service of another namespace have no effect in Moonsail yet; write the HTTPRoute in namespace %s", ns)
+				c.warnf(at.i(i), "routes for the Service of another namespace have no effect in Moonsail yet; write the %s in namespace %s", c.meta.Kind, ns)
 				continue
 			}
 			services = append(services, model.ResolveHost(string(p.Name), ns, c.domain))
@@ -85,25 +94,13 @@ func (c *conv) routeHosts(at path, list []gatewayv1.Hostname) []model.Host {
 // kubernetesRule makes a rule for each match, so that they can be put in the order of the Gateway
 // API.
 func (c *conv) kubernetesRule(at path, r *gatewayv1.HTTPRouteRule) []model.HTTPRoute {
-	var base model.HTTPRoute
-	if r.Name != nil {
-		base.Name = string(*r.Name)
-	}
-	base.Backends = c.backendRefs(at.f("backendRefs"), r.BackendRefs)
-	for i := range r.Filters {
-		c.routeFilter(at.f("filters").i(i), &r.Filters[i], &base)
-	}
+	base := c.ruleBase(at, r)
 	if t := r.Timeouts; t != nil && t.Request != nil {
 		if d, err := parseDuration(string(*t.Request)); err == nil {
 			base.Timeout = &d
 		} else {
 			c.errorf(at.f("timeouts").f("request"), "%q is not a duration; write one such as 10s", *t.Request)
 		}
-	}
-	if base.Redirect != nil {
-		base.Backends = nil
-	} else if len(base.Backends) == 0 {
-		base.DirectResponse = &model.DirectResponse{Status: http.StatusInternalServerError}
 	}
 	if len(r.Matches) == 0 {
 		base.Rewrite = rewriteOf(r.Filters, "")
@@ -119,6 +116,24 @@ func (c *conv) kubernetesRule(at path, r *gatewayv1.HTTPRouteRule) []model.HTTPR
 		out = append(out, rule)
 	}
 	return out
+}
+
+// ruleBase is a rule but for what depends on its matches.
+func (c *conv) ruleBase(at path, r *gatewayv1.HTTPRouteRule) model.HTTPRoute {
+	var base model.HTTPRoute
+	if r.Name != nil {
+		base.Name = string(*r.Name)
+	}
+	base.Backends = c.backendRefs(at.f("backendRefs"), r.BackendRefs)
+	for i := range r.Filters {
+		c.routeFilter(at.f("filters").i(i), &r.Filters[i], &base)
+	}
+	if base.Redirect != nil {
+		base.Backends = nil
+	} else if len(base.Backends) == 0 {
+		base.DirectResponse = model.NoBackend(c.meta.Kind)
+	}
+	return base
 }
 
 func prefixOf(m *gatewayv1.HTTPRouteMatch) string {

@@ -75,10 +75,10 @@ type ObjectRef struct {
 // HasOutline tells whether objects of a kind have one.
 func HasOutline(kind model.Kind) bool {
 	switch kind {
-	case model.KindGatewayClass, model.KindKubernetesGateway, model.KindHTTPRoute:
+	case model.KindGatewayClass, model.KindKubernetesGateway:
 		return true
 	}
-	return false
+	return kind.IsKubernetesRoute()
 }
 
 // OutlineOf reads the JSON of an API server; nil: the mesh has no part in the object's status.
@@ -94,6 +94,8 @@ func OutlineOf(kind model.Kind, raw []byte) *Outline {
 		return gatewayOutline(o)
 	case *gatewayv1.HTTPRoute:
 		return routeOutline(o.Namespace, o.Spec.ParentRefs, o.Spec.Hostnames, httpBackends(o.Namespace, o.Spec.Rules))
+	case *gatewayv1.GRPCRoute:
+		return routeOutline(o.Namespace, o.Spec.ParentRefs, o.Spec.Hostnames, httpBackends(o.Namespace, grpcRules(o.Spec.Rules)))
 	}
 	return nil
 }
@@ -222,7 +224,28 @@ func (r *ObjectRef) IsService() bool { return r.Kind == "Service" && r.Group == 
 // IsSecret tells whether it is a Secret.
 func (r *ObjectRef) IsSecret() bool { return r.Kind == "Secret" && r.Group == "" }
 
-// IsRouteOf tells whether it is one of some kinds of routes.
-func (r *ObjectRef) IsRouteOf(kinds []model.Kind) bool {
-	return r.Group == GroupGatewayAPI && slices.Contains(kinds, model.Kind(r.Kind))
+// Possible are the kinds of routes that listeners of its protocol may take; none: it is not supported.
+func (l *ListenerOutline) Possible() []model.Kind {
+	switch gatewayv1.ProtocolType(l.Protocol) {
+	case gatewayv1.HTTPProtocolType, gatewayv1.HTTPSProtocolType:
+		return []model.Kind{model.KindHTTPRoute, model.KindGRPCRoute}
+	}
+	return nil
+}
+
+// Routes are the kinds of routes that it takes, with those that it says and cannot take.
+func (l *ListenerOutline) Routes() (taken []model.Kind, wrong []ObjectRef) {
+	possible := l.Possible()
+	if len(l.Kinds) == 0 {
+		return possible, nil
+	}
+	taken = []model.Kind{}
+	for _, ref := range l.Kinds {
+		if kind := model.Kind(ref.Kind); ref.Group == GroupGatewayAPI && slices.Contains(possible, kind) {
+			taken = append(taken, kind)
+		} else {
+			wrong = append(wrong, ref)
+		}
+	}
+	return taken, wrong
 }

@@ -8,13 +8,23 @@ import (
 // KindGateway is the kind of Istio's Gateways.
 const KindGateway Kind = "Gateway"
 
-// The kinds of the Gateway API. Its Gateways and HTTPRoutes become what Istio's are.
+// The kinds of the Gateway API. Its Gateways and routes become what Istio's are.
 const (
 	KindKubernetesGateway Kind = "KubernetesGateway" // called Gateway there
 	KindHTTPRoute         Kind = "HTTPRoute"
+	KindGRPCRoute         Kind = "GRPCRoute"
 	KindReferenceGrant    Kind = "ReferenceGrant"
 	KindGatewayClass      Kind = "GatewayClass" // read for its status alone
 )
+
+// IsKubernetesRoute tells whether it is a kind of the Gateway API's routes.
+func (k Kind) IsKubernetesRoute() bool {
+	switch k {
+	case KindHTTPRoute, KindGRPCRoute:
+		return true
+	}
+	return false
+}
 
 // Gateway has proxies of type router listen, and says who may be reached there. It counts for
 // routers of every namespace that its selector selects, as in Istio.
@@ -33,6 +43,8 @@ type GatewayServer struct {
 	Bind  string         // an IP address; empty: any
 	Hosts []HostSelector // Namespace is of the VirtualServices that count; "*": any
 	TLS   *ServerTLS     // nil: plain text
+	// Routes are the kinds that may be bound to it; nil: VirtualServices.
+	Routes []Kind
 	// HTTPSRedirect has requests in plain text redirected to https.
 	HTTPSRedirect bool
 }
@@ -109,25 +121,44 @@ func (s *GatewayServer) HostsFor(namespace string) []Host {
 // FullName is how VirtualServices call it.
 func (g *Gateway) FullName() string {
 	if g.Kind == KindKubernetesGateway {
-		return KubernetesGatewayName(g.Namespace, g.Name, "")
+		return KubernetesGatewayName(g.Namespace, g.Name, "", 0)
 	}
 	return g.Namespace + "/" + g.Name
 }
 
-// KubernetesGatewayName is how HTTPRoutes call a Gateway of the Gateway API, or one of its
-// listeners.
-func KubernetesGatewayName(namespace, name, listener string) string {
+// KubernetesGatewayName is how routes call a Gateway of the Gateway API, or those of its listeners
+// that have a name, or a port; 0: any.
+func KubernetesGatewayName(namespace, name, listener string, port uint32) string {
 	out := "kubernetes/" + namespace + "/" + name
 	if listener != "" {
 		out += "/" + listener
 	}
+	if port != 0 {
+		out += ":" + strconv.FormatUint(uint64(port), 10)
+	}
 	return out
+}
+
+// Takes tells whether objects of a kind may be bound to it.
+func (s *GatewayServer) Takes(kind Kind) bool {
+	if s.Routes == nil {
+		return kind == KindVirtualService
+	}
+	for _, k := range s.Routes {
+		if k == kind {
+			return true
+		}
+	}
+	return false
 }
 
 // ServerNames are the names by which routes are bound to a server.
 func (g *Gateway) ServerNames(s *GatewayServer) []string {
 	if g.Kind == KindKubernetesGateway {
-		return []string{g.FullName(), KubernetesGatewayName(g.Namespace, g.Name, s.Port.Name)}
+		return []string{
+			g.FullName(), KubernetesGatewayName(g.Namespace, g.Name, s.Port.Name, 0),
+			KubernetesGatewayName(g.Namespace, g.Name, "", s.Port.Number), KubernetesGatewayName(g.Namespace, g.Name, s.Port.Name, s.Port.Number),
+		}
 	}
 	return []string{g.FullName()}
 }

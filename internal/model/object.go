@@ -43,7 +43,7 @@ var Kinds = []Kind{
 	KindWorkloadEntry, KindVirtualService, KindDestinationRule, KindSidecar, KindTelemetry, KindDeparture,
 	KindPeerAuthentication, KindAuthorizationPolicy, KindRequestAuthentication, KindKeySet,
 	KindEnvoyFilter, KindSecret, KindProxyConfig, KindWasmPlugin, KindGateway,
-	KindKubernetesGateway, KindHTTPRoute, KindReferenceGrant,
+	KindKubernetesGateway, KindHTTPRoute, KindReferenceGrant, KindGRPCRoute,
 }
 
 // Key names one source object.
@@ -78,6 +78,24 @@ type Meta struct {
 	ResourceVersion string    // opaque; a content hash for files
 	Created         time.Time // older objects win conflicts; zero for files
 	Origin          string    // where a person finds it: "file.yaml:12" or "kubernetes"
+}
+
+// configNames are the kinds that the metadata of resources names, as Istio's "istio.config" calls them.
+var configNames = map[Kind]string{
+	KindVirtualService: "virtual-service", KindHTTPRoute: "http-route", KindGRPCRoute: "grpc-route", KindDestinationRule: "destination-rule",
+}
+
+// ConfigName is how metadata of resources calls the kind; empty: it has none.
+func (k Kind) ConfigName() string { return configNames[k] }
+
+// KindOfConfig is the kind that metadata of resources calls by a name; empty: there is none.
+func KindOfConfig(name string) Kind {
+	for k, n := range configNames {
+		if n == name {
+			return k
+		}
+	}
+	return ""
 }
 
 // Object is a source object. The set of implementations is closed: one for each Kind.

@@ -132,6 +132,15 @@ type DirectResponse struct {
 	Body   []byte
 }
 
+// NoBackend answers where routes of a kind lead to nobody: with 500, of which gRPC's clients would make
+// UNKNOWN, or with what they take for UNAVAILABLE. The Gateway API says so.
+func NoBackend(kind Kind) *DirectResponse {
+	if kind == KindGRPCRoute {
+		return &DirectResponse{Status: 503}
+	}
+	return &DirectResponse{Status: 500}
+}
+
 // Rewrite changes path and authority before forwarding.
 type Rewrite struct {
 	URI       string

@@ -22,15 +22,6 @@ type listenerStanding struct {
 	conditions []condition
 }
 
-// routeKinds are the kinds of routes that listeners of a protocol take; none: it is not supported.
-func routeKinds(l *istioapi.ListenerOutline) []model.Kind {
-	switch l.Protocol {
-	case "HTTP", "HTTPS":
-		return []model.Kind{model.KindHTTPRoute}
-	}
-	return nil
-}
-
 // gateway judges a Gateway. Its routes have been counted.
 func (w *gatewayWorld) gateway(k model.Key, o outlined) *judgement {
 	out := &judgement{generation: o.generation, gateway: &gatewayStanding{}}
@@ -68,7 +59,11 @@ func programmed(k model.Key, ok bool, routers int) condition {
 // listener judges one; its first condition is whether it is accepted.
 func (w *gatewayWorld) listener(k model.Key, all []istioapi.ListenerOutline, i int, running bool) listenerStanding {
 	l := &all[i]
-	kinds, refs := kindsOf(l)
+	kinds, wrong := l.Routes()
+	refs := &complaints{}
+	for _, ref := range wrong {
+		refs.add("InvalidRouteKinds", ref.Field, "%s is no kind of routes that a listener of protocol %s takes", ref.KindText(), l.Protocol)
+	}
 	w.certificates(k, l, refs)
 	resolved := refs.resolved()
 	conflict := conflictOf(all[:i], l)
@@ -90,34 +85,12 @@ func (w *gatewayWorld) listener(k model.Key, all []istioapi.ListenerOutline, i i
 
 func acceptedListener(l *istioapi.ListenerOutline) condition {
 	switch {
-	case len(routeKinds(l)) == 0:
-		return condition{typeAccepted, false, "UnsupportedProtocol", unsupported(l)}
+	case len(l.Possible()) == 0:
+		return condition{typeAccepted, false, "UnsupportedProtocol", fmt.Sprintf("protocol %s has no effect in Moonsail yet", l.Protocol)}
 	case l.From == "Selector":
 		return condition{typeAccepted, false, "UnsupportedValue", "selectors of namespaces have no effect in Moonsail yet: no route is taken; use Same or All"}
 	}
 	return condition{typeAccepted, true, "Accepted", ""}
-}
-
-func unsupported(l *istioapi.ListenerOutline) string {
-	return fmt.Sprintf("protocol %s has no effect in Moonsail yet", l.Protocol)
-}
-
-// kindsOf are the kinds of routes that a listener takes, of those that it could.
-func kindsOf(l *istioapi.ListenerOutline) ([]model.Kind, *complaints) {
-	can, wrong := routeKinds(l), &complaints{}
-	if len(l.Kinds) == 0 {
-		return can, wrong
-	}
-	var out []model.Kind
-	for i := range l.Kinds {
-		ref := &l.Kinds[i]
-		if kind := model.Kind(ref.Kind); ref.IsRouteOf(can) {
-			out = append(out, kind)
-		} else {
-			wrong.add("InvalidRouteKinds", ref.Field, "%s is no kind of routes that a listener of protocol %s takes", ref.KindText(), l.Protocol)
-		}
-	}
-	return out, wrong
 }
 
 // certificates complains of those that there are not.
@@ -150,7 +123,7 @@ func conflictOf(before []istioapi.ListenerOutline, l *istioapi.ListenerOutline) 
 	for i := range before {
 		o := &before[i]
 		switch {
-		case o.Port != l.Port || len(routeKinds(o)) == 0 || len(routeKinds(l)) == 0:
+		case o.Port != l.Port || len(o.Possible()) == 0 || len(l.Possible()) == 0:
 		case layer(o) != layer(l):
 			return condition{typeConflicted, true, "ProtocolConflict", fmt.Sprintf("listener %s has port %d, too, with protocol %s", o.Name, o.Port, o.Protocol)}
 		case o.Hostname == l.Hostname:

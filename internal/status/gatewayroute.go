@@ -57,8 +57,6 @@ func (w *gatewayWorld) parent(k model.Key, o outlined, p *istioapi.ParentOutline
 func (w *gatewayWorld) serviceParent(k model.Key, o outlined, p *istioapi.ParentOutline, taken condition) (string, condition) {
 	reason, message := "", ""
 	switch {
-	case k.Kind != model.KindHTTPRoute:
-		reason, message = "UnsupportedValue", fmt.Sprintf("%ss of Services have no effect in Moonsail yet", k.Kind)
 	case p.Namespace != k.Namespace:
 		reason, message = "UnsupportedValue", "routes for the Service of another namespace have no effect in Moonsail yet"
 	case slices.ContainsFunc(o.Route.Parents, func(p istioapi.ParentOutline) bool { return p.IsGateway() }):
@@ -97,7 +95,7 @@ func attach(k model.Key, r *istioapi.RouteOutline, p *istioapi.ParentOutline, g 
 
 // takes tells whether a listener of a Gateway takes routes of a kind and namespace.
 func takes(l *istioapi.ListenerOutline, route model.Key, gateway string) bool {
-	kinds, _ := kindsOf(l)
+	kinds, _ := l.Routes()
 	if !slices.Contains(kinds, route.Kind) {
 		return false
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
 )
 
@@ -25,7 +26,7 @@ func (rt *routing) setForwarding(v *view.Route, out *routev3.Route, authority st
 		Timeout:           noDuration,
 		MaxStreamDuration: grpcTimeout,
 	}
-	if v.FromHTTPRoute {
+	if v.OriginKind == model.KindHTTPRoute {
 		action.ClusterNotFoundResponseCode = routev3.RouteAction_INTERNAL_SERVER_ERROR // the Gateway API says so
 	}
 	if v.Timeout != 0 {

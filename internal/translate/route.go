@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"cmp"
 	"fmt"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -8,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
 )
 
@@ -33,7 +35,8 @@ func (rt *routing) route(v *view.Route) (*routev3.Route, error) {
 		out.Decorator = &routev3.Decorator{Operation: v.Operation}
 	}
 	if v.Origin != "" {
-		out.Metadata = underIstio(map[string]*structpb.Value{"config": configPath(originKind(v), v.Origin)})
+		kind := cmp.Or(v.OriginKind, model.KindVirtualService)
+		out.Metadata = underIstio(map[string]*structpb.Value{"config": configPath(kind.ConfigName(), v.Origin)})
 	}
 	if out.TypedPerFilterConfig, err = filterConfigs(v); err != nil {
 		return nil, err
@@ -42,13 +45,6 @@ func (rt *routing) route(v *view.Route) (*routev3.Route, error) {
 		return nil, err
 	}
 	return out, nil
-}
-
-func originKind(v *view.Route) string {
-	if v.FromHTTPRoute {
-		return "http-route"
-	}
-	return "virtual-service"
 }
 
 func (rt *routing) setAction(v *view.Route, out *routev3.Route) (err error) {

@@ -65,8 +65,8 @@ type Route struct {
 	// Operation names the route in traces ("reviews.shop.svc.cluster.local:80/*").
 	Operation string
 	Origin    string // the VirtualService, "namespace/name"; empty: none
-	// FromHTTPRoute: Origin is an HTTPRoute.
-	FromHTTPRoute bool
+	// OriginKind: Origin is a route of the Gateway API, of this kind.
+	OriginKind model.Kind
 }
 
 // Match is one HTTPMatch of a route without what derive has decided (port, sources, gateways).

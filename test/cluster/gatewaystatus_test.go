@@ -168,6 +168,8 @@ func TestStatusesOfTheGatewayAPI(t *testing.T) {
 		}
 		return err
 	})
+	c.Apply(t, ns, strings.ReplaceAll(httpRoute("a.example.com", "web"), "HTTPRoute", "GRPCRoute"))
+	awaitConditions(t, c, ns, "grpcroutes", "web", ofUs, "Accepted=True/Accepted", "ResolvedRefs=True/ResolvedRefs")
 	c.Delete(t, ns, "apiVersion: v1\nkind: Pod\nmetadata: {name: router}")
 	awaitConditions(t, c, ns, "gateways", "web", statusOf, "Programmed=False/NoResources")
 }
