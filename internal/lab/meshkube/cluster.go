@@ -25,7 +25,9 @@ import (
 // names; it is changed by writing those that differ.
 type Cluster struct {
 	client dynamic.Interface
-	slices discoveryclient.EndpointSlicesGetter // its requests may take as long as they like
+	// Requests of these may take as long as they like.
+	watcher dynamic.Interface
+	slices  discoveryclient.EndpointSlicesGetter
 
 	mu     sync.Mutex // guards below, not the requests
 	files  map[string][]*object
@@ -56,13 +58,17 @@ func Connect(ctx context.Context, kubeconfig string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 	}
-	// Slices of hundreds of endpoints come many times a second: they are not to come as JSON.
-	cfg.Timeout, cfg.AcceptContentTypes = 0, runtime.ContentTypeProtobuf
+	cfg.Timeout = 0
+	watcher, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+	}
+	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf // slices of hundreds of endpoints come many times a second
 	slices, err := discoveryclient.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
 	}
-	c := &Cluster{client: client, slices: slices, files: map[string][]*object{}, spaces: map[string]bool{}}
+	c := &Cluster{client: client, watcher: watcher, slices: slices, files: map[string][]*object{}, spaces: map[string]bool{}}
 	return c, c.checkEmpty(ctx)
 }
 

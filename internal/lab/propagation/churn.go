@@ -23,6 +23,11 @@ func churn(ctx context.Context, s *session) (*Result, error) {
 	random := rand.New(rand.NewPCG(churnSeed, churnSeed)) //nolint:gosec // the same mesh each time
 	tick := time.NewTicker(time.Duration(float64(churnRoute) / s.opts.ChurnSpeed))
 	defer tick.Stop()
+	echo, err := s.place.echo(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer echo.Stop()
 	samples := map[string][]Sample{}
 	var base []Sample
 	for n := 0; n < s.opts.ChurnEvents; {
@@ -40,7 +45,7 @@ func churn(ctx context.Context, s *session) (*Result, error) {
 			samples[kind] = append(samples[kind], sample)
 			n++
 		}
-		beside, err := s.besides(ctx, samples[routeOf][len(samples[routeOf])-1].Concerned.Bytes)
+		beside, err := s.besides(ctx, echo, samples[routeOf][len(samples[routeOf])-1].Concerned.Bytes)
 		if err != nil {
 			return nil, err
 		}

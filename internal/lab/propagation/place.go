@@ -23,6 +23,15 @@ type place struct {
 	name    string   // for people
 	argv    []string // of serve
 	writers int      // that may change it at the same time; 0: it is changed in one go after the other
+	cluster *meshkube.Cluster
+}
+
+// echo is what a reader of an API server waits for so many writes; nil where there is none.
+func (p *place) echo(ctx context.Context, writes int) (*meshkube.Echo, error) {
+	if p.cluster == nil {
+		return nil, nil //nolint:nilnil // files are there when they are written
+	}
+	return p.cluster.NewEcho(ctx, meshfiles.Namespace, writes)
 }
 
 // apiWriters are clients of an API server in a storm.
@@ -37,7 +46,7 @@ func newPlace(ctx context.Context, o *Options, dir string) (place, error) {
 		if err != nil {
 			return place{}, err
 		}
-		return place{c, "the API server of " + o.Kubeconfig, []string{"--kubeconfig", o.Kubeconfig}, apiWriters}, nil
+		return place{c, "the API server of " + o.Kubeconfig, []string{"--kubeconfig", o.Kubeconfig}, apiWriters, c}, nil
 	case o.Target != "":
 		d, err := meshfiles.NewDirectory(o.Dir, filepath.Clean(o.Dir)+".staging")
 		return place{Place: d, name: o.Dir}, err
@@ -46,5 +55,5 @@ func newPlace(ctx context.Context, o *Options, dir string) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	return place{d, d.String(), []string{"--config", d.String()}, 0}, nil
+	return place{d, d.String(), []string{"--config", d.String()}, 0, nil}, nil
 }

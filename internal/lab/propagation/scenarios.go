@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+	"github.com/moonsail/moonsail/internal/lab/meshkube"
 )
 
 // where says on which of the meshes a scenario runs.
@@ -31,11 +32,11 @@ type Scenario struct {
 func Scenarios() []Scenario {
 	return []Scenario{
 		{Name: "connect-herd", About: "all proxies connect at once", run: connectHerd},
-		{Name: "endpoint", About: "one endpoint of one service is replaced", run: single(endpointSteps, true)},
-		{Name: "route", About: "one VirtualService changes", run: single(routeSteps, true)},
-		{Name: "new-service", About: "a service is added", run: single(newServiceSteps, true)},
-		{Name: "removed-service", About: "a service is removed", run: single(removedServiceSteps, false)},
-		{Name: "destination-rule", About: "one DestinationRule changes", run: single(ruleSteps, false)},
+		{Name: "endpoint", About: "one endpoint of one service is replaced", run: single(endpointSteps, 1, true)},
+		{Name: "route", About: "one VirtualService changes", run: single(routeSteps, 1, true)},
+		{Name: "new-service", About: "a service is added", run: single(newServiceSteps, 2, true)},
+		{Name: "removed-service", About: "a service is removed", run: single(removedServiceSteps, 2, false)},
+		{Name: "destination-rule", About: "one DestinationRule changes", run: single(ruleSteps, 1, false)},
 		{Name: "churn", About: "routes and deployments change by the clock (smallest mesh)", where: smallest, run: churn},
 		{Name: "stalled", About: "one proxy stops reading (middle mesh)", where: middle, run: stalled},
 		{Name: "storm", About: "thousands of endpoint events at once (middle mesh)", where: middle, run: storm},
@@ -93,16 +94,22 @@ const (
 )
 
 // single measures single changes, round by round in turn with the floor and the limit.
-// The plan has bars for time and CPU of some kinds of changes only.
-func single(next steps, bars bool) func(context.Context, *session) (*Result, error) {
+// The plan has bars for time and CPU of some kinds of changes only. Where the source is an API
+// server, the floor hears from it, too: of as many objects as the change writes.
+func single(next steps, writes int, bars bool) func(context.Context, *session) (*Result, error) {
 	return func(ctx context.Context, s *session) (*Result, error) {
+		echo, err := s.place.echo(ctx, writes)
+		if err != nil {
+			return nil, err
+		}
+		defer echo.Stop()
 		var cp, base, bare []Sample
 		for n := range s.opts.Rounds + 1 {
 			sample, err := s.round(ctx, next(s.mesh, n))
 			if err != nil {
 				return nil, err
 			}
-			beside, err := s.besides(ctx, sample.Concerned.Bytes)
+			beside, err := s.besides(ctx, echo, sample.Concerned.Bytes)
 			if err != nil {
 				return nil, err
 			}
@@ -145,12 +152,12 @@ func (s *session) round(ctx context.Context, list []step) (out Sample, err error
 }
 
 // besides measures the floor, with as many bytes, and bare TCP.
-func (s *session) besides(ctx context.Context, bytes float64) (out [2]Sample, err error) {
+func (s *session) besides(ctx context.Context, echo *meshkube.Echo, bytes float64) (out [2]Sample, err error) {
 	wants, apply, err := s.floor.prepare(0, bytes)
 	if err != nil {
 		return out, err
 	}
-	if out[0], err = s.floor.measure(ctx, wants, apply); err != nil {
+	if out[0], err = s.floor.measure(ctx, wants, echo.Before(ctx, apply)); err != nil {
 		return out, err
 	}
 	out[1], err = s.bare.measure(ctx)
