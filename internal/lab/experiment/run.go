@@ -128,6 +128,8 @@ func (r *run) cut(ctx context.Context, n int, err error) error {
 	case errors.Is(cause, errBudget) && r.report.Rounds > 0:
 		r.report.note("round %d of %d did not end within the budget of %s, and is left out", n, r.Rounds, r.Budget)
 		return nil
+	case errors.Is(cause, errBudget):
+		return fmt.Errorf("%w: no round was complete within %s; one takes %s or more, and there is one to warm up", cause, r.Budget, r.round.Round(time.Second))
 	default:
 		return cause
 	}

@@ -145,7 +145,8 @@ func TestBudget(t *testing.T) {
 	require.Negative(t, r.left())
 	e.Budget = stopTime + time.Nanosecond
 	got, err := Run(t.Context(), e)
-	require.ErrorIs(t, err, errBudget, "not one round was complete")
+	require.ErrorIs(t, err, errBudget)
+	require.ErrorContains(t, err, "no round was complete within 5.000000001s")
 	require.Zero(t, got.Rounds)
 }
 
