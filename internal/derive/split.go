@@ -12,11 +12,10 @@ import (
 // SplitFrom is the number of virtual hosts from which on a route configuration is split.
 const SplitFrom = 256
 
-// splitBits is into how many buckets a route configuration is split: a pure function of
-// how many virtual hosts it has, without the one for unknown hosts. The fewer buckets, the
+// splitBits is into how many buckets listeners look for a route configuration: a pure function
+// of how many virtual hosts it has, without the one for unknown hosts. The fewer buckets, the
 // less Envoy holds twice; the more, the less it rebuilds for a change. Where the number
-// crosses a bound, all parts of the route configuration get other names, and the listeners
-// that use it are replaced.
+// crosses a bound, the listeners that use the route configuration are replaced.
 func splitBits(virtualHosts, from int) int {
 	switch {
 	case virtualHosts < from:
@@ -25,6 +24,29 @@ func splitBits(virtualHosts, from int) int {
 		return 4
 	}
 	return 6
+}
+
+// formBits are the forms of a route configuration: whole, which is the first, and those of
+// splitBits.
+var formBits = [...]int{0, 4, 6}
+
+// forms are those in which a route configuration is served.
+type forms [len(formBits)]bool
+
+// formsAt are the form that listeners use and, around each bound of splitBits, the one that
+// they used on its other side: those that have been replaced go on with it while they drain. It
+// is again a pure function of the number, so that the table says nothing of the past.
+//
+// Whole ones go to proxies that ask for them, and are there up to twice the bound. Of scopes
+// Envoy takes all that there are, and rebuilds each form for a change: they are there
+// from a quarter below the bound to a quarter above.
+func formsAt(virtualHosts, from int) forms {
+	next := 8 * from
+	return forms{
+		virtualHosts < 2*from,
+		virtualHosts >= from-from/4 && virtualHosts < next+next/4,
+		virtualHosts >= next-next/4,
+	}
 }
 
 // splitter cuts a scope's large route configurations into buckets, as its delta leaves
@@ -36,13 +58,17 @@ type splitter struct {
 
 // splitRoutes is one route configuration.
 type splitRoutes struct {
-	bits   int                   // as it is to be served; 0: whole
-	served int                   // the bits of what was put out last
-	hosts  map[string]bucket.Set // what was put out, by the resource names of whole virtual hosts
-	count  int                   // virtual hosts that a service has, as of now
-	there  bool                  // the route configuration is put out, not only virtual hosts of it
-	rest   *view.VirtualHost     // the one for unknown hosts, which is in every bucket
+	bits   int                    // as listeners are to look for it; 0: whole
+	forms  forms                  // in which it is to be served
+	served forms                  // of what was put out last
+	hosts  map[string]hostBuckets // what was put out, by the resource names of whole virtual hosts
+	count  int                    // virtual hosts that a service has, as of now
+	there  bool                   // the route configuration is put out, not only virtual hosts of it
+	rest   *view.VirtualHost      // the one for unknown hosts, which is in every bucket
 }
+
+// hostBuckets are the buckets that a virtual host is in, for each form that is split.
+type hostBuckets [len(formBits)]bucket.Set
 
 func newSplitter(from int) *splitter {
 	return &splitter{from: from, routes: map[string]*splitRoutes{}}
@@ -59,7 +85,7 @@ func (p *splitter) bits(routeConfig string) int {
 func (p *splitter) of(routeConfig string) *splitRoutes {
 	r := p.routes[routeConfig]
 	if r == nil {
-		r = &splitRoutes{hosts: map[string]bucket.Set{}}
+		r = &splitRoutes{forms: formsAt(0, p.from), hosts: map[string]hostBuckets{}}
 		p.routes[routeConfig] = r
 	}
 	return r
@@ -74,8 +100,8 @@ func cutName(name string) (routeConfig, host string) {
 func isFallback(host string) bool { return host == allowAny || host == blockAll }
 
 // recount counts the virtual hosts that are put out, and gives the route configurations
-// that are to be split otherwise than before.
-func (p *splitter) recount(out map[string]*view.VirtualHost) (otherwise []string) {
+// that are to be served otherwise than before: whether in other forms, or only looked for in another.
+func (p *splitter) recount(out map[string]*view.VirtualHost) (otherwise map[string]bool) {
 	touched := map[string]bool{}
 	for name, v := range out {
 		rc, host := cutName(name)
@@ -92,23 +118,26 @@ func (p *splitter) recount(out map[string]*view.VirtualHost) (otherwise []string
 		}
 		touched[rc] = true
 	}
+	otherwise = map[string]bool{}
 	for rc := range touched {
 		r := p.routes[rc]
-		if bits := splitBits(r.count, p.from); bits != r.bits {
-			r.bits = bits
-			otherwise = append(otherwise, rc)
+		bits, forms := splitBits(r.count, p.from), formsAt(r.count, p.from)
+		if bits != r.bits || forms != r.forms {
+			otherwise[rc] = forms != r.forms
 		}
+		r.bits, r.forms = bits, forms
 	}
 	return otherwise
 }
 
-// resplit puts out all of the route configurations that are to be split otherwise, and
-// their listeners again. Views are not kept: the hosts are derived once more.
+// resplit puts out all of the route configurations that are to be served in other forms, and
+// the listeners again of those that are to be served otherwise. Views are not kept: the hosts
+// are derived once more.
 func (s *scope) resplit(x *Index) {
-	for _, rc := range s.split.recount(s.out.VirtualHosts) {
+	for rc, reformed := range s.split.recount(s.out.VirtualHosts) {
 		again := map[model.Host]bool{}
 		for name := range s.split.routes[rc].hosts {
-			if _, host := cutName(name); isServiceHost(host) {
+			if _, host := cutName(name); reformed && isServiceHost(host) {
 				again[model.Host(host[:strings.LastIndexByte(host, ':')])] = true
 			}
 		}
@@ -140,65 +169,81 @@ func (p *splitter) cut(d *Delta) {
 	}
 }
 
-// cutRouteConfig puts a route configuration's parts out, and takes those back that it was
-// split into before; nil takes it back. Only patches change the parts, while listeners come
+// cutRouteConfig puts a route configuration out in its forms, and takes those back that it
+// was served in before; nil takes it back. Only patches change the parts, while listeners come
 // to it again and again: else they are put out once.
 func (p *splitter) cutRouteConfig(d *Delta, name string, v *view.RouteConfig, patched bool) {
 	r := p.of(name)
-	if r.there && v != nil && r.served == r.bits && !patched {
+	if r.there && v != nil && r.served == r.forms && !patched {
 		return
 	}
+	before := r.there && !patched
 	r.there = v != nil
-	if r.served > 0 && (v == nil || r.served != r.bits) {
-		for k := range bucket.Count(r.served) {
-			part := bucket.Name(name, r.served, k)
-			d.RouteConfigs[part], d.Scopes[part] = nil, nil
+	for f, bits := range formBits {
+		switch there := v != nil && r.forms[f]; {
+		case there && before && r.served[f]:
+		case bits == 0 && there:
+			d.RouteConfigs[name] = v
+		case bits == 0:
+			d.RouteConfigs[name] = nil
+		case there || r.served[f]:
+			putParts(d, name, bits, there)
 		}
-	}
-	if v == nil || r.bits == 0 {
-		d.RouteConfigs[name] = v
-		return
-	}
-	d.RouteConfigs[name] = nil
-	for k := range bucket.Count(r.bits) {
-		part := bucket.Name(name, r.bits, k)
-		d.RouteConfigs[part] = &view.RouteConfig{Name: part, Bucket: true}
-		d.Scopes[part] = &view.Scope{Name: part}
 	}
 }
 
-// cutHost puts a virtual host into the buckets of its domains, into each with those alone
-// that are looked for there.
+// putParts puts out a route configuration's parts of one form and the scopes that lead there,
+// or takes them back.
+func putParts(d *Delta, name string, bits int, there bool) {
+	for k := range bucket.Count(bits) {
+		part := bucket.Name(name, bits, k)
+		d.RouteConfigs[part], d.Scopes[part] = nil, nil
+		if there {
+			d.RouteConfigs[part] = &view.RouteConfig{Name: part, Bucket: true}
+			d.Scopes[part] = &view.Scope{Name: part}
+		}
+	}
+}
+
+// cutHost puts a virtual host out in the forms of its route configuration: whole, and in the
+// buckets of its domains, in each with those alone that are looked for there.
 func (p *splitter) cutHost(d *Delta, name string, v *view.VirtualHost) {
 	rc, host := cutName(name)
 	r := p.of(rc)
 	had, there := r.hosts[name]
 	if isFallback(host) && v != nil {
-		if there && r.served == r.bits && d.Patches == nil && reflect.DeepEqual(v, r.rest) {
+		if there && r.served == r.forms && d.Patches == nil && reflect.DeepEqual(v, r.rest) {
 			return
 		}
 		r.rest = v
 	}
-	if there && r.served > 0 {
-		for k := range bucket.Count(r.served) {
-			if had.Has(k) {
-				d.VirtualHosts[bucket.Name(rc, r.served, k)+"/"+host] = nil
+	if r.served[0] {
+		d.VirtualHosts[name] = nil
+	}
+	for f, bits := range formBits {
+		for k := range bucket.Count(bits) {
+			if there && r.served[f] && had[f].Has(k) {
+				d.VirtualHosts[bucket.Name(rc, bits, k)+"/"+host] = nil
 			}
 		}
-	}
-	if r.bits == 0 || there && r.served == 0 {
-		d.VirtualHosts[name] = nil
 	}
 	if v == nil {
 		delete(r.hosts, name)
 		return
 	}
-	if r.bits == 0 {
-		d.VirtualHosts[name] = v
-		r.hosts[name] = bucket.Set{}
-		return
+	r.hosts[name] = r.putHost(d, v)
+}
+
+func (r *splitRoutes) putHost(d *Delta, v *view.VirtualHost) (in hostBuckets) {
+	for f, bits := range formBits {
+		switch {
+		case r.forms[f] && bits == 0:
+			d.VirtualHosts[v.ResourceName()] = v
+		case r.forms[f]:
+			in[f] = cutDomains(d, v, bits)
+		}
 	}
-	r.hosts[name] = cutDomains(d, v, r.bits)
+	return in
 }
 
 func cutDomains(d *Delta, v *view.VirtualHost, bits int) (in bucket.Set) {
@@ -229,7 +274,7 @@ func (p *splitter) forget(name string) {
 	if r == nil {
 		return
 	}
-	if r.served = r.bits; len(r.hosts) == 0 {
+	if r.served = r.forms; len(r.hosts) == 0 {
 		delete(p.routes, rc)
 	}
 }

@@ -28,16 +28,34 @@ func requireParts(t *testing.T, v *Delta, http *view.HTTPChain) {
 	}
 }
 
-// joined makes whole route configurations of their parts.
-func joined(t *testing.T, d *Delta) *Delta {
+// formOf is the bits of the form that a route configuration, or a part of one, belongs to.
+func formOf(name string) int {
+	rc := bucket.RouteConfig(name)
+	for _, bits := range formBits[1:] {
+		for k := range bucket.Count(bits) {
+			if bucket.Name(rc, bits, k) == name {
+				return bits
+			}
+		}
+	}
+	return 0
+}
+
+// joined makes whole route configurations of their parts of one form.
+func joined(t *testing.T, d *Delta, bits int) *Delta {
 	t.Helper()
 	out := newDelta()
 	for name := range d.RouteConfigs {
 		rc := bucket.RouteConfig(name)
-		out.RouteConfigs[rc] = &view.RouteConfig{Name: rc}
 		require.Equal(t, rc != name, d.Scopes[name] != nil, name)
+		if formOf(name) == bits {
+			out.RouteConfigs[rc] = &view.RouteConfig{Name: rc}
+		}
 	}
 	for _, part := range d.VirtualHosts {
+		if formOf(part.RouteConfig) != bits {
+			continue
+		}
 		v := *part
 		v.RouteConfig = bucket.RouteConfig(part.RouteConfig)
 		if have := out.VirtualHosts[v.ResourceName()]; have != nil {
@@ -49,10 +67,11 @@ func joined(t *testing.T, d *Delta) *Delta {
 	return out
 }
 
-// TestPartsAreTheWhole: split or not, a host has the same routes, and each domain is in all
-// buckets in which hosts that it matches are looked for, and in no other.
+// TestPartsAreTheWhole: in whichever form, a host has the same routes, and each domain is in all
+// buckets in which hosts that it matches are looked for, and in no other. There is a form that
+// listeners use, and no part of a form without the others.
 func TestPartsAreTheWhole(t *testing.T) {
-	levels := map[int]bool{}
+	levels, together := map[int]bool{}, map[forms]bool{}
 	for seed := range uint64(16) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 5))}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
@@ -72,28 +91,53 @@ func TestPartsAreTheWhole(t *testing.T) {
 			}
 			maps.DeleteFunc(want.VirtualHosts, func(_ string, v *view.VirtualHost) bool { return v == nil })
 			maps.DeleteFunc(want.RouteConfigs, func(_ string, v *view.RouteConfig) bool { return v == nil })
-			have := joined(t, got)
-			require.Empty(t, cmp.Diff(want.VirtualHosts, have.VirtualHosts, sameViews...), k.String())
-			require.Empty(t, cmp.Diff(want.RouteConfigs, have.RouteConfigs, sameViews...), k.String())
+			there := requireForms(t, k, want, got)
+			for _, f := range there {
+				together[f] = true
+			}
 			requirePlaced(t, got, levels)
 		}
 	}
 	require.Equal(t, map[int]bool{4: true, 6: true}, levels, "both sizes were there")
+	require.Equal(t, map[forms]bool{{true, true, false}: true, {false, true, false}: true, {false, true, true}: true}, together)
+}
+
+// requireForms: each form of a route configuration is either not there or is the whole. It
+// tells which were there, by route configuration.
+func requireForms(t *testing.T, k ScopeKey, want, got *Delta) map[string]forms {
+	t.Helper()
+	there := map[string]forms{}
+	for f, bits := range formBits {
+		have := joined(t, got, bits)
+		for rc, v := range have.RouteConfigs {
+			require.Empty(t, cmp.Diff(want.RouteConfigs[rc], v, sameViews...), k.String())
+			list := there[rc]
+			list[f] = true
+			there[rc] = list
+		}
+		for name, v := range want.VirtualHosts {
+			if have.RouteConfigs[v.RouteConfig] != nil || bits == 0 && want.RouteConfigs[v.RouteConfig] == nil {
+				require.Empty(t, cmp.Diff(v, have.VirtualHosts[name], sameViews...), k.String())
+			}
+		}
+	}
+	for rc := range want.RouteConfigs {
+		require.NotEqual(t, forms{}, there[rc], "%s: %s", k, rc)
+	}
+	return there
 }
 
 func requirePlaced(t *testing.T, d *Delta, levels map[int]bool) {
 	t.Helper()
 	for name, v := range d.VirtualHosts {
-		rc := bucket.RouteConfig(v.RouteConfig)
-		for bits := range bucket.MaxBits {
-			for k := range bucket.Count(bits) {
-				if bucket.Name(rc, bits, k) != v.RouteConfig {
-					continue
-				}
-				levels[bits] = true
-				for _, domain := range v.Domains {
-					require.True(t, bucket.Takes(domain, bits, k), "%s: %s", name, domain)
-				}
+		rc, bits := bucket.RouteConfig(v.RouteConfig), formOf(v.RouteConfig)
+		if bits == 0 {
+			continue
+		}
+		levels[bits] = true
+		for k := range bucket.Count(bits) {
+			for _, domain := range v.Domains {
+				require.True(t, bucket.Name(rc, bits, k) != v.RouteConfig || bucket.Takes(domain, bits, k), "%s: %s", name, domain)
 			}
 		}
 	}
@@ -122,30 +166,64 @@ func bitsOf(l *view.Listener) int {
 	return -1
 }
 
-// TestSplitCostsWhatChanges: a new service puts out its own parts, and nothing of others.
+// TestSplitCostsWhatChanges: a new service puts out its own parts, and nothing of others but where
+// a form comes or goes. Where listeners go over to another form, it is there before and after.
 func TestSplitCostsWhatChanges(t *testing.T) {
 	d, st := New(model.DefaultMesh(), 1), store.New()
 	out, _ := d.Index().Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "shop", ScopedRoutes: true})
 	d.Open(out)
-	require.Empty(t, grown(d, st, 0, SplitFrom-1)[out].Scopes)
+	const next = 8 * SplitFrom
+	few, many := bucket.Count(4), bucket.Count(6)
+	size := 0
+	for _, step := range []struct {
+		at         int // services
+		come, gone int // scopes
+		bits       int // that listeners look for then
+		whole      bool
+	}{
+		{at: SplitFrom - SplitFrom/4, come: few, bits: 0, whole: true},
+		{at: SplitFrom, bits: 4, whole: true},
+		{at: 2 * SplitFrom, bits: 4},
+		{at: next - next/4, come: many, bits: 4},
+		{at: next, bits: 6},
+		{at: next + next/4, gone: few, bits: 6},
+	} {
+		grown(d, st, size, step.at-1)
+		got := grown(d, st, step.at-1, step.at)[out]
+		require.Equal(t, step.bits, bitsOf(got.Listeners["0.0.0.0_80"]), "%d", step.at)
+		come, gone := 0, 0
+		for name, v := range got.Scopes {
+			require.Equal(t, v == nil, got.RouteConfigs[name] == nil, name)
+			if v != nil {
+				come++
+			} else {
+				gone++
+			}
+		}
+		require.Equal(t, [2]int{step.come, step.gone}, [2]int{come, gone}, "%d", step.at)
+		if step.at == 2*SplitFrom {
+			require.Contains(t, got.RouteConfigs, "80")
+			require.Nil(t, got.RouteConfigs["80"], "the whole one goes")
+		}
+		if step.come+step.gone == 0 && step.at != 2*SplitFrom {
+			requireOnlyOf(t, got, step.at-1)
+		}
 
-	first := grown(d, st, SplitFrom-1, SplitFrom)[out]
-	require.Len(t, first.Scopes, bucket.Count(4))
-	require.Equal(t, 4, bitsOf(first.Listeners["0.0.0.0_80"]))
-	require.Contains(t, first.RouteConfigs, "80")
-	require.Nil(t, first.RouteConfigs["80"])
+		after := grown(d, st, step.at, step.at+1)[out]
+		require.Empty(t, after.Scopes)
+		require.Empty(t, after.RouteConfigs)
+		requireOnlyOf(t, after, step.at)
+		require.Equal(t, step.whole, after.VirtualHosts[fmt.Sprintf("80/svc-%d.shop.svc.cluster.local:80", step.at)] != nil, "%d", step.at)
+		size = step.at + 1
+	}
+}
 
-	next := grown(d, st, SplitFrom, SplitFrom+1)[out]
-	require.Empty(t, next.Scopes)
-	require.Empty(t, next.RouteConfigs)
-	for name, v := range next.VirtualHosts {
-		if v != nil {
-			require.True(t, strings.HasSuffix(name, fmt.Sprintf("/svc-%d.shop.svc.cluster.local:80", SplitFrom)), name)
+// requireOnlyOf: of no service but one there is a virtual host.
+func requireOnlyOf(t *testing.T, d *Delta, service int) {
+	t.Helper()
+	for name, v := range d.VirtualHosts {
+		if v != nil && isServiceHost(name[strings.LastIndexByte(name, '/')+1:]) {
+			require.True(t, strings.HasSuffix(name, fmt.Sprintf("/svc-%d.shop.svc.cluster.local:80", service)), name)
 		}
 	}
-
-	grown(d, st, SplitFrom+1, 8*SplitFrom-1)
-	last := grown(d, st, 8*SplitFrom-1, 8*SplitFrom)[out]
-	require.Len(t, last.Scopes, bucket.Count(4)+bucket.Count(6))
-	require.Equal(t, 6, bitsOf(last.Listeners["0.0.0.0_80"]))
 }

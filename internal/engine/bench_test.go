@@ -90,6 +90,28 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
+// BenchmarkScopedChange is a route's change where route configurations are split, at sizes with
+// one form and with two.
+func BenchmarkScopedChange(b *testing.B) {
+	for _, c := range []struct {
+		forms    string
+		services int
+	}{
+		{"whole", 150}, {"whole+16", 220}, {"16+whole", 400}, {"16", 1000}, {"16+64", 1800}, {"64+16", 2200}, {"64", 3000},
+	} {
+		b.Run(fmt.Sprintf("forms=%s/services=%d", c.forms, c.services), func(b *testing.B) {
+			e := mesh(b, c.services, 0)
+			p := proxy("web", "ns0")
+			p.ScopedRoutes = true
+			e.bind(&binding{proxy: p}, make(chan []*table.Table, 1))
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				e.batch([]store.Event{benchRoute(7, n+1)})
+			}
+		})
+	}
+}
+
 // BenchmarkChangeScopes is one endpoint change that many scopes see.
 func BenchmarkChangeScopes(b *testing.B) {
 	for _, scopes := range []int{1, 10, 100} {

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
@@ -169,12 +170,29 @@ func onlyAddresses(a *endpointv3.ClusterLoadAssignment) *endpointv3.ClusterLoadA
 func (r resources) compiled(t *testing.T) holdings {
 	t.Helper()
 	h := holdings{}
+	spare := r.spare()
 	for _, typ := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Scope, resource.Listener, resource.RouteConfig} {
 		for _, e := range r[typ] {
-			h.put(typ, decode(t, e))
+			if typ != resource.RouteConfig || !spare[e.Name] {
+				h.put(typ, decode(t, e))
+			}
 		}
 	}
 	return h
+}
+
+// spare are the route configurations that are split, and for which no listener asks whole.
+func (r resources) spare() map[string]bool {
+	out := map[string]bool{}
+	for _, e := range r[resource.Scope] {
+		out[bucket.RouteConfig(e.Name)] = true
+	}
+	for _, l := range r[resource.Listener] {
+		for _, rc := range l.RouteConfigs {
+			delete(out, rc)
+		}
+	}
+	return out
 }
 
 func decode(t *testing.T, e *resource.Encoded) proto.Message {

@@ -39,6 +39,7 @@ func (r resources) rewrite(t *testing.T, typ resource.Type, change func(proto.Me
 		change(m)
 		changed, err := resource.Encode(typ, e.Name, m)
 		require.NoError(t, err)
+		changed.RouteConfigs = e.RouteConfigs
 		r[typ][i] = changed
 	}
 }

@@ -92,7 +92,11 @@ func (l *traffic) call(last bool) {
 
 // get is a call that must be answered by 200. last ends its connection.
 func get(c *http.Client, url, host string, last bool) (string, error) {
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, http.NoBody)
+	return getWith(context.Background(), c, url, host, last)
+}
+
+func getWith(ctx context.Context, c *http.Client, url, host string, last bool) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"slices"
+
 	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -122,8 +124,7 @@ func (l *Ledger) unused() model.Revision {
 }
 
 // awaitsRoutes tells whether some listener of the proxy may wait for its routes, while the
-// one in whose place it comes goes on. In a table each route configuration is that of a
-// listener.
+// one in whose place it comes goes on. A table has others, too, that no listener uses.
 func (l *Ledger) awaitsRoutes() bool {
 	w := &l.watches[lds]
 	switch {
@@ -135,7 +136,12 @@ func (l *Ledger) awaitsRoutes() bool {
 		return false // they wait for ever
 	}
 	for _, s := range l.states {
-		for e := range s.All(l.strategy.Routes) {
+		for e := range s.All(resource.Listener) {
+			if slices.ContainsFunc(e.Resource().RouteConfigs, func(rc string) bool { return !l.routesSent(rc) }) {
+				return true
+			}
+		}
+		for e := range s.All(resource.Scope) {
 			if !l.routesSent(e.Name) {
 				return true
 			}

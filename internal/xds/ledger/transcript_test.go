@@ -24,7 +24,8 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into testdata")
 // ledger does then. The commands:
 //
 //	stream <delta|sotw> <rds|vhds|scoped>   a new stream, bound to the tables out and in
-//	commit <table> <revision>        then a line for each resource: <type> <name> [content], or -<type> <name>
+//	commit <table> <revision>        then a line for each resource: <type> <name> [content], or -<type> <name>;
+//	                                 behind a listener's content rc:<name>, which it asks for
 //	request <type> [nonce=<n>] [nack=<message>] [+name] [-name] [name=<content>] [name]
 //	                                 name=<content> is an entry of initial_resource_versions, a bare name one of
 //	                                 resource_names; ~ in a message is a space
@@ -189,7 +190,7 @@ func (p *player) content(f []string) (c content) {
 	if len(f) > 0 {
 		n, err := strconv.Atoi(f[0])
 		require.NoError(p.t, err)
-		c.n = n
+		c.n, c.refs = n, f[1:]
 	}
 	return c
 }

@@ -27,7 +27,13 @@ type content struct {
 
 func (c content) encode(t resource.Type, name string) *resource.Encoded {
 	s := fmt.Sprintf("%d;%s;%t;%t", c.n, strings.Join(c.refs, ","), c.eds, c.bad)
-	return resource.EncodeBytes(t, name, protowire.AppendString(protowire.AppendTag(nil, 15, protowire.BytesType), s))
+	e := resource.EncodeBytes(t, name, protowire.AppendString(protowire.AppendTag(nil, 15, protowire.BytesType), s))
+	for _, ref := range c.refs {
+		if rc, ok := strings.CutPrefix(ref, "rc:"); ok && t == resource.Listener {
+			e.RouteConfigs = append(e.RouteConfigs, rc)
+		}
+	}
+	return e
 }
 
 func decode(b []byte) (c content, hosts []content) {
@@ -57,13 +63,14 @@ type world struct {
 	table *table.Table
 	has   map[resource.Type]map[string]content
 	dirty map[resource.Type]map[string]bool
-	bad   bool // it may have resources that are refused
-	split bool // it may have split route configurations
+	bad   bool              // it may have resources that are refused
+	split bool              // it may have split route configurations
+	spare map[string]string // by port: a form that no listener uses any more, or not yet
 	next  int
 }
 
 func newWorld(r *rand.Rand, name string, bad bool) *world {
-	w := &world{r: r, table: table.New(name), has: map[resource.Type]map[string]content{}, dirty: map[resource.Type]map[string]bool{}, bad: bad}
+	w := &world{r: r, table: table.New(name), has: map[resource.Type]map[string]content{}, dirty: map[resource.Type]map[string]bool{}, spare: map[string]string{}, bad: bad}
 	for t := range resource.NumTypes {
 		w.has[t], w.dirty[t] = map[string]content{}, map[string]bool{}
 	}
@@ -217,13 +224,22 @@ func (w *world) addRoutes() {
 	}
 }
 
-// addSplitRoutes serves a port by a route configuration, or by scopes of two sizes.
+// addSplitRoutes serves a port by a route configuration, or by scopes of two sizes. What its
+// listener used before stays for a while, or goes.
 func (w *world) addSplitRoutes() {
 	port := fmt.Sprint(80 + w.r.IntN(3))
 	form := []string{"rc:" + port, "sc:" + port + "~2", "sc:" + port + "~4"}[w.r.IntN(3)]
 	listener := "0.0.0.0_" + port
+	if spare := w.spare[port]; spare != "" && spare != form {
+		w.dropRoutes(spare)
+	}
+	delete(w.spare, port)
 	if old := w.has[resource.Listener][listener].refs; len(old) > 0 && old[0] != form {
-		w.dropRoutes(old[0])
+		if w.r.IntN(2) == 0 {
+			w.spare[port] = old[0]
+		} else {
+			w.dropRoutes(old[0])
+		}
 	}
 	parts := []string{form[3:]}
 	if form[:3] == "sc:" {
@@ -268,7 +284,12 @@ func (w *world) removeRoutes() {
 		return
 	}
 	if w.split {
-		listener := "0.0.0.0_" + bucket.RouteConfig(rc)
+		port := bucket.RouteConfig(rc)
+		listener := "0.0.0.0_" + port
+		if spare := w.spare[port]; spare != "" {
+			w.dropRoutes(spare)
+			delete(w.spare, port)
+		}
 		w.dropRoutes(w.has[resource.Listener][listener].refs[0])
 		w.drop(resource.Listener, listener)
 		return
