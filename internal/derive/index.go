@@ -68,7 +68,7 @@ func (x *Index) apply(c store.Change, touched *touched) {
 	switch c.Key.Kind {
 	case model.KindService, model.KindServiceEntry:
 		x.replaceServices(servicesOf(c.Old), servicesOf(c.New), touched)
-	case model.KindVirtualService, model.KindHTTPRoute, model.KindGRPCRoute:
+	case model.KindVirtualService, model.KindHTTPRoute, model.KindGRPCRoute, model.KindTLSRoute, model.KindTCPRoute:
 		x.replaceVirtualService(as[*model.VirtualService](c.Old), as[*model.VirtualService](c.New), touched)
 	case model.KindDestinationRule:
 		x.replaceRule(as[*model.DestinationRule](c.Old), as[*model.DestinationRule](c.New), touched)

@@ -77,7 +77,9 @@ func (w *world) kubernetesGateway() model.Object {
 	g := w.gateway().(*model.Gateway)
 	g.Kind, g.OwnNamespace = model.KindKubernetesGateway, true
 	for i := range g.Servers {
-		g.Servers[i].Routes = pick(w, [][]model.Kind{{model.KindHTTPRoute, model.KindGRPCRoute}, {model.KindHTTPRoute}, {model.KindGRPCRoute}})
+		g.Servers[i].Routes = pick(w, [][]model.Kind{
+			{model.KindHTTPRoute, model.KindGRPCRoute}, {model.KindHTTPRoute}, {model.KindTLSRoute}, {model.KindTCPRoute}, {model.KindTLSRoute, model.KindTCPRoute},
+		})
 	}
 	return g
 }
@@ -85,7 +87,12 @@ func (w *world) kubernetesGateway() model.Object {
 // kubernetesRoute is bound to Gateways of the Gateway API, or to listeners of these.
 func (w *world) kubernetesRoute() model.Object {
 	v := w.boundService().(*model.VirtualService)
-	v.Kind, v.TCP, v.TLS, v.Visibility = pick(w, []model.Kind{model.KindHTTPRoute, model.KindGRPCRoute}), nil, nil, model.Visibility{}
+	v.Kind, v.Visibility = pick(w, []model.Kind{model.KindHTTPRoute, model.KindHTTPRoute, model.KindGRPCRoute, model.KindTLSRoute, model.KindTCPRoute}), model.Visibility{}
+	if v.Kind == model.KindTLSRoute || v.Kind == model.KindTCPRoute {
+		v.HTTP = nil
+	} else {
+		v.TCP, v.TLS = nil, nil
+	}
 	if len(v.Hosts) == 0 {
 		v.Hosts = []model.Host{"*"}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Origins are the objects that a part of the configuration comes from, in order: the
-// VirtualServices, HTTPRoutes and DestinationRules in it, the Gateways that have a router listen, the
+// VirtualServices, routes of the Gateway API and DestinationRules in it, the Gateways that have a router listen, the
 // Sidecars whose files a listener has, or, where there are none, the ServiceEntries that define its host. None: it comes from
 // Kubernetes' objects alone.
 func Origins(snap *store.Snapshot, p server.Part) []model.Key {
@@ -21,13 +21,18 @@ func Origins(snap *store.Snapshot, p server.Part) []model.Key {
 	case resource.Cluster:
 		out = named(p, "destination-rule", model.KindDestinationRule)
 	case resource.VirtualHost, resource.RouteConfig:
-		out = append(named(p, "virtual-service", model.KindVirtualService), named(p, "http-route", model.KindHTTPRoute)...)
+		for _, kind := range routing {
+			out = append(out, named(p, kind.ConfigName(), kind)...)
+		}
 	case resource.Extension:
 		return pluginOf(snap, p)
 	case resource.Bootstrap:
 		return filterOf(snap, p)
 	case resource.Listener:
-		out = slices.Concat(related(snap, p, model.KindVirtualService), gatewaysBehind(snap, p), sidecarsBehind(snap, p))
+		for _, kind := range routing {
+			out = append(out, related(snap, p, kind)...)
+		}
+		out = slices.Concat(out, gatewaysBehind(snap, p), sidecarsBehind(snap, p))
 	}
 	out = append(out, named(p, "envoy-filter", model.KindEnvoyFilter)...)
 	out = slices.DeleteFunc(out, func(k model.Key) bool { return snap.Get(k) == nil })

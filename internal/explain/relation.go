@@ -20,7 +20,7 @@ type test = func(resource.Type, *table.Entry) bool
 func relation(snap *store.Snapshot, key model.Key) test {
 	o := snap.Get(key)
 	switch key.Kind {
-	case model.KindVirtualService, model.KindHTTPRoute, model.KindGRPCRoute:
+	case model.KindVirtualService, model.KindHTTPRoute, model.KindGRPCRoute, model.KindTLSRoute, model.KindTCPRoute:
 		return ofVirtualService(key, o)
 	case model.KindDestinationRule:
 		path := configPath(key, "destination-rule")
@@ -53,7 +53,7 @@ func configPath(key model.Key, kind string) []byte {
 }
 
 // routing are the kinds that say where calls go.
-var routing = []model.Kind{model.KindVirtualService, model.KindHTTPRoute, model.KindGRPCRoute}
+var routing = []model.Kind{model.KindVirtualService, model.KindHTTPRoute, model.KindGRPCRoute, model.KindTLSRoute, model.KindTCPRoute}
 
 func ofVirtualService(key model.Key, o model.Object) test {
 	path := configPath(key, key.Kind.ConfigName())

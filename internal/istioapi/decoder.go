@@ -185,6 +185,10 @@ func newTyped(kind model.Kind) metav1.Object {
 		return &gatewayv1.HTTPRoute{}
 	case model.KindGRPCRoute:
 		return &gatewayv1.GRPCRoute{}
+	case model.KindTLSRoute:
+		return &gatewayv1.TLSRoute{}
+	case model.KindTCPRoute:
+		return &gatewayv1.TCPRoute{}
 	case model.KindGatewayClass:
 		return &gatewayv1.GatewayClass{}
 	case model.KindReferenceGrant:
@@ -241,6 +245,10 @@ func (d Decoder) FromTyped(o metav1.Object) (model.Object, Problems) {
 		return asObject(d.HTTPRoute(o))
 	case *gatewayv1.GRPCRoute:
 		return asObject(d.GRPCRoute(o))
+	case *gatewayv1.TLSRoute:
+		return asObject(d.TLSRoute(o))
+	case *gatewayv1.TCPRoute:
+		return asObject(d.TCPRoute(o))
 	case *gatewayv1.GatewayClass:
 		return nil, nil // its name, which Gateways have, says enough
 	case *gatewayv1.ReferenceGrant:

@@ -70,6 +70,8 @@ var readKinds = []apiKind{
 	{group: GroupGatewayAPI, kind: "GatewayClass", versions: gatewayVersions, cluster: true},
 	{group: GroupGatewayAPI, kind: "HTTPRoute", versions: gatewayVersions},
 	{group: GroupGatewayAPI, kind: "GRPCRoute", versions: []string{"v1"}},
+	{group: GroupGatewayAPI, kind: "TLSRoute", versions: []string{"v1", "v1alpha3", "v1alpha2"}},
+	{group: GroupGatewayAPI, kind: "TCPRoute", versions: []string{"v1", "v1alpha2"}},
 	{group: GroupGatewayAPI, kind: "ReferenceGrant", versions: gatewayVersions},
 	{group: groupNetworking, kind: "ProxyConfig", versions: []string{"v1beta1"}},
 	{group: groupExtensions, kind: "WasmPlugin", versions: []string{"v1alpha1"}},
@@ -89,7 +91,7 @@ var laterKinds = map[string][]string{
 	groupExtensions:               {"TrafficExtension"},
 	"install.istio.io":            {"IstioOperator"},
 	"config.istio.io":             nil,
-	GroupGatewayAPI:               {"TCPRoute", "TLSRoute", "UDPRoute", "BackendTLSPolicy", "ListenerSet"},
+	GroupGatewayAPI:               {"UDPRoute", "BackendTLSPolicy", "ListenerSet"},
 	"inference.networking.k8s.io": nil,
 }
 

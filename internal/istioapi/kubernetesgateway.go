@@ -50,9 +50,18 @@ func (c *conv) kubernetesListener(at path, l *gatewayv1.Listener) (model.Gateway
 		out.Port.Protocol = model.ProtocolHTTP
 	case gatewayv1.HTTPSProtocolType:
 		out.Port.Protocol = model.ProtocolHTTPS
-		out.TLS = c.listenerTLS(at.f("tls"), l.TLS)
+		out.TLS = c.listenerTLS(at.f("tls"), l)
+	case gatewayv1.TLSProtocolType:
+		out.Port.Protocol = model.ProtocolTLS
+		if t := l.TLS; t != nil && t.Mode != nil && *t.Mode == gatewayv1.TLSModePassthrough {
+			out.TLS = &model.ServerTLS{Mode: model.ServerPassthrough}
+		} else {
+			out.TLS = c.listenerTLS(at.f("tls"), l)
+		}
+	case gatewayv1.TCPProtocolType:
+		out.Port.Protocol = model.ProtocolTCP
 	default:
-		c.warnf(at.f("protocol"), "%s has no effect in Moonsail yet; use HTTP or HTTPS, or a Gateway of networking.istio.io", l.Protocol)
+		c.warnf(at.f("protocol"), "%s has no effect in Moonsail yet; use HTTP, HTTPS, TLS or TCP", l.Protocol)
 		return out, false
 	}
 	out.Routes = c.routesOf(at, l)
@@ -60,7 +69,7 @@ func (c *conv) kubernetesListener(at path, l *gatewayv1.Listener) (model.Gateway
 	if l.Hostname != nil && *l.Hostname != "" && c.checkHost(at.f("hostname"), string(*l.Hostname), true) {
 		out.Hosts[0].Host = model.Host(strings.ToLower(string(*l.Hostname)))
 	}
-	return out, l.Protocol == gatewayv1.HTTPProtocolType || out.TLS != nil
+	return out, out.TLS != nil || l.Protocol == gatewayv1.HTTPProtocolType || l.Protocol == gatewayv1.TCPProtocolType
 }
 
 // routesOf are the kinds of routes that a listener takes.
@@ -92,9 +101,10 @@ func (c *conv) routesFrom(at path, a *gatewayv1.AllowedRoutes) string {
 }
 
 // listenerTLS is nil where the listener cannot be served.
-func (c *conv) listenerTLS(at path, t *gatewayv1.ListenerTLSConfig) *model.ServerTLS {
+func (c *conv) listenerTLS(at path, l *gatewayv1.Listener) *model.ServerTLS {
+	t := l.TLS
 	if t == nil || t.Mode != nil && *t.Mode != gatewayv1.TLSModeTerminate {
-		c.errorf(at.f("mode"), "HTTPS needs mode Terminate, and certificateRefs")
+		c.errorf(at.f("mode"), "%s needs mode Terminate, and certificateRefs", l.Protocol)
 		return nil
 	}
 	out := &model.ServerTLS{Mode: model.ServerSimple}

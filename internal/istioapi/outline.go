@@ -96,6 +96,10 @@ func OutlineOf(kind model.Kind, raw []byte) *Outline {
 		return routeOutline(o.Namespace, o.Spec.ParentRefs, o.Spec.Hostnames, httpBackends(o.Namespace, o.Spec.Rules))
 	case *gatewayv1.GRPCRoute:
 		return routeOutline(o.Namespace, o.Spec.ParentRefs, o.Spec.Hostnames, httpBackends(o.Namespace, grpcRules(o.Spec.Rules)))
+	case *gatewayv1.TLSRoute:
+		return routeOutline(o.Namespace, o.Spec.ParentRefs, o.Spec.Hostnames, httpBackends(o.Namespace, tlsRules(o.Spec.Rules)))
+	case *gatewayv1.TCPRoute:
+		return routeOutline(o.Namespace, o.Spec.ParentRefs, nil, httpBackends(o.Namespace, tcpRules(o.Spec.Rules)))
 	}
 	return nil
 }
@@ -229,6 +233,13 @@ func (l *ListenerOutline) Possible() []model.Kind {
 	switch gatewayv1.ProtocolType(l.Protocol) {
 	case gatewayv1.HTTPProtocolType, gatewayv1.HTTPSProtocolType:
 		return []model.Kind{model.KindHTTPRoute, model.KindGRPCRoute}
+	case gatewayv1.TLSProtocolType:
+		if l.TLSMode == string(gatewayv1.TLSModePassthrough) {
+			return []model.Kind{model.KindTLSRoute}
+		}
+		return []model.Kind{model.KindTCPRoute}
+	case gatewayv1.TCPProtocolType:
+		return []model.Kind{model.KindTCPRoute}
 	}
 	return nil
 }

@@ -13,6 +13,8 @@ const (
 	KindKubernetesGateway Kind = "KubernetesGateway" // called Gateway there
 	KindHTTPRoute         Kind = "HTTPRoute"
 	KindGRPCRoute         Kind = "GRPCRoute"
+	KindTLSRoute          Kind = "TLSRoute"
+	KindTCPRoute          Kind = "TCPRoute"
 	KindReferenceGrant    Kind = "ReferenceGrant"
 	KindGatewayClass      Kind = "GatewayClass" // read for its status alone
 )
@@ -20,7 +22,7 @@ const (
 // IsKubernetesRoute tells whether it is a kind of the Gateway API's routes.
 func (k Kind) IsKubernetesRoute() bool {
 	switch k {
-	case KindHTTPRoute, KindGRPCRoute:
+	case KindHTTPRoute, KindGRPCRoute, KindTLSRoute, KindTCPRoute:
 		return true
 	}
 	return false

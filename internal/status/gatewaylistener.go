@@ -95,7 +95,7 @@ func acceptedListener(l *istioapi.ListenerOutline) condition {
 
 // certificates complains of those that there are not.
 func (w *gatewayWorld) certificates(k model.Key, l *istioapi.ListenerOutline, wrong *complaints) {
-	if l.Protocol != "HTTPS" {
+	if l.Protocol != "HTTPS" && (l.Protocol != "TLS" || l.TLSMode == "Passthrough") {
 		return
 	}
 	const invalid = "InvalidCertificateRef"

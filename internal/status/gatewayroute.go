@@ -57,6 +57,8 @@ func (w *gatewayWorld) parent(k model.Key, o outlined, p *istioapi.ParentOutline
 func (w *gatewayWorld) serviceParent(k model.Key, o outlined, p *istioapi.ParentOutline, taken condition) (string, condition) {
 	reason, message := "", ""
 	switch {
+	case k.Kind == model.KindTLSRoute || k.Kind == model.KindTCPRoute:
+		reason, message = "UnsupportedValue", fmt.Sprintf("%ss of Services have no effect in Moonsail yet", k.Kind)
 	case p.Namespace != k.Namespace:
 		reason, message = "UnsupportedValue", "routes for the Service of another namespace have no effect in Moonsail yet"
 	case slices.ContainsFunc(o.Route.Parents, func(p istioapi.ParentOutline) bool { return p.IsGateway() }):

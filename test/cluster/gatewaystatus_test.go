@@ -170,6 +170,10 @@ func TestStatusesOfTheGatewayAPI(t *testing.T) {
 	})
 	c.Apply(t, ns, strings.ReplaceAll(httpRoute("a.example.com", "web"), "HTTPRoute", "GRPCRoute"))
 	awaitConditions(t, c, ns, "grpcroutes", "web", ofUs, "Accepted=True/Accepted", "ResolvedRefs=True/ResolvedRefs")
+	c.Apply(t, ns, strings.ReplaceAll(httpRoute("a.example.com", "web"), "HTTPRoute", "TLSRoute"))
+	awaitConditions(t, c, ns, "tlsroutes", "web", ofUs, "Accepted=False/NotAllowedByListeners", "ResolvedRefs=True/ResolvedRefs")
+	c.Apply(t, ns, strings.ReplaceAll(strings.ReplaceAll(httpRoute("a.example.com", "web"), "HTTPRoute", "TCPRoute"), "  hostnames: [a.example.com]\n", ""))
+	awaitConditions(t, c, ns, "tcproutes", "web", ofUs, "Accepted=False/NotAllowedByListeners", "ResolvedRefs=True/ResolvedRefs")
 	c.Delete(t, ns, "apiVersion: v1\nkind: Pod\nmetadata: {name: router}")
 	awaitConditions(t, c, ns, "gateways", "web", statusOf, "Programmed=False/NoResources")
 }
