@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -77,21 +78,28 @@ func balances(t *testing.T, s *pair.Sidecar) map[string]bool {
 	return out
 }
 
-// calls sends requests through a pair, and checks that all are answered.
+// calls sends requests through a pair, and checks that all are answered: again, until the kernel, which
+// counts CPU time by 10 ms, has some for each process.
 func calls(t *testing.T, p *pair.Pair) {
 	t.Helper()
 	before, err := p.Usage()
 	require.NoError(t, err)
-	r, err := p.Load(t.Context(), load.Options{Connections: 4, Rate: 200, Duration: 500 * time.Millisecond})
-	require.NoError(t, err)
-	require.EqualValues(t, 100, r.Requests)
-	require.Zero(t, r.Failed)
-	require.Positive(t, r.CPU)
-	after, err := p.Usage()
-	require.NoError(t, err)
-	used := after.Since(before)
-	require.Positive(t, used.Backend)
-	require.Equal(t, []bool{p.Setup.Client, p.Setup.Server}, []bool{used.Client > 0, used.Server > 0})
+	want, got := []bool{true, p.Setup.Client, p.Setup.Server}, []bool(nil)
+	for range 20 {
+		r, err := p.Load(t.Context(), load.Options{Connections: 4, Rate: 200, Duration: 500 * time.Millisecond})
+		require.NoError(t, err)
+		require.Positive(t, r.Requests)
+		require.LessOrEqual(t, r.Requests, int64(100), "those that were not sent in time are left out")
+		require.Zero(t, r.Failed)
+		require.Positive(t, r.CPU)
+		after, err := p.Usage()
+		require.NoError(t, err)
+		used := after.Since(before)
+		if got = []bool{used.Backend > 0, used.Client > 0, used.Server > 0}; slices.Equal(want, got) {
+			return
+		}
+	}
+	require.Equal(t, want, got)
 }
 
 const (
