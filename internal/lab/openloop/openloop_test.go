@@ -37,7 +37,7 @@ func TestRun(t *testing.T) {
 		_, ok := hosts.Load(h)
 		require.True(t, ok, h)
 	}
-	out, err = (&Load{Address: address, Hosts: []string{"a"}, Conns: 2}).Run(t.Context(), 50*time.Millisecond)
+	out, err = (&Load{Address: address, Hosts: []string{"a"}, Conns: 2}).Run(t.Context(), 500*time.Millisecond)
 	require.NoError(t, err)
 	require.NotEmpty(t, out.Latencies, "as fast as answers come")
 }
