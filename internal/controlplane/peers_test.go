@@ -41,11 +41,15 @@ func newMesh(t *testing.T) *mesh {
 // add starts one that knows those before, and others at addresses.
 func (m *mesh) add(more ...string) *identityPlane {
 	m.t.Helper()
+	unheard := len(more) > 0
 	for _, p := range m.planes {
 		more = append(more, p.secure)
 	}
 	p := startIdentities(m.t, m.caDir, func(o *Options) {
-		o.Replicas = Replicas{Addresses: more, Every: 20 * time.Millisecond, Patience: 500 * time.Millisecond}
+		o.Replicas = Replicas{Addresses: more, Every: 20 * time.Millisecond}
+		if unheard {
+			o.Replicas.Patience = 2 * time.Second // on a busy machine others are heard within that
+		}
 		m.dirs = append(m.dirs, o.ConfigDir)
 	})
 	m.planes = append(m.planes, p)
