@@ -89,7 +89,7 @@ spec: {host: reviews, trafficPolicy: {connectionPool: {tcp: {maxConnections: %[2
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, bytes.ReplaceAll(text, []byte("maxConnections: 3"), []byte("maxConnections: 4")), 0o600))
-	status, out := ask(t, "wait", path, "--timeout", "200ms", "--address", url)
+	status, out := ask(t, "wait", path, "--timeout", "2s", "--address", url)
 	require.Equal(t, 3, status, out)
 	require.Contains(t, out, "the control plane has another version of it")
 }

@@ -68,9 +68,9 @@ spec: {host: reviews, trafficPolicy: {connectionPool: {tcp: {maxConnections: %d}
 }
 
 // wait asks until when the proxies have the file.
-func (a *asked) wait(timeout string) (status int, out string) {
+func (a *asked) wait(timeout string, more ...string) (status int, out string) {
 	a.t.Helper()
-	return ask(a.t, "wait", a.file, "--timeout", timeout, "--address", a.url)
+	return ask(a.t, append([]string{"wait", a.file, "--timeout", timeout, "--address", a.url}, more...)...)
 }
 
 // says asks until the answer has all of these.
@@ -101,7 +101,9 @@ func TestAskingAClusterWhileFaultsAreOn(t *testing.T) {
 	// Stopped: it neither answers nor goes away.
 	stopped.mu.Lock()
 	a.rule(2)
-	status, out = a.wait("1s")
+	status, out = a.wait("1m", "--for", "distribution=50%")
+	require.Zero(t, status, out)
+	status, out = a.wait("2s")
 	require.Equal(t, 3, status, out)
 	require.Contains(t, out, "distributed to 1 of 2 proxies (50 %); 1 behind")
 	require.Contains(t, out, "stopped."+a.ns+": has not answered CDS for ")

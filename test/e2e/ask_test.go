@@ -83,6 +83,8 @@ func askWhileFaultsAreOn(t *testing.T, sotw bool) {
 	resume := func() { _ = stopped.process.Signal(syscall.SIGCONT) }
 	t.Cleanup(resume)
 	m.write("routes.yaml", routes("web", to("web")))
+	status, out = m.ask("wait", filepath.Join(m.dir, "routes.yaml"), "--for", "distribution=50%", "--timeout", "30s")
+	require.Zero(t, status, out)
 	status, out = m.ask("wait", filepath.Join(m.dir, "routes.yaml"), "--timeout", "2s")
 	require.Equal(t, 3, status, out)
 	require.Contains(t, out, "distributed to 1 of 2 proxies (50 %); 1 behind")
