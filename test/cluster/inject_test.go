@@ -20,16 +20,16 @@ import (
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
-// shipped is deploy/injector.yaml, for one namespace alone and led to a port of this machine. It
+// shipped is deploy/injector.yaml, for one namespace alone and led to an address of this machine. It
 // is removed with the test.
-func shipped(t *testing.T, c *kubetest.Cluster, ns string, port int) string {
+func shipped(t *testing.T, c *kubetest.Cluster, ns, addr string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "injector.yaml"))
 	require.NoError(t, err)
 	config := &registrationv1.MutatingWebhookConfiguration{}
 	require.NoError(t, yaml.UnmarshalStrict(text, config))
 	require.Len(t, config.Webhooks, 4)
-	url := fmt.Sprintf("https://127.0.0.1:%d/inject", port)
+	url := "https://" + addr + "/inject"
 	config.Name = ns
 	for i := range config.Webhooks {
 		w := &config.Webhooks[i]
@@ -63,15 +63,24 @@ metadata: {name: %s, labels: {app: own%s}, annotations: {%s}}
 spec: {containers: [{name: app, image: own:1}]}
 `
 
-// runInjector runs a control plane that injects Pods of a namespace, as what is shipped has it asked.
+// runInjector runs a control plane that injects Pods of a namespace, as what is shipped has it asked, and
+// waits until the API server asks it.
 func runInjector(t *testing.T, c *kubetest.Cluster, ns string) {
 	t.Helper()
-	port := freePort(t)
-	name := shipped(t, c, ns, port)
+	addr := webhookAddr()
+	name := shipped(t, c, ns, addr)
 	runControl(t, c, func(o *controlplane.Options) {
 		o.Status = false
-		o.Webhook.Addr, o.Webhook.InjectConfig, o.Webhook.Inject = fmt.Sprintf("127.0.0.1:%d", port), name, inject.Default()
+		o.Webhook.Addr, o.Webhook.InjectConfig, o.Webhook.Inject = addr, name, inject.Default()
 		require.NoError(t, o.Webhook.Inject.Prepare())
+	})
+	c.Eventually(t, "Pods are injected", func(ctx context.Context) error {
+		trial := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "trial"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}}
+		o, err := c.Client.CoreV1().Pods(ns).Create(ctx, trial, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && len(o.Spec.InitContainers) == 0 {
+			err = errors.New("they are not")
+		}
+		return err
 	})
 }
 
