@@ -2,8 +2,6 @@ package istioapi
 
 import (
 	"regexp"
-	"slices"
-	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -12,19 +10,11 @@ import (
 
 // GRPCRoute decodes a GRPCRoute of the Gateway API likewise: calls are requests to /SERVICE/METHOD.
 func (d Decoder) GRPCRoute(o *gatewayv1.GRPCRoute) (*model.VirtualService, Problems) {
-	c := d.start(model.KindGRPCRoute, &o.ObjectMeta)
-	at, spec := path("spec"), &o.Spec
-	v := c.kubernetesRoute(at, spec.ParentRefs, spec.Hostnames)
-	if v == nil {
-		return nil, c.list
-	}
-	rules := grpcRules(spec.Rules)
-	for i := range rules {
-		at := at.f("rules").i(i)
-		base := c.ruleBase(at, &rules[i])
-		v.HTTP = append(v.HTTP, c.grpcMatches(at.f("matches"), base, spec.Rules[i].Matches)...)
-	}
-	slices.SortStableFunc(v.HTTP, func(a, b model.HTTPRoute) int { return compareMatches(a.Matches, b.Matches) })
+	c, rules := d.start(model.KindGRPCRoute, &o.ObjectMeta), grpcRules(o.Spec.Rules)
+	v := c.kubernetesRoute(path("spec"), o.Spec.ParentRefs, o.Spec.Hostnames)
+	c.kubernetesRules(v, len(rules), func(at path, i int) []model.HTTPRoute {
+		return c.grpcMatches(at.f("matches"), c.ruleBase(at, &rules[i]), o.Spec.Rules[i].Matches)
+	})
 	return v, c.list
 }
 
@@ -49,14 +39,11 @@ func (c *conv) grpcMatch(at path, m *gatewayv1.GRPCRouteMatch) model.HTTPMatch {
 	if m.Method != nil {
 		out.URI = c.methodMatch(at.f("method"), m.Method)
 	}
-	for i, h := range m.Headers {
-		kind := gatewayv1.GRPCHeaderMatchExact
-		if h.Type != nil {
-			kind = *h.Type
-		}
-		out.Headers = append(out.Headers, c.namedMatch(at.f("headers").i(i), strings.ToLower(string(h.Name)), string(kind), h.Value))
+	var headers []gatewayv1.HTTPHeaderMatch
+	for _, h := range m.Headers {
+		headers = append(headers, gatewayv1.HTTPHeaderMatch{Type: (*gatewayv1.HeaderMatchType)(h.Type), Name: gatewayv1.HTTPHeaderName(h.Name), Value: h.Value})
 	}
-	slices.SortStableFunc(out.Headers, func(a, b model.HeaderMatch) int { return strings.Compare(a.Name, b.Name) })
+	out.Headers = c.headerMatches(at.f("headers"), headers)
 	return out
 }
 

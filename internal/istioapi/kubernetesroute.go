@@ -14,17 +14,21 @@ import (
 // hosts and gateways of its parents, or for the mesh where these are Services. nil: it has no
 // parent here.
 func (d Decoder) HTTPRoute(o *gatewayv1.HTTPRoute) (*model.VirtualService, Problems) {
-	c := d.start(model.KindHTTPRoute, &o.ObjectMeta)
-	at, spec := path("spec"), &o.Spec
-	v := c.kubernetesRoute(at, spec.ParentRefs, spec.Hostnames)
+	c, spec := d.start(model.KindHTTPRoute, &o.ObjectMeta), &o.Spec
+	v := c.kubernetesRoute(path("spec"), spec.ParentRefs, spec.Hostnames)
+	c.kubernetesRules(v, len(spec.Rules), func(at path, i int) []model.HTTPRoute { return c.kubernetesRule(at, &spec.Rules[i]) })
+	return v, c.list
+}
+
+// kubernetesRules adds what rules become to a route, if there is one, in the order of the Gateway API.
+func (c *conv) kubernetesRules(v *model.VirtualService, n int, rule func(path, int) []model.HTTPRoute) {
 	if v == nil {
-		return nil, c.list
+		return
 	}
-	for i := range spec.Rules {
-		v.HTTP = append(v.HTTP, c.kubernetesRule(at.f("rules").i(i), &spec.Rules[i])...)
+	for i := range n {
+		v.HTTP = append(v.HTTP, rule(path("spec.rules").i(i), i)...)
 	}
 	slices.SortStableFunc(v.HTTP, func(a, b model.HTTPRoute) int { return compareMatches(a.Matches, b.Matches) })
-	return v, c.list
 }
 
 // kubernetesRoute is a route without its rules; nil: it has no parent here.
@@ -155,13 +159,7 @@ func (c *conv) kubernetesMatch(at path, m *gatewayv1.HTTPRouteMatch) model.HTTPM
 	if m.Method != nil {
 		out.Method = &model.StringMatch{Kind: model.MatchExact, Value: string(*m.Method)}
 	}
-	for i, h := range m.Headers {
-		kind := gatewayv1.HeaderMatchExact
-		if h.Type != nil {
-			kind = *h.Type
-		}
-		out.Headers = append(out.Headers, c.namedMatch(at.f("headers").i(i), strings.ToLower(string(h.Name)), string(kind), h.Value))
-	}
+	out.Headers = c.headerMatches(at.f("headers"), m.Headers)
 	for i, q := range m.QueryParams {
 		kind := gatewayv1.QueryParamMatchExact
 		if q.Type != nil {
@@ -169,9 +167,22 @@ func (c *conv) kubernetesMatch(at path, m *gatewayv1.HTTPRouteMatch) model.HTTPM
 		}
 		out.QueryParams = append(out.QueryParams, c.namedMatch(at.f("queryParams").i(i), string(q.Name), string(kind), q.Value))
 	}
-	byName := func(a, b model.HeaderMatch) int { return strings.Compare(a.Name, b.Name) }
-	slices.SortStableFunc(out.Headers, byName)
 	slices.SortStableFunc(out.QueryParams, byName)
+	return out
+}
+
+func byName(a, b model.HeaderMatch) int { return strings.Compare(a.Name, b.Name) }
+
+func (c *conv) headerMatches(at path, list []gatewayv1.HTTPHeaderMatch) []model.HeaderMatch {
+	var out []model.HeaderMatch
+	for i, h := range list {
+		kind := gatewayv1.HeaderMatchExact
+		if h.Type != nil {
+			kind = *h.Type
+		}
+		out = append(out, c.namedMatch(at.i(i), strings.ToLower(string(h.Name)), string(kind), h.Value))
+	}
+	slices.SortStableFunc(out, byName)
 	return out
 }
 

@@ -214,11 +214,20 @@ func (b *Board) found(k model.Key, l *live) bool {
 
 // setAcross takes what is wrong between objects: of all of them.
 func (b *Board) setAcross(all map[model.Key]istioapi.Problems) {
+	b.each(func(k model.Key, o *object) bool {
+		was := o.across
+		o.across = all[k]
+		return !slices.Equal(was, o.across)
+	})
+}
+
+// each has a function take what is news of each object, and reviews those of which it says that
+// something is.
+func (b *Board) each(take func(model.Key, *object) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for k, o := range b.objects {
-		if now := all[k]; !slices.Equal(o.across, now) {
-			o.across = now
+		if take(k, o) {
 			b.review(k, o)
 		}
 	}
@@ -246,32 +255,27 @@ func (b *Board) outlinesSeen() int {
 
 // setJudged takes what the statuses of the Gateway API's objects should say: of all of them.
 func (b *Board) setJudged(all map[model.Key]*judgement) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for k, o := range b.objects {
-		if now := all[k]; !reflect.DeepEqual(o.judged, now) {
-			o.judged = now
-			b.review(k, o)
-		}
-	}
+	b.each(func(k model.Key, o *object) bool {
+		was := o.judged
+		o.judged = all[k]
+		return !reflect.DeepEqual(was, o.judged)
+	})
 }
 
 // setRefused takes what proxies refuse: all of it.
 func (b *Board) setRefused(all map[model.Key]refusal) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for k, o := range b.objects {
+	b.each(func(k model.Key, o *object) bool {
 		now, is := all[k]
 		switch {
 		case !is && o.refuse == nil, is && o.refuse != nil && *o.refuse == now:
-			continue
+			return false
 		case is:
 			o.refuse, o.accepted = &now, false
 		default:
 			o.refuse = nil
 		}
-		b.review(k, o)
-	}
+		return true
+	})
 }
 
 // doubtful is an object that proxies refused and do not refuse now.

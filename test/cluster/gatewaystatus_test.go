@@ -6,14 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/structpb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -181,23 +178,13 @@ func TestStatusesOfTheGatewayAPI(t *testing.T) {
 // connectRouter gives a router of the Gateway web that refuses listeners which hold a text.
 func connectRouter(t *testing.T, addr, ns, text string) {
 	t.Helper()
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
-	require.NoError(t, err)
+	stream := openStream(t, addr)
 	r := &refuser{stream: stream, text: text}
 	metadata, err := structpb.NewStruct(map[string]any{"LABELS": map[string]any{"gateway.networking.k8s.io/gateway-name": "web"}})
 	require.NoError(t, err)
 	node := &core.Node{Id: strings.ReplaceAll("router~10.9.9.7~router.NS~NS.svc.cluster.local", "NS", ns), Metadata: metadata}
 	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: resource.Listener.URL()}))
-	var reading sync.WaitGroup
-	reading.Go(r.read)
-	t.Cleanup(func() {
-		cancel()
-		reading.Wait()
-		require.NoError(t, conn.Close())
-	})
+	stream.reading.Go(r.read)
 }
 
 // TestNACKsOfRoutersComeBackToTheirGateway: Programmed says so, until they have accepted it.

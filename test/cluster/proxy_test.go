@@ -43,13 +43,9 @@ func connect(t *testing.T, addr, ns string) *proxy {
 
 func connectAs(t *testing.T, addr, ns, name, ip string) *proxy {
 	t.Helper()
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
-	require.NoError(t, err)
+	s := openStream(t, addr)
 	p := &proxy{
-		stream: stream, cut: cancel, held: map[resource.Type]map[string]string{}, removed: map[string]bool{},
+		stream: s, cut: s.cut, held: map[resource.Type]map[string]string{}, removed: map[string]bool{},
 		model: &model.Proxy{
 			ID: "sidecar~" + ip + "~" + name + "." + ns + "~" + ns + ".svc.cluster.local", Type: model.ProxySidecar,
 			Name: name, Namespace: ns, IPs: []string{ip}, DNSDomain: ns + ".svc.cluster.local",
@@ -59,18 +55,35 @@ func connectAs(t *testing.T, addr, ns, name, ip string) *proxy {
 	for _, typ := range held {
 		p.held[typ] = map[string]string{}
 		if typ != resource.Endpoints {
-			require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: typ.URL()}))
+			require.NoError(t, s.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: typ.URL()}))
 			node = nil
 		}
 	}
-	var reading sync.WaitGroup
-	reading.Go(p.read)
+	s.reading.Go(p.read)
+	return p
+}
+
+// openedStream is a delta stream to a control plane, until the test ends.
+type openedStream struct {
+	discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+	cut     context.CancelFunc
+	reading sync.WaitGroup // who reads; the test's end waits for it
+}
+
+func openStream(t *testing.T, addr string) *openedStream {
+	t.Helper()
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	require.NoError(t, err)
+	out := &openedStream{AggregatedDiscoveryService_DeltaAggregatedResourcesClient: stream, cut: cancel}
 	t.Cleanup(func() {
 		cancel()
-		reading.Wait()
+		out.reading.Wait()
 		require.NoError(t, conn.Close())
 	})
-	return p
+	return out
 }
 
 // read takes responses and ACKs them until the stream ends.

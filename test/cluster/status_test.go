@@ -16,8 +16,6 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -197,24 +195,14 @@ type refuser struct {
 // connectRefuser gives a proxy that has accepted routes which hold the text until.
 func connectRefuser(t *testing.T, addr, ns, text, until string) {
 	t.Helper()
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
-	require.NoError(t, err)
+	stream := openStream(t, addr)
 	r := &refuser{stream: stream, text: text, until: until, ready: make(chan struct{})}
 	node := &core.Node{Id: "sidecar~10.9.9.8~client." + ns + "~" + ns + ".svc.cluster.local"}
 	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: resource.Cluster.URL()}))
 	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{
 		TypeUrl: resource.RouteConfig.URL(), ResourceNamesSubscribe: []string{"80"},
 	}))
-	var reading sync.WaitGroup
-	reading.Go(r.read)
-	t.Cleanup(func() {
-		cancel()
-		reading.Wait()
-		require.NoError(t, conn.Close())
-	})
+	stream.reading.Go(r.read)
 	select {
 	case <-r.ready:
 	case <-t.Context().Done():
