@@ -182,20 +182,32 @@ func TestCompletionAsksTheControlPlane(t *testing.T) {
 	require.True(t, strings.HasPrefix(out, ":4\n"), "nobody answers: nothing is offered, %s", out)
 }
 
+// waitAnswered is "moonsail wait" for hardly longer than the control plane needs for an answer.
+func waitAnswered(t *testing.T, args ...string) (status int, out, errOut string) {
+	t.Helper()
+	for timeout := 30 * time.Millisecond; timeout < time.Minute; timeout *= 2 {
+		status, out, errOut = moonsail(t, append([]string{"wait", "--timeout", timeout.String()}, args...)...)
+		if !strings.Contains(out, "the control plane did not answer in that time") {
+			break
+		}
+	}
+	return status, out, errOut
+}
+
 func TestWaitForAFile(t *testing.T) {
 	s := newShop(t)
 	path := write(t, reviewsYAML)
 	s.apply(write(t, strings.ReplaceAll(reviewsYAML, "hosts: [reviews]", "hosts: [ratings]")))
 	s.place(where("web-1", server.PositionACKed))
 
-	status, out, _ := moonsail(t, "wait", path, "--timeout", "30ms", "--address", s.url)
+	status, out, _ := waitAnswered(t, path, "--address", s.url)
 	require.Equal(t, int(exitTimeout), status, "the older form is in force")
 	require.Contains(t, out, "not reached within")
 	require.Contains(t, out, "the control plane has another version of it")
 
 	// As in kubectl, a namespace may be said beside the file.
 	nameless := write(t, strings.ReplaceAll(reviewsYAML, ", namespace: shop", ""))
-	_, out, _ = moonsail(t, "wait", nameless, "-n", "shop", "--timeout", "30ms", "--address", s.url)
+	_, out, _ = waitAnswered(t, nameless, "-n", "shop", "--address", s.url)
 	require.Contains(t, out, "VirtualService/shop/reviews: ")
 
 	applied := make(chan struct{})
@@ -213,11 +225,11 @@ func TestWaitSaysWhoIsBehind(t *testing.T) {
 	s.apply(path)
 	s.place(where("web-1", server.PositionACKed), where("web-2", server.PositionACKed), where("web-3", server.PositionACKed),
 		where("stopped", server.PositionBehind, server.Reason{Cause: server.CauseUnanswered, Type: "RDS", Since: lately()}))
-	status, out, _ := moonsail(t, "wait", path, "--timeout", "30ms", "--address", s.url)
+	status, out, _ := waitAnswered(t, path, "--address", s.url)
 	require.Equal(t, int(exitTimeout), status)
 	require.Contains(t, out, "distributed to 3 of 4 proxies (75 %); 1 behind\n")
 	require.Regexp(t, `  stopped.shop: has not answered RDS for 2m3\ds\n`, out)
-	status, _, _ = moonsail(t, "wait", path, "--for", "distribution=75%", "--timeout", "30ms", "--address", s.url)
+	status, _, _ = moonsail(t, "wait", path, "--for", "distribution=75%", "--timeout", "1m", "--address", s.url)
 	require.Zero(t, status)
 
 	s.place(where("web-1", server.PositionACKed),
@@ -233,10 +245,10 @@ func TestWaitSaysWhoIsBehind(t *testing.T) {
 func TestWaitForAVersion(t *testing.T) {
 	s := newShop(t)
 	s.apply(write(t, reviewsYAML))
-	status, out, _ := moonsail(t, "wait", "vs/reviews", "-n", "shop", "--resource-version", "81", "--timeout", "30ms", "--address", s.url)
+	status, out, _ := waitAnswered(t, "vs/reviews", "-n", "shop", "--resource-version", "81", "--address", s.url)
 	require.Equal(t, int(exitTimeout), status)
 	require.Contains(t, out, "another version")
-	status, _, _ = moonsail(t, "wait", "vs/coming", "-n", "shop", "--resource-version", "1", "--timeout", "30ms", "--address", s.url)
+	status, _, _ = waitAnswered(t, "vs/coming", "-n", "shop", "--resource-version", "1", "--address", s.url)
 	require.Equal(t, int(exitTimeout), status, "it may still come")
 }
 
