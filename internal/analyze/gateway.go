@@ -104,9 +104,7 @@ func (c *checker) serverSecret(o model.Object, field, name, ns string, pair bool
 	}
 	secret := c.secrets[key]
 	if !pair {
-		if ca := c.secrets[model.Key{Kind: key.Kind, Namespace: ns, Name: key.Name + model.SuffixCA}]; ca != nil && ca.CAProblem != model.NoSecret {
-			key, secret = ca.Key, ca
-		}
+		key, secret = c.withCAs(key, secret)
 	}
 	if msg := unusable(key, secret, pair); msg != "" {
 		c.warnf(o, field, "%s", msg)

@@ -12,9 +12,6 @@ import (
 // credentials reports Secrets that are not there, that cannot be used, or that workloads may
 // not have: their calls fail.
 func (c *checker) credentials(r *model.DestinationRule) {
-	if len(r.WorkloadSelector) == 0 {
-		return // nobody gets them, which decoding tells
-	}
 	told := map[string]bool{}
 	eachTLS(r, func(field string, t *model.ClientTLS) {
 		msg := c.credential(r, t)
@@ -32,6 +29,9 @@ func (c *checker) credential(r *model.DestinationRule, t *model.ClientTLS) strin
 	if !ok || !own || t.Mode != model.TLSSimple && t.Mode != model.TLSMutual {
 		return ""
 	}
+	if credential.Kind == model.KindSecret && len(r.WorkloadSelector) == 0 {
+		return "" // nobody gets it, which decoding tells
+	}
 	secret := c.secrets[key]
 	if t.Mode == model.TLSMutual {
 		if msg := unusable(key, secret, true); msg != "" {
@@ -44,16 +44,23 @@ func (c *checker) credential(r *model.DestinationRule, t *model.ClientTLS) strin
 	if t.InsecureSkipVerify {
 		return ""
 	}
-	if ca := c.secrets[model.Key{Kind: key.Kind, Namespace: key.Namespace, Name: key.Name + model.SuffixCA}]; ca != nil && ca.CAProblem != model.NoSecret {
-		key, secret = ca.Key, ca
-	}
+	key, secret = c.withCAs(key, secret)
 	return unusable(key, secret, false)
+}
+
+// withCAs is what has a credential's CAs: a Secret of its own takes precedence where there is one.
+func (c *checker) withCAs(key model.Key, s *model.Secret) (model.Key, *model.Secret) {
+	ca := c.secrets[model.Key{Kind: key.Kind, Namespace: key.Namespace, Name: key.Name + model.SuffixCA}]
+	if key.Kind == model.KindSecret && ca != nil && ca.CAProblem != model.NoSecret {
+		key, s = ca.Key, ca
+	}
+	return key, s
 }
 
 // unusable tells why a Secret has no key, or no CAs.
 func unusable(key model.Key, s *model.Secret, pair bool) string {
 	if s == nil {
-		return fmt.Sprintf("there is no Secret %s in namespace %s, so calls fail; create it, or correct the name", key.Name, key.Namespace)
+		return fmt.Sprintf("there is no %s %s in namespace %s, so calls fail; create it, or correct the name", key.Kind, key.Name, key.Namespace)
 	}
 	problem := s.CAProblem
 	if pair {
@@ -62,7 +69,7 @@ func unusable(key model.Key, s *model.Secret, pair bool) string {
 	if problem == "" {
 		return ""
 	}
-	return fmt.Sprintf("the Secret %s cannot be used, so calls fail: %s", key.Name, problem)
+	return fmt.Sprintf("the %s %s cannot be used, so calls fail: %s", key.Kind, key.Name, problem)
 }
 
 // unread tells which workloads may not have a key.

@@ -104,10 +104,10 @@ func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePor
 	out.clusters = append(out.clusters, c)
 }
 
-// servedTLS leaves credentials out of a rule that selects no workloads: nobody is served them.
+// servedTLS leaves Secrets out of a rule that selects no workloads: nobody is served them.
 // Decoding warns of it.
 func servedTLS(t *model.ClientTLS, rule *model.DestinationRule) *model.ClientTLS {
-	if t.CredentialName == "" || rule != nil && len(rule.WorkloadSelector) > 0 {
+	if t.CredentialName == "" || model.IsConfigMap(t.CredentialName) || rule != nil && len(rule.WorkloadSelector) > 0 {
 		return t
 	}
 	out := *t

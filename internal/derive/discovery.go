@@ -19,14 +19,11 @@ type discovery struct {
 
 func newDiscovery(rootNamespace string) *discovery {
 	return &discovery{
-		config:  model.Key{Kind: model.KindMeshConfig, Namespace: rootNamespace, Name: meshConfigName},
+		config:  model.Key{Kind: model.KindMeshConfig, Namespace: rootNamespace, Name: model.MeshConfigName},
 		labels:  map[string]map[string]string{},
 		objects: map[string]map[model.Key]model.Object{},
 	}
 }
-
-// meshConfigName is how the ConfigMap is called.
-const meshConfigName = "istio"
 
 // labelNamespace is the label that every namespace has, with its name.
 const labelNamespace = "kubernetes.io/metadata.name"
@@ -115,7 +112,7 @@ func (d *discovery) move(ns string, going bool) []store.Change {
 // keep remembers what there is.
 func (d *discovery) keep(c store.Change) {
 	ns := c.Key.Namespace
-	if ns == "" || c.Key.Kind == model.KindMeshConfig {
+	if ns == "" || c.Key.IsMeshConfig() {
 		return
 	}
 	if c.New == nil {
@@ -128,7 +125,7 @@ func (d *discovery) keep(c store.Change) {
 // passes tells whether a change means something to the mesh. Where a namespace has come to
 // belong to it, move has brought what the change replaces.
 func (d *discovery) passes(k model.Key) bool {
-	if k.Kind == model.KindMeshConfig {
+	if k.IsMeshConfig() {
 		return k == d.config
 	}
 	return d.selected(k.Namespace)

@@ -37,7 +37,7 @@ func (e *exports) resolve(changes []store.Change) []store.Change {
 
 // reset takes up new defaults, and gives the changes of objects that are not among changes.
 func (e *exports) reset(changes []store.Change) []store.Change {
-	i := slices.IndexFunc(changes, func(c store.Change) bool { return c.Key.Kind == model.KindMeshConfig })
+	i := slices.IndexFunc(changes, func(c store.Change) bool { return c.Key.IsMeshConfig() })
 	if i < 0 {
 		return nil
 	}

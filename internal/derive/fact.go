@@ -45,7 +45,7 @@ func virtualServiceFact(h model.Host) fact  { return fact{string(h), factVirtual
 func destinationRuleFact(h model.Host) fact { return fact{string(h), factDestinationRule} }
 func endpointsFact(h model.Host) fact       { return fact{string(h), factEndpoints} }
 func identitiesFact(h model.Host) fact      { return fact{string(h), factIdentities} }
-func secretFact(k model.Key) fact           { return fact{k.Namespace + "/" + k.Name, factSecret} }
+func secretFact(k model.Key) fact           { return fact{k.String(), factSecret} }
 func delegateFact(k model.Key) fact         { return fact{k.Namespace + "/" + k.Name, factDelegate} }
 func selectingFact(ns, pair string) fact    { return fact{ns + "/" + pair, factSelecting} }
 func addressFact(ns, address string) fact   { return fact{ns + "/" + address, factAddress} }

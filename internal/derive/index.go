@@ -76,7 +76,11 @@ func (x *Index) apply(c store.Change, touched *touched) {
 		x.replaceSidecar(as[*model.Sidecar](c.Old), as[*model.Sidecar](c.New), touched)
 	case model.KindEndpointSlice:
 		x.endpoints.replaceSlice(as[*model.EndpointSlice](c.Old), as[*model.EndpointSlice](c.New), touched)
-	case model.KindMeshConfig:
+	case model.KindConfigMap:
+		if !c.Key.IsMeshConfig() {
+			x.replaceSecret(as[*model.Secret](c.Old), as[*model.Secret](c.New), touched)
+			return
+		}
 		x.mesh = as[*model.MeshConfig](c.New).Over(x.base)
 		touched.mesh = true
 	case model.KindDeparture:

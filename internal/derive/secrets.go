@@ -11,7 +11,7 @@ import (
 // Secrets go to proxies whose certificate says who they are, of their own namespace, and keys
 // only to service accounts that may read them: so the account is part of the scope's key, in
 // namespaces where some rule or Sidecar names a credential. What a proxy may not have does not exist for
-// it: Envoy lets no call through then.
+// it: Envoy lets no call through then. CAs of ConfigMaps are for all who are told to use them, as in Istio.
 
 // countCredentials tells whether a namespace began or ceased to have rules or Sidecars that name
 // credentials.
@@ -33,9 +33,9 @@ func (x *Index) countCredentials(o model.Object, by int) bool {
 func namesCredentials(o model.Object) bool {
 	switch o := o.(type) {
 	case *model.DestinationRule:
-		return len(o.WorkloadSelector) > 0 && len(o.Credentials()) > 0
+		return len(o.WorkloadSelector) > 0 && model.NeedsSecrets(o.Credentials())
 	case *model.Sidecar:
-		return len(o.Credentials()) > 0
+		return model.NeedsSecrets(o.Credentials())
 	}
 	return false
 }
@@ -138,6 +138,8 @@ func (s *scope) secret(r *reader, name string) *view.Secret {
 	credential, ok := model.ParseCredential(plain)
 	key, own := credential.In(s.Key.Namespace)
 	switch {
+	case ok && isCA && credential.Kind == model.KindConfigMap: // certificates that are no secrets
+		return authorities(name, r.secret(key))
 	case !ok || !own || s.Key.Account == "":
 		return nil
 	case isCA:

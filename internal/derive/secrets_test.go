@@ -111,3 +111,53 @@ func TestAccountsTellScopesApartOnlyWhereSecretsAre(t *testing.T) {
 	require.NotEqual(t, key("shop", "a"), key("shop", "b"))
 	require.Equal(t, key("elsewhere", "a"), key("elsewhere", "b"))
 }
+
+// TestAuthoritiesOfConfigMaps: a rule for everybody may name CAs of its namespace, and everybody who calls by
+// it gets them, whoever it is; a key never comes of it.
+func TestAuthoritiesOfConfigMaps(t *testing.T) {
+	st, d := credentialMesh(t)
+	const name = "configmap://shop/roots-cacert"
+	rule := *d.Index().rules["api.example.com"][0]
+	rule.ResourceVersion, rule.WorkloadSelector = "2", nil
+	rule.Policy.TLS = &model.ClientTLS{Mode: model.TLSSimple, CredentialName: "configmap://shop/roots"}
+	roots := &model.Secret{Meta: model.Meta{Key: model.Key{Kind: model.KindConfigMap, Namespace: "shop", Name: "roots"}, ResourceVersion: "1"}, CA: "roots"}
+	apply := func(k model.Key, o model.Object) {
+		_, changes := st.Apply([]store.Event{{Key: k, Object: o}})
+		d.Apply(changes)
+	}
+	apply(rule.Key, &rule)
+	require.Empty(t, has(d, webProxy("shop", "web", true)), "there is none yet")
+	apply(roots.Key, roots)
+	for _, p := range []*model.Proxy{webProxy("shop", "web", true), webProxy("shop", "web", false), webProxy("bank", "other", false)} {
+		require.Equal(t, map[string]string{name: "roots"}, has(d, p))
+	}
+	require.Zero(t, d.Index().credentials["shop"], "who a proxy is does not matter")
+	k, _ := d.Index().Keys(webProxy("bank", "", false))
+	d.Open(k)
+	changed := *roots
+	changed.ResourceVersion, changed.CA = "2", "changed"
+	_, changes := st.Apply([]store.Event{{Key: roots.Key, Object: &changed}})
+	require.Equal(t, "changed", d.Apply(changes).Deltas[k].Secrets[name].CA)
+	_, changes = st.Apply([]store.Event{{Key: roots.Key}})
+	delta := d.Apply(changes).Deltas[k]
+	require.Contains(t, delta.Secrets, name)
+	require.Nil(t, delta.Secrets[name])
+}
+
+// TestConfigMapsAreNoMeshConfig: what other ConfigMaps say leaves the mesh's configuration alone.
+func TestConfigMapsAreNoMeshConfig(t *testing.T) {
+	d := New(model.DefaultMesh(), 1)
+	root := d.Index().mesh.RootNamespace
+	only := model.OutboundRegistryOnly
+	config := &model.MeshConfig{
+		Meta: model.Meta{Key: model.Key{Kind: model.KindMeshConfig, Namespace: root, Name: model.MeshConfigName}}, Outbound: &only,
+		ExportTo: map[model.Kind][]string{model.KindService: {"."}},
+	}
+	roots := &model.Secret{Meta: model.Meta{Key: model.Key{Kind: model.KindConfigMap, Namespace: root, Name: "roots"}}, CA: "roots"}
+	d.Apply([]store.Change{{Key: config.Key, New: config}})
+	d.Apply([]store.Change{{Key: roots.Key, New: roots}})
+	require.Equal(t, model.OutboundRegistryOnly, d.Index().mesh.Outbound)
+	require.Equal(t, config.ExportTo, d.Index().exports.defaults)
+	d.Apply([]store.Change{{Key: roots.Key, Old: roots}})
+	require.Equal(t, model.OutboundRegistryOnly, d.Index().mesh.Outbound)
+}

@@ -28,12 +28,17 @@ func (w *world) secret() model.Object {
 	return s
 }
 
+// configMap has certificates of CAs.
+func (w *world) configMap() model.Object {
+	return &model.Secret{Meta: w.meta(model.KindConfigMap), Problem: "it has none", CA: pick(w, worldVersions)}
+}
+
 // credentialRule is a destination rule whose clients need a Secret.
 func (w *world) credentialRule() model.Object {
 	d := w.destinationRule().(*model.DestinationRule)
 	d.Policy.TLS = &model.ClientTLS{
 		Mode: pick(w, []model.TLSMode{model.TLSSimple, model.TLSMutual}), InsecureSkipVerify: w.chance(0.2),
-		CredentialName: pick(w, []string{"", "", "kubernetes://", "kubernetes://a/"}) + pick(w, worldNames),
+		CredentialName: pick(w, []string{"", "", "kubernetes://", "kubernetes://a/", "configmap://a/"}) + pick(w, worldNames),
 	}
 	if w.chance(0.8) {
 		d.WorkloadSelector = map[string]string{"app": pick(w, worldNames)}

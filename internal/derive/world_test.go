@@ -230,7 +230,7 @@ func (w *world) namespace() model.Object {
 
 func (w *world) meshConfig() model.Object {
 	m := w.meta(model.KindMeshConfig)
-	m.Namespace, m.Name = pick(w, worldNamespaces), meshConfigName
+	m.Namespace, m.Name = pick(w, worldNamespaces), model.MeshConfigName
 	c := &model.MeshConfig{Meta: m}
 	if w.telemetries {
 		c.Telemetry = w.meshTelemetry()
@@ -486,7 +486,7 @@ func (w *world) event() store.Event {
 		w.authorizationPolicy, w.requestAuthentication, w.keySet,
 	}
 	if w.secrets {
-		makers = append(makers, w.secret, w.credentialRule, w.wasmPlugin)
+		makers = append(makers, w.secret, w.configMap, w.credentialRule, w.wasmPlugin)
 	}
 	if w.telemetries {
 		makers = append(makers, w.telemetry)

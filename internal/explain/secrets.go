@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"strings"
 	"time"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -81,7 +80,7 @@ func (a *Actual) credential(text json.RawMessage, warming bool) {
 		Name   string          `json:"name"`
 		Secret json.RawMessage `json:"secret"`
 	}
-	if json.Unmarshal(text, &d) != nil || !strings.HasPrefix(d.Name, model.CredentialURL("")) {
+	if json.Unmarshal(text, &d) != nil || !model.IsCredentialURL(d.Name) {
 		return
 	}
 	at := held{"SDS", d.Name}

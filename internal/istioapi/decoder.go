@@ -224,7 +224,7 @@ func (d Decoder) FromTyped(o metav1.Object) (model.Object, Problems) {
 	case *corev1.Node:
 		return asObject(d.Node(o))
 	case *corev1.ConfigMap:
-		return asObject(d.MeshConfig(o))
+		return d.configMap(o)
 	case *corev1.Secret:
 		return asObject(d.Secret(o))
 	case *discoveryv1.EndpointSlice:

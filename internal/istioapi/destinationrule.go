@@ -27,7 +27,7 @@ func (d Decoder) DestinationRule(o *networkingv1.DestinationRule) (*model.Destin
 		}
 	}
 	r.Subsets = c.subsets(at.f("subsets"), spec.Subsets)
-	if len(r.WorkloadSelector) == 0 && len(r.Credentials()) > 0 {
+	if len(r.WorkloadSelector) == 0 && model.NeedsSecrets(r.Credentials()) {
 		c.warnf(at.f("workloadSelector"), "is missing, so credentialName has no effect: no client certificate is shown, and servers are verified against the system's CAs; select the workloads that may have the secret")
 	}
 	return r, c.list
@@ -164,14 +164,26 @@ func (c *conv) credential(at path, t *networking.ClientTLSSettings) {
 	credential, ok := model.ParseCredential(t.CredentialName)
 	_, own := credential.In(c.meta.Namespace)
 	switch {
-	case strings.HasPrefix(t.CredentialName, "configmap://"):
-		c.errorf(at, "config maps are not supported; use caCertificates")
+	case model.IsConfigMap(t.CredentialName):
+		c.configMapCredential(at, t, credential)
 	case !ok || !isName(credential.Name):
 		c.errorf(at, "%q is not the name of a Secret; write its name, or kubernetes://NAME", t.CredentialName)
 	case !own:
 		c.errorf(at, "the Secret is of namespace %s, and workloads are given those of their own namespace alone; copy it to %s", credential.Namespace, c.meta.Namespace)
 	case t.Mode == networking.ClientTLSSettings_MUTUAL && strings.HasSuffix(credential.Name, model.SuffixCA):
 		c.errorf(at, "a name that ends with %s is that of a Secret of CAs, without a key; name the other one", model.SuffixCA)
+	}
+}
+
+// configMapCredential checks the name of a ConfigMap with the CAs of servers. Whoever calls them gets
+// it, so that it must be the rule's to give, as in Istio.
+func (c *conv) configMapCredential(at path, t *networking.ClientTLSSettings, credential model.Credential) {
+	switch {
+	case !c.configMapName(at, t.CredentialName):
+	case credential.Namespace != c.meta.Namespace:
+		c.errorf(at, "the ConfigMap is of namespace %s, and rules name those of their own namespace alone; copy it to %s", credential.Namespace, c.meta.Namespace)
+	case t.Mode == networking.ClientTLSSettings_MUTUAL:
+		c.errorf(at, "a ConfigMap has CAs alone, and MUTUAL needs a certificate with its key; use a Secret, or mode SIMPLE")
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // MeshConfigName is the name of the ConfigMap that has the mesh's configuration, in the
 // root namespace, under meshConfigEntry.
 const (
-	MeshConfigName  = "istio"
+	MeshConfigName  = model.MeshConfigName
 	meshConfigEntry = "mesh"
 )
 
@@ -25,6 +25,19 @@ var honoured = []string{
 	"accessLogFile", "connectTimeout", "defaultConfig", "defaultDestinationRuleExportTo", "defaultHttpRetryPolicy",
 	"defaultServiceExportTo", "defaultVirtualServiceExportTo", "discoverySelectors", "enableAutoMtls", "extensionProviders", "h2UpgradePolicy",
 	"outboundTrafficPolicy", "trustDomain", "trustDomainAliases",
+}
+
+// configMap decodes one: the mesh's configuration, or certificates of CAs.
+func (d Decoder) configMap(o *corev1.ConfigMap) (model.Object, Problems) {
+	if o.Name == MeshConfigName {
+		return asObject(d.MeshConfig(o))
+	}
+	for _, f := range caFields {
+		if o.Data[f.ca] != "" {
+			return asObject(d.Authorities(o))
+		}
+	}
+	return nil, nil
 }
 
 // MeshConfig decodes the ConfigMap of the mesh's configuration; nil for all others. Fields

@@ -52,6 +52,17 @@ func (d Decoder) Secret(o *corev1.Secret) (*model.Secret, Problems) {
 	return out, c.list
 }
 
+// Authorities decodes a ConfigMap with certificates of CAs, which is like a Secret that has no more.
+func (d Decoder) Authorities(o *corev1.ConfigMap) (*model.Secret, Problems) {
+	c := d.start(model.KindConfigMap, &o.ObjectMeta)
+	out := &model.Secret{Meta: c.meta, Problem: "it is a ConfigMap, and keys are in Secrets"}
+	var err error
+	if out.CA, out.CRL, err = authorities(o.Data); err != nil {
+		out.CAProblem = err.Error()
+	}
+	return out, c.list
+}
+
 // login is a Docker configuration that names registries; zero: there is none.
 func login(data map[string]string) model.PrivateKey {
 	var config struct {

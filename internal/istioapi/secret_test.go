@@ -84,6 +84,34 @@ func requireHidden(t *testing.T, s *model.Secret, secrets ...string) {
 	}
 }
 
+// TestAuthoritiesOfConfigMaps: they are read where there are certificates, and with what is wrong where
+// somebody names them; that of the mesh's configuration has none.
+func TestAuthoritiesOfConfigMaps(t *testing.T) {
+	cert, key := pairPEM(t)
+	configMap := func(name string, data map[string]string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}, Data: data}
+	}
+	for _, field := range []string{"ca.crt", "cacert"} {
+		o, problems := Decoder{}.FromTyped(configMap("roots", map[string]string{field: cert}))
+		require.Empty(t, problems)
+		s := o.(*model.Secret)
+		require.Equal(t, model.Key{Kind: model.KindConfigMap, Namespace: "shop", Name: "roots"}, s.Key)
+		require.Equal(t, cert, s.CA)
+		require.Empty(t, s.CAProblem)
+		require.NotEmpty(t, s.Problem, "it has no key")
+	}
+	for _, c := range []*corev1.ConfigMap{configMap("istio", map[string]string{"ca.crt": cert}), configMap("other", map[string]string{"a": "b"})} {
+		o, problems := Decoder{}.FromTyped(c)
+		require.Nil(t, o, c.Name)
+		require.Empty(t, problems)
+	}
+	s, _ := Decoder{}.Authorities(configMap("roots", map[string]string{"ca.crt": key}))
+	require.Contains(t, s.CAProblem, "its ca.crt has a PRIVATE KEY where only certificates belong")
+	require.Empty(t, s.CA)
+	s, _ = Decoder{}.Authorities(configMap("roots", nil))
+	require.Contains(t, s.CAProblem, "neither ca.crt nor cacert")
+}
+
 // TestSecretsThatAreNoCredentials are not even kept.
 func TestSecretsThatAreNoCredentials(t *testing.T) {
 	s := secretWith(map[string]string{"token": "hunter2", "ca.crt": "x"})

@@ -88,14 +88,33 @@ func (c *conv) serverCredentials(at path, t *networking.ServerTLSSettings, out *
 		out.CredentialNames = append(out.CredentialNames, name)
 	}
 	if t.CaCertCredentialName != "" {
-		c.serverCredential(at.f("caCertCredentialName"), t.CaCertCredentialName)
+		c.caCredential(at.f("caCertCredentialName"), t.CaCertCredentialName)
 		out.CACredentialName = t.CaCertCredentialName
 	}
 }
 
+// caCredential checks the name of what has the CAs of clients.
+func (c *conv) caCredential(at path, name string) {
+	if !model.IsConfigMap(name) {
+		c.serverCredential(at, name)
+		return
+	}
+	c.configMapName(at, name)
+}
+
+// configMapName checks the name of a ConfigMap with CAs; false: it is none.
+func (c *conv) configMapName(at path, name string) bool {
+	credential, ok := model.ParseCredential(name)
+	if !ok || !isName(credential.Name) || !isName(credential.Namespace) {
+		c.errorf(at, "%q is not the name of a ConfigMap with CAs; write configmap://NAMESPACE/NAME", name)
+		return false
+	}
+	return true
+}
+
 func (c *conv) serverCredential(at path, name string) {
-	if strings.HasPrefix(name, "configmap://") {
-		c.errorf(at, "config maps are not supported; use a Secret")
+	if model.IsConfigMap(name) {
+		c.errorf(at, "a ConfigMap has CAs alone, and here a certificate with its key is needed; use a Secret")
 		return
 	}
 	if credential, ok := model.ParseCredential(name); !ok || !isName(credential.Name) {

@@ -77,7 +77,8 @@ const (
 type ServerTLS struct {
 	Mode            ServerTLSMode
 	CredentialNames []string
-	// CACredentialName is of a Secret with the CAs of clients; empty: those of the first credential.
+	// CACredentialName is of a Secret or ConfigMap with the CAs of clients; empty: those of the first
+	// credential.
 	CACredentialName string
 	Certificates     []CertificateFiles
 	CACertificates   string // a file
@@ -209,7 +210,9 @@ func (t *ServerTLS) Credentials(namespace string) []NeededSecret {
 	for _, name := range t.CredentialNames {
 		add(name, true)
 	}
-	if ca := t.CACredential(); ca != "" {
+	if ca := t.CACredential(); IsConfigMap(ca) {
+		add(ca, false)
+	} else if ca != "" {
 		add(ca, false)
 		add(strings.TrimSuffix(ca, SuffixCA)+SuffixCA, false)
 	}

@@ -75,21 +75,46 @@ func (k PrivateKey) MarshalText() ([]byte, error) { return []byte(k.String()), n
 // LogValue implements slog.LogValuer.
 func (k PrivateKey) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
+// KindConfigMap is the kind of ConfigMaps with certificates of CAs, which are Secrets without keys.
+// That of the mesh's configuration is one, too: see IsMeshConfig.
+const KindConfigMap = KindMeshConfig
+
+// MeshConfigName is the name of the ConfigMap that has the mesh's configuration, in the root
+// namespace.
+const MeshConfigName = "istio"
+
+// IsMeshConfig tells whether a ConfigMap has the mesh's configuration, and not certificates.
+func (k Key) IsMeshConfig() bool { return k.Kind == KindMeshConfig && k.Name == MeshConfigName }
+
 // Credential is what a credentialName names.
 type Credential struct {
+	Kind      Kind   // KindSecret or KindConfigMap
 	Namespace string // empty: that of the proxy
-	Name      string // of the Secret
+	Name      string
 }
 
 // SuffixCA makes a Secret's name that of its CAs: a Secret of this name has them, where there
 // is one.
 const SuffixCA = "-cacert"
 
-const schemeKubernetes = "kubernetes://"
+const (
+	schemeKubernetes = "kubernetes://"
+	schemeConfigMap  = "configmap://"
+)
 
-// ParseCredential reads "NAME", "kubernetes://NAME" or "kubernetes://NAMESPACE/NAME"; false: it
-// is none of these.
+// IsConfigMap tells whether a credential's name says that it is a ConfigMap.
+func IsConfigMap(s string) bool { return strings.HasPrefix(s, schemeConfigMap) }
+
+// IsCredentialURL tells whether SDS calls a credential by this name.
+func IsCredentialURL(s string) bool { return IsConfigMap(s) || strings.HasPrefix(s, schemeKubernetes) }
+
+// ParseCredential reads "NAME", "kubernetes://NAME", "kubernetes://NAMESPACE/NAME" or
+// "configmap://NAMESPACE/NAME"; false: it is none of these.
 func ParseCredential(s string) (Credential, bool) {
+	if rest, ok := strings.CutPrefix(s, schemeConfigMap); ok {
+		ns, name, _ := strings.Cut(rest, "/")
+		return Credential{KindConfigMap, ns, name}, ns != "" && name != "" && name != MeshConfigName && !strings.Contains(name, "/")
+	}
 	rest, isURL := strings.CutPrefix(s, schemeKubernetes)
 	if !isURL && strings.ContainsAny(s, ":/") {
 		return Credential{}, false
@@ -101,20 +126,23 @@ func ParseCredential(s string) (Credential, bool) {
 	if name == "" || both && ns == "" || strings.Contains(name, "/") {
 		return Credential{}, false
 	}
-	return Credential{Namespace: ns, Name: name}, true
+	return Credential{KindSecret, ns, name}, true
 }
 
 // CredentialURL is how SDS calls a credential, as Istio does.
 func CredentialURL(s string) string {
-	if strings.HasPrefix(s, schemeKubernetes) {
+	if IsCredentialURL(s) {
 		return s
 	}
 	return schemeKubernetes + s
 }
 
 // In is the Secret that a credential means to workloads of a namespace; false: it is of another
-// namespace, whose Secrets are not for them.
+// namespace, whose Secrets are not for them. ConfigMaps are for all.
 func (c Credential) In(namespace string) (Key, bool) {
+	if c.Kind == KindConfigMap {
+		return Key{Kind: KindConfigMap, Namespace: c.Namespace, Name: strings.TrimSuffix(c.Name, SuffixCA)}, true
+	}
 	if c.Namespace != "" && c.Namespace != namespace {
 		return Key{}, false
 	}
@@ -127,8 +155,18 @@ type NeededSecret struct {
 	PrivateKey bool // and not only CAs of it
 }
 
+// NeedsSecrets tells whether any of these is a Secret, and no ConfigMap.
+func NeedsSecrets(list []NeededSecret) bool {
+	for _, n := range list {
+		if n.Kind == KindSecret {
+			return true
+		}
+	}
+	return false
+}
+
 // Credentials are the Secrets that a rule's clients need, of its own namespace: with each that
-// has CAs the one that takes precedence where it exists.
+// has CAs the one that takes precedence where it exists. ConfigMaps have CAs alone.
 func (r *DestinationRule) Credentials() []NeededSecret {
 	var out []NeededSecret
 	r.eachPolicy(func(p TrafficPolicy) {
@@ -139,6 +177,10 @@ func (r *DestinationRule) Credentials() []NeededSecret {
 		c, ok := ParseCredential(t.CredentialName)
 		key, own := c.In(r.Namespace)
 		if !ok || !own {
+			return
+		}
+		if c.Kind == KindConfigMap {
+			out = append(out, NeededSecret{key, false})
 			return
 		}
 		ca := key

@@ -80,8 +80,8 @@ metadata: {name: moonsail-credentials}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: moonsail-credentials}
 subjects: [{kind: ServiceAccount, name: moonsail, namespace: istio-system}]`
 
-// secretOf is a Secret with a new certificate, and a part of its key.
-func secretOf(t *testing.T, name string) (document, secret string) {
+// newPair is a certificate that has signed itself, and its key.
+func newPair(t *testing.T) (certPEM, keyPEM []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -90,8 +90,13 @@ func secretOf(t *testing.T, name string) (document, secret string) {
 	require.NoError(t, err)
 	raw, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
-	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+}
+
+// secretOf is a Secret with a new certificate, and a part of its key.
+func secretOf(t *testing.T, name string) (document, secret string) {
+	t.Helper()
+	certPEM, keyPEM := newPair(t)
 	encode := base64.StdEncoding.EncodeToString
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -144,6 +149,42 @@ func TestCredentials(t *testing.T) {
 	w.untilUnnamed()
 }
 
+const trusting = `
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: api}
+spec:
+  host: api.example.com
+  trafficPolicy: {tls: {mode: SIMPLE, credentialName: "configmap://NAMESPACE/roots"}}`
+
+// TestConfigMapsWithCAs: of all ConfigMaps the control plane reads those that a rule names.
+func TestConfigMapsWithCAs(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t)
+	rights, err := os.ReadFile(filepath.Join("..", "..", "deploy", "rbac.yaml"))
+	require.NoError(t, err)
+	cert, _ := newPair(t)
+	configMap := func(name string) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {ca.crt: %q}", name, cert)
+	}
+	c.Apply(t, "", string(rights))
+	c.Apply(t, ns, strings.ReplaceAll(trusting, "NAMESPACE", ns)+"\n---\n"+configMap("other"))
+	w := watchSecrets(t, c, ns)
+	w.object = "ConfigMap/" + ns + "/roots"
+
+	w.until("it may not be read", func(s storedSecret) bool { return strings.Contains(s.CAProblem, "moonsail-credentials") })
+	c.Apply(t, ns, controlPlaneMay)
+	w.until("there is none", func(s storedSecret) bool { return s.CAProblem == "it does not exist" })
+	c.Apply(t, ns, configMap("roots"))
+	w.until("it is read", func(s storedSecret) bool { return s.CA == string(cert) && s.CAProblem == "" })
+	_, status := w.page("ConfigMap/" + ns + "/other")
+	require.Equal(t, http.StatusNotFound, status, "nobody names it")
+	c.Delete(t, ns, configMap("roots"))
+	w.until("it is gone", func(s storedSecret) bool { return s.CA == "" && s.CAProblem == "it does not exist" })
+	c.Delete(t, ns, trusting)
+	w.untilUnnamed()
+}
+
 // watchSecrets starts a control plane with the rights that it is given, and looks at the Secrets that it
 // has of a namespace.
 func watchSecrets(t *testing.T, c *kubetest.Cluster, ns string) *secretWatcher {
@@ -155,13 +196,13 @@ func watchSecrets(t *testing.T, c *kubetest.Cluster, ns string) *secretWatcher {
 		listening := o.Listening
 		o.Listening = func(xds, http net.Addr) { pages <- http.String(); listening(xds, http) }
 	})
-	return &secretWatcher{t: t, c: c, ns: ns, at: <-pages}
+	return &secretWatcher{t: t, c: c, at: <-pages, object: "Secret/" + ns + "/api-client"}
 }
 
 type secretWatcher struct {
-	t      *testing.T
-	c      *kubetest.Cluster
-	ns, at string
+	t          *testing.T
+	c          *kubetest.Cluster
+	at, object string
 }
 
 func (w *secretWatcher) page(key string) (text string, status int) {
@@ -179,7 +220,7 @@ func (w *secretWatcher) page(key string) (text string, status int) {
 
 func (w *secretWatcher) get() storedSecret {
 	w.t.Helper()
-	text, _ := w.page("Secret/" + w.ns + "/api-client")
+	text, _ := w.page(w.object)
 	var s storedSecret
 	require.NoError(w.t, json.Unmarshal([]byte(text), &s))
 	return s
@@ -189,7 +230,7 @@ func (w *secretWatcher) until(what string, is func(storedSecret) bool) {
 	w.t.Helper()
 	w.c.Eventually(w.t, what, func(context.Context) error {
 		if s := w.get(); !is(s) {
-			return fmt.Errorf("it has %d readers: %s", len(s.Readers), s.Problem)
+			return fmt.Errorf("it has %d readers: %s; %s", len(s.Readers), s.Problem, s.CAProblem)
 		}
 		return nil
 	})
@@ -199,7 +240,7 @@ func (w *secretWatcher) until(what string, is func(storedSecret) bool) {
 func (w *secretWatcher) untilUnnamed() {
 	w.t.Helper()
 	w.c.Eventually(w.t, "nobody names it any more", func(context.Context) error {
-		if _, status := w.page("Secret/" + w.ns + "/api-client"); status != http.StatusNotFound {
+		if _, status := w.page(w.object); status != http.StatusNotFound {
 			return fmt.Errorf("the answer is %d", status)
 		}
 		return nil

@@ -82,5 +82,27 @@ func TestIngressTLS(t *testing.T) {
 	eventually(t, "the new certificate is shown", func() bool {
 		return m.callIngress(outside, client).by == "spiffe://outside/two"
 	}, func() string { return m.server.log.String() })
+
+	others, err := catest.NewRoot("others")
+	require.NoError(t, err)
+	other := m.pair(others, "spiffe://others/client")
+	require.Error(t, m.callIngress(outside, other).err)
+	documents := m.withIngressTLS(webSecret(t, outside, "shop", "two"))
+	for i := range documents {
+		documents[i] = strings.Replace(documents[i], "credentialName: web}", "credentialName: web, caCertCredentialName: 'configmap://trust/clients'}", 1)
+	}
+	m.apply(append(documents, authorities("trust", "clients", others))...)
+	eventually(t, "clients are those of the ConfigMap's CA", func() bool {
+		return m.callIngress(outside, other).status == http.StatusOK && m.callIngress(outside, client).err != nil
+	}, func() string { return m.server.log.String() })
+	m.apply(append(documents, authorities("trust", "clients", outside))...)
+	eventually(t, "they are those of another CA", func() bool {
+		return m.callIngress(outside, client).status == http.StatusOK && m.callIngress(outside, other).err != nil
+	}, func() string { return m.server.log.String() })
 	m.requireNothingHeld()
+}
+
+// authorities is a ConfigMap with the certificate of an authority.
+func authorities(namespace, name string, root *catest.Root) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {ca.crt: %q}", name, namespace, root.PEM())
 }

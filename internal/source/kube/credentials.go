@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/moonsail/moonsail/internal/istioapi"
@@ -20,8 +21,8 @@ import (
 	"github.com/moonsail/moonsail/internal/store"
 )
 
-// Credentials reads Secrets: those alone that a DestinationRule, a Sidecar, a Gateway or a WasmPlugin names, each by a watch of its
-// own, so that the control plane needs no right to others. Of each it finds out which service
+// Credentials reads Secrets, and ConfigMaps with CAs: those alone that a DestinationRule, a Sidecar, a Gateway or a WasmPlugin
+// names, each by a watch of its own, so that the control plane needs no right to others. Of each it finds out which service
 // accounts may read it, and puts it into the intake with that; where there is none, or it may
 // not be read, it puts one that says so. One goroutine, Run's, does all that is not said to be
 // another's.
@@ -70,7 +71,7 @@ func (c *Credentials) Applied(changes []store.Change) {
 
 // concerns: rules, Sidecars and Gateways name Secrets, and workloads have the service accounts that are to read them.
 func concerns(k model.Kind) bool {
-	return k == model.KindDestinationRule || k == model.KindSidecar || k == model.KindWasmPlugin || k == model.KindGateway || k == model.KindPod || k == model.KindWorkloadEntry || k == model.KindSecret
+	return k == model.KindDestinationRule || k == model.KindSidecar || k == model.KindWasmPlugin || k == model.KindGateway || k == model.KindPod || k == model.KindWorkloadEntry || k == model.KindSecret || k == model.KindConfigMap
 }
 
 func (c *Credentials) poke() {
@@ -210,10 +211,13 @@ func (c *Credentials) wanted() map[model.Key]*secretWatch {
 	snap := c.Snapshot()
 	for o := range snap.All(model.KindDestinationRule) {
 		r, ok := o.(*model.DestinationRule)
-		if !ok || len(r.WorkloadSelector) == 0 {
+		if !ok {
 			continue
 		}
 		for _, need := range r.Credentials() {
+			if need.Kind == model.KindSecret && len(r.WorkloadSelector) == 0 {
+				continue // nobody gets it
+			}
 			if w := wantSecret(out, need); need.PrivateKey {
 				addAccounts(snap, r.Namespace, r.WorkloadSelector, w.readers)
 			}
@@ -281,8 +285,11 @@ func (c *Credentials) watch(ctx context.Context, key model.Key) *secretWatch {
 	ctx, stop := context.WithCancel(ctx)
 	w := &secretWatch{key: key, stop: stop, ended: make(chan struct{})}
 	kind := &resource{
-		Resource: istioapi.Resource{Kind: string(model.KindSecret)}, version: "v1", plural: "secrets", example: &corev1.Secret{},
+		Resource: istioapi.Resource{Kind: string(key.Kind)}, version: "v1", plural: "secrets", example: &corev1.Secret{},
 		namespace: key.Namespace, field: "metadata.name=" + key.Name,
+	}
+	if key.Kind == model.KindConfigMap {
+		kind.plural, kind.example = "configmaps", &corev1.ConfigMap{}
 	}
 	go func() {
 		defer close(w.ended)
@@ -292,7 +299,7 @@ func (c *Credentials) watch(ctx context.Context, key model.Key) *secretWatch {
 			return
 		}
 		quiet := logr.Discard()
-		options := cache.ReflectorOptions{Name: key.String(), TypeDescription: string(model.KindSecret), Logger: &quiet, Backoff: backoff()}
+		options := cache.ReflectorOptions{Name: key.String(), TypeDescription: string(key.Kind), Logger: &quiet, Backoff: backoff()}
 		cache.NewReflectorWithOptions(lw, kind.example, &secretSink{c, w}, options).RunWithContext(logr.NewContext(ctx, quiet))
 	}()
 	return w
@@ -408,11 +415,18 @@ type secretSink struct {
 }
 
 func (s *secretSink) take(o any) {
-	if secret, ok := o.(*corev1.Secret); ok && secret.Name == s.watch.key.Name {
-		decoded, _ := s.keeper.Decoder.Secret(secret)
-		s.watch.set(decoded, "")
-		s.keeper.poke()
+	if m, ok := o.(metav1.Object); !ok || m.GetName() != s.watch.key.Name {
+		return
 	}
+	var decoded *model.Secret
+	switch o := o.(type) {
+	case *corev1.Secret:
+		decoded, _ = s.keeper.Decoder.Secret(o)
+	case *corev1.ConfigMap:
+		decoded, _ = s.keeper.Decoder.Authorities(o)
+	}
+	s.watch.set(decoded, "")
+	s.keeper.poke()
 }
 
 // Add implements cache.ReflectorStore.

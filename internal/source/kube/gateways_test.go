@@ -84,6 +84,29 @@ func TestSecretsOfSidecars(t *testing.T) {
 	require.True(t, concerns(model.KindSidecar))
 }
 
+// TestConfigMapsThatAreRead: those that rules for everybody, and routers' Gateways, name; nobody's key.
+func TestConfigMapsThatAreRead(t *testing.T) {
+	meta := func(kind model.Kind, name string) model.Meta {
+		return model.Meta{Key: model.Key{Kind: kind, Namespace: "shop", Name: name}, ResourceVersion: "1"}
+	}
+	rule := func(name, credential string) model.Object {
+		return &model.DestinationRule{Meta: meta(model.KindDestinationRule, name), Policy: model.TrafficPolicy{TLS: &model.ClientTLS{Mode: model.TLSSimple, CredentialName: credential}}}
+	}
+	gateway := &model.Gateway{Meta: meta(model.KindGateway, "edge"), Servers: []model.GatewayServer{
+		{TLS: &model.ServerTLS{Mode: model.ServerMutual, CredentialNames: []string{"web"}, CACredentialName: "configmap://trust/clients"}},
+	}}
+	st := store.New()
+	for _, o := range []model.Object{rule("a", "configmap://shop/servers"), rule("b", "servers"), gateway, &model.Workload{Meta: meta(model.KindPod, "router")}} {
+		st.Apply([]store.Event{{Key: o.Metadata().Key, Object: o}})
+	}
+	var got []string
+	for k, w := range (&Credentials{Snapshot: st.Snapshot}).wanted() {
+		got = append(got, k.String())
+		require.Equal(t, k.Kind == model.KindSecret, w.keyAsked, k.String())
+	}
+	require.ElementsMatch(t, []string{"ConfigMap/shop/servers", "ConfigMap/trust/clients", "Secret/shop/web"}, got)
+}
+
 // TestKindsOfOneName: what is listed of one must not be taken for the other.
 func TestKindsOfOneName(t *testing.T) {
 	seen := map[string]bool{}
