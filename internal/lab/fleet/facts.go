@@ -14,7 +14,8 @@ import (
 // facts are what a proxy must know of a resource to ask for the next ones.
 type facts struct {
 	endpoints string   // cluster: the name of its endpoints; empty: it needs none
-	routes    []string // listener: the route configurations that it uses
+	routes    []string // listener, scope: the route configurations that it uses
+	scopes    bool     // listener: it uses scopes, and what these lead to
 	hosts     bool     // route configuration: its virtual hosts come by VHDS
 }
 
@@ -33,7 +34,12 @@ func parseFacts(k Kind, r *received) (f facts) {
 	case LDS:
 		var l listenerv3.Listener
 		if proto.Unmarshal(value, &l) == nil {
-			f.routes = routesOf(&l)
+			f.routes, f.scopes = routesOf(&l)
+		}
+	case SRDS:
+		var sc routev3.ScopedRouteConfiguration
+		if proto.Unmarshal(value, &sc) == nil && sc.RouteConfigurationName != "" {
+			f.routes = []string{sc.RouteConfigurationName}
 		}
 	case RDS:
 		var rc routev3.RouteConfiguration
@@ -42,16 +48,20 @@ func parseFacts(k Kind, r *received) (f facts) {
 	return f
 }
 
-func routesOf(l *listenerv3.Listener) (names []string) {
+func routesOf(l *listenerv3.Listener) (names []string, scopes bool) {
 	for _, chain := range append(l.FilterChains[:len(l.FilterChains):len(l.FilterChains)], l.DefaultFilterChain) {
 		for _, filter := range chain.GetFilters() {
 			var h hcmv3.HttpConnectionManager
-			if filter.GetTypedConfig().UnmarshalTo(&h) == nil && h.GetRds().GetRouteConfigName() != "" {
-				names = append(names, h.GetRds().GetRouteConfigName())
+			if filter.GetTypedConfig().UnmarshalTo(&h) != nil {
+				continue
 			}
+			if name := h.GetRds().GetRouteConfigName(); name != "" {
+				names = append(names, name)
+			}
+			scopes = scopes || h.GetScopedRoutes().GetScopedRds() != nil
 		}
 	}
-	return names
+	return names, scopes
 }
 
 // anyValue is the message inside of an encoded google.protobuf.Any.

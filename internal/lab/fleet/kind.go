@@ -10,16 +10,17 @@ const (
 	CDS Kind = iota
 	EDS
 	LDS
+	SRDS
 	RDS
 	VHDS
 	Kinds
 )
 
 // URLs are the type URLs.
-var URLs = [Kinds]string{resource.ClusterURL, resource.EndpointsURL, resource.ListenerURL, resource.RouteConfigURL, resource.VirtualHostURL}
+var URLs = [Kinds]string{resource.ClusterURL, resource.EndpointsURL, resource.ListenerURL, resource.ScopeURL, resource.RouteConfigURL, resource.VirtualHostURL}
 
 // String is the short name: "CDS".
-func (k Kind) String() string { return [...]string{"CDS", "EDS", "LDS", "RDS", "VHDS"}[k] }
+func (k Kind) String() string { return [...]string{"CDS", "EDS", "LDS", "SRDS", "RDS", "VHDS"}[k] }
 
 func kindOf(url []byte) (Kind, bool) {
 	for k := range Kinds {

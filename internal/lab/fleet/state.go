@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"maps"
 	"slices"
 )
 
@@ -11,6 +12,7 @@ type state struct {
 	asked   [Kinds]bool   // on this stream
 	waiting [Kinds]int    // names that are wanted and have not been answered
 	hosts   map[int]bool  // route configurations whose virtual hosts have not come
+	scopes  bool          // the first answer to the request for scopes has not come
 	probing bool          // it has connected again and waits for the probe's answer
 	ready   bool          // it has all that it asked for
 	told    bool          // and the fleet knows
@@ -48,6 +50,10 @@ func (s *state) apply(c *Catalog, k Kind, list []resolved) (out []request) {
 	case LDS:
 		s.applyAll(LDS, list)
 		out = s.followListeners(c)
+	case SRDS:
+		s.applyAll(SRDS, list)
+		s.scopes = false
+		out = s.followListeners(c)
 	case RDS:
 		out = s.applyRoutes(list)
 	case VHDS:
@@ -60,7 +66,7 @@ func (s *state) apply(c *Catalog, k Kind, list []resolved) (out []request) {
 	if k == LDS {
 		s.asked[RDS] = true // from here on, route configurations that are wanted are asked for
 	}
-	s.ready = !s.probing && s.asked[RDS] && s.waiting[EDS]+s.waiting[RDS]+len(s.hosts) == 0
+	s.ready = !s.probing && !s.scopes && s.asked[RDS] && s.waiting[EDS]+s.waiting[RDS]+len(s.hosts) == 0
 	return out
 }
 
@@ -132,17 +138,24 @@ func (s *state) resubscribe(c *Catalog, k Kind, add, remove []string) []request 
 	return []request{r}
 }
 
-// followListeners asks for the route configurations that listeners use.
+// followListeners asks for scopes once a listener uses some, and for the route configurations
+// that listeners and scopes lead to: when the scopes are there, all in one request.
 func (s *state) followListeners(c *Catalog) []request {
 	var add, remove []string
-	want := map[string]bool{}
 	c.mu.RLock()
-	for id, h := range s.held[LDS] {
-		if h.has() {
-			for _, rc := range c.list[LDS][id].versions[h-1].routes {
-				want[rc] = true
-			}
-		}
+	want, scoped := s.routesOf(c, LDS)
+	if scoped && !s.asked[SRDS] {
+		s.asked[SRDS], s.scopes = true, true
+		c.mu.RUnlock()
+		return []request{newRequest(SRDS)}
+	}
+	if s.scopes {
+		c.mu.RUnlock()
+		return nil
+	}
+	if scoped {
+		more, _ := s.routesOf(c, SRDS)
+		maps.Copy(want, more)
 	}
 	for id, h := range s.held[RDS] {
 		n := c.list[RDS][id].text
@@ -161,6 +174,23 @@ func (s *state) followListeners(c *Catalog) []request {
 	slices.Sort(add)
 	s.dropHosts(c, remove)
 	return s.resubscribe(c, RDS, add, remove)
+}
+
+// routesOf are the route configurations that resources of a kind lead to, and whether any uses
+// scopes. The catalog's lock must be held.
+func (s *state) routesOf(c *Catalog, k Kind) (want map[string]bool, scoped bool) {
+	want = map[string]bool{}
+	for id, h := range s.held[k] {
+		if !h.has() {
+			continue
+		}
+		v := c.list[k][id].versions[h-1]
+		scoped = scoped || v.scopes
+		for _, rc := range v.routes {
+			want[rc] = true
+		}
+	}
+	return want, scoped
 }
 
 // dropHosts forgets the virtual hosts of route configurations that are no longer used.
@@ -235,6 +265,7 @@ func (s *state) reconnect(c *Catalog) []request {
 		*s = state{asked: [Kinds]bool{CDS: true}}
 		return []request{newRequest(CDS)}
 	}
+	scoped := s.asked[SRDS]
 	s.asked = [Kinds]bool{}
 	s.ready, s.told, s.probing = false, false, true
 	c.mu.RLock()
@@ -254,7 +285,7 @@ func (s *state) reconnect(c *Catalog) []request {
 				r = r.initial(name, version)
 			}
 		}
-		s.asked[k] = k != VHDS || slices.ContainsFunc(s.held[VHDS], held.has)
+		s.asked[k] = k != VHDS && k != SRDS || k == SRDS && scoped || k == VHDS && slices.ContainsFunc(s.held[VHDS], held.has)
 		if s.asked[k] {
 			out = append(out, r)
 		}

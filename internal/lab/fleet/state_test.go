@@ -75,7 +75,11 @@ func edsCluster(service string) proto.Message {
 }
 
 func listener(t *testing.T, routes string) proto.Message {
-	h, err := anypb.New(&hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{RouteConfigName: routes}}})
+	return managed(t, &hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{RouteConfigName: routes}}})
+}
+
+func managed(t *testing.T, m *hcmv3.HttpConnectionManager) proto.Message {
+	h, err := anypb.New(m)
 	require.NoError(t, err)
 	return &listenerv3.Listener{DefaultFilterChain: &listenerv3.FilterChain{Filters: []*listenerv3.Filter{
 		{ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: h}},
@@ -125,6 +129,44 @@ func TestRoutes(t *testing.T) {
 	require.True(t, p.s.ready)
 	require.Empty(t, p.take(VHDS, "1", resources{"80/b": host}))
 	require.Equal(t, none, p.s.get(VHDS, p.c.names[VHDS]["80/b"].id), "Envoy drops those of routes that it has not")
+}
+
+// TestScopes: scopes are asked for whole, and what they lead to is then, all at once.
+func TestScopes(t *testing.T) {
+	p := newSidecar(t)
+	p.take(CDS, "1", resources{"c": edsCluster("e")})
+	p.take(EDS, "1", resources{"e": endpoints})
+	h := &hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_ScopedRoutes{ScopedRoutes: &hcmv3.ScopedRoutes{
+		ConfigSpecifier: &hcmv3.ScopedRoutes_ScopedRds{ScopedRds: &hcmv3.ScopedRds{}},
+	}}}
+	require.Equal(t, []string{"SRDS"}, p.take(LDS, "1", resources{"scopes": managed(t, h), "l": listener(t, "90")}))
+	require.False(t, p.s.ready, "the scopes have not come")
+	require.Equal(t, []string{"RDS +80~16~0 +80~16~1 +90"}, p.take(SRDS, "1", resources{"0": scope("80~16~0"), "1": scope("80~16~1")}))
+	require.Equal(t, []string{"VHDS"}, p.take(RDS, "1", resources{"80~16~0": shell, "80~16~1": shell, "90": shell}))
+	require.Empty(t, p.take(VHDS, "1", resources{"80~16~0/a": host, "90/b": host}))
+	require.False(t, p.s.ready)
+	require.Empty(t, p.take(VHDS, "", resources{"80~16~1/none": nil}))
+	require.True(t, p.s.ready)
+
+	require.Equal(t, []string{"RDS +80~64~0 -80~16~0"}, p.take(SRDS, "2", resources{"0": scope("80~64~0")}))
+	require.False(t, p.s.ready)
+	p.take(RDS, "1", resources{"80~64~0": shell})
+	p.take(VHDS, "1", resources{"80~64~0/a": host})
+	require.True(t, p.s.ready)
+	require.Equal(t, none, p.s.get(VHDS, p.c.names[VHDS]["80~16~0/a"].id), "they go with their scope")
+	require.Equal(t, []string{"RDS -80~16~1"}, p.take(SRDS, "", resources{"1": nil}))
+	require.Contains(t, p.decode(p.s.reconnect(p.c)), "SRDS =0@2")
+
+	p = newSidecar(t)
+	p.take(CDS, "1", resources{})
+	require.Equal(t, []string{"SRDS"}, p.take(LDS, "1", resources{"scopes": managed(t, h)}))
+	require.Empty(t, p.take(SRDS, "", resources{}))
+	require.True(t, p.s.ready, "there are none")
+	require.Contains(t, p.decode(p.s.reconnect(p.c)), "SRDS", "they are asked for all the same")
+}
+
+func scope(routes string) proto.Message {
+	return &routev3.ScopedRouteConfiguration{RouteConfigurationName: routes}
 }
 
 // TestContentIsItsOwnVersion: istiod sends none.

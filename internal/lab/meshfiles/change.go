@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strings"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/lab/fleet"
 )
 
@@ -73,12 +75,21 @@ func Route(service string, n uint32) (text string, wants []fleet.Want) {
 	return routeYAML(service, n), hostWants(service, contains(routeMark(n)))
 }
 
-// hostWants wants a virtual host, by VHDS or in its route configuration.
+// hostWants wants a virtual host: by VHDS, as it is or in the bucket of its names, or in its
+// route configuration.
 func hostWants(name string, accept func([]byte) bool) []fleet.Want {
-	return []fleet.Want{
-		{Kind: fleet.VHDS, Name: VirtualHostName(name), Accept: accept},
+	whole := VirtualHostName(name)
+	wants := []fleet.Want{
+		{Kind: fleet.VHDS, Name: whole, Accept: accept},
 		{Kind: fleet.RDS, Name: RouteConfigName, Accept: accept, Alternative: true},
 	}
+	for _, bits := range []int{4, 6} {
+		part := bucket.Name(RouteConfigName, bits, bucket.Of(Host(name), bits))
+		wants = append(wants, fleet.Want{
+			Kind: fleet.VHDS, Name: part + strings.TrimPrefix(whole, RouteConfigName), Accept: accept, Alternative: true,
+		})
+	}
+	return wants
 }
 
 // SetRule changes the connection limit in a service's DestinationRule.
@@ -115,7 +126,9 @@ func (m *Mesh) RemoveService(name string) (Change, error) {
 	delete(m.endpoints, name)
 	apply, err := m.place.Remove(serviceFile(name))
 	wants := hostWants(name, nil)
-	wants[0].Gone = true
+	for i := range wants {
+		wants[i].Gone = wants[i].Kind == fleet.VHDS
+	}
 	return Change{
 		What:  "removed service " + name,
 		Wants: append(wants, fleet.Want{Kind: fleet.CDS, Name: ClusterName(name), Gone: true}),

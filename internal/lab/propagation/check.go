@@ -119,7 +119,7 @@ func (d *source) take(k fleet.Kind, name string, b []byte) {
 		}
 	case fleet.RDS, fleet.VHDS:
 		d.hosts += name + " " + string(a.Value) + "\n"
-	case fleet.LDS, fleet.Kinds:
+	case fleet.LDS, fleet.SRDS, fleet.Kinds:
 	}
 }
 

@@ -59,6 +59,25 @@ func TestRun(t *testing.T) {
 	require.Empty(t, labtest.LeftOver(t))
 }
 
+// TestScopedRoutes: proxies that get routes in buckets, by scopes, see changes and end right.
+func TestScopedRoutes(t *testing.T) {
+	o := options(t)
+	o.Scenarios, o.ServeFlags = []string{"route", "new-service", "reconnect-herd"}, []string{"--route-strategy=scoped"}
+	const services = 256
+	o.Meshes = []meshfiles.Shape{{Services: services, Proxies: 20, Bystanders: 2}}
+	report, err := propagation.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Len(t, report.Results, 3)
+	for _, r := range report.Results {
+		require.Zero(t, r.State.Wrong, "%s: %v", r.Scenario, r.State.First)
+		require.Positive(t, r.Subject.Last.P50, r.Scenario)
+		// A cluster, endpoints, and a virtual host of names and one of the address; 32 scopes with route configurations.
+		require.GreaterOrEqual(t, r.State.Decoded, services*4+32*2, r.Scenario)
+	}
+	require.InDelta(t, 1, report.Results[0].Subject.Concerned.Messages, 0)
+	require.Empty(t, labtest.LeftOver(t))
+}
+
 // TestSlowControlPlaneIsSeen: a control plane that holds each change back for 300 ms misses its bar,
 // and the report is sure of that: the bar is told by the floor, which on a busy machine takes tens of
 // milliseconds.
