@@ -17,16 +17,9 @@ import (
 // drains, and their calls go on, by the routes as they are: none fails.
 func TestFormsOverlap(t *testing.T) {
 	t.Parallel()
-	web, other := startApp(t, "web", "v1"), startApp(t, "other", "v1")
 	c := newClient("client")
 	c.drain = time.Hour // whatever is left alone stays
-	size := func(n int, docs ...string) []string {
-		docs = append([]string{c.sidecar("./*"), service("web", web), service("other", other)}, docs...)
-		for i := range n - 2 {
-			docs = append(docs, service(fmt.Sprintf("more-%d", i), other))
-		}
-		return docs
-	}
+	_, size := growing(t, c)
 	const from = 8
 	m := startMeshSplit(t, server.RoutesScoped, from, size(from-1)...)
 	c.start(t, m, false)

@@ -16,15 +16,8 @@ import (
 // is split, with routes that change at each size, under traffic. No call fails.
 func TestScopes(t *testing.T) {
 	t.Parallel()
-	web, other := startApp(t, "web", "v1"), startApp(t, "other", "v1")
 	c := newClient("client")
-	size := func(n int, docs ...string) []string {
-		docs = append([]string{c.sidecar("./*"), service("web", web), service("other", other)}, docs...)
-		for i := range n - 2 {
-			docs = append(docs, service(fmt.Sprintf("more-%d", i), other))
-		}
-		return docs
-	}
+	other, size := growing(t, c)
 	const from = 4
 	m := startMeshSplit(t, server.RoutesScoped, from, size(2)...)
 	c.start(t, m, false)
@@ -54,6 +47,20 @@ func TestScopes(t *testing.T) {
 	m.apply(append(size(from)[1:], anotherPort(c, other)...)...) // its listener does not wait
 	calls.requireOnly("web-v1")
 	noRefusals(t, m, c)
+}
+
+// growing gives a mesh of any number of services, with further documents: web, other, and more that
+// other answers for.
+func growing(t *testing.T, c *client) (other *app, size func(n int, docs ...string) []string) {
+	t.Helper()
+	web, other := startApp(t, "web", "v1"), startApp(t, "other", "v1")
+	return other, func(n int, docs ...string) []string {
+		docs = append([]string{c.sidecar("./*"), service("web", web), service("other", other)}, docs...)
+		for i := range n - 2 {
+			docs = append(docs, service(fmt.Sprintf("more-%d", i), other))
+		}
+		return docs
+	}
 }
 
 // routesChange changes routes and services within a size, under traffic. A listener that is
