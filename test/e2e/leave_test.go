@@ -226,19 +226,27 @@ func TestFixedSleepFails(t *testing.T) {
 	o, calls := startRollout(t, "http", sleep, func(o *controlplane.Options) {
 		o.Debounce = engine.Debounce{After: time.Second, Max: time.Second}
 	})
-	o.add()
-	o.mesh.apply(o.config()...)
-	oldest := o.replicas[0]
-	o.replicas = o.replicas[1:]
-	before := o.mesh.newest().Revision
-	o.mesh.write("mesh.yaml", o.config()...)
-	require.NoError(t, oldest.end(), oldest.log)
-	o.mesh.awaitChange(before)
 	failed := 0
+	for range 5 { // on a busy machine a replica may take longer to end than the news does
+		o.add()
+		o.mesh.apply(o.config()...)
+		oldest := o.replicas[0]
+		o.replicas = o.replicas[1:]
+		before := o.mesh.newest().Revision
+		o.mesh.write("mesh.yaml", o.config()...)
+		require.NoError(t, oldest.end(), oldest.log)
+		o.mesh.awaitChange(before)
+		for _, l := range calls {
+			_, failures := l.failed()
+			failed += len(failures)
+		}
+		if failed > 0 {
+			break
+		}
+	}
 	for _, l := range calls {
 		l.stop()
-		_, failures := l.failed()
-		failed += len(failures)
+		l.failed() // they are wanted
 	}
 	require.NotZero(t, failed, "a sleep that is too short costs calls")
 }
