@@ -11,8 +11,9 @@ import (
 const (
 	drainPoll = 100 * time.Millisecond
 	// stopGrace is what Envoy gets between SIGTERM and SIGKILL: it has nothing left to do
-	// but to write out its access logs.
-	stopGrace = 5 * time.Second
+	// but to write out its access logs. Where there is no CPU to spare that takes some
+	// seconds; with the drain time it is less than the 30 s that a kubelet waits.
+	stopGrace = 15 * time.Second
 	// adminPatience bounds each question to Envoy during a drain.
 	adminPatience = 2 * time.Second
 	// maxSilence is how many questions in a row an Envoy that serves would not leave

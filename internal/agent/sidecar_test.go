@@ -149,9 +149,10 @@ func (s *sidecar) await(what string, condition func() bool) {
 	require.Eventually(s.t, condition, patience, lookAt, "waiting for %s", what)
 }
 
-// get asks one of the sidecar's ports; status 0: no answer.
+// get asks one of the sidecar's ports; status 0: no answer. Conditions that are waited for ask again
+// when there is none.
 func (s *sidecar) get(port int, path string) (status int, body string) {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: patience / 2, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Get("http://" + net.JoinHostPort(s.ip, strconv.Itoa(port)) + path)
 	if err != nil {
 		return 0, err.Error()
