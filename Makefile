@@ -59,11 +59,11 @@ test: unit h2spec fuzz ## all tests, with the race detector, and each fuzz targe
 unit: envoy kube-build ## all tests, with the race detector where there is a C compiler
 	@[ -n "$(RACE)" ] || echo "==> no C compiler ($$(go env CC)): testing without the race detector"
 	@echo "==> testing $(PKGS) $(RACE)"
-	@go test $(RACE) -timeout 9m $(TESTFLAGS) $(PKGS)
+	@go test $(RACE) -timeout 20m $(TESTFLAGS) $(PKGS)
 
 e2e: envoy kube-build ## the tests with real Envoys and a real API server alone, in full
 	@echo "==> testing with Envoy"
-	@go test $(RACE) -count 1 -timeout 9m $(TESTFLAGS) ./test/...
+	@go test $(RACE) -count 1 -timeout 20m $(TESTFLAGS) ./test/...
 
 e2e-full: envoy kube-build ## the same with 200 restarts of sidecars under traffic, and each experiment of the lab in its quick form: about 40 minutes
 	@RACE="$(RACE)" TESTFLAGS="$(TESTFLAGS)" tools/e2e-full
