@@ -97,8 +97,7 @@ data: {tls.crt: %s, tls.key: %s, ca.crt: %s}`, name, namespace, encode(cert), en
 func TestCredentials(t *testing.T) {
 	m, p := startMutual(t), startPartner(t)
 	m.apply(m.config("server", p.documents())...)
-	status, _ := m.call(apiHost, serviceHTTP)
-	require.Equal(t, http.StatusServiceUnavailable, status, "there is no Secret, and nothing is sent without it")
+	m.requireStatus(http.StatusServiceUnavailable, "there is no Secret, and nothing is sent without it", func() (int, string) { return m.call(apiHost, serviceHTTP) })
 	require.Empty(t, p.backend.requests())
 	m.requireMutual(spiffeID("client"))
 
@@ -108,7 +107,7 @@ func TestCredentials(t *testing.T) {
 
 	m.apply(m.config("server", p.documents(), p.secret(t, "two"))...)
 	eventually(t, "the new certificate is shown", func() bool {
-		status, _ = m.call(apiHost, serviceHTTP)
+		status, _ := m.call(apiHost, serviceHTTP)
 		return status == http.StatusOK && p.caller(t) == "two"
 	}, func() string { return p.caller(t) })
 	require.Equal(t, version, m.clusterVersion())

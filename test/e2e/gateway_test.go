@@ -141,6 +141,17 @@ func (e *edge) call(scheme, host, path string, cert *tls.Certificate) fromOutsid
 	return out
 }
 
+// requireAnswer waits for an answer by TLS: the gateway ACKs a listener before it has the listener's
+// secrets and routes.
+func (e *edge) requireAnswer(want int, path string) {
+	e.t.Helper()
+	var got fromOutside
+	eventually(e.t, "the gateway answers", func() bool {
+		got = e.call("https", webHost, path, nil)
+		return got.status == want
+	}, func() string { return fmt.Sprintf("%+v\n%s", got, e.gateway.log) })
+}
+
 // TestGateway: calls from outside come by TLS to a gateway, and by the mesh's mutual TLS to a
 // sidecar; a new certificate needs no new listener.
 func TestGateway(t *testing.T) {
@@ -148,6 +159,7 @@ func TestGateway(t *testing.T) {
 	require.Error(t, e.call("http", webHost, "/", nil).err, "nothing listens")
 
 	e.apply(e.config("server", e.documents(), e.secret(t, "one"))...)
+	e.requireAnswer(http.StatusOK, "/hello")
 	got := e.call("https", webHost, "/hello", nil)
 	require.NoError(t, got.err)
 	require.Equal(t, http.StatusOK, got.status)
@@ -189,10 +201,12 @@ func TestRefusedGateway(t *testing.T) {
 	require.Equal(t, "gateway", refused.Proxies[0].Name)
 	require.Contains(t, refused.Proxies[0].Reasons[0].Text, "/nonexistent/key.pem")
 	e.explained("virtualservice/shop/web", func(x *explain.Explanation) bool { return x.Counts.Refused == 0 && x.Counts.Acked == 1 })
-	require.Equal(t, http.StatusMovedPermanently, e.call("http", webHost, "/x", nil).status, "its other listener is there")
+	eventually(t, "its other listener is there", func() bool {
+		return e.call("http", webHost, "/x", nil).status == http.StatusMovedPermanently
+	}, e.gateway.log.String)
 
 	e.apply(e.config("server", e.documents(), e.secret(t, "one"))...)
-	require.Equal(t, http.StatusOK, e.call("https", webHost, "/", nil).status)
+	e.requireAnswer(http.StatusOK, "/")
 	e.requireNothingHeld()
 }
 

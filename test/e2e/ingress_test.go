@@ -66,9 +66,12 @@ func TestIngressTLS(t *testing.T) {
 	client := m.pair(outside, "spiffe://outside/client")
 
 	m.apply(m.withIngressTLS(webSecret(t, outside, "shop", "one"))...)
-	got := m.callIngress(outside, client)
+	var got fromOutside
+	eventually(t, "the listener answers", func() bool { // it is ACKed before it has its secrets
+		got = m.callIngress(outside, client)
+		return got.status == http.StatusOK
+	}, func() string { return fmt.Sprint(got.err) + m.server.log.String() })
 	require.NoError(t, got.err)
-	require.Equal(t, http.StatusOK, got.status)
 	require.Equal(t, "spiffe://outside/one", got.by)
 	require.Equal(t, "spiffe://outside/client", m.peer())
 	require.NotContains(t, m.server.backend.last(t).header.Get("X-Forwarded-Client-Cert"), spiffeID("client"), "what clients say of themselves is not believed")

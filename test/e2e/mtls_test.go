@@ -36,8 +36,8 @@ func TestMutualTLS(t *testing.T) {
 	client := spiffeID("client")
 
 	m.requireMutual(client)
-	status, _ := m.directly(memberHTTP)
-	require.Equal(t, http.StatusOK, status, "plain text is let in, too")
+	plain := func() (int, string) { return m.directly(memberHTTP) }
+	m.requireStatus(http.StatusOK, "plain text is let in, too", plain)
 	require.Empty(t, m.peer())
 	require.Equal(t, "welcome\n", m.line(m.server.ip, memberTCP))
 	status, body := m.call("plain", serviceHTTP)
@@ -49,36 +49,47 @@ func TestMutualTLS(t *testing.T) {
 
 	m.apply(m.config("server", peerAuthentication("PERMISSIVE"))...)
 	m.requireMutual(client)
-	status, _ = m.directly(memberHTTP)
-	require.Equal(t, http.StatusOK, status, "plain text is let in again")
+	m.requireStatus(http.StatusOK, "plain text is let in again", plain)
 
+	secure := func() (int, string) { return m.call("server", serviceHTTP) }
 	m.apply(m.config("server", peerAuthentication("STRICT"), clientTLS("DISABLE"))...)
-	status, _ = m.call("server", serviceHTTP)
-	require.Equal(t, http.StatusServiceUnavailable, status, "the client speaks plain text, as it was told")
+	m.requireStatus(http.StatusServiceUnavailable, "the client speaks plain text, as it was told", secure)
 
 	m.apply(m.config("server", peerAuthentication("STRICT"), clientTLS("ISTIO_MUTUAL"))...)
 	m.requireMutual(client)
 
 	m.apply(m.config("somebody-else", peerAuthentication("STRICT"))...)
-	status, _ = m.call("server", serviceHTTP)
-	require.Equal(t, http.StatusServiceUnavailable, status, "the server is not whom the client takes its workloads for")
+	m.requireStatus(http.StatusServiceUnavailable, "the server is not whom the client takes its workloads for", secure)
 
 	m.apply(m.config("server", peerAuthentication("DISABLE"))...)
-	status, _ = m.call("server", serviceHTTP)
-	require.Equal(t, http.StatusOK, status)
-	require.Empty(t, m.peer(), "callers know that there is no mutual TLS")
+	m.requireStatus(http.StatusOK, "callers know that there is no mutual TLS", secure)
+	require.Empty(t, m.peer())
 	m.requireNothingHeld()
 }
 
-// requireMutual checks that the client gets to the server by mutual TLS on each port.
+// requireStatus waits until a call has a status: Envoys ACK before what came is in use.
+func (m *mutual) requireStatus(want int, why string, call func() (int, string)) {
+	m.t.Helper()
+	got := ""
+	eventually(m.t, why, func() bool {
+		status, body := call()
+		got = fmt.Sprint(status, " ", body)
+		return status == want
+	}, func() string { return got })
+}
+
+// requireMutual waits until the client gets to the server by mutual TLS on each port.
 func (m *mutual) requireMutual(client string) {
 	m.t.Helper()
 	for _, port := range []int{serviceHTTP, serviceAuto} {
-		status, body := m.call("server", port)
-		require.Equal(m.t, "200 server-v1", fmt.Sprint(status, " ", body), port)
-		require.Equal(m.t, client, m.peer(), port)
+		got := ""
+		eventually(m.t, fmt.Sprintf("mutual TLS on %d", port), func() bool {
+			status, body := m.call("server", port)
+			got = fmt.Sprint(status, " ", body)
+			return got == "200 server-v1" && m.peer() == client
+		}, func() string { return got })
 	}
-	require.Equal(m.t, "welcome\n", m.line(m.client.ip, serviceTCP))
+	eventually(m.t, "bytes by mutual TLS", func() bool { return m.line(m.client.ip, serviceTCP) == "welcome\n" }, nil)
 	m.requireUpgrade()
 }
 
@@ -104,10 +115,9 @@ func (m *mutual) requireUpgrade() {
 func (m *mutual) requireStrict() {
 	m.t.Helper()
 	for _, port := range []int{memberHTTP, memberAuto} {
-		status, _ := m.directly(port)
-		require.Zero(m.t, status, "plain text at %d", port)
+		m.requireStatus(0, fmt.Sprintf("plain text at %d is not let in", port), func() (int, string) { return m.directly(port) })
 	}
-	require.Empty(m.t, m.line(m.server.ip, memberTCP))
+	eventually(m.t, "bytes in plain text are not let in", func() bool { return m.line(m.server.ip, memberTCP) == "" }, nil)
 	foreign, err := catest.NewRoot("mesh")
 	require.NoError(m.t, err)
 	for name, cert := range map[string]*tls.Certificate{
