@@ -99,7 +99,7 @@ func TestRoutesOfTheGatewayAPI(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	ctx, cancel := context.WithTimeout(t.Context(), callLimit)
 	defer cancel()
-	answer, err := health1.NewHealthClient(conn).Check(ctx, &health1.HealthCheckRequest{})
+	answer, err := health1.NewHealthClient(conn).Check(ctx, &health1.HealthCheckRequest{}, grpc.WaitForReady(true)) // the listener may have no routes yet
 	require.NoError(t, err)
 	require.Equal(t, health1.HealthCheckResponse_SERVING, answer.GetStatus())
 	for method, want := range map[string]codes.Code{"/grpc.health.v1.Health/Other": codes.Unimplemented, "/nobody/Any": codes.Unavailable} {
@@ -117,7 +117,7 @@ func TestRoutesOfTheGatewayAPI(t *testing.T) {
 		}
 		return err
 	}
-	require.NoError(t, dial(certificateHost), "the backend's own certificate is shown")
+	eventually(t, "the backend's own certificate is shown", func() bool { return dial(certificateHost) == nil }, e.gateway.log.String)
 	require.Error(t, dial("other.example.com"), "no route has that name")
 	e.requireNothingHeld()
 }
