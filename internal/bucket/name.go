@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -60,24 +61,22 @@ func cutNumber(s string) (before string, n int, ok bool) {
 	return s[:i], n, err == nil && n >= 0 && s[i+1:] == fmt.Sprint(n)
 }
 
-// Set is a set of buckets.
-type Set [(2 << MaxBits) / 64]uint64
+// Set is a set of buckets. The zero value is empty.
+type Set struct {
+	all bool
+	few []uint16
+}
 
 // Has tells whether bucket k is in the set.
-func (s *Set) Has(k int) bool { return s[k/64]&(1<<(k%64)) != 0 }
-
-func (s *Set) add(k int) { s[k/64] |= 1 << (k % 64) }
+func (s *Set) Has(k int) bool { return s.all || slices.Contains(s.few, uint16(k)) }
 
 // Add takes in the buckets in which hosts of a domain of a virtual host are looked for: all
 // of them for a wildcard that leaves the region open. What begins with a digit has the
 // bucket of an address, so that a wildcard of names needs those, too.
 func (s *Set) Add(domain string, bits int) {
-	if k, one := ofDomain(domain, bits); one {
-		s.add(k)
-		return
-	}
-	for k := range Count(bits) {
-		s.add(k)
+	k, one := ofDomain(domain, bits)
+	if s.all = s.all || !one; !s.Has(k) {
+		s.few = append(s.few, uint16(k))
 	}
 }
 

@@ -1,6 +1,7 @@
 package derive
 
 import (
+	"math"
 	"reflect"
 	"strings"
 
@@ -12,26 +13,26 @@ import (
 // SplitFrom is the number of virtual hosts from which on a route configuration is split.
 const SplitFrom = 256
 
+// sizes are the forms of a route configuration: the whole, and those in 2^bits buckets. Listeners
+// look for the last one whose number of virtual hosts it has: from times SplitFrom, without the one
+// for unknown hosts. The fewer buckets, the less Envoy holds twice; the more, the less it rebuilds
+// for a change.
+var sizes = [...]struct{ bits, from int }{{0, 0}, {4, 1}, {8, 8}}
+
 // splitBits is into how many buckets listeners look for a route configuration: a pure function
-// of how many virtual hosts it has, without the one for unknown hosts. The fewer buckets, the
-// less Envoy holds twice; the more, the less it rebuilds for a change. Where the number
-// crosses a bound, the listeners that use the route configuration are replaced.
-func splitBits(virtualHosts, from int) int {
-	switch {
-	case virtualHosts < from:
-		return 0
-	case virtualHosts < 8*from:
-		return 4
+// of how many virtual hosts it has. Where the number crosses a bound, the listeners that use the
+// route configuration are replaced.
+func splitBits(virtualHosts, from int) (bits int) {
+	for _, s := range sizes {
+		if virtualHosts >= s.from*from {
+			bits = s.bits
+		}
 	}
-	return 6
+	return bits
 }
 
-// formBits are the forms of a route configuration: whole, which is the first, and those of
-// splitBits.
-var formBits = [...]int{0, 4, 6}
-
 // forms are those in which a route configuration is served.
-type forms [len(formBits)]bool
+type forms [len(sizes)]bool
 
 // formsAt are the form that listeners use and, around each bound of splitBits, the one that
 // they used on its other side: those that have been replaced go on with it while they drain. It
@@ -40,13 +41,20 @@ type forms [len(formBits)]bool
 // Whole ones go to proxies that ask for them, and are there up to twice the bound. Of scopes
 // Envoy takes all that there are, and rebuilds each form for a change: they are there
 // from a quarter below the bound to a quarter above.
-func formsAt(virtualHosts, from int) forms {
-	next := 8 * from
-	return forms{
-		virtualHosts < 2*from,
-		virtualHosts >= from-from/4 && virtualHosts < next+next/4,
-		virtualHosts >= next-next/4,
+func formsAt(virtualHosts, from int) (out forms) {
+	for i, s := range sizes {
+		begin, end := s.from*from, math.MaxInt
+		begin -= begin / 4
+		if i+1 < len(sizes) {
+			end = sizes[i+1].from * from
+			end += end / 4
+		}
+		if i == 0 {
+			end = 2 * from
+		}
+		out[i] = begin <= virtualHosts && virtualHosts < end
 	}
+	return out
 }
 
 // splitter cuts a scope's large route configurations into buckets, as its delta leaves
@@ -68,7 +76,7 @@ type splitRoutes struct {
 }
 
 // hostBuckets are the buckets that a virtual host is in, for each form that is split.
-type hostBuckets [len(formBits)]bucket.Set
+type hostBuckets [len(sizes)]bucket.Set
 
 func newSplitter(from int) *splitter {
 	return &splitter{from: from, routes: map[string]*splitRoutes{}}
@@ -179,15 +187,15 @@ func (p *splitter) cutRouteConfig(d *Delta, name string, v *view.RouteConfig, pa
 	}
 	before := r.there && !patched
 	r.there = v != nil
-	for f, bits := range formBits {
+	for f, size := range sizes {
 		switch there := v != nil && r.forms[f]; {
 		case there && before && r.served[f]:
-		case bits == 0 && there:
+		case f == 0 && there:
 			d.RouteConfigs[name] = v
-		case bits == 0:
+		case f == 0:
 			d.RouteConfigs[name] = nil
 		case there || r.served[f]:
-			putParts(d, name, bits, there)
+			putParts(d, name, size.bits, there)
 		}
 	}
 }
@@ -220,10 +228,10 @@ func (p *splitter) cutHost(d *Delta, name string, v *view.VirtualHost) {
 	if r.served[0] {
 		d.VirtualHosts[name] = nil
 	}
-	for f, bits := range formBits {
-		for k := range bucket.Count(bits) {
+	for f, size := range sizes {
+		for k := range bucket.Count(size.bits) {
 			if there && r.served[f] && had[f].Has(k) {
-				d.VirtualHosts[bucket.Name(rc, bits, k)+"/"+host] = nil
+				d.VirtualHosts[bucket.Name(rc, size.bits, k)+"/"+host] = nil
 			}
 		}
 	}
@@ -235,12 +243,12 @@ func (p *splitter) cutHost(d *Delta, name string, v *view.VirtualHost) {
 }
 
 func (r *splitRoutes) putHost(d *Delta, v *view.VirtualHost) (in hostBuckets) {
-	for f, bits := range formBits {
+	for f, size := range sizes {
 		switch {
-		case r.forms[f] && bits == 0:
+		case r.forms[f] && f == 0:
 			d.VirtualHosts[v.ResourceName()] = v
 		case r.forms[f]:
-			in[f] = cutDomains(d, v, bits)
+			in[f] = cutDomains(d, v, size.bits)
 		}
 	}
 	return in

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -28,17 +29,17 @@ func requireParts(t *testing.T, v *Delta, http *view.HTTPChain) {
 	}
 }
 
-// formOf is the bits of the form that a route configuration, or a part of one, belongs to.
-func formOf(name string) int {
+// partOf is the bits of the form that a route configuration, or a part of one, belongs to, and
+// which part it is.
+func partOf(name string) (bits, k int) {
 	rc := bucket.RouteConfig(name)
-	for _, bits := range formBits[1:] {
-		for k := range bucket.Count(bits) {
-			if bucket.Name(rc, bits, k) == name {
-				return bits
-			}
+	for _, s := range sizes[1:] {
+		number, ok := strings.CutPrefix(name, strings.TrimSuffix(bucket.Name(rc, s.bits, 0), "0"))
+		if k, err := strconv.Atoi(number); ok && err == nil {
+			return s.bits, k
 		}
 	}
-	return 0
+	return 0, 0
 }
 
 // joined makes whole route configurations of their parts of one form.
@@ -48,12 +49,12 @@ func joined(t *testing.T, d *Delta, bits int) *Delta {
 	for name := range d.RouteConfigs {
 		rc := bucket.RouteConfig(name)
 		require.Equal(t, rc != name, d.Scopes[name] != nil, name)
-		if formOf(name) == bits {
+		if of, _ := partOf(name); of == bits {
 			out.RouteConfigs[rc] = &view.RouteConfig{Name: rc}
 		}
 	}
 	for _, part := range d.VirtualHosts {
-		if formOf(part.RouteConfig) != bits {
+		if of, _ := partOf(part.RouteConfig); of != bits {
 			continue
 		}
 		v := *part
@@ -98,8 +99,10 @@ func TestPartsAreTheWhole(t *testing.T) {
 			requirePlaced(t, got, levels)
 		}
 	}
-	require.Equal(t, map[int]bool{4: true, 6: true}, levels, "both sizes were there")
-	require.Equal(t, map[forms]bool{{true, true, false}: true, {false, true, false}: true, {false, true, true}: true}, together)
+	require.Equal(t, map[int]bool{4: true, 8: true}, levels, "both sizes were there")
+	for _, there := range []forms{{true, true}, {false, true}, {false, true, true}} {
+		require.True(t, together[there], "%v: there were %v", there, together)
+	}
 }
 
 // requireForms: each form of a route configuration is either not there or is the whole. It
@@ -107,8 +110,8 @@ func TestPartsAreTheWhole(t *testing.T) {
 func requireForms(t *testing.T, k ScopeKey, want, got *Delta) map[string]forms {
 	t.Helper()
 	there := map[string]forms{}
-	for f, bits := range formBits {
-		have := joined(t, got, bits)
+	for f, size := range sizes {
+		have := joined(t, got, size.bits)
 		for rc, v := range have.RouteConfigs {
 			require.Empty(t, cmp.Diff(want.RouteConfigs[rc], v, sameViews...), k.String())
 			list := there[rc]
@@ -116,7 +119,7 @@ func requireForms(t *testing.T, k ScopeKey, want, got *Delta) map[string]forms {
 			there[rc] = list
 		}
 		for name, v := range want.VirtualHosts {
-			if have.RouteConfigs[v.RouteConfig] != nil || bits == 0 && want.RouteConfigs[v.RouteConfig] == nil {
+			if have.RouteConfigs[v.RouteConfig] != nil || f == 0 && want.RouteConfigs[v.RouteConfig] == nil {
 				require.Empty(t, cmp.Diff(v, have.VirtualHosts[name], sameViews...), k.String())
 			}
 		}
@@ -130,15 +133,13 @@ func requireForms(t *testing.T, k ScopeKey, want, got *Delta) map[string]forms {
 func requirePlaced(t *testing.T, d *Delta, levels map[int]bool) {
 	t.Helper()
 	for name, v := range d.VirtualHosts {
-		rc, bits := bucket.RouteConfig(v.RouteConfig), formOf(v.RouteConfig)
+		bits, k := partOf(v.RouteConfig)
 		if bits == 0 {
 			continue
 		}
 		levels[bits] = true
-		for k := range bucket.Count(bits) {
-			for _, domain := range v.Domains {
-				require.True(t, bucket.Name(rc, bits, k) != v.RouteConfig || bucket.Takes(domain, bits, k), "%s: %s", name, domain)
-			}
+		for _, domain := range v.Domains {
+			require.True(t, bucket.Takes(domain, bits, k), "%s: %s", name, domain)
 		}
 	}
 }
@@ -173,7 +174,7 @@ func TestSplitCostsWhatChanges(t *testing.T) {
 	out, _ := d.Index().Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "shop", ScopedRoutes: true})
 	d.Open(out)
 	const next = 8 * SplitFrom
-	few, many := bucket.Count(4), bucket.Count(6)
+	few, many := bucket.Count(4), bucket.Count(8)
 	size := 0
 	for _, step := range []struct {
 		at         int // services
@@ -185,8 +186,8 @@ func TestSplitCostsWhatChanges(t *testing.T) {
 		{at: SplitFrom, bits: 4, whole: true},
 		{at: 2 * SplitFrom, bits: 4},
 		{at: next - next/4, come: many, bits: 4},
-		{at: next, bits: 6},
-		{at: next + next/4, gone: few, bits: 6},
+		{at: next, bits: 8},
+		{at: next + next/4, gone: few, bits: 8},
 	} {
 		grown(d, st, size, step.at-1)
 		got := grown(d, st, step.at-1, step.at)[out]

@@ -97,7 +97,7 @@ func BenchmarkScopedChange(b *testing.B) {
 		forms    string
 		services int
 	}{
-		{"whole", 150}, {"whole+16", 220}, {"16+whole", 400}, {"16", 1000}, {"16+64", 1800}, {"64+16", 2200}, {"64", 3000},
+		{"whole", 150}, {"whole+16", 220}, {"16+whole", 400}, {"16", 1000}, {"16+256", 1800}, {"256+16", 2200}, {"256", 3000},
 	} {
 		b.Run(fmt.Sprintf("forms=%s/services=%d", c.forms, c.services), func(b *testing.B) {
 			e := mesh(b, c.services, 0)

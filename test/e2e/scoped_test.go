@@ -89,7 +89,7 @@ func requireSplit(t *testing.T, c *client, size, from int) {
 		want += bucket.Count(4)
 	}
 	if size >= 6*from {
-		want += bucket.Count(6)
+		want += bucket.Count(8)
 	}
 	scopes := 0
 	eventually(t, fmt.Sprintf("%d scopes", want), func() bool {

@@ -63,6 +63,7 @@ func Layouts() []Layout {
 		{"buckets-32", "32 of them", func() layout { return bucketed{routeConfig, 5} }},
 		{"buckets-64", "64 of them", func() layout { return bucketed{routeConfig, 6} }},
 		{"buckets-128", "128 of them", func() layout { return bucketed{routeConfig, 7} }},
+		{"buckets-256", "256 of them", func() layout { return bucketed{routeConfig, 8} }},
 		{"buckets-512", "512 of them", func() layout { return bucketed{routeConfig, 9} }},
 	}
 }
