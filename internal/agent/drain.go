@@ -12,8 +12,9 @@ const (
 	drainPoll = 100 * time.Millisecond
 	// stopGrace is what Envoy gets between SIGTERM and SIGKILL: it has nothing left to do
 	// but to write out its access logs. Where there is no CPU to spare that takes some
-	// seconds; with the drain time it is less than the 30 s that a kubelet waits.
-	stopGrace = 15 * time.Second
+	// seconds; with 10 s until all know that it leaves and 5 s of drain time it is less than
+	// the 30 s that a kubelet waits.
+	stopGrace = 10 * time.Second
 	// adminPatience bounds each question to Envoy during a drain.
 	adminPatience = 2 * time.Second
 	// maxSilence is how many questions in a row an Envoy that serves would not leave

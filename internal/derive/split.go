@@ -17,7 +17,7 @@ const SplitFrom = 256
 // look for the last one whose number of virtual hosts it has: from times SplitFrom, without the one
 // for unknown hosts. The fewer buckets, the less Envoy holds twice; the more, the less it rebuilds
 // for a change.
-var sizes = [...]struct{ bits, from int }{{0, 0}, {4, 1}, {8, 8}}
+var sizes = [...]struct{ bits, from int }{{0, 0}, {bucket.FewBits, 1}, {bucket.ManyBits, 8}}
 
 // splitBits is into how many buckets listeners look for a route configuration: a pure function
 // of how many virtual hosts it has. Where the number crosses a bound, the listeners that use the

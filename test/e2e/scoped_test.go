@@ -86,10 +86,10 @@ func requireSplit(t *testing.T, c *client, size, from int) {
 	t.Helper()
 	want := 0
 	if size >= from-from/4 && size < 10*from {
-		want += bucket.Count(4)
+		want += bucket.Count(bucket.FewBits)
 	}
 	if size >= 6*from {
-		want += bucket.Count(8)
+		want += bucket.Count(bucket.ManyBits)
 	}
 	scopes := 0
 	eventually(t, fmt.Sprintf("%d scopes", want), func() bool {

@@ -83,7 +83,7 @@ func hostWants(name string, accept func([]byte) bool) []fleet.Want {
 		{Kind: fleet.VHDS, Name: whole, Accept: accept},
 		{Kind: fleet.RDS, Name: RouteConfigName, Accept: accept, Alternative: true},
 	}
-	for _, bits := range []int{4, 8} {
+	for _, bits := range []int{bucket.FewBits, bucket.ManyBits} {
 		part := bucket.Name(RouteConfigName, bits, bucket.Of(Host(name), bits))
 		wants = append(wants, fleet.Want{
 			Kind: fleet.VHDS, Name: part + strings.TrimPrefix(whole, RouteConfigName), Accept: accept, Alternative: true,

@@ -46,7 +46,7 @@ func givesUp(t *testing.T, o Options, dial func(*service) *peer) {
 // the connection is closed before both sides have said what they wanted to.
 func withTime(t *testing.T, try func(enough time.Duration) bool) {
 	t.Helper()
-	for enough := 20 * time.Millisecond; enough < patient/2; enough *= 2 {
+	for enough := 200 * time.Millisecond; enough < patient/2; enough *= 2 {
 		if try(enough) {
 			return
 		}
