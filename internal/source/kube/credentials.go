@@ -71,7 +71,12 @@ func (c *Credentials) Applied(changes []store.Change) {
 
 // concerns: rules, Sidecars and Gateways name Secrets, and workloads have the service accounts that are to read them.
 func concerns(k model.Kind) bool {
-	return k == model.KindDestinationRule || k == model.KindSidecar || k == model.KindWasmPlugin || k == model.KindGateway || k == model.KindPod || k == model.KindWorkloadEntry || k == model.KindSecret || k == model.KindConfigMap
+	switch k {
+	case model.KindDestinationRule, model.KindSidecar, model.KindWasmPlugin, model.KindGateway, model.KindKubernetesGateway,
+		model.KindPod, model.KindWorkloadEntry, model.KindSecret, model.KindConfigMap:
+		return true
+	}
+	return false
 }
 
 func (c *Credentials) poke() {

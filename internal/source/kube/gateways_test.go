@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 )
@@ -52,6 +53,21 @@ func TestSecretsOfGateways(t *testing.T) {
 		"shop/foreign":    {{"shop-gateway"}, {"shop-gateway"}},
 		"edge/all":        {{"gateway", "other"}, nil},
 	}, got)
+}
+
+// TestWhatNamesSecretsIsLookedAt: each kind of objects that decides which Secrets are read, and who gets
+// them, has that found out anew when one changes.
+func TestWhatNamesSecretsIsLookedAt(t *testing.T) {
+	for _, kind := range []model.Kind{
+		model.KindGateway, model.KindKubernetesGateway, model.KindDestinationRule, model.KindSidecar, model.KindWasmPlugin,
+		model.KindPod, model.KindWorkloadEntry,
+	} {
+		c := NewCredentials(nil, istioapi.Decoder{}, nil, nil, nil)
+		c.Applied([]store.Change{{Key: model.Key{Kind: model.KindService}}})
+		require.Empty(t, c.wake)
+		c.Applied([]store.Change{{Key: model.Key{Kind: kind, Namespace: "shop", Name: "a"}}})
+		require.Len(t, c.wake, 1, kind)
+	}
 }
 
 // TestSecretsOfSidecars: a Secret that a Sidecar's own listener needs is read in the Sidecar's namespace, for
