@@ -144,6 +144,30 @@ func TestAuthoritiesOfConfigMaps(t *testing.T) {
 	require.Nil(t, delta.Secrets[name])
 }
 
+// TestAConfigMapIsNotTheOneWithoutItsSuffix: of two ConfigMaps a rule and a router's server get the one they name.
+func TestAConfigMapIsNotTheOneWithoutItsSuffix(t *testing.T) {
+	st, d := credentialMesh(t)
+	rule := *d.Index().rules["api.example.com"][0]
+	rule.ResourceVersion, rule.WorkloadSelector = "2", nil
+	rule.Policy.TLS = &model.ClientTLS{Mode: model.TLSSimple, CredentialName: "configmap://shop/roots-cacert"}
+	gateway := &model.Gateway{Meta: model.Meta{Key: model.Key{Kind: model.KindGateway, Namespace: "shop", Name: "edge"}, ResourceVersion: "1"}, Servers: []model.GatewayServer{{
+		Port: model.GatewayPort{Number: 443, Name: "https", Protocol: model.ProtocolHTTPS}, Hosts: []model.HostSelector{{Namespace: "*", Host: "*"}},
+		TLS: &model.ServerTLS{Mode: model.ServerMutual, CredentialNames: []string{"web"}, CACredentialName: "configmap://shop/roots-cacert"},
+	}}}
+	events := []store.Event{{Key: rule.Key, Object: &rule}, {Key: gateway.Key, Object: gateway}}
+	for _, name := range []string{"roots", "roots-cacert"} {
+		k := model.Key{Kind: model.KindConfigMap, Namespace: "shop", Name: name}
+		events = append(events, store.Event{Key: k, Object: &model.Secret{Meta: model.Meta{Key: k, ResourceVersion: "1"}, CA: "CAs of " + name}})
+	}
+	_, changes := st.Apply(events)
+	d.Apply(changes)
+	router := webProxy("shop", "web", true)
+	router.Type = model.ProxyRouter
+	for _, p := range []*model.Proxy{webProxy("shop", "web", true), router} {
+		require.Equal(t, map[string]string{"configmap://shop/roots-cacert-cacert": "CAs of roots-cacert"}, has(d, p), p.Type)
+	}
+}
+
 // TestConfigMapsAreNoMeshConfig: what other ConfigMaps say leaves the mesh's configuration alone.
 func TestConfigMapsAreNoMeshConfig(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)

@@ -230,7 +230,11 @@ func (g *Gateway) Credentials(namespace string) []NeededSecret {
 
 // CAResource is how SDS calls the CAs of clients.
 func (t *ServerTLS) CAResource() string {
-	return CredentialURL(strings.TrimSuffix(t.CACredential(), SuffixCA)) + SuffixCA
+	ca := t.CACredential()
+	if !IsConfigMap(ca) {
+		ca = strings.TrimSuffix(ca, SuffixCA)
+	}
+	return CredentialURL(ca) + SuffixCA
 }
 
 // Conflict tells why two servers cannot share a port and an address; "": they can. Requests in

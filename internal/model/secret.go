@@ -138,10 +138,11 @@ func CredentialURL(s string) string {
 }
 
 // In is the Secret that a credential means to workloads of a namespace; false: it is of another
-// namespace, whose Secrets are not for them. ConfigMaps are for all.
+// namespace, whose Secrets are not for them. ConfigMaps are for all, and SuffixCA is part of their
+// names: there are none beside them.
 func (c Credential) In(namespace string) (Key, bool) {
 	if c.Kind == KindConfigMap {
-		return Key{Kind: KindConfigMap, Namespace: c.Namespace, Name: strings.TrimSuffix(c.Name, SuffixCA)}, true
+		return Key{Kind: KindConfigMap, Namespace: c.Namespace, Name: c.Name}, true
 	}
 	if c.Namespace != "" && c.Namespace != namespace {
 		return Key{}, false

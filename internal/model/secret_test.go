@@ -1,0 +1,34 @@
+package model
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestCredentialsOfConfigMaps: none is taken for another one, least of all for the mesh's configuration.
+func TestCredentialsOfConfigMaps(t *testing.T) {
+	for _, name := range []string{"roots", "roots-cacert", "istio-cacert", "istio-cacert-cacert"} {
+		c, ok := ParseCredential("configmap://trust/" + name)
+		require.True(t, ok, name)
+		key, own := c.In("shop")
+		require.True(t, own, name)
+		require.Equal(t, Key{Kind: KindConfigMap, Namespace: "trust", Name: name}, key)
+		require.False(t, key.IsMeshConfig(), name)
+	}
+	_, ok := ParseCredential("configmap://trust/istio")
+	require.False(t, ok)
+}
+
+// TestCAResource: of Secrets there are pairs, with and without the suffix, which are called alike.
+func TestCAResource(t *testing.T) {
+	for ca, want := range map[string]string{
+		"clients":                        "kubernetes://clients-cacert",
+		"clients-cacert":                 "kubernetes://clients-cacert",
+		"configmap://trust/roots":        "configmap://trust/roots-cacert",
+		"configmap://trust/roots-cacert": "configmap://trust/roots-cacert-cacert",
+	} {
+		tls := &ServerTLS{Mode: ServerMutual, CredentialNames: []string{"web"}, CACredentialName: ca}
+		require.Equal(t, want, tls.CAResource(), ca)
+	}
+}
