@@ -73,12 +73,15 @@ metadata: {name: reads-api-client}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reads-api-client}
 subjects: [{kind: ServiceAccount, name: reader}]`
 
-const controlPlaneMay = `
+// controlPlaneMay gives the control plane the rights of a ClusterRole.
+func controlPlaneMay(role string) string {
+	return fmt.Sprintf(`
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
-metadata: {name: moonsail-credentials}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: moonsail-credentials}
-subjects: [{kind: ServiceAccount, name: moonsail, namespace: istio-system}]`
+metadata: {name: %s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s}
+subjects: [{kind: ServiceAccount, name: moonsail, namespace: istio-system}]`, role)
+}
 
 // newPair is a certificate that has signed itself, and its key.
 func newPair(t *testing.T) (certPEM, keyPEM []byte) {
@@ -126,7 +129,7 @@ func TestCredentials(t *testing.T) {
 	w := watchSecrets(t, c, ns)
 
 	w.until("it may not be read", func(s storedSecret) bool { return strings.Contains(s.Problem, "moonsail-credentials") })
-	c.Apply(t, ns, controlPlaneMay)
+	c.Apply(t, ns, controlPlaneMay("moonsail-credentials"))
 	w.until("it is read", func(s storedSecret) bool { return s.Problem == "" && s.Certificate != "" && s.CA != "" })
 	w.until("one account may have the key", func(s storedSecret) bool { return len(s.Readers) == 1 && s.Readers[0] == "reader" })
 	text, status := w.page("Secret/" + ns + "/api-client")
@@ -172,8 +175,8 @@ func TestConfigMapsWithCAs(t *testing.T) {
 	w := watchSecrets(t, c, ns)
 	w.object = "ConfigMap/" + ns + "/roots"
 
-	w.until("it may not be read", func(s storedSecret) bool { return strings.Contains(s.CAProblem, "moonsail-credentials") })
-	c.Apply(t, ns, controlPlaneMay)
+	w.until("it may not be read", func(s storedSecret) bool { return strings.Contains(s.CAProblem, "moonsail-authorities") })
+	c.Apply(t, ns, controlPlaneMay("moonsail-authorities"))
 	w.until("there is none", func(s storedSecret) bool { return s.CAProblem == "it does not exist" })
 	c.Apply(t, ns, configMap("roots"))
 	w.until("it is read", func(s storedSecret) bool { return s.CA == string(cert) && s.CAProblem == "" })

@@ -51,7 +51,7 @@ func TestSecretsOfGateways(t *testing.T) {
 	require.NoError(t, err)
 	secret, _ := secretOf(t, "api-client")
 	c.Apply(t, "", string(rights))
-	c.Apply(t, ns, gatewayAndRouters+"\n---"+gatewayWithSecret+"\n---"+secret+"\n---"+controlPlaneMay)
+	c.Apply(t, ns, gatewayAndRouters+"\n---"+gatewayWithSecret+"\n---"+secret+"\n---"+controlPlaneMay("moonsail-credentials"))
 	w := watchSecrets(t, c, ns)
 	w.until("it is for the gateway", func(s storedSecret) bool {
 		return s.Certificate != "" && s.PrivateKey != "" && slices.Equal(s.Readers, []string{"gateway"})
@@ -100,7 +100,7 @@ func TestGatewayAPI(t *testing.T) {
 	require.NoError(t, err)
 	secret, _ := secretOf(t, "api-client")
 	c.Apply(t, "", string(rights))
-	c.Apply(t, ns, kubernetesGateway+"\n---"+secret+"\n---"+controlPlaneMay)
+	c.Apply(t, ns, kubernetesGateway+"\n---"+secret+"\n---"+controlPlaneMay("moonsail-credentials"))
 	w := watchSecrets(t, c, ns)
 	w.until("it is for the gateway", func(s storedSecret) bool { return slices.Equal(s.Readers, []string{"gateway"}) })
 	for _, kind := range []string{"KubernetesGateway", "HTTPRoute", "ReferenceGrant"} {

@@ -43,12 +43,12 @@ type Credentials struct {
 	// Touched only by Run's goroutine.
 	watches map[model.Key]*secretWatch
 	reviews *reviews
-	full    bool // it was told that there are too many
+	full    map[model.Kind]bool // it was told that there are too many
 }
 
 // Bounds and times.
 const (
-	maxCredentials   = 1000 // Secrets that are watched; those beyond are not read
+	maxCredentials   = 1000 // that are watched of each kind; those beyond are not read
 	credentialsEvery = 100 * time.Millisecond
 	settleIn         = 5 * time.Second // how long proxies wait for the first Secrets after a start
 	recheckEvery     = time.Minute
@@ -58,7 +58,7 @@ const (
 func NewCredentials(c *Client, d istioapi.Decoder, in *store.Intake, snapshot func() *store.Snapshot, log *slog.Logger) *Credentials {
 	return &Credentials{
 		Client: c, Decoder: d, Intake: in, Snapshot: snapshot, Log: log,
-		wake: make(chan struct{}, 1), settled: make(chan struct{}), watches: map[model.Key]*secretWatch{},
+		wake: make(chan struct{}, 1), settled: make(chan struct{}), watches: map[model.Key]*secretWatch{}, full: map[model.Kind]bool{},
 	}
 }
 
@@ -188,26 +188,41 @@ func (c *Credentials) look(ctx context.Context) {
 			c.forget(key, w)
 		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(wanted), model.Key.Compare) {
-		w := c.watches[key]
-		switch {
-		case w != nil:
-		case len(c.watches) >= maxCredentials:
-			c.tooMany()
-			continue
-		default:
-			w = c.watch(ctx, key)
-			c.watches[key] = w
-		}
+	for _, key := range c.unwatched(wanted) {
+		c.watches[key] = c.watch(ctx, key)
+	}
+	for key, w := range c.watches {
 		w.keyAsked, w.readers, w.trusted = wanted[key].keyAsked, wanted[key].readers, wanted[key].trusted
 	}
 }
 
-func (c *Credentials) tooMany() {
-	if !c.full {
-		c.Log.Warn("more Secrets are named than are read", "read", maxCredentials)
+// unwatched are the keys that are wanted and not watched yet, as far as there is room for them. Secrets
+// and ConfigMaps are counted apart: many of one kind keep out none of the other.
+func (c *Credentials) unwatched(wanted map[model.Key]*secretWatch) []model.Key {
+	var out []model.Key
+	count := map[model.Kind]int{}
+	for key := range c.watches {
+		count[key.Kind]++
 	}
-	c.full = true
+	for _, key := range slices.SortedFunc(maps.Keys(wanted), model.Key.Compare) {
+		switch {
+		case c.watches[key] != nil:
+		case count[key.Kind] >= maxCredentials:
+			c.tooMany(key)
+		default:
+			count[key.Kind]++
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// tooMany says once for each kind which is the first that is left out.
+func (c *Credentials) tooMany(key model.Key) {
+	if !c.full[key.Kind] {
+		c.Log.Warn("more are named as credentials than are read", "kind", key.Kind, "read", maxCredentials, "firstLeftOut", key.String())
+	}
+	c.full[key.Kind] = true
 }
 
 // wanted are the Secrets that rules, Sidecars, Gateways and plugins name, and who is to have their keys.
@@ -263,10 +278,14 @@ func addPlugins(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 	}
 }
 
+// wantSecret adds one, or says more of it. The mesh's configuration is none, whatever names it: what is told of
+// it here would stand in its place.
 func wantSecret(into map[model.Key]*secretWatch, need model.NeededSecret) *secretWatch {
 	w := into[need.Key]
 	if w == nil {
 		w = &secretWatch{readers: map[string]bool{}, trusted: map[string]bool{}}
+	}
+	if !need.IsMeshConfig() {
 		into[need.Key] = w
 	}
 	w.keyAsked = w.keyAsked || need.PrivateKey
@@ -316,7 +335,11 @@ func (c *Credentials) heard(w *secretWatch, err error) {
 	if !apierrors.IsForbidden(err) {
 		return
 	}
-	w.set(nil, "the control plane may not read it: bind the ClusterRole moonsail-credentials to its service account in namespace "+w.key.Namespace)
+	role := "moonsail-credentials"
+	if w.key.Kind == model.KindConfigMap {
+		role = "moonsail-authorities"
+	}
+	w.set(nil, "the control plane may not read it: bind the ClusterRole "+role+" to its service account in namespace "+w.key.Namespace)
 	c.poke()
 }
 

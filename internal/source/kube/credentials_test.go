@@ -1,0 +1,63 @@
+package kube
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+func credentialKey(kind model.Kind, name string) model.Key {
+	return model.Key{Kind: kind, Namespace: "shop", Name: name}
+}
+
+// TestConfigMapsKeepOutNoSecrets: whoever may name ConfigMaps takes no Secrets away from others, and the log
+// tells once which are left out.
+func TestConfigMapsKeepOutNoSecrets(t *testing.T) {
+	var log bytes.Buffer
+	c := NewCredentials(nil, istioapi.Decoder{}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	wanted := map[model.Key]*secretWatch{credentialKey(model.KindSecret, "web"): {}}
+	for i := range maxCredentials + 2 {
+		wanted[credentialKey(model.KindConfigMap, fmt.Sprintf("roots-%04d", i))] = &secretWatch{}
+	}
+	got := c.unwatched(wanted)
+	require.Len(t, got, maxCredentials+1)
+	require.Contains(t, got, credentialKey(model.KindSecret, "web"))
+	require.Contains(t, log.String(), fmt.Sprintf("firstLeftOut=ConfigMap/shop/roots-%04d", maxCredentials))
+
+	for _, key := range got {
+		c.watches[key] = &secretWatch{}
+	}
+	log.Reset()
+	wanted[credentialKey(model.KindSecret, "later")] = &secretWatch{}
+	require.Equal(t, []model.Key{credentialKey(model.KindSecret, "later")}, c.unwatched(wanted))
+	require.Empty(t, log.String(), "it was told")
+}
+
+// TestMeshConfigIsNoCredential: it would be overwritten by what is told of one.
+func TestMeshConfigIsNoCredential(t *testing.T) {
+	wanted := map[model.Key]*secretWatch{}
+	for _, name := range []string{model.MeshConfigName, model.MeshConfigName + model.SuffixCA} {
+		wantSecret(wanted, model.NeededSecret{Key: credentialKey(model.KindConfigMap, name)})
+	}
+	require.Len(t, wanted, 1)
+	require.Contains(t, wanted, credentialKey(model.KindConfigMap, "istio-cacert"))
+}
+
+// TestForbiddenNamesTheRole: the right to ConfigMaps is not tied to that to Secrets.
+func TestForbiddenNamesTheRole(t *testing.T) {
+	c := NewCredentials(nil, istioapi.Decoder{}, nil, nil, slog.New(slog.DiscardHandler))
+	for kind, role := range map[model.Kind]string{model.KindSecret: "moonsail-credentials", model.KindConfigMap: "moonsail-authorities"} {
+		w := &secretWatch{key: credentialKey(kind, "a")}
+		c.heard(w, apierrors.NewForbidden(schema.GroupResource{Resource: "a"}, "a", nil))
+		_, problem, _ := w.get()
+		require.Contains(t, problem, role+" to its service account in namespace shop")
+	}
+}
