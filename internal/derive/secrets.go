@@ -152,11 +152,12 @@ func (s *scope) secret(r *reader, name string) *view.Secret {
 	return &view.Secret{Name: name, Certificate: secret.Certificate, PrivateKey: secret.PrivateKey}
 }
 
-// secretOfCA is the Secret that has a credential's CAs: one of its own, or that of the key.
+// secretOfCA is the Secret that has a credential's CAs: one of its own, or that of the key where the API
+// server has no such one. One that cannot be read might have others, so that there are none then.
 func (r *reader) secretOfCA(k model.Key) *model.Secret {
 	own := k
 	own.Name += model.SuffixCA
-	if secret := r.secret(own); secret != nil {
+	if secret := r.secret(own); secret != nil && secret.CAProblem != model.NoSecret {
 		return secret
 	}
 	return r.secret(k)

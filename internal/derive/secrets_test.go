@@ -104,6 +104,19 @@ func TestASecretOfCAsTakesPrecedence(t *testing.T) {
 	require.Equal(t, "other ca", has(d, webProxy("shop", "web", true))[casOfAPI])
 }
 
+// TestASecretOfCAsThatDoesNotExist takes no precedence; of one that cannot be read nobody knows.
+func TestASecretOfCAsThatDoesNotExist(t *testing.T) {
+	st, d := credentialMesh(t)
+	putSecret(st, d, secretOf("1", nil))
+	for version, c := range map[string]struct{ problem, want string }{"1": {model.NoSecret, "ca"}, "2": {"the control plane may not read it", ""}} {
+		own := secretOf(version, nil)
+		own.Name += model.SuffixCA
+		own.CA, own.Problem, own.CAProblem = "", c.problem, c.problem
+		putSecret(st, d, own)
+		require.Equal(t, c.want, has(d, webProxy("shop", "web", true))[casOfAPI], c.problem)
+	}
+}
+
 // TestAccountsTellScopesApartOnlyWhereSecretsAre so that others go on to share.
 func TestAccountsTellScopesApartOnlyWhereSecretsAre(t *testing.T) {
 	_, d := credentialMesh(t)
