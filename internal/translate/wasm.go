@@ -138,7 +138,8 @@ func beforeRouter(filters []*hcmv3.HttpFilter, w *view.WasmFilters) ([]*hcmv3.Ht
 	return slices.Insert(filters, len(filters)-1, own...), err
 }
 
-// networkPlugins are a chain's plugins of connections: those before its policies, and those behind.
+// networkPlugins are a chain's plugins of connections: those before its policies (but behind external
+// authorizers, see tcpPolicy), and those behind.
 func networkPlugins(w *view.WasmFilters) (before, behind []*listenerv3.Filter, err error) {
 	if w == nil {
 		return nil, nil, nil
