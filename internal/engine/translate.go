@@ -123,36 +123,18 @@ func put[V any](t *translation, typ resource.Type, views map[string]*V, f func(*
 		case m == nil:
 			t.add(typ, name, nil)
 		default:
-			t.encode(typ, name, m, routeConfigs(v))
+			t.encode(typ, name, m)
 		}
 	}
 }
 
-// routeConfigs are those that a view asks for by name: not those that scopes lead to.
-func routeConfigs(v any) (names []string) {
-	l, ok := v.(*view.Listener)
-	if !ok {
-		return nil
-	}
-	chains := l.Chains
-	if l.Default != nil {
-		chains = append(slices.Clip(chains), *l.Default)
-	}
-	for _, c := range chains {
-		if c.HTTP != nil && c.HTTP.RouteConfig != "" && c.HTTP.BucketBits == 0 {
-			names = append(names, c.HTTP.RouteConfig)
-		}
-	}
-	return names
-}
-
-func (t *translation) encode(typ resource.Type, name string, m proto.Message, routeConfigs []string) *resource.Encoded {
+func (t *translation) encode(typ resource.Type, name string, m proto.Message) *resource.Encoded {
 	enc, err := resource.Encode(typ, name, m)
 	if err != nil {
 		t.fail(typ, name, err)
 		return nil
 	}
-	enc.RouteConfigs = routeConfigs
+	enc.RouteConfigs = translate.RouteConfigs(m)
 	enc = t.intern.Intern(typ, enc)
 	t.add(typ, name, enc)
 	return enc
@@ -176,7 +158,7 @@ func (t *translation) endpoints(views map[string]*view.Endpoints, memo *batchMem
 			t.add(resource.Endpoints, name, enc)
 			continue
 		}
-		if enc = t.encode(resource.Endpoints, name, translate.Endpoints(v), nil); enc != nil {
+		if enc = t.encode(resource.Endpoints, name, translate.Endpoints(v)); enc != nil {
 			memo.mu.Lock()
 			memo.endpoints[v] = enc
 			memo.mu.Unlock()

@@ -17,7 +17,8 @@ type Encoded struct {
 	// Version is the hash of the content, in hex: equal content, equal version, in
 	// every control plane of the same build. It is what Envoy reports when it reconnects.
 	Version string
-	// RouteConfigs are those that a listener asks for by name. They follow from the content.
+	// RouteConfigs are those that a listener asks for by name. They follow from the content:
+	// what is interned has those of its equal.
 	RouteConfigs []string
 
 	// delta is a field of DeltaDiscoveryResponse: tag and length of `resources`, and

@@ -1,0 +1,64 @@
+package translate
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/moonsail/moonsail/internal/wire"
+)
+
+// RouteConfigs are the route configurations that Envoy asks for by name when it has m: none
+// where m is no listener, and not those that scopes lead to. They are read from the message,
+// not the view: patches change where routes come from, and add listeners.
+func RouteConfigs(m proto.Message) (names []string) {
+	l, ok := m.(*listenerv3.Listener)
+	if !ok {
+		return nil
+	}
+	for _, c := range l.FilterChains {
+		names = appendRouteConfigs(names, c)
+	}
+	return appendRouteConfigs(names, l.DefaultFilterChain)
+}
+
+func appendRouteConfigs(names []string, c *listenerv3.FilterChain) []string {
+	for _, f := range c.GetFilters() {
+		config := f.GetTypedConfig()
+		if !config.MessageIs((*hcmv3.HttpConnectionManager)(nil)) {
+			continue
+		}
+		if name := routeConfigOf(config.Value); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// The field numbers of HttpConnectionManager.route_specifier.
+const hcmRDS, hcmRouteConfig, hcmScopedRoutes = 3, 4, 31
+
+// routeConfigOf reads one field of an encoded HttpConnectionManager, in a quarter of the time
+// that a message of all of it takes. Empty: its routes come in other ways.
+func routeConfigOf(manager []byte) string {
+	var rds []byte
+	err := wire.Fields(manager, func(num protowire.Number, v []byte) error {
+		switch num {
+		case hcmRDS:
+			rds = v
+		case hcmRouteConfig, hcmScopedRoutes:
+			rds = nil // of a oneof the last counts
+		}
+		return nil
+	})
+	m := &hcmv3.Rds{}
+	if err != nil || proto.Unmarshal(rds, m) != nil {
+		return "" // Envoy takes no such listener
+	}
+	if _, ads := m.GetConfigSource().GetConfigSourceSpecifier().(*corev3.ConfigSource_Ads); !ads {
+		return "" // another server is asked
+	}
+	return m.RouteConfigName
+}
