@@ -124,6 +124,23 @@ func entryWith(list, field, value string) func(*unstructured.Unstructured) map[s
 	}
 }
 
+// awaitGateway waits until the status of the Gateway web is as wanted.
+func awaitGateway(t *testing.T, c *kubetest.Cluster, ns string, wanted func(*unstructured.Unstructured) bool) {
+	t.Helper()
+	c.Eventually(t, "the status of the Gateway is as wanted", func(ctx context.Context) error {
+		o, err := c.Dynamic.Resource(gatewayResource("gateways")).Namespace(ns).Get(ctx, "web", metav1.GetOptions{})
+		if err == nil && !wanted(o) {
+			err = fmt.Errorf("%v", o.Object["status"])
+		}
+		return err
+	})
+}
+
+// attached: the listener http has so many routes.
+func attached(n int64) func(*unstructured.Unstructured) bool {
+	return func(o *unstructured.Unstructured) bool { return entryWith("listeners", "name", "http")(o)["attachedRoutes"] == n }
+}
+
 var ofUs = entryWith("parents", "controllerName", "moonsail.dev/gateway-controller")
 
 // asDeployed has a control plane run with the rights that deploy/rbac.yaml gives it.
@@ -142,13 +159,16 @@ func TestStatusesOfTheGatewayAPI(t *testing.T) {
 	asDeployed(t, c)
 	c.Apply(t, ns, web+"---"+routerOfGateway+"---"+gatewayAt(8080)+"---"+httpRoute("a.example.com", "web"))
 	awaitConditions(t, c, "", "gatewayclasses", "moonsail", statusOf, "Accepted=True/Accepted")
-	o := awaitConditions(t, c, ns, "gateways", "web", statusOf, "Accepted=True/ListenersNotValid", "Programmed=True/Programmed")
-	require.Equal(t, []map[string]any{{"type": "Hostname", "value": "router." + ns + ".svc.cluster.local"}}, listOf(statusOf(o), "addresses"))
+	awaitConditions(t, c, ns, "gateways", "web", statusOf, "Accepted=True/ListenersNotValid", "Programmed=True/Programmed")
+	awaitGateway(t, c, ns, func(o *unstructured.Unstructured) bool {
+		a := listOf(statusOf(o), "addresses")
+		return len(a) == 1 && a[0]["type"] == "Hostname" && a[0]["value"] == "router."+ns+".svc.cluster.local"
+	})
 	awaitConditions(t, c, ns, "httproutes", "web", ofUs, "Accepted=True/Accepted", "ResolvedRefs=True/ResolvedRefs")
-	o = awaitConditions(t, c, ns, "gateways", "web", entryWith("listeners", "name", "http"),
+	o := awaitConditions(t, c, ns, "gateways", "web", entryWith("listeners", "name", "http"),
 		"Accepted=True/Accepted", "ResolvedRefs=True/ResolvedRefs", "Programmed=True/Programmed", "Conflicted=False/NoConflicts")
 	require.Equal(t, []map[string]any{{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"}}, listOf(entryWith("listeners", "name", "http")(o), "supportedKinds")[:1])
-	require.Equal(t, int64(1), entryWith("listeners", "name", "http")(o)["attachedRoutes"])
+	awaitGateway(t, c, ns, attached(1))
 	awaitConditions(t, c, ns, "gateways", "web", entryWith("listeners", "name", "other"), "Accepted=False/UnsupportedProtocol", "Programmed=False/Invalid")
 
 	theirs := []byte(`{"status":{"parents":[{"parentRef":{"name":"web"},"controllerName":"example.com/theirs","conditions":[` +
@@ -158,13 +178,7 @@ func TestStatusesOfTheGatewayAPI(t *testing.T) {
 	c.Apply(t, ns, httpRoute("a.example.org", "nothing"))
 	o = awaitConditions(t, c, ns, "httproutes", "web", ofUs, "Accepted=False/NoMatchingListenerHostname", "ResolvedRefs=False/BackendNotFound")
 	require.NotNil(t, entryWith("parents", "controllerName", "example.com/theirs")(o), "parents of others stay")
-	c.Eventually(t, "no route is attached", func(ctx context.Context) error {
-		o, err := c.Dynamic.Resource(gatewayResource("gateways")).Namespace(ns).Get(ctx, "web", metav1.GetOptions{})
-		if err == nil && entryWith("listeners", "name", "http")(o)["attachedRoutes"] != int64(0) {
-			err = fmt.Errorf("%v", o.Object["status"])
-		}
-		return err
-	})
+	awaitGateway(t, c, ns, attached(0))
 	c.Apply(t, ns, strings.ReplaceAll(httpRoute("a.example.com", "web"), "HTTPRoute", "GRPCRoute"))
 	awaitConditions(t, c, ns, "grpcroutes", "web", ofUs, "Accepted=True/Accepted", "ResolvedRefs=True/ResolvedRefs")
 	c.Apply(t, ns, strings.ReplaceAll(httpRoute("a.example.com", "web"), "HTTPRoute", "TLSRoute"))
