@@ -150,11 +150,12 @@ func (s *scope) gatewayRouting(r *reader, b boundServer, v *model.VirtualService
 // boundL4 lists the virtual services that are bound to a server, in the order of boundTo.
 func (s *scope) boundL4(r *reader, b boundServer) []*model.VirtualService {
 	var out []*model.VirtualService
+	seen := map[*model.VirtualService]bool{}
 	for _, gateway := range b.gateways {
 		for _, v := range slices.Concat(slices.Collect(maps.Values(r.index.bound[gateway]))...) {
-			if len(v.TCP)+len(v.TLS) > 0 && b.server.Takes(v.Kind) && v.Visibility.Sees(s.Key.Namespace) && !slices.Contains(out, v) &&
+			if len(v.TCP)+len(v.TLS) > 0 && b.server.Takes(v.Kind) && v.Visibility.Sees(s.Key.Namespace) && !seen[v] &&
 				len(model.CommonHosts(b.server.HostsFor(v.Namespace), v.Hosts)) > 0 {
-				out = append(out, v)
+				out, seen[v] = append(out, v), true
 			}
 		}
 	}
