@@ -53,15 +53,9 @@ func (c *conv) kubernetesRoute(at path, parents []gatewayv1.ParentReference, hos
 // parents fills in the gateways, and gives the hosts of Services.
 func (c *conv) parents(at path, refs []gatewayv1.ParentReference, v *model.VirtualService) (services []model.Host) {
 	for i, p := range refs {
-		kind, ns := "Gateway", c.meta.Namespace
-		if p.Kind != nil {
-			kind = string(*p.Kind)
-		}
-		if p.Namespace != nil {
-			ns = string(*p.Namespace)
-		}
-		switch kind {
-		case "Gateway":
+		ref := refOf(at.i(i), c.meta.Namespace, GroupGatewayAPI, "Gateway", p.Group, p.Kind, p.Namespace, p.Name)
+		switch {
+		case ref.IsGateway():
 			section := ""
 			if p.SectionName != nil {
 				section = string(*p.SectionName)
@@ -70,13 +64,13 @@ func (c *conv) parents(at path, refs []gatewayv1.ParentReference, v *model.Virtu
 			if p.Port != nil {
 				port = uint32(*p.Port)
 			}
-			v.Gateways = append(v.Gateways, model.KubernetesGatewayName(ns, string(p.Name), section, port))
-		case "Service":
-			if ns != c.meta.Namespace {
-				c.warnf(at.i(i), "routes for the Service of another namespace have no effect in Moonsail yet; write the %s in namespace %s", c.meta.Kind, ns)
-				continue
-			}
-			services = append(services, model.ResolveHost(string(p.Name), ns, c.domain))
+			v.Gateways = append(v.Gateways, model.KubernetesGatewayName(ref.Namespace, ref.Name, section, port))
+		case ref.IsService() && ref.Namespace != c.meta.Namespace:
+			c.warnf(at.i(i), "routes for the Service of another namespace have no effect in Moonsail yet; write the %s in namespace %s", c.meta.Kind, ref.Namespace)
+		case ref.IsService():
+			services = append(services, model.ResolveHost(ref.Name, ref.Namespace, c.domain))
+		case ref.Kind == "Service":
+			c.warnf(at.i(i).f("group"), "%s is nothing that routes can have as a parent; write group: \"\" for a Service of Kubernetes", ref.KindText())
 		}
 	}
 	return services

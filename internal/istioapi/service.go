@@ -46,7 +46,9 @@ func (d Decoder) Service(o *corev1.Service) (*model.Service, Problems) {
 		Visibility:      c.annotatedExportTo(o.Annotations[annotationExportTo]),
 	}
 	for _, in := range o.Status.LoadBalancer.Ingress {
-		s.Outside = append(s.Outside, cmp.Or(in.IP, in.Hostname))
+		if address := cmp.Or(in.IP, in.Hostname); address != "" {
+			s.Outside = append(s.Outside, address)
+		}
 	}
 	c.labels(at.f("selector"), spec.Selector)
 	c.serviceType(at, spec, s)
