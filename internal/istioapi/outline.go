@@ -109,6 +109,9 @@ func classOutline(o *gatewayv1.GatewayClass) *Outline {
 	if controller != ControllerMoonsail && controller != ControllerIstio {
 		return nil
 	}
+	if controller == ControllerIstio && gatewayClasses[gatewayv1.ObjectName(o.Name)] != controller {
+		return nil // Istio's own control plane has more classes
+	}
 	return &Outline{Class: &ClassOutline{Controller: controller, Counts: gatewayClasses[gatewayv1.ObjectName(o.Name)] == controller}}
 }
 

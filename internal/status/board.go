@@ -38,6 +38,7 @@ type object struct {
 	refuse *refusal
 	// accepted: proxies have taken what they refused before, or what it became.
 	accepted bool
+	judges   func(model.Key) bool // with the board's mu held
 }
 
 // NewBoard makes an empty one.
@@ -51,7 +52,7 @@ func (b *Board) Seen(s *kube.Seen) {
 	defer b.mu.Unlock()
 	o := b.objects[s.Key]
 	if o == nil {
-		o = &object{seen: kube.Seen{Key: s.Key}}
+		o = &object{seen: kube.Seen{Key: s.Key}, judges: b.judges}
 		b.objects[s.Key] = o
 	}
 	o.see(s.Version, s.Generation, s.Status)
@@ -61,6 +62,12 @@ func (b *Board) Seen(s *kube.Seen) {
 	}
 	o.seen.Outline = s.Outline
 	b.review(s.Key, o)
+}
+
+// judges tells whether a Gateway's status is written here; mu is held.
+func (b *Board) judges(k model.Key) bool {
+	o := b.objects[k]
+	return o != nil && o.seen.Outline != nil
 }
 
 // see takes what the API server has of an object.

@@ -217,3 +217,56 @@ func TestStatusesAreOfTheGenerationThatWasJudged(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, u, "it has no parent of ours, and no status")
 }
+
+const besideIstio = `apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: istio}
+spec: {controllerName: istio.io/gateway-controller}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: shop}
+spec:
+  gatewayClassName: istio
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web, namespace: shop}
+spec: {parentRefs: [{name: web, sectionName: http}]}`
+
+// TestIstioBesideUsIsLeftInPeace: what its own control plane says in its words, and of Gateways that are
+// not ours, and what is there in another order.
+func TestIstioBesideUsIsLeftInPeace(t *testing.T) {
+	b := NewBoard()
+	judgeAll(b, readWorld(t, b, besideIstio))
+	planned := func(k model.Key, status string) bool {
+		require.True(t, b.found(k, &live{version: "2", generation: 1, status: json.RawMessage(status)}))
+		u, err := b.update(k, time.Unix(1, 0))
+		require.NoError(t, err)
+		return u != nil
+	}
+	class := model.Key{Kind: model.KindGatewayClass, Name: "istio"}
+	const words = `{"conditions":[{"type":"Accepted","status":"%s","reason":"Accepted","message":"Handled by Istio controller","observedGeneration":%d}]}`
+	require.False(t, planned(class, fmt.Sprintf(words, "True", 1)))
+	require.True(t, planned(class, fmt.Sprintf(words, "False", 1)))
+	require.True(t, planned(class, fmt.Sprintf(words, "True", 0)), "of an earlier generation")
+
+	const old = `{"parents":[{"parentRef":{"name":"web"},"controllerName":"istio.io/gateway-controller","conditions":[]},` +
+		`{"parentRef":{"name":"theirs"},"controllerName":"istio.io/gateway-controller","conditions":[]}]}`
+	require.True(t, planned(routeKey, old))
+	parents := items(settle(t, b, routeKey, 1), "parents")
+	require.Len(t, parents, 2, "one that is not named any more of a Gateway of ours is gone")
+	require.Equal(t, "theirs", parents[0]["parentRef"].(map[string]any)["name"])
+	for _, list := range []string{"parents", "conditions"} {
+		status := maps.Clone(map[string]any(b.objects[routeKey].have.(gatewayStatus)))
+		if list == "parents" {
+			slices.Reverse(status["parents"].([]any))
+		} else {
+			slices.Reverse(status["parents"].([]any)[0].(map[string]any)["conditions"].([]any))
+		}
+		raw, err := json.Marshal(status)
+		require.NoError(t, err)
+		require.False(t, planned(routeKey, string(raw)), "the order of %s is another writer's", list)
+	}
+}

@@ -144,10 +144,11 @@ func layer(l *istioapi.ListenerOutline) string {
 // addresses are those of the Services of routers: of load balancers, else their names in the cluster.
 func (w *gatewayWorld) addresses(ns string, routers []*model.Workload) []string {
 	var outside, inside []string
-	for o := range w.snap.All(model.KindService) {
-		s, ok := o.(*model.Service)
-		if !ok || s.Namespace != ns || len(s.Selector) == 0 ||
-			!slices.ContainsFunc(routers, func(r *model.Workload) bool { return model.SelectorMatches(s.Selector, r.Labels) }) {
+	if len(routers) == 0 {
+		return nil
+	}
+	for _, s := range w.services[ns] {
+		if !slices.ContainsFunc(routers, func(r *model.Workload) bool { return model.SelectorMatches(s.Selector, r.Labels) }) {
 			continue
 		}
 		outside, inside = append(outside, s.Outside...), append(inside, string(s.Hostname))

@@ -21,18 +21,23 @@ type parentStanding struct {
 func (w *gatewayWorld) route(k model.Key, o outlined) *routeStanding {
 	out := &routeStanding{}
 	resolved := w.backends(k, o.Route)
+	attached := map[listenerKey]bool{} // by several parents, it may be, and is one route of each
 	for i := range o.Route.Parents {
 		p := &o.Route.Parents[i]
-		controller, taken := w.parent(k, o, p)
+		controller, taken := w.parent(k, o, p, attached)
 		if controller != "" {
 			out.parents = append(out.parents, parentStanding{p, controller, []condition{taken, resolved}})
 		}
 	}
+	for l := range attached {
+		w.attached[l]++
+	}
 	return out
 }
 
-// parent judges a route by one of its parents; the controller is empty for one that is somebody else's.
-func (w *gatewayWorld) parent(k model.Key, o outlined, p *istioapi.ParentOutline) (string, condition) {
+// parent judges a route by one of its parents, and notes its listeners; the controller is empty for one
+// that is somebody else's.
+func (w *gatewayWorld) parent(k model.Key, o outlined, p *istioapi.ParentOutline, attached map[listenerKey]bool) (string, condition) {
 	taken := accepted(o, "UnsupportedValue")
 	if p.IsService() {
 		return w.serviceParent(k, o, p, taken)
@@ -47,7 +52,7 @@ func (w *gatewayWorld) parent(k model.Key, o outlined, p *istioapi.ParentOutline
 	}
 	for _, l := range listeners {
 		if taken.ok {
-			w.attached[listenerKey{p.Namespace + "/" + p.Name, l}]++
+			attached[listenerKey{p.Namespace + "/" + p.Name, l}] = true
 		}
 	}
 	return of.Gateway.Controller, taken

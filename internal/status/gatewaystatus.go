@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // gatewayStatus is a status of the Gateway API's as it stands, in JSON. What is not ours is kept as it
@@ -73,7 +74,10 @@ func (s gatewayStatus) plan(o *object) patcher {
 	if j == nil || j.generation != o.seen.Generation {
 		return nil
 	}
-	d := drawing{j, o.refuse, s.refused() && o.refuse == nil && !o.accepted, ""}
+	d := drawing{
+		judgement: j, refuse: o.refuse, doubtful: s.refused() && o.refuse == nil && !o.accepted,
+		namespace: o.seen.Key.Namespace, judges: o.judges,
+	}
 	if d.status(s).same(s) {
 		return nil
 	}
@@ -106,6 +110,9 @@ type drawing struct {
 	// doubtful: proxies refused it, and nobody knows whether they accept it now: that condition stays.
 	doubtful bool
 	now      string // of conditions whose status is another one than before
+	// namespace is the object's own.
+	namespace string
+	judges    func(model.Key) bool
 }
 
 func (d *drawing) status(have gatewayStatus) gatewayStatus {
@@ -131,45 +138,78 @@ func addressList(list []string) any {
 	return out
 }
 
-func (d *drawing) listeners(have []map[string]any) []any {
-	out := []any{}
-	for _, l := range d.gateway.listeners {
-		kinds := []any{}
-		for _, k := range l.kinds {
-			kinds = append(kinds, map[string]any{"group": istioapi.GroupGatewayAPI, "kind": string(k)})
+// inPlace are n entries over those of before that they replace, each in its place, so that two writers of
+// the same do not put them in order for ever; new ones come last. Others stay where they are to.
+func inPlace(have []map[string]any, n int, replaces func(int, map[string]any) bool, entry func(int, map[string]any) map[string]any, stays func(map[string]any) bool) []any {
+	out, placed := []any{}, make([]bool, n)
+	for _, old := range have {
+		i := 0
+		for i < n && (placed[i] || !replaces(i, old)) {
+			i++
 		}
-		out = append(out, map[string]any{
-			"name": l.name, "supportedKinds": kinds, "attachedRoutes": float64(l.attached),
-			"conditions": d.merged(items(find(have, "name", l.name), "conditions"), l.conditions, ""),
-		})
+		if i < n {
+			placed[i] = true
+			out = append(out, entry(i, old))
+		} else if stays(old) {
+			out = append(out, old)
+		}
+	}
+	for i := range n {
+		if !placed[i] {
+			out = append(out, entry(i, nil))
+		}
 	}
 	return out
 }
 
+func (d *drawing) listeners(have []map[string]any) []any {
+	list := d.gateway.listeners
+	return inPlace(have, len(list),
+		func(i int, old map[string]any) bool { return old["name"] == list[i].name },
+		func(i int, old map[string]any) map[string]any { return d.listener(old, &list[i]) },
+		func(map[string]any) bool { return false })
+}
+
+func (d *drawing) listener(old map[string]any, l *listenerStanding) map[string]any {
+	kinds := []any{}
+	for _, k := range l.kinds {
+		kinds = append(kinds, map[string]any{"group": istioapi.GroupGatewayAPI, "kind": string(k)})
+	}
+	return map[string]any{
+		"name": l.name, "supportedKinds": kinds, "attachedRoutes": float64(l.attached),
+		"conditions": d.merged(items(old, "conditions"), l.conditions, ""),
+	}
+}
+
 // parents are those of others as they are, and ours.
 func (d *drawing) parents(have []map[string]any) []any {
-	out, ours := []any{}, []map[string]any(nil)
-	for _, p := range have {
-		if isOurController(p["controllerName"]) {
-			ours = append(ours, p)
-		} else {
-			out = append(out, p)
-		}
+	list := d.route.parents
+	return inPlace(have, len(list),
+		func(i int, old map[string]any) bool {
+			return old["controllerName"] == list[i].controller && reflect.DeepEqual(old["parentRef"], any(parsed(list[i].ref.Ref)))
+		},
+		func(i int, old map[string]any) map[string]any {
+			return map[string]any{
+				"parentRef": parsed(list[i].ref.Ref), "controllerName": list[i].controller,
+				"conditions": d.merged(items(old, "conditions"), list[i].conditions, typeAccepted),
+			}
+		},
+		func(old map[string]any) bool { return !d.made(old) })
+}
+
+// made tells whether a parent is there because of us. Istio's own control plane has one of our names, for
+// Gateways of other classes than ours.
+func (d *drawing) made(parent map[string]any) bool {
+	if parent["controllerName"] != istioapi.ControllerIstio {
+		return isOurController(parent["controllerName"])
 	}
-	for i := range d.route.parents {
-		p := &d.route.parents[i]
-		one := map[string]any{"parentRef": parsed(p.ref.Ref), "controllerName": p.controller}
-		old := slices.IndexFunc(ours, func(o map[string]any) bool {
-			return o["controllerName"] == p.controller && reflect.DeepEqual(o["parentRef"], one["parentRef"])
-		})
-		var was []map[string]any
-		if old >= 0 {
-			was = items(ours[old], "conditions")
-		}
-		one["conditions"] = d.merged(was, p.conditions, typeAccepted)
-		out = append(out, one)
+	ref, _ := parent["parentRef"].(map[string]any)
+	k := model.Key{Kind: model.KindKubernetesGateway, Namespace: d.namespace}
+	if ns, ok := ref["namespace"].(string); ok {
+		k.Namespace = ns
 	}
-	return out
+	k.Name, _ = ref["name"].(string)
+	return d.judges(k)
 }
 
 func parsed(raw json.RawMessage) map[string]any {
@@ -181,25 +221,24 @@ func parsed(raw json.RawMessage) map[string]any {
 // merged are conditions as they should be, in the place of those of their types. What proxies refuse is
 // said by the condition of the type refusing.
 func (d *drawing) merged(have []map[string]any, want []condition, refusing string) []any {
-	out := []any{}
-	for _, old := range have {
-		if !slices.ContainsFunc(want, func(c condition) bool { return c.kind == old["type"] }) {
-			out = append(out, old)
+	return inPlace(have, len(want),
+		func(i int, old map[string]any) bool { return old["type"] == want[i].kind },
+		func(i int, old map[string]any) map[string]any { return d.drawn(old, want[i], refusing) },
+		func(map[string]any) bool { return true })
+}
+
+func (d *drawing) drawn(old map[string]any, c condition, refusing string) map[string]any {
+	if c.ok && c.kind == refusing {
+		if d.doubtful && old["reason"] == ReasonRefused {
+			return old
+		} else if d.refuse != nil {
+			c.ok, c.reason, c.message = false, ReasonRefused, shorten([]string{d.refuse.String()})
 		}
 	}
-	for _, c := range want {
-		old := find(have, "type", c.kind)
-		if c.ok && c.kind == refusing {
-			if d.doubtful && old["reason"] == ReasonRefused {
-				out = append(out, old)
-				continue
-			} else if d.refuse != nil {
-				c.ok, c.reason, c.message = false, ReasonRefused, shorten([]string{d.refuse.String()})
-			}
-		}
-		out = append(out, d.written(old, &c))
+	if d.route == nil && d.gateway == nil && old["status"] == truth(c.ok) && old["observedGeneration"] == float64(d.generation) {
+		return old // of a GatewayClass, which Istio's own control plane may have written in its own words
 	}
-	return out
+	return d.written(old, &c)
 }
 
 func (d *drawing) written(old map[string]any, c *condition) map[string]any {

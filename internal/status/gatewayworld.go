@@ -48,6 +48,8 @@ type gatewayWorld struct {
 	objects map[model.Key]outlined
 	grants  map[string][]*model.ReferenceGrant // by namespace
 	routers map[name][]*model.Workload         // by Gateway
+	// services are those that select something, by namespace.
+	services map[string][]*model.Service
 	// attached are numbers of routes by listener.
 	attached map[listenerKey]int
 }
@@ -60,7 +62,7 @@ type listenerKey struct{ gateway, listener string }
 func judgeGateways(snap *store.Snapshot, objects map[model.Key]outlined) map[model.Key]*judgement {
 	w := &gatewayWorld{
 		snap: snap, objects: objects, grants: map[string][]*model.ReferenceGrant{}, routers: map[name][]*model.Workload{},
-		attached: map[listenerKey]int{},
+		services: map[string][]*model.Service{}, attached: map[listenerKey]int{},
 	}
 	w.read()
 	out := map[model.Key]*judgement{}
@@ -84,6 +86,11 @@ func (w *gatewayWorld) read() {
 	for o := range w.snap.All(model.KindReferenceGrant) {
 		if g, ok := o.(*model.ReferenceGrant); ok {
 			w.grants[g.Namespace] = append(w.grants[g.Namespace], g)
+		}
+	}
+	for o := range w.snap.All(model.KindService) {
+		if s, ok := o.(*model.Service); ok && len(s.Selector) > 0 {
+			w.services[s.Namespace] = append(w.services[s.Namespace], s)
 		}
 	}
 	for _, kind := range []model.Kind{model.KindPod, model.KindWorkloadEntry} {
