@@ -22,7 +22,8 @@ type Board struct {
 
 	mu      sync.Mutex // guards all below
 	objects map[model.Key]*object
-	queue   []model.Key // of objects that are queued, each once
+	queue   []model.Key // of objects that are queued, each once, here or in aside
+	aside   map[schema.GroupVersionResource][]model.Key
 	// outlined counts what was seen of the Gateway API's objects.
 	outlined int
 }
@@ -43,7 +44,7 @@ type object struct {
 
 // NewBoard makes an empty one.
 func NewBoard() *Board {
-	return &Board{wake: make(chan struct{}, 1), objects: map[model.Key]*object{}}
+	return &Board{wake: make(chan struct{}, 1), objects: map[model.Key]*object{}, aside: map[schema.GroupVersionResource][]model.Key{}}
 }
 
 // Seen implements kube.Observer.
@@ -90,7 +91,7 @@ func (b *Board) Gone(k model.Key) {
 	defer b.mu.Unlock()
 	if o := b.objects[k]; o != nil {
 		if o.queued {
-			b.queue = slices.DeleteFunc(b.queue, func(q model.Key) bool { return q == k })
+			b.unqueue(k)
 		}
 		if o.seen.Outline != nil {
 			b.outlined++
@@ -157,6 +158,9 @@ func (b *Board) pop() (model.Key, bool) {
 		k := b.queue[0]
 		b.queue = b.queue[1:]
 		o := b.objects[k]
+		if b.holdBack(k, o) {
+			continue
+		}
 		o.queued = false
 		if o.have.plan(o) != nil {
 			return k, true
@@ -318,5 +322,9 @@ func (b *Board) accept(k model.Key) {
 func (b *Board) Queued() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.queue)
+	n := len(b.queue)
+	for _, held := range b.aside {
+		n += len(held)
+	}
+	return n
 }

@@ -158,7 +158,7 @@ func (w *Writer) lead(ctx context.Context) {
 	}
 	write := &writer{
 		board: w.Board, api: cluster{w.dynamic}, count: w.Meter.StatusWrite, log: w.Log,
-		limit: flowcontrol.NewTokenBucketRateLimiter(DefaultPerSecond, DefaultBurst),
+		limit: flowcontrol.NewTokenBucketRateLimiter(DefaultPerSecond, DefaultBurst), forbidden: longest,
 	}
 	check := &checker{
 		board: w.Board, here: w.Reporter(), others: w.Others, domain: w.Domain,

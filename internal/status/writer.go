@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
@@ -45,6 +46,11 @@ type writer struct {
 	// failed: the log has said that statuses cannot be written.
 	failed bool
 	pause  time.Duration // before the next write, where the last one failed
+	// forbidden is for how long a resource is set aside whose statuses may not be written; told are those
+	// of which the log has said so.
+	forbidden time.Duration
+	told      map[schema.GroupVersionResource]bool
+	aside     map[schema.GroupVersionResource]*time.Timer
 }
 
 // Bounds of what a failing API server costs.
@@ -57,6 +63,8 @@ const (
 
 // run writes what is queued until ctx ends.
 func (w *writer) run(ctx context.Context) {
+	w.told, w.aside = map[schema.GroupVersionResource]bool{}, map[schema.GroupVersionResource]*time.Timer{}
+	defer w.releaseAll()
 	for {
 		k, ok := w.board.next(ctx)
 		if !ok {
@@ -71,6 +79,9 @@ func (w *writer) run(ctx context.Context) {
 		case lasting(err):
 			w.count(resultFailed)
 			w.log.Warn("the API server refuses a status", "object", k.String(), "error", err)
+		case apierrors.IsForbidden(err):
+			w.count(resultFailed)
+			w.setAside(k, err)
 		default:
 			w.count(resultFailed)
 			w.board.again(k)
@@ -83,6 +94,28 @@ func (w *writer) run(ctx context.Context) {
 func lasting(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) ||
 		apierrors.IsMethodNotSupported(err)
+}
+
+// setAside goes on without the resource of an object for a while, which may not be written.
+func (w *writer) setAside(k model.Key, err error) {
+	r, ok := w.board.setAside(k)
+	if !ok {
+		return
+	}
+	if !w.told[r] {
+		w.told[r] = true
+		w.log.Warn("statuses of a resource may not be written, and are tried again now and then; apply deploy/rbac.yaml",
+			"resource", r.GroupResource().String(), "object", k.String(), "error", err)
+	}
+	w.aside[r] = time.AfterFunc(w.forbidden, func() { w.board.release(r) })
+}
+
+// releaseAll leaves nothing set aside to the next one that writes.
+func (w *writer) releaseAll() {
+	for r, timer := range w.aside {
+		timer.Stop()
+		w.board.release(r)
+	}
 }
 
 // rest waits after a failure, longer after each.

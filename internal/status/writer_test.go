@@ -164,8 +164,14 @@ func (r *results) of(result string) int {
 
 func start(t *testing.T, b *Board, s *apiServer, l limiter) *results {
 	t.Helper()
+	return startWith(t, b, s, l, time.Millisecond)
+}
+
+// startWith sets resources aside that may not be written for a time.
+func startWith(t *testing.T, b *Board, s *apiServer, l limiter, forbidden time.Duration) *results {
+	t.Helper()
 	r := &results{seen: map[string]int{}}
-	w := &writer{board: b, api: s, limit: l, count: r.count, log: slog.New(slog.DiscardHandler)}
+	w := &writer{board: b, api: s, limit: l, count: r.count, log: slog.New(slog.DiscardHandler), forbidden: forbidden}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { w.run(ctx) })
@@ -324,4 +330,29 @@ func TestFailedWriteIsTriedAgain(t *testing.T) {
 	s.apply(b, key("web"), "bad")
 	eventually(t, "a write", func() bool { return s.wrote() == 1 })
 	require.Equal(t, 2, r.of(resultFailed))
+}
+
+// TestResourceThatMayNotBeWrittenHoldsUpNoOther: those that may be are written, and it is tried again.
+func TestResourceThatMayNotBeWrittenHoldsUpNoOther(t *testing.T) {
+	b, s := NewBoard(), newServer()
+	s.fail = []error{apierrors.NewForbidden(virtualServices.GroupResource(), "web-0", errors.New("no"))}
+	r := startWith(t, b, s, always(t), time.Hour)
+	for i := range 3 {
+		s.apply(b, key(fmt.Sprintf("web-%d", i)), "bad")
+	}
+	eventually(t, "a refusal", func() bool { return r.of(resultFailed) == 1 })
+	s.mu.Lock()
+	s.have[gatewayKey] = &live{version: "1", generation: 1}
+	s.mu.Unlock()
+	b.Seen(&kube.Seen{
+		Key: gatewayKey, Resource: schema.GroupVersionResource{Resource: "gateways"}, Version: "1", Generation: 1,
+		Outline: &istioapi.Outline{Gateway: &istioapi.GatewayOutline{}},
+	})
+	b.setJudged(map[model.Key]*judgement{gatewayKey: {generation: 1, conditions: []condition{{typeAccepted, true, "Accepted", ""}}}})
+	eventually(t, "the status of another resource", func() bool { return s.wrote() == 1 })
+	require.Equal(t, 3, b.Queued())
+	b.Gone(key("web-1"))
+	require.Equal(t, 2, b.Queued())
+	b.release(virtualServices)
+	eventually(t, "those that were set aside", func() bool { return s.wrote() == 3 })
 }
