@@ -60,7 +60,7 @@ func (w *gatewayWorld) parent(k model.Key, o outlined, p *istioapi.ParentOutline
 
 // serviceParent judges a route for a Service, of which sidecars of the mesh obey it.
 func (w *gatewayWorld) serviceParent(k model.Key, o outlined, p *istioapi.ParentOutline, taken condition) (string, condition) {
-	reason, message := "", ""
+	reason, message, s := "", "", w.service(&p.ObjectRef)
 	switch {
 	case k.Kind == model.KindTLSRoute || k.Kind == model.KindTCPRoute:
 		reason, message = "UnsupportedValue", fmt.Sprintf("%ss of Services have no effect in Moonsail yet", k.Kind)
@@ -68,8 +68,12 @@ func (w *gatewayWorld) serviceParent(k model.Key, o outlined, p *istioapi.Parent
 		reason, message = "UnsupportedValue", "routes for the Service of another namespace have no effect in Moonsail yet"
 	case slices.ContainsFunc(o.Route.Parents, func(p istioapi.ParentOutline) bool { return p.IsGateway() }):
 		reason, message = "UnsupportedValue", "has no effect beside Gateways; write another route for it"
-	case w.service(&p.ObjectRef) == nil:
+	case s == nil:
 		reason, message = "NoMatchingParent", "there is no such Service"
+	case p.Port != 0:
+		reason, message = "UnsupportedValue", "port has no effect in Moonsail yet: the route is for all ports of the Service"
+	case taken.ok && w.obeyed[s.Hostname] != nil && w.obeyed[s.Hostname].Key != k:
+		reason, message = "UnsupportedValue", fmt.Sprintf("has no effect beside the older %s of the same Service", w.obeyed[s.Hostname].Key)
 	}
 	if reason != "" {
 		taken = condition{typeAccepted, false, reason, message}

@@ -50,6 +50,8 @@ type gatewayWorld struct {
 	routers map[name][]*model.Workload         // by Gateway
 	// services are those that select something, by namespace.
 	services map[string][]*model.Service
+	// obeyed are the routes that sidecars obey, by the host of a Service: the oldest of each.
+	obeyed map[model.Host]*model.VirtualService
 	// attached are numbers of routes by listener.
 	attached map[listenerKey]int
 }
@@ -62,7 +64,7 @@ type listenerKey struct{ gateway, listener string }
 func judgeGateways(snap *store.Snapshot, objects map[model.Key]outlined) map[model.Key]*judgement {
 	w := &gatewayWorld{
 		snap: snap, objects: objects, grants: map[string][]*model.ReferenceGrant{}, routers: map[name][]*model.Workload{},
-		services: map[string][]*model.Service{}, attached: map[listenerKey]int{},
+		services: map[string][]*model.Service{}, obeyed: map[model.Host]*model.VirtualService{}, attached: map[listenerKey]int{},
 	}
 	w.read()
 	out := map[model.Key]*judgement{}
@@ -83,6 +85,11 @@ func judgeGateways(snap *store.Snapshot, objects map[model.Key]outlined) map[mod
 }
 
 func (w *gatewayWorld) read() {
+	for k, o := range w.objects {
+		if v, ok := w.snap.Get(k).(*model.VirtualService); ok && o.Route != nil && slices.Contains(v.Gateways, model.GatewayMesh) {
+			w.obey(v)
+		}
+	}
 	for o := range w.snap.All(model.KindReferenceGrant) {
 		if g, ok := o.(*model.ReferenceGrant); ok {
 			w.grants[g.Namespace] = append(w.grants[g.Namespace], g)
@@ -99,6 +106,14 @@ func (w *gatewayWorld) read() {
 				n := name{r.Namespace, r.Labels[istioapi.LabelGatewayName]}
 				w.routers[n] = append(w.routers[n], r)
 			}
+		}
+	}
+}
+
+func (w *gatewayWorld) obey(v *model.VirtualService) {
+	for _, h := range v.Hosts {
+		if other := w.obeyed[h]; other == nil || model.Older(v, other) {
+			w.obeyed[h] = v
 		}
 	}
 }
