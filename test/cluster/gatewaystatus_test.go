@@ -138,7 +138,9 @@ func awaitGateway(t *testing.T, c *kubetest.Cluster, ns string, wanted func(*uns
 
 // attached: the listener http has so many routes.
 func attached(n int64) func(*unstructured.Unstructured) bool {
-	return func(o *unstructured.Unstructured) bool { return entryWith("listeners", "name", "http")(o)["attachedRoutes"] == n }
+	return func(o *unstructured.Unstructured) bool {
+		return entryWith("listeners", "name", "http")(o)["attachedRoutes"] == n
+	}
 }
 
 var ofUs = entryWith("parents", "controllerName", "moonsail.dev/gateway-controller")
