@@ -9,15 +9,13 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	wasmfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
-	networkwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/wasm/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/wasmplugin"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
@@ -167,30 +165,19 @@ func redact(s *tlsv3.Secret) {
 	}
 }
 
-// pullSecret is the variable by which agents are told credentials for registries.
-const pullSecret = "ISTIO_META_WASM_IMAGE_PULL_SECRET"
-
 // redactPlugin takes the credentials for its registry out of a plugin.
 func redactPlugin(e *corev3.TypedExtensionConfig) error {
-	var config interface {
-		proto.Message
-		GetConfig() *wasmv3.PluginConfig
-	}
-	switch {
-	case e.GetTypedConfig().MessageIs(&wasmfilterv3.Wasm{}):
-		config = &wasmfilterv3.Wasm{}
-	case e.GetTypedConfig().MessageIs(&networkwasmv3.Wasm{}):
-		config = &networkwasmv3.Wasm{}
-	default:
+	config := wasmplugin.For(e.GetTypedConfig())
+	if config == nil {
 		return nil
 	}
 	if err := e.TypedConfig.UnmarshalTo(config); err != nil {
 		return err
 	}
 	values := config.GetConfig().GetVmConfig().GetEnvironmentVariables().GetKeyValues()
-	if _, there := values[pullSecret]; !there {
+	if _, there := values[wasmplugin.PullSecret]; !there {
 		return nil
 	}
-	values[pullSecret] = redacted
+	values[wasmplugin.PullSecret] = redacted
 	return e.TypedConfig.MarshalFrom(config)
 }

@@ -5,12 +5,10 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	rbacconfigv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
-	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
-	rbactcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/wasmplugin"
 )
 
 // A plugin whose module is fetched is two things: a filter of listeners, whose configuration
@@ -24,16 +22,6 @@ const agentCluster = "sds-grpc"
 // says, until the agent answers.
 const extensionWait = 15 * time.Second
 
-// What the agent is told beside the module's URL, by variables that Istio's agents know, and that
-// the module does not see.
-const (
-	pullPolicyVariable = "ISTIO_META_WASM_IMAGE_PULL_POLICY"
-	pullSecretVariable = "ISTIO_META_WASM_IMAGE_PULL_SECRET"
-	versionVariable    = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
-	pullAlways         = "Always"
-	noSum              = "nil" // Envoy's API wants some text
-)
-
 // What Envoy may be answered: a plugin, or what stands in for it.
 const (
 	wasmURL        = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm"
@@ -44,7 +32,7 @@ const (
 
 // fetched is where Envoy asks for a plugin.
 func fetched(v *view.Wasm) (*corev3.ExtensionConfigSource, error) {
-	packed, err := pack(standIn(v))
+	packed, err := pack(wasmplugin.StandIn(v.Network, v.FailOpen))
 	if err != nil {
 		return nil, err
 	}
@@ -65,19 +53,6 @@ func fetched(v *view.Wasm) (*corev3.ExtensionConfigSource, error) {
 	return source, source.Validate()
 }
 
-// standIn stands for a module that cannot be had: calls pass, or are denied. Connections are denied
-// when their first bytes come.
-func standIn(v *view.Wasm) validated {
-	var rules *rbacconfigv3.RBAC
-	if !v.FailOpen {
-		rules = &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW} // of nothing
-	}
-	if v.Network {
-		return &rbactcpv3.RBAC{StatPrefix: tcpStats, Rules: rules}
-	}
-	return &rbacv3.RBAC{Rules: rules}
-}
-
 // Extension is a plugin as an agent is told of it.
 func Extension(v *view.Wasm) (*corev3.TypedExtensionConfig, error) {
 	config, err := wasmConfig(v)
@@ -94,7 +69,7 @@ func Extension(v *view.Wasm) (*corev3.TypedExtensionConfig, error) {
 func remoteModule(v *view.Wasm) *corev3.AsyncDataSource {
 	sum := v.Module.SHA256
 	if sum == "" {
-		sum = noSum
+		sum = wasmplugin.NoSum
 	}
 	return &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{Remote: &corev3.RemoteDataSource{
 		HttpUri: &corev3.HttpUri{
@@ -110,10 +85,10 @@ func pullEnv(v *view.Wasm) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, v.Env)
 	if v.Module.Always {
-		out[pullPolicyVariable], out[versionVariable] = pullAlways, v.Version
+		out[wasmplugin.PullPolicy], out[wasmplugin.Version] = wasmplugin.PullAlways, v.Version
 	}
 	if login := v.Login.PEM(); login != "" {
-		out[pullSecretVariable] = login
+		out[wasmplugin.PullSecret] = login
 	}
 	return out
 }

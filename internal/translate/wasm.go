@@ -5,14 +5,13 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	wasmfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	networkwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/wasm/v3"
 	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/wasmplugin"
 )
 
 const wasmRuntime = "envoy.wasm.runtime.v8"
@@ -34,7 +33,7 @@ func pluginsOf[F any](list []*view.Wasm, of func(*view.Wasm) (*F, error)) ([]*F,
 
 // httpPlugin is nil where it is none.
 func httpPlugin(v *view.Wasm) (*hcmv3.HttpFilter, error) {
-	config, source, err := plugin(v)
+	config, source, err := filterOf(v)
 	switch {
 	case err != nil || config == nil && source == nil:
 		return nil, err
@@ -46,7 +45,7 @@ func httpPlugin(v *view.Wasm) (*hcmv3.HttpFilter, error) {
 
 // networkPlugin is nil where it is none.
 func networkPlugin(v *view.Wasm) (*listenerv3.Filter, error) {
-	config, source, err := plugin(v)
+	config, source, err := filterOf(v)
 	switch {
 	case err != nil || config == nil && source == nil:
 		return nil, err
@@ -56,9 +55,9 @@ func networkPlugin(v *view.Wasm) (*listenerv3.Filter, error) {
 	return &listenerv3.Filter{Name: v.Name, ConfigType: &listenerv3.Filter_ConfigDiscovery{ConfigDiscovery: source}}, nil
 }
 
-// plugin is what a listener says of a plugin: its configuration, or where Envoy asks for it; neither
+// filterOf is what a listener says of a plugin: its configuration, or where Envoy asks for it; neither
 // where there is no filter: its module is with nobody, and calls may pass.
-func plugin(v *view.Wasm) (validated, *corev3.ExtensionConfigSource, error) {
+func filterOf(v *view.Wasm) (validated, *corev3.ExtensionConfigSource, error) {
 	switch {
 	case v.File != "":
 		config, err := wasmConfig(v)
@@ -69,7 +68,7 @@ func plugin(v *view.Wasm) (validated, *corev3.ExtensionConfigSource, error) {
 	case v.FailOpen:
 		return nil, nil, nil
 	}
-	return standIn(v), nil, nil
+	return wasmplugin.StandIn(v.Network, v.FailOpen), nil, nil
 }
 
 func wasmConfig(v *view.Wasm) (validated, error) {
@@ -86,10 +85,7 @@ func wasmConfig(v *view.Wasm) (validated, error) {
 		}
 		config.Configuration = packed
 	}
-	if v.Network {
-		return &networkwasmv3.Wasm{Config: config}, nil
-	}
-	return &wasmfilterv3.Wasm{Config: config}, nil
+	return wasmplugin.New(v.Network, config), nil
 }
 
 func failurePolicy(v *view.Wasm) wasmv3.FailurePolicy {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/wasmplugin"
 )
 
 // TestWasmFilters holds where plugins of each phase go, and what they are told.
@@ -86,13 +87,13 @@ func TestFetchedPlugins(t *testing.T) {
 	require.NoError(t, told.TypedConfig.UnmarshalTo(config))
 	vm := config.Config.GetVmConfig()
 	require.Equal(t, "oci://example.com/auth:v1", vm.Code.GetRemote().HttpUri.Uri)
-	require.Equal(t, map[string]string{"A": "b", pullPolicyVariable: "Always", versionVariable: "7"}, vm.EnvironmentVariables.KeyValues)
+	require.Equal(t, map[string]string{"A": "b", wasmplugin.PullPolicy: "Always", wasmplugin.Version: "7"}, vm.EnvironmentVariables.KeyValues)
 	require.Equal(t, map[string]string{"A": "b"}, v.Env, "the view is as it was")
 	v.Login = model.NewPrivateKey("{}")
 	told, err = Extension(v)
 	require.NoError(t, err)
 	require.NoError(t, told.TypedConfig.UnmarshalTo(config))
-	require.Equal(t, "{}", config.Config.GetVmConfig().EnvironmentVariables.KeyValues[pullSecretVariable])
+	require.Equal(t, "{}", config.Config.GetVmConfig().EnvironmentVariables.KeyValues[wasmplugin.PullSecret])
 
 	v.FailOpen = true
 	f, err = httpPlugin(v)

@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/moonsail/moonsail/internal/wasmplugin"
 )
 
 // plane is a control plane that says what it is told to, and cuts streams.
@@ -88,8 +90,8 @@ func told(t *testing.T, version, url string, policy wasmv3.FailurePolicy) *disco
 func configOf(version, url string, policy wasmv3.FailurePolicy) *wasmv3.PluginConfig {
 	return &wasmv3.PluginConfig{FailurePolicy: policy, Vm: &wasmv3.PluginConfig_VmConfig{
 		VmConfig: &wasmv3.VmConfig{
-			Code:                 &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{Remote: &corev3.RemoteDataSource{HttpUri: &corev3.HttpUri{Uri: url}, Sha256: noSum}}},
-			EnvironmentVariables: &wasmv3.EnvironmentVariables{KeyValues: map[string]string{policyVariable: always, versionVariable: version, secretVariable: "{}"}},
+			Code:                 &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{Remote: &corev3.RemoteDataSource{HttpUri: &corev3.HttpUri{Uri: url}, Sha256: wasmplugin.NoSum}}},
+			EnvironmentVariables: &wasmv3.EnvironmentVariables{KeyValues: map[string]string{wasmplugin.PullPolicy: wasmplugin.PullAlways, wasmplugin.Version: version, wasmplugin.PullSecret: "{}"}},
 		}}}
 }
 

@@ -6,28 +6,17 @@ import (
 	"maps"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	rbacconfigv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
-	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
-	wasmfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
-	rbactcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	networkwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/wasm/v3"
 	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/moonsail/moonsail/internal/wasmplugin"
 )
 
 // TypeURL is what the control plane calls plugins, and Envoy too.
 const TypeURL = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
-
-// What the control plane says beside the module's URL: Istio's names. The module does not see it.
-const (
-	policyVariable  = "ISTIO_META_WASM_IMAGE_PULL_POLICY"
-	versionVariable = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
-	secretVariable  = "ISTIO_META_WASM_IMAGE_PULL_SECRET"
-	always          = "Always"
-	noSum           = "nil"
-)
 
 // Module is what is to be fetched.
 type Module struct {
@@ -50,20 +39,9 @@ func (Login) GoString() string { return "[redacted]" }
 // plugin is one as the control plane tells of it.
 type plugin struct {
 	name, version string
-	config        filter // without a module
+	config        wasmplugin.Filter // without a module
 	module        Module
 }
-
-// filter is a plugin's configuration: of a filter of requests, or of connections.
-type filter interface {
-	proto.Message
-	GetConfig() *wasmv3.PluginConfig
-}
-
-var (
-	_ filter = (*wasmfilterv3.Wasm)(nil)
-	_ filter = (*networkwasmv3.Wasm)(nil)
-)
 
 // read takes a plugin from a resource.
 func read(r *discoveryv3.Resource) (*plugin, error) {
@@ -71,9 +49,9 @@ func read(r *discoveryv3.Resource) (*plugin, error) {
 	if err := r.GetResource().UnmarshalTo(named); err != nil {
 		return nil, err
 	}
-	p := &plugin{name: r.Name, version: r.Version, config: &wasmfilterv3.Wasm{}}
-	if named.GetTypedConfig().MessageIs(&networkwasmv3.Wasm{}) {
-		p.config = &networkwasmv3.Wasm{}
+	p := &plugin{name: r.Name, version: r.Version, config: wasmplugin.For(named.GetTypedConfig())}
+	if p.config == nil {
+		return nil, fmt.Errorf("%s is no plugin", named.GetTypedConfig().GetTypeUrl())
 	}
 	if err := named.GetTypedConfig().UnmarshalTo(p.config); err != nil {
 		return nil, err
@@ -84,7 +62,7 @@ func read(r *discoveryv3.Resource) (*plugin, error) {
 		return nil, errors.New("it names no module to fetch")
 	}
 	p.module = Module{URL: remote.HttpUri.Uri, SHA256: remote.Sha256}
-	if p.module.SHA256 == noSum {
+	if p.module.SHA256 == wasmplugin.NoSum {
 		p.module.SHA256 = ""
 	}
 	p.takeVariables(vm)
@@ -94,11 +72,11 @@ func read(r *discoveryv3.Resource) (*plugin, error) {
 // takeVariables takes what is for the agent out of the module's environment.
 func (p *plugin) takeVariables(vm *wasmv3.VmConfig) {
 	values := vm.GetEnvironmentVariables().GetKeyValues()
-	p.module.Anew = values[policyVariable] == always
-	p.module.Version = values[versionVariable]
-	p.module.Login = Login(values[secretVariable])
+	p.module.Anew = values[wasmplugin.PullPolicy] == wasmplugin.PullAlways
+	p.module.Version = values[wasmplugin.Version]
+	p.module.Login = Login(values[wasmplugin.PullSecret])
 	maps.DeleteFunc(values, func(name, _ string) bool {
-		return name == policyVariable || name == versionVariable || name == secretVariable
+		return name == wasmplugin.PullPolicy || name == wasmplugin.Version || name == wasmplugin.PullSecret
 	})
 	if e := vm.GetEnvironmentVariables(); e != nil && len(values)+len(e.HostEnvKeys) == 0 {
 		vm.EnvironmentVariables = nil
@@ -113,20 +91,11 @@ func (p *plugin) with(file string) (*anypb.Any, error) {
 	return p.packed(c)
 }
 
-// denials is what the statistics of connections that are denied are called.
-const denials = "tcp."
-
 // without stands for the plugin while there is no module: requests or connections pass or are denied,
 // as it says.
 func (p *plugin) without() (*anypb.Any, error) {
-	var rules *rbacconfigv3.RBAC
-	if p.config.GetConfig().GetFailurePolicy() != wasmv3.FailurePolicy_FAIL_OPEN {
-		rules = &rbacconfigv3.RBAC{Action: rbacconfigv3.RBAC_ALLOW} // of nothing
-	}
-	if _, network := p.config.(*networkwasmv3.Wasm); network {
-		return p.packed(&rbactcpv3.RBAC{StatPrefix: denials, Rules: rules})
-	}
-	return p.packed(&rbacv3.RBAC{Rules: rules})
+	_, network := p.config.(*networkwasmv3.Wasm)
+	return p.packed(wasmplugin.StandIn(network, p.config.GetConfig().GetFailurePolicy() == wasmv3.FailurePolicy_FAIL_OPEN))
 }
 
 func (p *plugin) packed(config proto.Message) (*anypb.Any, error) {
