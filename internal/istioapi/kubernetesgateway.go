@@ -45,18 +45,19 @@ func (c *conv) kubernetesListener(at path, l *gatewayv1.Listener) (model.Gateway
 	if !isLabel(string(l.Name)) {
 		c.errorf(at.f("name"), "%q cannot be a listener's name, which is part of others: leave out dots, and use at most 63 characters", l.Name)
 	}
+	outline := listenerOutline(at, c.meta.Namespace, l)
 	switch l.Protocol {
 	case gatewayv1.HTTPProtocolType:
 		out.Port.Protocol = model.ProtocolHTTP
 	case gatewayv1.HTTPSProtocolType:
 		out.Port.Protocol = model.ProtocolHTTPS
-		out.TLS = c.listenerTLS(at.f("tls"), l)
+		out.TLS = c.listenerTLS(at.f("tls"), &outline)
 	case gatewayv1.TLSProtocolType:
 		out.Port.Protocol = model.ProtocolTLS
-		if t := l.TLS; t != nil && t.Mode != nil && *t.Mode == gatewayv1.TLSModePassthrough {
+		if outline.TLSMode == string(gatewayv1.TLSModePassthrough) {
 			out.TLS = &model.ServerTLS{Mode: model.ServerPassthrough}
 		} else {
-			out.TLS = c.listenerTLS(at.f("tls"), l)
+			out.TLS = c.listenerTLS(at.f("tls"), &outline)
 		}
 	case gatewayv1.TCPProtocolType:
 		out.Port.Protocol = model.ProtocolTCP
@@ -64,8 +65,8 @@ func (c *conv) kubernetesListener(at path, l *gatewayv1.Listener) (model.Gateway
 		c.warnf(at.f("protocol"), "%s has no effect in Moonsail yet; use HTTP, HTTPS, TLS or TCP", l.Protocol)
 		return out, false
 	}
-	out.Routes = c.routesOf(at, l)
-	out.Hosts = []model.HostSelector{{Namespace: c.routesFrom(at.f("allowedRoutes").f("namespaces"), l.AllowedRoutes), Host: "*"}}
+	out.Routes = c.routesOf(&outline)
+	out.Hosts = []model.HostSelector{{Namespace: c.routesFrom(at.f("allowedRoutes").f("namespaces"), outline.From), Host: "*"}}
 	if l.Hostname != nil && *l.Hostname != "" && c.checkHost(at.f("hostname"), string(*l.Hostname), true) {
 		out.Hosts[0].Host = model.Host(strings.ToLower(string(*l.Hostname)))
 	}
@@ -73,9 +74,8 @@ func (c *conv) kubernetesListener(at path, l *gatewayv1.Listener) (model.Gateway
 }
 
 // routesOf are the kinds of routes that a listener takes.
-func (c *conv) routesOf(at path, l *gatewayv1.Listener) []model.Kind {
-	outline := listenerOutline(at, c.meta.Namespace, l)
-	taken, wrong := outline.Routes()
+func (c *conv) routesOf(l *ListenerOutline) []model.Kind {
+	taken, wrong := l.Routes()
 	for i := range wrong {
 		c.warnf(path(wrong[i].Field), "%s is no kind of routes that a listener of protocol %s takes", wrong[i].KindText(), l.Protocol)
 	}
@@ -83,12 +83,8 @@ func (c *conv) routesOf(at path, l *gatewayv1.Listener) []model.Kind {
 }
 
 // routesFrom is the namespace of routes that a listener takes, "*" for all.
-func (c *conv) routesFrom(at path, a *gatewayv1.AllowedRoutes) string {
-	from := gatewayv1.NamespacesFromSame
-	if a != nil && a.Namespaces != nil && a.Namespaces.From != nil {
-		from = *a.Namespaces.From
-	}
-	switch from {
+func (c *conv) routesFrom(at path, from string) string {
+	switch gatewayv1.FromNamespaces(from) {
 	case gatewayv1.NamespacesFromAll:
 		return exportAll
 	case gatewayv1.NamespacesFromSame:
@@ -101,23 +97,23 @@ func (c *conv) routesFrom(at path, a *gatewayv1.AllowedRoutes) string {
 }
 
 // listenerTLS is nil where the listener cannot be served.
-func (c *conv) listenerTLS(at path, l *gatewayv1.Listener) *model.ServerTLS {
-	t := l.TLS
-	if t == nil || t.Mode != nil && *t.Mode != gatewayv1.TLSModeTerminate {
+func (c *conv) listenerTLS(at path, l *ListenerOutline) *model.ServerTLS {
+	if l.TLSMode != string(gatewayv1.TLSModeTerminate) {
 		c.errorf(at.f("mode"), "%s needs mode Terminate, and certificateRefs", l.Protocol)
 		return nil
 	}
 	out := &model.ServerTLS{Mode: model.ServerSimple}
-	for i, ref := range t.CertificateRefs {
-		at := at.f("certificateRefs").i(i)
+	for i := range l.Certificates {
+		ref := &l.Certificates[i]
+		at := path(ref.Field)
 		switch {
-		case ref.Kind != nil && *ref.Kind != "Secret" || ref.Group != nil && *ref.Group != "":
+		case !ref.IsSecret():
 			c.warnf(at, "only Secrets have an effect")
-		case ref.Namespace != nil && string(*ref.Namespace) != c.meta.Namespace:
+		case ref.Namespace != c.meta.Namespace:
 			c.warnf(at.f("namespace"), "Secrets of other namespaces are not given to routers; copy it to %s", c.meta.Namespace)
 		default:
-			c.serverCredential(at.f("name"), string(ref.Name))
-			out.CredentialNames = append(out.CredentialNames, string(ref.Name))
+			c.serverCredential(at.f("name"), ref.Name)
+			out.CredentialNames = append(out.CredentialNames, ref.Name)
 		}
 	}
 	if len(out.CredentialNames) == 0 {

@@ -52,19 +52,11 @@ func (c *conv) kubernetesRoute(at path, parents []gatewayv1.ParentReference, hos
 
 // parents fills in the gateways, and gives the hosts of Services.
 func (c *conv) parents(at path, refs []gatewayv1.ParentReference, v *model.VirtualService) (services []model.Host) {
-	for i, p := range refs {
-		ref := refOf(at.i(i), c.meta.Namespace, GroupGatewayAPI, "Gateway", p.Group, p.Kind, p.Namespace, p.Name)
+	for i := range refs {
+		ref := parentOutline(at.i(i), c.meta.Namespace, &refs[i])
 		switch {
 		case ref.IsGateway():
-			section := ""
-			if p.SectionName != nil {
-				section = string(*p.SectionName)
-			}
-			port := uint32(0)
-			if p.Port != nil {
-				port = uint32(*p.Port)
-			}
-			v.Gateways = append(v.Gateways, model.KubernetesGatewayName(ref.Namespace, ref.Name, section, port))
+			v.Gateways = append(v.Gateways, model.KubernetesGatewayName(ref.Namespace, ref.Name, ref.Section, ref.Port))
 		case ref.IsService() && ref.Namespace != c.meta.Namespace:
 			c.warnf(at.i(i), "routes for the Service of another namespace have no effect in Moonsail yet; write the %s in namespace %s", c.meta.Kind, ref.Namespace)
 		case ref.IsService():
@@ -236,22 +228,19 @@ func (c *conv) backendRefs(at path, list []gatewayv1.HTTPBackendRef) []model.Bac
 
 // backend is a Service, with what has to be granted where it is of another namespace.
 func (c *conv) backend(at path, b *gatewayv1.BackendObjectReference) (model.Destination, *model.Key) {
-	ns := c.meta.Namespace
-	if b.Namespace != nil {
-		ns = string(*b.Namespace)
-	}
-	key := &model.Key{Kind: model.KindService, Namespace: ns, Name: string(b.Name)}
-	if b.Kind != nil && *b.Kind != "Service" || b.Group != nil && *b.Group != "" {
+	ref := backendRef(at, c.meta.Namespace, b)
+	key := &model.Key{Kind: model.KindService, Namespace: ref.Namespace, Name: ref.Name}
+	if !ref.IsService() {
 		c.warnf(at.f("kind"), "only Services get requests; others fail")
 		return model.Destination{}, &model.Key{Kind: key.Kind, Name: key.Name} // which nobody grants
 	}
-	d := model.Destination{Host: model.ResolveHost(string(b.Name), ns, c.domain)}
+	d := model.Destination{Host: model.ResolveHost(ref.Name, ref.Namespace, c.domain)}
 	if b.Port == nil {
 		c.errorf(at.f("port"), "is missing; give a port of the Service")
-	} else if c.checkPort(at.f("port"), uint32(*b.Port)) {
-		d.Port = uint32(*b.Port)
+	} else if c.checkPort(at.f("port"), ref.Port) {
+		d.Port = ref.Port
 	}
-	if ns == c.meta.Namespace {
+	if ref.Namespace == c.meta.Namespace {
 		key = nil
 	}
 	return d, key

@@ -172,15 +172,8 @@ func refOf(at path, ns, group, kind string, g *gatewayv1.Group, k *gatewayv1.Kin
 func routeOutline(ns string, parents []gatewayv1.ParentReference, hostnames []gatewayv1.Hostname, backends []ObjectRef) *Outline {
 	out := &RouteOutline{Backends: backends}
 	for i := range parents {
-		p := &parents[i]
-		one := ParentOutline{ObjectRef: refOf(path("spec.parentRefs").i(i), ns, GroupGatewayAPI, "Gateway", p.Group, p.Kind, p.Namespace, p.Name)}
-		one.Ref, _ = json.Marshal(p) // strings and a number can always be written
-		if p.Port != nil {
-			one.Port = uint32(*p.Port)
-		}
-		if p.SectionName != nil {
-			one.Section = string(*p.SectionName)
-		}
+		one := parentOutline(path("spec.parentRefs").i(i), ns, &parents[i])
+		one.Ref, _ = json.Marshal(&parents[i]) // strings and a number can always be written
 		out.Parents = append(out.Parents, one)
 	}
 	for _, h := range hostnames {
@@ -190,6 +183,18 @@ func routeOutline(ns string, parents []gatewayv1.ParentReference, hostnames []ga
 		out.Hostnames = []model.Host{"*"}
 	}
 	return &Outline{Route: out}
+}
+
+// parentOutline is without Ref.
+func parentOutline(at path, ns string, p *gatewayv1.ParentReference) ParentOutline {
+	out := ParentOutline{ObjectRef: refOf(at, ns, GroupGatewayAPI, "Gateway", p.Group, p.Kind, p.Namespace, p.Name)}
+	if p.Port != nil {
+		out.Port = uint32(*p.Port)
+	}
+	if p.SectionName != nil {
+		out.Section = string(*p.SectionName)
+	}
+	return out
 }
 
 // httpBackends are those of rules, and those that they mirror to.

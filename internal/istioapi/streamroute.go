@@ -48,28 +48,21 @@ func (c *conv) streamRoute(parents []gatewayv1.ParentReference, hostnames []gate
 	return v, backends
 }
 
-// tlsRules are rules as those of HTTPRoutes.
+// streamRules are rules as those of HTTPRoutes.
+func streamRules[R any](list []R, backends func(*R) []gatewayv1.BackendRef) []gatewayv1.HTTPRouteRule {
+	out := make([]gatewayv1.HTTPRouteRule, len(list))
+	for i := range list {
+		for _, b := range backends(&list[i]) {
+			out[i].BackendRefs = append(out[i].BackendRefs, gatewayv1.HTTPBackendRef{BackendRef: b})
+		}
+	}
+	return out
+}
+
 func tlsRules(list []gatewayv1.TLSRouteRule) []gatewayv1.HTTPRouteRule {
-	var out []gatewayv1.HTTPRouteRule
-	for i := range list {
-		out = append(out, streamRule(list[i].BackendRefs))
-	}
-	return out
+	return streamRules(list, func(r *gatewayv1.TLSRouteRule) []gatewayv1.BackendRef { return r.BackendRefs })
 }
 
-// tcpRules likewise.
 func tcpRules(list []gatewayv1.TCPRouteRule) []gatewayv1.HTTPRouteRule {
-	var out []gatewayv1.HTTPRouteRule
-	for i := range list {
-		out = append(out, streamRule(list[i].BackendRefs))
-	}
-	return out
-}
-
-func streamRule(list []gatewayv1.BackendRef) gatewayv1.HTTPRouteRule {
-	var out gatewayv1.HTTPRouteRule
-	for _, b := range list {
-		out.BackendRefs = append(out.BackendRefs, gatewayv1.HTTPBackendRef{BackendRef: b})
-	}
-	return out
+	return streamRules(list, func(r *gatewayv1.TCPRouteRule) []gatewayv1.BackendRef { return r.BackendRefs })
 }
