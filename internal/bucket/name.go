@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,12 +71,30 @@ type Set struct {
 // Has tells whether bucket k is in the set.
 func (s *Set) Has(k int) bool { return s.all || slices.Contains(s.few, uint16(k)) }
 
+// In goes through the buckets of the set, of as many as there are with so many bits.
+func (s *Set) In(bits int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		if s.all {
+			for k := 0; k < Count(bits) && yield(k); k++ {
+			}
+			return
+		}
+		for _, k := range s.few {
+			if !yield(int(k)) {
+				return
+			}
+		}
+	}
+}
+
 // Add takes in the buckets in which hosts of a domain of a virtual host are looked for: all
 // of them for a wildcard that leaves the region open. What begins with a digit has the
 // bucket of an address, so that a wildcard of names needs those, too.
 func (s *Set) Add(domain string, bits int) {
-	k, one := ofDomain(domain, bits)
-	if s.all = s.all || !one; !s.Has(k) {
+	switch k, one := ofDomain(domain, bits); {
+	case !one:
+		s.all = true
+	case !s.Has(k):
 		s.few = append(s.few, uint16(k))
 	}
 }

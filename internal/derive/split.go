@@ -229,10 +229,11 @@ func (p *splitter) cutHost(d *Delta, name string, v *view.VirtualHost) {
 		d.VirtualHosts[name] = nil
 	}
 	for f, size := range sizes {
-		for k := range bucket.Count(size.bits) {
-			if there && r.served[f] && had[f].Has(k) {
-				d.VirtualHosts[bucket.Name(rc, size.bits, k)+"/"+host] = nil
-			}
+		if !there || !r.served[f] {
+			continue
+		}
+		for k := range had[f].In(size.bits) {
+			d.VirtualHosts[bucket.Name(rc, size.bits, k)+"/"+host] = nil
 		}
 	}
 	if v == nil {
@@ -258,10 +259,7 @@ func cutDomains(d *Delta, v *view.VirtualHost, bits int) (in bucket.Set) {
 	for _, domain := range v.Domains {
 		in.Add(domain, bits)
 	}
-	for k := range bucket.Count(bits) {
-		if !in.Has(k) {
-			continue
-		}
+	for k := range in.In(bits) {
 		part := *v
 		part.RouteConfig, part.Domains = bucket.Name(v.RouteConfig, bits, k), nil
 		for _, domain := range v.Domains {

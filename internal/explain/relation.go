@@ -3,6 +3,7 @@ package explain
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -19,9 +20,10 @@ type test = func(resource.Type, *table.Entry) bool
 // "istio.config". nil where neither tells.
 func relation(snap *store.Snapshot, key model.Key) test {
 	o := snap.Get(key)
-	switch key.Kind {
-	case model.KindVirtualService, model.KindHTTPRoute, model.KindGRPCRoute, model.KindTLSRoute, model.KindTCPRoute:
+	if slices.Contains(routing, key.Kind) {
 		return ofVirtualService(key, o)
+	}
+	switch key.Kind {
 	case model.KindDestinationRule:
 		path := configPath(key, "destination-rule")
 		return func(t resource.Type, e *table.Entry) bool { return t == resource.Cluster && mentions(e, path) }

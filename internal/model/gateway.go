@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -147,12 +148,7 @@ func (s *GatewayServer) Takes(kind Kind) bool {
 	if s.Routes == nil {
 		return kind == KindVirtualService
 	}
-	for _, k := range s.Routes {
-		if k == kind {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.Routes, kind)
 }
 
 // ServerNames are the names by which routes are bound to a server.

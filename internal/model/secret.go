@@ -2,6 +2,7 @@ package model
 
 import (
 	"log/slog"
+	"slices"
 	"strings"
 )
 
@@ -158,12 +159,7 @@ type NeededSecret struct {
 
 // NeedsSecrets tells whether any of these is a Secret, and no ConfigMap.
 func NeedsSecrets(list []NeededSecret) bool {
-	for _, n := range list {
-		if n.Kind == KindSecret {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(n NeededSecret) bool { return n.Kind == KindSecret })
 }
 
 // Credentials are the Secrets that a rule's clients need, of its own namespace: with each that

@@ -285,7 +285,14 @@ func (s *state) reconnect(c *Catalog) []request {
 				r = r.initial(name, version)
 			}
 		}
-		s.asked[k] = k != VHDS && k != SRDS || k == SRDS && scoped || k == VHDS && slices.ContainsFunc(s.held[VHDS], held.has)
+		switch k {
+		case SRDS:
+			s.asked[k] = scoped
+		case VHDS:
+			s.asked[k] = slices.ContainsFunc(s.held[VHDS], held.has)
+		default:
+			s.asked[k] = true
+		}
 		if s.asked[k] {
 			out = append(out, r)
 		}
