@@ -18,13 +18,14 @@ KUBEFLAGS ?=
 BENCH     ?= .
 LABFLAGS  ?=
 FUZZTIME  ?= 5s
+JAVATRANSPORTS ?= http2,grpc
 
 # Version stamps need a repository that git is willing to read.
 BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 # The race detector needs a C compiler; tests are worth running without one, too.
 RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_ENABLED)" = 1 ] && echo -race)
 
-.PHONY: help build envoy demo kube kube-build test unit e2e e2e-full lab h2spec fuzz bench bench-istiod lint clean
+.PHONY: help build envoy demo kube kube-build test unit e2e e2e-full lab h2spec javaclient fuzz bench bench-istiod lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -61,9 +62,9 @@ unit: envoy kube-build ## all tests, with the race detector where there is a C c
 	@echo "==> testing $(PKGS) $(RACE)"
 	@go test $(RACE) -timeout 20m $(TESTFLAGS) $(PKGS)
 
-e2e: envoy kube-build ## the tests with real Envoys and a real API server alone, in full
+e2e: envoy kube-build ## the tests with real Envoys and a real API server alone, in full; as root (ALLOW_SKIP=1: without what takes it)
 	@echo "==> testing with Envoy"
-	@go test $(RACE) -count 1 -timeout 20m $(TESTFLAGS) ./test/...
+	@RACE="$(RACE)" TESTFLAGS="$(TESTFLAGS)" tools/e2e
 
 e2e-full: envoy kube-build ## the same with 200 restarts of sidecars under traffic, and each experiment of the lab in its quick form: about 40 minutes
 	@RACE="$(RACE)" TESTFLAGS="$(TESTFLAGS)" tools/e2e-full
@@ -74,6 +75,10 @@ lab: kube-build build envoy ## all experiments of the lab in full, some two hour
 h2spec: ## h2spec's cases against the HTTP/2 server of xDS streams, in a second
 	@echo "==> testing with h2spec"
 	@cd test/h2spec && go test -count 1 $(TESTFLAGS) ./...
+
+javaclient: build ## grpc-java against moonsail serve, on both transports: needs Java 17 and Maven, some minutes
+	@echo "==> grpc-java's client against $(BIN)"
+	@test/javaclient/run "$(CURDIR)/$(BIN)" $(JAVATRANSPORTS)
 
 fuzz: ## each fuzz target for FUZZTIME (5s)
 	@tools/fuzz $(FUZZTIME)

@@ -39,8 +39,11 @@ func (h *Handler) review(r *admissionv1.AdmissionRequest) *admissionv1.Admission
 	if meta.DeletionTimestamp != nil {
 		return allow(r) // nothing must keep it from going: finalizers are taken off by updates
 	}
+	if !h.concerns(kind, r.Object.Raw) {
+		return allow(r)
+	}
 	out := h.Decoder.FromRaw(kind, r.Object.Raw)
-	if out.Problems.HasErrors() {
+	if out.Problems.HasErrors() && kind.Group != istioapi.GroupGatewayAPI {
 		response := refuse(r, complaint(out.Problems))
 		response.Warnings = warnings(out.Problems, istioapi.SeverityWarning)
 		return response
@@ -48,6 +51,28 @@ func (h *Handler) review(r *admissionv1.AdmissionRequest) *admissionv1.Admission
 	response := allow(r)
 	response.Warnings = warnings(append(out.Problems, h.across(out.Object)...), istioapi.SeverityError, istioapi.SeverityWarning)
 	return response
+}
+
+// concerns tells whether an object is the mesh's business. The Gateway API has other implementations: a
+// route is theirs where none of its parents is a Service, or a Gateway of ours. For the same reason
+// nothing of that API is refused, only warned of, and nothing is said here of its kinds that have no
+// effect in the mesh.
+func (h *Handler) concerns(kind istioapi.Resource, raw []byte) bool {
+	if kind.Group == istioapi.GroupGatewayAPI && !kind.Read {
+		return false
+	}
+	if !kind.Model.IsKubernetesRoute() {
+		return true
+	}
+	outline := istioapi.OutlineOf(kind.Model, raw)
+	if outline == nil || outline.Route == nil {
+		return true // it cannot be read, which is told
+	}
+	snap := h.Snapshot()
+	return slices.ContainsFunc(outline.Route.Parents, func(p istioapi.ParentOutline) bool {
+		gateway := model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}
+		return p.IsService() || p.IsGateway() && snap.Get(gateway) != nil
+	})
 }
 
 // lookup finds a kind among those that the mesh knows.

@@ -38,6 +38,8 @@ type agent struct {
 	draining atomic.Bool
 	everSeen atomic.Bool // it was ready once, so that others may call it
 	leaving  leaving
+	// manySeries: it was said that there are nearly as many series as may be, by side.
+	manySeries [2]atomic.Bool
 
 	workerWatch workerWatch
 }

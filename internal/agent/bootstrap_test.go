@@ -130,3 +130,20 @@ func TestUncounted(t *testing.T) {
 	c.Workload.Annotations = map[string]string{suffixesAnnotation: "upstream_rq_2xx"}
 	require.False(t, told(c))
 }
+
+// TestWorkersAreTold: one worker has nothing to balance, and who says otherwise is heard.
+func TestWorkersAreTold(t *testing.T) {
+	for text, want := range map[string]string{
+		"concurrency: 2": "",
+		"concurrency: 1": "false",
+		`{concurrency: 1, proxyMetadata: {ISTIO_META_INBOUND_LISTENER_EXACT_BALANCE: "true"}}`:  "true",
+		`{concurrency: 2, proxyMetadata: {ISTIO_META_INBOUND_LISTENER_EXACT_BALANCE: "false"}}`: "false",
+	} {
+		c := bootstrapCases(t)["loopback"]
+		annotated(text)(&c)
+		s, err := c.resolve()
+		require.NoError(t, err)
+		said, _ := s.node.metadata[balanceMetadata].(string)
+		require.Equal(t, want, said, text)
+	}
+}

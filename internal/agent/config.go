@@ -192,6 +192,7 @@ func (c Config) resolve() (*settings, error) {
 	}
 	s.node = s.makeNode()
 	s.tellUncounted()
+	s.tellWorkers()
 	return s, nil
 }
 

@@ -18,6 +18,7 @@ type metrics struct {
 	startup        prometheus.Gauge
 	scrapes        prometheus.Counter
 	scrapeFailures *prometheus.CounterVec
+	series         *prometheus.GaugeVec
 }
 
 func newMetrics() *metrics {
@@ -37,8 +38,10 @@ func newMetrics() *metrics {
 			Help: "The total number of scrapes."}),
 		scrapeFailures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "istio_agent_scrape_failures_total",
 			Help: "The total number of failed scrapes."}, []string{"type"}),
+		series: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "moonsail_agent_call_series",
+			Help: "Counters that Envoy has of Istio's metrics, by reporter; there are 2000 of each at most."}, []string{"reporter"}),
 	}
-	m.registry.MustRegister(m.starts, m.restarts, m.up, m.ready, m.startup, m.scrapes, m.scrapeFailures)
+	m.registry.MustRegister(m.starts, m.restarts, m.up, m.ready, m.startup, m.scrapes, m.scrapeFailures, m.series)
 	// Prefixed as in Istio, so that an application's go_* and process_* stay its own.
 	prefixed := prometheus.WrapRegistererWithPrefix("istio_agent_", m.registry)
 	prefixed.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -117,6 +117,18 @@ func (s *settings) tellUncounted() {
 	}
 }
 
+// balanceMetadata is Istio's switch of exact_balance at inbound listeners, "true" or "false". The
+// control plane takes it for on where nothing is said.
+const balanceMetadata = "INBOUND_LISTENER_EXACT_BALANCE"
+
+// tellWorkers says that there is nothing to balance where there is one worker, unless somebody has
+// said otherwise.
+func (s *settings) tellWorkers() {
+	if _, said := s.node.metadata[balanceMetadata]; !said && s.concurrency == 1 {
+		s.node.metadata[balanceMetadata] = "false"
+	}
+}
+
 func (s *settings) annotated(name string) []string {
 	if v := s.Workload.Annotations[name]; v != "" {
 		return strings.Split(v, ",")

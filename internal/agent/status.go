@@ -108,9 +108,8 @@ func (a *agent) handleReady(w http.ResponseWriter, r *http.Request) {
 func (a *agent) handleMetrics(w http.ResponseWriter, r *http.Request) {
 	a.metrics.scrapes.Inc()
 	var fromEnvoy bytes.Buffer
-	if err := a.admin.Prometheus(r.Context(), r.URL.RawQuery, &fromEnvoy); err != nil {
+	if a.envoyMetrics(r, &fromEnvoy) != nil {
 		fromEnvoy.Reset()
-		a.metrics.scrapeFailures.WithLabelValues("envoy").Inc()
 	}
 	fromApp := a.appMetrics(r)
 	families, err := a.metrics.registry.Gather()
@@ -129,14 +128,26 @@ func (a *agent) handleMetrics(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(fromApp)
 }
 
+// envoyMetrics writes Envoy's, those that the query chooses. Only where it has them all they tell how
+// many series there are.
+func (a *agent) envoyMetrics(r *http.Request, to *bytes.Buffer) error {
+	if err := a.admin.Prometheus(r.Context(), r.URL.RawQuery, to); err != nil {
+		a.metrics.scrapeFailures.WithLabelValues("envoy").Inc()
+		return err
+	}
+	if r.URL.RawQuery == "" {
+		a.countSeries(to.Bytes())
+	}
+	return nil
+}
+
 // envoyMetricsPath is where the Prometheus listener asks.
 const envoyMetricsPath = "/stats/envoy"
 
 // handleEnvoyMetrics are Envoy's alone, under Istio's names.
 func (a *agent) handleEnvoyMetrics(w http.ResponseWriter, r *http.Request) {
 	var raw bytes.Buffer
-	if err := a.admin.Prometheus(r.Context(), r.URL.RawQuery, &raw); err != nil {
-		a.metrics.scrapeFailures.WithLabelValues("envoy").Inc()
+	if err := a.envoyMetrics(r, &raw); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}

@@ -64,6 +64,8 @@ func (c *checker) object(o model.Object) {
 		c.requestAuthentication(o)
 	case *model.PeerAuthentication:
 		c.peerAuthentication(o)
+	case *model.EnvoyFilter, *model.Telemetry, *model.WasmPlugin:
+		c.policyTargets(o.(model.Selecting))
 	case *model.ProxyConfig:
 		c.proxyConfig(o)
 	case *model.Gateway:
@@ -145,9 +147,7 @@ func newIndex(objects []model.Object) *index {
 		case *model.ProxyConfig:
 			x.proxies.Add(o)
 		case *model.Gateway:
-			if o.Kind == model.KindGateway {
-				x.gateways.add(o)
-			}
+			x.gateways.add(o)
 		case *model.Secret:
 			x.secrets[o.Key] = o
 		case *model.PeerAuthentication:

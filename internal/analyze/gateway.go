@@ -12,11 +12,16 @@ import (
 type gateways struct {
 	byName map[string]*model.Gateway // "namespace/name"
 	list   []*model.Gateway
+	api    map[model.Key]bool // those of the Gateway API
 }
 
 func (g *gateways) add(o *model.Gateway) {
 	if g.byName == nil {
-		g.byName = map[string]*model.Gateway{}
+		g.byName, g.api = map[string]*model.Gateway{}, map[model.Key]bool{}
+	}
+	if o.Kind != model.KindGateway {
+		g.api[o.Key] = true
+		return
 	}
 	g.byName[o.FullName()] = o
 	g.list = append(g.list, o)

@@ -44,10 +44,7 @@ func (s *security) root() string {
 }
 
 func (c *checker) authorizationPolicy(p *model.AuthorizationPolicy) {
-	if p.Targeted {
-		return
-	}
-	c.policySelector(p, p.Selector)
+	c.policySelector(p)
 	if p.Action == model.AuthorizeCustom {
 		c.provider(p)
 	}
@@ -61,10 +58,7 @@ func (c *checker) authorizationPolicy(p *model.AuthorizationPolicy) {
 }
 
 func (c *checker) requestAuthentication(a *model.RequestAuthentication) {
-	if a.Targeted {
-		return
-	}
-	c.policySelector(a, a.Selector)
+	c.policySelector(a)
 	for i := range a.Rules {
 		k := c.security.keySets[a.Rules[i].KeySource()]
 		if k == nil || k.Problem == "" {
@@ -79,8 +73,12 @@ func (c *checker) requestAuthentication(a *model.RequestAuthentication) {
 }
 
 // policySelector reports one that selects nothing; one of the root namespace is for all.
-func (c *checker) policySelector(o model.Object, selector map[string]string) {
-	ns := o.Metadata().Namespace
+func (c *checker) policySelector(o model.Selecting) {
+	if model.IsTargeted(o) {
+		c.policyTargets(o)
+		return
+	}
+	ns, selector := o.Metadata().Namespace, o.SelectorLabels()
 	if len(selector) == 0 || ns == c.security.root() || c.selectsAny(ns, selector) {
 		return
 	}
@@ -116,8 +114,18 @@ func (c *checker) checksTokens(p *model.AuthorizationPolicy) bool {
 	root := c.security.root()
 	return slices.ContainsFunc(c.security.tokens, func(a *model.RequestAuthentication) bool {
 		near := a.Namespace == p.Namespace || a.Namespace == root || p.Namespace == root
-		return near && !a.Targeted && len(a.Rules) > 0 && !contradict(a.Selector, p.Selector)
+		return near && len(a.Rules) > 0 && meet(a, p)
 	})
+}
+
+// meet tells whether a workload can be selected by both.
+func meet(a *model.RequestAuthentication, p *model.AuthorizationPolicy) bool {
+	for _, one := range model.Selectors(a) {
+		if slices.ContainsFunc(model.Selectors(p), func(other map[string]string) bool { return !contradict(one, other) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // contradict tells whether no workload can have both sets of labels.
@@ -214,7 +222,7 @@ func (c *checker) selects(p *model.AuthorizationPolicy, s *model.Service) bool {
 	}
 	labels, known := c.members(s)
 	if !known {
-		return model.SelectorMatches(p.Selector, s.Selector)
+		return model.Selects(p, s.Selector)
 	}
-	return slices.ContainsFunc(labels, func(l map[string]string) bool { return model.SelectorMatches(p.Selector, l) })
+	return slices.ContainsFunc(labels, func(l map[string]string) bool { return model.Selects(p, l) })
 }

@@ -30,7 +30,7 @@ func NewLabCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand((&propagationFlags{}).command(), (&routesFlags{}).command(), (&throughputFlags{}).command(), (&filtersFlags{}).command(), newFloorCommand(), newLoadCommand(), newBackendCommand())
-	cmd.AddCommand((&balanceFlags{}).command(), (&concurrencyFlags{}).command(), (&allFlags{}).command())
+	cmd.AddCommand((&balanceFlags{}).command(), (&concurrencyFlags{}).command(), (&choicesFlags{}).command(), (&allFlags{}).command())
 	return cmd
 }
 
@@ -135,6 +135,7 @@ func (f *propagationFlags) addFlags(cmd *cobra.Command) {
 	fs.StringVar((*string)(&f.options.Source), "source", string(propagation.SourceFile), "where the mesh is: `file`, or kube")
 	fs.StringVar(&f.options.Kubeconfig, "kubeconfig", "", "`FILE` that tells the API server of --source kube")
 	fs.StringVar(&f.options.Dir, "config", "", "`DIR` that the control plane of --target reads")
+	fs.BoolVar(&f.options.TLS, "tls", false, "streams with TLS, and a certificate for each proxy; not for the floor, nor in expedia and airbnb")
 	fs.StringSliceVar(&f.options.ServeFlags, "serve-flag", nil, "`FLAG` for 'moonsail serve', for example --route-strategy=rds")
 	fs.StringVar(&f.out, "out", "", "`DIR` for report.json and report.html")
 	f.output.AddFlag(cmd)
@@ -192,7 +193,7 @@ func (f *propagationFlags) build(cmd *cobra.Command) (propagation.Options, error
 		return o, err
 	}
 	o.Scenarios, o.ServeFlags, o.Dir = f.options.Scenarios, f.options.ServeFlags, f.options.Dir
-	o.Source, o.Kubeconfig = f.options.Source, f.options.Kubeconfig
+	o.Source, o.Kubeconfig, o.TLS = f.options.Source, f.options.Kubeconfig, f.options.TLS
 	if err := errors.Join(f.checkSource(), f.parseTarget(&o)); err != nil {
 		return o, err
 	}
@@ -230,6 +231,8 @@ func (f *propagationFlags) checkSource() error {
 		return usageError{fmt.Errorf("--source is file or kube, not %q", f.options.Source)}
 	case kube && f.options.Kubeconfig == "":
 		return usageError{errors.New("--source kube needs --kubeconfig: 'make kube' starts an API server and writes one")}
+	case f.options.TLS && f.target != "":
+		return usageError{errors.New("--tls is for the lab's own control plane: it makes certificates by that one's authority")}
 	case kube && f.options.Dir != "":
 		return usageError{errors.New("--config is for --source file")}
 	}

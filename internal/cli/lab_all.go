@@ -38,6 +38,7 @@ var allExperiments = []labRun{
 	{name: "balance", about: "connections over Envoy's worker threads", args: []string{"lab", "balance"}},
 	{name: "filters", about: "what filters, metrics and access logs cost", args: []string{"lab", "filters"}},
 	{name: "concurrency", about: "what another worker thread buys", args: []string{"lab", "concurrency"}},
+	{name: "choices", about: "what each choice of a sidecar's configuration costs", args: []string{"lab", "choices"}},
 }
 
 // labRun is one experiment, run by a process of its own.

@@ -19,7 +19,7 @@ func TestChosenExperiments(t *testing.T) {
 		}
 		return out
 	}
-	require.Equal(t, []string{"propagation", "routes", "throughput", "balance", "filters", "concurrency"}, names(allFlags{}))
+	require.Equal(t, []string{"propagation", "routes", "throughput", "balance", "filters", "concurrency", "choices"}, names(allFlags{}))
 	require.Contains(t, names(allFlags{kubeconfig: "k"}), "airbnb")
 	require.Equal(t, []string{"routes", "balance"}, names(allFlags{only: []string{"balance", "routes"}}))
 	for only, want := range map[string]string{

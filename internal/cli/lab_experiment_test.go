@@ -21,6 +21,8 @@ func TestLabExperimentsRefuse(t *testing.T) {
 		{[]string{"throughput", "--rounds", "-1"}, "--rounds must not be negative"},
 		{[]string{"filters", "--budget", "1s"}, "--budget 30s or more"},
 		{[]string{"filters", "--rate", "1"}, "the rate is 10 a second or more"},
+		{[]string{"choices", "--only", "nothing"}, `there is no choice "nothing"; there are: Moonsail's, again`},
+		{[]string{"choices", "--own", "x"}, "--own x is not NAME=FILE"},
 		{[]string{"load", "x"}, `options "x": `},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {

@@ -48,7 +48,7 @@ key takes for a request.
 Layouts:
 `)
 	for _, l := range routes.Layouts() {
-		fmt.Fprintf(&b, "  %-12s %s\n", l.Name, l.About)
+		fmt.Fprintf(&b, "  %-14s %s\n", l.Name, l.About)
 	}
 	b.WriteString("\nExit status: 0 measured and every route right, 1 failed, interrupted or a route was wrong, 2 wrong flags.")
 	return b.String()
@@ -82,6 +82,6 @@ func (f *routesFlags) build(cmd *cobra.Command) (o routes.Options, err error) {
 		}
 	}
 	o.Conns, o.Keys, o.Rounds = d.Conns, d.Keys, d.Rounds
-	_, o.Envoy, err = f.programs(o.Check())
+	o.Moonsail, o.Envoy, err = f.programs(o.Check())
 	return o, err
 }

@@ -36,6 +36,9 @@ type serveFlags struct {
 
 var routeStrategies = []string{string(server.RoutesAuto), string(server.RoutesRDS), string(server.RoutesVHDS), string(server.RoutesScoped)}
 
+// defaultConnectionAge is what Istio's charts give istiod (keepaliveMaxServerConnectionAge).
+const defaultConnectionAge = 30 * time.Minute
+
 var transports = []string{string(server.TransportGRPC), string(server.TransportHTTP2)}
 
 // NewServeCommand is "moonsail serve".
@@ -117,6 +120,8 @@ func (f *serveFlags) addFlags(cmd *cobra.Command) {
 		"how routes reach proxies: auto (VHDS for Envoy sidecars on delta xDS, else RDS), rds, vhds, or scoped (auto, with buckets of hosts by SRDS for very many services)")
 	fs.StringVar(&f.transport, "xds-transport", string(server.TransportHTTP2),
 		"what serves xDS streams: http2 (Moonsail's own, for a fraction of the CPU time and memory) or grpc (grpc-go)")
+	fs.DurationVar(&o.MaxConnectionAge, "max-connection-age", defaultConnectionAge,
+		"how old connections of proxies get, a tenth more or less, until they are made anew, so that who they are is looked at again; 0: until their certificates expire")
 	fs.StringVar(&f.mesh.Domain, "domain", f.mesh.Domain, "the cluster's DNS `DOMAIN`")
 	fs.StringVar(&f.mesh.RootNamespace, "root-namespace", f.mesh.RootNamespace,
 		"`NAMESPACE` whose Sidecar and DestinationRules are everybody's default, and that has the mesh's configuration")

@@ -236,6 +236,10 @@ func tlsText(u *simulate.Upstream) string {
 	return out
 }
 
+// ownPools: the limit is all workers' together, but each has its own pools, and an endpoint gets a
+// connection of a pool that has none whatever the limit says.
+const ownPools = " (of all workers together; each may have one to each endpoint beyond that)"
+
 // clusterPolicies are what a cluster does with calls.
 func clusterPolicies(u *simulate.Upstream) []string {
 	out := []string{u.Discovery}
@@ -250,11 +254,12 @@ func clusterPolicies(u *simulate.Upstream) []string {
 	}
 	if l := u.Limits; l != nil {
 		for _, n := range []struct {
-			name  string
-			count uint32
-		}{{"connections", l.Connections}, {"pending", l.Pending}, {"requests", l.Requests}, {"retries", l.Retries}} {
+			name   string
+			count  uint32
+			beside string
+		}{{"connections", l.Connections, ownPools}, {"pending", l.Pending, ""}, {"requests", l.Requests, ""}, {"retries", l.Retries, ""}} {
 			if n.count > 0 {
-				out = append(out, fmt.Sprintf("at most %d %s", n.count, n.name))
+				out = append(out, fmt.Sprintf("at most %d %s%s", n.count, n.name, n.beside))
 			}
 		}
 	}

@@ -48,7 +48,7 @@ leaves web-1.shop
   route         jason  VirtualService/shop/reviews
   policy        timeout 10s; retries 2 on 5xx; delay 1s to 12.5 %; mirror 5 % to m
   cluster       outbound|9080|v2|reviews  100 %  DestinationRule/shop/reviews
-    policy      EDS; ROUND_ROBIN; http1; at most 7 connections; outlier detection
+    policy      EDS; ROUND_ROBIN; http1; at most 7 connections (of all workers together; each may have one to each endpoint beyond that); outlier detection
     endpoint    10.1.0.1:80  100 %  r/z
                 1 more get nothing: unhealthy, draining or of a lower priority
   decided by

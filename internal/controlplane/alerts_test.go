@@ -7,10 +7,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
@@ -41,6 +43,10 @@ func TestAlertsAskForMetricsThatThereAre(t *testing.T) {
 	// Metrics with labels are there once something has happened.
 	m := telemetry.NewMetrics()
 	m.Rejected(resource.Cluster)
+	m.WatchAPIServer(func() telemetry.APIServer {
+		health := kube.Health{Kinds: []kube.KindHealth{{Kind: "Pod"}}, Heartbeat: time.Now()}
+		return heard(health, time.Now())
+	})
 	families, err := m.Registry.Gather()
 	require.NoError(t, err)
 	there := string(body)

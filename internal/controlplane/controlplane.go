@@ -38,6 +38,8 @@ type Options struct {
 	RouteStrategy    server.RouteStrategy
 	SplitFrom        int              // virtual hosts from which on scopes are used, with server.RoutesScoped; 0: derive.SplitFrom
 	Transport        server.Transport // empty: server.TransportHTTP2
+	MaxConnectionAge time.Duration    // of proxies' connections; 0: until their certificates expire
+	ConnectionGrace  time.Duration    // what is under way then has left; 0: 10 s
 	Debounce         engine.Debounce  // the zero value holds no event back
 	Senders          int              // pushes at the same time; 0: one a CPU
 	Status           bool             // what is wrong with Istio objects is written into their status
@@ -158,13 +160,18 @@ func closeAll(listeners ...net.Listener) {
 	}
 }
 
-// serveXDS answers streams until ctx ends, and then cuts them: they never end by
-// themselves, and proxies are to notice and go elsewhere.
+// leaveTime is how long proxies have to take that they are to go elsewhere.
+const leaveTime = time.Second
+
+// serveXDS answers streams until ctx ends, and then ends them, as they never end by themselves:
+// proxies are told, and go elsewhere at once. Who does not hear it in time is cut.
 func serveXDS(ctx context.Context, xds server.Carrier, ln net.Listener) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		xds.Stop()
+		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+		defer cancel()
+		xds.GracefulStop(leave)
 	})
 	err := xds.Serve(ln)
 	if stop() {

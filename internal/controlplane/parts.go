@@ -100,7 +100,8 @@ func (p *parts) joinServer(observer server.Observer) {
 	p.peers = p.newPeers()
 	p.xds = server.New(binder{p.pipeline, p.departures, p.keys, p.secrets}, observer, o.Log, server.Options{
 		RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: p.metrics, Witness: witness(o, p.changes),
-		Unfollowed: o.NoChangeLog, Methods: map[string]server.Unary{departure.Method: p.departures.Leave},
+		Unfollowed: o.NoChangeLog, MaxConnectionAge: o.MaxConnectionAge, ConnectionGrace: o.ConnectionGrace,
+		Methods: map[string]server.Unary{departure.Method: p.departures.Leave},
 	})
 	p.departures.Proxies, p.departures.Lists, p.departures.Absence = p.xds, p.pipeline.Listed, o.Absence
 	p.departures.Peers = p.peers
@@ -119,6 +120,9 @@ func (p *parts) stages(ctx context.Context) debug.Stages {
 		Scopes:   func() any { return p.pipeline.Scopes(ctx) },
 		Changes:  p.changes, Proxies: p.xds, Gatherer: p.metrics.Registry, Explain: p.explainer, Sidecars: p.asker,
 		Peers: p.others(),
+	}
+	if health := p.source.health; health != nil {
+		s.Source = func() any { return health() }
 	}
 	if p.secure != nil {
 		s.CA = func() any { return p.secure.authority.State() }

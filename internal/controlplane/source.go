@@ -22,8 +22,9 @@ type source struct {
 	problems func() []istioapi.Problem
 	waiting  func() error // what keeps it from having loaded, as far as it knows
 
-	client *kube.Client  // nil: the source is not Kubernetes
-	board  *status.Board // nil: statuses are not written
+	health func() kube.Health // of the API server; nil: the source is not Kubernetes
+	client *kube.Client       // nil: the source is not Kubernetes
+	board  *status.Board      // nil: statuses are not written
 }
 
 func newSource(o Options, m *telemetry.Metrics) (*source, error) {
@@ -48,11 +49,25 @@ func newSource(o Options, m *telemetry.Metrics) (*source, error) {
 		return s.Run(ctx)
 	}
 	out := &source{name: "Kubernetes source", intake: intake, run: run, problems: s.Problems, waiting: s.Waiting, client: client}
+	out.health = s.Health
+	m.WatchAPIServer(func() telemetry.APIServer { return heard(s.Health(), time.Now()) })
 	if o.Status {
 		out.board = status.NewBoard()
 		s.Observer = out.board
 	}
 	return out, nil
+}
+
+// heard is what metrics tell of an API server.
+func heard(h kube.Health, now time.Time) telemetry.APIServer {
+	out := telemetry.APIServer{Failing: map[string]time.Duration{}, Beats: !h.Heartbeat.IsZero()}
+	for i := range h.Kinds {
+		out.Failing[h.Kinds[i].Kind] = h.Kinds[i].FailingFor(now)
+	}
+	if out.Beats {
+		out.Quiet = now.Sub(h.Heartbeat)
+	}
+	return out
 }
 
 // identity names this process among control planes.

@@ -38,6 +38,8 @@ type Stages struct {
 	Ready func() error
 	// Problems are what is wrong with the configuration: JSON objects, one each.
 	Problems func() any
+	// Source is how well an API server is heard; nil: there is none.
+	Source func() any
 	// Snapshot is the newest state of the store.
 	Snapshot func() *store.Snapshot
 	// Scopes tells of each scope who shares it and how large it is.

@@ -67,6 +67,7 @@ func whole(t *testing.T) Stages {
 		Snapshot: st.Snapshot,
 		Scopes:   func() any { return []string{"two"} },
 		CA:       func() any { return []string{"a root"} },
+		Source:   func() any { return []string{"a kind"} },
 		Changes:  log,
 		Proxies: someProxies{{ID: reviewsID, Name: "reviews-1", Namespace: "shop",
 			Proxy: &model.Proxy{DNSDomain: "shop.svc.cluster.local"}}},
@@ -187,7 +188,7 @@ func TestChangesInNewestOrder(t *testing.T) {
 func TestAbsentStages(t *testing.T) {
 	h := Handler(Stages{}, slog.New(slog.DiscardHandler))
 	for _, path := range []string{"/metrics", "/debug/changes", "/debug/proxies", "/debug/proxies/x", "/debug/problems",
-		"/debug/store", "/debug/store/Service", "/debug/scopes"} {
+		"/debug/store", "/debug/store/Service", "/debug/scopes", "/debug/source"} {
 		status, body := get(h, path)
 		require.Equal(t, 404, status, path)
 		require.Contains(t, body, "this process has no", path)

@@ -79,6 +79,7 @@ func (h *handler) pages() []page {
 		{"/debug/stale", "proxies that hold endpoints which are gone, of all control planes, and since when; ?local of this one alone", h.stale},
 		{"/debug/why/{from}", "what decides a call of a proxy; ?to= an URL, ?method=, ?header=name: value", h.why},
 		{"/debug/problems", "what is wrong with the configuration", h.problems},
+		{"/debug/source", "how well the Kubernetes API server is heard: of each kind the last answer, and since when requests fail; the last heartbeat", h.source},
 		{"/debug/store", "how many objects of each kind there are", h.store},
 		{"/debug/store/{key...}", "the objects of a kind (Service), or one object (Service/shop/reviews)", h.object},
 		{"/debug/scopes", "scopes: proxies that see the same outbound world", h.scopes},
@@ -112,6 +113,14 @@ func (h *handler) problems(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (h *handler) scopes(w http.ResponseWriter, _ *http.Request) { dump(w, "scopes", h.stages.Scopes) }
+
+func (h *handler) source(w http.ResponseWriter, _ *http.Request) {
+	if h.stages.Source == nil {
+		absent(w, "API server as its source")
+		return
+	}
+	dump(w, "source", h.stages.Source)
+}
 
 func (h *handler) ca(w http.ResponseWriter, _ *http.Request) { dump(w, "ca", h.stages.CA) }
 

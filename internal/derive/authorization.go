@@ -45,9 +45,6 @@ func (s *scope) authorization(r *reader) *view.Authorization {
 	custom := map[string][]*model.AuthorizationPolicy{}
 	found := false
 	for _, p := range policies[*model.AuthorizationPolicy](r, model.KindAuthorizationPolicy, s.Key.Namespace, s.labels) {
-		if p.Targeted {
-			continue
-		}
 		found = true
 		switch p.Action {
 		case model.AuthorizeCustom:
@@ -89,9 +86,6 @@ func (r *reader) externalAuthorization(name string, policies []*model.Authorizat
 func (s *scope) tokens(r *reader) *view.JWT {
 	out := &view.JWT{}
 	for _, a := range policies[*model.RequestAuthentication](r, model.KindRequestAuthentication, s.Key.Namespace, s.labels) {
-		if a.Targeted {
-			continue
-		}
 		for _, rule := range a.Rules {
 			out.Rules = append(out.Rules, view.JWTRule{JWTRule: rule, Keys: r.keys(&rule)})
 		}

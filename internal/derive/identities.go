@@ -95,7 +95,7 @@ func (x *endpointIndex) addMember(m *members, w *model.Workload, seen map[string
 }
 
 // addSlices adds what the service's slices list beside what it selects. Of who is no Pod
-// nothing is known.
+// nothing is known; a Pod that is not known is no endpoint.
 func (x *endpointIndex) addSlices(m *members, s *model.Service, seen map[string]bool) {
 	for _, slice := range x.slices[name{s.Namespace, s.Name}] {
 		for i := range slice.Members {
@@ -105,7 +105,7 @@ func (x *endpointIndex) addSlices(m *members, s *model.Service, seen map[string]
 			}
 			if w := x.workloads[model.Key{Kind: model.KindPod, Namespace: slice.Namespace, Name: pod}]; w != nil {
 				x.addMember(m, w, seen)
-			} else {
+			} else if pod == "" || !slice.PodsListed {
 				m.plain++
 			}
 		}

@@ -2,10 +2,8 @@ package derive
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
@@ -110,11 +108,16 @@ func (s *scope) addInboundClusters(r *reader, out *Delta) {
 // workload's services; the oldest service's say wins.
 func (s *scope) inboundPorts(r *reader) []inboundPort {
 	if s.sidecar != nil && len(s.sidecar.Ingress) > 0 {
-		return s.ingressPorts()
+		return s.ingressPorts(s.servicePorts(r))
 	}
 	if s.Key.Interception == model.InterceptNone {
 		return nil
 	}
+	return s.servicePorts(r)
+}
+
+// servicePorts are those at which the workload's services reach it.
+func (s *scope) servicePorts(r *reader) []inboundPort {
 	named := s.namedPorts()
 	var out []inboundPort
 	for _, svc := range r.selecting(s.Key.Namespace, s.labels) {
@@ -160,42 +163,6 @@ func (s *scope) inboundPool() *model.ConnectionPool {
 		return nil
 	}
 	return s.sidecar.InboundPool
-}
-
-func (s *scope) ingressPorts() []inboundPort {
-	var out []inboundPort
-	for i := range s.sidecar.Ingress {
-		in := &s.sidecar.Ingress[i]
-		p := inboundPort{number: in.Port.Number, port: in.Port.Number, protocol: in.Inner(), pool: in.Pool, tls: in.TLS}
-		if p.pool == nil {
-			p.pool = s.sidecar.InboundPool
-		}
-		p.address, p.appPort = s.application(in)
-		if in.Capture == model.CaptureNone || in.Capture == model.CaptureDefault && s.Key.Interception == model.InterceptNone {
-			p.own = in
-		}
-		out = append(out, p)
-	}
-	return out
-}
-
-// application is where an ingress listener's requests go: 0.0.0.0 means the workload's address.
-func (s *scope) application(in *model.IngressListener) (string, uint32) {
-	if in.Endpoint == "" {
-		return s.local(), in.Port.Number
-	}
-	if path, ok := strings.CutPrefix(in.Endpoint, "unix://"); ok {
-		return path, 0
-	}
-	host, port, err := net.SplitHostPort(in.Endpoint)
-	if err != nil {
-		return s.local(), in.Port.Number
-	}
-	if host == anyAddress || host == anyAddress6 {
-		host = s.Key.IP
-	}
-	n, _ := strconv.ParseUint(port, 10, 32)
-	return host, uint32(n)
 }
 
 func inboundName(p *inboundPort) string { return clusterName("inbound", p.number, "", "") }
@@ -271,7 +238,7 @@ func inboundTCP(cluster string) *view.TCPChain {
 func (s *scope) virtualInbound(mesh *model.Mesh, t inboundTLS, ports []inboundPort, chains []view.FilterChain) *view.Listener {
 	l := &view.Listener{
 		Name: "virtualInbound", Address: s.any(), Port: mesh.InboundPort, Inbound: true,
-		BindToPort: true, ReadOriginalDst: true, ExactBalance: true,
+		BindToPort: true, ReadOriginalDst: true, ExactBalance: !s.Key.AnyWorker,
 		Chains: append([]view.FilterChain{blackHoleChain(inboundBlackHole, mesh.InboundPort)}, chains...),
 	}
 	t.catchAll(l, ports, inboundTCP(view.InboundPassthroughCluster))
@@ -291,7 +258,7 @@ func (s *scope) ownListener(t inboundTLS, p *inboundPort) *view.Listener {
 	k := listenerKey{address, p.number}
 	l := &view.Listener{
 		Name: k.name(), Address: k.address, Port: k.port,
-		Inbound: true, BindToPort: true, ExactBalance: true,
+		Inbound: true, BindToPort: true, ExactBalance: !s.Key.AnyWorker,
 		Chains: portChains(t, p),
 	}
 	for i := range l.Chains {

@@ -16,9 +16,7 @@ var worldProxyVersions = []string{"1.8.3", "1.31.1", ""}
 
 func (w *world) envoyFilter() model.Object {
 	f := &model.EnvoyFilter{Meta: w.meta(model.KindEnvoyFilter), Priority: int32(w.IntN(3) - 1)}
-	if w.chance(0.4) {
-		f.Selector = w.selector()
-	}
+	w.selectOrTarget(&f.Selector, &f.Targets)
 	for i := range 1 + w.IntN(3) {
 		p := model.EnvoyPatch{
 			Index: i, Value: []byte{byte(w.IntN(3))}, Operation: model.PatchMerge,

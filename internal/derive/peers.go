@@ -89,7 +89,7 @@ func (s *scope) secure(r *reader, svc *model.Service, c *view.Cluster, rule *mod
 		c.AutoTLS = c.Discovery != view.DiscoverOriginalDst
 	}
 	c.SubjectAltNames = subjectAltNames(r.mesh(), svc, ids)
-	c.MeshHTTP2 = r.mesh().MeshHTTP2 && ids.all && mayUpgrade(c)
+	c.MeshHTTP2 = ids.all && mayUpgrade(r.mesh().MeshHTTP2, c)
 }
 
 // autoMTLS tells whether endpoints may get mutual TLS that nobody has asked for. Where
@@ -107,10 +107,19 @@ func (s *scope) autoMTLS(r *reader, svc *model.Service, c *view.Cluster) bool {
 }
 
 // mayUpgrade tells whether requests of a port may be sent by HTTP/2 to a sidecar, which
-// speaks HTTP/1.1 to its application.
-func mayUpgrade(c *view.Cluster) bool {
+// speaks HTTP/1.1 to its application. Limits of connections and of requests that wait for one mean
+// nothing where all requests share a connection: there the upgrade must have been asked for.
+func mayUpgrade(mesh model.H2Upgrade, c *view.Cluster) bool {
 	pool := c.Policy.ConnectionPool
-	return c.Protocol == model.ProtocolHTTP && (pool == nil || pool.Upgrade != model.H2UpgradeNever && !pool.UseClientProtocol)
+	switch {
+	case c.Protocol != model.ProtocolHTTP || mesh == model.H2UpgradeNever:
+		return false
+	case pool == nil:
+		return true
+	case pool.Upgrade == model.H2UpgradeNever || pool.UseClientProtocol:
+		return false
+	}
+	return !pool.LimitsConnections() || pool.Upgrade == model.H2UpgradeAlways || mesh == model.H2UpgradeAlways
 }
 
 // subjectAltNames are whom callers of a service accept as its workloads: the service

@@ -7,26 +7,31 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// policyKey is where a Selecting object is found: under the first of the labels that it
-// asks for, so that a change concerns the workloads that have this one.
+// policyKey is where a Selecting object is found: under the first of the labels of a selector
+// of it, so that a change concerns the workloads that have this one.
 type policyKey struct {
 	kind      model.Kind
 	namespace string
 	pair      string // "key=value"; empty: all workloads of the namespace
 }
 
-// keyOfPolicy has no namespace for Gateways, which may select routers of all.
-func keyOfPolicy(o model.Selecting) policyKey {
-	m, k := o.Metadata(), policyKey{}
-	k.kind, k.namespace = m.Kind, m.Namespace
-	if k.kind == model.KindGateway || k.kind == model.KindKubernetesGateway {
-		k.namespace = ""
+// keysOfPolicy are where an object is found: one for each of its selectors. They have no namespace for
+// Gateways, which may select routers of all.
+func keysOfPolicy(o model.Selecting) []policyKey {
+	m, out := o.Metadata(), []policyKey(nil)
+	ns := m.Namespace
+	if m.Kind == model.KindGateway || m.Kind == model.KindKubernetesGateway {
+		ns = ""
 	}
-	if labels := o.SelectorLabels(); len(labels) > 0 {
-		first := slices.Min(slices.Collect(maps.Keys(labels)))
-		k.pair = first + "=" + labels[first]
+	for _, labels := range model.Selectors(o) {
+		k := policyKey{kind: m.Kind, namespace: ns}
+		if len(labels) > 0 {
+			first := slices.Min(slices.Collect(maps.Keys(labels)))
+			k.pair = first + "=" + labels[first]
+		}
+		out = append(out, k)
 	}
-	return k
+	return out
 }
 
 // policyFact is named "Kind/namespace/pair".
@@ -39,15 +44,17 @@ func (x *Index) replacePolicy(old, now model.Object, touched *touched) {
 	was, _ := old.(model.Selecting)
 	is, _ := now.(model.Selecting)
 	if was != nil {
-		k := keyOfPolicy(was)
-		x.policies[k] = remove(x.policies[k], was)
-		dropEmpty(x.policies, k)
-		touched.facts.add(policyFact(k))
+		for _, k := range keysOfPolicy(was) {
+			x.policies[k] = remove(x.policies[k], was)
+			dropEmpty(x.policies, k)
+			touched.facts.add(policyFact(k))
+		}
 	}
 	if is != nil {
-		k := keyOfPolicy(is)
-		x.policies[k] = addSorted(x.policies[k], is)
-		touched.facts.add(policyFact(k))
+		for _, k := range keysOfPolicy(is) {
+			x.policies[k] = addSorted(x.policies[k], is)
+			touched.facts.add(policyFact(k))
+		}
 		touched.labels = x.countPolicy(is, 1) || touched.labels
 	}
 	if was != nil { // after the new one, so that what both ask for does not count as news
@@ -57,15 +64,26 @@ func (x *Index) replacePolicy(old, now model.Object, touched *touched) {
 
 // countPolicy tells whether the set of labels that tell outbound scopes apart has changed.
 func (x *Index) countPolicy(o model.Selecting, by int) bool {
-	return o.ShapesOutbound() && x.labels.add(o.SelectorLabels(), by)
+	changed := false
+	for _, labels := range model.Selectors(o) {
+		changed = o.ShapesOutbound() && x.labels.add(labels, by) || changed
+	}
+	return changed
 }
 
 // policies lists the objects of a kind that select workloads of ns with these labels: those
-// of the root namespace before those of ns, the oldest first in each.
+// of the root namespace before those of ns, the oldest first in each. What is for Gateways is for those of its
+// own namespace.
 func policies[T model.Selecting](r *reader, kind model.Kind, ns string, labels map[string]string) []T {
-	out := appendPolicies[T](nil, r, kind, r.mesh().RootNamespace, labels)
-	if ns == r.mesh().RootNamespace {
-		return out
+	root := r.mesh().RootNamespace
+	if ns == root {
+		return appendPolicies[T](nil, r, kind, root, labels)
+	}
+	var out []T
+	for _, o := range appendPolicies[T](nil, r, kind, root, labels) {
+		if !model.IsTargeted(o) {
+			out = append(out, o)
+		}
 	}
 	return appendPolicies(out, r, kind, ns, labels)
 }
@@ -77,7 +95,7 @@ func appendPolicies[T model.Selecting](out []T, r *reader, kind model.Kind, ns s
 		k := policyKey{kind, ns, pair}
 		r.facts.add(policyFact(k))
 		for _, o := range r.index.policies[k] {
-			if model.SelectorMatches(o.SelectorLabels(), labels) {
+			if model.Selects(o, labels) {
 				out = append(out, o.(T))
 			}
 		}

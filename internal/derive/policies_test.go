@@ -15,6 +15,7 @@ import (
 // selecting is an object of no real kind that selects workloads.
 type selecting struct {
 	model.Meta
+	model.Targets
 	labels   map[string]string
 	outbound bool
 }
@@ -25,6 +26,10 @@ func (s *selecting) ShapesOutbound() bool              { return s.outbound }
 func randomSelecting(w *world, kind model.Kind) *selecting {
 	s := &selecting{Meta: w.meta(kind), outbound: w.chance(0.5)}
 	s.Created = time.Unix(int64(w.IntN(3)), 0)
+	if w.chance(0.3) {
+		s.Targets = model.Targets{Targeted: true, Gateways: pick(w, [][]string{nil, worldVersions, {"v1"}, {"v2"}})}
+		return s
+	}
 	for _, k := range []string{"app", "version"} {
 		if w.chance(0.5) {
 			if s.labels == nil {
@@ -47,7 +52,7 @@ func TestPoliciesAreThoseThatSelect(t *testing.T) {
 		r := newReader(d.index, nil)
 		return policies[*selecting](r, kind, ns, labels), r.facts
 	}
-	labels := map[string]string{"app": "v1", "version": "v2", "other": "x"}
+	labels := map[string]string{"app": "v1", "version": "v2", "other": "x", model.LabelGatewayName: "v1"}
 	for range 500 {
 		before, facts := ask("a", labels)
 		now := randomSelecting(w, kind)
@@ -76,12 +81,19 @@ func TestPoliciesAreThoseThatSelect(t *testing.T) {
 	require.Empty(t, d.index.labels)
 }
 
+func naivelySelects(o *selecting, ns string, labels map[string]string) bool {
+	if o.Targeted {
+		return o.Namespace == ns && slices.Contains(o.Gateways, labels[model.LabelGatewayName])
+	}
+	return model.SelectorMatches(o.labels, labels)
+}
+
 func naivePolicies(all map[model.Key]*selecting, ns string, labels map[string]string) []*selecting {
 	var out []*selecting
 	for _, in := range []string{"istio-system", ns} {
 		from := len(out)
 		for _, o := range all {
-			if o.Namespace == in && model.SelectorMatches(o.labels, labels) {
+			if o.Namespace == in && naivelySelects(o, ns, labels) {
 				out = append(out, o)
 			}
 		}

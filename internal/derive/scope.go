@@ -27,6 +27,7 @@ type ScopeKey struct {
 	Modules      bool           // its proxies' agents fetch modules of plugins
 	Extensions   bool           // what such agents ask for, and nothing else
 	Uncounted    bool           // its proxies keep no statistics of clusters' answers by code
+	AnyWorker    bool           // inbound: connections need not be spread evenly over its proxies' workers
 	Names        bool           // what applications ask DNS for, and nothing else
 	Scoped       bool           // outbound: large route configurations are split into buckets
 }
@@ -70,6 +71,9 @@ func (k ScopeKey) String() string {
 	if k.Uncounted {
 		parts = append(parts, "uncounted")
 	}
+	if k.AnyWorker {
+		parts = append(parts, "any-worker")
+	}
 	if k.Scoped {
 		parts = append(parts, "scoped")
 	}
@@ -107,6 +111,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 	inbound.Inbound = true
 	inbound.Labels = canonicalLabels(p.Labels)
 	inbound.Ports = canonicalPorts(p.NamedPorts)
+	inbound.AnyWorker = p.AnyWorker
 	if at := addressOf(p); bindsToIP(p, sidecar) || len(x.endpoints.at.services[at]) > 0 {
 		inbound.IP = at.name
 	}

@@ -19,6 +19,10 @@ const SplitFrom = 256
 // for a change.
 var sizes = [...]struct{ bits, from int }{{0, 0}, {bucket.FewBits, 1}, {bucket.ManyBits, 8}}
 
+// SplitBits is into how many buckets, 2^bits of names and as many of addresses, a route configuration
+// of so many virtual hosts is split, without the one for unknown hosts; 0: it stays whole.
+func SplitBits(virtualHosts int) int { return splitBits(virtualHosts, SplitFrom) }
+
 // splitBits is into how many buckets listeners look for a route configuration: a pure function
 // of how many virtual hosts it has. Where the number crosses a bound, the listeners that use the
 // route configuration are replaced.

@@ -107,9 +107,9 @@ func (s *scope) telemetries(r *reader) []*model.Telemetry {
 	seen := map[string]bool{}
 	for _, t := range policies[*model.Telemetry](r, model.KindTelemetry, s.Key.Namespace, s.labels) {
 		switch {
-		case len(t.Selector) > 0 && t.Namespace == s.Key.Namespace:
+		case t.Namespace == s.Key.Namespace && (len(t.Selector) > 0 || t.Targeted):
 			selecting = append(selecting, t)
-		case len(t.Selector) == 0 && !seen[t.Namespace]: // the oldest counts
+		case len(t.Selector) == 0 && !t.Targeted && !seen[t.Namespace]: // the oldest counts
 			seen[t.Namespace] = true
 			wide = append(wide, t)
 		}

@@ -23,9 +23,7 @@ func (w *world) maybe() *bool {
 
 func (w *world) telemetry() model.Object {
 	t := &model.Telemetry{Meta: w.meta(model.KindTelemetry)}
-	if w.chance(0.5) {
-		t.Selector = w.selector()
-	}
+	w.selectOrTarget(&t.Selector, &t.Targets)
 	for range w.IntN(3) {
 		t.Metrics = append(t.Metrics, model.MetricsRule{Providers: w.providers(), Overrides: []model.MetricOverride{{
 			Metric: pick(w, worldMetrics), Sides: pick(w, worldSides), Disabled: w.maybe(),

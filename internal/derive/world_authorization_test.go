@@ -9,14 +9,27 @@ var (
 	worldKeys      = []string{"https://a.example.com/keys", "https://b.example.com/keys"}
 )
 
+// selectOrTarget has a policy select workloads, or name Gateways, or be for a whole namespace.
+func (w *world) selectOrTarget(selector *map[string]string, targets *model.Targets) {
+	switch {
+	case w.chance(0.5):
+		*selector = w.selector()
+	case w.chance(0.4):
+		targets.Targeted = true
+		for _, name := range worldNames {
+			if w.chance(0.5) {
+				targets.Gateways = append(targets.Gateways, name)
+			}
+		}
+	}
+}
+
 func (w *world) authorizationPolicy() model.Object {
 	p := &model.AuthorizationPolicy{
-		Meta: w.meta(model.KindAuthorizationPolicy), DryRun: w.chance(0.2), Targeted: w.chance(0.1),
+		Meta: w.meta(model.KindAuthorizationPolicy), DryRun: w.chance(0.2),
 		Action: pick(w, []model.AuthorizationAction{model.AuthorizeAllow, model.AuthorizeDeny, model.AuthorizeAudit, model.AuthorizeCustom}),
 	}
-	if w.chance(0.6) {
-		p.Selector = w.selector()
-	}
+	w.selectOrTarget(&p.Selector, &p.Targets)
 	if p.Action == model.AuthorizeCustom {
 		p.Provider = pick(w, worldProviders)
 	}
@@ -30,10 +43,8 @@ func (w *world) authorizationPolicy() model.Object {
 }
 
 func (w *world) requestAuthentication() model.Object {
-	a := &model.RequestAuthentication{Meta: w.meta(model.KindRequestAuthentication), Targeted: w.chance(0.1)}
-	if w.chance(0.6) {
-		a.Selector = w.selector()
-	}
+	a := &model.RequestAuthentication{Meta: w.meta(model.KindRequestAuthentication)}
+	w.selectOrTarget(&a.Selector, &a.Targets)
 	for range 1 + w.IntN(2) {
 		r := model.JWTRule{Issuer: pick(w, worldNames), KeysURI: pick(w, worldKeys)}
 		if w.chance(0.3) {

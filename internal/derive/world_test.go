@@ -169,7 +169,7 @@ func (w *world) hosts(most int) []model.Host {
 }
 
 func (w *world) slice() model.Object {
-	s := &model.EndpointSlice{Meta: w.meta(model.KindEndpointSlice), Service: pick(w, worldNames)}
+	s := &model.EndpointSlice{Meta: w.meta(model.KindEndpointSlice), Service: pick(w, worldNames), PodsListed: w.chance(0.5)}
 	for _, n := range []uint32{80, 443, 9000} {
 		s.Ports = append(s.Ports, model.SlicePort{Name: fmt.Sprintf("p%d", n), Number: n + 8000})
 	}
@@ -511,7 +511,7 @@ func (w *world) proxy() *model.Proxy {
 		NamedPorts:   w.namedPorts(),
 		DNSDomain:    "a.svc.cluster.local",
 		IstioVersion: pick(w, worldProxyVersions), Metadata: map[string]string{"TEAM": pick(w, worldNames)},
-		ScopedRoutes: w.chance(0.5), Identity: w.chance(0.5), Uncounted: w.chance(0.2),
+		ScopedRoutes: w.chance(0.5), Identity: w.chance(0.5), Uncounted: w.chance(0.2), AnyWorker: w.chance(0.2),
 	}
 	if w.secrets {
 		p.ServiceAccount, p.Verified = pick(w, worldAccounts), w.chance(0.7)
@@ -519,6 +519,7 @@ func (w *world) proxy() *model.Proxy {
 	}
 	if w.gateways && w.chance(0.6) {
 		p.Type = model.ProxyRouter
+		p.Labels[model.LabelGatewayName] = pick(w, worldNames)
 	}
 	return p
 }

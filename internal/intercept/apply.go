@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Backend is what rules are set with.
@@ -16,7 +17,7 @@ type Backend string
 
 // The backends.
 const (
-	Auto     Backend = "auto" // nftables, or iptables where the kernel has no nftables
+	Auto     Backend = "auto" // nftables, or iptables where the kernel refuses the rules so
 	NFTables Backend = "nftables"
 	IPTables Backend = "iptables"
 )
@@ -24,59 +25,19 @@ const (
 // Backends are their names.
 func Backends() []string { return []string{string(Auto), string(NFTables), string(IPTables)} }
 
+// undoWithin bounds how long it may take to take away rules that could not be set as a whole.
+const undoWithin = 10 * time.Second
+
 // Apply sets the rules in the network namespace of this process, in place of any that were set
-// before, and says with what. Where it fails, the rules are as they were.
+// before, in whatever way, and says with what. Where it fails, none of ours are left.
 func Apply(ctx context.Context, c *Config, b Backend) (Backend, error) {
-	rules := Plan(c)
-	if b == Auto {
-		b = choose()
-	}
-	if err := setRoutes(rules); err != nil {
-		return b, explain(err)
-	}
-	var err error
-	switch b {
-	case IPTables:
-		err = restore(ctx, rules)
-	default:
-		err = applyNFT(rules)
-	}
-	if err != nil {
-		err = errors.Join(err, setRoutes(&Ruleset{IPv6: rules.IPv6}))
-		return b, explain(fmt.Errorf("%s: %w", b, err))
-	}
-	return b, nil
+	used, err := ofKernel.apply(ctx, Plan(c), b)
+	return used, explain(err)
 }
 
 // Undo takes away everything that Apply may have set, in whatever way. Where there is nothing
 // it does nothing.
-func Undo(ctx context.Context) error {
-	var failed []error
-	there, err := nftThere()
-	if there {
-		err = applyNFT(&Ruleset{})
-	}
-	if err != nil && !unsupported(err) {
-		failed = append(failed, fmt.Errorf("%s: %w", NFTables, err))
-	}
-	if _, err := exec.LookPath("iptables-save"); err == nil {
-		if err := restore(ctx, &Ruleset{IPv6: true}); err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", IPTables, err))
-		}
-	}
-	if err := setRoutes(&Ruleset{IPv6: true}); err != nil {
-		failed = append(failed, err)
-	}
-	return explain(errors.Join(failed...))
-}
-
-// choose is nftables, unless the kernel says that it does not know it.
-func choose() Backend {
-	if _, err := nftThere(); err != nil && unsupported(err) {
-		return IPTables
-	}
-	return NFTables
-}
+func Undo(ctx context.Context) error { return explain(ofKernel.undo(ctx)) }
 
 // unsupported: the kernel has no nftables.
 func unsupported(err error) bool {
@@ -93,14 +54,19 @@ func explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES), strings.Contains(err.Error(), "Permission denied"):
+	case forbidden(err):
 		return fmt.Errorf("rules of interception cannot be set: %w: the process needs CAP_NET_ADMIN in its network namespace "+
 			"(run it as root, or give the container the capability NET_ADMIN)", err)
 	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Errorf("rules of interception cannot be set: the kernel offers no nftables, and there is no iptables: %w: "+
-			"load the kernel's module nf_tables, or install iptables", err)
+		return fmt.Errorf("rules of interception cannot be set: the kernel does not take them by nftables, and there is no iptables: %w: "+
+			"load the kernel's modules nf_tables, nft_redir and nft_tproxy, or install iptables", err)
 	}
 	return fmt.Errorf("rules of interception cannot be set: %w", err)
+}
+
+// forbidden: the process may not, whatever it sets rules with.
+func forbidden(err error) bool {
+	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) || strings.Contains(err.Error(), "Permission denied")
 }
 
 // setRoutes makes the routes and addresses that rules need, or takes them away.
@@ -117,33 +83,59 @@ func setRoutes(s *Ruleset) error {
 	return setRouting(IP6, s.Routing)
 }
 
-// restore replaces our chains by iptables, and by ip6tables where there is IPv6.
-func restore(ctx context.Context, s *Ruleset) error {
-	families := []Family{IP4}
-	if s.IPv6 {
-		families = append(families, IP6)
-	}
-	for _, f := range families {
-		name := "iptables"
-		if f == IP6 {
-			name = "ip6tables"
+// runner runs a command with a text, and gives its output.
+type runner func(ctx context.Context, in, name string, args ...string) (string, error)
+
+// commands of the families.
+var commands = [2]struct {
+	family Family
+	name   string
+}{{IP4, "iptables"}, {IP6, "ip6tables"}}
+
+// restore replaces our chains by iptables, and by ip6tables: where there is no IPv6, by none.
+// Each table is a transaction, and not the whole: where it fails some may be set.
+func (r runner) restore(ctx context.Context, s *Ruleset) error {
+	var failed []error
+	for _, c := range commands {
+		rules := s
+		if c.family == IP6 && !s.IPv6 {
+			rules = &Ruleset{}
 		}
-		saved, err := run(ctx, "", name+"-save")
-		if err != nil {
-			if f == IP6 && len(s.Chains) == 0 {
-				continue // there is nothing to take away
-			}
+		err := r.restoreFamily(ctx, rules, c.family, c.name)
+		if err != nil && len(s.Chains) > 0 {
 			return err
 		}
-		text := s.IPTables(f, saved)
-		if text == "" {
-			continue
-		}
-		if _, err := run(ctx, text, name+"-restore", "--noflush", "--wait", "5"); err != nil {
-			return err
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+func (r runner) restoreFamily(ctx context.Context, s *Ruleset, f Family, name string) error {
+	saved, err := r(ctx, "", name+"-save")
+	if err != nil && len(s.Chains) == 0 && (f == IP6 || errors.Is(err, exec.ErrNotFound)) {
+		return nil // there is nothing to take away
+	}
+	if err != nil {
+		return err
+	}
+	text := s.IPTables(f, saved)
+	if text == "" {
+		return nil
+	}
+	_, err = r(ctx, text, name+"-restore", "--noflush", "--wait", "5")
+	return err
+}
+
+// there tells whether a family has chains of ours. One that cannot be read has none that this
+// machine could have set.
+func (r runner) there(ctx context.Context) bool {
+	for _, c := range commands {
+		saved, err := r(ctx, "", c.name+"-save")
+		if err == nil && len(ownChains(saved)) > 0 {
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
 // run gives a command's output; what it says on stderr is the error.

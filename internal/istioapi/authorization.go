@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	security "istio.io/api/security/v1beta1"
-	typev1beta1 "istio.io/api/type/v1beta1"
 	securityv1 "istio.io/client-go/pkg/apis/security/v1"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -28,7 +27,7 @@ func (d Decoder) AuthorizationPolicy(o *securityv1.AuthorizationPolicy) (*model.
 	p := &model.AuthorizationPolicy{
 		Meta: c.meta, Action: authorizationActions[spec.Action], Provider: spec.GetProvider().GetName(),
 	}
-	p.Selector, p.Targeted = c.policyScope(spec)
+	p.Selector, p.Targets = c.policyScope(spec)
 	p.DryRun = c.dryRun(p.Action)
 	c.checkAction(at, spec)
 	for i, r := range spec.Rules {
@@ -39,33 +38,6 @@ func (d Decoder) AuthorizationPolicy(o *securityv1.AuthorizationPolicy) (*model.
 		p.Rules = append(p.Rules, c.authorizationRule(at.f("rules").i(i), r, p.Action))
 	}
 	return p, c.list
-}
-
-// scoped is a spec that says which workloads it is for, as policies do.
-type scoped interface {
-	GetSelector() *typev1beta1.WorkloadSelector
-	GetTargetRef() *typev1beta1.PolicyTargetReference
-	GetTargetRefs() []*typev1beta1.PolicyTargetReference
-}
-
-// policyScope reads the selector, and tells whether the policy is about gateways or waypoints.
-func (c *conv) policyScope(s scoped) (selector map[string]string, targeted bool) {
-	at := path("spec")
-	field := at.f("targetRefs")
-	if len(s.GetTargetRefs()) == 0 {
-		field = at.f("targetRef")
-	}
-	targeted = s.GetTargetRef() != nil || len(s.GetTargetRefs()) > 0
-	if targeted {
-		c.warnf(field, "is about gateways and waypoints, which Moonsail does not have yet: the policy has no effect; use selector for sidecars")
-	}
-	if s.GetSelector() == nil {
-		return nil, targeted
-	}
-	if targeted {
-		c.errorf(field, "cannot be combined with selector; keep one of them")
-	}
-	return c.selector(at.f("selector"), "matchLabels", s.GetSelector().GetMatchLabels()), targeted
 }
 
 func (c *conv) dryRun(action model.AuthorizationAction) bool {

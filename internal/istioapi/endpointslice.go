@@ -10,7 +10,7 @@ import (
 // EndpointSlice decodes a slice of a service's endpoints. Only TCP ports are kept.
 func (d Decoder) EndpointSlice(o *discoveryv1.EndpointSlice) (*model.EndpointSlice, Problems) {
 	c := d.start(model.KindEndpointSlice, &o.ObjectMeta)
-	s := &model.EndpointSlice{Meta: c.meta, Service: o.Labels[discoveryv1.LabelServiceName]}
+	s := &model.EndpointSlice{Meta: c.meta, Service: o.Labels[discoveryv1.LabelServiceName], PodsListed: d.PodsListed}
 	if s.Service == "" {
 		c.errorf("metadata.labels", "label %s is missing; set it to the name of the service", discoveryv1.LabelServiceName)
 	}
@@ -58,14 +58,14 @@ func (c *conv) sliceEndpoints(at path, endpoints []discoveryv1.Endpoint) []model
 				c.errorf(at.f("addresses").i(j), "%q is not an IP address", a)
 			}
 		}
-		out = append(out, sliceEndpoint(e))
+		out = append(out, sliceEndpoint(c.meta.Namespace, e))
 	}
 	return out
 }
 
 // sliceEndpoint reads conditions as discovery/v1 defines them: ready and serving are
 // true where they are unknown.
-func sliceEndpoint(e *discoveryv1.Endpoint) model.SliceEndpoint {
+func sliceEndpoint(ns string, e *discoveryv1.Endpoint) model.SliceEndpoint {
 	out := model.SliceEndpoint{
 		Addresses:   e.Addresses,
 		Ready:       e.Conditions.Ready == nil || *e.Conditions.Ready,
@@ -75,8 +75,8 @@ func sliceEndpoint(e *discoveryv1.Endpoint) model.SliceEndpoint {
 	if e.Conditions.Serving != nil {
 		out.Serving = *e.Conditions.Serving
 	}
-	if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
-		out.Pod = e.TargetRef.Name
+	if ref := e.TargetRef; ref != nil && ref.Kind == "Pod" && (ref.Namespace == "" || ref.Namespace == ns) {
+		out.Pod = ref.Name
 	}
 	if e.NodeName != nil {
 		out.Node = *e.NodeName

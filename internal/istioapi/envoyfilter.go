@@ -22,18 +22,13 @@ func (d Decoder) EnvoyFilter(o *networkingv1alpha3.EnvoyFilter) (*model.EnvoyFil
 	if spec.WorkloadSelector != nil {
 		f.Selector = c.selector(at.f("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
 	}
-	if len(spec.TargetRefs) > 0 {
-		c.warnf(at.f("targetRefs"), "are gateways and waypoints, which the mesh does not serve yet; the object has no effect")
-		if spec.WorkloadSelector != nil {
-			c.errorf(at.f("targetRefs"), "cannot be set beside workloadSelector; keep one of them")
-		}
-	}
+	f.Targets = c.targets(at.f("targetRefs"), spec.TargetRefs, spec.WorkloadSelector != nil)
 	if len(spec.ConfigPatches) == 0 {
 		c.warnf(at.f("configPatches"), "is empty, so the object has no effect")
 	}
 	for i, p := range spec.ConfigPatches {
 		out, ok := c.envoyPatch(at.f("configPatches").i(i), i, p)
-		if ok && len(spec.TargetRefs) == 0 {
+		if ok {
 			f.Patches = append(f.Patches, out)
 		}
 	}

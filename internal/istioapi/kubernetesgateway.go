@@ -11,9 +11,6 @@ import (
 // gatewayClasses are those of the Gateway API's Gateways that are ours, with the controllers' names.
 var gatewayClasses = map[gatewayv1.ObjectName]string{"istio": ControllerIstio, "moonsail": ControllerMoonsail}
 
-// LabelGatewayName is what routers of such a Gateway have, with its name.
-const LabelGatewayName = "gateway.networking.k8s.io/gateway-name"
-
 // KubernetesGateway decodes a Gateway of the Gateway API; nil for one that is somebody else's.
 func (d Decoder) KubernetesGateway(o *gatewayv1.Gateway) (*model.Gateway, Problems) {
 	c := d.start(model.KindKubernetesGateway, &o.ObjectMeta)
@@ -24,9 +21,9 @@ func (d Decoder) KubernetesGateway(o *gatewayv1.Gateway) (*model.Gateway, Proble
 	if !isLabel(o.Name) {
 		c.errorf(path("metadata").f("name"), "%q cannot be a Gateway's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
 	}
-	g := &model.Gateway{Meta: c.meta, OwnNamespace: true, Selector: map[string]string{LabelGatewayName: o.Name}}
+	g := &model.Gateway{Meta: c.meta, OwnNamespace: true, Selector: map[string]string{model.LabelGatewayName: o.Name}}
 	if len(spec.Addresses) > 0 {
-		c.warnf(at.f("addresses"), "has no effect; run a router with the label %s: %s in this namespace", LabelGatewayName, o.Name)
+		c.warnf(at.f("addresses"), "has no effect; run a router with the label %s: %s in this namespace", model.LabelGatewayName, o.Name)
 	}
 	if spec.TLS != nil {
 		c.warnf(at.f("tls"), "has no effect in Moonsail yet: clients' certificates are not asked for")

@@ -59,7 +59,10 @@ func (c *conv) meshIdentity(at path, said *meshconfig.MeshConfig, given map[stri
 		out.AutoMTLS = &auto.Value
 	}
 	if given["h2UpgradePolicy"] {
-		upgrade := said.H2UpgradePolicy == meshconfig.MeshConfig_UPGRADE
+		upgrade := model.H2UpgradeNever
+		if said.H2UpgradePolicy == meshconfig.MeshConfig_UPGRADE {
+			upgrade = model.H2UpgradeAlways
+		}
 		out.MeshHTTP2 = &upgrade
 	}
 }

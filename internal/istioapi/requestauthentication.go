@@ -16,7 +16,7 @@ func (d Decoder) RequestAuthentication(o *securityv1.RequestAuthentication) (*mo
 	c := d.start(model.KindRequestAuthentication, &o.ObjectMeta)
 	at, spec := path("spec"), &o.Spec
 	a := &model.RequestAuthentication{Meta: c.meta}
-	a.Selector, a.Targeted = c.policyScope(spec)
+	a.Selector, a.Targets = c.policyScope(spec)
 	for i, r := range spec.JwtRules {
 		if r == nil {
 			c.errorf(at.f("jwtRules").i(i), "is empty; remove it, or fill it in")

@@ -52,7 +52,23 @@ func (d Decoder) Service(o *corev1.Service) (*model.Service, Problems) {
 	}
 	c.labels(at.f("selector"), spec.Selector)
 	c.serviceType(at, spec, s)
+	c.trafficDistribution(o)
 	return s, c.list
+}
+
+// annotationDistribution goes before trafficDistribution, in Istio.
+const annotationDistribution = "networking.istio.io/traffic-distribution"
+
+// trafficDistribution tells that a preference for near endpoints is not honoured.
+func (c *conv) trafficDistribution(o *corev1.Service) {
+	at := path("spec").f("trafficDistribution")
+	said := o.Spec.TrafficDistribution != nil && *o.Spec.TrafficDistribution != ""
+	if o.Annotations[annotationDistribution] != "" {
+		at, said = path("metadata").f("annotations").k(annotationDistribution), true
+	}
+	if said {
+		c.warnf(at, "has no effect in Moonsail yet; use localityLbSetting and outlierDetection of a DestinationRule")
+	}
 }
 
 func (c *conv) serviceType(at path, spec *corev1.ServiceSpec, s *model.Service) {

@@ -13,13 +13,12 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Telemetry decodes a Telemetry; nil for one that is not about sidecars.
+// Telemetry decodes a Telemetry; nil for one that is for nobody.
 func (d Decoder) Telemetry(o *telemetryv1.Telemetry) (*model.Telemetry, Problems) {
 	c := d.start(model.KindTelemetry, &o.ObjectMeta)
 	at, spec := path("spec"), &o.Spec
 	t := &model.Telemetry{Meta: c.meta}
-	selector, targeted := c.policyScope(spec)
-	t.Selector = selector
+	t.Selector, t.Targets = c.policyScope(spec)
 	for i, m := range spec.Metrics {
 		t.Metrics = append(t.Metrics, c.metricsRule(at.f("metrics").i(i), m))
 	}
@@ -29,7 +28,7 @@ func (d Decoder) Telemetry(o *telemetryv1.Telemetry) (*model.Telemetry, Problems
 	for i, r := range spec.Tracing {
 		t.Tracing = append(t.Tracing, c.tracingRule(at.f("tracing").i(i), r))
 	}
-	if targeted {
+	if len(model.Selectors(t)) == 0 {
 		return nil, c.list
 	}
 	return t, c.list

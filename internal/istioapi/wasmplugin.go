@@ -16,13 +16,13 @@ import (
 
 var sha256Hex = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// WasmPlugin decodes a WasmPlugin; nil for one that names targets, or no module.
+// WasmPlugin decodes a WasmPlugin; nil for one that is for nobody, or names no module.
 func (d Decoder) WasmPlugin(o *extensionsv1alpha1.WasmPlugin) (*model.WasmPlugin, Problems) {
 	c := d.start(model.KindWasmPlugin, &o.ObjectMeta)
 	at, spec := path("spec"), &o.Spec
-	selector, targeted := c.policyScope(spec)
+	selector, targets := c.policyScope(spec)
 	p := &model.WasmPlugin{
-		Meta: c.meta, Selector: selector, Network: spec.Type == extensions.PluginType_NETWORK, PluginName: spec.PluginName, Phase: wasmPhase(spec.Phase), Priority: spec.Priority.GetValue(),
+		Meta: c.meta, Selector: selector, Targets: targets, Network: spec.Type == extensions.PluginType_NETWORK, PluginName: spec.PluginName, Phase: wasmPhase(spec.Phase), Priority: spec.Priority.GetValue(),
 		FailOpen: spec.FailStrategy == extensions.FailStrategy_FAIL_OPEN, Reload: spec.FailStrategy == extensions.FailStrategy_FAIL_RELOAD,
 	}
 	c.wasmPlace(at.f("url"), spec.Url, p)
@@ -40,7 +40,7 @@ func (d Decoder) WasmPlugin(o *extensionsv1alpha1.WasmPlugin) (*model.WasmPlugin
 	if spec.VerificationKey != "" {
 		c.warnf(at.f("verificationKey"), "has no effect")
 	}
-	if targeted || p.File == "" && p.Module.URL == "" {
+	if len(model.Selectors(p)) == 0 || p.File == "" && p.Module.URL == "" {
 		return nil, c.list
 	}
 	return p, c.list

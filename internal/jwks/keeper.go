@@ -152,7 +152,7 @@ func (k *Keeper) look() {
 	wanted := map[string]*source{}
 	for o := range k.Snapshot().All(model.KindRequestAuthentication) {
 		a, ok := o.(*model.RequestAuthentication)
-		if !ok || a.Targeted {
+		if !ok || len(model.Selectors(a)) == 0 {
 			continue
 		}
 		for i := range a.Rules {

@@ -7,9 +7,7 @@ const KindAuthorizationPolicy Kind = "AuthorizationPolicy"
 type AuthorizationPolicy struct {
 	Meta
 	Selector map[string]string // empty: all workloads of its namespace
-	// Targeted policies name what they are about by targetRefs: gateways and waypoints, which
-	// sidecars are not.
-	Targeted bool
+	Targets
 	Action   AuthorizationAction
 	Provider string // of AuthorizeCustom: the name of an ExternalAuthorizer
 	// DryRun policies are evaluated and counted, but decide nothing.

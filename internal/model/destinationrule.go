@@ -139,6 +139,12 @@ type ConnectionPool struct {
 	HTTP2Keepalive           *HTTP2Keepalive
 }
 
+// LimitsConnections tells whether there are limits that count on HTTP/1.1's one request at a time for each
+// connection.
+func (p *ConnectionPool) LimitsConnections() bool {
+	return p.MaxConnections > 0 || p.MaxPendingRequests > 0 || p.MaxRequestsPerConnection > 0
+}
+
 // H2Upgrade tells whether HTTP/1.1 is spoken as HTTP/2 upstream.
 type H2Upgrade uint8
 

@@ -9,8 +9,9 @@ const KindEnvoyFilter Kind = "EnvoyFilter"
 type EnvoyFilter struct {
 	Meta
 	Selector map[string]string // empty: the whole namespace
-	Priority int32             // lower ones are applied first
-	Patches  []EnvoyPatch      // those that can have an effect, in order
+	Targets
+	Priority int32        // lower ones are applied first
+	Patches  []EnvoyPatch // those that can have an effect, in order
 }
 
 // SelectorLabels implements Selecting.

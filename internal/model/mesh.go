@@ -17,8 +17,9 @@ type Mesh struct {
 	TrustDomain        string   // of the mesh's identities
 	TrustDomainAliases []string // that are believed, too
 	AutoMTLS           bool     // callers speak mutual TLS to whoever has a sidecar
-	// MeshHTTP2: sidecars speak HTTP/2 to sidecars, whatever their applications speak.
-	MeshHTTP2 bool
+	// MeshHTTP2: whether sidecars speak HTTP/2 to sidecars, whatever their applications speak. By default they
+	// do, but where limits are set that are about connections of HTTP/1.1.
+	MeshHTTP2 H2Upgrade
 
 	Authorizers map[string]*ExternalAuthorizer // by name
 }
@@ -44,6 +45,5 @@ func DefaultMesh() *Mesh {
 		OutboundPort: 15001,
 		TrustDomain:  DefaultTrustDomain,
 		AutoMTLS:     true,
-		MeshHTTP2:    true,
 	}
 }

@@ -18,7 +18,7 @@ type MeshConfig struct {
 	// TrustDomainAliases are believed beside the trust domain.
 	TrustDomainAliases []string
 	AutoMTLS           *bool
-	MeshHTTP2          *bool
+	MeshHTTP2          *H2Upgrade
 	// Authorizers are asked by policies of action AuthorizeCustom, by name.
 	Authorizers map[string]*ExternalAuthorizer
 	// ExportTo are the defaults of objects that say nothing, by their kind, as written.

@@ -56,6 +56,9 @@ type Proxy struct {
 	// Uncounted: it keeps none of Envoy's statistics of clusters' answers by code, so that
 	// routes need not count them.
 	Uncounted bool
+	// AnyWorker: whichever of its worker threads may take a connection that comes in: it has but
+	// one, or was told so.
+	AnyWorker bool
 	// Verified: it has shown by its certificate that it is of Namespace and ServiceAccount.
 	Verified bool
 	// ScopedRoutes: large route configurations reach it split into buckets, by SRDS. The

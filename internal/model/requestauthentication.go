@@ -16,8 +16,8 @@ const (
 type RequestAuthentication struct {
 	Meta
 	Selector map[string]string // empty: all workloads of its namespace
-	Targeted bool              // see AuthorizationPolicy
-	Rules    []JWTRule
+	Targets
+	Rules []JWTRule
 }
 
 // SelectorLabels implements Selecting.

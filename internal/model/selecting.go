@@ -1,7 +1,7 @@
 package model
 
 // Selecting is an object about workloads: those of its namespace or, if it is in the root
-// namespace, those of all.
+// namespace, those of all. Which ones, Selectors tells: an object may name Gateways in place of labels.
 type Selecting interface {
 	Object
 	// SelectorLabels are the labels that a workload must have; empty: all are meant.

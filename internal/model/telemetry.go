@@ -5,9 +5,10 @@ package model
 type Telemetry struct {
 	Meta
 	Selector map[string]string // empty: all workloads of the namespace
-	Metrics  []MetricsRule
-	Logging  []LoggingRule
-	Tracing  []TracingRule
+	Targets
+	Metrics []MetricsRule
+	Logging []LoggingRule
+	Tracing []TracingRule
 }
 
 // SelectorLabels implements Selecting.

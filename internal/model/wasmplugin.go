@@ -18,12 +18,13 @@ const (
 // are for all.
 type WasmPlugin struct {
 	Meta
-	Selector   map[string]string // empty: all workloads of its namespace
-	Network    bool              // of connections, whatever is spoken on them; else of requests
-	File       string            // of the sidecar, with the module; empty: it is fetched
-	Module     WasmModule        // what is fetched; zero: nothing
-	PluginName string            // what the module is told it is called; empty: its object's name
-	Config     string            // what it is configured with: JSON; empty: nothing
+	Selector map[string]string // empty: all workloads of its namespace
+	Targets
+	Network    bool       // of connections, whatever is spoken on them; else of requests
+	File       string     // of the sidecar, with the module; empty: it is fetched
+	Module     WasmModule // what is fetched; zero: nothing
+	PluginName string     // what the module is told it is called; empty: its object's name
+	Config     string     // what it is configured with: JSON; empty: nothing
 	Phase      WasmPhase
 	Priority   int32 // within the phase; the highest first
 	FailOpen   bool  // calls pass where the module cannot be had, or has failed

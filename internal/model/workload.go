@@ -61,6 +61,9 @@ type EndpointSlice struct {
 	Service string // name of the service in the same namespace
 	Ports   []SlicePort
 	Members []SliceEndpoint
+	// PodsListed says that its source tells of all Pods: one that a member names and that is not there is
+	// not known yet, or gone. Else nothing follows from that, and the member counts as it is.
+	PodsListed bool
 }
 
 // SlicePort maps a service port's name to the number that the endpoints listen on.
@@ -75,7 +78,7 @@ type SliceEndpoint struct {
 	Ready       bool     // ready to take requests
 	Serving     bool     // as Ready, but also while terminating
 	Terminating bool
-	Pod         string // name of the Pod of the same namespace; empty: none
+	Pod         string // name of the Pod of the same namespace; empty: none of it
 	Node, Zone  string
 }
 

@@ -76,6 +76,24 @@ func (w *work) connectionManager(l *listenerv3.Listener, c *listenerv3.FilterCha
 		return
 	}
 	before := proto.Clone(m)
+	w.httpFilters(l, c, f, m)
+	if r := m.GetRouteConfig(); r != nil {
+		w.inlineRoutes(r)
+	}
+	if proto.Equal(before, m) {
+		return
+	}
+	if config, err := packed(m); err == nil {
+		f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: config}
+	}
+}
+
+// httpFilters patches those of a connection manager. Where that changes them none is dormant any
+// more: requests meet a filter that was given a configuration, and those behind one that was
+// added, which may have another route chosen.
+func (w *work) httpFilters(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter, m *hcmv3.HttpConnectionManager) {
+	before := proto.Clone(m)
+	dormant := slices.DeleteFunc(slices.Clone(m.HttpFilters), func(h *hcmv3.HttpFilter) bool { return !h.Disabled })
 	for _, p := range w.of(model.PatchHTTPFilter) {
 		if p.Operation != model.PatchMerge && p.meetsManager(l, c, f) {
 			m.HttpFilters = place(w, m.HttpFilters, p, p.namesHTTPFilter(), p.meetsHTTPFilter)
@@ -88,14 +106,11 @@ func (w *work) connectionManager(l *listenerv3.Listener, c *listenerv3.FilterCha
 			}
 		}
 	}
-	if r := m.GetRouteConfig(); r != nil {
-		w.inlineRoutes(r)
-	}
 	if proto.Equal(before, m) {
 		return
 	}
-	if config, err := packed(m); err == nil {
-		f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: config}
+	for _, h := range dormant {
+		h.Disabled = false
 	}
 }
 

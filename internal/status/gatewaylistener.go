@@ -51,7 +51,7 @@ func programmed(k model.Key, ok bool, routers int) condition {
 		return condition{typeProgrammed, false, "Invalid", "it is not accepted"}
 	case routers == 0:
 		return condition{typeProgrammed, false, "NoResources", fmt.Sprintf(
-			"no Pod or WorkloadEntry of this namespace has the label %s: %s; run a router that has it", istioapi.LabelGatewayName, k.Name)}
+			"no Pod or WorkloadEntry of this namespace has the label %s: %s; run a router that has it", model.LabelGatewayName, k.Name)}
 	}
 	return condition{typeProgrammed, true, "Programmed", ""}
 }

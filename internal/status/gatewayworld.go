@@ -102,8 +102,8 @@ func (w *gatewayWorld) read() {
 	}
 	for _, kind := range []model.Kind{model.KindPod, model.KindWorkloadEntry} {
 		for o := range w.snap.All(kind) {
-			if r, ok := o.(*model.Workload); ok && r.Labels[istioapi.LabelGatewayName] != "" {
-				n := name{r.Namespace, r.Labels[istioapi.LabelGatewayName]}
+			if r, ok := o.(*model.Workload); ok && r.Labels[model.LabelGatewayName] != "" {
+				n := name{r.Namespace, r.Labels[model.LabelGatewayName]}
 				w.routers[n] = append(w.routers[n], r)
 			}
 		}

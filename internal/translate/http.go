@@ -22,6 +22,8 @@ var (
 	grpcWebHTTP      = httpFilter("envoy.filters.http.grpc_web", &grpcwebv3.GrpcWeb{})
 	faultHTTP        = httpFilter(faultFilter, &faultv3.HTTPFault{})
 	corsHTTP         = httpFilter(corsFilter, &corsv3.Cors{})
+	dormantFaultHTTP = dormant(faultHTTP)
+	dormantCORSHTTP  = dormant(corsHTTP)
 	forwardProxyHTTP = httpFilter("envoy.filters.http.dynamic_forward_proxy", &dfpfilterv3.FilterConfig{
 		ImplementationSpecifier: &dfpfilterv3.FilterConfig_DnsCacheConfig{DnsCacheConfig: dnsCache},
 	})
@@ -33,6 +35,11 @@ var (
 
 func httpFilter(name string, config proto.Message) *hcmv3.HttpFilter {
 	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: constant(config)}}
+}
+
+// dormant is a filter that requests meet only where their route has a configuration for it.
+func dormant(f *hcmv3.HttpFilter) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: f.Name, ConfigType: f.ConfigType, Disabled: true}
 }
 
 var websocket = []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}}
@@ -64,7 +71,7 @@ func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) 
 	if err != nil {
 		return nil, err
 	}
-	filters := filtersOf(v)
+	filters := filtersOf(v, len(policy) == 0 && v.Wasm == nil)
 	if v.Wasm != nil {
 		if filters, err = beforeRouter(filters, v.Wasm); err != nil {
 			return nil, err
@@ -137,8 +144,14 @@ func setRoutes(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) error {
 }
 
 // filtersOf are the filters that routes may configure, and the router. Routes that come by
-// RDS may ask for faults and CORS at any time; inline ones are known.
-func filtersOf(v *view.HTTPChain) []*hcmv3.HttpFilter {
+// RDS may ask for faults and CORS at any time; inline ones are known. Which filters a request
+// meets is decided by the route that it has before the first of them: filters are dormant
+// only where none before the router may have another route chosen.
+func filtersOf(v *view.HTTPChain, first bool) []*hcmv3.HttpFilter {
+	faults, crossOrigin := faultHTTP, corsHTTP
+	if first && v.Inline == nil && !v.Gateway {
+		faults, crossOrigin = dormantFaultHTTP, dormantCORSHTTP
+	}
 	withFault, withCORS := v.Inline == nil, v.Inline == nil
 	if v.Inline != nil {
 		for _, h := range v.Inline.VirtualHosts {
@@ -152,7 +165,7 @@ func filtersOf(v *view.HTTPChain) []*hcmv3.HttpFilter {
 	for _, f := range []struct {
 		wanted bool
 		filter *hcmv3.HttpFilter
-	}{{v.GRPCWeb, grpcWebHTTP}, {withFault, faultHTTP}, {withCORS, corsHTTP}, {v.ForwardProxy, forwardProxyHTTP}} {
+	}{{v.GRPCWeb, grpcWebHTTP}, {withFault, faults}, {withCORS, crossOrigin}, {v.ForwardProxy, forwardProxyHTTP}} {
 		if f.wanted {
 			out = append(out, f.filter)
 		}

@@ -30,14 +30,23 @@ const (
 	RemovedTag = "__removed"
 )
 
-// statsScope is shared by all listeners, so that numbers outlive them, and bounded: nothing
-// that peers choose fills Envoy's memory.
-var statsScope = &typev3.Scope{
-	Prefix: "istio", SharingName: "istio",
-	MaxCounters: wrapperspb.UInt32(maxSeries), MaxHistograms: wrapperspb.UInt32(3 * maxSeries),
+// Scopes are shared by all listeners of a side, so that numbers outlive them, and bounded: nothing
+// that peers choose fills Envoy's memory. Callers may use up the server's; what the workload itself
+// calls is in the other.
+var (
+	clientScope = statsScope("istio")
+	serverScope = statsScope("istio-inbound")
+)
+
+func statsScope(name string) *typev3.Scope {
+	return &typev3.Scope{
+		Prefix: "istio", SharingName: name,
+		MaxCounters: wrapperspb.UInt32(maxSeries), MaxHistograms: wrapperspb.UInt32(3 * maxSeries),
+	}
 }
 
-// maxSeries bounds the combinations of labels. A histogram takes some kilobytes.
+// maxSeries bounds the combinations of labels of a side. A histogram takes some kilobytes. The agent
+// (istiometrics.MaxSeries) tells how many there are.
 const maxSeries = 2000
 
 // metricNames are the metrics' names after "istio_".
@@ -94,7 +103,11 @@ type statistics struct {
 }
 
 func newStatistics(t *view.Telemetry, parts callParts) *statistics {
-	return &statistics{telemetry: t, parts: parts, config: &statsv3.Config{StatsScope: statsScope}}
+	scope := clientScope
+	if t.Server {
+		scope = serverScope
+	}
+	return &statistics{telemetry: t, parts: parts, config: &statsv3.Config{StatsScope: scope}}
 }
 
 // stat is nil where nobody wants the metric.

@@ -7,13 +7,16 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	snidfpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_dynamic_forward_proxy/v3"
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
 )
 
-// tcpFilters are a chain's; those before and behind its policies are given.
-func tcpFilters(v *view.TCPChain, before, behind []*listenerv3.Filter) ([]*listenerv3.Filter, error) {
+// tcpFilters are a chain's; those before and behind its policies are given. Where callers show
+// certificates the destination is called when they have: statistics of a connection that is opened
+// name its caller then, and nobody without a certificate gets as far as the application.
+func tcpFilters(v *view.TCPChain, shown bool, before, behind []*listenerv3.Filter) ([]*listenerv3.Filter, error) {
 	policy, err := tcpPolicy(v.Authorization, before)
 	if err != nil {
 		return nil, err
@@ -22,6 +25,10 @@ func tcpFilters(v *view.TCPChain, before, behind []*listenerv3.Filter) ([]*liste
 	proxy, err := tcpProxy(v)
 	if err != nil {
 		return nil, err
+	}
+	if shown {
+		proxy.UpstreamConnectMode = tcpproxyv3.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE
+		proxy.MaxEarlyDataBytes = wrapperspb.UInt32(0) // Envoy wants it to be said
 	}
 	terminal, err := networkFilter("envoy.filters.network.tcp_proxy", proxy)
 	if err != nil {

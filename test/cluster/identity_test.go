@@ -33,7 +33,7 @@ import (
 
 // issuing starts control planes at once, with no more rights than the shipped manifests give,
 // and tells where they give certificates.
-func issuing(t *testing.T, c *kubetest.Cluster, count int) []string {
+func issuing(t *testing.T, c *kubetest.Cluster, count int, more ...func(*controlplane.Options)) []string {
 	t.Helper()
 	rights, err := os.ReadFile(filepath.Join("..", "..", "deploy", "rbac.yaml"))
 	require.NoError(t, err)
@@ -49,6 +49,9 @@ func issuing(t *testing.T, c *kubetest.Cluster, count int) []string {
 				o.Identity = controlplane.Identity{
 					Addr: "127.0.0.1:0", ReadEvery: 100 * time.Millisecond,
 					Listening: func(a net.Addr) { own <- a.String() },
+				}
+				for _, change := range more {
+					change(o)
 				}
 			})
 			addr = <-own

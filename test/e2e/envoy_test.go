@@ -22,6 +22,8 @@ type envoyOptions struct {
 	xds   string // the control plane: a path, or host:port
 	sotw  bool
 	drain time.Duration // how long connections of a changed listener may last
+
+	workers int // threads; 0: one
 }
 
 // bareEnvoy is an Envoy with the agent's bootstrap, but for ports: its admin interface is
@@ -42,7 +44,7 @@ func startEnvoy(t *testing.T, o envoyOptions) *bareEnvoy {
 	e := &bareEnvoy{log: &logBuffer{}, socket: "unix://" + filepath.Join(dir, "admin")}
 	e.admin = envoy.NewAdmin(e.socket)
 	process, err := envoy.Start(envoy.Options{
-		Path: envoyBinary(t), Bootstrap: path, Concurrency: 1, DrainTime: o.drain, LogLevel: "warning", Output: e.log,
+		Path: envoyBinary(t), Bootstrap: path, Concurrency: max(1, o.workers), DrainTime: o.drain, LogLevel: "warning", Output: e.log,
 	})
 	require.NoError(t, err)
 	e.process = process

@@ -20,7 +20,6 @@ import (
 
 	"github.com/moonsail/moonsail/internal/agent/identity/catest"
 	"github.com/moonsail/moonsail/internal/explain"
-	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
@@ -48,7 +47,7 @@ func startEdge(t *testing.T) *edge {
 	e.outside, err = catest.NewRoot("outside")
 	require.NoError(t, err)
 	c := e.gateway.config(t, e.mutual, "gateway-token")
-	c.Type, c.Workload.Namespace, c.Workload.Labels = model.ProxyRouter, "edge", map[string]string{"istio": "ingressgateway", istioapi.LabelGatewayName: "edge"}
+	c.Type, c.Workload.Namespace, c.Workload.Labels = model.ProxyRouter, "edge", map[string]string{"istio": "ingressgateway", model.LabelGatewayName: "edge"}
 	e.gateway.run(t, c)
 	eventually(t, "the gateway is ready, though it has nothing to listen for yet", func() bool {
 		return strings.Contains(e.gateway.log.String(), "sidecar ready")

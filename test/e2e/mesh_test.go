@@ -174,6 +174,7 @@ type client struct {
 	*bareEnvoy
 	name, ip string
 	drain    time.Duration // of listeners that change; meanwhile they hold what they used
+	workers  int           // threads of its Envoy; 0: one
 }
 
 // meshPort is where sidecars listen for their applications' calls, each at its own address.
@@ -191,7 +192,7 @@ func (c *client) start(t *testing.T, m *mesh, sotw bool) {
 // startAt is start with another address of the control plane.
 func (c *client) startAt(t *testing.T, m *mesh, xds string, sotw bool) {
 	t.Helper()
-	c.bareEnvoy = startEnvoy(t, envoyOptions{xds: xds, sotw: sotw, drain: c.drain, proxy: &model.Proxy{
+	c.bareEnvoy = startEnvoy(t, envoyOptions{xds: xds, sotw: sotw, drain: c.drain, workers: c.workers, proxy: &model.Proxy{
 		Name: c.name, Namespace: "shop", IPs: []string{c.ip}, Labels: map[string]string{"app": c.name},
 		DNSDomain: "shop.svc.cluster.local", Interception: model.InterceptNone,
 	}})

@@ -33,7 +33,14 @@ type mutual struct {
 
 const tokens = "client-token,shop,client\nserver-token,shop,server\ngateway-token,edge,gateway\n"
 
-func startMutual(t *testing.T) *mutual {
+// startMutual runs one, with what else there is in its configuration.
+func startMutual(t *testing.T, more ...string) *mutual {
+	t.Helper()
+	return startMutualWith(t, func(*controlplane.Options) {}, more...)
+}
+
+// startMutualWith changes how its control plane is run.
+func startMutualWith(t *testing.T, change func(*controlplane.Options), more ...string) *mutual {
 	t.Helper()
 	m := &mutual{client: newMember("client"), server: newMember("server"), plain: startApp(t, "plain", "v1"),
 		caDir: filepath.Join(t.TempDir(), "ca")}
@@ -42,7 +49,8 @@ func startMutual(t *testing.T) *mutual {
 	m.mesh = startMeshWith(t, server.RoutesAuto, func(o *controlplane.Options) {
 		o.Identity = controlplane.Identity{Addr: "127.0.0.1:0", CADir: m.caDir, TokenFile: fileWith(t, "tokens", []byte(tokens)),
 			Listening: func(a net.Addr) { addr <- a.String() }}
-	}, m.config("server")...)
+		change(o)
+	}, m.config("server", more...)...)
 	m.secure = <-addr
 	m.root = m.authority()
 	m.client.start(t, m)

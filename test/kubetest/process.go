@@ -17,6 +17,9 @@ import (
 // patience is for conditions that come soon, on a busy machine later.
 const patience = 2 * time.Minute
 
+// startPatience is for an API server to start: half a minute of a CPU that others may want too.
+const startPatience = 5 * time.Minute
+
 // modulePath tells this repository's root from other modules'.
 const modulePath = "module github.com/moonsail/moonsail\n"
 
@@ -102,7 +105,7 @@ func (p *process) said() string {
 
 // waitReady waits until the process says that it is, and returns what it says of itself.
 func (p *process) waitReady() (map[string]string, error) {
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(startPatience)
 	defer timeout.Stop()
 	select {
 	case line := <-p.first:
@@ -116,7 +119,7 @@ func (p *process) waitReady() (map[string]string, error) {
 	case <-p.done:
 		return nil, fmt.Errorf("the Kubernetes API server has ended (%w) and said:\n%s", p.err, p.said())
 	case <-timeout.C:
-		return nil, fmt.Errorf("the Kubernetes API server is not ready after %s and said:\n%s", patience, p.said())
+		return nil, fmt.Errorf("the Kubernetes API server is not ready after %s and said:\n%s", startPatience, p.said())
 	}
 }
 

@@ -5,6 +5,8 @@
 //
 //	input.yaml, input-*.yaml   objects, in any order; objects with the same creation
 //	                           time are told apart by name, as in a cluster
+//	input-cluster.yaml         the same, as from an API server, which tells of all Pods: slices
+//	                           name none that is not there, or not known yet
 //	proxy.yaml                 the proxy that calls or is called, or a list of them; a router
 //	                           (type: router) is called at its own address
 //	mesh.yaml                  differences from the default mesh configuration

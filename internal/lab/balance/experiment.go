@@ -13,13 +13,15 @@ import (
 
 // Names of metrics. The connections of each worker are in samples, too: worker_0, ...
 const (
-	metricUneven  = "max_to_mean"
 	metricIdle    = "idle"
 	metricNoticed = "noticed"
 	metricCPU     = "cpu_max_to_mean"
 	metricQPS     = "qps"
 	metricP99     = "p99_ms"
 )
+
+// Uneven is the busiest worker's connections by the mean.
+const Uneven = "max_to_mean"
 
 // mode is a way in which connections come to workers.
 type mode struct {
@@ -78,7 +80,7 @@ A server's sidecar is asked by many connections at once, and Envoy's statistics 
 (listener.ADDRESS.worker_N.downstream_cx_active). What counts is the busiest worker's share: its connections by the mean.
 1 is even; with as many workers as here, all on one worker would be the number of workers. ` + aboutModes(),
 		Metrics: []experiment.Metric{
-			{Name: metricUneven, Title: "busiest/mean", Unit: "x", Better: experiment.Lower},
+			{Name: Uneven, Title: "busiest/mean", Unit: "x", Better: experiment.Lower},
 			{Name: metricIdle, Title: "idle workers", Unit: "", Better: experiment.Lower, Absolute: true},
 			{Name: metricNoticed, Title: "told as UNEVEN", Unit: "of 1", Absolute: true},
 			{Name: metricCPU, Title: "CPU busiest/mean", Unit: "x", Better: experiment.Lower},
@@ -117,11 +119,16 @@ func aboutModes() string {
 // setups are the sidecars, one a mode.
 func setups(workers int) (out []bench.Named) {
 	for _, m := range modes() {
-		s := pair.Setup{Server: true, Concurrency: workers, ServerAnnotations: map[string]string{statsAnnotation: statsWanted}}
+		s := alone(workers)
 		m.setup(&s)
 		out = append(out, bench.Named{Name: m.name, Setup: s})
 	}
 	return out
+}
+
+// alone is a server's sidecar whose statistics tell of its workers.
+func alone(workers int) pair.Setup {
+	return pair.Setup{Server: true, Concurrency: workers, ServerAnnotations: map[string]string{statsAnnotation: statsWanted}}
 }
 
 func variant(o *Options, b *bench.Bench, mode, protocol string, http2 bool, connections int) experiment.Variant {
@@ -146,15 +153,15 @@ func compare(e *experiment.Experiment, protocol string, connections []int) {
 			if i != first && i != len(connections)-1 {
 				continue
 			}
-			e.Compare = append(e.Compare, experiment.Pair{Variant: nameOf(m, protocol, n), Base: base, Metrics: []string{metricUneven, metricQPS, metricP99}})
+			e.Compare = append(e.Compare, experiment.Pair{Variant: nameOf(m, protocol, n), Base: base, Metrics: []string{Uneven, metricQPS, metricP99}})
 		}
-		e.Bars = append(e.Bars, experiment.Bar{What: fmt.Sprintf("%s, %d connections: even", protocol, n), Metric: metricUneven, Variant: base, Limit: barLimit})
+		e.Bars = append(e.Bars, experiment.Bar{What: fmt.Sprintf("%s, %d connections: even", protocol, n), Metric: Uneven, Variant: base, Limit: barLimit})
 	}
 	addPlots(e, protocol, connections)
 }
 
 func addPlots(e *experiment.Experiment, protocol string, connections []int) {
-	most := experiment.Plot{Title: "Busiest worker's connections by the mean, " + protocol, Metric: metricUneven, X: "connections", LogX: true,
+	most := experiment.Plot{Title: "Busiest worker's connections by the mean, " + protocol, Metric: Uneven, X: "connections", LogX: true,
 		About: "1 is even. Envoy with one socket gives most connections to the worker that wakes first; the kernel's hash is uneven by chance, the more so the fewer connections there are."}
 	qps := experiment.Plot{Title: "Requests a second, " + protocol, Metric: metricQPS, X: "connections", LogX: true}
 	for _, m := range modes() {

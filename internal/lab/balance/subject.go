@@ -36,6 +36,36 @@ func newSubject(p *pair.Pair, http2 bool, connections int, phase time.Duration) 
 	return &subject{pair: p, admin: envoy.NewAdmin(p.Server.Admin), filter: statsFilter(address), http2: http2, connections: connections, phase: phase}, nil
 }
 
+// Alone starts a server's sidecar, as the control plane configures it, to be asked over HTTP/1.1.
+// What is measured is Uneven, and no more of use to others.
+func Alone(ctx context.Context, m *pair.Mesh, workers, connections int, phase time.Duration) (experiment.Subject, error) {
+	p, err := m.Pair(ctx, alone(workers))
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSubject(p, false, connections, phase)
+	if err != nil {
+		p.Stop()
+		return nil, err
+	}
+	return &own{s}, nil
+}
+
+// own is a subject with a pair of its own.
+type own struct{ *subject }
+
+// Measure implements experiment.Subject.
+func (s *own) Measure(ctx context.Context, r experiment.Round) (experiment.Sample, error) {
+	all, err := s.subject.Measure(ctx, r)
+	return experiment.Sample{Uneven: all[Uneven]}, err
+}
+
+// Stop implements experiment.Subject.
+func (s *own) Stop() {
+	s.subject.Stop()
+	s.pair.Stop()
+}
+
 // Stop implements experiment.Subject.
 func (s *subject) Stop() { s.admin.Close() }
 
@@ -160,7 +190,7 @@ func byWorker(connections map[int]uint64, n int) []float64 {
 
 // sampleOf is what counts of connections say.
 func sampleOf(counts []float64) experiment.Sample {
-	s := experiment.Sample{metricUneven: toMean(counts), metricIdle: 0, metricNoticed: 0}
+	s := experiment.Sample{Uneven: toMean(counts), metricIdle: 0, metricNoticed: 0}
 	look := workers.Look{Connections: map[int]uint64{}}
 	for i, n := range counts {
 		s[workerKey(i)] = n

@@ -17,14 +17,14 @@ type Wait struct {
 	Time  time.Duration
 }
 
-// Waits reads a Go process's profile "mutex" or "block". addr is where its profiles are
-// served; it must have been told to write waits down.
-func Waits(ctx context.Context, addr, name string) ([]Wait, error) {
-	b, err := fetchProfile(ctx, addr, name)
-	if err != nil {
-		return nil, err
+// Waits reads a Go process's profile "mutex" or "block", and gives it as it came, too. addr is
+// where its profiles are served; it must have been told to write waits down.
+func Waits(ctx context.Context, addr, name string) (list []Wait, raw []byte, err error) {
+	if raw, err = fetchProfile(ctx, addr, name); err != nil {
+		return nil, nil, err
 	}
-	return parseWaits(name, b)
+	list, err = parseWaits(name, raw)
+	return list, raw, err
 }
 
 // parseWaits sums a profile up by place. Its samples have two values: count and nanoseconds.

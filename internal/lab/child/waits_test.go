@@ -19,8 +19,9 @@ func TestWaits(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(pprof.Index))
 	defer srv.Close()
 	read := func() (count int64) {
-		waits, err := Waits(t.Context(), strings.TrimPrefix(srv.URL, "http://"), "mutex")
+		waits, raw, err := Waits(t.Context(), strings.TrimPrefix(srv.URL, "http://"), "mutex")
 		require.NoError(t, err)
+		require.NotEmpty(t, raw)
 		for _, w := range waits {
 			if strings.HasPrefix(w.Where, "child.contend:") {
 				require.Positive(t, w.Time)

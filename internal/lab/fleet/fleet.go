@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -20,6 +22,8 @@ type Options struct {
 	// Sink, if any, gets each resource as it comes (name, encoded Any), from the proxies'
 	// goroutines. It makes the fleet slow: for checks.
 	Sink func(k Kind, name string, any []byte)
+	// TLS, if any, is what a proxy of a namespace shows and trusts; else streams are in plain text.
+	TLS func(namespace string) (*tls.Config, error)
 }
 
 // Fleet is a number of proxies that share a Catalog.
@@ -98,6 +102,23 @@ func (f *Fleet) Shut() {
 	f.open = make(chan struct{})
 }
 
+// dial makes the connection of a proxy of a namespace.
+func (f *Fleet) dial(ctx context.Context, namespace string) (net.Conn, error) {
+	c, err := f.dialer.DialContext(ctx, "tcp", f.opts.Address)
+	if err != nil || f.opts.TLS == nil {
+		return c, err
+	}
+	config, err := f.opts.TLS(namespace)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	secure := tls.Client(c, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return secure, nil
+}
+
 func (f *Fleet) waitOpen(ctx context.Context) bool {
 	f.mu.Lock()
 	open := f.open
@@ -164,8 +185,8 @@ func (f *Fleet) Trouble() error {
 	return fmt.Errorf("%d of %d proxies have lost a stream; the last: %s", n, len(f.Proxies), last)
 }
 
-// Stall has a proxy stop reading; the returned function lets it go on.
-func (f *Fleet) Stall(i int) (resume func()) {
+// Hold has a proxy take no more messages; the returned function lets it go on.
+func (f *Fleet) Hold(i int) (resume func()) {
 	hold := make(chan struct{})
 	f.Proxies[i].hold.Store(&hold)
 	return func() {
@@ -174,11 +195,17 @@ func (f *Fleet) Stall(i int) (resume func()) {
 	}
 }
 
+// Stall has a proxy lose its stream and all that it holds, connect again, ask, and not read the
+// answer, of which next to nothing fits into its socket; the returned function lets it go on.
+func (f *Fleet) Stall(i int) (resume func()) {
+	resume = f.Hold(i)
+	f.Proxies[i].disconnect()
+	return resume
+}
+
 // Disconnect ends the streams that there are. Proxies connect again, unless Shut was called.
 func (f *Fleet) Disconnect() {
 	for _, p := range f.Proxies {
-		if c := p.socket.Load(); c != nil {
-			(*c).Close()
-		}
+		p.disconnect()
 	}
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"sync"
@@ -32,7 +33,7 @@ type Proxy struct {
 	tape atomic.Pointer[func(Kind, []byte)]
 
 	// Its goroutine's alone.
-	ctx  context.Context // ends the wait of a proxy that is stalled
+	ctx  context.Context // ends the wait of a proxy that is held
 	join func()          // gives the place among those that are joining to the next
 	conn *conn
 	following
@@ -77,7 +78,7 @@ func (p *Proxy) connect(ctx context.Context) error {
 	}
 	p.join = sync.OnceFunc(func() { <-p.fleet.joining })
 	defer p.join()
-	c, err := p.fleet.dialer.DialContext(ctx, "tcp", p.fleet.opts.Address)
+	c, err := p.fleet.dial(ctx, p.Namespace)
 	if err != nil {
 		return err
 	}
@@ -88,11 +89,15 @@ func (p *Proxy) connect(ctx context.Context) error {
 		return err
 	}
 	defer func() { p.conn = nil }()
-	p.ctx = ctx
+	if p.hold.Load() != nil {
+		p.lose(c)
+	}
 	if err := p.begin(); err != nil {
 		return err
 	}
 	p.connects.Add(1)
+	p.ctx = ctx
+	p.pause()
 	for {
 		if err := p.conn.receive(p.take); err != nil {
 			return err
@@ -104,6 +109,49 @@ func (p *Proxy) connect(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// stalledBuffer is the socket's, in bytes, of a proxy that does not read.
+const stalledBuffer = 4 << 10
+
+// lose has the proxy hold nothing, and makes the place for what it is sent small.
+func (p *Proxy) lose(c net.Conn) {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	if plain, ok := c.(*net.TCPConn); ok {
+		_ = plain.SetReadBuffer(stalledBuffer) // else more fits in
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state = state{}
+}
+
+// pause waits while the proxy is held.
+func (p *Proxy) pause() {
+	hold := p.hold.Load()
+	if hold == nil {
+		return
+	}
+	select {
+	case <-*hold:
+	case <-p.ctx.Done():
+	}
+}
+
+// disconnect ends the stream that there is.
+func (p *Proxy) disconnect() {
+	if c := p.socket.Load(); c != nil {
+		(*c).Close()
+	}
+}
+
+// Socket is the address of the proxy's end of its newest stream.
+func (p *Proxy) Socket() net.Addr {
+	if c := p.socket.Load(); c != nil {
+		return (*c).LocalAddr()
+	}
+	return nil
 }
 
 func (p *Proxy) send(r request) {
@@ -159,12 +207,7 @@ func (p *Proxy) begin() error {
 
 // take handles a response.
 func (p *Proxy) take(b []byte) error {
-	if hold := p.hold.Load(); hold != nil {
-		select {
-		case <-*hold:
-		case <-p.ctx.Done():
-		}
-	}
+	p.pause()
 	p.messages.Add(1)
 	p.bytes.Add(int64(len(b) + prefixLen))
 	room := scratches.Get().(*scratch)

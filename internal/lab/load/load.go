@@ -21,6 +21,9 @@ type Options struct {
 	Rate        float64       `json:"rate,omitempty"` // requests a second, of all connections; 0: each sends again at once
 	Duration    time.Duration `json:"duration"`
 	HTTP2       bool          `json:"http2,omitempty"` // to URL, without TLS; else HTTP/1.1
+	// OpenLoop sends at fixed times, whatever is late, and counts latencies from these: not by
+	// Fortio, and with a rate.
+	OpenLoop bool `json:"open_loop,omitempty"`
 }
 
 // Result is what a load has seen. Times are in milliseconds.
@@ -47,14 +50,19 @@ func (o *Options) Check() error {
 		return errors.New("a load needs a URL")
 	case o.Connections < 1 || o.Duration <= 0 || o.Rate < 0:
 		return fmt.Errorf("a load needs connections, a duration, and no rate below 0: %+v", *o)
+	case o.OpenLoop && (o.Rate < 1 || o.HTTP2):
+		return fmt.Errorf("an open loop needs a rate, and HTTP/1.1: %+v", *o)
 	}
 	return nil
 }
 
-// Run sends, and returns when its time is over. Connections are opened, and used once, before.
+// Run sends, and returns when its time is over. Connections are opened before; Fortio's are used once, too.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
+	}
+	if o.OpenLoop {
+		return openLoop(ctx, o)
 	}
 	log.SetLogLevel(log.Error)
 	stop := periodic.NewAborter()

@@ -34,6 +34,23 @@ func TestRun(t *testing.T) {
 	require.Positive(t, r.Failed)
 }
 
+// TestOpenLoop: a stall is seen by each request that was to be sent in it.
+func TestOpenLoop(t *testing.T) {
+	var n atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if n.Add(1) == 1 && r.Host == "server" && r.URL.Query().Get("size") == "9" {
+			<-time.After(100 * time.Millisecond) // the stall
+		}
+	}))
+	defer s.Close()
+	r, err := Run(t.Context(), Options{URL: s.URL + "/?size=9", Host: "server", Connections: 1, Rate: 100, Duration: 200 * time.Millisecond, OpenLoop: true})
+	require.NoError(t, err)
+	require.EqualValues(t, 20, r.Requests)
+	require.Zero(t, r.Failed)
+	require.GreaterOrEqual(t, r.Max, 100.0)
+	require.Greater(t, r.P90, 50.0, "10 of 20 requests met the stall")
+}
+
 func TestRunEnds(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
@@ -50,6 +67,8 @@ func TestCheck(t *testing.T) {
 		_, err = Command(t.Context(), []string{"x"}, o)
 		require.ErrorContains(t, err, "a load needs")
 	}
-	_, err := Run(t.Context(), Options{URL: "http://127.0.0.1:1/", Connections: 1, Duration: time.Second})
+	_, err := Run(t.Context(), Options{URL: "http://a", Connections: 1, Duration: 1, OpenLoop: true})
+	require.ErrorContains(t, err, "an open loop needs a rate")
+	_, err = Run(t.Context(), Options{URL: "http://127.0.0.1:1/", Connections: 1, Duration: time.Second})
 	require.ErrorContains(t, err, "load on http://127.0.0.1:1/")
 }

@@ -65,7 +65,8 @@ func (m *Mesh) StormWants(services []int) (wants []fleet.Want) {
 // ChangeRoute changes a header in a service's VirtualService.
 func (m *Mesh) ChangeRoute(i int) (Change, error) {
 	name := m.Service(i)
-	text, wants := Route(name, m.next())
+	m.routes[name] = m.next()
+	text, wants := Route(name, m.routes[name])
 	apply, err := m.place.Stage(routeFile(name), text)
 	return Change{What: "route of " + name, Wants: wants, Apply: apply}, err
 }
@@ -95,6 +96,7 @@ func hostWants(name string, accept func([]byte) bool) []fleet.Want {
 // SetRule changes the connection limit in a service's DestinationRule.
 func (m *Mesh) SetRule(i int) (Change, error) {
 	name, n := m.Service(i), 1000+m.next()
+	m.rules[name] = n
 	apply, err := m.place.Stage(ruleFile(name), ruleYAML(name, n))
 	return Change{
 		What:  "destination rule of " + name,

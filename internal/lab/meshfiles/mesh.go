@@ -24,6 +24,8 @@ type Shape struct {
 	Seen int `json:"seen,omitempty"`
 	// Replicas are the endpoints of each service; 0: one for each of its proxies.
 	Replicas int `json:"replicas,omitempty"`
+	// ServicePort is the port of the services; 0: Port. Names of resources here are for Port.
+	ServicePort int `json:"service_port,omitempty"`
 }
 
 // Names and ports.
@@ -40,7 +42,9 @@ type Mesh struct {
 
 	place     Place
 	endpoints map[string][]netip.Addr
-	fresh     uint32 // number of the next thing that never was before
+	routes    map[string]uint32 // version of a service's VirtualService, the first 0; none: it has none
+	rules     map[string]uint32 // connections that a service's DestinationRule allows
+	fresh     uint32            // number of the next thing that never was before
 }
 
 // Place is where a mesh is, as files of YAML documents: a directory, or something that a
@@ -60,8 +64,14 @@ const atOnce = 16
 
 // New writes a mesh into an empty place.
 func New(p Place, s Shape) (*Mesh, error) {
-	m := &Mesh{Shape: s, place: p, endpoints: map[string][]netip.Addr{}}
+	m := &Mesh{Shape: s, place: p, endpoints: map[string][]netip.Addr{}, routes: map[string]uint32{}, rules: map[string]uint32{}}
 	return m, m.write()
+}
+
+// Grow adds services until there are so many. The others stay as they are.
+func (m *Mesh) Grow(services int) error {
+	m.Services = services
+	return m.write()
 }
 
 // Service is the name of the i-th service.
@@ -84,6 +94,18 @@ var RouteConfigName = fmt.Sprint(Port)
 // Endpoints are the addresses of all services.
 func (m *Mesh) Endpoints() map[string][]netip.Addr { return m.endpoints }
 
+// RouteMark is what tells the newest version of a service's VirtualService in its routes.
+func (m *Mesh) RouteMark(service string) string { return routeMark(m.routes[service]) }
+
+// HasRoute tells whether a service has a VirtualService. One that AddService has added has none.
+func (m *Mesh) HasRoute(service string) bool {
+	_, has := m.routes[service]
+	return has
+}
+
+// Connections are those that a service's DestinationRule allows; 0: it has none.
+func (m *Mesh) Connections(service string) uint32 { return m.rules[service] }
+
 func (m *Mesh) write() error {
 	var g errgroup.Group
 	g.SetLimit(atOnce)
@@ -98,7 +120,10 @@ func (m *Mesh) write() error {
 	}
 	for i := range m.Services {
 		name := m.Service(i)
-		m.endpoints[name] = m.pods(i)
+		if m.endpoints[name] != nil {
+			continue
+		}
+		m.endpoints[name], m.routes[name] = m.pods(i), 0
 		put(serviceFile(name), m.serviceYAML(name))
 		put(routeFile(name), routeYAML(name, 0))
 	}

@@ -1,6 +1,7 @@
 package meshfiles
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -27,7 +28,7 @@ metadata: {name: %[1]s-1, namespace: %[2]s, labels: {kubernetes.io/service-name:
 addressType: IPv4
 ports: [{name: http, port: 8080}]
 endpoints:
-`, name, Namespace, clusterIP(name), Port)
+`, name, Namespace, clusterIP(name), cmp.Or(m.ServicePort, Port))
 	for _, a := range m.endpoints[name] {
 		fmt.Fprintf(&b, "- {addresses: [%s], conditions: {ready: true, serving: true}}\n", a)
 	}

@@ -16,7 +16,6 @@ var kinds = map[schema.GroupVersionResource]string{
 	namespaces:                            "NamespaceList",
 	{Version: "v1", Resource: "services"}: "ServiceList",
 	deployments:                           "DeploymentList",
-	leases:                                "LeaseList",
 	{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}:      "EndpointSliceList",
 	{Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"}:  "VirtualServiceList",
 	{Group: "networking.istio.io", Version: "v1", Resource: "destinationrules"}: "DestinationRuleList",

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,44 +12,106 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
+
+	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 )
 
-// leases are objects that nobody else reads.
-var leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
-
-// Echo writes objects and hears of them from a watch: what any reader of an API server waits
-// before it can do anything. It belongs to one goroutine.
+// Echo makes a change's twin happen and hears of it from watches: what any reader of an API server
+// waits before it can do anything about such a change. It belongs to one goroutine.
 type Echo struct {
-	client  dynamic.ResourceInterface
-	watch   watch.Interface
-	objects map[string]*unstructured.Unstructured // by name, as heard last
-	calls   int
+	cluster *Cluster
+	twin    meshfiles.Twin
+	file    string
+	changed bool // the twin is as after the change
+	commit  func() error
+	waited  map[heard]bool // what commit is to bring
+
+	events  chan heard
+	stop    context.CancelFunc
+	ended   sync.WaitGroup // of the watches' readers
+	watches []watch.Interface
 }
 
-// NewEcho makes objects in a namespace of the lab's, as many as are to be written at the same time.
-func (c *Cluster) NewEcho(ctx context.Context, namespace string, objects int) (*Echo, error) {
-	if err := c.makeNamespace(ctx, namespace); err != nil {
+// heard is what a watch told of an object; err: that it ended.
+type heard struct {
+	resource schema.GroupVersionResource
+	name     string
+	gone     bool
+	err      error
+}
+
+// NewEcho puts a change's twin into the API server, as it is before the change.
+func (c *Cluster) NewEcho(ctx context.Context, twin meshfiles.Twin) (*Echo, error) {
+	if err := c.makeNamespace(ctx, meshfiles.Aside); err != nil {
 		return nil, err
 	}
-	e := &Echo{client: c.watcher.Resource(leases).Namespace(namespace), objects: map[string]*unstructured.Unstructured{}}
-	for i := range objects {
-		u := &unstructured.Unstructured{}
-		u.SetAPIVersion(leases.GroupVersion().String())
-		u.SetKind("Lease")
-		u.SetName(fmt.Sprintf("echo-%d-of-%d", i, objects))
-		made, err := e.client.Create(ctx, u, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			made, err = e.client.Get(ctx, u.GetName(), metav1.GetOptions{})
-		}
-		if err != nil {
-			return nil, err
-		}
-		e.objects[u.GetName()] = made
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx)) // Stop ends them
+	e := &Echo{cluster: c, twin: twin, file: "echo.yaml", changed: true, events: make(chan heard), stop: stop}
+	err := e.watch(watching)
+	if err == nil {
+		err = e.stage(twin.Rest)
 	}
-	var err error
-	e.watch, err = e.client.Watch(ctx, metav1.ListOptions{})
-	return e, err
+	if err == nil {
+		err = e.Reset(ctx)
+	}
+	if err != nil {
+		e.Stop()
+		return nil, err
+	}
+	return e, nil
+}
+
+// watch has all resources of the twin watched.
+func (e *Echo) watch(ctx context.Context) error {
+	seen := map[schema.GroupVersionResource]bool{}
+	for _, text := range []string{e.twin.Rest, e.twin.Changed} {
+		list, _, err := documents(text)
+		if err != nil {
+			return err
+		}
+		for _, o := range list {
+			if seen[o.resource] {
+				continue
+			}
+			seen[o.resource] = true
+			w, err := e.cluster.watcher.Resource(o.resource).Namespace(meshfiles.Aside).Watch(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			e.watches = append(e.watches, w)
+			e.ended.Go(func() { e.read(ctx, o.resource, w) })
+		}
+	}
+	return nil
+}
+
+// documents is parse for a text that may be empty.
+func documents(text string) ([]*object, []*unstructured.Unstructured, error) {
+	if text == "" {
+		return nil, nil, nil
+	}
+	return parse(text)
+}
+
+// read passes on what a watch tells until ctx ends.
+func (e *Echo) read(ctx context.Context, resource schema.GroupVersionResource, w watch.Interface) {
+	for event := range w.ResultChan() {
+		h := heard{resource: resource, gone: event.Type == watch.Deleted}
+		if u, ok := event.Object.(*unstructured.Unstructured); ok && event.Type != watch.Error {
+			h.name = u.GetName()
+		} else {
+			h.err = fmt.Errorf("watch of %s: %w", resource.Resource, apierrors.FromObject(event.Object))
+		}
+		select {
+		case e.events <- h:
+		case <-ctx.Done():
+			return
+		}
+	}
+	select {
+	case e.events <- heard{err: fmt.Errorf("the API server has ended the watch of %s", resource.Resource)}:
+	case <-ctx.Done():
+	}
 }
 
 // Before calls the echo before apply; a nil one does nothing.
@@ -65,46 +127,87 @@ func (e *Echo) Before(ctx context.Context, apply func() error) func() error {
 	}
 }
 
-// Call writes all objects at the same time, and returns when the watch has told of each.
-func (e *Echo) Call(ctx context.Context) error {
-	e.calls++
-	mark := strconv.Itoa(e.calls)
-	writes, ctx := errgroup.WithContext(ctx)
-	for _, u := range e.objects {
-		writes.Go(func() error {
-			next := u.DeepCopy()
-			next.SetAnnotations(map[string]string{"moonsail.dev/call": mark})
-			_, err := e.client.Update(ctx, next, metav1.UpdateOptions{})
-			return err
-		})
+// Call makes the change, all objects at the same time as for the mesh's, and returns when watches have
+// told of each. Reset must come before the next.
+func (e *Echo) Call(ctx context.Context) error { return e.turn(ctx, true) }
+
+// Reset undoes the change, likewise; a nil one does nothing.
+func (e *Echo) Reset(ctx context.Context) error {
+	if e == nil {
+		return nil
 	}
-	heard := e.hear(ctx, mark)
-	return errors.Join(writes.Wait(), heard)
+	return e.turn(ctx, false)
 }
 
-func (e *Echo) hear(ctx context.Context, mark string) error {
-	for left := len(e.objects); left > 0; {
+// turn commits what is staged, and stages the other state: nothing is parsed while a call's time runs.
+func (e *Echo) turn(ctx context.Context, changed bool) error {
+	if e.changed == changed {
+		return errors.New("an echo is called and reset by turns")
+	}
+	e.changed = changed
+	both, hearing := errgroup.WithContext(ctx)
+	both.Go(e.commit)
+	both.Go(func() error { return e.hear(hearing, e.waited) })
+	if err := both.Wait(); err != nil {
+		return err
+	}
+	if changed {
+		return e.stage(e.twin.Rest)
+	}
+	return e.stage(e.twin.Changed)
+}
+
+// stage prepares to make the twin's objects be as a text says.
+func (e *Echo) stage(text string) error {
+	next, parsed, err := documents(text)
+	e.waited = e.cluster.differing(e.file, next)
+	e.commit = func() error { return e.cluster.replace(e.file, next, parsed) }
+	return err
+}
+
+// hear waits until watches have told of all these.
+func (e *Echo) hear(ctx context.Context, waited map[heard]bool) error {
+	for len(waited) > 0 {
 		select {
+		case h := <-e.events:
+			if h.err != nil {
+				return h.err
+			}
+			delete(waited, h)
 		case <-ctx.Done():
 			return ctx.Err()
-		case event, ok := <-e.watch.ResultChan():
-			u, is := event.Object.(*unstructured.Unstructured)
-			switch {
-			case !ok:
-				return errors.New("the API server has ended the watch of Leases")
-			case event.Type == watch.Error:
-				return fmt.Errorf("watch of Leases: %w", apierrors.FromObject(event.Object))
-			case is && e.objects[u.GetName()] != nil && u.GetAnnotations()["moonsail.dev/call"] == mark:
-				e.objects[u.GetName()], left = u, left-1
-			}
 		}
 	}
 	return nil
 }
 
-// Stop ends the watch. The objects go with their namespace.
-func (e *Echo) Stop() {
-	if e != nil {
-		e.watch.Stop()
+// differing is what watches tell of when a file is replaced.
+func (c *Cluster) differing(file string, next []*object) map[heard]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old, out := c.files[file], map[heard]bool{}
+	for _, o := range next {
+		if was := find(old, o); was == nil || was.content != o.content {
+			out[heard{resource: o.resource, name: o.name}] = true
+		}
 	}
+	for _, o := range old {
+		if find(next, o) == nil {
+			out[heard{resource: o.resource, name: o.name, gone: true}] = true
+		}
+	}
+	return out
+}
+
+// Stop ends the watches and takes the twin away.
+func (e *Echo) Stop() {
+	if e == nil {
+		return
+	}
+	e.stop()
+	for _, w := range e.watches {
+		w.Stop()
+	}
+	e.ended.Wait()
+	_ = e.cluster.replace(e.file, nil, nil) // where it cannot, Clear does
 }

@@ -6,31 +6,53 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 )
 
-// TestEchoHearsOfEachWrite: what comes after it comes when each of its objects was written, and
-// not where one was not.
-func TestEchoHearsOfEachWrite(t *testing.T) {
-	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
-	c := &Cluster{client: client, watcher: client, spaces: map[string]bool{}}
-	e, err := c.NewEcho(t.Context(), "mesh", 2)
+// TestEchoIsTheChangesTwin: before the floor sends, the same kinds of objects are written in the same
+// way as by the change itself, in a namespace of their own, and heard of; and undone after.
+func TestEchoIsTheChangesTwin(t *testing.T) {
+	c, m, client, writes := counted(t, meshfiles.Shape{Services: 3, Proxies: 6})
+	c.watcher = client
+	for _, one := range []struct {
+		name   string
+		twin   meshfiles.Twin
+		change func() (meshfiles.Change, error)
+	}{
+		{"endpoint", m.EndpointTwin(), func() (meshfiles.Change, error) { return m.ReplaceEndpoint(0) }},
+		{"route", m.RouteTwin(), func() (meshfiles.Change, error) { return m.ChangeRoute(0) }},
+		{"rule", m.RuleTwin(), func() (meshfiles.Change, error) { return m.SetRule(0) }},
+		{"new", m.NewServiceTwin(), func() (meshfiles.Change, error) { return m.AddService("new") }},
+		{"removed", m.RemovedServiceTwin(), func() (meshfiles.Change, error) { return m.RemoveService("new") }},
+	} {
+		change, err := one.change()
+		require.NoError(t, err)
+		writes()
+		require.NoError(t, change.Apply())
+		want := writes()
+		e, err := c.NewEcho(t.Context(), one.twin)
+		require.NoError(t, err)
+		for range 3 {
+			writes()
+			var called []string
+			require.NoError(t, e.Before(t.Context(), func() error { called = writes(); return nil })())
+			require.ElementsMatch(t, want, called, one.name)
+			require.NoError(t, e.Reset(t.Context()))
+			require.NotEmpty(t, writes())
+		}
+		e.Stop()
+	}
+}
+
+// TestEchoFailsWithItsWrites: nothing comes after an echo that could not be made.
+func TestEchoFailsWithItsWrites(t *testing.T) {
+	c, m, client, _ := counted(t, meshfiles.Shape{Services: 1, Proxies: 1})
+	c.watcher = client
+	e, err := c.NewEcho(t.Context(), m.NewServiceTwin())
 	require.NoError(t, err)
 	defer e.Stop()
-	written := func() (n int) {
-		for _, a := range client.Actions() {
-			if a.Matches("update", "leases") {
-				n++
-			}
-		}
-		return n
-	}
-	for i := range 3 {
-		after := 0
-		require.NoError(t, e.Before(t.Context(), func() error { after = written(); return nil })())
-		require.Equal(t, 2*(i+1), after)
-	}
-	client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no quorum") })
-	require.ErrorContains(t, e.Before(t.Context(), func() error { return nil })(), "no quorum")
+	client.PrependReactor("create", "services", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no quorum") })
+	require.ErrorContains(t, e.Before(t.Context(), func() error { t.Error("called"); return nil })(), "no quorum")
 }

@@ -21,6 +21,7 @@ import (
 type Load struct {
 	Address string
 	Hosts   []string // of requests, in turn
+	Path    string   // of requests; empty: "/"
 	Conns   int
 	Rate    int // requests a second; 0: each connection sends again at once (closed loop)
 }
@@ -69,8 +70,22 @@ func CloseAll(conns []net.Conn) {
 }
 
 // Request is a host's request as bytes.
-func Request(host string) []byte {
-	return fmt.Appendf(nil, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host)
+func Request(host string) []byte { return request(host, "/") }
+
+func request(host, path string) []byte {
+	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, host)
+}
+
+// requests are those of all hosts.
+func (l *Load) requests() (out [][]byte) {
+	path := l.Path
+	if path == "" {
+		path = "/"
+	}
+	for _, h := range l.Hosts {
+		out = append(out, request(h, path))
+	}
+	return out
 }
 
 // openLoop sends request i at begin + i/rate on connection i mod conns. Where an answer is
@@ -89,10 +104,7 @@ func (l *Load) openLoop(conns []net.Conn, d time.Duration) (*Outcome, error) {
 			})
 		})
 	}
-	wire := make([][]byte, len(l.Hosts))
-	for i, h := range l.Hosts {
-		wire[i] = Request(h)
-	}
+	wire := l.requests()
 	var failed error
 	for i := 0; i < total && failed == nil; i++ {
 		sleepUntil(begin.Add(time.Duration(i) * interval))
@@ -108,7 +120,7 @@ func (l *Load) openLoop(conns []net.Conn, d time.Duration) (*Outcome, error) {
 // closedLoop is for costs: as many requests as go through.
 func (l *Load) closedLoop(conns []net.Conn, d time.Duration) (*Outcome, error) {
 	end := time.Now().Add(d)
-	parts, errs := make([]Outcome, len(conns)), make([]error, len(conns))
+	parts, errs, wire := make([]Outcome, len(conns)), make([]error, len(conns)), l.requests()
 	var running sync.WaitGroup
 	for c := range conns {
 		running.Go(func() {
@@ -118,7 +130,7 @@ func (l *Load) closedLoop(conns []net.Conn, d time.Duration) (*Outcome, error) {
 				if now.After(end) {
 					return now, false
 				}
-				_, unsent = conns[c].Write(Request(l.Hosts[(c+i)%len(l.Hosts)]))
+				_, unsent = conns[c].Write(wire[(c+i)%len(wire)])
 				return now, unsent == nil
 			})
 			errs[c] = errors.Join(unsent, unread)

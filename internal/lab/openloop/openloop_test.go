@@ -22,7 +22,7 @@ func TestRun(t *testing.T) {
 	var hosts sync.Map
 	var n atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		hosts.Store(r.Host, true)
+		hosts.Store(r.Host+r.RequestURI, true)
 		if n.Add(1)%10 == 0 {
 			w.WriteHeader(http.StatusTeapot)
 		}
@@ -33,13 +33,17 @@ func TestRun(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, out.Latencies, 100)
 	require.Equal(t, 10, out.Failed)
-	for _, h := range []string{"a", "b"} {
+	for _, h := range []string{"a/", "b/"} {
 		_, ok := hosts.Load(h)
 		require.True(t, ok, h)
 	}
 	out, err = (&Load{Address: address, Hosts: []string{"a"}, Conns: 2}).Run(t.Context(), 500*time.Millisecond)
 	require.NoError(t, err)
 	require.NotEmpty(t, out.Latencies, "as fast as answers come")
+	_, err = (&Load{Address: address, Hosts: []string{"c"}, Path: "/?size=7", Conns: 1, Rate: 100}).Run(t.Context(), 20*time.Millisecond)
+	require.NoError(t, err)
+	_, ok := hosts.Load("c/?size=7")
+	require.True(t, ok)
 }
 
 // TestOpen: requests are sent in time although nothing is answered, and each one's latency

@@ -11,6 +11,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/ca"
 	"github.com/moonsail/moonsail/internal/lab/child"
+	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 )
 
 // Options are what all pairs share.
@@ -19,6 +20,9 @@ type Options struct {
 	Envoy  string   // path of Envoy
 	// MeshConfig is the mesh's configuration (the ConfigMap istio), as YAML; may be empty.
 	MeshConfig string
+	// Services are those of the mesh beside the pairs', with three endpoints each that nobody is
+	// at. Pairs see those that their Setup says.
+	Services int
 	// ServeFlags are added to those of the control plane.
 	ServeFlags []string
 }
@@ -61,6 +65,9 @@ func (m *Mesh) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if err := m.writeServices(); err != nil {
+		return err
+	}
 	if m.backend, err = child.Start(ctx, "the application", m.command("lab", "backend")...); err != nil {
 		return err
 	}
@@ -68,6 +75,19 @@ func (m *Mesh) start(ctx context.Context) (err error) {
 		"serve", "--config", m.path("config"), "--xds-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0", "--log-format", "json",
 		"--ca-dir", m.path("ca"), "--token-auth-file", m.path("tokens"),
 	}, m.options.ServeFlags...)...)...)
+	return err
+}
+
+// writeServices writes those beside the pairs'.
+func (m *Mesh) writeServices() error {
+	if m.options.Services == 0 {
+		return nil
+	}
+	place, err := meshfiles.NewDirectory(m.path("config/mesh"), m.path("staging"))
+	if err != nil {
+		return err
+	}
+	_, err = meshfiles.New(place, meshfiles.Shape{Services: m.options.Services, Replicas: 3, ServicePort: servicePort})
 	return err
 }
 

@@ -2,6 +2,7 @@ package pair
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -58,22 +59,42 @@ func (p *Pair) clientObjects() string {
 ---
 apiVersion: networking.istio.io/v1
 kind: Sidecar
-metadata: {name: client, namespace: %s}
+metadata: {name: client, namespace: %[1]s}
 spec:
   workloadSelector: {labels: {app: client}}
   egress:
-  - {port: {number: %d, name: http, protocol: HTTP}, bind: %s, captureMode: NONE, hosts: ["./*"]}`, p.Namespace, servicePort, ip)
+  - {port: {number: %[2]d, name: %[3]s, protocol: %[3]s}, bind: %[4]s, captureMode: NONE, hosts: ["%[5]s"]}`,
+		p.Namespace, servicePort, p.protocol(), ip, p.seen())
 }
 
+// seen are the hosts of both Sidecars, as the inside of a list: the pair's, and those of its Setup.
+func (p *Pair) seen() string { return strings.Join(append([]string{"./*"}, p.Hosts...), `", "`) }
+
+// protocol is that of the service's port, as its name.
+func (p *Pair) protocol() string {
+	if p.TCP {
+		return "tcp"
+	}
+	return "http"
+}
+
+// anyWorker is Istio's switch of exact_balance.
+const anyWorker = `{proxyMetadata: {ISTIO_META_INBOUND_LISTENER_EXACT_BALANCE: "false"}}`
+
 func (p *Pair) serverObjects() string {
-	return p.podObject(serverName, p.serverIP, p.Setup.Server, p.ServerAnnotations) + fmt.Sprintf(`
+	annotations := map[string]string{}
+	maps.Copy(annotations, p.ServerAnnotations)
+	if p.AnyWorker {
+		annotations["proxy.istio.io/config"] = anyWorker
+	}
+	return p.podObject(serverName, p.serverIP, p.Setup.Server, annotations) + fmt.Sprintf(`
 ---
 apiVersion: v1
 kind: Service
 metadata: {name: server, namespace: %[1]s}
 spec:
   selector: {app: server}
-  ports: [{name: http, port: %[2]d, targetPort: %[3]d}]
+  ports: [{name: %[5]s, port: %[2]d, targetPort: %[3]d}]
 ---
 apiVersion: networking.istio.io/v1
 kind: Sidecar
@@ -81,8 +102,9 @@ metadata: {name: server, namespace: %[1]s}
 spec:
   workloadSelector: {labels: {app: server}}
   ingress:
-  - {port: {number: %[3]d, name: http, protocol: HTTP}, captureMode: NONE, defaultEndpoint: "%[4]s"}`,
-		p.Namespace, servicePort, meshPort, p.mesh.Backend())
+  - {port: {number: %[3]d, name: %[5]s, protocol: %[5]s}, captureMode: NONE, defaultEndpoint: "%[4]s"}
+  egress: [{hosts: ["%[6]s"]}]`,
+		p.Namespace, servicePort, meshPort, p.mesh.Backend(), p.protocol(), p.seen())
 }
 
 // BeforeRouter is an EnvoyFilter object that puts a filter before the router of all sidecars of

@@ -16,11 +16,14 @@ import (
 type Setup struct {
 	Client, Server bool // which of them have a sidecar
 	MTLS           bool // STRICT; else DISABLE, plain text
+	TCP            bool // the service's port is tcp, so that both forward bytes
 	HTTP1          bool // between the sidecars, also with mTLS (h2UpgradePolicy: DO_NOT_UPGRADE)
 	Concurrency    int  // worker threads of each Envoy; 0: one a core
 	// AnyWorker lets the kernel choose the worker of the server's connections: without
 	// exact_balance, as in Istio.
 	AnyWorker bool
+	// Hosts are what both see beside their own namespace, as in Sidecars: "mesh/*".
+	Hosts []string
 	// Objects are more YAML of the pair's namespace, whose name stands for $NAMESPACE.
 	Objects []string
 	// AgentFlags are added to those of both agents, annotations to the Pods.
@@ -95,10 +98,7 @@ func (p *Pair) start(ctx context.Context) error {
 		}
 	}
 	p.URL = "http://" + p.address() + "/?size=1024"
-	if err := p.await(ctx); err != nil || !p.AnyWorker || p.Server == nil {
-		return err
-	}
-	return p.unbalance(ctx)
+	return p.await(ctx)
 }
 
 // address is what a load connects to.

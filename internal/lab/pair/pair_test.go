@@ -132,12 +132,13 @@ func TestPairs(t *testing.T) {
 	plain := add(t, m, pair.Setup{Client: true, Server: true, Concurrency: 1})
 	calls(t, plain)
 	require.Zero(t, stats(t, plain.Server, tls))
+	require.Equal(t, map[string]bool{plain.Server.IP + "_18080": false}, balances(t, plain.Server), "there is one worker")
 
 	old := add(t, m, pair.Setup{Client: true, Server: true, MTLS: true, HTTP1: true, AnyWorker: true, Concurrency: 2})
 	calls(t, old)
 	require.Positive(t, stats(t, old.Server, inbound1))
 	require.Zero(t, stats(t, old.Server, inbound2))
-	require.Equal(t, map[string]bool{"any-worker": false}, balances(t, old.Server))
+	require.Equal(t, map[string]bool{old.Server.IP + "_18080": false}, balances(t, old.Server))
 
 	for _, p := range []*pair.Pair{server, both, plain, old} {
 		p.Stop()

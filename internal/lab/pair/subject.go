@@ -17,6 +17,8 @@ type Phases struct {
 	Closed      time.Duration
 	Rates       []int // requests a second; each a phase
 	Fixed       time.Duration
+	// OpenLoop has requests at fixed rates sent at fixed times, whatever is late.
+	OpenLoop bool
 	// RateConnections are those of fixed rates, few enough that none waits for itself.
 	RateConnections int
 }
@@ -99,7 +101,7 @@ func (s *Subject) closed(ctx context.Context, out experiment.Sample) error {
 
 // fixed sends at a rate.
 func (s *Subject) fixed(ctx context.Context, out experiment.Sample, rate int) error {
-	r, used, err := s.phase(ctx, load.Options{Connections: s.Phases.RateConnections, Rate: float64(rate), Duration: s.Phases.Fixed})
+	r, used, err := s.phase(ctx, load.Options{Connections: s.Phases.RateConnections, Rate: float64(rate), Duration: s.Phases.Fixed, OpenLoop: s.Phases.OpenLoop})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -76,7 +77,9 @@ func (s *session) representatives() (out []fleet.Identity) {
 
 // connectFresh connects proxies that never were before, and waits until they have all.
 func (s *session) connectFresh(ctx context.Context, c *fleet.Catalog, sink func(fleet.Kind, string, []byte), ids []fleet.Identity) (*fleet.Fleet, error) {
-	f := fleet.NewFleet(c, fleet.Options{Address: s.cp.address(), Sink: sink}, ids)
+	opts := s.fleetOptions()
+	opts.Sink = sink
+	f := fleet.NewFleet(c, opts, ids)
 	f.Start(ctx)
 	one := subject{name: s.cp.name + ", asked by fresh proxies", process: s.cp.process, fleet: f}
 	if err := one.await(ctx, f.Open(), freshTime); err != nil {
@@ -92,8 +95,8 @@ type source struct {
 	decoded   int
 	broken    []string
 	endpoints map[string][]netip.Addr
-	clusters  map[string]bool
-	hosts     string // names and content of route configurations and virtual hosts
+	clusters  map[string]uint32 // connections that they allow
+	hosts     []string          // content of route configurations and virtual hosts
 }
 
 func (d *source) take(k fleet.Kind, name string, b []byte) {
@@ -112,15 +115,37 @@ func (d *source) take(k fleet.Kind, name string, b []byte) {
 	d.decoded++
 	switch k {
 	case fleet.CDS:
-		d.clusters[name] = true
+		if c, ok := m.(*clusterv3.Cluster); ok {
+			d.clusters[name] = limitOf(c)
+		}
 	case fleet.EDS:
 		if cla, ok := m.(*endpointv3.ClusterLoadAssignment); ok {
 			d.endpoints[name] = addresses(cla)
 		}
 	case fleet.RDS, fleet.VHDS:
-		d.hosts += name + " " + string(a.Value) + "\n"
+		d.hosts = append(d.hosts, string(a.Value))
 	case fleet.LDS, fleet.SRDS, fleet.Kinds:
 	}
+}
+
+// limitOf is the number of connections that a cluster allows, the largest number for any; 0: it says none.
+func limitOf(c *clusterv3.Cluster) uint32 {
+	for _, t := range c.GetCircuitBreakers().GetThresholds() {
+		if n := t.GetMaxConnections().GetValue(); n != 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+// routed tells whether routes for a host came, and whether any of them has a mark.
+func (d *source) routed(host, mark string) (there, marked bool) {
+	for _, content := range d.hosts {
+		if strings.Contains(content, host) {
+			there, marked = true, marked || strings.Contains(content, mark)
+		}
+	}
+	return there, marked
 }
 
 // ofMesh is the number of services with endpoints that are the mesh's: an API server has
@@ -149,7 +174,7 @@ func addresses(cla *endpointv3.ClusterLoadAssignment) (out []netip.Addr) {
 // compareSource decodes all that one proxy gets, and compares it with what the mesh's
 // files say.
 func (s *session) compareSource(ctx context.Context, out *FinalState) error {
-	d := &source{endpoints: map[string][]netip.Addr{}, clusters: map[string]bool{}}
+	d := &source{endpoints: map[string][]netip.Addr{}, clusters: map[string]uint32{}}
 	f, err := s.connectFresh(ctx, fleet.NewCatalog(), d.take, []fleet.Identity{s.cp.fleet.Proxies[0].Identity})
 	if err != nil {
 		return err
@@ -165,19 +190,33 @@ func (s *session) compareSource(ctx context.Context, out *FinalState) error {
 			continue
 		}
 		seen++
-		cluster := meshfiles.ClusterName(name)
-		want = slices.SortedFunc(slices.Values(want), netip.Addr.Compare)
-		switch {
-		case !d.clusters[cluster]:
-			out.wrong("the source has service %s, the proxy no cluster %s", name, cluster)
-		case !slices.Equal(d.endpoints[cluster], want):
-			out.wrong("the source has endpoints %v of %s, the proxy %v", want, name, d.endpoints[cluster])
-		case !strings.Contains(d.hosts, meshfiles.Host(name)):
-			out.wrong("the source has service %s, the proxy no virtual host for it", name)
+		if wrong := d.compare(s.mesh, name, want); wrong != "" {
+			out.wrong("%s", wrong)
 		}
 	}
 	if n := d.ofMesh(); n > seen {
 		out.wrong("the proxy has endpoints of %d services, the source has %d", n, seen)
 	}
 	return nil
+}
+
+// compare tells what of a service is not as the source has it; empty: nothing.
+func (d *source) compare(mesh *meshfiles.Mesh, name string, want []netip.Addr) string {
+	cluster := meshfiles.ClusterName(name)
+	limit, has := d.clusters[cluster]
+	want = slices.SortedFunc(slices.Values(want), netip.Addr.Compare)
+	there, marked := d.routed(meshfiles.Host(name), mesh.RouteMark(name))
+	switch rule := mesh.Connections(name); {
+	case !has:
+		return fmt.Sprintf("the source has service %s, the proxy no cluster %s", name, cluster)
+	case rule != 0 && rule != limit:
+		return fmt.Sprintf("the source's DestinationRule allows %d connections to %s, the proxy's cluster %d", rule, name, limit)
+	case !slices.Equal(d.endpoints[cluster], want):
+		return fmt.Sprintf("the source has endpoints %v of %s, the proxy %v", want, name, d.endpoints[cluster])
+	case !there:
+		return fmt.Sprintf("the source has service %s, the proxy no virtual host for it", name)
+	case mesh.HasRoute(name) && !marked:
+		return fmt.Sprintf("the source's VirtualService of %s sets %s, the proxy's routes do not", name, mesh.RouteMark(name))
+	}
+	return ""
 }

@@ -23,7 +23,7 @@ func churn(ctx context.Context, s *session) (*Result, error) {
 	random := rand.New(rand.NewPCG(churnSeed, churnSeed)) //nolint:gosec // the same mesh each time
 	tick := time.NewTicker(time.Duration(float64(churnRoute) / s.opts.ChurnSpeed))
 	defer tick.Stop()
-	echo, err := s.place.echo(ctx, 1)
+	echo, err := s.place.echo(ctx, s.mesh.RouteTwin())
 	if err != nil {
 		return nil, err
 	}

@@ -174,7 +174,6 @@ func TestCannot(t *testing.T) {
 	require.NoError(t, (&Options{Source: SourceKube, Scenarios: []string{"expedia", "airbnb"}, Peer: &Peer{Name: "istiod"}}).CheckScenarios())
 	for want, o := range map[string]Options{
 		"expedia needs --source kube":          {Scenarios: []string{"route", "expedia"}},
-		"growth needs several meshes":          {Scenarios: []string{"growth"}, Source: SourceKube},
 		"with a name, --target NAME=1.1.1.1":   {Scenarios: []string{"airbnb"}, Source: SourceKube, Target: "1.1.1.1:15010"},
 		"locks is for control planes that":     {Scenarios: []string{"locks"}, Source: SourceKube, Target: "1.1.1.1:15010"},
 		"reconnect-herd is for control":        {Scenarios: []string{"reconnect-herd"}, Target: "1.1.1.1:15010"},

@@ -59,7 +59,7 @@ func (s *session) lockedStorm(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Subject: sideOf([]Sample{sample}), Note: fmt.Sprintf("%d events over %d services, every wait for a lock written down", s.opts.StormEvents, s.mesh.Services)}
-	r.Waits = waitsOf(before, after, wall)
+	r.Waits, r.Profiles = waitsOf(before.waits, after.waits, wall), after.profiles
 	longest := 0.0
 	for _, w := range r.Waits {
 		if w.Lock {
@@ -70,15 +70,20 @@ func (s *session) lockedStorm(ctx context.Context) (*Result, error) {
 	return r, nil
 }
 
-// contention is what the control plane has written down so far: waits for locks, and for
-// everything.
-func (s *session) contention(ctx context.Context) (out [2][]child.Wait, err error) {
+// contention is what the control plane has written down since its start.
+type contention struct {
+	waits    [2][]child.Wait   // for locks, and for everything
+	profiles map[string][]byte // pprof's, by file name
+}
+
+func (s *session) contention(ctx context.Context) (c contention, err error) {
+	c.profiles = map[string][]byte{}
 	for i, name := range []string{"mutex", "block"} {
-		if out[i], err = child.Waits(ctx, s.cp.process.HTTP(), name); err != nil {
-			return out, err
+		if c.waits[i], c.profiles[name+".pb.gz"], err = child.Waits(ctx, s.cp.process.HTTP(), name); err != nil {
+			return c, err
 		}
 	}
-	return out, nil
+	return c, nil
 }
 
 // waitsOf are the longest waits between two looks, locks first.

@@ -26,6 +26,8 @@ type Options struct {
 	ChurnEvents int     // changes of the churn scenario
 	ChurnSpeed  float64 // 1: an endpoint change each 10 s, a route each 5 s
 	StormEvents int
+	Memory      []int // services; ascending
+	MemoryProxy int   // proxies
 	Growth      []int // services; ascending
 	GrowthProxy int   // proxies
 	Rollout     Rollout
@@ -39,6 +41,9 @@ type Options struct {
 
 	// Binary is the command line of moonsail: the servers are its subcommands.
 	Binary []string
+	// TLS: streams have TLS, and each proxy the certificate of its namespace. The floor's and
+	// the limit's do not.
+	TLS bool
 	// ServeFlags are added to those of the control plane.
 	ServeFlags []string
 	// Target is another control plane's address. It is not started, and reads Dir.
@@ -103,6 +108,7 @@ func DefaultOptions() Options {
 		Meshes: []meshfiles.Shape{shape(50, 500), shape(500, 1000), shape(500, 5000)},
 		Rounds: 11, ChurnEvents: 60, ChurnSpeed: 10, StormEvents: 20_000,
 		Growth: []int{100, 1000, 5000, 20_000}, GrowthProxy: 200,
+		Memory: []int{50, 500, 2000}, MemoryProxy: 1000,
 		Rollout: Rollout{3, 500, 500},
 		Airbnb:  Airbnb{Rollout{50, 10, 100}, 25 * time.Second, 4}, TrialRounds: 5, Budget: FullBudget,
 	}
@@ -114,6 +120,7 @@ func QuickOptions() Options {
 		Meshes: []meshfiles.Shape{shape(20, 50), shape(100, 200)}, Quick: true,
 		Rounds: 10, ChurnEvents: 12, ChurnSpeed: 50, StormEvents: 1000,
 		Growth: []int{50, 500}, GrowthProxy: 40,
+		Memory: []int{20, 200}, MemoryProxy: 200,
 		Rollout: Rollout{2, 30, 100},
 		Airbnb:  Airbnb{Rollout{8, 4, 20}, 3 * time.Second, 10}, TrialRounds: 5, Budget: QuickBudget,
 	}

@@ -26,12 +26,12 @@ type place struct {
 	cluster *meshkube.Cluster
 }
 
-// echo is what a reader of an API server waits for so many writes; nil where there is none.
-func (p *place) echo(ctx context.Context, writes int) (*meshkube.Echo, error) {
+// echo is what a reader of an API server waits for a change like this one; nil where there is none.
+func (p *place) echo(ctx context.Context, twin meshfiles.Twin) (*meshkube.Echo, error) {
 	if p.cluster == nil {
 		return nil, nil //nolint:nilnil // files are there when they are written
 	}
-	return p.cluster.NewEcho(ctx, meshfiles.Namespace, writes)
+	return p.cluster.NewEcho(ctx, twin)
 }
 
 // apiWriters are clients of an API server in a storm.

@@ -189,6 +189,7 @@ func (x *restart) rolledOut(ctx context.Context, pods []int) (bool, error) {
 // them have what the API server says.
 func (x *restart) join(ctx context.Context, s setting) error {
 	its := *x.o
+	its.TLS = false
 	if s.peer {
 		its.Target, its.TargetPID = x.o.Peer.Address, x.o.Peer.PID
 	}

@@ -42,6 +42,8 @@ type Result struct {
 	Series  []Point      `json:"series,omitempty"` // growth: by size of the mesh
 	Kinds   []KindSpread `json:"kinds,omitempty"`  // churn: by kind of change
 	Waits   []Wait       `json:"waits,omitempty"`  // locks: the longest, for locks and then for anything
+	// Profiles are those that Waits are made of, for 'go tool pprof', by file name.
+	Profiles map[string][]byte `json:"-"`
 	// Report is all of expedia and airbnb, which are experiments like the lab's others; such
 	// results have no Subject.
 	Report *experiment.Report `json:"report,omitempty"`

@@ -200,7 +200,7 @@ func filesFor(o *Options) uint64 {
 	for _, m := range o.Meshes {
 		n = max(n, 3*(m.Proxies+m.Bystanders))
 	}
-	return uint64(max(n, len(o.Growth)*o.GrowthProxy) + 512) //nolint:gosec // it is small
+	return uint64(max(n, len(o.Growth)*o.GrowthProxy, 3*o.MemoryProxy) + 512) //nolint:gosec // it is small
 }
 
 // CheckScenarios tells which name is none of a scenario, or of one that cannot be measured with
@@ -229,8 +229,6 @@ func (o *Options) cannot(s *Scenario) error {
 	switch kube := o.Source == SourceKube; {
 	case s.kubeOnly && !kube:
 		return fmt.Errorf("scenario %s needs --source kube", s.Name)
-	case s.Name == "growth" && kube:
-		return errors.New("scenario growth needs several meshes at a time, and an API server has one: leave --source kube out")
 	case s.kubeOnly && o.Target != "":
 		return fmt.Errorf("scenario %s compares settings of the control plane that the lab starts: with a name, --target NAME=%s, another one is measured beside", s.Name, o.Target)
 	case o.Target != "" && s.needsOurs():

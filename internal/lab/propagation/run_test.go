@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,6 +57,34 @@ func TestRun(t *testing.T) {
 	require.InDelta(t, route.Subject.Concerned.Bytes, route.Floor.Concerned.Bytes, 16, "the floor sends as much")
 	require.Positive(t, route.Bare.Last.P50)
 	recompute(t, report)
+	require.Empty(t, labtest.LeftOver(t))
+}
+
+// TestEveryScenario: those that are in no other test run too, over TLS, and end right.
+func TestEveryScenario(t *testing.T) {
+	o := options(t)
+	o.Scenarios = []string{"removed-service", "destination-rule", "churn", "stalled", "growth", "memory", "locks"}
+	o.Meshes = []meshfiles.Shape{{Services: 100, Proxies: 20, Bystanders: 2}} // enough for a full socket
+	o.TLS, o.ChurnEvents, o.ChurnSpeed, o.StormEvents = true, 6, 50, 100
+	o.Growth, o.GrowthProxy, o.Memory, o.MemoryProxy = []int{5, 10}, 5, []int{5, 10}, 10
+	report, err := propagation.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Empty(t, report.Notes)
+	var names []string
+	for _, r := range report.Results {
+		names = append(names, r.Scenario)
+		require.NotNil(t, r.State, r.Scenario)
+		require.Zero(t, r.State.Wrong, "%s: %v", r.Scenario, r.State.First)
+		require.Positive(t, r.State.Decoded, r.Scenario)
+		require.NotEmpty(t, r.Bars, r.Scenario)
+		require.Positive(t, r.Subject.Last.P50, r.Scenario)
+	}
+	require.ElementsMatch(t, o.Scenarios, names)
+	dir := t.TempDir()
+	require.NoError(t, report.Save(dir))
+	for _, name := range []string{"report.html", "locks-mutex.pb.gz", "locks-block.pb.gz"} {
+		require.FileExists(t, filepath.Join(dir, name))
+	}
 	require.Empty(t, labtest.LeftOver(t))
 }
 
@@ -161,4 +190,16 @@ func TestRunFailsToStart(t *testing.T) {
 	require.ErrorContains(t, err, "the control plane has ended (exit status 2)")
 	require.ErrorContains(t, err, `unknown --route-strategy "none"`)
 	require.Empty(t, labtest.LeftOver(t))
+}
+
+// A control plane that serves everybody old routes and rules must be found by the comparison with
+// the source.
+func TestLateControlPlaneIsFound(t *testing.T) {
+	o := options(t)
+	state, err := propagation.LateState(t.Context(), o, filepath.Join(t.TempDir(), "lab"), o.Meshes[0])
+	require.NoError(t, err)
+	require.Equal(t, 2, state.Wrong, "%v", state.First)
+	first := slices.Sorted(slices.Values(state.First))
+	require.Contains(t, first[0], "connections to svc-00001, the proxy's cluster 4294967295")
+	require.Contains(t, first[1], "VirtualService of svc-00000 sets mark-")
 }

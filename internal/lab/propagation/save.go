@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Save writes report.json and report.html into a directory, which it makes.
+// Save writes report.json, report.html and the results' profiles into a directory, which it makes.
 func (r *Report) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // a report is for everybody
 		return err
@@ -20,8 +20,16 @@ func (r *Report) Save(dir string) error {
 	if err := r.WriteHTML(&html); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "report.json"), append(b, '\n'), 0o644); err != nil { //nolint:gosec // as above
-		return err
+	files := map[string][]byte{"report.json": append(b, '\n'), "report.html": html.Bytes()}
+	for _, x := range r.Results {
+		for name, content := range x.Profiles {
+			files[x.Scenario+"-"+name] = content
+		}
 	}
-	return os.WriteFile(filepath.Join(dir, "report.html"), html.Bytes(), 0o644) //nolint:gosec // as above
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil { //nolint:gosec // as above
+			return err
+		}
+	}
+	return nil
 }

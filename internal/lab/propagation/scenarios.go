@@ -32,16 +32,17 @@ type Scenario struct {
 func Scenarios() []Scenario {
 	return []Scenario{
 		{Name: "connect-herd", About: "all proxies connect at once", run: connectHerd},
-		{Name: "endpoint", About: "one endpoint of one service is replaced", run: single(endpointSteps, 1, true)},
-		{Name: "route", About: "one VirtualService changes", run: single(routeSteps, 1, true)},
-		{Name: "new-service", About: "a service is added", run: single(newServiceSteps, 2, true)},
-		{Name: "removed-service", About: "a service is removed", run: single(removedServiceSteps, 2, false)},
-		{Name: "destination-rule", About: "one DestinationRule changes", run: single(ruleSteps, 1, false)},
+		{Name: "endpoint", About: "one endpoint of one service is replaced", run: single(endpointSteps, (*meshfiles.Mesh).EndpointTwin, true)},
+		{Name: "route", About: "one VirtualService changes", run: single(routeSteps, (*meshfiles.Mesh).RouteTwin, true)},
+		{Name: "new-service", About: "a service is added", run: single(newServiceSteps, (*meshfiles.Mesh).NewServiceTwin, true)},
+		{Name: "removed-service", About: "a service is removed", run: single(removedServiceSteps, (*meshfiles.Mesh).RemovedServiceTwin, false)},
+		{Name: "destination-rule", About: "one DestinationRule changes", run: single(ruleSteps, (*meshfiles.Mesh).RuleTwin, false)},
 		{Name: "churn", About: "routes and deployments change by the clock (smallest mesh)", where: smallest, run: churn},
 		{Name: "stalled", About: "one proxy stops reading (middle mesh)", where: middle, run: stalled},
 		{Name: "storm", About: "thousands of endpoint events at once (middle mesh)", where: middle, run: storm},
 		{Name: "reconnect-herd", About: "the control plane is killed and comes back (largest mesh)", where: largest, run: reconnectHerd},
 		{Name: "growth", About: "the same change in larger and larger meshes (its own)", where: alone, own: growth},
+		{Name: "memory", About: "what one more connected proxy takes, by services, with and without TLS (its own)", where: alone, own: memory},
 		{Name: "locks", About: "the storm, with every wait for a lock written down (its own)", where: alone, own: locks},
 		{Name: "airbnb", About: "deployments restart and routes change by the clock, with PILOT_ switches (--source kube; its own)", where: alone, kubeOnly: true, own: airbnb},
 		{Name: "expedia", About: "Deployments of hundreds of pods restart (--source kube; its own)", where: alone, kubeOnly: true, own: expedia},
@@ -95,10 +96,10 @@ const (
 
 // single measures single changes, round by round in turn with the floor and the limit.
 // The plan has bars for time and CPU of some kinds of changes only. Where the source is an API
-// server, the floor hears from it, too: of as many objects as the change writes.
-func single(next steps, writes int, bars bool) func(context.Context, *session) (*Result, error) {
+// server, the floor hears from it, too: of the change's twin, objects of the same kinds written likewise.
+func single(next steps, twin func(*meshfiles.Mesh) meshfiles.Twin, bars bool) func(context.Context, *session) (*Result, error) {
 	return func(ctx context.Context, s *session) (*Result, error) {
-		echo, err := s.place.echo(ctx, writes)
+		echo, err := s.place.echo(ctx, twin(s.mesh))
 		if err != nil {
 			return nil, err
 		}
@@ -158,6 +159,9 @@ func (s *session) besides(ctx context.Context, echo *meshkube.Echo, bytes float6
 		return out, err
 	}
 	if out[0], err = s.floor.measure(ctx, wants, echo.Before(ctx, apply)); err != nil {
+		return out, err
+	}
+	if err := echo.Reset(ctx); err != nil {
 		return out, err
 	}
 	out[1], err = s.bare.measure(ctx)

@@ -49,6 +49,8 @@ func (o *Options) expect(s *Scenario, mesh meshfiles.Shape) float64 {
 		return 10*each + float64(o.StormEvents)/500
 	case "churn":
 		return each * float64(o.ChurnEvents)
+	case "memory":
+		return 2 * float64(len(o.Memory)) * (4 + 0.01*float64(o.MemoryProxy))
 	case "growth":
 		n := 0.0
 		for _, services := range o.Growth {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -65,15 +66,20 @@ func openSession(ctx context.Context, o *Options, dir string, shape meshfiles.Sh
 	if s.mesh, err = meshfiles.New(s.place, shape); err != nil {
 		return s, err
 	}
+	return s, s.begin(ctx)
+}
+
+// begin starts a control plane on the mesh, and its proxies, which are not let in yet.
+func (s *session) begin(ctx context.Context) error {
 	s.ids, s.cp.concerned = s.mesh.Identities()
 	if err := s.startControlPlane(ctx, anyPort, anyPort); err != nil {
-		return s, err
+		return err
 	}
-	s.cp.fleet = fleet.NewFleet(fleet.NewCatalog(), fleet.Options{Address: s.cp.address()}, s.ids)
+	s.cp.fleet = fleet.NewFleet(fleet.NewCatalog(), s.fleetOptions(), s.ids)
 	s.cp.tape = &tape{}
 	s.cp.fleet.Proxies[0].Tape(s.cp.tape.record)
 	s.cp.fleet.Start(ctx)
-	return s, nil
+	return nil
 }
 
 // startControlPlane starts ours and waits until it serves; another one is there already.
@@ -83,8 +89,8 @@ func (s *session) startControlPlane(ctx context.Context, xds, pages string) erro
 		c.target, c.pid = s.opts.Target, s.opts.TargetPID
 		return nil
 	}
-	argv := append(slices.Clone(s.opts.Binary), "serve", "--xds-plaintext-addr", xds, "--http-addr", pages, "--log-format", "json")
-	argv = append(argv, s.place.argv...)
+	argv := append(slices.Clone(s.opts.Binary), "serve", "--http-addr", pages, "--log-format", "json")
+	argv = append(append(argv, s.streams(xds)...), s.place.argv...)
 	p, err := child.StartWith(ctx, c.name, s.env, append(argv, s.opts.ServeFlags...)...)
 	if err != nil {
 		return err
@@ -92,6 +98,26 @@ func (s *session) startControlPlane(ctx context.Context, xds, pages string) erro
 	c.process, c.pid = p, p.Pid()
 	return c.waitReady(ctx)
 }
+
+// streams are the control plane's flags for them.
+func (s *session) streams(addr string) []string {
+	if s.opts.TLS {
+		return []string{"--xds-addr", addr, "--ca-dir", s.authority()}
+	}
+	return []string{"--xds-plaintext-addr", addr}
+}
+
+// fleetOptions are those of proxies that connect to the control plane.
+func (s *session) fleetOptions() fleet.Options {
+	o := fleet.Options{Address: s.cp.address()}
+	if s.opts.TLS {
+		o.TLS = (&certificates{dir: s.authority()}).of
+	}
+	return o
+}
+
+// authority is the directory of the control plane's certificate authority.
+func (s *session) authority() string { return filepath.Join(s.dir, "ca") }
 
 // waitReady waits until the control plane has read its configuration.
 func (c *controlPlane) waitReady(ctx context.Context) error {

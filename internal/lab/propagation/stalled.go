@@ -2,7 +2,11 @@ package propagation
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/lab/child"
 )
 
 const (
@@ -11,7 +15,7 @@ const (
 )
 
 // stalled measures endpoint changes in turn with all proxies reading and with one that
-// does not, for as long as a block of rounds.
+// does not: it has asked for everything, and its socket is full for as long as a block of rounds.
 func stalled(ctx context.Context, s *session) (*Result, error) {
 	var with, without []Sample
 	n := 0
@@ -35,12 +39,48 @@ func stalled(ctx context.Context, s *session) (*Result, error) {
 
 func (s *session) stalledRounds(ctx context.Context, n *int) ([]Sample, error) {
 	resume := s.cp.fleet.Stall(0)
-	defer resume()
 	all := s.cp.concerned
 	s.cp.concerned = slices.Clone(all)
 	s.cp.concerned[0] = false
 	defer func() { s.cp.concerned = all }()
-	return s.endpointRounds(ctx, n)
+	samples, err := s.fullSocketRounds(ctx, n)
+	resume()
+	if err != nil {
+		return nil, err
+	}
+	return samples, s.poll(ctx, "the proxy that was stalled has everything", func() (bool, error) { return s.cp.fleet.Proxies[0].Ready(), nil })
+}
+
+// fullSocketRounds are those of a control plane that cannot send to a proxy, which it must have
+// noticed before and must not have forgotten after them.
+func (s *session) fullSocketRounds(ctx context.Context, n *int) ([]Sample, error) {
+	full := func() (bool, error) { return child.Unsent(s.cp.address(), s.cp.fleet.Proxies[0].Socket()) }
+	if err := s.poll(ctx, "the stalled proxy's socket is full", full); err != nil {
+		return nil, err
+	}
+	samples, err := s.endpointRounds(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	return samples, s.poll(ctx, "the stalled proxy's socket is full still", full)
+}
+
+// poll waits until something is so.
+func (s *session) poll(ctx context.Context, what string, is func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, freshTime, fmt.Errorf("%s: waited for that %s, and it is not so after %s", s.cp.name, what, freshTime))
+	defer cancel()
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for {
+		if so, err := is(); so || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // endpointRounds measures changes of endpoints, the first not counted.

@@ -147,3 +147,21 @@ func TestTrialInterrupted(t *testing.T) {
 	require.NoError(t, err, "it refuses an API server where something is left")
 	require.Equal(t, 1, r.Results[0].Report.Rounds)
 }
+
+// TestGrowthInAnAPIServer: it holds one mesh, which grows; final states are right at each size, and
+// the floor of single changes hears of their twins.
+func TestGrowthInAnAPIServer(t *testing.T) {
+	o := trial(t, "growth")
+	o.Scenarios, o.Growth, o.GrowthProxy = []string{"new-service", "growth"}, []int{6, 12, 20_000}, 4
+	r, err := propagation.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Len(t, r.Results, 2)
+	require.Zero(t, r.Wrong(), "%+v", r.Results)
+	g := r.Results[1]
+	require.Len(t, g.Series, 2, "20,000 services are too many")
+	require.Equal(t, []int{6, 12}, []int{g.Series[0].Services, g.Series[1].Services})
+	require.Equal(t, 12, g.Mesh.Services)
+	require.Equal(t, 2*4, g.State.Proxies)
+	require.Contains(t, g.Note, "one after the other")
+	require.Empty(t, labtest.LeftOver(t))
+}

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 )
 
@@ -100,12 +101,12 @@ func plots() []experiment.Plot {
 	}
 }
 
-// product is the layout of --route-strategy=scoped for so many virtual hosts.
-func product(hosts int) string {
-	if hosts < 2048 {
-		return "buckets-16"
+// layoutOf is the layout of --route-strategy=scoped for so many services. The wildcards are virtual hosts, too.
+func layoutOf(services int) string {
+	if bits := derive.SplitBits(services + wildcards); bits > 0 {
+		return fmt.Sprintf("buckets-%d", 1<<bits)
 	}
-	return "buckets-64"
+	return "vhds"
 }
 
 // compare adds the plan's limits for what the product does, and differences to one route
@@ -114,7 +115,7 @@ func (b *bench) compare(e *experiment.Experiment, layouts []Layout, n int) {
 	has := func(name string) bool {
 		return slices.ContainsFunc(layouts, func(l Layout) bool { return l.Name == name })
 	}
-	if p := nameOf(product(n), n); has(product(n)) {
+	if p := nameOf(layoutOf(n), n); has(layoutOf(n)) {
 		e.Bars = append(e.Bars,
 			experiment.Bar{What: "p99 with changes, to that without", Metric: metricRatio, Variant: p, Limit: ratioLimit},
 			experiment.Bar{What: "from a change to its ACK, p50", Metric: metricACK50, Variant: p, Limit: ackLimit},

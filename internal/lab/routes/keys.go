@@ -34,7 +34,7 @@ func keyFormats() []keyFormat {
 		{"compare", "CEL: is the host below a constant", "%CEL(request.host < 'm' ? 0 : 1)%", numbers(2)},
 		{"form", "CEL: the host if it has the form of the mesh's", "%CEL(" + meshHost + ")%", []string{"*", host(7), host(7) + ".svc.cluster.local"}},
 	}
-	for _, bits := range []int{1, 4, 5, 6, 7} {
+	for _, bits := range []int{1, 4, 5, 6, 7, 8} {
 		out = append(out, keyFormat{fmt.Sprintf("hash-%d", 1<<bits), fmt.Sprintf("CEL: %d regular expressions added up", bits),
 			"%CEL(" + bucket.Expression(bits) + ")%", numbers(bucket.Count(bits))})
 	}

@@ -14,19 +14,21 @@ import (
 
 // Options are what a run is told. Those of DefaultOptions and QuickOptions are good.
 type Options struct {
-	Envoy   string   // path of the binary
-	Hosts   []int    // numbers of virtual hosts; each is measured
-	Layouts []string // empty: all
-	Workers int      // of Envoy
-	Rate    int      // requests a second
-	Conns   int
-	Changes int           // a second, at most: the next waits for the ACK
-	Phase   time.Duration // with and without changes, in turn
-	Rounds  int
-	Keys    time.Duration // for each expression of a scope's key and round; 0: not measured
+	Envoy string // path of the binary
+	// Moonsail is its own command line, for layouts of the product.
+	Moonsail []string
+	Hosts    []int    // numbers of virtual hosts; each is measured
+	Layouts  []string // empty: all
+	Workers  int      // of Envoy
+	Rate     int      // requests a second
+	Conns    int
+	Changes  int           // a second, at most: the next waits for the ACK
+	Phase    time.Duration // with and without changes, in turn
+	Rounds   int
+	Keys     time.Duration // for each expression of a scope's key and round; 0: not measured
 }
 
-// DefaultOptions take about eight minutes.
+// DefaultOptions take about 13 minutes.
 func DefaultOptions() Options {
 	return Options{
 		Hosts: []int{500, 5000}, Workers: 2, Rate: 1000, Conns: 32, Changes: 20,
@@ -50,21 +52,25 @@ func (o *Options) expect() time.Duration {
 // Layout is a way to serve virtual hosts.
 type Layout struct {
 	Name, About string
-	make        func() layout
+	make        func() layout // nil: what the product makes
+	strategy    string        // --route-strategy of the product
 }
 
 // Layouts are those that are compared.
 func Layouts() []Layout {
 	return []Layout{
-		{"rds", "one route configuration with everything in it", func() layout { return &whole{} }},
-		{"vhds", "one route configuration whose virtual hosts come by VHDS", func() layout { return apart{} }},
-		{"srds", "a scope for each domain, with its route configuration in it", func() layout { return perHost{} }},
-		{"buckets-16", "16 scopes by hash of the name (and 16 of the address), a route configuration each, virtual hosts by VHDS", func() layout { return bucketed{routeConfig, 4} }},
-		{"buckets-32", "32 of them", func() layout { return bucketed{routeConfig, 5} }},
-		{"buckets-64", "64 of them", func() layout { return bucketed{routeConfig, 6} }},
-		{"buckets-128", "128 of them", func() layout { return bucketed{routeConfig, 7} }},
-		{"buckets-256", "256 of them", func() layout { return bucketed{routeConfig, 8} }},
-		{"buckets-512", "512 of them", func() layout { return bucketed{routeConfig, 9} }},
+		{Name: "rds", About: "one route configuration with everything in it", make: func() layout { return &whole{} }},
+		{Name: "vhds", About: "one route configuration whose virtual hosts come by VHDS", make: func() layout { return apart{} }},
+		{Name: "srds", About: "a scope for each domain, with its route configuration in it", make: func() layout { return perHost{} }},
+		{Name: "buckets-16", About: "16 scopes by hash of the name (and 16 of the address), a route configuration each, virtual hosts by VHDS", make: func() layout { return bucketed{routeConfig, 4} }},
+		{Name: "buckets-32", About: "32 of them", make: func() layout { return bucketed{routeConfig, 5} }},
+		{Name: "buckets-64", About: "64 of them", make: func() layout { return bucketed{routeConfig, 6} }},
+		{Name: "buckets-128", About: "128 of them", make: func() layout { return bucketed{routeConfig, 7} }},
+		{Name: "buckets-256", About: "256 of them", make: func() layout { return bucketed{routeConfig, 8} }},
+		{Name: "buckets-512", About: "512 of them", make: func() layout { return bucketed{routeConfig, 9} }},
+		{Name: "product-vhds", About: "moonsail serve --route-strategy=vhds on a mesh of files, with a cluster for each service", strategy: "vhds"},
+		{Name: "product-auto", About: "the same with --route-strategy=auto", strategy: "auto"},
+		{Name: "product-scoped", About: "the same with --route-strategy=scoped", strategy: "scoped"},
 	}
 }
 

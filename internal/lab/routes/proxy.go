@@ -61,20 +61,26 @@ const xdsCluster = "xds"
 // startProxy starts an Envoy that gets its listeners from the server, and its one cluster
 // from its bootstrap.
 func startProxy(path string, workers int, xds, upstream uint32) (*proxy, error) {
+	text := func(admin string) ([]byte, error) { return bootstrap(admin, xds, upstream) }
+	return startProxyWith(path, workers, text)
+}
+
+// startProxyWith starts an Envoy with a bootstrap that says where its admin interface is.
+func startProxyWith(path string, workers int, bootstrap func(admin string) ([]byte, error)) (*proxy, error) {
 	dir, err := os.MkdirTemp("", "moonsail-routes-")
 	if err != nil {
 		return nil, err
 	}
 	p := &proxy{dir: dir, output: &lockedBuffer{}}
-	if err := p.start(path, workers, xds, upstream); err != nil {
+	if err := p.start(path, workers, bootstrap); err != nil {
 		_ = os.RemoveAll(dir) // the system removes it in the end
 		return nil, err
 	}
 	return p, nil
 }
 
-func (p *proxy) start(path string, workers int, xds, upstream uint32) error {
-	text, err := bootstrap(filepath.Join(p.dir, "admin"), xds, upstream)
+func (p *proxy) start(path string, workers int, bootstrap func(admin string) ([]byte, error)) error {
+	text, err := bootstrap(filepath.Join(p.dir, "admin"))
 	if err != nil {
 		return err
 	}
@@ -98,6 +104,15 @@ func (p *proxy) stop() {
 }
 
 func bootstrap(admin string, xds, upstream uint32) ([]byte, error) {
+	app, err := cluster(upstreamOf, upstream, nil)
+	if err != nil {
+		return nil, err
+	}
+	return bootstrapOf(admin, xds, &corev3.Node{Id: "routes", Cluster: "routes"}, &bootstrapv3.Bootstrap_DynamicResources{LdsConfig: ads}, app)
+}
+
+// bootstrapOf has a proxy ask for resources by delta ADS, beside clusters that it has.
+func bootstrapOf(admin string, xds uint32, node *corev3.Node, resources *bootstrapv3.Bootstrap_DynamicResources, clusters ...*clusterv3.Cluster) ([]byte, error) {
 	control, err := cluster(xdsCluster, xds, map[string]proto.Message{
 		"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": &httpv3.HttpProtocolOptions{
 			UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
@@ -110,30 +125,28 @@ func bootstrap(admin string, xds, upstream uint32) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	app, err := cluster(upstreamOf, upstream, nil)
-	if err != nil {
-		return nil, err
-	}
+	resources.AdsConfig = deltaADS()
 	return protojson.Marshal(&bootstrapv3.Bootstrap{
-		Node: &corev3.Node{Id: "routes", Cluster: "routes"},
+		Node: node,
 		Admin: &bootstrapv3.Admin{Address: &corev3.Address{
 			Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: admin}},
 		}},
-		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{control, app}},
-		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{
-			LdsConfig: ads,
-			AdsConfig: &corev3.ApiConfigSource{
-				ApiType:                   corev3.ApiConfigSource_DELTA_GRPC,
-				TransportApiVersion:       corev3.ApiVersion_V3,
-				SetNodeOnFirstMessageOnly: true,
-				GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
-					EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: xdsCluster, RetryPolicy: &corev3.RetryPolicy{
-						RetryBackOff: &corev3.BackoffStrategy{BaseInterval: durationpb.New(100 * time.Millisecond), MaxInterval: durationpb.New(200 * time.Millisecond)},
-					}},
-				}}},
-			},
-		},
+		StaticResources:  &bootstrapv3.Bootstrap_StaticResources{Clusters: append(clusters, control)},
+		DynamicResources: resources,
 	})
+}
+
+func deltaADS() *corev3.ApiConfigSource {
+	return &corev3.ApiConfigSource{
+		ApiType:                   corev3.ApiConfigSource_DELTA_GRPC,
+		TransportApiVersion:       corev3.ApiVersion_V3,
+		SetNodeOnFirstMessageOnly: true,
+		GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+			EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: xdsCluster, RetryPolicy: &corev3.RetryPolicy{
+				RetryBackOff: &corev3.BackoffStrategy{BaseInterval: durationpb.New(100 * time.Millisecond), MaxInterval: durationpb.New(200 * time.Millisecond)},
+			}},
+		}}},
+	}
 }
 
 // address is where a listener can be connected to; "" while it is not there or warms.
@@ -171,11 +184,16 @@ const readyTime = 30 * time.Second
 // warms is listed, and bound, but takes no connection. The time is from the start of the
 // process.
 func (p *proxy) ready(ctx context.Context, listener, host, routed string) (where string, took time.Duration, err error) {
+	return p.readyAt(ctx, "", listener, host, routed)
+}
+
+// readyAt is ready of a listener whose address is known; empty: the proxy is asked.
+func (p *proxy) readyAt(ctx context.Context, at, listener, host, routed string) (where string, took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for where = at; ; {
 		if where == "" {
 			where, err = p.address(ctx, listener)
 		}

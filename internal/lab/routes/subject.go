@@ -15,12 +15,13 @@ import (
 // subject is a layout on a running Envoy.
 type subject struct {
 	options *Options
-	layout  layout
+	layout  layout // nil: what the product makes
 	mesh    *mesh
 	served
-	where string
-	ready time.Duration
-	next  int // service that changes next
+	unknown string // how a host that is not there is answered
+	where   string
+	ready   time.Duration
+	next    int // service that changes next
 }
 
 // phase is a while of load, with or without changes.
@@ -35,15 +36,35 @@ type phase struct {
 const listenerName = "outbound"
 
 func startSubject(ctx context.Context, o *Options, l Layout, hosts int, up *upstream) (*subject, error) {
-	s := &subject{options: o, layout: l.make(), mesh: newMesh(hosts)}
-	if err := s.start(ctx, o, up); err != nil {
+	s := &subject{options: o, mesh: newMesh(hosts)}
+	start := func() error { return s.startProduct(ctx, o, l.strategy, up) }
+	if l.make != nil {
+		s.layout = l.make()
+		start = func() error { return s.start(ctx, o, up) }
+	}
+	if err := start(); err != nil {
 		s.stop()
 		return nil, err
 	}
 	return s, nil
 }
 
+// startProduct is start of what the product makes of the mesh. Hosts that are not there it blocks:
+// there is no original destination where requests are not intercepted.
+func (s *subject) startProduct(ctx context.Context, o *Options, strategy string, up *upstream) (err error) {
+	s.unknown = "502 "
+	if s.product, err = startProduct(ctx, o, strategy, s.mesh, up); err != nil {
+		return err
+	}
+	if s.proxy, err = startProxyWith(o.Envoy, o.Workers, s.product.bootstrap); err != nil {
+		return err
+	}
+	s.where, s.ready, err = s.proxy.readyAt(ctx, s.product.where(), listenerName, host(0), s.mesh.routed(0))
+	return err
+}
+
 func (s *subject) start(ctx context.Context, o *Options, up *upstream) (err error) {
+	s.unknown = "200 " + fallback
 	items, err := s.layout.all(s.mesh)
 	if err != nil {
 		return err
@@ -65,10 +86,12 @@ func (s *subject) start(ctx context.Context, o *Options, up *upstream) (err erro
 	return err
 }
 
-// served is an Envoy and the server that it is configured by; nil: not started yet.
+// served is an Envoy and what it is configured by: a server or the product; nil: not started, or
+// not this one.
 type served struct {
-	server *server
-	proxy  *proxy
+	server  *server
+	product *product
+	proxy   *proxy
 }
 
 func (s *served) stop() {
@@ -77,6 +100,9 @@ func (s *served) stop() {
 	}
 	if s.server != nil {
 		s.server.stop()
+	}
+	if s.product != nil {
+		s.product.stop()
 	}
 }
 
@@ -137,6 +163,9 @@ func (s *subject) changeOne(ctx context.Context) (time.Duration, int, error) {
 	i := s.next
 	s.next = (s.next + 37) % len(s.mesh.versions)
 	s.mesh.versions[i]++
+	if s.product != nil {
+		return s.product.change(ctx, i)
+	}
 	items, err := s.layout.changed(s.mesh, i)
 	if err != nil {
 		return 0, 0, err
@@ -154,17 +183,17 @@ func later(a, b time.Time) time.Time {
 // wrong is how many of some hosts are not routed as they should be, among them one that
 // does not exist and one that a wildcard takes.
 func (s *subject) wrong(ctx context.Context) (n int, err error) {
-	want := map[string]string{"unknown.example.org": fallback, "a.wild-1.example.com": "wild-1"}
+	want := map[string]string{"unknown.example.org": s.unknown, "a.wild-1.example.com": "200 wild-1"}
 	for i := range min(50, len(s.mesh.versions)) {
 		k := i * 37 % len(s.mesh.versions)
-		want[domains(k)[i%3]] = s.mesh.routed(k)
+		want[domains(k)[i%3]] = "200 " + s.mesh.routed(k)
 	}
 	for h, routed := range want {
 		got, err := ask(ctx, s.where, h)
 		if err != nil {
 			return n, err
 		}
-		if got != "200 "+routed {
+		if got != routed {
 			n++
 		}
 	}

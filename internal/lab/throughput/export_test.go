@@ -14,6 +14,9 @@ func Shorten(e *experiment.Experiment) {
 		start := e.Variants[i].Start
 		e.Variants[i].Start = func(ctx context.Context) (experiment.Subject, error) {
 			s, err := start(ctx)
+			if scoped, ok := s.(*scopedPair); ok {
+				scoped.Phases.Closed = 200 * time.Millisecond
+			}
 			if p, ok := s.(*pair.Subject); ok {
 				p.Phases.Closed, p.Phases.Rates = 200*time.Millisecond, nil
 			}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/lab/experiment"
@@ -23,12 +24,20 @@ type Options struct {
 	Connections int
 	Rates       []int
 	Quick       bool
-	Defect      bool // a filter that takes time is planted into the sidecars that the bars are about
+	// Bars has only that measured which the bars need, and so more often: fixed rates in an open
+	// loop, a workload that sees few services of a large mesh, balance.
+	Bars   bool
+	Defect bool // a filter that takes time is planted into the sidecars that the bars are about
 }
 
 // DefaultOptions are those of the plan.
 func DefaultOptions() Options {
 	return Options{Concurrency: []int{2, 4, 6, 0}, Connections: 64, Rates: []int{1000, 3000}}
+}
+
+// BarsOptions are some 30 rounds in 20 minutes.
+func BarsOptions() Options {
+	return Options{Concurrency: []int{2}, Connections: 64, Rates: []int{1000}, Bars: true}
 }
 
 // QuickOptions take less than two minutes.
@@ -83,6 +92,9 @@ func New(o Options) *experiment.Experiment {
 	l := &lab{Options: o, first: o.Concurrency[0]}
 	l.phases = pair.Phases{Connections: o.Connections, Closed: 3 * time.Second, Rates: o.Rates, Fixed: 4 * time.Second, RateConnections: 16}
 	rounds := 9
+	if o.Bars {
+		l.phases.Closed, l.phases.Fixed, l.phases.OpenLoop, rounds = 2*time.Second, 6*time.Second, true, 30
+	}
 	if o.Quick {
 		l.phases.Closed, l.phases.Fixed, rounds = time.Second, 1500*time.Millisecond, 5
 	}
@@ -92,13 +104,25 @@ func New(o Options) *experiment.Experiment {
 		Facts: []string{
 			fmt.Sprintf("Fortio (1.66) on HTTP/1.1 with answers of 1 KB, from and to loopback: %d connections as fast as they go for %s, then %d at fixed rates for %s each",
 				l.phases.Connections, l.phases.Closed, l.phases.RateConnections, l.phases.Fixed),
+			loops(l.phases.OpenLoop),
 			"The load, both Envoys and the application share the CPUs",
 		},
+	}
+	if o.Bars {
+		l.bars(e)
+		return e
 	}
 	l.variants(e)
 	l.compare(e)
 	e.Plots = l.plots()
 	return e
+}
+
+func loops(open bool) string {
+	if open {
+		return "Fixed rates are an open loop of the lab's own, not Fortio's: requests are sent at fixed times, and latencies count from these"
+	}
+	return "At fixed rates Fortio sends the next request of a connection when the last one was answered"
 }
 
 const about = "A load calls an application that answers at once: without sidecars, through the server's, and through both; " +
@@ -109,7 +133,7 @@ const about = "A load calls an application that answers at once: without sidecar
 	"metrics of requests are made by the same logger in both."
 
 func (l *lab) start(ctx context.Context) (stop func(), err error) {
-	l.mesh, err = pair.Start(ctx, pair.Options{Binary: l.Binary, Envoy: l.Envoy, MeshConfig: pair.LogProviders})
+	l.mesh, err = pair.Start(ctx, pair.Options{Binary: l.Binary, Envoy: l.Envoy, MeshConfig: pair.LogProviders, Services: l.services()})
 	if err != nil {
 		return nil, err
 	}
@@ -119,9 +143,7 @@ func (l *lab) start(ctx context.Context) (stop func(), err error) {
 func (l *lab) variants(e *experiment.Experiment) {
 	e.Variants = append(e.Variants,
 		l.variant(None, "without sidecars", 0, true, pair.Setup{}),
-		experiment.Variant{Name: Empty, About: "without listeners and clusters: its memory", Start: func(ctx context.Context) (experiment.Subject, error) {
-			return pair.StartEmpty(ctx, l.Envoy, l.first)
-		}})
+		l.empty())
 	for _, n := range l.Concurrency {
 		e.Variants = append(e.Variants,
 			l.variant(server(n), "", n, n == l.first, pair.Setup{Server: true}),
@@ -130,9 +152,7 @@ func (l *lab) variants(e *experiment.Experiment) {
 	}
 	e.Variants = append(e.Variants, l.variant(peer(l.first), "HTTP/1.1 between sidecars, no exact_balance, access log as text", l.first, true, Peer()))
 	if !l.Quick {
-		s := Peer()
-		s.Objects = s.Objects[1:]
-		e.Variants = append(e.Variants, l.variant(noLog(l.first), "as above, without an access log", l.first, false, s),
+		e.Variants = append(e.Variants, l.variant(noLog(l.first), "as above, without an access log", l.first, false, withoutLog()),
 			l.variant(again(l.first), "the same once more: by what equals differ", l.first, false, l.ours()))
 	}
 	for _, v := range e.Variants {
@@ -141,6 +161,12 @@ func (l *lab) variants(e *experiment.Experiment) {
 		}
 	}
 	e.Expect += 5 * time.Duration(len(l.Rates)) * (l.phases.Fixed + time.Second/4) // of 5 variants
+}
+
+func (l *lab) empty() experiment.Variant {
+	return experiment.Variant{Name: Empty, About: "without listeners and clusters: its memory", Start: func(ctx context.Context) (experiment.Subject, error) {
+		return pair.StartEmpty(ctx, l.Envoy, l.first)
+	}}
 }
 
 // ours is what Moonsail generates by default.
@@ -158,6 +184,12 @@ func Peer() pair.Setup {
 		Client: true, Server: true, MTLS: true, HTTP1: true, AnyWorker: true,
 		Objects: []string{pair.AccessLog("text"), grpcStats, counted}, // the log is the first
 	}
+}
+
+func withoutLog() pair.Setup {
+	s := Peer()
+	s.Objects = s.Objects[1:]
+	return s
 }
 
 // variant is a pair; only some are measured at fixed rates, too.
@@ -194,9 +226,8 @@ func series(s pair.Setup) string {
 
 func (l *lab) compare(e *experiment.Experiment) {
 	ours, theirs := mutual(l.first), peer(l.first)
-	p99 := fmt.Sprintf("added_p99_%d", l.Rates[0])
 	e.Compare = []experiment.Pair{
-		{Variant: ours, Base: theirs, Metrics: []string{"qps", "cpu", "rss", "added_p50" + p99[len("added_p99"):], p99}},
+		{Variant: ours, Base: theirs, Metrics: l.compared()},
 		{Variant: ours, Base: plain(l.first), Metrics: []string{"qps", "cpu"}},
 	}
 	if !l.Quick {
@@ -206,11 +237,22 @@ func (l *lab) compare(e *experiment.Experiment) {
 	for _, n := range l.Concurrency[1:] {
 		e.Compare = append(e.Compare, experiment.Pair{Variant: mutual(n), Base: ours, Metrics: []string{"qps", "cpu"}})
 	}
-	e.Bars = []experiment.Bar{
-		{What: "throughput of a pair with mTLS, to Istio's defaults", Metric: "qps", Variant: ours, Base: theirs, Limit: 1.3, AtLeast: true},
-		{What: "Envoys' CPU for a request, to Istio's defaults", Metric: "cpu", Variant: ours, Base: theirs, Limit: 0.75},
-		{What: fmt.Sprintf("p99 added at %d/s, to Istio's defaults", l.Rates[0]), Metric: p99, Variant: ours, Base: theirs, Limit: 0.8},
-		{What: "Envoy's RSS beyond an empty one's", Metric: "rss", Variant: ours, Base: Empty, Limit: 30},
+	e.Bars = append(l.against(ours, theirs), experiment.Bar{What: "Envoy's RSS beyond an empty one's", Metric: "rss", Variant: ours, Base: Empty, Limit: 30})
+}
+
+// compared are the metrics in which a pair is compared with Istio's.
+func (l *lab) compared() []string {
+	at := fmt.Sprintf("_%d", l.Rates[0])
+	return []string{"qps", "cpu", "rss", "cpu" + at, "added_p50" + at, "added_p99" + at}
+}
+
+// against are the bars that are held against a pair with Istio's defaults.
+func (l *lab) against(ours, theirs string) []experiment.Bar {
+	to := ", to " + strings.TrimPrefix(theirs, "both, ")
+	return []experiment.Bar{
+		{What: "throughput of a pair with mTLS" + to, Metric: "qps", Variant: ours, Base: theirs, Limit: 1.3, AtLeast: true},
+		{What: "Envoys' CPU for a request" + to, Metric: "cpu", Variant: ours, Base: theirs, Limit: 0.75},
+		{What: fmt.Sprintf("p99 added at %d/s", l.Rates[0]) + to, Metric: fmt.Sprintf("added_p99_%d", l.Rates[0]), Variant: ours, Base: theirs, Limit: 0.8},
 	}
 }
 

@@ -48,6 +48,34 @@ func TestDefect(t *testing.T) {
 	require.Empty(t, labtest.LeftOver(t))
 }
 
+// TestBars: what bars need is measured, with a slow filter in the sidecars that they are about:
+// those that compare are missed, the others hold.
+func TestBars(t *testing.T) {
+	labtest.Temporary(t)
+	o := throughput.BarsOptions()
+	o.Binary, o.Envoy = labtest.Sidecars(t)
+	o.Defect, o.Rates = true, []int{50}
+	e := throughput.New(o)
+	e.Rounds, e.Budget = 5, 10*time.Minute // a bound; it is far shorter
+	throughput.Shorten(e)
+	r, err := experiment.Run(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, e.Rounds, r.Rounds)
+	require.Len(t, r.Bars, 8)
+	for i := range r.Bars {
+		switch b := &r.Bars[i]; b.Metric {
+		case "qps", "cpu":
+			require.Equal(t, experiment.Missed, b.Verdict, "%+v", b)
+		case "rss", "max_to_mean":
+			require.True(t, b.Holds, "%+v", b)
+		}
+	}
+	require.Equal(t, "both, Istio's defaults, no log, 2 workers", r.Bars[3].Base)
+	require.Greater(t, r.Variant(throughput.Scoped).Summary["clusters"].Median, 10.0, "it sees services of the mesh")
+	require.Less(t, r.Variant(throughput.Scoped).Summary["clusters"].Median, 40.0, "and few of them")
+	require.Empty(t, labtest.LeftOver(t))
+}
+
 // TestInterrupted: who interrupts an experiment gets a report that says so, and finds nothing
 // left of it.
 func TestInterrupted(t *testing.T) {

@@ -273,7 +273,9 @@ func addPlugins(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 		}
 		if key, named := p.PullSecretKey(); named {
 			w := wantSecret(into, model.NeededSecret{Key: key, PrivateKey: true})
-			addAccounts(snap, p.Namespace, p.Selector, w.readers)
+			for _, selector := range model.Selectors(p) {
+				addAccounts(snap, p.Namespace, selector, w.readers)
+			}
 		}
 	}
 }

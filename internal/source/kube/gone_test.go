@@ -4,20 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/test/kubetest"
@@ -57,28 +50,9 @@ func byEvent(w http.ResponseWriter) {
 // before runs one before a cluster until the test ends, and writes a kubeconfig of it.
 func before(t *testing.T, c *kubetest.Cluster) (f *forgetful, kubeconfig string) {
 	t.Helper()
-	config := c.REST(t)
-	transport, err := rest.TransportFor(config)
-	require.NoError(t, err)
-	target, err := url.Parse(config.Host)
-	require.NoError(t, err)
-	f = &forgetful{proxy: httputil.NewSingleHostReverseProxy(target)}
-	f.proxy.Transport, f.proxy.FlushInterval = transport, -1
-	f.proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
-	f.proxy.ErrorLog = log.New(io.Discard, "", 0)
+	f = &forgetful{proxy: c.Proxy(t)}
 	f.remember()
-	server := httptest.NewServer(f)
-	t.Cleanup(func() {
-		f.forget(plainly)
-		server.CloseClientConnections()
-		server.Close()
-	})
-	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, clientcmd.WriteToFile(api.Config{
-		Clusters: map[string]*api.Cluster{"c": {Server: server.URL}}, AuthInfos: map[string]*api.AuthInfo{"u": {}},
-		Contexts: map[string]*api.Context{"x": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "x",
-	}, kubeconfig))
-	return f, kubeconfig
+	return f, kubetest.StandBefore(t, f, func() { f.forget(plainly) })
 }
 
 func (f *forgetful) ServeHTTP(w http.ResponseWriter, r *http.Request) {

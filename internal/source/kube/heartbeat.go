@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -31,6 +32,7 @@ const (
 type heartbeat struct {
 	identity string
 	meter    Meter
+	last     *atomic.Int64 // when one was seen last, in Unix nanoseconds
 
 	mu   sync.Mutex // guards sent: the writer adds, the watch takes
 	sent map[string]time.Time
@@ -40,7 +42,8 @@ var heartbeatKind = istioapi.Resource{Group: coordinationv1.GroupName, Kind: "Le
 
 // beat writes and watches the heartbeat until ctx ends.
 func (s *Source) beat(ctx context.Context) {
-	h := &heartbeat{identity: s.Identity, meter: s.Meter, sent: map[string]time.Time{}}
+	h := &heartbeat{identity: s.Identity, meter: s.Meter, last: &s.beaten, sent: map[string]time.Time{}}
+	h.last.Store(time.Now().UnixNano())
 	r := &resource{
 		Resource: heartbeatKind, version: "v1", plural: "leases", example: &coordinationv1.Lease{},
 		namespace: s.RootNamespace, field: "metadata.name=" + heartbeatName,
@@ -139,6 +142,7 @@ func (h *heartbeat) seen(o any, now time.Time) error {
 	delete(h.sent, id)
 	h.mu.Unlock()
 	if sent {
+		h.last.Store(now.UnixNano())
 		h.meter.APIDelay(DelayWatch, now.Sub(at))
 	}
 	return nil

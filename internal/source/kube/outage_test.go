@@ -6,16 +6,19 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/test/kubetest"
@@ -88,6 +91,7 @@ func (c *churn) step(ctx context.Context) {
 func TestOutages(t *testing.T) {
 	c := kubetest.Start(t)
 	quiet, busy := c.Namespace(t), c.Namespace(t)
+	c.Apply(t, "", "apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}") // the heartbeat's
 	c.Apply(t, quiet, shop)
 	c.Apply(t, busy, shop)
 	m := follow(t, c)
@@ -102,11 +106,17 @@ func TestOutages(t *testing.T) {
 		before := m.revision()
 		m.eventually(t, "changes", func() bool { return m.revision() > before+20 })
 		c.Kill()
+		m.eventually(t, "kinds that fail", func() bool { return m.failingKinds() > 0 })
 		c.Restart(t)
+		m.eventually(t, "none that fails", func() bool { return m.failingKinds() == 0 })
 	}
+	quietFor := func() time.Duration { return time.Since(m.Health().Heartbeat) }
+	m.eventually(t, "a heartbeat", func() bool { return quietFor() < time.Second })
 	c.Pause(t)
 	<-time.After(time.Second) // long enough for requests to be under way
+	m.eventually(t, "no heartbeat", func() bool { return quietFor() > 2*time.Second })
 	c.Resume(t)
+	m.eventually(t, "a heartbeat again", func() bool { return quietFor() < time.Second })
 	before := m.revision()
 	m.eventually(t, "changes after the last outage", func() bool { return m.revision() > before+20 })
 	t.Logf("%d changes applied, %d seen", stop(), m.revision())
@@ -121,11 +131,22 @@ func TestOutages(t *testing.T) {
 	}
 }
 
+// failingKinds is how many kinds are not heard of.
+func (m *mirror) failingKinds() (n int) {
+	for _, k := range m.Health().Kinds {
+		if k.FailingFor(time.Now()) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 func (m *mirror) revision() model.Revision { return m.store.Snapshot().Revision }
 
 var crds = filepath.Join("..", "..", "..", ".tools", "kube", "crds")
 
-// TestKindsThatComeAndGo starts without Istio's kinds, installs them, and takes one away.
+// TestKindsThatComeAndGo starts without Istio's kinds, installs them, has one served in another version,
+// and takes one away.
 func TestKindsThatComeAndGo(t *testing.T) {
 	some := t.TempDir()
 	const other = "gateway.networking.k8s.io_referencegrants.yaml"
@@ -141,9 +162,75 @@ func TestKindsThatComeAndGo(t *testing.T) {
 		return c.TryApply(ctx, ns, fmt.Sprintf(churned, 1, 80))
 	})
 	m.eventually(t, "the route", func() bool { return m.get(model.KindVirtualService, ns, "s1") != nil })
+	m.otherVersion(t, c, ns)
 	c.Delete(t, "", "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: virtualservices.networking.istio.io}\n")
 	m.eventually(t, "the route's end", func() bool { return m.get(model.KindVirtualService, ns, "s1") == nil })
 	require.NotNil(t, m.get(model.KindService, ns, "s1"))
+}
+
+const tlsRoute = `
+apiVersion: gateway.networking.k8s.io/%s
+kind: TLSRoute
+metadata: {name: %s}
+spec: {parentRefs: [{name: web}], hostnames: [%s], rules: [{backendRefs: [{name: web, port: 443}]}]}
+`
+
+// otherVersion upgrades a definition to one that does not serve the version that is watched: what there is
+// stays, and what changes then is heard of.
+func (m *mirror) otherVersion(t *testing.T, c *kubetest.Cluster, ns string) {
+	t.Helper()
+	apply := func(version, name, host string) {
+		c.Eventually(t, "that version", func(ctx context.Context) error {
+			return c.TryApply(ctx, ns, fmt.Sprintf(tlsRoute, version, name, host))
+		})
+	}
+	hosts := func(name string) string {
+		v, _ := m.get(model.KindTLSRoute, ns, name).(*model.VirtualService)
+		if v == nil {
+			return ""
+		}
+		return fmt.Sprint(v.Hosts)
+	}
+	c.Apply(t, "", serving(t, "v1alpha2"))
+	apply("v1alpha2", "changes", "one.example.com")
+	apply("v1alpha2", "goes", "one.example.com")
+	apply("v1alpha2", "stays", "one.example.com")
+	m.eventually(t, "the old version's routes", func() bool {
+		return hosts("changes") != "" && hosts("goes") != "" && hosts("stays") != ""
+	})
+	settled := m.revision()
+	c.Apply(t, "", serving(t, "v1"))
+	apply("v1", "changes", "two.example.com")
+	apply("v1", "comes", "two.example.com")
+	c.Delete(t, ns, fmt.Sprintf(tlsRoute, "v1", "goes", "one.example.com"))
+	m.eventually(t, "what changed since", func() bool {
+		return hosts("changes") == "[two.example.com]" && hosts("comes") != "" && hosts("goes") == ""
+	})
+	require.Equal(t, "[one.example.com]", hosts("stays"))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, change := range m.changes[min(int(settled), len(m.changes)):] {
+		require.False(t, change.Key.Name == "stays" && change.New == nil, "gone for a while")
+	}
+}
+
+// serving is the definition of TLSRoutes, with one version served.
+func serving(t *testing.T, version string) string {
+	t.Helper()
+	var crd map[string]any
+	require.NoError(t, yaml.Unmarshal([]byte(read(t, "gateway.networking.k8s.io_tlsroutes.yaml")), &crd))
+	delete(crd, "status")
+	found := false
+	for _, v := range crd["spec"].(map[string]any)["versions"].([]any) {
+		v := v.(map[string]any)
+		this := v["name"] == version
+		v["served"], v["storage"] = this, this
+		found = found || this
+	}
+	require.True(t, found)
+	text, err := yaml.Marshal(crd)
+	require.NoError(t, err)
+	return string(text)
 }
 
 func read(t *testing.T, file string) string {
@@ -177,6 +264,38 @@ func TestRights(t *testing.T) {
 	m.status.mu.Lock()
 	defer m.status.mu.Unlock()
 	require.Empty(t, m.status.failing)
+}
+
+// TestRightsToStatuses holds that the shipped role may write the statuses of exactly those kinds whose
+// conditions are written, by the names that an API server has for them.
+func TestRightsToStatuses(t *testing.T) {
+	roles, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "rbac.yaml"))
+	require.NoError(t, err)
+	var given []string
+	for _, doc := range strings.Split(string(roles), "\n---\n") {
+		var role rbacv1.ClusterRole
+		require.NoError(t, yaml.Unmarshal([]byte(doc), &role))
+		for _, rule := range role.Rules {
+			for _, r := range rule.Resources {
+				if strings.HasSuffix(r, "/status") && slices.Contains(rule.Verbs, "patch") {
+					given = append(given, r+" of "+rule.APIGroups[0])
+				}
+			}
+		}
+	}
+	c := kubetest.Shared(t)
+	client, err := Connect(Cluster{Kubeconfig: c.Kubeconfig()})
+	require.NoError(t, err)
+	defer client.Close()
+	kinds, err := client.kinds(t.Context(), "istio-system")
+	require.NoError(t, err)
+	var needed []string
+	for _, r := range kinds {
+		if r.observed() {
+			needed = append(needed, r.plural+"/status of "+r.Group)
+		}
+	}
+	require.ElementsMatch(t, needed, given)
 }
 
 // as writes a kubeconfig of a service account.

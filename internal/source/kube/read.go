@@ -57,7 +57,7 @@ func (o *Content) read(ctx context.Context, c *Client, r *resource, d istioapi.D
 	if err != nil {
 		return err
 	}
-	decoder := &sink{resource: r, decoder: d, pool: newPool()}
+	decoder := &sink{resource: r, decoder: complete(d), pool: newPool()}
 	page := pager.New(pager.ListPageFunc(lw.ListWithContextFunc))
 	return page.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
 		e, err := decoder.decode(item)

@@ -43,6 +43,7 @@ type name struct{ namespace, name string }
 // held is what is kept of an object.
 type held struct {
 	version string       // that was seen last
+	written int64        // the newest time that any version had, in Unix seconds
 	object  model.Object // in force: an earlier version's where that one has errors; nil: none ever was good
 }
 
@@ -67,7 +68,7 @@ func (e *entry) GetObjectMeta() metav1.Object {
 
 func newSink(r *resource, s *Source) *sink {
 	k := &sink{
-		resource: r, decoder: s.Decoder, pool: newPool(), put: s.Intake.Put, meter: s.Meter,
+		resource: r, decoder: complete(s.Decoder), pool: newPool(), put: s.Intake.Put, meter: s.Meter,
 		listed: func() { s.status.listed(r.title()) }, problem: s.log.problems,
 		held: map[name]held{}, problems: map[name]istioapi.Problems{},
 	}
@@ -75,6 +76,13 @@ func newSink(r *resource, s *Source) *sink {
 		k.observer = s.Observer
 	}
 	return k
+}
+
+// complete is a decoder of what an API server has: all Pods are listed, if not always before the slices
+// that name them.
+func complete(d istioapi.Decoder) istioapi.Decoder {
+	d.PodsListed = true
+	return d
 }
 
 // Transformer implements cache.TransformingStore: objects of a list that is streamed are
@@ -132,18 +140,6 @@ func (k *sink) model(o any) (model.Object, istioapi.Problems) {
 	return nil, nil
 }
 
-// committed is when an object was last written, as far as the API server tells: to the
-// second, and not at all where a writer changed nothing that has an owner.
-func committed(m metav1.Object) time.Time {
-	at := m.GetCreationTimestamp().Time
-	for _, f := range m.GetManagedFields() {
-		if f.Time != nil && f.Time.After(at) {
-			at = f.Time.Time
-		}
-	}
-	return at
-}
-
 // Events, as Istio's metrics call them.
 const (
 	eventAdd    = "add"
@@ -164,13 +160,14 @@ func (k *sink) upsert(o any, now time.Time) error {
 		return err
 	}
 	k.mu.Lock()
+	written := k.fresh(e)
 	event, ok := k.take(e, now)
 	news := k.news()
 	k.mu.Unlock()
 	k.problem(news)
-	if !e.committed.IsZero() {
-		k.meter.APIDelay(DelayObject, now.Sub(e.committed))
-		event.Committed = e.committed
+	if !written.IsZero() {
+		k.meter.APIDelay(DelayObject, now.Sub(written))
+		event.Committed = written
 	}
 	if ok {
 		k.put(event)
@@ -186,17 +183,18 @@ func (k *sink) take(e *entry, now time.Time) (store.Event, bool) {
 		return store.Event{}, false
 	}
 	k.note(e)
+	written := max(old.written, e.committed.Unix())
 	switch {
 	case e.object == nil && old.object != nil && !e.problems.HasErrors():
 		event, ok := k.drop(e.name, now) // it means nothing to the mesh any more
-		k.held[e.name] = held{version: e.version}
+		k.held[e.name] = held{version: e.version, written: written}
 		return event, ok
 	case e.object == nil || old.object != nil && same(old.object, e.object):
-		k.held[e.name] = held{e.version, old.object}
+		k.held[e.name] = held{e.version, written, old.object}
 		k.count(eventSame)
 		return store.Event{}, false
 	}
-	k.held[e.name] = held{e.version, e.object}
+	k.held[e.name] = held{e.version, written, e.object}
 	if old.object == nil {
 		k.count(eventAdd)
 	} else {
@@ -259,6 +257,18 @@ func (k *sink) Delete(o any) error {
 	}
 	k.lost(nameOf(m))
 	return nil
+}
+
+// become has the sink take another version of its kind, which no Reflector does meanwhile. An object says
+// the same in all versions only as far as these have the same fields: each is looked at anew.
+func (k *sink) become(r *resource) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.resource = r
+	for n, h := range k.held {
+		h.version = ""
+		k.held[n] = h
+	}
 }
 
 // drop forgets an object and tells what that changes, if it does; mu is held.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/istioapi"
@@ -55,6 +56,7 @@ type Source struct {
 
 	log    problemLog
 	status status
+	beaten atomic.Int64 // when the heartbeat was seen last, in Unix nanoseconds; 0: none is written
 
 	mu    sync.Mutex // guards sinks: Run's goroutine changes them, anybody asks for problems
 	sinks []*sink
@@ -161,6 +163,7 @@ func (s *Source) install(ctx context.Context, have served, watched map[string]*i
 			watched[id] = s.watch(ctx, r)
 		default:
 			w.missingSince = time.Time{}
+			s.follows(ctx, w, r)
 		}
 	}
 	slices.Sort(missing)
@@ -170,16 +173,37 @@ func (s *Source) install(ctx context.Context, have served, watched map[string]*i
 // watch begins to watch a custom kind. Before the first search is over nobody is served, so
 // that what it finds counts among what has to be listed.
 func (s *Source) watch(ctx context.Context, r *resource) *installed {
-	ctx, stop := context.WithCancel(ctx)
-	w := &installed{sink: s.sink(r), stop: stop, ended: make(chan struct{})}
+	w := &installed{sink: s.sink(r)}
 	if r.Read {
 		s.status.await(r.title())
 	}
-	go func() {
-		defer close(w.ended)
-		s.reflect(ctx, r, w.sink)
-	}()
+	s.begin(ctx, w)
 	return w
+}
+
+// begin runs a Reflector for a kind until it is stopped.
+func (s *Source) begin(ctx context.Context, w *installed) {
+	ctx, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	w.stop, w.ended = stop, ended
+	go func() {
+		defer close(ended)
+		s.reflect(ctx, w.sink.resource, w.sink)
+	}()
+}
+
+// follows goes over to the version that the API server has of a kind now, if it is another one. What is held
+// stays in force until the new version has been listed.
+func (s *Source) follows(ctx context.Context, w *installed, r *resource) {
+	old := w.sink.resource
+	if old.version == r.version && old.plural == r.plural {
+		return
+	}
+	w.stop()
+	<-w.ended
+	w.sink.become(r)
+	s.Log.Info("another version of a kind is watched", "kind", r.title(), "was", old.version, "is", r.version)
+	s.begin(ctx, w)
 }
 
 // gone ends with a kind that has been missing for long enough, with all its objects.
@@ -194,7 +218,7 @@ func (s *Source) gone(w *installed, now time.Time) bool {
 	<-w.ended
 	_ = w.sink.Replace(nil, "") // fails only on what it cannot decode
 	s.forget(w.sink)
-	s.status.heard(w.sink.resource.title(), nil)
+	s.status.forget(w.sink.resource.title())
 	s.Log.Info("a kind is not installed any more; its objects are gone", "kind", w.sink.resource.Kind)
 	return true
 }

@@ -23,22 +23,24 @@ type conn struct {
 	server *Server
 	socket *socket
 	tls    *tls.Conn // nil: plain text
-	begun  time.Time
+	old    time.Time // from when on the peer is told to go away; zero: never
 
 	// The goroutine's.
-	in     input
-	framer *xhttp2.Framer
-	lastID uint32 // of the peer's newest stream
-	credit int    // bytes that the peer may still send
-	eaten  int    // bytes that were taken and not credited again
+	in       input
+	framer   *xhttp2.Framer
+	lastID   uint32 // of the peer's newest stream
+	credit   int    // bytes that the peer may still send
+	eaten    int    // bytes that were taken and not credited again
+	stranger bool   // nobody has said yet that the peer is known: limits are those of strangers
 
 	// Between the goroutine and the keeper.
 	active atomic.Bool   // bytes came since the keeper looked
 	busy   atomic.Bool   // the goroutine is not waiting for bytes
 	budget atomic.Int32  // frames that the peer may still bother us with
 	behind atomic.Uint32 // tick since which the rest of a frame is awaited; 0: none is
-	nudged atomic.Bool   // there is something that the goroutine is to attend to
 	closed atomic.Bool
+	// expires is when the peer's certificate does, in Unix seconds (nanoseconds end in 2262); 0: it has shown none.
+	expires atomic.Int64
 
 	mu      sync.Mutex // guards what follows, and the streams' fields that say so
 	streams []*Stream  // open ones, few
@@ -50,10 +52,12 @@ type conn struct {
 	resized bool       // the next header block must begin with a tableUpdate
 	greeted bool       // settings were sent: frames may be
 	corked  bool       // the goroutine is busy with what came: what is sent waits for it, to go together
+	agreed  bool       // the handshake is over: deadlines are nudges from here on; the goroutine sets it
 	leaving leaving
-	goneAt  uint32 // streams above it are not taken any more, once leaving is told
-	quiet   uint32 // ticks without a byte
-	pinged  bool   // in these
+	parting *Status // what streams are to end with; nil: they are not
+	goneAt  uint32  // streams above it are not taken any more, once leaving is told
+	quiet   uint32  // ticks without a byte
+	pinged  bool    // in these
 }
 
 // leaving is how far a connection is on its way to its end. The peer is told twice: first
@@ -81,7 +85,7 @@ var (
 )
 
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{server: s, begun: time.Now(), window: firstWindow, initial: firstWindow, largest: maxFrame, credit: connWindow}
+	c := &conn{server: s, old: s.opts.oldFrom(time.Now()), window: firstWindow, initial: firstWindow, largest: maxFrame, credit: connWindow}
 	c.socket = newSocket(nc, c.flushed)
 	c.in.conn, c.in.whole, c.in.quota = c, true, maxBlock
 	c.budget.Store(budgetMost)
@@ -137,7 +141,9 @@ func (c *conn) begin() error {
 			return fmt.Errorf("the peer does not offer HTTP/2 with ALPN, but %q", p)
 		}
 		c.socket.waits, c.in.tls = false, c.tls
+		c.noteExpiry()
 	}
+	c.stranger = c.server.opts.Strangers && (c.tls == nil || len(c.tls.ConnectionState().VerifiedChains) == 0)
 	c.greet()
 	if err := c.readPreface(); err != nil {
 		return err
@@ -158,7 +164,10 @@ func (c *conn) begin() error {
 	if err := c.settings(s); err != nil {
 		return err
 	}
-	return c.socket.SetReadDeadline(time.Time{})
+	c.mu.Lock()
+	c.agreed = true
+	c.mu.Unlock()
+	return c.attend() // to what nudges would have been for
 }
 
 // greet sends what every connection begins with.
@@ -166,7 +175,7 @@ func (c *conn) greet() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.control = appendSettings(c.control,
-		xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: maxStreams},
+		xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: c.mostStreams()},
 		xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: streamWindow},
 		xhttp2.Setting{ID: xhttp2.SettingMaxHeaderListSize, Val: maxHeaderList})
 	c.control = appendWindowUpdate(c.control, 0, connWindow-firstWindow)
@@ -198,14 +207,16 @@ func (c *conn) waits(in *input) {
 }
 
 // attend is called when waiting was interrupted: by the keeper, or by the end of the time
-// for the handshake.
+// for the handshake. It ends the deadline first, and looks at what there is afterwards: what
+// a nudge was for is seen, or its deadline comes after that and has it attend once more.
 func (c *conn) attend() error {
-	if !c.nudged.Swap(false) {
+	if !c.agreed {
 		return errSilent
 	}
 	if err := c.socket.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
+	c.dismissAll()
 	for _, st := range c.expired(time.Now()) {
 		if st.receiver == nil {
 			c.resetStream(st, xhttp2.ErrCodeCancel)
@@ -221,9 +232,9 @@ func (c *conn) attend() error {
 	return nil
 }
 
-// nudge makes the goroutine attend, from another one.
+// nudge makes the goroutine attend, from another one, to what was changed before. Nudges may
+// overlap with each other and with attend; during the handshake there must be none.
 func (c *conn) nudge() {
-	c.nudged.Store(true)
 	_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // where it fails the goroutine is about to end
 }
 

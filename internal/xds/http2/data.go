@@ -179,7 +179,7 @@ func (c *conn) messages(st *Stream, b []byte) {
 				return
 			}
 			b = b[k:]
-			if s := c.checkPrefix(m); s != nil {
+			if s := c.checkPrefix(m, len(b)); s != nil {
 				c.finish(st, s)
 				return
 			}
@@ -197,7 +197,8 @@ func (c *conn) messages(st *Stream, b []byte) {
 	}
 }
 
-func (c *conn) checkPrefix(m *message) *Status {
+// checkPrefix tells what is wrong with a message of which have bytes came with its prefix.
+func (c *conn) checkPrefix(m *message, have int) *Status {
 	switch {
 	case m.head[0] == 1:
 		return statusf(Internal, "a message is compressed, and grpc-encoding does not say how")
@@ -205,6 +206,8 @@ func (c *conn) checkPrefix(m *message) *Status {
 		return statusf(Internal, "a message begins with %d, which gRPC does not know", m.head[0])
 	case m.size() > c.server.opts.MaxMessage:
 		return statusf(ResourceExhausted, "a message has %d bytes; %d is the limit", m.size(), c.server.opts.MaxMessage)
+	case have < m.size():
+		return c.checkUnfinished()
 	}
 	return nil
 }

@@ -209,7 +209,7 @@ func TestAccept(t *testing.T) {
 	v := newService(t, Options{})
 	broken := errors.New("broken")
 	require.Equal(t, broken, v.s.Serve(&flaky{ln, []error{momentary{io.EOF}, broken}}))
-	v.s.GracefulStop(context.Background())
+	v.s.GracefulStop(context.Background(), nil)
 	ln, err = net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.ErrorIs(t, v.s.Serve(ln), ErrStopped, "it was stopped")

@@ -42,8 +42,13 @@ func (c *laterCall) Heard() {
 // serveLater serves a Finisher beside the usual methods.
 func serveLater(t *testing.T) (*service, chan *laterCall) {
 	t.Helper()
+	return serveLaterWith(t, Options{Tick: time.Millisecond})
+}
+
+func serveLaterWith(t *testing.T, o Options) (*service, chan *laterCall) {
+	t.Helper()
 	calls := make(chan *laterCall, 10)
-	v := serve(t, Options{Tick: time.Millisecond}, map[string]Handler{later: func(st *Stream) Receiver {
+	v := serve(t, o, map[string]Handler{later: func(st *Stream) Receiver {
 		c := &laterCall{st: st, token: st.Authorization(), answer: make(chan error, 1), over: make(chan struct{})}
 		calls <- c
 		return c

@@ -11,6 +11,11 @@ import (
 func (c *conn) readFrames() error {
 	for {
 		c.in.whole, c.in.quota = true, maxBlock
+		// Waiting here and not below the Framer keeps the stack of a connection at rest under
+		// a quarter of 8 KB, so that a collection makes 4 KB of it.
+		if err := c.in.ready(); err != nil {
+			return err
+		}
 		fh, err := c.framer.ReadFrameHeader()
 		if err == nil {
 			if fh.Type == xhttp2.FrameData {

@@ -94,6 +94,12 @@ func serve(t *testing.T, o Options, more ...map[string]Handler) *service {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	return serveOn(t, l, o, more...)
+}
+
+// serveOn is serve at a listener.
+func serveOn(t *testing.T, l net.Listener, o Options, more ...map[string]Handler) *service {
+	t.Helper()
 	v := newService(t, o, more...)
 	v.addr = l.Addr().String()
 	served := make(chan error, 1)

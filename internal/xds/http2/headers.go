@@ -43,7 +43,7 @@ func (c *conn) headers(f *xhttp2.MetaHeadersFrame) error {
 func (c *conn) admit() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.streams) < maxStreams && (c.leaving != told || c.lastID <= c.goneAt)
+	return c.parting == nil && len(c.streams) < int(c.mostStreams()) && (c.leaving != told || c.lastID <= c.goneAt)
 }
 
 // request is what the header block of a request says.

@@ -31,15 +31,21 @@ func (in *input) Read(p []byte) (int, error) {
 // take gives up to n bytes, at least one of them, in place: they are valid until the next
 // call.
 func (in *input) take(n int) ([]byte, error) {
-	if in.r == in.w {
-		if err := in.fill(); err != nil {
-			return nil, err
-		}
+	if err := in.ready(); err != nil {
+		return nil, err
 	}
 	n = min(n, in.w-in.r)
 	in.r += n
 	in.whole = false
 	return in.buf[in.r-n : in.r], nil
+}
+
+// ready waits until there are bytes.
+func (in *input) ready() error {
+	if in.r < in.w {
+		return nil
+	}
+	return in.fill()
 }
 
 // fill waits for bytes. Everything there was has been taken.
@@ -78,6 +84,7 @@ func (in *input) receive() (int, error) {
 		if in.buf == nil {
 			in.buf = buffers.Get().(*buffer)
 		}
+		lend(in.tls)
 		n, err := in.tls.Read(in.buf[:])
 		if n > 0 {
 			return n, nil // an error comes again
@@ -86,7 +93,7 @@ func (in *input) receive() (int, error) {
 			return 0, err
 		}
 		giveBack(&in.buf)
-		trim(in.tls)
+		takeBack(in.tls)
 		if err := s.receive(); err != nil {
 			return 0, err
 		}

@@ -14,6 +14,12 @@ const (
 	maxWindow     = 1<<31 - 1
 )
 
+// What strangers are held to: peers that have not shown who they are, where that matters.
+const (
+	strangerStreams = 10      // open at the same time on a connection
+	strangerMessage = 1 << 20 // bytes of messages that are unfinished or kept, on all of a connection's streams
+)
+
 // A connection has a budget of frames that cost us more than its peer: pings, settings,
 // resets, empty DATA, new streams, small credits. It is a rate, so that those of years of
 // keep-alive do not add up.

@@ -39,13 +39,14 @@ type Finisher interface {
 // Options are what a Server can be told. The zero value is good.
 type Options struct {
 	TLS         *tls.Config   // nil: plain text, with prior knowledge
-	MaxMessage  int           // bytes; larger ones end their stream with RESOURCE_EXHAUSTED
+	MaxMessage  int           // bytes of a message, and of those unfinished or kept on a connection; what is beyond ends its stream with RESOURCE_EXHAUSTED
+	Strangers   bool          // peers without a verified certificate may do little, until Stream.Trust
 	Handshake   time.Duration // until TLS, preface and settings are there
 	Keepalive   time.Duration // without a byte from the peer, until a ping
 	PingTimeout time.Duration // without a byte after the ping, until the connection is closed
 	FrameTime   time.Duration // that the rest of a frame or header block may take
-	MaxAge      time.Duration // until a connection is told to go away; 0: never
-	MaxAgeGrace time.Duration // after that, until it is closed; 0: when its streams have ended
+	MaxAge      time.Duration // until a connection is told to go away, a tenth more or less; 0: when its peer's certificate expires
+	MaxAgeGrace time.Duration // after that, until its streams are ended, and it is closed; 0: when they have ended by themselves
 	Tick        time.Duration // how exactly these are kept
 	Log         *slog.Logger  // told why connections were ended by this side; nil: nobody is
 }
@@ -176,15 +177,17 @@ func (s *Server) Stop() {
 }
 
 // GracefulStop accepts no more, tells peers to go away, and waits until all streams have
-// ended by themselves or ctx ends; then it is Stop.
-func (s *Server) GracefulStop(ctx context.Context) {
+// ended or ctx ends; then it is Stop. Streams end by themselves, or with status where that is
+// given, but for those of Finishers: they are answered.
+func (s *Server) GracefulStop(ctx context.Context, status *Status) {
 	s.shut()
 	for _, c := range s.all() {
 		c.goAway()
+		c.dismiss(status)
 	}
-	tick := time.NewTicker(min(s.opts.Tick, 100*time.Millisecond))
+	tick := time.NewTicker(min(s.opts.Tick, 10*time.Millisecond))
 	defer tick.Stop()
-	for len(s.all()) > 0 {
+	for s.open() > 0 {
 		select {
 		case <-tick.C:
 			continue
@@ -203,6 +206,13 @@ func (s *Server) shut() {
 	for _, ln := range s.listeners {
 		ln.Close()
 	}
+}
+
+// open is the number of connections.
+func (s *Server) open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
 }
 
 func (s *Server) all() []*conn {

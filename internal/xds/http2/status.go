@@ -10,7 +10,7 @@ import (
 // Code is a gRPC status code.
 type Code uint32
 
-// The codes that this package gives itself.
+// The codes that this package gives itself, and that of servers that end.
 const (
 	OK                Code = 0
 	Unknown           Code = 2
@@ -18,6 +18,7 @@ const (
 	ResourceExhausted Code = 8
 	Unimplemented     Code = 12
 	Internal          Code = 13
+	Unavailable       Code = 14
 )
 
 // Status is how a stream ends, for the peer. A Receiver's error may be one.

@@ -25,6 +25,7 @@ type Stream struct {
 	eaten    int      // bytes that were taken and not credited again
 	expect   int64    // bytes of DATA that the peer has announced and not sent; -1: it has not announced them
 	message  message
+	kept     int // bytes of messages that the Receiver keeps
 
 	// Guarded by conn.mu.
 	window   int

@@ -2,6 +2,7 @@ package http2
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -187,6 +188,30 @@ func TestAgeGrace(t *testing.T) {
 	})
 }
 
+// TestAgeEndsStreams: who stays on an old connection is told why it ends, which then ends in good order. Who waits
+// for an answer may get it after that.
+func TestAgeEndsStreams(t *testing.T) {
+	withTime(t, func(enough time.Duration) bool {
+		v, calls := serveLaterWith(t, Options{Tick: time.Millisecond, MaxAge: enough, MaxAgeGrace: enough})
+		p := v.connect()
+		held, asked := p.open(hold), p.ask()
+		if p.next() == nil { // GOAWAY
+			return false
+		}
+		call := <-calls
+		require.NoError(t, p.fr.WritePing(true, p.frame(xhttp2.FramePing).(*xhttp2.PingFrame).Data))
+		require.NotNil(t, p.frame(xhttp2.FrameGoAway))
+		a := p.answer(held)
+		require.Equal(t, fmt.Sprint(Unavailable), a.trailer["grpc-status"])
+		require.Equal(t, aged.Message, a.trailer["grpc-message"])
+		require.True(t, v.call(0).over())
+		call.answer <- nil
+		require.Equal(t, "0", p.answer(asked).trailer["grpc-status"])
+		p.gone()
+		return true
+	})
+}
+
 func TestGracefulStop(t *testing.T) {
 	v := serve(t, Options{})
 	p := v.connect()
@@ -198,7 +223,7 @@ func TestGracefulStop(t *testing.T) {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		v.s.GracefulStop(context.Background())
+		v.s.GracefulStop(context.Background(), nil)
 	}()
 	p.frame(xhttp2.FrameGoAway)
 	ping := p.frame(xhttp2.FramePing).(*xhttp2.PingFrame)
@@ -219,7 +244,7 @@ func TestGracefulStopIsNotForever(t *testing.T) {
 	c := v.call(0)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	v.s.GracefulStop(ctx)
+	v.s.GracefulStop(ctx, nil)
 	require.True(t, c.over())
 	require.Error(t, c.Context().Err())
 	p.gone()

@@ -106,6 +106,12 @@ type Options struct {
 	// Unfollowed: streams do not keep which revisions they owe, and nobody is told of what
 	// becomes of them. It is for experiments.
 	Unfollowed bool
+	// MaxConnectionAge is how old connections get, a tenth more or less: whoever they are from shows again who
+	// they are. 0: until their certificates expire.
+	MaxConnectionAge time.Duration
+	// ConnectionGrace is what is under way on a connection that is old, or whose peer's certificate has
+	// expired, has left; 0: 10 s.
+	ConnectionGrace time.Duration
 	// Methods are served beside the discovery service, by path: "/package.Service/Method".
 	Methods map[string]Unary
 }

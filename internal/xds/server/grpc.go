@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -25,6 +26,7 @@ const (
 	streamWindow     = 256 << 10
 	connectionWindow = 1 << 20
 	maxRequest       = 32 << 20
+	maxStreams       = 100 // on a connection
 )
 
 // A proxy that says nothing for so long is asked whether it is there, and has so long to
@@ -34,15 +36,23 @@ const (
 	keepaliveTimeout = 20 * time.Second
 )
 
-// GRPCOptions are what a grpc.Server needs to serve this service: its codec, and
+// defaultGrace is that of Options.ConnectionGrace, as Istio's.
+const defaultGrace = 10 * time.Second
+
+func (o *Options) grace() time.Duration { return cmp.Or(o.ConnectionGrace, defaultGrace) }
+
+// grpcOptions are what a grpc.Server needs to serve this service: its codec, and
 // windows and limits that suit it. Other services on it are served as usual.
-func GRPCOptions() []grpc.ServerOption {
+func (o *Options) grpcOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(rawCodec{encoding.GetCodecV2(protocodec.Name)}),
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connectionWindow),
 		grpc.MaxRecvMsgSize(maxRequest),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionAge: o.MaxConnectionAge, MaxConnectionAgeGrace: o.grace(),
+		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	}
 }
@@ -104,7 +114,7 @@ const (
 	deltaMethod = "DeltaAggregatedResources"
 )
 
-// register adds a port's service to a grpc.Server that was made with GRPCOptions.
+// register adds a port's service to a grpc.Server that was made with grpcOptions.
 func (s *Server) register(g *grpc.Server, port *Port) {
 	handler := func(p ledger.Protocol) grpc.StreamHandler {
 		return func(_ any, g grpc.ServerStream) error { return s.pull(p, port, grpcTransport{g}) }

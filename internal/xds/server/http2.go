@@ -24,9 +24,11 @@ func (s *Server) http2Methods(port *Port) map[string]http2.Handler {
 	return methods
 }
 
-// HTTP2Options are what suits the service: the same as GRPCOptions.
-func HTTP2Options() http2.Options {
-	return http2.Options{MaxMessage: maxRequest, Keepalive: keepaliveTime, PingTimeout: keepaliveTimeout}
+// http2Options are what suits the service: the same as grpcOptions.
+func (o *Options) http2Options() http2.Options {
+	return http2.Options{
+		MaxMessage: maxRequest, Keepalive: keepaliveTime, PingTimeout: keepaliveTimeout, MaxAge: o.MaxConnectionAge, MaxAgeGrace: o.grace(),
+	}
 }
 
 // pushed is a stream whose requests are brought to it.
@@ -34,7 +36,11 @@ type pushed struct{ st *stream }
 
 // Receive implements http2.Receiver.
 func (p pushed) Receive(b []byte) error {
-	return http2Status(p.st.take(b))
+	if err := p.st.take(b); err != nil {
+		return http2Status(err)
+	}
+	p.st.transport.(http2Transport).stream.Trust()
+	return nil
 }
 
 // http2Status is a gRPC status for package http2.
@@ -42,7 +48,10 @@ func http2Status(err error) error {
 	if err == nil {
 		return nil
 	}
-	s := status.Convert(err)
+	return toHTTP2(status.Convert(err))
+}
+
+func toHTTP2(s *status.Status) *http2.Status {
 	return &http2.Status{Code: http2.Code(s.Code()), Message: s.Message()}
 }
 

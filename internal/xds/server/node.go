@@ -98,6 +98,7 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	p.Modules = m["MOONSAIL_MODULES"].GetBoolValue()
 	p.Extensions = m["MOONSAIL_EXTENSIONS"].GetBoolValue()
 	p.Uncounted = m["MOONSAIL_UNCOUNTED"].GetBoolValue()
+	p.AnyWorker = m["INBOUND_LISTENER_EXACT_BALANCE"].GetStringValue() == "false" // Istio's name; its default is this
 	if port := m["MOONSAIL_STATUS_PORT"].GetNumberValue(); port >= 1 && port <= 65535 {
 		p.StatusPort = uint16(port)
 	}

@@ -30,17 +30,22 @@ import (
 // pair makes a certificate of its own for both sides.
 func pair(t *testing.T) (certificate tls.Certificate, pool *x509.CertPool) {
 	t.Helper()
+	return pairUntil(t, time.Now().Add(time.Hour))
+}
+
+func pairUntil(t *testing.T, end time.Time) (certificate tls.Certificate, pool *x509.CertPool) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "both"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: end, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
 	require.NoError(t, err)
 	c, err = x509.ParseCertificate(der)
 	require.NoError(t, err)
 	pool = x509.NewCertPool()
 	pool.AddCert(c)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: c}, pool
 }
 
 // textCodec is a codec of strings.
@@ -60,8 +65,7 @@ func (h *harness) serveAt(on Transport, port Port, client *tls.Config) *grpc.Cli
 	h.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(h.t, err)
-	carrier, served := h.server.Carry(on, port), make(chan struct{})
-	go func() { defer close(served); _ = carrier.Serve(l) }()
+	carrier, served := h.carryAt(on, port, l)
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(client)))
 	require.NoError(h.t, err)
 	h.t.Cleanup(func() {

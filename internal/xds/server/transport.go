@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"errors"
+	"io"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/xds/ledger"
@@ -49,6 +51,9 @@ func (s *Server) pull(p ledger.Protocol, port *Port, t puller) error {
 	defer st.end()
 	for {
 		b, free, err := t.receive()
+		if errors.Is(err, io.EOF) {
+			return nil // the peer has ended its side
+		}
 		if err != nil {
 			return err
 		}

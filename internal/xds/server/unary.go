@@ -70,7 +70,7 @@ func (u *unaryStream) Receive(b []byte) error {
 		return http2Status(Invalid("%s takes one message", u.stream.Path()))
 	}
 	u.request, u.whole = slices.Clone(b), true
-	return nil
+	return u.stream.Keep(len(b))
 }
 
 // Heard implements http2.Finisher.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,7 +33,18 @@ type load struct {
 
 	mu       sync.Mutex // guards what follows
 	made     int
-	failures []string
+	requests []request // that have been answered, or failed, since the last look
+	failures []request // those of them that failed
+}
+
+// request is when one was under way.
+type request struct {
+	began, ended time.Time
+	err          error
+}
+
+func (r request) String() string {
+	return fmt.Sprintf("from %s for %s: %v", r.began.Format("15:04:05.000"), r.ended.Sub(r.began), r.err)
 }
 
 // startLoad begins to ask a host for a page.
@@ -63,14 +75,20 @@ func (l *load) call(ctx context.Context, url, host string, fresh bool) {
 			return
 		case <-time.After(callPause):
 		}
-		began := time.Now()
-		err := ask(client, url, host)
-		l.mu.Lock()
-		l.made++
-		if err != nil {
-			l.failures = append(l.failures, fmt.Sprintf("from %s for %s: %v", began.Format("15:04:05.000"), time.Since(began), err))
-		}
-		l.mu.Unlock()
+		r := request{began: time.Now()}
+		r.err = ask(client, url, host)
+		r.ended = time.Now()
+		l.keep(r)
+	}
+}
+
+func (l *load) keep(r request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.made++
+	l.requests = append(l.requests, r)
+	if r.err != nil {
+		l.failures = append(l.failures, r)
 	}
 }
 
@@ -126,5 +144,26 @@ func (l *load) requireNoneLost(during string) {
 	defer l.mu.Unlock()
 	l.t.Logf("%s: %d requests, %d lost", during, l.made, len(l.failures))
 	require.Empty(l.t, l.failures, during)
-	l.made = 0
+	l.made, l.requests = 0, nil
+}
+
+// heardWithin is for callers to learn that connections were closed: an Envoy may send a request on one
+// that it keeps until its worker has read the end of it, which the kernel has given it.
+const heardWithin = 250 * time.Millisecond
+
+// requireOthersAnswered checks that since the last look all requests were answered with 200 that were
+// not under way between two moments, or until callers had heard of the second.
+func (l *load) requireOthersAnswered(during string, from, to time.Time) {
+	l.t.Helper()
+	l.more(5)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	to = to.Add(heardWithin)
+	underWay := func(r request) bool { return r.began.Before(to) && r.ended.After(from) }
+	others := slices.DeleteFunc(slices.Clone(l.failures), underWay)
+	then := len(slices.DeleteFunc(l.requests, func(r request) bool { return !underWay(r) }))
+	l.t.Logf("%s: %d requests, %d under way, %d lost", during, l.made, then, len(l.failures))
+	require.Empty(l.t, others, "%s: they were not under way", during)
+	require.LessOrEqual(l.t, len(l.failures), then, during)
+	l.made, l.requests, l.failures = 0, nil, nil
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -260,15 +261,26 @@ func (m *shopMesh) losePlane(t *testing.T, l *load) {
 	})
 }
 
-// killEnvoy has an Envoy crash, and waits for the next one.
-func (m *shopMesh) killEnvoy(t *testing.T, w *member) {
+// killEnvoy has an Envoy crash, and waits for the next one. It died between two moments: at the second
+// the kernel had closed its connections.
+func (m *shopMesh) killEnvoy(t *testing.T, w *member) (from, to time.Time) {
 	t.Helper()
 	envoys := w.envoys(t)
-	require.NoError(t, syscall.Kill(envoys[len(envoys)-1], syscall.SIGKILL))
+	pid := envoys[len(envoys)-1]
+	from = time.Now()
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	eventually(t, "the Envoy is gone", func() error {
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("it is there: signalling it gave %v", err) //nolint:errorlint // none is an error here, too
+		}
+		return nil
+	})
+	to = time.Now()
 	eventually(t, "another Envoy of "+w.name, func() error {
 		if len(w.envoys(t)) == len(envoys) {
 			return errors.New("there is none")
 		}
 		return nil
 	})
+	return from, to
 }

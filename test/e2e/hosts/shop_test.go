@@ -30,6 +30,7 @@ type shopMesh struct {
 	caDir   string
 	plane   *process
 	members []*member
+	workers int            // threads of each Envoy
 	direct  map[string]int // calls of the shopper to the catalog, by what came of them
 }
 
@@ -78,15 +79,21 @@ kind: PeerAuthentication
 metadata: {name: default, namespace: istio-system}
 spec: {mtls: {mode: STRICT}}`
 
-func startShop(t *testing.T) *shopMesh {
+func startShop(t *testing.T) *shopMesh { return startShopWith(t, shopCommon, 1) }
+
+// startShopWith runs one with what is common to all, and so many worker threads in each Envoy.
+func startShopWith(t *testing.T, common string, workers int) *shopMesh {
 	t.Helper()
 	netns.RequireRoot(t)
-	m := &shopMesh{mesh: &mesh{t: t, net: netns.New(t, false), dir: t.TempDir()}, caDir: filepath.Join(t.TempDir(), "ca"), direct: map[string]int{}}
+	m := &shopMesh{
+		mesh: &mesh{t: t, net: netns.New(t, false), dir: t.TempDir()}, caDir: filepath.Join(t.TempDir(), "ca"),
+		workers: workers, direct: map[string]int{},
+	}
 	m.control = m.net.Host()
 	for _, w := range shopWorkloads() {
 		m.members = append(m.members, &member{Workload: w, workload: &workload{Host: m.net.Host(), name: w.Name}})
 	}
-	m.write("common.yaml", shopCommon)
+	m.write("common.yaml", common)
 	for i, s := range demo.Services {
 		m.write("service-"+s+".yaml", m.serviceDocuments(s, i)...)
 	}
@@ -182,7 +189,7 @@ func (m *shopMesh) agentArgs(w *member, token string) []string {
 		"--xds-plaintext=false", "--xds-address", at(m.control, 15012), "--xds-root-cert", filepath.Join(m.caDir, ca.RootFile), "--token-file", file,
 		// They live for long and are renewed each 2 s: on a machine that has no time none expires.
 		"--cert-ttl", "10m", "--cert-grace-period-ratio", "0.997",
-		"--envoy", binary.Path, "--concurrency", "1",
+		"--envoy", binary.Path, "--concurrency", strconv.Itoa(m.workers),
 	}
 }
 

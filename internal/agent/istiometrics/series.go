@@ -1,0 +1,34 @@
+package istiometrics
+
+import "bytes"
+
+// MaxSeries bounds the counters that Envoy keeps of a side's calls; see package translate.
+const MaxSeries = 2000
+
+// Sides are the values of the label reporter.
+var Sides = []string{"source", "destination"}
+
+var (
+	counterType = []byte(" counter\n")
+	typeLine    = []byte("# TYPE ")
+)
+
+// Series counts, in Prometheus's text from Envoy, the counters of Istio's metrics of each side.
+func Series(text []byte) map[string]int {
+	out, counters := map[string]int{}, false
+	for line := range bytes.Lines(text) {
+		if bytes.HasPrefix(line, typeLine) {
+			counters = bytes.HasPrefix(line, typePrefix) && bytes.HasSuffix(line, counterType)
+			continue
+		}
+		if !counters {
+			continue
+		}
+		for _, side := range Sides {
+			if bytes.Contains(line, []byte(callLabel+`="`+side+"|")) {
+				out[side]++
+			}
+		}
+	}
+	return out
+}

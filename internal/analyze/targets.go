@@ -1,0 +1,25 @@
+package analyze
+
+import (
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// policyTargets reports Gateways that are not there, where no router says that it is one of theirs either. A
+// policy that is for none at all was told of when it was decoded.
+func (c *checker) policyTargets(o model.Selecting) {
+	t, ok := o.(model.Targeting)
+	if !ok {
+		return
+	}
+	names, _ := t.TargetGateways()
+	ns := o.Metadata().Namespace
+	for _, name := range names {
+		router := func(w *model.Workload) bool { return w.Labels[model.LabelGatewayName] == name }
+		if c.gateways.api[model.Key{Kind: model.KindKubernetesGateway, Namespace: ns, Name: name}] || slices.ContainsFunc(c.workloads[ns], router) {
+			continue
+		}
+		c.warnf(o, "spec.targetRefs", "namespace %s has no Gateway %s of a class that is served here, so nothing is done for it; write it, or correct the name", ns, name)
+	}
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/lab/choices"
+)
+
+// choicesFlags are those of "moonsail lab choices".
+type choicesFlags struct {
+	experimentFlags
+	options choices.Options
+	own     []string
+}
+
+func (f *choicesFlags) command() *cobra.Command {
+	d := choices.DefaultOptions()
+	cmd := &cobra.Command{
+		Use:   "choices",
+		Short: "Measure what each choice of a sidecar's configuration costs",
+		Long: `Calls an application through two sidecars with mutual TLS, as they are configured by default,
+and through pairs that differ in one thing each: HTTP/2 between them, TLS, buffers, windows,
+retries, limits, statistics, logs. --own tries what EnvoyFilters of yours make of it.
+
+Choices: ` + strings.Join(d.Names(), "; ") + `.
+
+Exit status: 0 measured, 1 failed or interrupted (complete rounds are reported), 2 wrong flags.`,
+		Example: `  moonsail lab choices --quick
+  moonsail lab choices --out report/
+  moonsail lab choices --only buffers,windows,again
+  moonsail lab choices --only again --own mine=filter.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.start(cmd) },
+	}
+	fs := cmd.Flags()
+	fs.IntVar(&f.options.Concurrency, "concurrency", d.Concurrency, "worker threads of each Envoy, 0: one a core")
+	fs.IntVar(&f.options.Connections, "connections", d.Connections, "connections that send as fast as answers come")
+	fs.IntVar(&f.options.Rate, "rate", d.Rate, "requests a second where latencies are measured")
+	fs.StringSliceVar(&f.options.Only, "only", nil, "choices to measure, by beginnings of `NAMES` (default: all)")
+	fs.StringSliceVar(&f.own, "own", nil, "`NAME=FILE` of a choice of yours: objects as YAML, in which $NAMESPACE is the pair's")
+	f.addFlags(cmd)
+	return cmd
+}
+
+func (f *choicesFlags) start(cmd *cobra.Command) (err error) {
+	o := f.options
+	o.Quick = f.quick
+	if o.Own, err = readOwn(f.own); err != nil {
+		return err
+	}
+	if o.Binary, o.Envoy, err = f.programs(o.Check()); err != nil {
+		return err
+	}
+	return f.run(cmd, choices.New(o))
+}
+
+// readOwn reads the files of choices.
+func readOwn(list []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, x := range list {
+		name, file, ok := strings.Cut(x, "=")
+		if !ok || name == "" {
+			return nil, usageError{fmt.Errorf("--own %s is not NAME=FILE", x)}
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, &UserError{What: "cannot read a choice", Where: "--own " + x, Err: err, Next: "name a file of YAML"}
+		}
+		out[name] = string(text)
+	}
+	return out, nil
+}

@@ -1,0 +1,159 @@
+// Package choices measures each choice that the generated configuration of a sidecar is made of,
+// by what a pair of sidecars takes with it and with another one: moonsail lab choices.
+//
+// A variant is a pair like Moonsail's own that differs in one thing, by an option of Istio's API
+// or by an EnvoyFilter. Those that differ in how connections begin are compared with a pair that
+// makes a connection for each request.
+package choices
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/lab/pair"
+)
+
+// Options are what a run is told.
+type Options struct {
+	Binary      []string // the command line of moonsail
+	Envoy       string
+	Concurrency int
+	Connections int
+	Rate        int
+	// Only are the choices to measure, by beginnings of their names; none: all.
+	Only []string
+	// Own are more of them: objects as YAML, by name, in which $NAMESPACE is the pair's.
+	Own   map[string]string
+	Quick bool
+}
+
+// DefaultOptions are those of the plan.
+func DefaultOptions() Options { return Options{Concurrency: 2, Connections: 64, Rate: 1000} }
+
+// Check tells what is wrong with options.
+func (o *Options) Check() error {
+	if o.Concurrency < 0 || o.Concurrency > 64 || o.Connections < 1 || o.Connections > 4096 || o.Rate < 10 {
+		return errors.New("concurrency is 0 (one a core) to 64, connections are 1 to 4096, the rate is 10 a second or more")
+	}
+	for _, name := range o.Only {
+		if !slices.ContainsFunc(o.all(), func(c choice) bool { return strings.HasPrefix(c.name, name) }) {
+			return fmt.Errorf("there is no choice %q; there are: %s", name, strings.Join(o.Names(), ", "))
+		}
+	}
+	return nil
+}
+
+// Names are those of all choices.
+func (o *Options) Names() (out []string) {
+	for _, c := range o.all() {
+		out = append(out, c.name)
+	}
+	return out
+}
+
+// Names of what others are compared with.
+const (
+	Ours  = "Moonsail's"
+	Fresh = "a connection for each request"
+)
+
+// lab is one experiment in the making.
+type lab struct {
+	Options
+	mesh   *pair.Mesh
+	phases pair.Phases
+}
+
+// New makes the experiment.
+func New(o Options) *experiment.Experiment {
+	l := &lab{Options: o, phases: pair.Phases{
+		Connections: o.Connections, Closed: 2 * time.Second,
+		Rates: []int{o.Rate}, Fixed: 3 * time.Second, RateConnections: 16, OpenLoop: true,
+	}}
+	rounds := 11
+	if o.Quick {
+		l.phases.Closed, l.phases.Fixed, rounds = 300*time.Millisecond, 400*time.Millisecond, 3
+	}
+	e := &experiment.Experiment{
+		Name: "choices", Title: "What each choice of a sidecar's configuration costs", About: about, Quick: o.Quick,
+		Envoy: o.Envoy, Rounds: rounds, Before: l.start, Metrics: l.metrics(), Plots: l.plots(),
+		Facts: []string{
+			fmt.Sprintf("Fortio (1.66), answers of 1 KB: %d connections as fast as they go for %s, then %d at %d/s at fixed times for %s; mTLS, %d workers (0: one a core)",
+				o.Connections, l.phases.Closed, l.phases.RateConnections, o.Rate, l.phases.Fixed, o.Concurrency),
+			"The load, both Envoys and the application share the CPUs",
+		},
+	}
+	l.variants(e)
+	e.Expect = time.Duration(len(e.Variants)) * l.phases.Expect()
+	return e
+}
+
+const about = "A load calls an application through a client's and a server's sidecar with mutual TLS, as Moonsail configures them, and through pairs that differ in one " +
+	"thing each. What is about the beginning of connections is compared with a pair that makes a connection between the sidecars for each request. " +
+	"CPU is that of both Envoys."
+
+func (l *lab) start(ctx context.Context) (stop func(), err error) {
+	l.mesh, err = pair.Start(ctx, pair.Options{Binary: l.Binary, Envoy: l.Envoy, MeshConfig: pair.LogProviders})
+	if err != nil {
+		return nil, err
+	}
+	return l.mesh.Stop, nil
+}
+
+// metrics are a pair's, without what there is to no sidecars at all.
+func (l *lab) metrics() []experiment.Metric {
+	out := slices.DeleteFunc(l.phases.Metrics(""), func(m experiment.Metric) bool { return m.From != nil })
+	for i := range out {
+		if n := out[i].Name; n == l.at("cpu") || n == l.at("p99") {
+			out[i].Detail = false
+		}
+	}
+	return out
+}
+
+// at is a metric of the fixed rate.
+func (l *lab) at(metric string) string { return fmt.Sprintf("%s_%d", metric, l.Rate) }
+
+// variants are the choices that were asked for, and what they are compared with.
+func (l *lab) variants(e *experiment.Experiment) {
+	all := l.all()
+	asked := func(c choice) bool {
+		return len(l.Only) == 0 || slices.ContainsFunc(l.Only, func(name string) bool { return strings.HasPrefix(c.name, name) })
+	}
+	for _, c := range all {
+		base := slices.ContainsFunc(all, func(of choice) bool { return of.base == c.name && asked(of) })
+		if !base && !asked(c) {
+			continue
+		}
+		e.Variants = append(e.Variants, l.variant(c))
+		if c.base != "" && asked(c) {
+			e.Compare = append(e.Compare, experiment.Pair{Variant: c.name, Base: c.base, Metrics: []string{"qps", "cpu", l.at("cpu"), l.at("p99")}})
+		}
+	}
+}
+
+func (l *lab) variant(c choice) experiment.Variant {
+	return experiment.Variant{Name: c.name, About: c.about, Start: func(ctx context.Context) (experiment.Subject, error) {
+		s := c.setup
+		s.Client, s.Server, s.Concurrency = true, true, l.Concurrency
+		p, err := l.mesh.Pair(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		return &pair.Subject{Pair: p, Phases: l.phases}, nil
+	}}
+}
+
+func (l *lab) plots() []experiment.Plot {
+	return []experiment.Plot{
+		{Title: "CPU time of the Envoys for 1000 requests", Metric: "cpu", About: "As fast as answers come; both sidecars together. The least noisy of the measures."},
+		{Title: fmt.Sprintf("CPU time of the Envoys for 1000 requests at %d a second", l.Rate), Metric: l.at("cpu"), About: "Requests come one at a time."},
+		{Title: "Requests a second, as fast as they go", Metric: "qps"},
+		{Title: fmt.Sprintf("p99 at %d requests a second", l.Rate), Metric: l.at("p99")},
+	}
+}

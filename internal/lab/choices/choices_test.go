@@ -1,0 +1,187 @@
+package choices_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/lab/choices"
+	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/lab/pair"
+	"github.com/moonsail/moonsail/test/labtest"
+)
+
+func TestMain(m *testing.M) { labtest.Main(m) }
+
+// marks are what the configuration of a choice's sidecars has, and that of Moonsail's has not; or,
+// with a "-", the other way round.
+var marks = map[string]string{
+	"HTTP/1.1 between sidecars":      `-"istio-h2"`,
+	"the kernel's choice of workers": `-"exact_balance"`,
+	"plain text":                     `-"require_client_certificate"`,
+	"port of TCP":                    `-"inbound|http|18080"`,
+	"buffers of 32 KiB":              `"per_connection_buffer_limit_bytes":32768`,
+	"buffers of 128 KiB":             `"per_connection_buffer_limit_bytes":131072`,
+	"windows of 64 KiB":              `"initial_stream_window_size":65536`,
+	"windows of 1 MiB":               `"initial_connection_window_size":16777216`,
+	"no retries":                     `virtual-service/server`,
+	"Envoy's circuit breakers":       `"max_pending_requests":1024`,
+	"outlier detection":              `"outlier_detection"`,
+	"all of Envoy's statistics":      `"regex":".*"`,
+	"an access log as text":          `%REQ(USER-AGENT)%`,
+	"an access log as JSON":          `"json_format"`,
+	choices.Fresh:                    `destination-rule/fresh`,
+	"fresh, no resumption":           `"max_session_keys":0`,
+	"fresh, AES-128-GCM, TLS 1.2":    `"ECDHE-ECDSA-AES128-GCM-SHA256"`,
+	"fresh, AES-256-GCM, TLS 1.2":    `"ECDHE-ECDSA-AES256-GCM-SHA384"`,
+	"fresh, ChaCha20, TLS 1.2":       `"ECDHE-ECDSA-CHACHA20-POLY1305"`,
+	"mine":                           `destination-rule/mine`,
+}
+
+// http1 are the choices without HTTP/2 between sidecars. All others differ in one thing only.
+var http1 = map[string]bool{"HTTP/1.1 between sidecars": true, "plain text": true, "port of TCP": true, "mine": true}
+
+const own = `apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: mine, namespace: $NAMESPACE}
+spec: {host: server, trafficPolicy: {connectionPool: {http: {maxRequestsPerConnection: 7}}}}`
+
+// some are the choices that are tried where E2E_CHOICES is not "all": one of each way to make a choice.
+var some = []string{"again", "HTTP/1.1", "the kernel's", "port of TCP", "windows of 1 MiB", "Envoy's circuit breakers", "fresh, no resumption", "mine"}
+
+// TestChoices: each choice is what its Envoys have, differs from Moonsail's in that, and answers.
+func TestChoices(t *testing.T) {
+	labtest.Temporary(t)
+	o := choices.DefaultOptions()
+	o.Binary, o.Envoy = labtest.Sidecars(t)
+	o.Quick, o.Own = true, map[string]string{"mine": own}
+	want := len(marks) + 3 // Moonsail's, the same again and the one without metrics have no mark
+	if os.Getenv("E2E_CHOICES") != "all" {
+		o.Only = some
+		want = len(some) + 2 // Moonsail's, and fresh connections, with which some are compared
+	}
+	e := choices.New(o)
+	e.Rounds, e.Budget = 1, 10*time.Minute // a bound; it is far shorter
+	choices.Shorten(e, func(name string, p *pair.Pair) error { return shows(t.Context(), name, p) })
+	r, err := experiment.Run(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, 1, r.Rounds)
+	require.Len(t, r.Variants, want)
+	for _, v := range r.Variants {
+		require.Len(t, v.Samples, 1, v.Name)
+		require.Zero(t, v.Samples[0]["failed"], v.Name)
+		require.Positive(t, v.Samples[0]["cpu_1000"], v.Name)
+	}
+	require.Empty(t, labtest.LeftOver(t))
+}
+
+// shows waits until a pair's configuration has what its choice says; Moonsail's has none of it.
+func shows(ctx context.Context, name string, p *pair.Pair) error {
+	if name == choices.Ours {
+		text, err := configuration(ctx, p)
+		for choice, mark := range marks {
+			if has := err == nil && strings.Contains(text, strings.TrimPrefix(mark, "-")); has != strings.HasPrefix(mark, "-") {
+				return fmt.Errorf("%s: %q is there: %t (%w)", choice, mark, has, err)
+			}
+		}
+		return err
+	}
+	mark, absent := strings.CutPrefix(marks[name], "-")
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for mark != "" {
+		text, err := configuration(ctx, p)
+		if err == nil && strings.Contains(text, mark) != absent {
+			if h2 := strings.Contains(text, `"istio-h2"`); h2 == http1[name] {
+				return fmt.Errorf("%s: HTTP/2 between sidecars: %t", name, h2)
+			}
+			return nil
+		}
+		if experiment.Wait(ctx, 20*time.Millisecond) != nil {
+			return fmt.Errorf("%s: the sidecars do not have %q (%w)", name, marks[name], err)
+		}
+	}
+	return nil
+}
+
+// configuration is what both Envoys have for the pair's service, as JSON without spaces.
+func configuration(ctx context.Context, p *pair.Pair) (string, error) {
+	var b strings.Builder
+	for _, s := range p.Sidecars() {
+		admin := envoy.NewAdmin(s.Admin)
+		defer admin.Close()
+		dump, err := admin.ConfigDump(ctx, url.Values{})
+		if err != nil {
+			return "", err
+		}
+		if err := ofPair(&b, dump, p.Namespace); err != nil {
+			return "", err
+		}
+	}
+	return b.String(), nil
+}
+
+// ofPair leaves out what is about the pairs that started before: their clusters, routes and
+// ports.
+func ofPair(b *strings.Builder, dump []byte, namespace string) error {
+	var all struct {
+		Configs []map[string]json.RawMessage `json:"configs"`
+	}
+	if err := json.Unmarshal(dump, &all); err != nil {
+		return err
+	}
+	for _, c := range all.Configs {
+		for key, list := range c {
+			parts := []json.RawMessage{list}
+			if key != "bootstrap" && json.Unmarshal(list, &parts) != nil {
+				continue // a date, or a version
+			}
+			for _, part := range parts {
+				text, err := json.Marshal(part)
+				if err != nil {
+					return err
+				}
+				if strings.Contains(string(text), namespace) || strings.Contains(string(text), `_18080"`) {
+					b.Write(text)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func TestCheck(t *testing.T) {
+	for _, change := range []func(*choices.Options){
+		func(o *choices.Options) { o.Concurrency = -1 },
+		func(o *choices.Options) { o.Connections = 0 },
+		func(o *choices.Options) { o.Rate = 1 },
+		func(o *choices.Options) { o.Only = []string{"nothing"} },
+	} {
+		o := choices.DefaultOptions()
+		require.NoError(t, o.Check())
+		change(&o)
+		require.Error(t, o.Check())
+	}
+}
+
+// TestOnly: what a choice is compared with is measured, too.
+func TestOnly(t *testing.T) {
+	o := choices.DefaultOptions()
+	o.Only = []string{"fresh, ChaCha20", "buffers"}
+	require.NoError(t, o.Check())
+	var names []string
+	e := choices.New(o)
+	for _, v := range e.Variants {
+		names = append(names, v.Name)
+	}
+	require.Equal(t, []string{choices.Ours, "buffers of 32 KiB", "buffers of 128 KiB", choices.Fresh, "fresh, ChaCha20, TLS 1.2"}, names)
+	require.Len(t, e.Compare, 3)
+}

@@ -1,0 +1,92 @@
+package choices
+
+import "fmt"
+
+// patches is an EnvoyFilter of a pair's namespace, with items of configPatches.
+func patches(name, items string) string {
+	return fmt.Sprintf(`apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: %s, namespace: $NAMESPACE}
+spec:
+  configPatches:
+%s`, name, items)
+}
+
+// toServer matches the client's cluster that leads to the server's sidecar.
+const toServer = `{context: SIDECAR_OUTBOUND, cluster: {service: server.$NAMESPACE.svc.cluster.local}}`
+
+// buffers limits what is read of a connection before it is handled.
+func buffers(bytes int) string {
+	return patches("buffers", fmt.Sprintf(`  - {applyTo: LISTENER, patch: {operation: MERGE, value: {per_connection_buffer_limit_bytes: %[1]d}}}
+  - {applyTo: CLUSTER, patch: {operation: MERGE, value: {per_connection_buffer_limit_bytes: %[1]d}}}`, bytes))
+}
+
+// windows are HTTP/2's, of both ends.
+func windows(stream, connection int) string {
+	options := fmt.Sprintf("{initial_stream_window_size: %d, initial_connection_window_size: %d}", stream, connection)
+	return patches("windows", `  - applyTo: NETWORK_FILTER
+    match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager}}}}
+    patch:
+      operation: MERGE
+      value:
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          http2_protocol_options: `+options+`
+  - applyTo: CLUSTER
+    match: `+toServer+`
+    patch:
+      operation: MERGE
+      value:
+        typed_extension_protocol_options:
+          envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+            "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+            explicit_http_config: {http2_protocol_options: `+options+`}`)
+}
+
+// cipher has connections between the sidecars use one of TLS 1.2: those of TLS 1.3 cannot be
+// chosen.
+func cipher(name string) string {
+	return patches("cipher", transportSocket(`common_tls_context: {tls_params: {tls_maximum_protocol_version: TLSv1_2, cipher_suites: [`+name+`]}}`))
+}
+
+// noSessions has each connection between the sidecars begin with a full handshake.
+var noSessions = patches("no-sessions", transportSocket(`max_session_keys: 0`))
+
+// transportSocket changes the TLS of the client's sidecar.
+func transportSocket(fields string) string {
+	return `  - applyTo: CLUSTER
+    match: ` + toServer + `
+    patch:
+      operation: MERGE
+      value:
+        transport_socket:
+          name: envoy.transport_sockets.tls
+          typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext, ` + fields + `}`
+}
+
+// policy is a DestinationRule for the server.
+func policy(name, traffic string) string {
+	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: %s, namespace: $NAMESPACE}
+spec: {host: server, trafficPolicy: %s}`, name, traffic)
+}
+
+// Limits of connections would have sidecars stay with HTTP/1.1: that is another choice.
+var (
+	freshConnections = policy("fresh", `{connectionPool: {http: {h2UpgradePolicy: UPGRADE, maxRequestsPerConnection: 1}}}`)
+	limits           = policy("limits", `{connectionPool: {tcp: {maxConnections: 1024}, http: {h2UpgradePolicy: UPGRADE, http1MaxPendingRequests: 1024, http2MaxRequests: 1024, maxRetries: 3}}}`)
+	outliers         = policy("outliers", `{outlierDetection: {consecutive5xxErrors: 5}}`)
+)
+
+const (
+	noRetries = `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: server, namespace: $NAMESPACE}
+spec: {hosts: [server], http: [{retries: {attempts: 0}, route: [{destination: {host: server}}]}]}`
+
+	noMetrics = `apiVersion: telemetry.istio.io/v1
+kind: Telemetry
+metadata: {name: no-metrics, namespace: $NAMESPACE}
+spec: {metrics: [{providers: [{name: prometheus}], overrides: [{match: {metric: ALL_METRICS}, disabled: true}]}]}`
+)

@@ -1,0 +1,38 @@
+package routes_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/lab/routes"
+	"github.com/moonsail/moonsail/test/labtest"
+)
+
+func TestMain(m *testing.M) { labtest.Main(m) }
+
+// TestProduct: the control plane itself is measured, and each route is the newest in the end.
+// That it makes of 300 virtual hosts what its strategy says is seen in what it sends.
+func TestProduct(t *testing.T) {
+	labtest.Temporary(t)
+	o := routes.QuickOptions()
+	o.Moonsail, o.Envoy = labtest.Sidecars(t)
+	o.Hosts, o.Layouts, o.Phase, o.Rounds, o.Rate, o.Keys = []int{300}, []string{"product-vhds", "product-scoped"}, 300*time.Millisecond, 2, 100, 0
+	require.NoError(t, o.Check())
+	e := routes.New(o)
+	e.Budget = 5 * time.Minute
+	r, err := experiment.Run(t.Context(), e)
+	require.NoError(t, err)
+	require.Zero(t, routes.Wrong(r))
+	for _, v := range r.Variants {
+		require.Len(t, v.Samples, 2, v.Name)
+		require.Positive(t, v.Summary["ack_p50_ms"].Min, v.Name)
+		require.Zero(t, v.Summary["failed"].Max, v.Name)
+	}
+	whole, split := r.Variant("product-vhds, 300").Summary["bytes"], r.Variant("product-scoped, 300").Summary["bytes"]
+	require.Positive(t, whole.Min)
+	require.Greater(t, split.Min, 1.5*whole.Max, "a service's names and its address are in two buckets")
+	require.Empty(t, labtest.LeftOver(t))
+}

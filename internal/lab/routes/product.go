@@ -1,0 +1,161 @@
+package routes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/moonsail/moonsail/internal/debug"
+	"github.com/moonsail/moonsail/internal/lab/child"
+	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/telemetry"
+)
+
+// product is `moonsail serve` on a mesh of files: what it makes of a changed VirtualService.
+type product struct {
+	process *child.Process
+	files   productFiles
+	dir     string
+	seen    model.Revision // the last change's
+	client  http.Client
+}
+
+// Times of a product.
+const (
+	changeTime = 20 * time.Second
+	changeTick = 2 * time.Millisecond // between looks at the change log, by a connection that stays
+	stopTime   = 3 * time.Second
+)
+
+// startProduct writes the mesh and starts the control plane on it.
+func startProduct(ctx context.Context, o *Options, strategy string, m *mesh, up *upstream) (p *product, err error) {
+	p = &product{client: http.Client{Timeout: changeTime, Transport: &http.Transport{DisableCompression: true}}}
+	defer func() {
+		if err != nil {
+			p.stop()
+			p = nil
+		}
+	}()
+	if p.dir, err = os.MkdirTemp("", "moonsail-product-"); err != nil {
+		return p, err
+	}
+	p.files.mesh, p.files.upstream = m, up.port()
+	if p.files.port, err = freePort(ctx); err != nil {
+		return p, err
+	}
+	config := filepath.Join(p.dir, "config")
+	if p.files.Directory, err = meshfiles.NewDirectory(config, filepath.Join(p.dir, "staging")); err != nil {
+		return p, err
+	}
+	if err = p.files.writeAll(); err != nil {
+		return p, err
+	}
+	p.process, err = child.Start(ctx, "the control plane", append(slices.Clone(o.Moonsail), "serve", "--config", config,
+		"--xds-plaintext-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0", "--log-format", "json", "--outbound-registry-only",
+		"--route-strategy", strategy)...)
+	return p, err
+}
+
+// freePort is one that a listener of Envoy can have.
+func freePort(ctx context.Context) (uint32, error) {
+	up, err := startUpstream(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer up.stop()
+	return up.port(), nil
+}
+
+// where its sidecar takes requests.
+func (p *product) where() string { return fmt.Sprintf("%s:%d", productAddress, p.files.port) }
+
+// bootstrap is of its sidecar, whose node is as the agent would say.
+func (p *product) bootstrap(admin string) ([]byte, error) {
+	xds, err := net.ResolveTCPAddr("tcp", p.process.Addr())
+	if err != nil {
+		return nil, err
+	}
+	meta, err := structpb.NewStruct(map[string]any{
+		"NAME": "client", "NAMESPACE": productNamespace, "INTERCEPTION_MODE": "NONE", "CLUSTER_ID": "Kubernetes", "SERVICE_ACCOUNT": "default",
+	})
+	if err != nil {
+		return nil, err
+	}
+	node := &corev3.Node{
+		Id: fmt.Sprintf("sidecar~%s~client.%[2]s~%[2]s.svc.cluster.local", productAddress, productNamespace), Cluster: "client." + productNamespace, Metadata: meta,
+	}
+	return bootstrapOf(admin, uint32(xds.Port), node, &bootstrapv3.Bootstrap_DynamicResources{LdsConfig: ads, CdsConfig: ads}) //nolint:gosec // a port
+}
+
+func (p *product) stop() {
+	p.client.CloseIdleConnections()
+	if p.process != nil {
+		p.process.Stop(stopTime)
+	}
+	_ = os.RemoveAll(p.dir) // the system removes it in the end
+}
+
+// change makes a service's newest routes those of the files, and waits until they are
+// distributed. took is from the moment at which the control plane sends until it has the ACK, by
+// its change log; bytes are those of resources that differ.
+func (p *product) change(ctx context.Context, i int) (took time.Duration, bytes int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, changeTime)
+	defer cancel()
+	begun := time.Now()
+	if err := p.files.change(i); err != nil {
+		return 0, 0, err
+	}
+	for {
+		c, err := p.distributed(ctx, fmt.Sprintf("svc-%d", i), begun)
+		if err != nil {
+			return 0, 0, fmt.Errorf("the change of svc-%d: %w: %s", i, err, p.process.Tail())
+		}
+		if c != nil && c.Proxies.Acked != 1 {
+			return 0, 0, fmt.Errorf("the change of svc-%d was not accepted: %+v", i, c.Proxies)
+		}
+		if c != nil {
+			p.seen = c.Revision
+			return c.Times.LastAcked.Sub(c.Times.FirstSent), int(c.Bytes), nil
+		}
+		if err := experiment.Wait(ctx, changeTick); err != nil {
+			return 0, 0, err
+		}
+	}
+}
+
+// distributed is the change of a VirtualService since then; nil while it is not settled. The first
+// batches have the files as they were, and may be settled before there is a proxy.
+func (p *product) distributed(ctx context.Context, name string, since time.Time) (*telemetry.Change, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/debug/changes?n=4&after=%d", p.process.HTTP(), p.seen), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var list debug.ChangeList
+	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
+		return nil, err
+	}
+	for i := range list.Changes {
+		c := &list.Changes[i]
+		if c.State == telemetry.Distributed && !c.Observed.Before(since) && slices.ContainsFunc(c.Objects, func(o telemetry.ChangedObject) bool { return o.Kind == model.KindVirtualService && o.Name == name }) {
+			return c, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // not yet
+}

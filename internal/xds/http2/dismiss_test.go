@@ -1,0 +1,62 @@
+package http2
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	xhttp2 "golang.org/x/net/http2"
+)
+
+var bye = &Status{Unavailable, "bye"}
+
+// TestGracefulStopEndsStreams: the peer is told to go away, then long streams end with the status,
+// after what was sent on them. No others begin, and who waits for an answer gets it.
+func TestGracefulStopEndsStreams(t *testing.T) {
+	v, calls := serveLater(t)
+	p := v.connect()
+	held := p.open(hold)
+	asked := p.ask()
+	call := <-calls
+	require.NoError(t, v.call(0).Send([][]byte{[]byte("newest")}))
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); v.s.GracefulStop(context.Background(), bye) }()
+	require.Equal(t, "newest", string(p.message(held)))
+	require.Equal(t, uint32(maxWindow), p.frame(xhttp2.FrameGoAway).(*xhttp2.GoAwayFrame).LastStreamID)
+	ping := p.frame(xhttp2.FramePing).(*xhttp2.PingFrame)
+	a := p.answer(held)
+	require.Equal(t, fmt.Sprint(Unavailable), a.trailer["grpc-status"])
+	require.Equal(t, "bye", a.trailer["grpc-message"])
+	require.True(t, v.call(0).over())
+	late := p.open(hold) // it has not read the GOAWAY
+	for {
+		r, ok := p.next().(*xhttp2.RSTStreamFrame)
+		require.True(t, ok)
+		if r.StreamID == late {
+			require.Equal(t, xhttp2.ErrCodeRefusedStream, r.ErrCode, "it may be tried elsewhere")
+			break
+		}
+	}
+	require.NoError(t, p.fr.WritePing(true, ping.Data))
+	require.Equal(t, late, p.frame(xhttp2.FrameGoAway).(*xhttp2.GoAwayFrame).LastStreamID)
+	call.answer <- nil
+	require.Equal(t, "0", p.answer(asked).trailer["grpc-status"])
+	p.gone()
+	<-stopped
+}
+
+// TestGracefulStopInHandshake: who has not agreed on anything yet is told when it does.
+func TestGracefulStopInHandshake(t *testing.T) {
+	v := serve(t, Options{})
+	p := v.dial()
+	p.frame(xhttp2.FrameSettings)
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); v.s.GracefulStop(context.Background(), bye) }()
+	p.frame(xhttp2.FrameGoAway)
+	p.greet()
+	id := p.open(hold)
+	require.Equal(t, xhttp2.ErrCodeRefusedStream, *p.answer(id).reset)
+	p.gone() // it answers the ping
+	<-stopped
+}

@@ -1,0 +1,69 @@
+package http2
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// timed is a connection whose deadlines a test holds up.
+type timed struct {
+	*net.TCPConn
+	deadline func(time.Time)
+}
+
+func (c *timed) SetReadDeadline(t time.Time) error {
+	c.deadline(t)
+	return c.TCPConn.SetReadDeadline(t)
+}
+
+// timing is a listener of such connections.
+type timing struct {
+	net.Listener
+	deadline func(time.Time)
+}
+
+func (l *timing) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &timed{c.(*net.TCPConn), l.deadline}, nil
+}
+
+// TestNudgesOverlap: of two nudges the second is half done while the first is attended to, and sets its
+// deadline afterwards. The connection goes on.
+func TestNudgesOverlap(t *testing.T) {
+	late, attended := make(chan struct{}), make(chan struct{}, 10)
+	held := make(chan struct{})
+	nudges := 0 // while the test's goroutines go one after the other
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	v := serveOn(t, &timing{ln, func(at time.Time) {
+		switch {
+		case at.IsZero():
+			attended <- struct{}{}
+		case at.Before(time.Unix(2, 0)):
+			if nudges++; nudges == 1 {
+				close(held)
+				<-late
+			}
+		}
+	}}, Options{Tick: time.Hour})
+	p := v.connect()
+	p.open(hold)
+	c := v.call(0).conn
+	<-attended // of the handshake
+
+	done := make(chan struct{})
+	go func() { defer close(done); c.nudge() }()
+	<-held // it will set its deadline
+	c.nudge()
+	<-attended // to the other one, of which the deadline was ended as well
+	close(late)
+	<-done
+	p.lives()
+	p.lives()
+}

@@ -1,0 +1,261 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httputil"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/test/kubetest"
+)
+
+// slowPods stands before a real API server. While it is told to, it tells nothing of Pods: it ends watches
+// of them, answers new ones with 410 Gone, and lets who lists them wait.
+type slowPods struct {
+	proxy *httputil.ReverseProxy
+
+	mu      sync.Mutex // guards all below
+	release chan struct{}
+	ctx     context.Context // of watches of Pods
+	cut     context.CancelFunc
+	waiting int // lists
+}
+
+// beforeCluster runs one until the test ends, and writes a kubeconfig of it.
+func beforeCluster(t *testing.T, c *kubetest.Cluster) (s *slowPods, kubeconfig string) {
+	t.Helper()
+	s = &slowPods{proxy: c.Proxy(t)}
+	s.ctx, s.cut = context.WithCancel(context.Background())
+	return s, kubetest.StandBefore(t, s, func() {
+		s.tell()
+		s.cut()
+	})
+}
+
+func (s *slowPods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	watches, lists := q.Get("watch") != "", q.Get("watch") == "" || q.Get("sendInitialEvents") != ""
+	switch {
+	case r.URL.Path != "/api/v1/pods":
+	case !lists && s.kept():
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusGone)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
+		return
+	case !s.wait(r.Context()):
+		return
+	case watches:
+		s.mu.Lock()
+		ctx := s.ctx
+		s.mu.Unlock()
+		r = r.WithContext(ctx)
+	}
+	s.proxy.ServeHTTP(w, r)
+}
+
+func (s *slowPods) kept() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.release != nil
+}
+
+// wait waits until Pods are told of; false if nobody waits for that any more.
+func (s *slowPods) wait(ctx context.Context) bool {
+	s.mu.Lock()
+	release := s.release
+	if release != nil {
+		s.waiting++
+	}
+	s.mu.Unlock()
+	if release == nil {
+		return true
+	}
+	select {
+	case <-release:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// keep has nothing told of Pods.
+func (s *slowPods) keep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release = make(chan struct{})
+	s.cut()
+	s.ctx, s.cut = context.WithCancel(context.Background())
+}
+
+// tell ends that.
+func (s *slowPods) tell() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.release != nil {
+		close(s.release)
+		s.release, s.waiting = nil, 0
+	}
+}
+
+func (s *slowPods) listing() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting
+}
+
+// assigned keeps every list of endpoints that a proxy is sent of one cluster: whether callers speak
+// mutual TLS to it, by address.
+type assigned struct {
+	mu     sync.Mutex // guards all below
+	lists  []map[string]bool
+	failed error
+}
+
+func watchEndpoints(t *testing.T, addr, ns, cluster string) *assigned {
+	t.Helper()
+	s, a := openStream(t, addr), &assigned{}
+	node := &core.Node{Id: "sidecar~10.9.9.9~client." + ns + "~" + ns + ".svc.cluster.local"}
+	require.NoError(t, s.Send(&discovery.DeltaDiscoveryRequest{
+		Node: node, TypeUrl: resource.Endpoints.URL(), ResourceNamesSubscribe: []string{cluster},
+	}))
+	s.reading.Go(func() {
+		for {
+			resp, err := s.Recv()
+			if err == nil {
+				err = a.take(resp)
+			}
+			if err == nil {
+				err = s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resp.TypeUrl, ResponseNonce: resp.Nonce})
+			}
+			if err != nil {
+				a.mu.Lock()
+				a.failed = err
+				a.mu.Unlock()
+				return
+			}
+		}
+	})
+	return a
+}
+
+func (a *assigned) take(resp *discovery.DeltaDiscoveryResponse) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range resp.Resources {
+		var load endpoint.ClusterLoadAssignment
+		if err := r.Resource.UnmarshalTo(&load); err != nil {
+			return err
+		}
+		list := map[string]bool{}
+		for _, l := range load.Endpoints {
+			for _, e := range l.LbEndpoints {
+				match := e.GetMetadata().GetFilterMetadata()["envoy.transport_socket_match"].GetFields()["tlsMode"]
+				list[e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()] = match.GetStringValue() == "istio"
+			}
+		}
+		a.lists = append(a.lists, list)
+	}
+	return nil
+}
+
+// now is the newest list, and how many there were.
+func (a *assigned) now() (map[string]bool, int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.lists) == 0 {
+		return nil, 0
+	}
+	return a.lists[len(a.lists)-1], len(a.lists)
+}
+
+// shopInMesh is shop with sidecars.
+var shopInMesh = strings.Replace(shop, "metadata: {labels: {app: web}}", "metadata: {labels: {app: web, security.istio.io/tlsMode: istio}}", 1)
+
+// replaced waits until a service's endpoints are three ready ones, none of which was there before, and
+// gives their addresses.
+func replaced(t *testing.T, c *kubetest.Cluster, ns string, before []string) []string {
+	t.Helper()
+	var out []string
+	c.Eventually(t, "three endpoints, all of them new", func(ctx context.Context) error {
+		all, err := c.Endpoints(ctx, ns, "web")
+		if err != nil {
+			return err
+		}
+		out = slices.Sorted(maps.Keys(all))
+		for a, e := range all {
+			if slices.Contains(before, a) || e.Conditions.Ready == nil || !*e.Conditions.Ready {
+				return fmt.Errorf("%s is among them", a)
+			}
+		}
+		if len(out) != 3 {
+			return fmt.Errorf("there are %d", len(out))
+		}
+		return nil
+	})
+	return out
+}
+
+// TestPodsThatAreListedLate replaces all replicas while the control plane hears of their slices and
+// nothing of Pods, as after an outage of their watch: an endpoint whose Pod is not known yet gets no calls,
+// which would be plaintext; those that are gone go at once; and in the end nothing is lost.
+func TestPodsThatAreListedLate(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t)
+	c.Apply(t, ns, shopInMesh)
+	first := replaced(t, c, ns, nil)
+	slow, kubeconfig := beforeCluster(t, c)
+	s := runControl(t, c, func(o *controlplane.Options) {
+		o.Status, o.Kubernetes.Kubeconfig = false, kubeconfig
+	})
+	a := watchEndpoints(t, s.addr, ns, "outbound|80||web."+ns+".svc.cluster.local")
+	holds := func(want []string) {
+		t.Helper()
+		c.Eventually(t, fmt.Sprintf("endpoints %v", want), func(context.Context) error {
+			if got, _ := a.now(); !slices.Equal(want, slices.Sorted(maps.Keys(got))) {
+				return fmt.Errorf("the proxy has %v", got)
+			}
+			return nil
+		})
+	}
+	holds(first)
+
+	slow.keep()
+	c.Eventually(t, "a list of Pods", func(context.Context) error {
+		if slow.listing() == 0 {
+			return fmt.Errorf("nobody asks")
+		}
+		return nil
+	})
+	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{"restarted":%q}}}}}`, time.Now())
+	_, err := c.Client.AppsV1().Deployments(ns).Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
+	second := replaced(t, c, ns, first)
+	holds(nil) // those that went are gone, and of the others nothing is known
+	slow.tell()
+	holds(second)
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	require.NoError(t, a.failed)
+	for i, list := range a.lists {
+		for address, mutual := range list {
+			require.True(t, mutual, "list %d of %d has %s in plaintext", i, len(a.lists), address)
+		}
+	}
+}

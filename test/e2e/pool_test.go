@@ -1,0 +1,50 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// TestWorkersHaveTheirOwnPools: with a limit of one connection each worker opens one, since its pool
+// has none, and no more; what 'why' says of a limit.
+func TestWorkersHaveTheirOwnPools(t *testing.T) {
+	const workers, calls = 2, 24 // which the kernel spreads over the workers by a hash
+	pool := startBackend(t, "pool", "v1")
+	c := newClient("caller")
+	c.workers = workers
+	m := startMesh(t, server.RoutesAuto, c.sidecar("./*"), service("pool", &pool.app), policy("pool", "{connectionPool: {tcp: {maxConnections: 1}}}"))
+	c.start(t, m, false)
+
+	var calling sync.WaitGroup
+	for range calls {
+		calling.Go(func() {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url(), http.NoBody)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			req.Host, req.Close = "pool", true
+			req.Header.Set("X-Hang", "yes")
+			resp, err := (&http.Client{Timeout: 2 * patience}).Do(req)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = resp.Body.Close()
+		})
+	}
+	pending := func() uint64 { return only(c.stats(t, `^cluster\.outbound\|.*pool.*upstream_rq_pending_active$`)) }
+	eventually(t, "all calls but one a worker wait", func() bool { return pending() == calls-workers }, func() string {
+		return fmt.Sprint(pending(), " pending, ", pool.connectionCount(), " connections")
+	})
+	require.Equal(t, workers, pool.connectionCount())
+	close(pool.release)
+	calling.Wait()
+	require.Len(t, pool.requests(), calls)
+}
