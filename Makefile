@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 BIN  := bin/moonsail
 LINT := .tools/bin/golangci-lint
+GOTESTSUM := .tools/bin/gotestsum
 KUBE := .tools/kube/kube
 CRDS := .tools/kube/crds/istio.yaml
 ISTIOD := .tools/istiod/istiod
@@ -13,6 +14,7 @@ ISTIOD := .tools/istiod/istiod
 # Settings, as in `make test TESTFLAGS=-v PKGS=./internal/store/...`.
 PKGS      ?= ./...
 TESTFLAGS ?=
+GOTEST    ?= go test
 DEMOFLAGS ?=
 KUBEFLAGS ?=
 BENCH     ?= .
@@ -60,7 +62,7 @@ test: unit h2spec fuzz ## all tests, with the race detector, and each fuzz targe
 unit: envoy kube-build ## all tests, with the race detector where there is a C compiler
 	@[ -n "$(RACE)" ] || echo "==> no C compiler ($$(go env CC)): testing without the race detector"
 	@echo "==> testing $(PKGS) $(RACE)"
-	@go test $(RACE) -timeout 20m $(TESTFLAGS) $(PKGS)
+	@$(GOTEST) $(RACE) -timeout 20m $(TESTFLAGS) $(PKGS)
 
 e2e: envoy kube-build ## the tests with real Envoys and a real API server alone, in full; as root (ALLOW_SKIP=1: without what takes it)
 	@echo "==> testing with Envoy"
@@ -103,6 +105,11 @@ lint: $(LINT) ## gofmt, vet, import rules, size limits and the rest of .golangci
 $(LINT): tools/go.mod tools/go.sum
 	@echo "==> building golangci-lint, pinned in tools/go.mod (once, some minutes)"
 	@GOBIN="$(CURDIR)/.tools/bin" go install -C tools github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+$(GOTESTSUM): tools/go.mod tools/go.sum
+	@echo "==> building gotestsum, pinned in tools/go.mod"
+	@GOBIN="$(CURDIR)/.tools/bin" go install -C tools gotest.tools/gotestsum
 	@touch $@
 
 clean: ## remove what was built and fetched
