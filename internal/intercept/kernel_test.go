@@ -121,15 +121,40 @@ func call(t *testing.T, h *netns.Host, to string) string {
 	return string(text)
 }
 
-// backends are those that this machine has. The kernel has nftables wherever these tests run.
-func backends(t *testing.T) []Backend {
+// ways are what rules are set with. There are two forms of iptables: its rules are the kernel's own
+// tables, or those of nftables.
+var ways = []struct {
+	backend Backend
+	form    string // of iptables
+}{{NFTables, ""}, {IPTables, "legacy"}, {IPTables, "nft"}}
+
+// eachWay runs a test with each of them.
+func eachWay(t *testing.T, test func(*testing.T, Backend)) {
 	t.Helper()
-	out := []Backend{NFTables}
-	if _, err := exec.LookPath("iptables-restore"); err == nil {
-		return append(out, IPTables)
+	for _, w := range ways {
+		t.Run(strings.TrimSuffix(string(w.backend)+"-"+w.form, "-"), func(t *testing.T) {
+			if w.form != "" {
+				useIPTables(t, w.form)
+			}
+			test(t, w.backend)
+		})
 	}
-	t.Log("not tested with iptables: there is no iptables-restore here")
-	return out
+}
+
+// useIPTables has the commands of iptables be of a form until the test ends.
+func useIPTables(t *testing.T, form string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, family := range []string{"iptables", "ip6tables"} {
+		for _, verb := range []string{"", "-save", "-restore"} {
+			name := family + "-" + form + verb
+			netns.RequireCommand(t, name, "iptables")
+			path, err := exec.LookPath(name)
+			require.NoError(t, err)
+			require.NoError(t, os.Symlink(path, filepath.Join(dir, family+verb)))
+		}
+	}
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 }
 
 func apply(t *testing.T, h *netns.Host, b Backend, change func(*Settings)) {
@@ -187,11 +212,7 @@ func callAs(t *testing.T, h *netns.Host, uid int, to string) string {
 	return text
 }
 
-func TestRedirect(t *testing.T) {
-	for _, b := range backends(t) {
-		t.Run(string(b), func(t *testing.T) { testRedirect(t, b) })
-	}
-}
+func TestRedirect(t *testing.T) { eachWay(t, testRedirect) }
 
 func testRedirect(t *testing.T, b Backend) {
 	n := netns.New(t, true)
@@ -238,11 +259,7 @@ func testRedirect(t *testing.T, b Backend) {
 	require.Equal(t, "other for "+at(other.IP, 8080)+" from "+own.IP.String(), call(t, own, at(other.IP, 8080)))
 }
 
-func TestTProxyKeepsAddresses(t *testing.T) {
-	for _, b := range backends(t) {
-		t.Run(string(b), func(t *testing.T) { testTProxy(t, b) })
-	}
-}
+func TestTProxyKeepsAddresses(t *testing.T) { eachWay(t, testTProxy) }
 
 func testTProxy(t *testing.T, b Backend) {
 	n := netns.New(t, true)
@@ -308,7 +325,7 @@ func TestKernelHasThePlan(t *testing.T) {
 				want = nil
 			}
 			require.Equal(t, want, rules(t, h))
-			sameAsText(t, h, Plan(c))
+			t.Run("text", func(t *testing.T) { sameAsText(t, h, Plan(c)) })
 		})
 	}
 	undo(t, h)
@@ -316,12 +333,13 @@ func TestKernelHasThePlan(t *testing.T) {
 	undo(t, h) // there is nothing to do
 }
 
-// sameAsText compares what the kernel has with what nft makes of the text, where there is nft.
+// sameAsText compares what the kernel has with what nft makes of the text.
 func sameAsText(t *testing.T, h *netns.Host, plan *Ruleset) {
 	t.Helper()
-	if _, err := exec.LookPath("nft"); err != nil || len(plan.Chains) == 0 {
+	if len(plan.Chains) == 0 {
 		return
 	}
+	netns.RequireCommand(t, "nft", "nftables")
 	before := onHost(t, h, "nft", "-n", "list", "table", "inet", tableName)
 	file := filepath.Join(t.TempDir(), "rules.nft")
 	require.NoError(t, os.WriteFile(file, []byte(plan.NFT()), 0o600))
@@ -331,20 +349,30 @@ func sameAsText(t *testing.T, h *netns.Host, plan *Ruleset) {
 
 // TestIPTablesIsReplaced: rules that are not wanted any more go, and others' stay.
 func TestIPTablesIsReplaced(t *testing.T) {
-	if len(backends(t)) < 2 {
-		t.Skip("there is no iptables-restore here")
+	for _, form := range []string{"legacy", "nft"} {
+		t.Run(form, func(t *testing.T) { useIPTables(t, form); testReplaced(t) })
 	}
+}
+
+func testReplaced(t *testing.T) {
 	h := netns.New(t, true).Host()
 	onHost(t, h, "iptables", "-t", "nat", "-A", "OUTPUT", "-p", "tcp", "--dport", "1", "-j", "RETURN")
-	before := onHost(t, h, "iptables-save", "-t", "nat")
+	there := func() bool { return strings.Contains(onHost(t, h, "iptables-save"), chainPrefix) }
 	for _, name := range []string{"tproxy", "dns", "default", "none"} {
 		apply(t, h, IPTables, cases[name])
+		require.Equal(t, name != "none", there(), name)
 	}
+	apply(t, h, IPTables, cases["default"])
+	apply(t, h, NFTables, cases["default"])
+	require.False(t, there(), "rules of both would be in force")
+	require.NotEmpty(t, rules(t, h))
+	apply(t, h, IPTables, cases["tproxy"])
+	require.True(t, there())
+	require.Nil(t, rules(t, h))
 	undo(t, h)
 	for _, cmd := range []string{"iptables-save", "ip6tables-save"} {
 		require.NotContains(t, onHost(t, h, cmd), chainPrefix)
 	}
-	require.Contains(t, before, "--dport 1 -j RETURN")
 	require.Contains(t, onHost(t, h, "iptables-save", "-t", "nat"), "--dport 1 -j RETURN")
 }
 

@@ -23,20 +23,28 @@ const RequireVariable = "MOONSAIL_TEST_ROOT"
 // does not let it be skipped.
 func RequireRoot(t testing.TB) {
 	t.Helper()
-	why := ""
 	if os.Geteuid() != 0 {
-		why = "it sets rules in network namespaces, which takes root: run it as root (for example sudo -E make e2e)"
-	} else if _, err := exec.LookPath("ip"); err != nil {
-		why = "it makes network namespaces with ip: apt-get install iproute2"
+		skip(t, "it sets rules in network namespaces, which takes root: run it as root (for example sudo -E make e2e)")
+	} else {
+		RequireCommand(t, "ip", "iproute2")
 	}
-	switch {
-	case why == "":
-	case os.Getenv(RequireVariable) != "":
+}
+
+// RequireCommand is RequireRoot for a program that a test runs, of a package of Debian's.
+func RequireCommand(t testing.TB, name, debian string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		skip(t, "there is no "+name+": apt-get install "+debian)
+	}
+}
+
+func skip(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv(RequireVariable) != "" {
 		t.Fatalf("%s is set, and this test cannot run: %s", RequireVariable, why)
-	default:
-		fmt.Fprintf(os.Stderr, "*** NOT TESTED: %s: %s\n", t.Name(), why)
-		t.Skip(why)
 	}
+	fmt.Fprintf(os.Stderr, "*** NOT TESTED: %s: %s\n", t.Name(), why)
+	t.Skip(why)
 }
 
 // Host is a network namespace with one interface, eth0, on the network's bridge.
