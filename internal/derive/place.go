@@ -42,6 +42,18 @@ func (s *scope) listenOn(l *view.Listener) {
 	}
 }
 
+// normalize has the listener's requests have their paths as the mesh says, before anything looks at them.
+func normalize(mesh *model.Mesh, l *view.Listener) {
+	for i := range l.Chains {
+		if http := l.Chains[i].HTTP; http != nil {
+			http.Paths = mesh.Paths
+		}
+	}
+	if l.Default != nil && l.Default.HTTP != nil {
+		l.Default.HTTP.Paths = mesh.Paths
+	}
+}
+
 // placement is where one port of a service is reached.
 type placement struct {
 	keys        []listenerKey

@@ -24,7 +24,7 @@ const (
 var honoured = []string{
 	"accessLogFile", "connectTimeout", "defaultConfig", "defaultDestinationRuleExportTo", "defaultHttpRetryPolicy",
 	"defaultServiceExportTo", "defaultVirtualServiceExportTo", "discoverySelectors", "enableAutoMtls", "extensionProviders", "h2UpgradePolicy",
-	"outboundTrafficPolicy", "trustDomain", "trustDomainAliases",
+	"outboundTrafficPolicy", "pathNormalization", "trustDomain", "trustDomainAliases",
 }
 
 // configMap decodes one: the mesh's configuration, or certificates of CAs.
@@ -62,6 +62,7 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 	}
 	out.ConnectTimeout = c.optionalDuration(at.f("connectTimeout"), said.ConnectTimeout)
 	out.DefaultRetry = (&routeConv{conv: c}).retry(at.f("defaultHttpRetryPolicy"), said.DefaultHttpRetryPolicy)
+	out.Paths = pathNormalization(said.PathNormalization)
 	c.meshIdentity(at, said, given, out)
 	out.Telemetry = c.meshTelemetry(at, said, given)
 	out.Authorizers = c.externalAuthorizers(at.f("extensionProviders"), said.ExtensionProviders)
@@ -80,6 +81,15 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 		out.ExportTo[kind] = list
 	}
 	return out, c.list
+}
+
+// pathNormalization is nil where nothing is said.
+func pathNormalization(n *meshconfig.MeshConfig_ProxyPathNormalization) *model.PathNormalization {
+	if n.GetNormalization() == meshconfig.MeshConfig_ProxyPathNormalization_DEFAULT {
+		return nil
+	}
+	out := model.PathNormalization(n.GetNormalization().String())
+	return &out
 }
 
 // defaultExportTo checks a default; that of an object is resolved where its namespace is known.

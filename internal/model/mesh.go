@@ -22,7 +22,21 @@ type Mesh struct {
 	MeshHTTP2 H2Upgrade
 
 	Authorizers map[string]*ExternalAuthorizer // by name
+
+	Paths PathNormalization // of all requests; empty: PathsBase
 }
+
+// PathNormalization is what sidecars and gateways make of the path of a request before routes and
+// policies look at it. What comes of it goes on to the application.
+type PathNormalization string
+
+// Istio's: each does what the one before does, too.
+const (
+	PathsAsTheyAre   PathNormalization = "NONE"
+	PathsBase        PathNormalization = "BASE" // RFC 3986: "/a/../b" is "/b"
+	PathsMerged      PathNormalization = "MERGE_SLASHES"
+	PathsDecodeSlash PathNormalization = "DECODE_AND_MERGE_SLASHES" // %2F and %5C are slashes, first of all
+)
 
 // TrustDomains are all whose identities are believed, the mesh's own first.
 func (m *Mesh) TrustDomains() []string {

@@ -19,6 +19,7 @@ type MeshConfig struct {
 	TrustDomainAliases []string
 	AutoMTLS           *bool
 	MeshHTTP2          *H2Upgrade
+	Paths              *PathNormalization
 	// Authorizers are asked by policies of action AuthorizeCustom, by name.
 	Authorizers map[string]*ExternalAuthorizer
 	// ExportTo are the defaults of objects that say nothing, by their kind, as written.
@@ -43,6 +44,7 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	set(&m.Telemetry, c.Telemetry)
 	set(&m.AutoMTLS, c.AutoMTLS)
 	set(&m.MeshHTTP2, c.MeshHTTP2)
+	set(&m.Paths, c.Paths)
 	m.TrustDomainAliases = c.TrustDomainAliases
 	m.Authorizers = c.Authorizers
 	if c.DefaultRetry != nil {

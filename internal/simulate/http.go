@@ -26,9 +26,7 @@ func (w *World) runHTTP(f *hcmv3.HttpConnectionManager, r *request, res *Result)
 		return nil
 	}
 	x := &exchange{request: r, hcm: f, res: res, world: w}
-	if f.GetNormalizePath().GetValue() {
-		r.headers[":path"] = normalizedPath(r.headers[":path"])
-	}
+	r.headers[":path"] = pathBy(f, r.headers[":path"])
 	if err := w.findRoutes(x); err != nil {
 		return err
 	}

@@ -1,19 +1,48 @@
 package simulate
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
+
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
-// normalizedPath is a path as Envoy's normalize_path makes it: escapes of characters that need
-// none are taken back, backslashes are slashes, "." and ".." are resolved. The query stays.
-func normalizedPath(path string) string {
+// pathBy is a path as a connection manager makes it: escaped slashes first, repeated ones last. The query
+// stays.
+func pathBy(f *hcmv3.HttpConnectionManager, path string) string {
+	if f.GetPathWithEscapedSlashesAction() == hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD {
+		path = beforeQuery(path, escapedSlashes.Replace)
+	}
+	if f.GetNormalizePath().GetValue() {
+		path = normalizedPath(path)
+	}
+	if f.GetMergeSlashes() {
+		path = beforeQuery(path, func(bare string) string { return repeatedSlashes.ReplaceAllString(bare, "/") })
+	}
+	return path
+}
+
+var (
+	escapedSlashes  = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", `\`, "%5c", `\`)
+	repeatedSlashes = regexp.MustCompile("/{2,}")
+)
+
+func beforeQuery(path string, change func(string) string) string {
 	bare, query, has := strings.Cut(path, "?")
-	bare = withoutDots(strings.ReplaceAll(unescapeUnreserved(bare), `\`, "/"))
+	bare = change(bare)
 	if has {
 		return bare + "?" + query
 	}
 	return bare
+}
+
+// normalizedPath is a path as Envoy's normalize_path makes it: escapes of characters that need
+// none are taken back, backslashes are slashes, "." and ".." are resolved. The query stays.
+func normalizedPath(path string) string {
+	return beforeQuery(path, func(bare string) string {
+		return withoutDots(strings.ReplaceAll(unescapeUnreserved(bare), `\`, "/"))
+	})
 }
 
 const unreserved = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
 )
 
@@ -83,12 +84,12 @@ func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) 
 		AccessLog:        append(log, httpStatistics(v.Telemetry, peerOf(v))...),
 		UpgradeConfigs:   websocket,
 		UseRemoteAddress: no, // the peer is a sidecar or the application: what they say holds
-		NormalizePath:    yes,
 		// Streams may be silent for long; routes and applications have timeouts of their own.
 		StreamIdleTimeout: noDuration,
 		// The server decides whether it wants the body, not the sidecar.
 		Proxy_100Continue: true,
 	}
+	setPaths(v.Paths, out)
 	setDirection(v, out)
 	setTracing(v.Telemetry, out)
 	if v.IdleTimeout != nil {
@@ -100,6 +101,20 @@ func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) 
 		}
 	}
 	return out, setRoutes(v, out)
+}
+
+// setPaths: what normalization leaves alone policies on paths have to know of, "/a//b" beside "/a/b".
+func setPaths(p model.PathNormalization, out *hcmv3.HttpConnectionManager) {
+	out.NormalizePath = yes
+	switch p {
+	case model.PathsAsTheyAre:
+		out.NormalizePath = no
+	case model.PathsMerged:
+		out.MergeSlashes = true
+	case model.PathsDecodeSlash:
+		out.MergeSlashes = true
+		out.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD
+	}
 }
 
 // setDirection: inbound requests are told whose certificate they came with, and their

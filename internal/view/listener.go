@@ -89,6 +89,8 @@ type HTTPChain struct {
 	PeerTold bool
 	// GRPCWeb translates grpc-web requests; for ports of that protocol. UseRemoteAddress etc. follow Inbound.
 	GRPCWeb bool
+	// Paths is what becomes of paths before anything looks at them; empty: model.PathsBase.
+	Paths model.PathNormalization
 	// JWT and Authorization decide which requests pass; nil: all.
 	JWT           *JWT
 	Authorization *Authorization
