@@ -40,14 +40,14 @@ type tokens struct {
 
 // runJWT answers requests with tokens that are not valid.
 func (x *exchange) runJWT(f *jwtv3.JwtAuthentication) (answered bool, err error) {
-	if f.GetBypassCorsPreflight() && x.isPreflight() {
-		return false, nil
-	}
 	t := &tokens{exchange: x, filter: f, now: x.At}
 	if t.now.IsZero() {
 		t.now = time.Now()
 	}
 	t.sanitize()
+	if f.GetBypassCorsPreflight() && x.isPreflight() {
+		return false, nil
+	}
 	for _, rule := range f.GetRules() {
 		ok, err := matches(rule.GetMatch(), x.request)
 		if err != nil {
