@@ -18,7 +18,7 @@ func (s *scope) deriveGatewayListener(r *reader, k listenerKey) {
 	if p == nil {
 		return
 	}
-	l := &view.Listener{Name: k.name(), Address: k.address, Port: k.port, BindToPort: true}
+	l := &view.Listener{Name: k.name(), Address: k.address, Port: k.port, BindToPort: true, ProxyProtocol: s.topology(r).ProxyProtocol}
 	if p.tls {
 		l.Chains, l.Default = joinChains([]*claim{{chains: s.tlsServers(r, l.Name, p)}})
 		l.InspectTLS = len(l.Chains) > 0
@@ -39,6 +39,14 @@ func (s *scope) deriveGatewayListener(r *reader, k listenerKey) {
 	s.out.Listeners[l.Name] = l
 }
 
+// topology is what is before the router: as it says, else as the mesh says.
+func (s *scope) topology(r *reader) model.Topology {
+	if s.Key.Topology.Said {
+		return s.Key.Topology
+	}
+	return r.mesh().Topology
+}
+
 // authorizeListener puts what decides about calls on a router's chains.
 func (s *scope) authorizeListener(r *reader, l *view.Listener) {
 	policy, tokens := s.authorization(r), s.tokens(r)
@@ -54,7 +62,7 @@ func (s *scope) authorizeListener(r *reader, l *view.Listener) {
 func (s *scope) plainServer(r *reader, name string, p *plannedListener) *view.FilterChain {
 	if p.routeConfig != "" {
 		grpcWeb := slices.ContainsFunc(p.servers, func(b boundServer) bool { return b.server.Port.Protocol == model.ProtocolGRPCWeb })
-		return &view.FilterChain{Name: name, HTTP: s.gatewayHTTP("outbound_"+name, p.routeConfig, grpcWeb)}
+		return &view.FilterChain{Name: name, HTTP: s.gatewayHTTP(r, "outbound_"+name, p.routeConfig, grpcWeb)}
 	}
 	for _, b := range p.servers {
 		if tcp := s.gatewayTCP(r, b); tcp != nil {
@@ -64,10 +72,10 @@ func (s *scope) plainServer(r *reader, name string, p *plannedListener) *view.Fi
 	return nil
 }
 
-func (s *scope) gatewayHTTP(statPrefix, routeConfig string, grpcWeb bool) *view.HTTPChain {
+func (s *scope) gatewayHTTP(r *reader, statPrefix, routeConfig string, grpcWeb bool) *view.HTTPChain {
 	return &view.HTTPChain{
 		StatPrefix: statPrefix, RouteConfig: routeConfig, Gateway: true, GRPCWeb: grpcWeb,
-		ForwardProxy: s.router.dynamic[routeConfig] > 0,
+		ForwardProxy: s.router.dynamic[routeConfig] > 0, Topology: s.topology(r),
 	}
 }
 
@@ -81,7 +89,7 @@ func (s *scope) tlsServers(r *reader, name string, p *plannedListener) []view.Fi
 		}
 		chain := view.FilterChain{Name: name, Match: view.ChainMatch{ServerNames: serverNames(hostsOf(b.server))}, TLS: s.endTLS(r, b.server.TLS)}
 		if b.routes != "" {
-			chain.HTTP = s.gatewayHTTP(cmp.Or(b.server.Name, "outbound_"+name), b.routes, false)
+			chain.HTTP = s.gatewayHTTP(r, cmp.Or(b.server.Name, "outbound_"+name), b.routes, false)
 		} else if chain.TCP = s.gatewayTCP(r, b); chain.TCP == nil {
 			continue
 		}

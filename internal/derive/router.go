@@ -18,6 +18,7 @@ func (x *Index) routerKeys(p *model.Proxy, base ScopeKey) (outbound, none ScopeK
 	outbound.Interception = ""
 	outbound.Labels = canonicalLabels(p.Labels)
 	outbound.Ports = canonicalPorts(p.NamedPorts)
+	outbound.Topology = p.Topology
 	if p.Verified {
 		outbound.Account = p.ServiceAccount
 	}

@@ -29,6 +29,7 @@ type ScopeKey struct {
 	Uncounted    bool           // its proxies keep no statistics of clusters' answers by code
 	AnyWorker    bool           // inbound: connections need not be spread evenly over its proxies' workers
 	Names        bool           // what applications ask DNS for, and nothing else
+	Topology     model.Topology // of routers: what is before them, as they say
 	Scoped       bool           // outbound: large route configurations are split into buckets
 }
 
@@ -73,6 +74,9 @@ func (k ScopeKey) String() string {
 	}
 	if k.AnyWorker {
 		parts = append(parts, "any-worker")
+	}
+	if k.Topology.Said {
+		parts = append(parts, k.Topology.String())
 	}
 	if k.Scoped {
 		parts = append(parts, "scoped")

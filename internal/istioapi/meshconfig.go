@@ -63,6 +63,7 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 	out.ConnectTimeout = c.optionalDuration(at.f("connectTimeout"), said.ConnectTimeout)
 	out.DefaultRetry = (&routeConv{conv: c}).retry(at.f("defaultHttpRetryPolicy"), said.DefaultHttpRetryPolicy)
 	out.Paths = pathNormalization(said.PathNormalization)
+	out.Topology = topology(said.GetDefaultConfig().GetGatewayTopology())
 	c.meshIdentity(at, said, given, out)
 	out.Telemetry = c.meshTelemetry(at, said, given)
 	out.Authorizers = c.externalAuthorizers(at.f("extensionProviders"), said.ExtensionProviders)
@@ -90,6 +91,18 @@ func pathNormalization(n *meshconfig.MeshConfig_ProxyPathNormalization) *model.P
 	}
 	out := model.PathNormalization(n.GetNormalization().String())
 	return &out
+}
+
+// topology is nil where nothing is said.
+func topology(t *meshconfig.Topology) *model.Topology {
+	if t == nil {
+		return nil
+	}
+	out := &model.Topology{Said: true, TrustedProxies: t.NumTrustedProxies, ProxyProtocol: t.ProxyProtocol != nil}
+	if t.ForwardClientCertDetails != meshconfig.ForwardClientCertDetails_UNDEFINED {
+		out.ClientCertificates = t.ForwardClientCertDetails.String()
+	}
+	return out
 }
 
 // defaultExportTo checks a default; that of an object is resolved where its namespace is known.

@@ -24,6 +24,8 @@ type Mesh struct {
 	Authorizers map[string]*ExternalAuthorizer // by name
 
 	Paths PathNormalization // of all requests; empty: PathsBase
+
+	Topology Topology // of gateways that say nothing of their own
 }
 
 // PathNormalization is what sidecars and gateways make of the path of a request before routes and

@@ -20,6 +20,7 @@ type MeshConfig struct {
 	AutoMTLS           *bool
 	MeshHTTP2          *H2Upgrade
 	Paths              *PathNormalization
+	Topology           *Topology
 	// Authorizers are asked by policies of action AuthorizeCustom, by name.
 	Authorizers map[string]*ExternalAuthorizer
 	// ExportTo are the defaults of objects that say nothing, by their kind, as written.
@@ -45,6 +46,7 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	set(&m.AutoMTLS, c.AutoMTLS)
 	set(&m.MeshHTTP2, c.MeshHTTP2)
 	set(&m.Paths, c.Paths)
+	set(&m.Topology, c.Topology)
 	m.TrustDomainAliases = c.TrustDomainAliases
 	m.Authorizers = c.Authorizers
 	if c.DefaultRetry != nil {

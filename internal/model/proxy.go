@@ -59,6 +59,8 @@ type Proxy struct {
 	// AnyWorker: whichever of its worker threads may take a connection that comes in: it has but
 	// one, or was told so.
 	AnyWorker bool
+	// Topology is a router's, from its PROXY_CONFIG.
+	Topology Topology
 	// Verified: it has shown by its certificate that it is of Namespace and ServiceAccount.
 	Verified bool
 	// ScopedRoutes: large route configurations reach it split into buckets, by SRDS. The

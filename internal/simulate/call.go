@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 )
 
 // Protocol is what a client speaks on its connection.
@@ -66,9 +68,10 @@ type request struct {
 	transport string            // what inspectors found; "raw_buffer" where nothing
 	sni       string
 	alpn      []string
-	secured   bool                      // a filter chain has ended the TLS
-	metadata  map[string]map[string]any // what filters have left, by filter
-	offers    []string                  // upstream, by ALPN; nil: what the cluster says
+	secured   bool                         // a filter chain has ended the TLS
+	hcm       *hcmv3.HttpConnectionManager // that reads it; nil: none does
+	metadata  map[string]map[string]any    // what filters have left, by filter
+	offers    []string                     // upstream, by ALPN; nil: what the cluster says
 }
 
 func (c Call) request() (*request, error) {

@@ -12,7 +12,6 @@ import (
 // exchange is one request on its way through an HTTP connection manager.
 type exchange struct {
 	*request
-	hcm   *hcmv3.HttpConnectionManager
 	rc    *routev3.RouteConfiguration
 	vh    *routev3.VirtualHost
 	route *routev3.Route
@@ -25,7 +24,8 @@ func (w *World) runHTTP(f *hcmv3.HttpConnectionManager, r *request, res *Result)
 		res.Closed = "not HTTP"
 		return nil
 	}
-	x := &exchange{request: r, hcm: f, res: res, world: w}
+	r.hcm = f
+	x := &exchange{request: r, res: res, world: w}
 	r.headers[":path"] = pathBy(f, r.headers[":path"])
 	if err := w.findRoutes(x); err != nil {
 		return err

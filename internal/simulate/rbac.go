@@ -138,11 +138,21 @@ func (r *request) isAuthenticated(a *rbacv3.Principal_Authenticated) (bool, erro
 	return matchesString(a.GetPrincipalName(), r.Principal)
 }
 
-// remote is the client's address as far as proxies on the way have told: the last one of
-// X-Forwarded-For.
+// remote is the client's address as far as trusted proxies on the way have told: in X-Forwarded-For as many
+// from the end as there are of them. A sidecar trusts its caller, a gateway nobody else.
 func (r *request) remote() netip.Addr {
+	if r.hcm == nil {
+		return r.from.Addr()
+	}
+	n := int(r.hcm.GetXffNumTrustedHops())
+	if !r.hcm.GetUseRemoteAddress().GetValue() {
+		n++
+	}
 	list := strings.Split(r.headers["x-forwarded-for"], ",")
-	if a, err := netip.ParseAddr(strings.TrimSpace(list[len(list)-1])); err == nil && r.isHTTP() {
+	if n == 0 || n > len(list) {
+		return r.from.Addr()
+	}
+	if a, err := netip.ParseAddr(strings.TrimSpace(list[len(list)-n])); err == nil {
 		return a
 	}
 	return r.from.Addr()

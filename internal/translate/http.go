@@ -120,12 +120,12 @@ func setPaths(p model.PathNormalization, out *hcmv3.HttpConnectionManager) {
 // setDirection: inbound requests are told whose certificate they came with, and their
 // responses keep the application's server header. Outbound ones may name a host with a
 // trailing dot: virtual hosts need not list that as well. What clients of a gateway say of
-// addresses and certificates is replaced by what it sees.
+// addresses and certificates is replaced by what it sees, but for what trusted proxies before it say.
 func setDirection(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) {
 	if v.Gateway {
 		out.UseRemoteAddress = yes
-		out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
-		out.SetCurrentClientCertDetails = outsideCertificate
+		out.XffNumTrustedHops = v.Topology.TrustedProxies
+		setClientCertificates(v.Topology.ClientCertificates, out)
 	}
 	if !v.Inbound {
 		out.StripTrailingHostDot = true
@@ -136,6 +136,19 @@ func setDirection(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) {
 	out.SetCurrentClientCertDetails = clientCertificate
 	if v.Outside {
 		out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
+		out.SetCurrentClientCertDetails = outsideCertificate
+	}
+}
+
+// setClientCertificates: Istio's words are Envoy's. Words that are not known are as none.
+func setClientCertificates(said string, out *hcmv3.HttpConnectionManager) {
+	details, ok := hcmv3.HttpConnectionManager_ForwardClientCertDetails_value[said]
+	if !ok {
+		details = int32(hcmv3.HttpConnectionManager_SANITIZE_SET)
+	}
+	out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_ForwardClientCertDetails(details)
+	switch out.ForwardClientCertDetails {
+	case hcmv3.HttpConnectionManager_APPEND_FORWARD, hcmv3.HttpConnectionManager_SANITIZE_SET:
 		out.SetCurrentClientCertDetails = outsideCertificate
 	}
 }

@@ -9,6 +9,7 @@ import (
 	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
 	originaldstv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_dst/v3"
 	originalsrcv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_src/v3"
+	proxyprotocolv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/proxy_protocol/v3"
 	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
@@ -28,6 +29,7 @@ var (
 	// The mark is that by which answers of the application find their way back to Envoy.
 	useOriginalSrc  = listenerFilter("envoy.filters.listener.original_src", &originalsrcv3.OriginalSrc{Mark: tproxyMark})
 	readOriginalDst = listenerFilter("envoy.filters.listener.original_dst", &originaldstv3.OriginalDst{})
+	readProxyHeader = listenerFilter("envoy.filters.listener.proxy_protocol", &proxyprotocolv3.ProxyProtocol{})
 	inspectTLS      = listenerFilter("envoy.filters.listener.tls_inspector", &tlsinspectorv3.TlsInspector{})
 	inspectHTTP     = listenerFilter("envoy.filters.listener.http_inspector", &httpinspectorv3.HttpInspector{})
 )
@@ -121,8 +123,8 @@ func setInspection(v *view.Listener, out *listenerv3.Listener) {
 	out.ContinueOnListenerFiltersTimeout = v.ContinueOnTimeout
 }
 
-// listenerFilters: the destination is known before the first byte, and what is TLS is no
-// HTTP.
+// listenerFilters: the destination is known before the first byte, what a proxy before tells of the client
+// comes before what the client says, and what is TLS is no HTTP.
 func listenerFilters(v *view.Listener) []*listenerv3.ListenerFilter {
 	var out []*listenerv3.ListenerFilter
 	if v.ReadOriginalDst {
@@ -130,6 +132,9 @@ func listenerFilters(v *view.Listener) []*listenerv3.ListenerFilter {
 	}
 	if v.Transparent {
 		out = append(out, useOriginalSrc)
+	}
+	if v.ProxyProtocol {
+		out = append(out, readProxyHeader)
 	}
 	if v.InspectTLS {
 		out = append(out, exceptFor(v.Uninspected, inspectTLS))

@@ -26,6 +26,8 @@ type Listener struct {
 	// Transparent takes connections that are for other addresses than the listener's (TPROXY),
 	// and calls the application by the caller's address.
 	Transparent bool
+	// ProxyProtocol: connections begin with that protocol's header; others are closed.
+	ProxyProtocol bool
 	// InspectTLS and InspectHTTP look at the first bytes.
 	InspectTLS, InspectHTTP bool
 	// ContinueOnTimeout goes on with the default chain when inspecting gets no bytes
@@ -82,6 +84,8 @@ type HTTPChain struct {
 	Inbound    bool
 	// Gateway: requests come from outside the mesh.
 	Gateway bool
+	// Topology is what is before a gateway.
+	Topology model.Topology
 	// Outside: the callers of an inbound chain are no sidecars, so that what they say of clients'
 	// certificates is not believed.
 	Outside bool

@@ -185,6 +185,8 @@ func TestGateway(t *testing.T) {
 	}, func() string { return e.gateway.log.String() })
 	require.Equal(t, listeners, e.listenersTaken(t), "Envoy was given no listener again")
 
+	e.requireTopology()
+
 	e.apply(e.config("server")...)
 	eventually(t, "the gateway listens no more", func() bool { return e.call("https", webHost, "/", nil).err != nil }, func() string { return "" })
 	e.requireNothingHeld()

@@ -96,6 +96,7 @@ func (m *mutual) get1(url, host string) (status int, body string) {
 	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, url, http.NoBody)
 	require.NoError(m.t, err)
 	req.Host, req.Close = host, true
+	req.Header.Set("X-Forwarded-Client-Cert", "URI="+spiffeID("anybody")) // which nobody is to believe
 	resp, err := (&http.Client{Timeout: callLimit}).Do(req)
 	if err != nil {
 		return 0, err.Error()

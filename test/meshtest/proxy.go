@@ -22,6 +22,10 @@ type Proxy struct {
 	Ports          map[string]uint32 // named container ports
 	Identity       bool              // it has certificates
 	Uncounted      bool              // it keeps no statistics of answers by code
+	Topology       struct {          // of a router: what is before it, as it says
+		Said           bool
+		TrustedProxies uint32 `yaml:"trustedProxies"`
+	}
 }
 
 // Model is the proxy as it would connect.
@@ -43,6 +47,7 @@ func (p *Proxy) Model(domain string) *model.Proxy {
 		NamedPorts:     p.Ports,
 		Identity:       p.Identity,
 		Uncounted:      p.Uncounted,
+		Topology:       model.Topology{Said: p.Topology.Said, TrustedProxies: p.Topology.TrustedProxies},
 	}
 }
 

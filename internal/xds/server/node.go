@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 	"unique"
@@ -102,6 +103,7 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	if port := m["MOONSAIL_STATUS_PORT"].GetNumberValue(); port >= 1 && port <= 65535 {
 		p.StatusPort = uint16(port)
 	}
+	p.Topology = topologyOf(m["PROXY_CONFIG"].GetStructValue().GetFields()["gatewayTopology"])
 	p.Identity = m["SDS"].GetStringValue() == "true"
 	var mode string
 	text("INTERCEPTION_MODE", &mode)
@@ -115,6 +117,23 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	}
 	p.IPs = addresses(p.IPs[0], m["INSTANCE_IPS"].GetStringValue())
 	p.NamedPorts = namedPorts(m["POD_PORTS"])
+}
+
+// topologyOf reads a gatewayTopology, in JSON's form.
+func topologyOf(v *structpb.Value) model.Topology {
+	said := v.GetStructValue()
+	if said == nil {
+		return model.Topology{}
+	}
+	f := said.GetFields()
+	out := model.Topology{Said: true, ProxyProtocol: f["proxyProtocol"].GetStructValue() != nil}
+	if n := f["numTrustedProxies"].GetNumberValue(); n >= 1 && n <= math.MaxUint32 {
+		out.TrustedProxies = uint32(n)
+	}
+	if d := f["forwardClientCertDetails"].GetStringValue(); d != "UNDEFINED" {
+		out.ClientCertificates = d
+	}
+	return out
 }
 
 // texts are the fields that EnvoyFilters can ask for. Proxies of a mesh say much the same.

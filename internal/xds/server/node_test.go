@@ -75,7 +75,9 @@ func TestNodeBecomesProxy(t *testing.T) {
 		"NAMESPACE": "shop", "NAME": "reviews-v1-abc", "SERVICE_ACCOUNT": "reviews", "CLUSTER_ID": "Kubernetes", "NETWORK": "n1",
 		"ISTIO_VERSION": "1.31.0", "INTERCEPTION_MODE": "NONE", "INSTANCE_IPS": "10.0.0.7,fd00::7", "LABELS": map[string]any{"app": "reviews"},
 		"POD_PORTS": `[{"name":"http","containerPort":9080,"protocol":"TCP"},{"containerPort":1},{"name":"wrong","containerPort":-3}]`,
-		"ANYTHING":  []any{1, "else"}, "INBOUND_LISTENER_EXACT_BALANCE": "false",
+		"PROXY_CONFIG": map[string]any{"gatewayTopology": map[string]any{
+			"numTrustedProxies": 2, "forwardClientCertDetails": "FORWARD_ONLY", "proxyProtocol": map[string]any{}}},
+		"ANYTHING": []any{1, "else"}, "INBOUND_LISTENER_EXACT_BALANCE": "false",
 	})
 	require.NoError(t, err)
 	b, err := proto.Marshal(&corev3.Node{Id: "sidecar~10.0.0.7~reviews-v1-abc.shop~shop.svc.cluster.local", Cluster: "reviews.shop", Metadata: metadata,
@@ -92,6 +94,7 @@ func TestNodeBecomesProxy(t *testing.T) {
 		IPs: []string{"10.0.0.7", "fd00::7"}, Labels: map[string]string{"app": "reviews"}, ServiceAccount: "reviews", Cluster: "reviews.shop",
 		ClusterID: "Kubernetes", Network: "n1", Locality: model.Locality{Region: "r", Zone: "z", Subzone: "s"}, DNSDomain: "shop.svc.cluster.local",
 		Interception: model.InterceptNone, IstioVersion: "1.31.0", NamedPorts: map[string]uint32{"http": 9080}, AnyWorker: true,
+		Topology: model.Topology{Said: true, TrustedProxies: 2, ClientCertificates: "FORWARD_ONLY", ProxyProtocol: true},
 	}, p)
 }
 
