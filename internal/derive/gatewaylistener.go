@@ -109,7 +109,7 @@ func hostsOf(server *model.GatewayServer) []model.Host {
 func (s *scope) endTLS(r *reader, t *model.ServerTLS) *view.ServerTLS {
 	out := &view.ServerTLS{Server: t}
 	if t.Mode == model.ServerIstioMutual {
-		out.TrustDomains = r.mesh().TrustDomains()
+		out.TrustDomains, out.OnlyTLS13 = r.mesh().TrustDomains(), r.mesh().OnlyTLS13
 	}
 	return out
 }

@@ -24,7 +24,7 @@ const (
 var honoured = []string{
 	"accessLogFile", "connectTimeout", "defaultConfig", "defaultDestinationRuleExportTo", "defaultHttpRetryPolicy",
 	"defaultServiceExportTo", "defaultVirtualServiceExportTo", "discoverySelectors", "enableAutoMtls", "extensionProviders", "h2UpgradePolicy",
-	"outboundTrafficPolicy", "pathNormalization", "trustDomain", "trustDomainAliases",
+	"meshMTLS", "outboundTrafficPolicy", "pathNormalization", "trustDomain", "trustDomainAliases",
 }
 
 // configMap decodes one: the mesh's configuration, or certificates of CAs.
@@ -65,6 +65,7 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 	out.Paths = pathNormalization(said.PathNormalization)
 	out.Topology = topology(said.GetDefaultConfig().GetGatewayTopology())
 	c.meshIdentity(at, said, given, out)
+	out.OnlyTLS13 = c.onlyTLS13(at.f("meshMTLS"), said.MeshMTLS)
 	out.Telemetry = c.meshTelemetry(at, said, given)
 	out.Authorizers = c.externalAuthorizers(at.f("extensionProviders"), said.ExtensionProviders)
 	out.Discovery = c.labelSelectors(at.f("discoverySelectors"), said.DiscoverySelectors)

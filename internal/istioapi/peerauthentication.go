@@ -67,6 +67,21 @@ func (c *conv) meshIdentity(at path, said *meshconfig.MeshConfig, given map[stri
 	}
 }
 
+// onlyTLS13 is nil where nothing is said of versions.
+func (c *conv) onlyTLS13(at path, t *meshconfig.MeshConfig_TLSConfig) *bool {
+	if len(t.GetCipherSuites()) > 0 {
+		c.warnf(at.f("cipherSuites"), "has no effect in Moonsail yet; remove it, or set minProtocolVersion to TLSV1_3, which has suites of its own")
+	}
+	if len(t.GetEcdhCurves()) > 0 {
+		c.warnf(at.f("ecdhCurves"), "has no effect on mutual TLS of the mesh, as in Istio; remove it")
+	}
+	if t.GetMinProtocolVersion() == meshconfig.MeshConfig_TLSConfig_TLS_AUTO {
+		return nil
+	}
+	only := t.GetMinProtocolVersion() == meshconfig.MeshConfig_TLSConfig_TLSV1_3
+	return &only
+}
+
 // trustDomain checks a trust domain as a part of SPIFFE ids.
 func (c *conv) trustDomain(at path, name string) {
 	if err := (model.Identity{TrustDomain: name, Namespace: "x", ServiceAccount: "x"}).Check(); err != nil {

@@ -17,6 +17,8 @@ type Mesh struct {
 	TrustDomain        string   // of the mesh's identities
 	TrustDomainAliases []string // that are believed, too
 	AutoMTLS           bool     // callers speak mutual TLS to whoever has a sidecar
+	// OnlyTLS13: workloads take the mesh's mutual TLS of no older version; else of 1.2, too.
+	OnlyTLS13 bool
 	// MeshHTTP2: whether sidecars speak HTTP/2 to sidecars, whatever their applications speak. By default they
 	// do, but where limits are set that are about connections of HTTP/1.1.
 	MeshHTTP2 H2Upgrade

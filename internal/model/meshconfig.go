@@ -18,6 +18,7 @@ type MeshConfig struct {
 	// TrustDomainAliases are believed beside the trust domain.
 	TrustDomainAliases []string
 	AutoMTLS           *bool
+	OnlyTLS13          *bool
 	MeshHTTP2          *H2Upgrade
 	Paths              *PathNormalization
 	Topology           *Topology
@@ -44,6 +45,7 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	set(&m.TrustDomain, c.TrustDomain)
 	set(&m.Telemetry, c.Telemetry)
 	set(&m.AutoMTLS, c.AutoMTLS)
+	set(&m.OnlyTLS13, c.OnlyTLS13)
 	set(&m.MeshHTTP2, c.MeshHTTP2)
 	set(&m.Paths, c.Paths)
 	set(&m.Topology, c.Topology)

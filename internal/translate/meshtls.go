@@ -88,9 +88,22 @@ func serverTLS(v *view.ServerTLS, http bool) (*corev3.TransportSocket, error) {
 	if !http {
 		alpn = nil
 	}
-	return tlsSocket(&tlsv3.DownstreamTlsContext{
-		CommonTlsContext: meshContext(peers, alpn), RequireClientCertificate: yes,
-	})
+	common := meshContext(peers, alpn)
+	common.TlsParams = meshServerParams(v)
+	return tlsSocket(&tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: yes})
+}
+
+// meshServerParams are the server's own where it says something, else the mesh's.
+func meshServerParams(v *view.ServerTLS) *tlsv3.TlsParameters {
+	if v.Server != nil {
+		if own := tlsParams(v.Server); own != nil {
+			return own
+		}
+	}
+	if v.OnlyTLS13 {
+		return onlyTLS13
+	}
+	return tlsVersions
 }
 
 func tlsSocket(context proto.Message) (*corev3.TransportSocket, error) {

@@ -24,6 +24,11 @@ var tlsVersions = &tlsv3.TlsParameters{
 	TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
 }
 
+var onlyTLS13 = &tlsv3.TlsParameters{
+	TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+	TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+}
+
 var rawBuffer = &corev3.TransportSocket{
 	Name:       "envoy.transport_sockets.raw_buffer",
 	ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: constant(&rawbufferv3.RawBuffer{})},

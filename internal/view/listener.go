@@ -58,6 +58,7 @@ type FilterChain struct {
 type ServerTLS struct {
 	TrustDomains []string         // for the mesh's
 	Server       *model.ServerTLS // nil: the mesh's
+	OnlyTLS13    bool             // of the mesh's: no older version
 }
 
 // IsMesh tells whether the mesh's certificates are used.

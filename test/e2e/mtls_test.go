@@ -46,6 +46,7 @@ func TestMutualTLS(t *testing.T) {
 	m.apply(m.config("server", peerAuthentication("STRICT"))...)
 	m.requireMutual(client)
 	m.requireStrict()
+	m.requireVersions(client)
 
 	m.apply(m.config("server", peerAuthentication("PERMISSIVE"))...)
 	m.requireMutual(client)
@@ -67,6 +68,22 @@ func TestMutualTLS(t *testing.T) {
 		return status == http.StatusOK && m.peer() == ""
 	}, m.peer)
 	m.requireNothingHeld()
+}
+
+// requireVersions checks that old versions of TLS are taken until the mesh says otherwise.
+func (m *mutual) requireVersions(client string) {
+	m.t.Helper()
+	old := func() error {
+		_, err := m.handshakeUpTo(tls.VersionTLS12, m.pair(m.root, client))
+		return err
+	}
+	require.NoError(m.t, old())
+	m.apply(m.config("server", peerAuthentication("STRICT"), `apiVersion: v1
+kind: ConfigMap
+metadata: {name: istio, namespace: istio-system}
+data: {mesh: "meshMTLS: {minProtocolVersion: TLSV1_3}"}`)...)
+	eventually(m.t, "TLS 1.2 is taken no more", func() bool { return old() != nil }, nil)
+	m.requireMutual(client)
 }
 
 // requireStatus waits until a call has a status: Envoys ACK before what came is in use.

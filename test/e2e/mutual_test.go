@@ -128,7 +128,13 @@ func (m *mutual) line(address string, port int) string {
 // handshake calls the server's port for requests with a certificate; nil: none.
 func (m *mutual) handshake(cert *tls.Certificate, alpn ...string) (int, error) {
 	m.t.Helper()
-	config := &tls.Config{InsecureSkipVerify: true, NextProtos: alpn} //nolint:gosec // the server is not what is tested
+	return m.handshakeUpTo(tls.VersionTLS13, cert, alpn...)
+}
+
+// handshakeUpTo speaks TLS of that version at most.
+func (m *mutual) handshakeUpTo(version uint16, cert *tls.Certificate, alpn ...string) (int, error) {
+	m.t.Helper()
+	config := &tls.Config{InsecureSkipVerify: true, NextProtos: alpn, MaxVersion: version} //nolint:gosec // the server is not what is tested
 	if cert != nil {
 		config.Certificates = []tls.Certificate{*cert}
 	}
