@@ -100,21 +100,9 @@ func (s *scope) observeChain(c *view.FilterChain) {
 	}
 }
 
-// telemetries are those for the scope's workloads, each over those before: the root
-// namespace's, the namespace's, and those that select them, the oldest first.
+// telemetries are those for the scope's workloads, each over those before.
 func (s *scope) telemetries(r *reader) []*model.Telemetry {
-	var wide, selecting []*model.Telemetry
-	seen := map[string]bool{}
-	for _, t := range policies[*model.Telemetry](r, model.KindTelemetry, s.Key.Namespace, s.labels) {
-		switch {
-		case t.Namespace == s.Key.Namespace && (len(t.Selector) > 0 || t.Targeted):
-			selecting = append(selecting, t)
-		case len(t.Selector) == 0 && !t.Targeted && !seen[t.Namespace]: // the oldest counts
-			seen[t.Namespace] = true
-			wide = append(wide, t)
-		}
-	}
-	return append(wide, selecting...)
+	return model.EffectiveTelemetries(s.Key.Namespace, policies[*model.Telemetry](r, model.KindTelemetry, s.Key.Namespace, s.labels))
 }
 
 // collectorOf finds the cluster of a provider's service; not ok where there is no such

@@ -3,6 +3,7 @@ package explain
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -13,7 +14,7 @@ import (
 
 // Origins are the objects that a part of the configuration comes from, in order: the
 // VirtualServices, routes of the Gateway API and DestinationRules in it, the Gateways that have a router listen, the
-// Sidecars whose files a listener has, or, where there are none, the ServiceEntries that define its host. None: it comes from
+// Sidecars that have a workload listen there or whose files a listener has, or, where there are none, the ServiceEntries that define its host. None: it comes from
 // Kubernetes' objects alone.
 func Origins(snap *store.Snapshot, p server.Part) []model.Key {
 	var out []model.Key
@@ -30,7 +31,9 @@ func Origins(snap *store.Snapshot, p server.Part) []model.Key {
 		return filterOf(snap, p)
 	case resource.Listener:
 		for _, kind := range routing {
-			out = append(out, related(snap, p, kind)...)
+			if p.Entry.Name != inboundListener { // nobody's routes are there
+				out = append(out, related(snap, p, kind)...)
+			}
 		}
 		out = slices.Concat(out, gatewaysBehind(snap, p), sidecarsBehind(snap, p))
 	}
@@ -68,8 +71,8 @@ func ifThere(snap *store.Snapshot, k model.Key) []model.Key {
 	return []model.Key{k}
 }
 
-// sidecarsBehind are the Sidecars that name the files of which a workload's own listener has its
-// certificates.
+// sidecarsBehind are the Sidecars that have a workload listen there, or name the files of which its own
+// listener has its certificates.
 func sidecarsBehind(snap *store.Snapshot, p server.Part) []model.Key {
 	if p.Proxy == nil || p.Proxy.Type != model.ProxySidecar {
 		return nil
@@ -80,12 +83,21 @@ func sidecarsBehind(snap *store.Snapshot, p server.Part) []model.Key {
 		if !ok || s.Namespace != p.Proxy.Namespace || !model.SelectorMatches(s.Selector, p.Proxy.Labels) {
 			continue
 		}
-		if slices.ContainsFunc(ingressFiles(s), func(file string) bool { return holds(p.Entry, file) }) {
+		if hasListener(s, p.Entry.Name) || slices.ContainsFunc(ingressFiles(s), func(file string) bool { return holds(p.Entry, file) }) {
 			out = append(out, s.Key)
 		}
 	}
 	slices.SortFunc(out, model.Key.Compare)
 	return out
+}
+
+// hasListener tells whether a listener's name, ADDRESS_PORT, may be that of one of a Sidecar's.
+func hasListener(s *model.Sidecar, name string) bool {
+	at := func(bind string, port uint32) bool {
+		return strings.HasSuffix(name, "_"+strconv.FormatUint(uint64(port), 10)) && (bind == "" || strings.HasPrefix(name, bind+"_"))
+	}
+	return slices.ContainsFunc(s.Egress, func(l model.EgressListener) bool { return l.Port != nil && at(l.Bind, l.Port.Number) }) ||
+		slices.ContainsFunc(s.Ingress, func(l model.IngressListener) bool { return at(l.Bind, l.Port.Number) })
 }
 
 // ingressFiles are those of a Sidecar's own listeners.

@@ -95,6 +95,7 @@ func TestOriginsOfListeners(t *testing.T) {
 		{router, resource.VirtualHost, "https.443.https.tls.shop/a.example.com:443", "", []string{"Gateway/shop/tls"}},
 		{kubernetes, resource.RouteConfig, "http.80", "", []string{"KubernetesGateway/edge/api"}},
 		{sidecar, resource.Listener, "0.0.0.0_8080", "", nil},
+		{sidecar, resource.Listener, "0.0.0.0_8443", "", []string{"Sidecar/shop/web"}},
 		{sidecar, resource.Listener, "virtualInbound", "\x0e/certs/web.pem\x12", []string{"Sidecar/shop/web"}},
 		{router, resource.Listener, "virtualInbound", "\x0e/certs/web.pem\x12", nil},
 		{nil, resource.Listener, "0.0.0.0_8080", "", nil},

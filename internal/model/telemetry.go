@@ -101,3 +101,21 @@ type TraceTag struct {
 	Format      string // with Envoy's command operators
 	Default     string // where header or variable is not there
 }
+
+// EffectiveTelemetries are those that count for workloads of a namespace, each over those before: the root
+// namespace's, the namespace's, and those that select them. They are given in the order of policies: the root
+// namespace's first, the oldest first in each; of those that are for a whole namespace the first counts.
+func EffectiveTelemetries(namespace string, list []*Telemetry) []*Telemetry {
+	var wide, selecting []*Telemetry
+	seen := map[string]bool{}
+	for _, t := range list {
+		switch {
+		case t.Namespace == namespace && (len(t.Selector) > 0 || t.Targeted):
+			selecting = append(selecting, t)
+		case len(t.Selector) == 0 && !t.Targeted && !seen[t.Namespace]: // the oldest counts
+			seen[t.Namespace] = true
+			wide = append(wide, t)
+		}
+	}
+	return append(wide, selecting...)
+}

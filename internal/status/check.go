@@ -5,11 +5,9 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/analyze"
-	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // maxMeant is how many objects may be told that one of them is meant by a refusal. Where it
@@ -156,20 +154,6 @@ func joined(a, b refusal) refusal {
 	a.others += 1 + b.others
 	a.proxies = max(a.proxies, b.proxies)
 	return a
-}
-
-func origins(snap *store.Snapshot, r *server.Refusal) []model.Key {
-	seen := map[model.Key]bool{}
-	var out []model.Key
-	for _, part := range r.About {
-		for _, k := range explain.Origins(snap, part) {
-			if !seen[k] {
-				seen[k] = true
-				out = append(out, k)
-			}
-		}
-	}
-	return out
 }
 
 // accepted tells whether proxies have taken an object that was refused: some of them, where

@@ -69,7 +69,7 @@ type Writer struct {
 
 // Reporter is what tells of this control plane's own proxies.
 func (w *Writer) Reporter() *Reporter {
-	return &Reporter{Snapshot: w.Explain.Snapshot, Refusals: w.Proxies.Refusals, Explain: w.Explain.Object}
+	return &Reporter{Snapshot: w.Explain.Snapshot, Refusals: w.Proxies.Refusals, Explain: w.Explain.Object, Causes: w.Explain.Causes}
 }
 
 // Leads tells whether this control plane writes.

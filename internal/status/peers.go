@@ -49,6 +49,7 @@ type refusedObject struct {
 	Proxies int       `json:"proxies"`
 	Others  int       `json:"others,omitempty"`
 	Shared  int       `json:"shared,omitempty"`
+	Doubt   bool      `json:"doubt,omitempty"`
 }
 
 // standing is how far an object has come to the proxies of one control plane.
@@ -65,6 +66,7 @@ type Reporter struct {
 	Snapshot func() *store.Snapshot
 	Refusals func() []*server.Refusal
 	Explain  func(model.Key, explain.Ask) (*explain.Explanation, error)
+	Causes   func(*store.Snapshot) *explain.Causes
 }
 
 // Report is MethodReport. It is for control planes alone: whoever serves it sees to that.
@@ -83,7 +85,8 @@ func (r *Reporter) report(q *question) *report {
 			break
 		}
 		out.Refused = append(out.Refused, refusedObject{
-			Object: k, Content: contentOf(snap, k), What: one.what, Message: one.message, Proxies: one.proxies, Others: one.others, Shared: one.shared,
+			Object: k, Content: contentOf(snap, k), What: one.what, Message: one.message, Proxies: one.proxies, Others: one.others,
+			Shared: one.shared, Doubt: one.doubt,
 		})
 	}
 	for _, k := range q.Doubtful {
@@ -92,17 +95,29 @@ func (r *Reporter) report(q *question) *report {
 	return out
 }
 
-// refused is what proxies refuse, by the objects that it was made of.
+// refused is what proxies refuse, by the objects that it was made of. Of one object, resources with one
+// name are one, with the proxies of all.
 func (r *Reporter) refused(snap *store.Snapshot) map[model.Key]refusal {
-	out := map[model.Key]refusal{}
+	causes, all := r.Causes(snap), map[model.Key]map[string]refusal{}
 	for _, r := range r.Refusals() {
-		one := refusal{what: strings.TrimSpace(r.Type.String() + " " + r.Name), message: r.Message, proxies: r.Proxies}
-		from := origins(snap, r)
-		if len(from) > maxMeant {
+		cause := causes.Of(r)
+		if len(cause.Objects) > maxMeant {
 			continue
 		}
-		one.shared = len(from) - 1
-		for _, k := range from {
+		one := refusal{
+			what: strings.TrimSpace(r.Type.String() + " " + r.Name), message: r.Message, proxies: r.Proxies,
+			shared: len(cause.Objects) - 1, doubt: !cause.Sure,
+		}
+		for _, k := range cause.Objects {
+			if all[k] == nil {
+				all[k] = map[string]refusal{}
+			}
+			all[k][one.what] = combined(all[k][one.what], one)
+		}
+	}
+	out := map[model.Key]refusal{}
+	for k, whats := range all {
+		for _, one := range whats {
 			out[k] = joined(out[k], one)
 		}
 	}
@@ -165,12 +180,12 @@ func (r *report) add(all map[model.Key]refusal, snap *store.Snapshot) {
 		if o.Content == "" || o.Content != contentOf(snap, o.Object) {
 			continue // it has another form of it, and will have ours soon
 		}
-		one := refusal{what: o.What, message: o.Message, proxies: o.Proxies, others: o.Others, shared: o.Shared}
+		one := refusal{what: o.What, message: o.Message, proxies: o.Proxies, others: o.Others, shared: o.Shared, doubt: o.Doubt}
 		all[o.Object] = combined(all[o.Object], one)
 	}
 }
 
-// combined is what the proxies of two control planes refuse of an object.
+// combined is what proxies of two tables or control planes refuse of an object. What is surer stands.
 func combined(a, b refusal) refusal {
 	if a.what != b.what || a.proxies == 0 {
 		return joined(a, b)
@@ -178,5 +193,6 @@ func combined(a, b refusal) refusal {
 	a.message = min(a.message, b.message)
 	a.proxies += b.proxies
 	a.others = max(a.others, b.others)
+	a.shared, a.doubt = min(a.shared, b.shared), a.doubt && b.doubt
 	return a
 }

@@ -31,8 +31,9 @@ type refusal struct {
 	what    string // "CDS outbound|80||web.shop.svc.cluster.local"
 	message string
 	proxies int
-	others  int // further resources of the object that are refused
-	shared  int // other objects that may be meant as well
+	others  int  // further resources of the object that are refused
+	shared  int  // other objects that may be meant as well
+	doubt   bool // it is not known that this object is meant
 }
 
 // verdict is what a status should say.
@@ -160,8 +161,11 @@ func (r *refusal) String() string {
 	if r.others > 0 {
 		what += fmt.Sprintf(" and %d more", r.others)
 	}
-	if r.shared > 0 {
+	switch {
+	case r.shared > 0:
 		what += fmt.Sprintf(" (this object may be meant, or one of %d others)", r.shared)
+	case r.doubt:
+		what += " (this object may be meant: it shapes that)"
 	}
 	return fmt.Sprintf("%s %s, and what they accepted last stays in force: %s", who, what, r.message)
 }

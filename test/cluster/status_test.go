@@ -67,10 +67,14 @@ func runControl(t *testing.T, c *kubetest.Cluster, with func(*controlplane.Optio
 }
 
 // plurals of the kinds of these tests.
-var plurals = map[string]string{"VirtualService": "virtualservices", "DestinationRule": "destinationrules"}
+var plurals = map[string]schema.GroupVersionResource{
+	"VirtualService":      {Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"},
+	"DestinationRule":     {Group: "networking.istio.io", Version: "v1", Resource: "destinationrules"},
+	"AuthorizationPolicy": {Group: "security.istio.io", Version: "v1", Resource: "authorizationpolicies"},
+}
 
 func object(ctx context.Context, c *kubetest.Cluster, ns, kind, name string) (*unstructured.Unstructured, error) {
-	gvr := schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: plurals[kind]}
+	gvr := plurals[kind]
 	return c.Dynamic.Resource(gvr).Namespace(ns).Get(ctx, name, metav1.GetOptions{})
 }
 
@@ -202,6 +206,7 @@ func connectRefuser(t *testing.T, addr, ns, text, until string) {
 	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{
 		TypeUrl: resource.RouteConfig.URL(), ResourceNamesSubscribe: []string{"80"},
 	}))
+	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resource.Listener.URL()}))
 	stream.reading.Go(r.read)
 	select {
 	case <-r.ready:
@@ -260,7 +265,7 @@ apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: other}
 spec: {hosts: [other], http: [{route: [{destination: {host: other}}]}]}
-`)
+---`+authorized("fine", "x-fine"))
 	for range 2 {
 		connectRefuser(t, s.addr, ns, "x-refused", "/virtual-service/other")
 	}
@@ -285,9 +290,27 @@ apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {name: web}
 `)
-	o, err := object(t.Context(), c, ns, "VirtualService", "other")
-	require.NoError(t, err)
-	require.NotContains(t, o.Object, "status", "nothing is wrong with it: it is left alone")
+	c.Apply(t, ns, authorized("bad", "x-refused"))
+	message = awaitReconciled(t, c, ns, "AuthorizationPolicy", "bad", "False", statuses.ReasonRefused)
+	require.Contains(t, message, "2 proxies refuse LDS virtualInbound, and what they accepted last")
+	for kind, name := range map[string]string{"VirtualService": "other", "AuthorizationPolicy": "fine"} {
+		o, err := object(t.Context(), c, ns, kind, name)
+		require.NoError(t, err)
+		require.NotContains(t, o.Object, "status", "nothing is wrong with it: it is left alone")
+	}
+	c.Apply(t, ns, authorized("bad", "x-fine"))
+	awaitReconciled(t, c, ns, "AuthorizationPolicy", "bad", "True", statuses.ReasonAccepted)
+}
+
+// authorized is an AuthorizationPolicy of a namespace's workloads about a caller: a proxy without services has chains
+// of connections only.
+func authorized(name, caller string) string {
+	return fmt.Sprintf(`
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: %s}
+spec: {rules: [{from: [{source: {principals: [cluster.local/ns/%s/sa/default]}}]}]}
+`, name, caller)
 }
 
 // cable is what a control plane reaches the API server by; it can be cut.

@@ -7,8 +7,21 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// maxMessage bounds what is kept of a proxy's complaint, in bytes.
-const maxMessage = 1024
+// maxMessage bounds what is kept of a proxy's complaint, in bytes. Envoy prints what it does not like in between:
+// the reason is in the beginning or in the end.
+const (
+	maxMessage = 1024
+	fromEnd    = 640
+	leftOut    = " ... "
+)
+
+// shortened is a complaint as it is kept.
+func shortened(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return message[:maxMessage-fromEnd-len(leftOut)] + leftOut + message[len(message)-fromEnd:]
+}
 
 // refuse takes a NACK. Of one resource it is known which one was refused; of several,
 // those that the message names are held back and the others sent again; if it names
@@ -18,7 +31,7 @@ func (l *Ledger) refuse(k kind, f *flight, e *Error, since model.Revision) {
 	w := &l.watches[k]
 	l.nacked = true
 	l.refused++
-	message := e.Message[:min(len(e.Message), maxMessage)]
+	message := shortened(e.Message)
 	all := f.names()
 	switch {
 	case l.protocol == Sotw && resource.Types[w.typ].FullState:

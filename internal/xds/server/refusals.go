@@ -15,6 +15,8 @@ type Refusal struct {
 	Name    string // empty: the proxies did not tell which one of a response it was
 	Message string // the words of one proxy: of many, the first in order
 	Proxies int
+	// Since is the newest revision of which one of them may have what it refuses now; 0: none had it.
+	Since model.Revision
 	// About is what the proxies may have meant: the resource, or those parts of it that
 	// were new to them.
 	About []Part
@@ -30,9 +32,11 @@ type Part struct {
 // maxAbout bounds how many parts of a refused whole are looked at.
 const maxAbout = 64
 
+// refusalKey: what one table's proxies refuse may be made of other objects than what another's do.
 type refusalKey struct {
 	typ           resource.Type
 	name, version string
+	of            *table.Table
 }
 
 // Refusals are in no order. A proxy that refuses nothing costs a lock.
@@ -62,9 +66,10 @@ func (st *stream) addRefusals(all map[refusalKey]*Refusal) {
 }
 
 func (st *stream) addRefusal(all map[refusalKey]*Refusal, typ resource.Type, h *ledger.Held) {
-	key := refusalKey{typ, h.Name, h.Version}
+	key := refusalKey{typ, h.Name, h.Version, st.tableOf(typ, h.Name)}
 	if r := all[key]; r != nil {
 		r.Proxies++
+		r.Since = max(r.Since, h.Since())
 		r.Message = min(r.Message, h.Message)
 		// Of a whole, a proxy that accepted it before tells best what is wrong with it.
 		if len(r.About) > 1 {
@@ -78,11 +83,21 @@ func (st *stream) addRefusal(all map[refusalKey]*Refusal, typ resource.Type, h *
 	if len(about) == 0 {
 		return // what it refused is not there any more
 	}
-	r := &Refusal{Type: typ, Name: h.Name, Message: h.Message, Proxies: 1, About: about}
+	r := &Refusal{Type: typ, Name: h.Name, Message: h.Message, Proxies: 1, Since: h.Since(), About: about}
 	if h.Name == ledger.Whole {
 		r.Name = ""
 	}
 	all[key] = r
+}
+
+// tableOf is the one that has a resource; of a whole response the first.
+func (st *stream) tableOf(typ resource.Type, name string) *table.Table {
+	for _, t := range st.tables {
+		if name == ledger.Whole || t.State().Get(typ, name) != nil {
+			return t
+		}
+	}
+	return nil
 }
 
 // about is what a proxy refuses, as it is in the tables now.

@@ -1,0 +1,203 @@
+package explain
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// Cause is what a refusal is about: one of Objects, in order. None: it comes from nobody's objects.
+type Cause struct {
+	Objects []model.Key
+	// Sure: it is told by Envoy's words, by what has changed, or by there being nothing else.
+	Sure bool
+}
+
+// Causes finds what refusals are about. It is for one snapshot and one goroutine.
+type Causes struct {
+	snap     *store.Snapshot
+	changes  Changes
+	policies policies
+}
+
+// Causes finds them by a snapshot.
+func (x *Explainer) Causes(snap *store.Snapshot) *Causes {
+	return &Causes{snap, x.Changes, policies{snap, x.mesh(snap).RootNamespace, map[policyPlace][]model.Selecting{}}}
+}
+
+// Of is the cause of a refusal: of the objects that the refused is made of those that Envoy's words are
+// about, and of these those that have changed since it took it; all, where neither tells.
+func (c *Causes) Of(r *server.Refusal) Cause {
+	all, listener := c.origins(r)
+	if quoted := c.quoted(r, reason(r.Message), all); len(quoted) > 0 {
+		return Cause{quoted, len(quoted) == 1}
+	}
+	told := false
+	if listener {
+		all, told = onTopic(strings.ToLower(reason(r.Message)), all)
+	}
+	news := slices.DeleteFunc(slices.Clone(all), func(k model.Key) bool { return !c.changedSince(k, r.Since) })
+	if len(news) == 0 {
+		return Cause{all, len(all) == 1 && (told || !listener)}
+	}
+	return Cause{news, len(news) == 1 && (told || !listener || r.Since > 0)}
+}
+
+// origins are all objects that the refused is made of; listener: some of it is one.
+func (c *Causes) origins(r *server.Refusal) (all []model.Key, listener bool) {
+	for _, part := range r.About {
+		listener = listener || part.Type == resource.Listener
+		for _, k := range slices.Concat(Origins(c.snap, part), c.policies.behind(part)) {
+			if !slices.Contains(all, k) {
+				all = append(all, k)
+			}
+		}
+	}
+	return all, listener
+}
+
+// changedSince tells whether an object has changed after a revision.
+func (c *Causes) changedSince(k model.Key, since model.Revision) bool {
+	last, known := c.changes.LastChange(k)
+	return known && last.Revision > since
+}
+
+// reason is a message without the whole resource, which Envoy prints before it says what is wrong with its form.
+func reason(message string) string {
+	if i := strings.LastIndex(message, "Proto constraint validation failed"); i >= 0 {
+		return message[i:]
+	}
+	return message
+}
+
+// quoted are the objects of which a message quotes something that is theirs alone.
+func (c *Causes) quoted(r *server.Refusal, message string, all []model.Key) []model.Key {
+	var out []model.Key
+	for _, k := range all {
+		own := ownWords(c.snap.Get(k))
+		if k.Kind == model.KindRequestAuthentication {
+			own = c.providers(r, k)
+		}
+		if slices.ContainsFunc(own, func(w string) bool { return quotes(message, w) }) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// providers are the names that Envoy has for a RequestAuthentication's rules: their places among those of
+// all that select the proxy.
+func (c *Causes) providers(r *server.Refusal, k model.Key) []string {
+	var out []string
+	for _, part := range r.About {
+		n := 0
+		for _, a := range c.policies.authentications(part) {
+			for range a.Rules {
+				if a.Key == k {
+					out = append(out, "'origins-"+strconv.Itoa(n)+"'")
+				}
+				n++
+			}
+		}
+	}
+	return out
+}
+
+// ownWords are what Envoy calls an object's part of a listener, or quotes of it.
+func ownWords(o model.Object) []string {
+	switch o := o.(type) {
+	case *model.AuthorizationPolicy:
+		return []string{"ns[" + o.Namespace + "]-policy[" + o.Name + "]-rule["}
+	case *model.WasmPlugin:
+		return []string{"/wasmplugin/" + o.Namespace + "." + o.Name, o.File}
+	case *model.Telemetry:
+		return expressions(o)
+	}
+	return nil
+}
+
+// expressions are those that a Telemetry has.
+func expressions(t *model.Telemetry) []string {
+	var out []string
+	for _, l := range t.Logging {
+		out = append(out, l.Filter)
+	}
+	for _, m := range t.Metrics {
+		for _, o := range m.Overrides {
+			for _, tag := range o.Tags {
+				out = append(out, tag.Format)
+			}
+		}
+	}
+	for _, r := range t.Tracing {
+		for _, tag := range r.Tags {
+			out = append(out, tag.Format)
+		}
+	}
+	return out
+}
+
+// shortest is how long words are at least that do not stand in a message by chance.
+const shortest = 6
+
+// quotes tells whether a message has a text that does not go on as a name.
+func quotes(message, text string) bool {
+	if len(text) < shortest {
+		return false
+	}
+	for {
+		i := strings.Index(message, text)
+		if i < 0 {
+			return false
+		}
+		if message = message[i+len(text):]; message == "" || strings.HasSuffix(text, "[") || !goesOn(message) {
+			return true
+		}
+	}
+}
+
+// goesOn tells whether a text begins with more of a name; a point may end a sentence.
+func goesOn(rest string) bool {
+	return nameByte(rest[0]) && rest[0] != '.' || rest[0] == '.' && len(rest) > 1 && nameByte(rest[1])
+}
+
+// topics tell by Envoy's words, in lower case, which kinds of objects a listener is refused for.
+var topics = []struct {
+	words []string
+	kinds []model.Kind
+	only  bool // objects of other kinds never are the reason
+}{
+	{[]string{"cannot bind", "address already in use", "failed to bind"}, listening, true},
+	{[]string{"jwt_authn", "jwtauthentication", "jwks"}, []model.Kind{model.KindRequestAuthentication}, false},
+	{[]string{"wasm"}, []model.Kind{model.KindWasmPlugin}, false},
+	{[]string{"rbac", "cidr range"}, []model.Kind{model.KindAuthorizationPolicy}, false},
+	{
+		[]string{"failed to create an expression", "parse filter expression", "streaminfo", "access log", "access_log", "formatter", "tracing"},
+		[]model.Kind{model.KindTelemetry}, false,
+	},
+}
+
+// listening are the kinds of objects that have proxies listen somewhere.
+var listening = []model.Kind{model.KindGateway, model.KindKubernetesGateway, model.KindSidecar, model.KindServiceEntry}
+
+// onTopic are those of objects that a message may be about; told: it tells. EnvoyFilters may be behind
+// anything.
+func onTopic(message string, all []model.Key) (some []model.Key, told bool) {
+	for _, t := range topics {
+		if !slices.ContainsFunc(t.words, func(w string) bool { return strings.Contains(message, w) }) {
+			continue
+		}
+		some = slices.DeleteFunc(slices.Clone(all), func(k model.Key) bool {
+			return k.Kind != model.KindEnvoyFilter && !slices.Contains(t.kinds, k.Kind)
+		})
+		if len(some) > 0 || t.only {
+			return some, true
+		}
+	}
+	return all, false
+}
