@@ -27,7 +27,7 @@ type Options struct {
 	Rate        int
 	// Only are the choices to measure, by beginnings of their names; none: all.
 	Only []string
-	// Own are more of them: objects as YAML, by name, in which $NAMESPACE is the pair's.
+	// Own are more of them, measured in any case: objects as YAML, by name, in which $NAMESPACE is the pair's.
 	Own   map[string]string
 	Quick bool
 }
@@ -123,7 +123,7 @@ func (l *lab) at(metric string) string { return fmt.Sprintf("%s_%d", metric, l.R
 func (l *lab) variants(e *experiment.Experiment) {
 	all := l.all()
 	asked := func(c choice) bool {
-		return len(l.Only) == 0 || slices.ContainsFunc(l.Only, func(name string) bool { return strings.HasPrefix(c.name, name) })
+		return len(l.Only) == 0 || l.Own[c.name] != "" || slices.ContainsFunc(l.Only, func(name string) bool { return strings.HasPrefix(c.name, name) })
 	}
 	for _, c := range all {
 		base := slices.ContainsFunc(all, func(of choice) bool { return of.base == c.name && asked(of) })

@@ -26,12 +26,15 @@ func TestMain(m *testing.M) { labtest.Main(m) }
 var marks = map[string]string{
 	"HTTP/1.1 between sidecars":      `-"istio-h2"`,
 	"the kernel's choice of workers": `-"exact_balance"`,
+	"exact_balance of clients, too":  `"stat_prefix":"balanced"`,
 	"plain text":                     `-"require_client_certificate"`,
 	"port of TCP":                    `-"inbound|http|18080"`,
 	"buffers of 32 KiB":              `"per_connection_buffer_limit_bytes":32768`,
 	"buffers of 128 KiB":             `"per_connection_buffer_limit_bytes":131072`,
 	"windows of 64 KiB":              `"initial_stream_window_size":65536`,
 	"windows of 1 MiB":               `"initial_connection_window_size":16777216`,
+	"oghttp2":                        `"envoy.reloadable_features.http2_use_oghttp2":true`,
+	"no istio_requests_total":        `-"requests_total"`,
 	"no retries":                     `virtual-service/server`,
 	"Envoy's circuit breakers":       `"max_pending_requests":1024`,
 	"outlier detection":              `"outlier_detection"`,
@@ -55,7 +58,7 @@ metadata: {name: mine, namespace: $NAMESPACE}
 spec: {host: server, trafficPolicy: {connectionPool: {http: {maxRequestsPerConnection: 7}}}}`
 
 // some are the choices that are tried where E2E_CHOICES is not "all": one of each way to make a choice.
-var some = []string{"again", "HTTP/1.1", "the kernel's", "port of TCP", "windows of 1 MiB", "Envoy's circuit breakers", "fresh, no resumption", "mine"}
+var some = []string{"again", "HTTP/1.1", "the kernel's", "port of TCP", "windows of 1 MiB", "oghttp2", "Envoy's circuit breakers", "fresh, no resumption", "mine"}
 
 // TestChoices: each choice is what its Envoys have, differs from Moonsail's in that, and answers.
 func TestChoices(t *testing.T) {
@@ -172,16 +175,16 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestOnly: what a choice is compared with is measured, too.
+// TestOnly: what a choice is compared with is measured, too, and so are the user's own.
 func TestOnly(t *testing.T) {
 	o := choices.DefaultOptions()
-	o.Only = []string{"fresh, ChaCha20", "buffers"}
+	o.Only, o.Own = []string{"fresh, ChaCha20", "buffers"}, map[string]string{"mine": own}
 	require.NoError(t, o.Check())
 	var names []string
 	e := choices.New(o)
 	for _, v := range e.Variants {
 		names = append(names, v.Name)
 	}
-	require.Equal(t, []string{choices.Ours, "buffers of 32 KiB", "buffers of 128 KiB", choices.Fresh, "fresh, ChaCha20, TLS 1.2"}, names)
-	require.Len(t, e.Compare, 3)
+	require.Equal(t, []string{choices.Ours, "buffers of 32 KiB", "buffers of 128 KiB", choices.Fresh, "fresh, ChaCha20, TLS 1.2", "mine"}, names)
+	require.Len(t, e.Compare, 4)
 }

@@ -39,12 +39,14 @@ func connections() []choice {
 		{"again", "the same once more: by what equals differ", Ours, mutual()},
 		{"HTTP/1.1 between sidecars", "h2UpgradePolicy: DO_NOT_UPGRADE", Ours, with(func(s *pair.Setup) { s.HTTP1 = true })},
 		{"the kernel's choice of workers", "no exact_balance", Ours, with(func(s *pair.Setup) { s.AnyWorker = true })},
+		{"exact_balance of clients, too", "connections of the application, over the workers of its sidecar; by default as the kernel chooses", Ours, mutual(balanced)},
 		{"plain text", "no TLS, and so HTTP/1.1", Ours, pair.Setup{}},
 		{"port of TCP", "bytes are forwarded without an HTTP connection manager", Ours, with(func(s *pair.Setup) { s.TCP = true })},
 		{"buffers of 32 KiB", "per_connection_buffer_limit_bytes; by default 1 MiB", Ours, mutual(buffers(32 << 10))},
 		{"buffers of 128 KiB", "as above", Ours, mutual(buffers(128 << 10))},
 		{"windows of 64 KiB", "HTTP/2: initial_stream_window_size, and 1 MiB for a connection", Ours, mutual(windows(64<<10, 1<<20))},
 		{"windows of 1 MiB", "HTTP/2: likewise 1 MiB and 16 MiB", Ours, mutual(windows(1<<20, 16<<20))},
+		{"oghttp2", "Envoy's other HTTP/2 codec; by default nghttp2", Ours, mutual(codec)},
 	}
 }
 
@@ -62,6 +64,7 @@ func observing() []choice {
 	every := map[string]string{"sidecar.istio.io/statsInclusionRegexps": ".*"}
 	return []choice{
 		{"no metrics of requests", "by default istio_requests_total and its likes", Ours, mutual(noMetrics)},
+		{"no istio_requests_total", "what one of the four metrics takes", Ours, mutual(noCount)},
 		{"all of Envoy's statistics", "statsInclusionRegexps: .*", Ours, with(func(s *pair.Setup) { s.ClientAnnotations, s.ServerAnnotations = every, every })},
 		{"an access log as text", "Istio's format; by default none", Ours, mutual(pair.AccessLog("text"))},
 		{"an access log as JSON", "the same fields", Ours, mutual(pair.AccessLog("json"))},

@@ -1,30 +1,24 @@
 package choices
 
-import "fmt"
+import (
+	"fmt"
 
-// patches is an EnvoyFilter of a pair's namespace, with items of configPatches.
-func patches(name, items string) string {
-	return fmt.Sprintf(`apiVersion: networking.istio.io/v1alpha3
-kind: EnvoyFilter
-metadata: {name: %s, namespace: $NAMESPACE}
-spec:
-  configPatches:
-%s`, name, items)
-}
+	"github.com/moonsail/moonsail/internal/lab/pair"
+)
 
 // toServer matches the client's cluster that leads to the server's sidecar.
 const toServer = `{context: SIDECAR_OUTBOUND, cluster: {service: server.$NAMESPACE.svc.cluster.local}}`
 
 // buffers limits what is read of a connection before it is handled.
 func buffers(bytes int) string {
-	return patches("buffers", fmt.Sprintf(`  - {applyTo: LISTENER, patch: {operation: MERGE, value: {per_connection_buffer_limit_bytes: %[1]d}}}
+	return pair.Patches("buffers", fmt.Sprintf(`  - {applyTo: LISTENER, patch: {operation: MERGE, value: {per_connection_buffer_limit_bytes: %[1]d}}}
   - {applyTo: CLUSTER, patch: {operation: MERGE, value: {per_connection_buffer_limit_bytes: %[1]d}}}`, bytes))
 }
 
 // windows are HTTP/2's, of both ends.
 func windows(stream, connection int) string {
 	options := fmt.Sprintf("{initial_stream_window_size: %d, initial_connection_window_size: %d}", stream, connection)
-	return patches("windows", `  - applyTo: NETWORK_FILTER
+	return pair.Patches("windows", `  - applyTo: NETWORK_FILTER
     match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager}}}}
     patch:
       operation: MERGE
@@ -46,11 +40,23 @@ func windows(stream, connection int) string {
 // cipher has connections between the sidecars use one of TLS 1.2: those of TLS 1.3 cannot be
 // chosen.
 func cipher(name string) string {
-	return patches("cipher", transportSocket(`common_tls_context: {tls_params: {tls_maximum_protocol_version: TLSv1_2, cipher_suites: [`+name+`]}}`))
+	return pair.Patches("cipher", transportSocket(`common_tls_context: {tls_params: {tls_maximum_protocol_version: TLSv1_2, cipher_suites: [`+name+`]}}`))
 }
 
+// codec has both sidecars speak HTTP/2 by Envoy's other implementation.
+var codec = pair.Patches("codec", `  - applyTo: BOOTSTRAP
+    patch:
+      operation: MERGE
+      value: {layered_runtime: {layers: [{name: codec, static_layer: {envoy.reloadable_features.http2_use_oghttp2: true}}]}}`)
+
+// balanced spreads the connections of the client over its sidecar's workers. The statistics' name tells
+// that it is in force.
+var balanced = pair.Patches("balanced", `  - applyTo: LISTENER
+    match: {context: SIDECAR_OUTBOUND}
+    patch: {operation: MERGE, value: {connection_balance_config: {exact_balance: {}}, stat_prefix: balanced}}`)
+
 // noSessions has each connection between the sidecars begin with a full handshake.
-var noSessions = patches("no-sessions", transportSocket(`max_session_keys: 0`))
+var noSessions = pair.Patches("no-sessions", transportSocket(`max_session_keys: 0`))
 
 // transportSocket changes the TLS of the client's sidecar.
 func transportSocket(fields string) string {
@@ -89,4 +95,9 @@ spec: {hosts: [server], http: [{retries: {attempts: 0}, route: [{destination: {h
 kind: Telemetry
 metadata: {name: no-metrics, namespace: $NAMESPACE}
 spec: {metrics: [{providers: [{name: prometheus}], overrides: [{match: {metric: ALL_METRICS}, disabled: true}]}]}`
+
+	noCount = `apiVersion: telemetry.istio.io/v1
+kind: Telemetry
+metadata: {name: no-count, namespace: $NAMESPACE}
+spec: {metrics: [{providers: [{name: prometheus}], overrides: [{match: {metric: REQUEST_COUNT}, disabled: true}]}]}`
 )

@@ -107,19 +107,24 @@ spec:
 		p.Namespace, servicePort, meshPort, p.mesh.Backend(), p.protocol(), p.seen())
 }
 
-// BeforeRouter is an EnvoyFilter object that puts a filter before the router of all sidecars of
-// a pair. Config is the rest of the filter's YAML, indented by eight spaces.
-func BeforeRouter(object, filter, config string) string {
+// Patches is an EnvoyFilter object of a pair's namespace, with items of configPatches.
+func Patches(object, items string) string {
 	return fmt.Sprintf(`apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
 metadata: {name: %s, namespace: $NAMESPACE}
 spec:
   configPatches:
-  - applyTo: HTTP_FILTER
+%s`, object, items)
+}
+
+// BeforeRouter is an EnvoyFilter object that puts a filter before the router of all sidecars of
+// a pair. Config is the rest of the filter's YAML, indented by eight spaces.
+func BeforeRouter(object, filter, config string) string {
+	return Patches(object, fmt.Sprintf(`  - applyTo: HTTP_FILTER
     match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.router}}}}}
     patch:
       operation: INSERT_BEFORE
       value:
         name: %s
-%s`, object, filter, config)
+%s`, filter, config))
 }
