@@ -2,16 +2,17 @@ package throughput
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/pair"
 )
 
-// Shorten makes phases as short as can be, and leaves fixed rates out.
-func Shorten(e *experiment.Experiment) {
+// Shorten makes phases as short as can be, leaves fixed rates out, and has pairs looked at when they are ready.
+func Shorten(e *experiment.Experiment, look func(name string, p *pair.Pair) error) {
 	for i := range e.Variants {
-		start := e.Variants[i].Start
+		start, name := e.Variants[i].Start, e.Variants[i].Name
 		e.Variants[i].Start = func(ctx context.Context) (experiment.Subject, error) {
 			s, err := start(ctx)
 			if scoped, ok := s.(*scopedPair); ok {
@@ -19,6 +20,7 @@ func Shorten(e *experiment.Experiment) {
 			}
 			if p, ok := s.(*pair.Subject); ok {
 				p.Phases.Closed, p.Phases.Rates = 200*time.Millisecond, nil
+				return s, errors.Join(err, look(name, p.Pair))
 			}
 			return s, err
 		}

@@ -128,8 +128,9 @@ func loops(open bool) string {
 const about = "A load calls an application that answers at once: without sidecars, through the server's, and through both; " +
 	"in plain text and with mutual TLS, by the number of Envoy's worker threads. Sidecars are Moonsail's own, started by moonsail agent and " +
 	"configured by moonsail serve. Istio's defaults are the same sidecars on the same Envoy, told to speak HTTP/1.1 between them, to leave the choice " +
-	"of workers to the kernel, to write Istio's access log as text (to /dev/null: to collect it is not in it), to have Istio's gRPC statistics filter, and to count answers " +
-	"by cluster and code, as Envoy does unless it is told otherwise; " +
+	"of workers to the kernel, to write Istio's access log as text (to /dev/null: to collect it is not in it), and to have what else Istio has in each sidecar " +
+	"as far as stock Envoy has it: filters of gRPC statistics, faults and CORS, retries of what was reset before the application had it, the headers by which " +
+	"sidecars tell who they are, tracing without a tracer, and answers counted by cluster and code; " +
 	"metrics of requests are made by the same logger in both."
 
 func (l *lab) start(ctx context.Context) (stop func(), err error) {
@@ -175,20 +176,6 @@ func (l *lab) ours() pair.Setup {
 	if l.Defect {
 		s.Objects = []string{slow}
 	}
-	return s
-}
-
-// Peer is what Istio would generate by default for the same Envoy, as far as it matters here.
-func Peer() pair.Setup {
-	return pair.Setup{
-		Client: true, Server: true, MTLS: true, HTTP1: true, AnyWorker: true,
-		Objects: []string{pair.AccessLog("text"), grpcStats, counted}, // the log is the first
-	}
-}
-
-func withoutLog() pair.Setup {
-	s := Peer()
-	s.Objects = s.Objects[1:]
 	return s
 }
 

@@ -2,8 +2,14 @@ package throughput_test
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +19,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/lab/pair"
 	"github.com/moonsail/moonsail/internal/lab/throughput"
 	"github.com/moonsail/moonsail/test/labtest"
 )
@@ -29,7 +37,7 @@ func TestDefect(t *testing.T) {
 	o.Defect, o.Connections, o.Rates = true, 8, []int{50}
 	e := throughput.New(o)
 	e.Budget = 5 * time.Minute // a bound; it is far shorter
-	throughput.Shorten(e)
+	throughput.Shorten(e, func(string, *pair.Pair) error { return nil })
 	r, err := experiment.Run(t.Context(), e)
 	require.NoError(t, err)
 	require.Equal(t, e.Rounds, r.Rounds)
@@ -57,7 +65,14 @@ func TestBars(t *testing.T) {
 	o.Defect, o.Rates = true, []int{50}
 	e := throughput.New(o)
 	e.Rounds, e.Budget = 5, 10*time.Minute // a bound; it is far shorter
-	throughput.Shorten(e)
+	looked := map[string]bool{}
+	throughput.Shorten(e, func(name string, p *pair.Pair) error {
+		if len(p.Sidecars()) != 2 {
+			return nil
+		}
+		looked[name] = strings.Contains(name, "Istio's defaults")
+		return compared(t.Context(), p, looked[name])
+	})
 	r, err := experiment.Run(t.Context(), e)
 	require.NoError(t, err)
 	require.Equal(t, e.Rounds, r.Rounds)
@@ -71,9 +86,87 @@ func TestBars(t *testing.T) {
 		}
 	}
 	require.Equal(t, "both, Istio's defaults, no log, 2 workers", r.Bars[3].Base)
+	require.Equal(t, map[string]bool{
+		"both, mTLS, 2 workers": false, "both, Istio's defaults, 2 workers": true, "both, Istio's defaults, no log, 2 workers": true,
+	}, looked)
 	require.Greater(t, r.Variant(throughput.Scoped).Summary["clusters"].Median, 10.0, "it sees services of the mesh")
 	require.Less(t, r.Variant(throughput.Scoped).Summary["clusters"].Median, 40.0, "and few of them")
 	require.Empty(t, labtest.LeftOver(t))
+}
+
+// marks are what listeners have of Istio's defaults, and Moonsail's have not: those of the client that
+// are for calls, and those of the server that are for callers.
+var marks = map[string][]string{
+	"OUTBOUND": {`"istio.canonical_revision"`, `"x-envoy-peer-metadata"`, `"emit_filter_state":true`},
+	"INBOUND": {
+		`"istio.canonical_revision"`, `"x-envoy-peer-metadata"`, `"emit_filter_state":true`,
+		`"reset-before-request"`, `"envoy.filters.http.fault"`, `"envoy.filters.http.cors"`,
+	},
+}
+
+// compared tells whether both sidecars of a pair have what Istio has by default, or none of it, and
+// whether that reaches who calls.
+func compared(ctx context.Context, p *pair.Pair, istio bool) error {
+	for direction, s := range map[string]*pair.Sidecar{"OUTBOUND": p.Client, "INBOUND": p.Server} {
+		text, err := listeners(ctx, s, direction)
+		if err != nil {
+			return err
+		}
+		for _, mark := range marks[direction] {
+			if strings.Contains(text, mark) != istio {
+				return fmt.Errorf("%s has %s: %t", s.Name, mark, !istio)
+			}
+		}
+		if istio && strings.Contains(text, `"disabled":true`) {
+			return errors.New("filters of faults and CORS sleep")
+		}
+	}
+	return hidden(ctx, p)
+}
+
+// listeners are those of a direction, as JSON without spaces.
+func listeners(ctx context.Context, s *pair.Sidecar, direction string) (string, error) {
+	admin := envoy.NewAdmin(s.Admin)
+	defer admin.Close()
+	dump, err := admin.ConfigDump(ctx, url.Values{"resource": {"dynamic_listeners"}})
+	if err != nil {
+		return "", err
+	}
+	var all struct {
+		Configs []json.RawMessage `json:"configs"`
+	}
+	if err := json.Unmarshal(dump, &all); err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	for _, c := range all.Configs {
+		var text bytes.Buffer
+		if err := json.Compact(&text, c); err != nil {
+			return "", err
+		}
+		if strings.Contains(text.String(), `"traffic_direction":"`+direction+`"`) {
+			_, _ = text.WriteTo(&out) // into memory
+		}
+	}
+	return out.String(), nil
+}
+
+// hidden tells whether what sidecars tell each other stays between them.
+func hidden(ctx context.Context, p *pair.Pair) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL, http.NoBody)
+	if err != nil {
+		return err
+	}
+	req.Host = p.Host
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("x-envoy-peer-metadata") != "" {
+		return fmt.Errorf("%s, %v", resp.Status, resp.Header)
+	}
+	return nil
 }
 
 // TestInterrupted: who interrupts an experiment gets a report that says so, and finds nothing
