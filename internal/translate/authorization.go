@@ -60,13 +60,13 @@ func httpPolicy(v *view.HTTPChain) ([]*hcmv3.HttpFilter, error) {
 
 // tcpPolicy are the network filters of a chain's policies. What comes before what Envoy decides
 // itself comes after external authorizers, as in Istio.
-func tcpPolicy(v *view.Authorization, before []*listenerv3.Filter) ([]*listenerv3.Filter, error) {
+func tcpPolicy(v *view.Authorization, decisions []step, before []*listenerv3.Filter) ([]*listenerv3.Filter, error) {
 	out, err := customTCP(v)
 	if err != nil {
 		return nil, err
 	}
 	out = append(out, before...)
-	for _, s := range steps(v, true) {
+	for _, s := range decisions {
 		f, err := networkFilter(rbacTCPFilter, &rbactcpv3.RBAC{
 			StatPrefix: tcpStats, Rules: s.rules, ShadowRules: s.dry, ShadowRulesStatPrefix: s.prefix,
 		})

@@ -42,10 +42,10 @@ func networkFilters(v *view.FilterChain) ([]*listenerv3.Filter, error) {
 		filters, err := httpFilters(v.HTTP)
 		return slices.Concat(before, behind, filters), err
 	case v.TCP != nil && v.HTTP == nil && v.TCP.Opaque:
-		filters, err := tcpFilters(v.TCP, shown, before, behind)
+		filters, err := tcpFilters(v.TCP, v.Match.DestinationPort, shown, before, behind)
 		return append([]*listenerv3.Filter{offerBytes}, filters...), err
 	case v.TCP != nil && v.HTTP == nil:
-		return tcpFilters(v.TCP, shown, before, behind)
+		return tcpFilters(v.TCP, v.Match.DestinationPort, shown, before, behind)
 	}
 	return nil, errors.New("it must be either HTTP or TCP")
 }

@@ -16,8 +16,10 @@ import (
 // tcpFilters are a chain's; those before and behind its policies are given. Where callers show
 // certificates the destination is called when they have: statistics of a connection that is opened
 // name its caller then, and nobody without a certificate gets as far as the application.
-func tcpFilters(v *view.TCPChain, shown bool, before, behind []*listenerv3.Filter) ([]*listenerv3.Filter, error) {
-	policy, err := tcpPolicy(v.Authorization, before)
+// Where policies refuse all connections to the port (0: it is not known) it is never called.
+func tcpFilters(v *view.TCPChain, port uint32, shown bool, before, behind []*listenerv3.Filter) ([]*listenerv3.Filter, error) {
+	decisions := steps(v.Authorization, true)
+	policy, err := tcpPolicy(v.Authorization, decisions, before)
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +28,11 @@ func tcpFilters(v *view.TCPChain, shown bool, before, behind []*listenerv3.Filte
 	if err != nil {
 		return nil, err
 	}
-	if shown {
+	switch {
+	case refusesAll(decisions, port):
+		proxy.UpstreamConnectMode = tcpproxyv3.UpstreamConnectMode_ON_DOWNSTREAM_DATA
+		proxy.MaxEarlyDataBytes = wrapperspb.UInt32(1) // there never are any
+	case shown:
 		proxy.UpstreamConnectMode = tcpproxyv3.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE
 		proxy.MaxEarlyDataBytes = wrapperspb.UInt32(0) // Envoy wants it to be said
 	}

@@ -42,12 +42,14 @@ type guarded struct {
 const (
 	guardedHTTP = 8080
 	guardedTCP  = 3306
+	guardedSays = 3307 // its application speaks first
 )
 
 func startGuarded(t *testing.T, more ...string) *guarded {
 	t.Helper()
 	web := startBackend(t, "web", "v1")
 	app := relay(t, fmt.Sprintf("%s:%d", web.ip, web.port))
+	says := startSpeaker(t)
 	g := &guarded{client: newClient("web"), t: t}
 	g.drain = time.Minute
 	g.base = append(more, fmt.Sprintf(`apiVersion: networking.istio.io/v1
@@ -58,12 +60,48 @@ spec:
   ingress:
   - {port: {number: %d, name: http, protocol: HTTP}, bind: %s, captureMode: NONE, defaultEndpoint: "127.0.0.1:%d"}
   - {port: {number: %d, name: tcp, protocol: TCP}, bind: %s, captureMode: NONE, defaultEndpoint: "127.0.0.1:%d"}
+  - {port: {number: %d, name: tcp-says, protocol: TCP}, bind: %s, captureMode: NONE, defaultEndpoint: "127.0.0.1:%d"}
   egress: [{hosts: ["./*"]}]`,
-		guardedHTTP, g.ip, app, guardedTCP, g.ip, app))
+		guardedHTTP, g.ip, app, guardedTCP, g.ip, app, guardedSays, g.ip, says))
 	g.mesh = startMesh(t, server.RoutesAuto, g.base...)
 	g.start(t, g.mesh, false)
 	return g
 }
+
+// startSpeaker is an application that says something to whoever connects.
+func startSpeaker(t *testing.T) int {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ended := make(chan struct{})
+	go func() { // ends with the listener
+		defer close(ended)
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "welcome\n")
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = ln.Close(); <-ended })
+	return ln.Addr().(*net.TCPAddr).Port
+}
+
+// hears is what the application says to a client that keeps silent, for a while at most.
+func (g *guarded) hears() string {
+	g.t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(g.t.Context(), "tcp", fmt.Sprintf("%s:%d", g.ip, guardedSays))
+	require.NoError(g.t, err)
+	defer func() { _ = conn.Close() }()
+	require.NoError(g.t, conn.SetReadDeadline(time.Now().Add(silence)))
+	b, _ := io.ReadAll(conn)
+	return string(b)
+}
+
+// silence is how long a client keeps silent: servers of this machine speak within milliseconds.
+const silence = 300 * time.Millisecond
 
 // relay listens on 127.0.0.1, where a sidecar's application has to be, for an application of
 // another address.
@@ -203,9 +241,11 @@ func TestAuthorization(t *testing.T) {
 		return false
 	}, func() string { return fmt.Sprint(g.stats(t, "rbac")) })
 
+	eventually(t, "who keeps silent hears the server", func() bool { return g.hears() == "welcome\n" }, nil)
 	g.given(authorization("nothing", "{}"))
 	g.requireStatus(403, "GET", "/")
 	g.requireGreets(false, "127.0.0.1")
+	require.Empty(t, g.hears(), "nobody is let in, so that no server is asked")
 
 	g.given()
 	g.requireStatus(200, "POST", "/")
