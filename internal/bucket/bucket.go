@@ -25,11 +25,8 @@ import (
 // MaxBits bounds a number of buckets: 2^MaxBits for names, and as many for addresses.
 const MaxBits = 9
 
-// FewBits and ManyBits are the numbers of buckets that route configurations are split into.
-const (
-	FewBits  = 4
-	ManyBits = 8
-)
+// Bits are those of route configurations that are split.
+const Bits = 8
 
 // edgeBit is the first bit that looks at the first and the last character of the region alone,
 // and is 0 where both are in its set or neither is. Bits that count do not tell svc-0012 from

@@ -13,6 +13,10 @@ import (
 // the same name, and the same key. The number of buckets is part of it: other numbers make
 // other route configurations, which can be there before a listener uses them.
 
+// Listener is the name of a listener that nobody's connections come to: it has Envoy subscribe to
+// scopes as long as it lives.
+const Listener = "scopes"
+
 // Name is the name of one bucket's route configuration, and of its scope.
 func Name(routeConfig string, bits, k int) string { return prefix(routeConfig, bits) + strconv.Itoa(k) }
 

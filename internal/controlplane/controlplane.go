@@ -13,6 +13,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/access"
 	"github.com/moonsail/moonsail/internal/admission"
+	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/istioapi"
@@ -36,7 +37,7 @@ type Options struct {
 	HTTPAccess       access.Policy // who may read it from beyond this machine
 	Mesh             *model.Mesh
 	RouteStrategy    server.RouteStrategy
-	SplitFrom        int              // virtual hosts from which on scopes are used, with server.RoutesScoped; 0: derive.SplitFrom
+	Split            derive.Split     // which route configurations are split, with server.RoutesScoped; zero: derive.DefaultSplit
 	Transport        server.Transport // empty: server.TransportHTTP2
 	MaxConnectionAge time.Duration    // of proxies' connections; 0: until their certificates expire
 	ConnectionGrace  time.Duration    // what is under way then has left; 0: 10 s

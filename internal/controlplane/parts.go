@@ -74,7 +74,7 @@ func (p *parts) joinPipeline() server.Observer {
 	o := p.opts
 	ledger, observer := follow(o, p.changes)
 	p.pipeline = engine.New(engine.Options{
-		Mesh: o.Mesh, Intake: p.source.intake, Ledger: ledger, Removed: p.changes.Removed, Debounce: o.Debounce, SplitFrom: o.SplitFrom, Log: o.Log,
+		Mesh: o.Mesh, Intake: p.source.intake, Ledger: ledger, Removed: p.changes.Removed, Debounce: o.Debounce, Split: o.Split, Log: o.Log,
 		Applied: p.applied,
 	})
 	p.keys = jwks.New(p.source.intake, p.pipeline.Snapshot, o.Log)

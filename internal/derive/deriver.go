@@ -15,18 +15,31 @@ type Deriver struct {
 	index   *Index
 	scopes  map[ScopeKey]*scope
 	workers int
-	// splitFrom is the number of virtual hosts from which on scoped scopes split a route
-	// configuration.
-	splitFrom int
+	split   Split // of scoped scopes
 }
 
 // New makes a deriver without scopes that derives up to workers scopes at a time.
 func New(mesh *model.Mesh, workers int) *Deriver {
-	return &Deriver{index: NewIndex(mesh), scopes: map[ScopeKey]*scope{}, workers: max(1, workers), splitFrom: SplitFrom}
+	return &Deriver{index: NewIndex(mesh), scopes: map[ScopeKey]*scope{}, workers: max(1, workers), split: DefaultSplit}
 }
 
-// SetSplitFrom replaces SplitFrom, for tests with small meshes; before scopes are opened.
-func (d *Deriver) SetSplitFrom(virtualHosts int) { d.splitFrom = virtualHosts }
+// SetSplit replaces DefaultSplit; before scopes are opened.
+func (d *Deriver) SetSplit(by Split) { d.split = by }
+
+// SplitIn are the route configurations that an open scope has in buckets.
+func (d *Deriver) SplitIn(k ScopeKey) SplitSet {
+	if s := d.scopes[k]; s != nil && s.split != nil {
+		return s.split.names()
+	}
+	return ""
+}
+
+// Keeps tells whether an open scope has route configurations in buckets only because its proxies
+// have looked for them before.
+func (d *Deriver) Keeps(k ScopeKey) bool {
+	s := d.scopes[k]
+	return s != nil && s.split != nil && s.split.keeps()
+}
 
 // Index is what Keys are asked of. Apply changes it.
 func (d *Deriver) Index() *Index { return d.index }
@@ -107,7 +120,7 @@ func (d *Deriver) Open(k ScopeKey) *Delta {
 	if d.scopes[k] != nil {
 		return nil
 	}
-	s := newScope(k, d.index.sidecar(k.Sidecar), d.splitFrom)
+	s := newScope(k, d.index.sidecar(k.Sidecar), d.split)
 	d.scopes[k] = s
 	d.index.markAll(s)
 	return s.derive(d.index, newEndpointMemo())

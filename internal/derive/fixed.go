@@ -1,6 +1,7 @@
 package derive
 
 import (
+	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
 )
@@ -14,7 +15,7 @@ func (s *scope) deriveFixed(r *reader) {
 		ConnectTimeout: r.mesh().ConnectTimeout,
 	}
 	if s.split != nil {
-		s.out.Listeners[keepsScopes] = scopesListener()
+		s.out.Listeners[bucket.Listener] = scopesListener()
 	}
 	s.refEgressProxy()
 	s.deriveCatchAll(r.mesh())
@@ -52,18 +53,15 @@ func (s *scope) refEgressProxy() {
 	}
 }
 
-// keepsScopes is a listener that nobody's connections come to.
-const keepsScopes = "scopes"
-
 // scopesListener has Envoy subscribe to scopes as long as it lives. Listeners that use
 // scopes come and go, and Envoy 1.40 says nothing to the server when the last one goes, nor
 // when another comes: that one would wait for scopes for ever. Its address is reserved for
 // documentation, and it is not bound.
 func scopesListener() *view.Listener {
 	return &view.Listener{
-		Name: keepsScopes, Address: "192.0.2.1", Port: 1,
-		Default: &view.FilterChain{Name: keepsScopes, HTTP: &view.HTTPChain{
-			StatPrefix: keepsScopes, RouteConfig: keepsScopes, BucketBits: 1,
+		Name: bucket.Listener, Address: "192.0.2.1", Port: 1,
+		Default: &view.FilterChain{Name: bucket.Listener, HTTP: &view.HTTPChain{
+			StatPrefix: bucket.Listener, RouteConfig: bucket.Listener, BucketBits: 1,
 		}},
 	}
 }

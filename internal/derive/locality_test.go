@@ -45,7 +45,7 @@ func TestPriorities(t *testing.T) {
 		"labels without outlier detection": {client: "r1", set: &model.LocalityLB{FailoverPriority: byLabel}, endpoints: []model.Endpoint{labelled("v1", "r1"), labelled("v1", "r2")}, want: []uint32{0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScope(ScopeKey{Locality: model.ParseLocality(c.client), Labels: canonicalLabels(c.labels)}, nil, 0)
+			s := newScope(ScopeKey{Locality: model.ParseLocality(c.client), Labels: canonicalLabels(c.labels)}, nil, Split{})
 			plan := edsPlan{outlier: c.outlier}
 			if c.set != nil {
 				plan.lb = &model.LoadBalancer{Locality: c.set}
@@ -69,7 +69,7 @@ func TestDistribute(t *testing.T) {
 		"the first rule":         {"r1/z1", []model.LocalityDistribute{{From: "r1/*", To: map[string]uint32{"r2/*": 100}}, {From: "r1/z1/*", To: map[string]uint32{"*": 100}}}, map[string]uint32{"r2/z1": 10000}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScope(ScopeKey{Locality: model.ParseLocality(c.client)}, nil, 0)
+			s := newScope(ScopeKey{Locality: model.ParseLocality(c.client)}, nil, Split{})
 			var list []view.LocalityEndpoints
 			for _, l := range all {
 				list = append(list, view.LocalityEndpoints{Locality: model.ParseLocality(l)})

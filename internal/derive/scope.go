@@ -31,6 +31,8 @@ type ScopeKey struct {
 	Names        bool           // what applications ask DNS for, and nothing else
 	Topology     model.Topology // of routers: what is before them, as they say
 	Scoped       bool           // outbound: large route configurations are split into buckets
+	Split        SplitSet       // outbound: route configurations that are, whatever their size, as its proxies have them so
+	Generation   int            // outbound: scopes with lower ones keep buckets for their proxies that new ones need not have
 }
 
 // String names a scope for people: "outbound/shop", with what else tells it apart.
@@ -80,6 +82,12 @@ func (k ScopeKey) String() string {
 	}
 	if k.Scoped {
 		parts = append(parts, "scoped")
+	}
+	if k.Split != "" {
+		parts = append(parts, "split="+strings.ReplaceAll(string(k.Split), " ", ","))
+	}
+	if k.Generation > 0 {
+		parts = append(parts, fmt.Sprintf("generation=%d", k.Generation))
 	}
 	return strings.Join(parts, "/")
 }

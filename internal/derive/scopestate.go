@@ -92,7 +92,7 @@ type scope struct {
 // domainKey is a domain of one route configuration.
 type domainKey struct{ routeConfig, domain string }
 
-func newScope(k ScopeKey, sidecar *model.Sidecar, splitFrom int) *scope {
+func newScope(k ScopeKey, sidecar *model.Sidecar, by Split) *scope {
 	s := &scope{
 		Key: k, labels: parseLabels(k.Labels),
 		dependents: map[string][]dependent{},
@@ -113,7 +113,7 @@ func newScope(k ScopeKey, sidecar *model.Sidecar, splitFrom int) *scope {
 		s.router = newRouter()
 	}
 	if k.Scoped {
-		s.split = newSplitter(splitFrom)
+		s.split = newSplitter(by, k.Split)
 	}
 	s.setEgress(sidecar)
 	return s

@@ -29,33 +29,31 @@ func requireParts(t *testing.T, v *Delta, http *view.HTTPChain) {
 	}
 }
 
-// partOf is the bits of the form that a route configuration, or a part of one, belongs to, and
-// which part it is.
-func partOf(name string) (bits, k int) {
+// partOf is which part of a route configuration a name is, if it is one.
+func partOf(name string, bits int) (k int, ok bool) {
 	rc := bucket.RouteConfig(name)
-	for _, s := range sizes[1:] {
-		number, ok := strings.CutPrefix(name, strings.TrimSuffix(bucket.Name(rc, s.bits, 0), "0"))
-		if k, err := strconv.Atoi(number); ok && err == nil {
-			return s.bits, k
-		}
-	}
-	return 0, 0
+	k, err := strconv.Atoi(strings.TrimPrefix(name, strings.TrimSuffix(bucket.Name(rc, bits, 0), "0")))
+	return k, rc != name && err == nil
 }
 
-// joined makes whole route configurations of their parts of one form.
+// joined makes whole route configurations of their parts.
 func joined(t *testing.T, d *Delta, bits int) *Delta {
 	t.Helper()
 	out := newDelta()
 	for name := range d.RouteConfigs {
 		rc := bucket.RouteConfig(name)
 		require.Equal(t, rc != name, d.Scopes[name] != nil, name)
-		if of, _ := partOf(name); of == bits {
+		if rc != name {
 			out.RouteConfigs[rc] = &view.RouteConfig{Name: rc}
 		}
 	}
-	for _, part := range d.VirtualHosts {
-		if of, _ := partOf(part.RouteConfig); of != bits {
+	for name, part := range d.VirtualHosts {
+		k, ok := partOf(part.RouteConfig, bits)
+		if !ok {
 			continue
+		}
+		for _, domain := range part.Domains {
+			require.True(t, bucket.Takes(domain, bits, k), "%s: %s", name, domain)
 		}
 		v := *part
 		v.RouteConfig = bucket.RouteConfig(part.RouteConfig)
@@ -68,80 +66,95 @@ func joined(t *testing.T, d *Delta, bits int) *Delta {
 	return out
 }
 
-// TestPartsAreTheWhole: in whichever form, a host has the same routes, and each domain is in all
-// buckets in which hosts that it matches are looked for, and in no other. There is a form that
-// listeners use, and no part of a form without the others.
+// TestPartsAreTheWhole: each route configuration is there as where none is split; in buckets, if it
+// is there so, a host has the same routes, and each domain is in all buckets in which hosts that it
+// matches are looked for, and in no other. What was there in buckets stays so until it goes.
 func TestPartsAreTheWhole(t *testing.T) {
-	levels, together := map[int]bool{}, map[forms]bool{}
+	split, kept, told := 0, 0, 0
 	for seed := range uint64(16) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 5))}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
-		d.SetSplitFrom(1)
-		for k, got := range live(w, st, d, 90) {
+		d.SetSplit(splitSoon)
+		have := map[ScopeKey]*Delta{}
+		for range 90 {
+			_, changes := st.Apply(randomBatch(w))
+			for k, delta := range d.Apply(changes).Deltas {
+				before := slices.Collect(maps.Keys(have[k].Scopes))
+				merge(have[k], delta)
+				for _, scope := range before {
+					require.True(t, have[k].Scopes[scope] != nil || have[k].RouteConfigs[bucket.RouteConfig(scope)] == nil, scope)
+				}
+			}
+			open(w, d, have)
+			if w.chance(0.2) {
+				told += openTold(w, d, have)
+			}
+		}
+		for k, got := range have {
 			if !k.Scoped || d.index.sidecar(k.Sidecar) == nil && k.Sidecar != (model.Key{}) {
 				continue
 			}
-			whole := k
-			whole.Scoped = false
-			d.Close(whole)
-			want := d.Open(whole)
-			for _, v := range want.VirtualHosts {
-				if v != nil {
-					v.Domains = slices.Sorted(slices.Values(v.Domains))
-				}
+			split += requireWhole(t, k, unsplit(d, k), got)
+			if d.Keeps(k) {
+				kept++
 			}
-			maps.DeleteFunc(want.VirtualHosts, func(_ string, v *view.VirtualHost) bool { return v == nil })
-			maps.DeleteFunc(want.RouteConfigs, func(_ string, v *view.RouteConfig) bool { return v == nil })
-			there := requireForms(t, k, want, got)
-			for _, f := range there {
-				together[f] = true
-			}
-			requirePlaced(t, got, levels)
 		}
 	}
-	require.Equal(t, map[int]bool{4: true, 8: true}, levels, "both sizes were there")
-	for _, there := range []forms{{true, true}, {false, true}, {false, true, true}} {
-		require.True(t, together[there], "%v: there were %v", there, together)
-	}
+	require.NotZero(t, split)
+	require.NotZero(t, kept)
+	require.NotZero(t, told)
 }
 
-// requireForms: each form of a route configuration is either not there or is the whole. It
-// tells which were there, by route configuration.
-func requireForms(t *testing.T, k ScopeKey, want, got *Delta) map[string]forms {
+// openTold opens a scope of a proxy that has had route configurations in buckets.
+func openTold(w *world, d *Deriver, have map[ScopeKey]*Delta) int {
+	k, _ := d.Index().Keys(w.proxy())
+	if !k.Scoped {
+		return 0
+	}
+	k.Split = SplitSetOf("80", "nothing")
+	delta := d.Open(k)
+	if delta == nil {
+		return 0
+	}
+	have[k] = newDelta()
+	merge(have[k], delta)
+	return len(have[k].Scopes)
+}
+
+// unsplit is what a scope has where none is split.
+func unsplit(d *Deriver, k ScopeKey) *Delta {
+	k.Scoped, k.Split = false, ""
+	d.Close(k)
+	out := newDelta()
+	merge(out, d.Open(k))
+	return out
+}
+
+func requireWhole(t *testing.T, k ScopeKey, want, got *Delta) (split int) {
 	t.Helper()
-	there := map[string]forms{}
-	for f, size := range sizes {
-		have := joined(t, got, size.bits)
-		for rc, v := range have.RouteConfigs {
-			require.Empty(t, cmp.Diff(want.RouteConfigs[rc], v, sameViews...), k.String())
-			list := there[rc]
-			list[f] = true
-			there[rc] = list
-		}
-		for name, v := range want.VirtualHosts {
-			if have.RouteConfigs[v.RouteConfig] != nil || f == 0 && want.RouteConfigs[v.RouteConfig] == nil {
-				require.Empty(t, cmp.Diff(v, have.VirtualHosts[name], sameViews...), k.String())
-			}
+	whole := newDelta()
+	for name, v := range got.VirtualHosts {
+		if _, ok := partOf(v.RouteConfig, splitSoon.Bits); !ok {
+			whole.VirtualHosts[name] = v
 		}
 	}
+	require.Empty(t, cmp.Diff(want.VirtualHosts, whole.VirtualHosts, sameViews...), k.String())
+	parts := joined(t, got, splitSoon.Bits)
 	for rc := range want.RouteConfigs {
-		require.NotEqual(t, forms{}, there[rc], "%s: %s", k, rc)
+		require.NotNil(t, got.RouteConfigs[rc], "%s: %s", k, rc)
 	}
-	return there
-}
-
-func requirePlaced(t *testing.T, d *Delta, levels map[int]bool) {
-	t.Helper()
-	for name, v := range d.VirtualHosts {
-		bits, k := partOf(v.RouteConfig)
-		if bits == 0 {
-			continue
-		}
-		levels[bits] = true
-		for _, domain := range v.Domains {
-			require.True(t, bucket.Takes(domain, bits, k), "%s: %s", name, domain)
+	for rc := range parts.RouteConfigs {
+		require.NotNil(t, want.RouteConfigs[rc], "%s: %s", k, rc)
+		split++
+	}
+	for name, v := range want.VirtualHosts {
+		if parts.RouteConfigs[v.RouteConfig] != nil {
+			sorted := *v
+			sorted.Domains = slices.Sorted(slices.Values(v.Domains))
+			require.Empty(t, cmp.Diff(&sorted, parts.VirtualHosts[name], sameViews...), k.String())
 		}
 	}
+	return split
 }
 
 // grown is a mesh of so many services of one port.
@@ -168,55 +181,38 @@ func bitsOf(l *view.Listener) int {
 }
 
 // TestSplitCostsWhatChanges: a new service puts out its own parts, and nothing of others but where
-// a form comes or goes. Where listeners go over to another form, it is there before and after.
+// the route configuration comes to be split. What shrinks stays split.
 func TestSplitCostsWhatChanges(t *testing.T) {
 	d, st := New(model.DefaultMesh(), 1), store.New()
+	d.SetSplit(Split{From: 40, Bits: 4})
 	out, _ := d.Index().Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "shop", ScopedRoutes: true})
 	d.Open(out)
-	const next = 8 * SplitFrom
-	few, many := bucket.Count(4), bucket.Count(8)
-	size := 0
-	for _, step := range []struct {
-		at         int // services
-		come, gone int // scopes
-		bits       int // that listeners look for then
-		whole      bool
-	}{
-		{at: SplitFrom - SplitFrom/4, come: few, bits: 0, whole: true},
-		{at: SplitFrom, bits: 4, whole: true},
-		{at: 2 * SplitFrom, bits: 4},
-		{at: next - next/4, come: many, bits: 4},
-		{at: next, bits: 8},
-		{at: next + next/4, gone: few, bits: 8},
-	} {
-		grown(d, st, size, step.at-1)
-		got := grown(d, st, step.at-1, step.at)[out]
-		require.Equal(t, step.bits, bitsOf(got.Listeners["0.0.0.0_80"]), "%d", step.at)
-		come, gone := 0, 0
-		for name, v := range got.Scopes {
-			require.Equal(t, v == nil, got.RouteConfigs[name] == nil, name)
-			if v != nil {
-				come++
-			} else {
-				gone++
-			}
-		}
-		require.Equal(t, [2]int{step.come, step.gone}, [2]int{come, gone}, "%d", step.at)
-		if step.at == 2*SplitFrom {
-			require.Contains(t, got.RouteConfigs, "80")
-			require.Nil(t, got.RouteConfigs["80"], "the whole one goes")
-		}
-		if step.come+step.gone == 0 && step.at != 2*SplitFrom {
-			requireOnlyOf(t, got, step.at-1)
-		}
+	grown(d, st, 0, 39)
+	require.Empty(t, d.SplitIn(out))
 
-		after := grown(d, st, step.at, step.at+1)[out]
-		require.Empty(t, after.Scopes)
-		require.Empty(t, after.RouteConfigs)
-		requireOnlyOf(t, after, step.at)
-		require.Equal(t, step.whole, after.VirtualHosts[fmt.Sprintf("80/svc-%d.shop.svc.cluster.local:80", step.at)] != nil, "%d", step.at)
-		size = step.at + 1
+	got := grown(d, st, 39, 40)[out]
+	require.Equal(t, 4, bitsOf(got.Listeners["0.0.0.0_80"]))
+	require.Len(t, got.Scopes, bucket.Count(4))
+	require.NotContains(t, got.RouteConfigs, "80", "it is there already")
+	require.Equal(t, SplitSetOf("80"), d.SplitIn(out))
+	require.False(t, d.Keeps(out))
+
+	got = grown(d, st, 40, 41)[out]
+	require.Empty(t, got.Scopes)
+	require.Empty(t, got.RouteConfigs)
+	requireOnlyOf(t, got, 40)
+	require.NotNil(t, got.VirtualHosts["80/svc-40.shop.svc.cluster.local:80"], "the whole one goes on")
+
+	var gone []store.Event
+	for i := range 40 {
+		gone = append(gone, store.Event{Key: model.Key{Kind: model.KindService, Namespace: "shop", Name: fmt.Sprintf("svc-%d", i)}})
 	}
+	_, changes := st.Apply(gone)
+	got = d.Apply(changes).Deltas[out]
+	require.Empty(t, got.Scopes, "all stay")
+	require.Empty(t, got.RouteConfigs)
+	require.Equal(t, 4, bitsOf(got.Listeners["0.0.0.0_80"]), "nor is the listener another one")
+	require.True(t, d.Keeps(out))
 }
 
 // requireOnlyOf: of no service but one there is a virtual host.

@@ -524,6 +524,5 @@ func (w *world) proxy() *model.Proxy {
 	return p
 }
 
-// splitSoon makes scoped scopes split route configurations of the small universe: with 2
-// virtual hosts, and otherwise with 16.
-const splitSoon = 2
+// splitSoon makes scoped scopes split route configurations of the small universe.
+var splitSoon = Split{From: 3, Bits: 3}

@@ -90,19 +90,14 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-// BenchmarkScopedChange is a route's change where route configurations are split, at sizes with
-// one form and with two.
+// BenchmarkScopedChange is a route's change where the route configuration is there as a whole, and
+// where it is there in buckets, too.
 func BenchmarkScopedChange(b *testing.B) {
-	for _, c := range []struct {
-		forms    string
-		services int
-	}{
-		{"whole", 150}, {"whole+16", 220}, {"16+whole", 400}, {"16", 1000}, {"16+256", 1800}, {"256+16", 2200}, {"256", 3000},
-	} {
-		b.Run(fmt.Sprintf("forms=%s/services=%d", c.forms, c.services), func(b *testing.B) {
-			e := mesh(b, c.services, 0)
+	for _, split := range []bool{false, true} {
+		b.Run(fmt.Sprintf("split=%t", split), func(b *testing.B) {
+			e := mesh(b, 3000, 0)
 			p := proxy("web", "ns0")
-			p.ScopedRoutes = true
+			p.ScopedRoutes = split
 			e.bind(&binding{proxy: p}, make(chan []*table.Table, 1))
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {

@@ -25,7 +25,12 @@ type binding struct {
 	proxy  *model.Proxy
 	rebind func([]*table.Table)
 	keys   [2]derive.ScopeKey // outbound, inbound
-	bound  bool               // counts as user of its scopes
+	want   [2]derive.ScopeKey // keysOf proxy
+	// kept are route configurations that the proxy had in buckets when it was moved last, or on a
+	// stream before. Its listeners that drain may look for them yet: tables that it is moved to
+	// have them in buckets, too.
+	kept  derive.SplitSet
+	bound bool // counts as user of its scopes
 }
 
 var errStopped = errors.New("the control plane is stopping; connect again")
@@ -81,18 +86,81 @@ func (e *Engine) admit() {
 }
 
 func (e *Engine) bind(b *binding, reply chan<- []*table.Table) {
-	outbound, inbound := e.deriver.Index().Keys(b.proxy)
-	b.keys, b.bound = [2]derive.ScopeKey{outbound, inbound}, true
+	b.want, b.bound = e.keysOf(b.proxy), true
 	deltas := map[derive.ScopeKey]*derive.Delta{}
-	e.hold(b, deltas)
+	e.place(b, deltas)
 	e.commit(e.store.Snapshot().Revision, deltas)
-	e.bindings[b] = struct{}{}
+	e.bindings[b.proxy] = b
 	reply <- e.tables(b)
 }
 
-// hold counts a binding as user of its scopes and opens those that are not; what they
-// hold goes to deltas.
-func (e *Engine) hold(b *binding, deltas map[derive.ScopeKey]*derive.Delta) {
+// keysOf are the scopes that a proxy belongs to which has nothing in buckets.
+func (e *Engine) keysOf(p *model.Proxy) [2]derive.ScopeKey {
+	outbound, inbound := e.deriver.Index().Keys(p)
+	return [2]derive.ScopeKey{outbound, inbound}
+}
+
+// place finds a binding its scopes: one that has in buckets what it must, by itself or else as its
+// key says, and that keeps nothing in buckets for others' sake.
+func (e *Engine) place(b *binding, deltas map[derive.ScopeKey]*derive.Delta) {
+	e.hold(b, b.want, deltas)
+	if e.deriver.SplitIn(b.keys[0]).Covers(b.kept) {
+		return
+	}
+	e.letGo(b.keys)
+	told := b.want
+	told[0].Split = b.kept
+	e.hold(b, told, deltas)
+}
+
+// Keep has tables of a proxy's that was bound have some route configurations in buckets, as it has
+// them so from another stream. It returns when it was rebound, where that was necessary.
+func (e *Engine) Keep(ctx context.Context, p *model.Proxy, routeConfigs []string) error {
+	done := make(chan struct{})
+	err := e.call(ctx, func() {
+		defer close(done)
+		if b := e.bindings[p]; b != nil {
+			e.keep(b, derive.SplitSetOf(routeConfigs...))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.done:
+		return errStopped
+	}
+}
+
+func (e *Engine) keep(b *binding, split derive.SplitSet) {
+	if e.deriver.SplitIn(b.keys[0]).Covers(split) {
+		return
+	}
+	deltas := map[derive.ScopeKey]*derive.Delta{}
+	e.move(b, split, deltas)
+	e.commit(e.store.Snapshot().Revision, deltas)
+	b.rebind(e.tables(b))
+}
+
+// move finds a binding scopes anew, which have in buckets what it has so, and more.
+func (e *Engine) move(b *binding, more derive.SplitSet, deltas map[derive.ScopeKey]*derive.Delta) {
+	old := b.keys
+	b.kept = b.kept.Union(e.deriver.SplitIn(old[0])).Union(more)
+	e.place(b, deltas)
+	e.letGo(old)
+}
+
+// hold counts a binding as user of scopes and opens those that are not; what they hold goes to
+// deltas.
+func (e *Engine) hold(b *binding, keys [2]derive.ScopeKey, deltas map[derive.ScopeKey]*derive.Delta) {
+	for e.deriver.Keeps(keys[0]) {
+		keys[0].Generation++
+	}
+	b.keys = keys
 	for _, k := range b.keys {
 		s := e.scopes[k]
 		if s == nil {
@@ -112,7 +180,7 @@ func (e *Engine) release(b *binding) {
 	delete(e.waiting, b)
 	if b.bound {
 		b.bound = false
-		delete(e.bindings, b)
+		delete(e.bindings, b.proxy)
 		e.letGo(b.keys)
 	}
 }
@@ -131,20 +199,15 @@ func (e *Engine) letGo(keys [2]derive.ScopeKey) {
 // new scopes' content goes to deltas. The streams are to be told after the commit.
 func (e *Engine) rekey(concerned func(*model.Proxy) bool, deltas map[derive.ScopeKey]*derive.Delta) []*binding {
 	var moved []*binding
-	for b := range e.bindings {
+	for _, b := range e.bindings {
 		if !concerned(b.proxy) {
 			continue
 		}
-		outbound, inbound := e.deriver.Index().Keys(b.proxy)
-		keys := [2]derive.ScopeKey{outbound, inbound}
-		if keys == b.keys {
-			continue
+		if want := e.keysOf(b.proxy); want != b.want {
+			b.want = want
+			e.move(b, "", deltas)
+			moved = append(moved, b)
 		}
-		old := b.keys
-		b.keys = keys
-		e.hold(b, deltas)
-		e.letGo(old)
-		moved = append(moved, b)
 	}
 	return moved
 }

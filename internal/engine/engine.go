@@ -47,9 +47,9 @@ type Options struct {
 	Debounce Debounce
 	// Workers derive and translate scopes side by side; 0: one a CPU.
 	Workers int
-	// SplitFrom is the number of virtual hosts from which on route configurations are split
-	// for proxies that get them by scopes; 0: derive.SplitFrom.
-	SplitFrom int
+	// Split says which route configurations are split for proxies that get them by scopes; the
+	// zero value is derive.DefaultSplit.
+	Split derive.Split
 	// IdleScope is how long a scope is kept after its last proxy has gone, so that one
 	// that comes back finds it; 0: a minute.
 	IdleScope time.Duration
@@ -57,8 +57,8 @@ type Options struct {
 
 func newDeriver(opts *Options) *derive.Deriver {
 	d := derive.New(opts.Mesh, opts.Workers)
-	if opts.SplitFrom > 0 {
-		d.SetSplitFrom(opts.SplitFrom)
+	if opts.Split != (derive.Split{}) {
+		d.SetSplit(opts.Split)
 	}
 	return d
 }
@@ -78,7 +78,7 @@ type Engine struct {
 	publisher Publisher
 	deriver   *derive.Deriver
 	scopes    map[derive.ScopeKey]*scope
-	bindings  map[*binding]struct{}
+	bindings  map[*model.Proxy]*binding
 	waiting   map[*binding]chan<- []*table.Table // binds that wait for the sources to load
 	failures  map[failureKey]Failure             // what could not be translated
 
@@ -107,7 +107,7 @@ func New(opts Options) *Engine {
 		failures: map[failureKey]Failure{},
 		deriver:  newDeriver(&opts),
 		scopes:   map[derive.ScopeKey]*scope{},
-		bindings: map[*binding]struct{}{},
+		bindings: map[*model.Proxy]*binding{},
 		waiting:  map[*binding]chan<- []*table.Table{},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
@@ -18,12 +19,12 @@ import (
 // Compile gives all resources that a proxy would get of these objects, by type and in the
 // order of their names, and what could not be translated. It starts nothing.
 func Compile(mesh *model.Mesh, objects []model.Object, p *model.Proxy) (map[resource.Type][]*resource.Encoded, []Failure) {
-	return CompileSplit(mesh, objects, p, 0)
+	return CompileSplit(mesh, objects, p, derive.Split{})
 }
 
-// CompileSplit is Compile with Options.SplitFrom.
-func CompileSplit(mesh *model.Mesh, objects []model.Object, p *model.Proxy, splitFrom int) (map[resource.Type][]*resource.Encoded, []Failure) {
-	e := New(Options{SplitFrom: splitFrom, Mesh: mesh, Intake: store.NewIntake(), Ledger: noLedger{}, Log: slog.New(slog.DiscardHandler), Workers: 1})
+// CompileSplit is Compile with Options.Split.
+func CompileSplit(mesh *model.Mesh, objects []model.Object, p *model.Proxy, split derive.Split) (map[resource.Type][]*resource.Encoded, []Failure) {
+	e := New(Options{Split: split, Mesh: mesh, Intake: store.NewIntake(), Ledger: noLedger{}, Log: slog.New(slog.DiscardHandler), Workers: 1})
 	e.publisher = noLedger{}
 	events := make([]store.Event, len(objects))
 	for i, o := range objects {

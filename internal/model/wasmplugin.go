@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // KindWasmPlugin is Istio's kind of that name.
 const KindWasmPlugin Kind = "WasmPlugin"
 
@@ -82,4 +84,9 @@ func (w *WasmPlugin) On(side Sides, port uint32) bool {
 		}
 	}
 	return len(w.Matches) == 0
+}
+
+// OnSide tells whether the plugin works on traffic of a side at some port.
+func (w *WasmPlugin) OnSide(side Sides) bool {
+	return len(w.Matches) == 0 || slices.ContainsFunc(w.Matches, func(m WasmMatch) bool { return m.Sides&side != 0 })
 }

@@ -89,6 +89,11 @@ func (c *client) requireReply(t *testing.T, want reply, host, path string) {
 
 // lua is a filter that adds a header to answers.
 func lua(name, value string) string {
+	return luaFilter(name, fmt.Sprintf("function envoy_on_response(h) h:headers():add('x-lua', '%s') end", value))
+}
+
+// luaFilter is a script before the client's router.
+func luaFilter(name, script string) string {
 	return fmt.Sprintf(`apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
 metadata: {name: %[1]s, namespace: shop}
@@ -107,7 +112,7 @@ spec:
           "@type": type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua
           default_source_code:
             inline_string: |
-              function envoy_on_response(h) h:headers():add('x-lua', '%[2]s') end`, name, value)
+              %[2]s`, name, script)
 }
 
 // blocked answers one path of one virtual host.

@@ -24,7 +24,7 @@ import (
 // compile is everything that a proxy of a test file gets.
 func compile(t *testing.T, f *meshtest.File, p *model.Proxy) resources {
 	t.Helper()
-	r, failures := engine.CompileSplit(f.Mesh, f.Objects, p, 1)
+	r, failures := engine.CompileSplit(f.Mesh, f.Objects, p, fewBuckets(1))
 	// A resource is served without the patches that cannot be applied to it.
 	failures = slices.DeleteFunc(failures, func(f engine.Failure) bool { return strings.HasSuffix(f.Error, "the patch is left out") })
 	require.Empty(t, failures)

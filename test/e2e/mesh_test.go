@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
@@ -55,12 +56,15 @@ func startMeshWith(t *testing.T, strategy server.RouteStrategy, change func(*con
 	return m
 }
 
-// startMeshSplit is startMesh with a number of virtual hosts from which on scopes are used,
-// where the strategy has any; for other tests it is 1.
+// startMeshSplit is startMesh with a number of virtual hosts from which on scopes are used; for other
+// tests it is 1 with server.RoutesScoped.
 func startMeshSplit(t *testing.T, strategy server.RouteStrategy, split int, config ...string) *mesh {
 	t.Helper()
-	return startMeshWith(t, strategy, func(o *controlplane.Options) { o.SplitFrom = split }, config...)
+	return startMeshWith(t, strategy, func(o *controlplane.Options) { o.Split = fewBuckets(split) }, config...)
 }
+
+// fewBuckets has route configurations split from some number of virtual hosts on.
+func fewBuckets(from int) derive.Split { return derive.Split{From: from, Bits: 4} }
 
 func (m *mesh) start() {
 	m.t.Helper()
@@ -68,10 +72,13 @@ func (m *mesh) start() {
 	listening, ended := make(chan [2]string, 1), make(chan error, 1)
 	m.cancel, m.ended = cancel, ended
 	o := controlplane.Options{
-		ConfigDir: m.dir, XDSPlaintextAddr: m.xds, HTTPAddr: m.http, Mesh: model.DefaultMesh(), RouteStrategy: m.strategy, SplitFrom: 1,
+		ConfigDir: m.dir, XDSPlaintextAddr: m.xds, HTTPAddr: m.http, Mesh: model.DefaultMesh(), RouteStrategy: m.strategy,
 		Transport: transport(m.strategy),
 		Log:       slog.New(slog.NewTextHandler(m.log, nil)),
 		Listening: func(xds, http net.Addr) { listening <- [2]string{xds.String(), http.String()} },
+	}
+	if m.strategy == server.RoutesScoped {
+		o.Split = fewBuckets(1)
 	}
 	if m.change != nil {
 		m.change(&o)

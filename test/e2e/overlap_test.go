@@ -2,48 +2,132 @@ package e2e
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// TestFormsOverlap lets a mesh cross each size at which the listener of a route configuration
-// is replaced, up and down, under traffic. Connections of before stay with the listener that
+// TestBucketsAreKept has the routes of an Envoy split, and takes away whatever had them split: the
+// number of hosts, by the mesh and by the Sidecar, another Sidecar, a filter for which they must be
+// whole, and a control plane that knows what was. Connections of before stay with the listener that
 // drains, and their calls go on, by the routes as they are: none fails.
-func TestFormsOverlap(t *testing.T) {
+func TestBucketsAreKept(t *testing.T) {
 	t.Parallel()
 	c := newClient("client")
 	c.drain = time.Hour // whatever is left alone stays
 	_, size := growing(t, c)
 	const from = 8
+	narrow := func(docs ...string) []string {
+		return append([]string{c.sidecar("./web.shop.svc.cluster.local", "./other.shop.svc.cluster.local")}, size(2*from, docs...)[1:]...)
+	}
+	renamed := func(docs ...string) []string {
+		return append([]string{strings.Replace(c.sidecar("./*"), "{name: client,", "{name: another,", 1)}, size(4, docs...)[1:]...)
+	}
+	filtered := func(docs ...string) []string { return renamed(append(docs, changesHost)...) }
+	require.NotEqual(t, bucket.Of("web", 4), bucket.Of("other", 4))
+
 	m := startMeshSplit(t, server.RoutesScoped, from, size(from-1)...)
 	c.start(t, m, false)
+	require.Equal(t, server.RoutesVHDS, m.proxy(c.name).Strategy)
 	calls := startTraffic(t, c, "web")
-	before := from - 1
-	for _, n := range []int{from, from - 1, from, 8*from - 1, 8 * from, 8*from - 1, from} {
-		t.Run(fmt.Sprintf("%d to %d", before, n), func(t *testing.T) {
-			held := holdConnections(t, c, "web")
-			draining := chainsDraining(t, c)
-			m.apply(size(n)...)
-			if crosses := (before < from) != (n < from) || (before < 8*from) != (n < 8*from); crosses {
-				require.Greater(t, chainsDraining(t, c), draining, "its listener was replaced")
+	for _, step := range []struct {
+		name     string
+		docs     func(...string) []string
+		replaced bool // the listener
+		restart  bool
+	}{
+		{name: "split", docs: func(docs ...string) []string { return size(2*from, docs...) }, replaced: true},
+		{name: "fewer hosts", docs: func(docs ...string) []string { return size(4, docs...) }},
+		{name: "more hosts", docs: func(docs ...string) []string { return size(3*from, docs...) }},
+		{name: "narrower Sidecar", docs: narrow},
+		{name: "another Sidecar", docs: renamed},
+		{name: "restart", docs: renamed, restart: true},
+		{name: "filter that may change hosts", docs: filtered, replaced: true},
+		{name: "restart with it", docs: filtered, restart: true},
+		{name: "no filter", docs: renamed, replaced: true},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			held, draining := holdConnections(t, c, "web"), chainsDraining(t, c)
+			if step.restart {
+				m.stop()
+				m.start()
+				awaitConnected(t, m, c)
+			} else {
+				m.apply(step.docs()...)
 			}
+			replaced := chainsDraining(t, c) > draining
 			held.await("web-v1")
-			m.apply(size(n, routes("web", to("other")))...)
+			m.apply(step.docs(routes("web", to("other")))...)
 			calls.requireOnly("other-v1")
 			held.await("other-v1")
-			m.apply(size(n)...)
+			m.apply(step.docs()...)
 			calls.requireOnly("web-v1")
 			held.await("web-v1")
+			require.Equal(t, step.replaced, replaced, "its listener was replaced")
+			require.Equal(t, server.RoutesScoped, m.proxy(c.name).Strategy)
+			requireHostChanges(t, c, strings.Contains(strings.Join(step.docs(), ""), changesHost))
 		})
-		before = n
 	}
 	noRefusals(t, m, c)
+}
+
+// TestSidecarWidens brings a proxy from a scope with few hosts to one that is split, at once.
+// Connections of before go on with the whole.
+func TestSidecarWidens(t *testing.T) {
+	t.Parallel()
+	c := newClient("client")
+	c.drain = time.Hour
+	_, size := growing(t, c)
+	const from = 8
+	narrow := strings.Replace(c.sidecar("./web.shop.svc.cluster.local", "./other.shop.svc.cluster.local"), "{name: client,", "{name: narrow,", 1)
+	m := startMeshSplit(t, server.RoutesScoped, from, append(size(2 * from)[1:], narrow)...)
+	c.start(t, m, false)
+	require.Equal(t, server.RoutesVHDS, m.proxy(c.name).Strategy)
+	calls, held := startTraffic(t, c, "web"), holdConnections(t, c, "web")
+	m.apply(size(2 * from)...)
+	require.NotZero(t, chainsDraining(t, c), "its listener was replaced")
+	require.Equal(t, server.RoutesScoped, m.proxy(c.name).Strategy)
+	held.await("web-v1")
+	m.apply(size(2*from, routes("web", to("other")))...)
+	calls.requireOnly("other-v1")
+	held.await("other-v1")
+	noRefusals(t, m, c)
+}
+
+// changesHost is a filter that sends requests with a header to another host.
+var changesHost = luaFilter("host", "function envoy_on_request(h) local host = h:headers():get('x-host') "+
+	"if host then h:headers():replace(':authority', host) h:clearRouteCache() end end")
+
+// requireHostChanges: where the filter is, a request has the route of the host that it is changed to.
+func requireHostChanges(t *testing.T, c *client, filtered bool) {
+	t.Helper()
+	want := "web-v1"
+	if filtered {
+		want = "other-v1"
+	}
+	got := ""
+	eventually(t, "a request with a host for the filter goes to "+want, func() bool {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url(), http.NoBody)
+		require.NoError(t, err)
+		req.Host, req.Close = "web", true
+		req.Header.Set("x-host", "other")
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		body := new(strings.Builder)
+		_, err = io.Copy(body, resp.Body)
+		require.NoError(t, err)
+		got = fmt.Sprintf("%d %s", resp.StatusCode, body)
+		return got == "200 "+want
+	}, func() string { return got })
 }
 
 // chainsDraining is the number of filter chains that have been replaced, and have connections still.

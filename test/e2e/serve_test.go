@@ -33,6 +33,8 @@ type world struct {
 	have map[resource.Type]map[string]*resource.Encoded
 }
 
+func (*world) Keep(context.Context, *model.Proxy, []string) error { return nil }
+
 // Bind implements server.Binder.
 func (w *world) Bind(context.Context, *model.Proxy, func([]*table.Table)) ([]*table.Table, func(), error) {
 	return []*table.Table{w.table}, nil, nil

@@ -26,7 +26,7 @@ func (f *File) world(p *Proxy, scoped bool) (*simulate.World, error) {
 	}
 	_, changes := store.New().Apply(events)
 	d := derive.New(f.Mesh, 1)
-	d.SetSplitFrom(1)
+	d.SetSplit(derive.Split{From: 1, Bits: 4})
 	d.Apply(changes)
 	proxy := p.Model(f.Mesh.Domain)
 	proxy.ScopedRoutes = scoped

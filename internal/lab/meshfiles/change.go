@@ -84,13 +84,10 @@ func hostWants(name string, accept func([]byte) bool) []fleet.Want {
 		{Kind: fleet.VHDS, Name: whole, Accept: accept},
 		{Kind: fleet.RDS, Name: RouteConfigName, Accept: accept, Alternative: true},
 	}
-	for _, bits := range []int{bucket.FewBits, bucket.ManyBits} {
-		part := bucket.Name(RouteConfigName, bits, bucket.Of(Host(name), bits))
-		wants = append(wants, fleet.Want{
-			Kind: fleet.VHDS, Name: part + strings.TrimPrefix(whole, RouteConfigName), Accept: accept, Alternative: true,
-		})
-	}
-	return wants
+	part := bucket.Name(RouteConfigName, bucket.Bits, bucket.Of(Host(name), bucket.Bits))
+	return append(wants, fleet.Want{
+		Kind: fleet.VHDS, Name: part + strings.TrimPrefix(whole, RouteConfigName), Accept: accept, Alternative: true,
+	})
 }
 
 // SetRule changes the connection limit in a service's DestinationRule.

@@ -103,8 +103,8 @@ func plots() []experiment.Plot {
 
 // layoutOf is the layout of --route-strategy=scoped for so many services. The wildcards are virtual hosts, too.
 func layoutOf(services int) string {
-	if bits := derive.SplitBits(services + wildcards); bits > 0 {
-		return fmt.Sprintf("buckets-%d", 1<<bits)
+	if by := derive.DefaultSplit; services+wildcards >= by.From {
+		return fmt.Sprintf("buckets-%d", 1<<by.Bits)
 	}
 	return "vhds"
 }

@@ -274,7 +274,7 @@ func (l *Ledger) StopWaiting() {
 // Waiting tells whether listeners or routes could be sent but wait for clusters or
 // endpoints, or removals for the proxy to say what routes it has.
 func (l *Ledger) Waiting() bool {
-	if l.returning || l.gateClosed() || l.strategy.Scopes && l.removesRoutes() && l.awaitsRoutes() {
+	if l.returning || l.gateClosed() || l.usesScopes() && l.removesRoutes() && l.awaitsRoutes() {
 		return true
 	}
 	for k := lds; k < kinds; k++ {

@@ -26,6 +26,8 @@ type scopes struct {
 	// expected: a proxy that has connected again has route configurations of scopes, and
 	// did not ask for the scopes yet.
 	expected bool
+	// possible: a proxy that has connected again may have scopes, and has not told that it has none.
+	possible bool
 	// impatient: the proxy does not ask for route configurations of some listener.
 	impatient bool
 }
@@ -33,7 +35,8 @@ type scopes struct {
 // scopesAsked notes what a request tells of a proxy's use of scopes.
 func (l *Ledger) scopesAsked(k kind, r *Request) {
 	switch {
-	case k == srds:
+	case k == srds && len(r.Nonce) == 0:
+		l.scopes.possible = l.scopes.possible && (len(r.Initial) > 0 || l.scopes.expected)
 		l.scopes.expected = false
 	case k == rds && l.strategy.Scopes && !l.watches[srds].on:
 		for _, n := range r.Subscribe {
@@ -41,6 +44,9 @@ func (l *Ledger) scopesAsked(k kind, r *Request) {
 		}
 	case k == lds && r.Nonce != nil:
 		l.scopes.impatient = false
+	case k == lds && len(r.Initial) > 0:
+		l.scopes.possible = l.strategy.Scopes && (l.hadScopes() ||
+			slices.ContainsFunc(r.Initial, func(nv NameVersion) bool { return string(nv.Name) == bucket.Listener }))
 	}
 }
 
@@ -50,7 +56,7 @@ func (l *Ledger) wantsScopes() bool { return l.watches[srds].on && l.watches[srd
 // limitOfScopes is the newest revision of which listeners may be sent.
 func (l *Ledger) limitOfScopes() model.Revision {
 	switch {
-	case l.returning || l.scopes.expected:
+	case l.returning && l.scopes.possible || l.scopes.expected:
 		return 0
 	case !l.wantsScopes() || l.watches[srds].answer:
 		return always
@@ -114,10 +120,20 @@ func (l *Ledger) routesSent(name string) bool {
 	return w.held[name] != nil || l.lookup(w.typ, name) == nil
 }
 
+// usesScopes tells whether the proxy may have scopes, or have had some on this stream.
+func (l *Ledger) usesScopes() bool {
+	return l.strategy.Scopes && (l.hadScopes() || l.scopes.expected || l.returning && l.scopes.possible || l.floor(srds, false) != always)
+}
+
+// hadScopes tells whether the tables have ever had scopes.
+func (l *Ledger) hadScopes() bool {
+	return l.states[0].LastAdded(resource.Scope)+l.states[1].LastAdded(resource.Scope) > 0
+}
+
 // unused is the revision up to which what went is used by no listener.
 func (l *Ledger) unused() model.Revision {
 	floor := l.floor(lds, false)
-	if l.strategy.Scopes && (floor != always || l.awaitsRoutes()) {
+	if l.usesScopes() && (floor != always || l.awaitsRoutes()) {
 		return 0 // which routes are waited for is known of the newest listeners only
 	}
 	return floor

@@ -127,6 +127,9 @@ func (st *stream) state() ProxyState {
 	for _, t := range st.tables {
 		p.Tables = append(p.Tables, t.Name())
 	}
+	if st.strategy.Scopes && !st.hasScopes() {
+		p.Strategy = RoutesVHDS
+	}
 	p.Settled = st.ledger.Settled()
 	p.Owed, p.OldestOwed = st.owing()
 	p.Unread = st.unread() > 0

@@ -27,6 +27,11 @@ type Binder interface {
 	//
 	// release is called once, when the stream has ended.
 	Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.Table)) (tables []*table.Table, release func(), err error)
+
+	// Keep has the tables of p, which is bound, have some route configurations in buckets, as the
+	// proxy has them so from a stream before. Where these are other tables, rebind has been called
+	// when it returns.
+	Keep(ctx context.Context, p *model.Proxy, routeConfigs []string) error
 }
 
 // Outcome is how a revision ended for a stream that it concerned.
@@ -153,7 +158,7 @@ type ProxyState struct {
 	Peer      string         `json:"peer"`
 	Connected time.Time      `json:"connected"`
 	Protocol  string         `json:"protocol"` // "delta" or "sotw"
-	Strategy  RouteStrategy  `json:"strategy"` // rds, vhds or scoped
+	Strategy  RouteStrategy  `json:"strategy"` // rds, vhds, or scoped where it has route configurations in buckets
 	Tables    []string       `json:"tables"`
 	Settled   model.Revision `json:"settled"` // everything up to it that concerns the proxy is ACKed, or NACKed and held back
 	// Owed is how many published revisions the proxy is behind, of which OldestOwed is the first.

@@ -66,6 +66,8 @@ func (s silent) Settled(_, _ model.Revision, o Outcome, _ time.Time) {
 
 type oneTable struct{ t *table.Table }
 
+func (oneTable) Keep(context.Context, *model.Proxy, []string) error { return nil }
+
 func (b oneTable) Bind(context.Context, *model.Proxy, func([]*table.Table)) ([]*table.Table, func(), error) {
 	return []*table.Table{b.t}, nil, nil
 }

@@ -43,6 +43,7 @@ type harness struct {
 	mu      sync.Mutex // guards what follows
 	rev     model.Revision
 	rebinds map[string]func([]*table.Table)
+	kept    []string
 	proxies []*model.Proxy
 	bindErr error
 	closed  int // released bindings
@@ -82,6 +83,14 @@ func (h *harness) Bind(_ context.Context, p *model.Proxy, rebind func([]*table.T
 	h.rebinds[p.ID] = rebind
 	h.proxies = append(h.proxies, p)
 	return []*table.Table{h.out, h.in}, func() { h.mu.Lock(); h.closed++; h.mu.Unlock() }, nil
+}
+
+// Keep implements Binder: what is to be kept is noted, and the tables stay.
+func (h *harness) Keep(_ context.Context, _ *model.Proxy, routeConfigs []string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.kept = append(h.kept, routeConfigs...)
+	return nil
 }
 
 // commit publishes a change of the outbound table.

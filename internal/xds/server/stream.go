@@ -71,6 +71,9 @@ func (st *stream) take(b []byte) error {
 			return err
 		}
 	}
+	if err := st.keep(r); err != nil {
+		return err
+	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if r.Error != nil {
@@ -151,11 +154,17 @@ func (st *stream) stepIfLive() bool {
 	return true
 }
 
-// step brings the ledger up to date and sends what may go.
-func (st *stream) step() {
-	published := st.readInbox()
+// refresh brings the ledger up to date; published is as of readInbox.
+func (st *stream) refresh() (published time.Time) {
+	published = st.readInbox()
 	var states [MaxTables]*table.State
 	st.ledger.Update(st.states(&states))
+	return published
+}
+
+// step brings the ledger up to date and sends what may go.
+func (st *stream) step() {
+	published := st.refresh()
 	var room [5]ledger.Response
 	responses := st.ledger.Next(room[:0])
 	var now time.Time

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/bucket"
+	"github.com/moonsail/moonsail/internal/derive"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// splitWorld is an engine that is driven by hand, with some services of one port.
+func splitWorld(services int) *Engine {
+	e := New(Options{Split: derive.Split{From: 3, Bits: 2}, Ledger: noLedger{}, Workers: 1})
+	e.publisher = noLedger{}
+	e.batch(splitServices(0, services))
+	e.loaded.Store(true)
+	return e
+}
+
+func splitServices(from, to int) (out []store.Event) {
+	for i := from; i < to; i++ {
+		out = append(out, service(fmt.Sprintf("svc-%d", i), 80))
+	}
+	return out
+}
+
+// bound is a proxy's hold on its tables; *now are those that it was told last.
+func bound(e *Engine, p *model.Proxy) (b *binding, now *[]*table.Table) {
+	p.ScopedRoutes = true
+	now = new([]*table.Table)
+	b = &binding{proxy: p, rebind: func(t []*table.Table) { *now = t }}
+	reply := make(chan []*table.Table, 1)
+	e.bind(b, reply)
+	*now = <-reply
+	return b, now
+}
+
+func requireBuckets(t *testing.T, tables *[]*table.Table, want int) {
+	t.Helper()
+	s := (*tables)[0].State()
+	require.Equal(t, want*bucket.Count(2), s.Len(resource.Scope), (*tables)[0].Name())
+	require.NotNil(t, s.Get(resource.RouteConfigShell, "80"), "the whole one is there always")
+}
+
+// TestBucketsStayWithTheirProxies: whatever takes them away for others, a proxy that has route
+// configurations in buckets goes on to have them, and one that has none need not.
+func TestBucketsStayWithTheirProxies(t *testing.T) {
+	e := splitWorld(4)
+	_, first := bound(e, proxy("web", "shop"))
+	requireBuckets(t, first, 1)
+
+	var gone []store.Event
+	for _, s := range splitServices(1, 4) {
+		gone = append(gone, store.Event{Key: s.Key})
+	}
+	e.batch(gone)
+	requireBuckets(t, first, 1)
+	second, other := bound(e, proxy("cron", "shop"))
+	requireBuckets(t, other, 0)
+
+	sidecar := &model.Sidecar{Meta: model.Meta{Key: model.Key{Kind: model.KindSidecar, Namespace: "shop", Name: "default"}}}
+	e.batch([]store.Event{{Key: sidecar.Key, Object: sidecar}})
+	requireBuckets(t, first, 1)
+	requireBuckets(t, other, 0)
+	require.NotEqual(t, (*first)[0].Name(), (*other)[0].Name())
+	e.batch([]store.Event{{Key: sidecar.Key}})
+	requireBuckets(t, first, 1)
+	requireBuckets(t, other, 0)
+
+	e.keep(second, derive.SplitSetOf("80"))
+	requireBuckets(t, other, 1)
+	require.Same(t, (*first)[0], (*other)[0], "both have the same")
+	e.batch(splitServices(1, 4))
+	_, third := bound(e, proxy("job", "shop"))
+	requireBuckets(t, third, 1)
+}
+
+// TestKeepWaitsForTheTables: they are others when it returns.
+func TestKeepWaitsForTheTables(t *testing.T) {
+	e, in, _ := start(t)
+	in.Put(service("a", 80))
+	in.Synced("test")
+	p, moved := proxy("web", "shop"), make(chan []*table.Table, 1)
+	p.ScopedRoutes = true
+	_, release, err := e.Bind(context.Background(), p, func(tables []*table.Table) { moved <- tables })
+	require.NoError(t, err)
+	defer release()
+	require.NoError(t, e.Keep(context.Background(), p, []string{"80"}))
+	require.Equal(t, bucket.Count(bucket.Bits), (<-moved)[0].State().Len(resource.Scope))
+	require.NoError(t, e.Keep(context.Background(), p, []string{"80"}))
+	require.Empty(t, moved, "nothing is to be done")
+	require.True(t, slices.ContainsFunc(e.Scopes(context.Background()), func(s ScopeInfo) bool { return s.Key.Split == "80" }))
+}

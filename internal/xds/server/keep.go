@@ -1,0 +1,73 @@
+package server
+
+import (
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/moonsail/moonsail/internal/bucket"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// keep sees to it that the stream's tables have in buckets what a proxy that connects again says it
+// has so: listeners that it drains may look for them yet. The ledger has those tables when it
+// compares what the proxy has.
+func (st *stream) keep(r *request) error {
+	if !st.strategy.Scopes || len(r.Initial) == 0 {
+		return nil
+	}
+	lacks := st.lacks(r)
+	if len(lacks) == 0 {
+		return nil
+	}
+	if err := st.server.binder.Keep(st.transport.context(), st.proxy, lacks); err != nil {
+		return status.Errorf(codes.Unavailable, "%s: %v", st.proxy, err)
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.refresh()
+	return nil
+}
+
+// lacks are the route configurations of which the proxy has buckets and the tables have none. Those
+// that are no more it has for nothing.
+func (st *stream) lacks(r *request) (out []string) {
+	if url := string(r.TypeURL); url != resource.ScopeURL && url != resource.RouteConfigURL {
+		return nil
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	last := ""
+	for _, nv := range r.Initial {
+		name := string(nv.Name)
+		rc := bucket.RouteConfig(name)
+		if rc == name || rc == last {
+			continue
+		}
+		if last = rc; st.has(resource.RouteConfigShell, rc) && !st.has(resource.Scope, name) && !slices.Contains(out, rc) {
+			out = append(out, rc)
+		}
+	}
+	return out
+}
+
+// has tells whether a resource is in the stream's tables. The lock is held.
+func (st *stream) has(t resource.Type, name string) bool {
+	for _, table := range st.tables {
+		if table.State().Get(t, name) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// hasScopes tells whether any scope is in the stream's tables. The lock is held.
+func (st *stream) hasScopes() bool {
+	for _, table := range st.tables {
+		if table.State().Len(resource.Scope) > 0 {
+			return true
+		}
+	}
+	return false
+}
