@@ -169,7 +169,7 @@ func waterfall(b *strings.Builder, s Style, e *explain.Explanation) {
 		fmt.Fprintf(b, "  %-9s %9s  %s%s  %s\n", name, millis(took)+" ms", bar, strings.Repeat(" ", max(0, barWidth-printedWidth(bar))), s.Dim(text))
 	}
 	if known {
-		line("watch", 0, watch, "from the API server's commit until it was observed")
+		line("watch", 0, watch, "from the API server's commit, which it tells to the second, until it was observed")
 	}
 	at := watch
 	for i, took := range stages {

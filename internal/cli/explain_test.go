@@ -122,7 +122,7 @@ func TestExplain(t *testing.T) {
 	require.Regexp(t, `^VirtualService/shop/reviews  updated, in .*reviews.yaml:1, version [0-9a-f]+$`, head)
 	_, rest, _ = strings.Cut(rest, "ago\n\n")
 	require.Regexp(t, strings.NewReplacer("(", `\(`, ")", `\)`, "+", `\+`, "|", `\|`, "2m30s", "2m3[0-9]s").Replace(
-		`^  watch        1.0 ms  ████                                      from the API server's commit until it was observed
+		`^  watch        1.0 ms  ████                                      from the API server's commit, which it tells to the second, until it was observed
   store        1.0 ms      ████                                  waiting, and into the store
   derive       1.0 ms          ████                              what depends on it derived
   translate    1.0 ms              ████                          resources translated, encoded, in their tables
@@ -240,6 +240,17 @@ func TestWaitSaysWhoIsBehind(t *testing.T) {
 	status, out, _ = moonsail(t, "wait", "vs/reviews", "--refused-too", "-o", "json", "--timeout", "1m", "--address", s.url)
 	require.Zero(t, status)
 	require.Contains(t, out, `"reached": true`)
+}
+
+// TestWaitTellsOfAll: of what is refused, and of the rest.
+func TestWaitTellsOfAll(t *testing.T) {
+	s := newShop(t)
+	path := write(t, reviewsYAML+"\n---\n"+strings.ReplaceAll(reviewsYAML, "name: reviews", "name: later"))
+	s.apply(path)
+	s.place(where("old", server.PositionRefused, server.Reason{Cause: server.CauseRefused, Type: "RDS", Names: []string{"80"}, Text: "Envoy's words"}))
+	status, out, _ := moonsail(t, "wait", path, "--timeout", "1m", "--address", s.url)
+	require.Equal(t, int(exitRefused), status)
+	require.Equal(t, 2, strings.Count(out, "  old.shop: refused RDS 80: Envoy's words\n"), out)
 }
 
 func TestWaitForAVersion(t *testing.T) {

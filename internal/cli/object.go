@@ -105,9 +105,11 @@ func (a *objectArg) only(ctx context.Context, client *debugClient, key model.Key
 }
 
 func kindNames() string {
-	names := make([]string, len(model.Kinds))
-	for i, k := range model.Kinds {
-		names[i] = string(k)
+	var names []string
+	for _, k := range model.Kinds {
+		if k != model.KindDeparture && k != model.KindKeySet { // the control plane makes them
+			names = append(names, string(k))
+		}
 	}
 	return strings.Join(names, ", ")
 }

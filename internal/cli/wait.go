@@ -218,7 +218,7 @@ func (f *waitFlags) look(ctx context.Context, list []*awaited) (waitOutcome, err
 		a.told = a.told || err == nil || isAbsent(err)
 		switch {
 		case err != nil && isAbsent(err) && (a.object != nil || a.version != ""): // it has not been seen yet
-			a.seen, outcome = nil, waitTimedOut
+			a.seen, outcome = nil, unlessRefused(outcome)
 			continue
 		case err != nil:
 			return outcome, err
@@ -226,12 +226,20 @@ func (f *waitFlags) look(ctx context.Context, list []*awaited) (waitOutcome, err
 		a.seen = e
 		switch {
 		case a.refused() && !f.goOn:
-			return waitRefused, nil
+			outcome = waitRefused // the others are asked about all the same: all are told of
 		case !a.reached(f.percent, f.goOn):
-			outcome = waitTimedOut
+			outcome = unlessRefused(outcome)
 		}
 	}
 	return outcome, nil
+}
+
+// unlessRefused is how it stands with something that is not reached yet.
+func unlessRefused(o waitOutcome) waitOutcome {
+	if o == waitRefused {
+		return o
+	}
+	return waitTimedOut
 }
 
 // maxShown bounds how many proxies are named.

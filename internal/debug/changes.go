@@ -107,7 +107,7 @@ func (h *handler) proxy(w http.ResponseWriter, r *http.Request) {
 		absent(w, "proxies")
 		return
 	}
-	id, next := r.PathValue("id"), "GET /debug/proxies lists those that are"
+	id, next := r.PathValue("id"), "'moonsail proxies' (GET /debug/proxies) lists those that are"
 	p, ok := h.stages.Proxies.Proxy(id)
 	if ok {
 		aboutAll(w) // a proxy has one control plane

@@ -105,7 +105,7 @@ func answer(w http.ResponseWriter, value any, err error) {
 	var gone explain.NotConnected
 	switch {
 	case errors.As(err, &gone):
-		fail(w, http.StatusNotFound, err.Error(), "GET /debug/proxies lists those that are; 'moonsail proxies' too")
+		fail(w, http.StatusNotFound, err.Error(), "'moonsail proxies' (GET /debug/proxies) lists those that are")
 	case err != nil:
 		fail(w, http.StatusBadRequest, err.Error(), "")
 	default:

@@ -49,15 +49,31 @@ func (s *Server) Intended(id string, types ...resource.Type) (*model.Proxy, []In
 	return st.proxy, out, true
 }
 
-// find gives the newest stream of a proxy, by node id or "name.namespace"; nil: none.
+// find gives the newest stream of a proxy, by node id or "name.namespace", or by its name alone
+// where proxies of one namespace have it; nil: none.
 func (s *Server) find(id string) *stream {
-	var newest *stream
+	var newest, named *stream
+	several := false
 	for _, st := range s.streams.all() {
-		if (st.proxy.ID == id || st.proxy.String() == id) && (newest == nil || newest.number < st.number) {
-			newest = st
+		switch {
+		case st.proxy.ID == id || st.proxy.String() == id:
+			newest = newer(newest, st)
+		case st.proxy.Name == id:
+			several = several || named != nil && named.proxy.Namespace != st.proxy.Namespace
+			named = newer(named, st)
 		}
 	}
+	if newest == nil && !several {
+		return named
+	}
 	return newest
+}
+
+func newer(a, b *stream) *stream {
+	if a == nil || a.number < b.number {
+		return b
+	}
+	return a
 }
 
 // ProxyAt gives the node id of the proxy that has an address; false: none is connected.

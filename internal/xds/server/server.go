@@ -161,7 +161,8 @@ func (s *Server) Proxies() []ProxyState {
 	return out
 }
 
-// Proxy gives the newest stream of a proxy, by node id or "name.namespace".
+// Proxy gives the newest stream of a proxy, by node id or "name.namespace", or by its name alone where
+// no other namespace has one of that name.
 func (s *Server) Proxy(id string) (ProxyState, bool) {
 	newest := s.find(id)
 	if newest == nil {
