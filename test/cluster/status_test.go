@@ -39,7 +39,6 @@ type control struct {
 // runControl runs a control plane on a cluster; with changes options before it starts.
 func runControl(t *testing.T, c *kubetest.Cluster, with func(*controlplane.Options)) *control {
 	t.Helper()
-	c.Apply(t, "", "apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n")
 	o := controlplane.Options{
 		Kubernetes: &kube.Cluster{Kubeconfig: c.Kubeconfig()}, XDSPlaintextAddr: "127.0.0.1:0", Mesh: model.DefaultMesh(),
 		Log: slog.New(slog.DiscardHandler), Status: true,

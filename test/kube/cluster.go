@@ -50,6 +50,9 @@ func (k *cluster) start(ctx context.Context) (err error) {
 	if err := makeNodes(ctx, k.controllers.client, k.nodes); err != nil {
 		return err
 	}
+	if err := makeNamespaces(ctx, k.controllers.client, k.namespaces); err != nil {
+		return err
+	}
 	if err := k.startControllers(ctx); err != nil {
 		return err
 	}
@@ -91,17 +94,22 @@ func (k *cluster) startControllers(ctx context.Context) error {
 		return err
 	}
 	c.running.Go(func() { kubelet.run(own) })
-	return waitServiceAccount(ctx, c.client)
+	for _, ns := range append([]string{"default"}, k.namespaces...) {
+		if err := waitServiceAccount(ctx, c.client, ns); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// waitServiceAccount waits until pods can be made in the default namespace.
-func waitServiceAccount(ctx context.Context, client kubernetes.Interface) error {
+// waitServiceAccount waits until pods can be made in a namespace.
+func waitServiceAccount(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		_, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+		_, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
 		return err == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("no default service account: %w", err)
+		return fmt.Errorf("no default service account in namespace %s: %w", namespace, err)
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ type config struct {
 	port        int            // of the API server, on loopback; 0: the kernel's choice
 	kubeconfig  string         // is written there, too; empty: only to the state's folder
 	crds        string         // a folder of CustomResourceDefinitions, installed at start
+	namespaces  []string       // made at start
 	nodes       int            // how many nodes there are at least
 	podCIDRs    []netip.Prefix // one for each family that pods have addresses of
 	serviceCIDR string
@@ -39,6 +40,7 @@ func parse(args []string, out io.Writer) (config, error) {
 	fs.IntVar(&c.port, "port", 0, "port of the API server, on loopback; 0 is any free one")
 	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "write the administrator's kubeconfig to this file")
 	fs.StringVar(&c.crds, "crds", besideBinary("crds"), "install the CustomResourceDefinitions of the YAML files in this folder")
+	namespaces := fs.String("namespaces", "istio-system", "make these namespaces at start, with commas between, as an installer of a mesh would; none if empty")
 	fs.IntVar(&c.nodes, "nodes", 3, "number of nodes")
 	pods := fs.String("pod-cidr", "10.244.0.0/16,fd00:244::/64", "ranges of pods' addresses, one for each family; a loopback range is allowed")
 	fs.StringVar(&c.serviceCIDR, "service-cidr", "10.96.0.0/16,fd00:96::/112", "ranges of services' addresses, one for each family")
@@ -48,6 +50,7 @@ func parse(args []string, out io.Writer) (config, error) {
 	if err := fs.Parse(args); err != nil {
 		return c, err
 	}
+	c.namespaces = strings.FieldsFunc(*namespaces, func(r rune) bool { return r == ',' })
 	return c, c.check(fs.Args(), *pods)
 }
 
@@ -101,8 +104,8 @@ func main() {
 const ready = `ready server=%[1]s kubeconfig=%[2]s took=%[3]s
 
   export KUBECONFIG=%[2]s
-  kubectl get pods -A                                # or any other client
-  bin/moonsail serve --kubeconfig %[2]s  # the mesh's control plane
+  kubectl get pods -A  # or any other client
+  bin/moonsail serve --kubeconfig %[2]s --xds-plaintext-addr 127.0.0.1:15010  # the mesh's control plane
 
 Pods run as far as Kubernetes knows; no container is started. Ctrl-C ends the cluster.
 `

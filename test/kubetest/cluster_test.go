@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -117,7 +118,8 @@ func pauseAndResume(t *testing.T, c *kubetest.Cluster, ns string) {
 }
 
 func TestPodsMayBeOnLoopback(t *testing.T) {
-	c := kubetest.Start(t, "--nodes=1", "--pod-cidr=127.21.0.0/30", "--service-cidr=127.22.0.0/24", "--stop-after=0s")
+	c := kubetest.Start(t, "--nodes=1", "--pod-cidr=127.21.0.0/30", "--service-cidr=127.22.0.0/24", "--stop-after=0s", "--namespaces=")
+	require.Empty(t, rootNamespace(t, c))
 	ns := c.Namespace(t)
 	c.Apply(t, ns, fmt.Sprintf(web, 2))
 	require.Equal(t, []string{"127.21.0.1", "127.21.0.2"}, waitReady(t, c, ns, 2))
@@ -131,6 +133,21 @@ func TestPodsMayBeOnLoopback(t *testing.T) {
 	c.Apply(t, ns, strings.Replace(fmt.Sprintf(webPod, ""), "web-1", "web-2", 1))
 	require.NoError(t, c.Client.CoreV1().Pods(ns).Delete(t.Context(), "web-1", metav1.DeleteOptions{}))
 	waitAddress(t, c, ns, "web-2", "127.21.0.3")
+}
+
+// TestRootNamespace: it is there as an installer of a mesh leaves it, and Pods can be made in it.
+func TestRootNamespace(t *testing.T) {
+	require.Equal(t, "default", rootNamespace(t, kubetest.Shared(t)))
+}
+
+// rootNamespace is the account of its Pods; "": there is no such namespace.
+func rootNamespace(t *testing.T, c *kubetest.Cluster) string {
+	t.Helper()
+	account, err := c.Client.CoreV1().ServiceAccounts("istio-system").Get(t.Context(), "default", metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		require.NoError(t, err)
+	}
+	return account.Name
 }
 
 func waitAddress(t *testing.T, c *kubetest.Cluster, ns, name, want string) {
