@@ -5,95 +5,179 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/moonsail/moonsail/internal/debug"
+	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
 var samples = flag.String("samples", "", "folder samples of Istio's repository, which this one has no copy of")
 
-// TestIstioSamples gives the API server Istio's own samples, and a real Envoy as productpage's
-// sidecar what comes of them: file by file, each must reach it without a refusal.
+// TestIstioSamples gives an API server Istio's own samples, file by file. Real Envoys with the
+// identities of their Pods, and two routers, must take what comes of each without a refusal and
+// without being connected anew; and where a file says how calls go, calls through them go so.
 func TestIstioSamples(t *testing.T) {
 	if *samples == "" {
 		t.Skip("name the samples of a checkout of Istio: go test ./test/cluster -run TestIstioSamples -samples=istio/samples")
 	}
-	c := kubetest.Start(t)
-	ns := c.Namespace(t)
-	c.Apply(t, "", `{apiVersion: v1, kind: Namespace, metadata: {name: istio-system}}`) // of a Gateway
-	xds, url := serve(t, c)
-	require.Eventually(t, func() bool { return ready(t, url) }, time.Minute, 10*time.Millisecond)
-	s := trialOfSamples{t: t, c: c, ns: ns, url: url}
-	s.sidecar(xds)
-	for _, f := range []string{"bookinfo/platform/kube/bookinfo.yaml", "bookinfo/platform/kube/bookinfo-versions.yaml", "helloworld/helloworld.yaml",
-		"httpbin/httpbin.yaml", "curl/curl.yaml", "bookinfo/networking/destination-rule-all.yaml"} {
-		s.serve(filepath.Join(*samples, f))
+	c := kubetest.Start(t, "--pod-cidr=127.77.0.0/16")
+	s := &trialOfSamples{t: t, c: c, ns: c.Namespace(t), unchecked: maps.Clone(checkedSamples)}
+	s.controlPlane()
+	for _, f := range deployedSamples {
+		s.apply(f)
 	}
-	files, err := filepath.Glob(filepath.Join(*samples, "bookinfo", "networking", "*.yaml"))
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	gateways, err := filepath.Glob(filepath.Join(*samples, "*", "*gateway.yaml"))
-	require.NoError(t, err)
-	for _, f := range append(files, gateways...) {
+	s.deploy()
+	for _, f := range s.files("bookinfo/networking/*.yaml", "*/*gateway.yaml") {
+		s.serve(f)
+		if f == "bookinfo/networking/fault-injection-details-v1.yaml" {
+			s.apply("bookinfo/networking/destination-rule-all.yaml") // it has left details without v2
+		}
+	}
+	s.same()
+	s.forget("virtualservices", "destinationrules")
+	for _, f := range s.files("bookinfo/gateway-api/*.yaml", "helloworld/gateway-api/*.yaml", "httpbin/gateway-api/*.yaml") {
 		s.serve(f)
 	}
+	s.same()
+	require.Empty(t, s.unchecked, "files that are not there any more")
+	require.Empty(t, s.metric("pilot_total_xds_rejects"), "something was refused meanwhile")
 }
 
+// deployedSamples are Services, Deployments and accounts.
+var deployedSamples = []string{
+	"bookinfo/platform/kube/bookinfo.yaml", "bookinfo/platform/kube/bookinfo-versions.yaml",
+	"helloworld/helloworld.yaml", "httpbin/httpbin.yaml", "curl/curl.yaml",
+}
+
+// trialOfSamples is a control plane, the samples' Pods, and the Envoys of some.
 type trialOfSamples struct {
 	t       *testing.T
 	c       *kubetest.Cluster
-	ns, url string
+	ns      string
+	xds     string               // where sidecars get certificates and configuration
+	url     string               // of the debug pages
+	roots   string               // file
+	client  string               // where the sidecar of the Pod curl takes calls of its application
+	ingress string               // address of the router that Istio's Gateways select
+	streams map[string]time.Time // when each proxy was connected, by name.namespace
+
+	unchecked map[string][]expectation // of checkedSamples, what is still to be served
 }
 
-// sidecar runs a sidecar, as productpage's, until the test ends.
-func (s *trialOfSamples) sidecar(xds string) {
-	ctx, cancel := context.WithCancel(s.t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		status, out := askUntil(ctx, "agent", "--name", "productpage-v1-0", "--namespace", s.ns, "--ip", "127.77.0.1", "--labels", "app=productpage,version=v1",
-			"--xds-address", xds, "--drain-time", "1ms", "--leave-timeout", "0", "--concurrency", "1")
-		s.t.Log("sidecar:", status, out)
-	})
-	s.t.Cleanup(func() { cancel(); running.Wait() })
-	s.c.Eventually(s.t, "the sidecar is connected", func(ctx context.Context) error {
-		_, out := askUntil(ctx, "proxies", "--address", s.url)
-		if !strings.Contains(out, "SYNCED") {
-			return errors.New(out)
+// files are the samples that match, by their names below the folder.
+func (s *trialOfSamples) files(patterns ...string) []string {
+	var out []string
+	for _, p := range patterns {
+		found, err := filepath.Glob(filepath.Join(*samples, p))
+		require.NoError(s.t, err)
+		require.NotEmpty(s.t, found, p)
+		for _, f := range found {
+			name, err := filepath.Rel(*samples, f)
+			require.NoError(s.t, err)
+			if !slices.Contains(out, name) {
+				out = append(out, name)
+			}
 		}
-		return nil
-	})
+	}
+	return out
 }
 
-// serve applies a file and waits until the sidecar has it.
-func (s *trialOfSamples) serve(file string) {
-	text, err := os.ReadFile(file)
+// apply gives the API server a file, and waits until all proxies have it.
+func (s *trialOfSamples) apply(file string) {
+	text, err := os.ReadFile(filepath.Join(*samples, file))
 	require.NoError(s.t, err)
-	s.c.Apply(s.t, s.ns, string(text))
-	status, out := ask(s.t, "wait", s.placed(string(text)), "--timeout", "30s", "--address", s.url)
-	s.t.Logf("%s: %s", strings.TrimPrefix(file, *samples), out)
+	placed := s.placed(string(text))
+	s.c.Apply(s.t, s.ns, placed)
+	path := filepath.Join(s.t.TempDir(), "sample.yaml")
+	require.NoError(s.t, os.WriteFile(path, []byte(placed), 0o600))
+	status, out := ask(s.t, "wait", path, "--timeout", "1m", "--address", s.url)
+	s.t.Logf("%s: %s", file, out)
 	require.Zero(s.t, status, file)
-	_, out = ask(s.t, "proxies", "--address", s.url)
-	require.Contains(s.t, out, "SYNCED", file)
-	require.NotContains(s.t, out, "NACK", file)
 }
 
-// placed is a file with these objects in the namespace: samples name none.
+// serve applies a file, and checks what it is to come to.
+func (s *trialOfSamples) serve(file string) {
+	s.apply(file)
+	s.c.Eventually(s.t, file+" is at all proxies, of which none refuses anything or was away", func(context.Context) error { return s.settled() })
+	for _, e := range s.unchecked[file] {
+		s.check(file, e)
+	}
+	delete(s.unchecked, file)
+}
+
+// settled tells what is amiss with the proxies; nil: nothing.
+func (s *trialOfSamples) settled() error {
+	var list debug.ProxyList
+	if err := s.page("/debug/proxies", &list); err != nil {
+		return err
+	}
+	var wrong []error
+	away := make(map[string]bool)
+	for name := range s.streams {
+		away[name] = true
+	}
+	for i := range list.Proxies {
+		p := &list.Proxies[i]
+		name := nameOf(p)
+		delete(away, name)
+		if p.Owed > 0 {
+			wrong = append(wrong, fmt.Errorf("%s is %d revisions behind", name, p.Owed))
+		}
+		if since := s.streams[name]; !since.Equal(p.Connected) {
+			wrong = append(wrong, fmt.Errorf("%s was connected at %s, and is since %s", name, since, p.Connected))
+		}
+		for _, typ := range p.Types {
+			for _, h := range typ.Held {
+				wrong = append(wrong, fmt.Errorf("%s refuses %s %s: %s", name, typ.Type, h.Name, h.Message))
+			}
+		}
+	}
+	for name := range away {
+		wrong = append(wrong, errors.New(name+" is not connected"))
+	}
+	return errors.Join(wrong...)
+}
+
+func nameOf(p *server.ProxyState) string { return p.Name + "." + p.Namespace }
+
+// same: each Envoy has what it is to have.
+func (s *trialOfSamples) same() {
+	for name := range s.streams {
+		status, out := ask(s.t, "proxy-config", "all", name, "--address", s.url)
+		require.Zero(s.t, status, out)
+		require.Regexp(s.t, `ACKed +same\n`, out)
+		require.NotRegexp(s.t, ` (differs|missing|warming|extra|\?)\n`, out, name)
+	}
+}
+
+// forget deletes all objects of kinds: the samples of two APIs say how the same calls go.
+func (s *trialOfSamples) forget(kinds ...string) {
+	for _, kind := range kinds {
+		r := schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: kind}
+		require.NoError(s.t, s.c.Dynamic.Resource(r).Namespace(s.ns).DeleteCollection(s.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	}
+}
+
+// placed is a sample in the namespace, as samples name none, and with Gateways at an address of
+// their router, as those of others on this machine may have the same ports.
 func (s *trialOfSamples) placed(text string) string {
-	path := filepath.Join(s.t.TempDir(), "sample.yaml")
+	text = strings.ReplaceAll(text, "\n  servers:\n  - port:", "\n  servers:\n  - bind: "+s.ingress+"\n    port:")
 	docs := strings.Split("\n"+text, "\n---")
 	for i, d := range docs {
 		if !strings.Contains(d, "\n  namespace: ") {
 			docs[i] = strings.ReplaceAll(d, "\nmetadata:\n", fmt.Sprintf("\nmetadata:\n  namespace: %s\n", s.ns))
 		}
 	}
-	text = strings.Join(docs, "\n---")
-	require.NoError(s.t, os.WriteFile(path, []byte(text), 0o600))
-	return path
+	return strings.Join(docs, "\n---")
 }
