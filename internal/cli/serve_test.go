@@ -50,11 +50,11 @@ func TestServe(t *testing.T) {
 	case s := <-status:
 		t.Fatalf("serve ended with %d: %s", s, &errOut)
 	}
-	require.Eventually(t, func() bool { return isReady(address) }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return isReady(address) }, time.Minute, 10*time.Millisecond)
 	require.Eventually(t, func() bool {
 		_, out, _ := moonsail(t, "changes", "--address", address)
 		return strings.Contains(out, "Service/shop/reviews") && strings.Contains(out, "0/0")
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	_, out, _ := moonsail(t, "proxies", "--address", address)
 	require.Equal(t, "no proxies are connected\n", out)
 

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // startEnvoy runs the pinned Envoy with an admin interface and nothing else.
 func startEnvoy(t *testing.T, adminAddress string) *Process {

@@ -60,7 +60,7 @@ func saidByEnvoy(t *testing.T) []string {
 		require.NoError(c, err)
 		defer answer.Body.Close()
 		require.NoError(c, json.NewDecoder(answer.Body).Decode(&body))
-	}, 30*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	http.DefaultClient.CloseIdleConnections()
 	var lines []string
 	for _, e := range body.Configs[0].Bootstrap.Node.Extensions {

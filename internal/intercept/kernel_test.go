@@ -27,7 +27,7 @@ import (
 )
 
 // patience is for connections that come to something; nothing is concluded from it.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // listen answers connections of a host with a word and their original destination.
 func listen(t *testing.T, h *netns.Host, address, word string, transparent bool) {

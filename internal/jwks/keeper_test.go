@@ -108,7 +108,7 @@ func (b *bench) keySet(name string) *model.KeySet {
 
 func (b *bench) await(name string, want func(*model.KeySet) bool) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return want(b.keySet(name)) }, 20*time.Second, time.Millisecond)
+	require.Eventually(b.t, func() bool { return want(b.keySet(name)) }, time.Minute, time.Millisecond)
 }
 
 func has(keys string) func(*model.KeySet) bool {

@@ -69,7 +69,7 @@ func TestInterrupt(t *testing.T) {
 		_, err := Record(ctx, options(perf))
 		done <- err
 	}()
-	require.Eventually(t, func() bool { _, err := os.Stat(started); return !errors.Is(err, os.ErrNotExist) }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(started); return !errors.Is(err, os.ErrNotExist) }, time.Minute, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
 	left, err := os.ReadDir(dir)

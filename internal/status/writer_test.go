@@ -184,7 +184,7 @@ func startWith(t *testing.T, b *Board, s *apiServer, l limiter, forbidden time.D
 
 func eventually(t *testing.T, what string, look func() bool) {
 	t.Helper()
-	require.Eventually(t, look, 10*time.Second, time.Millisecond, what)
+	require.Eventually(t, look, time.Minute, time.Millisecond, what)
 }
 
 func TestWritesOfOneObjectCoalesce(t *testing.T) {

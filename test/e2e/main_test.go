@@ -29,7 +29,7 @@ import (
 // patience is for conditions that come soon, on a busy machine later. Nothing is
 // concluded from how long anything took.
 const (
-	patience = 30 * time.Second
+	patience = time.Minute
 	lookAt   = 10 * time.Millisecond
 )
 

@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	patience = 30 * time.Second
+	patience = time.Minute
 	shopWeb  = "spiffe://mesh.test/ns/shop/sa/web"
 )
 

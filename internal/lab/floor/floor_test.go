@@ -51,7 +51,7 @@ func await(t *testing.T, r *fleet.Round) {
 	t.Helper()
 	select {
 	case <-r.Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("%d proxies are not there", r.Left())
 	}
 }

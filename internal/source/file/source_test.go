@@ -146,14 +146,14 @@ func (f *fixture) replace(name, content string) {
 
 func (f *fixture) until(cond func() bool, what string) {
 	f.t.Helper()
-	require.Eventually(f.t, cond, 10*time.Second, time.Millisecond, what)
+	require.Eventually(f.t, cond, time.Minute, time.Millisecond, what)
 }
 
 // becomes waits for what is in force.
 func (f *fixture) becomes(want string) {
 	f.t.Helper()
 	require.EventuallyWithT(f.t, func(c *assert.CollectT) { assert.Equal(c, want, f.String()) },
-		10*time.Second, time.Millisecond)
+		time.Minute, time.Millisecond)
 }
 
 // complains waits for problems, each of which contains its part.

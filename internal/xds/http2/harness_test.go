@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 // patient is how long a test waits for what must happen.
-const patient = 20 * time.Second
+const patient = time.Minute
 
 // Methods of the test server.
 const (

@@ -30,7 +30,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patient is how long a test waits for what must happen.
-const patient = 20 * time.Second
+const patient = time.Minute
 
 // harness is a server on a real connection, with two tables and an engine's role.
 type harness struct {
