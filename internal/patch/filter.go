@@ -35,7 +35,9 @@ func (p *patch) meetsFilter(f *listenerv3.Filter) bool {
 func (w *work) networkFilter(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) {
 	for _, p := range w.of(model.PatchNetworkFilter) {
 		if p.Operation == model.PatchMerge && p.meetsListener(l) && p.meetsChain(l, c) && p.meetsFilter(f) {
-			w.mergeFilter(p, f)
+			if config := w.mergeFilter(p, &f.Name, f.GetTypedConfig()); config != nil {
+				f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: config}
+			}
 		}
 	}
 	if extension.Canonical(f.Name) == connectionManager && (w.any(model.PatchHTTPFilter) || w.any(routeTargets...)) {
@@ -43,15 +45,18 @@ func (w *work) networkFilter(l *listenerv3.Listener, c *listenerv3.FilterChain, 
 	}
 }
 
-func (w *work) mergeFilter(p *patch, f *listenerv3.Filter) {
-	value := p.value.(*listenerv3.Filter)
-	if config := w.mergedConfig(p, f.GetTypedConfig(), value.GetTypedConfig()); config != nil {
-		f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: config}
-	}
-	if value.Name != "" && value.Name != f.Name {
-		f.Name = value.Name
+// mergeFilter merges a patch's filter, of the network or of HTTP, into one that is there: its name, and
+// its configuration, which it returns; nil where that stays.
+func (w *work) mergeFilter(p *patch, name *string, config *anypb.Any) *anypb.Any {
+	value := p.value.(interface {
+		GetName() string
+		GetTypedConfig() *anypb.Any
+	})
+	if n := value.GetName(); n != "" && n != *name {
+		*name = n
 		w.did(p)
 	}
+	return w.mergedConfig(p, config, value.GetTypedConfig())
 }
 
 // mergedConfig merges configurations of one type; nil where nothing is to be merged.
@@ -102,7 +107,9 @@ func (w *work) httpFilters(l *listenerv3.Listener, c *listenerv3.FilterChain, f 
 	for _, h := range m.HttpFilters {
 		for _, p := range w.of(model.PatchHTTPFilter) {
 			if p.Operation == model.PatchMerge && p.meetsManager(l, c, f) && p.meetsHTTPFilter(h) {
-				w.mergeHTTPFilter(p, h)
+				if config := w.mergeFilter(p, &h.Name, h.GetTypedConfig()); config != nil {
+					h.ConfigType = &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}
+				}
 			}
 		}
 	}
@@ -122,15 +129,4 @@ func (p *patch) namesHTTPFilter() bool { return p.Listener != nil && p.Listener.
 
 func (p *patch) meetsHTTPFilter(f *hcmv3.HttpFilter) bool {
 	return !p.namesHTTPFilter() || extension.Canonical(f.Name) == p.Listener.SubFilter
-}
-
-func (w *work) mergeHTTPFilter(p *patch, f *hcmv3.HttpFilter) {
-	value := p.value.(*hcmv3.HttpFilter)
-	if config := w.mergedConfig(p, f.GetTypedConfig(), value.GetTypedConfig()); config != nil {
-		f.ConfigType = &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}
-	}
-	if value.Name != "" && value.Name != f.Name {
-		f.Name = value.Name
-		w.did(p)
-	}
 }
