@@ -50,7 +50,11 @@ func startADS(t *testing.T, listeners []*listenerv3.Listener, clusters []*cluste
 	for _, c := range clusters {
 		f.add(resource.ClusterURL, c.Name, c)
 	}
-	f.stop = f.serve(t, "127.0.0.1:0", tls)
+	at := ownIP() // nobody else takes the port while it is to be served again
+	if tls != nil {
+		at = "127.0.0.1" // as its certificate says
+	}
+	f.stop = f.serve(t, at+":0", tls)
 	return f
 }
 

@@ -43,7 +43,7 @@ type leaveHandler = func(context.Context, *leaveRequest) (*leaveAnswer, error)
 func startLeaver(t *testing.T, leave leaveHandler, change func(*Config)) (*sidecar, *fakeADS) {
 	t.Helper()
 	ads := &fakeADS{open: make(chan struct{}), versions: map[string]string{}, leave: leave}
-	ads.stop = ads.serve(t, "127.0.0.1:0", nil)
+	ads.stop = ads.serve(t, ownIP()+":0", nil)
 	close(ads.open)
 	s := startSidecar(t, ownIP(), ads.address, func(c *Config) {
 		c.LeaveTimeout = ptr(patience)

@@ -26,11 +26,14 @@ type other struct {
 	server  *grpc.Server
 }
 
+// ownAddress is one of this package's tests: no other process takes a port of it that is to be listened on again.
+const ownAddress = "127.0.0.3:0"
+
 // startOther starts one at an address, which may be empty.
 func startOther(t *testing.T, id, address string) *other {
 	t.Helper()
 	if address == "" {
-		address = "127.0.0.1:0"
+		address = ownAddress
 	}
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
 	require.NoError(t, err)
@@ -152,7 +155,7 @@ func TestSilent(t *testing.T) {
 // TestListensAgain: one that was not there, and takes connections now, may have proxies before it
 // has said anything.
 func TestListensAgain(t *testing.T) {
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ownAddress)
 	require.NoError(t, err)
 	require.NoError(t, ln.Close())
 	f := run(t, "", ln.Addr().String())

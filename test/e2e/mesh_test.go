@@ -44,7 +44,8 @@ func startMesh(t *testing.T, strategy server.RouteStrategy, config ...string) *m
 // startMeshWith runs one that was told something else.
 func startMeshWith(t *testing.T, strategy server.RouteStrategy, change func(*controlplane.Options), config ...string) *mesh {
 	t.Helper()
-	m := &mesh{t: t, dir: t.TempDir(), strategy: strategy, change: change, log: &logBuffer{}, xds: "127.0.0.1:0", http: "127.0.0.1:0"}
+	at := ownIP() + ":0" // nobody else takes the ports before it is started again
+	m := &mesh{t: t, dir: t.TempDir(), strategy: strategy, change: change, log: &logBuffer{}, xds: at, http: at}
 	m.write("mesh.yaml", config...)
 	m.start()
 	t.Cleanup(func() {
