@@ -37,9 +37,7 @@ Exit status: 0 measured, 1 failed or interrupted (complete rounds are reported),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.start(cmd) },
 	}
 	fs := cmd.Flags()
-	fs.IntVar(&f.options.Concurrency, "concurrency", d.Concurrency, "worker threads of each Envoy, 0: one a core")
-	fs.IntVar(&f.options.Connections, "connections", d.Connections, "connections that send as fast as answers come")
-	fs.IntVar(&f.options.Rate, "rate", d.Rate, "requests a second where latencies are measured")
+	addTerms(fs, &f.options.Terms, d.Terms)
 	fs.StringSliceVar(&f.options.Only, "only", nil, "choices to measure, by beginnings of `NAMES` (default: all)")
 	fs.StringSliceVar(&f.own, "own", nil, "`NAME=FILE` of a choice of yours: objects as YAML, in which $NAMESPACE is the pair's")
 	f.addFlags(cmd)

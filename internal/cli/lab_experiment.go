@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/lab/pair"
 	"github.com/moonsail/moonsail/internal/version"
 )
 
@@ -43,6 +45,13 @@ func (f *experimentFlags) addFlags(cmd *cobra.Command) {
 	_ = cmd.MarkFlagDirname("out") // the only error is a flag that does not exist
 	EnvFlag(cmd, "envoy", envoy.PathVariable)
 	EnvFlags(cmd)
+}
+
+// addTerms adds the flags of experiments on pairs that differ in one thing each.
+func addTerms(fs *pflag.FlagSet, t *pair.Terms, d pair.Terms) {
+	fs.IntVar(&t.Concurrency, "concurrency", d.Concurrency, "worker threads of each Envoy, 0: one a core")
+	fs.IntVar(&t.Connections, "connections", d.Connections, "connections that send as fast as answers come")
+	fs.IntVar(&t.Rate, "rate", d.Rate, "requests a second where latencies are measured")
 }
 
 // check tells of flags that make no sense.

@@ -27,10 +27,7 @@ Exit status: 0 measured, 1 failed or interrupted (complete rounds are reported),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.start(cmd) },
 	}
-	fs, d := cmd.Flags(), filters.DefaultOptions()
-	fs.IntVar(&f.options.Concurrency, "concurrency", d.Concurrency, "worker threads of each Envoy, 0: one a core")
-	fs.IntVar(&f.options.Connections, "connections", d.Connections, "connections that send as fast as answers come")
-	fs.IntVar(&f.options.Rate, "rate", d.Rate, "requests a second where latencies are measured")
+	addTerms(cmd.Flags(), &f.options.Terms, filters.DefaultOptions().Terms)
 	f.addFlags(cmd)
 	return cmd
 }

@@ -8,7 +8,6 @@ package choices
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,25 +19,22 @@ import (
 
 // Options are what a run is told.
 type Options struct {
-	Binary      []string // the command line of moonsail
-	Envoy       string
-	Concurrency int
-	Connections int
-	Rate        int
+	pair.Terms
 	// Only are the choices to measure, by beginnings of their names; none: all.
 	Only []string
 	// Own are more of them, measured in any case: objects as YAML, by name, in which $NAMESPACE is the pair's.
-	Own   map[string]string
-	Quick bool
+	Own map[string]string
 }
 
 // DefaultOptions are those of the plan.
-func DefaultOptions() Options { return Options{Concurrency: 2, Connections: 64, Rate: 1000} }
+func DefaultOptions() Options {
+	return Options{Terms: pair.Terms{Concurrency: 2, Connections: 64, Rate: 1000}}
+}
 
 // Check tells what is wrong with options.
 func (o *Options) Check() error {
-	if o.Concurrency < 0 || o.Concurrency > 64 || o.Connections < 1 || o.Connections > 4096 || o.Rate < 10 {
-		return errors.New("concurrency is 0 (one a core) to 64, connections are 1 to 4096, the rate is 10 a second or more")
+	if err := o.Terms.Check(); err != nil {
+		return err
 	}
 	for _, name := range o.Only {
 		if !slices.ContainsFunc(o.all(), func(c choice) bool { return strings.HasPrefix(c.name, name) }) {

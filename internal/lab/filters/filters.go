@@ -16,24 +16,11 @@ import (
 )
 
 // Options are what a run is told.
-type Options struct {
-	Binary      []string // the command line of moonsail
-	Envoy       string
-	Concurrency int
-	Connections int
-	Rate        int
-	Quick       bool
-}
+type Options struct{ pair.Terms }
 
 // DefaultOptions are those of the plan.
-func DefaultOptions() Options { return Options{Concurrency: 2, Connections: 32, Rate: 1000} }
-
-// Check tells what is wrong with options.
-func (o *Options) Check() error {
-	if o.Concurrency < 0 || o.Concurrency > 64 || o.Connections < 1 || o.Connections > 4096 || o.Rate < 10 {
-		return errors.New("concurrency is 0 (one a core) to 64, connections are 1 to 4096, the rate is 10 a second or more")
-	}
-	return nil
+func DefaultOptions() Options {
+	return Options{pair.Terms{Concurrency: 2, Connections: 32, Rate: 1000}}
 }
 
 // Names of variants, as in the report where it has them.
