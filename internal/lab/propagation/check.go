@@ -11,6 +11,7 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -95,8 +96,8 @@ type source struct {
 	decoded   int
 	broken    []string
 	endpoints map[string][]netip.Addr
-	clusters  map[string]uint32 // connections that they allow
-	hosts     []string          // content of route configurations and virtual hosts
+	clusters  map[string]uint32   // connections that they allow
+	hosts     map[string][]string // content of virtual hosts, by domain
 }
 
 func (d *source) take(k fleet.Kind, name string, b []byte) {
@@ -113,18 +114,17 @@ func (d *source) take(k fleet.Kind, name string, b []byte) {
 		return
 	}
 	d.decoded++
-	switch k {
-	case fleet.CDS:
-		if c, ok := m.(*clusterv3.Cluster); ok {
-			d.clusters[name] = limitOf(c)
+	switch m := m.(type) {
+	case *clusterv3.Cluster:
+		d.clusters[name] = limitOf(m)
+	case *endpointv3.ClusterLoadAssignment:
+		d.endpoints[name] = addresses(m)
+	case *routev3.RouteConfiguration:
+		for _, h := range m.VirtualHosts {
+			d.host(h)
 		}
-	case fleet.EDS:
-		if cla, ok := m.(*endpointv3.ClusterLoadAssignment); ok {
-			d.endpoints[name] = addresses(cla)
-		}
-	case fleet.RDS, fleet.VHDS:
-		d.hosts = append(d.hosts, string(a.Value))
-	case fleet.LDS, fleet.SRDS, fleet.Kinds:
+	case *routev3.VirtualHost:
+		d.host(m)
 	}
 }
 
@@ -138,14 +138,18 @@ func limitOf(c *clusterv3.Cluster) uint32 {
 	return 0
 }
 
+// host takes a virtual host, which has any of its domains once.
+func (d *source) host(h *routev3.VirtualHost) {
+	content := h.String()
+	for _, domain := range h.Domains {
+		d.hosts[domain] = append(d.hosts[domain], content)
+	}
+}
+
 // routed tells whether routes for a host came, and whether any of them has a mark.
 func (d *source) routed(host, mark string) (there, marked bool) {
-	for _, content := range d.hosts {
-		if strings.Contains(content, host) {
-			there, marked = true, marked || strings.Contains(content, mark)
-		}
-	}
-	return there, marked
+	list := d.hosts[host]
+	return len(list) > 0, slices.ContainsFunc(list, func(content string) bool { return strings.Contains(content, mark) })
 }
 
 // ofMesh is the number of services with endpoints that are the mesh's: an API server has
@@ -174,7 +178,7 @@ func addresses(cla *endpointv3.ClusterLoadAssignment) (out []netip.Addr) {
 // compareSource decodes all that one proxy gets, and compares it with what the mesh's
 // files say.
 func (s *session) compareSource(ctx context.Context, out *FinalState) error {
-	d := &source{endpoints: map[string][]netip.Addr{}, clusters: map[string]uint32{}}
+	d := &source{endpoints: map[string][]netip.Addr{}, clusters: map[string]uint32{}, hosts: map[string][]string{}}
 	f, err := s.connectFresh(ctx, fleet.NewCatalog(), d.take, []fleet.Identity{s.cp.fleet.Proxies[0].Identity})
 	if err != nil {
 		return err
