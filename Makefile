@@ -19,13 +19,17 @@ DEMOFLAGS ?=
 KUBEFLAGS ?=
 BENCH     ?= .
 LABFLAGS  ?=
-FUZZTIME  ?= 5s
+FUZZTIME  ?= 3s
 JAVATRANSPORTS ?= http2,grpc
 
 # Version stamps need a repository that git is willing to read.
 BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 # The race detector needs a C compiler; tests are worth running without one, too.
 RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_ENABLED)" = 1 ] && echo -race)
+
+# A process with the race detector sleeps for a second before it ends, to see races with its end; the
+# lab's tests start hundreds.
+export GORACE ?= atexit_sleep_ms=10
 
 .PHONY: help build envoy demo kube kube-build test unit e2e e2e-full lab h2spec javaclient fuzz bench bench-istiod lint clean
 
@@ -82,7 +86,7 @@ javaclient: build ## grpc-java against moonsail serve, on both transports: needs
 	@echo "==> grpc-java's client against $(BIN)"
 	@test/javaclient/run "$(CURDIR)/$(BIN)" $(JAVATRANSPORTS)
 
-fuzz: ## each fuzz target for FUZZTIME (5s)
+fuzz: ## each fuzz target for FUZZTIME (3s)
 	@tools/fuzz $(FUZZTIME)
 
 bench: build ## benchmarks (BENCH=regexp PKGS=packages), then changes measured end to end (LABFLAGS=--quick)
