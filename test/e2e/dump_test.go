@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -37,15 +38,30 @@ type dump struct {
 
 func (e *bareEnvoy) dump(t *testing.T) dump {
 	t.Helper()
+	return read(t, e.text(t))
+}
+
+// text is the dump as it comes.
+func (e *bareEnvoy) text(t *testing.T) []byte {
+	t.Helper()
 	body, err := e.admin.ConfigDump(t.Context(), url.Values{"include_eds": {""}})
 	require.NoError(t, err)
-	var all adminv3.ConfigDump
-	require.NoError(t, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(body, &all))
+	return body
+}
+
+// read leaves the bootstrap out: it lists all of Envoy's extensions, and would be most of the work.
+func read(t *testing.T, body []byte) dump {
+	t.Helper()
+	var all struct{ Configs []json.RawMessage }
+	require.NoError(t, json.Unmarshal(body, &all))
 	d := dump{holdings: holdings{}}
-	for _, part := range all.Configs {
-		m, err := part.UnmarshalNew()
-		require.NoError(t, err)
-		d.add(t, m)
+	for _, text := range all.Configs {
+		if bytes.Contains(text[:min(len(text), 200)], []byte(".BootstrapConfigDump")) {
+			continue
+		}
+		var part anypb.Any
+		require.NoError(t, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, &part))
+		d.add(t, unpack(t, &part))
 	}
 	// The dump lists the endpoints of all clusters; the others' are part of the cluster.
 	for name := range d.holdings {
@@ -141,6 +157,9 @@ var privateKeys = regexp.MustCompile(`"privateKey": ?\{[^}]*\}`)
 
 // withoutKeys: Envoy does not show private keys, nor where they are.
 func withoutKeys(c *clusterv3.Cluster) *clusterv3.Cluster {
+	if c.TransportSocket == nil && len(c.TransportSocketMatches) == 0 {
+		return c
+	}
 	shown := text(c)
 	if !privateKeys.MatchString(shown) {
 		return c
