@@ -31,7 +31,7 @@ RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_E
 # lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build envoy demo kube kube-build test unit e2e e2e-full lab h2spec javaclient fuzz bench bench-istiod lint clean
+.PHONY: help build envoy demo kube kube-build test unit properties e2e e2e-full lab h2spec javaclient fuzz bench bench-istiod lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -61,12 +61,16 @@ $(CRDS): test/kube/crds go.mod
 	@echo "==> copying Istio's and the Gateway API's custom resource definitions"
 	@test/kube/crds $(dir $@)
 
-test: unit h2spec fuzz ## all tests, with the race detector, and each fuzz target for a moment
+test: unit properties h2spec fuzz ## all tests, with the race detector, and each fuzz target for a moment
 
 unit: envoy kube-build ## all tests, with the race detector where there is a C compiler
 	@[ -n "$(RACE)" ] || echo "==> no C compiler ($$(go env CC)): testing without the race detector"
 	@echo "==> testing $(PKGS) $(RACE)"
-	@$(GOTEST) $(RACE) -timeout 20m $(TESTFLAGS) $(PKGS)
+	@$(GOTEST) $(RACE) $(RACE:-race=-short) -timeout 20m $(TESTFLAGS) $(PKGS)
+
+properties: ## property tests in full, without the race detector, with which they are short
+	@echo "==> testing properties"
+	@go test -vet=off ./internal/derive ./internal/xds/ledger ./internal/xds/table
 
 e2e: envoy kube-build ## the tests with real Envoys and a real API server alone, in full; as root (ALLOW_SKIP=1: without what takes it)
 	@echo "==> testing with Envoy"

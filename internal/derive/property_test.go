@@ -50,10 +50,19 @@ func mergeMap[V any](have, d map[string]*V) {
 
 var sameViews = []cmp.Option{cmpopts.EquateEmpty(), cmp.Comparer(func(a, b *regexp.Regexp) bool { return reflect.DeepEqual(a, b) }), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
 
+// lives is how many random sequences of events are tried of n; -short is for the race detector, with which one
+// takes ten times as long, and there is one goroutine.
+func lives(n uint64) uint64 {
+	if testing.Short() {
+		return max(n/8, 3)
+	}
+	return n
+}
+
 // TestIncrementalEqualsFromScratch is what makes the engine trustworthy: after any sequence
 // of events, in any batches, each scope is as if it had been derived from nothing.
 func TestIncrementalEqualsFromScratch(t *testing.T) {
-	for seed := range uint64(80) {
+	for seed := range lives(80) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), telemetries: seed%2 == 1, secrets: seed%4 < 2, gateways: seed%3 == 0}
@@ -131,7 +140,7 @@ func requireScratch(t *testing.T, snap *store.Snapshot, have map[ScopeKey]*Delta
 // TestNoDuplicateDomains holds what Envoy would refuse: two virtual hosts of a route
 // configuration with one domain.
 func TestNoDuplicateDomains(t *testing.T) {
-	for seed := range uint64(25) {
+	for seed := range lives(25) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 2)), secrets: seed%2 == 0, gateways: seed%3 == 0}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
 		d.SetSplit(splitSoon)
@@ -257,7 +266,7 @@ func requireDense(t *testing.T, e *view.Endpoints) {
 // TestNothingIsLeft holds that scopes and index forget: once all objects are gone, so is
 // everything that was derived of them.
 func TestNothingIsLeft(t *testing.T) {
-	for seed := range uint64(15) {
+	for seed := range lives(15) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 3)), telemetries: seed%2 == 1, secrets: seed%4 < 2, gateways: seed%3 == 0}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
 		d.SetSplit(splitSoon)

@@ -71,7 +71,7 @@ func joined(t *testing.T, d *Delta, bits int) *Delta {
 // matches are looked for, and in no other. What was there in buckets stays so until it goes.
 func TestPartsAreTheWhole(t *testing.T) {
 	split, kept, told := 0, 0, 0
-	for seed := range uint64(16) {
+	for seed := range lives(16) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 5))}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
 		d.SetSplit(splitSoon)

@@ -339,13 +339,14 @@ func (x *run) live() {
 	}
 }
 
-// seeds is the number of lives. LEDGER_SEEDS sets it, to look for rare ones.
+// seeds is the number of lives. LEDGER_SEEDS sets it, to look for rare ones; -short is for the race detector,
+// with which one takes ten times as long, and there is one goroutine.
 func seeds() uint64 {
 	if n, err := strconv.ParseUint(os.Getenv("LEDGER_SEEDS"), 10, 64); err == nil {
 		return n
 	}
 	if testing.Short() {
-		return 30
+		return 10
 	}
 	return 100
 }

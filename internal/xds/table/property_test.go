@@ -115,7 +115,11 @@ func versions(s *State) (out [resource.NumTypes]map[string]string) {
 // TestCursorsReachTheState commits at random. Clients that catch up now and then, from
 // whatever cursor, to whatever state, also one that is old meanwhile, have what it has.
 func TestCursorsReachTheState(t *testing.T) {
-	for seed := range uint64(30) {
+	seeds := uint64(30)
+	if testing.Short() { // with the race detector, which makes it ten times as long
+		seeds = 5
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 1))
 		tab, w := New("test"), newWorld()
 		states := []*State{tab.State()}
