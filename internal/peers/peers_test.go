@@ -33,7 +33,7 @@ const ownAddress = "127.0.0.3:0"
 func startOther(t *testing.T, id, address string) *other {
 	t.Helper()
 	if address == "" {
-		address = ownAddress
+		address = "127.0.0.1:0"
 	}
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
 	require.NoError(t, err)
@@ -97,7 +97,7 @@ func (f *fixture) eventually(addresses ...string) {
 }
 
 func TestWhoThereIs(t *testing.T) {
-	a, b := startOther(t, "a", ""), startOther(t, "b", "")
+	a, b := startOther(t, "a", ""), startOther(t, "b", ownAddress)
 	f := run(t, "", a.address)
 	f.eventually(a.address)
 	require.Zero(t, f.Lost())

@@ -82,7 +82,7 @@ func throughCluster(t *testing.T, c *kubetest.Cluster, file string) {
 	want := k.tables(k.fromFiles())
 	m := follow(t, c, f.Mesh)
 	var diff string
-	for end := time.Now().Add(30 * time.Second); ; {
+	for end := time.Now().Add(patience); ; {
 		if diff = compare(want, k.tables(k.fromCluster(m.Snapshot()))); diff == "" {
 			return
 		}

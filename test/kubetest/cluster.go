@@ -17,11 +17,13 @@
 package kubetest
 
 import (
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -75,7 +77,7 @@ func start(args []string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir, args: args, port: "0"}
+	c := &Cluster{dir: dir, args: args, port: keptPort()}
 	if err = c.run(); err == nil {
 		err = c.connect()
 	}
@@ -84,6 +86,19 @@ func start(args []string) (*Cluster, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// keptPort is a free port that the kernel gives to nobody who asks for some port, so that a cluster that was
+// killed finds its own free. They are below 32768, where such ports begin.
+func keptPort() string {
+	for range 100 {
+		port := strconv.Itoa(21_000 + rand.IntN(11_000))
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil { //nolint:noctx // it takes no time
+			_ = l.Close() // nobody has connected
+			return port
+		}
+	}
+	return "0"
 }
 
 // run starts the process and waits until it is ready.
