@@ -34,7 +34,7 @@ func (m *mesh) blamed() []blamed {
 	m.t.Helper()
 	conn, err := grpc.NewClient(m.xds, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(inJSON{})))
 	require.NoError(m.t, err)
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // it has answered
 	var out struct{ Refused []blamed }
 	require.NoError(m.t, conn.Invoke(m.t.Context(), status.MethodReport, struct{}{}, &out))
 	return out.Refused

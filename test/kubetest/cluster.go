@@ -93,7 +93,7 @@ func start(args []string) (*Cluster, error) {
 func keptPort() string {
 	for range 100 {
 		port := strconv.Itoa(21_000 + rand.IntN(11_000))
-		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil { //nolint:noctx // it takes no time
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
 			_ = l.Close() // nobody has connected
 			return port
 		}
