@@ -84,7 +84,7 @@ func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePor
 		External:        svc.External,
 		SubjectAltNames: svc.SubjectAltNames,
 	}
-	plan := edsPlan{port: port, lb: policy.LoadBalancer, outlier: policy.OutlierDetection != nil}
+	plan := edsPlan{port: port, lb: policy.LoadBalancer, outlier: policy.OutlierDetection != nil, near: r.index.near.of(svc)}
 	if sub != nil {
 		c.Subset, plan.labels = sub.Name, sub.Labels
 	}

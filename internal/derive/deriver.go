@@ -77,7 +77,7 @@ func (x *Index) rekey(t *touched) func(*model.Proxy) bool {
 	switch {
 	case t.labels || t.sidecars[x.mesh.RootNamespace]:
 		return func(*model.Proxy) bool { return true }
-	case x.localities == 0 && len(t.sidecars)+len(t.addresses) == 0:
+	case x.near.localities == 0 && len(t.sidecars)+len(t.addresses) == 0:
 		return nil // where Pods are is nothing that anybody asks for
 	case len(t.sidecars)+len(t.addresses)+len(t.pods) > 0:
 		return func(p *model.Proxy) bool {

@@ -403,7 +403,7 @@ func targetPort(p model.ServicePort, named map[string]uint32) (uint32, bool) {
 // endpointOf takes over what a workload says of itself, and its node of where it is.
 func (x *endpointIndex) endpointOf(w *model.Workload) model.Endpoint {
 	return model.Endpoint{
-		Labels: w.Labels, Locality: x.where(w), Network: w.Network,
+		Labels: w.Labels, Locality: x.where(w), Node: w.Node, Network: w.Network,
 		Workload: cmp.Or(w.Owner, w.Name), Namespace: w.Namespace, ServiceAccount: w.ServiceAccount,
 	}
 }

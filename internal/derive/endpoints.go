@@ -39,7 +39,9 @@ type memoKey struct {
 	subset   string
 	locality model.Locality
 	labels   string // of the client, where locality settings compare them
+	node     string // of the client, where it is compared
 	policy   *model.LoadBalancer
+	near     model.Distribution
 	outlier  bool
 }
 
@@ -49,7 +51,10 @@ func (m *endpointMemo) get(s *scope, svc *model.Service, set *endpointSet, plan 
 	k := memoKey{
 		set: set, cluster: plan.cluster, subset: canonicalLabels(plan.labels),
 		locality: s.Key.Locality, labels: s.Key.Labels,
-		policy: plan.lb, outlier: plan.outlier,
+		policy: plan.lb, near: plan.near, outlier: plan.outlier,
+	}
+	if set, _, _ := plan.locality(); slices.Contains(set.FailoverPriority, model.LabelNode) {
+		k.node = s.Key.Node
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

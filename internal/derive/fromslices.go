@@ -116,7 +116,7 @@ func (x *endpointIndex) fromMember(s *model.Service, slice *model.EndpointSlice,
 func (x *endpointIndex) behind(slice *model.EndpointSlice, m *model.SliceEndpoint) (model.Endpoint, bool) {
 	e := model.Endpoint{Namespace: slice.Namespace}
 	if m.Pod == "" {
-		e.Locality = x.nodes.locality(m.Node)
+		e.Locality, e.Node = x.nodes.locality(m.Node), m.Node
 		return e, true
 	}
 	if w := x.workloads[model.Key{Kind: model.KindPod, Namespace: slice.Namespace, Name: m.Pod}]; w != nil {

@@ -42,7 +42,8 @@ type edsPlan struct {
 	port    *model.ServicePort // the service's own
 	labels  map[string]string  // of the subset
 	lb      *model.LoadBalancer
-	outlier bool // failing endpoints are found
+	near    model.Distribution // of the service
+	outlier bool               // failing endpoints are found
 }
 
 // deriveHost makes a host's clusters, virtual hosts and claims on listeners; nil where the

@@ -29,8 +29,7 @@ type Index struct {
 	endpoints *endpointIndex
 	labels    labelUse
 	proxies   proxyUse
-	// localities counts the destination rules that make endpoints depend on where the client is.
-	localities int
+	near      nearness
 	// credentials counts the destination rules and Sidecars that name some, by namespace.
 	credentials map[string]int
 	pulls       map[string]int // plugins that name credentials for registries, likewise
@@ -55,6 +54,7 @@ func NewIndex(mesh *model.Mesh) *Index {
 		endpoints: newEndpointIndex(),
 		labels:    labelUse{},
 		proxies:   proxyUse{metadata: labelUse{}},
+		near:      nearness{namespaces: map[string]model.Distribution{}},
 
 		credentials: map[string]int{}, pulls: map[string]int{},
 	}
@@ -76,6 +76,8 @@ func (x *Index) apply(c store.Change, touched *touched) {
 		x.replaceSidecar(as[*model.Sidecar](c.Old), as[*model.Sidecar](c.New), touched)
 	case model.KindEndpointSlice:
 		x.endpoints.replaceSlice(as[*model.EndpointSlice](c.Old), as[*model.EndpointSlice](c.New), touched)
+	case model.KindNamespace:
+		x.replaceNamespace(as[*model.Namespace](c.Old), as[*model.Namespace](c.New), touched)
 	case model.KindConfigMap:
 		if !c.Key.IsMeshConfig() {
 			x.replaceSecret(as[*model.Secret](c.Old), as[*model.Secret](c.New), touched)
@@ -138,6 +140,12 @@ func (x *Index) replaceServices(old, now []*model.Service, touched *touched) {
 		x.services[s.Hostname] = addSorted(x.services[s.Hostname], s)
 		x.endpoints.addService(s, touched)
 	}
+	for _, s := range now { // before the old ones, so that what both ask for does not count as news
+		touched.labels = x.near.count(s.Distribution, 1) || touched.labels
+	}
+	for _, s := range old {
+		touched.labels = x.near.count(s.Distribution, -1) || touched.labels
+	}
 	for _, s := range slices.Concat(old, now) {
 		touched.facts.add(serviceFact(s.Hostname))
 		touched.services = append(touched.services, s)
@@ -188,24 +196,14 @@ func (x *Index) replaceRule(old, now *model.DestinationRule, touched *touched) {
 		x.rules[now.Host] = addSorted(x.rules[now.Host], now)
 		touched.facts.add(destinationRuleFact(now.Host))
 		touched.labels = x.labels.countRule(now, 1) || touched.labels
-		touched.labels = x.countLocality(now, 1) || touched.labels
+		touched.labels = x.near.countRule(now, 1) || touched.labels
 		touched.labels = x.countCredentials(now, 1) || touched.labels
 	}
 	if old != nil { // after the new one, as above
 		touched.labels = x.labels.countRule(old, -1) || touched.labels
-		touched.labels = x.countLocality(old, -1) || touched.labels
+		touched.labels = x.near.countRule(old, -1) || touched.labels
 		touched.labels = x.countCredentials(old, -1) || touched.labels
 	}
-}
-
-// countLocality tells whether the localities of clients began or ceased to matter.
-func (x *Index) countLocality(r *model.DestinationRule, by int) bool {
-	if !usesLocality(r) {
-		return false
-	}
-	before := x.localities > 0
-	x.localities += by
-	return before != (x.localities > 0)
 }
 
 func (x *Index) replaceSidecar(old, now *model.Sidecar, touched *touched) {

@@ -110,14 +110,15 @@ func parseLabels(s string) map[string]string {
 	return out
 }
 
-// usesLocality tells whether the endpoints that a rule's clients see depend on where they are.
-func usesLocality(r *model.DestinationRule) bool {
+// usesLocality tells whether the endpoints that a rule's clients see depend on where they are, and on which node.
+func usesLocality(r *model.DestinationRule) (locality, node bool) {
 	for p := range policiesOf(r) {
-		if p.OutlierDetection != nil || p.LoadBalancer != nil && p.LoadBalancer.Locality != nil {
-			return true
-		}
+		lb := p.LoadBalancer
+		set := lb != nil && lb.Locality != nil
+		locality = locality || p.OutlierDetection != nil || set
+		node = node || set && slices.Contains(lb.Locality.FailoverPriority, model.LabelNode)
 	}
-	return false
+	return locality, node
 }
 
 // policiesOf yields all policies of a rule: its own, its ports', its subsets' and their ports'.

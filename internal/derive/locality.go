@@ -9,10 +9,14 @@ import (
 )
 
 // locality is the policy's setting, where locality load balancing is on: by its own word, or
-// for failover where outlier detection tells which endpoints fail.
+// for failover where outlier detection tells which endpoints fail. Where the policy has none the service's
+// distribution counts, which needs no outlier detection: endpoints that are not there are no priority.
 func (p *edsPlan) locality() (set model.LocalityLB, failover, on bool) {
-	if p.lb != nil && p.lb.Locality != nil {
+	switch {
+	case p.lb != nil && p.lb.Locality != nil:
 		set = *p.lb.Locality
+	case p.near != model.DistributionUnset:
+		return model.LocalityLB{FailoverPriority: p.near.Labels()}, true, true
 	}
 	if set.Enabled != nil && !*set.Enabled {
 		return set, false, false
@@ -73,27 +77,30 @@ func (s *scope) labelDistance(labels []string, e model.Endpoint) uint32 {
 }
 
 func (s *scope) clientLabel(key string) string {
-	if v, ok := localityLabel(s.Key.Locality, key); ok {
+	if v, ok := placeLabel(s.Key.Locality, s.Key.Node, key); ok {
 		return v
 	}
 	return s.labels[key]
 }
 
 func endpointLabel(e model.Endpoint, key string) string {
-	if v, ok := localityLabel(e.Locality, key); ok {
+	if v, ok := placeLabel(e.Locality, e.Node, key); ok {
 		return v
 	}
 	return e.Labels[key]
 }
 
-func localityLabel(l model.Locality, key string) (string, bool) {
+// placeLabel is a label that tells where something is; false where it is another one.
+func placeLabel(l model.Locality, node, key string) (string, bool) {
 	switch key {
-	case "topology.kubernetes.io/region":
+	case model.LabelRegion:
 		return l.Region, true
-	case "topology.kubernetes.io/zone":
+	case model.LabelZone:
 		return l.Zone, true
-	case "topology.istio.io/subzone":
+	case model.LabelSubzone:
 		return l.Subzone, true
+	case model.LabelNode:
+		return node, true
 	}
 	return "", false
 }

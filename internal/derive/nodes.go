@@ -89,15 +89,27 @@ func (x *endpointIndex) whereProxy(p *model.Proxy) model.Locality {
 	return model.Locality{}
 }
 
+// nodeOf is the node of a proxy's Pod; empty: not known.
+func (x *endpointIndex) nodeOf(p *model.Proxy) string {
+	if w := x.workloads[model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: p.Name}]; w != nil {
+		return w.Node
+	}
+	return ""
+}
+
 // moved notes a Pod that is somewhere else than before; nil is nowhere.
 func (x *endpointIndex) moved(old, now *model.Workload, touched *touched) {
-	var was, is model.Locality
+	type place struct {
+		locality model.Locality
+		node     string
+	}
+	var was, is place
 	pod := now
 	if old != nil {
-		was, pod = x.where(old), old
+		was, pod = place{x.where(old), old.Node}, old
 	}
 	if now != nil {
-		is = x.where(now)
+		is = place{x.where(now), now.Node}
 	}
 	if pod.Kind == model.KindPod && was != is {
 		touched.pods[nameOf(pod)] = true

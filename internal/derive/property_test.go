@@ -312,7 +312,7 @@ func requireEmptyIndex(t *testing.T, x *Index) {
 	require.Empty(t, x.delegate)
 	require.Empty(t, x.sidecars)
 	require.Empty(t, x.labels)
-	require.Zero(t, x.localities)
+	require.Equal(t, nearness{namespaces: map[string]model.Distribution{}}, x.near)
 	require.Zero(t, x.disabling)
 	require.Empty(t, x.policies)
 	require.Empty(t, x.secrets)

@@ -25,9 +25,7 @@ func (x *Index) routerKeys(p *model.Proxy, base ScopeKey) (outbound, none ScopeK
 	if at := addressOf(p); len(x.endpoints.at.services[at]) > 0 {
 		outbound.IP = at.name
 	}
-	if x.localities > 0 {
-		outbound.Locality = x.endpoints.whereProxy(p)
-	}
+	x.near.locate(&outbound, x.endpoints, p)
 	return outbound, ScopeKey{Names: true, Inbound: true}
 }
 

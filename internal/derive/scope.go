@@ -17,6 +17,7 @@ type ScopeKey struct {
 	Domain       string         // of the cluster
 	Labels       string         // outbound: those that anybody asks for; inbound, and of routers: all
 	Locality     model.Locality // where it matters to endpoints
+	Node         string         // likewise
 	IP           string         // inbound: where listeners are bound to it, or services name it; of routers: the latter
 	Ports        string         // inbound, and of routers: named ports, "name=number,..."
 	Families     model.Families // of its proxies' addresses
@@ -54,7 +55,7 @@ func (k ScopeKey) String() string {
 	if k.Sidecar.Name != "" {
 		parts = append(parts, "sidecar="+k.Sidecar.Namespace+"."+k.Sidecar.Name)
 	}
-	for _, p := range []string{k.Labels, k.Locality.String(), k.IP, k.Version, k.Metadata} {
+	for _, p := range []string{k.Labels, k.Locality.String(), k.Node, k.IP, k.Version, k.Metadata} {
 		if p != "" {
 			parts = append(parts, p)
 		}
@@ -116,9 +117,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 	outbound.Scoped = p.ScopedRoutes
 	outbound.Labels = x.labels.relevant(p.Labels)
 	outbound.Account = x.accountOf(p)
-	if x.localities > 0 {
-		outbound.Locality = x.endpoints.whereProxy(p)
-	}
+	x.near.locate(&outbound, x.endpoints, p)
 	inbound = base
 	inbound.Inbound = true
 	inbound.Labels = canonicalLabels(p.Labels)

@@ -95,6 +95,7 @@ func (w *world) service() model.Object {
 	s := &model.Service{
 		Meta: m, Hostname: model.ResolveHost(m.Name, m.Namespace, "cluster.local"), Ports: w.ports(),
 		Resolution: model.ResolutionStatic, Visibility: w.visibility(m.Namespace), PublishNotReady: w.chance(0.2),
+		Distribution: w.distribution(),
 	}
 	if w.chance(0.7) {
 		s.Selector = w.selector()
@@ -136,6 +137,7 @@ func (w *world) serviceEntry() model.Object {
 			model.ResolutionStatic, model.ResolutionStatic, model.ResolutionDNS, model.ResolutionDNSRoundRobin, model.ResolutionNone,
 		}),
 	}
+	e.Template.Distribution = w.distribution()
 	if w.chance(0.15) {
 		e.Hosts, e.Template.Resolution = []model.Host{"*.example.com"}, model.ResolutionDynamicDNS
 	}
@@ -225,7 +227,14 @@ func (w *world) namespace() model.Object {
 	m := w.meta(model.KindNamespace)
 	m.Namespace, m.Name = "", pick(w, worldNamespaces)
 	m.Labels = map[string]string{"team": pick(w, worldNames)}
-	return &model.Namespace{Meta: m}
+	return &model.Namespace{Meta: m, Distribution: w.distribution()}
+}
+
+func (w *world) distribution() model.Distribution {
+	if w.chance(0.8) {
+		return model.DistributionUnset
+	}
+	return pick(w, []model.Distribution{model.DistributeSameZone, model.DistributeSameNode})
 }
 
 func (w *world) meshConfig() model.Object {
@@ -504,7 +513,7 @@ func (w *world) event() store.Event {
 
 func (w *world) proxy() *model.Proxy {
 	p := &model.Proxy{
-		Type: model.ProxySidecar, Namespace: pick(w, worldNamespaces), Name: "client", IPs: pick(w, [][]string{{"10.1.0.9"}, {"10.1.0.9"}, {"fd00:1::9"}, {"10.1.0.9", "fd00:1::9"}}),
+		Type: model.ProxySidecar, Namespace: pick(w, worldNamespaces), Name: pick(w, append(worldNames, "client")), IPs: pick(w, [][]string{{"10.1.0.9"}, {"10.1.0.9"}, {"fd00:1::9"}, {"10.1.0.9", "fd00:1::9"}}),
 		Labels:       map[string]string{"app": pick(w, worldNames), "version": pick(w, worldVersions)},
 		Interception: pick(w, []model.Interception{model.InterceptRedirect, model.InterceptRedirect, model.InterceptTProxy, model.InterceptNone}),
 		Locality:     pick(w, worldLocalities),

@@ -242,7 +242,7 @@ func (c *conv) failovers(at path, l *networking.LocalityLoadBalancerSetting, out
 		out.Failover = append(out.Failover, model.LocalityFailover{From: f.From, To: f.To})
 	}
 	for i, p := range l.FailoverPriority {
-		if len(l.Failover) > 0 && (p == labelRegion || p == labelZone || p == labelSubzone) {
+		if len(l.Failover) > 0 && (p == model.LabelRegion || p == model.LabelZone || p == model.LabelSubzone) {
 			c.errorf(at.f("failoverPriority").i(i), "%s cannot be combined with failover; remove one of the two", p)
 		}
 	}

@@ -12,9 +12,6 @@ import (
 // Labels that say where a workload runs.
 const (
 	labelLocality = "istio-locality" // "region.zone.subzone", or with slashes
-	labelRegion   = "topology.kubernetes.io/region"
-	labelZone     = "topology.kubernetes.io/zone"
-	labelSubzone  = "topology.istio.io/subzone"
 	labelNetwork  = "topology.istio.io/network"
 )
 
@@ -120,7 +117,7 @@ func locality(explicit string, labels map[string]string) model.Locality {
 	if explicit != "" {
 		return model.ParseLocality(explicit)
 	}
-	return model.Locality{Region: labels[labelRegion], Zone: labels[labelZone], Subzone: labels[labelSubzone]}
+	return model.Locality{Region: labels[model.LabelRegion], Zone: labels[model.LabelZone], Subzone: labels[model.LabelSubzone]}
 }
 
 // podOwner is the name of what made a Pod: of a ReplicaSet's its Deployment, whose name the

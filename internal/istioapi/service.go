@@ -23,7 +23,7 @@ var tcpPorts = map[int32]bool{25: true, 53: true, 3306: true, 27017: true}
 // Namespace decodes a Namespace.
 func (d Decoder) Namespace(o *corev1.Namespace) (*model.Namespace, Problems) {
 	c := d.start(model.KindNamespace, &o.ObjectMeta)
-	return &model.Namespace{Meta: c.meta}, c.list
+	return &model.Namespace{Meta: c.meta, Distribution: c.annotatedDistribution(o.Annotations)}, c.list
 }
 
 // Service decodes a Kubernetes Service.
@@ -52,23 +52,41 @@ func (d Decoder) Service(o *corev1.Service) (*model.Service, Problems) {
 	}
 	c.labels(at.f("selector"), spec.Selector)
 	c.serviceType(at, spec, s)
-	c.trafficDistribution(o)
+	s.Distribution = c.serviceDistribution(o)
 	return s, c.list
 }
 
-// annotationDistribution goes before trafficDistribution, in Istio.
+// annotationDistribution counts where a Service's trafficDistribution does not, as in Istio.
 const annotationDistribution = "networking.istio.io/traffic-distribution"
 
-// trafficDistribution tells that a preference for near endpoints is not honoured.
-func (c *conv) trafficDistribution(o *corev1.Service) {
-	at := path("spec").f("trafficDistribution")
-	said := o.Spec.TrafficDistribution != nil && *o.Spec.TrafficDistribution != ""
-	if o.Annotations[annotationDistribution] != "" {
-		at, said = path("metadata").f("annotations").k(annotationDistribution), true
+// distributions are by what they are called, in lower case.
+var distributions = map[string]model.Distribution{
+	"preferclose":    model.DistributeSameZone, // Kubernetes' older name
+	"prefersamezone": model.DistributeSameZone,
+	"prefersamenode": model.DistributeSameNode,
+}
+
+// annotatedDistribution is what an annotation says.
+func (c *conv) annotatedDistribution(annotations map[string]string) model.Distribution {
+	return c.distribution(path("metadata").f("annotations").k(annotationDistribution), annotations[annotationDistribution])
+}
+
+// distribution reads letters of any case, as Istio does.
+func (c *conv) distribution(at path, value string) model.Distribution {
+	d := distributions[strings.ToLower(value)]
+	if d == model.DistributionUnset && value != "" {
+		c.warnf(at, "%q is not known and has no effect; use PreferSameZone (or PreferClose, its older name) or PreferSameNode", value)
 	}
-	if said {
-		c.warnf(at, "has no effect in Moonsail yet; use localityLbSetting and outlierDetection of a DestinationRule")
+	return d
+}
+
+// serviceDistribution is the field's, or else the annotation's.
+func (c *conv) serviceDistribution(o *corev1.Service) model.Distribution {
+	annotated := c.annotatedDistribution(o.Annotations)
+	if o.Spec.TrafficDistribution == nil {
+		return annotated
 	}
+	return cmp.Or(c.distribution(path("spec").f("trafficDistribution"), *o.Spec.TrafficDistribution), annotated)
 }
 
 func (c *conv) serviceType(at path, spec *corev1.ServiceSpec, s *model.Service) {

@@ -29,6 +29,7 @@ func (d Decoder) ServiceEntry(o *networkingv1.ServiceEntry) (*model.ServiceEntry
 		External:        spec.Location == networking.ServiceEntry_MESH_EXTERNAL,
 		Visibility:      c.exportTo(at.f("exportTo"), spec.ExportTo, true),
 		SubjectAltNames: spec.SubjectAltNames,
+		Distribution:    c.annotatedDistribution(o.Annotations),
 	}
 	if spec.WorkloadSelector != nil {
 		e.Template.Selector = c.selector(at.f("workloadSelector"), "labels", spec.WorkloadSelector.Labels)

@@ -119,7 +119,10 @@ func CompareAge(a, b Object) int {
 func Older(a, b Object) bool { return CompareAge(a, b) < 0 }
 
 // Namespace is a Kubernetes namespace.
-type Namespace struct{ Meta }
+type Namespace struct {
+	Meta
+	Distribution Distribution // of its services that say nothing
+}
 
 // Revision numbers the batches of changes that went into the store. It only grows
 // while a control plane lives; two control planes' revisions cannot be compared.

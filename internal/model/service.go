@@ -128,6 +128,8 @@ type Service struct {
 	Outside []string
 	// PublishNotReady keeps endpoints that are not ready.
 	PublishNotReady bool
+	// Distribution is the service's own; unset: its namespace's counts.
+	Distribution Distribution
 	// IPv6First tells which address of endpoints counts that have one of each family.
 	IPv6First bool
 	// Inline endpoints of a ServiceEntry; nil where endpoints come from slices or workloads.

@@ -40,6 +40,7 @@ type Endpoint struct {
 	Ports    map[string]uint32 // service port name -> port; absent: the service's target port
 	Labels   map[string]string // for subsets
 	Locality Locality
+	Node     string // empty: not known
 	Weight   uint32 // 0 means 1
 	Health   Health
 	Network  string
