@@ -258,6 +258,9 @@ func (k *trial) remove(t *testing.T) {
 		k.c.Delete(t, "", text)
 	}
 	for _, ns := range slices.Compact(namespaces) {
+		if ns == "" { // of Namespaces and Nodes
+			continue
+		}
 		require.NoError(t, k.c.Client.CoreV1().Pods(ns).DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}))
 		k.c.Eventually(t, "the end of all in "+ns, func(ctx context.Context) error { return k.empty(ctx, ns) })
 	}
