@@ -60,7 +60,8 @@ PeerAuthentication, AuthorizationPolicy, RequestAuthentication, Telemetry and En
 the mesh's configuration in the ConfigMap "istio" of the root namespace, which goes before
 flags. Either is watched. An object that cannot be used is told in the log
 and at /debug/problems, and its last good state stays in force ('moonsail analyze' tells
-the same beforehand).
+the same beforehand). Where none is known, as after a restart, what is good of policies and
+authentication is in force, so that a mistake in them opens nothing.
 
 Each change is followed to the last proxy's ACK and told in one log line; see also
 'moonsail changes', 'moonsail explain' and 'moonsail proxies'. SIGTERM or SIGINT ends it.

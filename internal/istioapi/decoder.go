@@ -40,6 +40,7 @@ func (d Decoder) domain() string {
 type Decoded struct {
 	Key      model.Key    // zero where kind or name are not known
 	Object   model.Object // nil where the kind is not read, or where there are errors
+	Partial  *Partial     // what is good of it, where there are errors; nil: nothing
 	Content  []byte       // the document as JSON with sorted keys: its identity
 	Problems Problems
 }
@@ -92,7 +93,14 @@ func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *report) Decoded {
 		r.warnf("", "%s of %s has no effect in Moonsail yet; it is ignored", kind.kind, kind.group)
 		return Decoded{Problems: r.list}
 	}
-	typed := newTyped(r.object.Kind)
+	out := d.checked(kind, n, top, r)
+	out.Partial = d.partialNode(kind, r, out.Content, out.Problems)
+	return out
+}
+
+// checked decodes a document that fits its kind.
+func (d Decoder) checked(kind apiKind, n *yaml.Node, top map[string]any, r *report) Decoded {
+	typed := newTyped(kind.model())
 	s := goShape(reflect.TypeOf(typed))
 	checker{r}.value("", n, s)
 	if r.object.Kind == model.KindSecret {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"go.yaml.in/yaml/v3"
 )
 
 // FuzzDecode holds that no input panics, that an object never comes with errors, and
@@ -25,10 +26,21 @@ func FuzzDecode(f *testing.F) {
 		if o != nil && problems.HasErrors() {
 			t.Fatalf("%v has errors and was used: %v", o.Metadata().Key, problems)
 		}
+		if out := decodeNode(doc); out.Partial != nil && (out.Object != nil || !out.Problems.HasErrors()) {
+			t.Fatalf("a part of %v counts, which is good as a whole", out.Key)
+		}
 		for _, p := range problems {
 			if p.Message == "" || p.Line < 0 {
 				t.Fatalf("a problem without a message or place: %+v", p)
 			}
 		}
 	})
+}
+
+func decodeNode(doc []byte) Decoded {
+	var n yaml.Node
+	if yaml.Unmarshal(doc, &n) != nil {
+		return Decoded{}
+	}
+	return Decoder{}.FromNode(&n)
 }

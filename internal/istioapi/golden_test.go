@@ -22,6 +22,7 @@ const (
 	sectionInput    = "input.yaml"
 	sectionModel    = "model.yaml"
 	sectionProblems = "problems.txt"
+	sectionPartial  = "partial.yaml" // what counts meanwhile of objects of security with errors
 )
 
 // TestGolden decodes each testdata/*.txtar and compares model and problems.
@@ -45,7 +46,7 @@ func TestBroken(t *testing.T) {
 			golden(t, f)
 			a, err := txtar.ParseFile(f)
 			require.NoError(t, err)
-			objects, problems := decodeAll(t, section(a, sectionInput))
+			objects, _, problems := decodeAll(t, section(a, sectionInput))
 			require.Empty(t, objects)
 			require.True(t, problems.HasErrors())
 		})
@@ -56,7 +57,7 @@ func golden(t *testing.T, file string) {
 	t.Helper()
 	a, err := txtar.ParseFile(file)
 	require.NoError(t, err)
-	objects, problems := decodeAll(t, section(a, sectionInput))
+	objects, partial, problems := decodeAll(t, section(a, sectionInput))
 	var model, list strings.Builder
 	for i, o := range objects {
 		if i > 0 {
@@ -72,11 +73,13 @@ func golden(t *testing.T, file string) {
 		out := &txtar.Archive{Comment: a.Comment, Files: []txtar.File{{Name: sectionInput, Data: section(a, sectionInput)}}}
 		out.Files = appendSection(out.Files, sectionModel, model.String())
 		out.Files = appendSection(out.Files, sectionProblems, list.String())
+		out.Files = appendSection(out.Files, sectionPartial, partial)
 		require.NoError(t, os.WriteFile(file, txtar.Format(out), 0o644))
 		return
 	}
 	require.Equal(t, string(section(a, sectionModel)), model.String())
 	require.Equal(t, string(section(a, sectionProblems)), list.String())
+	require.Equal(t, string(section(a, sectionPartial)), partial)
 }
 
 func appendSection(files []txtar.File, name, data string) []txtar.File {
@@ -96,14 +99,14 @@ func section(a *txtar.Archive, name string) []byte {
 }
 
 // decodeAll decodes each document of a file.
-func decodeAll(t *testing.T, data []byte) (objects []any, problems Problems) {
+func decodeAll(t *testing.T, data []byte) (objects []any, partial string, problems Problems) {
 	t.Helper()
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		var n yaml.Node
 		err := dec.Decode(&n)
 		if errors.Is(err, io.EOF) {
-			return objects, problems
+			return objects, partial, problems
 		}
 		require.NoError(t, err)
 		out := Decoder{}.FromNode(&n)
@@ -112,6 +115,9 @@ func decodeAll(t *testing.T, data []byte) (objects []any, problems Problems) {
 			out.Problems[i].Line = LineOf(&n, out.Problems[i].Field)
 		}
 		problems = append(problems, out.Problems...)
+		if out.Partial != nil {
+			partial += "# " + out.Partial.Note.String() + "\n" + dump(t, out.Partial.Object)
+		}
 		if out.Object != nil {
 			objects = append(objects, out.Object)
 		}

@@ -54,6 +54,7 @@ func (d Decoder) FromRaw(r Resource, raw []byte) Decoded {
 	}
 	out := Decoded{Key: model.Key{Kind: r.Model, Namespace: typed.GetNamespace(), Name: typed.GetName()}}
 	out.Object, out.Problems = d.FromTyped(typed)
+	out.Partial = d.partialRaw(r, raw, out.Problems)
 	return out
 }
 

@@ -55,6 +55,10 @@ type ClaimHeader struct {
 	Header, Claim string
 }
 
+// NoKeys is a key set without anybody who could sign: the private half of its key was thrown
+// away when it was made. It stands where there are no keys, so that every token is refused.
+const NoKeys = `{"keys":[{"e":"AQAB","kty":"RSA","n":"qfkqo3MCwFxiz9Ii2PziKLsiJlND5Ut6RH1Wok_FUK4pC3VdgH9bWXo2UHPfpIchwTMbAPAp1rODgR4YdxZuQDYreGt3EoI0e0nriO_Lz2hTTKSdqkmNHj8CNpyrKVNQoFx5yiFjdXtAX60Fkp0SoyrG93aIYyfHrEWYm36beod2iq5Cozoq7IehHunn9wgJLwxws7nmfFABhakVHSchqMgpeli_LTIK-yDv-xD0QTlyXNeYef_fg7c4lMA4r3p9jK7YzzbihtZpZXZwuzn_R3iRv06NQTKKb0HjtCx2GEV8C4ZvMGSwdFa5BygnhOhmFHXFNEaJmslJ1CpArkrxyw"}]}`
+
 const discoveryPath = "/.well-known/openid-configuration"
 
 // KeySource is where the keys of a rule are fetched from; "" where the rule has them. It is

@@ -57,7 +57,7 @@ func (b *Board) Seen(s *kube.Seen) {
 		b.objects[s.Key] = o
 	}
 	o.see(s.Version, s.Generation, s.Status)
-	o.seen.Resource, o.seen.Problems, o.seen.InForce = s.Resource, s.Problems, s.InForce
+	o.seen.Resource, o.seen.Problems, o.seen.InForce, o.seen.Partial = s.Resource, s.Problems, s.InForce, s.Partial
 	if o.seen.Outline != nil || s.Outline != nil {
 		b.outlined++
 	}
@@ -127,7 +127,7 @@ type patcher func(now time.Time) ([]byte, error)
 
 // plan implements written.
 func (c *current) plan(o *object) patcher {
-	f := facts{o.seen.Problems, o.seen.InForce, o.across, o.refuse}
+	f := facts{o.seen.Problems, o.seen.InForce, o.seen.Partial, o.across, o.refuse}
 	v := f.judge()
 	if c.says(&v, o.seen.Generation) || v.ok && c.refused() && !o.accepted {
 		return nil

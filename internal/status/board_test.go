@@ -133,6 +133,20 @@ func TestMessagesAreBounded(t *testing.T) {
 	require.Equal(t, v.message, strings.ToValidUTF8(v.message, "?"))
 }
 
+// TestWhatIsInForceOfInvalidObjects is told beside the errors.
+func TestWhatIsInForceOfInvalidObjects(t *testing.T) {
+	invalid := istioapi.Problems{problem(istioapi.SeverityError, "bad")}
+	for want, f := range map[string]facts{
+		"it is not used\n": {problems: invalid},
+		"it is not used, and its last valid version stays in force\n": {problems: invalid, inForce: true},
+		"it is used only in part\n":                                   {problems: invalid, partial: true},
+	} {
+		v := f.judge()
+		require.Equal(t, ReasonInvalid, v.reason)
+		require.True(t, strings.HasPrefix(v.message, want), v.message)
+	}
+}
+
 func TestTransitionTimeIsKeptWhileTheStatusIs(t *testing.T) {
 	have := parse(json.RawMessage(`{"conditions":[{"type":"Reconciled","status":"False","lastTransitionTime":"2020-01-01T00:00:00Z"}]}`))
 	for _, ok := range []bool{false, true} {

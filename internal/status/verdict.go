@@ -22,6 +22,7 @@ const (
 type facts struct {
 	problems istioapi.Problems // of its own
 	inForce  bool              // an earlier version of it is used
+	partial  bool              // what is good of it is used
 	across   istioapi.Problems // between it and others
 	refused  *refusal          // nil: no proxy refuses it
 }
@@ -138,8 +139,11 @@ func between(s istioapi.Severity) message {
 }
 
 func (f *facts) standing() string {
-	if f.inForce {
+	switch {
+	case f.inForce:
 		return "it is not used, and its last valid version stays in force"
+	case f.partial:
+		return "it is used only in part"
 	}
 	return "it is not used"
 }

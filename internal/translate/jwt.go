@@ -9,6 +9,7 @@ import (
 	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
 )
 
@@ -20,10 +21,6 @@ const (
 
 // spaceDelimited are claims that are lists of words: policies compare each.
 var spaceDelimited = []string{"permission", "scope"}
-
-// NoKeys is a key set without anybody who could sign: the private half of its key was thrown
-// away when it was made. It stands where there are no keys, so that every token is refused.
-const NoKeys = `{"keys":[{"e":"AQAB","kty":"RSA","n":"qfkqo3MCwFxiz9Ii2PziKLsiJlND5Ut6RH1Wok_FUK4pC3VdgH9bWXo2UHPfpIchwTMbAPAp1rODgR4YdxZuQDYreGt3EoI0e0nriO_Lz2hTTKSdqkmNHj8CNpyrKVNQoFx5yiFjdXtAX60Fkp0SoyrG93aIYyfHrEWYm36beod2iq5Cozoq7IehHunn9wgJLwxws7nmfFABhakVHSchqMgpeli_LTIK-yDv-xD0QTlyXNeYef_fg7c4lMA4r3p9jK7YzzbihtZpZXZwuzn_R3iRv06NQTKKb0HjtCx2GEV8C4ZvMGSwdFa5BygnhOhmFHXFNEaJmslJ1CpArkrxyw"}]}`
 
 // jwtFilter checks tokens: each that there is has to be valid, and there need not be any. Of
 // several rules one may find valid what the others, which look at the same place, do not.
@@ -61,7 +58,7 @@ func anyRequirement(list ...*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
 func jwtProvider(r *view.JWTRule) *jwtv3.JwtProvider {
 	keys := r.Keys
 	if keys == "" {
-		keys = NoKeys
+		keys = model.NoKeys
 	}
 	words := append(slices.Clone(spaceDelimited), r.SpaceDelimited...)
 	slices.Sort(words)

@@ -38,8 +38,8 @@ func Analyze(dir string, d istioapi.Decoder) (*Tree, error) {
 		}
 		p := parse(path, data, d)
 		for _, doc := range p.docs {
-			if doc.object != nil {
-				t.nodes[doc.object.Metadata().Origin] = doc.node
+			if o := doc.usable(); o != nil {
+				t.nodes[o.Metadata().Origin] = doc.node
 			}
 		}
 		c.set(path, p, time.Time{})

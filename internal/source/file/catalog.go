@@ -14,7 +14,7 @@ import (
 // catalog knows which object of which file is in force. It is pure: no I/O, no clock.
 type catalog struct {
 	files map[string]*fileState
-	// claims lists the files that have an object, in path order: the first is in force.
+	// claims lists the files that have an object, in path order: the first whole one is in force.
 	claims map[model.Key][]string
 	// contested are the objects with more than one claim, faulty the files with problems.
 	contested map[model.Key]bool
@@ -26,6 +26,7 @@ type catalog struct {
 // fileState is what one file has contributed.
 type fileState struct {
 	objects  map[model.Key]model.Object // the last good ones
+	partial  map[model.Key]bool         // those of which only a part is good, as no version ever was
 	problems istioapi.Problems
 }
 
@@ -45,13 +46,11 @@ func (c *catalog) set(path string, p parsed, now time.Time) []store.Event {
 	if old == nil {
 		old = &fileState{}
 	}
-	next := &fileState{objects: map[model.Key]model.Object{}}
+	next := &fileState{objects: map[model.Key]model.Object{}, partial: map[model.Key]bool{}}
 	for _, d := range p.docs {
 		next.problems = append(next.problems, d.problems...)
 		if d.object == nil {
-			if good := old.objects[d.key]; good != nil && d.problems.HasErrors() {
-				next.objects[d.key] = good
-			}
+			next.keep(d, old)
 			continue
 		}
 		next.take(d)
@@ -60,18 +59,32 @@ func (c *catalog) set(path string, p parsed, now time.Time) []store.Event {
 	if len(p.syntax) > 0 || p.nameless {
 		for k, o := range old.objects {
 			if next.objects[k] == nil {
-				next.objects[k] = o
+				next.objects[k], next.partial[k] = o, old.partial[k]
 			}
 		}
 	}
 	return c.replace(path, old, next, now)
 }
 
+// keep stays with the last good form of an object that has errors, or takes what is good of it.
+func (f *fileState) keep(d document, old *fileState) {
+	last := old.objects[d.key]
+	switch {
+	case !d.problems.HasErrors():
+	case last != nil && (d.partial == nil || !old.partial[d.key]):
+		f.objects[d.key], f.partial[d.key] = last, old.partial[d.key]
+	case d.partial != nil && f.objects[d.key] == nil:
+		f.objects[d.key], f.partial[d.key] = d.partial.Object, true
+		f.problems = append(f.problems, d.partial.Note)
+	}
+}
+
 // take adds an object of a file, the first of its name.
 func (f *fileState) take(d document) {
 	first := f.objects[d.key]
-	if first == nil {
+	if first == nil || f.partial[d.key] {
 		f.objects[d.key] = d.object
+		delete(f.partial, d.key)
 		return
 	}
 	f.problems = append(f.problems, duplicate(d.key, d.object, first))
@@ -123,7 +136,7 @@ func (c *catalog) settle(k model.Key, now time.Time) (store.Event, bool) {
 	}
 	version := ""
 	if claims := c.claims[k]; len(claims) > 0 {
-		e.Object = c.files[claims[0]].objects[k]
+		e.Object = c.files[c.winner(k)].objects[k]
 		version = e.Object.Metadata().ResourceVersion
 	} else {
 		delete(c.claims, k)
@@ -137,6 +150,17 @@ func (c *catalog) settle(k model.Key, now time.Time) (store.Event, bool) {
 	return e, !known || was != version
 }
 
+// winner is the file whose object is in force: the first one that has it whole, or else the first.
+func (c *catalog) winner(k model.Key) string {
+	claims := c.claims[k]
+	for _, path := range claims {
+		if !c.files[path].partial[k] {
+			return path
+		}
+	}
+	return claims[0]
+}
+
 // problems lists everything that is wrong, sorted.
 func (c *catalog) problems() istioapi.Problems {
 	var out istioapi.Problems
@@ -144,9 +168,11 @@ func (c *catalog) problems() istioapi.Problems {
 		out = append(out, c.files[path].problems...)
 	}
 	for k := range c.contested {
-		claims := c.claims[k]
-		for _, path := range claims[1:] {
-			out = append(out, duplicate(k, c.files[path].objects[k], c.files[claims[0]].objects[k]))
+		winner := c.winner(k)
+		for _, path := range c.claims[k] {
+			if path != winner {
+				out = append(out, duplicate(k, c.files[path].objects[k], c.files[winner].objects[k]))
+			}
 		}
 	}
 	out.Sort()
@@ -158,7 +184,7 @@ func (c *catalog) objects() []model.Object {
 	out := make([]model.Object, 0, len(c.claims))
 	for k, claims := range c.claims {
 		if len(claims) > 0 {
-			out = append(out, c.files[claims[0]].objects[k])
+			out = append(out, c.files[c.winner(k)].objects[k])
 		}
 	}
 	slices.SortFunc(out, func(a, b model.Object) int { return a.Metadata().Key.Compare(b.Metadata().Key) })

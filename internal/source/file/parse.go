@@ -21,8 +21,17 @@ import (
 type document struct {
 	key      model.Key
 	object   model.Object // nil: has errors, or is not read
+	partial  *istioapi.Partial
 	node     *yaml.Node
 	problems istioapi.Problems
+}
+
+// usable is the object, or else what is good of it; nil: nothing.
+func (d *document) usable() model.Object {
+	if d.object == nil && d.partial != nil {
+		return d.partial.Object
+	}
+	return d.object
 }
 
 // parsed is what a file says.
@@ -73,12 +82,16 @@ func (p *parsed) add(path string, n *yaml.Node, d istioapi.Decoder) {
 	if got.Object == nil && len(got.Problems) == 0 {
 		return
 	}
-	if got.Object != nil {
-		m := got.Object.Metadata()
+	doc := document{key: got.Key, object: got.Object, partial: got.Partial, node: n, problems: got.Problems}
+	if o := doc.usable(); o != nil {
+		m := o.Metadata()
 		m.ResourceVersion = strconv.FormatUint(xxhash.Sum64(got.Content), 16)
 		m.Origin = fmt.Sprintf("%s:%d", path, istioapi.LineOf(n, ""))
 	}
-	p.docs = append(p.docs, document{key: got.Key, object: got.Object, node: n, problems: got.Problems})
+	if doc.partial != nil {
+		doc.partial.Note.File, doc.partial.Note.Line = path, istioapi.LineOf(n, "")
+	}
+	p.docs = append(p.docs, doc)
 	if got.Problems.HasErrors() && (got.Key.Name == "" || got.Key.Kind == "") {
 		p.nameless = true
 	}

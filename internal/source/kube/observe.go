@@ -29,6 +29,7 @@ type Seen struct {
 	Status     json.RawMessage   // nil: it has none
 	Problems   istioapi.Problems // with errors among them, the object is not used
 	InForce    bool              // an earlier version is used in its place
+	Partial    bool              // what is good of it, or of an earlier version, is used: none ever was good
 	Outline    *istioapi.Outline // of the Gateway API's objects that the mesh has a part in
 }
 
@@ -57,12 +58,12 @@ func (k *sink) observe(e *entry) {
 		return
 	}
 	k.mu.Lock()
-	inForce := e.object == nil && k.held[e.name].object != nil
+	held, problems := k.held[e.name], k.problems[e.name]
 	k.mu.Unlock()
 	k.observer.Seen(&Seen{
 		Key: k.key(e.name), Resource: k.resource.gv().WithResource(k.resource.plural),
-		Version: e.version, Generation: e.generation, Status: e.status, Problems: e.problems, InForce: inForce,
-		Outline: e.outline,
+		Version: e.version, Generation: e.generation, Status: e.status, Problems: problems,
+		InForce: e.object == nil && held.object != nil && !held.partial, Partial: held.partial, Outline: e.outline,
 	})
 }
 

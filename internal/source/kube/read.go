@@ -64,6 +64,9 @@ func (o *Content) read(ctx context.Context, c *Client, r *resource, d istioapi.D
 		if err != nil {
 			return err
 		}
+		if e.partial != nil {
+			e = e.inPart()
+		}
 		o.Problems = append(o.Problems, e.problems...)
 		if e.object != nil {
 			o.Objects = append(o.Objects, e.object)

@@ -45,6 +45,7 @@ type held struct {
 	version string       // that was seen last
 	written int64        // the newest time that any version had, in Unix seconds
 	object  model.Object // in force: an earlier version's where that one has errors; nil: none ever was good
+	partial bool         // object is what was good of a version with errors, as none ever was good
 }
 
 // entry is an object as it was decoded. It is what client-go's temporary stores hold.
@@ -53,6 +54,7 @@ type entry struct {
 	version   string
 	committed time.Time // zero: not known
 	object    model.Object
+	partial   *istioapi.Partial // that counts where object is nil, and no version ever was good
 	problems  istioapi.Problems
 
 	// For the observer alone.
@@ -101,8 +103,12 @@ func (k *sink) decode(o any) (*entry, error) {
 		return nil, err
 	}
 	e := &entry{name: nameOf(m), version: m.GetResourceVersion(), committed: committed(m)}
-	e.object, e.problems = k.model(o)
+	out := k.model(o)
+	e.object, e.partial, e.problems = out.Object, out.Partial, out.Problems
 	k.pool.trim(e.object)
+	if e.partial != nil {
+		k.pool.trim(e.partial.Object)
+	}
 	if raw, ok := o.(*rawObject); ok && k.observer != nil {
 		e.generation, e.status = raw.Generation, statusOf(raw.document)
 		if istioapi.HasOutline(k.resource.Model) {
@@ -115,29 +121,28 @@ func (k *sink) decode(o any) (*entry, error) {
 func nameOf(m metav1.Object) name { return name{m.GetNamespace(), m.GetName()} }
 
 // model decodes an object.
-func (k *sink) model(o any) (model.Object, istioapi.Problems) {
+func (k *sink) model(o any) (out istioapi.Decoded) {
 	switch o := o.(type) {
 	case *rawObject:
-		out := k.decoder.FromRaw(k.resource.Resource, o.document)
-		return out.Object, out.Problems
+		return k.decoder.FromRaw(k.resource.Resource, o.document)
 	case *metav1.PartialObjectMetadata:
 		document, err := json.Marshal(map[string]any{
 			"apiVersion": k.resource.gv().String(), "kind": k.resource.Kind,
 			"metadata": map[string]string{"namespace": o.Namespace, "name": o.Name},
 		})
 		if err != nil {
-			return nil, nil // strings can always be written
+			return out // strings can always be written
 		}
-		return nil, k.decoder.FromRaw(k.resource.Resource, document).Problems
+		out.Problems = k.decoder.FromRaw(k.resource.Resource, document).Problems
 	case *discoveryv1.EndpointSlice:
 		if o.Labels[discoveryv1.LabelServiceName] == "" {
-			return nil, nil // of no Service: somebody's own use
+			return out // of no Service: somebody's own use
 		}
-		return k.decoder.FromTyped(o)
+		out.Object, out.Problems = k.decoder.FromTyped(o)
 	case metav1.Object:
-		return k.decoder.FromTyped(o)
+		out.Object, out.Problems = k.decoder.FromTyped(o)
 	}
-	return nil, nil
+	return out
 }
 
 // Events, as Istio's metrics call them.
@@ -182,19 +187,25 @@ func (k *sink) take(e *entry, now time.Time) (store.Event, bool) {
 	if known && old.version == e.version {
 		return store.Event{}, false
 	}
+	if e.partial != nil && (old.object == nil || old.partial) {
+		e = e.inPart()
+	}
 	k.note(e)
-	written := max(old.written, e.committed.Unix())
+	written, partial := max(old.written, e.committed.Unix()), e.partial != nil
+	if e.object == nil {
+		partial = old.partial
+	}
 	switch {
 	case e.object == nil && old.object != nil && !e.problems.HasErrors():
 		event, ok := k.drop(e.name, now) // it means nothing to the mesh any more
 		k.held[e.name] = held{version: e.version, written: written}
 		return event, ok
 	case e.object == nil || old.object != nil && same(old.object, e.object):
-		k.held[e.name] = held{e.version, written, old.object}
+		k.held[e.name] = held{e.version, written, old.object, partial}
 		k.count(eventSame)
 		return store.Event{}, false
 	}
-	k.held[e.name] = held{e.version, written, e.object}
+	k.held[e.name] = held{e.version, written, e.object, partial}
 	if old.object == nil {
 		k.count(eventAdd)
 	} else {
@@ -203,6 +214,13 @@ func (k *sink) take(e *entry, now time.Time) (store.Event, bool) {
 	return store.Event{
 		Key: e.object.Metadata().Key, Object: e.object, Observed: now, Urgent: store.TakesAway(old.object, e.object),
 	}, true
+}
+
+// inPart is an entry whose partial object is in force.
+func (e *entry) inPart() *entry {
+	out := *e
+	out.object, out.problems = e.partial.Object, append(slices.Clip(e.problems), e.partial.Note)
+	return &out
 }
 
 func (k *sink) count(event string) { k.meter.Event(k.resource.event(), k.resource.Custom, event) }

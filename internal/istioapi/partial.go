@@ -1,0 +1,155 @@
+package istioapi
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Partial is what is good of an object of security that has errors. It counts as long as no version of
+// the object was ever good: were there nothing in its place, a policy with a mistake would let pass what
+// it is there to refuse. Where something can be read in two ways it is the one that lets less pass.
+type Partial struct {
+	Object model.Object
+	Note   Problem // a warning that says what is in force
+}
+
+// menders take what has errors out of a document, by kind; false: what remains would not be what was
+// meant. Objects of other kinds are used whole or not at all.
+var menders = map[model.Kind]func(spec map[string]any, errors [][]step) bool{
+	model.KindAuthorizationPolicy:   mendAuthorization,
+	model.KindPeerAuthentication:    mendPeerAuthentication,
+	model.KindRequestAuthentication: mendRequestAuthentication,
+}
+
+// maxMends is how often a document is mended: what was mended may show further errors, and not more than
+// maxProblems are known at a time.
+const maxMends = 32
+
+// partial is what is good of a document with problems; nil: nothing, or there are no errors. decode reads
+// a mended document as the first one was read.
+func partial(kind model.Kind, document []byte, problems Problems, decode func([]byte) (model.Object, Problems)) *Partial {
+	note := Problem{Severity: SeverityWarning}
+	for _, p := range problems {
+		note.Object = p.Object
+	}
+	for range maxMends {
+		if menders[kind] == nil || !problems.HasErrors() {
+			return nil
+		}
+		mended, ok := mend(kind, document, problems)
+		if !ok || bytes.Equal(mended, document) {
+			return nil
+		}
+		var o model.Object
+		if o, problems = decode(mended); o != nil && !problems.HasErrors() {
+			note.Message = "no good version of it is known, so that meanwhile " + meanwhile(o)
+			return &Partial{Object: o, Note: note}
+		}
+		document = mended
+	}
+	return nil
+}
+
+// partialNode is that of a document of a file.
+func (d Decoder) partialNode(kind apiKind, r *report, content []byte, problems Problems) *Partial {
+	return partial(kind.model(), content, problems, func(document []byte) (model.Object, Problems) {
+		var n yaml.Node
+		if err := yaml.Unmarshal(document, &n); err != nil {
+			return nil, Problems{{Severity: SeverityError, Message: SyntaxMessage(err)}}
+		}
+		var top map[string]any
+		_ = json.Unmarshal(document, &top) // it was written a moment ago
+		out := d.checked(kind, &n, top, &report{object: r.object})
+		return out.Object, out.Problems
+	})
+}
+
+// partialRaw is that of an object of an API server.
+func (d Decoder) partialRaw(r Resource, raw []byte, problems Problems) *Partial {
+	return partial(r.Model, raw, problems, func(document []byte) (model.Object, Problems) {
+		typed := newTyped(r.Model)
+		if err := json.Unmarshal(document, typed); err != nil {
+			return nil, Problems{{Severity: SeverityError, Message: err.Error()}}
+		}
+		return d.FromTyped(typed)
+	})
+}
+
+// mend is a document without what has errors.
+func mend(kind model.Kind, document []byte, problems Problems) ([]byte, bool) {
+	var top map[string]any
+	if json.Unmarshal(document, &top) != nil {
+		return nil, false
+	}
+	spec, ok := top["spec"].(map[string]any)
+	if !ok {
+		return nil, false
+	}
+	var errors [][]step
+	for _, p := range problems {
+		at, _ := steps(p.Field)
+		switch {
+		case p.Severity != SeverityError:
+		case len(at) > 2 && at[0].Name == "metadata" && (at[1].Name == "annotations" || at[1].Name == "labels"):
+			cut(top, at)
+		case len(at) > 1 && at[0].Name == "spec":
+			errors = append(errors, at[1:])
+		default:
+			return nil, false // it is not known which object it is, or for whom
+		}
+	}
+	if !mendScope(spec, errors) || !menders[kind](spec, errors) {
+		return nil, false
+	}
+	out, err := json.Marshal(sweep(top, ""))
+	return out, err == nil
+}
+
+// mendScope leaves out fields that do not exist, and targets that cannot be. It is false where it is not
+// known which workloads are meant: Istio applies such a policy to none, too.
+func mendScope(spec map[string]any, errors [][]step) bool {
+	if spec["selector"] != nil && (spec["targetRef"] != nil || spec["targetRefs"] != nil) {
+		delete(spec, "selector") // beside targets it does not count; what else is wrong is seen next
+		return true
+	}
+	for _, at := range errors {
+		switch at[0].Name {
+		case "selector", "targetRef":
+			return false
+		case "targetRefs":
+			if cut(spec, at); len(at) == 1 || isCut(sweep(spec["targetRefs"], "")) {
+				return false
+			}
+		case "action", "provider", "rules", "mtls", "portLevelMtls", "jwtRules":
+		default:
+			if Nearest(at[0].Name, []string{"selector", "matchLabels", "targetRef", "targetRefs"}) != "" {
+				return false
+			}
+			cut(spec, at[:1])
+		}
+	}
+	return true
+}
+
+// meanwhile says what is in force of an object.
+func meanwhile(o model.Object) string {
+	switch o := o.(type) {
+	case *model.AuthorizationPolicy:
+		switch {
+		case o.Action == model.AuthorizeAllow && len(o.Rules) == 0:
+			return "it allows nothing"
+		case o.Action == model.AuthorizeAllow:
+			return fmt.Sprintf("it allows only what its rules without errors say (%d)", len(o.Rules))
+		}
+		return fmt.Sprintf("%d of its rules hold, without what has errors in them, so for more calls than was meant", len(o.Rules))
+	case *model.PeerAuthentication:
+		return fmt.Sprintf("its mode is %s, and ports that do not exist are left out", cmp.Or(o.Mode, "UNSET"))
+	}
+	return "its rules with errors find no token valid, unless only how tokens are found and passed on is wrong"
+}

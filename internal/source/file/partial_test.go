@@ -1,0 +1,71 @@
+package file
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// allow is a policy of a version, with two rules: one for a block of addresses.
+func allow(version, block string) string {
+	return fmt.Sprintf(`apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: allow, namespace: shop, labels: {v: %s}}
+spec: {rules: [{from: [{source: {ipBlocks: [%s]}}]}, {to: [{operation: {methods: [GET]}}]}]}
+`, version, block)
+}
+
+const meanwhile = "allow.yaml:1: warning: AuthorizationPolicy/shop/allow: no good version of it is known, so that meanwhile it allows only"
+
+func (f *fixture) rules() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.state[model.Key{Kind: model.KindAuthorizationPolicy, Namespace: "shop", Name: "allow"}].(*model.AuthorizationPolicy).Rules)
+}
+
+// TestErrorInAPolicyOpensNothing follows a policy that is edited into an error, through a restart, until
+// it is good again.
+func TestErrorInAPolicyOpensNothing(t *testing.T) {
+	f := start(t, map[string]string{"allow.yaml": allow("v1", "10.0.0.0/8")})
+	f.write("allow.yaml", allow("v2", "10.0.0.0/88"))
+	f.complains("allow.yaml:4: error: AuthorizationPolicy/shop/allow: spec.rules[0].from[0].source.ipBlocks[0]")
+	f.becomes("allow=v1")
+	require.Equal(t, 2, f.rules(), "the last good version stays whole")
+
+	again := &fixture{recorder: &recorder{state: map[model.Key]model.Object{}}, t: t, dir: f.dir}
+	again.run(f.dir)
+	again.becomes("allow=v2")
+	require.Equal(t, 1, again.rules(), "nobody knows the last good version: its good rule counts")
+	again.complains(meanwhile, "allow.yaml:4: error")
+	again.write("allow.yaml", allow("v3", "10.0.0.0/99"))
+	again.becomes("allow=v3")
+	require.Equal(t, 1, again.rules(), "it never was good, and is not kept for another part of it")
+	again.write("allow.yaml", allow("v3", "10.0.0.0/99")+"---\n{")
+	again.complains(meanwhile, "allow.yaml:4: error", "allow.yaml:6: error: is not valid YAML")
+	again.becomes("allow=v3")
+
+	again.write("allow.yaml", allow("v4", "10.0.0.0/9"))
+	again.becomes("allow=v4")
+	require.Equal(t, 2, again.rules())
+	again.complains()
+	require.NotContains(t, again.told(0), "-")
+	again.write("allow.yaml", allow("v5", "here"))
+	again.complains("allow.yaml:4: error")
+	again.becomes("allow=v4")
+}
+
+// TestWholePoliciesGoBeforeParts holds that a mistake in one file takes nothing from another.
+func TestWholePoliciesGoBeforeParts(t *testing.T) {
+	f := start(t, map[string]string{"b.yaml": allow("v1", "10.0.0.0/8")})
+	f.write("a.yaml", allow("v2", "here"))
+	f.complains("a.yaml:1: error: AuthorizationPolicy/shop/allow: is already defined at ", "a.yaml:1: warning", "a.yaml:4: error")
+	f.becomes("allow=v1")
+	require.NoError(t, os.Remove(f.path("b.yaml")))
+	f.becomes("allow=v2")
+	f.write("a.yaml", allow("v3", "10.0.0.0/8"))
+	f.becomes("allow=v3")
+}
