@@ -43,6 +43,8 @@ type inboundPort struct {
 	own *model.IngressListener
 	// tls is for clients that are no sidecars; nil: none. See inboundTLS.ends.
 	tls *model.ServerTLS
+	// retry is of requests to the application; nil: none.
+	retry *model.Retry
 }
 
 // deriveInbound makes all that a workload's own sidecar listens for.
@@ -53,6 +55,7 @@ func (s *scope) deriveInbound(r *reader) {
 	var chains []view.FilterChain
 	for i := range ports {
 		p := &ports[i]
+		p.retry = inboundRetry(r.mesh(), p.protocol)
 		c := s.inboundCluster(r.mesh(), p)
 		out.Clusters[c.Name] = c
 		if p.own != nil {
@@ -209,6 +212,17 @@ func outsideChain(p *inboundPort, tls *view.ServerTLS) view.FilterChain {
 	return out
 }
 
+// inboundRetry is the mesh's, nil where retries are off. There is one application, so that there is no other
+// host to look for. Ports of gRPC have none, as in Istio: streams go on for long.
+func inboundRetry(mesh *model.Mesh, p model.Protocol) *model.Retry {
+	if mesh.InboundRetry.Attempts == 0 || p == model.ProtocolGRPC || p == model.ProtocolGRPCWeb {
+		return nil
+	}
+	out, again := mesh.InboundRetry, false
+	out.IgnorePreviousHostsFlag = &again
+	return &out
+}
+
 func inboundHTTP(p *inboundPort) *view.HTTPChain {
 	name := inboundName(p)
 	return &view.HTTPChain{
@@ -220,6 +234,7 @@ func inboundHTTP(p *inboundPort) *view.HTTPChain {
 				RouteConfig: name, Name: fmt.Sprintf("inbound|http|%d", p.port), Domains: []string{"*"},
 				Routes: []view.Route{{
 					Name:      "default",
+					Retry:     p.retry,
 					Backends:  []view.Backend{{Cluster: name, Weight: 1}},
 					Operation: fmt.Sprintf("%s:%d/*", p.service.Host, p.port),
 				}},

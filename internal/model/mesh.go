@@ -11,6 +11,7 @@ type Mesh struct {
 	AccessLogFile  string // empty: none
 	Telemetry      MeshTelemetry
 	DefaultRetry   Retry
+	InboundRetry   Retry  // of sidecars' calls of their own application; not of gRPC
 	InboundPort    uint32 // 15006
 	OutboundPort   uint32 // 15001
 
@@ -58,6 +59,7 @@ func DefaultMesh() *Mesh {
 			Attempts: 2,
 			RetryOn:  "connect-failure,refused-stream,unavailable,cancelled",
 		},
+		InboundRetry: Retry{Attempts: 2, RetryOn: "reset-before-request"},
 		Telemetry:    DefaultMeshTelemetry(),
 		InboundPort:  15006,
 		OutboundPort: 15001,

@@ -69,18 +69,17 @@ func retryPolicy(r *view.Route) *routev3.RetryPolicy {
 	}
 	on, codes := retryOn(p.RetryOn)
 	out := &routev3.RetryPolicy{
-		NumRetries:                    wrapperspb.UInt32(p.Attempts),
-		RetryOn:                       on,
-		RetriableStatusCodes:          codes,
-		PerTryTimeout:                 duration(p.PerTryTimeout),
-		HostSelectionRetryMaxAttempts: hostSelectionAttempts,
+		NumRetries:           wrapperspb.UInt32(p.Attempts),
+		RetryOn:              on,
+		RetriableStatusCodes: codes,
+		PerTryTimeout:        duration(p.PerTryTimeout),
 	}
 	ignorePrevious := !sticky(r)
 	if p.IgnorePreviousHostsFlag != nil {
 		ignorePrevious = *p.IgnorePreviousHostsFlag
 	}
 	if ignorePrevious {
-		out.RetryHostPredicate = previousHosts
+		out.RetryHostPredicate, out.HostSelectionRetryMaxAttempts = previousHosts, hostSelectionAttempts
 	}
 	if p.RetryRemoteLocalities {
 		out.RetryPriority = previousPriorities

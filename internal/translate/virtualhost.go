@@ -17,7 +17,7 @@ func VirtualHost(v *view.VirtualHost) (*routev3.VirtualHost, error) {
 	if v.Added != nil {
 		return addedVirtualHost(v)
 	}
-	out, err := virtualHost(v, v.ResourceName())
+	out, err := virtualHost(v, v.ResourceName(), sharedRetry(v.Routes))
 	if err != nil {
 		return nil, fmt.Errorf("virtual host %s: %w", v.ResourceName(), err)
 	}
@@ -27,11 +27,12 @@ func VirtualHost(v *view.VirtualHost) (*routev3.VirtualHost, error) {
 	return out, nil
 }
 
-func virtualHost(v *view.VirtualHost, name string) (*routev3.VirtualHost, error) {
+// virtualHost has the retry policy that its routes share; nil: each says its own.
+func virtualHost(v *view.VirtualHost, name string, retry *routev3.RetryPolicy) (*routev3.VirtualHost, error) {
 	if err := checkDomains(v.Domains); err != nil {
 		return nil, err
 	}
-	rt := &routing{port: requestPort(v.RouteConfig), retry: sharedRetry(v.Routes)}
+	rt := &routing{port: requestPort(v.RouteConfig), retry: retry}
 	out := &routev3.VirtualHost{
 		Name:                       name,
 		Domains:                    v.Domains,
@@ -105,12 +106,12 @@ func RouteConfig(v view.RouteConfig, vhds bool) *routev3.RouteConfiguration {
 }
 
 // inlineRoutes are part of a listener. Nothing refers to their virtual hosts, so they have
-// the short names that Istio gives them.
+// the short names that Istio gives them, and say retries where EnvoyFilters for Istio look for them: in routes.
 func inlineRoutes(v *view.InlineRoutes) (*routev3.RouteConfiguration, error) {
 	out := RouteConfig(v.RouteConfig, false)
 	for i := range v.VirtualHosts {
 		h := &v.VirtualHosts[i]
-		translated, err := virtualHost(h, h.Name)
+		translated, err := virtualHost(h, h.Name, nil)
 		if err != nil {
 			return nil, fmt.Errorf("virtual host %s: %w", h.Name, err)
 		}

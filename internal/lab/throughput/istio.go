@@ -68,15 +68,9 @@ var traced = pair.Patches("traced", `  - applyTo: NETWORK_FILTER
             - {tag: istio.namespace, literal: {value: $NAMESPACE}}
 `)
 
-// atServers: inbound listeners have the filters of faults and CORS, too, and retry what was reset
-// before the application had it.
+// atServers: inbound listeners have the filters of faults and CORS, too.
 var atServers = pair.Patches("at-servers", inboundFilter("envoy.filters.http.fault", "envoy.extensions.filters.http.fault.v3.HTTPFault")+
-	inboundFilter("envoy.filters.http.cors", "envoy.extensions.filters.http.cors.v3.Cors")+`  - applyTo: HTTP_ROUTE
-    match: {context: SIDECAR_INBOUND}
-    patch:
-      operation: MERGE
-      value: {route: {retry_policy: {num_retries: 2, retry_on: reset-before-request}}}
-`)
+	inboundFilter("envoy.filters.http.cors", "envoy.extensions.filters.http.cors.v3.Cors"))
 
 func inboundFilter(name, message string) string {
 	return fmt.Sprintf(`  - applyTo: HTTP_FILTER

@@ -129,7 +129,7 @@ const about = "A load calls an application that answers at once: without sidecar
 	"in plain text and with mutual TLS, by the number of Envoy's worker threads. Sidecars are Moonsail's own, started by moonsail agent and " +
 	"configured by moonsail serve. Istio's defaults are the same sidecars on the same Envoy, told to speak HTTP/1.1 between them, to leave the choice " +
 	"of workers to the kernel, to write Istio's access log as text (to /dev/null: to collect it is not in it), and to have what else Istio has in each sidecar " +
-	"as far as stock Envoy has it: filters of gRPC statistics, faults and CORS, retries of what was reset before the application had it, the headers by which " +
+	"as far as stock Envoy has it: filters of gRPC statistics, faults and CORS, the headers by which " +
 	"sidecars tell who they are, tracing without a tracer, and answers counted by cluster and code; " +
 	"metrics of requests are made by the same logger in both."
 

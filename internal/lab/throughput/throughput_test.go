@@ -100,7 +100,7 @@ var marks = map[string][]string{
 	"OUTBOUND": {`"istio.canonical_revision"`, `"x-envoy-peer-metadata"`, `"emit_filter_state":true`},
 	"INBOUND": {
 		`"istio.canonical_revision"`, `"x-envoy-peer-metadata"`, `"emit_filter_state":true`,
-		`"reset-before-request"`, `"envoy.filters.http.fault"`, `"envoy.filters.http.cors"`,
+		`"envoy.filters.http.fault"`, `"envoy.filters.http.cors"`,
 	},
 }
 
