@@ -28,8 +28,8 @@ var menders = map[model.Kind]func(spec map[string]any, errors [][]step) bool{
 }
 
 // maxMends is how often a document is mended: what was mended may show further errors, and not more than
-// maxProblems are known at a time.
-const maxMends = 32
+// maxProblems are known at a time. It bounds what a document costs that is nothing but errors.
+const maxMends = 8
 
 // partial is what is good of a document with problems; nil: nothing, or there are no errors. decode reads
 // a mended document as the first one was read.
