@@ -64,7 +64,7 @@ func startServed(t *testing.T, config ...string) *served {
 }
 
 func (s *served) serve(conn *net.TCPConn) {
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	in := bufio.NewReader(conn)
 	for {
 		r, err := http.ReadRequest(in)
@@ -121,6 +121,7 @@ func (c *caller) answer() int {
 	c.t.Helper()
 	resp, err := http.ReadResponse(c.in, nil)
 	require.NoError(c.t, err)
+	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, resp.Body)
 	require.NoError(c.t, err)
 	return resp.StatusCode

@@ -36,6 +36,7 @@ var marks = map[string]string{
 	"oghttp2":                        `"envoy.reloadable_features.http2_use_oghttp2":true`,
 	"no istio_requests_total":        `-"requests_total"`,
 	"no retries":                     `virtual-service/server`,
+	"no retries at servers":          `"name":"once"`,
 	"Envoy's circuit breakers":       `"max_pending_requests":1024`,
 	"outlier detection":              `"outlier_detection"`,
 	"all of Envoy's statistics":      `"regex":".*"`,

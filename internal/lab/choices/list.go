@@ -54,6 +54,7 @@ func connections() []choice {
 func forwarding() []choice {
 	return []choice{
 		{"no retries", "by default 2, as Istio's", Ours, mutual(noRetries)},
+		{"no retries at servers", "of what could not be sent to the application; by default 2, as Istio's", Ours, mutual(noInboundRetries)},
 		{"Envoy's circuit breakers", "1024 connections, pending requests and requests, 3 retries; by default no limit, as Istio's", Ours, mutual(limits)},
 		{"outlier detection", "5 consecutive 5xx; by default none", Ours, mutual(outliers)},
 	}

@@ -78,6 +78,18 @@ metadata: {name: %s, namespace: $NAMESPACE}
 spec: {host: server, trafficPolicy: %s}`, name, traffic)
 }
 
+// noInboundRetries has a route before the one that is generated, the same but for retries.
+var noInboundRetries = pair.Patches("once", `  - applyTo: HTTP_ROUTE
+    match: {context: SIDECAR_INBOUND}
+    patch:
+      operation: INSERT_FIRST
+      value:
+        name: once
+        match: {prefix: /}
+        route: {cluster: "inbound|18080||", timeout: 0s, max_stream_duration: {grpc_timeout_header_max: 0s}}
+        decorator: {operation: once}
+`)
+
 // Limits of connections would have sidecars stay with HTTP/1.1: that is another choice.
 var (
 	freshConnections = policy("fresh", `{connectionPool: {http: {h2UpgradePolicy: UPGRADE, maxRequestsPerConnection: 1}}}`)
