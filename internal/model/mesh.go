@@ -57,7 +57,8 @@ func DefaultMesh() *Mesh {
 		ConnectTimeout: 10 * time.Second,
 		DefaultRetry: Retry{
 			Attempts: 2,
-			RetryOn:  "connect-failure,refused-stream,unavailable,cancelled",
+			// Without codes the last word counts for those of a request's x-envoy-retriable-status-codes.
+			RetryOn: "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes",
 		},
 		InboundRetry: Retry{Attempts: 2, RetryOn: "reset-before-request"},
 		Telemetry:    DefaultMeshTelemetry(),
