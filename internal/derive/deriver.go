@@ -26,7 +26,7 @@ func New(mesh *model.Mesh, workers int) *Deriver {
 // SetSplit replaces DefaultSplit; before scopes are opened.
 func (d *Deriver) SetSplit(by Split) { d.split = by }
 
-// SplitIn are the route configurations that an open scope has in buckets.
+// SplitIn are the route configurations that an open scope has in buckets, or had so until they went.
 func (d *Deriver) SplitIn(k ScopeKey) SplitSet {
 	if s := d.scopes[k]; s != nil && s.split != nil {
 		return s.split.names()

@@ -1,7 +1,9 @@
 package derive
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/bucket"
@@ -22,18 +24,18 @@ var DefaultSplit = Split{From: 256, Bits: bucket.Bits}
 //
 // Each route configuration is there as a whole, for whoever asks for it. Its buckets are there,
 // too, from when listeners look for them until the route configuration goes: listeners that drain
-// may do so still. So the change of a form takes nothing away.
+// may do so still. So the change of a form takes nothing away, and what comes back is split as it was.
 type splitter struct {
 	Split
 	told   SplitSet // by the key: these are split however few virtual hosts they have
 	whole  bool     // listeners look for nothing but whole ones
 	routes map[string]*splitRoutes
+	split  map[string]bool // route configurations that are to be there in buckets, too, whenever they are; grows only
 }
 
 // splitRoutes is one route configuration.
 type splitRoutes struct {
-	split  bool                  // it is to be there in buckets, too
-	served bool                  // likewise, of what was put out last
+	served bool                  // what was put out last is there in buckets, too
 	hosts  map[string]bucket.Set // what was put out, by the resource names of whole virtual hosts
 	count  int                   // virtual hosts that a service has, as of now
 	there  bool                  // the route configuration is put out, not only virtual hosts of it
@@ -41,32 +43,29 @@ type splitRoutes struct {
 }
 
 func newSplitter(by Split, told SplitSet) *splitter {
-	return &splitter{Split: by, told: told, routes: map[string]*splitRoutes{}}
+	p := &splitter{Split: by, told: told, routes: map[string]*splitRoutes{}, split: map[string]bool{}}
+	for _, name := range told.list() {
+		p.split[name] = true
+	}
+	return p
 }
 
 // bits is how listeners are to use a route configuration; 0: as a whole.
 func (p *splitter) bits(routeConfig string) int {
-	if p == nil || p.whole || p.routes[routeConfig] == nil || !p.routes[routeConfig].split {
+	if p == nil || p.whole || !p.split[routeConfig] {
 		return 0
 	}
 	return p.Bits
 }
 
-// names are the route configurations that are there in buckets.
-func (p *splitter) names() SplitSet {
-	var out []string
-	for name, r := range p.routes {
-		if r.split {
-			out = append(out, name)
-		}
-	}
-	return SplitSetOf(out...)
-}
+// names are the route configurations that are there in buckets, and those that would be if they
+// came back.
+func (p *splitter) names() SplitSet { return SplitSetOf(slices.Collect(maps.Keys(p.split))...) }
 
 // keeps tells whether something is there in buckets that would not be if the scope were new.
 func (p *splitter) keeps() bool {
-	for name, r := range p.routes {
-		if r.split && !p.splits(name, r) {
+	for name := range p.split {
+		if r := p.routes[name]; r != nil && !p.splits(name, r) {
 			return true
 		}
 	}
@@ -81,7 +80,7 @@ func (p *splitter) splits(name string, r *splitRoutes) bool {
 func (p *splitter) of(routeConfig string) *splitRoutes {
 	r := p.routes[routeConfig]
 	if r == nil {
-		r = &splitRoutes{split: p.told.Has(routeConfig), hosts: map[string]bucket.Set{}}
+		r = &splitRoutes{hosts: map[string]bucket.Set{}}
 		p.routes[routeConfig] = r
 	}
 	return r
@@ -122,11 +121,14 @@ func (p *splitter) recount(out map[string]*view.VirtualHost, whole bool) (otherw
 	otherwise = map[string]bool{}
 	for rc := range touched {
 		r := p.routes[rc]
-		split := r.split || p.splits(rc, r)
-		if split != r.split || split && turned {
-			otherwise[rc] = split != r.split
+		was := p.split[rc]
+		split := was || p.splits(rc, r)
+		if split != was || split && turned {
+			otherwise[rc] = split != was
 		}
-		r.split = split
+		if split {
+			p.split[rc] = true
+		}
 	}
 	return otherwise
 }
@@ -180,7 +182,7 @@ func (p *splitter) cutRouteConfig(d *Delta, name string, v *view.RouteConfig, pa
 	if v == nil || !before {
 		d.RouteConfigs[name] = v
 	}
-	switch there := r.there && r.split; {
+	switch there := r.there && p.split[name]; {
 	case there && before && r.served:
 	case there || r.served:
 		putParts(d, name, p.Bits, there)
@@ -207,7 +209,7 @@ func (p *splitter) cutHost(d *Delta, name string, v *view.VirtualHost) {
 	r := p.of(rc)
 	had, there := r.hosts[name]
 	if isFallback(host) && v != nil {
-		if there && r.served == r.split && d.Patches == nil && reflect.DeepEqual(v, r.rest) {
+		if there && r.served == p.split[rc] && d.Patches == nil && reflect.DeepEqual(v, r.rest) {
 			return
 		}
 		r.rest = v
@@ -219,7 +221,7 @@ func (p *splitter) cutHost(d *Delta, name string, v *view.VirtualHost) {
 	switch {
 	case v == nil:
 		delete(r.hosts, name)
-	case r.split:
+	case p.split[rc]:
 		r.hosts[name] = cutDomains(d, v, p.Bits)
 	default:
 		r.hosts[name] = bucket.Set{}
@@ -244,14 +246,14 @@ func cutDomains(d *Delta, v *view.VirtualHost, bits int) (in bucket.Set) {
 }
 
 // forget notes that all of a virtual host's route configuration is put out as it is to be,
-// and forgets of it when nothing is left.
+// and forgets of it when nothing is left, but that it was in buckets.
 func (p *splitter) forget(name string) {
 	rc, _ := cutName(name)
 	r := p.routes[rc]
 	if r == nil {
 		return
 	}
-	if r.served = r.split; len(r.hosts) == 0 {
+	if r.served = p.split[rc]; len(r.hosts) == 0 {
 		delete(p.routes, rc)
 	}
 }

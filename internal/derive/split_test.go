@@ -215,6 +215,32 @@ func TestSplitCostsWhatChanges(t *testing.T) {
 	require.True(t, d.Keeps(out))
 }
 
+// TestSplitComesBack: a route configuration that was split and went is split when it comes back,
+// and so is what listeners look for.
+func TestSplitComesBack(t *testing.T) {
+	d, st := New(model.DefaultMesh(), 1), store.New()
+	d.SetSplit(Split{From: 3, Bits: splitSoon.Bits})
+	out, _ := d.Index().Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "shop", ScopedRoutes: true})
+	d.Open(out)
+	have := newDelta()
+	merge(have, grown(d, st, 0, 3)[out])
+	var gone []store.Event
+	for i := range 3 {
+		gone = append(gone, store.Event{Key: model.Key{Kind: model.KindService, Namespace: "shop", Name: fmt.Sprintf("svc-%d", i)}})
+	}
+	_, changes := st.Apply(gone)
+	merge(have, d.Apply(changes).Deltas[out])
+	require.Empty(t, have.Scopes)
+	require.Nil(t, have.RouteConfigs["80"])
+	require.Equal(t, SplitSetOf("80"), d.SplitIn(out))
+	require.False(t, d.Keeps(out), "nothing is there for anybody")
+
+	merge(have, grown(d, st, 0, 1)[out])
+	require.Len(t, have.Scopes, bucket.Count(splitSoon.Bits))
+	require.Equal(t, splitSoon.Bits, bitsOf(have.Listeners["0.0.0.0_80"]))
+	requireWhole(t, out, unsplit(d, out), have)
+}
+
 // requireOnlyOf: of no service but one there is a virtual host.
 func requireOnlyOf(t *testing.T, d *Delta, service int) {
 	t.Helper()

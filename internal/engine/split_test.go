@@ -83,6 +83,38 @@ func TestBucketsStayWithTheirProxies(t *testing.T) {
 	requireBuckets(t, third, 1)
 }
 
+// TestBucketsStayOverNothing: a proxy that is moved has what it had in buckets so, though the scope
+// where it was has lost it in the same batch, or before.
+func TestBucketsStayOverNothing(t *testing.T) {
+	selects := func(name string, hosts ...string) store.Event {
+		s := &model.Sidecar{Meta: model.Meta{Key: model.Key{Kind: model.KindSidecar, Namespace: "shop", Name: name}}, Egress: []model.EgressListener{{}}}
+		for _, h := range hosts {
+			s.Egress[0].Hosts = append(s.Egress[0].Hosts, model.HostSelector{Namespace: "shop", Host: model.Host(h)})
+		}
+		if name != "default" {
+			s.Selector = map[string]string{"app": "web"}
+		}
+		return store.Event{Key: s.Key, Object: s}
+	}
+	for _, batches := range []int{1, 2} {
+		e := splitWorld(4)
+		e.batch([]store.Event{selects("default", "*")})
+		p := proxy("web", "shop")
+		p.Labels = map[string]string{"app": "web"}
+		_, now := bound(e, p)
+		requireBuckets(t, now, 1)
+		nothing, few := selects("default"), selects("few", "svc-1.shop.svc.cluster.local")
+		if batches == 1 {
+			e.batch([]store.Event{nothing, few})
+		} else {
+			e.batch([]store.Event{nothing})
+			require.Zero(t, (*now)[0].State().Len(resource.Scope))
+			e.batch([]store.Event{few})
+		}
+		requireBuckets(t, now, 1)
+	}
+}
+
 // TestKeepWaitsForTheTables: they are others when it returns.
 func TestKeepWaitsForTheTables(t *testing.T) {
 	e, in, _ := start(t)

@@ -102,6 +102,37 @@ func TestSidecarWidens(t *testing.T) {
 	noRefusals(t, m, c)
 }
 
+// TestBucketsComeBack takes the route configuration away that an Envoy has in buckets, and brings it
+// back with few hosts: by another Sidecar, in the same batch or later. Connections of before find it.
+func TestBucketsComeBack(t *testing.T) {
+	t.Parallel()
+	for _, batches := range []int{1, 2} {
+		t.Run(fmt.Sprint(batches, " batches"), func(t *testing.T) {
+			t.Parallel()
+			c := newClient("client")
+			c.drain = time.Hour
+			_, size := growing(t, c)
+			const from = 8
+			ofAll := func(hosts string) string { // the Sidecar of whoever has none of their own
+				s := strings.Replace(c.sidecar(hosts), "{name: client,", "{name: default,", 1)
+				return strings.Replace(s, "  workloadSelector: {labels: {app: client}}\n", "", 1)
+			}
+			docs := func(sidecars ...string) []string { return append(sidecars, size(2 * from)[1:]...) }
+			m := startMeshSplit(t, server.RoutesScoped, from, docs(ofAll("./*"))...)
+			c.start(t, m, false)
+			held := holdConnections(t, c, "web")
+			if batches > 1 {
+				m.apply(docs(ofAll("~/*"))...)
+			}
+			m.apply(docs(ofAll("~/*"), c.sidecar("./web.shop.svc.cluster.local"))...)
+			require.Equal(t, batches > 1, chainsDraining(t, c) > 0, "its listener went, and came back")
+			held.await("web-v1")
+			require.Equal(t, server.RoutesScoped, m.proxy(c.name).Strategy)
+			noRefusals(t, m, c)
+		})
+	}
+}
+
 // changesHost is a filter that sends requests with a header to another host.
 var changesHost = luaFilter("host", "function envoy_on_request(h) local host = h:headers():get('x-host') "+
 	"if host then h:headers():replace(':authority', host) h:clearRouteCache() end end")
