@@ -33,7 +33,7 @@ type ScopeKey struct {
 	Topology     model.Topology // of routers: what is before them, as they say
 	Scoped       bool           // outbound: large route configurations are split into buckets
 	Split        SplitSet       // outbound: route configurations that are, whatever their size, as its proxies have them so
-	Generation   int            // outbound: scopes with lower ones keep buckets for their proxies that new ones need not have
+	Generation   int            // outbound: 0, or 1 for proxies that need not have the buckets that 0 kept when they came
 }
 
 // String names a scope for people: "outbound/shop", with what else tells it apart.

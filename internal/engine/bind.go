@@ -101,7 +101,7 @@ func (e *Engine) keysOf(p *model.Proxy) [2]derive.ScopeKey {
 }
 
 // place finds a binding its scopes: one that has in buckets what it must, by itself or else as its
-// key says, and that keeps nothing in buckets for others' sake.
+// key says, and that keeps nothing in buckets for others' sake, unless both generations do.
 func (e *Engine) place(b *binding, deltas map[derive.ScopeKey]*derive.Delta) {
 	e.hold(b, b.want, deltas)
 	if e.deriver.SplitIn(b.keys[0]).Covers(b.kept) {
@@ -155,10 +155,11 @@ func (e *Engine) move(b *binding, more derive.SplitSet, deltas map[derive.ScopeK
 }
 
 // hold counts a binding as user of scopes and opens those that are not; what they hold goes to
-// deltas.
+// deltas. There are two generations: where both keep buckets, a third table would cost more than
+// buckets do.
 func (e *Engine) hold(b *binding, keys [2]derive.ScopeKey, deltas map[derive.ScopeKey]*derive.Delta) {
-	for e.deriver.Keeps(keys[0]) {
-		keys[0].Generation++
+	if e.deriver.Keeps(keys[0]) {
+		keys[0].Generation = 1
 	}
 	b.keys = keys
 	for _, k := range b.keys {

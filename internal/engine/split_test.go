@@ -83,6 +83,48 @@ func TestBucketsStayWithTheirProxies(t *testing.T) {
 	requireBuckets(t, third, 1)
 }
 
+// TestFewGenerations: however often proxies come between changes of the listeners' form, there are two
+// tables of a scope at most, whatever the proxies have when they connect again.
+func TestFewGenerations(t *testing.T) {
+	e := splitWorld(4)
+	filter := &model.WasmPlugin{Meta: model.Meta{Key: model.Key{Kind: model.KindWasmPlugin, Namespace: "shop", Name: "users"}}, File: "/plugin.wasm"}
+	requireFew := func() {
+		t.Helper()
+		outbound := map[derive.SplitSet]int{}
+		for k := range e.scopes {
+			if !k.Inbound {
+				outbound[k.Split]++
+			}
+		}
+		for split, n := range outbound {
+			require.LessOrEqual(t, n, 2, "told %q", split)
+		}
+	}
+	var all []*binding
+	for i := range 5 {
+		b, now := bound(e, proxy(fmt.Sprint("web", i), "shop"))
+		requireBuckets(t, now, 1)
+		e.batch([]store.Event{{Key: filter.Key, Object: filter}})
+		requireBuckets(t, now, 1)
+		late, other := bound(e, proxy(fmt.Sprint("job", i), "shop"))
+		if i == 0 {
+			requireBuckets(t, other, 0)
+		}
+		e.batch([]store.Event{{Key: filter.Key}})
+		requireBuckets(t, other, 1)
+		all = append(all, b, late)
+		requireFew()
+	}
+	e.batch([]store.Event{{Key: filter.Key, Object: filter}})
+	for _, b := range all {
+		e.release(b)
+		again, now := bound(e, b.proxy)
+		e.keep(again, "80")
+		requireBuckets(t, now, 1)
+	}
+	requireFew()
+}
+
 // TestBucketsStayOverNothing: a proxy that is moved has what it had in buckets so, though the scope
 // where it was has lost it in the same batch, or before.
 func TestBucketsStayOverNothing(t *testing.T) {
