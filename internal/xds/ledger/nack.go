@@ -31,7 +31,7 @@ func (l *Ledger) refuse(k kind, f *flight, e *Error, since model.Revision) {
 	w := &l.watches[k]
 	l.nacked = true
 	l.refused++
-	message := shortened(e.Message)
+	message := e.Message
 	all := f.names()
 	switch {
 	case l.protocol == Sotw && resource.Types[w.typ].FullState:
@@ -44,7 +44,7 @@ func (l *Ledger) refuse(k kind, f *flight, e *Error, since model.Revision) {
 	default:
 		bad, good := named(all, message)
 		for _, n := range bad {
-			w.hold(n, f, message, since)
+			w.hold(n, f, share(message, n, bad), since)
 		}
 		if len(bad) == 0 {
 			w.groups = append([][]string{good[:len(good)/2], good[len(good)/2:]}, w.groups...)
@@ -69,14 +69,14 @@ func (w *watch) refuseWhole(f *flight, all []string, message string, since model
 	before := w.held
 	w.held = nil
 	if len(bad) == 0 {
-		w.held = map[string]*Held{Whole: {Name: Whole, Version: w.version, Message: message, since: since}}
+		w.held = map[string]*Held{Whole: {Name: Whole, Version: w.version, Message: shortened(message), since: since}}
 	}
 	for _, n := range bad {
 		s := since
 		if h := before[n]; h != nil {
 			s = min(s, h.since)
 		}
-		w.hold(n, f, message, s)
+		w.hold(n, f, share(message, n, bad), s)
 	}
 }
 
@@ -93,7 +93,7 @@ func (w *watch) hold(name string, f *flight, message string, since model.Revisio
 	}
 	for e := range f.entries() {
 		if e.Name == name {
-			w.held[name] = &Held{Name: name, Version: e.Version, Message: message, since: since}
+			w.held[name] = &Held{Name: name, Version: e.Version, Message: shortened(message), since: since}
 			return
 		}
 	}
@@ -120,6 +120,36 @@ func named(all []string, message string) (bad, rest []string) {
 		}
 	}
 	return bad, rest
+}
+
+// share is what a message says of one of several names: "NAME: " and what comes before the next of them.
+func share(message, name string, all []string) string {
+	from := tells(message, name)
+	if len(all) == 1 || from < 0 {
+		return message
+	}
+	message = message[from:]
+	end := len(message)
+	for _, n := range all {
+		if i := tells(message, n); i > 0 {
+			end = min(end, i)
+		}
+	}
+	return strings.TrimRight(message[:end], ", \n")
+}
+
+// tells is where a message begins to tell of a name; -1: nowhere.
+func tells(message, name string) int {
+	for at := 0; ; {
+		i := strings.Index(message[at:], name+": ")
+		if i < 0 {
+			return -1
+		}
+		if at += i; at == 0 || !nameByte(message[at-1]) {
+			return at
+		}
+		at++
+	}
 }
 
 func telling(name string) bool {
