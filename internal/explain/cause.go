@@ -14,38 +14,51 @@ import (
 // Cause is what a refusal is about: one of Objects, in order. None: it comes from nobody's objects.
 type Cause struct {
 	Objects []model.Key
-	// Sure: it is told by Envoy's words, by what has changed, or by there being nothing else.
+	// Sure: Envoy names the object, or quotes what only it has. Nothing else is proof: what shapes listeners,
+	// as the mesh's configuration and Secrets do, is not all among Objects.
 	Sure bool
+	// Changed: all Objects have changed since a proxy that refuses it had it last.
+	Changed bool
 }
 
 // Causes finds what refusals are about. It is for one snapshot and one goroutine.
 type Causes struct {
 	snap     *store.Snapshot
 	changes  Changes
+	mesh     *model.Mesh
 	policies policies
 }
 
 // Causes finds them by a snapshot.
 func (x *Explainer) Causes(snap *store.Snapshot) *Causes {
-	return &Causes{snap, x.Changes, policies{snap, x.mesh(snap).RootNamespace, map[policyPlace][]model.Selecting{}}}
+	mesh := x.mesh(snap)
+	return &Causes{snap, x.Changes, mesh, policies{snap, mesh.RootNamespace, map[policyPlace][]model.Selecting{}}}
 }
 
 // Of is the cause of a refusal: of the objects that the refused is made of those that Envoy's words are
 // about, and of these those that have changed since it took it; all, where neither tells.
 func (c *Causes) Of(r *server.Refusal) Cause {
 	all, listener := c.origins(r)
-	if quoted := c.quoted(r, reason(r.Message), all); len(quoted) > 0 {
-		return Cause{quoted, len(quoted) == 1}
+	message := reason(r.Message)
+	if quoted := c.quoted(r, message, all); len(quoted) > 0 {
+		return Cause{Objects: quoted, Sure: len(quoted) == 1}
 	}
-	told := false
-	if listener {
-		all, told = onTopic(strings.ToLower(reason(r.Message)), all)
+	switch {
+	case listener && slices.ContainsFunc(meshFiles(c.mesh), func(file string) bool { return quotes(message, file) }):
+		all = ofKinds(all, []model.Kind{model.KindTelemetry}) // they have it used
+	case listener:
+		all = onTopic(strings.ToLower(message), all)
 	}
 	news := slices.DeleteFunc(slices.Clone(all), func(k model.Key) bool { return !c.changedSince(k, r.Since) })
 	if len(news) == 0 {
-		return Cause{all, len(all) == 1 && (told || !listener)}
+		return Cause{Objects: all, Sure: len(all) == 1 && ofOne(r)}
 	}
-	return Cause{news, len(news) == 1 && (told || !listener || r.Since > 0)}
+	return Cause{news, len(news) == 1 && ofOne(r), r.Since > 0}
+}
+
+// ofOne tells whether the refused has its name of the one object that it is made of.
+func ofOne(r *server.Refusal) bool {
+	return r.Name != "" && (r.Type == resource.Extension || r.Type == resource.Bootstrap)
 }
 
 // origins are all objects that the refused is made of; listener: some of it is one.
@@ -67,15 +80,17 @@ func (c *Causes) changedSince(k model.Key, since model.Revision) bool {
 	return known && last.Revision > since
 }
 
-// reason is a message without the whole resource, which Envoy prints before it says what is wrong with its form.
+// reason is a message without the whole resource, which Envoy prints before or after it says what is wrong with
+// its form: it has the names of innocents.
 func reason(message string) string {
 	if i := strings.LastIndex(message, "Proto constraint validation failed"); i >= 0 {
-		return message[i:]
+		message = message[i:]
 	}
-	return message
+	before, _, _ := strings.Cut(message, "goo.gle/debug")
+	return before
 }
 
-// quoted are the objects of which a message quotes something that is theirs alone.
+// quoted are the objects of which a message quotes something that the mesh's configuration does not have.
 func (c *Causes) quoted(r *server.Refusal, message string, all []model.Key) []model.Key {
 	var out []model.Key
 	for _, k := range all {
@@ -83,7 +98,7 @@ func (c *Causes) quoted(r *server.Refusal, message string, all []model.Key) []mo
 		if k.Kind == model.KindRequestAuthentication {
 			own = c.providers(r, k)
 		}
-		if slices.ContainsFunc(own, func(w string) bool { return quotes(message, w) }) {
+		if slices.ContainsFunc(own, func(w string) bool { return quotes(message, w) && !inMesh(c.mesh, w) }) {
 			out = append(out, k)
 		}
 	}
@@ -142,6 +157,27 @@ func expressions(t *model.Telemetry) []string {
 	return out
 }
 
+// meshFiles are those that the mesh's configuration has proxies write.
+func meshFiles(m *model.Mesh) []string {
+	out := []string{m.AccessLogFile}
+	for i := range m.Telemetry.Providers {
+		out = append(out, m.Telemetry.Providers[i].Log.Path)
+	}
+	return out
+}
+
+// inMesh tells whether the mesh's configuration has a text where Telemetries may have it, too.
+func inMesh(m *model.Mesh, text string) bool {
+	all := append(meshFiles(m), m.Telemetry.AccessLog.Text, m.Telemetry.AccessLog.JSON)
+	for i := range m.Telemetry.Providers {
+		all = append(all, m.Telemetry.Providers[i].Log.Text, m.Telemetry.Providers[i].Log.JSON)
+	}
+	for _, tag := range m.Telemetry.Tags {
+		all = append(all, tag.Format)
+	}
+	return slices.ContainsFunc(all, func(s string) bool { return strings.Contains(s, text) })
+}
+
 // shortest is how long words are at least that do not stand in a message by chance.
 const shortest = 6
 
@@ -185,19 +221,22 @@ var topics = []struct {
 // listening are the kinds of objects that have proxies listen somewhere.
 var listening = []model.Kind{model.KindGateway, model.KindKubernetesGateway, model.KindSidecar, model.KindServiceEntry}
 
-// onTopic are those of objects that a message may be about; told: it tells. EnvoyFilters may be behind
-// anything.
-func onTopic(message string, all []model.Key) (some []model.Key, told bool) {
+// onTopic are those of objects that a message may be about.
+func onTopic(message string, all []model.Key) []model.Key {
 	for _, t := range topics {
 		if !slices.ContainsFunc(t.words, func(w string) bool { return strings.Contains(message, w) }) {
 			continue
 		}
-		some = slices.DeleteFunc(slices.Clone(all), func(k model.Key) bool {
-			return k.Kind != model.KindEnvoyFilter && !slices.Contains(t.kinds, k.Kind)
-		})
-		if len(some) > 0 || t.only {
-			return some, true
+		if some := ofKinds(all, t.kinds); len(some) > 0 || t.only {
+			return some
 		}
 	}
-	return all, false
+	return all
+}
+
+// ofKinds are those of some kinds, and EnvoyFilters, which may be behind anything.
+func ofKinds(all []model.Key, kinds []model.Kind) []model.Key {
+	return slices.DeleteFunc(slices.Clone(all), func(k model.Key) bool {
+		return k.Kind != model.KindEnvoyFilter && !slices.Contains(kinds, k.Kind)
+	})
 }

@@ -50,6 +50,7 @@ type refusedObject struct {
 	Others  int       `json:"others,omitempty"`
 	Shared  int       `json:"shared,omitempty"`
 	Doubt   bool      `json:"doubt,omitempty"`
+	Changed bool      `json:"changed,omitempty"`
 }
 
 // standing is how far an object has come to the proxies of one control plane.
@@ -86,7 +87,7 @@ func (r *Reporter) report(q *question) *report {
 		}
 		out.Refused = append(out.Refused, refusedObject{
 			Object: k, Content: contentOf(snap, k), What: one.what, Message: one.message, Proxies: one.proxies, Others: one.others,
-			Shared: one.shared, Doubt: one.doubt,
+			Shared: one.shared, Doubt: one.doubt, Changed: one.changed,
 		})
 	}
 	for _, k := range q.Doubtful {
@@ -106,7 +107,7 @@ func (r *Reporter) refused(snap *store.Snapshot) map[model.Key]refusal {
 		}
 		one := refusal{
 			what: strings.TrimSpace(r.Type.String() + " " + r.Name), message: r.Message, proxies: r.Proxies,
-			shared: len(cause.Objects) - 1, doubt: !cause.Sure,
+			shared: len(cause.Objects) - 1, doubt: !cause.Sure, changed: cause.Changed,
 		}
 		for _, k := range cause.Objects {
 			if all[k] == nil {
@@ -180,7 +181,10 @@ func (r *report) add(all map[model.Key]refusal, snap *store.Snapshot) {
 		if o.Content == "" || o.Content != contentOf(snap, o.Object) {
 			continue // it has another form of it, and will have ours soon
 		}
-		one := refusal{what: o.What, message: o.Message, proxies: o.Proxies, others: o.Others, shared: o.Shared, doubt: o.Doubt}
+		one := refusal{
+			what: o.What, message: o.Message, proxies: o.Proxies, others: o.Others,
+			shared: o.Shared, doubt: o.Doubt, changed: o.Changed,
+		}
 		all[o.Object] = combined(all[o.Object], one)
 	}
 }
@@ -193,6 +197,6 @@ func combined(a, b refusal) refusal {
 	a.message = min(a.message, b.message)
 	a.proxies += b.proxies
 	a.others = max(a.others, b.others)
-	a.shared, a.doubt = min(a.shared, b.shared), a.doubt && b.doubt
+	a.shared, a.doubt, a.changed = min(a.shared, b.shared), a.doubt && b.doubt, a.changed && b.changed
 	return a
 }

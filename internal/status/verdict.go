@@ -35,6 +35,7 @@ type refusal struct {
 	others  int  // further resources of the object that are refused
 	shared  int  // other objects that may be meant as well
 	doubt   bool // it is not known that this object is meant
+	changed bool // it was changed since proxies accepted it last
 }
 
 // verdict is what a status should say.
@@ -165,13 +166,22 @@ func (r *refusal) String() string {
 	if r.others > 0 {
 		what += fmt.Sprintf(" and %d more", r.others)
 	}
-	switch {
-	case r.shared > 0:
-		what += fmt.Sprintf(" (this object may be meant, or one of %d others)", r.shared)
-	case r.doubt:
-		what += " (this object may be meant: it shapes that)"
+	return fmt.Sprintf("%s %s, and what they accepted last stays in force: %s", who, what+r.doubts(), r.message)
+}
+
+// doubts says who else may be meant.
+func (r *refusal) doubts() string {
+	if r.shared == 0 && !r.doubt {
+		return ""
 	}
-	return fmt.Sprintf("%s %s, and what they accepted last stays in force: %s", who, what, r.message)
+	out := " (this object may be meant"
+	if r.changed {
+		out = " (this object was changed since they accepted that last, and may be meant"
+	}
+	if r.shared > 0 {
+		out += fmt.Sprintf(", or one of %d others", r.shared)
+	}
+	return out + ", or the mesh's configuration)"
 }
 
 // shorten joins texts as far as they fit.

@@ -80,17 +80,45 @@ func TestObjectOfARefusedListenerIsFound(t *testing.T) {
 	m := startMesh(t, server.RoutesAuto, causeWorld(c, nil)...)
 	c.start(t, m, false)
 	require.Empty(t, m.blamed())
-	for _, bad := range []struct{ kind, spec, says string }{
-		{"WasmPlugin", "extensions.istio.io/v1alpha1; url: 'file:///nonexistent/filter.wasm'", "/nonexistent/filter.wasm"},
-		{"Telemetry", "telemetry.istio.io/v1; accessLogging: [{providers: [{name: file}], filter: {expression: 'request.path.contains()'}}]", "No overload found"},
-		{"RequestAuthentication", `security.istio.io/v1; jwtRules: [{issuer: bad, jwks: '{"keys":[{"kty":"RSA","n":"AQAB","e":"AAAA"}]}'}]`, "invalid local jwks"},
+	for _, bad := range []struct {
+		kind, spec, says string
+		doubt            bool
+	}{
+		{"WasmPlugin", "extensions.istio.io/v1alpha1; url: 'file:///nonexistent/filter.wasm'", "/nonexistent/filter.wasm", false},
+		{"Telemetry", "telemetry.istio.io/v1; accessLogging: [{providers: [{name: file}], filter: {expression: 'request.path.contains()'}}]", "No overload found", true}, // as it would for a log of the mesh's
+		{"RequestAuthentication", `security.istio.io/v1; jwtRules: [{issuer: bad, jwks: '{"keys":[{"kty":"RSA","n":"AQAB","e":"AAAA"}]}'}]`, "invalid local jwks", false},
 	} {
 		m.apply(causeWorld(c, map[string]string{bad.kind: bad.spec})...)
 		got := m.awaitBlamed(1)
 		require.Equal(t, model.Key{Kind: model.Kind(bad.kind), Namespace: "shop", Name: "one"}, got[0].Object)
 		require.Contains(t, got[0].Message, bad.says)
 		require.Zero(t, got[0].Shared, bad.kind)
-		require.False(t, got[0].Doubt, bad.kind)
+		require.Equal(t, bad.doubt, got[0].Doubt, bad.kind)
+		m.apply(causeWorld(c, nil)...)
+		m.awaitBlamed(0)
+	}
+	requireMeshsMistakesLeaveDoubt(t, c, m)
+}
+
+// requireMeshsMistakesLeaveDoubt: of what the mesh's configuration has proxies refuse no object is told for sure that it
+// is the cause: not the Telemetry that has logs go there, and not a policy that is changed next.
+func requireMeshsMistakesLeaveDoubt(t *testing.T, c *client, m *mesh) {
+	t.Helper()
+	for wrong, says := range map[string]string{
+		"path: /nonexistent/mesh.log":                                            "/nonexistent/mesh.log",
+		`path: /dev/null, logFormat: {text: \"%CEL(request.path.contains())%\"}`: "expression",
+	} {
+		for _, paths := range []string{"/fine", "/as-fine"} {
+			docs := causeWorld(c, map[string]string{
+				"AuthorizationPolicy": "security.istio.io/v1; rules: [{to: [{operation: {paths: [" + paths + "]}}]}]",
+			})
+			docs[1] = strings.Replace(docs[1], "path: /dev/null", wrong, 1)
+			m.apply(docs...)
+			got := m.awaitBlamed(1)
+			require.Equal(t, model.Key{Kind: model.KindTelemetry, Namespace: "shop", Name: "one"}, got[0].Object, "%+v", got)
+			require.Contains(t, got[0].Message, says)
+			require.True(t, got[0].Doubt, "%+v", got)
+		}
 		m.apply(causeWorld(c, nil)...)
 		m.awaitBlamed(0)
 	}
