@@ -133,6 +133,32 @@ func TestBucketsComeBack(t *testing.T) {
 	}
 }
 
+// TestFromScopedBack leaves the strategy by the way that docs/performance.md tells: once the listeners
+// that drain are gone, no connection looks for buckets.
+func TestFromScopedBack(t *testing.T) {
+	t.Parallel()
+	c := newClient("client")
+	c.drain = time.Second
+	_, size := growing(t, c)
+	m := startMeshSplit(t, server.RoutesScoped, 8, size(16)...)
+	c.start(t, m, false)
+	m.apply(size(16, changesHost)...)
+	requireHostChanges(t, c, true)
+	eventually(t, "listeners with buckets are gone", func() bool { return chainsDraining(t, c) == 0 }, nil)
+	held := holdConnections(t, c, "web")
+	m.stop()
+	m.strategy = server.RoutesAuto
+	m.start()
+	awaitConnected(t, m, c)
+	require.Equal(t, server.RoutesVHDS, m.proxy(c.name).Strategy)
+	for range 4 {
+		require.Equal(t, "web-v1", held.call())
+	}
+	m.apply(size(16, changesHost, routes("web", to("other")))...)
+	held.await("other-v1")
+	noRefusals(t, m, c)
+}
+
 // changesHost is a filter that sends requests with a header to another host.
 var changesHost = luaFilter("host", "function envoy_on_request(h) local host = h:headers():get('x-host') "+
 	"if host then h:headers():replace(':authority', host) h:clearRouteCache() end end")
