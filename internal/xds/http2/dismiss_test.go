@@ -28,7 +28,7 @@ func TestGracefulStopEndsStreams(t *testing.T) {
 	a := p.answer(held)
 	require.Equal(t, fmt.Sprint(Unavailable), a.trailer["grpc-status"])
 	require.Equal(t, "bye", a.trailer["grpc-message"])
-	require.True(t, v.call(0).over())
+	eventually(t, "the Receiver has ended", v.call(0).over) // right after its trailers
 	late := p.open(hold) // it has not read the GOAWAY
 	for {
 		r, ok := p.next().(*xhttp2.RSTStreamFrame)

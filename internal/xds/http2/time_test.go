@@ -204,7 +204,7 @@ func TestAgeEndsStreams(t *testing.T) {
 		a := p.answer(held)
 		require.Equal(t, fmt.Sprint(Unavailable), a.trailer["grpc-status"])
 		require.Equal(t, aged.Message, a.trailer["grpc-message"])
-		require.True(t, v.call(0).over())
+		eventually(t, "the Receiver has ended", v.call(0).over) // right after its trailers
 		call.answer <- nil
 		require.Equal(t, "0", p.answer(asked).trailer["grpc-status"])
 		p.gone()
