@@ -18,6 +18,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/departure"
 	statuses "github.com/moonsail/moonsail/internal/status"
+	"github.com/moonsail/moonsail/test/halt"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
@@ -82,7 +83,7 @@ func TestAStoppedControlPlaneIsNamed(t *testing.T) {
 	}
 	c.Eventually(t, "both are asked", knows)
 
-	require.NoError(t, s.cmd.Process.Signal(syscall.SIGSTOP))
+	halt.Process(t, s.cmd.Process.Pid)
 	a, err := leave(t.Context())
 	_ = s.cmd.Process.Signal(syscall.SIGCONT)
 	require.NoError(t, err)

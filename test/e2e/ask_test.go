@@ -15,6 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/cli"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/halt"
 )
 
 // ask runs a command line against the control plane, and gives its exit status and what it
@@ -79,7 +80,7 @@ func askWhileFaultsAreOn(t *testing.T, sotw bool) {
 	requireReason(t, m, other)
 
 	// Stopped: it neither answers nor goes away.
-	require.NoError(t, stopped.process.Signal(syscall.SIGSTOP))
+	halt.Process(t, stopped.process.Pid())
 	resume := func() { _ = stopped.process.Signal(syscall.SIGCONT) }
 	t.Cleanup(resume)
 	m.write("routes.yaml", routes("web", to("web")))

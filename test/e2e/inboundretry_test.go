@@ -2,13 +2,10 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/halt"
 )
 
 // Ports of a served's sidecar.
@@ -143,17 +141,7 @@ func (s *served) tries(t *testing.T, port int) [2]uint64 {
 // halt stops the sidecar's threads, all of them, until the test has it go on.
 func (s *served) halt(t *testing.T) {
 	t.Helper()
-	require.NoError(t, s.process.Signal(syscall.SIGSTOP))
-	eventually(t, "the Envoy stands still", func() bool {
-		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.process.Pid()))
-		require.NoError(t, err)
-		for _, path := range stats {
-			if text, err := os.ReadFile(path); err == nil && !bytes.Contains(text, []byte(") T ")) {
-				return false
-			}
-		}
-		return len(stats) > 0
-	}, nil)
+	halt.Process(t, s.process.Pid())
 }
 
 // idleEnds makes a call that the sidecar reads before it reads that the application has closed the idle

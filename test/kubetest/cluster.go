@@ -35,6 +35,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/moonsail/moonsail/test/halt"
 )
 
 // Cluster is a running (or killed, or paused) API server and its state.
@@ -197,7 +199,7 @@ func (c *Cluster) Restart(t testing.TB) {
 // Pause stops the process where it is: connections stay, nothing answers.
 func (c *Cluster) Pause(t testing.TB) {
 	t.Helper()
-	c.signal(t, syscall.SIGSTOP)
+	halt.Process(t, c.Pid())
 }
 
 // Resume lets a paused process go on.

@@ -1,0 +1,40 @@
+// Package halt stops processes where they are, for tests of what answers no more.
+package halt
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long threads may go on until the test fails.
+const patience = time.Minute
+
+// Process stops all threads of a process until it gets SIGCONT, and returns when they stand still: the signal alone
+// returns before, and a thread that runs may answer still. Where there is no /proc, the signal has to do.
+func Process(t testing.TB, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatalf("stop process %d: %v", pid, err)
+	}
+	for end := time.Now().Add(patience); !still(pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("process %d has threads that run %s after SIGSTOP", pid, patience)
+		}
+	}
+}
+
+// still says whether no thread of a process runs or waits to run; one that has ended does neither.
+func still(pid int) bool {
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is well formed
+	for _, path := range stats {
+		if text, err := os.ReadFile(path); err == nil && !bytes.Contains(text, []byte(") T ")) {
+			return false
+		}
+	}
+	return true
+}
