@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // patience is how long threads may go on until the test fails.
@@ -21,11 +23,7 @@ func Process(t testing.TB, pid int) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatalf("stop process %d: %v", pid, err)
 	}
-	for end := time.Now().Add(patience); !still(pid); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("process %d has threads that run %s after SIGSTOP", pid, patience)
-		}
-	}
+	require.Eventually(t, func() bool { return still(pid) }, patience, time.Millisecond, "process %d stands still", pid)
 }
 
 // still says whether no thread of a process runs or waits to run; one that has ended does neither.
