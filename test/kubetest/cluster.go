@@ -205,12 +205,7 @@ func (c *Cluster) Pause(t testing.TB) {
 // Resume lets a paused process go on.
 func (c *Cluster) Resume(t testing.TB) {
 	t.Helper()
-	c.signal(t, syscall.SIGCONT)
-}
-
-func (c *Cluster) signal(t testing.TB, sig os.Signal) {
-	t.Helper()
-	if err := c.process.cmd.Process.Signal(sig); err != nil {
+	if err := c.process.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 }
