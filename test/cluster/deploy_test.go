@@ -25,6 +25,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/inject"
 	"github.com/moonsail/moonsail/test/kubetest"
+	"github.com/moonsail/moonsail/test/labtest"
 )
 
 // manifest is deploy/control-plane.yaml.
@@ -75,7 +76,7 @@ func runManifest(t *testing.T, c *kubetest.Cluster, m *manifest) *serving {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &serving{at: map[string]string{}, cmd: exec.CommandContext(ctx, self, append(m.args(t), "--kubeconfig", as(t, c, "istio-system", "moonsail"))...)}
-	s.cmd.Env = append(os.Environ(), asMoonsail+"=1")
+	s.cmd.Env = append(os.Environ(), labtest.AsMoonsail)
 	r, err := s.cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, s.cmd.Start())

@@ -3,31 +3,21 @@ package cluster
 import (
 	"context"
 	"log/slog"
-	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
-	"github.com/moonsail/moonsail/internal/cli"
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/test/kubetest"
+	"github.com/moonsail/moonsail/test/labtest"
 )
 
-// asMoonsail makes this test binary run as moonsail: the lab starts servers of its own.
-const asMoonsail = "MOONSAIL_CLUSTER_TEST_AS_MOONSAIL"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asMoonsail) != "" {
-		os.Exit(cli.Execute())
-	}
-	goleak.VerifyTestMain(kubetest.Main(m))
-}
+func TestMain(m *testing.M) { labtest.Main(kubetest.Main(m)) }
 
 // follow keeps a store up to date with a cluster until the test ends.
 func follow(t *testing.T, c *kubetest.Cluster, mesh *model.Mesh) *store.Store {

@@ -32,7 +32,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -42,7 +41,7 @@ import (
 // Cluster is a running (or killed, or paused) API server and its state.
 type Cluster struct {
 	// Client and Dynamic are administrators without a limit of requests.
-	Client  kubernetes.Interface
+	Client  *Client
 	Dynamic dynamic.Interface
 
 	dir     string
@@ -130,11 +129,9 @@ func (c *Cluster) connect() error {
 	if c.http, err = rest.HTTPClientFor(config); err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfigAndClient(config, c.http)
-	if err != nil {
+	if c.Client, err = NewClient(config, c.http); err != nil {
 		return err
 	}
-	c.Client = client
 	c.Dynamic, err = dynamic.NewForConfigAndClient(config, c.http)
 	return err
 }

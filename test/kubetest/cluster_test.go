@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/moonsail/moonsail/test/kubetest"
@@ -32,8 +32,9 @@ type seen struct {
 func watchConfigMaps(t *testing.T, c *kubetest.Cluster, ns string) *seen {
 	t.Helper()
 	s := &seen{names: map[string]bool{}}
-	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithNamespace(ns))
-	_, err := factory.Core().V1().ConfigMaps().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	maps := cache.NewListWatchFromClient(c.Client.CoreV1().RESTClient(), "configmaps", ns, fields.Everything())
+	informer := cache.NewSharedInformer(maps, &corev1.ConfigMap{}, 0)
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { s.set(obj, true) },
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -44,10 +45,11 @@ func watchConfigMaps(t *testing.T, c *kubetest.Cluster, ns string) *seen {
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	factory.Start(ctx.Done())
+	var running sync.WaitGroup
+	running.Go(func() { informer.RunWithContext(ctx) })
 	t.Cleanup(func() {
 		cancel()
-		factory.Shutdown()
+		running.Wait()
 	})
 	return s
 }

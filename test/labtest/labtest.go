@@ -1,5 +1,5 @@
-// Package labtest is what tests of experiments share: their own binary is moonsail for the
-// processes that an experiment starts.
+// Package labtest is what tests of experiments share, and others that start moonsail in processes: their own
+// binary is moonsail, so that what runs is what is tested, without being built first.
 package labtest
 
 import (

@@ -11,8 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic/fake"
-	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	discoveryfake "k8s.io/client-go/kubernetes/typed/discovery/v1/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
 )
 
@@ -43,11 +46,27 @@ func sliceFrom(t *testing.T, text string) *discoveryv1.EndpointSlice {
 	return out
 }
 
+// holding is a client of an API server that holds some objects, and tells of changes.
+func holding(t *testing.T, objects ...runtime.Object) *discoveryfake.FakeDiscoveryV1 {
+	t.Helper()
+	held := clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
+	for _, o := range objects {
+		require.NoError(t, held.Add(o))
+	}
+	client := &discoveryfake.FakeDiscoveryV1{Fake: &clienttesting.Fake{}}
+	client.AddReactor("*", "*", clienttesting.ObjectReaction(held))
+	client.AddWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := held.Watch(a.GetResource(), a.GetNamespace())
+		return true, w, err
+	})
+	return client
+}
+
 func TestWatchSlices(t *testing.T) {
 	first := sliceFrom(t, sliceText)
-	client := kubefake.NewClientset(first)
-	in := client.DiscoveryV1().EndpointSlices("mesh")
-	c := &Cluster{slices: client.DiscoveryV1()}
+	client := holding(t, first)
+	in := client.EndpointSlices("mesh")
+	c := &Cluster{slices: client}
 	seen, done := make(chan Slice, 1), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { done <- c.WatchSlices(ctx, "mesh", func(s Slice) { seen <- s }) }()

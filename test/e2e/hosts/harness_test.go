@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/test/labtest"
 	"github.com/moonsail/moonsail/test/netns"
 )
 
@@ -84,7 +85,7 @@ func (o *output) String() string {
 func run(t *testing.T, h *netns.Host, args ...string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], args...) // it is ended by start
-	cmd.Env = append(os.Environ(), asMoonsail+"=1")
+	cmd.Env = append(os.Environ(), labtest.AsMoonsail)
 	return start(t, h, cmd)
 }
 

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/test/labtest"
 	"github.com/moonsail/moonsail/test/netns"
 )
 
@@ -36,7 +37,7 @@ func inject(t *testing.T, h *netns.Host, pod, config string) *kubelet {
 	file := filepath.Join(t.TempDir(), "injection.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 	cmd := exec.Command(os.Args[0], "inject", "-f", "-", "--config", file)
-	cmd.Env = append(os.Environ(), asMoonsail+"=1")
+	cmd.Env = append(os.Environ(), labtest.AsMoonsail)
 	cmd.Stdin, cmd.Stderr = strings.NewReader(pod), os.Stderr
 	out, err := cmd.Output()
 	require.NoError(t, err)
@@ -102,7 +103,7 @@ func (k *kubelet) start(name string, flags ...string) *process {
 	c := k.container(name)
 	cmd := exec.Command(filepath.Join(k.dir, "moonsail"), append(c.Args, flags...)...)
 	cmd.Dir = k.dir
-	cmd.Env = []string{asMoonsail + "=1", envoy.PathVariable + "=" + filepath.Join(k.dir, "envoy"), "PATH=" + os.Getenv("PATH")}
+	cmd.Env = []string{labtest.AsMoonsail, envoy.PathVariable + "=" + filepath.Join(k.dir, "envoy"), "PATH=" + os.Getenv("PATH")}
 	for _, e := range c.Env {
 		cmd.Env = append(cmd.Env, e.Name+"="+k.valueOf(&e))
 	}

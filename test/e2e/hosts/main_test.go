@@ -6,21 +6,9 @@
 package hosts
 
 import (
-	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
-	"github.com/moonsail/moonsail/internal/cli"
+	"github.com/moonsail/moonsail/test/labtest"
 )
 
-// asMoonsail has the test's binary be moonsail: processes of other network namespaces are to
-// be what is tested here, without being built first.
-const asMoonsail = "E2E_AS_MOONSAIL"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asMoonsail) != "" {
-		os.Exit(cli.Execute())
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { labtest.Main(m) }
