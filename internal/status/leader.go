@@ -6,9 +6,12 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/moonsail/moonsail/internal/explain"
@@ -27,11 +30,10 @@ const (
 	DefaultBurst     = 50
 )
 
-// Election is the timing of who writes: a leader that is gone is followed after Lease (whole seconds), and
-// one that could not renew its Lease for Renew, which is less, does not write any more.
+// Election is the timing of who writes: a leader that is gone is followed after Lease.
 type Election struct{ Lease, Renew, Retry time.Duration }
 
-// DefaultElection is that of Kubernetes' own components.
+// DefaultElection is client-go's own.
 var DefaultElection = Election{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 2 * time.Second}
 
 // Proxies is what the xDS server is to this package.
@@ -60,7 +62,7 @@ type Writer struct {
 	Election  Election // the zero value is DefaultElection
 
 	dynamic dynamic.Interface
-	leases  leases
+	lock    resourcelock.Interface
 	mu      sync.Mutex // guards leading
 	leading bool
 }
@@ -90,53 +92,60 @@ func (w *Writer) Run(ctx context.Context) error {
 	if w.dynamic, err = dynamic.NewForConfigAndClient(config, client); err != nil {
 		return err
 	}
-	api, err := coordination.NewForConfigAndClient(config, client)
+	leases, err := coordination.NewForConfigAndClient(config, client)
 	if err != nil {
 		return err
 	}
-	w.leases = api.Leases(w.Namespace)
+	w.lock = &lock{log: w.Log, Interface: &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: LeaseName},
+		Client:    leases, LockConfig: resourcelock.ResourceLockConfig{Identity: w.Identity},
+	}}
 	if w.Election == (Election{}) {
 		w.Election = DefaultElection
 	}
-	for tell := w.teller(); ctx.Err() == nil; {
-		w.serve(ctx, tell, w.lead)
+	for ctx.Err() == nil {
+		if err := w.campaign(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// serve waits to be elected, and leads until that is over or ctx ends. The Lease is let go when lead has
-// returned.
-func (w *Writer) serve(ctx context.Context, tell func(context.Context, error), lead func(context.Context)) {
-	e := &elector{leases: w.leases, identity: w.Identity, timing: w.Election, tell: tell}
-	if !e.acquire(ctx) {
-		return
-	}
-	standing, resign := context.WithCancel(context.WithoutCancel(ctx))
-	term, stop := context.WithCancel(ctx)
-	var keeping sync.WaitGroup
-	keeping.Go(func() {
-		defer stop()
-		e.keep(standing)
+// campaign waits to be elected, and leads until that is over or ctx ends. The Lease is let go
+// after the last write.
+func (w *Writer) campaign(ctx context.Context) error {
+	standing, resign := context.WithCancel(logr.NewContext(context.WithoutCancel(ctx), logr.Discard()))
+	elected, over := make(chan context.Context, 1), make(chan struct{})
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: w.lock, Name: LeaseName, ReleaseOnCancel: true,
+		LeaseDuration: w.Election.Lease, RenewDeadline: w.Election.Renew, RetryPeriod: w.Election.Retry,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(term context.Context) { elected <- term },
+			OnStoppedLeading: func() {},
+		},
 	})
-	lead(term)
-	resign()
-	keeping.Wait()
-	e.release(context.WithoutCancel(ctx))
-}
-
-// teller says why the Lease cannot be had, once for each reason.
-func (w *Writer) teller() func(context.Context, error) {
-	told := ""
-	return func(ctx context.Context, err error) {
-		switch {
-		case err == nil:
-			told = ""
-		case ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && told != err.Error():
-			told = err.Error()
-			w.Log.Warn("no statuses are written by this control plane: the Lease of who does cannot be had",
-				"lease", w.Namespace+"/"+LeaseName, "error", err)
-		}
+	if err != nil {
+		resign()
+		return err
 	}
+	go func() {
+		defer close(over)
+		elector.Run(standing)
+	}()
+	defer func() {
+		resign()
+		<-over
+	}()
+	select {
+	case <-ctx.Done():
+	case <-over:
+	case term := <-elected:
+		working, stop := context.WithCancel(ctx)
+		defer stop()
+		defer context.AfterFunc(term, stop)()
+		w.lead(working)
+	}
+	return nil
 }
 
 // lead looks and writes until ctx ends.
