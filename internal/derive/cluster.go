@@ -84,7 +84,7 @@ func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePor
 		External:        svc.External,
 		SubjectAltNames: svc.SubjectAltNames,
 	}
-	plan := edsPlan{port: port, lb: policy.LoadBalancer, outlier: policy.OutlierDetection != nil, near: r.index.near.of(svc)}
+	plan := edsPlan{port: port, lb: policy.LoadBalancer, outlier: policy.OutlierDetection != nil, near: r.index.near.of(svc), mesh: r.mesh().Locality}
 	if sub != nil {
 		c.Subset, plan.labels = sub.Name, sub.Labels
 	}
@@ -93,7 +93,7 @@ func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePor
 	}
 	c.Name = outboundCluster(port.Number, c.Subset, svc.Hostname)
 	plan.cluster = c.Name
-	c.LocalityWeighted = distributes(policy)
+	c.LocalityWeighted = plan.distributes()
 	s.secure(r, svc, c, rule)
 	switch c.Discovery {
 	case view.DiscoverEDS:
@@ -150,8 +150,4 @@ func staticEndpoints(r *reader, svc *model.Service) []model.Endpoint {
 		return []model.Endpoint{{Address: string(svc.Hostname)}}
 	}
 	return list
-}
-
-func distributes(p model.TrafficPolicy) bool {
-	return p.LoadBalancer != nil && p.LoadBalancer.Locality != nil && len(p.LoadBalancer.Locality.Distribute) > 0
 }

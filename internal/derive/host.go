@@ -43,6 +43,7 @@ type edsPlan struct {
 	labels  map[string]string  // of the subset
 	lb      *model.LoadBalancer
 	near    model.Distribution // of the service
+	mesh    *model.LocalityLB  // of the mesh
 	outlier bool               // failing endpoints are found
 }
 

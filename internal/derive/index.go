@@ -83,8 +83,7 @@ func (x *Index) apply(c store.Change, touched *touched) {
 			x.replaceSecret(as[*model.Secret](c.Old), as[*model.Secret](c.New), touched)
 			return
 		}
-		x.mesh = as[*model.MeshConfig](c.New).Over(x.base)
-		touched.mesh = true
+		x.replaceMesh(as[*model.MeshConfig](c.New).Over(x.base), touched)
 	case model.KindDeparture:
 		x.endpoints.replaceDeparture(as[*model.Departure](c.Old), as[*model.Departure](c.New), touched)
 	case model.KindNode:
@@ -105,6 +104,16 @@ func (x *Index) apply(c store.Change, touched *touched) {
 	default:
 		x.replacePolicy(c.Old, c.New, touched)
 	}
+}
+
+// replaceMesh has all scopes be derived anew.
+func (x *Index) replaceMesh(now *model.Mesh, touched *touched) {
+	old := x.mesh
+	x.mesh, touched.mesh = now, true
+	touched.labels = x.labels.countPriority(now.Locality, 1) || touched.labels
+	touched.labels = x.labels.countPriority(old.Locality, -1) || touched.labels
+	touched.labels = x.near.countMesh(now.Locality, 1) || touched.labels
+	touched.labels = x.near.countMesh(old.Locality, -1) || touched.labels
 }
 
 // touched is what a batch has changed, in the index's words.

@@ -41,18 +41,20 @@ func (u labelUse) addL4(matches []model.L4Match, by int) bool {
 func (u labelUse) countRule(r *model.DestinationRule, by int) bool {
 	changed := u.add(r.WorkloadSelector, by)
 	for p := range policiesOf(r) {
-		changed = u.countPriority(p.LoadBalancer, by) || changed
+		if p.LoadBalancer != nil {
+			changed = u.countPriority(p.LoadBalancer.Locality, by) || changed
+		}
 	}
 	return changed
 }
 
 // countPriority counts the labels of failoverPriority, which compares client and endpoint.
-func (u labelUse) countPriority(lb *model.LoadBalancer, by int) bool {
-	if lb == nil || lb.Locality == nil {
+func (u labelUse) countPriority(set *model.LocalityLB, by int) bool {
+	if set == nil {
 		return false
 	}
 	changed := false
-	for _, p := range lb.Locality.FailoverPriority {
+	for _, p := range set.FailoverPriority {
 		key, _, _ := strings.Cut(p, "=")
 		changed = u.add(map[string]string{key: ""}, by) || changed
 	}

@@ -10,19 +10,28 @@ import (
 
 // locality is the policy's setting, where locality load balancing is on: by its own word, or
 // for failover where outlier detection tells which endpoints fail. Where the policy has none the service's
-// distribution counts, which needs no outlier detection: endpoints that are not there are no priority.
+// distribution counts, which needs no outlier detection: endpoints that are not there are no priority. Last
+// comes the mesh's setting.
 func (p *edsPlan) locality() (set model.LocalityLB, failover, on bool) {
 	switch {
 	case p.lb != nil && p.lb.Locality != nil:
 		set = *p.lb.Locality
 	case p.near != model.DistributionUnset:
 		return model.LocalityLB{FailoverPriority: p.near.Labels()}, true, true
+	case p.mesh != nil:
+		set = *p.mesh
 	}
 	if set.Enabled != nil && !*set.Enabled {
 		return set, false, false
 	}
 	failover = p.outlier && len(set.Distribute) == 0
 	return set, failover, failover || len(set.Distribute) > 0
+}
+
+// distributes tells whether localities have shares of their own.
+func (p *edsPlan) distributes() bool {
+	set, _, on := p.locality()
+	return on && len(set.Distribute) > 0
 }
 
 // priorities gives each endpoint its priority: 0 nearest to the client, without gaps.

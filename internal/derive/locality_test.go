@@ -32,6 +32,7 @@ func TestPriorities(t *testing.T) {
 		near      model.Distribution
 		labels    map[string]string
 		set       *model.LocalityLB
+		mesh      *model.LocalityLB
 		outlier   bool
 		endpoints []model.Endpoint
 		want      []uint32
@@ -56,11 +57,16 @@ func TestPriorities(t *testing.T) {
 		"a service, and outlier detection":            {client: "r1/z1/s1", outlier: true, near: model.DistributeSameZone, endpoints: near, want: []uint32{0, 0, 1, 2, 2}},
 		"a rule goes before the service":              {client: "r1/z1/s1", near: model.DistributeSameZone, set: &model.LocalityLB{Enabled: &off}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
 		"as a rule has it, without outlier detection": {client: "r1/z1/s1", near: model.DistributeSameZone, set: &model.LocalityLB{Enabled: &on}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
+		"the mesh's failover":                         {client: "r1/z1/s1", outlier: true, mesh: &model.LocalityLB{Failover: []model.LocalityFailover{{From: "r1", To: "r3"}}}, endpoints: near, want: []uint32{0, 1, 2, 4, 3}},
+		"the mesh's needs outlier detection":          {client: "r1/z1/s1", mesh: &model.LocalityLB{Enabled: &on}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
+		"the mesh may do without":                     {client: "r1/z1/s1", outlier: true, mesh: &model.LocalityLB{Enabled: &off}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
+		"a rule goes before the mesh":                 {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{}, mesh: &model.LocalityLB{Enabled: &off}, endpoints: near, want: []uint32{0, 1, 2, 3, 3}},
+		"a service goes before the mesh":              {client: "r1/z1/s1", near: model.DistributeSameZone, mesh: &model.LocalityLB{Enabled: &off}, endpoints: near, want: []uint32{0, 0, 1, 2, 2}},
 		"a rule may name the node":                    {client: "r9", node: "n1", outlier: true, set: &model.LocalityLB{FailoverPriority: []string{model.LabelNode}}, endpoints: nodes, want: []uint32{0, 1, 1, 1, 1, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScope(ScopeKey{Locality: model.ParseLocality(c.client), Node: c.node, Labels: canonicalLabels(c.labels)}, nil, Split{})
-			plan := edsPlan{outlier: c.outlier, near: c.near}
+			plan := edsPlan{outlier: c.outlier, near: c.near, mesh: c.mesh}
 			if c.set != nil {
 				plan.lb = &model.LoadBalancer{Locality: c.set}
 			}

@@ -26,6 +26,15 @@ func (n *nearness) countRule(r *model.DestinationRule, by int) bool {
 	return n.add(by*matters(locality), by*matters(node))
 }
 
+// countMesh is count for the mesh's setting. Its failover counts where rules have outlier detection, which are
+// counted themselves.
+func (n *nearness) countMesh(set *model.LocalityLB, by int) bool {
+	if set == nil {
+		return false
+	}
+	return n.add(by*matters(len(set.Distribute) > 0), by*matters(slices.Contains(set.FailoverPriority, model.LabelNode)))
+}
+
 func matters(yes bool) int {
 	if yes {
 		return 1

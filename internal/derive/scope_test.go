@@ -90,6 +90,23 @@ func TestOnlyWhatIsAskedForTellsScopesApart(t *testing.T) {
 	require.NotNil(t, put(d, ofPort, nil).Rekey)
 	require.Empty(t, key().Labels)
 	require.Empty(t, key().Locality)
+
+	mesh := func(set *model.LocalityLB) *model.MeshConfig {
+		return &model.MeshConfig{
+			Meta:     model.Meta{Key: model.Key{Kind: model.KindMeshConfig, Namespace: "istio-system", Name: model.MeshConfigName}},
+			Locality: set,
+		}
+	}
+	asks := mesh(&model.LocalityLB{
+		Distribute:       []model.LocalityDistribute{{From: "*", To: map[string]uint32{"*": 100}}},
+		FailoverPriority: []string{"version", model.LabelNode},
+	})
+	require.NotNil(t, put(d, nil, asks).Rekey)
+	require.Equal(t, "version=v1", key().Labels)
+	require.Equal(t, "r1", key().Locality.Region)
+	require.NotNil(t, put(d, asks, mesh(nil)).Rekey)
+	require.Empty(t, key().Labels)
+	require.Empty(t, key().Locality)
 }
 
 // TestASidecarsChangeConcernsItsNamespace holds whose scopes are looked at.

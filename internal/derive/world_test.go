@@ -252,6 +252,9 @@ func (w *world) meshConfig() model.Object {
 		off := false
 		c.AutoMTLS, c.TrustDomainAliases = &off, []string{"old.example.org"}
 	}
+	if w.chance(0.5) {
+		c.Locality = w.localityLB()
+	}
 	c.Authorizers = w.authorizers()
 	if w.chance(0.5) {
 		file := "/dev/stdout"
@@ -371,6 +374,14 @@ func (w *world) l4Matches(sni []model.Host) []model.L4Match {
 	return out
 }
 
+func (w *world) localityLB() *model.LocalityLB {
+	return pick(w, []*model.LocalityLB{
+		{Failover: []model.LocalityFailover{{From: "r1", To: "r2"}}},
+		{Distribute: []model.LocalityDistribute{{From: "r1/*", To: map[string]uint32{"r1/*": 80, "r2/*": 20}}}},
+		{FailoverPriority: []string{"topology.kubernetes.io/region", "version"}},
+	})
+}
+
 func (w *world) policy() model.TrafficPolicy {
 	var p model.TrafficPolicy
 	switch w.IntN(8) {
@@ -378,14 +389,8 @@ func (w *world) policy() model.TrafficPolicy {
 		p.LoadBalancer = &model.LoadBalancer{Algorithm: model.LBRingHash, Hash: &model.HashPolicy{Header: "x-user"}}
 	case 1:
 		p.LoadBalancer = &model.LoadBalancer{Algorithm: model.LBPassthrough}
-	case 2:
-		p.LoadBalancer = &model.LoadBalancer{Locality: &model.LocalityLB{Failover: []model.LocalityFailover{{From: "r1", To: "r2"}}}}
-	case 3:
-		p.LoadBalancer = &model.LoadBalancer{Locality: &model.LocalityLB{
-			Distribute: []model.LocalityDistribute{{From: "r1/*", To: map[string]uint32{"r1/*": 80, "r2/*": 20}}},
-		}}
-	case 4:
-		p.LoadBalancer = &model.LoadBalancer{Locality: &model.LocalityLB{FailoverPriority: []string{"topology.kubernetes.io/region", "version"}}}
+	case 2, 3, 4:
+		p.LoadBalancer = &model.LoadBalancer{Locality: w.localityLB()}
 	}
 	if w.chance(0.4) {
 		p.OutlierDetection = &model.OutlierDetection{}

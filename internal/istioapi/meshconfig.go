@@ -24,7 +24,7 @@ const (
 var honoured = []string{
 	"accessLogFile", "connectTimeout", "defaultConfig", "defaultDestinationRuleExportTo", "defaultHttpRetryPolicy",
 	"defaultServiceExportTo", "defaultVirtualServiceExportTo", "discoverySelectors", "enableAutoMtls", "extensionProviders", "h2UpgradePolicy",
-	"meshMTLS", "outboundTrafficPolicy", "pathNormalization", "trustDomain", "trustDomainAliases",
+	"localityLbSetting", "meshMTLS", "outboundTrafficPolicy", "pathNormalization", "trustDomain", "trustDomainAliases",
 }
 
 // configMap decodes one: the mesh's configuration, or certificates of CAs.
@@ -64,6 +64,8 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 	out.DefaultRetry = (&routeConv{conv: c}).retry(at.f("defaultHttpRetryPolicy"), said.DefaultHttpRetryPolicy)
 	out.Paths = pathNormalization(said.PathNormalization)
 	out.Topology = topology(said.GetDefaultConfig().GetGatewayTopology())
+	// Whether failover has outlier detection beside it is for each destination rule to say.
+	out.Locality = c.localityLB(at.f("localityLbSetting"), said.LocalityLbSetting, true)
 	c.meshIdentity(at, said, given, out)
 	out.OnlyTLS13 = c.onlyTLS13(at.f("meshMTLS"), said.MeshMTLS)
 	out.Telemetry = c.meshTelemetry(at, said, given)

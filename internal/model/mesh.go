@@ -29,6 +29,10 @@ type Mesh struct {
 	Paths PathNormalization // of all requests; empty: PathsBase
 
 	Topology Topology // of gateways that say nothing of their own
+
+	// Locality is for services of which neither a DestinationRule nor the service says anything. nil: failover to
+	// near endpoints where outlier detection is on.
+	Locality *LocalityLB
 }
 
 // PathNormalization is what sidecars and gateways make of the path of a request before routes and

@@ -22,6 +22,7 @@ type MeshConfig struct {
 	MeshHTTP2          *H2Upgrade
 	Paths              *PathNormalization
 	Topology           *Topology
+	Locality           *LocalityLB
 	// Authorizers are asked by policies of action AuthorizeCustom, by name.
 	Authorizers map[string]*ExternalAuthorizer
 	// ExportTo are the defaults of objects that say nothing, by their kind, as written.
@@ -51,6 +52,9 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	set(&m.Topology, c.Topology)
 	m.TrustDomainAliases = c.TrustDomainAliases
 	m.Authorizers = c.Authorizers
+	if c.Locality != nil {
+		m.Locality = c.Locality
+	}
 	if c.DefaultRetry != nil {
 		retryOn := m.DefaultRetry.RetryOn
 		if m.DefaultRetry = *c.DefaultRetry; m.DefaultRetry.RetryOn == "" {
