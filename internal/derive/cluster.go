@@ -81,6 +81,8 @@ func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePor
 		Discovery:       s.discovery(svc, policy),
 		Policy:          policy,
 		ConnectTimeout:  r.mesh().ConnectTimeout,
+		Keepalive:       r.mesh().Keepalive,
+		DNSRefresh:      r.mesh().DNSRefresh,
 		External:        svc.External,
 		SubjectAltNames: svc.SubjectAltNames,
 	}

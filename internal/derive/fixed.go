@@ -12,7 +12,7 @@ func (s *scope) deriveFixed(r *reader) {
 	s.out.Clusters[view.BlackHoleCluster] = &view.Cluster{Name: view.BlackHoleCluster, Discovery: view.DiscoverStatic}
 	s.out.Clusters[view.PassthroughCluster] = &view.Cluster{
 		Name: view.PassthroughCluster, Discovery: view.DiscoverOriginalDst,
-		ConnectTimeout: r.mesh().ConnectTimeout,
+		ConnectTimeout: r.mesh().ConnectTimeout, Keepalive: r.mesh().Keepalive,
 	}
 	if s.split != nil {
 		s.out.Listeners[bucket.Listener] = scopesListener()

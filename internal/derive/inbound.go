@@ -104,7 +104,7 @@ func (s *scope) addInboundClusters(r *reader, out *Delta) {
 	}
 	out.Clusters[view.InboundPassthroughCluster] = s.sourceOf(&view.Cluster{
 		Name: view.InboundPassthroughCluster, Discovery: view.DiscoverOriginalDst, Inbound: true,
-		ConnectTimeout: r.mesh().ConnectTimeout,
+		ConnectTimeout: r.mesh().ConnectTimeout, Keepalive: r.mesh().Keepalive,
 	})
 }
 
@@ -174,7 +174,7 @@ func inboundName(p *inboundPort) string { return clusterName("inbound", p.number
 func (s *scope) inboundCluster(mesh *model.Mesh, p *inboundPort) *view.Cluster {
 	c := &view.Cluster{
 		Name: inboundName(p), Inbound: true, Port: p.port, Protocol: p.protocol,
-		Service: p.service, ConnectTimeout: mesh.ConnectTimeout,
+		Service: p.service, ConnectTimeout: mesh.ConnectTimeout, Keepalive: mesh.Keepalive,
 		Policy: model.TrafficPolicy{ConnectionPool: p.pool},
 	}
 	if p.address == "" {

@@ -42,8 +42,12 @@ func (s *scope) listenOn(l *view.Listener) {
 	}
 }
 
-// normalize has the listener's requests have their paths as the mesh says, before anything looks at them.
+// normalize has the listener's requests have their paths as the mesh says, before anything looks at them, and
+// silent clients be waited for as long as it says.
 func normalize(mesh *model.Mesh, l *view.Listener) {
+	if d := mesh.DetectionTimeout; d != nil && l.ContinueOnTimeout {
+		l.InspectTimeout, l.InspectForever = *d, *d == 0
+	}
 	for i := range l.Chains {
 		if http := l.Chains[i].HTTP; http != nil {
 			http.Paths = mesh.Paths

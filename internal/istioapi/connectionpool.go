@@ -38,13 +38,17 @@ func (c *conv) tcpPool(at path, p *networking.ConnectionPoolSettings_TCPSettings
 	} else if p.IdleTimeout != nil {
 		c.warnf(at.f("idleTimeout"), "0s, which means no timeout, is not supported yet; the default stays")
 	}
-	if ka := p.TcpKeepalive; ka != nil {
-		at := at.f("tcpKeepalive")
-		out.Keepalive = &model.TCPKeepalive{
-			Probes:   ka.Probes,
-			Time:     c.duration(at.f("time"), ka.Time),
-			Interval: c.duration(at.f("interval"), ka.Interval),
-		}
+	out.Keepalive = c.keepalive(at.f("tcpKeepalive"), p.TcpKeepalive)
+}
+
+func (c *conv) keepalive(at path, k *networking.ConnectionPoolSettings_TCPSettings_TcpKeepalive) *model.TCPKeepalive {
+	if k == nil {
+		return nil
+	}
+	return &model.TCPKeepalive{
+		Probes:   k.Probes,
+		Time:     c.duration(at.f("time"), k.Time),
+		Interval: c.duration(at.f("interval"), k.Interval),
 	}
 }
 

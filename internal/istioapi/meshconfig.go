@@ -2,9 +2,9 @@ package istioapi
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 	meshconfig "istio.io/api/mesh/v1alpha1"
@@ -19,13 +19,6 @@ const (
 	MeshConfigName  = model.MeshConfigName
 	meshConfigEntry = "mesh"
 )
-
-// honoured are the fields of MeshConfig that have an effect here, or in agents.
-var honoured = []string{
-	"accessLogFile", "connectTimeout", "defaultConfig", "defaultDestinationRuleExportTo", "defaultHttpRetryPolicy",
-	"defaultServiceExportTo", "defaultVirtualServiceExportTo", "discoverySelectors", "enableAutoMtls", "extensionProviders", "h2UpgradePolicy",
-	"localityLbSetting", "meshMTLS", "outboundTrafficPolicy", "pathNormalization", "trustDomain", "trustDomainAliases",
-}
 
 // configMap decodes one: the mesh's configuration, or certificates of CAs.
 func (d Decoder) configMap(o *corev1.ConfigMap) (model.Object, Problems) {
@@ -50,6 +43,7 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 	c := d.start(model.KindMeshConfig, &o.ObjectMeta)
 	at := path("data").f(meshConfigEntry)
 	said, given, defaults := c.readMesh(at, text)
+	c.unreadNetworks(o.Data["meshNetworks"])
 	if c.list.HasErrors() {
 		return nil, c.list
 	}
@@ -60,7 +54,7 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 	if given["accessLogFile"] {
 		out.AccessLogFile = &said.AccessLogFile
 	}
-	out.ConnectTimeout = c.optionalDuration(at.f("connectTimeout"), said.ConnectTimeout)
+	c.meshConnections(at, said, out)
 	out.DefaultRetry = (&routeConv{conv: c}).retry(at.f("defaultHttpRetryPolicy"), said.DefaultHttpRetryPolicy)
 	out.Paths = pathNormalization(said.PathNormalization)
 	out.Topology = topology(said.GetDefaultConfig().GetGatewayTopology())
@@ -85,6 +79,18 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 		out.ExportTo[kind] = list
 	}
 	return out, c.list
+}
+
+// meshConnections converts what is said of connections of all services.
+func (c *conv) meshConnections(at path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
+	out.ConnectTimeout = c.optionalDuration(at.f("connectTimeout"), said.ConnectTimeout)
+	out.Keepalive = c.keepalive(at.f("tcpKeepalive"), said.TcpKeepalive)
+	out.DNSRefresh = c.optionalDuration(at.f("dnsRefreshRate"), said.DnsRefreshRate)
+	if d := said.ProtocolDetectionTimeout; d != nil && d.AsDuration() == 0 {
+		out.DetectionTimeout = new(time.Duration)
+	} else {
+		out.DetectionTimeout = c.optionalDuration(at.f("protocolDetectionTimeout"), d)
+	}
 }
 
 // pathNormalization is nil where nothing is said.
@@ -148,13 +154,10 @@ func (c *conv) readMesh(at path, text string) (said *meshconfig.MeshConfig, give
 	if err != nil {
 		c.errorf(at, "cannot be decoded: %v", err)
 	}
-	top, _ := tree.(map[string]any)
-	for k := range top {
-		if f := s.fields[k]; f != nil {
-			given[f.name] = true
-		}
+	for name, value := range known(tree, s) {
+		given[name] = value != nil
 	}
-	c.withoutEffect(at, given)
+	c.unreadMesh(at, tree, s, said)
 	return said, given, proxyDefaults(tree)
 }
 
@@ -167,16 +170,6 @@ func (c *conv) checkMesh(at path, n *yaml.Node, s *shape) {
 			p.Severity = SeverityWarning
 		}
 		c.list = append(c.list, p)
-	}
-}
-
-// withoutEffect says once which fields do nothing yet.
-func (c *conv) withoutEffect(at path, given map[string]bool) {
-	idle := slices.DeleteFunc(slices.Sorted(maps.Keys(given)), func(f string) bool {
-		return slices.Contains(honoured, f) || slices.Contains(telemetryFields, f)
-	})
-	if len(idle) > 0 {
-		c.add(SeverityInfo, at, "these have no effect in Moonsail yet: %s", strings.Join(idle, ", "))
 	}
 }
 

@@ -30,6 +30,13 @@ type Mesh struct {
 
 	Topology Topology // of gateways that say nothing of their own
 
+	Keepalive *TCPKeepalive // of connections to upstreams; a DestinationRule's fields go before
+	// DNSRefresh is how often names are resolved where the answer has no time to live; 0: Istio's default.
+	DNSRefresh time.Duration
+	// DetectionTimeout bounds how long a client may keep silent before its connection is taken for a protocol in
+	// which the server speaks first; nil: the default, 0: for ever.
+	DetectionTimeout *time.Duration
+
 	// Locality is for services of which neither a DestinationRule nor the service says anything. nil: failover to
 	// near endpoints where outlier detection is on.
 	Locality *LocalityLB

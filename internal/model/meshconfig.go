@@ -23,6 +23,9 @@ type MeshConfig struct {
 	Paths              *PathNormalization
 	Topology           *Topology
 	Locality           *LocalityLB
+	Keepalive          *TCPKeepalive
+	DNSRefresh         *time.Duration
+	DetectionTimeout   *time.Duration
 	// Authorizers are asked by policies of action AuthorizeCustom, by name.
 	Authorizers map[string]*ExternalAuthorizer
 	// ExportTo are the defaults of objects that say nothing, by their kind, as written.
@@ -52,9 +55,10 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	set(&m.Topology, c.Topology)
 	m.TrustDomainAliases = c.TrustDomainAliases
 	m.Authorizers = c.Authorizers
-	if c.Locality != nil {
-		m.Locality = c.Locality
-	}
+	set(&m.Locality, given(c.Locality))
+	set(&m.Keepalive, given(c.Keepalive))
+	set(&m.DNSRefresh, c.DNSRefresh)
+	set(&m.DetectionTimeout, given(c.DetectionTimeout))
 	if c.DefaultRetry != nil {
 		retryOn := m.DefaultRetry.RetryOn
 		if m.DefaultRetry = *c.DefaultRetry; m.DefaultRetry.RetryOn == "" {
@@ -68,6 +72,14 @@ func set[T any](to, from *T) {
 	if from != nil {
 		*to = *from
 	}
+}
+
+// given is nil where there is nothing to point to.
+func given[T any](p *T) **T {
+	if p == nil {
+		return nil
+	}
+	return &p
 }
 
 // LabelSelector selects by labels, as in Kubernetes: all parts must hold.

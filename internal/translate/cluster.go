@@ -78,7 +78,7 @@ func clusterMetadata(v *view.Cluster) *corev3.Metadata {
 // setConnections sets what holds for each connection and for all of them together.
 func setConnections(v *view.Cluster, c *clusterv3.Cluster) error {
 	c.CircuitBreakers = circuitBreakers(v.Policy)
-	c.UpstreamConnectionOptions = keepalive(v.Policy.ConnectionPool)
+	c.UpstreamConnectionOptions = keepalive(v)
 	if v.SourceAddress != "" {
 		c.UpstreamBindConfig = &corev3.BindConfig{SourceAddress: socketAddress(v.SourceAddress, 0)}
 		if v.SourceAddress6 != "" {

@@ -26,25 +26,35 @@ var dnsCache = &dfpcommonv3.DnsCacheConfig{
 
 // The cluster types that are extensions, without a setting of the user's.
 var (
-	strictDNS = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
-		Name: "envoy.clusters.dns", TypedConfig: constant(dnsCluster(false)),
-	}}
-	logicalDNS = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
-		Name: "envoy.clusters.dns", TypedConfig: constant(dnsCluster(true)),
-	}}
+	strictDNS            = dnsType(dnsCluster(false, dnsRefresh))
+	logicalDNS           = dnsType(dnsCluster(true, dnsRefresh))
 	forwardProxy         = forwardProxyCluster(false)
 	forwardProxyInsecure = forwardProxyCluster(true)
 )
 
 // dnsCluster replaces the types STRICT_DNS and, with one endpoint of all addresses,
 // LOGICAL_DNS: the fields of Cluster that they need are deprecated.
-func dnsCluster(logical bool) *dnsv3.DnsCluster {
+func dnsCluster(logical bool, refresh time.Duration) *dnsv3.DnsCluster {
 	return &dnsv3.DnsCluster{
-		DnsRefreshRate:               durationpb.New(dnsRefresh),
+		DnsRefreshRate:               durationpb.New(refresh),
 		RespectDnsTtl:                true,
 		DnsLookupFamily:              dnscommonv3.DnsLookupFamily_V4_PREFERRED,
 		AllAddressesInSingleEndpoint: logical,
 	}
+}
+
+func dnsType(c *dnsv3.DnsCluster) *clusterv3.Cluster_ClusterType {
+	return &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
+		Name: "envoy.clusters.dns", TypedConfig: constant(c),
+	}}
+}
+
+// refreshed is a type of DNS clusters with the mesh's own refresh; as it is where the mesh says nothing.
+func refreshed(as *clusterv3.Cluster_ClusterType, refresh time.Duration) *clusterv3.Cluster_ClusterType {
+	if refresh == 0 || refresh == dnsRefresh {
+		return as
+	}
+	return dnsType(dnsCluster(as == logicalDNS, refresh))
 }
 
 // forwardProxyCluster that is insecure does without TLS, or trusts whom it meets.
@@ -69,10 +79,10 @@ func setDiscovery(v *view.Cluster, c *clusterv3.Cluster) error {
 		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 		return setEndpoints(v, c, isReachable, "an IP address or the path of a Unix socket")
 	case view.DiscoverStrictDNS:
-		c.ClusterDiscoveryType = strictDNS
+		c.ClusterDiscoveryType = refreshed(strictDNS, v.DNSRefresh)
 		return setEndpoints(v, c, isResolvable, "an IP address or a DNS name")
 	case view.DiscoverLogicalDNS:
-		c.ClusterDiscoveryType = logicalDNS
+		c.ClusterDiscoveryType = refreshed(logicalDNS, v.DNSRefresh)
 		return setSingleEndpoint(v, c)
 	case view.DiscoverOriginalDst:
 		c.ClusterDiscoveryType = originalDst

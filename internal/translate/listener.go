@@ -13,6 +13,7 @@ import (
 	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/moonsail/moonsail/internal/view"
 )
@@ -120,6 +121,9 @@ func setInspection(v *view.Listener, out *listenerv3.Listener) {
 		return
 	}
 	out.ListenerFiltersTimeout = duration(v.InspectTimeout)
+	if v.InspectForever {
+		out.ListenerFiltersTimeout = durationpb.New(0)
+	}
 	out.ContinueOnListenerFiltersTimeout = v.ContinueOnTimeout
 }
 

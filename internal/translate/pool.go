@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"cmp"
 	"math"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
 )
 
 // unlimited is Istio's default for each limit. Envoy's own are so low (3 retries) that
@@ -69,11 +71,20 @@ func retryBudget(b *model.RetryBudget) *clusterv3.CircuitBreakers_Thresholds_Ret
 }
 
 // keepalive that names nothing has the system's settings.
-func keepalive(p *model.ConnectionPool) *clusterv3.UpstreamConnectionOptions {
-	if p == nil || p.Keepalive == nil {
+func keepalive(v *view.Cluster) *clusterv3.UpstreamConnectionOptions {
+	var own *model.TCPKeepalive
+	if p := v.Policy.ConnectionPool; p != nil {
+		own = p.Keepalive
+	}
+	if own == nil && v.Keepalive == nil {
 		return nil
 	}
-	k := p.Keepalive
+	k := model.TCPKeepalive{}
+	for _, said := range []*model.TCPKeepalive{own, v.Keepalive} {
+		if said != nil {
+			k.Probes, k.Time, k.Interval = cmp.Or(k.Probes, said.Probes), cmp.Or(k.Time, said.Time), cmp.Or(k.Interval, said.Interval)
+		}
+	}
 	return &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
 		KeepaliveProbes:   positive(k.Probes),
 		KeepaliveTime:     positive(uint32(k.Time.Seconds())),

@@ -55,6 +55,8 @@ type Cluster struct {
 
 	Policy         model.TrafficPolicy // effective, defaults of the mesh not filled in
 	ConnectTimeout time.Duration       // the mesh's, where Policy has none
+	Keepalive      *model.TCPKeepalive // likewise, for each of its fields
+	DNSRefresh     time.Duration       // of DNS clusters; 0: the default
 	// Localities are the endpoints of static and DNS clusters; nil for EDS.
 	Localities []LocalityEndpoints
 	// External services have no sidecar: no mesh TLS and no peer metadata.

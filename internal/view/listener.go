@@ -34,6 +34,7 @@ type Listener struct {
 	// (server-speaks-first protocols).
 	ContinueOnTimeout bool
 	InspectTimeout    time.Duration // 0: Envoy's default
+	InspectForever    bool          // there is no timeout
 	ExactBalance      bool
 	// Uninspected are destination ports of which nothing has to be known: servers that
 	// speak first need not wait for the inspectors' timeout there. Sorted.
