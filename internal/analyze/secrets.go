@@ -59,7 +59,7 @@ func (c *checker) withCAs(key model.Key, s *model.Secret) (model.Key, *model.Sec
 
 // unusable tells why a Secret has no key, or no CAs.
 func unusable(key model.Key, s *model.Secret, pair bool) string {
-	if s == nil {
+	if s == nil || s.Problem == model.NoSecret && s.CAProblem == model.NoSecret {
 		return fmt.Sprintf("there is no %s %s in namespace %s, so calls fail; create it, or correct the name", key.Kind, key.Name, key.Namespace)
 	}
 	problem := s.CAProblem

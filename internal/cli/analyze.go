@@ -122,7 +122,11 @@ func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, keep 
 		return analysis{}, f.kube.explainKube(err)
 	}
 	defer client.Close()
-	content, err := client.Read(ctx, istioapi.Decoder{Domain: f.domain}, f.root)
+	decoder := istioapi.Decoder{Domain: f.domain}
+	content, err := client.Read(ctx, decoder, f.root)
+	if err == nil {
+		err = client.ReadCredentials(ctx, decoder, content)
+	}
 	if err != nil {
 		return analysis{}, f.kube.explainKube(err)
 	}

@@ -112,7 +112,7 @@ func (w *gatewayWorld) certificates(k model.Key, l *istioapi.ListenerOutline, wr
 			wrong.add("RefNotPermitted", ref.Field, "no ReferenceGrant of namespace %s lets Gateways of %s refer to it", ref.Namespace, k.Namespace)
 		case ref.Namespace != k.Namespace:
 			wrong.add(invalid, ref.Field, "Secrets of other namespaces are not given to routers; copy it to %s", k.Namespace)
-		case secret != nil && secret.Problem != "": // where there is no router nobody has looked for it
+		case secret != nil && secret.Problem != "": // nil: nobody has looked for it yet
 			wrong.add(invalid, ref.Field, "the Secret %s cannot be used: %s", ref.Name, secret.Problem)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -70,6 +71,8 @@ var plurals = map[string]schema.GroupVersionResource{
 	"VirtualService":      {Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"},
 	"DestinationRule":     {Group: "networking.istio.io", Version: "v1", Resource: "destinationrules"},
 	"AuthorizationPolicy": {Group: "security.istio.io", Version: "v1", Resource: "authorizationpolicies"},
+	"Gateway":             {Group: "networking.istio.io", Version: "v1", Resource: "gateways"},
+	"PeerAuthentication":  {Group: "security.istio.io", Version: "v1", Resource: "peerauthentications"},
 }
 
 func object(ctx context.Context, c *kubetest.Cluster, ns, kind, name string) (*unstructured.Unstructured, error) {
@@ -106,6 +109,20 @@ func awaitReconciled(t *testing.T, c *kubetest.Cluster, ns, kind, name, truth, r
 		return nil
 	})
 	return message
+}
+
+// saysOf tells whether the message of an object's condition has a text.
+func saysOf(c *kubetest.Cluster, ns, kind, name, text string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		o, err := object(ctx, c, ns, kind, name)
+		if err != nil {
+			return err
+		}
+		if message, _ := condition(o, statuses.Reconciled)["message"].(string); !strings.Contains(message, text) {
+			return fmt.Errorf("it says %q", message)
+		}
+		return nil
+	}
 }
 
 const web = `
@@ -200,7 +217,9 @@ func connectRefuser(t *testing.T, addr, ns, text, until string) {
 	t.Helper()
 	stream := openStream(t, addr)
 	r := &refuser{stream: stream, text: text, until: until, ready: make(chan struct{})}
-	node := &core.Node{Id: "sidecar~10.9.9.8~client." + ns + "~" + ns + ".svc.cluster.local"}
+	metadata, err := structpb.NewStruct(map[string]any{"LABELS": map[string]any{"app": "client"}})
+	require.NoError(t, err)
+	node := &core.Node{Id: "sidecar~10.9.9.8~client." + ns + "~" + ns + ".svc.cluster.local", Metadata: metadata}
 	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: resource.Cluster.URL()}))
 	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{
 		TypeUrl: resource.RouteConfig.URL(), ResourceNamesSubscribe: []string{"80"},

@@ -226,9 +226,10 @@ func (c *Credentials) tooMany(key model.Key) {
 }
 
 // wanted are the Secrets that rules, Sidecars, Gateways and plugins name, and who is to have their keys.
-func (c *Credentials) wanted() map[model.Key]*secretWatch {
+func (c *Credentials) wanted() map[model.Key]*secretWatch { return wantedIn(c.Snapshot()) }
+
+func wantedIn(snap *store.Snapshot) map[model.Key]*secretWatch {
 	out := map[model.Key]*secretWatch{}
-	snap := c.Snapshot()
 	for o := range snap.All(model.KindDestinationRule) {
 		r, ok := o.(*model.DestinationRule)
 		if !ok {

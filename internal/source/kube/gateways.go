@@ -8,7 +8,8 @@ import (
 // addGateways adds the Secrets that routers need: those of the Gateways that select them, in the
 // routers' namespace. Where the Gateway is of that namespace, too, whoever wrote it might have
 // mounted the Secret into the router; a Gateway of elsewhere gives a router only what the API
-// server says that its service account may read.
+// server says that its service account may read. Where there is no router yet, nobody is to have the key, and
+// whoever wrote the Gateway is told whether the Secret can be used.
 func addGateways(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 	for _, kind := range []model.Kind{model.KindGateway, model.KindKubernetesGateway} {
 		for o := range snap.All(kind) {
@@ -22,10 +23,18 @@ func addGateway(snap *store.Snapshot, o model.Object, into map[model.Key]*secret
 	if !ok || len(g.Credentials(g.Namespace)) == 0 {
 		return
 	}
+	served := false
 	for w := range snap.All(model.KindPod) {
 		if pod, ok := w.(*model.Workload); ok && servesGateway(pod, g) {
 			addRouter(g, pod, into)
+			served = true
 		}
+	}
+	if served {
+		return
+	}
+	for _, need := range g.Credentials(g.Namespace) {
+		wantSecret(into, model.NeededSecret{Key: need.Key})
 	}
 }
 

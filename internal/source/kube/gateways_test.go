@@ -52,6 +52,7 @@ func TestSecretsOfGateways(t *testing.T) {
 		"edge/foreign":    {{"gateway"}, nil},
 		"shop/foreign":    {{"shop-gateway"}, {"shop-gateway"}},
 		"edge/all":        {{"gateway", "other"}, nil},
+		"bank/none":       {nil, nil}, // there is no router, and it is looked at
 	}, got)
 }
 

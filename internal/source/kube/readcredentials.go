@@ -1,0 +1,94 @@
+package kube
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	core "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+// ReadCredentials adds to what a cluster has the Secrets, and ConfigMaps with CAs, that are named there, as Credentials
+// would, without their keys. What may not be read is told of, and counts as fine.
+func (c *Client) ReadCredentials(ctx context.Context, d istioapi.Decoder, o *Content) error {
+	snap := snapshotOf(o.Objects)
+	wanted := wantedIn(snap)
+	get, err := c.credentialReader(d)
+	if err != nil {
+		return err
+	}
+	ask, err := c.accessReviews()
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(wanted), model.Key.Compare) {
+		if snap.Get(key) != nil {
+			continue
+		}
+		secret, err := get(ctx, key)
+		switch {
+		case apierrors.IsForbidden(err):
+			o.Problems = append(o.Problems, istioapi.Problem{
+				Object: key, Severity: istioapi.SeverityInfo, Message: "is not looked at: " + err.Error(),
+			})
+		case err != nil:
+			return err
+		}
+		for _, account := range slices.Sorted(maps.Keys(wanted[key].readers)) {
+			if may, err := ask(ctx, key, account); may || err != nil || wanted[key].trusted[account] {
+				secret.Readers = append(secret.Readers, account)
+			}
+		}
+		o.Objects = append(o.Objects, secret)
+	}
+	return nil
+}
+
+func snapshotOf(objects []model.Object) *store.Snapshot {
+	events := make([]store.Event, 0, len(objects))
+	for _, o := range objects {
+		events = append(events, store.Event{Key: o.Metadata().Key, Object: o})
+	}
+	snap, _ := store.New().Apply(events)
+	return snap
+}
+
+// credentialReader gets a Secret, or a ConfigMap with CAs; it is never nil.
+func (c *Client) credentialReader(d istioapi.Decoder) (func(context.Context, model.Key) (*model.Secret, error), error) {
+	api, err := core.NewForConfigAndClient(c.REST())
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, key model.Key) (*model.Secret, error) {
+		var out *model.Secret
+		var err error
+		if key.Kind == model.KindConfigMap {
+			var found *corev1.ConfigMap
+			if found, err = api.ConfigMaps(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{}); err == nil {
+				out, _ = d.Authorities(found)
+			}
+		} else {
+			var found *corev1.Secret
+			if found, err = api.Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{}); err == nil {
+				out, _ = d.Secret(found)
+			}
+		}
+		none := &model.Secret{Meta: model.Meta{Key: key, Origin: "kubernetes"}}
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && out == nil:
+			none.Problem, none.CAProblem = model.NoSecret, model.NoSecret
+			return none, nil
+		case err != nil:
+			return none, err
+		}
+		out.PrivateKey, out.Login = model.PrivateKey{}, model.PrivateKey{}
+		return out, nil
+	}, nil
+}
