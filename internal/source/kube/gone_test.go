@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"strings"
 	"sync"
@@ -22,12 +24,16 @@ type forgetful struct {
 	proxy *httputil.ReverseProxy
 
 	mu      sync.Mutex // guards all below
-	gone    func(http.ResponseWriter)
+	gone    goner
 	refused map[string]int // watches by path
 	lists   map[string]int
+	tooOld  int                // watches that the API server itself has refused
 	cut     context.CancelFunc // ends the watches that run
 	ctx     context.Context
 }
+
+// goner answers a watch whose version is gone.
+type goner func(f *forgetful, w http.ResponseWriter, r *http.Request)
 
 // gonePlain is the answer to a watch whose version is too old, goneEvent what ends one that
 // has begun.
@@ -36,15 +42,33 @@ const (
 	goneEvent = `{"type":"ERROR","object":` + gonePlain + "}\n"
 )
 
-func plainly(w http.ResponseWriter) {
+func plainly(_ *forgetful, w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusGone)
 	_, _ = io.WriteString(w, gonePlain)
 }
 
-func byEvent(w http.ResponseWriter) {
+func byEvent(_ *forgetful, w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, goneEvent)
+}
+
+// really asks the API server for the first version that there ever was, of which one that was started again says
+// itself that it has it no more.
+func really(f *forgetful, w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	q.Set("resourceVersion", "1")
+	r.URL.RawQuery = q.Encode()
+	answer := httptest.NewRecorder() // it ends with the refusal
+	f.proxy.ServeHTTP(answer, r)
+	maps.Copy(w.Header(), answer.Header())
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes())
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if strings.Contains(answer.Body.String(), "too old resource version") {
+		f.tooOld++
+	}
 }
 
 // before runs one before a cluster until the test ends, and writes a kubeconfig of it.
@@ -58,14 +82,14 @@ func before(t *testing.T, c *kubetest.Cluster) (f *forgetful, kubeconfig string)
 func (f *forgetful) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, gone := f.enter(r)
 	if gone != nil {
-		gone(w)
+		gone(f, w, r)
 		return
 	}
 	f.proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // enter notes a request. A watch that may run gets a context that forget ends.
-func (f *forgetful) enter(r *http.Request) (context.Context, func(http.ResponseWriter)) {
+func (f *forgetful) enter(r *http.Request) (context.Context, goner) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	q := r.URL.Query()
@@ -84,7 +108,7 @@ func (f *forgetful) enter(r *http.Request) (context.Context, func(http.ResponseW
 }
 
 // forget has watches end, and be refused.
-func (f *forgetful) forget(how func(http.ResponseWriter)) {
+func (f *forgetful) forget(how goner) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.gone = how
@@ -109,13 +133,16 @@ func (f *forgetful) counted(path string) (refused, lists int) {
 // follow refused with 410 Gone, in both of its forms: everything is listed again, what went
 // meanwhile goes, what stayed is never missed, and it does not count as an outage.
 func TestVersionsThatAreGone(t *testing.T) {
-	for name, how := range map[string]func(http.ResponseWriter){"answer": plainly, "event": byEvent} {
-		t.Run(name, func(t *testing.T) { versionsGone(t, how) })
+	for name, how := range map[string]goner{"answer": plainly, "event": byEvent} {
+		t.Run(name, func(t *testing.T) {
+			require.Zero(t, versionsGone(t, kubetest.Shared(t), how))
+		})
 	}
 }
 
-func versionsGone(t *testing.T, how func(http.ResponseWriter)) {
-	c := kubetest.Shared(t)
+// versionsGone gives how many watches the API server itself has refused.
+func versionsGone(t *testing.T, c *kubetest.Cluster, how goner) int {
+	t.Helper()
 	ns := c.Namespace(t)
 	f, kubeconfig := before(t, c)
 	m := followWith(t, kubeconfig)
@@ -150,4 +177,7 @@ func versionsGone(t *testing.T, how func(http.ResponseWriter)) {
 	m.status.mu.Lock()
 	defer m.status.mu.Unlock()
 	require.Empty(t, m.status.failing)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.tooOld
 }

@@ -121,6 +121,7 @@ func TestOutages(t *testing.T) {
 	m.eventually(t, "changes after the last outage", func() bool { return m.revision() > before+20 })
 	t.Logf("%d changes applied, %d seen", stop(), m.revision())
 	m.requireSame(t)
+	require.Positive(t, versionsGone(t, c, really), "the API server has refused versions")
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
