@@ -165,8 +165,12 @@ func (a *assigned) take(resp *discovery.DeltaDiscoveryResponse) error {
 		list := map[string]bool{}
 		for _, l := range load.Endpoints {
 			for _, e := range l.LbEndpoints {
+				address := e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()
+				if _, twice := list[address]; twice {
+					return fmt.Errorf("%s is there twice", address)
+				}
 				match := e.GetMetadata().GetFilterMetadata()["envoy.transport_socket_match"].GetFields()["tlsMode"]
-				list[e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()] = match.GetStringValue() == "istio"
+				list[address] = match.GetStringValue() == "istio"
 			}
 		}
 		a.lists = append(a.lists, list)
@@ -182,6 +186,14 @@ func (a *assigned) now() (map[string]bool, int) {
 		return nil, 0
 	}
 	return a.lists[len(a.lists)-1], len(a.lists)
+}
+
+// newest is the newest list, and what has ended the stream.
+func (a *assigned) newest() (map[string]bool, error) {
+	list, _ := a.now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return list, a.failed
 }
 
 // shopInMesh is shop with sidecars.
