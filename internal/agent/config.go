@@ -193,6 +193,7 @@ func (c Config) resolve() (*settings, error) {
 	s.node = s.makeNode()
 	s.tellUncounted()
 	s.tellWorkers()
+	s.tellUnread()
 	return s, nil
 }
 

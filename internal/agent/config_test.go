@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"bytes"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -142,6 +144,22 @@ func TestConfigErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestProxyConfigThatDoesNothing: fields without an effect are told by name.
+func TestProxyConfigThatDoesNothing(t *testing.T) {
+	logged := func(text string) string {
+		var out bytes.Buffer
+		c := minimal()
+		c.Log = slog.New(slog.NewTextHandler(&out, nil))
+		annotated(text)(&c)
+		_, err := c.resolve()
+		require.NoError(t, err)
+		return out.String()
+	}
+	require.NotContains(t, logged("concurrency: 2\nproxyMetadata: {A: b}\ntracing: {sampling: 1}"), "have no effect")
+	require.Contains(t, logged("concurrency: 2\nstatsdUdpAddress: a:1\nproxyHeaders: {server: {disabled: true}}"),
+		`have no effect in Moonsail yet" fields="proxyHeaders, statsdUdpAddress"`)
 }
 
 func TestProxyConfigLayers(t *testing.T) {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // ProxyConfigAnnotation is the pod annotation that overrides a sidecar's ProxyConfig.
@@ -86,6 +89,20 @@ func (s *settings) resolveProxyConfig() error {
 		return err
 	}
 	return s.resolveDrain()
+}
+
+// tellUnread warns of fields that are set and do nothing.
+func (s *settings) tellUnread() {
+	var out []string
+	s.proxyConfig.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if !slices.Contains(model.ProxyConfigFields, f.JSONName()) {
+			out = append(out, f.JSONName())
+		}
+		return true
+	})
+	if slices.Sort(out); len(out) > 0 {
+		s.log.Warn("fields of ProxyConfig have no effect in Moonsail yet", "fields", strings.Join(out, ", "))
+	}
 }
 
 // portsFromProxyConfig takes the two ports that Istio's ProxyConfig knows.

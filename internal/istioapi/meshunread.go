@@ -6,6 +6,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	meshconfig "istio.io/api/mesh/v1alpha1"
+
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // readMeshFields are the fields of MeshConfig that have an effect here or in agents, beside telemetryFields; and of
@@ -15,12 +17,7 @@ var readMeshFields = map[string][]string{
 	"defaultServiceExportTo": nil, "defaultVirtualServiceExportTo": nil, "discoverySelectors": nil, "dnsRefreshRate": nil,
 	"enableAutoMtls": nil, "extensionProviders": nil, "h2UpgradePolicy": nil, "localityLbSetting": nil, "meshMTLS": nil,
 	"outboundTrafficPolicy": {"mode"}, "pathNormalization": nil, "protocolDetectionTimeout": nil, "tcpKeepalive": nil,
-	"trustDomain": nil, "trustDomainAliases": nil,
-	"defaultConfig": {
-		"concurrency", "discoveryAddress", "drainDuration", "extraStatTags", "gatewayTopology", "holdApplicationUntilProxyStarts",
-		"image", "interceptionMode", "proxyAdminPort", "proxyMetadata", "proxyStatsMatcher", "runtimeValues", "serviceCluster",
-		"statusPort", "terminationDrainDuration", "tracing",
-	},
+	"trustDomain": nil, "trustDomainAliases": nil, "defaultConfig": model.ProxyConfigFields,
 }
 
 // asItIs tells of fields that are not read whether they say what holds anyway.
