@@ -20,6 +20,9 @@ var readMeshFields = map[string][]string{
 	"trustDomain": nil, "trustDomainAliases": nil, "defaultConfig": model.ProxyConfigFields,
 }
 
+// readTracing are the fields of defaultConfig.tracing that have an effect.
+var readTracing = []string{"customTags", "maxPathTagLength", "sampling", "zipkin"}
+
 // asItIs tells of fields that are not read whether they say what holds anyway.
 var asItIs = map[string]func(said *meshconfig.MeshConfig, namespace string) bool{
 	"rootNamespace":          func(m *meshconfig.MeshConfig, ns string) bool { return m.RootNamespace == ns },
@@ -62,7 +65,7 @@ func (c *conv) unreadMesh(at path, tree any, s *shape, said *meshconfig.MeshConf
 		same := asItIs[name]
 		switch {
 		case read && part != nil:
-			c.unreadPart(at.f(name), known(given[name], s.fields[name].shape()), part)
+			c.unreadPart(at.f(name), given[name], s.fields[name].shape(), part)
 		case read, slices.Contains(telemetryFields, name), given[name] == nil:
 		case same != nil && same(said, c.meta.Namespace):
 		default:
@@ -83,10 +86,15 @@ func known(tree any, s *shape) map[string]any {
 	return out
 }
 
-func (c *conv) unreadPart(at path, fields map[string]any, read []string) {
+func (c *conv) unreadPart(at path, tree any, s *shape, read []string) {
+	fields := known(tree, s)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if !slices.Contains(read, name) && fields[name] != nil {
+		switch {
+		case fields[name] == nil:
+		case !slices.Contains(read, name):
 			c.unread(at.f(name), "")
+		case name == "tracing":
+			c.unreadPart(at.f(name), fields[name], s.fields[name].shape(), readTracing)
 		}
 	}
 }
