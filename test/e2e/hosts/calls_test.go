@@ -113,12 +113,12 @@ func (m *shopMesh) steady() counts {
 	return last
 }
 
-// logged is how many lines of access logs about inbound requests a service's sidecars wrote.
-func (m *shopMesh) logged(service string) int {
+// logged is how many lines of access logs about inbound requests with an id a service's sidecars wrote.
+func (m *shopMesh) logged(service, id string) int {
 	n := 0
 	for _, w := range m.of(service) {
 		for line := range strings.Lines(w.agent.log.String()) {
-			if strings.HasPrefix(line, "[") && strings.Contains(line, `"GET / HTTP`) && strings.Contains(line, "inbound|8080||") {
+			if strings.HasPrefix(line, "[") && strings.Contains(line, `"GET / HTTP`) && strings.Contains(line, "inbound|8080||") && strings.Contains(line, id) {
 				n++
 			}
 		}
@@ -132,8 +132,10 @@ func (m *shopMesh) requireCounted(t *testing.T) {
 	t.Helper()
 	const asked = 30
 	before := m.steady()
+	m.counted++
+	id := fmt.Sprintf("counted-%d-", m.counted)
 	for range asked {
-		require.NoError(t, m.front())
+		require.NoError(t, m.frontAs(id))
 	}
 	want := map[edge]map[string]int{}
 	for _, e := range []edge{{"shopper", "frontend"}, {"frontend", "catalog"}, {"frontend", "cart"}, {"frontend", "reviews"}, {"cart", "catalog"}} {
@@ -163,11 +165,11 @@ func (m *shopMesh) requireCounted(t *testing.T) {
 		require.Equal(t, http.StatusOK, status)
 		require.Contains(t, text, "\nistio_requests_total{reporter=", "the same names")
 	}
-	m.requireLogged(now)
+	m.requireLogged(now.since(before), id)
 }
 
-// requireLogged checks that there is a line of access logs for each request that was counted.
-func (m *shopMesh) requireLogged(now counts) {
+// requireLogged checks that there is a line of access logs for each request with an id that was counted.
+func (m *shopMesh) requireLogged(now counts, id string) {
 	m.t.Helper()
 	for _, service := range demo.Services {
 		n := 0
@@ -177,7 +179,7 @@ func (m *shopMesh) requireLogged(now counts) {
 			}
 		}
 		eventually(m.t, "lines of "+service+"'s access logs", func() error { // Envoy writes them each second
-			if got := m.logged(service); got != n {
+			if got := m.logged(service, id); got != n {
 				return fmt.Errorf("%d lines instead of %d", got, n)
 			}
 			return nil

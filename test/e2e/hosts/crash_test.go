@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/intercept"
 )
 
 // TestCrashesWithDefaultRetries: with Istio's default of retries, which does not make a request again
 // that may have been answered, and several workers, what a crash loses is what was under way when the
-// Envoy died, or until its callers' had read that, and no request that came later.
+// Envoy died, or until its callers' had read that, and no request that came later. All are intercepted by iptables.
 func TestCrashesWithDefaultRetries(t *testing.T) {
 	common, policy := []string{}, 0
 	for line := range strings.Lines(shopCommon) {
@@ -22,7 +24,8 @@ func TestCrashesWithDefaultRetries(t *testing.T) {
 		common = append(common, line)
 	}
 	require.Equal(t, 1, policy)
-	m := startShopWith(t, strings.Join(common, ""), 2)
+	m := startShopWith(t, strings.Join(common, ""), 2, intercept.IPTables)
+	m.requireInterceptedBy(t)
 	eventually(t, "the front page", m.front)
 	l := startLoad(t, m.shopper().Host, "http://"+anyService+"/", "frontend")
 	l.requireNoneLost("nothing happens")

@@ -274,6 +274,11 @@ type reached struct {
 
 // get asks from a host, by a connection of its own.
 func get(h *netns.Host, url, host string) (status int, text string, err error) {
+	return getAs(h, url, host, "")
+}
+
+// getAs is get with an id of the request; empty: none.
+func getAs(h *netns.Host, url, host, id string) (status int, text string, err error) {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		return dialFrom(ctx, h, network, address)
 	}}
@@ -285,6 +290,9 @@ func get(h *netns.Host, url, host string) (status int, text string, err error) {
 		return 0, "", err
 	}
 	req.Host = host
+	if id != "" {
+		req.Header.Set("X-Request-Id", id)
+	}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		return 0, "", err

@@ -30,6 +30,7 @@ const (
 type load struct {
 	t    *testing.T
 	host *netns.Host
+	stop func() // ends it, and waits for what is under way
 
 	mu       sync.Mutex // guards what follows
 	made     int
@@ -56,10 +57,11 @@ func startLoad(t *testing.T, h *netns.Host, url, host string) *load {
 	for i := range keptCallers + freshCallers {
 		callers.Go(func() { l.call(ctx, url, host, i < freshCallers) })
 	}
-	t.Cleanup(func() {
+	l.stop = func() {
 		cancel()
 		callers.Wait()
-	})
+	}
+	t.Cleanup(l.stop)
 	return l
 }
 

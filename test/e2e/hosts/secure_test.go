@@ -25,11 +25,13 @@ import (
 	"github.com/moonsail/moonsail/internal/ca"
 )
 
-// TestShop: in a shop where nothing but mutual TLS is spoken both ends of each call count it,
+// TestShop: in a shop where nothing but mutual TLS is spoken both ends of each call count and log it,
 // intruders get nowhere, and no request is lost while everything changes or fails that should
-// not matter to those who shop.
+// not matter to those who shop: certificates are renewed all the time, the control plane is away, Envoys die, one
+// of them while it is. One workload is intercepted by nftables, the next by iptables.
 func TestShop(t *testing.T) {
 	m := startShop(t)
+	m.requireInterceptedBy(t)
 	eventually(t, "the front page", m.front)
 	m.requireCounted(t)
 	m.requireIntrudersRefused(t)
@@ -43,11 +45,13 @@ func TestShop(t *testing.T) {
 	m.changeRoot(t)
 	l.requireNoneLost("the root is replaced")
 	m.losePlane(t, l)
-	l.requireNoneLost("the control plane dies and comes back")
+	l.requireNoneLost("the control plane dies, and comes back")
 	for i, service := range []string{"catalog", "frontend", "ratings", "catalog", "frontend"} {
 		m.killEnvoy(t, m.of(service)[i%replicas])
 		l.requireNoneLost("an Envoy of " + service + " dies")
 	}
+	l.stop()
+	m.requireCounted(t)
 }
 
 // certs are the serial numbers of what a member's Envoy shows, and of what it checks others by.
@@ -235,8 +239,9 @@ func (m *shopMesh) replace(name string, content []byte) {
 	require.NoError(m.t, os.Rename(next, filepath.Join(m.caDir, name)))
 }
 
-// losePlane kills the control plane until it is missed: no certificate is renewed. Once it is
-// back, what has changed meanwhile comes into force.
+// losePlane kills the control plane until it is missed: no certificate is renewed. Meanwhile an Envoy
+// dies, whose next one has nobody to configure it. Once the control plane is back, it has, and what has changed
+// comes into force.
 func (m *shopMesh) losePlane(t *testing.T, l *load) {
 	t.Helper()
 	require.NoError(t, m.plane.cmd.Process.Kill())
@@ -249,8 +254,15 @@ func (m *shopMesh) losePlane(t *testing.T, l *load) {
 		return err
 	})
 	m.write("policy.yaml", principals("frontend", "cart", "shopper"))
+	l.requireNoneLost("the control plane is away")
+	died := m.of("ratings")[0]
+	had := len(died.envoys(t))
+	m.crash(t, died)
 	l.more(20)
+	l.requireNoneLost("an Envoy dies meanwhile")
+	require.Len(t, died.envoys(t), had, "the next one waits to be configured")
 	m.startPlane()
+	m.awaitEnvoy(t, died, had+1)
 	m.requireCatalogAnswers(http.StatusOK)
 	m.each("a certificate again", func(w *member) error {
 		st, err := w.identity()
@@ -261,9 +273,29 @@ func (m *shopMesh) losePlane(t *testing.T, l *load) {
 	})
 }
 
-// killEnvoy has an Envoy crash, and waits for the next one. It died between two moments: at the second
-// the kernel had closed its connections.
+// killEnvoy has an Envoy crash, and waits for the next one.
 func (m *shopMesh) killEnvoy(t *testing.T, w *member) (from, to time.Time) {
+	t.Helper()
+	had := len(w.envoys(t))
+	from, to = m.crash(t, w)
+	m.awaitEnvoy(t, w, had+1)
+	return from, to
+}
+
+// awaitEnvoy waits until so many Envoys of a member have become ready, one after the other.
+func (m *shopMesh) awaitEnvoy(t *testing.T, w *member, n int) {
+	t.Helper()
+	eventually(t, "another Envoy of "+w.name, func() error {
+		if len(w.envoys(t)) < n {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+}
+
+// crash has an Envoy end at once. It died between two moments: at the second the kernel had closed its
+// connections.
+func (m *shopMesh) crash(t *testing.T, w *member) (from, to time.Time) {
 	t.Helper()
 	envoys := w.envoys(t)
 	pid := envoys[len(envoys)-1]
@@ -275,12 +307,5 @@ func (m *shopMesh) killEnvoy(t *testing.T, w *member) (from, to time.Time) {
 		}
 		return nil
 	})
-	to = time.Now()
-	eventually(t, "another Envoy of "+w.name, func() error {
-		if len(w.envoys(t)) == len(envoys) {
-			return errors.New("there is none")
-		}
-		return nil
-	})
-	return from, to
+	return from, time.Now()
 }

@@ -3,6 +3,7 @@
 package hosts
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/moonsail/moonsail/internal/ca"
 	"github.com/moonsail/moonsail/internal/demo"
 	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/intercept"
 	"github.com/moonsail/moonsail/test/netns"
 )
 
@@ -31,6 +33,7 @@ type shopMesh struct {
 	plane   *process
 	members []*member
 	workers int            // threads of each Envoy
+	counted int            // how often calls were compared with what was counted of them
 	direct  map[string]int // calls of the shopper to the catalog, by what came of them
 }
 
@@ -38,6 +41,7 @@ type shopMesh struct {
 type member struct {
 	*workload
 	demo.Workload
+	by intercept.Backend // what sets its rules; empty: whatever can
 }
 
 // replicas of a service each, but of reviews, which has a version each.
@@ -79,19 +83,24 @@ kind: PeerAuthentication
 metadata: {name: default, namespace: istio-system}
 spec: {mtls: {mode: STRICT}}`
 
-func startShop(t *testing.T) *shopMesh { return startShopWith(t, shopCommon, 1) }
+func startShop(t *testing.T) *shopMesh {
+	t.Helper()
+	return startShopWith(t, shopCommon, 1, intercept.NFTables, intercept.IPTables)
+}
 
-// startShopWith runs one with what is common to all, and so many worker threads in each Envoy.
-func startShopWith(t *testing.T, common string, workers int) *shopMesh {
+// startShopWith runs one with what is common to all, and so many worker threads in each Envoy; workloads are
+// intercepted in one way and the other, in turn.
+func startShopWith(t *testing.T, common string, workers int, by ...intercept.Backend) *shopMesh {
 	t.Helper()
 	netns.RequireRoot(t)
+	netns.RequireCommand(t, "iptables-restore", "iptables")
 	m := &shopMesh{
 		mesh: &mesh{t: t, net: netns.New(t, false), dir: t.TempDir()}, caDir: filepath.Join(t.TempDir(), "ca"),
 		workers: workers, direct: map[string]int{},
 	}
 	m.control = m.net.Host()
-	for _, w := range shopWorkloads() {
-		m.members = append(m.members, &member{Workload: w, workload: &workload{Host: m.net.Host(), name: w.Name}})
+	for i, w := range shopWorkloads() {
+		m.members = append(m.members, &member{Workload: w, workload: &workload{Host: m.net.Host(), name: w.Name}, by: by[i%len(by)]})
 	}
 	m.write("common.yaml", common)
 	for i, s := range demo.Services {
@@ -184,7 +193,7 @@ func (m *shopMesh) agentArgs(w *member, token string) []string {
 	file := filepath.Join(m.t.TempDir(), "token")
 	require.NoError(m.t, os.WriteFile(file, []byte(token), 0o600))
 	return []string{
-		"agent", "--intercept", "--name", w.name, "--namespace", "shop", "--service-account", w.App, "--ip", w.IP.String(),
+		"agent", "--intercept", "--intercept-with", string(cmp.Or(w.by, intercept.Auto)), "--name", w.name, "--namespace", "shop", "--service-account", w.App, "--ip", w.IP.String(),
 		"--workload-name", w.App + "-" + w.Version, "--labels", "app=" + w.App + ",version=" + w.Version + ",security.istio.io/tlsMode=istio",
 		"--xds-plaintext=false", "--xds-address", at(m.control, 15012), "--xds-root-cert", filepath.Join(m.caDir, ca.RootFile), "--token-file", file,
 		// They live for long and are renewed each 2 s: on a machine that has no time none expires.
@@ -215,9 +224,21 @@ func (w *member) envoys(t *testing.T) []int {
 	return out
 }
 
+// requireInterceptedBy checks that rules were set in the way that was asked for, on each host.
+func (m *shopMesh) requireInterceptedBy(t *testing.T) {
+	t.Helper()
+	for _, w := range m.members {
+		ours := slices.Contains(tables(t, w.Host), "moonsail")
+		require.Equal(t, w.by == intercept.NFTables, ours, "%s by %s", w.name, w.by)
+	}
+}
+
 // front asks the front page from the shopper's host by a connection of its own.
-func (m *shopMesh) front() error {
-	status, text, err := get(m.shopper().Host, "http://"+anyService+"/", "frontend")
+func (m *shopMesh) front() error { return m.frontAs("") }
+
+// frontAs is front with an id of the request, which services pass on; empty: Envoy makes one.
+func (m *shopMesh) frontAs(id string) error {
+	status, text, err := getAs(m.shopper().Host, "http://"+anyService+"/", "frontend", id)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("status %d: %s", status, strings.TrimSpace(text))
 	}
