@@ -5,6 +5,7 @@ import (
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -16,13 +17,35 @@ const connectionManager = "envoy.filters.network.http_connection_manager"
 
 // networkFilters patches the filters of a chain: first which there are, then each.
 func (w *work) networkFilters(l *listenerv3.Listener, c *listenerv3.FilterChain) {
+	was := c.Filters
 	for _, p := range w.of(model.PatchNetworkFilter) {
 		if p.Operation != model.PatchMerge && p.meetsListener(l) && p.meetsChain(l, c) {
 			c.Filters = place(w, slices.Clone(c.Filters), p, p.namesFilter(), p.meetsFilter)
 		}
 	}
+	if !slices.Equal(was, c.Filters) {
+		connectAtOnce(c)
+	}
 	for _, f := range c.Filters {
 		w.networkFilter(l, c, f)
+	}
+}
+
+const tcpProxy = "envoy.filters.network.tcp_proxy"
+
+// connectAtOnce has a destination be called as soon as the filters before let a connection pass: one that has it
+// wait would otherwise have Envoy (1.40) end it when the caller has shown its certificate.
+func connectAtOnce(c *listenerv3.FilterChain) {
+	for i, f := range c.Filters {
+		m := &tcpproxyv3.TcpProxy{}
+		if f.GetName() != tcpProxy || f.GetTypedConfig().UnmarshalTo(m) != nil ||
+			m.UpstreamConnectMode != tcpproxyv3.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE {
+			continue
+		}
+		m.UpstreamConnectMode, m.MaxEarlyDataBytes = tcpproxyv3.UpstreamConnectMode_IMMEDIATE, nil
+		if config, err := packed(m); err == nil {
+			c.Filters[i] = &listenerv3.Filter{Name: f.Name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: config}}
+		}
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 // tcpFilters are a chain's; those before and behind its policies are given. Where callers show
 // certificates the destination is called when they have: statistics of a connection that is opened
 // name its caller then, and nobody without a certificate gets as far as the application.
+// Not so behind plugins: where one has a new connection wait, Envoy (1.40) would end it when the caller has shown
+// its certificate, for want of a destination, which is chosen when the plugin lets it pass.
 // Where policies refuse all connections to the port (0: it is not known) it is never called.
 func tcpFilters(v *view.TCPChain, port uint32, shown bool, before, behind []*listenerv3.Filter) ([]*listenerv3.Filter, error) {
 	decisions := steps(v.Authorization, true)
@@ -32,7 +34,7 @@ func tcpFilters(v *view.TCPChain, port uint32, shown bool, before, behind []*lis
 	case refusesAll(decisions, port):
 		proxy.UpstreamConnectMode = tcpproxyv3.UpstreamConnectMode_ON_DOWNSTREAM_DATA
 		proxy.MaxEarlyDataBytes = wrapperspb.UInt32(1) // there never are any
-	case shown:
+	case shown && len(before)+len(behind) == 0:
 		proxy.UpstreamConnectMode = tcpproxyv3.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE
 		proxy.MaxEarlyDataBytes = wrapperspb.UInt32(0) // Envoy wants it to be said
 	}

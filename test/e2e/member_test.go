@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,6 +35,7 @@ type member struct {
 	name, ip string
 	log      *logBuffer
 	backend  *backend
+	called   atomic.Int64 // connections to the application that welcomes who connects
 	admin    *envoy.Admin
 }
 
@@ -120,6 +122,7 @@ func (w *member) applications(t *testing.T) {
 			if err != nil {
 				return
 			}
+			w.called.Add(1)
 			_, _ = io.WriteString(conn, "welcome\n")      // it speaks first
 			_, _ = bufio.NewReader(conn).ReadString('\n') // what is left unread would have the connection reset
 			_ = conn.Close()

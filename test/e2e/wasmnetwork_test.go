@@ -1,10 +1,15 @@
 package e2e
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -43,16 +48,19 @@ func TestNetworkPlugins(t *testing.T) {
 	m := startMutual(t)
 	welcome := func() string { return m.line(m.client.ip, serviceTCP) }
 	answer := func() string { return m.statusLine("server") }
-	bytes := ofConnections(wasmPlugin("bytes", file, fmt.Sprintf(`  selector: {matchLabels: {app: server}}
+	bytes := func(by string) string {
+		return ofConnections(wasmPlugin("bytes", file, fmt.Sprintf(`  selector: {matchLabels: {app: server}}
   match: [{mode: SERVER, ports: [{number: %d}]}]
-  pluginConfig: {by: server}`, memberTCP)))
+  pluginConfig: {by: %s}`, memberTCP, by)))
+	}
 	calls := fetchedPlugin("calls", shelf.URL+"/filter.wasm", fmt.Sprintf(`  selector: {matchLabels: {app: client}}
   match: [{mode: CLIENT, ports: [{number: %d}]}]
   pluginConfig: {by: client}`, serviceHTTP))
-	m.apply(m.config("server", bytes, ofConnections(calls))...)
+	m.apply(m.config("server", bytes("server"), ofConnections(calls))...)
 	m.awaitText(t, "welcome {\"by\":\"server\"}\n", welcome)
 	m.awaitText(t, `200 OK {"by":"client"}`, answer)
 	m.awaitRefusal(t)
+	m.requireHeld(t, bytes)
 
 	m.apply(m.config("server", calls)...)
 	m.await(t, func(_ int, h http.Header) bool { return h.Get("x-wasm-config") == `{"by":"client"}` })
@@ -73,4 +81,37 @@ func TestNetworkPlugins(t *testing.T) {
 		m.apply(m.config("server", wrong+"\n  failStrategy: FAIL_OPEN")...)
 		m.awaitText(t, "200 OK", answer)
 	}
+}
+
+// requireHeld has a plugin of connections, which it is given with its configuration, make new ones wait: while it
+// has not let one pass nobody behind it is called, though the caller's certificate is known by then; and once it
+// has, the server is.
+func (m *mutual) requireHeld(t *testing.T, configured func(string) string) {
+	t.Helper()
+	m.apply(m.config("server", configured("release-hold"))...)
+	m.awaitText(t, "welcome {\"by\":\"release-hold\"}\n", func() string { return m.line(m.client.ip, serviceTCP) })
+	m.apply(m.config("server", configured("hold"))...)
+	m.awaitText(t, "nothing", func() string { return m.unasked(serviceTCP) })
+	before := m.server.called.Load()
+	require.Equal(t, "nothing", m.unasked(serviceTCP))
+	require.Equal(t, before, m.server.called.Load(), "the server is not called")
+	m.awaitRefusal(t)
+}
+
+// unasked is what comes of a connection through the client's sidecar on which the client keeps silent: what it
+// hears, or why it ended, or nothing for a while.
+func (m *mutual) unasked(port int) string {
+	m.t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(m.t.Context(), "tcp", fmt.Sprintf("%s:%d", m.client.ip, port))
+	require.NoError(m.t, err)
+	defer conn.Close()
+	require.NoError(m.t, conn.SetReadDeadline(time.Now().Add(time.Second)))
+	text, err := bufio.NewReader(conn).ReadString('\n')
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "nothing"
+	case err != nil:
+		return err.Error()
+	}
+	return text
 }
