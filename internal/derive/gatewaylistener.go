@@ -107,10 +107,11 @@ func hostsOf(server *model.GatewayServer) []model.Host {
 
 // endTLS is how a server decrypts.
 func (s *scope) endTLS(r *reader, t *model.ServerTLS) *view.ServerTLS {
-	out := &view.ServerTLS{Server: t}
-	if t.Mode == model.ServerIstioMutual {
-		out.TrustDomains, out.OnlyTLS13 = r.mesh().TrustDomains(), r.mesh().OnlyTLS13
+	if t.Mode != model.ServerIstioMutual {
+		return &view.ServerTLS{Server: t}
 	}
+	out := view.MeshTLS(r.mesh())
+	out.Server = t
 	return out
 }
 

@@ -100,7 +100,7 @@ type inboundTLS struct {
 func (s *scope) inboundTLS(r *reader) inboundTLS {
 	out := inboundTLS{PeerTLS: r.peerTLS(s.Key.Namespace, s.labels)}
 	if s.Key.Identity {
-		out.server = &view.ServerTLS{TrustDomains: r.mesh().TrustDomains(), OnlyTLS13: r.mesh().OnlyTLS13}
+		out.server = view.MeshTLS(r.mesh())
 	}
 	return out
 }

@@ -61,7 +61,7 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 	// Whether failover has outlier detection beside it is for each destination rule to say.
 	out.Locality = c.localityLB(at.f("localityLbSetting"), said.LocalityLbSetting, true)
 	c.meshIdentity(at, said, given, out)
-	out.OnlyTLS13 = c.onlyTLS13(at.f("meshMTLS"), said.MeshMTLS)
+	out.OnlyTLS13, out.CipherSuites = c.meshMTLS(at.f("meshMTLS"), said.MeshMTLS)
 	out.Telemetry = c.meshTelemetry(at, said, given)
 	out.Authorizers = c.externalAuthorizers(at.f("extensionProviders"), said.ExtensionProviders)
 	out.Discovery = c.labelSelectors(at.f("discoverySelectors"), said.DiscoverySelectors)

@@ -67,19 +67,17 @@ func (c *conv) meshIdentity(at path, said *meshconfig.MeshConfig, given map[stri
 	}
 }
 
-// onlyTLS13 is nil where nothing is said of versions.
-func (c *conv) onlyTLS13(at path, t *meshconfig.MeshConfig_TLSConfig) *bool {
-	if len(t.GetCipherSuites()) > 0 {
-		c.warnf(at.f("cipherSuites"), "has no effect in Moonsail yet; remove it, or set minProtocolVersion to TLSV1_3, which has suites of its own")
-	}
+// meshMTLS is what servers of the mesh take. onlyTLS13 is nil where nothing is said of versions.
+func (c *conv) meshMTLS(at path, t *meshconfig.MeshConfig_TLSConfig) (onlyTLS13 *bool, suites []string) {
+	suites = c.cipherSuites(at.f("cipherSuites"), t.GetCipherSuites())
 	if len(t.GetEcdhCurves()) > 0 {
 		c.warnf(at.f("ecdhCurves"), "has no effect on mutual TLS of the mesh, as in Istio; remove it")
 	}
 	if t.GetMinProtocolVersion() == meshconfig.MeshConfig_TLSConfig_TLS_AUTO {
-		return nil
+		return nil, suites
 	}
 	only := t.GetMinProtocolVersion() == meshconfig.MeshConfig_TLSConfig_TLSV1_3
-	return &only
+	return &only, suites
 }
 
 // trustDomain checks a trust domain as a part of SPIFFE ids.

@@ -20,6 +20,9 @@ type Mesh struct {
 	AutoMTLS           bool     // callers speak mutual TLS to whoever has a sidecar
 	// OnlyTLS13: workloads take the mesh's mutual TLS of no older version; else of 1.2, too.
 	OnlyTLS13 bool
+	// CipherSuites are those that workloads take the mesh's mutual TLS 1.2 with; empty: Envoy's default.
+	// TLS 1.3 has its own.
+	CipherSuites []string
 	// MeshHTTP2: whether sidecars speak HTTP/2 to sidecars, whatever their applications speak. By default they
 	// do, but where limits are set that are about connections of HTTP/1.1.
 	MeshHTTP2 H2Upgrade

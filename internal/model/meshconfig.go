@@ -19,6 +19,7 @@ type MeshConfig struct {
 	TrustDomainAliases []string
 	AutoMTLS           *bool
 	OnlyTLS13          *bool
+	CipherSuites       []string
 	MeshHTTP2          *H2Upgrade
 	Paths              *PathNormalization
 	Topology           *Topology
@@ -53,7 +54,7 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	set(&m.MeshHTTP2, c.MeshHTTP2)
 	set(&m.Paths, c.Paths)
 	set(&m.Topology, c.Topology)
-	m.TrustDomainAliases = c.TrustDomainAliases
+	m.TrustDomainAliases, m.CipherSuites = c.TrustDomainAliases, c.CipherSuites
 	m.Authorizers = c.Authorizers
 	set(&m.Locality, given(c.Locality))
 	set(&m.Keepalive, given(c.Keepalive))

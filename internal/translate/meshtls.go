@@ -100,10 +100,17 @@ func meshServerParams(v *view.ServerTLS) *tlsv3.TlsParameters {
 			return own
 		}
 	}
+	params := tlsVersions
 	if v.OnlyTLS13 {
-		return onlyTLS13
+		params = onlyTLS13
 	}
-	return tlsVersions
+	if len(v.CipherSuites) == 0 {
+		return params
+	}
+	return &tlsv3.TlsParameters{
+		TlsMinimumProtocolVersion: params.TlsMinimumProtocolVersion, TlsMaximumProtocolVersion: params.TlsMaximumProtocolVersion,
+		CipherSuites: v.CipherSuites,
+	}
 }
 
 func tlsSocket(context proto.Message) (*corev3.TransportSocket, error) {

@@ -60,6 +60,12 @@ type ServerTLS struct {
 	TrustDomains []string         // for the mesh's
 	Server       *model.ServerTLS // nil: the mesh's
 	OnlyTLS13    bool             // of the mesh's: no older version
+	CipherSuites []string         // of the mesh's, for TLS 1.2; empty: Envoy's default
+}
+
+// MeshTLS ends the mesh's mutual TLS as the mesh says.
+func MeshTLS(m *model.Mesh) *ServerTLS {
+	return &ServerTLS{TrustDomains: m.TrustDomains(), OnlyTLS13: m.OnlyTLS13, CipherSuites: m.CipherSuites}
 }
 
 // IsMesh tells whether the mesh's certificates are used.

@@ -70,19 +70,29 @@ func TestMutualTLS(t *testing.T) {
 	m.requireNothingHeld()
 }
 
-// requireVersions checks that old versions of TLS are taken until the mesh says otherwise.
+// requireVersions checks that old versions of TLS are taken until the mesh says otherwise, and with which
+// cipher suites.
 func (m *mutual) requireVersions(client string) {
 	m.t.Helper()
-	old := func() error {
-		_, err := m.handshakeUpTo(tls.VersionTLS12, m.pair(m.root, client))
+	old := func(suite uint16) error {
+		_, err := m.handshakeBy(&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite}}, m.pair(m.root, client))
 		return err
 	}
-	require.NoError(m.t, old())
-	m.apply(m.config("server", peerAuthentication("STRICT"), `apiVersion: v1
+	const usual, other = tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+	mesh := func(said string) {
+		m.apply(m.config("server", peerAuthentication("STRICT"), fmt.Sprintf(`apiVersion: v1
 kind: ConfigMap
 metadata: {name: istio, namespace: istio-system}
-data: {mesh: "meshMTLS: {minProtocolVersion: TLSV1_3}"}`)...)
-	eventually(m.t, "TLS 1.2 is taken no more", func() bool { return old() != nil }, nil)
+data: {mesh: "meshMTLS: {%s}"}`, said))...)
+	}
+	require.NoError(m.t, old(usual))
+	mesh("cipherSuites: [ECDHE-ECDSA-AES256-GCM-SHA384, NULL-SHA]")
+	eventually(m.t, "another cipher suite is taken no more", func() bool { return old(usual) != nil }, nil)
+	require.NoError(m.t, old(other))
+	m.requireMutual(client)
+	mesh("minProtocolVersion: TLSV1_3")
+	eventually(m.t, "TLS 1.2 is taken no more", func() bool { return old(other) != nil }, nil)
+	require.Error(m.t, old(usual))
 	m.requireMutual(client)
 }
 

@@ -128,13 +128,13 @@ func (m *mutual) line(address string, port int) string {
 // handshake calls the server's port for requests with a certificate; nil: none.
 func (m *mutual) handshake(cert *tls.Certificate, alpn ...string) (int, error) {
 	m.t.Helper()
-	return m.handshakeUpTo(tls.VersionTLS13, cert, alpn...)
+	return m.handshakeBy(&tls.Config{MaxVersion: tls.VersionTLS13}, cert, alpn...)
 }
 
-// handshakeUpTo speaks TLS of that version at most.
-func (m *mutual) handshakeUpTo(version uint16, cert *tls.Certificate, alpn ...string) (int, error) {
+// handshakeBy speaks TLS of the versions, and with the cipher suites, of a configuration.
+func (m *mutual) handshakeBy(config *tls.Config, cert *tls.Certificate, alpn ...string) (int, error) {
 	m.t.Helper()
-	config := &tls.Config{InsecureSkipVerify: true, NextProtos: alpn, MaxVersion: version} //nolint:gosec // the server is not what is tested
+	config.InsecureSkipVerify, config.NextProtos = true, alpn // the server is not what is tested
 	if cert != nil {
 		config.Certificates = []tls.Certificate{*cert}
 	}
