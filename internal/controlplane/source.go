@@ -32,7 +32,7 @@ func newSource(o Options, m *telemetry.Metrics) (*source, error) {
 	if o.Kubernetes == nil {
 		intake := store.NewIntake(file.SourceName)
 		s := &file.Source{Dir: o.ConfigDir, Decoder: decoder, Intake: intake, Log: o.Log}
-		return &source{name: "file source", intake: intake, run: s.Run, problems: s.Problems, waiting: func() error { return nil }}, nil
+		return &source{name: "file source", intake: intake, run: s.Run, problems: s.Problems, waiting: s.Waiting}, nil
 	}
 	client, err := kube.Connect(*o.Kubernetes)
 	if err != nil {

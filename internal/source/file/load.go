@@ -52,6 +52,7 @@ func (s *Source) apply(paths map[string]cause, now time.Time) {
 	}
 	s.Intake.Put(events...)
 	s.report()
+	s.release()
 }
 
 // load reads one file and gives the events that follow, unless it looks unfinished.
@@ -69,9 +70,11 @@ func (s *Source) load(path string, why cause, now time.Time) []store.Event {
 		}
 		delete(s.doubts, path)
 		delete(s.files, path)
+		s.hold(path, false)
 		return s.catalog.remove(path, now)
 	case err != nil:
 		s.broken[path] = ioProblem(path, err)
+		s.hold(path, !known)
 		return nil
 	}
 	delete(s.broken, path)
@@ -88,6 +91,7 @@ func (s *Source) load(path string, why cause, now time.Time) []store.Event {
 	}
 	delete(s.doubts, path)
 	s.files[path] = seen{sum, info}
+	s.hold(path, p.hidden)
 	return s.catalog.set(path, p, now)
 }
 

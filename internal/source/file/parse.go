@@ -43,6 +43,8 @@ type parsed struct {
 	// nameless tells that a document has errors and does not tell which object it is:
 	// it may be any of those that are gone.
 	nameless bool
+	// hidden tells that it may have a policy of which nothing can be read.
+	hidden bool
 }
 
 // parse reads all documents of a file. path is how messages name the file.
@@ -60,6 +62,7 @@ func parse(path string, data []byte, d istioapi.Decoder) parsed {
 		}
 		if err != nil {
 			out.syntax = istioapi.Problems{syntaxProblem(path, err)}
+			out.hidden = out.hidden || marked(string(data))
 			return out
 		}
 		out.add(path, &n, d)
@@ -92,6 +95,7 @@ func (p *parsed) add(path string, n *yaml.Node, d istioapi.Decoder) {
 		doc.partial.Note.File, doc.partial.Note.Line = path, istioapi.LineOf(n, "")
 	}
 	p.docs = append(p.docs, doc)
+	p.hidden = p.hidden || hides(n, &doc)
 	if got.Problems.HasErrors() && (got.Key.Name == "" || got.Key.Kind == "") {
 		p.nameless = true
 	}

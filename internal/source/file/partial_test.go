@@ -3,6 +3,7 @@ package file
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,4 +69,41 @@ func TestWholePoliciesGoBeforeParts(t *testing.T) {
 	f.becomes("allow=v2")
 	f.write("a.yaml", allow("v3", "10.0.0.0/8"))
 	f.becomes("allow=v3")
+}
+
+// TestPoliciesThatCannotBeReadHoldUpTheStart: of a file that is in the way no earlier state is known. Once
+// all have been read, mistakes hold up nothing.
+func TestPoliciesThatCannotBeReadHoldUpTheStart(t *testing.T) {
+	const unclosed, namespace = "spec: {rules: [", "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {v: v1}}\n"
+	good := allow("v1", "10.0.0.0/8")
+	selector := strings.Replace(good, "spec: {", "spec: {selector: {matchLabels: 1}, ", 1)
+	require.NotEqual(t, good, selector)
+	for name, c := range map[string]struct{ file, problem string }{
+		"syntax":   {strings.Replace(good, "spec: {rules: [", unclosed+"]", 1), "a.yaml:"},
+		"selector": {selector, "a.yaml:4: error: AuthorizationPolicy/shop/allow: spec.selector.matchLabels"},
+		"kind":     {strings.Replace(good, "kind: AuthorizationPolicy", "kind: AuthorizationPolice", 1), "a.yaml:2: error"},
+		"name":     {strings.Replace(good, "name: allow, ", "", 1), "a.yaml:3: error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := prepare(t, map[string]string{"a.yaml": c.file, "b.yaml": namespace})
+			f.watch(f.dir)
+			f.becomes("shop=v1")
+			f.complains("a.yaml: error: may have policies that cannot be read", c.problem)
+			require.Zero(t, f.syncs(), "nothing is served")
+			require.ErrorContains(t, f.src.Waiting(), "a.yaml")
+			f.write("a.yaml", good)
+			f.until(func() bool { return f.syncs() > 0 }, "synced")
+			require.NoError(t, f.src.Waiting())
+			f.becomes("allow=v1 shop=v1")
+			f.write("a.yaml", c.file)
+			f.complains(c.problem)
+			f.becomes("allow=v1 shop=v1")
+		})
+	}
+	f := prepare(t, map[string]string{"a.yaml": selector, "b.yaml": namespace + "---\n{"})
+	f.watch(f.dir)
+	f.becomes("shop=v1")
+	require.Zero(t, f.syncs())
+	require.NoError(t, os.Remove(f.path("a.yaml")))
+	f.until(func() bool { return f.syncs() > 0 }, "synced, though something else cannot be read")
 }

@@ -37,6 +37,7 @@ type Source struct {
 	Log     *slog.Logger
 
 	problems atomic.Pointer[istioapi.Problems] // written by Run, read by anybody
+	waiting  atomic.Pointer[error]             // likewise
 
 	// All below belong to Run.
 	watcher *fsnotify.Watcher
@@ -46,6 +47,7 @@ type Source struct {
 	doubts  map[string]*doubt             // files to look at again
 	broken  map[string]istioapi.Problem   // paths that cannot be read or watched
 	loading bool                          // the first scan: nothing is in force that could be lost
+	held    map[string]struct{}           // files that may hide policies; nil: all have been read, and Synced was said
 	gone    bool                          // the directory itself is missing
 	shown   map[istioapi.Problem]struct{} // what the log has told
 }
@@ -58,8 +60,8 @@ func (s *Source) Problems() []istioapi.Problem {
 	return nil
 }
 
-// Run loads the directory, says Synced, and follows its changes until ctx ends. It
-// fails only where it cannot start.
+// Run loads the directory, says Synced once all policies are read, and follows its changes
+// until ctx ends. It fails only where it cannot start.
 func (s *Source) Run(ctx context.Context) error {
 	if info, err := os.Stat(s.Dir); err != nil {
 		return fmt.Errorf("configuration directory: %w", err)
@@ -82,10 +84,10 @@ func (s *Source) Run(ctx context.Context) error {
 	s.files, s.dirs, s.doubts = map[string]seen{}, map[string]os.FileInfo{}, map[string]*doubt{}
 	s.broken, s.shown = map[string]istioapi.Problem{}, map[istioapi.Problem]struct{}{}
 	s.watchLink()
-	s.loading = true
+	s.loading, s.held = true, map[string]struct{}{}
 	s.scan(s.Dir, time.Now())
 	s.loading = false
-	s.Intake.Synced(SourceName)
+	s.release()
 	return s.follow(ctx, failed)
 }
 
@@ -277,6 +279,7 @@ func (s *Source) report() {
 	for _, p := range s.broken {
 		all = append(all, p)
 	}
+	all = append(all, s.heldProblems()...)
 	all.Sort()
 	list := []istioapi.Problem(all)
 	old := s.problems.Swap((*istioapi.Problems)(&list))

@@ -53,6 +53,13 @@ func (r *recorder) Synced(string) {
 	r.synced = len(r.batches) + 1
 }
 
+// syncs is not 0 once the source has said that it has loaded.
+func (r *recorder) syncs() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.synced
+}
+
 // label is what namespaces of the tests carry: their version.
 func label(o model.Object) string { return o.Metadata().Labels["v"] }
 
@@ -103,15 +110,28 @@ type fixture struct {
 // start writes files, "name" -> content, and runs a source on them.
 func start(t *testing.T, files map[string]string) *fixture {
 	t.Helper()
-	f := &fixture{recorder: &recorder{state: map[model.Key]model.Object{}}, t: t, dir: t.TempDir()}
-	for name, content := range files {
-		f.write(name, content)
-	}
+	f := prepare(t, files)
 	f.run(f.dir)
 	return f
 }
 
+func prepare(t *testing.T, files map[string]string) *fixture {
+	t.Helper()
+	f := &fixture{recorder: &recorder{state: map[model.Key]model.Object{}}, t: t, dir: t.TempDir()}
+	for name, content := range files {
+		f.write(name, content)
+	}
+	return f
+}
+
 func (f *fixture) run(dir string) {
+	f.t.Helper()
+	f.watch(dir)
+	f.until(func() bool { return f.syncs() > 0 }, "synced")
+}
+
+// watch runs a source, and does not wait for it.
+func (f *fixture) watch(dir string) {
 	f.t.Helper()
 	f.src = &Source{Dir: dir, Intake: f.recorder}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -121,11 +141,6 @@ func (f *fixture) run(dir string) {
 		cancel()
 		require.NoError(f.t, <-done)
 	})
-	f.until(func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return f.synced > 0
-	}, "synced")
 }
 
 func (f *fixture) path(name string) string { return filepath.Join(f.dir, name) }

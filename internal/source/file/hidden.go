@@ -1,0 +1,90 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Where an earlier state of a file is known, it stays in force while the file cannot be read. At the start
+// none is, and a policy in it would let pass what it is there to refuse. Nothing is served as long as there
+// are such files: sidecars go on with what they have, and those without configuration let nothing in.
+
+// securityMarks are in each document that says who may call whom.
+var securityMarks = []string{
+	"security.istio.io", string(model.KindAuthorizationPolicy), string(model.KindPeerAuthentication), string(model.KindRequestAuthentication),
+}
+
+func marked(text string) bool {
+	return slices.ContainsFunc(securityMarks, func(m string) bool { return strings.Contains(text, m) })
+}
+
+// hides tells whether a document may be a policy of which nothing is known, not even what is good of it.
+func hides(n *yaml.Node, d *document) bool {
+	if d.usable() != nil || !d.problems.HasErrors() {
+		return false
+	}
+	if n.Kind == yaml.DocumentNode && len(n.Content) > 0 {
+		n = n.Content[0]
+	}
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if field := n.Content[i].Value; (field == "apiVersion" || field == "kind") && marked(n.Content[i+1].Value) {
+			return true
+		}
+	}
+	return false
+}
+
+// hold notes whether a file may hide policies; it counts until all are read for the first time.
+func (s *Source) hold(path string, hidden bool) {
+	delete(s.held, path)
+	if hidden && s.held != nil {
+		s.held[path] = struct{}{}
+	}
+}
+
+// release says Synced once nothing is hidden any more.
+func (s *Source) release() {
+	if s.held == nil || s.loading {
+		return
+	}
+	if len(s.held) == 0 {
+		s.held = nil
+		s.waiting.Store(nil)
+		s.Intake.Synced(SourceName)
+		return
+	}
+	err := fmt.Errorf("%s: may have policies that cannot be read, so that nothing is served until it is corrected or taken away",
+		strings.Join(slices.Sorted(maps.Keys(s.held)), ", "))
+	s.waiting.Store(&err)
+}
+
+// Waiting says what keeps the source from having loaded; nil: nothing that anybody has to do.
+func (s *Source) Waiting() error {
+	if err := s.waiting.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// heldProblems tell of files that hold up everything.
+func (s *Source) heldProblems() istioapi.Problems {
+	var out istioapi.Problems
+	for path := range s.held {
+		out = append(out, istioapi.Problem{
+			Severity: istioapi.SeverityError, File: path,
+			Message: errHidden.Error(),
+		})
+	}
+	return out
+}
+
+var errHidden = errors.New("may have policies that cannot be read, of which no earlier version is known: " +
+	"nothing is served until it is corrected or taken away, and sidecars go on with what they have")
