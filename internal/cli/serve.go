@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/debug"
+	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/trace"
@@ -54,14 +56,16 @@ func (f *serveFlags) command() *cobra.Command {
 Envoy sidecars as they change.
 
 They are read from a Kubernetes API server (--kubeconfig; in a Pod, its own cluster), or
-from --config, a directory tree of YAML: Kubernetes Service, EndpointSlice, Pod, Node and
-Namespace; Istio ServiceEntry, WorkloadEntry, VirtualService, DestinationRule, Sidecar,
-PeerAuthentication, AuthorizationPolicy, RequestAuthentication, Telemetry and EnvoyFilter;
-the mesh's configuration in the ConfigMap "istio" of the root namespace, which goes before
-flags. Either is watched. An object that cannot be used is told in the log
+from --config, a directory tree of YAML, and watched:
+
+` + kindsRead() + `
+
+The mesh's configuration is the ConfigMap "istio" of the root namespace, which goes before
+flags. An object that cannot be used is told in the log
 and at /debug/problems, and its last good state stays in force ('moonsail analyze' tells
 the same beforehand). Where none is known, as after a restart, what is good of policies and
-authentication is in force, so that a mistake in them opens nothing.
+authentication is in force, so that a mistake in them opens nothing; as long as a file of them
+cannot be read at all, a control plane that starts serves nothing.
 
 Each change is followed to the last proxy's ACK and told in one log line; see also
 'moonsail changes', 'moonsail explain' and 'moonsail proxies'. SIGTERM or SIGINT ends it.
@@ -94,6 +98,39 @@ that have no meaning here (PILOT_ENABLE_CDS_CACHE, PILOT_ENABLE_RDS_CACHE) the l
 	f.addFlags(cmd)
 	EnvFlags(cmd)
 	return cmd
+}
+
+// kindsRead lists the kinds that have an effect, by whose they are, in lines for a help text.
+func kindsRead() string {
+	const width = 86
+	groups := map[string][]string{}
+	for _, r := range istioapi.Resources() {
+		whose := "Kubernetes"
+		switch {
+		case r.Group == istioapi.GroupGatewayAPI:
+			whose = "Gateway API"
+		case r.Custom:
+			whose = "Istio"
+		}
+		if r.Read {
+			groups[whose] = append(groups[whose], r.Kind)
+		}
+	}
+	var out []string
+	for _, whose := range []string{"Kubernetes", "Istio", "Gateway API"} {
+		line := fmt.Sprintf("  %-12s", whose)
+		for i, kind := range groups[whose] {
+			if i < len(groups[whose])-1 {
+				kind += ","
+			}
+			if len(line)+1+len(kind) > width {
+				out, line = append(out, line), strings.Repeat(" ", 14)
+			}
+			line += " " + kind
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, "\n")
 }
 
 func (f *serveFlags) addFlags(cmd *cobra.Command) {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -24,6 +26,17 @@ spec:
   clusterIP: 10.0.0.1
   ports: [{name: http, port: 80}]
 `
+
+// TestServeNamesWhatItReads holds the help text to the kinds that there are.
+func TestServeNamesWhatItReads(t *testing.T) {
+	long := (&serveFlags{mesh: model.DefaultMesh()}).command().Long
+	for _, r := range istioapi.Resources() {
+		require.Equal(t, r.Read, regexp.MustCompile(`\b`+r.Kind+`\b`).MatchString(long), "%s\n%s", r.Kind, long)
+	}
+	for line := range strings.Lines(long) {
+		require.LessOrEqual(t, len(line), 102, line)
+	}
+}
 
 // TestServe runs a control plane on a directory and asks it, as an operator would.
 func TestServe(t *testing.T) {
