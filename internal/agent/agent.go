@@ -123,6 +123,7 @@ func (a *agent) prepare() (cleanup func(), err error) {
 		return nil, err
 	}
 	a.offerModules()
+	a.tellPrivilege()
 	if err := a.writeBootstrap(); err != nil {
 		cleanup()
 		return nil, err

@@ -55,7 +55,7 @@ func (s *scope) deriveAliasPort(r *reader, e *egress, alias, target *model.Servi
 		return
 	}
 	at := s.place(e, target, port, protocol)
-	if at.sniffed || s.taken(e, at) {
+	if at.sniffed || len(at.keys) == 0 || s.taken(e, at) {
 		return // a route configuration of the target's own takes any host
 	}
 	for _, key := range at.keys {

@@ -170,7 +170,7 @@ func (s *scope) deriveRoutesOnPort(r *reader, e *egress, h model.Host, port *mod
 	}
 	at := s.place(e, nil, port, port.Protocol)
 	v := s.deriveVirtualHost(r, at, h, nil, port, routes, out)
-	if len(v.Routes) == 0 || s.taken(e, at) {
+	if len(v.Routes) == 0 || len(at.keys) == 0 || s.taken(e, at) {
 		return
 	}
 	for _, key := range at.keys {

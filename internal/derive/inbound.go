@@ -60,6 +60,9 @@ func (s *scope) deriveInbound(r *reader) {
 		out.Clusters[c.Name] = c
 		if p.own != nil {
 			l := s.ownListener(tls, p)
+			if !s.opens(listenerKey{l.Address, l.Port}) {
+				continue
+			}
 			out.Listeners[l.Name] = l
 			continue
 		}

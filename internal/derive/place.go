@@ -126,7 +126,9 @@ func (s *scope) placeBound(e *egress, port *model.ServicePort) placement {
 	default:
 		address = s.any()
 	}
-	at.keys = []listenerKey{{address, number}}
+	if k := (listenerKey{address, number}); !e.captureNone(s.Key.Interception) || s.opens(k) {
+		at.keys = []listenerKey{k}
+	}
 	return at
 }
 

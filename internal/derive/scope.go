@@ -2,6 +2,7 @@ package derive
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -29,6 +30,7 @@ type ScopeKey struct {
 	Extensions   bool           // what such agents ask for, and nothing else
 	Uncounted    bool           // its proxies keep no statistics of clusters' answers by code
 	AnyWorker    bool           // inbound: connections need not be spread evenly over its proxies' workers
+	Unprivileged bool           // its proxies listen where applications connect, and cannot on ports below 1024
 	Names        bool           // what applications ask DNS for, and nothing else
 	Topology     model.Topology // of routers: what is before them, as they say
 	Scoped       bool           // outbound: large route configurations are split into buckets
@@ -78,6 +80,9 @@ func (k ScopeKey) String() string {
 	if k.AnyWorker {
 		parts = append(parts, "any-worker")
 	}
+	if k.Unprivileged {
+		parts = append(parts, "unprivileged")
+	}
 	if k.Topology.Said {
 		parts = append(parts, k.Topology.String())
 	}
@@ -113,6 +118,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 	if sidecar != nil {
 		base.Sidecar = sidecar.Key
 	}
+	base.Unprivileged = p.Unprivileged && opensPorts(p, sidecar)
 	outbound = base
 	outbound.Scoped = p.ScopedRoutes
 	outbound.Labels = x.labels.relevant(p.Labels)
@@ -152,6 +158,21 @@ func bindsToIP(p *model.Proxy, s *model.Sidecar) bool {
 		}
 	}
 	return false
+}
+
+// opensPorts tells whether some listener of a proxy is not one of those that all connections are led to.
+func opensPorts(p *model.Proxy, s *model.Sidecar) bool {
+	if p.Interception == model.InterceptNone || s == nil {
+		return p.Interception == model.InterceptNone
+	}
+	return slices.ContainsFunc(s.Egress, func(e model.EgressListener) bool { return e.Capture == model.CaptureNone }) ||
+		slices.ContainsFunc(s.Ingress, func(in model.IngressListener) bool { return in.Capture == model.CaptureNone })
+}
+
+// opens tells whether the scope's proxies can listen at an address. Where they cannot, Envoy would refuse the
+// listener; as in Istio there is none.
+func (s *scope) opens(k listenerKey) bool {
+	return !s.Key.Unprivileged || k.port >= model.PrivilegedPorts || !model.IsIP(k.address)
 }
 
 func canonicalPorts(ports map[string]uint32) string {

@@ -59,6 +59,8 @@ type Proxy struct {
 	// AnyWorker: whichever of its worker threads may take a connection that comes in: it has but
 	// one, or was told so.
 	AnyWorker bool
+	// Unprivileged: it cannot listen on ports below PrivilegedPorts.
+	Unprivileged bool
 	// Topology is a router's, from its PROXY_CONFIG.
 	Topology Topology
 	// Verified: it has shown by its certificate that it is of Namespace and ServiceAccount.
@@ -67,6 +69,9 @@ type Proxy struct {
 	// server decides; the proxy knows nothing of it.
 	ScopedRoutes bool
 }
+
+// PrivilegedPorts are those below it: Linux by default lets only root listen on them.
+const PrivilegedPorts = 1024
 
 // String is "name.namespace", as people name pods.
 func (p *Proxy) String() string { return p.Name + "." + p.Namespace }

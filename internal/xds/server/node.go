@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"strconv"
 	"strings"
 	"unique"
 
@@ -100,6 +101,7 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	p.Extensions = m["MOONSAIL_EXTENSIONS"].GetBoolValue()
 	p.Uncounted = m["MOONSAIL_UNCOUNTED"].GetBoolValue()
 	p.AnyWorker = m["INBOUND_LISTENER_EXACT_BALANCE"].GetStringValue() == "false" // Istio's name; its default is this
+	p.Unprivileged, _ = strconv.ParseBool(m["UNPRIVILEGED_POD"].GetStringValue()) // Istio's name; anything else is no
 	if port := m["MOONSAIL_STATUS_PORT"].GetNumberValue(); port >= 1 && port <= 65535 {
 		p.StatusPort = uint16(port)
 	}
