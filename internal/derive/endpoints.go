@@ -43,6 +43,7 @@ type memoKey struct {
 	policy   *model.LoadBalancer
 	near     model.Distribution
 	outlier  bool
+	plain    bool
 }
 
 func newEndpointMemo() *endpointMemo { return &endpointMemo{views: map[memoKey]*view.Endpoints{}} }
@@ -51,7 +52,7 @@ func (m *endpointMemo) get(s *scope, svc *model.Service, set *endpointSet, plan 
 	k := memoKey{
 		set: set, cluster: plan.cluster, subset: canonicalLabels(plan.labels),
 		locality: s.Key.Locality, labels: s.Key.Labels,
-		policy: plan.lb, near: plan.near, outlier: plan.outlier,
+		policy: plan.lb, near: plan.near, outlier: plan.outlier, plain: s.tellsPlain(svc),
 	}
 	if set, _, _ := plan.locality(); slices.Contains(set.FailoverPriority, model.LabelNode) {
 		k.node = s.Key.Node
@@ -60,11 +61,14 @@ func (m *endpointMemo) get(s *scope, svc *model.Service, set *endpointSet, plan 
 	defer m.mu.Unlock()
 	v := m.views[k]
 	if v == nil {
-		v = &view.Endpoints{Cluster: plan.cluster, Localities: s.localities(svc, set.get(), plan)}
+		v = &view.Endpoints{Cluster: plan.cluster, TellPlain: k.plain, Localities: s.localities(svc, set.get(), plan)}
 		m.views[k] = v
 	}
 	return v
 }
+
+// tellsPlain tells whether a service's clusters may get mutual TLS that nobody has asked for.
+func (s *scope) tellsPlain(svc *model.Service) bool { return s.Key.Identity && !svc.External }
 
 // localities chooses a cluster's endpoints and groups them by locality.
 func (s *scope) localities(svc *model.Service, all []model.Endpoint, plan edsPlan) []view.LocalityEndpoints {

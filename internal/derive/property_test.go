@@ -193,6 +193,7 @@ func requireSound(t *testing.T, k ScopeKey, v *Delta) {
 		require.False(t, c.MeshTLS() && !k.Identity, "%s: %s waits for certificates that nobody serves", k, c.Name)
 		if c.Discovery == 0 && !c.Inbound {
 			require.Contains(t, v.Endpoints, c.Name, k.String())
+			require.False(t, c.AutoTLS && !v.Endpoints[c.Name].TellPlain, "%s: %s: endpoints without a sidecar get TLS", k, c.Name)
 		}
 	}
 }

@@ -108,7 +108,7 @@ func setEndpoints(v *view.Cluster, c *clusterv3.Cluster, usable func(string) boo
 		}
 	}
 	if len(v.Localities) > 0 {
-		c.LoadAssignment = assignment(v.Name, v.Localities, usable)
+		c.LoadAssignment = assignment(v.Name, v.Localities, v.AutoTLS, usable)
 	}
 	return nil
 }

@@ -17,18 +17,18 @@ import (
 // the whole message: endpoints whose address is neither an IP address nor the path of a
 // Unix socket are left out.
 func Endpoints(v *view.Endpoints) *endpointv3.ClusterLoadAssignment {
-	return assignment(v.Cluster, v.Localities, isReachable)
+	return assignment(v.Cluster, v.Localities, v.TellPlain, isReachable)
 }
 
 // assignment takes the endpoints whose address is usable.
-func assignment(cluster string, localities []view.LocalityEndpoints, usable func(string) bool) *endpointv3.ClusterLoadAssignment {
+func assignment(cluster string, localities []view.LocalityEndpoints, tellPlain bool, usable func(string) bool) *endpointv3.ClusterLoadAssignment {
 	out := &endpointv3.ClusterLoadAssignment{ClusterName: cluster}
 	if len(localities) > 0 {
 		out.Endpoints = make([]*endpointv3.LocalityLbEndpoints, 0, len(localities))
 	}
 	s := scaleOf(localities)
 	for i := range localities {
-		out.Endpoints = append(out.Endpoints, locality(&localities[i], s, usable))
+		out.Endpoints = append(out.Endpoints, locality(&localities[i], s, tellPlain, usable))
 	}
 	return out
 }
@@ -54,7 +54,7 @@ func scaleOf(localities []view.LocalityEndpoints) scale {
 
 func (s scale) of(weight uint32) uint32 { return max(weight>>s, 1) }
 
-func locality(l *view.LocalityEndpoints, s scale, usable func(string) bool) *endpointv3.LocalityLbEndpoints {
+func locality(l *view.LocalityEndpoints, s scale, tellPlain bool, usable func(string) bool) *endpointv3.LocalityLbEndpoints {
 	out := &endpointv3.LocalityLbEndpoints{
 		Locality:    localityName(l.Locality),
 		Priority:    l.Priority,
@@ -72,7 +72,7 @@ func locality(l *view.LocalityEndpoints, s scale, usable func(string) bool) *end
 		weight := s.of(e.Weight)
 		sum += weight
 		if of == nil || !sameWorkload(e, of) {
-			metadata, of = endpointMetadata(e), e
+			metadata, of = endpointMetadata(e, tellPlain), e
 		}
 		out.LbEndpoints = append(out.LbEndpoints, parts[i].assemble(e, weight, metadata))
 	}
@@ -140,16 +140,17 @@ func sameWorkload(a, b *view.Endpoint) bool {
 		a.Revision == b.Revision && a.App == b.App && a.Version == b.Version && a.Cluster == b.Cluster && a.MTLS == b.MTLS
 }
 
-// endpointMetadata tells who the workload is, and whether it speaks the mesh's TLS.
-func endpointMetadata(e *view.Endpoint) *corev3.Metadata {
+// endpointMetadata tells who the workload is, and of one that does not speak the mesh's TLS that it
+// does not. Metadata is most of what an endpoint takes: of a message's bytes, and of Envoy's time.
+func endpointMetadata(e *view.Endpoint, tellPlain bool) *corev3.Metadata {
 	out := workloadMetadata(e)
-	if !e.MTLS {
+	if e.MTLS || !tellPlain {
 		return out
 	}
 	if out == nil {
 		out = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{}}
 	}
-	out.FilterMetadata[socketMatch] = speaksMeshTLS
+	out.FilterMetadata[socketMatch] = speaksPlain
 	return out
 }
 

@@ -124,24 +124,25 @@ func tlsSocket(context proto.Message) (*corev3.TransportSocket, error) {
 	}, nil
 }
 
-// Endpoints that speak the mesh's TLS say so in their metadata, as in Istio.
+// Endpoints that do not speak the mesh's TLS say so in their metadata. With Istio it is those that
+// do; but they are the many, and each change of one endpoint is a message of them all.
 const (
 	socketMatch = "envoy.transport_socket_match"
 	tlsModeKey  = "tlsMode"
 )
 
-var speaksMeshTLS = &structpb.Struct{Fields: map[string]*structpb.Value{
-	tlsModeKey: structpb.NewStringValue(model.TLSModeLabelIstio),
+var speaksPlain = &structpb.Struct{Fields: map[string]*structpb.Value{
+	tlsModeKey: structpb.NewStringValue("disabled"),
 }}
 
-// matchSockets has the cluster's transport socket used for endpoints that speak the mesh's
-// TLS only; the others get plain text.
+// matchSockets has the cluster's transport socket used but for endpoints that say that they do
+// not speak the mesh's TLS; these get plain text. What says nothing is never sent plain text.
 func matchSockets(c *clusterv3.Cluster) {
 	secured := c.TransportSocket
 	c.TransportSocket = nil
 	c.TransportSocketMatches = []*clusterv3.Cluster_TransportSocketMatch{
-		{Name: "tlsMode-istio", Match: speaksMeshTLS, TransportSocket: secured},
-		{Name: "tlsMode-disabled", Match: &structpb.Struct{}, TransportSocket: rawBuffer},
+		{Name: "tlsMode-disabled", Match: speaksPlain, TransportSocket: rawBuffer},
+		{Name: "tlsMode-istio", Match: &structpb.Struct{}, TransportSocket: secured},
 	}
 }
 

@@ -96,6 +96,10 @@ type ServiceRef struct {
 type Endpoints struct {
 	Cluster    string
 	Localities []LocalityEndpoints // sorted by priority and locality
+	// TellPlain: the cluster may have mutual TLS for those of its endpoints that speak it, so that
+	// the others have to say that they do not. It does not depend on whether the cluster has it at
+	// the moment, for Envoy may know endpoints that are newer than their cluster.
+	TellPlain bool
 }
 
 // LocalityEndpoints are the endpoints of one locality.

@@ -17,6 +17,7 @@ import (
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/structpb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -130,7 +131,9 @@ type assigned struct {
 func watchEndpoints(t *testing.T, addr, ns, cluster string) *assigned {
 	t.Helper()
 	s, a := openStream(t, addr), &assigned{}
-	node := &core.Node{Id: "sidecar~10.9.9.9~client." + ns + "~" + ns + ".svc.cluster.local"}
+	node := &core.Node{Id: "sidecar~10.9.9.9~client." + ns + "~" + ns + ".svc.cluster.local", Metadata: &structpb.Struct{
+		Fields: map[string]*structpb.Value{"SDS": structpb.NewStringValue("true")},
+	}}
 	require.NoError(t, s.Send(&discovery.DeltaDiscoveryRequest{
 		Node: node, TypeUrl: resource.Endpoints.URL(), ResourceNamesSubscribe: []string{cluster},
 	}))
@@ -170,7 +173,7 @@ func (a *assigned) take(resp *discovery.DeltaDiscoveryResponse) error {
 					return fmt.Errorf("%s is there twice", address)
 				}
 				match := e.GetMetadata().GetFilterMetadata()["envoy.transport_socket_match"].GetFields()["tlsMode"]
-				list[address] = match.GetStringValue() == "istio"
+				list[address] = match.GetStringValue() != "disabled"
 			}
 		}
 		a.lists = append(a.lists, list)
