@@ -70,6 +70,23 @@ func (x *endpointIndex) addresses(s *model.Service) []string {
 	return slices.Compact(out)
 }
 
+// places are the addresses of all that a service has, ready or not: its endpoints, and the workloads that it
+// selects where nobody makes endpoints of them. Sorted, each once.
+func (r *reader) places(s *model.Service) []string {
+	r.facts.add(endpointsFact(s.Hostname))
+	x := r.index.endpoints
+	out := x.addresses(s)
+	pods := !s.IsKubernetes() || len(x.slices[nameOf(s)]) == 0
+	for _, w := range x.selected(s.Namespace, s.Selector) {
+		ended := w.Terminating && !w.Ready
+		if model.IsIP(w.Address()) && (w.Kind != model.KindPod || pods && !ended) {
+			out = append(out, w.Address())
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // address notes that other services than before have an endpoint there.
 func (t *touched) address(ns, a string) {
 	t.facts.add(addressFact(ns, a))

@@ -1,6 +1,7 @@
 package derive
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -62,15 +63,41 @@ func TestHeadlessRequests(t *testing.T) {
 	require.Nil(t, h.pods("4", "10.2.0.4"))
 }
 
+var bytesOrEither = []model.Protocol{model.ProtocolTCP, model.ProtocolAuto}
+
 // TestHeadlessBytes: a headless service for bytes, or for either, has a listener for each Pod, and what comes or goes
 // adds or removes these alone.
 func TestHeadlessBytes(t *testing.T) {
-	for _, protocol := range []model.Protocol{model.ProtocolTCP, model.ProtocolAuto} {
+	for _, protocol := range bytesOrEither {
 		h := newHeadless(t, protocol)
 		h.requireListeners(t, h.pods("2", "10.2.0.2", "10.2.0.3"), map[string]bool{"10.2.0.1_5000": false, "10.2.0.3_5000": true})
 		h.requireListeners(t, h.pods("3", "10.2.0.3"), map[string]bool{"10.2.0.2_5000": false})
 		h.requireListeners(t, h.pods("4", "10.2.0.3", "10.2.0.4"), map[string]bool{"10.2.0.4_5000": true})
 	}
+}
+
+// TestHeadlessReadiness: a Pod has its listener from when it is there until it is gone, whatever becomes of it between, as
+// connections end with the listener that they came by.
+func TestHeadlessReadiness(t *testing.T) {
+	for _, protocol := range bytesOrEither {
+		h := newHeadless(t, protocol)
+		h.requireListeners(t, h.pod("2", model.SliceEndpoint{}), map[string]bool{"10.2.0.3_5000": true})
+		for i, state := range []model.SliceEndpoint{{Ready: true, Serving: true}, {}, {Ready: true, Serving: true}, {Serving: true, Terminating: true}, {Terminating: true}} {
+			h.requireListeners(t, h.pod(fmt.Sprint(i+3), state), map[string]bool{})
+		}
+		h.requireListeners(t, h.pods("9", "10.2.0.1", "10.2.0.2"), map[string]bool{"10.2.0.3_5000": false})
+	}
+}
+
+// pod has a third Pod in some state; it gives what callers are sent.
+func (h *headlessChurn) pod(version string, third model.SliceEndpoint) *Delta {
+	third.Addresses = []string{"10.2.0.3"}
+	s := sliceOf(version, third)
+	for _, a := range []string{"10.2.0.1", "10.2.0.2"} {
+		s.Members = append(s.Members, model.SliceEndpoint{Addresses: []string{a}, Ready: true, Serving: true})
+	}
+	s.Ports = h.ports
+	return h.apply(s).Deltas[h.key]
 }
 
 // requireListeners checks which listeners come (true) or go, and that nothing else is another than before.

@@ -133,13 +133,12 @@ func (s *scope) placeBound(e *egress, port *model.ServicePort) placement {
 }
 
 // placePods gives each Pod of a headless service a listener: clients choose a Pod by its
-// address, and other services may have the same port.
+// address, and other services may have the same port. It lasts as long as the Pod: Envoy closes the connections of
+// a listener that goes, and a Pod that is not ready for a moment, or ends in peace, still has its own.
 func placePods(r *reader, svc *model.Service, port *model.ServicePort, p model.Protocol) placement {
 	at := placement{routeConfig: fmt.Sprint(port.Number)}
-	for _, e := range r.endpoints(svc).get() {
-		if model.IsIP(e.Address) {
-			at.keys = append(at.keys, listenerKey{e.Address, port.Number})
-		}
+	for _, a := range r.places(svc) {
+		at.keys = append(at.keys, listenerKey{a, port.Number})
 	}
 	if p == model.ProtocolAuto {
 		at.sniffed, at.routeConfig = true, fmt.Sprintf("%s:%d", svc.Hostname, port.Number)
