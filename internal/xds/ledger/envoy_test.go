@@ -24,6 +24,7 @@ type envoy struct {
 	scopes                         map[string]held
 	active                         map[string]held // listeners that take connections: older than listeners while those warm
 	waits                          map[string]bool // listeners that wait for the first scopes
+	starting                       bool            // all listeners wait for each other
 	asks                           bool            // SRDS is subscribed
 	scoped                         bool            // and was answered
 	order                          []kind          // in which types were asked for first
@@ -56,7 +57,7 @@ type routeConfig struct {
 }
 
 func newEnvoy(r *rand.Rand, vhds bool) *envoy {
-	return &envoy{r: r, vhds: vhds, clusters: map[string]held{}, endpoints: map[string]held{}, listeners: map[string]held{},
+	return &envoy{r: r, vhds: vhds, starting: true, clusters: map[string]held{}, endpoints: map[string]held{}, listeners: map[string]held{},
 		scopes: map[string]held{}, active: map[string]held{}, waits: map[string]bool{},
 		routes: map[string]*routeConfig{}, warming: map[string]bool{}, later: map[string]bool{}, usable: map[string]bool{}, listed: map[string]string{},
 		refused: [kinds]map[string]bool{cds: {}, eds: {}}}
@@ -84,15 +85,13 @@ func slices2(names ...string) (out [][]byte) {
 }
 
 // connect begins a stream: with what was subscribed before, and what is held of it. In
-// three things it is better than Envoy, where no server could know better: Envoy lists
+// two things it is better than Envoy, where no server could know better: Envoy lists
 // virtual hosts of route configurations that it has dropped, which misleads where the
-// stream breaks just after it got the same one again; it does not tell which of its
-// clusters wait for endpoints; and where it holds no scopes it does not tell that it asked
-// for some before, so that listeners with scopes do not wait for them again.
+// stream breaks just after it got the same one again; and it does not tell which of its
+// clusters wait for endpoints.
 func (e *envoy) connect() {
 	e.out = nil
 	clear(e.later)
-	e.scoped = e.scoped && len(e.scopes) > 0
 	if !e.started[cds] {
 		e.request(cds, Request{})
 		return
@@ -275,9 +274,9 @@ func (e *envoy) add(k kind, name string, h held, hosts []content) {
 			e.scopes[name] = h
 			e.followListeners()
 		}
-	case lds:
+	case lds: // the one that has it ask for scopes waits for them, and those that come as it starts
 		e.listeners[name] = h
-		e.waits[name] = !e.scoped
+		e.waits[name] = !e.scoped && (e.starting || !e.asks)
 		e.followListeners()
 	case rds:
 		rc := e.routes[name]
@@ -370,7 +369,7 @@ func (e *envoy) wanted() map[string]bool {
 func (e *envoy) wantsScopes() bool {
 	for _, list := range []map[string]held{e.listeners, e.active} {
 		for _, l := range list {
-			if slices.ContainsFunc(l.refs, func(r string) bool { return strings.HasPrefix(r, "sc:") }) {
+			if slices.ContainsFunc(l.refs, usesScopes) {
 				return true
 			}
 		}
@@ -378,32 +377,18 @@ func (e *envoy) wantsScopes() bool {
 	return false
 }
 
-// followScopes subscribes scopes while a listener uses some.
+func usesScopes(ref string) bool { return strings.HasPrefix(ref, "sc:") || ref == "ask:" }
+
+// followScopes subscribes scopes when a listener uses some. It never tells that none does any more.
 func (e *envoy) followScopes() {
-	switch want := e.wantsScopes(); {
-	case want && !e.started[srds]:
+	if e.wantsScopes() && !e.asks {
 		e.request(srds, Request{})
 		e.asks = true
-	case want && !e.asks:
-		e.request(srds, Request{Subscribe: slices2(wildcard)})
-		e.asks = true
-	}
-}
-
-// endDrain unsubscribes scopes when no listener uses them any more, nor one that drains.
-// That is long after; a response that was under way would be taken for the answer to the
-// next subscription.
-func (e *envoy) endDrain() {
-	if e.asks && !e.wantsScopes() {
-		e.request(srds, Request{Unsubscribe: slices2(wildcard)})
-		e.asks, e.scoped = false, false
-		clear(e.scopes)
-		e.followListeners()
 	}
 }
 
 // activate lets listeners take connections that have their routes. One that uses scopes
-// does not wait for those that it misses, unless it is the first that does.
+// does not wait for those that it misses, unless it is the first that does, or Envoy starts.
 func (e *envoy) activate() {
 	for n, l := range e.listeners {
 		ready := true
@@ -411,7 +396,7 @@ func (e *envoy) activate() {
 			if rc, ok := strings.CutPrefix(ref, "rc:"); ok {
 				ready = ready && e.routes[rc] != nil && e.routes[rc].loaded
 			}
-			if strings.HasPrefix(ref, "sc:") && e.waits[n] {
+			if usesScopes(ref) && e.waits[n] {
 				ready = ready && e.scoped && e.scopesLoaded()
 			}
 		}
@@ -420,6 +405,7 @@ func (e *envoy) activate() {
 			delete(e.waits, n)
 		}
 	}
+	e.starting = e.starting && (len(e.listeners) == 0 || len(e.active) < len(e.listeners))
 	e.followListeners()
 }
 
@@ -508,7 +494,7 @@ func (e *envoy) startListeners() {
 func (e *envoy) dangling() error {
 	check := func(who string, refs []string) error {
 		for _, ref := range refs {
-			if strings.HasPrefix(ref, "rc:") || strings.HasPrefix(ref, "sc:") || e.refused[cds][ref] || e.refused[eds][ref] {
+			if strings.HasPrefix(ref, "rc:") || usesScopes(ref) || e.refused[cds][ref] || e.refused[eds][ref] {
 				continue
 			}
 			c, ok := e.clusters[ref]

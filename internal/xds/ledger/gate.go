@@ -272,8 +272,11 @@ func (l *Ledger) StopWaiting() {
 }
 
 // Waiting tells whether listeners or routes could be sent but wait for clusters or
-// endpoints, or removals for the proxy to say what routes it has.
+// endpoints, or removals for the proxy to say what routes it has; not while it takes scopes.
 func (l *Ledger) Waiting() bool {
+	if l.takesScopes() {
+		return false
+	}
 	if l.returning || l.gateClosed() || l.usesScopes() && l.removesRoutes() && l.awaitsRoutes() {
 		return true
 	}

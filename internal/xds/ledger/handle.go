@@ -266,6 +266,8 @@ func (l *Ledger) follow(k kind, f *flight, p *plan) {
 	switch k {
 	case cds:
 		l.clustersSent(f)
+	case lds:
+		l.listenersSent(f)
 	case rds:
 		if len(p.removed) > 0 {
 			l.dropRoutes(names.Strings(p.removed))

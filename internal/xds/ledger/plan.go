@@ -39,6 +39,11 @@ func (l *Ledger) compose(k kind) (Response, bool) {
 			return l.launch(k, p), true
 		}
 	}
+	if k == lds && limit != always && !w.answer {
+		if p, ok := l.planScopesListener(); ok {
+			return l.launch(k, p), true
+		}
+	}
 	if w.answer && limit != always || k == srds && l.scopesWait() {
 		return Response{}, false // the first answer must be whole
 	}

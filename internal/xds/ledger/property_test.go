@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -47,7 +48,9 @@ func newRun(t *testing.T, seed uint64, strategy *Strategy, bad bool, sotw *trans
 	x.envoy.late = sotw == nil && r.IntN(3) == 0
 	x.envoy.sotw = sotw
 	x.outbound = [2]*world{newWorld(r, "a", bad), newWorld(r, "b", bad)}
-	x.outbound[0].split, x.outbound[1].split = strategy.Scopes, strategy.Scopes
+	for _, w := range x.outbound { // others come to be split
+		w.split = strategy.Scopes && r.IntN(2) == 0
+	}
 	x.inbound = newWorld(r, "in", false)
 	for i, w := range x.outbound {
 		w.set(resource.Cluster, "PassthroughCluster", content{})
@@ -115,6 +118,7 @@ func (x *run) step() {
 			w = x.inbound
 			w.set(resource.Listener, "virtualInbound", content{refs: []string{"inbound|8080||"}})
 		} else {
+			w.split = w.split || x.strategy.Scopes && x.r.IntN(40) == 0
 			for range 1 + x.r.IntN(3) {
 				w.event()
 			}
@@ -123,9 +127,11 @@ func (x *run) step() {
 		x.note("commit %d to %s", x.rev, w.table.Name())
 		x.ledger.Update(x.states())
 		x.next()
-	case n == 94 && len(x.wire)+len(x.envoy.out) == 0:
-		x.envoy.endDrain()
 	case n < 97:
+		if _, asks := x.outbound[x.bound].has[resource.Listener][bucket.Listener]; asks { // what a proxy has so goes with it
+			x.outbound[1-x.bound].askForScopes()
+			x.commit(x.outbound[1-x.bound])
+		}
 		x.bound = 1 - x.bound
 		x.note("rebind to %s", x.outbound[x.bound].table.Name())
 		x.ledger.Update(x.states())
@@ -184,7 +190,7 @@ func (x *run) calm() {
 			x.receive()
 		}
 	}
-	if x.ledger.returning { // Envoy without routes: the server's watchdog
+	if x.ledger.returning || x.ledger.mustAsk() { // Envoy without routes, or that refuses the listener: the server's watchdog
 		x.ledger.StopWaiting()
 		x.next()
 		x.calm()

@@ -5,14 +5,18 @@ import (
 
 	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
 // A scope leads to the route configuration of its name. Envoy asks for scopes when it has
-// a listener that wants some: all of them, of all listeners, with one subscription. The
-// listeners that begin it take no connection before scopes, route configurations and virtual
-// hosts are there. A further one takes them at once, with those that are there: it must
-// be sent after all that it needs. And a listener is ACKed as it begins to wait for
+// a listener that wants some: all of them, of all listeners, with one subscription. As Envoy
+// starts, no listener of its first ones takes connections before scopes, route configurations and virtual
+// hosts are there. Later, the one that begins the subscription waits so, and no other: that takes
+// scopes at once, as far as they are there, and must be sent after all that it needs. So a proxy that
+// has listeners gets bucket.Listener first, to ask for scopes, and the others when those are of use.
+// And a listener is ACKed as it begins to wait for
 // routes, while the one in whose place it comes goes on: what that one used is removed
 // when the routes of all listeners are there.
 
@@ -30,6 +34,10 @@ type scopes struct {
 	possible bool
 	// impatient: the proxy does not ask for route configurations of some listener.
 	impatient bool
+	// late: the proxy took listeners without scopes, or had some when it connected.
+	late bool
+	// led: it has bucket.Listener, or was sent it.
+	led bool
 }
 
 // scopesAsked notes what a request tells of a proxy's use of scopes.
@@ -45,9 +53,35 @@ func (l *Ledger) scopesAsked(k kind, r *Request) {
 	case k == lds && r.Nonce != nil:
 		l.scopes.impatient = false
 	case k == lds && len(r.Initial) > 0:
-		l.scopes.possible = l.strategy.Scopes && (l.hadScopes() ||
-			slices.ContainsFunc(r.Initial, func(nv NameVersion) bool { return string(nv.Name) == bucket.Listener }))
+		l.scopes.late, l.scopes.led = true, slices.ContainsFunc(r.Initial, func(nv NameVersion) bool { return string(nv.Name) == bucket.Listener })
+		l.scopes.possible = l.strategy.Scopes && (l.hadScopes() || l.scopes.led)
 	}
+}
+
+// listenersSent notes what listeners the proxy takes.
+func (l *Ledger) listenersSent(f *flight) {
+	for e := range f.entries() {
+		l.scopes.led = l.scopes.led || e.Name == bucket.Listener
+	}
+	l.scopes.late = l.scopes.late || !l.scopes.led
+}
+
+// mustAsk tells whether other listeners wait until the proxy has asked for scopes.
+func (l *Ledger) mustAsk() bool {
+	return l.scopes.late && l.hadScopes() && !l.wantsScopes() && l.lookup(resource.Listener, bucket.Listener) != nil
+}
+
+// planScopesListener takes the listener alone that has the proxy ask for scopes.
+func (l *Ledger) planScopesListener() (*plan, bool) {
+	w, e := &l.watches[lds], l.lookup(resource.Listener, bucket.Listener)
+	if l.scopes.led || l.returning || !l.mustAsk() || w.holds(e) {
+		return nil, false
+	}
+	p := l.newPlan(w)
+	p.parts[0], p.explicit = table.NewBatch([]*table.Entry{e}), true
+	p.todo = l.pool.Without(p.todo, names.Strings([]string{e.Name}))
+	w.owe(e.Revision)
+	return p, true
 }
 
 // wantsScopes tells whether the proxy has a listener that uses scopes.
@@ -56,9 +90,9 @@ func (l *Ledger) wantsScopes() bool { return l.watches[srds].on && l.watches[srd
 // limitOfScopes is the newest revision of which listeners may be sent.
 func (l *Ledger) limitOfScopes() model.Revision {
 	switch {
-	case l.returning && l.scopes.possible || l.scopes.expected:
+	case l.returning && l.scopes.possible || l.scopes.expected || l.mustAsk():
 		return 0
-	case !l.wantsScopes() || l.watches[srds].answer:
+	case !l.wantsScopes() || l.watches[srds].answer && !l.scopes.late:
 		return always
 	case l.scopes.anew:
 		return 0
@@ -75,7 +109,14 @@ func (l *Ledger) limitOfScopes() model.Revision {
 // scopesWait tells whether the first scopes must wait: listeners that wait for them take
 // them for all that there are, so that listeners which use others go first.
 func (l *Ledger) scopesWait() bool {
-	return l.watches[srds].answer && l.floor(lds, false) != always
+	return l.watches[srds].answer && !l.scopes.late && l.floor(lds, false) != always
+}
+
+// takesScopes tells whether the proxy is on its way to scopes that it needs: it was sent some, or their
+// routes, and has not answered. However slow it is, it does ask for them.
+func (l *Ledger) takesScopes() bool {
+	flying := l.watches[srds].flight != nil || l.watches[rds].flight != nil || l.watches[vhds].flight != nil
+	return flying && l.strategy.Scopes && l.wantsScopes() && l.limitOfScopes() != always
 }
 
 // openScopes lets listeners go when all scopes are of use.
@@ -178,6 +219,7 @@ func (l *Ledger) removesRoutes() bool {
 
 func (l *Ledger) stopWaitingForScopes() {
 	l.scopes.expected, l.scopes.anew = false, false
+	l.scopes.late = l.scopes.late && !l.scopes.led
 	l.scopes.impatient = true
 	for i := range l.states {
 		l.scopes.open[i] = max(l.scopes.open[i], l.watches[srds].acked(i).add)

@@ -20,7 +20,7 @@ import (
 // message, so that virtual hosts can be joined to a whole route configuration.
 type content struct {
 	n    int
-	refs []string // clusters, or of a listener route configurations ("rc:80")
+	refs []string // clusters, or of a listener route configurations ("rc:80"), scopes ("sc:80~2") or that it asks for scopes ("ask:")
 	eds  bool     // a cluster with endpoints of its own
 	bad  bool
 }
@@ -243,6 +243,7 @@ func (w *world) addSplitRoutes() {
 	}
 	parts := []string{form[3:]}
 	if form[:3] == "sc:" {
+		w.askForScopes()
 		parts = partsOf(form[3:])
 		for _, part := range parts {
 			if _, ok := w.has[resource.Scope][part]; !ok {
@@ -257,6 +258,13 @@ func (w *world) addSplitRoutes() {
 		}
 	}
 	w.set(resource.Listener, listener, content{refs: []string{form}})
+}
+
+// askForScopes has the listener be there that proxies with scopes have. It stays.
+func (w *world) askForScopes() {
+	if _, ok := w.has[resource.Listener][bucket.Listener]; !ok {
+		w.set(resource.Listener, bucket.Listener, content{refs: []string{"ask:"}})
+	}
 }
 
 // dropRoutes takes away what a listener's reference leads to.
