@@ -37,7 +37,7 @@ type Options struct {
 	HTTPAccess       access.Policy // who may read it from beyond this machine
 	Mesh             *model.Mesh
 	RouteStrategy    server.RouteStrategy
-	Split            derive.Split     // which route configurations are split, with server.RoutesScoped; zero: derive.DefaultSplit
+	Split            derive.Split     // which route configurations are split; the zero value: SplitOf(RouteStrategy)
 	Transport        server.Transport // empty: server.TransportHTTP2
 	MaxConnectionAge time.Duration    // of proxies' connections; 0: until their certificates expire
 	ConnectionGrace  time.Duration    // what is under way then has left; 0: 10 s

@@ -1,11 +1,13 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"net"
 
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/departure"
+	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/istioapi"
@@ -69,12 +71,20 @@ func join(ctx context.Context, o Options) (p *parts, err error) {
 	return p, nil
 }
 
+// SplitOf says which route configurations reach sidecars in buckets with a strategy that has any.
+func SplitOf(s server.RouteStrategy) derive.Split {
+	if s == server.RoutesScoped {
+		return derive.ScopedSplit
+	}
+	return derive.AutoSplit
+}
+
 // joinPipeline makes the engine, and what watches it.
 func (p *parts) joinPipeline() server.Observer {
 	o := p.opts
 	ledger, observer := follow(o, p.changes)
 	p.pipeline = engine.New(engine.Options{
-		Mesh: o.Mesh, Intake: p.source.intake, Ledger: ledger, Removed: p.changes.Removed, Debounce: o.Debounce, Split: o.Split, Log: o.Log,
+		Mesh: o.Mesh, Intake: p.source.intake, Ledger: ledger, Removed: p.changes.Removed, Debounce: o.Debounce, Split: cmp.Or(o.Split, SplitOf(o.RouteStrategy)), Log: o.Log,
 		Applied: p.applied,
 	})
 	p.keys = jwks.New(p.source.intake, p.pipeline.Snapshot, o.Log)

@@ -15,18 +15,19 @@ type Deriver struct {
 	index   *Index
 	scopes  map[ScopeKey]*scope
 	workers int
-	split   Split // of scoped scopes
+	split   Split
 }
 
 // New makes a deriver without scopes that derives up to workers scopes at a time.
 func New(mesh *model.Mesh, workers int) *Deriver {
-	return &Deriver{index: NewIndex(mesh), scopes: map[ScopeKey]*scope{}, workers: max(1, workers), split: DefaultSplit}
+	return &Deriver{index: NewIndex(mesh), scopes: map[ScopeKey]*scope{}, workers: max(1, workers), split: AutoSplit}
 }
 
-// SetSplit replaces DefaultSplit; before scopes are opened.
+// SetSplit replaces AutoSplit; before scopes are opened.
 func (d *Deriver) SetSplit(by Split) { d.split = by }
 
-// SplitIn are the route configurations that an open scope has in buckets, or had so until they went.
+// SplitIn are the route configurations that an open scope has in buckets, or had so until they went, and
+// the listener that asks for them.
 func (d *Deriver) SplitIn(k ScopeKey) SplitSet {
 	if s := d.scopes[k]; s != nil && s.split != nil {
 		return s.split.names()

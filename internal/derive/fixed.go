@@ -14,7 +14,7 @@ func (s *scope) deriveFixed(r *reader) {
 		Name: view.PassthroughCluster, Discovery: view.DiscoverOriginalDst,
 		ConnectTimeout: r.mesh().ConnectTimeout, Keepalive: r.mesh().Keepalive,
 	}
-	if s.split != nil {
+	if s.split.asks() {
 		s.out.Listeners[bucket.Listener] = scopesListener()
 	}
 	s.refEgressProxy()
@@ -53,7 +53,7 @@ func (s *scope) refEgressProxy() {
 	}
 }
 
-// scopesListener has Envoy subscribe to scopes as long as it lives. Listeners that use
+// scopesListener has Envoy subscribe to scopes as long as it lives, where it needs some. Listeners that use
 // scopes come and go, and Envoy 1.40 says nothing to the server when the last one goes, nor
 // when another comes: that one would wait for scopes for ever. Its address is reserved for
 // documentation, and it is not bound.

@@ -34,7 +34,7 @@ type ScopeKey struct {
 	Names        bool           // what applications ask DNS for, and nothing else
 	Topology     model.Topology // of routers: what is before them, as they say
 	Scoped       bool           // outbound: large route configurations are split into buckets
-	Split        SplitSet       // outbound: route configurations that are, whatever their size, as its proxies have them so
+	Split        SplitSet       // outbound: route configurations that are, whatever their size, and whether or not others are, as its proxies have them so
 	Generation   int            // outbound: 0, or 1 for proxies that need not have the buckets that 0 kept when they came
 }
 

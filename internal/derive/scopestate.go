@@ -112,9 +112,7 @@ func newScope(k ScopeKey, sidecar *model.Sidecar, by Split) *scope {
 	if k.Type == model.ProxyRouter && !k.Names {
 		s.router = newRouter()
 	}
-	if k.Scoped {
-		s.split = newSplitter(by, k.Split)
-	}
+	s.split = newSplitter(by, &k)
 	s.setEgress(sidecar)
 	return s
 }

@@ -16,8 +16,13 @@ import (
 // virtual hosts, listeners that use the route configuration are replaced.
 type Split struct{ From, Bits int }
 
-// DefaultSplit is what scopes split if nothing else is said.
-var DefaultSplit = Split{From: 256, Bits: bucket.Bits}
+// What is split unless something else is said. VHDS passes 5 ms from a change to its ACK below 500
+// virtual hosts; what buckets cost a proxy when it connects, and a request, is more than most meshes
+// would give for it, so that they come by themselves where a change takes Envoy tens of milliseconds.
+var (
+	AutoSplit   = Split{From: 2048, Bits: bucket.Bits}
+	ScopedSplit = Split{From: 256, Bits: bucket.Bits} // where buckets are asked for
+)
 
 // splitter cuts a scope's large route configurations into buckets, as its delta leaves
 // derive: nothing before knows of buckets but listeners, which must say what they look for.
@@ -25,9 +30,13 @@ var DefaultSplit = Split{From: 256, Bits: bucket.Bits}
 // Each route configuration is there as a whole, for whoever asks for it. Its buckets are there,
 // too, from when listeners look for them until the route configuration goes: listeners that drain
 // may do so still. So the change of a form takes nothing away, and what comes back is split as it was.
+//
+// bucket.Listener is there from the first of them on, for ever: Envoys that have it keep it. It counts as
+// one of them, by its name: what a proxy has, and is to keep, may be that listener alone.
 type splitter struct {
 	Split
 	told   SplitSet // by the key: these are split however few virtual hosts they have
+	never  bool     // by the key: no others are, and listeners look for nothing but whole ones
 	whole  bool     // listeners look for nothing but whole ones
 	routes map[string]*splitRoutes
 	split  map[string]bool // route configurations that are to be there in buckets, too, whenever they are; grows only
@@ -42,13 +51,25 @@ type splitRoutes struct {
 	rest   *view.VirtualHost     // the one for unknown hosts, which is in every bucket
 }
 
-func newSplitter(by Split, told SplitSet) *splitter {
-	p := &splitter{Split: by, told: told, routes: map[string]*splitRoutes{}, split: map[string]bool{}}
-	for _, name := range told.list() {
-		p.split[name] = true
+// newSplitter is that of a key; nil: nothing is, or will be, in buckets.
+func newSplitter(by Split, k *ScopeKey) *splitter {
+	if !k.Scoped && k.Split == "" {
+		return nil
+	}
+	p := &splitter{Split: by, told: k.Split, never: !k.Scoped, routes: map[string]*splitRoutes{}, split: map[string]bool{}}
+	for _, name := range k.Split.list() {
+		p.add(name)
 	}
 	return p
 }
+
+// add has a route configuration be there in buckets.
+func (p *splitter) add(routeConfig string) {
+	p.split[routeConfig], p.split[bucket.Listener] = true, true
+}
+
+// asks tells whether listeners have Envoy ask for scopes.
+func (p *splitter) asks() bool { return p != nil && len(p.split) > 0 }
 
 // bits is how listeners are to use a route configuration; 0: as a whole.
 func (p *splitter) bits(routeConfig string) int {
@@ -59,7 +80,7 @@ func (p *splitter) bits(routeConfig string) int {
 }
 
 // names are the route configurations that are there in buckets, and those that would be if they
-// came back.
+// came back, and bucket.Listener.
 func (p *splitter) names() SplitSet { return SplitSetOf(slices.Collect(maps.Keys(p.split))...) }
 
 // keeps tells whether something is there in buckets that would not be if the scope were new.
@@ -97,6 +118,7 @@ func isFallback(host string) bool { return host == allowAny || host == blockAll 
 // recount counts the virtual hosts that are put out, and gives the route configurations that are
 // to be looked for otherwise than before: whether they are to be served otherwise, too.
 func (p *splitter) recount(out map[string]*view.VirtualHost, whole bool) (otherwise map[string]bool) {
+	whole = whole || p.never
 	touched, turned := map[string]bool{}, whole != p.whole
 	if p.whole = whole; turned {
 		for rc := range p.routes {
@@ -127,7 +149,7 @@ func (p *splitter) recount(out map[string]*view.VirtualHost, whole bool) (otherw
 			otherwise[rc] = split != was
 		}
 		if split {
-			p.split[rc] = true
+			p.add(rc)
 		}
 	}
 	return otherwise
@@ -137,7 +159,12 @@ func (p *splitter) recount(out map[string]*view.VirtualHost, whole bool) (otherw
 // listeners again of those that are to be looked for otherwise. Views are not kept: the hosts
 // are derived once more.
 func (s *scope) resplit(x *Index) {
-	for rc, reformed := range s.split.recount(s.out.VirtualHosts, s.mayChangeHost()) {
+	asked := s.split.asks()
+	otherwise := s.split.recount(s.out.VirtualHosts, s.mayChangeHost())
+	if !asked && s.split.asks() {
+		s.out.Listeners[bucket.Listener] = scopesListener()
+	}
+	for rc, reformed := range otherwise {
 		again := map[model.Host]bool{}
 		for name := range s.split.routes[rc].hosts {
 			if _, host := cutName(name); reformed && isServiceHost(host) {

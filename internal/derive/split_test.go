@@ -68,9 +68,10 @@ func joined(t *testing.T, d *Delta, bits int) *Delta {
 
 // TestPartsAreTheWhole: each route configuration is there as where none is split; in buckets, if it
 // is there so, a host has the same routes, and each domain is in all buckets in which hosts that it
-// matches are looked for, and in no other. What was there in buckets stays so until it goes.
+// matches are looked for, and in no other. What was there in buckets stays so until it goes. Where
+// nothing was, all is as where none is split.
 func TestPartsAreTheWhole(t *testing.T) {
-	split, kept, told := 0, 0, 0
+	split, kept, told, untouched := 0, 0, 0, 0
 	for seed := range lives(16) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 5))}
 		st, d := store.New(), New(model.DefaultMesh(), 1)
@@ -84,6 +85,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 				for _, scope := range before {
 					require.True(t, have[k].Scopes[scope] != nil || have[k].RouteConfigs[bucket.RouteConfig(scope)] == nil, scope)
 				}
+				require.True(t, len(before) == 0 || have[k].Listeners[bucket.Listener] != nil, "it stays")
 			}
 			open(w, d, have)
 			if w.chance(0.2) {
@@ -91,27 +93,49 @@ func TestPartsAreTheWhole(t *testing.T) {
 			}
 		}
 		for k, got := range have {
-			if !k.Scoped || d.index.sidecar(k.Sidecar) == nil && k.Sidecar != (model.Key{}) {
+			if !k.Scoped && k.Split == "" || d.index.sidecar(k.Sidecar) == nil && k.Sidecar != (model.Key{}) {
 				continue
 			}
-			split += requireWhole(t, k, unsplit(d, k), got)
+			whole, asks := unsplit(d, k), d.SplitIn(k) != ""
+			split += requireWhole(t, k, whole, got)
 			if d.Keeps(k) {
 				kept++
+			}
+			require.Equal(t, asks, got.Listeners[bucket.Listener] != nil, k.String())
+			require.Equal(t, asks, d.SplitIn(k).Has(bucket.Listener), k.String())
+			if !asks {
+				require.Empty(t, cmp.Diff(whole, got, sameViews...), k.String())
+				untouched++
+			}
+			if !k.Scoped {
+				requireWholeUsed(t, got)
 			}
 		}
 	}
 	require.NotZero(t, split)
 	require.NotZero(t, kept)
 	require.NotZero(t, told)
+	require.NotZero(t, untouched)
 }
 
-// openTold opens a scope of a proxy that has had route configurations in buckets.
+// requireWholeUsed: no listener looks for buckets.
+func requireWholeUsed(t *testing.T, v *Delta) {
+	t.Helper()
+	for name, l := range v.Listeners {
+		if l.Default != nil && name != bucket.Listener {
+			require.Less(t, bitsOf(l), 1, name)
+		}
+	}
+}
+
+// openTold opens a scope of a proxy that has had route configurations in buckets, whether or not
+// others are split now.
 func openTold(w *world, d *Deriver, have map[ScopeKey]*Delta) int {
 	k, _ := d.Index().Keys(w.proxy())
 	if !k.Scoped {
 		return 0
 	}
-	k.Split = SplitSetOf("80", "nothing")
+	k.Split, k.Scoped = SplitSetOf("80", "nothing"), w.chance(0.5)
 	delta := d.Open(k)
 	if delta == nil {
 		return 0
@@ -186,15 +210,16 @@ func TestSplitCostsWhatChanges(t *testing.T) {
 	d, st := New(model.DefaultMesh(), 1), store.New()
 	d.SetSplit(Split{From: 40, Bits: 4})
 	out, _ := d.Index().Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "shop", ScopedRoutes: true})
-	d.Open(out)
-	grown(d, st, 0, 39)
+	require.NotContains(t, d.Open(out).Listeners, bucket.Listener)
+	require.NotContains(t, grown(d, st, 0, 39)[out].Listeners, bucket.Listener)
 	require.Empty(t, d.SplitIn(out))
 
 	got := grown(d, st, 39, 40)[out]
 	require.Equal(t, 4, bitsOf(got.Listeners["0.0.0.0_80"]))
 	require.Len(t, got.Scopes, bucket.Count(4))
 	require.NotContains(t, got.RouteConfigs, "80", "it is there already")
-	require.Equal(t, SplitSetOf("80"), d.SplitIn(out))
+	require.NotNil(t, got.Listeners[bucket.Listener])
+	require.Equal(t, SplitSetOf("80").Asking(), d.SplitIn(out))
 	require.False(t, d.Keeps(out))
 
 	got = grown(d, st, 40, 41)[out]
@@ -232,7 +257,7 @@ func TestSplitComesBack(t *testing.T) {
 	merge(have, d.Apply(changes).Deltas[out])
 	require.Empty(t, have.Scopes)
 	require.Nil(t, have.RouteConfigs["80"])
-	require.Equal(t, SplitSetOf("80"), d.SplitIn(out))
+	require.Equal(t, SplitSetOf("80").Asking(), d.SplitIn(out))
 	require.False(t, d.Keeps(out), "nothing is there for anybody")
 
 	merge(have, grown(d, st, 0, 1)[out])

@@ -3,6 +3,8 @@ package derive
 import (
 	"slices"
 	"strings"
+
+	"github.com/moonsail/moonsail/internal/bucket"
 )
 
 // SplitSet is a set of route configurations that can be part of a key: their names in order,
@@ -27,6 +29,9 @@ func (s SplitSet) Union(o SplitSet) SplitSet {
 	}
 	return SplitSetOf(append(s.list(), o.list()...)...)
 }
+
+// Asking is the set with the listener that asks for scopes, which is there where anything is in buckets.
+func (s SplitSet) Asking() SplitSet { return s.Union(bucket.Listener) }
 
 // Covers tells whether all of another set is in the set.
 func (s SplitSet) Covers(o SplitSet) bool {

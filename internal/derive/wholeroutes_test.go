@@ -63,7 +63,7 @@ func TestListenersThatLookForTheWhole(t *testing.T) {
 			mergeAll(d, out, have)
 			want := map[bool]int{true: 0, false: 2}[tc.whole]
 			require.Equal(t, want, apply(tc.object.Metadata().Key, tc.object))
-			require.Equal(t, SplitSetOf("80"), d.SplitIn(out))
+			require.Equal(t, SplitSetOf("80").Asking(), d.SplitIn(out))
 			require.Equal(t, tc.whole, d.Keeps(out))
 			require.Equal(t, 2, apply(tc.object.Metadata().Key, nil))
 			require.False(t, d.Keeps(out))

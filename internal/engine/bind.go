@@ -109,7 +109,7 @@ func (e *Engine) place(b *binding, deltas map[derive.ScopeKey]*derive.Delta) {
 	}
 	e.letGo(b.keys)
 	told := b.want
-	told[0].Split = b.kept
+	told[0].Split = b.kept.Asking()
 	e.hold(b, told, deltas)
 }
 

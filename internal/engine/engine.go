@@ -48,7 +48,7 @@ type Options struct {
 	// Workers derive and translate scopes side by side; 0: one a CPU.
 	Workers int
 	// Split says which route configurations are split for proxies that get them by scopes; the
-	// zero value is derive.DefaultSplit.
+	// zero value is derive.AutoSplit.
 	Split derive.Split
 	// IdleScope is how long a scope is kept after its last proxy has gone, so that one
 	// that comes back finds it; 0: a minute.

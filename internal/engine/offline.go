@@ -19,11 +19,11 @@ import (
 // Compile gives all resources that a proxy would get of these objects, by type and in the
 // order of their names, and what could not be translated. It starts nothing.
 func Compile(mesh *model.Mesh, objects []model.Object, p *model.Proxy) (map[resource.Type][]*resource.Encoded, []Failure) {
-	return CompileSplit(mesh, objects, p, derive.Split{})
+	return CompileSplit(mesh, objects, p, derive.Split{}, "")
 }
 
-// CompileSplit is Compile with Options.Split.
-func CompileSplit(mesh *model.Mesh, objects []model.Object, p *model.Proxy, split derive.Split) (map[resource.Type][]*resource.Encoded, []Failure) {
+// CompileSplit is Compile with Options.Split, of a proxy that has had some route configurations in buckets.
+func CompileSplit(mesh *model.Mesh, objects []model.Object, p *model.Proxy, split derive.Split, kept derive.SplitSet) (map[resource.Type][]*resource.Encoded, []Failure) {
 	e := New(Options{Split: split, Mesh: mesh, Intake: store.NewIntake(), Ledger: noLedger{}, Log: slog.New(slog.DiscardHandler), Workers: 1})
 	e.publisher = noLedger{}
 	events := make([]store.Event, len(objects))
@@ -32,7 +32,7 @@ func CompileSplit(mesh *model.Mesh, objects []model.Object, p *model.Proxy, spli
 	}
 	e.batch(events)
 	reply := make(chan []*table.Table, 1)
-	e.bind(&binding{proxy: p}, reply)
+	e.bind(&binding{proxy: p, kept: kept}, reply)
 
 	out := map[resource.Type][]*resource.Encoded{}
 	for _, t := range <-reply {

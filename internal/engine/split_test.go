@@ -35,6 +35,11 @@ func splitServices(from, to int) (out []store.Event) {
 // bound is a proxy's hold on its tables; *now are those that it was told last.
 func bound(e *Engine, p *model.Proxy) (b *binding, now *[]*table.Table) {
 	p.ScopedRoutes = true
+	return boundWhole(e, p)
+}
+
+// boundWhole is bound of one for which nothing is split, unless it says otherwise.
+func boundWhole(e *Engine, p *model.Proxy) (b *binding, now *[]*table.Table) {
 	now = new([]*table.Table)
 	b = &binding{proxy: p, rebind: func(t []*table.Table) { *now = t }}
 	reply := make(chan []*table.Table, 1)
@@ -81,6 +86,30 @@ func TestBucketsStayWithTheirProxies(t *testing.T) {
 	e.batch(splitServices(1, 4))
 	_, third := bound(e, proxy("job", "shop"))
 	requireBuckets(t, third, 1)
+}
+
+// TestBucketsStayWhereNothingIsSplit: a proxy for which nothing is split keeps what it has in buckets, and
+// the listener that asks for them, also where that is all. Others have none of it.
+func TestBucketsStayWhereNothingIsSplit(t *testing.T) {
+	e := splitWorld(4)
+	b, now := boundWhole(e, proxy("web", "shop"))
+	_, other := bound(e, proxy("cron", "shop"))
+	asks := func(tables *[]*table.Table) bool {
+		return (*tables)[0].State().Get(resource.Listener, bucket.Listener) != nil
+	}
+	require.True(t, asks(other))
+	require.False(t, asks(now))
+	requireBuckets(t, now, 0)
+	e.keep(b, bucket.Listener)
+	require.True(t, asks(now))
+	requireBuckets(t, now, 0)
+	e.keep(b, "80")
+	require.True(t, asks(now))
+	requireBuckets(t, now, 1)
+	l := (*now)[0].State().Get(resource.Listener, "0.0.0.0_80")
+	require.Equal(t, []string{"80"}, l.Resource().RouteConfigs, "listeners look for the whole")
+	_, fresh := boundWhole(e, proxy("job", "shop"))
+	require.False(t, asks(fresh))
 }
 
 // TestFewGenerations: however often proxies come between changes of the listeners' form, there are two
@@ -171,5 +200,5 @@ func TestKeepWaitsForTheTables(t *testing.T) {
 	require.Equal(t, bucket.Count(bucket.Bits), (<-moved)[0].State().Len(resource.Scope))
 	require.NoError(t, e.Keep(context.Background(), p, []string{"80"}))
 	require.Empty(t, moved, "nothing is to be done")
-	require.True(t, slices.ContainsFunc(e.Scopes(context.Background()), func(s ScopeInfo) bool { return s.Key.Split == "80" }))
+	require.True(t, slices.ContainsFunc(e.Scopes(context.Background()), func(s ScopeInfo) bool { return s.Key.Split == derive.SplitSetOf("80").Asking() }))
 }

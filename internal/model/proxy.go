@@ -66,7 +66,7 @@ type Proxy struct {
 	// Verified: it has shown by its certificate that it is of Namespace and ServiceAccount.
 	Verified bool
 	// ScopedRoutes: large route configurations reach it split into buckets, by SRDS. The
-	// server decides; the proxy knows nothing of it.
+	// server decides, by what the proxy is; the proxy says nothing of it.
 	ScopedRoutes bool
 }
 

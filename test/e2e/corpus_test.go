@@ -8,13 +8,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/bucket"
+	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/meshtest"
 )
 
 // ways are how resources reach a proxy. Routers' worlds are walked through where one Envoy can be both:
-// a sidecar with scopes keeps a listener for them that a router does not have, and by the state of the
+// a sidecar that has had scopes keeps a listener for them that a router does not have, and by the state of the
 // world Envoy is not told that a Secret is missing, but waits for 15 s.
 var ways = []struct {
 	name     string
@@ -56,6 +59,7 @@ func TestCorpusOnEnvoy(t *testing.T) {
 			t.Parallel()
 			w := serveWorld(t, way.strategy)
 			e := startEnvoy(t, envoyOptions{proxy: walker, xds: w.socket, sotw: way.sotw})
+			kept := derive.SplitSet("") // from the first world with scopes on it asks for them
 			for _, f := range files {
 				for _, p := range f.Proxies {
 					if p.Type == model.ProxyRouter && !way.routers {
@@ -63,7 +67,10 @@ func TestCorpusOnEnvoy(t *testing.T) {
 					}
 					proxy := withoutAgent(f, p)
 					proxy.ScopedRoutes = way.strategy == server.RoutesScoped
-					r := compile(t, f, proxy)
+					r := compileKeeping(t, f, proxy, kept)
+					if len(r[resource.Scope]) > 0 {
+						kept = bucket.Listener
+					}
 					r.loopback(t)
 					w.set(r)
 					t.Run(f.Name+"/"+p.Name, func(t *testing.T) { requireHolds(t, w, e, r) })

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -24,7 +25,13 @@ import (
 // compile is everything that a proxy of a test file gets.
 func compile(t *testing.T, f *meshtest.File, p *model.Proxy) resources {
 	t.Helper()
-	r, failures := engine.CompileSplit(f.Mesh, f.Objects, p, fewBuckets(1))
+	return compileKeeping(t, f, p, "")
+}
+
+// compileKeeping is compile of a proxy that has had some route configurations in buckets.
+func compileKeeping(t *testing.T, f *meshtest.File, p *model.Proxy, kept derive.SplitSet) resources {
+	t.Helper()
+	r, failures := engine.CompileSplit(f.Mesh, f.Objects, p, fewBuckets(1), kept)
 	// A resource is served without the patches that cannot be applied to it.
 	failures = slices.DeleteFunc(failures, func(f engine.Failure) bool { return strings.HasSuffix(f.Error, "the patch is left out") })
 	require.Empty(t, failures)

@@ -34,9 +34,10 @@ func TestBucketsAreKept(t *testing.T) {
 	filtered := func(docs ...string) []string { return renamed(append(docs, changesHost)...) }
 	require.NotEqual(t, bucket.Of("web", 4), bucket.Of("other", 4))
 
-	m := startMeshSplit(t, server.RoutesScoped, from, size(from-1)...)
+	m := startMeshSplit(t, server.RoutesAuto, from, size(from-1)...)
 	c.start(t, m, false)
 	require.Equal(t, server.RoutesVHDS, m.proxy(c.name).Strategy)
+	require.NotContains(t, c.dump(t).holdings, "LDS "+bucket.Listener)
 	calls := startTraffic(t, c, "web")
 	for _, step := range []struct {
 		name     string
@@ -55,7 +56,7 @@ func TestBucketsAreKept(t *testing.T) {
 		{name: "no filter", docs: renamed, replaced: true},
 	} {
 		t.Run(step.name, func(t *testing.T) {
-			held, draining := holdConnections(t, c, "web"), chainsDraining(t, c)
+			held, draining := holdConnections(t, c.url(), "web"), chainsDraining(t, c)
 			if step.restart {
 				m.stop()
 				m.start()
@@ -88,10 +89,10 @@ func TestSidecarWidens(t *testing.T) {
 	_, size := growing(t, c)
 	const from = 8
 	narrow := strings.Replace(c.sidecar("./web.shop.svc.cluster.local", "./other.shop.svc.cluster.local"), "{name: client,", "{name: narrow,", 1)
-	m := startMeshSplit(t, server.RoutesScoped, from, append(size(2 * from)[1:], narrow)...)
+	m := startMeshSplit(t, server.RoutesAuto, from, append(size(2 * from)[1:], narrow)...)
 	c.start(t, m, false)
 	require.Equal(t, server.RoutesVHDS, m.proxy(c.name).Strategy)
-	calls, held := startTraffic(t, c, "web"), holdConnections(t, c, "web")
+	calls, held := startTraffic(t, c, "web"), holdConnections(t, c.url(), "web")
 	m.apply(size(2 * from)...)
 	require.NotZero(t, chainsDraining(t, c), "its listener was replaced")
 	require.Equal(t, server.RoutesScoped, m.proxy(c.name).Strategy)
@@ -118,9 +119,9 @@ func TestBucketsComeBack(t *testing.T) {
 				return strings.Replace(s, "  workloadSelector: {labels: {app: client}}\n", "", 1)
 			}
 			docs := func(sidecars ...string) []string { return append(sidecars, size(2 * from)[1:]...) }
-			m := startMeshSplit(t, server.RoutesScoped, from, docs(ofAll("./*"))...)
+			m := startMeshSplit(t, server.RoutesAuto, from, docs(ofAll("./*"))...)
 			c.start(t, m, false)
-			held := holdConnections(t, c, "web")
+			held := holdConnections(t, c.url(), "web")
 			if batches > 1 {
 				m.apply(docs(ofAll("~/*"))...)
 			}
@@ -133,29 +134,56 @@ func TestBucketsComeBack(t *testing.T) {
 	}
 }
 
-// TestFromScopedBack leaves the strategy by the way that docs/performance.md tells: once the listeners
-// that drain are gone, no connection looks for buckets.
-func TestFromScopedBack(t *testing.T) {
+// TestStrategiesChange has an Envoy meet control planes that split its routes and others that do not, of
+// two listeners, and a mesh that has shrunk meanwhile. Each time connections of before stay with the
+// listeners that drain, and none of their calls fails, nor others.
+func TestStrategiesChange(t *testing.T) {
 	t.Parallel()
 	c := newClient("client")
-	c.drain = time.Second
-	_, size := growing(t, c)
-	m := startMeshSplit(t, server.RoutesScoped, 8, size(16)...)
-	c.start(t, m, false)
-	m.apply(size(16, changesHost)...)
-	requireHostChanges(t, c, true)
-	eventually(t, "listeners with buckets are gone", func() bool { return chainsDraining(t, c) == 0 }, nil)
-	held := holdConnections(t, c, "web")
-	m.stop()
-	m.strategy = server.RoutesAuto
-	m.start()
-	awaitConnected(t, m, c)
-	require.Equal(t, server.RoutesVHDS, m.proxy(c.name).Strategy)
-	for range 4 {
-		require.Equal(t, "web-v1", held.call())
+	c.drain = time.Hour
+	other, size := growing(t, c)
+	const from = 6
+	docs := func(n int, docs ...string) []string {
+		return append(append(docs, size(n)[1:]...), anotherPort(c, other)...)
 	}
-	m.apply(size(16, changesHost, routes("web", to("other")))...)
-	held.await("other-v1")
+	m := startMeshSplit(t, server.RoutesVHDS, from, docs(2*from)...)
+	c.start(t, m, false)
+	require.Equal(t, server.RoutesVHDS, m.proxy(c.name).Strategy)
+	second := fmt.Sprintf("http://%s:15081/", c.ip)
+	calls, more := startTraffic(t, c, "web"), startTrafficAt(t, second, "also0")
+	for _, step := range []struct {
+		name     string
+		strategy server.RouteStrategy
+		services int
+		replaced bool // the first listener
+	}{
+		{name: "upgraded", strategy: server.RoutesAuto, services: 2 * from, replaced: true},
+		{name: "shrunk", strategy: server.RoutesAuto, services: 2},
+		{name: "rolled back", strategy: server.RoutesVHDS, services: 2, replaced: true},
+		{name: "grown", strategy: server.RoutesVHDS, services: 2 * from},
+		{name: "upgraded again", strategy: server.RoutesScoped, services: 2 * from, replaced: true},
+		{name: "scoped no more", strategy: server.RoutesAuto, services: 2},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			held, also, draining := holdConnections(t, c.url(), "web"), holdConnections(t, second, "also0"), chainsDraining(t, c)
+			m.stop()
+			m.strategy = step.strategy
+			m.write("mesh.yaml", docs(step.services)...)
+			m.start()
+			awaitConnected(t, m, c)
+			held.await("web-v1")
+			m.apply(docs(step.services, routes("web", to("other")))...)
+			calls.requireOnly("other-v1")
+			held.await("other-v1")
+			m.apply(docs(step.services)...)
+			calls.requireOnly("web-v1")
+			held.await("web-v1")
+			also.await("other-v1")
+			more.requireOnly("other-v1")
+			require.Equal(t, step.replaced, chainsDraining(t, c) > draining, "its listener was replaced")
+			require.Equal(t, server.RoutesScoped, m.proxy(c.name).Strategy, "its tables have what its listeners that drain may look for")
+		})
+	}
 	noRefusals(t, m, c)
 }
 
@@ -204,9 +232,9 @@ type heldConnections struct {
 	conns []*http.Client
 }
 
-func holdConnections(t *testing.T, c *client, host string) *heldConnections {
+func holdConnections(t *testing.T, url, host string) *heldConnections {
 	t.Helper()
-	h := &heldConnections{t: t, url: c.url(), host: host}
+	h := &heldConnections{t: t, url: url, host: host}
 	for range 12 {
 		conn := &http.Client{Timeout: callLimit, Transport: &http.Transport{}}
 		t.Cleanup(conn.CloseIdleConnections)

@@ -41,8 +41,13 @@ const (
 // startTraffic calls a host through a sidecar until the test ends. Calls must not fail.
 func startTraffic(t *testing.T, c *client, host string) *traffic {
 	t.Helper()
+	return startTrafficAt(t, c.url(), host)
+}
+
+func startTrafficAt(t *testing.T, url, host string) *traffic {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &traffic{t: t, url: c.url(), host: host, cancel: cancel, answers: map[string]int{}}
+	l := &traffic{t: t, url: url, host: host, cancel: cancel, answers: map[string]int{}}
 	l.client = http.Client{Timeout: callLimit, Transport: &http.Transport{MaxIdleConnsPerHost: callers}}
 	for range callers {
 		l.ended.Go(func() { l.run(ctx) })

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -35,5 +36,6 @@ func (id *Identity) node() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return proto.Marshal(&corev3.Node{Id: id.ID(), Cluster: id.Name + "." + id.Namespace, Metadata: meta, UserAgentName: "envoy"})
+	return proto.Marshal(&corev3.Node{Id: id.ID(), Cluster: id.Name + "." + id.Namespace, Metadata: meta, UserAgentName: "envoy",
+		UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40}}}})
 }

@@ -101,9 +101,9 @@ func plots() []experiment.Plot {
 	}
 }
 
-// layoutOf is the layout of --route-strategy=scoped for so many services. The wildcards are virtual hosts, too.
+// layoutOf is the product's layout for so many services. The wildcards are virtual hosts, too.
 func layoutOf(services int) string {
-	if by := derive.DefaultSplit; services+wildcards >= by.From {
+	if by := derive.AutoSplit; services+wildcards >= by.From {
 		return fmt.Sprintf("buckets-%d", 1<<by.Bits)
 	}
 	return "vhds"
@@ -115,7 +115,11 @@ func (b *bench) compare(e *experiment.Experiment, layouts []Layout, n int) {
 	has := func(name string) bool {
 		return slices.ContainsFunc(layouts, func(l Layout) bool { return l.Name == name })
 	}
-	if p := nameOf(layoutOf(n), n); has(layoutOf(n)) {
+	for _, name := range []string{layoutOf(n), "product-auto"} {
+		if !has(name) {
+			continue
+		}
+		p := nameOf(name, n)
 		e.Bars = append(e.Bars,
 			experiment.Bar{What: "p99 with changes, to that without", Metric: metricRatio, Variant: p, Limit: ratioLimit},
 			experiment.Bar{What: "from a change to its ACK, p50", Metric: metricACK50, Variant: p, Limit: ackLimit},

@@ -88,15 +88,16 @@ type RouteStrategy string
 
 // The route strategies.
 const (
-	// RoutesAuto is VHDS for Envoy sidecars on delta streams, RDS for all others.
+	// RoutesAuto is VHDS for Envoy sidecars on delta streams, RDS for all others. Very large route
+	// configurations reach Envoys that can have them so as with RoutesScoped.
 	RoutesAuto RouteStrategy = "auto"
 	// RoutesRDS sends whole route configurations.
 	RoutesRDS RouteStrategy = "rds"
 	// RoutesVHDS sends virtual hosts to every delta stream. State-of-the-world streams
 	// cannot have them.
 	RoutesVHDS RouteStrategy = "vhds"
-	// RoutesScoped is auto, but that Envoy sidecars on delta streams get large route
-	// configurations in buckets, by SRDS: a changed route costs Envoy a bucket.
+	// RoutesScoped is auto, but that large route configurations, too, are in buckets, by SRDS: a
+	// changed route costs Envoy a bucket.
 	RoutesScoped RouteStrategy = "scoped"
 )
 

@@ -7,12 +7,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/moonsail/moonsail/internal/bucket"
+	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
 // keep sees to it that the stream's tables have in buckets what a proxy that connects again says it
-// has so: listeners that it drains may look for them yet. The ledger has those tables when it
-// compares what the proxy has.
+// has so: listeners that it drains may look for them yet. So it does with the listener that asks for
+// scopes: Envoy does not tell when that goes, and would never ask again. The ledger has those tables
+// when it compares what the proxy has.
 func (st *stream) keep(r *request) error {
 	if !st.strategy.Scopes || len(r.Initial) == 0 {
 		return nil
@@ -30,14 +32,25 @@ func (st *stream) keep(r *request) error {
 	return nil
 }
 
-// lacks are the route configurations of which the proxy has buckets and the tables have none. Those
-// that are no more it has for nothing.
-func (st *stream) lacks(r *request) (out []string) {
-	if url := string(r.TypeURL); url != resource.ScopeURL && url != resource.RouteConfigURL {
-		return nil
-	}
+// lacks are the route configurations of which the proxy has buckets and the tables have none, and
+// bucket.Listener likewise. Route configurations that are no more it has for nothing.
+func (st *stream) lacks(r *request) []string {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	switch string(r.TypeURL) {
+	case resource.ListenerURL:
+		has := func(nv ledger.NameVersion) bool { return string(nv.Name) == bucket.Listener }
+		if slices.ContainsFunc(r.Initial, has) && !st.has(resource.Listener, bucket.Listener) {
+			return []string{bucket.Listener}
+		}
+	case resource.ScopeURL, resource.RouteConfigURL:
+		return st.lacksBuckets(r)
+	}
+	return nil
+}
+
+// lacksBuckets are the route configurations among what the proxy lacks. The lock is held.
+func (st *stream) lacksBuckets(r *request) (out []string) {
 	last := ""
 	for _, nv := range r.Initial {
 		name := string(nv.Name)

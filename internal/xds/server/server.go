@@ -95,8 +95,8 @@ func (s *Server) open(st *stream, node []byte) error {
 	if err := st.authorize(p); err != nil {
 		return err
 	}
-	st.proxy, st.strategy = p, s.strategy(st.protocol, p, agent)
-	p.ScopedRoutes = st.strategy.Scopes
+	st.proxy = p
+	st.strategy, p.ScopedRoutes = s.strategy(st.protocol, p, agent)
 	st.sender = s.senders[s.turn.Add(1)%uint64(len(s.senders))]
 	tables, release, err := s.binder.Bind(st.transport.context(), p, st.rebind)
 	if err != nil {
@@ -125,28 +125,6 @@ func (st *stream) authorize(p *model.Proxy) error {
 		st.server.log.Warn("proxy refused", "proxy", p.ID, "peer", peer.Address, "error", status.Convert(err).Message())
 	}
 	return err
-}
-
-// strategies is who gets which route strategy; the first row that fits counts.
-var strategies = []struct {
-	option   RouteStrategy
-	protocol ledger.Protocol
-	typ      model.ProxyType // empty: any
-	agent    string          // empty: any
-	strategy *ledger.Strategy
-}{
-	{option: RoutesVHDS, protocol: ledger.Delta, strategy: ledger.VirtualHosts},
-	{option: RoutesScoped, protocol: ledger.Delta, typ: model.ProxySidecar, agent: "envoy", strategy: ledger.ScopedRoutes},
-	{option: RoutesAuto, protocol: ledger.Delta, typ: model.ProxySidecar, agent: "envoy", strategy: ledger.VirtualHosts},
-}
-
-func (s *Server) strategy(protocol ledger.Protocol, p *model.Proxy, agent string) *ledger.Strategy {
-	for _, r := range strategies {
-		if r.option == s.opts.RouteStrategy && r.protocol == protocol && (r.typ == "" || r.typ == p.Type) && (r.agent == "" || r.agent == agent) {
-			return r.strategy
-		}
-	}
-	return ledger.WholeRoutes
 }
 
 // Proxies lists the connected proxies, by name.

@@ -1,0 +1,70 @@
+package server
+
+import (
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/moonsail/moonsail/internal/xds/ledger"
+)
+
+// built is a node of an Envoy of a release; 0: it does not say.
+func built(major, minor uint32) *corev3.Node {
+	n := &corev3.Node{Id: nodeID, UserAgentName: "envoy"}
+	if major > 0 {
+		n.UserAgentVersionType = &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{
+			Version: &typev3.SemanticVersion{MajorNumber: major, MinorNumber: minor}}}
+	}
+	return n
+}
+
+func said(version string) *corev3.Node {
+	return &corev3.Node{Id: nodeID, UserAgentName: "envoy", UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: version}}
+}
+
+// TestWhoGetsBuckets: Envoy sidecars on delta streams that can compute a bucket, of those that say which
+// release they are.
+func TestWhoGetsBuckets(t *testing.T) {
+	router, other := built(1, 40), built(1, 40)
+	router.Id = "router~10.0.0.1~gateway-1.shop~shop.svc.cluster.local"
+	other.UserAgentName = "grpc-go"
+	for _, c := range []struct {
+		name     string
+		node     *corev3.Node
+		option   RouteStrategy
+		protocol ledger.Protocol
+		want     *ledger.Strategy
+		splits   bool
+	}{
+		{name: "as built", node: built(1, 40), option: RoutesAuto, want: ledger.ScopedRoutes, splits: true},
+		{name: "the oldest", node: built(1, 34), option: RoutesAuto, want: ledger.ScopedRoutes, splits: true},
+		{name: "of a distant future", node: built(2, 0), option: RoutesAuto, want: ledger.ScopedRoutes, splits: true},
+		{name: "older", node: built(1, 33), option: RoutesAuto, want: ledger.ScopedRoutes},
+		{name: "older, asked for", node: built(1, 33), option: RoutesScoped, want: ledger.ScopedRoutes},
+		{name: "asked for", node: built(1, 34), option: RoutesScoped, want: ledger.ScopedRoutes, splits: true},
+		{name: "not known", node: built(0, 0), option: RoutesAuto, want: ledger.ScopedRoutes},
+		{name: "as text", node: said("1.36.2-dev"), option: RoutesAuto, want: ledger.ScopedRoutes, splits: true},
+		{name: "as text, older", node: said("1.9.1"), option: RoutesAuto, want: ledger.ScopedRoutes},
+		{name: "as another text", node: said("nightly"), option: RoutesAuto, want: ledger.ScopedRoutes},
+		{name: "not asked for", node: built(1, 40), option: RoutesVHDS, want: ledger.ScopedRoutes},
+		{name: "whole routes", node: built(1, 40), option: RoutesRDS, want: ledger.WholeRoutes},
+		{name: "the state of the world", node: built(1, 40), option: RoutesAuto, protocol: ledger.Sotw, want: ledger.WholeRoutes},
+		{name: "a router", node: router, option: RoutesAuto, want: ledger.WholeRoutes},
+		{name: "a router with VHDS", node: router, option: RoutesVHDS, want: ledger.VirtualHosts},
+		{name: "no Envoy", node: other, option: RoutesAuto, want: ledger.WholeRoutes},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, err := proto.Marshal(c.node)
+			require.NoError(t, err)
+			p, agent, err := parseNode(b)
+			require.NoError(t, err)
+			s := &Server{opts: Options{RouteStrategy: c.option}}
+			got, splits := s.strategy(c.protocol, p, agent)
+			require.Same(t, c.want, got)
+			require.Equal(t, c.splits, splits)
+		})
+	}
+}
