@@ -51,7 +51,7 @@ func TestHoldersOfGoneEndpoints(t *testing.T) {
 		require.Empty(t, h.server.Holders(back), "it is listed: it came again")
 		c.ack(r)
 		h.eventually("it is told", func() bool { return len(h.server.Holders(gone)) == 0 })
-		require.Zero(t, h.server.OldestUnanswered())
+		h.eventually("the other's answer is known", func() bool { return h.server.OldestUnanswered().IsZero() })
 
 		// Another change is on its way: the endpoint is known to be gone all the same.
 		h.commit(addressesAt(ratings, "10.0.0.2", "10.0.0.3"))
