@@ -115,15 +115,42 @@ func BenchmarkConnect(b *testing.B) {
 	}
 }
 
-// BenchmarkReconnect is a proxy that has everything.
+// BenchmarkReconnect is a proxy that has everything, or everything but the whole of what it has in buckets.
 func BenchmarkReconnect(b *testing.B) {
-	const n = 500
+	for _, buckets := range []int{0, 512} {
+		b.Run(fmt.Sprint("buckets=", buckets), func(b *testing.B) { benchReconnect(b, buckets) })
+	}
+}
+
+// benchParts puts each service's virtual host in a bucket, too.
+func benchParts(t *table.Table, n, buckets int) {
+	var updates []table.Update
+	for i := range n {
+		part := fmt.Sprint("80~", buckets/2, "~", i%buckets)
+		for _, u := range []table.Update{
+			{Type: resource.RouteConfigShell, Name: part, Resource: content{n: 1}.encode(resource.RouteConfigShell, part)},
+			{Type: resource.VirtualHost, Name: fmt.Sprint(part, "/service-", i), Resource: content{n: 1}.encode(resource.VirtualHost, part)},
+		} {
+			updates = append(updates, u)
+		}
+	}
+	t.Commit(2, updates)
+}
+
+func benchReconnect(b *testing.B, buckets int) {
+	const n = 2500
 	t, first := benchMesh(n)
+	if buckets > 0 {
+		benchParts(t, n, buckets)
+	}
 	s := t.State()
 	var requests []Request
 	for _, typ := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.RouteConfigShell, resource.VirtualHost} {
 		r := Request{TypeURL: []byte(typ.URL())}
 		for e := range s.All(typ) {
+			if buckets > 0 && (typ == resource.RouteConfigShell && e.Name == "80" || typ == resource.VirtualHost && table.RouteConfigOf(e.Name) == "80") {
+				continue // nothing looks for it
+			}
 			r.Initial = append(r.Initial, NameVersion{[]byte(e.Name), []byte(e.Version)})
 			if typ == resource.Endpoints || typ == resource.RouteConfigShell {
 				r.Subscribe = append(r.Subscribe, []byte(e.Name))

@@ -223,14 +223,20 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 func (l *Ledger) hasAll(k kind, r *Request) bool {
 	w := &l.watches[k]
 	a, b := l.states[0], l.states[1]
-	if len(r.Initial) != a.Len(w.typ)+b.Len(w.typ) || l.resend != nil || !w.wild && len(r.Subscribe) != len(r.Initial) {
+	if l.resend != nil || !w.wild && len(r.Subscribe) != len(r.Initial) {
 		return false
 	}
-	sum := a.Sum(w.typ) + b.Sum(w.typ)
-	for i := range r.Initial {
-		sum -= table.Hash(r.Initial[i].Name, r.Initial[i].Version)
+	want := amount{a.Len(w.typ) + b.Len(w.typ), a.Sum(w.typ) + b.Sum(w.typ)}
+	if k == vhds && want.n != len(r.Initial) {
+		want = l.hostsOf(l.pool.Of(routeConfigsOf(r.Initial)...))
 	}
-	return sum == 0
+	if want.n != len(r.Initial) {
+		return false
+	}
+	for i := range r.Initial {
+		want.sum -= table.Hash(r.Initial[i].Name, r.Initial[i].Version)
+	}
+	return want.sum == 0
 }
 
 // keep takes the tables' present states as sent.

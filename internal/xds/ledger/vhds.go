@@ -74,14 +74,7 @@ func (l *Ledger) routesKept(has []NameVersion) {
 // beginVirtualHosts takes the first VHDS request: the virtual hosts that the proxy has
 // belong to route configurations that it has, if it says so or has not been asked yet.
 func (l *Ledger) beginVirtualHosts(r *Request) {
-	var of []string
-	for _, nv := range r.Initial {
-		rc := nv.Name[:max(bytes.LastIndexByte(nv.Name, '/'), 0)]
-		if len(of) == 0 || of[len(of)-1] != string(rc) {
-			of = append(of, string(rc))
-		}
-	}
-	l.listed = l.pool.Of(of...)
+	l.listed = l.pool.Of(routeConfigsOf(r.Initial)...)
 	if l.watches[rds].on {
 		l.synced = l.relisted()
 		l.load = l.pool.Union(l.load, l.pool.Minus(l.kept, l.synced))
@@ -92,6 +85,44 @@ func (l *Ledger) beginVirtualHosts(r *Request) {
 	l.complete(r.Initial)
 	l.oweLoad()
 }
+
+// routeConfigsOf are those of virtual hosts, most of them once.
+func routeConfigsOf(hosts []NameVersion) (of []string) {
+	for _, nv := range hosts {
+		rc := nv.Name[:max(bytes.LastIndexByte(nv.Name, '/'), 0)]
+		if len(of) == 0 || of[len(of)-1] != string(rc) {
+			of = append(of, string(rc))
+		}
+	}
+	return of
+}
+
+// amount is how many resources there are, and the sum of their hashes.
+type amount struct {
+	n   int
+	sum uint64
+}
+
+// hostsOf is what virtual hosts there are of some route configurations. A proxy with routes in
+// buckets has them of those alone, or of the whole alone. It is worked out once for all that connect again.
+func (l *Ledger) hostsOf(routeConfigs *names.Set) (all amount) {
+	for _, s := range l.states {
+		of := s.Memo(hostsKey{routeConfigs}, func() any {
+			var a amount
+			for rc := range routeConfigs.All() {
+				for e := range s.VirtualHosts(rc) {
+					a.n++
+					a.sum += table.Hash([]byte(e.Name), []byte(e.Version))
+				}
+			}
+			return a
+		}).(amount)
+		all.n, all.sum = all.n+of.n, all.sum+of.sum
+	}
+	return all
+}
+
+type hostsKey struct{ routeConfigs *names.Set }
 
 // relisted is what the proxy listed of both: route configurations and virtual hosts in them.
 func (l *Ledger) relisted() *names.Set {
