@@ -22,6 +22,7 @@ func TestCorpusOnEnvoy(t *testing.T) {
 		f, err := Load(path)
 		require.NoError(t, err)
 		t.Run(f.Name, func(t *testing.T) {
+			t.Parallel() // they wait for Envoy, and for listeners that wait for clients to speak
 			for _, p := range f.Proxies {
 				f.onEnvoy(t, p)
 			}
