@@ -52,7 +52,7 @@ func (p *proxy) version(t resource.Type, name string) string {
 // right after it was applied, and the wait ends when the proxies have it; while the API
 // server is paused it says that the change was not seen.
 func TestWaitForWhatWasApplied(t *testing.T) {
-	c := kubetest.Start(t)
+	c := kubetest.Alone(t)
 	ns := c.Namespace(t)
 	xds, url := serve(t, c)
 	require.Eventually(t, func() bool { return ready(t, url) }, time.Minute, 10*time.Millisecond)

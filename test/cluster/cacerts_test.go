@@ -73,7 +73,7 @@ func authority(ctx context.Context, addr string) (*ca.State, error) {
 // TestGivenAuthority: an operator's Secret cacerts goes before the one that was made here. Where it is deleted what was
 // in force goes on, and that is told; one in cert-manager's form takes its place while the control plane runs.
 func TestGivenAuthority(t *testing.T) {
-	c := kubetest.Start(t)
+	c := kubetest.Alone(t)
 	ns, secrets := c.Namespace(t), c.Client.CoreV1().Secrets("istio-system")
 	c.Apply(t, ns, accounts)
 	t.Run("made here", func(t *testing.T) { issuing(t, c, 1) })

@@ -22,7 +22,7 @@ func (p *proxy) subscribe(t *testing.T, typ resource.Type, name string) {
 // resource has come to a proxy that does not answer, refuses or is cut off, and 'why' says that the
 // proxy may do otherwise meanwhile; while the API server is paused both tell what is known.
 func TestConfigAndWhyWhileFaultsAreOn(t *testing.T) {
-	c := kubetest.Start(t)
+	c := kubetest.Alone(t)
 	a, url, healthy, faulty := startAsked(t, c, "faulty")
 	status, out := a.wait("1m")
 	require.Zero(t, status, out)

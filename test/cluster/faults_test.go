@@ -91,7 +91,7 @@ func (a *asked) says(args []string, parts ...string) {
 // answer, that refuses or that is cut off, with the reason; and while the API server is paused what
 // is known is told.
 func TestAskingAClusterWhileFaultsAreOn(t *testing.T) {
-	c := kubetest.Start(t)
+	c := kubetest.Alone(t)
 	a, url, healthy, stopped := startAsked(t, c, "stopped")
 	status, out := a.wait("1m")
 	require.Zero(t, status, out)

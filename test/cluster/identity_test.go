@@ -130,7 +130,7 @@ metadata: {name: web}
 // TestIdentities: two control planes that start at once agree on one root, which each
 // namespace is told, and give certificates to whom the API server knows.
 func TestIdentities(t *testing.T) {
-	c := kubetest.Start(t)
+	c := kubetest.Alone(t)
 	ns := c.Namespace(t)
 	c.Apply(t, ns, accounts)
 	addrs := issuing(t, c, 2)

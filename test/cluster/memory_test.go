@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/model"
@@ -98,7 +99,7 @@ func ready(t *testing.T, url string) bool {
 
 // fill makes Pods that have run for a while, on no node, so that no controller looks after
 // them, and slices that name them.
-func fill(t *testing.T, client *kubetest.Client, ns string, n int) {
+func fill(t *testing.T, client kubernetes.Interface, ns string, n int) {
 	t.Helper()
 	const writers = 16
 	failed := make(chan error, writers)
@@ -134,7 +135,7 @@ func service(pod int) string { return fmt.Sprintf("service-%d", pod/podsOfServic
 
 func address(pod int) string { return fmt.Sprintf("10.%d.%d.%d", 128+pod>>16, pod>>8&255, pod&255) }
 
-func makePod(ctx context.Context, client *kubetest.Client, ns string, i int) error {
+func makePod(ctx context.Context, client kubernetes.Interface, ns string, i int) error {
 	app := service(i)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: fmt.Sprintf("%s-7d9c5b6f4-%05d", app, i),

@@ -75,7 +75,7 @@ func churn(ctx context.Context, c *kubetest.Cluster, ns string, seed uint64) {
 // connected. None of them may lose a cluster that nobody deleted, and in the end each must
 // hold what a new list of the cluster gives.
 func TestProxiesThroughOutages(t *testing.T) {
-	c := kubetest.Start(t)
+	c := kubetest.Alone(t)
 	quiet, busy := c.Namespace(t), c.Namespace(t)
 	c.Apply(t, quiet, shop)
 	c.Apply(t, busy, shop)

@@ -72,7 +72,7 @@ type outage struct {
 func TestRolloutsThroughOutages(t *testing.T) {
 	size, err := propagation.ParseRollout(*outageSize)
 	require.NoError(t, err)
-	o := &outage{t: t, c: kubetest.Start(t), size: size, seed: uint64(time.Now().UnixNano())}
+	o := &outage{t: t, c: kubetest.Alone(t), size: size, seed: uint64(time.Now().UnixNano())}
 	t.Logf("seed %d", o.seed)
 	o.ns = o.c.Namespace(t)
 	o.deploy()

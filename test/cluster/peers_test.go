@@ -47,7 +47,7 @@ func (jsonCodec) Name() string                    { return "json" }
 // and believe one another by the mesh's authority, the process of one is stopped. Who leaves is told
 // so within the bound, and waits for it again when it goes on.
 func TestAStoppedControlPlaneIsNamed(t *testing.T) {
-	c := kubetest.Start(t)
+	c := kubetest.Alone(t)
 	rights, err := os.ReadFile(filepath.Join("..", "..", "deploy", "rbac.yaml"))
 	require.NoError(t, err)
 	c.Apply(t, "", string(rights))

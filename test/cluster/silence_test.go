@@ -87,7 +87,7 @@ func (w *wire) forward(to, from net.Conn, begun int64) {
 func TestSilentConnection(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
-	c := kubetest.Start(t)
+	c := kubetest.Alone(t)
 	ns := c.Namespace(t)
 	w := startWire(t, strings.TrimPrefix(c.Server(), "https://"))
 	text, err := os.ReadFile(c.Kubeconfig())

@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -144,13 +145,11 @@ func TestTokenReview(t *testing.T) {
 }
 
 // withToken is a client that shows a token, or nothing.
-func withToken(t *testing.T, c *kubetest.Cluster, token string) *kubetest.Client {
+func withToken(t *testing.T, c *kubetest.Cluster, token string) kubernetes.Interface {
 	t.Helper()
 	config := rest.AnonymousClientConfig(c.REST(t))
 	config.BearerToken = token
-	over, err := rest.HTTPClientFor(config)
-	require.NoError(t, err)
-	client, err := kubetest.NewClient(config, over)
+	client, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
 	return client
 }

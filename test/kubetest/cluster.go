@@ -13,7 +13,8 @@
 //		c.Apply(t, ns, "apiVersion: v1\nkind: Service\n...")
 //	}
 //
-// A test that kills, stops or configures its cluster starts one of its own.
+// A test that kills or stops its cluster, or looks at all of it, has one for itself (Alone); one that
+// configures it starts its own.
 package kubetest
 
 import (
@@ -32,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -41,7 +43,7 @@ import (
 // Cluster is a running (or killed, or paused) API server and its state.
 type Cluster struct {
 	// Client and Dynamic are administrators without a limit of requests.
-	Client  *Client
+	Client  kubernetes.Interface
 	Dynamic dynamic.Interface
 
 	dir     string
@@ -129,7 +131,7 @@ func (c *Cluster) connect() error {
 	if c.http, err = rest.HTTPClientFor(config); err != nil {
 		return err
 	}
-	if c.Client, err = NewClient(config, c.http); err != nil {
+	if c.Client, err = kubernetes.NewForConfigAndClient(config, c.http); err != nil {
 		return err
 	}
 	c.Dynamic, err = dynamic.NewForConfigAndClient(config, c.http)
@@ -240,7 +242,7 @@ func Shared(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-// Main runs a package's tests and ends the cluster that they shared.
+// Main runs a package's tests and ends the clusters that they shared.
 func Main(m *testing.M) interface{ Run() int } { return tests{m} }
 
 type tests struct{ m *testing.M }
@@ -249,6 +251,9 @@ func (r tests) Run() int {
 	defer func() {
 		if shared.cluster != nil {
 			shared.cluster.Close()
+		}
+		for c := takeIdle(); c != nil; c = takeIdle() {
+			c.Close()
 		}
 	}()
 	return r.m.Run()

@@ -81,8 +81,27 @@ func makeConfigMap(t *testing.T, c *kubetest.Cluster, ns, name string) {
 }
 
 func TestKilledClusterComesBack(t *testing.T) {
-	c := kubetest.Start(t)
-	ns := c.Namespace(t)
+	pid, ns := 0, ""
+	t.Run("killed and paused", func(t *testing.T) {
+		c := kubetest.Alone(t)
+		ns = c.Namespace(t)
+		killAndRestart(t, c, ns)
+		pauseAndResume(t, c, ns) // the same cluster, as one takes seconds to start
+		c.Apply(t, "istio-system", "{apiVersion: v1, kind: Secret, metadata: {name: left}}")
+		pid = c.Pid()
+	})
+	t.Run("given to the next test", func(t *testing.T) {
+		c := kubetest.Alone(t)
+		require.Equal(t, pid, c.Pid())
+		_, err := c.Client.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
+		require.True(t, apierrors.IsNotFound(err), "%v", err)
+		_, err = c.Client.CoreV1().Secrets("istio-system").Get(t.Context(), "left", metav1.GetOptions{})
+		require.True(t, apierrors.IsNotFound(err), "%v", err)
+	})
+}
+
+func killAndRestart(t *testing.T, c *kubetest.Cluster, ns string) {
+	t.Helper()
 	c.Apply(t, ns, fmt.Sprintf(web, 2))
 	before := waitReady(t, c, ns, 2)
 	maps := watchConfigMaps(t, c, ns)
@@ -104,11 +123,8 @@ func TestKilledClusterComesBack(t *testing.T) {
 
 	c.Apply(t, ns, fmt.Sprintf(web, 4))
 	waitReady(t, c, ns, 4)
-
-	pauseAndResume(t, c, ns)
 }
 
-// pauseAndResume goes on with the same cluster, as one takes seconds to start.
 func pauseAndResume(t *testing.T, c *kubetest.Cluster, ns string) {
 	c.Pause(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)

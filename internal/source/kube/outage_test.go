@@ -89,7 +89,7 @@ func (c *churn) step(ctx context.Context) {
 // the end the store must be as a new list says, and nothing may have gone in between that
 // nobody deleted.
 func TestOutages(t *testing.T) {
-	c := kubetest.Start(t)
+	c := kubetest.Alone(t)
 	quiet, busy := c.Namespace(t), c.Namespace(t)
 	c.Apply(t, "", "apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}") // the heartbeat's
 	c.Apply(t, quiet, shop)
