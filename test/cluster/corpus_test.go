@@ -55,8 +55,15 @@ func TestCorpusThroughACluster(t *testing.T) {
 	require.NotEmpty(t, files)
 	c := kubetest.Start(t, "--service-cidr=10.0.0.0/12,fd00:96::/112")
 	bareNodes(t, c)
+	followers := map[string]*store.Store{} // by what of a mesh they go by
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { throughCluster(t, c, file) })
+		f, err := meshtest.Load(file)
+		require.NoError(t, err)
+		mesh := f.Mesh.Domain + " " + f.Mesh.RootNamespace
+		if followers[mesh] == nil {
+			followers[mesh] = follow(t, c, f.Mesh)
+		}
+		t.Run(f.Name, func(t *testing.T) { throughCluster(t, c, file, f, followers[mesh]) })
 	}
 }
 
@@ -72,19 +79,19 @@ func bareNodes(t *testing.T, c *kubetest.Cluster) {
 	}
 }
 
-func throughCluster(t *testing.T, c *kubetest.Cluster, file string) {
-	f, err := meshtest.Load(file)
-	require.NoError(t, err)
+func throughCluster(t *testing.T, c *kubetest.Cluster, file string, f *meshtest.File, m *store.Store) {
 	docs := documents(t, file)
 	k := &trial{c: c, file: f, says: refused[f.Name]}
 	k.apply(t, docs)
-	defer k.remove(t)
+	defer k.remove(t, m)
 	want := k.tables(k.fromFiles())
-	m := follow(t, c, f.Mesh)
-	var diff string
+	diff, seen := "", model.Revision(0)
 	for end := time.Now().Add(patience); ; {
-		if diff = compare(want, k.tables(k.fromCluster(m.Snapshot()))); diff == "" {
-			return
+		if snap := m.Snapshot(); diff == "" || snap.Revision != seen {
+			seen = snap.Revision
+			if diff = compare(want, k.tables(k.fromCluster(snap))); diff == "" {
+				return
+			}
 		}
 		if time.Now().After(end) {
 			break
@@ -246,8 +253,8 @@ func notReady(o *unstructured.Unstructured) bool {
 	})
 }
 
-// remove deletes what the case has brought and waits until it is gone.
-func (k *trial) remove(t *testing.T) {
+// remove deletes what the case has brought and waits until it is gone, from the store, too.
+func (k *trial) remove(t *testing.T, m *store.Store) {
 	now := int64(0)
 	var namespaces []string
 	for key := range k.keys {
@@ -264,6 +271,14 @@ func (k *trial) remove(t *testing.T) {
 		require.NoError(t, k.c.Client.CoreV1().Pods(ns).DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}))
 		k.c.Eventually(t, "the end of all in "+ns, func(ctx context.Context) error { return k.empty(ctx, ns) })
 	}
+	k.c.Eventually(t, "the store's end of all", func(context.Context) error {
+		for key := range k.keys {
+			if key.Kind != model.KindNamespace && m.Snapshot().Get(key) != nil {
+				return fmt.Errorf("%s is there", key)
+			}
+		}
+		return nil
+	})
 }
 
 func (k *trial) empty(ctx context.Context, ns string) error {
