@@ -80,7 +80,9 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	var a analysis
 	if cluster != nil {
+		progress := StartProgress(cmd.ErrOrStderr(), "reading the cluster")
 		a, err = f.analyzeCluster(cmd.Context(), *cluster, keep)
+		progress.Done()
 	} else if a, err = analyzePath(args[0], f.domain, keep); err != nil {
 		err = &UserError{What: "cannot analyze", Where: args[0], Err: err, Next: "give a directory, or a file of YAML"}
 	}

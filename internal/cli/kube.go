@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/version"
@@ -51,5 +52,9 @@ func (f *kubeFlags) explainKube(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &UserError{What: "there is no such file", Where: where, Next: "name the file that kubectl uses, for example ~/.kube/config"}
 	}
-	return &UserError{What: "this cluster cannot be used", Where: where, Err: err, Next: "check with 'kubectl --kubeconfig FILE get namespaces'"}
+	next := "check with 'kubectl --kubeconfig FILE get namespaces'"
+	if apierrors.IsForbidden(err) {
+		next = "give this user the ClusterRole moonsail of deploy/rbac.yaml, or use another one's --kubeconfig"
+	}
+	return &UserError{What: "this cluster cannot be used", Where: where, Err: err, Next: next}
 }

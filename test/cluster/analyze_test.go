@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,11 +13,11 @@ import (
 )
 
 // analyze runs "moonsail analyze" on a cluster.
-func analyze(t *testing.T, c *kubetest.Cluster) (string, error) {
+func analyze(t *testing.T, kubeconfig, level string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
 	cmd := cli.NewRootCommand()
-	cmd.SetArgs([]string{"analyze", "--kubeconfig", c.Kubeconfig(), "--level", "error"})
+	cmd.SetArgs([]string{"analyze", "--kubeconfig", kubeconfig, "--level", level})
 	cmd.SetOut(&out)
 	err := cmd.ExecuteContext(t.Context())
 	return out.String(), err
@@ -25,7 +27,7 @@ func TestAnalyzeACluster(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
 	c.Apply(t, ns, shop)
-	out, err := analyze(t, c)
+	out, err := analyze(t, c.Kubeconfig(), "error")
 	require.NoError(t, err, out)
 	require.Contains(t, out, c.Server())
 
@@ -40,9 +42,26 @@ kind: VirtualService
 metadata: {name: broken}
 spec: {hosts: [a.example.com], http: [{match: [{uri: {regex: "("}}], route: [{destination: {host: web}}]}]}
 `)
-	out, err = analyze(t, c)
+	out, err = analyze(t, c.Kubeconfig(), "error")
 	require.Equal(t, cli.ExitCode(1), err)
 	require.Contains(t, out, "VirtualService/"+ns+"/web: spec.http[0].route[0].destination.host: there is no service wbe")
 	require.Contains(t, out, "VirtualService/"+ns+"/broken: spec.http[0].match[0].uri.regex")
 	require.Contains(t, out, "2 errors")
+}
+
+// TestAnalyzeWithFewRights: who may not read a cluster is told which rights it takes, and who may read all but Secrets
+// which of them were not looked at.
+func TestAnalyzeWithFewRights(t *testing.T) {
+	c := kubetest.Shared(t)
+	ns := c.Namespace(t)
+	rights, err := os.ReadFile(filepath.Join("..", "..", "deploy", "rbac.yaml"))
+	require.NoError(t, err)
+	c.Apply(t, "", string(rights))
+	c.Apply(t, ns, gatewayWithSecret)
+	_, err = analyze(t, as(t, c, ns, "nobody"), "info")
+	var told *cli.UserError
+	require.ErrorAs(t, err, &told)
+	require.Contains(t, told.Next, "the ClusterRole moonsail of deploy/rbac.yaml")
+	out, _ := analyze(t, as(t, c, "istio-system", "moonsail"), "info") // other tests' namespaces may have errors
+	require.Contains(t, out, "Secret/"+ns+"/api-client: is not looked at: secrets \"api-client\" is forbidden")
 }

@@ -1,14 +1,12 @@
 package cluster
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/moonsail/moonsail/internal/cli"
 	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
@@ -37,13 +35,9 @@ spec:
 // warnings are those of "moonsail analyze" about a namespace.
 func warnings(t *testing.T, c *kubetest.Cluster, ns string) string {
 	t.Helper()
-	var out bytes.Buffer
-	cmd := cli.NewRootCommand()
-	cmd.SetArgs([]string{"analyze", "--kubeconfig", c.Kubeconfig(), "--level", "warning"})
-	cmd.SetOut(&out)
-	_ = cmd.ExecuteContext(t.Context()) // other tests' namespaces may have errors
+	out, _ := analyze(t, c.Kubeconfig(), "warning") // other tests' namespaces may have errors
 	var about []string
-	for _, line := range strings.Split(out.String(), "\n") {
+	for _, line := range strings.Split(out, "\n") {
 		if strings.Contains(line, ns) {
 			about = append(about, line)
 		}
