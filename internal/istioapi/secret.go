@@ -1,6 +1,10 @@
 package istioapi
 
 import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -105,12 +109,34 @@ func keyPair(data map[string]string) (certificate, key string, err error) {
 		if certificate == "" || key == "" {
 			continue
 		}
-		if _, err := tls.X509KeyPair([]byte(certificate), []byte(key)); err != nil {
+		pair, err := tls.X509KeyPair([]byte(certificate), []byte(key))
+		if err != nil {
 			return "", "", fmt.Errorf("its %s and %s are not a certificate and its key: %s", f.certificate, f.key, withoutContent(err))
+		}
+		if why := refusedKey(pair.PrivateKey); why != "" {
+			return "", "", fmt.Errorf("its %s is %s; Envoy refuses it", f.key, why)
 		}
 		return certificate, key, nil
 	}
 	return "", "", fmt.Errorf("it has neither tls.crt and tls.key nor cert and key (it has %s)", fieldNames(data))
+}
+
+// minRSA is how many bits Envoy wants of an RSA key.
+const minRSA = 2048
+
+// refusedKey tells which kind of key it is that Envoy does not take; empty: it does.
+func refusedKey(key crypto.PrivateKey) string {
+	switch k := key.(type) {
+	case *rsa.PrivateKey:
+		if n := k.N.BitLen(); n < minRSA {
+			return fmt.Sprintf("an RSA key of %d bits, and not of %d or more", n, minRSA)
+		}
+	case *ecdsa.PrivateKey:
+		if k.Curve == elliptic.P224() {
+			return "an ECDSA key on the curve P-224, and not on P-256, P-384 or P-521"
+		}
+	}
+	return ""
 }
 
 // withoutContent is an error of crypto/tls, which names what it expected; some of crypto/x509

@@ -1,9 +1,11 @@
 package istioapi
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
@@ -25,6 +27,11 @@ func pairPEM(t *testing.T) (certificate, key string) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
+	return pairOf(t, k)
+}
+
+func pairOf(t *testing.T, k crypto.Signer) (certificate, key string) {
+	t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, k.Public(), k)
 	require.NoError(t, err)
@@ -40,6 +47,15 @@ func secretWith(data map[string]string) *corev1.Secret {
 func TestSecrets(t *testing.T) {
 	cert, key := pairPEM(t)
 	_, other := pairPEM(t)
+	short, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // Envoy refuses it
+	require.NoError(t, err)
+	shortCert, shortKey := pairOf(t, short)
+	long, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	longCert, longKey := pairOf(t, long)
+	odd, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
+	require.NoError(t, err)
+	oddCert, oddKey := pairOf(t, odd)
 	crl := "-----BEGIN X509 CRL-----\nMA==\n-----END X509 CRL-----\n"
 	for name, tc := range map[string]struct {
 		data               map[string]string
@@ -50,6 +66,9 @@ func TestSecrets(t *testing.T) {
 		"CAs alone":               {map[string]string{"ca.crt": cert + cert}, "it has neither tls.crt and tls.key", ""},
 		"a key alone":             {map[string]string{"tls.key": key}, "(it has tls.key)", "neither ca.crt nor cacert"},
 		"another's key":           {map[string]string{"tls.crt": cert, "tls.key": other}, "its tls.crt and tls.key are not a certificate and its key", "neither"},
+		"a short RSA key":         {map[string]string{"tls.crt": shortCert, "tls.key": shortKey}, "its tls.key is an RSA key of 1024 bits, and not of 2048 or more; Envoy refuses it", "neither"},
+		"a long RSA key":          {map[string]string{"tls.crt": longCert, "tls.key": longKey}, "", "neither"},
+		"another curve":           {map[string]string{"cert": oddCert, "key": oddKey}, "its key is an ECDSA key on the curve P-224", "neither"},
 		"no PEM":                  {map[string]string{"cert": "hunter2", "key": "hunter2", "cacert": "hunter2"}, "its cert and key are not", "its cacert has no certificate in PEM"},
 		"a key where CAs belong":  {map[string]string{"tls.crt": cert, "tls.key": key, "ca.crt": key}, "", "its ca.crt has a PRIVATE KEY where only certificates belong"},
 		"a broken CA":             {map[string]string{"ca.crt": "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"}, "neither", "cannot be read"},
