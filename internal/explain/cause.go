@@ -11,12 +11,14 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// Cause is what a refusal is about: one of Objects, in order. None: it comes from nobody's objects.
+// Cause is what a refusal is about: one of Objects, in order, or Each of them. None: it comes from nobody's objects.
 type Cause struct {
 	Objects []model.Key
 	// Sure: Envoy names the object, or quotes what only it has. Nothing else is proof: what shapes listeners,
 	// as the mesh's configuration and Secrets do, is not all among Objects.
 	Sure bool
+	// Each: all Objects are meant, as they name the Secret that is refused.
+	Each bool
 	// Changed: all Objects have changed since a proxy that refuses it had it last.
 	Changed bool
 }
@@ -39,6 +41,9 @@ func (x *Explainer) Causes(snap *store.Snapshot) *Causes {
 // about, and of these those that have changed since it took it; all, where neither tells.
 func (c *Causes) Of(r *server.Refusal) Cause {
 	all, listener := c.origins(r)
+	if r.Type == resource.Secret {
+		return Cause{Objects: all, Sure: true, Each: true}
+	}
 	message := reason(r.Message)
 	if quoted := c.quoted(r, message, all); len(quoted) > 0 {
 		return Cause{Objects: quoted, Sure: len(quoted) == 1}
@@ -53,7 +58,7 @@ func (c *Causes) Of(r *server.Refusal) Cause {
 	if len(news) == 0 {
 		return Cause{Objects: all, Sure: len(all) == 1 && ofOne(r)}
 	}
-	return Cause{news, len(news) == 1 && ofOne(r), r.Since > 0}
+	return Cause{Objects: news, Sure: len(news) == 1 && ofOne(r), Changed: r.Since > 0}
 }
 
 // ofOne tells whether the refused has its name of the one object that it is made of.

@@ -29,6 +29,8 @@ func Origins(snap *store.Snapshot, p server.Part) []model.Key {
 		return pluginOf(snap, p)
 	case resource.Bootstrap:
 		return filterOf(snap, p)
+	case resource.Secret:
+		return secretBehind(snap, p)
 	case resource.Listener:
 		for _, kind := range routing {
 			if p.Entry.Name != inboundListener { // nobody's routes are there

@@ -132,3 +132,50 @@ func TestCredentialsOfPluginsAreNotShown(t *testing.T) {
 		require.Contains(t, string(text), "oci://example.com/auth")
 	}
 }
+
+// TestOriginsOfSecrets: what is refused of a Secret is led back to each object that has the proxy given it.
+func TestOriginsOfSecrets(t *testing.T) {
+	s := store.New()
+	const rule = "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: %s, namespace: %s}\n" +
+		"spec: {host: a.example.com, workloadSelector: {matchLabels: {app: web}}, trafficPolicy: {tls: {mode: %s, credentialName: '%s'}}}"
+	for _, doc := range []string{
+		gatewayDocument("one", "edge", "{istio: edge}", "{port: {number: 443, name: https, protocol: HTTPS}, hosts: ['*'], tls: {mode: MUTUAL, credentialName: api}}"),
+		gatewayDocument("two", "shop", "{istio: edge}", "{port: {number: 8443, name: https, protocol: HTTPS}, hosts: ['*'], tls: {mode: SIMPLE, credentialName: api}}"),
+		gatewayDocument("other", "edge", "{istio: other}", "{port: {number: 443, name: https, protocol: HTTPS}, hosts: ['*'], tls: {mode: SIMPLE, credentialName: api}}"),
+		fmt.Sprintf(rule, "client", "shop", "MUTUAL", "api"), fmt.Sprintf(rule, "roots", "shop", "SIMPLE", "configmap://shop/roots"),
+		fmt.Sprintf(rule, "foreign", "bank", "MUTUAL", "api"),
+		"apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: web, namespace: shop}\nspec: {workloadSelector: {labels: {app: web}}, ingress: [" +
+			"{port: {number: 8443, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: own}}]}",
+	} {
+		o := decode(t, doc)
+		s.Apply([]store.Event{{Key: o.Metadata().Key, Object: o}})
+	}
+	router := &model.Proxy{Type: model.ProxyRouter, Namespace: "edge", Labels: map[string]string{"istio": "edge"}}
+	sidecar := &model.Proxy{Type: model.ProxySidecar, Namespace: "shop", Labels: map[string]string{"app": "web"}}
+	for _, tc := range []struct {
+		proxy *model.Proxy
+		name  string
+		want  []string
+	}{
+		{router, "kubernetes://api", []string{"Gateway/edge/one", "Gateway/shop/two"}},
+		{router, "kubernetes://api-cacert", []string{"Gateway/edge/one", "Gateway/shop/two"}},
+		{router, "kubernetes://none", nil},
+		{sidecar, "kubernetes://api", []string{"DestinationRule/shop/client"}},
+		{sidecar, "kubernetes://own", []string{"Sidecar/shop/web"}},
+		{sidecar, "configmap://shop/roots-cacert", []string{"DestinationRule/shop/roots"}},
+		{nil, "kubernetes://api", nil},
+	} {
+		tab := table.New("t")
+		tab.Commit(1, []table.Update{{Type: resource.Secret, Name: tc.name, Resource: resource.EncodeBytes(resource.Secret, tc.name, nil)}})
+		r := &server.Refusal{Type: resource.Secret, Name: tc.name, About: []server.Part{
+			{Type: resource.Secret, Entry: tab.State().Get(resource.Secret, tc.name), Proxy: tc.proxy},
+		}}
+		cause := (&Explainer{Changes: &changed{}, Mesh: model.DefaultMesh()}).Causes(s.Snapshot()).Of(r)
+		var got []string
+		for _, k := range cause.Objects {
+			got = append(got, k.String())
+		}
+		require.Equal(t, tc.want, got, tc.name)
+		require.True(t, cause.Each && cause.Sure)
+	}
+}

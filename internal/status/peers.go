@@ -102,12 +102,15 @@ func (r *Reporter) refused(snap *store.Snapshot) map[model.Key]refusal {
 	causes, all := r.Causes(snap), map[model.Key]map[string]refusal{}
 	for _, r := range r.Refusals() {
 		cause := causes.Of(r)
-		if len(cause.Objects) > maxMeant {
+		if len(cause.Objects) > maxMeant && !cause.Each {
 			continue
 		}
 		one := refusal{
 			what: strings.TrimSpace(r.Type.String() + " " + r.Name), message: r.Message, proxies: r.Proxies,
 			shared: len(cause.Objects) - 1, doubt: !cause.Sure, changed: cause.Changed,
+		}
+		if cause.Each {
+			one.shared = 0
 		}
 		for _, k := range cause.Objects {
 			if all[k] == nil {

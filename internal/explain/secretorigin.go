@@ -1,0 +1,54 @@
+package explain
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// naming are the kinds of objects that name Secrets which proxies get by SDS.
+var naming = []model.Kind{model.KindDestinationRule, model.KindSidecar, model.KindGateway, model.KindKubernetesGateway}
+
+// secretBehind are the objects that have a proxy given a Secret, or the CAs of a ConfigMap; in order.
+func secretBehind(snap *store.Snapshot, p server.Part) []model.Key {
+	plain, isCA := strings.CutSuffix(p.Entry.Name, model.SuffixCA)
+	credential, ok := model.ParseCredential(plain)
+	if !ok || p.Proxy == nil {
+		return nil
+	}
+	key, own := credential.In(p.Proxy.Namespace)
+	ca := key
+	ca.Name += model.SuffixCA
+	var out []model.Key
+	for _, kind := range naming {
+		for o := range snap.All(kind) {
+			if own && slices.ContainsFunc(needs(o, p.Proxy), func(n model.NeededSecret) bool { return n.Key == key || isCA && n.Key == ca }) {
+				out = append(out, o.Metadata().Key)
+			}
+		}
+	}
+	slices.SortFunc(out, model.Key.Compare)
+	return out
+}
+
+// needs are the Secrets that an object has a proxy given.
+func needs(o model.Object, p *model.Proxy) []model.NeededSecret {
+	switch o := o.(type) {
+	case *model.DestinationRule:
+		if model.SelectorMatches(o.WorkloadSelector, p.Labels) {
+			return o.Credentials()
+		}
+	case *model.Sidecar:
+		if p.Type == model.ProxySidecar && o.Namespace == p.Namespace && model.SelectorMatches(o.Selector, p.Labels) {
+			return o.Credentials()
+		}
+	case *model.Gateway:
+		if p.Type == model.ProxyRouter && selects(o, p) {
+			return o.Credentials(p.Namespace)
+		}
+	}
+	return nil
+}
