@@ -8,26 +8,35 @@ import "google.golang.org/protobuf/encoding/protowire"
 // What f gets points into b. The first error ends it: f's, or that b is not a whole message.
 func Fields(b []byte, f func(protowire.Number, []byte) error) error {
 	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		b = b[n:]
-		if typ != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
-				return protowire.ParseError(n)
-			}
-			b = b[n:]
-			continue
-		}
-		v, n := protowire.ConsumeBytes(b)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		b = b[n:]
-		if err := f(num, v); err != nil {
+		num, v, rest, err := Next(b)
+		if err != nil {
 			return err
+		}
+		if b = rest; num != 0 {
+			if err := f(num, v); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// Next gives the first field of a message that is not empty, and what comes after it; 0: it is not
+// length-delimited.
+func Next(b []byte) (num protowire.Number, v, rest []byte, err error) {
+	num, typ, n := protowire.ConsumeTag(b)
+	if n < 0 {
+		return 0, nil, nil, protowire.ParseError(n)
+	}
+	b = b[n:]
+	if typ != protowire.BytesType {
+		if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
+			return 0, nil, nil, protowire.ParseError(n)
+		}
+		return 0, nil, b[n:], nil
+	}
+	if v, n = protowire.ConsumeBytes(b); n < 0 {
+		return 0, nil, nil, protowire.ParseError(n)
+	}
+	return num, v, b[n:], nil
 }

@@ -1,14 +1,11 @@
 package fleet
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
-	"net"
-	"sync"
+	"io"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -18,37 +15,40 @@ import (
 const (
 	streamWindow = 16 << 20
 	connWindow   = 24 << 20
-	readBuffer   = 8 << 10
 	maxFrame     = 16 << 10 // what every peer takes
 	streamID     = 1
+	frameHead    = 9 // bytes of a frame's header
 	prefixLen    = 5 // of a gRPC message
 	keepWrite    = 64 << 10
 )
 
 const deltaMethod = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 
-// conn is one gRPC stream on one TCP connection. It belongs to its proxy's goroutine.
+// conn is one gRPC stream on one connection, without the connection: what comes is given to
+// receive, what is to be sent goes to out. It belongs to whoever reads.
 type conn struct {
-	net net.Conn
-	r   *bufio.Reader
-	fr  *http2.Framer
-	w   bytes.Buffer // frames that are to be written
+	out io.Writer
+	w   []byte        // frames that are to be written; nil, or borrowed
+	fr  *http2.Framer // writes to w, and reads frames other than DATA from one
+	one bytes.Reader  // that frame
 
-	body   []byte // of messages
+	body   []byte // of messages; nil, or borrowed
 	off    int    // of body, what is sent; the peer's windows have not taken the rest
 	quota  [2]int // that the peer gives: connection, stream
 	window int    // the peer's initial one of a stream
 
+	part  []byte // the beginning of a frame that is not whole; of DATA, of its header
+	data  int    // bytes that are to come of a DATA frame
 	eaten [2]int // received and not given back: connection, stream
 	in    []byte // received of messages that are not whole
 }
 
-func newConn(c net.Conn, authority string) (*conn, error) {
-	h := &conn{net: c, r: bufio.NewReaderSize(c, readBuffer), quota: [2]int{65535, 65535}, window: 65535}
-	h.fr = http2.NewFramer(&h.w, h.r)
+func newConn(out io.Writer, authority string) (*conn, error) {
+	h := &conn{out: out, quota: [2]int{65535, 65535}, window: 65535}
+	h.fr = http2.NewFramer(framesOf{h}, &h.one)
 	h.fr.SetReuseFrames()
 	h.fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	h.w.WriteString(http2.ClientPreface)
+	h.w = append(borrow(maxFrame), http2.ClientPreface...)
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
 	for _, f := range [][2]string{
@@ -69,69 +69,107 @@ func newConn(c net.Conn, authority string) (*conn, error) {
 	return h, nil
 }
 
-// send queues a message; flush writes it.
-func (h *conn) send(message []byte) {
-	if h.body == nil && len(message) > keepWrite {
-		h.body = borrow(4 * len(message)) // others like it follow
+// framesOf is where a Framer's frames go.
+type framesOf struct{ *conn }
+
+func (f framesOf) Write(b []byte) (int, error) {
+	if f.w == nil {
+		f.conn.w = borrow(len(b))
 	}
-	h.body = binary.BigEndian.AppendUint32(append(h.body, 0), uint32(len(message)))
-	h.body = append(h.body, message...)
+	f.conn.w = append(f.conn.w, b...)
+	return len(b), nil
 }
 
-// flush writes what is queued, as far as the peer's windows allow.
-func (h *conn) flush() error {
-	for h.off < len(h.body) {
-		n := min(len(h.body)-h.off, maxFrame, h.quota[0], h.quota[1])
-		if n <= 0 {
-			break
+// receive takes bytes as they came. It calls take with each message that is whole now; the
+// message is only valid during the call.
+func (h *conn) receive(b []byte, take func([]byte) error) error {
+	for len(b) > 0 {
+		var err error
+		if h.data > 0 {
+			k := min(h.data, len(b))
+			h.data -= k
+			err = h.messages(b[:k], take)
+			b = b[k:]
+		} else if f, rest := h.frame(b); f != nil {
+			err = h.handle(f)
+			h.part, b = h.part[:0], rest
+		} else {
+			return nil
 		}
-		if err := h.fr.WriteData(streamID, false, h.body[h.off:h.off+n]); err != nil {
+		if err != nil {
 			return err
 		}
-		h.quota[0], h.quota[1] = h.quota[0]-n, h.quota[1]-n
-		if h.off += n; h.w.Len() >= keepWrite/2 {
-			if err := h.write(); err != nil {
-				return err
-			}
+	}
+	return nil
+}
+
+// frame gives the next frame, of DATA its header alone, and what comes after it; nil: it is not
+// whole, and what there is of it was kept.
+func (h *conn) frame(b []byte) (frame, rest []byte) {
+	if len(h.part) == 0 {
+		if n := need(b); len(b) >= n {
+			return b[:n], b[n:]
 		}
 	}
-	if h.off == len(h.body) {
-		giveBack(h.body)
-		h.body, h.off = nil, 0
+	for n := need(h.part); len(h.part) < n; n = need(h.part) {
+		if len(b) == 0 {
+			return nil, nil
+		}
+		k := min(n-len(h.part), len(b))
+		h.part = append(h.part, b[:k]...)
+		b = b[k:]
 	}
-	return h.write()
+	return h.part, b
 }
 
-// more tells that more has come already. Envoy reads all that is there before it writes.
-func (h *conn) more() bool { return h.r.Buffered() > 0 }
-
-// write writes the frames that are ready.
-func (h *conn) write() error {
-	if h.w.Len() == 0 {
-		return nil
+// need is how many bytes a frame has that begins with b, as far as that is known.
+func need(b []byte) int {
+	if len(b) < frameHead || isData(b) {
+		return frameHead
 	}
-	_, err := h.net.Write(h.w.Bytes())
-	if h.w.Reset(); h.w.Cap() > keepWrite {
-		h.w = bytes.Buffer{}
-	}
-	return err
+	return frameHead + length(b)
 }
 
-// receive reads one frame. It calls take with each message that is whole now; the
-// message is only valid during the call.
-func (h *conn) receive(take func([]byte) error) error {
+func length(head []byte) int { return int(head[0])<<16 | int(head[1])<<8 | int(head[2]) }
+
+func isData(head []byte) bool {
+	return http2.FrameType(head[3]) == http2.FrameData && !http2.Flags(head[4]).Has(http2.FlagDataPadded)
+}
+
+// handle takes what frame gave.
+func (h *conn) handle(b []byte) error {
+	if !isData(b) {
+		return h.other(b)
+	}
+	if h.data = length(b); http2.Flags(b[4]).Has(http2.FlagDataEndStream) {
+		return errors.New("the server ended the stream")
+	}
+	return h.taken(h.data)
+}
+
+// taken gives windows back that are half used.
+func (h *conn) taken(n int) error {
+	for i, limit := range [2]int{connWindow, streamWindow} {
+		if h.eaten[i] += n; h.eaten[i] >= limit/2 {
+			if err := h.fr.WriteWindowUpdate(uint32(i*streamID), uint32(h.eaten[i])); err != nil {
+				return err
+			}
+			h.eaten[i] = 0
+		}
+	}
+	return nil
+}
+
+// other takes a frame that has no messages.
+func (h *conn) other(b []byte) error {
+	h.one.Reset(b)
 	f, err := h.fr.ReadFrame()
 	if err != nil {
-		return err
+		return fmt.Errorf("a frame of type %d: %w", b[3], err)
 	}
 	switch f := f.(type) {
 	case *http2.DataFrame:
-		if err := h.data(f, take); err != nil {
-			return err
-		}
-		if f.StreamEnded() {
-			return errors.New("the server ended the stream")
-		}
+		return errors.New("the server padded DATA, which it has no reason to")
 	case *http2.MetaHeadersFrame:
 		if f.StreamEnded() {
 			return endOf(f)
@@ -180,18 +218,8 @@ func (h *conn) settings(f *http2.SettingsFrame) error {
 	return h.fr.WriteSettingsAck()
 }
 
-// data takes a frame's bytes, and gives windows back that are half used.
-func (h *conn) data(f *http2.DataFrame, take func([]byte) error) error {
-	n := int(f.Header().Length)
-	for i, limit := range [2]int{connWindow, streamWindow} {
-		if h.eaten[i] += n; h.eaten[i] >= limit/2 {
-			if err := h.fr.WriteWindowUpdate(uint32(i*streamID), uint32(h.eaten[i])); err != nil {
-				return err
-			}
-			h.eaten[i] = 0
-		}
-	}
-	b := f.Data()
+// messages takes bytes of DATA.
+func (h *conn) messages(b []byte, take func([]byte) error) error {
 	if len(h.in) > 0 {
 		h.in = append(h.in, b...)
 		b = h.in
@@ -213,34 +241,11 @@ func (h *conn) data(f *http2.DataFrame, take func([]byte) error) error {
 	return nil
 }
 
-// buffers are those of messages that come in many frames.
-var buffers sync.Pool
-
-// borrow gives an empty buffer for so many bytes.
-func borrow(size int) []byte {
-	if b, ok := buffers.Get().(*[]byte); ok && cap(*b) >= size {
-		return (*b)[:0]
-	}
-	return make([]byte, 0, 1<<bits.Len(uint(size)))
-}
-
-func (h *conn) release() {
-	giveBack(h.in)
-	h.in = nil
-}
-
-// giveBack takes a buffer that borrow may have given; small ones are not worth it.
-func giveBack(b []byte) {
-	if b = b[:0]; cap(b) >= maxFrame {
-		buffers.Put(&b)
-	}
-}
-
 // keep holds on to the beginning of a message.
 func (h *conn) keep(b []byte) {
 	switch {
 	case len(b) == 0:
-		h.release()
+		giveBack(&h.in)
 	case len(h.in) == 0:
 		size := maxFrame
 		if len(b) >= prefixLen {
@@ -250,4 +255,11 @@ func (h *conn) keep(b []byte) {
 	case len(b) < len(h.in):
 		h.in = append(h.in[:0], b...)
 	}
+}
+
+// release gives back what the conn has borrowed, at its end.
+func (h *conn) release() {
+	giveBack(&h.in)
+	giveBack(&h.body)
+	giveBack(&h.w)
 }

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/lab/poll"
 )
 
 // Options are what a Fleet is told.
@@ -38,6 +41,7 @@ type Fleet struct {
 	bare    atomic.Bool // proxies ask for the probe alone
 	cancel  context.CancelFunc
 	ended   sync.WaitGroup
+	loops   *poll.Loops // that wait for streams in plain text; nil: their proxies' goroutines do
 
 	mu   sync.Mutex    // guards open
 	open chan struct{} // closed while proxies may connect
@@ -53,7 +57,9 @@ func NewFleet(c *Catalog, opts Options, ids []Identity) *Fleet {
 	}
 	f := &Fleet{Catalog: c, opts: opts, joining: make(chan struct{}, opts.Joining), open: make(chan struct{})}
 	for i, id := range ids {
-		f.Proxies = append(f.Proxies, &Proxy{Identity: id, fleet: f, index: i})
+		p := &Proxy{Identity: id, fleet: f, index: i}
+		p.handle = p.take
+		f.Proxies = append(f.Proxies, p)
 	}
 	return f
 }
@@ -61,6 +67,7 @@ func NewFleet(c *Catalog, opts Options, ids []Identity) *Fleet {
 // Start starts the proxies' goroutines. Stop, or the end of ctx, ends them.
 func (f *Fleet) Start(ctx context.Context) {
 	ctx, f.cancel = context.WithCancel(ctx)
+	f.loops, _ = poll.Start(runtime.GOMAXPROCS(0)) // without them it takes more CPU time
 	for _, p := range f.Proxies {
 		f.ended.Go(func() { p.run(ctx) })
 	}
@@ -72,6 +79,18 @@ func (f *Fleet) Stop() {
 		f.cancel()
 	}
 	f.ended.Wait()
+	if f.loops != nil {
+		f.loops.Stop()
+		f.loops = nil
+	}
+}
+
+// loop is the one that is to wait for a new stream; nil: its proxy's goroutine is.
+func (f *Fleet) loop() *poll.Loop {
+	if f.loops == nil || f.opts.TLS != nil {
+		return nil
+	}
+	return f.loops.Next()
 }
 
 // Open lets the proxies connect. The round tells when each of them has all that it asks

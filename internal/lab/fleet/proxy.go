@@ -26,16 +26,18 @@ type Proxy struct {
 	sent            atomic.Int64 // bytes of requests
 	connects        atomic.Int64
 	lastError       atomic.Pointer[string]
-	socket          atomic.Pointer[net.Conn] // of the newest stream
+	socket          atomic.Pointer[socket] // of the newest stream
 
 	// Anybody may set these.
 	hold atomic.Pointer[chan struct{}] // the proxy does not read until it is closed
 	tape atomic.Pointer[func(Kind, []byte)]
 
-	// Its goroutine's alone.
-	ctx  context.Context // ends the wait of a proxy that is held
-	join func()          // gives the place among those that are joining to the next
-	conn *conn
+	// Its goroutine's alone, or while a loop waits for its stream, the loop's.
+	ctx     context.Context // ends the wait of a proxy that is held
+	join    func()          // gives the place among those that are joining to the next
+	conn    *conn
+	handle  func([]byte) error // take
+	failure error              // why a stream has ended that a loop waits for
 	following
 
 	mu    sync.Mutex // guards what follows
@@ -82,13 +84,14 @@ func (p *Proxy) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	p.socket.Store(&c)
-	defer context.AfterFunc(ctx, func() { c.Close() })()
+	s := &socket{conn: c}
+	defer s.end()
+	p.socket.Store(s)
+	defer context.AfterFunc(ctx, s.end)()
 	if p.conn, err = newConn(c, p.fleet.opts.Address); err != nil {
 		return err
 	}
-	defer func() { p.conn = nil }()
+	defer func() { p.conn.release(); p.conn = nil }()
 	if p.hold.Load() != nil {
 		p.lose(c)
 	}
@@ -97,18 +100,10 @@ func (p *Proxy) connect(ctx context.Context) error {
 	}
 	p.connects.Add(1)
 	p.ctx = ctx
-	p.pause()
-	for {
-		if err := p.conn.receive(p.take); err != nil {
-			return err
-		}
-		if p.conn.more() {
-			continue
-		}
-		if err := p.flush(); err != nil {
-			return err
-		}
+	if l := p.fleet.loop(); l != nil && s.take() {
+		return p.follow(l, s.polled)
 	}
+	return p.read(c)
 }
 
 // stalledBuffer is the socket's, in bytes, of a proxy that does not read.
@@ -137,21 +132,6 @@ func (p *Proxy) pause() {
 	case <-*hold:
 	case <-p.ctx.Done():
 	}
-}
-
-// disconnect ends the stream that there is.
-func (p *Proxy) disconnect() {
-	if c := p.socket.Load(); c != nil {
-		(*c).Close()
-	}
-}
-
-// Socket is the address of the proxy's end of its newest stream.
-func (p *Proxy) Socket() net.Addr {
-	if c := p.socket.Load(); c != nil {
-		return (*c).LocalAddr()
-	}
-	return nil
 }
 
 func (p *Proxy) send(r request) {
@@ -199,7 +179,7 @@ func (p *Proxy) begin() error {
 		} else {
 			p.send(r)
 		}
-		giveBack(r)
+		giveBack((*[]byte)(&r))
 	}
 	p.mu.Unlock()
 	return p.conn.flush()
@@ -207,7 +187,6 @@ func (p *Proxy) begin() error {
 
 // take handles a response.
 func (p *Proxy) take(b []byte) error {
-	p.pause()
 	p.messages.Add(1)
 	p.bytes.Add(int64(len(b) + prefixLen))
 	room := scratches.Get().(*scratch)
@@ -236,7 +215,7 @@ func (p *Proxy) take(b []byte) error {
 	for _, r := range p.state.apply(p.fleet.Catalog, resp.kind, list) {
 		p.send(r)
 	}
-	p.send(newRequest(resp.kind).bytes(fieldNonce, resp.nonce)) // the ACK comes last, as Envoy's
+	p.sent.Add(p.conn.ack(resp.kind, resp.nonce)) // it comes last, as Envoy's
 	return nil
 }
 

@@ -18,6 +18,24 @@ func newRequest(k Kind) request {
 	return request(nil).text(fieldType, URLs[k])
 }
 
+// ackHeads are ACKs without their nonces.
+var ackHeads = func() (out [Kinds]request) {
+	for k := range Kinds {
+		out[k] = newRequest(k)
+	}
+	return out
+}()
+
+// ack queues an ACK, and tells its size.
+func (h *conn) ack(k Kind, nonce []byte) int64 {
+	head := ackHeads[k]
+	n := len(head) + protowire.SizeTag(fieldNonce) + protowire.SizeBytes(len(nonce))
+	h.begin(n)
+	h.body = append(h.body, head...)
+	h.body = request(h.body).bytes(fieldNonce, nonce)
+	return int64(n)
+}
+
 func (r request) text(field protowire.Number, s string) request {
 	return protowire.AppendString(protowire.AppendTag(r, field, protowire.BytesType), s)
 }
@@ -50,14 +68,17 @@ const (
 
 func (r *response) parse(b []byte) bool {
 	*r = response{resources: r.resources[:0]}
-	return wire.Fields(b, func(num protowire.Number, v []byte) error {
-		switch num {
+	for len(b) > 0 {
+		num, v, rest, err := wire.Next(b)
+		if err != nil {
+			return false
+		}
+		switch b = rest; num {
 		case respResources:
-			var in received
-			if err := wire.Fields(v, in.take); err != nil {
-				return err
+			r.resources = append(r.resources, received{})
+			if !r.resources[len(r.resources)-1].parse(v) {
+				return false
 			}
-			r.resources = append(r.resources, in)
 		case respRemoved:
 			r.resources = append(r.resources, received{name: v, removed: true})
 		case respType:
@@ -65,19 +86,25 @@ func (r *response) parse(b []byte) bool {
 		case respNonce:
 			r.nonce = v
 		}
-		return nil
-	}) == nil
+	}
+	return true
 }
 
-// take takes a field of a Resource.
-func (in *received) take(num protowire.Number, v []byte) error {
-	switch num {
-	case resVersion:
-		in.version = v
-	case resAny:
-		in.any = v
-	case resName:
-		in.name = v
+// parse reads a Resource.
+func (in *received) parse(b []byte) bool {
+	for len(b) > 0 {
+		num, v, rest, err := wire.Next(b)
+		if err != nil {
+			return false
+		}
+		switch b = rest; num {
+		case resVersion:
+			in.version = v
+		case resAny:
+			in.any = v
+		case resName:
+			in.name = v
+		}
 	}
-	return nil
+	return true
 }

@@ -5,53 +5,103 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
 	"github.com/moonsail/moonsail/internal/lab/fleet"
+	"github.com/moonsail/moonsail/internal/lab/poll"
 )
 
-// BareClients are n connections to a server of bare TCP that answer each message.
+// BareClients are n connections to a server of bare TCP that answer each message. They wait as a
+// fleet's proxies do: in a few loops where there are any, else in a goroutine each.
 type BareClients struct {
 	n     int
 	round atomic.Pointer[fleet.Round]
-	conns []net.Conn
+	loops *poll.Loops // nil: there are none
+	conns []io.Closer
 	ended sync.WaitGroup
 }
 
 // DialBare connects.
 func DialBare(ctx context.Context, addr string, n int) (*BareClients, error) {
 	b := &BareClients{n: n}
+	b.loops, _ = poll.Start(runtime.GOMAXPROCS(0)) // without them it takes more CPU time
 	var d net.Dialer
 	for i := range n {
 		c, err := d.DialContext(ctx, "tcp", addr)
+		if err == nil {
+			_, err = io.ReadFull(c, make([]byte, len(welcome)))
+		}
 		if err != nil {
 			b.Close()
 			return nil, fmt.Errorf("bare TCP: %w", err)
 		}
-		b.conns = append(b.conns, c)
-		if _, err := io.ReadFull(c, make([]byte, len(welcome))); err != nil {
-			b.Close()
-			return nil, fmt.Errorf("bare TCP: %w", err)
-		}
-		b.ended.Go(func() { b.answer(i, c) })
+		b.start(&bareClient{b, i, 0}, c)
 	}
 	return b, nil
 }
 
-func (b *BareClients) answer(i int, c net.Conn) {
-	message, answer := make([]byte, BareMessage), make([]byte, BareAnswer)
-	for {
-		if _, err := io.ReadFull(c, message); err != nil {
+// start has a client answer.
+func (b *BareClients) start(client *bareClient, c net.Conn) {
+	if b.loops != nil {
+		if polled, err := poll.Take(c); err == nil {
+			b.conns = append(b.conns, ender{polled})
+			b.ended.Go(func() {
+				_ = polled.Serve(b.loops.Next(), client) // it ends with the server, or with Close
+				polled.Close()
+			})
 			return
-		}
-		if _, err := c.Write(answer); err != nil {
-			return
-		}
-		if r := b.round.Load(); r != nil {
-			r.Record(i)
 		}
 	}
+	b.conns = append(b.conns, c)
+	b.ended.Go(func() { client.read(c) })
+}
+
+// ender has a loop let go of its Conn, which is closed then.
+type ender struct{ conn *poll.Conn }
+
+func (e ender) Close() error {
+	e.conn.End()
+	return nil
+}
+
+// bareClient is one of them.
+type bareClient struct {
+	*BareClients
+	index int
+	come  int // bytes of a message that is not whole
+}
+
+var bareAnswer = make([]byte, BareAnswer)
+
+// Ready implements poll.Handler.
+func (b *bareClient) Ready(c *poll.Conn, buf []byte, _ bool) bool {
+	n, err := c.Read(buf)
+	return err == nil && b.answer(n, c) == nil
+}
+
+func (b *bareClient) read(c net.Conn) {
+	buf := make([]byte, BareMessage)
+	for {
+		n, err := c.Read(buf)
+		if err != nil || b.answer(n, c) != nil {
+			return
+		}
+	}
+}
+
+// answer takes n bytes, and answers the messages that are whole now.
+func (b *bareClient) answer(n int, to io.Writer) error {
+	for b.come += n; b.come >= BareMessage; b.come -= BareMessage {
+		if _, err := to.Write(bareAnswer); err != nil {
+			return err
+		}
+		if r := b.round.Load(); r != nil {
+			r.Record(b.index)
+		}
+	}
+	return nil
 }
 
 // Expect begins a round that ends when all have answered one message.
@@ -67,4 +117,7 @@ func (b *BareClients) Close() {
 		c.Close()
 	}
 	b.ended.Wait()
+	if b.loops != nil {
+		b.loops.Stop()
+	}
 }

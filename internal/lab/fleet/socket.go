@@ -1,0 +1,66 @@
+package fleet
+
+import (
+	"net"
+	"sync"
+
+	"github.com/moonsail/moonsail/internal/lab/poll"
+)
+
+// socket is the connection of a stream, which a loop may take over.
+type socket struct {
+	mu     sync.Mutex // guards what follows
+	conn   net.Conn   // nil: polled has it
+	polled *poll.Conn
+	ended  bool
+}
+
+// take has a loop's Conn made of the connection; false: it goes on as it is.
+func (s *socket) take() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	polled, err := poll.Take(s.conn)
+	if err != nil {
+		return false
+	}
+	s.conn, s.polled = nil, polled
+	return true
+}
+
+// end ends the stream: whoever reads is told. It may be called from anywhere.
+func (s *socket) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended = true; s.conn != nil {
+		s.conn.Close()
+	} else {
+		s.polled.End()
+	}
+}
+
+func (s *socket) address() net.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		return s.conn.LocalAddr()
+	}
+	return s.polled.LocalAddr()
+}
+
+// disconnect ends the stream that there is.
+func (p *Proxy) disconnect() {
+	if s := p.socket.Load(); s != nil {
+		s.end()
+	}
+}
+
+// Socket is the address of the proxy's end of its newest stream.
+func (p *Proxy) Socket() net.Addr {
+	if s := p.socket.Load(); s != nil {
+		return s.address()
+	}
+	return nil
+}

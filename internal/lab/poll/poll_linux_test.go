@@ -1,0 +1,138 @@
+package poll
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pair is a Conn and the other end of it.
+func pair(t *testing.T) (*Conn, net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	mine, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	other, err := ln.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { other.Close() })
+	c, err := Take(mine)
+	require.NoError(t, err)
+	require.Equal(t, other.RemoteAddr(), c.LocalAddr())
+	return c, other
+}
+
+// echo answers everything with twice as much.
+type echo struct {
+	err  error
+	gone bool
+}
+
+func (e *echo) Ready(c *Conn, buf []byte, gone bool) bool {
+	n, err := c.Read(buf)
+	for range 2 {
+		if err == nil && n > 0 {
+			_, err = c.Write(buf[:n])
+		}
+	}
+	e.err, e.gone = err, gone
+	return err == nil
+}
+
+// start serves a Conn until its end; the returned function waits for that.
+func start(t *testing.T, ls *Loops, c *Conn, h Handler) (wait func()) {
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		if err := c.Serve(ls.Next(), h); err != nil {
+			t.Error(err)
+		}
+	})
+	return ended.Wait
+}
+
+func loops(t *testing.T, n int) *Loops {
+	t.Helper()
+	ls, err := Start(n)
+	require.NoError(t, err)
+	t.Cleanup(ls.Stop)
+	return ls
+}
+
+// TestWritesWhatTheKernelDoesNotTakeAtOnce: the peer reads nothing before it has written all.
+func TestWritesWhatTheKernelDoesNotTakeAtOnce(t *testing.T) {
+	ls := loops(t, 2)
+	for range 3 {
+		c, other := pair(t)
+		e := &echo{}
+		wait := start(t, ls, c, e)
+		sent := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
+		_, err := other.Write(sent)
+		require.NoError(t, err)
+		got := make([]byte, 2*len(sent))
+		_, err = io.ReadFull(other, got)
+		require.NoError(t, err)
+		require.Equal(t, bytes.Count(sent, []byte("9a"))*2, bytes.Count(got, []byte("9a")))
+		other.Close()
+		wait()
+		require.Error(t, e.err)
+		c.Close()
+		c.Close() // twice
+	}
+}
+
+func TestEndTellsTheHandler(t *testing.T) {
+	ls := loops(t, 1)
+	c, other := pair(t)
+	e := &echo{}
+	wait := start(t, ls, c, e)
+	c.End()
+	wait()
+	require.Equal(t, io.EOF, e.err)
+	require.True(t, e.gone)
+	c.Close()
+	_, err := other.Read(make([]byte, 1))
+	require.Equal(t, io.EOF, err)
+	c.End() // of one that is closed: nothing
+}
+
+// once leaves the loop after each message.
+type once struct{ echo }
+
+func (o *once) Ready(c *Conn, buf []byte, gone bool) bool {
+	o.echo.Ready(c, buf, gone)
+	return false
+}
+
+// TestServedAgain: what comes while a Conn is not served waits for it.
+func TestServedAgain(t *testing.T) {
+	ls := loops(t, 2)
+	c, other := pair(t)
+	defer c.Close()
+	for range 5 {
+		_, err := other.Write([]byte("a"))
+		require.NoError(t, err)
+		require.NoError(t, c.Serve(ls.Next(), &once{}))
+		_, err = io.ReadFull(other, make([]byte, 2))
+		require.NoError(t, err)
+	}
+}
+
+func TestStopEndsWhatIsServed(t *testing.T) {
+	ls, err := Start(2)
+	require.NoError(t, err)
+	c, _ := pair(t)
+	defer c.Close()
+	e := &echo{}
+	wait := start(t, ls, c, e)
+	ls.Stop()
+	wait()
+	require.NoError(t, e.err)
+}
