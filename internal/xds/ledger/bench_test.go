@@ -102,6 +102,70 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
+// BenchmarkNewService is what a service that comes takes on one stream, whose proxy answers as Envoy
+// does: it asks for the endpoints before it ACKs them.
+func BenchmarkNewService(b *testing.B) {
+	for _, n := range []int{100, 20_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			t, l := benchMesh(n)
+			const streams = 1000
+			ledgers := make([]*Ledger, streams)
+			for i := range ledgers {
+				copied := *l
+				ledgers[i] = &copied
+			}
+			rev, room := model.Revision(1), [5]Response{}
+			var cluster string
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if i%streams == 0 {
+					rev++
+					host := fmt.Sprintf("new-%d.ns.svc.cluster.local", rev)
+					cluster = "outbound|80||" + host
+					var updates []table.Update
+					for typ, name := range map[resource.Type]string{resource.Cluster: cluster, resource.Endpoints: cluster, resource.VirtualHost: "80/" + host + ":80"} {
+						updates = append(updates, table.Update{Type: typ, Name: name, Resource: content{n: int(rev)}.encode(typ, name)})
+					}
+					t.Commit(rev, updates)
+				}
+				l := ledgers[i%streams]
+				l.Update([]*table.State{t.State()})
+				benchNewService(b, l, l.Next(room[:0]), cluster, rev)
+				if got, _ := l.Settle(); got != rev {
+					b.Fatal(got)
+				}
+			}
+		})
+	}
+}
+
+// benchNewService answers the responses of a new service.
+func benchNewService(b *testing.B, l *Ledger, out []Response, cluster string, rev model.Revision) {
+	if rev == 2 { // the first is how the ledger learns that the proxy asks in time
+		benchAsk(l, cluster)
+		for _, r := range out {
+			l.Handle(&Request{TypeURL: []byte(r.Type.URL()), Nonce: strconv.AppendUint(nil, r.Nonce, 10)})
+		}
+		benchAnswer(l)
+		return
+	}
+	if len(out) != 3 {
+		b.Fatal(len(out))
+	}
+	benchAsk(l, cluster)
+	var nonce [20]byte
+	for _, r := range out {
+		l.Handle(&Request{TypeURL: []byte(r.Type.URL()), Nonce: strconv.AppendUint(nonce[:0], r.Nonce, 10)})
+	}
+	if again := l.Next(nil); len(again) > 0 {
+		b.Fatal(again)
+	}
+}
+
+func benchAsk(l *Ledger, cluster string) {
+	l.Handle(&Request{TypeURL: []byte(resource.EndpointsURL), Subscribe: slices2(cluster)})
+}
+
 // BenchmarkConnect is a whole life up to the last ACK, of a proxy that gets everything.
 func BenchmarkConnect(b *testing.B) {
 	for _, n := range []int{50, 500} {

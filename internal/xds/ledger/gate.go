@@ -1,8 +1,6 @@
 package ledger
 
 import (
-	"iter"
-
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -68,10 +66,8 @@ func (l *Ledger) openGate() {
 		for l.openFor(i) { // as far as it goes
 		}
 	}
-	if g.fresh != nil && c.todo == nil && (c.flight == nil || !c.flight.explicit) {
-		if l.endpointsSent(MaxTables, 1, g.fresh.All()) {
-			g.fresh = nil
-		}
+	if g.fresh != nil && c.todo == nil && (c.flight == nil || !c.flight.explicit) && l.endpointsSent(freshClusters, 1) {
+		g.fresh = nil
 	}
 }
 
@@ -85,7 +81,7 @@ func (l *Ledger) openFor(i int) bool {
 		g.open[i] = upto
 		return true
 	}
-	if !l.endpointsSent(i, upto, l.newClusters(i, upto)) {
+	if !l.endpointsSent(i, upto) {
 		return false
 	}
 	g.open[i] = upto
@@ -108,27 +104,20 @@ func (l *Ledger) waitFor(clusters []string) {
 	l.gate.waits[MaxTables] = endpointWait{}
 }
 
-// newClusters are those that came after the gate's revision, up to another.
-func (l *Ledger) newClusters(i int, upto model.Revision) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for e := range l.states[i].Changed(resource.Cluster, l.gate.open[i]) {
-			if e.Added > l.gate.open[i] && e.Added <= upto && !yield(e.Name) {
-				return
-			}
-		}
-	}
-}
+// freshClusters is the place of gate.fresh among gate.waits.
+const freshClusters = MaxTables
 
-// endpointsSent tells whether all endpoints of clusters were sent that the proxy will have.
+// endpointsSent tells whether all endpoints of clusters were sent that the proxy will have: of those
+// that came to a table after the gate's revision, up to another, or of fresh ones.
 // It does not wait for their ACK, nor for EDS to fall silent: other endpoints may be in
 // flight all the time.
-func (l *Ledger) endpointsSent(slot int, upto model.Revision, clusters iter.Seq[string]) bool {
+func (l *Ledger) endpointsSent(slot int, upto model.Revision) bool {
 	e, wait := &l.watches[eds], &l.gate.waits[slot]
 	now := endpointWait{upto: upto, seen: l.newest(), of: [2]*names.Set{e.names, l.gate.fresh}, sent: e.nonce, nacks: l.refused}
 	if e.todo != nil || len(e.groups) > 0 || *wait == now {
 		return false
 	}
-	if !l.allSent(clusters) {
+	if !l.allSent(slot, upto) {
 		*wait = now
 		return false
 	}
@@ -136,19 +125,34 @@ func (l *Ledger) endpointsSent(slot int, upto model.Revision, clusters iter.Seq[
 	return true
 }
 
-// allSent tells whether endpoints are subscribed for all clusters that have some, and were
-// sent since they are there: those of a cluster that went and came back may not be yet.
-// What Envoy refused it does not subscribe.
-func (l *Ledger) allSent(clusters iter.Seq[string]) bool {
-	c, e := &l.watches[cds], &l.watches[eds]
-	for name := range clusters {
-		if c.held[name] != nil || l.lookup(resource.Cluster, name) == nil {
-			continue
-		}
-		for i, s := range l.states {
-			if ends := s.Get(resource.Endpoints, name); ends != nil && (!e.wild && !e.names.Has(name) || ends.Added > e.at[i].add) {
+func (l *Ledger) allSent(slot int, upto model.Revision) bool {
+	if slot == freshClusters {
+		for name := range l.gate.fresh.All() {
+			if !l.sentFor(name) {
 				return false
 			}
+		}
+		return true
+	}
+	for c := range l.states[slot].Changed(resource.Cluster, l.gate.open[slot]) {
+		if c.Added > l.gate.open[slot] && c.Added <= upto && !l.sentFor(c.Name) {
+			return false
+		}
+	}
+	return true
+}
+
+// sentFor tells whether endpoints are subscribed for a cluster that has some, and were
+// sent since they are there: those of a cluster that went and came back may not be yet.
+// What Envoy refused it does not subscribe.
+func (l *Ledger) sentFor(cluster string) bool {
+	c, e := &l.watches[cds], &l.watches[eds]
+	if c.held[cluster] != nil || l.lookup(resource.Cluster, cluster) == nil {
+		return true
+	}
+	for i, s := range l.states {
+		if ends := s.Get(resource.Endpoints, cluster); ends != nil && (!e.wild && !e.names.Has(cluster) || ends.Added > e.at[i].add) {
+			return false
 		}
 	}
 	return true

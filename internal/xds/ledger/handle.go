@@ -26,6 +26,8 @@ func (l *Ledger) Handle(r *Request) bool {
 		} else {
 			l.refuse(k, f, r.Error, since)
 		}
+		*f = flight{}
+		flights.Put(f)
 	}
 	if l.protocol == Delta {
 		l.subscribe(k, r)
@@ -39,6 +41,9 @@ func (l *Ledger) Handle(r *Request) bool {
 
 // parseNonce gives 0 where it is not one of ours.
 func parseNonce(b []byte) uint64 {
+	if len(b) == 0 {
+		return 0
+	}
 	n, err := strconv.ParseUint(string(b), 10, 64)
 	if err != nil {
 		return 0
@@ -103,7 +108,7 @@ func (l *Ledger) subscribe(k kind, r *Request) {
 // begin starts a watch. Without names, a type that has wildcards is subscribed whole.
 func (l *Ledger) begin(k kind, unnamed bool) {
 	w := &l.watches[k]
-	w.on = true
+	w.on, l.on = true, l.on|1<<k
 	if unnamed && resource.Types[w.typ].Wildcard {
 		l.subscribeAll(k)
 		return
@@ -132,23 +137,21 @@ func (l *Ledger) subscribeAll(k kind) {
 
 const wildcard = "*"
 
+func isWildcard(name []byte) bool { return string(name) == wildcard }
+
 func (l *Ledger) subscribeNames(k kind, list [][]byte) {
 	w := &l.watches[k]
-	set := func(yield func([]byte) bool) {
-		for _, n := range list {
-			if string(n) != wildcard && !yield(n) {
-				return
-			}
-		}
+	all := slices.ContainsFunc(list, isWildcard)
+	if all && !w.wild {
+		l.subscribeAll(k)
 	}
-	for _, n := range list {
-		if string(n) == wildcard && !w.wild {
-			l.subscribeAll(k)
-		}
+	switch {
+	case k == eds:
+		list = l.asked(list) // wildcards of endpoints are not served
+	case all:
+		list = slices.DeleteFunc(slices.Clone(list), isWildcard)
 	}
-	if k == eds {
-		set = names.Slices(l.asked(list)) // wildcards of endpoints are not served
-	}
+	set := names.Slices(list)
 	w.names = l.pool.With(w.names, set)
 	w.todo = l.pool.With(w.todo, set)
 	if k == rds {

@@ -16,6 +16,7 @@ type Ledger struct {
 	pool     *names.Pool
 
 	states  [MaxTables]*table.State
+	on      uint16 // bits: the kinds that are on. Where all are gone through, those that are not need not be looked at.
 	watches [kinds]watch
 	nonce   uint64 // of the newest response of any type
 	err     error
@@ -49,9 +50,10 @@ func New(protocol Protocol, strategy *Strategy, pool *names.Pool, states []*tabl
 		strategy = WholeRoutes
 	}
 	l := &Ledger{protocol: protocol, strategy: strategy, pool: pool, states: padded(states)}
-	for k, t := range [kinds]resource.Type{resource.Cluster, resource.Endpoints, resource.Secret, resource.Scope, resource.Listener, strategy.Routes, resource.VirtualHost, resource.NameTable, resource.Extension, resource.Bootstrap} {
+	for k, t := range kindTypes {
 		l.watches[k].typ = t
 	}
+	l.watches[rds].typ = strategy.Routes
 	return l
 }
 
@@ -130,7 +132,7 @@ func (l *Ledger) Next(out []Response) []Response {
 				l.openScopes()
 			}
 			w := &l.watches[k]
-			if !w.on || w.flight != nil {
+			if l.off(k) || w.flight != nil {
 				continue
 			}
 			before := w.position()
@@ -146,13 +148,16 @@ func (l *Ledger) Next(out []Response) []Response {
 	return out
 }
 
+func (l *Ledger) off(k kind) bool { return l.on&(1<<k) == 0 }
+
 // launch makes a response of a plan.
 func (l *Ledger) launch(k kind, p *plan) Response {
 	w := &l.watches[k]
 	whole := w.nonce == 0 || l.protocol == Sotw && resource.Types[w.typ].FullState
 	l.nonce++
 	w.nonce = l.nonce
-	w.flight = &flight{nonce: l.nonce, from: w.at, parts: p.parts, removed: p.removed, explicit: p.explicit}
+	w.flight = flights.Get().(*flight)
+	*w.flight = flight{nonce: l.nonce, from: w.at, parts: p.parts, removed: p.removed, explicit: p.explicit}
 	w.at, w.todo, w.gone, w.answer = p.at, p.todo, p.gone, false
 	l.follow(k, w.flight, p)
 	return Response{Type: w.typ, Nonce: l.nonce, Parts: p.parts, Removed: p.removed, Version: w.version, Newest: l.newest(), Whole: whole}

@@ -264,6 +264,9 @@ func merged(first, second *table.Batch, set *names.Set) *table.Batch {
 	if second == nil {
 		return nonEmpty(first)
 	}
+	if !slices.ContainsFunc(second.Entries, func(e *table.Entry) bool { return !set.Has(e.Name) }) {
+		return nonEmpty(first)
+	}
 	out := append([]*table.Entry{}, first.Entries...)
 	for _, e := range second.Entries {
 		if !set.Has(e.Name) {

@@ -73,10 +73,20 @@ const (
 
 // kindOf gives the kind of a type URL.
 func (l *Ledger) kindOf(url []byte) (kind, bool) {
-	for k := range kinds {
-		if string(url) == l.watches[k].typ.URL() {
-			return k, (k != vhds || l.strategy.VirtualHosts) && (k != srds || l.strategy.Scopes)
-		}
-	}
-	return 0, false
+	k, ok := kindByURL[string(url)]
+	return k, ok && (k != vhds || l.strategy.VirtualHosts) && (k != srds || l.strategy.Scopes)
 }
+
+// kindTypes are the types of the kinds; that of rds is the strategy's.
+var kindTypes = [kinds]resource.Type{
+	resource.Cluster, resource.Endpoints, resource.Secret, resource.Scope, resource.Listener, resource.RouteConfig,
+	resource.VirtualHost, resource.NameTable, resource.Extension, resource.Bootstrap,
+}
+
+var kindByURL = func() map[string]kind {
+	out := map[string]kind{}
+	for k, t := range kindTypes {
+		out[t.URL()] = kind(k) //nolint:gosec // there are few
+	}
+	return out
+}()

@@ -11,6 +11,9 @@ import (
 func (l *Ledger) Settle() (rev model.Revision, refused bool) {
 	floor, heldUp := l.newest(), l.heldUp()
 	for k := range kinds {
+		if l.off(k) {
+			continue
+		}
 		if heldUp && k <= eds && !l.watches[k].answer {
 			floor = min(floor, l.floorOfChanges(k))
 		} else {
@@ -41,9 +44,12 @@ func (l *Ledger) heldUp() bool {
 func (l *Ledger) Sent() model.Revision {
 	sent := l.newest()
 	for k := range kinds {
+		if l.off(k) {
+			continue
+		}
 		w := &l.watches[k]
 		for i, s := range l.states {
-			if w.on && s.LastChanged(w.typ) > w.at[i].add {
+			if s.LastChanged(w.typ) > w.at[i].add {
 				sent = min(sent, w.at[i].firm)
 			}
 		}

@@ -124,10 +124,11 @@ func (l *Ledger) heldOf(w *watch, e *table.Entry) *Held {
 	return nil
 }
 
-// Refusal is why a resource is held back; nil where it is not.
+// Refusal is why a resource is held back; nil where it is not, or is not subscribed: what was refused of a
+// route configuration is remembered while the proxy does not have that.
 func (l *Ledger) Refusal(t resource.Type, name string) *Held {
 	k, ok := l.watchOf(t)
-	if !ok {
+	if !ok || !l.follows(k, name) {
 		return nil
 	}
 	return l.heldOf(&l.watches[k], l.lookup(t, name))
@@ -160,9 +161,9 @@ func (l *Ledger) Missing(n int) []string {
 		}
 		return len(out) < n
 	}
-	for i := range l.states {
-		for cluster := range l.newClusters(i, always) {
-			if !look(cluster) {
+	for i, s := range l.states {
+		for c := range s.Changed(resource.Cluster, l.gate.open[i]) {
+			if c.Added > l.gate.open[i] && !look(c.Name) {
 				return out
 			}
 		}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"bytes"
-	"iter"
 
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -36,7 +35,7 @@ func (l *Ledger) oweLoad() {
 
 // dropRoutes notes that the proxy has dropped route configurations, or begins anew with
 // them. Virtual hosts that are in flight may reach the new ones.
-func (l *Ledger) dropRoutes(set iter.Seq[[]byte]) {
+func (l *Ledger) dropRoutes(set names.List) {
 	if v := &l.watches[vhds]; v.flight != nil && l.synced != nil {
 		dropped := l.pool.With(nil, set)
 		var late []string

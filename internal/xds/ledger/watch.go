@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"iter"
+	"sync"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
@@ -79,6 +80,9 @@ type flight struct {
 	removed  []string
 	explicit bool // it has names of todo, gone or groups
 }
+
+// flights are used again: a change is in flight to thousands of proxies at a time, and then to none.
+var flights = sync.Pool{New: func() any { return new(flight) }}
 
 // entries are the resources of the response.
 func (f *flight) entries() iter.Seq[*table.Entry] {

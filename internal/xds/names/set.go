@@ -77,14 +77,10 @@ func NewPool() *Pool { return &Pool{known: map[sum]weak.Pointer[Set]{}} }
 
 // With gives s and the given names. Its cost is that of hashing the new names where
 // another stream came to the same set before.
-func (p *Pool) With(s *Set, add iter.Seq[[]byte]) *Set {
-	var want sum
-	if s != nil {
-		want = s.sum
-	}
-	fresh := false
-	for n := range add {
-		if !s.HasBytes(n) {
+func (p *Pool) With(s *Set, add List) *Set {
+	want, fresh := s.exact(), false
+	for i := range add.Len() {
+		if n := add.at(i); !s.HasBytes(n) {
 			want, fresh = want.plus(n), true
 		}
 	}
@@ -95,23 +91,23 @@ func (p *Pool) With(s *Set, add iter.Seq[[]byte]) *Set {
 		return known
 	}
 	txn, exact := s.txn(), s.exact()
-	for n := range add {
-		name := string(n)
+	for i := range add.Len() {
+		name := string(add.at(i))
 		if _, old := txn.Insert([]byte(name), name); !old {
-			exact = exact.plus(n)
+			exact = exact.plus(add.at(i))
 		}
 	}
 	return p.put(&Set{sum: exact, tree: txn.CommitOnly()})
 }
 
 // Without gives s without the given names; nil where none is left.
-func (p *Pool) Without(s *Set, drop iter.Seq[[]byte]) *Set {
+func (p *Pool) Without(s *Set, drop List) *Set {
 	if s == nil {
 		return nil
 	}
 	want, hit := s.sum, 0
-	for n := range drop {
-		if s.HasBytes(n) {
+	for i := range drop.Len() {
+		if n := drop.at(i); s.HasBytes(n) {
 			want, hit = want.minus(n), hit+1
 		}
 	}
@@ -125,9 +121,9 @@ func (p *Pool) Without(s *Set, drop iter.Seq[[]byte]) *Set {
 		return known
 	}
 	txn, exact := s.txn(), s.sum
-	for n := range drop {
-		if _, old := txn.Delete(n); old {
-			exact = exact.minus(n)
+	for i := range drop.Len() {
+		if _, old := txn.Delete(drop.at(i)); old {
+			exact = exact.minus(drop.at(i))
 		}
 	}
 	tree := txn.CommitOnly()
@@ -147,7 +143,7 @@ func (p *Pool) Union(a, b *Set) *Set {
 	case a.Len() < b.Len():
 		a, b = b, a
 	}
-	return p.With(a, b.bytes())
+	return p.With(a, b.list())
 }
 
 // Minus is what is in a and not in b.
@@ -158,38 +154,19 @@ func (p *Pool) Minus(a, b *Set) *Set {
 	if a == nil || b == nil {
 		return a
 	}
-	return p.Without(a, b.bytes())
+	return p.Without(a, b.list())
 }
 
 // Of makes a set of names.
 func (p *Pool) Of(names ...string) *Set { return p.With(nil, Strings(names)) }
 
-// Strings gives each name's bytes.
-func Strings(names []string) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for _, n := range names {
-			if !yield([]byte(n)) {
-				return
-			}
-		}
-	}
-}
-
-// Slices gives each slice.
-func Slices(names [][]byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for _, n := range names {
-			if !yield(n) {
-				return
-			}
-		}
-	}
-}
-
-func (s *Set) bytes() iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		s.tree.Root().Walk(func(k []byte, _ string) bool { return !yield(k) })
-	}
+// list is the members of s.
+func (s *Set) list() (out List) {
+	s.tree.Root().Walk(func(k []byte, _ string) bool {
+		out.slices = append(out.slices, k)
+		return false
+	})
+	return out
 }
 
 func (s *Set) txn() *iradix.Txn[string] {
