@@ -26,12 +26,13 @@ type conn struct {
 	old    time.Time // from when on the peer is told to go away; zero: never
 
 	// The goroutine's.
-	in       input
-	framer   *xhttp2.Framer
-	lastID   uint32 // of the peer's newest stream
-	credit   int    // bytes that the peer may still send
-	eaten    int    // bytes that were taken and not credited again
-	stranger bool   // nobody has said yet that the peer is known: limits are those of strangers
+	in        input
+	framer    *xhttp2.Framer
+	lastID    uint32  // of the peer's newest stream
+	credit    int     // bytes that the peer may still send
+	eaten     int     // bytes that were taken and not credited again
+	gathering *Stream // the last one that took a message since we waited; nil: none did
+	stranger  bool    // nobody has said yet that the peer is known: limits are those of strangers
 
 	// Between the goroutine and the keeper.
 	active atomic.Bool   // bytes came since the keeper looked

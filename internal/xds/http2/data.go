@@ -123,6 +123,7 @@ func (c *conn) takenOf(st *Stream, n int) {
 
 // halfClose takes the end of the peer's side.
 func (c *conn) halfClose(st *Stream) {
+	c.gather(nil)
 	c.mu.Lock()
 	st.heard = true
 	if c.sent(st) {
@@ -189,11 +190,29 @@ func (c *conn) messages(st *Stream, b []byte) {
 			return
 		}
 		m.n = 0
+		c.gather(st)
 		if err := st.receiver.Receive(whole); err != nil {
+			c.gather(nil)
 			c.finish(st, statusOf(err))
 			return
 		}
 		m.release()
+	}
+}
+
+// gather notes that a stream takes a message; those of another one before are all there are, for now.
+func (c *conn) gather(st *Stream) {
+	last := c.gathering
+	if last == st {
+		return
+	}
+	if c.gathering = st; last == nil {
+		return
+	}
+	if g, ok := last.receiver.(Gatherer); ok {
+		if err := g.Gathered(); err != nil {
+			c.finish(last, statusOf(err))
+		}
 	}
 }
 

@@ -51,6 +51,7 @@ func (in *input) ready() error {
 // fill waits for bytes. Everything there was has been taken.
 func (in *input) fill() (err error) {
 	defer func() { in.err = err }()
+	in.conn.gather(nil)
 	in.conn.cork(false)
 	in.conn.waits(in)
 	in.conn.busy.Store(false)

@@ -28,6 +28,15 @@ type Receiver interface {
 	End()
 }
 
+// Gatherer is a Receiver that may put off what it does of messages until it has all that came: a
+// peer that was sent several messages at once answers them at once.
+type Gatherer interface {
+	Receiver
+	// Gathered is called after Receive was, once or more, before more is waited for, and before the
+	// stream ends in order. An error is like one of Receive.
+	Gathered() error
+}
+
 // Finisher is a Receiver whose stream goes on after the peer has ended its side, until
 // Stream.Finish: what it answers is made elsewhere. End is not called for what Finish ended.
 type Finisher interface {

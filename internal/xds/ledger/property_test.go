@@ -144,10 +144,15 @@ func (x *run) step() {
 }
 
 func (x *run) deliver() {
-	r := x.envoy.out[0]
-	x.envoy.out = x.envoy.out[1:]
-	x.note("request %s", describeRequest(r))
-	x.ledger.Handle(&r)
+	for {
+		r := x.envoy.out[0]
+		x.envoy.out = x.envoy.out[1:]
+		x.note("request %s", describeRequest(r))
+		x.ledger.Handle(&r)
+		if len(x.envoy.out) == 0 || x.r.IntN(3) > 0 {
+			break // else the next one has come together with it
+		}
+	}
 	x.next()
 }
 

@@ -36,12 +36,15 @@ type pushed struct{ st *stream }
 
 // Receive implements http2.Receiver.
 func (p pushed) Receive(b []byte) error {
-	if err := p.st.take(b); err != nil {
+	if err := p.st.handle(b); err != nil {
 		return http2Status(err)
 	}
 	p.st.transport.(http2Transport).stream.Trust()
 	return nil
 }
+
+// Gathered implements http2.Gatherer: what is to be sent is found out once for all that came.
+func (p pushed) Gathered() error { return http2Status(p.st.answer()) }
 
 // http2Status is a gRPC status for package http2.
 func http2Status(err error) error {

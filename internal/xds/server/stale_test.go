@@ -68,12 +68,13 @@ func TestHoldersOfGoneEndpoints(t *testing.T) {
 func TestHoldersAcrossReconnects(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
-		h.commit(edsCluster(ratings, "1"), addressesAt(ratings, "10.0.0.1", "10.0.0.2"))
+		first := h.commit(edsCluster(ratings, "1"), addressesAt(ratings, "10.0.0.1", "10.0.0.2"))
 		c := h.connect("")
 		c.subscribe(resource.Cluster)
 		c.take(resource.Cluster, ratings)
 		c.subscribe(resource.Endpoints, ratings)
 		c.take(resource.Endpoints, ratings)
+		h.becomes(first, "app-1", PositionACKed)  // while nothing else is under way: what it has is known
 		had := h.commit(edsCluster(ratings, "2")) // resends endpoints
 		c.take(resource.Cluster, ratings)
 		h.becomes(had, "app-1", PositionACKed)

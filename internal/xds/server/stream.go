@@ -45,6 +45,7 @@ type stream struct {
 	// What is sent. A message that could block is left to a goroutine that lives while
 	// there are such: later ones queue up behind it, at most one for each type.
 	unacked [resource.NumTypes]unacked
+	flying  uint16 // bits: the types of which unacked has something
 	backlog []message
 	waiter  bool // the goroutine lives
 }
@@ -58,8 +59,16 @@ type unacked struct {
 // requests are pooled: between requests a stream needs none.
 var requests = sync.Pool{New: func() any { return new(request) }}
 
-// take handles one request.
+// take handles one request, and answers it.
 func (st *stream) take(b []byte) error {
+	if err := st.handle(b); err != nil {
+		return err
+	}
+	return st.answer()
+}
+
+// handle handles one request. It must be answered, or another one after it.
+func (st *stream) handle(b []byte) error {
 	r := requests.Get().(*request)
 	defer requests.Put(r)
 	defer r.reset()
@@ -82,10 +91,21 @@ func (st *stream) take(b []byte) error {
 	if !st.ledger.Handle(&r.Request) {
 		st.server.log.Debug("type is not served", "proxy", st.proxy.ID, "type", string(r.TypeURL))
 	}
-	for t := range st.unacked {
-		if st.unacked[t].bytes > 0 && !st.ledger.InFlight(resource.Type(t)) {
+	for t := range resource.NumTypes {
+		if st.flying&(1<<t) != 0 && !st.ledger.InFlight(t) {
+			st.flying &^= 1 << t
 			st.unacked[t] = unacked{}
 		}
+	}
+	return nil
+}
+
+// answer sends what may go after requests.
+func (st *stream) answer() error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.ledger == nil {
+		return nil // its only request was refused
 	}
 	st.step()
 	if err := st.ledger.Err(); err != nil {
@@ -207,7 +227,7 @@ func (st *stream) send(r *ledger.Response, now time.Time, more bool) {
 	m := assemble(st.protocol, r)
 	blocks := st.blocks()
 	st.server.opts.Meter.Pushed(r.Type, m.size, r.Whole)
-	st.unacked[r.Type] = unacked{bytes: m.size, since: now}
+	st.unacked[r.Type], st.flying = unacked{bytes: m.size, since: now}, st.flying|1<<r.Type
 	st.account.newest = max(st.account.newest, r.Newest)
 	switch {
 	case st.waiter:
