@@ -77,9 +77,8 @@ func (r *reader) places(s *model.Service) []string {
 	x := r.index.endpoints
 	out := x.addresses(s)
 	pods := !s.IsKubernetes() || len(x.slices[nameOf(s)]) == 0
-	for _, w := range x.selected(s.Namespace, s.Selector) {
-		ended := w.Terminating && !w.Ready
-		if model.IsIP(w.Address()) && (w.Kind != model.KindPod || pods && !ended) {
+	for w := range x.selected(s.Namespace, s.Selector) {
+		if model.IsIP(w.Address()) && (w.Kind != model.KindPod || pods && !hasEnded(w)) {
 			out = append(out, w.Address())
 		}
 	}

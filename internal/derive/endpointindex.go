@@ -2,6 +2,7 @@ package derive
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -193,7 +194,7 @@ func (x *endpointIndex) touchServices(old, now *model.Workload, touched *touched
 		for _, s := range x.servicesWith(w) {
 			if x.matters(s, old, now) {
 				x.touch(s, touched)
-			} else {
+			} else if !sameMember(old, now) {
 				touched.endpoints[keyOf(s)] = struct{}{}
 			}
 		}
@@ -253,20 +254,19 @@ func (x *endpointIndex) selectors(ns string, labels map[string]string) []*model.
 	return out
 }
 
-// selected lists the workloads of ns that a selector selects, by key.
-func (x *endpointIndex) selected(ns string, selector map[string]string) []*model.Workload {
-	pair, ok := selectorPair(selector)
-	if !ok {
-		return nil
-	}
-	var out []*model.Workload
-	for _, w := range x.byPair[pairKey{ns, pair}] {
-		if model.SelectorMatches(selector, w.Labels) {
-			out = append(out, w)
+// selected are the workloads of ns that a selector selects, in no order.
+func (x *endpointIndex) selected(ns string, selector map[string]string) iter.Seq[*model.Workload] {
+	return func(yield func(*model.Workload) bool) {
+		pair, ok := selectorPair(selector)
+		if !ok {
+			return
+		}
+		for _, w := range x.byPair[pairKey{ns, pair}] {
+			if model.SelectorMatches(selector, w.Labels) && !yield(w) {
+				return
+			}
 		}
 	}
-	slices.SortFunc(out, func(a, b *model.Workload) int { return a.Key.Compare(b.Key) })
-	return out
 }
 
 // selectorPair is the pair under which a selector is indexed: that of its smallest key.
@@ -330,18 +330,21 @@ func byAddress(list []model.Endpoint) []model.Endpoint {
 // fromWorkloads makes endpoints of the workloads that s selects: WorkloadEntries, and
 // Pods where nobody makes EndpointSlices of them.
 func (x *endpointIndex) fromWorkloads(s *model.Service, pods bool) []model.Endpoint {
-	var out []model.Endpoint
-	for _, w := range x.selected(s.Namespace, s.Selector) {
-		isPod := w.Kind == model.KindPod
-		if w.Address() == "" || isPod && !pods {
-			continue
+	var list []*model.Workload
+	for w := range x.selected(s.Namespace, s.Selector) {
+		if w.Address() != "" && (pods || w.Kind != model.KindPod) {
+			list = append(list, w)
 		}
+	}
+	slices.SortFunc(list, func(a, b *model.Workload) int { return a.Key.Compare(b.Key) })
+	var out []model.Endpoint
+	for _, w := range list {
 		health, ok := workloadHealth(w, s.PublishNotReady)
 		if !ok {
 			continue
 		}
 		pod := ""
-		if isPod {
+		if w.Kind == model.KindPod {
 			pod = w.Name
 		}
 		e := x.endpointOf(w)

@@ -26,6 +26,52 @@ func BenchmarkEndpoints(b *testing.B) {
 	}
 }
 
+// webService has a service that selects 500 Pods with sidecars, and lists them in slices.
+func webService() (x *endpointIndex, s *model.Service, pods []*model.Workload) {
+	x, s = newEndpointIndex(), &model.Service{Hostname: "web.shop.svc.cluster.local", Selector: map[string]string{"app": "web"}}
+	x.accepts = func(string, map[string]string) *model.PeerTLS { return permissive }
+	s.Key = model.Key{Kind: model.KindService, Namespace: "shop", Name: "web"}
+	touched := newTouched()
+	x.addService(s, touched)
+	for i := 0; i < 500; i += 100 {
+		slice := podsFrom(i, 100)
+		x.replaceSlice(nil, slice, touched)
+		for _, m := range slice.Members {
+			w := &model.Workload{ServiceAccount: "web", Ready: true}
+			w.Labels = map[string]string{"app": "web", model.LabelTLSMode: model.TLSModeLabelIstio}
+			w.Key = model.Key{Kind: model.KindPod, Namespace: "shop", Name: m.Pod}
+			x.replaceWorkload(nil, w, touched)
+			pods = append(pods, w)
+		}
+	}
+	x.settle(touched)
+	return x, s, pods
+}
+
+// BenchmarkIdentities looks at a Pod of 500 that has got ready, and at one that has ended: who the
+// workloads of its service are.
+func BenchmarkIdentities(b *testing.B) {
+	x, _, pods := webService()
+	for name, change := range map[string]func(*model.Workload){
+		"ready": func(w *model.Workload) { w.Ready = false },
+		"ended": func(w *model.Workload) { w.Ready, w.Terminating = false, true },
+	} {
+		b.Run(name, func(b *testing.B) {
+			next := *pods[0]
+			change(&next)
+			old, now := pods[0], &next
+			b.ReportAllocs()
+			for b.Loop() {
+				touched := newTouched()
+				x.replaceWorkload(old, now, touched)
+				x.settle(touched)
+				old, now = now, old
+			}
+			x.replaceWorkload(old, pods[0], newTouched())
+		})
+	}
+}
+
 // podsFrom has n Pods from the i-th on.
 func podsFrom(i, n int) *model.EndpointSlice {
 	out := &model.EndpointSlice{Service: "web", Ports: []model.SlicePort{{Name: "http", Number: 8080}}}

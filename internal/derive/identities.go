@@ -71,22 +71,18 @@ func (x *endpointIndex) identify(s *model.Service) *identities {
 	if s.Inline != nil {
 		return m.identities()
 	}
-	seen := map[string]bool{} // Pods by name
-	for _, w := range x.selected(s.Namespace, s.Selector) {
-		x.addMember(m, w, seen)
+	for w := range x.selected(s.Namespace, s.Selector) {
+		x.addMember(m, w)
 	}
 	if s.IsKubernetes() {
-		x.addSlices(m, s, seen)
+		x.addSlices(m, s)
 	}
 	return m.identities()
 }
 
-// addMember adds a workload. One that has ended is none.
-func (x *endpointIndex) addMember(m *members, w *model.Workload, seen map[string]bool) {
-	if w.Kind == model.KindPod {
-		seen[w.Name] = true
-	}
-	if w.Terminating && !w.Ready {
+// addMember adds a workload.
+func (x *endpointIndex) addMember(m *members, w *model.Workload) {
+	if hasEnded(w) {
 		return
 	}
 	e := model.Endpoint{Namespace: w.Namespace, ServiceAccount: w.ServiceAccount, Labels: w.Labels}
@@ -96,20 +92,29 @@ func (x *endpointIndex) addMember(m *members, w *model.Workload, seen map[string
 
 // addSlices adds what the service's slices list beside what it selects. Of who is no Pod
 // nothing is known; a Pod that is not known is no endpoint.
-func (x *endpointIndex) addSlices(m *members, s *model.Service, seen map[string]bool) {
+func (x *endpointIndex) addSlices(m *members, s *model.Service) {
 	for _, slice := range x.slices[name{s.Namespace, s.Name}] {
 		for i := range slice.Members {
 			pod := slice.Members[i].Pod
-			if pod != "" && seen[pod] {
-				continue
-			}
-			if w := x.workloads[model.Key{Kind: model.KindPod, Namespace: slice.Namespace, Name: pod}]; w != nil {
-				x.addMember(m, w, seen)
-			} else if pod == "" || !slice.PodsListed {
+			w := x.workloads[model.Key{Kind: model.KindPod, Namespace: slice.Namespace, Name: pod}]
+			switch {
+			case w == nil && (pod == "" || !slice.PodsListed):
 				m.plain++
+			case w != nil && (len(s.Selector) == 0 || !model.SelectorMatches(s.Selector, w.Labels)):
+				x.addMember(m, w)
 			}
 		}
 	}
+}
+
+// hasEnded tells of which workloads callers need not know anything any more.
+func hasEnded(w *model.Workload) bool { return w.Terminating && !w.Ready }
+
+// sameMember tells whether a workload counts for its services' identities as it did: most of what
+// happens in a Pod's life is nothing to them, and they are found from all Pods of a service.
+func sameMember(old, now *model.Workload) bool {
+	return old != nil && now != nil && old.ServiceAccount == now.ServiceAccount && hasEnded(old) == hasEnded(now) &&
+		maps.Equal(old.Labels, now.Labels)
 }
 
 // encrypt fills in what an endpoint's sidecar accepts.
