@@ -12,6 +12,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/agent/amendment"
 	"github.com/moonsail/moonsail/internal/agent/identity"
+	"github.com/moonsail/moonsail/internal/agent/istiometrics"
 	"github.com/moonsail/moonsail/internal/agent/nameserver"
 	"github.com/moonsail/moonsail/internal/envoy"
 )
@@ -40,6 +41,7 @@ type agent struct {
 	leaving  leaving
 	// manySeries: it was said that there are nearly as many series as may be, by side.
 	manySeries [2]atomic.Bool
+	live       atomic.Pointer[istiometrics.Live] // what was told of the present Envoy's connections
 
 	workerWatch workerWatch
 }

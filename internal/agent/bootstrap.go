@@ -65,6 +65,10 @@ func (s *settings) bootstrapJSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// statsEviction is when Envoy forgets what connections that ended have carried, of which it has counted the sum:
+// after this, or twice as long. Each scrape has them until then. No other statistics are forgotten.
+const statsEviction = time.Minute
+
 func (s *settings) bootstrap() (*bootstrapv3.Bootstrap, error) {
 	metadata, err := toStruct(s.node.metadata)
 	if err != nil {
@@ -88,6 +92,7 @@ func (s *settings) bootstrap() (*bootstrapv3.Bootstrap, error) {
 		StatsConfig:         s.statsConfig(),
 		LayeredRuntime:      s.runtime(),
 		OverloadManager:     overloadManager(),
+		StatsEviction:       &bootstrapv3.Bootstrap_StatsEvictionInterval{StatsEvictionInterval: durationpb.New(statsEviction)},
 		DeferredStatOptions: &bootstrapv3.Bootstrap_DeferredStatOptions{EnableDeferredCreationStats: true},
 	}, nil
 }

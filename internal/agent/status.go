@@ -108,6 +108,7 @@ func (a *agent) handleReady(w http.ResponseWriter, r *http.Request) {
 func (a *agent) handleMetrics(w http.ResponseWriter, r *http.Request) {
 	a.metrics.scrapes.Inc()
 	var fromEnvoy bytes.Buffer
+	live := a.live.Load() // of the Envoy that is asked, or of one before
 	if a.envoyMetrics(r, &fromEnvoy) != nil {
 		fromEnvoy.Reset()
 	}
@@ -124,7 +125,7 @@ func (a *agent) handleMetrics(w http.ResponseWriter, r *http.Request) {
 			return // the scraper has gone
 		}
 	}
-	_ = istiometrics.Rewrite(w, &fromEnvoy, a.own()) // fails where the scraper has gone
+	_ = istiometrics.Rewrite(w, fromEnvoy.Bytes(), a.own(), live) // fails where the scraper has gone
 	_, _ = w.Write(fromApp)
 }
 
@@ -147,12 +148,13 @@ const envoyMetricsPath = "/stats/envoy"
 // handleEnvoyMetrics are Envoy's alone, under Istio's names.
 func (a *agent) handleEnvoyMetrics(w http.ResponseWriter, r *http.Request) {
 	var raw bytes.Buffer
+	live := a.live.Load()
 	if err := a.envoyMetrics(r, &raw); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
-	_ = istiometrics.Rewrite(w, &raw, a.own()) // fails where the scraper has gone
+	_ = istiometrics.Rewrite(w, raw.Bytes(), a.own(), live) // fails where the scraper has gone
 }
 
 // appMetrics are the application's, where it is known to have any.

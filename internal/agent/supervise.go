@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/agent/istiometrics"
 	"github.com/moonsail/moonsail/internal/envoy"
 )
 
@@ -103,6 +104,7 @@ func (a *agent) start(ctx context.Context) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.live.Store(&istiometrics.Live{})
 	a.metrics.starts.Inc()
 	a.metrics.up.Set(1)
 	a.workerWatch.runs(p.Pid())

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
@@ -19,7 +20,8 @@ func (s *scope) deriveTelemetry(r *reader) {
 	if s.Key.Inbound {
 		side = model.SideServer
 	}
-	now := &view.Telemetry{Server: s.Key.Inbound, Metrics: metricsOf(rules, r.mesh(), side)}
+	now := &view.Telemetry{Server: s.Key.Inbound}
+	now.Metrics, now.Every = metricsOf(rules, r.mesh(), side)
 	var collectors []model.Host
 	for _, l := range logsOf(rules, r.mesh(), side) {
 		if host, ok := resolveLog(r, &l); ok {
@@ -128,8 +130,9 @@ func resolveLog(r *reader, l *logRule) (model.Host, bool) {
 	return host, ok
 }
 
-// metricsOf are the metrics of one side, as Istio merges them.
-func metricsOf(rules []*model.Telemetry, mesh *model.Mesh, side model.Sides) []view.Metric {
+// metricsOf are the metrics of one side, as Istio merges them, and how often those of connections that go on
+// are counted.
+func metricsOf(rules []*model.Telemetry, mesh *model.Mesh, side model.Sides) ([]view.Metric, time.Duration) {
 	var list []model.MetricsRule
 	for _, t := range rules {
 		list = append(list, t.Metrics...)
@@ -145,7 +148,7 @@ func metricsOf(rules []*model.Telemetry, mesh *model.Mesh, side model.Sides) []v
 			return mergeMetrics(list, mesh.Telemetry.Metrics, name, side)
 		}
 	}
-	return nil
+	return nil, 0
 }
 
 // metricState is what rules make of one metric.
@@ -156,8 +159,8 @@ type metricState struct {
 
 // mergeMetrics applies the rules for one provider. Rules without providers are for those of
 // the rule before.
-func mergeMetrics(list []model.MetricsRule, inherited []string, provider string, side model.Sides) []view.Metric {
-	states, off := map[model.Metric]*metricState{}, false
+func mergeMetrics(list []model.MetricsRule, inherited []string, provider string, side model.Sides) ([]view.Metric, time.Duration) {
+	states, off, every := map[model.Metric]*metricState{}, false, model.DefaultReporting
 	for _, m := range model.Metrics {
 		states[m] = &metricState{tags: map[string]model.TagOverride{}}
 	}
@@ -168,6 +171,7 @@ func mergeMetrics(list []model.MetricsRule, inherited []string, provider string,
 		if !slices.Contains(inherited, provider) {
 			continue
 		}
+		every = cmp.Or(rule.Every, every)
 		for i := range rule.Overrides {
 			if o := &rule.Overrides[i]; o.Sides&side != 0 {
 				off = applyMetric(states, o)
@@ -175,9 +179,9 @@ func mergeMetrics(list []model.MetricsRule, inherited []string, provider string,
 		}
 	}
 	if off {
-		return nil
+		return nil, 0
 	}
-	return metricViews(states)
+	return metricViews(states), every
 }
 
 // applyMetric applies one override, and tells whether it turns everything off. A later one

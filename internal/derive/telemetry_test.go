@@ -2,6 +2,7 @@ package derive
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -97,8 +98,17 @@ func TestMetrics(t *testing.T) {
 	}
 	override := func(list ...model.MetricOverride) model.MetricsRule { return model.MetricsRule{Overrides: list} }
 	get := func(side model.Sides, list ...model.MetricsRule) []view.Metric {
-		return metricsOf(rules(list...), model.DefaultMesh(), side)
+		got, _ := metricsOf(rules(list...), model.DefaultMesh(), side)
+		return got
 	}
+	every := func(list ...model.MetricsRule) time.Duration {
+		_, got := metricsOf(rules(list...), model.DefaultMesh(), model.SideClient)
+		return got
+	}
+	require.Equal(t, model.DefaultReporting, every(override()))
+	second, third := model.MetricsRule{Every: 2 * time.Second}, model.MetricsRule{Every: 3 * time.Second}
+	require.Equal(t, 3*time.Second, every(second, third, override()), "the last that says something")
+	require.Equal(t, 2*time.Second, every(second, model.MetricsRule{Providers: []string{"nobody"}, Every: time.Second}, model.MetricsRule{Providers: []string{"prometheus"}}))
 	require.Equal(t, model.Metrics, names(get(model.SideClient)), "on by default")
 	require.Empty(t, get(model.SideClient, model.MetricsRule{Providers: []string{"nobody"}}))
 	require.Empty(t, get(model.SideClient, override(metric("", model.BothSides, on()))))

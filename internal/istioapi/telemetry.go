@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	telemetry "istio.io/api/telemetry/v1alpha1"
 	telemetryv1 "istio.io/client-go/pkg/apis/telemetry/v1"
@@ -57,8 +58,10 @@ func (c *conv) providerRefs(at path, list []*telemetry.ProviderRef) []string {
 
 func (c *conv) metricsRule(at path, m *telemetry.Metrics) model.MetricsRule {
 	out := model.MetricsRule{Providers: c.providerRefs(at.f("providers"), m.Providers)}
-	if m.ReportingInterval != nil {
-		c.warnf(at.f("reportingInterval"), "has no effect: Envoy counts a connection's bytes when it ends")
+	if every := c.optionalDuration(at.f("reportingInterval"), m.ReportingInterval); every != nil {
+		if out.Every = *every; out.Every < time.Millisecond {
+			c.errorf(at.f("reportingInterval"), "%s is too short; give a millisecond at least", out.Every)
+		}
 	}
 	for i, o := range m.Overrides {
 		if override, ok := c.metricOverride(at.f("overrides").i(i), o); ok {

@@ -1,5 +1,7 @@
 package model
 
+import "time"
+
 // Telemetry says what sidecars tell of calls: metrics, access logs and traces. Those of the
 // root namespace are defaults for all.
 type Telemetry struct {
@@ -55,7 +57,11 @@ var Metrics = []Metric{
 type MetricsRule struct {
 	Providers []string // empty: those of the rule before, else the mesh's defaults
 	Overrides []MetricOverride
+	Every     time.Duration // how often the bytes of a connection that goes on are counted; 0: nothing is said
 }
+
+// DefaultReporting is Istio's: how often the bytes of a connection that goes on are counted.
+const DefaultReporting = 5 * time.Second
 
 // MetricOverride changes one metric, or all.
 type MetricOverride struct {

@@ -2,10 +2,13 @@ package translate
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	dataaccesslogv3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
 	statsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stats/v3"
@@ -36,6 +39,8 @@ const (
 var (
 	clientScope = statsScope("istio")
 	serverScope = statsScope("istio-inbound")
+	clientLive  = liveScope("istio-live")
+	serverLive  = liveScope("istio-inbound-live")
 )
 
 func statsScope(name string) *typev3.Scope {
@@ -48,6 +53,25 @@ func statsScope(name string) *typev3.Scope {
 // maxSeries bounds the combinations of labels of a side. A histogram takes some kilobytes. The agent
 // (istiometrics.MaxSeries) tells how many there are.
 const maxSeries = 2000
+
+// liveScope has what connections have carried that go on, each for itself: Envoy's counters add, and its formats
+// are totals. Who scrapes adds them up (package istiometrics). Those of connections that ended are forgotten, with
+// the bootstrap's stats_eviction_interval; beyond the bound bytes show when a connection ends.
+func liveScope(name string) *typev3.Scope {
+	return &typev3.Scope{Prefix: "istio", SharingName: name, MaxGauges: wrapperspb.UInt32(2 * maxLive), EnableEviction: true}
+}
+
+// maxLive bounds the connections of a side whose bytes are counted while they go on.
+const maxLive = 1000
+
+const (
+	// LiveSuffix stands in place of "_total" where a metric is that of one connection.
+	LiveSuffix = "_live"
+	// ConnectionTag tells connections apart, the last of tags.
+	ConnectionTag = "__cx"
+	// noBytes is a number that is 0 for connections: a gauge takes no 0 as it is.
+	noBytes = "%RESPONSE_CODE%"
+)
 
 // metricNames are the metrics' names after "istio_".
 var metricNames = map[model.Metric]string{
@@ -73,6 +97,7 @@ const (
 type callParts struct {
 	protocol, code, grpc string
 	peer                 string
+	flags                string // empty: those of the response
 }
 
 // callFormat leaves out parts whose labels are not wanted.
@@ -91,7 +116,7 @@ func callFormat(t *view.Telemetry, p callParts, removed []string) string {
 	}
 	return strings.Join([]string{
 		reporter, p.protocol, part("response_code", p.code), part("grpc_response_status", p.grpc),
-		part("response_flags", "%RESPONSE_FLAGS%"), serviceFormat, part(ownLabel, own), part(otherLabel, other), peer,
+		part("response_flags", cmp.Or(p.flags, "%RESPONSE_FLAGS%")), serviceFormat, part(ownLabel, own), part(otherLabel, other), peer,
 	}, "|")
 }
 
@@ -140,6 +165,19 @@ func (s *statistics) count(metric model.Metric, format string) {
 	s.config.Counters = append(s.config.Counters, c)
 }
 
+// live sets a gauge of the connection at a log of a type.
+func (s *statistics) live(metric model.Metric, at dataaccesslogv3.AccessLogType, format string) {
+	stat := s.stat(metric)
+	if stat == nil {
+		return
+	}
+	stat.Name = strings.TrimSuffix(stat.Name, "_total") + LiveSuffix
+	stat.Tags = append(stat.Tags, &statsv3.Config_Tag{Name: ConnectionTag, ValueFormat: "%CONNECTION_ID%"})
+	s.config.Gauges = append(s.config.Gauges, &statsv3.Config_Gauge{
+		Stat: stat, ValueFormat: format, Set: &statsv3.Config_Gauge_Set{LogType: at},
+	})
+}
+
 func (s *statistics) histogram(metric model.Metric, unit statsv3.Config_Histogram_Unit, format string) {
 	if stat := s.stat(metric); stat != nil {
 		s.config.Histograms = append(s.config.Histograms, &statsv3.Config_Histogram{Stat: stat, Unit: unit, ValueFormat: format})
@@ -148,7 +186,7 @@ func (s *statistics) histogram(metric model.Metric, unit statsv3.Config_Histogra
 
 // appendLog adds the logger, if there is anything for it to do.
 func (s *statistics) appendLog(logs []*accesslogv3.AccessLog, filter *accesslogv3.AccessLogFilter) []*accesslogv3.AccessLog {
-	if len(s.config.Counters)+len(s.config.Histograms) == 0 {
+	if len(s.config.Counters)+len(s.config.Histograms)+len(s.config.Gauges) == 0 {
 		return logs
 	}
 	return append(logs, packedLog(statsLogger, s.config, filter))
@@ -189,6 +227,7 @@ func isGRPC(not bool) *accesslogv3.AccessLogFilter {
 // The moments at which connections are logged, and what kept them from their destination.
 var (
 	atConnected = ofTypes(dataaccesslogv3.AccessLogType_TcpUpstreamConnected)
+	atTimes     = ofTypes(dataaccesslogv3.AccessLogType_TcpPeriodic)
 	atEnd       = ofTypes(dataaccesslogv3.AccessLogType_TcpConnectionEnd)
 	failed      = &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_ResponseFlagFilter{
 		ResponseFlagFilter: &accesslogv3.ResponseFlagFilter{Flags: []string{"UF", "UH", "UO", "NR", "NC", "URX"}},
@@ -198,6 +237,13 @@ var (
 func ofTypes(types ...dataaccesslogv3.AccessLogType) *accesslogv3.AccessLogFilter {
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_LogTypeFilter{
 		LogTypeFilter: &accesslogv3.LogTypeFilter{Types: types},
+	}}
+}
+
+// anyOf is a disjunction of two filters.
+func anyOf(a, b *accesslogv3.AccessLogFilter) *accesslogv3.AccessLogFilter {
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{
+		OrFilter: &accesslogv3.OrFilter{Filters: []*accesslogv3.AccessLogFilter{a, b}},
 	}}
 }
 
@@ -212,21 +258,61 @@ func allOf(filters ...*accesslogv3.AccessLogFilter) *accesslogv3.AccessLogFilter
 	}}
 }
 
-// tcpStatistics counts connections when they are through to their destination, or when they
-// end without, and what they carried when they end.
+// tcpStatistics counts connections when they are through to their destination, or when they end without, and
+// what they carried when they end. Of those that go on it tells meanwhile what they have carried: that is taken back
+// before it is counted, so that it never counts twice (istiometrics.Live). Bytes have no flags: those of the end
+// are not known before.
 func tcpStatistics(t *view.Telemetry) []*accesslogv3.AccessLog {
 	if t == nil || len(t.Metrics) == 0 {
 		return nil
 	}
 	parts := callParts{protocol: "tcp"}
-	opened, ended := newStatistics(t, parts), newStatistics(t, parts)
+	opened, ended := newStatistics(t, parts), newStatistics(t, callParts{protocol: "tcp", flags: "-"})
 	opened.count(model.MetricTCPOpened, "")
 	ended.count(model.MetricTCPSent, "%BYTES_SENT%")
 	ended.count(model.MetricTCPReceived, "%BYTES_RECEIVED%")
+	ended.parts = parts
 	ended.count(model.MetricTCPClosed, "")
 	out := opened.appendLog(nil, atConnected)
 	out = opened.appendLog(out, allOf(atEnd, failed))
+	if t.Every > 0 {
+		long := allOf(atEnd, lasted(accesslogv3.ComparisonFilter_GE, toldFrom(t)))
+		out = liveStatistics(t).appendLog(out, anyOf(atTimes, long))
+	}
 	return ended.appendLog(out, atEnd)
+}
+
+// lasted compares how long connections lasted, in milliseconds.
+func lasted(op accesslogv3.ComparisonFilter_Op, than uint32) *accesslogv3.AccessLogFilter {
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_DurationFilter{
+		DurationFilter: &accesslogv3.DurationFilter{Comparison: &accesslogv3.ComparisonFilter{
+			Op: op, Value: &corev3.RuntimeUInt32{DefaultValue: than, RuntimeKey: "moonsail.never_set"}, // it needs one
+		}},
+	}}
+}
+
+// toldFrom is the duration of connections, in milliseconds, from which on they may have been told of: Envoy's
+// timers are no more exact than that.
+func toldFrom(t *view.Telemetry) uint32 {
+	every := uint32(min(t.Every/time.Millisecond, math.MaxInt32))
+	return max(every-every/10, 1)
+}
+
+// liveStatistics tell what a connection has carried so far, and take that back at its end.
+func liveStatistics(t *view.Telemetry) *statistics {
+	out := newStatistics(t, callParts{protocol: "tcp", flags: "-"})
+	out.config.StatsScope = clientLive
+	if t.Server {
+		out.config.StatsScope = serverLive
+	}
+	for _, c := range []struct {
+		metric model.Metric
+		format string
+	}{{model.MetricTCPSent, "%BYTES_SENT%"}, {model.MetricTCPReceived, "%BYTES_RECEIVED%"}} {
+		out.live(c.metric, dataaccesslogv3.AccessLogType_TcpPeriodic, c.format)
+		out.live(c.metric, dataaccesslogv3.AccessLogType_TcpConnectionEnd, noBytes)
+	}
+	return out
 }
 
 // serviceText is what clusters tell of their service: its host, and its name and namespace
@@ -244,10 +330,20 @@ func serviceText(v *view.Cluster) string {
 	return string(s.Host) + ";" + cmp.Or(s.Name, string(s.Host)) + ";" + s.Namespace
 }
 
-// connectionLogs has connections logged when they are through, too.
+// connectionLogs has connections logged when they are through, and as long as they go on, too.
 func connectionLogs(t *view.Telemetry) *tcpproxyv3.TcpProxy_TcpAccessLogOptions {
-	if t == nil || !slices.ContainsFunc(t.Metrics, func(m view.Metric) bool { return m.Metric == model.MetricTCPOpened }) {
+	if t == nil {
 		return nil
 	}
-	return &tcpproxyv3.TcpProxy_TcpAccessLogOptions{FlushAccessLogOnConnected: true}
+	wants := func(list ...model.Metric) bool {
+		return slices.ContainsFunc(t.Metrics, func(m view.Metric) bool { return slices.Contains(list, m.Metric) })
+	}
+	out := &tcpproxyv3.TcpProxy_TcpAccessLogOptions{FlushAccessLogOnConnected: wants(model.MetricTCPOpened)}
+	if wants(model.MetricTCPSent, model.MetricTCPReceived) {
+		out.AccessLogFlushInterval = duration(t.Every)
+	}
+	if !out.FlushAccessLogOnConnected && out.AccessLogFlushInterval == nil {
+		return nil
+	}
+	return out
 }

@@ -9,8 +9,9 @@ import (
 // Telemetry is what a chain tells of its requests or connections. The chains of a scope
 // share one.
 type Telemetry struct {
-	Server  bool     // it tells of what the workload is called by; else of what it calls
-	Metrics []Metric // in the order of model.Metrics; empty: none
+	Server  bool          // it tells of what the workload is called by; else of what it calls
+	Metrics []Metric      // in the order of model.Metrics; empty: none
+	Every   time.Duration // how often the bytes of connections that go on are counted
 	Logs    []AccessLog
 	Tracing *Tracing // nil: none
 }

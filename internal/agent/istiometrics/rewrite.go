@@ -15,34 +15,32 @@ import (
 // envoyPrefix is what Envoy puts before the names of all its metrics.
 const envoyPrefix = "envoy_istio_"
 
-// Rewrite copies Prometheus's text from Envoy's answer, with Istio's names and labels where
-// a line is one of Istio's metrics. Other lines stay as they are.
-func Rewrite(w io.Writer, r io.Reader, own *Workload) error {
-	in, out := bufio.NewReaderSize(r, 64<<10), bufio.NewWriterSize(w, 64<<10)
-	c := &converter{own: own, out: out, known: map[string]string{}, at: map[string]int{}}
-	for {
-		line, err := in.ReadBytes('\n')
-		if len(line) > 0 {
+// Rewrite copies Prometheus's text of Envoy's, with Istio's names and labels where
+// a line is one of Istio's metrics. Other lines stay as they are. memory is that of this Envoy.
+func Rewrite(w io.Writer, text []byte, own *Workload, memory *Live) error {
+	out := bufio.NewWriterSize(w, 64<<10)
+	c := &converter{own: own, out: out, known: map[string]string{}, at: map[string]int{}, memory: memory}
+	c.live = c.carried(text)
+	for line := range bytes.Lines(text) {
+		if !isLive(line) {
 			c.line(line)
 		}
-		if err == io.EOF {
-			c.flush()
-			return out.Flush()
-		}
-		if err != nil {
-			return err
-		}
 	}
+	c.flush()
+	c.flushLive()
+	return out.Flush()
 }
 
 // converter collects the samples of one metric: two of Envoy's may be one of Istio's, since
 // labels that cannot be believed, or are left out, are what made them two.
 type converter struct {
 	own     *Workload
-	out     *bufio.Writer     // errors come from its Flush
-	known   map[string]string // Envoy's labels but for "le" -> Istio's: a histogram has them twenty times
-	samples []sample          // in the order in which they came
-	at      map[string]int    // where in samples one is
+	out     *bufio.Writer      // errors come from its Flush
+	known   map[string]string  // Envoy's labels but for "le" -> Istio's: a histogram has them twenty times
+	samples []sample           // in the order in which they came
+	at      map[string]int     // where in samples one is
+	live    map[string]float64 // what connections that go on have carried, by counter, as far as it was not added yet
+	memory  *Live
 }
 
 // sample is "name{labels}" and a value with what follows it.
@@ -89,11 +87,16 @@ func sum(a, b string) string {
 	if errA != nil || errB != nil {
 		return a
 	}
-	return " " + strconv.FormatFloat(x+y, 'f', -1, 64) + "\n"
+	return numberText(x + y)
 }
 
-// flush writes what has been collected.
+// flush writes what has been collected of a metric.
 func (c *converter) flush() {
+	c.addLive()
+	c.write()
+}
+
+func (c *converter) write() {
 	for _, s := range c.samples {
 		_, _ = c.out.WriteString(s.key)
 		_, _ = c.out.WriteString(s.value)

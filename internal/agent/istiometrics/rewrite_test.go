@@ -12,7 +12,7 @@ var own = &Workload{Name: "web-v1", Namespace: "shop", Service: "web", Revision:
 func rewrite(t *testing.T, text string) string {
 	t.Helper()
 	var b strings.Builder
-	require.NoError(t, Rewrite(&b, strings.NewReader(text), own))
+	require.NoError(t, Rewrite(&b, []byte(text), own, &Live{}))
 	return b.String()
 }
 
@@ -158,6 +158,6 @@ func BenchmarkRewrite(b *testing.B) {
 	b.SetBytes(int64(text.Len()))
 	for b.Loop() {
 		var out strings.Builder
-		_ = Rewrite(&out, strings.NewReader(text.String()), own)
+		_ = Rewrite(&out, []byte(text.String()), own, &Live{})
 	}
 }

@@ -1,0 +1,55 @@
+package istiometrics
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// callOf is a connection to a service, as Envoy labels it.
+func callOf(service string) string {
+	return `__call="source|tcp|||-|` + service + `|||db-v1;shop;db;v1;Kubernetes"`
+}
+
+// TestLive follows what is told of connections: it goes on when they end, and is never less.
+func TestLive(t *testing.T) {
+	memory := &Live{}
+	sent := func(text string) map[string]string {
+		t.Helper()
+		var b strings.Builder
+		require.NoError(t, Rewrite(&b, []byte(text), own, memory))
+		require.NotContains(t, b.String(), "_live")
+		out := map[string]string{}
+		for line := range strings.Lines(b.String()) {
+			if !strings.HasPrefix(line, "istio_tcp_sent_bytes_total{") {
+				continue
+			}
+			host := labelsOf(t, strings.TrimSuffix(line, "\n"))["destination_service_name"]
+			require.NotContains(t, out, host, "each counter is there once")
+			out[host] = strings.TrimSpace(line[strings.LastIndexByte(line, '}')+1:])
+		}
+		if len(out) > 0 {
+			require.Equal(t, 1, strings.Count(b.String(), "# TYPE istio_tcp_sent_bytes_total counter\n"), b.String())
+		}
+		return out
+	}
+	const counter, gauge = "# TYPE envoy_istio_tcp_sent_bytes_total counter\n", "# TYPE envoy_istio_tcp_sent_bytes_live gauge\n"
+	counted := func(service, value string) string {
+		return "envoy_istio_tcp_sent_bytes_total{" + callOf(service) + "} " + value + "\n"
+	}
+	going := func(service, connection, value string) string {
+		return "envoy_istio_tcp_sent_bytes_live{" + callOf(service) + `,__cx="` + connection + `"} ` + value + "\n"
+	}
+	const a, b = "a.shop.svc.cluster.local", "b.shop.svc.cluster.local"
+
+	require.Equal(t, map[string]string{"a": "7"}, sent(gauge+going(a, "1", "4")+going(a, "2", "3")), "there is no counter yet")
+	require.Equal(t, map[string]string{"a": "17", "b": "5"},
+		sent(counter+counted(a, "10")+"# TYPE envoy_other counter\nenvoy_other{} 1\n"+gauge+going(a, "1", "4")+going(a, "2", "3")+going(b, "3", "5")))
+	require.Equal(t, map[string]string{"a": "17"}, sent(counter+counted(a, "10")+gauge+going(a, "1", "0")+going(a, "2", "3")), "the first is not counted yet")
+	require.Equal(t, map[string]string{"a": "18"}, sent(counter+counted(a, "15")+gauge+going(a, "1", "0")+going(a, "2", "3")), "now it is")
+	require.Equal(t, map[string]string{"a": "19"}, sent(counter+counted(a, "19")))
+
+	memory = &Live{}
+	require.Equal(t, map[string]string{"a": "1"}, sent(counter+counted(a, "1")), "another Envoy begins anew")
+}
