@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"unique"
@@ -38,7 +39,7 @@ func parseNode(b []byte) (p *model.Proxy, userAgent string, err error) {
 		p.Locality = model.Locality{Region: l.Region, Zone: l.Zone, Subzone: l.SubZone}
 	}
 	fillMetadata(p, n.Metadata.GetFields())
-	p.EnvoyVersion = buildVersion(&n)
+	p.EnvoyVersion, p.NoBuckets = buildVersion(&n), !buildsBuckets(n.Extensions)
 	return p, n.UserAgentName, nil
 }
 
@@ -48,6 +49,22 @@ func buildVersion(n *corev3.Node) string {
 		return fmt.Sprintf("%d.%d.%d", v.MajorNumber, v.MinorNumber, v.Patch)
 	}
 	return n.GetUserAgentVersion()
+}
+
+// bucketExtensions are those of Envoy that compute a bucket, and have a scope chosen by it. Which of
+// its extensions an Envoy has is decided when it is built.
+var bucketExtensions = []string{"envoy.formatter.cel", "envoy.http.early_header_mutation.header_mutation"}
+
+// buildsBuckets tells whether an Envoy with these extensions takes listeners that look for buckets. One
+// that lists none at all is as its release is.
+func buildsBuckets(has []*corev3.Extension) bool {
+	found := 0
+	for _, e := range has {
+		if !e.Disabled && slices.Contains(bucketExtensions, e.Name) {
+			found++
+		}
+	}
+	return len(has) == 0 || found == len(bucketExtensions)
 }
 
 // ParseID makes a proxy of all that a node id says.

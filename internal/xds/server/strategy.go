@@ -32,14 +32,16 @@ var strategies = []struct {
 type release struct{ major, minor int }
 
 // celInFormats is the first release of Envoy that computes %CEL()% wherever formats are, also in the
-// header that a scope is chosen by. Older ones refuse listeners with it.
+// header that a scope is chosen by, if it is built with it. Others refuse listeners with it.
 var celInFormats = release{1, 34}
+
+// fits tells whether a proxy is of this release or a newer one, with what is asked of it.
+func (r release) fits(p *model.Proxy) bool {
+	return r == (release{}) || !p.NoBuckets && r.reaches(p.EnvoyVersion)
+}
 
 // reaches tells whether a version, "1.40.0", is of this release or a newer one; not if it is not known.
 func (r release) reaches(version string) bool {
-	if r == (release{}) {
-		return true
-	}
 	var v release
 	if n, _ := fmt.Sscanf(version, "%d.%d.", &v.major, &v.minor); n < 2 {
 		return false
@@ -51,7 +53,7 @@ func (r release) reaches(version string) bool {
 func (s *Server) strategy(protocol ledger.Protocol, p *model.Proxy, agent string) (_ *ledger.Strategy, splits bool) {
 	for _, r := range strategies {
 		if r.option == s.opts.RouteStrategy && protocol == ledger.Delta && (r.typ == "" || r.typ == p.Type) &&
-			(r.agent == "" || r.agent == agent) && r.since.reaches(p.EnvoyVersion) {
+			(r.agent == "" || r.agent == agent) && r.since.fits(p) {
 			return r.strategy, r.splits
 		}
 	}

@@ -21,6 +21,13 @@ func built(major, minor uint32) *corev3.Node {
 	return n
 }
 
+// with is a node of a new Envoy that has some extensions.
+func with(extensions ...*corev3.Extension) *corev3.Node {
+	n := built(1, 40)
+	n.Extensions = extensions
+	return n
+}
+
 func said(version string) *corev3.Node {
 	return &corev3.Node{Id: nodeID, UserAgentName: "envoy", UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: version}}
 }
@@ -28,6 +35,8 @@ func said(version string) *corev3.Node {
 // TestWhoGetsBuckets: Envoy sidecars on delta streams that can compute a bucket, of those that say which
 // release they are.
 func TestWhoGetsBuckets(t *testing.T) {
+	cel, early := &corev3.Extension{Name: "envoy.formatter.cel"}, &corev3.Extension{Name: "envoy.http.early_header_mutation.header_mutation"}
+	disabled := &corev3.Extension{Name: early.Name, Disabled: true}
 	router, other := built(1, 40), built(1, 40)
 	router.Id = "router~10.0.0.1~gateway-1.shop~shop.svc.cluster.local"
 	other.UserAgentName = "grpc-go"
@@ -49,6 +58,10 @@ func TestWhoGetsBuckets(t *testing.T) {
 		{name: "as text", node: said("1.36.2-dev"), option: RoutesAuto, want: ledger.ScopedRoutes, splits: true},
 		{name: "as text, older", node: said("1.9.1"), option: RoutesAuto, want: ledger.ScopedRoutes},
 		{name: "as another text", node: said("nightly"), option: RoutesAuto, want: ledger.ScopedRoutes},
+		{name: "with what it takes", node: with(early, &corev3.Extension{Name: "envoy.filters.http.router"}, cel), option: RoutesAuto, want: ledger.ScopedRoutes, splits: true},
+		{name: "built without CEL", node: with(early), option: RoutesAuto, want: ledger.ScopedRoutes},
+		{name: "built without CEL, asked for", node: with(early), option: RoutesScoped, want: ledger.ScopedRoutes},
+		{name: "without headers of before", node: with(cel, disabled), option: RoutesAuto, want: ledger.ScopedRoutes},
 		{name: "not asked for", node: built(1, 40), option: RoutesVHDS, want: ledger.ScopedRoutes},
 		{name: "whole routes", node: built(1, 40), option: RoutesRDS, want: ledger.WholeRoutes},
 		{name: "the state of the world", node: built(1, 40), option: RoutesAuto, protocol: ledger.Sotw, want: ledger.WholeRoutes},
