@@ -14,13 +14,16 @@ import (
 // Split says which route configurations are split: those of From virtual hosts or more, without
 // the one for unknown hosts, into 2^Bits buckets of names and as many of addresses. Around From
 // virtual hosts, listeners that use the route configuration are replaced.
-type Split struct{ From, Bits int }
+//
+// Each bucket must have the virtual hosts of all wildcards. Where these copies would be more than Copies
+// times all virtual hosts, nothing is split; 0: however many they are.
+type Split struct{ From, Bits, Copies int }
 
 // What is split unless something else is said. VHDS passes 5 ms from a change to its ACK below 500
 // virtual hosts; what buckets cost a proxy when it connects, and a request, is more than most meshes
 // would give for it, so that they come by themselves where a change takes Envoy tens of milliseconds.
 var (
-	AutoSplit   = Split{From: 2048, Bits: bucket.Bits}
+	AutoSplit   = Split{From: 2048, Bits: bucket.Bits, Copies: 2}
 	ScopedSplit = Split{From: 256, Bits: bucket.Bits} // where buckets are asked for
 )
 
@@ -47,6 +50,7 @@ type splitRoutes struct {
 	served bool                  // what was put out last is there in buckets, too
 	hosts  map[string]bucket.Set // what was put out, by the resource names of whole virtual hosts
 	count  int                   // virtual hosts that a service has, as of now
+	wild   int                   // those of them that are of wildcards
 	there  bool                  // the route configuration is put out, not only virtual hosts of it
 	rest   *view.VirtualHost     // the one for unknown hosts, which is in every bucket
 }
@@ -95,7 +99,20 @@ func (p *splitter) keeps() bool {
 
 // splits tells whether a route configuration is to be split whatever was before.
 func (p *splitter) splits(name string, r *splitRoutes) bool {
-	return p.told.Has(name) || !p.whole && r.count >= p.From
+	return p.told.Has(name) || !p.whole && r.count >= p.From && p.pays(r)
+}
+
+// pays tells whether buckets are worth the copies of wildcards.
+func (p *splitter) pays(r *splitRoutes) bool {
+	return p.Copies == 0 || r.wild*bucket.Count(p.Bits) <= p.Copies*r.count
+}
+
+// add counts virtual hosts of one name.
+func (r *splitRoutes) add(host string, n int) {
+	r.count += n
+	if strings.HasPrefix(host, "*") {
+		r.wild += n
+	}
 }
 
 func (p *splitter) of(routeConfig string) *splitRoutes {
@@ -134,9 +151,9 @@ func (p *splitter) recount(out map[string]*view.VirtualHost, whole bool) (otherw
 		_, had := r.hosts[name]
 		switch {
 		case v != nil && !had:
-			r.count++
+			r.add(host, 1)
 		case v == nil && had:
-			r.count--
+			r.add(host, -1)
 		}
 		touched[rc] = true
 	}

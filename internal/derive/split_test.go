@@ -275,3 +275,28 @@ func requireOnlyOf(t *testing.T, d *Delta, service int) {
 		}
 	}
 }
+
+// TestWildcardsAreNotCopiedInVain: each bucket has all wildcards, so that a route configuration with many
+// of them is not split, until there are so many others that it is worth it. What was split stays so, for
+// whom it was.
+func TestWildcardsAreNotCopiedInVain(t *testing.T) {
+	d, st := New(model.DefaultMesh(), 1), store.New()
+	d.SetSplit(Split{From: 4, Bits: 2, Copies: 2})
+	out, _ := d.Index().Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "shop", ScopedRoutes: true})
+	d.Open(out)
+	wild := func(name string, hosts ...model.Host) map[ScopeKey]*Delta {
+		e := &model.ServiceEntry{Meta: model.Meta{Key: model.Key{Kind: model.KindServiceEntry, Namespace: "shop", Name: name}}, Hosts: hosts}
+		e.Template.Ports = []model.ServicePort{{Name: "http", Number: 80, Protocol: model.ProtocolHTTP}}
+		_, changes := st.Apply([]store.Event{{Key: e.Key, Object: e}})
+		return d.Apply(changes).Deltas
+	}
+	wild("two", "*.a.example", "*.b.example")
+	require.Empty(t, grown(d, st, 0, 5)[out].Scopes, "16 copies for 7")
+	require.Len(t, grown(d, st, 5, 6)[out].Scopes, bucket.Count(2), "16 copies for 8")
+	require.False(t, d.Keeps(out))
+
+	got := wild("third", "*.c.example")[out]
+	require.Empty(t, got.Scopes)
+	require.NotNil(t, got.VirtualHosts["80~4~7/*.c.example:80"])
+	require.True(t, d.Keeps(out), "others need not have it so")
+}
