@@ -155,7 +155,7 @@ func (f *serveFlags) addFlags(cmd *cobra.Command) {
 		"`NAME` of the ValidatingWebhookConfiguration that is to trust a certificate which is made, for example moonsail-validator")
 	f.inject.add(cmd)
 	fs.StringVar(&f.strategy, "route-strategy", string(server.RoutesAuto),
-		fmt.Sprintf("how routes reach proxies: auto (VHDS for Envoy sidecars on delta xDS, else RDS; from %d virtual hosts in a route configuration on in buckets of hosts by SRDS, for Envoy 1.34 and newer), rds, vhds, or scoped (auto, but in buckets from %d on)",
+		fmt.Sprintf("how routes reach proxies: auto (VHDS for Envoy sidecars on delta xDS, else RDS; from %d virtual hosts in a route configuration on in buckets of hosts by SRDS, for Envoy 1.40 and newer), rds, vhds, or scoped (auto, but in buckets from %d on, and for Envoy 1.34 and newer)",
 			controlplane.SplitOf(server.RoutesAuto).From, controlplane.SplitOf(server.RoutesScoped).From))
 	fs.StringVar(&f.transport, "xds-transport", string(server.TransportHTTP2),
 		"what serves xDS streams: http2 (Moonsail's own, for a fraction of the CPU time and memory) or grpc (grpc-go)")

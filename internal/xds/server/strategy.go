@@ -24,16 +24,21 @@ var strategies = []struct {
 	{option: RoutesVHDS, strategy: ledger.VirtualHosts},
 	{option: RoutesScoped, typ: model.ProxySidecar, agent: "envoy", since: celInFormats, strategy: ledger.ScopedRoutes, splits: true},
 	{option: RoutesScoped, typ: model.ProxySidecar, agent: "envoy", strategy: ledger.ScopedRoutes},
-	{option: RoutesAuto, typ: model.ProxySidecar, agent: "envoy", since: celInFormats, strategy: ledger.ScopedRoutes, splits: true},
+	{option: RoutesAuto, typ: model.ProxySidecar, agent: "envoy", since: bucketsTried, strategy: ledger.ScopedRoutes, splits: true},
 	{option: RoutesAuto, typ: model.ProxySidecar, agent: "envoy", strategy: ledger.ScopedRoutes},
 }
 
 // release is one of Envoy's: 1.34.
 type release struct{ major, minor int }
 
-// celInFormats is the first release of Envoy that computes %CEL()% wherever formats are, also in the
-// header that a scope is chosen by, if it is built with it. Others refuse listeners with it.
-var celInFormats = release{1, 34}
+var (
+	// celInFormats is the first that computes %CEL()% wherever formats are, also in the header that a scope
+	// is chosen by, if it is built with it. Others refuse listeners with it.
+	celInFormats = release{1, 34}
+	// bucketsTried is the first that gets buckets unasked. VHDS in the route configurations of scopes has
+	// long been said not to work, and 1.34 compiles a bucket's regular expressions anew for each request.
+	bucketsTried = release{1, 40}
+)
 
 // fits tells whether a proxy is of this release or a newer one, with what is asked of it.
 func (r release) fits(p *model.Proxy) bool {

@@ -49,13 +49,14 @@ func TestWhoGetsBuckets(t *testing.T) {
 		splits   bool
 	}{
 		{name: "as built", node: built(1, 40), option: RoutesAuto, want: ledger.ScopedRoutes, splits: true},
-		{name: "the oldest", node: built(1, 34), option: RoutesAuto, want: ledger.ScopedRoutes, splits: true},
+		{name: "not tried", node: built(1, 39), option: RoutesAuto, want: ledger.ScopedRoutes},
+		{name: "not tried, asked for", node: built(1, 39), option: RoutesScoped, want: ledger.ScopedRoutes, splits: true},
 		{name: "of a distant future", node: built(2, 0), option: RoutesAuto, want: ledger.ScopedRoutes, splits: true},
 		{name: "older", node: built(1, 33), option: RoutesAuto, want: ledger.ScopedRoutes},
 		{name: "older, asked for", node: built(1, 33), option: RoutesScoped, want: ledger.ScopedRoutes},
 		{name: "asked for", node: built(1, 34), option: RoutesScoped, want: ledger.ScopedRoutes, splits: true},
 		{name: "not known", node: built(0, 0), option: RoutesAuto, want: ledger.ScopedRoutes},
-		{name: "as text", node: said("1.36.2-dev"), option: RoutesAuto, want: ledger.ScopedRoutes, splits: true},
+		{name: "as text", node: said("1.40.2-dev"), option: RoutesAuto, want: ledger.ScopedRoutes, splits: true},
 		{name: "as text, older", node: said("1.9.1"), option: RoutesAuto, want: ledger.ScopedRoutes},
 		{name: "as another text", node: said("nightly"), option: RoutesAuto, want: ledger.ScopedRoutes},
 		{name: "with what it takes", node: with(early, &corev3.Extension{Name: "envoy.filters.http.router"}, cel), option: RoutesAuto, want: ledger.ScopedRoutes, splits: true},
