@@ -101,22 +101,17 @@ func plots() []experiment.Plot {
 	}
 }
 
-// layoutOf is the product's layout for so many services. The wildcards are virtual hosts, too.
-func layoutOf(services int) string {
-	if by := derive.AutoSplit; services+wildcards >= by.From {
-		return fmt.Sprintf("buckets-%d", 1<<by.Bits)
-	}
-	return "vhds"
-}
+// split is the layout that the product has from derive.AutoSplit.From virtual hosts on.
+func split() string { return fmt.Sprintf("buckets-%d", 1<<derive.AutoSplit.Bits) }
 
-// compare adds the plan's limits for what the product does, and differences to one route
-// configuration that holds all.
+// compare adds the plan's limits for what the product does where there are as many virtual hosts as
+// they are about, and differences to one route configuration that holds all.
 func (b *bench) compare(e *experiment.Experiment, layouts []Layout, n int) {
 	has := func(name string) bool {
 		return slices.ContainsFunc(layouts, func(l Layout) bool { return l.Name == name })
 	}
-	for _, name := range []string{layoutOf(n), "product-auto"} {
-		if !has(name) {
+	for _, name := range []string{split(), "product-auto"} {
+		if !has(name) || n < derive.AutoSplit.From {
 			continue
 		}
 		p := nameOf(name, n)

@@ -5,6 +5,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/moonsail/moonsail/internal/translate"
 	"github.com/moonsail/moonsail/internal/view"
@@ -158,9 +159,12 @@ func shell(name string) item {
 	return item{resource.RouteConfigURL, name, translate.RouteConfig(view.RouteConfig{Name: name}, true)}
 }
 
+// ads is without a limit for what comes first, as agents have it: 5000 clusters take a busy machine longer than
+// Envoy's 15 seconds.
 var ads = &corev3.ConfigSource{
 	ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
 	ResourceApiVersion:    corev3.ApiVersion_V3,
+	InitialFetchTimeout:   durationpb.New(0),
 }
 
 func byRDS(name string) *hcmv3.HttpConnectionManager_Rds {
