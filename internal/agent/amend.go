@@ -12,6 +12,7 @@ import (
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/moonsail/moonsail/internal/agent/amendment"
 	"github.com/moonsail/moonsail/internal/envoy"
@@ -168,5 +169,17 @@ func (s *settings) amended(b *bootstrapv3.Bootstrap) *bootstrapv3.Bootstrap {
 			delete(b.Node.GetMetadata().GetFields(), uncountedMetadata)
 		}
 	}
+	keepStep(b)
 	return b
+}
+
+// keepStep has statistics be evicted every so many flushes, as Envoy wants it, where an amendment has
+// changed how often they are flushed, in milliseconds, and not how often they are evicted.
+func keepStep(b *bootstrapv3.Bootstrap) {
+	flush := b.GetStatsFlushInterval().AsDuration().Truncate(time.Millisecond)
+	if flush <= 0 || b.GetStatsEvictionInterval().AsDuration() != statsEviction {
+		return
+	}
+	step := (statsEviction + flush - 1) / flush * flush
+	b.StatsEviction = &bootstrapv3.Bootstrap_StatsEvictionInterval{StatsEvictionInterval: durationpb.New(step)}
 }

@@ -7,11 +7,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/model"
@@ -129,6 +131,29 @@ func TestUncounted(t *testing.T) {
 	require.False(t, told(c, &bootstrapv3.Bootstrap{StatsConfig: &metricsv3.StatsConfig{}}))
 	c.Workload.Annotations = map[string]string{suffixesAnnotation: "upstream_rq_2xx"}
 	require.False(t, told(c))
+}
+
+// Envoy starts only where statistics are evicted every so many flushes.
+func TestEvictionKeepsStep(t *testing.T) {
+	evicted := func(changes ...*bootstrapv3.Bootstrap) time.Duration {
+		c := bootstrapCases(t)["loopback"]
+		s, err := c.resolve()
+		require.NoError(t, err)
+		s.amendments = changes
+		b, err := s.bootstrap()
+		require.NoError(t, err)
+		return s.amended(b).GetStatsEvictionInterval().AsDuration()
+	}
+	flush := func(d time.Duration) *bootstrapv3.Bootstrap {
+		return &bootstrapv3.Bootstrap{StatsFlushInterval: durationpb.New(d)}
+	}
+	require.Equal(t, time.Minute, evicted())
+	require.Equal(t, time.Minute, evicted(flush(2*time.Second)))
+	require.Equal(t, 63*time.Second, evicted(flush(7*time.Second)))
+	require.Equal(t, 2*time.Minute, evicted(flush(2*time.Minute)))
+	require.Equal(t, 9*time.Second, evicted(flush(3*time.Second), &bootstrapv3.Bootstrap{
+		StatsEviction: &bootstrapv3.Bootstrap_StatsEvictionInterval{StatsEvictionInterval: durationpb.New(9 * time.Second)},
+	}), "it was asked for")
 }
 
 // TestWorkersAreTold: one worker has nothing to balance, and who says otherwise is heard.

@@ -71,6 +71,14 @@ func (s *subject) Stop() { s.admin.Close() }
 
 // Measure implements experiment.Subject: a load, and what workers have while it goes on.
 func (s *subject) Measure(ctx context.Context, _ experiment.Round) (experiment.Sample, error) {
+	sample, err := s.measure(ctx, s.phase)
+	for phase := 2 * s.phase; errors.Is(err, errTooShort) && phase <= maxLonger*s.phase; phase *= 2 {
+		sample, err = s.measure(ctx, phase)
+	}
+	return sample, err
+}
+
+func (s *subject) measure(ctx context.Context, phase time.Duration) (experiment.Sample, error) {
 	if err := s.settle(ctx); err != nil {
 		return nil, err
 	}
@@ -78,7 +86,7 @@ func (s *subject) Measure(ctx context.Context, _ experiment.Round) (experiment.S
 	if err != nil {
 		return nil, err
 	}
-	counts, result, err := s.loaded(ctx)
+	counts, result, err := s.loaded(ctx, phase)
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +118,14 @@ func (s *subject) settle(ctx context.Context) error {
 	}
 }
 
-// loaded looks at the workers while a load has all its connections open.
-func (s *subject) loaded(ctx context.Context) (counts []float64, result *load.Result, err error) {
+// errTooShort is of a load that was over before all of its connections were seen, as on a busy machine.
+var errTooShort = errors.New("connections were seen at once")
+
+// maxLonger bounds how many times as long as it was asked for a load is sent until they are.
+const maxLonger = 16
+
+// loaded looks at the workers while a load has all its connections open, for a phase.
+func (s *subject) loaded(ctx context.Context, phase time.Duration) (counts []float64, result *load.Result, err error) {
 	before, err := s.spoken(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -120,7 +134,7 @@ func (s *subject) loaded(ctx context.Context) (counts []float64, result *load.Re
 	defer stop()
 	seen := make(chan []float64, 1)
 	go func() { seen <- s.look(looking) }()
-	result, err = s.pair.Load(ctx, load.Options{Connections: s.connections, Duration: s.phase, HTTP2: s.http2})
+	result, err = s.pair.Load(ctx, load.Options{Connections: s.connections, Duration: phase, HTTP2: s.http2})
 	stop()
 	counts = <-seen
 	switch {
@@ -129,7 +143,7 @@ func (s *subject) loaded(ctx context.Context) (counts []float64, result *load.Re
 	case result.Failed > 0:
 		return nil, nil, fmt.Errorf("%d of %d requests failed", result.Failed, result.Requests)
 	case int(total(counts)) != s.connections:
-		return nil, nil, fmt.Errorf("%.0f connections were seen at once, not %d", total(counts), s.connections)
+		return nil, nil, fmt.Errorf("%.0f of %d %w", total(counts), s.connections, errTooShort)
 	}
 	after, err := s.spoken(ctx)
 	if err == nil && after < before+uint64(s.connections) { //nolint:gosec // it is positive
