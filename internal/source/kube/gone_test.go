@@ -147,6 +147,7 @@ func versionsGone(t *testing.T, c *kubetest.Cluster, how goner) int {
 	f, kubeconfig := before(t, c)
 	m := followWith(t, kubeconfig)
 	m.ready(t)
+	m.eventually(t, "none that fails, of a server that may have started just now", func() bool { return m.failingKinds() == 0 })
 	for i := range 3 {
 		c.Apply(t, ns, fmt.Sprintf(churned, i, 80))
 	}
