@@ -47,6 +47,9 @@ func heap() uint64 {
 func BenchmarkScope(b *testing.B) {
 	for _, protocol := range []model.Protocol{model.ProtocolHTTP, model.ProtocolTCP, model.ProtocolAuto} {
 		for _, services := range []int{2000, 20000} {
+			if testing.Short() && services > 2000 {
+				continue // that they run is seen at less
+			}
 			b.Run(fmt.Sprintf("%s/services=%d", protocol, services), func(b *testing.B) {
 				d := New(model.DefaultMesh(), 1)
 				d.Apply(manyServices(services, protocol))

@@ -70,7 +70,7 @@ func benchRoute(i, generation int) store.Event {
 // BenchmarkChange is one change from its event to the tables: the cost must not grow with
 // the number of services.
 func BenchmarkChange(b *testing.B) {
-	for _, services := range []int{100, 1000, 20000} {
+	for _, services := range sizes(100, 1000, 20000) {
 		for _, c := range []struct {
 			name   string
 			change func(n int) store.Event
@@ -122,7 +122,7 @@ func BenchmarkChangeScopes(b *testing.B) {
 
 // BenchmarkOpen is a whole scope from nothing: what the first proxy of a kind costs.
 func BenchmarkOpen(b *testing.B) {
-	for _, services := range []int{500, 20000} {
+	for _, services := range sizes(500, 20000) {
 		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
 			e := mesh(b, services, 0)
 			b.ReportAllocs()
@@ -131,4 +131,12 @@ func BenchmarkOpen(b *testing.B) {
 			}
 		})
 	}
+}
+
+// sizes leaves the largest out where benchmarks have to run, and nobody reads what they take.
+func sizes(all ...int) []int {
+	if testing.Short() {
+		return all[:len(all)-1]
+	}
+	return all
 }
