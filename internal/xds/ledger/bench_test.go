@@ -191,12 +191,10 @@ func benchParts(t *table.Table, n, buckets int) {
 	var updates []table.Update
 	for i := range n {
 		part := fmt.Sprint("80~", buckets/2, "~", i%buckets)
-		for _, u := range []table.Update{
+		updates = append(updates, []table.Update{
 			{Type: resource.RouteConfigShell, Name: part, Resource: content{n: 1}.encode(resource.RouteConfigShell, part)},
 			{Type: resource.VirtualHost, Name: fmt.Sprint(part, "/service-", i), Resource: content{n: 1}.encode(resource.VirtualHost, part)},
-		} {
-			updates = append(updates, u)
-		}
+		}...)
 	}
 	t.Commit(2, updates)
 }
