@@ -191,10 +191,10 @@ func benchParts(t *table.Table, n, buckets int) {
 	var updates []table.Update
 	for i := range n {
 		part := fmt.Sprint("80~", buckets/2, "~", i%buckets)
-		updates = append(updates, []table.Update{
-			{Type: resource.RouteConfigShell, Name: part, Resource: content{n: 1}.encode(resource.RouteConfigShell, part)},
-			{Type: resource.VirtualHost, Name: fmt.Sprint(part, "/service-", i), Resource: content{n: 1}.encode(resource.VirtualHost, part)},
-		}...)
+		updates = append(updates,
+			table.Update{Type: resource.RouteConfigShell, Name: part, Resource: content{n: 1}.encode(resource.RouteConfigShell, part)},
+			table.Update{Type: resource.VirtualHost, Name: fmt.Sprint(part, "/service-", i), Resource: content{n: 1}.encode(resource.VirtualHost, part)},
+		)
 	}
 	t.Commit(2, updates)
 }
