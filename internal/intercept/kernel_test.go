@@ -340,11 +340,11 @@ func sameAsText(t *testing.T, h *netns.Host, plan *Ruleset) {
 		return
 	}
 	netns.RequireCommand(t, "nft", "nftables")
-	before := onHost(t, h, "nft", "-n", "list", "table", "inet", tableName)
+	before := onHost(t, h, "nft", "-s", "-n", "list", "table", "inet", tableName)
 	file := filepath.Join(t.TempDir(), "rules.nft")
 	require.NoError(t, os.WriteFile(file, []byte(plan.NFT()), 0o600))
 	onHost(t, h, "nft", "-f", file)
-	require.Equal(t, onHost(t, h, "nft", "-n", "list", "table", "inet", tableName), before)
+	require.Equal(t, onHost(t, h, "nft", "-s", "-n", "list", "table", "inet", tableName), before)
 }
 
 // TestIPTablesIsReplaced: rules that are not wanted any more go, and others' stay.

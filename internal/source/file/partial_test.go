@@ -90,6 +90,7 @@ func TestPoliciesThatCannotBeReadHoldUpTheStart(t *testing.T) {
 			f.becomes("shop=v1")
 			f.complains("a.yaml: error: may have policies that cannot be read", c.problem)
 			require.Zero(t, f.syncs(), "nothing is served")
+			f.until(func() bool { return f.src.Waiting() != nil }, "waiting") // which is known once problems are told
 			require.ErrorContains(t, f.src.Waiting(), "a.yaml")
 			f.write("a.yaml", good)
 			f.until(func() bool { return f.syncs() > 0 }, "synced")

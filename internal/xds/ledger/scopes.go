@@ -107,9 +107,11 @@ func (l *Ledger) limitOfScopes() model.Revision {
 }
 
 // scopesWait tells whether the first scopes must wait: listeners that wait for them take
-// them for all that there are, so that listeners which use others go first.
+// them for all that there are, so that listeners which use others go first. Of a proxy that has
+// connected again with such listeners, those leave first that are no more.
 func (l *Ledger) scopesWait() bool {
-	return l.watches[srds].answer && !l.scopes.late && l.floor(lds, false) != always
+	waiting := !l.scopes.late && l.floor(lds, false) != always
+	return l.watches[srds].answer && (waiting || l.watches[lds].gone != nil)
 }
 
 // takesScopes tells whether the proxy is on its way to scopes that it needs: it was sent some, or their
