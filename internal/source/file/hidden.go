@@ -2,7 +2,6 @@ package file
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -43,9 +42,9 @@ func hides(n *yaml.Node, d *document) bool {
 }
 
 // hold notes whether a file may hide policies; it counts until all are read for the first time.
-func (s *Source) hold(path string, hidden bool) {
+func (s *Source) hold(path string, doubtful bool) {
 	delete(s.held, path)
-	if hidden && s.held != nil {
+	if doubtful && s.held != nil {
 		s.held[path] = struct{}{}
 	}
 }
@@ -61,8 +60,7 @@ func (s *Source) release() {
 		s.Intake.Synced(SourceName)
 		return
 	}
-	err := fmt.Errorf("%s: may have policies that cannot be read, so that nothing is served until it is corrected or taken away",
-		strings.Join(slices.Sorted(maps.Keys(s.held)), ", "))
+	err := errors.New(strings.Join(slices.Sorted(maps.Keys(s.held)), ", ") + ": " + hidden)
 	s.waiting.Store(&err)
 }
 
@@ -79,12 +77,11 @@ func (s *Source) heldProblems() istioapi.Problems {
 	var out istioapi.Problems
 	for path := range s.held {
 		out = append(out, istioapi.Problem{
-			Severity: istioapi.SeverityError, File: path,
-			Message: errHidden.Error(),
+			Severity: istioapi.SeverityError, File: path, Message: hidden,
 		})
 	}
 	return out
 }
 
-var errHidden = errors.New("may have policies that cannot be read, of which no earlier version is known: " +
-	"nothing is served until it is corrected or taken away, and sidecars go on with what they have")
+const hidden = "may have policies that cannot be read, of which no earlier version is known: " +
+	"nothing is served until it is corrected or taken away, and sidecars go on with what they have"
