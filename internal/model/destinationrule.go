@@ -96,7 +96,8 @@ type HashCookie struct {
 	Attributes []HeaderValue
 }
 
-// LocalityLB prefers near endpoints. Enabled nil means on where outlier detection is.
+// LocalityLB prefers near endpoints. Enabled nil means on where outlier detection is. With Failover beside
+// FailoverPriority, localities order the endpoints that labels do not tell apart.
 type LocalityLB struct {
 	Enabled          *bool
 	Distribute       []LocalityDistribute
