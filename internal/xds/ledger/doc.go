@@ -24,7 +24,8 @@
 //     with it is sent again without it; where Envoy's message does not tell which it was,
 //     halves are sent until it is found. A held resource counts as settled, but while
 //     there is one that may refer to it no cluster is removed.
-//  4. On reconnecting only what differs from initial_resource_versions is sent.
+//  4. On reconnecting only what differs from initial_resource_versions is sent. A proxy may ask for
+//     endpoints after everything else: listeners and routes wait until it has, and has those it lacks.
 //  5. A name that is subscribed and does not exist is answered by a removal, and blocks
 //     nothing. A name that is subscribed again is sent again. A changed cluster's
 //     endpoints are sent again: Envoy keeps the new cluster warming until they come.

@@ -27,7 +27,7 @@ type envoy struct {
 	starting                       bool            // all listeners wait for each other
 	asks                           bool            // SRDS is subscribed
 	scoped                         bool            // and was answered
-	order                          []kind          // in which types were asked for first
+	order                          []kind          // in which types were asked for first: in it they are asked for on each stream
 	routes                         map[string]*routeConfig
 	warming                        map[string]bool        // clusters that wait for endpoints
 	usable                         map[string]bool        // clusters of which some version is warm
@@ -91,7 +91,9 @@ func slices2(names ...string) (out [][]byte) {
 // clusters wait for endpoints.
 func (e *envoy) connect() {
 	e.out = nil
-	clear(e.later)
+	if e.started[eds] { // all are asked for now
+		clear(e.later)
+	}
 	if !e.started[cds] {
 		e.request(cds, Request{})
 		return
@@ -117,16 +119,7 @@ func (e *envoy) connect() {
 	for _, n := range slices.Sorted(maps.Keys(e.listed)) {
 		hosts = append(hosts, NameVersion{[]byte(n), []byte(e.listed[n])})
 	}
-	order := []kind{cds, eds, lds} // of the others, that of their first requests ever
 	for _, k := range e.order {
-		if k > lds || k == srds && e.asks {
-			order = append(order, k)
-		}
-	}
-	for _, k := range order {
-		if !e.started[k] {
-			continue
-		}
 		switch k {
 		case cds:
 			e.request(cds, Request{Initial: has(e.clusters)})
@@ -339,10 +332,11 @@ func (e *envoy) dropEndpoints(name string) {
 	e.request(eds, Request{Unsubscribe: slices2(name)})
 }
 
-// look begins to look for the endpoints of clusters that it has not looked for yet.
+// look begins to look for the endpoints of clusters that it has not looked for yet. Envoy
+// holds its requests for endpoints back until it has begun with all of them.
 func (e *envoy) look() {
-	for _, n := range slices.Sorted(maps.Keys(e.later)) {
-		e.request(eds, Request{Subscribe: slices2(n)})
+	if len(e.later) > 0 {
+		e.request(eds, Request{Subscribe: slices2(slices.Sorted(maps.Keys(e.later))...)})
 	}
 	clear(e.later)
 }

@@ -15,6 +15,9 @@ type gate struct {
 	// fresh are clusters that were sent by name (on rebinding and reconnecting), whose
 	// endpoints must be sent.
 	fresh *names.Set
+	// untold: the proxy has connected again with clusters that have endpoints, and has not told
+	// which of those it has. What it lacks is fresh then.
+	untold bool
 	// waits are what is known of the endpoints waited for: a table's new clusters', and fresh's.
 	waits [MaxTables + 1]endpointWait
 }
@@ -43,7 +46,7 @@ func (l *Ledger) limitOfClusters(k kind) model.Revision {
 	if len(resource.Types[l.watches[k].typ].Needs) == 0 || !c.on || !c.wild {
 		return always
 	}
-	if c.todo != nil || len(c.groups) > 0 || c.flight != nil && c.flight.explicit || l.gate.fresh != nil {
+	if c.todo != nil || len(c.groups) > 0 || c.flight != nil && c.flight.explicit || l.gate.fresh != nil || l.gate.untold {
 		return 0
 	}
 	limit := always
@@ -268,7 +271,7 @@ func (l *Ledger) gateClosed() bool {
 // StopWaiting opens the gate for what it waits for. It is for proxies that never ask
 // for endpoints of clusters that they have: they must not wait for ever.
 func (l *Ledger) StopWaiting() {
-	l.gate.fresh, l.returning = nil, false
+	l.gate.fresh, l.gate.untold, l.returning = nil, false, false
 	l.stopWaitingForScopes()
 	for i := range l.states {
 		l.gate.open[i] = max(l.gate.open[i], l.watches[cds].acked(i).add)

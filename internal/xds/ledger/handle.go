@@ -92,9 +92,10 @@ func (l *Ledger) subscribe(k kind, r *Request) {
 	}
 	if k == eds {
 		l.resend = nil // from now on todo has them
-		if first && l.returning {
+		if first && (l.returning || l.gate.untold) {
 			l.waitFor(slices.Collect(w.todo.All())) // its clusters came before the stream broke
 		}
+		l.gate.untold = false
 	}
 	switch {
 	case w.todo == nil && w.gone == nil:
@@ -189,7 +190,9 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 	if w.wild {
 		l.keep(k)
 	}
-	l.returning = l.returning || k == cds
+	if k == cds {
+		l.returning, l.gate.untold = true, !l.watches[eds].on && l.anyEndpoints(r.Initial)
+	}
 	if k == rds {
 		defer l.routesKept(r.Initial)
 	}
@@ -219,6 +222,11 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 		w.todo = l.pool.Without(w.todo, names.Slices(gone))
 	}
 	w.gone = l.pool.With(w.gone, names.Slices(gone))
+}
+
+// anyEndpoints tells whether any of a proxy's clusters has endpoints. Most of them do.
+func (l *Ledger) anyEndpoints(clusters []NameVersion) bool {
+	return slices.ContainsFunc(clusters, func(nv NameVersion) bool { return l.lookupBytes(resource.Endpoints, nv.Name) != nil })
 }
 
 // hasAll tells whether the proxy has exactly what the tables have, at the cost of a hash

@@ -136,7 +136,9 @@ func (x *run) step() {
 		x.note("rebind to %s", x.outbound[x.bound].table.Name())
 		x.ledger.Update(x.states())
 		x.next()
-	case n == 99:
+	case n < 99:
+		x.envoy.look()
+	default:
 		x.note("reconnect")
 		x.unsafe = x.sotw != nil
 		x.connect()
@@ -183,9 +185,17 @@ func (x *run) receive() {
 	}
 }
 
+// busy tells whether something is under way, or comes to be when the proxy has time.
+func (x *run) busy() bool {
+	if len(x.wire)+len(x.envoy.out) == 0 {
+		x.envoy.look()
+	}
+	return len(x.wire)+len(x.envoy.out) > 0
+}
+
 // calm lets everything that is under way arrive.
 func (x *run) calm() {
-	for i := 0; len(x.wire)+len(x.envoy.out) > 0; i++ {
+	for i := 0; x.busy(); i++ {
 		if i > 10_000 {
 			x.fail("it never becomes quiet")
 		}

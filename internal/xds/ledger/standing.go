@@ -162,8 +162,12 @@ func (l *Ledger) Missing(n int) []string {
 		return len(out) < n
 	}
 	for i, s := range l.states {
-		for c := range s.Changed(resource.Cluster, l.gate.open[i]) {
-			if c.Added > l.gate.open[i] && !look(c.Name) {
+		open := l.gate.open[i]
+		if l.gate.untold {
+			open = 0
+		}
+		for c := range s.Changed(resource.Cluster, open) {
+			if c.Added > open && !look(c.Name) {
 				return out
 			}
 		}
