@@ -108,6 +108,10 @@ func TestBucketsStayWhereNothingIsSplit(t *testing.T) {
 	requireBuckets(t, now, 1)
 	l := (*now)[0].State().Get(resource.Listener, "0.0.0.0_80")
 	require.Equal(t, []string{"80"}, l.Resource().RouteConfigs, "listeners look for the whole")
+	require.False(t, resource.UsesScopes([]byte(l.Version)))
+	l = (*other)[0].State().Get(resource.Listener, "0.0.0.0_80")
+	require.Empty(t, l.Resource().RouteConfigs)
+	require.True(t, resource.UsesScopes([]byte(l.Version)), "its version tells it")
 	_, fresh := boundWhole(e, proxy("job", "shop"))
 	require.False(t, asks(fresh))
 }

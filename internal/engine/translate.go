@@ -129,15 +129,27 @@ func put[V any](t *translation, typ resource.Type, views map[string]*V, f func(*
 }
 
 func (t *translation) encode(typ resource.Type, name string, m proto.Message) *resource.Encoded {
-	enc, err := resource.Encode(typ, name, m)
+	enc, err := encoded(typ, name, m)
 	if err != nil {
 		t.fail(typ, name, err)
 		return nil
 	}
-	enc.RouteConfigs = translate.RouteConfigs(m)
 	enc = t.intern.Intern(typ, enc)
 	t.add(typ, name, enc)
 	return enc
+}
+
+func encoded(typ resource.Type, name string, m proto.Message) (enc *resource.Encoded, err error) {
+	routeConfigs, scoped := translate.RouteConfigs(m)
+	if scoped {
+		enc, err = resource.EncodeScoped(name, m)
+	} else {
+		enc, err = resource.Encode(typ, name, m)
+	}
+	if err == nil {
+		enc.RouteConfigs = routeConfigs
+	}
+	return enc, err
 }
 
 func (t *translation) add(typ resource.Type, name string, enc *resource.Encoded) {

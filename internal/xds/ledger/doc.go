@@ -40,8 +40,10 @@
 //     or held back.
 //  11. A listener that uses scopes is sent once these are ACKed, and the virtual hosts of
 //     their route configurations are sent, unless it is one that asks for scopes: Envoy
-//     has it wait itself. Scopes, and routes that their listener had, go when all
-//     listeners are ACKed and have their routes: until then the old ones are in use.
+//     has it wait itself. So it has all as it starts: they go before the first scopes, also
+//     where it connects again before it has those. Scopes, and routes that their listener
+//     had, go when all listeners are ACKed and have their routes: until then the old ones
+//     are in use.
 //  12. Secrets wait for nothing, and nor do their removals: Envoy ACKs clusters when the secrets
 //     are there that they name, or are said not to be, and keeps those that it has.
 package ledger

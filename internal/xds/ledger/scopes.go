@@ -34,8 +34,12 @@ type scopes struct {
 	possible bool
 	// impatient: the proxy does not ask for route configurations of some listener.
 	impatient bool
-	// late: the proxy took listeners without scopes, or had some when it connected.
+	// late: the proxy took listeners without scopes, or had some when it connected, and they do not
+	// wait for the first scopes.
 	late bool
+	// using: it connected again with a listener that uses scopes, besides bucket.Listener. If it has
+	// none, that listener waits for them, as all of a starting Envoy's do.
+	using bool
 	// led: it has bucket.Listener, or was sent it.
 	led bool
 }
@@ -44,6 +48,8 @@ type scopes struct {
 func (l *Ledger) scopesAsked(k kind, r *Request) {
 	switch {
 	case k == srds && len(r.Nonce) == 0:
+		l.scopes.late = l.scopes.late && !(l.scopes.using && len(r.Initial) == 0)
+		l.scopes.using = false
 		l.scopes.possible = l.scopes.possible && (len(r.Initial) > 0 || l.scopes.expected)
 		l.scopes.expected = false
 	case k == rds && l.strategy.Scopes && !l.watches[srds].on:
@@ -53,7 +59,11 @@ func (l *Ledger) scopesAsked(k kind, r *Request) {
 	case k == lds && r.Nonce != nil:
 		l.scopes.impatient = false
 	case k == lds && len(r.Initial) > 0:
-		l.scopes.late, l.scopes.led = true, slices.ContainsFunc(r.Initial, func(nv NameVersion) bool { return string(nv.Name) == bucket.Listener })
+		for _, nv := range r.Initial {
+			asks := string(nv.Name) == bucket.Listener
+			l.scopes.led, l.scopes.using = l.scopes.led || asks, l.scopes.using || !asks && resource.UsesScopes(nv.Version)
+		}
+		l.scopes.late = true
 		l.scopes.possible = l.strategy.Scopes && (l.hadScopes() || l.scopes.led)
 	}
 }
@@ -107,11 +117,9 @@ func (l *Ledger) limitOfScopes() model.Revision {
 }
 
 // scopesWait tells whether the first scopes must wait: listeners that wait for them take
-// them for all that there are, so that listeners which use others go first. Of a proxy that has
-// connected again with such listeners, those leave first that are no more.
+// them for all that there are, so that listeners which use others go first.
 func (l *Ledger) scopesWait() bool {
-	waiting := !l.scopes.late && l.floor(lds, false) != always
-	return l.watches[srds].answer && (waiting || l.watches[lds].gone != nil)
+	return l.watches[srds].answer && !l.scopes.late && l.floor(lds, false) != always
 }
 
 // takesScopes tells whether the proxy is on its way to scopes that it needs: it was sent some, or their

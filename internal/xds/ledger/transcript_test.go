@@ -25,10 +25,10 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into testdata")
 //
 //	stream <delta|sotw> <rds|vhds|scoped>   a new stream, bound to the tables out and in
 //	commit <table> <revision>        then a line for each resource: <type> <name> [content], or -<type> <name>;
-//	                                 behind a listener's content rc:<name>, which it asks for
+//	                                 behind a listener's content rc:<name>, which it asks for, or sc:<name>, which are scopes
 //	request <type> [nonce=<n>] [nack=<message>] [+name] [-name] [name=<content>] [name]
-//	                                 name=<content> is an entry of initial_resource_versions, a bare name one of
-//	                                 resource_names; ~ in a message is a space
+//	                                 name=<content> is an entry of initial_resource_versions (a comma in <content> is a
+//	                                 space), a bare name one of resource_names; ~ in a message is a space
 //	ack                              every response that is not answered
 //	bind <table> <table>
 //
@@ -213,7 +213,7 @@ func (p *player) request(f []string) *Request {
 		case strings.HasPrefix(a, "-"):
 			r.Unsubscribe = append(r.Unsubscribe, []byte(a[1:]))
 		case pair:
-			r.Initial = append(r.Initial, NameVersion{[]byte(key), []byte(p.content([]string{value}).encode(t, key).Version)})
+			r.Initial = append(r.Initial, NameVersion{[]byte(key), []byte(p.content(strings.Split(value, ",")).encode(t, key).Version)})
 		default:
 			r.Names = append(r.Names, []byte(a))
 		}

@@ -27,7 +27,11 @@ type content struct {
 
 func (c content) encode(t resource.Type, name string) *resource.Encoded {
 	s := fmt.Sprintf("%d;%s;%t;%t", c.n, strings.Join(c.refs, ","), c.eds, c.bad)
-	e := resource.EncodeBytes(t, name, protowire.AppendString(protowire.AppendTag(nil, 15, protowire.BytesType), s))
+	value := protowire.AppendString(protowire.AppendTag(nil, 15, protowire.BytesType), s)
+	e := resource.EncodeBytes(t, name, value)
+	if t == resource.Listener && slices.ContainsFunc(c.refs, usesScopes) {
+		e = resource.EncodeBytesScoped(name, value)
+	}
 	for _, ref := range c.refs {
 		if rc, ok := strings.CutPrefix(ref, "rc:"); ok && t == resource.Listener {
 			e.RouteConfigs = append(e.RouteConfigs, rc)

@@ -16,6 +16,7 @@ type Encoded struct {
 	Name string
 	// Version is the hash of the content, in hex: equal content, equal version, in
 	// every control plane of the same build. It is what Envoy reports when it reconnects.
+	// Behind that of a listener which uses scopes stands an "s", see UsesScopes.
 	Version string
 	// RouteConfigs are those that a listener asks for by name. They follow from the content:
 	// what is interned has those of its equal.
@@ -73,6 +74,27 @@ func Encode(t Type, name string, m proto.Message) (*Encoded, error) {
 	}
 	return EncodeBytes(t, name, value), nil
 }
+
+// EncodeScoped is Encode for a listener that uses scopes.
+func EncodeScoped(name string, m proto.Message) (*Encoded, error) {
+	value, err := deterministic.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return EncodeBytesScoped(name, value), nil
+}
+
+// EncodeBytesScoped wraps an already encoded listener that uses scopes.
+func EncodeBytesScoped(name string, value []byte) *Encoded {
+	return encodeVersioned(Listener, name, hash(value)+scoped, value)
+}
+
+// scoped is no hexadecimal digit.
+const scoped = "s"
+
+// UsesScopes tells by its version whether a listener uses scopes: of one that is no more in any table, a
+// proxy that connects again tells nothing else.
+func UsesScopes(version []byte) bool { return len(version) > 0 && version[len(version)-1] == scoped[0] }
 
 // EncodeBytes wraps an already encoded message.
 func EncodeBytes(t Type, name string, value []byte) *Encoded {
