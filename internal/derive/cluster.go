@@ -83,6 +83,7 @@ func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePor
 		ConnectTimeout:  r.mesh().ConnectTimeout,
 		Keepalive:       r.mesh().Keepalive,
 		DNSRefresh:      r.mesh().DNSRefresh,
+		TLSDefaults:     r.mesh().TLSDefaults,
 		External:        svc.External,
 		SubjectAltNames: svc.SubjectAltNames,
 	}

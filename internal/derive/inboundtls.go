@@ -94,11 +94,12 @@ var inboundChains = map[model.MTLSMode]map[reading][]inboundChain{
 // inboundTLS is what a workload's own listeners accept.
 type inboundTLS struct {
 	*model.PeerTLS
-	server *view.ServerTLS // nil: the proxy has no certificates
+	server   *view.ServerTLS    // nil: the proxy has no certificates
+	defaults *model.TLSDefaults // of TLS that a Sidecar asks for
 }
 
 func (s *scope) inboundTLS(r *reader) inboundTLS {
-	out := inboundTLS{PeerTLS: r.peerTLS(s.Key.Namespace, s.labels)}
+	out := inboundTLS{PeerTLS: r.peerTLS(s.Key.Namespace, s.labels), defaults: r.mesh().TLSDefaults}
 	if s.Key.Identity {
 		out.server = view.MeshTLS(r.mesh())
 	}
@@ -125,7 +126,7 @@ func (t inboundTLS) ends(p *inboundPort) *view.ServerTLS {
 	if p.tls == nil || t.Of(p.number) != model.MTLSDisable {
 		return nil
 	}
-	return &view.ServerTLS{Server: p.tls}
+	return &view.ServerTLS{Server: t.defaults.Under(p.tls)}
 }
 
 // plain tells whether no chain of virtualInbound ends TLS.

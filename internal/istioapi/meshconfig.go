@@ -62,6 +62,7 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 	out.Locality = c.localityLB(at.f("localityLbSetting"), said.LocalityLbSetting, true)
 	c.meshIdentity(at, said, given, out)
 	out.OnlyTLS13, out.CipherSuites = c.meshMTLS(at.f("meshMTLS"), said.MeshMTLS)
+	out.TLSDefaults = c.tlsDefaults(at.f("tlsDefaults"), said.TlsDefaults)
 	out.Telemetry = c.meshTelemetry(at, said, given)
 	out.Authorizers = c.externalAuthorizers(at.f("extensionProviders"), said.ExtensionProviders)
 	out.Discovery = c.labelSelectors(at.f("discoverySelectors"), said.DiscoverySelectors)

@@ -17,7 +17,7 @@ var readMeshFields = map[string][]string{
 	"defaultServiceExportTo": nil, "defaultVirtualServiceExportTo": nil, "discoverySelectors": nil, "dnsRefreshRate": nil,
 	"enableAutoMtls": nil, "extensionProviders": nil, "h2UpgradePolicy": nil, "localityLbSetting": nil, "meshMTLS": nil,
 	"outboundTrafficPolicy": {"mode"}, "pathNormalization": nil, "protocolDetectionTimeout": nil, "tcpKeepalive": nil,
-	"trustDomain": nil, "trustDomainAliases": nil, "defaultConfig": model.ProxyConfigFields,
+	"tlsDefaults": nil, "trustDomain": nil, "trustDomainAliases": nil, "defaultConfig": model.ProxyConfigFields,
 }
 
 // readTracing are the fields of defaultConfig.tracing that have an effect.
@@ -49,7 +49,6 @@ var insteadOf = map[string]string{
 	"ingressSelector":             noIngress,
 	"ingressService":              noIngress,
 	"enableEnvoyAccessLogService": "name a provider of kind envoyHttpAls in defaultProviders.accessLogging",
-	"tlsDefaults":                 "give minProtocolVersion and cipherSuites in servers[].tls of Gateways",
 	"defaultTrafficPolicy":        "give a DestinationRule of the root namespace for the host \"*.local\"",
 	"zoneAwareLbSetting":          "use localityLbSetting",
 	"caCertificates":              "give the CA's roots with its certificate, in the Secret cacerts",

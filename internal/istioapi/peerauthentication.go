@@ -80,6 +80,18 @@ func (c *conv) meshMTLS(at path, t *meshconfig.MeshConfig_TLSConfig) (onlyTLS13 
 	return &only, suites
 }
 
+// tlsDefaults is nil where nothing is said.
+func (c *conv) tlsDefaults(at path, t *meshconfig.MeshConfig_TLSConfig) *model.TLSDefaults {
+	if t == nil {
+		return nil
+	}
+	return &model.TLSDefaults{
+		MinVersion:   tlsVersion(t.MinProtocolVersion),
+		CipherSuites: c.cipherSuites(at.f("cipherSuites"), t.CipherSuites),
+		ECDHCurves:   c.knownToEnvoy(at.f("ecdhCurves"), t.EcdhCurves, "a curve", ecdhCurves),
+	}
+}
+
 // trustDomain checks a trust domain as a part of SPIFFE ids.
 func (c *conv) trustDomain(at path, name string) {
 	if err := (model.Identity{TrustDomain: name, Namespace: "x", ServiceAccount: "x"}).Check(); err != nil {

@@ -1,6 +1,7 @@
 package istioapi
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -133,8 +134,8 @@ func (c *conv) serverFiles(at path, certificate, key string, out *model.ServerTL
 }
 
 // tlsVersion is a version as Envoy calls it; empty: its default.
-func tlsVersion(v networking.ServerTLSSettings_TLSProtocol) string {
-	if v == networking.ServerTLSSettings_TLS_AUTO {
+func tlsVersion(v fmt.Stringer) string {
+	if v.String() == networking.ServerTLSSettings_TLS_AUTO.String() {
 		return ""
 	}
 	return "TLSv" + strings.TrimPrefix(v.String(), "TLSV")
@@ -148,13 +149,20 @@ var cipherSuites = []string{
 	"AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-SHA", "AES256-SHA",
 }
 
-// cipherSuites leaves out what Envoy would refuse the listener for.
+// ecdhCurves are those that Envoy knows.
+var ecdhCurves = []string{"P-256", "P-384", "P-521", "X25519", "X25519MLKEM768", "MLKEM1024"}
+
 func (c *conv) cipherSuites(at path, list []string) []string {
+	return c.knownToEnvoy(at, list, "a cipher suite", cipherSuites)
+}
+
+// knownToEnvoy leaves out what Envoy would refuse the listener or the cluster for.
+func (c *conv) knownToEnvoy(at path, list []string, what string, known []string) []string {
 	var out []string
 	for i, s := range list {
 		switch {
-		case !slices.Contains(cipherSuites, s):
-			c.warnf(at.i(i), "%q is not a cipher suite that Envoy knows, and is left out%s", s, didYouMean(s, cipherSuites))
+		case !slices.Contains(known, s):
+			c.warnf(at.i(i), "%q is not %s that Envoy knows, and is left out%s", s, what, didYouMean(s, known))
 		case slices.Contains(out, s):
 			c.warnf(at.i(i), "%q is listed twice; remove one", s)
 		default:

@@ -89,6 +89,7 @@ type ServerTLS struct {
 	MinVersion       string   // "TLSv1_2"; empty: Envoy's default
 	MaxVersion       string
 	CipherSuites     []string
+	ECDHCurves       []string // the mesh's default; empty: Envoy's
 	// InsecureSkipVerify takes any certificate of clients.
 	InsecureSkipVerify bool
 }

@@ -23,6 +23,7 @@ type Mesh struct {
 	// CipherSuites are those that workloads take the mesh's mutual TLS 1.2 with; empty: Envoy's default.
 	// TLS 1.3 has its own.
 	CipherSuites []string
+	TLSDefaults  *TLSDefaults // nil: Envoy's
 	// MeshHTTP2: whether sidecars speak HTTP/2 to sidecars, whatever their applications speak. By default they
 	// do, but where limits are set that are about connections of HTTP/1.1.
 	MeshHTTP2 H2Upgrade

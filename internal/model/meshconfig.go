@@ -20,6 +20,7 @@ type MeshConfig struct {
 	AutoMTLS           *bool
 	OnlyTLS13          *bool
 	CipherSuites       []string
+	TLSDefaults        *TLSDefaults
 	MeshHTTP2          *H2Upgrade
 	Paths              *PathNormalization
 	Topology           *Topology
@@ -54,7 +55,7 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	set(&m.MeshHTTP2, c.MeshHTTP2)
 	set(&m.Paths, c.Paths)
 	set(&m.Topology, c.Topology)
-	m.TrustDomainAliases, m.CipherSuites = c.TrustDomainAliases, c.CipherSuites
+	m.TrustDomainAliases, m.CipherSuites, m.TLSDefaults = c.TrustDomainAliases, c.CipherSuites, c.TLSDefaults
 	m.Authorizers = c.Authorizers
 	set(&m.Locality, given(c.Locality))
 	set(&m.Keepalive, given(c.Keepalive))

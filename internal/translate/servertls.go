@@ -44,12 +44,12 @@ func userServerTLS(t *model.ServerTLS, http bool) (*corev3.TransportSocket, erro
 
 // tlsParams has only what the server says: Envoy's default is TLS 1.2 at least.
 func tlsParams(t *model.ServerTLS) *tlsv3.TlsParameters {
-	if t.MinVersion == "" && t.MaxVersion == "" && len(t.CipherSuites) == 0 {
+	if t.MinVersion == "" && t.MaxVersion == "" && len(t.CipherSuites) == 0 && len(t.ECDHCurves) == 0 {
 		return nil
 	}
 	return &tlsv3.TlsParameters{
 		TlsMinimumProtocolVersion: tlsProtocol(t.MinVersion), TlsMaximumProtocolVersion: tlsProtocol(t.MaxVersion),
-		CipherSuites: t.CipherSuites,
+		CipherSuites: t.CipherSuites, EcdhCurves: t.ECDHCurves,
 	}
 }
 

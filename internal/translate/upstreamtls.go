@@ -116,7 +116,7 @@ func upstreamTLS(v *view.Cluster) (*tlsv3.UpstreamTlsContext, error) {
 
 // userTLS has certificates from files of the sidecar, or from a secret by SDS.
 func userTLS(v *view.Cluster, t *model.ClientTLS) (*tlsv3.UpstreamTlsContext, error) {
-	common := &tlsv3.CommonTlsContext{TlsParams: tlsVersions}
+	common := &tlsv3.CommonTlsContext{TlsParams: clientParams(v.TLSDefaults)}
 	if protocolOf(v) == upstreamHTTP2 {
 		common.AlpnProtocols = []string{"h2"}
 	}
@@ -129,6 +129,17 @@ func userTLS(v *view.Cluster, t *model.ClientTLS) (*tlsv3.UpstreamTlsContext, er
 		setVerification(common, v, t)
 	}
 	return &tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: t.SNI}, nil
+}
+
+// clientParams are for servers that are not the mesh's.
+func clientParams(d *model.TLSDefaults) *tlsv3.TlsParameters {
+	if d == nil || len(d.CipherSuites)+len(d.ECDHCurves) == 0 {
+		return tlsVersions
+	}
+	return &tlsv3.TlsParameters{
+		TlsMinimumProtocolVersion: tlsVersions.TlsMinimumProtocolVersion, TlsMaximumProtocolVersion: tlsVersions.TlsMaximumProtocolVersion,
+		CipherSuites: d.CipherSuites, EcdhCurves: d.ECDHCurves,
+	}
 }
 
 func setClientCertificate(common *tlsv3.CommonTlsContext, t *model.ClientTLS) error {
