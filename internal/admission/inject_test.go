@@ -155,4 +155,11 @@ func TestInjectionGoesByProxyConfigs(t *testing.T) {
 	st.Apply([]store.Event{{Key: web.Key, Object: web}, {Key: mesh.Key, Object: mesh}})
 	require.Contains(t, patch(), "--concurrency=3")
 	require.Contains(t, patch(), "OF_THE_MESH")
+
+	const atLoopback = "REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION"
+	require.NotContains(t, patch(), atLoopback)
+	local, yes := *mesh, true
+	local.ResourceVersion, local.LocalInbound = "2", &yes
+	st.Apply([]store.Event{{Key: local.Key, Object: &local}})
+	require.Contains(t, patch(), atLoopback)
 }

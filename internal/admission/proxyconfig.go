@@ -11,7 +11,7 @@ func (h *Handler) proxyConfigs() *model.ProxyConfigs {
 	out := &model.ProxyConfigs{RootNamespace: h.RootNamespace}
 	key := model.Key{Kind: model.KindMeshConfig, Namespace: h.RootNamespace, Name: istioapi.MeshConfigName}
 	if m, ok := snap.Get(key).(*model.MeshConfig); ok {
-		out.Default = m.ProxyDefaults
+		out.TakeMesh(m)
 	}
 	for o := range snap.All(model.KindProxyConfig) {
 		out.Add(o)

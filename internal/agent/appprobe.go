@@ -23,6 +23,9 @@ import (
 // Istio's form, a prober by path.
 const AppProbersVariable = "ISTIO_KUBE_APP_PROBERS"
 
+// LocalProbesVariable is "true" where applications are called at the loopback address, as the mesh says: Istio's name.
+const LocalProbesVariable = "REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION"
+
 // appProbe is what is asked an application. Exactly one of the first three is set.
 type appProbe struct {
 	HTTPGet *struct {
@@ -55,6 +58,9 @@ func (a *agent) serveAppProbes(mux *http.ServeMux) error {
 		return fmt.Errorf("environment variable %s holds no probers by path: %w", AppProbersVariable, err)
 	}
 	host := a.Workload.IPs[0]
+	if local, _ := strconv.ParseBool(os.Getenv(LocalProbesVariable)); local {
+		host = loopback(host)
+	}
 	for path, p := range probes {
 		if !strings.HasPrefix(path, "/app-health/") && !strings.HasPrefix(path, "/app-lifecycle/") {
 			return fmt.Errorf("environment variable %s: path %q begins neither with /app-health/ nor with /app-lifecycle/", AppProbersVariable, path)
@@ -65,6 +71,14 @@ func (a *agent) serveAppProbes(mux *http.ServeMux) error {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { p.answer(w, r, host) })
 	}
 	return nil
+}
+
+// loopback is the address of this host in the family of an address.
+func loopback(address string) string {
+	if strings.Contains(address, ":") {
+		return "::1"
+	}
+	return "127.0.0.1"
 }
 
 func (p *appProbe) answer(w http.ResponseWriter, r *http.Request, host string) {

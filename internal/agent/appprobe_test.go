@@ -28,6 +28,23 @@ func probed(t *testing.T, probers string) *httptest.Server {
 	return s
 }
 
+// TestProbesAtTheLoopbackAddress: where the mesh has applications called there, probes go there, too.
+func TestProbesAtTheLoopbackAddress(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	t.Cleanup(app.Close)
+	t.Setenv(AppProbersVariable, `{"/app-health/a/livez":{"httpGet":{"port":`+portOf(app.URL)+`}}}`)
+	ask := func() int {
+		a, mux, w := &agent{settings: &settings{Config: Config{Workload: Workload{IPs: []string{"127.0.0.9"}}}}}, http.NewServeMux(), httptest.NewRecorder()
+		require.NoError(t, a.serveAppProbes(mux))
+		mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/app-health/a/livez", http.NoBody))
+		return w.Code
+	}
+	require.Equal(t, http.StatusInternalServerError, ask(), "nothing listens at the workload's address")
+	t.Setenv(LocalProbesVariable, "true")
+	require.Equal(t, http.StatusTeapot, ask())
+	require.Equal(t, "::1", loopback("2001:db8::1"))
+}
+
 func portOf(address string) string {
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(strings.TrimPrefix(address, "http://"), "https://"))
 	return port

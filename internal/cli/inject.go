@@ -125,7 +125,7 @@ func (f *injectFlags) readMesh(c *inject.Config) error {
 	said := &model.ProxyConfigs{RootNamespace: model.DefaultMesh().RootNamespace}
 	for _, o := range tree.Objects {
 		if m, ok := o.(*model.MeshConfig); ok && m.Namespace == said.RootNamespace {
-			said.Default = m.ProxyDefaults
+			said.TakeMesh(m)
 		}
 		said.Add(o)
 	}

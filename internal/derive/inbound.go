@@ -120,7 +120,13 @@ func (s *scope) inboundPorts(r *reader) []inboundPort {
 	if s.Key.Interception == model.InterceptNone {
 		return nil
 	}
-	return s.servicePorts(r)
+	out := s.servicePorts(r)
+	if r.mesh().LocalInbound && s.Key.Type == model.ProxySidecar {
+		for i := range out {
+			out[i].address, out[i].appPort = s.local(), out[i].number
+		}
+	}
+	return out
 }
 
 // servicePorts are those at which the workload's services reach it.

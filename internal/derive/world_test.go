@@ -258,6 +258,10 @@ func (w *world) meshConfig() model.Object {
 	if w.chance(0.3) {
 		c.TLSDefaults = &model.TLSDefaults{MinVersion: "TLSv1_3", ECDHCurves: []string{pick(w, []string{"P-256", "X25519"})}}
 	}
+	if w.chance(0.3) {
+		yes := true
+		c.LocalInbound = &yes
+	}
 	c.Authorizers = w.authorizers()
 	if w.chance(0.5) {
 		file := "/dev/stdout"

@@ -47,6 +47,7 @@ const (
 	autoImage = "auto"
 
 	envProbers = "ISTIO_KUBE_APP_PROBERS"
+	envLocal   = "REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION"
 	envMetrics = "ISTIO_PROMETHEUS_ANNOTATIONS"
 
 	binary = "moonsail" // in the image's PATH

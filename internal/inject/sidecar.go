@@ -280,12 +280,21 @@ func (r *request) env() ([]corev1.EnvVar, error) {
 		{"ISTIO_META_OWNER", r.owner.uri()},
 		{"ISTIO_META_MESH_ID", first(r.MeshID, r.TrustDomain)},
 		{"TRUST_DOMAIN", r.TrustDomain},
+		{envLocal, r.localProbes()},
 	} {
 		if row[1] != "" {
 			out = append(out, corev1.EnvVar{Name: row[0], Value: row[1]})
 		}
 	}
 	return append(out, r.metadataEnv()...), nil
+}
+
+// localProbes is "true" where probes are asked at the loopback address, as calls are.
+func (r *request) localProbes() string {
+	if r.inboundMode() == localInbound {
+		return "true"
+	}
+	return ""
 }
 
 // compact takes out the spaces that protojson varies on purpose.

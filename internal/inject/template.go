@@ -29,21 +29,33 @@ type data struct {
 	Values         map[string]any
 	Revision       string
 	NativeSidecars bool
-	ProxyImage     string
-	ProxyInitImage string
-	ProxyUID       int64
-	ProxyGID       int64
+	// InboundTrafficPolicyMode is "localhost" or "passthrough".
+	InboundTrafficPolicyMode string
+	ProxyImage               string
+	ProxyInitImage           string
+	ProxyUID                 int64
+	ProxyGID                 int64
 }
 
 func (r *request) data() *data {
 	d := &data{
 		TypeMeta: r.owner.TypeMeta, ObjectMeta: r.pod.ObjectMeta, Spec: r.pod.Spec,
 		ProxyConfig: r.proxyConfig, MeshConfig: &meshconfig.MeshConfig{DefaultConfig: r.configs.base, TrustDomain: r.TrustDomain},
-		Values: r.Values, Revision: r.Revision, NativeSidecars: r.native,
+		Values: r.Values, Revision: r.Revision, NativeSidecars: r.native, InboundTrafficPolicyMode: r.inboundMode(),
 		ProxyImage: r.image(), ProxyInitImage: r.image(), ProxyUID: proxyID, ProxyGID: proxyID,
 	}
 	d.DeploymentMeta.Namespace, d.DeploymentMeta.Name = r.owner.Namespace, r.owner.Name
 	return d
+}
+
+const localInbound, passInbound = "localhost", "passthrough"
+
+// inboundMode says where the mesh has applications called, as Istio's templates know it.
+func (c *Config) inboundMode() string {
+	if c.ProxyConfigs != nil && c.ProxyConfigs.LocalInbound {
+		return localInbound
+	}
+	return passInbound
 }
 
 // functions are those of Istio's templates that do not belong to its own one: the same names,

@@ -51,6 +51,10 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 	if said.OutboundTrafficPolicy != nil {
 		out.Outbound = c.outboundMode(at.f("outboundTrafficPolicy").f("mode"), said.OutboundTrafficPolicy.Mode)
 	}
+	if p := said.InboundTrafficPolicy; p != nil {
+		local := p.Mode == meshconfig.MeshConfig_InboundTrafficPolicy_LOCALHOST
+		out.LocalInbound = &local
+	}
 	if given["accessLogFile"] {
 		out.AccessLogFile = &said.AccessLogFile
 	}

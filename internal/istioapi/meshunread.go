@@ -15,7 +15,7 @@ import (
 var readMeshFields = map[string][]string{
 	"accessLogFile": nil, "connectTimeout": nil, "defaultDestinationRuleExportTo": nil, "defaultHttpRetryPolicy": nil,
 	"defaultServiceExportTo": nil, "defaultVirtualServiceExportTo": nil, "discoverySelectors": nil, "dnsRefreshRate": nil,
-	"enableAutoMtls": nil, "extensionProviders": nil, "h2UpgradePolicy": nil, "localityLbSetting": nil, "meshMTLS": nil,
+	"enableAutoMtls": nil, "extensionProviders": nil, "h2UpgradePolicy": nil, "inboundTrafficPolicy": nil, "localityLbSetting": nil, "meshMTLS": nil,
 	"outboundTrafficPolicy": {"mode"}, "pathNormalization": nil, "protocolDetectionTimeout": nil, "tcpKeepalive": nil,
 	"tlsDefaults": nil, "trustDomain": nil, "trustDomainAliases": nil, "defaultConfig": model.ProxyConfigFields,
 }
@@ -30,9 +30,6 @@ var asItIs = map[string]func(said *meshconfig.MeshConfig, namespace string) bool
 	"proxyInboundListenPort": func(m *meshconfig.MeshConfig, _ string) bool { return m.ProxyInboundListenPort == 15006 },
 	"ingressControllerMode": func(m *meshconfig.MeshConfig, _ string) bool {
 		return m.IngressControllerMode == meshconfig.MeshConfig_OFF
-	},
-	"inboundTrafficPolicy": func(m *meshconfig.MeshConfig, _ string) bool {
-		return m.InboundTrafficPolicy.GetMode() == meshconfig.MeshConfig_InboundTrafficPolicy_PASSTHROUGH
 	},
 	"enableEnvoyAccessLogService": func(m *meshconfig.MeshConfig, _ string) bool { return !m.EnableEnvoyAccessLogService },
 	"disableEnvoyListenerLog":     func(m *meshconfig.MeshConfig, _ string) bool { return !m.DisableEnvoyListenerLog },

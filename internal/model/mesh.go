@@ -13,7 +13,9 @@ type Mesh struct {
 	DefaultRetry   Retry
 	InboundRetry   Retry  // of sidecars' calls of their own application; not of gRPC
 	InboundPort    uint32 // 15006
-	OutboundPort   uint32 // 15001
+	// LocalInbound: applications are called at the loopback address, not where the connection was going.
+	LocalInbound bool
+	OutboundPort uint32 // 15001
 
 	TrustDomain        string   // of the mesh's identities
 	TrustDomainAliases []string // that are believed, too

@@ -10,6 +10,7 @@ import (
 type MeshConfig struct {
 	Meta
 	Outbound       *OutboundMode
+	LocalInbound   *bool
 	AccessLogFile  *string
 	ConnectTimeout *time.Duration
 	DefaultRetry   *Retry
@@ -46,6 +47,7 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	}
 	m := *base
 	set(&m.Outbound, c.Outbound)
+	set(&m.LocalInbound, c.LocalInbound)
 	set(&m.AccessLogFile, c.AccessLogFile)
 	set(&m.ConnectTimeout, c.ConnectTimeout)
 	set(&m.TrustDomain, c.TrustDomain)

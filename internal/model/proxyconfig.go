@@ -19,7 +19,13 @@ type ProxyConfig struct {
 type ProxyConfigs struct {
 	Default       string // the mesh's defaultConfig, as JSON; empty: there is none
 	RootNamespace string
+	LocalInbound  bool           // applications listen at the loopback address
 	List          []*ProxyConfig // the oldest first
+}
+
+// TakeMesh takes what the mesh's configuration says.
+func (p *ProxyConfigs) TakeMesh(m *MeshConfig) {
+	p.Default, p.LocalInbound = m.ProxyDefaults, m.LocalInbound != nil && *m.LocalInbound
 }
 
 // Add takes an object, if it is a ProxyConfig, in its place.
