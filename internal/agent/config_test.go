@@ -158,8 +158,8 @@ func TestProxyConfigThatDoesNothing(t *testing.T) {
 		return out.String()
 	}
 	require.NotContains(t, logged("concurrency: 2\nproxyMetadata: {A: b}\ntracing: {sampling: 1}"), "have no effect")
-	require.Contains(t, logged("concurrency: 2\nstatsdUdpAddress: a:1\nproxyHeaders: {server: {disabled: true}}"),
-		`have no effect in Moonsail yet" fields="proxyHeaders, statsdUdpAddress"`)
+	require.Contains(t, logged("concurrency: 2\nstatsdUdpAddress: a:1\nproxyBootstrapTemplatePath: /b"),
+		`have no effect in Moonsail yet" fields="proxyBootstrapTemplatePath, statsdUdpAddress"`)
 }
 
 func TestProxyConfigLayers(t *testing.T) {

@@ -32,7 +32,7 @@ func (s *scope) deriveGatewayListener(r *reader, k listenerKey) {
 		l.Chains[i].Name = fmt.Sprintf("%s#%d", l.Name, i)
 	}
 	s.listenOn(l)
-	normalize(r.mesh(), l)
+	s.normalize(r.mesh(), l)
 	s.authorizeListener(r, l)
 	s.observe(l)
 	s.extend(l)

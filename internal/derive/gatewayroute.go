@@ -76,7 +76,7 @@ func (s *scope) gatewayVirtualHost(r *reader, routeConfig string, h model.Host) 
 	}
 	out := &view.VirtualHost{
 		RouteConfig: routeConfig, Name: fmt.Sprintf("%s:%d", h, plan.servers[0].server.Port.Number),
-		Domains: []string{string(h)}, IncludeAttempts: true, FromOutside: true,
+		Domains: []string{string(h)}, IncludeAttempts: !s.headers(r.mesh()).NoAttempts, FromOutside: true,
 	}
 	found, took := false, &hostResult{}
 	var seen []seenRoutes

@@ -75,7 +75,7 @@ func (s *scope) deriveInbound(r *reader) {
 	s.authorize(r, out)
 	for _, l := range out.Listeners {
 		s.listenOn(l)
-		normalize(r.mesh(), l)
+		s.normalize(r.mesh(), l)
 		s.observe(l)
 		s.extend(l)
 	}

@@ -46,7 +46,7 @@ func (s *scope) deriveListener(mesh *model.Mesh, k listenerKey) {
 		l.Chains[i].Name = fmt.Sprintf("%s#%d", l.Name, i)
 	}
 	s.listenOn(l)
-	normalize(mesh, l)
+	s.normalize(mesh, l)
 	s.observe(l)
 	s.extend(l)
 	s.out.Listeners[l.Name] = l

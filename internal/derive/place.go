@@ -42,19 +42,27 @@ func (s *scope) listenOn(l *view.Listener) {
 	}
 }
 
-// normalize has the listener's requests have their paths as the mesh says, before anything looks at them, and
-// silent clients be waited for as long as it says.
-func normalize(mesh *model.Mesh, l *view.Listener) {
+// headers are which the scope's proxies set: as they say, else as the mesh says.
+func (s *scope) headers(mesh *model.Mesh) model.ProxyHeaders {
+	if s.Key.Headers.Said {
+		return s.Key.Headers
+	}
+	return mesh.Headers
+}
+
+// normalize has the listener's requests have their paths as the mesh says, before anything looks at them, proxies
+// set headers as is said, and silent clients be waited for as long as the mesh says.
+func (s *scope) normalize(mesh *model.Mesh, l *view.Listener) {
 	if d := mesh.DetectionTimeout; d != nil && l.ContinueOnTimeout {
 		l.InspectTimeout, l.InspectForever = *d, *d == 0
 	}
 	for i := range l.Chains {
 		if http := l.Chains[i].HTTP; http != nil {
-			http.Paths = mesh.Paths
+			http.Paths, http.Headers = mesh.Paths, s.headers(mesh)
 		}
 	}
 	if l.Default != nil && l.Default.HTTP != nil {
-		l.Default.HTTP.Paths = mesh.Paths
+		l.Default.HTTP.Paths, l.Default.HTTP.Headers = mesh.Paths, s.headers(mesh)
 	}
 }
 

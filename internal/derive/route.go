@@ -29,7 +29,7 @@ func (s *scope) deriveVirtualHost(r *reader, at placement, h model.Host, svc *mo
 		RouteConfig:     at.routeConfig,
 		Name:            fmt.Sprintf("%s:%d", h, port.Number),
 		Domains:         s.hostDomains(h, svc),
-		IncludeAttempts: true,
+		IncludeAttempts: !s.headers(r.mesh()).NoAttempts,
 	}
 	if at.sniffed {
 		v.Domains = []string{"*"}

@@ -15,27 +15,28 @@ type ScopeKey struct {
 	Namespace    string
 	Sidecar      model.Key // the Sidecar that selects it; zero: none
 	Interception model.Interception
-	Domain       string         // of the cluster
-	Labels       string         // outbound: those that anybody asks for; inbound, and of routers: all
-	Locality     model.Locality // where it matters to endpoints
-	Node         string         // likewise
-	IP           string         // inbound: where listeners are bound to it, or services name it; of routers: the latter
-	Ports        string         // inbound, and of routers: named ports, "name=number,..."
-	Families     model.Families // of its proxies' addresses
-	Identity     bool           // its proxies have certificates
-	Account      string         // outbound: the service account that its proxies are known to have, where secrets are for some
-	Version      string         // of its proxies, where EnvoyFilters ask for it
-	Metadata     string         // of its proxies: what EnvoyFilters ask for, as Labels
-	Modules      bool           // its proxies' agents fetch modules of plugins
-	Extensions   bool           // what such agents ask for, and nothing else
-	Uncounted    bool           // its proxies keep no statistics of clusters' answers by code
-	AnyWorker    bool           // inbound: connections need not be spread evenly over its proxies' workers
-	Unprivileged bool           // its proxies listen where applications connect, and cannot on ports below 1024
-	Names        bool           // what applications ask DNS for, and nothing else
-	Topology     model.Topology // of routers: what is before them, as they say
-	Scoped       bool           // outbound: large route configurations are split into buckets
-	Split        SplitSet       // outbound: route configurations that are, whatever their size, and whether or not others are, as its proxies have them so
-	Generation   int            // outbound: 0, or 1 for proxies that need not have the buckets that 0 kept when they came
+	Domain       string             // of the cluster
+	Labels       string             // outbound: those that anybody asks for; inbound, and of routers: all
+	Locality     model.Locality     // where it matters to endpoints
+	Node         string             // likewise
+	IP           string             // inbound: where listeners are bound to it, or services name it; of routers: the latter
+	Ports        string             // inbound, and of routers: named ports, "name=number,..."
+	Families     model.Families     // of its proxies' addresses
+	Identity     bool               // its proxies have certificates
+	Account      string             // outbound: the service account that its proxies are known to have, where secrets are for some
+	Version      string             // of its proxies, where EnvoyFilters ask for it
+	Metadata     string             // of its proxies: what EnvoyFilters ask for, as Labels
+	Modules      bool               // its proxies' agents fetch modules of plugins
+	Extensions   bool               // what such agents ask for, and nothing else
+	Uncounted    bool               // its proxies keep no statistics of clusters' answers by code
+	AnyWorker    bool               // inbound: connections need not be spread evenly over its proxies' workers
+	Unprivileged bool               // its proxies listen where applications connect, and cannot on ports below 1024
+	Names        bool               // what applications ask DNS for, and nothing else
+	Topology     model.Topology     // of routers: what is before them, as they say
+	Headers      model.ProxyHeaders // that its proxies set, as they say
+	Scoped       bool               // outbound: large route configurations are split into buckets
+	Split        SplitSet           // outbound: route configurations that are, whatever their size, and whether or not others are, as its proxies have them so
+	Generation   int                // outbound: 0, or 1 for proxies that need not have the buckets that 0 kept when they came
 }
 
 // String names a scope for people: "outbound/shop", with what else tells it apart.
@@ -83,6 +84,9 @@ func (k ScopeKey) String() string {
 	if k.Unprivileged {
 		parts = append(parts, "unprivileged")
 	}
+	if k.Headers.Said {
+		parts = append(parts, k.Headers.String())
+	}
 	if k.Topology.Said {
 		parts = append(parts, k.Topology.String())
 	}
@@ -108,7 +112,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 	}
 	base := ScopeKey{
 		Type: p.Type, Namespace: p.Namespace, Interception: p.Interception, Domain: p.ClusterDomain(),
-		Families: p.Families(), Identity: p.Identity, Modules: p.Modules, Uncounted: p.Uncounted,
+		Families: p.Families(), Identity: p.Identity, Modules: p.Modules, Uncounted: p.Uncounted, Headers: p.Headers,
 	}
 	base.Version, base.Metadata = x.proxies.of(p)
 	if p.Type == model.ProxyRouter {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/encoding/protojson"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -61,6 +62,7 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 	c.meshConnections(at, said, out)
 	out.DefaultRetry = (&routeConv{conv: c}).retry(at.f("defaultHttpRetryPolicy"), said.DefaultHttpRetryPolicy)
 	out.Paths = pathNormalization(said.PathNormalization)
+	out.Headers = proxyHeaders(said.GetDefaultConfig().GetProxyHeaders())
 	out.Topology = topology(said.GetDefaultConfig().GetGatewayTopology())
 	// Whether failover has outlier detection beside it is for each destination rule to say.
 	out.Locality = c.localityLB(at.f("localityLbSetting"), said.LocalityLbSetting, true)
@@ -104,6 +106,18 @@ func pathNormalization(n *meshconfig.MeshConfig_ProxyPathNormalization) *model.P
 		return nil
 	}
 	out := model.PathNormalization(n.GetNormalization().String())
+	return &out
+}
+
+// proxyHeaders is nil where nothing is said.
+func proxyHeaders(h *meshconfig.ProxyConfig_ProxyHeaders) *model.ProxyHeaders {
+	if h == nil {
+		return nil
+	}
+	var said map[string]any
+	text, _ := protojson.Marshal(h) // it was decoded from JSON
+	_ = json.Unmarshal(text, &said)
+	out := model.ProxyHeadersOf(said)
 	return &out
 }
 

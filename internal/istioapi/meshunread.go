@@ -23,6 +23,13 @@ var readMeshFields = map[string][]string{
 // readTracing are the fields of defaultConfig.tracing that have an effect.
 var readTracing = []string{"customTags", "maxPathTagLength", "sampling", "zipkin"}
 
+// readHeaders are likewise of defaultConfig.proxyHeaders. That no peer outside of the mesh is told who calls
+// (metadataExchangeHeaders) holds anyway.
+var readHeaders = []string{
+	"attemptCount", "envoyDebugHeaders", "forwardedClientCert", "metadataExchangeHeaders", "requestId", "server", "setCurrentClientCertDetails",
+	"xForwardedPort",
+}
+
 // asItIs tells of fields that are not read whether they say what holds anyway.
 var asItIs = map[string]func(said *meshconfig.MeshConfig, namespace string) bool{
 	"rootNamespace":          func(m *meshconfig.MeshConfig, ns string) bool { return m.RootNamespace == ns },
@@ -91,6 +98,8 @@ func (c *conv) unreadPart(at path, tree any, s *shape, read []string) {
 			c.unread(at.f(name), "")
 		case name == "tracing":
 			c.unreadPart(at.f(name), fields[name], s.fields[name].shape(), readTracing)
+		case name == "proxyHeaders":
+			c.unreadPart(at.f(name), fields[name], s.fields[name].shape(), readHeaders)
 		}
 	}
 }

@@ -36,6 +36,8 @@ type Mesh struct {
 
 	Topology Topology // of gateways that say nothing of their own
 
+	Headers ProxyHeaders // of proxies that say nothing of their own
+
 	Keepalive *TCPKeepalive // of connections to upstreams; a DestinationRule's fields go before
 	// DNSRefresh is how often names are resolved where the answer has no time to live; 0: Istio's default.
 	DNSRefresh time.Duration

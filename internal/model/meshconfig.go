@@ -25,6 +25,7 @@ type MeshConfig struct {
 	MeshHTTP2          *H2Upgrade
 	Paths              *PathNormalization
 	Topology           *Topology
+	Headers            *ProxyHeaders
 	Locality           *LocalityLB
 	Keepalive          *TCPKeepalive
 	DNSRefresh         *time.Duration
@@ -57,6 +58,7 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	set(&m.MeshHTTP2, c.MeshHTTP2)
 	set(&m.Paths, c.Paths)
 	set(&m.Topology, c.Topology)
+	set(&m.Headers, c.Headers)
 	m.TrustDomainAliases, m.CipherSuites, m.TLSDefaults = c.TrustDomainAliases, c.CipherSuites, c.TLSDefaults
 	m.Authorizers = c.Authorizers
 	set(&m.Locality, given(c.Locality))

@@ -64,6 +64,8 @@ type Proxy struct {
 	Unprivileged bool
 	// Topology is a router's, from its PROXY_CONFIG.
 	Topology Topology
+	// Headers are which it sets, likewise.
+	Headers ProxyHeaders
 	// Verified: it has shown by its certificate that it is of Namespace and ServiceAccount.
 	Verified bool
 	// ScopedRoutes: large route configurations reach it split into buckets, by SRDS. The

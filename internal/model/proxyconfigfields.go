@@ -4,6 +4,6 @@ package model
 // proxy.istio.io/config have it, that have an effect; in their JSON spelling, sorted.
 var ProxyConfigFields = []string{
 	"concurrency", "discoveryAddress", "drainDuration", "extraStatTags", "gatewayTopology", "holdApplicationUntilProxyStarts",
-	"image", "interceptionMode", "proxyAdminPort", "proxyMetadata", "proxyStatsMatcher", "runtimeValues", "serviceCluster",
+	"image", "interceptionMode", "proxyAdminPort", "proxyHeaders", "proxyMetadata", "proxyStatsMatcher", "runtimeValues", "serviceCluster",
 	"statusPort", "terminationDrainDuration", "tracing",
 }

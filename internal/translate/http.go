@@ -13,6 +13,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
@@ -32,6 +33,9 @@ var (
 	// quietRouterHTTP counts no answers by cluster and code: each takes a dozen look-ups by
 	// name, also of statistics that are not kept.
 	quietRouterHTTP = httpFilter("envoy.filters.http.router", &routerv3.Router{DynamicStats: no})
+	// those that are bare add no x-envoy- headers.
+	bareRouterHTTP      = httpFilter("envoy.filters.http.router", &routerv3.Router{SuppressEnvoyHeaders: true})
+	bareQuietRouterHTTP = httpFilter("envoy.filters.http.router", &routerv3.Router{SuppressEnvoyHeaders: true, DynamicStats: no})
 )
 
 func httpFilter(name string, config proto.Message) *hcmv3.HttpFilter {
@@ -44,9 +48,6 @@ func dormant(f *hcmv3.HttpFilter) *hcmv3.HttpFilter {
 }
 
 var websocket = []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}}
-
-// clientCertificate is what the application is told of the client (x-forwarded-client-cert).
-var clientCertificate = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: yes, Uri: true, Dns: true}
 
 // outsideCertificate is likewise, of clients that are no sidecars.
 var outsideCertificate = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: yes, Cert: true, Uri: true, Dns: true}
@@ -91,6 +92,7 @@ func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) 
 	}
 	setPaths(v.Paths, out)
 	setDirection(v, out)
+	setHeaders(v, out)
 	setTracing(v.Telemetry, out)
 	if v.IdleTimeout != nil {
 		out.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(*v.IdleTimeout)}
@@ -133,11 +135,39 @@ func setDirection(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) {
 	}
 	out.ServerHeaderTransformation = hcmv3.HttpConnectionManager_PASS_THROUGH
 	out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_APPEND_FORWARD
-	out.SetCurrentClientCertDetails = clientCertificate
+	if said, ok := hcmv3.HttpConnectionManager_ForwardClientCertDetails_value[v.Headers.ClientCertificates]; ok {
+		out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_ForwardClientCertDetails(said)
+	}
+	d := v.Headers.CertificateDetails()
+	out.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
+		Subject: wrapperspb.Bool(d.Subject), Cert: d.Cert, Chain: d.Chain, Dns: d.DNS, Uri: d.URI,
+	}
 	if v.Outside {
 		out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		out.SetCurrentClientCertDetails = outsideCertificate
 	}
+}
+
+// istioServer is the header "server" of responses to requests that come in, where it is asked for without a name.
+const istioServer = "istio-envoy"
+
+// setHeaders does what is said of headers; where nothing is, the application's and Envoy's hold.
+func setHeaders(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) {
+	h := v.Headers
+	switch {
+	case !h.ServerSaid:
+	case h.KeepServer:
+		out.ServerHeaderTransformation = hcmv3.HttpConnectionManager_PASS_THROUGH
+	default:
+		out.ServerHeaderTransformation, out.ServerName = hcmv3.HttpConnectionManager_OVERWRITE, h.Server
+		if h.Server == "" && (v.Inbound || v.Gateway) {
+			out.ServerName = istioServer
+		}
+	}
+	if h.NoRequestIDs {
+		out.GenerateRequestId = no
+	}
+	out.AppendXForwardedPort = h.ForwardPort
 }
 
 // setClientCertificates: Istio's words are Envoy's. Words that are not known are as none.
@@ -198,8 +228,17 @@ func filtersOf(v *view.HTTPChain, first bool) []*hcmv3.HttpFilter {
 			out = append(out, f.filter)
 		}
 	}
-	if v.Uncounted {
-		return append(out, quietRouterHTTP)
+	return append(out, routerFilter(v))
+}
+
+func routerFilter(v *view.HTTPChain) *hcmv3.HttpFilter {
+	switch {
+	case v.Headers.NoDebug && v.Uncounted:
+		return bareQuietRouterHTTP
+	case v.Headers.NoDebug:
+		return bareRouterHTTP
+	case v.Uncounted:
+		return quietRouterHTTP
 	}
-	return append(out, routerHTTP)
+	return routerHTTP
 }

@@ -94,6 +94,8 @@ type HTTPChain struct {
 	Gateway bool
 	// Topology is what is before a gateway.
 	Topology model.Topology
+	// Headers are which the proxy sets.
+	Headers model.ProxyHeaders
 	// Outside: the callers of an inbound chain are no sidecars, so that what they say of clients'
 	// certificates is not believed.
 	Outside bool

@@ -122,7 +122,11 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	if port := m["MOONSAIL_STATUS_PORT"].GetNumberValue(); port >= 1 && port <= 65535 {
 		p.StatusPort = uint16(port)
 	}
-	p.Topology = topologyOf(m["PROXY_CONFIG"].GetStructValue().GetFields()["gatewayTopology"])
+	config := m["PROXY_CONFIG"].GetStructValue().GetFields()
+	p.Topology = topologyOf(config["gatewayTopology"])
+	if said := config["proxyHeaders"].GetStructValue(); said != nil {
+		p.Headers = model.ProxyHeadersOf(said.AsMap())
+	}
 	p.Identity = m["SDS"].GetStringValue() == "true"
 	var mode string
 	text("INTERCEPTION_MODE", &mode)

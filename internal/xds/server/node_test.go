@@ -76,7 +76,8 @@ func TestNodeBecomesProxy(t *testing.T) {
 		"ISTIO_VERSION": "1.31.0", "INTERCEPTION_MODE": "NONE", "INSTANCE_IPS": "10.0.0.7,fd00::7", "LABELS": map[string]any{"app": "reviews"},
 		"POD_PORTS": `[{"name":"http","containerPort":9080,"protocol":"TCP"},{"containerPort":1},{"name":"wrong","containerPort":-3}]`,
 		"PROXY_CONFIG": map[string]any{"gatewayTopology": map[string]any{
-			"numTrustedProxies": 2, "forwardClientCertDetails": "FORWARD_ONLY", "proxyProtocol": map[string]any{}}},
+			"numTrustedProxies": 2, "forwardClientCertDetails": "FORWARD_ONLY", "proxyProtocol": map[string]any{}},
+			"proxyHeaders": map[string]any{"attemptCount": map[string]any{"disabled": true}}},
 		"ANYTHING": []any{1, "else"}, "INBOUND_LISTENER_EXACT_BALANCE": "false",
 	})
 	require.NoError(t, err)
@@ -95,6 +96,7 @@ func TestNodeBecomesProxy(t *testing.T) {
 		ClusterID: "Kubernetes", Network: "n1", Locality: model.Locality{Region: "r", Zone: "z", Subzone: "s"}, DNSDomain: "shop.svc.cluster.local",
 		Interception: model.InterceptNone, IstioVersion: "1.31.0", NamedPorts: map[string]uint32{"http": 9080}, AnyWorker: true,
 		Topology: model.Topology{Said: true, TrustedProxies: 2, ClientCertificates: "FORWARD_ONLY", ProxyProtocol: true},
+		Headers:  model.ProxyHeaders{Said: true, Details: model.DefaultCertificateDetails, NoAttempts: true},
 	}, p)
 }
 
