@@ -82,17 +82,61 @@ func byRule(spec map[string]any, list string, errors [][]step) map[int][][]step 
 	return out
 }
 
+// mendScope leaves out fields that do not exist, and targets that cannot be. Of a selector it keeps the labels
+// that can be read. wide: the object then counts for more workloads than was meant, for all of its namespace
+// if no label or target is left. So do Kubernetes' API servers have it that drop a misspelt selector.
+func mendScope(spec map[string]any, errors [][]step) (wide bool) {
+	if spec["selector"] != nil && (spec["targetRef"] != nil || spec["targetRefs"] != nil) {
+		delete(spec, "selector") // beside targets it does not count; what else is wrong is seen next
+		return false
+	}
+	for _, at := range errors {
+		switch at[0].Name {
+		case "selector", "targetRef":
+			cut(spec, at)
+			wide = true
+		case "targetRefs":
+			cut(spec, at)
+			wide = wide || len(at) == 1 || isCut(sweep(spec["targetRefs"], ""))
+		case "action", "provider", "rules", "mtls", "portLevelMtls", "jwtRules":
+		default:
+			wide = wide || Nearest(at[0].Name, []string{"selector", "matchLabels", "targetRef", "targetRefs"}) != ""
+			cut(spec, at[:1])
+		}
+	}
+	return wide
+}
+
+// onlyCloses has an object that counts for more workloads than was meant let pass nothing at the others:
+// an ALLOW then allows nothing, as its rules would be added to those of the others' policies. It is false where
+// that cannot be had: modes other than STRICT may take the place of that one, and tokens of an issuer may be
+// what another policy asks for. Without a RequestAuthentication nobody has a token, and nothing is opened.
+func onlyCloses(kind model.Kind, spec map[string]any) bool {
+	switch kind {
+	case model.KindAuthorizationPolicy:
+		if actionOf(spec) == model.AuthorizeAllow {
+			delete(spec, "rules")
+		}
+		return true
+	case model.KindPeerAuthentication:
+		mtls, _ := spec["mtls"].(map[string]any)
+		delete(spec, "portLevelMtls")
+		return mtls["mode"] == string(model.MTLSStrict)
+	}
+	return false
+}
+
 // mendAuthorization keeps the good rules of ALLOW alone, as Istio does; where none is left nothing is
 // allowed. Rules of other actions lose what has errors, and so hold for more, as Istio's do. A policy
 // whose action cannot be read allows nothing.
-func mendAuthorization(spec map[string]any, errors [][]step) bool {
+func mendAuthorization(spec map[string]any, errors [][]step) {
 	for _, at := range errors {
 		switch at[0].Name {
 		case "action":
 			spec["action"] = "ALLOW"
 			delete(spec, "rules")
 			delete(spec, "provider")
-			return true
+			return
 		case "provider":
 			mendProvider(spec)
 		}
@@ -103,7 +147,6 @@ func mendAuthorization(spec map[string]any, errors [][]step) bool {
 			rules[i] = mendRule(actionOf(spec), rules[i], ways)
 		}
 	}
-	return true
 }
 
 func actionOf(spec map[string]any) model.AuthorizationAction {
@@ -156,7 +199,7 @@ func isValue(way []step) bool {
 }
 
 // mendPeerAuthentication leaves out ports that are none. A mode that cannot be read is STRICT.
-func mendPeerAuthentication(spec map[string]any, errors [][]step) bool {
+func mendPeerAuthentication(spec map[string]any, errors [][]step) {
 	strict := map[string]any{"mode": string(model.MTLSStrict)}
 	ports, _ := spec["portLevelMtls"].(map[string]any)
 	selector, _ := spec["selector"].(map[string]any)
@@ -176,7 +219,6 @@ func mendPeerAuthentication(spec map[string]any, errors [][]step) bool {
 			delete(ports, port)
 		}
 	}
-	return true
 }
 
 // besideTokens are fields of a rule that have no part in whether a token is valid.
@@ -186,7 +228,7 @@ var besideTokens = []string{
 
 // mendRequestAuthentication leaves out what has errors. Where that is not beside tokens, the rule finds none
 // valid, as Istio's does without keys: it would take those of other audiences, or nobody would look at them.
-func mendRequestAuthentication(spec map[string]any, errors [][]step) bool {
+func mendRequestAuthentication(spec map[string]any, errors [][]step) {
 	rules, _ := spec["jwtRules"].([]any)
 	for i, ways := range byRule(spec, "jwtRules", errors) {
 		rule, ok := element(rules, i).(map[string]any)
@@ -204,7 +246,6 @@ func mendRequestAuthentication(spec map[string]any, errors [][]step) bool {
 			}
 		}
 	}
-	return true
 }
 
 // element is one of a list; nil where there is none.

@@ -5,6 +5,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -19,9 +22,9 @@ type Partial struct {
 	Note   Problem // a warning that says what is in force
 }
 
-// menders take what has errors out of a document, by kind; false: what remains would not be what was
-// meant. Objects of other kinds are used whole or not at all.
-var menders = map[model.Kind]func(spec map[string]any, errors [][]step) bool{
+// menders take what has errors out of a document, by kind. Objects of other kinds are used whole or not
+// at all.
+var menders = map[model.Kind]func(spec map[string]any, errors [][]step){
 	model.KindAuthorizationPolicy:   mendAuthorization,
 	model.KindPeerAuthentication:    mendPeerAuthentication,
 	model.KindRequestAuthentication: mendRequestAuthentication,
@@ -38,17 +41,22 @@ func partial(kind model.Kind, document []byte, problems Problems, decode func([]
 	for _, p := range problems {
 		note.Object = p.Object
 	}
+	wide := false // for more workloads than was meant
 	for range maxMends {
 		if menders[kind] == nil || !problems.HasErrors() {
 			return nil
 		}
-		mended, ok := mend(kind, document, problems)
+		mended, wider, ok := mend(kind, document, problems)
 		if !ok || bytes.Equal(mended, document) {
 			return nil
 		}
+		wide = wide || wider
 		var o model.Object
 		if o, problems = decode(mended); o != nil && !problems.HasErrors() {
 			note.Message = "no good version of it is known, so that meanwhile " + meanwhile(o)
+			if wide {
+				note.Message += "; as it cannot be read for whom, that counts for " + whom(o)
+			}
 			return &Partial{Object: o, Note: note}
 		}
 		document = mended
@@ -81,15 +89,15 @@ func (d Decoder) partialRaw(r Resource, raw []byte, problems Problems) *Partial 
 	})
 }
 
-// mend is a document without what has errors.
-func mend(kind model.Kind, document []byte, problems Problems) ([]byte, bool) {
+// mend is a document without what has errors; wide: it counts for more workloads than was meant.
+func mend(kind model.Kind, document []byte, problems Problems) (out []byte, wide, ok bool) {
 	var top map[string]any
 	if json.Unmarshal(document, &top) != nil {
-		return nil, false
+		return nil, false, false
 	}
 	spec, ok := top["spec"].(map[string]any)
 	if !ok {
-		return nil, false
+		return nil, false, false
 	}
 	var errors [][]step
 	for _, p := range problems {
@@ -101,40 +109,15 @@ func mend(kind model.Kind, document []byte, problems Problems) ([]byte, bool) {
 		case len(at) > 1 && at[0].Name == "spec":
 			errors = append(errors, at[1:])
 		default:
-			return nil, false // it is not known which object it is, or for whom
+			return nil, false, false // it is not known which object it is
 		}
 	}
-	if !mendScope(spec, errors) || !menders[kind](spec, errors) {
-		return nil, false
+	wide = mendScope(spec, errors)
+	if menders[kind](spec, errors); wide && !onlyCloses(kind, spec) {
+		return nil, false, false
 	}
 	out, err := json.Marshal(sweep(top, ""))
-	return out, err == nil
-}
-
-// mendScope leaves out fields that do not exist, and targets that cannot be. It is false where it is not
-// known which workloads are meant: Istio applies such a policy to none, too.
-func mendScope(spec map[string]any, errors [][]step) bool {
-	if spec["selector"] != nil && (spec["targetRef"] != nil || spec["targetRefs"] != nil) {
-		delete(spec, "selector") // beside targets it does not count; what else is wrong is seen next
-		return true
-	}
-	for _, at := range errors {
-		switch at[0].Name {
-		case "selector", "targetRef":
-			return false
-		case "targetRefs":
-			if cut(spec, at); len(at) == 1 || isCut(sweep(spec["targetRefs"], "")) {
-				return false
-			}
-		case "action", "provider", "rules", "mtls", "portLevelMtls", "jwtRules":
-		default:
-			if Nearest(at[0].Name, []string{"selector", "matchLabels", "targetRef", "targetRefs"}) != "" {
-				return false
-			}
-			cut(spec, at[:1])
-		}
-	}
-	return true
+	return out, wide, err == nil
 }
 
 // meanwhile says what is in force of an object.
@@ -152,4 +135,24 @@ func meanwhile(o model.Object) string {
 		return fmt.Sprintf("its mode is %s, and ports that do not exist are left out", cmp.Or(o.Mode, "UNSET"))
 	}
 	return "its rules with errors find no token valid, unless only how tokens are found and passed on is wrong"
+}
+
+// whom says which workloads an object counts for that names none, or not all labels that it meant.
+func whom(o model.Object) string {
+	var labels map[string]string
+	switch o := o.(type) {
+	case *model.AuthorizationPolicy:
+		labels = o.Selector
+	case *model.PeerAuthentication:
+		labels = o.Selector
+	}
+	namespace := "workloads of namespace " + o.Metadata().Key.Namespace
+	if len(labels) == 0 {
+		return "all " + namespace
+	}
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		list = append(list, k+"="+labels[k])
+	}
+	return namespace + " with " + strings.Join(list, ",")
 }

@@ -42,6 +42,16 @@ func TestErrorsInSecurityOpenNothing(t *testing.T) {
 			},
 		},
 		{
+			model.KindAuthorizationPolicy,
+			`{"selector":{"matchLabels":{"app":"web"}},"action":"DENY","rules":[{}]}`, `{"selector":{"matchLabels":{"app":"*"}},"action":"DENY","rules":[{}]}`,
+			func(t *testing.T, o model.Object) {
+				p := o.(*model.AuthorizationPolicy)
+				require.Equal(t, model.AuthorizeDeny, p.Action)
+				require.Empty(t, p.Selector, "it is not known for whom, so it counts for all of the namespace")
+				require.Len(t, p.Rules, 1)
+			},
+		},
+		{
 			model.KindPeerAuthentication,
 			`{"selector":{"matchLabels":{"app":"web"}},"mtls":{"mode":"STRICT"}}`,
 			`{"selector":{"matchLabels":{"app":"web"}},"mtls":{"mode":"STRICT"},"portLevelMtls":{"70000":{"mode":"DISABLE"},"80":{"mode":"PERMISSIVE"}}}`,
@@ -61,7 +71,7 @@ func TestErrorsInSecurityOpenNothing(t *testing.T) {
 			},
 		},
 	} {
-		t.Run(string(c.kind), func(t *testing.T) {
+		t.Run(string(c.kind)+c.bad, func(t *testing.T) {
 			k, in, _ := testSink(t, c.kind)
 			observer := &lastSeen{}
 			k.observer = observer
