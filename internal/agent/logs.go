@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // envoyLogFormat is what forwarder takes apart: level, logger, message.
@@ -22,16 +23,22 @@ const (
 // last lines for the error that a failed start becomes.
 type forwarder struct {
 	log *slog.Logger
+	now func() time.Time
 
 	mu      sync.Mutex // guards what follows; Envoy's output and tail may be concurrent
 	partial []byte
 	level   slog.Level // of the last line with one; lines without one continue it
 	tail    []string
+	away    time.Time // when it was last told that the control plane is away
 }
 
 func newForwarder(log *slog.Logger) *forwarder {
-	return &forwarder{log: log, level: slog.LevelWarn}
+	return &forwarder{log: log, level: slog.LevelWarn, now: time.Now}
 }
+
+// awayEvery is how often it is told that the control plane is away. Envoy says so with each attempt to
+// connect, which is each second.
+const awayEvery = time.Minute
 
 // Write implements io.Writer; it never fails.
 func (f *forwarder) Write(p []byte) (int, error) {
@@ -72,13 +79,27 @@ func (f *forwarder) emit(line string) {
 		}
 	}
 	level := f.level
-	if message == "caught ENVOY_SIGTERM" {
-		level = slog.LevelDebug // Envoy warns of what the agent ordered
+	if message == "caught ENVOY_SIGTERM" || f.saidAway(message) {
+		level = slog.LevelDebug // Envoy warns of what the agent ordered, or of what it has warned of
 	}
 	if f.tail = append(f.tail, message); len(f.tail) > tailLines {
 		f.tail = f.tail[1:]
 	}
 	f.log.Log(context.Background(), level, message, "envoy", orDefault(logger, "output"))
+}
+
+// saidAway tells whether a message is that the control plane is away still, and was told a moment ago; f.mu is
+// held.
+func (f *forwarder) saidAway(message string) bool {
+	if !strings.Contains(message, " gRPC config stream to ") || !strings.Contains(message, " closed since ") {
+		return false
+	}
+	now := f.now()
+	if !f.away.IsZero() && now.Sub(f.away) < awayEvery {
+		return true
+	}
+	f.away = now
+	return false
 }
 
 // last is what Envoy said last, one line each.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -99,6 +100,23 @@ level=ERROR msg="  continued" envoy=output
 level=INFO msg="no newline" envoy=main
 `, out.String())
 	require.Equal(t, []string{"first half", "second", "  continued", "hidden", "no newline"}, f.last())
+}
+
+// TestForwarderTellsOnceThatNobodyAnswers: each minute, and not each time that Envoy tries.
+func TestForwarderTellsOnceThatNobodyAnswers(t *testing.T) {
+	var out bytes.Buffer
+	f := newForwarder(slog.New(slog.NewTextHandler(&out, nil)))
+	now := time.Unix(1000, 0)
+	f.now = func() time.Time { return now }
+	for i := range 150 {
+		_, _ = fmt.Fprintf(f, "warning\tconfig\tDeltaAggregatedResources gRPC config stream to xds-grpc closed since %ds ago: 14, connection refused\n", 30+i)
+		now = now.Add(time.Second)
+	}
+	require.Equal(t, 3, strings.Count(out.String(), "connection refused"))
+	require.Contains(t, out.String(), "since 30s")
+	require.Contains(t, out.String(), "since 150s")
+	_, _ = f.Write([]byte("warning\tconfig\tDeltaAggregatedResources gRPC config stream to xds-grpc closed: 16, who are you\n"))
+	require.Contains(t, out.String(), "who are you", "anything else is told")
 }
 
 func TestForwarderIsBounded(t *testing.T) {
