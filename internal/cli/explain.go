@@ -98,6 +98,9 @@ func printExplanation(w io.Writer, e *explain.Explanation) error {
 	var b strings.Builder
 	s := StyleFor(w)
 	fmt.Fprintf(&b, "%s  %s\n", s.Bold(e.Object.String()), objectState(e))
+	for _, p := range e.Problems {
+		fmt.Fprintf(&b, "  %s\n", s.Warn(p))
+	}
 	switch {
 	case e.Revision == 0:
 		b.WriteString("\nits newest form is in the store and has not begun its way yet; ask again\n")

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net"
 
 	"github.com/moonsail/moonsail/internal/debug"
@@ -12,6 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/jwks"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/peers"
 	"github.com/moonsail/moonsail/internal/sidecars"
 	"github.com/moonsail/moonsail/internal/source/kube"
@@ -115,10 +117,21 @@ func (p *parts) joinServer(observer server.Observer) {
 	})
 	p.departures.Proxies, p.departures.Lists, p.departures.Absence = p.xds, p.pipeline.Listed, o.Absence
 	p.departures.Peers = p.peers
-	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Mesh: p.opts.Mesh, Changes: p.changes, Proxies: p.xds}
+	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Mesh: p.opts.Mesh, Changes: p.changes, Proxies: p.xds, Problems: p.problemsOf}
 	p.asker = sidecars.New(p.xds, p.explainer, o.AgentTokenFile)
 	watchProxies(p.metrics, p.explainer)
 	watch(p.metrics, p.pipeline, p.source.intake)
+}
+
+// problemsOf are what is wrong with an object in the source.
+func (p *parts) problemsOf(key model.Key) []string {
+	var out []string
+	for _, one := range p.source.problems() {
+		if one.Object == key {
+			out = append(out, fmt.Sprintf("%s: %s: %s", one.Severity, one.Field, one.Message))
+		}
+	}
+	return out
 }
 
 // stages are what debug pages show.

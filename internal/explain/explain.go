@@ -9,6 +9,7 @@ package explain
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -25,6 +26,8 @@ type Explainer struct {
 	Mesh     *model.Mesh // that the control plane was started with; nil: the default
 	Changes  Changes
 	Proxies  Proxies
+	// Problems are what is wrong with an object as it was read, a line each; nil: that is not known.
+	Problems func(model.Key) []string
 }
 
 // Changes is what telemetry.ChangeLog is to this package.
@@ -55,6 +58,9 @@ type Explanation struct {
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	Origin          string `json:"origin,omitempty"`
 	Content         string `json:"content,omitempty"` // see Content
+	// Problems are what is wrong with it as it was read: what has errors is not in force, a warning may be of a
+	// part that is left out.
+	Problems []string `json:"problems,omitempty"`
 
 	// Revision is that of its last change; 0: there is none that the stages know of yet.
 	Revision  model.Revision      `json:"revision,omitempty"`
@@ -111,10 +117,17 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 	last, known := x.Changes.LastChange(key)
 	snap := x.Snapshot()
 	o := snap.Get(key)
-	if o == nil && !known {
+	var problems []string
+	if x.Problems != nil {
+		problems = x.Problems(key)
+	}
+	switch {
+	case o == nil && !known && len(problems) > 0:
+		return nil, fmt.Errorf("no version of %s is in force: %s", key, strings.Join(problems, "; "))
+	case o == nil && !known:
 		return nil, fmt.Errorf("there is no %s, and none was deleted lately", key)
 	}
-	e := &Explanation{Now: time.Now(), Object: key, Exists: o != nil, State: telemetry.Building, Proxies: []server.Whereabouts{}}
+	e := &Explanation{Now: time.Now(), Object: key, Exists: o != nil, Problems: problems, State: telemetry.Building, Proxies: []server.Whereabouts{}}
 	if o != nil {
 		m := o.Metadata()
 		e.ResourceVersion, e.Origin, e.Content = m.ResourceVersion, m.Origin, Content(o)

@@ -191,6 +191,30 @@ func TestDeletedObject(t *testing.T) {
 	require.InDelta(t, 100, e.Counts.Percent(), 0)
 }
 
+// TestProblemsAreTold: what is wrong with an object is said where it is asked about, also where nothing of it is
+// in force.
+func TestProblemsAreTold(t *testing.T) {
+	w := newWorld()
+	o := decode(t, reviews)
+	key := o.Metadata().Key
+	odd := key
+	w.Problems = func(k model.Key) []string {
+		if k == odd {
+			return []string{"warning: spec.http: is odd"}
+		}
+		return nil
+	}
+	_, err := w.Object(key, Ask{})
+	require.ErrorContains(t, err, "no version of VirtualService/shop/reviews is in force: warning: spec.http: is odd")
+	w.put(key, o)
+	e, err := w.Object(key, Ask{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"warning: spec.http: is odd"}, e.Problems)
+	key.Name = "other"
+	_, err = w.Object(key, Ask{})
+	require.ErrorContains(t, err, "there is no VirtualService/shop/other")
+}
+
 func TestRelation(t *testing.T) {
 	s := store.New()
 	vs := decode(t, reviews)

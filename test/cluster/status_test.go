@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -73,6 +74,7 @@ var plurals = map[string]schema.GroupVersionResource{
 	"AuthorizationPolicy": {Group: "security.istio.io", Version: "v1", Resource: "authorizationpolicies"},
 	"Gateway":             {Group: "networking.istio.io", Version: "v1", Resource: "gateways"},
 	"PeerAuthentication":  {Group: "security.istio.io", Version: "v1", Resource: "peerauthentications"},
+	"EnvoyFilter":         {Group: "networking.istio.io", Version: "v1alpha3", Resource: "envoyfilters"},
 }
 
 func object(ctx context.Context, c *kubetest.Cluster, ns, kind, name string) (*unstructured.Unstructured, error) {
@@ -200,6 +202,15 @@ spec: {hosts: [web], http: [{route: [{destination: {host: nowhere}}]}]}
 `)
 	message := awaitReconciled(t, c, ns, "VirtualService", "lost", "True", statuses.ReasonWarnings)
 	require.Contains(t, message, "nowhere")
+
+	text, err := os.ReadFile(filepath.Join("..", "e2e", "testdata", "envoyfilters-1.8.yaml"))
+	require.NoError(t, err)
+	c.Apply(t, ns, strings.ReplaceAll(string(text), "namespace: istio-system", "namespace: "+ns))
+	for _, name := range []string{"stats-filter-1.8", "metadata-exchange-1.8"} {
+		message = awaitReconciled(t, c, ns, "EnvoyFilter", name, "True", statuses.ReasonWarnings)
+		require.Contains(t, message, "spec.configPatches[0]")
+		require.Contains(t, message, "Envoy 1.40 has no plugin built in", "the filters of Istio's own Envoy are missing here")
+	}
 	c.Delete(t, ns, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: fine}")
 }
 

@@ -68,12 +68,16 @@ func bootstrap(t *testing.T, o envoyOptions, admin string) []byte {
 	for name, port := range p.NamedPorts {
 		w.Ports = append(w.Ports, agent.Port{Name: name, ContainerPort: port, Protocol: "TCP"})
 	}
+	var metadata map[string]any
+	if p.IstioVersion != "" {
+		metadata = map[string]any{"ISTIO_VERSION": p.IstioVersion}
+	}
 	xds := o.xds
 	if strings.HasPrefix(xds, "/") {
 		xds = "unix://" + xds
 	}
 	text, err := agent.Bootstrap(agent.Config{
-		Workload: w, Domain: p.ClusterDomain(), Interception: p.Interception,
+		Workload: w, Domain: p.ClusterDomain(), Interception: p.Interception, Metadata: metadata,
 		XDS: agent.XDS{Address: xds, Plaintext: true}, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -183,6 +184,8 @@ type client struct {
 	name, ip string
 	drain    time.Duration // of listeners that change; meanwhile they hold what they used
 	workers  int           // threads of its Envoy; 0: one
+	version  string        // of Istio, as it says; empty: the agent's
+	at       string        // where its calls go; empty: to meshPort
 }
 
 // meshPort is where sidecars listen for their applications' calls, each at its own address.
@@ -202,13 +205,13 @@ func (c *client) startAt(t *testing.T, m *mesh, xds string, sotw bool) {
 	t.Helper()
 	c.bareEnvoy = startEnvoy(t, envoyOptions{xds: xds, sotw: sotw, drain: c.drain, workers: c.workers, proxy: &model.Proxy{
 		Name: c.name, Namespace: "shop", IPs: []string{c.ip}, Labels: map[string]string{"app": c.name},
-		DNSDomain: "shop.svc.cluster.local", Interception: model.InterceptNone,
+		DNSDomain: "shop.svc.cluster.local", Interception: model.InterceptNone, IstioVersion: c.version,
 	}})
 	c.awaitLive(t, func() string { return describe(m.proxies()) })
 }
 
 // url is where the client's application sends its calls.
-func (c *client) url() string { return fmt.Sprintf("http://%s:%d/", c.ip, meshPort) }
+func (c *client) url() string { return cmp.Or(c.at, fmt.Sprintf("http://%s:%d/", c.ip, meshPort)) }
 
 // sidecar is the client's Sidecar: all HTTP services of the given hosts at one port.
 func (c *client) sidecar(hosts ...string) string {
