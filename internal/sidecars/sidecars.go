@@ -11,8 +11,10 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/agent/inspect"
@@ -168,6 +170,11 @@ func (a *Asker) InUse(ctx context.Context, proxy string, rev model.Revision) (*U
 	if err != nil {
 		return nil, err
 	}
+	if p.Protocol == "delta" {
+		if err := a.sameContent(ctx, c, proxy, want, got); err != nil {
+			return nil, err
+		}
+	}
 	return judge(p.Name+"."+p.Namespace, p.Protocol == "delta", want, got), nil
 }
 
@@ -181,6 +188,59 @@ func (a *Asker) intended(proxy string, rev model.Revision) ([]explain.ConfigReso
 		return r.Revision != rev || r.Type != "CDS" && r.Type != "LDS" || r.Sent == "refused"
 	})
 	return list[:min(len(list), maxObjects)], nil
+}
+
+// sameContent has a listener be of the version that it is to have where Envoy has its content: when only filter
+// chains change, as by policies, Envoy (1.40) updates a listener in place and goes on to tell its old version.
+func (a *Asker) sameContent(ctx context.Context, c *inspect.Client, proxy string, want []explain.ConfigResource, got *inspect.InUse) error {
+	stale := others(want, got)
+	if len(stale) == 0 {
+		return nil
+	}
+	var names []string
+	for q := range stale {
+		names = append(names, regexp.QuoteMeta(q.Name))
+	}
+	text, err := c.Get(ctx, inspect.PathConfigDump, url.Values{"mask": {"dynamic_listeners"}, "name_regex": {"^(" + strings.Join(names, "|") + ")$"}})
+	if err != nil {
+		return err
+	}
+	actual, err := explain.ParseDump(text)
+	if err != nil {
+		return err
+	}
+	full, err := a.Explain.Config(proxy, listenersSection, true)
+	if err != nil {
+		return err
+	}
+	for i := range full.Resources {
+		r := &full.Resources[i]
+		has := stale[inspect.Question{Type: r.Type, Name: r.Name}]
+		if has == nil {
+			continue
+		}
+		if v, err := actual.Compare(r); err == nil && v.State == explain.Same {
+			has.Version = r.Version
+		}
+	}
+	return nil
+}
+
+// listenersSection is what listeners are listed under.
+const listenersSection = "listeners"
+
+// others are the listeners in use that Envoy tells another version of than the one that is wanted.
+func others(want []explain.ConfigResource, got *inspect.InUse) map[inspect.Question]*inspect.Resource {
+	out := map[inspect.Question]*inspect.Resource{}
+	for i := range got.Resources {
+		r := &got.Resources[i]
+		if r.Type == "LDS" && r.State == inspect.Active && !slices.ContainsFunc(want, func(w explain.ConfigResource) bool {
+			return w.Type == r.Type && w.Name == r.Name && w.Version == r.Version
+		}) {
+			out[inspect.Question{Type: r.Type, Name: r.Name}] = r
+		}
+	}
+	return out
 }
 
 // judge holds what is to be against what an agent said. Versions are of resources on delta

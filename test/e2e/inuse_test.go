@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,16 @@ func TestInUse(t *testing.T) {
 		_, out := m.ask("explain", "sidecar/web", "-n", "shop")
 		return strings.Contains(out, "in use by 1 of 1 Envoys that were asked")
 	}, func() string { _, out := m.ask("explain", "sidecar/web", "-n", "shop"); return out })
+
+	_, out = m.ask("proxies", "--workers", name)
+	require.Regexp(t, `(?m)^`+regexp.QuoteMeta(name)+` +[1-9]\d* +\d+.*%`, out, "each worker's connections and CPU, by its agent")
+
+	// A policy changes filter chains alone.
+	m.apply(append(o.config(), authorization("anybody", "{rules: [{}]}"))...)
+	eventually(t, "Envoy uses the policy", func() bool {
+		_, out := m.ask("explain", "authorizationpolicy/anybody", "-n", "shop")
+		return strings.Contains(out, "in use by 1 of 1 Envoys that were asked")
+	}, func() string { _, out := m.ask("explain", "authorizationpolicy/anybody", "-n", "shop"); return out })
 
 	file := filepath.Join(t.TempDir(), "report.tar.gz")
 	status, out := m.ask("bug-report", name, "--file", file)
