@@ -69,9 +69,6 @@ var noEffect = map[model.PatchTarget][]model.PatchOperation{
 	model.PatchFilterChain:     {model.PatchReplace},
 	model.PatchCluster:         {model.PatchReplace},
 	model.PatchHTTPRoute:       {model.PatchReplace},
-	model.PatchListenerFilter:  {model.PatchMergeReplace},
-	model.PatchNetworkFilter:   {model.PatchMergeReplace},
-	model.PatchHTTPFilter:      {model.PatchMergeReplace},
 	model.PatchRouteConfig:     {model.PatchAdd, model.PatchRemove, model.PatchReplace},
 	model.PatchBootstrap:       {model.PatchMergeReplace, model.PatchAdd, model.PatchRemove, model.PatchReplace},
 	model.PatchExtensionConfig: {model.PatchMerge, model.PatchMergeReplace, model.PatchRemove, model.PatchReplace},
@@ -99,7 +96,7 @@ func (c *conv) patchOperation(at path, target model.PatchTarget, op model.PatchO
 
 // namesFilter tells whether a filter is named where one has to be.
 func (c *conv) namesFilter(target model.PatchTarget, op model.PatchOperation, m *networking.EnvoyFilter_ListenerMatch) bool {
-	if op != model.PatchRemove && op != model.PatchReplace && (op != model.PatchMerge || target != model.PatchListenerFilter) {
+	if op != model.PatchRemove && op != model.PatchReplace && (!op.Merges() || target != model.PatchListenerFilter) {
 		return true
 	}
 	switch target {

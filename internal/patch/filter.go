@@ -19,7 +19,7 @@ const connectionManager = "envoy.filters.network.http_connection_manager"
 func (w *work) networkFilters(l *listenerv3.Listener, c *listenerv3.FilterChain) {
 	was := c.Filters
 	for _, p := range w.of(model.PatchNetworkFilter) {
-		if p.Operation != model.PatchMerge && p.meetsListener(l) && p.meetsChain(l, c) {
+		if !p.Operation.Merges() && p.meetsListener(l) && p.meetsChain(l, c) {
 			c.Filters = place(w, slices.Clone(c.Filters), p, p.namesFilter(), p.meetsFilter)
 		}
 	}
@@ -57,7 +57,7 @@ func (p *patch) meetsFilter(f *listenerv3.Filter) bool {
 
 func (w *work) networkFilter(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) {
 	for _, p := range w.of(model.PatchNetworkFilter) {
-		if p.Operation == model.PatchMerge && p.meetsListener(l) && p.meetsChain(l, c) && p.meetsFilter(f) {
+		if p.Operation.Merges() && p.meetsListener(l) && p.meetsChain(l, c) && p.meetsFilter(f) {
 			if config := w.mergeFilter(p, &f.Name, f.GetTypedConfig()); config != nil {
 				f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: config}
 			}
@@ -87,7 +87,7 @@ func (w *work) mergedConfig(p *patch, to, from *anypb.Any) *anypb.Any {
 	if to == nil || from == nil {
 		return nil
 	}
-	merged, err := mergePacked(to, from)
+	merged, err := mergePacked(to, from, p.Operation == model.PatchMergeReplace)
 	if err != nil {
 		w.failed(p, "%v"+leftOut, err)
 		return nil
@@ -123,13 +123,13 @@ func (w *work) httpFilters(l *listenerv3.Listener, c *listenerv3.FilterChain, f 
 	before := proto.Clone(m)
 	dormant := slices.DeleteFunc(slices.Clone(m.HttpFilters), func(h *hcmv3.HttpFilter) bool { return !h.Disabled })
 	for _, p := range w.of(model.PatchHTTPFilter) {
-		if p.Operation != model.PatchMerge && p.meetsManager(l, c, f) {
+		if !p.Operation.Merges() && p.meetsManager(l, c, f) {
 			m.HttpFilters = place(w, m.HttpFilters, p, p.namesHTTPFilter(), p.meetsHTTPFilter)
 		}
 	}
 	for _, h := range m.HttpFilters {
 		for _, p := range w.of(model.PatchHTTPFilter) {
-			if p.Operation == model.PatchMerge && p.meetsManager(l, c, f) && p.meetsHTTPFilter(h) {
+			if p.Operation.Merges() && p.meetsManager(l, c, f) && p.meetsHTTPFilter(h) {
 				if config := w.mergeFilter(p, &h.Name, h.GetTypedConfig()); config != nil {
 					h.ConfigType = &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}
 				}

@@ -34,7 +34,9 @@ func (w *work) listener(l *listenerv3.Listener) bool {
 		case p.Operation == model.PatchRemove:
 			return false
 		case p.Operation.Merges():
+			name := l.Name
 			mergeMessages(l, p.value, p.Operation == model.PatchMergeReplace)
+			l.Name = name // by which it is changed and removed
 			w.did(p)
 		}
 	}
@@ -52,7 +54,7 @@ func (w *work) listenerFilters(l *listenerv3.Listener) {
 		matches := func(f *listenerv3.ListenerFilter) bool {
 			return !named || extension.Canonical(f.Name) == p.Listener.ListenerFilter
 		}
-		if p.Operation == model.PatchMerge {
+		if p.Operation.Merges() {
 			for _, f := range l.ListenerFilters {
 				if matches(f) {
 					w.mergeListenerFilter(p, f)

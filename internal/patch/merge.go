@@ -68,7 +68,7 @@ func mergeMessages(dst, src proto.Message, replaceLists bool) {
 }
 
 // mergePacked merges packed messages of one type into a new one.
-func mergePacked(dst, src *anypb.Any) (*anypb.Any, error) {
+func mergePacked(dst, src *anypb.Any, replaceLists bool) (*anypb.Any, error) {
 	if dst.GetTypeUrl() != src.GetTypeUrl() {
 		return nil, fmt.Errorf("what is there is a %s, and cannot be merged with a %s", dst.GetTypeUrl(), src.GetTypeUrl())
 	}
@@ -80,7 +80,7 @@ func mergePacked(dst, src *anypb.Any) (*anypb.Any, error) {
 	if err != nil {
 		return nil, err
 	}
-	mergeMessages(to, from, false)
+	mergeMessages(to, from, replaceLists)
 	return packed(to)
 }
 
