@@ -72,6 +72,10 @@ func TestMetrics(t *testing.T) {
 	require.Contains(t, merged, "istio_agent_scrapes_total 1\n")
 	require.Contains(t, merged, "envoy_cluster_manager_cds_update_success{} 1\n")
 
+	status, raw := s.get(DefaultAdminPort, "/stats/prometheus")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, raw, "envoy_server_live")
+
 	status, own := s.get(DefaultPrometheusPort, "/stats/prometheus")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, own, "envoy_server_live")

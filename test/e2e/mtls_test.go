@@ -52,6 +52,9 @@ func TestMutualTLS(t *testing.T) {
 	m.requireMutual(client)
 	m.requireStatus(http.StatusOK, "plain text is let in again", plain)
 
+	m.apply(m.config("server", peerAuthentication("STRICT"), portsOfServer)...)
+	m.requirePorts(plain)
+
 	secure := func() (int, string) { return m.call("server", serviceHTTP) }
 	m.apply(m.config("server", peerAuthentication("STRICT"), clientTLS("DISABLE"))...)
 	m.requireStatus(http.StatusServiceUnavailable, "the client speaks plain text, as it was told", secure)
@@ -68,6 +71,25 @@ func TestMutualTLS(t *testing.T) {
 		return status == http.StatusOK && m.peer() == ""
 	}, m.peer)
 	m.requireNothingHeld()
+}
+
+// portsOfServer are modes of some of its ports; the others are as its namespace says.
+var portsOfServer = fmt.Sprintf(`apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: server, namespace: shop}
+spec:
+  selector: {matchLabels: {app: server}}
+  portLevelMtls: {%d: {mode: DISABLE}, %d: {mode: PERMISSIVE}}`, memberTCP, memberAuto)
+
+// requirePorts checks that each port lets in what its own mode says, and that callers know.
+func (m *mutual) requirePorts(plain func() (int, string)) {
+	m.t.Helper()
+	m.requireStatus(0, "the port of HTTP is as the namespace says", plain)
+	m.requireStatus(http.StatusOK, "a PERMISSIVE port lets in plain text", func() (int, string) { return m.directly(memberAuto) })
+	for _, address := range []string{m.server.ip, m.client.ip} {
+		port := map[string]int{m.server.ip: memberTCP, m.client.ip: serviceTCP}[address]
+		eventually(m.t, "bytes at the port that is switched off", func() bool { return m.line(address, port) == "welcome\n" }, nil)
+	}
 }
 
 // requireVersions checks that old versions of TLS are taken until the mesh says otherwise, and with which
