@@ -42,23 +42,21 @@ func (s *scope) priorities(list []model.Endpoint, p edsPlan) []uint32 {
 		return out
 	}
 	for i, e := range list {
-		out[i] = s.labelDistance(set.FailoverPriority, e) * farthest
-		if len(set.Failover) > 0 || len(set.FailoverPriority) == 0 {
-			out[i] += s.distance(set.Failover, e.Locality)
+		if len(set.FailoverPriority) > 0 {
+			out[i] = s.labelDistance(set.FailoverPriority, e)
+		} else {
+			out[i] = s.distance(set.Failover, e.Locality)
 		}
 	}
 	return dense(out)
 }
 
-// farthest is more than any distance: localities tell endpoints apart only where labels do not.
-const farthest = 5
-
 // distance is 0 for the client's own subzone, then its zone, its region, the region that
-// it fails over to, and the rest; nothing is near to a client of nowhere.
+// it fails over to, and the rest.
 func (s *scope) distance(failover []model.LocalityFailover, l model.Locality) uint32 {
 	me := s.Key.Locality
 	switch {
-	case l == me, me == model.Locality{}:
+	case l == me:
 		return 0
 	case l.Region == me.Region && l.Zone == me.Zone:
 		return 1

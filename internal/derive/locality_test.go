@@ -25,8 +25,6 @@ func TestPriorities(t *testing.T) {
 	off, on := false, true
 	near := []model.Endpoint{at("r1/z1/s1"), at("r1/z1/s2"), at("r1/z2"), at("r2/z1/s1"), at("r3")}
 	byLabel := []string{"topology.kubernetes.io/region", "version"}
-	both := &model.LocalityLB{FailoverPriority: []string{"version"}, Failover: []model.LocalityFailover{{From: "r1", To: "r3"}}}
-	apart := []model.Endpoint{labelled("v1", "r1"), labelled("v1", "r3"), labelled("v1", "r2"), labelled("v2", "r1"), labelled("v2", "r3"), labelled("v2", "r2")}
 	nodes := []model.Endpoint{onNode("n1", "r1/z1/s1"), onNode("n2", "r1/z1/s1"), onNode("n3", "r1/z1/s2"), onNode("n4", "r1/z2"), onNode("n5", "r2/z1/s1"), onNode("n1", "r3")}
 	for name, c := range map[string]struct {
 		client    string
@@ -39,35 +37,32 @@ func TestPriorities(t *testing.T) {
 		endpoints []model.Endpoint
 		want      []uint32
 	}{
-		"no outlier detection":                          {client: "r1/z1/s1", endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
-		"nearest first":                                 {client: "r1/z1/s1", outlier: true, endpoints: near, want: []uint32{0, 1, 2, 3, 3}},
-		"told to":                                       {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{Enabled: &on}, endpoints: near, want: []uint32{0, 1, 2, 3, 3}},
-		"told not to":                                   {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{Enabled: &off}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
-		"a client of nowhere":                           {outlier: true, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
-		"the region named goes before":                  {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{Failover: []model.LocalityFailover{{From: "r1", To: "r3"}}}, endpoints: near, want: []uint32{0, 1, 2, 4, 3}},
-		"another region's failover":                     {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{Failover: []model.LocalityFailover{{From: "r2", To: "r3"}}}, endpoints: near, want: []uint32{0, 1, 2, 3, 3}},
-		"no gaps":                                       {client: "r1/z1/s1", outlier: true, endpoints: []model.Endpoint{at("r2"), at("r1/z2")}, want: []uint32{1, 0}},
-		"all far":                                       {client: "r9", outlier: true, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
-		"distribute instead of failover":                {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{Distribute: []model.LocalityDistribute{{From: "*", To: map[string]uint32{"*": 100}}}}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
-		"labels, the first difference":                  {client: "r1", labels: map[string]string{"version": "v1"}, outlier: true, set: &model.LocalityLB{FailoverPriority: byLabel}, endpoints: []model.Endpoint{labelled("v1", "r1"), labelled("v2", "r1"), labelled("v1", "r2")}, want: []uint32{0, 1, 2}},
-		"labels need no locality":                       {labels: map[string]string{"version": "v1"}, outlier: true, set: &model.LocalityLB{FailoverPriority: []string{"version"}}, endpoints: []model.Endpoint{labelled("v2", "r1"), labelled("v1", "r2")}, want: []uint32{1, 0}},
-		"a label's value that is given":                 {client: "r1", outlier: true, set: &model.LocalityLB{FailoverPriority: []string{"version=v2"}}, endpoints: []model.Endpoint{labelled("v1", "r1"), labelled("v2", "r2")}, want: []uint32{1, 0}},
-		"labels without outlier detection":              {client: "r1", set: &model.LocalityLB{FailoverPriority: byLabel}, endpoints: []model.Endpoint{labelled("v1", "r1"), labelled("v1", "r2")}, want: []uint32{0, 0}},
-		"labels, and localities beside":                 {client: "r1", labels: map[string]string{"version": "v1"}, outlier: true, set: both, endpoints: apart, want: []uint32{0, 1, 2, 3, 4, 5}},
-		"labels, and nothing to fail over to":           {client: "r2", labels: map[string]string{"version": "v1"}, outlier: true, set: both, endpoints: apart, want: []uint32{1, 1, 0, 3, 3, 2}},
-		"labels beside localities, a client of nowhere": {labels: map[string]string{"version": "v1"}, outlier: true, set: both, endpoints: apart, want: []uint32{0, 0, 0, 1, 1, 1}},
-		"the service's zone":                            {client: "r1/z1/s1", node: "n1", near: model.DistributeSameZone, endpoints: nodes, want: []uint32{0, 0, 0, 1, 2, 2}},
-		"the service's node":                            {client: "r1/z1/s1", node: "n1", near: model.DistributeSameNode, endpoints: nodes, want: []uint32{0, 1, 2, 3, 4, 4}},
-		"no endpoint on the node":                       {client: "r1/z1/s1", node: "n9", near: model.DistributeSameNode, endpoints: nodes, want: []uint32{0, 0, 1, 2, 3, 3}},
-		"a service, and outlier detection":              {client: "r1/z1/s1", outlier: true, near: model.DistributeSameZone, endpoints: near, want: []uint32{0, 0, 1, 2, 2}},
-		"a rule goes before the service":                {client: "r1/z1/s1", near: model.DistributeSameZone, set: &model.LocalityLB{Enabled: &off}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
-		"as a rule has it, without outlier detection":   {client: "r1/z1/s1", near: model.DistributeSameZone, set: &model.LocalityLB{Enabled: &on}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
-		"the mesh's failover":                           {client: "r1/z1/s1", outlier: true, mesh: &model.LocalityLB{Failover: []model.LocalityFailover{{From: "r1", To: "r3"}}}, endpoints: near, want: []uint32{0, 1, 2, 4, 3}},
-		"the mesh's needs outlier detection":            {client: "r1/z1/s1", mesh: &model.LocalityLB{Enabled: &on}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
-		"the mesh may do without":                       {client: "r1/z1/s1", outlier: true, mesh: &model.LocalityLB{Enabled: &off}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
-		"a rule goes before the mesh":                   {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{}, mesh: &model.LocalityLB{Enabled: &off}, endpoints: near, want: []uint32{0, 1, 2, 3, 3}},
-		"a service goes before the mesh":                {client: "r1/z1/s1", near: model.DistributeSameZone, mesh: &model.LocalityLB{Enabled: &off}, endpoints: near, want: []uint32{0, 0, 1, 2, 2}},
-		"a rule may name the node":                      {client: "r9", node: "n1", outlier: true, set: &model.LocalityLB{FailoverPriority: []string{model.LabelNode}}, endpoints: nodes, want: []uint32{0, 1, 1, 1, 1, 0}},
+		"no outlier detection":                        {client: "r1/z1/s1", endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
+		"nearest first":                               {client: "r1/z1/s1", outlier: true, endpoints: near, want: []uint32{0, 1, 2, 3, 3}},
+		"told to":                                     {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{Enabled: &on}, endpoints: near, want: []uint32{0, 1, 2, 3, 3}},
+		"told not to":                                 {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{Enabled: &off}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
+		"a client of nowhere":                         {outlier: true, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
+		"the region named goes before":                {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{Failover: []model.LocalityFailover{{From: "r1", To: "r3"}}}, endpoints: near, want: []uint32{0, 1, 2, 4, 3}},
+		"another region's failover":                   {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{Failover: []model.LocalityFailover{{From: "r2", To: "r3"}}}, endpoints: near, want: []uint32{0, 1, 2, 3, 3}},
+		"no gaps":                                     {client: "r1/z1/s1", outlier: true, endpoints: []model.Endpoint{at("r2"), at("r1/z2")}, want: []uint32{1, 0}},
+		"all far":                                     {client: "r9", outlier: true, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
+		"distribute instead of failover":              {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{Distribute: []model.LocalityDistribute{{From: "*", To: map[string]uint32{"*": 100}}}}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
+		"labels, the first difference":                {client: "r1", labels: map[string]string{"version": "v1"}, outlier: true, set: &model.LocalityLB{FailoverPriority: byLabel}, endpoints: []model.Endpoint{labelled("v1", "r1"), labelled("v2", "r1"), labelled("v1", "r2")}, want: []uint32{0, 1, 2}},
+		"labels need no locality":                     {labels: map[string]string{"version": "v1"}, outlier: true, set: &model.LocalityLB{FailoverPriority: []string{"version"}}, endpoints: []model.Endpoint{labelled("v2", "r1"), labelled("v1", "r2")}, want: []uint32{1, 0}},
+		"a label's value that is given":               {client: "r1", outlier: true, set: &model.LocalityLB{FailoverPriority: []string{"version=v2"}}, endpoints: []model.Endpoint{labelled("v1", "r1"), labelled("v2", "r2")}, want: []uint32{1, 0}},
+		"labels without outlier detection":            {client: "r1", set: &model.LocalityLB{FailoverPriority: byLabel}, endpoints: []model.Endpoint{labelled("v1", "r1"), labelled("v1", "r2")}, want: []uint32{0, 0}},
+		"the service's zone":                          {client: "r1/z1/s1", node: "n1", near: model.DistributeSameZone, endpoints: nodes, want: []uint32{0, 0, 0, 1, 2, 2}},
+		"the service's node":                          {client: "r1/z1/s1", node: "n1", near: model.DistributeSameNode, endpoints: nodes, want: []uint32{0, 1, 2, 3, 4, 4}},
+		"no endpoint on the node":                     {client: "r1/z1/s1", node: "n9", near: model.DistributeSameNode, endpoints: nodes, want: []uint32{0, 0, 1, 2, 3, 3}},
+		"a service, and outlier detection":            {client: "r1/z1/s1", outlier: true, near: model.DistributeSameZone, endpoints: near, want: []uint32{0, 0, 1, 2, 2}},
+		"a rule goes before the service":              {client: "r1/z1/s1", near: model.DistributeSameZone, set: &model.LocalityLB{Enabled: &off}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
+		"as a rule has it, without outlier detection": {client: "r1/z1/s1", near: model.DistributeSameZone, set: &model.LocalityLB{Enabled: &on}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
+		"the mesh's failover":                         {client: "r1/z1/s1", outlier: true, mesh: &model.LocalityLB{Failover: []model.LocalityFailover{{From: "r1", To: "r3"}}}, endpoints: near, want: []uint32{0, 1, 2, 4, 3}},
+		"the mesh's needs outlier detection":          {client: "r1/z1/s1", mesh: &model.LocalityLB{Enabled: &on}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
+		"the mesh may do without":                     {client: "r1/z1/s1", outlier: true, mesh: &model.LocalityLB{Enabled: &off}, endpoints: near, want: []uint32{0, 0, 0, 0, 0}},
+		"a rule goes before the mesh":                 {client: "r1/z1/s1", outlier: true, set: &model.LocalityLB{}, mesh: &model.LocalityLB{Enabled: &off}, endpoints: near, want: []uint32{0, 1, 2, 3, 3}},
+		"a service goes before the mesh":              {client: "r1/z1/s1", near: model.DistributeSameZone, mesh: &model.LocalityLB{Enabled: &off}, endpoints: near, want: []uint32{0, 0, 1, 2, 2}},
+		"a rule may name the node":                    {client: "r9", node: "n1", outlier: true, set: &model.LocalityLB{FailoverPriority: []string{model.LabelNode}}, endpoints: nodes, want: []uint32{0, 1, 1, 1, 1, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScope(ScopeKey{Locality: model.ParseLocality(c.client), Node: c.node, Labels: canonicalLabels(c.labels)}, nil, Split{})

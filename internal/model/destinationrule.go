@@ -96,8 +96,7 @@ type HashCookie struct {
 	Attributes []HeaderValue
 }
 
-// LocalityLB prefers near endpoints. Enabled nil means on where outlier detection is. With Failover beside
-// FailoverPriority, localities order the endpoints that labels do not tell apart.
+// LocalityLB prefers near endpoints. Enabled nil means on where outlier detection is.
 type LocalityLB struct {
 	Enabled          *bool
 	Distribute       []LocalityDistribute
