@@ -15,7 +15,7 @@ type Conn struct {
 	left    chan struct{} // capacity 1: the loop has let go of it
 
 	loop *Loop  // the loop's goroutine's
-	rest []byte // what the kernel has not taken yet; likewise
+	rest []byte // what the kernel has not taken yet; likewise. It stays where the loop lets go: the next one goes on
 
 	mu sync.Mutex // guards fd against those who do not serve it
 	fd int        // -1: it is closed
@@ -73,7 +73,8 @@ func (c *Conn) Read(b []byte) (int, error) {
 	}
 }
 
-// Write takes all of b, from Ready only. What the kernel does not take at once goes when it does.
+// Write takes all of b, from Ready only. What the kernel does not take at once goes when it does, as long
+// as the Conn is served.
 func (c *Conn) Write(b []byte) (int, error) {
 	n := len(b)
 	if len(c.rest) == 0 {

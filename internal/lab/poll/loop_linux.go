@@ -80,7 +80,11 @@ func (l *Loop) add(c *Conn) error {
 		l.conns = append(l.conns, nil)
 	}
 	l.conns[c.fd], c.loop = c, l
-	err := l.control(unix.EPOLL_CTL_ADD, c.fd, unix.EPOLLIN)
+	events := uint32(unix.EPOLLIN)
+	if len(c.rest) > 0 { // of the loop before
+		events |= unix.EPOLLOUT
+	}
+	err := l.control(unix.EPOLL_CTL_ADD, c.fd, events)
 	if err != nil {
 		l.conns[c.fd] = nil
 	}
@@ -93,7 +97,6 @@ func (l *Loop) drop(c *Conn) {
 	l.mu.Lock()
 	l.conns[c.fd] = nil
 	l.mu.Unlock()
-	c.rest = nil
 	c.left <- struct{}{}
 }
 

@@ -125,6 +125,37 @@ func TestServedAgain(t *testing.T) {
 	}
 }
 
+// hasty writes much, and leaves the loop before the kernel has taken all of it.
+type hasty struct{ err error }
+
+func (h *hasty) Ready(c *Conn, buf []byte, _ bool) bool {
+	if _, h.err = c.Read(buf); h.err == nil {
+		_, h.err = c.Write(bytes.Repeat([]byte("0123456789abcdef"), 1<<20))
+	}
+	return false
+}
+
+// TestServedAgainWritesTheRest: what was to be written when a Conn left its loop is so when it is served again.
+func TestServedAgainWritesTheRest(t *testing.T) {
+	ls := loops(t, 2)
+	c, other := pair(t)
+	defer c.Close()
+	_, err := other.Write([]byte("a"))
+	require.NoError(t, err)
+	h := &hasty{}
+	require.NoError(t, c.Serve(ls.Next(), h))
+	require.NoError(t, h.err)
+	require.NotEmpty(t, c.rest, "the kernel took all")
+	e := &echo{}
+	wait := start(t, ls, c, e)
+	got := make([]byte, 16<<20)
+	_, err = io.ReadFull(other, got)
+	require.NoError(t, err)
+	require.Equal(t, bytes.Repeat([]byte("0123456789abcdef"), 1<<20), got)
+	c.End()
+	wait()
+}
+
 func TestStopEndsWhatIsServed(t *testing.T) {
 	ls, err := Start(2)
 	require.NoError(t, err)
