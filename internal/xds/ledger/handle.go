@@ -224,9 +224,13 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 	w.gone = l.pool.With(w.gone, names.Slices(gone))
 }
 
-// anyEndpoints tells whether any of a proxy's clusters has endpoints. Most of them do.
+// anyEndpoints tells whether a proxy asks for endpoints of any cluster that it has, as it has it: those
+// in another form are sent, and waited for unless it refuses them.
 func (l *Ledger) anyEndpoints(clusters []NameVersion) bool {
-	return slices.ContainsFunc(clusters, func(nv NameVersion) bool { return l.lookupBytes(resource.Endpoints, nv.Name) != nil })
+	return slices.ContainsFunc(clusters, func(nv NameVersion) bool {
+		c := l.lookupBytes(resource.Cluster, nv.Name)
+		return c != nil && c.Version == string(nv.Version) && l.lookupBytes(resource.Endpoints, nv.Name) != nil
+	})
 }
 
 // hasAll tells whether the proxy has exactly what the tables have, at the cost of a hash
