@@ -74,7 +74,7 @@ func (r *rig) trouble() error {
 
 func (r *rig) send(items ...item) {
 	r.t.Helper()
-	_, _, err := r.server.change(r.ctx, items)
+	_, err := r.server.change(r.ctx, items)
 	require.NoError(r.t, err)
 }
 
@@ -86,9 +86,16 @@ func TestLayouts(t *testing.T) {
 		t.Run(l.Name, func(t *testing.T) {
 			r := startRig(t, l.make(), 60)
 			r.next = 7
-			_, bytes, err := r.changeOne(r.ctx)
+			before, err := r.proxy.received(r.ctx)
 			require.NoError(t, err)
-			require.Positive(t, bytes)
+			_, err = r.changeOne(r.ctx)
+			require.NoError(t, err)
+			after, err := r.proxy.received(r.ctx)
+			require.NoError(t, err)
+			require.Greater(t, after, before)
+			kept, err := r.proxy.admin.Stats(r.ctx, `^(cluster\.upstream|vhost)\.`)
+			require.NoError(t, err)
+			require.Empty(t, kept, "sidecars keep none of them, and what an Envoy keeps counts")
 			require.Equal(t, 1, r.mesh.versions[7])
 			r.routed(r.where, "svc-7.ns-7", "200 svc-7/1")
 			r.routed(r.where, "svc-7.ns-7.svc.cluster.local:80", "200 svc-7/1")
@@ -211,7 +218,7 @@ func TestReplacedListener(t *testing.T) {
 	ln.StatPrefix = "other"
 	r.send(item{resource.ListenerURL, listenerName, ln})
 	r.routed(r.where, "svc-2.ns-2", "200 svc-2/0")
-	_, _, err = r.changeOne(r.ctx)
+	_, err = r.changeOne(r.ctx)
 	require.NoError(t, err)
 	r.routed(r.where, "svc-0.ns-0", "200 svc-0/1")
 	require.NoError(t, r.trouble())
@@ -241,7 +248,7 @@ func TestReconnect(t *testing.T) {
 	}, patience, 10*time.Millisecond)
 	t.Logf("asked for: %q", asked)
 	require.Contains(t, asked, "VirtualHost 0 names, 200 held", "20 names and 20 addresses; 4 wildcards and a fallback in each of 32 buckets")
-	_, _, err = r.changeOne(r.ctx)
+	_, err = r.changeOne(r.ctx)
 	require.NoError(t, err)
 	r.routed(r.where, "svc-0.ns-0", "200 svc-0/1")
 }

@@ -9,7 +9,6 @@ import (
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -85,8 +84,8 @@ func listener(m *mesh, l layout, name string) (*listenerv3.Listener, error) {
 }
 
 // cluster has one endpoint.
-func cluster(name string, port uint32, options map[string]proto.Message) (*clusterv3.Cluster, error) {
-	c := &clusterv3.Cluster{
+func cluster(name string, port uint32) *clusterv3.Cluster {
+	return &clusterv3.Cluster{
 		Name:                 name,
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		LoadAssignment: &endpointv3.ClusterLoadAssignment{
@@ -96,14 +95,6 @@ func cluster(name string, port uint32, options map[string]proto.Message) (*clust
 			}}}},
 		},
 	}
-	for k, v := range options {
-		packed, err := anypb.New(v)
-		if err != nil {
-			return nil, err
-		}
-		c.TypedExtensionProtocolOptions = map[string]*anypb.Any{k: packed}
-	}
-	return c, nil
 }
 
 func address(host string, port uint32) *corev3.Address {

@@ -4,16 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
-	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/lab/child"
@@ -81,22 +78,13 @@ func freePort(ctx context.Context) (uint32, error) {
 // where its sidecar takes requests.
 func (p *product) where() string { return fmt.Sprintf("%s:%d", productAddress, p.files.port) }
 
-// bootstrap is of its sidecar, whose node is as the agent would say.
+// bootstrap is its sidecar's.
 func (p *product) bootstrap(admin string) ([]byte, error) {
-	xds, err := net.ResolveTCPAddr("tcp", p.process.Addr())
+	b, err := sidecar(admin, p.process.Addr())
 	if err != nil {
 		return nil, err
 	}
-	meta, err := structpb.NewStruct(map[string]any{
-		"NAME": "client", "NAMESPACE": productNamespace, "INTERCEPTION_MODE": "NONE", "CLUSTER_ID": "Kubernetes", "SERVICE_ACCOUNT": "default",
-	})
-	if err != nil {
-		return nil, err
-	}
-	node := &corev3.Node{
-		Id: fmt.Sprintf("sidecar~%s~client.%[2]s~%[2]s.svc.cluster.local", productAddress, productNamespace), Cluster: "client." + productNamespace, Metadata: meta,
-	}
-	return bootstrapOf(admin, uint32(xds.Port), node, &bootstrapv3.Bootstrap_DynamicResources{LdsConfig: ads, CdsConfig: ads}) //nolint:gosec // a port
+	return protojson.Marshal(b)
 }
 
 func (p *product) stop() {
@@ -109,28 +97,28 @@ func (p *product) stop() {
 
 // change makes a service's newest routes those of the files, and waits until they are
 // distributed. took is from the moment at which the control plane sends until it has the ACK, by
-// its change log; bytes are those of resources that differ.
-func (p *product) change(ctx context.Context, i int) (took time.Duration, bytes int, err error) {
+// its change log.
+func (p *product) change(ctx context.Context, i int) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, changeTime)
 	defer cancel()
 	begun := time.Now()
 	if err := p.files.change(i); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	for {
 		c, err := p.distributed(ctx, fmt.Sprintf("svc-%d", i), begun)
 		if err != nil {
-			return 0, 0, fmt.Errorf("the change of svc-%d: %w: %s", i, err, p.process.Tail())
+			return 0, fmt.Errorf("the change of svc-%d: %w: %s", i, err, p.process.Tail())
 		}
 		if c != nil && c.Proxies.Acked != 1 {
-			return 0, 0, fmt.Errorf("the change of svc-%d was not accepted: %+v", i, c.Proxies)
+			return 0, fmt.Errorf("the change of svc-%d was not accepted: %+v", i, c.Proxies)
 		}
 		if c != nil {
 			p.seen = c.Revision
-			return c.Times.LastAcked.Sub(c.Times.FirstSent), int(c.Bytes), nil
+			return c.Times.LastAcked.Sub(c.Times.FirstSent), nil
 		}
 		if err := experiment.Wait(ctx, changeTick); err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 	}
 }

@@ -11,17 +11,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"sync"
 	"time"
-
-	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/lab/child"
@@ -55,8 +48,6 @@ func (b *lockedBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.text.String()
 }
-
-const xdsCluster = "xds"
 
 // startProxy starts an Envoy that gets its listeners from the server, and its one cluster
 // from its bootstrap.
@@ -103,52 +94,6 @@ func (p *proxy) stop() {
 	_ = os.RemoveAll(p.dir) // the system removes it in the end
 }
 
-func bootstrap(admin string, xds, upstream uint32) ([]byte, error) {
-	app, err := cluster(upstreamOf, upstream, nil)
-	if err != nil {
-		return nil, err
-	}
-	return bootstrapOf(admin, xds, &corev3.Node{Id: "routes", Cluster: "routes"}, &bootstrapv3.Bootstrap_DynamicResources{LdsConfig: ads}, app)
-}
-
-// bootstrapOf has a proxy ask for resources by delta ADS, beside clusters that it has.
-func bootstrapOf(admin string, xds uint32, node *corev3.Node, resources *bootstrapv3.Bootstrap_DynamicResources, clusters ...*clusterv3.Cluster) ([]byte, error) {
-	control, err := cluster(xdsCluster, xds, map[string]proto.Message{
-		"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": &httpv3.HttpProtocolOptions{
-			UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
-				ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
-					ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{},
-				},
-			},
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	resources.AdsConfig = deltaADS()
-	return protojson.Marshal(&bootstrapv3.Bootstrap{
-		Node: node,
-		Admin: &bootstrapv3.Admin{Address: &corev3.Address{
-			Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: admin}},
-		}},
-		StaticResources:  &bootstrapv3.Bootstrap_StaticResources{Clusters: append(clusters, control)},
-		DynamicResources: resources,
-	})
-}
-
-func deltaADS() *corev3.ApiConfigSource {
-	return &corev3.ApiConfigSource{
-		ApiType:                   corev3.ApiConfigSource_DELTA_GRPC,
-		TransportApiVersion:       corev3.ApiVersion_V3,
-		SetNodeOnFirstMessageOnly: true,
-		GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
-			EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: xdsCluster, RetryPolicy: &corev3.RetryPolicy{
-				RetryBackOff: &corev3.BackoffStrategy{BaseInterval: durationpb.New(100 * time.Millisecond), MaxInterval: durationpb.New(200 * time.Millisecond)},
-			}},
-		}}},
-	}
-}
-
 // address is where a listener can be connected to; "" while it is not there or warms.
 func (p *proxy) address(ctx context.Context, listener string) (string, error) {
 	text, err := p.admin.Listeners(ctx)
@@ -177,8 +122,8 @@ func (p *proxy) address(ctx context.Context, listener string) (string, error) {
 	return "", nil
 }
 
-// readyTime is how long a listener may take.
-const readyTime = 30 * time.Second
+// readyTime is how long a listener may take: with 5000 clusters a busy machine takes half a minute.
+const readyTime = 2 * time.Minute
 
 // ready waits until a listener answers a request for a host by its route. A listener that
 // warms is listed, and bound, but takes no connection. The time is from the start of the
@@ -242,4 +187,14 @@ func (p *proxy) memory(ctx context.Context) (allocated uint64, resident int64, e
 	}
 	m, err := child.MemoryOf(p.process.Pid())
 	return stats["server.memory_allocated"], m.RSS, err
+}
+
+// received is what Envoy has read from its control plane, in bytes, with all that HTTP/2 adds.
+func (p *proxy) received(ctx context.Context) (uint64, error) {
+	const name = "cluster." + xdsCluster + ";.upstream_cx_rx_bytes_total"
+	stats, err := p.admin.Stats(ctx, "^"+regexp.QuoteMeta(name)+"$")
+	if n, ok := stats[name]; ok || err != nil {
+		return n, err
+	}
+	return 0, fmt.Errorf("there is no statistic %s", name)
 }

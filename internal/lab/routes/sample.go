@@ -22,7 +22,7 @@ func (s *subject) Measure(ctx context.Context, r experiment.Round) (experiment.S
 	if err != nil {
 		return nil, err
 	}
-	changing, err := s.run(ctx, s.options, d, true)
+	changing, err := s.changing(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -35,6 +35,21 @@ func (s *subject) Measure(ctx context.Context, r experiment.Round) (experiment.S
 	out[metricHeap] = float64(allocated >> 20)
 	wrong, err := s.wrong(ctx)
 	out[metricWrong] = float64(wrong)
+	return out, err
+}
+
+// changing is a phase with changes, and what Envoy receives in it.
+func (s *subject) changing(ctx context.Context, d time.Duration) (*phase, error) {
+	before, err := s.proxy.received(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.run(ctx, s.options, d, true)
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.proxy.received(ctx)
+	out.bytes = after - before
 	return out, err
 }
 

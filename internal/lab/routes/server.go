@@ -11,7 +11,6 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -47,7 +46,6 @@ type stream struct {
 // sent is a response that is not ACKed yet.
 type sent struct {
 	at    time.Time
-	bytes int
 	holds []string // route configurations in it
 	done  chan answer
 }
@@ -235,7 +233,7 @@ func (s *server) send(st *stream, url string, names, removed []string) (*sent, e
 			response.RemovedResources = append(response.RemovedResources, name)
 		}
 	}
-	w.bytes, w.at = proto.Size(response), time.Now()
+	w.at = time.Now()
 	st.waiting[nonce] = w
 	return w, st.out.Send(response)
 }
@@ -244,8 +242,8 @@ var errNotConnected = errors.New("no Envoy is connected")
 
 // change takes resources in and sends them, a response for each run of a type; it returns
 // when the last one is ACKed. took runs from the first one's sending.
-func (s *server) change(ctx context.Context, items []item) (took time.Duration, bytes int, err error) {
-	begin := time.Now()
+func (s *server) change(ctx context.Context, items []item) (took time.Duration, err error) {
+	var begin time.Time
 	for len(items) > 0 && err == nil {
 		n := 1
 		for n < len(items) && items[n].url == items[0].url {
@@ -255,14 +253,13 @@ func (s *server) change(ctx context.Context, items []item) (took time.Duration, 
 		if w, err = s.push(items[:n]); err != nil {
 			break
 		}
-		if bytes == 0 {
+		if begin.IsZero() {
 			begin = w.at
 		}
-		bytes += w.bytes
 		err = await(ctx, w)
 		items = items[n:]
 	}
-	return time.Since(begin), bytes, err
+	return time.Since(begin), err
 }
 
 func (s *server) push(items []item) (*sent, error) {

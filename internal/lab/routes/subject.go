@@ -30,7 +30,7 @@ type phase struct {
 	cpu     threads.CPU
 	took    time.Duration
 	acks    []time.Duration
-	bytes   int
+	bytes   uint64 // that Envoy received, where there are changes
 }
 
 const listenerName = "outbound"
@@ -149,17 +149,16 @@ func (s *subject) change(ctx context.Context, rate int, end time.Time, out *phas
 		if err := experiment.Wait(ctx, time.Until(due)); err != nil {
 			return err
 		}
-		took, bytes, err := s.changeOne(ctx)
+		took, err := s.changeOne(ctx)
 		if err != nil {
 			return err
 		}
 		out.acks = append(out.acks, took)
-		out.bytes += bytes
 	}
 	return nil
 }
 
-func (s *subject) changeOne(ctx context.Context) (time.Duration, int, error) {
+func (s *subject) changeOne(ctx context.Context) (time.Duration, error) {
 	i := s.next
 	s.next = (s.next + 37) % len(s.mesh.versions)
 	s.mesh.versions[i]++
@@ -168,7 +167,7 @@ func (s *subject) changeOne(ctx context.Context) (time.Duration, int, error) {
 	}
 	items, err := s.layout.changed(s.mesh, i)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	return s.server.change(ctx, items)
 }
