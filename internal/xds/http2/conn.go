@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -23,7 +24,14 @@ type conn struct {
 	server *Server
 	socket *socket
 	tls    *tls.Conn // nil: plain text
-	old    time.Time // from when on the peer is told to go away; zero: never
+	turn   uint32    // the keeper's tick, of every sweep, in which it is looked at closely
+
+	// What the keeper looks at in each tick is here together, so that a connection costs one line of the cache.
+	old time.Time // from when on the peer is told to go away; zero: never
+	// expires is when the peer's certificate does, in Unix seconds (nanoseconds end in 2262); 0: it has shown none.
+	expires atomic.Int64
+	// soonest is when a stream's time is over at the earliest, in Unix nanoseconds; 0: never.
+	soonest atomic.Int64
 
 	// The goroutine's.
 	in        input
@@ -40,8 +48,6 @@ type conn struct {
 	budget atomic.Int32  // frames that the peer may still bother us with
 	behind atomic.Uint32 // tick since which the rest of a frame is awaited; 0: none is
 	closed atomic.Bool
-	// expires is when the peer's certificate does, in Unix seconds (nanoseconds end in 2262); 0: it has shown none.
-	expires atomic.Int64
 
 	mu      sync.Mutex // guards what follows, and the streams' fields that say so
 	streams []*Stream  // open ones, few
@@ -57,7 +63,7 @@ type conn struct {
 	leaving leaving
 	parting *Status // what streams are to end with; nil: they are not
 	goneAt  uint32  // streams above it are not taken any more, once leaving is told
-	quiet   uint32  // ticks without a byte
+	quiet   uint32  // sweeps without a byte
 	pinged  bool    // in these
 }
 
@@ -86,7 +92,8 @@ var (
 )
 
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{server: s, old: s.opts.oldFrom(time.Now()), window: firstWindow, initial: firstWindow, largest: maxFrame, credit: connWindow}
+	c := &conn{server: s, old: s.opts.oldFrom(time.Now()), window: firstWindow, initial: firstWindow, largest: maxFrame, credit: connWindow,
+		turn: rand.Uint32N(sweep)} //nolint:gosec // nobody is to guess it, or not to
 	c.socket = newSocket(nc, c.flushed)
 	c.in.conn, c.in.whole, c.in.quota = c, true, maxBlock
 	c.budget.Store(budgetMost)

@@ -155,7 +155,7 @@ func (c *conn) begunWith(st *Stream, r *request) *Status {
 		}
 		c.mu.Lock()
 		if d < longest {
-			st.expires = time.Now().Add(d)
+			c.expire(st, time.Now().Add(d))
 		}
 		c.mu.Unlock()
 	}
@@ -177,7 +177,8 @@ func (c *conn) refuse(st *Stream, code int, text string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	st.head, st.ending, st.expires = head, true, time.Now().Add(refusedTime)
+	st.head, st.ending = head, true
+	c.expire(st, time.Now().Add(refusedTime))
 	st.queue = []outgoing{{parts: [][]byte{[]byte(text)}, left: len(text)}}
 	c.queue(st)
 	c.pump()

@@ -11,17 +11,23 @@ import (
 
 // lookAfter is called by the keeper, each tick.
 func (c *conn) lookAfter(now time.Time, tick uint32) {
-	o := &c.server.opts
-	c.refill()
-	if since := c.behind.Load(); since != 0 && tick-since > c.server.ticks(o.FrameTime) {
-		c.cut()
-		return
-	}
 	if c.endOfTime(now) {
 		return
 	}
-	if len(c.expired(now)) > 0 {
+	if at := c.soonest.Load(); at != 0 && now.UnixNano() >= at {
 		c.nudge()
+	}
+	if tick%sweep == c.turn {
+		c.lookClosely(tick)
+	}
+}
+
+// lookClosely does what need not be exact, and has more to look at.
+func (c *conn) lookClosely(tick uint32) {
+	c.refill()
+	if since := c.behind.Load(); since != 0 && tick-since > c.server.ticks(c.server.opts.FrameTime, 1) {
+		c.cut()
+		return
 	}
 	c.keepAlive()
 }
@@ -91,7 +97,7 @@ func (c *conn) overdue(since, grace time.Duration, status *Status) bool {
 // refill gives the peer what it may bother us with.
 func (c *conn) refill() {
 	if have := c.budget.Load(); have < budgetMost {
-		more := int32(max(1, budgetRefill*c.server.opts.Tick/time.Second)) //nolint:gosec // some hundreds
+		more := int32(max(1, sweep*budgetRefill*c.server.opts.Tick/time.Second)) //nolint:gosec // some hundreds
 		c.budget.Add(min(more, budgetMost-have))
 	}
 }
@@ -106,13 +112,13 @@ func (c *conn) keepAlive() {
 	case c.active.Load() || c.busy.Load():
 		c.active.Store(false)
 		c.quiet, c.pinged = 0, false
-	case !c.pinged && c.quiet >= c.server.ticks(o.Keepalive):
+	case !c.pinged && c.quiet >= c.server.ticks(o.Keepalive, sweep):
 		c.quiet, c.pinged = 0, true
 		if c.greeted {
 			c.control = appendPing(c.control, 0, keepPing)
 			c.pump()
 		}
-	case c.pinged && c.quiet >= c.server.ticks(o.PingTimeout):
+	case c.pinged && c.quiet >= c.server.ticks(o.PingTimeout, sweep):
 		c.cut()
 	}
 }

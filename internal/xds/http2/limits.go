@@ -40,5 +40,6 @@ const (
 	lingerTime         = time.Second      // to take what the peer sent before it learned of the end
 	lingerBytes        = 1 << 20
 	defaultTick        = time.Second
+	sweep              = 4 // ticks, in which each connection is looked at closely once
 	defaultMaxMessage  = 32 << 20
 )

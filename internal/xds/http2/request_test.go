@@ -175,14 +175,15 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestDeadline: a stream ends when its time is over, and the connection goes on.
+// TestDeadline: each stream ends when its time is over, and the connection goes on.
 func TestDeadline(t *testing.T) {
 	v := serve(t, Options{Tick: time.Millisecond})
 	p := v.connect()
-	id := p.open(hold, "grpc-timeout", "20m")
-	a := p.answer(id)
-	require.Equal(t, "4", a.trailer["grpc-status"])
-	eventually(t, "the Receiver has ended", v.call(0).over)
+	for i, id := range []uint32{p.open(hold, "grpc-timeout", "20m"), p.open(hold, "grpc-timeout", "40m")} {
+		a := p.answer(id)
+		require.Equal(t, "4", a.trailer["grpc-status"])
+		eventually(t, "the Receiver has ended", v.call(i).over)
+	}
 	require.ErrorIs(t, v.call(0).Send([][]byte{{1}}), ErrEnded)
 	p.lives()
 }

@@ -56,7 +56,7 @@ type Options struct {
 	FrameTime   time.Duration // that the rest of a frame or header block may take
 	MaxAge      time.Duration // until a connection is told to go away, a tenth more or less; 0: when its peer's certificate expires
 	MaxAgeGrace time.Duration // after that, until its streams are ended, and it is closed; 0: when they have ended by themselves
-	Tick        time.Duration // how exactly these are kept
+	Tick        time.Duration // how exactly these are kept; keep-alive and FrameTime to some
 	Log         *slog.Logger  // told why connections were ended by this side; nil: nobody is
 }
 
@@ -251,9 +251,10 @@ func (s *Server) keep() {
 	}
 }
 
-// ticks is a time in ticks, one more than would do, as the first may be short.
-func (s *Server) ticks(d time.Duration) uint32 {
-	return uint32(min((d+s.opts.Tick-1)/s.opts.Tick, 1<<30)) + 1 //nolint:gosec // it has just been limited
+// ticks is a time in so many ticks at a time, one more than would do, as the first may be short.
+func (s *Server) ticks(d time.Duration, each int) uint32 {
+	t := s.opts.Tick * time.Duration(each)
+	return uint32(min((d+t-1)/t, 1<<30)) + 1 //nolint:gosec // it has just been limited
 }
 
 // Paths are the methods, sorted.

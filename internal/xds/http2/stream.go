@@ -224,13 +224,32 @@ func (c *conn) endAll() {
 	}
 }
 
-// expired are the streams whose time is over.
+// expire notes when a stream's time is over. conn.mu is held.
+func (c *conn) expire(st *Stream, at time.Time) {
+	st.expires = at
+	c.noteSoonest(st)
+}
+
+// noteSoonest has the keeper know of a stream's time. conn.mu is held.
+func (c *conn) noteSoonest(st *Stream) {
+	if st.expires.IsZero() {
+		return
+	}
+	if at, soonest := st.expires.UnixNano(), c.soonest.Load(); soonest == 0 || at < soonest {
+		c.soonest.Store(at)
+	}
+}
+
+// expired are the streams whose time is over. The keeper is to look for that of the others from now on.
 func (c *conn) expired(now time.Time) (out []*Stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.soonest.Store(0)
 	for _, st := range c.streams {
 		if !st.expires.IsZero() && !now.Before(st.expires) {
 			out = append(out, st)
+		} else {
+			c.noteSoonest(st)
 		}
 	}
 	return out

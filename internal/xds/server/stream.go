@@ -40,6 +40,7 @@ type stream struct {
 	tables  []*table.Table
 	account account
 	wait    time.Time // since when something waits for the proxy's endpoints; zero: nothing does
+	moved   bool      // the ledger was told or asked something since it was seen to wait for nothing
 	closed  bool
 
 	// What is sent. A message that could block is left to a goroutine that lives while
@@ -85,6 +86,7 @@ func (st *stream) handle(b []byte) error {
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	st.moved = true
 	if r.Error != nil {
 		st.reject(r)
 	}
@@ -176,7 +178,7 @@ func (st *stream) stepIfLive() bool {
 
 // refresh brings the ledger up to date; published is as of readInbox.
 func (st *stream) refresh() (published time.Time) {
-	published = st.readInbox()
+	published, st.moved = st.readInbox(), true
 	var states [MaxTables]*table.State
 	st.ledger.Update(st.states(&states))
 	return published
@@ -295,9 +297,9 @@ func (st *stream) lookAfter(now time.Time) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	switch {
-	case st.closed || st.ledger == nil:
+	case st.closed || !st.moved:
 	case !st.ledger.Waiting():
-		st.wait = time.Time{}
+		st.wait, st.moved = time.Time{}, false
 	case st.wait.IsZero():
 		st.wait = now
 	case now.Sub(st.wait) >= patience:
