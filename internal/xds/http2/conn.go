@@ -18,13 +18,14 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// conn is one connection. Its goroutine reads, and runs Receivers.
+// conn is one connection. Whoever reads runs Receivers: that is a goroutine, called the connection's, or a loop for
+// a turn.
 type conn struct {
 	// Read-only.
 	server *Server
 	socket *socket
 	tls    *tls.Conn // nil: plain text
-	turn   uint32    // the keeper's tick, of every sweep, in which it is looked at closely
+	phase  uint32    // the keeper's tick, of every sweep, in which it is looked at closely
 
 	// What the keeper looks at in each tick is here together, so that a connection costs one line of the cache.
 	old time.Time // from when on the peer is told to go away; zero: never
@@ -35,6 +36,7 @@ type conn struct {
 
 	// The goroutine's.
 	in        input
+	inLoop    bool // it is a loop's, for a turn
 	framer    *xhttp2.Framer
 	lastID    uint32  // of the peer's newest stream
 	credit    int     // bytes that the peer may still send
@@ -93,7 +95,7 @@ var (
 
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{server: s, old: s.opts.oldFrom(time.Now()), window: firstWindow, initial: firstWindow, largest: maxFrame, credit: connWindow,
-		turn: rand.Uint32N(sweep)} //nolint:gosec // nobody is to guess it, or not to
+		phase: rand.Uint32N(sweep)} //nolint:gosec // nobody is to guess it, or not to
 	c.socket = newSocket(nc, c.flushed)
 	c.in.conn, c.in.whole, c.in.quota = c, true, maxBlock
 	c.budget.Store(budgetMost)
@@ -103,20 +105,25 @@ func newConn(s *Server, nc net.Conn) *conn {
 	return c
 }
 
-// serve is the connection's goroutine.
+// serve is the connection's first goroutine.
 func (c *conn) serve() {
 	err := c.begin()
 	if err == nil {
 		c.socket.waits = false
-		err = c.readFrames()
 	}
+	c.carryOn(err)
+}
+
+// depart ends the connection, in a goroutine.
+func (c *conn) depart(err error) {
 	c.cork(false)
 	c.endAll()
 	c.tell(err)
 	c.part(err)
 	c.cut()
 	c.in.release()
-	c.socket.flushers.Wait()
+	c.socket.release()
+	c.server.left(c)
 }
 
 // tell logs why a connection ends, unless the peer went, or was told to. What a peer has
@@ -172,6 +179,7 @@ func (c *conn) begin() error {
 	if err := c.settings(s); err != nil {
 		return err
 	}
+	c.server.loops.hand(c)
 	c.mu.Lock()
 	c.agreed = true
 	c.mu.Unlock()
@@ -221,7 +229,7 @@ func (c *conn) attend() error {
 	if !c.agreed {
 		return errSilent
 	}
-	if err := c.socket.SetReadDeadline(time.Time{}); err != nil {
+	if err := c.socket.undeadline(); err != nil {
 		return err
 	}
 	c.dismissAll()
@@ -243,6 +251,14 @@ func (c *conn) attend() error {
 // nudge makes the goroutine attend, from another one, to what was changed before. Nudges may
 // overlap with each other and with attend; during the handshake there must be none.
 func (c *conn) nudge() {
+	if p := c.socket.polled; p != nil {
+		p.nudged.Store(true)
+		if p.wake() {
+			c.busy.Store(true)
+			go c.carryOn(nil)
+		}
+		return
+	}
 	_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // where it fails the goroutine is about to end
 }
 
@@ -286,10 +302,12 @@ func (c *conn) linger() {
 	if c.tls != nil {
 		_ = c.tls.CloseWrite() // as below: it may be gone
 	}
-	if w, ok := c.socket.Conn.(interface{ CloseWrite() error }); !ok || w.CloseWrite() != nil {
+	if w, ok := c.socket.Conn.(interface{ CloseWrite() error }); !c.socket.shut(syscall.SHUT_WR) && (!ok || w.CloseWrite() != nil) {
 		return
 	}
-	_ = c.socket.SetReadDeadline(time.Now().Add(lingerTime))
+	_ = c.socket.SetReadDeadline(time.Now().Add(lingerTime)) // where a loop waits there is none
+	enough := time.AfterFunc(lingerTime, c.cut)
+	defer enough.Stop()
 	for n := 0; n < lingerBytes; {
 		k, err := c.socket.await(&c.in.buf)
 		if err != nil {

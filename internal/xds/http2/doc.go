@@ -2,10 +2,12 @@
 // that one more connection and one more message cost next to nothing.
 //
 // It knows nothing of discovery. A method is a Handler, which gives each stream a
-// Receiver. One goroutine a connection reads frames and hands messages to Receivers
-// inline; their bytes are only lent. Sending never blocks: what the kernel or the peer's
-// windows do not take stays queued with its stream, in order, and costs no goroutine
-// unless the kernel is what it waits for.
+// Receiver. Whoever reads a connection's frames hands messages to Receivers inline; their
+// bytes are only lent. That is a goroutine of the connection's while it waits for the rest of
+// something, or a Receiver may wait; between frames, few loops on epoll wait for all connections
+// (on Linux, and TCP), and take small messages themselves. Sending never blocks: what the kernel
+// or the peer's windows do not take stays queued with its stream, in order, and costs no
+// goroutine.
 //
 // Frames are parsed by golang.org/x/net/http2's Framer, header blocks by its hpack, and
 // DATA, which is nearly all there is, in place. An idle connection owns no buffer: those

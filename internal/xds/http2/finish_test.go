@@ -18,6 +18,7 @@ type laterCall struct {
 	kept   string     // of it, later on
 	answer chan error // from the test
 	ended  atomic.Bool
+	heard  chan struct{} // closed when the peer has ended its side
 	over   chan struct{} // closed with its goroutine
 }
 
@@ -26,6 +27,7 @@ func (c *laterCall) End()                 { c.ended.Store(true) }
 
 func (c *laterCall) Heard() {
 	c.kept = c.st.Authorization()
+	defer close(c.heard)
 	c.st.Go(func() {
 		defer close(c.over)
 		select {
@@ -49,7 +51,8 @@ func serveLaterWith(t *testing.T, o Options) (*service, chan *laterCall) {
 	t.Helper()
 	calls := make(chan *laterCall, 10)
 	v := serve(t, o, map[string]Handler{later: func(st *Stream) Receiver {
-		c := &laterCall{st: st, token: st.Authorization(), answer: make(chan error, 1), over: make(chan struct{})}
+		c := &laterCall{st: st, token: st.Authorization(), answer: make(chan error, 1),
+			heard: make(chan struct{}), over: make(chan struct{})}
 		calls <- c
 		return c
 	}})
@@ -118,6 +121,7 @@ func TestStopWaitsForFinish(t *testing.T) {
 	v, calls := serveLater(t)
 	v.connect().ask()
 	c := <-calls
+	<-c.heard
 	v.s.Stop()
 	select {
 	case <-c.over:

@@ -32,6 +32,7 @@ func FuzzFrames(f *testing.F) {
 		})
 		var read bytes.Buffer
 		ended.Go(func() { _, _ = io.Copy(&read, near) })
+		v.s.running.Add(1)
 		c.serve()
 		ended.Wait()
 		for _, x := range v.calls {

@@ -72,6 +72,9 @@ func (c *call) Receive(b []byte) error {
 	return nil
 }
 
+// Quick has loops take all messages but for "slow".
+func (c *call) Quick(b []byte) bool { return string(b) != "slow" }
+
 func (c *call) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -48,38 +48,60 @@ func (in *input) ready() error {
 	return in.fill()
 }
 
-// fill waits for bytes. Everything there was has been taken.
+// fill waits for bytes. Everything there was has been taken. Where a loop waits for the connection, it may come
+// to rest here, with errRest.
 func (in *input) fill() (err error) {
 	defer func() { in.err = err }()
 	in.conn.gather(nil)
 	in.conn.cork(false)
 	in.conn.waits(in)
+	if in.conn.inLoop {
+		return errRest
+	}
 	in.conn.busy.Store(false)
 	defer in.conn.busy.Store(true)
 	for {
 		n, err := in.receive()
 		if n > 0 {
-			in.r, in.w = 0, n
-			in.conn.cork(true)
-			if !in.conn.active.Load() {
-				in.conn.active.Store(true)
-			}
+			in.have(n)
 			return nil
 		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return err
-		}
-		if err := in.conn.attend(); err != nil {
+		if err := in.without(err); err != nil {
 			return err
 		}
 	}
 }
 
-// receive reads what there is, or waits for it.
+// have takes n bytes that were received.
+func (in *input) have(n int) {
+	in.r, in.w, in.err = 0, n, nil
+	in.conn.cork(true)
+	if !in.conn.active.Load() {
+		in.conn.active.Store(true)
+	}
+}
+
+// without does what is to be done where nothing was received; nil: it is to be tried again.
+func (in *input) without(err error) error {
+	switch {
+	case isNudge(err):
+		return in.conn.attend()
+	case !errors.Is(err, again{}):
+		return err
+	case in.whole:
+		return errRest
+	}
+	in.conn.socket.polled.pause()
+	return nil
+}
+
+func isNudge(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+
+// receive reads what there is, or waits for it, as socket.get does.
 func (in *input) receive() (int, error) {
 	s := in.conn.socket
 	if in.tls == nil {
-		return s.await(&in.buf)
+		return s.get(&in.buf)
 	}
 	for {
 		if in.buf == nil {

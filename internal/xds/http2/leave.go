@@ -17,7 +17,7 @@ func (c *conn) lookAfter(now time.Time, tick uint32) {
 	if at := c.soonest.Load(); at != 0 && now.UnixNano() >= at {
 		c.nudge()
 	}
-	if tick%sweep == c.turn {
+	if tick%sweep == c.phase {
 		c.lookClosely(tick)
 	}
 }

@@ -76,16 +76,18 @@ func (o *Options) fill() {
 	}
 }
 
-// Server serves methods. Its goroutines: Serve's, which accepts; one for each connection;
-// the keeper, which looks after their time; and for as long as the kernel does not take
-// what was written, one for that connection.
+// Server serves methods. Its goroutines: Serve's, which accepts; the loops, which wait for
+// connections at rest; one for each connection that is not; and the keeper, which looks after
+// their time. Where there are no loops each connection has one, and another for as long as the
+// kernel does not take what was written.
 type Server struct {
 	opts    Options
 	methods map[string]Handler
 	ctx     context.Context // of all streams; ends with Stop
 	cancel  context.CancelFunc
-	tick    atomic.Uint32 // the keeper's clock; begins at 1
-	running sync.WaitGroup
+	tick    atomic.Uint32  // the keeper's clock; begins at 1
+	running sync.WaitGroup // the keeper, connections, and what streams have run
+	loops   *loops         // nil: there are none
 
 	mu        sync.Mutex // guards what follows
 	listeners []net.Listener
@@ -102,6 +104,7 @@ func New(methods map[string]Handler, o Options) *Server {
 	s := &Server{opts: o, methods: methods, conns: map[*conn]struct{}{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.tick.Store(1)
+	s.loops = startLoops()
 	s.running.Go(s.keep)
 	return s
 }
@@ -157,7 +160,7 @@ func (s *Server) stopped() bool {
 	return s.stopping
 }
 
-// start serves a connection in a goroutine of its own.
+// start serves a connection, in a goroutine of its own at first.
 func (s *Server) start(nc net.Conn) {
 	c := newConn(s, nc)
 	s.mu.Lock()
@@ -167,12 +170,16 @@ func (s *Server) start(nc net.Conn) {
 		return
 	}
 	s.conns[c] = struct{}{}
-	s.running.Go(func() {
-		c.serve()
-		s.mu.Lock()
-		delete(s.conns, c)
-		s.mu.Unlock()
-	})
+	s.running.Add(1)
+	go c.serve()
+}
+
+// left is called when a connection has ended.
+func (s *Server) left(c *conn) {
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
+	s.running.Done()
 }
 
 // Stop cuts all connections and waits until every Receiver has ended.
@@ -183,6 +190,7 @@ func (s *Server) Stop() {
 		c.cut()
 	}
 	s.running.Wait()
+	s.loops.stop()
 }
 
 // GracefulStop accepts no more, tells peers to go away, and waits until all streams have

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // buffer is what is read at once: a frame of the usual largest size. Whoever waits for a
@@ -38,7 +39,9 @@ type socket struct {
 	cr, cw  int
 	waits   bool // Read waits, as the TLS handshake wants it
 
-	mu       sync.Mutex // guards what follows
+	polled *polled // nil: the runtime waits for it
+
+	mu       sync.Mutex // guards what follows, and polled's descriptor
 	write    func(fd uintptr) bool
 	out      []byte // what write is to write
 	writeErr error
@@ -58,9 +61,20 @@ func newSocket(c net.Conn, flushed func()) *socket {
 	return s
 }
 
+// get reads bytes as await does. Where a loop waits for them it does not: with none the error is again{}.
+func (s *socket) get(into **buffer) (int, error) {
+	if s.polled != nil {
+		return s.polled.read(into)
+	}
+	return s.await(into)
+}
+
 // await waits for bytes and reads them into *into, which it takes from the pool. While it
 // waits *into is nil.
 func (s *socket) await(into **buffer) (int, error) {
+	if s.polled != nil {
+		return s.polled.await(into)
+	}
 	if s.raw == nil {
 		if *into == nil {
 			*into = buffers.Get().(*buffer)
@@ -114,10 +128,10 @@ func (s *socket) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// receive waits for bytes for TLS.
+// receive reads bytes for TLS, as get does.
 func (s *socket) receive() (err error) {
 	s.cr = 0
-	s.cw, err = s.await(&s.cipher)
+	s.cw, err = s.get(&s.cipher)
 	return err
 }
 
@@ -137,10 +151,32 @@ func (s *socket) Write(b []byte) (int, error) {
 			return n, nil
 		}
 		s.flushing = true
-		s.flushers.Go(s.flush)
+		if s.polled == nil {
+			s.flushers.Go(s.flush)
+		}
 	}
 	s.rest = append(s.rest, b...)
-	return n, nil
+	return n, s.awaitRoom()
+}
+
+// awaitRoom has a loop flush the rest. It writes once more, as the kernel may have told meanwhile that it takes bytes,
+// when nobody was to be told.
+func (s *socket) awaitRoom() error {
+	if p := s.polled; p != nil && !p.full.Swap(true) {
+		s.rest = s.writeNow(s.rest)
+		s.flushedAll()
+	}
+	return s.err
+}
+
+// flushedAll tells whether nothing is left to write, and ends flushing where that is so. The lock is held.
+func (s *socket) flushedAll() bool {
+	if len(s.rest) > 0 && s.err == nil {
+		return false
+	}
+	s.rest, s.flushing = nil, false
+	s.polled.full.Store(false)
+	return true
 }
 
 // writeNow writes what the kernel takes at once, and gives the rest.
@@ -149,6 +185,11 @@ func (s *socket) writeNow(b []byte) []byte {
 		return b
 	}
 	s.out, s.writeErr = b, nil
+	if p := s.polled; p != nil {
+		s.tryWrite(uintptr(p.fd)) //nolint:gosec // a negative one is refused
+		b, s.out, s.err = s.out, nil, s.writeErr
+		return b
+	}
 	err := s.raw.Write(s.write)
 	if err == nil {
 		err = s.writeErr
@@ -195,6 +236,23 @@ func (s *socket) flush() {
 	}
 }
 
+// flushOn is called where a loop waits, when the kernel takes bytes again.
+func (s *socket) flushOn() {
+	s.mu.Lock()
+	if !s.flushing {
+		s.mu.Unlock()
+		return
+	}
+	if s.err == nil {
+		s.rest = s.writeNow(s.rest)
+	}
+	all := s.flushedAll()
+	s.mu.Unlock()
+	if all {
+		s.flushed()
+	}
+}
+
 // writeAll waits until all is written.
 func (s *socket) writeAll(b []byte) error {
 	if s.raw == nil {
@@ -229,5 +287,40 @@ func (s *socket) fail(err error) {
 // Close ends reading and writing.
 func (s *socket) Close() error {
 	s.fail(net.ErrClosed)
-	return s.Conn.Close()
+	if !s.shut(syscall.SHUT_RDWR) {
+		return s.Conn.Close()
+	}
+	return nil
+}
+
+// shut ends one side or both where a loop waits, else it is false. Both are told to the reader.
+func (s *socket) shut(how int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.polled == nil {
+		return false
+	}
+	if how == syscall.SHUT_RDWR {
+		s.polled.closed.Store(true)
+	}
+	_ = s.polled.shut(how) // it may have ended already
+	return true
+}
+
+// release lets go of the descriptor, at the end.
+func (s *socket) release() {
+	s.flushers.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.polled != nil {
+		s.polled.close()
+	}
+}
+
+// undeadline ends a deadline. A nudge that was told of is over by itself.
+func (s *socket) undeadline() error {
+	if s.polled != nil {
+		return nil
+	}
+	return s.SetReadDeadline(time.Time{})
 }

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/grpc/status"
 
+	"github.com/moonsail/moonsail/internal/wire"
 	"github.com/moonsail/moonsail/internal/xds/http2"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 )
@@ -41,6 +42,22 @@ func (p pushed) Receive(b []byte) error {
 	}
 	p.st.transport.(http2Transport).stream.Trust()
 	return nil
+}
+
+// Quick implements http2.Quick. A proxy's first request has it bound, and one that lists what it has may have
+// route configurations put into buckets: these may wait.
+func (p pushed) Quick(b []byte) bool {
+	if p.st.proxy == nil {
+		return false
+	}
+	for len(b) > 0 {
+		num, _, rest, err := wire.Next(b)
+		if err != nil || num == initialVersions && p.st.protocol == ledger.Delta {
+			return false
+		}
+		b = rest
+	}
+	return true
 }
 
 // Gathered implements http2.Gatherer: what is to be sent is found out once for all that came.

@@ -38,6 +38,9 @@ func (r *request) parse(p ledger.Protocol, b []byte) error {
 	return wire.Fields(b, field)
 }
 
+// initialVersions is the field initial_resource_versions of DeltaDiscoveryRequest.
+const initialVersions = 5
+
 // Field numbers of DeltaDiscoveryRequest.
 func (r *request) deltaField(num protowire.Number, v []byte) error {
 	switch num {
@@ -49,7 +52,7 @@ func (r *request) deltaField(num protowire.Number, v []byte) error {
 		return appendName(&r.Subscribe, v)
 	case 4:
 		return appendName(&r.Unsubscribe, v)
-	case 5:
+	case initialVersions:
 		return r.initial(v)
 	case 6:
 		r.Nonce = v

@@ -1,0 +1,23 @@
+//go:build !linux
+
+package http2
+
+import "errors"
+
+// loops are not there on this system.
+type loops struct{}
+
+// loop is one of loops.
+type loop struct{}
+
+// startLoops gives nil.
+func startLoops() *loops { return nil }
+
+func (*loops) stop() {}
+
+// hand does nothing: connections have their goroutines.
+func (*loops) hand(*conn) {}
+
+func (*polled) shut(int) error { return errors.ErrUnsupported }
+
+func (*polled) close() {}

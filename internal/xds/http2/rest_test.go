@@ -1,0 +1,135 @@
+//go:build linux
+
+package http2
+
+import (
+	"bytes"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	xhttp2 "golang.org/x/net/http2"
+)
+
+// atRest waits until nobody reads a connection.
+func atRest(t *testing.T, c *conn) {
+	t.Helper()
+	eventually(t, "the connection is at rest", func() bool { return c.socket.polled.state.Load() == resting })
+}
+
+// TestAtRest: a connection at rest has no goroutine, whatever came before, and what comes next is taken.
+func TestAtRest(t *testing.T) {
+	conf := certificates(t)
+	for name, o := range map[string]Options{"plain": {}, "TLS": {TLS: conf.server}} {
+		t.Run(name, func(t *testing.T) {
+			v := serve(t, o)
+			p := v.dial()
+			if o.TLS != nil {
+				p = p.onTLS(conf.client)
+			}
+			p.greet()
+			id := p.open(echo)
+			c := v.call(0).conn
+			for _, m := range []string{"small", "slow", long(quickMost), long(3 * maxFrame), "", "small"} {
+				for b := framed([]byte(m)); len(b) > 0; b = b[min(len(b), maxFrame):] {
+					require.NoError(t, p.fr.WriteData(id, false, b[:min(len(b), maxFrame)]))
+				}
+				require.Equal(t, m, string(p.message(id)))
+				atRest(t, c)
+			}
+			require.False(t, reads())
+			p.half(id)
+			require.Equal(t, "0", p.answer(id).trailer["grpc-status"])
+			atRest(t, c)
+		})
+	}
+}
+
+// reads tells whether any connection has a goroutine.
+func reads() bool {
+	b := make([]byte, 1<<20)
+	return strings.Contains(string(b[:runtime.Stack(b, true)]), "carryOn")
+}
+
+// TestPiecesAtRest: frames that come in pieces are put together, each piece after the one before was taken.
+func TestPiecesAtRest(t *testing.T) {
+	v := serve(t, Options{})
+	p := v.connect()
+	id := p.open(echo)
+	c := v.call(0).conn
+	var b bytes.Buffer
+	data(t, &b, id, false, "one", "two")
+	whole := b.Bytes()
+	for n := 1; n < len(whole); n++ {
+		atRest(t, c)
+		p.raw(string(whole[:n]))
+		eventually(t, "the piece was taken", func() bool { s := c.socket.polled.state.Load(); return s == waiting || s == resting })
+		p.raw(string(whole[n:]))
+		require.Equal(t, "one", string(p.message(id)), "%d bytes first", n)
+		require.Equal(t, "two", string(p.message(id)), "%d bytes first", n)
+	}
+}
+
+// held is a Receiver that waits.
+type held struct{ until <-chan struct{} }
+
+func (s held) Receive([]byte) error { <-s.until; return nil }
+func (s held) End()                 {}
+
+// TestSlowHoldUpNobody: Receivers that wait, more than there are loops, keep no other connection waiting.
+func TestSlowHoldUpNobody(t *testing.T) {
+	const wait = "/test.Service/Wait"
+	until, begun := make(chan struct{}), make(chan *Stream, 1)
+	v := serve(t, Options{}, map[string]Handler{wait: func(st *Stream) Receiver { begun <- st; return held{until} }})
+	defer close(until)
+	var others []*peer
+	for n := range 4 * runtime.GOMAXPROCS(0) {
+		others = append(others, v.connect())
+		others[n].open(echo)
+		p := v.connect()
+		id := p.open(wait)
+		atRest(t, (<-begun).conn)
+		p.send(id, "x")
+	}
+	for n, p := range others {
+		atRest(t, v.call(n).conn)
+		p.send(p.id, "x")
+		require.Equal(t, "x", string(p.message(p.id)))
+	}
+}
+
+// TestEndAtRest: connections at rest are told of their end, and of that of their peer.
+func TestEndAtRest(t *testing.T) {
+	v := serve(t, Options{})
+	p, other := v.connect(), v.connect()
+	p.open(hold)
+	other.open(hold)
+	for n := range 2 {
+		atRest(t, v.call(n).conn)
+	}
+	require.NoError(t, p.c.Close())
+	eventually(t, "its stream has ended", func() bool { return v.call(0).over() != v.call(1).over() })
+	v.s.Stop()
+	other.gone()
+	require.True(t, v.call(0).over() && v.call(1).over())
+}
+
+// TestBusyHasGoroutine: a peer that goes on and on is not for a loop.
+func TestBusyHasGoroutine(t *testing.T) {
+	v := serve(t, Options{})
+	p := v.connect()
+	id := p.open(hold)
+	c := v.call(0).conn
+	atRest(t, c)
+	var b bytes.Buffer
+	for range 200 {
+		data(t, &b, id, false, long(100))
+	}
+	require.Greater(t, b.Len(), quickMost)
+	p.raw(b.String())
+	eventually(t, "all has come", func() bool { return len(v.call(0).got()) == 200 })
+	require.NoError(t, p.fr.WritePing(false, [8]byte{1}))
+	require.True(t, p.frame(xhttp2.FramePing).(*xhttp2.PingFrame).IsAck())
+	atRest(t, c)
+}
