@@ -1,7 +1,9 @@
 package file
 
 import (
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -24,7 +26,7 @@ func Analyze(dir string, d istioapi.Decoder) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := listing{files: []string{dir}}
+	l := listing{files: []string{dir}, errs: map[string]error{}}
 	if info.IsDir() {
 		l = list(dir)
 	}
@@ -33,7 +35,7 @@ func Analyze(dir string, d istioapi.Decoder) (*Tree, error) {
 	for _, path := range l.files {
 		data, _, err := read(path)
 		if err != nil {
-			l.errs = append(l.errs, err)
+			l.errs[path] = err
 			continue
 		}
 		p := parse(path, data, d)
@@ -45,8 +47,8 @@ func Analyze(dir string, d istioapi.Decoder) (*Tree, error) {
 		c.set(path, p, time.Time{})
 	}
 	t.Objects, t.Problems = c.objects(), c.problems()
-	for _, err := range l.errs {
-		t.Problems = append(t.Problems, ioProblem(dir, err))
+	for _, path := range slices.Sorted(maps.Keys(l.errs)) {
+		t.Problems = append(t.Problems, ioProblem(path, l.errs[path]))
 	}
 	return t, nil
 }

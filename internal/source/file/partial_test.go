@@ -3,7 +3,9 @@ package file
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -109,4 +111,36 @@ spec: {selector: {matchLabels: 1}, jwtRules: [{issuer: a}]}
 	require.Zero(t, f.syncs())
 	require.NoError(t, os.Remove(f.path("a.yaml")))
 	f.until(func() bool { return f.syncs() > 0 }, "synced, though something else cannot be read")
+}
+
+// TestUnreadablePathsHoldUpTheStart, be it a file or a directory, until they are taken away: by themselves, or
+// with what they are in.
+func TestUnreadablePathsHoldUpTheStart(t *testing.T) {
+	link := func(path string) error { return os.Symlink(path, path) }
+	pipe := func(path string) error { return syscall.Mkfifo(path, 0o600) }
+	deep := strings.Repeat("/d", maxTreeDepth)
+	for path, c := range map[string]struct {
+		problem string
+		make    func(path string) error
+	}{
+		"sub/pipe.yaml": {"sub/pipe.yaml: error: cannot be read", pipe},
+		"sub/loop.yaml": {"sub/loop.yaml: error: cannot be read", link},
+		"sub/loop":      {"sub/loop: error: cannot be read", link},
+		"sub" + deep:    {"nested deeper than", func(path string) error { return os.MkdirAll(path, 0o755) }},
+	} {
+		for _, moved := range []string{path, "sub"} {
+			t.Run(c.problem+" "+moved, func(t *testing.T) {
+				f := prepare(t, map[string]string{"b.yaml": ns("shop", "v1")})
+				require.NoError(t, os.MkdirAll(filepath.Dir(f.path(path)), 0o755))
+				require.NoError(t, c.make(f.path(path)))
+				f.watch(f.dir)
+				f.becomes("shop=v1")
+				f.complains(c.problem, "may have policies that cannot be read")
+				require.Zero(t, f.syncs())
+				require.NoError(t, os.Rename(f.path(moved), filepath.Join(t.TempDir(), "elsewhere")))
+				f.until(func() bool { return f.syncs() > 0 }, "synced")
+				f.complains()
+			})
+		}
+	}
 }

@@ -46,8 +46,9 @@ type Source struct {
 	dirs    map[string]os.FileInfo        // that are watched
 	doubts  map[string]*doubt             // files to look at again
 	broken  map[string]istioapi.Problem   // paths that cannot be read or watched
+	unseen  map[string]struct{}           // of these, directories that cannot be looked into
 	loading bool                          // the first scan: nothing is in force that could be lost
-	held    map[string]struct{}           // files that may hide policies; nil: all have been read, and Synced was said
+	held    map[string]struct{}           // paths that may hide policies; nil: all have been read, and Synced was said
 	gone    bool                          // the directory itself is missing
 	shown   map[istioapi.Problem]struct{} // what the log has told
 }
@@ -83,6 +84,7 @@ func (s *Source) Run(ctx context.Context) error {
 	s.watcher, s.catalog = w, newCatalog()
 	s.files, s.dirs, s.doubts = map[string]seen{}, map[string]os.FileInfo{}, map[string]*doubt{}
 	s.broken, s.shown = map[string]istioapi.Problem{}, map[istioapi.Problem]struct{}{}
+	s.unseen = map[string]struct{}{}
 	s.watchLink()
 	s.loading, s.held = true, map[string]struct{}{}
 	s.scan(s.Dir, time.Now())
@@ -185,7 +187,7 @@ func below(dir, path string) bool {
 	return err == nil && rel != "." && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
-// isDir tells whether name is a directory, or was one that had files.
+// isDir tells whether name is a directory, or was one that had files, or could not be looked into.
 func (s *Source) isDir(name string) bool {
 	if info, err := os.Stat(name); err == nil {
 		return info.IsDir() && !strings.HasPrefix(filepath.Base(name), ".")
@@ -193,8 +195,13 @@ func (s *Source) isDir(name string) bool {
 	if isConfig(name) {
 		return false
 	}
-	for path := range s.files {
-		if below(name, path) {
+	was := func(path string) bool { return path == name || below(name, path) }
+	return anyKey(s.files, was) || anyKey(s.unseen, was)
+}
+
+func anyKey[T any](m map[string]T, is func(string) bool) bool {
+	for k := range m {
+		if is(k) {
 			return true
 		}
 	}
@@ -221,24 +228,44 @@ func (s *Source) addTree(paths map[string]cause, dir string) {
 	for _, f := range l.files {
 		paths[f] = max(paths[f], causeScan)
 	}
-	s.noteErrors(dir, l.errs)
 	if dir == filepath.Clean(s.Dir) {
 		if s.gone = len(l.dirs) == 0; s.gone {
 			s.broken[dir] = ioProblem(dir, errors.New("the directory is missing; put it back"))
 			return // nothing goes out of force because a mount is away
 		}
 	}
+	s.noteErrors(dir, l.errs)
 	for path := range s.files {
-		if _, listed := paths[path]; !listed && below(dir, path) {
-			paths[path] = causeScan
+		addUnlisted(paths, dir, path)
+	}
+	for path := range s.broken { // of files that never were read, too
+		if isConfig(path) {
+			addUnlisted(paths, dir, path)
 		}
 	}
 }
 
-func (s *Source) noteErrors(dir string, errs []error) {
+// addUnlisted adds a file of dir that may be gone.
+func addUnlisted(paths map[string]cause, dir, path string) {
+	if _, listed := paths[path]; !listed && below(dir, path) {
+		paths[path] = causeScan
+	}
+}
+
+// noteErrors tells of what cannot be looked into, in place of what was so at dir and below it. Nothing
+// that is there is known, unless it was looked into before.
+func (s *Source) noteErrors(dir string, errs map[string]error) {
 	delete(s.broken, dir)
-	if len(errs) > 0 {
-		s.broken[dir] = ioProblem(dir, errors.Join(errs...))
+	for path := range s.unseen {
+		if path == dir || below(dir, path) {
+			delete(s.unseen, path)
+			delete(s.broken, path)
+			s.hold(path, false)
+		}
+	}
+	for path, err := range errs {
+		s.unseen[path], s.broken[path] = struct{}{}, ioProblem(path, err)
+		s.hold(path, s.dirs[path] == nil)
 	}
 }
 

@@ -20,13 +20,13 @@ const (
 type listing struct {
 	files []string
 	dirs  []string
-	errs  []error
+	errs  map[string]error // of what cannot be looked into, by path
 }
 
 // list walks a tree. Links are followed; names that start with a dot are left out
 // (".git", and the "..data" of mounted ConfigMaps, whose files are links beside it).
 func list(root string) listing {
-	var l listing
+	l := listing{errs: map[string]error{}}
 	l.walk(root, 0, nil)
 	return l
 }
@@ -35,7 +35,7 @@ func list(root string) listing {
 func (l *listing) walk(dir string, depth int, above []os.FileInfo) {
 	info, err := os.Stat(dir)
 	if err != nil {
-		l.fail(err)
+		l.fail(dir, err)
 		return
 	}
 	for _, a := range above {
@@ -44,13 +44,13 @@ func (l *listing) walk(dir string, depth int, above []os.FileInfo) {
 		}
 	}
 	if depth > maxTreeDepth {
-		l.fail(fmt.Errorf("%s: directories are nested deeper than %d", dir, maxTreeDepth))
+		l.fail(dir, fmt.Errorf("directories are nested deeper than %d", maxTreeDepth))
 		return
 	}
 	l.dirs = append(l.dirs, dir)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		l.fail(err)
+		l.fail(dir, err)
 	}
 	for _, e := range entries {
 		l.entry(filepath.Join(dir, e.Name()), e, depth, append(above, info))
@@ -64,10 +64,14 @@ func (l *listing) entry(path string, e fs.DirEntry, depth int, above []os.FileIn
 	dir := e.IsDir()
 	if e.Type()&fs.ModeSymlink != 0 {
 		info, err := os.Stat(path)
-		if err != nil {
+		switch {
+		case os.IsNotExist(err):
 			return // a dangling link is no file
+		case err != nil && !isConfig(path):
+			l.fail(path, err) // it may be a directory
+			return
 		}
-		dir = info.IsDir()
+		dir = err == nil && info.IsDir() // else reading it tells what is wrong
 	}
 	switch {
 	case dir:
@@ -77,9 +81,9 @@ func (l *listing) entry(path string, e fs.DirEntry, depth int, above []os.FileIn
 	}
 }
 
-func (l *listing) fail(err error) {
+func (l *listing) fail(path string, err error) {
 	if !os.IsNotExist(err) { // it went away while we looked; there will be an event
-		l.errs = append(l.errs, err)
+		l.errs[path] = err
 	}
 }
 
