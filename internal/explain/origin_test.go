@@ -150,6 +150,9 @@ func TestOriginsOfSecrets(t *testing.T) {
 		o := decode(t, doc)
 		s.Apply([]store.Event{{Key: o.Metadata().Key, Object: o}})
 	}
+	forAll := decode(t, fmt.Sprintf(rule, "for-all", "shop", "MUTUAL", "api")).(*model.DestinationRule)
+	forAll.WorkloadSelector = nil // nobody gets its Secret
+	s.Apply([]store.Event{{Key: forAll.Key, Object: forAll}})
 	router := &model.Proxy{Type: model.ProxyRouter, Namespace: "edge", Labels: map[string]string{"istio": "edge"}}
 	sidecar := &model.Proxy{Type: model.ProxySidecar, Namespace: "shop", Labels: map[string]string{"app": "web"}}
 	for _, tc := range []struct {

@@ -39,7 +39,9 @@ func needs(o model.Object, p *model.Proxy) []model.NeededSecret {
 	switch o := o.(type) {
 	case *model.DestinationRule:
 		if model.SelectorMatches(o.WorkloadSelector, p.Labels) {
-			return o.Credentials()
+			return slices.DeleteFunc(o.Credentials(), func(n model.NeededSecret) bool {
+				return n.Kind == model.KindSecret && len(o.WorkloadSelector) == 0 // nobody gets it
+			})
 		}
 	case *model.Sidecar:
 		if p.Type == model.ProxySidecar && o.Namespace == p.Namespace && model.SelectorMatches(o.Selector, p.Labels) {
