@@ -270,7 +270,7 @@ func (e *envoy) add(k kind, name string, h held, hosts []content) {
 	case lds: // the one that has it ask for scopes waits for them, and those that come as it starts
 		e.listeners[name] = h
 		e.waits[name] = !e.scoped && (e.starting || !e.asks)
-		e.followListeners()
+		e.followScopes()
 	case rds:
 		rc := e.routes[name]
 		if rc == nil {
@@ -314,7 +314,6 @@ func (e *envoy) remove(k kind, name string) {
 		delete(e.listeners, name)
 		delete(e.active, name)
 		delete(e.waits, name)
-		e.followListeners()
 	case rds: // Envoy ignores it
 	case vhds:
 		delete(e.listed, name)
@@ -451,7 +450,9 @@ func (e *envoy) uses(rc string) bool {
 	return false
 }
 
-// followListeners subscribes route configurations as listeners want them.
+// followListeners subscribes route configurations as listeners want them. Of an LDS response that is done
+// once, when all of it is taken: Envoy pauses RDS, SRDS and SDS while it takes one (LdsApiImpl::onConfigUpdate), so
+// that a route configuration which goes from one listener of it to another is not unsubscribed in between.
 func (e *envoy) followListeners() {
 	e.followScopes()
 	want := e.wanted()
