@@ -31,7 +31,9 @@ func DialBare(ctx context.Context, addr string, n int) (*BareClients, error) {
 	for i := range n {
 		c, err := d.DialContext(ctx, "tcp", addr)
 		if err == nil {
-			_, err = io.ReadFull(c, make([]byte, len(welcome)))
+			if _, err = io.ReadFull(c, make([]byte, len(welcome))); err != nil {
+				c.Close()
+			}
 		}
 		if err != nil {
 			b.Close()
