@@ -51,6 +51,8 @@ type stream struct {
 	waiter  bool // the goroutine lives
 }
 
+var _ [16 - resource.NumTypes]struct{} // flying has a bit for each type
+
 // unacked is a response that was not answered.
 type unacked struct {
 	bytes int
