@@ -332,10 +332,8 @@ func (s *settings) resolveHosts() error {
 // statusHost is where Envoy finds the status port.
 func (s *settings) statusHost() string {
 	switch s.bind {
-	case "0.0.0.0":
-		return "127.0.0.1"
-	case "::":
-		return "::1"
+	case "0.0.0.0", "::":
+		return loopback(s.bind)
 	}
 	return s.bind
 }

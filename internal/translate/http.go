@@ -134,17 +134,15 @@ func setDirection(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) {
 		return
 	}
 	out.ServerHeaderTransformation = hcmv3.HttpConnectionManager_PASS_THROUGH
-	out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_APPEND_FORWARD
-	if said, ok := hcmv3.HttpConnectionManager_ForwardClientCertDetails_value[v.Headers.ClientCertificates]; ok {
-		out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_ForwardClientCertDetails(said)
-	}
-	d := v.Headers.CertificateDetails()
-	out.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
-		Subject: wrapperspb.Bool(d.Subject), Cert: d.Cert, Chain: d.Chain, Dns: d.DNS, Uri: d.URI,
-	}
 	if v.Outside {
 		out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		out.SetCurrentClientCertDetails = outsideCertificate
+		return
+	}
+	out.ForwardClientCertDetails = forwardedCertificates(v.Headers.ClientCertificates, hcmv3.HttpConnectionManager_APPEND_FORWARD)
+	d := v.Headers.CertificateDetails()
+	out.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
+		Subject: wrapperspb.Bool(d.Subject), Cert: d.Cert, Chain: d.Chain, Dns: d.DNS, Uri: d.URI,
 	}
 }
 
@@ -170,13 +168,17 @@ func setHeaders(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) {
 	out.AppendXForwardedPort = h.ForwardPort
 }
 
-// setClientCertificates: Istio's words are Envoy's. Words that are not known are as none.
-func setClientCertificates(said string, out *hcmv3.HttpConnectionManager) {
-	details, ok := hcmv3.HttpConnectionManager_ForwardClientCertDetails_value[said]
-	if !ok {
-		details = int32(hcmv3.HttpConnectionManager_SANITIZE_SET)
+// forwardedCertificates: Istio's words are Envoy's. Words that are not known are as none.
+func forwardedCertificates(said string, otherwise hcmv3.HttpConnectionManager_ForwardClientCertDetails) hcmv3.HttpConnectionManager_ForwardClientCertDetails {
+	if details, ok := hcmv3.HttpConnectionManager_ForwardClientCertDetails_value[said]; ok {
+		return hcmv3.HttpConnectionManager_ForwardClientCertDetails(details)
 	}
-	out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_ForwardClientCertDetails(details)
+	return otherwise
+}
+
+// setClientCertificates is a gateway's.
+func setClientCertificates(said string, out *hcmv3.HttpConnectionManager) {
+	out.ForwardClientCertDetails = forwardedCertificates(said, hcmv3.HttpConnectionManager_SANITIZE_SET)
 	switch out.ForwardClientCertDetails {
 	case hcmv3.HttpConnectionManager_APPEND_FORWARD, hcmv3.HttpConnectionManager_SANITIZE_SET:
 		out.SetCurrentClientCertDetails = outsideCertificate

@@ -14,7 +14,8 @@ import (
 
 // Where an earlier state of a file is known, it stays in force while the file cannot be read. At the start
 // none is, and a policy in it would let pass what it is there to refuse. Nothing is served as long as there
-// are such files, or directories that cannot be looked into: sidecars go on with what they have, and those without configuration let nothing in.
+// are such files, or directories that cannot be looked into: sidecars go on with what they have, and those
+// without configuration let nothing in.
 
 // securityMarks are in each document that says who may call whom.
 var securityMarks = []string{
