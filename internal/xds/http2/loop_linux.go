@@ -20,8 +20,9 @@ type loops struct {
 // loop is one of them. It takes the events of an epoll, and waits for that in the runtime's own, so that no
 // thread waits for it.
 type loop struct {
-	file *os.File
-	raw  syscall.RawConn
+	file  *os.File
+	raw   syscall.RawConn
+	yield func() // Options.Yield
 
 	// The goroutine's.
 	poll   func(epoll uintptr) bool // pollOnce
@@ -46,7 +47,7 @@ const (
 )
 
 // startLoops gives nil where there can be none: connections have their goroutines then.
-func startLoops() *loops {
+func startLoops(yield func()) *loops {
 	ls := &loops{}
 	for range runtime.GOMAXPROCS(0) {
 		l, err := newLoop()
@@ -54,6 +55,7 @@ func startLoops() *loops {
 			ls.stop()
 			return nil
 		}
+		l.yield = yield
 		ls.all = append(ls.all, l)
 		ls.ended.Go(l.run)
 	}
@@ -95,6 +97,7 @@ func (ls *loops) stop() {
 // run is the loop's goroutine.
 func (l *loop) run() {
 	for l.raw.Read(l.poll) == nil && l.err == nil {
+		l.yield()
 		l.find()
 		for i, c := range l.ready[:l.n] {
 			if c != nil {

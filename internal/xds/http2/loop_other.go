@@ -11,7 +11,7 @@ type loops struct{}
 type loop struct{}
 
 // startLoops gives nil.
-func startLoops() *loops { return nil }
+func startLoops(func()) *loops { return nil }
 
 func (*loops) stop() {}
 

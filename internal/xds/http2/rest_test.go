@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -132,4 +133,26 @@ func TestBusyHasGoroutine(t *testing.T) {
 	require.NoError(t, p.fr.WritePing(false, [8]byte{1}))
 	require.True(t, p.frame(xhttp2.FramePing).(*xhttp2.PingFrame).IsAck())
 	atRest(t, c)
+}
+
+// TestLoopsYield: loops read nothing before Yield has returned, and all that came then.
+func TestLoopsYield(t *testing.T) {
+	asked, urgent := make(chan struct{}), make(chan struct{})
+	var calls atomic.Int32
+	v := serve(t, Options{Yield: func() {
+		if calls.Add(1) == 1 {
+			close(asked)
+		}
+		<-urgent
+	}})
+	p := v.connect()
+	id := p.open(echo)
+	c := v.call(0)
+	atRest(t, c.conn)
+	p.send(id, "one")
+	<-asked
+	require.Equal(t, resting, c.conn.socket.polled.state.Load())
+	require.Empty(t, c.got())
+	close(urgent)
+	require.Equal(t, "one", string(p.message(id)))
 }

@@ -57,6 +57,7 @@ type Options struct {
 	MaxAge      time.Duration // until a connection is told to go away, a tenth more or less; 0: when its peer's certificate expires
 	MaxAgeGrace time.Duration // after that, until its streams are ended, and it is closed; 0: when they have ended by themselves
 	Tick        time.Duration // how exactly these are kept; keep-alive and FrameTime to some
+	Yield       func()        // called by loops before they read: it may wait for something urgent that takes little time, but not for a Stream
 	Log         *slog.Logger  // told why connections were ended by this side; nil: nobody is
 }
 
@@ -67,6 +68,9 @@ func (o *Options) fill() {
 	o.PingTimeout = cmp.Or(o.PingTimeout, defaultPingTimeout)
 	o.FrameTime = cmp.Or(o.FrameTime, defaultFrameTime)
 	o.Tick = cmp.Or(o.Tick, defaultTick)
+	if o.Yield == nil {
+		o.Yield = func() {}
+	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.TLS != nil {
 		o.TLS = o.TLS.Clone()
@@ -104,7 +108,7 @@ func New(methods map[string]Handler, o Options) *Server {
 	s := &Server{opts: o, methods: methods, conns: map[*conn]struct{}{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.tick.Store(1)
-	s.loops = startLoops()
+	s.loops = startLoops(o.Yield)
 	s.running.Go(s.keep)
 	return s
 }

@@ -51,6 +51,7 @@ func (s *Server) Carry(t Transport, port Port) Carrier {
 	if t != TransportGRPC {
 		o := s.opts.http2Options()
 		o.TLS, o.Log, o.Strangers = port.TLS, s.log, port.Authorize != nil
+		o.Yield = s.yield
 		return http2Carrier{http2.New(s.http2Methods(&port), o)}
 	}
 	c := &grpcCarrier{}
