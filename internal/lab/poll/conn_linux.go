@@ -4,8 +4,9 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/moonsail/moonsail/internal/epoll"
 )
 
 // Conn is a TCP connection that a loop waits for.
@@ -31,12 +32,9 @@ func Take(c net.Conn) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, failed := -1, error(nil)
-	if err := raw.Control(func(old uintptr) { fd, failed = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+	fd, err := epoll.Duplicate(raw)
+	if err != nil {
 		return nil, err
-	}
-	if failed != nil {
-		return nil, failed
 	}
 	local := c.LocalAddr()
 	return &Conn{local: local, left: make(chan struct{}, 1), fd: fd}, c.Close()
@@ -48,8 +46,12 @@ func (c *Conn) LocalAddr() net.Addr { return c.local }
 // Serve has a loop call h, until that says no or the loops are stopped. Only one Serve may run
 // at a time.
 func (c *Conn) Serve(l *Loop, h Handler) error {
-	c.handler = h
-	if err := l.add(c); err != nil {
+	c.handler, c.loop = h, l
+	events := uint32(syscall.EPOLLIN)
+	if len(c.rest) > 0 { // of the loop before
+		events |= syscall.EPOLLOUT
+	}
+	if err := l.Add(c.fd, c, events); err != nil {
 		return err
 	}
 	<-c.left
@@ -59,9 +61,9 @@ func (c *Conn) Serve(l *Loop, h Handler) error {
 // Read reads what there is, and gives 0 where nothing is.
 func (c *Conn) Read(b []byte) (int, error) {
 	for {
-		switch n, err := unix.Read(c.fd, b); {
-		case err == unix.EINTR:
-		case err == unix.EAGAIN:
+		switch n, err := syscall.Read(c.fd, b); {
+		case err == syscall.EINTR:
+		case err == syscall.EAGAIN:
 			return 0, nil
 		case err != nil:
 			return 0, err
@@ -83,7 +85,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 			return n, err
 		}
 		c.rest = append(c.rest, left...)
-		return n, c.loop.control(unix.EPOLL_CTL_MOD, c.fd, unix.EPOLLIN|unix.EPOLLOUT)
+		return n, c.loop.Modify(c.fd, syscall.EPOLLIN|syscall.EPOLLOUT)
 	}
 	c.rest = append(c.rest, b...)
 	return n, nil
@@ -92,12 +94,12 @@ func (c *Conn) Write(b []byte) (int, error) {
 // write gives what the kernel does not take.
 func (c *Conn) write(b []byte) ([]byte, error) {
 	for len(b) > 0 {
-		n, err := unix.Write(c.fd, b)
+		n, err := syscall.Write(c.fd, b)
 		switch err {
 		case nil:
 			b = b[n:]
-		case unix.EINTR:
-		case unix.EAGAIN:
+		case syscall.EINTR:
+		case syscall.EAGAIN:
 			return b, nil
 		default:
 			return nil, err
@@ -114,7 +116,7 @@ func (c *Conn) writeRest() {
 		return
 	}
 	c.rest = nil
-	_ = c.loop.control(unix.EPOLL_CTL_MOD, c.fd, unix.EPOLLIN)
+	_ = c.loop.Modify(c.fd, syscall.EPOLLIN)
 }
 
 // End has both sides end: Ready is told so. It may be called from anywhere, at any time.
@@ -122,7 +124,7 @@ func (c *Conn) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fd >= 0 {
-		_ = unix.Shutdown(c.fd, unix.SHUT_RDWR) // it may have ended already
+		_ = syscall.Shutdown(c.fd, syscall.SHUT_RDWR) // it may have ended already
 	}
 }
 
@@ -131,7 +133,7 @@ func (c *Conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fd >= 0 {
-		_ = unix.Close(c.fd) // there is nobody left to tell
+		_ = syscall.Close(c.fd) // there is nobody left to tell
 		c.fd = -1
 	}
 }

@@ -1,155 +1,41 @@
 package poll
 
 import (
-	"encoding/binary"
-	"sync"
-	"sync/atomic"
+	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/moonsail/moonsail/internal/epoll"
 )
 
 // Loops are some goroutines that wait for sockets.
-type Loops struct {
-	all   []*Loop
-	next  atomic.Uint64
-	ended sync.WaitGroup
-}
+type Loops = epoll.Loops[Conn]
 
-// Loop is one of them: each is a thread while it waits.
-type Loop struct {
-	epoll, stop int    // stop is an eventfd
-	buf         []byte // that its conns read into
+// Loop is one of them.
+type Loop = epoll.Loop[Conn]
 
-	mu    sync.Mutex // guards conns
-	conns []*Conn    // by descriptor
-}
+// bufferSize is what a loop reads at once.
+const bufferSize = 64 << 10
 
-const (
-	bufferSize = 64 << 10
-	atOnce     = 256 // events that are taken together
-)
+// Start starts so many loops. Stop ends them, and with them every Serve: there must be no new ones.
+func Start(n int) (*Loops, error) { return epoll.Start(n, run) }
 
-// Start starts so many loops. Stop ends them.
-func Start(n int) (*Loops, error) {
-	ls := &Loops{}
-	for range n {
-		l, err := newLoop()
-		if err != nil {
-			ls.Stop()
-			return nil, err
-		}
-		ls.all = append(ls.all, l)
-		ls.ended.Go(l.run)
+// run is a loop's goroutine.
+func run(l *Loop) {
+	buf := make([]byte, bufferSize)
+	for l.Wait() {
+		l.Each(func(c *Conn, events uint32) { c.event(events, buf) })
 	}
-	return ls, nil
-}
-
-func newLoop() (*Loop, error) {
-	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
-	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		_ = unix.Close(epoll)
-		return nil, err
-	}
-	l := &Loop{epoll: epoll, stop: stop, buf: make([]byte, bufferSize)}
-	return l, l.control(unix.EPOLL_CTL_ADD, stop, unix.EPOLLIN)
-}
-
-// Next gives the loops in turn.
-func (ls *Loops) Next() *Loop { return ls.all[ls.next.Add(1)%uint64(len(ls.all))] }
-
-// Stop ends the loops, and with them every Serve. There must be no new ones.
-func (ls *Loops) Stop() {
-	for _, l := range ls.all {
-		_, _ = unix.Write(l.stop, binary.NativeEndian.AppendUint64(nil, 1)) // it cannot be full
-	}
-	ls.ended.Wait()
-}
-
-func (l *Loop) control(op, fd int, events uint32) error {
-	return unix.EpollCtl(l.epoll, op, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}) //nolint:gosec // descriptors are small
-}
-
-func (l *Loop) add(c *Conn) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for len(l.conns) <= c.fd {
-		l.conns = append(l.conns, nil)
-	}
-	l.conns[c.fd], c.loop = c, l
-	events := uint32(unix.EPOLLIN)
-	if len(c.rest) > 0 { // of the loop before
-		events |= unix.EPOLLOUT
-	}
-	err := l.control(unix.EPOLL_CTL_ADD, c.fd, events)
-	if err != nil {
-		l.conns[c.fd] = nil
-	}
-	return err
-}
-
-// drop lets go of a connection.
-func (l *Loop) drop(c *Conn) {
-	_ = l.control(unix.EPOLL_CTL_DEL, c.fd, 0) // it is there
-	l.mu.Lock()
-	l.conns[c.fd] = nil
-	l.mu.Unlock()
-	c.left <- struct{}{}
-}
-
-// run is the loop's goroutine.
-func (l *Loop) run() {
-	var ready [atOnce]*Conn
-	events := make([]unix.EpollEvent, atOnce)
-	for {
-		n, err := unix.EpollWait(l.epoll, events, -1)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || !l.find(events[:max(n, 0)], ready[:]) {
-			l.end()
-			return
-		}
-		for i, c := range ready[:n] {
-			l.serve(c, events[i].Events)
-		}
+	for _, c := range l.Left() {
+		c.left <- struct{}{}
 	}
 }
 
-// find gives the connections of events; false: the loop is to stop.
-func (l *Loop) find(events []unix.EpollEvent, into []*Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i := range events {
-		if events[i].Fd == int32(l.stop) { //nolint:gosec // descriptors are small
-			return false
-		}
-		into[i] = l.conns[events[i].Fd]
-	}
-	return true
-}
-
-func (l *Loop) serve(c *Conn, events uint32) {
-	if events&unix.EPOLLOUT != 0 {
+func (c *Conn) event(events uint32, buf []byte) {
+	if events&syscall.EPOLLOUT != 0 {
 		c.writeRest()
 	}
-	if events&^unix.EPOLLOUT != 0 && !c.handler.Ready(c, l.buf, events&(unix.EPOLLHUP|unix.EPOLLERR) != 0) {
-		l.drop(c)
+	if events&^syscall.EPOLLOUT == 0 || c.handler.Ready(c, buf, events&(syscall.EPOLLHUP|syscall.EPOLLERR) != 0) {
+		return
 	}
-}
-
-func (l *Loop) end() {
-	l.mu.Lock()
-	all := l.conns
-	l.conns = nil
-	l.mu.Unlock()
-	for _, c := range all {
-		if c != nil {
-			c.left <- struct{}{}
-		}
-	}
-	_, _ = unix.Close(l.epoll), unix.Close(l.stop)
+	c.loop.Drop(c.fd)
+	c.left <- struct{}{}
 }

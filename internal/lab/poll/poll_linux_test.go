@@ -161,10 +161,14 @@ func TestServedAgainWritesTheRest(t *testing.T) {
 func TestStopEndsWhatIsServed(t *testing.T) {
 	ls, err := Start(2)
 	require.NoError(t, err)
-	c, _ := pair(t)
+	c, other := pair(t)
 	defer c.Close()
 	e := &echo{}
 	wait := start(t, ls, c, e)
+	_, err = other.Write([]byte("a"))
+	require.NoError(t, err)
+	_, err = io.ReadFull(other, make([]byte, 2)) // it is served now
+	require.NoError(t, err)
 	ls.Stop()
 	wait()
 	require.NoError(t, e.err)

@@ -179,7 +179,7 @@ func (c *conn) begin() error {
 	if err := c.settings(s); err != nil {
 		return err
 	}
-	c.server.loops.hand(c)
+	c.hand(c.server.loops)
 	c.mu.Lock()
 	c.agreed = true
 	c.mu.Unlock()

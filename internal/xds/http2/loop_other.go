@@ -13,10 +13,11 @@ type loop struct{}
 // startLoops gives nil.
 func startLoops(func()) *loops { return nil }
 
-func (*loops) stop() {}
+// Stop does nothing.
+func (*loops) Stop() {}
 
 // hand does nothing: connections have their goroutines.
-func (*loops) hand(*conn) {}
+func (*conn) hand(*loops) {}
 
 func (*polled) shut(int) error { return errors.ErrUnsupported }
 

@@ -194,7 +194,7 @@ func (s *Server) Stop() {
 		c.cut()
 	}
 	s.running.Wait()
-	s.loops.stop()
+	s.loops.Stop()
 }
 
 // GracefulStop accepts no more, tells peers to go away, and waits until all streams have

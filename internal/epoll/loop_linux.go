@@ -1,0 +1,184 @@
+package epoll
+
+import (
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Loops are some Loops, each with its goroutine.
+type Loops[T any] struct {
+	all   []*Loop[T]
+	turn  atomic.Uint32
+	ended sync.WaitGroup
+}
+
+// Loop tells of the events of descriptors, each of which belongs to a T. It takes the events of an epoll, and waits
+// for that in the runtime's own, so that no thread waits for it.
+type Loop[T any] struct {
+	file *os.File
+	raw  syscall.RawConn
+
+	// Who calls Wait and Each has these.
+	poll   func(epoll uintptr) bool // pollOnce
+	events [atOnce]syscall.EpollEvent
+	ready  [atOnce]*T
+	n      int
+	err    error
+
+	mu     sync.Mutex // guards owners
+	owners []*T       // by descriptor
+}
+
+// atOnce are the events that are taken together.
+const atOnce = 128
+
+// Start starts n loops: run is the goroutine of each, and ends when Wait is false. Stop ends them.
+func Start[T any](n int, run func(*Loop[T])) (*Loops[T], error) {
+	ls := &Loops[T]{}
+	for range n {
+		l, err := newLoop[T]()
+		if err != nil {
+			ls.Stop()
+			return nil, err
+		}
+		ls.all = append(ls.all, l)
+		ls.ended.Go(func() { run(l) })
+	}
+	return ls, nil
+}
+
+func newLoop[T any]() (*Loop[T], error) {
+	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.SetNonblock(fd, true); err != nil { // else the runtime would not wait for it
+		_ = syscall.Close(fd)
+		return nil, err
+	}
+	l := &Loop[T]{file: os.NewFile(uintptr(fd), "epoll")} //nolint:gosec // it is not negative
+	l.poll = l.pollOnce
+	l.raw, err = l.file.SyscallConn()
+	if err == nil {
+		err = l.file.SetReadDeadline(time.Time{}) // fails where the runtime cannot wait for it
+	}
+	if err != nil {
+		l.file.Close()
+	}
+	return l, err
+}
+
+// Next gives the loops in turn.
+func (ls *Loops[T]) Next() *Loop[T] {
+	return ls.all[ls.turn.Add(1)%uint32(len(ls.all))] //nolint:gosec // there are few
+}
+
+// Stop has Wait give false, and returns when the goroutines have ended. Of nil it does nothing.
+func (ls *Loops[T]) Stop() {
+	if ls == nil {
+		return
+	}
+	for _, l := range ls.all {
+		l.file.Close()
+	}
+	ls.ended.Wait()
+}
+
+// Wait waits for events, which Each tells then. false: Stop was called.
+func (l *Loop[T]) Wait() bool { return l.raw.Read(l.poll) == nil && l.err == nil }
+
+// pollOnce takes events; false: there are none.
+func (l *Loop[T]) pollOnce(epoll uintptr) bool {
+	for {
+		l.n, l.err = syscall.EpollWait(int(epoll), l.events[:], 0) //nolint:gosec // descriptors are small
+		if l.err != syscall.EINTR {
+			return l.n != 0
+		}
+	}
+}
+
+// Each tells of the events that Wait has taken. An owner may be told of one for nothing, where it has another's
+// descriptor by now.
+func (l *Loop[T]) Each(handle func(owner *T, events uint32)) {
+	l.find()
+	for i, owner := range l.ready[:l.n] {
+		if owner != nil {
+			handle(owner, l.events[i].Events)
+		}
+	}
+}
+
+// find finds the owners of events.
+func (l *Loop[T]) find() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.n {
+		l.ready[i] = l.owners[l.events[i].Fd]
+	}
+}
+
+// Add waits for a descriptor until Drop, which must come before the descriptor is closed. events are EPOLLIN
+// and so on.
+func (l *Loop[T]) Add(fd int, owner *T, events uint32) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.owners) <= fd {
+		l.owners = append(l.owners, nil)
+	}
+	l.owners[fd] = owner
+	err := l.control(syscall.EPOLL_CTL_ADD, fd, events)
+	if err != nil {
+		l.owners[fd] = nil
+	}
+	return err
+}
+
+// Modify waits for other events of a descriptor.
+func (l *Loop[T]) Modify(fd int, events uint32) error {
+	return l.control(syscall.EPOLL_CTL_MOD, fd, events)
+}
+
+// Drop waits no more for a descriptor that was added.
+func (l *Loop[T]) Drop(fd int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.control(syscall.EPOLL_CTL_DEL, fd, 0) // it is there
+	l.owners[fd] = nil
+}
+
+// Left gives the owners of what was not dropped, once: when Wait has given false.
+func (l *Loop[T]) Left() []*T {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.owners
+	l.owners = nil
+	return slices.DeleteFunc(all, func(owner *T) bool { return owner == nil })
+}
+
+func (l *Loop[T]) control(op, fd int, events uint32) (err error) {
+	closed := l.raw.Control(func(epoll uintptr) {
+		err = syscall.EpollCtl(int(epoll), op, fd, &syscall.EpollEvent{Events: events, Fd: int32(fd)}) //nolint:gosec // descriptors are small
+	})
+	if closed != nil {
+		return closed
+	}
+	return err
+}
+
+// Duplicate gives a descriptor of the same socket, which the runtime knows nothing of.
+func Duplicate(raw syscall.RawConn) (fd int, err error) {
+	closed := raw.Control(func(old uintptr) {
+		n, _, errno := syscall.Syscall(syscall.SYS_FCNTL, old, syscall.F_DUPFD_CLOEXEC, 0)
+		if fd = int(n); errno != 0 { //nolint:gosec // descriptors are small
+			err = errno
+		}
+	})
+	if closed != nil {
+		return 0, closed
+	}
+	return fd, err
+}

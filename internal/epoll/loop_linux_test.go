@@ -1,0 +1,105 @@
+package epoll
+
+import (
+	"net"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// told is the owner of one end of a socket.
+type told struct{ events chan uint32 }
+
+// tell starts loops that tell owners of their events.
+func tell(t *testing.T, n int) *Loops[told] {
+	t.Helper()
+	ls, err := Start(n, func(l *Loop[told]) {
+		for l.Wait() {
+			l.Each(func(o *told, events uint32) { o.events <- events })
+		}
+		for _, o := range l.Left() {
+			close(o.events)
+		}
+	})
+	require.NoError(t, err)
+	return ls
+}
+
+// pair is a descriptor that the runtime knows nothing of, and the other end of it.
+func pair(t *testing.T) (int, net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	mine, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer mine.Close()
+	raw, err := mine.(*net.TCPConn).SyscallConn()
+	require.NoError(t, err)
+	fd, err := Duplicate(raw)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	other, err := ln.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { other.Close() })
+	return fd, other
+}
+
+func TestTellsEachOwner(t *testing.T) {
+	ls := tell(t, 2)
+	defer ls.Stop()
+	for range 3 {
+		fd, other := pair(t)
+		l, o := ls.Next(), &told{make(chan uint32, 1)}
+		require.NoError(t, l.Add(fd, o, syscall.EPOLLOUT|syscall.EPOLLONESHOT))
+		require.EqualValues(t, syscall.EPOLLOUT, <-o.events)
+		require.NoError(t, l.Modify(fd, syscall.EPOLLRDHUP|syscall.EPOLLONESHOT))
+		other.Close()
+		require.EqualValues(t, syscall.EPOLLRDHUP, <-o.events)
+		l.Drop(fd)
+	}
+}
+
+// TestStopGivesWhatIsLeft: an owner that was dropped is none any more, and one that could not be added never was.
+func TestStopGivesWhatIsLeft(t *testing.T) {
+	ls := tell(t, 1)
+	first, _ := pair(t)
+	second, _ := pair(t)
+	dropped, left := &told{make(chan uint32)}, &told{make(chan uint32)}
+	require.NoError(t, ls.Next().Add(first, dropped, 0))
+	require.NoError(t, ls.Next().Add(second, left, 0))
+	ls.Next().Drop(first)
+	file, err := os.Open(".")
+	require.NoError(t, err)
+	defer file.Close()
+	require.Error(t, ls.Next().Add(int(file.Fd()), dropped, 0), "nobody can wait for a directory")
+	ls.Stop()
+	_, open := <-left.events
+	require.False(t, open)
+	select {
+	case <-dropped.events:
+		t.Error("it was dropped")
+	default:
+	}
+	(*Loops[told])(nil).Stop()
+}
+
+// TestStopClosesAll: no descriptor is left.
+func TestStopClosesAll(t *testing.T) {
+	tell(t, 1).Stop() // the runtime has its own from now on
+	before := descriptors(t)
+	tell(t, 5).Stop()
+	require.Equal(t, before, descriptors(t))
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(all)
+}
