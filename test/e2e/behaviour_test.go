@@ -50,6 +50,7 @@ func TestBehaviour(t *testing.T) {
 		{"mutual tls", mutualTLS}, {"cookie hash", cookieHash}, {"websocket", webSocket},
 		{"changed policy", changedPolicy}, {"changed labels", changedLabels}, {"chained", chained}, {"static entries", staticEntries},
 		{"balanced", balanced},
+		{"tls defaults", tlsDefaults}, // the last one: they are of all hosts
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, b) })
 	}

@@ -185,6 +185,7 @@ func TestGateway(t *testing.T) {
 	}, func() string { return e.gateway.log.String() })
 	require.Equal(t, listeners, e.listenersTaken(t), "Envoy was given no listener again")
 
+	e.requireTLSDefaults()
 	e.requireTopology()
 
 	e.apply(e.config("server")...)

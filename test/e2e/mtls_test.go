@@ -40,6 +40,7 @@ func TestMutualTLS(t *testing.T) {
 	m.requireStatus(http.StatusOK, "plain text is let in, too", plain)
 	require.Empty(t, m.peer())
 	require.Equal(t, "welcome\n", m.line(m.server.ip, memberTCP))
+	m.requireHeaders()
 	status, body := m.call("plain", serviceHTTP)
 	require.Equal(t, "200 plain-v1", fmt.Sprint(status, " ", body), "who has no sidecar gets plain text")
 

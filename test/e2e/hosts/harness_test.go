@@ -246,10 +246,16 @@ func (m *mesh) awaitReady(w *workload) {
 // serve answers requests at a port of a host, until the test ends, with what reached it.
 func serve(t *testing.T, h *netns.Host, port int, name string) {
 	t.Helper()
+	serveAt(t, h, fmt.Sprint(":", port), name)
+}
+
+// serveAt is serve at an address of the host.
+func serveAt(t *testing.T, h *netns.Host, address, name string) {
+	t.Helper()
 	var ln net.Listener
 	var err error
 	h.Do(t, func() {
-		ln, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", fmt.Sprintf(":%d", port))
+		ln, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
 	})
 	require.NoError(t, err)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // of a test

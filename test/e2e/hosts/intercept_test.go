@@ -4,6 +4,7 @@ package hosts
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -97,11 +98,43 @@ func TestRedirectedBothWays(t *testing.T) {
 	require.Equal(t, byEnvoy, got.From)
 	require.Empty(t, got.Header.Get("X-Route"))
 
+	m.requireAtLoopback(t, web, client)
+
 	// What runs as Envoy's user is Envoy.
 	require.Equal(t, []string{"moonsail"}, tables(t, web.Host))
 	require.NoError(t, web.agent.end(t))
 	require.Empty(t, tables(t, web.Host), "the agent takes its rules away")
 	require.Equal(t, intruder.IP.String(), call(t, intruder, "http://"+at(web.Host, appPort), "").From)
+}
+
+// requireAtLoopback checks that an application that listens at the loopback address alone is called there as soon as
+// the mesh says so.
+func (m *mesh) requireAtLoopback(t *testing.T, web, client *workload) {
+	t.Helper()
+	const port, url = 8085, "http://10.96.0.3/"
+	serveAt(t, web.Host, fmt.Sprint("127.0.0.1:", port), "local")
+	m.write("local.yaml", fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {name: local, namespace: shop}
+spec: {clusterIP: 10.96.0.3, selector: {app: web}, ports: [{name: http, port: 80, targetPort: %d}]}`, port), fmt.Sprintf(`apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: local, namespace: shop, labels: {kubernetes.io/service-name: local}}
+addressType: IPv4
+ports: [{name: http, port: %d}]
+endpoints: [{addresses: ["%s"], conditions: {ready: true}, targetRef: {kind: Pod, name: %s, namespace: shop}}]`, port, web.IP, web.name))
+	eventually(t, "the service is there, and nobody listens at the Pod's address", func() error {
+		status, text, err := get(client.Host, url, "local")
+		if err == nil && status != http.StatusServiceUnavailable {
+			return fmt.Errorf("status %d: %s", status, text)
+		}
+		return err
+	})
+	m.write("istio.yaml", `apiVersion: v1
+kind: ConfigMap
+metadata: {name: istio, namespace: istio-system}
+data: {mesh: "inboundTrafficPolicy: {mode: LOCALHOST}"}`)
+	require.Equal(t, "local", call(t, client.Host, url, "local").App)
+	require.Equal(t, "web-1", call(t, client.Host, webURL, "web.shop.svc.cluster.local").App, "so does what listens everywhere")
 }
 
 func TestExcludedPorts(t *testing.T) {

@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// meshConfig is the mesh's configuration, in flow style.
+func meshConfig(said string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata: {mesh: %q}", said)
+}
+
+// requireHeaders checks that sidecars set the headers that the mesh's proxyHeaders say, and those alone.
+func (m *mutual) requireHeaders() {
+	m.t.Helper()
+	in, out := m.spoken()
+	require.Contains(m.t, in.Get("X-Forwarded-Client-Cert"), "Subject=")
+	require.NotContains(m.t, in.Get("X-Forwarded-Client-Cert"), "Cert=")
+	for _, name := range []string{"X-Request-Id", "X-Envoy-Attempt-Count"} {
+		require.NotEmpty(m.t, in.Get(name), name)
+	}
+	require.Empty(m.t, in.Get("X-Forwarded-Port"))
+	require.NotEmpty(m.t, out.Get("X-Envoy-Upstream-Service-Time"))
+	require.Equal(m.t, "envoy", out.Get("Server"), "the caller's")
+
+	m.apply(m.config("server", meshConfig(`defaultConfig: {proxyHeaders: {server: {value: web}, setCurrentClientCertDetails: {subject: false, cert: true},
+  requestId: {disabled: true}, attemptCount: {disabled: true}, envoyDebugHeaders: {disabled: true}, xForwardedPort: {enabled: true}}}`))...)
+	eventually(m.t, "headers are as the mesh says", func() bool { // the callee's, when the connection between the two has gone
+		in, out = m.spoken()
+		return out.Get("Server") == "web" && strings.Contains(in.Get("X-Forwarded-Client-Cert"), "Cert=")
+	}, func() string { return fmt.Sprint(in, out) })
+	require.NotEmpty(m.t, in.Get("X-Forwarded-Port"))
+	require.Equal(m.t, spiffeID("client"), m.peer())
+	require.NotContains(m.t, in.Get("X-Forwarded-Client-Cert"), "Subject=")
+	for name := range in {
+		require.False(m.t, name == "X-Request-Id" || strings.HasPrefix(name, "X-Envoy-"), name)
+	}
+	for name := range out {
+		require.False(m.t, strings.HasPrefix(name, "X-Envoy-"), name)
+	}
+
+	m.apply(m.config("server", meshConfig("defaultConfig: {proxyHeaders: {forwardedClientCert: SANITIZE}}"))...)
+	eventually(m.t, "applications are told of no certificate", func() bool {
+		in, _ = m.spoken()
+		return in.Get("X-Forwarded-Client-Cert") == ""
+	}, func() string { return fmt.Sprint(in) })
+}
+
+// spoken are the headers that the server's application gets by mutual TLS, and those that its caller gets.
+func (m *mutual) spoken() (in, out http.Header) {
+	m.t.Helper()
+	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, fmt.Sprintf("http://%s:%d/", m.client.ip, serviceHTTP), http.NoBody)
+	require.NoError(m.t, err)
+	req.Host, req.Close = "server", true
+	resp, err := (&http.Client{Timeout: callLimit}).Do(req)
+	require.NoError(m.t, err)
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	require.NoError(m.t, err)
+	require.Equal(m.t, http.StatusOK, resp.StatusCode)
+	return m.server.backend.last(m.t).header, resp.Header
+}
+
+// requireTLSDefaults checks that a gateway whose server says nothing of TLS's details takes what the mesh says.
+func (e *edge) requireTLSDefaults() {
+	e.t.Helper()
+	const usual, other = tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+	old := func(suite uint16) error {
+		return e.hello(&tls.Config{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite}})
+	}
+	curve := func(c tls.CurveID) error {
+		return e.hello(&tls.Config{MinVersion: tls.VersionTLS13, CurvePreferences: []tls.CurveID{c}})
+	}
+	mesh := func(said string) {
+		e.apply(append(e.config("server", e.documents(), e.secret(e.t, "two")), meshConfig("tlsDefaults: {"+said+"}"))...)
+	}
+	require.NoError(e.t, old(usual))
+	require.NoError(e.t, curve(tls.X25519))
+	mesh("cipherSuites: [ECDHE-ECDSA-AES256-GCM-SHA384], ecdhCurves: [P-256]")
+	eventually(e.t, "another cipher suite is taken no more", func() bool { return old(usual) != nil }, nil)
+	require.NoError(e.t, old(other))
+	require.Error(e.t, curve(tls.X25519), "nor is another curve")
+	require.NoError(e.t, curve(tls.CurveP256))
+	mesh("minProtocolVersion: TLSV1_3")
+	eventually(e.t, "TLS 1.2 is taken no more", func() bool { return old(other) != nil }, nil)
+	require.NoError(e.t, curve(tls.X25519))
+}
+
+// hello shakes hands with the gateway.
+func (e *edge) hello(config *tls.Config) error {
+	config.ServerName, config.RootCAs = webHost, x509.NewCertPool()
+	config.RootCAs.AddCert(e.outside.Cert)
+	conn, err := (&tls.Dialer{Config: config}).DialContext(e.t.Context(), "tcp", fmt.Sprintf("%s:%d", e.gateway.ip, gatewayHTTPS))
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// tlsDefaults: calls to servers that are not the mesh's offer what the mesh says.
+func tlsDefaults(t *testing.T, b *behaviour) {
+	pair, err := certificate()
+	require.NoError(t, err)
+	var offered atomic.Pointer[tls.ClientHelloInfo]
+	secure := startBackend(t, "offered", "v1", func(b *backend) {
+		b.tls = &tls.Config{Certificates: []tls.Certificate{pair.tls}, MinVersion: tls.VersionTLS12,
+			GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+				offered.Store(h)
+				return nil, nil
+			}}
+	})
+	ca := fileWith(t, "ca.pem", pair.certPEM)
+	rule := policy("offered", fmt.Sprintf("{tls: {mode: SIMPLE, caCertificates: %s, sni: localhost}}", ca))
+	b.given(t, service("offered", &secure.app), rule)
+	require.Equal(t, "offered-v1", b.call(t, "offered", "/").body)
+	require.Contains(t, offered.Load().CipherSuites, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)
+	require.Contains(t, offered.Load().SupportedCurves, tls.X25519)
+
+	b.given(t, service("offered", &secure.app), rule,
+		meshConfig("tlsDefaults: {cipherSuites: [ECDHE-ECDSA-AES256-GCM-SHA384], ecdhCurves: [P-256]}"))
+	eventually(t, "calls offer the mesh's one curve", func() bool {
+		require.Equal(t, "offered-v1", b.call(t, "offered", "/").body)
+		return slices.Equal(offered.Load().SupportedCurves, []tls.CurveID{tls.CurveP256})
+	}, func() string { return fmt.Sprint(offered.Load().SupportedCurves) })
+	require.Contains(t, offered.Load().CipherSuites, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384)
+	require.NotContains(t, offered.Load().CipherSuites, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)
+}
