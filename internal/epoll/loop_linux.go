@@ -2,6 +2,7 @@ package epoll
 
 import (
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,19 +37,20 @@ type Loop[T any] struct {
 // atOnce are the events that are taken together.
 const atOnce = 128
 
-// Start starts n loops: run is the goroutine of each, and ends when Wait is false. Stop ends them.
-func Start[T any](n int, run func(*Loop[T])) (*Loops[T], error) {
+// Start starts a loop for each CPU: run is its goroutine, and ends when Wait is false. Stop ends them. nil: there
+// can be none, as where descriptors have run out. Then a goroutine for each descriptor takes more CPU time.
+func Start[T any](run func(*Loop[T])) *Loops[T] {
 	ls := &Loops[T]{}
-	for range n {
+	for range runtime.GOMAXPROCS(0) {
 		l, err := newLoop[T]()
 		if err != nil {
 			ls.Stop()
-			return nil, err
+			return nil
 		}
 		ls.all = append(ls.all, l)
 		ls.ended.Go(func() { run(l) })
 	}
-	return ls, nil
+	return ls
 }
 
 func newLoop[T any]() (*Loop[T], error) {

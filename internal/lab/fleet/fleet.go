@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,7 +66,7 @@ func NewFleet(c *Catalog, opts Options, ids []Identity) *Fleet {
 // Start starts the proxies' goroutines. Stop, or the end of ctx, ends them.
 func (f *Fleet) Start(ctx context.Context) {
 	ctx, f.cancel = context.WithCancel(ctx)
-	f.loops, _ = poll.Start(runtime.GOMAXPROCS(0)) // without them it takes more CPU time
+	f.loops = poll.Start()
 	for _, p := range f.Proxies {
 		f.ended.Go(func() { p.run(ctx) })
 	}
@@ -79,10 +78,8 @@ func (f *Fleet) Stop() {
 		f.cancel()
 	}
 	f.ended.Wait()
-	if f.loops != nil {
-		f.loops.Stop()
-		f.loops = nil
-	}
+	f.loops.Stop()
+	f.loops = nil
 }
 
 // loop is the one that is to wait for a new stream; nil: its proxy's goroutine is.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -25,8 +24,7 @@ type BareClients struct {
 
 // DialBare connects.
 func DialBare(ctx context.Context, addr string, n int) (*BareClients, error) {
-	b := &BareClients{n: n}
-	b.loops, _ = poll.Start(runtime.GOMAXPROCS(0)) // without them it takes more CPU time
+	b := &BareClients{n: n, loops: poll.Start()}
 	var d net.Dialer
 	for i := range n {
 		c, err := d.DialContext(ctx, "tcp", addr)
@@ -119,7 +117,5 @@ func (b *BareClients) Close() {
 		c.Close()
 	}
 	b.ended.Wait()
-	if b.loops != nil {
-		b.loops.Stop()
-	}
+	b.loops.Stop()
 }

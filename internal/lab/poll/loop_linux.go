@@ -15,8 +15,9 @@ type Loop = epoll.Loop[Conn]
 // bufferSize is what a loop reads at once.
 const bufferSize = 64 << 10
 
-// Start starts so many loops. Stop ends them, and with them every Serve: there must be no new ones.
-func Start(n int) (*Loops, error) { return epoll.Start(n, run) }
+// Start starts a loop for each CPU; nil: there can be none. Stop ends them, and with them every Serve: there must be
+// no new ones.
+func Start() *Loops { return epoll.Start(run) }
 
 // run is a loop's goroutine.
 func run(l *Loop) {

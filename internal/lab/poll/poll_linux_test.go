@@ -58,17 +58,17 @@ func start(t *testing.T, ls *Loops, c *Conn, h Handler) (wait func()) {
 	return ended.Wait
 }
 
-func loops(t *testing.T, n int) *Loops {
+func loops(t *testing.T) *Loops {
 	t.Helper()
-	ls, err := Start(n)
-	require.NoError(t, err)
+	ls := Start()
+	require.NotNil(t, ls)
 	t.Cleanup(ls.Stop)
 	return ls
 }
 
 // TestWritesWhatTheKernelDoesNotTakeAtOnce: the peer reads nothing before it has written all.
 func TestWritesWhatTheKernelDoesNotTakeAtOnce(t *testing.T) {
-	ls := loops(t, 2)
+	ls := loops(t)
 	for range 3 {
 		c, other := pair(t)
 		e := &echo{}
@@ -91,7 +91,7 @@ func TestWritesWhatTheKernelDoesNotTakeAtOnce(t *testing.T) {
 }
 
 func TestEndTellsTheHandler(t *testing.T) {
-	ls := loops(t, 1)
+	ls := loops(t)
 	c, other := pair(t)
 	e := &echo{}
 	wait := start(t, ls, c, e)
@@ -115,7 +115,7 @@ func (o *once) Ready(c *Conn, buf []byte, gone bool) bool {
 
 // TestServedAgain: what comes while a Conn is not served waits for it.
 func TestServedAgain(t *testing.T) {
-	ls := loops(t, 2)
+	ls := loops(t)
 	c, other := pair(t)
 	defer c.Close()
 	for range 5 {
@@ -139,7 +139,7 @@ func (h *hasty) Ready(c *Conn, buf []byte, _ bool) bool {
 
 // TestServedAgainWritesTheRest: what was to be written when a Conn left its loop is so when it is served again.
 func TestServedAgainWritesTheRest(t *testing.T) {
-	ls := loops(t, 2)
+	ls := loops(t)
 	c, other := pair(t)
 	defer c.Close()
 	_, err := other.Write([]byte("a"))
@@ -159,13 +159,13 @@ func TestServedAgainWritesTheRest(t *testing.T) {
 }
 
 func TestStopEndsWhatIsServed(t *testing.T) {
-	ls, err := Start(2)
-	require.NoError(t, err)
+	ls := Start()
+	require.NotNil(t, ls)
 	c, other := pair(t)
 	defer c.Close()
 	e := &echo{}
 	wait := start(t, ls, c, e)
-	_, err = other.Write([]byte("a"))
+	_, err := other.Write([]byte("a"))
 	require.NoError(t, err)
 	_, err = io.ReadFull(other, make([]byte, 2)) // it is served now
 	require.NoError(t, err)

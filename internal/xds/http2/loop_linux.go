@@ -2,7 +2,6 @@ package http2
 
 import (
 	"net"
-	"runtime"
 	"syscall"
 
 	"github.com/moonsail/moonsail/internal/epoll"
@@ -24,16 +23,12 @@ const (
 
 // startLoops gives nil where there can be none: connections have their goroutines then. yield is Options.Yield.
 func startLoops(yield func()) *loops {
-	ls, err := epoll.Start(runtime.GOMAXPROCS(0), func(l *loop) {
+	return epoll.Start(func(l *loop) {
 		for l.Wait() {
 			yield()
 			l.Each((*conn).event)
 		}
 	})
-	if err != nil {
-		return nil
-	}
-	return ls
 }
 
 // event is called in the loop.
