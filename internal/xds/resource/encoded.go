@@ -68,20 +68,20 @@ var deterministic = proto.MarshalOptions{Deterministic: true}
 
 // Encode encodes m under the given name. Equal messages give equal versions.
 func Encode(t Type, name string, m proto.Message) (*Encoded, error) {
-	value, err := deterministic.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	return EncodeBytes(t, name, value), nil
+	return encodeMessage(t, name, m, "")
 }
 
 // EncodeScoped is Encode for a listener that uses scopes.
 func EncodeScoped(name string, m proto.Message) (*Encoded, error) {
+	return encodeMessage(Listener, name, m, scoped)
+}
+
+func encodeMessage(t Type, name string, m proto.Message, behindVersion string) (*Encoded, error) {
 	value, err := deterministic.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
-	return EncodeBytesScoped(name, value), nil
+	return encodeVersioned(t, name, hash(value)+behindVersion, value), nil
 }
 
 // EncodeBytesScoped wraps an already encoded listener that uses scopes.
