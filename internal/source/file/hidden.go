@@ -28,15 +28,30 @@ func marked(text string) bool {
 
 // hides tells whether a document may be a policy of which nothing is known, not even what is good of it.
 func hides(n *yaml.Node, d *document) bool {
-	if d.usable() != nil || !d.problems.HasErrors() {
+	return d.usable() == nil && d.problems.HasErrors() && saysPolicy(n, map[*yaml.Node]bool{})
+}
+
+// saysPolicy looks at what says the kind, wherever aliases and merges have it from. These may lead back to where
+// they are: seen are the nodes that need no second look.
+func saysPolicy(n *yaml.Node, seen map[*yaml.Node]bool) bool {
+	if seen[n] {
 		return false
 	}
-	if n.Kind == yaml.DocumentNode && len(n.Content) > 0 {
-		n = n.Content[0]
+	seen[n] = true
+	switch n.Kind {
+	case yaml.ScalarNode:
+		return marked(n.Value)
+	case yaml.AliasNode:
+		return saysPolicy(n.Alias, seen)
+	case yaml.DocumentNode, yaml.SequenceNode:
+		return slices.ContainsFunc(n.Content, func(part *yaml.Node) bool { return saysPolicy(part, seen) })
 	}
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-		if field := n.Content[i].Value; (field == "apiVersion" || field == "kind") && marked(n.Content[i+1].Value) {
-			return true
+		switch n.Content[i].Value {
+		case "apiVersion", "kind", "<<":
+			if saysPolicy(n.Content[i+1], seen) {
+				return true
+			}
 		}
 	}
 	return false

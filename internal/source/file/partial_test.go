@@ -87,6 +87,9 @@ spec: {selector: {matchLabels: 1}, jwtRules: [{issuer: a}]}
 		"syntax": {strings.Replace(good, "spec: {rules: [", unclosed+"]", 1), "a.yaml:"},
 		"kind":   {strings.Replace(good, "kind: AuthorizationPolicy", "kind: AuthorizationPolice", 1), "a.yaml:2: error"},
 		"name":   {strings.Replace(good, "name: allow, ", "", 1), "a.yaml:3: error"},
+		"alias":  {"metadata: {annotations: {a: &version security.istio.io/v1, b: &kind AuthorizationPolicy}}\napiVersion: *version\nkind: *kind\n", "a.yaml:1: error"},
+		"merged": {"<<: [{kind: AuthorizationPolicy}]\napiVersion: v1\n", "a.yaml:2: error"},
+		"loop":   {"&loop\n<<: [*loop, {kind: AuthorizationPolicy}]\n", "a.yaml:1: error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := prepare(t, map[string]string{"a.yaml": c.file, "b.yaml": namespace})
