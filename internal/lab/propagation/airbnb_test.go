@@ -57,7 +57,7 @@ func TestSettings(t *testing.T) {
 	for _, v := range e.Variants {
 		names = append(names, v.Name)
 	}
-	require.Equal(t, []string{defaultSetting, "push throttle 100", "push throttle 16", "istiod"}, names)
+	require.Equal(t, []string{defaultSetting, "debounce 100 ms, at most 10 s", "push throttle 1", "istiod"}, names)
 	require.Len(t, e.Compare, 3)
 	require.Equal(t, defectDebounce, x.settings[0].env)
 	require.Empty(t, throttles[0].env, "the settings themselves stay")

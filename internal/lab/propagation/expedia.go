@@ -15,12 +15,9 @@ const (
 	podTime, besideTime = 50 * time.Millisecond, 8 * time.Second
 )
 
-// throttles are the settings that Expedia compared.
-var throttles = []setting{
-	{name: defaultSetting},
-	{name: "push throttle 100", env: []string{"PILOT_PUSH_THROTTLE=100"}},
-	{name: "push throttle 16", env: []string{"PILOT_PUSH_THROTTLE=16"}},
-}
+// throttles are settings to compare as Expedia did, with one that differs here from the default on any machine of two
+// CPUs or more; and Istio's debounce.
+var throttles = []setting{{name: defaultSetting}, istioDebounce, oneSender}
 
 // expedia has Deployments of hundreds of pods restart at the same time, while another one is
 // scaled down to half, and follows each pod that goes until no proxy knows it any more. It

@@ -103,7 +103,7 @@ pilot_k8s_reg_events 9
 func TestCharts(t *testing.T) {
 	r := &recorder{begun: at(0), took: 0.6,
 		depth: map[string][][2]float64{"Pod": {{0, 0}, {0.3, 5}}, "EndpointSlice": {{0, 7}, {0.5, 2}}, "Node": {{0, 0}, {0.5, 0}}}}
-	require.Equal(t, []experiment.ChartLine{{Name: "EndpointSlice", Points: [][2]float64{{0, 7}, {0.2, 0}, {0.4, 2}}}, {Name: "Pod", Points: [][2]float64{{0, 0}, {0.2, 5}, {0.4, 0}}}},
+	require.Equal(t, []experiment.ChartLine{{Name: "EndpointSlice", Points: [][2]float64{{0, 7}, {0.2, 7}, {0.4, 7}}}, {Name: "Pod", Points: [][2]float64{{0, 0}, {0.2, 5}, {0.4, 5}}}},
 		rounded(r.depthChart().Lines))
 	kind, n := r.deepest()
 	require.Equal(t, "EndpointSlice", kind)
@@ -200,7 +200,7 @@ pilot_worker_queue_latency_count{queueID="Pod"} 20
 pilot_worker_queue_duration_sum{queueID="Pod"} 5.2
 pilot_worker_queue_duration_count{queueID="Pod"} 14
 `} {
-		r.take(text)
+		r.take(text, 0)
 	}
 	wait, work, ok := r.queue("Pod")
 	require.True(t, ok)

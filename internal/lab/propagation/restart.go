@@ -250,7 +250,7 @@ func (x *restart) scale(ctx context.Context, pods int) error {
 // settle compares what every proxy holds with the API server's EndpointSlices until they
 // agree, or have had time enough to.
 func (x *restart) settle(ctx context.Context) (*FinalState, error) {
-	tick := time.NewTicker(depthTick)
+	tick := time.NewTicker(settleTick)
 	defer tick.Stop()
 	for begun := time.Now(); ; {
 		state, err := x.compare(ctx)

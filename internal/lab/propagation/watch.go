@@ -22,9 +22,10 @@ import (
 
 // Looks at a control plane.
 const (
-	depthTick    = 100 * time.Millisecond
-	changesEvery = 5    // ticks; the change log remembers 1024
-	changesAtOne = 1024 // time
+	settleTick   = 100 * time.Millisecond
+	lookTick     = 500 * time.Millisecond
+	metricsEvery = 2    // ticks: the measured one takes CPU time to write the page
+	changesAtOne = 1024 // time: as many as the change log remembers
 	queueDepth   = "pilot_worker_queue_depth"
 	queueWait    = "pilot_worker_queue_latency"
 	queueWork    = "pilot_worker_queue_duration"
@@ -59,11 +60,11 @@ func newRecorder(address string) *recorder {
 // run looks until ctx ends, and once more.
 func (r *recorder) run(ctx context.Context) error {
 	defer r.client.CloseIdleConnections()
-	tick := time.NewTicker(depthTick)
+	tick := time.NewTicker(lookTick)
 	defer tick.Stop()
 	for n := 0; ; n++ {
 		last := ctx.Err() != nil
-		if err := r.look(last || n%changesEvery == 0); err != nil || last {
+		if err := r.look(last || n%metricsEvery == 0); err != nil || last {
 			return err
 		}
 		select {
@@ -73,27 +74,25 @@ func (r *recorder) run(ctx context.Context) error {
 	}
 }
 
-func (r *recorder) look(changes bool) error {
+func (r *recorder) look(metrics bool) error {
+	defer func() { r.took = time.Since(r.begun).Seconds() }()
 	if r.address == "" {
-		r.took = time.Since(r.begun).Seconds()
 		return nil
 	}
-	text, err := r.get("/metrics")
-	if err != nil {
-		return err
+	if metrics {
+		text, err := r.get("/metrics")
+		if err != nil {
+			return err
+		}
+		r.take(string(text), time.Since(r.begun).Seconds())
 	}
-	r.took = time.Since(r.begun).Seconds()
-	r.take(string(text))
-	if changes {
-		return r.lookAtChanges()
-	}
-	return nil
+	return r.lookAtChanges()
 }
 
-// take notes what the metrics say.
-func (r *recorder) take(text string) {
+// take notes what the metrics say, so many seconds after the beginning.
+func (r *recorder) take(text string, at float64) {
 	for kind, n := range metric(text, queueDepth, byKind) {
-		r.depth[kind] = append(r.depth[kind], [2]float64{r.took, n})
+		r.depth[kind] = append(r.depth[kind], [2]float64{at, n})
 	}
 	r.last = map[string]map[string]float64{}
 	for _, name := range counted {
@@ -192,10 +191,10 @@ func (r *recorder) recent() (out []telemetry.Change) {
 
 // depthChart has a line for each kind of which any object ever waited, the deepest first.
 func (r *recorder) depthChart() experiment.Chart {
-	c := experiment.Chart{X: "s", Title: "objects that wait in the intake, by kind (each 100 ms)", Y: "objects"}
+	c := experiment.Chart{X: "s", Title: "objects that wait in the intake, by kind (each second)", Y: "objects"}
 	for _, k := range slices.Sorted(maps.Keys(r.depth)) {
 		if highest(r.depth[k]) > 0 {
-			c.Lines = append(c.Lines, experiment.ChartLine{Name: k, Points: thin(r.depth[k], r.took, false)})
+			c.Lines = append(c.Lines, experiment.ChartLine{Name: k, Points: thin(r.depth[k], r.took, true)})
 		}
 	}
 	slices.SortStableFunc(c.Lines, func(a, b experiment.ChartLine) int { return cmp.Compare(highest(b.Points), highest(a.Points)) })
