@@ -7,6 +7,8 @@ import (
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -157,8 +159,8 @@ func authorities(data map[string]string) (ca, crl string, err error) {
 		if err := checkAuthorities(ca); err != nil {
 			return "", "", fmt.Errorf("its %s %w", f.ca, err)
 		}
-		if block, _ := pem.Decode([]byte(crl)); crl != "" && (block == nil || block.Type != "X509 CRL") {
-			return "", "", fmt.Errorf("its %s is not a list of revoked certificates in PEM", f.crl)
+		if err := checkRevoked(crl); err != nil {
+			return "", "", fmt.Errorf("its %s %w", f.crl, err)
 		}
 		return ca, crl, nil
 	}
@@ -186,6 +188,24 @@ func checkAuthorities(text string) error {
 		return errNoCertificate
 	}
 	return nil
+}
+
+// checkRevoked checks lists of revoked certificates, one or more; empty: there are none. Envoy takes those of
+// version 1, too, which crypto/x509 does not.
+func checkRevoked(text string) error {
+	rest := []byte(text)
+	for found := text == ""; ; found = true {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil && found {
+			return nil
+		}
+		if block == nil || block.Type != "X509 CRL" {
+			return errors.New("is not a list of revoked certificates in PEM")
+		}
+		if _, err := asn1.Unmarshal(block.Bytes, &pkix.CertificateList{}); err != nil { //nolint:staticcheck // it has versions 1 and 2
+			return errors.New("has a list of revoked certificates that cannot be read")
+		}
+	}
 }
 
 // fieldNames are for people: what the Secret has instead.

@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,19 @@ func pairOf(t *testing.T, k crypto.Signer) (certificate, key string) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
+// revoked is a list of revoked certificates.
+func revoked(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
+		Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour),
+		RevokedCertificateEntries: []x509.RevocationListEntry{{SerialNumber: big.NewInt(7), RevocationTime: time.Now()}},
+	}, &x509.Certificate{KeyUsage: x509.KeyUsageCRLSign, SubjectKeyId: []byte{1}}, key)
+	require.NoError(t, err)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
+}
+
 func secretWith(data map[string]string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "api", Namespace: "shop"}, StringData: data}
 }
@@ -56,24 +70,28 @@ func TestSecrets(t *testing.T) {
 	odd, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
 	require.NoError(t, err)
 	oddCert, oddKey := pairOf(t, odd)
-	crl := "-----BEGIN X509 CRL-----\nMA==\n-----END X509 CRL-----\n"
+	crl := revoked(t)
 	for name, tc := range map[string]struct {
 		data               map[string]string
 		problem, caProblem string
 	}{
-		"Kubernetes' fields":      {map[string]string{"tls.crt": cert, "tls.key": key, "ca.crt": cert, "ca.crl": crl}, "", ""},
-		"Istio's fields":          {map[string]string{"cert": cert, "key": key, "cacert": cert}, "", ""},
-		"CAs alone":               {map[string]string{"ca.crt": cert + cert}, "it has neither tls.crt and tls.key", ""},
-		"a key alone":             {map[string]string{"tls.key": key}, "(it has tls.key)", "neither ca.crt nor cacert"},
-		"another's key":           {map[string]string{"tls.crt": cert, "tls.key": other}, "its tls.crt and tls.key are not a certificate and its key", "neither"},
-		"a short RSA key":         {map[string]string{"tls.crt": shortCert, "tls.key": shortKey}, "its tls.key is an RSA key of 1024 bits, and not of 2048 or more; Envoy refuses it", "neither"},
-		"a long RSA key":          {map[string]string{"tls.crt": longCert, "tls.key": longKey}, "", "neither"},
-		"another curve":           {map[string]string{"cert": oddCert, "key": oddKey}, "its key is an ECDSA key on the curve P-224", "neither"},
-		"no PEM":                  {map[string]string{"cert": "hunter2", "key": "hunter2", "cacert": "hunter2"}, "its cert and key are not", "its cacert has no certificate in PEM"},
-		"a key where CAs belong":  {map[string]string{"tls.crt": cert, "tls.key": key, "ca.crt": key}, "", "its ca.crt has a PRIVATE KEY where only certificates belong"},
-		"a broken CA":             {map[string]string{"ca.crt": "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"}, "neither", "cannot be read"},
-		"no list of revoked ones": {map[string]string{"ca.crt": cert, "ca.crl": "hunter2"}, "neither", "its ca.crl is not a list"},
-		"nothing":                 {nil, "(it has nothing)", "(it has nothing)"},
+		"Kubernetes' fields":       {map[string]string{"tls.crt": cert, "tls.key": key, "ca.crt": cert, "ca.crl": crl}, "", ""},
+		"Istio's fields":           {map[string]string{"cert": cert, "key": key, "cacert": cert}, "", ""},
+		"CAs alone":                {map[string]string{"ca.crt": cert + cert}, "it has neither tls.crt and tls.key", ""},
+		"a key alone":              {map[string]string{"tls.key": key}, "(it has tls.key)", "neither ca.crt nor cacert"},
+		"another's key":            {map[string]string{"tls.crt": cert, "tls.key": other}, "its tls.crt and tls.key are not a certificate and its key", "neither"},
+		"a short RSA key":          {map[string]string{"tls.crt": shortCert, "tls.key": shortKey}, "its tls.key is an RSA key of 1024 bits, and not of 2048 or more; Envoy refuses it", "neither"},
+		"a long RSA key":           {map[string]string{"tls.crt": longCert, "tls.key": longKey}, "", "neither"},
+		"another curve":            {map[string]string{"cert": oddCert, "key": oddKey}, "its key is an ECDSA key on the curve P-224", "neither"},
+		"no PEM":                   {map[string]string{"cert": "hunter2", "key": "hunter2", "cacert": "hunter2"}, "its cert and key are not", "its cacert has no certificate in PEM"},
+		"a key where CAs belong":   {map[string]string{"tls.crt": cert, "tls.key": key, "ca.crt": key}, "", "its ca.crt has a PRIVATE KEY where only certificates belong"},
+		"a broken CA":              {map[string]string{"ca.crt": "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"}, "neither", "cannot be read"},
+		"no list of revoked ones":  {map[string]string{"ca.crt": cert, "ca.crl": "hunter2"}, "neither", "its ca.crl is not a list"},
+		"lists of revoked ones":    {map[string]string{"ca.crt": cert, "ca.crl": crl + crl}, "neither", ""},
+		"a list that is broken":    {map[string]string{"ca.crt": cert, "ca.crl": "-----BEGIN X509 CRL-----\nMA==\n-----END X509 CRL-----\n"}, "neither", "its ca.crl has a list of revoked certificates that cannot be read"},
+		"a broken one behind":      {map[string]string{"cacert": cert, "crl": crl + "-----BEGIN X509 CRL-----\nMA==\n-----END X509 CRL-----\n"}, "neither", "its crl has a list of revoked certificates that cannot be read"},
+		"a certificate for a list": {map[string]string{"ca.crt": cert, "ca.crl": crl + cert}, "neither", "its ca.crl is not a list"},
+		"nothing":                  {nil, "(it has nothing)", "(it has nothing)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, problems := Decoder{}.Secret(secretWith(tc.data))

@@ -3,6 +3,7 @@ package e2e
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -86,6 +87,8 @@ func TestIngressTLS(t *testing.T) {
 		return m.callIngress(outside, client).by == "spiffe://outside/two"
 	}, func() string { return m.server.log.String() })
 
+	m.requireRevocation(outside, client)
+
 	others, err := catest.NewRoot("others")
 	require.NoError(t, err)
 	other := m.pair(others, "spiffe://others/client")
@@ -103,6 +106,27 @@ func TestIngressTLS(t *testing.T) {
 		return m.callIngress(outside, client).status == http.StatusOK && m.callIngress(outside, other).err != nil
 	}, func() string { return m.server.log.String() })
 	m.requireNothingHeld()
+}
+
+// requireRevocation checks that clients whose certificates a Secret's list revokes are refused, and that nothing
+// changes when the Secret gets a list that cannot be read, which no Envoy is sent.
+func (m *mutual) requireRevocation(root *catest.Root, client *tls.Certificate) {
+	m.t.Helper()
+	list, err := root.Revoked(client)
+	require.NoError(m.t, err)
+	secret, other := webSecret(m.t, root, "shop", "two"), m.pair(root, "spiffe://outside/other")
+	give := func(crl []byte) {
+		m.apply(m.withIngressTLS(strings.Replace(secret, "\ndata: {", "\ndata: {ca.crl: "+base64.StdEncoding.EncodeToString(crl)+", ", 1))...)
+	}
+	give(list)
+	eventually(m.t, "the client's certificate is revoked", func() bool { return m.callIngress(root, client).err != nil }, func() string { return m.server.log.String() })
+	require.Equal(m.t, http.StatusOK, m.callIngress(root, other).status)
+	give([]byte("-----BEGIN X509 CRL-----\nMA==\n-----END X509 CRL-----\n"))
+	m.requireNothingHeld()
+	require.Error(m.t, m.callIngress(root, client).err)
+	require.Equal(m.t, http.StatusOK, m.callIngress(root, other).status)
+	m.apply(m.withIngressTLS(secret)...)
+	eventually(m.t, "nothing is revoked", func() bool { return m.callIngress(root, client).status == http.StatusOK }, func() string { return m.server.log.String() })
 }
 
 // authorities is a ConfigMap with the certificate of an authority.

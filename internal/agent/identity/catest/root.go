@@ -32,7 +32,7 @@ func NewRoot(name string) (*Root, error) {
 	template := &x509.Certificate{
 		SerialNumber: serial(), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -57,6 +57,21 @@ func serial() *big.Int {
 		panic(err) // no randomness, no tests
 	}
 	return n
+}
+
+// Revoked is a list of revoked certificates, in PEM, valid for an hour.
+func (r *Root) Revoked(list ...*tls.Certificate) ([]byte, error) {
+	now := time.Now()
+	out := &x509.RevocationList{Number: serial(), ThisUpdate: now.Add(-time.Hour), NextUpdate: now.Add(time.Hour)}
+	for _, c := range list {
+		leaf, err := x509.ParseCertificate(c.Certificate[0])
+		if err != nil {
+			return nil, err
+		}
+		out.RevokedCertificateEntries = append(out.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: leaf.SerialNumber, RevocationTime: now})
+	}
+	der, err := x509.CreateRevocationList(rand.Reader, out, r.Cert, r.key)
+	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}), err
 }
 
 // PEM is the certificate.
