@@ -109,13 +109,13 @@ func (d *demo) prepare(ctx context.Context, fail context.CancelCauseFunc) (relea
 	if err != nil {
 		return nil, err
 	}
-	place, release, err := choosePlace(ctx, d.Workloads+1) // one is added later
+	place, leave, err := choosePlace(ctx, d.Workloads+1) // one is added later
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			release()
+			leave()
 		}
 	}()
 	xds, err := place.freeAddress(ctx, defaultXDSPort)
@@ -139,7 +139,7 @@ func (d *demo) prepare(ctx context.Context, fail context.CancelCauseFunc) (relea
 		probe:     http.Client{Timeout: controlTimeout, Transport: &http.Transport{}},
 		workloads: Shop(d.Workloads), apps: map[string]*process{}, sidecars: map[string]*process{},
 	}
-	return release, nil
+	return leave, nil
 }
 
 func (d *demo) findEnvoy(ctx context.Context) (string, error) {
