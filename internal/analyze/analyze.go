@@ -64,8 +64,11 @@ func (c *checker) object(o model.Object) {
 		c.requestAuthentication(o)
 	case *model.PeerAuthentication:
 		c.peerAuthentication(o)
-	case *model.EnvoyFilter, *model.Telemetry, *model.WasmPlugin:
+	case *model.EnvoyFilter, *model.WasmPlugin:
 		c.policyTargets(o.(model.Selecting))
+	case *model.Telemetry:
+		c.policyTargets(o)
+		c.telemetry(o)
 	case *model.ProxyConfig:
 		c.proxyConfig(o)
 	case *model.Gateway:

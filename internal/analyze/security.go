@@ -43,6 +43,11 @@ func (s *security) root() string {
 	return model.DefaultMesh().RootNamespace
 }
 
+// noMesh says that nothing is known of the mesh's providers.
+func (c *checker) noMesh() string {
+	return fmt.Sprintf("the mesh's configuration (ConfigMap istio of namespace %s) is not among the objects", c.security.root())
+}
+
 func (c *checker) authorizationPolicy(p *model.AuthorizationPolicy) {
 	c.policySelector(p)
 	if p.Action == model.AuthorizeCustom {
@@ -138,13 +143,13 @@ func contradict(a, b map[string]string) bool {
 	return false
 }
 
-// provider reports an external authorizer that cannot be asked. Without a mesh configuration
-// nothing is known.
+// provider reports an external authorizer that cannot be asked.
 func (c *checker) provider(p *model.AuthorizationPolicy) {
-	if c.security.mesh == nil {
+	const refused = "so what the policy matches is refused"
+	if c.security.mesh == nil { // it may be elsewhere
+		c.infof(p, "spec.provider.name", "%s, %s unless it has an external authorizer %q in extensionProviders", c.noMesh(), refused, p.Provider)
 		return
 	}
-	const refused = "so what the policy matches is refused"
 	a := c.security.mesh.Authorizers[p.Provider]
 	if a == nil {
 		c.errorf(p, "spec.provider.name", "the mesh has no external authorizer %q, %s; add it to extensionProviders", p.Provider, refused)

@@ -86,6 +86,10 @@ func (c *conv) metricOverride(at path, o *telemetry.MetricsOverrides) (model.Met
 	if o.Disabled != nil {
 		out.Disabled = &o.Disabled.Value
 	}
+	messages := out.Metric == model.MetricRequestMessages || out.Metric == model.MetricResponseMessages
+	if off := out.Disabled != nil && *out.Disabled; messages && !off {
+		c.warnf(at.f("match").f("metric"), "%s has no effect in Moonsail: messages of gRPC are not counted", out.Metric)
+	}
 	for _, name := range slices.Sorted(maps.Keys(o.TagOverrides)) {
 		out.Tags = append(out.Tags, c.tagOverride(at.f("tagOverrides").k(name), name, o.TagOverrides[name]))
 	}

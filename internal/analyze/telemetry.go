@@ -1,0 +1,65 @@
+package analyze
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// telemetry reports providers that the mesh does not have, or that are for something else: what is said of them
+// has no effect, and those of the mesh's defaults are not asked instead.
+func (c *checker) telemetry(t *model.Telemetry) {
+	for i := range t.Metrics {
+		c.providers(t, fmt.Sprintf("spec.metrics[%d]", i), t.Metrics[i].Providers, "metrics", func(k model.ProviderKind) bool {
+			return k == model.ProviderPrometheus
+		})
+	}
+	for i := range t.Logging {
+		c.providers(t, fmt.Sprintf("spec.accessLogging[%d]", i), t.Logging[i].Providers, "access logs", model.ProviderKind.IsLog)
+	}
+	for i := range t.Tracing {
+		if name := t.Tracing[i].Provider; name != "" {
+			c.providers(t, fmt.Sprintf("spec.tracing[%d]", i), []string{name}, "traces", model.ProviderKind.IsTracing)
+		}
+	}
+}
+
+func (c *checker) providers(t *model.Telemetry, field string, names []string, what string, fits func(model.ProviderKind) bool) {
+	mesh := c.meshTelemetry()
+	for i, name := range names {
+		at := fmt.Sprintf("%s.providers[%d].name", field, i)
+		switch p := mesh.Provider(name); {
+		case p == nil && c.security.mesh == nil:
+			c.infof(t, at, "%s, so nothing is done for the provider unless %q is one of its extensionProviders", c.noMesh(), name)
+		case p == nil:
+			c.warnf(t, at, "the mesh has no provider %q, so nothing is done for it; add it to extensionProviders%s", name, named(mesh, what, fits))
+		case !fits(p.Kind):
+			c.warnf(t, at, "the provider %q (%s) is not for %s, so nothing is done for it%s", name, p.Kind, what, named(mesh, what, fits))
+		}
+	}
+}
+
+func (c *checker) meshTelemetry() *model.MeshTelemetry {
+	if m := c.security.mesh; m != nil && m.Telemetry != nil {
+		return m.Telemetry
+	}
+	t := model.DefaultMeshTelemetry()
+	return &t
+}
+
+// named lists the providers that would do.
+func named(mesh *model.MeshTelemetry, what string, fits func(model.ProviderKind) bool) string {
+	var names []string
+	for i := range mesh.Providers {
+		if fits(mesh.Providers[i].Kind) {
+			names = append(names, mesh.Providers[i].Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("; for %s there is %s", what, strings.Join(names, ", "))
+}
