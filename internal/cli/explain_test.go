@@ -174,6 +174,7 @@ func TestCompletionAsksTheControlPlane(t *testing.T) {
 		{"virtualservice/", "virtualservice/reviews\n"},
 		{"vs/", "vs/reviews\n"},
 		{"dr/", ":4\n"},
+		{"d", "destinationrule/\n:"}, // departures, which the control plane makes, are not offered
 	} {
 		_, out, _ := moonsail(t, "__complete", "explain", "--address", s.url, tc.typed)
 		require.True(t, strings.HasPrefix(out, tc.want), "%s: %s", tc.typed, out)

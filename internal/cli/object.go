@@ -28,7 +28,8 @@ func (a *objectArg) addFlag(cmd *cobra.Command, client *debugClient) {
 var shortKinds = map[string]model.Kind{
 	"ns": model.KindNamespace, "svc": model.KindService, "po": model.KindPod, "vs": model.KindVirtualService,
 	"dr": model.KindDestinationRule, "se": model.KindServiceEntry, "we": model.KindWorkloadEntry,
-	"gw": model.KindGateway, "gtw": model.KindKubernetesGateway,
+	"gw": model.KindGateway, "gtw": model.KindKubernetesGateway, "ap": model.KindAuthorizationPolicy,
+	"pa": model.KindPeerAuthentication, "ra": model.KindRequestAuthentication, "cm": model.KindConfigMap, "no": model.KindNode,
 }
 
 // parseKind understands VirtualService, virtualservices, virtualservices.networking.istio.io and vs.
@@ -104,12 +105,20 @@ func (a *objectArg) only(ctx context.Context, client *debugClient, key model.Key
 	return key, nil
 }
 
+// readKinds are those that users write; the control plane makes the others.
+func readKinds() (out []model.Kind) {
+	for _, k := range model.Kinds {
+		if k != model.KindDeparture && k != model.KindKeySet {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
 func kindNames() string {
 	var names []string
-	for _, k := range model.Kinds {
-		if k != model.KindDeparture && k != model.KindKeySet { // the control plane makes them
-			names = append(names, string(k))
-		}
+	for _, k := range readKinds() {
+		names = append(names, string(k))
 	}
 	return strings.Join(names, ", ")
 }
@@ -157,7 +166,7 @@ func (a *objectArg) complete(client *debugClient, files bool) cobra.CompletionFu
 			return out, directive
 		}
 		var out []cobra.Completion
-		for _, k := range model.Kinds {
+		for _, k := range readKinds() {
 			if one := strings.ToLower(string(k)); strings.HasPrefix(one, strings.ToLower(typed)) {
 				out = append(out, one+"/")
 			}

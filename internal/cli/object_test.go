@@ -8,6 +8,18 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
+// Abbreviations are those of Kubernetes's and Istio's resource definitions.
+func TestShortKinds(t *testing.T) {
+	for text, want := range map[string]model.Kind{
+		"ap": model.KindAuthorizationPolicy, "pa": model.KindPeerAuthentication, "ra": model.KindRequestAuthentication,
+		"cm": model.KindConfigMap, "no": model.KindNode, "vs": model.KindVirtualService,
+	} {
+		got, ok := parseKind(text)
+		require.True(t, ok, text)
+		require.Equal(t, want, got, text)
+	}
+}
+
 func TestKindsOfGateways(t *testing.T) {
 	for text, want := range map[string]model.Kind{
 		"gateway": model.KindGateway, "gateways.networking.istio.io": model.KindGateway, "gw": model.KindGateway,

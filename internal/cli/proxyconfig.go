@@ -46,6 +46,12 @@ func NewProxyConfigCommand() *cobra.Command {
 	return cmd
 }
 
+// sectionAliases are istioctl's.
+var sectionAliases = map[string][]string{
+	"clusters": {"cluster", "c"}, "endpoints": {"endpoint", "ep"}, "listeners": {"listener", "l"},
+	"routes": {"route", "r"}, "secrets": {"secret", "s"}, "extensions": {"extension", "ecds"}, explain.AllSections: {"a"},
+}
+
 func newSectionCommand(section string) *cobra.Command {
 	var f proxyConfigFlags
 	what := section
@@ -53,8 +59,9 @@ func newSectionCommand(section string) *cobra.Command {
 		what = "whole configuration"
 	}
 	cmd := &cobra.Command{
-		Use:   section + " PROXY",
-		Short: "The " + what + " of a proxy: intended, sent and actual",
+		Use:     section + " PROXY",
+		Aliases: sectionAliases[section],
+		Short:   "The " + what + " of a proxy: intended, sent and actual",
 		Long: `Lists what a proxy is to have (by name.namespace or node id), and for each resource
 
   SENT   how far its newest form has come on the proxy's stream: ACKed, sent (and not

@@ -82,7 +82,7 @@ func TestWhereEnvoyIsAsked(t *testing.T) {
 // TestProxiesAreOffered: wherever a proxy is to be named, the shell offers those that are connected.
 func TestProxiesAreOffered(t *testing.T) {
 	address := controlPlane(t)
-	for _, args := range [][]string{{"proxies"}, {"why"}, {"proxy-config", "listeners"}, {"proxy-config", "all"}} {
+	for _, args := range [][]string{{"proxies"}, {"why"}, {"proxy-config", "listeners"}, {"pc", "listener"}, {"proxy-config", "all"}} {
 		_, out, _ := moonsail(t, append(append([]string{"__complete"}, args...), "--address", address, "")...)
 		require.True(t, strings.HasPrefix(out, "reviews-1.shop\n"), "%v: %s", args, out)
 	}
