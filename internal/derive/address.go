@@ -71,10 +71,14 @@ func (x *endpointIndex) addresses(s *model.Service) []string {
 }
 
 // places are the addresses of all that a service has, ready or not: its endpoints, and the workloads that it
-// selects where nobody makes endpoints of them. Sorted, each once.
+// selects where nobody makes endpoints of them. Sorted, each once; nobody changes them.
 func (r *reader) places(s *model.Service) []string {
-	r.facts.add(endpointsFact(s.Hostname))
-	x := r.index.endpoints
+	set := r.endpoints(s)
+	set.placing.Do(func() { set.places = r.index.endpoints.places(set.service) })
+	return set.places
+}
+
+func (x *endpointIndex) places(s *model.Service) []string {
 	out := x.addresses(s)
 	pods := !s.IsKubernetes() || len(x.slices[nameOf(s)]) == 0
 	for w := range x.selected(s.Namespace, s.Selector) {

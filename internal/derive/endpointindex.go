@@ -57,6 +57,9 @@ type endpointSet struct {
 	once      sync.Once
 	compute   func() []model.Endpoint
 	endpoints []model.Endpoint
+
+	placing sync.Once
+	places  []string // see reader.places
 }
 
 func (s *endpointSet) get() []model.Endpoint {
