@@ -33,8 +33,7 @@ type Proxy struct {
 	tape atomic.Pointer[func(Kind, []byte)]
 
 	// Its goroutine's alone, or while a loop waits for its stream, the loop's.
-	ctx     context.Context // ends the wait of a proxy that is held
-	join    func()          // gives the place among those that are joining to the next
+	join    func() // gives the place among those that are joining to the next
 	conn    *conn
 	handle  func([]byte) error // take
 	failure error              // why a stream has ended that a loop waits for
@@ -84,7 +83,7 @@ func (p *Proxy) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := &socket{conn: c}
+	s := &socket{conn: c, over: make(chan struct{})}
 	defer s.end()
 	p.socket.Store(s)
 	defer context.AfterFunc(ctx, s.end)()
@@ -99,7 +98,6 @@ func (p *Proxy) connect(ctx context.Context) error {
 		return err
 	}
 	p.connects.Add(1)
-	p.ctx = ctx
 	if l := p.fleet.loop(); l != nil && s.take() {
 		return p.follow(l, s.polled)
 	}
@@ -122,15 +120,17 @@ func (p *Proxy) lose(c net.Conn) {
 	p.state = state{}
 }
 
-// pause waits while the proxy is held.
-func (p *Proxy) pause() {
+// pause waits while the proxy is held. Where the stream is ended here meanwhile, that is an error.
+func (p *Proxy) pause() error {
 	hold := p.hold.Load()
 	if hold == nil {
-		return
+		return nil
 	}
 	select {
 	case <-*hold:
-	case <-p.ctx.Done():
+		return nil
+	case <-p.socket.Load().over:
+		return net.ErrClosed
 	}
 }
 

@@ -14,11 +14,15 @@ const readBuffer = 8 << 10
 func (p *Proxy) read(c net.Conn) error {
 	b := make([]byte, readBuffer)
 	for {
-		p.pause()
+		if err := p.pause(); err != nil {
+			return err
+		}
 		n, err := c.Read(b)
 		if n > 0 {
-			p.pause() // not at the stream's end: a proxy that is held connects again
-			err = p.receive(b[:n])
+			// Not at the stream's end: a proxy that is held connects again.
+			if err = p.pause(); err == nil {
+				err = p.receive(b[:n])
+			}
 		}
 		if err != nil {
 			return err
@@ -31,12 +35,11 @@ func (p *Proxy) follow(l *poll.Loop, c *poll.Conn) error {
 	defer c.Close()
 	p.conn.out = c
 	for p.failure = nil; p.failure == nil; {
-		p.pause()
-		if err := c.Serve(l, inLoop{p}); err != nil {
+		if err := p.pause(); err != nil {
 			return err
 		}
-		if p.ctx.Err() != nil {
-			return p.ctx.Err()
+		if err := c.Serve(l, inLoop{p}); err != nil {
+			return err
 		}
 	}
 	return p.failure

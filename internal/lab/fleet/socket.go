@@ -9,6 +9,8 @@ import (
 
 // socket is the connection of a stream, which a loop may take over.
 type socket struct {
+	over chan struct{} // closed by end
+
 	mu     sync.Mutex // guards what follows
 	conn   net.Conn   // nil: polled has it
 	polled *poll.Conn
@@ -34,7 +36,11 @@ func (s *socket) take() bool {
 func (s *socket) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended = true; s.conn != nil {
+	if !s.ended {
+		s.ended = true
+		close(s.over)
+	}
+	if s.conn != nil {
 		s.conn.Close()
 	} else {
 		s.polled.End()

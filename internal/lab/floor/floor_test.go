@@ -119,6 +119,33 @@ func TestFloor(t *testing.T) {
 	require.NoError(t, f.Trouble())
 }
 
+// TestHeldProxyConnectsAgain when its stream ends, also where it does not read what has come.
+func TestHeldProxyConnectsAgain(t *testing.T) {
+	dir := t.TempDir()
+	playback(t, dir)
+	f := fleet.NewFleet(fleet.NewCatalog(), fleet.Options{Address: run(t, Options{Dir: dir})}, identities(2))
+	f.Start(t.Context())
+	defer f.Stop()
+	await(t, f.Open())
+	resume := f.Hold(0)
+	round := f.Expect([]bool{false, true}, fleet.Want{Kind: fleet.CDS, Name: "floor"})
+	r := response(fleet.CDS, "floor", "1", &clusterv3.Cluster{Name: "floor"})
+	r.Nonce = BroadcastNonce
+	write(t, filepath.Join(dir, "change"+Extension), r)
+	await(t, round)
+	before := f.Traffic()[0]
+	again := f.Stall(0)
+	until(t, func() bool { return f.Traffic()[0].Sub(before).Connects == 1 })
+	again()
+	resume()
+	until(t, f.Proxies[0].Ready)
+}
+
+func until(t *testing.T, is func() bool) {
+	t.Helper()
+	require.Eventually(t, is, time.Minute, time.Millisecond)
+}
+
 // Proxies that come back list what they have, and are sent nothing but the probe's answer.
 func TestFloorReconnect(t *testing.T) {
 	dir := t.TempDir()
