@@ -184,6 +184,9 @@ func TestTracing(t *testing.T) {
 	require.InDelta(t, 0, get(model.SideServer, model.TracingRule{Sides: model.SideServer, Sampling: &none}).Sampling, 0)
 	require.Nil(t, get(model.SideServer, model.TracingRule{Sides: model.SideServer, Disabled: on()}))
 	require.NotNil(t, get(model.SideClient, model.TracingRule{Sides: model.SideServer, Disabled: on()}))
+	mesh.Telemetry.NoIstioTags = true
+	require.False(t, get(model.SideServer).IstioTags)
+	require.True(t, get(model.SideServer, model.TracingRule{Sides: model.SideServer, IstioTags: on()}).IstioTags)
 }
 
 // TestTelemetryIsForWhomItSelects: a Telemetry with a selector changes the listeners of the

@@ -21,7 +21,7 @@ var readMeshFields = map[string][]string{
 }
 
 // readTracing are the fields of defaultConfig.tracing that have an effect.
-var readTracing = []string{"customTags", "maxPathTagLength", "sampling", "zipkin"}
+var readTracing = []string{"customTags", "enableIstioTags", "maxPathTagLength", "sampling", "zipkin"}
 
 // readHeaders are likewise of defaultConfig.proxyHeaders. That no peer outside of the mesh is told who calls
 // (metadataExchangeHeaders) holds anyway.

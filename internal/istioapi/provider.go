@@ -157,6 +157,7 @@ func (c *conv) defaultTracing(at path, said *meshconfig.MeshConfig, out *model.M
 		}
 		out.Sampling = s
 	}
+	out.NoIstioTags = t.GetEnableIstioTags() != nil && !t.EnableIstioTags.Value
 	out.Tags = c.proxyTags(at.f("customTags"), t.GetCustomTags())
 	if !said.EnableTracing {
 		return

@@ -77,6 +77,7 @@ type MeshTelemetry struct {
 	Sampling     float64 // percent
 	Tags         map[string]TraceTag
 	MaxTagLength uint32
+	NoIstioTags  bool // spans have none of Istio's tags
 	// PrometheusMerge: injected sidecars offer the application's metrics with their own.
 	PrometheusMerge bool
 }
