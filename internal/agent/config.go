@@ -152,6 +152,7 @@ type settings struct {
 	Config
 	node        node
 	proxyConfig *meshconfig.ProxyConfig
+	ownTracing  bool // the Pod's annotation has tracing
 	concurrency int
 	because     string // why so many worker threads
 	buckets     []*metricsv3.HistogramBucketSettings

@@ -75,6 +75,7 @@ func (s *settings) resolveProxyConfig() error {
 		if err != nil {
 			return err
 		}
+		s.ownTracing = top.GetTracing() != nil
 		pc = overlay(pc, top)
 	}
 	s.proxyConfig = pc
@@ -93,16 +94,28 @@ func (s *settings) resolveProxyConfig() error {
 
 // tellUnread warns of fields that are set and do nothing.
 func (s *settings) tellUnread() {
-	var out []string
-	s.proxyConfig.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-		if !slices.Contains(model.ProxyConfigFields, f.JSONName()) {
-			out = append(out, f.JSONName())
-		}
-		return true
-	})
+	out := unreadFields(s.proxyConfig, "", model.ProxyConfigFields)
+	if h := s.proxyConfig.GetProxyHeaders(); h != nil {
+		out = append(out, unreadFields(h, "proxyHeaders.", model.ProxyHeadersFields)...)
+	}
 	if slices.Sort(out); len(out) > 0 {
 		s.log.Warn("fields of ProxyConfig have no effect in Moonsail yet", "fields", strings.Join(out, ", "))
 	}
+	if s.ownTracing {
+		s.log.Warn("tracing has no effect in the annotation of a Pod, but in the mesh's configuration alone; give a Telemetry that selects the workload",
+			"annotation", ProxyConfigAnnotation)
+	}
+}
+
+// unreadFields are the names of fields that are set and not read.
+func unreadFields(m protoreflect.ProtoMessage, above string, read []string) (out []string) {
+	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if !slices.Contains(read, f.JSONName()) {
+			out = append(out, above+f.JSONName())
+		}
+		return true
+	})
+	return out
 }
 
 // portsFromProxyConfig takes the two ports that Istio's ProxyConfig knows.

@@ -23,13 +23,6 @@ var readMeshFields = map[string][]string{
 // readTracing are the fields of defaultConfig.tracing that have an effect.
 var readTracing = []string{"customTags", "enableIstioTags", "maxPathTagLength", "sampling", "zipkin"}
 
-// readHeaders are likewise of defaultConfig.proxyHeaders. That no peer outside of the mesh is told who calls
-// (metadataExchangeHeaders) holds anyway.
-var readHeaders = []string{
-	"attemptCount", "envoyDebugHeaders", "forwardedClientCert", "metadataExchangeHeaders", "requestId", "server", "setCurrentClientCertDetails",
-	"xForwardedPort",
-}
-
 // asItIs tells of fields that are not read whether they say what holds anyway.
 var asItIs = map[string]func(said *meshconfig.MeshConfig, namespace string) bool{
 	"rootNamespace":          func(m *meshconfig.MeshConfig, ns string) bool { return m.RootNamespace == ns },
@@ -99,7 +92,7 @@ func (c *conv) unreadPart(at path, tree any, s *shape, read []string) {
 		case name == "tracing":
 			c.unreadPart(at.f(name), fields[name], s.fields[name].shape(), readTracing)
 		case name == "proxyHeaders":
-			c.unreadPart(at.f(name), fields[name], s.fields[name].shape(), readHeaders)
+			c.unreadPart(at.f(name), fields[name], s.fields[name].shape(), model.ProxyHeadersFields)
 		}
 	}
 }

@@ -202,7 +202,7 @@ func checkRevoked(text string) error {
 		if block == nil || block.Type != "X509 CRL" {
 			return errors.New("is not a list of revoked certificates in PEM")
 		}
-		if _, err := asn1.Unmarshal(block.Bytes, &pkix.CertificateList{}); err != nil { //nolint:staticcheck // it has versions 1 and 2
+		if _, err := asn1.Unmarshal(block.Bytes, &pkix.CertificateList{}); err != nil {
 			return errors.New("has a list of revoked certificates that cannot be read")
 		}
 	}

@@ -7,3 +7,10 @@ var ProxyConfigFields = []string{
 	"image", "interceptionMode", "proxyAdminPort", "proxyHeaders", "proxyMetadata", "proxyStatsMatcher", "runtimeValues", "serviceCluster",
 	"statusPort", "terminationDrainDuration", "tracing",
 }
+
+// ProxyHeadersFields are likewise those of its proxyHeaders. That no peer outside of the mesh is told who calls
+// (metadataExchangeHeaders) holds anyway.
+var ProxyHeadersFields = []string{
+	"attemptCount", "envoyDebugHeaders", "forwardedClientCert", "metadataExchangeHeaders", "requestId", "server", "setCurrentClientCertDetails",
+	"xForwardedPort",
+}
