@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,6 +48,22 @@ type appProbe struct {
 	TimeoutSeconds int `json:"timeoutSeconds"` // 0: Kubernetes' default, 1
 }
 
+// asks counts what of an application is to be asked.
+func (p *appProbe) asks() (n int) {
+	if p == nil {
+		return 0
+	}
+	for _, set := range []bool{p.HTTPGet != nil, p.TCPSocket != nil, p.GRPC != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+// probePrefixes are what the paths of probes begin with, and those of hooks.
+var probePrefixes = []string{"/app-health/", "/app-lifecycle/"}
+
 // serveAppProbes answers the kubelet for the applications.
 func (a *agent) serveAppProbes(mux *http.ServeMux) error {
 	text := os.Getenv(AppProbersVariable)
@@ -62,13 +79,22 @@ func (a *agent) serveAppProbes(mux *http.ServeMux) error {
 		host = loopback(host)
 	}
 	for path, p := range probes {
-		if !strings.HasPrefix(path, "/app-health/") && !strings.HasPrefix(path, "/app-lifecycle/") {
-			return fmt.Errorf("environment variable %s: path %q begins neither with /app-health/ nor with /app-lifecycle/", AppProbersVariable, path)
+		if !slices.ContainsFunc(probePrefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) }) {
+			return fmt.Errorf("environment variable %s: path %q begins neither with %s", AppProbersVariable, path, strings.Join(probePrefixes, " nor with "))
 		}
-		if p == nil || (p.HTTPGet == nil) == (p.TCPSocket == nil) && p.GRPC == nil {
+		if p.asks() != 1 {
 			return fmt.Errorf("environment variable %s: %s has not exactly one of httpGet, tcpSocket, grpc", AppProbersVariable, path)
 		}
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { p.answer(w, r, host) })
+	}
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		if p := probes[r.URL.Path]; p != nil {
+			p.answer(w, r, host)
+		} else {
+			http.NotFound(w, r)
+		}
+	}
+	for _, prefix := range probePrefixes { // paths are no patterns: a mux panics at those that it does not like
+		mux.HandleFunc("GET "+prefix, answer)
 	}
 	return nil
 }

@@ -128,7 +128,8 @@ func TestBadProbers(t *testing.T) {
 		`{"/x":{"tcpSocket":{"port":1}}}`: `"/x" begins neither`,
 		`{"/app-health/a/livez":{}}`:      "exactly one of",
 		`{"/app-health/a/livez":null}`:    "exactly one of",
-		`{"/app-health/a/livez":{"tcpSocket":{"port":"http"}}}`: AppProbersVariable,
+		`{"/app-health/a/livez":{"httpGet":{"port":1},"grpc":{"port":1}}}`: "exactly one of",
+		`{"/app-health/a/livez":{"tcpSocket":{"port":"http"}}}`:            AppProbersVariable,
 	} {
 		t.Setenv(AppProbersVariable, text)
 		err := a.serveAppProbes(http.NewServeMux())
@@ -136,6 +137,17 @@ func TestBadProbers(t *testing.T) {
 	}
 	t.Setenv(AppProbersVariable, "")
 	require.NoError(t, a.serveAppProbes(http.NewServeMux()))
+}
+
+// TestOddPathsOfProbes: a path may have what means something in a mux's pattern.
+func TestOddPathsOfProbes(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer app.Close()
+	probe := `{"httpGet":{"port":` + portOf(app.URL) + `}}`
+	s := probed(t, `{"/app-health/{a/livez":`+probe+`,"/app-health//livez":`+probe+`,"/app-health/a":`+probe+`}`)
+	require.Equal(t, http.StatusOK, statusAt(t, s.URL+"/app-health/{a/livez"))
+	require.Equal(t, http.StatusOK, statusAt(t, s.URL+"/app-health/a"))
+	require.Equal(t, http.StatusNotFound, statusAt(t, s.URL+"/app-health/b"))
 }
 
 func TestPodInfo(t *testing.T) {
