@@ -10,7 +10,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
@@ -175,6 +177,12 @@ type settings struct {
 	logged      *inspect.Tail // the end of log
 }
 
+// ConfigError is what is wrong with a Config; nothing was started.
+type ConfigError struct{ error }
+
+// Unwrap is the cause.
+func (e ConfigError) Unwrap() error { return e.error }
+
 // resolve applies defaults and checks. Its errors name the setting and say what to do.
 func (c Config) resolve() (*settings, error) {
 	s := &settings{Config: c, log: c.Log}
@@ -184,7 +192,7 @@ func (c Config) resolve() (*settings, error) {
 	s.keepLog()
 	for _, step := range []func() error{s.resolveWorkload, s.resolveXDS, s.resolveCA, s.resolveProxyConfig, s.resolveAddresses} {
 		if err := step(); err != nil {
-			return nil, err
+			return nil, ConfigError{err}
 		}
 	}
 	s.leaveBound = DefaultLeaveTimeout
@@ -197,6 +205,8 @@ func (c Config) resolve() (*settings, error) {
 	s.tellUnread()
 	return s, nil
 }
+
+var envoyLogLevels = []string{"trace", "debug", "info", "warning", "warn", "error", "critical", "off"}
 
 func (s *settings) resolveWorkload() error {
 	w := &s.Workload
@@ -226,6 +236,9 @@ func (s *settings) resolveWorkload() error {
 	}
 	s.LogLevel = orDefault(orDefault(s.LogLevel, w.Annotations[logLevelAnnotation]), "warning")
 	s.ComponentLogLevel = orDefault(orDefault(s.ComponentLogLevel, w.Annotations[componentLogLevelAnnotation]), "misc:error")
+	if !slices.Contains(envoyLogLevels, s.LogLevel) {
+		return fmt.Errorf("log level %q of Envoy is none of %s: correct --proxy-log-level or annotation %s", s.LogLevel, strings.Join(envoyLogLevels, ", "), logLevelAnnotation)
+	}
 	switch s.Interception {
 	case model.InterceptNone, model.InterceptRedirect, model.InterceptTProxy:
 		return nil

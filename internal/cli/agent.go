@@ -205,7 +205,7 @@ func (f *agentFlags) run(cmd *cobra.Command) error {
 	if f.print {
 		bootstrap, err := agent.Bootstrap(*c)
 		if err != nil {
-			return err
+			return wrongConfig(err)
 		}
 		_, err = cmd.OutOrStdout().Write(bootstrap)
 		return err
@@ -216,9 +216,18 @@ func (f *agentFlags) run(cmd *cobra.Command) error {
 	if err := agent.Run(ctx, *c); errors.Is(err, agent.ErrForced) {
 		return exitForced
 	} else if err != nil {
-		return err
+		return wrongConfig(err)
 	}
 	return nil
+}
+
+// wrongConfig makes what flags, or what stands for them, say wrongly a usage error.
+func wrongConfig(err error) error {
+	var wrong agent.ConfigError
+	if errors.As(err, &wrong) {
+		return usageError{err}
+	}
+	return err
 }
 
 // build makes the Config of flags, pod description and environment.
@@ -253,7 +262,7 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 	c.Interception = model.Interception(f.interception)
 	if f.proxyConfig != "" {
 		if c.ProxyConfig, err = agent.ParseProxyConfig(f.proxyConfig, "--proxy-config (PROXY_CONFIG)"); err != nil {
-			return nil, err
+			return nil, usageError{err}
 		}
 	}
 	if c.CA.MountedCerts == "" {

@@ -49,6 +49,16 @@ func TestRoot(t *testing.T) {
 		{[]string{"changes", "-w", "-o", "json"}, 2, "", "--watch prints a table"},
 		{[]string{"sail"}, 2, "", `unknown command "sail"`},
 		{[]string{"completion", "bash"}, 0, "moonsail", ""},
+		{[]string{"completion", "bsh"}, 2, "", `unknown command "bsh"`},
+		{[]string{"envoy"}, 0, "install", ""},
+		{[]string{"envoy", "find"}, 2, "", `unknown command "find"`},
+		{[]string{"inject"}, 2, "", `required flag(s) "file" not set` + "\n  next:  see 'moonsail inject --help'"},
+		{[]string{"serve", "--log-level", "loud"}, 2, "", `"--log-level" flag: it is one of debug, info, warn, error`},
+		{[]string{"serve", "--config", ".", "--http-addr", "", "--xds-plaintext-addr", "15010"}, 1, "", "missing port in address\n  next:  write it as HOST:PORT or :PORT"},
+		{[]string{"agent", "--ip", "127.0.0.1"}, 2, "", "the workload has no name"},
+		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--type", "waypoint", "--print-bootstrap"}, 2, "", "neither sidecar nor router: correct --type"},
+		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--proxy-log-level", "loud"}, 2, "", `log level "loud" of Envoy is none of trace, debug`},
+		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--proxy-config", "concurrency: x"}, 2, "", "is no ProxyConfig"},
 		{[]string{"__complete", "changes", "-o", ""}, 0, "table\njson\nyaml", ""},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {

@@ -14,6 +14,8 @@ func NewEnvoyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "envoy",
 		Short: "Find or install the pinned Envoy (" + envoy.Version + ")",
+		Example: `  moonsail envoy install
+  moonsail envoy which`,
 	}
 	cmd.AddCommand(newEnvoyInstallCommand(), newEnvoyWhichCommand())
 	return cmd

@@ -34,6 +34,7 @@ func Execute() int {
 
 // run executes a command tree and reports what went wrong in the one form of errors.
 func run(ctx context.Context, root *cobra.Command) int {
+	prepare(root)
 	cmd, err := root.ExecuteContextC(ctx)
 	var exit ExitCode
 	switch {
@@ -46,12 +47,31 @@ func run(ctx context.Context, root *cobra.Command) int {
 	}
 	w := cmd.ErrOrStderr()
 	var usage usageError
-	if errors.As(err, &usage) {
+	if errors.As(err, &usage) || lacksFlag(cmd, err) {
 		reportError(w, &UserError{What: err.Error(), Next: fmt.Sprintf("see '%s --help'", cmd.CommandPath())})
 		return exitUsage
 	}
 	reportError(w, err)
 	return exitFailed
+}
+
+// prepare makes wrong arguments usage errors. Commands that only have others would answer a wrong one of these with
+// their help, and exit status 0; so would cobra's own, which keeps the root's output as it is now.
+func prepare(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if !cmd.Runnable() {
+			cmd.Args = cobra.NoArgs
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
+	argsAreUsage(root)
+}
+
+// lacksFlag tells whether an error is that a required flag was not given, which has no type of its own.
+func lacksFlag(cmd *cobra.Command, err error) bool {
+	required := cmd.ValidateRequiredFlags()
+	return required != nil && err.Error() == required.Error()
 }
 
 // NewRootCommand is the command tree.
@@ -75,6 +95,5 @@ resources into Envoy configuration, and an agent that runs Envoy sidecars.`,
 	for _, n := range commands {
 		root.AddCommand(n())
 	}
-	argsAreUsage(root)
 	return root
 }

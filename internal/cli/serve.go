@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -289,7 +290,10 @@ func (f *serveFlags) checkDir() error {
 
 // explain says what to do about why the control plane could not run.
 func (f *serveFlags) explain(err error) error {
+	var address *net.AddrError
 	switch {
+	case errors.As(err, &address):
+		return &UserError{Err: err, Next: "write it as HOST:PORT or :PORT, for example 127.0.0.1:15010"}
 	case errors.Is(err, syscall.EADDRINUSE):
 		return &UserError{Err: err, Next: "another control plane may be running; end it, or choose another address with that flag"}
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EADDRNOTAVAIL):
