@@ -128,15 +128,13 @@ func put[V any](t *translation, typ resource.Type, views map[string]*V, f func(*
 	}
 }
 
-func (t *translation) encode(typ resource.Type, name string, m proto.Message) *resource.Encoded {
+func (t *translation) encode(typ resource.Type, name string, m proto.Message) {
 	enc, err := encoded(typ, name, m)
 	if err != nil {
 		t.fail(typ, name, err)
-		return nil
+		return
 	}
-	enc = t.intern.Intern(typ, enc)
-	t.add(typ, name, enc)
-	return enc
+	t.add(typ, name, t.intern.Intern(typ, enc))
 }
 
 func encoded(typ resource.Type, name string, m proto.Message) (enc *resource.Encoded, err error) {
@@ -170,11 +168,16 @@ func (t *translation) endpoints(views map[string]*view.Endpoints, memo *batchMem
 			t.add(resource.Endpoints, name, enc)
 			continue
 		}
-		if enc = t.encode(resource.Endpoints, name, translate.Endpoints(v)); enc != nil {
-			memo.mu.Lock()
-			memo.endpoints[v] = enc
-			memo.mu.Unlock()
+		value, err := translate.EncodeEndpoints(v)
+		if err != nil {
+			t.fail(resource.Endpoints, name, err)
+			continue
 		}
+		enc = t.intern.Intern(resource.Endpoints, resource.EncodeBytes(resource.Endpoints, name, value))
+		t.add(resource.Endpoints, name, enc)
+		memo.mu.Lock()
+		memo.endpoints[v] = enc
+		memo.mu.Unlock()
 	}
 }
 

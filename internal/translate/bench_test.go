@@ -103,7 +103,9 @@ func BenchmarkEndpoints(b *testing.B) {
 			v := manyEndpoints(n)
 			b.ReportAllocs()
 			for b.Loop() {
-				Endpoints(v)
+				if _, err := EncodeEndpoints(v); err != nil {
+					b.Fatal(err)
+				}
 			}
 		})
 	}

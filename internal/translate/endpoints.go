@@ -15,7 +15,7 @@ import (
 
 // Endpoints translates an EDS resource. Envoy resolves no names there and would refuse
 // the whole message: endpoints whose address is neither an IP address nor the path of a
-// Unix socket are left out.
+// Unix socket are left out. EncodeEndpoints is what proxies are sent.
 func Endpoints(v *view.Endpoints) *endpointv3.ClusterLoadAssignment {
 	return assignment(v.Cluster, v.Localities, v.TellPlain, isReachable)
 }
@@ -76,12 +76,17 @@ func locality(l *view.LocalityEndpoints, s scale, tellPlain bool, usable func(st
 		}
 		out.LbEndpoints = append(out.LbEndpoints, parts[i].assemble(e, weight, metadata))
 	}
-	// A locality without a weight gets nothing where localities are weighed.
+	out.LoadBalancingWeight = s.ofLocality(l, sum)
+	return out
+}
+
+// ofLocality is a locality's weight: that which it has, or the sum of its endpoints'. A locality without a
+// weight gets nothing where localities are weighed.
+func (s scale) ofLocality(l *view.LocalityEndpoints, sum uint32) *wrapperspb.UInt32Value {
 	if l.Weight != 0 {
 		sum = s.of(l.Weight)
 	}
-	out.LoadBalancingWeight = positive(sum)
-	return out
+	return positive(sum)
 }
 
 func localityName(l model.Locality) *corev3.Locality {
@@ -91,8 +96,8 @@ func localityName(l model.Locality) *corev3.Locality {
 	return &corev3.Locality{Region: l.Region, Zone: l.Zone, SubZone: l.Subzone}
 }
 
-// endpointParts are the messages that one endpoint is made of, side by side: services have
-// thousands of endpoints, and each change of one makes all anew.
+// endpointParts are the messages that one endpoint is made of, side by side: clusters that list their
+// own endpoints may have thousands, and each change of one makes all anew.
 type endpointParts struct {
 	endpoint   endpointv3.LbEndpoint
 	identifier endpointv3.LbEndpoint_Endpoint
@@ -103,7 +108,6 @@ type endpointParts struct {
 	port       corev3.SocketAddress_PortValue
 }
 
-// assemble leaves out what is Envoy's default: a weight of 1 and being healthy.
 func (p *endpointParts) assemble(e *view.Endpoint, weight uint32, metadata *corev3.Metadata) *endpointv3.LbEndpoint {
 	if unixPath(e.Address) != "" {
 		p.host.Address = addressOf(e.Address, 0)
@@ -116,12 +120,17 @@ func (p *endpointParts) assemble(e *view.Endpoint, weight uint32, metadata *core
 	}
 	p.identifier.Endpoint = &p.host
 	p.endpoint.HostIdentifier = &p.identifier
-	p.endpoint.HealthStatus = health(e.Health)
-	p.endpoint.Metadata = metadata
-	if weight > 1 {
-		p.endpoint.LoadBalancingWeight = wrapperspb.UInt32(weight)
-	}
+	setTraits(&p.endpoint, e, weight, metadata)
 	return &p.endpoint
+}
+
+// setTraits leaves out what is Envoy's default: a weight of 1 and being healthy.
+func setTraits(m *endpointv3.LbEndpoint, e *view.Endpoint, weight uint32, metadata *corev3.Metadata) {
+	m.HealthStatus = health(e.Health)
+	m.Metadata = metadata
+	if weight > 1 {
+		m.LoadBalancingWeight = wrapperspb.UInt32(weight)
+	}
 }
 
 func health(h model.Health) corev3.HealthStatus {
