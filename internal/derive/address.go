@@ -116,7 +116,7 @@ func (r *reader) portAt(svc *model.Service, address string, p *model.ServicePort
 	r.facts.add(endpointsFact(svc.Hostname))
 	for i := range svc.Inline {
 		if svc.Inline[i].Address == address {
-			return endpointPort(svc, svc.Inline[i], p)
+			return endpointPort(svc, &svc.Inline[i], p)
 		}
 	}
 	return r.index.endpoints.slicePort(svc, address, p)

@@ -144,13 +144,13 @@ func (s *scope) discovery(svc *model.Service, policy model.TrafficPolicy) view.D
 
 // staticEndpoints are those that go into a DNS cluster: the service's endpoints or, where it
 // names none, its own host.
-func staticEndpoints(r *reader, svc *model.Service) []model.Endpoint {
+func staticEndpoints(r *reader, svc *model.Service) []*model.Endpoint {
 	if svc.ExternalName != "" {
-		return []model.Endpoint{{Address: string(svc.ExternalName)}}
+		return []*model.Endpoint{{Address: string(svc.ExternalName)}}
 	}
 	list := r.endpoints(svc).get()
 	if len(list) == 0 && len(svc.Selector) == 0 && !svc.Hostname.IsWildcard() {
-		return []model.Endpoint{{Address: string(svc.Hostname)}}
+		return []*model.Endpoint{{Address: string(svc.Hostname)}}
 	}
 	return list
 }

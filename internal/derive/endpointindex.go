@@ -17,6 +17,7 @@ import (
 type endpointIndex struct {
 	slices    map[name]map[model.Key]*model.EndpointSlice // by service
 	workloads map[model.Key]*model.Workload
+	entries   map[string]int                            // workloads that are no Pods, by namespace
 	byPair    map[pairKey]map[model.Key]*model.Workload // workloads by each of their labels
 	selecting map[pairKey]map[serviceKey]*model.Service // services by one label of their selector
 	kube      map[name]*model.Service                   // Kubernetes services by name
@@ -55,14 +56,14 @@ func nameOf(o model.Object) name {
 type endpointSet struct {
 	service   *model.Service
 	once      sync.Once
-	compute   func() []model.Endpoint
-	endpoints []model.Endpoint
+	compute   func() []*model.Endpoint
+	endpoints []*model.Endpoint
 
 	placing sync.Once
 	places  []string // see reader.places
 }
 
-func (s *endpointSet) get() []model.Endpoint {
+func (s *endpointSet) get() []*model.Endpoint {
 	s.once.Do(func() { s.endpoints, s.compute = s.compute(), nil })
 	return s.endpoints
 }
@@ -71,6 +72,7 @@ func newEndpointIndex() *endpointIndex {
 	return &endpointIndex{
 		slices:    map[name]map[model.Key]*model.EndpointSlice{},
 		workloads: map[model.Key]*model.Workload{},
+		entries:   map[string]int{},
 		byPair:    map[pairKey]map[model.Key]*model.Workload{},
 		selecting: map[pairKey]map[serviceKey]*model.Service{},
 		kube:      map[name]*model.Service{},
@@ -89,7 +91,7 @@ func (x *endpointIndex) touch(s *model.Service, touched *touched) {
 	touched.facts.add(endpointsFact(s.Hostname))
 	x.indexAddresses(keyOf(s), s, touched)
 	touched.endpoints[keyOf(s)] = struct{}{}
-	x.sets[keyOf(s)] = &endpointSet{service: s, compute: func() []model.Endpoint { return x.compute(s) }}
+	x.sets[keyOf(s)] = &endpointSet{service: s, compute: func() []*model.Endpoint { return x.compute(s) }}
 }
 
 // set is never nil for a service that the index has.
@@ -169,6 +171,7 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *touch
 	x.touchServices(old, now, touched)
 	if old != nil {
 		delete(x.workloads, old.Key)
+		x.countEntry(old, -1)
 		x.countSpeaking(old.Labels, -1)
 		x.leaving.unlist(old.Key, old.Addresses)
 		take(x.nodes.workloads, old.Node, old.Key)
@@ -178,12 +181,22 @@ func (x *endpointIndex) replaceWorkload(old, now *model.Workload, touched *touch
 	}
 	if now != nil {
 		x.workloads[now.Key] = now
+		x.countEntry(now, 1)
 		x.countSpeaking(now.Labels, 1)
 		x.leaving.list(now.Key, now.Addresses, now)
 		x.nodes.put(now)
 		for k, v := range now.Labels {
 			insert(x.byPair, pairKey{now.Namespace, k + "=" + v}, now.Key, now)
 		}
+	}
+}
+
+func (x *endpointIndex) countEntry(w *model.Workload, by int) {
+	if w.Kind == model.KindPod {
+		return
+	}
+	if x.entries[w.Namespace] += by; x.entries[w.Namespace] == 0 {
+		delete(x.entries, w.Namespace)
 	}
 }
 
@@ -265,7 +278,7 @@ func (x *endpointIndex) selected(ns string, selector map[string]string) iter.Seq
 			return
 		}
 		for _, w := range x.byPair[pairKey{ns, pair}] {
-			if model.SelectorMatches(selector, w.Labels) && !yield(w) {
+			if (len(selector) == 1 || model.SelectorMatches(selector, w.Labels)) && !yield(w) {
 				return
 			}
 		}
@@ -295,14 +308,32 @@ func take[K, J comparable, V any](m map[K]map[J]V, k K, j J) {
 	}
 }
 
-// compute lists a service's endpoints, sorted by address, with what their sidecars accept.
-func (x *endpointIndex) compute(s *model.Service) []model.Endpoint { return x.encryptAll(x.list(s)) }
+// compute lists a service's endpoints with what their sidecars accept: those of its own in their order, others
+// sorted by address.
+func (x *endpointIndex) compute(s *model.Service) []*model.Endpoint {
+	if s.Inline != nil {
+		return pointersTo(x.encryptAll(x.leaving.inlineHealths(s.Inline)))
+	}
+	out := x.list(s)
+	for i := range out {
+		x.encrypt(&out[i])
+	}
+	return byAddress(out)
+}
 
+// pointersTo spares copies: an endpoint is large.
+func pointersTo(list []model.Endpoint) []*model.Endpoint {
+	out := make([]*model.Endpoint, len(list))
+	for i := range list {
+		out[i] = &list[i]
+	}
+	return out
+}
+
+// list makes the endpoints of a service that names none itself.
 func (x *endpointIndex) list(s *model.Service) []model.Endpoint {
 	var out []model.Endpoint
 	switch {
-	case s.Inline != nil:
-		return x.leaving.inlineHealths(s.Inline)
 	case s.IsKubernetes():
 		parts := x.slices[name{s.Namespace, s.Name}]
 		if len(parts) > 0 {
@@ -312,20 +343,19 @@ func (x *endpointIndex) list(s *model.Service) []model.Endpoint {
 	default:
 		out = x.fromWorkloads(s, true)
 	}
-	return byAddress(out)
+	return out
 }
 
-// byAddress sorts endpoints; those of one address stay in their order. What is moved is their places:
-// an endpoint is large, and each change of one has all of its service sorted.
-func byAddress(list []model.Endpoint) []model.Endpoint {
+// byAddress sorts endpoints; those of one address stay in their order.
+func byAddress(list []model.Endpoint) []*model.Endpoint {
 	places := make([]int, len(list))
 	for i := range places {
 		places[i] = i
 	}
 	slices.SortFunc(places, func(a, b int) int { return cmp.Or(strings.Compare(list[a].Address, list[b].Address), a-b) })
-	out := make([]model.Endpoint, len(list))
+	out := make([]*model.Endpoint, len(list))
 	for i, p := range places {
-		out[i] = list[p]
+		out[i] = &list[p]
 	}
 	return out
 }
@@ -333,6 +363,9 @@ func byAddress(list []model.Endpoint) []model.Endpoint {
 // fromWorkloads makes endpoints of the workloads that s selects: WorkloadEntries, and
 // Pods where nobody makes EndpointSlices of them.
 func (x *endpointIndex) fromWorkloads(s *model.Service, pods bool) []model.Endpoint {
+	if !pods && x.entries[s.Namespace] == 0 {
+		return nil
+	}
 	var list []*model.Workload
 	for w := range x.selected(s.Namespace, s.Selector) {
 		if w.Address() != "" && (pods || w.Kind != model.KindPod) {

@@ -71,22 +71,17 @@ func (m *endpointMemo) get(s *scope, svc *model.Service, set *endpointSet, plan 
 func (s *scope) tellsPlain(svc *model.Service) bool { return s.Key.Identity && !svc.External }
 
 // localities chooses a cluster's endpoints and groups them by locality.
-func (s *scope) localities(svc *model.Service, all []model.Endpoint, plan edsPlan) []view.LocalityEndpoints {
+func (s *scope) localities(svc *model.Service, all []*model.Endpoint, plan edsPlan) []view.LocalityEndpoints {
 	chosen := choose(svc, all, plan)
-	priority := s.priorities(chosen, plan)
-	type group struct {
-		locality model.Locality
-		priority uint32
-	}
-	groups := map[group][]view.Endpoint{}
-	for i, e := range chosen {
-		port, _ := endpointPort(svc, e, plan.port)
-		g := group{e.Locality, priority[i]}
-		groups[g] = append(groups[g], endpointView(e, port))
-	}
+	groups := group(chosen, s.priorities(chosen, plan))
 	out := make([]view.LocalityEndpoints, 0, len(groups))
 	for g, list := range groups {
-		out = append(out, view.LocalityEndpoints{Locality: g.locality, Priority: g.priority, Endpoints: list})
+		l := view.LocalityEndpoints{Locality: g.locality, Priority: g.priority, Endpoints: make([]view.Endpoint, len(list.endpoints))}
+		for i, e := range list.endpoints {
+			port, _ := endpointPort(svc, e, plan.port)
+			l.Endpoints[i] = endpointView(e, port)
+		}
+		out = append(out, l)
 	}
 	slices.SortFunc(out, func(a, b view.LocalityEndpoints) int {
 		if a.Priority != b.Priority {
@@ -97,10 +92,36 @@ func (s *scope) localities(svc *model.Service, all []model.Endpoint, plan edsPla
 	return s.distribute(out, plan)
 }
 
+// groupKey tells the groups of endpoints apart that Envoy is told of together.
+type groupKey struct {
+	locality model.Locality
+	priority uint32
+}
+
+type endpointGroup struct{ endpoints []*model.Endpoint }
+
+// group keeps the order of endpoints within each group.
+func group(list []*model.Endpoint, priority []uint32) map[groupKey]*endpointGroup {
+	out := map[groupKey]*endpointGroup{}
+	var last groupKey // that of the endpoint before, which neighbours mostly share
+	var to *endpointGroup
+	for i, e := range list {
+		if k := (groupKey{e.Locality, priority[i]}); to == nil || k != last {
+			if last, to = k, out[k]; to == nil {
+				to = &endpointGroup{}
+				out[k] = to
+			}
+		}
+		to.endpoints = append(to.endpoints, e)
+	}
+	return out
+}
+
 // choose keeps the subset's endpoints that have the port. Draining ones serve only where
 // nothing else does.
-func choose(svc *model.Service, all []model.Endpoint, plan edsPlan) []model.Endpoint {
-	var healthy, draining []model.Endpoint
+func choose(svc *model.Service, all []*model.Endpoint, plan edsPlan) []*model.Endpoint {
+	healthy := make([]*model.Endpoint, 0, len(all))
+	var draining []*model.Endpoint
 	for _, e := range all {
 		if !model.SelectorMatches(plan.labels, e.Labels) {
 			continue
@@ -122,7 +143,7 @@ func choose(svc *model.Service, all []model.Endpoint, plan edsPlan) []model.Endp
 
 // endpointPort is the number that an endpoint serves a port on. A slice or workload that
 // does not name the port does not serve it.
-func endpointPort(svc *model.Service, e model.Endpoint, p *model.ServicePort) (uint32, bool) {
+func endpointPort(svc *model.Service, e *model.Endpoint, p *model.ServicePort) (uint32, bool) {
 	if n, ok := e.Ports[p.Name]; ok {
 		return n, true
 	}
@@ -135,7 +156,7 @@ func endpointPort(svc *model.Service, e model.Endpoint, p *model.ServicePort) (u
 	return p.Number, true
 }
 
-func endpointView(e model.Endpoint, port uint32) view.Endpoint {
+func endpointView(e *model.Endpoint, port uint32) view.Endpoint {
 	return view.Endpoint{
 		Address: e.Address, Port: port, Weight: max(e.Weight, 1), Health: model.Healthy,
 		Workload: e.Workload, Namespace: e.Namespace, MTLS: e.SpeaksMTLS(port),
@@ -146,7 +167,7 @@ func endpointView(e model.Endpoint, port uint32) view.Endpoint {
 
 // canonicalName and canonicalRevision are Istio's: what telemetry calls a workload's
 // service and version.
-func canonicalName(e model.Endpoint) string {
+func canonicalName(e *model.Endpoint) string {
 	for _, k := range []string{"service.istio.io/canonical-name", "app.kubernetes.io/name", "app"} {
 		if v := e.Labels[k]; v != "" {
 			return v

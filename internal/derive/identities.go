@@ -32,20 +32,23 @@ type members struct {
 	accounts           map[account]struct{}
 	encrypted, partial int // with mutual TLS on every port, or on some
 	plain              int
+	last               account // in accounts: that of the workload before, which mostly is that of the next
 }
 
-func (m *members) add(e *model.Endpoint) {
+// add adds a workload of an account, of which tls is what its sidecar accepts; nil: it has none.
+func (m *members) add(tls *model.PeerTLS, a account) {
 	switch {
-	case e.TLS == nil || !e.TLS.Accepts():
+	case tls == nil || !tls.Accepts():
 		m.plain++
 		return
-	case e.TLS.AcceptsEverywhere():
+	case tls.AcceptsEverywhere():
 		m.encrypted++
 	default:
 		m.partial++
 	}
-	if e.ServiceAccount != "" {
-		m.accounts[account{e.Namespace, e.ServiceAccount}] = struct{}{}
+	if a.name != "" && a != m.last {
+		m.last = a
+		m.accounts[a] = struct{}{}
 	}
 }
 
@@ -66,7 +69,7 @@ func (x *endpointIndex) identify(s *model.Service) *identities {
 	for i := range s.Inline {
 		e := s.Inline[i]
 		x.encrypt(&e)
-		m.add(&e)
+		m.add(e.TLS, account{e.Namespace, e.ServiceAccount})
 	}
 	if s.Inline != nil {
 		return m.identities()
@@ -85,9 +88,11 @@ func (x *endpointIndex) addMember(m *members, w *model.Workload) {
 	if hasEnded(w) {
 		return
 	}
-	e := model.Endpoint{Namespace: w.Namespace, ServiceAccount: w.ServiceAccount, Labels: w.Labels}
-	x.encrypt(&e)
-	m.add(&e)
+	var tls *model.PeerTLS
+	if model.SpeaksMTLS(w.Labels) {
+		tls = x.accepts(w.Namespace, w.Labels)
+	}
+	m.add(tls, account{w.Namespace, w.ServiceAccount})
 }
 
 // addSlices adds what the service's slices list beside what it selects. Of who is no Pod

@@ -35,7 +35,7 @@ func (p *edsPlan) distributes() bool {
 }
 
 // priorities gives each endpoint its priority: 0 nearest to the client, without gaps.
-func (s *scope) priorities(list []model.Endpoint, p edsPlan) []uint32 {
+func (s *scope) priorities(list []*model.Endpoint, p edsPlan) []uint32 {
 	out := make([]uint32, len(list))
 	set, failover, _ := p.locality()
 	if !failover || s.Key.Locality == (model.Locality{}) && len(set.FailoverPriority) == 0 {
@@ -72,7 +72,7 @@ func (s *scope) distance(failover []model.LocalityFailover, l model.Locality) ui
 }
 
 // labelDistance counts the labels from the first difference on.
-func (s *scope) labelDistance(labels []string, e model.Endpoint) uint32 {
+func (s *scope) labelDistance(labels []string, e *model.Endpoint) uint32 {
 	for i, l := range labels {
 		key, want, fixed := strings.Cut(l, "=")
 		if !fixed {
@@ -92,7 +92,7 @@ func (s *scope) clientLabel(key string) string {
 	return s.labels[key]
 }
 
-func endpointLabel(e model.Endpoint, key string) string {
+func endpointLabel(e *model.Endpoint, key string) string {
 	if v, ok := placeLabel(e.Locality, e.Node, key); ok {
 		return v
 	}

@@ -70,7 +70,7 @@ func TestPriorities(t *testing.T) {
 			if c.set != nil {
 				plan.lb = &model.LoadBalancer{Locality: c.set}
 			}
-			require.Equal(t, c.want, s.priorities(c.endpoints, plan))
+			require.Equal(t, c.want, s.priorities(pointersTo(c.endpoints), plan))
 		})
 	}
 }

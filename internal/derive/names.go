@@ -58,10 +58,9 @@ func namesOf(r *reader, svc *model.Service) *view.Names {
 	return out
 }
 
-func podAddresses(list []model.Endpoint, all bool) []string {
+func podAddresses(list []*model.Endpoint, all bool) []string {
 	var out []string
-	for i := range list {
-		e := &list[i]
+	for _, e := range list {
 		if model.IsIP(e.Address) && (all || e.Health == model.Healthy) && !slices.Contains(out, e.Address) {
 			out = append(out, e.Address)
 		}
