@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/wire"
 )
 
 // EncodeEndpoints is the message of Endpoints, encoded: the same bytes. Services have thousands of
@@ -99,23 +100,13 @@ func (e *endpointsEncoder) traitsOf(v *view.Endpoint) []byte {
 
 // appendSocket appends the field host_identifier of an LbEndpoint.
 func appendSocket(b []byte, address string, port uint32) []byte {
-	socket := bytesField(socketAddressText, len(address)) + protowire.SizeTag(socketNumber) + protowire.SizeVarint(uint64(port))
-	inAddress := bytesField(addressSocket, socket)
-	b = appendHeader(b, lbEndpoint, bytesField(endpointAddress, inAddress))
-	b = appendHeader(b, endpointAddress, inAddress)
-	b = appendHeader(b, addressSocket, socket)
+	socket := wire.SizeField(socketAddressText, len(address)) + protowire.SizeTag(socketNumber) + protowire.SizeVarint(uint64(port))
+	inAddress := wire.SizeField(addressSocket, socket)
+	b = wire.AppendHeader(b, lbEndpoint, wire.SizeField(endpointAddress, inAddress))
+	b = wire.AppendHeader(b, endpointAddress, inAddress)
+	b = wire.AppendHeader(b, addressSocket, socket)
 	b = protowire.AppendString(protowire.AppendTag(b, socketAddressText, protowire.BytesType), address)
 	return protowire.AppendVarint(protowire.AppendTag(b, socketNumber, protowire.VarintType), uint64(port))
-}
-
-// bytesField is the size of a length-delimited field whose content has n bytes.
-func bytesField(num protowire.Number, n int) int {
-	return protowire.SizeTag(num) + protowire.SizeBytes(n)
-}
-
-// appendHeader appends what stands before the n bytes of such a field.
-func appendHeader(b []byte, num protowire.Number, n int) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.BytesType), uint64(n))
 }
 
 func appendBytes(b []byte, num protowire.Number, content []byte) []byte {

@@ -1,5 +1,5 @@
 // Package wire reads encoded protobuf messages whose fields are wanted as they are, without
-// making a message of them.
+// making a message of them, and helps to write such.
 package wire
 
 import "google.golang.org/protobuf/encoding/protowire"
@@ -39,4 +39,14 @@ func Next(b []byte) (num protowire.Number, v, rest []byte, err error) {
 		return 0, nil, nil, protowire.ParseError(n)
 	}
 	return num, v, b[n:], nil
+}
+
+// SizeField is the size of a length-delimited field whose content has n bytes.
+func SizeField(num protowire.Number, n int) int {
+	return protowire.SizeTag(num) + protowire.SizeBytes(n)
+}
+
+// AppendHeader appends what stands before the n bytes of a length-delimited field's content.
+func AppendHeader(b []byte, num protowire.Number, n int) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.BytesType), uint64(n))
 }

@@ -33,3 +33,18 @@ func TestFields(t *testing.T) {
 	require.ErrorIs(t, Fields(message(), func(n protowire.Number, v []byte) error { _ = take(n, v); return stop }), stop)
 	require.Equal(t, []string{"1a"}, seen)
 }
+
+func TestAppendHeader(t *testing.T) {
+	for _, num := range []protowire.Number{1, 15, 16, 3000} {
+		for _, n := range []int{0, 1, 127, 128, 40000} {
+			content := make([]byte, n)
+			field := append(AppendHeader(nil, num, n), content...)
+			require.Len(t, field, SizeField(num, n))
+			require.NoError(t, Fields(field, func(got protowire.Number, v []byte) error {
+				require.Equal(t, num, got)
+				require.Equal(t, content, v)
+				return nil
+			}))
+		}
+	}
+}

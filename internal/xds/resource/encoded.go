@@ -8,6 +8,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/moonsail/moonsail/internal/wire"
 )
 
 // Encoded is one resource as it goes over the wire. It is encoded once and shared by
@@ -55,13 +57,13 @@ func (e *Encoded) Value() []byte {
 // Any. As it happens RouteConfiguration.virtual_hosts has that number too, so that a
 // virtual host is made part of a route configuration by copying these bytes.
 func (e *Encoded) ValueField() []byte {
-	return e.any[len(e.any)-bytesField(anyValue, len(e.Value())):]
+	return e.any[len(e.any)-wire.SizeField(anyValue, len(e.Value())):]
 }
 
 // SotwField is the resource as a whole `resources` field of DiscoveryResponse: its Any
 // under field number 2, which is how the discovery Resource ends.
 func (e *Encoded) SotwField() []byte {
-	return e.delta[len(e.delta)-bytesField(resourceAny, len(e.any)):]
+	return e.delta[len(e.delta)-wire.SizeField(resourceAny, len(e.any)):]
 }
 
 var deterministic = proto.MarshalOptions{Deterministic: true}
@@ -132,30 +134,21 @@ func encodeVersioned(t Type, name, version string, parts ...[]byte) *Encoded {
 	for _, p := range parts {
 		valueLen += len(p)
 	}
-	anyLen := bytesField(anyTypeURL, len(url)) + bytesField(anyValue, valueLen)
-	resLen := bytesField(resourceVersion, len(version)) + bytesField(resourceAny, anyLen) + bytesField(resName, len(name))
+	anyLen := wire.SizeField(anyTypeURL, len(url)) + wire.SizeField(anyValue, valueLen)
+	resLen := wire.SizeField(resourceVersion, len(version)) + wire.SizeField(resourceAny, anyLen) + wire.SizeField(resName, len(name))
 
-	b := make([]byte, 0, bytesField(deltaResources, resLen))
-	b = appendHeader(b, deltaResources, resLen)
+	b := make([]byte, 0, wire.SizeField(deltaResources, resLen))
+	b = wire.AppendHeader(b, deltaResources, resLen)
 	b = protowire.AppendString(protowire.AppendTag(b, resourceVersion, protowire.BytesType), version)
 	b = protowire.AppendString(protowire.AppendTag(b, resName, protowire.BytesType), name)
-	b = appendHeader(b, resourceAny, anyLen)
+	b = wire.AppendHeader(b, resourceAny, anyLen)
 	start := len(b)
 	b = protowire.AppendString(protowire.AppendTag(b, anyTypeURL, protowire.BytesType), url)
-	b = appendHeader(b, anyValue, valueLen)
+	b = wire.AppendHeader(b, anyValue, valueLen)
 	for _, p := range parts {
 		b = append(b, p...)
 	}
 	return &Encoded{Name: name, Version: version, delta: b, any: b[start:len(b):len(b)]}
-}
-
-// bytesField is the size of a length-delimited field whose content has n bytes.
-func bytesField(num protowire.Number, n int) int {
-	return protowire.SizeTag(num) + protowire.SizeBytes(n)
-}
-
-func appendHeader(b []byte, num protowire.Number, n int) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.BytesType), uint64(n))
 }
 
 // Interner makes equal resources one: scopes that agree on a resource share its bytes.
