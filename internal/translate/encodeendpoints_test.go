@@ -16,7 +16,7 @@ func TestEncodeEndpoints(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	for range 300 {
+	for range 100 {
 		v := anyEndpoints(r)
 		want, err := deterministic.Marshal(Endpoints(v))
 		require.NoError(t, err)
