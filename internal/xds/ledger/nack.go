@@ -15,8 +15,8 @@ const (
 	leftOut    = " ... "
 )
 
-// shortened is a complaint as it is kept.
-func shortened(message string) string {
+// Shortened is a complaint as it is kept, and logged.
+func Shortened(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}
@@ -69,7 +69,7 @@ func (w *watch) refuseWhole(f *flight, all []string, message string, since model
 	before := w.held
 	w.held = nil
 	if len(bad) == 0 {
-		w.held = map[string]*Held{Whole: {Name: Whole, Version: w.version, Message: shortened(message), since: since}}
+		w.held = map[string]*Held{Whole: {Name: Whole, Version: w.version, Message: Shortened(message), since: since}}
 	}
 	for _, n := range bad {
 		s := since
@@ -93,7 +93,7 @@ func (w *watch) hold(name string, f *flight, message string, since model.Revisio
 	}
 	for e := range f.entries() {
 		if e.Name == name {
-			w.held[name] = &Held{Name: name, Version: e.Version, Message: shortened(message), since: since}
+			w.held[name] = &Held{Name: name, Version: e.Version, Message: Shortened(message), since: since}
 			return
 		}
 	}

@@ -121,7 +121,7 @@ func (st *stream) answer() error {
 // reject tells of a NACK.
 func (st *stream) reject(r *request) {
 	st.server.log.Warn("proxy refused configuration", "proxy", st.proxy.ID,
-		"type", strings.TrimPrefix(string(r.TypeURL), "type.googleapis.com/"), "message", r.Error.Message)
+		"type", strings.TrimPrefix(string(r.TypeURL), "type.googleapis.com/"), "message", ledger.Shortened(r.Error.Message))
 	for t := range resource.Types {
 		if resource.Types[t].URL == string(r.TypeURL) {
 			st.server.opts.Meter.Rejected(resource.Type(t))
