@@ -32,10 +32,10 @@ func (l *Ledger) sendAhead(clusters []string, f *flight) {
 	if len(clusters) == 0 {
 		return
 	}
-	e, set := &l.watches[eds], names.Strings(clusters)
-	l.ahead.names, l.ahead.missed = l.pool.With(l.ahead.names, set), l.pool.With(l.ahead.missed, names.Strings(l.sentBefore(clusters, f)))
-	e.names = l.pool.With(e.names, set)
-	e.todo = l.pool.With(e.todo, set)
+	e, set := &l.watches[eds], l.pool.Of(clusters...)
+	l.ahead.names, l.ahead.missed = l.pool.Union(l.ahead.names, set), l.pool.With(l.ahead.missed, names.Strings(l.sentBefore(clusters, f)))
+	e.names = l.pool.With(e.names, names.Strings(clusters))
+	e.todo = l.pool.Union(e.todo, set)
 	e.owe(l.newest())
 }
 

@@ -18,7 +18,10 @@ func (l *Ledger) Handle(r *Request) bool {
 	w := &l.watches[k]
 	nonce := parseNonce(r.Nonce)
 	if f := w.flight; f != nil && nonce == f.nonce {
-		since := min(l.floor(k, false), l.newest())
+		since := l.newest()
+		if r.Error != nil {
+			since = min(since, l.floor(k, false))
+		}
 		w.flight = nil
 		l.unasked(k)
 		if r.Error == nil {
@@ -168,7 +171,7 @@ func (l *Ledger) unsubscribe(k kind, list [][]byte) {
 		if string(n) == wildcard {
 			w.wild, w.answer = false, false
 			if k == srds { // its last listener with scopes is gone
-				w.todo, w.gone, w.groups, w.held = nil, nil, nil, nil
+				w.todo, w.gone, w.rare = nil, nil, &nothing
 			}
 		}
 		delete(w.held, string(n))

@@ -12,23 +12,24 @@ import (
 // Ledger is the state of one stream. It is not safe for concurrent use.
 type Ledger struct {
 	protocol Protocol
+	on       uint16 // bits: the kinds that are on. Where all are gone through, those that are not need not be looked at.
 	strategy *Strategy
 	pool     *names.Pool
+	states   [MaxTables]*table.State
+	nonce    uint64 // of the newest response of any type
 
-	states  [MaxTables]*table.State
-	on      uint16 // bits: the kinds that are on. Where all are gone through, those that are not need not be looked at.
-	watches [kinds]watch
-	nonce   uint64 // of the newest response of any type
-	err     error
-
-	gate   gate
-	scopes scopes
-	ahead  ahead
-	resend *names.Set // changed clusters whose endpoints are not subscribed yet
-
-	// Virtual hosts (see vhds.go), all sets of route configurations.
+	// Of virtual hosts (see vhds.go): these, load, kept and listed are sets of route configurations.
 	synced *names.Set // the proxy holds them, and their virtual hosts follow the cursor
+
+	watches [kinds]watch // 56 bytes after the beginning, 64 after that of the allocation: each has whole lines
+
 	load   *names.Set // the proxy holds them and needs all their virtual hosts
+	ahead  ahead
+	scopes scopes
+	gate   gate
+	resend *names.Set // changed clusters whose endpoints are not subscribed yet
+	err    error
+
 	kept   *names.Set // it said on reconnecting that it holds them
 	listed *names.Set // it said on reconnecting that it holds virtual hosts of them
 
@@ -51,7 +52,10 @@ func New(protocol Protocol, strategy *Strategy, pool *names.Pool, states []*tabl
 	}
 	l := &Ledger{protocol: protocol, strategy: strategy, pool: pool, states: padded(states)}
 	for k, t := range kindTypes {
-		l.watches[k].typ = t
+		l.watches[k].typ, l.watches[k].rare = t, &nothing
+		if protocol == Sotw {
+			l.watches[k].own()
+		}
 	}
 	l.watches[rds].typ = strategy.Routes
 	return l

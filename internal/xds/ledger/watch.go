@@ -35,33 +35,49 @@ func upTo(s *table.State) cursor { return cursor{add: s.Revision, rem: s.Revisio
 // fromStart is the cursor of one that has nothing.
 func fromStart(s *table.State) cursor { return cursor{rem: s.Revision} }
 
-// watch is the state of one type on a stream.
+// watch is the state of one type on a stream. With thousands of streams none is in a cache when a change comes to
+// it, so that its cost is that of the lines that are looked at: a watch has two, and what few streams have is apart.
 type watch struct {
-	typ resource.Type
-	on  bool // there was a request
+	typ    resource.Type
+	on     bool // there was a request
+	wild   bool // everything is subscribed
+	answer bool // the first answer is owed, even where it is empty
 
-	wild  bool       // everything is subscribed
-	names *names.Set // named subscriptions
-
-	at     [MaxTables]cursor // what was sent
-	answer bool              // the first answer is owed, even where it is empty
+	flight *flight    // nil: no response is unanswered
+	nonce  uint64     // of the last response
+	names  *names.Set // named subscriptions
 
 	// What is to be sent whatever the cursors say. It is looked up when it is sent:
 	// a name of todo that does not exist becomes one of gone, which is answered by a
 	// removal when that is safe.
 	todo, gone *names.Set
-	groups     [][]string     // parts of refused responses, sent one by one
-	owes       model.Revision // the revision at which these three came to be; 0: they are empty
+	owes       model.Revision // the revision at which these two, and groups, came to be; 0: they are empty
 
-	flight *flight // nil: no response is unanswered
-	nonce  uint64  // of the last response
+	*rare
 
-	held map[string]*Held
+	at [MaxTables]cursor // what was sent
+}
+
+// rare is what a watch has of refusals, and of state-of-the-world.
+type rare struct {
+	groups [][]string // parts of refused responses, sent one by one
+	held   map[string]*Held
 
 	// State-of-the-world.
 	version string
 	last    [MaxTables]*table.State // clusters: the states of the last response
 	extras  map[string]*table.Entry // clusters: removed, but still in the last response
+}
+
+// nothing is what watches share that have nothing rare. It must not be written to.
+var nothing rare
+
+// own gives a watch something rare of its own, to be written to.
+func (w *watch) own() *rare {
+	if w.rare == &nothing {
+		w.rare = &rare{}
+	}
+	return w.rare
 }
 
 // position is what moves where nothing needs to be sent.
