@@ -13,11 +13,12 @@ const maxOwed = 1024
 // account is which published revisions a stream has not settled. They are exactly those
 // that it was counted for.
 type account struct {
-	owed    []model.Revision // ascending
-	sent    int              // of owed, reported as sent
-	newest  model.Revision   // of the tables when a response was sent last
-	refused model.Revision   // newest when a response was refused last
-	before  model.Revision   // what the proxy had when its last stream ended; 0: not known
+	owed    []model.Revision  // ascending
+	sent    int               // of owed, reported as sent
+	newest  model.Revision    // of the tables when a response was sent last
+	refused model.Revision    // newest when a response was refused last
+	before  model.Revision    // what the proxy had when its last stream ended; 0: not known
+	room    [1]model.Revision // owed begins in it, and is seldom longer
 }
 
 // outcome is what became of a settled revision. By revisions and not by events, as a
@@ -135,7 +136,7 @@ func (st *stream) state() ProxyState {
 	p.Unread = st.unread() > 0
 	for _, t := range st.ledger.Types() {
 		ts := TypeState{Type: t.Type.String(), Wildcard: t.Wildcard, Subscribed: t.Subscribed, Sent: t.Sent, ACKed: t.ACKed,
-			InFlightSince: st.unacked[t.Type].since, Waiting: t.Waiting, Version: t.Version}
+			InFlightSince: st.inFlight(t.Type).since, Waiting: t.Waiting, Version: t.Version}
 		for _, h := range t.Held {
 			ts.Held = append(ts.Held, Held{Name: h.Name, Version: h.Version, Message: h.Message})
 		}

@@ -306,9 +306,9 @@ func (st *stream) reason(t *ledger.TypeState) Reason {
 	r := Reason{Cause: CauseUnsent, Type: t.Type.String()}
 	switch {
 	case t.InFlight && st.unread() > 0:
-		r.Cause, r.Since = CauseUnread, st.unacked[t.Type].since
+		r.Cause, r.Since = CauseUnread, st.inFlight(t.Type).since
 	case t.InFlight:
-		r.Cause, r.Since = CauseUnanswered, st.unacked[t.Type].since
+		r.Cause, r.Since = CauseUnanswered, st.inFlight(t.Type).since
 	case t.Waiting != "":
 		r.Cause, r.Since, r.Text = CauseWaits, st.wait, t.Waiting
 		if t.Type != resource.Cluster {

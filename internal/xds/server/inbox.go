@@ -2,6 +2,7 @@ package server
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -15,27 +16,21 @@ type inbox struct {
 	published []model.Revision
 	since     time.Time // of the oldest of published
 	rebound   bool
-	queued    bool // the stream is in its sender's queue
 	closed    bool
+	room      [1]model.Revision // published begins in it, and is seldom longer
 }
 
-// waits tells whether something is there to be read.
-func (in *inbox) waits() bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.queued
-}
-
-// handover is a lock that calls a function each time it was given back.
+// handover is a lock that calls a function when it was given back and news wait.
 type handover struct {
 	sync.Mutex
-	then func() // read-only; called without the lock
+	news atomic.Bool // something is in the inbox, and the stream in its sender's queue; written with the inbox's lock held
+	then func()      // read-only; called without the lock
 }
 
 // Unlock gives the lock back.
 func (h *handover) Unlock() {
 	h.Mutex.Unlock()
-	if h.then != nil {
+	if h.news.Load() {
 		h.then()
 	}
 }
@@ -44,7 +39,7 @@ func (h *handover) Unlock() {
 func (st *stream) publish(rev model.Revision, now time.Time) {
 	in := &st.inbox
 	in.mu.Lock()
-	closed, queued := in.closed, in.queued
+	closed, queued := in.closed, st.mu.news.Load()
 	if !closed {
 		if len(in.published) == 0 {
 			in.since = now
@@ -52,7 +47,7 @@ func (st *stream) publish(rev model.Revision, now time.Time) {
 		if !st.server.opts.Unfollowed {
 			in.published = append(in.published, rev)
 		}
-		in.queued = true
+		st.mu.news.Store(true)
 	}
 	in.mu.Unlock()
 	switch {
@@ -69,8 +64,10 @@ func (st *stream) rebind(tables []*table.Table) {
 	in := &st.inbox
 	in.mu.Lock()
 	in.rebound = true
-	enqueue := !in.closed && !in.queued
-	in.queued = in.queued || enqueue
+	enqueue := !in.closed && !st.mu.news.Load()
+	if enqueue {
+		st.mu.news.Store(true)
+	}
 	in.mu.Unlock()
 	if enqueue {
 		st.sender.enqueue(st)

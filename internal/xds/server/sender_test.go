@@ -23,6 +23,7 @@ func longBatchGoesFirst(t *testing.T, n int, long bool) {
 		batch[i] = &stream{}
 	}
 	yielded := false
+	batch[n-1].mu.news.Store(true)
 	batch[n-1].mu.then = func() {
 		go func() { s.yield(); yielded = true }()
 		synctest.Wait()

@@ -152,8 +152,8 @@ func (s *Server) OldestUnanswered() time.Time {
 	var oldest time.Time
 	for _, st := range s.streams.all() {
 		st.mu.Lock()
-		for t := range st.unacked {
-			if at := st.unacked[t].since; !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
+		for t := range resource.NumTypes {
+			if at := st.inFlight(t).since; !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
 				oldest = at
 			}
 		}

@@ -36,8 +36,10 @@ type stream struct {
 	inbox inbox
 
 	mu      handover // guards what follows
+	flying  uint16   // bits: the types of which unacked has something
 	ledger  *ledger.Ledger
 	tables  []*table.Table
+	bound   [MaxTables]*table.Table // what tables is of
 	account account
 	wait    time.Time // since when something waits for the proxy's endpoints; zero: nothing does
 	moved   bool      // the ledger was told or asked something since it was seen to wait for nothing
@@ -45,10 +47,9 @@ type stream struct {
 
 	// What is sent. A message that could block is left to a goroutine that lives while
 	// there are such: later ones queue up behind it, at most one for each type.
-	unacked [resource.NumTypes]unacked
-	flying  uint16 // bits: the types of which unacked has something
-	backlog []message
 	waiter  bool // the goroutine lives
+	backlog []message
+	unacked [resource.NumTypes]unacked // of those that are not flying what was
 }
 
 var _ [16 - resource.NumTypes]struct{} // flying has a bit for each type
@@ -98,7 +99,6 @@ func (st *stream) handle(b []byte) error {
 	for t := range resource.NumTypes {
 		if st.flying&(1<<t) != 0 && !st.ledger.InFlight(t) {
 			st.flying &^= 1 << t
-			st.unacked[t] = unacked{}
 		}
 	}
 	return nil
@@ -135,18 +135,16 @@ func (st *stream) reject(r *request) {
 func (st *stream) begin() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.tables = st.server.streams.tables(st)
+	st.bindTo(st.server.streams.tables(st))
 	st.ledger = ledger.New(st.protocol, st.strategy, st.server.pool, st.states(&[MaxTables]*table.State{}))
 }
 
 // states are the newest states of the stream's tables.
 func (st *stream) states(into *[MaxTables]*table.State) []*table.State {
-	n := 0
-	for _, t := range st.tables[:min(len(st.tables), MaxTables)] {
-		into[n] = t.State()
-		n++
+	for i, t := range st.tables {
+		into[i] = t.State()
 	}
-	return into[:n]
+	return into[:len(st.tables)]
 }
 
 // advance is called by the sender. It waits for no one: where the lock is taken, whoever
@@ -160,7 +158,7 @@ func (st *stream) advance() {
 
 // catchUp is called after the lock was given back: the sender may have found it taken.
 func (st *stream) catchUp() {
-	for st.inbox.waits() && st.mu.TryLock() {
+	for st.mu.news.Load() && st.mu.TryLock() {
 		live := st.stepIfLive()
 		st.mu.Mutex.Unlock()
 		if !live {
@@ -213,16 +211,21 @@ func (st *stream) readInbox() (published time.Time) {
 	}
 	st.account.owed = append(st.account.owed, in.published...)
 	in.published = in.published[:0]
-	in.queued = false
+	st.mu.news.Store(false)
 	rebound := in.rebound
 	in.rebound = false
 	in.mu.Unlock()
 	if rebound {
 		if t := st.server.streams.tables(st); t != nil {
-			st.tables = t
+			st.bindTo(t)
 		}
 	}
 	return published
+}
+
+// bindTo has the stream take its configuration from tables, at most MaxTables.
+func (st *stream) bindTo(tables []*table.Table) {
+	st.tables = st.bound[:copy(st.bound[:], tables)]
 }
 
 // send sends a response, or leaves it to the waiter where that could block. More tells that
@@ -237,8 +240,8 @@ func (st *stream) send(r *ledger.Response, now time.Time, more bool) {
 	case st.waiter:
 		st.backlog = append(st.backlog, m)
 	case !blocks:
-		_ = st.deliver(m, more) // an error ends the stream, which its transport tells
-		st.server.opts.Meter.Took(r.Type, time.Since(now))
+		at, _ := st.deliver(m, more) // an error ends the stream, which its transport tells
+		st.server.opts.Meter.Took(r.Type, at.Sub(now))
 	default:
 		st.backlog = append(st.backlog, m)
 		st.waiter = true
@@ -246,12 +249,13 @@ func (st *stream) send(r *ledger.Response, now time.Time, more bool) {
 	}
 }
 
-// deliver gives a message to the transport.
-func (st *stream) deliver(m message, more bool) error {
+// deliver gives a message to the transport, which has it then.
+func (st *stream) deliver(m message, more bool) (then time.Time, err error) {
 	began := time.Now()
-	err := st.transport.send(m, more)
-	st.server.opts.Meter.Delivered(time.Since(began))
-	return err
+	err = st.transport.send(m, more)
+	then = time.Now()
+	st.server.opts.Meter.Delivered(then.Sub(began))
+	return then, err
 }
 
 // blocks tells whether sending could block.
@@ -261,10 +265,18 @@ func (st *stream) blocks() bool {
 		return false
 	}
 	outstanding := 0
-	for i := range st.unacked {
-		outstanding += st.unacked[i].bytes
+	for t := range resource.NumTypes {
+		outstanding += st.inFlight(t).bytes
 	}
 	return outstanding >= window-sendMargin
+}
+
+// inFlight is the response of a type that was not answered; zero: all were.
+func (st *stream) inFlight(t resource.Type) unacked {
+	if st.flying&(1<<t) == 0 {
+		return unacked{}
+	}
+	return st.unacked[t]
 }
 
 // unread is the number of messages that wait for the proxy to read. The lock is held.
@@ -288,7 +300,7 @@ func (st *stream) drain() {
 		m := st.backlog[0]
 		st.backlog = st.backlog[1:]
 		st.mu.Unlock()
-		if st.deliver(m, false) != nil {
+		if _, err := st.deliver(m, false); err != nil {
 			return // waiter stays set: nothing more is sent
 		}
 	}
