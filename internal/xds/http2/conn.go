@@ -53,6 +53,7 @@ type conn struct {
 
 	mu      sync.Mutex // guards what follows, and the streams' fields that say so
 	streams []*Stream  // open ones, few
+	first   [1]*Stream // streams begins in it, and is seldom longer
 	ready   []*Stream  // of these, the ones that have something to send
 	control []byte     // frames to send before all others
 	window  int        // bytes that the peer's connection takes
@@ -98,6 +99,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 		phase: rand.Uint32N(sweep)} //nolint:gosec // nobody is to guess it, or not to
 	c.socket = newSocket(nc, c.flushed)
 	c.in.conn, c.in.whole, c.in.quota = c, true, maxBlock
+	c.streams = c.first[:0]
 	c.budget.Store(budgetMost)
 	if s.opts.TLS != nil {
 		c.tls = tls.Server(c.socket, s.opts.TLS)

@@ -15,9 +15,6 @@ import (
 type Stream struct {
 	conn *conn
 	id   uint32
-	path string
-
-	authorization string // while the Handler runs
 
 	// The connection's goroutine's.
 	receiver Receiver // nil: what comes is dropped
@@ -29,16 +26,19 @@ type Stream struct {
 
 	// Guarded by conn.mu.
 	window   int
-	queue    []outgoing  // messages that are not sent
-	room     [1]outgoing // for the queue, which is seldom longer
-	head     []byte      // header block to begin with; nil: the usual one
-	begun    bool        // it was sent
-	trailers []byte      // header block to end with
+	begun    bool        // the first header block was sent
 	ending   bool        // the queue's end is the stream's
 	queued   bool        // in conn.ready
 	gone     bool        // not in conn.streams any more
 	heard    bool        // the peer has ended its side
+	trailers []byte      // header block to end with
+	queue    []outgoing  // messages that are not sent
+	room     [1]outgoing // for the queue, which is seldom longer
+	head     []byte      // header block to begin with; nil: the usual one
 	expires  time.Time   // zero: never
+
+	path          string // read-only
+	authorization string // while the Handler runs
 }
 
 // outgoing is a message, or plain text.
@@ -49,6 +49,9 @@ type outgoing struct {
 	part   int // of parts, the next one; -1: the prefix
 	at     int // in that
 }
+
+// queueGrows is by how much a queue gets longer at once: a new service has several responses.
+const queueGrows = 3
 
 const prefixLen = 5 // of a message: whether it is compressed, and its length
 
@@ -77,6 +80,9 @@ func (st *Stream) send(parts [][]byte, more bool) error {
 	}
 	if st.queue == nil {
 		st.queue = st.room[:0]
+	}
+	if len(st.queue) == len(st.room) {
+		st.queue = slices.Grow(st.queue, queueGrows)
 	}
 	st.queue = append(st.queue, m)
 	c.queue(st)
