@@ -39,6 +39,9 @@ func (c *conn) event(events uint32) {
 	}
 	if events&ending != 0 {
 		s.polled.over.Store(true)
+		if end := s.polled.gone.Load(); end != nil {
+			(*end)()
+		}
 	}
 	if events&(readable|ending) != 0 && s.polled.wake() {
 		c.turn()

@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -17,6 +18,7 @@ type polled struct {
 	closed atomic.Bool
 	full   atomic.Bool // something is to be written when the kernel takes bytes again
 	nudged atomic.Bool
+	gone   atomic.Pointer[context.CancelFunc] // called when over is set; nil: nobody waits for that
 
 	// The reader's.
 	dry    bool          // the last read took all that there was
@@ -50,6 +52,21 @@ func (p *polled) wake() bool {
 			return was == resting
 		}
 	}
+}
+
+// Present is for a Receiver that waits, and so keeps its connection from being read: its context ends when the
+// peer has closed the connection (where loops wait for it), or with the server. It must be canceled before Receive returns.
+func (st *Stream) Present() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(st.Context())
+	p := st.conn.socket.polled
+	if p == nil {
+		return ctx, cancel
+	}
+	p.gone.Store(&cancel)
+	if p.over.Load() {
+		cancel()
+	}
+	return ctx, func() { p.gone.Store(nil); cancel() }
 }
 
 // leave has the reader run no more; false: there was an event, and it is to read again.

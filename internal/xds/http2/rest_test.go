@@ -4,6 +4,7 @@ package http2
 
 import (
 	"bytes"
+	"net"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -155,4 +156,44 @@ func TestLoopsYield(t *testing.T) {
 	require.Empty(t, c.got())
 	close(urgent)
 	require.Equal(t, "one", string(p.message(id)))
+}
+
+// patientOne is a Receiver that waits until its peer has gone.
+type patientOne struct {
+	*Stream
+	waits, done chan struct{}
+}
+
+func (s patientOne) Receive([]byte) error {
+	ctx, cancel := s.Present()
+	defer cancel()
+	close(s.waits)
+	<-ctx.Done()
+	close(s.done)
+	return nil
+}
+
+func (s patientOne) End() {}
+
+// TestPresent: a Receiver that waits is told that the peer has gone, be it with an end or without.
+func TestPresent(t *testing.T) {
+	const wait = "/test.Service/Present"
+	for name, leave := range map[string]func(*peer){
+		"closed": func(p *peer) { p.c.Close() },
+		"reset": func(p *peer) {
+			_ = p.c.(*net.TCPConn).SetLinger(0)
+			p.c.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one := patientOne{waits: make(chan struct{}), done: make(chan struct{})}
+			v := serve(t, Options{}, map[string]Handler{wait: func(st *Stream) Receiver { one.Stream = st; return one }})
+			p := v.connect()
+			p.send(p.open(wait), "x")
+			<-one.waits
+			require.Empty(t, one.done)
+			leave(p)
+			<-one.done
+		})
+	}
 }

@@ -48,11 +48,14 @@ func (l *loopback) send(m message, _ bool) error {
 	return nil
 }
 
-func (l *loopback) context() context.Context { return context.Background() }
-func (l *loopback) peer() string             { return "" }
-func (l *loopback) caller() *Peer            { return &Peer{} }
-func (l *loopback) window() int              { return 0 }
-func (l *loopback) pending() int             { return 0 }
+func (l *loopback) present() (context.Context, context.CancelFunc) {
+	return context.Background(), func() {}
+}
+
+func (l *loopback) peer() string  { return "" }
+func (l *loopback) caller() *Peer { return &Peer{} }
+func (l *loopback) window() int   { return 0 }
+func (l *loopback) pending() int  { return 0 }
 
 type silent struct{ done *sync.WaitGroup }
 

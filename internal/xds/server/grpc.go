@@ -149,7 +149,7 @@ func (t grpcTransport) window() int { return 64 << 10 }
 
 func (t grpcTransport) pending() int { return 0 }
 
-func (t grpcTransport) context() context.Context { return t.Context() }
+func (t grpcTransport) present() (context.Context, context.CancelFunc) { return t.Context(), func() {} }
 
 func (t grpcTransport) peer() string { return t.caller().Address }
 

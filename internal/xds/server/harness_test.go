@@ -39,6 +39,7 @@ type harness struct {
 	observer *recorder
 	addr     string
 	out, in  *table.Table
+	loading  chan context.Context // told of proxies that wait until they are gone; nil: they need not
 
 	mu      sync.Mutex // guards what follows
 	rev     model.Revision
@@ -74,7 +75,12 @@ func overEach(t *testing.T, test func(*testing.T, Transport)) {
 }
 
 // Bind implements Binder.
-func (h *harness) Bind(_ context.Context, p *model.Proxy, rebind func([]*table.Table)) ([]*table.Table, func(), error) {
+func (h *harness) Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.Table)) ([]*table.Table, func(), error) {
+	if h.loading != nil {
+		h.loading <- ctx
+		<-ctx.Done()
+		return nil, nil, ctx.Err()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.bindErr != nil {

@@ -93,7 +93,7 @@ func (t http2Transport) window() int { return 0 }
 
 func (t http2Transport) pending() int { return t.stream.Pending() }
 
-func (t http2Transport) context() context.Context { return t.stream.Context() }
+func (t http2Transport) present() (context.Context, context.CancelFunc) { return t.stream.Present() }
 
 func (t http2Transport) peer() string { return t.stream.Peer() }
 

@@ -23,7 +23,9 @@ func (st *stream) keep(r *request) error {
 	if len(lacks) == 0 {
 		return nil
 	}
-	if err := st.server.binder.Keep(st.transport.context(), st.proxy, lacks); err != nil {
+	present, leave := st.transport.present()
+	defer leave()
+	if err := st.server.binder.Keep(present, st.proxy, lacks); err != nil {
 		return status.Errorf(codes.Unavailable, "%s: %v", st.proxy, err)
 	}
 	st.mu.Lock()

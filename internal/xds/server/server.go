@@ -98,7 +98,9 @@ func (s *Server) open(st *stream, node []byte) error {
 	st.proxy = p
 	st.strategy, p.ScopedRoutes = s.strategy(st.protocol, p, agent)
 	st.sender = s.senders[s.turn.Add(1)%uint64(len(s.senders))]
-	tables, release, err := s.binder.Bind(st.transport.context(), p, st.rebind)
+	present, leave := st.transport.present() // what is to be bound to may be long in coming
+	defer leave()
+	tables, release, err := s.binder.Bind(present, p, st.rebind)
 	if err != nil {
 		return status.Errorf(codes.Unavailable, "%s: %v", p, err)
 	}

@@ -21,8 +21,9 @@ type transport interface {
 	window() int
 	// pending is the number of messages that it has queued.
 	pending() int
-	// context ends with the stream, or with the server.
-	context() context.Context
+	// present ends when the stream or its connection has, with the server, or when it is canceled, which
+	// it must be before the request that it is for is answered.
+	present() (context.Context, context.CancelFunc)
 	peer() string
 	caller() *Peer
 }

@@ -1,0 +1,25 @@
+package server
+
+import (
+	"context"
+	"testing"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// TestGoneWhileLoading: a proxy that leaves while there is nothing for it yet leaves nothing behind.
+func TestGoneWhileLoading(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		h.loading = make(chan context.Context)
+		c := h.connect("")
+		require.NoError(t, c.stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: c.node, TypeUrl: resource.ClusterURL}))
+		present := <-h.loading
+		require.NoError(t, present.Err())
+		c.cancel()
+		<-present.Done()
+	})
+}
