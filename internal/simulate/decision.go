@@ -47,6 +47,9 @@ type Decision struct {
 // istioPolicy is how Istio names policies in RBAC filters.
 var istioPolicy = regexp.MustCompile(`ns\[([^]]*)\]-policy\[([^]]*)\]-rule\[(\d+)\]$`)
 
+// istioAuthorizer is how it names those of action CUSTOM. Where they refuse by themselves, there is no provider.
+var istioAuthorizer = regexp.MustCompile(`^istio-ext-authz-(.+?)-ns\[`)
+
 // named takes the name of an RBAC policy apart.
 func (d Decision) named(policy string) Decision {
 	d.Policy = policy
@@ -117,6 +120,10 @@ func (r *Result) note(rules *rbacv3.RBAC, policy string, passes, dryRun bool) {
 	}
 	if rules.GetAction() == rbacv3.RBAC_LOG {
 		d.Action = "AUDIT"
+	}
+	if m := istioAuthorizer.FindStringSubmatch(policy); m != nil && rules.GetAction() == rbacv3.RBAC_DENY {
+		d.Action = "CUSTOM"
+		d.Cause = fmt.Sprintf("the mesh has no external authorizer %q that could be asked: extensionProviders lacks it, or its service or port is missing", m[1])
 	}
 	r.Decisions = append(r.Decisions, d)
 }
