@@ -74,6 +74,17 @@ func lacksFlag(cmd *cobra.Command, err error) bool {
 	return required != nil && err.Error() == required.Error()
 }
 
+// wrongFlag is what is wrong where a flag is: of a command that only has others, the word before the flag, if there is
+// one, as the flag may well be one of the command that was meant.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
+		if unknown := cmd.ValidateArgs(words); unknown != nil {
+			return unknown
+		}
+	}
+	return usageError{err}
+}
+
 // NewRootCommand is the command tree.
 func NewRootCommand() *cobra.Command {
 	root := &cobra.Command{
@@ -91,7 +102,7 @@ resources into Envoy configuration, and an agent that runs Envoy sidecars.`,
 		Args:              cobra.NoArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(wrongFlag)
 	for _, n := range commands {
 		root.AddCommand(n())
 	}
