@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -257,6 +258,9 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 		}
 	}
 	if f.locality != "" {
+		if strings.Count(f.locality, "/") > 2 {
+			return nil, usageError{fmt.Errorf("--locality %q has more than three parts: write region/zone/subzone, or less of it", f.locality)}
+		}
 		c.Workload.Locality = model.ParseLocality(f.locality)
 	}
 	c.Interception = model.Interception(f.interception)

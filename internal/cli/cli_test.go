@@ -59,6 +59,8 @@ func TestRoot(t *testing.T) {
 		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--type", "waypoint", "--print-bootstrap"}, 2, "", "neither sidecar nor router: correct --type"},
 		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--proxy-log-level", "loud"}, 2, "", `log level "loud" of Envoy is none of trace, debug`},
 		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--proxy-config", "concurrency: x"}, 2, "", "is no ProxyConfig"},
+		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--locality", "a/b/c/d", "--print-bootstrap"}, 2, "", `--locality "a/b/c/d" has more than three parts: write region/zone/subzone`},
+		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--locality", "a/b/c", "--print-bootstrap"}, 0, "", ""},
 		{[]string{"proxy-config", "nonsense", "a.shop", "-o", "json"}, 2, "", `unknown command "nonsense" for "moonsail proxy-config"`},
 		{[]string{"envoy", "find", "--force"}, 2, "", `unknown command "find" for "moonsail envoy"`},
 		{[]string{"__complete", "changes", "-o", ""}, 0, "table\njson\nyaml", ""},
