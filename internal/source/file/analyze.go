@@ -76,6 +76,6 @@ func (t *Tree) Locate(problems istioapi.Problems) {
 func ioProblem(path string, err error) istioapi.Problem {
 	return istioapi.Problem{
 		Severity: istioapi.SeverityError, File: path,
-		Message: "cannot be read: " + err.Error() + "; what it said before stays in force",
+		Message: "cannot be read: " + err.Error(),
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 )
@@ -73,7 +74,7 @@ func (s *Source) load(path string, why cause, now time.Time) []store.Event {
 		s.hold(path, false)
 		return s.catalog.remove(path, now)
 	case err != nil:
-		s.broken[path] = ioProblem(path, err)
+		s.broken[path] = stays(ioProblem(path, err))
 		s.hold(path, !known)
 		return nil
 	}
@@ -85,6 +86,9 @@ func (s *Source) load(path string, why cause, now time.Time) []store.Event {
 		return nil
 	}
 	p := parse(path, data, s.Decoder)
+	for i := range p.syntax {
+		p.syntax[i] = stays(p.syntax[i])
+	}
 	inPlace := known && os.SameFile(old.info, info)
 	if s.unfinished(path, data, p, inPlace) && s.doubtful(path, sum, now) {
 		return nil
@@ -93,6 +97,12 @@ func (s *Source) load(path string, why cause, now time.Time) []store.Event {
 	s.files[path] = seen{sum, info}
 	s.hold(path, p.hidden)
 	return s.catalog.set(path, p, now)
+}
+
+// stays adds to a problem with a whole file what comes of it where an earlier state of it may be known.
+func stays(p istioapi.Problem) istioapi.Problem {
+	p.Message += "; what it said before stays in force"
+	return p
 }
 
 // unfinished tells whether a file looks as if its writer were still at it: cut off, or,

@@ -132,6 +132,6 @@ func syntaxProblem(path string, err error) istioapi.Problem {
 		p.Line, _ = strconv.Atoi(m[1])
 		text = strings.TrimPrefix(text, m[0])
 	}
-	p.Message = istioapi.SyntaxMessage(errors.New(text)) + "; what the file said before stays in force"
+	p.Message = istioapi.SyntaxMessage(errors.New(text))
 	return p
 }

@@ -230,7 +230,7 @@ func (s *Source) addTree(paths map[string]cause, dir string) {
 	}
 	if dir == filepath.Clean(s.Dir) {
 		if s.gone = len(l.dirs) == 0; s.gone {
-			s.broken[dir] = ioProblem(dir, errors.New("the directory is missing; put it back"))
+			s.broken[dir] = stays(ioProblem(dir, errors.New("the directory is missing; put it back")))
 			return // nothing goes out of force because a mount is away
 		}
 	}
@@ -264,7 +264,7 @@ func (s *Source) noteErrors(dir string, errs map[string]error) {
 		}
 	}
 	for path, err := range errs {
-		s.unseen[path], s.broken[path] = struct{}{}, ioProblem(path, err)
+		s.unseen[path], s.broken[path] = struct{}{}, stays(ioProblem(path, err))
 		s.hold(path, s.dirs[path] == nil)
 	}
 }

@@ -243,6 +243,7 @@ func TestPartialWriteKeepsLastGood(t *testing.T) {
 	whole := docs(ns("a", "v2"), ns("b", "v2"))
 	f.write("a.yaml", strings.TrimSuffix(whole, "}\n")) // not YAML
 	f.complains("a.yaml:10: error: is not valid YAML")
+	require.Contains(t, f.src.Problems()[0].Message, "; what it said before stays in force")
 	f.becomes("a=v2 b=v1") // what is whole is used, what is not stays
 	f.write("a.yaml", whole)
 	f.becomes("a=v2 b=v2")
@@ -466,6 +467,12 @@ func TestAnalyze(t *testing.T) {
 		tree.Locate(found)
 		require.Equal(t, path+":13", found[0].Where())
 	}
-	_, err := Analyze(filepath.Join(dir, "none"), istioapi.Decoder{})
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.yaml"), []byte("{"), 0o600))
+	tree, err := Analyze(filepath.Join(dir, "broken.yaml"), istioapi.Decoder{})
+	require.NoError(t, err)
+	require.Len(t, tree.Problems, 1)
+	require.Contains(t, tree.Problems[0].Message, "is not valid YAML")
+	require.NotContains(t, tree.Problems[0].Message, "before", "nothing was read before")
+	_, err = Analyze(filepath.Join(dir, "none"), istioapi.Decoder{})
 	require.Error(t, err)
 }
