@@ -323,7 +323,7 @@ func TestStartErrors(t *testing.T) {
 			[]string{"cannot start Envoy", "does not have the address", "--admin-address"}},
 		{"no Envoy", func(_ *testing.T, _ string, c *Config) { c.EnvoyPath = "/nowhere/envoy" },
 			[]string{"--envoy=/nowhere/envoy", "moonsail envoy install"}},
-		{"Envoy refuses an argument", func(_ *testing.T, _ string, c *Config) { c.LogLevel = "loud" },
+		{"Envoy refuses an argument", func(_ *testing.T, _ string, c *Config) { c.ComponentLogLevel = "misc:loud" },
 			[]string{"cannot start Envoy", "loud"}},
 		{"work folder", func(_ *testing.T, _ string, c *Config) { c.WorkDir = "/dev/null/x" },
 			[]string{"--work-dir", "/dev/null"}},

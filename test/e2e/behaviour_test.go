@@ -28,14 +28,7 @@ const tcpPort = 15090
 // TestBehaviour writes rules, and looks at what they do to calls, where they arrive and at
 // the caller's.
 func TestBehaviour(t *testing.T) {
-	c := newClient("client")
-	tcp := fmt.Sprintf("\n  - {port: {number: %d, name: tcp, protocol: TCP}, bind: %s, captureMode: NONE, hosts: [\"./*\"]}", tcpPort, c.ip)
-	b := &behaviour{
-		mesh: startMesh(t, server.RoutesAuto, c.sidecar("./*")+tcp, service("web", startApp(t, "web", "v1"))), client: c,
-		transport: &http.Transport{MaxIdleConnsPerHost: callers},
-	}
-	t.Cleanup(b.transport.CloseIdleConnections)
-	c.start(t, b.mesh, false)
+	b := startBehaviour(t)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *behaviour)
@@ -50,11 +43,24 @@ func TestBehaviour(t *testing.T) {
 		{"mutual tls", mutualTLS}, {"cookie hash", cookieHash}, {"websocket", webSocket},
 		{"changed policy", changedPolicy}, {"changed labels", changedLabels}, {"chained", chained}, {"static entries", staticEntries},
 		{"balanced", balanced},
-		{"tls defaults", tlsDefaults}, // the last one: they are of all hosts
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, b) })
 	}
-	noRefusals(t, b.mesh, c)
+	noRefusals(t, b.mesh, b.client)
+}
+
+// startBehaviour runs a mesh with one client.
+func startBehaviour(t *testing.T) *behaviour {
+	t.Helper()
+	c := newClient("client")
+	tcp := fmt.Sprintf("\n  - {port: {number: %d, name: tcp, protocol: TCP}, bind: %s, captureMode: NONE, hosts: [\"./*\"]}", tcpPort, c.ip)
+	b := &behaviour{
+		mesh: startMesh(t, server.RoutesAuto, c.sidecar("./*")+tcp, service("web", startApp(t, "web", "v1"))), client: c,
+		transport: &http.Transport{MaxIdleConnsPerHost: callers},
+	}
+	t.Cleanup(b.transport.CloseIdleConnections)
+	c.start(t, b.mesh, false)
+	return b
 }
 
 // given adds a file to the configuration, and waits until the client has it. Services that

@@ -106,8 +106,9 @@ func (e *edge) hello(config *tls.Config) error {
 	return conn.Close()
 }
 
-// tlsDefaults: calls to servers that are not the mesh's offer what the mesh says.
-func tlsDefaults(t *testing.T, b *behaviour) {
+// TestTLSDefaults: calls to servers that are not the mesh's offer what the mesh says.
+func TestTLSDefaults(t *testing.T) {
+	b := startBehaviour(t)
 	pair, err := certificate()
 	require.NoError(t, err)
 	var offered atomic.Pointer[tls.ClientHelloInfo]
@@ -133,4 +134,5 @@ func tlsDefaults(t *testing.T, b *behaviour) {
 	}, func() string { return fmt.Sprint(offered.Load().SupportedCurves) })
 	require.Contains(t, offered.Load().CipherSuites, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384)
 	require.NotContains(t, offered.Load().CipherSuites, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)
+	noRefusals(t, b.mesh, b.client)
 }
