@@ -215,56 +215,6 @@ func (x *Index) replaceRule(old, now *model.DestinationRule, touched *touched) {
 	}
 }
 
-func (x *Index) replaceSidecar(old, now *model.Sidecar, touched *touched) {
-	if old != nil {
-		touched.sidecars[old.Namespace] = true
-		delete(x.sidecars[old.Namespace], old.Key)
-		if len(x.sidecars[old.Namespace]) == 0 {
-			delete(x.sidecars, old.Namespace)
-		}
-	}
-	if now != nil {
-		touched.sidecars[now.Namespace] = true
-		if x.sidecars[now.Namespace] == nil {
-			x.sidecars[now.Namespace] = map[model.Key]*model.Sidecar{}
-		}
-		x.sidecars[now.Namespace][now.Key] = now
-		touched.labels = x.countCredentials(now, 1) || touched.labels
-	}
-	if old != nil { // after the new one, as above
-		touched.labels = x.countCredentials(old, -1) || touched.labels
-	}
-}
-
-// sidecarFor selects as Istio does: a selector that matches, then the namespace's default,
-// then the root namespace's default.
-func (x *Index) sidecarFor(p *model.Proxy) *model.Sidecar {
-	if s := pickSidecar(x.sidecars[p.Namespace], p.Labels, true); s != nil {
-		return s
-	}
-	if s := pickSidecar(x.sidecars[p.Namespace], nil, false); s != nil {
-		return s
-	}
-	if p.Namespace == x.mesh.RootNamespace {
-		return nil
-	}
-	return pickSidecar(x.sidecars[x.mesh.RootNamespace], nil, false)
-}
-
-// pickSidecar takes the oldest of those with a matching selector, or of those without one.
-func pickSidecar(all map[model.Key]*model.Sidecar, labels map[string]string, selecting bool) *model.Sidecar {
-	var best *model.Sidecar
-	for _, s := range all {
-		if (len(s.Selector) > 0) != selecting || !model.SelectorMatches(s.Selector, labels) {
-			continue
-		}
-		if best == nil || model.Older(s, best) {
-			best = s
-		}
-	}
-	return best
-}
-
 // servicesOf lists the services that an object stands for.
 func servicesOf(o model.Object) []*model.Service {
 	switch o := o.(type) {

@@ -1,0 +1,81 @@
+package derive
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
+)
+
+// deriveVirtualHost makes the virtual host of one host on one port.
+func (s *scope) deriveVirtualHost(r *reader, at placement, h model.Host, svc *model.Service, port *model.ServicePort, routes *model.VirtualService, out *hostResult) *view.VirtualHost {
+	rt := &routing{reader: r, s: s, host: h, service: svc, port: port, out: out}
+	v := &view.VirtualHost{
+		RouteConfig:     at.routeConfig,
+		Name:            fmt.Sprintf("%s:%d", h, port.Number),
+		Domains:         s.hostDomains(h, svc),
+		IncludeAttempts: !s.headers(r.mesh()).NoAttempts,
+	}
+	if at.sniffed {
+		v.Domains = []string{"*"}
+	}
+	if routes != nil {
+		v.Routes = rt.fromVirtualService(routes)
+	}
+	if len(v.Routes) == 0 && svc != nil {
+		// Nobody has a rule for this client and port.
+		v.Routes = []view.Route{rt.defaultRoute()}
+	}
+	v.TellsPeer = rt.tellsPeer(v.Routes)
+	return v
+}
+
+// hostDomains are the names under which clients of the scope call a host, the full name
+// first. Ports are ignored when domains are matched.
+func (s *scope) hostDomains(h model.Host, svc *model.Service) []string {
+	out := []string{string(h)}
+	if svc == nil {
+		return append(out, s.shortNames(string(h))...)
+	}
+	if svc.IsKubernetes() {
+		out = append(out, s.shortNames(string(h))...)
+	}
+	if svc.IsKubernetes() && svc.Headless {
+		for _, d := range slices.Clone(out) { // names of its Pods
+			out = append(out, "*."+d)
+		}
+	}
+	for _, a := range svc.Addresses {
+		if !a.IsSingleIP() {
+			continue
+		}
+		text := a.Addr().String()
+		if a.Addr().Is6() {
+			text = "[" + text + "]"
+		}
+		if !slices.Contains(out, text) { // Envoy refuses a domain that is there twice
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// shortNames of "reviews.shop.svc.cluster.local": "reviews.shop.svc", "reviews.shop" and,
+// within its namespace, "reviews".
+func (s *scope) shortNames(h string) []string {
+	base, ok := strings.CutSuffix(h, "."+s.Key.Domain)
+	if !ok {
+		return nil
+	}
+	two, ok := strings.CutSuffix(base, ".svc")
+	if !ok {
+		return nil
+	}
+	out := []string{base, two}
+	if name, ok := strings.CutSuffix(two, "."+s.Key.Namespace); ok && name != "*" && !strings.Contains(name, ".") {
+		out = append(out, name)
+	}
+	return out
+}
