@@ -1,21 +1,15 @@
 package http2
 
 import (
-	"bytes"
 	"crypto/tls"
 	"errors"
-	"fmt"
-	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	xhttp2 "golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 )
 
 // conn is one connection. Whoever reads runs Receivers: that is a goroutine, called the connection's, or a loop for
@@ -116,102 +110,6 @@ func (c *conn) serve() {
 	c.carryOn(err)
 }
 
-// depart ends the connection, in a goroutine.
-func (c *conn) depart(err error) {
-	c.cork(false)
-	c.endAll()
-	c.tell(err)
-	c.part(err)
-	c.cut()
-	c.in.release()
-	c.socket.release()
-	c.server.left(c)
-}
-
-// tell logs why a connection ends, unless the peer went, or was told to. What a peer has
-// done wrong is a warning, as it may be an attack; who is silent may be gone.
-func (c *conn) tell(err error) {
-	peer := slog.Any("peer", c.socket.RemoteAddr())
-	var ce xhttp2.ConnectionError
-	switch {
-	case c.closed.Load():
-		c.server.opts.Log.Debug("connection was cut", peer)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errLeft), errors.Is(err, syscall.ECONNRESET):
-		c.server.opts.Log.Debug("connection has ended", peer)
-	case errors.As(err, &ce), errors.Is(err, xhttp2.ErrFrameTooLarge):
-		c.server.opts.Log.Warn("connection ended for what its peer did", peer, "error", c.detail(err))
-	default:
-		c.server.opts.Log.Info("connection failed", peer, "error", err.Error())
-	}
-}
-
-// begin takes TLS's handshake, and HTTP/2's preface from both sides.
-func (c *conn) begin() error {
-	if err := c.socket.SetReadDeadline(time.Now().Add(c.server.opts.Handshake)); err != nil {
-		return err
-	}
-	if c.tls != nil {
-		if err := c.tls.HandshakeContext(c.server.ctx); err != nil {
-			return err
-		}
-		if p := c.tls.ConnectionState().NegotiatedProtocol; p != "h2" {
-			return fmt.Errorf("the peer does not offer HTTP/2 with ALPN, but %q", p)
-		}
-		c.socket.waits, c.in.tls = false, c.tls
-		c.noteExpiry()
-	}
-	c.stranger = c.server.opts.Strangers && (c.tls == nil || len(c.tls.ConnectionState().VerifiedChains) == 0)
-	c.greet()
-	if err := c.readPreface(); err != nil {
-		return err
-	}
-	c.framer = xhttp2.NewFramer(nil, &c.in)
-	c.framer.SetMaxReadFrameSize(maxFrame)
-	c.framer.SetReuseFrames()
-	c.framer.MaxHeaderListSize = maxHeaderList
-	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	f, err := c.framer.ReadFrame()
-	if err != nil {
-		return err
-	}
-	s, ok := f.(*xhttp2.SettingsFrame)
-	if !ok || s.IsAck() {
-		return xhttp2.ConnectionError(xhttp2.ErrCodeProtocol)
-	}
-	if err := c.settings(s); err != nil {
-		return err
-	}
-	c.hand(c.server.loops)
-	c.mu.Lock()
-	c.agreed = true
-	c.mu.Unlock()
-	return c.attend() // to what nudges would have been for
-}
-
-// greet sends what every connection begins with.
-func (c *conn) greet() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.control = appendSettings(c.control,
-		xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: c.mostStreams()},
-		xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: streamWindow},
-		xhttp2.Setting{ID: xhttp2.SettingMaxHeaderListSize, Val: maxHeaderList})
-	c.control = appendWindowUpdate(c.control, 0, connWindow-firstWindow)
-	c.greeted = true
-	c.pump()
-}
-
-func (c *conn) readPreface() error {
-	preface := make([]byte, len(xhttp2.ClientPreface))
-	if _, err := io.ReadFull(&c.in, preface); err != nil {
-		return err
-	}
-	if !bytes.Equal(preface, []byte(xhttp2.ClientPreface)) {
-		return errPreface
-	}
-	return nil
-}
-
 // waits is called before the goroutine waits for bytes.
 func (c *conn) waits(in *input) {
 	switch {
@@ -262,66 +160,4 @@ func (c *conn) nudge() {
 		return
 	}
 	_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // where it fails the goroutine is about to end
-}
-
-// part says why a connection ends, where there is somebody to tell, and takes for a
-// moment what the peer has sent meanwhile: unread it would have the kernel drop what we say.
-func (c *conn) part(err error) {
-	code := xhttp2.ErrCodeNo
-	var ce xhttp2.ConnectionError
-	switch {
-	case errors.As(err, &ce):
-		code = xhttp2.ErrCode(ce)
-	case errors.Is(err, xhttp2.ErrFrameTooLarge):
-		code = xhttp2.ErrCodeFrameSize
-	case errors.Is(err, errPreface), errors.Is(err, errSilent):
-		code = xhttp2.ErrCodeProtocol
-	case !errors.Is(err, errLeft):
-		return // there is nobody any more
-	}
-	c.mu.Lock()
-	if !c.greeted {
-		c.mu.Unlock()
-		return
-	}
-	if code != xhttp2.ErrCodeNo {
-		c.control = appendGoAway(c.control, c.lastID, code, c.detail(err))
-	}
-	c.pump()
-	c.mu.Unlock()
-	c.linger()
-}
-
-func (c *conn) detail(err error) string {
-	if c.framer != nil && c.framer.ErrorDetail() != nil {
-		err = c.framer.ErrorDetail()
-	}
-	text := err.Error()
-	return text[:min(len(text), 200)]
-}
-
-func (c *conn) linger() {
-	if c.tls != nil {
-		_ = c.tls.CloseWrite() // as below: it may be gone
-	}
-	if w, ok := c.socket.Conn.(interface{ CloseWrite() error }); !c.socket.shut(syscall.SHUT_WR) && (!ok || w.CloseWrite() != nil) {
-		return
-	}
-	_ = c.socket.SetReadDeadline(time.Now().Add(lingerTime)) // where a loop waits there is none
-	enough := time.AfterFunc(lingerTime, c.cut)
-	defer enough.Stop()
-	for n := 0; n < lingerBytes; {
-		k, err := c.socket.await(&c.in.buf)
-		if err != nil {
-			return
-		}
-		n += k
-	}
-}
-
-// cut closes the connection at once. It may be called from anywhere, more than once.
-func (c *conn) cut() {
-	if !c.closed.Swap(true) {
-		_ = c.socket.Close() // there is nobody to tell
-	}
 }
