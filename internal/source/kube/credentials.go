@@ -7,14 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
-
-	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
@@ -163,23 +156,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// secretWatch is a Secret that is watched.
-type secretWatch struct {
-	key      model.Key
-	keyAsked bool            // some rule needs its key
-	readers  map[string]bool // service accounts of workloads that need the key
-	trusted  map[string]bool // of these, those that may have it without being asked about
-	told     *model.Secret   // what the intake was told last; nil: nothing
-	serial   uint64
-	stop     context.CancelFunc
-	ended    chan struct{}
-
-	mu      sync.Mutex // guards what follows: the Reflector writes it
-	listed  bool
-	secret  *model.Secret // nil: there is none
-	problem string        // why it cannot be read
-}
-
 // look takes over what rules ask for now.
 func (c *Credentials) look(ctx context.Context) {
 	wanted := c.wanted()
@@ -223,139 +199,6 @@ func (c *Credentials) tooMany(key model.Key) {
 		c.Log.Warn("more are named as credentials than are read", "kind", key.Kind, "read", maxCredentials, "firstLeftOut", key.String())
 	}
 	c.full[key.Kind] = true
-}
-
-// wanted are the Secrets that rules, Sidecars, Gateways and plugins name, and who is to have their keys.
-func (c *Credentials) wanted() map[model.Key]*secretWatch { return wantedIn(c.Snapshot()) }
-
-func wantedIn(snap *store.Snapshot) map[model.Key]*secretWatch {
-	out := map[model.Key]*secretWatch{}
-	for o := range snap.All(model.KindDestinationRule) {
-		r, ok := o.(*model.DestinationRule)
-		if !ok {
-			continue
-		}
-		for _, need := range r.Credentials() {
-			if need.Kind == model.KindSecret && len(r.WorkloadSelector) == 0 {
-				continue // nobody gets it
-			}
-			if w := wantSecret(out, need); need.PrivateKey {
-				addAccounts(snap, r.Namespace, r.WorkloadSelector, w.readers)
-			}
-		}
-	}
-	addSidecars(snap, out)
-	addGateways(snap, out)
-	addPlugins(snap, out)
-	return out
-}
-
-// addSidecars adds the Secrets that workloads need for their own listeners.
-func addSidecars(snap *store.Snapshot, into map[model.Key]*secretWatch) {
-	for o := range snap.All(model.KindSidecar) {
-		s, ok := o.(*model.Sidecar)
-		if !ok {
-			continue
-		}
-		for _, need := range s.Credentials() {
-			if w := wantSecret(into, need); need.PrivateKey {
-				addAccounts(snap, s.Namespace, s.Selector, w.readers)
-			}
-		}
-	}
-}
-
-// addPlugins adds the Secrets that modules of plugins are fetched with.
-func addPlugins(snap *store.Snapshot, into map[model.Key]*secretWatch) {
-	for o := range snap.All(model.KindWasmPlugin) {
-		p, ok := o.(*model.WasmPlugin)
-		if !ok {
-			continue
-		}
-		if key, named := p.PullSecretKey(); named {
-			w := wantSecret(into, model.NeededSecret{Key: key, PrivateKey: true})
-			for _, selector := range model.Selectors(p) {
-				addAccounts(snap, p.Namespace, selector, w.readers)
-			}
-		}
-	}
-}
-
-// wantSecret adds one, or says more of it. The mesh's configuration is none, whatever names it: what is told of
-// it here would stand in its place.
-func wantSecret(into map[model.Key]*secretWatch, need model.NeededSecret) *secretWatch {
-	w := into[need.Key]
-	if w == nil {
-		w = &secretWatch{readers: map[string]bool{}, trusted: map[string]bool{}}
-	}
-	if !need.IsMeshConfig() {
-		into[need.Key] = w
-	}
-	w.keyAsked = w.keyAsked || need.PrivateKey
-	return w
-}
-
-// addAccounts adds the service accounts of the workloads of a namespace that are selected.
-func addAccounts(snap *store.Snapshot, namespace string, selector map[string]string, into map[string]bool) {
-	for _, kind := range []model.Kind{model.KindPod, model.KindWorkloadEntry} {
-		for o := range snap.All(kind) {
-			w, ok := o.(*model.Workload)
-			if ok && w.Namespace == namespace && model.SelectorMatches(selector, w.Labels) {
-				into[w.Account()] = true
-			}
-		}
-	}
-}
-
-// watch begins to watch one Secret.
-func (c *Credentials) watch(ctx context.Context, key model.Key) *secretWatch {
-	ctx, stop := context.WithCancel(ctx)
-	w := &secretWatch{key: key, stop: stop, ended: make(chan struct{})}
-	kind := &resource{
-		Resource: istioapi.Resource{Kind: string(key.Kind)}, version: "v1", plural: "secrets", example: &corev1.Secret{},
-		namespace: key.Namespace, field: "metadata.name=" + key.Name,
-	}
-	if key.Kind == model.KindConfigMap {
-		kind.plural, kind.example = "configmaps", &corev1.ConfigMap{}
-	}
-	go func() {
-		defer close(w.ended)
-		lw, err := c.Client.listWatch(kind, func(err error) { c.heard(w, err) })
-		if err != nil {
-			c.heard(w, err)
-			return
-		}
-		quiet := logr.Discard()
-		options := cache.ReflectorOptions{Name: key.String(), TypeDescription: string(key.Kind), Logger: &quiet, Backoff: backoff()}
-		cache.NewReflectorWithOptions(lw, kind.example, &secretSink{c, w}, options).RunWithContext(logr.NewContext(ctx, quiet))
-	}()
-	return w
-}
-
-// heard is told how each request went. What was read before stays in force where the API
-// server is away, but not where the right to read is.
-func (c *Credentials) heard(w *secretWatch, err error) {
-	if !apierrors.IsForbidden(err) {
-		return
-	}
-	role := "moonsail-credentials"
-	if w.key.Kind == model.KindConfigMap {
-		role = "moonsail-authorities"
-	}
-	w.set(nil, "the control plane may not read it: bind the ClusterRole "+role+" to its service account in namespace "+w.key.Namespace)
-	c.poke()
-}
-
-func (w *secretWatch) set(s *model.Secret, problem string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.listed, w.secret, w.problem = true, s, problem
-}
-
-func (w *secretWatch) get() (s *model.Secret, problem string, known bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.secret, w.problem, w.listed
 }
 
 // tell puts a Secret into the intake where it differs from what was told.
@@ -438,49 +281,3 @@ func (c *Credentials) isSettled() bool {
 	}
 	return true
 }
-
-// secretSink is where the Reflector of one Secret puts it.
-type secretSink struct {
-	keeper *Credentials
-	watch  *secretWatch
-}
-
-func (s *secretSink) take(o any) {
-	if m, ok := o.(metav1.Object); !ok || m.GetName() != s.watch.key.Name {
-		return
-	}
-	var decoded *model.Secret
-	switch o := o.(type) {
-	case *corev1.Secret:
-		decoded, _ = s.keeper.Decoder.Secret(o)
-	case *corev1.ConfigMap:
-		decoded, _ = s.keeper.Decoder.Authorities(o)
-	}
-	s.watch.set(decoded, "")
-	s.keeper.poke()
-}
-
-// Add implements cache.ReflectorStore.
-func (s *secretSink) Add(o any) error { s.take(o); return nil }
-
-// Update implements cache.ReflectorStore.
-func (s *secretSink) Update(o any) error { s.take(o); return nil }
-
-// Delete implements cache.ReflectorStore.
-func (s *secretSink) Delete(any) error {
-	s.watch.set(nil, "")
-	s.keeper.poke()
-	return nil
-}
-
-// Replace implements cache.ReflectorStore.
-func (s *secretSink) Replace(list []any, _ string) error {
-	if len(list) == 0 {
-		return s.Delete(nil)
-	}
-	s.take(list[0])
-	return nil
-}
-
-// Resync implements cache.ReflectorStore; there is nothing to do.
-func (s *secretSink) Resync() error { return nil }

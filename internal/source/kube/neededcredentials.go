@@ -1,0 +1,88 @@
+package kube
+
+import (
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+// wanted are the Secrets that rules, Sidecars, Gateways and plugins name, and who is to have their keys.
+func (c *Credentials) wanted() map[model.Key]*secretWatch { return wantedIn(c.Snapshot()) }
+
+func wantedIn(snap *store.Snapshot) map[model.Key]*secretWatch {
+	out := map[model.Key]*secretWatch{}
+	for o := range snap.All(model.KindDestinationRule) {
+		r, ok := o.(*model.DestinationRule)
+		if !ok {
+			continue
+		}
+		for _, need := range r.Credentials() {
+			if need.Kind == model.KindSecret && len(r.WorkloadSelector) == 0 {
+				continue // nobody gets it
+			}
+			if w := wantSecret(out, need); need.PrivateKey {
+				addAccounts(snap, r.Namespace, r.WorkloadSelector, w.readers)
+			}
+		}
+	}
+	addSidecars(snap, out)
+	addGateways(snap, out)
+	addPlugins(snap, out)
+	return out
+}
+
+// addSidecars adds the Secrets that workloads need for their own listeners.
+func addSidecars(snap *store.Snapshot, into map[model.Key]*secretWatch) {
+	for o := range snap.All(model.KindSidecar) {
+		s, ok := o.(*model.Sidecar)
+		if !ok {
+			continue
+		}
+		for _, need := range s.Credentials() {
+			if w := wantSecret(into, need); need.PrivateKey {
+				addAccounts(snap, s.Namespace, s.Selector, w.readers)
+			}
+		}
+	}
+}
+
+// addPlugins adds the Secrets that modules of plugins are fetched with.
+func addPlugins(snap *store.Snapshot, into map[model.Key]*secretWatch) {
+	for o := range snap.All(model.KindWasmPlugin) {
+		p, ok := o.(*model.WasmPlugin)
+		if !ok {
+			continue
+		}
+		if key, named := p.PullSecretKey(); named {
+			w := wantSecret(into, model.NeededSecret{Key: key, PrivateKey: true})
+			for _, selector := range model.Selectors(p) {
+				addAccounts(snap, p.Namespace, selector, w.readers)
+			}
+		}
+	}
+}
+
+// wantSecret adds one, or says more of it. The mesh's configuration is none, whatever names it: what is told of
+// it here would stand in its place.
+func wantSecret(into map[model.Key]*secretWatch, need model.NeededSecret) *secretWatch {
+	w := into[need.Key]
+	if w == nil {
+		w = &secretWatch{readers: map[string]bool{}, trusted: map[string]bool{}}
+	}
+	if !need.IsMeshConfig() {
+		into[need.Key] = w
+	}
+	w.keyAsked = w.keyAsked || need.PrivateKey
+	return w
+}
+
+// addAccounts adds the service accounts of the workloads of a namespace that are selected.
+func addAccounts(snap *store.Snapshot, namespace string, selector map[string]string, into map[string]bool) {
+	for _, kind := range []model.Kind{model.KindPod, model.KindWorkloadEntry} {
+		for o := range snap.All(kind) {
+			w, ok := o.(*model.Workload)
+			if ok && w.Namespace == namespace && model.SelectorMatches(selector, w.Labels) {
+				into[w.Account()] = true
+			}
+		}
+	}
+}
