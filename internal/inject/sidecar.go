@@ -1,14 +1,10 @@
 package inject
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -252,97 +248,4 @@ func agentLevel(text string) string {
 		return "error"
 	}
 	return "info"
-}
-
-// env is what the agent is told: who it is, of its pod, and the mesh's ProxyConfig.
-func (r *request) env() ([]corev1.EnvVar, error) {
-	config, err := protojson.Marshal(r.configs.base)
-	if err != nil {
-		return nil, err
-	}
-	ports, err := r.ports()
-	if err != nil {
-		return nil, err
-	}
-	out := []corev1.EnvVar{
-		field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"), field("INSTANCE_IP", "status.podIPs"),
-		field("SERVICE_ACCOUNT", "spec.serviceAccountName"), field("HOST_IP", "status.hostIP"), field("ISTIO_META_NODE_NAME", "spec.nodeName"),
-		limit("ISTIO_CPU_LIMIT", "limits.cpu"), limit("GOMEMLIMIT", "limits.memory"),
-	}
-	for _, row := range [][2]string{
-		{"PROXY_CONFIG", compact(config)},
-		{"ISTIO_META_POD_PORTS", ports},
-		{"ISTIO_META_APP_CONTAINERS", strings.Join(r.applications(), ",")},
-		{"ISTIO_META_CLUSTER_ID", r.ClusterID},
-		{"ISTIO_META_INTERCEPTION_MODE", r.settings.Mode},
-		{"ISTIO_META_NETWORK", first(r.pod.Labels[labelNetwork], r.Network)},
-		{"ISTIO_META_WORKLOAD_NAME", first(r.pod.Labels[labelWorkloadName], r.owner.Name)},
-		{"ISTIO_META_OWNER", r.owner.uri()},
-		{"ISTIO_META_MESH_ID", first(r.MeshID, r.TrustDomain)},
-		{"TRUST_DOMAIN", r.TrustDomain},
-		{envLocal, r.localProbes()},
-	} {
-		if row[1] != "" {
-			out = append(out, corev1.EnvVar{Name: row[0], Value: row[1]})
-		}
-	}
-	return append(out, r.metadataEnv()...), nil
-}
-
-// localProbes is "true" where probes are asked at the loopback address, as calls are.
-func (r *request) localProbes() string {
-	if r.inboundMode() == localInbound {
-		return "true"
-	}
-	return ""
-}
-
-// compact takes out the spaces that protojson varies on purpose.
-func compact(text []byte) string {
-	var v any
-	if json.Unmarshal(text, &v) != nil {
-		return string(text)
-	}
-	out, _ := json.Marshal(v) // it came from JSON
-	return string(out)
-}
-
-func field(name, path string) corev1.EnvVar {
-	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
-}
-
-func limit(name, of string) corev1.EnvVar {
-	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: of, Divisor: resource.MustParse("1")}}}
-}
-
-// metadataEnv is ProxyConfig's proxyMetadata, in the order of names.
-func (r *request) metadataEnv() []corev1.EnvVar {
-	m := r.proxyConfig.GetProxyMetadata()
-	var out []corev1.EnvVar
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		out = append(out, corev1.EnvVar{Name: k, Value: m[k]})
-	}
-	return out
-}
-
-// applications are the names of the pod's own containers.
-func (r *request) applications() []string {
-	var out []string
-	for _, c := range r.pod.Spec.Containers {
-		if c.Name != proxyContainer {
-			out = append(out, c.Name)
-		}
-	}
-	return out
-}
-
-func (r *request) ports() (string, error) {
-	ports := []corev1.ContainerPort{}
-	for _, c := range r.pod.Spec.Containers {
-		if c.Name != proxyContainer {
-			ports = append(ports, c.Ports...)
-		}
-	}
-	out, err := json.Marshal(ports)
-	return string(out), err
 }

@@ -1,0 +1,148 @@
+package intercept
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// parser keeps the first error.
+type parser struct {
+	settings *Settings
+	err      error
+}
+
+// fail names the setting by all its names.
+func (p *parser) fail(flag, format string, args ...any) {
+	if p.err != nil {
+		return
+	}
+	row := find(flag)
+	names := "--" + row.Flag
+	if len(row.Annotations) > 0 {
+		names += " (annotation " + row.Annotations[0] + ")"
+	}
+	p.err = fmt.Errorf("%s: %s", names, fmt.Sprintf(format, args...))
+}
+
+func find(flag string) *Setting {
+	list := List()
+	i := slices.IndexFunc(list, func(s Setting) bool { return s.Flag == flag })
+	return &list[i]
+}
+
+// words are the parts of a list; empty ones count for nothing.
+func (p *parser) words(flag string) []string {
+	var out []string
+	for w := range strings.SplitSeq(*find(flag).in(p.settings), ",") {
+		if w = strings.TrimSpace(w); w != "" {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+func (p *parser) ports(flag string) []uint16 {
+	var out []uint16
+	for _, w := range p.words(flag) {
+		n, err := strconv.ParseUint(w, 10, 16)
+		if err != nil || n == 0 {
+			p.fail(flag, "%q is no port: use numbers from 1 to 65535, with commas between", w)
+			return nil
+		}
+		out = append(out, uint16(n))
+	}
+	return out
+}
+
+func (p *parser) portsOrAll(flag string) Ports {
+	words := p.words(flag)
+	if slices.Equal(words, []string{all}) {
+		return Ports{All: true}
+	}
+	return Ports{List: union(p.ports(flag))}
+}
+
+func (p *parser) ranges(flag string) []netip.Prefix {
+	seen := map[netip.Prefix]bool{}
+	var out []netip.Prefix
+	for _, w := range p.words(flag) {
+		r, err := parseRange(w)
+		if err != nil {
+			p.fail(flag, "%q is no address range: use forms like 10.0.0.0/8 or fd00::/8, with commas between", w)
+			return nil
+		}
+		if !seen[r] {
+			seen[r] = true
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func parseRange(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	r, err := netip.ParsePrefix(text)
+	return r.Masked(), err
+}
+
+func (p *parser) rangesOrAll(flag string) Ranges {
+	if slices.Equal(p.words(flag), []string{all}) {
+		return Ranges{All: true}
+	}
+	return Ranges{List: p.ranges(flag)}
+}
+
+// maxInterface is how long a name the kernel takes.
+const maxInterface = 15
+
+func (p *parser) interfaces(flag string) []string {
+	words := p.words(flag)
+	for _, w := range words {
+		if len(w) > maxInterface || strings.ContainsAny(w, "/ \t\"\n;{}") {
+			p.fail(flag, "%q is no name of a network interface", w)
+			return nil
+		}
+	}
+	return words
+}
+
+func (p *parser) ids(flag string) []uint32 {
+	var out []uint32
+	for _, w := range p.words(flag) {
+		n, err := strconv.ParseUint(w, 10, 32)
+		if err != nil || n == 0 {
+			p.fail(flag, "%q is no id: use numbers above 0, with commas between (0 is everybody who is root)", w)
+			return nil
+		}
+		out = append(out, uint32(n))
+	}
+	return out
+}
+
+func (p *parser) boolean(flag string) bool {
+	switch v := *find(flag).in(p.settings); v {
+	case "true":
+		return true
+	case "", "false":
+	default:
+		p.fail(flag, "%q is neither true nor false", v)
+	}
+	return false
+}
+
+// union is all that is in any list, once, in order.
+func union(lists ...[]uint16) []uint16 {
+	set := map[uint16]bool{}
+	for _, l := range lists {
+		for _, v := range l {
+			set[v] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
