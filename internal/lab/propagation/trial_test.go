@@ -54,7 +54,8 @@ func TestExpediaShowsADefect(t *testing.T) {
 	require.Greater(t, slow.Summary["stage_store_p50_ms"].Min, 500.0)
 	require.Greater(t, slow.Summary["dead_p99_ms"].Min, 300.0, "a pod that goes while others wait waits less")
 	for i := range report.Comparisons {
-		if c := &report.Comparisons[i]; c.Metric == "change_p50_ms" {
+		// A debounce waits as well, and how long depends on what else comes.
+		if c := &report.Comparisons[i]; c.Metric == "change_p50_ms" && !strings.HasPrefix(c.Variant, "debounce") {
 			require.Less(t, c.High, 0.7, "%s is quicker than the defect", c.Variant)
 		}
 	}
