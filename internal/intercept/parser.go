@@ -46,14 +46,19 @@ func (p *parser) words(flag string) []string {
 }
 
 func (p *parser) ports(flag string) []uint16 {
-	var out []uint16
+	return numbers[uint16](p, flag, 16, "%q is no port: use numbers from 1 to 65535, with commas between")
+}
+
+// numbers are those of a list, above 0 and of so many bits.
+func numbers[N uint16 | uint32](p *parser, flag string, bits int, complaint string) []N {
+	var out []N
 	for _, w := range p.words(flag) {
-		n, err := strconv.ParseUint(w, 10, 16)
+		n, err := strconv.ParseUint(w, 10, bits)
 		if err != nil || n == 0 {
-			p.fail(flag, "%q is no port: use numbers from 1 to 65535, with commas between", w)
+			p.fail(flag, complaint, w)
 			return nil
 		}
-		out = append(out, uint16(n))
+		out = append(out, N(n))
 	}
 	return out
 }
@@ -113,16 +118,7 @@ func (p *parser) interfaces(flag string) []string {
 }
 
 func (p *parser) ids(flag string) []uint32 {
-	var out []uint32
-	for _, w := range p.words(flag) {
-		n, err := strconv.ParseUint(w, 10, 32)
-		if err != nil || n == 0 {
-			p.fail(flag, "%q is no id: use numbers above 0, with commas between (0 is everybody who is root)", w)
-			return nil
-		}
-		out = append(out, uint32(n))
-	}
-	return out
+	return numbers[uint32](p, flag, 32, "%q is no id: use numbers above 0, with commas between (0 is everybody who is root)")
 }
 
 func (p *parser) boolean(flag string) bool {

@@ -92,6 +92,15 @@ func identities(n int) (out []fleet.Identity) {
 	return out
 }
 
+// broadcast has the floor send every proxy a change.
+func broadcast(t *testing.T, dir, version string) *discoveryv3.DeltaDiscoveryResponse {
+	t.Helper()
+	r := response(fleet.CDS, "floor", version, &clusterv3.Cluster{Name: "floor"})
+	r.Nonce = BroadcastNonce
+	write(t, filepath.Join(dir, "change"+Extension), r)
+	return r
+}
+
 func TestFloor(t *testing.T) {
 	dir := t.TempDir()
 	playback(t, dir)
@@ -102,11 +111,9 @@ func TestFloor(t *testing.T) {
 	require.Equal(t, map[string]string{"c": "1"}, f.Proxies[3].Holdings()[fleet.EDS])
 
 	for _, version := range []string{"1", "2", "3"} {
-		r := response(fleet.CDS, "floor", version, &clusterv3.Cluster{Name: "floor"})
-		r.Nonce = BroadcastNonce
 		round := f.Expect(nil, fleet.Want{Kind: fleet.CDS, Name: "floor", Accept: func([]byte) bool { return true }})
 		before := f.Traffic()
-		write(t, filepath.Join(dir, "change"+Extension), r)
+		r := broadcast(t, dir, version)
 		await(t, round)
 		require.Len(t, round.Latencies(), 5)
 		for i, now := range f.Traffic() {
@@ -129,9 +136,7 @@ func TestHeldProxyConnectsAgain(t *testing.T) {
 	await(t, f.Open())
 	resume := f.Hold(0)
 	round := f.Expect([]bool{false, true}, fleet.Want{Kind: fleet.CDS, Name: "floor"})
-	r := response(fleet.CDS, "floor", "1", &clusterv3.Cluster{Name: "floor"})
-	r.Nonce = BroadcastNonce
-	write(t, filepath.Join(dir, "change"+Extension), r)
+	broadcast(t, dir, "1")
 	await(t, round)
 	before := f.Traffic()[0]
 	again := f.Stall(0)
