@@ -38,9 +38,9 @@ func Encode(entries ...Entry) []byte {
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Host, b.Host) })
 	var out []byte
 	for _, e := range entries {
-		pair := appendText(nil, fieldKey, e.Host)
-		pair = protowire.AppendBytes(protowire.AppendTag(pair, fieldValue, protowire.BytesType), e.info())
-		out = protowire.AppendBytes(protowire.AppendTag(out, fieldTable, protowire.BytesType), pair)
+		pair := wire.AppendField(nil, fieldKey, e.Host)
+		pair = wire.AppendField(pair, fieldValue, e.info())
+		out = wire.AppendField(out, fieldTable, pair)
 	}
 	return out
 }
@@ -48,21 +48,17 @@ func Encode(entries ...Entry) []byte {
 func (e *Entry) info() []byte {
 	var b []byte
 	for _, a := range e.Addresses {
-		b = appendText(b, protowire.Number(fieldIPs), a)
+		b = wire.AppendField(b, protowire.Number(fieldIPs), a)
 	}
 	for _, f := range []struct {
 		number uint
 		text   string
 	}{{fieldRegistry, e.Registry}, {fieldShortName, e.ShortName}, {fieldNamespace, e.Namespace}} {
 		if f.text != "" {
-			b = appendText(b, protowire.Number(f.number), f.text)
+			b = wire.AppendField(b, protowire.Number(f.number), f.text)
 		}
 	}
 	return b
-}
-
-func appendText(b []byte, n protowire.Number, text string) []byte {
-	return protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), text)
 }
 
 // Decode reads a table. Fields that are not known are let pass.

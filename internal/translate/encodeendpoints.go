@@ -17,7 +17,7 @@ func EncodeEndpoints(v *view.Endpoints) ([]byte, error) {
 	out := e.message(nil, &endpointv3.ClusterLoadAssignment{ClusterName: v.Cluster})
 	for i := range v.Localities {
 		e.locality(&v.Localities[i])
-		out = appendBytes(out, assignmentEndpoints, e.inLocality)
+		out = wire.AppendField(out, assignmentEndpoints, e.inLocality)
 	}
 	return out, e.err
 }
@@ -61,7 +61,7 @@ func (e *endpointsEncoder) locality(l *view.LocalityEndpoints) {
 		if v := &l.Endpoints[i]; isReachable(v.Address) {
 			sum += e.scale.of(v.Weight)
 			e.endpoint(v)
-			e.inLocality = appendBytes(e.inLocality, localityEndpoints, e.inEndpoint)
+			e.inLocality = wire.AppendField(e.inLocality, localityEndpoints, e.inEndpoint)
 		}
 	}
 	e.inLocality = e.message(e.inLocality, &endpointv3.LocalityLbEndpoints{
@@ -105,10 +105,6 @@ func appendSocket(b []byte, address string, port uint32) []byte {
 	b = wire.AppendHeader(b, lbEndpoint, wire.SizeField(endpointAddress, inAddress))
 	b = wire.AppendHeader(b, endpointAddress, inAddress)
 	b = wire.AppendHeader(b, addressSocket, socket)
-	b = protowire.AppendString(protowire.AppendTag(b, socketAddressText, protowire.BytesType), address)
+	b = wire.AppendField(b, socketAddressText, address)
 	return protowire.AppendVarint(protowire.AppendTag(b, socketNumber, protowire.VarintType), uint64(port))
-}
-
-func appendBytes(b []byte, num protowire.Number, content []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), content)
 }

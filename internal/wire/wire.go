@@ -50,3 +50,8 @@ func SizeField(num protowire.Number, n int) int {
 func AppendHeader(b []byte, num protowire.Number, n int) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.BytesType), uint64(n))
 }
+
+// AppendField appends a length-delimited field.
+func AppendField[T ~string | ~[]byte](b []byte, num protowire.Number, content T) []byte {
+	return append(AppendHeader(b, num, len(content)), content...)
+}

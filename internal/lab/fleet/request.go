@@ -29,7 +29,7 @@ var ackHeads = func() (out [Kinds]request) {
 // ack queues an ACK, and tells its size.
 func (h *conn) ack(k Kind, nonce []byte) int64 {
 	head := ackHeads[k]
-	n := len(head) + protowire.SizeTag(fieldNonce) + protowire.SizeBytes(len(nonce))
+	n := len(head) + wire.SizeField(fieldNonce, len(nonce))
 	h.begin(n)
 	h.body = append(h.body, head...)
 	h.body = request(h.body).bytes(fieldNonce, nonce)
@@ -37,18 +37,18 @@ func (h *conn) ack(k Kind, nonce []byte) int64 {
 }
 
 func (r request) text(field protowire.Number, s string) request {
-	return protowire.AppendString(protowire.AppendTag(r, field, protowire.BytesType), s)
+	return wire.AppendField(r, field, s)
 }
 
 func (r request) bytes(field protowire.Number, b []byte) request {
-	return protowire.AppendBytes(protowire.AppendTag(r, field, protowire.BytesType), b)
+	return wire.AppendField(r, field, b)
 }
 
 // initial adds an entry of initial_resource_versions.
 func (r request) initial(name, version string) request {
 	const key, value = 1, 2
-	size := protowire.SizeTag(key) + protowire.SizeBytes(len(name)) + protowire.SizeTag(value) + protowire.SizeBytes(len(version))
-	r = protowire.AppendVarint(protowire.AppendTag(r, fieldInitial, protowire.BytesType), uint64(size)) //nolint:gosec // a size
+	size := wire.SizeField(key, len(name)) + wire.SizeField(value, len(version))
+	r = wire.AppendHeader(r, fieldInitial, size)
 	return r.text(key, name).text(value, version)
 }
 

@@ -139,11 +139,11 @@ func encodeVersioned(t Type, name, version string, parts ...[]byte) *Encoded {
 
 	b := make([]byte, 0, wire.SizeField(deltaResources, resLen))
 	b = wire.AppendHeader(b, deltaResources, resLen)
-	b = protowire.AppendString(protowire.AppendTag(b, resourceVersion, protowire.BytesType), version)
-	b = protowire.AppendString(protowire.AppendTag(b, resName, protowire.BytesType), name)
+	b = wire.AppendField(b, resourceVersion, version)
+	b = wire.AppendField(b, resName, name)
 	b = wire.AppendHeader(b, resourceAny, anyLen)
 	start := len(b)
-	b = protowire.AppendString(protowire.AppendTag(b, anyTypeURL, protowire.BytesType), url)
+	b = wire.AppendField(b, anyTypeURL, url)
 	b = wire.AppendHeader(b, anyValue, valueLen)
 	for _, p := range parts {
 		b = append(b, p...)

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/wire"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 )
 
@@ -39,14 +40,14 @@ func assemble(p ledger.Protocol, r *ledger.Response) message {
 	}
 	head := make([]byte, 0, n)
 	if p == ledger.Sotw {
-		head = appendString(head, versionInfo, r.Version)
+		head = wire.AppendField(head, versionInfo, r.Version)
 	} else {
 		head = appendRevision(head, systemVersion, r.Newest)
 	}
-	head = appendString(head, typeURL, url)
+	head = wire.AppendField(head, typeURL, url)
 	head = appendNumber(head, nonce, r.Nonce)
 	for _, name := range r.Removed {
-		head = appendString(head, removedResources, name)
+		head = wire.AppendField(head, removedResources, name)
 	}
 	m := message{parts: make([][]byte, 0, 2)}
 	m.add(head)
@@ -62,14 +63,10 @@ func assemble(p ledger.Protocol, r *ledger.Response) message {
 	return m
 }
 
-func appendString(b []byte, num protowire.Number, s string) []byte {
-	return protowire.AppendString(protowire.AppendTag(b, num, protowire.BytesType), s)
-}
-
 // appendNumber appends a decimal number as a string.
 func appendNumber(b []byte, num protowire.Number, n uint64) []byte {
 	var digits [20]byte
-	return protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), strconv.AppendUint(digits[:0], n, 10))
+	return wire.AppendField(b, num, strconv.AppendUint(digits[:0], n, 10))
 }
 
 func appendRevision(b []byte, num protowire.Number, r model.Revision) []byte {
