@@ -1,15 +1,9 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"net"
 	"os"
-	"slices"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -36,13 +30,6 @@ type serveFlags struct {
 	inject    serveInjectFlags
 	logging   Logging
 }
-
-var routeStrategies = []string{string(server.RoutesAuto), string(server.RoutesRDS), string(server.RoutesVHDS), string(server.RoutesScoped)}
-
-// defaultConnectionAge is what Istio's charts give istiod (keepaliveMaxServerConnectionAge).
-const defaultConnectionAge = 30 * time.Minute
-
-var transports = []string{string(server.TransportGRPC), string(server.TransportHTTP2)}
 
 // NewServeCommand is "moonsail serve".
 func NewServeCommand() *cobra.Command {
@@ -134,60 +121,6 @@ func kindsRead() string {
 	return strings.Join(out, "\n")
 }
 
-func (f *serveFlags) addFlags(cmd *cobra.Command) {
-	fs, o := cmd.Flags(), &f.options
-	fs.StringVar(&o.ConfigDir, "config", "", "`DIR` with the mesh's configuration")
-	f.kube.add(cmd)
-	fs.DurationVar(&o.Heartbeat, "heartbeat", time.Second,
-		"how often the API server's delay is measured, with a Lease in the root namespace; 0: never")
-	fs.StringVar(&o.XDSPlaintextAddr, "xds-plaintext-addr", "",
-		"`ADDR` of xDS without encryption or authentication: loopback only, or a network you trust (default: off)")
-	f.addIdentityFlags(cmd)
-	f.addPeerFlags(cmd)
-	fs.StringVar(&o.HTTPAddr, "http-addr", defaultDebugAddress, "`ADDR` of metrics, debug pages and profiles; beyond loopback they need credentials; empty: off")
-	f.addAccess(cmd)
-	fs.BoolVar(&o.Status, "status", false,
-		"say in the status of Istio objects what is wrong with them (condition Reconciled); off, as it costs the API server writes")
-	fs.StringVar(&o.Webhook.Addr, "webhook-addr", "",
-		"`ADDR` of the validating webhook, for example :15017 (default: off)")
-	fs.StringVar(&o.Webhook.CertFile, "webhook-cert", "", "`FILE` with the webhook's certificate (default: one is made)")
-	fs.StringVar(&o.Webhook.KeyFile, "webhook-key", "", "`FILE` with that certificate's private key")
-	fs.StringVar(&o.Webhook.Config, "webhook-config", "",
-		"`NAME` of the ValidatingWebhookConfiguration that is to trust a certificate which is made, for example moonsail-validator")
-	f.inject.add(cmd)
-	fs.StringVar(&f.strategy, "route-strategy", string(server.RoutesAuto),
-		fmt.Sprintf("how routes reach proxies: auto (VHDS for Envoy sidecars on delta xDS, else RDS; from %d virtual hosts in a route configuration on in buckets of hosts by SRDS, for Envoy 1.40 and newer), rds, vhds, or scoped (auto, but in buckets from %d on, and for Envoy 1.34 and newer)",
-			controlplane.SplitOf(server.RoutesAuto).From, controlplane.SplitOf(server.RoutesScoped).From))
-	fs.StringVar(&f.transport, "xds-transport", string(server.TransportHTTP2),
-		"what serves xDS streams: http2 (Moonsail's own, for a fraction of the CPU time and memory) or grpc (grpc-go)")
-	fs.DurationVar(&o.MaxConnectionAge, "max-connection-age", defaultConnectionAge,
-		"how old connections of proxies get, a tenth more or less, until they are made anew, so that who they are is looked at again; 0: until their certificates expire")
-	fs.StringVar(&f.mesh.Domain, "domain", f.mesh.Domain, "the cluster's DNS `DOMAIN`")
-	fs.StringVar(&f.mesh.RootNamespace, "root-namespace", f.mesh.RootNamespace,
-		"`NAMESPACE` whose Sidecar and DestinationRules are everybody's default, and that has the mesh's configuration")
-	fs.StringVar(&f.mesh.AccessLogFile, "access-log-file", "", "where sidecars log requests, for example /dev/stdout (default: off)")
-	fs.BoolVar(&f.registry, "outbound-registry-only", false,
-		"block traffic to destinations that the mesh does not know (Istio's REGISTRY_ONLY)")
-	fs.StringVar(&f.otlp, "otlp-endpoint", "",
-		"`URL` of a collector that gets each change as a trace: http://HOST:4318 or grpc://HOST:4317, https or grpcs with TLS (default: off, or as OTEL_EXPORTER_OTLP_ENDPOINT says)")
-	fs.StringVar(&o.AgentTokenFile, "agent-token-file", "",
-		"`FILE` whose first line is a token of the agents' --debug-token-file: without it only agents on this machine tell what their Envoys have")
-	fs.DurationVar(&o.SampleInUse, "sample-in-use", 0,
-		"measure at most so often, for one change and two proxies, the time from ACK until Envoy uses it (moonsail_in_use_seconds); 0: never")
-	fs.BoolVar(&o.NoChangeLog, "no-change-log", false, "do not follow changes: to measure what that costs")
-	_ = fs.MarkHidden("no-change-log") // it exists
-	fs.IntVar(&f.profiling.MutexFraction, "profile-mutex", 0, "sample one of `N` lock contentions for /debug/pprof/mutex (default: none)")
-	fs.DurationVar(&f.profiling.BlockRate, "profile-block", 0,
-		"sample one event per so much `TIME` blocked for /debug/pprof/block (default: none)")
-	f.logging.AddFlags(cmd)
-	// The only error is a flag that does not exist.
-	_ = cmd.MarkFlagDirname("config")
-	_ = cmd.RegisterFlagCompletionFunc("route-strategy",
-		cobra.FixedCompletions(routeStrategies, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("xds-transport",
-		cobra.FixedCompletions(transports, cobra.ShellCompDirectiveNoFileComp))
-}
-
 func (f *serveFlags) run(cmd *cobra.Command) error {
 	if err := f.check(); err != nil {
 		return err
@@ -214,90 +147,4 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	return f.explain(controlplane.Run(cmd.Context(), f.options))
-}
-
-// check finds what is wrong with the flags before anything starts.
-func (f *serveFlags) check() error {
-	cluster, err := f.kube.choose("--config", f.options.ConfigDir != "")
-	if err != nil {
-		return err
-	}
-	f.options.Kubernetes = cluster
-	if f.options.XDSPlaintextAddr == "" && f.options.Identity.Addr == "" {
-		return usageError{errors.New("no address to serve proxies at: give --xds-addr, for example :15012, or --xds-plaintext-addr 127.0.0.1:15010")}
-	}
-	if !slices.Contains(routeStrategies, f.strategy) {
-		return usageError{fmt.Errorf("unknown --route-strategy %q: it is auto, rds, vhds or scoped", f.strategy)}
-	}
-	if !slices.Contains(transports, f.transport) {
-		return usageError{fmt.Errorf("unknown --xds-transport %q: it is grpc or http2", f.transport)}
-	}
-	if f.profiling.MutexFraction < 0 || f.profiling.BlockRate < 0 {
-		return usageError{errors.New("profiling rates are not negative: 0 is none")}
-	}
-	if f.options.SampleInUse < 0 {
-		return usageError{errors.New("--sample-in-use is not negative: 0 is never")}
-	}
-	if f.options.Heartbeat < 0 {
-		return usageError{errors.New("--heartbeat is not negative: 0 is none")}
-	}
-	if err := f.checkAccess(); err != nil {
-		return usageError{err}
-	}
-	if err := errors.Join(f.checkUsers(), f.checkIdentity(), f.checkPeers()); err != nil {
-		return usageError{err}
-	}
-	if cluster != nil {
-		return nil
-	}
-	return f.checkDir()
-}
-
-// checkUsers checks what tells users of their mistakes, and completes it.
-func (f *serveFlags) checkUsers() error {
-	o, w := &f.options, &f.options.Webhook
-	switch {
-	case o.Status && o.Kubernetes == nil:
-		return errors.New("--status is about objects of a cluster: leave it out with --config")
-	case w.Addr == "" && (w.CertFile != "" || w.KeyFile != "" || w.Config != ""):
-		return errors.New("--webhook-cert, --webhook-key and --webhook-config are the webhook's: give --webhook-addr too")
-	case (w.CertFile == "") != (w.KeyFile == ""):
-		return errors.New("--webhook-cert and --webhook-key go together")
-	case w.Config != "" && w.CertFile != "":
-		return errors.New("--webhook-config is for a certificate that is made: whoever issued --webhook-cert puts its CA there")
-	case w.Config != "" && o.Kubernetes == nil:
-		return errors.New("--webhook-config is an object of a cluster: leave it out with --config")
-	}
-	if err := f.inject.into(w, o.Kubernetes != nil); err != nil {
-		return err
-	}
-	service := "moonsail." + f.mesh.RootNamespace
-	w.Names = []string{"127.0.0.1", "::1", "localhost", service, service + ".svc", service + ".svc." + f.mesh.Domain}
-	return nil
-}
-
-func (f *serveFlags) checkDir() error {
-	switch info, err := os.Stat(f.options.ConfigDir); {
-	case errors.Is(err, fs.ErrNotExist):
-		return &UserError{What: "there is no such directory", Where: "--config " + f.options.ConfigDir, Next: "make it, or name another"}
-	case err != nil:
-		return &UserError{Where: "--config " + f.options.ConfigDir, Err: err}
-	case !info.IsDir():
-		return &UserError{What: "it is a file", Where: "--config " + f.options.ConfigDir, Next: "name the directory that holds it"}
-	}
-	return nil
-}
-
-// explain says what to do about why the control plane could not run.
-func (f *serveFlags) explain(err error) error {
-	var address *net.AddrError
-	switch {
-	case errors.As(err, &address):
-		return &UserError{Err: err, Next: "write it as HOST:PORT or :PORT, for example 127.0.0.1:15010"}
-	case errors.Is(err, syscall.EADDRINUSE):
-		return &UserError{Err: err, Next: "another control plane may be running; end it, or choose another address with that flag"}
-	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EADDRNOTAVAIL):
-		return &UserError{Err: err, Next: "choose an address of this machine that you may listen on"}
-	}
-	return err
 }

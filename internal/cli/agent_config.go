@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/agent"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// wrongConfig makes what flags, or what stands for them, say wrongly a usage error.
+func wrongConfig(err error) error {
+	var wrong agent.ConfigError
+	if errors.As(err, &wrong) {
+		return usageError{err}
+	}
+	return err
+}
+
+// build makes the Config of flags, pod description and environment.
+func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config, error) {
+	c := f.config
+	metadata, labels, err := agent.MetadataFromEnv(environ)
+	if err != nil {
+		return nil, err
+	}
+	for _, taken := range metadataFlags {
+		delete(metadata, taken) // a flag holds it, and may have been given another value
+	}
+	c.Metadata = metadata
+	c.Workload = f.workload
+	if f.pod != "" {
+		if c.Workload, err = agent.ReadPod(f.pod, f.workload.Name); err != nil {
+			return nil, err
+		}
+		overrideWorkload(&c.Workload, &f.workload)
+	}
+	if len(c.Workload.Labels) == 0 {
+		c.Workload.Labels = labels
+	}
+	if f.podInfo != "" {
+		if err := c.Workload.ReadPodInfo(f.podInfo); err != nil {
+			return nil, err
+		}
+	}
+	if f.locality != "" {
+		if strings.Count(f.locality, "/") > 2 {
+			return nil, usageError{fmt.Errorf("--locality %q has more than three parts: write region/zone/subzone, or less of it", f.locality)}
+		}
+		c.Workload.Locality = model.ParseLocality(f.locality)
+	}
+	c.Interception = model.Interception(f.interception)
+	if f.proxyConfig != "" {
+		if c.ProxyConfig, err = agent.ParseProxyConfig(f.proxyConfig, "--proxy-config (PROXY_CONFIG)"); err != nil {
+			return nil, usageError{err}
+		}
+	}
+	if c.CA.MountedCerts == "" {
+		if c.CA.MountedCerts, err = agent.FindMountedCerts(environ); err != nil {
+			return nil, err
+		}
+	}
+	if c.CPULimit, err = agent.FindCPULimit(environ); err != nil {
+		return nil, err
+	}
+	if c.AppMetrics, err = agent.FindAppMetrics(environ, c.Workload.Annotations); err != nil {
+		return nil, err
+	}
+	if cmd.Flags().Changed("concurrency") {
+		c.Concurrency = &f.concurrency
+	}
+	if cmd.Flags().Changed("drain-time") {
+		c.DrainTime = &f.drainTime
+	}
+	c.LeaveTimeout = &f.leaveTimeout
+	if err := f.intercept.into(cmd, &c); err != nil {
+		return nil, err
+	}
+	c.AccessLog = cmd.OutOrStdout()
+	c.Log, err = f.logger(cmd, c.Workload)
+	return &c, err
+}
+
+// metadataFlags are the ISTIO_META_ variables that flags take their values from.
+var metadataFlags = []string{"WORKLOAD_NAME", "OWNER", "NODE_NAME", "CLUSTER_ID", "MESH_ID", "NETWORK", "INTERCEPTION_MODE"}
+
+// overrideWorkload lets what flags said beat the pod description.
+func overrideWorkload(w, flags *agent.Workload) {
+	for _, s := range []struct{ into, from *string }{
+		{&w.Namespace, &flags.Namespace}, {&w.ServiceAccount, &flags.ServiceAccount},
+		{&w.WorkloadName, &flags.WorkloadName}, {&w.Owner, &flags.Owner}, {&w.NodeName, &flags.NodeName},
+	} {
+		if *s.from != "" {
+			*s.into = *s.from
+		}
+	}
+	if len(flags.IPs) > 0 {
+		w.IPs = flags.IPs
+	}
+	if len(flags.Labels) > 0 {
+		w.Labels = flags.Labels
+	}
+}
+
+// logger names the sidecar in each record: many may share a terminal.
+func (f *agentFlags) logger(cmd *cobra.Command, w agent.Workload) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return nil, usageError{fmt.Errorf("--log-level %q is none of debug, info, warn, error", f.logLevel)}
+	}
+	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler
+	switch f.logFormat {
+	case "text":
+		handler = slog.NewTextHandler(cmd.ErrOrStderr(), options)
+	case "json":
+		handler = slog.NewJSONHandler(cmd.ErrOrStderr(), options)
+	default:
+		return nil, usageError{fmt.Errorf("--log-format %q is none of text, json", f.logFormat)}
+	}
+	return slog.New(handler).With("sidecar", w.Name), nil
+}
