@@ -1,10 +1,7 @@
 package status
 
 import (
-	"context"
 	"encoding/json"
-	"reflect"
-	"slices"
 	"sync"
 	"time"
 
@@ -100,19 +97,6 @@ func (b *Board) Gone(k model.Key) {
 	delete(b.objects, k)
 }
 
-// review queues an object whose status should differ; mu is held.
-func (b *Board) review(k model.Key, o *object) {
-	if o.queued || o.have.plan(o) == nil {
-		return
-	}
-	o.queued = true
-	b.queue = append(b.queue, k)
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
-}
-
 // written is a status as it stands, of Istio's form or the Gateway API's.
 type written interface {
 	// refused tells whether it says that proxies refuse the object, and generation of which generation.
@@ -134,48 +118,6 @@ func (c *current) plan(o *object) patcher {
 	}
 	version, generation := o.seen.Version, o.seen.Generation
 	return func(now time.Time) ([]byte, error) { return c.patch(&v, version, generation, now) }
-}
-
-// next waits for an object whose status should differ, and takes it from the queue; false
-// where ctx ends.
-func (b *Board) next(ctx context.Context) (model.Key, bool) {
-	for {
-		if k, ok := b.pop(); ok {
-			return k, true
-		}
-		select {
-		case <-ctx.Done():
-			return model.Key{}, false
-		case <-b.wake:
-		}
-	}
-}
-
-func (b *Board) pop() (model.Key, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for len(b.queue) > 0 {
-		k := b.queue[0]
-		b.queue = b.queue[1:]
-		o := b.objects[k]
-		if b.holdBack(k, o) {
-			continue
-		}
-		o.queued = false
-		if o.have.plan(o) != nil {
-			return k, true
-		}
-	}
-	return model.Key{}, false
-}
-
-// again queues an object whose status could not be written.
-func (b *Board) again(k model.Key) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if o := b.objects[k]; o != nil {
-		b.review(k, o)
-	}
 }
 
 // update is one write of a status.
@@ -221,110 +163,4 @@ func (b *Board) found(k model.Key, l *live) bool {
 	}
 	o.see(l.version, l.generation, l.status)
 	return true
-}
-
-// setAcross takes what is wrong between objects: of all of them.
-func (b *Board) setAcross(all map[model.Key]istioapi.Problems) {
-	b.each(func(k model.Key, o *object) bool {
-		was := o.across
-		o.across = all[k]
-		return !slices.Equal(was, o.across)
-	})
-}
-
-// each has a function take what is news of each object, and reviews those of which it says that
-// something is.
-func (b *Board) each(take func(model.Key, *object) bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for k, o := range b.objects {
-		if take(k, o) {
-			b.review(k, o)
-		}
-	}
-}
-
-// outlines are the objects of the Gateway API; count differs where they may.
-func (b *Board) outlines() (all map[model.Key]outlined, count int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	all = map[model.Key]outlined{}
-	for k, o := range b.objects {
-		if o.seen.Outline != nil {
-			all[k] = outlined{o.seen.Outline, o.seen.Generation, o.seen.Problems}
-		}
-	}
-	return all, b.outlined
-}
-
-// outlinesSeen is the count of outlines.
-func (b *Board) outlinesSeen() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.outlined
-}
-
-// setJudged takes what the statuses of the Gateway API's objects should say: of all of them.
-func (b *Board) setJudged(all map[model.Key]*judgement) {
-	b.each(func(k model.Key, o *object) bool {
-		was := o.judged
-		o.judged = all[k]
-		return !reflect.DeepEqual(was, o.judged)
-	})
-}
-
-// setRefused takes what proxies refuse: all of it.
-func (b *Board) setRefused(all map[model.Key]refusal) {
-	b.each(func(k model.Key, o *object) bool {
-		now, is := all[k]
-		switch {
-		case !is && o.refuse == nil, is && o.refuse != nil && *o.refuse == now:
-			return false
-		case is:
-			o.refuse, o.accepted = &now, false
-		default:
-			o.refuse = nil
-		}
-		return true
-	})
-}
-
-// doubtful is an object that proxies refused and do not refuse now.
-type doubtful struct {
-	key     model.Key
-	changed bool // since its status was written
-}
-
-// doubtful lists them: whether they are accepted has to be found out.
-func (b *Board) doubtful() []doubtful {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var out []doubtful
-	for k, o := range b.objects {
-		if o.refuse == nil && !o.accepted && o.have.refused() {
-			out = append(out, doubtful{k, o.have.generation() != o.seen.Generation})
-		}
-	}
-	return out
-}
-
-// accept notes that an object is accepted.
-func (b *Board) accept(k model.Key) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if o := b.objects[k]; o != nil && o.refuse == nil {
-		o.accepted = true
-		b.review(k, o)
-	}
-}
-
-// Queued is how many objects wait for their status to be written.
-func (b *Board) Queued() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := len(b.queue)
-	for _, held := range b.aside {
-		n += len(held)
-	}
-	return n
 }

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,7 +9,6 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/version"
 	"github.com/moonsail/moonsail/internal/xds/resource"
-	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // Metrics are the control plane's, in a registry of their own. Istio's names are used,
@@ -47,11 +45,6 @@ type Metrics struct {
 	spans        *prometheus.CounterVec // moonsail_trace_spans_total
 }
 
-type push struct {
-	count, whole, partial prometheus.Counter
-	bytes, took           prometheus.Observer
-}
-
 // fine are buckets for what takes milliseconds and must not take seconds.
 var fine = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60}
 
@@ -75,79 +68,6 @@ func (m *Metrics) info() {
 	m.gaugeVec("pilot_info", "Pilot version and build information.", "version").WithLabelValues(v.Version).Set(1)
 	m.gaugeVec("moonsail_build_info", "The build of Moonsail.", "version", "commit", "go").
 		WithLabelValues(v.Version, v.Commit, v.Go).Set(1)
-}
-
-// streams are the metrics of the xDS server.
-func (m *Metrics) streams() {
-	m.proxies = m.gaugeVec("pilot_xds", "Number of endpoints connected to this pilot using XDS.", "version")
-	count := m.counterVec("pilot_xds_pushes", "Responses sent, by type of resource.", "type")
-	bytes := m.histogramVec("pilot_xds_config_size_bytes", "Distribution of configuration sizes pushed to clients.",
-		[]float64{1, 1000, 10000, 100000, 1000000, 4000000, 10000000, 40000000}, "type")
-	extent := m.counterVec("moonsail_pushes_total",
-		"Responses sent, by type of resource and extent. full: the first one of its type on a stream, and state-of-the-world responses that must have everything; "+
-			"partial: only what differs.", "type", "extent")
-	took := m.histogramVec("pilot_xds_push_time", "Total time in seconds to push a response, from the decision until the transport has it.", quick, "type")
-	for _, t := range resource.Types {
-		name := metricType(t.Type)
-		m.pushes[t.Type] = push{
-			count: count.WithLabelValues(name), whole: extent.WithLabelValues(name, "full"), partial: extent.WithLabelValues(name, "partial"),
-			bytes: bytes.WithLabelValues(t.URL), took: took.WithLabelValues(name),
-		}
-	}
-	m.queued = m.histogram("pilot_proxy_queue_time", "Time in seconds that a proxy with news waits for its turn.", quick)
-	m.delivered = m.histogram("pilot_xds_send_time", "Total time in seconds to send generated configuration: of a response, until the transport has it.", quick)
-	m.rejects = m.counterVec("pilot_total_xds_rejects", "Total number of XDS responses from pilot rejected by proxy.", "type")
-	m.convergence = m.histogram("pilot_proxy_convergence_time",
-		"Delay in seconds between config change and a proxy receiving all required configuration: from the first event to that proxy's ACK.", fine)
-}
-
-// changes are the metrics of the change log.
-func (m *Metrics) changes() {
-	m.debounce = m.histogram("pilot_debounce_time",
-		"Delay in seconds between the first event of a batch and its being published to streams. There is no debounce timer.", fine)
-	m.derive = m.histogram("pilot_pushcontext_init_seconds", "Total time in seconds to derive what a batch changes.", fine)
-	m.triggers = m.counterVec("pilot_push_triggers", "Total number of times a push was triggered, labeled by reason for the push.", "type")
-	m.inbound = m.counterVec("pilot_inbound_updates", "Total number of updates received by pilot, after events of one object have coalesced.", "type")
-	m.waited = m.histogramVec("pilot_worker_queue_latency",
-		"Latency in seconds before the oldest event of a kind in a batch is in the store.", fine, "queueID")
-	m.worked = m.histogramVec("pilot_worker_queue_duration",
-		"Time in seconds to process a batch, from the store to tables that are ready to be sent, once for each kind of object in it.", fine, "queueID")
-	m.propagation = m.nativeVec("moonsail_propagation_seconds",
-		"Time of a change in each stage of its way from the first event to the last proxy's answer (stage=total: the whole), once for each kind of object in the change.",
-		fine, "kind", "stage")
-	m.outcomes = m.counterVec("moonsail_change_outcomes_total",
-		"Outcomes of changes for proxies bound to what changed, counted when a change is distributed.", "outcome")
-	m.superseded = m.counter("moonsail_superseded_total",
-		"Revisions that proxies accepted together with a newer one: work that nobody had to do twice.")
-	m.forgotten = m.counter("moonsail_changes_forgotten_total",
-		"Changes that left the change log before every proxy concerned had answered.")
-	m.linesDropped = m.counter("moonsail_change_log_lines_dropped_total", "Log lines of changes that could not be written in time.")
-	m.inUse = m.histogram("moonsail_in_use_seconds",
-		"Time from a proxy's ACK of clusters or listeners until its Envoy used them (warmed, active), at most: of some proxies of some changes, see --sample-in-use.", fine)
-	m.samples = m.counterVec("moonsail_in_use_samples_total", "Proxies that were asked for that. result=timeout: it did not use them in 30 s; unknown: its agent did not answer.", "result")
-	m.untraced = m.counter("moonsail_traces_dropped_total", "Changes that are no trace, as the collector of traces was too slow.")
-	m.spans = m.counterVec("moonsail_trace_spans_total", "Spans for the collector of traces. result=exported: it took them; lost: it did not.", "result")
-}
-
-// InUse is told what came of asking a proxy whether it uses what it has ACKed, and how long
-// after the ACK it did: in_use, timeout or unknown.
-func (m *Metrics) InUse(d time.Duration, result string) {
-	m.samples.WithLabelValues(result).Inc()
-	if result == "in_use" {
-		m.inUse.Observe(max(0, d).Seconds())
-	}
-}
-
-// TraceDropped counts a change that did not become a trace.
-func (m *Metrics) TraceDropped() { m.untraced.Inc() }
-
-// Spans counts spans that the collector of traces took, or that were lost.
-func (m *Metrics) Spans(n int, exported bool) {
-	result := "lost"
-	if exported {
-		result = "exported"
-	}
-	m.spans.WithLabelValues(result).Add(float64(n))
 }
 
 // kubernetes are the metrics of a Kubernetes API server as the source. Those of events have
@@ -187,9 +107,6 @@ func (m *Metrics) APIServerDelay(of string, d time.Duration) {
 	m.apiDelay.WithLabelValues(of).Observe(max(0, d).Seconds())
 }
 
-// metricType is Istio's label value for a type: "cds".
-func metricType(t resource.Type) string { return strings.ToLower(t.String()) }
-
 // Gauge registers a gauge that is asked when it is read.
 func (m *Metrics) Gauge(name, help string, value func() float64) {
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
@@ -216,112 +133,4 @@ func (m *Metrics) IntakeDepth(depth func(model.Kind) int) {
 			ConstLabels: prometheus.Labels{"queueID": string(k)},
 		}, func() float64 { return float64(depth(k)) }))
 	}
-}
-
-// Connected counts a stream of a proxy of that Istio version; delta is 1 or -1.
-func (m *Metrics) Connected(istioVersion string, delta int) {
-	if istioVersion == "" {
-		istioVersion = "unknown" // Istio's word
-	}
-	m.proxies.WithLabelValues(istioVersion).Add(float64(delta))
-}
-
-// Pushed counts a response of so many bytes; whole: not only what differs.
-func (m *Metrics) Pushed(t resource.Type, bytes int, whole bool) {
-	p := &m.pushes[t]
-	p.count.Inc()
-	p.bytes.Observe(float64(bytes))
-	if whole {
-		p.whole.Inc()
-	} else {
-		p.partial.Inc()
-	}
-}
-
-// Queued is told how long a stream waited for its turn.
-func (m *Metrics) Queued(d time.Duration) { m.queued.Observe(max(0, d).Seconds()) }
-
-// Took is told how long a push took.
-func (m *Metrics) Took(t resource.Type, d time.Duration) {
-	m.pushes[t].took.Observe(max(0, d).Seconds())
-}
-
-// Delivered is told how long the transport took to take a response.
-func (m *Metrics) Delivered(d time.Duration) { m.delivered.Observe(max(0, d).Seconds()) }
-
-// Rejected counts a NACK.
-func (m *Metrics) Rejected(t resource.Type) { m.rejects.WithLabelValues(metricType(t)).Inc() }
-
-// changed counts a batch's objects and the reasons to push it.
-func (m *Metrics) changed(objects []ChangedObject) {
-	reasons := map[string]bool{}
-	for _, o := range objects {
-		reasons[trigger(o.Kind)] = true
-		m.inbound.WithLabelValues(updateType(o)).Inc()
-	}
-	for r := range reasons {
-		m.triggers.WithLabelValues(r).Inc()
-	}
-}
-
-// trigger is Istio's reason for a push.
-func trigger(k model.Kind) string {
-	switch k {
-	case model.KindEndpointSlice, model.KindPod, model.KindWorkloadEntry:
-		return "endpoint"
-	case model.KindService, model.KindServiceEntry:
-		return "service"
-	case model.KindNamespace:
-		return "namespace"
-	}
-	return "config"
-}
-
-// updateType is Istio's type of an update.
-func updateType(o ChangedObject) string {
-	switch trigger(o.Kind) {
-	case "endpoint":
-		return "eds"
-	case "service":
-		if o.Operation == Deleted {
-			return "svcdelete"
-		}
-		return "svc"
-	}
-	return "config"
-}
-
-func (m *Metrics) stored(kinds []kindSeen, at time.Time) {
-	for _, k := range kinds {
-		m.waited.WithLabelValues(string(k.kind)).Observe(max(0, at.Sub(k.observed)).Seconds())
-	}
-}
-
-// processed is told how long a batch took, from the store to its tables.
-func (m *Metrics) processed(kinds []kindSeen, d time.Duration) {
-	for _, k := range kinds {
-		m.worked.WithLabelValues(string(k.kind)).Observe(max(0, d).Seconds())
-	}
-}
-
-func (m *Metrics) converged(d time.Duration) { m.convergence.Observe(max(0, d).Seconds()) }
-
-// distributed is called once for each change.
-func (m *Metrics) distributed(r *record) {
-	stages, total := r.timeline().Split(time.Nanosecond)
-	m.debounce.Observe(r.published.get().Seconds())
-	m.derive.Observe(stages[StageDerive].Seconds())
-	for _, k := range r.kinds {
-		for _, s := range Stages {
-			m.propagation.WithLabelValues(string(k.kind), s.String()).Observe(stages[s].Seconds())
-		}
-		m.propagation.WithLabelValues(string(k.kind), "total").Observe(total.Seconds())
-	}
-	for o, name := range outcomeNames {
-		m.outcomes.WithLabelValues(name).Add(float64(r.outcome(server.Outcome(o))))
-	}
-}
-
-var outcomeNames = [numOutcomes]string{
-	server.ACKed: "acked", server.NotConcerned: "not_concerned", server.NACKed: "nacked", server.Gone: "gone",
 }

@@ -1,0 +1,104 @@
+package status
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// setAcross takes what is wrong between objects: of all of them.
+func (b *Board) setAcross(all map[model.Key]istioapi.Problems) {
+	b.each(func(k model.Key, o *object) bool {
+		was := o.across
+		o.across = all[k]
+		return !slices.Equal(was, o.across)
+	})
+}
+
+// each has a function take what is news of each object, and reviews those of which it says that
+// something is.
+func (b *Board) each(take func(model.Key, *object) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k, o := range b.objects {
+		if take(k, o) {
+			b.review(k, o)
+		}
+	}
+}
+
+// outlines are the objects of the Gateway API; count differs where they may.
+func (b *Board) outlines() (all map[model.Key]outlined, count int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all = map[model.Key]outlined{}
+	for k, o := range b.objects {
+		if o.seen.Outline != nil {
+			all[k] = outlined{o.seen.Outline, o.seen.Generation, o.seen.Problems}
+		}
+	}
+	return all, b.outlined
+}
+
+// outlinesSeen is the count of outlines.
+func (b *Board) outlinesSeen() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.outlined
+}
+
+// setJudged takes what the statuses of the Gateway API's objects should say: of all of them.
+func (b *Board) setJudged(all map[model.Key]*judgement) {
+	b.each(func(k model.Key, o *object) bool {
+		was := o.judged
+		o.judged = all[k]
+		return !reflect.DeepEqual(was, o.judged)
+	})
+}
+
+// setRefused takes what proxies refuse: all of it.
+func (b *Board) setRefused(all map[model.Key]refusal) {
+	b.each(func(k model.Key, o *object) bool {
+		now, is := all[k]
+		switch {
+		case !is && o.refuse == nil, is && o.refuse != nil && *o.refuse == now:
+			return false
+		case is:
+			o.refuse, o.accepted = &now, false
+		default:
+			o.refuse = nil
+		}
+		return true
+	})
+}
+
+// doubtful is an object that proxies refused and do not refuse now.
+type doubtful struct {
+	key     model.Key
+	changed bool // since its status was written
+}
+
+// doubtful lists them: whether they are accepted has to be found out.
+func (b *Board) doubtful() []doubtful {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []doubtful
+	for k, o := range b.objects {
+		if o.refuse == nil && !o.accepted && o.have.refused() {
+			out = append(out, doubtful{k, o.have.generation() != o.seen.Generation})
+		}
+	}
+	return out
+}
+
+// accept notes that an object is accepted.
+func (b *Board) accept(k model.Key) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if o := b.objects[k]; o != nil && o.refuse == nil {
+		o.accepted = true
+		b.review(k, o)
+	}
+}
