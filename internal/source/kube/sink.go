@@ -1,16 +1,12 @@
 package kube
 
 import (
-	"encoding/json"
 	"reflect"
 	"slices"
 	"sync"
 	"time"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
@@ -48,26 +44,6 @@ type held struct {
 	partial bool         // object is what was good of a version with errors, as none ever was good
 }
 
-// entry is an object as it was decoded. It is what client-go's temporary stores hold.
-type entry struct {
-	name
-	version   string
-	committed time.Time // zero: not known
-	object    model.Object
-	partial   *istioapi.Partial // that counts where object is nil, and no version ever was good
-	problems  istioapi.Problems
-
-	// For the observer alone.
-	generation int64
-	status     json.RawMessage
-	outline    *istioapi.Outline
-}
-
-// GetObjectMeta names the entry for client-go.
-func (e *entry) GetObjectMeta() metav1.Object {
-	return &metav1.ObjectMeta{Namespace: e.namespace, Name: e.name.name, ResourceVersion: e.version}
-}
-
 func newSink(r *resource, s *Source) *sink {
 	k := &sink{
 		resource: r, decoder: complete(s.Decoder), pool: newPool(), put: s.Intake.Put, meter: s.Meter,
@@ -78,71 +54,6 @@ func newSink(r *resource, s *Source) *sink {
 		k.observer = s.Observer
 	}
 	return k
-}
-
-// complete is a decoder of what an API server has: all Pods are listed, if not always before the slices
-// that name them.
-func complete(d istioapi.Decoder) istioapi.Decoder {
-	d.PodsListed = true
-	return d
-}
-
-// Transformer implements cache.TransformingStore: objects of a list that is streamed are
-// decoded as they come, so that the list is never there as a whole.
-func (k *sink) Transformer() cache.TransformFunc {
-	return func(o any) (any, error) { return k.decode(o) }
-}
-
-// decode makes an entry of an object; entries stay as they are.
-func (k *sink) decode(o any) (*entry, error) {
-	if e, ok := o.(*entry); ok {
-		return e, nil
-	}
-	m, err := meta.Accessor(o)
-	if err != nil {
-		return nil, err
-	}
-	e := &entry{name: nameOf(m), version: m.GetResourceVersion(), committed: committed(m)}
-	out := k.model(o)
-	e.object, e.partial, e.problems = out.Object, out.Partial, out.Problems
-	k.pool.trim(e.object)
-	if e.partial != nil {
-		k.pool.trim(e.partial.Object)
-	}
-	if raw, ok := o.(*rawObject); ok && k.observer != nil {
-		e.generation, e.status = raw.Generation, statusOf(raw.document)
-		if istioapi.HasOutline(k.resource.Model) {
-			e.outline = istioapi.OutlineOf(k.resource.Model, raw.document)
-		}
-	}
-	return e, nil
-}
-
-func nameOf(m metav1.Object) name { return name{m.GetNamespace(), m.GetName()} }
-
-// model decodes an object.
-func (k *sink) model(o any) (out istioapi.Decoded) {
-	switch o := o.(type) {
-	case *rawObject:
-		return k.decoder.FromRaw(k.resource.Resource, o.document)
-	case *metav1.PartialObjectMetadata:
-		document, err := json.Marshal(map[string]any{
-			"apiVersion": k.resource.gv().String(), "kind": k.resource.Kind,
-			"metadata": map[string]string{"namespace": o.Namespace, "name": o.Name},
-		})
-		if err != nil {
-			return out // strings can always be written
-		}
-		out.Problems = k.decoder.FromRaw(k.resource.Resource, document).Problems
-	case *discoveryv1.EndpointSlice:
-		if o.Labels[discoveryv1.LabelServiceName] == "" {
-			return out // of no Service: somebody's own use
-		}
-		out.Object, out.Problems = k.decoder.FromTyped(o)
-	case metav1.Object:
-		out.Object, out.Problems = k.decoder.FromTyped(o)
-	}
-	return out
 }
 
 // Events, as Istio's metrics call them.
@@ -214,13 +125,6 @@ func (k *sink) take(e *entry, now time.Time) (store.Event, bool) {
 	return store.Event{
 		Key: e.object.Metadata().Key, Object: e.object, Observed: now, Urgent: store.TakesAway(old.object, e.object),
 	}, true
-}
-
-// inPart is an entry whose partial object is in force.
-func (e *entry) inPart() *entry {
-	out := *e
-	out.object, out.problems = e.partial.Object, append(slices.Clip(e.problems), e.partial.Note)
-	return &out
 }
 
 func (k *sink) count(event string) { k.meter.Event(k.resource.event(), k.resource.Custom, event) }
