@@ -1,0 +1,91 @@
+package ca
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDirIsRaced: several control planes find a directory empty; they end up with one root,
+// which its owner alone can read.
+func TestDirIsRaced(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "deep", "ca")
+	const many = 8
+	roots := make(chan string, many)
+	for range many {
+		go func() {
+			a, err := Open(t.Context(), Options{Store: Dir{Path: dir}, Log: quiet()})
+			if err != nil {
+				roots <- fmt.Sprint(err)
+				return
+			}
+			r, _ := a.Roots()
+			roots <- r
+		}()
+	}
+	first := <-roots
+	require.Contains(t, first, "BEGIN CERTIFICATE")
+	for range many - 1 {
+		require.Equal(t, first, <-roots)
+	}
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	for _, name := range []string{CertFile, KeyFile, RootFile, OwnFile} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), name)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, ".new-*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// TestDir: what an operator has put there is used; what they have begun is not overwritten.
+func TestDir(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name string, b []byte) { require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o600)) }
+	_, err := Open(t.Context(), Options{Store: Dir{Path: dir, ReadOnly: true}, Log: quiet()})
+	require.ErrorContains(t, err, "there are no ca-cert.pem and ca-key.pem in it")
+	files, root := plugIn(t, nil)
+	put(RootFile, files[RootFile])
+	_, err = Open(t.Context(), Options{Store: Dir{Path: dir}, Log: quiet()})
+	require.ErrorContains(t, err, "ca-cert.pem: it is missing")
+	for name, b := range files {
+		put(name, b)
+	}
+	a := open(t, Options{Store: Dir{Path: dir}})
+	require.False(t, a.State().Own)
+	require.Equal(t, "directory "+dir, a.State().Where)
+	roots, _ := a.Roots()
+	require.Equal(t, string(root.pem()), roots)
+}
+
+// TestDirAfterACrash: a process that ended while it made a root has left no key; another makes one.
+func TestDirAfterACrash(t *testing.T) {
+	dir := t.TempDir()
+	open(t, Options{Store: Dir{Path: dir}})
+	require.NoError(t, os.Remove(filepath.Join(dir, KeyFile)))
+	a := open(t, Options{Store: Dir{Path: dir}})
+	got, err := a.Issue(request(t, ecKey(t)), web, 0)
+	require.NoError(t, err)
+	b := open(t, Options{Store: Dir{Path: dir}})
+	roots, _ := b.Roots()
+	_, err = verify(t, got.Chain, roots, time.Now())
+	require.NoError(t, err)
+}
+
+// TestDirRenews goes through files.
+func TestDirRenews(t *testing.T) {
+	c := &clock{at: time.Now()}
+	a := open(t, Options{Store: Dir{Path: t.TempDir()}, RootTTL: 10 * time.Hour, Now: c.now})
+	c.add(9 * time.Hour)
+	require.Empty(t, a.lookNow(t))
+	require.Empty(t, a.lookNow(t))
+	require.Len(t, a.State().Roots, 2)
+	require.True(t, a.State().Own)
+}
