@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -13,22 +12,16 @@ import (
 	"testing"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/protobuf/types/known/structpb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	statuses "github.com/moonsail/moonsail/internal/status"
-	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
@@ -212,251 +205,4 @@ spec: {hosts: [web], http: [{route: [{destination: {host: nowhere}}]}]}
 		require.Contains(t, message, "Envoy 1.40 has no plugin built in", "the filters of Istio's own Envoy are missing here")
 	}
 	c.Delete(t, ns, "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: fine}")
-}
-
-// refuser is a simulated proxy that refuses resources which hold a text.
-type refuser struct {
-	stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
-	text   string
-	until  string // in routes
-	once   sync.Once
-	ready  chan struct{} // closed when it has accepted routes that hold that
-}
-
-// connectRefuser gives a proxy that has accepted routes which hold the text until.
-func connectRefuser(t *testing.T, addr, ns, text, until string) {
-	t.Helper()
-	stream := openStream(t, addr)
-	r := &refuser{stream: stream, text: text, until: until, ready: make(chan struct{})}
-	metadata, err := structpb.NewStruct(map[string]any{"LABELS": map[string]any{"app": "client"}})
-	require.NoError(t, err)
-	node := &core.Node{Id: "sidecar~10.9.9.8~client." + ns + "~" + ns + ".svc.cluster.local", Metadata: metadata}
-	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: resource.Cluster.URL()}))
-	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{
-		TypeUrl: resource.RouteConfig.URL(), ResourceNamesSubscribe: []string{"80"},
-	}))
-	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resource.Listener.URL()}))
-	stream.reading.Go(r.read)
-	select {
-	case <-r.ready:
-	case <-t.Context().Done():
-	}
-}
-
-func (r *refuser) read() {
-	for {
-		resp, err := r.stream.Recv()
-		if err == nil {
-			err = r.answer(resp)
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-func (r *refuser) answer(resp *discovery.DeltaDiscoveryResponse) error {
-	var names []string
-	for _, one := range resp.Resources {
-		if strings.Contains(string(one.Resource.Value), r.text) {
-			return r.stream.Send(&discovery.DeltaDiscoveryRequest{
-				TypeUrl: resp.TypeUrl, ResponseNonce: resp.Nonce,
-				ErrorDetail: &status.Status{Code: 13, Message: "Error adding/updating " + one.Name + ": I do not like " + r.text},
-			})
-		}
-		names = append(names, one.Name)
-		if resp.TypeUrl == resource.RouteConfig.URL() && strings.Contains(string(one.Resource.Value), r.until) {
-			r.once.Do(func() { close(r.ready) })
-		}
-	}
-	if resp.TypeUrl == resource.Cluster.URL() && len(names)+len(resp.RemovedResources) > 0 {
-		err := r.stream.Send(&discovery.DeltaDiscoveryRequest{
-			TypeUrl: resource.Endpoints.URL(), ResourceNamesSubscribe: names, ResourceNamesUnsubscribe: resp.RemovedResources,
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return r.stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: resp.TypeUrl, ResponseNonce: resp.Nonce})
-}
-
-func TestNACKComesBackToTheObjectThatCausedIt(t *testing.T) {
-	c := kubetest.Shared(t)
-	ns := c.Namespace(t)
-	s := runControl(t, c, nil)
-	c.Apply(t, ns, web+"---"+strings.Replace(web, "name: web", "name: other", 1)+"---"+route("")+`---
-apiVersion: networking.istio.io/v1
-kind: DestinationRule
-metadata: {name: web}
-spec: {host: web, trafficPolicy: {loadBalancer: {consistentHash: {httpHeaderName: x-fine}}}}
----
-apiVersion: networking.istio.io/v1
-kind: VirtualService
-metadata: {name: other}
-spec: {hosts: [other], http: [{route: [{destination: {host: other}}]}]}
----`+authorized("fine", "x-fine"))
-	for range 2 {
-		connectRefuser(t, s.addr, ns, "x-refused", "/virtual-service/other")
-	}
-	c.Apply(t, ns, route("headers: {request: {set: {x-refused: '1'}}}"))
-	message := awaitReconciled(t, c, ns, "VirtualService", "web", "False", statuses.ReasonRefused)
-	require.Contains(t, message, "I do not like x-refused")
-	require.Contains(t, message, "RDS 80")
-
-	c.Apply(t, ns, `
-apiVersion: networking.istio.io/v1
-kind: DestinationRule
-metadata: {name: web}
-spec: {host: web, subsets: [{name: x-refused}]}
-`)
-	message = awaitReconciled(t, c, ns, "DestinationRule", "web", "False", statuses.ReasonRefused)
-	require.Contains(t, message, "2 proxies refuse CDS outbound|80|x-refused|web."+ns)
-
-	c.Apply(t, ns, route("headers: {request: {set: {x-fine: '1'}}}"))
-	awaitReconciled(t, c, ns, "VirtualService", "web", "True", statuses.ReasonAccepted)
-	c.Delete(t, ns, `
-apiVersion: networking.istio.io/v1
-kind: DestinationRule
-metadata: {name: web}
-`)
-	c.Apply(t, ns, authorized("bad", "x-refused"))
-	message = awaitReconciled(t, c, ns, "AuthorizationPolicy", "bad", "False", statuses.ReasonRefused)
-	require.Contains(t, message, "2 proxies refuse LDS virtualInbound (this object was changed since they accepted that last, and may be meant, or the mesh's configuration), and")
-	for kind, name := range map[string]string{"VirtualService": "other", "AuthorizationPolicy": "fine"} {
-		o, err := object(t.Context(), c, ns, kind, name)
-		require.NoError(t, err)
-		require.NotContains(t, o.Object, "status", "nothing is wrong with it: it is left alone")
-	}
-	c.Apply(t, ns, authorized("bad", "x-fine"))
-	awaitReconciled(t, c, ns, "AuthorizationPolicy", "bad", "True", statuses.ReasonAccepted)
-}
-
-// authorized is an AuthorizationPolicy of a namespace's workloads about a caller: a proxy without services has chains
-// of connections only.
-func authorized(name, caller string) string {
-	return fmt.Sprintf(`
-apiVersion: security.istio.io/v1
-kind: AuthorizationPolicy
-metadata: {name: %s}
-spec: {rules: [{from: [{source: {principals: [cluster.local/ns/%s/sa/default]}}]}]}
-`, name, caller)
-}
-
-// cable is what a control plane reaches the API server by; it can be cut.
-type cable struct {
-	listener net.Listener
-	to       string
-
-	mu    sync.Mutex // guards both
-	conns []net.Conn
-	isCut bool
-}
-
-// through writes a kubeconfig that leads through a cable.
-func through(t *testing.T, c *kubetest.Cluster) (string, *cable) {
-	t.Helper()
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
-	require.NoError(t, err)
-	for _, cluster := range config.Clusters {
-		cluster.Server = "https://" + ln.Addr().String()
-	}
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, clientcmd.WriteToFile(*config, file))
-	w := &cable{listener: ln, to: strings.TrimPrefix(c.Server(), "https://")}
-	var accepting sync.WaitGroup
-	accepting.Go(func() { w.accept(&accepting) })
-	t.Cleanup(func() {
-		w.cut()
-		accepting.Wait()
-	})
-	return file, w
-}
-
-func (w *cable) accept(carrying *sync.WaitGroup) {
-	for {
-		in, err := w.listener.Accept()
-		if err != nil {
-			return
-		}
-		out, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", w.to)
-		if err != nil {
-			in.Close()
-			continue
-		}
-		if !w.hold(in, out) {
-			return
-		}
-		for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
-			carrying.Go(func() {
-				_, _ = io.Copy(way[0], way[1]) // ends when either end does
-				way[0].Close()
-			})
-		}
-	}
-}
-
-// hold remembers connections; of a cable that is cut they are closed.
-func (w *cable) hold(conns ...net.Conn) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.conns = append(w.conns, conns...)
-	if w.isCut {
-		for _, conn := range conns {
-			conn.Close()
-		}
-	}
-	return !w.isCut
-}
-
-func (w *cable) cut() {
-	w.listener.Close()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.isCut = true
-	for _, conn := range w.conns {
-		conn.Close()
-	}
-}
-
-// holder is the control plane that writes statuses; empty: none does.
-func holder(ctx context.Context, c *kubetest.Cluster) (string, error) {
-	l, err := c.Client.CoordinationV1().Leases("istio-system").Get(ctx, statuses.LeaseName, metav1.GetOptions{})
-	if err != nil || l.Spec.HolderIdentity == nil {
-		return "", err
-	}
-	return *l.Spec.HolderIdentity, nil
-}
-
-// TestOneWritesAndAnotherTakesOver cuts the leader off: it cannot let go of its Lease.
-func TestOneWritesAndAnotherTakesOver(t *testing.T) {
-	c := kubetest.Shared(t)
-	ns := c.Namespace(t)
-	file, wire := through(t, c)
-	runControl(t, c, func(o *controlplane.Options) { o.Kubernetes.Kubeconfig = file })
-	c.Apply(t, ns, web+"---"+route(badHeader))
-	awaitReconciled(t, c, ns, "VirtualService", "web", "False", statuses.ReasonInvalid)
-	leader, err := holder(t.Context(), c)
-	require.NoError(t, err)
-	require.NotEmpty(t, leader)
-
-	second := runControl(t, c, nil)
-	c.Apply(t, ns, route(""))
-	awaitReconciled(t, c, ns, "VirtualService", "web", "True", statuses.ReasonAccepted)
-	still, err := holder(t.Context(), c)
-	require.NoError(t, err)
-	require.Equal(t, leader, still, "the second does not write")
-
-	wire.cut()
-	c.Apply(t, ns, route(badHeader))
-	awaitReconciled(t, c, ns, "VirtualService", "web", "False", statuses.ReasonInvalid)
-	next, err := holder(t.Context(), c)
-	require.NoError(t, err)
-	require.NotEqual(t, leader, next)
-
-	second.stop() // and it lets go
-	last, err := holder(t.Context(), c)
-	require.NoError(t, err)
-	require.Empty(t, last)
 }

@@ -1,0 +1,227 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/test/kubetest"
+	"github.com/moonsail/moonsail/test/meshtest"
+)
+
+// trial is one case in the cluster.
+type trial struct {
+	c       *kubetest.Cluster
+	file    *meshtest.File
+	says    map[string]string // parts of refusals, by object
+	applied []string          // documents
+	keys    map[model.Key]bool
+	sliced  map[string]bool // services with slices of their own, as namespace/name
+}
+
+// documents are the objects of a case.
+func documents(t *testing.T, file string) []*unstructured.Unstructured {
+	t.Helper()
+	a, err := txtar.ParseFile(file)
+	require.NoError(t, err)
+	var out []*unstructured.Unstructured
+	for _, part := range a.Files {
+		if !strings.HasPrefix(part.Name, "input") {
+			continue
+		}
+		for dec := yaml.NewDecoder(bytes.NewReader(part.Data)); ; {
+			var doc map[string]any
+			err := dec.Decode(&doc)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(t, err)
+			text, err := json.Marshal(doc)
+			require.NoError(t, err)
+			o := &unstructured.Unstructured{}
+			require.NoError(t, json.Unmarshal(text, &o.Object))
+			if len(doc) > 0 {
+				out = append(out, o)
+			}
+		}
+	}
+	return out
+}
+
+// apply writes the documents; those that are refused must be so for the reason that is
+// listed.
+func (k *trial) apply(t *testing.T, docs []*unstructured.Unstructured) {
+	k.keys, k.sliced = map[model.Key]bool{}, map[string]bool{}
+	k.namespaces(t, docs)
+	said := map[string]string{}
+	for _, o := range docs {
+		if o.GetNamespace() == "" && o.GetKind() != "Namespace" && o.GetKind() != "Node" {
+			o.SetNamespace(metav1.NamespaceDefault)
+		}
+		complete(o)
+		text, err := json.Marshal(o.Object)
+		require.NoError(t, err)
+		id := o.GetKind() + "/" + o.GetNamespace() + "/" + o.GetName()
+		if err := k.c.TryApply(t.Context(), "", string(text)); err != nil {
+			said[id] = err.Error()
+			continue
+		}
+		k.applied = append(k.applied, string(text))
+		k.keys[model.Key{Kind: model.Kind(o.GetKind()), Namespace: o.GetNamespace(), Name: o.GetName()}] = true
+		if o.GetKind() == "EndpointSlice" {
+			k.sliced[o.GetNamespace()+"/"+o.GetLabels()["kubernetes.io/service-name"]] = true
+		}
+	}
+	for id, err := range said {
+		if why, ok := k.says[id]; !ok || !strings.Contains(err, why) {
+			t.Errorf("the API server refuses %s: %s", id, err)
+		}
+	}
+	for id := range k.says {
+		require.Contains(t, said, id, "it is listed as refused, and was taken")
+	}
+}
+
+// namespaces makes those that the documents are in, ready for Pods.
+func (k *trial) namespaces(t *testing.T, docs []*unstructured.Unstructured) {
+	for _, o := range docs {
+		ns := o.GetNamespace()
+		if ns == "" {
+			continue
+		}
+		_, err := k.c.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			require.NoError(t, err)
+		}
+		account := "default"
+		if name, _, _ := unstructured.NestedString(o.Object, "spec", "serviceAccountName"); name != "" && o.GetKind() == "Pod" {
+			account = name
+			sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if _, err := k.c.Client.CoreV1().ServiceAccounts(ns).Create(t.Context(), sa, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+				require.NoError(t, err)
+			}
+		}
+		k.c.Eventually(t, "a service account in "+ns, func(ctx context.Context) error {
+			_, err := k.c.Client.CoreV1().ServiceAccounts(ns).Get(ctx, account, metav1.GetOptions{})
+			return err
+		})
+	}
+}
+
+// complete fills in what an API server wants of a Pod, and tells the kubelet what the case
+// says of its status.
+func complete(o *unstructured.Unstructured) {
+	if o.GetKind() != "Pod" {
+		return
+	}
+	if list, _, _ := unstructured.NestedSlice(o.Object, "spec", "containers"); len(list) == 0 {
+		_ = unstructured.SetNestedSlice(o.Object, []any{map[string]any{"name": "app"}}, "spec", "containers")
+	}
+	list, _, _ := unstructured.NestedSlice(o.Object, "spec", "containers")
+	for i := range list {
+		c := list[i].(map[string]any)
+		if c["name"] == nil {
+			c["name"] = fmt.Sprintf("app-%d", i)
+		}
+		if c["image"] == nil {
+			c["image"] = "app"
+		}
+	}
+	_ = unstructured.SetNestedSlice(o.Object, list, "spec", "containers")
+	annotations := o.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[kubetest.AnnotationIP] = strings.Join(addresses(o), ",")
+	annotations[kubetest.AnnotationStopAfter] = "0s"
+	if notReady(o) {
+		annotations[kubetest.AnnotationReady] = "false"
+	}
+	o.SetAnnotations(annotations)
+	delete(o.Object, "status")
+}
+
+func addresses(o *unstructured.Unstructured) []string {
+	var out []string
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "podIPs")
+	for _, ip := range list {
+		out = append(out, fmt.Sprint(ip.(map[string]any)["ip"]))
+	}
+	if ip, _, _ := unstructured.NestedString(o.Object, "status", "podIP"); ip != "" && len(out) == 0 {
+		out = append(out, ip)
+	}
+	return out
+}
+
+func notReady(o *unstructured.Unstructured) bool {
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	return slices.ContainsFunc(list, func(c any) bool {
+		m := c.(map[string]any)
+		return m["type"] == "Ready" && m["status"] != "True"
+	})
+}
+
+// remove deletes what the case has brought and waits until it is gone, from the store, too.
+func (k *trial) remove(t *testing.T, m *store.Store) {
+	now := int64(0)
+	var namespaces []string
+	for key := range k.keys {
+		namespaces = append(namespaces, key.Namespace)
+	}
+	slices.Sort(namespaces)
+	for _, text := range k.applied {
+		k.c.Delete(t, "", text)
+	}
+	for _, ns := range slices.Compact(namespaces) {
+		if ns == "" { // of Namespaces and Nodes
+			continue
+		}
+		require.NoError(t, k.c.Client.CoreV1().Pods(ns).DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}))
+		k.c.Eventually(t, "the end of all in "+ns, func(ctx context.Context) error { return k.empty(ctx, ns) })
+	}
+	k.c.Eventually(t, "the store's end of all", func(context.Context) error {
+		for key := range k.keys {
+			if key.Kind != model.KindNamespace && m.Snapshot().Get(key) != nil {
+				return fmt.Errorf("%s is there", key)
+			}
+		}
+		return nil
+	})
+}
+
+func (k *trial) empty(ctx context.Context, ns string) error {
+	pods, err := k.c.Client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	parts, err := k.c.Client.DiscoveryV1().EndpointSlices(ns).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	left := len(pods.Items)
+	for _, s := range parts.Items {
+		if s.Name != "kubernetes" {
+			left++
+		}
+	}
+	if left > 0 {
+		return fmt.Errorf("%d objects are left", left)
+	}
+	return nil
+}
