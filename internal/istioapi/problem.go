@@ -95,19 +95,71 @@ func (ps Problems) Count(s Severity) int {
 	return n
 }
 
-// Sort orders problems by file, line, object, severity, field and message.
+// Sort orders problems by their place: file, object (by the first line of its problems), line and field; of one
+// place the gravest comes first. So all that is wrong with an object stands together.
 func (ps Problems) Sort() {
+	first := ps.firstLines()
+	begin := func(p *Problem) int {
+		if line, ok := first[p.group()]; ok {
+			return line
+		}
+		return p.Line
+	}
 	slices.SortFunc(ps, func(a, b Problem) int {
 		return cmp.Or(
 			strings.Compare(a.File, b.File),
-			cmp.Compare(a.Line, b.Line),
+			cmp.Compare(begin(&a), begin(&b)),
 			a.Object.Compare(b.Object),
+			cmp.Compare(a.Line, b.Line),
+			compareFields(a.Field, b.Field),
 			cmp.Compare(a.Severity.rank(), b.Severity.rank()),
-			strings.Compare(a.Field, b.Field),
 			strings.Compare(a.Message, b.Message),
 		)
 	})
 }
+
+// group is what problems of one object in one file have in common.
+type group struct {
+	file   string
+	object model.Key
+}
+
+func (p *Problem) group() group { return group{p.File, p.Object} }
+
+// firstLines are those of objects that are known by name: aliases lead to lines of others.
+func (ps Problems) firstLines() map[group]int {
+	first := map[group]int{}
+	for i := range ps {
+		p := &ps[i]
+		if p.Object.Name == "" {
+			continue
+		}
+		if line, ok := first[p.group()]; !ok || p.Line < line {
+			first[p.group()] = p.Line
+		}
+	}
+	return first
+}
+
+// compareFields orders fields by their names, and elements of lists by their numbers: http[2] before http[10].
+func compareFields(a, b string) int {
+	for a != "" && b != "" {
+		x, y := digits(a), digits(b)
+		if x == 0 || y == 0 {
+			x, y = 1, 1
+		} else if x != y {
+			return cmp.Compare(x, y)
+		}
+		if c := strings.Compare(a[:x], b[:y]); c != 0 {
+			return c
+		}
+		a, b = a[x:], b[y:]
+	}
+	return strings.Compare(a, b)
+}
+
+// digits is how many of them a text begins with.
+func digits(s string) int { return len(s) - len(strings.TrimLeft(s, "0123456789")) }
 
 // report collects the problems of one object.
 type report struct {
