@@ -48,7 +48,7 @@ func saysPolicy(n *yaml.Node, seen map[*yaml.Node]bool) bool {
 	}
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
 		switch n.Content[i].Value {
-		case "apiVersion", "kind", "<<":
+		case "apiVersion", "kind", "<<", "items": // items: of a List that cannot be opened
 			if saysPolicy(n.Content[i+1], seen) {
 				return true
 			}

@@ -65,18 +65,12 @@ func parse(path string, data []byte, d istioapi.Decoder) parsed {
 			out.hidden = out.hidden || marked(string(data))
 			return out
 		}
-		out.add(path, &n, d)
+		out.add(&lists{path: path, d: d}, &n)
 	}
 }
 
-// add decodes a document, or each item of a List.
-func (p *parsed) add(path string, n *yaml.Node, d istioapi.Decoder) {
-	if items := listItems(n); items != nil {
-		for _, item := range items {
-			p.add(path, item, d)
-		}
-		return
-	}
+// decode reads one object.
+func (p *parsed) decode(path string, n *yaml.Node, d istioapi.Decoder) {
 	got := d.FromNode(n)
 	for i := range got.Problems {
 		got.Problems[i].File = path
@@ -99,27 +93,6 @@ func (p *parsed) add(path string, n *yaml.Node, d istioapi.Decoder) {
 	if got.Problems.HasErrors() && (got.Key.Name == "" || got.Key.Kind == "") {
 		p.nameless = true
 	}
-}
-
-// listItems are the items of a Kubernetes List; nil where n is none.
-func listItems(n *yaml.Node) []*yaml.Node {
-	if n.Kind == yaml.DocumentNode && len(n.Content) > 0 {
-		n = n.Content[0]
-	}
-	var items *yaml.Node
-	list := false
-	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-		switch key, val := n.Content[i], n.Content[i+1]; key.Value {
-		case "kind":
-			list = val.Kind == yaml.ScalarNode && strings.HasSuffix(val.Value, "List")
-		case "items":
-			items = val
-		}
-	}
-	if !list || items == nil || items.Kind != yaml.SequenceNode {
-		return nil
-	}
-	return items.Content
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)

@@ -89,6 +89,7 @@ spec: {selector: {matchLabels: 1}, jwtRules: [{issuer: a}]}
 		"name":   {strings.Replace(good, "name: allow, ", "", 1), "a.yaml:3: error"},
 		"alias":  {"metadata: {annotations: {a: &version security.istio.io/v1, b: &kind AuthorizationPolicy}}\napiVersion: *version\nkind: *kind\n", "a.yaml:1: error"},
 		"merged": {"<<: [{kind: AuthorizationPolicy}]\napiVersion: v1\n", "a.yaml:2: error"},
+		"list":   {"kind: List\nitems: {<<: {kind: AuthorizationPolicy}}\n", "a.yaml:2: error: items: must be a list of objects"},
 		"loop":   {"&loop\n<<: [*loop, {kind: AuthorizationPolicy}]\n", "a.yaml:1: error"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,136 @@
+package file
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+)
+
+// maxLists is how many Lists one document may have, each counted as often as aliases lead to it: they may multiply.
+const maxLists = 1000
+
+// lists opens the Lists of one document, with all that aliases and merges put into them.
+type lists struct {
+	path   string
+	d      istioapi.Decoder
+	opened int
+	above  []*yaml.Node // the Lists around what is being read, from the outside in
+}
+
+// add decodes a document, or each item of a List.
+func (p *parsed) add(l *lists, n *yaml.Node) {
+	items, err := l.items(n)
+	switch {
+	case err != nil:
+		p.cannotOpen(l, n, err)
+	case items == nil:
+		p.decode(l.path, n, l.d)
+	default:
+		l.opened++
+		l.above = append(l.above, items)
+		for _, item := range items.Content {
+			p.add(l, item)
+		}
+		l.above = l.above[:len(l.above)-1]
+	}
+}
+
+// items are those of a Kubernetes List; nil where n is none.
+func (l *lists) items(n *yaml.Node) (*yaml.Node, error) {
+	kind, items := entry(n, "kind"), entry(n, "items")
+	if kind == nil || kind.Kind != yaml.ScalarNode || !strings.HasSuffix(kind.Value, "List") {
+		return nil, nil
+	}
+	switch {
+	case items == nil && kind.Value == "List":
+		return nil, fmt.Errorf("is missing; put the objects of the List there, or write them as documents of their own, with --- between them")
+	case items == nil:
+		return nil, nil // a kind of its own
+	case items.Kind == yaml.ScalarNode && items.ShortTag() == "!!null":
+		return &yaml.Node{Kind: yaml.SequenceNode}, nil
+	case items.Kind != yaml.SequenceNode:
+		return nil, fmt.Errorf(`must be a list of objects; put "- " before each of them`)
+	case slices.Contains(l.above, items):
+		return nil, fmt.Errorf("has the List itself in it, by an alias; write the objects out")
+	case l.opened >= maxLists:
+		return nil, fmt.Errorf("is a List beyond the %d that one document may have, as aliases count; write the objects as documents of their own", maxLists)
+	}
+	return items, nil
+}
+
+// cannotOpen notes a List that is not read: it may have had any object.
+func (p *parsed) cannotOpen(l *lists, n *yaml.Node, err error) {
+	if l.opened > maxLists {
+		return // one message is enough
+	}
+	if l.opened == maxLists {
+		l.opened++
+	}
+	line := n.Line // of an alias, where it stands
+	if n.Kind != yaml.AliasNode {
+		line = istioapi.LineOf(n, "items")
+	}
+	doc := document{node: n, problems: istioapi.Problems{{
+		Severity: istioapi.SeverityError, File: l.path, Line: line, Field: "items", Message: err.Error(),
+	}}}
+	p.docs = append(p.docs, doc)
+	p.nameless = true
+	p.hidden = p.hidden || hides(n, &doc)
+}
+
+// maxMerges bounds how deep merges are followed: they may lead back.
+const maxMerges = 20
+
+// entry is the value of a mapping's key, wherever aliases and merges have it from; nil: there is none.
+func entry(n *yaml.Node, key string) *yaml.Node { return find(n, key, maxMerges) }
+
+func find(n *yaml.Node, key string, depth int) *yaml.Node {
+	n = target(n)
+	if n == nil || n.Kind != yaml.MappingNode || depth == 0 {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return target(n.Content[i+1])
+		}
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Tag != "!!merge" {
+			continue
+		}
+		if found := merged(n.Content[i+1], key, depth-1); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// merged looks into a map that is merged, or into each of a list of them.
+func merged(n *yaml.Node, key string, depth int) *yaml.Node {
+	if n = target(n); n == nil || n.Kind != yaml.SequenceNode {
+		return find(n, key, depth)
+	}
+	for _, part := range n.Content {
+		if found := find(part, key, depth); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// target is what a document or an alias stands for.
+func target(n *yaml.Node) *yaml.Node {
+	switch {
+	case n == nil:
+		return nil
+	case n.Kind == yaml.DocumentNode && len(n.Content) > 0:
+		return target(n.Content[0])
+	case n.Kind == yaml.AliasNode:
+		return n.Alias
+	}
+	return n
+}
