@@ -226,6 +226,18 @@ func TestNodeLocality(t *testing.T) {
 	}
 }
 
+// TestDeepLocality holds that a label of too many parts is told, and has the agent start all the same.
+func TestDeepLocality(t *testing.T) {
+	var out bytes.Buffer
+	c := minimal()
+	c.Log = slog.New(slog.NewTextHandler(&out, nil))
+	c.Workload.Labels = map[string]string{"istio-locality": "eu.eu-1.a.rack-3"}
+	s, err := c.resolve()
+	require.NoError(t, err)
+	require.Equal(t, "eu/eu-1/a/rack-3", s.node.locality.String())
+	require.Contains(t, out.String(), `label=istio-locality error="\"eu/eu-1/a/rack-3\" has more than three parts: write region/zone/subzone`)
+}
+
 func TestRouterNode(t *testing.T) {
 	c := minimal()
 	c.Type = model.ProxyRouter

@@ -56,7 +56,7 @@ func (s *settings) locality() model.Locality {
 			if !strings.Contains(l, "/") {
 				l = strings.ReplaceAll(l, ".", "/")
 			}
-			return model.ParseLocality(l)
+			return s.checked(label, model.ParseLocality(l))
 		}
 	}
 	return model.Locality{
@@ -64,6 +64,14 @@ func (s *settings) locality() model.Locality {
 		Zone:    w.Labels["topology.kubernetes.io/zone"],
 		Subzone: w.Labels["topology.istio.io/subzone"],
 	}
+}
+
+// checked warns of a label that is no locality.
+func (s *settings) checked(label string, l model.Locality) model.Locality {
+	if err := l.Check(); err != nil {
+		s.log.Warn("a label of the workload has no locality", "label", label, "error", err)
+	}
+	return l
 }
 
 // metadata uses Istio's names. What is empty is left out.

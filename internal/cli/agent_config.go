@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -48,10 +47,10 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 		}
 	}
 	if f.locality != "" {
-		if strings.Count(f.locality, "/") > 2 {
-			return nil, usageError{fmt.Errorf("--locality %q has more than three parts: write region/zone/subzone, or less of it", f.locality)}
-		}
 		c.Workload.Locality = model.ParseLocality(f.locality)
+		if err := c.Workload.Locality.Check(); err != nil {
+			return nil, usageError{fmt.Errorf("--locality %w", err)}
+		}
 	}
 	c.Interception = model.Interception(f.interception)
 	if f.proxyConfig != "" {

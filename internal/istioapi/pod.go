@@ -24,7 +24,7 @@ func (d Decoder) Pod(o *corev1.Pod) (*model.Workload, Problems) {
 		Owner:          podOwner(o),
 		ServiceAccount: o.Spec.ServiceAccountName,
 		Node:           o.Spec.NodeName,
-		Locality:       locality("", o.Labels),
+		Locality:       c.labelLocality("metadata.labels", o.Labels),
 		Network:        o.Labels[labelNetwork],
 		NamedPorts:     c.containerPorts(&o.Spec),
 		HostNetwork:    o.Spec.HostNetwork,
@@ -40,7 +40,7 @@ func (d Decoder) Pod(o *corev1.Pod) (*model.Workload, Problems) {
 // Node decodes a Node.
 func (d Decoder) Node(o *corev1.Node) (*model.Node, Problems) {
 	c := d.start(model.KindNode, &o.ObjectMeta)
-	return &model.Node{Meta: c.meta, Locality: locality("", o.Labels)}, c.list
+	return &model.Node{Meta: c.meta, Locality: c.labelLocality("metadata.labels", o.Labels)}, c.list
 }
 
 func (c *conv) podIPs(o *corev1.Pod) []string {
@@ -106,18 +106,25 @@ func podDone(o *corev1.Pod) bool {
 	return o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed
 }
 
-// locality goes by an explicit "region/zone/subzone", then by labels.
-func locality(explicit string, labels map[string]string) model.Locality {
-	if explicit == "" {
-		explicit = labels[labelLocality]
-		if !strings.Contains(explicit, "/") {
-			explicit = strings.ReplaceAll(explicit, ".", "/") // labels cannot have slashes
-		}
+// labelLocality is where labels say that something runs.
+func (c *conv) labelLocality(at path, labels map[string]string) model.Locality {
+	said := labels[labelLocality]
+	if said == "" {
+		return model.Locality{Region: labels[model.LabelRegion], Zone: labels[model.LabelZone], Subzone: labels[model.LabelSubzone]}
 	}
-	if explicit != "" {
-		return model.ParseLocality(explicit)
+	if !strings.Contains(said, "/") {
+		said = strings.ReplaceAll(said, ".", "/") // labels cannot have slashes
 	}
-	return model.Locality{Region: labels[model.LabelRegion], Zone: labels[model.LabelZone], Subzone: labels[model.LabelSubzone]}
+	return c.locality(at.k(labelLocality), said)
+}
+
+// locality reads "region/zone/subzone". One of more parts is nowhere but where another says the very same.
+func (c *conv) locality(at path, said string) model.Locality {
+	l := model.ParseLocality(said)
+	if err := l.Check(); err != nil {
+		c.warnf(at, "%v", err)
+	}
+	return l
 }
 
 // podOwner is the name of what made a Pod: of a ReplicaSet's its Deployment, whose name the

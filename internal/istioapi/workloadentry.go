@@ -71,12 +71,11 @@ type endpointRules struct {
 func (c *conv) endpoint(at path, we *networking.WorkloadEntry, rules endpointRules) model.Endpoint {
 	c.labels(at.f("labels"), we.Labels)
 	c.endpointPorts(at, we, rules)
-	c.localityValue(at.f("locality"), we.Locality)
 	return model.Endpoint{
 		Address:        c.endpointAddress(at, we, rules),
 		Ports:          we.Ports,
 		Labels:         we.Labels,
-		Locality:       locality(we.Locality, we.Labels),
+		Locality:       c.endpointLocality(at, we),
 		Weight:         we.Weight,
 		Network:        cmpOr(we.Network, we.Labels[labelNetwork]),
 		Workload:       c.meta.Name,
@@ -135,9 +134,14 @@ func (c *conv) endpointPorts(at path, we *networking.WorkloadEntry, rules endpoi
 	}
 }
 
-// localityValue checks "region/zone/subzone".
-func (c *conv) localityValue(at path, s string) {
-	if s != "" && (strings.HasPrefix(s, "/") || strings.Contains(s, "//")) {
-		c.errorf(at, "%q has an empty part; write region/zone/subzone, or the first parts of it", s)
+// endpointLocality goes by what is said, and then by labels.
+func (c *conv) endpointLocality(at path, we *networking.WorkloadEntry) model.Locality {
+	s := we.Locality
+	if s == "" {
+		return c.labelLocality(at.f("labels"), we.Labels)
 	}
+	if strings.HasPrefix(s, "/") || strings.Contains(s, "//") {
+		c.errorf(at.f("locality"), "%q has an empty part; write region/zone/subzone, or the first parts of it", s)
+	}
+	return c.locality(at.f("locality"), s)
 }

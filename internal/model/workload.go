@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 )
@@ -10,7 +11,7 @@ type Locality struct {
 	Region, Zone, Subzone string
 }
 
-// ParseLocality reads "region/zone/subzone".
+// ParseLocality reads "region/zone/subzone". Like Istio it takes what is beyond three parts for the subzone's; see Check.
 func ParseLocality(s string) Locality {
 	p := strings.SplitN(s, "/", 3)
 	for len(p) < 3 {
@@ -22,6 +23,14 @@ func ParseLocality(s string) Locality {
 // String is "region/zone/subzone" without trailing empty parts.
 func (l Locality) String() string {
 	return strings.TrimRight(l.Region+"/"+l.Zone+"/"+l.Subzone, "/")
+}
+
+// Check tells what is wrong with a locality that somebody wrote.
+func (l Locality) Check() error {
+	if strings.Contains(l.Subzone, "/") {
+		return fmt.Errorf("%q has more than three parts: write region/zone/subzone, or less of it", l)
+	}
+	return nil
 }
 
 // Health of an endpoint, as far as the source knows it.
