@@ -216,6 +216,8 @@ func changedObjects(changes []store.Change) []telemetry.ChangedObject {
 			o.Operation = telemetry.Created
 		case c.New == nil:
 			o.Operation = telemetry.Deleted
+		default:
+			o.Moved = !model.SameAudience(c.Old, c.New)
 		}
 		if c.New != nil {
 			o.ResourceVersion = c.New.Metadata().ResourceVersion

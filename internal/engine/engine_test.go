@@ -294,3 +294,16 @@ func TestRekeyLooksAtTheProxiesConcerned(t *testing.T) {
 	require.Equal(t, "bank", <-moved)
 	require.Empty(t, moved)
 }
+
+// TestObjectsThatMoved: what was for other proxies before is told with the change.
+func TestObjectsThatMoved(t *testing.T) {
+	of := func(app string) model.Object {
+		return &model.AuthorizationPolicy{Selector: map[string]string{"app": app}}
+	}
+	got := changedObjects([]store.Change{
+		{New: of("web")}, {Old: of("web")}, {Old: of("web"), New: of("web")}, {Old: of("web"), New: of("api")},
+	})
+	for i, want := range []bool{false, false, false, true} {
+		require.Equal(t, want, got[i].Moved, i)
+	}
+}

@@ -142,7 +142,8 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 	}
 	if e.State != telemetry.Building {
 		e.distribute(x.living(x.Proxies.Distribution(&server.Question{
-			Revision: last.Revision, Object: key, Related: relation(snap, key), Shared: e.Change != nil && e.Change.ObjectCount > 1,
+			Revision: last.Revision, Object: key, Related: relation(snap, key), Concerns: x.audience(snap, o, &last),
+			Shared: e.Change != nil && e.Change.ObjectCount > 1,
 		})), ask)
 	}
 	return e, nil

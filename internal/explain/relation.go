@@ -47,7 +47,7 @@ func relation(snap *store.Snapshot, key model.Key) test {
 	case *model.Gateway:
 		return ofGateway(snap, o)
 	}
-	return nil
+	return ofAudience(o)
 }
 
 func configPath(key model.Key, kind string) []byte {

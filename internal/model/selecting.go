@@ -1,5 +1,10 @@
 package model
 
+import (
+	"maps"
+	"slices"
+)
+
 // Selecting is an object about workloads: those of its namespace or, if it is in the root
 // namespace, those of all. Which ones, Selectors tells: an object may name Gateways in place of labels.
 type Selecting interface {
@@ -9,4 +14,26 @@ type Selecting interface {
 	// ShapesOutbound tells whether the object counts for what workloads call, too, and not
 	// only for what they are called by. Then its labels tell outbound scopes apart.
 	ShapesOutbound() bool
+}
+
+// IsFor tells whether an object is for a proxy; root is the namespace of what is for all.
+func IsFor(o Selecting, p *Proxy, root string) bool {
+	ns := o.Metadata().Namespace
+	return (ns == p.Namespace || ns == root && !IsTargeted(o)) && Selects(o, p.Labels)
+}
+
+// SameAudience tells whether two forms of an object concern the same proxies.
+func SameAudience(a, b Object) bool {
+	switch a := a.(type) {
+	case *Sidecar:
+		b, ok := b.(*Sidecar)
+		return ok && maps.Equal(a.Selector, b.Selector)
+	case *PeerAuthentication:
+		b, ok := b.(*PeerAuthentication)
+		return ok && maps.Equal(a.Selector, b.Selector) && a.Disables() == b.Disables() // callers learn of that
+	case Selecting:
+		b, ok := b.(Selecting)
+		return ok && IsTargeted(a) == IsTargeted(b) && slices.EqualFunc(Selectors(a), Selectors(b), maps.Equal)
+	}
+	return true
 }

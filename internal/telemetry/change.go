@@ -26,6 +26,8 @@ type ChangedObject struct {
 	model.Key
 	Operation       Operation `json:"operation"`
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
+	// Moved: it was for other proxies before (model.SameAudience).
+	Moved bool `json:"moved,omitempty"`
 	// Observed is when the source saw the first event that is part of this change.
 	Observed time.Time `json:"observed,omitzero"`
 	// Committed is when the API server had it, where that is known.

@@ -12,7 +12,8 @@ type LastChange struct {
 	Revision        model.Revision
 	Operation       Operation
 	ResourceVersion string
-	// Observed and Committed are as in ChangedObject.
+	// Moved, Observed and Committed are as in ChangedObject.
+	Moved               bool
 	Observed, Committed time.Time
 }
 
@@ -31,6 +32,7 @@ type lastChange struct {
 	version             string
 	observed, committed int64 // nanoseconds since 1970; 0: not known
 	operation           Operation
+	moved               bool
 }
 
 type goneObject struct {
@@ -47,7 +49,7 @@ func (x *objectIndex) note(rev model.Revision, objects []ChangedObject, observed
 	}
 	for i := range objects {
 		o := &objects[i]
-		c := lastChange{rev: rev, version: o.ResourceVersion, operation: o.Operation, observed: nanos(o.Observed), committed: nanos(o.Committed)}
+		c := lastChange{rev: rev, version: o.ResourceVersion, operation: o.Operation, moved: o.Moved, observed: nanos(o.Observed), committed: nanos(o.Committed)}
 		if c.observed == 0 {
 			c.observed = nanos(observed)
 		}
@@ -84,5 +86,5 @@ func (l *ChangeLog) LastChange(k model.Key) (LastChange, bool) {
 	l.objects.mu.Lock()
 	defer l.objects.mu.Unlock()
 	c, ok := l.objects.last[k]
-	return LastChange{c.rev, c.operation, c.version, moment(c.observed), moment(c.committed)}, ok
+	return LastChange{c.rev, c.operation, c.version, c.moved, moment(c.observed), moment(c.committed)}, ok
 }

@@ -18,6 +18,7 @@ type Departed struct {
 	Since     time.Time      `json:"since"`
 	Settled   model.Revision `json:"settled"` // what it had
 
+	proxy  *model.Proxy
 	tables []string
 }
 
@@ -37,7 +38,7 @@ type departures struct {
 
 // add notes the end of a stream.
 func (d *departures) add(st *stream, now time.Time) {
-	p := &Departed{ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, IPs: st.proxy.IPs, Since: now}
+	p := &Departed{ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, IPs: st.proxy.IPs, Since: now, proxy: st.proxy}
 	st.mu.Lock()
 	if st.ledger != nil {
 		p.Settled = max(st.ledger.Settled(), st.account.before)
@@ -122,7 +123,7 @@ func (sv *survey) without(gone []Departed) []Whereabouts {
 	}
 	var out []Whereabouts
 	for _, p := range gone {
-		if p.Settled >= sv.Revision || !p.concerned(byName) {
+		if p.Settled >= sv.Revision || !sv.concernsAny(p.proxy) || !p.concerned(byName) {
 			continue
 		}
 		out = append(out, Whereabouts{ID: p.ID, Name: p.Name, Namespace: p.Namespace, Position: PositionDisconnected,

@@ -70,6 +70,8 @@ type Question struct {
 	// Related tells whether a resource is made of the object; nil: nobody knows. It is
 	// asked about tables that are newer than the revision, where nothing else tells.
 	Related func(resource.Type, *table.Entry) bool
+	// Concerns tells whether the object may shape what a proxy has of a type; nil: it may be any proxy and type.
+	Concerns func(*model.Proxy, resource.Type) bool
 	// Shared: the revision changed other objects too, whose refusals do not count.
 	Shared bool
 }

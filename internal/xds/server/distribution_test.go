@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +165,29 @@ func TestDistributionOfWhatCameBefore(t *testing.T) {
 		h.eventually("it has it", func() bool { return h.server.Distribution(about)[0].Position == PositionACKed })
 		nobody := &Question{Revision: 3, Related: func(resource.Type, *table.Entry) bool { return false }}
 		require.Equal(t, PositionNotConcerned, h.server.Distribution(nobody)[0].Position)
+	})
+}
+
+// TestDistributionOfPartOfABatch: what others of its batch did to proxies is no change of theirs, connected or gone.
+func TestDistributionOfPartOfABatch(t *testing.T) {
+	overEach(t, func(t *testing.T, on Transport) {
+		h := newHarness(t, on, Options{})
+		c := h.warm("")
+		rev := h.commit(endpoints("c1", "2"))
+		c.expect(resource.Endpoints, "c1")
+		concerned := func(name string, types ...resource.Type) *Question {
+			return &Question{Revision: rev, Shared: true, Concerns: func(p *model.Proxy, typ resource.Type) bool {
+				return p.Name == name && slices.Contains(types, typ)
+			}}
+		}
+		h.becomes(rev, "app-1", PositionBehind)
+		require.Equal(t, PositionBehind, h.server.Distribution(concerned("app-1", resource.Endpoints))[0].Position)
+		require.Equal(t, PositionNotConcerned, h.server.Distribution(concerned("app-1", resource.Listener))[0].Position)
+		require.Equal(t, PositionNotConcerned, h.server.Distribution(concerned("app-2", resource.Endpoints))[0].Position)
+		c.cancel()
+		h.becomes(rev, "app-1", PositionDisconnected)
+		require.Len(t, h.server.Distribution(concerned("app-1", resource.Endpoints)), 1)
+		require.Empty(t, h.server.Distribution(concerned("app-2", resource.Endpoints)))
 	})
 }
 

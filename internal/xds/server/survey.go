@@ -70,3 +70,18 @@ func (sv *survey) related(s *table.State, typ resource.Type, into map[string]boo
 		}
 	}
 }
+
+// concerns tells whether what was touched of a type may be the object's doing for a proxy.
+func (q *Question) concerns(p *model.Proxy, typ resource.Type) bool {
+	return q.Concerns == nil || q.Concerns(p, typ)
+}
+
+// concernsAny tells likewise of all types.
+func (q *Question) concernsAny(p *model.Proxy) bool {
+	for typ := range resource.NumTypes {
+		if q.concerns(p, typ) {
+			return true
+		}
+	}
+	return false
+}

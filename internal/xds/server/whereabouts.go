@@ -20,6 +20,9 @@ func (st *stream) whereabouts(sv *survey) (Whereabouts, bool) {
 		return Whereabouts{}, false
 	}
 	w := Whereabouts{ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, Position: PositionNotConcerned}
+	if !sv.concernsAny(st.proxy) {
+		return w, true
+	}
 	if reasons := st.refusals(sv); len(reasons) > 0 {
 		w.Position, w.Reasons = PositionRefused, reasons
 		return w, true
@@ -56,6 +59,9 @@ func (st *stream) standings(sv *survey) standings {
 		touched := sv.of(t)
 		sum.partly = sum.partly || touched.count == 0 && t.State().Opened() < sv.Revision && t.State().Revision >= sv.Revision
 		for typ := range resource.NumTypes {
+			if !sv.concerns(st.proxy, typ) {
+				continue
+			}
 			for name, superseded := range touched.names[typ] {
 				if asked++; asked > maxAsked {
 					sum.partly = true
@@ -104,6 +110,9 @@ func (st *stream) refusals(sv *survey) []Reason {
 	}
 	var out []Reason
 	for _, t := range st.ledger.Types() {
+		if !sv.concerns(st.proxy, t.Type) {
+			continue
+		}
 		for _, h := range t.Held {
 			if st.isAbout(sv, t.Type, &h) {
 				out = append(out, Reason{Cause: CauseRefused, Type: t.Type.String(), Names: []string{h.Name}, Text: h.Message})

@@ -1,0 +1,102 @@
+package explain
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// TestAudience: who is concerned by what selects workloads is told by its selector, whatever else was in its batch.
+func TestAudience(t *testing.T) {
+	proxies := map[string]*model.Proxy{
+		"web":  {Type: model.ProxySidecar, Namespace: "shop", Labels: map[string]string{"app": "web"}},
+		"api":  {Type: model.ProxySidecar, Namespace: "shop", Labels: map[string]string{"app": "api"}},
+		"bank": {Type: model.ProxySidecar, Namespace: "bank", Labels: map[string]string{"app": "web"}},
+		"edge": {Type: model.ProxyRouter, Namespace: "shop", Labels: map[string]string{"app": "web", model.LabelGatewayName: "edge"}},
+	}
+	const security, networking, web = "apiVersion: security.istio.io/v1\n", "apiVersion: networking.istio.io/v1\n", "selector: {matchLabels: {app: web}}"
+	meta := func(namespace string) string { return "metadata: {name: x, namespace: " + namespace + "}\n" }
+	for name, tc := range map[string]struct {
+		text  string
+		moved bool
+		want  map[string]string // by proxy: of which types
+	}{
+		"a policy":       {security + "kind: AuthorizationPolicy\n" + meta("shop") + "spec: {" + web + "}", false, map[string]string{"web": "all", "edge": "all"}},
+		"one that moved": {security + "kind: AuthorizationPolicy\n" + meta("shop") + "spec: {" + web + "}", true, map[string]string{"web": "all", "edge": "all", "api": "all", "bank": "all"}},
+		"of the root":    {security + "kind: RequestAuthentication\n" + meta("istio-system") + "spec: {" + web + "}", false, map[string]string{"web": "all", "edge": "all", "bank": "all"}},
+		"of a Gateway":   {security + "kind: AuthorizationPolicy\n" + meta("shop") + "spec: {targetRefs: [{group: gateway.networking.k8s.io, kind: Gateway, name: edge}]}", false, map[string]string{"edge": "all"}},
+		"of a namespace": {"apiVersion: telemetry.istio.io/v1\nkind: Telemetry\n" + meta("bank") + "spec: {accessLogging: [{disabled: true}]}", false, map[string]string{"bank": "all"}},
+		"STRICT":         {security + "kind: PeerAuthentication\n" + meta("shop") + "spec: {" + web + ", mtls: {mode: STRICT}}", false, map[string]string{"web": "all", "edge": "all"}},
+		"DISABLE":        {security + "kind: PeerAuthentication\n" + meta("shop") + "spec: {" + web + ", mtls: {mode: DISABLE}}", false, map[string]string{"web": "all", "edge": "all", "api": "CDS EDS", "bank": "CDS EDS"}},
+		"a Sidecar":      {networking + "kind: Sidecar\n" + meta("shop") + "spec: {workloadSelector: {labels: {app: web}}, egress: [{hosts: [./*]}]}", false, map[string]string{"web": "all"}},
+		"the root's":     {networking + "kind: Sidecar\n" + meta("istio-system") + "spec: {egress: [{hosts: [./*]}]}", false, map[string]string{"web": "all", "api": "all", "bank": "all"}},
+		"a ProxyConfig":  {"apiVersion: networking.istio.io/v1beta1\nkind: ProxyConfig\n" + meta("shop") + "spec: {concurrency: 1}", false, nil},
+		"of no selector": {reviews, false, map[string]string{"web": "all", "api": "all", "bank": "all", "edge": "all"}},
+		"a WasmPlugin":   {"apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\n" + meta("shop") + "spec: {" + web + ", url: file:///x.wasm}", false, map[string]string{"web": "all", "edge": "all"}},
+		"an EnvoyFilter": {"apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\n" + meta("bank") + "spec: {configPatches: [{applyTo: CLUSTER, patch: {operation: REMOVE}}]}", false, map[string]string{"bank": "all"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			o := decode(t, tc.text)
+			o.Metadata().ResourceVersion = "1"
+			key := o.Metadata().Key
+			rev := w.put(key, o)
+			w.begin(rev, telemetry.ChangedObject{Key: key, Operation: telemetry.Updated, ResourceVersion: "1", Moved: tc.moved})
+			w.log.Published(rev, 3, time.Now())
+			_, err := w.Object(key, Ask{Max: 9})
+			require.NoError(t, err)
+			got := map[string]string{}
+			for proxy, p := range proxies {
+				if types := concernedIn(w.asked.Concerns, p); types != "" {
+					got[proxy] = types
+				}
+			}
+			require.Equal(t, len(tc.want), len(got), got)
+			for proxy, types := range tc.want {
+				require.Equal(t, types, got[proxy], proxy)
+			}
+		})
+	}
+}
+
+// concernedIn are those in which a proxy is concerned.
+func concernedIn(concerns func(*model.Proxy, resource.Type) bool, p *model.Proxy) string {
+	out, n := "", 0
+	for typ := range resource.NumTypes {
+		if concerns == nil || concerns(p, typ) {
+			out, n = out+" "+typ.String(), n+1
+		}
+	}
+	if n == int(resource.NumTypes) {
+		return "all"
+	}
+	return map[bool]string{true: out[min(1, len(out)):]}[n > 0]
+}
+
+// TestPoliciesShapeListeners: what a proxy has that connects after a policy's last change.
+func TestPoliciesShapeListeners(t *testing.T) {
+	const meta = "metadata: {name: x, namespace: shop}\n"
+	for name, tc := range map[string]struct{ text, listener string }{
+		"AuthorizationPolicy":   {"apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\n" + meta + "spec: {}", "envoy.filters.http.rbac"},
+		"RequestAuthentication": {"apiVersion: security.istio.io/v1\nkind: RequestAuthentication\n" + meta + "spec: {jwtRules: [{issuer: a, jwksUri: \"https://a/\"}]}", "envoy.filters.http.jwt_authn"},
+		"WasmPlugin":            {"apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\n" + meta + "spec: {url: file:///x.wasm}", "extensions.istio.io/wasmplugin/shop.x"},
+	} {
+		o := decode(t, tc.text)
+		related := ofAudience(o)
+		require.True(t, related(resource.Listener, entryOf(resource.Listener, "virtualInbound", tc.listener)), name)
+		require.False(t, related(resource.Listener, entryOf(resource.Listener, "virtualInbound", "envoy.filters.http.router")), name)
+		require.False(t, related(resource.Cluster, entryOf(resource.Cluster, "c", tc.listener)), name)
+	}
+}
+
+func entryOf(typ resource.Type, name, text string) *table.Entry {
+	tab := table.New("t")
+	tab.Commit(1, []table.Update{{Type: typ, Name: name, Resource: resource.EncodeBytes(typ, name, []byte(text))}})
+	return tab.State().Get(typ, name)
+}
