@@ -103,8 +103,8 @@ Moonsail is, its process is paused where the pid is given ('make bench-istiod').
 
 --source kube writes the mesh into a Kubernetes API server instead ('make kube' starts one;
 see --kubeconfig), in namespaces of its own, which are deleted in the end; the control plane
-under test reads it from there. Growth needs several meshes at a time and is left out. The
-scenarios expedia and airbnb are for this source alone. In expedia real controllers roll out
+under test reads it from there, and the floor hears of as much from it. Growth has one mesh there,
+which grows. Expedia and airbnb are for this source alone. In expedia real controllers roll out
 Deployments of hundreds of pods (--rollout), and each pod that goes is followed until no proxy
 knows it any more. In airbnb some of 50 Deployments restarts and some route changes by the clock.
 Both are measured under each of several settings of the control plane's PILOT_ switches, in turn
