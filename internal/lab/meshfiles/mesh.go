@@ -109,15 +109,7 @@ func (m *Mesh) Connections(service string) uint32 { return m.rules[service] }
 func (m *Mesh) write() error {
 	var g errgroup.Group
 	g.SetLimit(atOnce)
-	put := func(name, content string) {
-		g.Go(func() error {
-			commit, err := m.place.Stage(name, content)
-			if err == nil {
-				err = commit()
-			}
-			return err
-		})
-	}
+	put := func(name, content string) { g.Go(func() error { return m.put(name, content) }) }
 	for i := range m.Services {
 		name := m.Service(i)
 		if m.endpoints[name] != nil {
@@ -140,6 +132,14 @@ func (m *Mesh) write() error {
 		}
 	}
 	return g.Wait()
+}
+
+func (m *Mesh) put(name, content string) error {
+	commit, err := m.place.Stage(name, content)
+	if err == nil {
+		err = commit()
+	}
+	return err
 }
 
 func team(i int) string { return fmt.Sprintf("team-%02d", i%teams) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -105,6 +106,41 @@ func TestStormWants(t *testing.T) {
 		}
 		require.Equal(t, 1, accepted)
 	}
+}
+
+// A storm's twin is of as many services and endpoints, changes as the mesh does, and leaves nothing.
+func TestStormTwin(t *testing.T) {
+	m, dir := newMesh(t, Shape{Services: 3, Proxies: 7, Bystanders: 2})
+	glob := func(pattern string) []string {
+		files, err := filepath.Glob(filepath.Join(dir.dir, pattern))
+		require.NoError(t, err)
+		return files
+	}
+	files := glob("*")
+	twin, err := m.StormTwin()
+	require.NoError(t, err)
+	twins := glob("aside-*.yaml")
+	require.Len(t, twins, 3, "no routes, no Sidecars")
+	read := func(path string) string {
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		return string(b)
+	}
+	endpoints := func(path string) int { return strings.Count(read(path), "addresses:") }
+	for i, path := range twins {
+		checkFile(t, path)
+		require.NotContains(t, read(path), "namespace: mesh")
+		require.Equal(t, endpoints(filepath.Join(dir.dir, m.Service(i)+".yaml")), endpoints(path))
+		own, before := read(filepath.Join(dir.dir, m.Service(i)+".yaml")), read(path)
+		change, err := twin.ReplaceEndpoint(i)
+		require.NoError(t, err)
+		require.NoError(t, change.Apply())
+		require.NotEqual(t, before, read(path))
+		require.Len(t, twin.endpoints[m.Service(i)], endpoints(path))
+		require.Equal(t, own, read(filepath.Join(dir.dir, m.Service(i)+".yaml")), "the mesh stays as it is")
+	}
+	require.NoError(t, twin.RemoveServices())
+	require.Equal(t, files, glob("*"))
 }
 
 func TestDirectoryMustBeEmpty(t *testing.T) {

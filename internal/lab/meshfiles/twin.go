@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Aside is a namespace without proxies. What is there is exported to nowhere else, so that no proxy
@@ -43,6 +45,56 @@ func (m *Mesh) RemovedServiceTwin() Twin {
 
 // RuleTwin adds a DestinationRule.
 func (m *Mesh) RuleTwin() Twin { return Twin{"", aside(ruleYAML(m.Service(0), 1))} }
+
+// StormTwin writes as many services with as many endpoints each into Aside: the changes of their endpoints are
+// the twins of those of m's. RemoveServices takes them away; where it fails halfway, the place's Clear does.
+func (m *Mesh) StormTwin() (*Mesh, error) {
+	t := &Mesh{Shape: m.Shape, place: asidePlace{m.place}, endpoints: map[string][]netip.Addr{}, fresh: stormFresh}
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for i := range t.Services {
+		name := t.Service(i)
+		for range m.endpoints[name] {
+			t.endpoints[name] = append(t.endpoints[name], t.freshIP())
+		}
+		content := t.serviceYAML(name)
+		g.Go(func() error { return t.put(serviceFile(name), content) })
+	}
+	return t, g.Wait()
+}
+
+// stormFresh is where addresses of a storm's twins begin: no mesh has had that many.
+const stormFresh = 1 << 23
+
+// RemoveServices removes all services that have endpoints.
+func (m *Mesh) RemoveServices() error {
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for name := range m.endpoints {
+		g.Go(func() error {
+			commit, err := m.place.Remove(serviceFile(name))
+			if err == nil {
+				err = commit()
+			}
+			return err
+		})
+	}
+	clear(m.endpoints)
+	return g.Wait()
+}
+
+// asidePlace has files of a mesh's namespace be in Aside, beside those of the mesh itself. Clear removes both.
+type asidePlace struct{ Place }
+
+// Stage implements Place.
+func (p asidePlace) Stage(name, content string) (commit func() error, err error) {
+	return p.Place.Stage(Aside+"-"+name, aside(content))
+}
+
+// Remove implements Place.
+func (p asidePlace) Remove(name string) (commit func() error, err error) {
+	return p.Place.Remove(Aside + "-" + name)
+}
 
 // aside has documents of the mesh's namespace be in Aside, where they stay.
 func aside(text string) string {

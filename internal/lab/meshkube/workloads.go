@@ -78,25 +78,37 @@ func (c *Cluster) WatchSlices(ctx context.Context, namespace string, seen func(S
 		return err
 	}
 	defer w.Stop()
-	defer context.AfterFunc(ctx, w.Stop)()
-	for e := range w.ResultChan() {
-		object, ok := e.Object.(*discoveryv1.EndpointSlice)
-		switch {
-		case e.Type == watch.Error:
-			return fmt.Errorf("EndpointSlices: %w", apierrors.FromObject(e.Object))
-		case !ok:
-		case e.Type == watch.Deleted:
-			s := sliceOf(object)
+	for {
+		kind, object, err := nextSlice(ctx, w)
+		if err != nil {
+			return err
+		}
+		s := sliceOf(object)
+		if kind == watch.Deleted {
 			s.Ready = nil
-			seen(s)
-		default:
-			seen(sliceOf(object))
+		}
+		seen(s)
+	}
+}
+
+// nextSlice waits for what a watch of EndpointSlices tells next: an error where it, or ctx, ends.
+func nextSlice(ctx context.Context, w watch.Interface) (watch.EventType, *discoveryv1.EndpointSlice, error) {
+	for {
+		select {
+		case e, open := <-w.ResultChan():
+			object, ok := e.Object.(*discoveryv1.EndpointSlice)
+			switch {
+			case !open:
+				return "", nil, errors.New("the API server has ended the watch of EndpointSlices")
+			case e.Type == watch.Error:
+				return "", nil, fmt.Errorf("EndpointSlices: %w", apierrors.FromObject(e.Object))
+			case ok:
+				return e.Type, object, nil
+			}
+		case <-ctx.Done():
+			return "", nil, ctx.Err()
 		}
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return errors.New("the API server has ended the watch of EndpointSlices")
 }
 
 // sliceOf reads conditions as discovery/v1 defines them: ready unless it says otherwise.

@@ -43,13 +43,16 @@ func locks(ctx context.Context, o *Options, dir string) (*Result, error) {
 
 // lockedStorm makes a storm between two looks at the profiles.
 func (s *session) lockedStorm(ctx context.Context) (*Result, error) {
+	measure, err := s.prepareStorm(stormOrder(0, s.opts.StormEvents, s.mesh.Services))
+	if err != nil {
+		return nil, err
+	}
 	before, err := s.contention(ctx)
 	if err != nil {
 		return nil, err
 	}
 	begun := time.Now()
-	services := stormOrder(0, s.opts.StormEvents, s.mesh.Services)
-	sample, err := s.cp.measure(ctx, s.mesh.StormWants(services), func() error { return s.stormMesh(ctx, services) })
+	sample, err := measure(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func (o *Options) expect(s *Scenario, mesh meshfiles.Shape) float64 {
 	each := 0.1 + 0.001*float64(mesh.Proxies)
 	switch s.Name {
 	case "storm", "locks":
-		return 10*each + float64(o.StormEvents)/500
+		return 10*each + float64(o.StormEvents)/o.stormSpeed()
 	case "churn":
 		return each * float64(o.ChurnEvents)
 	case "memory":
@@ -59,6 +59,14 @@ func (o *Options) expect(s *Scenario, mesh meshfiles.Shape) float64 {
 		return n
 	}
 	return 5*each + each*float64(o.Rounds)
+}
+
+// stormSpeed is how many events of a storm are over in a second, all its repeats told.
+func (o *Options) stormSpeed() float64 {
+	if o.Source == SourceKube { // which takes them one by one, and the floor's as well
+		return 50
+	}
+	return 500
 }
 
 // over notes that a scenario is over.

@@ -177,6 +177,7 @@ func (s *session) connect(ctx context.Context, beside bool) error {
 	if s.floor, err = startFloor(ctx, s.opts.Binary, s.dir, s.cp.tape, s.ids); err != nil {
 		return err
 	}
+	s.floor.cheap = s.place.cluster != nil
 	s.floor.fleet.Start(ctx)
 	side, err := s.herd(ctx, &s.floor.subject, s.floor.fleet.Open)
 	if err != nil {

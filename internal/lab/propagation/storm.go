@@ -10,6 +10,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/lab/child"
 	"github.com/moonsail/moonsail/internal/lab/fleet"
+	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 )
 
 // The storm.
@@ -20,40 +21,75 @@ const (
 	stormBytes    = 450 // of the floor's resources: those of small endpoints
 )
 
-// storm changes endpoints as fast as files can be renamed, and measures until every
-// proxy has the final state of every service; in turn with the floor, which gets as many
-// events in as many files.
+// storm changes endpoints as fast as the source takes it, and measures until every proxy has the final
+// state of every service; in turn with the floor, which gets as many events in as many files: at once, or, where
+// the source is an API server, when that has told of their twins.
+//
+// What is in the time is alike on both sides. Of files: each is written and renamed, for ours and for the floor.
+// Of an API server: all is prepared before (parsed, and the floor's files written). Then as many writers
+// make as many requests for objects of the same size, in the same order; the control plane hears of them by its watch, and
+// the floor by the lab's, which renames a file for each. Only the control plane reads the twins, too, while the floor's
+// storm goes on, as it reads all there is: the result's note says for how much CPU time.
 func storm(ctx context.Context, s *session) (*Result, error) {
+	before := s.cp.memory().RSS // as it is without twins
+	twin, err := s.newStormTwin(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var cp, base []Sample
+	var reads []float64
 	var idle, peak int64
 	for n := range stormRepeats {
 		services := stormOrder(n, s.opts.StormEvents, s.mesh.Services)
-		before := s.cp.memory().RSS
-		if s.cp.pid != 0 {
-			child.ResetPeak(s.cp.pid)
+		if n > 0 {
+			before = s.cp.memory().RSS
 		}
-		sample, err := s.cp.measure(ctx, s.mesh.StormWants(services), func() error { return s.stormMesh(ctx, services) })
+		sample, after, err := s.meshStorm(ctx, services)
 		if err != nil {
 			return nil, err
 		}
-		if after := s.cp.memory().Peak; idle == 0 || ratio(float64(after), float64(before)) > ratio(float64(peak), float64(idle)) {
+		if idle == 0 || ratio(float64(after), float64(before)) > ratio(float64(peak), float64(idle)) {
 			idle, peak = before, after
 		}
-		wants := s.floor.stormWants(services)
-		beside, err := s.floor.measure(ctx, wants, func() error { return s.floor.storm(ctx, services) })
+		beside, read, err := s.floorStorm(ctx, twin, services)
 		if err != nil {
 			return nil, err
 		}
-		cp, base = append(cp, sample), append(base, beside)
+		cp, base, reads = append(cp, sample), append(base, beside), append(reads, read)
 	}
 	floorSide := sideOf(base)
 	r := &Result{Subject: sideOf(cp), Floor: &floorSide, Note: fmt.Sprintf("%d events over %d services, %d times", s.opts.StormEvents, s.mesh.Services, stormRepeats)}
+	if twin != nil {
+		r.Note += fmt.Sprintf("; the floor hears of each from the API server, while the control plane reads the same for %.0f ms of CPU", Median(reads))
+	}
 	r.Subject.IdleRSS, r.Subject.PeakRSS = idle, peak
 	r.barOver("final state at every proxy / floor", last, base, stormLimit)
 	if idle > 0 {
 		r.bar("peak RSS / idle", ratio(float64(peak), float64(idle)), stormRSSLimit, "x")
 	}
-	return r, nil
+	return r, s.endStormTwin(ctx, twin)
+}
+
+// meshStorm is the control plane's storm; peak is its memory's in that time.
+func (s *session) meshStorm(ctx context.Context, services []int) (sample Sample, peak int64, err error) {
+	measure, err := s.prepareStorm(services)
+	if err != nil {
+		return sample, 0, err
+	}
+	if s.cp.pid != 0 {
+		child.ResetPeak(s.cp.pid)
+	}
+	sample, err = measure(ctx)
+	return sample, s.cp.memory().Peak, err
+}
+
+// prepareStorm prepares the control plane's storm; measure makes it happen.
+func (s *session) prepareStorm(services []int) (measure func(context.Context) (Sample, error), err error) {
+	wants := s.mesh.StormWants(services) // before its changes are prepared
+	apply, err := s.place.storm(s.mesh, services)
+	return func(ctx context.Context) (Sample, error) {
+		return s.cp.measure(ctx, wants, func() error { return apply(ctx) })
+	}, err
 }
 
 // stormOrder is which service changes when.
@@ -66,11 +102,48 @@ func stormOrder(seed, events, services int) []int {
 	return out
 }
 
-// stormMesh makes the storm with as many writers as the place is good for. The changes of
-// one service are one writer's, as they must stay in their order.
-func (s *session) stormMesh(ctx context.Context, services []int) error {
+// stormEvent is a change of a service that is ready to happen.
+type stormEvent struct {
+	service int
+	apply   func() error
+}
+
+// storm prepares a storm of a mesh's endpoints and returns what makes it happen. In a directory the next file of
+// a service can be prepared only when the last has been renamed: nothing is prepared there.
+func (p *place) storm(m *meshfiles.Mesh, services []int) (func(context.Context) error, error) {
+	if p.writers == 0 {
+		return func(ctx context.Context) error { return replaceEach(ctx, m, services) }, nil
+	}
+	var events []stormEvent
+	for _, i := range services {
+		c, err := m.ReplaceEndpoint(i)
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, stormEvent{i, c.Apply})
+	}
+	return func(ctx context.Context) error { return p.write(ctx, events) }, nil
+}
+
+// replaceEach makes a storm of files, in one go after the other.
+func replaceEach(ctx context.Context, m *meshfiles.Mesh, services []int) error {
+	for _, i := range services {
+		c, err := m.ReplaceEndpoint(i)
+		if err == nil {
+			err = errors.Join(c.Apply(), ctx.Err())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write makes a storm with as many writers as the place is good for. The changes of one service are one
+// writer's, as they must stay in their order.
+func (p *place) write(ctx context.Context, events []stormEvent) error {
 	group, ctx := errgroup.WithContext(ctx)
-	writers := make([]chan func() error, s.place.writers)
+	writers := make([]chan func() error, p.writers)
 	for i := range writers {
 		writers[i] = make(chan func() error)
 		group.Go(func() error { return applyAll(writers[i]) })
@@ -81,32 +154,16 @@ func (s *session) stormMesh(ctx context.Context, services []int) error {
 				close(w)
 			}
 		}()
-		for _, i := range services {
-			c, err := s.mesh.ReplaceEndpoint(i)
-			if err == nil {
-				err = hand(ctx, writers, i, c.Apply)
-			}
-			if err != nil {
-				return err
+		for _, e := range events {
+			select {
+			case writers[e.service%len(writers)] <- e.apply:
+			case <-ctx.Done():
+				return ctx.Err()
 			}
 		}
 		return nil
 	})
 	return group.Wait()
-}
-
-// hand gives a change of a service to its writer. Without writers it happens at once: a
-// directory's file must be renamed before the next is written.
-func hand(ctx context.Context, writers []chan func() error, service int, apply func() error) error {
-	if len(writers) == 0 {
-		return errors.Join(apply(), ctx.Err())
-	}
-	select {
-	case writers[service%len(writers)] <- apply:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 func applyAll(list <-chan func() error) error {

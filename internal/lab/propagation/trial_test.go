@@ -11,8 +11,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/moonsail/moonsail/internal/lab/child"
+	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 	"github.com/moonsail/moonsail/internal/lab/propagation"
 	"github.com/moonsail/moonsail/test/kubetest"
 	"github.com/moonsail/moonsail/test/labtest"
@@ -150,19 +153,44 @@ func TestTrialInterrupted(t *testing.T) {
 }
 
 // TestGrowthInAnAPIServer: it holds one mesh, which grows; final states are right at each size, and
-// the floor of single changes hears of their twins.
+// the floor hears of twins of single changes, and of each event of a storm.
 func TestGrowthInAnAPIServer(t *testing.T) {
 	o := trial(t, "growth")
-	o.Scenarios, o.Growth, o.GrowthProxy = []string{"new-service", "growth"}, []int{6, 12, 20_000}, 4
+	o.Scenarios, o.StormEvents = []string{"new-service", "storm", "growth"}, 40
+	o.Growth, o.GrowthProxy = []int{6, 12, 20_000}, 4
+	twins := countTwins(t)
 	r, err := propagation.Run(t.Context(), o)
 	require.NoError(t, err)
-	require.Len(t, r.Results, 2)
+	require.Len(t, r.Results, 3)
 	require.Zero(t, r.Wrong(), "%+v", r.Results)
-	g := r.Results[1]
+	require.Equal(t, 3*40, twins(), "as many twins as events, three times")
+	require.Contains(t, r.Results[1].Note, "the floor hears of each from the API server")
+	g := r.Results[2]
 	require.Len(t, g.Series, 2, "20,000 services are too many")
 	require.Equal(t, []int{6, 12}, []int{g.Series[0].Services, g.Series[1].Services})
 	require.Equal(t, 12, g.Mesh.Services)
 	require.Equal(t, 2*4, g.State.Proxies)
 	require.Contains(t, g.Note, "one after the other")
 	require.Empty(t, labtest.LeftOver(t))
+}
+
+// countTwins counts what is changed of EndpointSlices aside, until it is asked how many.
+func countTwins(t *testing.T) (changed func() int) {
+	t.Helper()
+	w, err := kubetest.Shared(t).Client.DiscoveryV1().EndpointSlices(meshfiles.Aside).Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	count := make(chan int, 1)
+	go func() {
+		n := 0
+		for e := range w.ResultChan() {
+			if e.Type == watch.Modified {
+				n++
+			}
+		}
+		count <- n
+	}()
+	return func() int {
+		w.Stop()
+		return <-count
+	}
 }
