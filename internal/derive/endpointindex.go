@@ -67,7 +67,6 @@ func newEndpointIndex() *endpointIndex {
 func (x *endpointIndex) touch(s *model.Service, touched *touched) {
 	touched.facts.add(endpointsFact(s.Hostname))
 	x.indexAddresses(keyOf(s), s, touched)
-	touched.endpoints[keyOf(s)] = struct{}{}
 	x.sets[keyOf(s)] = &endpointSet{service: s, compute: func() []*model.Endpoint { return x.compute(s) }}
 }
 
@@ -85,6 +84,7 @@ func (x *endpointIndex) addService(s *model.Service, touched *touched) {
 	x.leaving.listInline(s)
 	x.countInline(s, 1)
 	x.touch(s, touched)
+	touched.members[keyOf(s)] = struct{}{}
 }
 
 func (x *endpointIndex) removeService(s *model.Service, touched *touched) {
@@ -99,7 +99,7 @@ func (x *endpointIndex) removeService(s *model.Service, touched *touched) {
 	}
 	x.indexAddresses(keyOf(s), nil, touched)
 	delete(x.sets, keyOf(s))
-	touched.endpoints[keyOf(s)] = struct{}{}
+	touched.members[keyOf(s)] = struct{}{}
 	touched.facts.add(endpointsFact(s.Hostname))
 }
 
@@ -109,14 +109,26 @@ func (x *endpointIndex) replaceSlice(old, now *model.EndpointSlice, touched *tou
 		x.countPods(old, -1)
 		x.leaving.unlist(old.Key, addressesOfSlice(old))
 		x.nodes.countSlice(old, -1)
-		x.touchKube(name{old.Namespace, old.Service}, touched)
+		x.touchListed(old, samePods(old, now), touched)
 	}
 	if now != nil {
 		insert(x.slices, name{now.Namespace, now.Service}, now.Key, now)
 		x.countPods(now, 1)
 		x.leaving.list(now.Key, addressesOfSlice(now), now)
 		x.nodes.countSlice(now, 1)
-		x.touchKube(name{now.Namespace, now.Service}, touched)
+		x.touchListed(now, samePods(old, now), touched)
+	}
+}
+
+// touchListed touches the service of a slice.
+func (x *endpointIndex) touchListed(slice *model.EndpointSlice, samePods bool, touched *touched) {
+	s := x.kube[name{slice.Namespace, slice.Service}]
+	if s == nil {
+		return
+	}
+	x.touch(s, touched)
+	if !samePods {
+		touched.members[keyOf(s)] = struct{}{}
 	}
 }
 
@@ -177,8 +189,8 @@ func (x *endpointIndex) countEntry(w *model.Workload, by int) {
 	}
 }
 
-// touchServices touches the services that a workload belonged to, or does now. Where its
-// endpoints are the same, only who their workloads are is looked at again.
+// touchServices touches the services that a workload belonged to, or does now: those whose endpoints
+// may differ, and those whose workloads may be others.
 func (x *endpointIndex) touchServices(old, now *model.Workload, touched *touched) {
 	for _, w := range []*model.Workload{old, now} {
 		if w == nil {
@@ -187,8 +199,9 @@ func (x *endpointIndex) touchServices(old, now *model.Workload, touched *touched
 		for _, s := range x.servicesWith(w) {
 			if x.matters(s, old, now) {
 				x.touch(s, touched)
-			} else if !sameMember(old, now) {
-				touched.endpoints[keyOf(s)] = struct{}{}
+			}
+			if !sameMember(old, now) {
+				touched.members[keyOf(s)] = struct{}{}
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package derive
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -81,4 +82,30 @@ func podsFrom(i, n int) *model.EndpointSlice {
 		out.Members = append(out.Members, model.SliceEndpoint{Addresses: []string{fmt.Sprintf("10.4.%d.%d", at/256, at%256)}, Ready: true, Pod: fmt.Sprintf("web-%d", at)})
 	}
 	return out
+}
+
+// BenchmarkSlice takes a slice of a service of 500 Pods in which one gets ready, or is replaced by another that
+// is known, and lists the service's endpoints.
+func BenchmarkSlice(b *testing.B) {
+	for name, change := range map[string]func(*model.SliceEndpoint){
+		"ready":    func(m *model.SliceEndpoint) { m.Ready = false },
+		"replaced": func(m *model.SliceEndpoint) { m.Pod = "web-1" },
+	} {
+		b.Run(name, func(b *testing.B) {
+			x, s, _ := webService()
+			old := podsFrom(0, 100)
+			now := *old
+			now.Members = slices.Clone(old.Members)
+			change(&now.Members[50])
+			from, to := old, &now
+			b.ReportAllocs()
+			for b.Loop() {
+				touched := newTouched()
+				x.replaceSlice(from, to, touched)
+				x.settle(touched)
+				x.set(s).get()
+				from, to = to, from
+			}
+		})
+	}
 }

@@ -142,10 +142,16 @@ func (x *endpointIndex) encryptAll(list []model.Endpoint) []model.Endpoint {
 	return out
 }
 
-// settle finds out whose identities differ after a batch: those of the services that it
-// touched.
+// samePods tells whether two versions of a slice list the same Pods, and so count the same for its service's
+// identities: most of what happens to endpoints is that they get ready, or cease to be.
+func samePods(old, now *model.EndpointSlice) bool {
+	return old != nil && now != nil && old.Service == now.Service && old.PodsListed == now.PodsListed &&
+		slices.EqualFunc(old.Members, now.Members, func(a, b model.SliceEndpoint) bool { return a.Pod == b.Pod })
+}
+
+// settle finds out whose identities differ after a batch: of those services of which it may be so.
 func (x *endpointIndex) settle(touched *touched) {
-	for k := range touched.endpoints {
+	for k := range touched.members {
 		now := nobody
 		if s := x.sets[k]; s != nil && x.speaking > 0 {
 			now = x.identify(s.service)

@@ -1,6 +1,7 @@
 package derive
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,6 +43,42 @@ func TestIdentitiesFollowPods(t *testing.T) {
 			step(&next, &ended)
 			step(&ended, nil)
 			require.Equal(t, &identities{accounts: []account{{"shop", "web"}}, some: true, all: true}, step(nil, pods[0]))
+		})
+	}
+}
+
+// TestIdentitiesFollowSlices: likewise, whatever changes of a slice. It counts for those whom the service does not select.
+func TestIdentitiesFollowSlices(t *testing.T) {
+	all := &identities{accounts: []account{{"shop", "web"}}, some: true, all: true}
+	for name, c := range map[string]struct {
+		change func(*model.EndpointSlice)
+		want   *identities
+	}{
+		"one gets ready":        {func(s *model.EndpointSlice) { s.Members[0].Ready = false }, all},
+		"one is no Pod":         {func(s *model.EndpointSlice) { s.Members[0].Pod = "" }, &identities{accounts: all.accounts, some: true}},
+		"one more":              {func(s *model.EndpointSlice) { s.Members = append(s.Members, model.SliceEndpoint{}) }, &identities{accounts: all.accounts, some: true}},
+		"one that is not known": {func(s *model.EndpointSlice) { s.Members[0].Pod = "unknown" }, &identities{accounts: all.accounts, some: true}},
+		"known soon":            {func(s *model.EndpointSlice) { s.Members[0].Pod, s.PodsListed = "unknown", true }, all},
+		"another service's":     {func(s *model.EndpointSlice) { s.Service = "db" }, all},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x, s, _ := webService()
+			first := podsFrom(0, 100)
+			next := *first
+			next.Members = slices.Clone(first.Members)
+			c.change(&next)
+			listed := next
+			listed.PodsListed = true
+			for _, step := range [][2]*model.EndpointSlice{{first, &next}, {&next, &listed}, {&listed, nil}, {nil, &next}, {&next, first}} {
+				touched := newTouched()
+				x.replaceSlice(step[0], step[1], touched)
+				x.settle(touched)
+				require.Equal(t, x.identify(s), x.identities[keyOf(s)])
+				if step[1] == &next {
+					require.Equal(t, c.want, x.identities[keyOf(s)])
+				}
+			}
+			require.Equal(t, all, x.identities[keyOf(s)])
 		})
 	}
 }

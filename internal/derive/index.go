@@ -123,10 +123,10 @@ type touched struct {
 	routes   []*model.VirtualService // likewise
 	bound    []*model.VirtualService // likewise, of gateways
 	sidecars map[string]bool         // namespaces in which the selection of Sidecars may differ
-	// endpoints are the services whose endpoints may differ.
-	endpoints map[serviceKey]struct{}
-	labels    bool // which labels matter may differ
-	mesh      bool // the mesh's configuration differs
+	// members are the services whose identities may differ.
+	members map[serviceKey]struct{}
+	labels  bool // which labels matter may differ
+	mesh    bool // the mesh's configuration differs
 	// addresses at which other services than before have an endpoint, by namespace
 	addresses map[name]bool
 	pods      map[name]bool // that are in another locality than before
@@ -134,7 +134,7 @@ type touched struct {
 
 func newTouched() *touched {
 	return &touched{
-		facts: factSet{}, sidecars: map[string]bool{}, endpoints: map[serviceKey]struct{}{},
+		facts: factSet{}, sidecars: map[string]bool{}, members: map[serviceKey]struct{}{},
 		addresses: map[name]bool{}, pods: map[name]bool{},
 	}
 }

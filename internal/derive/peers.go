@@ -54,6 +54,7 @@ func (x *Index) touchEndpoints(ns string, touched *touched) {
 		for _, s := range list {
 			if s.Namespace == ns || ns == x.mesh.RootNamespace {
 				x.endpoints.touch(s, touched)
+				touched.members[keyOf(s)] = struct{}{}
 			}
 		}
 	}
