@@ -267,9 +267,7 @@ func (s *scope) markRouter(x *Index) {
 
 // deriveRouter derives virtual hosts, and then the route configurations that have them.
 func (s *scope) deriveRouter(x *Index) {
-	for _, u := range s.takeDirty(unitGatewayHost) {
-		s.run(x, u, func(r *reader) { s.deriveGatewayHost(r, u) })
-	}
+	s.each(x, unitGatewayHost, func(r *reader, u unit) { s.deriveGatewayHost(r, u) })
 	for _, u := range s.takeDirty(unitRouteConfig) {
 		s.deriveRouteConfig(u.name)
 	}

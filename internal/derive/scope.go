@@ -41,20 +41,10 @@ type ScopeKey struct {
 
 // String names a scope for people: "outbound/shop", with what else tells it apart.
 func (k ScopeKey) String() string {
-	direction := "outbound"
-	switch {
-	case k.Type == model.ProxyRouter && !k.Names:
-		direction = "router"
-	case k.Names && k.Inbound:
+	if k.Names && k.Inbound {
 		return "nothing"
-	case k.Names:
-		direction = "names"
-	case k.Extensions:
-		direction = "extensions"
-	case k.Inbound:
-		direction = "inbound"
 	}
-	parts := []string{direction, k.Namespace}
+	parts := []string{k.direction(), k.Namespace}
 	if k.Sidecar.Name != "" {
 		parts = append(parts, "sidecar="+k.Sidecar.Namespace+"."+k.Sidecar.Name)
 	}
@@ -63,43 +53,50 @@ func (k ScopeKey) String() string {
 			parts = append(parts, p)
 		}
 	}
-	if k.Families != model.IPv4 {
-		parts = append(parts, k.Families.String())
-	}
-	if k.Account != "" {
-		parts = append(parts, "account="+k.Account)
-	}
-	if k.Identity {
-		parts = append(parts, "identity")
-	}
-	if k.Modules {
-		parts = append(parts, "modules")
-	}
-	if k.Uncounted {
-		parts = append(parts, "uncounted")
-	}
-	if k.AnyWorker {
-		parts = append(parts, "any-worker")
-	}
-	if k.Unprivileged {
-		parts = append(parts, "unprivileged")
-	}
-	if k.Headers.Said {
-		parts = append(parts, k.Headers.String())
-	}
-	if k.Topology.Said {
-		parts = append(parts, k.Topology.String())
-	}
-	if k.Scoped {
-		parts = append(parts, "scoped")
-	}
-	if k.Split != "" {
-		parts = append(parts, "split="+strings.ReplaceAll(string(k.Split), " ", ","))
-	}
-	if k.Generation > 0 {
-		parts = append(parts, fmt.Sprintf("generation=%d", k.Generation))
+	for _, p := range k.traits() {
+		if p.is {
+			parts = append(parts, p.text)
+		}
 	}
 	return strings.Join(parts, "/")
+}
+
+// direction is what a scope is of, for people.
+func (k ScopeKey) direction() string {
+	switch {
+	case k.Type == model.ProxyRouter && !k.Names:
+		return "router"
+	case k.Names:
+		return "names"
+	case k.Extensions:
+		return "extensions"
+	case k.Inbound:
+		return "inbound"
+	}
+	return "outbound"
+}
+
+// trait is what tells few scopes from most others.
+type trait struct {
+	is   bool
+	text string
+}
+
+func (k ScopeKey) traits() []trait {
+	return []trait{
+		{k.Families != model.IPv4, k.Families.String()},
+		{k.Account != "", "account=" + k.Account},
+		{k.Identity, "identity"},
+		{k.Modules, "modules"},
+		{k.Uncounted, "uncounted"},
+		{k.AnyWorker, "any-worker"},
+		{k.Unprivileged, "unprivileged"},
+		{k.Headers.Said, k.Headers.String()},
+		{k.Topology.Said, k.Topology.String()},
+		{k.Scoped, "scoped"},
+		{k.Split != "", "split=" + strings.ReplaceAll(string(k.Split), " ", ",")},
+		{k.Generation > 0, fmt.Sprintf("generation=%d", k.Generation)},
+	}
 }
 
 // Keys are the scopes that a proxy belongs to.

@@ -76,25 +76,32 @@ func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
 	if s.Key.Names || s.Key.Extensions {
 		return s.deriveForAgent(x)
 	}
-	for _, u := range s.takeDirty(unitPatches) {
-		s.run(x, u, s.derivePatches)
+	s.deriveGround(x)
+	s.deriveHosts(x)
+	s.each(x, unitEndpoints, func(r *reader, u unit) { s.deriveEndpoints(r, u.host(), memo) })
+	s.each(x, unitSecret, func(r *reader, u unit) { s.deriveSecret(r, u.name) })
+	s.deriveListeners(x)
+	s.each(x, unitInbound, func(r *reader, _ unit) { s.deriveInbound(r) })
+	out := s.takeOut()
+	if s.split != nil {
+		s.split.cut(out)
 	}
-	for _, u := range s.takeDirty(unitTelemetry) {
-		s.run(x, u, s.deriveTelemetry)
-	}
-	for _, u := range s.takeDirty(unitWasm) {
-		s.run(x, u, s.deriveWasm)
-	}
-	for _, u := range s.takeDirty(unitFixed) {
-		s.run(x, u, s.deriveFixed)
-	}
-	for _, u := range s.takeDirty(unitGateways) {
-		s.run(x, u, s.deriveGateways)
-	}
-	for units := s.takeDirty(unitHost); len(units) > 0; units = s.takeDirty(unitHost) {
-		for _, u := range units {
-			s.run(x, u, func(r *reader) { s.replaceHost(u.host(), s.deriveHost(r, u.host())) })
-		}
+	return out
+}
+
+// deriveGround derives what hosts and listeners are made with: first what EnvoyFilters change.
+func (s *scope) deriveGround(x *Index) {
+	s.each(x, unitPatches, func(r *reader, _ unit) { s.derivePatches(r) })
+	s.each(x, unitTelemetry, func(r *reader, _ unit) { s.deriveTelemetry(r) })
+	s.each(x, unitWasm, func(r *reader, _ unit) { s.deriveWasm(r) })
+	s.each(x, unitFixed, func(r *reader, _ unit) { s.deriveFixed(r) })
+	s.each(x, unitGateways, func(r *reader, _ unit) { s.deriveGateways(r) })
+}
+
+// deriveHosts derives hosts until none brings another into sight, and then what their virtual hosts share.
+func (s *scope) deriveHosts(x *Index) {
+	for more := true; more; {
+		more = s.each(x, unitHost, func(r *reader, u unit) { s.replaceHost(u.host(), s.deriveHost(r, u.host())) })
 	}
 	if s.router != nil {
 		s.deriveRouter(x)
@@ -105,52 +112,48 @@ func (s *scope) derive(x *Index, memo *endpointMemo) *Delta {
 	if s.split != nil {
 		s.resplit(x)
 	}
-	for _, u := range s.takeDirty(unitEndpoints) {
-		s.run(x, u, func(r *reader) { s.deriveEndpoints(r, u.host(), memo) })
-	}
-	for _, u := range s.takeDirty(unitSecret) {
-		s.run(x, u, func(r *reader) { s.deriveSecret(r, u.name) })
+}
+
+func (s *scope) deriveListeners(x *Index) {
+	if s.router != nil {
+		s.each(x, unitListener, func(r *reader, u unit) { s.deriveGatewayListener(r, u.listener()) })
+		return
 	}
 	for _, u := range s.takeDirty(unitListener) {
-		if s.router != nil {
-			s.run(x, u, func(r *reader) { s.deriveGatewayListener(r, u.listener()) })
-			continue
-		}
 		s.deriveListener(x.mesh, u.listener())
 	}
-	for _, u := range s.takeDirty(unitInbound) {
-		s.run(x, u, s.deriveInbound)
-	}
-	out := s.out
-	s.out = newDelta()
-	if s.split != nil {
-		s.split.cut(out)
-	}
-	return out
 }
 
 // deriveForAgent is derive for what a sidecar's agent asks for itself.
 func (s *scope) deriveForAgent(x *Index) *Delta {
-	for _, u := range s.takeDirty(unitHost) {
-		s.run(x, u, func(r *reader) { s.deriveNames(r, u.host()) })
-	}
-	for _, u := range s.takeDirty(unitWasm) {
-		s.run(x, u, s.deriveExtensions)
-	}
-	for _, u := range s.takeDirty(unitPatches) {
-		s.run(x, u, s.deriveBootstraps)
-	}
-	out := s.out
-	s.out = newDelta()
-	return out
+	s.each(x, unitHost, func(r *reader, u unit) { s.deriveNames(r, u.host()) })
+	s.each(x, unitWasm, func(r *reader, _ unit) { s.deriveExtensions(r) })
+	s.each(x, unitPatches, func(r *reader, _ unit) { s.deriveBootstraps(r) })
+	return s.takeOut()
 }
 
-func (s *scope) run(x *Index, u unit, f func(*reader)) {
+// each derives the dirty units of a kind, in no order, and tells whether there were any.
+func (s *scope) each(x *Index, kind unitKind, f func(*reader, unit)) bool {
+	units := s.takeDirty(kind)
+	for _, u := range units {
+		s.run(x, u, f)
+	}
+	return len(units) > 0
+}
+
+func (s *scope) run(x *Index, u unit, f func(*reader, unit)) {
 	r := newReader(x, s)
-	f(r)
+	f(r, u)
 	if u.kind == unitHost && !s.Key.Names && s.hosts[u.host()] == nil && s.refs[u.host()] == 0 {
 		// Nobody sees the host: touch finds it should it come into sight.
 		r.facts = nil
 	}
 	s.depend(u, r.facts)
+}
+
+// takeOut takes what differs.
+func (s *scope) takeOut() *Delta {
+	out := s.out
+	s.out = newDelta()
+	return out
 }
