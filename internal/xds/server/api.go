@@ -132,8 +132,8 @@ type Meter interface {
 	// Pushed counts a response of so many bytes; whole: it was the first one of its type
 	// on the stream, or must have everything.
 	Pushed(t resource.Type, bytes int, whole bool)
-	// Took tells how long a response took from the decision to send it until the transport
-	// had it, and Delivered the transport's part of that.
+	// Took tells how long a response took from the decision to send it until the transport had it, with those
+	// that went in one write with it; and Delivered how long such a write took, or a response that had to wait for others.
 	Took(t resource.Type, d time.Duration)
 	Delivered(time.Duration)
 	// Rejected counts a NACK.

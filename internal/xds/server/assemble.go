@@ -16,11 +16,12 @@ type message struct {
 	size  int
 }
 
-func (m *message) add(b []byte) {
-	if len(b) > 0 {
-		m.parts = append(m.parts, b)
-		m.size += len(b)
+func newMessage(parts [][]byte) message {
+	m := message{parts: parts}
+	for _, p := range parts {
+		m.size += len(p)
 	}
+	return m
 }
 
 // Field numbers of the responses.
@@ -30,37 +31,57 @@ const (
 	removedResources           = 6
 )
 
-// assemble makes the message of a response. Only the head is encoded; its fields may
+// assemble appends the messages of responses. Only the heads are encoded, one behind the other; their fields may
 // stand before the resources, as protobuf leaves the order free.
-func assemble(p ledger.Protocol, r *ledger.Response) message {
-	url := r.Type.URL()
-	n := 64 + len(url) + len(r.Version)
+func assemble(into []message, p ledger.Protocol, responses []ledger.Response) []message {
+	n := 0
+	for i := range responses {
+		n += headSize(&responses[i])
+	}
+	heads, parts := make([]byte, 0, n), make([][]byte, 0, 2*len(responses))
+	for i := range responses {
+		r, head, first := &responses[i], len(heads), len(parts)
+		heads = appendHead(heads, p, r)
+		parts = appendParts(append(parts, heads[head:len(heads):len(heads)]), p, r)
+		into = append(into, newMessage(parts[first:len(parts):len(parts)]))
+	}
+	return into
+}
+
+// headSize is what appendHead appends, or a little more.
+func headSize(r *ledger.Response) int {
+	n := 64 + len(r.Type.URL()) + len(r.Version)
 	for _, name := range r.Removed {
 		n += len(name) + 4
 	}
-	head := make([]byte, 0, n)
+	return n
+}
+
+func appendHead(head []byte, p ledger.Protocol, r *ledger.Response) []byte {
 	if p == ledger.Sotw {
 		head = wire.AppendField(head, versionInfo, r.Version)
 	} else {
 		head = appendRevision(head, systemVersion, r.Newest)
 	}
-	head = wire.AppendField(head, typeURL, url)
+	head = wire.AppendField(head, typeURL, r.Type.URL())
 	head = appendNumber(head, nonce, r.Nonce)
 	for _, name := range r.Removed {
 		head = wire.AppendField(head, removedResources, name)
 	}
-	m := message{parts: make([][]byte, 0, 2)}
-	m.add(head)
+	return head
+}
+
+func appendParts(parts [][]byte, p ledger.Protocol, r *ledger.Response) [][]byte {
 	for _, part := range r.Parts {
 		switch {
 		case part == nil:
 		case p == ledger.Sotw:
-			m.add(part.Sotw())
+			parts = append(parts, part.Sotw())
 		default:
-			m.add(part.Delta())
+			parts = append(parts, part.Delta())
 		}
 	}
-	return m
+	return parts
 }
 
 // appendNumber appends a decimal number as a string.

@@ -134,8 +134,8 @@ func BenchmarkAssemble(b *testing.B) {
 			out := l.Next(nil)
 			b.ReportAllocs()
 			for b.Loop() {
-				if m := assemble(ledger.Delta, &out[0]); m.size < 100*n {
-					b.Fatal(m.size)
+				if m := assemble(nil, ledger.Delta, out); m[0].size < 100*n {
+					b.Fatal(m[0].size)
 				}
 			}
 		})

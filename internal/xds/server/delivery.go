@@ -13,34 +13,49 @@ type unacked struct {
 	since time.Time
 }
 
-// send sends a response, or leaves it to the waiter where that could block. More tells that
-// another follows.
-func (st *stream) send(r *ledger.Response, now time.Time, more bool) {
-	m := assemble(st.protocol, r)
-	blocks := st.blocks()
-	st.server.opts.Meter.Pushed(r.Type, m.size, r.Whole)
-	st.unacked[r.Type], st.flying = unacked{bytes: m.size, since: now}, st.flying|1<<r.Type
-	st.account.newest = max(st.account.newest, r.Newest)
-	switch {
-	case st.waiter:
-		st.backlog = append(st.backlog, m)
-	case !blocks:
-		at, _ := st.deliver(m, more) // an error ends the stream, which its transport tells
-		st.server.opts.Meter.Took(r.Type, at.Sub(now))
-	default:
-		st.backlog = append(st.backlog, m)
-		st.waiter = true
-		go st.drain()
+// send sends the responses of a step: together, where the transport does. What could block is left to the waiter.
+func (st *stream) send(responses []ledger.Response, now time.Time) {
+	var room [5]message
+	delivered := uint16(0) // bits: the types of which the transport has something
+	for i, m := range assemble(room[:0], st.protocol, responses) {
+		blocks := st.waiter || st.blocks()
+		st.sent(&responses[i], m.size, now)
+		if blocks {
+			st.leave(m)
+			continue
+		}
+		_ = st.transport.send(m, i+1 < len(responses)) // an error ends the stream, which its transport tells
+		delivered |= 1 << responses[i].Type
+	}
+	if delivered != 0 {
+		st.took(delivered, time.Since(now))
 	}
 }
 
-// deliver gives a message to the transport, which has it then.
-func (st *stream) deliver(m message, more bool) (then time.Time, err error) {
-	began := time.Now()
-	err = st.transport.send(m, more)
-	then = time.Now()
-	st.server.opts.Meter.Delivered(then.Sub(began))
-	return then, err
+// sent notes a response that is decided on.
+func (st *stream) sent(r *ledger.Response, bytes int, now time.Time) {
+	st.server.opts.Meter.Pushed(r.Type, bytes, r.Whole)
+	st.unacked[r.Type], st.flying = unacked{bytes: bytes, since: now}, st.flying|1<<r.Type
+	st.account.newest = max(st.account.newest, r.Newest)
+}
+
+// took tells how long it took to send responses of some types: one write, which is over when the last is sent.
+func (st *stream) took(types uint16, d time.Duration) {
+	for t := range resource.NumTypes {
+		if types&(1<<t) != 0 {
+			st.server.opts.Meter.Took(t, d)
+		}
+	}
+	st.server.opts.Meter.Delivered(d)
+}
+
+// leave leaves a message to the waiter.
+func (st *stream) leave(m message) {
+	st.backlog = append(st.backlog, m)
+	if !st.waiter {
+		st.waiter = true
+		go st.drain()
+	}
 }
 
 // blocks tells whether sending could block.
@@ -85,8 +100,10 @@ func (st *stream) drain() {
 		m := st.backlog[0]
 		st.backlog = st.backlog[1:]
 		st.mu.Unlock()
-		if _, err := st.deliver(m, false); err != nil {
+		began := time.Now()
+		if st.transport.send(m, false) != nil {
 			return // waiter stays set: nothing more is sent
 		}
+		st.server.opts.Meter.Delivered(time.Since(began))
 	}
 }

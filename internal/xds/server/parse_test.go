@@ -107,9 +107,7 @@ func someStates() []*table.State {
 // try takes a request twice and answers whatever comes.
 func try(l *ledger.Ledger, r *request) {
 	l.Handle(&r.Request)
-	for _, out := range l.Next(nil) {
-		assemble(ledger.Delta, &out)
-	}
+	assemble(nil, ledger.Delta, l.Next(nil))
 	l.Handle(&r.Request)
 	l.Next(nil)
 	_, _ = l.Settle()
@@ -122,7 +120,7 @@ func TestAssembledDeltaResponse(t *testing.T) {
 	l.Handle(&ledger.Request{TypeURL: []byte(resource.ClusterURL), Subscribe: [][]byte{[]byte("*"), []byte("none")}})
 	out := l.Next(nil)
 	require.Len(t, out, 1)
-	m := assemble(ledger.Delta, &out[0])
+	m := assemble(nil, ledger.Delta, out)[0]
 	b := bytes.Join(m.parts, nil)
 	require.Len(t, b, m.size)
 	var r discoveryv3.DeltaDiscoveryResponse

@@ -190,9 +190,7 @@ func (st *stream) step() {
 	if !published.IsZero() {
 		st.server.opts.Meter.Queued(now.Sub(published))
 	}
-	for i := range responses {
-		st.send(&responses[i], now, i+1 < len(responses))
-	}
+	st.send(responses, now)
 	st.settle(now)
 }
 
