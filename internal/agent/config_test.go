@@ -11,6 +11,7 @@ import (
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/proxyconfig"
 )
 
 func minimal() Config {
@@ -124,7 +125,7 @@ func TestConfigErrors(t *testing.T) {
 		{"a router that intercepts", func(c *Config) { c.Type, c.Interception = model.ProxyRouter, model.InterceptTProxy }, []string{"no application", "--interception-mode"}},
 		{"concurrency", func(c *Config) { c.Concurrency = ptr(-1) }, []string{"-1", "--concurrency"}},
 		{"huge concurrency", annotated("concurrency: 100000"), []string{"100000", "--concurrency", ProxyConfigAnnotation}},
-		{"annotation with a typo", annotated("concurency: 2"), []string{"annotation " + ProxyConfigAnnotation + " of pod a", `unknown field "concurency"`}},
+		{"annotation with a typo", annotated("concurency: 2"), []string{"annotation " + ProxyConfigAnnotation + " of pod a", `concurency: unknown field; did you mean "concurrency"?`}},
 		{"annotation of a wrong type", annotated("concurrency: many"), []string{"annotation", `"many"`}},
 		{"annotation that is no YAML", annotated("{"), []string{"annotation", "is no YAML"}},
 		{"negative drain", func(c *Config) { c.DrainTime = ptr(-time.Second) }, []string{"--drain-time -1s"}},
@@ -165,9 +166,9 @@ func TestProxyConfigThatDoesNothing(t *testing.T) {
 }
 
 func TestProxyConfigLayers(t *testing.T) {
-	base, err := ParseProxyConfig("{proxyMetadata: {A: base, B: base}, extraStatTags: [x], statusPort: 1}", "base")
+	base, err := proxyconfig.Parse("{proxyMetadata: {A: base, B: base}, extraStatTags: [x], statusPort: 1}", "base")
 	require.NoError(t, err)
-	top, err := ParseProxyConfig("{proxyMetadata: {B: top}, extraStatTags: [z]}", "top")
+	top, err := proxyconfig.Parse("{proxyMetadata: {B: top}, extraStatTags: [z]}", "top")
 	require.NoError(t, err)
 	got := overlay(base, top)
 	require.Equal(t, map[string]string{"A": "base", "B": "top"}, got.ProxyMetadata)

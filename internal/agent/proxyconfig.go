@@ -6,45 +6,16 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	meshconfig "istio.io/api/mesh/v1alpha1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/proxyconfig"
 )
 
 // ProxyConfigAnnotation is the pod annotation that overrides a sidecar's ProxyConfig.
 const ProxyConfigAnnotation = "proxy.istio.io/config"
-
-// ParseProxyConfig reads Istio's ProxyConfig in YAML or JSON. where names the source in
-// errors.
-func ParseProxyConfig(text, where string) (*meshconfig.ProxyConfig, error) {
-	json, err := yaml.YAMLToJSONStrict([]byte(text))
-	if err != nil {
-		return nil, fmt.Errorf("%s is no YAML: %w", where, err)
-	}
-	pc := &meshconfig.ProxyConfig{}
-	if string(json) == "null" {
-		return pc, nil
-	}
-	if err := protojson.Unmarshal(json, pc); err != nil {
-		return nil, fmt.Errorf("%s is no ProxyConfig: %s", where, cleanProtoError(err))
-	}
-	return pc, nil
-}
-
-// cleanProtoError drops the prefix that says which parser spoke, with its
-// non-breaking spaces.
-func cleanProtoError(err error) string {
-	text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
-	text = strings.TrimPrefix(text, "proto: ")
-	if _, after, ok := strings.Cut(text, "): "); ok && strings.HasPrefix(text, "(line") {
-		return after
-	}
-	return text
-}
 
 // overlay is base with each field that is set in top; maps are merged by key.
 func overlay(base, top *meshconfig.ProxyConfig) *meshconfig.ProxyConfig {
@@ -71,7 +42,7 @@ func overlay(base, top *meshconfig.ProxyConfig) *meshconfig.ProxyConfig {
 func (s *settings) resolveProxyConfig() error {
 	pc := overlay(s.ProxyConfig, &meshconfig.ProxyConfig{})
 	if text, ok := s.Workload.Annotations[ProxyConfigAnnotation]; ok {
-		top, err := ParseProxyConfig(text, fmt.Sprintf("annotation %s of pod %s", ProxyConfigAnnotation, s.Workload.Name))
+		top, err := proxyconfig.Parse(text, fmt.Sprintf("annotation %s of pod %s", ProxyConfigAnnotation, s.Workload.Name))
 		if err != nil {
 			return err
 		}

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/spelling"
 )
 
 // destination checks that a destination exists: host, port and subset.
@@ -52,13 +52,13 @@ func (c *checker) nearHost(h model.Host, ns string) string {
 			same = append(same, host)
 		}
 	}
-	if n := istioapi.Nearest(name, near); n != "" {
+	if n := spelling.Nearest(name, near); n != "" {
 		return n + "." + rest
 	}
 	if len(same) > 0 {
 		return same[0]
 	}
-	return istioapi.Nearest(string(h), c.hosts(ns))
+	return spelling.Nearest(string(h), c.hosts(ns))
 }
 
 func (c *checker) destinationPort(o model.Object, field string, d model.Destination, s *model.Service) {
@@ -90,7 +90,7 @@ func (c *checker) destinationSubset(o model.Object, field string, d model.Destin
 		}
 	}
 	field += ".subset"
-	switch near := istioapi.Nearest(d.Subset, names); {
+	switch near := spelling.Nearest(d.Subset, names); {
 	case near != "":
 		c.errorf(o, field, "%s has no subset %q; did you mean %q?", d.Host, d.Subset, near)
 	case len(names) > 0:

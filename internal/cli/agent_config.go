@@ -9,6 +9,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/agent"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/proxyconfig"
 )
 
 // wrongConfig makes what flags, or what stands for them, say wrongly a usage error.
@@ -54,7 +55,7 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 	}
 	c.Interception = model.Interception(f.interception)
 	if f.proxyConfig != "" {
-		if c.ProxyConfig, err = agent.ParseProxyConfig(f.proxyConfig, "--proxy-config (PROXY_CONFIG)"); err != nil {
+		if c.ProxyConfig, err = proxyconfig.Parse(f.proxyConfig, "--proxy-config (PROXY_CONFIG)"); err != nil {
 			return nil, usageError{err}
 		}
 	}

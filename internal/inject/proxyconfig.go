@@ -1,18 +1,14 @@
 package inject
 
 import (
-	"fmt"
-	"strings"
-
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1beta1"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/proxyconfig"
 )
 
 // proxyConfigs are what is said of a pod's sidecar. Of what several say the later counts, as
@@ -31,34 +27,24 @@ type proxyConfigs struct {
 func (c *Config) proxyConfigsOf(pod *corev1.Pod) (*proxyConfigs, error) {
 	out := &proxyConfigs{base: proto.Clone(c.ProxyConfig).(*meshconfig.ProxyConfig)}
 	if said := c.ProxyConfigs; said != nil {
-		if err := mergeText(out.base, said.Default, "the mesh's defaultConfig", protojson.UnmarshalOptions{DiscardUnknown: true}); err != nil {
+		mesh, err := proxyconfig.ParseAny(said.Default, "the mesh's defaultConfig")
+		if err != nil {
 			return nil, err
 		}
+		proto.Merge(out.base, mesh)
 		root, own, selecting := said.Of(pod.Namespace, pod.Labels)
 		proto.Merge(out.base, asProxyConfig(root))
 		proto.Merge(out.base, asProxyConfig(own))
 		out.selecting = asProxyConfig(selecting)
 	}
 	out.all = proto.Clone(out.base).(*meshconfig.ProxyConfig)
-	if err := mergeText(out.all, pod.Annotations[annotationProxyConfig], "annotation "+annotationProxyConfig, protojson.UnmarshalOptions{}); err != nil {
+	own, err := proxyconfig.Parse(pod.Annotations[annotationProxyConfig], "annotation "+annotationProxyConfig)
+	if err != nil {
 		return nil, err
 	}
+	proto.Merge(out.all, own)
 	proto.Merge(out.all, out.selecting)
 	return out, nil
-}
-
-// mergeText puts what a text sets over a ProxyConfig.
-func mergeText(into *meshconfig.ProxyConfig, text, where string, how protojson.UnmarshalOptions) error {
-	top := &meshconfig.ProxyConfig{}
-	raw, err := yaml.YAMLToJSON([]byte(text))
-	if err == nil && string(raw) != "null" {
-		err = how.Unmarshal(raw, top)
-	}
-	if err != nil {
-		return fmt.Errorf("%s is no ProxyConfig: %s", where, strings.ReplaceAll(err.Error(), "\u00a0", " "))
-	}
-	proto.Merge(into, top)
-	return nil
 }
 
 func asProxyConfig(p *model.ProxyConfig) *meshconfig.ProxyConfig {

@@ -8,6 +8,7 @@ import (
 	security "istio.io/api/security/v1beta1"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/spelling"
 )
 
 // whenKeys are the keys of conditions without brackets.
@@ -62,7 +63,7 @@ func (c *conv) whenKey(at path, key string) (model.AuthorizationCondition, bool)
 	for _, a := range slices.Concat(whenKeys, bracketKeys) {
 		known = append(known, string(a))
 	}
-	c.errorf(at, "%q is not an attribute%s", key, didYouMean(key, known))
+	c.errorf(at, "%q is not an attribute%s", key, spelling.DidYouMean(key, known))
 	return model.AuthorizationCondition{}, false
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/moonsail/moonsail/internal/spelling"
 )
 
 // checker compares a document with a shape. It reports every difference, not only
@@ -40,7 +42,7 @@ func (c checker) value(at path, n *yaml.Node, s *shape) {
 
 func (c checker) object(at path, n *yaml.Node, s *shape) {
 	if n.Kind != yaml.MappingNode {
-		c.errorf(at, "must be an object with fields such as %s, got %s", sample(s.names()), describe(n))
+		c.errorf(at, "must be an object with fields such as %s, got %s", spelling.Sample(s.names()), describe(n))
 		return
 	}
 	seen := map[string]string{}
@@ -166,7 +168,7 @@ func (c checker) enum(at path, n *yaml.Node, s *shape, tag string) {
 		return // proto JSON takes numbers of enums
 	}
 	if !slices.Contains(s.values, n.Value) {
-		c.errorf(at, "%q is not one of %s%s", n.Value, strings.Join(s.values, ", "), didYouMean(n.Value, s.values))
+		c.errorf(at, "%q is not one of %s%s", n.Value, strings.Join(s.values, ", "), spelling.DidYouMean(n.Value, s.values))
 	}
 }
 

@@ -18,15 +18,6 @@ func TestFormatError(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	for _, tc := range []struct{ name, want string }{
-		{"timout", "timeout"}, {"time_out", "timeout"}, {"TIMEOUT", "timeout"}, {"hsot", "host"}, {"wieght", "weight"},
-		{"completely", ""}, {"", ""},
-	} {
-		require.Equal(t, tc.want, Nearest(tc.name, []string{"weight", "timeout", "host", "route"}), tc.name)
-	}
-}
-
 func TestSteps(t *testing.T) {
 	at := path("spec").f("http").i(3).f("headers").k("x-user").f("exact")
 	require.Equal(t, path(`spec.http[3].headers["x-user"].exact`), at)

@@ -10,6 +10,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/spelling"
 )
 
 // retryConditions are the words of Envoy's x-envoy-retry-on and x-envoy-retry-grpc-on.
@@ -63,7 +64,7 @@ func (c *routeConv) retryOn(at path, s string) string {
 		}
 		if !slices.Contains(retryConditions, words[i]) {
 			c.errorf(at, "%q is not a reason to retry%s; use Envoy's words, such as 5xx or connect-failure, and HTTP status codes",
-				words[i], didYouMean(words[i], retryConditions))
+				words[i], spelling.DidYouMean(words[i], retryConditions))
 		}
 	}
 	return strings.Join(words, ",")
@@ -119,7 +120,7 @@ func (c *routeConv) abort(at path, a *networking.HTTPFaultInjection_Abort, out *
 	case *networking.HTTPFaultInjection_Abort_GrpcStatus:
 		if !slices.Contains(grpcCodes, v.GrpcStatus) {
 			c.errorf(at.f("grpcStatus"), "%q is not a gRPC status%s; use a name such as UNAVAILABLE",
-				v.GrpcStatus, didYouMean(v.GrpcStatus, grpcCodes))
+				v.GrpcStatus, spelling.DidYouMean(v.GrpcStatus, grpcCodes))
 		}
 		out.AbortGRPC = v.GrpcStatus
 	case *networking.HTTPFaultInjection_Abort_Http2Error:
@@ -190,7 +191,7 @@ func (c *routeConv) cors(at path, p *networking.CorsPolicy) *model.CORS {
 	}
 	for i, m := range p.AllowMethods {
 		if !slices.Contains(corsMethods, m) {
-			c.errorf(at.f("allowMethods").i(i), "%q is not an HTTP method%s", m, didYouMean(m, corsMethods))
+			c.errorf(at.f("allowMethods").i(i), "%q is not an HTTP method%s", m, spelling.DidYouMean(m, corsMethods))
 		}
 	}
 	for i, h := range p.AllowHeaders {

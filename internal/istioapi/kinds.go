@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/spelling"
 )
 
 // use tells what the mesh does with a kind.
@@ -167,7 +168,7 @@ func (k apiKind) apiVersions() string {
 // is let pass: its group is a domain that is not near any known one.
 func unknownKind(apiVersion, group, kind string) (apiKind, error) {
 	groups, kinds := knownNames(group)
-	near := Nearest(group, groups)
+	near := spelling.Nearest(group, groups)
 	if kinds == nil && near == "" && strings.Contains(group, ".") && !strings.HasSuffix(group, "istio.io") {
 		return apiKind{group: group, kind: kind, use: useNothing}, nil
 	}
@@ -177,9 +178,9 @@ func unknownKind(apiVersion, group, kind string) (apiKind, error) {
 		}
 	}
 	if kinds != nil {
-		return apiKind{}, fmt.Errorf("%s has no kind %q%s", apiVersion, kind, didYouMean(kind, kinds))
+		return apiKind{}, fmt.Errorf("%s has no kind %q%s", apiVersion, kind, spelling.DidYouMean(kind, kinds))
 	}
-	return apiKind{}, fmt.Errorf("unknown apiVersion %q%s", apiVersion, didYouMean(group, groups))
+	return apiKind{}, fmt.Errorf("unknown apiVersion %q%s", apiVersion, spelling.DidYouMean(group, groups))
 }
 
 // knownNames lists all groups, and the kinds of one of them (nil: not a known group).

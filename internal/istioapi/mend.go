@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/spelling"
 )
 
 // cutOut stands for what was cut out of a document.
@@ -100,7 +101,7 @@ func mendScope(spec map[string]any, errors [][]step) (wide bool) {
 			wide = wide || len(at) == 1 || isCut(sweep(spec["targetRefs"], ""))
 		case "action", "provider", "rules", "mtls", "portLevelMtls", "jwtRules":
 		default:
-			wide = wide || Nearest(at[0].Name, []string{"selector", "matchLabels", "targetRef", "targetRefs"}) != ""
+			wide = wide || spelling.Nearest(at[0].Name, []string{"selector", "matchLabels", "targetRef", "targetRefs"}) != ""
 			cut(spec, at[:1])
 		}
 	}

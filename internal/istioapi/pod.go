@@ -34,6 +34,9 @@ func (d Decoder) Pod(o *corev1.Pod) (*model.Workload, Problems) {
 	if w.ServiceAccount == "" {
 		w.ServiceAccount = "default"
 	}
+	if text, ok := o.Annotations[annotationProxyConfig]; ok {
+		c.proxyConfigText(path("metadata.annotations").k(annotationProxyConfig), text)
+	}
 	return w, c.list
 }
 

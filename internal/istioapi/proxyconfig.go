@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+	meshconfig "istio.io/api/mesh/v1alpha1"
 	networkingv1beta1 "istio.io/client-go/pkg/apis/networking/v1beta1"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -16,6 +18,12 @@ const (
 	maxThreads     = 1024 // the agent's limit, too
 	maxEnvironment = 2048 // characters of a value
 )
+
+// annotationProxyConfig is a Pod's own ProxyConfig, which its sidecar reads.
+const annotationProxyConfig = "proxy.istio.io/config"
+
+// ownProxyFields are those that have an effect in it.
+var ownProxyFields = slices.DeleteFunc(slices.Clone(model.ProxyConfigFields), func(name string) bool { return name == "tracing" })
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 
@@ -69,3 +77,26 @@ func proxyDefaults(tree any) string {
 	}
 	return string(text)
 }
+
+// proxyConfigText warns of what a sidecar does not take, or not use, of its Pod's own ProxyConfig. The Pod is there
+// all the same.
+func (c *conv) proxyConfigText(at path, text string) {
+	var n yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
+		c.warnf(at, "%s; %s", SyntaxMessage(err), noStart)
+		return
+	}
+	tree, err := (&treeBuilder{}).value(&n, 0)
+	if err != nil {
+		c.warnf(at, "cannot be read: %v; %s", err, noStart)
+		return
+	}
+	found, s := &report{object: c.object}, protoShape((&meshconfig.ProxyConfig{}).ProtoReflect().Descriptor())
+	checker{found}.value(at, &n, s)
+	for _, p := range found.list {
+		c.warnf(path(p.Field), "%s; %s", p.Message, noStart)
+	}
+	c.unreadPart(at, tree, s, ownProxyFields)
+}
+
+const noStart = "no sidecar starts with it"

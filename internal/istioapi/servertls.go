@@ -8,6 +8,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/spelling"
 )
 
 // serverTLS converts what a server says of TLS connections.
@@ -162,7 +163,7 @@ func (c *conv) knownToEnvoy(at path, list []string, what string, known []string)
 	for i, s := range list {
 		switch {
 		case !slices.Contains(known, s):
-			c.warnf(at.i(i), "%q is not %s that Envoy knows, and is left out%s", s, what, didYouMean(s, known))
+			c.warnf(at.i(i), "%q is not %s that Envoy knows, and is left out%s", s, what, spelling.DidYouMean(s, known))
 		case slices.Contains(out, s):
 			c.warnf(at.i(i), "%q is listed twice; remove one", s)
 		default:

@@ -9,6 +9,7 @@ import (
 	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/spelling"
 )
 
 // Health checks of WorkloadEntries: the agent writes the condition.
@@ -129,7 +130,7 @@ func (c *conv) endpointPorts(at path, we *networking.WorkloadEntry, rules endpoi
 		c.checkPort(field, we.Ports[name])
 		if rules.service != nil && !slices.Contains(rules.service, name) {
 			c.errorf(field, "the service has no port named %q%s; it has %s",
-				name, didYouMean(name, rules.service), strings.Join(rules.service, ", "))
+				name, spelling.DidYouMean(name, rules.service), strings.Join(rules.service, ", "))
 		}
 	}
 }
