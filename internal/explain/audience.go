@@ -37,8 +37,11 @@ func (x *Explainer) audience(snap *store.Snapshot, o model.Object, last *telemet
 	return nil
 }
 
-// Listeners have these of policies.
-var rbacInListener = []byte(".rbac")
+// Listeners have these: of policies, and of the workload where they are not inboundListener.
+var (
+	rbacInListener = []byte(".rbac")
+	inboundCluster = []byte("inbound|")
+)
 
 // ofAudience tests whether a resource of a proxy that an object concerns may be made of it.
 func ofAudience(o model.Object) test {
@@ -54,7 +57,8 @@ func ofAudience(o model.Object) test {
 		return inListener(func(*table.Entry) bool { return true })
 	case *model.PeerAuthentication:
 		return func(t resource.Type, e *table.Entry) bool {
-			return t == resource.Listener && e.Name == inboundListener || t == resource.Endpoints && o.Disables()
+			inbound := e.Name == inboundListener || bytes.Contains(e.Resource().Value(), inboundCluster)
+			return t == resource.Listener && inbound || t == resource.Endpoints && o.Disables()
 		}
 	case *model.WasmPlugin:
 		name := "/wasmplugin/" + o.Namespace + "." + o.Name
