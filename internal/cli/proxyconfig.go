@@ -35,14 +35,20 @@ func NewProxyConfigCommand() *cobra.Command {
 		Use:     "proxy-config",
 		Aliases: []string{"pc"},
 		Short:   "Compare what a proxy is to have with what it was sent, and with what its Envoy has",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		Example: "  moonsail proxy-config all reviews-v1-1.shop",
+		Long: `Shows the configuration of one proxy, named by name.namespace or node id: each section, or all, as
+it is intended, was sent and is in Envoy; the bootstrap that Envoy began with; and the levels of Envoy's loggers,
+which it also sets.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: `  moonsail proxy-config all reviews-v1-1.shop
+  moonsail proxy-config routes reviews-v1-1.shop --name ratings -o yaml
+  moonsail proxy-config bootstrap reviews-v1-1.shop -o json
+  moonsail proxy-config log reviews-v1-1.shop --level rbac:debug`,
 	}
 	for _, s := range explain.Sections {
 		cmd.AddCommand(newSectionCommand(s.Name))
 	}
-	cmd.AddCommand(newSectionCommand(explain.AllSections))
+	cmd.AddCommand(newSectionCommand(explain.AllSections), newBootstrapCommand(), newProxyLogCommand())
 	return cmd
 }
 
@@ -69,11 +75,7 @@ func newSectionCommand(section string) *cobra.Command {
   ENVOY  what its Envoy has: same, differs, missing, warming (there, and not in use yet),
          extra (there, and not to be there), or ? where Envoy was not asked
 
-Envoy is asked by way of the control plane and the proxy's agent (see --agent-token-file
-of 'moonsail serve'), or at --admin. Where the agent cannot be asked, that is port 15000 of
-the proxy's address if it is a loopback address; elsewhere forward the port first:
-
-  kubectl -n shop port-forward reviews-v1-1 15000 & moonsail proxy-config ` + section + ` reviews-v1-1.shop --admin 127.0.0.1:15000
+` + whereAdmin(section) + `
 
 -o json and -o yaml give the resources in full.`,
 		Example: fmt.Sprintf(`  moonsail proxy-config %[1]s reviews-v1-1.shop
@@ -83,7 +85,7 @@ the proxy's address if it is a loopback address; elsewhere forward the port firs
 	}
 	f.client.addFlags(cmd)
 	f.out.AddFlag(cmd)
-	cmd.Flags().StringVar(&f.admin, "admin", "", "`ADDRESS` of the admin interface of the proxy's Envoy, or none")
+	cmd.Flags().StringVar(&f.admin, "admin", "", "`ADDRESS` of the admin interface of the proxy's Envoy, or "+noAdmin)
 	cmd.Flags().StringVar(&f.name, "name", "", "only resources whose name has that `TEXT` in it")
 	cmd.ValidArgsFunction = f.client.proxyNames(1)
 	return cmd
@@ -141,23 +143,19 @@ func (f *proxyConfigFlags) adminOf(c *explain.ProxyConfig) string {
 	return f.admin
 }
 
-// askEnvoy reads what an Envoy has.
-func askEnvoy(ctx context.Context, address string) (*explain.Actual, error) {
+// askEnvoy reads a config dump.
+func askEnvoy(ctx context.Context, address string, query url.Values) (json.RawMessage, error) {
 	admin := envoy.NewAdmin(address)
 	defer admin.Close()
-	text, err := admin.ConfigDump(ctx, url.Values{explain.DumpQuery: {""}})
-	if err != nil {
-		return nil, err
-	}
-	return explain.ParseDump(text)
+	return admin.ConfigDump(ctx, query)
 }
 
-func (f *proxyConfigFlags) unasked(address string, err error) error {
-	if errors.Is(err, context.Canceled) {
+func (f *proxyConfigFlags) unasked(address string, err error, next string) error {
+	var usage usageError
+	if errors.Is(err, context.Canceled) || errors.As(err, &usage) {
 		return err
 	}
-	return &UserError{What: "the proxy's Envoy cannot be asked", Where: address, Err: err,
-		Next: "say where its admin interface is with --admin, or leave Envoy out with --admin none"}
+	return &UserError{What: "the proxy's Envoy cannot be asked", Where: address, Err: err, Next: next}
 }
 
 // compare adds Envoy's side; nil: it was not asked.

@@ -12,9 +12,18 @@ import (
 	"github.com/moonsail/moonsail/internal/explain"
 )
 
-// actual asks the proxy's Envoy what it has: at --admin, or else its agent, by way of the
-// control plane, or else at port 15000 of a loopback address. Nil: it is not to be asked.
+// actual asks the proxy's Envoy what it has; nil: it is not to be asked.
 func (f *proxyConfigFlags) actual(ctx context.Context, out *comparedConfig) (*explain.Actual, error) {
+	text, err := f.dumped(ctx, out, url.Values{explain.DumpQuery: {""}}, "say where its admin interface is with --admin, or leave Envoy out with --admin none")
+	if text == nil || err != nil {
+		return nil, err
+	}
+	return explain.ParseDump(text)
+}
+
+// dumped is the config dump of the proxy's Envoy, asked at --admin, or else of its agent, by way of the
+// control plane, or else at port 15000 of a loopback address. Nil: it is not to be asked; next is what to do where it does not answer.
+func (f *proxyConfigFlags) dumped(ctx context.Context, out *comparedConfig, query url.Values, next string) (json.RawMessage, error) {
 	if f.admin == noAdmin {
 		return nil, nil
 	}
@@ -22,22 +31,22 @@ func (f *proxyConfigFlags) actual(ctx context.Context, out *comparedConfig) (*ex
 	if f.admin == "" && out.Agent != "" {
 		var dump json.RawMessage
 		page := "/debug/proxies/" + url.PathEscape(out.ID) + "/envoy/config_dump"
-		err := f.client.get(ctx, page+"?"+explain.DumpQuery, &dump)
+		err := f.client.get(ctx, page+"?"+query.Encode(), &dump)
 		if err == nil {
 			out.Admin = "agent at " + out.Agent
-			return explain.ParseDump(dump)
+			return dump, nil
 		}
 		out.Unasked = err.Error()
 	}
 	if direct == "" {
 		return nil, nil
 	}
-	actual, err := askEnvoy(ctx, direct)
+	dump, err := askEnvoy(ctx, direct, query)
 	if err != nil {
-		return nil, f.unasked(direct, err)
+		return nil, f.unasked(direct, err, next)
 	}
 	out.Admin, out.Unasked = direct, ""
-	return actual, nil
+	return dump, nil
 }
 
 // printSecrets tells of the certificates that Envoy has.

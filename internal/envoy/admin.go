@@ -153,9 +153,19 @@ func (a *Admin) DrainListeners(ctx context.Context, inboundOnly bool) error {
 	return a.post(ctx, path)
 }
 
-// SetLogLevel sets the level of all loggers: trace, debug, info, warning, error...
-func (a *Admin) SetLogLevel(ctx context.Context, level string) error {
-	return a.post(ctx, "/logging?level="+url.QueryEscape(level))
+// Logging sets the levels of loggers by query, level=debug or paths=rbac:debug,jwt:trace, and gives those of all.
+func (a *Admin) Logging(ctx context.Context, query url.Values) (map[string]string, error) {
+	body, err := a.do(ctx, http.MethodPost, "/logging?"+query.Encode())
+	if err != nil {
+		return nil, err
+	}
+	levels := map[string]string{}
+	for line := range strings.Lines(string(body)) { // "  rbac: debug", under a heading that ends in ":"
+		if name, level, ok := strings.Cut(strings.TrimSpace(line), ": "); ok {
+			levels[name] = level
+		}
+	}
+	return levels, nil
 }
 
 // Quit ends Envoy at once.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -77,7 +78,15 @@ func TestAdminOverUnixSocket(t *testing.T) {
 	dump, err := a.ConfigDump(ctx, nil)
 	require.NoError(t, err)
 	require.Contains(t, string(dump), "BootstrapConfigDump")
-	require.NoError(t, a.SetLogLevel(ctx, "error"))
+	levels, err := a.Logging(ctx, url.Values{"paths": {"rbac:trace"}})
+	require.NoError(t, err)
+	require.Equal(t, "trace", levels["rbac"])
+	require.Equal(t, "warning", levels["admin"])
+	levels, err = a.Logging(ctx, url.Values{"level": {"error"}})
+	require.NoError(t, err)
+	require.Equal(t, "error", levels["rbac"])
+	_, err = a.Logging(ctx, url.Values{"paths": {"nonsense:trace"}})
+	require.Error(t, err)
 
 	require.NoError(t, a.DrainListeners(ctx, false))
 	require.NoError(t, a.FailHealthCheck(ctx))
