@@ -158,8 +158,7 @@ func TestProxyConfigThatDoesNothing(t *testing.T) {
 		require.NoError(t, err)
 		return out.String()
 	}
-	require.NotContains(t, logged("concurrency: 2\nproxyMetadata: {A: b}\nproxyHeaders: {requestId: {disabled: true}}"), "no effect")
-	require.Contains(t, logged("proxyHeaders: {xForwardedHost: {enabled: true}}"), `have no effect in Moonsail yet" fields=proxyHeaders.xForwardedHost`)
+	require.NotContains(t, logged("concurrency: 2\nproxyMetadata: {A: b}\nproxyHeaders: {requestId: {disabled: true}, preserveHttp1HeaderCase: true}"), "no effect")
 	require.Contains(t, logged("tracing: {sampling: 1}"), "tracing has no effect in the annotation of a Pod")
 	require.Contains(t, logged("concurrency: 2\nstatsdUdpAddress: a:1\nproxyBootstrapTemplatePath: /b"),
 		`have no effect in Moonsail yet" fields="proxyBootstrapTemplatePath, statsdUdpAddress"`)

@@ -74,9 +74,10 @@ func (s *scope) gatewayVirtualHost(r *reader, routeConfig string, h model.Host) 
 	if plan == nil {
 		return nil, false
 	}
+	headers := s.headers(r.mesh())
 	out := &view.VirtualHost{
 		RouteConfig: routeConfig, Name: fmt.Sprintf("%s:%d", h, plan.servers[0].server.Port.Number),
-		Domains: []string{string(h)}, IncludeAttempts: !s.headers(r.mesh()).NoAttempts, FromOutside: true,
+		Domains: []string{string(h)}, IncludeAttempts: !headers.NoAttempts, ForwardHost: headers.ForwardHost, FromOutside: true,
 	}
 	found, took := false, &hostResult{}
 	var seen []seenRoutes

@@ -183,7 +183,7 @@ func inboundName(p *inboundPort) string { return clusterName("inbound", p.number
 func (s *scope) inboundCluster(mesh *model.Mesh, p *inboundPort) *view.Cluster {
 	c := &view.Cluster{
 		Name: inboundName(p), Inbound: true, Port: p.port, Protocol: p.protocol,
-		Service: p.service, ConnectTimeout: mesh.ConnectTimeout, Keepalive: mesh.Keepalive,
+		Service: p.service, ConnectTimeout: mesh.ConnectTimeout, Keepalive: mesh.Keepalive, KeepCase: s.headers(mesh).KeepCase,
 		Policy: model.TrafficPolicy{ConnectionPool: p.pool},
 	}
 	if p.address == "" {

@@ -109,18 +109,19 @@ func (s *scope) autoMTLS(r *reader, svc *model.Service, c *view.Cluster) bool {
 
 // mayUpgrade tells whether requests of a port may be sent by HTTP/2 to a sidecar, which
 // speaks HTTP/1.1 to its application. Limits of connections and of requests that wait for one mean
-// nothing where all requests share a connection: there the upgrade must have been asked for.
+// nothing where all requests share a connection: there the upgrade must have been asked for. HTTP/2 has no names of
+// headers but in lower case: where they are to stay as they are, a DestinationRule must have asked for it.
 func mayUpgrade(mesh model.H2Upgrade, c *view.Cluster) bool {
 	pool := c.Policy.ConnectionPool
 	switch {
 	case c.Protocol != model.ProtocolHTTP || mesh == model.H2UpgradeNever:
 		return false
 	case pool == nil:
-		return true
+		return !c.KeepCase
 	case pool.Upgrade == model.H2UpgradeNever || pool.UseClientProtocol:
 		return false
 	}
-	return !pool.LimitsConnections() || pool.Upgrade == model.H2UpgradeAlways || mesh == model.H2UpgradeAlways
+	return pool.Upgrade == model.H2UpgradeAlways || !c.KeepCase && (!pool.LimitsConnections() || mesh == model.H2UpgradeAlways)
 }
 
 // subjectAltNames are whom callers of a service accept as its workloads: the service

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
 )
 
 // TestProxyHeaders: the mesh's reach listeners and virtual hosts that are there, but those of proxies that say so
@@ -19,7 +20,7 @@ func TestProxyHeaders(t *testing.T) {
 		Ports: []model.ServicePort{{Number: 80, TargetPort: 8080, Protocol: model.ProtocolHTTP}}, Resolution: model.ResolutionStatic,
 	})
 	own := webProxy("shop", "web", true)
-	said := model.ProxyHeaders{Said: true, NoRequestIDs: true}
+	said := model.ProxyHeaders{Said: true, NoRequestIDs: true, ForwardHost: true, KeepCase: true}
 	own.Headers = said
 	outbound, inbound := d.Index().Keys(webProxy("shop", "web", true))
 	ownOutbound, ownInbound := d.Index().Keys(own)
@@ -29,7 +30,7 @@ func TestProxyHeaders(t *testing.T) {
 	requireHeaders(t, said, d.Open(ownInbound))
 	config := &model.MeshConfig{
 		Meta:    model.Meta{Key: model.Key{Kind: model.KindMeshConfig, Namespace: "istio-system", Name: model.MeshConfigName}},
-		Headers: &model.ProxyHeaders{Said: true, NoAttempts: true},
+		Headers: &model.ProxyHeaders{Said: true, NoAttempts: true, KeepCase: true},
 	}
 	deltas := put(d, nil, config).Deltas
 	requireHeaders(t, *config.Headers, deltas[outbound])
@@ -59,5 +60,13 @@ func requireHeaders(t *testing.T, want model.ProxyHeaders, in *Delta) {
 	require.NotZero(t, chains)
 	if v := in.VirtualHosts["80/web.shop.svc.cluster.local:80"]; v != nil {
 		require.Equal(t, !want.NoAttempts, v.IncludeAttempts)
+		require.Equal(t, want.ForwardHost, v.ForwardHost)
 	}
+	for _, name := range []string{"outbound|80||web.shop.svc.cluster.local", view.PassthroughCluster, "inbound|8080||"} {
+		if c := in.Clusters[name]; c != nil {
+			require.Equal(t, want.KeepCase, c.KeepCase, name)
+			chains++
+		}
+	}
+	require.Greater(t, chains, 1, "there is no cluster")
 }

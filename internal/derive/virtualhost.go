@@ -12,11 +12,13 @@ import (
 // deriveVirtualHost makes the virtual host of one host on one port.
 func (s *scope) deriveVirtualHost(r *reader, at placement, h model.Host, svc *model.Service, port *model.ServicePort, routes *model.VirtualService, out *hostResult) *view.VirtualHost {
 	rt := &routing{reader: r, s: s, host: h, service: svc, port: port, out: out}
+	headers := s.headers(r.mesh())
 	v := &view.VirtualHost{
 		RouteConfig:     at.routeConfig,
 		Name:            fmt.Sprintf("%s:%d", h, port.Number),
 		Domains:         s.hostDomains(h, svc),
-		IncludeAttempts: !s.headers(r.mesh()).NoAttempts,
+		IncludeAttempts: !headers.NoAttempts,
+		ForwardHost:     headers.ForwardHost,
 	}
 	if at.sniffed {
 		v.Domains = []string{"*"}

@@ -11,6 +11,6 @@ var ProxyConfigFields = []string{
 // ProxyHeadersFields are likewise those of its proxyHeaders. That no peer outside of the mesh is told who calls
 // (metadataExchangeHeaders) holds anyway.
 var ProxyHeadersFields = []string{
-	"attemptCount", "envoyDebugHeaders", "forwardedClientCert", "metadataExchangeHeaders", "requestId", "server", "setCurrentClientCertDetails",
-	"xForwardedPort",
+	"attemptCount", "envoyDebugHeaders", "forwardedClientCert", "metadataExchangeHeaders", "preserveHttp1HeaderCase", "requestId", "server",
+	"setCurrentClientCertDetails", "xForwardedHost", "xForwardedPort",
 }

@@ -17,6 +17,8 @@ type ProxyHeaders struct {
 	NoAttempts         bool // nor x-envoy-attempt-count
 	NoDebug            bool // nothing of x-envoy-upstream-service-time and the like
 	ForwardPort        bool // requests get x-forwarded-port
+	ForwardHost        bool // and x-forwarded-host, where a route gives them another host
+	KeepCase           bool // names of headers stay as they are written, on HTTP/1.1
 }
 
 // CertificateDetails are what X-Forwarded-Client-Cert says of the caller's certificate.
@@ -45,11 +47,13 @@ func ProxyHeadersOf(said map[string]any) ProxyHeaders {
 		Said: true, KeepServer: flag("server", "disabled", false),
 		NoRequestIDs: flag("requestId", "disabled", false), NoAttempts: flag("attemptCount", "disabled", false),
 		NoDebug: flag("envoyDebugHeaders", "disabled", false), ForwardPort: flag("xForwardedPort", "enabled", false),
+		ForwardHost: flag("xForwardedHost", "enabled", false),
 		Details: CertificateDetails{
 			Subject: flag(details, "subject", true), DNS: flag(details, "dns", true), URI: flag(details, "uri", true),
 			Cert: flag(details, "cert", false), Chain: flag(details, "chain", false),
 		},
 	}
+	out.KeepCase, _ = said["preserveHttp1HeaderCase"].(bool)
 	if server, ok := said["server"].(map[string]any); ok {
 		out.ServerSaid = true
 		out.Server, _ = server["value"].(string)
@@ -70,6 +74,6 @@ func (h ProxyHeaders) CertificateDetails() CertificateDetails {
 
 // String is short, and tells them apart.
 func (h ProxyHeaders) String() string {
-	return fmt.Sprintf("headers=%t,%t,%s,%s,%v,%t,%t,%t,%t", h.ServerSaid, h.KeepServer, h.Server, h.ClientCertificates, h.Details,
-		h.NoRequestIDs, h.NoAttempts, h.NoDebug, h.ForwardPort)
+	return fmt.Sprintf("headers=%t,%t,%s,%s,%v,%t,%t,%t,%t,%t,%t", h.ServerSaid, h.KeepServer, h.Server, h.ClientCertificates, h.Details,
+		h.NoRequestIDs, h.NoAttempts, h.NoDebug, h.ForwardPort, h.ForwardHost, h.KeepCase)
 }

@@ -20,6 +20,8 @@ func TestProxyHeadersOf(t *testing.T) {
 		`{"requestId": {"disabled": true}, "attemptCount": {"disabled": false}}`:           {Said: true, Details: usual, NoRequestIDs: true},
 		`{"attemptCount": {"disabled": true}, "envoyDebugHeaders": {"disabled": true}, "xForwardedPort": {"enabled": true}}`: {
 			Said: true, Details: usual, NoAttempts: true, NoDebug: true, ForwardPort: true},
+		`{"xForwardedHost": {"enabled": true}, "preserveHttp1HeaderCase": true}`:    {Said: true, Details: usual, ForwardHost: true, KeepCase: true},
+		`{"xForwardedHost": {"enabled": false}, "preserveHttp1HeaderCase": "true"}`: {Said: true, Details: usual},
 		`{"server": 5, "requestId": {"disabled": "yes"}, "forwardedClientCert": 1}`: {Said: true, Details: usual},
 	} {
 		var said map[string]any

@@ -42,7 +42,9 @@ func (rt *routing) setForwarding(v *view.Route, out *routev3.Route, authority st
 	}
 	addMirrors(v, action)
 	out.Action = &routev3.Route_Route{Route: action}
-	return setClusters(v, out, action)
+	err := setClusters(v, out, action)
+	action.AppendXForwardedHost = rt.forwardHost && action.HostRewriteSpecifier != nil
+	return err
 }
 
 // setRewrite: the authority of a rewrite wins over the one that a header is set to.

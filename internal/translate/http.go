@@ -166,6 +166,9 @@ func setHeaders(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) {
 		out.GenerateRequestId = no
 	}
 	out.AppendXForwardedPort = h.ForwardPort
+	if h.KeepCase {
+		out.HttpProtocolOptions = keepCase
+	}
 }
 
 // forwardedCertificates: Istio's words are Envoy's. Words that are not known are as none.

@@ -3,6 +3,7 @@ package translate
 import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	preservecasev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/header_formatters/preserve_case/v3"
 	upstreamhttpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -52,10 +53,11 @@ func setProtocol(v *view.Cluster, c *clusterv3.Cluster) error {
 	if !v.Inbound {
 		o.OutlierDetection = failureCodes(v.Policy.OutlierDetection)
 	}
-	if protocol == upstreamHTTP1 && proto.Size(o) == 0 {
+	http1 := http1Options(v, protocol)
+	if protocol == upstreamHTTP1 && proto.Size(o)+proto.Size(http1) == 0 {
 		return nil
 	}
-	setUpstreamProtocol(o, protocol, v.Policy.ConnectionPool)
+	setUpstreamProtocol(o, protocol, http1, v.Policy.ConnectionPool)
 	if v.MeshHTTP2 { // applications may upgrade HTTP/1.1, which is a CONNECT on HTTP/2
 		o.GetExplicitHttpConfig().GetHttp2ProtocolOptions().AllowConnect = true
 	}
@@ -67,13 +69,28 @@ func setProtocol(v *view.Cluster, c *clusterv3.Cluster) error {
 	return nil
 }
 
-func setUpstreamProtocol(o *upstreamhttpv3.HttpProtocolOptions, protocol upstreamProtocol, pool *model.ConnectionPool) {
+// keepCase has names of headers go on as they came. Envoy changes none of what it does not add itself.
+var keepCase = &corev3.Http1ProtocolOptions{HeaderKeyFormat: &corev3.Http1ProtocolOptions_HeaderKeyFormat{
+	HeaderFormat: &corev3.Http1ProtocolOptions_HeaderKeyFormat_StatefulFormatter{StatefulFormatter: &corev3.TypedExtensionConfig{
+		Name: "preserve_case", TypedConfig: constant(&preservecasev3.PreserveCaseFormatterConfig{}),
+	}},
+}}
+
+// http1Options are those of clusters that HTTP/1.1 is spoken with; what speaks something else than HTTP has none.
+func http1Options(v *view.Cluster, protocol upstreamProtocol) *corev3.Http1ProtocolOptions {
+	if v.KeepCase && (v.Protocol.IsHTTP() || protocol == upstreamAsClient) {
+		return keepCase
+	}
+	return &corev3.Http1ProtocolOptions{}
+}
+
+func setUpstreamProtocol(o *upstreamhttpv3.HttpProtocolOptions, protocol upstreamProtocol, http1 *corev3.Http1ProtocolOptions, pool *model.ConnectionPool) {
 	explicit := &upstreamhttpv3.HttpProtocolOptions_ExplicitHttpConfig{}
 	switch protocol {
 	case upstreamAsClient:
 		o.UpstreamProtocolOptions = &upstreamhttpv3.HttpProtocolOptions_UseDownstreamProtocolConfig{
 			UseDownstreamProtocolConfig: &upstreamhttpv3.HttpProtocolOptions_UseDownstreamHttpConfig{
-				HttpProtocolOptions:  &corev3.Http1ProtocolOptions{},
+				HttpProtocolOptions:  http1,
 				Http2ProtocolOptions: http2Options(pool),
 			},
 		}
@@ -84,7 +101,7 @@ func setUpstreamProtocol(o *upstreamhttpv3.HttpProtocolOptions, protocol upstrea
 		}
 	default:
 		explicit.ProtocolConfig = &upstreamhttpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{
-			HttpProtocolOptions: &corev3.Http1ProtocolOptions{},
+			HttpProtocolOptions: http1,
 		}
 	}
 	o.UpstreamProtocolOptions = &upstreamhttpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: explicit}

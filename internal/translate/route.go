@@ -23,6 +23,8 @@ const (
 type routing struct {
 	port  uint32               // that clients use
 	retry *routev3.RetryPolicy // said by the virtual host; nil: each route says its own
+	// forwardHost sets x-forwarded-host where the route's host is another one than the request's.
+	forwardHost bool
 }
 
 func (rt *routing) route(v *view.Route) (*routev3.Route, error) {

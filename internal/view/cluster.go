@@ -66,6 +66,8 @@ type Cluster struct {
 	AutoTLS bool
 	// MeshHTTP2: all endpoints have sidecars, which take HTTP/2 for any HTTP.
 	MeshHTTP2 bool
+	// KeepCase: names of headers are sent and taken as they are written, where HTTP/1.1 is spoken.
+	KeepCase bool
 	// SubjectAltNames to verify where Policy.TLS has none: of a ServiceEntry, or for the mesh's
 	// own TLS the SPIFFE ids of the service's workloads.
 	SubjectAltNames []string

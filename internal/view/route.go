@@ -31,6 +31,8 @@ type VirtualHost struct {
 	Routes  []Route  // in order of precedence
 	// IncludeRequestAttempts sets x-envoy-attempt-count (Istio does).
 	IncludeAttempts bool
+	// ForwardHost sets x-forwarded-host where a route gives requests another host.
+	ForwardHost bool
 	// TellsPeer has the caller's sidecar say who calls: all destinations are of the mesh.
 	TellsPeer bool
 	// FromOutside: callers are not of the mesh, so that nothing is passed on that only its

@@ -77,6 +77,9 @@ func (b *backend) answer(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("X-Backend", b.name)
+	if name := r.Header.Get("X-Name"); name != "" {
+		w.Header()[name] = []string{b.name}
+	}
 	if status, err := strconv.Atoi(r.Header.Get("X-Answer")); err == nil {
 		w.WriteHeader(status)
 	} else if b.broken {
@@ -140,4 +143,41 @@ func startGreeter(t *testing.T, name, version string) *app {
 		serving.Wait()
 	})
 	return a
+}
+
+// overheard is a listener that keeps all that its connections bring.
+type overheard struct {
+	net.Listener
+
+	mu   sync.Mutex // guards text
+	text []byte
+}
+
+// Accept implements net.Listener.
+func (o *overheard) Accept() (net.Conn, error) {
+	conn, err := o.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &overheardConn{conn, o}, nil
+}
+
+// said is all that came.
+func (o *overheard) said() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.text)
+}
+
+type overheardConn struct {
+	net.Conn
+	by *overheard
+}
+
+func (c *overheardConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.by.mu.Lock()
+	defer c.by.mu.Unlock()
+	c.by.text = append(c.by.text, b[:n]...)
+	return n, err
 }

@@ -35,6 +35,7 @@ type member struct {
 	name, ip string
 	log      *logBuffer
 	backend  *backend
+	heard    *overheard   // what reaches the application that answers requests
 	called   atomic.Int64 // connections to the application that welcomes who connects
 	admin    *envoy.Admin
 }
@@ -112,7 +113,8 @@ func (w *member) applications(t *testing.T) {
 		require.NoError(t, err)
 		return ln
 	}
-	serveHTTP(t, listen(memberHTTPApp), &http.Server{Handler: http.HandlerFunc(w.serve)}) //nolint:gosec // of a test
+	w.heard = &overheard{Listener: listen(memberHTTPApp)}
+	serveHTTP(t, w.heard, &http.Server{Handler: http.HandlerFunc(w.serve)}) //nolint:gosec // of a test
 	echo := listen(memberTCPApp)
 	done := make(chan struct{})
 	go func() {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -53,6 +54,46 @@ func (m *mutual) requireHeaders() {
 		in, _ = m.spoken()
 		return in.Get("X-Forwarded-Client-Cert") == ""
 	}, func() string { return fmt.Sprint(in) })
+}
+
+// requireCase checks that names of headers reach the application and its caller as they are written, by two sidecars
+// that speak HTTP/2 to one another by default, and that the application is told of the host that a route replaced.
+func (m *mutual) requireCase() {
+	m.t.Helper()
+	rewrite := routes("server", "{rewrite: {authority: other.example.com}, route: [{destination: {host: server}}]}")
+	m.apply(m.config("server", rewrite)...)
+	reply := ""
+	eventually(m.t, "the host is another one", func() bool {
+		reply = m.raw("X-KeyOf: 1\r\nX-Name: X-ReplyOf\r\n")
+		return m.server.backend.last(m.t).host == "other.example.com"
+	}, func() string { return reply })
+	require.Empty(m.t, m.server.backend.last(m.t).header.Get("X-Forwarded-Host"))
+	require.Contains(m.t, m.server.heard.said(), "x-keyof: 1\r\n")
+	require.Contains(m.t, reply, "x-replyof: server\r\n")
+
+	m.apply(m.config("server", rewrite, meshConfig("defaultConfig: {proxyHeaders: {preserveHttp1HeaderCase: true, xForwardedHost: {enabled: true}}}"))...)
+	eventually(m.t, "names of headers stay as they are", func() bool {
+		reply = m.raw("X-KeyOf: 2\r\nX-Name: X-ReplyOf\r\n")
+		return strings.Contains(m.server.heard.said(), "X-KeyOf: 2\r\n") && strings.Contains(reply, "X-ReplyOf: server\r\n")
+	}, func() string { return reply + m.server.heard.said() })
+	require.Equal(m.t, spiffeID("client"), m.peer())
+	eventually(m.t, "the application is told of the host", func() bool {
+		m.raw("")
+		return m.server.backend.last(m.t).header.Get("X-Forwarded-Host") == "server"
+	}, nil)
+}
+
+// raw is the answer, byte for byte, to a request by mutual TLS with more headers, each of them a line.
+func (m *mutual) raw(headers string) string {
+	m.t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(m.t.Context(), "tcp", fmt.Sprintf("%s:%d", m.client.ip, serviceHTTP))
+	require.NoError(m.t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: server\r\nConnection: close\r\n"+headers+"\r\n")
+	require.NoError(m.t, err)
+	text, err := io.ReadAll(conn)
+	require.NoError(m.t, err)
+	return string(text)
 }
 
 // spoken are the headers that the server's application gets by mutual TLS, and those that its caller gets.

@@ -41,6 +41,7 @@ func TestMutualTLS(t *testing.T) {
 	require.Empty(t, m.peer())
 	require.Equal(t, "welcome\n", m.line(m.server.ip, memberTCP))
 	m.requireHeaders()
+	m.requireCase()
 	status, body := m.call("plain", serviceHTTP)
 	require.Equal(t, "200 plain-v1", fmt.Sprint(status, " ", body), "who has no sidecar gets plain text")
 
