@@ -178,6 +178,9 @@ func printAnalysis(w io.Writer, a analysis) error {
 }
 
 func verdict(s Style, a analysis) string {
+	if a.Files == 0 && a.Cluster == "" {
+		return s.Warn("there is nothing to analyze; configuration is in files that end in .yaml, .yml or .json")
+	}
 	if len(a.Problems) == 0 {
 		return s.Good("no problems")
 	}

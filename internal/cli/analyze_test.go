@@ -72,6 +72,15 @@ func TestAnalyze(t *testing.T) {
 	}
 }
 
+// TestAnalyzeOfNothing: a directory without configuration is likely to be the wrong one.
+func TestAnalyzeOfNothing(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "readme.txt"), []byte("hello"), 0o600))
+	status, out, _ := moonsail(t, "analyze", dir)
+	require.Zero(t, status)
+	require.Equal(t, "0 files, 0 objects: there is nothing to analyze; configuration is in files that end in .yaml, .yml or .json\n", out)
+}
+
 func TestAnalyzeJSON(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bad.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(badYAML), 0o600))

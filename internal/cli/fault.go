@@ -59,7 +59,7 @@ func argsAreUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
-				return usageError{err}
+				return wrongArgs(cmd, args, err)
 			}
 			return nil
 		}

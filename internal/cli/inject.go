@@ -66,7 +66,7 @@ func (f *injectFlags) run(cmd *cobra.Command) error {
 	if f.file != "-" {
 		file, err := os.Open(f.file)
 		if err != nil {
-			return &UserError{Where: "-f " + f.file, Err: err}
+			return &UserError{Where: "-f " + f.file, Err: err, Next: "name a file of YAML, or - for standard input"}
 		}
 		defer file.Close()
 		in = file

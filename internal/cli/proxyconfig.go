@@ -98,6 +98,8 @@ type comparedConfig struct {
 	Secrets   []explain.Secret   `json:"secrets,omitempty"` // in Envoy
 	Admin     string             `json:"admin,omitempty"`   // where Envoy was asked
 	Unasked   string             `json:"unasked,omitempty"` // why its agent was not
+
+	named string // only resources with that in their names are in it; empty: all
 }
 
 type comparedResource struct {
@@ -181,6 +183,7 @@ func (c *comparedConfig) compare(section string, actual *explain.Actual) error {
 }
 
 func (c *comparedConfig) filter(text string) {
+	c.named = text
 	c.Resources = slices.DeleteFunc(c.Resources, func(r comparedResource) bool { return !containsFold(r.Name, text) })
 }
 

@@ -63,6 +63,9 @@ func printSection(w io.Writer, s Style, c *comparedConfig, name string, titled b
 		}
 	}
 	if rows == 0 {
+		if c.named != "" {
+			name += fmt.Sprintf(" with %q in the name", c.named)
+		}
 		_, err := fmt.Fprintf(w, "no %s\n%s", name, map[bool]string{true: "\n"}[titled])
 		return err
 	}

@@ -82,7 +82,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 			return unknown
 		}
 	}
-	return usageError{err}
+	return usageError{fmt.Errorf("%w%s", err, nearFlag(cmd, err))}
 }
 
 // NewRootCommand is the command tree.

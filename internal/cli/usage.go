@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/moonsail/moonsail/internal/spelling"
+)
+
+// wrongArgs says what a command takes in place of what it was given; err is cobra's word for it, or the command's own.
+func wrongArgs(cmd *cobra.Command, args []string, err error) error {
+	text := err.Error()
+	ofCobra := false
+	for _, begin := range []string{"accepts ", "requires at least ", "unknown command "} {
+		ofCobra = ofCobra || strings.HasPrefix(text, begin)
+	}
+	switch {
+	case !ofCobra:
+		return usageError{err}
+	case cmd.HasSubCommands() && len(args) > 0:
+		return usageError{fmt.Errorf("%w%s", err, spelling.DidYouMean(args[0], commandNames(cmd)))}
+	case len(args) == 0:
+		return usageError{fmt.Errorf("an argument is missing: the form is '%s'", cmd.UseLine())}
+	}
+	return usageError{fmt.Errorf("%s not what it takes: the form is '%s'", quotedArgs(args), cmd.UseLine())}
+}
+
+func quotedArgs(args []string) string {
+	if len(args) == 1 {
+		return fmt.Sprintf("%q is", args[0])
+	}
+	return fmt.Sprintf("%q are", args)
+}
+
+// commandNames are those of the commands below one.
+func commandNames(cmd *cobra.Command) (names []string) {
+	for _, sub := range cmd.Commands() {
+		if !sub.Hidden {
+			names = append(names, sub.Name())
+			names = append(names, sub.Aliases...)
+		}
+	}
+	return names
+}
+
+// nearFlag is a hint at the flag that was probably meant.
+func nearFlag(cmd *cobra.Command, err error) string {
+	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if !unknown {
+		return ""
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	return spelling.DidYouMean("--"+name, names)
+}
