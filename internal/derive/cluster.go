@@ -74,7 +74,28 @@ func overridePort(p, port model.TrafficPolicy) model.TrafficPolicy {
 	return p
 }
 
+// based is a policy with the mesh's for what it does not say.
+func (r *reader) based(policy model.TrafficPolicy, p model.Protocol) model.TrafficPolicy {
+	out := r.mesh().Baseline.Merge(policy)
+	if policy.ConnectionPool == nil {
+		out.ConnectionPool = spoken(out.ConnectionPool, p)
+	}
+	return out
+}
+
+// spoken is the mesh's pool for a port: which HTTP is spoken is for ports of HTTP. Servers take what is said to be HTTP
+// for that.
+func spoken(pool *model.ConnectionPool, p model.Protocol) *model.ConnectionPool {
+	if pool == nil || p.IsHTTP() || pool.Upgrade != model.H2UpgradeAlways && !pool.UseClientProtocol {
+		return pool
+	}
+	out := *pool
+	out.Upgrade, out.UseClientProtocol = model.H2UpgradeDefault, false
+	return &out
+}
+
 func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePort, sub *model.Subset, rule *model.DestinationRule, policy model.TrafficPolicy, out *hostResult) {
+	policy = r.based(policy, port.Protocol)
 	c := &view.Cluster{
 		Host: svc.Hostname, Port: port.Number, PortName: port.Name, Protocol: port.Protocol,
 		Service:         view.ServiceRef{Host: svc.Hostname, Name: svc.Name, Namespace: svc.Namespace},

@@ -12,6 +12,7 @@ func (s *scope) deriveFixed(r *reader) {
 	s.out.Clusters[view.BlackHoleCluster] = &view.Cluster{Name: view.BlackHoleCluster, Discovery: view.DiscoverStatic}
 	s.out.Clusters[view.PassthroughCluster] = &view.Cluster{
 		Name: view.PassthroughCluster, Discovery: view.DiscoverOriginalDst,
+		Policy:         model.TrafficPolicy{ConnectionPool: spoken(r.mesh().Baseline.ConnectionPool, "")},
 		ConnectTimeout: r.mesh().ConnectTimeout, Keepalive: r.mesh().Keepalive, KeepCase: s.headers(r.mesh()).KeepCase,
 	}
 	if s.split.asks() {

@@ -55,7 +55,7 @@ func (s *scope) deriveInbound(r *reader) {
 	var chains []view.FilterChain
 	for i := range ports {
 		p := &ports[i]
-		p.retry = inboundRetry(r.mesh(), p.protocol)
+		p.retry, p.pool = inboundRetry(r.mesh(), p.protocol), basedPool(r, p)
 		c := s.inboundCluster(r.mesh(), p)
 		out.Clusters[c.Name] = c
 		if p.own != nil {
@@ -176,6 +176,18 @@ func (s *scope) inboundPool() *model.ConnectionPool {
 		return nil
 	}
 	return s.sidecar.InboundPool
+}
+
+// basedPool is the Sidecar's, or that of the mesh where no DestinationRule says what callers have.
+func basedPool(r *reader, p *inboundPort) *model.ConnectionPool {
+	pool := r.mesh().Baseline.ConnectionPool
+	if p.pool != nil || pool == nil {
+		return p.pool
+	}
+	if portPolicy(r.rule(p.service.Host, p.service.Namespace), p.port).ConnectionPool != nil {
+		return nil
+	}
+	return spoken(pool, p.protocol)
 }
 
 func inboundName(p *inboundPort) string { return clusterName("inbound", p.number, "", "") }

@@ -112,8 +112,8 @@ func (x *Index) replaceMesh(now *model.Mesh, touched *touched) {
 	x.mesh, touched.mesh = now, true
 	touched.labels = x.labels.countPriority(now.Locality, 1) || touched.labels
 	touched.labels = x.labels.countPriority(old.Locality, -1) || touched.labels
-	touched.labels = x.near.countMesh(now.Locality, 1) || touched.labels
-	touched.labels = x.near.countMesh(old.Locality, -1) || touched.labels
+	touched.labels = x.near.countMesh(now, 1) || touched.labels
+	touched.labels = x.near.countMesh(old, -1) || touched.labels
 }
 
 // touched is what a batch has changed, in the index's words.

@@ -66,7 +66,7 @@ func (rt *routing) poolSettings(d model.Destination, tcp *view.TCPChain) {
 	if svc == nil {
 		return
 	}
-	policy := portPolicy(rt.rule(svc.Hostname, svc.Namespace), rt.destinationPort(d))
+	policy := rt.based(portPolicy(rt.rule(svc.Hostname, svc.Namespace), rt.destinationPort(d)), model.ProtocolTCP)
 	if pool := policy.ConnectionPool; pool != nil {
 		tcp.IdleTimeout, tcp.MaxDuration = pool.TCPIdleTimeout, pool.MaxConnectionDuration
 	}

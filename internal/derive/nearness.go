@@ -26,13 +26,15 @@ func (n *nearness) countRule(r *model.DestinationRule, by int) bool {
 	return n.add(by*matters(locality), by*matters(node))
 }
 
-// countMesh is count for the mesh's setting. Its failover counts where rules have outlier detection, which are
-// counted themselves.
-func (n *nearness) countMesh(set *model.LocalityLB, by int) bool {
+// countMesh is count for the mesh's settings. Failover counts where there is outlier detection: that of rules is counted
+// with them.
+func (n *nearness) countMesh(mesh *model.Mesh, by int) bool {
+	outlier := by * matters(mesh.Baseline.OutlierDetection != nil)
+	set := mesh.Locality
 	if set == nil {
-		return false
+		return n.add(outlier, 0)
 	}
-	return n.add(by*matters(len(set.Distribute) > 0), by*matters(slices.Contains(set.FailoverPriority, model.LabelNode)))
+	return n.add(outlier+by*matters(len(set.Distribute) > 0), by*matters(slices.Contains(set.FailoverPriority, model.LabelNode)))
 }
 
 func matters(yes bool) int {

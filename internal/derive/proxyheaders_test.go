@@ -1,7 +1,6 @@
 package derive
 
 import (
-	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,11 +13,7 @@ import (
 // themselves.
 func TestProxyHeaders(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)
-	put(d, nil, &model.Service{
-		Meta:     model.Meta{Key: model.Key{Kind: model.KindService, Namespace: "shop", Name: "web"}},
-		Hostname: "web.shop.svc.cluster.local", Addresses: []netip.Prefix{netip.MustParsePrefix("10.9.0.1/32")}, Selector: map[string]string{"app": "web"},
-		Ports: []model.ServicePort{{Number: 80, TargetPort: 8080, Protocol: model.ProtocolHTTP}}, Resolution: model.ResolutionStatic,
-	})
+	put(d, nil, webOf("web"))
 	own := webProxy("shop", "web", true)
 	said := model.ProxyHeaders{Said: true, NoRequestIDs: true, ForwardHost: true, KeepCase: true}
 	own.Headers = said

@@ -107,6 +107,9 @@ func (w *world) meshConfig() model.Object {
 		off := false
 		c.AutoMTLS, c.TrustDomainAliases = &off, []string{"old.example.org"}
 	}
+	if w.chance(0.3) {
+		c.Baseline = &model.TrafficPolicy{ConnectionPool: &model.ConnectionPool{MaxConnections: 5}, OutlierDetection: &model.OutlierDetection{}}
+	}
 	if w.chance(0.5) {
 		c.Locality = w.localityLB()
 	}

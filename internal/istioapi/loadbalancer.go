@@ -167,7 +167,7 @@ func (c *conv) localityLB(at path, l *networking.LocalityLoadBalancerSetting, ou
 		c.errorf(at.f("failover"), "cannot be combined with distribute; remove one of the two")
 	}
 	if (len(l.Failover) > 0 || len(l.FailoverPriority) > 0) && !outlier {
-		c.warnf(at, "failover needs outlierDetection to find out what has failed; add it to the same policy")
+		c.warnf(at, "failover needs outlierDetection to find out what has failed; add it to the same policy, unless the mesh's defaultTrafficPolicy has it")
 	}
 	var from []string
 	for i, d := range l.Distribute {

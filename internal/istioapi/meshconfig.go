@@ -66,6 +66,7 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 	out.Topology = topology(said.GetDefaultConfig().GetGatewayTopology())
 	// Whether failover has outlier detection beside it is for each destination rule to say.
 	out.Locality = c.localityLB(at.f("localityLbSetting"), said.LocalityLbSetting, true)
+	out.Baseline = c.defaultTrafficPolicy(at.f("defaultTrafficPolicy"), said.DefaultTrafficPolicy)
 	c.meshIdentity(at, said, given, out)
 	out.OnlyTLS13, out.CipherSuites = c.meshMTLS(at.f("meshMTLS"), said.MeshMTLS)
 	out.TLSDefaults = c.tlsDefaults(at.f("tlsDefaults"), said.TlsDefaults)
@@ -86,6 +87,17 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 		out.ExportTo[kind] = list
 	}
 	return out, c.list
+}
+
+// defaultTrafficPolicy is nil where nothing is said.
+func (c *conv) defaultTrafficPolicy(at path, p *meshconfig.MeshConfig_DefaultTrafficPolicy) *model.TrafficPolicy {
+	if p == nil {
+		return nil
+	}
+	return &model.TrafficPolicy{
+		ConnectionPool:   c.connectionPool(at.f("connectionPool"), p.ConnectionPool),
+		OutlierDetection: c.outlierDetection(at.f("outlierDetection"), p.OutlierDetection),
+	}
 }
 
 // meshConnections converts what is said of connections of all services.

@@ -14,6 +14,7 @@ import (
 // those of which only a part has one, that part.
 var readMeshFields = map[string][]string{
 	"accessLogFile": nil, "connectTimeout": nil, "defaultDestinationRuleExportTo": nil, "defaultHttpRetryPolicy": nil,
+	"defaultTrafficPolicy":   nil,
 	"defaultServiceExportTo": nil, "defaultVirtualServiceExportTo": nil, "discoverySelectors": nil, "dnsRefreshRate": nil,
 	"enableAutoMtls": nil, "extensionProviders": nil, "h2UpgradePolicy": nil, "inboundTrafficPolicy": nil, "localityLbSetting": nil, "meshMTLS": nil,
 	"outboundTrafficPolicy": {"mode"}, "pathNormalization": nil, "protocolDetectionTimeout": nil, "tcpKeepalive": nil,
@@ -46,7 +47,6 @@ var insteadOf = map[string]string{
 	"ingressSelector":             noIngress,
 	"ingressService":              noIngress,
 	"enableEnvoyAccessLogService": "name a provider of kind envoyHttpAls in defaultProviders.accessLogging",
-	"defaultTrafficPolicy":        "give a DestinationRule of the root namespace for the host \"*.local\"",
 	"zoneAwareLbSetting":          "use localityLbSetting",
 	"caCertificates":              "give the CA's roots with its certificate, in the Secret cacerts",
 }

@@ -38,6 +38,9 @@ type Mesh struct {
 
 	Headers ProxyHeaders // of proxies that say nothing of their own
 
+	// Baseline is what holds of calls where a DestinationRule says nothing: connection pool and outlier detection alone.
+	Baseline TrafficPolicy
+
 	Keepalive *TCPKeepalive // of connections to upstreams; a DestinationRule's fields go before
 	// DNSRefresh is how often names are resolved where the answer has no time to live; 0: Istio's default.
 	DNSRefresh time.Duration

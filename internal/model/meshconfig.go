@@ -27,6 +27,7 @@ type MeshConfig struct {
 	Topology           *Topology
 	Headers            *ProxyHeaders
 	Locality           *LocalityLB
+	Baseline           *TrafficPolicy
 	Keepalive          *TCPKeepalive
 	DNSRefresh         *time.Duration
 	DetectionTimeout   *time.Duration
@@ -62,6 +63,7 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	m.TrustDomainAliases, m.CipherSuites, m.TLSDefaults = c.TrustDomainAliases, c.CipherSuites, c.TLSDefaults
 	m.Authorizers = c.Authorizers
 	set(&m.Locality, given(c.Locality))
+	set(&m.Baseline, c.Baseline)
 	set(&m.Keepalive, given(c.Keepalive))
 	set(&m.DNSRefresh, c.DNSRefresh)
 	set(&m.DetectionTimeout, given(c.DetectionTimeout))

@@ -97,13 +97,27 @@ func outlierDetection(t *testing.T, b *behaviour) {
 
 // overflow: one call is under way, one waits for its connection, there is no place for a third.
 func overflow(t *testing.T, b *behaviour) {
-	web := startBackend(t, "narrow", "v1")
-	b.given(t, service("narrow", &web.app), policy("narrow", "{connectionPool: {tcp: {maxConnections: 1}, http: {http1MaxPendingRequests: 1}}}"))
+	narrow(t, b, "narrow", policy("narrow", "{connectionPool: {tcp: {maxConnections: 1}, http: {http1MaxPendingRequests: 1}}}"))
+}
+
+// TestDefaultTrafficPolicy: the mesh's limits hold for a host whose DestinationRule says something else.
+func TestDefaultTrafficPolicy(t *testing.T) {
+	b := startBehaviour(t)
+	narrow(t, b, "wide", meshConfig("defaultTrafficPolicy: {connectionPool: {tcp: {maxConnections: 1}, http: {http1MaxPendingRequests: 1}}}"),
+		policy("wide", "{outlierDetection: {consecutive5xxErrors: 5}}"))
+	noRefusals(t, b.mesh, b.client)
+}
+
+// narrow checks that a host gets one request at a time, and that one waits.
+func narrow(t *testing.T, b *behaviour, host string, rules ...string) {
+	t.Helper()
+	web := startBackend(t, host, "v1")
+	b.given(t, append(rules, service(host, &web.app))...)
 	var calls sync.WaitGroup
 	statuses := make([]int, 2)
 	call := func(i int) func() {
 		return func() {
-			a, err := b.try("GET", "narrow", "/", "x-hang", "1")
+			a, err := b.try("GET", host, "/", "x-hang", "1")
 			if err == nil {
 				statuses[i] = a.status
 			}
@@ -115,9 +129,9 @@ func overflow(t *testing.T, b *behaviour) {
 	eventually(t, "one is under way", func() bool { return len(web.requests()) == 1 }, nil)
 	calls.Go(call(1))
 	eventually(t, "one waits", func() bool {
-		return only(b.client.stats(t, `narrow.*upstream_rq_pending_active$`)) == 1
+		return only(b.client.stats(t, host+`.*upstream_rq_pending_active$`)) == 1
 	}, nil)
-	got := b.call(t, "narrow", "/")
+	got := b.call(t, host, "/")
 	require.Equal(t, 503, got.status)
 	require.Contains(t, got.body, "overflow")
 	let()
