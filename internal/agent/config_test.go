@@ -159,7 +159,9 @@ func TestProxyConfigThatDoesNothing(t *testing.T) {
 		return out.String()
 	}
 	require.NotContains(t, logged("concurrency: 2\nproxyMetadata: {A: b}\nproxyHeaders: {requestId: {disabled: true}, preserveHttp1HeaderCase: true}"), "no effect")
-	require.Contains(t, logged("tracing: {sampling: 1}"), "tracing has no effect in the annotation of a Pod")
+	require.NotContains(t, logged("tracing: {sampling: 1, customTags: {a: {literal: {value: b}}}}"), "WARN")
+	require.Contains(t, logged("tracing: {sampling: 1, zipkin: {address: 'a:1'}}"), "fields=tracing.zipkin")
+	require.Contains(t, logged("tracing: {sampling: 101}"), "sampling=101")
 	require.Contains(t, logged("concurrency: 2\nstatsdUdpAddress: a:1\nproxyBootstrapTemplatePath: /b"),
 		`have no effect in Moonsail yet" fields="proxyBootstrapTemplatePath, statsdUdpAddress"`)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -84,6 +85,9 @@ func (s *settings) metadata() map[string]any {
 		"ENVOY_STATUS_PORT":     s.ports.Health,
 		"ENVOY_PROMETHEUS_PORT": s.ports.Prometheus,
 	}
+	if s.ownTracing != nil {
+		m[tracingMetadata] = jsonOf(s.ownTracing)
+	}
 	if s.identified {
 		m[sdsMetadata] = "true"
 	}
@@ -125,7 +129,12 @@ func podPorts(ports []Port) string {
 }
 
 func (s *settings) proxyConfigJSON() any {
-	text, err := protojson.Marshal(s.proxyConfig)
+	return jsonOf(s.proxyConfig)
+}
+
+// jsonOf is a message that was read from JSON as metadata.
+func jsonOf(message proto.Message) any {
+	text, err := protojson.Marshal(message)
 	if err != nil {
 		return nil // invalid UTF-8 cannot come out of a parser that accepted it
 	}

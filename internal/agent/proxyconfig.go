@@ -46,7 +46,7 @@ func (s *settings) resolveProxyConfig() error {
 		if err != nil {
 			return err
 		}
-		s.ownTracing = top.GetTracing() != nil
+		s.ownTracing = top.GetTracing()
 		pc = overlay(pc, top)
 	}
 	s.proxyConfig = pc
@@ -72,10 +72,7 @@ func (s *settings) tellUnread() {
 	if slices.Sort(out); len(out) > 0 {
 		s.log.Warn("fields of ProxyConfig have no effect in Moonsail yet", "fields", strings.Join(out, ", "))
 	}
-	if s.ownTracing {
-		s.log.Warn("tracing has no effect in the annotation of a Pod, but in the mesh's configuration alone; give a Telemetry that selects the workload",
-			"annotation", ProxyConfigAnnotation)
-	}
+	s.tellTracing()
 }
 
 // unreadFields are the names of fields that are set and not read.

@@ -24,7 +24,7 @@ type settings struct {
 	Config
 	node        node
 	proxyConfig *meshconfig.ProxyConfig
-	ownTracing  bool // the Pod's annotation has tracing
+	ownTracing  *meshconfig.Tracing // of the Pod's annotation; nil: none
 	concurrency int
 	because     string // why so many worker threads
 	buckets     []*metricsv3.HistogramBucketSettings

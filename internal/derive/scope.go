@@ -34,6 +34,7 @@ type ScopeKey struct {
 	Names        bool               // what applications ask DNS for, and nothing else
 	Topology     model.Topology     // of routers: what is before them, as they say
 	Headers      model.ProxyHeaders // that its proxies set, as they say
+	Tracing      model.ProxyTracing // of its proxies, as their Pods say
 	Scoped       bool               // outbound: large route configurations are split into buckets
 	Split        SplitSet           // outbound: route configurations that are, whatever their size, and whether or not others are, as its proxies have them so
 	Generation   int                // outbound: 0, or 1 for proxies that need not have the buckets that 0 kept when they came
@@ -92,6 +93,7 @@ func (k ScopeKey) traits() []trait {
 		{k.AnyWorker, "any-worker"},
 		{k.Unprivileged, "unprivileged"},
 		{k.Headers.Said, k.Headers.String()},
+		{k.Tracing != "", "tracing=" + string(k.Tracing)},
 		{k.Topology.Said, k.Topology.String()},
 		{k.Scoped, "scoped"},
 		{k.Split != "", "split=" + strings.ReplaceAll(string(k.Split), " ", ",")},
@@ -110,6 +112,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 	base := ScopeKey{
 		Type: p.Type, Namespace: p.Namespace, Interception: p.Interception, Domain: p.ClusterDomain(),
 		Families: p.Families(), Identity: p.Identity, Modules: p.Modules, Uncounted: p.Uncounted, Headers: p.Headers,
+		Tracing: p.Tracing,
 	}
 	base.Version, base.Metadata = x.proxies.of(p)
 	if p.Type == model.ProxyRouter {

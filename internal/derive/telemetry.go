@@ -26,7 +26,7 @@ func (s *scope) deriveTelemetry(r *reader) {
 			now.Logs = append(now.Logs, l.AccessLog)
 		}
 	}
-	if t, provider := tracingOf(rules, r.mesh(), side); t != nil {
+	if t, provider := tracingOf(rules, s.Key.Tracing.Over(&r.mesh().Telemetry), side); t != nil {
 		if host, cluster, ok := collectorOf(r, provider); ok {
 			collectors = appendHost(collectors, host)
 			t.Host, t.Cluster = host, cluster

@@ -166,8 +166,9 @@ func TestTracing(t *testing.T) {
 	mesh := model.DefaultMesh()
 	mesh.Telemetry.Providers = append(mesh.Telemetry.Providers,
 		model.Provider{Name: "otel", Kind: model.ProviderOpenTelemetry, Host: "otel.example.com", Port: 4317})
+	var own model.ProxyTracing
 	get := func(side model.Sides, list ...model.TracingRule) *view.Tracing {
-		v, _ := tracingOf([]*model.Telemetry{{Tracing: list}}, mesh, side)
+		v, _ := tracingOf([]*model.Telemetry{{Tracing: list}}, own.Over(&mesh.Telemetry), side)
 		return v
 	}
 	require.Nil(t, get(model.SideClient), "off by default")
@@ -187,6 +188,15 @@ func TestTracing(t *testing.T) {
 	mesh.Telemetry.NoIstioTags = true
 	require.False(t, get(model.SideServer).IstioTags)
 	require.True(t, get(model.SideServer, model.TracingRule{Sides: model.SideServer, IstioTags: on()}).IstioTags)
+
+	own = `{"sampling":20,"maxPathTagLength":30,"customTags":{"b":{"literal":{"value":"y"}}}}`
+	mesh.Telemetry.Tags = map[string]model.TraceTag{"of": {Literal: "mesh"}}
+	tags := []view.TraceTag{{Name: "b", TraceTag: model.TraceTag{Literal: "y"}}}
+	require.Equal(t, &view.Tracing{Kind: model.ProviderOpenTelemetry, Sampling: 20, MaxTagLength: 30, IstioTags: true, RequestID: true, Tags: tags},
+		get(model.SideServer), "the Pod's go before the mesh's")
+	got = get(model.SideServer, model.TracingRule{Sides: model.BothSides, Sampling: &five})
+	require.InDelta(t, 5, got.Sampling, 0, "a Telemetry's go before the Pod's")
+	require.Equal(t, tags, got.Tags)
 }
 
 // TestTelemetryIsForWhomItSelects: a Telemetry with a selector changes the listeners of the

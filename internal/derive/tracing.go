@@ -21,8 +21,7 @@ type tracingState struct {
 }
 
 // tracingOf is the tracing of one side with its provider; nil where spans go nowhere.
-func tracingOf(rules []*model.Telemetry, mesh *model.Mesh, side model.Sides) (*view.Tracing, *model.Provider) {
-	defaults := &mesh.Telemetry
+func tracingOf(rules []*model.Telemetry, defaults *model.MeshTelemetry, side model.Sides) (*view.Tracing, *model.Provider) {
 	s := &tracingState{requestID: true, istioTags: !defaults.NoIstioTags, provider: defaults.Collector}
 	if len(defaults.Tracing) > 0 {
 		s.provider = defaults.Provider(defaults.Tracing[0])

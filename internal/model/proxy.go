@@ -66,6 +66,8 @@ type Proxy struct {
 	Topology Topology
 	// Headers are which it sets, likewise.
 	Headers ProxyHeaders
+	// Tracing is what its Pod says of traces.
+	Tracing ProxyTracing
 	// Verified: it has shown by its certificate that it is of Namespace and ServiceAccount.
 	Verified bool
 	// ScopedRoutes: large route configurations reach it split into buckets, by SRDS. The

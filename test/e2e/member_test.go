@@ -32,12 +32,13 @@ const (
 
 // member is a workload with a sidecar that gets its certificate from the control plane.
 type member struct {
-	name, ip string
-	log      *logBuffer
-	backend  *backend
-	heard    *overheard   // what reaches the application that answers requests
-	called   atomic.Int64 // connections to the application that welcomes who connects
-	admin    *envoy.Admin
+	name, ip    string
+	log         *logBuffer
+	backend     *backend
+	annotations map[string]string
+	heard       *overheard   // what reaches the application that answers requests
+	called      atomic.Int64 // connections to the application that welcomes who connects
+	admin       *envoy.Admin
 }
 
 func spiffeID(account string) string {
@@ -55,7 +56,8 @@ func (w *member) config(t *testing.T, m *mutual, token string) agent.Config {
 	return agent.Config{
 		Workload: agent.Workload{
 			Name: w.name, Namespace: "shop", ServiceAccount: w.name, IPs: []string{w.ip},
-			Labels: map[string]string{"app": w.name, model.LabelTLSMode: model.TLSModeLabelIstio},
+			Labels:      map[string]string{"app": w.name, model.LabelTLSMode: model.TLSModeLabelIstio},
+			Annotations: w.annotations,
 		},
 		Interception: model.InterceptNone, EnvoyPath: envoyBinary(t), Concurrency: &concurrency, WorkDir: shortDir(t),
 		XDS: agent.XDS{Address: m.secure, RootCert: filepath.Join(m.caDir, ca.RootFile)},

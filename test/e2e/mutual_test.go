@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/agent"
 	"github.com/moonsail/moonsail/internal/agent/identity/catest"
 	"github.com/moonsail/moonsail/internal/ca"
 	"github.com/moonsail/moonsail/internal/controlplane"
@@ -45,6 +46,7 @@ func startMutualWith(t *testing.T, change func(*controlplane.Options), more ...s
 	m := &mutual{client: newMember("client"), server: newMember("server"), plain: startApp(t, "plain", "v1"),
 		caDir: filepath.Join(t.TempDir(), "ca")}
 	m.server.applications(t)
+	m.client.annotations = map[string]string{agent.ProxyConfigAnnotation: ownTracing} // does nothing where nobody traces
 	addr := make(chan string, 1)
 	m.mesh = startMeshWith(t, server.RoutesAuto, func(o *controlplane.Options) {
 		o.Identity = controlplane.Identity{Addr: "127.0.0.1:0", CADir: m.caDir, TokenFile: fileWith(t, "tokens", []byte(tokens)),

@@ -8,11 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	commonv1 "go.opentelemetry.io/proto/otlp/common/v1"
+	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 )
 
 // observed is the mesh's configuration, and Telemetry objects, of TestTelemetry.
@@ -42,7 +45,7 @@ spec:
   accessLogging:
   - providers: [{name: here}, {name: requests}, {name: connections}]
   tracing:
-  - {providers: [{name: spans}], randomSamplingPercentage: 100}`}
+  - {providers: [{name: spans}]}`}
 }
 
 // TestTelemetry: what two sidecars tell of one request and of one connection: metrics with both
@@ -213,4 +216,13 @@ func (m *mutual) requireSpans(t *testing.T, c *collector, trace, parent []byte) 
 	require.Equal(t, client.SpanId, server.ParentSpanId)
 	require.Equal(t, fmt.Sprintf("00-%x-%x-01", trace, server.SpanId), m.server.backend.last(t).header.Get("traceparent"))
 	require.NotZero(t, client.EndTimeUnixNano)
+	require.True(t, tagged(client), "the client's Pod has a tag of its own")
+	require.False(t, tagged(server))
+}
+
+// ownTracing is what the client's Pod says of traces: all are told, with a tag.
+const ownTracing = "tracing: {sampling: 100, customTags: {said-by: {literal: {value: the Pod}}}}"
+
+func tagged(s *tracev1.Span) bool {
+	return slices.ContainsFunc(s.Attributes, func(a *commonv1.KeyValue) bool { return a.Key == "said-by" && a.Value.GetStringValue() == "the Pod" })
 }

@@ -127,6 +127,9 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	if said := config["proxyHeaders"].GetStructValue(); said != nil {
 		p.Headers = model.ProxyHeadersOf(said.AsMap())
 	}
+	if said := m["MOONSAIL_TRACING"].GetStructValue(); said != nil {
+		p.Tracing = model.ProxyTracingOf(said.AsMap())
+	}
 	p.Identity = m["SDS"].GetStringValue() == "true"
 	var mode string
 	text("INTERCEPTION_MODE", &mode)

@@ -78,7 +78,8 @@ func TestNodeBecomesProxy(t *testing.T) {
 		"PROXY_CONFIG": map[string]any{"gatewayTopology": map[string]any{
 			"numTrustedProxies": 2, "forwardClientCertDetails": "FORWARD_ONLY", "proxyProtocol": map[string]any{}},
 			"proxyHeaders": map[string]any{"attemptCount": map[string]any{"disabled": true}}},
-		"ANYTHING": []any{1, "else"}, "INBOUND_LISTENER_EXACT_BALANCE": "false",
+		"MOONSAIL_TRACING": map[string]any{"sampling": 5, "enableIstioTags": false},
+		"ANYTHING":         []any{1, "else"}, "INBOUND_LISTENER_EXACT_BALANCE": "false",
 	})
 	require.NoError(t, err)
 	b, err := proto.Marshal(&corev3.Node{Id: "sidecar~10.0.0.7~reviews-v1-abc.shop~shop.svc.cluster.local", Cluster: "reviews.shop", Metadata: metadata,
@@ -97,6 +98,7 @@ func TestNodeBecomesProxy(t *testing.T) {
 		Interception: model.InterceptNone, IstioVersion: "1.31.0", NamedPorts: map[string]uint32{"http": 9080}, AnyWorker: true,
 		Topology: model.Topology{Said: true, TrustedProxies: 2, ClientCertificates: "FORWARD_ONLY", ProxyProtocol: true},
 		Headers:  model.ProxyHeaders{Said: true, Details: model.DefaultCertificateDetails, NoAttempts: true},
+		Tracing:  `{"enableIstioTags":false,"sampling":5}`,
 	}, p)
 }
 

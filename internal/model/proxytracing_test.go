@@ -1,0 +1,34 @@
+package model
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestProxyTracing(t *testing.T) {
+	mesh := DefaultMeshTelemetry()
+	mesh.Sampling, mesh.MaxTagLength, mesh.NoIstioTags = 7, 99, true
+	mesh.Tags = map[string]TraceTag{"of": {Literal: "mesh"}}
+	none := map[string]TraceTag{}
+	for text, want := range map[string]MeshTelemetry{
+		`null`: mesh,
+		`{}`:   {Sampling: 1, Tags: none},
+		`{"sampling": 55.5, "maxPathTagLength": 64, "enableIstioTags": false}`: {Sampling: 55.5, MaxTagLength: 64, NoIstioTags: true, Tags: none},
+		`{"zipkin": {"address": "a:1"}, "enableIstioTags": true}`:              {Sampling: 1, Tags: none},
+		`{"sampling": 101, "maxPathTagLength": -1, "customTags": 5}`:           {Sampling: 1, Tags: none},
+		`{"customTags": {"l": {"literal": {"value": "x"}}, "h": {"header": {"name": "y", "defaultValue": "d"}},
+			"e": {"environment": {"name": "Z"}}, "nothing": {}, "wrong": 1, "": {"literal": {"value": "x"}}}}`: {Sampling: 1, Tags: map[string]TraceTag{
+			"l": {Literal: "x"}, "h": {Header: "y", Default: "d"}, "e": {Environment: "Z"}}},
+	} {
+		var said map[string]any
+		require.NoError(t, json.Unmarshal([]byte(text), &said))
+		got := ProxyTracingOf(said).Over(&mesh)
+		require.Equal(t, MeshTelemetry{Sampling: want.Sampling, MaxTagLength: want.MaxTagLength, NoIstioTags: want.NoIstioTags, Tags: want.Tags},
+			MeshTelemetry{Sampling: got.Sampling, MaxTagLength: got.MaxTagLength, NoIstioTags: got.NoIstioTags, Tags: got.Tags}, text)
+		require.Equal(t, mesh.Providers, got.Providers)
+	}
+	require.Equal(t, ProxyTracing(`{"maxPathTagLength":2,"sampling":1}`), ProxyTracingOf(map[string]any{"sampling": 1, "zipkin": 0, "maxPathTagLength": 2}))
+	require.Empty(t, ProxyTracingOf(map[string]any{"customTags": string(make([]byte, maxProxyTracing))}))
+}
