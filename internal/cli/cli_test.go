@@ -65,7 +65,7 @@ func TestRoot(t *testing.T) {
 		{[]string{"explain"}, 2, "", "an argument is missing: the form is 'moonsail explain KIND/NAME [flags]'"},
 		{[]string{"why", "a.shop"}, 2, "", `"a.shop" is not what it takes: the form is 'moonsail why `},
 		{[]string{"chanegs"}, 2, "", `unknown command "chanegs" for "moonsail"; did you mean "changes"?`},
-		{[]string{"pc", "listners", "a.shop"}, 2, "", `did you mean "listeners"?`},
+		{[]string{"pc", "lissteners", "a.shop"}, 2, "", `did you mean "listeners"?`},
 		{[]string{"changes", "--wach"}, 2, "", `unknown flag: --wach; did you mean "--watch"?`},
 		{[]string{"inject", "-f", "none.yaml"}, 1, "", "name a file of YAML, or - for standard input"},
 		{[]string{"analyze", "testdata/nothing"}, 1, "", "give a directory, or a file of YAML"},

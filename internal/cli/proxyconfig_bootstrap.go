@@ -97,14 +97,14 @@ func bootstrapIn(dump []byte) (json.RawMessage, error) {
 		} `json:"configs"`
 	}
 	if err := json.Unmarshal(dump, &d); err != nil {
-		return nil, fmt.Errorf("Envoy's config dump is not understood: %w", err)
+		return nil, fmt.Errorf("the config dump of Envoy is not understood: %w", err)
 	}
 	for _, c := range d.Configs {
 		if len(c.Bootstrap) > 0 {
 			return c.Bootstrap, nil
 		}
 	}
-	return nil, errors.New("Envoy's config dump has no bootstrap")
+	return nil, errors.New("the config dump of Envoy has no bootstrap")
 }
 
 // printBootstrap shows what people look for first.

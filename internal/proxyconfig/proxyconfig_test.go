@@ -25,7 +25,7 @@ func TestMistakesAreToldByField(t *testing.T) {
 	for text, want := range map[string]string{
 		"concurency: 2":                                 `concurency: unknown field; did you mean "concurrency"?`,
 		"samplin: 1\nsampling: 2":                       `samplin: unknown field; known are availabilityZone, binaryPath, caCertificatesPem, concurrency, configPath, connectionSettings, controlPlaneAuthPolicy, customConfigFile, ...; sampling: unknown field; did you mean "tracing.sampling"?`,
-		"tracing: {zipkin: {adress: x}}":                `tracing.zipkin.adress: unknown field; did you mean "address"?`,
+		"tracing: {zipkin: {adddress: x}}":              `tracing.zipkin.adddress: unknown field; did you mean "address"?`,
 		"concurrency: many":                             `concurrency: must be a whole number, got "many"`,
 		"drainDuration: 5":                              `drainDuration: must be a duration such as 1.5s, got 5`,
 		"proxyMetadata: [A]":                            `proxyMetadata: must be a map of names to values, got ["A"]`,
