@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -23,19 +24,27 @@ func watch(ctx context.Context, dir string, changed func(paths []string)) (wait 
 	}
 	end := make(chan error, 1)
 	go func() {
-		err := follow(ctx, w, changed)
+		err := follow(ctx, w, dir, changed)
 		end <- errors.Join(err, w.Close())
 	}()
 	return func() error { return <-end }, nil
 }
 
-func follow(ctx context.Context, w *fsnotify.Watcher, changed func([]string)) error {
+// follow takes all files as changed where the kernel has dropped events.
+func follow(ctx context.Context, w *fsnotify.Watcher, dir string, changed func([]string)) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-w.Errors:
-			return err
+			if !errors.Is(err, fsnotify.ErrEventOverflow) {
+				return err
+			}
+			paths, err := filepath.Glob(filepath.Join(dir, "*"+Extension))
+			if err != nil {
+				return err
+			}
+			changed(paths)
 		case e, ok := <-w.Events:
 			if !ok {
 				return errors.New("the file watcher has closed")

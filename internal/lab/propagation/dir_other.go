@@ -1,0 +1,6 @@
+//go:build !linux
+
+package propagation
+
+// parentDir is where a run's directory is made; empty: where temporary files are.
+func parentDir() string { return "" }
