@@ -61,7 +61,7 @@ func (c *conv) unreadMesh(at path, tree any, s *shape, said *meshconfig.MeshConf
 		same := asItIs[name]
 		switch {
 		case read && part != nil:
-			c.unreadPart(at.f(name), given[name], s.fields[name].shape(), part)
+			c.unreadPart(at.f(name), given[name], s.fields[name].shape(), part, readTracing)
 		case read, slices.Contains(telemetryFields, name), given[name] == nil:
 		case same != nil && same(said, c.meta.Namespace):
 		default:
@@ -82,7 +82,8 @@ func known(tree any, s *shape) map[string]any {
 	return out
 }
 
-func (c *conv) unreadPart(at path, tree any, s *shape, read []string) {
+// unreadPart warns likewise of a part, of which read has an effect, and of its tracing inTracing.
+func (c *conv) unreadPart(at path, tree any, s *shape, read, inTracing []string) {
 	fields := known(tree, s)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		switch {
@@ -90,9 +91,9 @@ func (c *conv) unreadPart(at path, tree any, s *shape, read []string) {
 		case !slices.Contains(read, name):
 			c.unread(at.f(name), "")
 		case name == "tracing":
-			c.unreadPart(at.f(name), fields[name], s.fields[name].shape(), readTracing)
+			c.unreadPart(at.f(name), fields[name], s.fields[name].shape(), inTracing, nil)
 		case name == "proxyHeaders":
-			c.unreadPart(at.f(name), fields[name], s.fields[name].shape(), model.ProxyHeadersFields)
+			c.unreadPart(at.f(name), fields[name], s.fields[name].shape(), model.ProxyHeadersFields, nil)
 		}
 	}
 }

@@ -22,9 +22,6 @@ const (
 // annotationProxyConfig is a Pod's own ProxyConfig, which its sidecar reads.
 const annotationProxyConfig = "proxy.istio.io/config"
 
-// ownProxyFields are those that have an effect in it.
-var ownProxyFields = slices.DeleteFunc(slices.Clone(model.ProxyConfigFields), func(name string) bool { return name == "tracing" })
-
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 
 // ProxyConfig decodes a ProxyConfig.
@@ -96,7 +93,7 @@ func (c *conv) proxyConfigText(at path, text string) {
 	for _, p := range found.list {
 		c.warnf(path(p.Field), "%s; %s", p.Message, noStart)
 	}
-	c.unreadPart(at, tree, s, ownProxyFields)
+	c.unreadPart(at, tree, s, model.ProxyConfigFields, model.TracingFields)
 }
 
 const noStart = "no sidecar starts with it"
