@@ -200,7 +200,7 @@ func plugIn(t testing.TB, change func(*x509.Certificate)) (files Files, root *pa
 	}, root
 }
 
-// without gives files with a change.
+// with gives files with a change: another content, or, where b is nil, without it.
 func (f Files) with(name string, b []byte) Files {
 	out := maps.Clone(f)
 	if out[name] = b; b == nil {

@@ -1,4 +1,4 @@
-// Package cli is the command line: one file a subcommand, and what they share (the
+// Package cli is the command line: a file or a few a subcommand, and what they share (the
 // form of errors, output formats, progress, environment variables of flags).
 //
 // Commands write results to cmd.OutOrStdout and everything else (progress, logs,

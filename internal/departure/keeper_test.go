@@ -157,7 +157,7 @@ func TestWithdrawn(t *testing.T) {
 	}
 }
 
-// TestWithdrawnWhileItWaits: who waits for a mark that ended is told.
+// TestWithdrawnBeforeItBegan: who waits for a mark that ended is told.
 func TestWithdrawnBeforeItBegan(t *testing.T) {
 	f := newFixture(t)
 	replies := f.ask(Request{})

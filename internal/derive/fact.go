@@ -2,7 +2,7 @@
 // see, with every decision of Istio's semantics made.
 //
 // It is incremental by construction. A unit (one host of one scope, one host's endpoints,
-// one listener) reads the index through a Reader, which writes down each fact that was asked
+// one listener) reads the index through a reader, which writes down each fact that was asked
 // for. A change of objects touches facts; the units that asked for them are derived
 // again, and nothing else. Deriving everything from scratch must give the same views:
 // a property test holds it.

@@ -77,7 +77,7 @@ func (s *scope) unknownChain(mesh *model.Mesh) *view.FilterChain {
 	return c
 }
 
-// blackHoleSuffix ends the names of blackHoleChains.
+// blackHoleSuffix ends the names of what blackHoleChain gives.
 const blackHoleSuffix = "-blackhole"
 
 // blackHoleChain closes connections that were made to the sidecar's own port: passing them

@@ -151,7 +151,6 @@ func (w *world) distribution() model.Distribution {
 	return pick(w, []model.Distribution{model.DistributeSameZone, model.DistributeSameNode})
 }
 
-// event makes a random event: mostly an object, sometimes the removal of one.
 func (w *world) departure() model.Object {
 	d := &model.Departure{Meta: w.meta(model.KindDeparture)}
 	for range 1 + w.IntN(2) {

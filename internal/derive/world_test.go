@@ -141,6 +141,7 @@ func (w *world) meshConfig() model.Object {
 	return c
 }
 
+// event makes a random event: mostly an object, sometimes the removal of one.
 func (w *world) event() store.Event {
 	makers := []func() model.Object{
 		w.service, w.serviceEntry, w.slice, w.virtualService, w.destinationRule, w.sidecar, w.node,

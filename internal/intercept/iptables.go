@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// prefix of our chains in iptables, by which they are told from others'.
+// chainPrefix begins our chains in iptables, by which they are told from others'.
 const chainPrefix = "MOONSAIL_"
 
 // iptablesChain is a chain's name there: at most 28 characters.

@@ -10,7 +10,7 @@ import (
 // removed as a whole.
 const tableName = "moonsail"
 
-// base says with what a hooked chain is declared. Raw and mangle come before translation of
+// bases says with what a hooked chain is declared. Raw and mangle come before translation of
 // addresses; what mangle's output changes has the packet routed anew.
 var bases = map[Table]map[Hook]struct {
 	kind     string

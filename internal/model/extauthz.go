@@ -34,8 +34,8 @@ type HTTPAuthorizer struct {
 	// Sent are the headers of the request that it gets, Added those that are put in.
 	Sent  []string
 	Added map[string]string
-	// ToUpstream are the headers of its consent that the workload gets; ToClient those that the
-	// client gets, with the consent and with its refusal.
+	// ToUpstream are the headers of its consent that the workload gets; ToClientOnAllow and
+	// ToClientOnDeny those that the client gets, with the consent and with its refusal.
 	ToUpstream      []string
 	ToClientOnAllow []string
 	ToClientOnDeny  []string

@@ -22,7 +22,7 @@ import (
 	"github.com/moonsail/moonsail/internal/view"
 )
 
-// everyListener, everyHost and everyCluster are what each patch of TestEveryTargetAndOperation is tried on; a
+// everyListener and everyHost are what each patch of TestEveryTargetAndOperation is tried on; a
 // list of which each has one element, the second of three, that it names.
 const everyListener = `
 name: l

@@ -30,7 +30,7 @@ var connectParams = grpc.ConnectParams{
 // Hello is MethodHello.
 func (s *Peers) Hello(context.Context, []byte) ([]byte, error) { return json.Marshal(hello{s.id}) }
 
-// failures in a row after which a connection is made anew: what is at the other end of it may
+// failuresUntilReset is the number of failures in a row after which a connection is made anew: what is at the other end of it may
 // be gone, or may have come to think little of our certificate.
 const failuresUntilReset = 3
 

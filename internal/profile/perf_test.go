@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// program that stands for perf.
+// fakePerf is a program that stands for perf.
 func fakePerf(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "perf")

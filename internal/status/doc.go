@@ -2,8 +2,8 @@
 // Istio's API defines it: in the condition Reconciled and in validationMessages. Objects of the
 // Gateway API get the statuses that this API defines.
 //
-// How the parts fit: board.go knows of each object what the API server has of it and what
-// is wrong with it, and queues those whose status should differ; verdict.go says what a
+// How the parts fit: board.go knows of each object what the API server has of it, findings.go what
+// is wrong with it, and queue.go queues those whose status should differ; verdict.go says what a
 // status should be, and condition.go what it is and how it becomes that; writer.go writes,
 // at a limited rate; check.go finds out what is wrong between objects, and what proxies
 // refuse; gatewayworld.go, gatewaylistener.go and gatewayroute.go say which routes of the Gateway API

@@ -29,7 +29,7 @@ type VirtualHost struct {
 	Name    string
 	Domains []string // unique within the route configuration; most telling first
 	Routes  []Route  // in order of precedence
-	// IncludeRequestAttempts sets x-envoy-attempt-count (Istio does).
+	// IncludeAttempts sets x-envoy-attempt-count (Istio does).
 	IncludeAttempts bool
 	// ForwardHost sets x-forwarded-host where a route gives requests another host.
 	ForwardHost bool

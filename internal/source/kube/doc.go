@@ -2,7 +2,7 @@
 //
 // How the parts fit: client.go reaches the API server; kinds.go says what is asked for, and
 // discovery.go which of it the API server has; reflect.go runs one of client-go's
-// Reflectors a kind, which keeps a sink up to date; sink.go decodes each object once, finds
+// Reflectors a kind, which keeps a sink up to date; entry.go decodes each object once, sink.go finds
 // out whether that is news, and feeds the intake; written.go and heartbeat.go measure how late it all is.
 //
 // Invariants:
