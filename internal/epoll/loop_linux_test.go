@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/test/loopback"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,20 +35,13 @@ func tell(t *testing.T) *Loops[told] {
 // pair is a descriptor that the runtime knows nothing of, and the other end of it.
 func pair(t *testing.T) (int, net.Conn) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	mine, err := net.Dial("tcp", ln.Addr().String())
-	require.NoError(t, err)
+	mine, other := loopback.Pair(t)
 	defer mine.Close()
 	raw, err := mine.(*net.TCPConn).SyscallConn()
 	require.NoError(t, err)
 	fd, err := Duplicate(raw)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = syscall.Close(fd) })
-	other, err := ln.Accept()
-	require.NoError(t, err)
-	t.Cleanup(func() { other.Close() })
 	return fd, other
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/test/loopback"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -16,14 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // pair is a Conn and the other end of it.
 func pair(t *testing.T) (*Conn, net.Conn) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	mine, err := net.Dial("tcp", ln.Addr().String())
-	require.NoError(t, err)
-	other, err := ln.Accept()
-	require.NoError(t, err)
-	t.Cleanup(func() { other.Close() })
+	mine, other := loopback.Pair(t)
 	c, err := Take(mine)
 	require.NoError(t, err)
 	require.Equal(t, other.RemoteAddr(), c.LocalAddr())
