@@ -128,39 +128,43 @@ func newIndex(objects []model.Object) *index {
 		secrets:   map[model.Key]*model.Secret{},
 	}
 	for _, o := range objects {
-		ns := o.Metadata().Namespace
-		x.security.add(o)
-		switch o := o.(type) {
-		case *model.Service:
-			x.addService(o)
-		case *model.ServiceEntry:
-			for _, s := range o.Services() {
-				x.addService(s)
-			}
-		case *model.Workload:
-			x.workloads[ns] = append(x.workloads[ns], o)
-		case *model.DestinationRule:
-			x.rules[o.Host] = append(x.rules[o.Host], o)
-		case *model.VirtualService:
-			if o.Kind == model.KindVirtualService {
-				x.virtuals[o.Key] = o
-			}
-		case *model.Sidecar:
-			x.sidecars[ns] = append(x.sidecars[ns], o)
-		case *model.ProxyConfig:
-			x.proxies.Add(o)
-		case *model.Gateway:
-			x.gateways.add(o)
-		case *model.Secret:
-			x.secrets[o.Key] = o
-		case *model.PeerAuthentication:
-			x.peers.list = append(x.peers.list, o)
-		case *model.MeshConfig:
-			x.peers.root = ns
-		}
+		x.add(o)
 	}
 	x.peers.finish()
 	return x
+}
+
+func (x *index) add(o model.Object) {
+	ns := o.Metadata().Namespace
+	x.security.add(o)
+	switch o := o.(type) {
+	case *model.Service:
+		x.addService(o)
+	case *model.ServiceEntry:
+		for _, s := range o.Services() {
+			x.addService(s)
+		}
+	case *model.Workload:
+		x.workloads[ns] = append(x.workloads[ns], o)
+	case *model.DestinationRule:
+		x.rules[o.Host] = append(x.rules[o.Host], o)
+	case *model.VirtualService:
+		if o.Kind == model.KindVirtualService {
+			x.virtuals[o.Key] = o
+		}
+	case *model.Sidecar:
+		x.sidecars[ns] = append(x.sidecars[ns], o)
+	case *model.ProxyConfig:
+		x.proxies.Add(o)
+	case *model.Gateway:
+		x.gateways.add(o)
+	case *model.Secret:
+		x.secrets[o.Key] = o
+	case *model.PeerAuthentication:
+		x.peers.list = append(x.peers.list, o)
+	case *model.MeshConfig:
+		x.peers.root = ns
+	}
 }
 
 func (x *index) addService(s *model.Service) {

@@ -73,6 +73,12 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 	out.Telemetry = c.meshTelemetry(at, said, given)
 	out.Authorizers = c.externalAuthorizers(at.f("extensionProviders"), said.ExtensionProviders)
 	out.Discovery = c.labelSelectors(at.f("discoverySelectors"), said.DiscoverySelectors)
+	c.meshExports(at, said, out)
+	return out, c.list
+}
+
+// meshExports converts who sees objects that do not say so.
+func (c *conv) meshExports(at path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
 	for kind, list := range map[model.Kind][]string{
 		model.KindService:         c.defaultExportTo(at.f("defaultServiceExportTo"), said.DefaultServiceExportTo),
 		model.KindVirtualService:  c.defaultExportTo(at.f("defaultVirtualServiceExportTo"), said.DefaultVirtualServiceExportTo),
@@ -86,7 +92,6 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 		}
 		out.ExportTo[kind] = list
 	}
-	return out, c.list
 }
 
 // defaultTrafficPolicy is nil where nothing is said.

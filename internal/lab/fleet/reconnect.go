@@ -32,19 +32,7 @@ func (s *state) reconnect(c *Catalog) []request {
 	defer c.mu.RUnlock()
 	var out []request
 	for k := range Kinds {
-		r := append(request(borrow(len(s.held[k])*typicalEntry+maxNode)), newRequest(k)...)
-		for id, h := range s.held[k] {
-			if h == none {
-				continue
-			}
-			name, version := c.text(k, id, h)
-			if k == EDS || k == RDS {
-				r = r.text(fieldSubscribe, name)
-			}
-			if h.has() {
-				r = r.initial(name, version)
-			}
-		}
+		r := s.listed(c, k)
 		switch k {
 		case SRDS:
 			s.asked[k] = scoped
@@ -58,4 +46,22 @@ func (s *state) reconnect(c *Catalog) []request {
 		}
 	}
 	return append(out, newRequest(EDS).text(fieldSubscribe, Probe))
+}
+
+// listed is the first request of a kind, with what is held of it. The catalog's lock must be held.
+func (s *state) listed(c *Catalog, k Kind) request {
+	r := append(request(borrow(len(s.held[k])*typicalEntry+maxNode)), newRequest(k)...)
+	for id, h := range s.held[k] {
+		if h == none {
+			continue
+		}
+		name, version := c.text(k, id, h)
+		if k == EDS || k == RDS {
+			r = r.text(fieldSubscribe, name)
+		}
+		if h.has() {
+			r = r.initial(name, version)
+		}
+	}
+	return r
 }
