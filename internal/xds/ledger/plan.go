@@ -50,21 +50,11 @@ func (l *Ledger) compose(k kind) (Response, bool) {
 		l.rest(w)
 		return Response{}, false
 	}
-	p := l.newPlan(w)
 	if l.protocol == Sotw && resource.Types[w.typ].FullState {
 		return l.composeWhole(k)
 	}
-	l.planChanged(k, limit, p)
-	l.planRemoved(k, limit, p)
-	l.planTodo(k, limit, p)
-	l.planGone(k, limit, p)
-	if k == vhds && limit == always {
-		l.planLoad(p)
-	}
-	l.holdBack(w, p)
-	if l.protocol == Sotw {
-		p.removed = nil
-	}
+	p := l.newPlan(w)
+	l.planNews(k, limit, p)
 	if p.empty() && !w.answer {
 		w.at, w.todo, w.gone = p.at, p.todo, p.gone
 		l.rest(w)
@@ -74,6 +64,21 @@ func (l *Ledger) compose(k kind) (Response, bool) {
 		w.version = contentVersion(p.parts)
 	}
 	return l.launch(k, p), true
+}
+
+// planNews takes all that the proxy does not have, up to limit, but for what it refused.
+func (l *Ledger) planNews(k kind, limit model.Revision, p *plan) {
+	l.planChanged(k, limit, p)
+	l.planRemoved(k, limit, p)
+	l.planTodo(k, limit, p)
+	l.planGone(k, limit, p)
+	if k == vhds && limit == always {
+		l.planLoad(p)
+	}
+	l.holdBack(&l.watches[k], p)
+	if l.protocol == Sotw {
+		p.removed = nil
+	}
 }
 
 // upToDate tells that the tables have nothing after the cursors.

@@ -90,12 +90,17 @@ func (st *stream) handle(b []byte) error {
 	if !st.ledger.Handle(&r.Request) {
 		st.server.log.Debug("type is not served", "proxy", st.proxy.ID, "type", string(r.TypeURL))
 	}
+	st.landed()
+	return nil
+}
+
+// landed notes which responses have been answered.
+func (st *stream) landed() {
 	for t := range resource.NumTypes {
 		if st.flying&(1<<t) != 0 && !st.ledger.InFlight(t) {
 			st.flying &^= 1 << t
 		}
 	}
-	return nil
 }
 
 // answer sends what may go after requests.
