@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,6 +74,11 @@ func Run(ctx context.Context, c Config) error {
 		quit:     make(chan struct{}),
 	}
 	defer a.admin.Close()
+	return a.run(ctx)
+}
+
+// run is Run, once it is known what to run.
+func (a *agent) run(ctx context.Context) error {
 	cleanup, err := a.prepare()
 	if err != nil {
 		return err
@@ -85,37 +91,39 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer undo()
-	stop, err := a.startIdentity(ctx)
+	stop, err := a.startBeside(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	stopServing, err := a.serveEnvoy(ctx)
-	if err != nil {
-		return err
-	}
-	defer stopServing()
-	stopAmending, err := a.amend(ctx)
-	if err != nil {
-		return err
-	}
-	defer stopAmending()
-	stopNames, err := a.startNames(ctx)
-	if err != nil {
-		return err
-	}
-	defer stopNames()
-	servers, err := a.serveStatus(ctx)
-	if err != nil {
-		return err
-	}
-	defer servers.close()
 	defer a.leaving.again.stop()
-	a.log.Info("sidecar starting", "node", s.node.id, "cluster", s.node.cluster, "envoy", found.Path,
-		"xds", s.XDS.Address, "concurrency", s.concurrency, "because", s.because, "admin", s.adminAddr, "bind", s.bind)
+	a.log.Info("sidecar starting", "node", a.node.id, "cluster", a.node.cluster, "envoy", a.binary,
+		"xds", a.XDS.Address, "concurrency", a.concurrency, "because", a.because, "admin", a.adminAddr, "bind", a.bind)
 	err = a.supervise(ctx)
 	undo() // nobody takes connections any more
 	return err
+}
+
+// startBeside starts what works beside Envoy, and is there before it: the workload's certificate first, as
+// others need it to reach the control plane. stop ends all, the last one first; so does an error.
+func (a *agent) startBeside(ctx context.Context) (stop func(), err error) {
+	var stops []func()
+	stop = func() {
+		for _, end := range slices.Backward(stops) {
+			end()
+		}
+	}
+	for _, start := range []func(context.Context) (func(), error){
+		a.startIdentity, a.serveEnvoy, a.amend, a.startNames, a.serveStatus,
+	} {
+		end, err := start(ctx)
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		stops = append(stops, end)
+	}
+	return stop, nil
 }
 
 // prepare makes the work folder, and writes the bootstrap into it.

@@ -28,8 +28,8 @@ type statusServers struct {
 	done    chan struct{} // one value for each server that has ended
 }
 
-// serveStatus binds both ports; an error says which flag to change.
-func (a *agent) serveStatus(ctx context.Context) (*statusServers, error) {
+// serveStatus binds both ports, and serves them until stop; an error says which flag to change.
+func (a *agent) serveStatus(ctx context.Context) (stop func(), err error) {
 	status, health := http.NewServeMux(), http.NewServeMux()
 	for _, mux := range []*http.ServeMux{status, health} {
 		mux.HandleFunc("GET /healthz/ready", a.handleReady)
@@ -64,7 +64,7 @@ func (a *agent) serveStatus(ctx context.Context) (*statusServers, error) {
 			s.done <- struct{}{}
 		}()
 	}
-	return s, nil
+	return s.close, nil
 }
 
 func listenError(err error, flag string) error {

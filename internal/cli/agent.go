@@ -34,19 +34,7 @@ type agentFlags struct {
 	podInfo      string
 }
 
-const agentExample = `  moonsail agent --name reviews-v1-1 --namespace shop --ip 127.0.10.3 --labels app=reviews,version=v1
-  moonsail agent --pod pods.yaml --name reviews-v1-1 --xds-address 127.0.0.1:15010
-  moonsail agent --pod pod.yaml --xds-plaintext=false --xds-address localhost:15012 --xds-root-cert root-cert.pem --token-file token
-  moonsail agent --type router --name edge-1 --namespace edge --ip 127.0.10.9 --labels istio=ingressgateway
-  moonsail agent --pod pod.yaml --print-bootstrap`
-
-// NewAgentCommand is `moonsail agent`: one sidecar, or one router.
-func NewAgentCommand() *cobra.Command {
-	f := &agentFlags{}
-	cmd := &cobra.Command{
-		Use:   "agent",
-		Short: "Run a sidecar or a gateway: Envoy, configured by the control plane",
-		Long: `Runs a sidecar for one workload: writes Envoy's bootstrap, starts Envoy, starts it
+const agentLong = `Runs a sidecar for one workload: writes Envoy's bootstrap, starts Envoy, starts it
 again if it crashes, answers readiness probes and metric scrapes, and drains before
 it ends.
 
@@ -86,7 +74,21 @@ takes at least --drain-time. A second signal ends it at once. SIGHUP and SIGUSR1
 In Kubernetes let "moonsail agent drain" be the preStop command of the application's
 container, or end the application after the sidecar has drained.
 
-Exit status: 0 drained, 1 could not start, 2 wrong flags, 3 ended by force.`,
+Exit status: 0 drained, 1 could not start, 2 wrong flags, 3 ended by force.`
+
+const agentExample = `  moonsail agent --name reviews-v1-1 --namespace shop --ip 127.0.10.3 --labels app=reviews,version=v1
+  moonsail agent --pod pods.yaml --name reviews-v1-1 --xds-address 127.0.0.1:15010
+  moonsail agent --pod pod.yaml --xds-plaintext=false --xds-address localhost:15012 --xds-root-cert root-cert.pem --token-file token
+  moonsail agent --type router --name edge-1 --namespace edge --ip 127.0.10.9 --labels istio=ingressgateway
+  moonsail agent --pod pod.yaml --print-bootstrap`
+
+// NewAgentCommand is `moonsail agent`: one sidecar, or one router.
+func NewAgentCommand() *cobra.Command {
+	f := &agentFlags{}
+	cmd := &cobra.Command{
+		Use:     "agent",
+		Short:   "Run a sidecar or a gateway: Envoy, configured by the control plane",
+		Long:    agentLong,
 		Example: agentExample,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },

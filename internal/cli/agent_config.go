@@ -32,26 +32,8 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 		delete(metadata, taken) // a flag holds it, and may have been given another value
 	}
 	c.Metadata = metadata
-	c.Workload = f.workload
-	if f.pod != "" {
-		if c.Workload, err = agent.ReadPod(f.pod, f.workload.Name); err != nil {
-			return nil, err
-		}
-		overrideWorkload(&c.Workload, &f.workload)
-	}
-	if len(c.Workload.Labels) == 0 {
-		c.Workload.Labels = labels
-	}
-	if f.podInfo != "" {
-		if err := c.Workload.ReadPodInfo(f.podInfo); err != nil {
-			return nil, err
-		}
-	}
-	if f.locality != "" {
-		c.Workload.Locality = model.ParseLocality(f.locality)
-		if err := c.Workload.Locality.Check(); err != nil {
-			return nil, usageError{fmt.Errorf("--locality %w", err)}
-		}
+	if c.Workload, err = f.describe(labels); err != nil {
+		return nil, err
 	}
 	c.Interception = model.Interception(f.interception)
 	if f.proxyConfig != "" {
@@ -59,15 +41,7 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 			return nil, usageError{err}
 		}
 	}
-	if c.CA.MountedCerts == "" {
-		if c.CA.MountedCerts, err = agent.FindMountedCerts(environ); err != nil {
-			return nil, err
-		}
-	}
-	if c.CPULimit, err = agent.FindCPULimit(environ); err != nil {
-		return nil, err
-	}
-	if c.AppMetrics, err = agent.FindAppMetrics(environ, c.Workload.Annotations); err != nil {
+	if err := f.findIn(environ, &c); err != nil {
 		return nil, err
 	}
 	if cmd.Flags().Changed("concurrency") {
@@ -83,6 +57,47 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 	c.AccessLog = cmd.OutOrStdout()
 	c.Log, err = f.logger(cmd, c.Workload)
 	return &c, err
+}
+
+// describe tells which workload it is: by flags, which go before the pod's description; labels are of the
+// environment, for a workload that has none otherwise.
+func (f *agentFlags) describe(labels map[string]string) (w agent.Workload, err error) {
+	w = f.workload
+	if f.pod != "" {
+		if w, err = agent.ReadPod(f.pod, f.workload.Name); err != nil {
+			return w, err
+		}
+		overrideWorkload(&w, &f.workload)
+	}
+	if len(w.Labels) == 0 {
+		w.Labels = labels
+	}
+	if f.podInfo != "" {
+		if err := w.ReadPodInfo(f.podInfo); err != nil {
+			return w, err
+		}
+	}
+	if f.locality != "" {
+		w.Locality = model.ParseLocality(f.locality)
+		if err := w.Locality.Check(); err != nil {
+			return w, usageError{fmt.Errorf("--locality %w", err)}
+		}
+	}
+	return w, nil
+}
+
+// findIn takes what the environment says of the workload, which is described already.
+func (f *agentFlags) findIn(environ []string, c *agent.Config) (err error) {
+	if c.CA.MountedCerts == "" {
+		if c.CA.MountedCerts, err = agent.FindMountedCerts(environ); err != nil {
+			return err
+		}
+	}
+	if c.CPULimit, err = agent.FindCPULimit(environ); err != nil {
+		return err
+	}
+	c.AppMetrics, err = agent.FindAppMetrics(environ, c.Workload.Annotations)
+	return err
 }
 
 // metadataFlags are the ISTIO_META_ variables that flags take their values from.

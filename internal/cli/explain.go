@@ -52,23 +52,7 @@ asked, and so are the proxies that are asked whether they use it. --local asks i
   moonsail explain vs/reviews --local           # of several control planes, the proxies of this one
   moonsail explain endpointslice/reviews-1 -o yaml`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := f.object.key(cmd.Context(), &f.client, args[0])
-			if err != nil {
-				return err
-			}
-			e, err := f.client.explain(cmd.Context(), key, f.all, f.max)
-			if err != nil {
-				return err
-			}
-			out := &explained{e, f.inUse(cmd.Context(), e)}
-			return f.out.Print(cmd.OutOrStdout(), out, func(w io.Writer) error {
-				if err := printExplanation(w, e); err != nil {
-					return err
-				}
-				return printInUse(w, StyleFor(w), out.InUse)
-			})
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	f.client.addFlags(cmd)
 	f.out.AddFlag(cmd)
@@ -79,6 +63,24 @@ asked, and so are the proxies that are asked whether they use it. --local asks i
 	cmd.Flags().UintVar(&f.sample, "in-use", 3, "ask so many proxies that have it whether their Envoys use it; 0: none")
 	cmd.ValidArgsFunction = f.object.complete(&f.client, false)
 	return cmd
+}
+
+func (f *explainFlags) run(cmd *cobra.Command, object string) error {
+	key, err := f.object.key(cmd.Context(), &f.client, object)
+	if err != nil {
+		return err
+	}
+	e, err := f.client.explain(cmd.Context(), key, f.all, f.max)
+	if err != nil {
+		return err
+	}
+	out := &explained{e, f.inUse(cmd.Context(), e)}
+	return f.out.Print(cmd.OutOrStdout(), out, func(w io.Writer) error {
+		if err := printExplanation(w, e); err != nil {
+			return err
+		}
+		return printInUse(w, StyleFor(w), out.InUse)
+	})
 }
 
 // explain asks about an object's last change.

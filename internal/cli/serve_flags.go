@@ -31,13 +31,28 @@ func (f *serveFlags) addFlags(cmd *cobra.Command) {
 	f.addAccess(cmd)
 	fs.BoolVar(&o.Status, "status", false,
 		"say in the status of Istio objects what is wrong with them (condition Reconciled); off, as it costs the API server writes")
-	fs.StringVar(&o.Webhook.Addr, "webhook-addr", "",
+	f.addWebhookFlags(cmd)
+	f.addXDSFlags(cmd)
+	f.addMeshFlags(cmd)
+	f.addMeasureFlags(cmd)
+	f.logging.AddFlags(cmd)
+	_ = cmd.MarkFlagDirname("config") // the only error is a flag that does not exist
+}
+
+func (f *serveFlags) addWebhookFlags(cmd *cobra.Command) {
+	fs, w := cmd.Flags(), &f.options.Webhook
+	fs.StringVar(&w.Addr, "webhook-addr", "",
 		"`ADDR` of the validating webhook, for example :15017 (default: off)")
-	fs.StringVar(&o.Webhook.CertFile, "webhook-cert", "", "`FILE` with the webhook's certificate (default: one is made)")
-	fs.StringVar(&o.Webhook.KeyFile, "webhook-key", "", "`FILE` with that certificate's private key")
-	fs.StringVar(&o.Webhook.Config, "webhook-config", "",
+	fs.StringVar(&w.CertFile, "webhook-cert", "", "`FILE` with the webhook's certificate (default: one is made)")
+	fs.StringVar(&w.KeyFile, "webhook-key", "", "`FILE` with that certificate's private key")
+	fs.StringVar(&w.Config, "webhook-config", "",
 		"`NAME` of the ValidatingWebhookConfiguration that is to trust a certificate which is made, for example moonsail-validator")
 	f.inject.add(cmd)
+}
+
+// addXDSFlags adds those about how proxies are served.
+func (f *serveFlags) addXDSFlags(cmd *cobra.Command) {
+	fs, o := cmd.Flags(), &f.options
 	fs.StringVar(&f.strategy, "route-strategy", string(server.RoutesAuto),
 		fmt.Sprintf("how routes reach proxies: auto (VHDS for Envoy sidecars on delta xDS, else RDS; from %d virtual hosts in a route configuration on in buckets of hosts by SRDS, for Envoy 1.40 and newer), rds, vhds, or scoped (auto, but in buckets from %d on, and for Envoy 1.34 and newer)",
 			controlplane.SplitOf(server.RoutesAuto).From, controlplane.SplitOf(server.RoutesScoped).From))
@@ -45,12 +60,27 @@ func (f *serveFlags) addFlags(cmd *cobra.Command) {
 		"what serves xDS streams: http2 (Moonsail's own, for a fraction of the CPU time and memory) or grpc (grpc-go)")
 	fs.DurationVar(&o.MaxConnectionAge, "max-connection-age", defaultConnectionAge,
 		"how old connections of proxies get, a tenth more or less, until they are made anew, so that who they are is looked at again; 0: until their certificates expire")
+	// The only error is a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc("route-strategy",
+		cobra.FixedCompletions(routeStrategies, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("xds-transport",
+		cobra.FixedCompletions(transports, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// addMeshFlags adds what the mesh is like where its configuration does not say.
+func (f *serveFlags) addMeshFlags(cmd *cobra.Command) {
+	fs := cmd.Flags()
 	fs.StringVar(&f.mesh.Domain, "domain", f.mesh.Domain, "the cluster's DNS `DOMAIN`")
 	fs.StringVar(&f.mesh.RootNamespace, "root-namespace", f.mesh.RootNamespace,
 		"`NAMESPACE` whose Sidecar and DestinationRules are everybody's default, and that has the mesh's configuration")
 	fs.StringVar(&f.mesh.AccessLogFile, "access-log-file", "", "where sidecars log requests, for example /dev/stdout (default: off)")
 	fs.BoolVar(&f.registry, "outbound-registry-only", false,
 		"block traffic to destinations that the mesh does not know (Istio's REGISTRY_ONLY)")
+}
+
+// addMeasureFlags adds those about what is told of changes and of this process.
+func (f *serveFlags) addMeasureFlags(cmd *cobra.Command) {
+	fs, o := cmd.Flags(), &f.options
 	fs.StringVar(&f.otlp, "otlp-endpoint", "",
 		"`URL` of a collector that gets each change as a trace: http://HOST:4318 or grpc://HOST:4317, https or grpcs with TLS (default: off, or as OTEL_EXPORTER_OTLP_ENDPOINT says)")
 	fs.StringVar(&o.AgentTokenFile, "agent-token-file", "",
@@ -62,11 +92,4 @@ func (f *serveFlags) addFlags(cmd *cobra.Command) {
 	fs.IntVar(&f.profiling.MutexFraction, "profile-mutex", 0, "sample one of `N` lock contentions for /debug/pprof/mutex (default: none)")
 	fs.DurationVar(&f.profiling.BlockRate, "profile-block", 0,
 		"sample one event per so much `TIME` blocked for /debug/pprof/block (default: none)")
-	f.logging.AddFlags(cmd)
-	// The only error is a flag that does not exist.
-	_ = cmd.MarkFlagDirname("config")
-	_ = cmd.RegisterFlagCompletionFunc("route-strategy",
-		cobra.FixedCompletions(routeStrategies, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("xds-transport",
-		cobra.FixedCompletions(transports, cobra.ShellCompDirectiveNoFileComp))
 }
