@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// run is what the kubelet knows of a pod beyond the pod itself.
+// podRun is what the kubelet knows of a pod beyond the pod itself.
 type podRun struct {
 	addrs  []netip.Addr
 	hostIP string
