@@ -60,6 +60,7 @@ type propagationFlags struct {
 	options propagation.Options
 	meshes  []string
 	rollout string
+	growth  []int
 	target  string
 	out     string
 	quick   bool
@@ -77,6 +78,7 @@ func (f *propagationFlags) command() *cobra.Command {
   moonsail lab propagation --mesh 500x5000 --scenario endpoint --serve-flag=--xds-transport=grpc
   moonsail lab propagation --target 127.0.0.1:15010,pid=4711 --config /srv/mesh --scenario route
   moonsail lab propagation --source kube --kubeconfig bin/kubeconfig --target istiod=127.0.0.1:15010,pid=4711
+  moonsail lab propagation --source kube --kubeconfig bin/kubeconfig --scenario growth --growth 100,20000
   moonsail lab propagation --source kube --kubeconfig bin/kubeconfig --scenario airbnb,expedia --quick`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -131,6 +133,7 @@ func (f *propagationFlags) addFlags(cmd *cobra.Command) {
 	fs.StringSliceVar(&f.meshes, "mesh", []string{"50x500", "500x1000", "500x5000"}, "meshes, as `SERVICESxPROXIES`, ascending")
 	fs.IntVar(&f.options.Rounds, "rounds", d.Rounds, "changes of each scenario; of expedia and airbnb, measurements of each setting (default: 5)")
 	fs.StringVar(&f.rollout, "rollout", d.Rollout.String(), "size of the expedia scenario, as `DEPLOYMENTSxPODSxPROXIES`")
+	fs.IntSliceVar(&f.growth, "growth", d.Growth, "sizes of the growth scenario, `SERVICES`, ascending; from an API server up to 5000 unless they are given: it takes minutes for more")
 	fs.StringVar(&f.target, "target", "", "`[NAME=]ADDR[,pid=N]` of another control plane; its CPU time and memory are read where the pid is given")
 	fs.StringVar((*string)(&f.options.Source), "source", string(propagation.SourceFile), "where the mesh is: `file`, or kube")
 	fs.StringVar(&f.options.Kubeconfig, "kubeconfig", "", "`FILE` that tells the API server of --source kube")
@@ -189,7 +192,7 @@ func (f *propagationFlags) build(cmd *cobra.Command) (propagation.Options, error
 			return o, usageError{fmt.Errorf("--rollout: %w", err)}
 		}
 	}
-	if err := f.size(cmd, &o); err != nil {
+	if err := errors.Join(f.size(cmd, &o), f.grow(cmd, &o)); err != nil {
 		return o, err
 	}
 	o.Scenarios, o.ServeFlags, o.Dir = f.options.Scenarios, f.options.ServeFlags, f.options.Dir
@@ -220,6 +223,18 @@ func (f *propagationFlags) size(cmd *cobra.Command, o *propagation.Options) erro
 	o.Defect = f.options.Defect
 	if o.Rounds < 1 || o.Budget < leastBudget {
 		return usageError{fmt.Errorf("--rounds must be 1 or more, and --budget %s or more", leastBudget)}
+	}
+	return nil
+}
+
+// grow takes sizes that are given, all of them.
+func (f *propagationFlags) grow(cmd *cobra.Command, o *propagation.Options) error {
+	if !cmd.Flags().Changed("growth") {
+		return nil
+	}
+	o.Growth, o.GrowthMost = f.growth, 0
+	if err := propagation.CheckGrowth(f.growth); err != nil {
+		return usageError{fmt.Errorf("--growth: %w", err)}
 	}
 	return nil
 }

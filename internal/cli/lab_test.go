@@ -18,6 +18,8 @@ func TestLabRefuses(t *testing.T) {
 	}{
 		{[]string{"--mesh", "5"}, "--mesh: a mesh is SERVICESxPROXIES"},
 		{[]string{"--rounds", "0"}, "--rounds must be 1 or more"},
+		{[]string{"--growth", "100,100"}, "--growth: sizes are numbers of services, 1 and more, ascending, for example 100,20000: not [100 100]"},
+		{[]string{"--growth", "0,100"}, "--growth: sizes are"},
 		{[]string{"--scenario", "rout"}, `--scenario: there is no scenario "rout"; there are [connect-herd`},
 		{[]string{"--target", "127.0.0.1:1"}, "--target needs --config"},
 		{[]string{"--target", "127.0.0.1:1,pid=x", "--config", "d"}, `pid="x" is not a number`},
@@ -65,6 +67,10 @@ func TestLabBuild(t *testing.T) {
 	quick = build("--quick", "--mesh", "3x4", "--rounds", "5")
 	require.Equal(t, []meshfiles.Shape{{Services: 3, Proxies: 4, Bystanders: 2}}, quick.Meshes)
 	require.Equal(t, 5, quick.Rounds)
+	require.Equal(t, 5000, build("--source", "kube", "--kubeconfig", "k").GrowthMost)
+	large := build("--source", "kube", "--kubeconfig", "k", "--growth", "100,20000")
+	require.Equal(t, []int{100, 20_000}, large.Growth)
+	require.Zero(t, large.GrowthMost, "they are asked for")
 	other := build("--target", "127.0.0.1:15010,pid=7", "--config", "d")
 	require.Equal(t, "127.0.0.1:15010", other.Target)
 	require.Equal(t, 7, other.TargetPID)

@@ -49,15 +49,12 @@ func (o *Options) grown(services int) meshfiles.Shape {
 	return meshfiles.Shape{Services: services, Proxies: o.GrowthProxy, Seen: growthSeen, Replicas: 1}
 }
 
-// growthMost is the most services that an API server is given: it takes minutes for more.
-const growthMost = 5000
-
 // growthInTurn measures one size after the other: the next has the services of the last, and more.
 func growthInTurn(ctx context.Context, o *Options, dir string) (*Result, error) {
 	g := &growing{}
 	defer g.close()
 	for i, n := range o.Growth {
-		if i > 0 && n > growthMost {
+		if i > 0 && o.GrowthMost > 0 && n > o.GrowthMost {
 			break
 		}
 		o.progress("growth: %d services", n)

@@ -9,6 +9,7 @@ package propagation
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +30,7 @@ type Options struct {
 	Memory      []int // services; ascending
 	MemoryProxy int   // proxies
 	Growth      []int // services; ascending
+	GrowthMost  int   // an API server is not given more, as it takes minutes for them; 0: it is
 	GrowthProxy int   // proxies
 	Rollout     Rollout
 	Airbnb      Airbnb
@@ -107,7 +109,7 @@ func DefaultOptions() Options {
 	return Options{
 		Meshes: []meshfiles.Shape{shape(50, 500), shape(500, 1000), shape(500, 5000)},
 		Rounds: 11, ChurnEvents: 60, ChurnSpeed: 10, StormEvents: 20_000,
-		Growth: []int{100, 1000, 5000, 20_000}, GrowthProxy: 200,
+		Growth: []int{100, 1000, 5000, 20_000}, GrowthMost: 5000, GrowthProxy: 200,
 		Memory: []int{50, 500, 2000}, MemoryProxy: 1000,
 		Rollout: Rollout{3, 500, 500},
 		Airbnb:  Airbnb{Rollout{50, 10, 100}, 25 * time.Second, 4}, TrialRounds: 5, Budget: FullBudget,
@@ -119,7 +121,7 @@ func QuickOptions() Options {
 	return Options{
 		Meshes: []meshfiles.Shape{shape(20, 50), shape(100, 200)}, Quick: true,
 		Rounds: 10, ChurnEvents: 12, ChurnSpeed: 50, StormEvents: 1000,
-		Growth: []int{50, 500}, GrowthProxy: 40,
+		Growth: []int{50, 500}, GrowthMost: 5000, GrowthProxy: 40,
 		Memory: []int{20, 200}, MemoryProxy: 200,
 		Rollout: Rollout{2, 30, 100},
 		Airbnb:  Airbnb{Rollout{8, 4, 20}, 3 * time.Second, 10}, TrialRounds: 5, Budget: QuickBudget,
@@ -143,6 +145,15 @@ func ParseMeshes(list []string) (out []meshfiles.Shape, err error) {
 		out = append(out, shape(services, proxies))
 	}
 	return out, nil
+}
+
+// CheckGrowth tells what is wrong with sizes.
+func CheckGrowth(sizes []int) error {
+	ascending := slices.IsSorted(sizes) && len(slices.Compact(slices.Clone(sizes))) == len(sizes)
+	if len(sizes) == 0 || sizes[0] < 1 || !ascending {
+		return fmt.Errorf("sizes are numbers of services, 1 and more, ascending, for example 100,20000: not %v", sizes)
+	}
+	return nil
 }
 
 // progress tells what is being done, and the time left.
