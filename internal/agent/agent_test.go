@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 // Two sidecars at once with the same ports, told apart by their addresses alone.
@@ -115,7 +116,7 @@ func TestEndsBeforeTheControlPlaneIsThere(t *testing.T) {
 func TestNoOrphan(t *testing.T) {
 	ads, ip := startADS(t, nil, nil, nil), ownIP()
 	close(ads.open)
-	log := &logBuffer{}
+	log := &logtext.Buffer{}
 	cmd := exec.Command(os.Args[0])
 	// It dies without cleaning up.
 	cmd.Env = append(os.Environ(), subprocess+"=app-1 "+ip+" "+ads.address, "TMPDIR="+t.TempDir())

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshconfig "istio.io/api/mesh/v1alpha1"
+
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 func TestConcurrency(t *testing.T) {
@@ -39,7 +41,7 @@ func TestConcurrency(t *testing.T) {
 		{"the flag beats all", []func(*Config){limit(2), base(3), annotation("concurrency: 4"), flag(5)}, 5, "--concurrency"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			log := &logBuffer{}
+			log := &logtext.Buffer{}
 			c := Config{Workload: Workload{Name: "a", IPs: []string{"127.0.0.1"}}, XDS: XDS{Plaintext: true}, Log: slog.New(slog.NewTextHandler(log, nil))}
 			for _, change := range tc.changes {
 				change(&c)

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -28,6 +27,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 // patience is for conditions that come soon, on a busy machine later. Nothing is
@@ -64,29 +65,11 @@ func ownIP() string {
 	return fmt.Sprintf("127.%d.%d.%d", 64+pid/250%128, pid%250, addresses.Add(1))
 }
 
-// logBuffer is a log that can be read while it is written.
-type logBuffer struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // sidecar is an agent run by a test.
 type sidecar struct {
 	t      *testing.T
 	ip     string
-	log    *logBuffer
+	log    *logtext.Buffer
 	cancel context.CancelFunc
 	abort  chan struct{}
 	done   chan struct{}
@@ -97,7 +80,7 @@ type sidecar struct {
 func startSidecar(t *testing.T, ip, xds string, change func(*Config)) *sidecar {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &sidecar{t: t, ip: ip, log: &logBuffer{}, cancel: cancel, abort: make(chan struct{}), done: make(chan struct{})}
+	s := &sidecar{t: t, ip: ip, log: &logtext.Buffer{}, cancel: cancel, abort: make(chan struct{}), done: make(chan struct{})}
 	c := Config{
 		Workload:  Workload{Name: "app-1", Namespace: "shop", IPs: []string{ip}, Labels: map[string]string{"app": "app"}},
 		XDS:       XDS{Address: xds, Plaintext: true},

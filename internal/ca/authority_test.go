@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 // look has an authority look at its Store, and gives what is wrong with that.
@@ -60,7 +62,7 @@ func TestWhatOperatorsGetWrong(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 
 			place.set(good)
-			said := &logged{}
+			said := &logtext.Buffer{}
 			a := open(t, Options{Store: place, Log: slog.New(slog.NewTextHandler(said, nil))})
 			place.set(c.files)
 			require.Contains(t, a.lookNow(t), c.says)
@@ -197,7 +199,7 @@ func TestStoreThatFails(t *testing.T) {
 	require.ErrorContains(t, err, "the certificate authority in memory: no disk")
 
 	place := &memory{gone: 1}
-	said := &logged{}
+	said := &logtext.Buffer{}
 	a := open(t, Options{Store: place, Patient: true, Log: slog.New(slog.NewTextHandler(said, nil))})
 	require.Contains(t, said.String(), "cannot be read; it is tried again")
 	place.mu.Lock()

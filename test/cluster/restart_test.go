@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/test/kubetest"
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 // Ports of a replica's sidecar and application, and of a client's sidecar.
@@ -155,7 +155,7 @@ endpoints: [{addresses: [127.0.0.1], conditions: {ready: true}}]
 func TestRollingRestartLosesNoCall(t *testing.T) {
 	c := kubetest.Start(t, "--pod-cidr=127.81.0.0/16")
 	ns := c.Namespace(t)
-	var log safeBuffer
+	var log logtext.Buffer
 	first, second := replicated(t, c, &log), replicated(t, c, &log)
 	for _, p := range []*control{first, second} {
 		_, port, err := net.SplitHostPort(p.addr)
@@ -248,22 +248,4 @@ func (p *kubelets) deployed(all []*calls, before map[string]int) map[string]int 
 		})
 	}
 	return now
-}
-
-// safeBuffer is a log that is read while it is written.
-type safeBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

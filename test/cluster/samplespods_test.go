@@ -22,6 +22,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/debug"
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 // ingress is what an installer of Istio adds: its gateway, and one for the Gateway API's.
@@ -52,7 +53,7 @@ var withSidecar = []string{"productpage-v1", "reviews-v1", "ratings-v1", "detail
 
 // controlPlane runs one that gives certificates and writes statuses.
 func (s *trialOfSamples) controlPlane() {
-	var log safeBuffer
+	var log logtext.Buffer
 	s.t.Cleanup(func() {
 		if s.t.Failed() {
 			s.t.Logf("the control plane's log:\n%s", &log)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 // TestConnectionAge: Envoys and agents whose connections to the control plane are ended for their age come back.
@@ -65,7 +66,7 @@ func connectionAge(t *testing.T, transport server.Transport) {
 	m.requireStrict()
 	m.requireMutual(spiffeID("client"))
 	m.requireNothingHeld()
-	for _, log := range []*logBuffer{m.client.log, m.server.log} {
+	for _, log := range []*logtext.Buffer{m.client.log, m.server.log} {
 		require.NotContains(t, log.String(), "left")
 		require.NotContains(t, log.String(), "level=ERROR")
 	}

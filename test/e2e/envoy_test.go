@@ -14,6 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/agent"
 	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 // envoyOptions say what a bare Envoy (one without an agent) is like.
@@ -32,7 +33,7 @@ type bareEnvoy struct {
 	admin   *envoy.Admin
 	socket  string // of the admin interface
 	process *envoy.Process
-	log     *logBuffer
+	log     *logtext.Buffer
 }
 
 // startEnvoy runs an Envoy until the test ends.
@@ -41,7 +42,7 @@ func startEnvoy(t *testing.T, o envoyOptions) *bareEnvoy {
 	dir := shortDir(t)
 	path := filepath.Join(dir, "bootstrap.json")
 	require.NoError(t, os.WriteFile(path, bootstrap(t, o, filepath.Join(dir, "admin")), 0o600))
-	e := &bareEnvoy{log: &logBuffer{}, socket: "unix://" + filepath.Join(dir, "admin")}
+	e := &bareEnvoy{log: &logtext.Buffer{}, socket: "unix://" + filepath.Join(dir, "admin")}
 	e.admin = envoy.NewAdmin(e.socket)
 	process, err := envoy.Start(envoy.Options{
 		Path: envoyBinary(t), Bootstrap: path, Concurrency: max(1, o.workers), DrainTime: o.drain, LogLevel: "warning", Output: e.log,

@@ -23,6 +23,7 @@ import (
 	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 // Ports of a replica, at an address of its own: of its sidecar, and of its application.
@@ -34,7 +35,7 @@ const (
 // replica is a workload with a real agent.
 type replica struct {
 	name, ip string
-	log      *logBuffer
+	log      *logtext.Buffer
 	app      *http.Server
 	cancel   context.CancelFunc
 	ended    chan error
@@ -45,7 +46,7 @@ type replica struct {
 // startReplica runs an application and its sidecar, and waits until that is ready.
 func startReplica(t *testing.T, m *mesh, name string, change func(*agent.Config)) *replica {
 	t.Helper()
-	r := &replica{name: name, ip: ownIP(), log: &logBuffer{}, ended: make(chan error, 1)}
+	r := &replica{name: name, ip: ownIP(), log: &logtext.Buffer{}, ended: make(chan error, 1)}
 	r.serve(t)
 	c := agent.Config{
 		Workload:     agent.Workload{Name: name, Namespace: "shop", IPs: []string{r.ip}, Labels: map[string]string{"app": "web"}},

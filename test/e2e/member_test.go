@@ -20,6 +20,7 @@ import (
 	"github.com/moonsail/moonsail/internal/ca"
 	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 // Ports of a member: of its sidecar for requests, bytes and either, of its applications, and of
@@ -33,7 +34,7 @@ const (
 // member is a workload with a sidecar that gets its certificate from the control plane.
 type member struct {
 	name, ip    string
-	log         *logBuffer
+	log         *logtext.Buffer
 	backend     *backend
 	annotations map[string]string
 	heard       *overheard   // what reaches the application that answers requests
@@ -46,7 +47,7 @@ func spiffeID(account string) string {
 }
 
 // newMember makes the name and address of one, so that the mesh can be written.
-func newMember(name string) *member { return &member{name: name, ip: ownIP(), log: &logBuffer{}} }
+func newMember(name string) *member { return &member{name: name, ip: ownIP(), log: &logtext.Buffer{}} }
 
 // config is the member's sidecar, which shows a token to the control plane and goes by the
 // roots that it publishes.

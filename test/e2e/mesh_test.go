@@ -21,6 +21,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 // mesh is a control plane over a directory of YAML.
@@ -28,7 +29,7 @@ type mesh struct {
 	t        *testing.T
 	dir      string
 	strategy server.RouteStrategy
-	log      *logBuffer
+	log      *logtext.Buffer
 	change   func(*controlplane.Options) // nil: nothing
 
 	xds, http string // addresses, the same after a restart
@@ -46,7 +47,7 @@ func startMesh(t *testing.T, strategy server.RouteStrategy, config ...string) *m
 func startMeshWith(t *testing.T, strategy server.RouteStrategy, change func(*controlplane.Options), config ...string) *mesh {
 	t.Helper()
 	at := ownIP() + ":0" // nobody else takes the ports before it is started again
-	m := &mesh{t: t, dir: t.TempDir(), strategy: strategy, change: change, log: &logBuffer{}, xds: at, http: at}
+	m := &mesh{t: t, dir: t.TempDir(), strategy: strategy, change: change, log: &logtext.Buffer{}, xds: at, http: at}
 	m.write("mesh.yaml", config...)
 	m.start()
 	t.Cleanup(func() {

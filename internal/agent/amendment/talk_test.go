@@ -1,13 +1,11 @@
 package amendment
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +17,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,24 +51,6 @@ func (p *plane) DeltaAggregatedResources(s grpc.BidiStreamingServer[discoveryv3.
 	}
 }
 
-// logged is a log that may be read while it is written.
-type logged struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logged) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
-}
-
 func startPlane(t *testing.T) (*plane, func(context.Context) (*grpc.ClientConn, error)) {
 	p := &plane{asked: make(chan *discoveryv3.DeltaDiscoveryRequest, 1), says: make(chan *discoveryv3.DeltaDiscoveryResponse)}
 	path := filepath.Join(t.TempDir(), "s")
@@ -96,7 +78,7 @@ func says(nonce string, list ...*discoveryv3.Resource) *discoveryv3.DeltaDiscove
 
 func TestTalk(t *testing.T) {
 	p, dial := startPlane(t)
-	log := &logged{}
+	log := &logtext.Buffer{}
 	go func() {
 		<-p.asked
 		p.says <- nil // it is asked again
@@ -119,16 +101,16 @@ func TestTalk(t *testing.T) {
 	require.Contains(t, nack, "0002/shop/c: ")
 	p.says <- says("2", change(t, "0000/shop/a", "2"))
 	require.Nil(t, (<-p.asked).ErrorDetail)
-	require.Eventually(t, func() bool { return log.count("filters=[shop/a]") == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Count(log.String(), "filters=[shop/a]") == 1 }, time.Minute, time.Millisecond)
 	p.says <- says("3", change(t, "0000/shop/a", "1"))
 	<-p.asked
-	require.Eventually(t, func() bool { return log.count("is again what") == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Count(log.String(), "is again what") == 1 }, time.Minute, time.Millisecond)
 
 	talk.Drop("it crashed")
 	require.Empty(t, (<-p.asked).InitialResourceVersions, "all that was used is asked for again, to be refused")
 	p.says <- says("1", change(t, "0000/shop/a", "1"))
 	require.Equal(t, "0000/shop/a: it crashed", (<-p.asked).ErrorDetail.GetMessage())
-	require.Equal(t, 1, log.count("in another way"))
+	require.Equal(t, 1, strings.Count(log.String(), "in another way"))
 }
 
 func TestNothingToAmend(t *testing.T) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -34,23 +32,6 @@ func authority(t *testing.T, r *catest.Root) *catest.Server {
 	require.NoError(t, err)
 	t.Cleanup(stop)
 	return server
-}
-
-type logBuffer struct {
-	mu   sync.Mutex // guards text
-	text strings.Builder
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // options are those of a workload of the authority, in a folder of its own.

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/moonsail/moonsail/internal/agent/identity/catest"
+	"github.com/moonsail/moonsail/test/logtext"
 )
 
 const (
@@ -29,7 +30,7 @@ func TestFirstCertificate(t *testing.T) {
 	server := authority(t, r)
 	o := options(t, server, r)
 	o.OutputDir = filepath.Join(t.TempDir(), "out")
-	log := &logBuffer{}
+	log := &logtext.Buffer{}
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
 	k := run(t, o)
 	s := await(t, k, "a certificate", issued)

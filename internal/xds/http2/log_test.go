@@ -1,37 +1,19 @@
 package http2
 
 import (
-	"bytes"
 	"log/slog"
 	"net"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	xhttp2 "golang.org/x/net/http2"
+
+	"github.com/moonsail/moonsail/test/logtext"
 )
-
-// lines is a log that can be read while it is written.
-type lines struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // TestLog: an operator learns what a peer did wrong, and is not bothered with the usual.
 func TestLog(t *testing.T) {
-	var log lines
+	var log logtext.Buffer
 	v := serve(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	p := v.connect()
 	p.lives()

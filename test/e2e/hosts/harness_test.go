@@ -3,7 +3,6 @@
 package hosts
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/test/labtest"
+	"github.com/moonsail/moonsail/test/logtext"
 	"github.com/moonsail/moonsail/test/netns"
 )
 
@@ -54,27 +53,9 @@ func eventually(t *testing.T, what string, look func() error) {
 // process is moonsail on a host.
 type process struct {
 	cmd  *exec.Cmd
-	log  *output
+	log  *logtext.Buffer
 	done chan struct{}
 	err  error // once done is closed
-}
-
-// output can be read while it is written.
-type output struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // run starts moonsail on a host. It is ended with the test.
@@ -88,7 +69,7 @@ func run(t *testing.T, h *netns.Host, args ...string) *process {
 // start starts a process of moonsail on a host. It is ended with the test.
 func start(t *testing.T, h *netns.Host, cmd *exec.Cmd) *process {
 	t.Helper()
-	p := &process{cmd: cmd, log: &output{}, done: make(chan struct{})}
+	p := &process{cmd: cmd, log: &logtext.Buffer{}, done: make(chan struct{})}
 	h.Do(t, func() { // a process is where the thread is that starts it
 		cmd.Stdout, cmd.Stderr = p.log, p.log
 		p.err = cmd.Start()
