@@ -83,7 +83,7 @@ func (w *World) route(x *exchange, a *routev3.RouteAction) error {
 func (x *exchange) finish(a *routev3.RouteAction, shares []share) {
 	for i := range x.res.Upstreams {
 		u := &x.res.Upstreams[i]
-		u.authority = x.authority(a, shares[i].weighted, u)
+		x.setAuthority(a, shares[i].weighted, u)
 		x.changeHeaders(u, shares[i].weighted)
 	}
 	x.res.agree()

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -36,17 +37,28 @@ func (x *exchange) changeHeaders(u *Upstream, c *routev3.WeightedCluster_Cluster
 	}
 	pseudo := map[string]string{}
 	for _, l := range levels {
-		change(u.request, pseudo, l.GetRequestHeadersToAdd(), l.GetRequestHeadersToRemove())
+		x.change(u.request, pseudo, l.GetRequestHeadersToAdd(), l.GetRequestHeadersToRemove())
 		u.removed = append(u.removed, lower(l.GetResponseHeadersToRemove())...)
-		change(u.response, nil, l.GetResponseHeadersToAdd(), l.GetResponseHeadersToRemove())
+		x.change(u.response, nil, l.GetResponseHeadersToAdd(), l.GetResponseHeadersToRemove())
 	}
 	// A changed Host header is the authority.
 	if host, ok := pseudo[":authority"]; ok {
 		u.authority = host
 	}
+	x.forwardHost(u)
 	slices.Sort(u.removed)
 	if x.res.CORS != nil && x.res.CORS.Allowed {
 		maps.Copy(u.response, x.corsHeaders())
+	}
+}
+
+// forwardHost has the upstream told of the host that the route replaces, after all other headers. A host that is told of
+// last is not told again.
+func (x *exchange) forwardHost(u *Upstream) {
+	const name = "x-forwarded-host"
+	host, told := x.headers[":authority"], strings.Split(u.request[name], ",")
+	if u.forwardsHost && told[len(told)-1] != host {
+		addOne(u.request, name, host, corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD)
 	}
 }
 
@@ -59,7 +71,7 @@ func lower(list []string) []string {
 }
 
 // change removes, then adds. Pseudo headers and Host go to pseudo.
-func change(h, pseudo map[string]string, add []*corev3.HeaderValueOption, remove []string) {
+func (x *exchange) change(h, pseudo map[string]string, add []*corev3.HeaderValueOption, remove []string) {
 	for _, name := range remove {
 		delete(h, strings.ToLower(name))
 	}
@@ -76,8 +88,17 @@ func change(h, pseudo map[string]string, add []*corev3.HeaderValueOption, remove
 		if raw := o.GetHeader().GetRawValue(); len(raw) > 0 {
 			value = string(raw)
 		}
-		addOne(to, name, value, action(o))
+		addOne(to, name, x.filled(value), action(o))
 	}
+}
+
+var requestHeader = regexp.MustCompile(`%REQ\(([^?()]+)\)%`)
+
+// filled puts headers of the request where a value asks for them; other operators stay.
+func (x *exchange) filled(value string) string {
+	return requestHeader.ReplaceAllStringFunc(value, func(op string) string {
+		return x.headers[strings.ToLower(requestHeader.FindStringSubmatch(op)[1])]
+	})
 }
 
 // action of an option; the old `append` flag says it where it is set.

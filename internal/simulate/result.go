@@ -114,6 +114,7 @@ type Upstream struct {
 	Endpoints []Endpoint `yaml:"endpoints,omitempty" json:"endpoints,omitempty"`
 
 	authority         string
+	forwardsHost      bool // x-forwarded-host tells of the host that authority replaces
 	request, response map[string]string
 	removed           []string
 }

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"regexp"
@@ -56,24 +57,28 @@ func matchedPart(m *routev3.RouteMatch, path string) string {
 	return path
 }
 
-// authority that upstream u sees.
-func (x *exchange) authority(a *routev3.RouteAction, c *routev3.WeightedCluster_ClusterWeight, u *Upstream) string {
-	if h := c.GetHostRewriteLiteral(); h != "" {
-		return h
+// setAuthority: what the route says goes before what a weighted cluster does. Only the route can have Envoy tell of
+// the host before.
+func (x *exchange) setAuthority(a *routev3.RouteAction, c *routev3.WeightedCluster_ClusterWeight, u *Upstream) {
+	u.authority = cmp.Or(c.GetHostRewriteLiteral(), x.headers[":authority"])
+	if host := x.routeAuthority(a, u); host != "" {
+		u.authority, u.forwardsHost = host, a.GetAppendXForwardedHost()
 	}
+}
+
+// routeAuthority is what the route has the authority replaced with; empty: it is not.
+func (x *exchange) routeAuthority(a *routev3.RouteAction, u *Upstream) string {
 	switch s := a.GetHostRewriteSpecifier().(type) {
 	case *routev3.RouteAction_HostRewriteLiteral:
 		return s.HostRewriteLiteral
 	case *routev3.RouteAction_AutoHostRewrite:
-		if s.AutoHostRewrite.GetValue() && len(u.Endpoints) > 0 && u.Endpoints[0].hostname != "" {
+		if s.AutoHostRewrite.GetValue() && len(u.Endpoints) > 0 {
 			return u.Endpoints[0].hostname
 		}
 	case *routev3.RouteAction_HostRewriteHeader:
-		if v := x.headers[strings.ToLower(s.HostRewriteHeader)]; v != "" {
-			return v
-		}
+		return x.headers[strings.ToLower(s.HostRewriteHeader)]
 	}
-	return x.headers[":authority"]
+	return ""
 }
 
 var redirectCodes = map[routev3.RedirectAction_RedirectResponseCode]int{

@@ -42,7 +42,7 @@ func (rt *routing) setForwarding(v *view.Route, out *routev3.Route, authority st
 	}
 	addMirrors(v, action)
 	out.Action = &routev3.Route_Route{Route: action}
-	err := setClusters(v, out, action)
+	err := rt.setClusters(v, out, action)
 	action.AppendXForwardedHost = rt.forwardHost && action.HostRewriteSpecifier != nil
 	return err
 }
@@ -87,7 +87,7 @@ func addMirrors(v *view.Route, action *routev3.RouteAction) {
 }
 
 // setClusters: a single backend needs no draw, and its headers become the route's.
-func setClusters(v *view.Route, out *routev3.Route, action *routev3.RouteAction) error {
+func (rt *routing) setClusters(v *view.Route, out *routev3.Route, action *routev3.RouteAction) error {
 	backends, err := weighed(v.Backends)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func setClusters(v *view.Route, out *routev3.Route, action *routev3.RouteAction)
 	}
 	weighted := &routev3.WeightedCluster{}
 	for _, b := range backends {
-		c, err := clusterWeight(b)
+		c, err := rt.clusterWeight(b, action)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,9 @@ func mergeHeaders(b *view.Backend, out *routev3.Route, action *routev3.RouteActi
 	return nil
 }
 
-func clusterWeight(b *view.Backend) (*routev3.WeightedCluster_ClusterWeight, error) {
+// clusterWeight is one backend of several. Envoy has a route's host replace a backend's, which then would be the host
+// that x-forwarded-host tells of: so a backend has its own only where the route has none.
+func (rt *routing) clusterWeight(b *view.Backend, action *routev3.RouteAction) (*routev3.WeightedCluster_ClusterWeight, error) {
 	request, response, err := backendHeaders(b)
 	if err != nil {
 		return nil, err
@@ -156,12 +158,25 @@ func clusterWeight(b *view.Backend) (*routev3.WeightedCluster_ClusterWeight, err
 		ResponseHeadersToAdd:    response.add,
 		ResponseHeadersToRemove: response.remove,
 	}
-	if request.authority != "" {
+	if request.authority != "" && action.HostRewriteSpecifier == nil {
 		out.HostRewriteSpecifier = &routev3.WeightedCluster_ClusterWeight_HostRewriteLiteral{
 			HostRewriteLiteral: request.authority,
 		}
+		if rt.forwardHost {
+			out.RequestHeadersToAdd = append(out.RequestHeadersToAdd, forwardedHost())
+		}
 	}
 	return out, nil
+}
+
+// forwardedHost does for a backend what append_x_forwarded_host does for a route: Envoy, which has no such switch for
+// backends, changes their headers before it replaces the host. Unlike there a host that is the last one already is
+// told once more.
+func forwardedHost() *corev3.HeaderValueOption {
+	return &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: "x-forwarded-host", Value: "%REQ(:AUTHORITY)%"},
+		AppendAction: corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD,
+	}
 }
 
 func backendHeaders(b *view.Backend) (request, response headerOps, err error) {
