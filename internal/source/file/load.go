@@ -65,36 +65,48 @@ func (s *Source) load(path string, why cause, now time.Time) []store.Event {
 	data, info, err := read(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		delete(s.broken, path)
-		if why == causeMoved && known && s.doubtful(path, 0, now) {
-			return nil
-		}
-		delete(s.doubts, path)
-		delete(s.files, path)
-		s.hold(path, false)
-		return s.catalog.remove(path, now)
+		return s.missing(path, known && why == causeMoved, now)
 	case err != nil:
+		delete(s.doubts, path) // an event tells when it can be read again
 		s.broken[path] = stays(ioProblem(path, err))
 		s.hold(path, !known)
 		return nil
 	}
 	delete(s.broken, path)
-	sum := xxhash.Sum64(data)
-	if known && old.sum == sum {
+	next := seen{xxhash.Sum64(data), info}
+	if known && old.sum == next.sum {
 		delete(s.doubts, path)
-		s.files[path] = seen{sum, info}
+		s.files[path] = next
 		return nil
 	}
+	return s.take(path, data, next, now)
+}
+
+// missing forgets a file that is gone; one that has moved away may be about to be written anew.
+func (s *Source) missing(path string, moved bool, now time.Time) []store.Event {
+	delete(s.broken, path)
+	if moved && s.doubtful(path, 0, now) {
+		return nil
+	}
+	delete(s.doubts, path)
+	delete(s.files, path)
+	s.hold(path, false)
+	return s.catalog.remove(path, now)
+}
+
+// take takes over what a file says now, unless it looks unfinished.
+func (s *Source) take(path string, data []byte, next seen, now time.Time) []store.Event {
 	p := parse(path, data, s.Decoder)
 	for i := range p.syntax {
 		p.syntax[i] = stays(p.syntax[i])
 	}
-	inPlace := known && os.SameFile(old.info, info)
-	if s.unfinished(path, data, p, inPlace) && s.doubtful(path, sum, now) {
+	old, known := s.files[path]
+	inPlace := known && os.SameFile(old.info, next.info)
+	if s.unfinished(path, data, p, inPlace) && s.doubtful(path, next.sum, now) {
 		return nil
 	}
 	delete(s.doubts, path)
-	s.files[path] = seen{sum, info}
+	s.files[path] = next
 	s.hold(path, p.hidden)
 	return s.catalog.set(path, p, now)
 }

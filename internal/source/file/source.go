@@ -81,16 +81,21 @@ func (s *Source) Run(ctx context.Context) error {
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
-	s.watcher, s.catalog = w, newCatalog()
-	s.files, s.dirs, s.doubts = map[string]seen{}, map[string]os.FileInfo{}, map[string]*doubt{}
-	s.broken, s.shown = map[string]istioapi.Problem{}, map[istioapi.Problem]struct{}{}
-	s.unseen = map[string]struct{}{}
-	s.watchLink()
+	s.begin(w)
 	s.loading, s.held = true, map[string]struct{}{}
 	s.scan(s.Dir, time.Now())
 	s.loading = false
 	s.release()
 	return s.follow(ctx, failed)
+}
+
+// begin is with nothing known yet.
+func (s *Source) begin(w *fsnotify.Watcher) {
+	s.watcher, s.catalog = w, newCatalog()
+	s.files, s.dirs, s.doubts = map[string]seen{}, map[string]os.FileInfo{}, map[string]*doubt{}
+	s.broken, s.shown = map[string]istioapi.Problem{}, map[istioapi.Problem]struct{}{}
+	s.unseen = map[string]struct{}{}
+	s.watchLink()
 }
 
 // forward passes errors on, the newest lost while one waits. The watcher holds its lock
@@ -126,7 +131,7 @@ func (s *Source) follow(ctx context.Context, failed <-chan error) error {
 			s.handle(s.drain(e), time.Now())
 		case err := <-failed:
 			s.Log.Warn("file watcher failed; reading everything again", "error", err)
-			s.scan(s.Dir, time.Now())
+			s.readAgain(time.Now())
 		case <-timer.C:
 			s.look(time.Now())
 		}

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/istioapi"
@@ -294,4 +296,45 @@ func TestAnalyze(t *testing.T) {
 	require.NotContains(t, tree.Problems[0].Message, "before", "nothing was read before")
 	_, err = Analyze(filepath.Join(dir, "none"), istioapi.Decoder{})
 	require.Error(t, err)
+}
+
+// still is a source whose goroutine the test is.
+func still(t *testing.T, f *fixture) *Source {
+	t.Helper()
+	s := &Source{Dir: f.dir, Intake: f.recorder, Log: slog.New(slog.DiscardHandler)}
+	w, err := fsnotify.NewWatcher()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.Close()) })
+	s.begin(w)
+	s.scan(s.Dir, time.Now())
+	return s
+}
+
+// A file in doubt that cannot be read any more is looked at when something happens to it, and not all the time.
+func TestUnreadableFileIsNotInDoubt(t *testing.T) {
+	f := prepare(t, map[string]string{"a.yaml": ns("a", "v1")})
+	s := still(t, f)
+	now := time.Now()
+	f.write("a.yaml", "kind: [")
+	s.handle([]fsnotify.Event{{Name: f.path("a.yaml"), Op: fsnotify.Write}}, now)
+	require.Less(t, s.untilDue(), time.Minute, "it may be half written")
+	require.NoError(t, os.Remove(f.path("a.yaml")))
+	require.NoError(t, os.Symlink("/dev/null", f.path("a.yaml")))
+	s.look(now.Add(time.Second))
+	require.Greater(t, s.untilDue(), time.Minute)
+	require.Equal(t, "a=v1", f.String())
+}
+
+// Where events were lost, what looks as it did is read all the same.
+func TestLostEventsHaveEverythingRead(t *testing.T) {
+	f := prepare(t, map[string]string{"a.yaml": ns("a", "v1")})
+	s := still(t, f)
+	info, err := os.Stat(f.path("a.yaml"))
+	require.NoError(t, err)
+	f.write("a.yaml", ns("a", "v2"))
+	require.NoError(t, os.Chtimes(f.path("a.yaml"), info.ModTime(), info.ModTime()))
+	s.scan(s.Dir, time.Now())
+	require.Equal(t, "a=v1", f.String(), "it looks as it did")
+	s.readAgain(time.Now())
+	require.Equal(t, "a=v2", f.String())
 }

@@ -39,6 +39,16 @@ func (s *Source) scan(dir string, now time.Time) {
 	s.apply(paths, now)
 }
 
+// readAgain reads a whole tree where events were lost: files that look as they did, too.
+func (s *Source) readAgain(now time.Time) {
+	paths := map[string]cause{}
+	s.addTree(paths, s.Dir)
+	for path := range paths {
+		paths[path] = causeEvent
+	}
+	s.apply(paths, now)
+}
+
 // addTree adds all files that are below dir, or were. Directories are watched before
 // they are listed: whatever appears in between is seen at least once.
 func (s *Source) addTree(paths map[string]cause, dir string) {
