@@ -15,6 +15,7 @@ import (
 
 const (
 	defaultTimeout = 5 * time.Second // of a fetch, discovery included
+	maxTimeout     = time.Minute     // of what rules say: few are fetched at the same time
 	maxBody        = 1 << 20         // bytes of an answer
 	maxRedirects   = 3
 )

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -65,7 +66,7 @@ func (k *Keeper) want(wanted map[string]*source, r *model.JWTRule) {
 	if wanted[name] == nil {
 		wanted[name] = &source{discovers: r.Discovers()}
 	}
-	wanted[name].timeout = max(wanted[name].timeout, cmp.Or(r.Timeout, defaultTimeout))
+	wanted[name].timeout = max(wanted[name].timeout, min(cmp.Or(r.Timeout, defaultTimeout), maxTimeout))
 }
 
 func (k *Keeper) forget(name string, s *source) {
@@ -76,10 +77,11 @@ func (k *Keeper) forget(name string, s *source) {
 	}
 }
 
-// fetchDue begins what is due, as far as there is room.
+// fetchDue begins what is due, as far as there is room: what has waited for longest first, so that places
+// that do not answer keep nobody out.
 func (k *Keeper) fetchDue(ctx context.Context) {
 	now := time.Now()
-	for _, name := range slices.Sorted(maps.Keys(k.sources)) {
+	for _, name := range slices.SortedFunc(maps.Keys(k.sources), k.dueFirst) {
 		s := k.sources[name]
 		if s.fetching || now.Before(s.due) || k.running == together {
 			continue
@@ -94,6 +96,10 @@ func (k *Keeper) fetchDue(ctx context.Context) {
 			k.results <- result{name, keys, err}
 		}()
 	}
+}
+
+func (k *Keeper) dueFirst(a, b string) int {
+	return cmp.Or(k.sources[a].due.Compare(k.sources[b].due), strings.Compare(a, b))
 }
 
 // take notes what became of a fetch, and when the next one is due.
@@ -132,7 +138,7 @@ func (k *Keeper) tell(name string, s *source, problem string) {
 	k.Intake.Put(store.Event{Key: s.told.Key, Object: s.told, Observed: time.Now()})
 }
 
-// next is how long there is nothing to do.
+// next is how long there is nothing to do; without room for another fetch, until one ends.
 func (k *Keeper) next() time.Duration {
 	wait := time.Hour
 	select {
@@ -141,7 +147,7 @@ func (k *Keeper) next() time.Duration {
 		wait = syncEvery
 	}
 	for _, s := range k.sources {
-		if !s.fetching {
+		if !s.fetching && k.running < together {
 			wait = min(wait, time.Until(s.due))
 		}
 	}
