@@ -238,6 +238,7 @@ func (c *Credentials) readers(ctx context.Context, key model.Key, w *secretWatch
 			out = append(out, account)
 		}
 	}
+	c.reviews.keep(key, func(account string) bool { return w.readers[account] && !w.trusted[account] })
 	return out
 }
 

@@ -2,9 +2,11 @@ package kube
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -60,4 +62,17 @@ func TestForbiddenNamesTheRole(t *testing.T) {
 		_, problem, _ := w.get()
 		require.Contains(t, problem, role+" to its service account in namespace shop")
 	}
+}
+
+// TestNobodyAsksAboutAccountsThatAreGone: with an old answer about one, something would be due for ever.
+func TestNobodyAsksAboutAccountsThatAreGone(t *testing.T) {
+	c := NewCredentials(nil, istioapi.Decoder{}, nil, nil, slog.New(slog.DiscardHandler))
+	c.reviews = newReviews(func(context.Context, model.Key, string) (bool, error) { return true, nil }, time.Hour)
+	key := credentialKey(model.KindSecret, "web")
+	w := &secretWatch{readers: map[string]bool{"gone": true, "trusted": true}}
+	require.Equal(t, []string{"gone", "trusted"}, c.readers(t.Context(), key, w))
+
+	w.readers, w.trusted = map[string]bool{"trusted": true}, map[string]bool{"trusted": true}
+	require.Equal(t, []string{"trusted"}, c.readers(t.Context(), key, w))
+	require.Equal(t, time.Hour, c.reviews.next(time.Now().Add(2*time.Hour)))
 }

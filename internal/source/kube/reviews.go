@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -58,6 +59,11 @@ func (r *reviews) mayRead(ctx context.Context, key model.Key, account string) bo
 }
 
 func (r *reviews) forget(key model.Key) { delete(r.known, key) }
+
+// keep forgets what was said of accounts that are asked about no more: next would say for ever that they are due.
+func (r *reviews) keep(key model.Key, asked func(account string) bool) {
+	maps.DeleteFunc(r.known[key], func(account string, _ review) bool { return !asked(account) })
+}
 
 // next is when the first answer ceases to count.
 func (r *reviews) next(now time.Time) time.Duration {
