@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -220,9 +221,12 @@ func problems(s *source, e *engine.Engine, k *jwks.Keeper) func() any {
 	return func() any {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		return Problems{Config: append(s.problems(), k.Problems()...), Translation: e.Failures(ctx)}
+		return Problems{Config: joined(s.problems(), k.Problems()), Translation: e.Failures(ctx)}
 	}
 }
+
+// joined are two lists in one. The source's is of all who ask, so that nothing is appended to it.
+func joined(source, keys istioapi.Problems) istioapi.Problems { return slices.Concat(source, keys) }
 
 // watch registers the gauges that are asked when they are read.
 func watch(m *telemetry.Metrics, e *engine.Engine, in *store.Intake) {
