@@ -16,6 +16,7 @@ import (
 type Metrics struct {
 	Registry *prometheus.Registry
 
+	versions    versions                 // of proxies
 	proxies     *prometheus.GaugeVec     // pilot_xds
 	pushes      [resource.NumTypes]push  // pilot_xds_pushes, _push_time, _config_size_bytes; moonsail_pushes_total
 	queued      prometheus.Histogram     // pilot_proxy_queue_time

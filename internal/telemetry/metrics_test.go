@@ -68,6 +68,25 @@ func counts(t *testing.T, m *Metrics, kind, stage string) []string {
 	return got
 }
 
+// TestVersionsAreBounded: each would have a series for ever, and proxies say them.
+func TestVersionsAreBounded(t *testing.T) {
+	m := NewMetrics()
+	said := []string{strings.Repeat("1", 1000)}
+	for i := range 1000 {
+		said = append(said, fmt.Sprintf("1.%d.0", i))
+	}
+	for _, version := range said {
+		m.Connected(version, 1)
+	}
+	require.Equal(t, maxVersions+1, testutil.CollectAndCount(m.proxies))
+	require.InDelta(t, len(said)-maxVersions, testutil.ToFloat64(m.proxies.WithLabelValues(otherVersion)), 0)
+	for _, version := range said {
+		m.Connected(version, -1)
+	}
+	require.Zero(t, testutil.ToFloat64(m.proxies.WithLabelValues(otherVersion)))
+	require.Zero(t, testutil.ToFloat64(m.proxies.WithLabelValues("1.0.0")))
+}
+
 func TestStreamMetrics(t *testing.T) {
 	m := NewMetrics()
 	m.Connected("1.31.1", 1)

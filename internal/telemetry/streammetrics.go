@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,12 +42,41 @@ func (m *Metrics) streams() {
 // metricType is Istio's label value for a type: "cds".
 func metricType(t resource.Type) string { return strings.ToLower(t.String()) }
 
+// maxVersions bounds the versions that are told apart: proxies say what they like. maxVersion is the longest, in bytes.
+const (
+	maxVersions  = 32
+	maxVersion   = 64
+	otherVersion = "other"
+)
+
+// versions are those that have a series of their own: the first that came.
+type versions struct {
+	mu    sync.Mutex // guards known
+	known map[string]bool
+}
+
+// label is a version's, always the same.
+func (v *versions) label(version string) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case v.known[version]:
+		return version
+	case len(v.known) == maxVersions || len(version) > maxVersion:
+		return otherVersion
+	case v.known == nil:
+		v.known = map[string]bool{}
+	}
+	v.known[version] = true
+	return version
+}
+
 // Connected counts a stream of a proxy of that Istio version; delta is 1 or -1.
 func (m *Metrics) Connected(istioVersion string, delta int) {
 	if istioVersion == "" {
 		istioVersion = "unknown" // Istio's word
 	}
-	m.proxies.WithLabelValues(istioVersion).Add(float64(delta))
+	m.proxies.WithLabelValues(m.versions.label(istioVersion)).Add(float64(delta))
 }
 
 // Pushed counts a response of so many bytes; whole: not only what differs.
