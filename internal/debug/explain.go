@@ -54,9 +54,9 @@ func (h *handler) config(w http.ResponseWriter, r *http.Request) {
 		absent(w, "proxies")
 		return
 	}
-	h.turn.Lock()
-	defer h.turn.Unlock()
-	c, err := h.stages.Explain.Config(r.PathValue("id"), r.PathValue("section"), r.URL.Query().Has("full"))
+	c, err := inTurn(h, func() (*explain.ProxyConfig, error) {
+		return h.stages.Explain.Config(r.PathValue("id"), r.PathValue("section"), r.URL.Query().Has("full"))
+	})
 	answer(w, c, err)
 }
 
@@ -75,10 +75,15 @@ func (h *handler) why(w http.ResponseWriter, r *http.Request) {
 		}
 		call.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
 	}
+	why, err := inTurn(h, func() (*explain.Why, error) { return h.stages.Explain.Why(call) })
+	answer(w, why, err)
+}
+
+// inTurn makes an answer that decodes whatever a proxy has.
+func inTurn[T any](h *handler, f func() (T, error)) (T, error) {
 	h.turn.Lock()
 	defer h.turn.Unlock()
-	why, err := h.stages.Explain.Why(call)
-	answer(w, why, err)
+	return f()
 }
 
 func (h *handler) stale(w http.ResponseWriter, r *http.Request) {

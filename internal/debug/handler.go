@@ -49,7 +49,9 @@ type handler struct {
 	stages Stages
 	log    *slog.Logger
 
-	turn sync.Mutex // held by an answer that decodes whatever a proxy has: one at a time
+	// turn is held while an answer is made that decodes whatever a proxy has: one at a time. It is not held
+	// while the answer is taken.
+	turn sync.Mutex
 }
 
 // oneOfSeveral has answers say that other control planes know more.

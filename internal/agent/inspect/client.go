@@ -14,8 +14,12 @@ import (
 // clientTimeout bounds an answer: Envoy may be busy with a large update.
 const clientTimeout = 10 * time.Second
 
-// maxAnswer bounds an answer's bytes.
-const maxAnswer = 256 << 20
+// Bounds of an answer, in bytes. What is in use is told of some resources alone, and is asked by itself, of whatever
+// says that it is an agent.
+const (
+	maxAnswer = 256 << 20
+	maxInUse  = 1 << 20
+)
 
 // Client asks the agent at an address, "host:port".
 type Client struct {
@@ -31,7 +35,7 @@ func (c *Client) InUse(ctx context.Context, asked []Question) (*InUse, error) {
 		q.Add(strings.ToLower(one.Type), one.Name)
 	}
 	u := &InUse{}
-	text, err := c.Get(ctx, PathInUse, q)
+	text, err := c.get(ctx, PathInUse, q, maxInUse)
 	if err != nil {
 		return nil, err
 	}
@@ -43,6 +47,11 @@ func (c *Client) InUse(ctx context.Context, asked []Question) (*InUse, error) {
 
 // Get reads a page.
 func (c *Client) Get(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	return c.get(ctx, path, query, maxAnswer)
+}
+
+// get reads a page of so many bytes at most; a longer one is an error.
+func (c *Client) get(ctx context.Context, path string, query url.Values, most int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
 	u := url.URL{Scheme: "http", Host: c.Address, Path: path, RawQuery: query.Encode()}
@@ -58,9 +67,12 @@ func (c *Client) Get(ctx context.Context, path string, query url.Values) ([]byte
 		return nil, err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	if err != nil {
 		return nil, err
+	}
+	if int64(len(text)) > most {
+		return nil, fmt.Errorf("the agent at %s answered more than %d bytes", c.Address, most)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, refused(c.Address, resp.Status, text)

@@ -3,6 +3,7 @@
 package inspect
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -101,36 +102,43 @@ func refuse(w http.ResponseWriter, status int, what, next string) {
 
 type pages struct {
 	admin *envoy.Admin
-	turn  sync.Mutex // held by an answer
+	turn  sync.Mutex // held while Envoy is asked; not while who asks takes the answer, which may be never
+}
+
+// asked asks Envoy when it is this one's turn.
+func asked[T any](p *pages, ask func() (T, error)) (T, error) {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	return ask()
 }
 
 func (p *pages) json(get func(*http.Request) (json.RawMessage, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		p.turn.Lock()
-		defer p.turn.Unlock()
-		text, err := get(r)
+		text, err := asked(p, func() (json.RawMessage, error) { return get(r) })
 		reply(w, text, err)
 	}
 }
 
 func (p *pages) stats(w http.ResponseWriter, r *http.Request) {
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-	if err := p.admin.Prometheus(r.Context(), r.URL.RawQuery, w); err != nil {
+	var text bytes.Buffer
+	_, err := asked(p, func() (struct{}, error) {
+		return struct{}{}, p.admin.Prometheus(r.Context(), r.URL.RawQuery, &text)
+	})
+	if err != nil {
 		refuse(w, http.StatusBadGateway, err.Error(), "")
+		return
 	}
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+	_, _ = w.Write(text.Bytes()) // the asker may have gone
 }
 
 func (p *pages) inUse(w http.ResponseWriter, r *http.Request) {
-	asked, err := questions(r.URL.Query())
+	about, err := questions(r.URL.Query())
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err.Error(), "ask about fewer at once")
 		return
 	}
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	u, err := Ask(r.Context(), p.admin, asked)
+	u, err := asked(p, func() (*InUse, error) { return Ask(r.Context(), p.admin, about) })
 	reply(w, u, err)
 }
 

@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -73,6 +75,57 @@ func TestWhatIsInUse(t *testing.T) {
 	}, u.Resources)
 	require.Equal(t, `^(a\.b\|c|old|new|gone)$`, asked["dynamic_active_clusters"])
 	require.Equal(t, `^(l|bad)$`, asked["dynamic_listeners"])
+}
+
+// TestLongAnswersAreRefused: what says that it is an agent may say anything.
+func TestLongAnswersAreRefused(t *testing.T) {
+	long := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"resources":[]}` + strings.Repeat(" ", maxInUse)))
+	}))
+	defer long.Close()
+	c := &Client{Address: strings.TrimPrefix(long.URL, "http://")}
+	defer c.HTTP.CloseIdleConnections()
+	_, err := c.InUse(t.Context(), nil)
+	require.ErrorContains(t, err, "more than 1048576 bytes")
+	_, err = c.Get(t.Context(), PathInUse, nil)
+	require.NoError(t, err, "who asks for a page has it")
+}
+
+// slow takes an answer when it is told to.
+type slow struct {
+	*httptest.ResponseRecorder
+	began, take chan struct{}
+}
+
+func (s *slow) Write(b []byte) (int, error) {
+	close(s.began)
+	<-s.take
+	return s.ResponseRecorder.Write(b)
+}
+
+// TestWhoTakesNoAnswerHoldsUpNobody: Envoy has answered already.
+func TestWhoTakesNoAnswerHoldsUpNobody(t *testing.T) {
+	admin, _ := fakeEnvoy(t)
+	pages := Pages(admin, &Tail{}, access.Policy{}, slog.New(slog.DiscardHandler))
+	for _, page := range []string{PathStats, PathConfigDump + "?resource=dynamic_listeners", PathInUse} {
+		r := httptest.NewRequest(http.MethodGet, page, http.NoBody)
+		r.RemoteAddr = "127.0.0.1:1"
+		s := &slow{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+		var answering sync.WaitGroup
+		answering.Go(func() { pages.ServeHTTP(s, r) })
+		<-s.began
+		other := httptest.NewRecorder()
+		done := make(chan struct{})
+		answering.Go(func() { defer close(done); pages.ServeHTTP(other, r) })
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Errorf("%s waits for another one's answer to be taken", page)
+		}
+		close(s.take)
+		answering.Wait()
+		require.Equal(t, s.Code, other.Code)
+	}
 }
 
 func TestWhatPagesRefuse(t *testing.T) {
