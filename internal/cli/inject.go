@@ -62,25 +62,38 @@ func (f *injectFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	in := cmd.InOrStdin()
-	if f.file != "-" {
-		file, err := os.Open(f.file)
-		if err != nil {
-			return &UserError{Where: "-f " + f.file, Err: err, Next: "name a file of YAML, or - for standard input"}
-		}
-		defer file.Close()
-		in = file
+	name, text, err := f.read(cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	if p := file.Syntax(name, text); p != nil {
+		return &UserError{What: "nothing was injected: " + p.Message, Where: p.Where(), Next: "correct it, and inject again"}
 	}
 	var out bytes.Buffer // nothing is written where anything is wrong
-	err = c.File(in, &out, func(object, why string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s gets no sidecar: %s\n", object, why) })
+	err = c.File(bytes.NewReader(text), &out, func(object, why string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s gets no sidecar: %s\n", object, why) })
 	if err != nil {
-		return &UserError{What: "nothing was injected", Where: f.file, Err: err, Next: "correct it, and inject again"}
+		return &UserError{What: "nothing was injected", Where: name, Err: err, Next: "correct it, and inject again"}
 	}
 	if f.out == "" {
 		_, err = io.Copy(cmd.OutOrStdout(), &out)
 		return err
 	}
-	return os.WriteFile(f.out, out.Bytes(), 0o644) //nolint:gosec // manifests are for others to read
+	if err := os.WriteFile(f.out, out.Bytes(), 0o644); err != nil { //nolint:gosec // manifests are for others to read
+		return &UserError{Where: "-o " + f.out, Err: err, Next: "name a file that can be written; without -o it goes to standard output"}
+	}
+	return nil
+}
+
+// read gives what is to be injected, and how messages name it.
+func (f *injectFlags) read(stdin io.Reader) (name string, text []byte, err error) {
+	if f.file == file.Stdin {
+		text, err = io.ReadAll(stdin)
+		return "standard input", text, err
+	}
+	if text, err = os.ReadFile(f.file); err != nil {
+		return "", nil, &UserError{Where: "-f " + f.file, Err: err, Next: "name a file of YAML, or - for standard input"}
+	}
+	return f.file, text, nil
 }
 
 // load reads the configuration and puts the flags over it.

@@ -85,6 +85,22 @@ func TestInjectCommandMistakes(t *testing.T) {
 	_, said, status = injects(t, "kind: Deployment\nmetadata: {name: d}\n", "-f", "-")
 	require.Equal(t, exitFailed, status)
 	require.Contains(t, said, "Deployment d: there is no spec")
+	for text, want := range map[string]string{
+		"a: 1\n---\nkind: Pod\nmetadata: {name: p\nspec: {}\n": "nothing was injected: is not valid YAML: did not find expected ',' or '}'\n  where: standard input:5",
+		"- a\n":     "document 1: is not an object",
+		"# later\n": "there is no object in it",
+	} {
+		out, said, status := injects(t, text, "-f", "-")
+		require.Equal(t, exitFailed, status)
+		require.Contains(t, said, want)
+		require.Empty(t, out)
+	}
+	_, said, status = injects(t, "", "-f", t.TempDir())
+	require.Equal(t, exitFailed, status)
+	require.Contains(t, said, "is a directory\n  where: -f ")
+	_, said, status = injects(t, injectable, "-f", "-", "-o", filepath.Join(t.TempDir(), "no", "out.yaml"))
+	require.Equal(t, exitFailed, status)
+	require.Contains(t, said, "name a file that can be written")
 	_, _, status = injects(t, "")
 	require.NotEqual(t, exitOK, status, "-f is missing")
 }

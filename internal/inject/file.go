@@ -33,18 +33,23 @@ type Skipped func(object, why string)
 // All else is copied as it is.
 func (c *Config) File(in io.Reader, out io.Writer, skipped Skipped) error {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(in))
+	empty := true
 	for n := 1; ; n++ {
 		doc, err := reader.Read()
+		if errors.Is(err, io.EOF) && empty {
+			return errNothing
+		}
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("document %d: %w", n, err)
 		}
-		text, err := c.document(doc, skipped)
+		text, some, err := c.document(doc, skipped)
 		if err != nil {
 			return fmt.Errorf("document %d: %w", n, err)
 		}
+		empty = empty && !some
 		if len(bytes.TrimSpace(text)) == 0 {
 			continue
 		}
@@ -54,16 +59,31 @@ func (c *Config) File(in io.Reader, out io.Writer, skipped Skipped) error {
 	}
 }
 
-func (c *Config) document(doc []byte, skipped Skipped) ([]byte, error) {
-	var object map[string]any
-	if err := yaml.Unmarshal(doc, &object); err != nil {
-		return nil, err
+// errNothing and errNoObject are what is wrong with a file, and with a document.
+var (
+	errNothing  = errors.New("there is no object in it")
+	errNoObject = errors.New("is not an object; a document starts with apiVersion and kind")
+)
+
+// document copies one document; some: there is an object in it.
+func (c *Config) document(doc []byte, skipped Skipped) (text []byte, some bool, err error) {
+	var value any
+	if err := yaml.Unmarshal(doc, &value); err != nil {
+		return nil, false, err
+	}
+	object, ok := value.(map[string]any)
+	switch {
+	case value == nil:
+		return doc, false, nil
+	case !ok:
+		return nil, false, errNoObject
 	}
 	changed, err := c.object(object, skipped)
 	if err != nil || !changed {
-		return doc, err
+		return doc, true, err
 	}
-	return yaml.Marshal(object)
+	text, err = yaml.Marshal(object)
+	return text, true, err
 }
 
 // object gives the Pods of an object, or of a list's objects, sidecars.

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -17,40 +18,79 @@ type Tree struct {
 	Objects  []model.Object    // those that would be in force, in key order
 	Problems istioapi.Problems // sorted
 	Files    int
-	nodes    map[string]*yaml.Node // by origin
+	// Documents are those that have anything in them, whether or not they are objects that the mesh reads.
+	Documents int
+	nodes     map[string]*yaml.Node // by origin
 }
 
+// Stdin is standard input, among the paths of AnalyzeAll.
+const Stdin = "-"
+
 // Analyze reads a directory, or a single file, without watching it.
-func Analyze(dir string, d istioapi.Decoder) (*Tree, error) {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return nil, err
+func Analyze(path string, d istioapi.Decoder) (*Tree, error) { return AnalyzeAll(d, nil, path) }
+
+// AnalyzeAll reads directories and single files as one. stdin is what Stdin is among them; nil: that is a file's name.
+func AnalyzeAll(d istioapi.Decoder, stdin io.Reader, paths ...string) (*Tree, error) {
+	l := listing{errs: map[string]error{}}
+	for _, path := range paths {
+		if err := l.include(path, stdin); err != nil {
+			return nil, err
+		}
 	}
-	l := listing{files: []string{dir}, errs: map[string]error{}}
-	if info.IsDir() {
-		l = list(dir)
-	}
+	slices.Sort(l.files)
+	l.files = slices.Compact(l.files)
 	t := &Tree{Files: len(l.files), nodes: map[string]*yaml.Node{}}
 	c := newCatalog()
 	for _, path := range l.files {
-		data, _, err := read(path)
+		data, err := content(path, stdin)
 		if err != nil {
 			l.errs[path] = err
 			continue
 		}
-		p := parse(path, data, d)
-		for _, doc := range p.docs {
-			if o := doc.usable(); o != nil {
-				t.nodes[o.Metadata().Origin] = doc.node
-			}
-		}
-		c.set(path, p, time.Time{})
+		c.set(path, t.parse(path, data, d), time.Time{})
 	}
 	t.Objects, t.Problems = c.objects(), c.problems()
 	for _, path := range slices.Sorted(maps.Keys(l.errs)) {
 		t.Problems = append(t.Problems, ioProblem(path, l.errs[path]))
 	}
 	return t, nil
+}
+
+// include adds the files of a directory, or one file.
+func (l *listing) include(path string, stdin io.Reader) error {
+	more := listing{files: []string{path}}
+	if path != Stdin || stdin == nil {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if info.IsDir() {
+			more = list(path)
+		}
+	}
+	maps.Copy(l.errs, more.errs)
+	l.files = append(l.files, more.files...)
+	return nil
+}
+
+func content(path string, stdin io.Reader) ([]byte, error) {
+	if path == Stdin && stdin != nil {
+		return io.ReadAll(stdin)
+	}
+	data, _, err := read(path)
+	return data, err
+}
+
+// parse reads all documents of a file, and notes where objects are.
+func (t *Tree) parse(path string, data []byte, d istioapi.Decoder) parsed {
+	p := parse(path, data, d)
+	t.Documents += p.written
+	for _, doc := range p.docs {
+		if o := doc.usable(); o != nil {
+			t.nodes[o.Metadata().Origin] = doc.node
+		}
+	}
+	return p
 }
 
 // Locate fills in file and line of problems with objects of the tree.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -37,6 +36,8 @@ func (d *document) usable() model.Object {
 // parsed is what a file says.
 type parsed struct {
 	docs []document
+	// written is how many documents have anything in them, whether or not they are read.
+	written int
 	// syntax is set where the file could not be read to its end: what it lacks may be
 	// there all the same.
 	syntax istioapi.Problems
@@ -61,9 +62,12 @@ func parse(path string, data []byte, d istioapi.Decoder) parsed {
 			return out
 		}
 		if err != nil {
-			out.syntax = istioapi.Problems{syntaxProblem(path, err)}
+			out.syntax = istioapi.Problems{syntaxProblem(path, data, err)}
 			out.hidden = out.hidden || marked(string(data))
 			return out
+		}
+		if at := target(&n); at != nil && at.ShortTag() != "!!null" {
+			out.written++
 		}
 		out.add(&lists{path: path, d: d}, &n)
 	}
@@ -93,18 +97,4 @@ func (p *parsed) decode(path string, n *yaml.Node, d istioapi.Decoder) {
 	if got.Problems.HasErrors() && (got.Key.Name == "" || got.Key.Kind == "") {
 		p.nameless = true
 	}
-}
-
-var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
-
-// syntaxProblem takes the line out of a parser's message.
-func syntaxProblem(path string, err error) istioapi.Problem {
-	p := istioapi.Problem{Severity: istioapi.SeverityError, File: path, Line: 1}
-	text := err.Error()
-	if m := yamlLine.FindStringSubmatch(text); m != nil {
-		p.Line, _ = strconv.Atoi(m[1])
-		text = strings.TrimPrefix(text, m[0])
-	}
-	p.Message = istioapi.SyntaxMessage(errors.New(text))
-	return p
 }

@@ -63,7 +63,7 @@ func TestPartialWriteKeepsLastGood(t *testing.T) {
 	f := start(t, map[string]string{"a.yaml": docs(ns("a", "v1"), ns("b", "v1"))})
 	whole := docs(ns("a", "v2"), ns("b", "v2"))
 	f.write("a.yaml", strings.TrimSuffix(whole, "}\n")) // not YAML
-	f.complains("a.yaml:10: error: is not valid YAML")
+	f.complains("a.yaml:11: error: is not valid YAML")
 	require.Contains(t, f.src.Problems()[0].Message, "; what it said before stays in force")
 	f.becomes("a=v2 b=v1") // what is whole is used, what is not stays
 	f.write("a.yaml", whole)

@@ -1,0 +1,75 @@
+package file
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+)
+
+// Syntax says why a file cannot be read as YAML, and at which line; nil: it can. path is how messages name it.
+func Syntax(path string, data []byte) *istioapi.Problem {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var n yaml.Node
+		switch err := dec.Decode(&n); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			p := syntaxProblem(path, data, err)
+			return &p
+		}
+	}
+}
+
+// syntaxProblem takes the line out of a parser's message.
+func syntaxProblem(path string, data []byte, err error) istioapi.Problem {
+	line, text := lineIn(err)
+	if line > 0 && ofGrammar(text) {
+		line = lineOfGrammar(data, line, text)
+	}
+	return istioapi.Problem{Severity: istioapi.SeverityError, File: path, Line: max(line, 1), Message: istioapi.SyntaxMessage(errors.New(text))}
+}
+
+var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
+
+// lineIn parts an error of the parser into the line that it names, 0 where it names none, and the rest.
+func lineIn(err error) (line int, rest string) {
+	text := err.Error()
+	m := yamlLine.FindStringSubmatch(text)
+	if m == nil {
+		return 0, text
+	}
+	line, _ = strconv.Atoi(m[1])
+	return line, strings.TrimPrefix(text, m[0])
+}
+
+// ofGrammar tells the parser's errors about what words follow one another from those about single words: with
+// the former it names the line before the one where what is broken begins.
+func ofGrammar(text string) bool {
+	return slices.ContainsFunc([]string{
+		"did not find expected <", "did not find expected node content", "did not find expected key", "did not find expected '-' indicator",
+		"did not find expected ',' or ", "found undefined tag handle", "found incompatible YAML document", "found duplicate %",
+	}, func(begin string) bool { return strings.HasPrefix(text, begin) })
+}
+
+// lineOfGrammar is where the grammar is broken. named is the line before a map or list that does not go on as it must, which
+// may be long: read from there on alone, the parser names the line before the one where it does not. Where that is the
+// end of the file, what was not closed tells more.
+func lineOfGrammar(data []byte, named int, text string) int {
+	lines := bytes.SplitAfter(bytes.TrimRight(data, "\r\n"), []byte("\n"))
+	var n yaml.Node
+	if err := yaml.Unmarshal(bytes.Join(lines[min(named, len(lines)):], nil), &n); err != nil {
+		if within, same := lineIn(err); same == text && within > 0 && named+within < len(lines) {
+			return named + within + 1
+		}
+	}
+	return min(named+1, len(lines))
+}
