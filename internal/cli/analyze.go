@@ -2,9 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +27,8 @@ type analysis struct {
 	Warnings int               `json:"warnings"`
 	Infos    int               `json:"infos"`
 	Problems istioapi.Problems `json:"problems"`
+
+	nothing bool // no file has anything in it
 }
 
 // analyzeFlags are those of "moonsail analyze".
@@ -32,6 +37,7 @@ type analyzeFlags struct {
 	domain string
 	root   string
 	level  string
+	empty  bool
 	kube   kubeFlags
 }
 
@@ -39,11 +45,11 @@ type analyzeFlags struct {
 func NewAnalyzeCommand() *cobra.Command {
 	var f analyzeFlags
 	cmd := &cobra.Command{
-		Use:   "analyze [DIR|FILE]",
+		Use:   "analyze [DIR|FILE|-]...",
 		Short: "Say what is wrong in a directory of YAML, or in a cluster",
-		Long: `Reads Kubernetes and Istio objects from a directory tree of YAML and JSON, from one
-file, or from a Kubernetes API server, and says what is wrong with them, those of files
-with file and line:
+		Long: `Reads Kubernetes and Istio objects from directory trees of YAML and JSON, from files or
+standard input (-), or from a Kubernetes API server, and says what is wrong with them, those of
+files with file and line:
 
   error     the object is not used, or requests to it fail or go elsewhere
   warning   something has no effect, or not the one that was probably meant
@@ -51,13 +57,16 @@ with file and line:
 
 Single objects are checked as 'moonsail serve' checks them; then all of them against
 each other: destinations, subsets, ports, hosts that are routed twice, rules that are
-never used. A cluster is listed once and nothing in it is changed. The exit status is 1
-where there are errors.`,
+never used. Several files are checked as one mesh. A cluster is listed once and nothing in it is
+changed.
+
+Exit status: 0 no errors, 1 errors, or nothing to analyze (unless --allow-empty), 2 wrong usage.`,
 		Example: `  moonsail analyze config/
   moonsail analyze config/ --level warning
-  moonsail analyze reviews.yaml -o json
+  moonsail analyze reviews.yaml ratings.yaml -o json
+  kubectl kustomize overlays/prod | moonsail analyze -
   moonsail analyze --kubeconfig ~/.kube/config`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.out.AddFlag(cmd)
@@ -65,9 +74,14 @@ where there are errors.`,
 	cmd.Flags().StringVar(&f.domain, "domain", mesh.Domain, "DNS `DOMAIN` of the cluster")
 	cmd.Flags().StringVar(&f.root, "root-namespace", mesh.RootNamespace, "`NAMESPACE` that has the mesh's configuration")
 	cmd.Flags().StringVar(&f.level, "level", string(istioapi.SeverityInfo), "`LEVEL` from which on problems are told: info, warning or error")
+	_ = cmd.RegisterFlagCompletionFunc("level", cobra.FixedCompletions(levels, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	cmd.Flags().BoolVar(&f.empty, "allow-empty", false, "exit with 0 where there is nothing to analyze")
 	f.kube.add(cmd)
 	return cmd
 }
+
+// levels are those of --level.
+var levels = []string{string(istioapi.SeverityInfo), string(istioapi.SeverityWarning), string(istioapi.SeverityError)}
 
 func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	keep, err := severities(f.level)
@@ -83,17 +97,23 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 		progress := StartProgress(cmd.ErrOrStderr(), "reading the cluster")
 		a, err = f.analyzeCluster(cmd.Context(), *cluster, keep)
 		progress.Done()
-	} else if a, err = analyzePath(args[0], f.domain, keep); err != nil {
-		err = &UserError{What: "cannot analyze", Where: args[0], Err: err, Next: "give a directory, or a file of YAML"}
+	} else {
+		a, err = f.analyzeFiles(cmd.InOrStdin(), args, keep)
 	}
 	if err != nil {
 		return err
 	}
-	err = f.out.Print(cmd.OutOrStdout(), a, func(w io.Writer) error { return printAnalysis(w, a) })
-	if err == nil && a.Errors > 0 {
+	if err := f.out.Print(cmd.OutOrStdout(), a, func(w io.Writer) error { return printAnalysis(w, a) }); err != nil {
+		return err
+	}
+	if a.nothing && !f.empty {
+		return &UserError{What: "there is nothing to analyze", Where: strings.Join(args, " "),
+			Next: "name what has objects, in files that end in .yaml, .yml or .json; --allow-empty lets it pass"}
+	}
+	if a.Errors > 0 {
 		return ExitCode(exitFailed)
 	}
-	return err
+	return nil
 }
 
 // severities lists those that are at least as grave as level.
@@ -106,15 +126,22 @@ func severities(level string) ([]istioapi.Severity, error) {
 	return all[:i+1], nil
 }
 
-func analyzePath(path, domain string, keep []istioapi.Severity) (analysis, error) {
-	tree, err := file.Analyze(path, istioapi.Decoder{Domain: domain})
+// analyzeFiles reads directories, files, and standard input.
+func (f *analyzeFlags) analyzeFiles(stdin io.Reader, paths []string, keep []istioapi.Severity) (analysis, error) {
+	tree, err := file.AnalyzeAll(istioapi.Decoder{Domain: f.domain}, stdin, paths...)
 	if err != nil {
-		return analysis{}, err
+		e := &UserError{What: "cannot analyze", Where: strings.Join(paths, " "), Err: err, Next: "give a directory, a file of YAML, or - for standard input"}
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			e.Where, e.Err = at.Path, at.Err
+		}
+		return analysis{}, e
 	}
-	across := analyze.Check(tree.Objects, domain)
+	across := analyze.Check(tree.Objects, f.domain)
 	tree.Locate(across)
-	a := newAnalysis(append(tree.Problems, across...), keep)
-	a.Files, a.Objects = tree.Files, len(tree.Objects)
+	all := append(tree.Problems, across...)
+	a := newAnalysis(all, keep)
+	a.Files, a.Objects, a.nothing = tree.Files, len(tree.Objects), tree.Documents == 0 && len(all) == 0
 	return a, nil
 }
 
@@ -178,10 +205,10 @@ func printAnalysis(w io.Writer, a analysis) error {
 }
 
 func verdict(s Style, a analysis) string {
-	if a.Files == 0 && a.Cluster == "" {
-		return s.Warn("there is nothing to analyze; configuration is in files that end in .yaml, .yml or .json")
-	}
-	if len(a.Problems) == 0 {
+	switch {
+	case a.nothing:
+		return s.Warn("nothing to analyze")
+	case len(a.Problems) == 0:
 		return s.Good("no problems")
 	}
 	return fmt.Sprintf("%s, %s, %s", counted(a.Errors, "error"), counted(a.Warnings, "warning"), counted(a.Infos, "info"))

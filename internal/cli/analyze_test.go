@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -72,13 +73,51 @@ func TestAnalyze(t *testing.T) {
 	}
 }
 
-// TestAnalyzeOfNothing: a directory without configuration is likely to be the wrong one.
+// TestAnalyzeOfNothing: what has no configuration in it is likely to be the wrong place, and a pipeline is not to pass by it.
 func TestAnalyzeOfNothing(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "readme.txt"), []byte("hello"), 0o600))
-	status, out, _ := moonsail(t, "analyze", dir)
+	status, out, errOut := moonsail(t, "analyze", dir)
+	require.Equal(t, exitFailed, status)
+	require.Equal(t, "0 files, 0 objects: nothing to analyze\n", out)
+	require.Contains(t, errOut, "error: there is nothing to analyze\n  where: "+dir+"\n  next:  name what has objects")
+	status, _, errOut = moonsail(t, "analyze", dir, "--allow-empty")
 	require.Zero(t, status)
-	require.Equal(t, "0 files, 0 objects: there is nothing to analyze; configuration is in files that end in .yaml, .yml or .json\n", out)
+	require.Empty(t, errOut)
+
+	for text, want := range map[string]int{"": exitFailed, "# later\n---\n": exitFailed, "null\n": exitFailed,
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n": exitOK} { // what the mesh does not read is there all the same
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(text), 0o600))
+		status, _, _ = moonsail(t, "analyze", dir)
+		require.Equal(t, want, status, text)
+	}
+}
+
+// TestAnalyzeSeveral: files that are named together are one mesh, standard input among them.
+func TestAnalyzeSeveral(t *testing.T) {
+	dir := t.TempDir()
+	service, route := filepath.Join(dir, "service.yaml"), filepath.Join(dir, "route.yaml")
+	require.NoError(t, os.WriteFile(service, []byte(goodYAML), 0o600))
+	text := `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: reviews, namespace: shop}
+spec: {hosts: [reviews], http: [{route: [{destination: {host: reviews}}]}]}
+`
+	require.NoError(t, os.WriteFile(route, []byte(text), 0o600))
+	status, out, _ := moonsail(t, "analyze", route)
+	require.Equal(t, exitFailed, status, out)
+	status, out, _ = moonsail(t, "analyze", route, service, dir)
+	require.Zero(t, status, out)
+	require.Contains(t, out, "2 files, 2 objects: 0 errors")
+
+	root := NewRootCommand()
+	var o, e bytes.Buffer
+	root.SetIn(strings.NewReader(text))
+	root.SetOut(&o)
+	root.SetErr(&e)
+	root.SetArgs([]string{"analyze", "-", service, "--level", "error"})
+	require.Zero(t, run(t.Context(), root), e.String())
+	require.Equal(t, "2 files, 2 objects: no problems\n", o.String())
 }
 
 func TestAnalyzeJSON(t *testing.T) {
@@ -95,14 +134,14 @@ func TestAnalyzeJSON(t *testing.T) {
 	require.Equal(t, "spec.http[0].timout", got.Problems[1].Field)
 
 	status, out, _ = moonsail(t, "analyze", t.TempDir(), "-o", "yaml")
-	require.Equal(t, 0, status)
+	require.Equal(t, exitFailed, status, "there is nothing")
 	require.Contains(t, out, "problems: []")
 }
 
 func TestAnalyzeUsage(t *testing.T) {
 	status, _, errOut := moonsail(t, "analyze", filepath.Join(t.TempDir(), "none"))
 	require.Equal(t, 1, status)
-	require.Contains(t, errOut, "give a directory, or a file of YAML")
+	require.Contains(t, errOut, "give a directory, a file of YAML")
 	for _, args := range [][]string{{"analyze"}, {"analyze", ".", "--level", "all"}} {
 		status, _, errOut = moonsail(t, args...)
 		require.Equal(t, 2, status)

@@ -68,7 +68,7 @@ func TestRoot(t *testing.T) {
 		{[]string{"pc", "lissteners", "a.shop"}, 2, "", `did you mean "listeners"?`},
 		{[]string{"changes", "--wach"}, 2, "", `unknown flag: --wach; did you mean "--watch"?`},
 		{[]string{"inject", "-f", "none.yaml"}, 1, "", "name a file of YAML, or - for standard input"},
-		{[]string{"analyze", "testdata/nothing"}, 1, "", "give a directory, or a file of YAML"},
+		{[]string{"analyze", "testdata/nothing"}, 1, "", "give a directory, a file of YAML, or - for standard input"},
 		{[]string{"proxy-config", "nonsense", "a.shop", "-o", "json"}, 2, "", `unknown command "nonsense" for "moonsail proxy-config"`},
 		{[]string{"envoy", "find", "--force"}, 2, "", `unknown command "find" for "moonsail envoy"`},
 		{[]string{"__complete", "changes", "-o", ""}, 0, "table\njson\nyaml", ""},
