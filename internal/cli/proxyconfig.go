@@ -36,19 +36,20 @@ func NewProxyConfigCommand() *cobra.Command {
 		Aliases: []string{"pc"},
 		Short:   "Compare what a proxy is to have with what it was sent, and with what its Envoy has",
 		Long: `Shows the configuration of one proxy, named by name.namespace or node id: each section, or all, as
-it is intended, was sent and is in Envoy; the bootstrap that Envoy began with; and the levels of Envoy's loggers,
-which it also sets.`,
+it is intended, was sent and is in Envoy; the bootstrap that Envoy began with; the levels of Envoy's loggers,
+which it also sets; and of two proxies, whether they trust the same root CAs.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Example: `  moonsail proxy-config all reviews-v1-1.shop
   moonsail proxy-config routes reviews-v1-1.shop --name ratings -o yaml
   moonsail proxy-config bootstrap reviews-v1-1.shop -o json
-  moonsail proxy-config log reviews-v1-1.shop --level rbac:debug`,
+  moonsail proxy-config log reviews-v1-1.shop --level rbac:debug
+  moonsail proxy-config rootca-compare reviews-v1-1.shop ratings-1.shop`,
 	}
 	for _, s := range explain.Sections {
 		cmd.AddCommand(newSectionCommand(s.Name))
 	}
-	cmd.AddCommand(newSectionCommand(explain.AllSections), newBootstrapCommand(), newProxyLogCommand())
+	cmd.AddCommand(newSectionCommand(explain.AllSections), newBootstrapCommand(), newProxyLogCommand(), newRootsCommand())
 	return cmd
 }
 

@@ -20,7 +20,7 @@ func adminOfEnvoy(t *testing.T) (address string, told *[]string) {
 		switch r.URL.Path {
 		case "/config_dump":
 			fmt.Fprint(w, `{"configs": [{"@type": "x"}, {"bootstrap": {
-				"node": {"id": "sidecar~10.0.0.1~a.shop~x", "locality": {"region": "eu", "zone": "eu-1"}, "metadata": {"INTERCEPTION_MODE": "NONE"},
+				"stats_config": {}, "node": {"id": "sidecar~10.0.0.1~a.shop~x", "locality": {"region": "eu", "zone": "eu-1"}, "metadata": {"INTERCEPTION_MODE": "NONE"},
 					"user_agent_build_version": {"version": {"major_number": 1, "minor_number": 40}}},
 				"admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 15000}}},
 				"dynamic_resources": {"ads_config": {"grpc_services": [{"envoy_grpc": {"cluster_name": "xds-grpc"}}]}},
@@ -55,6 +55,8 @@ static secrets      -
 `, out)
 	_, out, _ = moonsail(t, "pc", "b", "a.shop", "--admin", address, "-o", "yaml")
 	require.Contains(t, out, "\nnode:\n  id: sidecar~10.0.0.1~a.shop~x\n")
+	_, out, _ = moonsail(t, "pc", "b", "a.shop", "--admin", address, "-o", "json")
+	require.Regexp(t, `(?s)"admin".*"dynamic_resources".*"node".*"static_resources".*"stats_config"`, out, "sorted, so that two of them can be compared")
 	_, _, errOut = moonsail(t, "pc", "bootstrap", "a.shop", "--admin", "127.0.0.1:1")
 	require.Contains(t, errOut, "the proxy's Envoy cannot be asked")
 	require.NotContains(t, errOut, "none", "it is Envoy's own answer that is asked for")
@@ -84,4 +86,29 @@ func TestLevelsOfAProxysLoggers(t *testing.T) {
 		require.Contains(t, out+errOut, tc.out)
 		require.Equal(t, tc.want, strings.Join((*told)[min(1, len(*told)):], " "), tc.levels)
 	}
+}
+
+// TestLevelsByTheAgent: they are read by way of the control plane, and never set there.
+func TestLevelsByTheAgent(t *testing.T) {
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.String())
+		switch r.URL.Path {
+		case "/debug/proxies/a.shop/config/secrets":
+			fmt.Fprint(w, `{"id": "a", "ips": ["10.0.0.1"], "agent": "10.0.0.1:15020"}`)
+		case "/debug/proxies/a/envoy/logging":
+			fmt.Fprint(w, `{"rbac": "debug", "admin": "warning"}`)
+		}
+	}))
+	defer server.Close()
+	status, out, errOut := moonsail(t, "proxy-config", "log", "a.shop", "--address", server.URL)
+	require.Zero(t, status, errOut)
+	require.Equal(t, "LOGGER  LEVEL\nadmin   warning\nrbac    debug\n", out)
+	require.Len(t, asked, 2)
+
+	asked = nil
+	status, _, errOut = moonsail(t, "proxy-config", "log", "a.shop", "--address", server.URL, "--level", "debug")
+	require.Equal(t, exitFailed, status)
+	require.Contains(t, errOut, "forward its port 15000")
+	require.Equal(t, []string{"GET /debug/proxies/a.shop/config/secrets"}, asked)
 }

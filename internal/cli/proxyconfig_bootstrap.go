@@ -39,11 +39,16 @@ whom it asks for configuration, and what is not from there. What EnvoyFilters wi
 	return cmd
 }
 
+// askedBy says by which way Envoy is asked, up to what is to be done where there is none.
+const askedBy = `Envoy is asked by way of the control plane and the proxy's agent (see --agent-token-file of 'moonsail serve'), or at
+--admin. Where the agent cannot be asked, that is port 15000 of the proxy's address if it is a loopback address; elsewhere`
+
 // whereAdmin says where Envoy is asked by a command of proxy-config.
-func whereAdmin(command string) string {
-	return `Envoy is asked by way of the control plane and the proxy's agent (see --agent-token-file of 'moonsail serve'), or at
---admin. Where the agent cannot be asked, that is port 15000 of the proxy's address if it is a loopback address;
-elsewhere forward the port first:
+func whereAdmin(command string) string { return askedBy + "\n" + forwarded(command) }
+
+// forwarded is how Envoy's own interface is reached in a cluster.
+func forwarded(command string) string {
+	return `forward the port first:
 
   kubectl -n shop port-forward reviews-v1-1 15000 & moonsail proxy-config ` + command + ` reviews-v1-1.shop --admin 127.0.0.1:15000`
 }
@@ -90,10 +95,10 @@ func (f *proxyConfigFlags) unreached(proxy string, c *comparedConfig) error {
 }
 
 // bootstrapIn is the bootstrap of a config dump.
-func bootstrapIn(dump []byte) (json.RawMessage, error) {
+func bootstrapIn(dump []byte) (map[string]any, error) {
 	var d struct {
 		Configs []struct {
-			Bootstrap json.RawMessage `json:"bootstrap"`
+			Bootstrap map[string]any `json:"bootstrap"` // sorted, as Envoy tells metadata in another order each time
 		} `json:"configs"`
 	}
 	if err := json.Unmarshal(dump, &d); err != nil {
@@ -108,11 +113,7 @@ func bootstrapIn(dump []byte) (json.RawMessage, error) {
 }
 
 // printBootstrap shows what people look for first.
-func printBootstrap(w io.Writer, bootstrap json.RawMessage) error {
-	var b any
-	if err := json.Unmarshal(bootstrap, &b); err != nil {
-		return err
-	}
+func printBootstrap(w io.Writer, b map[string]any) error {
 	t := NewTable("BOOTSTRAP", "")
 	row := func(name, value string) { t.Row(name, orDash(value)) }
 	row("node id", text(b, "node", "id"))
@@ -135,7 +136,7 @@ func printBootstrap(w io.Writer, bootstrap json.RawMessage) error {
 }
 
 // adsClusters are the clusters that configuration is asked for.
-func adsClusters(b any) []string {
+func adsClusters(b map[string]any) []string {
 	var out []string
 	for _, s := range items(b, "dynamic_resources", "ads_config", "grpc_services") {
 		out = append(out, text(s, "envoy_grpc", "cluster_name"))

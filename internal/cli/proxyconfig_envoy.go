@@ -28,15 +28,9 @@ func (f *proxyConfigFlags) dumped(ctx context.Context, out *comparedConfig, quer
 		return nil, nil
 	}
 	direct := f.adminOf(out.ProxyConfig)
-	if f.admin == "" && out.Agent != "" {
-		var dump json.RawMessage
-		page := "/debug/proxies/" + url.PathEscape(out.ID) + "/envoy/config_dump"
-		err := f.client.get(ctx, page+"?"+query.Encode(), &dump)
-		if err == nil {
-			out.Admin = "agent at " + out.Agent
-			return dump, nil
-		}
-		out.Unasked = err.Error()
+	var dump json.RawMessage
+	if f.byAgent(ctx, out, "config_dump?"+query.Encode(), &dump) {
+		return dump, nil
 	}
 	if direct == "" {
 		return nil, nil
@@ -47,6 +41,20 @@ func (f *proxyConfigFlags) dumped(ctx context.Context, out *comparedConfig, quer
 	}
 	out.Admin, out.Unasked = direct, ""
 	return dump, nil
+}
+
+// byAgent asks a proxy's agent for a page, by way of the control plane, unless --admin says another way. out gets whom that was,
+// or why it was not to be had.
+func (f *proxyConfigFlags) byAgent(ctx context.Context, out *comparedConfig, page string, answer any) bool {
+	if f.admin != "" || out.Agent == "" {
+		return false
+	}
+	if err := f.client.get(ctx, "/debug/proxies/"+url.PathEscape(out.ID)+"/envoy/"+page, answer); err != nil {
+		out.Unasked = err.Error()
+		return false
+	}
+	out.Admin = "agent at " + out.Agent
+	return true
 }
 
 // printSecrets tells of the certificates that Envoy has.

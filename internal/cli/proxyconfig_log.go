@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -26,10 +27,11 @@ func newProxyLogCommand() *cobra.Command {
 that --level gives, until Envoy ends: trace, debug, info, warning, error, critical or off, for all loggers or, behind
 its name and a colon, for one. What they log is in the output of 'moonsail agent'.
 
-Levels are set at Envoy's admin interface alone: at --admin, or at port 15000 of the proxy's address if it is a loopback
-address; elsewhere forward the port first:
+` + askedBy + `
+` + forwarded("log") + `
 
-  kubectl -n shop port-forward reviews-v1-1 15000 & moonsail proxy-config log reviews-v1-1.shop --admin 127.0.0.1:15000`,
+Levels are set at Envoy's admin interface alone, not by its agent: what opens agents' pages to the control plane is known to
+who runs any workload, and at debug Envoy logs requests with their headers.`,
 		Example: `  moonsail proxy-config log reviews-v1-1.shop
   moonsail proxy-config log reviews-v1-1.shop --level warning
   moonsail proxy-config log reviews-v1-1.shop --level rbac:debug,jwt:trace -o json`,
@@ -40,6 +42,7 @@ address; elsewhere forward the port first:
 	f.out.AddFlag(cmd)
 	cmd.Flags().StringVar(&f.admin, "admin", "", "`ADDRESS` of the admin interface of the proxy's Envoy")
 	cmd.Flags().StringSliceVar(&levels, "level", nil, "`LEVEL` of all loggers, or LOGGER:LEVEL; several with commas between them")
+	_ = cmd.RegisterFlagCompletionFunc("level", cobra.FixedCompletions(envoyLevels, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	cmd.ValidArgsFunction = f.client.proxyNames(1)
 	return cmd
 }
@@ -53,21 +56,11 @@ func (f *proxyConfigFlags) log(cmd *cobra.Command, proxy string, levels []string
 	if err != nil {
 		return err
 	}
-	address := f.adminOf(c.ProxyConfig)
-	if address == "" {
-		return f.unreached(proxy, c)
-	}
-	admin := envoy.NewAdmin(address)
-	defer admin.Close()
-	now, err := admin.Logging(cmd.Context(), nil)
-	if err == nil {
-		err = knownLoggers(levels, now)
-	}
-	for i := 0; err == nil && i < len(changes); i++ {
-		now, err = admin.Logging(cmd.Context(), changes[i])
-	}
-	if err != nil {
-		return f.unasked(address, err, "say where its admin interface is with --admin")
+	now := map[string]string{}
+	if len(changes) > 0 || !f.byAgent(cmd.Context(), c, "logging", &now) {
+		if now, err = f.logAtAdmin(cmd.Context(), proxy, c, levels, changes); err != nil {
+			return err
+		}
 	}
 	return f.out.Print(cmd.OutOrStdout(), now, func(w io.Writer) error {
 		t := NewTable("LOGGER", "LEVEL")
@@ -76,6 +69,27 @@ func (f *proxyConfigFlags) log(cmd *cobra.Command, proxy string, levels []string
 		}
 		return t.Write(w)
 	})
+}
+
+// logAtAdmin sets levels, where there are changes, and gives those that Envoy has then.
+func (f *proxyConfigFlags) logAtAdmin(ctx context.Context, proxy string, c *comparedConfig, levels []string, changes []url.Values) (map[string]string, error) {
+	address := f.adminOf(c.ProxyConfig)
+	if address == "" {
+		return nil, f.unreached(proxy, c)
+	}
+	admin := envoy.NewAdmin(address)
+	defer admin.Close()
+	now, err := admin.Logging(ctx, nil)
+	if err == nil {
+		err = knownLoggers(levels, now)
+	}
+	for i := 0; err == nil && i < len(changes); i++ {
+		now, err = admin.Logging(ctx, changes[i])
+	}
+	if err != nil {
+		return nil, f.unasked(address, err, "say where its admin interface is with --admin")
+	}
+	return now, nil
 }
 
 var envoyLevels = []string{"trace", "debug", "info", "warning", "error", "critical", "off"}

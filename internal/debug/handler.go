@@ -75,7 +75,7 @@ func (h *handler) pages() []page {
 		{"/debug/proxies", "connected proxies, of all control planes, with their state per type of resource; ?local of this one alone", h.proxies},
 		{"/debug/proxies/{id}", "all that is known of one proxy, by node id or name.namespace; ?local only if it is this control plane's", h.proxy},
 		{"/debug/proxies/{id}/config/{section}", "what a proxy is to have (listeners, routes, clusters, endpoints, secrets, extensions or all), and how far it has come; ?full the resources themselves", h.config},
-		{"/debug/proxies/{id}/envoy/{page}", "what a proxy's Envoy has, by its agent: in-use, config_dump, clusters, listeners, stats, server_info, workers, identity or logs", h.envoy},
+		{"/debug/proxies/{id}/envoy/{page}", "what a proxy's Envoy has, by its agent: in-use, config_dump, clusters, listeners, stats, server_info, logging, workers, identity or logs", h.envoy},
 		{"/debug/in-use/{key...}", "whether Envoys use an object's last change: asks some that have ACKed it; ?max= how many", h.inUse},
 		{"/debug/explain/{key...}", "the way of an object's last change (VirtualService/shop/reviews), and the proxies that do not have it, of all control planes; ?all every proxy, ?max= how many, ?within= how long others are asked, ?local of this control plane alone", h.explain},
 		{"/debug/stale", "proxies that hold endpoints which are gone, of all control planes, and since when; ?local of this one alone", h.stale},

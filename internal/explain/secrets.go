@@ -1,9 +1,11 @@
 package explain
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"time"
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -30,6 +32,7 @@ type Certificate struct {
 	NotBefore time.Time `json:"notBefore"`
 	NotAfter  time.Time `json:"notAfter"`
 	CA        bool      `json:"ca,omitempty"`
+	SHA256    string    `json:"sha256"` // of the certificate, in hexadecimal: no two have the same
 }
 
 // secretDump is a secret in Envoy's config dump.
@@ -104,7 +107,7 @@ func certificates(text []byte) []Certificate {
 			continue
 		}
 		one := Certificate{Subject: c.Subject.String(), Issuer: c.Issuer.String(), Serial: c.SerialNumber.Text(16),
-			NotBefore: c.NotBefore, NotAfter: c.NotAfter, CA: c.IsCA, IDs: c.DNSNames}
+			NotBefore: c.NotBefore, NotAfter: c.NotAfter, CA: c.IsCA, IDs: c.DNSNames, SHA256: fmt.Sprintf("%x", sha256.Sum256(c.Raw))}
 		for _, u := range c.URIs {
 			one.IDs = append(one.IDs, u.String())
 		}

@@ -4,11 +4,13 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net/url"
 	"testing"
@@ -40,7 +42,8 @@ func TestSecretsAreToldWithoutKeys(t *testing.T) {
 	require.Equal(t, "default", list[0].Name)
 	require.Equal(t, "certificate", list[0].Kind)
 	require.Equal(t, "active", list[0].State)
-	require.Equal(t, []Certificate{{IDs: []string{id.String()}, Subject: "CN=cart", Issuer: "CN=cart", Serial: "abc", NotBefore: until.Add(-time.Hour), NotAfter: until, CA: true}}, list[0].Certificates)
+	require.Equal(t, []Certificate{{IDs: []string{id.String()}, Subject: "CN=cart", Issuer: "CN=cart", Serial: "abc", NotBefore: until.Add(-time.Hour), NotAfter: until, CA: true,
+		SHA256: fmt.Sprintf("%x", sha256.Sum256(der))}}, list[0].Certificates)
 	require.Equal(t, "roots", list[1].Kind)
 	require.Len(t, list[1].Certificates, 1)
 	require.Empty(t, list[2].Certificates)

@@ -59,7 +59,7 @@ func New(p Proxies, x *explain.Explainer, tokenFile string) *Asker {
 // Pages are those of agents that can be asked for, by their names here.
 var Pages = map[string]string{
 	"in-use": inspect.PathInUse, "config_dump": inspect.PathConfigDump, "stats": inspect.PathStats, "clusters": inspect.PathClusters,
-	"listeners": inspect.PathListeners, "server_info": inspect.PathServer, "logs": inspect.PathLogs,
+	"listeners": inspect.PathListeners, "server_info": inspect.PathServer, "logging": inspect.PathLogging, "logs": inspect.PathLogs,
 	"workers": inspect.PathWorkers, "identity": inspect.PathIdentity,
 }
 

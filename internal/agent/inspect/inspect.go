@@ -30,9 +30,10 @@ const (
 	PathClusters   = "/debug/envoy/clusters"
 	PathListeners  = "/debug/envoy/listeners"
 	PathServer     = "/debug/envoy/server_info"
-	PathIdentity   = "/debug/identity" // the workload's certificate, without its key
-	PathWorkers    = "/debug/workers"  // connections and CPU time of each worker thread
-	PathLogs       = "/debug/logs"     // the last lines of the agent's log, with Envoy's in it
+	PathLogging    = "/debug/envoy/logging" // the levels of Envoy's loggers by name; they are not set here
+	PathIdentity   = "/debug/identity"      // the workload's certificate, without its key
+	PathWorkers    = "/debug/workers"       // connections and CPU time of each worker thread
+	PathLogs       = "/debug/logs"          // the last lines of the agent's log, with Envoy's in it
 )
 
 // InUse is what an Envoy does with what it was sent.
@@ -89,6 +90,7 @@ func Pages(admin *envoy.Admin, logs *Tail, policy access.Policy, log *slog.Logge
 		info, err := admin.ServerInfo(r.Context())
 		reply(w, info, err)
 	})
+	mux.HandleFunc("GET "+PathLogging, p.logging)
 	mux.HandleFunc("GET "+PathStats, p.stats)
 	mux.HandleFunc("GET "+PathLogs, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(logs.Bytes()) })
 	return policy.Guard(mux, refuse, log)
@@ -130,6 +132,14 @@ func (p *pages) stats(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 	_, _ = w.Write(text.Bytes()) // the asker may have gone
+}
+
+// logging leaves the query out: with one Envoy sets levels, and who may read need not be who may change.
+func (p *pages) logging(w http.ResponseWriter, r *http.Request) {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	levels, err := p.admin.Logging(r.Context(), nil)
+	reply(w, levels, err)
 }
 
 func (p *pages) inUse(w http.ResponseWriter, r *http.Request) {

@@ -33,6 +33,9 @@ func fakeEnvoy(t *testing.T) (admin *envoy.Admin, asked map[string]string) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text := ""
 		switch r.URL.Path {
+		case "/logging":
+			asked["logging"] = r.Method + " " + r.URL.RawQuery
+			text = "active loggers:\n  rbac: debug\n"
 		case "/server_info":
 			text = `{"state":"LIVE"}`
 		case "/stats":
@@ -165,4 +168,20 @@ func TestTail(t *testing.T) {
 	require.True(t, strings.HasPrefix(got, line), "it begins with a whole line")
 	require.True(t, strings.HasSuffix(got, line+"last\n"))
 	require.LessOrEqual(t, len(tail.text), 2*maxTail)
+}
+
+// TestLevelsAreNotSet: who may read pages may not have Envoy log more, as what it logs is a page, too.
+func TestLevelsAreNotSet(t *testing.T) {
+	admin, asked := fakeEnvoy(t)
+	pages := Pages(admin, &Tail{}, access.Policy{}, slog.New(slog.DiscardHandler))
+	for method, want := range map[string]int{http.MethodGet: http.StatusOK, http.MethodPost: http.StatusMethodNotAllowed} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(method, PathLogging+"?level=trace", nil)
+		r.RemoteAddr = "127.0.0.1:4"
+		pages.ServeHTTP(w, r)
+		require.Equal(t, want, w.Code)
+		if want == http.StatusOK {
+			require.JSONEq(t, `{"rbac": "debug"}`, w.Body.String())
+		}
+	}
+	require.Equal(t, "POST ", asked["logging"])
 }

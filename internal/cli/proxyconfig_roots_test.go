@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// aRoot is a root CA as PEM; those of one name differ in their keys alone.
+func aRoot(t *testing.T, name string) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	c := &x509.Certificate{SerialNumber: big.NewInt(10), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), IsCA: true}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	require.NoError(t, err)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+// trusting is the admin interface of an Envoy with these roots.
+func trusting(t *testing.T, roots ...string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		text := base64.StdEncoding.EncodeToString([]byte(strings.Join(roots, "")))
+		fmt.Fprintf(w, `{"configs": [{"dynamic_active_secrets": [{"name": "ROOTCA", "secret": {"validation_context": {"trusted_ca": {"inline_bytes": %q}}}}]}]}`, text)
+	}))
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+// TestRootsAreCompared: by what is in them, and not by their order; and the exit status says it.
+func TestRootsAreCompared(t *testing.T) {
+	one, other := aRoot(t, "mesh"), aRoot(t, "mesh")
+	compare := func(a, b string, more ...string) (int, string, string) {
+		return moonsail(t, append([]string{"proxy-config", "rootca-compare", "a.shop", "b.shop", "--admin", a + "," + b}, more...)...)
+	}
+	status, out, errOut := compare(trusting(t, one, other), trusting(t, other, one))
+	require.Zero(t, status, errOut)
+	require.Contains(t, out, "both trust the same root CAs")
+	require.Equal(t, 2, strings.Count(out, "CN=mesh"), "each once: %s", out)
+
+	status, out, _ = compare(trusting(t, one), trusting(t, one, other))
+	require.Equal(t, exitFailed, status)
+	require.Contains(t, out, "they trust different root CAs, with 1 in common")
+	lines := strings.Split(out, "\n")
+	require.Regexp(t, `yes +yes$`, lines[1])
+	require.Regexp(t, `no +yes$`, lines[2])
+
+	status, out, _ = compare(trusting(t, one), trusting(t, other), "-o", "json")
+	require.Equal(t, exitFailed, status)
+	var got comparedRoots
+	require.NoError(t, json.Unmarshal([]byte(out), &got))
+	require.False(t, got.Same)
+	require.Equal(t, "b.shop", got.Proxies[1].Proxy)
+	require.NotEqual(t, got.Proxies[0].Roots[0].SHA256, got.Proxies[1].Roots[0].SHA256)
+
+	status, _, errOut = compare(trusting(t, one), trusting(t))
+	require.Equal(t, exitFailed, status)
+	require.Contains(t, errOut, "its Envoy has no root CA")
+	require.Contains(t, errOut, "where: b.shop")
+	status, _, errOut = moonsail(t, "pc", "rc", "a.shop", "b.shop", "--admin", "127.0.0.1:1")
+	require.Equal(t, exitUsage, status)
+	require.Contains(t, errOut, "one for each of the two proxies")
+	status, _, _ = moonsail(t, "pc", "rc", "a.shop")
+	require.Equal(t, exitUsage, status)
+}
