@@ -7,9 +7,11 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/moonsail/moonsail/internal/agent/nameserver"
 	"github.com/moonsail/moonsail/internal/intercept"
@@ -114,5 +116,19 @@ func (a *agent) dialXDS() (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return grpc.NewClient(a.xdsTarget(), grpc.WithTransportCredentials(security), grpc.WithNoProxy())
+	return grpc.NewClient(a.xdsTarget(), append(streamOptions(), grpc.WithTransportCredentials(security))...)
+}
+
+// Liveness of these connections. They may have nothing to say for hours: without pings a control plane that vanished
+// without a FIN would be taken for one that has no news, for as long as the kernel's two hours. The times are Istio's agent's.
+const (
+	streamPingInterval = 30 * time.Second
+	streamPingTimeout  = 10 * time.Second
+)
+
+// streamOptions are what all connections for streams have.
+func streamOptions() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithNoProxy(), grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: streamPingInterval, Timeout: streamPingTimeout}),
+	}
 }
