@@ -2,7 +2,9 @@ package nameserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -64,22 +66,33 @@ func (s *Server) listen(ctx context.Context, address string) error {
 		_ = packets.Close()
 		return fmt.Errorf("DNS: %w", err)
 	}
-	s.serve(&dns.Server{PacketConn: packets, UDPSize: dns.DefaultMsgSize, Handler: s.handler("udp")})
-	s.serve(&dns.Server{Listener: connections, Handler: s.handler("tcp")})
-	return nil
+	return errors.Join(
+		s.serve(&dns.Server{PacketConn: packets, UDPSize: dns.DefaultMsgSize, Handler: s.handler("udp")}, packets),
+		s.serve(&dns.Server{Listener: connections, Handler: s.handler("tcp")}, connections),
+	)
 }
 
-// serve returns when the server has started: one that has not cannot be shut down.
-func (s *Server) serve(server *dns.Server) {
-	started := make(chan struct{})
+// serve returns when the server has started: one that has not cannot be shut down. One that cannot start closes
+// what it was to serve.
+func (s *Server) serve(server *dns.Server, on io.Closer) error {
+	started, ended := make(chan struct{}), make(chan error, 1)
 	server.NotifyStartedFunc = func() { close(started) }
-	s.servers = append(s.servers, server)
-	s.serving.Go(func() {
-		if err := server.ActivateAndServe(); err != nil {
-			s.opts.Log.Warn("the DNS proxy has ended", "error", err)
-		}
-	})
-	<-started
+	s.serving.Go(func() { ended <- s.run(server) })
+	select {
+	case <-started:
+		s.servers = append(s.servers, server)
+		return nil
+	case err := <-ended:
+		return errors.Join(err, on.Close())
+	}
+}
+
+func (s *Server) run(server *dns.Server) error {
+	err := server.ActivateAndServe()
+	if err != nil {
+		s.opts.Log.Warn("the DNS proxy has ended", "error", err)
+	}
+	return err
 }
 
 // Addr is where the first address listens.

@@ -207,6 +207,16 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 	require.Equal(t, dns.RcodeServerFailure, ask(t, "udp", start(t, newTable()), "example.org.", dns.TypeA).Rcode)
 }
 
+// TestServerThatCannotStartIsAnError: nobody waits for it for ever.
+func TestServerThatCannotStartIsAnError(t *testing.T) {
+	packets, connections := listenBoth(t)
+	require.NoError(t, connections.Close())
+	s := &Server{opts: Options{Log: slog.New(slog.DiscardHandler)}}
+	require.Error(t, s.serve(&dns.Server{}, packets))
+	require.ErrorIs(t, packets.Close(), net.ErrClosed)
+	s.Close()
+}
+
 func TestReadConfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "resolv.conf")
 	require.NoError(t, os.WriteFile(file, []byte("nameserver 10.0.0.10\nnameserver 127.0.0.1\nnameserver fd00::a\nsearch shop.svc.cluster.local cluster.local\n"), 0o600))
