@@ -43,10 +43,14 @@ func (a *agent) amend(parent context.Context) (stop func(), err error) {
 	talk, all, err := amendment.Ask(ctx, a.dialWithIdentity, node, a.log)
 	if release(); err != nil || !bound.Stop() {
 		cancel()
+		talk.Close()
 		a.log.Warn("the control plane does not say what EnvoyFilters change of the bootstrap; Envoy starts without it", "waited", a.BootstrapTimeout, "error", err)
 		return nothing, nil
 	}
 	refused, err := a.applyAmendments(ctx, all)
+	if err != nil {
+		talk.Close()
+	}
 	if err != nil || !talk.Settle(refused) {
 		cancel()
 		return nothing, err

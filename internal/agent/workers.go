@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/agent/workers"
@@ -14,18 +15,15 @@ import (
 
 // workerWatch looks at the workers of whatever Envoy runs.
 type workerWatch struct {
-	mu   sync.Mutex // guards what follows; one asks at a time
-	pid  int        // of the running Envoy; 0: none
+	pid atomic.Int64 // of the running Envoy; 0: none. Who starts Envoys waits for nobody who asks
+
+	mu   sync.Mutex // guards what follows; one asks at a time, for more than a second
 	last workers.Look
 	now  workers.Report
 }
 
 // runs notes which Envoy there is.
-func (w *workerWatch) runs(pid int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.pid = pid
-}
+func (w *workerWatch) runs(pid int) { w.pid.Store(int64(pid)) }
 
 const (
 	// freshFor is how long a look is good for who asks: over less, times are too coarse.
@@ -40,7 +38,7 @@ func (a *agent) workers(ctx context.Context) (workers.Report, error) {
 	w := &a.workerWatch
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.last.PID != w.pid || time.Since(w.last.At) > staleAfter {
+	if w.last.PID != int(w.pid.Load()) || time.Since(w.last.At) > staleAfter {
 		look, err := w.look(ctx, a.admin)
 		if err != nil {
 			return workers.Report{}, err
@@ -63,15 +61,16 @@ func (a *agent) workers(ctx context.Context) (workers.Report, error) {
 
 // look is one look at Envoy. The lock is held.
 func (w *workerWatch) look(ctx context.Context, admin *envoy.Admin) (workers.Look, error) {
-	if w.pid == 0 {
+	pid := int(w.pid.Load())
+	if pid == 0 {
 		return workers.Look{}, errors.New("no Envoy runs")
 	}
 	stats, err := admin.Stats(ctx, workers.ConnectionsFilter)
 	if err != nil {
 		return workers.Look{}, err
 	}
-	look := workers.Look{At: time.Now(), PID: w.pid, Connections: workers.Connections(stats, "admin", prometheusStatPrefix)}
-	look.CPU, _ = workers.Threads("/proc", w.pid) // elsewhere than on Linux it is not known
+	look := workers.Look{At: time.Now(), PID: pid, Connections: workers.Connections(stats, "admin", prometheusStatPrefix)}
+	look.CPU, _ = workers.Threads("/proc", pid) // elsewhere than on Linux it is not known
 	return look, nil
 }
 

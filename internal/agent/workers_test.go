@@ -58,3 +58,20 @@ func TestWorkers(t *testing.T) {
 	}
 	require.Equal(t, 3, total, metrics)
 }
+
+// An Envoy that has crashed is started again while somebody waits for a second look at its workers.
+func TestWhoAsksAboutWorkersHoldsUpNoEnvoy(t *testing.T) {
+	w := &workerWatch{}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	done := make(chan struct{})
+	go func() { defer close(done); w.runs(1) }()
+	require.Eventually(t, func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	}, patience, lookAt)
+}

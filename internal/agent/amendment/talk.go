@@ -74,8 +74,8 @@ const (
 	againMost  = 5 * time.Second
 )
 
-// Ask waits for what is to be amended, in order, as long as ctx lets it. Settle must be called
-// where it gives a Talk.
+// Ask waits for what is to be amended, in order, as long as ctx lets it. Settle or Close must be
+// called where it gives a Talk.
 func Ask(ctx context.Context, dial func(context.Context) (*grpc.ClientConn, error), node *corev3.Node, log *slog.Logger) (*Talk, []Amendment, error) {
 	t := &Talk{dial: dial, node: node, log: log, versions: map[string]string{}, used: map[string]string{}, refused: map[string]refusal{}}
 	wait := againFirst
@@ -154,7 +154,7 @@ func (t *Talk) refuse(why map[string]string) {
 func (t *Talk) Settle(refused map[string]string) (watch bool) {
 	t.refuse(refused)
 	if len(t.first.Resources) == 0 {
-		t.open.close()
+		t.Close()
 		return false
 	}
 	if err := t.open.Send(t.take(t.first)); err != nil {
@@ -162,6 +162,13 @@ func (t *Talk) Settle(refused map[string]string) (watch bool) {
 	}
 	maps.Copy(t.used, t.versions)
 	return true
+}
+
+// Close ends a Talk that is not watched; nil is none.
+func (t *Talk) Close() {
+	if t != nil {
+		t.open.close()
+	}
 }
 
 // take notes what the control plane has, and gives the ACK, or the NACK with what is refused.

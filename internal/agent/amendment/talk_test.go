@@ -125,6 +125,19 @@ func TestNothingToAmend(t *testing.T) {
 	require.False(t, talk.Settle(nil), "nobody is kept waiting on a stream")
 }
 
+// TestWhatIsNotWatchedIsClosed: no goroutine is left.
+func TestWhatIsNotWatchedIsClosed(t *testing.T) {
+	p, dial := startPlane(t)
+	go func() {
+		<-p.asked
+		p.says <- says("1", change(t, "0000/shop/a", "1"))
+	}()
+	talk, all, err := Ask(t.Context(), dial, &corev3.Node{}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	talk.Close()
+}
+
 func TestAskHasAnEnd(t *testing.T) {
 	_, dial := startPlane(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
