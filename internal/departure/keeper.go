@@ -28,7 +28,7 @@ type Keeper struct {
 	Intake  *store.Intake
 	Changes *telemetry.ChangeLog
 	Proxies Proxies
-	// Lists gives those of the addresses that some source lists; nil: all.
+	// Lists gives those of the addresses that some source lists.
 	Lists   func(ctx context.Context, addresses []string) []string
 	Absence time.Duration // 0: DefaultAbsence
 	Peers   *peers.Peers  // nil: this control plane is alone

@@ -41,18 +41,6 @@ func (h Host) Covering() []Host {
 	}
 }
 
-// MoreSpecific orders hosts as Istio does: exact names before wildcards, longer
-// wildcards before shorter ones, then by name. It is a strict order.
-func MoreSpecific(a, b Host) bool {
-	if a.IsWildcard() != b.IsWildcard() {
-		return b.IsWildcard()
-	}
-	if a.IsWildcard() && len(a) != len(b) {
-		return len(a) > len(b)
-	}
-	return a < b
-}
-
 // ResolveHost gives the full name of a host as written in a configuration object of
 // namespace ns: short names mean services of that namespace in the cluster's domain.
 func ResolveHost(name, ns, domain string) Host {

@@ -53,11 +53,12 @@ type Peers struct {
 
 	looked chan struct{} // closed when the list is there for the first time
 
+	names map[string][]string // the addresses that hosts had last; Run's goroutine's
+
 	mu    sync.Mutex // guards what follows
 	known map[string]*Peer
 	lost  time.Time // when a peer was lost last that had lived
 	over  int       // how many are listed beyond Max
-	names map[string][]string
 }
 
 // New makes them; Run finds them.

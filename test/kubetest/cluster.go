@@ -28,7 +28,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -165,12 +164,6 @@ func (c *Cluster) REST(t testing.TB) *rest.Config {
 
 // Pid is the process that runs now, or ran last.
 func (c *Cluster) Pid() int { return c.process.cmd.Process.Pid }
-
-// Took is how long the last start took, as the process says.
-func (c *Cluster) Took() time.Duration {
-	d, _ := time.ParseDuration(c.took)
-	return d
-}
 
 // Log is the end of what the cluster has logged.
 func (c *Cluster) Log() string {

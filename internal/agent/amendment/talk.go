@@ -29,9 +29,7 @@ type Amendment struct {
 	Change *bootstrapv3.Bootstrap
 }
 
-// Filter is the EnvoyFilter, as "NAMESPACE/NAME".
-func (a *Amendment) Filter() string { return filterOf(a.Name) }
-
+// filterOf is the EnvoyFilter of an amendment's name, as "NAMESPACE/NAME".
 func filterOf(name string) string {
 	_, filter, _ := strings.Cut(name, "/")
 	return filter

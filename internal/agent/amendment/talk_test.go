@@ -88,7 +88,7 @@ func TestTalk(t *testing.T) {
 	talk, all, err := Ask(t.Context(), dial, &corev3.Node{Id: "me"}, slog.New(slog.NewTextHandler(log, nil)))
 	require.NoError(t, err)
 	require.Len(t, all, 2)
-	require.Equal(t, "shop/a", all[0].Filter())
+	require.Equal(t, "shop/a", filterOf(all[0].Name))
 	require.Equal(t, "0001/shop/b", all[1].Change.FlagsPath)
 	require.True(t, talk.Settle(map[string]string{"0001/shop/b": "Envoy says no"}))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -117,8 +117,3 @@ func Unauthenticated(format string, args ...any) error {
 func Denied(format string, args ...any) error {
 	return status.Errorf(codes.PermissionDenied, format, args...)
 }
-
-// Busy is that for what is refused as there is too much of it.
-func Busy(format string, args ...any) error {
-	return status.Errorf(codes.ResourceExhausted, format, args...)
-}
