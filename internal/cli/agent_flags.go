@@ -30,6 +30,9 @@ func (f *agentFlags) workloadFlags(cmd *cobra.Command) {
 	fs.StringVar(&c.Domain, "domain", "", `the cluster's DNS domain (default "cluster.local")`)
 	fs.StringVar(&f.interception, "interception-mode", "", "how its traffic gets to Envoy: REDIRECT, TPROXY or NONE (default: annotation sidecar.istio.io/interceptionMode, else REDIRECT)")
 
+	offer(cmd, "type", string(model.ProxySidecar), string(model.ProxyRouter))
+	offer(cmd, "interception-mode", string(model.InterceptRedirect), string(model.InterceptTProxy), string(model.InterceptNone))
+
 	EnvFlag(cmd, "name", "POD_NAME")
 	EnvFlag(cmd, "namespace", "POD_NAMESPACE")
 	EnvFlag(cmd, "ip", "INSTANCE_IP")
@@ -57,6 +60,7 @@ func (f *agentFlags) proxyFlags(cmd *cobra.Command) {
 	fs.DurationVar(&c.MinDrain, "min-drain-time", 0, "drain at least that long, even without connections")
 	fs.StringVar(&c.EnvoyPath, "envoy", "", "Envoy's `path` (default: see `moonsail envoy which`)")
 	fs.StringVar(&c.LogLevel, "proxy-log-level", "", "Envoy's log level: trace, debug, info, warning, error, critical, off (default: annotation sidecar.istio.io/logLevel, else warning)")
+	offer(cmd, "proxy-log-level", envoyLevels...)
 	fs.StringVar(&c.ComponentLogLevel, "proxy-component-log-level", "", "Envoy's log levels by component (default: annotation sidecar.istio.io/componentLogLevel, else misc:error)")
 	fs.StringVar(&f.logLevel, "log-level", "info", "the agent's log level: debug, info, warn, error")
 	fs.StringVar(&f.logFormat, "log-format", "text", "form of the log: text or json")

@@ -43,8 +43,7 @@ func (f *interceptFlags) add(cmd *cobra.Command) {
 		}
 	}
 	cmd.Flags().StringVar(&f.backend, "intercept-with", string(intercept.Auto), "what the rules are set with: "+strings.Join(intercept.Backends(), ", "))
-	// The only error is a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("intercept-with", cobra.FixedCompletions(intercept.Backends(), cobra.ShellCompDirectiveNoFileComp))
+	offer(cmd, "intercept-with", intercept.Backends()...)
 }
 
 func (f *interceptFlags) check() error {

@@ -74,7 +74,7 @@ Exit status: 0 no errors, 1 errors, or nothing to analyze (unless --allow-empty)
 	cmd.Flags().StringVar(&f.domain, "domain", mesh.Domain, "DNS `DOMAIN` of the cluster")
 	cmd.Flags().StringVar(&f.root, "root-namespace", mesh.RootNamespace, "`NAMESPACE` that has the mesh's configuration")
 	cmd.Flags().StringVar(&f.level, "level", string(istioapi.SeverityInfo), "`LEVEL` from which on problems are told: info, warning or error")
-	_ = cmd.RegisterFlagCompletionFunc("level", cobra.FixedCompletions(levels, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	offer(cmd, "level", levels...)
 	cmd.Flags().BoolVar(&f.empty, "allow-empty", false, "exit with 0 where there is nothing to analyze")
 	f.kube.add(cmd)
 	return cmd

@@ -229,6 +229,14 @@ func TestProxiesCommand(t *testing.T) {
 	require.Equal(t, 1, status)
 	require.Contains(t, errOut, `error: proxy "nobody" is not connected`)
 	require.Contains(t, errOut, "next:")
+	for _, near := range []string{"review-1.shop", "pod/reviews-2.shop"} {
+		status, _, errOut = moonsail(t, "proxies", near, "--address", address)
+		require.Equal(t, 1, status)
+		require.Contains(t, errOut, `is not connected; did you mean "reviews-1.shop"?`)
+	}
+	status, out, errOut = moonsail(t, "proxies", "pod/reviews-1.shop", "--address", address)
+	require.Zero(t, status, errOut)
+	require.Contains(t, out, "reviews-1.shop")
 
 	_, out, _ = moonsail(t, "__complete", "proxies", "--address", address, "")
 	require.Contains(t, out, "reviews-1.shop")

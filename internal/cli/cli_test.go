@@ -53,7 +53,7 @@ func TestRoot(t *testing.T) {
 		{[]string{"envoy"}, 0, "install", ""},
 		{[]string{"envoy", "find"}, 2, "", `unknown command "find"`},
 		{[]string{"inject"}, 2, "", `required flag(s) "file" not set` + "\n  next:  see 'moonsail inject --help'"},
-		{[]string{"serve", "--log-level", "loud"}, 2, "", `"--log-level" flag: it is one of debug, info, warn, error`},
+		{[]string{"serve", "--log-level", "loud"}, 2, "", `--log-level "loud": it is one of debug, info, warn, error`},
 		{[]string{"serve", "--config", ".", "--http-addr", "", "--xds-plaintext-addr", "15010"}, 1, "", "missing port in address\n  next:  write it as HOST:PORT or :PORT"},
 		{[]string{"agent", "--ip", "127.0.0.1"}, 2, "", "the workload has no name"},
 		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--type", "waypoint", "--print-bootstrap"}, 2, "", "neither sidecar nor router: correct --type"},
@@ -72,6 +72,17 @@ func TestRoot(t *testing.T) {
 		{[]string{"proxy-config", "nonsense", "a.shop", "-o", "json"}, 2, "", `unknown command "nonsense" for "moonsail proxy-config"`},
 		{[]string{"envoy", "find", "--force"}, 2, "", `unknown command "find" for "moonsail envoy"`},
 		{[]string{"__complete", "changes", "-o", ""}, 0, "table\njson\nyaml", ""},
+		{[]string{"__complete", "changes", ""}, 0, ":4", "NoFileComp"},
+		{[]string{"__complete", "agent", "--type", ""}, 0, "sidecar\nrouter\n:4", ""},
+		{[]string{"__complete", "analyze", "--level", ""}, 0, "info\nwarning\nerror\n:4", ""},
+		{[]string{"changes", "-n", "-1"}, 2, "", `error: --number "-1" is no whole number from 0 on` + "\n"},
+		{[]string{"wait", "vs/a", "--timeout", "5"}, 2, "", `--timeout "5" is no length of time; write it with a unit, as 500ms, 30s or 5m` + "\n"},
+		{[]string{"agent", "--status-port", "70000"}, 2, "", `--status-port "70000" is beyond what it may be` + "\n"},
+		{[]string{"agent", "--cert-grace-period-ratio", "x"}, 2, "", `--cert-grace-period-ratio "x" is no number` + "\n"},
+		{[]string{"agent", "--xds-plaintext=maybe"}, 2, "", `--xds-plaintext "maybe" is neither true nor false` + "\n"},
+		{[]string{"lab", "throughput", "--concurrency", "1,a"}, 2, "", `--concurrency "1,a" is no whole number`},
+		{[]string{"why", "a.shop", "http://b", "-H", "c"}, 2, "", `--header "c": the form is 'name: value'`},
+		{[]string{"ps", "--help"}, 0, "moonsail proxies [NAME]", ""},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			status, out, errOut := moonsail(t, tc.args...)

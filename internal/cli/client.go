@@ -129,6 +129,12 @@ type answerError struct {
 // Unwrap is what people are told.
 func (e answerError) Unwrap() error { return e.UserError }
 
+// isRefusedAsWrong tells whether the control plane could not make sense of what it was asked, as of an URL.
+func isRefusedAsWrong(err error) bool {
+	var answer answerError
+	return errors.As(err, &answer) && answer.status == http.StatusBadRequest && answer.Next == ""
+}
+
 // isAbsent tells whether what was asked about is not there.
 func isAbsent(err error) bool {
 	var answer answerError

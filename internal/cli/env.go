@@ -21,6 +21,12 @@ func EnvFlags(cmd *cobra.Command) {
 	})
 }
 
+// offer has the shell offer these values of a flag.
+func offer(cmd *cobra.Command, flag string, values ...string) {
+	// The only error is a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
 // EnvFlag lets the named environment variables, first that is set wins, set a flag.
 func EnvFlag(cmd *cobra.Command, flag string, env ...string) {
 	f := cmd.Flags().Lookup(flag)
@@ -44,7 +50,7 @@ func flagsFromEnv(cmd *cobra.Command, lookup func(string) (string, bool)) error 
 				continue
 			}
 			if err := cmd.Flags().Set(f.Name, v); err != nil {
-				failed = usageError{fmt.Errorf("environment variable %s: %w", env, err)}
+				failed = usageError{fmt.Errorf("environment variable %s: %w", env, wrongValue(err))}
 			}
 			return
 		}

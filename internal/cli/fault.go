@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -66,6 +67,16 @@ func argsAreUsage(cmd *cobra.Command) {
 	}
 	for _, sub := range cmd.Commands() {
 		argsAreUsage(sub)
+	}
+}
+
+// noFilesForNoArgs has the shell offer no files to commands that take no arguments.
+func noFilesForNoArgs(cmd *cobra.Command) {
+	if !strings.Contains(cmd.Use, " ") && cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	for _, sub := range cmd.Commands() {
+		noFilesForNoArgs(sub)
 	}
 }
 

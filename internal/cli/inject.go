@@ -28,8 +28,9 @@ type injectFlags struct {
 func NewInjectCommand() *cobra.Command {
 	f := &injectFlags{}
 	cmd := &cobra.Command{
-		Use:   "inject -f FILE",
-		Short: "Add a sidecar to the Pods, Deployments... of a YAML file",
+		Use:     "inject -f FILE",
+		Aliases: []string{"kube-inject"}, // istioctl's
+		Short:   "Add a sidecar to the Pods, Deployments... of a YAML file",
 		Long: `Adds a sidecar to what makes Pods: Deployment, StatefulSet, DaemonSet, ReplicaSet,
 ReplicationController, Job, CronJob, Pod, and lists of them. All else is copied as it is. It does
 what the mutating webhook of "moonsail serve" does when Pods are created; doing both, or this

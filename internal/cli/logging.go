@@ -30,6 +30,8 @@ func (l *logLevel) UnmarshalText(text []byte) error {
 func (l *Logging) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().TextVar(&l.level, "log-level", logLevel{slog.LevelInfo}, "least `LEVEL` that is logged: debug, info, warn or error")
 	cmd.Flags().StringVar(&l.format, "log-format", "text", "`FORMAT` of log lines: text or json")
+	offer(cmd, "log-level", "debug", "info", "warn", "error")
+	offer(cmd, "log-format", "text", "json")
 }
 
 // Logger writes to w, usually standard error.

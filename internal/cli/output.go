@@ -24,9 +24,7 @@ func (o *Output) AddFlag(cmd *cobra.Command) {
 	cmd.Flags().VarP(o, "output", "o", "`FORMAT` of the output: table, json or yaml")
 	o.format = formatTable
 	cmd.Flags().Lookup("output").DefValue = formatTable
-	// The only error is a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("output",
-		cobra.FixedCompletions([]string{formatTable, formatJSON, formatYAML}, cobra.ShellCompDirectiveNoFileComp))
+	offer(cmd, "output", formatTable, formatJSON, formatYAML)
 }
 
 // String implements pflag.Value.

@@ -142,7 +142,7 @@ func (f *profileFlags) run(cmd *cobra.Command, names []string) error {
 // find asks which process a proxy's Envoy is.
 func (f *profileFlags) find(ctx context.Context, name string) (int, error) {
 	var r workers.Report
-	if err := f.client.get(ctx, "/debug/proxies/"+url.PathEscape(name)+"/envoy/workers", &r); err != nil {
+	if err := f.client.getOf(ctx, "/debug/proxies/", name, "/envoy/workers", &r); err != nil {
 		return 0, err
 	}
 	pid, err := r.Process.Find("/proc")

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"time"
 
@@ -25,8 +24,9 @@ type proxiesFlags struct {
 func NewProxiesCommand() *cobra.Command {
 	var f proxiesFlags
 	cmd := &cobra.Command{
-		Use:   "proxies [NAME]",
-		Short: "List connected proxies with their state per type of resource",
+		Use:     "proxies [NAME]",
+		Aliases: []string{"proxy-status", "ps"}, // istioctl's
+		Short:   "List connected proxies with their state per type of resource",
 		Long: `Lists the connected proxies, or one of them by name, name.namespace or node id. STATUS
 sums up: SYNCED, BEHIND (some published change is not accepted, and since when), or NACKED
 (it has refused resources, which are held back). For each type of resource (CDS clusters, EDS endpoints, LDS listeners, RDS route
@@ -78,7 +78,7 @@ func (f *proxiesFlags) all(cmd *cobra.Command) error {
 
 func (f *proxiesFlags) one(cmd *cobra.Command, name string) error {
 	var detail debug.ProxyDetail
-	if err := f.client.get(cmd.Context(), f.client.scoped("/debug/proxies/"+url.PathEscape(name)), &detail); err != nil {
+	if err := f.client.getOf(cmd.Context(), "/debug/proxies/", name, f.client.scoped(""), &detail); err != nil {
 		return err
 	}
 	return f.out.Print(cmd.OutOrStdout(), detail, func(w io.Writer) error { return printProxy(w, detail) })

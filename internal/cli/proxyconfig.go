@@ -55,8 +55,8 @@ which it also sets; and of two proxies, whether they trust the same root CAs.`,
 
 // sectionAliases are istioctl's.
 var sectionAliases = map[string][]string{
-	"clusters": {"cluster", "c"}, "endpoints": {"endpoint", "ep"}, "listeners": {"listener", "l"},
-	"routes": {"route", "r"}, "secrets": {"secret", "s"}, "extensions": {"extension", "ecds"}, explain.AllSections: {"a"},
+	"clusters": {"cluster", "c"}, "endpoints": {"endpoint", "ep", "eds"}, "listeners": {"listener", "l"},
+	"routes": {"route", "r"}, "secrets": {"secret", "s"}, "extensions": {"extension", "ecds", "ec"}, explain.AllSections: {"a"},
 }
 
 func newSectionCommand(section string) *cobra.Command {
@@ -110,8 +110,7 @@ type comparedResource struct {
 
 func (f *proxyConfigFlags) run(cmd *cobra.Command, section, proxy string) error {
 	config := &explain.ProxyConfig{}
-	page := "/debug/proxies/" + url.PathEscape(proxy) + "/config/" + section + "?full"
-	if err := f.client.get(cmd.Context(), page, config); err != nil {
+	if err := f.client.getOf(cmd.Context(), "/debug/proxies/", proxy, "/config/"+section+"?full", config); err != nil {
 		return err
 	}
 	out := &comparedConfig{ProxyConfig: config}

@@ -78,7 +78,7 @@ func (f *proxyConfigFlags) find(ctx context.Context, proxy string) (*comparedCon
 	if f.admin != "" && f.admin != noAdmin {
 		return c, nil
 	}
-	return c, f.client.get(ctx, "/debug/proxies/"+url.PathEscape(proxy)+"/config/secrets", c.ProxyConfig)
+	return c, f.client.getOf(ctx, "/debug/proxies/", proxy, "/config/secrets", c.ProxyConfig)
 }
 
 // unreached says that nobody knows how to ask a proxy's Envoy.

@@ -89,5 +89,14 @@ func validity(s Style, c *explain.Certificate, now time.Time) string {
 	case now.Before(c.NotBefore):
 		return s.Bad(fmt.Sprintf("%s, not before %s", text, c.NotBefore.Local().Format(time.DateTime)))
 	}
-	return s.Good(fmt.Sprintf("%s, in %s", text, c.NotAfter.Sub(now).Round(time.Minute)))
+	return s.Good(fmt.Sprintf("%s, in %s", text, roughly(c.NotAfter.Sub(now))))
+}
+
+// roughly is a time to people: in days where it is long.
+func roughly(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d < 2*day {
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return fmt.Sprintf("%d days", d/day)
 }

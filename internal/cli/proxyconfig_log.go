@@ -21,8 +21,9 @@ func newProxyLogCommand() *cobra.Command {
 	var f proxyConfigFlags
 	var levels []string
 	cmd := &cobra.Command{
-		Use:   "log PROXY",
-		Short: "The levels of the loggers of a proxy's Envoy, or set them",
+		Use:     "log PROXY",
+		Aliases: []string{"o"},
+		Short:   "The levels of the loggers of a proxy's Envoy, or set them",
 		Long: `Lists the loggers of the Envoy of a proxy (by name.namespace or node id) with their levels, after it has set those
 that --level gives, until Envoy ends: trace, debug, info, warning, error, critical or off, for all loggers or, behind
 its name and a colon, for one. What they log is in the output of 'moonsail agent'.
@@ -42,7 +43,7 @@ who runs any workload, and at debug Envoy logs requests with their headers.`,
 	f.out.AddFlag(cmd)
 	cmd.Flags().StringVar(&f.admin, "admin", "", "`ADDRESS` of the admin interface of the proxy's Envoy")
 	cmd.Flags().StringSliceVar(&levels, "level", nil, "`LEVEL` of all loggers, or LOGGER:LEVEL; several with commas between them")
-	_ = cmd.RegisterFlagCompletionFunc("level", cobra.FixedCompletions(envoyLevels, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	offer(cmd, "level", envoyLevels...)
 	cmd.ValidArgsFunction = f.client.proxyNames(1)
 	return cmd
 }

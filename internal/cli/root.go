@@ -47,7 +47,7 @@ func run(ctx context.Context, root *cobra.Command) int {
 	}
 	w := cmd.ErrOrStderr()
 	var usage usageError
-	if errors.As(err, &usage) || lacksFlag(cmd, err) {
+	if errors.As(err, &usage) || isRefusedAsWrong(err) || lacksFlag(cmd, err) {
 		reportError(w, &UserError{What: err.Error(), Next: fmt.Sprintf("see '%s --help'", cmd.CommandPath())})
 		return exitUsage
 	}
@@ -66,6 +66,7 @@ func prepare(root *cobra.Command) {
 		}
 	}
 	argsAreUsage(root)
+	noFilesForNoArgs(root)
 }
 
 // lacksFlag tells whether an error is that a required flag was not given, which has no type of its own.
@@ -82,7 +83,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 			return unknown
 		}
 	}
-	return usageError{fmt.Errorf("%w%s", err, nearFlag(cmd, err))}
+	return usageError{fmt.Errorf("%w%s", wrongValue(err), nearFlag(cmd, err))}
 }
 
 // NewRootCommand is the command tree.

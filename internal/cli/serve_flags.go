@@ -60,11 +60,8 @@ func (f *serveFlags) addXDSFlags(cmd *cobra.Command) {
 		"what serves xDS streams: http2 (Moonsail's own, for a fraction of the CPU time and memory) or grpc (grpc-go)")
 	fs.DurationVar(&o.MaxConnectionAge, "max-connection-age", defaultConnectionAge,
 		"how old connections of proxies get, a tenth more or less, until they are made anew, so that who they are is looked at again; 0: until their certificates expire")
-	// The only error is a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("route-strategy",
-		cobra.FixedCompletions(routeStrategies, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("xds-transport",
-		cobra.FixedCompletions(transports, cobra.ShellCompDirectiveNoFileComp))
+	offer(cmd, "route-strategy", routeStrategies...)
+	offer(cmd, "xds-transport", transports...)
 }
 
 // addMeshFlags adds what the mesh is like where its configuration does not say.

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,6 +46,33 @@ func commandNames(cmd *cobra.Command) (names []string) {
 		}
 	}
 	return names
+}
+
+// wrongValue says what a flag takes in place of what it was given, where Go's words would not; else err.
+func wrongValue(err error) error {
+	var wrong *pflag.InvalidValueError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	f := wrong.GetFlag()
+	why := wrong.Unwrap().Error()
+	switch kind := f.Value.Type(); {
+	case errors.Is(err, strconv.ErrRange):
+		why = "is beyond what it may be"
+	case kind == "duration":
+		why = "is no length of time; write it with a unit, as 500ms, 30s or 5m"
+	case strings.HasPrefix(kind, "uint"):
+		why = "is no whole number from 0 on"
+	case strings.HasPrefix(kind, "int"):
+		why = "is no whole number"
+	case strings.HasPrefix(kind, "float"):
+		why = "is no number"
+	case kind == "bool":
+		why = "is neither true nor false"
+	default:
+		return fmt.Errorf("--%s %q: %s", f.Name, wrong.GetValue(), why)
+	}
+	return fmt.Errorf("--%s %q %s", f.Name, wrong.GetValue(), why)
 }
 
 // nearFlag is a hint at the flag that was probably meant.

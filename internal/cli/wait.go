@@ -81,8 +81,7 @@ share, and named in the end (3). --local asks the control plane at --address alo
 	fs.StringVar(&f.domain, "domain", model.DefaultMesh().Domain, "DNS `DOMAIN` of the cluster, to read FILE as the control plane does")
 	fs.BoolVar(&f.goOn, "refused-too", false, "go on where a proxy refuses it, and leave such proxies out of the count")
 	cmd.ValidArgsFunction = f.object.complete(&f.client, true)
-	// The only error is a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{"distribution=100%", "distribution=95%"}, cobra.ShellCompDirectiveNoFileComp))
+	offer(cmd, "for", "distribution=100%", "distribution=95%")
 	return cmd
 }
 

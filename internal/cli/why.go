@@ -69,9 +69,14 @@ func (f *whyFlags) complete(cmd *cobra.Command, args []string, typed string) ([]
 }
 
 func (f *whyFlags) run(cmd *cobra.Command, from, to string) error {
+	for _, h := range f.headers {
+		if name, _, ok := strings.Cut(h, ":"); !ok || name == "" {
+			return usageError{fmt.Errorf("--header %q: the form is 'name: value'", h)}
+		}
+	}
 	q := url.Values{"to": {to}, "method": {f.method}, "header": f.headers}
 	w := &explain.Why{}
-	if err := f.client.get(cmd.Context(), "/debug/why/"+url.PathEscape(from)+"?"+q.Encode(), w); err != nil {
+	if err := f.client.getOf(cmd.Context(), "/debug/why/", from, "?"+q.Encode(), w); err != nil {
 		return err
 	}
 	return f.out.Print(cmd.OutOrStdout(), w, func(out io.Writer) error { return printWhy(out, w) })

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -59,4 +61,17 @@ arrives at reviews-1.shop
   listener      virtualInbound
   closed: no filter chain matches
 `, b.String())
+}
+
+// TestWhatCannotBeAskedIsUsage: what the control plane makes no sense of is a mistake in the command line.
+func TestWhatCannotBeAskedIsUsage(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"error": "the scheme is one of http, tcp"}`))
+	}))
+	defer server.Close()
+	status, _, errOut := moonsail(t, "why", "a.shop", "foo://b", "--address", server.URL)
+	require.Equal(t, exitUsage, status)
+	require.Contains(t, errOut, "the scheme is one of http, tcp")
+	require.Contains(t, errOut, "next:  see 'moonsail why --help'")
 }
