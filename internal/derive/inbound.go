@@ -34,7 +34,8 @@ type inboundPort struct {
 	number   uint32 // that clients connect to
 	protocol model.Protocol
 	service  view.ServiceRef
-	port     uint32 // of the service
+	port     uint32 // of the service, or the ingress listener's
+	reached  uint32 // that clients call to come here: the service's; 0: there is no service
 	pool     *model.ConnectionPool
 	// address of the application; empty: where the connection was going.
 	address string
@@ -55,7 +56,7 @@ func (s *scope) deriveInbound(r *reader) {
 	var chains []view.FilterChain
 	for i := range ports {
 		p := &ports[i]
-		p.retry, p.pool = inboundRetry(r.mesh(), p.protocol), basedPool(r, p)
+		p.retry, p.pool = inboundRetry(r.mesh(), p.protocol), poolOf(r, p)
 		c := s.inboundCluster(r.mesh(), p)
 		out.Clusters[c.Name] = c
 		if p.own != nil {
@@ -166,7 +167,7 @@ func (s *scope) addInboundPort(out []inboundPort, svc *model.Service, p *model.S
 		return out
 	}
 	return append(out, inboundPort{
-		number: number, protocol: p.Protocol, port: p.Number, pool: s.inboundPool(),
+		number: number, protocol: p.Protocol, port: p.Number, reached: p.Number, pool: s.inboundPool(),
 		service: view.ServiceRef{Host: svc.Hostname, Name: svc.Name, Namespace: svc.Namespace},
 	})
 }
@@ -178,16 +179,17 @@ func (s *scope) inboundPool() *model.ConnectionPool {
 	return s.sidecar.InboundPool
 }
 
-// basedPool is the Sidecar's, or that of the mesh where no DestinationRule says what callers have.
-func basedPool(r *reader, p *inboundPort) *model.ConnectionPool {
-	pool := r.mesh().Baseline.ConnectionPool
-	if p.pool != nil || pool == nil {
+// poolOf is the Sidecar's, else what the service's DestinationRule says of the port that leads here, else the mesh's.
+func poolOf(r *reader, p *inboundPort) *model.ConnectionPool {
+	if p.pool != nil {
 		return p.pool
 	}
-	if portPolicy(r.rule(p.service.Host, p.service.Namespace), p.port).ConnectionPool != nil {
-		return nil
+	if p.reached != 0 {
+		if own := portPolicy(r.servedRule(p.service.Host, p.service.Namespace), p.reached).ConnectionPool; own != nil {
+			return own
+		}
 	}
-	return spoken(pool, p.protocol)
+	return spoken(r.mesh().Baseline.ConnectionPool, p.protocol)
 }
 
 func inboundName(p *inboundPort) string { return clusterName("inbound", p.number, "", "") }

@@ -19,7 +19,7 @@ func (s *scope) ingressPorts(served []inboundPort) []inboundPort {
 			p.pool = s.sidecar.InboundPool
 		}
 		if i := slices.IndexFunc(served, func(o inboundPort) bool { return o.number == p.number }); i >= 0 {
-			p.service = served[i].service
+			p.service, p.reached = served[i].service, served[i].reached
 		}
 		p.address, p.appPort = s.application(in)
 		if in.Capture == model.CaptureNone || in.Capture == model.CaptureDefault && s.Key.Interception == model.InterceptNone {

@@ -96,7 +96,7 @@ func TestBaseline(t *testing.T) {
 	require.Equal(t, model.TrafficPolicy{ConnectionPool: own, OutlierDetection: outlier}, deltas[outbound].Clusters[web].Policy)
 	require.Equal(t, model.TrafficPolicy{ConnectionPool: pool, OutlierDetection: &model.OutlierDetection{}},
 		deltas[outbound].Clusters["outbound|80|v1|web.shop.svc.cluster.local"].Policy)
-	require.Nil(t, deltas[inbound].Clusters["inbound|8080||"].Policy.ConnectionPool, "callers have more than the mesh's")
+	require.Equal(t, own, deltas[inbound].Clusters["inbound|8080||"].Policy.ConnectionPool)
 }
 
 // webOf is a service of HTTP in the namespace "shop".

@@ -99,6 +99,15 @@ func (r *reader) delegate(k model.Key, parent *model.VirtualService) *model.Virt
 // rule finds the destination rule for a service: the client's namespace, then the
 // service's, then the root namespace; in each the most specific host.
 func (r *reader) rule(h model.Host, serviceNS string) *model.DestinationRule {
+	return r.ruleAmong(h, serviceNS, r.selectsClient)
+}
+
+// servedRule finds likewise what counts for the workload's own ports: rules with a selector are for clients alone.
+func (r *reader) servedRule(h model.Host, serviceNS string) *model.DestinationRule {
+	return r.ruleAmong(h, serviceNS, func(d *model.DestinationRule) bool { return len(d.WorkloadSelector) == 0 })
+}
+
+func (r *reader) ruleAmong(h model.Host, serviceNS string, counts func(*model.DestinationRule) bool) *model.DestinationRule {
 	r.facts.add(destinationRuleFact(h))
 	hosts := h.Covering()
 	namespaces := []string{r.scope.Key.Namespace, serviceNS, r.index.mesh.RootNamespace}
@@ -107,7 +116,7 @@ func (r *reader) rule(h model.Host, serviceNS string) *model.DestinationRule {
 			continue
 		}
 		for _, c := range hosts {
-			if d := r.ruleIn(ns, c); d != nil {
+			if d := r.ruleIn(ns, c, counts); d != nil {
 				return d
 			}
 		}

@@ -7,13 +7,12 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// ruleIn finds what the destination rules of one namespace say of host h to the scope's
-// clients: those that select the client go before the others, and several for the same
-// clients are one.
-func (r *reader) ruleIn(ns string, h model.Host) *model.DestinationRule {
+// ruleIn finds what the destination rules of one namespace, of those that count, say of host h:
+// those that select clients go before the others, and several for the same clients are one.
+func (r *reader) ruleIn(ns string, h model.Host, counts func(*model.DestinationRule) bool) *model.DestinationRule {
 	var chosen []*model.DestinationRule // oldest first
 	for _, d := range r.index.rules[h] {
-		if d.Namespace != ns || !d.Visibility.Sees(r.scope.Key.Namespace) || !r.selectsClient(d) {
+		if d.Namespace != ns || !d.Visibility.Sees(r.scope.Key.Namespace) || !counts(d) {
 			continue
 		}
 		switch {

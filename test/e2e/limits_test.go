@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -63,7 +64,8 @@ func (m *mutual) hang() int {
 }
 
 // TestLimitsOfConnections: where connections are limited the sidecars speak HTTP/1.1 between them, so that who
-// finds neither a connection nor a place to wait for one is refused; unless HTTP/2 is asked for.
+// finds neither a connection nor a place to wait for one is refused; unless HTTP/2 is asked for. They hold at the
+// server, too, unless its Sidecar says what it has.
 func TestLimitsOfConnections(t *testing.T) {
 	m := startMutual(t)
 	limits := func(more string) string {
@@ -85,6 +87,13 @@ spec: {host: server, trafficPolicy: {connectionPool: {tcp: {maxConnections: 1}, 
 	m.apply(m.config("server", limits(""))...)
 	requireCalls(2, 200, 200, 503)
 	m.apply(m.config("server", limits(", h2UpgradePolicy: UPGRADE"))...)
+	requireCalls(2, 200, 200, 503)
+	wide := m.config("server", limits(", h2UpgradePolicy: UPGRADE"))
+	for i, text := range wide {
+		const selects = "  workloadSelector: {labels: {app: server}}\n"
+		wide[i] = strings.Replace(text, selects, selects+"  inboundConnectionPool: {tcp: {maxConnections: 100}}\n", 1)
+	}
+	m.apply(wide...)
 	requireCalls(3, 200, 200, 200)
 	m.requireNothingHeld()
 }
