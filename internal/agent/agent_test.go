@@ -24,7 +24,7 @@ import (
 func TestBecomesReadyWithItsConfiguration(t *testing.T) {
 	ads := startADS(t, nil, nil, nil)
 	one, two := startSidecar(t, ownIP(), ads.address, nil), startSidecar(t, ownIP(), ads.address, func(c *Config) {
-		c.Workload.Annotations = map[string]string{ProxyConfigAnnotation: "concurrency: 1"}
+		c.Workload.Annotations = map[string]string{ProxyConfigAnnotation: "{concurrency: 1, fileFlushInterval: 0.02s, fileFlushMinSizeKb: 8}"}
 	})
 	for _, s := range []*sidecar{one, two} {
 		s.await("the sidecar to wait for its configuration", func() bool {
@@ -45,6 +45,10 @@ func TestBecomesReadyWithItsConfiguration(t *testing.T) {
 		require.Equal(t, threads, info.CommandLine.Concurrency)
 		require.NoError(t, admin.Ready(context.Background()))
 		admin.Close()
+	}
+	for s, flush := range map[*sidecar]string{one: "1s", two: "0.020s"} { // it does not tell of the size
+		_, info := s.get(DefaultAdminPort, "/server_info")
+		require.Contains(t, info, `"file_flush_interval": "`+flush+`"`)
 	}
 	ids := map[string]int{}
 	for _, n := range ads.seenNodes() {

@@ -132,6 +132,8 @@ func TestConfigErrors(t *testing.T) {
 		{"bind", func(c *Config) { c.BindAddress = "lo" }, []string{`"lo"`, "--bind-address"}},
 		{"admin", func(c *Config) { c.AdminAddress = "lo" }, []string{`"lo"`, "--admin-address"}},
 		{"ports clash", func(c *Config) { c.Ports.Admin = 15020 }, []string{"--admin-port and --status-port are both 15020"}},
+		{"flush", annotated("fileFlushInterval: 0.0005s"), []string{"fileFlushInterval 500µs", ProxyConfigAnnotation, "1ms"}},
+		{"no flush", annotated("fileFlushInterval: 0s"), []string{"fileFlushInterval 0s", ProxyConfigAnnotation, "1ms"}},
 		{"port by annotation", annotated("statusPort: 70000"), []string{"statusPort 70000", ProxyConfigAnnotation}},
 	}
 	for _, tt := range tests {

@@ -60,6 +60,9 @@ func (s *settings) resolveProxyConfig() error {
 	if s.buckets, err = s.histogramBuckets(); err != nil {
 		return err
 	}
+	if d := s.proxyConfig.GetFileFlushInterval(); d != nil && d.AsDuration() < time.Millisecond {
+		return fmt.Errorf("fileFlushInterval %s in %s is too short: use 1ms or more", d.AsDuration(), ProxyConfigAnnotation)
+	}
 	return s.resolveDrain()
 }
 

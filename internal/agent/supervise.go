@@ -92,6 +92,8 @@ func (a *agent) start(ctx context.Context) (*child, error) {
 		Bootstrap:         a.bootstrap,
 		Concurrency:       a.concurrency,
 		DrainTime:         a.listenDrain,
+		FlushInterval:     a.proxyConfig.GetFileFlushInterval().AsDuration(),
+		FlushKB:           a.proxyConfig.GetFileFlushMinSizeKb(),
 		LogLevel:          a.LogLevel,
 		ComponentLogLevel: a.ComponentLogLevel,
 		LogFormat:         envoyLogFormat,

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,8 @@ type Options struct {
 
 	Concurrency       int           // worker threads; 0: as many as Envoy sees cores
 	DrainTime         time.Duration // of listeners that are modified or drained; whole seconds
+	FlushInterval     time.Duration // of files that are written, whole milliseconds; 0: one second
+	FlushKB           uint32        // they are written as soon as so much waits; 0: Envoy's 64
 	LogLevel          string        // trace, debug, info, warning, error, critical, off; empty: Envoy's
 	ComponentLogLevel string        // "upstream:debug,misc:error"
 	LogFormat         string        // spdlog pattern; empty: Envoy's
@@ -48,7 +51,7 @@ func (o *Options) args() []string {
 		// Clients are told to go as soon as a drain begins, not with growing probability.
 		"--drain-strategy", "immediate",
 		"--drain-time-s", strconv.Itoa(int((o.DrainTime + time.Second - 1) / time.Second)),
-		"--file-flush-interval-msec", "1000",
+		"--file-flush-interval-msec", strconv.FormatInt(cmp.Or(o.FlushInterval, time.Second).Milliseconds(), 10),
 		"--local-address-ip-version", ipVersion(o.LocalIPv6),
 	}
 	optional := func(flag, value string) {
@@ -61,6 +64,9 @@ func (o *Options) args() []string {
 	optional("--log-format", o.LogFormat)
 	if o.Concurrency > 0 {
 		args = append(args, "--concurrency", strconv.Itoa(o.Concurrency))
+	}
+	if o.FlushKB > 0 {
+		args = append(args, "--file-flush-min-size-kb", strconv.FormatUint(uint64(o.FlushKB), 10))
 	}
 	return append(args, o.ExtraArgs...)
 }

@@ -18,8 +18,10 @@ func TestArguments(t *testing.T) {
 	require.Equal(t, "--config-path b.json --disable-hot-restart --allow-unknown-static-fields --drain-strategy immediate "+
 		"--drain-time-s 2 --file-flush-interval-msec 1000 --local-address-ip-version v6 --log-level info "+
 		"--component-log-level misc:error --log-format %v --mode validate", strings.Join(o.args(), " "))
-	o = Options{Concurrency: 3}
-	require.Contains(t, strings.Join(o.args(), " "), "--concurrency 3")
+	o = Options{Concurrency: 3, FlushInterval: 20 * time.Millisecond, FlushKB: 8}
+	args := strings.Join(o.args(), " ")
+	require.Contains(t, args, "--concurrency 3 --file-flush-min-size-kb 8")
+	require.Contains(t, args, "--file-flush-interval-msec 20 ")
 }
 
 // startScript runs a shell script in Envoy's stead until it has said something.

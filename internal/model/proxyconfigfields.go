@@ -3,7 +3,8 @@ package model
 // ProxyConfigFields are the fields of Istio's ProxyConfig, as the mesh's defaultConfig and the annotation
 // proxy.istio.io/config have it, that have an effect; in their JSON spelling, sorted.
 var ProxyConfigFields = []string{
-	"concurrency", "discoveryAddress", "drainDuration", "extraStatTags", "gatewayTopology", "holdApplicationUntilProxyStarts",
+	"concurrency", "discoveryAddress", "drainDuration", "extraStatTags", "fileFlushInterval", "fileFlushMinSizeKb", "gatewayTopology",
+	"holdApplicationUntilProxyStarts",
 	"image", "interceptionMode", "proxyAdminPort", "proxyHeaders", "proxyMetadata", "proxyStatsMatcher", "runtimeValues", "serviceCluster",
 	"statusPort", "terminationDrainDuration", "tracing",
 }
