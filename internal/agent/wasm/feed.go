@@ -102,28 +102,47 @@ func (f *feed) work(ctx context.Context, responses <-chan *discoveryv3.DeltaDisc
 	retry := time.NewTimer(f.retryIn())
 	defer retry.Stop()
 	for {
+		var r *discoveryv3.DeltaDiscoveryResponse
+		ok := true
 		select {
-		case r, ok := <-responses:
-			if !ok {
-				return received, broken()
-			}
-			received = true
-			if err := send(f.take(ctx, r)); err != nil {
-				return received, err
-			}
-			f.wait = fetchFirst
-			retry.Reset(f.retryIn())
+		case r, ok = <-responses:
 		case <-retry.C:
-			if f.retry(ctx) {
-				return received, errAgain
+			var got bool
+			if r, ok, got = f.retryUntil(ctx, responses); got {
+				return received, errAgain // and what came meanwhile comes again
 			}
-			retry.Reset(f.retryIn())
 		case <-f.keeper.again:
 			f.forgetRefused()
 			return received, errAgain
 		case now := <-expire.C:
 			f.keeper.Cache.Expire(now)
 		}
+		if !ok {
+			return received, broken()
+		}
+		if r != nil {
+			received, f.wait = true, fetchFirst
+			if err := send(f.take(ctx, r)); err != nil {
+				return received, err
+			}
+		}
+		retry.Reset(f.retryIn())
+	}
+}
+
+// retryUntil is retry until something comes from the control plane: a server that does not answer holds up
+// no other plugin. r is what came, nil where nothing did; not ok: the stream has broken.
+func (f *feed) retryUntil(ctx context.Context, responses <-chan *discoveryv3.DeltaDiscoveryResponse) (r *discoveryv3.DeltaDiscoveryResponse, ok, got bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan bool, 1)
+	go func() { done <- f.retry(ctx) }()
+	select {
+	case got = <-done:
+		return nil, true, got
+	case r, ok = <-responses:
+		cancel()
+		return r, ok, <-done
 	}
 }
 

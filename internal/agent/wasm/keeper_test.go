@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"testing"
 
@@ -251,4 +253,36 @@ func TestRetry(t *testing.T) {
 	now, _ := k.get("plugin")
 	require.False(t, now.standIn)
 	require.Equal(t, fetchMost, f.retryIn(), "nothing is left to be tried")
+}
+
+// TestServersThatDoNotAnswerHoldUpNothing: what comes from the control plane ends another attempt to fetch.
+func TestServersThatDoNotAnswerHoldUpNothing(t *testing.T) {
+	asked, ended := make(chan struct{}, 1), make(chan struct{})
+	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		select {
+		case <-r.Context().Done():
+		case <-ended:
+		}
+	}))
+	defer hangs.Close()
+	defer close(ended)
+	k := New(Options{Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler)})
+	p, err := read(told(t, "1", hangs.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED))
+	require.NoError(t, err)
+	k.feed.failed["plugin"] = p
+	responses := make(chan *discoveryv3.DeltaDiscoveryResponse)
+	go func() {
+		<-asked
+		responses <- &discoveryv3.DeltaDiscoveryResponse{Nonce: "2"}
+		<-asked
+		close(responses)
+	}()
+	r, ok, got := k.feed.retryUntil(t.Context(), responses)
+	require.Equal(t, "2", r.GetNonce())
+	require.True(t, ok)
+	require.False(t, got)
+	_, ok, _ = k.feed.retryUntil(t.Context(), responses)
+	require.False(t, ok, "the stream has broken")
+	require.Contains(t, k.feed.failed, "plugin", "it is tried again")
 }
