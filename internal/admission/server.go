@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -78,16 +79,16 @@ const (
 
 // Serve answers until ctx ends, and finishes what has begun.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	server := &http.Server{
-		Handler:     s.handler,
-		TLSConfig:   &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate},
-		ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
 	ctx, cancel := context.WithCancel(ctx)
+	ended := s.keep(ctx, cancel)
+	err := s.answer(ctx, cancel, ln)
+	return cmp.Or(err, ended())
+}
+
+// keep has the API server trust the certificate until ctx ends; one that fails cancels that. ended waits for
+// the end, and gives the failure.
+func (s *Server) keep(ctx context.Context, cancel context.CancelFunc) (ended func() error) {
 	var keeping sync.WaitGroup
-	defer keeping.Wait()
-	defer cancel()
 	failed := make(chan error, len(s.keepers))
 	for _, k := range s.keepers {
 		keeping.Go(func() {
@@ -97,26 +98,41 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 			}
 		})
 	}
+	return func() error {
+		keeping.Wait()
+		close(failed)
+		return <-failed // the first, if there is any
+	}
+}
+
+// answer is Serve without the keepers, whom its end ends.
+func (s *Server) answer(ctx context.Context, cancel context.CancelFunc, ln net.Listener) error {
+	server := &http.Server{
+		Handler:     s.handler,
+		TLSConfig:   &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate},
+		ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		<-ctx.Done()
-		within, end := context.WithTimeout(context.WithoutCancel(ctx), shutdownWithin)
-		defer end()
-		if server.Shutdown(within) != nil {
-			server.Close() //nolint:errcheck // it is cut off
-		}
+		shutDown(ctx, server)
 	}()
 	err := server.ServeTLS(ln, "", "")
 	cancel()
 	<-stopped
-	if !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	select {
-	case err := <-failed:
-		return err
-	default:
+	if errors.Is(err, http.ErrServerClosed) {
 		return nil
+	}
+	return err
+}
+
+// shutDown ends a server after what it has begun, or in time without that.
+func shutDown(ctx context.Context, server *http.Server) {
+	within, end := context.WithTimeout(context.WithoutCancel(ctx), shutdownWithin)
+	defer end()
+	if server.Shutdown(within) != nil {
+		server.Close() //nolint:errcheck // it is cut off
 	}
 }

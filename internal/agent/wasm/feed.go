@@ -166,38 +166,56 @@ func (f *feed) take(ctx context.Context, r *discoveryv3.DeltaDiscoveryResponse) 
 		delete(f.versions, name)
 		delete(f.failed, name)
 	}
-	errs := make([]error, len(r.Resources))
-	limit := make(chan struct{}, fetches)
-	var all sync.WaitGroup
-	plugins := make([]*plugin, len(r.Resources))
-	for i, res := range r.Resources {
-		limit <- struct{}{}
-		all.Go(func() {
-			defer func() { <-limit }()
-			if plugins[i], errs[i] = read(res); errs[i] == nil {
-				errs[i] = f.keeper.put(ctx, plugins[i])
-			}
-		})
-	}
-	all.Wait()
 	out := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: TypeURL, ResponseNonce: r.Nonce}
 	var texts []string
-	for i, res := range r.Resources {
-		delete(f.failed, res.Name)
-		if errs[i] == nil {
-			f.versions[res.Name] = res.Version
-			continue
+	for i, o := range f.putAll(ctx, r.Resources) {
+		if o.err != nil {
+			texts = append(texts, r.Resources[i].Name+": "+o.err.Error())
 		}
-		texts = append(texts, res.Name+": "+errs[i].Error())
-		f.keeper.Log.Error("plugin not taken; what was in force stays, else its failStrategy decides", "plugin", res.Name, "error", errs[i])
-		if plugins[i] != nil && f.keeper.refusalOf(res.Name, res.Version) == "" {
-			f.failed[res.Name] = plugins[i]
-		}
+		f.note(r.Resources[i], &o)
 	}
 	if len(texts) > 0 {
 		out.ErrorDetail = &statuspb.Status{Code: int32(codes.Unavailable), Message: strings.Join(texts, "; ")}
 	}
 	return out
+}
+
+// outcome is what became of a resource.
+type outcome struct {
+	plugin *plugin // nil: it cannot be read
+	err    error
+}
+
+// putAll serves plugins, few of them at the same time, in their order.
+func (f *feed) putAll(ctx context.Context, resources []*discoveryv3.Resource) []outcome {
+	out := make([]outcome, len(resources))
+	limit := make(chan struct{}, fetches)
+	var all sync.WaitGroup
+	for i, res := range resources {
+		limit <- struct{}{}
+		all.Go(func() {
+			defer func() { <-limit }()
+			o := &out[i]
+			if o.plugin, o.err = read(res); o.err == nil {
+				o.err = f.keeper.put(ctx, o.plugin)
+			}
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// note notes what the control plane has, and what is to be tried again.
+func (f *feed) note(res *discoveryv3.Resource, o *outcome) {
+	delete(f.failed, res.Name)
+	if o.err == nil {
+		f.versions[res.Name] = res.Version
+		return
+	}
+	f.keeper.Log.Error("plugin not taken; what was in force stays, else its failStrategy decides", "plugin", res.Name, "error", o.err)
+	if o.plugin != nil && f.keeper.refusalOf(res.Name, res.Version) == "" {
+		f.failed[res.Name] = o.plugin
+	}
 }
 
 // retry fetches again what failed; it tells whether something was got.
