@@ -37,42 +37,48 @@ func (a *agent) startNames(ctx context.Context) (stop func(), err error) {
 	if !a.capturesDNS() {
 		return func() {}, nil
 	}
-	addresses, err := a.namesAddresses()
-	if err != nil {
-		return nil, err
-	}
-	servers, search, err := nameserver.ReadConfig(orDefault(a.Intercept.ResolvConf, defaultResolvConf), addresses)
-	if err != nil {
-		return nil, fmt.Errorf("the DNS proxy does not know whom to ask: %w: leave --capture-dns out, or correct the file", err)
-	}
-	table := nameserver.NewTable(a.Workload.Namespace, a.Domain, search)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	server, err := nameserver.Start(ctx, nameserver.Options{
-		Addresses: addresses, Table: table, Upstream: servers, Metrics: nameserver.NewMetrics(a.metrics.registry), Log: a.log,
-	})
-	if err != nil {
-		cancel()
-		return nil, err
-	}
 	node, err := a.ownNode("dns", namesMetadata)
 	if err != nil {
-		cancel()
-		server.Close()
+		return nil, err
+	}
+	table, server, err := a.serveNames(context.WithoutCancel(ctx))
+	if err != nil {
 		return nil, err
 	}
 	a.names = table
 	feed := &nameserver.Feed{Dial: a.dialXDS, Node: node, Table: table, Log: a.log}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		feed.Run(ctx)
 	}()
-	a.log.Info("names are answered", "at", addresses, "others", servers)
 	return func() {
 		cancel()
 		<-done
 		server.Close()
 	}, nil
+}
+
+// serveNames answers questions from a table that knows nothing yet.
+func (a *agent) serveNames(ctx context.Context) (*nameserver.Table, *nameserver.Server, error) {
+	addresses, err := a.namesAddresses()
+	if err != nil {
+		return nil, nil, err
+	}
+	others, search, err := nameserver.ReadConfig(orDefault(a.Intercept.ResolvConf, defaultResolvConf), addresses)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the DNS proxy does not know whom to ask: %w: leave --capture-dns out, or correct the file", err)
+	}
+	table := nameserver.NewTable(a.Workload.Namespace, a.Domain, search)
+	server, err := nameserver.Start(ctx, nameserver.Options{
+		Addresses: addresses, Table: table, Upstream: others, Metrics: nameserver.NewMetrics(a.metrics.registry), Log: a.log,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	a.log.Info("names are answered", "at", addresses, "others", others)
+	return table, server, nil
 }
 
 // namesAddresses are where the rules lead questions to.

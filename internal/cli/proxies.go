@@ -27,7 +27,20 @@ func NewProxiesCommand() *cobra.Command {
 		Use:     "proxies [NAME]",
 		Aliases: []string{"proxy-status", "ps"}, // istioctl's
 		Short:   "List connected proxies with their state per type of resource",
-		Long: `Lists the connected proxies, or one of them by name, name.namespace or node id. STATUS
+		Long:    proxiesLong, Example: proxiesExample,
+		Args: cobra.MaximumNArgs(1),
+		RunE: f.run,
+	}
+	f.client.addFlags(cmd)
+	f.out.AddFlag(cmd)
+	f.client.addLocalFlag(cmd)
+	cmd.Flags().BoolVar(&f.workers, "workers", false, "what the worker threads of their Envoys do")
+	cmd.ValidArgsFunction = f.client.proxyNames(1)
+	return cmd
+}
+
+const (
+	proxiesLong = `Lists the connected proxies, or one of them by name, name.namespace or node id. STATUS
 sums up: SYNCED, BEHIND (some published change is not accepted, and since when), or NACKED
 (it has refused resources, which are held back). For each type of resource (CDS clusters, EDS endpoints, LDS listeners, RDS route
 configurations, VHDS virtual hosts) the state is one of
@@ -43,29 +56,22 @@ address of whose a proxy is, and one that does not answer is named. Revisions ar
 plane's own. --local lists the proxies of the control plane at --address alone.
 
 With --workers: the worker threads of the Envoys of that control plane's proxies, by their agents:
-connections and CPU of each. NOTE says where one worker has much more to do than the others.`,
-		Example: `  moonsail proxies
+connections and CPU of each. NOTE says where one worker has much more to do than the others.`
+	proxiesExample = `  moonsail proxies
   moonsail proxies --local                  # of several control planes, the proxies of this one
   moonsail proxies --workers
   moonsail proxies reviews-v1-1.shop -o yaml
-  moonsail proxies -o json | jq '.proxies[].name'`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.workers {
-				return f.listWorkers(cmd, args)
-			}
-			if len(args) == 1 {
-				return f.one(cmd, args[0])
-			}
-			return f.all(cmd)
-		},
+  moonsail proxies -o json | jq '.proxies[].name'`
+)
+
+func (f *proxiesFlags) run(cmd *cobra.Command, args []string) error {
+	switch {
+	case f.workers:
+		return f.listWorkers(cmd, args)
+	case len(args) == 1:
+		return f.one(cmd, args[0])
 	}
-	f.client.addFlags(cmd)
-	f.out.AddFlag(cmd)
-	f.client.addLocalFlag(cmd)
-	cmd.Flags().BoolVar(&f.workers, "workers", false, "what the worker threads of their Envoys do")
-	cmd.ValidArgsFunction = f.client.proxyNames(1)
-	return cmd
+	return f.all(cmd)
 }
 
 func (f *proxiesFlags) all(cmd *cobra.Command) error {

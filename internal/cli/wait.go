@@ -44,7 +44,16 @@ func NewWaitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait FILE|DIR|KIND/NAME",
 		Short: "Wait until a change has reached the proxies, for pipelines",
-		Long: `Waits until a share of the connected proxies that need an object have its newest form,
+		Long:  waitLong, Example: waitExample,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	f.add(cmd)
+	return cmd
+}
+
+const (
+	waitLong = `Waits until a share of the connected proxies that need an object have its newest form,
 and says so with its exit status:
 
   0  they have it          3  not within --timeout; it says who does not, and why
@@ -62,14 +71,15 @@ they are told of, and get it when they come back.
 
 Where there are several control planes, it waits until all of them have the same form of the
 object, and counts the proxies of all. One that does not answer is waited for, whatever the
-share, and named in the end (3). --local asks the control plane at --address alone.`,
-		Example: `  kubectl apply -f reviews.yaml && moonsail wait reviews.yaml --timeout 30s
+share, and named in the end (3). --local asks the control plane at --address alone.`
+	waitExample = `  kubectl apply -f reviews.yaml && moonsail wait reviews.yaml --timeout 30s
   moonsail wait virtualservice/reviews -n shop --for distribution=99%
   moonsail wait mesh/ --refused-too        # go on where a proxy refuses something
-  moonsail wait reviews.yaml --local       # of several control planes, for the proxies of this one`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
-	}
+  moonsail wait reviews.yaml --local       # of several control planes, for the proxies of this one`
+)
+
+// add adds the flags, and what completes them.
+func (f *waitFlags) add(cmd *cobra.Command) {
 	f.client.addFlags(cmd)
 	f.out.AddFlag(cmd)
 	f.client.addLocalFlag(cmd)
@@ -82,7 +92,6 @@ share, and named in the end (3). --local asks the control plane at --address alo
 	fs.BoolVar(&f.goOn, "refused-too", false, "go on where a proxy refuses it, and leave such proxies out of the count")
 	cmd.ValidArgsFunction = f.object.complete(&f.client, true)
 	offer(cmd, "for", "distribution=100%", "distribution=95%")
-	return cmd
 }
 
 // awaited is one object that is waited for.
