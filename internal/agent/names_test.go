@@ -68,7 +68,7 @@ func TestVanishedControlPlaneIsNoticed(t *testing.T) {
 		conn, err := grpc.NewClient("passthrough:///plane", append(streamOptions(), grpc.WithContextDialer(dial),
 			grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 		require.NoError(t, err)
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
 		require.NoError(t, err)
 		_, err = stream.Recv()
