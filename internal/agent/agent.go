@@ -53,7 +53,7 @@ type agent struct {
 // Goroutines: this one supervises; one per status server; one per Envoy process to wait
 // for it, one to read its output, one to watch it become ready; with an identity, one that
 // renews certificates; those of the server for Envoy, and, where plugins have modules to be fetched,
-// one that takes them from the control plane, one that reads its stream, and up to four that fetch; where EnvoyFilters change the bootstrap, one that watches them; with questions captured, one that takes
+// one that takes them from the control plane, one that reads its stream, one that tries again what failed, and up to four that fetch; where EnvoyFilters change the bootstrap, one that watches them; with questions captured, one that takes
 // names from the control plane, and those of the DNS proxy.
 func Run(ctx context.Context, c Config) error {
 	s, err := c.resolve()
