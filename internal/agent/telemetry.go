@@ -25,9 +25,13 @@ func (s *settings) telemetryEnv() []string {
 		"MOONSAIL_MESH_ID=" + s.MeshID,
 		"MOONSAIL_NAMESPACE=" + own.Namespace,
 	}
-	const resource = "OTEL_RESOURCE_ATTRIBUTES"
-	if os.Getenv(resource) == "" {
-		env = append(env, resource+"=service.name="+s.node.cluster)
+	for name, value := range map[string]string{
+		"OTEL_RESOURCE_ATTRIBUTES": "service.name=" + s.node.cluster,
+		"DD_SERVICE":               s.node.cluster, // Datadog's tracer
+	} {
+		if os.Getenv(name) == "" {
+			env = append(env, name+"="+value)
+		}
 	}
 	return env
 }

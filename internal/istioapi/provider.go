@@ -40,9 +40,15 @@ func (c *conv) provider(at path, p *meshconfig.MeshConfig_ExtensionProvider) *mo
 		c.zipkin(at.f("zipkin"), v.Zipkin, out)
 	case *meshconfig.MeshConfig_ExtensionProvider_Opentelemetry:
 		c.openTelemetry(at.f("opentelemetry"), v.Opentelemetry, out)
+	case *meshconfig.MeshConfig_ExtensionProvider_Datadog:
+		out.Kind, out.MaxTagLength = model.ProviderDatadog, v.Datadog.MaxTagLength
+		c.collector(at.f("datadog"), v.Datadog, out)
+	case *meshconfig.MeshConfig_ExtensionProvider_Skywalking:
+		out.Kind, out.Token = model.ProviderSkyWalking, v.Skywalking.AccessToken
+		c.collector(at.f("skywalking"), v.Skywalking, out)
 	default:
 		c.warnf(at, "%q is of a kind that has no effect in Moonsail; use prometheus, envoyFileAccessLog, envoyOtelAls, "+
-			"envoyHttpAls, envoyTcpAls, zipkin or opentelemetry", p.GetName())
+			"envoyHttpAls, envoyTcpAls, zipkin, opentelemetry, datadog or skywalking", p.GetName())
 		return nil
 	}
 	if out.Name == "" {

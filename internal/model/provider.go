@@ -17,6 +17,8 @@ const (
 	ProviderTCPLog        ProviderKind = "envoyTcpAls"
 	ProviderZipkin        ProviderKind = "zipkin"
 	ProviderOpenTelemetry ProviderKind = "opentelemetry"
+	ProviderDatadog       ProviderKind = "datadog"
+	ProviderSkyWalking    ProviderKind = "skywalking"
 )
 
 // IsLog tells whether access logs can go to the provider.
@@ -25,7 +27,9 @@ func (k ProviderKind) IsLog() bool {
 }
 
 // IsTracing tells whether spans can go to the provider.
-func (k ProviderKind) IsTracing() bool { return k == ProviderZipkin || k == ProviderOpenTelemetry }
+func (k ProviderKind) IsTracing() bool {
+	return k == ProviderZipkin || k == ProviderOpenTelemetry || k == ProviderDatadog || k == ProviderSkyWalking
+}
 
 // Provider is where telemetry goes: one of MeshConfig's extensionProviders.
 type Provider struct {
@@ -53,6 +57,7 @@ type Provider struct {
 	ShortIDs     bool          // zipkin's 64-bit ids
 	W3C          bool          // zipkin tells the trace as W3C, too
 	Environment  bool          // OpenTelemetry's resource has what the environment says
+	Token        string        // that SkyWalking's collector asks for
 }
 
 // LogFormat is how lines of an access log look. Empty: Istio's text.

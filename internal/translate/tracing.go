@@ -36,6 +36,9 @@ func setTracing(t *view.Telemetry, out *hcmv3.HttpConnectionManager) {
 			Name: name, ConfigType: &tracev3.Tracing_Http_TypedConfig{TypedConfig: constant(config)},
 		},
 	}
+	if v.Kind == model.ProviderSkyWalking { // without a span for it, a request that goes on tells nothing of its trace
+		out.Tracing.SpawnUpstreamSpan = yes
+	}
 	if v.IstioTags {
 		out.Tracing.CustomTags = slices.Clone(istioTags)
 	}
@@ -50,10 +53,30 @@ func setTracing(t *view.Telemetry, out *hcmv3.HttpConnectionManager) {
 func percentOf(p float64) *typev3.Percent { return &typev3.Percent{Value: p} }
 
 func tracer(v *view.Tracing) (string, proto.Message) {
-	if v.Kind == model.ProviderZipkin {
+	switch v.Kind {
+	case model.ProviderZipkin:
 		return "envoy.tracers.zipkin", zipkin(v)
+	case model.ProviderDatadog:
+		return "envoy.tracers.datadog", &tracev3.DatadogConfig{
+			CollectorCluster: v.Cluster, CollectorHostname: string(v.Host), ServiceName: datadogService,
+		}
+	case model.ProviderSkyWalking:
+		return "envoy.tracers.skywalking", skyWalking(v)
 	}
 	return "envoy.tracers.opentelemetry", openTelemetry(v)
+}
+
+// datadogService is whose spans they are where the sidecar's environment (DD_SERVICE) does not say it.
+const datadogService = "envoy"
+
+// skyWalking: Envoy takes service and instance from its node.
+func skyWalking(v *view.Tracing) proto.Message {
+	out := &tracev3.SkyWalkingConfig{GrpcService: grpcService(v.Cluster)}
+	out.GrpcService.GetEnvoyGrpc().Authority = string(v.Host)
+	if v.Token != "" {
+		out.ClientConfig = &tracev3.ClientConfig{BackendTokenSpecifier: &tracev3.ClientConfig_BackendToken{BackendToken: v.Token}}
+	}
+	return out
 }
 
 func zipkin(v *view.Tracing) proto.Message {

@@ -51,6 +51,7 @@ type Tracing struct {
 	Headers       []model.HeaderValue
 	ShortIDs, W3C bool
 	Environment   bool // the resource has what the environment says
+	Token         string
 	MaxTagLength  uint32
 	Sampling      float64    // percent
 	Tags          []TraceTag // by name
