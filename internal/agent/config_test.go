@@ -3,6 +3,8 @@ package agent
 import (
 	"bytes"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -207,6 +209,10 @@ func TestReadPodErrors(t *testing.T) {
 	require.ErrorContains(t, err, "correct --pod")
 	_, err = ReadPod("testdata/loopback.json", "")
 	require.ErrorContains(t, err, "holds no object of kind Pod")
+	wrong := filepath.Join(t.TempDir(), "pod.yaml")
+	require.NoError(t, os.WriteFile(wrong, []byte("kind: Pod\nspec:\n  containers: 3\n"), 0o600))
+	_, err = ReadPod(wrong, "")
+	require.EqualError(t, err, "pod description "+wrong+": line 3: a field of a Pod cannot be !!int `3`")
 }
 
 func TestNodeLocality(t *testing.T) {

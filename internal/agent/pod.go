@@ -83,10 +83,24 @@ func decodePods(content []byte) ([]*pod, error) {
 		}
 		p := &pod{}
 		if err := doc.Decode(p); err != nil {
-			return nil, err
+			return nil, withoutTypes(err)
 		}
 		pods = append(pods, p)
 	}
+}
+
+// withoutTypes leaves Go's types out of what is wrong with a Pod's fields.
+func withoutTypes(err error) error {
+	var wrong *yaml.TypeError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	var lines []string
+	for _, one := range wrong.Errors {
+		line, _, _ := strings.Cut(one, " into ")
+		lines = append(lines, strings.Replace(line, "cannot unmarshal", "a field of a Pod cannot be", 1))
+	}
+	return errors.New(strings.Join(lines, "; "))
 }
 
 func choosePod(pods []*pod, name string) (*pod, error) {

@@ -64,6 +64,9 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 func (f *agentFlags) describe(labels map[string]string) (w agent.Workload, err error) {
 	w = f.workload
 	if f.pod != "" {
+		if _, err = readYAML("--pod", f.pod); err != nil {
+			return w, err
+		}
 		if w, err = agent.ReadPod(f.pod, f.workload.Name); err != nil {
 			return w, err
 		}

@@ -151,7 +151,7 @@ func TestAgentInputErrors(t *testing.T) {
 		{nil, "set --name (or POD_NAME)"},
 		{[]string{"--name", "a"}, "set --ip (or INSTANCE_IP)"},
 		{[]string{"--pod", pod, "--name", "other"}, "holds no pod called other, but reviews-1"},
-		{[]string{"--pod", "absent.yaml"}, "correct --pod"},
+		{[]string{"--pod", "absent.yaml"}, "--pod absent.yaml: cannot be read"},
 		{[]string{"--pod", pod, "--proxy-config", "concurrency: x"}, "--proxy-config (PROXY_CONFIG) is no ProxyConfig"},
 		{[]string{"--pod", pod, "--log-level", "loud"}, `--log-level "loud"`},
 		{[]string{"--pod", pod, "--log-format", "xml"}, `--log-format "xml"`},

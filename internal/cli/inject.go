@@ -2,10 +2,10 @@ package cli
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -101,12 +101,12 @@ func (f *injectFlags) read(stdin io.Reader) (name string, text []byte, err error
 func (f *injectFlags) load() (*inject.Config, error) {
 	c := inject.Default()
 	if f.config != "" {
-		text, err := os.ReadFile(f.config)
+		text, err := readYAML("--config", f.config)
 		if err != nil {
-			return nil, &UserError{Where: "--config " + f.config, Err: err}
+			return nil, err
 		}
 		if c, err = inject.Load(text); err != nil {
-			return nil, &UserError{Where: "--config " + f.config, Err: err}
+			return nil, &UserError{Where: "--config " + f.config, Err: err, Next: "docs/interception.md lists the fields"}
 		}
 	}
 	for _, flag := range []struct{ from, into *string }{{&f.image, &c.Image}, {&f.revision, &c.Revision}, {&f.xds, &c.XDSAddress}} {
@@ -126,14 +126,15 @@ func (f *injectFlags) readMesh(c *inject.Config) error {
 	if f.mesh == "" {
 		return nil
 	}
-	where := "--mesh " + f.mesh
 	tree, err := file.Analyze(f.mesh, istioapi.Decoder{})
 	if err != nil {
-		return &UserError{Where: where, Err: err}
+		return unreadable("--mesh", f.mesh, err)
 	}
 	for _, p := range tree.Problems {
 		if k := p.Object.Kind; p.Severity == istioapi.SeverityError && (k == model.KindProxyConfig || k == model.KindMeshConfig || k == "") {
-			return &UserError{Where: where, Err: errors.New(p.String())}
+			where := p.Where()
+			p.File, p.Line = "", 0
+			return &UserError{What: "--mesh: " + strings.TrimPrefix(p.String(), "error: "), Where: where, Next: "'moonsail analyze' tells all that is wrong with it"}
 		}
 	}
 	said := &model.ProxyConfigs{RootNamespace: model.DefaultMesh().RootNamespace}

@@ -101,6 +101,21 @@ func TestInjectCommandMistakes(t *testing.T) {
 	_, said, status = injects(t, injectable, "-f", "-", "-o", filepath.Join(t.TempDir(), "no", "out.yaml"))
 	require.Equal(t, exitFailed, status)
 	require.Contains(t, said, "name a file that can be written")
+	dir := t.TempDir()
+	for name, text := range map[string]string{"bad.yaml": "image: a\nlabels: {a: b\n", "typo.yaml": "imgae: b\n", "list.yaml": "- a\n"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	for _, tc := range []struct{ flag, file, want string }{
+		{"--config", "none.yaml", "error: cannot be read: no such file or directory\n  where: --config " + dir},
+		{"--config", "bad.yaml", "error: --config: is not valid YAML: did not find expected ',' or '}'\n  where: " + filepath.Join(dir, "bad.yaml") + ":2\n"},
+		{"--config", "typo.yaml", `error: configuration of injection: unknown field "imgae"` + "\n"},
+		{"--mesh", "none.yaml", "error: cannot be read: no such file or directory\n  where: --mesh " + dir},
+		{"--mesh", "bad.yaml", "error: --mesh: is not valid YAML: did not find expected ',' or '}'\n  where: " + filepath.Join(dir, "bad.yaml") + ":2\n"},
+	} {
+		_, said, status = injects(t, injectable, "-f", "-", tc.flag, filepath.Join(dir, tc.file))
+		require.Equal(t, exitFailed, status)
+		require.Contains(t, said, tc.want)
+	}
 	_, _, status = injects(t, "")
 	require.NotEqual(t, exitOK, status, "-f is missing")
 }

@@ -95,7 +95,7 @@ func Load(text []byte) (*Config, error) {
 	resources := c.Resources
 	c.Resources = corev1.ResourceRequirements{} // replaced as a whole
 	if err := yaml.UnmarshalStrict(text, c); err != nil {
-		return nil, fmt.Errorf("configuration of injection: %w", err)
+		return nil, fmt.Errorf("configuration of injection: %s", strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: json: "))
 	}
 	if len(c.Resources.Requests)+len(c.Resources.Limits) == 0 {
 		c.Resources = resources

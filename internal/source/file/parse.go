@@ -50,9 +50,7 @@ type parsed struct {
 
 // parse reads all documents of a file. path is how messages name the file.
 func parse(path string, data []byte, d istioapi.Decoder) parsed {
-	if strings.EqualFold(filepath.Ext(path), ".json") {
-		data = bytes.ReplaceAll(data, []byte("\t"), []byte(" ")) // YAML takes no tabs; strings of JSON have none
-	}
+	data = withoutTabs(path, data)
 	var out parsed
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	for {
@@ -71,6 +69,14 @@ func parse(path string, data []byte, d istioapi.Decoder) parsed {
 		}
 		out.add(&lists{path: path, d: d}, &n)
 	}
+}
+
+// withoutTabs has JSON be YAML, which takes no tabs; strings of JSON have none.
+func withoutTabs(path string, data []byte) []byte {
+	if strings.EqualFold(filepath.Ext(path), ".json") {
+		return bytes.ReplaceAll(data, []byte("\t"), []byte(" "))
+	}
+	return data
 }
 
 // decode reads one object.

@@ -16,6 +16,7 @@ import (
 
 // Syntax says why a file cannot be read as YAML, and at which line; nil: it can. path is how messages name it.
 func Syntax(path string, data []byte) *istioapi.Problem {
+	data = withoutTabs(path, data)
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		var n yaml.Node

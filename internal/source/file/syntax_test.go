@@ -39,4 +39,5 @@ func TestLineOfBrokenYAML(t *testing.T) {
 	}
 	require.Nil(t, Syntax("a.yaml", []byte(doc+"c: d\n")))
 	require.Nil(t, Syntax("a.yaml", nil))
+	require.Nil(t, Syntax("a.json", []byte("{\n\t\"a\": 1\n}\n")))
 }
