@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -57,8 +58,8 @@ files with file and line:
 
 Single objects are checked as 'moonsail serve' checks them; then all of them against
 each other: destinations, subsets, ports, hosts that are routed twice, rules that are
-never used. Several files are checked as one mesh. A cluster is listed once and nothing in it is
-changed.
+never used. Several files are checked as one mesh. Without arguments it is the cluster of --kubeconfig,
+or of $KUBECONFIG, or in a Pod its own; it is listed once and nothing in it is changed.
 
 Exit status: 0 no errors, 1 errors, or nothing to analyze (unless --allow-empty), 2 wrong usage.`,
 		Example: `  moonsail analyze config/
@@ -87,6 +88,9 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	keep, err := severities(f.level)
 	if err != nil {
 		return usageError{err}
+	}
+	if len(args) == 0 && f.kube.cluster.Kubeconfig == "" {
+		f.kube.cluster.Kubeconfig = os.Getenv("KUBECONFIG") // as kubectl and istioctl do; nothing is changed there
 	}
 	cluster, err := f.kube.choose("a directory or file", len(args) > 0)
 	if err != nil {

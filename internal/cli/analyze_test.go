@@ -139,9 +139,19 @@ func TestAnalyzeJSON(t *testing.T) {
 }
 
 func TestAnalyzeUsage(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
 	status, _, errOut := moonsail(t, "analyze", filepath.Join(t.TempDir(), "none"))
 	require.Equal(t, 1, status)
 	require.Contains(t, errOut, "give a directory, a file of YAML")
+	broken := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(broken, []byte("hello"), 0o600))
+	t.Setenv("KUBECONFIG", broken)
+	status, _, errOut = moonsail(t, "analyze")
+	require.Equal(t, 1, status)
+	require.Contains(t, errOut, "error: this is no kubeconfig\n  where: --kubeconfig "+broken)
+	status, _, _ = moonsail(t, "analyze", t.TempDir(), "--allow-empty")
+	require.Zero(t, status, "files are named, so the cluster is not meant")
+	t.Setenv("KUBECONFIG", "")
 	for _, args := range [][]string{{"analyze"}, {"analyze", ".", "--level", "all"}} {
 		status, _, errOut = moonsail(t, args...)
 		require.Equal(t, 2, status)

@@ -46,7 +46,8 @@ that the mesh reads.
 
 Private keys, tokens, passwords, data of Secrets, and whatever looks like them, are taken
 out. manifest.json says what is in the archive, how much was taken out, and what could not
-be read: a control plane or a proxy that does not answer costs its part only.
+be read: a control plane or a proxy that does not answer costs its part only. Where nothing at all can be read there is no
+archive, and the exit status is 1.
 
 Look through it before you give it away: names, addresses and routes are in it.`,
 		Example: `  moonsail bug-report
@@ -100,6 +101,10 @@ func (f *bugReportFlags) write(ctx context.Context, items []bugreport.Item, o bu
 	}
 	defer func() { _ = os.Remove(out.Name()) }() // it is not there any more where all went well
 	m, err := bugreport.Write(ctx, out, items, o)
+	if err == nil && len(m.Files)-m.Failed <= 1 { // this build
+		err = &UserError{What: "there is nothing to report", Where: f.client.address, Err: errors.New(firstFailure(m)),
+			Next: "say where the control plane is with --address, or where the cluster is with --kubeconfig"}
+	}
 	if err == nil {
 		err = out.Sync()
 	}
@@ -113,6 +118,16 @@ func (f *bugReportFlags) write(ctx context.Context, items []bugreport.Item, o bu
 		err = os.Rename(out.Name(), f.file)
 	}
 	return m, err
+}
+
+// firstFailure is why the first part of a report could not be read.
+func firstFailure(m *bugreport.Manifest) string {
+	for i := range m.Files {
+		if m.Files[i].Error != "" {
+			return m.Files[i].Error
+		}
+	}
+	return "all parts are empty"
 }
 
 func tellReport(w io.Writer, file string, m *bugreport.Manifest) error {

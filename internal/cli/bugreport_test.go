@@ -86,12 +86,13 @@ func TestBugReport(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 0o600, info.Mode().Perm())
 
-	// Nobody answers: the report says so.
+	// Nobody answers: there is no report, and that of before stays.
 	srv.Close()
-	status, out, errOut = moonsail(t, "bug-report", "--address", srv.URL, "--file", file, "a.shop")
-	require.Zero(t, status, errOut)
-	require.Contains(t, out, "not read version.json: ")
-	require.Contains(t, readReport(t, file), "client.json")
+	status, _, errOut = moonsail(t, "bug-report", "--address", srv.URL, "--file", file, "a.shop")
+	require.Equal(t, exitFailed, status)
+	require.Contains(t, errOut, "there is nothing to report: ")
+	require.Contains(t, errOut, "say where the control plane is with --address")
+	require.Contains(t, readReport(t, file), "flags.txt")
 	status, _, _ = moonsail(t, "bug-report", "--file", filepath.Join(file, "x"))
 	require.Equal(t, 1, status)
 	status, _, _ = moonsail(t, "bug-report", "--max-size", "0")

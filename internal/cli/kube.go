@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,6 +49,9 @@ func (f *kubeFlags) explainKube(err error) error {
 	where := "--kubeconfig " + f.cluster.Kubeconfig
 	if f.cluster.Kubeconfig == "" {
 		where = "this Pod's service account"
+	}
+	if strings.Contains(err.Error(), "couldn't get version/kind") { // client-go tells Go's types then
+		return &UserError{What: "this is no kubeconfig", Where: where, Next: "name the file that kubectl uses, for example ~/.kube/config"}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return &UserError{What: "there is no such file", Where: where, Next: "name the file that kubectl uses, for example ~/.kube/config"}

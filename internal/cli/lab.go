@@ -151,6 +151,9 @@ func (f *propagationFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if err := canWriteInto(f.out); err != nil {
+		return err
+	}
 	progress := StartProgress(cmd.ErrOrStderr(), "starting")
 	o.Progress = progress.Update
 	report, failed := propagation.Run(cmd.Context(), o)

@@ -118,8 +118,8 @@ func (f *allFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(f.out, 0o755); err != nil { //nolint:gosec // reports are for everybody
-		return &UserError{What: "cannot write the reports", Where: "--out " + f.out, Err: err, Next: "name a directory that you may write to"}
+	if err := canWriteInto(f.out); err != nil {
+		return err
 	}
 	var results []labResult
 	var failed []string

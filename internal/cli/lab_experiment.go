@@ -93,6 +93,9 @@ func (f *experimentFlags) report(cmd *cobra.Command, e *experiment.Experiment) (
 	if f.rounds > 0 {
 		e.Rounds = f.rounds
 	}
+	if err := canWriteInto(f.out); err != nil {
+		return nil, err
+	}
 	progress := StartProgress(cmd.ErrOrStderr(), "starting")
 	e.Progress = progress.Update
 	report, failed := experiment.Run(cmd.Context(), e)
@@ -206,4 +209,22 @@ func printBars(w io.Writer, s Style, r *experiment.Report) error {
 		t.Row(b.What, r.Measured(b), r.BarRange(b), r.Want(b), verdict)
 	}
 	return t.Write(w)
+}
+
+// canWriteInto tells before a long measurement whether its reports can be written; "": none are.
+func canWriteInto(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	err := os.MkdirAll(dir, 0o755) //nolint:gosec // reports are for everybody
+	if err == nil {
+		var probe *os.File
+		if probe, err = os.CreateTemp(dir, ".probe-*"); err == nil {
+			err = errors.Join(probe.Close(), os.Remove(probe.Name()))
+		}
+	}
+	if err != nil {
+		return &UserError{What: "cannot write reports", Where: "--out " + dir, Err: err, Next: "name a directory that you may write to"}
+	}
+	return nil
 }

@@ -20,7 +20,7 @@ func TestLabRefuses(t *testing.T) {
 		{[]string{"--rounds", "0"}, "--rounds must be 1 or more"},
 		{[]string{"--growth", "100,100"}, "--growth: sizes are numbers of services, 1 and more, ascending, for example 100,20000: not [100 100]"},
 		{[]string{"--growth", "0,100"}, "--growth: sizes are"},
-		{[]string{"--scenario", "rout"}, `--scenario: there is no scenario "rout"; there are [connect-herd`},
+		{[]string{"--scenario", "rout"}, `--scenario: there is no scenario "rout"; there are connect-herd`},
 		{[]string{"--target", "127.0.0.1:1"}, "--target needs --config"},
 		{[]string{"--target", "127.0.0.1:1,pid=x", "--config", "d"}, `pid="x" is not a number`},
 		{[]string{"--config", "d"}, "--config is for --target"},

@@ -4,6 +4,7 @@ package profile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,7 +119,7 @@ func run(ctx context.Context, perf string, args ...string) ([]byte, error) {
 	case refusedByKernel(said.String()):
 		return nil, fmt.Errorf("perf %s: %w (kernel.perf_event_paranoid is %s)", args[0], ErrNotPermitted, paranoid())
 	}
-	return nil, fmt.Errorf("perf %s: %w: %s", args[0], err, firstLines(said.String()))
+	return nil, fmt.Errorf("perf %s: %w: %s", args[0], err, cmp.Or(firstLines(said.String()), "it does not say why; may processes be sampled on this machine?"))
 }
 
 // refusedByKernel knows what perf says where it may not.

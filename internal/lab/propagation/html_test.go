@@ -83,5 +83,5 @@ func TestChoose(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"endpoint", "route"}, []string{some[0].Name, some[1].Name}, "in the order in which they run")
 	_, err = choose([]string{"rout"})
-	require.ErrorContains(t, err, `"rout"; there are [connect-herd endpoint`)
+	require.ErrorContains(t, err, `"rout"; there are connect-herd, endpoint`)
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/lab/experiment"
@@ -161,7 +162,7 @@ func choose(names []string) ([]Scenario, error) {
 	}
 	for _, n := range names {
 		if !slices.Contains(known, n) {
-			return nil, fmt.Errorf("there is no scenario %q; there are %v", n, known)
+			return nil, fmt.Errorf("there is no scenario %q; there are %s", n, strings.Join(known, ", "))
 		}
 	}
 	return slices.DeleteFunc(all, func(s Scenario) bool { return !slices.Contains(names, s.Name) }), nil

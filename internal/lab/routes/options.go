@@ -9,6 +9,7 @@ package routes
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -80,9 +81,13 @@ func choose(names []string) ([]Layout, error) {
 	if len(names) == 0 {
 		return all, nil
 	}
+	var known []string
+	for i := range all {
+		known = append(known, all[i].Name)
+	}
 	for _, n := range names {
-		if !slices.ContainsFunc(all, func(l Layout) bool { return l.Name == n }) {
-			return nil, fmt.Errorf("there is no layout %q", n)
+		if !slices.Contains(known, n) {
+			return nil, fmt.Errorf("there is no layout %q; there are %s", n, strings.Join(known, ", "))
 		}
 	}
 	return slices.DeleteFunc(all, func(l Layout) bool { return !slices.Contains(names, l.Name) }), nil
