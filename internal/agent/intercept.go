@@ -117,21 +117,33 @@ func (a *agent) envoyUser() *envoy.User {
 	return &out
 }
 
-// giveToEnvoy makes what is in the work folder Envoy's, where that is another user: it reads
-// the bootstrap, and calls the socket.
+// giveToEnvoy lets Envoy, where that is another user, read the bootstrap in the work folder, and call the socket.
 func (a *agent) giveToEnvoy() error {
 	u := a.envoyUser()
 	if u == nil {
 		return nil
 	}
-	err := filepath.WalkDir(filepath.Dir(a.bootstrap), func(path string, _ fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Dir(a.bootstrap), func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		return os.Lchown(path, int(u.UID), int(u.GID))
+		return lend(path, d, u)
 	})
 	if err != nil {
 		return fmt.Errorf("the user %d of Envoy would not get its configuration: %w: run the agent as root, or leave --proxy-uid out", u.UID, err)
 	}
 	return nil
+}
+
+// lend makes a file Envoy's, and lets Envoy's group through a folder. Folders stay ours: who may change one could put
+// a link where we, who may be root, write or walk the next time.
+func lend(path string, d fs.DirEntry, u *envoy.User) error {
+	if !d.IsDir() {
+		return os.Lchown(path, int(u.UID), int(u.GID))
+	}
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.Lchown(path, os.Geteuid(), int(u.GID)), os.Chmod(path, info.Mode()&^0o020|0o010))
 }
