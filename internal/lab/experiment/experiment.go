@@ -92,6 +92,15 @@ type Subject interface {
 	Stop()
 }
 
+// Pauser is a Subject that takes CPU time while it is not measured: what its processes do on their own
+// would be in the latencies of the others. It is paused from its start on, but for its measurements.
+type Pauser interface {
+	Subject
+	Pause() error
+	// Resume returns when it is as it was.
+	Resume(ctx context.Context) error
+}
+
 // Round says which measurement this is.
 type Round struct {
 	Number  int // 0 warms up

@@ -150,7 +150,27 @@ func (r *run) start(ctx context.Context) error {
 		}
 		r.subjects[i] = s
 	}
+	for i, s := range r.subjects { // not before: to start one may take the others' help
+		if p, ok := s.(Pauser); ok {
+			if err := p.Pause(); err != nil {
+				return fmt.Errorf("%s: %w", r.Variants[i].Name, err)
+			}
+		}
+	}
 	return nil
+}
+
+// sample measures a subject, which is paused before and after where it can be.
+func (r *run) sample(ctx context.Context, s Subject, round Round) (Sample, error) {
+	p, ok := s.(Pauser)
+	if !ok {
+		return s.Measure(ctx, round)
+	}
+	if err := p.Resume(ctx); err != nil {
+		return nil, err
+	}
+	out, err := p.Measure(ctx, round)
+	return out, errors.Join(err, p.Pause())
 }
 
 // stop stops what was started, the last first.
@@ -170,7 +190,7 @@ func (r *run) one(ctx context.Context, n int) error {
 	for at, i := range r.order(n) {
 		name := r.Variants[i].Name
 		r.tell(n, fmt.Sprintf("round %d of %d, %s", n, r.Rounds, name), float64(at)/float64(len(r.subjects)))
-		s, err := r.subjects[i].Measure(ctx, Round{Number: n, Warming: n == 0})
+		s, err := r.sample(ctx, r.subjects[i], Round{Number: n, Warming: n == 0})
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

@@ -60,6 +60,46 @@ func made(rounds int, factors map[string]float64) (*Experiment, map[string]*fake
 	return e, fakes, log
 }
 
+// paused is a variant that takes CPU time while others are measured.
+type paused struct{ *fake }
+
+func (p paused) Pause() error {
+	*p.log = append(*p.log, "pause "+p.name)
+	return nil
+}
+
+func (p paused) Resume(context.Context) error {
+	*p.log = append(*p.log, "resume "+p.name)
+	return nil
+}
+
+// TestPause: who can be paused runs while it is measured, and at no other time.
+func TestPause(t *testing.T) {
+	e, fakes, log := made(2, map[string]float64{"base": 1, "a": 0.8})
+	for i := range e.Variants {
+		p := paused{fakes[e.Variants[i].Name]}
+		e.Variants[i].Start = func(context.Context) (Subject, error) { return p, nil }
+	}
+	_, err := Run(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, []string{"pause base", "pause a"}, (*log)[:2], "all are started first")
+	running := ""
+	for _, l := range (*log)[2 : len(*log)-2] {
+		switch what, name, _ := strings.Cut(l, " "); what {
+		case "resume":
+			require.Empty(t, running)
+			running = name
+		case "pause":
+			require.Equal(t, running, name)
+			running = ""
+		default:
+			require.Equal(t, running, what, "it is measured")
+		}
+	}
+	require.Equal(t, []string{"stop a", "stop base"}, (*log)[len(*log)-2:])
+	require.Len(t, *log, 2+3*2*3+2)
+}
+
 // TestDefect: a variant that is a fifth slower is found, though rounds differ by three times;
 // one that is not is within noise.
 func TestDefect(t *testing.T) {

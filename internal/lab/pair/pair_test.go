@@ -147,6 +147,27 @@ func TestPairs(t *testing.T) {
 	require.Empty(t, labtest.LeftOver(t))
 }
 
+// TestPaused: the Envoys of a pair that is paused take no CPU time and answer nobody; resumed, they answer.
+func TestPaused(t *testing.T) {
+	m := start(t)
+	s := &pair.Subject{Pair: add(t, m, pair.Setup{Client: true, Server: true, MTLS: true, Concurrency: 1})}
+	require.NoError(t, s.Pause())
+	silent := func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, s.Resumed(ctx), context.DeadlineExceeded)
+	}
+	silent() // meanwhile the last of their threads has stopped
+	before, err := s.Usage()
+	require.NoError(t, err)
+	silent()
+	after, err := s.Usage()
+	require.NoError(t, err)
+	require.Zero(t, after.Since(before).Envoys())
+	require.NoError(t, s.Resume(t.Context()))
+	require.NoError(t, s.Resumed(t.Context()))
+}
+
 // TestInterrupted: a pair that nobody waits for is not made, and leaves no process.
 func TestInterrupted(t *testing.T) {
 	m := start(t)

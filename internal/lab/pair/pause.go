@@ -1,0 +1,39 @@
+package pair
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// resumeTime is what an Envoy that was paused has for its timers, and for streams that were ended meanwhile.
+const resumeTime = 500 * time.Millisecond
+
+// Pause implements experiment.Pauser. It stops the Envoys: each looks after its timers and flushes its statistics,
+// for milliseconds at a time where it has a thousand clusters. Agents go on, which keeps streams to the control plane.
+func (s *Subject) Pause() error { return s.signal("pause", syscall.SIGSTOP) }
+
+// Resume implements experiment.Pauser.
+func (s *Subject) Resume(ctx context.Context) error {
+	if err := s.signal("resume", syscall.SIGCONT); err != nil || len(s.Sidecars()) == 0 {
+		return err
+	}
+	select {
+	case <-time.After(resumeTime):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return s.await(ctx)
+}
+
+func (s *Subject) signal(what string, sig syscall.Signal) error {
+	var errs []error
+	for _, x := range s.Sidecars() {
+		if err := syscall.Kill(x.Pid, sig); err != nil {
+			errs = append(errs, fmt.Errorf("cannot %s the Envoy of %s, process %d: %w", what, x.Name, x.Pid, err))
+		}
+	}
+	return errors.Join(errs...)
+}
