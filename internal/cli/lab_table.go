@@ -28,11 +28,12 @@ func printSingles(w io.Writer, s Style, r *propagation.Report) error {
 	if len(list) == 0 {
 		return nil
 	}
-	t := NewTable("MESH", "SCENARIO", "LAST p50", "FLOOR", "RATIO", "BARE", "PROXY p50/p90/p99", "CPU/CHANGE", "FLOOR", "RATIO", "us/PROXY", "BYTES", "UNCONC.", "PEAK RSS", "STATE")
+	t := NewTable("MESH", "SCENARIO", "LAST p50", "FLOOR", "RATIO", "BARE", "ACK READ", "PROXY p50/p90/p99", "CPU/CHANGE", "FLOOR", "RATIO", "us/PROXY", "BYTES", "UNCONC.", "PEAK RSS", "STATE")
 	for _, x := range list {
 		t.Row(propagationRow(s, x)...)
 	}
 	fmt.Fprintf(w, "%s\n%s; times in ms, medians of %d changes; ratios are to a server that computes nothing;\n"+
+		"ACK READ is when the last ACK had been read: by the control plane, by that server, on bare TCP;\n"+
 		"us/PROXY is the CPU time for each proxy: the control plane's, that server's, and bare TCP's\n\n", s.Dim(r.Machine.Line()), r.Target, r.Rounds)
 	if r.Machine.Busy() {
 		fmt.Fprintf(w, "%s\n\n", s.Bad("something else ran when it began: trust the ratios, not the numbers"))
@@ -100,27 +101,35 @@ func printPairs(w io.Writer, s Style, r *propagation.Report) error {
 
 func propagationRow(s Style, x *propagation.Result) []string {
 	ms := func(v float64) string { return fmt.Sprintf("%.1f", v) }
-	row := []string{x.MeshName(), x.Scenario, ms(x.Subject.Last.P50), "", "", "",
+	row := []string{x.MeshName(), x.Scenario, ms(x.Subject.Last.P50), "", "", "", ackRead(x),
 		fmt.Sprintf("%.1f/%.1f/%.1f", x.Subject.Proxies.P50, x.Subject.Proxies.P90, x.Subject.Proxies.P99),
 		ms(x.Subject.CPU.P50), "", "", microseconds(x), fmt.Sprintf("%.0f", x.Subject.Concerned.Bytes), fmt.Sprintf("%.0f", x.Subject.Unconcerned.Bytes), "", ""}
 	if f := x.Floor; f != nil {
-		row[3], row[8] = ms(f.Last.P50), ms(f.CPU.P50)
-		row[4], row[9] = quotient(x.Subject.Last.P50, f.Last.P50), quotient(x.Subject.CPU.P50, f.CPU.P50)
+		row[3], row[9] = ms(f.Last.P50), ms(f.CPU.P50)
+		row[4], row[10] = quotient(x.Subject.Last.P50, f.Last.P50), quotient(x.Subject.CPU.P50, f.CPU.P50)
 	}
 	if x.Bare != nil {
 		row[5] = ms(x.Bare.Last.P50)
 	}
 	if x.Subject.PeakRSS > 0 {
-		row[13] = fmt.Sprintf("%d MB", x.Subject.PeakRSS>>20)
+		row[14] = fmt.Sprintf("%d MB", x.Subject.PeakRSS>>20)
 	}
 	switch {
 	case x.State == nil:
 	case x.State.Wrong == 0:
-		row[14] = s.Good("right")
+		row[15] = s.Good("right")
 	default:
-		row[14] = s.Bad(fmt.Sprintf("%d wrong", x.State.Wrong))
+		row[15] = s.Bad(fmt.Sprintf("%d wrong", x.State.Wrong))
 	}
 	return row
+}
+
+// ackRead is when servers had read the last ACK: the control plane, the floor and bare TCP.
+func ackRead(x *propagation.Result) string {
+	if x.Floor == nil || x.Bare == nil || x.Subject.Heard.N == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f/%.1f/%.1f", x.Subject.Heard.P50, x.Floor.Heard.P50, x.Bare.Heard.P50)
 }
 
 // microseconds are the servers' CPU time for each proxy that a change concerns: the

@@ -99,6 +99,12 @@ func TestLabTable(t *testing.T) {
 	require.Regexp(t, `last +1\.50x +1\.25x +missed`, text)
 	require.Regexp(t, `bytes +10 B +3072 B +holds`, text)
 	require.Contains(t, text, "5x7 route: noted")
+	bare := propagation.Side{Heard: propagation.Spread{N: 1, P50: 1}}
+	r.Results[0].Subject.Heard, r.Results[0].Bare = propagation.Spread{N: 1, P50: 4}, &bare
+	half.Heard = propagation.Spread{N: 1, P50: 8}
+	var again bytes.Buffer
+	require.NoError(t, printPropagation(&again, r))
+	require.Contains(t, again.String(), " 4.0/8.0/1.0 ")
 	require.Contains(t, text, "wrong: 5x7 route: a: stale")
 	require.NotContains(t, text, "Beside")
 	slow := side

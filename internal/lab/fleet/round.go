@@ -102,6 +102,9 @@ func (r *Round) Record(i int) {
 // Restart sets the beginning of the clock to now. It must come before the cause.
 func (r *Round) Restart() { r.start.Store(int64(time.Since(epoch))) }
 
+// Start is the beginning of the clock.
+func (r *Round) Start() time.Time { return epoch.Add(time.Duration(r.start.Load())) }
+
 // Done is closed when all concerned proxies are done.
 func (r *Round) Done() <-chan struct{} { return r.done }
 

@@ -20,13 +20,15 @@ var welcome = []byte{1}
 
 // bare are the connections of the limit.
 type bare struct {
+	answered *answered
+
 	mu    sync.Mutex // guards conns
 	conns map[net.Conn]struct{}
 }
 
 // serveBare writes a message to every connection for each batch of changed files.
-func serveBare(ctx context.Context, o Options, ln net.Listener) error {
-	b := &bare{conns: map[net.Conn]struct{}{}}
+func serveBare(ctx context.Context, o Options, ln net.Listener, last *answered) error {
+	b := &bare{answered: last, conns: map[net.Conn]struct{}{}}
 	wait, err := watch(ctx, o.Dir, func([]string) { b.broadcast() })
 	if err != nil {
 		return err
@@ -61,6 +63,7 @@ func (b *bare) readAnswers(c net.Conn) {
 		if _, err := io.ReadFull(c, answer); err != nil {
 			break
 		}
+		b.answered.now()
 	}
 	b.mu.Lock()
 	delete(b.conns, c)
@@ -86,6 +89,7 @@ func (b *bare) broadcast() {
 		n++
 	}
 	b.mu.Unlock()
+	b.answered.ask(n)
 	message := make([]byte, BareMessage)
 	var done sync.WaitGroup
 	for _, s := range shards {

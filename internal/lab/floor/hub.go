@@ -13,7 +13,8 @@ import (
 
 // hub has the newest state of each file, and wakes streams.
 type hub struct {
-	log *slog.Logger
+	log      *slog.Logger
+	answered *answered
 
 	mu       sync.Mutex // guards what follows
 	seq      int        // of the newest batch of files
@@ -31,8 +32,8 @@ type change struct {
 // span is from a stream's cursor to the newest batch.
 type span struct{ from, to int }
 
-func newHub(log *slog.Logger) *hub {
-	return &hub{log: log, latest: map[string]change{}, streams: map[*stream]struct{}{}, prepared: map[span]*grpc.PreparedMsg{}}
+func newHub(log *slog.Logger, last *answered) *hub {
+	return &hub{log: log, answered: last, latest: map[string]change{}, streams: map[*stream]struct{}{}, prepared: map[span]*grpc.PreparedMsg{}}
 }
 
 // changed reads files and wakes all streams.
@@ -63,6 +64,7 @@ func (h *hub) changed(paths []string) {
 	for path, resp := range read {
 		h.latest[path] = change{h.seq, resp}
 	}
+	h.answered.ask(len(h.streams))
 	for s := range h.streams {
 		s.kick()
 	}

@@ -42,6 +42,7 @@ func PlaybackFile(dir string, k fleet.Kind, i int) string {
 type server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	hub      *hub
+	answered *answered
 	playback [fleet.Kinds][]*discoveryv3.DeltaDiscoveryResponse // read-only
 
 	mu      sync.Mutex // guards answers
@@ -62,7 +63,8 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("--addr: %w", err)
 	}
 	defer ln.Close()
-	pages, err := servePages(ctx, o)
+	var last answered
+	pages, err := servePages(ctx, o, &last)
 	if err != nil {
 		return err
 	}
@@ -71,11 +73,11 @@ func Run(ctx context.Context, o Options) error {
 	if o.Bare {
 		serve = serveBare
 	}
-	return serve(ctx, o, ln)
+	return serve(ctx, o, ln, &last)
 }
 
-func serveStreams(ctx context.Context, o Options, ln net.Listener) error {
-	s := &server{hub: newHub(o.Log), answers: map[answerKey]*grpc.PreparedMsg{}}
+func serveStreams(ctx context.Context, o Options, ln net.Listener, last *answered) error {
+	s := &server{hub: newHub(o.Log, last), answered: last, answers: map[answerKey]*grpc.PreparedMsg{}}
 	if err := s.load(o.Dir); err != nil {
 		return err
 	}
@@ -121,8 +123,8 @@ func (s *server) load(dir string) error {
 	return nil
 }
 
-// servePages serves profiles, so that both sides can be asked the same.
-func servePages(ctx context.Context, o Options) (stop func(), err error) {
+// servePages serves profiles, so that both sides can be asked the same, and AnsweredPage.
+func servePages(ctx context.Context, o Options, last *answered) (stop func(), err error) {
 	if o.HTTPAddr == "" {
 		return func() {}, nil
 	}
@@ -134,6 +136,7 @@ func servePages(ctx context.Context, o Options) (stop func(), err error) {
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /ready", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET "+AnsweredPage, last.serve)
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	var ended sync.WaitGroup
 	ended.Go(func() {

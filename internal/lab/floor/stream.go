@@ -110,6 +110,7 @@ func (s *stream) read() error {
 			return err
 		}
 		if r.ResponseNonce == BroadcastNonce {
+			s.server.answered.now()
 			select {
 			case s.acks <- struct{}{}:
 			default:

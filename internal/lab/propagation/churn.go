@@ -38,7 +38,7 @@ func churn(ctx context.Context, s *session) (*Result, error) {
 		}
 		kinds := []string{routeOf, endpointsOf}[:1+n/2%2]
 		for _, kind := range kinds {
-			sample, err := s.round(ctx, []step{{churnChange(s.mesh, kind, random.IntN(s.mesh.Services)), true}})
+			sample, err := s.round(ctx, []step{{churnChange(s.mesh, kind, random.IntN(s.mesh.Services)), true}}, nil)
 			if err != nil {
 				return nil, err
 			}

@@ -28,7 +28,7 @@ func StaleState(ctx context.Context, o Options, dir string, shape meshfiles.Shap
 	defer s.cp.fleet.Hold(1)()
 	s.cp.concerned[1] = false
 	for i := range 2 {
-		if _, err := s.round(ctx, endpointSteps(s.mesh, i)); err != nil {
+		if _, err := s.round(ctx, endpointSteps(s.mesh, i), nil); err != nil {
 			return "", nil, err
 		}
 	}

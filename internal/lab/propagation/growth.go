@@ -114,7 +114,7 @@ func (g *growing) rounds(ctx context.Context, o *Options, list []*session) error
 	for n := range o.Rounds + 1 {
 		o.progress("growth: change %d of %d in each of %d meshes", n, o.Rounds, len(list))
 		for i, s := range list {
-			sample, err := s.round(ctx, []step{{func() (meshfiles.Change, error) { return s.mesh.ReplaceEndpoint(0) }, true}})
+			sample, err := s.round(ctx, []step{{func() (meshfiles.Change, error) { return s.mesh.ReplaceEndpoint(0) }, true}}, nil)
 			if err != nil {
 				return fmt.Errorf("%s: %w", s, err)
 			}

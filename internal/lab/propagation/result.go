@@ -53,7 +53,8 @@ type Result struct {
 // Proxies over all proxies of all changes.
 type Side struct {
 	Changes     int          `json:"changes"`
-	Last        Spread       `json:"last_ms"` // until the last proxy's ACK
+	Last        Spread       `json:"last_ms"`           // until the last proxy's ACK
+	Heard       Spread       `json:"heard_ms,omitzero"` // until the server has read it; none: it does not tell
 	Proxies     Spread       `json:"proxy_ms"`
 	CPU         Spread       `json:"cpu_ms"` // of the server
 	Concerned   PerProxy     `json:"concerned"`
@@ -136,22 +137,26 @@ func (r *Result) barOver(what string, of func(*Sample) float64, base []Sample, l
 	r.Bars = append(r.Bars, b)
 }
 
-func last(s *Sample) float64 { return s.Last }
-func cpu(s *Sample) float64  { return s.CPU }
+func last(s *Sample) float64  { return s.Last }
+func heard(s *Sample) float64 { return s.Heard }
+func cpu(s *Sample) float64   { return s.CPU }
 
 const curvePoints = 100
 
 // sideOf sums samples up.
 func sideOf(samples []Sample) Side {
-	var last, cpu, proxies []float64
+	var last, heard, cpu, proxies []float64
 	var concerned, unconcerned [2][]float64
 	for _, s := range samples {
 		last, cpu, proxies = append(last, s.Last), append(cpu, s.CPU), append(proxies, s.proxies...)
+		if s.Heard > 0 {
+			heard = append(heard, s.Heard)
+		}
 		concerned[0], concerned[1] = append(concerned[0], s.Concerned.Messages), append(concerned[1], s.Concerned.Bytes)
 		unconcerned[0], unconcerned[1] = append(unconcerned[0], s.Unconcerned.Messages), append(unconcerned[1], s.Unconcerned.Bytes)
 	}
 	return Side{
-		Changes: len(samples), Last: SpreadOf(last), CPU: SpreadOf(cpu), Proxies: SpreadOf(proxies),
+		Changes: len(samples), Last: SpreadOf(last), Heard: SpreadOf(heard), CPU: SpreadOf(cpu), Proxies: SpreadOf(proxies),
 		Concerned:   PerProxy{Median(concerned[0]), Median(concerned[1])},
 		Unconcerned: PerProxy{Median(unconcerned[0]), Median(unconcerned[1])},
 		Curve:       curve(proxies), Samples: samples,

@@ -54,6 +54,13 @@ func TestRun(t *testing.T) {
 	require.InDelta(t, 0, route.Subject.Unconcerned.Bytes, 0)
 	require.InDelta(t, route.Subject.Concerned.Bytes, route.Floor.Concerned.Bytes, 16, "the floor sends as much")
 	require.Positive(t, route.Bare.Last.P50)
+	for _, side := range []*propagation.Side{&route.Subject, route.Floor, route.Bare} {
+		require.Equal(t, 2, side.Heard.N, "each server says when it had read the last ACK")
+		for _, s := range side.Samples {
+			require.Greater(t, s.Heard, s.Last/2)
+			require.Less(t, s.Heard, s.Last+10_000)
+		}
+	}
 	recompute(t, report)
 	require.Empty(t, labtest.LeftOver(t))
 }
@@ -117,6 +124,9 @@ func TestSlowControlPlaneIsSeen(t *testing.T) {
 	bar := report.Results[0].Bars[0]
 	require.False(t, bar.Holds)
 	require.Equal(t, experiment.Missed, bar.Verdict, "%+v", bar)
+	for _, s := range report.Results[0].Subject.Samples {
+		require.Greater(t, s.Heard, 300.0, "the control plane does not know of the ACK earlier")
+	}
 	require.Positive(t, report.Machine.CPUs)
 }
 
@@ -142,12 +152,16 @@ func recompute(t *testing.T, r *propagation.Report) {
 	var saved propagation.Report
 	require.NoError(t, json.Unmarshal(text, &saved))
 	for i, x := range saved.Results {
-		var last, cpu, ratios []float64
+		var last, heard, cpu, ratios []float64
 		for j, s := range x.Subject.Samples {
 			last, cpu = append(last, s.Last), append(cpu, s.CPU)
+			if s.Heard > 0 {
+				heard = append(heard, s.Heard)
+			}
 			ratios = append(ratios, s.Last/x.Floor.Samples[min(j, len(x.Floor.Samples)-1)].Last)
 		}
 		require.Equal(t, propagation.SpreadOf(last), r.Results[i].Subject.Last, x.Scenario)
+		require.Equal(t, propagation.SpreadOf(heard), r.Results[i].Subject.Heard, x.Scenario)
 		require.Equal(t, propagation.SpreadOf(cpu), r.Results[i].Subject.CPU, x.Scenario)
 		if x.Bars[0].Verdict != "" {
 			require.InDelta(t, propagation.Median(ratios), r.Results[i].Bars[0].Value, 1e-9, x.Scenario)

@@ -95,6 +95,13 @@ const (
 	unconcernedLimit = 0
 )
 
+// Limits of the plan for what carries changes, with many proxies: from an experiment with one message to
+// each, whose clock stopped when the server had read the last ACK.
+const (
+	manyProxies  = 5000
+	carrierLimit = 0.5 // x floor, CPU and last ACK
+)
+
 // single measures single changes, round by round in turn with the floor and the limit.
 // The plan has bars for time and CPU of some kinds of changes only. Where the source is an API
 // server, the floor hears from it, too: of the change's twin, objects of the same kinds written likewise.
@@ -107,7 +114,7 @@ func single(next steps, twin func(*meshfiles.Mesh) meshfiles.Twin, bars bool) fu
 		defer echo.Stop()
 		var cp, base, bare []Sample
 		for n := range s.opts.Rounds + 1 {
-			sample, err := s.round(ctx, next(s.mesh, n))
+			sample, err := s.round(ctx, next(s.mesh, n), s.cp.askHeard)
 			if err != nil {
 				return nil, err
 			}
@@ -129,14 +136,18 @@ func single(next steps, twin func(*meshfiles.Mesh) meshfiles.Twin, bars bool) fu
 		if bars && s.cp.pid != 0 {
 			r.barOver("CPU a change / floor", cpu, base, cpuLimit)
 		}
+		if bars && s.cp.process != nil && s.mesh.Proxies >= manyProxies {
+			r.barOver("last ACK read / floor, many proxies", heard, base, carrierLimit)
+			r.barOver("CPU a change / floor, many proxies", cpu, base, carrierLimit)
+		}
 		r.bar("bytes to a concerned proxy", r.Subject.Concerned.Bytes, bytesLimit, "B")
 		r.bar("bytes to an unconcerned proxy", r.Subject.Unconcerned.Bytes, unconcernedLimit, "B")
 		return r, nil
 	}
 }
 
-// round takes the steps of one round and gives the measured one's sample.
-func (s *session) round(ctx context.Context, list []step) (out Sample, err error) {
+// round takes the steps of one round and gives the measured one's sample, to which add may add.
+func (s *session) round(ctx context.Context, list []step, add func(context.Context, *Sample) error) (out Sample, err error) {
 	for _, st := range list {
 		c, err := st.change()
 		if err != nil {
@@ -146,8 +157,14 @@ func (s *session) round(ctx context.Context, list []step) (out Sample, err error
 		if err != nil {
 			return Sample{}, fmt.Errorf("%s: %w", c.What, err)
 		}
-		if st.measured {
-			out = sample
+		if !st.measured {
+			continue
+		}
+		if out = sample; add != nil {
+			err = add(ctx, &out)
+		}
+		if err != nil {
+			return Sample{}, fmt.Errorf("%s: %w", c.What, err)
 		}
 	}
 	return out, nil
@@ -160,6 +177,9 @@ func (s *session) besides(ctx context.Context, echo *meshkube.Echo, bytes float6
 		return out, err
 	}
 	if out[0], err = s.floor.measure(ctx, wants, echo.Before(ctx, apply)); err != nil {
+		return out, err
+	}
+	if err := s.floor.askHeard(ctx, &out[0]); err != nil {
 		return out, err
 	}
 	if err := echo.Reset(ctx); err != nil {

@@ -95,7 +95,7 @@ func (s *session) startControlPlane(ctx context.Context, xds, pages string) erro
 	if err != nil {
 		return err
 	}
-	c.process, c.pid = p, p.Pid()
+	c.process, c.pid, c.answered = p, p.Pid(), changeLog(p)
 	return c.waitReady(ctx)
 }
 

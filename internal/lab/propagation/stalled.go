@@ -86,7 +86,7 @@ func (s *session) poll(ctx context.Context, what string, is func() (bool, error)
 // endpointRounds measures changes of endpoints, the first not counted.
 func (s *session) endpointRounds(ctx context.Context, n *int) (out []Sample, err error) {
 	for i := range s.opts.Rounds + 1 {
-		sample, err := s.round(ctx, endpointSteps(s.mesh, *n))
+		sample, err := s.round(ctx, endpointSteps(s.mesh, *n), nil)
 		if err != nil {
 			return nil, err
 		}

@@ -16,14 +16,18 @@ type subject struct {
 	process   *child.Process // nil: not ours
 	fleet     *fleet.Fleet
 	concerned []bool // by proxy: changes concern it
+	// answered tells when the server had read the last answer; nil: it cannot tell.
+	answered heardFrom
 }
 
 // Sample is what one change was measured to take.
 type Sample struct {
-	Last        float64   `json:"last_ms"` // until the last proxy has ACKed
-	CPU         float64   `json:"cpu_ms"`  // of the server, until it is quiet again
-	Concerned   PerProxy  `json:"concerned"`
-	Unconcerned PerProxy  `json:"unconcerned"`
+	Last        float64  `json:"last_ms"`            // until the last proxy has ACKed
+	Heard       float64  `json:"heard_ms,omitempty"` // until the server has read the last ACK; 0: it does not tell
+	CPU         float64  `json:"cpu_ms"`             // of the server, until it is quiet again
+	Concerned   PerProxy `json:"concerned"`
+	Unconcerned PerProxy `json:"unconcerned"`
+	began       time.Time
 	proxies     []float64 // milliseconds, one for each concerned proxy
 }
 
@@ -58,7 +62,7 @@ func (s *subject) measure(ctx context.Context, wants []fleet.Want, apply func() 
 	if err := s.quiet(ctx); err != nil {
 		return Sample{}, err
 	}
-	out := Sample{CPU: millis(s.cpu() - cpu), proxies: allMillis(round.Latencies())}
+	out := Sample{CPU: millis(s.cpu() - cpu), began: round.Start(), proxies: allMillis(round.Latencies())}
 	for _, l := range out.proxies {
 		out.Last = max(out.Last, l)
 	}

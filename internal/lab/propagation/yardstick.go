@@ -78,7 +78,7 @@ const anyPort = "127.0.0.1:0"
 func (f *floorServer) start(ctx context.Context, streams, pages string) error {
 	p, err := child.Start(ctx, f.name, append(slices.Clone(f.argv), "--addr", streams, "--http-addr", pages)...)
 	if err == nil {
-		f.process, f.pid = p, p.Pid()
+		f.process, f.pid, f.answered = p, p.Pid(), answeredPage(p)
 	}
 	return err
 }
@@ -143,7 +143,7 @@ func startBare(ctx context.Context, binary []string, dir string, n int) (*bareSe
 	if err := os.MkdirAll(b.dir, 0o700); err != nil {
 		return nil, err
 	}
-	argv := append(slices.Clone(binary), "lab", "floor", "--bare", "--config", b.dir, "--addr", anyPort)
+	argv := append(slices.Clone(binary), "lab", "floor", "--bare", "--config", b.dir, "--addr", anyPort, "--http-addr", anyPort)
 	p, err := child.Start(ctx, "bare TCP", argv...)
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (b *bareServer) measure(ctx context.Context) (Sample, error) {
 	if err := os.WriteFile(from, fmt.Append(nil, b.n), 0o600); err != nil {
 		return Sample{}, err
 	}
-	s := subject{name: "bare TCP", pid: b.process.Pid(), process: b.process, fleet: &fleet.Fleet{}}
+	s := subject{name: "bare TCP", pid: b.process.Pid(), process: b.process, fleet: &fleet.Fleet{}, answered: answeredPage(b.process)}
 	round := b.clients.Expect()
 	cpu := s.cpu()
 	round.Restart()
@@ -176,11 +176,11 @@ func (b *bareServer) measure(ctx context.Context) (Sample, error) {
 	if err := s.quiet(ctx); err != nil {
 		return Sample{}, err
 	}
-	out := Sample{CPU: millis(s.cpu() - cpu), proxies: allMillis(round.Latencies()), Concerned: PerProxy{1, floor.BareMessage}}
+	out := Sample{CPU: millis(s.cpu() - cpu), began: round.Start(), proxies: allMillis(round.Latencies()), Concerned: PerProxy{1, floor.BareMessage}}
 	for _, l := range out.proxies {
 		out.Last = max(out.Last, l)
 	}
-	return out, nil
+	return out, s.askHeard(ctx, &out)
 }
 
 func (b *bareServer) stop() {
