@@ -57,7 +57,7 @@ func (a *agent) serveStatus(ctx context.Context) (stop func(), err error) {
 			s.close()
 			return nil, listenError(err, p.flag)
 		}
-		server := &http.Server{Handler: p.handler, ReadHeaderTimeout: 5 * time.Second}
+		server := newStatusServer(p.handler)
 		s.servers = append(s.servers, server)
 		go func() {
 			_ = server.Serve(l)
@@ -65,6 +65,16 @@ func (a *agent) serveStatus(ctx context.Context) (stop func(), err error) {
 		}()
 	}
 	return s.close, nil
+}
+
+// Bounds of connections, which anybody in the network may open.
+const (
+	statusHeaderTimeout = 5 * time.Second
+	statusIdleTimeout   = 2 * time.Minute // longer than between two scrapes
+)
+
+func newStatusServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: statusHeaderTimeout, IdleTimeout: statusIdleTimeout}
 }
 
 func listenError(err error, flag string) error {
