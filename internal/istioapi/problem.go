@@ -54,6 +54,24 @@ type Problem struct {
 	Message  string    `json:"message"`
 }
 
+// Attrs are what a log says of it: as much of where it is as is known, and the message.
+func (p Problem) Attrs() []any {
+	var out []any
+	for _, a := range []struct{ key, value string }{{"where", p.Where()}, {"object", p.objectName()}, {"field", p.Field}} {
+		if a.value != "" {
+			out = append(out, a.key, a.value)
+		}
+	}
+	return append(out, "problem", p.Message)
+}
+
+func (p Problem) objectName() string {
+	if p.Object == (model.Key{}) {
+		return ""
+	}
+	return p.Object.String()
+}
+
 // Where is "file:line", or less where less is known.
 func (p Problem) Where() string {
 	if p.File == "" || p.Line == 0 {

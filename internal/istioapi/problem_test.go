@@ -38,3 +38,10 @@ func TestProblemsAreSortedByPlace(t *testing.T) {
 		require.Equal(t, want, got)
 	}
 }
+
+// TestAttrs: a log says what is known, and has no empty words.
+func TestAttrs(t *testing.T) {
+	key := model.Key{Kind: model.KindService, Namespace: "shop", Name: "a"}
+	require.Equal(t, []any{"where", "a.yaml:3", "problem", "is not valid YAML"}, Problem{File: "a.yaml", Line: 3, Message: "is not valid YAML"}.Attrs())
+	require.Equal(t, []any{"object", key.String(), "field", "spec", "problem", "x"}, Problem{Object: key, Field: "spec", Message: "x"}.Attrs())
+}

@@ -209,8 +209,7 @@ func (s *Source) report() {
 	for _, p := range all {
 		shown[p] = struct{}{}
 		if _, ok := s.shown[p]; !ok {
-			s.Log.Log(context.Background(), p.Severity.LogLevel(), "configuration problem",
-				"where", p.Where(), "object", p.Object.String(), "field", p.Field, "problem", p.Message)
+			s.Log.Log(context.Background(), p.Severity.LogLevel(), "configuration problem", p.Attrs()...)
 		}
 	}
 	s.shown = shown

@@ -204,7 +204,6 @@ func (l *problemLog) problems(list istioapi.Problems) {
 			l.log.Warn("there are more configuration problems; see /debug/problems", "more", len(list)-i)
 			return
 		}
-		l.log.Log(context.Background(), p.Severity.LogLevel(), "configuration problem",
-			"object", p.Object.String(), "field", p.Field, "problem", p.Message)
+		l.log.Log(context.Background(), p.Severity.LogLevel(), "configuration problem", p.Attrs()...)
 	}
 }
