@@ -21,11 +21,13 @@ func TestMain(m *testing.M) { labtest.Main(m) }
 // watched looks at a pair before it is stopped.
 type watched struct {
 	*pair.Subject
+	t    *testing.T
 	look func()
 }
 
-// Stop implements experiment.Subject.
+// Stop implements experiment.Subject. The pair is paused.
 func (w *watched) Stop() {
+	require.NoError(w.t, w.Resume(w.t.Context()))
 	w.look()
 	w.Subject.Stop()
 }
@@ -62,7 +64,7 @@ func TestRun(t *testing.T) {
 			}
 			p := s.(*pair.Subject)
 			p.Phases.Closed, p.Phases.Fixed = 200*time.Millisecond, 200*time.Millisecond
-			return &watched{p, func() {
+			return &watched{p, t, func() {
 				for _, x := range p.Sidecars() {
 					native[v.Name] = stats(t, x, "istio.*requests_total") > 0
 					wasm[v.Name] = stats(t, x, "labwasm_requests") > 0
