@@ -1,6 +1,6 @@
 //go:build !linux
 
-package propagation
+package meshfiles
 
 // parentDir is where a run's directory is made; empty: where temporary files are.
 func parentDir() string { return "" }

@@ -70,7 +70,7 @@ func run(ctx context.Context, o *Options, report *Report) error {
 	}
 	chosen = slices.DeleteFunc(chosen, func(s Scenario) bool { return o.cannot(&s) != nil })
 	o.schedule = newSchedule(o, chosen)
-	dir, err := makeDir()
+	dir, err := meshfiles.TempDir("moonsail-lab-")
 	if err != nil {
 		return err
 	}
@@ -90,15 +90,6 @@ func run(ctx context.Context, o *Options, report *Report) error {
 	}
 	defer resume()
 	return runAlone(ctx, o, filepath.Join(dir, "alone"), chosen, report)
-}
-
-// makeDir makes a run's directory, to be removed by the caller.
-func makeDir() (string, error) {
-	const pattern = "moonsail-lab-"
-	if dir, err := os.MkdirTemp(parentDir(), pattern); err == nil {
-		return dir, nil
-	}
-	return os.MkdirTemp("", pattern)
 }
 
 // runBoth runs scenarios on one mesh, with ours and then with the peer, if there is one.

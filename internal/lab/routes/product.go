@@ -45,7 +45,7 @@ func startProduct(ctx context.Context, o *Options, strategy string, m *mesh, up 
 			p = nil
 		}
 	}()
-	if p.dir, err = os.MkdirTemp("", "moonsail-product-"); err != nil {
+	if p.dir, err = meshfiles.TempDir("moonsail-product-"); err != nil {
 		return p, err
 	}
 	p.files.mesh, p.files.upstream = m, up.port()
@@ -95,38 +95,66 @@ func (p *product) stop() {
 	_ = os.RemoveAll(p.dir) // the system removes it in the end
 }
 
+// pending is a change that was made.
+type pending struct {
+	service string
+	begun   time.Time
+}
+
+// begin makes a service's newest routes those of the files.
+func (p *product) begin(i int) (pending, error) {
+	c := pending{fmt.Sprintf("svc-%d", i), time.Now()}
+	return c, p.files.change(i)
+}
+
 // change makes a service's newest routes those of the files, and waits until they are
 // distributed. took is from the moment at which the control plane sends until it has the ACK, by
 // its change log.
 func (p *product) change(ctx context.Context, i int) (took time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, changeTime)
-	defer cancel()
-	begun := time.Now()
-	if err := p.files.change(i); err != nil {
+	c, err := p.begin(i)
+	if err != nil {
 		return 0, err
 	}
+	all, err := p.await(ctx, []pending{c})
+	if err != nil {
+		return 0, err
+	}
+	return all[0], nil
+}
+
+// await waits until changes are distributed, which are newer than any that were awaited before. It tells how
+// long each took.
+func (p *product) await(ctx context.Context, list []pending) (took []time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, changeTime)
+	defer cancel()
 	for {
 		if err := experiment.Wait(ctx, changeTick); err != nil {
-			return 0, err
+			return nil, err
 		}
-		c, err := p.distributed(ctx, fmt.Sprintf("svc-%d", i), begun)
-		switch {
-		case err != nil:
-			return 0, fmt.Errorf("the change of svc-%d: %w: %s", i, err, p.process.Tail())
-		case c == nil:
+		found, err := p.distributed(ctx, list)
+		if err != nil {
+			return nil, fmt.Errorf("the change of %s: %w: %s", list[0].service, err, p.process.Tail())
+		}
+		if len(found) < len(list) {
 			continue
-		case c.Proxies.Acked != 1:
-			return 0, fmt.Errorf("the change of svc-%d was not accepted: %+v", i, c.Proxies)
 		}
-		p.seen = c.Revision
-		return c.Times.LastAcked.Sub(c.Times.FirstSent), nil
+		for _, c := range found {
+			if c.Proxies.Acked != 1 {
+				return nil, fmt.Errorf("the change of %s was not accepted: %+v", c.Objects[0].Name, c.Proxies)
+			}
+			p.seen = max(p.seen, c.Revision)
+			took = append(took, c.Times.LastAcked.Sub(c.Times.FirstSent))
+		}
+		return took, nil
 	}
 }
 
-// distributed is the change of a VirtualService since then; nil while it is not settled. The first
-// batches have the files as they were, and may be settled before there is a proxy.
-func (p *product) distributed(ctx context.Context, name string, since time.Time) (*telemetry.Change, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/debug/changes?n=4&after=%d", p.process.HTTP(), p.seen), http.NoBody)
+// distributed are those changes of VirtualServices that are settled. The first batches have the files
+// as they were, and may be settled before there is a proxy.
+func (p *product) distributed(ctx context.Context, list []pending) (found []*telemetry.Change, err error) {
+	const others = 4 // what else may change
+	page := fmt.Sprintf("http://%s/debug/changes?n=%d&after=%d", p.process.HTTP(), len(list)+others, p.seen)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -135,15 +163,21 @@ func (p *product) distributed(ctx context.Context, name string, since time.Time)
 		return nil, err
 	}
 	defer resp.Body.Close()
-	var list debug.ChangeList
-	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
+	var all debug.ChangeList
+	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil {
 		return nil, err
 	}
-	for i := range list.Changes {
-		c := &list.Changes[i]
-		if c.State == telemetry.Distributed && !c.Observed.Before(since) && slices.ContainsFunc(c.Objects, func(o telemetry.ChangedObject) bool { return o.Kind == model.KindVirtualService && o.Name == name }) {
-			return c, nil
+	for _, want := range list {
+		if i := slices.IndexFunc(all.Changes, want.is); i >= 0 {
+			found = append(found, &all.Changes[i])
 		}
 	}
-	return nil, nil //nolint:nilnil // not yet
+	return found, nil
+}
+
+// is tells whether a change is settled and has what was changed.
+func (c pending) is(x telemetry.Change) bool {
+	return x.State == telemetry.Distributed && !x.Observed.Before(c.begun) && slices.ContainsFunc(x.Objects, func(o telemetry.ChangedObject) bool {
+		return o.Kind == model.KindVirtualService && o.Name == c.service
+	})
 }
