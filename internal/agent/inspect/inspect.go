@@ -136,9 +136,7 @@ func (p *pages) stats(w http.ResponseWriter, r *http.Request) {
 
 // logging leaves the query out: with one Envoy sets levels, and who may read need not be who may change.
 func (p *pages) logging(w http.ResponseWriter, r *http.Request) {
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	levels, err := p.admin.Logging(r.Context(), nil)
+	levels, err := asked(p, func() (map[string]string, error) { return p.admin.Logging(r.Context(), nil) })
 	reply(w, levels, err)
 }
 
