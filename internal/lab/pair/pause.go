@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/lab/experiment"
 )
 
 // resumeTime is what an Envoy that was paused has for its timers, and for streams that were ended meanwhile.
@@ -20,10 +22,8 @@ func (s *Subject) Resume(ctx context.Context) error {
 	if err := s.signal("resume", syscall.SIGCONT); err != nil || len(s.Sidecars()) == 0 {
 		return err
 	}
-	select {
-	case <-time.After(resumeTime):
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := experiment.Wait(ctx, resumeTime); err != nil {
+		return err
 	}
 	return s.await(ctx)
 }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/lab/child"
+	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/floor"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/telemetry"
 )
 
@@ -35,8 +37,6 @@ func (s *subject) askHeard(ctx context.Context, out *Sample) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, changeTime)
 	defer cancel()
-	tick := time.NewTicker(heardTick)
-	defer tick.Stop()
 	for {
 		at, err := s.answered(ctx, out.began)
 		if err != nil {
@@ -46,10 +46,8 @@ func (s *subject) askHeard(ctx context.Context, out *Sample) error {
 			out.Heard = millis(at.Sub(out.began.Round(0))) // of other processes there is no monotonic clock
 			return nil
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%s: it has not read all ACKs: %w", s.name, ctx.Err())
+		if err := experiment.Wait(ctx, heardTick); err != nil {
+			return fmt.Errorf("%s: it has not read all ACKs: %w", s.name, err)
 		}
 	}
 }
@@ -57,11 +55,11 @@ func (s *subject) askHeard(ctx context.Context, out *Sample) error {
 // changeLog asks a control plane for its changes.
 func changeLog(p *child.Process) heardFrom {
 	return func(ctx context.Context, since time.Time) (last time.Time, err error) {
-		var list debug.ChangeList
-		if err := getJSON(ctx, fmt.Sprintf("http://%s/debug/changes?n=%d", p.HTTP(), newestChanges), &list); err != nil {
+		list, err := changesOf(ctx, &once, p.HTTP(), newestChanges, 0)
+		if err != nil {
 			return last, err
 		}
-		for _, c := range list.Changes {
+		for _, c := range list {
 			at := c.Times.LastAcked
 			switch {
 			case c.Observed.Before(since):
@@ -79,30 +77,47 @@ func changeLog(p *child.Process) heardFrom {
 func answeredPage(p *child.Process) heardFrom {
 	return func(ctx context.Context, since time.Time) (time.Time, error) {
 		var a floor.Answered
-		if err := getJSON(ctx, "http://"+p.HTTP()+floor.AnsweredPage, &a); err != nil || a.Open > 0 || a.Last.Before(since) {
+		if err := getJSON(ctx, &once, "http://"+p.HTTP()+floor.AnsweredPage, &a); err != nil || a.Open > 0 || a.Last.Before(since) {
 			return time.Time{}, err
 		}
 		return a.Last, nil
 	}
 }
 
-func getJSON(ctx context.Context, url string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+// once leaves no connection behind that a server would look after while it is measured.
+var once = http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
+
+// changesOf asks a control plane for n of its changes after a revision, newest first.
+func changesOf(ctx context.Context, client *http.Client, address string, n int, after model.Revision) ([]telemetry.Change, error) {
+	var list debug.ChangeList
+	err := getJSON(ctx, client, fmt.Sprintf("http://%s/debug/changes?n=%d&after=%d", address, n, after), &list)
+	return list.Changes, err
+}
+
+func getJSON(ctx context.Context, client *http.Client, url string, into any) error {
+	b, err := getPage(ctx, client, url)
 	if err != nil {
 		return err
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
+	if err := json.Unmarshal(b, into); err != nil {
+		return fmt.Errorf("%s: %w", url, err)
+	}
+	return nil
+}
+
+func getPage(ctx context.Context, client *http.Client, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", url, resp.Status)
 	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", url, resp.Status)
-	}
-	return json.Unmarshal(b, into)
+	return b, err
 }

@@ -3,9 +3,6 @@ package propagation
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"maps"
 	"math"
 	"net/http"
@@ -14,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/telemetry"
@@ -80,7 +76,7 @@ func (r *recorder) look(metrics bool) error {
 		return nil
 	}
 	if metrics {
-		text, err := r.get("/metrics")
+		text, err := getPage(context.Background(), &r.client, "http://"+r.address+"/metrics") // the client has a limit
 		if err != nil {
 			return err
 		}
@@ -107,39 +103,18 @@ func (r *recorder) take(text string, at float64) {
 const byKind = "queueID"
 
 func (r *recorder) lookAtChanges() error {
-	body, err := r.get(fmt.Sprintf("/debug/changes?n=%d&after=%d", changesAtOne, r.settled))
+	list, err := changesOf(context.Background(), &r.client, r.address, changesAtOne, r.settled) // the client has a limit
 	if err != nil {
 		return err
 	}
-	var list debug.ChangeList
-	if err := json.Unmarshal(body, &list); err != nil {
-		return fmt.Errorf("changes: %w", err)
-	}
 	all := true
-	for _, c := range slices.Backward(list.Changes) {
+	for _, c := range slices.Backward(list) {
 		if all = all && c.State == telemetry.Distributed; all {
 			r.settled = c.Revision
 		}
 		r.changes[c.Revision] = c
 	}
 	return nil
-}
-
-func (r *recorder) get(page string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+r.address+page, http.NoBody) // the client has a limit
-	if err != nil {
-		return nil, err
-	}
-	resp, err := r.client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", page, resp.Status)
-	}
-	return b, err
 }
 
 // metric sums the values of a metric up, by one of its labels.
