@@ -97,7 +97,8 @@ func (r *reader) delegate(k model.Key, parent *model.VirtualService) *model.Virt
 }
 
 // rule finds the destination rule for a service: the client's namespace, then the
-// service's, then the root namespace; in each the most specific host.
+// service's, then the root namespace; in each the most specific host. For clients of the root
+// namespace, gateways mostly, what is there for the whole mesh comes last, too.
 func (r *reader) rule(h model.Host, serviceNS string) *model.DestinationRule {
 	return r.ruleAmong(h, serviceNS, r.selectsClient)
 }
@@ -110,13 +111,14 @@ func (r *reader) servedRule(h model.Host, serviceNS string) *model.DestinationRu
 func (r *reader) ruleAmong(h model.Host, serviceNS string, counts func(*model.DestinationRule) bool) *model.DestinationRule {
 	r.facts.add(destinationRuleFact(h))
 	hosts := h.Covering()
-	namespaces := []string{r.scope.Key.Namespace, serviceNS, r.index.mesh.RootNamespace}
-	for i, ns := range namespaces {
-		if slices.Contains(namespaces[:i], ns) {
+	client, root := r.scope.Key.Namespace, r.index.mesh.RootNamespace
+	places := [...]rulePlace{{client, client == root}, {serviceNS, false}, {root, false}}
+	for i, p := range places {
+		if slices.Contains(places[:i], p) {
 			continue
 		}
 		for _, c := range hosts {
-			if d := r.ruleIn(ns, c, counts); d != nil {
+			if d := r.ruleIn(p, c, counts); d != nil {
 				return d
 			}
 		}

@@ -7,12 +7,28 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// ruleIn finds what the destination rules of one namespace, of those that count, say of host h:
+// rulePlace is where destination rules are looked for.
+type rulePlace struct {
+	namespace string
+	own       bool // only those that are for the namespace's own clients
+}
+
+// has tells whether a rule is there.
+func (p rulePlace) has(d *model.DestinationRule) bool {
+	return d.Namespace == p.namespace && (!p.own || len(d.WorkloadSelector) > 0 || isOwn(d.Visibility, d.Namespace))
+}
+
+// isOwn tells whether nobody but a namespace, the object's, sees it.
+func isOwn(v model.Visibility, ns string) bool {
+	return v.Private && len(v.Namespaces) == 1 && v.Namespaces[0] == ns
+}
+
+// ruleIn finds what the destination rules of one place, of those that count, say of host h:
 // those that select clients go before the others, and several for the same clients are one.
-func (r *reader) ruleIn(ns string, h model.Host, counts func(*model.DestinationRule) bool) *model.DestinationRule {
+func (r *reader) ruleIn(p rulePlace, h model.Host, counts func(*model.DestinationRule) bool) *model.DestinationRule {
 	var chosen []*model.DestinationRule // oldest first
 	for _, d := range r.index.rules[h] {
-		if d.Namespace != ns || !d.Visibility.Sees(r.scope.Key.Namespace) || !counts(d) {
+		if !p.has(d) || !d.Visibility.Sees(r.scope.Key.Namespace) || !counts(d) {
 			continue
 		}
 		switch {
