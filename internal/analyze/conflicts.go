@@ -44,12 +44,16 @@ func (c *checker) sharedHosts() {
 
 func byAge[T model.Object](a, b T) int { return model.CompareAge(a, b) }
 
-// sharesClients tells whether some namespace sees both.
+// sharesClients tells whether some namespace sees both and has the older one obeyed. One that is for a few
+// namespaces is obeyed there whatever there is for all, and one's own before those of others: that is how
+// clients have routes of their own.
 func sharesClients(a, b *model.VirtualService) bool {
-	if !a.Visibility.Private || !b.Visibility.Private {
-		return true
+	if a.Visibility.Private != b.Visibility.Private {
+		return false
 	}
-	return slices.ContainsFunc(a.Visibility.Namespaces, b.Visibility.Sees)
+	return !a.Visibility.Private || slices.ContainsFunc(a.Visibility.Namespaces, func(ns string) bool {
+		return b.Visibility.Sees(ns) && (a.Namespace == ns) == (b.Namespace == ns)
+	})
 }
 
 // sharedRules reports destination rules of one namespace for the same host.

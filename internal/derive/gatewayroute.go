@@ -120,9 +120,8 @@ func hasHost(server *model.GatewayServer, h model.Host) bool {
 	return slices.ContainsFunc(server.Hosts, func(sel model.HostSelector) bool { return sel.Host == h })
 }
 
-// boundTo lists the virtual services that are bound to a server and have host h there: those for
-// this namespace alone first, those for all last; in each the oldest first. The order is Istio's.
-// Changes of them mark what they concern, so that no fact is noted.
+// boundTo lists the virtual services that are bound to a server and have host h there, by rank; in each
+// the oldest first. Changes of them mark what they concern, so that no fact is noted.
 func (s *scope) boundTo(r *reader, b boundServer, h model.Host) []*model.VirtualService {
 	var out []*model.VirtualService
 	for _, c := range h.Covering() {
@@ -151,11 +150,13 @@ func (x *Index) boundAt(b boundServer, h model.Host) []*model.VirtualService {
 	return out
 }
 
+// rank puts virtual services first that the client's namespace keeps to itself, or shares with a few,
+// then those that others let this namespace see, and last those for all. The order is Istio's.
 func (s *scope) rank(v *model.VirtualService) int {
-	switch vis := v.Visibility; {
-	case !vis.Private:
+	switch {
+	case !v.Visibility.Private:
 		return 2
-	case len(vis.Namespaces) == 1 && v.Namespace == s.Key.Namespace:
+	case v.Namespace == s.Key.Namespace:
 		return 0
 	}
 	return 1

@@ -64,8 +64,8 @@ func (r *reader) coveringService(h model.Host) *model.Service {
 	return nil
 }
 
-// virtualService finds the one that governs h: of the most specific host, the client's own
-// namespace first, then the oldest. Only those count that the scope imports.
+// virtualService finds the one that governs h: of the most specific host, the first by rank, then
+// the oldest. Only those count that the scope imports.
 func (r *reader) virtualService(h model.Host) *model.VirtualService {
 	r.facts.add(virtualServiceFact(h))
 	for _, c := range h.Covering() {
@@ -78,12 +78,13 @@ func (r *reader) virtualService(h model.Host) *model.VirtualService {
 
 // virtualServiceOf finds the one of exactly host h, which the caller has noted.
 func (r *reader) virtualServiceOf(h model.Host) *model.VirtualService {
+	var best *model.VirtualService
 	for _, v := range r.index.routes[h] {
-		if r.scope.importsRoutes(v) {
-			return v
+		if r.scope.importsRoutes(v) && (best == nil || r.scope.rank(v) < r.scope.rank(best)) {
+			best = v
 		}
 	}
-	return nil
+	return best
 }
 
 // delegate finds a virtual service without hosts that parent may include.
