@@ -142,12 +142,12 @@ func choose(svc *model.Service, all []*model.Endpoint, plan edsPlan) []*model.En
 }
 
 // endpointPort is the number that an endpoint serves a port on. A slice or workload that
-// does not name the port does not serve it.
+// does not name the port does not serve it: a slice may name none, of Pods without the service's target port.
 func endpointPort(svc *model.Service, e *model.Endpoint, p *model.ServicePort) (uint32, bool) {
 	if n, ok := e.Ports[p.Name]; ok {
 		return n, true
 	}
-	if svc.Inline == nil && svc.ExternalName == "" && len(e.Ports) > 0 {
+	if svc.Inline == nil && svc.ExternalName == "" && e.Ports != nil {
 		return 0, false
 	}
 	if p.TargetPort != 0 {
