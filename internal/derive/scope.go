@@ -209,34 +209,27 @@ func (e *egress) protocol(port *model.ServicePort) model.Protocol {
 
 // imports tells whether the listener's hosts select host h of namespace ns: some entry
 // has to, and none may exclude it.
-func (e *egress) imports(ns string, h model.Host) bool {
-	found := false
-	for _, sel := range e.Hosts {
-		if sel.Namespace != "*" && sel.Namespace != ns || !sel.Host.Matches(h) {
-			continue
-		}
-		if sel.Exclude {
-			return false
-		}
-		found = true
-	}
-	return found
-}
+func (e *egress) imports(ns string, h model.Host) bool { return e.selects(ns, h, model.Host.Matches) }
 
 // importsAny tells whether a virtual service with these hosts is imported: one of its
-// hosts overlaps with the listener's selection.
+// hosts overlaps with the listener's selection, and is not excluded.
 func (e *egress) importsAny(ns string, hosts []model.Host) bool {
+	return slices.ContainsFunc(hosts, func(h model.Host) bool { return e.selects(ns, h, model.Host.Overlaps) })
+}
+
+// selects tells whether some entry's host meets h, and none excludes all of it.
+func (e *egress) selects(ns string, h model.Host, meets func(entry, h model.Host) bool) bool {
+	found := false
 	for _, sel := range e.Hosts {
-		if sel.Exclude || sel.Namespace != "*" && sel.Namespace != ns {
-			continue
-		}
-		for _, h := range hosts {
-			if sel.Host.Overlaps(h) {
-				return true
-			}
+		switch {
+		case sel.Namespace != "*" && sel.Namespace != ns:
+		case !sel.Exclude:
+			found = found || meets(sel.Host, h)
+		case sel.Host.Matches(h):
+			return false
 		}
 	}
-	return false
+	return found
 }
 
 // everything is the egress listener of a namespace without a Sidecar.
