@@ -81,6 +81,9 @@ func live(w *world, st *store.Store, d *Deriver, batches int) map[ScopeKey]*Delt
 			merge(have[k], delta)
 		}
 		open(w, d, have)
+		if w.chance(0.1) {
+			closeOne(w, d, have)
+		}
 	}
 	return have
 }
@@ -102,6 +105,13 @@ func open(w *world, d *Deriver, have map[ScopeKey]*Delta) {
 			merge(have[k], delta)
 		}
 	}
+}
+
+// closeOne closes a scope, as if its last proxy had gone.
+func closeOne(w *world, d *Deriver, have map[ScopeKey]*Delta) {
+	k := pick(w, d.Scopes())
+	d.Close(k)
+	delete(have, k)
 }
 
 // requireScratch: of what a scope was before there is nothing but which route configurations it

@@ -107,6 +107,7 @@ func (w *world) localityLB() *model.LocalityLB {
 		{Failover: []model.LocalityFailover{{From: "r1", To: "r2"}}},
 		{Distribute: []model.LocalityDistribute{{From: "r1/*", To: map[string]uint32{"r1/*": 80, "r2/*": 20}}}},
 		{FailoverPriority: []string{"topology.kubernetes.io/region", "version"}},
+		{FailoverPriority: []string{model.LabelNode, "app=x"}},
 	})
 }
 

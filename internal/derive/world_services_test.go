@@ -27,7 +27,10 @@ func (w *world) service() model.Object {
 	s := &model.Service{
 		Meta: m, Hostname: model.ResolveHost(m.Name, m.Namespace, "cluster.local"), Ports: w.ports(),
 		Resolution: model.ResolutionStatic, Visibility: w.visibility(m.Namespace), PublishNotReady: w.chance(0.2),
-		Distribution: w.distribution(),
+		Distribution: w.distribution(), IPv6First: w.chance(0.3),
+	}
+	if w.chance(0.1) {
+		s.Labels = map[string]string{"experimental.istio.io/disable-gateway-port-translation": "true"}
 	}
 	if w.chance(0.7) {
 		s.Selector = w.selector()
@@ -105,15 +108,30 @@ func (w *world) hosts(most int) []model.Host {
 func (w *world) slice() model.Object {
 	s := &model.EndpointSlice{Meta: w.meta(model.KindEndpointSlice), Service: pick(w, worldNames), PodsListed: w.chance(0.5)}
 	for _, n := range []uint32{80, 443, 9000} {
-		s.Ports = append(s.Ports, model.SlicePort{Name: fmt.Sprintf("p%d", n), Number: n + 8000})
+		if w.chance(0.8) {
+			s.Ports = append(s.Ports, model.SlicePort{Name: fmt.Sprintf("p%d", n), Number: n + pick(w, []uint32{8000, 8000, 7000})})
+		}
 	}
 	for i := range w.IntN(3) {
 		s.Members = append(s.Members, model.SliceEndpoint{
-			Addresses: []string{fmt.Sprintf("10.1.0.%d", 1+w.IntN(9)+i)}, Ready: w.chance(0.8), Serving: true,
-			Terminating: w.chance(0.3), Pod: pick(w, append(worldNames, "")), Node: pick(w, worldNodes),
+			Addresses: w.podAddresses(1 + w.IntN(9) + i), Ready: w.chance(0.8), Serving: true,
+			Terminating: w.chance(0.3), Pod: pick(w, append(worldNames, "")), Node: pick(w, worldNodes), Zone: pick(w, []string{"", "z1"}),
 		})
 	}
 	return s
+}
+
+// podAddresses are mostly one, and few have none.
+func (w *world) podAddresses(i int) []string {
+	switch w.IntN(12) {
+	case 0:
+		return nil
+	case 1:
+		return []string{fmt.Sprintf("10.1.0.%d", i), fmt.Sprintf("fd00:1::%d", i)}
+	case 2:
+		return []string{fmt.Sprintf("fd00:1::%d", i)}
+	}
+	return []string{fmt.Sprintf("10.1.0.%d", i)}
 }
 
 func (w *world) workload(kind model.Kind) model.Object {
@@ -124,7 +142,7 @@ func (w *world) workload(kind model.Kind) model.Object {
 			w.speakMTLS(m.Labels)
 			return m
 		}(),
-		Addresses: []string{fmt.Sprintf("10.1.0.%d", 1+w.IntN(5))}, Ready: w.chance(0.8), Terminating: w.chance(0.2),
+		Addresses: w.podAddresses(1 + w.IntN(5)), Ready: w.chance(0.8), Terminating: w.chance(0.2),
 		ServiceAccount: pick(w, append(worldNames, "")),
 		Locality:       pick(w, worldLocalities), NamedPorts: w.namedPorts(), Weight: uint32(w.IntN(3)), Node: pick(w, worldNodes),
 	}

@@ -3,6 +3,7 @@ package derive
 import (
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
@@ -42,10 +43,14 @@ func (w *world) chance(p float64) bool { return w.Float64() < p }
 
 func (w *world) meta(kind model.Kind) model.Meta {
 	w.version++
-	return model.Meta{
+	m := model.Meta{
 		Key:             model.Key{Kind: kind, Namespace: pick(w, worldNamespaces), Name: pick(w, worldNames)},
 		ResourceVersion: fmt.Sprint(w.version),
 	}
+	if w.chance(0.5) { // as if it had been deleted and made again
+		m.Created = time.Unix(int64(w.IntN(3)), 0)
+	}
+	return m
 }
 
 func (w *world) visibility(ns string) model.Visibility {
@@ -177,6 +182,9 @@ func (w *world) proxy() *model.Proxy {
 		DNSDomain:    "a.svc.cluster.local",
 		IstioVersion: pick(w, worldProxyVersions), Metadata: map[string]string{"TEAM": pick(w, worldNames)},
 		ScopedRoutes: w.chance(0.5), Identity: w.chance(0.5), Uncounted: w.chance(0.2), AnyWorker: w.chance(0.2),
+	}
+	if w.chance(0.1) {
+		p.IPs, p.Labels = nil, map[string]string{}
 	}
 	if w.secrets {
 		p.ServiceAccount, p.Verified = pick(w, worldAccounts), w.chance(0.7)
