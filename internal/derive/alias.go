@@ -54,7 +54,7 @@ func (s *scope) deriveAliasPort(r *reader, e *egress, alias, target *model.Servi
 	if !protocol.IsHTTP() && protocol != model.ProtocolAuto || target.Headless && !protocol.IsHTTP() {
 		return
 	}
-	at := s.place(e, target, port, protocol)
+	at := s.place(r, e, target, port, protocol)
 	if at.sniffed || len(at.keys) == 0 || s.taken(e, at) {
 		return // a route configuration of the target's own takes any host
 	}

@@ -118,7 +118,7 @@ func (s *scope) deriveEgress(r *reader, e *egress, svc *model.Service, routes *m
 // first bytes show.
 func (s *scope) derivePort(r *reader, e *egress, svc *model.Service, port *model.ServicePort, routes *model.VirtualService, out *hostResult) {
 	protocol := e.protocol(port)
-	at := s.place(e, svc, port, protocol)
+	at := s.place(r, e, svc, port, protocol)
 	if svc.Headless && !protocol.IsHTTP() && !at.bound {
 		at = placePods(r, svc, port, protocol)
 	}
@@ -168,7 +168,7 @@ func (s *scope) deriveRoutesOnPort(r *reader, e *egress, h model.Host, port *mod
 	if !port.Protocol.IsHTTP() {
 		return
 	}
-	at := s.place(e, nil, port, port.Protocol)
+	at := s.place(r, e, nil, port, port.Protocol)
 	v := s.deriveVirtualHost(r, at, h, nil, port, routes, out)
 	if len(v.Routes) == 0 || len(at.keys) == 0 || s.taken(e, at) {
 		return

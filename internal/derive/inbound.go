@@ -48,11 +48,17 @@ type inboundPort struct {
 	retry *model.Retry
 }
 
+// isOwn tells whether a port is the one that redirected connections come to. Nothing can be behind it: what is let in
+// there would come back for ever.
+func (p *inboundPort) isOwn(mesh *model.Mesh) bool {
+	return p.own == nil && p.number == mesh.InboundPort
+}
+
 // deriveInbound makes all that a workload's own sidecar listens for.
 func (s *scope) deriveInbound(r *reader) {
 	out := newDelta()
 	s.addInboundClusters(r, out)
-	ports, tls := s.inboundPorts(r), s.inboundTLS(r)
+	ports, tls := slices.DeleteFunc(s.inboundPorts(r), func(p inboundPort) bool { return p.isOwn(r.mesh()) }), s.inboundTLS(r)
 	var chains []view.FilterChain
 	for i := range ports {
 		p := &ports[i]

@@ -175,13 +175,13 @@ func refusal() *view.TCPChain {
 }
 
 // catchAll makes the chains for ports that no service has: those for which the policy has a
-// mode of their own, and then all others. Where TLS ends somewhere they are chains like
+// mode of their own (but for the listener's, see blackHoleChain), and then all others. Where TLS ends somewhere they are chains like
 // others, and there is no default chain: what a port's chains do not match, plain text where
 // only TLS may be, would come to it.
 func (t inboundTLS) catchAll(l *view.Listener, served []inboundPort, tcp *view.TCPChain) {
 	const name = "virtualInbound-catchall"
 	for _, port := range slices.Sorted(maps.Keys(t.Ports)) {
-		if slices.ContainsFunc(served, func(p inboundPort) bool { return p.number == port }) {
+		if port == l.Port || slices.ContainsFunc(served, func(p inboundPort) bool { return p.number == port }) {
 			continue
 		}
 		l.Chains = append(l.Chains, t.build(fmt.Sprintf("%s|%d", name, port), port, readBytes, nil, tcp)...)

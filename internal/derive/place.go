@@ -81,9 +81,23 @@ type placement struct {
 	sniffed bool
 }
 
-// place finds listener addresses as Istio does: HTTP ports share one listener a port
+// place finds listener addresses, without those that are the sidecar's own: with Istio, too, there is no listener then.
+func (s *scope) place(r *reader, e *egress, svc *model.Service, port *model.ServicePort, p model.Protocol) placement {
+	at := s.addressesOf(e, svc, port, p)
+	at.keys = slices.DeleteFunc(at.keys, func(k listenerKey) bool { return s.reserved(r.mesh(), k) })
+	return at
+}
+
+// reserved tells whether redirected connections come to an address. Envoy refuses the second listener of an address,
+// also where one of them is not bound, so that a service of that port would leave new sidecars without virtualInbound.
+func (s *scope) reserved(mesh *model.Mesh, k listenerKey) bool {
+	return s.Key.Interception != model.InterceptNone && s.Key.Type == model.ProxySidecar &&
+		k.address == s.any() && (k.port == mesh.InboundPort || k.port == mesh.OutboundPort)
+}
+
+// addressesOf finds listener addresses as Istio does: HTTP ports share one listener a port
 // number, others have one for each of the service's addresses, if it has any.
-func (s *scope) place(e *egress, svc *model.Service, port *model.ServicePort, p model.Protocol) placement {
+func (s *scope) addressesOf(e *egress, svc *model.Service, port *model.ServicePort, p model.Protocol) placement {
 	if e.Port != nil || e.captureNone(s.Key.Interception) {
 		return s.placeBound(e, port)
 	}
