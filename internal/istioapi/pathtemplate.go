@@ -1,6 +1,7 @@
 package istioapi
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 )
@@ -10,6 +11,10 @@ const (
 	templateOne = "{*}"
 	templateAny = "{**}"
 )
+
+// maxTemplate is how long a template may be for Envoy, in bytes, where {*} is "*" and {**} is "**". Envoy refuses
+// the whole listener for a longer one, with all policies that are in it.
+const maxTemplate = 256
 
 // literalSegment is RFC 3986's pchar, as far as Envoy takes it in templates.
 var literalSegment = regexp.MustCompile(`^[a-zA-Z0-9-._~%!$&'()+,;:@=]+$`)
@@ -33,6 +38,9 @@ func templateError(p string) string {
 	}
 	if !strings.HasPrefix(p, "/") {
 		return "it must begin with \"/\""
+	}
+	if n := len(p) - strings.Count(p, "{") - strings.Count(p, "}"); n > maxTemplate {
+		return fmt.Sprintf("it is longer than %d characters", maxTemplate)
 	}
 	rest := false
 	for s := range strings.SplitSeq(strings.TrimSuffix(strings.TrimPrefix(p, "/"), "/"), "/") {
