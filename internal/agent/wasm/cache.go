@@ -20,6 +20,7 @@ const (
 	maxModule  = 256 << 20 // bytes of one module, as in Istio
 	maxCache   = 1 << 30   // bytes of all
 	keepUnused = 24 * time.Hour
+	maxFetches = 8 // from one server at the same time: one that does not answer keeps none from another
 )
 
 // Cache keeps modules in a folder, each in a file that is named by its SHA-256. It may be used
@@ -52,8 +53,10 @@ func NewCache(dir string, metrics *Metrics) (*Cache, error) {
 		return nil, fmt.Errorf("no place for modules: %w", err)
 	}
 	transport, _ := http.DefaultTransport.(*http.Transport)
+	transport = transport.Clone()
+	transport.MaxConnsPerHost = maxFetches
 	c := &Cache{
-		dir: dir, transport: transport.Clone(), metrics: metrics, maxModule: maxModule, maxCache: maxCache,
+		dir: dir, transport: transport, metrics: metrics, maxModule: maxModule, maxCache: maxCache,
 		attempts: 3, attemptTime: 30 * time.Second, pause: 500 * time.Millisecond,
 		files: map[string]*kept{}, known: map[Module]string{},
 	}

@@ -3,9 +3,7 @@ package wasm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,10 +16,13 @@ import (
 // feed keeps plugins as the control plane has them. One goroutine, Run's, uses it.
 type feed struct {
 	keeper   *Keeper
-	versions map[string]string  // of the plugins that are served as the control plane has them
-	failed   map[string]*plugin // whose modules could not be fetched
-	wait     time.Duration      // before they are tried again
-	told     bool               // that the control plane is away
+	versions map[string]string   // of the plugins that are served as the control plane has them
+	fetching map[string]*attempt // to serve plugins: what has not ended, or was not taken over yet
+	ended    chan struct{}       // holds one token where an attempt has ended
+	failed   map[string]*failure // plugins that could not be served, until they can or are others
+	wait     time.Duration       // before they are tried again
+	patience time.Duration       // that the answer to a response waits for its modules
+	told     bool                // that the control plane is away
 }
 
 // Between two streams, and between attempts to fetch what failed.
@@ -30,15 +31,19 @@ const (
 	againMost   = 5 * time.Second
 	fetchFirst  = 5 * time.Second
 	fetchMost   = 5 * time.Minute
-	fetches     = 4 // at the same time
 	expireEvery = time.Hour
 )
+
+// fetchPatience is how long the control plane, which sends the next plugins when the last ones are answered, waits
+// for modules that are being fetched.
+const fetchPatience = 2 * time.Second
 
 // errAgain ends a stream that is to be opened again: what was refused on it is to be taken back, or
 // the other way round.
 var errAgain = errors.New("again")
 
 func (f *feed) run(ctx context.Context) {
+	defer f.dropAll()
 	wait := againFirst
 	for ctx.Err() == nil {
 		received, err := f.stream(ctx)
@@ -107,9 +112,10 @@ func (f *feed) work(ctx context.Context, responses <-chan *discoveryv3.DeltaDisc
 		select {
 		case r, ok = <-responses:
 		case <-retry.C:
-			var got bool
-			if r, ok, got = f.retryUntil(ctx, responses); got {
-				return received, errAgain // and what came meanwhile comes again
+			f.retry(ctx)
+		case <-f.ended:
+			if f.collect() {
+				return received, errAgain // what was refused comes again, to be answered anew
 			}
 		case <-f.keeper.again:
 			f.forgetRefused()
@@ -130,22 +136,6 @@ func (f *feed) work(ctx context.Context, responses <-chan *discoveryv3.DeltaDisc
 	}
 }
 
-// retryUntil is retry until something comes from the control plane: a server that does not answer holds up
-// no other plugin. r is what came, nil where nothing did; not ok: the stream has broken.
-func (f *feed) retryUntil(ctx context.Context, responses <-chan *discoveryv3.DeltaDiscoveryResponse) (r *discoveryv3.DeltaDiscoveryResponse, ok, got bool) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan bool, 1)
-	go func() { done <- f.retry(ctx) }()
-	select {
-	case got = <-done:
-		return nil, true, got
-	case r, ok = <-responses:
-		cancel()
-		return r, ok, <-done
-	}
-}
-
 // retryIn is how long nothing is to be tried again.
 func (f *feed) retryIn() time.Duration {
 	if len(f.failed) == 0 {
@@ -162,17 +152,16 @@ func (f *feed) take(ctx context.Context, r *discoveryv3.DeltaDiscoveryResponse) 
 		f.keeper.Log.Info("plugins come from the control plane again")
 	}
 	for _, name := range r.RemovedResources {
+		f.drop(name)
 		f.keeper.serve(name, nil)
 		delete(f.versions, name)
-		delete(f.failed, name)
 	}
 	out := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: TypeURL, ResponseNonce: r.Nonce}
 	var texts []string
-	for i, o := range f.putAll(ctx, r.Resources) {
-		if o.err != nil {
-			texts = append(texts, r.Resources[i].Name+": "+o.err.Error())
+	for i, err := range f.putAll(ctx, r.Resources) {
+		if err != nil {
+			texts = append(texts, r.Resources[i].Name+": "+err.Error())
 		}
-		f.note(r.Resources[i], &o)
 	}
 	if len(texts) > 0 {
 		out.ErrorDetail = &statuspb.Status{Code: int32(codes.Unavailable), Message: strings.Join(texts, "; ")}
@@ -180,92 +169,7 @@ func (f *feed) take(ctx context.Context, r *discoveryv3.DeltaDiscoveryResponse) 
 	return out
 }
 
-// outcome is what became of a resource.
-type outcome struct {
-	plugin *plugin // nil: it cannot be read
-	err    error
-}
-
-// putAll serves plugins, few of them at the same time, in their order.
-func (f *feed) putAll(ctx context.Context, resources []*discoveryv3.Resource) []outcome {
-	out := make([]outcome, len(resources))
-	limit := make(chan struct{}, fetches)
-	var all sync.WaitGroup
-	for i, res := range resources {
-		limit <- struct{}{}
-		all.Go(func() {
-			defer func() { <-limit }()
-			o := &out[i]
-			if o.plugin, o.err = read(res); o.err == nil {
-				o.err = f.keeper.put(ctx, o.plugin)
-			}
-		})
-	}
-	all.Wait()
-	return out
-}
-
-// note notes what the control plane has, and what is to be tried again.
-func (f *feed) note(res *discoveryv3.Resource, o *outcome) {
-	delete(f.failed, res.Name)
-	if o.err == nil {
-		f.versions[res.Name] = res.Version
-		return
-	}
-	f.keeper.Log.Error("plugin not taken; what was in force stays, else its failStrategy decides", "plugin", res.Name, "error", o.err)
-	if o.plugin != nil && f.keeper.refusalOf(res.Name, res.Version) == "" {
-		f.failed[res.Name] = o.plugin
-	}
-}
-
-// retry fetches again what failed; it tells whether something was got.
-func (f *feed) retry(ctx context.Context) bool {
-	got := false
-	for _, name := range slices.Sorted(maps.Keys(f.failed)) {
-		p := f.failed[name]
-		if err := f.keeper.put(ctx, p); err != nil {
-			f.keeper.Log.Debug("module not fetched again", "plugin", name, "error", err)
-			continue
-		}
-		f.keeper.Log.Info("plugin taken after all", "plugin", name)
-		delete(f.failed, name)
-		f.versions[name], got = p.version, true
-	}
-	f.wait = min(2*max(f.wait, fetchFirst), fetchMost)
-	return got
-}
-
 // forgetRefused has the control plane send again what Envoy refused, to be told so.
 func (f *feed) forgetRefused() {
 	maps.DeleteFunc(f.versions, func(name, version string) bool { return f.keeper.refusalOf(name, version) != "" })
-}
-
-// put serves a plugin once its module is there. Where it cannot be had, and there is none yet, it
-// is what its failStrategy says.
-func (k *Keeper) put(ctx context.Context, p *plugin) error {
-	if said := k.refusalOf(p.name, p.version); said != "" {
-		return errors.New(said)
-	}
-	fallback, err := p.without()
-	if err != nil {
-		return err
-	}
-	path, release, err := k.Cache.Get(ctx, p.module)
-	if err != nil {
-		if now, _ := k.get(p.name); now == nil || now.standIn && now.version != p.version {
-			k.serve(p.name, &served{version: p.version, config: fallback, fallback: fallback, standIn: true})
-		}
-		return fmt.Errorf("module %s is not there: %w", p.module.URL, err)
-	}
-	if now, _ := k.get(p.name); now != nil && !now.standIn && now.version == p.version {
-		release() // it was sent again as others were refused
-		return nil
-	}
-	config, err := p.with(path)
-	if err != nil {
-		release()
-		return err
-	}
-	k.serve(p.name, &served{version: p.version, config: config, fallback: fallback, release: release})
-	return nil
 }

@@ -3,9 +3,9 @@
 // control plane for it by a stream of its own, fetches the module into a file, and answers with
 // a configuration that names the file.
 //
-// A module that cannot be fetched holds up nothing: what was in force stays, and a plugin that
-// has nothing yet is what its failStrategy says: requests pass, or are denied. The control plane
-// is told by a NACK, and it is tried again until it works.
+// A module that cannot be fetched, or whose server does not answer, holds up nothing but its plugin: what was in
+// force stays, and a plugin that has nothing yet is what its failStrategy says: requests pass, or are denied. The
+// control plane is told by a NACK, and it is tried again until it works.
 package wasm
 
 import (
@@ -60,7 +60,10 @@ func New(o Options) *Keeper {
 		Options: o, wanted: make(chan struct{}), again: make(chan struct{}, 1),
 		served: map[string]*served{}, changed: make(chan struct{}), refused: map[string]refusal{},
 	}
-	k.feed = feed{keeper: k, versions: map[string]string{}, failed: map[string]*plugin{}}
+	k.feed = feed{
+		keeper: k, patience: fetchPatience, ended: make(chan struct{}, 1),
+		versions: map[string]string{}, fetching: map[string]*attempt{}, failed: map[string]*failure{},
+	}
 	return k
 }
 

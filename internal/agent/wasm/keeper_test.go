@@ -3,11 +3,14 @@ package wasm
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
@@ -139,19 +142,35 @@ func (e *envoy) gets() string {
 	return "allow"
 }
 
-func TestKeeper(t *testing.T) {
-	s := newShelf(t, map[string][]byte{"a": module("a"), "b": module("b")})
-	p := &plane{asked: make(chan *discoveryv3.DeltaDiscoveryRequest), says: make(chan *discoveryv3.DeltaDiscoveryResponse)}
+// newKeeper runs a keeper that asks a control plane, and gives where Envoys find it.
+func newKeeper(t *testing.T, patience time.Duration) (k *Keeper, p *plane, agentAt string) {
+	p = &plane{asked: make(chan *discoveryv3.DeltaDiscoveryRequest), says: make(chan *discoveryv3.DeltaDiscoveryResponse)}
 	planeAt := serve(t, func(g *grpc.Server) { discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, p) })
-	cache := newCache(t, t.TempDir())
-	k := New(Options{
-		Dial: func() (*grpc.ClientConn, error) { return dial(t, planeAt), nil }, Node: &corev3.Node{Id: "me"}, Cache: cache, Log: slog.New(slog.DiscardHandler),
+	k = New(Options{
+		Dial: func() (*grpc.ClientConn, error) { return dial(t, planeAt), nil }, Node: &corev3.Node{Id: "me"},
+		Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler),
 	})
-	agentAt := serve(t, func(g *grpc.Server) { k.Register(g) })
+	k.feed.patience = patience
+	agentAt = serve(t, func(g *grpc.Server) { k.Register(g) })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); k.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
+	return k, p, agentAt
+}
+
+// reply tells plugins, and gives why they are refused.
+func (p *plane) reply(t *testing.T, nonce string, r ...*discoveryv3.Resource) string {
+	p.says <- &discoveryv3.DeltaDiscoveryResponse{Nonce: nonce, Resources: r}
+	ack := <-p.asked
+	require.Equal(t, nonce, ack.ResponseNonce)
+	return ack.GetErrorDetail().GetMessage()
+}
+
+func TestKeeper(t *testing.T) {
+	s := newShelf(t, map[string][]byte{"a": module("a"), "b": module("b")})
+	k, p, agentAt := newKeeper(t, time.Hour)
+	cache, ctx := k.Cache, t.Context()
 	conn := dial(t, agentAt)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	stream, err := extensionv3.NewExtensionConfigDiscoveryServiceClient(conn).StreamExtensionConfigs(ctx)
@@ -160,12 +179,7 @@ func TestKeeper(t *testing.T) {
 	e.say("")
 
 	require.Equal(t, "me", (<-p.asked).Node.Id, "the control plane is asked once Envoy has asked")
-	reply := func(nonce string, r ...*discoveryv3.Resource) string {
-		p.says <- &discoveryv3.DeltaDiscoveryResponse{Nonce: nonce, Resources: r}
-		ack := <-p.asked
-		require.Equal(t, nonce, ack.ResponseNonce)
-		return ack.GetErrorDetail().GetMessage()
-	}
+	reply := func(nonce string, r ...*discoveryv3.Resource) string { return p.reply(t, nonce, r...) }
 	require.Contains(t, reply("1", told(t, "1", s.URL+"/none", wasmv3.FailurePolicy_FAIL_CLOSED)), "plugin: module "+s.URL+"/none is not there")
 	require.Equal(t, "deny", e.gets())
 	e.say("")
@@ -245,44 +259,115 @@ func TestRetry(t *testing.T) {
 	f := &k.feed
 	nack := f.take(t.Context(), &discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{told(t, "1", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)}})
 	require.Contains(t, nack.ErrorDetail.Message, "503")
-	require.False(t, f.retry(t.Context()))
+	retried := func() bool {
+		f.retry(t.Context())
+		<-f.fetching["plugin"].done
+		return f.collect()
+	}
+	require.False(t, retried())
 	require.Empty(t, f.versions)
 	s.down.Store(false)
-	require.True(t, f.retry(t.Context()))
+	require.True(t, retried())
 	require.Equal(t, map[string]string{"plugin": "1"}, f.versions, "the control plane is told by the next stream")
 	now, _ := k.get("plugin")
 	require.False(t, now.standIn)
 	require.Equal(t, fetchMost, f.retryIn(), "nothing is left to be tried")
 }
 
-// TestServersThatDoNotAnswerHoldUpNothing: what comes from the control plane ends another attempt to fetch.
-func TestServersThatDoNotAnswerHoldUpNothing(t *testing.T) {
-	asked, ended := make(chan struct{}, 1), make(chan struct{})
-	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		asked <- struct{}{}
+// hanging is a server that has a module, and does not answer before it goes on.
+func hanging(t *testing.T) (url string, goOn func()) {
+	wait := make(chan struct{})
+	goOn = sync.OnceFunc(func() { close(wait) })
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
-		case <-ended:
+		case <-wait:
+			_, _ = w.Write(module("late"))
 		}
 	}))
-	defer hangs.Close()
-	defer close(ended)
-	k := New(Options{Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler)})
-	p, err := read(told(t, "1", hangs.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED))
+	t.Cleanup(s.Close)
+	t.Cleanup(goOn)
+	return s.URL + "/late", goOn
+}
+
+func named(t *testing.T, name string, r *discoveryv3.Resource) *discoveryv3.Resource {
+	config := &corev3.TypedExtensionConfig{}
+	require.NoError(t, r.Resource.UnmarshalTo(config))
+	config.Name = name
+	packed, err := anypb.New(config)
 	require.NoError(t, err)
-	k.feed.failed["plugin"] = p
-	responses := make(chan *discoveryv3.DeltaDiscoveryResponse)
-	go func() {
-		<-asked
-		responses <- &discoveryv3.DeltaDiscoveryResponse{Nonce: "2"}
-		<-asked
-		close(responses)
-	}()
-	r, ok, got := k.feed.retryUntil(t.Context(), responses)
-	require.Equal(t, "2", r.GetNonce())
-	require.True(t, ok)
-	require.False(t, got)
-	_, ok, _ = k.feed.retryUntil(t.Context(), responses)
-	require.False(t, ok, "the stream has broken")
-	require.Contains(t, k.feed.failed, "plugin", "it is tried again")
+	return &discoveryv3.Resource{Name: name, Version: r.Version, Resource: packed}
+}
+
+// TestServersThatDoNotAnswerHoldUpNothing: the control plane is answered while a module is being fetched for the
+// first time, so that other plugins come, and hears of it when it is there.
+func TestServersThatDoNotAnswerHoldUpNothing(t *testing.T) {
+	s := newShelf(t, map[string][]byte{"a": module("a")})
+	url, goOn := hanging(t)
+	k, p, _ := newKeeper(t, time.Millisecond)
+	k.want()
+	<-p.asked
+	late := named(t, "late", told(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED))
+	require.Equal(t, "late: module "+url+" is not there: it is being fetched, and waited for", p.reply(t, "1", late))
+	now, _ := k.get("late")
+	require.Nil(t, now, "its listener waits")
+	p.reply(t, "2", told(t, "1", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED))
+	for now, changed := k.get("plugin"); now == nil; now, changed = k.get("plugin") {
+		<-changed
+	}
+
+	goOn()
+	both := map[string]string{"plugin": "1", "late": "1"}
+	for r := range p.asked { // it is told by a next stream
+		if maps.Equal(both, r.InitialResourceVersions) {
+			break
+		}
+	}
+	now, _ = k.get("late")
+	require.False(t, now.standIn)
+}
+
+// TestAnAttemptEndsWithItsPlugin: what takes the place of a plugin that is being fetched does not wait for it.
+func TestAnAttemptEndsWithItsPlugin(t *testing.T) {
+	s := newShelf(t, map[string][]byte{"a": module("a")})
+	url, _ := hanging(t)
+	k := New(Options{Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler)})
+	f := &k.feed
+	f.patience = time.Nanosecond
+	take := func(r ...*discoveryv3.Resource) string {
+		return f.take(t.Context(), &discoveryv3.DeltaDiscoveryResponse{Resources: r}).ErrorDetail.GetMessage()
+	}
+	require.Contains(t, take(told(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED)), "it is being fetched")
+	first := f.fetching["plugin"]
+	require.Contains(t, take(told(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED)), "it is being fetched")
+	require.Same(t, first, f.fetching["plugin"], "it goes on")
+	f.patience = time.Hour
+	require.Empty(t, take(told(t, "2", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)))
+	require.ErrorIs(t, first.err, context.Canceled)
+	now, _ := k.get("plugin")
+	require.Equal(t, "2", now.version)
+
+	f.patience = time.Nanosecond
+	require.NotEmpty(t, take(told(t, "3", url, wasmv3.FailurePolicy_FAIL_CLOSED)))
+	f.take(t.Context(), &discoveryv3.DeltaDiscoveryResponse{RemovedResources: []string{"plugin"}})
+	require.Empty(t, f.fetching)
+	now, _ = k.get("plugin")
+	require.Nil(t, now)
+}
+
+// TestWhatFailedIsAnsweredAtOnce: the control plane hears why, once it is known, and no server is asked for that.
+func TestWhatFailedIsAnsweredAtOnce(t *testing.T) {
+	s := newShelf(t, nil)
+	k := New(Options{Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler)})
+	f := &k.feed
+	r := &discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{told(t, "1", s.URL+"/none", wasmv3.FailurePolicy_FAIL_CLOSED)}}
+	a, err := f.begin(t.Context(), r.Resources[0])
+	require.NoError(t, err)
+	a.late = true
+	<-a.done
+	require.True(t, f.collect(), "it is told why")
+	for range 2 {
+		require.Contains(t, f.take(t.Context(), r).ErrorDetail.Message, "404")
+	}
+	require.EqualValues(t, 1, s.asked.Load())
 }
