@@ -20,7 +20,8 @@ const (
 	maxModule  = 256 << 20 // bytes of one module, as in Istio
 	maxCache   = 1 << 30   // bytes of all
 	keepUnused = 24 * time.Hour
-	maxFetches = 8 // from one server at the same time: one that does not answer keeps none from another
+	maxKnown   = 1024 // modules, or versions of those pulled always, whose sum is known: who asks for one beyond fetches it
+	maxFetches = 8    // from one server at the same time: one that does not answer keeps none from another
 )
 
 // Cache keeps modules in a folder, each in a file that is named by its SHA-256. It may be used
@@ -37,7 +38,13 @@ type Cache struct {
 
 	mu    sync.Mutex       // guards what follows
 	files map[string]*kept // by SHA-256
-	known map[Module]string
+	known map[Module]found
+}
+
+// found is what a module was when it was fetched.
+type found struct {
+	sum  string
+	used time.Time
 }
 
 // kept is a module in the folder.
@@ -58,7 +65,7 @@ func NewCache(dir string, metrics *Metrics) (*Cache, error) {
 	c := &Cache{
 		dir: dir, transport: transport, metrics: metrics, maxModule: maxModule, maxCache: maxCache,
 		attempts: 3, attemptTime: 30 * time.Second, pause: 500 * time.Millisecond,
-		files: map[string]*kept{}, known: map[Module]string{},
+		files: map[string]*kept{}, known: map[Module]found{},
 	}
 	return c, c.load()
 }
@@ -111,7 +118,7 @@ func (c *Cache) Get(ctx context.Context, m Module) (path string, release func(),
 func (c *Cache) find(m Module) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	sum := c.known[key(m)]
+	sum := c.known[key(m)].sum
 	if sum == "" && !m.Anew && !isImage(m.URL) {
 		sum = m.SHA256 // of an earlier agent
 	}
@@ -119,11 +126,12 @@ func (c *Cache) find(m Module) string {
 	if f == nil {
 		return ""
 	}
-	if c.known[key(m)] == "" && !holds(c.path(sum), sum) {
+	if c.known[key(m)].sum == "" && !holds(c.path(sum), sum) {
 		delete(c.files, sum)
 		return ""
 	}
-	f.users, f.used, c.known[key(m)] = f.users+1, time.Now(), sum
+	f.users++
+	c.use(m, sum)
 	return sum
 }
 
@@ -150,9 +158,26 @@ func (c *Cache) add(m Module, sum string, size int64, part string) error {
 	if err := os.Rename(part, c.path(sum)); err != nil {
 		return fmt.Errorf("cannot be kept: %w", err)
 	}
-	f.users, f.used = f.users+1, time.Now()
-	c.files[sum], c.known[key(m)] = f, sum
+	f.users++
+	c.files[sum] = f
+	c.use(m, sum)
 	return nil
+}
+
+// use notes that a module which is there is used now, and what it is; mu is held.
+func (c *Cache) use(m Module, sum string) {
+	now := time.Now()
+	c.files[sum].used, c.known[key(m)] = now, found{sum, now}
+	if len(c.known) <= maxKnown {
+		return
+	}
+	oldest := key(m)
+	for other, k := range c.known {
+		if k.used.Before(c.known[oldest].used) {
+			oldest = other
+		}
+	}
+	delete(c.known, oldest)
 }
 
 // makeRoom removes what was not used for longest; mu is held.
@@ -182,8 +207,8 @@ func (c *Cache) makeRoom(size int64) bool {
 func (c *Cache) remove(sum string) {
 	_ = os.Remove(c.path(sum))
 	delete(c.files, sum)
-	for m, s := range c.known {
-		if s == sum {
+	for m, k := range c.known {
+		if k.sum == sum {
 			delete(c.known, m)
 		}
 	}

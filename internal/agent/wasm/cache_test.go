@@ -197,6 +197,27 @@ func TestCacheHasABound(t *testing.T) {
 	require.Empty(t, left)
 }
 
+// TestVersionsThatAreKnownHaveABound: those of an object that changes for long, and whose module is pulled always.
+func TestVersionsThatAreKnownHaveABound(t *testing.T) {
+	s := newShelf(t, map[string][]byte{"a": module("a")})
+	c := newCache(t, t.TempDir())
+	get := func(version int) {
+		_, release, err := c.Get(t.Context(), Module{URL: s.URL + "/a", Anew: true, Version: fmt.Sprint(version)})
+		require.NoError(t, err)
+		release()
+	}
+	get(0)
+	asked := s.asked.Load()
+	for i := range maxKnown {
+		c.use(Module{URL: s.URL + "/a", Anew: true, Version: fmt.Sprint(1 + i)}, sha(module("a")))
+	}
+	require.Equal(t, maxKnown, len(c.known))
+	get(maxKnown)
+	require.Equal(t, asked, s.asked.Load(), "the newest is known")
+	get(0)
+	require.Equal(t, asked+1, s.asked.Load(), "the oldest is not")
+}
+
 // push puts an image into a registry, and gives its digest.
 func push(t *testing.T, host, ref string, kind types.MediaType, content []byte) string {
 	t.Helper()
