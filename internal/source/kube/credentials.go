@@ -107,9 +107,7 @@ func (c *Credentials) Run(ctx context.Context, synced func() bool) error {
 	c.begun = time.Now()
 	for {
 		c.look(ctx)
-		for key, w := range c.watches {
-			c.tell(ctx, key, w)
-		}
+		c.tellAll(ctx)
 		c.settle(false)
 		if !c.rest(ctx) {
 			return nil
@@ -201,12 +199,30 @@ func (c *Credentials) tooMany(key model.Key) {
 	c.full[key.Kind] = true
 }
 
-// tell puts a Secret into the intake where it differs from what was told.
-func (c *Credentials) tell(ctx context.Context, key model.Key, w *secretWatch) {
-	secret, problem, known := w.get()
-	if !known {
-		return
+// tellAll tells of the Secrets that are known, when it is known who may read them.
+func (c *Credentials) tellAll(ctx context.Context) {
+	var known []model.Key
+	var questions []question
+	for key, w := range c.watches {
+		if _, _, ok := w.get(); !ok {
+			continue
+		}
+		known = append(known, key)
+		for account := range w.readers {
+			if !w.trusted[account] {
+				questions = append(questions, question{key, account})
+			}
+		}
 	}
+	c.reviews.renew(ctx, questions)
+	for _, key := range known {
+		c.tell(key, c.watches[key])
+	}
+}
+
+// tell puts a Secret into the intake where it differs from what was told.
+func (c *Credentials) tell(key model.Key, w *secretWatch) {
+	secret, problem, _ := w.get()
 	now := &model.Secret{Meta: model.Meta{Key: key, Origin: "kubernetes"}}
 	switch {
 	case problem != "":
@@ -219,7 +235,7 @@ func (c *Credentials) tell(ctx context.Context, key model.Key, w *secretWatch) {
 			now.Certificate, now.PrivateKey, now.Login = "", model.PrivateKey{}, model.PrivateKey{}
 		}
 	}
-	now.Readers = c.readers(ctx, key, w)
+	now.Readers = c.readers(key, w)
 	if w.told != nil && same(w.told, now) {
 		return
 	}
@@ -231,10 +247,10 @@ func (c *Credentials) tell(ctx context.Context, key model.Key, w *secretWatch) {
 }
 
 // readers are those service accounts that may read a Secret; never nil.
-func (c *Credentials) readers(ctx context.Context, key model.Key, w *secretWatch) []string {
+func (c *Credentials) readers(key model.Key, w *secretWatch) []string {
 	out := []string{}
 	for _, account := range slices.Sorted(maps.Keys(w.readers)) {
-		if w.trusted[account] || c.reviews.mayRead(ctx, key, account) {
+		if w.trusted[account] || c.reviews.mayRead(key, account) {
 			out = append(out, account)
 		}
 	}

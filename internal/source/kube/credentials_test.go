@@ -3,11 +3,15 @@ package kube
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -70,9 +74,43 @@ func TestNobodyAsksAboutAccountsThatAreGone(t *testing.T) {
 	c.reviews = newReviews(func(context.Context, model.Key, string) (bool, error) { return true, nil }, time.Hour)
 	key := credentialKey(model.KindSecret, "web")
 	w := &secretWatch{readers: map[string]bool{"gone": true, "trusted": true}}
-	require.Equal(t, []string{"gone", "trusted"}, c.readers(t.Context(), key, w))
+	c.reviews.renew(t.Context(), []question{{key, "gone"}, {key, "trusted"}})
+	require.Equal(t, []string{"gone", "trusted"}, c.readers(key, w))
 
 	w.readers, w.trusted = map[string]bool{"trusted": true}, map[string]bool{"trusted": true}
-	require.Equal(t, []string{"trusted"}, c.readers(t.Context(), key, w))
+	require.Equal(t, []string{"trusted"}, c.readers(key, w))
 	require.Equal(t, time.Hour, c.reviews.next(time.Now().Add(2*time.Hour)))
+}
+
+// TestManyAreAskedAboutAtOnce: but not all, and nobody is asked about whom the last answer counts for.
+func TestManyAreAskedAboutAtOnce(t *testing.T) {
+	all, asked := make(chan struct{}), make(chan string, 3*maxReviews)
+	var begun, running atomic.Int32
+	ask := func(_ context.Context, _ model.Key, account string) (bool, error) {
+		asked <- account
+		assert.LessOrEqual(t, running.Add(1), int32(maxReviews))
+		defer running.Add(-1)
+		if begun.Add(1) == maxReviews {
+			close(all) // so many come while none is answered
+		}
+		<-all
+		if account == "a0" {
+			return false, errors.New("away")
+		}
+		return account != "a1", nil
+	}
+	r := newReviews(ask, time.Hour)
+	key := credentialKey(model.KindSecret, "web")
+	var questions []question
+	for i := range 2 * maxReviews {
+		questions = append(questions, question{key, fmt.Sprintf("a%d", i)})
+	}
+	r.renew(t.Context(), slices.Clone(questions))
+	for _, q := range questions {
+		require.Equal(t, q.account != "a0" && q.account != "a1", r.mayRead(key, q.account), q.account)
+	}
+	require.LessOrEqual(t, r.next(time.Now()), reviewAgain, "of whom there was no answer")
+	require.Len(t, asked, len(questions))
+	r.renew(t.Context(), append(questions, question{key, "new"}))
+	require.Len(t, asked, len(questions)+1)
 }

@@ -3,6 +3,8 @@ package kube
 import (
 	"context"
 	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -12,7 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// reviews remembers which service accounts may read which Secrets. One goroutine uses it.
+// reviews remembers which service accounts may read which Secrets. One goroutine uses it; ask is called by others.
 type reviews struct {
 	ask   func(ctx context.Context, key model.Key, account string) (bool, error)
 	every time.Duration // that an answer counts for
@@ -28,6 +30,7 @@ type review struct {
 const (
 	reviewTimeout = 5 * time.Second
 	reviewAgain   = 5 * time.Second // after one that failed
+	maxReviews    = 8               // asked at the same time
 )
 
 func newReviews(ask func(context.Context, model.Key, string) (bool, error), every time.Duration) *reviews {
@@ -37,26 +40,54 @@ func newReviews(ask func(context.Context, model.Key, string) (bool, error), ever
 	return &reviews{ask: ask, every: every, known: map[model.Key]map[string]review{}}
 }
 
-// mayRead tells whether an account of the Secret's namespace may read it. Where the API server
-// does not answer, what it said last counts; where it never did, the account may not.
-func (r *reviews) mayRead(ctx context.Context, key model.Key, account string) bool {
-	old, now := r.known[key][account], time.Now()
-	if now.Before(old.until) {
-		return old.allowed
-	}
-	asking, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
-	allowed, err := r.ask(asking, key, account)
-	next := review{allowed, now.Add(r.every)}
-	if err != nil {
-		next = review{old.allowed, now.Add(min(r.every, reviewAgain))}
-	}
-	if r.known[key] == nil {
-		r.known[key] = map[string]review{}
-	}
-	r.known[key][account] = next
-	return next.allowed
+// question is whether an account of a Secret's namespace may read it.
+type question struct {
+	key     model.Key
+	account string
 }
+
+// renew asks what is not known, or was asked too long ago: some questions at a time. Where the API server does not
+// answer, what it said last counts, and it is asked again soon; where it never did, the account may not.
+func (r *reviews) renew(ctx context.Context, questions []question) {
+	now := time.Now()
+	questions = slices.DeleteFunc(questions, func(q question) bool { return now.Before(r.known[q.key][q.account].until) })
+	answers := make([]review, len(questions))
+	next := make(chan int)
+	var askers sync.WaitGroup
+	for range min(maxReviews, len(questions)) {
+		askers.Go(func() {
+			for i := range next {
+				answers[i] = r.answer(ctx, questions[i])
+			}
+		})
+	}
+	for i := range questions {
+		next <- i
+	}
+	close(next)
+	askers.Wait()
+	for i, q := range questions {
+		if r.known[q.key] == nil {
+			r.known[q.key] = map[string]review{}
+		}
+		r.known[q.key][q.account] = answers[i]
+	}
+}
+
+// answer asks. It changes nothing: others ask meanwhile.
+func (r *reviews) answer(ctx context.Context, q question) review {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	now := time.Now()
+	allowed, err := r.ask(ctx, q.key, q.account)
+	if err != nil {
+		return review{r.known[q.key][q.account].allowed, now.Add(min(r.every, reviewAgain))}
+	}
+	return review{allowed, now.Add(r.every)}
+}
+
+// mayRead is what renew was answered last.
+func (r *reviews) mayRead(key model.Key, account string) bool { return r.known[key][account].allowed }
 
 func (r *reviews) forget(key model.Key) { delete(r.known, key) }
 
