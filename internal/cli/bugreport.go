@@ -47,7 +47,7 @@ that the mesh reads.
 Private keys, tokens, passwords, data of Secrets, and whatever looks like them, are taken
 out. manifest.json says what is in the archive, how much was taken out, and what could not
 be read: a control plane or a proxy that does not answer costs its part only. Where nothing at all can be read there is no
-archive, and the exit status is 1.
+archive, and the exit status is 1; so it is where a proxy that is named is not known.
 
 Look through it before you give it away: names, addresses and routes are in it.`,
 		Example: `  moonsail bug-report
@@ -82,6 +82,9 @@ func (f *bugReportFlags) run(cmd *cobra.Command, proxies []string) error {
 	}
 	progress := StartProgress(cmd.ErrOrStderr(), "looking what there is")
 	defer progress.Done()
+	if err := f.known(cmd.Context(), proxies); err != nil {
+		return err
+	}
 	items := f.items(cmd.Context(), proxies)
 	m, err := f.write(cmd.Context(), items, bugreport.Options{
 		Folder: folder, MaxFile: max(1, f.maxMB/4) << 20, MaxTotal: f.maxMB << 20, Timeout: f.timeout + f.cpu, Now: now,

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
@@ -36,6 +37,18 @@ func (c *debugClient) text(ctx context.Context, path string) ([]byte, error) {
 		return nil, refused(page, resp, body)
 	}
 	return io.ReadAll(body)
+}
+
+// known fails where a proxy that is named is not there: a report that lacks what it was to be about is none. Who does not
+// answer knows none, and costs its part only.
+func (f *bugReportFlags) known(ctx context.Context, named []string) error {
+	for i, name := range named {
+		named[i] = podOf(name)
+		if err := f.client.getOf(ctx, "/debug/proxies/", name, "", &json.RawMessage{}); isAbsent(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // chosen are the proxies that are reported in full: those that are named, or some, of which

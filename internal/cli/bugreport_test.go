@@ -49,6 +49,7 @@ func TestBugReport(t *testing.T) {
 		"/debug/pprof/cmdline": "moonsail\x00serve\x00--x-password=" + hidden,
 		"/debug/proxies": `{"proxies":[{"name":"a","namespace":"shop"},{"name":"b","namespace":"shop","owed":3},
 			{"name":"c","namespace":"shop","types":[{"held":[{"name":"x"}]}]}]}`,
+		"/debug/proxies/c.shop":                   `{"name":"c"}`,
 		"/debug/proxies/c.shop/envoy/config_dump": `{"env":[{"name":"TOKEN","value":"` + hidden + `"}],"x":"kept"}`,
 		"/debug/pprof/heap":                       "binary",
 	}
@@ -85,6 +86,13 @@ func TestBugReport(t *testing.T) {
 	info, err := os.Stat(file)
 	require.NoError(t, err)
 	require.EqualValues(t, 0o600, info.Mode().Perm())
+
+	// Who misspells a proxy hears of it, and what is there stays.
+	status, out, errOut = moonsail(t, "bug-report", "--address", srv.URL, "--file", file, "c.shop", "bb.shop")
+	require.Equal(t, exitFailed, status)
+	require.Empty(t, out)
+	require.Contains(t, errOut, "there is no /debug/proxies/bb.shop; did you mean \"b.shop\"?")
+	require.Contains(t, readReport(t, file), "flags.txt")
 
 	// Nobody answers: there is no report, and that of before stays.
 	srv.Close()
