@@ -24,10 +24,32 @@ func wrongArgs(cmd *cobra.Command, args []string, err error) error {
 		return usageError{err}
 	case cmd.HasSubCommands() && len(args) > 0:
 		return usageError{fmt.Errorf("%w%s", err, spelling.DidYouMean(args[0], commandNames(cmd)))}
-	case len(args) == 0:
-		return usageError{fmt.Errorf("an argument is missing: the form is '%s'", cmd.UseLine())}
+	}
+	if missing := missingArgs(cmd, args); missing != "" {
+		return usageError{fmt.Errorf("%s missing: the form is '%s'%s", missing, cmd.UseLine(), firstExample(cmd))}
 	}
 	return usageError{fmt.Errorf("%s not what it takes: the form is '%s'", quotedArgs(args), cmd.UseLine())}
+}
+
+// missingArgs names what a command takes beyond the arguments that it was given, by its form; empty: nothing.
+func missingArgs(cmd *cobra.Command, args []string) string {
+	words := strings.Fields(cmd.Use)[1:]
+	if len(args) >= len(words) {
+		return ""
+	}
+	if words = words[len(args):]; len(words) == 1 {
+		return words[0] + " is"
+	}
+	return strings.Join(words, " and ") + " are"
+}
+
+func firstExample(cmd *cobra.Command) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
+	command, _, _ := strings.Cut(line, "  #")
+	if command == "" {
+		return ""
+	}
+	return fmt.Sprintf(", as in '%s'", strings.TrimSpace(command))
 }
 
 func quotedArgs(args []string) string {
