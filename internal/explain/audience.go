@@ -11,8 +11,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// audience tells which proxies an object that selects workloads concerns, and in what; nil where its selector does
-// not tell, as those of which it was taken away are concerned, too. Of a batch nothing else tells who is concerned by
+// audience tells which proxies an object that selects workloads, or is given to those of others, concerns, and in what;
+// nil where its selector does not tell, as those of which it was taken away are concerned, too. Of a batch nothing else tells who is concerned by
 // which object.
 func (x *Explainer) audience(snap *store.Snapshot, o model.Object, last *telemetry.LastChange) func(*model.Proxy, resource.Type) bool {
 	if o == nil || last.Moved {
@@ -27,6 +27,9 @@ func (x *Explainer) audience(snap *store.Snapshot, o model.Object, last *telemet
 			return p.Type == model.ProxySidecar && (o.Namespace == p.Namespace || o.Namespace == root && len(o.Selector) == 0) &&
 				model.SelectorMatches(o.Selector, p.Labels)
 		}
+	case *model.Secret:
+		given := givenTo(snap, o.Key)
+		return func(p *model.Proxy, _ resource.Type) bool { return given(p) }
 	case *model.PeerAuthentication: // where it is DISABLE callers are told
 		return func(p *model.Proxy, t resource.Type) bool {
 			return model.IsFor(o, p, root) || o.Disables() && (t == resource.Cluster || t == resource.Endpoints)

@@ -1,12 +1,16 @@
 package explain
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -62,6 +66,51 @@ func TestAudience(t *testing.T) {
 				require.Equal(t, types, got[proxy], proxy)
 			}
 		})
+	}
+}
+
+// TestWhoIsGivenASecret: of Secrets those are concerned that something has given it, of its own namespace alone.
+func TestWhoIsGivenASecret(t *testing.T) {
+	s := store.New()
+	put := func(o model.Object) {
+		s.Apply([]store.Event{{Key: o.Metadata().Key, Object: o}})
+	}
+	const rule = "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: %s, namespace: shop}\n" +
+		"spec: {host: a.example.com, workloadSelector: {matchLabels: {app: web}}, trafficPolicy: {tls: {mode: SIMPLE, credentialName: '%s'}}}"
+	for _, doc := range []string{
+		gatewayDocument("one", "shop", "{istio: edge}", "{port: {number: 443, name: https, protocol: HTTPS}, hosts: ['*'], tls: {mode: SIMPLE, credentialName: web}}"),
+		fmt.Sprintf(rule, "roots", "configmap://shop/roots"),
+		"apiVersion: extensions.istio.io/v1alpha1\nkind: WasmPlugin\nmetadata: {name: x, namespace: shop}\n" +
+			"spec: {selector: {matchLabels: {app: web}}, url: oci://example.com/x, imagePullSecret: registry}",
+	} {
+		put(decode(t, doc))
+	}
+	proxies := map[string]*model.Proxy{
+		"edge":    {Type: model.ProxyRouter, Namespace: "shop", Labels: map[string]string{"istio": "edge"}},
+		"foreign": {Type: model.ProxyRouter, Namespace: "bank", Labels: map[string]string{"istio": "edge"}},
+		"sidecar": {Type: model.ProxySidecar, Namespace: "shop", Labels: map[string]string{"istio": "edge"}},
+		"web":     {Type: model.ProxySidecar, Namespace: "shop", Labels: map[string]string{"app": "web"}},
+	}
+	for _, tc := range []struct {
+		key  model.Key
+		want []string
+	}{
+		{model.Key{Kind: model.KindSecret, Namespace: "shop", Name: "web"}, []string{"edge"}},
+		{model.Key{Kind: model.KindSecret, Namespace: "bank", Name: "web"}, []string{"foreign"}},
+		{model.Key{Kind: model.KindSecret, Namespace: "shop", Name: "registry"}, []string{"web"}},
+		{model.Key{Kind: model.KindConfigMap, Namespace: "shop", Name: "roots"}, []string{"web"}},
+		{model.Key{Kind: model.KindSecret, Namespace: "shop", Name: "other"}, nil},
+	} {
+		secret := &model.Secret{Meta: model.Meta{Key: tc.key}}
+		put(secret)
+		concerns := (&Explainer{Mesh: model.DefaultMesh()}).audience(s.Snapshot(), secret, &telemetry.LastChange{})
+		var got []string
+		for _, name := range slices.Sorted(maps.Keys(proxies)) {
+			if concernedIn(concerns, proxies[name]) == "all" {
+				got = append(got, name)
+			}
+		}
+		require.Equal(t, tc.want, got, tc.key)
 	}
 }
 

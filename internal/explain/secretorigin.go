@@ -51,6 +51,41 @@ func needs(o model.Object, p *model.Proxy) []model.NeededSecret {
 		if p.Type == model.ProxyRouter && selects(o, p) {
 			return o.Credentials(p.Namespace)
 		}
+	case *model.WasmPlugin:
+		if key, named := o.PullSecretKey(); named && o.Namespace == p.Namespace && model.Selects(o, p.Labels) {
+			return []model.NeededSecret{{Key: key, PrivateKey: true}}
+		}
+	}
+	return nil
+}
+
+// givenTo tells which proxies are given what is in a Secret, or the CAs of a ConfigMap.
+func givenTo(snap *store.Snapshot, key model.Key) func(*model.Proxy) bool {
+	is := func(n model.NeededSecret) bool { return n.Key == key }
+	var by []model.Object
+	for _, kind := range append([]model.Kind{model.KindWasmPlugin}, naming...) {
+		for o := range snap.All(kind) {
+			if slices.ContainsFunc(secretsOf(o, key.Namespace), is) {
+				by = append(by, o)
+			}
+		}
+	}
+	return func(p *model.Proxy) bool {
+		own := key.Kind != model.KindSecret || p.Namespace == key.Namespace
+		return own && slices.ContainsFunc(by, func(o model.Object) bool { return slices.ContainsFunc(needs(o, p), is) })
+	}
+}
+
+// secretsOf are the Secrets that an object names, whoever is given them: of Gateways what routers of a namespace need.
+func secretsOf(o model.Object, namespace string) []model.NeededSecret {
+	switch o := o.(type) {
+	case interface{ Credentials() []model.NeededSecret }:
+		return o.Credentials()
+	case *model.Gateway:
+		return o.Credentials(namespace)
+	case *model.WasmPlugin:
+		key, _ := o.PullSecretKey()
+		return []model.NeededSecret{{Key: key}}
 	}
 	return nil
 }
