@@ -7,6 +7,7 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -53,7 +54,7 @@ func (w *work) mergeCluster(p *patch, c *clusterv3.Cluster) {
 	case i >= 0:
 		w.mergeSocket(p, sockets[i], value.TransportSocket)
 	case len(c.TransportSocketMatches) == 0:
-		c.TransportSocket = value.TransportSocket
+		c.TransportSocket = proto.Clone(value.TransportSocket).(*corev3.TransportSocket) // later patches change it
 	}
 }
 
