@@ -3,15 +3,11 @@ package istioapi
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
-
-// claimPrefix starts "headers" that are claims of a token, as gateways know them.
-const claimPrefix = "@request.auth.claims"
 
 func (c *routeConv) httpMatch(at path, m *networking.HTTPMatchRequest) model.HTTPMatch {
 	out := model.HTTPMatch{
@@ -92,11 +88,11 @@ func (c *routeConv) headerMatches(at path, list map[string]*networking.StringMat
 
 func (c *routeConv) headerMatchName(at path, name string) {
 	switch {
-	case strings.HasPrefix(name, claimPrefix):
-		if !c.gateway {
-			c.errorf(at, "claims of tokens can be matched at gateways only; bind the VirtualService to one and not to \"mesh\", or match a header")
-		} else {
-			c.warnf(at, "matching claims of tokens has no effect in Moonsail yet")
+	case model.IsClaim(name) && !c.gateway:
+		c.errorf(at, "claims of tokens can be matched at gateways only; bind the VirtualService to one and not to \"mesh\", or match a header")
+	case model.IsClaim(name):
+		if model.ClaimNames(name) == nil {
+			c.errorf(at, "%q names no claim; write %s[NAME], and [NAME][INNER] for what is within another", name, model.ClaimPrefix)
 		}
 	case slices.Contains([]string{":method", ":scheme", ":authority", ":path"}, name):
 	default:

@@ -15,8 +15,12 @@ type exchange struct {
 	rc    *routev3.RouteConfiguration
 	vh    *routev3.VirtualHost
 	route *routev3.Route
-	res   *Result
-	world *World
+	// secures: the virtual host answers requests in plain text with a redirection.
+	secures bool
+	// reroute: a filter has the route chosen again before anything else asks for it.
+	reroute bool
+	res     *Result
+	world   *World
 }
 
 func (w *World) runHTTP(f *hcmv3.HttpConnectionManager, r *request, res *Result) error {
@@ -27,6 +31,9 @@ func (w *World) runHTTP(f *hcmv3.HttpConnectionManager, r *request, res *Result)
 	r.hcm = f
 	x := &exchange{request: r, res: res, world: w}
 	r.headers[":path"] = pathBy(f, r.headers[":path"])
+	if err := x.mutateEarly(); err != nil {
+		return err
+	}
 	if err := w.findRoutes(x); err != nil {
 		return err
 	}
@@ -35,16 +42,17 @@ func (w *World) runHTTP(f *hcmv3.HttpConnectionManager, r *request, res *Result)
 	if err := x.pick(); err != nil {
 		return err
 	}
-	if res.Location != "" {
+	answered, err := x.runFilters()
+	switch {
+	case err != nil || answered:
+		return err
+	case x.secures:
+		res.Status, res.Reason = 301, "https is required"
+		res.Location = "https://" + x.headers[":authority"] + x.headers[":path"]
 		return nil
-	}
-	if x.route == nil {
+	case x.route == nil:
 		res.Status, res.Reason = 404, "no route"
 		return nil
-	}
-	answered, err := x.runFilters()
-	if err != nil || answered {
-		return err
 	}
 	return w.act(x)
 }
@@ -89,8 +97,10 @@ func splitPort(authority string) (host, port string) {
 	return authority[:i], authority[i+1:]
 }
 
-// pick finds virtual host and route.
+// pick finds virtual host and route. What comes of a request without a route is for the last of the filters to say.
 func (x *exchange) pick() error {
+	x.vh, x.route, x.secures = nil, nil, false
+	x.res.VirtualHost, x.res.Route, x.res.RouteOrigin = "", "", ""
 	authority := x.headers[":authority"]
 	if x.rc.GetIgnorePortInHostMatching() {
 		authority, _ = splitPort(authority)
@@ -101,8 +111,7 @@ func (x *exchange) pick() error {
 	}
 	x.res.VirtualHost = x.vh.GetName()
 	if x.vh.GetRequireTls() == routev3.VirtualHost_ALL && x.scheme == "http" {
-		x.res.Status, x.res.Reason = 301, "https is required"
-		x.res.Location = "https://" + x.headers[":authority"] + x.headers[":path"]
+		x.secures = true
 		return nil
 	}
 	if x.vh.GetMatcher() != nil {

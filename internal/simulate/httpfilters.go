@@ -33,6 +33,12 @@ func (x *exchange) runFilters() (answered bool, err error) {
 		if answered || err != nil {
 			return answered, err
 		}
+		if x.reroute {
+			x.reroute = false
+			if err := x.pick(); err != nil {
+				return false, err
+			}
+		}
 	}
 	return false, nil
 }

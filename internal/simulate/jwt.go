@@ -212,6 +212,7 @@ const tokenCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 
 // accept leaves what later filters and the workload get of a valid token.
 func (t *tokens) accept(p *jwtv3.JwtProvider, token *jwt.Token, at place) {
+	t.reroute = t.reroute || p.GetClearRouteCache()
 	if key := p.GetPayloadInMetadata(); key != "" {
 		t.leave(jwtFilter, key, normalized(token.Payload, p.GetNormalizePayloadInMetadata().GetSpaceDelimitedClaims()))
 	}

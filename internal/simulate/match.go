@@ -16,8 +16,8 @@ import (
 
 // matches tells whether a route takes a request.
 func matches(m *routev3.RouteMatch, r *request) (bool, error) {
-	if m.GetTlsContext() != nil || len(m.GetDynamicMetadata()) > 0 || len(m.GetFilterState()) > 0 {
-		return false, errors.New("tls_context, dynamic_metadata and filter_state are not known to the simulator")
+	if m.GetTlsContext() != nil || len(m.GetFilterState()) > 0 {
+		return false, errors.New("tls_context and filter_state are not known to the simulator")
 	}
 	if m.GetGrpc() != nil && !strings.HasPrefix(r.headers["content-type"], "application/grpc") {
 		return false, nil
@@ -31,6 +31,11 @@ func matches(m *routev3.RouteMatch, r *request) (bool, error) {
 	}
 	for _, h := range m.GetHeaders() {
 		if ok, err := matchesHeader(h, r.headers); !ok || err != nil {
+			return false, err
+		}
+	}
+	for _, d := range m.GetDynamicMetadata() {
+		if ok, err := r.matchesMetadata(d); !ok || err != nil {
 			return false, err
 		}
 	}

@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -22,11 +21,14 @@ func (r *request) leave(filter, key string, value any) {
 	r.metadata[filter][key] = value
 }
 
-// matchesMetadata compares what filters have left: strings, numbers, booleans, lists and maps.
+// matchesMetadata compares what filters have left: strings, numbers, booleans, lists and maps. What is not there is
+// like nothing, and meets what is inverted.
 func (r *request) matchesMetadata(m *matcherv3.MetadataMatcher) (bool, error) {
-	if m.GetInvert() {
-		return false, errors.New("inverted metadata matchers are not known to the simulator")
-	}
+	ok, err := r.findsMetadata(m)
+	return ok != m.GetInvert(), err
+}
+
+func (r *request) findsMetadata(m *matcherv3.MetadataMatcher) (bool, error) {
 	var value any = r.metadata[m.GetFilter()]
 	for _, s := range m.GetPath() {
 		fields, ok := value.(map[string]any)

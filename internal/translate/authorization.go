@@ -35,7 +35,7 @@ func httpPolicy(v *view.HTTPChain) ([]*hcmv3.HttpFilter, error) {
 		return nil, err
 	}
 	if v.JWT != nil && len(v.JWT.Rules) > 0 {
-		f, err := checkedHTTPFilter(jwtFilterName, jwtFilter(v.JWT))
+		f, err := checkedHTTPFilter(jwtFilterName, jwtFilter(v.JWT, v.Gateway))
 		if err != nil {
 			return nil, err
 		}

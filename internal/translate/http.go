@@ -102,6 +102,15 @@ func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) 
 			MaxConcurrentStreams: positive(v.MaxConcurrentStreams), AllowConnect: v.FromMesh,
 		}
 	}
+	if v.Gateway && v.JWT != nil {
+		early, err := forgetTold(v.JWT)
+		if err != nil {
+			return nil, err
+		}
+		if early != nil {
+			out.EarlyHeaderMutationExtensions = append(out.EarlyHeaderMutationExtensions, early)
+		}
+	}
 	return out, setRoutes(v, out)
 }
 

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"slices"
 
+	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
+	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -23,13 +25,15 @@ const (
 var spaceDelimited = []string{"permission", "scope"}
 
 // jwtFilter checks tokens: each that there is has to be valid, and there need not be any. Of
-// several rules one may find valid what the others, which look at the same place, do not.
-func jwtFilter(v *view.JWT) *jwtv3.JwtAuthentication {
+// several rules one may find valid what the others, which look at the same place, do not. reroute has the route
+// be chosen again by what a valid token says.
+func jwtFilter(v *view.JWT, reroute bool) *jwtv3.JwtAuthentication {
 	out := &jwtv3.JwtAuthentication{Providers: map[string]*jwtv3.JwtProvider{}, BypassCorsPreflight: true}
 	var valid, validOrMissing []*jwtv3.JwtRequirement
 	for i := range v.Rules {
 		name := fmt.Sprintf("origins-%d", i)
 		out.Providers[name] = jwtProvider(&v.Rules[i])
+		out.Providers[name].ClearRouteCache = reroute
 		is := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_ProviderName{ProviderName: name}}
 		valid = append(valid, is)
 		validOrMissing = append(validOrMissing, anyRequirement(is, missing))
@@ -77,4 +81,27 @@ func jwtProvider(r *view.JWTRule) *jwtv3.JwtProvider {
 		out.ClaimToHeaders = append(out.ClaimToHeaders, &jwtv3.JwtClaimToHeader{HeaderName: h.Header, ClaimName: h.Claim})
 	}
 	return out
+}
+
+// forgetTold removes what only tokens may tell from requests before a route is chosen for the first time: the filter
+// does so too late for that, and of requests without a token the route is not chosen again.
+func forgetTold(v *view.JWT) (*corev3.TypedExtensionConfig, error) {
+	var names []string
+	for i := range v.Rules {
+		names = append(names, v.Rules[i].PayloadToHeader)
+		for _, h := range v.Rules[i].ClaimsToHeaders {
+			names = append(names, h.Header)
+		}
+	}
+	slices.Sort(names)
+	m := &earlyv3.HeaderMutation{}
+	for _, n := range slices.Compact(names) {
+		if n != "" {
+			m.Mutations = append(m.Mutations, &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Remove{Remove: n}})
+		}
+	}
+	if len(m.Mutations) == 0 {
+		return nil, nil
+	}
+	return earlyMutation(m)
 }

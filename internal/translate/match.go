@@ -66,21 +66,14 @@ func setPath(uri *model.StringMatch, out *routev3.RouteMatch) error {
 // name already.
 func addHeaders(m *view.Match, out *routev3.RouteMatch) error {
 	for i := range m.Headers {
-		h, err := headerMatcher(m.Headers[i].Name, &m.Headers[i].StringMatch)
-		if err != nil {
+		if err := addHeader(&m.Headers[i], false, out); err != nil {
 			return fmt.Errorf("headers[%s]: %w", m.Headers[i].Name, err)
 		}
-		out.Headers = append(out.Headers, h)
 	}
 	for i := range m.WithoutHeaders {
-		h, err := headerMatcher(m.WithoutHeaders[i].Name, &m.WithoutHeaders[i].StringMatch)
-		if err != nil {
+		if err := addHeader(&m.WithoutHeaders[i], true, out); err != nil {
 			return fmt.Errorf("withoutHeaders[%s]: %w", m.WithoutHeaders[i].Name, err)
 		}
-		h.InvertMatch = true
-		// A header that is missing is not the one to do without.
-		h.TreatMissingHeaderAsEmpty = !h.GetPresentMatch()
-		out.Headers = append(out.Headers, h)
 	}
 	for _, p := range []struct {
 		field, header string
@@ -96,6 +89,40 @@ func addHeaders(m *view.Match, out *routev3.RouteMatch) error {
 		out.Headers = append(out.Headers, h)
 	}
 	return nil
+}
+
+// addHeader adds a header to have or to do without, or a claim of a token, which is compared with what jwtFilter has
+// left. What there is no token for does without.
+func addHeader(m *model.HeaderMatch, without bool, out *routev3.RouteMatch) error {
+	if names := model.ClaimNames(m.Name); names != nil {
+		c, err := claimMatcher(names, &m.StringMatch)
+		if err != nil {
+			return err
+		}
+		c.Invert = without
+		out.DynamicMetadata = append(out.DynamicMetadata, c)
+		return nil
+	}
+	h, err := headerMatcher(m.Name, &m.StringMatch)
+	if err != nil {
+		return err
+	}
+	h.InvertMatch = without
+	// A header that is missing is not the one to do without.
+	h.TreatMissingHeaderAsEmpty = without && !h.GetPresentMatch()
+	out.Headers = append(out.Headers, h)
+	return nil
+}
+
+func claimMatcher(names []string, m *model.StringMatch) (*matcherv3.MetadataMatcher, error) {
+	s, err := stringMatcher(m)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil {
+		return tokenMatcher(names, &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}}), nil
+	}
+	return tokenMatcher(names, claimValue(s)), nil
 }
 
 func headerMatcher(name string, m *model.StringMatch) (*routev3.HeaderMatcher, error) {

@@ -122,17 +122,24 @@ func requestPrincipal(v string) *rbacv3.Principal {
 
 // claim is a claim, or an element of one that is a list.
 func claim(names []string, m *matcherv3.StringMatcher) *rbacv3.Principal {
-	return ofToken(names, &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_OrMatch{
+	return ofToken(names, claimValue(m))
+}
+
+func claimValue(m *matcherv3.StringMatcher) *matcherv3.ValueMatcher {
+	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_OrMatch{
 		OrMatch: &matcherv3.OrMatcher{ValueMatchers: []*matcherv3.ValueMatcher{oneOf(likeValue(m)), likeValue(m)}},
-	}})
+	}}
 }
 
 // ofToken compares what jwtFilter has left of a valid token.
 func ofToken(names []string, value *matcherv3.ValueMatcher) *rbacv3.Principal {
-	keys := append([]string{jwtPayload}, names...)
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_SourcedMetadata{
-		SourcedMetadata: &rbacv3.SourcedMetadata{MetadataMatcher: metadataAt(jwtFilterName, keys, value)},
+		SourcedMetadata: &rbacv3.SourcedMetadata{MetadataMatcher: tokenMatcher(names, value)},
 	}}
+}
+
+func tokenMatcher(names []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {
+	return metadataAt(jwtFilterName, append([]string{jwtPayload}, names...), value)
 }
 
 // eachPrincipal writes principals of the mesh's trust domains, and of "cluster.local", which

@@ -31,7 +31,7 @@ var scopeKeyBuilder = &hcmv3.ScopedRoutes_ScopeKeyBuilder{
 // request's host. Every connection manager gets the scopes of all, so that their keys, as
 // their names, begin with the whole route configuration's name.
 func setScopes(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) error {
-	early, err := pack(&earlyv3.HeaderMutation{Mutations: []*mutationv3.HeaderMutation{{
+	early, err := earlyMutation(&earlyv3.HeaderMutation{Mutations: []*mutationv3.HeaderMutation{{
 		Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
 			Header:       &corev3.HeaderValue{Key: scopeHeader, Value: bucket.KeyFormat(v.RouteConfig, v.BucketBits)},
 			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
@@ -40,9 +40,7 @@ func setScopes(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) error {
 	if err != nil {
 		return err
 	}
-	out.EarlyHeaderMutationExtensions = []*corev3.TypedExtensionConfig{{
-		Name: "envoy.http.early_header_mutation.header_mutation", TypedConfig: early,
-	}}
+	out.EarlyHeaderMutationExtensions = append(out.EarlyHeaderMutationExtensions, early)
 	out.RouteSpecifier = &hcmv3.HttpConnectionManager_ScopedRoutes{ScopedRoutes: &hcmv3.ScopedRoutes{
 		Name:            "scopes",
 		ScopeKeyBuilder: scopeKeyBuilder,
@@ -50,6 +48,15 @@ func setScopes(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) error {
 		ConfigSpecifier: &hcmv3.ScopedRoutes_ScopedRds{ScopedRds: &hcmv3.ScopedRds{ScopedRdsConfigSource: adsSource}},
 	}}
 	return nil
+}
+
+// earlyMutation changes headers before anything looks at a request.
+func earlyMutation(m *earlyv3.HeaderMutation) (*corev3.TypedExtensionConfig, error) {
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	packed, err := pack(m)
+	return &corev3.TypedExtensionConfig{Name: "envoy.http.early_header_mutation.header_mutation", TypedConfig: packed}, err
 }
 
 // Scope translates a scope. It names its route configuration: Envoy 1.40 crashes on one
