@@ -77,7 +77,8 @@ func (s *scope) gatewayVirtualHost(r *reader, routeConfig string, h model.Host) 
 	headers := s.headers(r.mesh())
 	out := &view.VirtualHost{
 		RouteConfig: routeConfig, Name: fmt.Sprintf("%s:%d", h, plan.servers[0].server.Port.Number),
-		Domains: []string{string(h)}, IncludeAttempts: !headers.NoAttempts, ForwardHost: headers.ForwardHost, FromOutside: true,
+		Domains: []string{string(h)}, IncludeAttempts: !headers.NoAttempts, ForwardHost: headers.ForwardHost,
+		HidesPeer: true,
 	}
 	found, took := false, &hostResult{}
 	var seen []seenRoutes
@@ -93,7 +94,7 @@ func (s *scope) gatewayVirtualHost(r *reader, routeConfig string, h model.Host) 
 			seen = append(seen, seenRoutes{b.gateways[0], bound.Key})
 			rt := &routing{reader: r, s: s, host: h, port: serverPort(b.server), out: took, gateway: b.gateways[0]}
 			out.Routes = append(out.Routes, rt.fromVirtualService(bound)...)
-			out.TellsPeer = rt.allOfMesh(out.Routes)
+			out.HidesPeer = !s.tellsPeer(r.mesh()) || !rt.allOfMesh(out.Routes)
 		}
 	}
 	if !found {

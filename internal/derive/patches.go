@@ -189,14 +189,14 @@ func isServiceHost(name string) bool { return !isFallback(name) && !strings.HasP
 
 // serveAddedHosts puts the virtual hosts out that patches add to a route configuration, with
 // the domains that nobody else has there; it tells whether one of them takes every host.
-func (s *scope) serveAddedHosts(routeConfig string) (all bool) {
+func (s *scope) serveAddedHosts(routeConfig string, hidePeer bool) (all bool) {
 	s.dropAddedHosts(routeConfig)
 	taken := map[string]bool{}
 	for _, p := range s.added(s.patches, model.PatchVirtualHost) {
 		if !p.MeetsRoutes(s.patches.Gateway, routeConfig) {
 			continue
 		}
-		v := &view.VirtualHost{RouteConfig: routeConfig, Name: addedHost + plainName(p.Name), Added: p}
+		v := &view.VirtualHost{RouteConfig: routeConfig, Name: addedHost + plainName(p.Name), Added: p, HidesPeer: hidePeer}
 		for _, d := range p.Domains {
 			if !taken[d] && len(s.domains[domainKey{routeConfig, d}]) == 0 {
 				taken[d] = true

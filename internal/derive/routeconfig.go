@@ -62,7 +62,7 @@ func (s *scope) serveFallback(mesh *model.Mesh, name string) {
 		return
 	}
 	s.out.RouteConfigs[name] = &view.RouteConfig{Name: name}
-	if s.serveAddedHosts(name) || len(s.domains[domainKey{name, "*"}]) > 0 {
+	if s.serveAddedHosts(name, s.tellsPeer(mesh)) || len(s.domains[domainKey{name, "*"}]) > 0 {
 		return
 	}
 	fallback := s.fallbackHost(mesh, name, users.bound > 0)
@@ -95,7 +95,7 @@ func (s *scope) fallbackHost(mesh *model.Mesh, routeConfig string, bound bool) *
 		v.Routes = []view.Route{{Name: blockAll, DirectResponse: &model.DirectResponse{Status: 502}}}
 		return v
 	}
-	v.Name = allowAny
+	v.Name, v.HidesPeer = allowAny, s.tellsPeer(mesh)
 	v.Routes = []view.Route{{Name: allowAny, Backends: []view.Backend{{Cluster: cluster, Weight: 1}}}}
 	return v
 }

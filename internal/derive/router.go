@@ -281,5 +281,5 @@ func (s *scope) deriveRouteConfig(name string) {
 		return
 	}
 	s.out.RouteConfigs[name] = &view.RouteConfig{Name: name}
-	s.serveAddedHosts(name)
+	s.serveAddedHosts(name, true)
 }

@@ -17,7 +17,7 @@ func (s *scope) deriveTelemetry(r *reader) {
 	if s.Key.Inbound {
 		side = model.SideServer
 	}
-	now := &view.Telemetry{Server: s.Key.Inbound}
+	now := &view.Telemetry{Server: s.Key.Inbound, TellsPeer: !s.Key.Inbound && s.tellsPeer(r.mesh())}
 	now.Metrics, now.Every = metricsOf(rules, r.mesh(), side)
 	var collectors []model.Host
 	for _, l := range logsOf(rules, r.mesh(), side) {
@@ -117,17 +117,14 @@ func collectorOf(r *reader, p *model.Provider) (model.Host, string, bool) {
 	return p.Host, outboundCluster(p.Port, "", p.Host), true
 }
 
-// tellsPeer tells whether callers may say who they are: all that routes lead to is of the
-// mesh, whose metrics need it.
-func (rt *routing) tellsPeer(routes []view.Route) bool {
-	return rt.service != nil && rt.allOfMesh(routes)
+// tellsPeer tells whether the scope's proxies say who calls: the mesh's metrics need it, they have the
+// certificates without which nobody believes it, and their agents, which know it.
+func (s *scope) tellsPeer(mesh *model.Mesh) bool {
+	return s.Key.Identity && s.Key.Modules && len(mesh.Telemetry.Metrics) > 0
 }
 
-// allOfMesh tells whether all that routes lead to is of the mesh, whose metrics name callers.
+// allOfMesh tells whether all that routes lead to is of the mesh.
 func (rt *routing) allOfMesh(routes []view.Route) bool {
-	if len(rt.mesh().Telemetry.Metrics) == 0 {
-		return false
-	}
 	for i := range routes {
 		for _, b := range routes[i].Backends {
 			if !rt.isOfMesh(b.Cluster) {

@@ -30,7 +30,7 @@ func (s *scope) deriveVirtualHost(r *reader, at placement, h model.Host, svc *mo
 		// Nobody has a rule for this client and port.
 		v.Routes = []view.Route{rt.defaultRoute()}
 	}
-	v.TellsPeer = rt.tellsPeer(v.Routes)
+	v.HidesPeer = s.tellsPeer(r.mesh()) && (svc == nil || !rt.allOfMesh(v.Routes))
 	return v
 }
 

@@ -29,6 +29,9 @@ func addedVirtualHost(v *view.VirtualHost) (*routev3.VirtualHost, error) {
 		return nil, err
 	}
 	out.Name, out.Domains = v.ResourceName(), v.Domains
+	if v.HidesPeer {
+		out.RequestHeadersToRemove = append(out.RequestHeadersToRemove, peerHeader)
+	}
 	return out, nil
 }
 

@@ -102,14 +102,8 @@ func connectionManager(v *view.HTTPChain) (*hcmv3.HttpConnectionManager, error) 
 			MaxConcurrentStreams: positive(v.MaxConcurrentStreams), AllowConnect: v.FromMesh,
 		}
 	}
-	if v.Gateway && v.JWT != nil {
-		early, err := forgetTold(v.JWT)
-		if err != nil {
-			return nil, err
-		}
-		if early != nil {
-			out.EarlyHeaderMutationExtensions = append(out.EarlyHeaderMutationExtensions, early)
-		}
+	if err := setEarly(v, out); err != nil {
+		return nil, err
 	}
 	return out, setRoutes(v, out)
 }
@@ -199,7 +193,8 @@ func setClientCertificates(said string, out *hcmv3.HttpConnectionManager) {
 
 func setRoutes(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) error {
 	if v.BucketBits > 0 {
-		return setScopes(v, out)
+		setScopes(out)
+		return nil
 	}
 	if v.Inline == nil {
 		out.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{

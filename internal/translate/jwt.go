@@ -8,7 +8,6 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
-	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -85,7 +84,7 @@ func jwtProvider(r *view.JWTRule) *jwtv3.JwtProvider {
 
 // forgetTold removes what only tokens may tell from requests before a route is chosen for the first time: the filter
 // does so too late for that, and of requests without a token the route is not chosen again.
-func forgetTold(v *view.JWT) (*corev3.TypedExtensionConfig, error) {
+func forgetTold(v *view.JWT) (out []*mutationv3.HeaderMutation) {
 	var names []string
 	for i := range v.Rules {
 		names = append(names, v.Rules[i].PayloadToHeader)
@@ -94,14 +93,10 @@ func forgetTold(v *view.JWT) (*corev3.TypedExtensionConfig, error) {
 		}
 	}
 	slices.Sort(names)
-	m := &earlyv3.HeaderMutation{}
 	for _, n := range slices.Compact(names) {
 		if n != "" {
-			m.Mutations = append(m.Mutations, &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Remove{Remove: n}})
+			out = append(out, &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Remove{Remove: n}})
 		}
 	}
-	if len(m.Mutations) == 0 {
-		return nil, nil
-	}
-	return earlyMutation(m)
+	return out
 }

@@ -34,11 +34,9 @@ var keepPeer = httpFilter("envoy.filters.http.set_filter_state", &setfilterstate
 	}},
 })
 
-// tellPeer says who calls. Envoy of a sidecar without the variable sends "-".
-var tellPeer = []*corev3.HeaderValueOption{{
-	Header:       &corev3.HeaderValue{Key: peerHeader, Value: "%ENVIRONMENT(" + PeerVariable + "):400%"},
-	AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-}}
+// tellPeer says who calls, whatever the request says. The listener does, not each virtual host: Envoy reads the
+// format anew for each of them whenever one of their table changes, a fifth of what such a change takes.
+var tellPeer = overwrite(peerHeader, "%ENVIRONMENT("+PeerVariable+"):400%")
 
 // peerFilters come first: who is refused is counted, too.
 func peerFilters(v *view.HTTPChain) []*hcmv3.HttpFilter {

@@ -1,13 +1,9 @@
 package translate
 
 import (
-	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/view"
 )
 
@@ -28,35 +24,15 @@ var scopeKeyBuilder = &hcmv3.ScopedRoutes_ScopeKeyBuilder{
 }
 
 // setScopes makes the connection manager choose a route configuration by the bucket of the
-// request's host. Every connection manager gets the scopes of all, so that their keys, as
+// request's host, which setEarly has put into a header. Every connection manager gets the scopes of all, so that their keys, as
 // their names, begin with the whole route configuration's name.
-func setScopes(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) error {
-	early, err := earlyMutation(&earlyv3.HeaderMutation{Mutations: []*mutationv3.HeaderMutation{{
-		Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
-			Header:       &corev3.HeaderValue{Key: scopeHeader, Value: bucket.KeyFormat(v.RouteConfig, v.BucketBits)},
-			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-		}},
-	}}})
-	if err != nil {
-		return err
-	}
-	out.EarlyHeaderMutationExtensions = append(out.EarlyHeaderMutationExtensions, early)
+func setScopes(out *hcmv3.HttpConnectionManager) {
 	out.RouteSpecifier = &hcmv3.HttpConnectionManager_ScopedRoutes{ScopedRoutes: &hcmv3.ScopedRoutes{
 		Name:            "scopes",
 		ScopeKeyBuilder: scopeKeyBuilder,
 		RdsConfigSource: adsSource,
 		ConfigSpecifier: &hcmv3.ScopedRoutes_ScopedRds{ScopedRds: &hcmv3.ScopedRds{ScopedRdsConfigSource: adsSource}},
 	}}
-	return nil
-}
-
-// earlyMutation changes headers before anything looks at a request.
-func earlyMutation(m *earlyv3.HeaderMutation) (*corev3.TypedExtensionConfig, error) {
-	if err := m.Validate(); err != nil {
-		return nil, err
-	}
-	packed, err := pack(m)
-	return &corev3.TypedExtensionConfig{Name: "envoy.http.early_header_mutation.header_mutation", TypedConfig: packed}, err
 }
 
 // Scope translates a scope. It names its route configuration: Envoy 1.40 crashes on one

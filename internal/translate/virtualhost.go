@@ -40,10 +40,7 @@ func virtualHost(v *view.VirtualHost, name string, retry *routev3.RetryPolicy) (
 		RetryPolicy:                rt.retry,
 		IncludeRequestAttemptCount: v.IncludeAttempts,
 	}
-	switch {
-	case v.TellsPeer:
-		out.RequestHeadersToAdd = tellPeer
-	case v.FromOutside:
+	if v.HidesPeer {
 		out.RequestHeadersToRemove = []string{peerHeader}
 	}
 	if v.RequireTLS {

@@ -22,7 +22,7 @@ type Scope struct {
 
 // VirtualHost is the unit of routing: one host on one route configuration.
 type VirtualHost struct {
-	Added *Patch // where an EnvoyFilter adds it: then nothing but names and Domains counts
+	Added *Patch // where an EnvoyFilter adds it: then nothing but names, Domains and HidesPeer counts
 
 	RouteConfig string
 	// Name is unique within the route configuration ("reviews.shop.svc.cluster.local:80").
@@ -33,11 +33,9 @@ type VirtualHost struct {
 	IncludeAttempts bool
 	// ForwardHost sets x-forwarded-host where a route gives requests another host.
 	ForwardHost bool
-	// TellsPeer has the caller's sidecar say who calls: all destinations are of the mesh.
-	TellsPeer bool
-	// FromOutside: callers are not of the mesh, so that nothing is passed on that only its
-	// sidecars may say.
-	FromOutside bool
+	// HidesPeer takes the header away that says who calls: not all destinations are of the mesh, or
+	// whoever calls a gateway has said it.
+	HidesPeer bool
 	// RequireTLS redirects requests in plain text to https.
 	RequireTLS bool
 }

@@ -14,6 +14,9 @@ type Telemetry struct {
 	Every   time.Duration // how often the bytes of connections that go on are counted
 	Logs    []AccessLog
 	Tracing *Tracing // nil: none
+	// TellsPeer has the caller's sidecar say in a header who calls. Virtual hosts hide it where they
+	// lead out of the mesh.
+	TellsPeer bool
 }
 
 // Metric is one of Istio's standard metrics.
