@@ -8,11 +8,15 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/operators"
 )
 
-// routeFilter takes a filter of a rule, but for rewrites, which depend on the match.
-func (c *conv) routeFilter(at path, f *gatewayv1.HTTPRouteFilter, out *model.HTTPRoute) {
+// routeFilter takes a filter of a rule, but for rewrites, which depend on the match. It is false for one that is not
+// known: it may be what decides who may call, so that no request gets past it.
+func (c *conv) routeFilter(at path, f *gatewayv1.HTTPRouteFilter, out *model.HTTPRoute) bool {
 	switch {
+	case f.CORS != nil:
+		out.CORS = c.corsFilter(at.f("cors"), f.CORS)
 	case f.RequestRedirect != nil:
 		out.Redirect = c.kubernetesRedirect(at.f("requestRedirect"), f.RequestRedirect)
 	case f.URLRewrite != nil:
@@ -21,34 +25,54 @@ func (c *conv) routeFilter(at path, f *gatewayv1.HTTPRouteFilter, out *model.HTT
 		var grant *model.Key
 		if m.Destination, grant = c.backend(at.f("requestMirror").f("backendRef"), &f.RequestMirror.BackendRef); grant != nil {
 			c.warnf(at.f("requestMirror"), "mirroring to another namespace has no effect in Moonsail yet")
-			return
+			return true
 		}
-		if p := f.RequestMirror.Percent; p != nil {
-			m.Percent = float64(*p)
-		}
+		m.Percent = c.mirrorShare(at.f("requestMirror"), f.RequestMirror)
 		out.Mirrors = append(out.Mirrors, m)
 	default:
-		c.headerFilter(at, f, &out.Headers)
+		return c.headerFilter(at, f, &out.Headers)
 	}
+	return true
 }
 
-// headerFilter takes filters that change headers; others have no effect.
-func (c *conv) headerFilter(at path, f *gatewayv1.HTTPRouteFilter, out *model.Headers) {
+// mirrorShare is in percent.
+func (c *conv) mirrorShare(at path, f *gatewayv1.HTTPRequestMirrorFilter) float64 {
+	switch {
+	case f.Fraction != nil:
+		of := int32(100)
+		if f.Fraction.Denominator != nil {
+			of = *f.Fraction.Denominator
+		}
+		if of < 1 || f.Fraction.Numerator < 0 || f.Fraction.Numerator > of {
+			c.errorf(at.f("fraction"), "%d of %d is no share; use 0 of 100 to 100 of 100, or numbers alike", f.Fraction.Numerator, of)
+			return 0
+		}
+		return 100 * float64(f.Fraction.Numerator) / float64(of)
+	case f.Percent != nil:
+		return c.percent(at.f("percent"), float64(*f.Percent))
+	}
+	return 100
+}
+
+// headerFilter takes filters that change headers; it is false for others.
+func (c *conv) headerFilter(at path, f *gatewayv1.HTTPRouteFilter, out *model.Headers) bool {
 	switch {
 	case f.RequestHeaderModifier != nil:
 		out.Request = headerOps(f.RequestHeaderModifier)
 	case f.ResponseHeaderModifier != nil:
 		out.Response = headerOps(f.ResponseHeaderModifier)
 	default:
-		c.warnf(at.f("type"), "%s has no effect in Moonsail yet", f.Type)
+		c.warnf(at.f("type"), "Moonsail has no %s here yet, so the requests that it is for are answered with an error, as the Gateway API says; remove it to let them pass without", f.Type)
+		return false
 	}
+	return true
 }
 
 func headerOps(f *gatewayv1.HTTPHeaderFilter) model.HeaderOps {
 	values := func(list []gatewayv1.HTTPHeader) []model.HeaderValue {
 		var out []model.HeaderValue
 		for _, h := range list {
-			out = append(out, model.HeaderValue{Name: strings.ToLower(string(h.Name)), Value: h.Value})
+			out = append(out, model.HeaderValue{Name: strings.ToLower(string(h.Name)), Value: plainValue(h.Value)})
 		}
 		slices.SortStableFunc(out, func(a, b model.HeaderValue) int { return strings.Compare(a.Name, b.Name) })
 		return out
@@ -59,6 +83,14 @@ func headerOps(f *gatewayv1.HTTPHeaderFilter) model.HeaderOps {
 	}
 	slices.Sort(out.Remove)
 	return out
+}
+
+// plainValue is a value that Envoy takes: one that is none of its formats is text, percent signs and all.
+func plainValue(v string) string {
+	if operators.Check(v) == nil {
+		return v
+	}
+	return strings.ReplaceAll(v, "%", "%%")
 }
 
 func (c *conv) kubernetesRedirect(at path, f *gatewayv1.HTTPRequestRedirectFilter) *model.Redirect {
@@ -99,7 +131,7 @@ func rewriteOf(list []gatewayv1.HTTPRouteFilter, prefix string) *model.Rewrite {
 func urlRewrite(f *gatewayv1.HTTPURLRewriteFilter, prefix string) *model.Rewrite {
 	out := &model.Rewrite{}
 	if p := f.Path; p != nil && p.ReplaceFullPath != nil {
-		out.Regex, out.RegexTo = "^.*$", strings.ReplaceAll(*p.ReplaceFullPath, `\`, `\\`)
+		out.Regex, out.RegexTo = "^.*$", plainSubstitution(*p.ReplaceFullPath)
 	} else if p != nil && p.ReplacePrefixMatch != nil {
 		out = replacePrefix(prefix, *p.ReplacePrefixMatch)
 	}

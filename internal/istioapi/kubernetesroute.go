@@ -85,13 +85,6 @@ func (c *conv) routeHosts(at path, list []gatewayv1.Hostname) []model.Host {
 // API.
 func (c *conv) kubernetesRule(at path, r *gatewayv1.HTTPRouteRule) []model.HTTPRoute {
 	base := c.ruleBase(at, r)
-	if t := r.Timeouts; t != nil && t.Request != nil {
-		if d, err := parseDuration(string(*t.Request)); err == nil {
-			base.Timeout = &d
-		} else {
-			c.errorf(at.f("timeouts").f("request"), "%q is not a duration; write one such as 10s", *t.Request)
-		}
-	}
 	if len(r.Matches) == 0 {
 		base.Rewrite = rewriteOf(r.Filters, "")
 		return []model.HTTPRoute{base}
@@ -115,12 +108,17 @@ func (c *conv) ruleBase(at path, r *gatewayv1.HTTPRouteRule) model.HTTPRoute {
 		base.Name = string(*r.Name)
 	}
 	base.Backends = c.backendRefs(at.f("backendRefs"), r.BackendRefs)
+	known := true
 	for i := range r.Filters {
-		c.routeFilter(at.f("filters").i(i), &r.Filters[i], &base)
+		known = c.routeFilter(at.f("filters").i(i), &r.Filters[i], &base) && known
 	}
-	if base.Redirect != nil {
+	c.rulePolicy(at, r, &base)
+	switch {
+	case !known:
+		return model.HTTPRoute{Name: base.Name, DirectResponse: model.NoBackend(c.meta.Kind)}
+	case base.Redirect != nil:
 		base.Backends = nil
-	} else if len(base.Backends) == 0 {
+	case len(base.Backends) == 0:
 		base.DirectResponse = model.NoBackend(c.meta.Kind)
 	}
 	return base
@@ -219,7 +217,9 @@ func (c *conv) backendRefs(at path, list []gatewayv1.HTTPBackendRef) []model.Bac
 		backend := model.Backend{Weight: c.weight(at.i(i).f("weight"), weight)}
 		backend.Destination, backend.Grant = c.backend(at.i(i), &b.BackendObjectReference)
 		for j := range b.Filters {
-			c.headerFilter(at.i(i).f("filters").i(j), &b.Filters[j], &backend.Headers)
+			if !c.headerFilter(at.i(i).f("filters").i(j), &b.Filters[j], &backend.Headers) {
+				backend.Grant = nobodyGrants(string(b.Name))
+			}
 		}
 		out = append(out, backend)
 	}
@@ -232,7 +232,7 @@ func (c *conv) backend(at path, b *gatewayv1.BackendObjectReference) (model.Dest
 	key := &model.Key{Kind: model.KindService, Namespace: ref.Namespace, Name: ref.Name}
 	if !ref.IsService() {
 		c.warnf(at.f("kind"), "only Services get requests; others fail")
-		return model.Destination{}, &model.Key{Kind: key.Kind, Name: key.Name} // which nobody grants
+		return model.Destination{}, nobodyGrants(key.Name)
 	}
 	d := model.Destination{Host: model.ResolveHost(ref.Name, ref.Namespace, c.domain)}
 	if b.Port == nil {
@@ -245,6 +245,9 @@ func (c *conv) backend(at path, b *gatewayv1.BackendObjectReference) (model.Dest
 	}
 	return d, key
 }
+
+// nobodyGrants has a backend get no requests: those that are for it fail.
+func nobodyGrants(name string) *model.Key { return &model.Key{Kind: model.KindService, Name: name} }
 
 // compareMatches is the order of rules in the Gateway API; those that are alike stay.
 func compareMatches(a, b []model.HTTPMatch) int { return specificity(a).Compare(specificity(b)) }
@@ -263,5 +266,8 @@ func replacePrefix(prefix, to string) *model.Rewrite {
 	if to != "" && prefix != "" {
 		return &model.Rewrite{URI: to}
 	}
-	return &model.Rewrite{Regex: "^" + regexp.QuoteMeta(prefix) + "/?(.*)$", RegexTo: to + `/\1`}
+	return &model.Rewrite{Regex: "^" + regexp.QuoteMeta(prefix) + "/?(.*)$", RegexTo: plainSubstitution(to) + `/\1`}
 }
+
+// plainSubstitution is a text with no groups of a regular expression in it.
+func plainSubstitution(text string) string { return strings.ReplaceAll(text, `\`, `\\`) }

@@ -92,11 +92,14 @@ func (x *exchange) change(h, pseudo map[string]string, add []*corev3.HeaderValue
 	}
 }
 
-var requestHeader = regexp.MustCompile(`%REQ\(([^?()]+)\)%`)
+var requestHeader = regexp.MustCompile(`%%|%REQ\(([^?()]+)\)%`)
 
-// filled puts headers of the request where a value asks for them; other operators stay.
+// filled puts headers of the request where a value asks for them, and a percent sign for two; other operators stay.
 func (x *exchange) filled(value string) string {
 	return requestHeader.ReplaceAllStringFunc(value, func(op string) string {
+		if op == "%%" {
+			return "%"
+		}
 		return x.headers[strings.ToLower(requestHeader.FindStringSubmatch(op)[1])]
 	})
 }
