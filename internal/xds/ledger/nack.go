@@ -91,6 +91,7 @@ func (w *watch) hold(name string, f *flight, message string, since model.Revisio
 	if h := w.held[name]; h != nil {
 		since = min(since, h.since)
 	}
+	message = strings.TrimPrefix(message, name+": ") // whoever tells it names the resource
 	for e := range f.entries() {
 		if e.Name == name {
 			w.held[name] = &Held{Name: name, Version: e.Version, Message: Shortened(message), since: since}
