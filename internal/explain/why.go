@@ -184,6 +184,10 @@ func (x *Explainer) follow(w *Why, p *model.Proxy, call *simulate.Call) {
 	}
 }
 
+// errNotBetween: whoever listens there takes the call.
+var errNotBetween = errors.New("it is without interception and does not listen there, so the application gets the call itself; " +
+	"a Sidecar's ingress has it listen for the application")
+
 // inbound is what an endpoint's sidecar does; nil where none is connected here.
 func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulate.Endpoint, from *model.Proxy, call *simulate.Call) (*Passage, error) {
 	ip, _, err := net.SplitHostPort(e.Address)
@@ -215,6 +219,9 @@ func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulat
 	result, err := world.Call(c)
 	if err != nil {
 		return nil, err
+	}
+	if c.Direct && result.Listener == "" {
+		return nil, errNotBetween
 	}
 	passage := &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, p, result)}
 	x.accepted(snap, p, e.Address, passage)

@@ -135,6 +135,12 @@ func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
 	require.Equal(t, "3306", w.Inbound[0].Result.Chain)
 	require.Empty(t, w.Notes)
 
+	proxies.proxies["db-1"].Interception = model.InterceptNone
+	w, err = x.Why(Call{From: "web", To: "tcp://db:3306"})
+	require.NoError(t, err)
+	require.Empty(t, w.Inbound, "nobody closes it")
+	require.Equal(t, []string{"the sidecar of 10.1.0.9:3306: " + errNotBetween.Error()}, w.Notes)
+
 	w, err = x.Why(Call{From: "web", To: "http://example.com"})
 	require.NoError(t, err)
 	require.Equal(t, elsewhere+":80", w.Address)
