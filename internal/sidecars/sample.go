@@ -19,11 +19,11 @@ func (a *Asker) Sample(ctx context.Context, where []server.Whereabouts, rev mode
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
 	acked := slices.DeleteFunc(slices.Clone(where), func(w server.Whereabouts) bool { return w.Position != server.PositionACKed || w.Superseded })
-	n := min(most, len(acked))
-	out := make([]Use, n)
+	chosen := a.withEnvoy(acked, most)
+	out := make([]Use, len(chosen))
 	var asking sync.WaitGroup
-	for i := range n {
-		w := &acked[i*len(acked)/n] // evenly spread
+	for i := range chosen {
+		w := &chosen[i]
 		asking.Go(func() {
 			u, err := a.InUse(ctx, w.ID, rev)
 			if err != nil {
@@ -35,6 +35,25 @@ func (a *Asker) Sample(ctx context.Context, where []server.Whereabouts, rev mode
 	asking.Wait()
 	return out
 }
+
+// withEnvoy are some proxies, evenly spread. Agents' own streams have no Envoy behind them; at most every second is one.
+func (a *Asker) withEnvoy(all []server.Whereabouts, most int) []server.Whereabouts {
+	return spread(slices.DeleteFunc(spread(all, 2*most), func(w server.Whereabouts) bool {
+		p, ok := a.Proxies.Proxy(w.ID)
+		return ok && isAgent(&p)
+	}), most)
+}
+
+func spread(all []server.Whereabouts, most int) []server.Whereabouts {
+	out := make([]server.Whereabouts, min(most, len(all)))
+	for i := range out {
+		out[i] = all[i*len(all)/len(out)]
+	}
+	return out
+}
+
+// isAgent tells whether a stream is for the agent itself: its plugins, or what is changed of its bootstrap.
+func isAgent(p *server.ProxyState) bool { return p.Proxy != nil && p.Proxy.Extensions }
 
 // Meter is told how long proxies took from their ACK until they used a change.
 type Meter interface {
@@ -96,6 +115,9 @@ func (s *Sampler) Run(ctx context.Context) {
 func (s *Sampler) measure(ctx context.Context, t *telemetry.Trace) {
 	n := 0
 	for _, a := range slices.Backward(t.Answers) {
+		if p, ok := s.asker.Proxies.Proxy(a.Proxy); ok && isAgent(&p) {
+			continue
+		}
 		if a.Outcome == server.ACKed && n < sampledProxies {
 			n++
 			s.await(ctx, a, t.Revision)

@@ -111,6 +111,14 @@ func TestSampleTellsWhatItCouldNotAsk(t *testing.T) {
 	require.Len(t, a.Sample(t.Context(), where, 1, 1), 1)
 }
 
+// TestAgentsHaveNoEnvoy: an agent that asks for plugins is no Envoy that could use them.
+func TestAgentsHaveNoEnvoy(t *testing.T) {
+	agent := proxyAt("127.0.0.1:1", 0, "127.0.0.1")
+	agent.Proxy.Extensions = true
+	a := New(one{*agent}, &explain.Explainer{Proxies: none{}}, "")
+	require.Empty(t, a.Sample(t.Context(), []server.Whereabouts{{ID: "1", Position: server.PositionACKed}}, 1, 3))
+}
+
 // meter remembers what it was told.
 type meter struct {
 	mu      sync.Mutex // guards results
