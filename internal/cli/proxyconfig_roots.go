@@ -91,7 +91,7 @@ func (f *rootsFlags) roots(ctx context.Context, proxy string, i int) ([]explain.
 	if err != nil {
 		return nil, err
 	}
-	dump, err := f.one.dumped(ctx, c, url.Values{}, "say where its admin interface is with --admin")
+	dump, err := f.one.dumped(ctx, c, url.Values{"mask": {explain.SecretsMask}}, "say where its admin interface is with --admin")
 	if err == nil && dump == nil {
 		err = f.one.unreached(proxy, c)
 	}

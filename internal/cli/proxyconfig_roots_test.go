@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,7 +35,8 @@ func aRoot(t *testing.T, name string) string {
 // trusting is the admin interface of an Envoy with these roots.
 func trusting(t *testing.T, roots ...string) string {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, "dynamic_active_secrets,dynamic_warming_secrets", r.FormValue("mask"), "no more is asked for")
 		text := base64.StdEncoding.EncodeToString([]byte(strings.Join(roots, "")))
 		fmt.Fprintf(w, `{"configs": [{"dynamic_active_secrets": [{"name": "ROOTCA", "secret": {"validation_context": {"trusted_ca": {"inline_bytes": %q}}}}]}]}`, text)
 	}))

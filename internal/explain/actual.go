@@ -33,6 +33,9 @@ type held struct{ typ, name string }
 // DumpQuery is what a config dump must be asked for.
 const DumpQuery = "include_eds"
 
+// SecretsMask is the "mask" of a config dump for Secrets alone, which is a small part of the whole.
+const SecretsMask = "dynamic_active_secrets,dynamic_warming_secrets"
+
 // dump is the part of Envoy's config dump that we read. The keys of the different dumps
 // do not collide.
 type dump struct {
