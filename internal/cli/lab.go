@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -158,8 +159,16 @@ func (f *propagationFlags) run(cmd *cobra.Command) error {
 	o.Progress = progress.Update
 	report, failed := propagation.Run(cmd.Context(), o)
 	progress.Done()
-	if err := f.save(report); err != nil {
+	if err := f.tell(cmd, report); err != nil {
 		return errors.Join(failed, err)
+	}
+	return cmp.Or(failed, wrongInTheEnd(report))
+}
+
+// tell saves and prints a report; also one of an experiment that has failed.
+func (f *propagationFlags) tell(cmd *cobra.Command, report *propagation.Report) error {
+	if err := f.save(report); err != nil {
+		return err
 	}
 	if err := f.output.Print(cmd.OutOrStdout(), report, func(w io.Writer) error { return printPropagation(w, report) }); err != nil {
 		return err
@@ -167,14 +176,16 @@ func (f *propagationFlags) run(cmd *cobra.Command) error {
 	if f.out != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s and report.json\n", filepath.Join(f.out, "report.html"))
 	}
-	switch {
-	case failed != nil:
-		return failed
-	case report.Wrong() > 0:
-		return &UserError{What: fmt.Sprintf("%d proxies or resources were not as they should be in the end", report.Wrong()),
-			Next: "see final_state in report.json (--out DIR)"}
-	}
 	return nil
+}
+
+// wrongInTheEnd is an error where not every final state was right.
+func wrongInTheEnd(report *propagation.Report) error {
+	if report.Wrong() == 0 {
+		return nil
+	}
+	return &UserError{What: fmt.Sprintf("%d proxies or resources were not as they should be in the end", report.Wrong()),
+		Next: "see final_state in report.json (--out DIR)"}
 }
 
 // build makes the options of flags.
