@@ -55,7 +55,10 @@ application's: its annotations prometheus.io/scrape, port and path say where tho
 Addresses: if the workload's IP is a loopback address, everything listens there, so
 each of many sidecars on one machine needs no more than an --ip of its own
 (127.0.10.1, 127.0.10.2...: on Linux these need no set-up). Otherwise Envoy's admin
-interface listens on 127.0.0.1 and the other ports on all addresses.
+interface listens on 127.0.0.1 and the other ports on all addresses. Without interception
+(--interception-mode NONE) an application calls services at 127.0.0.1 and their port: there all
+sidecars of a machine listen, and any takes the call. An egress listener of a Sidecar, with
+port and bind, has one listen at an address of its own.
 
 Identity: with --xds-plaintext=false, --ca-address or --mounted-certs the workload has a
 certificate. Its key is made in this process, and leaves it for Envoy only, over a Unix
