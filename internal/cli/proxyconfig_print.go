@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/explain"
 )
@@ -63,10 +64,7 @@ func printSection(w io.Writer, s Style, c *comparedConfig, name string, titled b
 		}
 	}
 	if rows == 0 {
-		if c.named != "" {
-			name += fmt.Sprintf(" with %q in the name", c.named)
-		}
-		_, err := fmt.Fprintf(w, "no %s\n%s", name, map[bool]string{true: "\n"}[titled])
+		_, err := fmt.Fprintf(w, "no %s%s\n%s", name, c.elsewhere(name), map[bool]string{true: "\n"}[titled])
 		return err
 	}
 	if err := t.Write(w); err != nil || !titled {
@@ -74,6 +72,20 @@ func printSection(w io.Writer, s Style, c *comparedConfig, name string, titled b
 	}
 	_, err := fmt.Fprintln(w)
 	return err
+}
+
+// elsewhere says of a section without resources of which there are none, and whose there may be.
+func (c *comparedConfig) elsewhere(section string) string {
+	at := strings.LastIndexByte(c.Proxy, '.')
+	switch {
+	case c.named != "":
+		return fmt.Sprintf(" with %q in the name", c.named)
+	case section == "secrets" && len(c.Secrets) > 0:
+		return " of the control plane's"
+	case section == "extensions" && at > 0 && c.Agent != "":
+		return fmt.Sprintf("; plugins whose modules are fetched are its agent's: 'moonsail proxy-config extensions %s.plugins%s'", c.Proxy[:at], c.Proxy[at:])
+	}
+	return ""
 }
 
 func sentCell(s Style, r *comparedResource) string {

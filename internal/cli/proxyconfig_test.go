@@ -15,7 +15,7 @@ func resourceOf(typ, name, text string) comparedResource {
 }
 
 func TestProxyConfigTables(t *testing.T) {
-	c := &comparedConfig{Resources: []comparedResource{
+	c := &comparedConfig{ProxyConfig: &explain.ProxyConfig{Proxy: "a.shop"}, Resources: []comparedResource{
 		resourceOf("LDS", "0.0.0.0_80", `{"address": {"socketAddress": {"address": "0.0.0.0", "portValue": 80}},
 			"filterChains": [{"filterChainMatch": {"transportProtocol": "raw_buffer", "applicationProtocols": ["h2c"]}, "filters": [{"typedConfig": {"rds": {"routeConfigName": "80"}}}]}],
 			"defaultFilterChain": {"filters": [{"typedConfig": {"cluster": "PassthroughCluster"}}]}}`),
@@ -64,6 +64,20 @@ refused CDS BlackHoleCluster, held back until it differs:
   no
 Envoy itself was not asked: say where its admin interface is with --admin
 `, b.String())
+}
+
+// TestWhatTheControlPlaneHasNotSentIsTheAgents: certificates, and plugins whose modules it fetches.
+func TestWhatTheControlPlaneHasNotSentIsTheAgents(t *testing.T) {
+	shown := func(section string, c *comparedConfig) string {
+		var b strings.Builder
+		require.NoError(t, printSection(&b, Style{}, c, section, false))
+		return b.String()
+	}
+	own := &explain.ProxyConfig{Proxy: "web-1.shop", Agent: "10.0.0.1:15020"}
+	require.Equal(t, "no extensions; plugins whose modules are fetched are its agent's: 'moonsail proxy-config extensions web-1.plugins.shop'\n",
+		shown("extensions", &comparedConfig{ProxyConfig: own}))
+	require.Equal(t, "no secrets of the control plane's\n", shown("secrets", &comparedConfig{ProxyConfig: own, Secrets: []explain.Secret{{Name: "default"}}}))
+	require.Equal(t, "no extensions\n", shown("extensions", &comparedConfig{ProxyConfig: &explain.ProxyConfig{Proxy: "web-1.plugins.shop"}}), "an agent's own stream")
 }
 
 func TestWhereEnvoyIsAsked(t *testing.T) {
