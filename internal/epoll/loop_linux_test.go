@@ -5,6 +5,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -98,4 +99,33 @@ func descriptors(t *testing.T) int {
 	all, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)
 	return len(all)
+}
+
+// TestSendAndReceive: a socket that is closed tells so by its errors, and by no signal.
+func TestSendAndReceive(t *testing.T) {
+	fd, other := pair(t)
+	n, err := Send(fd, []byte("hello"))
+	require.NoError(t, err)
+	require.Equal(t, 5, n)
+	got := make([]byte, 8)
+	_, err = other.Read(got)
+	require.NoError(t, err)
+	require.Equal(t, "hello", string(got[:5]))
+	_, err = Receive(fd, got)
+	require.ErrorIs(t, err, syscall.EAGAIN)
+	_, err = other.Write([]byte("you"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		n, err = Receive(fd, got)
+		return err == nil
+	}, 10*time.Second, time.Millisecond)
+	require.Equal(t, "you", string(got[:n]))
+	require.NoError(t, other.Close())
+	require.Eventually(t, func() bool {
+		n, err = Receive(fd, got)
+		return err == nil && n == 0
+	}, 10*time.Second, time.Millisecond)
+	require.NoError(t, syscall.Shutdown(fd, syscall.SHUT_WR))
+	_, err = Send(fd, got)
+	require.ErrorIs(t, err, syscall.EPIPE)
 }

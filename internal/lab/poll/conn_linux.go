@@ -61,7 +61,7 @@ func (c *Conn) Serve(l *Loop, h Handler) error {
 // Read reads what there is, and gives 0 where nothing is.
 func (c *Conn) Read(b []byte) (int, error) {
 	for {
-		switch n, err := syscall.Read(c.fd, b); {
+		switch n, err := epoll.Receive(c.fd, b); {
 		case err == syscall.EINTR:
 		case err == syscall.EAGAIN:
 			return 0, nil
@@ -94,7 +94,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 // write gives what the kernel does not take.
 func (c *Conn) write(b []byte) ([]byte, error) {
 	for len(b) > 0 {
-		n, err := syscall.Write(c.fd, b)
+		n, err := epoll.Send(c.fd, b)
 		switch err {
 		case nil:
 			b = b[n:]

@@ -7,14 +7,6 @@ import "syscall"
 // nonBlocking: sockets can be read and written without waiting.
 const nonBlocking = true
 
-func readOnce(fd uintptr, b []byte) (n int, again bool, err error) {
-	return once(syscall.Read, fd, b)
-}
-
-func writeOnce(fd uintptr, b []byte) (n int, again bool, err error) {
-	return once(syscall.Write, fd, b)
-}
-
 func once(do func(int, []byte) (int, error), fd uintptr, b []byte) (n int, again bool, err error) {
 	for {
 		n, err = do(int(fd), b) //nolint:gosec // descriptors are small

@@ -1,0 +1,7 @@
+package http2
+
+import "github.com/moonsail/moonsail/internal/epoll"
+
+func readOnce(fd uintptr, b []byte) (n int, again bool, err error) { return once(epoll.Receive, fd, b) }
+
+func writeOnce(fd uintptr, b []byte) (n int, again bool, err error) { return once(epoll.Send, fd, b) }
