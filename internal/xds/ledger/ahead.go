@@ -27,32 +27,32 @@ type ahead struct {
 	trusted bool
 }
 
-// sendAhead has the endpoints of clusters sent with them, in f.
-func (l *Ledger) sendAhead(clusters []string, f *flight) {
+// sendAhead has the endpoints of clusters sent with them. known are those that may have been sent before.
+func (l *Ledger) sendAhead(clusters, known []string) {
 	if len(clusters) == 0 {
 		return
 	}
 	e, set := &l.watches[eds], l.pool.Of(clusters...)
-	l.ahead.names, l.ahead.missed = l.pool.Union(l.ahead.names, set), l.pool.With(l.ahead.missed, names.Strings(l.sentBefore(clusters, f)))
+	l.ahead.names, l.ahead.missed = l.pool.Union(l.ahead.names, set), l.pool.With(l.ahead.missed, names.Strings(known))
 	e.names = l.pool.With(e.names, names.Strings(clusters))
 	e.todo = l.pool.Union(e.todo, set)
 	e.owe(l.newest())
 }
 
-// sentBefore are those of a response's clusters that may have been sent before it.
-func (l *Ledger) sentBefore(clusters []string, f *flight) []string {
-	if f.explicit {
-		return clusters
+// sentBefore tells whether a cluster of f may have been sent before it: one of table i.
+func (l *Ledger) sentBefore(c *table.Entry, i int, f *flight) bool {
+	if f.explicit || c.Added <= f.from[i].add {
+		return true
 	}
-	var out []string
-	for _, name := range clusters {
-		for i, s := range l.states {
-			if c := s.Get(resource.Cluster, name); c != nil && c.Added <= f.from[i].add {
-				out = append(out, name)
-			}
+	for j, s := range l.states {
+		if j == i {
+			continue
+		}
+		if other := s.Get(resource.Cluster, c.Name); other != nil && other.Added <= f.from[j].add {
+			return true
 		}
 	}
-	return out
+	return false
 }
 
 // goesAhead tells whether the endpoints of a cluster that is being sent are to go with it.

@@ -27,7 +27,7 @@ func (l *Ledger) follow(k kind, f *flight, p *plan) {
 // cluster warming until they come, and does not ask, as it has subscribed them already.
 func (l *Ledger) clustersSent(f *flight) {
 	e := &l.watches[eds]
-	var again, later, all, ahead []string
+	var again, later, all, ahead, known []string
 	for i, part := range f.parts[:MaxTables] {
 		if part == nil {
 			continue
@@ -43,6 +43,9 @@ func (l *Ledger) clustersSent(f *flight) {
 				later = append(later, c.Name)
 			case l.goesAhead(c):
 				ahead = append(ahead, c.Name)
+				if l.sentBefore(c, i, f) {
+					known = append(known, c.Name)
+				}
 			}
 			if f.explicit || l.watches[cds].held[c.Name] != nil { // or it was refused before
 				all = append(all, c.Name)
@@ -50,7 +53,7 @@ func (l *Ledger) clustersSent(f *flight) {
 		}
 	}
 	l.resend = l.pool.With(l.resend, names.Strings(later))
-	l.sendAhead(ahead, f)
+	l.sendAhead(ahead, known)
 	if len(again) > 0 {
 		e.todo = l.pool.With(e.todo, names.Strings(again))
 		e.owe(l.newest())

@@ -131,7 +131,7 @@ func (l *Ledger) endpointsSent(slot int, upto model.Revision) bool {
 func (l *Ledger) allSent(slot int, upto model.Revision) bool {
 	if slot == freshClusters {
 		for name := range l.gate.fresh.All() {
-			if !l.sentFor(name) {
+			if l.lookup(resource.Cluster, name) != nil && !l.sentFor(name) {
 				return false
 			}
 		}
@@ -145,12 +145,12 @@ func (l *Ledger) allSent(slot int, upto model.Revision) bool {
 	return true
 }
 
-// sentFor tells whether endpoints are subscribed for a cluster that has some, and were
+// sentFor tells whether endpoints are subscribed for a cluster of the tables that has some, and were
 // sent since they are there: those of a cluster that went and came back may not be yet.
 // What Envoy refused it does not subscribe.
 func (l *Ledger) sentFor(cluster string) bool {
 	c, e := &l.watches[cds], &l.watches[eds]
-	if c.held[cluster] != nil || l.lookup(resource.Cluster, cluster) == nil {
+	if c.held[cluster] != nil {
 		return true
 	}
 	for i, s := range l.states {

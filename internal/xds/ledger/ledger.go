@@ -135,15 +135,12 @@ func (l *Ledger) Next(out []Response) []Response {
 				l.openGate()
 				l.openScopes()
 			}
-			w := &l.watches[k]
-			if l.off(k) || w.flight != nil {
+			if l.off(k) || l.watches[k].flight != nil {
 				continue
 			}
-			before := w.position()
-			if r, ok := l.compose(k); ok {
-				out = append(out, r)
-			}
-			moved = moved || before != w.position()
+			var m bool
+			out, m = l.compose(k, out)
+			moved = moved || m
 		}
 		if !moved { // what has moved may let others go that came before it
 			break
@@ -154,8 +151,8 @@ func (l *Ledger) Next(out []Response) []Response {
 
 func (l *Ledger) off(k kind) bool { return l.on&(1<<k) == 0 }
 
-// launch makes a response of a plan.
-func (l *Ledger) launch(k kind, p *plan) Response {
+// launch appends the response of a plan.
+func (l *Ledger) launch(k kind, p *plan, out []Response) []Response {
 	w := &l.watches[k]
 	whole := w.nonce == 0 || l.protocol == Sotw && resource.Types[w.typ].FullState
 	l.nonce++
@@ -164,5 +161,5 @@ func (l *Ledger) launch(k kind, p *plan) Response {
 	*w.flight = flight{nonce: l.nonce, from: w.at, parts: p.parts, removed: p.removed, explicit: p.explicit}
 	w.at, w.todo, w.gone, w.answer = p.at, p.todo, p.gone, false
 	l.follow(k, w.flight, p)
-	return Response{Type: w.typ, Nonce: l.nonce, Parts: p.parts, Removed: p.removed, Version: w.version, Newest: l.newest(), Whole: whole}
+	return append(out, Response{Type: w.typ, Nonce: l.nonce, Parts: p.parts, Removed: p.removed, Version: w.version, Newest: l.newest(), Whole: whole})
 }

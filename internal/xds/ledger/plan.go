@@ -27,43 +27,53 @@ func (p *plan) empty() bool {
 	return p.parts == [4]*table.Batch{} && len(p.removed) == 0
 }
 
-// compose makes the next response of a type, if there is one. Where nothing needs to be
-// sent it moves the cursors.
-func (l *Ledger) compose(k kind) (Response, bool) {
+// compose appends the next response of a type, if there is one. Where nothing needs to be
+// sent it moves the cursors. It tells whether these, todo or gone have moved.
+func (l *Ledger) compose(k kind, out []Response) (_ []Response, moved bool) {
 	w, limit := &l.watches[k], l.limit(k)
 	for len(w.groups) > 0 {
 		p := l.planGroup(k, limit)
+		moved = moved || p.moves(w)
 		w.groups, w.todo, w.gone = w.groups[1:], p.todo, p.gone
 		if !p.empty() {
-			return l.launch(k, p), true
+			return l.launch(k, p, out), moved
 		}
 	}
 	if k == lds && limit != always && !w.answer {
 		if p, ok := l.planScopesListener(); ok {
-			return l.launch(k, p), true
+			moved = moved || p.moves(w)
+			return l.launch(k, p, out), moved
 		}
 	}
 	if w.answer && limit != always || k == srds && l.scopesWait() {
-		return Response{}, false // the first answer must be whole
+		return out, moved // the first answer must be whole
 	}
 	if l.upToDate(w) && w.idle() && !w.answer && (k != vhds || l.load == nil) {
-		l.rest(w)
-		return Response{}, false
+		return out, l.rest(w) || moved
 	}
 	if l.protocol == Sotw && resource.Types[w.typ].FullState {
-		return l.composeWhole(k)
+		return l.composeWhole(k, out)
 	}
 	p := l.newPlan(w)
 	l.planNews(k, limit, p)
 	if p.empty() && !w.answer {
-		w.at, w.todo, w.gone = p.at, p.todo, p.gone
-		l.rest(w)
-		return Response{}, false
+		return out, l.skip(w, p) || moved
 	}
 	if l.protocol == Sotw {
 		w.version = contentVersion(p.parts)
 	}
-	return l.launch(k, p), true
+	moved = moved || p.moves(w)
+	return l.launch(k, p, out), moved
+}
+
+// moves tells whether the plan's watch is somewhere else when it is carried out.
+func (p *plan) moves(w *watch) bool { return p.at != w.at || p.todo != w.todo || p.gone != w.gone }
+
+// skip moves a watch beyond a plan that needs no response.
+func (l *Ledger) skip(w *watch, p *plan) (moved bool) {
+	moved = p.moves(w)
+	w.at, w.todo, w.gone = p.at, p.todo, p.gone
+	return l.rest(w) || moved
 }
 
 // planNews takes all that the proxy does not have, up to limit, but for what it refused.
@@ -92,20 +102,22 @@ func (l *Ledger) upToDate(w *watch) bool {
 }
 
 // rest moves the cursors of a watch that has nothing to send to the newest revision that
-// it has nothing to send of.
-func (l *Ledger) rest(w *watch) {
+// it has nothing to send of. It tells whether any was behind.
+func (l *Ledger) rest(w *watch) (moved bool) {
 	if w.idle() {
 		w.owes = 0
 	}
 	for i, s := range l.states {
-		if s.LastChanged(w.typ) <= w.at[i].add {
-			w.at[i].add = max(w.at[i].add, s.Revision)
-			w.at[i].firm = w.at[i].add
+		at := &w.at[i]
+		if s.LastChanged(w.typ) <= at.add && at.firm < max(at.add, s.Revision) {
+			at.add = max(at.add, s.Revision)
+			at.firm, moved = at.add, true
 		}
-		if s.LastRemoved(w.typ) <= w.at[i].rem {
-			w.at[i].rem = max(w.at[i].rem, s.Revision)
+		if at.rem < s.Revision && s.LastRemoved(w.typ) <= at.rem {
+			at.rem, moved = s.Revision, true
 		}
 	}
+	return moved
 }
 
 // planChanged takes what came after the cursors, up to limit.

@@ -15,17 +15,32 @@ import (
 // domains of those that are added now, and Envoy refuses two of one domain.
 func (l *Ledger) planRemoved(k kind, limit model.Revision, p *plan) {
 	w := &l.watches[k]
-	removable := model.Revision(0)
 	if l.removed(w, p) {
-		removable = l.removable(k)
+		later := l.planRemovals(k, limit, p)
+		p.gone = l.pool.With(p.gone, names.Strings(later))
+		return
 	}
-	var later []string
+	for i, s := range l.states {
+		p.at[i].rem, p.at[i].wait = max(p.at[i].rem, s.Revision), l.waitsStill(w, i, p)
+	}
+}
+
+// waitsStill gives a table's cursor.wait where nothing waits that was removed since.
+func (l *Ledger) waitsStill(w *watch, i int, p *plan) model.Revision {
+	if l.states[i].LastChanged(w.typ) > p.at[i].add {
+		return w.at[i].wait // it may be there again, and its new form has to wait
+	}
+	return 0
+}
+
+// planRemovals gives the virtual hosts that wait for their route configuration.
+func (l *Ledger) planRemovals(k kind, limit model.Revision, p *plan) (later []string) {
+	w, removable := &l.watches[k], l.removable(k)
 	for i, s := range l.states {
 		if s.LastRemoved(w.typ) > p.at[i].rem && s.Forgotten(w.typ) > p.at[i].rem {
 			l.forgotten(k, p)
 		}
-		next := max(p.at[i].rem, s.Revision)
-		wait := model.Revision(0)
+		next, wait := max(p.at[i].rem, s.Revision), l.waitsStill(w, i, p)
 		for name, rev := range s.Removed(w.typ, p.at[i].rem) {
 			stays := l.stays(k, name, rev, removable)
 			if stays && k == vhds && rev <= limit {
@@ -42,12 +57,9 @@ func (l *Ledger) planRemoved(k kind, limit model.Revision, p *plan) {
 				p.removed = append(p.removed, name)
 			}
 		}
-		if wait == 0 && s.LastChanged(w.typ) > p.at[i].add {
-			wait = w.at[i].wait // it may be there again, and its new form has to wait
-		}
 		p.at[i].rem, p.at[i].wait = next, wait
 	}
-	p.gone = l.pool.With(p.gone, names.Strings(later))
+	return later
 }
 
 // removed tells whether the tables have removals after the plan's cursors.

@@ -73,8 +73,12 @@ const (
 
 // kindOf gives the kind of a type URL.
 func (l *Ledger) kindOf(url []byte) (kind, bool) {
-	k, ok := kindByURL[string(url)]
-	return k, ok && (k != vhds || l.strategy.VirtualHosts) && (k != srds || l.strategy.Scopes)
+	for k := range kinds {
+		if string(url) == kindURLs[k] {
+			return k, (k != vhds || l.strategy.VirtualHosts) && (k != srds || l.strategy.Scopes)
+		}
+	}
+	return 0, false
 }
 
 // kindTypes are the types of the kinds; that of rds is the strategy's.
@@ -83,10 +87,11 @@ var kindTypes = [kinds]resource.Type{
 	resource.VirtualHost, resource.NameTable, resource.Extension, resource.Bootstrap,
 }
 
-var kindByURL = func() map[string]kind {
-	out := map[string]kind{}
+// kindURLs are the kinds' type URLs, and kindsOf the types' kinds.
+var kindURLs, kindsOf = func() (urls [kinds]string, of [resource.NumTypes]kind) {
 	for k, t := range kindTypes {
-		out[t.URL()] = kind(k) //nolint:gosec // there are few
+		urls[k], of[t] = t.URL(), kind(k) //nolint:gosec // there are few
 	}
-	return out
+	of[resource.RouteConfigShell] = rds
+	return urls, of
 }()

@@ -59,12 +59,8 @@ func (l *Ledger) Sent() model.Revision {
 
 // InFlight tells whether a response of a type is unanswered.
 func (l *Ledger) InFlight(t resource.Type) bool {
-	for k := range kinds {
-		if l.watches[k].typ == t {
-			return l.watches[k].flight != nil
-		}
-	}
-	return false
+	w := &l.watches[kindsOf[t]]
+	return w.typ == t && w.flight != nil
 }
 
 // TypeState is a watch, for people.

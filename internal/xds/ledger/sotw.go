@@ -56,15 +56,15 @@ func sameNames(set *names.Set, list [][]byte) bool {
 
 // composeWhole makes a response with everything: of clusters and listeners, what a
 // response does not have is removed. So clusters that must stay go along as they were.
-func (l *Ledger) composeWhole(k kind) (Response, bool) {
+func (l *Ledger) composeWhole(k kind, out []Response) (_ []Response, moved bool) {
 	w := &l.watches[k]
 	if l.limit(k) != always {
-		return Response{}, false
+		return out, false
 	}
 	p := l.newPlan(w)
 	stay := l.whatStays(k, p)
 	if p.at == w.at && !w.answer && w.idle() {
-		return Response{}, false
+		return out, false
 	}
 	set := w.names
 	if w.wild {
@@ -84,11 +84,11 @@ func (l *Ledger) composeWhole(k kind) (Response, bool) {
 	}
 	if version := contentVersion(p.parts); version != w.version {
 		w.version = version
-		return l.launch(k, p), true
+		moved = p.moves(w)
+		return l.launch(k, p, out), moved
 	}
-	w.at, w.todo, w.gone, w.answer = p.at, p.todo, p.gone, false
-	l.rest(w)
-	return Response{}, false
+	w.answer = false
+	return out, l.skip(w, p)
 }
 
 // whatStays moves the plan's cursors as far as removals may go, and gives the entries of

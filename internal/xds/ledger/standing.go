@@ -58,12 +58,8 @@ func (l *Ledger) whole(w *watch) bool { return l.protocol == Sotw && resource.Ty
 
 // watchOf finds the watch of a type; none for the types of another route strategy.
 func (l *Ledger) watchOf(t resource.Type) (kind, bool) {
-	for k := range kinds {
-		if l.watches[k].typ == t {
-			return k, l.watches[k].on
-		}
-	}
-	return 0, false
+	k := kindsOf[t]
+	return k, l.watches[k].typ == t && l.watches[k].on
 }
 
 // follows is subscribes, and tells also of virtual hosts that will come with a route

@@ -80,14 +80,6 @@ func (w *watch) own() *rare {
 	return w.rare
 }
 
-// position is what moves where nothing needs to be sent.
-type position struct {
-	at         [MaxTables]cursor
-	todo, gone *names.Set
-}
-
-func (w *watch) position() position { return position{w.at, w.todo, w.gone} }
-
 // flight is a response that was not answered yet.
 type flight struct {
 	nonce    uint64

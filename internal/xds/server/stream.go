@@ -90,7 +90,6 @@ func (st *stream) handle(b []byte) error {
 	if !st.ledger.Handle(&r.Request) {
 		st.server.log.Debug("type is not served", "proxy", st.proxy.ID, "type", string(r.TypeURL))
 	}
-	st.landed()
 	return nil
 }
 
@@ -110,6 +109,7 @@ func (st *stream) answer() error {
 	if st.ledger == nil {
 		return nil // its only request was refused
 	}
+	st.landed()
 	st.step()
 	if err := st.ledger.Err(); err != nil {
 		return status.Error(codes.Unavailable, err.Error())

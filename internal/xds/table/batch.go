@@ -56,8 +56,14 @@ func (r *remembered) find(sel *Selection, end *remembered) *Batch {
 // NewBatch is a batch of one's own.
 func NewBatch(entries []*Entry) *Batch { return &Batch{Entries: entries} }
 
+// nothing is the batch of all selections of a type that a state has none of.
+var nothing = NewBatch(nil)
+
 // Select gives the batch of a selection.
 func (s *State) Select(sel Selection) *Batch {
+	if s.Len(sel.Type) == 0 {
+		return nothing
+	}
 	seen := s.batches.head.Load()
 	if b := seen.find(&sel, nil); b != nil {
 		return b

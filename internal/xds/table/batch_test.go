@@ -2,12 +2,14 @@ package table
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -48,4 +50,15 @@ func TestManySelectAtOnce(t *testing.T) {
 		}
 	}
 	require.Equal(t, maxBatches, shared)
+}
+
+// TestNothingIsRemembered: what streams look for in vain takes no place, and is never in the way of others.
+func TestNothingIsRemembered(t *testing.T) {
+	pool, s := names.NewPool(), New("in").State()
+	for i := range 2 * maxBatches {
+		b := s.Select(Selection{Type: resource.Endpoints, Upto: 1, Names: pool.Of(strconv.Itoa(i))})
+		require.Empty(t, b.Entries)
+		require.Empty(t, b.Delta())
+	}
+	require.Nil(t, s.batches.head.Load())
 }
