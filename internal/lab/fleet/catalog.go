@@ -41,6 +41,7 @@ type name struct {
 type version struct {
 	text string // what the server calls it, or its hash
 	facts
+	ends  *name  // cluster: its endpoints; nil: it needs none
 	held  *Held  // of endpoints, where they are followed
 	round *Round // it is what this round waits for
 	goal  goal
@@ -137,6 +138,9 @@ func (c *Catalog) learn(k Kind, in *received) {
 		return
 	}
 	v := &version{text: string(in.version), facts: parseFacts(k, in)}
+	if v.endpoints != "" {
+		v.ends = c.nameOf(EDS, v.endpoints)
+	}
 	if w := n.want; w != nil && !w.gone && (w.accept == nil || w.accept(in.any)) {
 		v.round, v.goal = c.round, w.goal
 	}

@@ -212,7 +212,8 @@ func (p *Proxy) take(b []byte) error {
 	for i := range list {
 		p.goals.reach(list[i].goal)
 	}
-	for _, r := range p.state.apply(p.fleet.Catalog, resp.kind, list) {
+	room.requests = p.state.apply(p.fleet.Catalog, resp.kind, list, room.requests[:0])
+	for _, r := range room.requests {
 		p.send(r)
 	}
 	p.sent.Add(p.conn.ack(resp.kind, resp.nonce)) // it comes last, as Envoy's
@@ -236,8 +237,9 @@ func (p *Proxy) show(resp *response, b []byte) {
 
 // scratch is what handling one response needs. Proxies at rest have none.
 type scratch struct {
-	resp response
-	list []resolved
+	resp     response
+	list     []resolved
+	requests []request
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -246,6 +248,7 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 func (s *scratch) put() {
 	clear(s.resp.resources)
 	clear(s.list)
+	clear(s.requests)
 	s.resp.nonce = nil
 	scratches.Put(s)
 }

@@ -14,21 +14,22 @@ const (
 // request is a DeltaDiscoveryRequest that is being encoded.
 type request []byte
 
-func newRequest(k Kind) request {
-	return request(nil).text(fieldType, URLs[k])
-}
+// requestRoom is enough for most that have a name or two, in bytes.
+const requestRoom = 256
 
-// ackHeads are ACKs without their nonces.
-var ackHeads = func() (out [Kinds]request) {
+func newRequest(k Kind) request { return append(make(request, 0, requestRoom), heads[k]...) }
+
+// heads are what requests begin with: ACKs without their nonces.
+var heads = func() (out [Kinds]request) {
 	for k := range Kinds {
-		out[k] = newRequest(k)
+		out[k] = request(nil).text(fieldType, URLs[k])
 	}
 	return out
 }()
 
 // ack queues an ACK, and tells its size.
 func (h *conn) ack(k Kind, nonce []byte) int64 {
-	head := ackHeads[k]
+	head := heads[k]
 	n := len(head) + wire.SizeField(fieldNonce, len(nonce))
 	h.begin(n)
 	h.body = append(h.body, head...)

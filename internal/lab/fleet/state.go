@@ -40,22 +40,22 @@ func (s *state) set(k Kind, id int, h held) {
 	s.held[k][id] = h
 }
 
-// apply takes the resources of a response and gives the requests that follow.
-func (s *state) apply(c *Catalog, k Kind, list []resolved) (out []request) {
+// apply takes the resources of a response and appends the requests that follow.
+func (s *state) apply(c *Catalog, k Kind, list []resolved, out []request) []request {
 	switch k {
 	case CDS:
-		out = s.applyClusters(c, list)
+		out = s.applyClusters(c, list, out)
 	case EDS:
 		s.applyNamed(EDS, list)
 	case LDS:
 		s.applyAll(LDS, list)
-		out = s.followListeners(c)
+		out = s.followListeners(c, out)
 	case SRDS:
 		s.applyAll(SRDS, list)
 		s.scopes = false
-		out = s.followListeners(c)
+		out = s.followListeners(c, out)
 	case RDS:
-		out = s.applyRoutes(list)
+		out = s.applyRoutes(list, out)
 	case VHDS:
 		s.applyHosts(list)
 	}
@@ -96,62 +96,62 @@ func (s *state) applyNamed(k Kind, list []resolved) {
 }
 
 // applyClusters asks for endpoints of new clusters, and no longer for those of removed.
-func (s *state) applyClusters(c *Catalog, list []resolved) []request {
-	var add, remove []string
+func (s *state) applyClusters(c *Catalog, list []resolved, out []request) []request {
+	var add, remove []*name
 	for _, r := range list {
-		var had, has string
+		var had, has *name
 		if old := s.get(CDS, r.name.id); old.has() {
-			had = c.versionOf(r.name, old).endpoints
+			had = c.versionOf(r.name, old).ends
 		}
 		if r.version != nil {
-			has = r.version.endpoints
+			has = r.version.ends
 		}
 		s.set(CDS, r.name.id, r.held)
 		if had == has {
 			continue
 		}
-		if had != "" {
+		if had != nil {
 			remove = append(remove, had)
 		}
-		if has != "" {
+		if has != nil {
 			add = append(add, has)
 		}
 	}
-	return s.resubscribe(c, EDS, add, remove)
+	return s.resubscribe(EDS, add, remove, out)
 }
 
 // resubscribe asks for names, and no longer for others.
-func (s *state) resubscribe(c *Catalog, k Kind, add, remove []string) []request {
+func (s *state) resubscribe(k Kind, add, remove []*name, out []request) []request {
 	if len(add)+len(remove) == 0 {
-		return nil
+		return out
 	}
 	r := newRequest(k)
-	for i, n := range c.ids(k, add) {
+	for _, n := range add {
 		s.set(k, n.id, wanted)
-		r = r.text(fieldSubscribe, add[i])
+		r = r.text(fieldSubscribe, n.text)
 	}
-	for i, n := range c.ids(k, remove) {
+	for _, n := range remove {
 		s.set(k, n.id, none)
-		r = r.text(fieldUnsubscribe, remove[i])
+		r = r.text(fieldUnsubscribe, n.text)
 	}
 	s.asked[k] = true
-	return []request{r}
+	return append(out, r)
 }
 
 // followListeners asks for scopes once a listener uses some, and for the route configurations
 // that listeners and scopes lead to: when the scopes are there, all in one request.
-func (s *state) followListeners(c *Catalog) []request {
+func (s *state) followListeners(c *Catalog, out []request) []request {
 	var add, remove []string
 	c.mu.RLock()
 	want, scoped := s.routesOf(c, LDS)
 	if scoped && !s.asked[SRDS] {
 		s.asked[SRDS], s.scopes = true, true
 		c.mu.RUnlock()
-		return []request{newRequest(SRDS)}
+		return append(out, newRequest(SRDS))
 	}
 	if s.scopes {
 		c.mu.RUnlock()
-		return nil
+		return out
 	}
 	if scoped {
 		more, _ := s.routesOf(c, SRDS)
@@ -173,7 +173,7 @@ func (s *state) followListeners(c *Catalog) []request {
 	}
 	slices.Sort(add)
 	s.dropHosts(c, remove)
-	return s.resubscribe(c, RDS, add, remove)
+	return s.resubscribe(RDS, c.ids(RDS, add), c.ids(RDS, remove), out)
 }
 
 // routesOf are the route configurations that resources of a kind lead to, and whether any uses
@@ -213,7 +213,7 @@ func (s *state) dropHosts(c *Catalog, routes []string) {
 }
 
 // applyRoutes asks for virtual hosts once the first route configuration wants them.
-func (s *state) applyRoutes(list []resolved) (out []request) {
+func (s *state) applyRoutes(list []resolved, out []request) []request {
 	for _, r := range list {
 		old := s.get(RDS, r.name.id)
 		if r.version != nil && r.version.hosts && old != none && !old.has() {

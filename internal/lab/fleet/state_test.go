@@ -42,7 +42,7 @@ func (p *sidecar) take(k Kind, version string, resources map[string]proto.Messag
 		in = append(in, r)
 	}
 	list, _ := p.c.resolve(k, in, nil)
-	return p.decode(p.s.apply(p.c, k, list))
+	return p.decode(p.s.apply(p.c, k, list, nil))
 }
 
 func (p *sidecar) decode(requests []request) (out []string) {
