@@ -51,6 +51,27 @@ func (c *conn) pump() {
 	}
 }
 
+// goesNow tells whether n bytes of a stream's messages fit in one frame, and may go before all else. conn.mu is held.
+func (c *conn) goesNow(st *Stream, n int) bool {
+	waits := c.corked || len(c.control)+len(c.ready)+len(st.queue) > 0
+	return st.begun && !waits && n <= min(c.largest, c.window, st.window) && c.greeted && !c.closed.Load() && !c.socket.blocked()
+}
+
+// sendNow writes such messages: nearly all that is sent to a proxy at rest. conn.mu is held.
+func (c *conn) sendNow(st *Stream, messages [][][]byte, n int) {
+	buf := outputs.Get().(*output)
+	defer outputs.Put(buf)
+	c.window, st.window = c.window-n, st.window-n
+	b := appendFrame(buf[:0], n, xhttp2.FrameData, 0, st.id)
+	for _, parts := range messages {
+		b = appendPrefix(b, framedSize(parts)-prefixLen)
+		for _, p := range parts {
+			b = append(b, p...)
+		}
+	}
+	c.write(b)
+}
+
 // write writes frames. Where that fails the connection ends.
 func (c *conn) write(b []byte) {
 	var err error

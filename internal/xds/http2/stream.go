@@ -50,34 +50,65 @@ type outgoing struct {
 	at     int // in that
 }
 
-// queueGrows is by how much a queue gets longer at once: a new service has several responses.
-const queueGrows = 3
-
 const prefixLen = 5 // of a message: whether it is compressed, and its length
 
 // ErrEnded is what Send returns after the end of a stream.
 var ErrEnded = errors.New("the stream has ended")
 
+// queueGrows is by how much a queue gets longer at once: a new service has several responses.
+const queueGrows = 3
+
 // Send sends a message that is made of parts, which must not change any more. It does not
 // block: what the peer does not take yet is queued. It may be called from any goroutine,
 // until the Receiver has ended, and then does nothing.
-func (st *Stream) Send(parts [][]byte) error { return st.send(parts, false) }
+func (st *Stream) Send(parts [][]byte) error {
+	_, err := st.SendAll([][][]byte{parts})
+	return err
+}
 
-// Queue is Send for a message that another follows at once: they go in one write.
-func (st *Stream) Queue(parts [][]byte) error { return st.send(parts, true) }
-
-func (st *Stream) send(parts [][]byte, more bool) error {
-	m := outgoing{parts: parts, part: -1, left: prefixLen}
-	for _, p := range parts {
-		m.left += len(p)
+// SendAll is Send for messages one after the other: they go in one write. Where nothing of them is kept when it returns,
+// parts, and lists of them, may be used again.
+func (st *Stream) SendAll(messages [][][]byte) (kept bool, err error) {
+	n := 0
+	for _, parts := range messages {
+		n += framedSize(parts)
 	}
-	binary.BigEndian.PutUint32(m.prefix[1:], uint32(m.left-prefixLen)) //nolint:gosec // messages have less than 4 GB
 	c := st.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if st.gone || st.ending {
-		return ErrEnded
+	switch {
+	case st.gone || st.ending:
+		return false, ErrEnded
+	case c.goesNow(st, n):
+		c.sendNow(st, messages, n)
+		return false, nil
 	}
+	for _, parts := range messages {
+		st.push(parts)
+	}
+	c.queue(st)
+	c.pump()
+	return len(st.queue) > 0, nil
+}
+
+// framedSize is a message's size with its prefix.
+func framedSize(parts [][]byte) int {
+	n := prefixLen
+	for _, p := range parts {
+		n += len(p)
+	}
+	return n
+}
+
+// appendPrefix appends what stands before a message of n bytes.
+func appendPrefix(b []byte, n int) []byte {
+	return binary.BigEndian.AppendUint32(append(b, 0), uint32(n)) //nolint:gosec // messages have less than 4 GB
+}
+
+// push puts a message at the end of the queue. conn.mu is held.
+func (st *Stream) push(parts [][]byte) {
+	m := outgoing{parts: parts, part: -1, left: framedSize(parts)}
+	appendPrefix(m.prefix[:0], m.left-prefixLen)
 	if st.queue == nil {
 		st.queue = st.room[:0]
 	}
@@ -85,11 +116,6 @@ func (st *Stream) send(parts [][]byte, more bool) error {
 		st.queue = slices.Grow(st.queue, queueGrows)
 	}
 	st.queue = append(st.queue, m)
-	c.queue(st)
-	if !more {
-		c.pump()
-	}
-	return nil
 }
 
 // Finish ends the stream, with err as its status, after all that was sent. It may be called

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"slices"
 	"strconv"
+	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -11,17 +13,14 @@ import (
 )
 
 // message is an encoded response: a head of its own and parts that are shared.
-type message struct {
-	parts [][]byte
-	size  int
-}
+type message = [][]byte
 
-func newMessage(parts [][]byte) message {
-	m := message{parts: parts}
-	for _, p := range parts {
-		m.size += len(p)
+// sizeOf is how many bytes a message has.
+func sizeOf(m message) (n int) {
+	for _, p := range m {
+		n += len(p)
 	}
-	return m
+	return n
 }
 
 // Field numbers of the responses.
@@ -31,21 +30,46 @@ const (
 	removedResources           = 6
 )
 
-// assemble appends the messages of responses. Only the heads are encoded, one behind the other; their fields may
+// assembly is the messages of a step's responses. What is their own is in one piece, and used again where transports let go of it.
+type assembly struct {
+	messages []message
+	heads    []byte
+	parts    [][]byte
+}
+
+var assemblies = sync.Pool{New: func() any { return new(assembly) }}
+
+// release gives an assembly back that nobody looks at any more.
+func (a *assembly) release() {
+	if cap(a.heads) > keepHeads {
+		return
+	}
+	clear(a.messages)
+	clear(a.parts)
+	assemblies.Put(a)
+}
+
+// keepHeads is the largest room for heads that is used again: those that remove much have long ones.
+const keepHeads = 4 << 10
+
+// assemble makes the messages of responses. Only the heads are encoded, one behind the other; their fields may
 // stand before the resources, as protobuf leaves the order free.
-func assemble(into []message, p ledger.Protocol, responses []ledger.Response) []message {
+func assemble(p ledger.Protocol, responses []ledger.Response) *assembly {
 	n := 0
 	for i := range responses {
 		n += headSize(&responses[i])
 	}
-	heads, parts := make([]byte, 0, n), make([][]byte, 0, 2*len(responses))
+	a := assemblies.Get().(*assembly)
+	a.messages = a.messages[:0]
+	heads, parts := slices.Grow(a.heads[:0], n), slices.Grow(a.parts[:0], 2*len(responses))
 	for i := range responses {
 		r, head, first := &responses[i], len(heads), len(parts)
 		heads = appendHead(heads, p, r)
 		parts = appendParts(append(parts, heads[head:len(heads):len(heads)]), p, r)
-		into = append(into, newMessage(parts[first:len(parts):len(parts)]))
+		a.messages = append(a.messages, parts[first:len(parts):len(parts)])
 	}
-	return into
+	a.heads, a.parts = heads, parts
+	return a
 }
 
 // headSize is what appendHead appends, or a little more.

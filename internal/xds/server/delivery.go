@@ -15,20 +15,27 @@ type unacked struct {
 
 // send sends the responses of a step: together, where the transport does. What could block is left to the waiter.
 func (st *stream) send(responses []ledger.Response, now time.Time) {
-	var room [5]message
-	delivered := uint16(0) // bits: the types of which the transport has something
-	for i, m := range assemble(room[:0], st.protocol, responses) {
+	if len(responses) == 0 {
+		return
+	}
+	a := assemble(st.protocol, responses)
+	n, delivered := 0, uint16(0) // the first of them go now; bits: their types
+	for i, m := range a.messages {
 		blocks := st.waiter || st.blocks()
-		st.sent(&responses[i], m.size, now)
+		st.sent(&responses[i], sizeOf(m), now)
 		if blocks {
-			st.leave(m)
+			st.leave(m) // and with it all that follow
 			continue
 		}
-		_ = st.transport.send(m, i+1 < len(responses)) // an error ends the stream, which its transport tells
-		delivered |= 1 << responses[i].Type
+		n, delivered = n+1, delivered|1<<responses[i].Type
 	}
-	if delivered != 0 {
-		st.took(delivered, time.Since(now))
+	if n == 0 {
+		return
+	}
+	kept, _ := st.transport.send(a.messages[:n]) // an error ends the stream, which its transport tells
+	st.took(delivered, time.Since(now))
+	if !kept && n == len(a.messages) {
+		a.release()
 	}
 }
 
@@ -101,7 +108,7 @@ func (st *stream) drain() {
 		st.backlog = st.backlog[1:]
 		st.mu.Unlock()
 		began := time.Now()
-		if st.transport.send(m, false) != nil {
+		if _, err := st.transport.send([]message{m}); err != nil {
 			return // waiter stays set: nothing more is sent
 		}
 		st.server.opts.Meter.Delivered(time.Since(began))

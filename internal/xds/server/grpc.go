@@ -89,8 +89,8 @@ func (r *received) take(data mem.BufferSlice) {
 // Marshal implements encoding.CodecV2.
 func (c rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	if m, ok := v.(message); ok {
-		parts := make(mem.BufferSlice, len(m.parts))
-		for i, b := range m.parts {
+		parts := make(mem.BufferSlice, len(m))
+		for i, b := range m {
 			parts[i] = mem.SliceBuffer(b)
 		}
 		return parts, nil
@@ -142,7 +142,15 @@ func (t grpcTransport) receive() ([]byte, func(), error) {
 	return r.bytes, r.free, nil
 }
 
-func (t grpcTransport) send(m message, _ bool) error { return t.SendMsg(m) }
+// send implements transport. gRPC keeps what it has yet to write.
+func (t grpcTransport) send(messages []message) (kept bool, err error) {
+	for _, m := range messages {
+		if err := t.SendMsg(m); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
 
 // window is gRPC's write quota of a stream.
 func (t grpcTransport) window() int { return 64 << 10 }

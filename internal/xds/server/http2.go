@@ -82,11 +82,8 @@ func (p pushed) End() { p.st.end() }
 // each type in flight, so that at most these are queued, and their parts are shared.
 type http2Transport struct{ stream *http2.Stream }
 
-func (t http2Transport) send(m message, more bool) error {
-	if more {
-		return t.stream.Queue(m.parts)
-	}
-	return t.stream.Send(m.parts)
+func (t http2Transport) send(messages []message) (kept bool, err error) {
+	return t.stream.SendAll(messages)
 }
 
 func (t http2Transport) window() int { return 0 }

@@ -107,7 +107,7 @@ func someStates() []*table.State {
 // try takes a request twice and answers whatever comes.
 func try(l *ledger.Ledger, r *request) {
 	l.Handle(&r.Request)
-	assemble(nil, ledger.Delta, l.Next(nil))
+	assemble(ledger.Delta, l.Next(nil)).release()
 	l.Handle(&r.Request)
 	l.Next(nil)
 	_, _ = l.Settle()
@@ -120,9 +120,9 @@ func TestAssembledDeltaResponse(t *testing.T) {
 	l.Handle(&ledger.Request{TypeURL: []byte(resource.ClusterURL), Subscribe: [][]byte{[]byte("*"), []byte("none")}})
 	out := l.Next(nil)
 	require.Len(t, out, 1)
-	m := assemble(nil, ledger.Delta, out)[0]
-	b := bytes.Join(m.parts, nil)
-	require.Len(t, b, m.size)
+	m := assemble(ledger.Delta, out).messages[0]
+	b := bytes.Join(m, nil)
+	require.Len(t, b, sizeOf(m))
 	var r discoveryv3.DeltaDiscoveryResponse
 	require.NoError(t, proto.Unmarshal(b, &r))
 	require.Equal(t, "1", r.SystemVersionInfo)

@@ -14,8 +14,9 @@ import (
 type transport interface {
 	// send may block if window bytes and more were sent that the peer has not
 	// acknowledged by an answer, and then until the stream ends; else it does not.
-	// Calls do not overlap. With more another call follows at once, and may be waited for.
-	send(m message, more bool) error
+	// Calls do not overlap. The messages go together, where the transport does that. Where it keeps nothing of them when it
+	// returns, their heads, and lists of parts, may be used again.
+	send(messages []message) (kept bool, err error)
 	// window is at most how many bytes a stream takes without blocking; 0: it never
 	// blocks, and queues what the peer does not take.
 	window() int

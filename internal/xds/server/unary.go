@@ -44,7 +44,7 @@ func grpcUnary(method Unary) grpc.MethodHandler {
 			r.free()
 		}
 		answer, err := method(WithPeer(ctx, grpcPeer(ctx)), request)
-		return message{parts: [][]byte{answer}}, err
+		return message{answer}, err
 	}
 }
 
