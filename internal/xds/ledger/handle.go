@@ -16,7 +16,7 @@ func (l *Ledger) Handle(r *Request) bool {
 	}
 	w := &l.watches[k]
 	nonce := parseNonce(r.Nonce)
-	if f := w.flight; f != nil && nonce == f.nonce {
+	if f := w.flight; f != nil && nonce == w.nonce {
 		since := l.newest()
 		if r.Error != nil {
 			since = min(since, l.floor(k, false))
@@ -28,8 +28,6 @@ func (l *Ledger) Handle(r *Request) bool {
 		} else {
 			l.refuse(k, f, r.Error, since)
 		}
-		*f = flight{}
-		flights.Put(f)
 	}
 	if l.protocol == Delta {
 		l.subscribe(k, r)

@@ -157,9 +157,9 @@ func (l *Ledger) launch(k kind, p *plan, out []Response) []Response {
 	whole := w.nonce == 0 || l.protocol == Sotw && resource.Types[w.typ].FullState
 	l.nonce++
 	w.nonce = l.nonce
-	w.flight = flights.Get().(*flight)
-	*w.flight = flight{nonce: l.nonce, from: w.at, parts: p.parts, removed: p.removed, explicit: p.explicit}
+	f := flight{from: w.at, parts: p.parts, removed: p.removed, explicit: p.explicit}
 	w.at, w.todo, w.gone, w.answer = p.at, p.todo, p.gone, false
-	l.follow(k, w.flight, p)
+	l.follow(k, &f, p)
+	w.flight = f.shared()
 	return append(out, Response{Type: w.typ, Nonce: l.nonce, Parts: p.parts, Removed: p.removed, Version: w.version, Newest: l.newest(), Whole: whole})
 }

@@ -57,6 +57,7 @@ func (l *Ledger) rebindWatch(k kind, i int, old *table.State) {
 	w.gone = l.pool.Union(w.gone, d.gone)
 	w.at[i] = upTo(s)
 	if w.flight != nil {
+		w.flight = w.flight.own()
 		w.flight.from[i], w.flight.explicit = w.at[i], true
 	}
 	if !w.idle() {

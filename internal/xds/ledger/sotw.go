@@ -156,6 +156,7 @@ func (l *Ledger) rebindWhole(k kind, i int) {
 	w.gone = l.pool.With(w.gone, names.Strings(gone))
 	w.at[i], w.answer = fromStart(s), true
 	if w.flight != nil {
+		w.flight = w.flight.own()
 		w.flight.from[i], w.flight.explicit = w.at[i], true
 	}
 	l.gateAnew(k, i)

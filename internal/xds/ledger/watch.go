@@ -1,8 +1,8 @@
 package ledger
 
 import (
+	"cmp"
 	"iter"
-	"sync"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
@@ -80,17 +80,37 @@ func (w *watch) own() *rare {
 	return w.rare
 }
 
-// flight is a response that was not answered yet.
+// flight is a response that was not answered yet, by the newest nonce of its watch. Streams in the same situation share
+// it, so that it must not be changed: with thousands of them, what all have is in the caches.
 type flight struct {
-	nonce    uint64
 	from     [MaxTables]cursor
 	parts    [4]*table.Batch
 	removed  []string
 	explicit bool // it has names of todo, gone or groups
 }
 
-// flights are used again: a change is in flight to thousands of proxies at a time, and then to none.
-var flights = sync.Pool{New: func() any { return new(flight) }}
+// shared gives the flight that another stream has, where it is the same: the last one that has sent the same batch.
+func (f *flight) shared() *flight {
+	var of *table.Batch
+	for _, b := range f.parts {
+		of = cmp.Or(of, b)
+	}
+	if of == nil || len(f.removed) > 0 {
+		return f.own()
+	}
+	if last, ok := of.Memo.Load().(*flight); ok && last.from == f.from && last.parts == f.parts && last.explicit == f.explicit {
+		return last
+	}
+	own := f.own()
+	of.Memo.Store(own)
+	return own
+}
+
+// own gives a copy.
+func (f *flight) own() *flight {
+	out := *f
+	return &out
+}
 
 // entries are the resources of the response.
 func (f *flight) entries() iter.Seq[*table.Entry] {

@@ -5,6 +5,9 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
 // TestWatchesHaveWholeLines: an allocation of this size begins with a word of the runtime's.
@@ -12,4 +15,28 @@ func TestWatchesHaveWholeLines(t *testing.T) {
 	const line, word = 64, 8
 	require.Zero(t, unsafe.Sizeof(watch{})%line)
 	require.Zero(t, (unsafe.Offsetof(Ledger{}.watches)+word)%line)
+}
+
+// TestFlightsAreShared: streams in the same situation have one record of what is in flight, and one that comes to other
+// tables meanwhile does not change that of the others.
+func TestFlightsAreShared(t *testing.T) {
+	out, first := benchMesh(2)
+	second := New(Delta, VirtualHosts, first.pool, []*table.State{out.State()})
+	benchConnect(second, 2)
+	const cluster = "outbound|80||service-0.ns.svc.cluster.local"
+	out.Commit(2, []table.Update{{Type: resource.Endpoints, Name: cluster, Resource: content{n: 2}.encode(resource.Endpoints, cluster)}})
+	for _, l := range []*Ledger{first, second} {
+		l.Update([]*table.State{out.State()})
+		require.Len(t, l.Next(nil), 1)
+	}
+	flying := second.watches[eds].flight
+	require.Same(t, flying, first.watches[eds].flight)
+	before := *flying
+	other := table.New("other")
+	other.Commit(3, benchUpdates(1))
+	first.Update([]*table.State{other.State()})
+	require.NotSame(t, flying, first.watches[eds].flight)
+	require.True(t, first.watches[eds].flight.explicit)
+	require.Same(t, flying, second.watches[eds].flight)
+	require.Equal(t, before, *flying)
 }

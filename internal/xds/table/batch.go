@@ -28,6 +28,7 @@ type Selection struct {
 // wait for: whoever finds something missing makes it, and the first to be done shares it.
 type Batch struct {
 	Entries []*Entry
+	Memo    atomic.Value // what streams that were sent it share; always of one type
 
 	delta, sotw encodings
 	sum         atomic.Pointer[uint64]
