@@ -3,6 +3,7 @@
 package expression
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,7 +33,6 @@ type parser struct {
 	tokens []token
 	at     int
 	depth  int
-	bound  []string // variables of macros that surround the place
 }
 
 func (p *parser) peek() token { return p.tokens[p.at] }
@@ -133,25 +133,33 @@ func (p *parser) member() error {
 	case !p.take("("):
 		return nil
 	case slices.Contains(macros, name.text):
-		return p.macro()
+		return fmt.Errorf("%q goes through lists, which Envoy does not do: use the operator in, or compare each", name.text)
 	case !slices.Contains(methods, name.text):
 		return fmt.Errorf("%q is no method: use one of %s", name.text, strings.Join(methods, ", "))
 	}
-	return p.list(")")
-}
-
-// macro reads "x, expression)", in which x is a variable.
-func (p *parser) macro() error {
-	x := p.next()
-	if x.kind != nameToken {
-		return fmt.Errorf("a variable is missing before %s", x)
-	}
-	p.bound = append(p.bound, x.text)
-	defer func() { p.bound = p.bound[:len(p.bound)-1] }()
-	if err := p.expect(","); err != nil {
+	arguments := p.at
+	n, err := p.list(")")
+	if err != nil {
 		return err
 	}
-	return p.list(")")
+	if least, most := methodArguments(name.text); n < least || n > most {
+		return fmt.Errorf("%s takes %d arguments, not %d", name.text, most, n)
+	}
+	if name.text == "matches" {
+		return checkPattern(p.tokens[arguments:p.at])
+	}
+	return nil
+}
+
+// methodArguments are how many arguments a method takes at least, and at most.
+func methodArguments(name string) (least, most int) {
+	switch {
+	case name == "size":
+		return 0, 0
+	case strings.HasPrefix(name, "get"): // a time zone
+		return 0, 1
+	}
+	return 1, 1
 }
 
 func (p *parser) primary() error {
@@ -167,7 +175,8 @@ func (p *parser) primary() error {
 		}
 		return p.expect(")")
 	case t.text == "[":
-		return p.list("]")
+		_, err := p.list("]")
+		return err
 	case t.text == "{":
 		return p.entries()
 	}
@@ -180,9 +189,9 @@ func (p *parser) name(name string) error {
 		if !slices.Contains(functions, name) {
 			return fmt.Errorf("%q is no function: use one of %s", name, strings.Join(functions, ", "))
 		}
-		return p.list(")")
+		return p.call(name)
 	}
-	if slices.Contains(p.bound, name) || slices.Contains(attributes, name) {
+	if slices.Contains(attributes, name) {
 		return nil
 	}
 	if slices.Contains(istioAttributes, name) {
@@ -191,17 +200,54 @@ func (p *parser) name(name string) error {
 	return fmt.Errorf("%q is no attribute: use one of %s", name, strings.Join(attributes, ", "))
 }
 
-// list reads expressions up to an operator.
-func (p *parser) list(end string) error {
-	for !p.take(end) {
-		if err := p.expression(); err != nil {
-			return err
-		}
-		if !p.take(",") {
-			return p.expect(end)
-		}
+// call reads the argument of a function. That of has is a field of something.
+func (p *parser) call(name string) error {
+	first := p.at
+	n, err := p.list(")")
+	switch {
+	case err != nil:
+		return err
+	case n != 1:
+		return fmt.Errorf("%s takes one argument, not %d", name, n)
+	case name == "has" && !isField(p.tokens[first:p.at-1]):
+		return errors.New(`has takes a field, as in has(request.referer): whether there is a header is told by "x-a" in request.headers`)
 	}
 	return nil
+}
+
+// isField tells whether tokens are of something's field, with nothing but fields and indexes before.
+func isField(tokens []token) bool {
+	n, depth := len(tokens), 0
+	for _, t := range tokens {
+		if t.kind != operatorToken {
+			continue
+		}
+		switch t.text {
+		case "(", "[":
+			depth++
+		case ")", "]":
+			depth--
+		case ".":
+		default:
+			if depth == 0 {
+				return false
+			}
+		}
+	}
+	return n > 2 && tokens[n-1].kind == nameToken && tokens[n-2].text == "."
+}
+
+// list reads expressions up to an operator, and tells how many there are.
+func (p *parser) list(end string) (n int, err error) {
+	for ; !p.take(end); n++ {
+		if err := p.expression(); err != nil {
+			return n, err
+		}
+		if !p.take(",") {
+			return n + 1, p.expect(end)
+		}
+	}
+	return n, nil
 }
 
 // entries reads those of a map.
