@@ -1,7 +1,9 @@
 package derive
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -61,7 +63,9 @@ func mergeDelegate(root, child *model.HTTPRoute) *model.HTTPRoute {
 	if out.CORS == nil {
 		out.CORS = root.CORS
 	}
-	out.Headers = mergeHeaders(root.Headers, child.Headers)
+	if changesNone(out.Headers) {
+		out.Headers = root.Headers
+	}
 	return &out
 }
 
@@ -103,6 +107,9 @@ func mergeMatch(root, child model.HTTPMatch) (model.HTTPMatch, bool) {
 		root.SourceNamespace != "" && child.SourceNamespace != "" && root.SourceNamespace != child.SourceNamespace {
 		return out, false
 	}
+	if root.URI != nil && child.URI != nil && root.IgnoreURICase != child.IgnoreURICase {
+		return out, false // what they have in common could not be said
+	}
 	out.Port = max(root.Port, child.Port)
 	out.SourceNamespace = root.SourceNamespace + child.SourceNamespace
 	if root.SourceNamespace == child.SourceNamespace {
@@ -112,12 +119,20 @@ func mergeMatch(root, child model.HTTPMatch) (model.HTTPMatch, bool) {
 	out.Headers = append(append([]model.HeaderMatch(nil), root.Headers...), child.Headers...)
 	out.WithoutHeaders = append(append([]model.HeaderMatch(nil), root.WithoutHeaders...), child.WithoutHeaders...)
 	out.QueryParams = append(append([]model.HeaderMatch(nil), root.QueryParams...), child.QueryParams...)
-	labels, ok := mergeLabels(root.SourceLabels, child.SourceLabels)
-	out.SourceLabels = labels
-	if len(child.Gateways) == 0 {
-		out.Gateways = root.Gateways
+	out.StatPrefix = cmp.Or(child.StatPrefix, root.StatPrefix)
+	var labels, gateways bool
+	out.SourceLabels, labels = mergeLabels(root.SourceLabels, child.SourceLabels)
+	out.Gateways, gateways = mergeGateways(root.Gateways, child.Gateways)
+	return out, labels && gateways
+}
+
+// mergeGateways are those that both name; who names none means all. Not ok: there are none.
+func mergeGateways(a, b []string) ([]string, bool) {
+	if len(a) == 0 || len(b) == 0 {
+		return append(slices.Clone(a), b...), true
 	}
-	return out, ok
+	out := slices.DeleteFunc(slices.Clone(b), func(g string) bool { return !slices.Contains(a, g) })
+	return out, len(out) > 0
 }
 
 func mergeLabels(a, b map[string]string) (map[string]string, bool) {
@@ -149,32 +164,8 @@ func narrower(root, child *model.StringMatch) (*model.StringMatch, bool) {
 	return nil, false
 }
 
-// mergeHeaders applies the root's operations, then the delegate's.
-func mergeHeaders(root, child model.Headers) model.Headers {
-	return model.Headers{
-		Request:  mergeOps(root.Request, child.Request),
-		Response: mergeOps(root.Response, child.Response),
-	}
-}
-
-func mergeOps(root, child model.HeaderOps) model.HeaderOps {
-	return model.HeaderOps{
-		Set:    overrideValues(root.Set, child.Set),
-		Add:    append(append([]model.HeaderValue(nil), root.Add...), child.Add...),
-		Remove: append(append([]string(nil), root.Remove...), child.Remove...),
-	}
-}
-
-func overrideValues(root, child []model.HeaderValue) []model.HeaderValue {
-	var out []model.HeaderValue
-	for _, r := range root {
-		overridden := false
-		for _, c := range child {
-			overridden = overridden || strings.EqualFold(c.Name, r.Name)
-		}
-		if !overridden {
-			out = append(out, r)
-		}
-	}
-	return append(out, child...)
+// changesNone tells whether no headers are changed.
+func changesNone(h model.Headers) bool {
+	none := func(o model.HeaderOps) bool { return len(o.Set)+len(o.Add)+len(o.Remove) == 0 }
+	return none(h.Request) && none(h.Response)
 }
