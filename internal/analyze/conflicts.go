@@ -18,8 +18,8 @@ func (c *checker) conflicts() {
 	}
 }
 
-// sharedHosts reports hosts that two virtual services route for the same clients: only
-// the older one is obeyed.
+// sharedHosts reports hosts that two virtual services route for the same clients: the older
+// one's rules alone are obeyed, by whom they are for.
 func (c *checker) sharedHosts() {
 	byHost := map[model.Host][]*model.VirtualService{}
 	for _, v := range c.virtuals {
@@ -32,7 +32,7 @@ func (c *checker) sharedHosts() {
 	for h, list := range byHost {
 		slices.SortFunc(list, byAge)
 		for i, v := range list {
-			j := slices.IndexFunc(list[:i], func(o *model.VirtualService) bool { return sharesClients(v, o) })
+			j := slices.IndexFunc(list[:i], func(o *model.VirtualService) bool { return sharesClients(v, o) && hides(o, v) })
 			if j < 0 {
 				continue
 			}
@@ -54,6 +54,21 @@ func sharesClients(a, b *model.VirtualService) bool {
 	return !a.Visibility.Private || slices.ContainsFunc(a.Visibility.Namespaces, func(ns string) bool {
 		return b.Visibility.Sees(ns) && (a.Namespace == ns) == (b.Namespace == ns)
 	})
+}
+
+// hides tells whether some of b's rules are for calls that obey a, whoever makes them.
+func hides(a, b *model.VirtualService) bool {
+	requests := func(r model.HTTPRoute) bool {
+		return len(r.Matches) == 0 || slices.ContainsFunc(r.Matches, func(m model.HTTPMatch) bool {
+			return m.Port == 0 && len(m.SourceLabels)+len(m.Gateways) == 0 && m.SourceNamespace == ""
+		})
+	}
+	connections := func(r model.TCPRoute) bool {
+		return len(r.Matches) == 0 || slices.ContainsFunc(r.Matches, func(m model.L4Match) bool {
+			return m.Port == 0 && len(m.Destinations)+len(m.SourceLabels)+len(m.Gateways) == 0 && m.SourceNamespace == ""
+		})
+	}
+	return len(b.HTTP) > 0 && slices.ContainsFunc(a.HTTP, requests) || len(b.TCP) > 0 && slices.ContainsFunc(a.TCP, connections)
 }
 
 // sharedRules reports destination rules of one namespace for the same host.

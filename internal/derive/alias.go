@@ -25,9 +25,9 @@ func (r *reader) aliased(svc *model.Service) *model.Service {
 // deriveAlias serves requests for an alias as its target's: on the target's ports, by its
 // rules unless the alias has some of its own. Connections need nothing: who resolves the
 // alias connects to the target's address.
-func (s *scope) deriveAlias(r *reader, alias, target *model.Service, routes *model.VirtualService) *hostResult {
-	if routes == nil {
-		routes = r.virtualService(target.Hostname)
+func (s *scope) deriveAlias(r *reader, alias, target *model.Service, routes []*model.VirtualService) *hostResult {
+	if len(routes) == 0 {
+		routes = r.virtualServices(target.Hostname)
 	}
 	out := &hostResult{hostState: hostState{refs: []model.Host{target.Hostname}}}
 	if s.refs[alias.Hostname] > 0 { // by a Sidecar's egress proxy; routes lead to the target
@@ -49,7 +49,7 @@ func (s *scope) deriveAlias(r *reader, alias, target *model.Service, routes *mod
 	return out
 }
 
-func (s *scope) deriveAliasPort(r *reader, e *egress, alias, target *model.Service, port *model.ServicePort, routes *model.VirtualService, out *hostResult) {
+func (s *scope) deriveAliasPort(r *reader, e *egress, alias, target *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
 	protocol := e.protocol(port)
 	if !protocol.IsHTTP() && protocol != model.ProtocolAuto || target.Headless && !protocol.IsHTTP() {
 		return

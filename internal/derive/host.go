@@ -54,13 +54,13 @@ func (s *scope) deriveHost(r *reader, h model.Host) *hostResult {
 	if s.router != nil {
 		return s.deriveReachable(r, svc)
 	}
-	routes := r.virtualService(h)
+	routes := r.virtualServices(h)
 	visible := svc != nil && s.sees(svc)
 	if target := r.aliased(svc); target != nil && visible {
 		return s.deriveAlias(r, svc, target, routes).finish()
 	}
 	needed := svc != nil && (visible || s.refs[h] > 0)
-	routed := !visible && routes != nil && slices.Contains(routes.Hosts, h)
+	routed := !visible && len(routes) > 0 && slices.Contains(routes[0].Hosts, h)
 	if !needed && !routed {
 		return nil
 	}
@@ -75,7 +75,9 @@ func (s *scope) deriveHost(r *reader, h model.Host) *hostResult {
 		}
 	}
 	if routed {
-		s.deriveRoutesOnly(r, h, routes, out)
+		for i := range s.egress {
+			s.deriveRoutesOnly(r, &s.egress[i], h, routes, out)
+		}
 	}
 	return out.finish()
 }
@@ -101,7 +103,7 @@ func (out *hostResult) finish() *hostResult {
 }
 
 // deriveEgress makes what one egress listener adds for a service.
-func (s *scope) deriveEgress(r *reader, e *egress, svc *model.Service, routes *model.VirtualService, out *hostResult) {
+func (s *scope) deriveEgress(r *reader, e *egress, svc *model.Service, routes []*model.VirtualService, out *hostResult) {
 	if !e.imports(svc.Namespace, svc.Hostname) {
 		return
 	}
@@ -116,7 +118,7 @@ func (s *scope) deriveEgress(r *reader, e *egress, svc *model.Service, routes *m
 
 // derivePort chooses how one port is served: by requests, by connections, or by what the
 // first bytes show.
-func (s *scope) derivePort(r *reader, e *egress, svc *model.Service, port *model.ServicePort, routes *model.VirtualService, out *hostResult) {
+func (s *scope) derivePort(r *reader, e *egress, svc *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
 	protocol := e.protocol(port)
 	at := s.place(r, e, svc, port, protocol)
 	if svc.Headless && !protocol.IsHTTP() && !at.bound {
@@ -142,29 +144,28 @@ func (s *scope) derivePort(r *reader, e *egress, svc *model.Service, port *model
 	}
 }
 
-// deriveRoutesOnly serves a virtual service's host that is no service: on the ports of the
+// deriveRoutesOnly serves a host of virtual services that is no service: on the ports of the
 // wildcard service that covers it, or on port 80, or on the egress listener's HTTP port.
-func (s *scope) deriveRoutesOnly(r *reader, h model.Host, routes *model.VirtualService, out *hostResult) {
+func (s *scope) deriveRoutesOnly(r *reader, e *egress, h model.Host, routes []*model.VirtualService, out *hostResult) {
+	routes = slices.DeleteFunc(slices.Clone(routes), func(v *model.VirtualService) bool {
+		return len(v.HTTP) == 0 || !e.importsAny(v.Namespace, []model.Host{h})
+	})
+	if len(routes) == 0 {
+		return
+	}
 	ports := []model.ServicePort{{Number: 80, Protocol: model.ProtocolHTTP}}
 	if cover := r.coveringService(h); cover != nil {
 		ports = cover.Ports
 	}
-	for i := range s.egress {
-		e := &s.egress[i]
-		if len(routes.HTTP) == 0 || !e.importsAny(routes.Namespace, []model.Host{h}) {
-			continue
-		}
-		own := ports
-		if e.Port != nil {
-			own = []model.ServicePort{{Number: e.Port.Number, Protocol: e.Port.Protocol}}
-		}
-		for j := range own {
-			s.deriveRoutesOnPort(r, e, h, &own[j], routes, out)
-		}
+	if e.Port != nil {
+		ports = []model.ServicePort{{Number: e.Port.Number, Protocol: e.Port.Protocol}}
+	}
+	for i := range ports {
+		s.deriveRoutesOnPort(r, e, h, &ports[i], routes, out)
 	}
 }
 
-func (s *scope) deriveRoutesOnPort(r *reader, e *egress, h model.Host, port *model.ServicePort, routes *model.VirtualService, out *hostResult) {
+func (s *scope) deriveRoutesOnPort(r *reader, e *egress, h model.Host, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
 	if !port.Protocol.IsHTTP() {
 		return
 	}
@@ -174,7 +175,7 @@ func (s *scope) deriveRoutesOnPort(r *reader, e *egress, h model.Host, port *mod
 		return
 	}
 	for _, key := range at.keys {
-		out.claim(key, routes, e.captureNone(s.Key.Interception)).routeConfig = at.routeConfig
+		out.claim(key, routes[0], e.captureNone(s.Key.Interception)).routeConfig = at.routeConfig
 	}
 	s.addVirtualHost(out, v)
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/moonsail/moonsail/internal/view"
 )
 
-// l4Chains makes the filter chains for connections to one port of a service: by the
-// virtual service's tls and tcp routes, else straight to the service.
-func (s *scope) l4Chains(r *reader, svc *model.Service, port *model.ServicePort, p model.Protocol, routes *model.VirtualService, at placement, out *hostResult) []view.FilterChain {
+// l4Chains makes the filter chains for connections to one port of a service: by the tls and
+// then the tcp routes of all virtual services, else straight to the service.
+func (s *scope) l4Chains(r *reader, svc *model.Service, port *model.ServicePort, p model.Protocol, routes []*model.VirtualService, at placement, out *hostResult) []view.FilterChain {
 	rt := &routing{reader: r, s: s, host: svc.Hostname, service: svc, port: port, out: out}
 	var chains []view.FilterChain
-	if routes != nil && (p.IsTLS() || p == model.ProtocolAuto) {
-		chains = rt.tlsChains(routes, at)
+	for i := 0; i < len(routes) && (p.IsTLS() || p == model.ProtocolAuto); i++ {
+		chains = append(chains, rt.tlsChains(routes[i], at)...)
 	}
-	if routes != nil && !p.IsTLS() {
-		tcp := rt.tcpChains(routes, at)
+	for i := 0; i < len(routes) && !p.IsTLS(); i++ {
+		tcp := rt.tcpChains(routes[i], at)
 		chains = append(chains, tcp...)
 		if len(tcp) > 0 && matchesAll(tcp[len(tcp)-1].Match, at) {
 			return chains

@@ -64,27 +64,28 @@ func (r *reader) coveringService(h model.Host) *model.Service {
 	return nil
 }
 
-// virtualService finds the one that governs h: of the most specific host, the first by rank, then
-// the oldest. Only those count that the scope imports.
-func (r *reader) virtualService(h model.Host) *model.VirtualService {
+// virtualServices finds those that govern h: of the most specific host all that the scope imports, by rank, then
+// the oldest first. Requests obey the first that has a rule for them; connections all, one after the other.
+func (r *reader) virtualServices(h model.Host) []*model.VirtualService {
 	r.facts.add(virtualServiceFact(h))
 	for _, c := range h.Covering() {
-		if v := r.virtualServiceOf(c); v != nil {
-			return v
+		if list := r.virtualServicesOf(c); len(list) > 0 {
+			return list
 		}
 	}
 	return nil
 }
 
-// virtualServiceOf finds the one of exactly host h, which the caller has noted.
-func (r *reader) virtualServiceOf(h model.Host) *model.VirtualService {
-	var best *model.VirtualService
+// virtualServicesOf finds those of exactly host h, which the caller has noted.
+func (r *reader) virtualServicesOf(h model.Host) []*model.VirtualService {
+	var out []*model.VirtualService
 	for _, v := range r.index.routes[h] {
-		if r.scope.importsRoutes(v) && (best == nil || r.scope.rank(v) < r.scope.rank(best)) {
-			best = v
+		if r.scope.importsRoutes(v) {
+			out = append(out, v)
 		}
 	}
-	return best
+	slices.SortStableFunc(out, func(a, b *model.VirtualService) int { return r.scope.rank(a) - r.scope.rank(b) })
+	return slices.Compact(out)
 }
 
 // delegate finds a virtual service without hosts that parent may include.

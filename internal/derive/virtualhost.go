@@ -10,7 +10,7 @@ import (
 )
 
 // deriveVirtualHost makes the virtual host of one host on one port.
-func (s *scope) deriveVirtualHost(r *reader, at placement, h model.Host, svc *model.Service, port *model.ServicePort, routes *model.VirtualService, out *hostResult) *view.VirtualHost {
+func (s *scope) deriveVirtualHost(r *reader, at placement, h model.Host, svc *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) *view.VirtualHost {
 	rt := &routing{reader: r, s: s, host: h, service: svc, port: port, out: out}
 	headers := s.headers(r.mesh())
 	v := &view.VirtualHost{
@@ -23,8 +23,8 @@ func (s *scope) deriveVirtualHost(r *reader, at placement, h model.Host, svc *mo
 	if at.sniffed {
 		v.Domains = []string{"*"}
 	}
-	if routes != nil {
-		v.Routes = rt.fromVirtualService(routes)
+	for i := 0; i < len(routes) && len(v.Routes) == 0; i++ {
+		v.Routes = rt.fromVirtualService(routes[i])
 	}
 	if len(v.Routes) == 0 && svc != nil {
 		// Nobody has a rule for this client and port.
