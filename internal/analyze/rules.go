@@ -91,19 +91,36 @@ func (c *checker) selectsAny(ns string, selector map[string]string) bool {
 
 func (c *checker) selectsService(s *model.Sidecar, e model.EgressListener, h model.HostSelector) bool {
 	return slices.ContainsFunc(c.services, func(svc *model.Service) bool {
-		return (h.Namespace == "*" || h.Namespace == svc.Namespace) && h.Host.Overlaps(svc.Hostname) &&
-			svc.Visibility.Sees(s.Namespace) &&
+		return c.takesFrom(s, h, svc.Namespace) && h.Host.Overlaps(svc.Hostname) && c.seenBy(s, svc) &&
 			(e.Port == nil || e.Port.Number == 0 || svc.Port(e.Port.Number) != nil)
 	})
 }
 
+// forAll tells whether a Sidecar is for workloads of all namespaces.
+func (c *checker) forAll(s *model.Sidecar) bool {
+	return len(s.Selector) == 0 && s.Namespace == c.security.root()
+}
+
+// takesFrom tells whether an entry means services of a namespace, for some workload.
+func (c *checker) takesFrom(s *model.Sidecar, h model.HostSelector, namespace string) bool {
+	if h.Namespace == model.HostsHere {
+		return namespace == s.Namespace || c.forAll(s)
+	}
+	return h.Namespace == "*" || h.Namespace == namespace
+}
+
+// seenBy tells whether a service is exported to a workload that a Sidecar is for.
+func (c *checker) seenBy(s *model.Sidecar, svc *model.Service) bool {
+	return svc.Visibility.Sees(s.Namespace) || c.forAll(s)
+}
+
 func (c *checker) noSelection(s *model.Sidecar, e model.EgressListener, h model.HostSelector) string {
 	for _, svc := range c.byHost[h.Host] {
-		if h.Namespace != "*" && svc.Namespace != h.Namespace {
+		if !c.takesFrom(s, h, svc.Namespace) {
 			return fmt.Sprintf("%s/%s selects nothing: the service is of namespace %s; write %s/%s",
 				h.Namespace, h.Host, svc.Namespace, svc.Namespace, h.Host)
 		}
-		if !svc.Visibility.Sees(s.Namespace) {
+		if !c.seenBy(s, svc) {
 			return fmt.Sprintf("%s/%s selects nothing: the service is not exported to namespace %s", h.Namespace, h.Host, s.Namespace)
 		}
 	}

@@ -179,7 +179,7 @@ func (s *scope) taken(e *egress, at placement) bool {
 
 // setEgress puts the Sidecar's egress listeners in force.
 func (s *scope) setEgress(sidecar *model.Sidecar) {
-	s.sidecar, s.egress, s.own = sidecar, egressOf(sidecar), map[listenerKey]bool{}
+	s.sidecar, s.egress, s.own = sidecar, egressOf(sidecar, s.Key.Namespace), map[listenerKey]bool{}
 	for i := range s.egress {
 		if e := &s.egress[i]; e.Port != nil {
 			for _, k := range s.placeBound(e, &model.ServicePort{Number: e.Port.Number}).keys {

@@ -194,7 +194,7 @@ func (w *world) egress() model.EgressListener {
 	var e model.EgressListener
 	for range 1 + w.IntN(2) {
 		e.Hosts = append(e.Hosts, model.HostSelector{
-			Namespace: pick(w, append(worldNamespaces, "*")), Host: pick(w, []model.Host{"*", w.host()}), Exclude: w.chance(0.15),
+			Namespace: pick(w, append(worldNamespaces, "*", model.HostsHere)), Host: pick(w, []model.Host{"*", w.host()}), Exclude: w.chance(0.15),
 		})
 	}
 	if w.chance(0.4) {

@@ -227,10 +227,7 @@ func (c *conv) egressHost(at path, s string) (model.HostSelector, bool) {
 		sel.Exclude = true
 		sel.Namespace = cmpOr(rest, exportAll)
 	}
-	if sel.Namespace == exportHere {
-		sel.Namespace = c.meta.Namespace
-	}
-	if sel.Namespace != exportAll && !isLabel(sel.Namespace) {
+	if sel.Namespace != exportAll && sel.Namespace != model.HostsHere && !isLabel(sel.Namespace) {
 		c.errorf(at, "%q is not a namespace; use \".\", \"*\", \"~\" or the name of one", ns)
 		return sel, false
 	}
@@ -238,7 +235,7 @@ func (c *conv) egressHost(at path, s string) (model.HostSelector, bool) {
 		return sel, true
 	}
 	if !strings.Contains(host, ".") {
-		c.errorf(at, "%q is a short name; write %s.%s.svc.%s", host, host, namespaceOr(sel.Namespace), c.domain)
+		c.errorf(at, "%q is a short name; write %s.%s.svc.%s", host, host, c.namespaceOf(sel), c.domain)
 		return sel, false
 	}
 	if strings.HasPrefix(host, "*") && !strings.HasPrefix(host, "*.") {
@@ -250,9 +247,12 @@ func (c *conv) egressHost(at path, s string) (model.HostSelector, bool) {
 
 func orStar(s string) string { return cmpOr(strings.Trim(s, "/"), "*") }
 
-func namespaceOr(ns string) string {
-	if ns == exportAll {
+func (c *conv) namespaceOf(sel model.HostSelector) string {
+	switch sel.Namespace {
+	case exportAll:
 		return "NAMESPACE"
+	case model.HostsHere:
+		return c.meta.Namespace
 	}
-	return ns
+	return sel.Namespace
 }

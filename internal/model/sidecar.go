@@ -32,9 +32,13 @@ const (
 	OutboundRegistryOnly OutboundMode = "REGISTRY_ONLY"
 )
 
+// HostsHere stands for the namespace of the workload that a Sidecar is for: that of the root namespace is
+// for workloads of all.
+const HostsHere = "."
+
 // HostSelector is a "namespace/host" entry of an egress listener.
 type HostSelector struct {
-	Namespace string // "*": any; never "." (resolved), "~": none
+	Namespace string // "*": any, "~": none; HostsHere: of a Sidecar that of the workload, else resolved
 	Host      Host
 	Exclude   bool // takes hosts away from those that the other entries select
 }
