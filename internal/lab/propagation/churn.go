@@ -3,9 +3,11 @@ package propagation
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+	"github.com/moonsail/moonsail/internal/lab/meshkube"
 )
 
 // Airbnb's churn: a deployment restarts each 10 s, a route changes each 5 s.
@@ -28,39 +30,60 @@ func churn(ctx context.Context, s *session) (*Result, error) {
 		return nil, err
 	}
 	defer echo.Stop()
-	samples := map[string][]Sample{}
-	var base []Sample
-	for n := 0; n < s.opts.ChurnEvents; {
+	c := &churning{session: s, random: random, echo: echo, samples: map[string][]Sample{}}
+	for c.changes < s.opts.ChurnEvents {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-tick.C:
 		}
-		kinds := []string{routeOf, endpointsOf}[:1+n/2%2]
-		for _, kind := range kinds {
-			sample, err := s.round(ctx, []step{{churnChange(s.mesh, kind, random.IntN(s.mesh.Services)), true}}, nil)
-			if err != nil {
-				return nil, err
-			}
-			samples[kind] = append(samples[kind], sample)
-			n++
-		}
-		beside, err := s.besides(ctx, echo, samples[routeOf][len(samples[routeOf])-1].Concerned.Bytes)
-		if err != nil {
+		if err := c.tick(ctx); err != nil {
 			return nil, err
 		}
-		base = append(base, beside[0])
 	}
-	floorSide := sideOf(base)
-	r := &Result{Subject: sideOf(append(append([]Sample(nil), samples[routeOf]...), samples[endpointsOf]...)), Floor: &floorSide}
+	return c.result(), nil
+}
+
+// churning is what is measured while things change.
+type churning struct {
+	*session
+	random *rand.Rand
+	echo   *meshkube.Echo
+
+	changes int                 // so far
+	samples map[string][]Sample // by what changed
+	base    []Sample            // the floor's, one a tick
+}
+
+func (c *churning) tick(ctx context.Context) error {
+	for _, kind := range []string{routeOf, endpointsOf}[:1+c.changes/2%2] {
+		sample, err := c.round(ctx, []step{{churnChange(c.mesh, kind, c.random.IntN(c.mesh.Services)), true}}, nil)
+		if err != nil {
+			return err
+		}
+		c.samples[kind] = append(c.samples[kind], sample)
+		c.changes++
+	}
+	routes := c.samples[routeOf]
+	beside, err := c.besides(ctx, c.echo, routes[len(routes)-1].Concerned.Bytes)
+	if err != nil {
+		return err
+	}
+	c.base = append(c.base, beside[0])
+	return nil
+}
+
+func (c *churning) result() *Result {
+	floorSide := sideOf(c.base)
+	r := &Result{Subject: sideOf(slices.Concat(c.samples[routeOf], c.samples[endpointsOf])), Floor: &floorSide}
 	for _, kind := range []string{endpointsOf, routeOf} {
-		side := sideOf(samples[kind])
+		side := sideOf(c.samples[kind])
 		r.Kinds = append(r.Kinds, KindSpread{kind, side.Changes, side.Proxies})
 		if side.Changes > 0 {
 			r.bar("p99 event to ACK, "+kind, side.Proxies.P99, churnLimit, "ms")
 		}
 	}
-	return r, nil
+	return r
 }
 
 func churnChange(m *meshfiles.Mesh, kind string, i int) func() (meshfiles.Change, error) {
