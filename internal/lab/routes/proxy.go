@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -153,11 +153,24 @@ func (p *proxy) readyAt(ctx context.Context, at, listener, host, routed string) 
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return "", 0, errors.Join(fmt.Errorf("listener %s is not ready: %w; Envoy says: %s", listener, ctx.Err(), p.output), err)
+			return "", 0, p.notReady(listener, ctx.Err(), err)
 		case <-p.process.Done():
 			return "", 0, fmt.Errorf("the proxy ended: %s: %s", envoy.Ending(p.process.Err()), p.output)
 		}
 	}
+}
+
+// notReady tells why a listener is not waited for any longer: what came of the last question, and what Envoy says, where it
+// says anything.
+func (p *proxy) notReady(listener string, over, last error) error {
+	text := ""
+	if last != nil {
+		text = ": " + last.Error()
+	}
+	if said := strings.TrimSpace(p.output.String()); said != "" {
+		text += "; Envoy says: " + said
+	}
+	return fmt.Errorf("listener %s is not ready after %s (%w)%s", listener, time.Since(p.begun).Round(time.Second), over, text)
 }
 
 // ask sends one request; it gives the status and which route was taken: "200 svc-7/0".

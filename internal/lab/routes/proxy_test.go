@@ -1,0 +1,20 @@
+package routes
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestWhyAListenerIsNotReady: Envoy's words are told where it has any.
+func TestWhyAListenerIsNotReady(t *testing.T) {
+	p := &proxy{begun: time.Now(), output: &lockedBuffer{}}
+	err := p.notReady("outbound", context.DeadlineExceeded, errors.New("connection refused"))
+	require.EqualError(t, err, "listener outbound is not ready after 0s (context deadline exceeded): connection refused")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, _ = p.output.Write([]byte("bad port\n"))
+	require.EqualError(t, p.notReady("outbound", context.Canceled, nil), "listener outbound is not ready after 0s (context canceled); Envoy says: bad port")
+}
