@@ -148,7 +148,9 @@ func (c *conv) clientTLS(at path, t *networking.ClientTLSSettings) *model.Client
 		return nil
 	}
 	c.tlsFiles(at, t)
-	if t.Sni != "" && hostError(t.Sni, false) != "" {
+	if len(t.Sni) > maxDomain {
+		c.errorf(at.f("sni"), "is longer than %d characters", maxDomain)
+	} else if t.Sni != "" && hostError(t.Sni, false) != "" {
 		c.warnf(at.f("sni"), "%q is not a host name, which servers expect as SNI; correct it", t.Sni)
 	}
 	return &model.ClientTLS{

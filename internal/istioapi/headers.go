@@ -9,6 +9,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/operators"
 )
 
 // headerPattern is RFC 9110's token.
@@ -73,10 +74,18 @@ func (c *routeConv) headerValue(at path, v string) {
 			return
 		}
 	}
+	if len(v) > maxHeader {
+		c.errorf(at, "the value has %d bytes; %d is the limit", len(v), maxHeader)
+	}
 	if msg := formatError(v); msg != "" {
 		c.errorf(at, "%s", msg)
+	} else if err := operators.Check(v); err != nil {
+		c.errorf(at, "%v", err)
 	}
 }
+
+// maxHeader is how long a value may be for Envoy, in bytes.
+const maxHeader = 16384
 
 // formatError checks Envoy's substitution format: "%NAME%", "%NAME(argument)%" with an
 // optional ":length", and "%%" for a percent sign.

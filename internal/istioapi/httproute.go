@@ -1,11 +1,13 @@
 package istioapi
 
 import (
+	"regexp"
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/operators"
 )
 
 // Sizes of direct responses, which every proxy has to hold.
@@ -186,6 +188,7 @@ func (c *routeConv) rewrite(at path, r *networking.HTTPRewrite) *model.Rewrite {
 		if re.Rewrite == "" {
 			c.errorf(at.f("rewrite"), "is missing; give what replaces the match")
 		}
+		c.groups(at.f("rewrite"), re.Match, re.Rewrite)
 		if r.Uri != "" {
 			c.errorf(at, "cannot be combined with uri; remove one of the two")
 		}
@@ -193,6 +196,17 @@ func (c *routeConv) rewrite(at path, r *networking.HTTPRewrite) *model.Rewrite {
 		c.errorf(at, "changes nothing; give uri, uriRegexRewrite or authority")
 	}
 	return out
+}
+
+// groups checks that what replaces a match names groups that there are.
+func (c *routeConv) groups(at path, match, to string) {
+	re, err := regexp.Compile(match)
+	if err != nil {
+		return // that is told
+	}
+	if err := operators.CheckGroups(to, re.NumSubexp()); err != nil {
+		c.errorf(at, "%v", err)
+	}
 }
 
 // authorityOnce reports rules that set the authority in two places.

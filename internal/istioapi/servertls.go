@@ -1,6 +1,9 @@
 package istioapi
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +22,7 @@ func (c *conv) serverTLS(at path, t *networking.ServerTLSSettings) *model.Server
 		MinVersion: tlsVersion(t.MinProtocolVersion), MaxVersion: tlsVersion(t.MaxProtocolVersion),
 		InsecureSkipVerify: t.InsecureSkipVerify.GetValue(),
 	}
+	c.fingerprints(at, t)
 	switch {
 	case out.Mode == model.ServerAutoPassthrough:
 		c.warnf(at.f("mode"), "AUTO_PASSTHROUGH has no effect in Moonsail yet: the server does not listen; use PASSTHROUGH with tls routes")
@@ -171,4 +175,23 @@ func (c *conv) knownToEnvoy(at path, list []string, what string, known []string)
 		}
 	}
 	return out
+}
+
+// fingerprints checks those of clients' certificates and keys: Envoy refuses a listener with others, and with it all
+// servers that share it.
+func (c *conv) fingerprints(at path, t *networking.ServerTLSSettings) {
+	for i, s := range t.VerifyCertificateSpki {
+		if sum, err := base64.StdEncoding.DecodeString(s); err != nil || len(sum) != sha256.Size {
+			c.errorf(at.f("verifyCertificateSpki").i(i), "%q is no SHA-256 in base64, which has 44 characters", s)
+		}
+	}
+	for i, s := range t.VerifyCertificateHash {
+		plain := s
+		if len(s) == 3*sha256.Size-1 {
+			plain = strings.ReplaceAll(s, ":", "")
+		}
+		if sum, err := hex.DecodeString(plain); err != nil || len(sum) != sha256.Size {
+			c.errorf(at.f("verifyCertificateHash").i(i), "%q is no SHA-256 in hex, which has 64 digits, with or without a \":\" after each two", s)
+		}
+	}
 }

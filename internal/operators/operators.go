@@ -131,6 +131,9 @@ func Check(value string) error {
 		if err := checkSubstitution(m[1], m[2] != "", m[3] != ""); err != nil {
 			return fmt.Errorf("%q: %w", value, err)
 		}
+		if err := checkArgument(m[1], strings.TrimSuffix(strings.TrimPrefix(m[2], "("), ")")); err != nil {
+			return fmt.Errorf("%q: %w", value, err)
+		}
 		rest = rest[len(m[0]):]
 	}
 }
@@ -169,6 +172,29 @@ func checkSubstitution(name string, argument, length bool) error {
 		return fmt.Errorf("the substitution takes no argument: %%%s%%", name)
 	case length && !s.length:
 		return fmt.Errorf("the substitution %%%s%% takes no length", name)
+	}
+	return nil
+}
+
+// arguments are the forms of those that Envoy looks at, where there is one. Others may be anything but nothing.
+var arguments = map[string]*regexp.Regexp{
+	"REQ":         headerArgument,
+	"RESP":        headerArgument,
+	"TRAILER":     headerArgument,
+	"PATH":        regexp.MustCompile(`^(WQ|NQ)(:(ORIG|PATH|ORIG_OR_PATH))?$`),
+	"GRPC_STATUS": regexp.MustCompile(`^(CAMEL_STRING|SNAKE_STRING|NUMBER)$`),
+}
+
+// headerArgument is a header, and one to take where it is not there.
+var headerArgument = regexp.MustCompile(`^[^?\s]+(\?[^?\s]+)?$`)
+
+func checkArgument(name, argument string) error {
+	form := arguments[name]
+	switch {
+	case argument == "" && substitutions[name].operand == operandMust:
+		return fmt.Errorf("the substitution needs an argument: %%%s(...)%%", name)
+	case argument != "" && form != nil && !form.MatchString(argument):
+		return fmt.Errorf("%q is no argument of the substitution %%%s%% that Envoy takes", argument, name)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"github.com/moonsail/moonsail/internal/operators"
 )
 
 // regex checks that text is RE2, which is also Go's syntax.
@@ -25,18 +27,8 @@ func substitution(text, to string) (*matcherv3.RegexMatchAndSubstitute, error) {
 	if err != nil {
 		return nil, err
 	}
-	groups := regexp.MustCompile(text).NumSubexp()
-	for i := 0; i < len(to); i++ {
-		if to[i] != '\\' {
-			continue
-		}
-		i++
-		switch {
-		case i == len(to) || to[i] != '\\' && (to[i] < '0' || to[i] > '9'):
-			return nil, fmt.Errorf(`%q: a backslash must be followed by a group's number or another backslash`, to)
-		case to[i] != '\\' && int(to[i]-'0') > groups:
-			return nil, fmt.Errorf(`%q: there is no group \%c in %q, which has %d`, to, to[i], text, groups)
-		}
+	if err := operators.CheckGroups(to, regexp.MustCompile(text).NumSubexp()); err != nil {
+		return nil, err
 	}
 	return &matcherv3.RegexMatchAndSubstitute{Pattern: pattern, Substitution: to}, nil
 }
