@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -276,9 +277,12 @@ func (f *propagationFlags) parseTarget(o *propagation.Options) (err error) {
 		return nil
 	}
 	address, pid, hasPID := strings.Cut(f.target, ",pid=")
+	if _, _, err := net.SplitHostPort(address[strings.Index(address, "=")+1:]); err != nil {
+		return usageError{fmt.Errorf("--target %s: it is not HOST:PORT, as 127.0.0.1:15010 is: %w", f.target, err)}
+	}
 	if o.Target = address; hasPID {
-		if o.TargetPID, err = strconv.Atoi(pid); err != nil {
-			return usageError{fmt.Errorf("--target %s: pid=%q is not a number", f.target, pid)}
+		if o.TargetPID, err = strconv.Atoi(pid); err != nil || o.TargetPID < 1 {
+			return usageError{fmt.Errorf("--target %s: pid=%q is not the number of a process", f.target, pid)}
 		}
 	}
 	if name, at, named := strings.Cut(address, "="); named {

@@ -17,12 +17,16 @@ func TestLabRefuses(t *testing.T) {
 		want string
 	}{
 		{[]string{"--mesh", "5"}, "--mesh: a mesh is SERVICESxPROXIES"},
+		{[]string{"--mesh", "500x1000,50x500"}, "--mesh: meshes are ascending"},
+		{[]string{"--mesh", ""}, "--mesh: there is no mesh"},
 		{[]string{"--rounds", "0"}, "--rounds must be 1 or more"},
 		{[]string{"--growth", "100,100"}, "--growth: sizes are numbers of services, 1 and more, ascending, for example 100,20000: not [100 100]"},
 		{[]string{"--growth", "0,100"}, "--growth: sizes are"},
 		{[]string{"--scenario", "rout"}, `--scenario: there is no scenario "rout"; there are connect-herd`},
 		{[]string{"--target", "127.0.0.1:1"}, "--target needs --config"},
-		{[]string{"--target", "127.0.0.1:1,pid=x", "--config", "d"}, `pid="x" is not a number`},
+		{[]string{"--target", "127.0.0.1:1,pid=x", "--config", "d"}, `pid="x" is not the number of a process`},
+		{[]string{"--target", "nowhere", "--config", "d"}, "--target nowhere: it is not HOST:PORT"},
+		{[]string{"--target", "istiod=1.2.3.4", "--source", "kube", "--kubeconfig", "k"}, "it is not HOST:PORT"},
 		{[]string{"--config", "d"}, "--config is for --target"},
 		{[]string{"--budget", "1s"}, "--budget 30s or more"},
 		{[]string{"--scenario", "airbnb"}, "--scenario: scenario airbnb needs --source kube"},

@@ -16,17 +16,15 @@ type Directory struct {
 // NewDirectory makes dir, which must be empty or not there, and staging, which must be on
 // the same file system.
 func NewDirectory(dir, staging string) (*Directory, error) {
-	for _, d := range []string{dir, staging} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return nil, err
-		}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
 	}
 	if list, err := os.ReadDir(dir); err != nil {
 		return nil, err
 	} else if len(list) > 0 {
 		return nil, fmt.Errorf("%s is not empty: the lab writes a mesh of its own into it", dir)
 	}
-	return &Directory{dir, staging}, nil
+	return &Directory{dir, staging}, os.MkdirAll(staging, 0o700)
 }
 
 // String is the directory's path.

@@ -182,6 +182,8 @@ func TestCannot(t *testing.T) {
 	} {
 		require.ErrorContains(t, o.CheckScenarios(), want)
 	}
+	require.Equal(t, "left out with --target: reconnect-herd, growth, memory, locks, airbnb, expedia", (&Options{Target: "1.1.1.1:15010", Meshes: []meshfiles.Shape{{}}}).leftOut(Scenarios()))
+	require.Empty(t, (&Options{Source: SourceFile}).leftOut(Scenarios()), "nobody expects them without an API server")
 }
 
 // TestQueue: what is told of a queue is what was added between the first look and the last.

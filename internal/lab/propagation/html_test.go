@@ -66,9 +66,15 @@ func TestEmptyReport(t *testing.T) {
 }
 
 func TestParseMeshes(t *testing.T) {
-	m, err := ParseMeshes([]string{"50x500", " 5x10"})
+	m, err := ParseMeshes([]string{" 5x10", "50x500"})
 	require.NoError(t, err)
-	require.Equal(t, []meshfiles.Shape{{Services: 50, Proxies: 500, Bystanders: 10}, {Services: 5, Proxies: 10, Bystanders: 2}}, m)
+	require.Equal(t, []meshfiles.Shape{{Services: 5, Proxies: 10, Bystanders: 2}, {Services: 50, Proxies: 500, Bystanders: 10}}, m)
+	for _, bad := range [][]string{{"5x10", "5x10"}, {"500x1000", "50x500"}} {
+		_, err := ParseMeshes(bad)
+		require.ErrorContains(t, err, "meshes are ascending, and each is there once: "+bad[1]+" cannot come after "+bad[0])
+	}
+	_, err = ParseMeshes(nil)
+	require.ErrorContains(t, err, "there is no mesh")
 	for _, bad := range []string{"", "5", "x", "0x5", "5x-1", "axb"} {
 		_, err := ParseMeshes([]string{bad})
 		require.ErrorContains(t, err, "SERVICESxPROXIES", bad)

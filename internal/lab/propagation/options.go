@@ -8,6 +8,7 @@
 package propagation
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -133,7 +134,7 @@ func shape(services, proxies int) meshfiles.Shape {
 	return meshfiles.Shape{Services: services, Proxies: proxies, Bystanders: min(20, max(2, proxies/50))}
 }
 
-// ParseMeshes reads "50x500,500x1000": services x proxies.
+// ParseMeshes reads "50x500", "500x1000": services x proxies, ascending by what all of these hold.
 func ParseMeshes(list []string) (out []meshfiles.Shape, err error) {
 	for _, text := range list {
 		a, b, ok := strings.Cut(strings.TrimSpace(text), "x")
@@ -142,7 +143,14 @@ func ParseMeshes(list []string) (out []meshfiles.Shape, err error) {
 		if !ok || err1 != nil || err2 != nil || services < 1 || proxies < 1 {
 			return nil, fmt.Errorf("a mesh is SERVICESxPROXIES, for example 50x500, not %q", text)
 		}
-		out = append(out, shape(services, proxies))
+		next := shape(services, proxies)
+		if n := len(out); n > 0 && out[n-1].Services*out[n-1].Proxies >= services*proxies {
+			return nil, fmt.Errorf("meshes are ascending, and each is there once: %s cannot come after %s", meshName(next), meshName(out[n-1]))
+		}
+		out = append(out, next)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("there is no mesh to measure on: name some, for example 50x500")
 	}
 	return out, nil
 }

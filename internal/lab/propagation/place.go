@@ -49,7 +49,10 @@ func newPlace(ctx context.Context, o *Options, dir string) (place, error) {
 		return place{c, "the API server of " + o.Kubeconfig, []string{"--kubeconfig", o.Kubeconfig}, apiWriters, c}, nil
 	case o.Target != "":
 		d, err := meshfiles.NewDirectory(o.Dir, filepath.Clean(o.Dir)+".staging")
-		return place{Place: d, name: o.Dir}, err
+		if err != nil {
+			return place{}, err
+		}
+		return place{Place: d, name: o.Dir}, nil
 	}
 	d, err := meshfiles.NewDirectory(filepath.Join(dir, "mesh"), filepath.Join(dir, "staging"))
 	if err != nil {

@@ -65,9 +65,13 @@ func run(ctx context.Context, o *Options, report *Report) error {
 	if o.Peer != nil {
 		report.Peer = &PeerReport{Name: o.Peer.Name, Address: o.Peer.Address}
 	}
-	if o.Target != "" && o.Source != SourceKube { // it reads one directory
-		o.Meshes = o.Meshes[:1]
+	if err := o.checkTarget(ctx); err != nil {
+		return err
 	}
+	if left := o.leftOut(chosen); left != "" {
+		report.Notes = append(report.Notes, left)
+	}
+	o.Meshes = o.measured()
 	chosen = slices.DeleteFunc(chosen, func(s Scenario) bool { return o.cannot(&s) != nil })
 	o.schedule = newSchedule(o, chosen)
 	dir, err := meshfiles.TempDir("moonsail-lab-")

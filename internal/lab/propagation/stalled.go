@@ -56,7 +56,7 @@ func (s *session) stalledRounds(ctx context.Context, n *int) ([]Sample, error) {
 func (s *session) fullSocketRounds(ctx context.Context, n *int) ([]Sample, error) {
 	full := func() (bool, error) { return child.Unsent(s.cp.address(), s.cp.fleet.Proxies[0].Socket()) }
 	if err := s.poll(ctx, "the stalled proxy's socket is full", full); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: a mesh of few services does not fill it, 100 are enough", err)
 	}
 	samples, err := s.endpointRounds(ctx, n)
 	if err != nil {
