@@ -53,6 +53,7 @@ type churning struct {
 	changes int                 // so far
 	samples map[string][]Sample // by what changed
 	base    []Sample            // the floor's, one a tick
+	bare    []Sample            // the limit's, likewise
 }
 
 func (c *churning) tick(ctx context.Context) error {
@@ -69,13 +70,13 @@ func (c *churning) tick(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.base = append(c.base, beside[0])
+	c.base, c.bare = append(c.base, beside[0]), append(c.bare, beside[1])
 	return nil
 }
 
 func (c *churning) result() *Result {
-	floorSide := sideOf(c.base)
-	r := &Result{Subject: sideOf(slices.Concat(c.samples[routeOf], c.samples[endpointsOf])), Floor: &floorSide}
+	floorSide, bareSide := sideOf(c.base), sideOf(c.bare)
+	r := &Result{Subject: sideOf(slices.Concat(c.samples[routeOf], c.samples[endpointsOf])), Floor: &floorSide, Bare: &bareSide}
 	for _, kind := range []string{endpointsOf, routeOf} {
 		side := sideOf(c.samples[kind])
 		r.Kinds = append(r.Kinds, KindSpread{kind, side.Changes, side.Proxies})

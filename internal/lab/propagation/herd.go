@@ -19,11 +19,12 @@ const (
 func connectHerd(_ context.Context, s *session) (*Result, error) {
 	r := s.connected
 	r.bar("all configured", r.Subject.Last.P50/1000, connectLimit, "s")
-	if r.Floor == nil || s.cp.process == nil {
-		return &r, nil
+	if r.Floor != nil && s.cp.pid != 0 {
+		r.bar("CPU / floor", ratio(r.Subject.CPU.P50, r.Floor.CPU.P50), connectCPULimit, "x")
 	}
-	r.bar("CPU / floor", ratio(r.Subject.CPU.P50, r.Floor.CPU.P50), connectCPULimit, "x")
-	r.bar("memory of a proxy beyond the floor's", (r.Subject.ProxyMemory-r.Floor.ProxyMemory)/1024, memoryLimit, "KiB")
+	if r.Floor != nil && s.cp.process != nil {
+		r.bar("memory of a proxy beyond the floor's", (r.Subject.ProxyMemory-r.Floor.ProxyMemory)/1024, memoryLimit, "KiB")
+	}
 	return &r, nil
 }
 

@@ -62,6 +62,7 @@ func (s *session) lockedStorm(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Subject: sideOf([]Sample{sample}), Note: fmt.Sprintf("%d events over %d services, every wait for a lock written down", s.opts.StormEvents, s.mesh.Services)}
+	r.Subject.PeakRSS = s.cp.memory().Peak
 	r.Waits, r.Profiles = waitsOf(before.waits, after.waits, wall), after.profiles
 	longest := 0.0
 	for _, w := range r.Waits {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/lab/child"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 )
@@ -176,7 +177,7 @@ func runMesh(ctx context.Context, o *Options, dir string, shape meshfiles.Shape,
 	}
 	for _, sc := range list {
 		o.progress("%s: %s (%s)", s, sc.Name, sc.About)
-		r, err := sc.run(ctx, s)
+		r, err := s.runScenario(ctx, &sc)
 		if err != nil {
 			return fmt.Errorf("mesh %s, scenario %s: %w", s, sc.Name, err)
 		}
@@ -189,6 +190,19 @@ func runMesh(ctx context.Context, o *Options, dir string, shape meshfiles.Shape,
 		o.schedule.over(o.expect(&sc, shape))
 	}
 	return nil
+}
+
+// runScenario runs one. Its peak of memory is since it began, unless it says otherwise: the connect herd began
+// before.
+func (s *session) runScenario(ctx context.Context, sc *Scenario) (*Result, error) {
+	if s.cp.pid != 0 {
+		child.ResetPeak(s.cp.pid)
+	}
+	r, err := sc.run(ctx, s)
+	if err == nil && r.Subject.PeakRSS == 0 {
+		r.Subject.PeakRSS = s.cp.memory().Peak
+	}
+	return r, err
 }
 
 func (r *Report) add(o *Options, result Result) {

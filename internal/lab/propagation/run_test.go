@@ -44,6 +44,7 @@ func TestRun(t *testing.T) {
 		require.Positive(t, r.State.Decoded)
 		require.Positive(t, r.Subject.Last.P50, r.Scenario)
 		require.Positive(t, r.Floor.Last.P50, r.Scenario)
+		require.Positive(t, r.Subject.PeakRSS, r.Scenario)
 		require.NotEmpty(t, r.Bars)
 	}
 	route := report.Results[0]
@@ -83,6 +84,11 @@ func TestEveryScenario(t *testing.T) {
 		require.Positive(t, r.State.Decoded, r.Scenario)
 		require.NotEmpty(t, r.Bars, r.Scenario)
 		require.Positive(t, r.Subject.Last.P50, r.Scenario)
+		require.Positive(t, r.Subject.PeakRSS, r.Scenario)
+		if r.Scenario == "churn" {
+			require.Positive(t, r.Floor.CPU.P50)
+			require.Positive(t, r.Bare.Last.P50, "the limit is beside it")
+		}
 	}
 	require.ElementsMatch(t, o.Scenarios, names)
 	dir := t.TempDir()

@@ -43,7 +43,7 @@ func Scenarios() []Scenario {
 		{Name: "stalled", About: "one proxy stops reading (middle mesh)", where: middle, run: stalled},
 		{Name: "reconnect-herd", About: "the control plane is killed and comes back (largest mesh)", where: largest, run: reconnectHerd},
 		{Name: "growth", About: "the same change in larger and larger meshes (its own)", where: alone, own: growth},
-		{Name: "memory", About: "what one more connected proxy takes, by services, with and without TLS (its own)", where: alone, own: memory},
+		{Name: memoryScenario, About: "what one more connected proxy takes, by services, with and without TLS (its own)", where: alone, own: memory},
 		{Name: "locks", About: "the storm, with every wait for a lock written down (its own)", where: alone, own: locks},
 		{Name: "airbnb", About: "deployments restart and routes change by the clock, with PILOT_ switches (--source kube; its own)", where: alone, kubeOnly: true, own: airbnb},
 		{Name: "expedia", About: "Deployments of hundreds of pods restart (--source kube; its own)", where: alone, kubeOnly: true, own: expedia},
@@ -129,7 +129,6 @@ func single(next steps, twin func(*meshfiles.Mesh) meshfiles.Twin, bars bool) fu
 		}
 		floorSide, bareSide := sideOf(base), sideOf(bare)
 		r := &Result{Subject: sideOf(cp), Floor: &floorSide, Bare: &bareSide}
-		r.Subject.PeakRSS = s.cp.memory().Peak
 		if bars {
 			r.barOver("last proxy / floor", last, base, lastLimit)
 		}
