@@ -1,6 +1,7 @@
 package propagation
 
 import (
+	"cmp"
 	_ "embed" // the page
 	"html/template"
 	"io"
@@ -55,20 +56,58 @@ func (r *Report) plots() (out []template.HTML) {
 		var curves []template.HTML
 		for i := range r.Results {
 			x := &r.Results[i]
-			if x.MeshName() != mesh || !x.besides() {
+			if x.MeshName() != mesh || x.Floor == nil || len(x.Series) > 0 {
 				continue
 			}
-			last = append(last, plot.Values(x.Scenario, x.Subject.Last.P50, x.Floor.Last.P50, x.Bare.Last.P50))
-			cpu = append(cpu, plot.Values(x.Scenario, x.Subject.CPU.P50, x.Floor.CPU.P50, x.Bare.CPU.P50))
-			curves = append(curves, plot.Lines(plot.Axes{Title: mesh + ", " + x.Scenario + ": share of proxies that have it", X: "ms", Y: "share"},
-				[]plot.Line{{Series: 0, Points: flip(x.Subject.Curve)}, {Series: 1, Points: flip(x.Floor.Curve)}, {Series: 2, Points: flip(x.Bare.Curve)}}))
+			curves = append(curves, x.curves())
+			if x.besides() {
+				last = append(last, plot.Values(x.Scenario, x.Subject.Last.P50, x.Floor.Last.P50, x.Bare.Last.P50))
+				cpu = append(cpu, plot.Values(x.Scenario, x.Subject.CPU.P50, x.Floor.CPU.P50, x.Bare.CPU.P50))
+			}
 		}
 		if len(last) > 0 {
 			out = append(out, plot.Bars(mesh+": time to the last proxy's ACK, median", "ms", last), plot.Bars(mesh+": the server's CPU time a change, median", "ms", cpu))
-			out = append(out, curves...)
+		}
+		out = append(out, curves...)
+	}
+	return append(append(out, r.growthPlots()...), r.memoryPlots()...)
+}
+
+// has is what proxies have when their line of a scenario's plot goes up, and notFloor what a scenario was measured
+// beside, where that is not the floor.
+var (
+	has      = map[string]string{"connect-herd": "are configured", "reconnect-herd": "are back", "storm": "have the final state"}
+	notFloor = map[string][2]string{
+		"stalled":        {"the others, while one proxy is stalled", "while none is"},
+		"reconnect-herd": {"control plane", "bare connects"},
+	}
+)
+
+// curves draw how many proxies have a change after which time, all changes together.
+func (r *Result) curves() template.HTML {
+	names := notFloor[r.Scenario]
+	lines := []plot.Line{{Series: 0, Name: names[0], Points: flip(r.Subject.Curve)}, {Series: 1, Name: names[1], Points: flip(r.Floor.Curve)}}
+	if r.Bare != nil {
+		lines = append(lines, plot.Line{Series: 2, Points: flip(r.Bare.Curve)})
+	}
+	title := r.MeshName() + ", " + r.Scenario + ": share of proxies that " + cmp.Or(has[r.Scenario], "have it")
+	return plot.Lines(plot.Axes{Title: title, X: "ms", Y: "share"}, lines)
+}
+
+// memoryPlots draw what a connected proxy takes, in each mesh.
+func (r *Report) memoryPlots() (out []template.HTML) {
+	for i := range r.Results {
+		var takes []plot.Group
+		for _, b := range r.Results[i].Bars {
+			if b.Unit == "KiB" {
+				takes = append(takes, plot.Values(b.What, b.Value))
+			}
+		}
+		if r.Results[i].Scenario == memoryScenario {
+			out = append(out, plot.Bars("memory: what one more connected proxy takes of the control plane", "KiB", takes))
 		}
 	}
-	return append(out, r.growthPlots()...)
+	return out
 }
 
 func (r *Report) meshNames() (names []string) {

@@ -22,7 +22,10 @@ func example() *Report {
 	r.bar("last", 1, 1.25, "x")
 	r.bar("bytes", 5000, 3072, "B")
 	g := Result{Scenario: "growth", Mesh: meshfiles.Shape{Services: 500, Proxies: 40}, Subject: side, Series: []Point{{50, side}, {500, side}}}
-	return &Report{Schema: 1, Target: "moonsail serve", Results: []Result{r, g}}
+	s := Result{Scenario: "stalled", Mesh: r.Mesh, Subject: side, Floor: &side}
+	m := Result{Scenario: memoryScenario, Mesh: meshfiles.Shape{Services: 200, Proxies: 400}, Subject: side}
+	m.bar("a proxy, TLS, 200 services", 14.8, 20, "KiB")
+	return &Report{Schema: 1, Target: "moonsail serve", Results: []Result{r, g, s, m}}
 }
 
 func TestReport(t *testing.T) {
@@ -33,13 +36,16 @@ func TestReport(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(dir, "report.html"))
 	require.NoError(t, err)
 	html := string(b)
-	require.Contains(t, html, "1 of 2 bars hold")
+	require.Contains(t, html, "2 of 3 bars hold")
 	require.Contains(t, html, "1 wrong")
 	require.NotContains(t, html, "<script>")
 	require.NotContains(t, html, "NaN")
 	require.NotRegexp(t, `(src|href)=`, html, "it needs no other file")
 	pictures := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(html, -1)
-	require.Len(t, pictures, 4, "time, CPU, proxies of one scenario, and growth")
+	require.Len(t, pictures, 6, "time and CPU of one scenario, proxies of two, growth and memory")
+	require.Contains(t, html, "50x500, stalled: share of proxies that have it")
+	require.Contains(t, html, "while none is", "it is not the floor that is beside it")
+	require.Contains(t, html, "14.8 KiB")
 	for _, p := range pictures {
 		wellFormed(t, p)
 	}

@@ -10,6 +10,7 @@ import (
 )
 
 const (
+	memoryScenario    = "memory"
 	tlsMemoryLimit    = 20.0 // KiB a connected proxy with TLS, all told
 	memoryGrowthLimit = 1.2  // x the smallest mesh's
 )

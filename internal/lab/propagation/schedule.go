@@ -49,7 +49,7 @@ func (o *Options) expect(s *Scenario, mesh meshfiles.Shape) float64 {
 		return 10*each + float64(o.StormEvents)/o.stormSpeed()
 	case "churn":
 		return each * float64(o.ChurnEvents)
-	case "memory":
+	case memoryScenario:
 		return 2 * float64(len(o.Memory)) * (4 + 0.01*float64(o.MemoryProxy))
 	case "growth":
 		n := 0.0
