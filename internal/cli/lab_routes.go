@@ -28,7 +28,7 @@ func (f *routesFlags) command() *cobra.Command {
 	}
 	fs, d := cmd.Flags(), routes.DefaultOptions()
 	fs.IntSliceVar(&f.options.Hosts, "virtual-hosts", d.Hosts, "`NUMBERS` of virtual hosts to measure with (with --quick: 5000)")
-	fs.StringSliceVar(&f.options.Layouts, "layout", nil, "layouts to measure, by `NAME` (default: all)")
+	fs.StringSliceVar(&f.options.Layouts, "layout", nil, "layouts to measure, by `NAME` (default: all; with --quick: "+strings.Join(routes.QuickOptions().Layouts, ", ")+")")
 	fs.IntVar(&f.options.Workers, "workers", d.Workers, "worker `THREADS` of Envoy")
 	fs.IntVar(&f.options.Rate, "rate", d.Rate, "requests a second")
 	fs.IntVar(&f.options.Changes, "changes", d.Changes, "changes a second, at most: each waits for the last one's ACK")
@@ -76,6 +76,9 @@ func (f *routesFlags) build(cmd *cobra.Command) (o routes.Options, err error) {
 		d = routes.QuickOptions()
 		if !given("virtual-hosts") {
 			o.Hosts = d.Hosts
+		}
+		if !given("layout") {
+			o.Layouts = d.Layouts
 		}
 		if !given("phase") {
 			o.Phase = d.Phase

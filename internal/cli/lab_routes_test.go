@@ -35,4 +35,5 @@ func TestLabRoutesHelp(t *testing.T) {
 		require.Contains(t, out, l.Name)
 		require.Contains(t, out, l.About)
 	}
+	require.Contains(t, out, "with --quick: rds, vhds, srds, buckets-256, product-auto)")
 }

@@ -116,9 +116,9 @@ func (b *bench) compare(e *experiment.Experiment, layouts []Layout, n int) {
 		}
 		p := nameOf(name, n)
 		e.Bars = append(e.Bars,
-			experiment.Bar{What: "p99 with changes, to that without", Metric: metricRatio, Variant: p, Limit: ratioLimit},
-			experiment.Bar{What: "from a change to its ACK, p50", Metric: metricACK50, Variant: p, Limit: ackLimit},
-			experiment.Bar{What: "bytes of a change", Metric: metricBytes, Variant: p, Limit: bytesLimit})
+			experiment.Bar{What: p + ": p99 with changes, to that without", Metric: metricRatio, Variant: p, Limit: ratioLimit},
+			experiment.Bar{What: p + ": from a change to its ACK, p50", Metric: metricACK50, Variant: p, Limit: ackLimit},
+			experiment.Bar{What: p + ": bytes of a change", Metric: metricBytes, Variant: p, Limit: bytesLimit})
 	}
 	for _, l := range layouts {
 		if has("rds") && l.Name != "rds" {

@@ -45,6 +45,17 @@ func (s stale) changed(m *mesh, i int) ([]item, error) {
 	return s.apart.changed(m, i)
 }
 
+// TestBarsAreTold: each bar says of which layout it is.
+func TestBarsAreTold(t *testing.T) {
+	told := map[string]bool{}
+	for _, b := range New(QuickOptions()).Bars {
+		require.False(t, told[b.What], b.What)
+		require.Contains(t, b.What, b.Variant)
+		told[b.What] = true
+	}
+	require.Contains(t, told, "product-auto, 5000: bytes of a change")
+}
+
 // TestExperiment: what the product does keeps to the limit of bytes; one route configuration with
 // everything in it does not, and routes that are old are found.
 func TestExperiment(t *testing.T) {
