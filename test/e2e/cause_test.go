@@ -85,7 +85,7 @@ func TestObjectOfARefusedListenerIsFound(t *testing.T) {
 		doubt            bool
 	}{
 		{"WasmPlugin", "extensions.istio.io/v1alpha1; url: 'file:///nonexistent/filter.wasm'", "/nonexistent/filter.wasm", false},
-		{"Telemetry", "telemetry.istio.io/v1; accessLogging: [{providers: [{name: file}], filter: {expression: 'request.path.contains()'}}]", "No overload found", true}, // as it would for a log of the mesh's
+		{"Telemetry", "telemetry.istio.io/v1; accessLogging: [{providers: [{name: file}], filter: {expression: \"string(request.time) == ''\"}}]", "No overload found", true}, // as it would for a log of the mesh's
 		{"RequestAuthentication", `security.istio.io/v1; jwtRules: [{issuer: bad, jwks: '{"keys":[{"kty":"RSA","n":"AQAB","e":"AAAA"}]}'}]`, "invalid local jwks", false},
 	} {
 		m.apply(causeWorld(c, map[string]string{bad.kind: bad.spec})...)
