@@ -1,7 +1,6 @@
 package derive
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +13,7 @@ import (
 // everything that was derived of them.
 func TestNothingIsLeft(t *testing.T) {
 	for seed := range lives(15) {
-		w := &world{Rand: rand.New(rand.NewPCG(seed, 3)), telemetries: seed%2 == 1, secrets: seed%4 < 2, gateways: seed%3 == 0}
+		w := worldOf(seed, 3)
 		st, d := store.New(), New(model.DefaultMesh(), 1)
 		d.SetSplit(splitSoon)
 		have := live(w, st, d, 60)

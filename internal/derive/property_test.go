@@ -3,7 +3,6 @@ package derive
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/netip"
 	"reflect"
 	"regexp"
@@ -62,7 +61,7 @@ func TestIncrementalEqualsFromScratch(t *testing.T) {
 	for seed := range lives(80) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), telemetries: seed%2 == 1, secrets: seed%4 < 2, gateways: seed%3 == 0}
+			w := worldOf(seed, 1)
 			st, d := store.New(), New(model.DefaultMesh(), 2)
 			d.SetSplit(splitSoon)
 			have := live(w, st, d, 40)

@@ -2,7 +2,6 @@ package derive
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,7 +15,7 @@ func TestRekeyMissesNobody(t *testing.T) {
 	for seed := range lives(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			w := &world{Rand: rand.New(rand.NewPCG(seed, 5)), telemetries: seed%2 == 1, secrets: seed%4 < 2, gateways: seed%3 == 0}
+			w := worldOf(seed, 5)
 			st, d := store.New(), New(model.DefaultMesh(), 1)
 			of := map[*model.Proxy][2]ScopeKey{}
 			for range 20 {

@@ -21,6 +21,11 @@ type world struct {
 	gateways bool
 }
 
+// worldOf is the world of a seed, which says what there is in it. Each test has a stream of random numbers of its own.
+func worldOf(seed, stream uint64) *world {
+	return &world{Rand: rand.New(rand.NewPCG(seed, stream)), telemetries: seed%2 == 1, secrets: seed%4 < 2, gateways: seed%3 == 0}
+}
+
 var (
 	worldNamespaces = []string{"a", "b", "istio-system"}
 	worldNames      = []string{"x", "y", "z"}
