@@ -66,7 +66,7 @@ func (d *Deriver) Apply(changes []store.Change) Update {
 			d.reset(s, t.mesh)
 		}
 		s.touch(t)
-		if len(s.dirty) > 0 {
+		if s.dirty.any() {
 			affected = append(affected, s)
 		}
 	}

@@ -1,13 +1,28 @@
 package derive
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
 
+// dirtyUnits are what is to be derived again, by kind. A kind's map is given up once its units are taken: at
+// first everything is dirty, and a map that was large takes as long to go through when it is empty.
+type dirtyUnits [unitKinds]map[unit]struct{}
+
+// any tells whether anything is dirty.
+func (d *dirtyUnits) any() bool {
+	return slices.ContainsFunc(d[:], func(units map[unit]struct{}) bool { return len(units) > 0 })
+}
+
 // mark makes u dirty.
-func (s *scope) mark(u unit) { s.dirty[u] = struct{}{} }
+func (s *scope) mark(u unit) {
+	if s.dirty[u.kind] == nil {
+		s.dirty[u.kind] = map[unit]struct{}{}
+	}
+	s.dirty[u.kind][u] = struct{}{}
+}
 
 // touch makes dirty what depends on the facts, and hosts that came into sight.
 func (s *scope) touch(t *touched) {
@@ -88,12 +103,7 @@ func (s *scope) depend(u unit, facts factList) {
 
 // takeDirty takes the dirty units of one kind.
 func (s *scope) takeDirty(kind unitKind) []unit {
-	var out []unit
-	for u := range s.dirty {
-		if u.kind == kind {
-			out = append(out, u)
-			delete(s.dirty, u)
-		}
-	}
-	return out
+	units := s.dirty[kind]
+	s.dirty[kind] = nil
+	return slices.AppendSeq(make([]unit, 0, len(units)), maps.Keys(units))
 }

@@ -88,11 +88,16 @@ func (s *scope) place(r *reader, e *egress, svc *model.Service, port *model.Serv
 	return at
 }
 
-// reserved tells whether redirected connections come to an address. Envoy refuses the second listener of an address,
-// also where one of them is not bound, so that a service of that port would leave new sidecars without virtualInbound.
+// portOfMetrics is where Envoy itself serves its metrics, by a listener of the bootstrap. Connections to that port are
+// not redirected to the sidecar that has it, and those out of the workload pass through.
+const portOfMetrics = 15090
+
+// reserved tells whether redirected connections come to an address, or those for Envoy's metrics. Envoy refuses the second
+// listener of an address, also where one of them is not bound, so that a service of that port would leave new sidecars
+// without virtualInbound.
 func (s *scope) reserved(mesh *model.Mesh, k listenerKey) bool {
 	return s.Key.Interception != model.InterceptNone && s.Key.Type == model.ProxySidecar &&
-		k.address == s.any() && (k.port == mesh.InboundPort || k.port == mesh.OutboundPort)
+		k.address == s.any() && (k.port == mesh.InboundPort || k.port == mesh.OutboundPort || k.port == portOfMetrics)
 }
 
 // addressesOf finds listener addresses as Istio does: HTTP ports share one listener a port

@@ -107,11 +107,22 @@ func matchesAnyPath(m *view.Match) bool {
 		len(m.Headers)+len(m.WithoutHeaders)+len(m.QueryParams) == 0
 }
 
+// redirect names the port of requests that come through a Gateway: the route configuration has that of the router, and
+// between clients and it there may be a Service that has another.
+func (rt *routing) redirect(r *model.Redirect) *model.Redirect {
+	if r == nil || !r.PortFromRequest || rt.gateway == "" {
+		return r
+	}
+	named := *r
+	named.Port, named.PortFromRequest = rt.port.Number, false
+	return &named
+}
+
 // route makes one rule under one match.
 func (rt *routing) route(v *model.VirtualService, rule *model.HTTPRoute, m condition) view.Route {
 	out := view.Route{
 		Name: rule.Name, Match: m.view, StatPrefix: m.said.StatPrefix,
-		Redirect: rule.Redirect, DirectResponse: rule.DirectResponse, Rewrite: rule.Rewrite,
+		Redirect: rt.redirect(rule.Redirect), DirectResponse: rule.DirectResponse, Rewrite: rule.Rewrite,
 		Fault: rule.Fault, CORS: rule.CORS, Headers: rule.Headers,
 		Retry:  rt.retry(rule.Retry),
 		Origin: v.Namespace + "/" + v.Name,

@@ -39,7 +39,7 @@ type scope struct {
 	router     *router                    // nil: the scope is not one of routers
 	egressRef  model.Host                 // of the Sidecar's egress proxy, as it is counted in refs
 	out        *Delta
-	dirty      map[unit]struct{}
+	dirty      dirtyUnits
 }
 
 // domainKey is a domain of one route configuration.
@@ -60,7 +60,6 @@ func newScope(k ScopeKey, sidecar *model.Sidecar, by Split) *scope {
 		secretRefs: map[string]int{},
 		named:      map[model.Host]bool{},
 		out:        newDelta(),
-		dirty:      map[unit]struct{}{},
 	}
 	if k.Type == model.ProxyRouter && !k.Names {
 		s.router = newRouter()

@@ -23,6 +23,8 @@ const (
 	unitSecret
 	unitListener
 	unitInbound
+
+	unitKinds = iota
 )
 
 // unit is the smallest thing that is derived again.

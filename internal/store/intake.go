@@ -153,7 +153,7 @@ func (in *Intake) takeAll() []Event {
 		events = append(events, g.events...)
 	}
 	in.groups, in.whole = nil, false
-	clear(in.pending)
+	in.pending = map[model.Key]place{} // after a storm clearing it would take as long as that was large
 	clear(in.depth)
 	return events
 }

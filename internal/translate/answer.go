@@ -24,15 +24,15 @@ var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 	308: routev3.RedirectAction_PERMANENT_REDIRECT,
 }
 
-// redirect answers with a redirection. port is the one that clients use.
-func redirect(r *model.Redirect, port uint32) (*routev3.Route_Redirect, error) {
+// redirect answers with a redirection.
+func (rt *routing) redirect(r *model.Redirect) (*routev3.Route_Redirect, error) {
 	status, ok := redirectCodes[r.Code]
 	if !ok {
 		return nil, fmt.Errorf("redirect.redirectCode %d must be 301, 302, 303, 307 or 308", r.Code)
 	}
 	out := &routev3.RedirectAction{
 		HostRedirect: r.Authority,
-		PortRedirect: redirectPort(r, port),
+		PortRedirect: rt.redirectPort(r),
 		ResponseCode: status,
 	}
 	if r.Scheme != "" {
@@ -47,13 +47,13 @@ func redirect(r *model.Redirect, port uint32) (*routev3.Route_Redirect, error) {
 	return &routev3.Route_Redirect{Redirect: out}, nil
 }
 
-// redirectPort is 0 where the scheme's default says the same.
-func redirectPort(r *model.Redirect, requested uint32) uint32 {
-	port := r.Port
+// redirectPort is 0 where the default of the scheme that clients are sent to says the same.
+func (rt *routing) redirectPort(r *model.Redirect) uint32 {
+	port, https := r.Port, r.Scheme == "https" || r.Scheme == "" && rt.https
 	if r.PortFromRequest {
-		port = requested
+		port = rt.port
 	}
-	if port == 443 && r.Scheme == "https" || port == 80 && r.Scheme != "https" {
+	if port == 443 && https || port == 80 && !https {
 		return 0
 	}
 	return port

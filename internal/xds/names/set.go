@@ -15,6 +15,7 @@ import (
 // Set is an immutable set of names. The nil Set is the empty one. Sets of one Pool are
 // equal if and only if their pointers are.
 type Set struct {
+	id   uint64 // of its pool's sets, from 1 on; no two ever have the same
 	sum  sum
 	tree *iradix.Tree[string]
 }
@@ -67,17 +68,40 @@ func (s *Set) All() iter.Seq[string] {
 // Pool makes sets and keeps equal ones one. It knows them weakly: a set that nobody
 // holds is forgotten.
 type Pool struct {
+	recent recent
+
 	mu    sync.Mutex // guards the fields below; held for map operations only
 	known map[sum]weak.Pointer[Set]
-	puts  int // since the last sweep
+	puts  int    // since the last sweep
+	ids   uint64 // the last set's
 }
 
 // NewPool makes an empty one.
 func NewPool() *Pool { return &Pool{known: map[sum]weak.Pointer[Set]{}} }
 
-// With gives s and the given names. Its cost is that of hashing the new names where
-// another stream came to the same set before.
-func (p *Pool) With(s *Set, add List) *Set {
+// With gives s and the given names. Its cost is that of comparing the names where another stream
+// took the same step just before, and of hashing the new ones where one came to the same set.
+func (p *Pool) With(s *Set, add List) *Set { return p.step(s, false, add) }
+
+// step takes a step that was taken just before, or takes it and keeps it.
+func (p *Pool) step(s *Set, minus bool, l List) *Set {
+	if l.Len() == 0 || minus && s == nil {
+		return s
+	}
+	to, ok := p.recent.take(s, minus, l)
+	if ok {
+		return to
+	}
+	if minus {
+		to = p.without(s, l)
+	} else {
+		to = p.with(s, l)
+	}
+	p.recent.keep(s, minus, l, to)
+	return to
+}
+
+func (p *Pool) with(s *Set, add List) *Set {
 	want, fresh := s.exact(), false
 	for i := range add.Len() {
 		if n := add.at(i); !s.HasBytes(n) {
@@ -101,10 +125,9 @@ func (p *Pool) With(s *Set, add List) *Set {
 }
 
 // Without gives s without the given names; nil where none is left.
-func (p *Pool) Without(s *Set, drop List) *Set {
-	if s == nil {
-		return nil
-	}
+func (p *Pool) Without(s *Set, drop List) *Set { return p.step(s, true, drop) }
+
+func (p *Pool) without(s *Set, drop List) *Set {
 	want, hit := s.sum, 0
 	for i := range drop.Len() {
 		if n := drop.at(i); s.HasBytes(n) {
@@ -196,6 +219,8 @@ func (p *Pool) put(s *Set) *Set {
 	if known := p.known[s.sum].Value(); known != nil {
 		return known
 	}
+	p.ids++
+	s.id = p.ids
 	p.known[s.sum] = weak.Make(s)
 	if p.puts++; p.puts > len(p.known)/2+1024 {
 		p.sweep()

@@ -52,6 +52,36 @@ func TestSetsAreMapsOfNames(t *testing.T) {
 	}
 }
 
+// TestStepsTakenAgain goes the same ways from the same sets more than once, with more steps than are
+// kept, and with sets that are gone in between.
+func TestStepsTakenAgain(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	p := NewPool()
+	bases := []*Set{nil, p.Of("1"), p.Of("1", "2", "3"), p.Of("12", "3")}
+	for i := range 5000 {
+		base := bases[r.IntN(len(bases))]
+		var list []string
+		for range 1 + r.IntN(recentNames+1) {
+			list = append(list, fmt.Sprint(r.IntN(14)))
+		}
+		want := map[string]bool{}
+		for n := range base.All() {
+			want[n] = true
+		}
+		minus := r.IntN(2) == 0
+		for _, n := range list {
+			want[n] = !minus
+		}
+		got := map[bool]func(*Set, List) *Set{false: p.With, true: p.Without}[minus](base, Strings(list))
+		for n, in := range want {
+			require.Equal(t, in, got.Has(n), "%v %v %v: %s", slices.Collect(base.All()), minus, list, n)
+		}
+		if i%500 == 0 {
+			runtime.GC()
+		}
+	}
+}
+
 func TestUnionAndMinus(t *testing.T) {
 	p := NewPool()
 	a, b := p.Of("1", "2", "3"), p.Of("3", "4")
@@ -78,10 +108,18 @@ func TestForgottenSetsAreSwept(t *testing.T) {
 	p.mu.Lock()
 	p.sweep()
 	p.mu.Unlock()
-	require.Less(t, len(p.known), 100)
+	require.Less(t, len(p.known), 100, "what was done last keeps nothing")
 }
 
+// BenchmarkWithKnown takes a step that another stream took: just before, and so long ago that
+// others have been taken since.
 func BenchmarkWithKnown(b *testing.B) {
+	for name, forget := range map[string]bool{"recent": false, "known": true} {
+		b.Run(name, func(b *testing.B) { benchmarkWith(b, forget) })
+	}
+}
+
+func benchmarkWith(b *testing.B, forget bool) {
 	p := NewPool()
 	var list []string
 	for i := range 500 {
@@ -92,6 +130,9 @@ func BenchmarkWithKnown(b *testing.B) {
 	add := [][]byte{[]byte("one more")}
 	b.ReportAllocs()
 	for b.Loop() {
+		if forget {
+			p.recent.slot(base, false, Slices(add)).Store(nil)
+		}
 		if p.With(base, Slices(add)) != next {
 			b.Fatal()
 		}
