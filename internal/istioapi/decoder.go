@@ -75,10 +75,14 @@ func (d Decoder) FromNode(n *yaml.Node) Decoded {
 
 func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *report) Decoded {
 	kind, ok := header(r, top)
-	if !ok || kind.use == useNothing {
+	if !ok {
 		return Decoded{Problems: r.list}
 	}
 	r.object = d.keyOf(kind, top)
+	if kind.use == useNothing {
+		r.unserved(kind, top)
+		return Decoded{Problems: r.list}
+	}
 	if kind.use == useLater {
 		r.warnf("", "%s of %s has no effect in Moonsail yet; it is ignored", kind.kind, kind.group)
 		return Decoded{Problems: r.list}

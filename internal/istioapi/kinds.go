@@ -15,7 +15,7 @@ type use uint8
 const (
 	useRead    use = iota // becomes a model object
 	useLater              // Istio reads it, this mesh does not yet: a warning
-	useNothing            // nothing to do with the mesh: silence
+	useNothing            // nothing to do with the mesh: silence, but for what unserved tells
 )
 
 // apiKind is a row of the table of known kinds.

@@ -1,8 +1,11 @@
 package istioapi
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -10,6 +13,12 @@ import (
 
 // gatewayClasses are those of the Gateway API's Gateways that are ours, with the controllers' names.
 var gatewayClasses = map[gatewayv1.ObjectName]string{"istio": ControllerIstio, "moonsail": ControllerMoonsail}
+
+// Istio's options of listeners with TLS.
+const (
+	optionTerminate    = "gateway.istio.io/tls-terminate-mode" // a mode of a server of Istio's Gateway
+	optionCipherSuites = "gateway.istio.io/tls-cipher-suites"  // separated by commas
+)
 
 // KubernetesGateway decodes a Gateway of the Gateway API; nil for one that is somebody else's.
 func (d Decoder) KubernetesGateway(o *gatewayv1.Gateway) (*model.Gateway, Problems) {
@@ -48,13 +57,13 @@ func (c *conv) kubernetesListener(at path, l *gatewayv1.Listener) (model.Gateway
 		out.Port.Protocol = model.ProtocolHTTP
 	case gatewayv1.HTTPSProtocolType:
 		out.Port.Protocol = model.ProtocolHTTPS
-		out.TLS = c.listenerTLS(at.f("tls"), &outline)
+		out.TLS = c.listenerTLS(at.f("tls"), l.TLS, &outline)
 	case gatewayv1.TLSProtocolType:
 		out.Port.Protocol = model.ProtocolTLS
 		if outline.TLSMode == string(gatewayv1.TLSModePassthrough) {
 			out.TLS = &model.ServerTLS{Mode: model.ServerPassthrough}
 		} else {
-			out.TLS = c.listenerTLS(at.f("tls"), &outline)
+			out.TLS = c.listenerTLS(at.f("tls"), l.TLS, &outline)
 		}
 	case gatewayv1.TCPProtocolType:
 		out.Port.Protocol = model.ProtocolTCP
@@ -63,9 +72,12 @@ func (c *conv) kubernetesListener(at path, l *gatewayv1.Listener) (model.Gateway
 		return out, false
 	}
 	out.Routes = c.routesOf(&outline)
-	out.Hosts = []model.HostSelector{{Namespace: c.routesFrom(at.f("allowedRoutes").f("namespaces"), outline.From), Host: "*"}}
+	host := model.Host("*")
 	if l.Hostname != nil && *l.Hostname != "" && c.checkHost(at.f("hostname"), string(*l.Hostname), true) {
-		out.Hosts[0].Host = model.Host(strings.ToLower(string(*l.Hostname)))
+		host = outline.Hostname
+	}
+	for _, ns := range c.routesFrom(at.f("allowedRoutes").f("namespaces"), &outline) {
+		out.Hosts = append(out.Hosts, model.HostSelector{Namespace: ns, Host: host})
 	}
 	return out, out.TLS != nil || l.Protocol == gatewayv1.HTTPProtocolType || l.Protocol == gatewayv1.TCPProtocolType
 }
@@ -79,27 +91,63 @@ func (c *conv) routesOf(l *ListenerOutline) []model.Kind {
 	return taken
 }
 
-// routesFrom is the namespace of routes that a listener takes, "*" for all.
-func (c *conv) routesFrom(at path, from string) string {
-	switch gatewayv1.FromNamespaces(from) {
+// routesFrom are the namespaces of routes that a listener takes, "*" for all.
+func (c *conv) routesFrom(at path, l *ListenerOutline) []string {
+	switch gatewayv1.FromNamespaces(l.From) {
 	case gatewayv1.NamespacesFromAll:
-		return exportAll
+		return []string{exportAll}
 	case gatewayv1.NamespacesFromSame:
-		return c.meta.Namespace
+		return []string{c.meta.Namespace}
 	case gatewayv1.NamespacesFromNone:
-		return exportNone
+		return []string{exportNone}
 	}
-	c.warnf(at.f("from"), "%s has no effect in Moonsail yet: no route is taken; use Same or All", from)
-	return exportNone
+	if len(l.Namespaces) == 0 {
+		c.warnf(at.f("from"), "%s has no effect in Moonsail yet but for namespaces by their name: no route is taken; use Same or All, or select %s", l.From, corev1.LabelMetadataName)
+		return []string{exportNone}
+	}
+	return l.Namespaces
 }
 
+// terminateModes are the values of optionTerminate.
+var terminateModes = []string{string(model.ServerSimple), string(model.ServerMutual), string(model.ServerOptionalMutual), string(model.ServerIstioMutual)}
+
 // listenerTLS is nil where the listener cannot be served.
-func (c *conv) listenerTLS(at path, l *ListenerOutline) *model.ServerTLS {
+func (c *conv) listenerTLS(at path, tls *gatewayv1.ListenerTLSConfig, l *ListenerOutline) *model.ServerTLS {
 	if l.TLSMode != string(gatewayv1.TLSModeTerminate) {
 		c.errorf(at.f("mode"), "%s needs mode Terminate, and certificateRefs", l.Protocol)
 		return nil
 	}
-	out := &model.ServerTLS{Mode: model.ServerSimple}
+	out := &model.ServerTLS{Mode: model.ServerTLSMode(cmpOr(l.Terminate, string(model.ServerSimple)))}
+	if !slices.Contains(terminateModes, string(out.Mode)) {
+		c.errorf(at.f("options").k(optionTerminate), "%q is not one of %s", l.Terminate, strings.Join(terminateModes, ", "))
+		return nil
+	}
+	c.listenerOptions(at.f("options"), tls.Options, out)
+	if l.NeedsSecret() && !c.listenerCertificates(at, l, out) {
+		return nil
+	}
+	return out
+}
+
+// listenerOptions honours Istio's options, and tells of others.
+func (c *conv) listenerOptions(at path, options map[gatewayv1.AnnotationKey]gatewayv1.AnnotationValue, out *model.ServerTLS) {
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		switch name {
+		case optionTerminate:
+		case optionCipherSuites:
+			var list []string
+			for suite := range strings.SplitSeq(string(options[name]), ",") {
+				list = append(list, strings.TrimSpace(suite))
+			}
+			out.CipherSuites = c.cipherSuites(at.k(string(name)), list)
+		default:
+			c.warnf(at.k(string(name)), "has no effect; the options that have are %s and %s", optionTerminate, optionCipherSuites)
+		}
+	}
+}
+
+// listenerCertificates fills in the Secrets; false: there is none.
+func (c *conv) listenerCertificates(at path, l *ListenerOutline, out *model.ServerTLS) bool {
 	for i := range l.Certificates {
 		ref := &l.Certificates[i]
 		at := path(ref.Field)
@@ -115,9 +163,9 @@ func (c *conv) listenerTLS(at path, l *ListenerOutline) *model.ServerTLS {
 	}
 	if len(out.CredentialNames) == 0 {
 		c.warnf(at.f("certificateRefs"), "has no Secret of this namespace, so the listener has no effect; name one")
-		return nil
+		return false
 	}
-	return out
+	return true
 }
 
 // ReferenceGrant decodes a ReferenceGrant.

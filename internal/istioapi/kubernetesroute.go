@@ -61,6 +61,8 @@ func (c *conv) parents(at path, refs []gatewayv1.ParentReference, v *model.Virtu
 			c.warnf(at.i(i), "routes for the Service of another namespace have no effect in Moonsail yet; write the %s in namespace %s", c.meta.Kind, ref.Namespace)
 		case ref.IsService():
 			services = append(services, model.ResolveHost(ref.Name, ref.Namespace, c.domain))
+		case ref.IsServiceEntry():
+			c.warnf(at.i(i), "routes for a ServiceEntry have no effect in Moonsail yet; write a VirtualService for its hosts")
 		case ref.Kind == "Service":
 			c.warnf(at.i(i).f("group"), "%s is nothing that routes can have as a parent; write group: \"\" for a Service of Kubernetes", ref.KindText())
 		}
@@ -226,22 +228,31 @@ func (c *conv) backendRefs(at path, list []gatewayv1.HTTPBackendRef) []model.Bac
 	return out
 }
 
-// backend is a Service, with what has to be granted where it is of another namespace.
+// backend is a Service, or whatever has a host as Istio's Hostnames name it, with what has to be granted where it is of another namespace.
 func (c *conv) backend(at path, b *gatewayv1.BackendObjectReference) (model.Destination, *model.Key) {
 	ref := backendRef(at, c.meta.Namespace, b)
-	key := &model.Key{Kind: model.KindService, Namespace: ref.Namespace, Name: ref.Name}
-	if !ref.IsService() {
-		c.warnf(at.f("kind"), "only Services get requests; others fail")
-		return model.Destination{}, nobodyGrants(key.Name)
+	d, key := model.Destination{}, (*model.Key)(nil)
+	switch {
+	case ref.IsHostname():
+		if d.Host = model.Host(strings.ToLower(ref.Name)); !c.checkHost(at.f("name"), ref.Name, false) {
+			return d, nobodyGrants(ref.Name)
+		}
+		if b.Namespace != nil {
+			c.warnf(at.f("namespace"), "has no effect on a Hostname, which is the same in all namespaces; remove it")
+		}
+	case ref.IsService():
+		d.Host = model.ResolveHost(ref.Name, ref.Namespace, c.domain)
+		if ref.Namespace != c.meta.Namespace {
+			key = &model.Key{Kind: model.KindService, Namespace: ref.Namespace, Name: ref.Name}
+		}
+	default:
+		c.warnf(at.f("kind"), "%s gets no requests: they fail; only Services do, and hosts (group %s, kind Hostname)", ref.KindText(), groupNetworking)
+		return d, nobodyGrants(ref.Name)
 	}
-	d := model.Destination{Host: model.ResolveHost(ref.Name, ref.Namespace, c.domain)}
 	if b.Port == nil {
-		c.errorf(at.f("port"), "is missing; give a port of the Service")
+		c.errorf(at.f("port"), "is missing; give a port of the %s", ref.Kind)
 	} else if c.checkPort(at.f("port"), ref.Port) {
 		d.Port = ref.Port
-	}
-	if ref.Namespace == c.meta.Namespace {
-		key = nil
 	}
 	return d, key
 }

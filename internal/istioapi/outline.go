@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -45,8 +47,10 @@ type ListenerOutline struct {
 	Protocol     string
 	Hostname     model.Host // "*": any
 	From         string     // of allowedRoutes.namespaces
+	Namespaces   []string   // of From Selector, where it selects them by their name and nothing else
 	Kinds        []ObjectRef
 	TLSMode      string // empty: there is no tls
+	Terminate    string // how TLS ends, of Istio's option: a mode of a Gateway of Istio; empty: SIMPLE
 	Certificates []ObjectRef
 }
 
@@ -136,6 +140,7 @@ func listenerOutline(at path, ns string, l *gatewayv1.Listener) ListenerOutline 
 	if a := l.AllowedRoutes; a != nil {
 		if a.Namespaces != nil && a.Namespaces.From != nil {
 			out.From = string(*a.Namespaces.From)
+			out.Namespaces = selectedByName(a.Namespaces.Selector)
 		}
 		for i, k := range a.Kinds {
 			out.Kinds = append(out.Kinds, refOf(at.f("allowedRoutes").f("kinds").i(i), ns, GroupGatewayAPI, "", k.Group, &k.Kind, nil, ""))
@@ -148,10 +153,28 @@ func listenerOutline(at path, ns string, l *gatewayv1.Listener) ListenerOutline 
 	if l.TLS.Mode != nil {
 		out.TLSMode = string(*l.TLS.Mode)
 	}
+	out.Terminate = string(l.TLS.Options[optionTerminate])
 	for i, c := range l.TLS.CertificateRefs {
 		out.Certificates = append(out.Certificates, refOf(at.f("tls").f("certificateRefs").i(i), ns, "", "Secret", c.Group, c.Kind, c.Namespace, c.Name))
 	}
 	return out
+}
+
+// selectedByName are the namespaces that a selector names by the label of their name; none: it does otherwise.
+func selectedByName(s *metav1.LabelSelector) []string {
+	switch {
+	case s == nil:
+		return nil
+	case len(s.MatchLabels) == 1 && len(s.MatchExpressions) == 0:
+		if ns := s.MatchLabels[corev1.LabelMetadataName]; ns != "" {
+			return []string{ns}
+		}
+	case len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 1:
+		if e := s.MatchExpressions[0]; e.Key == corev1.LabelMetadataName && e.Operator == metav1.LabelSelectorOpIn {
+			return slices.Compact(slices.Sorted(slices.Values(e.Values)))
+		}
+	}
+	return nil
 }
 
 // refOf puts in what a reference leaves out.
@@ -232,6 +255,20 @@ func (r *ObjectRef) IsGateway() bool { return r.Kind == "Gateway" && r.Group == 
 
 // IsService tells whether it is a Service of Kubernetes.
 func (r *ObjectRef) IsService() bool { return r.Kind == "Service" && r.Group == "" }
+
+// IsServiceEntry tells whether it is a ServiceEntry of Istio.
+func (r *ObjectRef) IsServiceEntry() bool {
+	return r.Kind == string(model.KindServiceEntry) && r.Group == groupNetworking
+}
+
+// IsHostname tells whether it is what Istio calls so: the host of any service of the mesh.
+func (r *ObjectRef) IsHostname() bool { return r.Kind == "Hostname" && r.Group == groupNetworking }
+
+// NeedsSecret tells whether TLS ends at the listener with certificates that are not the mesh's.
+func (l *ListenerOutline) NeedsSecret() bool {
+	tls := l.Protocol == string(gatewayv1.HTTPSProtocolType) || l.Protocol == string(gatewayv1.TLSProtocolType) && l.TLSMode != string(gatewayv1.TLSModePassthrough)
+	return tls && l.Terminate != string(model.ServerIstioMutual)
+}
 
 // IsSecret tells whether it is a Secret.
 func (r *ObjectRef) IsSecret() bool { return r.Kind == "Secret" && r.Group == "" }

@@ -87,15 +87,15 @@ func acceptedListener(l *istioapi.ListenerOutline) condition {
 	switch {
 	case len(l.Possible()) == 0:
 		return condition{typeAccepted, false, "UnsupportedProtocol", fmt.Sprintf("protocol %s has no effect in Moonsail yet", l.Protocol)}
-	case l.From == "Selector":
-		return condition{typeAccepted, false, "UnsupportedValue", "selectors of namespaces have no effect in Moonsail yet: no route is taken; use Same or All"}
+	case l.From == "Selector" && len(l.Namespaces) == 0:
+		return condition{typeAccepted, false, "UnsupportedValue", "selectors of namespaces have no effect in Moonsail yet but by their name: no route is taken; use Same or All"}
 	}
 	return condition{typeAccepted, true, "Accepted", ""}
 }
 
 // certificates complains of those that there are not.
 func (w *gatewayWorld) certificates(k model.Key, l *istioapi.ListenerOutline, wrong *complaints) {
-	if l.Protocol != "HTTPS" && (l.Protocol != "TLS" || l.TLSMode == "Passthrough") {
+	if !l.NeedsSecret() {
 		return
 	}
 	const invalid = "InvalidCertificateRef"

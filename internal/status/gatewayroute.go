@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
@@ -110,7 +111,7 @@ func takes(l *istioapi.ListenerOutline, route model.Key, gateway string) bool {
 	if !slices.Contains(kinds, route.Kind) {
 		return false
 	}
-	return l.From == "All" || l.From == "Same" && route.Namespace == gateway
+	return l.From == "All" || l.From == "Same" && route.Namespace == gateway || l.From == "Selector" && slices.Contains(l.Namespaces, route.Namespace)
 }
 
 // backends tells whether all of a route's lead somewhere.
@@ -119,6 +120,8 @@ func (w *gatewayWorld) backends(k model.Key, r *istioapi.RouteOutline) condition
 	for i := range r.Backends {
 		ref := &r.Backends[i]
 		switch s := w.service(ref); {
+		case ref.IsHostname():
+			w.hostname(ref, wrong)
 		case !ref.IsService():
 			wrong.add("InvalidKind", ref.Field, "%s is no Service", ref.KindText())
 		case !w.granted(model.GrantFrom{Kind: string(k.Kind), Namespace: k.Namespace}, ref):
@@ -130,4 +133,25 @@ func (w *gatewayWorld) backends(k model.Key, r *istioapi.RouteOutline) condition
 		}
 	}
 	return wrong.resolved()
+}
+
+// hostname complains of a host that the mesh has nothing of.
+func (w *gatewayWorld) hostname(ref *istioapi.ObjectRef, wrong *complaints) {
+	host, ports := model.Host(strings.ToLower(ref.Name)), []*model.Service(nil)
+	for o := range w.snap.All(model.KindServiceEntry) {
+		if e, ok := o.(*model.ServiceEntry); ok && slices.ContainsFunc(e.Hosts, func(h model.Host) bool { return h.Matches(host) }) {
+			ports = append(ports, &e.Template)
+		}
+	}
+	for o := range w.snap.All(model.KindService) {
+		if s, ok := o.(*model.Service); ok && s.Hostname == host {
+			ports = append(ports, s)
+		}
+	}
+	switch {
+	case len(ports) == 0:
+		wrong.add("BackendNotFound", ref.Field, "there is no Service or ServiceEntry of host %s", host)
+	case !slices.ContainsFunc(ports, func(s *model.Service) bool { return s.Port(ref.Port) != nil }):
+		wrong.add("BackendNotFound", ref.Field, "%s has no port %d", host, ref.Port)
+	}
 }

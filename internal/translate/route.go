@@ -22,6 +22,7 @@ const (
 // routing is what a route needs to know of its virtual host.
 type routing struct {
 	port  uint32               // that clients use
+	https bool                 // they speak TLS with a gateway, which ends it
 	retry *routev3.RetryPolicy // said by the virtual host; nil: each route says its own
 	// forwardHost sets x-forwarded-host where the route's host is another one than the request's.
 	forwardHost bool
@@ -62,7 +63,7 @@ func (rt *routing) setAction(v *view.Route, out *routev3.Route) (err error) {
 	out.ResponseHeadersToAdd, out.ResponseHeadersToRemove = response.add, response.remove
 	switch {
 	case v.Redirect != nil:
-		out.Action, err = redirect(v.Redirect, rt.port)
+		out.Action, err = rt.redirect(v.Redirect)
 	case v.DirectResponse != nil:
 		out.Action, err = directResponse(v.DirectResponse)
 	default:

@@ -32,7 +32,7 @@ func virtualHost(v *view.VirtualHost, name string, retry *routev3.RetryPolicy) (
 	if err := checkDomains(v.Domains); err != nil {
 		return nil, err
 	}
-	rt := &routing{port: requestPort(v.RouteConfig), retry: retry, forwardHost: v.ForwardHost}
+	rt := &routing{port: requestPort(v.RouteConfig), https: strings.HasPrefix(v.RouteConfig, "https."), retry: retry, forwardHost: v.ForwardHost}
 	out := &routev3.VirtualHost{
 		Name:                       name,
 		Domains:                    v.Domains,
