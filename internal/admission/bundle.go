@@ -12,6 +12,7 @@ import (
 	"time"
 
 	registrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	registration "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 
@@ -67,8 +68,20 @@ func mutating(ctx context.Context, api *registration.AdmissionregistrationV1Clie
 const (
 	keepEvery  = 15 * time.Second // while all is well
 	retryEvery = 2 * time.Second
+	againEvery = 20 * time.Millisecond // where another control plane was first: until it is done, Pods are refused here
 	apiTimeout = 10 * time.Second
 )
+
+// pause is how long after a look, and what came of it, the next one is.
+func pause(err error) time.Duration {
+	switch {
+	case err == nil:
+		return keepEvery
+	case apierrors.IsConflict(err):
+		return againEvery
+	}
+	return retryEvery
+}
 
 // maxTrusted bounds how many of our certificates a bundle holds: control planes that are
 // gone leave theirs behind, and the newest stay.
@@ -83,24 +96,21 @@ func (k *keeper) run(ctx context.Context) error {
 	}
 	told := ""
 	for {
-		wait := keepEvery
 		err := k.keep(ctx, api, time.Now())
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
 			told = ""
-		default:
-			wait = retryEvery
-			if told != err.Error() {
-				told = err.Error()
-				k.log.Warn("the API server cannot be told to trust the webhook; it is tried again", "config", k.name, "error", err)
-			}
+		case apierrors.IsConflict(err):
+		case told != err.Error():
+			told = err.Error()
+			k.log.Warn("the API server cannot be told to trust the webhook; it is tried again", "config", k.name, "error", err)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(wait):
+		case <-time.After(pause(err)):
 		}
 	}
 }

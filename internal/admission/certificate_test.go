@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	registrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func newTestAuthority(t *testing.T, at time.Time) *authority {
@@ -39,6 +42,14 @@ func TestBundleHoldsOwnOthersAndForeign(t *testing.T) {
 	require.Equal(t, maxTrusted+1, strings.Count(string(bundle), "BEGIN CERTIFICATE"))
 	require.Contains(t, string(bundle), string(foreign))
 	require.NotContains(t, string(bundle), string(first.PEM), "the oldest go")
+}
+
+// TestOtherControlPlanesDoNotKeepOneOut: of two that begin together one is refused, and is asked for Pods already.
+func TestOtherControlPlanesDoNotKeepOneOut(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "mutatingwebhookconfigurations"}, "moonsail-injector", errors.New("changed"))
+	require.Less(t, 20*pause(conflict), retryEvery)
+	require.Equal(t, retryEvery, pause(errors.New("away")))
+	require.Equal(t, keepEvery, pause(nil))
 }
 
 func TestNamesAreThoseOfTheConfiguration(t *testing.T) {

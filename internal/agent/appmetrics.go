@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -38,6 +39,9 @@ func FindAppMetrics(environ []string, annotations map[string]string) (AppMetrics
 			if err := json.Unmarshal([]byte(text), &said); err != nil {
 				return AppMetrics{}, fmt.Errorf("environment variable %s holds no JSON object of strings: %w", appMetricsVariable, err)
 			}
+			if said.Scrape != "false" { // the injector leaves what is not to be scraped alone
+				said.Scrape = "true"
+			}
 			return appMetrics(said.Scrape, said.Port, said.Path, appMetricsVariable)
 		}
 	}
@@ -64,19 +68,14 @@ func appMetrics(scrape, port, path, where string) (AppMetrics, error) {
 func (a *agent) scrapeApp(ctx context.Context, r *http.Request) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, scrapeWithin(r))
 	defer cancel()
-	host := "127.0.0.1"
-	if isLoopback(a.bind) {
-		host = a.bind // one of many workloads of this machine
-	}
-	url := "http://" + net.JoinHostPort(host, strconv.Itoa(int(a.AppMetrics.Port))) + "/" +
-		strings.TrimPrefix(orDefault(a.AppMetrics.Path, "/metrics"), "/")
+	url := "http://localhost:" + strconv.Itoa(int(a.AppMetrics.Port)) + "/" + strings.TrimPrefix(orDefault(a.AppMetrics.Path, "/metrics"), "/")
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
 	// Envoy's metrics are in this format, and two cannot be mixed.
 	req.Header.Set("Accept", "text/plain;version=0.0.4")
-	transport := &http.Transport{DisableKeepAlives: true}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: a.dialLocal}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		return nil, err
@@ -90,6 +89,26 @@ func (a *agent) scrapeApp(ctx context.Context, r *http.Request) ([]byte, error) 
 		err = fmt.Errorf("%s answers more than %d bytes", url, maxAppMetrics)
 	}
 	return withoutEOF(body), err
+}
+
+// dialLocal connects to a port of an application on this host, which may listen for one family alone.
+func (a *agent) dialLocal(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	hosts := []string{"127.0.0.1", "::1"}
+	if isLoopback(a.bind) {
+		hosts = []string{a.bind} // one of many workloads of this machine
+	}
+	var failed []error
+	for _, host := range hosts {
+		if conn, err = (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(host, port)); err == nil {
+			return conn, nil
+		}
+		failed = append(failed, err)
+	}
+	return nil, errors.Join(failed...)
 }
 
 // withoutEOF takes away how OpenMetrics ends: more follows, or came before.

@@ -2,9 +2,11 @@ package agent
 
 import (
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -47,6 +49,41 @@ func TestMergesTheApplicationsMetrics(t *testing.T) {
 	require.Contains(t, merged, `istio_agent_scrape_failures_total{type="application"} 2`)
 }
 
+// TestOwnMetricsAreNotMerged: an injected Pod's annotations lead to the status port, whatever that is.
+func TestOwnMetricsAreNotMerged(t *testing.T) {
+	var asked atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	t.Cleanup(s.Close)
+	port, err := strconv.ParseUint(portOf(s.URL), 10, 16)
+	require.NoError(t, err)
+	a := &agent{settings: &settings{bind: "0.0.0.0", log: slog.New(slog.DiscardHandler), Config: Config{AppMetrics: AppMetrics{Port: uint16(port)}}}, metrics: newMetrics()}
+	ask := func() { a.appMetrics(httptest.NewRequest(http.MethodGet, "/", http.NoBody)) }
+	ask()
+	require.EqualValues(t, 1, asked.Load())
+	a.ports.Status = uint16(port)
+	ask()
+	a.ports.Status, a.ports.Prometheus = DefaultStatusPort, uint16(port)
+	ask()
+	require.EqualValues(t, 1, asked.Load())
+}
+
+// TestMetricsOfEitherFamily: the application may listen for IPv4 or for IPv6 alone.
+func TestMetricsOfEitherFamily(t *testing.T) {
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		require.NoError(t, err)
+		app := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "orders_total 7\n")
+		})}}
+		app.Start()
+		t.Cleanup(app.Close)
+		a := &agent{settings: &settings{bind: "::", Config: Config{AppMetrics: AppMetrics{Port: uint16(l.Addr().(*net.TCPAddr).Port)}}}}
+		got, err := a.scrapeApp(t.Context(), httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+		require.NoError(t, err, host)
+		require.Equal(t, "orders_total 7\n", string(got))
+	}
+}
+
 func TestFindAppMetrics(t *testing.T) {
 	annotations := func(scrape, port, path string) map[string]string {
 		return map[string]string{"prometheus.io/scrape": scrape, "prometheus.io/port": port, "prometheus.io/path": path}
@@ -63,6 +100,8 @@ func TestFindAppMetrics(t *testing.T) {
 		{"", annotations("false", "9102", "/m"), AppMetrics{}, ""},
 		{"", annotations("true", "15020", "/stats/prometheus"), AppMetrics{}, ""},
 		{`{"scrape":"true","path":"/x","port":"8080"}`, annotations("true", "15020", "/stats/prometheus"), AppMetrics{8080, "/x"}, ""},
+		{`{"scrape":"","path":"","port":"8080"}`, nil, AppMetrics{8080, ""}, ""},
+		{`{"scrape":"1","port":"8080"}`, nil, AppMetrics{8080, ""}, ""},
 		{`{"scrape":"false"}`, annotations("true", "9102", ""), AppMetrics{}, ""},
 		{"{", nil, AppMetrics{}, "ISTIO_PROMETHEUS_ANNOTATIONS"},
 		{"", annotations("true", "http", ""), AppMetrics{}, "prometheus.io/port"},

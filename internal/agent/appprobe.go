@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -108,6 +109,7 @@ func loopback(address string) string {
 }
 
 func (p *appProbe) answer(w http.ResponseWriter, r *http.Request, host string) {
+	takeTime(w)
 	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(max(p.TimeoutSeconds, 1))*time.Second)
 	defer cancel()
 	var err error
@@ -128,17 +130,25 @@ func (p *appProbe) answer(w http.ResponseWriter, r *http.Request, host string) {
 	}
 }
 
-// appSource is whom probes come from: connections of that address are not intercepted, though
-// the agent's user is Envoy's.
-var appSource = net.TCPAddr{IP: net.IPv4(127, 0, 0, 6)}
+// appSource4 and appSource6 are whom probes come from: connections of these addresses are not
+// intercepted, though the agent's user is Envoy's.
+var (
+	appSource4 = net.TCPAddr{IP: net.IPv4(127, 0, 0, 6)}
+	appSource6 = net.TCPAddr{IP: net.ParseIP("::6")}
+)
 
-// dialApp connects to the application past Envoy.
+// dialApp connects to the application past Envoy. The address of IPv6 is only there where
+// connections of IPv6 are intercepted.
 func dialApp(ctx context.Context, address string) (net.Conn, error) {
-	d := net.Dialer{}
+	d := net.Dialer{LocalAddr: &appSource6}
 	if to, err := netip.ParseAddrPort(address); err == nil && to.Addr().Is4() {
-		d.LocalAddr = &appSource
+		d.LocalAddr = &appSource4
 	}
-	return d.DialContext(ctx, "tcp", address)
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if d.LocalAddr == &appSource6 && errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	}
+	return conn, err
 }
 
 func appAddress(host string, port uint16) string {
@@ -153,8 +163,12 @@ func (p *appProbe) askTCP(ctx context.Context, host string) error {
 	return err
 }
 
-// maxAppRedirects bounds how far a probe is sent about.
-const maxAppRedirects = 10
+// maxAppRedirects bounds how far a probe is sent about on the application's host, as the kubelet does, and maxStatus is the
+// highest status that there is.
+const (
+	maxAppRedirects = 10
+	maxStatus       = 999
+)
 
 // askHTTP gives the application's status. As with the kubelet a certificate is not checked, and
 // redirections are followed on the same host.
@@ -180,13 +194,17 @@ func (p *appProbe) askHTTP(ctx context.Context, host string, from http.Header) (
 	}
 	transport := &http.Transport{
 		DisableKeepAlives: true,
+		ForceAttemptHTTP2: true, // over TLS, as the kubelet does
 		DialContext:       func(ctx context.Context, _, address string) (net.Conn, error) { return dialApp(ctx, address) },
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as the kubelet does: it has no roots for it
 	}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
-		if next.URL.Hostname() != host || len(via) >= maxAppRedirects {
+		switch {
+		case next.URL.Hostname() != host:
 			return http.ErrUseLastResponse
+		case len(via) >= maxAppRedirects:
+			return fmt.Errorf("it has redirected %d times", maxAppRedirects)
 		}
 		return nil
 	}}
@@ -195,6 +213,9 @@ func (p *appProbe) askHTTP(ctx context.Context, host string, from http.Header) (
 		return 0, err
 	}
 	_ = resp.Body.Close()
+	if resp.StatusCode < http.StatusOK || resp.StatusCode > maxStatus {
+		return 0, fmt.Errorf("it answers with status %d", resp.StatusCode)
+	}
 	return resp.StatusCode, nil
 }
 

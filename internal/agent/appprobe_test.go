@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -72,9 +73,19 @@ func TestHTTPProbes(t *testing.T) {
 			http.Redirect(w, r, "http://203.0.113.1/", http.StatusFound)
 		case "/here":
 			http.Redirect(w, r, "/teapot", http.StatusFound)
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		case "/nonsense":
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_, _ = io.WriteString(conn, "HTTP/1.1 007 Bond\r\nContent-Length: 0\r\n\r\n")
+				_ = conn.Close()
+			}
 		}
 	})
-	plain, secure := httptest.NewServer(handler), httptest.NewTLSServer(handler)
+	plain, secure := httptest.NewServer(handler), httptest.NewUnstartedServer(handler)
+	secure.EnableHTTP2 = true
+	secure.StartTLS()
 	defer plain.Close()
 	defer secure.Close()
 	gone := httptest.NewServer(handler)
@@ -82,9 +93,9 @@ func TestHTTPProbes(t *testing.T) {
 	get := func(server *httptest.Server, path, more string) string {
 		return fmt.Sprintf(`{"httpGet":{"path":%q,"port":%s%s}}`, path, portOf(server.URL), more)
 	}
-	s := probed(t, fmt.Sprintf(`{"/app-health/a/readyz":%s,"/app-health/a/livez":%s,"/app-health/b/readyz":%s,"/app-health/c/livez":%s,"/app-health/d/livez":%s,"/app-lifecycle/a/prestopz":%s}`,
+	s := probed(t, fmt.Sprintf(`{"/app-health/a/readyz":%s,"/app-health/a/livez":%s,"/app-health/b/readyz":%s,"/app-health/c/livez":%s,"/app-health/d/livez":%s,"/app-lifecycle/a/prestopz":%s,"/app-health/e/livez":%s,"/app-health/f/livez":%s}`,
 		get(plain, "/ok?x=1", `,"httpHeaders":[{"name":"Host","value":"app.test"},{"name":"X-Own","value":"v"}]`), get(plain, "teapot", ""),
-		get(secure, "/", `,"scheme":"HTTPS"`), get(plain, "/elsewhere", ""), get(plain, "/here", ""), get(gone, "/", "")))
+		get(secure, "/", `,"scheme":"HTTPS"`), get(plain, "/elsewhere", ""), get(plain, "/here", ""), get(gone, "/", ""), get(plain, "/loop", ""), get(plain, "/nonsense", "")))
 	require.Equal(t, http.StatusOK, statusAt(t, s.URL+"/app-health/a/readyz"))
 	require.Equal(t, "app.test", seen.Host)
 	require.Equal(t, "v", seen.Header.Get("X-Own"))
@@ -93,9 +104,12 @@ func TestHTTPProbes(t *testing.T) {
 	require.True(t, strings.HasPrefix(seen.RemoteAddr, "127.0.0.6:"), seen.RemoteAddr)
 	require.Equal(t, http.StatusTeapot, statusAt(t, s.URL+"/app-health/a/livez"))
 	require.Equal(t, http.StatusOK, statusAt(t, s.URL+"/app-health/b/readyz"))
+	require.Equal(t, "HTTP/2.0", seen.Proto)
 	require.Equal(t, http.StatusFound, statusAt(t, s.URL+"/app-health/c/livez"))
 	require.Equal(t, http.StatusTeapot, statusAt(t, s.URL+"/app-health/d/livez"))
 	require.Equal(t, http.StatusInternalServerError, statusAt(t, s.URL+"/app-lifecycle/a/prestopz"))
+	require.Equal(t, http.StatusInternalServerError, statusAt(t, s.URL+"/app-health/e/livez"), "an application that goes in circles")
+	require.Equal(t, http.StatusInternalServerError, statusAt(t, s.URL+"/app-health/f/livez"), "a status that there is not")
 	require.Equal(t, http.StatusNotFound, statusAt(t, s.URL+"/app-health/unknown/readyz"))
 }
 

@@ -170,6 +170,17 @@ func TestProxyConfigThatDoesNothing(t *testing.T) {
 		`have no effect in Moonsail yet" fields="proxyBootstrapTemplatePath, statsdUdpAddress"`)
 }
 
+// TestAnnotationsThatDoNothing: they are told by name.
+func TestAnnotationsThatDoNothing(t *testing.T) {
+	var out bytes.Buffer
+	c := minimal()
+	c.Log = slog.New(slog.NewTextHandler(&out, nil))
+	c.Workload.Annotations = map[string]string{"sidecar.istio.io/statsFlushInterval": "1s", "sidecar.istio.io/extraStatTags": "a", "sidecar.istio.io/bootstrapOverride": "b"}
+	_, err := c.resolve()
+	require.NoError(t, err)
+	require.Contains(t, out.String(), `annotations="sidecar.istio.io/bootstrapOverride, sidecar.istio.io/statsFlushInterval"`)
+}
+
 func TestProxyConfigLayers(t *testing.T) {
 	base, err := proxyconfig.Parse("{proxyMetadata: {A: base, B: base}, extraStatTags: [x], statusPort: 1}", "base")
 	require.NoError(t, err)

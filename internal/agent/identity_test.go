@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -87,7 +88,8 @@ func peerID(ctx context.Context) string {
 func TestIdentity(t *testing.T) {
 	p := startSecurePlane(t, time.Hour)
 	require.NoError(t, os.Remove(p.token))
-	s := startSidecar(t, ownIP(), "", func(c *Config) { p.identify(c); c.LeaveTimeout = ptr(patience) })
+	work := t.TempDir()
+	s := startSidecar(t, ownIP(), "", func(c *Config) { p.identify(c); c.LeaveTimeout, c.WorkDir = ptr(patience), work })
 	s.await("Envoy to wait for the certificate", func() bool {
 		status, body := s.get(DefaultHealthPort, "/healthz/ready")
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "no certificate yet") && strings.Contains(body, "--token-file")
@@ -102,12 +104,29 @@ func TestIdentity(t *testing.T) {
 	require.Equal(t, appID, state.ID)
 	_, dump := s.get(DefaultAdminPort, "/config_dump?resource=dynamic_active_secrets")
 	require.NotContains(t, dump, "BEGIN PRIVATE", "Envoy shows no key")
+	requireNoKeys(t, work)
 	_, metrics := s.get(DefaultStatusPort, "/metrics")
 	require.Contains(t, metrics, `istio_agent_cert_expiry_seconds{resource_name="default"} 3`)
 
 	s.cancel()
 	require.NoError(t, s.ended())
 	require.Equal(t, appID, <-p.left, "it left with its certificate")
+}
+
+// requireNoKeys holds that no file below a folder has a private key.
+func requireNoKeys(t *testing.T, dir string) {
+	t.Helper()
+	files := 0
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files++
+		require.NotContains(t, string(text), "PRIVATE KEY", path)
+		return err
+	}))
+	require.Positive(t, files)
 }
 
 // The stream to the control plane lives on while certificates are renewed.

@@ -66,8 +66,18 @@ func (s *settings) resolveProxyConfig() error {
 	return s.resolveDrain()
 }
 
-// tellUnread warns of fields that are set and do nothing.
+// unreadAnnotations are Istio's of sidecars that do nothing here.
+var unreadAnnotations = []string{
+	"sidecar.istio.io/bootstrapOverride", "sidecar.istio.io/discoveryAddress", "sidecar.istio.io/enableCoreDump", "sidecar.istio.io/statsCompression",
+	"sidecar.istio.io/statsEvictionInterval", "sidecar.istio.io/statsFlushInterval", "sidecar.istio.io/statsHistogramBins",
+}
+
+// tellUnread warns of fields and annotations that are set and do nothing.
 func (s *settings) tellUnread() {
+	said := slices.DeleteFunc(slices.Clone(unreadAnnotations), func(name string) bool { _, is := s.Workload.Annotations[name]; return !is })
+	if len(said) > 0 {
+		s.log.Warn("annotations have no effect in Moonsail yet", "annotations", strings.Join(said, ", "))
+	}
 	out := unreadFields(s.proxyConfig, "", model.ProxyConfigFields)
 	if h := s.proxyConfig.GetProxyHeaders(); h != nil {
 		out = append(out, unreadFields(h, "proxyHeaders.", model.ProxyHeadersFields)...)

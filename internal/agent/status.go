@@ -34,9 +34,10 @@ func (a *agent) serveStatus(ctx context.Context) (stop func(), err error) {
 	for _, mux := range []*http.ServeMux{status, health} {
 		mux.HandleFunc("GET /healthz/ready", a.handleReady)
 	}
-	status.HandleFunc("GET /stats/prometheus", a.handleMetrics)
-	status.HandleFunc("GET /metrics", a.handleMetrics)
-	status.HandleFunc("GET "+envoyMetricsPath, a.handleEnvoyMetrics)
+	scrape := inTurns(maxScrapes)
+	status.HandleFunc("GET /stats/prometheus", scrape(a.handleMetrics))
+	status.HandleFunc("GET /metrics", scrape(a.handleMetrics))
+	status.HandleFunc("GET "+envoyMetricsPath, scrape(a.handleEnvoyMetrics))
 	if err := a.serveAppProbes(status); err != nil {
 		return nil, err
 	}
@@ -71,10 +72,35 @@ func (a *agent) serveStatus(ctx context.Context) (stop func(), err error) {
 const (
 	statusHeaderTimeout = 5 * time.Second
 	statusIdleTimeout   = 2 * time.Minute // longer than between two scrapes
+	statusWriteTimeout  = time.Minute     // of an answer that nobody takes
+	// maxScrapes is how many are answered at the same time, each of which may take some MB and keeps Envoy's main
+	// thread busy; others wait.
+	maxScrapes = 8
 )
 
 func newStatusServer(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: statusHeaderTimeout, IdleTimeout: statusIdleTimeout}
+	return &http.Server{Handler: h, ReadHeaderTimeout: statusHeaderTimeout, WriteTimeout: statusWriteTimeout, IdleTimeout: statusIdleTimeout}
+}
+
+// inTurns has at most so many requests at a time go to the handlers that share it, from the question until the answer
+// is taken.
+func inTurns(most int) func(http.HandlerFunc) http.HandlerFunc {
+	turns := make(chan struct{}, most)
+	return func(h http.HandlerFunc) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case turns <- struct{}{}:
+				defer func() { <-turns }()
+				h(w, r)
+			case <-r.Context().Done():
+			}
+		}
+	}
+}
+
+// takeTime is for handlers that may think for longer than it may take to write their answers.
+func takeTime(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // tests' writers have none
 }
 
 func listenError(err error, flag string) error {
@@ -167,9 +193,10 @@ func (a *agent) handleEnvoyMetrics(w http.ResponseWriter, r *http.Request) {
 	_ = istiometrics.Rewrite(w, raw.Bytes(), a.own(), live) // fails where the scraper has gone
 }
 
-// appMetrics are the application's, where it is known to have any.
+// appMetrics are the application's, where it is known to have any. Where the Pod's annotations lead to us, it has none:
+// we would ask ourselves for ever.
 func (a *agent) appMetrics(r *http.Request) []byte {
-	if a.AppMetrics.Port == 0 {
+	if p := a.AppMetrics.Port; p == 0 || p == a.ports.Status || p == a.ports.Prometheus {
 		return nil
 	}
 	body, err := a.scrapeApp(r.Context(), r)
@@ -193,6 +220,7 @@ func (a *agent) handleDrain(agentCtx context.Context) http.HandlerFunc {
 			http.Error(w, "only requests from this host are allowed", http.StatusForbidden)
 			return
 		}
+		takeTime(w)
 		a.draining.Store(true)
 		a.metrics.setReady(false)
 		known, text := a.leave(context.WithoutCancel(agentCtx))

@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
@@ -19,6 +21,42 @@ const twoCalls = `# TYPE envoy_istio_requests_total counter
 envoy_istio_requests_total{__call="source|http|200||-|a|b|c|d"} 1
 envoy_istio_requests_total{__call="source|http|200||-|a|b|c|e"} 1
 `
+
+// TestScrapesTakeTurns: whoever asks for metrics and does not take them holds up others, and takes no more memory.
+func TestScrapesTakeTurns(t *testing.T) {
+	const most, all = 2, 6
+	var arrived, running, highest, answered atomic.Int32
+	release := make(chan struct{})
+	turn := inTurns(most)(func(http.ResponseWriter, *http.Request) {
+		n := running.Add(1)
+		for h := highest.Load(); n > h && !highest.CompareAndSwap(h, n); h = highest.Load() {
+		}
+		<-release
+		running.Add(-1)
+	})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived.Add(1)
+		turn(w, r)
+	}))
+	t.Cleanup(server.Close)
+	var asking sync.WaitGroup
+	for range all {
+		asking.Go(func() {
+			if resp, err := http.Get(server.URL); err == nil {
+				answered.Add(1)
+				_ = resp.Body.Close()
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return arrived.Load() == all && running.Load() >= most }, time.Minute, time.Millisecond)
+	for range all {
+		release <- struct{}{}
+	}
+	asking.Wait()
+	require.EqualValues(t, all, answered.Load())
+	require.EqualValues(t, most, highest.Load())
+	require.NotZero(t, newStatusServer(nil).WriteTimeout, "who does not read is not waited for forever")
+}
 
 // TestSeriesOfWholeScrapes: only what is all of Envoy's metrics tells how many series it has.
 func TestSeriesOfWholeScrapes(t *testing.T) {

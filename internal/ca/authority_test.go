@@ -3,6 +3,7 @@ package ca
 import (
 	"context"
 	"crypto/ecdsa"
+	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -32,10 +33,15 @@ func TestWhatOperatorsGetWrong(t *testing.T) {
 	noSigning, _ := plugIn(t, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCRLSign })
 	expired, _ := plugIn(t, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
 	early, _ := plugIn(t, func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) })
+	servers, _ := plugIn(t, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} })
+	narrow := found(t, "narrow root", nil, func(c *x509.Certificate) { c.MaxPathLenZero = true })
+	below := found(t, "below", narrow, nil)
 	for name, c := range map[string]struct {
 		files Files
 		says  string
 	}{
+		"for servers alone":    {servers, "ca-cert.pem: what it signs would be refused by all: x509: certificate specifies an incompatible key usage"},
+		"nobody below it":      {Files{CertFile: below.pem(), KeyFile: below.keyPEM(t), RootFile: narrow.pem()}, "ca-cert.pem: what it signs would be refused by all: x509: too many intermediates"},
 		"no certificate":       {good.with(CertFile, nil), "ca-cert.pem: it is missing"},
 		"no key":               {good.with(KeyFile, nil), "ca-key.pem: it is missing"},
 		"no root":              {good.with(RootFile, nil), "root-cert.pem: it is missing"},
@@ -192,6 +198,46 @@ func TestOperatorsRootIsNotRenewed(t *testing.T) {
 	_, err := a.Issue(request(t, ecKey(t)), web, 0)
 	require.ErrorContains(t, err, "ca-cert.pem has expired")
 	require.False(t, isRequest(err))
+}
+
+// TestNothingOutlivesWhatLeadsToIt: neither an authority in between nor the root, and what has expired is named.
+func TestNothingOutlivesWhatLeadsToIt(t *testing.T) {
+	early := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(2 * time.Hour) }
+	for says, change := range map[string][2]func(*x509.Certificate){
+		"root-cert.pem has expired": {early, nil}, "cert-chain.pem has expired": {nil, early},
+	} {
+		root := found(t, "root", nil, change[0])
+		between := found(t, "between", root, change[1])
+		mesh := found(t, "mesh", between, nil)
+		c, place := &clock{at: time.Now()}, &memory{}
+		place.set(Files{CertFile: mesh.pem(), KeyFile: mesh.keyPEM(t), RootFile: root.pem(), ChainFile: between.pem()})
+		a := open(t, Options{Store: place, Now: c.now})
+		got, err := a.Issue(request(t, ecKey(t)), web, 0)
+		require.NoError(t, err)
+		require.WithinDuration(t, c.now().Add(2*time.Hour), got.Certificate.NotAfter, time.Minute)
+		c.add(3 * time.Hour)
+		_, err = a.Issue(request(t, ecKey(t)), web, 0)
+		require.ErrorContains(t, err, says)
+	}
+}
+
+// TestTheLongestWayToARootCounts: of two roots with one name and key, as they are while one is renewed.
+func TestTheLongestWayToARootCounts(t *testing.T) {
+	old := found(t, "root", nil, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(2 * time.Hour) })
+	renewed := &party{key: old.key}
+	template := *old.cert
+	template.NotAfter = time.Now().Add(20 * time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, old.key.Public(), old.key)
+	require.NoError(t, err)
+	renewed.cert, err = x509.ParseCertificate(der)
+	require.NoError(t, err)
+	mesh := found(t, "mesh", old, nil)
+	for _, roots := range [][]byte{append(old.pem(), renewed.pem()...), append(renewed.pem(), old.pem()...)} {
+		place := &memory{}
+		place.set(Files{CertFile: mesh.pem(), KeyFile: mesh.keyPEM(t), RootFile: roots})
+		a := open(t, Options{Store: place})
+		require.Equal(t, renewed.cert.NotAfter, a.ChainExpiry())
+	}
 }
 
 func TestStoreThatFails(t *testing.T) {

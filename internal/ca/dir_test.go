@@ -1,6 +1,7 @@
 package ca
 
 import (
+	"crypto/ecdsa"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,6 +41,11 @@ func TestDirIsRaced(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), name)
 	}
+	text, err := os.ReadFile(filepath.Join(dir, KeyFile))
+	require.NoError(t, err)
+	key, err := parseKey(text)
+	require.NoError(t, err)
+	require.IsType(t, &ecdsa.PrivateKey{}, key)
 	left, err := filepath.Glob(filepath.Join(dir, ".new-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)

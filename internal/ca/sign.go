@@ -72,7 +72,7 @@ func (o *Options) ttl(seconds int64) (time.Duration, error) {
 func (s *signer) leaf(ttl time.Duration, now time.Time) (*x509.Certificate, error) {
 	end := s.lasts()
 	if !now.Before(end) {
-		return nil, fmt.Errorf("%s has expired at %s", CertFile, end.Format(time.RFC3339))
+		return nil, fmt.Errorf("%s has expired at %s", s.expires(), end.Format(time.RFC3339))
 	}
 	serial, err := newSerial()
 	if err != nil {

@@ -5,11 +5,13 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,6 +25,7 @@ type signer struct {
 	cert  *x509.Certificate
 	key   crypto.Signer
 	chain []*x509.Certificate // what follows a leaf, up to the root and without it
+	root  *x509.Certificate   // that the chain leads to
 	roots []*x509.Certificate
 	pool  *x509.CertPool // of roots
 
@@ -50,7 +53,36 @@ func newSigner(c *Contents, now time.Time) (*signer, error) {
 	if err := s.takeChain(c.Files, now); err != nil {
 		return nil, fmt.Errorf("%s: %w", ChainFile, err)
 	}
+	if err := s.tryOut(now); err != nil {
+		return nil, fmt.Errorf("%s: what it signs would be refused by all: %w", CertFile, err)
+	}
 	return s, nil
+}
+
+// tryOut signs a certificate as workloads get them, and checks it as their peers do: an authority may lead to a root,
+// and not be allowed to sign for clients or servers, or to have anybody below it (a path length of 0 further up).
+func (s *signer) tryOut(now time.Time) error {
+	template, err := s.leaf(time.Hour, now)
+	if err != nil {
+		return err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	pair, err := s.pair(template, key)
+	if err != nil {
+		return err
+	}
+	between := poolOf(s.chain)
+	for _, usage := range template.ExtKeyUsage {
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{
+			Roots: s.pool, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage},
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkCert tells whether the certificate may sign others, and is that of the key.
@@ -108,34 +140,47 @@ func (s *signer) takeChain(f Files, now time.Time) error {
 			return err
 		}
 	}
-	intermediates := x509.NewCertPool()
-	for _, c := range given {
-		intermediates.AddCert(c)
-	}
 	chains, err := s.cert.Verify(x509.VerifyOptions{
-		Roots: s.pool, Intermediates: intermediates, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+		Roots: s.pool, Intermediates: poolOf(given), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
 	if err != nil {
 		return fmt.Errorf("%s does not lead to a certificate of %s: %w", CertFile, RootFile, err)
 	}
-	s.chain = chains[0][:len(chains[0])-1]
+	longest := slices.MaxFunc(chains, func(a, b []*x509.Certificate) int { return endOf(a).Compare(endOf(b)) })
+	s.chain, s.root = longest[:len(longest)-1], longest[len(longest)-1]
 	for _, c := range s.chain {
 		s.chainPEM = append(s.chainPEM, encode(c))
 	}
 	return nil
 }
 
+func poolOf(list []*x509.Certificate) *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, c := range list {
+		pool.AddCert(c)
+	}
+	return pool
+}
+
 func selfSigned(c *x509.Certificate) bool { return c.CheckSignatureFrom(c) == nil }
 
 // lasts is until when a certificate that is signed now can be checked.
-func (s *signer) lasts() time.Time {
-	end := s.cert.NotAfter
-	for _, c := range s.chain {
-		if c.NotAfter.Before(end) {
-			end = c.NotAfter
-		}
+func (s *signer) lasts() time.Time { return endOf(append(s.chain[:len(s.chain):len(s.chain)], s.root)) }
+
+// endOf is when the first of a chain expires.
+func endOf(chain []*x509.Certificate) time.Time {
+	return slices.MinFunc(chain, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
+}
+
+// expires names the file with what ends at lasts.
+func (s *signer) expires() string {
+	switch end := s.lasts(); {
+	case end.Equal(s.cert.NotAfter):
+		return CertFile
+	case end.Equal(s.root.NotAfter):
+		return RootFile
 	}
-	return end
+	return ChainFile
 }
 
 func encode(c *x509.Certificate) string {

@@ -120,12 +120,17 @@ func (p *parts) peerMethods() map[string]server.Unary {
 }
 
 // plainMethods are those in plain text: whoever reaches that port is believed. Where there is
-// a port with TLS, control planes ask there.
+// a port with TLS, control planes ask there, and workloads leave: else anybody could have all of them do.
 func (p *parts) plainMethods() map[string]server.Unary {
-	if p.secure != nil {
-		return refusePeers(p.peerMethods())
+	methods := p.peerMethods()
+	if p.secure == nil {
+		return methods
 	}
-	return p.peerMethods()
+	for path := range methods {
+		methods[path] = withTLS("control planes are answered")
+	}
+	methods[departure.Method] = withTLS("workloads leave")
+	return methods
 }
 
 // onlyPeers has methods answer to control planes alone.
@@ -166,13 +171,9 @@ func (s *secure) peerName() string {
 	return ca.PeerName(s.trustDomains()[0], s.opts.Mesh.RootNamespace)
 }
 
-// refusePeers refuses in plain text what is answered with TLS.
-func refusePeers(methods map[string]server.Unary) map[string]server.Unary {
-	out := map[string]server.Unary{}
-	for path := range methods {
-		out[path] = func(context.Context, []byte) ([]byte, error) {
-			return nil, server.Denied("control planes are answered with TLS alone (--xds-addr), not in plain text")
-		}
+// withTLS refuses in plain text what is done with TLS.
+func withTLS(what string) server.Unary {
+	return func(context.Context, []byte) ([]byte, error) {
+		return nil, server.Denied("%s with TLS alone (--xds-addr), not in plain text", what)
 	}
-	return out
 }

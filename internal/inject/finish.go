@@ -7,12 +7,15 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/moonsail/moonsail/internal/intercept"
 )
 
 // finish does what no template can: it looks at the whole of a pod.
 func (r *request) finish(pod, original, injected *corev1.Pod) error {
 	r.order(pod)
 	if sidecar := sidecarOf(pod); sidecar != nil {
+		r.keepRoot(sidecar)
 		if err := r.moveProbes(pod, sidecar); err != nil {
 			return err
 		}
@@ -28,6 +31,15 @@ func (r *request) finish(pod, original, injected *corev1.Pod) error {
 	}
 	pod.Annotations[annotationStatus] = statusOf(injected, r.Revision)
 	return noteOverrides(pod, original, injected)
+}
+
+// keepRoot: TPROXY takes a right of root, whomever a container of the Pod's wants the sidecar to run as.
+func (r *request) keepRoot(sidecar *corev1.Container) {
+	own := sidecarOf(r.pod)
+	if r.settings.Mode == intercept.ModeTProxy && own != nil && own.SecurityContext != nil && own.SecurityContext.RunAsUser != nil {
+		root, no := int64(0), false
+		sidecar.SecurityContext.RunAsUser, sidecar.SecurityContext.RunAsNonRoot = &root, &no
+	}
 }
 
 // sidecarOf is the sidecar's container; nil where templates made none.
@@ -170,7 +182,7 @@ func (r *request) moveMetrics(pod *corev1.Pod, sidecar *corev1.Container) error 
 	}
 	m := metrics{pod.Annotations[metricsScrape], pod.Annotations[metricsPath], pod.Annotations[metricsPort]}
 	port := strconv.Itoa(r.statusPort)
-	if !merge || m.Scrape == "false" || m.Port == port {
+	if scrape, err := strconv.ParseBool(m.Scrape); !merge || err == nil && !scrape || m.Port == port {
 		return nil
 	}
 	if m.Port != "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -211,6 +212,56 @@ func TestMistakesAreNamed(t *testing.T) {
 			_, err := Default().Inject(p, OwnerOf(p))
 			require.ErrorContains(t, err, annotation)
 		})
+	}
+}
+
+// TestSidecarOfAnotherUser: the rules know whom the sidecar runs as.
+func TestSidecarOfAnotherUser(t *testing.T) {
+	user, group := int64(2000), int64(3000)
+	pod := func(mode string) *corev1.Pod {
+		p := &corev1.Pod{}
+		p.Name, p.Annotations = "p", map[string]string{"sidecar.istio.io/interceptionMode": mode}
+		p.Spec.Containers = []corev1.Container{{Name: "app"}, {Name: proxyContainer, Image: autoImage,
+			SecurityContext: &corev1.SecurityContext{RunAsUser: &user, RunAsGroup: &group}}}
+		return p
+	}
+	for mode, want := range map[string]struct {
+		user int64
+		args []string
+	}{"REDIRECT": {2000, []string{"--proxy-uid=2000", "--proxy-gid=3000"}}, "TPROXY": {0, []string{"--proxy-gid=3000"}}} {
+		once, err := Default().Inject(pod(mode), OwnerOf(pod(mode)))
+		require.NoError(t, err)
+		twice, err := Default().Inject(once, OwnerOf(once))
+		require.NoError(t, err)
+		for _, p := range []*corev1.Pod{once, twice} {
+			require.Equal(t, append([]string{"agent", "intercept", "--interception-mode=" + mode}, want.args...), find(p.Spec.InitContainers, initContainer).Args)
+			require.Equal(t, want.user, *sidecarOf(p).SecurityContext.RunAsUser)
+			require.Equal(t, group, *sidecarOf(p).SecurityContext.RunAsGroup)
+		}
+	}
+}
+
+// TestProbesOfTheAgentStay: what asks the agent already would have it ask itself.
+func TestProbesOfTheAgentStay(t *testing.T) {
+	probe := func() *corev1.Probe {
+		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz/ready", Port: intstr.FromInt32(defaultStatus)}}}
+	}
+	p := &corev1.Pod{}
+	p.Spec.Containers = []corev1.Container{{Name: "app", StartupProbe: probe()}}
+	injected, err := Default().Inject(p, OwnerOf(p))
+	require.NoError(t, err)
+	require.Equal(t, probe(), injected.Spec.Containers[0].StartupProbe)
+}
+
+// TestMetricsThatAreNotToBeScraped: all ways of saying no count.
+func TestMetricsThatAreNotToBeScraped(t *testing.T) {
+	for _, no := range []string{"false", "False", "0"} {
+		p := &corev1.Pod{}
+		p.Annotations = map[string]string{metricsScrape: no}
+		injected, err := Default().Inject(p, OwnerOf(p))
+		require.NoError(t, err)
+		require.Equal(t, no, injected.Annotations[metricsScrape])
+		require.NotContains(t, injected.Annotations, metricsPort)
 	}
 }
 

@@ -97,8 +97,8 @@ func (r *request) moveProbes(pod *corev1.Pod, sidecar *corev1.Container) error {
 	return err
 }
 
-// moveProbe leads one handler to the agent; nil where it stays: it is a command, or its port
-// has a name that the container does not know.
+// moveProbe leads one handler to the agent; nil where it stays: it is a command, its port has a name that the container
+// does not know, or it asks the agent already.
 func (r *request) moveProbe(c *corev1.Container, h handler) *prober {
 	p := &prober{HTTPGet: *h.http, TCPSocket: *h.tcp, TimeoutSeconds: h.timeout}
 	if h.grpc != nil {
@@ -108,14 +108,14 @@ func (r *request) moveProbe(c *corev1.Container, h handler) *prober {
 	switch {
 	case p.HTTPGet != nil:
 		to = p.HTTPGet.DeepCopy()
-		if !number(c, &p.HTTPGet.Port) {
+		if !number(c, &p.HTTPGet.Port) || int(p.HTTPGet.Port.IntVal) == r.statusPort {
 			return nil
 		}
 		if to.Scheme == corev1.URISchemeHTTPS {
 			to.Scheme = corev1.URISchemeHTTP
 		}
 	case p.TCPSocket != nil:
-		if !number(c, &p.TCPSocket.Port) {
+		if !number(c, &p.TCPSocket.Port) || int(p.TCPSocket.Port.IntVal) == r.statusPort {
 			return nil
 		}
 	case p.GRPC == nil:

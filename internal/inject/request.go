@@ -96,6 +96,7 @@ func (c *Config) newRequest(pod *corev1.Pod, owner Owner) (*request, error) {
 	if err := r.readStatusPort(); err != nil {
 		return nil, err
 	}
+	r.readUser()
 	if r.statusPort != defaultStatus { // that one is always left alone
 		r.settings.ExcludeInboundPorts = strings.Trim(strconv.Itoa(r.statusPort)+","+r.settings.ExcludeInboundPorts, ",")
 	}
@@ -116,6 +117,21 @@ func (r *request) readStatusPort() error {
 	}
 	r.statusPort = int(n)
 	return nil
+}
+
+// readUser: a container of the Pod's that changes the sidecar may have it run as somebody else. That is whom its connections
+// are of then. Nobody is told from others by being root; and by TPROXY the sidecar always is.
+func (r *request) readUser() {
+	c := sidecarOf(r.pod)
+	if c == nil || c.SecurityContext == nil {
+		return
+	}
+	if u := c.SecurityContext.RunAsUser; u != nil && *u != 0 && r.settings.Mode != intercept.ModeTProxy {
+		r.settings.ProxyUID = strconv.FormatInt(*u, 10)
+	}
+	if g := c.SecurityContext.RunAsGroup; g != nil && *g != 0 {
+		r.settings.ProxyGID = strconv.FormatInt(*g, 10)
+	}
 }
 
 func parseBool(annotation, text string) (bool, error) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/jwt"
+	"github.com/moonsail/moonsail/internal/outside"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 
 func newClient() *http.Client {
 	return &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: outside.Dial, ForceAttemptHTTP2: true, DisableKeepAlives: true},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			switch {
 			case len(via) > maxRedirects:

@@ -24,9 +24,9 @@ const (
 	retryMost    = time.Minute
 	// settleIn bounds how long proxies wait for the first keys after a start.
 	settleIn = 5 * time.Second
-	// maxSources bounds what is fetched; sources beyond have no keys.
+	// maxSources bounds what is fetched; sources beyond have no keys. Each namespace has its share.
 	maxSources = 1000
-	// together is how many are fetched at the same time.
+	// together is how many are fetched at the same time, at most half of them of one namespace.
 	together = 8
 )
 
@@ -44,7 +44,8 @@ type Keeper struct {
 
 	// Touched only by Run's goroutine.
 	sources map[string]*source
-	running int // fetches
+	running int            // fetches
+	busy    map[string]int // the same by namespace
 	serial  uint64
 
 	mu       sync.Mutex        // guards problems
@@ -56,7 +57,7 @@ func New(in *store.Intake, snapshot func() *store.Snapshot, log *slog.Logger) *K
 	return &Keeper{
 		Intake: in, Snapshot: snapshot, Log: log, client: newClient(),
 		wake: make(chan struct{}, 1), settled: make(chan struct{}), results: make(chan result, together),
-		sources: map[string]*source{}, problems: map[string]string{},
+		sources: map[string]*source{}, busy: map[string]int{}, problems: map[string]string{},
 	}
 }
 
@@ -96,15 +97,15 @@ func (k *Keeper) Run(ctx context.Context, synced func() bool) {
 		timer.Reset(k.next())
 		select {
 		case <-ctx.Done():
-			for ; k.running > 0; k.running-- {
-				<-k.results
+			for k.running > 0 {
+				k.over(<-k.results)
 			}
 			k.settle(settleIn) // nobody is to wait for ever
 			return
 		case <-k.wake:
 		case <-timer.C:
 		case r := <-k.results:
-			k.running--
+			k.over(r)
 			k.take(r)
 		}
 	}

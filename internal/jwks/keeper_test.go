@@ -162,6 +162,17 @@ func TestWhatIsNoKeySetIsRefused(t *testing.T) {
 	}
 }
 
+// TestKeysAreNotFetchedFromClouds: where they tell machines their credentials. Redirections lead there no more than rules do.
+func TestKeysAreNotFetchedFromClouds(t *testing.T) {
+	s := httptest.NewServer(http.RedirectHandler("http://169.254.169.254/latest/", http.StatusFound))
+	t.Cleanup(s.Close)
+	for _, uri := range []string{"http://169.254.169.254/latest/", s.URL} {
+		b := start(t, 0, model.JWTRule{KeysURI: uri})
+		b.await(uri, func(k *model.KeySet) bool { return k != nil && k.Problem != "" })
+		require.Contains(t, b.keySet(uri).Problem, "169.254.169.254 is not connected to")
+	}
+}
+
 func TestDiscoveryThatLeadsNowhere(t *testing.T) {
 	for issuer, want := range map[string]string{"somebody@example.com": "not an http", "http://127.0.0.1:1": "refused"} {
 		r := model.JWTRule{Issuer: issuer}

@@ -20,53 +20,95 @@ type source struct {
 	discovers bool
 	due       time.Time // of the next fetch
 	fetching  bool
-	failures  int // since it last went well
+	of        string // the namespace whose turn its fetches are
+	rank      int    // how many sources of that namespace go before it
+	failures  int    // since it last went well
 	keys      string
 	told      *model.KeySet // what the intake was told last; nil: nothing
 }
 
 // result is what became of a fetch.
 type result struct {
-	name string
-	keys string
-	err  error
+	name, of string
+	keys     string
+	err      error
 }
 
 // look takes over what rules ask for now.
 func (k *Keeper) look() {
-	wanted := map[string]*source{}
+	wanted := k.wanted()
+	for name, s := range k.sources {
+		if wanted[name] == nil {
+			k.forget(name, s)
+		}
+	}
+	for name, w := range wanted {
+		if s := k.sources[name]; s != nil {
+			s.timeout, s.discovers, s.of, s.rank = w.timeout, w.discovers, w.of, w.rank
+		} else {
+			k.sources[name] = w
+		}
+	}
+}
+
+// wanted are the sources that rules ask for. Where they are too many, namespaces have their shares by turns, so that
+// none takes away those of others.
+func (k *Keeper) wanted() map[string]*source {
+	wanted, asked := map[string]*source{}, map[string][]string{}
 	for o := range k.Snapshot().All(model.KindRequestAuthentication) {
 		a, ok := o.(*model.RequestAuthentication)
 		if !ok || len(model.Selectors(a)) == 0 {
 			continue
 		}
 		for i := range a.Rules {
-			k.want(wanted, &a.Rules[i])
+			if name := want(wanted, &a.Rules[i]); name != "" {
+				asked[a.Namespace] = append(asked[a.Namespace], name)
+			}
 		}
 	}
-	for name, s := range k.sources {
-		if wanted[name] == nil {
-			k.forget(name, s)
-		}
+	for _, namespace := range slices.Sorted(maps.Keys(asked)) {
+		k.turns(wanted, namespace, asked[namespace])
 	}
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		if s := k.sources[name]; s != nil {
-			s.timeout, s.discovers = wanted[name].timeout, wanted[name].discovers
-		} else if len(k.sources) < maxSources {
-			k.sources[name] = wanted[name]
+	names := slices.SortedFunc(maps.Keys(wanted), func(a, b string) int {
+		return cmp.Or(cmp.Compare(wanted[a].rank, wanted[b].rank), strings.Compare(a, b))
+	})
+	for _, name := range names[min(len(names), maxSources):] {
+		delete(wanted, name)
+	}
+	return wanted
+}
+
+// turns gives each source that a namespace asks for its turn: first those that are there already. One that several ask
+// for has the earliest.
+func (k *Keeper) turns(wanted map[string]*source, namespace string, names []string) {
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(k.known(b), k.known(a)), strings.Compare(a, b))
+	})
+	for rank, name := range slices.Compact(names) {
+		if s := wanted[name]; s.of == "" || rank < s.rank {
+			s.of, s.rank = namespace, rank
 		}
 	}
 }
 
-func (k *Keeper) want(wanted map[string]*source, r *model.JWTRule) {
-	name := r.KeySource()
-	if name == "" {
-		return
+// known is 1 where a source is there already, else 0.
+func (k *Keeper) known(name string) int {
+	if k.sources[name] != nil {
+		return 1
+	}
+	return 0
+}
+
+// want notes what a rule asks for, and gives its name; "": nothing.
+func want(wanted map[string]*source, r *model.JWTRule) (name string) {
+	if name = r.KeySource(); name == "" {
+		return ""
 	}
 	if wanted[name] == nil {
 		wanted[name] = &source{discovers: r.Discovers()}
 	}
 	wanted[name].timeout = max(wanted[name].timeout, min(cmp.Or(r.Timeout, defaultTimeout), maxTimeout))
+	return name
 }
 
 func (k *Keeper) forget(name string, s *source) {
@@ -77,24 +119,38 @@ func (k *Keeper) forget(name string, s *source) {
 	}
 }
 
-// fetchDue begins what is due, as far as there is room: what has waited for longest first, so that places
-// that do not answer keep nobody out.
+// fetchDue begins what is due, as far as there is room: what has waited for longest first, and not all of one namespace, so
+// that places that do not answer keep nobody out.
 func (k *Keeper) fetchDue(ctx context.Context) {
 	now := time.Now()
 	for _, name := range slices.SortedFunc(maps.Keys(k.sources), k.dueFirst) {
 		s := k.sources[name]
-		if s.fetching || now.Before(s.due) || k.running == together {
+		if now.Before(s.due) || !k.hasRoom(s) {
 			continue
 		}
 		s.fetching = true
 		k.running++
-		timeout, discovers := s.timeout, s.discovers
+		k.busy[s.of]++
+		timeout, discovers, of := s.timeout, s.discovers, s.of
 		go func() { // ends within timeout; Run waits for it
 			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
 			keys, err := k.fetch(ctx, name, discovers)
-			k.results <- result{name, keys, err}
+			k.results <- result{name, of, keys, err}
 		}()
+	}
+}
+
+// hasRoom tells whether a source could be fetched now.
+func (k *Keeper) hasRoom(s *source) bool {
+	return !s.fetching && k.running < together && k.busy[s.of] < together/2
+}
+
+// over notes that a fetch has ended.
+func (k *Keeper) over(r result) {
+	k.running--
+	if k.busy[r.of]--; k.busy[r.of] == 0 {
+		delete(k.busy, r.of)
 	}
 }
 
@@ -147,7 +203,7 @@ func (k *Keeper) next() time.Duration {
 		wait = syncEvery
 	}
 	for _, s := range k.sources {
-		if !s.fetching && k.running < together {
+		if k.hasRoom(s) {
 			wait = min(wait, time.Until(s.due))
 		}
 	}

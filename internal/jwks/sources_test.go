@@ -2,6 +2,7 @@ package jwks
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -40,11 +41,45 @@ func TestNobodyLooksWhileThereIsNoRoom(t *testing.T) {
 	require.Equal(t, time.Hour, k.next())
 }
 
+// asks has a namespace ask for so many sources.
+func asks(namespace string, sources int) store.Event {
+	m := model.Meta{Key: model.Key{Kind: model.KindRequestAuthentication, Namespace: namespace, Name: "a"}, ResourceVersion: "1"}
+	o := &model.RequestAuthentication{Meta: m}
+	for i := range sources {
+		o.Rules = append(o.Rules, model.JWTRule{KeysURI: fmt.Sprintf("http://%s/%d", namespace, i)})
+	}
+	return store.Event{Key: m.Key, Object: o}
+}
+
+// TestNoNamespaceTakesTheSourcesOfOthers: neither their places nor their turns, whoever came first.
+func TestNoNamespaceTakesTheSourcesOfOthers(t *testing.T) {
+	s := store.New()
+	k := New(store.NewIntake(), s.Snapshot, slog.New(slog.DiscardHandler))
+	close(k.settled)
+	s.Apply([]store.Event{asks("a-lot", maxSources)})
+	k.look()
+	require.Len(t, k.sources, maxSources)
+	s.Apply([]store.Event{asks("shop", 2)})
+	k.look()
+	require.Len(t, k.sources, maxSources)
+	require.NotNil(t, k.sources["http://shop/0"])
+	require.NotNil(t, k.sources["http://shop/1"])
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	k.fetchDue(ctx)
+	require.Equal(t, map[string]int{"a-lot": together / 2, "shop": 2}, k.busy)
+	require.Equal(t, time.Hour, k.next(), "nothing can be begun until a fetch ends")
+	for k.running > 0 {
+		k.over(<-k.results)
+	}
+	require.Empty(t, k.busy)
+}
+
 func TestTimeoutsOfRulesAreBounded(t *testing.T) {
-	k := full(t)
 	wanted := map[string]*source{}
-	k.want(wanted, &model.JWTRule{KeysURI: "http://a/", Timeout: 1000 * time.Hour})
-	k.want(wanted, &model.JWTRule{KeysURI: "http://b/", Timeout: time.Second})
+	want(wanted, &model.JWTRule{KeysURI: "http://a/", Timeout: 1000 * time.Hour})
+	want(wanted, &model.JWTRule{KeysURI: "http://b/", Timeout: time.Second})
 	require.Equal(t, maxTimeout, wanted["http://a/"].timeout)
 	require.Equal(t, time.Second, wanted["http://b/"].timeout)
 }

@@ -98,17 +98,24 @@ func tokenOf(t *testing.T, c *kubetest.Cluster, ns, account string, audiences ..
 	return r.Status.Token
 }
 
-// certificate asks a control plane, by the name of istiod, for a certificate.
+// certificate asks a control plane for a certificate.
 func certificate(t *testing.T, addr string, roots *x509.CertPool, token string) (*x509.Certificate, error) {
+	t.Helper()
+	c, err := keyAndCertificate(t, addr, roots, token)
+	if err != nil {
+		return nil, err
+	}
+	return x509.ParseCertificate(c.Certificate[0])
+}
+
+// keyAndCertificate is certificate with the key.
+func keyAndCertificate(t *testing.T, addr string, roots *x509.CertPool, token string) (*tls.Certificate, error) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	require.NoError(t, err)
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(credentials.NewTLS(
-		&tls.Config{RootCAs: roots, ServerName: "istiod.istio-system.svc", MinVersion: tls.VersionTLS12})))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close()) }()
+	conn := dialIstiod(t, addr, roots)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
 	a, err := securityv1alpha1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1alpha1.IstioCertificateRequest{
 		Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr})),
@@ -116,9 +123,23 @@ func certificate(t *testing.T, addr string, roots *x509.CertPool, token string) 
 	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode([]byte(a.CertChain[0]))
-	require.NotNil(t, block)
-	return x509.ParseCertificate(block.Bytes)
+	out := &tls.Certificate{PrivateKey: key}
+	for _, text := range a.CertChain {
+		block, _ := pem.Decode([]byte(text))
+		require.NotNil(t, block)
+		out.Certificate = append(out.Certificate, block.Bytes)
+	}
+	return out, nil
+}
+
+// dialIstiod connects to a control plane by the name of istiod, with TLS, until the test ends.
+func dialIstiod(t *testing.T, addr string, roots *x509.CertPool, own ...tls.Certificate) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(credentials.NewTLS(
+		&tls.Config{RootCAs: roots, Certificates: own, ServerName: "istiod.istio-system.svc", MinVersion: tls.VersionTLS12})))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	return conn
 }
 
 const accounts = `

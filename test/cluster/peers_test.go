@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/departure"
@@ -54,24 +53,28 @@ func TestAStoppedControlPlaneIsNamed(t *testing.T) {
 	s := runManifest(t, c, readManifest(t))
 	other := s.at["xDS and certificates with TLS"]
 	secure := make(chan string, 1)
-	own := runControl(t, c, func(o *controlplane.Options) {
+	runControl(t, c, func(o *controlplane.Options) {
 		o.Status, o.Absence = false, time.Millisecond
 		o.Replicas = controlplane.Replicas{Service: controlplane.DefaultPeerService, Every: 100 * time.Millisecond}
 		o.Identity = controlplane.Identity{Addr: "127.0.0.1:0", Listening: func(a net.Addr) { secure <- a.String() }}
 	})
-	for _, addr := range []string{other, <-secure} {
+	addr := <-secure
+	for _, addr := range []string{other, addr} {
 		_, port, err := net.SplitHostPort(addr)
 		require.NoError(t, err)
 		c.Apply(t, "", fmt.Sprintf(listedSecure, port))
 	}
-	conn, err := grpc.NewClient(own.addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(jsonCodec{})))
+	ns := c.Namespace(t)
+	c.Apply(t, ns, accounts)
+	roots := poolOf(t, rootsOf(t, c, ns))
+	certificate, err := keyAndCertificate(t, addr, roots, tokenOf(t, c, ns, "web", "istio-ca"))
 	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close()) }()
+	conn := dialIstiod(t, addr, roots, *certificate)
 	n := 0
 	leave := func(ctx context.Context) (a departure.Answer, err error) {
 		n++
-		q := &departure.Request{Node: fmt.Sprintf("sidecar~10.77.0.%d~gone-%d.shop~shop.svc.cluster.local", n, n)}
-		err = conn.Invoke(ctx, departure.Method, q, &a)
+		q := &departure.Request{Node: fmt.Sprintf("sidecar~10.77.0.%d~gone-%d.%s~%[3]s.svc.cluster.local", n, n, ns)}
+		err = conn.Invoke(ctx, departure.Method, q, &a, grpc.ForceCodec(jsonCodec{}))
 		return a, err
 	}
 	knows := func(ctx context.Context) error {

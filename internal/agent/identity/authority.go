@@ -51,15 +51,39 @@ func (k *Keeper) obtain(ctx context.Context) (*Secrets, error) {
 	return s, nil
 }
 
-// call is one CreateCertificate on a connection of its own, so that each is checked by the
-// roots of its time, and finds whichever control plane there is.
+// call asks with the token. Where that is not believed, or nobody can say now whose it is, the certificate that is to be
+// renewed tells who this is as well: tokens of machines end before, and an API server may be away for long.
 func (k *Keeper) call(ctx context.Context, csr []byte) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	token, cert, err := k.credentials()
 	if err != nil {
 		return nil, err
 	}
+	chain, err := k.ask(ctx, csr, token, cert)
+	if err == nil || token == "" {
+		return chain, err
+	}
+	s, _ := k.Secrets()
+	if cert = s.valid(time.Now()); cert == nil || !undecided(err) {
+		return nil, err
+	}
+	if chain, failed := k.ask(ctx, csr, "", cert); failed == nil {
+		k.Log.Warn("the certificate is renewed by itself, and not by the token", "error", err)
+		return chain, nil
+	}
+	return nil, err
+}
+
+// undecided tells whether it may be for the token that a request failed, and not for who shows it.
+func undecided(err error) bool {
+	var r *refusal
+	return errors.As(err, &r) && (r.code == codes.Unauthenticated || r.code == codes.Unavailable || r.code == codes.DeadlineExceeded)
+}
+
+// ask is one CreateCertificate on a connection of its own, so that each is checked by the
+// roots of its time, and finds whichever control plane there is. token may be empty, or cert nil.
+func (k *Keeper) ask(ctx context.Context, csr []byte, token string, cert *tls.Certificate) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	security, target := insecure.NewCredentials(), k.Address
 	if !strings.HasPrefix(target, "unix:") {
 		s, _ := k.Secrets()
@@ -139,8 +163,17 @@ func (k *Keeper) explain(err error, byToken bool) error {
 			advice = "its certificate does not fit the roots in " + k.RootsFile + ", or its name: correct --xds-root-cert or --xds-server-name"
 		}
 	}
-	return fmt.Errorf("%s: %s: %s (%s)", k.place(), st.Code(), st.Message(), advice)
+	return &refusal{st.Code(), fmt.Sprintf("%s: %s: %s (%s)", k.place(), st.Code(), st.Message(), advice)}
 }
+
+// refusal is an error of the CA with what to do.
+type refusal struct {
+	code codes.Code
+	text string
+}
+
+// Error implements error.
+func (r *refusal) Error() string { return r.text }
 
 // clientTLS is TLS to a server that must have one of the names. The first is asked for.
 func clientTLS(roots *x509.CertPool, cert *tls.Certificate, names []string) *tls.Config {

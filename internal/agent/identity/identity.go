@@ -75,8 +75,9 @@ func (s *Secrets) Leaf() *x509.Certificate {
 // anywhere.
 type Keeper struct {
 	Options
-	fileRoots []byte // as last read; Run's
+	fileRoots []byte // as last read; Run's, as are the next two
 	backoff   backoff
+	unwritten bool // what is in OutputDir is older than secrets
 
 	mu       sync.Mutex // guards what follows
 	secrets  *Secrets
@@ -183,8 +184,20 @@ func (k *Keeper) set(s *Secrets) {
 		return
 	}
 	k.Metrics.observe(s)
-	if err := k.write(s); err != nil {
+	err := k.write(s)
+	if k.unwritten = err != nil; k.unwritten {
 		k.Metrics.fileFailure()
-		k.Log.Error("certificates not written", "folder", k.OutputDir, "error", err)
+		k.Log.Error("certificates not written; it is tried again", "folder", k.OutputDir, "error", err)
+	}
+}
+
+// writeAgain writes what could not be written when it was new: the disk may have been full.
+func (k *Keeper) writeAgain() {
+	if !k.unwritten {
+		return
+	}
+	if s, _ := k.Secrets(); k.write(s) == nil {
+		k.unwritten = false
+		k.Log.Info("certificates are written", "folder", k.OutputDir)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +80,36 @@ func TestRenewal(t *testing.T) {
 	require.Less(t, time.Now(), first.Leaf().NotAfter, "renewed in time")
 }
 
+// TestRenewalByTheClock: a machine that has slept for hours renews when it wakes up, though its timers stood still meanwhile.
+func TestRenewalByTheClock(t *testing.T) {
+	r := root(t, "one")
+	k := run(t, options(t, authority(t, r), r))
+	first := await(t, k, "a certificate", issued)
+	require.Eventually(t, func() bool { return time.Until(k.State().RenewAt) > 20*time.Minute }, patience, time.Millisecond)
+	at := k.State().RenewAt
+	require.Equal(t, at.Round(0), at, "it goes by the clock, not by how long the machine runs")
+	k.mu.Lock()
+	k.renewAt = at.Add(-time.Hour)
+	k.mu.Unlock()
+	await(t, k, "another", func(s *Secrets) bool { return s.Leaf().SerialNumber.Cmp(first.Leaf().SerialNumber) != 0 })
+}
+
+// TestFilesAreWrittenLater: what a full disk did not take is written once it does.
+func TestFilesAreWrittenLater(t *testing.T) {
+	r := root(t, "one")
+	o := options(t, authority(t, r), r)
+	o.OutputDir = filepath.Join(t.TempDir(), "out")
+	require.NoError(t, os.WriteFile(o.OutputDir, nil, 0o600)) // no folder can be made there
+	k := run(t, o)
+	s := await(t, k, "a certificate", issued)
+	require.Eventually(t, func() bool { return testutil.ToFloat64(o.Metrics.files) == 1 }, patience, time.Millisecond)
+	require.NoError(t, os.Remove(o.OutputDir))
+	require.Eventually(t, func() bool {
+		text, _ := os.ReadFile(filepath.Join(o.OutputDir, chainFile))
+		return string(text) == string(s.Chain)
+	}, patience, time.Millisecond)
+}
+
 // Without a token the certificate itself is shown, and the token that comes later is used.
 func TestRenewalWithoutToken(t *testing.T) {
 	r := root(t, "one")
@@ -94,6 +125,26 @@ func TestRenewalWithoutToken(t *testing.T) {
 	require.Eventually(t, called("", shopWeb), patience, time.Millisecond)
 	write(t, o.TokenFile, "web-token")
 	require.Eventually(t, called("Bearer web-token", ""), patience, time.Millisecond)
+}
+
+// TestRenewalWithATokenThatIsNotBelieved: the certificate tells who this is as well, and nothing else does where that has expired.
+func TestRenewalWithATokenThatIsNotBelieved(t *testing.T) {
+	r := root(t, "one")
+	server := authority(t, r)
+	server.Change(func(s *catest.Settings) { s.Life = 3 * time.Second })
+	o := options(t, server, r)
+	k := run(t, o)
+	first := await(t, k, "a certificate", issued)
+	write(t, o.TokenFile, "ended")
+	await(t, k, "another", func(s *Secrets) bool { return s.Leaf().SerialNumber.Cmp(first.Leaf().SerialNumber) != 0 })
+	calls := server.Calls()
+	at := slices.IndexFunc(calls, func(c catest.Call) bool { return c.Token == "" && c.Peer == shopWeb })
+	require.Positive(t, at)
+	require.Equal(t, "Bearer ended", calls[at-1].Token, "the token is tried first")
+	for _, code := range []codes.Code{codes.Unauthenticated, codes.Unavailable, codes.DeadlineExceeded} {
+		require.True(t, undecided(&refusal{code: code}))
+	}
+	require.False(t, undecided(&refusal{code: codes.PermissionDenied}))
 }
 
 // Refusals are told with what to do, and end when what was wrong is right.

@@ -61,7 +61,10 @@ func (k *Keeper) Run(ctx context.Context) {
 		case <-poll.C:
 			if wait, ok := k.look(); ok {
 				renew.Reset(k.plan(min(wait, k.untilNext())))
+			} else if k.late() {
+				renew.Reset(0)
 			}
+			k.writeAgain()
 		}
 	}
 }
@@ -104,12 +107,20 @@ func (k *Keeper) failed(err error) time.Duration {
 	return k.plan(wait)
 }
 
-// plan notes the next attempt for those who ask.
+// plan notes the next attempt, by the clock on the wall, which certificates go by.
 func (k *Keeper) plan(wait time.Duration) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.renewAt = time.Now().Add(wait)
+	k.renewAt = time.Now().Round(0).Add(wait)
 	return wait
+}
+
+// late tells whether it is past the time of the next attempt, though its timer has not ended: timers stand still
+// while a machine sleeps, and do not hear of a clock that is set.
+func (k *Keeper) late() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.renewAt.IsZero() && time.Now().After(k.renewAt)
 }
 
 // untilNext is the time to the next attempt as planned: no change of roots puts it off.

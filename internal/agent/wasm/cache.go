@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/outside"
 )
 
 // Bounds of what is kept.
@@ -61,7 +63,7 @@ func NewCache(dir string, metrics *Metrics) (*Cache, error) {
 	}
 	transport, _ := http.DefaultTransport.(*http.Transport)
 	transport = transport.Clone()
-	transport.MaxConnsPerHost = maxFetches
+	transport.MaxConnsPerHost, transport.DialContext = maxFetches, outside.Dial
 	c := &Cache{
 		dir: dir, transport: transport, metrics: metrics, maxModule: maxModule, maxCache: maxCache,
 		attempts: 3, attemptTime: 30 * time.Second, pause: 500 * time.Millisecond,

@@ -135,6 +135,16 @@ func TestModulesFromServers(t *testing.T) {
 	require.Len(t, left, 1, "nothing is left of what failed, and equal modules are one file")
 }
 
+// TestModulesAreNotFetchedFromClouds: where they tell machines their credentials.
+func TestModulesAreNotFetchedFromClouds(t *testing.T) {
+	s := httptest.NewServer(http.RedirectHandler("http://169.254.169.254/latest/", http.StatusFound))
+	t.Cleanup(s.Close)
+	for _, url := range []string{"http://169.254.169.254/latest/", s.URL, "oci://169.254.169.254:80/plugins/a:1"} {
+		_, _, err := newCache(t, t.TempDir()).Get(t.Context(), Module{URL: url})
+		require.ErrorContains(t, err, "169.254.169.254 is not connected to", url)
+	}
+}
+
 func TestModulesAreKept(t *testing.T) {
 	s := newShelf(t, map[string][]byte{"a": module("a"), "b": module("b")})
 	dir := t.TempDir()

@@ -34,17 +34,9 @@ spec:
   containers: [{name: app, image: app}]
 `, "image: moonsail\nxdsAddress: "+at(m.control, 15010)+"\nxdsPlaintext: true\n")
 
-	rules := k.start("istio-init")
-	<-rules.done
-	require.NoError(t, rules.err, "%s", rules.log)
 	config := filepath.Join(k.dir, "resolv.conf")
 	require.NoError(t, os.WriteFile(config, []byte("nameserver "+others.IP.String()+"\n"), 0o644))
-	work := filepath.Join(k.dir, "work")
-	require.NoError(t, os.Mkdir(work, 0o755))
-	require.NoError(t, os.Chown(work, 1337, 1337))
-	w := &workload{Host: host, name: "client-1"}
-	w.agent = k.start("istio-proxy", "--work-dir="+work, "--pod-info="+k.dir, "--resolv-conf="+config)
-	m.awaitReady(w)
+	w := m.startPod(k, "--resolv-conf="+config)
 
 	require.Equal(t, "web-1", call(t, host, "http://10.96.0.1/", "web.shop").App, "only sidecars know the service's address")
 	asks := resolver(host, netip.AddrPortFrom(others.IP, 53), "udp")

@@ -4,6 +4,7 @@ package hosts
 
 import (
 	"net"
+	"net/http"
 	"net/netip"
 	"testing"
 
@@ -60,6 +61,31 @@ func TestIPv6(t *testing.T) {
 	var left []netip.Addr
 	both.Do(t, func() { left = addresses(t) })
 	require.NotContains(t, left, netip.MustParseAddr(byEnvoy6), "and its address")
+}
+
+// TestProbesOfIPv6: the kubelet's probe of an injected Pod of IPv6 alone goes by its agent past its Envoy, which lets in nothing.
+func TestProbesOfIPv6(t *testing.T) {
+	m := startMeshOn(t, netns.New(t, true), shop6, `apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: strict, namespace: shop}
+spec: {mtls: {mode: STRICT}}`)
+	host := m.net.Host()
+	serve(t, host, appPort, "web-1")
+	k := inject(t, host, `apiVersion: v1
+kind: Pod
+metadata: {name: web-1, namespace: shop, labels: {app: web}}
+spec: {containers: [{name: app, image: app, livenessProbe: {httpGet: {path: /, port: 8080}}}]}
+`, "image: moonsail\nxdsAddress: "+at(m.control, 15010)+"\nxdsPlaintext: true\n")
+	k.ip = host.IP6
+	m.startPod(k)
+
+	intruder := m.net.Host()
+	_, _, err := get(intruder, "http://"+netip.AddrPortFrom(host.IP6, appPort).String(), "")
+	require.Error(t, err, "the workload's Envoy lets in nothing")
+	probe := k.container("app").LivenessProbe.HTTPGet
+	status, text, err := get(intruder, "http://"+netip.AddrPortFrom(host.IP6, uint16(probe.Port.IntVal)).String()+probe.Path, "")
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status, text)
 }
 
 // addresses are those of the network namespace that the thread is in.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +29,7 @@ type kubelet struct {
 	t    *testing.T
 	host *netns.Host
 	pod  *corev1.Pod
+	ip   netip.Addr // the Pod's
 	dir  string
 }
 
@@ -41,7 +43,7 @@ func inject(t *testing.T, h *netns.Host, pod, config string) *kubelet {
 	cmd.Stdin, cmd.Stderr = strings.NewReader(pod), os.Stderr
 	out, err := cmd.Output()
 	require.NoError(t, err)
-	k := &kubelet{t: t, host: h, pod: &corev1.Pod{}, dir: readableDir(t)}
+	k := &kubelet{t: t, host: h, pod: &corev1.Pod{}, ip: h.IP, dir: readableDir(t)}
 	require.NoError(t, yaml.UnmarshalStrict(out, k.pod))
 	k.place(os.Args[0], "moonsail")
 	binary, err := envoy.Find("")
@@ -122,9 +124,25 @@ func (k *kubelet) valueOf(e *corev1.EnvVar) string {
 		return map[string]string{"limits.cpu": "1", "limits.memory": "268435456"}[e.ValueFrom.ResourceFieldRef.Resource]
 	}
 	v, ok := map[string]string{
-		"metadata.name": k.pod.Name, "metadata.namespace": k.pod.Namespace, "status.podIPs": k.host.IP.String(),
+		"metadata.name": k.pod.Name, "metadata.namespace": k.pod.Namespace, "status.podIPs": k.ip.String(),
 		"spec.serviceAccountName": "default", "status.hostIP": "192.0.2.1", "spec.nodeName": "node-1",
 	}[e.ValueFrom.FieldRef.FieldPath]
 	require.True(k.t, ok, "unknown field %s", e.ValueFrom.FieldRef.FieldPath)
 	return v
+}
+
+// startPod runs the containers of a Pod that are moonsail's: the rules are set, and the sidecar is ready when it
+// returns. flags are more of the sidecar's.
+func (m *mesh) startPod(k *kubelet, flags ...string) *workload {
+	m.t.Helper()
+	rules := k.start("istio-init")
+	<-rules.done
+	require.NoError(m.t, rules.err, "%s", rules.log)
+	work := filepath.Join(k.dir, "work")
+	require.NoError(m.t, os.Mkdir(work, 0o755))
+	require.NoError(m.t, os.Chown(work, 1337, 1337))
+	w := &workload{Host: k.host, name: k.pod.Name}
+	w.agent = k.start("istio-proxy", append([]string{"--work-dir=" + work, "--pod-info=" + k.dir}, flags...)...)
+	m.awaitReady(w)
+	return w
 }
