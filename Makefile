@@ -20,6 +20,7 @@ KUBEFLAGS ?=
 BENCH     ?= .
 LABFLAGS  ?=
 FUZZTIME  ?= 3s
+FUZZPKGS  ?=
 JAVATRANSPORTS ?= http2,grpc
 
 # Version stamps need a repository that git is willing to read.
@@ -66,7 +67,7 @@ test: unit properties h2spec fuzz ## all tests, with the race detector, and each
 unit: envoy kube-build ## all tests, with the race detector where there is a C compiler
 	@[ -n "$(RACE)" ] || echo "==> no C compiler ($$(go env CC)): testing without the race detector"
 	@echo "==> testing $(PKGS) $(RACE)"
-	@$(GOTEST) $(RACE) $(RACE:-race=-short) -timeout 20m $(TESTFLAGS) $(PKGS)
+	@$(GOTEST) $(RACE) $(RACE:-race=-short) -timeout 40m $(TESTFLAGS) $(PKGS)
 
 properties: ## property tests in full, without the race detector, with which they are short
 	@echo "==> testing properties"
@@ -76,7 +77,7 @@ e2e: envoy kube-build ## the tests with real Envoys and a real API server alone,
 	@echo "==> testing with Envoy"
 	@RACE="$(RACE)" TESTFLAGS="$(TESTFLAGS)" tools/e2e
 
-e2e-full: envoy kube-build ## the same with 200 restarts of sidecars under traffic, and each experiment of the lab in its quick form: about 40 minutes
+e2e-full: envoy kube-build ## the same with 200 restarts of sidecars under traffic, and each experiment of the lab in its quick form: about 45 minutes
 	@RACE="$(RACE)" TESTFLAGS="$(TESTFLAGS)" tools/e2e-full
 
 lab: kube-build build envoy ## all experiments of the lab in full, some two hours and a half; reports in dist/lab (LABFLAGS=--quick)
@@ -90,8 +91,8 @@ javaclient: build ## grpc-java against moonsail serve, on both transports: needs
 	@echo "==> grpc-java's client against $(BIN)"
 	@test/javaclient/run "$(CURDIR)/$(BIN)" $(JAVATRANSPORTS)
 
-fuzz: ## each fuzz target for FUZZTIME (3s)
-	@tools/fuzz $(FUZZTIME)
+fuzz: ## each fuzz target, or those of FUZZPKGS, for FUZZTIME (3s)
+	@tools/fuzz $(FUZZTIME) $(FUZZPKGS)
 
 bench: build ## benchmarks (BENCH=regexp PKGS=packages), then changes measured end to end (LABFLAGS=--quick)
 	@echo "==> benchmarks"

@@ -36,6 +36,18 @@ func Moonsail(t *testing.T) []string {
 	return []string{self}
 }
 
+// Full tells whether tests are run in full, as by make e2e-full, and not for each change alone.
+func Full() bool { return os.Getenv("E2E_FULL") != "" }
+
+// Long leaves a test out where tests are not run in full: it puts load on real sidecars or a real API server for
+// half a minute and more, of two CPUs.
+func Long(t *testing.T) {
+	t.Helper()
+	if !Full() {
+		t.Skip("takes long: set E2E_FULL=1, as make e2e-full does")
+	}
+}
+
 // Sidecars are moonsail's command line and Envoy's path.
 func Sidecars(t *testing.T) (moonsail []string, path string) {
 	t.Helper()

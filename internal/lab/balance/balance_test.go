@@ -33,7 +33,7 @@ func small(t *testing.T, connections ...int) *experiment.Experiment {
 	o.Pair.Binary, o.Pair.Envoy = labtest.Sidecars(t)
 	require.NoError(t, o.Check())
 	e := balance.New(o)
-	e.Budget = 5 * time.Minute
+	e.Budget = 20 * time.Minute
 	return e
 }
 

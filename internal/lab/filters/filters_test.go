@@ -47,12 +47,13 @@ func stats(t *testing.T, s *pair.Sidecar, filter string) (sum uint64) {
 
 // TestRun runs all variants on real parts, and looks at each for what it is said to be.
 func TestRun(t *testing.T) {
+	labtest.Long(t)
 	labtest.Temporary(t)
 	o := filters.DefaultOptions()
 	o.Binary, o.Envoy = labtest.Sidecars(t)
 	o.Quick, o.Connections, o.Rate = true, 4, 50
 	e := filters.New(o)
-	e.Rounds, e.Budget = 1, 5*time.Minute // a bound; it is far shorter
+	e.Rounds, e.Budget = 1, 20*time.Minute // a bound; it is far shorter
 	native, wasm := map[string]bool{}, map[string]bool{}
 	for i := range e.Variants {
 		v := &e.Variants[i]

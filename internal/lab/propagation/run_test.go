@@ -23,7 +23,7 @@ func options(t *testing.T) propagation.Options {
 	t.Helper()
 	labtest.Temporary(t)
 	o := propagation.QuickOptions()
-	o.Binary, o.Rounds, o.Budget = labtest.Moonsail(t), 2, 15*time.Minute // a bound; it is far shorter
+	o.Binary, o.Rounds, o.Budget = labtest.Moonsail(t), 2, 20*time.Minute // a bound; it is far shorter
 	o.Meshes = []meshfiles.Shape{{Services: 5, Proxies: 20, Bystanders: 2}}
 	return o
 }
@@ -101,6 +101,7 @@ func TestEveryScenario(t *testing.T) {
 
 // TestScopedRoutes: proxies that get routes in buckets, by scopes, see changes and end right.
 func TestScopedRoutes(t *testing.T) {
+	labtest.Long(t)
 	o := options(t)
 	o.Scenarios, o.ServeFlags = []string{"route", "new-service", "reconnect-herd"}, []string{"--route-strategy=scoped"}
 	const services = 256

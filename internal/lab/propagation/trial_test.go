@@ -108,6 +108,7 @@ func beside(t *testing.T, o propagation.Options) string {
 // TestAirbnb: routes and restarts are followed under each setting, the debounce is seen, and
 // another control plane is measured beside by the same, though it tells nothing of itself.
 func TestAirbnb(t *testing.T) {
+	labtest.Long(t)
 	o := trial(t, "airbnb")
 	const debounce = "debounce 1 s, at most 1 s"
 	o.Only(propagation.DefaultSetting, debounce)
@@ -130,6 +131,7 @@ func TestAirbnb(t *testing.T) {
 
 // TestTrialInterrupted: complete rounds are told, and nothing is left, not even in the API server.
 func TestTrialInterrupted(t *testing.T) {
+	labtest.Long(t)
 	o := trial(t, "expedia")
 	o.Only(propagation.DefaultSetting)
 	ctx, cancel := context.WithCancel(t.Context())

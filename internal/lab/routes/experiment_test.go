@@ -25,7 +25,7 @@ func small(t *testing.T, layouts ...string) *experiment.Experiment {
 	o.Envoy, o.Hosts, o.Layouts, o.Phase, o.Rounds, o.Rate, o.Keys = binary.Path, []int{300}, layouts, 150*time.Millisecond, 2, 200, 20*time.Millisecond
 	require.NoError(t, o.Check())
 	e := New(o)
-	e.Budget = 5 * time.Minute
+	e.Budget = 20 * time.Minute
 	return e
 }
 

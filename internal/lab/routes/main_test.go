@@ -22,7 +22,7 @@ func TestProduct(t *testing.T) {
 	o.Hosts, o.Layouts, o.Phase, o.Rounds, o.Rate, o.Keys = []int{300}, []string{"product-vhds", "product-scoped"}, 300*time.Millisecond, 2, 100, 0
 	require.NoError(t, o.Check())
 	e := routes.New(o)
-	e.Budget = 5 * time.Minute
+	e.Budget = 20 * time.Minute
 	r, err := experiment.Run(t.Context(), e)
 	require.NoError(t, err)
 	require.Zero(t, routes.Wrong(r))

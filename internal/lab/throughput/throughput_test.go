@@ -36,7 +36,7 @@ func TestDefect(t *testing.T) {
 	o.Binary, o.Envoy = labtest.Sidecars(t)
 	o.Defect, o.Connections, o.Rates = true, 8, []int{50}
 	e := throughput.New(o)
-	e.Budget = 5 * time.Minute // a bound; it is far shorter
+	e.Budget = 20 * time.Minute // a bound; it is far shorter
 	throughput.Shorten(e, func(string, *pair.Pair) error { return nil })
 	r, err := experiment.Run(t.Context(), e)
 	require.NoError(t, err)
@@ -59,12 +59,13 @@ func TestDefect(t *testing.T) {
 // TestBars: what bars need is measured, with a slow filter in the sidecars that they are about:
 // those that compare are missed, the others hold.
 func TestBars(t *testing.T) {
+	labtest.Long(t)
 	labtest.Temporary(t)
 	o := throughput.BarsOptions()
 	o.Binary, o.Envoy = labtest.Sidecars(t)
 	o.Defect, o.Rates = true, []int{50}
 	e := throughput.New(o)
-	e.Rounds, e.Budget = 5, 10*time.Minute // a bound; it is far shorter
+	e.Rounds, e.Budget = 5, 20*time.Minute // a bound; it is far shorter
 	looked := map[string]bool{}
 	throughput.Shorten(e, func(name string, p *pair.Pair) error {
 		if len(p.Sidecars()) != 2 {
