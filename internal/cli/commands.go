@@ -7,6 +7,7 @@ var commands = []func() *cobra.Command{
 	NewDemoCommand,
 	NewServeCommand,
 	NewAnalyzeCommand,
+	NewDoctorCommand,
 	NewChangesCommand,
 	NewExplainCommand,
 	NewWaitCommand,

@@ -1,0 +1,38 @@
+package doctor
+
+import "fmt"
+
+// deepQueue is how many changes may wait: more are a storm, or a control plane that does not keep up.
+const deepQueue = 100
+
+func (p *plane) intakeQueue() verdict {
+	const label = "queueID"
+	if !p.now.Has("pilot_worker_queue_depth") {
+		if !p.istiod() {
+			return nothing
+		}
+		return well(Finding{
+			Severity: Blind, What: "it cannot be seen how many changes wait in istiod's queues",
+			Evidence: []string{"there is no pilot_worker_queue_depth"},
+			Cure:     []string{"set ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS=true on istiod"},
+		})
+	}
+	evidence := listed("pilot_worker_queue_depth", label, p.now.By("pilot_worker_queue_depth", label), deepQueue)
+	severity := Risk
+	h, when := p.histogram("pilot_worker_queue_latency")
+	if text := late("pilot_worker_queue_latency", h, when, slowFrom); text != "" {
+		evidence = append(evidence, text)
+		severity = severe(h)
+	}
+	if len(evidence) == 0 {
+		return well()
+	}
+	if h, when := p.histogram("pilot_worker_queue_duration"); h != nil && h.Count > 0 {
+		evidence = append(evidence, fmt.Sprintf("pilot_worker_queue_duration: %s at the mean of %.0f, %s", seconds(h.Mean()), h.Count, when))
+	}
+	cure := "give it CPU, and find what changes so often: pilot_k8s_reg_events and pilot_k8s_cfg_events by type"
+	if p.istiod() {
+		cure = "lower PILOT_PUSH_THROTTLE: pushes hold the lock that endpoints wait for; " + cure
+	}
+	return well(Finding{Severity: severity, What: "changes wait to be taken in", Evidence: evidence, Cure: []string{cure}})
+}

@@ -1,0 +1,141 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// plane is a control plane under examination.
+type plane struct {
+	subject Subject
+	now     Metrics // gauges are read here
+	counted Metrics // counters and histograms, over the time that was watched or since it started
+	over    time.Duration
+	at      time.Time
+}
+
+type planeCheck struct {
+	name, looksFor string
+	look           func(*plane) verdict
+}
+
+// planeChecks in the order of a change's way.
+var planeChecks = []planeCheck{
+	{"api-server-delay", "an API server that tells of changes late", (*plane).apiServerDelay},
+	{"intake-queue", "changes that wait to be taken in", (*plane).intakeQueue},
+	{"debounce", "changes that wait for a timer", (*plane).debounce},
+	{"convergence", "proxies that get changes late", (*plane).convergence},
+	{"push-queue", "proxies that wait for their turn", (*plane).pushQueue},
+	{"push-context", "all of the mesh being computed again for a change", (*plane).pushContext},
+	{"push-size", "proxies that are sent far more than changed", (*plane).pushSize},
+	{"cache", "configuration that is generated again and again", (*plane).cache},
+	{"rejects", "configuration that Envoy refuses", (*plane).rejects},
+	{"send-errors", "proxies that cannot be sent to", (*plane).sendErrors},
+	{"stale-endpoints", "proxies that keep endpoints which are gone", (*plane).staleEndpoints},
+	{"conflicts", "objects that contradict one another", (*plane).conflicts},
+	{"cpu", "a control plane without CPU to spare", (*plane).cpu},
+	{"root-certificate", "a root certificate that ends soon", (*plane).rootCertificate},
+}
+
+func newPlane(e *PlaneEvidence, at time.Time) *plane {
+	p := &plane{now: e.Now, counted: e.Now, over: e.Over, at: at}
+	p.subject = Subject{Name: e.Address, Kind: Istiod, Seen: "since it started"}
+	if e.Before != nil {
+		p.counted = e.Now.Since(e.Before)
+		p.subject.Seen = fmt.Sprintf("for %s", e.Over)
+	}
+	build := e.Now["pilot_info"]
+	if b := e.Now["moonsail_build_info"]; len(b) > 0 {
+		p.subject.Kind, build = Moonsail, b
+	}
+	if len(build) > 0 {
+		p.subject.Version = build[0].Labels["version"]
+	}
+	return p
+}
+
+func (p *plane) istiod() bool { return p.subject.Kind == Istiod }
+
+// IsControlPlane tells whether metrics are of a control plane that is known here.
+func IsControlPlane(m Metrics) bool { return m.Has("pilot_info") || m.Has("moonsail_build_info") }
+
+// histogram is what was observed while the control plane was watched; where that is nothing, since it started.
+func (p *plane) histogram(name string) (h *Histogram, when string) {
+	if h = p.counted.Histogram(name); h != nil && h.Count > 0 {
+		return h, p.subject.Seen
+	}
+	return p.now.Histogram(name), "since it started"
+}
+
+// worst is the quantile that delays are judged by.
+const worst = 0.99
+
+// late tells a p99 of more seconds than beyond. Empty: it is not.
+func late(name string, h *Histogram, when string, beyond float64) string {
+	if h == nil || h.Count == 0 {
+		return ""
+	}
+	v, more := h.Quantile(worst)
+	if v <= beyond && !(more && v >= beyond) {
+		return ""
+	}
+	return fmt.Sprintf("%s: p99 %s%s, mean %s, of %.0f, %s", name, beyondBound(more), seconds(v), seconds(h.Mean()), h.Count, when)
+}
+
+func beyondBound(more bool) string {
+	if more {
+		return "> "
+	}
+	return ""
+}
+
+func seconds(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d >= 10*time.Millisecond:
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(10 * time.Microsecond).String()
+}
+
+func size(bytes float64) string {
+	for _, unit := range []string{"B", "KB", "MB"} {
+		if bytes < 1000 {
+			return fmt.Sprintf("%.3g %s", bytes, unit)
+		}
+		bytes /= 1000
+	}
+	return fmt.Sprintf("%.3g GB", bytes)
+}
+
+// listed are those of a label's values that have more than a bound, the most first: "name=value".
+func listed(metric, label string, values map[string]float64, beyond float64) []string {
+	names := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
+		if values[a] != values[b] {
+			if values[a] > values[b] {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	var out []string
+	for _, n := range names {
+		if values[n] > beyond {
+			out = append(out, fmt.Sprintf("%s{%s=%q} %.0f", metric, label, n, values[n]))
+		}
+	}
+	return out
+}
+
+// found are the texts that are not empty.
+func found(texts ...string) []string {
+	return slices.DeleteFunc(texts, func(t string) bool { return t == "" })
+}

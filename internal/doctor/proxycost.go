@@ -1,0 +1,122 @@
+package doctor
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+var watchdogMissed = regexp.MustCompile(`(^|\.)watchdog_(miss|mega_miss)$`)
+
+func (p *proxy) eventLoops() verdict {
+	if list := p.matching(watchdogMissed); len(list) > 0 {
+		return well(Finding{
+			Severity: Risk, What: "threads of Envoy were held up for 200 ms and more: all their connections waited",
+			Evidence: append(told(list), p.subject.Seen),
+			Cure:     []string{"a CPU limit that does not throttle bursts; large route tables are rebuilt by the main thread (less visible to it: Sidecar resources); a profile says what: moonsail profile"},
+		})
+	}
+	return well()
+}
+
+var overflow = regexp.MustCompile(`^cluster\..*\.(upstream_cx_overflow|upstream_cx_pool_overflow|upstream_rq_pending_overflow|upstream_rq_retry_overflow)$`)
+
+func (p *proxy) limits() verdict {
+	if list := p.matching(overflow); len(list) > 0 {
+		return well(Finding{
+			Severity: Ill, What: "circuit breakers turn calls away (503, flag UO)", Evidence: append(told(list), p.subject.Seen),
+			Cure: []string{"DestinationRule connectionPool: maxConnections, http1MaxPendingRequests, http2MaxRequests, maxRetries; or more endpoints"},
+		})
+	}
+	return well()
+}
+
+var (
+	outboundCalls = regexp.MustCompile(`^cluster\.(outbound\|.+?)(?:;)?\.upstream_(?:rq|cx)_total$`)
+	// Advice is given where few of many services are called.
+	manyServices = 50
+	fewUsed      = 0.25
+)
+
+// unusedServices: what a Sidecar resource would save. Envoy has counters of a cluster from the first call on, or from
+// the start; where it has none of any cluster nothing is said.
+func (p *proxy) unusedServices() verdict {
+	all, used := map[string]bool{}, map[string]bool{}
+	for i := range p.Hosts {
+		if c := p.Hosts[i].Cluster; strings.HasPrefix(c, "outbound|") {
+			all[c] = true
+			if p.Hosts[i].Connects > 0 {
+				used[c] = true
+			}
+		}
+	}
+	for name, n := range p.Now {
+		if m := outboundCalls.FindStringSubmatch(name); m != nil && n > 0 {
+			used[m[1]] = true
+		}
+	}
+	if len(all) < manyServices || len(used) == 0 {
+		return nothing
+	}
+	if float64(len(used)) > fewUsed*float64(len(all)) {
+		return well()
+	}
+	const few = 8
+	names := sortedKeys(used)
+	more := ""
+	if len(names) > few {
+		more = fmt.Sprintf(" and %d more", len(names)-few)
+		names = names[:few]
+	}
+	return well(Finding{
+		Severity: Risk, What: "most of what this Envoy is configured with is for services that it never called",
+		Evidence: []string{
+			fmt.Sprintf("%d of %d clusters with endpoints were ever used", len(used), len(all)),
+			"used: " + strings.Join(names, ", ") + more,
+		},
+		Cure: []string{"a Sidecar resource whose egress hosts are those that are used: changes of the others then cost neither the control plane nor this Envoy anything"},
+	})
+}
+
+// costly are filters that run programs on each request, with what has the same for less.
+var costly = map[string]string{
+	"type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm":    "WebAssembly: Istio's statistics are native in newer releases, and in Moonsail; moonsail lab filters measures what each costs",
+	"type.googleapis.com/envoy.extensions.filters.network.wasm.v3.Wasm": "WebAssembly on connections: moonsail lab filters measures what it costs",
+	"type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua":      "Lua: headers can be set by VirtualServices; moonsail lab filters measures what it costs",
+}
+
+func (p *proxy) filters() verdict {
+	if p.Filters == nil {
+		return nothing
+	}
+	var f []Finding
+	for _, url := range sortedKeys(costly) {
+		if n := p.Filters[url]; n > 0 {
+			f = append(f, Finding{
+				Severity: Risk, What: "a program runs on each request", Evidence: []string{fmt.Sprintf("%d filters of %s", n, strings.TrimPrefix(url, "type.googleapis.com/"))},
+				Cure: []string{costly[url]},
+			})
+		}
+	}
+	return well(f...)
+}
+
+// manySeries is how many statistics make a scrape take hundreds of milliseconds of Envoy's main thread.
+const manySeries = 50_000
+
+func (p *proxy) series() verdict {
+	var evidence []string
+	if n := len(p.Now); n > manySeries {
+		evidence = append(evidence, fmt.Sprintf("%d counters and gauges", n))
+	}
+	if n := p.Now["server.stats_overflow_counter"]; n > 0 {
+		evidence = append(evidence, fmt.Sprintf("server.stats_overflow_counter %d: there is no room for new ones", n))
+	}
+	if len(evidence) == 0 {
+		return well()
+	}
+	return well(Finding{
+		Severity: Risk, What: "Envoy keeps more statistics than a scrape should have", Evidence: evidence,
+		Cure: []string{"narrow proxyStatsMatcher (sidecar.istio.io/statsInclusion… annotations), and tagOverrides of the Telemetry API; Sidecar resources take clusters' statistics away"},
+	})
+}
