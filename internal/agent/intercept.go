@@ -107,13 +107,13 @@ func setGroup(gid int) error {
 }
 
 // envoyUser is whom Envoy runs as; nil: as we do.
-func (a *agent) envoyUser() *envoy.User {
-	u := a.Intercept.User
+func (s *settings) envoyUser() *envoy.User {
+	u := s.Intercept.User
 	if u == nil || int(u.UID) == os.Geteuid() && int(u.GID) == os.Getegid() {
 		return nil
 	}
 	out := *u
-	out.Transparent = a.Interception == model.InterceptTProxy
+	out.Transparent = s.Interception == model.InterceptTProxy
 	return &out
 }
 

@@ -16,6 +16,7 @@ import (
 // plugins with such modules alone.
 const (
 	modulesMetadata    = "MOONSAIL_MODULES"
+	filesMetadata      = "MOONSAIL_FILES" // it reads files with certificates, too
 	extensionsMetadata = "MOONSAIL_EXTENSIONS"
 )
 
@@ -23,6 +24,11 @@ const (
 func (s *settings) offerModules() {
 	if s.modules = sds.Fits(s.workDir); s.modules {
 		s.node.metadata[modulesMetadata] = true
+		// Envoy must not get by us what it may not read: where it is another user, it reads files itself; also where
+		// the metadata says so, for who runs Envoy without us.
+		if s.files = s.envoyUser() == nil && s.node.metadata[filesMetadata] != false; s.files {
+			s.node.metadata[filesMetadata] = true
+		}
 		return
 	}
 	s.log.Warn("the agent's socket has too long a path, so modules of WasmPlugins are not fetched", "path", sds.SocketPath(s.workDir))
@@ -42,14 +48,41 @@ func (a *agent) serveEnvoy(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := sds.Start(context.WithoutCancel(ctx), a.workDir, source, a.log, plugins...)
+	files, stopFiles, err := a.startFiles(ctx)
 	if err != nil {
 		stopPlugins()
+		return nil, err
+	}
+	server, err := sds.Start(context.WithoutCancel(ctx), a.workDir, source, files, a.log, plugins...)
+	if err != nil {
+		stopPlugins()
+		stopFiles()
 		return nil, err
 	}
 	return func() {
 		stopPlugins()
 		server.Close()
+		stopFiles()
+	}, nil
+}
+
+// startFiles begins to read the files with certificates that Envoy will ask for; nil: it reads them itself.
+func (a *agent) startFiles(ctx context.Context) (files *sds.Files, stop func(), err error) {
+	if !a.files {
+		return nil, func() {}, nil
+	}
+	if files, err = sds.NewFiles(a.metrics.registry, a.log); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		files.Run(ctx)
+	}()
+	return files, func() {
+		cancel()
+		<-done
 	}, nil
 }
 

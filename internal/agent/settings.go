@@ -42,6 +42,7 @@ type settings struct {
 	identified  bool                     // the workload has, or will have, a certificate
 	workDir     string                   // where the socket of SDS is; made by Run
 	modules     bool                     // the agent fetches modules of plugins
+	files       bool                     // the agent reads files with certificates for Envoy
 	amendments  []*bootstrapv3.Bootstrap // what EnvoyFilters change of the bootstrap
 	log         *slog.Logger
 	logged      *inspect.Tail // the end of log

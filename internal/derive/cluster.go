@@ -105,6 +105,7 @@ func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePor
 		Keepalive:       r.mesh().Keepalive,
 		DNSRefresh:      r.mesh().DNSRefresh,
 		TLSDefaults:     r.mesh().TLSDefaults,
+		AgentFiles:      s.Key.Files,
 		KeepCase:        s.headers(r.mesh()).KeepCase,
 		External:        svc.External,
 		SubjectAltNames: svc.SubjectAltNames,

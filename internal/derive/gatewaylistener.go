@@ -108,7 +108,7 @@ func hostsOf(server *model.GatewayServer) []model.Host {
 // endTLS is how a server decrypts.
 func (s *scope) endTLS(r *reader, t *model.ServerTLS) *view.ServerTLS {
 	if t.Mode != model.ServerIstioMutual {
-		return &view.ServerTLS{Server: r.mesh().TLSDefaults.Under(t)}
+		return &view.ServerTLS{Server: r.mesh().TLSDefaults.Under(t), AgentFiles: s.Key.Files}
 	}
 	out := view.MeshTLS(r.mesh())
 	out.Server = t

@@ -96,10 +96,11 @@ type inboundTLS struct {
 	*model.PeerTLS
 	server   *view.ServerTLS    // nil: the proxy has no certificates
 	defaults *model.TLSDefaults // of TLS that a Sidecar asks for
+	files    bool               // of such TLS: the agent reads files with certificates
 }
 
 func (s *scope) inboundTLS(r *reader) inboundTLS {
-	out := inboundTLS{PeerTLS: r.peerTLS(s.Key.Namespace, s.labels), defaults: r.mesh().TLSDefaults}
+	out := inboundTLS{PeerTLS: r.peerTLS(s.Key.Namespace, s.labels), defaults: r.mesh().TLSDefaults, files: s.Key.Files}
 	if s.Key.Identity {
 		out.server = view.MeshTLS(r.mesh())
 	}
@@ -126,7 +127,7 @@ func (t inboundTLS) ends(p *inboundPort) *view.ServerTLS {
 	if p.tls == nil || t.Of(p.number) != model.MTLSDisable {
 		return nil
 	}
-	return &view.ServerTLS{Server: t.defaults.Under(p.tls)}
+	return &view.ServerTLS{Server: t.defaults.Under(p.tls), AgentFiles: t.files}
 }
 
 // plain tells whether no chain of virtualInbound ends TLS.

@@ -27,6 +27,7 @@ type ScopeKey struct {
 	Version      string             // of its proxies, where EnvoyFilters ask for it
 	Metadata     string             // of its proxies: what EnvoyFilters ask for, as Labels
 	Modules      bool               // its proxies' agents fetch modules of plugins
+	Files        bool               // its proxies' agents read files with certificates
 	Extensions   bool               // what such agents ask for, and nothing else
 	Uncounted    bool               // its proxies keep no statistics of clusters' answers by code
 	AnyWorker    bool               // inbound: connections need not be spread evenly over its proxies' workers
@@ -89,6 +90,7 @@ func (k ScopeKey) traits() []trait {
 		{k.Account != "", "account=" + k.Account},
 		{k.Identity, "identity"},
 		{k.Modules, "modules"},
+		{k.Files, "files"},
 		{k.Uncounted, "uncounted"},
 		{k.AnyWorker, "any-worker"},
 		{k.Unprivileged, "unprivileged"},
@@ -111,8 +113,8 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 	}
 	base := ScopeKey{
 		Type: p.Type, Namespace: p.Namespace, Interception: p.Interception, Domain: p.ClusterDomain(),
-		Families: p.Families(), Identity: p.Identity, Modules: p.Modules, Uncounted: p.Uncounted, Headers: p.Headers,
-		Tracing: p.Tracing,
+		Families: p.Families(), Identity: p.Identity, Modules: p.Modules, Files: p.Files,
+		Uncounted: p.Uncounted, Headers: p.Headers, Tracing: p.Tracing,
 	}
 	base.Version, base.Metadata = x.proxies.of(p)
 	if p.Type == model.ProxyRouter {

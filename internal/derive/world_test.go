@@ -186,7 +186,7 @@ func (w *world) proxy() *model.Proxy {
 		NamedPorts:   w.namedPorts(),
 		DNSDomain:    "a.svc.cluster.local",
 		IstioVersion: pick(w, worldProxyVersions), Metadata: map[string]string{"TEAM": pick(w, worldNames)},
-		ScopedRoutes: w.chance(0.5), Identity: w.chance(0.5), Modules: w.chance(0.7), Uncounted: w.chance(0.2), AnyWorker: w.chance(0.2),
+		ScopedRoutes: w.chance(0.5), Identity: w.chance(0.5), Modules: w.chance(0.7), Files: w.chance(0.7), Uncounted: w.chance(0.2), AnyWorker: w.chance(0.2),
 	}
 	if w.chance(0.1) {
 		p.IPs, p.Labels = nil, map[string]string{}

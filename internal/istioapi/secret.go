@@ -1,17 +1,7 @@
 package istioapi
 
 import (
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rsa"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/asn1"
 	"encoding/json"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/moonsail/moonsail/internal/certfile"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -111,44 +102,16 @@ func keyPair(data map[string]string) (certificate, key string, err error) {
 		if certificate == "" || key == "" {
 			continue
 		}
-		pair, err := tls.X509KeyPair([]byte(certificate), []byte(key))
+		refused, err := certfile.CheckPair([]byte(certificate), []byte(key))
 		if err != nil {
-			return "", "", fmt.Errorf("its %s and %s are not a certificate and its key: %s", f.certificate, f.key, withoutContent(err))
+			return "", "", fmt.Errorf("its %s and %s are not a certificate and its key: %w", f.certificate, f.key, err)
 		}
-		if why := refusedKey(pair.PrivateKey); why != "" {
-			return "", "", fmt.Errorf("its %s is %s; Envoy refuses it", f.key, why)
+		if refused != "" {
+			return "", "", fmt.Errorf("its %s is %s; Envoy refuses it", f.key, refused)
 		}
 		return certificate, key, nil
 	}
 	return "", "", fmt.Errorf("it has neither tls.crt and tls.key nor cert and key (it has %s)", fieldNames(data))
-}
-
-// minRSA is how many bits Envoy wants of an RSA key.
-const minRSA = 2048
-
-// refusedKey tells which kind of key it is that Envoy does not take; empty: it does.
-func refusedKey(key crypto.PrivateKey) string {
-	switch k := key.(type) {
-	case *rsa.PrivateKey:
-		if n := k.N.BitLen(); n < minRSA {
-			return fmt.Sprintf("an RSA key of %d bits, and not of %d or more", n, minRSA)
-		}
-	case *ecdsa.PrivateKey:
-		if k.Curve == elliptic.P224() {
-			return "an ECDSA key on the curve P-224, and not on P-256, P-384 or P-521"
-		}
-	}
-	return ""
-}
-
-// withoutContent is an error of crypto/tls, which names what it expected; some of crypto/x509
-// cite what they found.
-func withoutContent(err error) string {
-	msg := strings.TrimPrefix(err.Error(), "tls: ")
-	if i := strings.IndexAny(msg, `"'`); i >= 0 {
-		msg = msg[:i] + "..."
-	}
-	return msg
 }
 
 func authorities(data map[string]string) (ca, crl string, err error) {
@@ -156,56 +119,18 @@ func authorities(data map[string]string) (ca, crl string, err error) {
 		if ca, crl = data[f.ca], data[f.crl]; ca == "" {
 			continue
 		}
-		if err := checkAuthorities(ca); err != nil {
+		if err := certfile.CheckAuthorities([]byte(ca)); err != nil {
 			return "", "", fmt.Errorf("its %s %w", f.ca, err)
 		}
-		if err := checkRevoked(crl); err != nil {
+		if crl == "" {
+			return ca, crl, nil
+		}
+		if err := certfile.CheckRevoked([]byte(crl)); err != nil {
 			return "", "", fmt.Errorf("its %s %w", f.crl, err)
 		}
 		return ca, crl, nil
 	}
 	return "", "", fmt.Errorf("it has neither ca.crt nor cacert (it has %s)", fieldNames(data))
-}
-
-var errNoCertificate = errors.New("has no certificate in PEM")
-
-func checkAuthorities(text string) error {
-	rest, found := []byte(text), false
-	for {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
-			return fmt.Errorf("has a %s where only certificates belong", block.Type)
-		}
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return errors.New("has a certificate that cannot be read: " + withoutContent(err))
-		}
-		found = true
-	}
-	if !found {
-		return errNoCertificate
-	}
-	return nil
-}
-
-// checkRevoked checks lists of revoked certificates, one or more; empty: there are none. Envoy takes those of
-// version 1, too, which crypto/x509 does not.
-func checkRevoked(text string) error {
-	rest := []byte(text)
-	for found := text == ""; ; found = true {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil && found {
-			return nil
-		}
-		if block == nil || block.Type != "X509 CRL" {
-			return errors.New("is not a list of revoked certificates in PEM")
-		}
-		if _, err := asn1.Unmarshal(block.Bytes, &pkix.CertificateList{}); err != nil {
-			return errors.New("has a list of revoked certificates that cannot be read")
-		}
-	}
 }
 
 // fieldNames are for people: what the Secret has instead.

@@ -51,6 +51,8 @@ type Proxy struct {
 	Names bool
 	// Modules: its agent fetches modules of plugins, and gives them to it.
 	Modules bool
+	// Files: its agent reads files with certificates, and gives them to it.
+	Files bool
 	// Extensions: it is a sidecar's agent, and asks for plugins with such modules and for what is
 	// to be changed of its Envoy's bootstrap alone.
 	Extensions bool

@@ -72,7 +72,7 @@ func meshContext(peers []*tlsv3.SubjectAltNameMatcher, alpn []string) *tlsv3.Com
 // serverTLS ends the mesh's TLS: who has no certificate of a trust domain does not get in.
 func serverTLS(v *view.ServerTLS, http bool) (*corev3.TransportSocket, error) {
 	if !v.IsMesh() {
-		return userServerTLS(v.Server, http)
+		return userServerTLS(v, http)
 	}
 	peers := make([]*tlsv3.SubjectAltNameMatcher, 0, len(v.TrustDomains))
 	for _, td := range v.TrustDomains {

@@ -7,10 +7,12 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/view"
 )
 
 // userServerTLS ends TLS as a Gateway's server or a Sidecar's listener says, with certificates of Secrets by SDS or of files.
-func userServerTLS(t *model.ServerTLS, http bool) (*corev3.TransportSocket, error) {
+func userServerTLS(v *view.ServerTLS, http bool) (*corev3.TransportSocket, error) {
+	t := v.Server
 	common := &tlsv3.CommonTlsContext{TlsParams: tlsParams(t)}
 	if http {
 		common.AlpnProtocols = alpnServer
@@ -18,16 +20,12 @@ func userServerTLS(t *model.ServerTLS, http bool) (*corev3.TransportSocket, erro
 	for _, name := range t.CredentialNames {
 		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs, credential(name, ""))
 	}
-	for _, f := range t.Certificates {
-		common.TlsCertificates = append(common.TlsCertificates, &tlsv3.TlsCertificate{
-			CertificateChain: file(f.Certificate), PrivateKey: file(f.PrivateKey),
-		})
-	}
+	setFileCertificates(common, v.AgentFiles, t.Certificates...)
 	if len(common.TlsCertificateSdsSecretConfigs)+len(common.TlsCertificates) == 0 {
 		return nil, errors.New("a server that ends TLS needs a certificate")
 	}
 	if t.AsksClients() {
-		setClientVerification(common, t)
+		setClientVerification(common, v)
 	}
 	out := &tlsv3.DownstreamTlsContext{CommonTlsContext: common}
 	switch t.Mode {
@@ -60,7 +58,8 @@ func tlsProtocol(version string) tlsv3.TlsParameters_TlsProtocol {
 
 // setClientVerification: clients' certificates must be signed by the server's CAs, and have one of
 // the names.
-func setClientVerification(common *tlsv3.CommonTlsContext, t *model.ServerTLS) {
+func setClientVerification(common *tlsv3.CommonTlsContext, v *view.ServerTLS) {
+	t := v.Server
 	context := &tlsv3.CertificateValidationContext{
 		MatchTypedSubjectAltNames: subjectAltNames(t.SubjectAltNames),
 		VerifyCertificateSpki:     t.SPKI, VerifyCertificateHash: t.Hashes,
@@ -79,9 +78,5 @@ func setClientVerification(common *tlsv3.CommonTlsContext, t *model.ServerTLS) {
 		}
 		return
 	}
-	context.TrustedCa = file(t.CACertificates)
-	if t.CRL != "" {
-		context.Crl = file(t.CRL)
-	}
-	common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: context}
+	setFileRoots(common, v.AgentFiles, context, t.CACertificates, t.CRL)
 }

@@ -53,7 +53,8 @@ func writeCertificate(dir string) error {
 	for _, f := range []struct {
 		name, kind string
 		der        []byte
-	}{{"cert.pem", "CERTIFICATE", cert}, {"root.pem", "CERTIFICATE", cert}, {"key.pem", "PRIVATE KEY", private}} {
+	}{{"cert.pem", "CERTIFICATE", cert}, {"root.pem", "CERTIFICATE", cert}, {"key.pem", "PRIVATE KEY", private},
+		{"~cert.pem", "CERTIFICATE", cert}, {"~root.pem", "CERTIFICATE", cert}} {
 		text := pem.EncodeToMemory(&pem.Block{Type: f.kind, Bytes: f.der})
 		if err := os.WriteFile(filepath.Join(dir, f.name), text, 0o600); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -12,12 +13,10 @@ import (
 	rawbufferv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
+	"github.com/moonsail/moonsail/internal/certfile"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
 )
-
-// systemRoots verifies servers for which no CA is named. Debian's and Alpine's place.
-const systemRoots = "/etc/ssl/certs/ca-certificates.crt"
 
 var tlsVersions = &tlsv3.TlsParameters{
 	TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
@@ -121,7 +120,7 @@ func userTLS(v *view.Cluster, t *model.ClientTLS) (*tlsv3.UpstreamTlsContext, er
 		common.AlpnProtocols = []string{"h2"}
 	}
 	if t.Mode == model.TLSMutual {
-		if err := setClientCertificate(common, t); err != nil {
+		if err := setClientCertificate(common, v, t); err != nil {
 			return nil, err
 		}
 	}
@@ -142,7 +141,7 @@ func clientParams(d *model.TLSDefaults) *tlsv3.TlsParameters {
 	}
 }
 
-func setClientCertificate(common *tlsv3.CommonTlsContext, t *model.ClientTLS) error {
+func setClientCertificate(common *tlsv3.CommonTlsContext, v *view.Cluster, t *model.ClientTLS) error {
 	if t.CredentialName != "" {
 		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{credential(t.CredentialName, "")}
 		return nil
@@ -150,19 +149,16 @@ func setClientCertificate(common *tlsv3.CommonTlsContext, t *model.ClientTLS) er
 	if t.ClientCertificate == "" || t.PrivateKey == "" {
 		return errors.New("TLS mode MUTUAL needs credentialName, or clientCertificate and privateKey")
 	}
-	common.TlsCertificates = []*tlsv3.TlsCertificate{{
-		CertificateChain: file(t.ClientCertificate),
-		PrivateKey:       file(t.PrivateKey),
-	}}
+	setFileCertificates(common, v.AgentFiles, model.CertificateFiles{Certificate: t.ClientCertificate, PrivateKey: t.PrivateKey})
 	return nil
 }
 
 func setVerification(common *tlsv3.CommonTlsContext, v *view.Cluster, t *model.ClientTLS) {
 	context := &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: subjectAltNames(sansOf(v, t))}
-	if t.CRL != "" {
-		context.Crl = file(t.CRL)
-	}
 	if t.CredentialName != "" {
+		if t.CRL != "" {
+			context.Crl = file(t.CRL)
+		}
 		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 				DefaultValidationContext:         context,
@@ -171,15 +167,7 @@ func setVerification(common *tlsv3.CommonTlsContext, v *view.Cluster, t *model.C
 		}
 		return
 	}
-	context.TrustedCa = file(systemRoots)
-	if t.CACertificates != "" && t.CACertificates != "system" {
-		context.TrustedCa = file(t.CACertificates)
-	}
-	common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: context}
-}
-
-func file(path string) *corev3.DataSource {
-	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
+	setFileRoots(common, v.AgentFiles, context, cmp.Or(t.CACertificates, certfile.System), t.CRL)
 }
 
 // sansOf are the rule's names, else the service's.

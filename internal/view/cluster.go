@@ -58,6 +58,7 @@ type Cluster struct {
 	Keepalive      *model.TCPKeepalive // likewise, for each of its fields
 	DNSRefresh     time.Duration       // of DNS clusters; 0: the default
 	TLSDefaults    *model.TLSDefaults  // of TLS that is not the mesh's; nil: Envoy's
+	AgentFiles     bool                // certificates in files come from the proxy's agent, else Envoy reads them
 	// Localities are the endpoints of static and DNS clusters; nil for EDS.
 	Localities []LocalityEndpoints
 	// External services have no sidecar: no mesh TLS and no peer metadata.

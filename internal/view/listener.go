@@ -61,6 +61,7 @@ type ServerTLS struct {
 	Server       *model.ServerTLS // nil: the mesh's
 	OnlyTLS13    bool             // of the mesh's: no older version
 	CipherSuites []string         // of the mesh's, for TLS 1.2; empty: Envoy's default
+	AgentFiles   bool             // certificates in files come from the proxy's agent, else Envoy reads them
 }
 
 // MeshTLS ends the mesh's mutual TLS as the mesh says.

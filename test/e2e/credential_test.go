@@ -80,16 +80,22 @@ func (p *partner) secret(t *testing.T, name string) string {
 // key as it is in there.
 func tlsSecret(t *testing.T, root *catest.Root, pair *tls.Certificate, namespace, name string) (document string, keyPEM []byte) {
 	t.Helper()
-	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey.(*ecdsa.PrivateKey))
-	require.NoError(t, err)
-	keyPEM = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
-	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})
+	cert, keyPEM := pemOf(t, pair)
 	encode := base64.StdEncoding.EncodeToString
 	return fmt.Sprintf(`apiVersion: v1
 kind: Secret
 metadata: {name: %s, namespace: %s}
 type: kubernetes.io/tls
 data: {tls.crt: %s, tls.key: %s, ca.crt: %s}`, name, namespace, encode(cert), encode(keyPEM), encode(root.PEM())), keyPEM
+}
+
+// pemOf are a certificate and its key.
+func pemOf(t *testing.T, pair *tls.Certificate) (certificate, keyPEM []byte) {
+	t.Helper()
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey.(*ecdsa.PrivateKey))
+	require.NoError(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
 }
 
 // TestCredentials: the client shows the certificate of a Secret that its rule names, a new one

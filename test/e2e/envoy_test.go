@@ -69,9 +69,9 @@ func bootstrap(t *testing.T, o envoyOptions, admin string) []byte {
 	for name, port := range p.NamedPorts {
 		w.Ports = append(w.Ports, agent.Port{Name: name, ContainerPort: port, Protocol: "TCP"})
 	}
-	var metadata map[string]any
+	metadata := map[string]any{"MOONSAIL_FILES": false} // there is no agent to read them
 	if p.IstioVersion != "" {
-		metadata = map[string]any{"ISTIO_VERSION": p.IstioVersion}
+		metadata["ISTIO_VERSION"] = p.IstioVersion
 	}
 	xds := o.xds
 	if strings.HasPrefix(xds, "/") {

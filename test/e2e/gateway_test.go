@@ -193,15 +193,16 @@ func TestGateway(t *testing.T) {
 	e.requireNothingHeld()
 }
 
-// TestRefusedGateway: a file that the router does not have is nothing that the control plane could know. What
+// TestRefusedGateway: a file that the router does not have is nothing that the control plane could know, and a path
+// with a "~" has the router's Envoy read it itself. What
 // the router refuses is told of the Gateway, also where another object came with it, and of nothing else.
 func TestRefusedGateway(t *testing.T) {
 	e := startEdge(t)
-	fromFiles := strings.Replace(e.documents(), "{mode: SIMPLE, credentialName: web}", "{mode: SIMPLE, serverCertificate: /nonexistent/cert.pem, privateKey: /nonexistent/key.pem}", 1)
+	fromFiles := strings.Replace(e.documents(), "{mode: SIMPLE, credentialName: web}", "{mode: SIMPLE, serverCertificate: /nonexistent/~cert.pem, privateKey: /nonexistent/~key.pem}", 1)
 	e.apply(e.config("server", fromFiles, e.secret(t, "one"))...)
 	refused := e.explained("gateway/edge/edge", func(x *explain.Explanation) bool { return x.Counts.Refused == 1 })
 	require.Equal(t, "gateway", refused.Proxies[0].Name)
-	require.Contains(t, refused.Proxies[0].Reasons[0].Text, "/nonexistent/key.pem")
+	require.Contains(t, refused.Proxies[0].Reasons[0].Text, "/nonexistent/~key.pem")
 	e.explained("virtualservice/shop/web", func(x *explain.Explanation) bool { return x.Counts.Refused == 0 && x.Counts.Acked == 1 })
 	eventually(t, "its other listener is there", func() bool {
 		return e.call("http", webHost, "/x", nil).status == http.StatusMovedPermanently

@@ -21,6 +21,7 @@ type Proxy struct {
 	Locality       string
 	Ports          map[string]uint32 // named container ports
 	Identity       bool              // it has certificates
+	Files          bool              // its agent reads files with certificates
 	Uncounted      bool              // it keeps no statistics of answers by code
 	Topology       struct {          // of a router: what is before it, as it says
 		Said           bool
@@ -46,6 +47,7 @@ func (p *Proxy) Model(domain string) *model.Proxy {
 		Interception:   p.Interception,
 		NamedPorts:     p.Ports,
 		Identity:       p.Identity,
+		Files:          p.Files,
 		Uncounted:      p.Uncounted,
 		Topology:       model.Topology{Said: p.Topology.Said, TrustedProxies: p.Topology.TrustedProxies},
 	}

@@ -1,6 +1,6 @@
 // Package sds serves a workload's secrets to its Envoy, and what else the agent has for it, over a
 // Unix socket that only this user may open: "default", the certificate with its key, and "ROOTCA", what peers are
-// checked by. These are Istio's names.
+// checked by; and the certificates in files that configuration names (package certfile). These are Istio's names.
 package sds
 
 import (
@@ -36,6 +36,7 @@ type Source interface {
 type Server struct {
 	secretv3.UnimplementedSecretDiscoveryServiceServer
 	source Source // nil: the workload has no identity
+	files  *Files // nil: Envoy reads files itself
 	log    *slog.Logger
 	grpc   *grpc.Server
 	done   chan struct{}
@@ -48,14 +49,14 @@ func SocketPath(workDir string) string { return filepath.Join(workDir, "sds", "s
 func Fits(workDir string) bool { return len(SocketPath(workDir)) <= maxPath }
 
 // Start listens in a folder of its own below workDir, and serves until Close, and what others
-// offer Envoy, too.
-func Start(ctx context.Context, workDir string, source Source, log *slog.Logger, others ...func(grpc.ServiceRegistrar)) (*Server, error) {
+// offer Envoy, too. source and files may be nil.
+func Start(ctx context.Context, workDir string, source Source, files *Files, log *slog.Logger, others ...func(grpc.ServiceRegistrar)) (*Server, error) {
 	l, err := listen(ctx, SocketPath(workDir))
 	if err != nil {
 		return nil, fmt.Errorf("no place to serve certificates and plugins to Envoy: %w: correct --work-dir", err)
 	}
-	s := &Server{source: source, log: log, grpc: grpc.NewServer(), done: make(chan struct{})}
-	if source != nil {
+	s := &Server{source: source, files: files, log: log, grpc: grpc.NewServer(), done: make(chan struct{})}
+	if source != nil || files != nil {
 		secretv3.RegisterSecretDiscoveryServiceServer(s.grpc, s)
 	}
 	for _, register := range others {

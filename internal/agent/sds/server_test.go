@@ -50,7 +50,7 @@ func start(t *testing.T) (*source, secretv3.SecretDiscoveryServiceClient) {
 	dir, err := os.MkdirTemp("", "sds")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	server, err := Start(t.Context(), dir, src, slog.New(slog.DiscardHandler))
+	server, err := Start(t.Context(), dir, src, nil, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
 	for path, mode := range map[string]os.FileMode{SocketPath(dir): 0o600, filepath.Dir(SocketPath(dir)): 0o700} {
@@ -118,10 +118,10 @@ func TestSecretsAreSentWhenTheyAreThere(t *testing.T) {
 }
 
 func TestStartErrors(t *testing.T) {
-	_, err := Start(t.Context(), "/"+strings.Repeat("x", 110), &source{}, slog.New(slog.DiscardHandler))
+	_, err := Start(t.Context(), "/"+strings.Repeat("x", 110), &source{}, nil, slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "--work-dir")
 	require.ErrorContains(t, err, "longer than the 107 characters")
-	_, err = Start(t.Context(), "/dev/null", &source{}, slog.New(slog.DiscardHandler))
+	_, err = Start(t.Context(), "/dev/null", &source{}, nil, slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "--work-dir")
 }
 
@@ -130,7 +130,7 @@ func TestStaleSocket(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Dir(SocketPath(dir)), 0o755))
 	require.NoError(t, os.WriteFile(SocketPath(dir), nil, 0o644))
-	server, err := Start(t.Context(), dir, &source{secrets: &identity.Secrets{}}, slog.New(slog.DiscardHandler))
+	server, err := Start(t.Context(), dir, &source{secrets: &identity.Secrets{}}, nil, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	server.Close()
 }

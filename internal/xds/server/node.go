@@ -115,6 +115,7 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	text("MOONSAIL_INSTANCE", &p.Instance)
 	p.Names = m["MOONSAIL_NAMES"].GetBoolValue()
 	p.Modules = m["MOONSAIL_MODULES"].GetBoolValue()
+	p.Files = m["MOONSAIL_FILES"].GetBoolValue()
 	p.Extensions = m["MOONSAIL_EXTENSIONS"].GetBoolValue()
 	p.Uncounted = m["MOONSAIL_UNCOUNTED"].GetBoolValue()
 	p.AnyWorker = m["INBOUND_LISTENER_EXACT_BALANCE"].GetStringValue() == "false" // Istio's name; its default is this

@@ -91,7 +91,7 @@ func (a *authority) playTLS(chain *listenerv3.FilterChain) error {
 		expected = combined.GetDefaultValidationContext()
 	}
 	if expected != nil {
-		expected.TrustedCa = inline(a.pem)
+		expected.TrustedCa, expected.Crl = inline(a.pem), nil
 		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: expected}
 	}
 	packed, err := anypb.New(context)

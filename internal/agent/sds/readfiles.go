@@ -1,0 +1,169 @@
+package sds
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"github.com/moonsail/moonsail/internal/certfile"
+)
+
+// maxFile is what a file with certificates may have, in bytes.
+const maxFile = 4 << 20
+
+// systemRoots are where systems have the certificates that they trust: Debian and Alpine, Fedora, SUSE, others.
+var systemRoots = []string{
+	"/etc/ssl/certs/ca-certificates.crt",
+	"/etc/pki/tls/certs/ca-bundle.crt",
+	"/etc/ssl/ca-bundle.pem",
+	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+	"/etc/ssl/cert.pem",
+}
+
+// pathsOf are the files of a secret: the very ones that its name names.
+func pathsOf(s certfile.Secret) []string {
+	switch {
+	case s.CAs == "":
+		return []string{s.Certificate, s.Key}
+	case s.Revoked == "":
+		return []string{rootsPath(s.CAs)}
+	}
+	return []string{rootsPath(s.CAs), s.Revoked}
+}
+
+func rootsPath(cas string) string {
+	if cas != certfile.System {
+		return cas
+	}
+	for _, path := range systemRoots {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return systemRoots[0]
+}
+
+// readSecret reads what a name stands for, and tells what Envoy would not take. No error has a part of a file.
+func readSecret(name string, s certfile.Secret) (*tlsv3.Secret, error) {
+	var content [2][]byte
+	for i, path := range pathsOf(s) {
+		var err error
+		if content[i], err = readFile(path); err != nil {
+			return nil, err
+		}
+	}
+	if s.CAs == "" {
+		return pairSecret(name, s, content[0], content[1])
+	}
+	return rootsSecret(name, s, content[0], content[1])
+}
+
+func pairSecret(name string, s certfile.Secret, certificate, key []byte) (*tlsv3.Secret, error) {
+	refused, err := certfile.CheckPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s are not a certificate and its key: %w", s.Certificate, s.Key, err)
+	}
+	if refused != "" {
+		return nil, fmt.Errorf("%s is %s; Envoy refuses it", s.Key, refused)
+	}
+	return certificateSecret(name, certificate, key), nil
+}
+
+func rootsSecret(name string, s certfile.Secret, cas, revoked []byte) (*tlsv3.Secret, error) {
+	// What a system trusts may have certificates that only Envoy can read.
+	if s.CAs == certfile.System && !bytes.Contains(cas, []byte("-----BEGIN CERTIFICATE-----")) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", rootsPath(s.CAs))
+	}
+	if s.CAs != certfile.System {
+		if err := certfile.CheckAuthorities(cas); err != nil {
+			return nil, fmt.Errorf("%s %w", s.CAs, err)
+		}
+	}
+	out := rootSecret(name, cas)
+	if s.Revoked == "" {
+		return out, nil
+	}
+	if err := certfile.CheckRevoked(revoked); err != nil {
+		return nil, fmt.Errorf("%s %w", s.Revoked, err)
+	}
+	out.GetValidationContext().Crl = inline(revoked)
+	return out, nil
+}
+
+// readFile reads a file, and nothing that is none: of a device there may be no end.
+func readFile(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file", path)
+	}
+	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(content) > maxFile:
+		return nil, fmt.Errorf("%s is larger than the %d bytes that there may be", path, maxFile)
+	case len(content) == 0:
+		return nil, fmt.Errorf("%s is empty", path)
+	}
+	return content, nil
+}
+
+// expiryOf is when the first of a secret's certificates expires: of a chain its leaf. Zero: it is not known.
+func expiryOf(s *tlsv3.Secret) (first time.Time) {
+	text := s.GetTlsCertificate().GetCertificateChain().GetInlineBytes()
+	leaf := text != nil
+	if !leaf {
+		text = s.GetValidationContext().GetTrustedCa().GetInlineBytes()
+	}
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return first
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err == nil && (first.IsZero() || c.NotAfter.Before(first)) {
+			first = c.NotAfter
+		}
+		if leaf {
+			return first
+		}
+	}
+}
+
+// stamp tells whether a file is another, without reading it.
+type stamp struct {
+	info os.FileInfo
+	none bool
+}
+
+func stampsOf(paths []string) []stamp {
+	out := make([]stamp, len(paths))
+	for i, path := range paths {
+		info, err := os.Stat(path)
+		out[i] = stamp{info, errors.Is(err, os.ErrNotExist)}
+	}
+	return out
+}
+
+func (s stamp) same(other stamp) bool {
+	if s.info == nil || other.info == nil {
+		return s.info == nil && other.info == nil && s.none == other.none
+	}
+	return os.SameFile(s.info, other.info) && s.info.ModTime().Equal(other.info.ModTime()) && s.info.Size() == other.info.Size()
+}

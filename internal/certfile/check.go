@@ -1,0 +1,94 @@
+package certfile
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// No error of these checks has a part of what was checked.
+
+// CheckPair tells what is wrong with a certificate, with its chain, and its key, in PEM. refused: they belong
+// together, but the key is of a kind that Envoy does not take.
+func CheckPair(certificate, key []byte) (refused string, err error) {
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return "", errors.New(withoutContent(err))
+	}
+	return refusedKey(pair.PrivateKey), nil
+}
+
+// minRSA is how many bits Envoy wants of an RSA key.
+const minRSA = 2048
+
+// refusedKey tells which kind of key it is that Envoy does not take; empty: it does.
+func refusedKey(key crypto.PrivateKey) string {
+	switch k := key.(type) {
+	case *rsa.PrivateKey:
+		if n := k.N.BitLen(); n < minRSA {
+			return fmt.Sprintf("an RSA key of %d bits, and not of %d or more", n, minRSA)
+		}
+	case *ecdsa.PrivateKey:
+		if k.Curve == elliptic.P224() {
+			return "an ECDSA key on the curve P-224, and not on P-256, P-384 or P-521"
+		}
+	}
+	return ""
+}
+
+// withoutContent is an error of crypto/tls, which names what it expected; some of crypto/x509
+// cite what they found.
+func withoutContent(err error) string {
+	msg := strings.TrimPrefix(err.Error(), "tls: ")
+	if i := strings.IndexAny(msg, `"'`); i >= 0 {
+		msg = msg[:i] + "..."
+	}
+	return msg
+}
+
+// CheckAuthorities tells what is wrong with the certificates of CAs, in PEM.
+func CheckAuthorities(text []byte) error {
+	found := false
+	for rest := text; ; found = true {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			return fmt.Errorf("has a %s where only certificates belong", block.Type)
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return errors.New("has a certificate that cannot be read: " + withoutContent(err))
+		}
+	}
+	if !found {
+		return errors.New("has no certificate in PEM")
+	}
+	return nil
+}
+
+// CheckRevoked checks lists of revoked certificates, one or more. Envoy takes those of
+// version 1, too, which crypto/x509 does not.
+func CheckRevoked(text []byte) error {
+	for found := false; ; found = true {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil && found {
+			return nil
+		}
+		if block == nil || block.Type != "X509 CRL" {
+			return errors.New("is not a list of revoked certificates in PEM")
+		}
+		if _, err := asn1.Unmarshal(block.Bytes, &pkix.CertificateList{}); err != nil {
+			return errors.New("has a list of revoked certificates that cannot be read")
+		}
+	}
+}
