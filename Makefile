@@ -7,6 +7,8 @@ SHELL := /bin/bash
 BIN  := bin/moonsail
 LINT := .tools/bin/golangci-lint
 GOTESTSUM := .tools/bin/gotestsum
+ESBUILD := .tools/bin/esbuild
+TYPESCRIPT := 5.9.3
 KUBE := .tools/kube/kube
 CRDS := .tools/kube/crds/istio.yaml
 ISTIOD := .tools/istiod/istiod
@@ -32,7 +34,7 @@ RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_E
 # lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build envoy demo kube kube-build test unit properties e2e e2e-full lab h2spec javaclient fuzz bench bench-istiod lint clean
+.PHONY: help build envoy demo kube kube-build test unit properties e2e e2e-full lab h2spec javaclient fuzz bench bench-istiod dashboard dashboard-test lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -106,6 +108,22 @@ bench-istiod: kube-build build $(ISTIOD) ## the same beside istiod, on a real AP
 $(ISTIOD): bench/istiod/go.mod bench/istiod/go.sum bench/istiod/main.go
 	@echo "==> building istiod, pinned in bench/istiod/go.mod (some minutes the first time)"
 	@mkdir -p $(dir $@) && cd bench/istiod && go build -ldflags "-s -w" -o "$(CURDIR)/$@" .
+
+dashboard: $(ESBUILD) ## make the dashboard's program of its TypeScript (internal/dashboard), after a change of that
+	@echo "==> bundling the dashboard"
+	@$(ESBUILD) --bundle --format=esm --target=es2022 --charset=utf8 --log-level=warning --outfile=internal/dashboard/page/dashboard.js internal/dashboard/src/main.ts
+
+dashboard-test: $(ESBUILD) ## the dashboard's tests that need no browser, and its types: needs Node and npm
+	@echo "==> testing the dashboard"
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	  $(ESBUILD) --bundle --platform=node --format=cjs --log-level=warning --outfile="$$dir/test.cjs" internal/dashboard/src/dashboard.test.ts; \
+	  node --test "$$dir/test.cjs"
+	@npx --yes --package typescript@$(TYPESCRIPT) tsc -p internal/dashboard
+
+$(ESBUILD): tools/go.mod tools/go.sum
+	@echo "==> building esbuild, pinned in tools/go.mod"
+	@GOBIN="$(CURDIR)/.tools/bin" go install -C tools github.com/evanw/esbuild/cmd/esbuild
+	@touch $@
 
 lint: $(LINT) ## gofmt, vet, import rules, size limits and the rest of .golangci.yml
 	@echo "==> linting"

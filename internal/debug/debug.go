@@ -16,11 +16,13 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/moonsail/moonsail/internal/access"
+	"github.com/moonsail/moonsail/internal/dashboard"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/peers"
@@ -115,6 +117,9 @@ const (
 
 // NewServer makes a server of these stages, for whom they are.
 func NewServer(stages Stages, who access.Policy, log *slog.Logger) *Server {
+	if who.Credentials() {
+		who.Open = slices.Concat(who.Open, dashboard.Paths) // which asks people for a token, and sends it with what it asks
+	}
 	return &Server{tls: who.TLS(), http: http.Server{
 		Handler:           who.Guard(Handler(stages, log), fail, log),
 		ReadHeaderTimeout: headerTimeout,

@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/moonsail/moonsail/internal/access"
+	"github.com/moonsail/moonsail/internal/dashboard"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
@@ -252,4 +255,28 @@ func TestServeOnAClosedListener(t *testing.T) {
 	require.NoError(t, ln.Close())
 	err = NewServer(Stages{}, access.Policy{}, slog.New(slog.DiscardHandler)).Serve(t.Context(), ln)
 	require.ErrorContains(t, err, "debug server on 127.0.0.1")
+}
+
+// TestDashboard: the page is for everybody who may have a token to give it; what it shows is not.
+func TestDashboard(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.WriteFile(file, []byte("0123456789abcdef\n"), 0o600))
+	ask := func(policy access.Policy, path, token string) int {
+		s := NewServer(Stages{}, policy, slog.New(slog.DiscardHandler))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
+		r.RemoteAddr = "192.0.2.1:1234"
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		w := httptest.NewRecorder()
+		s.http.Handler.ServeHTTP(w, r)
+		return w.Code
+	}
+	tokens := access.Policy{Flags: "--http", TokenFile: file}
+	for _, path := range dashboard.Paths {
+		require.Equal(t, http.StatusOK, ask(tokens, path, ""), path)
+		require.Equal(t, http.StatusForbidden, ask(access.Policy{}, path, ""), path)
+	}
+	require.Equal(t, http.StatusUnauthorized, ask(tokens, "/debug/changes", ""))
+	require.Equal(t, http.StatusOK, ask(tokens, "/debug", "0123456789abcdef"))
 }

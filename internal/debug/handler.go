@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/moonsail/moonsail/internal/dashboard"
 	"github.com/moonsail/moonsail/internal/version"
 )
 
@@ -34,6 +35,9 @@ func Handler(stages Stages, log *slog.Logger) http.Handler {
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	for _, path := range dashboard.Paths[1:] {
+		mux.Handle("GET "+path, dashboard.Handler())
+	}
 	index := h.index(pages)
 	mux.HandleFunc("GET /debug", index)
 	mux.HandleFunc("GET /debug/{$}", index)
@@ -68,6 +72,7 @@ func (h *handler) oneOfSeveral(serve http.HandlerFunc) http.HandlerFunc {
 
 func (h *handler) pages() []page {
 	return []page{
+		{dashboard.Path, "changes, proxies and problems, as they are now, for people", dashboard.Handler().ServeHTTP},
 		{"/ready", "200 once the control plane serves what its sources hold, else 503 and what it waits for", h.ready},
 		{"/version", "the build", func(w http.ResponseWriter, _ *http.Request) { reply(w, version.Get()) }},
 		{"/metrics", "metrics, for Prometheus", h.metrics},

@@ -294,6 +294,7 @@ func (d *demo) explore() {
 		{"  curl -H 'Host: frontend' -H 'x-demo-user: tester' " + shop + "/", "the same for a tester: reviews v3"},
 		{"  curl -H 'Host: ratings' '" + shop + "/stream?n=20'", "an answer that takes its time"},
 		{"  curl http://" + d.at(d.workloads[0], 15000) + "/config_dump", "the configuration of the shopper's Envoy"},
+		{"  http://" + d.control.http + "/dashboard", "changes, proxies and problems, live, in a browser"},
 		{"  http://" + d.control.http + "/debug", "debug pages of the control plane"},
 		{"  " + d.spawner.logs, "logs of all processes"},
 	})

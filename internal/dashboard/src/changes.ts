@@ -1,0 +1,120 @@
+// Changes: a bar for each, of the stages of its way from the event to the last proxy's answer.
+
+import type { Change, Changes, Stages } from "./api";
+import { byId, bytes, el, ms, objectName } from "./dom";
+
+// stages in the order of a change's way; their colours are the style's s-store ... s-ack.
+export const stages: { key: keyof Stages; name: string; what: string }[] = [
+  { key: "storeMs", name: "store", what: "from the event until it is in a snapshot" },
+  { key: "deriveMs", name: "derive", what: "what each scope of proxies sees" },
+  { key: "translateMs", name: "translate", what: "into Envoy's resources" },
+  { key: "sendMs", name: "send", what: "until the first proxy was sent it" },
+  { key: "ackMs", name: "ack", what: "until the last proxy answered" },
+];
+
+const shown = 40;
+
+// quantile of sorted numbers.
+export function quantile(sorted: number[], q: number): number | undefined {
+  return sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] : undefined;
+}
+
+// totals are what the changes that reached proxies took, in milliseconds, sorted.
+export function totals(list: Change[]): number[] {
+  return list
+    .filter((c) => c.state === "distributed" && c.proxies.acked > 0)
+    .map((c) => c.stages.totalMs ?? 0)
+    .sort((a, b) => a - b);
+}
+
+// scale is how many milliseconds the widest bar stands for: that of most changes, so that one that was slow
+// does not make all others invisible.
+function scale(list: Change[]): number {
+  const all = list.map((c) => c.stages.totalMs ?? 0).sort((a, b) => a - b);
+  return Math.max(1, 1.15 * (quantile(all, 0.9) ?? 1));
+}
+
+function bar(c: Change, widest: number): HTMLElement {
+  const b = el("div", "bar");
+  for (const s of stages) {
+    const took = c.stages[s.key];
+    if (!took) continue;
+    const part = el("span", `s-${s.name}`);
+    part.style.width = `${Math.min(100, (100 * took) / widest)}%`;
+    part.title = `${s.name} ${ms(took)}: ${s.what}`;
+    b.append(part);
+  }
+  if ((c.stages.totalMs ?? 0) > widest) b.classList.add("over");
+  return b;
+}
+
+function reached(c: Change): HTMLElement {
+  const p = c.proxies;
+  const text = p.concerned === 0 ? "nobody concerned" : `${p.acked}/${p.concerned}`;
+  if (p.nacked > 0) return el("span", "bad", `${text}, ${p.nacked} refused it`);
+  if (c.state !== "distributed") return el("span", "warn", `${text} …`);
+  return el("span", p.concerned === 0 ? "dim" : "", text);
+}
+
+function names(c: Change): string {
+  const first = (c.objects ?? []).slice(0, 2).map(objectName).join(", ");
+  const more = c.objectCount - Math.min(2, c.objects?.length ?? 0);
+  return more > 0 ? `${first} and ${more} more` : first || `revision ${c.revision}`;
+}
+
+function details(c: Change): HTMLElement {
+  const list = el("dl");
+  for (const s of stages) list.append(el("dt", "", s.name), el("dd", "", `${ms(c.stages[s.key])} – ${s.what}`));
+  list.append(el("dt", "", "sent"), el("dd", "", `${c.resources} resources, ${bytes(c.bytes)} encoded once`));
+  const objects = el("dd");
+  for (const o of c.objects ?? []) {
+    const link = el("a", "", `${o.operation} ${objectName(o)}`);
+    link.href = `/debug/explain/${[o.kind, o.namespace, o.name].filter(Boolean).map((p) => encodeURIComponent(p as string)).join("/")}`;
+    objects.append(link, el("br"));
+  }
+  list.append(el("dt", "", "objects"), objects);
+  return list;
+}
+
+let open = 0; // the revision whose details are shown; 0: of none
+
+// showChanges draws the newest changes.
+export function showChanges(all: Changes): void {
+  const list = all.changes.slice(0, shown);
+  const widest = scale(list);
+  byId("scale").textContent = list.length ? `full width: ${ms(widest)}` : "";
+  const rows = list.map((c) => {
+    const summary = el(
+      "summary",
+      "",
+      el("time", "dim", new Date(c.observed).toLocaleTimeString([], { hour12: false })),
+      el("span", "name", names(c)),
+      bar(c, widest),
+      el("span", "number", ms(c.stages.totalMs)),
+      el("span", "reached", reached(c)),
+    );
+    const d = el("details", "change", summary);
+    d.open = c.revision === open;
+    if (d.open) d.append(details(c));
+    d.addEventListener("toggle", () => {
+      if (!d.open) {
+        if (open === c.revision) open = 0;
+      } else if (d.childElementCount === 1) {
+        open = c.revision;
+        d.append(details(c));
+      }
+    });
+    return d;
+  });
+  byId("changes").replaceChildren(...(rows.length ? rows : [el("p", "dim", "nothing has changed since the control plane started")]));
+}
+
+// showKey explains the colours, once.
+export function showKey(): void {
+  const key = byId("key");
+  for (const s of stages) {
+    const item = el("span", "item", el("i", `s-${s.name}`), s.name);
+    item.title = s.what;
+    key.append(item);
+  }
+}

@@ -1,0 +1,56 @@
+// Elements are made of text, never of markup: what a mesh's objects are called is not ours.
+
+type Child = Node | string;
+
+// el makes an element with a class and children.
+export function el<K extends keyof HTMLElementTagNameMap>(tag: K, className = "", ...children: Child[]): HTMLElementTagNameMap[K] {
+  const e = document.createElement(tag);
+  if (className) e.className = className;
+  e.append(...children);
+  return e;
+}
+
+// byId is an element that the page has.
+export function byId(id: string): HTMLElement {
+  const e = document.getElementById(id);
+  if (!e) throw new Error(`the page has no #${id}`);
+  return e;
+}
+
+// row is a table's row of cells.
+export function row(...cells: Child[]): HTMLTableRowElement {
+  return el("tr", "", ...cells.map((c) => el("td", "", c)));
+}
+
+// table has headings, and rows or a line that says why there are none.
+export function table(headings: string[], rows: HTMLTableRowElement[]): HTMLElement {
+  const head = el("tr", "", ...headings.map((h) => el("th", "", h)));
+  return el("div", "scroll", el("table", "", el("thead", "", head), el("tbody", "", ...rows)));
+}
+
+// ms tells milliseconds as people read them.
+export function ms(n: number | undefined): string {
+  if (n === undefined) return "–";
+  if (n >= 10_000) return `${(n / 1000).toFixed(0)} s`;
+  if (n >= 1000) return `${(n / 1000).toFixed(1)} s`;
+  return n >= 10 ? `${n.toFixed(0)} ms` : `${n.toFixed(1)} ms`;
+}
+
+// age tells how long ago something was, by the control plane's clock.
+export function age(now: string, then: string): string {
+  const s = Math.max(0, (Date.parse(now) - Date.parse(then)) / 1000);
+  if (s < 1) return ms(s * 1000);
+  if (s < 120) return `${s.toFixed(0)} s`;
+  if (s < 7200) return `${(s / 60).toFixed(0)} min`;
+  return s < 172_800 ? `${(s / 3600).toFixed(0)} h` : `${(s / 86_400).toFixed(0)} d`;
+}
+
+export function bytes(n: number): string {
+  if (n < 1000) return `${n} B`;
+  return n < 1e6 ? `${(n / 1000).toFixed(1)} KB` : `${(n / 1e6).toFixed(1)} MB`;
+}
+
+// objectName is Kind/namespace/name, as every command of moonsail takes it.
+export function objectName(k: { kind: string; namespace?: string; name: string }): string {
+  return [k.kind, k.namespace, k.name].filter(Boolean).join("/");
+}

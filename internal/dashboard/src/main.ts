@@ -1,0 +1,96 @@
+// The dashboard: it asks the debug pages again and again while it is looked at, and shows what they say.
+
+import type { Changes, Problems, Proxies, Stale } from "./api";
+import { Unauthorized, get, useToken } from "./api";
+import { quantile, showChanges, showKey, totals } from "./changes";
+import { byId, el, ms } from "./dom";
+import { count, showProblems } from "./problems";
+import { refused, showProxies, showStale } from "./proxies";
+
+// How often is asked, in milliseconds. A list of thousands of proxies is megabytes, and is asked for less often.
+const quick = 1000;
+const slow = 5000;
+const slowest = 30_000;
+const manyProxies = 500;
+
+function tile(id: string, value: string, about: string, className = ""): void {
+  byId(id).replaceChildren(el("b", className, value), el("span", "dim", about));
+}
+
+async function changes(): Promise<number> {
+  const all = await get<Changes>("/debug/changes?n=200");
+  const took = totals(all.changes);
+  tile("tile-last", took.length ? `${ms(quantile(took, 0.5))} / ${ms(quantile(took, 0.99))}` : "–", `p50 / p99 to the last ACK, of ${took.length} changes`);
+  const under = all.changes.filter((c) => c.state !== "distributed").length;
+  tile("tile-revision", String(all.newest), under ? `revision; ${under} on their way` : "revision; all distributed", under ? "warn" : "");
+  showChanges(all);
+  return quick;
+}
+
+async function proxies(): Promise<number> {
+  const all = await get<Proxies>("/debug/proxies");
+  const behind = all.proxies.filter((p) => p.owed).length;
+  const bad = all.proxies.filter((p) => p.unread || refused(p).length).length;
+  const about = [behind ? `${behind} behind` : "", bad ? `${bad} refused something` : ""].filter(Boolean).join(", ");
+  tile("tile-proxies", String(all.proxies.length), `proxies; ${about || "all have everything"}`, bad ? "bad" : behind ? "warn" : "good");
+  showProxies(all);
+  return all.proxies.length > manyProxies ? slowest : slow;
+}
+
+async function stale(): Promise<number> {
+  const s = await get<Stale>("/debug/stale");
+  const n = s.holders.length;
+  tile("tile-stale", String(n), "endpoints that are gone and still held", n ? "bad" : "good");
+  showStale(s);
+  return slow;
+}
+
+async function problems(): Promise<number> {
+  const p = await get<Problems>("/debug/problems");
+  tile("tile-problems", String(count(p)), "problems in the configuration", count(p) ? "warn" : "good");
+  showProblems(p);
+  return slow;
+}
+
+// askForToken shows the form, once.
+function askForToken(): void {
+  byId("login").hidden = false;
+}
+
+// keep looks again and again; while nobody looks at the page, it asks nothing.
+async function keep(what: string, look: () => Promise<number>): Promise<void> {
+  for (;;) {
+    let wait = slow;
+    if (!document.hidden) {
+      try {
+        wait = await look();
+        failed.delete(what);
+      } catch (e) {
+        if (e instanceof Unauthorized) askForToken();
+        failed.set(what, e instanceof Error ? e.message : String(e));
+      }
+      showHealth();
+    }
+    await new Promise((done) => {
+      setTimeout(done, wait);
+      document.addEventListener("visibilitychange", done, { once: true });
+    });
+  }
+}
+
+const failed = new Map<string, string>();
+
+function showHealth(): void {
+  const text = [...failed].map(([what, why]) => `${what}: ${why}`).join("; ");
+  byId("health").replaceChildren(failed.size ? el("span", "bad", text) : el("span", "good", "live"));
+}
+
+byId("filter").addEventListener("input", () => showProxies());
+byId("login").addEventListener("submit", (e) => {
+  e.preventDefault();
+  useToken((byId("token") as HTMLInputElement).value.trim());
+  location.reload();
+});
+showKey();
+void get<{ version: string }>("/version").then((v) => (byId("version").textContent = v.version), () => undefined);
+for (const [what, look] of Object.entries({ changes, proxies, "stale endpoints": stale, problems })) void keep(what, look);

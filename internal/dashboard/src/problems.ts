@@ -1,0 +1,25 @@
+// Problems: what is wrong with the configuration, where, and in which field.
+
+import type { Problems } from "./api";
+import { byId, el, objectName, row, table } from "./dom";
+
+// count is how many there are.
+export function count(p: Problems): number {
+  return (p.problems.config?.length ?? 0) + (p.problems.translation?.length ?? 0);
+}
+
+// showProblems draws them. Nothing is shown where there are none.
+export function showProblems(p: Problems): void {
+  const rows = (p.problems.config ?? []).map((x) => {
+    const where = x.file ? `${x.file}${x.line ? `:${x.line}` : ""}` : "";
+    return row(
+      el("span", x.severity === "error" ? "bad" : "warn", x.severity),
+      x.object?.kind ? objectName(x.object) : where,
+      x.field ?? "",
+      x.message,
+    );
+  });
+  for (const x of p.problems.translation ?? []) rows.push(row(el("span", "bad", "error"), x.name, x.scope, x.error));
+  byId("problems-section").hidden = rows.length === 0;
+  byId("problems").replaceChildren(table(["", "object", "field", "what"], rows));
+}

@@ -1,0 +1,60 @@
+// Proxies: who has everything, who is behind since when, who refused what.
+
+import type { Proxies, Proxy, Stale } from "./api";
+import { age, byId, el, row, table } from "./dom";
+
+const most = 200; // rows; the filter finds the others
+
+export function refused(p: Proxy): { type: string; name: string; message: string }[] {
+  return p.types.flatMap((t) => (t.held ?? []).map((h) => ({ type: t.type, ...h })));
+}
+
+function state(p: Proxy, now: string): HTMLElement {
+  const held = refused(p);
+  if (p.unread) return el("span", "bad", "does not read");
+  if (held.length) {
+    const e = el("span", "bad", `refused ${held.length}`);
+    e.title = held.map((h) => `${h.type} ${h.name}: ${h.message}`).join("\n");
+    return e;
+  }
+  if (!p.owed) return el("span", "good", "synced");
+  const waits = p.types.map((t) => t.waiting).filter(Boolean).join(", ");
+  return el("span", "warn", `behind ${p.behindSince ? `for ${age(now, p.behindSince)}` : `by ${p.owed}`}${waits ? `: ${waits}` : ""}`);
+}
+
+// gravity orders proxies: those that need a look come first.
+export function gravity(p: Proxy): number {
+  if (p.unread || refused(p).length) return 0;
+  return p.owed ? 1 : 2;
+}
+
+let last: Proxies | undefined;
+
+// showProxies draws the table of those that the filter lets through.
+export function showProxies(all = last): void {
+  if (!all) return;
+  last = all;
+  const filter = (byId("filter") as HTMLInputElement).value.trim().toLowerCase();
+  const list = all.proxies
+    .filter((p) => `${p.name}.${p.namespace}`.toLowerCase().includes(filter))
+    .sort((a, b) => gravity(a) - gravity(b));
+  const rows = list.slice(0, most).map((p) =>
+    row(`${p.name}.${p.namespace}`, state(p, all.now), String(p.settled), `${p.protocol}, ${p.strategy}`, p.version ?? "–", age(all.now, p.connected)),
+  );
+  const parts: (HTMLElement | string)[] = [table(["proxy", "state", "settled", "protocol, routes", "Envoy", "connected for"], rows)];
+  if (list.length === 0) parts.push(el("p", "dim", filter ? "no proxy is called so" : "no proxy is connected"));
+  if (list.length > most) parts.push(el("p", "dim", `and ${list.length - most} more: filter by name`));
+  byId("proxies").replaceChildren(...parts);
+}
+
+// showStale draws who may call what is gone. Nothing is shown where nobody does.
+export function showStale(s: Stale): void {
+  const away = s.disconnected ?? [];
+  const rows = [
+    ...s.holders.map((h) => row(`${h.name}.${h.namespace}`, h.address, el("span", "bad", age(s.now, h.since)), h.cluster)),
+    ...away.map((a) => row(`${a.name}.${a.namespace}`, `${a.endpoints} that went since`, el("span", "warn", age(s.now, a.since)), "disconnected")),
+  ];
+  const section = byId("stale-section");
+  section.hidden = rows.length === 0;
+  byId("stale").replaceChildren(table(["proxy", "endpoint", "gone for", "cluster"], rows));
+}
