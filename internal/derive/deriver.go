@@ -59,6 +59,9 @@ func (d *Deriver) Apply(changes []store.Change) Update {
 	for _, c := range d.index.exports.resolve(d.index.discovery.filter(changes)) {
 		d.index.apply(c, t)
 	}
+	if d.index.discovery.takeRelabelled() {
+		t.facts.add(namespacesFact())
+	}
 	d.index.endpoints.settle(t)
 	var affected []*scope
 	for _, s := range d.scopes {

@@ -35,15 +35,7 @@ func (rt *routing) grantedNone(list []model.Backend) bool {
 
 // granted tells whether a ReferenceGrant allows what needs one.
 func (rt *routing) granted(k *model.Key) bool {
-	if k == nil {
-		return true
-	}
-	for _, g := range appendPolicies[*model.ReferenceGrant](nil, rt.reader, model.KindReferenceGrant, k.Namespace, nil) {
-		if g.Allows(rt.of, model.GrantTo{Kind: string(k.Kind), Name: k.Name}) {
-			return true
-		}
-	}
-	return false
+	return k == nil || rt.reader.granted(rt.of, *k)
 }
 
 func grantsFor(v *model.VirtualService) model.GrantFrom {

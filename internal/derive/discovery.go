@@ -15,6 +15,8 @@ type discovery struct {
 	selectors []model.LabelSelector
 	labels    map[string]map[string]string // of namespaces that have an object
 	objects   map[string]map[model.Key]model.Object
+	// relabelled: some namespace has come or gone, or has other labels, since it was last asked.
+	relabelled bool
 }
 
 func newDiscovery(rootNamespace string) *discovery {
@@ -25,19 +27,40 @@ func newDiscovery(rootNamespace string) *discovery {
 	}
 }
 
-// labelNamespace is the label that every namespace has, with its name.
-const labelNamespace = "kubernetes.io/metadata.name"
-
 // selected tells whether a namespace belongs to the mesh; "" holds what has no namespace.
 func (d *discovery) selected(ns string) bool {
 	if len(d.selectors) == 0 || ns == "" {
 		return true
 	}
-	labels, ok := d.labels[ns]
-	if !ok {
-		labels = map[string]string{labelNamespace: ns}
-	}
+	labels := d.labelsOf(ns)
 	return slices.ContainsFunc(d.selectors, func(s model.LabelSelector) bool { return s.Matches(labels) })
+}
+
+func (d *discovery) labelsOf(ns string) map[string]string {
+	if labels, ok := d.labels[ns]; ok {
+		return labels
+	}
+	return model.ImpliedLabels(ns)
+}
+
+// matching are the namespaces that a selector selects, sorted: of those that have an object themselves, or
+// objects in them.
+func (d *discovery) matching(s *model.LabelSelector) []string {
+	var out []string
+	for ns := range both(d.labels, d.objects) {
+		if s.Matches(d.labelsOf(ns)) {
+			out = append(out, ns)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// takeRelabelled tells whether namespaces are others than when it was last asked.
+func (d *discovery) takeRelabelled() bool {
+	was := d.relabelled
+	d.relabelled = false
+	return was
 }
 
 // filter gives what changes mean to the mesh. Namespaces that come to belong to it bring
@@ -48,10 +71,8 @@ func (d *discovery) filter(changes []store.Change) []store.Change {
 		switch {
 		case c.Key == d.config:
 			d.selectors = selectorsOf(c.New)
-		case c.Key.Kind == model.KindNamespace && c.New != nil:
-			d.labels[c.Key.Name] = c.New.Metadata().Labels
 		case c.Key.Kind == model.KindNamespace:
-			delete(d.labels, c.Key.Name)
+			d.label(c)
 		}
 	}
 	out := make([]store.Change, 0, len(changes))
@@ -71,6 +92,17 @@ func (d *discovery) filter(changes []store.Change) []store.Change {
 		}
 	}
 	return out
+}
+
+func (d *discovery) label(c store.Change) {
+	was, had := d.labels[c.Key.Name]
+	if c.New == nil {
+		delete(d.labels, c.Key.Name)
+	} else {
+		d.labels[c.Key.Name] = c.New.Metadata().Labels
+	}
+	now, has := d.labels[c.Key.Name]
+	d.relabelled = d.relabelled || had != has || !maps.Equal(was, now)
 }
 
 func selectorsOf(o model.Object) []model.LabelSelector {
@@ -115,11 +147,13 @@ func (d *discovery) keep(c store.Change) {
 	if ns == "" || c.Key.IsMeshConfig() {
 		return
 	}
+	before := len(d.objects[ns])
 	if c.New == nil {
 		take(d.objects, ns, c.Key)
-		return
+	} else {
+		insert(d.objects, ns, c.Key, c.New)
 	}
-	insert(d.objects, ns, c.Key, c.New)
+	d.relabelled = d.relabelled || (before == 0) != (len(d.objects[ns]) == 0)
 }
 
 // passes tells whether a change means something to the mesh. Where a namespace has come to

@@ -30,6 +30,7 @@ const (
 	factPolicy                               // objects of one kind that select workloads by one label pair, or all of a namespace
 	factIdentities                           // who the workloads of a host are
 	factSecret                               // a Secret by key
+	factNamespaces                           // which namespaces there are, with their labels
 
 	factsOfWildcards = factService | factVirtualService | factDestinationRule
 )
@@ -48,6 +49,7 @@ func identitiesFact(h model.Host) fact      { return fact{string(h), factIdentit
 func secretFact(k model.Key) fact           { return fact{k.String(), factSecret} }
 func delegateFact(k model.Key) fact         { return fact{k.Namespace + "/" + k.Name, factDelegate} }
 func selectingFact(ns, pair string) fact    { return fact{ns + "/" + pair, factSelecting} }
+func namespacesFact() fact                  { return fact{"", factNamespaces} }
 func addressFact(ns, address string) fact   { return fact{ns + "/" + address, factAddress} }
 
 // factSet collects the facts that a batch has touched.

@@ -13,6 +13,8 @@ import (
 type gatewayPlan struct {
 	listeners map[listenerKey]*plannedListener
 	routes    map[string]*plannedRoutes
+	// granted are the Secrets of other namespaces that servers may have, as SDS calls them.
+	granted map[string]bool
 }
 
 // plannedListener has either servers that end or pass on TLS, told apart by SNI, or such in plain
@@ -41,7 +43,7 @@ func (b boundServer) isBound(v *model.VirtualService) bool {
 }
 
 func newGatewayPlan() *gatewayPlan {
-	return &gatewayPlan{listeners: map[listenerKey]*plannedListener{}, routes: map[string]*plannedRoutes{}}
+	return &gatewayPlan{listeners: map[listenerKey]*plannedListener{}, routes: map[string]*plannedRoutes{}, granted: map[string]bool{}}
 }
 
 func (p *plannedListener) equal(o *plannedListener) bool { return reflect.DeepEqual(p, o) }

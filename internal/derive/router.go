@@ -101,13 +101,16 @@ func (s *scope) deriveGateways(r *reader) {
 			continue
 		}
 		for i := range g.Servers {
-			s.planServer(now, g, &g.Servers[i], target)
+			if server := s.resolveServer(r, now, g, &g.Servers[i]); server != nil {
+				s.planServer(now, g, server, target)
+			}
 		}
 	}
 	was := s.router.plan
 	s.router.plan = now
 	s.markGateways(r.index, was, now)
 	s.replaceServerSecrets(now.secrets())
+	s.markGranted(was, now)
 }
 
 // targetPorts are the ports that routers listen on, by those of their services: of several
@@ -157,7 +160,7 @@ func (s *scope) markGateways(x *Index, was, now *gatewayPlan) {
 }
 
 // both are the keys of two maps.
-func both[K comparable, V any](a, b map[K]V) map[K]bool {
+func both[K comparable, V, W any](a map[K]V, b map[K]W) map[K]bool {
 	out := make(map[K]bool, len(a)+len(b))
 	for k := range a {
 		out[k] = true

@@ -140,13 +140,27 @@ func (s *scope) secret(r *reader, name string) *view.Secret {
 	switch {
 	case ok && isCA && credential.Kind == model.KindConfigMap: // certificates that are no secrets
 		return authorities(name, r.secret(key))
-	case !ok || !own || s.Key.Account == "":
+	case !ok || s.Key.Account == "" || !own && !s.grantedSecret(plain):
 		return nil
+	case !own:
+		return s.secretOfOthers(r, name, credential.Key(), isCA)
 	case isCA:
 		return authorities(name, r.secretOfCA(key))
 	}
-	secret := r.secret(key)
-	if secret == nil || secret.Problem != "" || !secret.MayRead(s.Key.Account) {
+	return keyFor(name, r.secret(key), s.Key.Account)
+}
+
+// secretOfOthers is one of another namespace, alone: there is none beside it that has CAs.
+func (s *scope) secretOfOthers(r *reader, name string, key model.Key, isCA bool) *view.Secret {
+	if isCA {
+		return authorities(name, r.secret(key))
+	}
+	return keyFor(name, r.secret(key), s.Key.Namespace+"/"+s.Key.Account)
+}
+
+// keyFor is a Secret with its key; nil: the account may not have it.
+func keyFor(name string, secret *model.Secret, account string) *view.Secret {
+	if secret == nil || secret.Problem != "" || !secret.MayRead(account) {
 		return nil
 	}
 	return &view.Secret{Name: name, Certificate: secret.Certificate, PrivateKey: secret.PrivateKey}

@@ -198,3 +198,42 @@ func TestConfigMapsAreNoMeshConfig(t *testing.T) {
 	d.Apply([]store.Change{{Key: roots.Key, Old: roots}})
 	require.Equal(t, model.OutboundRegistryOnly, d.Index().mesh.Outbound)
 }
+
+// TestSecretsOfOtherNamespacesAreGranted: a Gateway's routers have them as long as a ReferenceGrant says so.
+func TestSecretsOfOtherNamespacesAreGranted(t *testing.T) {
+	const given = "kubernetes://shop/api-client"
+	st, d := credentialMesh(t)
+	meta := func(kind model.Kind, ns string) model.Meta {
+		return model.Meta{Key: model.Key{Kind: kind, Namespace: ns, Name: "web"}, ResourceVersion: "1"}
+	}
+	labels := map[string]string{model.LabelGatewayName: "web"}
+	gateway := &model.Gateway{
+		Meta: meta(model.KindKubernetesGateway, "edge"), OwnNamespace: true, Selector: labels, Servers: []model.GatewayServer{{
+			Port: model.GatewayPort{Number: 443, Protocol: model.ProtocolTCP}, Hosts: []model.HostSelector{{Namespace: "*", Host: "*"}},
+			TLS: &model.ServerTLS{Mode: model.ServerSimple, CredentialNames: []string{given}},
+		}},
+	}
+	grant := &model.ReferenceGrant{
+		Meta: meta(model.KindReferenceGrant, "shop"), From: []model.GrantFrom{{Kind: "Gateway", Namespace: "edge"}}, To: []model.GrantTo{{Kind: "Secret"}},
+	}
+	apply := func(k model.Key, o model.Object) Update {
+		_, changes := st.Apply([]store.Event{{Key: k, Object: o}})
+		return d.Apply(changes)
+	}
+	router := webProxy("edge", "gateway", true)
+	router.Type, router.Labels = model.ProxyRouter, labels
+	apply(gateway.Key, gateway)
+	putSecret(st, d, secretOf("1", []string{"edge/gateway"}))
+	require.Empty(t, has(d, router), "nothing is granted")
+	k, _ := d.Index().Keys(router)
+	d.Open(k)
+	delta := apply(grant.Key, grant).Deltas[k]
+	require.Equal(t, "key 1", delta.Secrets[given].PrivateKey.PEM())
+	delta = apply(grant.Key, nil).Deltas[k]
+	require.Contains(t, delta.Secrets, given)
+	require.Nil(t, delta.Secrets[given], "the grant was taken back")
+	apply(grant.Key, grant)
+	other := webProxy("edge", "other", true)
+	other.Type, other.Labels = model.ProxyRouter, labels
+	require.Empty(t, has(d, other), "another account")
+}

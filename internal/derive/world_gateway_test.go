@@ -80,8 +80,22 @@ func (w *world) kubernetesGateway() model.Object {
 		g.Servers[i].Routes = pick(w, [][]model.Kind{
 			{model.KindHTTPRoute, model.KindGRPCRoute}, {model.KindHTTPRoute}, {model.KindTLSRoute}, {model.KindTCPRoute}, {model.KindTLSRoute, model.KindTCPRoute},
 		})
+		if w.chance(0.5) {
+			g.Servers[i].Namespaces = w.namespaceSelector()
+		}
+		if t := g.Servers[i].TLS; t.EndsTLS() && t.Mode != model.ServerIstioMutual && w.chance(0.5) {
+			t.CredentialNames = append(t.CredentialNames, model.CredentialURL(pick(w, worldNamespaces)+"/"+pick(w, worldNames)))
+			t.CredentialNames = t.CredentialNames[w.IntN(2):]
+		}
 	}
 	return g
+}
+
+func (w *world) namespaceSelector() *model.LabelSelector {
+	return pick(w, []*model.LabelSelector{
+		{}, {Labels: map[string]string{"team": pick(w, worldNames)}}, {Labels: model.ImpliedLabels(pick(w, worldNamespaces))},
+		{Expressions: []model.LabelExpression{{Key: "team", Operator: pick(w, []model.LabelOperator{model.LabelExists, model.LabelDoesNotExist})}}},
+	})
 }
 
 // kubernetesRoute is bound to Gateways of the Gateway API, or to listeners of these.
@@ -108,6 +122,12 @@ func (w *world) kubernetesRoute() model.Object {
 }
 
 func (w *world) referenceGrant() model.Object {
+	if w.chance(0.5) {
+		return &model.ReferenceGrant{
+			Meta: w.meta(model.KindReferenceGrant), From: []model.GrantFrom{{Kind: "Gateway", Namespace: pick(w, worldNamespaces)}},
+			To: []model.GrantTo{{Kind: string(model.KindSecret), Name: pick(w, append(worldNames, ""))}},
+		}
+	}
 	return &model.ReferenceGrant{
 		Meta: w.meta(model.KindReferenceGrant),
 		From: []model.GrantFrom{{Kind: string(pick(w, []model.Kind{model.KindHTTPRoute, model.KindGRPCRoute})), Namespace: pick(w, worldNamespaces)}},

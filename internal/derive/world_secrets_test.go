@@ -25,6 +25,9 @@ func (w *world) secret() model.Object {
 	if w.chance(0.1) {
 		s.Readers = []string{}
 	}
+	if w.chance(0.5) { // of routers, by a grant
+		s.Readers = append(s.Readers, pick(w, worldNamespaces)+"/reader")
+	}
 	return s
 }
 

@@ -20,12 +20,15 @@ func secretBehind(snap *store.Snapshot, p server.Part) []model.Key {
 		return nil
 	}
 	key, own := credential.In(p.Proxy.Namespace)
+	if !own {
+		key = credential.Key()
+	}
 	ca := key
 	ca.Name += model.SuffixCA
 	var out []model.Key
 	for _, kind := range naming {
 		for o := range snap.All(kind) {
-			if own && slices.ContainsFunc(needs(o, p.Proxy), func(n model.NeededSecret) bool { return n.Key == key || isCA && n.Key == ca }) {
+			if (own || isGranted(o, key)) && slices.ContainsFunc(needs(o, p.Proxy), func(n model.NeededSecret) bool { return n.Key == key || isCA && n.Key == ca }) {
 				out = append(out, o.Metadata().Key)
 			}
 		}
@@ -49,7 +52,7 @@ func needs(o model.Object, p *model.Proxy) []model.NeededSecret {
 		}
 	case *model.Gateway:
 		if p.Type == model.ProxyRouter && selects(o, p) {
-			return o.Credentials(p.Namespace)
+			return append(o.Credentials(p.Namespace), grants(o)...)
 		}
 	case *model.WasmPlugin:
 		if key, named := o.PullSecretKey(); named && o.Namespace == p.Namespace && model.Selects(o, p.Labels) {
@@ -72,8 +75,23 @@ func givenTo(snap *store.Snapshot, key model.Key) func(*model.Proxy) bool {
 	}
 	return func(p *model.Proxy) bool {
 		own := key.Kind != model.KindSecret || p.Namespace == key.Namespace
-		return own && slices.ContainsFunc(by, func(o model.Object) bool { return slices.ContainsFunc(needs(o, p), is) })
+		return slices.ContainsFunc(by, func(o model.Object) bool { return (own || isGranted(o, key)) && slices.ContainsFunc(needs(o, p), is) })
 	}
+}
+
+// grants are the Secrets of other namespaces that routers of a Gateway get where a ReferenceGrant lets them.
+func grants(g *model.Gateway) []model.NeededSecret {
+	var out []model.NeededSecret
+	for _, key := range g.GrantsNeeded() {
+		out = append(out, model.NeededSecret{Key: key, PrivateKey: true})
+	}
+	return out
+}
+
+// isGranted tells whether an object may have routers given a Secret of another namespace.
+func isGranted(o model.Object, key model.Key) bool {
+	g, ok := o.(*model.Gateway)
+	return ok && slices.Contains(g.GrantsNeeded(), key)
 }
 
 // secretsOf are the Secrets that an object names, whoever is given them: of Gateways what routers of a namespace need.
@@ -82,7 +100,7 @@ func secretsOf(o model.Object, namespace string) []model.NeededSecret {
 	case interface{ Credentials() []model.NeededSecret }:
 		return o.Credentials()
 	case *model.Gateway:
-		return o.Credentials(namespace)
+		return append(o.Credentials(namespace), grants(o)...)
 	case *model.WasmPlugin:
 		key, _ := o.PullSecretKey()
 		return []model.NeededSecret{{Key: key}}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -76,9 +75,9 @@ func (c *conv) kubernetesListener(at path, l *gatewayv1.Listener) (model.Gateway
 	if l.Hostname != nil && *l.Hostname != "" && c.checkHost(at.f("hostname"), string(*l.Hostname), true) {
 		host = outline.Hostname
 	}
-	for _, ns := range c.routesFrom(at.f("allowedRoutes").f("namespaces"), &outline) {
-		out.Hosts = append(out.Hosts, model.HostSelector{Namespace: ns, Host: host})
-	}
+	from := at.f("allowedRoutes").f("namespaces")
+	out.Hosts = []model.HostSelector{{Namespace: c.routesFrom(&outline), Host: host}}
+	out.Namespaces = c.routesSelected(from, &outline)
 	return out, out.TLS != nil || l.Protocol == gatewayv1.HTTPProtocolType || l.Protocol == gatewayv1.TCPProtocolType
 }
 
@@ -91,19 +90,30 @@ func (c *conv) routesOf(l *ListenerOutline) []model.Kind {
 	return taken
 }
 
-// routesFrom are the namespaces of routes that a listener takes, "*" for all.
-func (c *conv) routesFrom(at path, l *ListenerOutline) []string {
+// routesFrom is the namespace of routes that a listener takes, "*" for all.
+func (c *conv) routesFrom(l *ListenerOutline) string {
 	switch gatewayv1.FromNamespaces(l.From) {
 	case gatewayv1.NamespacesFromAll:
-		return []string{exportAll}
+		return exportAll
 	case gatewayv1.NamespacesFromSame:
-		return []string{c.meta.Namespace}
-	case gatewayv1.NamespacesFromNone:
-		return []string{exportNone}
+		return c.meta.Namespace
 	}
-	if len(l.Namespaces) == 0 {
-		c.warnf(at.f("from"), "%s has no effect in Moonsail yet but for namespaces by their name: no route is taken; use Same or All, or select %s", l.From, corev1.LabelMetadataName)
-		return []string{exportNone}
+	return exportNone
+}
+
+// routesSelected selects the namespaces of routes that a listener takes beside that of routesFrom.
+func (c *conv) routesSelected(at path, l *ListenerOutline) *model.LabelSelector {
+	switch {
+	case l.From != string(gatewayv1.NamespacesFromSelector):
+		return nil
+	case l.Namespaces == nil:
+		c.warnf(at.f("selector"), "is missing, so that no route is taken; select namespaces, or use Same or All")
+		return nil
+	}
+	at = at.f("selector")
+	c.labels(at.f("matchLabels"), l.Namespaces.Labels)
+	for i := range l.Namespaces.Expressions {
+		c.labelExpression(at.f("matchExpressions").i(i), &l.Namespaces.Expressions[i])
 	}
 	return l.Namespaces
 }
@@ -151,18 +161,19 @@ func (c *conv) listenerCertificates(at path, l *ListenerOutline, out *model.Serv
 	for i := range l.Certificates {
 		ref := &l.Certificates[i]
 		at := path(ref.Field)
-		switch {
-		case !ref.IsSecret():
+		if !ref.IsSecret() {
 			c.warnf(at, "only Secrets have an effect")
-		case ref.Namespace != c.meta.Namespace:
-			c.warnf(at.f("namespace"), "Secrets of other namespaces are not given to routers; copy it to %s", c.meta.Namespace)
-		default:
-			c.serverCredential(at.f("name"), ref.Name)
-			out.CredentialNames = append(out.CredentialNames, ref.Name)
+			continue
 		}
+		name := ref.Name
+		if ref.Namespace != c.meta.Namespace { // counts where a ReferenceGrant lets it
+			name = model.CredentialURL(ref.Namespace + "/" + name)
+		}
+		c.serverCredential(at.f("name"), name)
+		out.CredentialNames = append(out.CredentialNames, name)
 	}
 	if len(out.CredentialNames) == 0 {
-		c.warnf(at.f("certificateRefs"), "has no Secret of this namespace, so the listener has no effect; name one")
+		c.warnf(at.f("certificateRefs"), "has no Secret, so the listener has no effect; name one")
 		return false
 	}
 	return true

@@ -220,23 +220,23 @@ func (c *conv) labelSelectors(at path, list []*meshconfig.LabelSelector) []model
 		c.labels(at.f("matchLabels"), s.MatchLabels)
 		sel := model.LabelSelector{Labels: s.MatchLabels}
 		for j, e := range s.MatchExpressions {
-			c.labelExpression(at.f("matchExpressions").i(j), e)
 			sel.Expressions = append(sel.Expressions, model.LabelExpression{
 				Key: e.Key, Operator: model.LabelOperator(e.Operator), Values: e.Values,
 			})
+			c.labelExpression(at.f("matchExpressions").i(j), &sel.Expressions[j])
 		}
 		out = append(out, sel)
 	}
 	return out
 }
 
-func (c *conv) labelExpression(at path, e *meshconfig.LabelSelectorRequirement) {
+func (c *conv) labelExpression(at path, e *model.LabelExpression) {
 	if e.Key == "" {
 		c.errorf(at.f("key"), "is missing; name a label")
 	}
-	needsValues := e.Operator == string(model.LabelIn) || e.Operator == string(model.LabelNotIn)
+	needsValues := e.Operator == model.LabelIn || e.Operator == model.LabelNotIn
 	switch {
-	case !slices.Contains(labelOperators, e.Operator):
+	case !slices.Contains(labelOperators, string(e.Operator)):
 		c.errorf(at.f("operator"), "%q is not one of %s", e.Operator, strings.Join(labelOperators, ", "))
 	case needsValues && len(e.Values) == 0:
 		c.errorf(at.f("values"), "is missing; %s compares with at least one value", e.Operator)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -45,9 +44,9 @@ type ListenerOutline struct {
 	Name         string
 	Port         uint32
 	Protocol     string
-	Hostname     model.Host // "*": any
-	From         string     // of allowedRoutes.namespaces
-	Namespaces   []string   // of From Selector, where it selects them by their name and nothing else
+	Hostname     model.Host           // "*": any
+	From         string               // of allowedRoutes.namespaces
+	Namespaces   *model.LabelSelector // of From Selector; nil: there is none
 	Kinds        []ObjectRef
 	TLSMode      string // empty: there is no tls
 	Terminate    string // how TLS ends, of Istio's option: a mode of a Gateway of Istio; empty: SIMPLE
@@ -140,7 +139,7 @@ func listenerOutline(at path, ns string, l *gatewayv1.Listener) ListenerOutline 
 	if a := l.AllowedRoutes; a != nil {
 		if a.Namespaces != nil && a.Namespaces.From != nil {
 			out.From = string(*a.Namespaces.From)
-			out.Namespaces = selectedByName(a.Namespaces.Selector)
+			out.Namespaces = labelSelector(a.Namespaces.Selector)
 		}
 		for i, k := range a.Kinds {
 			out.Kinds = append(out.Kinds, refOf(at.f("allowedRoutes").f("kinds").i(i), ns, GroupGatewayAPI, "", k.Group, &k.Kind, nil, ""))
@@ -160,21 +159,16 @@ func listenerOutline(at path, ns string, l *gatewayv1.Listener) ListenerOutline 
 	return out
 }
 
-// selectedByName are the namespaces that a selector names by the label of their name; none: it does otherwise.
-func selectedByName(s *metav1.LabelSelector) []string {
-	switch {
-	case s == nil:
+// labelSelector is one of Kubernetes; nil stays nil.
+func labelSelector(s *metav1.LabelSelector) *model.LabelSelector {
+	if s == nil {
 		return nil
-	case len(s.MatchLabels) == 1 && len(s.MatchExpressions) == 0:
-		if ns := s.MatchLabels[corev1.LabelMetadataName]; ns != "" {
-			return []string{ns}
-		}
-	case len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 1:
-		if e := s.MatchExpressions[0]; e.Key == corev1.LabelMetadataName && e.Operator == metav1.LabelSelectorOpIn {
-			return slices.Compact(slices.Sorted(slices.Values(e.Values)))
-		}
 	}
-	return nil
+	out := &model.LabelSelector{Labels: s.MatchLabels}
+	for _, e := range s.MatchExpressions {
+		out.Expressions = append(out.Expressions, model.LabelExpression{Key: e.Key, Operator: model.LabelOperator(e.Operator), Values: e.Values})
+	}
+	return out
 }
 
 // refOf puts in what a reference leaves out.

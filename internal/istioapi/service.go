@@ -3,6 +3,7 @@ package istioapi
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"strings"
 
@@ -23,6 +24,13 @@ var tcpPorts = map[int32]bool{25: true, 53: true, 3306: true, 27017: true}
 // Namespace decodes a Namespace.
 func (d Decoder) Namespace(o *corev1.Namespace) (*model.Namespace, Problems) {
 	c := d.start(model.KindNamespace, &o.ObjectMeta)
+	if c.meta.Labels[model.LabelNamespace] != o.Name { // as the API server sees to it
+		c.meta.Labels = maps.Clone(c.meta.Labels)
+		if c.meta.Labels == nil {
+			c.meta.Labels = map[string]string{}
+		}
+		c.meta.Labels[model.LabelNamespace] = o.Name
+	}
 	return &model.Namespace{Meta: c.meta, Distribution: c.annotatedDistribution(o.Annotations)}, c.list
 }
 

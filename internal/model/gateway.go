@@ -45,7 +45,9 @@ type GatewayServer struct {
 	Port  GatewayPort
 	Bind  string         // an IP address; empty: any
 	Hosts []HostSelector // Namespace is of the VirtualServices that count; "*": any
-	TLS   *ServerTLS     // nil: plain text
+	// Namespaces selects, by their labels, namespaces whose routes count, too, for the first of Hosts; nil: none.
+	Namespaces *LabelSelector
+	TLS        *ServerTLS // nil: plain text
 	// Routes are the kinds that may be bound to it; nil: VirtualServices.
 	Routes []Kind
 	// HTTPSRedirect has requests in plain text redirected to https.
@@ -77,7 +79,7 @@ const (
 // proxy.
 type ServerTLS struct {
 	Mode            ServerTLSMode
-	CredentialNames []string
+	CredentialNames []string // those of other namespaces, as kubernetes://NAMESPACE/NAME, are for who is granted them
 	// CACredentialName is of a Secret or ConfigMap with the CAs of clients; empty: those of the first
 	// credential.
 	CACredentialName string

@@ -124,6 +124,14 @@ type Namespace struct {
 	Distribution Distribution // of its services that say nothing
 }
 
+// LabelNamespace is the label that every namespace has, with its name.
+const LabelNamespace = "kubernetes.io/metadata.name"
+
+// ImpliedLabels are those of a namespace that has no object of its own.
+func ImpliedLabels(namespace string) map[string]string {
+	return map[string]string{LabelNamespace: namespace}
+}
+
 // Revision numbers the batches of changes that went into the store. It only grows
 // while a control plane lives; two control planes' revisions cannot be compared.
 type Revision uint64

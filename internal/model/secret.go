@@ -23,7 +23,8 @@ type Secret struct {
 	// Problem is why it has no certificate with a key that could be used, CAProblem why it has
 	// no CAs; empty: it has. They name fields and never what is in them.
 	Problem, CAProblem string
-	// Readers are the service accounts of its namespace that may have the key; nil: all may.
+	// Readers are the service accounts that may have the key; nil: all may. One of another namespace, whose
+	// Gateways a ReferenceGrant lets refer to it, is "NAMESPACE/NAME".
 	// Certificates of CAs are for every workload of the namespace.
 	Readers []string
 }
@@ -31,7 +32,7 @@ type Secret struct {
 // NoSecret is the problem of one that does not exist.
 const NoSecret = "it does not exist"
 
-// MayRead tells whether a service account of the Secret's namespace may have the key.
+// MayRead tells whether a service account, as Readers call it, may have the key.
 func (s *Secret) MayRead(account string) bool {
 	if s.Readers == nil {
 		return true
@@ -143,13 +144,16 @@ func CredentialURL(s string) string {
 // names: there are none beside them.
 func (c Credential) In(namespace string) (Key, bool) {
 	if c.Kind == KindConfigMap {
-		return Key{Kind: KindConfigMap, Namespace: c.Namespace, Name: c.Name}, true
+		return c.Key(), true
 	}
 	if c.Namespace != "" && c.Namespace != namespace {
 		return Key{}, false
 	}
 	return Key{Kind: KindSecret, Namespace: namespace, Name: c.Name}, true
 }
+
+// Key is the Secret or ConfigMap that a credential with a namespace names.
+func (c Credential) Key() Key { return Key(c) }
 
 // NeededSecret is a Secret that workloads need.
 type NeededSecret struct {

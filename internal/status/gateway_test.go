@@ -91,6 +91,9 @@ func (b *Board) judgements() string {
 			continue
 		}
 		fmt.Fprintf(&out, "%s\n%s", k, conditionTexts("  ", j.conditions))
+		if len(j.features) > 0 {
+			fmt.Fprintf(&out, "  supports %v\n", j.features)
+		}
 		if j.gateway != nil {
 			fmt.Fprintf(&out, "  addresses %v\n", j.gateway.addresses)
 			for _, l := range j.gateway.listeners {

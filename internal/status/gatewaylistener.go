@@ -87,8 +87,6 @@ func acceptedListener(l *istioapi.ListenerOutline) condition {
 	switch {
 	case len(l.Possible()) == 0:
 		return condition{typeAccepted, false, "UnsupportedProtocol", fmt.Sprintf("protocol %s has no effect in Moonsail yet", l.Protocol)}
-	case l.From == "Selector" && len(l.Namespaces) == 0:
-		return condition{typeAccepted, false, "UnsupportedValue", "selectors of namespaces have no effect in Moonsail yet but by their name: no route is taken; use Same or All"}
 	}
 	return condition{typeAccepted, true, "Accepted", ""}
 }
@@ -110,8 +108,6 @@ func (w *gatewayWorld) certificates(k model.Key, l *istioapi.ListenerOutline, wr
 			wrong.add(invalid, ref.Field, "%s is no Secret", ref.KindText())
 		case !w.granted(model.GrantFrom{Kind: "Gateway", Namespace: k.Namespace}, ref):
 			wrong.add("RefNotPermitted", ref.Field, "no ReferenceGrant of namespace %s lets Gateways of %s refer to it", ref.Namespace, k.Namespace)
-		case ref.Namespace != k.Namespace:
-			wrong.add(invalid, ref.Field, "Secrets of other namespaces are not given to routers; copy it to %s", k.Namespace)
 		case secret != nil && secret.Problem != "": // nil: nobody has looked for it yet
 			wrong.add(invalid, ref.Field, "the Secret %s cannot be used: %s", ref.Name, secret.Problem)
 		}

@@ -47,7 +47,7 @@ func (w *gatewayWorld) parent(k model.Key, o outlined, p *istioapi.ParentOutline
 	if !p.IsGateway() || of == nil || of.Gateway == nil {
 		return "", taken
 	}
-	listeners, reason, message := attach(k, o.Route, p, of.Gateway)
+	listeners, reason, message := w.attach(k, o.Route, p, of.Gateway)
 	if reason != "" {
 		return of.Gateway.Controller, condition{typeAccepted, false, reason, message}
 	}
@@ -83,13 +83,13 @@ func (w *gatewayWorld) serviceParent(k model.Key, o outlined, p *istioapi.Parent
 }
 
 // attach finds the listeners of a Gateway that take a route; where there are none, why.
-func attach(k model.Key, r *istioapi.RouteOutline, p *istioapi.ParentOutline, g *istioapi.GatewayOutline) (listeners []string, reason, message string) {
+func (w *gatewayWorld) attach(k model.Key, r *istioapi.RouteOutline, p *istioapi.ParentOutline, g *istioapi.GatewayOutline) (listeners []string, reason, message string) {
 	reason, message = "NoMatchingParent", "the Gateway has no such listener"
 	for i := range g.Listeners {
 		l := &g.Listeners[i]
 		switch {
 		case p.Section != "" && p.Section != l.Name || p.Port != 0 && p.Port != l.Port:
-		case !takes(l, k, p.Namespace):
+		case !w.takes(l, k, p.Namespace):
 			if reason == "NoMatchingParent" {
 				reason, message = "NotAllowedByListeners", fmt.Sprintf("listeners take no %s of namespace %s", k.Kind, k.Namespace)
 			}
@@ -106,12 +106,20 @@ func attach(k model.Key, r *istioapi.RouteOutline, p *istioapi.ParentOutline, g 
 }
 
 // takes tells whether a listener of a Gateway takes routes of a kind and namespace.
-func takes(l *istioapi.ListenerOutline, route model.Key, gateway string) bool {
+func (w *gatewayWorld) takes(l *istioapi.ListenerOutline, route model.Key, gateway string) bool {
 	kinds, _ := l.Routes()
 	if !slices.Contains(kinds, route.Kind) {
 		return false
 	}
-	return l.From == "All" || l.From == "Same" && route.Namespace == gateway || l.From == "Selector" && slices.Contains(l.Namespaces, route.Namespace)
+	selected := l.From == "Selector" && l.Namespaces != nil && l.Namespaces.Matches(w.labelsOf(route.Namespace))
+	return selected || l.From == "All" || l.From == "Same" && route.Namespace == gateway
+}
+
+func (w *gatewayWorld) labelsOf(namespace string) map[string]string {
+	if ns, ok := w.snap.Get(model.Key{Kind: model.KindNamespace, Name: namespace}).(*model.Namespace); ok {
+		return ns.Labels
+	}
+	return model.ImpliedLabels(namespace)
 }
 
 // backends tells whether all of a route's lead somewhere.

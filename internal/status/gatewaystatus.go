@@ -120,6 +120,9 @@ func (d *drawing) status(have gatewayStatus) gatewayStatus {
 		return gatewayStatus{"parents": d.parents(items(have, "parents"))}
 	}
 	out := gatewayStatus{"conditions": d.merged(items(have, "conditions"), d.conditions, typeProgrammed)}
+	if len(d.features) > 0 {
+		out["supportedFeatures"] = featureList(d.features)
+	}
 	if d.gateway != nil {
 		out["listeners"] = d.listeners(items(have, "listeners"))
 		out["addresses"] = addressList(d.gateway.addresses)

@@ -31,6 +31,7 @@ type judgement struct {
 	conditions []condition
 	gateway    *gatewayStanding
 	route      *routeStanding
+	features   []string // of a GatewayClass
 }
 
 // Types of conditions.
@@ -73,7 +74,7 @@ func judgeGateways(snap *store.Snapshot, objects map[model.Key]outlined) map[mod
 		case o.Route != nil:
 			out[k] = &judgement{generation: o.generation, route: w.route(k, o)}
 		case o.Class != nil:
-			out[k] = &judgement{generation: o.generation, conditions: []condition{class(o.Class)}}
+			out[k] = class(o)
 		}
 	}
 	for k, o := range objects { // when the routes have been counted
@@ -116,14 +117,6 @@ func (w *gatewayWorld) obey(v *model.VirtualService) {
 			w.obeyed[h] = v
 		}
 	}
-}
-
-func class(c *istioapi.ClassOutline) condition {
-	if c.Counts {
-		return condition{typeAccepted, true, "Accepted", ""}
-	}
-	return condition{typeAccepted, false, "Unsupported", "Gateways of this class have no effect: the classes that count are moonsail, of controller " +
-		istioapi.ControllerMoonsail + ", and istio, of controller " + istioapi.ControllerIstio}
 }
 
 // granted tells whether objects of a kind and namespace may refer to another one.

@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"slices"
+
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 )
@@ -8,7 +10,8 @@ import (
 // addGateways adds the Secrets that routers need: those of the Gateways that select them, in the
 // routers' namespace. Where the Gateway is of that namespace, too, whoever wrote it might have
 // mounted the Secret into the router; a Gateway of elsewhere gives a router only what the API
-// server says that its service account may read. Where there is no router yet, nobody is to have the key, and
+// server says that its service account may read. Secrets of other namespaces are for routers of Gateways that
+// a ReferenceGrant there lets refer to them. Where there is no router yet, nobody is to have the key, and
 // whoever wrote the Gateway is told whether the Secret can be used.
 func addGateways(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 	for _, kind := range []model.Kind{model.KindGateway, model.KindKubernetesGateway} {
@@ -20,13 +23,14 @@ func addGateways(snap *store.Snapshot, into map[model.Key]*secretWatch) {
 
 func addGateway(snap *store.Snapshot, o model.Object, into map[model.Key]*secretWatch) {
 	g, ok := o.(*model.Gateway)
-	if !ok || len(g.Credentials(g.Namespace)) == 0 {
+	if !ok || len(g.Credentials(g.Namespace))+len(g.GrantsNeeded()) == 0 {
 		return
 	}
+	granted := grantedTo(snap, g)
 	served := false
 	for w := range snap.All(model.KindPod) {
 		if pod, ok := w.(*model.Workload); ok && servesGateway(pod, g) {
-			addRouter(g, pod, into)
+			addRouter(g, pod, granted, into)
 			served = true
 		}
 	}
@@ -36,6 +40,22 @@ func addGateway(snap *store.Snapshot, o model.Object, into map[model.Key]*secret
 	for _, need := range g.Credentials(g.Namespace) {
 		wantSecret(into, model.NeededSecret{Key: need.Key})
 	}
+	for _, key := range granted {
+		wantSecret(into, model.NeededSecret{Key: key})
+	}
+}
+
+// grantedTo are the Secrets of other namespaces that a Gateway names and may refer to.
+func grantedTo(snap *store.Snapshot, g *model.Gateway) []model.Key {
+	return slices.DeleteFunc(g.GrantsNeeded(), func(k model.Key) bool {
+		for o := range snap.All(model.KindReferenceGrant) {
+			if grant, ok := o.(*model.ReferenceGrant); ok && grant.Namespace == k.Namespace &&
+				grant.Allows(g.GrantFrom(), model.GrantTo{Kind: string(k.Kind), Name: k.Name}) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // servesGateway tells whether a Pod may be a router of a Gateway. One without a selector is for
@@ -47,7 +67,11 @@ func servesGateway(pod *model.Workload, g *model.Gateway) bool {
 	return model.SelectorMatches(g.Selector, pod.Labels)
 }
 
-func addRouter(g *model.Gateway, pod *model.Workload, into map[model.Key]*secretWatch) {
+func addRouter(g *model.Gateway, pod *model.Workload, granted []model.Key, into map[model.Key]*secretWatch) {
+	for _, key := range granted { // whoever wrote the grant trusts the Gateway's namespace
+		w, account := wantSecret(into, model.NeededSecret{Key: key, PrivateKey: true}), pod.Namespace+"/"+pod.Account()
+		w.readers[account], w.trusted[account] = true, true
+	}
 	for _, need := range g.Credentials(pod.Namespace) {
 		w := wantSecret(into, need)
 		if !need.PrivateKey {

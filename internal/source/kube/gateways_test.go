@@ -56,12 +56,51 @@ func TestSecretsOfGateways(t *testing.T) {
 	}, got)
 }
 
+// TestSecretsThatAreGranted: a Gateway of the Gateway API has its routers get Secrets of other namespaces that
+// grants there let it refer to, and no others are looked at.
+func TestSecretsThatAreGranted(t *testing.T) {
+	meta := func(kind model.Kind, ns, name string) model.Meta {
+		return model.Meta{Key: model.Key{Kind: kind, Namespace: ns, Name: name}, ResourceVersion: "1"}
+	}
+	router := &model.Workload{Meta: meta(model.KindPod, "edge", "gw"), ServiceAccount: "gateway"}
+	router.Labels = map[string]string{model.LabelGatewayName: "web"}
+	gateway := &model.Gateway{
+		Meta: meta(model.KindKubernetesGateway, "edge", "web"), OwnNamespace: true, Selector: router.Labels,
+		Servers: []model.GatewayServer{{TLS: &model.ServerTLS{Mode: model.ServerSimple, CredentialNames: []string{
+			"own", "kubernetes://shop/given", "kubernetes://shop/kept", "kubernetes://bank/given",
+		}}}},
+	}
+	grant := &model.ReferenceGrant{
+		Meta: meta(model.KindReferenceGrant, "shop", "edge"), From: []model.GrantFrom{{Kind: "Gateway", Namespace: "edge"}},
+		To: []model.GrantTo{{Kind: "Secret", Name: "given"}},
+	}
+	istio := *gateway
+	istio.Key, istio.OwnNamespace = model.Key{Kind: model.KindGateway, Namespace: "edge", Name: "istio"}, false
+	for name, c := range map[string]struct {
+		objects []model.Object
+		want    map[string][]string
+	}{
+		"granted":        {[]model.Object{router, gateway, grant}, map[string][]string{"edge/own": {"gateway"}, "shop/given": {"edge/gateway"}}},
+		"not granted":    {[]model.Object{router, gateway}, map[string][]string{"edge/own": {"gateway"}}},
+		"without Pods":   {[]model.Object{gateway, grant}, map[string][]string{"edge/own": nil, "shop/given": nil}},
+		"one of Istio's": {[]model.Object{router, &istio, grant}, map[string][]string{"edge/own": {"gateway"}}},
+	} {
+		got := map[string][]string{}
+		for k, w := range wantedIn(snapshotOf(c.objects)) {
+			readers := slices.Sorted(maps.Keys(w.readers))
+			require.Equal(t, readers, slices.Sorted(maps.Keys(w.trusted)), "%s: the API server is asked about nobody", name)
+			got[k.Namespace+"/"+k.Name] = readers
+		}
+		require.Equal(t, c.want, got, name)
+	}
+}
+
 // TestWhatNamesSecretsIsLookedAt: each kind of objects that decides which Secrets are read, and who gets
 // them, has that found out anew when one changes.
 func TestWhatNamesSecretsIsLookedAt(t *testing.T) {
 	for _, kind := range []model.Kind{
 		model.KindGateway, model.KindKubernetesGateway, model.KindDestinationRule, model.KindSidecar, model.KindWasmPlugin,
-		model.KindPod, model.KindWorkloadEntry,
+		model.KindPod, model.KindWorkloadEntry, model.KindReferenceGrant,
 	} {
 		c := NewCredentials(nil, istioapi.Decoder{}, nil, nil, nil)
 		c.Applied([]store.Change{{Key: model.Key{Kind: model.KindService}}})

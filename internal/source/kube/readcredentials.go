@@ -42,7 +42,9 @@ func (c *Client) ReadCredentials(ctx context.Context, d istioapi.Decoder, o *Con
 			return err
 		}
 		for _, account := range slices.Sorted(maps.Keys(wanted[key].readers)) {
-			if may, err := ask(ctx, key, account); may || err != nil || wanted[key].trusted[account] {
+			if wanted[key].trusted[account] {
+				secret.Readers = append(secret.Readers, account)
+			} else if may, err := ask(ctx, key, account); may || err != nil {
 				secret.Readers = append(secret.Readers, account)
 			}
 		}

@@ -1,0 +1,55 @@
+package status
+
+import "github.com/moonsail/moonsail/internal/istioapi"
+
+// supportedFeatures are what conformance tests of the Gateway API call so, in order.
+var supportedFeatures = []string{
+	"GRPCRoute",
+	"Gateway",
+	"GatewayPort8080",
+	"HTTPRoute",
+	"HTTPRoute303RedirectStatusCode",
+	"HTTPRoute307RedirectStatusCode",
+	"HTTPRoute308RedirectStatusCode",
+	"HTTPRouteBackendProtocolWebSocket",
+	"HTTPRouteBackendRequestHeaderModification",
+	"HTTPRouteBackendTimeout",
+	"HTTPRouteHostRewrite",
+	"HTTPRouteMethodMatching",
+	"HTTPRouteNamedRouteRule",
+	"HTTPRouteParentRefPort",
+	"HTTPRoutePathRedirect",
+	"HTTPRoutePathRewrite",
+	"HTTPRoutePortRedirect",
+	"HTTPRouteQueryParamMatching",
+	"HTTPRouteRequestMirror",
+	"HTTPRouteRequestMultipleMirrors",
+	"HTTPRouteRequestPercentageMirror",
+	"HTTPRouteRequestTimeout",
+	"HTTPRouteResponseHeaderModification",
+	"HTTPRouteSchemeRedirect",
+	"ReferenceGrant",
+	"TCPRoute",
+	"TLSRoute",
+}
+
+// class judges a GatewayClass. Of Istio's it is not said what is supported: its own control plane would say
+// otherwise, and the two would write for ever.
+func class(o outlined) *judgement {
+	out := &judgement{generation: o.generation, conditions: []condition{{typeAccepted, true, "Accepted", ""}}}
+	if !o.Class.Counts {
+		out.conditions[0] = condition{typeAccepted, false, "Unsupported", "Gateways of this class have no effect: the classes that count are moonsail, of controller " +
+			istioapi.ControllerMoonsail + ", and istio, of controller " + istioapi.ControllerIstio}
+	} else if o.Class.Controller == istioapi.ControllerMoonsail {
+		out.features = supportedFeatures
+	}
+	return out
+}
+
+func featureList(names []string) []any {
+	out := make([]any, 0, len(names))
+	for _, name := range names {
+		out = append(out, map[string]any{"name": name})
+	}
+	return out
+}
