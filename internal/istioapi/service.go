@@ -52,6 +52,7 @@ func (d Decoder) Service(o *corev1.Service) (*model.Service, Problems) {
 		Ports:           c.servicePorts(at.f("ports"), spec.Ports),
 		Addresses:       c.clusterIPs(at, spec),
 		Visibility:      c.annotatedExportTo(o.Annotations[annotationExportTo]),
+		Balanced:        spec.Type == corev1.ServiceTypeLoadBalancer,
 	}
 	for _, in := range o.Status.LoadBalancer.Ingress {
 		if address := cmp.Or(in.IP, in.Hostname); address != "" {

@@ -126,6 +126,8 @@ type Service struct {
 	ExternalName Host
 	// Outside are the addresses and names of its load balancer.
 	Outside []string
+	// Balanced: it is to have a load balancer, whether that has addresses yet.
+	Balanced bool
 	// PublishNotReady keeps endpoints that are not ready.
 	PublishNotReady bool
 	// Distribution is the service's own; unset: its namespace's counts.

@@ -40,18 +40,22 @@ func (w *gatewayWorld) gateway(k model.Key, o outlined) *judgement {
 		taken.ok, taken.reason = served > 0, "ListenersNotValid"
 		taken.message = shorten([]string{fmt.Sprintf("listeners that have no effect: %v", bad), taken.message})
 	}
-	out.conditions = []condition{taken, programmed(k, taken.ok, len(routers))}
-	out.gateway.addresses = w.addresses(k.Namespace, routers)
+	addresses, pending := w.addresses(k.Namespace, routers)
+	out.conditions = []condition{taken, programmed(k, taken.ok, len(routers), pending)}
+	out.gateway.addresses = addresses
 	return out
 }
 
-func programmed(k model.Key, ok bool, routers int) condition {
+// programmed: pending is a Service whose load balancer is waited for.
+func programmed(k model.Key, ok bool, routers int, pending string) condition {
 	switch {
 	case !ok:
 		return condition{typeProgrammed, false, "Invalid", "it is not accepted"}
 	case routers == 0:
 		return condition{typeProgrammed, false, "NoResources", fmt.Sprintf(
 			"no Pod or WorkloadEntry of this namespace has the label %s: %s; run a router that has it", model.LabelGatewayName, k.Name)}
+	case pending != "":
+		return condition{typeProgrammed, false, "AddressNotAssigned", fmt.Sprintf("the load balancer of Service %s has no address yet", pending)}
 	}
 	return condition{typeProgrammed, true, "Programmed", ""}
 }
@@ -137,24 +141,28 @@ func layer(l *istioapi.ListenerOutline) string {
 	return l.Protocol
 }
 
-// addresses are those of the Services of routers: of load balancers, else their names in the cluster.
-func (w *gatewayWorld) addresses(ns string, routers []*model.Workload) []string {
+// addresses are those of the Services of routers: of load balancers, else their names in the cluster. Where a
+// load balancer has none, and no other one has, there is none, and pending is its Service.
+func (w *gatewayWorld) addresses(ns string, routers []*model.Workload) (list []string, pending string) {
 	var outside, inside []string
-	if len(routers) == 0 {
-		return nil
-	}
 	for _, s := range w.services[ns] {
 		if !slices.ContainsFunc(routers, func(r *model.Workload) bool { return model.SelectorMatches(s.Selector, r.Labels) }) {
 			continue
 		}
 		outside, inside = append(outside, s.Outside...), append(inside, string(s.Hostname))
+		if s.Balanced && (pending == "" || s.Name < pending) {
+			pending = s.Name
+		}
 	}
-	if len(outside) == 0 {
-		outside = inside
+	switch {
+	case len(outside) > 0:
+		inside, pending = outside, ""
+	case pending != "":
+		return nil, pending
 	}
-	slices.Sort(outside)
-	outside = slices.Compact(outside)
-	return outside[:min(len(outside), maxAddresses)]
+	slices.Sort(inside)
+	inside = slices.Compact(inside)
+	return inside[:min(len(inside), maxAddresses)], ""
 }
 
 // maxAddresses is how many the API takes.
