@@ -165,6 +165,14 @@ func (f *feed) dropAll() {
 	}
 }
 
+// lacks tells whether nothing is in force but, at most, what another version's failStrategy says.
+func (k *Keeper) lacks(p *plugin) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.served[p.name]
+	return now == nil || now.version != p.version && (now.standIn || now.refused && now.before == nil)
+}
+
 // put serves a plugin once its module is there. Where it cannot be had, and there is none yet, it
 // is what its failStrategy says.
 func (k *Keeper) put(ctx context.Context, p *plugin) error {
@@ -180,7 +188,7 @@ func (k *Keeper) put(ctx context.Context, p *plugin) error {
 	case ctx.Err() != nil && err != nil: // it is another by now, or gone
 		return err
 	case err != nil:
-		if now, _ := k.get(p.name); now == nil || now.standIn && now.version != p.version {
+		if k.lacks(p) {
 			k.serve(p.name, &served{version: p.version, config: fallback, fallback: fallback, standIn: true})
 		}
 		return fmt.Errorf("module %s is not there: %w", p.module.URL, err)

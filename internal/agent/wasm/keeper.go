@@ -42,13 +42,41 @@ type Keeper struct {
 	refused map[string]refusal
 }
 
-// served is what Envoy gets by a plugin's name.
+// served is what there is by a plugin's name.
 type served struct {
 	version  string // the control plane's
 	config   *anypb.Any
 	fallback *anypb.Any // what failStrategy says; config is that where there is no module
 	standIn  bool       // there is no module
 	release  func()     // of the module; nil: there is none
+
+	taken, refused bool    // by Envoy; the keeper's lock guards these and what follows
+	before         *served // what was in force before, and is until this is taken; nil: nothing was
+}
+
+// inForce is what Envoy is to have. What it refuses it keeps all the same, and refuses each new listener for
+// it that names the plugin (1.40: the subscription's last configuration is set before it is tried). So it is given
+// again what it took before, else what failStrategy says.
+func (s *served) inForce() *anypb.Any {
+	switch {
+	case !s.refused:
+		return s.config
+	case s.before != nil:
+		return s.before.config
+	}
+	return s.fallback
+}
+
+// free lets go of modules.
+func (s *served) free() {
+	if s.release != nil {
+		s.release()
+		s.release = nil
+	}
+	if s.before != nil {
+		s.before.free()
+		s.before = nil
+	}
 }
 
 // refusal is what Envoy said of a plugin.
@@ -87,12 +115,25 @@ func (k *Keeper) get(name string) (*served, <-chan struct{}) {
 	return k.served[name], k.changed
 }
 
-// serve replaces what is served by a name; nil takes it away.
+// give is get for Envoy, with what it is to have.
+func (k *Keeper) give(name string) (s *served, config *anypb.Any, changed <-chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s = k.served[name]; s != nil {
+		config = s.inForce()
+	}
+	return s, config, k.changed
+}
+
+// serve replaces what is served by a name; nil takes it away, and then nothing was in force before.
 func (k *Keeper) serve(name string, s *served) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if old := k.served[name]; old != nil && old.release != nil {
-		defer old.release()
+	if old := k.served[name]; old != nil {
+		if s != nil && !s.standIn {
+			s.before = old.last()
+		}
+		defer old.free()
 	}
 	if s == nil {
 		delete(k.served, name)
@@ -100,8 +141,36 @@ func (k *Keeper) serve(name string, s *served) {
 	} else {
 		k.served[name] = s
 	}
+	k.tell()
+}
+
+// last gives away what Envoy took last of a plugin, with its module; nil: it has taken none.
+func (s *served) last() *served {
+	if s.taken && !s.standIn && !s.refused {
+		out := *s
+		s.release = nil
+		return &out
+	}
+	out := s.before
+	s.before = nil
+	return out
+}
+
+// tell has who waits for a change look again. The lock is held.
+func (k *Keeper) tell() {
 	close(k.changed)
 	k.changed = make(chan struct{})
+}
+
+// accept notes that Envoy has taken what it was served: nothing before it is needed any more.
+func (k *Keeper) accept(s *served) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s.taken = true
+	if s.before != nil {
+		s.before.free()
+		s.before = nil
+	}
 }
 
 // refusalOf is what Envoy said of a version of a plugin; empty: nothing.
@@ -117,7 +186,9 @@ func (k *Keeper) refusalOf(name, version string) string {
 // refuse notes that Envoy does not take what it was served, and has the control plane told.
 func (k *Keeper) refuse(name string, s *served, message string) {
 	k.mu.Lock()
+	s.refused = true
 	k.refused[name] = refusal{s.version, message}
+	k.tell()
 	k.mu.Unlock()
 	select {
 	case k.again <- struct{}{}:

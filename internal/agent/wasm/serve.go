@@ -32,11 +32,9 @@ type stream struct {
 	name   string
 
 	nonce   int
-	sent    *served // with the last nonce
-	as      *anypb.Any
-	waiting bool // for Envoy's answer: what it has by then decides what it is sent next
-	taken   bool // Envoy has a module, and not what stands in for one
-	refused bool // it has refused sent
+	sent    *served    // with the last nonce
+	as      *anypb.Any // what of it
+	waiting bool       // for Envoy's answer, which decides what it is sent next
 }
 
 // StreamExtensionConfigs implements the discovery service.
@@ -45,9 +43,9 @@ func (s *service) StreamExtensionConfigs(out extensionv3.ExtensionConfigDiscover
 	st := &stream{keeper: s.keeper, out: out}
 	requests := sds.Requests(st.out)
 	for {
-		now, changed := s.keeper.get(st.name)
+		now, config, changed := s.keeper.give(st.name)
 		if !st.waiting {
-			if err := st.send(now); err != nil {
+			if err := st.send(now, config); err != nil {
 				return err
 			}
 		}
@@ -76,33 +74,24 @@ func (st *stream) take(req *discoveryv3.DiscoveryRequest) error {
 		return nil
 	}
 	st.waiting = false
-	e := req.GetErrorDetail()
-	if e == nil {
-		st.taken = st.as != st.sent.fallback
-		return nil
+	e, tried := req.GetErrorDetail(), st.as == st.sent.config && !st.sent.standIn
+	if e != nil {
+		st.keeper.Log.Error("Envoy refused a plugin", "plugin", st.name, "reason", e.GetMessage())
 	}
-	st.keeper.Log.Error("Envoy refused a plugin", "plugin", st.name, "reason", e.GetMessage())
-	if !st.sent.standIn && !st.refused {
-		st.refused = true
+	switch {
+	case !tried:
+	case e != nil:
 		st.keeper.refuse(st.name, st.sent, fmt.Sprintf("Envoy refuses it: %s", e.GetMessage()))
+	default:
+		st.keeper.accept(st.sent)
 	}
 	return nil
 }
 
-// send sends what is served, unless it was sent before. Who refuses the first has nothing: it gets
-// what failStrategy says, so that its listener waits no longer.
-func (st *stream) send(now *served) error {
-	if now == nil {
+// send sends what Envoy is to have, unless it was sent before.
+func (st *stream) send(now *served, config *anypb.Any) error {
+	if now == nil || now == st.sent && config == st.as {
 		return nil
-	}
-	config := now.config
-	if now == st.sent {
-		if !st.refused || st.taken || st.as == now.fallback {
-			return nil
-		}
-		config = now.fallback
-	} else {
-		st.refused = false
 	}
 	st.nonce++
 	st.sent, st.as, st.waiting = now, config, true

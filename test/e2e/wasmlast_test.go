@@ -1,0 +1,69 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestBrokenModulesLeaveListenersAlone: Envoy refuses a module, and takes changes of listeners that name its plugin
+// all the same, whether what was in force stays or the plugin is new to them; while the listeners before these
+// drain, they hold on to what Envoy knows of the plugin.
+func TestBrokenModulesLeaveListenersAlone(t *testing.T) {
+	file := buildWasm(t)
+	shelf := startModules(t, file)
+	m := startMutual(t)
+	for kind, of := range map[string]struct {
+		plugin func(string) string
+		says   func() string
+		name   string
+	}{
+		"of requests": {func(p string) string { return p }, func() string {
+			status, header := m.headers("server")
+			return fmt.Sprint(status, header.Values("x-wasm-config"))
+		}, "wasmplugin/shop.calls"},
+		"of connections": {ofConnections, func() string { return m.statusLine("server") }, "wasmplugin/shop.calls/network"},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			const where = `  selector: {matchLabels: {app: client}}
+  match: [{mode: CLIENT, ports: [{number: %d}]}]
+  pluginConfig: {by: %s}`
+			calls := of.plugin(fetchedPlugin("calls", shelf.URL+"/filter.wasm", fmt.Sprintf(where, serviceHTTP, "client")))
+			more := of.plugin(wasmPlugin("more", file, fmt.Sprintf(where, serviceHTTP, "more")))
+			broken := strings.ReplaceAll(calls, "/filter.wasm", "/broken.wasm")
+			says := func(what string, parts ...string) {
+				t.Helper()
+				eventually(t, what, func() bool {
+					text := of.says()
+					for _, part := range parts {
+						if !strings.Contains(text, part) {
+							return false
+						}
+					}
+					return true
+				}, func() string { return of.says() + m.refusals() + m.client.log.String() })
+			}
+			m.apply(m.config("server", calls)...)
+			says("the plugin is in force", "200", `{"by":"client"}`)
+			m.apply(m.config("server", broken)...)
+			m.awaitRefusal(t, "client.plugins", of.name)
+			says("what was in force stays", "200", `{"by":"client"}`)
+			m.apply(m.config("server", broken, more)...)
+			says("another plugin is in force, too", "200", `{"by":"client"}`, `{"by":"more"}`)
+
+			m.apply(m.config("server", calls)...)
+			m.awaitRefusal(t)
+			m.apply(m.config("server")...)
+			eventually(t, "there is no plugin", func() bool { return !strings.Contains(of.says(), "by") }, of.says)
+			m.apply(m.config("server", broken)...)
+			eventually(t, "nobody gets through", func() bool {
+				text := of.says()
+				return strings.Contains(text, "EOF") || strings.Contains(text, "403")
+			}, func() string { return of.says() + m.refusals() + m.client.log.String() })
+			m.awaitRefusal(t, "client.plugins", of.name)
+			m.apply(m.config("server")...)
+			m.awaitRefusal(t)
+			eventually(t, "there is no plugin", func() bool { return strings.HasPrefix(of.says(), "200") }, of.says)
+		})
+	}
+}
