@@ -2,8 +2,13 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // TestBrokenModulesLeaveListenersAlone: Envoy refuses a module, and takes changes of listeners that name its plugin
@@ -66,4 +71,22 @@ func TestBrokenModulesLeaveListenersAlone(t *testing.T) {
 			eventually(t, "there is no plugin", func() bool { return strings.HasPrefix(of.says(), "200") }, of.says)
 		})
 	}
+}
+
+// TestRefusedListenersAreTriedAgain: Envoy refuses a listener whose plugin's module is broken; once it is not, the
+// listener is taken without a change of the mesh.
+func TestRefusedListenersAreTriedAgain(t *testing.T) {
+	good, file := buildWasm(t), filepath.Join(t.TempDir(), "filter.wasm")
+	require.NoError(t, os.WriteFile(file, []byte("\x00asm\x01\x00\x00\x00 and no more"), 0o600))
+	m := startMutual(t)
+	m.apply(m.config("server", wasmPlugin("own", file, `  selector: {matchLabels: {app: client}}
+  match: [{mode: CLIENT}]
+  pluginConfig: {by: client}`))...)
+	m.awaitRefusal(t, "Unable to create Wasm plugin")
+	content, err := os.ReadFile(good)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file+".new", content, 0o600))
+	require.NoError(t, os.Rename(file+".new", file))
+	m.await(t, func(_ int, h http.Header) bool { return h.Get("x-wasm-config") == `{"by":"client"}` })
+	m.awaitRefusal(t)
 }

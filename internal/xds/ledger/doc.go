@@ -20,7 +20,7 @@
 //     revision are ACKed. Endpoints never wait: those of a new cluster go right behind it,
 //     before they are asked for. A proxy that was seen to make use of them is sent listeners
 //     and routes right behind them, too: a new service takes one trip.
-//  3. A resource that was NACKed is held back until it differs. What was NACKed together
+//  3. A resource that was NACKed is held back until it differs (or TryAgain is called). What was NACKed together
 //     with it is sent again without it; where Envoy's message does not tell which it was,
 //     halves are sent until it is found. A held resource counts as settled, but while
 //     there is one that may refer to it no cluster is removed.

@@ -29,7 +29,7 @@ func Shortened(message string) string {
 // The proxy's resources are of the revision since, or newer.
 func (l *Ledger) refuse(k kind, f *flight, e *Error, since model.Revision) {
 	w := &l.watches[k]
-	l.nacked = true
+	l.nacked = l.nacked || !w.repeated(f)
 	l.refused++
 	message := e.Message
 	all := f.names()
@@ -88,13 +88,17 @@ func (w *watch) hold(name string, f *flight, message string, since model.Revisio
 	if w.held == nil {
 		w.own().held = map[string]*Held{}
 	}
-	if h := w.held[name]; h != nil {
-		since = min(since, h.since)
+	before := w.held[name]
+	if before != nil {
+		since = min(since, before.since)
 	}
 	message = strings.TrimPrefix(message, name+": ") // whoever tells it names the resource
 	for e := range f.entries() {
 		if e.Name == name {
 			w.held[name] = &Held{Name: name, Version: e.Version, Message: Shortened(message), since: since}
+			if before != nil && before.Version == e.Version {
+				w.held[name].tries = before.tries
+			}
 			return
 		}
 	}

@@ -103,6 +103,8 @@ func (p *player) run(command string) string {
 			p.ledger.Handle(&Request{TypeURL: []byte(r.Type.URL()), Nonce: fmt.Append(nil, r.Nonce)})
 		}
 		p.open = nil
+	case "again":
+		p.ledger.TryAgain(typeNames[f[1]], true, 9, func(message string) bool { return message == f[2] })
 	case "bind":
 		p.bound = f[1:]
 	default:
@@ -138,6 +140,7 @@ func (p *player) happens() string {
 		out.WriteString(", refused")
 	}
 	for _, t := range p.ledger.Types() {
+		slices.SortFunc(t.Held, func(a, b Held) int { return strings.Compare(a.Name, b.Name) })
 		for _, h := range t.Held {
 			fmt.Fprintf(&out, ", %s %s is held back: %s", t.Type, h.Name, h.Message)
 		}

@@ -135,12 +135,14 @@ type Held struct {
 	// since is the newest revision of which the proxy may have the resource: it may
 	// refer to whatever was there then.
 	since model.Revision
+	again bool // it is to be sent once more, or was and is not answered
+	tries int  // how often that was so
 }
 
 // holds tells whether e is to be held back.
 func (w *watch) holds(e *table.Entry) bool {
 	h := w.held[e.Name]
-	return h != nil && h.Version == e.Version
+	return h != nil && h.Version == e.Version && !h.again
 }
 
 // acked is the cursor of what is known to be accepted.

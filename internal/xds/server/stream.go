@@ -43,6 +43,7 @@ type stream struct {
 	account account
 	wait    time.Time // since when something waits for the proxy's endpoints; zero: nothing does
 	moved   bool      // the ledger was told or asked something since it was seen to wait for nothing
+	again   *retry    // nil: no refusal may pass
 	closed  bool
 
 	// What is sent. A message that could block is left to a goroutine that lives while
@@ -225,10 +226,11 @@ func (st *stream) bindTo(tables []*table.Table) {
 	st.tables = st.bound[:copy(st.bound[:], tables)]
 }
 
-// lookAfter ends a wait that takes too long.
+// lookAfter ends a wait that takes too long, and tries again what may be taken by now.
 func (st *stream) lookAfter(now time.Time) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	st.tryAgain(now)
 	switch {
 	case st.closed || !st.moved:
 	case !st.ledger.Waiting():
