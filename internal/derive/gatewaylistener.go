@@ -87,6 +87,12 @@ func (s *scope) tlsServers(r *reader, name string, p *plannedListener) []view.Fi
 			out = append(out, s.passedServers(r, b)...)
 			continue
 		}
+		if b.server.Takes(model.KindTLSRoute) { // by SNI, too, where TLS ends here
+			for _, chain := range s.passedServers(r, b) {
+				chain.TLS = s.endTLS(r, b.server.TLS)
+				out = append(out, chain)
+			}
+		}
 		chain := view.FilterChain{Name: name, Match: view.ChainMatch{ServerNames: serverNames(hostsOf(b.server))}, TLS: s.endTLS(r, b.server.TLS)}
 		if b.routes != "" {
 			chain.HTTP = s.gatewayHTTP(r, cmp.Or(b.server.Name, "outbound_"+name), b.routes, false)
@@ -133,7 +139,7 @@ func (s *scope) gatewayTCP(r *reader, b boundServer) *view.TCPChain {
 	return nil
 }
 
-// passedServers sends TLS connections on as they are, by SNI.
+// passedServers sends TLS connections on by SNI, as they are.
 func (s *scope) passedServers(r *reader, b boundServer) []view.FilterChain {
 	var out []view.FilterChain
 	for _, v := range s.boundL4(r, b) {

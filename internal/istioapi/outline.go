@@ -276,7 +276,7 @@ func (l *ListenerOutline) Possible() []model.Kind {
 		if l.TLSMode == string(gatewayv1.TLSModePassthrough) {
 			return []model.Kind{model.KindTLSRoute}
 		}
-		return []model.Kind{model.KindTCPRoute}
+		return []model.Kind{model.KindTLSRoute, model.KindTCPRoute}
 	case gatewayv1.TCPProtocolType:
 		return []model.Kind{model.KindTCPRoute}
 	}

@@ -31,6 +31,8 @@ var supportedFeatures = []string{
 	"ReferenceGrant",
 	"TCPRoute",
 	"TLSRoute",
+	"TLSRouteModeMixed",
+	"TLSRouteModeTerminate",
 }
 
 // class judges a GatewayClass. Of Istio's it is not said what is supported: its own control plane would say
