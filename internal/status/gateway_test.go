@@ -273,3 +273,8 @@ func TestIstioBesideUsIsLeftInPeace(t *testing.T) {
 		require.False(t, planned(routeKey, string(raw)), "the order of %s is another writer's", list)
 	}
 }
+
+// TestSupportedFeaturesAreInOrder as the Gateway API wants them.
+func TestSupportedFeaturesAreInOrder(t *testing.T) {
+	require.True(t, slices.IsSorted(supportedFeatures), supportedFeatures)
+}

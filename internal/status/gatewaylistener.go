@@ -156,7 +156,7 @@ func (w *gatewayWorld) addresses(ns string, routers []*model.Workload) (list []s
 	}
 	switch {
 	case len(outside) > 0:
-		inside, pending = outside, ""
+		inside = outside
 	case pending != "":
 		return nil, pending
 	}
