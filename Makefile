@@ -24,6 +24,7 @@ LABFLAGS  ?=
 FUZZTIME  ?= 3s
 FUZZPKGS  ?=
 JAVATRANSPORTS ?= http2,grpc
+CONFORMANCEFLAGS ?=
 
 # Version stamps need a repository that git is willing to read.
 BUILDVCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
@@ -34,12 +35,12 @@ RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_E
 # lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build envoy demo kube kube-build test unit properties e2e e2e-full lab h2spec javaclient fuzz bench bench-istiod dashboard dashboard-test lint clean
+.PHONY: help build envoy demo kube kube-build test unit properties e2e e2e-full lab h2spec javaclient conformance fuzz bench bench-istiod dashboard dashboard-test lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1 \2/' | \
-	  while read -r t about; do printf '  make %-10s %s\n' "$$t" "$$about"; done
+	  while read -r t about; do printf '  make %-11s %s\n' "$$t" "$$about"; done
 
 build: ## build bin/moonsail
 	@echo "==> building $(BIN)"
@@ -92,6 +93,9 @@ h2spec: ## h2spec's cases against the HTTP/2 server of xDS streams, in a second
 javaclient: build ## grpc-java against moonsail serve, on both transports: needs Java 17 and Maven, some minutes
 	@echo "==> grpc-java's client against $(BIN)"
 	@test/javaclient/run "$(CURDIR)/$(BIN)" $(JAVATRANSPORTS)
+
+conformance: envoy kube-build ## the Gateway API's conformance tests, as root, some 15 minutes; report in dist/conformance (CONFORMANCEFLAGS=-run-test=HTTPRouteWeight)
+	@test/gatewayapi/run $(CONFORMANCEFLAGS)
 
 fuzz: ## each fuzz target, or those of FUZZPKGS, for FUZZTIME (3s)
 	@tools/fuzz $(FUZZTIME) $(FUZZPKGS)
