@@ -35,6 +35,7 @@ type fileSecret struct {
 	of      certfile.Secret
 	users   int           // streams that ask for it; without any it is forgotten
 	good    *tlsv3.Secret // the last that was; nil: none was yet
+	expires time.Time     // good's first certificate; zero: it is not known
 	problem string        // with the files as they are; empty: none
 	stamps  []stamp       // of the files as they were read; nil: they were not
 }
@@ -149,7 +150,7 @@ func (f *Files) note(name string, stamps []stamp, read *tlsv3.Secret, err error)
 	if s.good != nil && versionOf(s.good) == versionOf(read) {
 		return
 	}
-	s.good = read
+	s.good, s.expires = read, expiryOf(read)
 	close(f.changed)
 	f.changed = make(chan struct{})
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/moonsail/moonsail/internal/agent/identity"
 	"github.com/moonsail/moonsail/internal/agent/identity/catest"
 	"github.com/moonsail/moonsail/internal/certfile"
 	"github.com/moonsail/moonsail/test/logtext"
@@ -313,14 +314,36 @@ func TestSystemRoots(t *testing.T) {
 	require.Contains(t, string(s.ask(name).next().GetValidationContext().GetTrustedCa().GetInlineBytes()), "BEGIN CERTIFICATE")
 }
 
-// TestCounterIsShared: the workload's own certificate has it, too.
-func TestCounterIsShared(t *testing.T) {
+// TestMetricsBesideTheWorkloadsOwn: both count failures in one, and tell when certificates expire.
+func TestMetricsBesideTheWorkloadsOwn(t *testing.T) {
 	r := prometheus.NewRegistry()
-	own := prometheus.NewCounter(prometheus.CounterOpts{Name: "istio_agent_num_file_secret_failures_total",
-		Help: "Number of times secret generation failed for files"})
-	r.MustRegister(own)
+	identity.NewMetrics(r)
 	f, err := NewFiles(r, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	f.failures.Inc()
-	require.InDelta(t, 1, testutil.ToFloat64(own), 0)
+	dir := t.TempDir()
+	s := &shelf{t: t, dir: dir}
+	s.pair(newRoot(t), "cert.pem", "key.pem")
+	name := pairName(t, s.path("cert.pem"), s.path("key.pem"))
+	require.True(t, f.want(name))
+	of, _ := certfile.Parse(name)
+	read, err := readSecret(name, of)
+	require.NoError(t, err)
+	f.note(name, nil, read, nil)
+
+	families, err := r.Gather()
+	require.NoError(t, err)
+	left := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.Metric {
+			switch family.GetName() {
+			case "istio_agent_num_file_secret_failures_total":
+				require.InDelta(t, 1, m.GetCounter().GetValue(), 0)
+			case "istio_agent_cert_expiry_seconds":
+				left[m.Label[0].GetValue()] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	require.Len(t, left, 3, "default and ROOTCA, too")
+	require.InDelta(t, time.Hour.Seconds(), left[name], 120)
 }

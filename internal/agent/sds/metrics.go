@@ -44,8 +44,8 @@ func (c fileCollector) Collect(out chan<- prometheus.Metric) {
 		if s.problem != "" {
 			failing++
 		}
-		if at := expiryOf(s.good); !at.IsZero() {
-			out <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, time.Until(at).Seconds(), name)
+		if !s.expires.IsZero() {
+			out <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, time.Until(s.expires).Seconds(), name)
 		}
 	}
 	out <- prometheus.MustNewConstMetric(failingDesc, prometheus.GaugeValue, float64(failing))
