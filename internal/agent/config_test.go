@@ -269,6 +269,22 @@ func TestRouterNode(t *testing.T) {
 	require.Equal(t, "NONE", s.node.metadata["INTERCEPTION_MODE"])
 }
 
+// TestCapturedDNSIsTold: the control plane then knows that applications are told addresses which the mesh gives.
+func TestCapturedDNSIsTold(t *testing.T) {
+	for _, capture := range []string{"", "true"} {
+		c := minimal()
+		c.Workload.IPs, c.Intercept.Settings.CaptureDNS = []string{"10.0.0.1", "10.0.0.2", "fd00::1"}, capture
+		s, err := c.resolve()
+		require.NoError(t, err)
+		said, _ := s.node.metadata["DNS_CAPTURE"].(string)
+		require.Equal(t, capture, said)
+		node, err := (&agent{settings: s}).ownNode("dns", namesMetadata)
+		require.NoError(t, err)
+		require.Equal(t, capture, node.Metadata.Fields["DNS_CAPTURE"].GetStringValue())
+		require.Equal(t, "0.0.0.0,::", node.Metadata.Fields["INSTANCE_IPS"].GetStringValue(), "its families, not its addresses")
+	}
+}
+
 func TestMetadataFromEnv(t *testing.T) {
 	metadata, labels, err := MetadataFromEnv([]string{
 		"PATH=/bin", "ISTIO_META_NETWORK=n1", "ISTIO_META_EMPTY=", "ISTIO_META_A=b=c",

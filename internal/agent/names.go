@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -25,10 +27,10 @@ const defaultResolvConf = "/etc/resolv.conf"
 
 // capturesDNS tells whether applications' questions come to port 15053: by our rules, or by those
 // of an init container, which is told the same.
-func (a *agent) capturesDNS() bool {
-	s := a.Intercept.Settings.Annotated(a.Workload.Annotations)
-	yes, err := strconv.ParseBool(s.CaptureDNS)
-	return err == nil && yes && a.Interception != model.InterceptNone
+func (s *settings) capturesDNS() bool {
+	said := s.Intercept.Settings.Annotated(s.Workload.Annotations)
+	yes, err := strconv.ParseBool(said.CaptureDNS)
+	return err == nil && yes && s.Interception != model.InterceptNone
 }
 
 // startNames begins to answer questions, where they are captured. They are answered until
@@ -99,7 +101,7 @@ var ofEnvoy = []string{"NAME", "INSTANCE_IPS", "POD_PORTS", "INTERCEPTION_MODE",
 // ("web-1.dns.shop"), with metadata that says what it is for.
 func (a *agent) ownNode(part, purpose string) (*corev3.Node, error) {
 	w := &a.Workload
-	metadata := map[string]any{purpose: true, "LABELS": a.node.metadata["LABELS"]}
+	metadata := map[string]any{purpose: true, "LABELS": a.node.metadata["LABELS"], "INSTANCE_IPS": unspecified(w.IPs)}
 	for key, v := range a.node.metadata {
 		if _, isText := v.(string); isText && !slices.Contains(ofEnvoy, key) {
 			metadata[key] = v
@@ -114,6 +116,21 @@ func (a *agent) ownNode(part, purpose string) (*corev3.Node, error) {
 		Id:      fmt.Sprintf("%s~0.0.0.0~%s.%s.%s~%s.svc.%s", model.ProxySidecar, w.Name, part, w.Namespace, w.Namespace, a.Domain),
 		Cluster: a.node.cluster, Metadata: fields, UserAgentName: "moonsail-agent",
 	}, nil
+}
+
+// unspecified tells of which families addresses are without telling them: the stream is not at the workload's.
+func unspecified(ips []string) string {
+	var out []string
+	for _, text := range ips {
+		any := netip.IPv4Unspecified()
+		if ip, err := netip.ParseAddr(text); err == nil && ip.Unmap().Is6() {
+			any = netip.IPv6Unspecified()
+		}
+		if !slices.Contains(out, any.String()) {
+			out = append(out, any.String())
+		}
+	}
+	return strings.Join(out, ",")
 }
 
 // dialXDS is a connection for a stream of the agent's own.

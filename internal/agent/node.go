@@ -115,6 +115,9 @@ func (s *settings) metadata() map[string]any {
 		}
 	}
 	maps.Copy(m, s.Metadata)
+	if s.capturesDNS() {
+		m["DNS_CAPTURE"] = "true"
+	}
 	maps.DeleteFunc(m, func(_ string, v any) bool { return v == nil || v == "" })
 	return m
 }

@@ -71,8 +71,10 @@ its certificate by the token of its Kubernetes service account (audience istio-c
 one of --token-auth-file, and its configuration by that certificate: for no other namespace
 and service account than its own. Where no authority is given a root is made, and kept.
 
-istiod's PILOT_DEBOUNCE_AFTER, PILOT_DEBOUNCE_MAX, PILOT_ENABLE_EDS_DEBOUNCE and
-PILOT_PUSH_THROTTLE are honoured where they are set; by default nothing waits. Of those
+istiod's PILOT_DEBOUNCE_AFTER, PILOT_DEBOUNCE_MAX, PILOT_ENABLE_EDS_DEBOUNCE,
+PILOT_PUSH_THROTTLE, PILOT_ENABLE_IP_AUTOALLOCATE, PILOT_IP_AUTOALLOCATE_IPV4_PREFIX and
+PILOT_IP_AUTOALLOCATE_IPV6_PREFIX are honoured where they are set; by default nothing
+waits, and ServiceEntries without addresses get some. Of those
 that have no meaning here (PILOT_ENABLE_CDS_CACHE, PILOT_ENABLE_RDS_CACHE) the log says why.`,
 		Example: `  moonsail serve --config mesh/ --xds-plaintext-addr 127.0.0.1:15010
   moonsail serve --config mesh/ --xds-addr 127.0.0.1:15012 --token-auth-file tokens.csv

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"runtime"
 	"strconv"
 	"time"
@@ -56,9 +57,39 @@ var switches = []pilotSwitch{
 		o.Senders = min(int(n), runtime.GOMAXPROCS(0))
 		return fmt.Sprintf("at most %d proxies are pushed to at the same time; there are never more pushes than CPUs, as none waits for a proxy", o.Senders), err
 	}},
+	{name: "PILOT_ENABLE_IP_AUTOALLOCATE", apply: func(v string, o *controlplane.Options) (string, error) {
+		on, err := strconv.ParseBool(v)
+		o.Mesh.AutoAddresses.Off = !on
+		if on {
+			return "ServiceEntries without addresses get some, which sidecars use that capture DNS; that is so without it, too", err
+		}
+		return "ServiceEntries without addresses get none, but for proxies that say DNS_AUTO_ALLOCATE; statuses have no addresses written", err
+	}},
+	{name: "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX", apply: func(v string, o *controlplane.Options) (effect string, err error) {
+		o.Mesh.AutoAddresses.V4, err = prefixFor(v, 32)
+		return "ServiceEntries without addresses get one of " + v, err
+	}},
+	{name: "PILOT_IP_AUTOALLOCATE_IPV6_PREFIX", apply: func(v string, o *controlplane.Options) (effect string, err error) {
+		o.Mesh.AutoAddresses.V6, err = prefixFor(v, 128)
+		return "ServiceEntries without addresses get one of " + v, err
+	}},
 	{name: "PILOT_ENABLE_CDS_CACHE", apply: aBool, why: "there is no cache to switch: a cluster is encoded once when it changes, and shared by all proxies that have it"},
 	{name: "PILOT_ENABLE_RDS_CACHE", apply: aBool, why: "there is no cache to switch: a route is encoded once when it changes, and shared by all proxies that have it"},
 	{name: "ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS", apply: aBool, why: "pilot_worker_queue_depth, _latency and _duration are always there"},
+}
+
+// prefixFor reads a range of addresses of so many bits.
+func prefixFor(v string, bits int) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(v)
+	switch {
+	case err != nil:
+		return p, fmt.Errorf("it is no range of addresses such as 240.240.0.0/16 or 2001:2::/48")
+	case p.Addr().BitLen() != bits:
+		return p, fmt.Errorf("it is of the other IP family")
+	case p.Bits() > bits-2:
+		return p, fmt.Errorf("it has no room: its first and last address are given to nobody")
+	}
+	return p.Masked(), nil
 }
 
 func positive(v string) (time.Duration, error) {

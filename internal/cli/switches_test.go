@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"log/slog"
+	"net/netip"
 	"runtime"
 	"testing"
 	"time"
@@ -11,14 +13,17 @@ import (
 
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/engine"
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // TestPilotSwitches: each of istiod's switches does what it says, or is told to mean nothing.
 func TestPilotSwitches(t *testing.T) {
 	const honoured, meaningless = "istiod's switch is honoured", "istiod's switch has no meaning here"
+	usual := model.DefaultAutoAddresses()
 	for name, tc := range map[string]struct {
 		env      map[string]string
 		debounce engine.Debounce
+		given    model.AutoAddresses // zero: the default
 		senders  int
 		says     []string
 		fails    string
@@ -35,19 +40,27 @@ func TestPilotSwitches(t *testing.T) {
 			debounce: engine.Debounce{After: time.Second, Max: 10 * time.Second, EndpointsPass: true}, says: []string{"endpoints are taken at once"}},
 		"endpoints wait": {env: map[string]string{"PILOT_DEBOUNCE_AFTER": "1s", "PILOT_ENABLE_EDS_DEBOUNCE": "true"},
 			debounce: engine.Debounce{After: time.Second, Max: 10 * time.Second}, says: []string{"endpoints wait as other events do"}},
-		"throttle":         {env: map[string]string{"PILOT_PUSH_THROTTLE": "1"}, senders: 1, says: []string{honoured, "at most 1 proxies"}},
-		"ample throttle":   {env: map[string]string{"PILOT_PUSH_THROTTLE": "100000"}, senders: runtime.GOMAXPROCS(0), says: []string{honoured}},
-		"no throttle":      {env: map[string]string{"PILOT_PUSH_THROTTLE": "0"}, fails: "PILOT_PUSH_THROTTLE=0: 0 would push nothing"},
-		"CDS cache":        {env: map[string]string{"PILOT_ENABLE_CDS_CACHE": "false"}, says: []string{meaningless, "PILOT_ENABLE_CDS_CACHE", "a cluster is encoded once"}},
-		"RDS cache":        {env: map[string]string{"PILOT_ENABLE_RDS_CACHE": "true"}, says: []string{meaningless, "PILOT_ENABLE_RDS_CACHE", "a route is encoded once"}},
-		"queue metrics":    {env: map[string]string{"ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS": "true"}, says: []string{meaningless, "always there"}},
+		"throttle":       {env: map[string]string{"PILOT_PUSH_THROTTLE": "1"}, senders: 1, says: []string{honoured, "at most 1 proxies"}},
+		"ample throttle": {env: map[string]string{"PILOT_PUSH_THROTTLE": "100000"}, senders: runtime.GOMAXPROCS(0), says: []string{honoured}},
+		"no throttle":    {env: map[string]string{"PILOT_PUSH_THROTTLE": "0"}, fails: "PILOT_PUSH_THROTTLE=0: 0 would push nothing"},
+		"CDS cache":      {env: map[string]string{"PILOT_ENABLE_CDS_CACHE": "false"}, says: []string{meaningless, "PILOT_ENABLE_CDS_CACHE", "a cluster is encoded once"}},
+		"RDS cache":      {env: map[string]string{"PILOT_ENABLE_RDS_CACHE": "true"}, says: []string{meaningless, "PILOT_ENABLE_RDS_CACHE", "a route is encoded once"}},
+		"queue metrics":  {env: map[string]string{"ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS": "true"}, says: []string{meaningless, "always there"}},
+		"addresses":      {env: map[string]string{"PILOT_ENABLE_IP_AUTOALLOCATE": "true"}, says: []string{honoured, "that is so without it, too"}},
+		"no addresses": {env: map[string]string{"PILOT_ENABLE_IP_AUTOALLOCATE": "false"}, says: []string{honoured, "get none", "DNS_AUTO_ALLOCATE"},
+			given: model.AutoAddresses{Off: true, V4: usual.V4, V6: usual.V6}},
+		"other addresses": {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.9.1.0/16", "PILOT_IP_AUTOALLOCATE_IPV6_PREFIX": "fd00:9::/64"},
+			given: model.AutoAddresses{V4: netip.MustParsePrefix("10.9.0.0/16"), V6: netip.MustParsePrefix("fd00:9::/64")}, says: []string{honoured, "one of 10.9.1.0/16", "one of fd00:9::/64"}},
+		"no range":         {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.9.1.0"}, fails: "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX=10.9.1.0: it is no range of addresses such as 240.240.0.0/16"},
+		"no room":          {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV4_PREFIX": "10.9.1.0/31"}, fails: "it has no room"},
+		"other family":     {env: map[string]string{"PILOT_IP_AUTOALLOCATE_IPV6_PREFIX": "10.9.1.0/24"}, fails: "of the other IP family"},
 		"no duration":      {env: map[string]string{"PILOT_DEBOUNCE_AFTER": "soon"}, fails: "PILOT_DEBOUNCE_AFTER=soon"},
 		"before the event": {env: map[string]string{"PILOT_DEBOUNCE_AFTER": "-1s"}, fails: "negative"},
 		"neither":          {env: map[string]string{"PILOT_ENABLE_RDS_CACHE": "maybe"}, fails: "PILOT_ENABLE_RDS_CACHE=maybe"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
-			o := controlplane.Options{}
+			o := controlplane.Options{Mesh: model.DefaultMesh()}
 			err := pilotSwitches(&o, func(k string) (string, bool) { v, ok := tc.env[k]; return v, ok }, slog.New(slog.NewTextHandler(&log, nil)))
 			if tc.fails != "" {
 				require.ErrorContains(t, err, tc.fails)
@@ -55,6 +68,7 @@ func TestPilotSwitches(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Equal(t, tc.senders, o.Senders)
+			require.Equal(t, cmp.Or(tc.given, usual), o.Mesh.AutoAddresses)
 			if tc.debounce.After > 0 || o.Debounce.After > 0 {
 				require.Equal(t, tc.debounce, o.Debounce)
 			}

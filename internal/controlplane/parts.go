@@ -11,7 +11,6 @@ import (
 	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/explain"
-	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/jwks"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/peers"
@@ -91,7 +90,7 @@ func (p *parts) joinPipeline() server.Observer {
 	})
 	p.keys = jwks.New(p.source.intake, p.pipeline.Snapshot, o.Log)
 	if p.source.client != nil {
-		p.secrets = kube.NewCredentials(p.source.client, istioapi.Decoder{Domain: o.Mesh.Domain}, p.source.intake, p.pipeline.Snapshot, o.Log)
+		p.secrets = kube.NewCredentials(p.source.client, decoderOf(o.Mesh), p.source.intake, p.pipeline.Snapshot, o.Log)
 		p.secrets.Recheck = o.RecheckReaders
 	}
 	return observer

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/status"
@@ -28,7 +29,7 @@ type source struct {
 }
 
 func newSource(o Options, m *telemetry.Metrics) (*source, error) {
-	decoder := istioapi.Decoder{Domain: o.Mesh.Domain}
+	decoder := decoderOf(o.Mesh)
 	if o.Kubernetes == nil {
 		intake := store.NewIntake(file.SourceName)
 		s := &file.Source{Dir: o.ConfigDir, Decoder: decoder, Intake: intake, Log: o.Log}
@@ -56,6 +57,11 @@ func newSource(o Options, m *telemetry.Metrics) (*source, error) {
 		s.Observer = out.board
 	}
 	return out, nil
+}
+
+// decoderOf is a decoder for a mesh.
+func decoderOf(m *model.Mesh) istioapi.Decoder {
+	return istioapi.Decoder{Domain: m.Domain, NoAutoAddresses: m.AutoAddresses.Off}
 }
 
 // heard is what metrics tell of an API server.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/moonsail/moonsail/internal/admission"
 	"github.com/moonsail/moonsail/internal/engine"
-	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/internal/telemetry"
 )
@@ -19,7 +18,7 @@ import (
 func newStatusWriter(p *parts) *status.Writer {
 	o, s := p.opts, p.source
 	w := &status.Writer{
-		Board: s.board, Client: s.client, Namespace: o.Mesh.RootNamespace, Identity: fmt.Sprintf("%s_%x", identity(), rand.Uint64()), Domain: o.Mesh.Domain,
+		Board: s.board, Client: s.client, Namespace: o.Mesh.RootNamespace, Identity: fmt.Sprintf("%s_%x", identity(), rand.Uint64()), Mesh: o.Mesh,
 		Explain: p.explainer, Proxies: p.xds, Others: &status.Others{Peers: p.peers}, Synced: p.pipeline.Synced, Meter: p.metrics, Log: o.Log,
 		Election: o.Election,
 	}
@@ -58,7 +57,7 @@ func (w *webhook) close() {
 
 func (w *webhook) serve(o Options, s *source, e *engine.Engine, m *telemetry.Metrics) func(context.Context) error {
 	handler := &admission.Handler{
-		Decoder: istioapi.Decoder{Domain: o.Mesh.Domain}, Snapshot: e.Snapshot, RootNamespace: o.Mesh.RootNamespace, Count: m.Admission, Log: o.Log,
+		Decoder: decoderOf(o.Mesh), Snapshot: e.Snapshot, RootNamespace: o.Mesh.RootNamespace, Count: m.Admission, Log: o.Log,
 	}
 	return func(ctx context.Context) error {
 		webhook, err := admission.NewServer(o.Webhook, handler, s.client)

@@ -56,7 +56,8 @@ type Update struct {
 // Apply takes a batch of changes into the index and derives what depends on them.
 func (d *Deriver) Apply(changes []store.Change) Update {
 	t := newTouched()
-	for _, c := range d.index.exports.resolve(d.index.discovery.filter(changes)) {
+	changes, t.labels = d.index.auto.resolve(d.index.exports.resolve(d.index.discovery.filter(changes)))
+	for _, c := range changes {
 		d.index.apply(c, t)
 	}
 	if d.index.discovery.takeRelabelled() {

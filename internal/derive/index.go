@@ -15,6 +15,7 @@ type Index struct {
 
 	discovery *discovery
 	exports   *exports
+	auto      *autoAddresses
 	services  map[model.Host][]*model.Service // by precedence, see addSorted
 	rules     map[model.Host][]*model.DestinationRule
 	routes    map[model.Host][]*model.VirtualService // of the gateway "mesh"
@@ -40,6 +41,7 @@ func NewIndex(mesh *model.Mesh) *Index {
 	x := &Index{
 		base:      mesh,
 		exports:   &exports{},
+		auto:      newAutoAddresses(mesh.AutoAddresses),
 		mesh:      mesh,
 		discovery: newDiscovery(mesh.RootNamespace),
 		services:  map[model.Host][]*model.Service{},

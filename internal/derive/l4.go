@@ -31,10 +31,11 @@ func (s *scope) l4Chains(r *reader, svc *model.Service, port *model.ServicePort,
 }
 
 // serviceChain sends connections to the service. On a shared listener TLS services are
-// told apart by SNI, and services with address ranges by those.
+// told apart by SNI, and services with address ranges by those. Where SNI says whom Envoy connects to, it has to be one
+// of the service's names.
 func (rt *routing) serviceChain(p model.Protocol, at placement) view.FilterChain {
 	match := view.ChainMatch{Destinations: at.prefixes}
-	if p.IsTLS() && at.shared {
+	if p.IsTLS() && (at.shared || rt.service.Resolution == model.ResolutionDynamicDNS) {
 		match.ServerNames = serverNames([]model.Host{rt.host})
 	}
 	backends := []view.Backend{{Cluster: outboundCluster(rt.port.Number, "", rt.host), Weight: 1}}

@@ -14,6 +14,9 @@ func (x *Index) namesKeys(p *model.Proxy) (names, none ScopeKey) {
 	if s := x.sidecarFor(p); s != nil {
 		names.Sidecar = s.Key
 	}
+	if x.auto.usedBy(p) {
+		names.AutoAddress, names.Families = true, p.Families()
+	}
 	return names, ScopeKey{Names: true, Inbound: true}
 }
 
@@ -22,7 +25,7 @@ func (s *scope) deriveNames(r *reader, h model.Host) {
 	svc := r.service(h)
 	var v *view.Names
 	if svc != nil && s.sees(svc) {
-		v = namesOf(r, svc)
+		v = s.namesOf(r, svc)
 	}
 	if v == nil && s.named[h] {
 		s.out.Names[string(h)] = nil
@@ -39,12 +42,12 @@ func (s *scope) deriveNames(r *reader, h model.Host) {
 
 // namesOf are a service's own addresses or, of a headless one, its Pods'. Networks are no
 // answer to a question.
-func namesOf(r *reader, svc *model.Service) *view.Names {
+func (s *scope) namesOf(r *reader, svc *model.Service) *view.Names {
 	out := &view.Names{Host: svc.Hostname}
 	if svc.IsKubernetes() {
 		out.Service, out.Namespace = svc.Name, svc.Namespace
 	}
-	for _, a := range svc.Addresses {
+	for _, a := range s.addresses(svc) {
 		if a.IsSingleIP() {
 			out.Addresses = append(out.Addresses, a.Addr().String())
 		}

@@ -66,3 +66,51 @@ func TestNames(t *testing.T) {
 	require.Nil(t, delta.Names["db.shop.svc.cluster.local"], "others are asked when nobody is there")
 	require.Nil(t, apply(serviceOf("plain", "2", func(s *model.Service) { s.Addresses, s.Ports = nil, nil })).Deltas[key])
 }
+
+// TestNamesOfServiceEntries: who captures DNS is told the addresses that entries get, of the families of its workload; it
+// belongs to a scope of its own as long as there are any.
+func TestNamesOfServiceEntries(t *testing.T) {
+	entry := func(version string, addresses ...netip.Prefix) *model.ServiceEntry {
+		e := &model.ServiceEntry{Hosts: []model.Host{"db.example.com"}}
+		e.Meta = model.Meta{Key: model.Key{Kind: model.KindServiceEntry, Namespace: "shop", Name: "db"}, ResourceVersion: version}
+		e.Template = model.Service{Resolution: model.ResolutionDNS, Addresses: addresses}
+		e.Status = []model.HostAddress{{Host: "db.example.com", Address: netip.MustParseAddr("2001:2::5")}, {Host: "db.example.com", Address: netip.MustParseAddr("240.240.0.5")}}
+		return e
+	}
+	for _, c := range []struct {
+		off, auto bool
+		ips       []string
+		want      []string
+	}{
+		{ips: []string{"0.0.0.0"}, want: []string{"240.240.0.5"}},
+		{ips: []string{"::"}, want: []string{"2001:2::5"}},
+		{ips: []string{"0.0.0.0", "::"}, want: []string{"240.240.0.5", "2001:2::5"}},
+		{ips: []string{"0.0.0.0"}, off: true},
+		{ips: []string{"0.0.0.0"}, off: true, auto: true, want: []string{"240.240.0.5"}},
+	} {
+		mesh := model.DefaultMesh()
+		mesh.AutoAddresses.Off = c.off
+		st, d := store.New(), New(mesh, 1)
+		apply := func(o model.Object) Update {
+			_, changes := st.Apply([]store.Event{{Key: o.Metadata().Key, Object: o}})
+			return d.Apply(changes)
+		}
+		client := &model.Proxy{Type: model.ProxySidecar, Names: true, Namespace: "shop", IPs: c.ips, DNSCapture: true, AutoAllocate: c.auto}
+		before, _ := d.Index().Keys(client)
+		require.NotNil(t, apply(entry("1")).Rekey, "scopes differ from now on")
+		key, _ := d.Index().Keys(client)
+		require.Equal(t, c.want != nil, key != before)
+		got := d.Open(key).Names["db.example.com"]
+		if c.want == nil {
+			require.Nil(t, got)
+			continue
+		}
+		require.Equal(t, c.want, got.Addresses)
+
+		update := apply(entry("2", netip.MustParsePrefix("10.0.0.1/32")))
+		require.NotNil(t, update.Rekey)
+		after, _ := d.Index().Keys(client)
+		require.Equal(t, before, after)
+		require.Equal(t, []string{"10.0.0.1"}, update.Deltas[key].Names["db.example.com"].Addresses)
+	}
+}

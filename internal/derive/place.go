@@ -107,11 +107,15 @@ func (s *scope) addressesOf(e *egress, svc *model.Service, port *model.ServicePo
 		return s.placeBound(e, port)
 	}
 	at := placement{routeConfig: fmt.Sprint(port.Number), shared: true}
-	if p.IsHTTP() || svc == nil || len(svc.Addresses) == 0 {
+	var own []netip.Prefix
+	if !p.IsHTTP() && svc != nil {
+		own = s.addresses(svc)
+	}
+	if len(own) == 0 {
 		at.keys = []listenerKey{{s.any(), port.Number}}
 		return at
 	}
-	for _, a := range svc.Addresses {
+	for _, a := range own {
 		if a.IsSingleIP() {
 			at.keys = append(at.keys, listenerKey{a.Addr().String(), port.Number})
 		} else {

@@ -62,7 +62,7 @@ func TestIncrementalEqualsFromScratch(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			w := worldOf(seed, 1)
-			st, d := store.New(), New(model.DefaultMesh(), 2)
+			st, d := store.New(), New(worldMesh(), 2)
 			d.SetSplit(splitSoon)
 			have := live(w, st, d, 40)
 			requireScratch(t, st.Snapshot(), have, d)
@@ -117,7 +117,7 @@ func closeOne(w *world, d *Deriver, have map[ScopeKey]*Delta) {
 // keeps in buckets, as if its key said so.
 func requireScratch(t *testing.T, snap *store.Snapshot, have map[ScopeKey]*Delta, d *Deriver) {
 	t.Helper()
-	scratch := New(model.DefaultMesh(), 1)
+	scratch := New(worldMesh(), 1)
 	scratch.SetSplit(splitSoon)
 	var all []store.Change
 	for _, kind := range model.Kinds {

@@ -16,7 +16,7 @@ func TestRekeyMissesNobody(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			w := worldOf(seed, 5)
-			st, d := store.New(), New(model.DefaultMesh(), 1)
+			st, d := store.New(), New(worldMesh(), 1)
 			of := map[*model.Proxy][2]ScopeKey{}
 			for range 20 {
 				of[w.proxy()] = [2]ScopeKey{}

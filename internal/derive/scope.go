@@ -29,6 +29,7 @@ type ScopeKey struct {
 	Modules      bool               // its proxies' agents fetch modules of plugins
 	Files        bool               // its proxies' agents read files with certificates
 	Extensions   bool               // what such agents ask for, and nothing else
+	AutoAddress  bool               // outbound, and of names: applications are told the addresses that ServiceEntries get
 	Uncounted    bool               // its proxies keep no statistics of clusters' answers by code
 	AnyWorker    bool               // inbound: connections need not be spread evenly over its proxies' workers
 	Unprivileged bool               // its proxies listen where applications connect, and cannot on ports below 1024
@@ -91,6 +92,7 @@ func (k ScopeKey) traits() []trait {
 		{k.Identity, "identity"},
 		{k.Modules, "modules"},
 		{k.Files, "files"},
+		{k.AutoAddress, "auto-addresses"},
 		{k.Uncounted, "uncounted"},
 		{k.AnyWorker, "any-worker"},
 		{k.Unprivileged, "unprivileged"},
@@ -126,7 +128,7 @@ func (x *Index) Keys(p *model.Proxy) (outbound, inbound ScopeKey) {
 	}
 	base.Unprivileged = p.Unprivileged && opensPorts(p, sidecar)
 	outbound = base
-	outbound.Scoped = p.ScopedRoutes
+	outbound.Scoped, outbound.AutoAddress = p.ScopedRoutes, x.auto.usedBy(p)
 	outbound.Labels = x.labels.relevant(p.Labels)
 	outbound.Account = x.accountOf(p)
 	x.near.locate(&outbound, x.endpoints, p)

@@ -19,7 +19,7 @@ import (
 func TestNoDuplicateDomains(t *testing.T) {
 	for seed := range lives(25) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 2)), secrets: seed%2 == 0, gateways: seed%3 == 0}
-		st, d := store.New(), New(model.DefaultMesh(), 1)
+		st, d := store.New(), New(worldMesh(), 1)
 		d.SetSplit(splitSoon)
 		have := live(w, st, d, 60)
 		for k, views := range have {

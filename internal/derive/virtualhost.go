@@ -49,7 +49,7 @@ func (s *scope) hostDomains(h model.Host, svc *model.Service) []string {
 			out = append(out, "*."+d)
 		}
 	}
-	for _, a := range svc.Addresses {
+	for _, a := range s.addresses(svc) {
 		if !a.IsSingleIP() {
 			continue
 		}

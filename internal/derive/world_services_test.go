@@ -79,6 +79,14 @@ func (w *world) serviceEntry() model.Object {
 	if w.chance(0.5) {
 		e.Template.Addresses = w.addresses(3)
 	}
+	if w.chance(0.1) {
+		e.Labels = map[string]string{model.LabelAutoAddress: "false"}
+	}
+	for _, h := range e.Hosts {
+		if w.chance(0.3) {
+			e.Status = append(e.Status, model.HostAddress{Host: h, Address: netip.AddrFrom4([4]byte{240, 0, 0, byte(w.IntN(8))})})
+		}
+	}
 	switch w.IntN(4) {
 	case 0, 1:
 		e.Template.Selector = w.selector()

@@ -3,6 +3,7 @@ package derive
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
@@ -188,6 +189,7 @@ func (w *world) proxy() *model.Proxy {
 		IstioVersion: pick(w, worldProxyVersions), Metadata: map[string]string{"TEAM": pick(w, worldNames)},
 		ScopedRoutes: w.chance(0.5), Identity: w.chance(0.5), Modules: w.chance(0.7), Files: w.chance(0.7), Uncounted: w.chance(0.2), AnyWorker: w.chance(0.2),
 	}
+	p.DNSCapture, p.AutoAllocate = w.chance(0.5), w.chance(0.2)
 	if w.chance(0.1) {
 		p.IPs, p.Labels = nil, map[string]string{}
 	}
@@ -200,6 +202,13 @@ func (w *world) proxy() *model.Proxy {
 		p.Labels[model.LabelGatewayName] = pick(w, worldNames)
 	}
 	return p
+}
+
+// worldMesh gives out fewer addresses than there are ServiceEntries now and then.
+func worldMesh() *model.Mesh {
+	m := model.DefaultMesh()
+	m.AutoAddresses = model.AutoAddresses{V4: netip.MustParsePrefix("240.0.0.0/29"), V6: netip.MustParsePrefix("2001:2::/125")}
+	return m
 }
 
 // splitSoon makes scoped scopes split route configurations of the small universe.

@@ -13,10 +13,7 @@ import (
 
 // mesh is the mesh's configuration, as a snapshot has it.
 func (x *Explainer) mesh(snap *store.Snapshot) *model.Mesh {
-	base := x.Mesh
-	if base == nil {
-		base = model.DefaultMesh()
-	}
+	base := x.base()
 	for o := range snap.All(model.KindMeshConfig) {
 		if c, ok := o.(*model.MeshConfig); ok && c.Namespace == base.RootNamespace {
 			return c.Over(base)

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 )
@@ -13,28 +14,32 @@ const elsewhere = "198.51.100.7"
 
 // resolve does what the resolver of an application in p's pod would do. host is the name in
 // full; known: it is a service of the mesh.
-func resolve(snap *store.Snapshot, p *model.Proxy, name string) (address string, host model.Host, known bool) {
+func (x *Explainer) resolve(snap *store.Snapshot, p *model.Proxy, name string) (address string, host model.Host, known bool) {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return name, model.Host(name), false
 	}
 	domain := p.ClusterDomain()
 	for _, search := range []string{p.Namespace + ".svc." + domain, "svc." + domain, domain, ""} {
 		full := model.Host(strings.ToLower(strings.TrimSuffix(name+"."+search, ".")))
-		if a, ok := addressOf(snap, full); ok {
+		if a, ok := x.addressOf(snap, p, full); ok {
 			return a, full, true
 		}
 	}
 	return elsewhere, model.Host(name), false
 }
 
-// addressOf is what DNS says of a service's host.
-func addressOf(snap *store.Snapshot, host model.Host) (string, bool) {
+// addressOf is what DNS says of a service's host, or the DNS proxy of p.
+func (x *Explainer) addressOf(snap *store.Snapshot, p *model.Proxy, host model.Host) (string, bool) {
 	s := serviceOf(snap, host)
 	switch {
 	case s == nil:
 		return "", false
 	case len(s.Addresses) > 0:
 		return s.Addresses[0].Addr().String(), true
+	case s.Kind == model.KindServiceEntry && x.base().AutoAddresses.UsedBy(p):
+		if given := p.Families().Of(derive.AutoAddresses(x.base(), snap)[s.Key][host]); len(given) > 0 {
+			return given[0].String(), true
+		}
 	}
 	for o := range snap.All(model.KindEndpointSlice) { // headless: one of its endpoints
 		e, ok := o.(*model.EndpointSlice)
@@ -64,4 +69,12 @@ func serviceOf(snap *store.Snapshot, host model.Host) *model.Service {
 		}
 	}
 	return nil
+}
+
+// base is the mesh's configuration that the control plane was started with.
+func (x *Explainer) base() *model.Mesh {
+	if x.Mesh == nil {
+		return model.DefaultMesh()
+	}
+	return x.Mesh
 }

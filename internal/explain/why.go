@@ -72,7 +72,7 @@ func (x *Explainer) Why(c Call) (*Why, error) {
 	if outstanding > 0 {
 		w.Notes = append(w.Notes, fmt.Sprintf("the proxy has not accepted %d of its resources yet: until then it may do otherwise; see 'moonsail proxies %s'", outstanding, p))
 	}
-	call := w.call(snap, p, world, u, c)
+	call := x.call(w, snap, p, world, u, c)
 	if w.Gateway {
 		w.enter(p, world, &call)
 	}
@@ -109,7 +109,7 @@ func parseURL(to string) (*url.URL, error) {
 var defaultPorts = map[string]string{"https": "443", "tls": "443"}
 
 // call makes the call that an application would make.
-func (w *Why) call(snap *store.Snapshot, p *model.Proxy, world *simulate.World, u *url.URL, c Call) simulate.Call {
+func (x *Explainer) call(w *Why, snap *store.Snapshot, p *model.Proxy, world *simulate.World, u *url.URL, c Call) simulate.Call {
 	port := u.Port()
 	if port == "" {
 		port = defaultPorts[u.Scheme]
@@ -117,7 +117,7 @@ func (w *Why) call(snap *store.Snapshot, p *model.Proxy, world *simulate.World, 
 	if port == "" {
 		port = "80"
 	}
-	address, host, known := resolve(snap, p, u.Hostname())
+	address, host, known := x.resolve(snap, p, u.Hostname())
 	w.Host = string(host)
 	if !known && host != model.Host(address) && !w.Gateway {
 		w.Notes = append(w.Notes, fmt.Sprintf("%s is no service of the mesh: an address of elsewhere (%s) is taken for it", host, elsewhere))

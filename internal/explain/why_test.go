@@ -141,6 +141,17 @@ func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
 	require.Empty(t, w.Inbound, "nobody closes it")
 	require.Equal(t, []string{"the sidecar of 10.1.0.9:3306: " + errNotBetween.Error()}, w.Notes)
 
+	entry := decode(t, "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: far, namespace: shop}\n"+
+		"spec: {hosts: [far.example.com], resolution: DNS, ports: [{number: 3306, name: mysql, protocol: MYSQL}]}\n"+
+		"status: {addresses: [{host: far.example.com, value: \"2001:2::1\"}, {host: far.example.com, value: 240.240.1.1}]}")
+	s.Apply([]store.Event{{Key: entry.Metadata().Key, Object: entry}})
+	for capture, address := range map[bool]string{false: elsewhere, true: "240.240.1.1"} {
+		proxies.proxies["web"].DNSCapture = capture
+		w, err = x.Why(Call{From: "web", To: "tcp://far.example.com:3306"})
+		require.NoError(t, err)
+		require.Equal(t, address+":3306", w.Address)
+	}
+
 	w, err = x.Why(Call{From: "web", To: "http://example.com"})
 	require.NoError(t, err)
 	require.Equal(t, elsewhere+":80", w.Address)

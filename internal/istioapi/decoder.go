@@ -17,6 +17,7 @@ type Decoder struct {
 	Domain           string // the cluster's: "cluster.local", which is also the default
 	DefaultNamespace string // of objects that say none; empty: "default"
 	PodsListed       bool   // all Pods are decoded, so that slices name none that is not there
+	NoAutoAddresses  bool   // ServiceEntries without addresses get none
 }
 
 func (d Decoder) domain() string {

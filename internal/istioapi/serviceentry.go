@@ -1,6 +1,7 @@
 package istioapi
 
 import (
+	"net/netip"
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -21,7 +22,7 @@ var resolutions = map[networking.ServiceEntry_Resolution]model.Resolution{
 func (d Decoder) ServiceEntry(o *networkingv1.ServiceEntry) (*model.ServiceEntry, Problems) {
 	c := d.start(model.KindServiceEntry, &o.ObjectMeta)
 	at, spec := path("spec"), &o.Spec
-	e := &model.ServiceEntry{Meta: c.meta, Hosts: c.entryHosts(at.f("hosts"), spec)}
+	e := &model.ServiceEntry{Meta: c.meta, Hosts: c.entryHosts(at.f("hosts"), spec), Status: assignedAddresses(&o.Status)}
 	e.Template = model.Service{
 		Addresses:       c.prefixes(at.f("addresses"), spec.Addresses),
 		Ports:           c.entryPorts(at.f("ports"), spec.Ports),
@@ -39,8 +40,34 @@ func (d Decoder) ServiceEntry(o *networkingv1.ServiceEntry) (*model.ServiceEntry
 	}
 	e.Template.Inline = c.entryEndpoints(at.f("endpoints"), spec)
 	c.entryResolution(at, spec)
+	c.entryAddresses(at, spec, !d.NoAutoAddresses && len(e.AutoHosts()) > 0)
 	c.tcpHosts(at, spec)
 	return e, c.list
+}
+
+// assignedAddresses are those of a status: what is none, which nobody here has written, is as if it were not there.
+func assignedAddresses(s *networking.ServiceEntryStatus) []model.HostAddress {
+	var out []model.HostAddress
+	for _, a := range s.GetAddresses() {
+		if one, ok := AssignedAddress(a.GetHost(), a.GetValue()); ok {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// AssignedAddress is one that the status of a ServiceEntry tells; false: it is none.
+func AssignedAddress(host, value string) (model.HostAddress, bool) {
+	ip, err := netip.ParseAddr(value)
+	if err != nil || host == "" || ip.Zone() != "" || ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast() {
+		return model.HostAddress{}, false
+	}
+	return model.HostAddress{Host: hostOf(host), Address: ip.Unmap()}, true
+}
+
+// hostOf is a host of a ServiceEntry as the model has it.
+func hostOf(text string) model.Host {
+	return model.Host(strings.ToLower(strings.TrimSuffix(text, ".")))
 }
 
 func (c *conv) entryHosts(at path, spec *networking.ServiceEntry) []model.Host {
@@ -57,7 +84,7 @@ func (c *conv) entryHosts(at path, spec *networking.ServiceEntry) []model.Host {
 		if !c.checkHost(at.i(i), h, true) {
 			continue
 		}
-		host := model.Host(strings.ToLower(strings.TrimSuffix(h, ".")))
+		host := hostOf(h)
 		if seen[host] {
 			c.warnf(at.i(i), "%q is listed twice; remove one", h)
 			continue
@@ -130,7 +157,6 @@ func (c *conv) entryResolution(at path, spec *networking.ServiceEntry) {
 	default:
 		c.errorf(at.f("resolution"), "%d is not a resolution; use NONE, STATIC, DNS, DNS_ROUND_ROBIN or DYNAMIC_DNS", spec.Resolution)
 	}
-	c.entryAddresses(at, spec)
 }
 
 func (c *conv) entryDNS(at path, spec *networking.ServiceEntry) {
@@ -166,8 +192,8 @@ func (c *conv) entryDynamicDNS(at path, spec *networking.ServiceEntry) {
 }
 
 // entryAddresses checks which resolutions can have CIDR blocks, and that TCP ports
-// can be told apart.
-func (c *conv) entryAddresses(at path, spec *networking.ServiceEntry) {
+// can be told apart. auto tells whether the mesh gives it addresses.
+func (c *conv) entryAddresses(at path, spec *networking.ServiceEntry, auto bool) {
 	cidrs := spec.Resolution == networking.ServiceEntry_NONE || spec.Resolution == networking.ServiceEntry_STATIC
 	for i, a := range spec.Addresses {
 		if strings.Contains(a, "/") && !cidrs {
@@ -178,7 +204,14 @@ func (c *conv) entryAddresses(at path, spec *networking.ServiceEntry) {
 		return
 	}
 	for i, p := range spec.Ports {
-		if proto := strings.ToUpper(p.Protocol); proto == "" || proto == "TCP" {
+		proto := strings.ToUpper(p.Protocol)
+		switch {
+		case proto != "" && proto != "TCP":
+		case auto:
+			c.add(SeverityInfo, at.f("ports").i(i).f("protocol"),
+				"from callers whose DNS is not captured every connection to port %d that nothing else claims is taken for the service; "+
+					"set ISTIO_META_DNS_CAPTURE in their proxyMetadata, or give addresses", p.Number)
+		default:
 			c.warnf(at.f("ports").i(i).f("protocol"),
 				"the service has no addresses, so every connection to port %d that nothing else claims is taken for it; give addresses", p.Number)
 		}

@@ -48,6 +48,8 @@ type Mesh struct {
 	// which the server speaks first; nil: the default, 0: for ever.
 	DetectionTimeout *time.Duration
 
+	AutoAddresses AutoAddresses // of ServiceEntries without addresses
+
 	// Locality is for services of which neither a DestinationRule nor the service says anything. nil: failover to
 	// near endpoints where outlier detection is on.
 	Locality *LocalityLB
@@ -88,5 +90,7 @@ func DefaultMesh() *Mesh {
 		OutboundPort: 15001,
 		TrustDomain:  DefaultTrustDomain,
 		AutoMTLS:     true,
+
+		AutoAddresses: DefaultAutoAddresses(),
 	}
 }

@@ -64,6 +64,10 @@ type Proxy struct {
 	AnyWorker bool
 	// Unprivileged: it cannot listen on ports below PrivilegedPorts.
 	Unprivileged bool
+	// DNSCapture: its applications' questions come to a DNS proxy of ours.
+	DNSCapture bool
+	// AutoAllocate: it uses addresses that ServiceEntries get, also where the mesh does not (Istio's older switch).
+	AutoAllocate bool
 	// Topology is a router's, from its PROXY_CONFIG.
 	Topology Topology
 	// Headers are which it sets, likewise.

@@ -115,6 +115,7 @@ type Service struct {
 	Meta
 	Hostname   Host
 	Addresses  []netip.Prefix // cluster IPs or ServiceEntry addresses; empty: none of its own
+	Auto       []netip.Addr   // of a ServiceEntry without addresses: those that the mesh gives it, IPv4 first
 	Ports      []ServicePort
 	Resolution Resolution
 	Headless   bool              // clusterIP: None
@@ -159,6 +160,10 @@ type ServiceEntry struct {
 	Hosts []Host
 	// Template is the service that each host becomes; its Hostname is empty.
 	Template Service
+	// Status are the addresses that its status tells, in its order.
+	Status []HostAddress
+	// Auto are the addresses that the mesh gives hosts, IPv4 first. derive sets it, in copies of its own.
+	Auto map[Host][]netip.Addr
 }
 
 // Services makes one Service a host. Their Meta is the ServiceEntry's.
@@ -167,7 +172,7 @@ func (e *ServiceEntry) Services() []*Service {
 	for _, h := range e.Hosts {
 		s := e.Template
 		s.Meta = e.Meta
-		s.Hostname = h
+		s.Hostname, s.Auto = h, e.Auto[h]
 		out = append(out, &s)
 	}
 	return out

@@ -34,6 +34,7 @@ type object struct {
 	judged *judgement
 	across istioapi.Problems
 	refuse *refusal
+	given  *given // of a ServiceEntry; nil: its status need not tell any addresses
 	// accepted: proxies have taken what they refused before, or what it became.
 	accepted bool
 	judges   func(model.Key) bool // with the board's mu held
@@ -113,11 +114,22 @@ type patcher func(now time.Time) ([]byte, error)
 func (c *current) plan(o *object) patcher {
 	f := facts{o.seen.Problems, o.seen.InForce, o.seen.Partial, o.across, o.refuse}
 	v := f.judge()
-	if c.says(&v, o.seen.Generation) || v.ok && c.refused() && !o.accepted {
+	stays := c.says(&v, o.seen.Generation) || v.ok && c.refused() && !o.accepted
+	lacks := c.lacks(o.given)
+	if stays && !lacks {
 		return nil
 	}
-	version, generation := o.seen.Version, o.seen.Generation
-	return func(now time.Time) ([]byte, error) { return c.patch(&v, version, generation, now) }
+	version, generation, given := o.seen.Version, o.seen.Generation, o.given
+	return func(now time.Time) ([]byte, error) {
+		status := map[string]any{}
+		if !stays {
+			c.judged(status, &v, generation, now)
+		}
+		if lacks {
+			status["addresses"] = given.want
+		}
+		return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version}, "status": status})
+	}
 }
 
 // update is one write of a status.

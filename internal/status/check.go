@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/analyze"
+	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
@@ -31,8 +32,8 @@ const (
 type checker struct {
 	board  *Board
 	here   *Reporter
-	others *Others // nil: this control plane is alone
-	domain string
+	others *Others     // nil: this control plane is alone
+	mesh   *model.Mesh // that the control plane was started with
 
 	analyzed model.Revision // what is on the board
 	outlined int            // likewise: what was seen of the Gateway API's objects
@@ -81,7 +82,10 @@ func (c *checker) look(ctx context.Context, now time.Time) {
 
 func (c *checker) analyze(snap *store.Snapshot) {
 	if snap.Revision != c.analyzed {
-		c.board.setAcross(across(snap, c.domain))
+		c.board.setAcross(across(snap, c.mesh.Domain))
+		if !c.mesh.AutoAddresses.Off {
+			c.board.setAddresses(addresses(snap, derive.AutoAddresses(c.mesh, snap)))
+		}
 		c.analyzed = snap.Revision
 	}
 	objects, count := c.board.outlines()

@@ -5,12 +5,17 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
 )
 
 // current is a status as it stands. What is not ours is kept as it is.
 type current struct {
 	conditions []map[string]any
 	messages   []map[string]any
+	// addresses are a ServiceEntry's that count, in order; junk: there are others.
+	addresses []address
+	junk      bool
 }
 
 // parse reads a status; one that is not Istio's is taken for none.
@@ -18,11 +23,21 @@ func parse(raw json.RawMessage) current {
 	var s struct {
 		Conditions []map[string]any `json:"conditions"`
 		Messages   []map[string]any `json:"validationMessages"`
+		Addresses  []address        `json:"addresses"`
 	}
 	if len(raw) == 0 || json.Unmarshal(raw, &s) != nil {
 		return current{}
 	}
-	return current{s.Conditions, s.Messages}
+	out := current{conditions: s.Conditions, messages: s.Messages}
+	for _, a := range s.Addresses {
+		if one, ok := istioapi.AssignedAddress(a.Host, a.Value); ok {
+			out.addresses = append(out.addresses, addressOf(one.Host, one.Address))
+		} else {
+			out.junk = true
+		}
+	}
+	slices.SortFunc(out.addresses, address.compare)
+	return out
 }
 
 // reconciled is the condition; nil: there is none.
@@ -100,8 +115,8 @@ func (m message) document() map[string]any {
 	return out
 }
 
-// patch is a merge patch of the status, for one version of the object alone.
-func (c *current) patch(v *verdict, version string, generation int64, now time.Time) ([]byte, error) {
+// judged puts a verdict into a merge patch of the status.
+func (c *current) judged(status map[string]any, v *verdict, generation int64, now time.Time) {
 	cond := map[string]any{
 		"type": Reconciled, "status": truth(v.ok), "reason": v.reason, "message": v.message, "observedGeneration": generation,
 		"lastTransitionTime": now.UTC().Format(time.RFC3339),
@@ -118,11 +133,10 @@ func (c *current) patch(v *verdict, version string, generation int64, now time.T
 	for _, m := range v.messages {
 		messages = append(messages, m.document())
 	}
-	status := map[string]any{"conditions": append(conditions, cond), "validationMessages": nil}
+	status["conditions"], status["validationMessages"] = append(conditions, cond), nil
 	if len(messages) > 0 {
 		status["validationMessages"] = messages
 	}
-	return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version}, "status": status})
 }
 
 func truth(ok bool) string {

@@ -10,8 +10,10 @@
 // attach to which listeners, and gatewaystatus.go writes that down; leader.go sees to it that only one control plane writes.
 //
 // Invariants:
-//   - An Istio object that is fine, and that has no condition Reconciled, is left alone.
+//   - An Istio object that is fine, and that has no condition Reconciled, is left alone, but for the addresses of a
+//     ServiceEntry (addresses.go).
 //   - Conditions of other types, and messages that others wrote, stay as they are.
-//   - A status is written for the generation that it was worked out for, or not at all.
+//   - A status is written for the generation that it was worked out for, or not at all; addresses may be for the one
+//     before, and are put right at the next look.
 //   - The queue has an object at most once; its status is worked out when it is written.
 package status

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
@@ -50,9 +51,9 @@ type Meter interface {
 type Writer struct {
 	Board     *Board
 	Client    *kube.Client
-	Namespace string // of the Lease
-	Identity  string // among control planes
-	Domain    string
+	Namespace string      // of the Lease
+	Identity  string      // among control planes
+	Mesh      *model.Mesh // that the control plane was started with
 	Explain   *explain.Explainer
 	Proxies   Proxies
 	Others    *Others     // nil: this control plane is alone
@@ -161,7 +162,7 @@ func (w *Writer) lead(ctx context.Context) {
 		limit: flowcontrol.NewTokenBucketRateLimiter(DefaultPerSecond, DefaultBurst), forbidden: longest,
 	}
 	check := &checker{
-		board: w.Board, here: w.Reporter(), others: w.Others, domain: w.Domain,
+		board: w.Board, here: w.Reporter(), others: w.Others, mesh: w.Mesh,
 	}
 	var working sync.WaitGroup
 	defer working.Wait()

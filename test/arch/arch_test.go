@@ -31,7 +31,7 @@ var layers = [][]string{
 	{"internal/wire"},
 	{"internal/bucket", "internal/dashboard", "internal/certfile", "internal/epoll", "internal/extension", "internal/flamegraph", "internal/jwt", "internal/nametable", "internal/outside", "internal/servercert", "internal/spelling", "internal/wasmplugin"},
 	{"internal/expression", "internal/operators", "internal/access", "internal/bugreport", "internal/model", "internal/profile", "internal/proxyconfig", "internal/version", "internal/envoy", "internal/intercept", "internal/simulate", "internal/xds/names", "internal/xds/resource", "internal/xds/http2"},
-	{"internal/inject", "internal/view", "internal/store", "internal/istioapi", "internal/xds/table"},
+	{"internal/autoaddress", "internal/inject", "internal/view", "internal/store", "internal/istioapi", "internal/xds/table"},
 	{"internal/derive", "internal/doctor", "internal/translate", "internal/patch", "internal/xds/ledger", "internal/source"},
 	{"internal/analyze", "internal/xds/server"},
 	{"internal/telemetry", "internal/agent", "internal/authn", "internal/peers"},

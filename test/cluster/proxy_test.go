@@ -13,6 +13,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -43,6 +44,14 @@ func connect(t *testing.T, addr, ns string) *proxy {
 
 func connectAs(t *testing.T, addr, ns, name, ip string) *proxy {
 	t.Helper()
+	return connectWith(t, addr, ns, name, ip, nil)
+}
+
+// connectWith is connectAs with metadata of its node.
+func connectWith(t *testing.T, addr, ns, name, ip string, metadata map[string]any) *proxy {
+	t.Helper()
+	fields, err := structpb.NewStruct(metadata)
+	require.NoError(t, err)
 	s := openStream(t, addr)
 	p := &proxy{
 		stream: s, cut: s.cut, held: map[resource.Type]map[string]string{}, removed: map[string]bool{},
@@ -51,7 +60,7 @@ func connectAs(t *testing.T, addr, ns, name, ip string) *proxy {
 			Name: name, Namespace: ns, IPs: []string{ip}, DNSDomain: ns + ".svc.cluster.local",
 		},
 	}
-	node := &core.Node{Id: p.model.ID}
+	node := &core.Node{Id: p.model.ID, Metadata: fields}
 	for _, typ := range held {
 		p.held[typ] = map[string]string{}
 		if typ != resource.Endpoints {
@@ -164,6 +173,13 @@ func (p *proxy) diff(want map[resource.Type][]*resource.Encoded) string {
 		}
 	}
 	return ""
+}
+
+// listens tells whether the proxy has a listener.
+func (p *proxy) listens(name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held[resource.Listener][name] != ""
 }
 
 // changes is how many responses have been answered.

@@ -62,6 +62,7 @@ func runControl(t *testing.T, c *kubetest.Cluster, with func(*controlplane.Optio
 
 // plurals of the kinds of these tests.
 var plurals = map[string]schema.GroupVersionResource{
+	"ServiceEntry":        {Group: "networking.istio.io", Version: "v1", Resource: "serviceentries"},
 	"VirtualService":      {Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"},
 	"DestinationRule":     {Group: "networking.istio.io", Version: "v1", Resource: "destinationrules"},
 	"AuthorizationPolicy": {Group: "security.istio.io", Version: "v1", Resource: "authorizationpolicies"},

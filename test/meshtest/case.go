@@ -11,6 +11,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/simulate"
+	"github.com/moonsail/moonsail/internal/view"
 )
 
 // Case is one call with what is wanted of it.
@@ -104,13 +105,29 @@ func (f *File) resolve(p *Proxy, name string) string {
 	if p.Interception == model.InterceptNone {
 		return "127.0.0.1"
 	}
+	names := map[string]*view.Names{}
+	if p.DNSCapture {
+		names = f.names(p)
+	}
 	for _, search := range []string{"", p.Namespace + ".svc." + f.Mesh.Domain, "svc." + f.Mesh.Domain, f.Mesh.Domain} {
 		full := strings.ToLower(strings.TrimSuffix(name+"."+search, "."))
+		if n := names[full]; n != nil {
+			return n.Addresses[0]
+		}
 		if a := f.address(model.Host(full)); a != "" {
 			return a
 		}
 	}
 	return elsewhere
+}
+
+// names are what the DNS proxy of a sidecar is told.
+func (f *File) names(p *Proxy) map[string]*view.Names {
+	d := f.derive()
+	proxy := p.Model(f.Mesh.Domain)
+	proxy.Names = true
+	names, _ := d.Index().Keys(proxy)
+	return d.Open(names).Names
 }
 
 // address is what DNS says of a service's host.

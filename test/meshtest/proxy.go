@@ -23,6 +23,7 @@ type Proxy struct {
 	Identity       bool              // it has certificates
 	Files          bool              // its agent reads files with certificates
 	Uncounted      bool              // it keeps no statistics of answers by code
+	DNSCapture     bool              `yaml:"dnsCapture"` // its applications ask a DNS proxy of ours
 	Topology       struct {          // of a router: what is before it, as it says
 		Said           bool
 		TrustedProxies uint32 `yaml:"trustedProxies"`
@@ -49,6 +50,7 @@ func (p *Proxy) Model(domain string) *model.Proxy {
 		Identity:       p.Identity,
 		Files:          p.Files,
 		Uncounted:      p.Uncounted,
+		DNSCapture:     p.DNSCapture,
 		Topology:       model.Topology{Said: p.Topology.Said, TrustedProxies: p.Topology.TrustedProxies},
 	}
 }

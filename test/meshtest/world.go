@@ -20,14 +20,7 @@ func (f *File) World(p *Proxy) (*simulate.World, error) { return f.world(p, fals
 
 // world is World; scoped: all route configurations are split into buckets.
 func (f *File) world(p *Proxy, scoped bool) (*simulate.World, error) {
-	events := make([]store.Event, len(f.Objects))
-	for i, o := range f.Objects {
-		events[i] = store.Event{Key: o.Metadata().Key, Object: o}
-	}
-	_, changes := store.New().Apply(events)
-	d := derive.New(f.Mesh, 1)
-	d.SetSplit(derive.Split{From: 1, Bits: 4})
-	d.Apply(changes)
+	d := f.derive()
 	proxy := p.Model(f.Mesh.Domain)
 	proxy.ScopedRoutes = scoped
 	outbound, inbound := d.Index().Keys(proxy)
@@ -38,6 +31,19 @@ func (f *File) world(p *Proxy, scoped bool) (*simulate.World, error) {
 		}
 	}
 	return w, nil
+}
+
+// derive is a deriver that knows the objects.
+func (f *File) derive() *derive.Deriver {
+	events := make([]store.Event, len(f.Objects))
+	for i, o := range f.Objects {
+		events[i] = store.Event{Key: o.Metadata().Key, Object: o}
+	}
+	_, changes := store.New().Apply(events)
+	d := derive.New(f.Mesh, 1)
+	d.SetSplit(derive.Split{From: 1, Bits: 4})
+	d.Apply(changes)
+	return d
 }
 
 func translateInto(w *simulate.World, d *derive.Delta) error {

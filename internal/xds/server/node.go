@@ -118,8 +118,10 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	p.Files = m["MOONSAIL_FILES"].GetBoolValue()
 	p.Extensions = m["MOONSAIL_EXTENSIONS"].GetBoolValue()
 	p.Uncounted = m["MOONSAIL_UNCOUNTED"].GetBoolValue()
-	p.AnyWorker = m["INBOUND_LISTENER_EXACT_BALANCE"].GetStringValue() == "false" // Istio's name; its default is this
-	p.Unprivileged, _ = strconv.ParseBool(m["UNPRIVILEGED_POD"].GetStringValue()) // Istio's name; anything else is no
+	p.AnyWorker = m["INBOUND_LISTENER_EXACT_BALANCE"].GetStringValue() == "false"  // Istio's name; its default is this
+	p.Unprivileged, _ = strconv.ParseBool(m["UNPRIVILEGED_POD"].GetStringValue())  // Istio's name; anything else is no
+	p.DNSCapture, _ = strconv.ParseBool(m["DNS_CAPTURE"].GetStringValue())         // likewise
+	p.AutoAllocate, _ = strconv.ParseBool(m["DNS_AUTO_ALLOCATE"].GetStringValue()) // likewise
 	if port := m["MOONSAIL_STATUS_PORT"].GetNumberValue(); port >= 1 && port <= 65535 {
 		p.StatusPort = uint16(port)
 	}

@@ -1,0 +1,81 @@
+package status
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/store"
+)
+
+// TestAddressesOfServiceEntries: they are written as they are given, and nothing else is for their sake.
+func TestAddressesOfServiceEntries(t *testing.T) {
+	k := model.Key{Kind: model.KindServiceEntry, Namespace: "shop", Name: "db"}
+	other := key("web")
+	v4, v6 := netip.MustParseAddr("240.240.0.1"), netip.MustParseAddr("2001:2::1")
+	given := map[model.Host][]netip.Addr{"b.example.com": {v4, v6}, "a.example.com": {v4.Next()}}
+	const whole = `{"value":"240.240.0.2","host":"a.example.com"},{"value":"240.240.0.1","host":"b.example.com"},{"value":"2001:2::1","host":"b.example.com"}`
+	const theirs = `{"type":"Other","status":"True"}`
+	for _, c := range []struct {
+		name, status string
+		known        string // what the status was when addresses were given; empty: as it is
+		given        map[model.Key]map[model.Host][]netip.Addr
+		problem      string
+		want         string // of the patch's status; empty: nothing is written
+	}{
+		{name: "of nobody's concern", status: `{"addresses":[` + whole + `]}`},
+		{name: "new", given: map[model.Key]map[model.Host][]netip.Addr{k: given},
+			want: `{"addresses":[` + whole + `]}`},
+		{name: "beside others' conditions", status: `{"conditions":[` + theirs + `],"addresses":[{"value":"240.240.0.1","host":"b.example.com"}]}`,
+			given: map[model.Key]map[model.Host][]netip.Addr{k: given}, want: `{"addresses":[` + whole + `]}`},
+		{name: "as they are, in another order and form", given: map[model.Key]map[model.Host][]netip.Addr{k: given},
+			status: `{"addresses":[{"value":"240.240.0.1","host":"b.example.com"},{"value":"2001:2:0::0001","host":"B.example.com"},{"value":"240.240.0.2","host":"a.example.com"}]}`},
+		{name: "none any more", status: `{"addresses":[` + whole + `]}`, given: map[model.Key]map[model.Host][]netip.Addr{k: nil}, want: `{"addresses":[]}`},
+		{name: "another by now", status: `{"addresses":[` + whole + `]}`, known: `{"addresses":[{"value":"240.240.0.9","host":"b.example.com"}]}`,
+			given: map[model.Key]map[model.Host][]netip.Addr{k: {"b.example.com": {v4.Next()}}}},
+		{name: "nonsense", status: `{"addresses":[{"value":"soon","host":"b.example.com"}]}`, given: map[model.Key]map[model.Host][]netip.Addr{k: nil}, want: `{"addresses":[]}`},
+		{name: "none", given: map[model.Key]map[model.Host][]netip.Addr{k: nil}},
+		{name: "with what is wrong", given: map[model.Key]map[model.Host][]netip.Addr{k: {"a.example.com": {v4}}}, problem: "odd",
+			want: `{"addresses":[{"value":"240.240.0.1","host":"a.example.com"}],"conditions":[{"type":"Reconciled","status":"True","reason":"AcceptedWithWarnings","message":"warning: odd",` +
+				`"observedGeneration":1,"lastTransitionTime":"1970-01-01T00:00:00Z"}],"validationMessages":[{"level":"WARNING","type":{"code":"MSL0001","name":"MoonsailWarning"}}]}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := NewBoard()
+			see(b, 1, "")
+			s := &kube.Seen{Key: k, Version: "7", Generation: 1, Status: json.RawMessage(c.status)}
+			if c.problem != "" {
+				s.Problems = istioapi.Problems{problem(istioapi.SeverityWarning, c.problem)}
+			}
+			b.Seen(s)
+			e := &model.ServiceEntry{Meta: model.Meta{Key: k}}
+			was := parse(json.RawMessage(cmp.Or(c.known, c.status)))
+			for _, a := range was.addresses {
+				e.Status = append(e.Status, model.HostAddress{Host: model.Host(a.Host), Address: netip.MustParseAddr(a.Value)})
+			}
+			snap, _ := store.New().Apply([]store.Event{{Key: k, Object: e}})
+			b.setAddresses(addresses(snap, c.given))
+			u, err := b.update(k, time.Unix(0, 0))
+			require.NoError(t, err)
+			require.Equal(t, c.want != "", b.Queued() == 1)
+			if c.want == "" {
+				require.Nil(t, u)
+				return
+			}
+			require.JSONEq(t, `{"metadata":{"resourceVersion":"7"},"status":`+c.want+`}`, string(u.patch))
+			require.True(t, b.found(k, &live{"8", 1, json.RawMessage(c.want)}))
+			u, err = b.update(k, time.Unix(0, 0))
+			require.NoError(t, err)
+			require.Nil(t, u, "it says so now")
+			u, err = b.update(other, time.Unix(0, 0))
+			require.NoError(t, err)
+			require.Nil(t, u)
+		})
+	}
+}
