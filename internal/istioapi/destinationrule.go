@@ -139,7 +139,9 @@ func (c *conv) retryBudget(at path, b *networking.TrafficPolicy_RetryBudget) *mo
 	if b.Percent != nil {
 		out.Percent = c.percent(at.f("percent"), b.Percent.Value)
 	}
-	out.Interval = c.duration(at.f("budgetInterval"), b.BudgetInterval)
+	if b.BudgetInterval.AsDuration() != 0 { // 0 is the default: only what is under way counts
+		out.Interval = c.duration(at.f("budgetInterval"), b.BudgetInterval)
+	}
 	return out
 }
 

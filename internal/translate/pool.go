@@ -17,11 +17,8 @@ import (
 // they are reached when pods come and go.
 var unlimited = wrapperspb.UInt32(math.MaxUint32)
 
-// Istio's defaults of a retry budget.
-const (
-	retryBudgetPercent     = 20
-	retryBudgetConcurrency = 3
-)
+// retryBudgetConcurrency is Istio's default of a retry budget.
+const retryBudgetConcurrency = 3
 
 // noLimits is what a cluster without a connection pool has.
 var noLimits = &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
@@ -57,12 +54,9 @@ func retryBudget(b *model.RetryBudget) *clusterv3.CircuitBreakers_Thresholds_Ret
 		return nil
 	}
 	out := &clusterv3.CircuitBreakers_Thresholds_RetryBudget{
-		BudgetPercent:       &typev3.Percent{Value: retryBudgetPercent},
+		BudgetPercent:       &typev3.Percent{Value: b.Percent}, // 0: MinRetryConcurrency alone
 		MinRetryConcurrency: wrapperspb.UInt32(retryBudgetConcurrency),
 		BudgetInterval:      duration(b.Interval),
-	}
-	if b.Percent != 0 {
-		out.BudgetPercent = &typev3.Percent{Value: b.Percent}
 	}
 	if b.MinConcurrency != 0 {
 		out.MinRetryConcurrency = wrapperspb.UInt32(b.MinConcurrency)
