@@ -94,7 +94,7 @@ javaclient: build ## grpc-java against moonsail serve, on both transports: needs
 	@echo "==> grpc-java's client against $(BIN)"
 	@test/javaclient/run "$(CURDIR)/$(BIN)" $(JAVATRANSPORTS)
 
-conformance: envoy kube-build ## the Gateway API's conformance tests, as root, some 15 minutes; report in dist/conformance (CONFORMANCEFLAGS=-run-test=HTTPRouteWeight)
+conformance: envoy kube-build ## the Gateway API's conformance tests, as root, some 5 minutes; report in dist/conformance (CONFORMANCEFLAGS=-run-test=HTTPRouteWeight)
 	@test/gatewayapi/run $(CONFORMANCEFLAGS)
 
 fuzz: ## each fuzz target, or those of FUZZPKGS, for FUZZTIME (3s)

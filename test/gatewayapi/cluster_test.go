@@ -87,7 +87,7 @@ func startControlPlane(t *testing.T, c *cluster) {
 	ip(t, "link", "add", "br0", "type", "bridge")
 	ip(t, "addr", "add", bridgeCIDR, "dev", "br0")
 	ip(t, "link", "set", "br0", "up")
-	start(t, c, "serve", exec.Command(os.Getenv("MOONSAIL_BIN"), "serve", "--kubeconfig", c.kubeconfig, "--status",
+	start(t, c, "serve", exec.Command(os.Getenv("MOONSAIL_BIN"), "serve", "--kubeconfig", c.asDeployed(t), "--status",
 		"--xds-addr", nodeAddress+":15012", "--xds-cert-names", nodeAddress))
 	class := &gatewayv1.GatewayClass{Spec: gatewayv1.GatewayClassSpec{ControllerName: "moonsail.dev/gateway-controller"}}
 	class.Name = className

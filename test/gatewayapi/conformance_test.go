@@ -35,7 +35,10 @@ func optionsFor(t *testing.T, c *cluster) suite.ConformanceOptions {
 	o := conformance.DefaultOptions(t)
 	o.GatewayClassName, o.CleanupBaseResources = className, false // everything goes at the end
 	if len(o.ConformanceProfiles) == 0 {
-		o.ConformanceProfiles = []suite.ConformanceProfileName{suite.GatewayHTTPConformanceProfileName}
+		o.ConformanceProfiles = []suite.ConformanceProfileName{
+			suite.GatewayHTTPConformanceProfileName, suite.GatewayGRPCConformanceProfileName,
+			suite.GatewayTLSConformanceProfileName, suite.GatewayTCPConformanceProfileName,
+		}
 	}
 	o.Hook = tell
 	for _, d := range []*time.Duration{&o.TimeoutConfig.CreateTimeout, &o.TimeoutConfig.GetTimeout, &o.TimeoutConfig.DeleteTimeout} {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
@@ -38,7 +39,7 @@ func (m *machine) gateway(ctx context.Context, g *gatewayv1.Gateway) error {
 	meta := metav1.ObjectMeta{
 		Name: "router-" + g.Name, Namespace: g.Namespace, Labels: map[string]string{labelName: g.Name},
 		// with the Gateway it goes
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(g, gatewayv1.SchemeGroupVersion.WithKind("Gateway"))},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(g, schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1", Kind: "Gateway"})},
 	}
 	ports := portsOf(g)
 	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{

@@ -40,14 +40,25 @@ func startMachine(t *testing.T, c *cluster) {
 	go func() {
 		defer close(ended)
 		defer m.stopAll()
-		for ctx.Err() == nil {
-			if err := errors.Join(m.gateways(ctx), m.run(ctx)); err != nil && ctx.Err() == nil {
-				fmt.Fprintln(os.Stderr, "machine:", err)
-			}
-			time.Sleep(200 * time.Millisecond)
-		}
+		m.loop(ctx)
 	}()
 	t.Cleanup(func() { stop(); <-ended })
+}
+
+// loop looks several times a second what there is to do, until ctx ends.
+func (m *machine) loop(ctx context.Context) {
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if err := errors.Join(m.gateways(ctx), m.run(ctx)); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, "machine:", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
 }
 
 // run starts what is to run and does not, and ends what is to end.
