@@ -282,6 +282,13 @@ func TestCapturedDNSIsTold(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, capture, node.Metadata.Fields["DNS_CAPTURE"].GetStringValue())
 		require.Equal(t, "0.0.0.0,::", node.Metadata.Fields["INSTANCE_IPS"].GetStringValue(), "its families, not its addresses")
+		require.Regexp(t, "^sidecar~0.0.0.0~", node.Id)
+
+		s.Workload.IPs = []string{"fd00::1"}
+		node, err = (&agent{settings: s}).ownNode("dns", namesMetadata)
+		require.NoError(t, err)
+		require.Equal(t, "::", node.Metadata.Fields["INSTANCE_IPS"].GetStringValue())
+		require.Regexp(t, "^sidecar~::~", node.Id, "no address of the other family")
 	}
 }
 

@@ -101,7 +101,8 @@ var ofEnvoy = []string{"NAME", "INSTANCE_IPS", "POD_PORTS", "INTERCEPTION_MODE",
 // ("web-1.dns.shop"), with metadata that says what it is for.
 func (a *agent) ownNode(part, purpose string) (*corev3.Node, error) {
 	w := &a.Workload
-	metadata := map[string]any{purpose: true, "LABELS": a.node.metadata["LABELS"], "INSTANCE_IPS": unspecified(w.IPs)}
+	anywhere := unspecified(w.IPs)
+	metadata := map[string]any{purpose: true, "LABELS": a.node.metadata["LABELS"], "INSTANCE_IPS": strings.Join(anywhere, ",")}
 	for key, v := range a.node.metadata {
 		if _, isText := v.(string); isText && !slices.Contains(ofEnvoy, key) {
 			metadata[key] = v
@@ -113,13 +114,13 @@ func (a *agent) ownNode(part, purpose string) (*corev3.Node, error) {
 		return nil, err
 	}
 	return &corev3.Node{
-		Id:      fmt.Sprintf("%s~0.0.0.0~%s.%s.%s~%s.svc.%s", model.ProxySidecar, w.Name, part, w.Namespace, w.Namespace, a.Domain),
+		Id:      fmt.Sprintf("%s~%s~%s.%s.%s~%s.svc.%s", model.ProxySidecar, anywhere[0], w.Name, part, w.Namespace, w.Namespace, a.Domain),
 		Cluster: a.node.cluster, Metadata: fields, UserAgentName: "moonsail-agent",
 	}, nil
 }
 
 // unspecified tells of which families addresses are without telling them: the stream is not at the workload's.
-func unspecified(ips []string) string {
+func unspecified(ips []string) []string {
 	var out []string
 	for _, text := range ips {
 		any := netip.IPv4Unspecified()
@@ -130,7 +131,7 @@ func unspecified(ips []string) string {
 			out = append(out, any.String())
 		}
 	}
-	return strings.Join(out, ",")
+	return out
 }
 
 // dialXDS is a connection for a stream of the agent's own.
