@@ -1,32 +1,52 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// buildWasm compiles testdata's filter, and gives its file.
+// buildWasm gives testdata's filter, compiled, in a file of the test's own.
 func buildWasm(t *testing.T) (file string) {
 	t.Helper()
-	dir := t.TempDir()
-	source, err := os.ReadFile("testdata/wasm.go.txt")
+	module, err := compiledWasm()
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), source, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module filter\n\ngo 1.24\n"), 0o600))
-	file = filepath.Join(dir, "filter.wasm")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", file, ".")
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOTOOLCHAIN=local", "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
+	file = filepath.Join(t.TempDir(), "filter.wasm")
+	require.NoError(t, os.WriteFile(file, module, 0o600))
 	return file
 }
+
+// compiledWasm compiles the filter once for all tests.
+var compiledWasm = sync.OnceValues(func() (module []byte, err error) {
+	dir, err := os.MkdirTemp("", "e2e-wasm-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	source, err := os.ReadFile("testdata/wasm.go.txt")
+	for name, content := range map[string][]byte{"main.go": source, "go.mod": []byte("module filter\n\ngo 1.24\n")} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	}
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "filter.wasm")
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", file, ".")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOTOOLCHAIN=local", "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	return os.ReadFile(file)
+})
 
 func wasmPlugin(name, file, more string) string {
 	return fmt.Sprintf(`apiVersion: extensions.istio.io/v1alpha1
