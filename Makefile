@@ -115,7 +115,7 @@ $(ISTIOD): bench/istiod/go.mod bench/istiod/go.sum bench/istiod/main.go
 
 dashboard: $(ESBUILD) ## make the dashboard's program of its TypeScript (internal/dashboard), after a change of that
 	@echo "==> bundling the dashboard"
-	@$(ESBUILD) --bundle --format=esm --target=es2022 --charset=utf8 --log-level=warning --outfile=internal/dashboard/page/dashboard.js internal/dashboard/src/main.ts
+	@$(ESBUILD) --bundle --format=esm --target=es2022 --charset=utf8 --log-level=warning --banner:js="// Code generated from internal/dashboard/src by make dashboard; DO NOT EDIT." --outfile=internal/dashboard/page/dashboard.js internal/dashboard/src/main.ts
 
 dashboard-test: $(ESBUILD) ## the dashboard's tests that need no browser, and its types: needs Node and npm
 	@echo "==> testing the dashboard"

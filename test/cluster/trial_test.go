@@ -82,7 +82,9 @@ func (k *trial) apply(t *testing.T, docs []*unstructured.Unstructured) {
 			said[id] = err.Error()
 			continue
 		}
-		k.applied = append(k.applied, string(text))
+		if o.GetKind() != "Namespace" { // it stays: one that ends takes nothing new, and the next case may have it
+			k.applied = append(k.applied, string(text))
+		}
 		k.keys[model.Key{Kind: model.Kind(o.GetKind()), Namespace: o.GetNamespace(), Name: o.GetName()}] = true
 		if o.GetKind() == "EndpointSlice" {
 			k.sliced[o.GetNamespace()+"/"+o.GetLabels()["kubernetes.io/service-name"]] = true
@@ -122,6 +124,22 @@ func (k *trial) namespaces(t *testing.T, docs []*unstructured.Unstructured) {
 			return err
 		})
 	}
+}
+
+// plain takes away what a case says of a namespace.
+func (k *trial) plain(t *testing.T, name string) {
+	t.Helper()
+	client := k.c.Client.CoreV1().Namespaces()
+	k.c.Eventually(t, "namespace "+name+" without what was said of it", func(ctx context.Context) error {
+		ns, err := client.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		ns.Annotations = nil
+		ns.Labels = map[string]string{corev1.LabelMetadataName: name}
+		_, err = client.Update(ctx, ns, metav1.UpdateOptions{})
+		return err
+	})
 }
 
 // complete fills in what an API server wants of a Pod, and tells the kubelet what the case
@@ -187,6 +205,11 @@ func (k *trial) remove(t *testing.T, m *store.Store) {
 	slices.Sort(namespaces)
 	for _, text := range k.applied {
 		k.c.Delete(t, "", text)
+	}
+	for key := range k.keys {
+		if key.Kind == model.KindNamespace {
+			k.plain(t, key.Name)
+		}
 	}
 	for _, ns := range slices.Compact(namespaces) {
 		if ns == "" { // of Namespaces and Nodes

@@ -34,8 +34,8 @@ var ways = []struct {
 // TestCorpusOnEnvoy gives everything that the corpus of the translation generates to real
 // Envoys. They accept all of it, and hold what was compiled, no more and no less.
 func TestCorpusOnEnvoy(t *testing.T) {
-	// The one file that names certificates in files of the sidecar is package meshtest/live's alone.
-	files := slices.DeleteFunc(corpus(t), func(f *meshtest.File) bool { return f.Name == "sidecar-tls" })
+	// Those that name certificates in files of the sidecar, which its agent reads, are package meshtest/live's alone.
+	files := slices.DeleteFunc(corpus(t), func(f *meshtest.File) bool { return f.Name == "sidecar-tls" || f.Name == "files" })
 	t.Run("fresh", func(t *testing.T) {
 		for _, f := range files {
 			for _, p := range f.Proxies {

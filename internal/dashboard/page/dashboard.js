@@ -1,3 +1,5 @@
+// Code generated from internal/dashboard/src by make dashboard; DO NOT EDIT.
+
 // internal/dashboard/src/api.ts
 var Unauthorized = class extends Error {
 };
