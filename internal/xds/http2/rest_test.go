@@ -7,6 +7,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -138,23 +139,30 @@ func TestBusyHasGoroutine(t *testing.T) {
 
 // TestLoopsYield: loops read nothing before Yield has returned, and all that came then.
 func TestLoopsYield(t *testing.T) {
-	asked, urgent := make(chan struct{}), make(chan struct{})
-	var calls atomic.Int32
+	var urgent atomic.Bool
+	var yields atomic.Int32 // that wait
+	done := make(chan struct{})
 	v := serve(t, Options{Yield: func() {
-		if calls.Add(1) == 1 {
-			close(asked)
+		if urgent.Load() {
+			yields.Add(1)
+			<-done
 		}
-		<-urgent
 	}})
+	finish := sync.OnceFunc(func() { close(done) })
+	t.Cleanup(finish) // else Stop would wait for ever where something below fails
 	p := v.connect()
 	id := p.open(echo)
 	c := v.call(0)
 	atRest(t, c.conn)
+	urgent.Store(true)
+	// A loop may have left Yield already, with an event that it has yet to tell: frames go on until one waits.
+	eventually(t, "the loop yields", func() bool {
+		return p.fr.WriteWindowUpdate(0, 1) == nil && yields.Load() > 0
+	})
 	p.send(id, "one")
-	<-asked
 	require.Equal(t, resting, c.conn.socket.polled.state.Load())
 	require.Empty(t, c.got())
-	close(urgent)
+	finish()
 	require.Equal(t, "one", string(p.message(id)))
 }
 
