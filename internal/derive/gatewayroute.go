@@ -68,7 +68,7 @@ func (s *scope) countDynamic(routeConfig string, h *gatewayHost, by int) {
 	}
 }
 
-// gatewayVirtualHost is nil where nobody is bound who has the host.
+// gatewayVirtualHost is nil where nobody is bound who has the host, and none has to keep it from wider ones.
 func (s *scope) gatewayVirtualHost(r *reader, routeConfig string, h model.Host) (v *view.VirtualHost, dynamic bool) {
 	plan := s.router.plan.routes[routeConfig]
 	if plan == nil {
@@ -80,9 +80,12 @@ func (s *scope) gatewayVirtualHost(r *reader, routeConfig string, h model.Host) 
 		Domains: []string{string(h)}, IncludeAttempts: !headers.NoAttempts, ForwardHost: headers.ForwardHost,
 		HidesPeer: true,
 	}
-	found, took := false, &hostResult{}
+	found, took := plan.holds(h), &hostResult{}
 	var seen []seenRoutes
 	for _, b := range plan.servers {
+		if plan.leaves(b, h) {
+			continue
+		}
 		list := s.boundTo(r, b, h)
 		if b.server.HTTPSRedirect && (len(list) > 0 || hasHost(b.server, h)) {
 			out.RequireTLS, found = true, true

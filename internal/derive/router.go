@@ -184,7 +184,7 @@ func (s *scope) markGatewayRoutes(x *Index, name string) {
 		return
 	}
 	for _, b := range plan.servers {
-		if b.server.HTTPSRedirect {
+		if b.server.HTTPSRedirect || b.isolated() {
 			for _, h := range b.server.Hosts {
 				s.mark(gatewayHostUnit(name, h.Host))
 			}

@@ -77,6 +77,7 @@ func (w *world) kubernetesGateway() model.Object {
 	g := w.gateway().(*model.Gateway)
 	g.Kind, g.OwnNamespace = model.KindKubernetesGateway, true
 	for i := range g.Servers {
+		g.Servers[i].Hosts = g.Servers[i].Hosts[:1]
 		g.Servers[i].Routes = pick(w, [][]model.Kind{
 			{model.KindHTTPRoute, model.KindGRPCRoute}, {model.KindHTTPRoute}, {model.KindTLSRoute}, {model.KindTCPRoute}, {model.KindTLSRoute, model.KindTCPRoute},
 		})

@@ -8,6 +8,7 @@ var supportedFeatures = []string{
 	"GRPCRouteNamedRouteRule",
 	"Gateway",
 	"GatewayAddressEmpty",
+	"GatewayHTTPListenerIsolation",
 	"GatewayPort8080",
 	"HTTPRoute",
 	"HTTPRoute303RedirectStatusCode",
