@@ -8,6 +8,7 @@ package live
 
 import (
 	"fmt"
+	"time"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -24,13 +25,13 @@ import (
 	"github.com/moonsail/moonsail/internal/simulate"
 )
 
-// inspectTimeout stands in for the listeners' own, so that clients that say nothing do not
-// hold up the tests.
-const inspectTimeout = 200_000_000 // nanoseconds
+// silence is how long listeners for silent clients wait for what these do not say, so that they do not hold up the
+// tests. Who speaks is waited for as long as for a call: on a busy machine that takes more than a moment.
+const silence = 200 * time.Millisecond
 
 // bootstrap makes a static configuration of a world. echo gives the address of a cluster's
-// upstream; clusters without one have no endpoints.
-func bootstrap(w *simulate.World, echo map[string]uint32, a *authority) (*bootstrapv3.Bootstrap, error) {
+// upstream; clusters without one have no endpoints. Listeners wait that long for what clients say.
+func bootstrap(w *simulate.World, echo map[string]uint32, a *authority, wait time.Duration) (*bootstrapv3.Bootstrap, error) {
 	out := &bootstrapv3.Bootstrap{
 		Node:            &corev3.Node{Id: "live", Cluster: "live"},
 		Admin:           &bootstrapv3.Admin{Address: loopback(0)},
@@ -40,13 +41,20 @@ func bootstrap(w *simulate.World, echo map[string]uint32, a *authority) (*bootst
 		out.StaticResources.Clusters = append(out.StaticResources.Clusters, playedCluster(c, echo))
 	}
 	for _, l := range w.Listeners {
-		p, err := playedListener(w, l, a)
+		p, err := playedListener(w, l, a, wait)
 		if err != nil {
 			return nil, fmt.Errorf("listener %s: %w", l.GetName(), err)
 		}
 		out.StaticResources.Listeners = append(out.StaticResources.Listeners, p)
 	}
 	return out, nil
+}
+
+// deferAccept has the kernel give Envoy a connection when its first bytes have come: those that say where it was
+// going are there then, however short the time is that begins with it.
+var deferAccept = &corev3.SocketOption{
+	Description: "TCP_DEFER_ACCEPT", Level: 6, Name: 9, State: corev3.SocketOption_STATE_PREBIND,
+	Value: &corev3.SocketOption_IntValue{IntValue: int64(patience / time.Second)},
 }
 
 func loopback(port uint32) *corev3.Address {
@@ -77,11 +85,14 @@ func playedCluster(c *clusterv3.Cluster, echo map[string]uint32) *clusterv3.Clus
 
 // playedListener has its routes inside. Listeners that accept connections do so on
 // loopback, at a port of the kernel's choice, from clients that say where they were going.
-func playedListener(w *simulate.World, l *listenerv3.Listener, a *authority) (*listenerv3.Listener, error) {
+func playedListener(w *simulate.World, l *listenerv3.Listener, a *authority, wait time.Duration) (*listenerv3.Listener, error) {
 	out := proto.CloneOf(l)
 	var filters []*listenerv3.ListenerFilter
 	if out.GetBindToPort() == nil || out.GetBindToPort().GetValue() {
 		out.Address, out.AdditionalAddresses = loopback(0), nil
+		if wait == silence {
+			out.SocketOptions = append(out.SocketOptions, deferAccept)
+		}
 		packed, err := anypb.New(&proxyv3.ProxyProtocol{})
 		if err != nil {
 			return nil, err
@@ -97,7 +108,7 @@ func playedListener(w *simulate.World, l *listenerv3.Listener, a *authority) (*l
 		}
 	}
 	out.ListenerFilters = filters
-	out.ListenerFiltersTimeout = durationpb.New(inspectTimeout)
+	out.ListenerFiltersTimeout = durationpb.New(wait)
 	chains := out.GetFilterChains()
 	if d := out.GetDefaultFilterChain(); d != nil {
 		chains = append(chains[:len(chains):len(chains)], d)

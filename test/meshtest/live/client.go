@@ -155,7 +155,7 @@ func callBytes(ctx context.Context, address string, c simulate.Call) (*Answer, e
 	default:
 		// An upstream that speaks first would do so now; the echo server waits for one
 		// byte, which comes once the listener has given up waiting.
-		time.AfterFunc(2*time.Duration(inspectTimeout), func() { _, _ = conn.Write([]byte("0")) })
+		time.AfterFunc(2*silence, func() { _, _ = conn.Write([]byte("0")) })
 	}
 	if err != nil {
 		return nil, err

@@ -32,10 +32,15 @@ type Mesh struct {
 	output    *bytes.Buffer
 	exited    chan error
 	addresses map[string]string // of listeners that accept connections, by name
+	dir       string
+	wait      time.Duration // of listeners, for what clients say
+	silent    *Mesh         // the same for silent clients, once there was one
 }
 
 // Start runs a world. dir takes its files. Stop must be called.
-func Start(w *simulate.World, dir string) (*Mesh, error) {
+func Start(w *simulate.World, dir string) (*Mesh, error) { return start(w, dir, patience) }
+
+func start(w *simulate.World, dir string, wait time.Duration) (*Mesh, error) {
 	binary, err := envoy.Find("")
 	if err != nil {
 		return nil, err
@@ -49,8 +54,8 @@ func Start(w *simulate.World, dir string) (*Mesh, error) {
 		u.stop()
 		return nil, err
 	}
-	m := &Mesh{world: w, upstreams: u, authority: a, output: &bytes.Buffer{}, exited: make(chan error, 1)}
-	if err := m.start(binary.Path, dir); err != nil {
+	m := &Mesh{world: w, upstreams: u, authority: a, output: &bytes.Buffer{}, exited: make(chan error, 1), dir: dir, wait: wait}
+	if err := m.start(binary.Path); err != nil {
 		m.Stop()
 		return nil, err
 	}
@@ -68,8 +73,8 @@ func reachable(w *simulate.World) []string {
 	return out
 }
 
-func (m *Mesh) start(binary, dir string) error {
-	config, err := bootstrap(m.world, m.upstreams.ports, m.authority)
+func (m *Mesh) start(binary string) error {
+	config, err := bootstrap(m.world, m.upstreams.ports, m.authority, m.wait)
 	if err != nil {
 		return err
 	}
@@ -77,12 +82,12 @@ func (m *Mesh) start(binary, dir string) error {
 	if err != nil {
 		return err
 	}
-	file, admin := filepath.Join(dir, "bootstrap.json"), filepath.Join(dir, "admin")
+	file, admin := filepath.Join(m.dir, "bootstrap.json"), filepath.Join(m.dir, "admin")
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return err
 	}
 	m.process = exec.Command(binary, "--config-path", file, "--admin-address-path", admin, "--disable-hot-restart",
-		"--concurrency", "1", "--log-level", "warning", "--base-id-path", filepath.Join(dir, "base"), "--use-dynamic-base-id")
+		"--concurrency", "1", "--log-level", "warning", "--base-id-path", filepath.Join(m.dir, "base"), "--use-dynamic-base-id")
 	// The simulator does not know the environment and sends the format itself. So does Envoy here.
 	m.process.Env = append(os.Environ(), translate.PeerVariable+"=%ENVIRONMENT("+translate.PeerVariable+"):400%")
 	m.process.Stdout, m.process.Stderr = m.output, m.output
@@ -95,7 +100,7 @@ func (m *Mesh) start(binary, dir string) error {
 
 // await waits until all listeners are up, or Envoy has refused its configuration.
 func (m *Mesh) await(admin string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -166,6 +171,9 @@ func get(ctx context.Context, admin, path string) ([]byte, error) {
 
 // Stop ends Envoy and the upstreams.
 func (m *Mesh) Stop() {
+	if m.silent != nil {
+		m.silent.Stop()
+	}
 	if m.process != nil && m.process.Process != nil {
 		_ = m.process.Process.Kill()
 		<-m.exited //nolint:errcheck // killed: the error says only that
@@ -175,6 +183,13 @@ func (m *Mesh) Stop() {
 
 // Call makes a call for real, in the way that the world would have it intercepted.
 func (m *Mesh) Call(c simulate.Call) (*Answer, error) {
+	if c.Silent && m.wait != silence {
+		quick, err := m.forSilent()
+		if err != nil {
+			return nil, err
+		}
+		return quick.Call(c)
+	}
 	entry, err := m.world.Entry(c)
 	if err != nil {
 		return nil, err
@@ -191,6 +206,23 @@ func (m *Mesh) Call(c simulate.Call) (*Answer, error) {
 		return m.authority.callTLS(address, c)
 	}
 	return call(address, c)
+}
+
+// forSilent is the Mesh for silent clients.
+func (m *Mesh) forSilent() (*Mesh, error) {
+	if m.silent != nil {
+		return m.silent, nil
+	}
+	dir := filepath.Join(m.dir, "silent")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	quick, err := start(m.world, dir, silence)
+	if err != nil {
+		return nil, err
+	}
+	m.silent = quick
+	return quick, nil
 }
 
 // Differences holds an answer against the simulator's result.
