@@ -20,6 +20,8 @@ import (
 	registrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func newTestAuthority(t *testing.T, at time.Time) *authority {
@@ -70,7 +72,7 @@ func serving(t *testing.T, s *Server) string {
 	go func() { ended <- s.Serve(ctx, ln) }()
 	t.Cleanup(func() {
 		cancel()
-		require.NoError(t, <-ended)
+		require.NoError(t, await.From(t, ended))
 	})
 	return ln.Addr().String()
 }

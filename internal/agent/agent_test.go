@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/logtext"
 )
 
@@ -156,7 +157,7 @@ func TestControlPlaneRestarts(t *testing.T) {
 	ads.stop()
 	answers := request(s, app, "18080")
 	close(app.release)
-	require.Equal(t, http.StatusOK, (<-answers).status)
+	require.Equal(t, http.StatusOK, await.From(t, answers).status)
 	s.awaitReady()
 
 	require.Empty(t, ads.heldVersions())

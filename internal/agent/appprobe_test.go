@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // probed serves an agent's probes of applications on this host.
@@ -130,7 +132,7 @@ func TestTCPAndGRPCProbes(t *testing.T) {
 	healths.SetServingStatus("shop", healthv1.HealthCheckResponse_SERVING)
 	require.Equal(t, http.StatusOK, statusAt(t, s.URL+"/app-health/a/readyz"))
 	server.Stop()
-	require.NoError(t, <-ended)
+	require.NoError(t, await.From(t, ended))
 	require.Equal(t, http.StatusInternalServerError, statusAt(t, s.URL+"/app-health/a/livez"))
 	require.Equal(t, http.StatusInternalServerError, statusAt(t, s.URL+"/app-health/a/startupz"))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // application answers a request once released, and tells when it has one.
@@ -32,7 +33,10 @@ func startApplication(t *testing.T) *application {
 		case <-r.Context().Done():
 		}
 	}))
-	t.Cleanup(a.server.Close)
+	t.Cleanup(func() {
+		a.server.CloseClientConnections() // else it would wait for what was not released
+		a.server.Close()
+	})
 	return a
 }
 
@@ -96,7 +100,7 @@ func TestDrainLetsRequestsEnd(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Equal(t, "the sidecar is draining\n", body)
 	close(app.release)
-	got := <-answers
+	got := await.From(t, answers)
 	require.NoError(t, got.err)
 	require.Equal(t, answer{status: http.StatusOK, body: "done", closed: true}, got)
 	require.NoError(t, s.ended())
@@ -106,7 +110,7 @@ func TestDrainTimeEnds(t *testing.T) {
 	s, _, answers := startHeldRequest(t, 50*time.Millisecond)
 	s.cancel()
 	require.NoError(t, s.ended())
-	require.Error(t, (<-answers).err, "the application never answered")
+	require.Error(t, await.From(t, answers).err, "the application never answered")
 	require.Contains(t, s.log.String(), `msg="drain time is over; the connections that are left are closed"`)
 	require.Contains(t, s.log.String(), "connections=1")
 }
@@ -121,7 +125,7 @@ func TestAbortEndsADrain(t *testing.T) {
 	})
 	close(s.abort)
 	require.ErrorIs(t, s.ended(), ErrForced)
-	require.Error(t, (<-answers).err)
+	require.Error(t, await.From(t, answers).err)
 	require.False(t, alive(pid))
 }
 
@@ -131,6 +135,6 @@ func TestQuitQuitQuit(t *testing.T) {
 	require.NoError(t, err)
 	res.Body.Close()
 	require.NoError(t, s.ended())
-	require.Error(t, (<-answers).err)
+	require.Error(t, await.From(t, answers).err)
 	http.DefaultClient.CloseIdleConnections()
 }

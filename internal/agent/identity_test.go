@@ -22,6 +22,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/agent/identity"
 	"github.com/moonsail/moonsail/internal/agent/identity/catest"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 const appID = "spiffe://cluster.local/ns/shop/sa/default"
@@ -110,7 +111,7 @@ func TestIdentity(t *testing.T) {
 
 	s.cancel()
 	require.NoError(t, s.ended())
-	require.Equal(t, appID, <-p.left, "it left with its certificate")
+	require.Equal(t, appID, await.From(t, p.left), "it left with its certificate")
 }
 
 // requireNoKeys holds that no file below a folder has a private key.

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func init() { encoding.RegisterCodec(jsonCodec{}) }
@@ -65,7 +67,7 @@ func TestLeavesBeforeItDrains(t *testing.T) {
 		return &leaveAnswer{ACKed: 12}, nil
 	}, func(c *Config) { c.DrainTime = ptr(time.Hour) })
 	s.cancel()
-	q := <-asked
+	q := await.From(t, asked)
 	require.Equal(t, "sidecar~"+s.ip+"~app-1.shop~shop.svc.cluster.local", q.Node)
 	require.Equal(t, []string{s.ip}, q.Addresses)
 	require.Equal(t, ads.seenNodes()[0].Metadata.Fields[instanceMetadata].GetStringValue(), q.Instance)
@@ -129,7 +131,7 @@ func TestLeavingOutlivesTheControlPlane(t *testing.T) {
 	}
 	s, ads := startLeaver(t, leave, nil)
 	s.cancel()
-	<-gone
+	await.From(t, gone)
 	ads.stop()
 	ads.serve(t, ads.address, nil)
 	require.NoError(t, s.ended())
@@ -146,13 +148,13 @@ func TestAbortEndsALeave(t *testing.T) {
 	}
 	s, _ := startLeaver(t, never, nil)
 	s.cancel()
-	<-asked
+	await.From(t, asked)
 	close(s.abort)
 	require.ErrorIs(t, s.ended(), ErrForced)
 
 	s, _ = startLeaver(t, never, nil)
 	s.cancel()
-	<-asked
+	await.From(t, asked)
 	require.Equal(t, http.StatusOK, s.post("/quitquitquit"))
 	require.NoError(t, s.ended())
 }
@@ -195,7 +197,7 @@ func TestSaysAgainThatItLeaves(t *testing.T) {
 		return &leaveAnswer{ACKed: 1}, nil
 	}, func(c *Config) { c.Retell, c.MinDrain, c.DrainTime = time.Millisecond, time.Hour, ptr(time.Hour) })
 	s.cancel()
-	<-again
+	await.From(t, again)
 	close(s.abort)
 	require.ErrorIs(t, s.ended(), ErrForced)
 }

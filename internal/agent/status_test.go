@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 const twoCalls = `# TYPE envoy_istio_requests_total counter
@@ -26,12 +27,15 @@ envoy_istio_requests_total{__call="source|http|200||-|a|b|c|e"} 1
 func TestScrapesTakeTurns(t *testing.T) {
 	const most, all = 2, 6
 	var arrived, running, highest, answered atomic.Int32
-	release := make(chan struct{})
+	release, over := make(chan struct{}), make(chan struct{})
 	turn := inTurns(most)(func(http.ResponseWriter, *http.Request) {
 		n := running.Add(1)
 		for h := highest.Load(); n > h && !highest.CompareAndSwap(h, n); h = highest.Load() {
 		}
-		<-release
+		select {
+		case <-release:
+		case <-over:
+		}
 		running.Add(-1)
 	})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -39,6 +43,7 @@ func TestScrapesTakeTurns(t *testing.T) {
 		turn(w, r)
 	}))
 	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(over) }) // else that would wait for those who were not released
 	var asking sync.WaitGroup
 	for range all {
 		asking.Go(func() {
@@ -50,9 +55,9 @@ func TestScrapesTakeTurns(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return arrived.Load() == all && running.Load() >= most }, time.Minute, time.Millisecond)
 	for range all {
-		release <- struct{}{}
+		await.To(t, release, struct{}{})
 	}
-	asking.Wait()
+	await.End(t, asking.Wait)
 	require.EqualValues(t, all, answered.Load())
 	require.EqualValues(t, most, highest.Load())
 	require.NotZero(t, newStatusServer(nil).WriteTimeout, "who does not read is not waited for forever")

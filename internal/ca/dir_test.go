@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // TestDirIsRaced: several control planes find a directory empty; they end up with one root,
@@ -28,10 +30,10 @@ func TestDirIsRaced(t *testing.T) {
 			roots <- r
 		}()
 	}
-	first := <-roots
+	first := await.From(t, roots)
 	require.Contains(t, first, "BEGIN CERTIFICATE")
 	for range many - 1 {
-		require.Equal(t, first, <-roots)
+		require.Equal(t, first, await.From(t, roots))
 	}
 	info, err := os.Stat(dir)
 	require.NoError(t, err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // hello is what a client sees that trusts roots and knows the server by a name.
@@ -34,7 +36,7 @@ func hello(t *testing.T, server *tls.Config, roots, name string, now time.Time, 
 	c := tls.Client(near, conf)
 	_, err := c.Read(make([]byte, 1))
 	near.Close()
-	if failed := <-done; err == nil {
+	if failed := await.From(t, done); err == nil {
 		err = failed
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/agent"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // The signals go to this process, which handles them as the agent's command does.
@@ -34,7 +35,7 @@ func TestAgentSignals(t *testing.T) {
 	}
 
 	send(syscall.SIGUSR1)
-	require.Equal(t, syscall.SIGUSR1, <-c.Signals, "passed to Envoy")
+	require.Equal(t, syscall.SIGUSR1, await.From(t, c.Signals), "passed to Envoy")
 	require.NoError(t, ctx.Err())
 	send(syscall.SIGTERM)
 	expect("the first signal drains", func() bool { return ctx.Err() != nil })

@@ -21,6 +21,7 @@ import (
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // shop is a control plane with real stages up to the streams, and proxies where the test
@@ -214,7 +215,7 @@ func TestWaitForAFile(t *testing.T) {
 	applied := make(chan struct{})
 	go func() { defer close(applied); s.apply(path) }() // meanwhile somebody waits
 	status, out, errOut := moonsail(t, "wait", path, "--timeout", "1m", "--address", s.url)
-	<-applied
+	await.From(t, applied)
 	require.Zero(t, status, out+errOut)
 	require.Contains(t, out, "reached after")
 	require.Contains(t, out, "VirtualService/shop/reviews: distributed to 1 of 1 proxies (100 %)")

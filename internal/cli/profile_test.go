@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/agent/workers"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // profiled is a control plane with one proxy, whose Envoy is this process as far as anybody knows.
@@ -110,7 +111,7 @@ func TestProfileControlPlane(t *testing.T) {
 	dir := t.TempDir()
 	status, out, errOut := moonsail(t, "profile", "control-plane", "--address", address, "--duration", "1s", "--out", dir, "-o", "json")
 	close(done)
-	<-worked
+	await.From(t, worked)
 	require.Zero(t, status, errOut)
 	var p struct {
 		Subject string

@@ -17,6 +17,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 const reviewsService = `apiVersion: v1
@@ -72,7 +73,7 @@ func TestServe(t *testing.T) {
 	require.Equal(t, "no proxies are connected\n", out)
 
 	cancel()
-	require.Zero(t, <-status, errOut.String())
+	require.Zero(t, await.From(t, status), errOut.String())
 	require.Contains(t, errOut.String(), `msg="change distributed" rev=`)
 	require.Contains(t, errOut.String(), `objects=Service/shop/reviews`)
 	http.DefaultClient.CloseIdleConnections()

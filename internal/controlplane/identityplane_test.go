@@ -27,6 +27,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 const ownersYAML = `
@@ -86,7 +87,7 @@ func startIdentities(t *testing.T, caDir string, change func(*Options)) *identit
 		Listening: func(a net.Addr) { addr <- a.String() }}
 	change(&o)
 	p.plane = start(t, o)
-	p.secure = <-addr
+	p.secure = await.From(t, addr)
 	p.trust()
 	return p
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/moonsail/moonsail/internal/peers"
 	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // mesh is some control planes of one mesh, each of which knows those that were started before.
@@ -139,7 +140,7 @@ func TestLeaveAsksAllControlPlanes(t *testing.T) {
 		c.receives("10.1.1.2")
 		c.ack()
 	}
-	a := <-answers
+	a := await.From(t, answers)
 	require.Empty(t, a.Lacking)
 	require.Equal(t, 3, a.ACKed)
 	require.Equal(t, 2, a.Peers)

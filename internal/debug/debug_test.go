@@ -28,6 +28,7 @@ import (
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -244,7 +245,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	require.Equal(t, 200, resp.StatusCode)
 
 	cancel()
-	require.NoError(t, <-ended)
+	require.NoError(t, await.From(t, ended))
 	_, err = net.Dial("tcp", ln.Addr().String())
 	require.Error(t, err)
 }

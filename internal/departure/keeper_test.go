@@ -11,6 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestAnswersWhenEveryProxyHasACKed(t *testing.T) {
@@ -18,14 +19,14 @@ func TestAnswersWhenEveryProxyHasACKed(t *testing.T) {
 	f.streams = 2
 	f.stand(at("a", server.PositionACKed), at("b", server.PositionACKed), at("c", server.PositionNotConcerned))
 	replies := f.ask(Request{})
-	<-f.Intake.Ready()
+	await.From(t, f.Intake.Ready())
 	rev := f.batch()
 	again := f.ask(Request{}) // another asks for the same
 	f.Changes.Settled(rev-1, rev, server.ACKed, time.Now())
 	require.Empty(t, replies, "one proxy has not answered")
 	f.Changes.Settled(rev-1, rev, server.ACKed, time.Now())
 	for _, c := range []<-chan reply{replies, again} {
-		r := <-c
+		r := await.From(t, c)
 		require.NoError(t, r.err)
 		require.Equal(t, 2, r.ACKed)
 		require.Empty(t, r.Lacking)
@@ -62,7 +63,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 			if tc.waited {
 				wait = time.Second
 			}
-			r := <-f.ask(Request{WaitMillis: wait.Milliseconds()})
+			r := await.From(t, f.ask(Request{WaitMillis: wait.Milliseconds()}))
 			require.NoError(t, r.err)
 			require.Equal(t, tc.acked, r.ACKed)
 			require.Equal(t, len(tc.lacking), r.LackCount)
@@ -86,11 +87,11 @@ func TestWaitsForThoseWhoComeBack(t *testing.T) {
 	f.stand(at("a", server.PositionBehind))
 	require.Empty(t, replies)
 	f.stand(at("a", server.PositionACKed))
-	require.Equal(t, 1, (<-replies).ACKed)
+	require.Equal(t, 1, await.From(t, replies).ACKed)
 
 	// One that has left in order is not.
 	f.stand(at("web-1", server.PositionDisconnected, server.Reason{Cause: server.CauseDisconnected, Since: time.Now()}))
-	r := <-f.ask(Request{Node: "sidecar~10.1.0.2~web-2.shop~shop.svc.cluster.local"})
+	r := await.From(t, f.ask(Request{Node: "sidecar~10.1.0.2~web-2.shop~shop.svc.cluster.local"}))
 	require.NoError(t, r.err)
 	require.Empty(t, r.Lacking)
 }
@@ -102,17 +103,17 @@ func TestWaitsForWhatTheSourceHasRemoved(t *testing.T) {
 	f.streams = 1
 	slice := model.Key{Kind: model.KindEndpointSlice, Namespace: "shop", Name: "web"}
 	f.Intake.Put(store.Event{Key: slice, Object: &model.EndpointSlice{Meta: model.Meta{Key: slice}}})
-	<-f.Intake.Ready()
+	await.From(t, f.Intake.Ready())
 	first := f.batch()
 	f.Changes.Removed([]telemetry.RemovedEndpoint{{Revision: first, Observed: time.Now(), Address: "10.1.0.1"}})
 	f.streams = 0
 	replies := f.ask(Request{})
-	<-f.Intake.Ready()
+	await.From(t, f.Intake.Ready())
 	second := f.batch()
 	require.NoError(t, f.Changes.Await(t.Context(), second), "that concerns nobody")
 	require.Never(t, func() bool { return len(replies) > 0 }, 50*time.Millisecond, 5*time.Millisecond)
 	f.Changes.Settled(first-1, first, server.ACKed, time.Now())
-	require.NoError(t, (<-replies).err)
+	require.NoError(t, await.From(t, replies).err)
 }
 
 func TestWithdrawn(t *testing.T) {
@@ -132,7 +133,7 @@ func TestWithdrawn(t *testing.T) {
 		"another with its address":    {func(f *fixture) { f.Connected(proxy(other, "second", "10.1.0.1")) }, 0},
 		"another one":                 {func(f *fixture) { f.Connected(proxy(other, "second")) }, 1},
 		"it stays": {func(f *fixture) {
-			require.NoError(t, (<-f.ask(Request{Node: node, Instance: "first", Stay: true})).err)
+			require.NoError(t, await.From(t, f.ask(Request{Node: node, Instance: "first", Stay: true})).err)
 		}, 0},
 		"nothing lists it":          {func(f *fixture) { f.sweep(t.Context(), time.Now().Add(time.Minute)) }, 0},
 		"nothing lists it any more": {func(f *fixture) { f.sweep(t.Context(), time.Now()) }, 1},
@@ -148,7 +149,7 @@ func TestWithdrawn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.run()
-			require.NoError(t, (<-f.ask(Request{})).err)
+			require.NoError(t, await.From(t, f.ask(Request{})).err)
 			require.Equal(t, 1, f.departures())
 			tc.event(f)
 			require.Eventually(t, func() bool { return f.departures() == tc.left }, time.Minute, time.Millisecond)
@@ -161,9 +162,9 @@ func TestWithdrawn(t *testing.T) {
 func TestWithdrawnBeforeItBegan(t *testing.T) {
 	f := newFixture(t)
 	replies := f.ask(Request{})
-	<-f.Intake.Ready() // and nobody takes it
-	require.NoError(t, (<-f.ask(Request{Node: node, Instance: "first", Stay: true})).err)
-	require.ErrorContains(t, (<-replies).err, "withdrawn")
+	await.From(t, f.Intake.Ready()) // and nobody takes it
+	require.NoError(t, await.From(t, f.ask(Request{Node: node, Instance: "first", Stay: true})).err)
+	require.ErrorContains(t, await.From(t, replies).err, "withdrawn")
 	f.batch()
 	require.Zero(t, f.departures())
 }
@@ -176,12 +177,12 @@ func TestRefuses(t *testing.T) {
 		{Node: "nonsense"}: "node id", {Node: node, Instance: "first"}: "another instance",
 		{Node: node, Instance: "second", Addresses: []string{"here"}}: `address "here"`,
 	} {
-		require.ErrorContains(t, (<-f.ask(*q)).err, want)
+		require.ErrorContains(t, await.From(t, f.ask(*q)).err, want)
 	}
 	_, err := f.Leave(t.Context(), []byte("{"))
 	require.ErrorContains(t, err, Method)
 	require.Zero(t, f.departures())
-	require.NoError(t, (<-f.ask(Request{Node: node, Instance: "second"})).err)
+	require.NoError(t, await.From(t, f.ask(Request{Node: node, Instance: "second"})).err)
 }
 
 func TestNamesAFew(t *testing.T) {
@@ -192,7 +193,7 @@ func TestNamesAFew(t *testing.T) {
 		many = append(many, at(fmt.Sprint("p", i), server.PositionRefused))
 	}
 	f.stand(many...)
-	r := <-f.ask(Request{})
+	r := await.From(t, f.ask(Request{}))
 	require.Equal(t, 100, r.LackCount)
 	require.Len(t, r.Lacking, maxNamed)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/xds/table"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestDebounceWaits(t *testing.T) {
@@ -50,11 +51,18 @@ func TestDebounceWaits(t *testing.T) {
 type gate struct {
 	began chan model.Revision
 	end   chan struct{}
+	over  <-chan struct{} // the test's end: nobody is kept any more
 }
 
 func (g *gate) Publish(rev model.Revision, _ []*table.Table) {
-	g.began <- rev
-	<-g.end
+	select {
+	case g.began <- rev:
+	case <-g.over:
+	}
+	select {
+	case <-g.end:
+	case <-g.over:
+	}
 }
 
 // TestDebounceMaxHoldsWhileABatchIsWorkedOn: events that come while a batch is worked on
@@ -64,21 +72,21 @@ func TestDebounceMaxHoldsWhileABatchIsWorkedOn(t *testing.T) {
 	in := store.NewIntake("test")
 	// What is not due by Max would wait for an hour.
 	e := New(Options{Intake: in, Ledger: noLedger{}, Log: slog.New(slog.DiscardHandler), Debounce: Debounce{After: time.Hour, Max: time.Minute}})
-	g := &gate{began: make(chan model.Revision), end: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
+	g := &gate{began: make(chan model.Revision), end: make(chan struct{}), over: ctx.Done()}
 	ended := make(chan struct{})
 	go func() { defer close(ended); e.Run(ctx, g) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	t.Cleanup(func() { cancel(); await.From(t, ended) })
 
 	in.Put(service("a", 80))
 	in.Synced("test")
-	first := <-g.began // what is there at the start waits for nothing
+	first := await.From(t, g.began) // what is there at the start waits for nothing
 	late := service("b", 80)
 	late.Observed = time.Now().Add(-2 * time.Minute) // seen while the batch was worked on, which took two minutes
 	in.Put(late, service("c", 80))
-	g.end <- struct{}{}
-	require.Equal(t, first+1, <-g.began)
+	await.To(t, g.end, struct{}{})
+	require.Equal(t, first+1, await.From(t, g.began))
 	in.Put(service("d", 80))
-	g.end <- struct{}{}
+	await.To(t, g.end, struct{}{})
 	require.Eventually(t, func() bool { return e.Snapshot().Revision == first+1 && in.Depth() == 1 }, time.Minute, time.Millisecond, "that one is held back")
 }

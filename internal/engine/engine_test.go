@@ -15,6 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // published is what the engine has told its publisher.
@@ -43,7 +44,7 @@ func start(t *testing.T) (*Engine, *store.Intake, recorder) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); e.Run(ctx, r) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	t.Cleanup(func() { cancel(); await.From(t, ended) })
 	return e, in, r
 }
 
@@ -78,7 +79,7 @@ func TestBindWaitsForSources(t *testing.T) {
 	require.Empty(t, got, "served before the source had loaded")
 	require.Zero(t, e.Snapshot().Len(model.KindService), "worked on what is half there")
 	in.Synced("test")
-	tables := <-got
+	tables := await.From(t, got)
 	require.NotNil(t, tables[0].State().Get(resource.Cluster, "outbound|80||a.shop.svc.cluster.local"))
 }
 
@@ -86,7 +87,7 @@ func TestAChangePublishesTheTablesThatItTouches(t *testing.T) {
 	e, in, r := start(t)
 	in.Put(service("a", 80))
 	in.Synced("test")
-	<-r
+	await.From(t, r)
 	tables, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
 	require.NoError(t, err)
 	defer release()
@@ -97,7 +98,7 @@ func TestAChangePublishesTheTablesThatItTouches(t *testing.T) {
 	require.NotSame(t, tables[1], other[1])
 
 	in.Put(service("b", 80))
-	p := <-r
+	p := await.From(t, r)
 	require.Equal(t, []string{tables[0].Name()}, p.tables)
 	require.Equal(t, p.rev, tables[0].State().Revision)
 	require.NotNil(t, tables[0].State().Get(resource.VirtualHost, "80/b.shop.svc.cluster.local:80"))
@@ -105,7 +106,7 @@ func TestAChangePublishesTheTablesThatItTouches(t *testing.T) {
 	again := service("b", 80)
 	again.Object.(*model.Service).ResourceVersion = "another version, the same content"
 	in.Put(again)
-	p = <-r
+	p = await.From(t, r)
 	require.Empty(t, p.tables, "equal content touches nothing")
 }
 
@@ -113,7 +114,7 @@ func TestASidecarMovesProxies(t *testing.T) {
 	e, in, r := start(t)
 	in.Put(service("a", 80), service("b", 80))
 	in.Synced("test")
-	<-r
+	await.From(t, r)
 	moved := make(chan []*table.Table, 1)
 	before, release, err := e.Bind(context.Background(), proxy("web", "shop"), func(tables []*table.Table) { moved <- tables })
 	require.NoError(t, err)
@@ -125,11 +126,11 @@ func TestASidecarMovesProxies(t *testing.T) {
 		Egress:   []model.EgressListener{{Hosts: []model.HostSelector{{Namespace: "shop", Host: "a.shop.svc.cluster.local"}}}},
 	}
 	in.Put(store.Event{Key: s.Key, Object: s})
-	after := <-moved
+	after := await.From(t, moved)
 	require.NotSame(t, before[0], after[0])
 	require.NotNil(t, after[0].State().Get(resource.Cluster, "outbound|80||a.shop.svc.cluster.local"))
 	require.Nil(t, after[0].State().Get(resource.Cluster, "outbound|80||b.shop.svc.cluster.local"))
-	require.Contains(t, (<-r).tables, after[0].Name())
+	require.Contains(t, await.From(t, r).tables, after[0].Name())
 }
 
 func TestIdleScopesAreForgotten(t *testing.T) {
@@ -161,7 +162,7 @@ func TestABindThatIsGivenUpLeavesNothing(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool { return waiting(t, e) == 1 }, time.Minute, time.Millisecond)
 	cancel()
-	require.ErrorIs(t, <-ended, context.Canceled)
+	require.ErrorIs(t, await.From(t, ended), context.Canceled)
 	require.Eventually(t, func() bool { return waiting(t, e) == 0 }, time.Minute, time.Millisecond)
 	in.Synced("test")
 	require.Eventually(t, e.Synced, time.Minute, time.Millisecond)
@@ -180,7 +181,7 @@ func TestWhatTheSourcesHadIsServedFirst(t *testing.T) {
 	e.bindOrWait(&binding{proxy: proxy("web", "shop")}, reply)
 	require.Empty(t, reply)
 	e.take()
-	require.NotNil(t, (<-reply)[0].State().Get(resource.Cluster, "outbound|80||a.shop.svc.cluster.local"))
+	require.NotNil(t, await.From(t, reply)[0].State().Get(resource.Cluster, "outbound|80||a.shop.svc.cluster.local"))
 }
 
 func TestReleaseCountsOnce(t *testing.T) {
@@ -215,7 +216,7 @@ func TestWhatCannotBeTranslatedKeepsItsLastGoodState(t *testing.T) {
 	e, in, r := start(t)
 	in.Put(service("a", 80), route(200))
 	in.Synced("test")
-	<-r
+	await.From(t, r)
 	tables, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
 	require.NoError(t, err)
 	defer release()
@@ -229,7 +230,7 @@ func TestWhatCannotBeTranslatedKeepsItsLastGoodState(t *testing.T) {
 	require.NotNil(t, good)
 
 	in.Put(route(9), service("b", 80))
-	<-r
+	await.From(t, r)
 	require.Same(t, good, tables[0].State().Get(resource.VirtualHost, name))
 	require.NotNil(t, tables[0].State().Get(resource.Cluster, "outbound|80||b.shop.svc.cluster.local"))
 	failures := e.Failures(context.Background())
@@ -238,17 +239,17 @@ func TestWhatCannotBeTranslatedKeepsItsLastGoodState(t *testing.T) {
 	require.Contains(t, failures[0].Error, "directResponse.status 9")
 
 	in.Put(route(204))
-	<-r
+	await.From(t, r)
 	require.NotEqual(t, good.Version, tables[0].State().Get(resource.VirtualHost, name).Version)
 	require.Empty(t, e.Failures(context.Background()))
 
 	in.Put(route(9))
-	<-r
+	await.From(t, r)
 	require.Len(t, e.Failures(context.Background()), 2)
 	gone := service("a", 80)
 	gone.Object = nil
 	in.Put(gone, store.Event{Key: route(0).Key})
-	<-r
+	await.From(t, r)
 	require.Empty(t, e.Failures(context.Background()))
 	require.Nil(t, tables[0].State().Get(resource.VirtualHost, name))
 }
@@ -257,7 +258,7 @@ func TestFailuresGoWithTheirScope(t *testing.T) {
 	e, in, r := start(t)
 	in.Put(service("a", 80), route(9))
 	in.Synced("test")
-	<-r
+	await.From(t, r)
 	_, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
 	require.NoError(t, err)
 	require.Len(t, e.Failures(context.Background()), 1)
@@ -284,14 +285,14 @@ func TestRekeyLooksAtTheProxiesConcerned(t *testing.T) {
 			ev.Object = s
 		}
 		in.Put(ev)
-		<-r
+		await.From(t, r)
 	}
 	put("bank", true)
-	require.Equal(t, "bank", <-moved)
+	require.Equal(t, "bank", await.From(t, moved))
 	put("istio-system", true)
-	require.Equal(t, "shop", <-moved)
+	require.Equal(t, "shop", await.From(t, moved))
 	put("bank", false)
-	require.Equal(t, "bank", <-moved)
+	require.Equal(t, "bank", await.From(t, moved))
 	require.Empty(t, moved)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 const managerName = "envoy.filters.network.http_connection_manager"
@@ -81,7 +82,7 @@ func TestRouteConfigsOfPatchedListeners(t *testing.T) {
 	e, in, r := start(t)
 	in.Put(service("a", 80))
 	in.Synced("test")
-	<-r
+	await.From(t, r)
 	tables, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
 	require.NoError(t, err)
 	defer release()
@@ -99,7 +100,7 @@ func TestRouteConfigsOfPatchedListeners(t *testing.T) {
 		{"patch gone", store.Event{Key: filterWith(t, on, added).Key}, "0.0.0.0_80", []string{"80"}},
 	} {
 		in.Put(c.filter)
-		<-r
+		await.From(t, r)
 		require.Empty(t, e.Failures(context.Background()), c.name)
 		got := tables[0].State().Get(resource.Listener, c.listener)
 		require.NotNil(t, got, c.name)

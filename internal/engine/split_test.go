@@ -14,6 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // splitWorld is an engine that is driven by hand, with some services of one port.
@@ -201,7 +202,7 @@ func TestKeepWaitsForTheTables(t *testing.T) {
 	require.NoError(t, err)
 	defer release()
 	require.NoError(t, e.Keep(context.Background(), p, []string{"80"}))
-	require.Equal(t, bucket.Count(bucket.Bits), (<-moved)[0].State().Len(resource.Scope))
+	require.Equal(t, bucket.Count(bucket.Bits), await.From(t, moved)[0].State().Len(resource.Scope))
 	require.NoError(t, e.Keep(context.Background(), p, []string{"80"}))
 	require.Empty(t, moved, "nothing is to be done")
 	require.True(t, slices.ContainsFunc(e.Scopes(context.Background()), func(s ScopeInfo) bool { return s.Key.Split == derive.SplitSetOf("80").Asking() }))

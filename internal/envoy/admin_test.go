@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -96,7 +98,7 @@ func TestAdminOverUnixSocket(t *testing.T) {
 	require.ErrorContains(t, a.Ready(ctx), "DRAINING")
 
 	require.NoError(t, a.Quit(ctx))
-	<-p.Done()
+	await.From(t, p.Done())
 	require.NoError(t, p.Err())
 	require.NoError(t, p.Signal(os.Interrupt), "signals to an ended process are no error")
 }

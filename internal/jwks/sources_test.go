@@ -11,6 +11,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // full is a keeper with room for one more fetch, and two that are due.
@@ -29,7 +30,7 @@ func TestWhatHasWaitedForLongestIsFetchedFirst(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	k.fetchDue(ctx)
-	require.Equal(t, "z", (<-k.results).name)
+	require.Equal(t, "z", await.From(t, k.results).name)
 	require.False(t, k.sources["a"].fetching, "there is no room for it")
 }
 
@@ -71,7 +72,7 @@ func TestNoNamespaceTakesTheSourcesOfOthers(t *testing.T) {
 	require.Equal(t, map[string]int{"a-lot": together / 2, "shop": 2}, k.busy)
 	require.Equal(t, time.Hour, k.next(), "nothing can be begun until a fetch ends")
 	for k.running > 0 {
-		k.over(<-k.results)
+		k.over(await.From(t, k.results))
 	}
 	require.Empty(t, k.busy)
 }

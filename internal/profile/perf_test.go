@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // fakePerf is a program that stands for perf.
@@ -71,7 +73,7 @@ func TestInterrupt(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool { _, err := os.Stat(started); return !errors.Is(err, os.ErrNotExist) }, time.Minute, time.Millisecond)
 	cancel()
-	require.ErrorIs(t, <-done, context.Canceled)
+	require.ErrorIs(t, await.From(t, done), context.Canceled)
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left)

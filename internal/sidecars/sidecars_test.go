@@ -20,6 +20,7 @@ import (
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -149,12 +150,12 @@ func TestSamplerBlocksNobody(t *testing.T) {
 	go func() { defer close(ended); s.Run(ctx) }()
 	trace := telemetry.Trace{Change: telemetry.Change{Proxies: telemetry.Proxies{Acked: 1}}, Answers: []telemetry.Answer{{Proxy: "node", Outcome: server.ACKed}}}
 	s.Trace(trace)
-	<-asked
+	await.From(t, asked)
 	for range 10 {
 		s.Trace(trace) // it returns
 	}
 	s.Trace(telemetry.Trace{}) // nobody has it
 	cancel()
-	<-ended
+	await.From(t, ended)
 	require.Empty(t, m.results, "nothing is known of who was asked when it ended")
 }

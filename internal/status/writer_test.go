@@ -19,6 +19,7 @@ import (
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -84,7 +85,7 @@ func TestWritesOfOneObjectCoalesce(t *testing.T) {
 		s.apply(b, key("web"), fmt.Sprintf("problem %d", i))
 	}
 	require.LessOrEqual(t, b.Queued(), 1)
-	l <- struct{}{}
+	await.To(t, l, struct{}{})
 	eventually(t, "a write", func() bool { return s.wrote() == 1 })
 	require.Equal(t, "it is not used\nerror: spec: problem 999", s.message(key("web")), "it says what is known when it is written")
 	eventually(t, "nothing left to write", func() bool { return b.Queued() == 0 })
@@ -98,7 +99,7 @@ func TestEachWriteTakesItsTurn(t *testing.T) {
 	}
 	for n := range 10 {
 		require.Equal(t, n, s.wrote(), "nothing is written out of turn")
-		l <- struct{}{}
+		await.To(t, l, struct{}{})
 		eventually(t, "a write", func() bool { return s.wrote() == n+1 })
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func key(kind model.Kind, name string) model.Key {
@@ -39,7 +40,7 @@ func TestAStormOfOneKind(t *testing.T) {
 	in.Put(Event{Key: key(model.KindEndpointSlice, "late"), Urgent: true})
 	require.Equal(t, 5*batchLimit, in.DepthOf(model.KindPod))
 
-	<-in.Ready()
+	await.From(t, in.Ready())
 	events := in.Take()
 	require.InDelta(t, batchLimit, len(events), 5, "a batch is bounded")
 	require.Equal(t, 1, count(events, model.KindEndpointSlice))
@@ -53,7 +54,7 @@ func TestAStormOfOneKind(t *testing.T) {
 			seen[e.Key] = true
 		}
 		if in.Depth() > 0 {
-			<-in.Ready() // what stays is ready at once
+			await.From(t, in.Ready()) // what stays is ready at once
 		}
 		events = in.Take()
 	}

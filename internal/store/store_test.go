@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func service(name, version string) *model.Service {
@@ -62,5 +63,5 @@ func TestIntakeCoalesces(t *testing.T) {
 	require.False(t, in.IsSynced())
 	in.Synced("file")
 	require.True(t, in.IsSynced())
-	<-in.Ready()
+	await.From(t, in.Ready())
 }

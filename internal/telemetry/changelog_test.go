@@ -13,6 +13,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestOneChange(t *testing.T) {
@@ -213,7 +214,7 @@ func TestRunWritesAndEnds(t *testing.T) {
 	build(l, 1, object(model.KindService, "a"))
 	l.Published(1, 0, at(1))
 	cancel()
-	<-done
+	await.From(t, done)
 	require.Empty(t, l.lines)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestFollow(t *testing.T) {
@@ -15,7 +16,7 @@ func TestFollow(t *testing.T) {
 	web := object(model.KindPod, "web")
 	f, other := l.Follow(web.Key), l.Follow(object(model.KindPod, "other").Key)
 	build(l, 2, object(model.KindPod, "x"), web)
-	require.Equal(t, model.Revision(2), <-f.Began())
+	require.Equal(t, model.Revision(2), await.From(t, f.Began()))
 	require.Empty(t, other.Began())
 	f.Stop()
 	other.Stop()
@@ -40,7 +41,7 @@ func TestAwait(t *testing.T) {
 			require.Equal(t, Distributing, change(t, l, 2).State)
 			require.Empty(t, ended, "one proxy has not settled")
 			end(l)
-			require.NoError(t, <-ended)
+			require.NoError(t, await.From(t, ended))
 			require.NoError(t, l.Await(t.Context(), 2), "it is over")
 			require.Empty(t, l.followers.ends)
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // counted counts what became of traces.
@@ -64,13 +65,13 @@ func TestSlowCollectorBlocksNobody(t *testing.T) {
 	stop := run(e)
 	one := telemetry.Trace{Change: telemetry.Change{Timeline: telemetry.Timeline{-1, -1, -1, -1, -1}}} // one span
 	e.Trace(one)
-	<-out.asked
+	await.From(t, out.asked)
 	for range maxQueued + 3 {
 		e.Trace(one) // it returns
 	}
 	require.Equal(t, 3, m.dropped)
 	out.answer <- errors.New("no")
-	<-out.asked // the next request
+	await.From(t, out.asked) // the next request
 	stop()
 	require.Zero(t, m.exported)
 	require.Equal(t, maxQueued+1+3, m.lost+m.dropped, "each is a span here, and is accounted for")
@@ -92,7 +93,7 @@ func TestSlowestAnswersAreKept(t *testing.T) {
 		l.Settled(0, 1, outcome, when)
 	}
 	var acked, refused []time.Time
-	for _, a := range (<-traces).Answers {
+	for _, a := range await.From(t, traces).Answers {
 		if a.Outcome == server.ACKed {
 			acked = append(acked, a.At)
 		} else {

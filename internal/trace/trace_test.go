@@ -22,6 +22,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -92,7 +93,7 @@ func receivers(t *testing.T) map[string]*receiver {
 	collectorv1.RegisterTraceServiceServer(g, overGRPC)
 	ended := make(chan error, 1)
 	go func() { ended <- g.Serve(ln) }()
-	t.Cleanup(func() { g.Stop(); require.NoError(t, <-ended) })
+	t.Cleanup(func() { g.Stop(); require.NoError(t, await.From(t, ended)) })
 	return map[string]*receiver{h.URL: overHTTP, "grpc://" + ln.Addr().String(): overGRPC}
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/ca"
 	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
@@ -93,7 +94,7 @@ func TestGivenAuthority(t *testing.T) {
 		listening := o.Listening
 		o.HTTPAddr, o.Listening = "127.0.0.1:0", func(xds, http net.Addr) { pages <- http.String(); listening(xds, http) }
 	})[0]
-	page := <-pages
+	page := await.From(t, pages)
 	c.Eventually(t, "the operator's root in each namespace", func(context.Context) error {
 		if got := rootsOf(t, c, ns); got != string(root.pem) {
 			return fmt.Errorf("it is %s", got)

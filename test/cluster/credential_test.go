@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
@@ -199,7 +200,7 @@ func watchSecrets(t *testing.T, c *kubetest.Cluster, ns string) *secretWatcher {
 		listening := o.Listening
 		o.Listening = func(xds, http net.Addr) { pages <- http.String(); listening(xds, http) }
 	})
-	return &secretWatcher{t: t, c: c, at: <-pages, object: "Secret/" + ns + "/api-client"}
+	return &secretWatcher{t: t, c: c, at: await.From(t, pages), object: "Secret/" + ns + "/api-client"}
 }
 
 type secretWatcher struct {

@@ -28,6 +28,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
@@ -54,12 +55,12 @@ func issuing(t *testing.T, c *kubetest.Cluster, count int, more ...func(*control
 					change(o)
 				}
 			})
-			addr = <-own
+			addr = await.From(t, own)
 		}()
 	}
 	var out []string
 	for range count {
-		out = append(out, <-addrs)
+		out = append(out, await.From(t, addrs))
 	}
 	require.NotContains(t, out, "")
 	return out

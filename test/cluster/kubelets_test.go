@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
@@ -133,7 +134,7 @@ func (p *kubelets) end(ctx context.Context, o *pod) {
 	p.mu.Unlock()
 	o.stop()
 	_ = o.app.Close() // the application ends at once
-	<-o.ended
+	await.From(p.t, o.ended)
 	p.annotate(ctx, o.name, kubetest.AnnotationStopAfter, "0s")
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
@@ -84,7 +85,7 @@ func serve(t *testing.T, c *kubetest.Cluster) (xds, url string) {
 		running.Wait()
 		http.DefaultClient.CloseIdleConnections()
 	})
-	at := <-urls
+	at := await.From(t, urls)
 	return at[0], at[1]
 }
 

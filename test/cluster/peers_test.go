@@ -17,6 +17,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/departure"
 	statuses "github.com/moonsail/moonsail/internal/status"
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/halt"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
@@ -58,7 +59,7 @@ func TestAStoppedControlPlaneIsNamed(t *testing.T) {
 		o.Replicas = controlplane.Replicas{Service: controlplane.DefaultPeerService, Every: 100 * time.Millisecond}
 		o.Identity = controlplane.Identity{Addr: "127.0.0.1:0", Listening: func(a net.Addr) { secure <- a.String() }}
 	})
-	addr := <-secure
+	addr := await.From(t, secure)
 	for _, addr := range []string{other, addr} {
 		_, port, err := net.SplitHostPort(addr)
 		require.NoError(t, err)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/debug"
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/logtext"
 )
 
@@ -66,7 +67,7 @@ func (s *trialOfSamples) controlPlane() {
 		o.Listening = func(plain, http net.Addr) { url <- http; listening(plain, http) }
 		o.Identity = controlplane.Identity{Addr: "127.0.0.1:0", Listening: func(a net.Addr) { xds <- a }}
 	})
-	s.xds, s.url = (<-xds).String(), "http://"+(<-url).String()
+	s.xds, s.url = await.From(s.t, xds).String(), "http://"+await.From(s.t, url).String()
 	s.t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	s.c.Eventually(s.t, "the control plane is ready", func(context.Context) error {
 		if !ready(s.t, s.url) {

@@ -22,6 +22,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	statuses "github.com/moonsail/moonsail/internal/status"
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
@@ -49,7 +50,7 @@ func runControl(t *testing.T, c *kubetest.Cluster, with func(*controlplane.Optio
 	go func() { ended <- controlplane.Run(ctx, o) }()
 	s := &control{stop: sync.OnceFunc(func() {
 		cancel()
-		require.NoError(t, <-ended)
+		require.NoError(t, await.From(t, ended))
 	})}
 	t.Cleanup(s.stop)
 	select {

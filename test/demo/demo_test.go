@@ -22,6 +22,7 @@ import (
 	"github.com/moonsail/moonsail/internal/cli"
 	"github.com/moonsail/moonsail/internal/demo"
 	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // TestMain is moonsail where it is started as such: tests are started with flags only.
@@ -149,7 +150,7 @@ func TestInterruptLeavesNothingBehind(t *testing.T) {
 	}
 	require.NotEmpty(t, left(t, o.Dir))
 	cancel()
-	require.ErrorIs(t, <-ended, context.Canceled)
+	require.ErrorIs(t, await.From(t, ended), context.Canceled)
 	require.Contains(t, out.String(), "All processes have ended")
 	require.Empty(t, left(t, o.Dir))
 }
@@ -170,7 +171,7 @@ func TestKillLeavesNothingBehind(t *testing.T) {
 	}
 	require.Len(t, left(t, o.Dir), 1+7+2*o.Workloads, "control plane, applications, agents and Envoys")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
-	require.Error(t, <-ended)
+	require.Error(t, await.From(t, ended))
 	require.Eventually(t, func() bool { return len(left(t, o.Dir)) == 0 }, time.Minute, 10*time.Millisecond,
 		"processes outlive the demo")
 }
@@ -187,7 +188,7 @@ func TestCrashEndsTheDemo(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	killOne(t, o.Dir, "app --name cart-1 ")
-	err := <-ended
+	err := await.From(t, ended)
 	require.ErrorContains(t, err, "app-cart-1 ended by itself (signal: killed)")
 	require.ErrorContains(t, err, "cart-1 listens on", "the end of its log")
 	require.Empty(t, left(t, o.Dir))

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 const (
@@ -117,7 +119,7 @@ func TestExternalAuthorization(t *testing.T) {
 	authv3.RegisterAuthorizationServer(rpc, checker{})
 	serving := make(chan struct{})
 	go func() { _ = rpc.Serve(ln); close(serving) }()
-	t.Cleanup(func() { rpc.Stop(); <-serving })
+	t.Cleanup(func() { rpc.Stop(); await.From(t, serving) })
 
 	g := startGuarded(t, endpoint("web", "HTTP", web.Listener.Addr()), endpoint("rpc", "GRPC", ln.Addr()), `apiVersion: v1
 kind: ConfigMap

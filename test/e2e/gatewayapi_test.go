@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/health"
 	health1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // Ports of the Gateway API's listeners, which have no address of their own.
@@ -85,7 +87,7 @@ func serveHealth(t *testing.T) net.Addr {
 	go func() { served <- s.Serve(ln) }()
 	t.Cleanup(func() {
 		s.Stop()
-		require.NoError(t, <-served)
+		require.NoError(t, await.From(t, served))
 	})
 	return ln.Addr()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // guarded is a workload with a sidecar that policies are about: requests and bytes come to
@@ -65,7 +66,7 @@ func startSpeaker(t *testing.T) int {
 			_ = conn.Close()
 		}
 	}()
-	t.Cleanup(func() { _ = ln.Close(); <-ended })
+	t.Cleanup(func() { _ = ln.Close(); await.From(t, ended) })
 	return ln.Addr().(*net.TCPAddr).Port
 }
 

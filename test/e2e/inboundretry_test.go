@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/halt"
 )
 
@@ -150,7 +151,7 @@ func (s *served) idleEnds(t *testing.T) int {
 	t.Helper()
 	c := s.dial(t, servedHTTP)
 	require.Equal(t, http.StatusOK, c.call(""))
-	idle := <-s.open
+	idle := await.From(t, s.open)
 	eventually(t, "the connection is idle", func() bool {
 		return only(s.stats(t, fmt.Sprintf(`^cluster\.inbound\|%d.*\.upstream_rq_active$`, servedHTTP))) == 0
 	}, nil)

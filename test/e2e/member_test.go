@@ -20,6 +20,7 @@ import (
 	"github.com/moonsail/moonsail/internal/ca"
 	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/logtext"
 )
 
@@ -86,7 +87,7 @@ func (w *member) run(t *testing.T, c agent.Config) {
 	t.Cleanup(func() {
 		close(abort)
 		cancel()
-		<-ended //nolint:errcheck // it was told to end, and says no more than that
+		await.From(t, ended) //nolint:errcheck // it was told to end, and says no more than that
 		w.admin.Close()
 		if t.Failed() {
 			t.Logf("%s's log:\n%s", w.name, w.log)
@@ -135,7 +136,7 @@ func (w *member) applications(t *testing.T) {
 	}()
 	t.Cleanup(func() {
 		_ = echo.Close()
-		<-done
+		await.From(t, done)
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/logtext"
 )
 
@@ -103,7 +104,7 @@ func (m *mesh) stop() {
 	}
 	m.cancel()
 	m.cancel = nil
-	require.NoError(m.t, <-m.ended)
+	require.NoError(m.t, await.From(m.t, m.ended))
 }
 
 // write makes documents a file of the configuration, as editors do it: at once. Without

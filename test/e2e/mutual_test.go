@@ -20,6 +20,7 @@ import (
 	"github.com/moonsail/moonsail/internal/ca"
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // mutual is a mesh of two members, and a service without a sidecar. Its control plane signs
@@ -53,7 +54,7 @@ func startMutualWith(t *testing.T, change func(*controlplane.Options), more ...s
 			Listening: func(a net.Addr) { addr <- a.String() }}
 		change(o)
 	}, m.config("server", more...)...)
-	m.secure = <-addr
+	m.secure = await.From(t, addr)
 	m.root = m.authority()
 	m.client.start(t, m)
 	m.server.start(t, m)

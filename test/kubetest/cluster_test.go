@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
@@ -197,7 +198,7 @@ func TestInterruptedClusterCleansUp(t *testing.T) {
 		}
 	}
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, <-ended)
+	require.NoError(t, await.From(t, ended))
 	left, err := os.ReadDir(tmp)
 	require.NoError(t, err)
 	require.Empty(t, left)

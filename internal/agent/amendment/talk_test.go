@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/logtext"
 )
 
@@ -60,7 +61,7 @@ func startPlane(t *testing.T) (*plane, func(context.Context) (*grpc.ClientConn, 
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, p)
 	serving := make(chan struct{})
 	go func() { defer close(serving); _ = server.Serve(l) }()
-	t.Cleanup(func() { server.Stop(); <-serving })
+	t.Cleanup(func() { server.Stop(); await.From(t, serving) })
 	return p, func(context.Context) (*grpc.ClientConn, error) {
 		return grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	}
@@ -80,10 +81,10 @@ func TestTalk(t *testing.T) {
 	p, dial := startPlane(t)
 	log := &logtext.Buffer{}
 	go func() {
-		<-p.asked
-		p.says <- nil // it is asked again
-		<-p.asked
-		p.says <- says("1", change(t, "0001/shop/b", "1"), change(t, "0000/shop/a", "1"), &discoveryv3.Resource{Name: "0002/shop/c", Version: "1", Resource: &anypb.Any{}})
+		await.From(t, p.asked)
+		await.To(t, p.says, nil) // it is asked again
+		await.From(t, p.asked)
+		await.To(t, p.says, says("1", change(t, "0001/shop/b", "1"), change(t, "0000/shop/a", "1"), &discoveryv3.Resource{Name: "0002/shop/c", Version: "1", Resource: &anypb.Any{}}))
 	}()
 	talk, all, err := Ask(t.Context(), dial, &corev3.Node{Id: "me"}, slog.New(slog.NewTextHandler(log, nil)))
 	require.NoError(t, err)
@@ -94,30 +95,30 @@ func TestTalk(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); talk.Watch(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	t.Cleanup(func() { cancel(); await.From(t, done) })
 
-	nack := (<-p.asked).ErrorDetail.GetMessage()
+	nack := await.From(t, p.asked).ErrorDetail.GetMessage()
 	require.Contains(t, nack, "0001/shop/b: Envoy says no")
 	require.Contains(t, nack, "0002/shop/c: ")
-	p.says <- says("2", change(t, "0000/shop/a", "2"))
-	require.Nil(t, (<-p.asked).ErrorDetail)
+	await.To(t, p.says, says("2", change(t, "0000/shop/a", "2")))
+	require.Nil(t, await.From(t, p.asked).ErrorDetail)
 	require.Eventually(t, func() bool { return strings.Count(log.String(), "filters=[shop/a]") == 1 }, time.Minute, time.Millisecond)
-	p.says <- says("3", change(t, "0000/shop/a", "1"))
-	<-p.asked
+	await.To(t, p.says, says("3", change(t, "0000/shop/a", "1")))
+	await.From(t, p.asked)
 	require.Eventually(t, func() bool { return strings.Count(log.String(), "is again what") == 1 }, time.Minute, time.Millisecond)
 
 	talk.Drop("it crashed")
-	require.Empty(t, (<-p.asked).InitialResourceVersions, "all that was used is asked for again, to be refused")
-	p.says <- says("1", change(t, "0000/shop/a", "1"))
-	require.Equal(t, "0000/shop/a: it crashed", (<-p.asked).ErrorDetail.GetMessage())
+	require.Empty(t, await.From(t, p.asked).InitialResourceVersions, "all that was used is asked for again, to be refused")
+	await.To(t, p.says, says("1", change(t, "0000/shop/a", "1")))
+	require.Equal(t, "0000/shop/a: it crashed", await.From(t, p.asked).ErrorDetail.GetMessage())
 	require.Equal(t, 1, strings.Count(log.String(), "in another way"))
 }
 
 func TestNothingToAmend(t *testing.T) {
 	p, dial := startPlane(t)
 	go func() {
-		<-p.asked
-		p.says <- says("1")
+		await.From(t, p.asked)
+		await.To(t, p.says, says("1"))
 	}()
 	talk, all, err := Ask(t.Context(), dial, &corev3.Node{}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
@@ -129,8 +130,8 @@ func TestNothingToAmend(t *testing.T) {
 func TestWhatIsNotWatchedIsClosed(t *testing.T) {
 	p, dial := startPlane(t)
 	go func() {
-		<-p.asked
-		p.says <- says("1", change(t, "0000/shop/a", "1"))
+		await.From(t, p.asked)
+		await.To(t, p.says, says("1", change(t, "0000/shop/a", "1")))
 	}()
 	talk, all, err := Ask(t.Context(), dial, &corev3.Node{}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/access"
 	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -116,7 +117,7 @@ func TestWhoTakesNoAnswerHoldsUpNobody(t *testing.T) {
 		s := &slow{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 		var answering sync.WaitGroup
 		answering.Go(func() { pages.ServeHTTP(s, r) })
-		<-s.began
+		await.From(t, s.began)
 		other := httptest.NewRecorder()
 		done := make(chan struct{})
 		answering.Go(func() { defer close(done); pages.ServeHTTP(other, r) })

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/moonsail/moonsail/internal/nametable"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // plane is a control plane that says what it is told to, and cuts streams.
@@ -67,27 +68,27 @@ func TestFeed(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); feed.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended; server.Stop(); <-serving })
+	t.Cleanup(func() { cancel(); await.From(t, ended); server.Stop(); await.From(t, serving) })
 
-	first := <-p.asked
+	first := await.From(t, p.asked)
 	require.Equal(t, "me", first.Node.Id)
 	require.Equal(t, nametable.TypeURL, first.TypeUrl)
 	require.False(t, names.Loaded())
 	p.says <- &discoveryv3.DeltaDiscoveryResponse{Nonce: "1", Resources: []*discoveryv3.Resource{
 		table("a", "v1", nametable.Entry{Host: "a", Addresses: []string{"1.1.1.1"}}), table("b", "v1", nametable.Entry{Host: "b", Addresses: []string{"1.1.1.2"}}),
 	}}
-	require.Equal(t, "1", (<-p.asked).ResponseNonce)
+	require.Equal(t, "1", await.From(t, p.asked).ResponseNonce)
 	require.Equal(t, 2, names.Len())
-	p.says <- &discoveryv3.DeltaDiscoveryResponse{Nonce: "2", RemovedResources: []string{"b"}, Resources: []*discoveryv3.Resource{{Name: "c", Resource: &anypb.Any{Value: []byte{10}}}}}
-	refused := <-p.asked
+	await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: "2", RemovedResources: []string{"b"}, Resources: []*discoveryv3.Resource{{Name: "c", Resource: &anypb.Any{Value: []byte{10}}}}})
+	refused := await.From(t, p.asked)
 	require.Contains(t, refused.ErrorDetail.GetMessage(), "c: it is not a table of names")
 	require.Equal(t, 2, names.Len(), "what cannot be read changes nothing")
-	p.says <- &discoveryv3.DeltaDiscoveryResponse{Nonce: "3", RemovedResources: []string{"b"}}
-	require.Nil(t, (<-p.asked).ErrorDetail)
+	await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: "3", RemovedResources: []string{"b"}})
+	require.Nil(t, await.From(t, p.asked).ErrorDetail)
 	require.Equal(t, 1, names.Len())
 
-	p.says <- nil
-	again := <-p.asked
+	await.To(t, p.says, nil)
+	again := await.From(t, p.asked)
 	require.Equal(t, map[string]string{"a": "v1"}, again.InitialResourceVersions, "it says what it has")
 	require.Equal(t, 1, names.Len(), "and keeps it meanwhile")
 	require.Eventually(t, func() bool { return names.Loaded() }, time.Minute, time.Millisecond)

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/moonsail/moonsail/internal/nametable"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -92,8 +93,8 @@ func other(t *testing.T, answers string) string {
 		started, ended := make(chan struct{}), make(chan struct{})
 		s.NotifyStartedFunc = func() { close(started) }
 		go func() { defer close(ended); _ = s.ActivateAndServe() }()
-		<-started
-		t.Cleanup(func() { _ = s.Shutdown(); <-ended })
+		await.From(t, started)
+		t.Cleanup(func() { _ = s.Shutdown(); await.From(t, ended) })
 	}
 	return packets.LocalAddr().String()
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/moonsail/moonsail/internal/agent/identity"
 	"github.com/moonsail/moonsail/internal/agent/identity/catest"
 	"github.com/moonsail/moonsail/internal/certfile"
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/logtext"
 )
 
@@ -53,7 +54,7 @@ func startFiles(t *testing.T, poll, settle time.Duration) *shelf {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		<-done
+		await.From(t, done)
 	})
 	server, err := Start(t.Context(), work, nil, s.files, log)
 	require.NoError(t, err)
@@ -115,7 +116,7 @@ func (s *shelf) ask(name string) *subscription {
 	}()
 	s.t.Cleanup(func() {
 		cancel()
-		<-done
+		await.From(s.t, done)
 	})
 	return out
 }
@@ -125,7 +126,7 @@ func (s *subscription) next() *tlsv3.Secret {
 	select {
 	case out := <-s.got:
 		return out
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		s.t.Fatal("nothing was sent")
 		return nil
 	}
@@ -147,7 +148,7 @@ func (s *subscription) nothing() {
 
 func (s *shelf) awaitLog(part string) {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return strings.Contains(s.log.String(), part) }, 20*time.Second, 5*time.Millisecond, part)
+	require.Eventually(s.t, func() bool { return strings.Contains(s.log.String(), part) }, time.Minute, 5*time.Millisecond, part)
 }
 
 func (s *shelf) failing() float64 {
@@ -296,7 +297,7 @@ func TestWhatIsAskedForAloneIsRead(t *testing.T) {
 	again.certificate()
 	again.stop()
 	stream.stop()
-	require.Eventually(t, func() bool { return len(s.wanted()) == 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.wanted()) == 0 }, time.Minute, time.Millisecond)
 }
 
 func (s *shelf) wanted() []string {

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/moonsail/moonsail/internal/wasmplugin"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // plane is a control plane that says what it is told to, and cuts streams.
@@ -77,7 +78,7 @@ func serve(t *testing.T, register func(*grpc.Server)) (address string) {
 	register(g)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = g.Serve(l) }()
-	t.Cleanup(func() { g.Stop(); <-done })
+	t.Cleanup(func() { g.Stop(); await.From(t, done) })
 	return "unix://" + path
 }
 
@@ -155,14 +156,14 @@ func newKeeper(t *testing.T, patience time.Duration) (k *Keeper, p *plane, agent
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); k.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	t.Cleanup(func() { cancel(); await.From(t, ended) })
 	return k, p, agentAt
 }
 
 // reply tells plugins, and gives why they are refused.
 func (p *plane) reply(t *testing.T, nonce string, r ...*discoveryv3.Resource) string {
-	p.says <- &discoveryv3.DeltaDiscoveryResponse{Nonce: nonce, Resources: r}
-	ack := <-p.asked
+	await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: nonce, Resources: r})
+	ack := await.From(t, p.asked)
 	require.Equal(t, nonce, ack.ResponseNonce)
 	return ack.GetErrorDetail().GetMessage()
 }
@@ -178,7 +179,7 @@ func TestKeeper(t *testing.T) {
 	e := &envoy{t: t, stream: stream}
 	e.say("")
 
-	require.Equal(t, "me", (<-p.asked).Node.Id, "the control plane is asked once Envoy has asked")
+	require.Equal(t, "me", await.From(t, p.asked).Node.Id, "the control plane is asked once Envoy has asked")
 	reply := func(nonce string, r ...*discoveryv3.Resource) string { return p.reply(t, nonce, r...) }
 	require.Contains(t, reply("1", told(t, "1", s.URL+"/none", wasmv3.FailurePolicy_FAIL_CLOSED)), "plugin: module "+s.URL+"/none is not there")
 	require.Equal(t, "deny", e.gets())
@@ -192,7 +193,7 @@ func TestKeeper(t *testing.T) {
 	e.say("bad module")
 	require.Equal(t, "deny", e.gets(), "who refuses the first has nothing else")
 	e.say("")
-	again := <-p.asked
+	again := await.From(t, p.asked)
 	require.Empty(t, again.InitialResourceVersions, "it asks for what Envoy refused, to refuse it")
 	require.Contains(t, reply("1", told(t, "3", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)), "plugin: Envoy refuses it: bad module")
 	require.Empty(t, reply("2", told(t, "4", s.URL+"/b", wasmv3.FailurePolicy_FAIL_CLOSED)))
@@ -203,8 +204,8 @@ func TestKeeper(t *testing.T) {
 	require.Equal(t, "4", now.version, "what is in force stays")
 
 	remove := func(nonce string) {
-		p.says <- &discoveryv3.DeltaDiscoveryResponse{Nonce: nonce, RemovedResources: []string{"plugin"}}
-		<-p.asked
+		await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: nonce, RemovedResources: []string{"plugin"}})
+		await.From(t, p.asked)
 		now, _ = k.get("plugin")
 		require.Nil(t, now)
 	}
@@ -216,7 +217,7 @@ func TestKeeper(t *testing.T) {
 	require.Equal(t, cache.path(sha(module("a"))), e.gets())
 	e.say("bad module")
 	require.Equal(t, "deny", e.gets(), "what stood in for another module does not for this one")
-	<-p.asked
+	await.From(t, p.asked)
 	remove("1")
 	cache.mu.Lock()
 	defer cache.mu.Unlock()
@@ -261,7 +262,7 @@ func TestRetry(t *testing.T) {
 	require.Contains(t, nack.ErrorDetail.Message, "503")
 	retried := func() bool {
 		f.retry(t.Context())
-		<-f.fetching["plugin"].done
+		await.From(t, f.fetching["plugin"].done)
 		return f.collect()
 	}
 	require.False(t, retried())
@@ -306,7 +307,7 @@ func TestServersThatDoNotAnswerHoldUpNothing(t *testing.T) {
 	url, goOn := hanging(t)
 	k, p, _ := newKeeper(t, time.Millisecond)
 	k.want()
-	<-p.asked
+	await.From(t, p.asked)
 	late := named(t, "late", told(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED))
 	require.Equal(t, "late: module "+url+" is not there: it is being fetched, and waited for", p.reply(t, "1", late))
 	now, _ := k.get("late")
@@ -364,7 +365,7 @@ func TestWhatFailedIsAnsweredAtOnce(t *testing.T) {
 	a, err := f.begin(t.Context(), r.Resources[0])
 	require.NoError(t, err)
 	a.late = true
-	<-a.done
+	await.From(t, a.done)
 	require.True(t, f.collect(), "it is told why")
 	for range 2 {
 		require.Contains(t, f.take(t.Context(), r).ErrorDetail.Message, "404")

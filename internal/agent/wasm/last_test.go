@@ -8,6 +8,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	extensionv3 "github.com/envoyproxy/go-control-plane/envoy/service/extension/v3"
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // TestWhatWasTakenIsGivenAgain: Envoy that refuses a module is given what it took before, with its file still there,
@@ -25,7 +27,7 @@ func TestWhatWasTakenIsGivenAgain(t *testing.T) {
 		return e
 	}
 	e := subscribe()
-	<-p.asked
+	await.From(t, p.asked)
 	path := func(name string) string { return k.Cache.path(sha(module(name))) }
 	tell := func(version, name string) {
 		p.reply(t, version, told(t, version, s.URL+"/"+name, wasmv3.FailurePolicy_FAIL_CLOSED))
@@ -35,7 +37,7 @@ func TestWhatWasTakenIsGivenAgain(t *testing.T) {
 		e.say("bad module")
 		require.Equal(t, gets, e.gets())
 		e.say("")
-		<-p.asked // the stream on which it is told
+		await.From(t, p.asked) // the stream on which it is told
 	}
 	tell("1", "a")
 	e.say("")
@@ -50,14 +52,14 @@ func TestWhatWasTakenIsGivenAgain(t *testing.T) {
 	require.Equal(t, 1, usersOf(k, "a"), "its file is not to go")
 	tell("4", "d")
 	e.say("")
-	require.Eventually(t, func() bool { return usersOf(k, "a") == 0 && usersOf(k, "d") == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return usersOf(k, "a") == 0 && usersOf(k, "d") == 1 }, time.Minute, time.Millisecond)
 
-	p.says <- &discoveryv3.DeltaDiscoveryResponse{Nonce: "5", RemovedResources: []string{"plugin"}}
-	<-p.asked
+	await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: "5", RemovedResources: []string{"plugin"}})
+	await.From(t, p.asked)
 	tell("6", "b")
 	refuse("deny")
-	p.says <- &discoveryv3.DeltaDiscoveryResponse{Nonce: "7", RemovedResources: []string{"plugin"}}
-	<-p.asked
+	await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: "7", RemovedResources: []string{"plugin"}})
+	await.From(t, p.asked)
 	for _, name := range []string{"a", "b", "c", "d"} {
 		require.Zero(t, usersOf(k, name), name)
 	}

@@ -17,6 +17,8 @@ import (
 	discoveryfake "k8s.io/client-go/kubernetes/typed/discovery/v1/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 const sliceText = `
@@ -71,18 +73,18 @@ func TestWatchSlices(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { done <- c.WatchSlices(ctx, "mesh", func(s Slice) { seen <- s }) }()
 	ready := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.3")}
-	require.Equal(t, Slice{Name: "web-1", Service: "web", Ready: ready}, <-seen)
+	require.Equal(t, Slice{Name: "web-1", Service: "web", Ready: ready}, await.From(t, seen))
 	require.Eventually(t, func() bool { return len(client.Actions()) == 2 }, time.Minute, time.Millisecond, "it watches")
 
 	next := first.DeepCopy()
 	next.Endpoints = next.Endpoints[:1]
 	_, err := in.Update(ctx, next, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	require.Equal(t, Slice{Name: "web-1", Service: "web", Ready: ready[:1]}, <-seen)
+	require.Equal(t, Slice{Name: "web-1", Service: "web", Ready: ready[:1]}, await.From(t, seen))
 	require.NoError(t, in.Delete(ctx, "web-1", metav1.DeleteOptions{}))
-	require.Equal(t, Slice{Name: "web-1", Service: "web"}, <-seen)
+	require.Equal(t, Slice{Name: "web-1", Service: "web"}, await.From(t, seen))
 	cancel()
-	require.ErrorIs(t, <-done, context.Canceled)
+	require.ErrorIs(t, await.From(t, done), context.Canceled)
 }
 
 func TestRolledOut(t *testing.T) {

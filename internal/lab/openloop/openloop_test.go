@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -57,7 +59,7 @@ func TestOpen(t *testing.T) {
 	go func() { served <- answerAtOnce(ln, requests) }()
 	out, err := (&Load{Address: ln.Addr().String(), Hosts: []string{"a"}, Conns: 1, Rate: 100}).Run(t.Context(), 100*time.Millisecond)
 	require.NoError(t, err)
-	require.NoError(t, <-served)
+	require.NoError(t, await.From(t, served))
 	require.Len(t, out.Latencies, requests)
 	require.Greater(t, out.Latencies[0], out.Latencies[requests-1], "all were answered together")
 }

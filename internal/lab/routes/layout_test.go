@@ -19,7 +19,7 @@ import (
 )
 
 // patience is for conditions that come soon, on a busy machine later.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // rig is one layout on a real Envoy, before an application that tells what reached it.
 type rig struct {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -137,7 +138,7 @@ func (f *fixture) watch(dir string) {
 	go func() { done <- f.src.Run(ctx) }()
 	f.t.Cleanup(func() {
 		cancel()
-		require.NoError(f.t, <-done)
+		require.NoError(f.t, await.From(f.t, done))
 	})
 }
 

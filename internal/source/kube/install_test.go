@@ -14,6 +14,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // unconnected is a source whose API server nobody runs.
@@ -82,7 +83,7 @@ func TestOtherVersions(t *testing.T) {
 
 	ended := w.ended
 	s.install(t.Context(), having(old, now), watched, time.Now())
-	<-ended
+	await.From(t, ended)
 	require.Same(t, w, watched["VirtualService.networking.istio.io"])
 	require.Equal(t, "v1", w.sink.resource.version, "it is the better one")
 	require.Empty(t, in.Take(), "all stays in force")

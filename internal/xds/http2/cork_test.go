@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // TestAnswersGoTogether: what follows from messages that came together goes in one write.
@@ -19,7 +21,7 @@ func TestAnswersGoTogether(t *testing.T) {
 		p.send(1, "first")
 	}()
 	require.Equal(t, "first", string(p.message(1)))
-	<-ready
+	await.From(t, ready)
 	want := [][]byte{[]byte("one of three"), []byte("two of three"), []byte("three of three")}
 	require.NoError(t, p.fr.WriteData(1, false, bytes.Join([][]byte{framed(want[0]), framed(want[1]), framed(want[2])}, nil)))
 	b := make([]byte, 1<<12)

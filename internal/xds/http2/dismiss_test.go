@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	xhttp2 "golang.org/x/net/http2"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 var bye = &Status{Unavailable, "bye"}
@@ -18,7 +20,7 @@ func TestGracefulStopEndsStreams(t *testing.T) {
 	p := v.connect()
 	held := p.open(hold)
 	asked := p.ask()
-	call := <-calls
+	call := await.From(t, calls)
 	require.NoError(t, v.call(0).Send([][]byte{[]byte("newest")}))
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); v.s.GracefulStop(context.Background(), bye) }()
@@ -41,7 +43,7 @@ func TestGracefulStopEndsStreams(t *testing.T) {
 	call.answer <- nil
 	require.Equal(t, "0", p.answer(asked).trailer["grpc-status"])
 	p.gone()
-	<-stopped
+	await.From(t, stopped)
 }
 
 // warned reads up to the GOAWAY that lets streams begin still, the ping behind it, and a message that was sent before,
@@ -78,5 +80,5 @@ func TestGracefulStopInHandshake(t *testing.T) {
 	id := p.open(hold)
 	require.Equal(t, xhttp2.ErrCodeRefusedStream, *p.answer(id).reset)
 	p.gone() // it answers the ping
-	<-stopped
+	await.From(t, stopped)
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	xhttp2 "golang.org/x/net/http2"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 const later = "/test.Service/Later" // answered by a goroutine of its own, when the test says so
@@ -71,11 +73,11 @@ func TestFinish(t *testing.T) {
 	v, calls := serveLater(t)
 	p := v.connect()
 	first := p.ask("authorization", "Bearer x")
-	a := <-calls
+	a := await.From(t, calls)
 	require.Equal(t, "Bearer x", a.token)
 	p.lives()
 	second := p.ask()
-	b := <-calls
+	b := await.From(t, calls)
 	require.Empty(t, b.token)
 	b.answer <- &Status{Code: 7, Message: "no"}
 	got := p.answer(second)
@@ -84,8 +86,8 @@ func TestFinish(t *testing.T) {
 	got = p.answer(first)
 	require.Equal(t, "0", got.trailer["grpc-status"])
 	require.Equal(t, framed([]byte("answer")), got.data)
-	<-a.over
-	<-b.over
+	await.From(t, a.over)
+	await.From(t, b.over)
 	require.Empty(t, a.kept)
 	require.False(t, a.ended.Load() || b.ended.Load(), "they ended themselves")
 	p.lives()
@@ -106,11 +108,11 @@ func TestFinishTooLate(t *testing.T) {
 				more = []string{"grpc-timeout", "10m"}
 			}
 			id := p.ask(more...)
-			c := <-calls
+			c := await.From(t, calls)
 			end(p, id)
 			eventually(t, "it is told", c.ended.Load)
 			c.answer <- nil
-			<-c.over
+			await.From(t, c.over)
 			v.connect().lives()
 		})
 	}
@@ -120,8 +122,8 @@ func TestFinishTooLate(t *testing.T) {
 func TestStopWaitsForFinish(t *testing.T) {
 	v, calls := serveLater(t)
 	v.connect().ask()
-	c := <-calls
-	<-c.heard
+	c := await.From(t, calls)
+	await.From(t, c.heard)
 	v.s.Stop()
 	select {
 	case <-c.over:

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	xhttp2 "golang.org/x/net/http2"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // floods are what a peer could keep us busy with, cheaply.
@@ -55,7 +57,7 @@ func TestFloods(t *testing.T) {
 					break
 				}
 			}
-			<-read
+			await.From(t, read)
 		})
 	}
 	v.connect().lives()
@@ -112,7 +114,7 @@ func TestContinuationFlood(t *testing.T) {
 					break
 				}
 			}
-			<-ended
+			await.From(t, ended)
 		})
 	}
 	v.connect().lives()

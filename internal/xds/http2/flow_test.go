@@ -136,15 +136,25 @@ func TestWindowsAreGivenBack(t *testing.T) {
 // stall opens a stream on a connection that reads nothing, and sends until the kernel is
 // full and there is a backlog.
 func stall(v *service, n int, message []byte) *call {
+	v.t.Helper()
+	c, stalled := tryStall(v, n, message)
+	require.True(v.t, stalled)
+	return c
+}
+
+// tryStall is stall where the connection may end before.
+func tryStall(v *service, n int, message []byte) (c *call, stalled bool) {
 	p := v.connect(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: maxWindow})
 	require.NoError(v.t, p.c.(*net.TCPConn).SetReadBuffer(4096))
 	require.NoError(v.t, p.fr.WriteWindowUpdate(0, maxWindow-firstWindow))
 	p.open(hold)
-	c := v.call(n)
+	c = v.call(n)
 	for c.Pending() == 0 {
-		require.NoError(v.t, c.Send([][]byte{message}))
+		if c.Send([][]byte{message}) != nil {
+			return c, false
+		}
 	}
-	return c
+	return c, true
 }
 
 // TestStalledPeer: a peer that reads nothing blocks nobody; what waits for it shares the

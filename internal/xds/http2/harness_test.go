@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestMain(m *testing.M) {
@@ -102,8 +104,8 @@ func serveOn(t *testing.T, l net.Listener, o Options, more ...map[string]Handler
 	served := make(chan error, 1)
 	go func() { served <- v.s.Serve(l) }()
 	t.Cleanup(func() {
-		v.s.Stop()
-		require.ErrorIs(t, <-served, ErrStopped)
+		await.End(t, v.s.Stop)
+		require.ErrorIs(t, await.From(t, served), ErrStopped)
 	})
 	return v
 }

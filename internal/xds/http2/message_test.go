@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestMessages(t *testing.T) {
@@ -132,7 +134,7 @@ func TestLargestMessage(t *testing.T) {
 	}()
 	c := v.call(0)
 	eventually(t, "it is there", func() bool { return len(c.got()) == 1 })
-	<-sent
+	await.From(t, sent)
 	require.Equal(t, text, string(c.got()[0]))
 }
 

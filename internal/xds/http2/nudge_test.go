@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // timed is a connection whose deadlines a test holds up.
@@ -55,15 +57,15 @@ func TestNudgesOverlap(t *testing.T) {
 	p := v.connect()
 	p.open(hold)
 	c := v.call(0).conn
-	<-attended // of the handshake
+	await.From(t, attended) // of the handshake
 
 	done := make(chan struct{})
 	go func() { defer close(done); c.nudge() }()
-	<-held // it will set its deadline
+	await.From(t, held) // it will set its deadline
 	c.nudge()
-	<-attended // to the other one, of which the deadline was ended as well
+	await.From(t, attended) // to the other one, of which the deadline was ended as well
 	close(late)
-	<-done
+	await.From(t, done)
 	p.lives()
 	p.lives()
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	xhttp2 "golang.org/x/net/http2"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // atRest waits until nobody reads a connection.
@@ -92,7 +94,7 @@ func TestSlowHoldUpNobody(t *testing.T) {
 		others[n].open(echo)
 		p := v.connect()
 		id := p.open(wait)
-		atRest(t, (<-begun).conn)
+		atRest(t, await.From(t, begun).conn)
 		p.send(id, "x")
 	}
 	for n, p := range others {
@@ -198,10 +200,10 @@ func TestPresent(t *testing.T) {
 			v := serve(t, Options{}, map[string]Handler{wait: func(st *Stream) Receiver { one.Stream = st; return one }})
 			p := v.connect()
 			p.send(p.open(wait), "x")
-			<-one.waits
+			await.From(t, one.waits)
 			require.Empty(t, one.done)
 			leave(p)
-			<-one.done
+			await.From(t, one.done)
 		})
 	}
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	xhttp2 "golang.org/x/net/http2"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 type sides struct{ server, client *tls.Config }
@@ -166,7 +168,7 @@ func TestLend(t *testing.T) {
 	require.Positive(t, hands)
 	require.True(t, lent)
 	require.NotZero(t, decrypted)
-	<-written
+	await.From(t, written)
 	require.NoError(t, near.Close())
 	require.NoError(t, far.Close())
 }

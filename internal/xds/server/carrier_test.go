@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // TestCarrierLeaves: streams end with a status and not with a broken connection, calls that wait
@@ -27,6 +29,8 @@ func carrierLeaves(t *testing.T, on Transport) {
 	h := newHarness(t, on, Options{Methods: map[string]Unary{
 		"/t.S/Hold": func(context.Context, []byte) ([]byte, error) { close(held); <-answer; return []byte("done"), nil },
 	}})
+	finish := sync.OnceFunc(func() { close(answer) })
+	t.Cleanup(finish) // else the harness would wait for the call where something below fails
 	h.commit(edsCluster("a", "1"))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -48,7 +52,7 @@ func carrierLeaves(t *testing.T, on Transport) {
 		_, err := call(t.Context(), conn, "/t.S/Hold", "")
 		called <- err
 	}()
-	<-held
+	await.From(t, held)
 
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); first.GracefulStop(context.Background()) }()
@@ -59,10 +63,10 @@ func carrierLeaves(t *testing.T, on Transport) {
 	require.NoError(t, err)
 	second, servedAgain := h.carryAt(on, Port{}, again)
 	st = open()
-	close(answer)
-	require.NoError(t, <-called)
-	<-stopped
-	<-served
+	finish()
+	require.NoError(t, await.From(t, called))
+	await.From(t, stopped)
+	await.From(t, served)
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
@@ -70,7 +74,7 @@ func carrierLeaves(t *testing.T, on Transport) {
 	second.GracefulStop(ctx) // no time is left
 	_, err = st.Recv()
 	require.Error(t, err)
-	<-servedAgain
+	await.From(t, servedAgain)
 }
 
 // TestHalfClose: a stream that its client ends has ended well.
@@ -79,7 +83,7 @@ func TestHalfClose(t *testing.T) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
 		require.NoError(t, c.stream.CloseSend())
-		require.ErrorIs(t, <-c.ended, io.EOF)
+		require.ErrorIs(t, await.From(t, c.ended), io.EOF)
 	})
 }
 

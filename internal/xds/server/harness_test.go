@@ -20,6 +20,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -55,9 +56,9 @@ func newHarness(t *testing.T, on Transport, opts Options) *harness {
 	served := make(chan struct{})
 	go func() { defer close(served); _ = carrier.Serve(l) }()
 	t.Cleanup(func() {
-		carrier.Stop()
-		<-served
-		h.server.Close()
+		await.End(t, carrier.Stop)
+		await.From(t, served)
+		await.End(t, h.server.Close)
 	})
 	return h
 }

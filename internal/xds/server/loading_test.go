@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // TestGoneWhileLoading: a proxy that leaves while there is nothing for it yet leaves nothing behind.
@@ -17,9 +18,9 @@ func TestGoneWhileLoading(t *testing.T) {
 		h.loading = make(chan context.Context)
 		c := h.connect("")
 		require.NoError(t, c.stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: c.node, TypeUrl: resource.ClusterURL}))
-		present := <-h.loading
+		present := await.From(t, h.loading)
 		require.NoError(t, present.Err())
 		c.cancel()
-		<-present.Done()
+		await.From(t, present.Done())
 	})
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // pair makes a certificate of its own for both sides.
@@ -70,8 +71,8 @@ func (h *harness) serveAt(on Transport, port Port, client *tls.Config) *grpc.Cli
 	require.NoError(h.t, err)
 	h.t.Cleanup(func() {
 		_ = conn.Close()
-		carrier.Stop()
-		<-served
+		await.End(h.t, carrier.Stop)
+		await.From(h.t, served)
 	})
 	return conn
 }
@@ -118,13 +119,13 @@ func portMethods(t *testing.T, on Transport) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { _, err := call(ctx, conn, "/t.S/Hold", ""); ended <- err }()
-	<-held
+	await.From(t, held)
 	out, err := call(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer x"), conn, "/t.S/Who", "it is")
 	require.NoError(t, err, "while another call is held")
 	require.Equal(t, "it is nobody Bearer x", out)
 	cancel()
-	<-gone
-	require.Equal(t, codes.Canceled, status.Code(<-ended))
+	await.From(t, gone)
+	require.Equal(t, codes.Canceled, status.Code(await.From(t, ended)))
 
 	_, err = call(t.Context(), conn, "/t.S/Fail", "you")
 	require.Equal(t, codes.PermissionDenied, status.Code(err))

@@ -10,6 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // TestSlowClientCostsNobodyElseAnything: a client that reads nothing, with more sent to
@@ -46,12 +47,12 @@ func TestSlowClientCostsNobodyElseAnything(t *testing.T) {
 		require.Zero(t, h.observer.outcomes(last)[Gone])
 
 		close(slow.read)
-		r := <-slow.got
+		r := await.From(t, slow.got)
 		require.Len(t, r.Resources, 2001)
 		slow.ack(r)
 		slow.take(resource.Endpoints, "c1") // as it was when it was sent
 		for range 3 {                       // big7 again, and c1 as it is now, in what order so ever
-			r := <-slow.got
+			r := await.From(t, slow.got)
 			slow.ack(r)
 			if r.TypeUrl == resource.EndpointsURL && r.Resources[0].Version == h.out.State().Get(resource.Endpoints, "c1").Version {
 				break

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // sotwClient is a state-of-the-world stream that does nothing by itself.
@@ -49,7 +50,7 @@ func (h *harness) connectSotw() *sotwClient {
 			}
 		}
 	}()
-	h.t.Cleanup(func() { cancel(); <-done; _ = conn.Close() })
+	h.t.Cleanup(func() { cancel(); await.From(h.t, done); _ = conn.Close() })
 	return c
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/netns"
 )
 
@@ -73,8 +74,8 @@ func serveOthers(t *testing.T, h *netns.Host, address string) {
 		started, ended := make(chan struct{}), make(chan struct{})
 		s.NotifyStartedFunc = func() { close(started) }
 		go func() { defer close(ended); _ = s.ActivateAndServe() }()
-		<-started
-		t.Cleanup(func() { _ = s.Shutdown(); <-ended })
+		await.From(t, started)
+		t.Cleanup(func() { _ = s.Shutdown(); await.From(t, ended) })
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/labtest"
 	"github.com/moonsail/moonsail/test/logtext"
 	"github.com/moonsail/moonsail/test/netns"
@@ -81,7 +82,7 @@ func start(t *testing.T, h *netns.Host, cmd *exec.Cmd) *process {
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		<-p.done
+		await.From(t, p.done)
 		if t.Failed() {
 			t.Logf("moonsail %s:\n%s", strings.Join(cmd.Args[1:], " "), p.log)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/netns"
 )
 
@@ -171,7 +172,7 @@ func TestRulesOfADeadAgent(t *testing.T) {
 	m := startMesh(t, shop)
 	web, client := m.workload("web"), m.net.Host()
 	require.NoError(t, web.agent.cmd.Process.Kill())
-	<-web.agent.done
+	await.From(t, web.agent.done)
 	eventually(t, "nobody takes the connections", func() error { // the kernel ends Envoy after its agent
 		if status, _, err := get(client, "http://"+at(web.Host, appPort), ""); err == nil {
 			return fmt.Errorf("status %d", status)
@@ -179,7 +180,7 @@ func TestRulesOfADeadAgent(t *testing.T) {
 		return nil
 	})
 	undo := run(t, web.Host, "agent", "intercept", "--undo")
-	<-undo.done
+	await.From(t, undo.done)
 	require.NoError(t, undo.err, undo.log)
 	require.Empty(t, tables(t, web.Host))
 	require.Equal(t, client.IP.String(), call(t, client, "http://"+at(web.Host, appPort), "").From)
@@ -187,12 +188,12 @@ func TestRulesOfADeadAgent(t *testing.T) {
 	// An init container sets them for a sidecar that cannot: again, and with the same outcome.
 	for range 2 {
 		set := run(t, web.Host, "agent", "intercept")
-		<-set.done
+		await.From(t, set.done)
 		require.NoError(t, set.err, set.log)
 	}
 	require.Equal(t, []string{"moonsail"}, tables(t, web.Host))
 	dry := run(t, web.Host, "agent", "intercept", "--dry-run", "--intercept-with", "iptables")
-	<-dry.done
+	await.From(t, dry.done)
 	require.NoError(t, dry.err)
 	require.True(t, strings.Contains(dry.log.String(), "-A PREROUTING -j MOONSAIL_NAT_PREROUTING"), dry.log)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/moonsail/moonsail/internal/agent/identity/catest"
 	"github.com/moonsail/moonsail/internal/ca"
 	"github.com/moonsail/moonsail/internal/demo"
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/netns"
 )
 
@@ -114,5 +115,5 @@ func (m *shopMesh) requireTokenRefused(t *testing.T) {
 	require.Error(t, err)
 	require.Empty(t, w.envoys(t))
 	require.NoError(t, w.agent.cmd.Process.Kill())
-	<-w.agent.done
+	await.From(t, w.agent.done)
 }

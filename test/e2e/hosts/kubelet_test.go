@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/labtest"
 	"github.com/moonsail/moonsail/test/netns"
 )
@@ -136,7 +137,7 @@ func (k *kubelet) valueOf(e *corev1.EnvVar) string {
 func (m *mesh) startPod(k *kubelet, flags ...string) *workload {
 	m.t.Helper()
 	rules := k.start("istio-init")
-	<-rules.done
+	await.From(m.t, rules.done)
 	require.NoError(m.t, rules.err, "%s", rules.log)
 	work := filepath.Join(k.dir, "work")
 	require.NoError(m.t, os.Mkdir(work, 0o755))

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // losePlane kills the control plane until it is missed: no certificate is renewed. Meanwhile an Envoy
@@ -19,7 +21,7 @@ import (
 func (m *shopMesh) losePlane(t *testing.T, l *load) {
 	t.Helper()
 	require.NoError(t, m.plane.cmd.Process.Kill())
-	<-m.plane.done
+	await.From(t, m.plane.done)
 	m.each("the authority is missed", func(w *member) error {
 		st, err := w.identity()
 		if err == nil && st.Attempts == 0 {
