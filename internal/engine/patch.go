@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"errors"
 	"maps"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/derive"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/patch"
 	"github.com/moonsail/moonsail/internal/translate"
 	"github.com/moonsail/moonsail/internal/view"
@@ -80,13 +82,27 @@ func (t *translation) listener(v *view.Listener) (proto.Message, error) {
 }
 
 func (t *translation) virtualHost(v *view.VirtualHost) (proto.Message, error) {
-	m, err := translate.VirtualHost(v)
+	m, refused, err := translate.VirtualHost(v)
+	if len(refused) > 0 && t.key.Type != model.ProxyRouter && t.has(resource.VirtualHost, v.ResourceName()) {
+		return nil, errors.Join(refused...) // of a sidecar all are one object's: nobody else waits for a change of it
+	}
 	if err != nil || v.Added != nil {
 		return signed(m, v.Added, err)
 	}
 	m, there, problems := t.patches.VirtualHost(v.RouteConfig, v.Name, m)
 	t.leftOut(resource.VirtualHost.String(), v.ResourceName(), problems)
+	if len(refused) > 0 {
+		t.failed = append(t.failed, Failure{
+			Scope: t.key.String(), Type: resource.VirtualHost.String(), Name: v.ResourceName(), Error: errors.Join(refused...).Error(),
+			key: t.key, routes: true,
+		})
+	}
 	return messageIf(there, m)
+}
+
+// has tells whether proxies have a form of a resource.
+func (t *translation) has(typ resource.Type, name string) bool {
+	return t.table != nil && t.table.State().Get(typ, name) != nil
 }
 
 // signed is what a patch adds: no other patch changes it.

@@ -15,7 +15,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// Failure is a view that could not be translated. What the proxies had stays in force.
+// Failure is a view that could not be translated, as a whole or in part. What the proxies had stays in force, unless
+// it says otherwise.
 type Failure struct {
 	Scope string `json:"scope"`
 	Type  string `json:"type"`
@@ -25,6 +26,7 @@ type Failure struct {
 	key    derive.ScopeKey
 	patch  bool // the resource is served, but for a patch of an EnvoyFilter
 	plugin bool // it is served, but a plugin is what its failStrategy says
+	routes bool // it is served, but some of its routes answer with an error
 }
 
 // batchMemo lets scopes share one encoding of one view. It lives for one batch.
@@ -73,6 +75,7 @@ func each(n, workers int, f func(int)) {
 type translation struct {
 	key     derive.ScopeKey
 	intern  *resource.Interner
+	table   *table.Table // as it is before the batch
 	patches *patch.Set
 	// repatched: other patches than before are in force.
 	repatched bool
@@ -83,7 +86,7 @@ type translation struct {
 }
 
 func (e *Engine) translateScope(k derive.ScopeKey, d *derive.Delta, memo *batchMemo) *translation {
-	t := &translation{key: k, intern: e.intern}
+	t := &translation{key: k, intern: e.intern, table: e.scopes[k].table}
 	if d == nil {
 		return t
 	}
@@ -226,6 +229,8 @@ func (e *Engine) noteFailures(t *translation) {
 			what = "patch of an EnvoyFilter left out"
 		case f.plugin:
 			what = "module of a WasmPlugin is not fetched"
+		case f.routes:
+			what = "routes not translated; they answer with an error"
 		}
 		e.log.Warn(what, "scope", f.Scope, "type", f.Type, "name", f.Name, "error", f.Error)
 	}

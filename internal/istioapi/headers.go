@@ -67,15 +67,23 @@ func (c *routeConv) changedHeader(at path, name string, authority bool) {
 	}
 }
 
-func (c *routeConv) headerValue(at path, v string) {
+// plainText checks a header's value, whatever it means to Envoy; false: it has control characters.
+func (r *report) plainText(at path, v string) bool {
 	for _, b := range []byte(v) {
 		if b < 0x20 && b != '\t' || b == 0x7f {
-			c.errorf(at, "the value has a control character (%#02x); remove it", b)
-			return
+			r.errorf(at, "the value has a control character (%#02x); remove it", b)
+			return false
 		}
 	}
 	if len(v) > maxHeader {
-		c.errorf(at, "the value has %d bytes; %d is the limit", len(v), maxHeader)
+		r.errorf(at, "the value has %d bytes; %d is the limit", len(v), maxHeader)
+	}
+	return true
+}
+
+func (c *routeConv) headerValue(at path, v string) {
+	if !c.plainText(at, v) {
+		return
 	}
 	if msg := formatError(v); msg != "" {
 		c.errorf(at, "%s", msg)

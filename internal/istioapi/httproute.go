@@ -108,6 +108,20 @@ func (c *routeConv) httpBackends(at path, list []*networking.HTTPRouteDestinatio
 	return out
 }
 
+func (r *report) redirectCode(at path, code uint32) {
+	switch code {
+	case 301, 302, 303, 307, 308:
+	default:
+		r.errorf(at, "%d is not a redirection; use 301, 302, 303, 307 or 308", code)
+	}
+}
+
+func (r *report) redirectScheme(at path, scheme string) {
+	if scheme != "http" && scheme != "https" {
+		r.errorf(at, "%q is not a scheme; use http or https", scheme)
+	}
+}
+
 func (c *routeConv) redirect(at path, r *networking.HTTPRedirect, matches []*networking.HTTPMatchRequest) *model.Redirect {
 	out := &model.Redirect{
 		URI: r.Uri, PrefixRewrite: r.PrefixRewrite, Authority: r.Authority, Scheme: r.Scheme,
@@ -117,13 +131,9 @@ func (c *routeConv) redirect(at path, r *networking.HTTPRedirect, matches []*net
 	if out.Code == 0 {
 		out.Code = 301
 	}
-	switch out.Code {
-	case 301, 302, 303, 307, 308:
-	default:
-		c.errorf(at.f("redirectCode"), "%d is not a redirection; use 301, 302, 303, 307 or 308", out.Code)
-	}
-	if r.Scheme != "" && r.Scheme != "http" && r.Scheme != "https" {
-		c.errorf(at.f("scheme"), "%q is not a scheme; use http or https", r.Scheme)
+	c.redirectCode(at.f("redirectCode"), out.Code)
+	if r.Scheme != "" {
+		c.redirectScheme(at.f("scheme"), r.Scheme)
 	}
 	if out.Port != 0 {
 		c.checkPort(at.f("port"), out.Port)

@@ -20,6 +20,9 @@ func (c *conv) routeFilter(at path, f *gatewayv1.HTTPRouteFilter, out *model.HTT
 	case f.RequestRedirect != nil:
 		out.Redirect = c.kubernetesRedirect(at.f("requestRedirect"), f.RequestRedirect)
 	case f.URLRewrite != nil:
+		if h := f.URLRewrite.Hostname; h != nil {
+			c.checkHost(at.f("urlRewrite").f("hostname"), string(*h), false)
+		}
 	case f.RequestMirror != nil:
 		m := model.Mirror{Percent: 100}
 		var grant *model.Key
@@ -58,9 +61,9 @@ func (c *conv) mirrorShare(at path, f *gatewayv1.HTTPRequestMirrorFilter) float6
 func (c *conv) headerFilter(at path, f *gatewayv1.HTTPRouteFilter, out *model.Headers) bool {
 	switch {
 	case f.RequestHeaderModifier != nil:
-		out.Request = headerOps(f.RequestHeaderModifier)
+		out.Request = c.headerChanges(at.f("requestHeaderModifier"), f.RequestHeaderModifier)
 	case f.ResponseHeaderModifier != nil:
-		out.Response = headerOps(f.ResponseHeaderModifier)
+		out.Response = c.headerChanges(at.f("responseHeaderModifier"), f.ResponseHeaderModifier)
 	default:
 		c.warnf(at.f("type"), "Moonsail has no %s here yet, so the requests that it is for are answered with an error, as the Gateway API says; remove it to let them pass without", f.Type)
 		return false
@@ -68,21 +71,31 @@ func (c *conv) headerFilter(at path, f *gatewayv1.HTTPRouteFilter, out *model.He
 	return true
 }
 
-func headerOps(f *gatewayv1.HTTPHeaderFilter) model.HeaderOps {
-	values := func(list []gatewayv1.HTTPHeader) []model.HeaderValue {
+func (c *conv) headerChanges(at path, f *gatewayv1.HTTPHeaderFilter) model.HeaderOps {
+	values := func(at path, list []gatewayv1.HTTPHeader) []model.HeaderValue {
 		var out []model.HeaderValue
-		for _, h := range list {
+		for i, h := range list {
+			c.plainHeader(at.i(i).f("name"), string(h.Name))
+			c.plainText(at.i(i).f("value"), h.Value)
 			out = append(out, model.HeaderValue{Name: strings.ToLower(string(h.Name)), Value: plainValue(h.Value)})
 		}
 		slices.SortStableFunc(out, func(a, b model.HeaderValue) int { return strings.Compare(a.Name, b.Name) })
 		return out
 	}
-	out := model.HeaderOps{Set: values(f.Set), Add: values(f.Add)}
-	for _, name := range f.Remove {
+	out := model.HeaderOps{Set: values(at.f("set"), f.Set), Add: values(at.f("add"), f.Add)}
+	for i, name := range f.Remove {
+		c.plainHeader(at.f("remove").i(i), name)
 		out.Remove = append(out.Remove, strings.ToLower(name))
 	}
 	slices.Sort(out.Remove)
 	return out
+}
+
+// plainHeader checks a header's name. Envoy changes none of those that are no real headers: these are left out.
+func (c *conv) plainHeader(at path, name string) {
+	if !strings.HasPrefix(name, ":") {
+		c.headerName(at, name)
+	}
 }
 
 // plainValue is a value that Envoy takes: one that is none of its formats is text, percent signs and all.
@@ -97,12 +110,15 @@ func (c *conv) kubernetesRedirect(at path, f *gatewayv1.HTTPRequestRedirectFilte
 	out := &model.Redirect{Code: http.StatusFound}
 	if f.StatusCode != nil {
 		out.Code = uint32(*f.StatusCode)
+		c.redirectCode(at.f("statusCode"), out.Code)
 	}
 	if f.Scheme != nil {
 		out.Scheme = *f.Scheme
+		c.redirectScheme(at.f("scheme"), out.Scheme)
 	}
 	if f.Hostname != nil {
 		out.Authority = string(*f.Hostname)
+		c.checkHost(at.f("hostname"), out.Authority, false)
 	}
 	switch {
 	case f.Port != nil && c.checkPort(at.f("port"), uint32(*f.Port)):

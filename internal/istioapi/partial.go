@@ -14,9 +14,10 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// Partial is what is good of an object of security that has errors. It counts as long as no version of
-// the object was ever good: were there nothing in its place, a policy with a mistake would let pass what
-// it is there to refuse. Where something can be read in two ways it is the one that lets less pass.
+// Partial is what is good of an object of security, or of a route, that has errors. It counts as long as no
+// version of the object was ever good: were there nothing in its place, a policy with a mistake would let pass
+// what it is there to refuse, and a route's good rules would be gone when the control plane starts again. Where
+// something can be read in two ways it is the one that lets less pass.
 type Partial struct {
 	Object model.Object
 	Note   Problem // a warning that says what is in force
@@ -37,6 +38,9 @@ const maxMends = 8
 // partial is what is good of a document with problems; nil: nothing, or there are no errors. decode reads
 // a mended document as the first one was read.
 func partial(kind model.Kind, document []byte, problems Problems, decode func([]byte) (model.Object, Problems)) *Partial {
+	if _, ok := routeForms[kind]; ok {
+		return partialRoute(kind, document, problems, decode)
+	}
 	note := Problem{Severity: SeverityWarning}
 	for _, p := range problems {
 		note.Object = p.Object

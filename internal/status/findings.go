@@ -36,7 +36,7 @@ func (b *Board) outlines() (all map[model.Key]outlined, count int) {
 	all = map[model.Key]outlined{}
 	for k, o := range b.objects {
 		if o.seen.Outline != nil {
-			all[k] = outlined{o.seen.Outline, o.seen.Generation, o.seen.Problems}
+			all[k] = outlined{o.seen.Outline, o.seen.Generation, o.seen.Problems, o.seen.Partial}
 		}
 	}
 	return all, b.outlined

@@ -43,11 +43,14 @@ func readWorld(t *testing.T, b *Board, text string) *store.Snapshot {
 		})
 		require.GreaterOrEqual(t, i, 0, doc)
 		out := istioapi.Decoder{}.FromRaw(kinds[i], raw)
+		if out.Object == nil && out.Partial != nil {
+			out.Object = out.Partial.Object
+		}
 		if out.Object != nil {
 			st.Apply([]store.Event{{Key: out.Key, Object: out.Object}})
 		}
 		if istioapi.HasOutline(out.Key.Kind) {
-			b.Seen(&kube.Seen{Key: out.Key, Version: "1", Generation: 1, Problems: out.Problems, Outline: istioapi.OutlineOf(out.Key.Kind, raw)})
+			b.Seen(&kube.Seen{Key: out.Key, Version: "1", Generation: 1, Problems: out.Problems, Partial: out.Partial != nil, Outline: istioapi.OutlineOf(out.Key.Kind, raw)})
 		}
 	}
 	return st.Snapshot()
@@ -198,6 +201,33 @@ func TestOthersPartsOfStatusesStay(t *testing.T) {
 	status := settle(t, b, gatewayKey, 1)
 	require.Equal(t, "True", find(items(status, "conditions"), "type", "Other")["status"])
 	require.InDelta(t, 1, items(status, "listeners")[0]["attachedRoutes"], 0)
+}
+
+// TestRouteInPart is accepted, and says which rules do not count for as long as there are such.
+func TestRouteInPart(t *testing.T) {
+	const broken = "\nspec:\n  parentRefs: [{name: web}]\n  rules:\n  - {matches: [{path: {value: /a}}], backendRefs: [{name: a}]}\n  - {backendRefs: [{name: b, port: 80}]}"
+	b := NewBoard()
+	judgeAll(b, readWorld(t, b, strings.Replace(smallWorld, "\nspec: {parentRefs: [{name: web}]}", broken, 1)))
+	conditions := items(items(settle(t, b, routeKey, 1), "parents")[0], "conditions")
+	require.Equal(t, "True", find(conditions, "type", typeAccepted)["status"])
+	require.Equal(t, "True", find(conditions, "type", typePartiallyInvalid)["status"])
+	require.Contains(t, find(conditions, "type", typePartiallyInvalid)["message"], "Dropped Rule: error: spec.rules[0].backendRefs[0].port: ")
+	require.InDelta(t, 1, items(settle(t, b, gatewayKey, 1), "listeners")[0]["attachedRoutes"], 0)
+
+	judgeAll(b, readWorld(t, b, smallWorld))
+	require.True(t, b.found(routeKey, &live{version: "2", generation: 1, status: mustJSON(t, map[string]any{"parents": []any{map[string]any{
+		"parentRef": map[string]any{"name": "web"}, "controllerName": istioapi.ControllerMoonsail, "conditions": conditions,
+	}}})}))
+	conditions = items(items(settle(t, b, routeKey, 2), "parents")[0], "conditions")
+	require.Equal(t, "True", find(conditions, "type", typeAccepted)["status"])
+	require.Nil(t, find(conditions, "type", typePartiallyInvalid))
+}
+
+func mustJSON(t *testing.T, v any) json.RawMessage {
+	t.Helper()
+	out, err := json.Marshal(v)
+	require.NoError(t, err)
+	return out
 }
 
 // TestStatusesAreOfTheGenerationThatWasJudged: a newer one waits for its own.

@@ -27,13 +27,21 @@ func (w *gatewayWorld) route(k model.Key, o outlined) *routeStanding {
 		p := &o.Route.Parents[i]
 		controller, taken := w.parent(k, o, p, attached)
 		if controller != "" {
-			out.parents = append(out.parents, parentStanding{p, controller, []condition{taken, resolved}})
+			out.parents = append(out.parents, parentStanding{p, controller, o.partly([]condition{taken, resolved})})
 		}
 	}
 	for l := range attached {
 		w.attached[l]++
 	}
 	return out
+}
+
+// partly adds, to the conditions of a route that is accepted in part, that it is. The prefix is the Gateway API's.
+func (o *outlined) partly(list []condition) []condition {
+	if !o.partial || !list[0].ok {
+		return list
+	}
+	return append(list, condition{typePartiallyInvalid, true, "UnsupportedValue", "Dropped Rule: " + problemText(o.problems)})
 }
 
 // parent judges a route by one of its parents, and notes its listeners; the controller is empty for one

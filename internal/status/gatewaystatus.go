@@ -227,7 +227,7 @@ func (d *drawing) merged(have []map[string]any, want []condition, refusing strin
 	return inPlace(have, len(want),
 		func(i int, old map[string]any) bool { return old["type"] == want[i].kind },
 		func(i int, old map[string]any) map[string]any { return d.drawn(old, want[i], refusing) },
-		func(map[string]any) bool { return true })
+		func(old map[string]any) bool { return old["type"] != typePartiallyInvalid })
 }
 
 func (d *drawing) drawn(old map[string]any, c condition, refusing string) map[string]any {

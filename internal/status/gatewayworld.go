@@ -14,6 +14,7 @@ type outlined struct {
 	*istioapi.Outline
 	generation int64
 	problems   istioapi.Problems
+	partial    bool // of a route: its rules without errors count
 }
 
 // condition is what a condition should say.
@@ -40,6 +41,8 @@ const (
 	typeProgrammed   = "Programmed"
 	typeResolvedRefs = "ResolvedRefs"
 	typeConflicted   = "Conflicted"
+	// typePartiallyInvalid is there only where it is true.
+	typePartiallyInvalid = "PartiallyInvalid"
 )
 
 // gatewayWorld is what Gateways and routes are judged by: objects as the API server has them, and the
@@ -135,7 +138,7 @@ func (w *gatewayWorld) service(r *istioapi.ObjectRef) *model.Service {
 // accepted says that an object is, unless it cannot be decoded; warnings are told with it.
 func accepted(o outlined, invalid string) condition {
 	out := condition{typeAccepted, true, "Accepted", problemText(o.problems)}
-	if o.problems.HasErrors() {
+	if o.problems.HasErrors() && !o.partial {
 		out.ok, out.reason = false, invalid
 	}
 	return out

@@ -70,7 +70,7 @@ func BenchmarkVirtualHost(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := VirtualHost(c.view); err != nil {
+				if _, _, err := VirtualHost(c.view); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -84,7 +84,7 @@ func BenchmarkVirtualHostEncoded(b *testing.B) {
 	size := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		m, err := VirtualHost(v)
+		m, _, err := VirtualHost(v)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -38,7 +38,7 @@ var translators = map[string]func([]byte) (proto.Message, error){
 	"cluster":  func(b []byte) (proto.Message, error) { return decoded(b, Cluster) },
 	"listener": func(b []byte) (proto.Message, error) { return decoded(b, Listener) },
 	"scope":    func(b []byte) (proto.Message, error) { return decoded(b, Scope) },
-	"vhost":    func(b []byte) (proto.Message, error) { return decoded(b, VirtualHost) },
+	"vhost":    func(b []byte) (proto.Message, error) { return decoded(b, wholeVirtualHost) },
 	"endpoints": func(b []byte) (proto.Message, error) {
 		return decoded(b, func(v *view.Endpoints) (proto.Message, error) { return Endpoints(v), nil })
 	},

@@ -30,7 +30,7 @@ func TestEnvoyKnowsSubstitutions(t *testing.T) {
 		h := model.HeaderValue{Name: fmt.Sprintf("x-%d", len(route.Headers.Request.Add)), Value: value}
 		route.Headers.Request.Add = append(route.Headers.Request.Add, h)
 	}
-	v, err := VirtualHost(&view.VirtualHost{RouteConfig: "80", Name: "a:80", Domains: []string{"*"}, Routes: []view.Route{route}})
+	v, _, err := VirtualHost(&view.VirtualHost{RouteConfig: "80", Name: "a:80", Domains: []string{"*"}, Routes: []view.Route{route}})
 	require.NoError(t, err)
 	b.add(t, "substitutions", v)
 	requireValid(t, b.message())
@@ -38,7 +38,7 @@ func TestEnvoyKnowsSubstitutions(t *testing.T) {
 
 // TestEnvoyRefusesSubstitution: the list is needed.
 func TestEnvoyRefusesSubstitution(t *testing.T) {
-	v, err := VirtualHost(&view.VirtualHost{RouteConfig: "80", Name: "a:80", Domains: []string{"*"}, Routes: []view.Route{{
+	v, _, err := VirtualHost(&view.VirtualHost{RouteConfig: "80", Name: "a:80", Domains: []string{"*"}, Routes: []view.Route{{
 		DirectResponse: &model.DirectResponse{Status: 200},
 		Headers:        model.Headers{Request: model.HeaderOps{Add: []model.HeaderValue{{Name: "a", Value: "b"}}}},
 	}}})

@@ -1,39 +1,68 @@
 package translate
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
 )
 
 // VirtualHost translates a virtual host, for VHDS or as part of a route configuration
 // that is served whole. Its name is that of the resource: Envoy removes a virtual host by
-// VHDS only where they are the same.
-func VirtualHost(v *view.VirtualHost) (*routev3.VirtualHost, error) {
+// VHDS only where they are the same. Its routes may be several people's: one that cannot
+// be translated answers with an error, and is among refused, and the others are as they are.
+func VirtualHost(v *view.VirtualHost) (out *routev3.VirtualHost, refused []error, err error) {
 	if v.Added != nil {
-		return addedVirtualHost(v)
+		out, err = addedVirtualHost(v)
+		return out, nil, err
 	}
-	out, err := virtualHost(v, v.ResourceName(), sharedRetry(v.Routes))
+	out, refused, err = virtualHost(v, v.ResourceName(), sharedRetry(v.Routes))
+	if err == nil && out.Validate() != nil {
+		refused, err = refuseInvalid(v, out, refused)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("virtual host %s: %w", v.ResourceName(), err)
+		return nil, nil, fmt.Errorf("virtual host %s: %w", v.ResourceName(), err)
 	}
-	if err := out.Validate(); err != nil {
-		return nil, fmt.Errorf("virtual host %s: %w", v.ResourceName(), err)
+	return out, refused, nil
+}
+
+// refuseInvalid puts errors in the place of routes that Envoy would refuse.
+func refuseInvalid(v *view.VirtualHost, out *routev3.VirtualHost, refused []error) ([]error, error) {
+	for i := range out.Routes {
+		err := out.Routes[i].Validate()
+		if err == nil {
+			continue
+		}
+		refused = append(refused, fmt.Errorf("%s: %w", routeLabel(&v.Routes[i], i), err))
+		if out.Routes[i], err = refusedRoute(&v.Routes[i]); err != nil {
+			return nil, errors.Join(refused...)
+		}
 	}
-	return out, nil
+	return refused, out.Validate()
+}
+
+// refusedRoute answers requests with an error that would be a route's which cannot be translated: a later one may let
+// them go where that one did not. It fails where it is not known for which requests that one is.
+func refusedRoute(v *view.Route) (*routev3.Route, error) {
+	return (&routing{}).route(&view.Route{
+		Name: v.Name, Match: v.Match, StatPrefix: v.StatPrefix, Origin: v.Origin, OriginKind: v.OriginKind,
+		DirectResponse: model.NoBackend(v.OriginKind),
+	})
 }
 
 // virtualHost has the retry policy that its routes share; nil: each says its own.
-func virtualHost(v *view.VirtualHost, name string, retry *routev3.RetryPolicy) (*routev3.VirtualHost, error) {
+func virtualHost(v *view.VirtualHost, name string, retry *routev3.RetryPolicy) (out *routev3.VirtualHost, refused []error, err error) {
 	if err := checkDomains(v.Domains); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	rt := &routing{port: requestPort(v.RouteConfig), https: strings.HasPrefix(v.RouteConfig, "https."), retry: retry, forwardHost: v.ForwardHost}
-	out := &routev3.VirtualHost{
+	out = &routev3.VirtualHost{
 		Name:                       name,
 		Domains:                    v.Domains,
 		Routes:                     make([]*routev3.Route, 0, len(v.Routes)),
@@ -49,11 +78,14 @@ func virtualHost(v *view.VirtualHost, name string, retry *routev3.RetryPolicy) (
 	for i := range v.Routes {
 		r, err := rt.route(&v.Routes[i])
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", routeLabel(&v.Routes[i], i), err)
+			refused = append(refused, fmt.Errorf("%s: %w", routeLabel(&v.Routes[i], i), err))
+			if r, err = refusedRoute(&v.Routes[i]); err != nil {
+				return nil, nil, errors.Join(refused...)
+			}
 		}
 		out.Routes = append(out.Routes, r)
 	}
-	return out, nil
+	return out, refused, nil
 }
 
 // checkDomains: Envoy compares them without regard to case, and wants each once.
@@ -75,7 +107,7 @@ func routeLabel(v *view.Route, i int) string {
 		label += fmt.Sprintf(" %q", v.Name)
 	}
 	if v.Origin != "" {
-		label += " of VirtualService " + v.Origin
+		label += fmt.Sprintf(" of %s %s", cmp.Or(v.OriginKind, model.KindVirtualService), v.Origin)
 	}
 	return label
 }
@@ -108,8 +140,8 @@ func inlineRoutes(v *view.InlineRoutes) (*routev3.RouteConfiguration, error) {
 	out := RouteConfig(v.RouteConfig, false)
 	for i := range v.VirtualHosts {
 		h := &v.VirtualHosts[i]
-		translated, err := virtualHost(h, h.Name, nil)
-		if err != nil {
+		translated, refused, err := virtualHost(h, h.Name, nil)
+		if err = errors.Join(append(refused, err)...); err != nil {
 			return nil, fmt.Errorf("virtual host %s: %w", h.Name, err)
 		}
 		out.VirtualHosts = append(out.VirtualHosts, translated)

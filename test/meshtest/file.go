@@ -120,6 +120,9 @@ func (f *File) decode(name string, data []byte) error {
 				f.problems = append(f.problems, p.String())
 			}
 		}
+		if out.Object == nil && out.Partial != nil {
+			out.Object = out.Partial.Object
+		}
 		if out.Object == nil {
 			continue
 		}

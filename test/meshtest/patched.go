@@ -1,6 +1,8 @@
 package meshtest
 
 import (
+	"errors"
+
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -32,8 +34,8 @@ func (p patched) listener(v *view.Listener) (*listenerv3.Listener, bool, error) 
 }
 
 func (p patched) virtualHost(v *view.VirtualHost) (*routev3.VirtualHost, bool, error) {
-	m, err := translate.VirtualHost(v)
-	if err != nil || v.Added != nil {
+	m, refused, err := translate.VirtualHost(v)
+	if err = errors.Join(append(refused, err)...); err != nil || v.Added != nil {
 		return m, true, err
 	}
 	m, there, _ := p.set.VirtualHost(v.RouteConfig, v.Name, m)

@@ -68,7 +68,7 @@ func (m *mesh) others(routeConfig string) ([]*routev3.VirtualHost, error) {
 }
 
 func virtualHost(routeConfig, name string, domains []string, routed string) (*routev3.VirtualHost, error) {
-	return translate.VirtualHost(&view.VirtualHost{
+	out, _, err := translate.VirtualHost(&view.VirtualHost{
 		RouteConfig: routeConfig, Name: name, Domains: domains, IncludeAttempts: true,
 		Routes: []view.Route{{
 			Name: "default", Operation: name + "/*",
@@ -77,4 +77,5 @@ func virtualHost(routeConfig, name string, domains []string, routed string) (*ro
 			Headers:  model.Headers{Response: model.HeaderOps{Set: []model.HeaderValue{{Name: versionName, Value: routed}}}},
 		}},
 	})
+	return out, err
 }

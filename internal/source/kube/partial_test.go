@@ -18,15 +18,27 @@ func security(t *testing.T, kind model.Kind, version, spec string) *rawObject {
 	return o
 }
 
+// answers is what the rules of a route answer by themselves; 0: they forward.
+func answers(o model.Object) []uint32 {
+	var out []uint32
+	for _, r := range o.(*model.VirtualService).HTTP {
+		out = append(out, 0)
+		if r.DirectResponse != nil {
+			out[len(out)-1] = r.DirectResponse.Status
+		}
+	}
+	return out
+}
+
 // lastSeen is an observer that remembers what it saw last.
 type lastSeen struct{ seen *Seen }
 
 func (l *lastSeen) Seen(s *Seen)   { l.seen = s }
 func (l *lastSeen) Gone(model.Key) {}
 
-// TestErrorsInSecurityOpenNothing holds for each kind that an edit into an error leaves the last good
-// version in force, and that what is good of it is in force after a restart, when nobody knows that one.
-func TestErrorsInSecurityOpenNothing(t *testing.T) {
+// TestErrorsOpenNothing holds for each kind whose objects may count in part that an edit into an error leaves the
+// last good version in force, and that what is good of it is in force after a restart, when nobody knows that one.
+func TestErrorsOpenNothing(t *testing.T) {
 	for _, c := range []struct {
 		kind      model.Kind
 		good, bad string
@@ -69,6 +81,18 @@ func TestErrorsInSecurityOpenNothing(t *testing.T) {
 				require.Len(t, rules, 1)
 				require.Equal(t, model.NoKeys, rules[0].Keys, "no token is valid")
 			},
+		},
+		{
+			model.KindVirtualService,
+			`{"hosts":["web"],"http":[{"match":[{"uri":{"prefix":"/a"}}],"route":[{"destination":{"host":"a"}}]},{"route":[{"destination":{"host":"b"}}]}]}`,
+			`{"hosts":["web"],"http":[{"match":[{"uri":{"prefix":"/a"}}],"route":[{"destination":{"host":"a_"}}]},{"route":[{"destination":{"host":"b"}}]}]}`,
+			func(t *testing.T, o model.Object) { require.Equal(t, []uint32{500, 0}, answers(o)) },
+		},
+		{
+			model.KindHTTPRoute,
+			`{"parentRefs":[{"name":"web"}],"rules":[{"matches":[{"path":{"value":"/a"}}],"backendRefs":[{"name":"a","port":80}]},{"backendRefs":[{"name":"b","port":80}]}]}`,
+			`{"parentRefs":[{"name":"web"}],"rules":[{"matches":[{"path":{"value":"/a"}}],"backendRefs":[{"name":"a"}]},{"backendRefs":[{"name":"b","port":80}]}]}`,
+			func(t *testing.T, o model.Object) { require.Equal(t, []uint32{500, 0}, answers(o)) },
 		},
 	} {
 		t.Run(string(c.kind)+c.bad, func(t *testing.T) {
