@@ -103,7 +103,8 @@ func newAgentInterceptCommand() *cobra.Command {
 place of any that it has set before, and ends: what an init container does. "moonsail agent
 --intercept" does the same for as long as a sidecar runs.
 
-Inbound connections go to Envoy's port 15006, outbound ones to 15001. Left alone are:
+Inbound connections go to Envoy's port 15006, outbound ones to 15001, unless flags say
+otherwise: as the mesh's proxyInboundListenPort and proxyListenPort do. Left alone are:
 connections of Envoy's user and group, those to loopback addresses, the sidecar's own ports
 (15020, 15021, 15090, 15008), and what the flags exclude. It takes CAP_NET_ADMIN.
 

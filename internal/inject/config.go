@@ -9,6 +9,7 @@ package inject
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -166,7 +167,18 @@ func (c *Config) templatesOf(pod *corev1.Pod) []string {
 func (c *Config) interception(pod *corev1.Pod, pc *meshconfig.ProxyConfig) (intercept.Settings, error) {
 	s := intercept.Default()
 	s.Mode = pc.GetInterceptionMode().String()
+	if p := c.ProxyConfigs; p != nil {
+		setPort(&s.OutboundPort, p.OutboundPort)
+		setPort(&s.InboundPort, p.InboundPort)
+	}
 	s = s.Annotated(pod.Annotations)
 	_, err := s.Parse()
 	return s, err
+}
+
+// setPort leaves out what is not said.
+func setPort(to *string, port uint32) {
+	if port != 0 {
+		*to = strconv.Itoa(int(port))
+	}
 }

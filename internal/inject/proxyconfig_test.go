@@ -61,6 +61,35 @@ func TestProxyConfigs(t *testing.T) {
 	}
 }
 
+// TestPortsOfTheMesh: the rules lead to where sidecars listen, as MeshConfig has it, and templates know.
+func TestPortsOfTheMesh(t *testing.T) {
+	c := Default()
+	c.Templates = map[string]string{"ports": "metadata: {annotations: {ports: \"{{ .MeshConfig.ProxyListenPort }} {{ .MeshConfig.ProxyInboundListenPort }}\"}}"}
+	c.DefaultTemplates = append(c.DefaultTemplates, "ports")
+	require.NoError(t, c.Prepare())
+	outbound := uint32(16001)
+	for _, tc := range []struct {
+		said  *model.MeshConfig
+		args  []string
+		ports string
+	}{
+		{nil, []string{"agent", "intercept", "--interception-mode=REDIRECT"}, "15001 15006"},
+		{&model.MeshConfig{OutboundPort: &outbound}, []string{"agent", "intercept", "--interception-mode=REDIRECT", "--envoy-port=16001"}, "16001 15006"},
+	} {
+		if tc.said != nil {
+			c.ProxyConfigs = &model.ProxyConfigs{}
+			c.ProxyConfigs.TakeMesh(tc.said)
+		}
+		got, err := c.Inject(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}, Owner{})
+		require.NoError(t, err)
+		require.Equal(t, tc.args, find(got.Spec.InitContainers, initContainer).Args)
+		require.Equal(t, tc.ports, got.Annotations["ports"])
+	}
+	c.ProxyConfigs.OutboundPort = 15006
+	_, err := c.Inject(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}, Owner{})
+	require.ErrorContains(t, err, "15006 is --envoy-port, too")
+}
+
 func requireSidecar(t *testing.T, pod *corev1.Pod, config, arg, env, image string) {
 	t.Helper()
 	proxy := find(pod.Spec.InitContainers, proxyContainer)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"reflect"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -39,13 +40,22 @@ type data struct {
 
 func (r *request) data() *data {
 	d := &data{
-		TypeMeta: r.owner.TypeMeta, ObjectMeta: r.pod.ObjectMeta, Spec: r.pod.Spec,
-		ProxyConfig: r.proxyConfig, MeshConfig: &meshconfig.MeshConfig{DefaultConfig: r.configs.base, TrustDomain: r.TrustDomain},
+		TypeMeta: r.owner.TypeMeta, ObjectMeta: r.pod.ObjectMeta, Spec: r.pod.Spec, ProxyConfig: r.proxyConfig,
+		MeshConfig: &meshconfig.MeshConfig{
+			DefaultConfig: r.configs.base, TrustDomain: r.TrustDomain,
+			ProxyListenPort: portOf(r.settings.OutboundPort), ProxyInboundListenPort: portOf(r.settings.InboundPort),
+		},
 		Values: r.Values, Revision: r.Revision, NativeSidecars: r.native, InboundTrafficPolicyMode: r.inboundMode(),
 		ProxyImage: r.image(), ProxyInitImage: r.image(), ProxyUID: proxyID, ProxyGID: proxyID,
 	}
 	d.DeploymentMeta.Namespace, d.DeploymentMeta.Name = r.owner.Namespace, r.owner.Name
 	return d
+}
+
+// portOf is that of settings that have been checked.
+func portOf(text string) int32 {
+	n, _ := strconv.ParseUint(text, 10, 16)
+	return int32(n)
 }
 
 const localInbound, passInbound = "localhost", "passthrough"

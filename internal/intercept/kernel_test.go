@@ -67,12 +67,13 @@ func testRedirect(t *testing.T, b Backend) {
 
 func TestTProxyKeepsAddresses(t *testing.T) { eachWay(t, testTProxy) }
 
+// testTProxy has Envoy listen elsewhere, as MeshConfig can say.
 func testTProxy(t *testing.T, b Backend) {
 	n := netns.New(t, true)
 	own, other := n.Host(), n.Host()
-	apply(t, own, b, func(s *Settings) { s.Mode = ModeTProxy })
-	listen(t, own, "[::]:15006", "inbound", true)
-	listen(t, own, "[::]:15001", "outbound", false)
+	apply(t, own, b, func(s *Settings) { s.Mode, s.OutboundPort, s.InboundPort = ModeTProxy, "16001", "16006" })
+	listen(t, own, "[::]:16006", "inbound", true)
+	listen(t, own, "[::]:16001", "outbound", false)
 	listen(t, own, "[::]:15021", "ready", false)
 	require.Equal(t, "inbound for "+at(own.IP, 8080)+" from "+other.IP.String(), call(t, other, at(own.IP, 8080)))
 	require.Equal(t, "inbound for "+at(own.IP6, 8080)+" from "+other.IP6.String(), call(t, other, at(own.IP6, 8080)))

@@ -49,6 +49,17 @@ func (p *parser) ports(flag string) []uint16 {
 	return numbers[uint16](p, flag, 16, "%q is no port: use numbers from 1 to 65535, with commas between")
 }
 
+func (p *parser) port(flag string) uint16 {
+	list := p.ports(flag)
+	if p.err == nil && len(list) != 1 {
+		p.fail(flag, "%q is not one port", *find(flag).in(p.settings))
+	}
+	if len(list) == 0 {
+		return 0
+	}
+	return list[0]
+}
+
 // numbers are those of a list, above 0 and of so many bits.
 func numbers[N uint16 | uint32](p *parser, flag string, bits int, complaint string) []N {
 	var out []N

@@ -34,6 +34,7 @@ var cases = map[string]func(*Settings){
 	"loopback":        func(s *Settings) { s.IncludeOutboundIPRanges = "127.0.0.0/8,10.0.0.0/8" },
 	"dns":             func(s *Settings) { s.CaptureDNS = "true" },
 	"groups":          func(s *Settings) { s.ProxyUID, s.ProxyGID = "", "1337,2000" },
+	"own-ports":       func(s *Settings) { s.OutboundPort, s.InboundPort = "16001", "16006" },
 }
 
 func TestPlan(t *testing.T) {
@@ -122,6 +123,9 @@ func TestSettingsAreChecked(t *testing.T) {
 		{"injection", func(s *Settings) { s.KubevirtInterfaces = "a\"; drop" }, []string{"no name of a network interface"}},
 		{"root's connections", func(s *Settings) { s.ProxyUID = "0" }, []string{"--proxy-uid", "above 0"}},
 		{"nobody", func(s *Settings) { s.ProxyUID, s.ProxyGID = "", "" }, []string{"--proxy-uid", "for ever"}},
+		{"one port", func(s *Settings) { s.OutboundPort = "1,2" }, []string{"--envoy-port", `"1,2" is not one port`}},
+		{"no port", func(s *Settings) { s.InboundPort = "" }, []string{"--inbound-capture-port", "is not one port"}},
+		{"ports that are one", func(s *Settings) { s.InboundPort = s.OutboundPort }, []string{"--inbound-capture-port", "15001 is --envoy-port, too"}},
 		{"boolean", func(s *Settings) { s.CaptureDNS = "yes" }, []string{"--capture-dns", `"yes" is neither true nor false`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -36,6 +36,8 @@ type Settings struct {
 	ProxyGID                string
 	DropInvalid             string // "true": packets that conntrack finds invalid are dropped
 	CaptureDNS              string // "true": to the sidecar's DNS proxy
+	OutboundPort            string // where outbound connections are redirected to: the mesh's proxyListenPort
+	InboundPort             string // likewise inbound ones: the mesh's proxyInboundListenPort
 }
 
 // Default is what holds where users say nothing.
@@ -43,6 +45,7 @@ func Default() Settings {
 	return Settings{
 		Mode: ModeRedirect, IncludeInboundPorts: all, IncludeOutboundIPRanges: all,
 		ProxyUID: strconv.Itoa(ProxyID), ProxyGID: strconv.Itoa(ProxyID),
+		OutboundPort: strconv.Itoa(DefaultOutboundPort), InboundPort: strconv.Itoa(DefaultInboundPort),
 	}
 }
 
@@ -84,6 +87,10 @@ func List() []Setting {
 		{"proxy-gid", nil, "ENVOY_GID", "group `ids` likewise", func(s *Settings) *string { return &s.ProxyGID }},
 		{"drop-invalid", nil, "INVALID_DROP", "drop packets that belong to no connection (true or false)", func(s *Settings) *string { return &s.DropInvalid }},
 		{"capture-dns", nil, "ISTIO_META_DNS_CAPTURE", "let the sidecar's DNS proxy answer names (true or false)", func(s *Settings) *string { return &s.CaptureDNS }},
+		// Without Istio's variables, ENVOY_PORT and INBOUND_CAPTURE_PORT: a Service of the name envoy has Kubernetes set the first
+		// one to an address, in each container of its namespace.
+		{"envoy-port", nil, "", "`port` of Envoy where outbound connections go: proxyListenPort of the mesh", func(s *Settings) *string { return &s.OutboundPort }},
+		{"inbound-capture-port", nil, "", "`port` of Envoy where inbound connections go: proxyInboundListenPort of the mesh", func(s *Settings) *string { return &s.InboundPort }},
 	}
 }
 
@@ -100,7 +107,7 @@ func (s Settings) Annotated(annotations map[string]string) Settings {
 	return s
 }
 
-// Ports of a sidecar, which are Istio's.
+// Ports of a sidecar, which are Istio's; the first two are defaults.
 const (
 	DefaultOutboundPort = 15001
 	DefaultInboundPort  = 15006
@@ -145,8 +152,12 @@ type Config struct {
 
 // Parse checks settings. Its errors name flag and annotation, and say what was expected.
 func (s Settings) Parse() (*Config, error) {
-	c := &Config{Mode: strings.ToUpper(s.Mode), OutboundPort: DefaultOutboundPort, InboundPort: DefaultInboundPort, DNSPort: DefaultDNSPort}
+	c := &Config{Mode: strings.ToUpper(s.Mode), DNSPort: DefaultDNSPort}
 	p := &parser{settings: &s}
+	c.OutboundPort, c.InboundPort = p.port("envoy-port"), p.port("inbound-capture-port")
+	if p.err == nil && c.OutboundPort == c.InboundPort {
+		p.fail("inbound-capture-port", "%d is --envoy-port, too: use two ports", c.InboundPort)
+	}
 	if c.Mode != ModeRedirect && c.Mode != ModeTProxy && c.Mode != ModeNone {
 		p.fail("interception-mode", "%q is none of REDIRECT, TPROXY, NONE", s.Mode)
 	}

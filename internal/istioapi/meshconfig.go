@@ -56,6 +56,7 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 		local := p.Mode == meshconfig.MeshConfig_InboundTrafficPolicy_LOCALHOST
 		out.LocalInbound = &local
 	}
+	c.meshPorts(at, said, out)
 	if given["accessLogFile"] {
 		out.AccessLogFile = &said.AccessLogFile
 	}
@@ -104,6 +105,31 @@ func (c *conv) defaultTrafficPolicy(at path, p *meshconfig.MeshConfig_DefaultTra
 		OutlierDetection: c.outlierDetection(at.f("outlierDetection"), p.OutlierDetection),
 	}
 }
+
+// meshPorts converts where connections are redirected to. Ports that a sidecar has for other things would leave it
+// without one of the two listeners.
+func (c *conv) meshPorts(at path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
+	base := model.DefaultMesh()
+	for _, row := range []struct {
+		field string
+		port  int32
+		into  **uint32
+	}{{"proxyListenPort", said.ProxyListenPort, &out.OutboundPort}, {"proxyInboundListenPort", said.ProxyInboundListenPort, &out.InboundPort}} {
+		switch port := uint32(row.port); {
+		case port == 0:
+		case slices.Contains(sidecarPorts, port):
+			c.errorf(at.f(row.field), "%d is a port that sidecars have for something else; use another one", port)
+		case c.checkPort(at.f(row.field), port):
+			*row.into = &port
+		}
+	}
+	if out.Over(base).OutboundPort == out.Over(base).InboundPort {
+		c.errorf(at.f("proxyInboundListenPort"), "%d is proxyListenPort, too; use two ports", out.Over(base).InboundPort)
+	}
+}
+
+// sidecarPorts are those of Istio's sidecars: Envoy's administration, debugging, tunnels, the agent's status, readiness, DNS and metrics.
+var sidecarPorts = []uint32{15000, 15004, 15008, 15020, 15021, 15053, 15090}
 
 // meshConnections converts what is said of connections of all services.
 func (c *conv) meshConnections(at path, said *meshconfig.MeshConfig, out *model.MeshConfig) {

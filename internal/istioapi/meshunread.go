@@ -17,7 +17,7 @@ var readMeshFields = map[string][]string{
 	"defaultTrafficPolicy":   nil,
 	"defaultServiceExportTo": nil, "defaultVirtualServiceExportTo": nil, "discoverySelectors": nil, "dnsRefreshRate": nil,
 	"enableAutoMtls": nil, "extensionProviders": nil, "h2UpgradePolicy": nil, "inboundTrafficPolicy": nil, "localityLbSetting": nil, "meshMTLS": nil,
-	"outboundTrafficPolicy": {"mode"}, "pathNormalization": nil, "protocolDetectionTimeout": nil, "tcpKeepalive": nil,
+	"outboundTrafficPolicy": {"mode"}, "pathNormalization": nil, "protocolDetectionTimeout": nil, "proxyInboundListenPort": nil, "proxyListenPort": nil, "tcpKeepalive": nil,
 	"tlsDefaults": nil, "trustDomain": nil, "trustDomainAliases": nil, "defaultConfig": model.ProxyConfigFields,
 }
 
@@ -26,9 +26,7 @@ var readTracing = []string{"customTags", "enableIstioTags", "maxPathTagLength", 
 
 // asItIs tells of fields that are not read whether they say what holds anyway.
 var asItIs = map[string]func(said *meshconfig.MeshConfig, namespace string) bool{
-	"rootNamespace":          func(m *meshconfig.MeshConfig, ns string) bool { return m.RootNamespace == ns },
-	"proxyListenPort":        func(m *meshconfig.MeshConfig, _ string) bool { return m.ProxyListenPort == 15001 },
-	"proxyInboundListenPort": func(m *meshconfig.MeshConfig, _ string) bool { return m.ProxyInboundListenPort == 15006 },
+	"rootNamespace": func(m *meshconfig.MeshConfig, ns string) bool { return m.RootNamespace == ns },
 	"ingressControllerMode": func(m *meshconfig.MeshConfig, _ string) bool {
 		return m.IngressControllerMode == meshconfig.MeshConfig_OFF
 	},

@@ -12,10 +12,10 @@ type Mesh struct {
 	Telemetry      MeshTelemetry
 	DefaultRetry   Retry
 	InboundRetry   Retry  // of sidecars' calls of their own application; not of gRPC
-	InboundPort    uint32 // 15006
+	InboundPort    uint32 // where connections to workloads are redirected to; Istio's is 15006
 	// LocalInbound: applications are called at the loopback address, not where the connection was going.
 	LocalInbound bool
-	OutboundPort uint32 // 15001
+	OutboundPort uint32 // likewise those that they make; Istio's is 15001
 
 	TrustDomain        string   // of the mesh's identities
 	TrustDomainAliases []string // that are believed, too

@@ -11,6 +11,8 @@ type MeshConfig struct {
 	Meta
 	Outbound       *OutboundMode
 	LocalInbound   *bool
+	OutboundPort   *uint32
+	InboundPort    *uint32
 	AccessLogFile  *string
 	ConnectTimeout *time.Duration
 	DefaultRetry   *Retry
@@ -50,6 +52,8 @@ func (c *MeshConfig) Over(base *Mesh) *Mesh {
 	m := *base
 	set(&m.Outbound, c.Outbound)
 	set(&m.LocalInbound, c.LocalInbound)
+	set(&m.OutboundPort, c.OutboundPort)
+	set(&m.InboundPort, c.InboundPort)
 	set(&m.AccessLogFile, c.AccessLogFile)
 	set(&m.ConnectTimeout, c.ConnectTimeout)
 	set(&m.TrustDomain, c.TrustDomain)

@@ -20,12 +20,16 @@ type ProxyConfigs struct {
 	Default       string // the mesh's defaultConfig, as JSON; empty: there is none
 	RootNamespace string
 	LocalInbound  bool           // applications listen at the loopback address
+	OutboundPort  uint32         // of the mesh's sidecars; 0: Istio's
+	InboundPort   uint32         // likewise
 	List          []*ProxyConfig // the oldest first
 }
 
 // TakeMesh takes what the mesh's configuration says.
 func (p *ProxyConfigs) TakeMesh(m *MeshConfig) {
 	p.Default, p.LocalInbound = m.ProxyDefaults, m.LocalInbound != nil && *m.LocalInbound
+	set(&p.OutboundPort, m.OutboundPort)
+	set(&p.InboundPort, m.InboundPort)
 }
 
 // Add takes an object, if it is a ProxyConfig, in its place.
