@@ -32,7 +32,7 @@ func handlerOf(t testing.TB, docs ...string) (*Handler, map[string]int) {
 	}
 	st.Apply(events)
 	return &Handler{
-		Decoder: istioapi.Decoder{Domain: model.DefaultMesh().Domain}, Snapshot: st.Snapshot,
+		Decoder: istioapi.Decoder{Domain: model.DefaultMesh().Domain, Revision: model.DefaultRevision}, Snapshot: st.Snapshot,
 		Count: func(result string) { counted[result]++ }, Log: slog.New(slog.DiscardHandler),
 	}, counted
 }
@@ -71,6 +71,8 @@ func TestReviews(t *testing.T) {
 		{"a bad one of which nothing is asked", reviewOf("DELETE", "", bad), true, nil, ""},
 		{"one that does not fit", reviewOf("CREATE", "", `{"hosts":["web"],"http":[{"route":[{"destination":{"host":"nowhere"}}]}]}`),
 			true, nil, "nowhere"},
+		{"a bad one of this revision", reviewOf("CREATE", `,"labels":{"istio.io/rev":"default"}`, bad), false, []string{"spec.http[0]"}, ""},
+		{"a bad one of another", reviewOf("CREATE", `,"labels":{"istio.io/rev":"canary"}`, bad), true, nil, ""},
 		{"somebody else's", strings.ReplaceAll(reviewOf("CREATE", "", bad), "networking.istio.io", "example.com"), true, nil, ""},
 		{"a kind that has no effect", strings.ReplaceAll(reviewOf("CREATE", "", `{}`), "VirtualService", "EnvoyFilter"), true, nil, "no effect"},
 	}

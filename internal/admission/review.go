@@ -43,6 +43,9 @@ func (h *Handler) review(r *admissionv1.AdmissionRequest) *admissionv1.Admission
 		return allow(r)
 	}
 	out := h.Decoder.FromRaw(kind, r.Object.Raw)
+	if out.Elsewhere {
+		return allow(r) // that revision has a webhook of its own
+	}
 	if out.Problems.HasErrors() && kind.Group != istioapi.GroupGatewayAPI {
 		response := refuse(r, complaint(out.Problems))
 		response.Warnings = warnings(out.Problems, istioapi.SeverityWarning)

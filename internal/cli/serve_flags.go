@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -70,6 +71,8 @@ func (f *serveFlags) addMeshFlags(cmd *cobra.Command) {
 	fs.StringVar(&f.mesh.Domain, "domain", f.mesh.Domain, "the cluster's DNS `DOMAIN`")
 	fs.StringVar(&f.mesh.RootNamespace, "root-namespace", f.mesh.RootNamespace,
 		"`NAMESPACE` whose Sidecar and DestinationRules are everybody's default, and that has the mesh's configuration")
+	fs.StringVar(&f.options.Revision, "revision", model.DefaultRevision,
+		"the control plane's `REVISION`, as istiod's: objects of Istio and the Gateway API that are labelled istio.io/rev with another are left to that one; empty: all are read")
 	fs.StringVar(&f.mesh.AccessLogFile, "access-log-file", "", "where sidecars log requests, for example /dev/stdout (default: off)")
 	fs.BoolVar(&f.registry, "outbound-registry-only", false,
 		"block traffic to destinations that the mesh does not know (Istio's REGISTRY_ONLY)")

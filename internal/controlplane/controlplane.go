@@ -32,6 +32,7 @@ import (
 type Options struct {
 	ConfigDir        string        // a tree of YAML; empty: Kubernetes is the source
 	Kubernetes       *kube.Cluster // nil: ConfigDir is the source
+	Revision         string        // objects that are labelled for another are left to it; empty: all are read
 	Heartbeat        time.Duration // how often the API server's delay is measured; 0: never
 	XDSPlaintextAddr string        // empty: not served
 	HTTPAddr         string        // empty: not served

@@ -90,7 +90,7 @@ func (p *parts) joinPipeline() server.Observer {
 	})
 	p.keys = jwks.New(p.source.intake, p.pipeline.Snapshot, o.Log)
 	if p.source.client != nil {
-		p.secrets = kube.NewCredentials(p.source.client, decoderOf(o.Mesh), p.source.intake, p.pipeline.Snapshot, o.Log)
+		p.secrets = kube.NewCredentials(p.source.client, decoderOf(o), p.source.intake, p.pipeline.Snapshot, o.Log)
 		p.secrets.Recheck = o.RecheckReaders
 	}
 	return observer

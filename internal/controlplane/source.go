@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/istioapi"
-	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/status"
@@ -29,7 +28,7 @@ type source struct {
 }
 
 func newSource(o Options, m *telemetry.Metrics) (*source, error) {
-	decoder := decoderOf(o.Mesh)
+	decoder := decoderOf(o)
 	if o.Kubernetes == nil {
 		intake := store.NewIntake(file.SourceName)
 		s := &file.Source{Dir: o.ConfigDir, Decoder: decoder, Intake: intake, Log: o.Log}
@@ -59,9 +58,9 @@ func newSource(o Options, m *telemetry.Metrics) (*source, error) {
 	return out, nil
 }
 
-// decoderOf is a decoder for a mesh.
-func decoderOf(m *model.Mesh) istioapi.Decoder {
-	return istioapi.Decoder{Domain: m.Domain, NoAutoAddresses: m.AutoAddresses.Off}
+// decoderOf is the decoder of a control plane.
+func decoderOf(o Options) istioapi.Decoder {
+	return istioapi.Decoder{Domain: o.Mesh.Domain, NoAutoAddresses: o.Mesh.AutoAddresses.Off, Revision: o.Revision}
 }
 
 // heard is what metrics tell of an API server.

@@ -57,7 +57,7 @@ func (w *webhook) close() {
 
 func (w *webhook) serve(o Options, s *source, e *engine.Engine, m *telemetry.Metrics) func(context.Context) error {
 	handler := &admission.Handler{
-		Decoder: decoderOf(o.Mesh), Snapshot: e.Snapshot, RootNamespace: o.Mesh.RootNamespace, Count: m.Admission, Log: o.Log,
+		Decoder: decoderOf(o), Snapshot: e.Snapshot, RootNamespace: o.Mesh.RootNamespace, Count: m.Admission, Log: o.Log,
 	}
 	return func(ctx context.Context) error {
 		webhook, err := admission.NewServer(o.Webhook, handler, s.client)

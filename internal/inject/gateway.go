@@ -5,6 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/moonsail/moonsail/internal/intercept"
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // GatewayTemplate makes a Pod a gateway: a router, and no application. It is built in, and named
@@ -32,6 +33,6 @@ func (r *request) gateway() (*corev1.Pod, error) {
 	out.Spec.SecurityContext = &corev1.PodSecurityContext{
 		Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},
 	}
-	out.ObjectMeta = metav1.ObjectMeta{Labels: out.Labels, Annotations: map[string]string{labelRevision: first(r.Revision, "default")}}
+	out.ObjectMeta = metav1.ObjectMeta{Labels: out.Labels, Annotations: map[string]string{model.LabelRevision: first(r.Revision, model.DefaultRevision)}}
 	return out, nil
 }

@@ -8,7 +8,6 @@ const (
 	labelCanonicalRevision = "service.istio.io/canonical-revision"
 	labelWorkloadName      = "service.istio.io/workload-name"
 	labelNetwork           = "topology.istio.io/network"
-	labelRevision          = "istio.io/rev"
 )
 
 // Istio's annotations, and others' that it knows.

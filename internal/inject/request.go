@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/moonsail/moonsail/internal/intercept"
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // Owner is what a pod belongs to, or itself.
@@ -152,7 +153,7 @@ type status struct {
 }
 
 func statusOf(overlay *corev1.Pod, revision string) string {
-	s := status{Revision: first(revision, "default")}
+	s := status{Revision: first(revision, model.DefaultRevision)}
 	for _, c := range overlay.Spec.InitContainers {
 		s.InitContainers = append(s.InitContainers, c.Name)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/moonsail/moonsail/internal/intercept"
+	"github.com/moonsail/moonsail/internal/model"
 )
 
 // sidecar is the built-in template: what is merged into a pod.
@@ -51,7 +52,7 @@ func (r *request) labels() map[string]string {
 }
 
 func (r *request) annotations() map[string]string {
-	out := map[string]string{labelRevision: first(r.Revision, "default")}
+	out := map[string]string{model.LabelRevision: first(r.Revision, model.DefaultRevision)}
 	for _, c := range r.pod.Spec.Containers {
 		if c.Name == proxyContainer {
 			continue

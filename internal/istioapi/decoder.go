@@ -18,6 +18,7 @@ type Decoder struct {
 	DefaultNamespace string // of objects that say none; empty: "default"
 	PodsListed       bool   // all Pods are decoded, so that slices name none that is not there
 	NoAutoAddresses  bool   // ServiceEntries without addresses get none
+	Revision         string // of the control plane: objects that are labelled for another are not read; empty: all are
 }
 
 func (d Decoder) domain() string {
@@ -34,6 +35,8 @@ type Decoded struct {
 	Partial  *Partial     // what is good of it, where there are errors; nil: nothing
 	Content  []byte       // the document as JSON with sorted keys: its identity
 	Problems Problems
+	// Elsewhere tells that it is for the control planes of another revision: there is nothing of it but its key.
+	Elsewhere bool
 }
 
 // FromYAML decodes one YAML or JSON document. The object is nil where the document
@@ -80,6 +83,9 @@ func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *report) Decoded {
 		return Decoded{Problems: r.list}
 	}
 	r.object = d.keyOf(kind, top)
+	if d.elsewhereTree(kind.group, top) {
+		return Decoded{Key: r.object, Elsewhere: true}
+	}
 	if kind.use == useNothing {
 		r.unserved(kind, top)
 		return Decoded{Problems: r.list}

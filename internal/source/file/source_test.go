@@ -1,6 +1,7 @@
 package file
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -92,6 +93,16 @@ func TestObjectRemovedInPlace(t *testing.T) {
 	require.Equal(t, "-a |", f.told(1))
 	f.write("a.yaml", "")
 	f.becomes("")
+}
+
+// TestRelabelled: an object that is given to another revision is gone from this one.
+func TestRelabelled(t *testing.T) {
+	const rule = "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: web, labels: {v: v1%s}}\nspec: {host: web}\n"
+	f := start(t, map[string]string{"a.yaml": docs(ns("b", "v1"), fmt.Sprintf(rule, ""))})
+	f.write("a.yaml", docs(ns("b", "v1"), fmt.Sprintf(rule, ", istio.io/rev: canary")))
+	f.becomes("b=v1")
+	f.write("a.yaml", docs(ns("b", "v1"), fmt.Sprintf(rule, ", istio.io/rev: default")))
+	f.becomes("b=v1 web=v1")
 }
 
 func TestFileRemovedAndMoved(t *testing.T) {

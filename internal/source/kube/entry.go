@@ -24,6 +24,7 @@ type entry struct {
 	problems  istioapi.Problems
 
 	// For the observer alone.
+	elsewhere  bool // it is another revision's business
 	generation int64
 	status     json.RawMessage
 	outline    *istioapi.Outline
@@ -58,7 +59,7 @@ func (k *sink) decode(o any) (*entry, error) {
 	}
 	e := &entry{name: nameOf(m), version: m.GetResourceVersion(), committed: committed(m)}
 	out := k.model(o)
-	e.object, e.partial, e.problems = out.Object, out.Partial, out.Problems
+	e.object, e.partial, e.problems, e.elsewhere = out.Object, out.Partial, out.Problems, out.Elsewhere
 	k.pool.trim(e.object)
 	if e.partial != nil {
 		k.pool.trim(e.partial.Object)

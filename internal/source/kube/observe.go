@@ -54,7 +54,11 @@ func statusOf(document []byte) json.RawMessage {
 
 // observe tells the observer of an object.
 func (k *sink) observe(e *entry) {
-	if k.observer == nil {
+	switch {
+	case k.observer == nil:
+		return
+	case e.elsewhere:
+		k.lost(e.name)
 		return
 	}
 	k.mu.Lock()

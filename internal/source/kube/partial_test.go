@@ -34,7 +34,7 @@ func answers(o model.Object) []uint32 {
 type lastSeen struct{ seen *Seen }
 
 func (l *lastSeen) Seen(s *Seen)   { l.seen = s }
-func (l *lastSeen) Gone(model.Key) {}
+func (l *lastSeen) Gone(model.Key) { l.seen = nil }
 
 // TestErrorsOpenNothing holds for each kind whose objects may count in part that an edit into an error leaves the
 // last good version in force, and that what is good of it is in force after a restart, when nobody knows that one.
