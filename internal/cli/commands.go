@@ -18,6 +18,7 @@ var commands = []func() *cobra.Command{
 	NewStaleCommand,
 	NewBugReportCommand,
 	NewAgentCommand,
+	NewManifestCommand,
 	NewInjectCommand,
 	NewEnvoyCommand,
 	NewLabCommand,

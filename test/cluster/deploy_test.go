@@ -3,8 +3,10 @@ package cluster
 import (
 	"bufio"
 	"context"
+	"crypto/x509"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,28 +24,42 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/moonsail/moonsail/deploy"
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/inject"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/test/kubetest"
 	"github.com/moonsail/moonsail/test/labtest"
 )
 
-// manifest is deploy/control-plane.yaml.
+// manifest is what "moonsail manifest" prints.
 type manifest struct {
+	text       string
 	config     corev1.ConfigMap
-	service    corev1.Service
+	service    corev1.Service // that leads to xDS with TLS
 	deployment appsv1.Deployment
 }
 
-func readManifest(t *testing.T) *manifest {
+func readManifest(t *testing.T, revision string) *manifest {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "control-plane.yaml"))
+	text, err := deploy.Manifest(deploy.Options{Image: "moonsail", Replicas: 2, Revision: revision})
 	require.NoError(t, err)
-	docs := strings.Split(string(text), "\n---\n")
-	require.Len(t, docs, 3)
-	m := &manifest{}
-	for i, into := range []any{&m.config, &m.service, &m.deployment} {
-		require.NoError(t, yaml.UnmarshalStrict([]byte(docs[i]), into))
+	m := &manifest{text: string(text)}
+	for doc := range strings.SplitSeq(m.text, "\n---\n") {
+		var kind metav1.TypeMeta
+		require.NoError(t, yaml.Unmarshal([]byte(doc), &kind))
+		switch kind.Kind {
+		case "ConfigMap":
+			require.NoError(t, yaml.UnmarshalStrict([]byte(doc), &m.config))
+		case "Deployment":
+			require.NoError(t, yaml.UnmarshalStrict([]byte(doc), &m.deployment))
+		case "Service":
+			var s corev1.Service
+			require.NoError(t, yaml.UnmarshalStrict([]byte(doc), &s))
+			if slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == 15012 }) {
+				m.service = s
+			}
+		}
 	}
 	return m
 }
@@ -75,7 +91,7 @@ func runManifest(t *testing.T, c *kubetest.Cluster, m *manifest) *serving {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &serving{at: map[string]string{}, cmd: exec.CommandContext(ctx, self, append(m.args(t), "--kubeconfig", as(t, c, "istio-system", "moonsail"))...)}
+	s := &serving{at: map[string]string{}, cmd: exec.CommandContext(ctx, self, append(m.args(t), "--kubeconfig", as(t, c, "istio-system", m.deployment.Spec.Template.Spec.ServiceAccountName))...)}
 	s.cmd.Env = append(os.Environ(), labtest.AsMoonsail)
 	r, err := s.cmd.StderrPipe()
 	require.NoError(t, err)
@@ -99,27 +115,47 @@ func runManifest(t *testing.T, c *kubetest.Cluster, m *manifest) *serving {
 	return s
 }
 
-// TestManifest runs what deploy/control-plane.yaml says on a real API server, with the rights of
-// deploy/rbac.yaml: whom it injects gets a certificate there by what is injected.
+// TestManifest runs what "moonsail manifest" prints on a real API server, with the rights that it gives: whom it
+// injects gets a certificate there by what is injected. A second control plane, of another revision, is beside the first one
+// and signs by the same authority.
 func TestManifest(t *testing.T) {
 	c := kubetest.Shared(t)
-	for _, file := range []string{"rbac.yaml", "webhook.yaml", "injector.yaml", "control-plane.yaml"} {
-		b, err := os.ReadFile(filepath.Join("..", "..", "deploy", file))
-		require.NoError(t, err)
-		// Nothing serves the Services here: the API server is to ask about nothing.
-		c.Apply(t, "", strings.ReplaceAll(string(b), "failurePolicy: Fail", "failurePolicy: Ignore"))
-	}
-	t.Cleanup(func() {
-		ctx, hooks := context.Background(), c.Client.AdmissionregistrationV1()
-		_ = hooks.MutatingWebhookConfigurations().Delete(ctx, "moonsail-injector", metav1.DeleteOptions{}) // the cluster may be gone
-		_ = hooks.ValidatingWebhookConfigurations().Delete(ctx, "moonsail-validator", metav1.DeleteOptions{})
-		_ = c.Client.AppsV1().Deployments("istio-system").Delete(ctx, "moonsail", metav1.DeleteOptions{})
-		_ = c.Client.CoreV1().Services("istio-system").Delete(ctx, "istiod", metav1.DeleteOptions{})
-	})
 	ns := c.Namespace(t)
 	c.Apply(t, ns, accounts)
-	m := readManifest(t)
-	s := runManifest(t, c, m)
+	var roots *x509.CertPool
+	for _, revision := range []string{model.DefaultRevision, "canary"} {
+		m := readManifest(t, revision)
+		// Nothing serves the Services here: the API server is to ask about nothing.
+		c.Apply(t, "", strings.ReplaceAll(m.text, "failurePolicy: Fail", "failurePolicy: Ignore"))
+		t.Cleanup(func() { m.away(c) })
+		s := runManifest(t, c, m)
+		answersReady(t, c, s)
+		if roots == nil {
+			roots = poolOf(t, rootsOf(t, c, ns))
+		}
+		config, err := inject.Load([]byte(m.config.Data["config"]))
+		require.NoError(t, err)
+		name, _, err := net.SplitHostPort(config.XDSAddress)
+		require.NoError(t, err)
+		conn := dialNamed(t, s.at["xDS and certificates with TLS"], name, roots)
+		_, err = certificateOver(t, conn, tokenOf(t, c, ns, "web", "istio-ca"))
+		require.NoError(t, err, revision)
+	}
+}
+
+// away takes away what other tests would see.
+func (m *manifest) away(c *kubetest.Cluster) {
+	ctx, hooks, name := context.Background(), c.Client.AdmissionregistrationV1(), m.deployment.Name
+	suffix := strings.TrimPrefix(name, "moonsail")
+	_ = hooks.MutatingWebhookConfigurations().Delete(ctx, "moonsail-injector"+suffix, metav1.DeleteOptions{}) // the cluster may be gone
+	_ = hooks.ValidatingWebhookConfigurations().Delete(ctx, "moonsail-validator"+suffix, metav1.DeleteOptions{})
+	_ = c.Client.AppsV1().Deployments("istio-system").Delete(ctx, name, metav1.DeleteOptions{})
+	_ = c.Client.CoreV1().Services("istio-system").Delete(ctx, m.service.Name, metav1.DeleteOptions{})
+}
+
+// answersReady waits until a control plane says that it is ready.
+func answersReady(t *testing.T, c *kubetest.Cluster, s *serving) {
+	t.Helper()
 	c.Eventually(t, "it is ready", func(context.Context) error {
 		resp, err := http.Get(strings.TrimSuffix(s.at["metrics and debug pages"], "/debug") + "/ready")
 		if err == nil {
@@ -131,25 +167,25 @@ func TestManifest(t *testing.T) {
 		return err
 	})
 	http.DefaultClient.CloseIdleConnections()
-	roots := poolOf(t, rootsOf(t, c, ns))
-	_, err := certificate(t, s.at["xDS and certificates with TLS"], roots, tokenOf(t, c, ns, "web", "istio-ca"))
-	require.NoError(t, err)
 }
 
 // TestManifestFits holds that what is injected leads to what the manifest serves.
 func TestManifestFits(t *testing.T) {
-	m := readManifest(t)
-	config, err := inject.Load([]byte(m.config.Data["config"]))
-	require.NoError(t, err)
-	require.False(t, config.XDSPlaintext)
-	require.Equal(t, "istiod.istio-system.svc:15012", config.XDSAddress)
-	require.Equal(t, controlplane.DefaultPeerService, m.service.Name)
-	port := slices.IndexFunc(m.service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == 15012 })
-	require.GreaterOrEqual(t, port, 0)
-	require.Equal(t, "https-dns", m.service.Spec.Ports[port].Name, "peers are found by this name")
-	require.Contains(t, m.deployment.Spec.Template.Spec.Containers[0].Args, "--xds-addr=:15012")
-	for _, a := range m.deployment.Spec.Template.Spec.Containers[0].Args {
-		require.NotContains(t, a, "plaintext")
+	for revision, service := range map[string]string{model.DefaultRevision: controlplane.DefaultPeerService, "canary": "moonsail-canary"} {
+		m := readManifest(t, revision)
+		config, err := inject.Load([]byte(m.config.Data["config"]))
+		require.NoError(t, err)
+		require.False(t, config.XDSPlaintext)
+		require.Equal(t, service+".istio-system.svc:15012", config.XDSAddress)
+		require.Equal(t, service, m.service.Name)
+		port := slices.IndexFunc(m.service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == 15012 })
+		require.Equal(t, "https-dns", m.service.Spec.Ports[port].Name, "peers are found by this name")
+		args := m.deployment.Spec.Template.Spec.Containers[0].Args
+		require.Contains(t, args, "--xds-addr=:15012")
+		require.Contains(t, args, "--peer-service="+service)
+		for _, a := range args {
+			require.NotContains(t, a, "plaintext")
+		}
 	}
 }
 

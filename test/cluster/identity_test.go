@@ -112,11 +112,16 @@ func certificate(t *testing.T, addr string, roots *x509.CertPool, token string) 
 // keyAndCertificate is certificate with the key.
 func keyAndCertificate(t *testing.T, addr string, roots *x509.CertPool, token string) (*tls.Certificate, error) {
 	t.Helper()
+	return certificateOver(t, dialIstiod(t, addr, roots), token)
+}
+
+// certificateOver is the same over a connection.
+func certificateOver(t *testing.T, conn *grpc.ClientConn, token string) (*tls.Certificate, error) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	require.NoError(t, err)
-	conn := dialIstiod(t, addr, roots)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
 	a, err := securityv1alpha1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1alpha1.IstioCertificateRequest{
 		Csr: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr})),
@@ -136,8 +141,14 @@ func keyAndCertificate(t *testing.T, addr string, roots *x509.CertPool, token st
 // dialIstiod connects to a control plane by the name of istiod, with TLS, until the test ends.
 func dialIstiod(t *testing.T, addr string, roots *x509.CertPool, own ...tls.Certificate) *grpc.ClientConn {
 	t.Helper()
+	return dialNamed(t, addr, "istiod.istio-system.svc", roots, own...)
+}
+
+// dialNamed is dialIstiod by another name.
+func dialNamed(t *testing.T, addr, name string, roots *x509.CertPool, own ...tls.Certificate) *grpc.ClientConn {
+	t.Helper()
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(credentials.NewTLS(
-		&tls.Config{RootCAs: roots, Certificates: own, ServerName: "istiod.istio-system.svc", MinVersion: tls.VersionTLS12})))
+		&tls.Config{RootCAs: roots, Certificates: own, ServerName: name, MinVersion: tls.VersionTLS12})))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	return conn

@@ -16,6 +16,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/departure"
+	"github.com/moonsail/moonsail/internal/model"
 	statuses "github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/halt"
@@ -51,7 +52,7 @@ func TestAStoppedControlPlaneIsNamed(t *testing.T) {
 	rights, err := os.ReadFile(filepath.Join("..", "..", "deploy", "rbac.yaml"))
 	require.NoError(t, err)
 	c.Apply(t, "", string(rights))
-	s := runManifest(t, c, readManifest(t))
+	s := runManifest(t, c, readManifest(t, model.DefaultRevision))
 	other := s.at["xDS and certificates with TLS"]
 	secure := make(chan string, 1)
 	runControl(t, c, func(o *controlplane.Options) {

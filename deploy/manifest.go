@@ -1,0 +1,77 @@
+// Package deploy has what a control plane takes in a cluster as YAML, and what is made of it for one of another revision.
+package deploy
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+//go:embed rbac.yaml webhook.yaml injector.yaml control-plane.yaml
+var files embed.FS
+
+// order is that in which the files are to be applied.
+var order = []string{"rbac.yaml", "webhook.yaml", "injector.yaml", "control-plane.yaml"}
+
+// Options say what differs from the files.
+type Options struct {
+	Image    string // of the control plane and of sidecars
+	Replicas int    // of the control plane
+	Revision string // model.DefaultRevision, or one that can be beside another control plane, Istio's too
+}
+
+// Manifest is all that a control plane takes in a cluster, to be applied as it is. Errors are in the options alone.
+func Manifest(o Options) ([]byte, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	for _, name := range order {
+		text, err := files.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		text = o.set(text)
+		if o.Revision != model.DefaultRevision {
+			if text, err = forRevision(text, o.Revision); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		if out.Len() > 0 && len(text) > 0 {
+			out.WriteString("---\n")
+		}
+		out.Write(text)
+	}
+	return out.Bytes(), nil
+}
+
+func (o Options) check() error {
+	if o.Image == "" || strings.ContainsAny(o.Image, " \t\n\"'{}[]#,&*") {
+		return fmt.Errorf("%q is not the name of an image", o.Image)
+	}
+	if o.Replicas < 1 {
+		return fmt.Errorf("%d replicas serve nobody: at least one is needed", o.Replicas)
+	}
+	if wrong := validation.IsDNS1035Label(named("moonsail", o.Revision)); wrong != nil {
+		return fmt.Errorf("revision %q: objects would be called %s, and %s", o.Revision, named("moonsail", o.Revision), wrong[0])
+	}
+	return nil
+}
+
+var (
+	imageLine    = regexp.MustCompile(`(?m)^( *image: ).*$`)
+	replicasLine = regexp.MustCompile(`(?m)^( *replicas: ).*$`)
+)
+
+// set puts image and replicas into a file.
+func (o Options) set(text []byte) []byte {
+	text = imageLine.ReplaceAll(text, []byte("${1}"+o.Image))
+	return replicasLine.ReplaceAll(text, []byte("${1}"+strconv.Itoa(o.Replicas)))
+}

@@ -1,0 +1,113 @@
+package deploy
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+)
+
+func objects(t *testing.T, o Options) []object {
+	t.Helper()
+	text, err := Manifest(o)
+	require.NoError(t, err)
+	var out []object
+	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		var o object
+		require.NoError(t, yaml.UnmarshalStrict(doc, &o))
+		out = append(out, o)
+	}
+	return out
+}
+
+// id names an object of a cluster.
+func id(o object) string {
+	return fmt.Sprintf("%v %v/%s", o["kind"], o.at("metadata")["namespace"], o.name())
+}
+
+// TestManifestIsTheFiles: for the default revision nothing but the image and the number of control planes differs.
+func TestManifestIsTheFiles(t *testing.T) {
+	text, err := Manifest(Options{Image: "example.com:5000/moonsail@sha256:01", Replicas: 3, Revision: "default"})
+	require.NoError(t, err)
+	var want []string
+	for _, name := range order {
+		b, err := files.ReadFile(name)
+		require.NoError(t, err)
+		want = append(want, string(b))
+	}
+	like := strings.NewReplacer("example.com:5000/moonsail@sha256:01", "moonsail:latest", "replicas: 3", "replicas: 2").Replace(string(text))
+	require.Equal(t, strings.Join(want, "---\n"), like)
+	require.Equal(t, 2, strings.Count(string(text), "image: example.com:5000/moonsail@sha256:01\n"))
+}
+
+// TestRevisionLeavesOthersAlone: a revision has no object in common with the default one, nor with Istio, but the namespace;
+// what its objects refer to is its own.
+func TestRevisionLeavesOthersAlone(t *testing.T) {
+	base := map[string]bool{}
+	for _, o := range objects(t, Options{Image: "moonsail", Replicas: 1, Revision: "default"}) {
+		base[id(o)] = true
+	}
+	require.True(t, base["Service istio-system/istiod"])
+	own := map[string]object{}
+	for _, o := range objects(t, Options{Image: "moonsail", Replicas: 1, Revision: "blue"}) {
+		require.True(t, o["kind"] == "Namespace" || !base[id(o)], id(o))
+		own[id(o)] = o
+	}
+	require.Len(t, own, len(base)-1, "all but Service istiod")
+
+	pod := own["Deployment istio-system/moonsail-blue"].at("spec", "template")
+	require.Contains(t, own, "ServiceAccount istio-system/"+pod.at("spec")["serviceAccountName"].(string))
+	require.Equal(t, own["Service istio-system/moonsail-blue"].at("spec")["selector"].(map[string]any)["app"], pod.at("metadata", "labels")["app"])
+	require.NotEqual(t, "moonsail", pod.at("metadata", "labels")["app"], "the default one's Services select it")
+	for _, kind := range []string{"MutatingWebhookConfiguration <nil>/moonsail-injector-blue", "ValidatingWebhookConfiguration <nil>/moonsail-validator-blue"} {
+		require.Contains(t, own, kind)
+		for _, h := range own[kind]["webhooks"].([]any) {
+			require.Equal(t, "moonsail-blue", object(h.(map[string]any)).at("clientConfig", "service")["name"])
+		}
+	}
+}
+
+// TestRevisionInjectsWhereItIsNamed: no webhook of a revision is asked of what does not name it.
+func TestRevisionInjectsWhereItIsNamed(t *testing.T) {
+	for _, o := range objects(t, Options{Image: "moonsail", Replicas: 1, Revision: "blue"}) {
+		if o["kind"] != "MutatingWebhookConfiguration" {
+			continue
+		}
+		hooks := o["webhooks"].([]any)
+		require.Len(t, hooks, 2, "by namespace and by Pod")
+		for _, h := range hooks {
+			named := 0
+			for _, of := range []string{"namespaceSelector", "objectSelector"} {
+				for _, m := range object(h.(map[string]any)).at(of)["matchExpressions"].([]any) {
+					if m := m.(map[string]any); m["operator"] == "In" {
+						require.Equal(t, "istio.io/rev", m["key"])
+						require.Equal(t, []any{"blue"}, m["values"])
+						named++
+					}
+				}
+			}
+			require.Equal(t, 1, named)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for _, tt := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Replicas: 1, Revision: "default"}, "image"},
+		{Options{Image: "a b", Replicas: 1, Revision: "default"}, "image"},
+		{Options{Image: "a\nkind: Secret", Replicas: 1, Revision: "default"}, "image"},
+		{Options{Image: "a", Revision: "default"}, "replicas"},
+		{Options{Image: "a", Replicas: 1, Revision: ""}, "revision"},
+		{Options{Image: "a", Replicas: 1, Revision: "A"}, "revision"},
+		{Options{Image: "a", Replicas: 1, Revision: strings.Repeat("a", 60)}, "revision"},
+	} {
+		_, err := Manifest(tt.o)
+		require.ErrorContains(t, err, tt.want)
+	}
+}
