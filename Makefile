@@ -22,6 +22,7 @@ KUBEFLAGS ?=
 BENCH     ?= .
 LABFLAGS  ?=
 FUZZTIME  ?= 3s
+IMAGE     ?= moonsail
 FUZZPKGS  ?=
 JAVATRANSPORTS ?= http2,grpc
 CONFORMANCEFLAGS ?=
@@ -35,7 +36,7 @@ RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_E
 # lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build envoy demo kube kube-build test unit properties e2e e2e-full lab h2spec javaclient conformance fuzz bench bench-istiod dashboard dashboard-test lint clean
+.PHONY: help build envoy demo kube kube-build test unit properties e2e e2e-full lab h2spec javaclient conformance fuzz bench bench-istiod image dashboard dashboard-test lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -112,6 +113,11 @@ bench-istiod: kube-build build $(ISTIOD) ## the same beside istiod, on a real AP
 $(ISTIOD): bench/istiod/go.mod bench/istiod/go.sum bench/istiod/main.go
 	@echo "==> building istiod, pinned in bench/istiod/go.mod (some minutes the first time)"
 	@mkdir -p $(dir $@) && cd bench/istiod && go build -ldflags "-s -w" -o "$(CURDIR)/$@" .
+
+image: ## build the image of control planes and sidecars (IMAGE=moonsail), with docker, podman or buildah
+	@builder=$$(command -v docker || command -v podman || command -v buildah) || { echo "error: there is no docker, podman or buildah: install one" >&2; exit 1; }; \
+	  echo "==> building the image $(IMAGE) with $$builder (some minutes the first time)"; \
+	  $$builder build -f deploy/Dockerfile -t $(IMAGE) .
 
 dashboard: $(ESBUILD) ## make the dashboard's program of its TypeScript (internal/dashboard), after a change of that
 	@echo "==> bundling the dashboard"

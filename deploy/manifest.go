@@ -27,7 +27,11 @@ type Options struct {
 	Revision string // model.DefaultRevision, or one that can be beside another control plane, Istio's too
 }
 
-// Manifest is all that a control plane takes in a cluster, to be applied as it is. Errors are in the options alone.
+// namespace is a part of rbac.yaml that Manifest leaves out: deleting what was applied must not take away others'
+// objects, and the mesh's authority with them.
+const namespace = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: istio-system\n---\n"
+
+// Manifest is all that a control plane takes in a cluster, but for the namespace istio-system. Errors are in the options alone.
 func Manifest(o Options) ([]byte, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -38,7 +42,7 @@ func Manifest(o Options) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		text = o.set(text)
+		text = o.set(bytes.Replace(text, []byte(namespace), nil, 1))
 		if o.Revision != model.DefaultRevision {
 			if text, err = forRevision(text, o.Revision); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)

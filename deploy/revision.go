@@ -59,9 +59,7 @@ func forRevision(text []byte, revision string) ([]byte, error) {
 
 // become makes an object one of a revision.
 func (o object) become(revision string) error {
-	if kind := o["kind"]; kind != "Namespace" {
-		renamed(map[string]any(o), revision)
-	}
+	renamed(map[string]any(o), revision)
 	switch o["kind"] {
 	case "Service":
 		spec := o.at("spec")

@@ -14,14 +14,15 @@ func NewManifestCommand() *cobra.Command {
 		Use:   "manifest --image IMAGE",
 		Short: "Print what a control plane takes in a cluster, for kubectl apply",
 		Long: `Prints the objects of a control plane in Kubernetes: its account and rights, webhooks that check
-objects and inject sidecars, Services and Deployment, all in istio-system. What was applied is taken
-away by kubectl delete of the same.
+objects and inject sidecars, Services and Deployment, in the namespace istio-system, which has to be there.
+What was applied is taken away by kubectl delete of the same.
 
 With --revision the control plane is one beside another, Istio's too: its objects have names of
 their own, it injects only where the label istio.io/rev names it, on a Namespace or a Pod, and it
 leaves objects to others that are labelled for them. Both sign by the same authority, so that their
 sidecars call each other with mutual TLS. docs/install.md goes through moving from Istio.`,
-		Example: `  moonsail manifest --image registry.example.com/moonsail:1.0 | kubectl apply -f -
+		Example: `  kubectl create namespace istio-system
+  moonsail manifest --image registry.example.com/moonsail:1.0 | kubectl apply -f -
   moonsail manifest --image registry.example.com/moonsail:1.0 --revision moonsail | kubectl apply -f -
   kubectl label namespace shop istio-injection- istio.io/rev=moonsail --overwrite`,
 		Args: cobra.NoArgs,

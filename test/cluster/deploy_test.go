@@ -122,6 +122,7 @@ func TestManifest(t *testing.T) {
 	c := kubetest.Shared(t)
 	ns := c.Namespace(t)
 	c.Apply(t, ns, accounts)
+	c.Apply(t, "", "apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n")
 	var roots *x509.CertPool
 	for _, revision := range []string{model.DefaultRevision, "canary"} {
 		m := readManifest(t, revision)
