@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/logtext"
 )
 
@@ -160,7 +161,7 @@ func TestOwnRootIsRenewed(t *testing.T) {
 		require.Empty(t, a.lookNow(t))
 		require.Empty(t, b.lookNow(t))
 	}
-	<-changed
+	await.From(t, changed)
 	roots, _ = a.Roots()
 	sameRoots, _ = b.Roots()
 	require.Equal(t, roots, sameRoots)
@@ -271,7 +272,7 @@ func TestRun(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { a.Run(ctx) })
 	place.set(given)
-	<-changed
+	await.From(t, changed)
 	roots, _ := a.Roots()
 	require.Equal(t, string(root.pem()), roots)
 	cancel()

@@ -23,6 +23,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 const shopYAML = `
@@ -88,7 +89,7 @@ func subscribe(t *testing.T, addr string) discovery.AggregatedDiscoveryService_D
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(context.Background())
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(await.Context(t))
 	require.NoError(t, err)
 	require.NoError(t, stream.Send(&discovery.DeltaDiscoveryRequest{
 		Node:    &core.Node{Id: "sidecar~10.1.0.1~web-1.shop~shop.svc.cluster.local"},

@@ -19,6 +19,7 @@ import (
 	"github.com/moonsail/moonsail/internal/departure"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 const podsYAML = `
@@ -79,7 +80,7 @@ func leave(t *testing.T, transport server.Transport) {
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
 	call := func(q departure.Request) (a departure.Answer, err error) {
-		err = conn.Invoke(t.Context(), departure.Method, &q, &a)
+		err = conn.Invoke(await.Context(t), departure.Method, &q, &a)
 		return a, err
 	}
 	cart := departure.Request{Node: "sidecar~10.1.1.1~cart-1.shop~shop.svc.cluster.local", Instance: "x"}
@@ -92,7 +93,7 @@ func leave(t *testing.T, transport server.Transport) {
 	require.Equal(t, []string{"10.1.1.2"}, have)
 	require.Empty(t, answers, "the proxy has it and has not ACKed it")
 	ack(r)
-	a := <-answers
+	a := await.From(t, answers)
 	require.Equal(t, 1, a.ACKed)
 	require.Empty(t, a.Lacking)
 

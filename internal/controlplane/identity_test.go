@@ -98,7 +98,7 @@ func TestCertificateExpiresOnAConnection(t *testing.T) { overEach(t, expiresOnAC
 
 func expiresOnAConnection(t *testing.T, transport server.Transport) {
 	p := startWithIdentities(t, transport)
-	short, err := p.ask(p.dial(), "web-token", func(q *securityv1alpha1.IstioCertificateRequest) { q.ValidityDuration = 20 })
+	short, err := p.ask(p.dial(), "web-token", func(q *securityv1alpha1.IstioCertificateRequest) { q.ValidityDuration = 600 })
 	require.NoError(t, err)
 	conn := p.dial(short)
 	_, err = p.ask(conn, "", nil)

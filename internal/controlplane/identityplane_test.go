@@ -153,7 +153,7 @@ func (p *identityPlane) must(token string) *tls.Certificate {
 // proxy opens a stream as a proxy and waits for its clusters.
 func (p *identityPlane) proxy(conn *grpc.ClientConn, ns, account string) error {
 	p.t.Helper()
-	ctx, cancel := context.WithCancel(p.t.Context())
+	ctx, cancel := context.WithCancel(await.Context(p.t))
 	defer cancel()
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {

@@ -47,7 +47,7 @@ func (m *mesh) add(more ...string) *identityPlane {
 		more = append(more, p.secure)
 	}
 	p := startIdentities(m.t, m.caDir, func(o *Options) {
-		o.Replicas = Replicas{Addresses: more, Every: 20 * time.Millisecond}
+		o.Replicas = Replicas{Addresses: more, Every: 20 * time.Millisecond, Patience: time.Minute} // nobody is silent
 		if unheard {
 			o.Replicas.Patience = 2 * time.Second // on a busy machine others are heard within that
 		}
@@ -70,7 +70,7 @@ const cartCluster = "outbound|80||cart.shop.svc.cluster.local"
 // connectCaller gives a caller that has been sent endpoints, and has not ACKed them.
 func connectCaller(t *testing.T, conn *grpc.ClientConn, name, ip string, metadata map[string]any) *caller {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(await.Context(t))
 	t.Cleanup(cancel)
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	require.NoError(t, err)

@@ -3,6 +3,7 @@
 package await
 
 import (
+	"context"
 	"runtime"
 	"testing"
 	"time"
@@ -43,6 +44,14 @@ func End(t testing.TB, f func()) {
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()
 	From(t, done)
+}
+
+// Context is for streams of a test: it ends with the test, or when no stream of a test takes that long.
+func Context(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // stacks are those of all goroutines.

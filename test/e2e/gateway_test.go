@@ -22,6 +22,7 @@ import (
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // Ports of the gateway. It has no Service, so that they are those of its Gateway.
@@ -266,7 +267,7 @@ func (a asking) answer(t *testing.T, address string, by credentials.TransportCre
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(by))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(await.Context(t))
 	require.NoError(t, err)
 	metadata, err := structpb.NewStruct(map[string]any{"NAMESPACE": a.namespace, "LABELS": a.labels, "SDS": "true", "SERVICE_ACCOUNT": a.account})
 	require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/moonsail/moonsail/internal/agent/identity"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -79,7 +80,7 @@ func receive(t *testing.T, stream secretv3.SecretDiscoveryService_StreamSecretsC
 
 func TestSecretsAreSentWhenTheyAreThere(t *testing.T) {
 	src, client := start(t)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(await.Context(t))
 	defer cancel()
 	stream, err := client.StreamSecrets(ctx)
 	require.NoError(t, err)

@@ -171,10 +171,10 @@ func (p *plane) reply(t *testing.T, nonce string, r ...*discoveryv3.Resource) st
 func TestKeeper(t *testing.T) {
 	s := newShelf(t, map[string][]byte{"a": module("a"), "b": module("b")})
 	k, p, agentAt := newKeeper(t, time.Hour)
-	cache, ctx := k.Cache, t.Context()
+	cache := k.Cache
 	conn := dial(t, agentAt)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
-	stream, err := extensionv3.NewExtensionConfigDiscoveryServiceClient(conn).StreamExtensionConfigs(ctx)
+	stream, err := extensionv3.NewExtensionConfigDiscoveryServiceClient(conn).StreamExtensionConfigs(await.Context(t))
 	require.NoError(t, err)
 	e := &envoy{t: t, stream: stream}
 	e.say("")

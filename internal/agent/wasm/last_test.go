@@ -20,7 +20,7 @@ func TestWhatWasTakenIsGivenAgain(t *testing.T) {
 	conn := dial(t, agentAt)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	subscribe := func() *envoy {
-		stream, err := extensionv3.NewExtensionConfigDiscoveryServiceClient(conn).StreamExtensionConfigs(t.Context())
+		stream, err := extensionv3.NewExtensionConfigDiscoveryServiceClient(conn).StreamExtensionConfigs(await.Context(t))
 		require.NoError(t, err)
 		e := &envoy{t: t, stream: stream}
 		e.say("")

@@ -39,7 +39,7 @@ func carrierLeaves(t *testing.T, on Transport) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
 	open := func() grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse] {
-		st, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context(), grpc.WaitForReady(true))
+		st, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(await.Context(t), grpc.WaitForReady(true))
 		require.NoError(t, err)
 		require.NoError(t, st.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: nodeID}, TypeUrl: resource.Cluster.URL()}))
 		_, err = st.Recv()

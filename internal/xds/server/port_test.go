@@ -157,7 +157,7 @@ func portAuthorizes(t *testing.T, on Transport) {
 	}
 	conn := h.serveAt(on, port, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12})
 	open := func(ns string) error {
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(await.Context(t))
 		defer cancel()
 		st, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 		require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/test/await"
 )
 
 // manyServices is what a proxy says of a type that it has for 20,000 services when it connects again.
@@ -47,7 +48,7 @@ func TestLargeRequests(t *testing.T) {
 	}
 	node := &corev3.Node{Id: nodeID}
 	open := func(conn *grpc.ClientConn, first *discoveryv3.DeltaDiscoveryRequest) grpc.BidiStreamingClient[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse] {
-		st, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
+		st, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(await.Context(t))
 		require.NoError(t, err)
 		first.Node = node
 		require.NoError(t, st.Send(first))
