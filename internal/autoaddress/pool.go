@@ -51,8 +51,9 @@ func (it *item) goesBefore(other *item, at netip.Addr) bool {
 // Invariant, between calls: no item would rather have an address (see wish) at which it goes before whoever has it. One
 // assignment alone satisfies that, since at slots all go by the same order, and who claims an address wants it most.
 type pool struct {
-	first netip.Addr // of slot 0
-	size  uint64     // slots
+	prefix netip.Prefix
+	first  netip.Addr // of slot 0
+	size   uint64     // slots
 	// holders have addresses, within the range or, by claim, anywhere.
 	holders map[netip.Addr]*item
 	// reserved counts who says an address itself.
@@ -70,6 +71,7 @@ func newPool(p netip.Prefix, moved func(*item)) *pool {
 	}
 	if p.IsValid() {
 		p = p.Masked()
+		out.prefix = p
 		bits := min(p.Addr().BitLen()-p.Bits(), 63)
 		out.first, out.size = p.Addr().Next(), max(uint64(1)<<bits, 2)-2
 	}

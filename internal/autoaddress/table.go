@@ -1,10 +1,13 @@
 package autoaddress
 
 import (
+	"cmp"
+	"fmt"
 	"iter"
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -152,8 +155,43 @@ func (t *Table) Touched() []model.Key {
 	return out
 }
 
-// Given are the addresses of all hosts of ServiceEntries, by these; nil: it has none.
-func Given(s model.AutoAddresses, entries iter.Seq[*model.ServiceEntry]) map[model.Key]map[model.Host][]netip.Addr {
+// Lack is a host that has no address of a family, as all of its range are taken. It is reached, if at all, as a host
+// without any address is: all such share the listener of their port.
+type Lack struct {
+	Entry model.Key
+	Host  model.Host
+	Range netip.Prefix
+}
+
+// String says what is wrong, and what to do.
+func (l Lack) String() string {
+	family := 4
+	if l.Range.Addr().Is6() {
+		family = 6
+	}
+	return fmt.Sprintf("all addresses of %s are taken, so that %s gets none: set spec.addresses, give ServiceEntries that need none the label %s: \"false\", "+
+		"or start all control planes with a larger range (PILOT_IP_AUTOALLOCATE_IPV%d_PREFIX)", l.Range, l.Host, model.LabelAutoAddress, family)
+}
+
+// Lacking are the hosts that have got no address of a family whose range has room for some, in order.
+func (t *Table) Lacking() []Lack {
+	var out []Lack
+	for _, p := range t.pools {
+		if p.size == 0 {
+			continue
+		}
+		for it := range p.without {
+			out = append(out, Lack{it.entry.object.Key, it.host, p.prefix})
+		}
+	}
+	slices.SortFunc(out, func(a, b Lack) int {
+		return cmp.Or(a.Entry.Compare(b.Entry), strings.Compare(string(a.Host), string(b.Host)), a.Range.Addr().Compare(b.Range.Addr()))
+	})
+	return out
+}
+
+// Given are the addresses of all hosts of ServiceEntries, by these, nil: it has none; and which have none.
+func Given(s model.AutoAddresses, entries iter.Seq[*model.ServiceEntry]) (map[model.Key]map[model.Host][]netip.Addr, []Lack) {
 	t := New(s)
 	for e := range entries {
 		t.Replace(e.Key, e)
@@ -162,5 +200,5 @@ func Given(s model.AutoAddresses, entries iter.Seq[*model.ServiceEntry]) map[mod
 	for k := range t.entries {
 		out[k] = t.Of(k)
 	}
-	return out
+	return out, t.Lacking()
 }

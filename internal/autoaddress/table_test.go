@@ -28,7 +28,8 @@ func entryOf(ns, name string, created int64, hosts ...model.Host) *model.Service
 var small = model.AutoAddresses{V4: netip.MustParsePrefix("240.0.0.0/28"), V6: netip.MustParsePrefix("2001:2::/125")}
 
 func all(list ...*model.ServiceEntry) map[model.Key]map[model.Host][]netip.Addr {
-	return Given(model.DefaultAutoAddresses(), slices.Values(list))
+	given, _ := Given(model.DefaultAutoAddresses(), slices.Values(list))
+	return given
 }
 
 // TestAddresses pins what is in the status of objects and in DNS caches: an address that a new version gives another would
@@ -137,7 +138,7 @@ func TestRandom(t *testing.T) {
 					delete(held, k)
 				}
 			}
-			want := Given(small, func(yield func(*model.ServiceEntry) bool) {
+			want, lacking := Given(small, func(yield func(*model.ServiceEntry) bool) {
 				for _, e := range have {
 					if !yield(e) {
 						return
@@ -145,6 +146,7 @@ func TestRandom(t *testing.T) {
 				}
 			})
 			require.LessOrEqual(t, len(held), len(want))
+			require.Equal(t, lacking, table.Lacking(), "seed %d", seed)
 			for k, hosts := range want {
 				require.Equal(t, hosts, held[k], "seed %d: %s", seed, k)
 			}
@@ -179,7 +181,8 @@ func randomEntry(r *rand.Rand, have map[model.Key]*model.ServiceEntry) *model.Se
 	}
 	if old := have[e.Key]; old != nil && r.IntN(2) == 0 { // its status is written
 		told := *old
-		for h, list := range Given(small, func(yield func(*model.ServiceEntry) bool) { yield(old) })[old.Key] {
+		given, _ := Given(small, func(yield func(*model.ServiceEntry) bool) { yield(old) })
+		for h, list := range given[old.Key] {
 			for _, a := range list {
 				told.Status = append(told.Status, model.HostAddress{Host: h, Address: a})
 			}
@@ -201,7 +204,9 @@ func randomAddress(r *rand.Rand) netip.Addr {
 func TestRangesWithoutRoom(t *testing.T) {
 	e := entryOf("x", "a", 1, "a.com")
 	for _, s := range []model.AutoAddresses{{}, {V4: netip.MustParsePrefix("10.0.0.0/31"), V6: netip.MustParsePrefix("fd00::/128")}} {
-		require.Empty(t, Given(s, slices.Values([]*model.ServiceEntry{e}))[e.Key])
+		given, lacking := Given(s, slices.Values([]*model.ServiceEntry{e}))
+		require.Empty(t, given[e.Key])
+		require.Empty(t, lacking, "there never was any")
 	}
 }
 
@@ -218,4 +223,27 @@ func BenchmarkReplace(b *testing.B) {
 		table.Replace(e.Key, nil)
 		table.Replace(e.Key, e)
 	}
+}
+
+// TestUsedUpRange names who has no address as long as there is none.
+func TestUsedUpRange(t *testing.T) {
+	small := model.AutoAddresses{V4: netip.MustParsePrefix("240.240.0.0/30"), V6: netip.MustParsePrefix("2001:2::/48")}
+	table := New(small)
+	for i, name := range []string{"a", "b", "c"} {
+		e := entryOf("shop", name, int64(i), model.Host(name+".example.com"))
+		table.Replace(e.Key, e)
+		if i < 2 {
+			require.Empty(t, table.Lacking())
+		}
+	}
+	lacking := table.Lacking()
+	require.Len(t, lacking, 1)
+	require.Equal(t, "c", lacking[0].Entry.Name, "the youngest")
+	require.Contains(t, lacking[0].String(), "all addresses of 240.240.0.0/30 are taken, so that c.example.com gets none")
+	require.Contains(t, lacking[0].String(), "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX")
+	_, again := Given(small, slices.Values([]*model.ServiceEntry{table.entries[lacking[0].Entry].object}))
+	require.Empty(t, again, "alone it has one")
+	table.Replace(model.Key{Kind: model.KindServiceEntry, Namespace: "shop", Name: "a"}, nil)
+	require.Empty(t, table.Lacking())
+	require.Len(t, table.Of(lacking[0].Entry)["c.example.com"], 2)
 }

@@ -222,12 +222,25 @@ func problems(s *source, e *engine.Engine, k *jwks.Keeper) func() any {
 	return func() any {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		return Problems{Config: joined(s.problems(), k.Problems()), Translation: e.Failures(ctx)}
+		return Problems{Config: joined(s.problems(), k.Problems(), lacking(e)), Translation: e.Failures(ctx)}
 	}
 }
 
-// joined are two lists in one. The source's is of all who ask, so that nothing is appended to it.
-func joined(source, keys istioapi.Problems) istioapi.Problems { return slices.Concat(source, keys) }
+// joined are lists in one. The source's is of all who ask, so that nothing is appended to it.
+func joined(lists ...istioapi.Problems) istioapi.Problems { return slices.Concat(lists...) }
+
+// maxLacking bounds how many hosts without an address a page names.
+const maxLacking = 100
+
+// lacking tells of ServiceEntries for which no address is left.
+func lacking(e *engine.Engine) istioapi.Problems {
+	var out istioapi.Problems
+	list := e.Lacking()
+	for _, l := range list[:min(len(list), maxLacking)] {
+		out = append(out, istioapi.Problem{Severity: istioapi.SeverityWarning, Object: l.Entry, Message: l.String()})
+	}
+	return out
+}
 
 // watch registers the gauges that are asked when they are read.
 func watch(m *telemetry.Metrics, e *engine.Engine, in *store.Intake) {
@@ -236,6 +249,8 @@ func watch(m *telemetry.Metrics, e *engine.Engine, in *store.Intake) {
 		func() int { return e.Snapshot().Len(model.KindService) + e.Snapshot().Len(model.KindServiceEntry) },
 		func(k model.Kind) int { return e.Snapshot().Len(k) },
 	)
+	m.Gauge("moonsail_service_entry_hosts_without_address", "Hosts of ServiceEntries for which no address is left.",
+		func() float64 { return float64(len(e.Lacking())) })
 }
 
 // watchProxies registers the gauges of what proxies lack.

@@ -18,6 +18,7 @@ type autoAddresses struct {
 	// entries are as exports gives them, and as the index has them.
 	entries map[model.Key]*model.ServiceEntry
 	copies  map[model.Key]*model.ServiceEntry // of those that have got addresses
+	lacking []Lack                            // replaced as a whole
 }
 
 func newAutoAddresses(s model.AutoAddresses) *autoAddresses {
@@ -51,8 +52,15 @@ func (a *autoAddresses) resolve(changes []store.Change) (out []store.Change, oth
 			out = append(out, a.replace(store.Change{Key: k, Old: e, New: e}))
 		}
 	}
+	a.lacking = a.table.Lacking()
 	return out, before != (len(a.copies) > 0)
 }
+
+// Lack is a host of a ServiceEntry for which no address is left.
+type Lack = autoaddress.Lack
+
+// Lacking are all of them. Nobody may change the list.
+func (d *Deriver) Lacking() []Lack { return d.index.auto.lacking }
 
 func isServiceEntry(c store.Change) bool { return c.Key.Kind == model.KindServiceEntry }
 
@@ -100,9 +108,9 @@ func (s *scope) addresses(svc *model.Service) []netip.Prefix {
 	return out
 }
 
-// AutoAddresses are what the hosts of a snapshot's ServiceEntries get of those that belong to the mesh; nil for one that has
-// none. mesh is what the control plane was started with.
-func AutoAddresses(mesh *model.Mesh, snap *store.Snapshot) map[model.Key]map[model.Host][]netip.Addr {
+// AutoAddresses are what the hosts of a snapshot's ServiceEntries get of those that belong to the mesh, nil for one that has
+// none, and for which no address is left. mesh is what the control plane was started with.
+func AutoAddresses(mesh *model.Mesh, snap *store.Snapshot) (map[model.Key]map[model.Host][]netip.Addr, []Lack) {
 	var changes []store.Change
 	for _, kind := range []model.Kind{model.KindMeshConfig, model.KindNamespace, model.KindServiceEntry} {
 		for o := range snap.All(kind) {

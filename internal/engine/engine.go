@@ -85,6 +85,8 @@ type Engine struct {
 	// loaded: all that the sources had at their start is in the store. Set by Run's
 	// goroutine, read by anybody.
 	loaded atomic.Bool
+	// lacking likewise: hosts for which no address is left.
+	lacking atomic.Pointer[[]derive.Lack]
 }
 
 // New makes an engine. Run must be called once for anything to happen.
@@ -178,6 +180,7 @@ func (e *Engine) batch(events []store.Event) {
 	}
 
 	update := e.deriver.Apply(changes)
+	e.noteLacking()
 	var moved []*binding
 	if update.Rekey != nil {
 		moved = e.rekey(update.Rekey, update.Deltas)

@@ -35,11 +35,15 @@ func (r recorder) Publish(rev model.Revision, tables []*table.Table) {
 }
 
 // start runs an engine until the test ends.
-func start(t *testing.T) (*Engine, *store.Intake, recorder) {
+func start(t *testing.T, change ...func(*Options)) (*Engine, *store.Intake, recorder) {
 	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	in := store.NewIntake("test")
-	e := New(Options{Intake: in, Ledger: noLedger{}, Log: slog.New(slog.DiscardHandler)})
+	opts := Options{Intake: in, Ledger: noLedger{}, Log: slog.New(slog.DiscardHandler)}
+	for _, c := range change {
+		c(&opts)
+	}
+	e := New(opts)
 	r := make(recorder, 16)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

@@ -37,7 +37,8 @@ func (x *Explainer) addressOf(snap *store.Snapshot, p *model.Proxy, host model.H
 	case len(s.Addresses) > 0:
 		return s.Addresses[0].Addr().String(), true
 	case s.Kind == model.KindServiceEntry && x.base().AutoAddresses.UsedBy(p):
-		if given := p.Families().Of(derive.AutoAddresses(x.base(), snap)[s.Key][host]); len(given) > 0 {
+		all, _ := derive.AutoAddresses(x.base(), snap)
+		if given := p.Families().Of(all[s.Key][host]); len(given) > 0 {
 			return given[0].String(), true
 		}
 	}

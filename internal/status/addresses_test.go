@@ -79,3 +79,29 @@ func TestAddressesOfServiceEntries(t *testing.T) {
 		})
 	}
 }
+
+// TestUsedUpAddresses: who gets none is told by its status, until it gets one.
+func TestUsedUpAddresses(t *testing.T) {
+	mesh := model.DefaultMesh()
+	mesh.AutoAddresses.V4 = netip.MustParsePrefix("240.240.0.0/30")
+	b, st := NewBoard(), store.New()
+	c := &checker{board: b, mesh: mesh}
+	var last model.Key
+	for i, name := range []string{"a", "b", "c"} {
+		e := &model.ServiceEntry{Meta: model.Meta{Key: model.Key{Kind: model.KindServiceEntry, Namespace: "shop", Name: name}, Created: time.Unix(int64(i), 0)}}
+		e.Hosts, e.Template.Resolution, last = []model.Host{model.Host(name + ".example.com")}, model.ResolutionDNS, e.Key
+		st.Apply([]store.Event{{Key: e.Key, Object: e}})
+		b.Seen(&kube.Seen{Key: e.Key, Version: "1", Generation: 1})
+	}
+	c.analyze(st.Snapshot())
+	u, err := b.update(last, time.Unix(0, 0))
+	require.NoError(t, err)
+	require.Contains(t, string(u.patch), `"reason":"AcceptedWithWarnings"`)
+	require.Contains(t, string(u.patch), "all addresses of 240.240.0.0/30 are taken, so that c.example.com gets none")
+	st.Apply([]store.Event{{Key: model.Key{Kind: model.KindServiceEntry, Namespace: "shop", Name: "a"}}})
+	c.analyze(st.Snapshot())
+	u, err = b.update(last, time.Unix(0, 0))
+	require.NoError(t, err)
+	require.NotContains(t, string(u.patch), "are taken")
+	require.Contains(t, string(u.patch), `"value":"240.240.0.`)
+}

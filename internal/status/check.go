@@ -82,9 +82,14 @@ func (c *checker) look(ctx context.Context, now time.Time) {
 
 func (c *checker) analyze(snap *store.Snapshot) {
 	if snap.Revision != c.analyzed {
-		c.board.setAcross(across(snap, c.mesh.Domain))
+		problems := across(snap, c.mesh.Domain)
+		given, lacking := derive.AutoAddresses(c.mesh, snap)
+		for _, l := range lacking {
+			problems[l.Entry] = append(problems[l.Entry], istioapi.Problem{Severity: istioapi.SeverityWarning, Object: l.Entry, Message: l.String()})
+		}
+		c.board.setAcross(problems)
 		if !c.mesh.AutoAddresses.Off {
-			c.board.setAddresses(addresses(snap, derive.AutoAddresses(c.mesh, snap)))
+			c.board.setAddresses(addresses(snap, given))
 		}
 		c.analyzed = snap.Revision
 	}
