@@ -26,6 +26,7 @@ type keeper struct {
 	kind      configurations
 	authority *authority
 	client    *kube.Client
+	trust     *Trust // may be nil
 	log       *slog.Logger
 }
 
@@ -97,6 +98,9 @@ func (k *keeper) run(ctx context.Context) error {
 	told := ""
 	for {
 		err := k.keep(ctx, api, time.Now())
+		if ctx.Err() == nil && k.trust != nil {
+			k.trust.note(k.name, err)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil

@@ -29,6 +29,7 @@ type Options struct {
 	Inject       *inject.Config // nil: there is no injection
 	// Names are what such a certificate is for, where no Config says it.
 	Names []string
+	Trust *Trust // of the configurations; nil: nobody asks for it
 }
 
 // Server serves the webhook.
@@ -63,7 +64,7 @@ func NewServer(o Options, h *Handler, client *kube.Client) (*Server, error) {
 	s.certificate = a.certificate
 	for _, k := range []keeper{{name: o.Config, kind: validating}, {name: o.InjectConfig, kind: mutating}} {
 		if k.name != "" {
-			k.authority, k.client, k.log = a, client, h.Log
+			k.authority, k.client, k.log, k.trust = a, client, h.Log, o.Trust
 			s.keepers = append(s.keepers, &k)
 		}
 	}

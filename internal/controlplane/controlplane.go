@@ -200,7 +200,7 @@ func announce(o Options, xds, http net.Listener) {
 	}
 }
 
-func ready(s *source, e *engine.Engine) func() error {
+func ready(s *source, e *engine.Engine, t *admission.Trust) func() error {
 	return func() error {
 		if err := s.waiting(); err != nil {
 			return err
@@ -208,7 +208,7 @@ func ready(s *source, e *engine.Engine) func() error {
 		if !e.Synced() {
 			return errors.New("the configuration has not been read yet")
 		}
-		return nil
+		return t.Waiting(time.Now())
 	}
 }
 
@@ -218,11 +218,11 @@ type Problems struct {
 	Translation []engine.Failure  `json:"translation"` // what could not be made into Envoy's resources
 }
 
-func problems(s *source, e *engine.Engine, k *jwks.Keeper) func() any {
+func problems(s *source, e *engine.Engine, k *jwks.Keeper, t *admission.Trust) func() any {
 	return func() any {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		return Problems{Config: joined(s.problems(), k.Problems(), lacking(e)), Translation: e.Failures(ctx)}
+		return Problems{Config: joined(s.problems(), k.Problems(), lacking(e), untrusted(t)), Translation: e.Failures(ctx)}
 	}
 }
 

@@ -120,6 +120,8 @@ func (p *parts) joinServer(observer server.Observer) {
 	p.asker = sidecars.New(p.xds, p.explainer, o.AgentTokenFile)
 	watchProxies(p.metrics, p.explainer)
 	watch(p.metrics, p.pipeline, p.source.intake)
+	p.metrics.Gauge("moonsail_webhooks_untrusted", "Webhook configurations that do not have this control plane's certificate.",
+		func() float64 { return float64(p.webhook.trusted().Lacking()) })
 }
 
 // problemsOf are what is wrong with an object in the source.
@@ -136,8 +138,8 @@ func (p *parts) problemsOf(key model.Key) []string {
 // stages are what debug pages show.
 func (p *parts) stages(ctx context.Context) debug.Stages {
 	s := debug.Stages{
-		Ready:    ready(p.source, p.pipeline),
-		Problems: problems(p.source, p.pipeline, p.keys),
+		Ready:    ready(p.source, p.pipeline, p.webhook.trusted()),
+		Problems: problems(p.source, p.pipeline, p.keys, p.webhook.trusted()),
 		Snapshot: p.pipeline.Snapshot,
 		Scopes:   func() any { return p.pipeline.Scopes(ctx) },
 		Changes:  p.changes, Proxies: p.xds, Gatherer: p.metrics.Registry, Explain: p.explainer, Sidecars: p.asker,

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"time"
 
 	"github.com/moonsail/moonsail/internal/admission"
 	"github.com/moonsail/moonsail/internal/engine"
+	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/internal/telemetry"
 )
@@ -34,7 +36,10 @@ func newStatusWriter(p *parts) *status.Writer {
 }
 
 // webhook is the validating webhook, at an open address.
-type webhook struct{ listener net.Listener }
+type webhook struct {
+	listener net.Listener
+	trust    *admission.Trust
+}
 
 // newWebhook opens the address; nil where there is to be no webhook.
 func newWebhook(ctx context.Context, o Options) (*webhook, error) {
@@ -45,7 +50,24 @@ func newWebhook(ctx context.Context, o Options) (*webhook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--webhook-addr: %w", err)
 	}
-	return &webhook{ln}, nil
+	return &webhook{ln, admission.NewTrust(o.Webhook, time.Now())}, nil
+}
+
+// trusted is whether the API server trusts the webhooks; nil where there are none.
+func (w *webhook) trusted() *admission.Trust {
+	if w == nil {
+		return nil
+	}
+	return w.trust
+}
+
+// untrusted tells of webhooks that the API server cannot be told to trust.
+func untrusted(t *admission.Trust) istioapi.Problems {
+	var out istioapi.Problems
+	for _, text := range t.Problems(time.Now()) {
+		out = append(out, istioapi.Problem{Severity: istioapi.SeverityError, Message: text})
+	}
+	return out
 }
 
 // close closes the address of one that does not serve.
@@ -59,6 +81,7 @@ func (w *webhook) serve(o Options, s *source, e *engine.Engine, m *telemetry.Met
 	handler := &admission.Handler{
 		Decoder: decoderOf(o), Snapshot: e.Snapshot, RootNamespace: o.Mesh.RootNamespace, Count: m.Admission, Log: o.Log,
 	}
+	o.Webhook.Trust = w.trust
 	return func(ctx context.Context) error {
 		webhook, err := admission.NewServer(o.Webhook, handler, s.client)
 		if err != nil {
