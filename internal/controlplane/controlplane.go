@@ -43,18 +43,20 @@ type Options struct {
 	Transport        server.Transport // empty: server.TransportHTTP2
 	MaxConnectionAge time.Duration    // of proxies' connections; 0: until their certificates expire
 	ConnectionGrace  time.Duration    // what is under way then has left; 0: 10 s
-	Debounce         engine.Debounce  // the zero value holds no event back
-	Senders          int              // pushes at the same time; 0: one a CPU
-	Status           bool             // what is wrong with Istio objects is written into their status
-	Webhook          admission.Options
-	Traces           trace.Config  // the zero value: changes are no traces
-	AgentTokenFile   string        // a token that agents' debug pages want; empty: none
-	SampleInUse      time.Duration // how often proxies are asked whether they use what they ACKed; 0: never
-	NoChangeLog      bool          // changes are not followed: to measure what that costs
-	Identity         Identity      // the zero value: workloads have no certificates
-	Replicas         Replicas      // the zero value: this control plane is alone
-	RecheckReaders   time.Duration // how often it is asked who may read a Secret; 0: each minute
-	Log              *slog.Logger
+	// ScopesPerIdentity is how many scopes proxies of one identity may have opened; 0: any number.
+	ScopesPerIdentity int
+	Debounce          engine.Debounce // the zero value holds no event back
+	Senders           int             // pushes at the same time; 0: one a CPU
+	Status            bool            // what is wrong with Istio objects is written into their status
+	Webhook           admission.Options
+	Traces            trace.Config  // the zero value: changes are no traces
+	AgentTokenFile    string        // a token that agents' debug pages want; empty: none
+	SampleInUse       time.Duration // how often proxies are asked whether they use what they ACKed; 0: never
+	NoChangeLog       bool          // changes are not followed: to measure what that costs
+	Identity          Identity      // the zero value: workloads have no certificates
+	Replicas          Replicas      // the zero value: this control plane is alone
+	RecheckReaders    time.Duration // how often it is asked who may read a Secret; 0: each minute
+	Log               *slog.Logger
 
 	// Absence is how long workloads that leave wait for proxies that are disconnected; 0:
 	// departure.DefaultAbsence.

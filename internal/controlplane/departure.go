@@ -2,12 +2,15 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 
 	"github.com/moonsail/moonsail/internal/departure"
 	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/jwks"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -17,6 +20,8 @@ type binder struct {
 	departures *departure.Keeper
 	keys       *jwks.Keeper
 	secrets    *kube.Credentials // nil: there are none to wait for
+	opts       *Options
+	metrics    *telemetry.Metrics
 }
 
 // Bind implements server.Binder.
@@ -33,5 +38,22 @@ func (b binder) Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.T
 			return nil, nil, err
 		}
 	}
-	return b.Engine.Bind(ctx, p, rebind)
+	tables, release, err := b.Engine.Bind(ctx, p, rebind)
+	return tables, release, b.bounded(p, err)
+}
+
+// Keep implements server.Binder.
+func (b binder) Keep(ctx context.Context, p *model.Proxy, routeConfigs []string) error {
+	return b.bounded(p, b.Engine.Keep(ctx, p, routeConfigs))
+}
+
+// bounded tells of proxies whose identity has as many scopes as it may, and makes that a status.
+func (b binder) bounded(p *model.Proxy, err error) error {
+	var many *engine.TooManyScopes
+	if !errors.As(err, &many) {
+		return err
+	}
+	b.metrics.ScopesRefused()
+	b.opts.Log.Warn("proxy refused", "proxy", p.ID, "error", err)
+	return server.Exhausted("%v", err)
 }

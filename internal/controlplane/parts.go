@@ -86,7 +86,7 @@ func (p *parts) joinPipeline() server.Observer {
 	ledger, observer := follow(o, p.changes)
 	p.pipeline = engine.New(engine.Options{
 		Mesh: o.Mesh, Intake: p.source.intake, Ledger: ledger, Removed: p.changes.Removed, Debounce: o.Debounce, Split: cmp.Or(o.Split, SplitOf(o.RouteStrategy)), Log: o.Log,
-		Applied: p.applied,
+		Applied: p.applied, ScopesPerIdentity: o.ScopesPerIdentity,
 	})
 	p.keys = jwks.New(p.source.intake, p.pipeline.Snapshot, o.Log)
 	if p.source.client != nil {
@@ -109,7 +109,7 @@ func (p *parts) joinServer(observer server.Observer) {
 	o := p.opts
 	p.departures = departure.New(p.source.intake, p.changes, o.Log)
 	p.peers = p.newPeers()
-	p.xds = server.New(binder{p.pipeline, p.departures, p.keys, p.secrets}, observer, o.Log, server.Options{
+	p.xds = server.New(binder{p.pipeline, p.departures, p.keys, p.secrets, &p.opts, p.metrics}, observer, o.Log, server.Options{
 		RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: p.metrics, Witness: witness(o, p.changes),
 		Unfollowed: o.NoChangeLog, MaxConnectionAge: o.MaxConnectionAge, ConnectionGrace: o.ConnectionGrace,
 		Methods: map[string]server.Unary{departure.Method: p.departures.Leave},

@@ -16,6 +16,7 @@ import (
 type scope struct {
 	table     *table.Table
 	patches   *patch.Set // in force; replaced by the translation of the scope alone
+	owner     owner
 	users     int
 	idleSince time.Time // of its last user's leave; counts while there is none
 }
@@ -31,6 +32,8 @@ type binding struct {
 	// have them in buckets, too.
 	kept  derive.SplitSet
 	bound bool // counts as user of its scopes
+	// refused is why it is not; to be read once there is an answer.
+	refused error
 }
 
 var errStopped = errors.New("the control plane is stopping; connect again")
@@ -48,6 +51,9 @@ func (e *Engine) Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.
 	}
 	select {
 	case tables := <-reply:
+		if tables == nil {
+			return nil, nil, b.refused
+		}
 		return tables, release, nil
 	case <-ctx.Done():
 		release()
@@ -86,7 +92,12 @@ func (e *Engine) admit() {
 }
 
 func (e *Engine) bind(b *binding, reply chan<- []*table.Table) {
-	b.want, b.bound = e.keysOf(b.proxy), true
+	b.want = e.keysOf(b.proxy)
+	if b.refused = e.admits(b.proxy, e.missing(b.want)); b.refused != nil {
+		reply <- nil
+		return
+	}
+	b.bound = true
 	deltas := map[derive.ScopeKey]*derive.Delta{}
 	e.place(b, deltas)
 	e.commit(e.store.Snapshot().Revision, deltas)
@@ -116,19 +127,20 @@ func (e *Engine) place(b *binding, deltas map[derive.ScopeKey]*derive.Delta) {
 // Keep has tables of a proxy's that was bound have some route configurations in buckets, as it has
 // them so from another stream. It returns when it was rebound, where that was necessary.
 func (e *Engine) Keep(ctx context.Context, p *model.Proxy, routeConfigs []string) error {
-	done := make(chan struct{})
+	done := make(chan error, 1)
 	err := e.call(ctx, func() {
-		defer close(done)
+		var err error
 		if b := e.bindings[p]; b != nil {
-			e.keep(b, derive.SplitSetOf(routeConfigs...))
+			err = e.keep(b, derive.SplitSetOf(routeConfigs...))
 		}
+		done <- err
 	})
 	if err != nil {
 		return err
 	}
 	select {
-	case <-done:
-		return nil
+	case err := <-done:
+		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-e.done:
@@ -136,14 +148,18 @@ func (e *Engine) Keep(ctx context.Context, p *model.Proxy, routeConfigs []string
 	}
 }
 
-func (e *Engine) keep(b *binding, split derive.SplitSet) {
+func (e *Engine) keep(b *binding, split derive.SplitSet) error {
 	if e.deriver.SplitIn(b.keys[0]).Covers(split) {
-		return
+		return nil
+	}
+	if err := e.admits(b.proxy, 1); err != nil {
+		return err
 	}
 	deltas := map[derive.ScopeKey]*derive.Delta{}
 	e.move(b, split, deltas)
 	e.commit(e.store.Snapshot().Revision, deltas)
 	b.rebind(e.tables(b))
+	return nil
 }
 
 // move finds a binding scopes anew, which have in buckets what it has so, and more.
@@ -155,22 +171,30 @@ func (e *Engine) move(b *binding, more derive.SplitSet, deltas map[derive.ScopeK
 }
 
 // hold counts a binding as user of scopes and opens those that are not; what they hold goes to
-// deltas. There are two generations: where both keep buckets, a third table would cost more than
-// buckets do.
+// deltas.
 func (e *Engine) hold(b *binding, keys [2]derive.ScopeKey, deltas map[derive.ScopeKey]*derive.Delta) {
-	if e.deriver.Keeps(keys[0]) {
-		keys[0].Generation = 1
-	}
-	b.keys = keys
+	b.keys = e.generation(keys)
 	for _, k := range b.keys {
 		s := e.scopes[k]
 		if s == nil {
-			s = &scope{table: table.New(k.String())}
+			s = &scope{table: table.New(k.String()), owner: ownerOf(b.proxy)}
+			if s.owner != (owner{}) {
+				e.opened[s.owner]++
+			}
 			e.scopes[k] = s
 			deltas[k] = e.deriver.Open(k)
 		}
 		s.users++
 	}
+}
+
+// generation are the scopes of those keys that a binding may have now. There are two generations: where both keep buckets,
+// a third table would cost more than buckets do.
+func (e *Engine) generation(keys [2]derive.ScopeKey) [2]derive.ScopeKey {
+	if e.deriver.Keeps(keys[0]) {
+		keys[0].Generation = 1
+	}
+	return keys
 }
 
 func (e *Engine) tables(b *binding) []*table.Table {
@@ -217,9 +241,7 @@ func (e *Engine) rekey(concerned func(*model.Proxy) bool, deltas map[derive.Scop
 func (e *Engine) closeIdle(now time.Time) {
 	for k, s := range e.scopes {
 		if s.users == 0 && now.Sub(s.idleSince) >= e.opts.IdleScope {
-			e.deriver.Close(k)
-			delete(e.scopes, k)
-			e.forgetFailures(k)
+			e.closeScope(k)
 		}
 	}
 }

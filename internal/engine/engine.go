@@ -53,6 +53,8 @@ type Options struct {
 	// IdleScope is how long a scope is kept after its last proxy has gone, so that one
 	// that comes back finds it; 0: a minute.
 	IdleScope time.Duration
+	// ScopesPerIdentity is how many scopes proxies of one verified identity may have opened; 0 and less: any number.
+	ScopesPerIdentity int
 }
 
 func newDeriver(opts *Options) *derive.Deriver {
@@ -81,6 +83,7 @@ type Engine struct {
 	bindings  map[*model.Proxy]*binding
 	waiting   map[*binding]chan<- []*table.Table // binds that wait for the sources to load
 	failures  map[failureKey]Failure             // what could not be translated
+	opened    map[owner]int                      // of scopes, how many for whom; none is 0
 
 	// loaded: all that the sources had at their start is in the store. Set by Run's
 	// goroutine, read by anybody.
@@ -107,6 +110,7 @@ func New(opts Options) *Engine {
 		calls:    make(chan func(), 64),
 		done:     make(chan struct{}),
 		failures: map[failureKey]Failure{},
+		opened:   map[owner]int{},
 		deriver:  newDeriver(&opts),
 		scopes:   map[derive.ScopeKey]*scope{},
 		bindings: map[*model.Proxy]*binding{},

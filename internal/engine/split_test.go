@@ -81,7 +81,7 @@ func TestBucketsStayWithTheirProxies(t *testing.T) {
 	requireBuckets(t, first, 1)
 	requireBuckets(t, other, 0)
 
-	e.keep(second, derive.SplitSetOf("80"))
+	require.NoError(t, e.keep(second, derive.SplitSetOf("80")))
 	requireBuckets(t, other, 1)
 	require.Same(t, (*first)[0], (*other)[0], "both have the same")
 	e.batch(splitServices(1, 4))
@@ -101,10 +101,10 @@ func TestBucketsStayWhereNothingIsSplit(t *testing.T) {
 	require.True(t, asks(other))
 	require.False(t, asks(now))
 	requireBuckets(t, now, 0)
-	e.keep(b, bucket.Listener)
+	require.NoError(t, e.keep(b, bucket.Listener))
 	require.True(t, asks(now))
 	requireBuckets(t, now, 0)
-	e.keep(b, "80")
+	require.NoError(t, e.keep(b, "80"))
 	require.True(t, asks(now))
 	requireBuckets(t, now, 1)
 	l := (*now)[0].State().Get(resource.Listener, "0.0.0.0_80")
@@ -153,7 +153,7 @@ func TestFewGenerations(t *testing.T) {
 	for _, b := range all {
 		e.release(b)
 		again, now := bound(e, b.proxy)
-		e.keep(again, "80")
+		require.NoError(t, e.keep(again, "80"))
 		requireBuckets(t, now, 1)
 	}
 	requireFew()

@@ -35,6 +35,7 @@ type Metrics struct {
 	apiDelay    *prometheus.HistogramVec // moonsail_apiserver_delay_seconds
 	statuses    *prometheus.CounterVec   // moonsail_status_writes_total
 	admissions  *prometheus.CounterVec   // moonsail_admissions_total
+	scopes      prometheus.Counter       // moonsail_scopes_refused_total
 
 	outcomes     *prometheus.CounterVec // moonsail_change_outcomes_total
 	superseded   prometheus.Counter     // moonsail_superseded_total
@@ -61,6 +62,7 @@ func NewMetrics() *Metrics {
 	m.streams()
 	m.changes()
 	m.kubernetes()
+	m.scopes = m.counter("moonsail_scopes_refused_total", "Streams that were refused because their proxy's identity has as many scopes as it may.")
 	return m
 }
 
@@ -90,6 +92,9 @@ func (m *Metrics) kubernetes() {
 
 // StatusWrite counts a write of a status: written, conflict, gone or failed.
 func (m *Metrics) StatusWrite(result string) { m.statuses.WithLabelValues(result).Inc() }
+
+// ScopesRefused counts a stream that was refused because its identity has as many scopes as it may.
+func (m *Metrics) ScopesRefused() { m.scopes.Inc() }
 
 // Admission counts an answer of the validating webhook: allowed, refused or unreadable.
 func (m *Metrics) Admission(result string) { m.admissions.WithLabelValues(result).Inc() }

@@ -3,9 +3,6 @@ package server
 import (
 	"slices"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -26,7 +23,7 @@ func (st *stream) keep(r *request) error {
 	present, leave := st.transport.present()
 	defer leave()
 	if err := st.server.binder.Keep(present, st.proxy, lacks); err != nil {
-		return status.Errorf(codes.Unavailable, "%s: %v", st.proxy, err)
+		return unbound(st.proxy, err)
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()

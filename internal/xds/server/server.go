@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"errors"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -102,7 +103,7 @@ func (s *Server) open(st *stream, node []byte) error {
 	defer leave()
 	tables, release, err := s.binder.Bind(present, p, st.rebind)
 	if err != nil {
-		return status.Errorf(codes.Unavailable, "%s: %v", p, err)
+		return unbound(p, err)
 	}
 	if st.release = release; release == nil {
 		st.release = func() {}
@@ -113,6 +114,15 @@ func (s *Server) open(st *stream, node []byte) error {
 	s.opts.Meter.Connected(p.IstioVersion, 1)
 	s.log.Debug("proxy connected", "proxy", p.ID, "protocol", st.protocol.String(), "routes", st.strategy.Name)
 	return nil
+}
+
+// unbound is the status of a stream that a binder does not serve: the binder's own, if it has one, or else UNAVAILABLE.
+func unbound(p *model.Proxy, err error) error {
+	code := codes.Unavailable
+	if said, ok := status.FromError(err); ok {
+		code, err = said.Code(), errors.New(said.Message())
+	}
+	return status.Errorf(code, "%s: %v", p, err)
 }
 
 // authorize tells whether the stream's peer may be p.

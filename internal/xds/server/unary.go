@@ -108,6 +108,11 @@ func Unavailable(format string, args ...any) error {
 	return status.Errorf(codes.Unavailable, format, args...)
 }
 
+// Exhausted is that for who has as much as they may have.
+func Exhausted(format string, args ...any) error {
+	return status.Errorf(codes.ResourceExhausted, format, args...)
+}
+
 // Unauthenticated is that for who does not say who they are, or cannot show it.
 func Unauthenticated(format string, args ...any) error {
 	return status.Errorf(codes.Unauthenticated, format, args...)
