@@ -38,6 +38,9 @@ const maxMends = 8
 // partial is what is good of a document with problems; nil: nothing, or there are no errors. decode reads
 // a mended document as the first one was read.
 func partial(kind model.Kind, document []byte, problems Problems, decode func([]byte) (model.Object, Problems)) *Partial {
+	if !problems.HasErrors() {
+		return nil
+	}
 	if _, ok := routeForms[kind]; ok {
 		return partialRoute(kind, document, problems, decode)
 	}

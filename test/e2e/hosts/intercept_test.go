@@ -138,14 +138,21 @@ data: {mesh: "inboundTrafficPolicy: {mode: LOCALHOST}"}`)
 	require.Equal(t, "web-1", call(t, client.Host, webURL, "web.shop.svc.cluster.local").App, "so does what listens everywhere")
 }
 
+// TestExcludedPorts has sidecars listen elsewhere, too, as the mesh's configuration says.
 func TestExcludedPorts(t *testing.T) {
-	m := startMesh(t, shop)
-	web := m.workload("web", "--exclude-inbound-ports", fmt.Sprint(excludedPort))
-	client := m.workload("client", "--exclude-outbound-ports", fmt.Sprint(excludedPort))
+	m := startMesh(t, shop, `apiVersion: v1
+kind: ConfigMap
+metadata: {name: istio, namespace: istio-system}
+data: {mesh: "{proxyListenPort: 16001, proxyInboundListenPort: 16006}"}`)
+	elsewhere := []string{"--envoy-port", "16001", "--inbound-capture-port", "16006"}
+	web := m.workload("web", append(elsewhere, "--exclude-inbound-ports", fmt.Sprint(excludedPort))...)
+	client := m.workload("client", append(elsewhere, "--exclude-outbound-ports", fmt.Sprint(excludedPort))...)
 	direct := call(t, client.Host, "http://"+at(web.Host, excludedPort), "")
 	require.Equal(t, client.IP.String(), direct.From, "neither sidecar took it")
 	require.Equal(t, byEnvoy, call(t, m.net.Host(), "http://"+at(client.Host, excludedPort), "").From, "its inbound port is not excluded")
-	require.Equal(t, "of-the-mesh", call(t, client.Host, webURL, "web").Header.Get("X-Route"))
+	got := call(t, client.Host, webURL, "web")
+	require.Equal(t, "of-the-mesh", got.Header.Get("X-Route"))
+	require.Equal(t, byEnvoy, got.From)
 }
 
 // TestTProxy: the application sees its caller's address, though its sidecar is between.
