@@ -27,7 +27,7 @@ import (
 // patience is for conditions that come soon, on a busy machine later. Nothing is
 // concluded from how long anything took.
 const (
-	patience = time.Minute
+	patience = 3 * time.Minute
 	lookAt   = 10 * time.Millisecond
 )
 

@@ -81,12 +81,12 @@ func TestTalk(t *testing.T) {
 	p, dial := startPlane(t)
 	log := &logtext.Buffer{}
 	go func() {
-		await.From(t, p.asked)
-		await.To(t, p.says, nil) // it is asked again
-		await.From(t, p.asked)
-		await.To(t, p.says, says("1", change(t, "0001/shop/b", "1"), change(t, "0000/shop/a", "1"), &discoveryv3.Resource{Name: "0002/shop/c", Version: "1", Resource: &anypb.Any{}}))
+		<-p.asked
+		p.says <- nil // it is asked again
+		<-p.asked
+		p.says <- says("1", change(t, "0001/shop/b", "1"), change(t, "0000/shop/a", "1"), &discoveryv3.Resource{Name: "0002/shop/c", Version: "1", Resource: &anypb.Any{}})
 	}()
-	talk, all, err := Ask(t.Context(), dial, &corev3.Node{Id: "me"}, slog.New(slog.NewTextHandler(log, nil)))
+	talk, all, err := Ask(await.Context(t), dial, &corev3.Node{Id: "me"}, slog.New(slog.NewTextHandler(log, nil)))
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	require.Equal(t, "shop/a", filterOf(all[0].Name))
@@ -117,10 +117,10 @@ func TestTalk(t *testing.T) {
 func TestNothingToAmend(t *testing.T) {
 	p, dial := startPlane(t)
 	go func() {
-		await.From(t, p.asked)
-		await.To(t, p.says, says("1"))
+		<-p.asked
+		p.says <- says("1")
 	}()
-	talk, all, err := Ask(t.Context(), dial, &corev3.Node{}, slog.New(slog.DiscardHandler))
+	talk, all, err := Ask(await.Context(t), dial, &corev3.Node{}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.Empty(t, all)
 	require.False(t, talk.Settle(nil), "nobody is kept waiting on a stream")
@@ -130,10 +130,10 @@ func TestNothingToAmend(t *testing.T) {
 func TestWhatIsNotWatchedIsClosed(t *testing.T) {
 	p, dial := startPlane(t)
 	go func() {
-		await.From(t, p.asked)
-		await.To(t, p.says, says("1", change(t, "0000/shop/a", "1")))
+		<-p.asked
+		p.says <- says("1", change(t, "0000/shop/a", "1"))
 	}()
-	talk, all, err := Ask(t.Context(), dial, &corev3.Node{}, slog.New(slog.DiscardHandler))
+	talk, all, err := Ask(await.Context(t), dial, &corev3.Node{}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	talk.Close()
