@@ -221,8 +221,9 @@ func (e *Engine) noteFailures(t *translation) {
 			delete(e.failures, failureKey{t.key, u.Type.String(), u.Name})
 		}
 	}
+	noted := map[failureKey]bool{}
 	for _, f := range t.failed {
-		e.failures[failureKey{f.key, f.Type, f.Name}] = f
+		e.note(f, noted)
 		what := "resource not translated; the last good one stays in force"
 		switch {
 		case f.patch:
@@ -234,6 +235,15 @@ func (e *Engine) noteFailures(t *translation) {
 		}
 		e.log.Warn(what, "scope", f.Scope, "type", f.Type, "name", f.Name, "error", f.Error)
 	}
+}
+
+// note puts a failure in the place of older ones of its resource, and beside those of the same translation.
+func (e *Engine) note(f Failure, noted map[failureKey]bool) {
+	k := failureKey{f.key, f.Type, f.Name}
+	if noted[k] {
+		f.Error = e.failures[k].Error + "; " + f.Error
+	}
+	e.failures[k], noted[k] = f, true
 }
 
 func (e *Engine) forgetFailures(k derive.ScopeKey) {
