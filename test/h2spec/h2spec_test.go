@@ -30,7 +30,7 @@ func TestConforms(t *testing.T) {
 		require.ErrorIs(t, <-served, server.ErrStopped)
 	}()
 	c := &config.Config{Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port, Path: "/",
-		Timeout: 2 * time.Second, MaxHeaderLen: 4000, Strict: true}
+		Timeout: 30 * time.Second, MaxHeaderLen: 4000, Strict: true}
 	passed := 0
 	for _, group := range []*spec.TestGroup{generic.Spec(), http2.Spec(), hpack.Spec()} {
 		group.Test(c)

@@ -191,6 +191,8 @@ func (c *Cluster) Restart(t testing.TB) {
 // Pause stops the process where it is: connections stay, nothing answers.
 func (c *Cluster) Pause(t testing.TB) {
 	t.Helper()
+	paused := c.process.cmd.Process
+	t.Cleanup(func() { _ = paused.Signal(syscall.SIGCONT) }) // else cleanups that ask it would wait for ever, where the test fails before Resume
 	halt.Process(t, c.Pid())
 }
 

@@ -59,8 +59,9 @@ func (c *Cluster) Namespace(t testing.TB, labels ...string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The cluster may be gone on purpose.
-		_ = c.Client.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{})
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_ = c.Client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}) // the cluster may be gone on purpose
 	})
 	c.Eventually(t, "a default service account in "+name, func(ctx context.Context) error {
 		_, err := c.Client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})

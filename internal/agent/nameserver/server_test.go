@@ -130,7 +130,7 @@ func start(t *testing.T, table *Table, upstream ...string) string {
 
 func ask(t *testing.T, network, server, name string, typ uint16) *dns.Msg {
 	t.Helper()
-	out, _, err := (&dns.Client{Net: network, Timeout: 30 * time.Second}).Exchange(new(dns.Msg).SetQuestion(name, typ), server)
+	out, _, err := (&dns.Client{Net: network, Timeout: time.Minute}).Exchange(new(dns.Msg).SetQuestion(name, typ), server)
 	require.NoError(t, err)
 	return out
 }
