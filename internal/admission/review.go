@@ -20,7 +20,7 @@ var compared = []model.Kind{
 	model.KindService, model.KindServiceEntry, model.KindPod, model.KindWorkloadEntry,
 	model.KindVirtualService, model.KindDestinationRule, model.KindSidecar, model.KindEnvoyFilter,
 	model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication, model.KindMeshConfig, model.KindProxyConfig, model.KindWasmPlugin, model.KindGateway,
-	model.KindKubernetesGateway, model.KindHTTPRoute, model.KindGRPCRoute, model.KindTLSRoute, model.KindTCPRoute, model.KindReferenceGrant,
+	model.KindKubernetesGateway, model.KindHTTPRoute, model.KindGRPCRoute, model.KindTLSRoute, model.KindTCPRoute, model.KindReferenceGrant, model.KindBackendTLSPolicy,
 }
 
 // maxWarnings bounds what one answer tells; the API server drops what is beyond 4 KB.

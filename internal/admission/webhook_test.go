@@ -79,7 +79,7 @@ func TestGatewayAPIHasOtherImplementations(t *testing.T) {
 		require.Equal(t, warned, about, "%s: %s", parent, got.Response.Warnings)
 		require.Equal(t, warned, len(got.Response.Warnings) > 0, "%s: %s", parent, got.Response.Warnings)
 	}
-	for _, kind := range []string{"UDPRoute", "BackendTLSPolicy", "ListenerSet"} {
+	for _, kind := range []string{"UDPRoute", "ListenerSet"} {
 		w := ask(h, http.MethodPost, Path, routeReview(kind, `{"name":"theirs"}`))
 		var got admissionv1.AdmissionReview
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))

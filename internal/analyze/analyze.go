@@ -20,7 +20,7 @@ import (
 func Check(objects []model.Object, domain string) istioapi.Problems {
 	objects = slices.Clone(objects)
 	slices.SortFunc(objects, func(a, b model.Object) int { return a.Metadata().Key.Compare(b.Metadata().Key) })
-	c := &checker{index: newIndex(objects), domain: domain}
+	c := &checker{index: newIndex(objects), domain: domain, whole: true}
 	for _, o := range objects {
 		c.object(o)
 	}
@@ -50,6 +50,8 @@ func (c *checker) object(o model.Object) {
 		}
 	case *model.DestinationRule:
 		c.destinationRule(o)
+	case *model.BackendTLSPolicy:
+		c.backendTLS(o)
 	case *model.Sidecar:
 		c.sidecar(o)
 	case *model.Service:
@@ -82,6 +84,7 @@ func (c *checker) object(o model.Object) {
 type checker struct {
 	*index
 	domain   string
+	whole    bool // there are no objects but those that are known
 	problems istioapi.Problems
 }
 
@@ -112,10 +115,12 @@ type index struct {
 	virtuals  map[model.Key]*model.VirtualService
 	sidecars  map[string][]*model.Sidecar // by namespace
 	secrets   map[model.Key]*model.Secret
-	gateways  gateways
-	proxies   model.ProxyConfigs
-	security  security
-	peers     peerPolicies
+	// backendPolicies are in the order of their keys.
+	backendPolicies []*model.BackendTLSPolicy
+	gateways        gateways
+	proxies         model.ProxyConfigs
+	security        security
+	peers           peerPolicies
 }
 
 func newIndex(objects []model.Object) *index {
@@ -146,6 +151,8 @@ func (x *index) add(o model.Object) {
 		}
 	case *model.Workload:
 		x.workloads[ns] = append(x.workloads[ns], o)
+	case *model.BackendTLSPolicy:
+		x.backendPolicies = append(x.backendPolicies, o)
 	case *model.DestinationRule:
 		x.rules[o.Host] = append(x.rules[o.Host], o)
 	case *model.VirtualService:

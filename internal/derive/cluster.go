@@ -95,6 +95,7 @@ func spoken(pool *model.ConnectionPool, p model.Protocol) *model.ConnectionPool 
 }
 
 func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePort, sub *model.Subset, rule *model.DestinationRule, policy model.TrafficPolicy, out *hostResult) {
+	policy, backendTLS := s.withBackendTLS(r, policy, rule, svc, port)
 	policy = r.based(policy, port.Protocol)
 	c := &view.Cluster{
 		Host: svc.Hostname, Port: port.Number, PortName: port.Name, Protocol: port.Protocol,
@@ -117,6 +118,9 @@ func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePor
 	if rule != nil {
 		c.Origin = rule.Namespace + "/" + rule.Name
 	}
+	if backendTLS != nil {
+		c.TLSOrigin = backendTLS.Namespace + "/" + backendTLS.Name
+	}
 	c.Name = outboundCluster(port.Number, c.Subset, svc.Hostname)
 	plan.cluster = c.Name
 	c.LocalityWeighted = plan.distributes()
@@ -133,7 +137,7 @@ func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePor
 // servedTLS leaves Secrets out of a rule that selects no workloads: nobody is served them.
 // Decoding warns of it.
 func servedTLS(t *model.ClientTLS, rule *model.DestinationRule) *model.ClientTLS {
-	if t.CredentialName == "" || model.IsConfigMap(t.CredentialName) || rule != nil && len(rule.WorkloadSelector) > 0 {
+	if t.CredentialName == "" || model.IsConfigMap(t.CredentialName) || model.IsNoCredential(t.CredentialName) || rule != nil && len(rule.WorkloadSelector) > 0 {
 		return t
 	}
 	out := *t

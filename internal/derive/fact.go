@@ -22,7 +22,7 @@ type factKind uint16
 const (
 	factService         factKind = 1 << iota // the services that cover a host
 	factVirtualService                       // the mesh's virtual services that cover a host
-	factDestinationRule                      // the destination rules that cover a host
+	factDestinationRule                      // the destination rules that cover a host, and its BackendTLSPolicies
 	factEndpoints                            // the endpoints of a host
 	factDelegate                             // a virtual service by key
 	factSelecting                            // services of a namespace that select by one label pair

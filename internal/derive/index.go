@@ -18,14 +18,16 @@ type Index struct {
 	auto      *autoAddresses
 	services  map[model.Host][]*model.Service // by precedence, see addSorted
 	rules     map[model.Host][]*model.DestinationRule
-	routes    map[model.Host][]*model.VirtualService // of the gateway "mesh"
-	bound     bound                                  // virtual services of other gateways
-	delegate  map[model.Key]*model.VirtualService
-	sidecars  map[string]map[model.Key]*model.Sidecar // by namespace
-	policies  map[policyKey][]model.Selecting
-	keySets   map[string]*model.KeySet // by what they are fetched from
-	secrets   map[model.Key]*model.Secret
-	disabling int // policies that switch mutual TLS off somewhere
+	// backendTLS are policies by the hosts of their targets.
+	backendTLS map[model.Host][]*model.BackendTLSPolicy
+	routes     map[model.Host][]*model.VirtualService // of the gateway "mesh"
+	bound      bound                                  // virtual services of other gateways
+	delegate   map[model.Key]*model.VirtualService
+	sidecars   map[string]map[model.Key]*model.Sidecar // by namespace
+	policies   map[policyKey][]model.Selecting
+	keySets    map[string]*model.KeySet // by what they are fetched from
+	secrets    map[model.Key]*model.Secret
+	disabling  int // policies that switch mutual TLS off somewhere
 
 	endpoints *endpointIndex
 	labels    labelUse
@@ -39,24 +41,25 @@ type Index struct {
 // NewIndex makes an empty index.
 func NewIndex(mesh *model.Mesh) *Index {
 	x := &Index{
-		base:      mesh,
-		exports:   &exports{},
-		auto:      newAutoAddresses(mesh.AutoAddresses),
-		mesh:      mesh,
-		discovery: newDiscovery(mesh.RootNamespace),
-		services:  map[model.Host][]*model.Service{},
-		rules:     map[model.Host][]*model.DestinationRule{},
-		routes:    map[model.Host][]*model.VirtualService{},
-		bound:     bound{},
-		delegate:  map[model.Key]*model.VirtualService{},
-		sidecars:  map[string]map[model.Key]*model.Sidecar{},
-		policies:  map[policyKey][]model.Selecting{},
-		keySets:   map[string]*model.KeySet{},
-		secrets:   map[model.Key]*model.Secret{},
-		endpoints: newEndpointIndex(),
-		labels:    labelUse{},
-		proxies:   proxyUse{metadata: labelUse{}},
-		near:      nearness{namespaces: map[string]model.Distribution{}},
+		base:       mesh,
+		exports:    &exports{},
+		auto:       newAutoAddresses(mesh.AutoAddresses),
+		mesh:       mesh,
+		discovery:  newDiscovery(mesh.RootNamespace),
+		services:   map[model.Host][]*model.Service{},
+		rules:      map[model.Host][]*model.DestinationRule{},
+		backendTLS: map[model.Host][]*model.BackendTLSPolicy{},
+		routes:     map[model.Host][]*model.VirtualService{},
+		bound:      bound{},
+		delegate:   map[model.Key]*model.VirtualService{},
+		sidecars:   map[string]map[model.Key]*model.Sidecar{},
+		policies:   map[policyKey][]model.Selecting{},
+		keySets:    map[string]*model.KeySet{},
+		secrets:    map[model.Key]*model.Secret{},
+		endpoints:  newEndpointIndex(),
+		labels:     labelUse{},
+		proxies:    proxyUse{metadata: labelUse{}},
+		near:       nearness{namespaces: map[string]model.Distribution{}},
 
 		credentials: map[string]int{}, pulls: map[string]int{},
 	}
@@ -74,6 +77,8 @@ func (x *Index) apply(c store.Change, touched *touched) {
 		x.replaceVirtualService(as[*model.VirtualService](c.Old), as[*model.VirtualService](c.New), touched)
 	case model.KindDestinationRule:
 		x.replaceRule(as[*model.DestinationRule](c.Old), as[*model.DestinationRule](c.New), touched)
+	case model.KindBackendTLSPolicy:
+		x.replaceBackendTLS(as[*model.BackendTLSPolicy](c.Old), as[*model.BackendTLSPolicy](c.New), touched)
 	case model.KindSidecar:
 		x.replaceSidecar(as[*model.Sidecar](c.Old), as[*model.Sidecar](c.New), touched)
 	case model.KindEndpointSlice:

@@ -139,7 +139,8 @@ func (rt *routing) takenForHTTP(d model.Destination) bool {
 	if port == nil || !port.Protocol.IsHTTP() && port.Protocol != model.ProtocolAuto {
 		return false
 	}
-	policy := subsetPolicy(rt.rule(svc.Hostname, svc.Namespace), d.Subset, port.Number)
+	rule := rt.rule(svc.Hostname, svc.Namespace)
+	policy, _ := rt.s.withBackendTLS(rt.reader, subsetPolicy(rule, d.Subset, port.Number), rule, svc, port)
 	c := &view.Cluster{Policy: policy, Discovery: rt.s.discovery(svc, policy)}
 	rt.s.secure(rt.reader, svc, c, nil)
 	return c.MeshTLS()

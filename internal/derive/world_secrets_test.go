@@ -31,9 +31,24 @@ func (w *world) secret() model.Object {
 	return s
 }
 
-// configMap has certificates of CAs.
+// configMap has certificates of CAs, mostly.
 func (w *world) configMap() model.Object {
-	return &model.Secret{Meta: w.meta(model.KindConfigMap), Problem: "it has none", CA: pick(w, worldVersions)}
+	s := &model.Secret{Meta: w.meta(model.KindConfigMap), Problem: "it has none", CA: pick(w, worldVersions)}
+	if w.chance(0.2) {
+		s.CA, s.CAProblem = "", "it has none"
+	}
+	return s
+}
+
+func (w *world) backendTLS() model.Object {
+	p := &model.BackendTLSPolicy{Meta: w.meta(model.KindBackendTLSPolicy), SNI: pick(w, worldVersions), System: w.chance(0.2)}
+	for range 1 + w.IntN(2) {
+		p.Targets = append(p.Targets, model.BackendTarget{
+			Host: model.ResolveHost(pick(w, worldNames), p.Namespace, "cluster.local"), Port: pick(w, []string{"", "", "http", "tls"}),
+		})
+		p.CAs = append(p.CAs, model.Key{Kind: model.KindConfigMap, Namespace: p.Namespace, Name: pick(w, worldNames)})
+	}
+	return p
 }
 
 // credentialRule is a destination rule whose clients need a Secret.

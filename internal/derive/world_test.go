@@ -162,7 +162,7 @@ func (w *world) event() store.Event {
 		w.authorizationPolicy, w.requestAuthentication, w.keySet,
 	}
 	if w.secrets {
-		makers = append(makers, w.secret, w.configMap, w.credentialRule, w.wasmPlugin)
+		makers = append(makers, w.secret, w.configMap, w.credentialRule, w.wasmPlugin, w.backendTLS)
 	}
 	if w.telemetries {
 		makers = append(makers, w.telemetry)

@@ -13,14 +13,16 @@ import (
 )
 
 // Origins are the objects that a part of the configuration comes from, in order: the
-// VirtualServices, routes of the Gateway API and DestinationRules in it, the Gateways that have a router listen, the
+// VirtualServices, routes of the Gateway API, DestinationRules and BackendTLSPolicies in it, the Gateways that have a router listen, the
 // Sidecars that have a workload listen there or whose files a listener has, or, where there are none, the ServiceEntries that define its host. None: it comes from
 // Kubernetes' objects alone.
 func Origins(snap *store.Snapshot, p server.Part) []model.Key {
 	var out []model.Key
 	switch p.Type {
 	case resource.Cluster:
-		out = named(p, "destination-rule", model.KindDestinationRule)
+		for _, kind := range shaping {
+			out = append(out, named(p, kind.ConfigName(), kind)...)
+		}
 	case resource.VirtualHost, resource.RouteConfig:
 		for _, kind := range routing {
 			out = append(out, named(p, kind.ConfigName(), kind)...)

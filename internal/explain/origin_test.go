@@ -144,6 +144,8 @@ func TestOriginsOfSecrets(t *testing.T) {
 		gatewayDocument("other", "edge", "{istio: other}", "{port: {number: 443, name: https, protocol: HTTPS}, hosts: ['*'], tls: {mode: SIMPLE, credentialName: api}}"),
 		fmt.Sprintf(rule, "client", "shop", "MUTUAL", "api"), fmt.Sprintf(rule, "roots", "shop", "SIMPLE", "configmap://shop/roots"),
 		fmt.Sprintf(rule, "foreign", "bank", "MUTUAL", "api"),
+		"apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {name: web, namespace: shop}\nspec: {targetRefs: [{group: '', kind: Service, name: web}], " +
+			"validation: {hostname: web.example.com, caCertificateRefs: [{group: '', kind: ConfigMap, name: roots}]}}",
 		"apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: web, namespace: shop}\nspec: {workloadSelector: {labels: {app: web}}, ingress: [" +
 			"{port: {number: 8443, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: own}}]}",
 	} {
@@ -165,7 +167,8 @@ func TestOriginsOfSecrets(t *testing.T) {
 		{router, "kubernetes://none", nil},
 		{sidecar, "kubernetes://api", []string{"DestinationRule/shop/client"}},
 		{sidecar, "kubernetes://own", []string{"Sidecar/shop/web"}},
-		{sidecar, "configmap://shop/roots-cacert", []string{"DestinationRule/shop/roots"}},
+		{sidecar, "configmap://shop/roots-cacert", []string{"BackendTLSPolicy/shop/web", "DestinationRule/shop/roots"}},
+		{router, "configmap://shop/roots-cacert", []string{"BackendTLSPolicy/shop/web"}},
 		{nil, "kubernetes://api", nil},
 	} {
 		tab := table.New("t")

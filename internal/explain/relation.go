@@ -23,9 +23,8 @@ func relation(snap *store.Snapshot, key model.Key) test {
 	if slices.Contains(routing, key.Kind) {
 		return ofVirtualService(key, o)
 	}
-	switch key.Kind {
-	case model.KindDestinationRule:
-		path := configPath(key, "destination-rule")
+	if slices.Contains(shaping, key.Kind) {
+		path := configPath(key, key.Kind.ConfigName())
 		return func(t resource.Type, e *table.Entry) bool { return t == resource.Cluster && mentions(e, path) }
 	}
 	if key.Kind == model.KindEnvoyFilter {
@@ -53,6 +52,9 @@ func relation(snap *store.Snapshot, key model.Key) test {
 func configPath(key model.Key, kind string) []byte {
 	return []byte("/namespaces/" + key.Namespace + "/" + kind + "/" + key.Name)
 }
+
+// shaping are the kinds that say how to talk to whom a call goes to.
+var shaping = []model.Kind{model.KindDestinationRule, model.KindBackendTLSPolicy}
 
 // routing are the kinds that say where calls go.
 var routing = []model.Kind{model.KindVirtualService, model.KindHTTPRoute, model.KindGRPCRoute, model.KindTLSRoute, model.KindTCPRoute}

@@ -10,7 +10,7 @@ import (
 )
 
 // naming are the kinds of objects that name Secrets which proxies get by SDS.
-var naming = []model.Kind{model.KindDestinationRule, model.KindSidecar, model.KindGateway, model.KindKubernetesGateway}
+var naming = []model.Kind{model.KindDestinationRule, model.KindBackendTLSPolicy, model.KindSidecar, model.KindGateway, model.KindKubernetesGateway}
 
 // secretBehind are the objects that have a proxy given a Secret, or the CAs of a ConfigMap; in order.
 func secretBehind(snap *store.Snapshot, p server.Part) []model.Key {
@@ -46,6 +46,8 @@ func needs(o model.Object, p *model.Proxy) []model.NeededSecret {
 				return n.Kind == model.KindSecret && len(o.WorkloadSelector) == 0 // nobody gets it
 			})
 		}
+	case *model.BackendTLSPolicy:
+		return o.Credentials()
 	case *model.Sidecar:
 		if p.Type == model.ProxySidecar && o.Namespace == p.Namespace && model.SelectorMatches(o.Selector, p.Labels) {
 			return o.Credentials()

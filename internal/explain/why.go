@@ -240,6 +240,7 @@ func (x *Explainer) sources(snap *store.Snapshot, p *model.Proxy, r *simulate.Re
 	for i := range r.Upstreams {
 		u := &r.Upstreams[i]
 		s.path(u.Origin, "policy of "+u.Cluster)
+		s.path(u.TLSOrigin, "TLS to "+u.Cluster)
 		if svc := serviceOf(snap, model.Host(u.Service)); svc != nil {
 			s.add(svc.Key, "cluster "+u.Cluster)
 			s.endpoints(svc, u)

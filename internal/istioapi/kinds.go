@@ -74,6 +74,7 @@ var readKinds = []apiKind{
 	{group: GroupGatewayAPI, kind: "TLSRoute", versions: []string{"v1", "v1alpha3", "v1alpha2"}},
 	{group: GroupGatewayAPI, kind: "TCPRoute", versions: []string{"v1", "v1alpha2"}},
 	{group: GroupGatewayAPI, kind: "ReferenceGrant", versions: gatewayVersions},
+	{group: GroupGatewayAPI, kind: "BackendTLSPolicy", versions: []string{"v1", "v1alpha3"}},
 	{group: groupNetworking, kind: "ProxyConfig", versions: []string{"v1beta1"}},
 	{group: groupExtensions, kind: "WasmPlugin", versions: []string{"v1alpha1"}},
 	{group: groupTelemetry, kind: "Telemetry", versions: telemetryVersions},
@@ -92,7 +93,7 @@ var laterKinds = map[string][]string{
 	groupExtensions:               {"TrafficExtension"},
 	"install.istio.io":            {"IstioOperator"},
 	"config.istio.io":             nil,
-	GroupGatewayAPI:               {"UDPRoute", "BackendTLSPolicy", "ListenerSet"},
+	GroupGatewayAPI:               {"UDPRoute", "ListenerSet"},
 	"inference.networking.k8s.io": nil,
 }
 

@@ -20,11 +20,12 @@ const (
 )
 
 // Outline is what an object of the Gateway API says that its status is about, right or wrong; what is
-// decoded for the mesh leaves out what has no effect. One of the three is set.
+// decoded for the mesh leaves out what has no effect. One of the four is set.
 type Outline struct {
 	Class   *ClassOutline
 	Gateway *GatewayOutline
 	Route   *RouteOutline
+	Policy  *PolicyOutline
 }
 
 // ClassOutline is of a GatewayClass of ours.
@@ -67,6 +68,13 @@ type ParentOutline struct {
 	Ref     json.RawMessage // as it is written
 }
 
+// PolicyOutline is of a BackendTLSPolicy.
+type PolicyOutline struct {
+	Targets      []ParentOutline // with the names of ports as sections
+	Certificates []ObjectRef     // of CAs
+	WellKnown    string          // CAs that need no reference; empty: none are named
+}
+
 // ObjectRef names an object, or a kind; what is left out has been put in. Group is empty for Kubernetes'
 // core.
 type ObjectRef struct {
@@ -78,7 +86,7 @@ type ObjectRef struct {
 // HasOutline tells whether objects of a kind have one.
 func HasOutline(kind model.Kind) bool {
 	switch kind {
-	case model.KindGatewayClass, model.KindKubernetesGateway:
+	case model.KindGatewayClass, model.KindKubernetesGateway, model.KindBackendTLSPolicy:
 		return true
 	}
 	return kind.IsKubernetesRoute()
@@ -103,6 +111,8 @@ func OutlineOf(kind model.Kind, raw []byte) *Outline {
 		return routeOutline(o.Namespace, o.Spec.ParentRefs, o.Spec.Hostnames, httpBackends(o.Namespace, tlsRules(o.Spec.Rules)))
 	case *gatewayv1.TCPRoute:
 		return routeOutline(o.Namespace, o.Spec.ParentRefs, nil, httpBackends(o.Namespace, tcpRules(o.Spec.Rules)))
+	case *gatewayv1.BackendTLSPolicy:
+		return policyOutline(o)
 	}
 	return nil
 }
@@ -263,6 +273,9 @@ func (l *ListenerOutline) NeedsSecret() bool {
 	tls := l.Protocol == string(gatewayv1.HTTPSProtocolType) || l.Protocol == string(gatewayv1.TLSProtocolType) && l.TLSMode != string(gatewayv1.TLSModePassthrough)
 	return tls && l.Terminate != string(model.ServerIstioMutual)
 }
+
+// IsConfigMap tells whether it is a ConfigMap.
+func (r *ObjectRef) IsConfigMap() bool { return r.Kind == "ConfigMap" && r.Group == "" }
 
 // IsSecret tells whether it is a Secret.
 func (r *ObjectRef) IsSecret() bool { return r.Kind == "Secret" && r.Group == "" }

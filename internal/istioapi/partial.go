@@ -29,6 +29,7 @@ var menders = map[model.Kind]func(spec map[string]any, errors [][]step){
 	model.KindAuthorizationPolicy:   mendAuthorization,
 	model.KindPeerAuthentication:    mendPeerAuthentication,
 	model.KindRequestAuthentication: mendRequestAuthentication,
+	model.KindBackendTLSPolicy:      mendBackendTLS,
 }
 
 // maxMends is how often a document is mended: what was mended may show further errors, and not more than
@@ -140,6 +141,11 @@ func meanwhile(o model.Object) string {
 		return fmt.Sprintf("%d of its rules hold, without what has errors in them, so for more calls than was meant", len(o.Rules))
 	case *model.PeerAuthentication:
 		return fmt.Sprintf("its mode is %s, and ports that do not exist are left out", cmp.Or(o.Mode, "UNSET"))
+	case *model.BackendTLSPolicy:
+		if len(o.CAs) == 0 && !o.System {
+			return "no connection is made to what it targets"
+		}
+		return "it counts for those of its targets that have no errors"
 	}
 	return "its rules with errors find no token valid, unless only how tokens are found and passed on is wrong"
 }

@@ -47,6 +47,7 @@ var typedKinds = map[model.Kind]typedKind{
 	model.KindTLSRoute:          typed(Decoder.TLSRoute),
 	model.KindTCPRoute:          typed(Decoder.TCPRoute),
 	model.KindReferenceGrant:    typed(Decoder.ReferenceGrant),
+	model.KindBackendTLSPolicy:  typed(Decoder.BackendTLSPolicy),
 	// Its name, which Gateways have, says enough.
 	model.KindGatewayClass: {empty[gatewayv1.GatewayClass], func(Decoder, metav1.Object) (model.Object, Problems) { return nil, nil }},
 }

@@ -44,6 +44,7 @@ var Kinds = []Kind{
 	KindPeerAuthentication, KindAuthorizationPolicy, KindRequestAuthentication, KindKeySet,
 	KindEnvoyFilter, KindSecret, KindProxyConfig, KindWasmPlugin, KindGateway,
 	KindKubernetesGateway, KindHTTPRoute, KindReferenceGrant, KindGRPCRoute, KindTLSRoute, KindTCPRoute,
+	KindBackendTLSPolicy,
 }
 
 // Key names one source object.
@@ -83,7 +84,7 @@ type Meta struct {
 // configNames are the kinds that the metadata of resources names, as Istio's "istio.config" calls them.
 var configNames = map[Kind]string{
 	KindVirtualService: "virtual-service", KindHTTPRoute: "http-route", KindGRPCRoute: "grpc-route", KindDestinationRule: "destination-rule",
-	KindTLSRoute: "tls-route", KindTCPRoute: "tcp-route",
+	KindTLSRoute: "tls-route", KindTCPRoute: "tcp-route", KindBackendTLSPolicy: "backend-tls-policy",
 }
 
 // ConfigName is how metadata of resources calls the kind; empty: it has none.

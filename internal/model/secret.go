@@ -102,13 +102,23 @@ const SuffixCA = "-cacert"
 const (
 	schemeKubernetes = "kubernetes://"
 	schemeConfigMap  = "configmap://"
+	schemeInvalid    = "invalid://"
 )
+
+// NoCredential is a credential's name that nobody is served anything under: connections that need it fail. It
+// says on whose account.
+func NoCredential(of Key) string { return schemeInvalid + of.Namespace + "/" + of.Name }
+
+// IsNoCredential tells whether a credential's name is such.
+func IsNoCredential(s string) bool { return strings.HasPrefix(s, schemeInvalid) }
 
 // IsConfigMap tells whether a credential's name says that it is a ConfigMap.
 func IsConfigMap(s string) bool { return strings.HasPrefix(s, schemeConfigMap) }
 
 // IsCredentialURL tells whether SDS calls a credential by this name.
-func IsCredentialURL(s string) bool { return IsConfigMap(s) || strings.HasPrefix(s, schemeKubernetes) }
+func IsCredentialURL(s string) bool {
+	return IsConfigMap(s) || IsNoCredential(s) || strings.HasPrefix(s, schemeKubernetes)
+}
 
 // ParseCredential reads "NAME", "kubernetes://NAME", "kubernetes://NAMESPACE/NAME" or
 // "configmap://NAMESPACE/NAME"; false: it is none of these.

@@ -58,7 +58,7 @@ func (r *Result) reachesAny() bool {
 }
 
 func (w *World) fill(u *Upstream, c *clusterv3.Cluster, r *request) error {
-	u.Origin, u.Service = origin(c.GetMetadata()), serviceHost(c)
+	u.Origin, u.TLSOrigin, u.Service = origin(c.GetMetadata()), originIn(c.GetMetadata(), tlsField), serviceHost(c)
 	u.Discovery, u.LB = discovery(c), c.GetLbPolicy().String()
 	u.Connect = duration(c.GetConnectTimeout())
 	u.Source = c.GetUpstreamBindConfig().GetSourceAddress().GetAddress()

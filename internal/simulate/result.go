@@ -94,9 +94,10 @@ type Mirror struct {
 type Upstream struct {
 	Cluster string  `yaml:"cluster" json:"cluster"`
 	Percent float64 `yaml:"percent" json:"percent"`
-	// Origin is the object that shaped the cluster, Service the host that it leads to.
-	Origin  string `yaml:"origin,omitempty" json:"origin,omitempty"`
-	Service string `yaml:"service,omitempty" json:"service,omitempty"`
+	// Origin is the object that shaped the cluster, TLSOrigin another one that secures it, Service the host that it leads to.
+	Origin    string `yaml:"origin,omitempty" json:"origin,omitempty"`
+	TLSOrigin string `yaml:"tlsOrigin,omitempty" json:"tlsOrigin,omitempty"`
+	Service   string `yaml:"service,omitempty" json:"service,omitempty"`
 	// Authority, RequestHeaders and ResponseHeaders are given where the upstreams differ.
 	Authority       string            `yaml:"authority,omitempty" json:"authority,omitempty"`
 	RequestHeaders  map[string]string `yaml:"requestHeaders,omitempty" json:"requestHeaders,omitempty"`

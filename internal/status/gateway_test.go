@@ -103,8 +103,11 @@ func (b *Board) judgements() string {
 				fmt.Fprintf(&out, "  listener %s, %d of %v\n%s", l.name, l.attached, l.kinds, conditionTexts("    ", l.conditions))
 			}
 		}
-		if j.route != nil {
-			for _, p := range j.route.parents {
+		for _, standing := range []*routeStanding{j.route, j.policy} {
+			if standing == nil {
+				continue
+			}
+			for _, p := range standing.parents {
 				fmt.Fprintf(&out, "  parent %s of %s\n%s", p.ref.Ref, p.controller, conditionTexts("    ", p.conditions))
 			}
 		}

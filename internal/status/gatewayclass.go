@@ -4,6 +4,8 @@ import "github.com/moonsail/moonsail/internal/istioapi"
 
 // supportedFeatures are what conformance tests of the Gateway API call so, in order.
 var supportedFeatures = []string{
+	"BackendTLSPolicy",
+	"BackendTLSPolicySANValidation",
 	"GRPCRoute",
 	"GRPCRouteNamedRouteRule",
 	"Gateway",

@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// routeStanding is what the status of a route says.
+// routeStanding is what the status of a route says of its parents, or of a policy of its ancestors.
 type routeStanding struct{ parents []parentStanding }
 
 type parentStanding struct {
@@ -51,7 +51,8 @@ func (w *gatewayWorld) parent(k model.Key, o outlined, p *istioapi.ParentOutline
 	if p.IsService() {
 		return w.serviceParent(k, o, p, taken)
 	}
-	of := w.objects[model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}].Outline
+	gateway := model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}
+	of := w.objects[gateway].Outline
 	if !p.IsGateway() || of == nil || of.Gateway == nil {
 		return "", taken
 	}
@@ -59,11 +60,13 @@ func (w *gatewayWorld) parent(k model.Key, o outlined, p *istioapi.ParentOutline
 	if reason != "" {
 		return of.Gateway.Controller, condition{typeAccepted, false, reason, message}
 	}
-	for _, l := range listeners {
-		if taken.ok {
-			attached[listenerKey{p.Namespace + "/" + p.Name, l}] = true
-		}
+	if !taken.ok {
+		return of.Gateway.Controller, taken
 	}
+	for _, l := range listeners {
+		attached[listenerKey{p.Namespace + "/" + p.Name, l}] = true
+	}
+	w.reach(k, o.Route, gateway)
 	return of.Gateway.Controller, taken
 }
 

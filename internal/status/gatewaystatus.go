@@ -47,7 +47,7 @@ func find(list []map[string]any, field, value string) map[string]any {
 // refusedCondition is the one that says that proxies refuse the object; nil: it does not.
 func (s gatewayStatus) refusedCondition() map[string]any {
 	all := items(s, "conditions")
-	for _, p := range items(s, "parents") {
+	for _, p := range append(items(s, "parents"), items(s, "ancestors")...) {
 		if isOurController(p["controllerName"]) {
 			all = append(all, items(p, "conditions")...)
 		}
@@ -117,7 +117,10 @@ type drawing struct {
 
 func (d *drawing) status(have gatewayStatus) gatewayStatus {
 	if d.route != nil {
-		return gatewayStatus{"parents": d.parents(items(have, "parents"))}
+		return gatewayStatus{"parents": d.referring(items(have, "parents"), d.route.parents, parentRef)}
+	}
+	if d.policy != nil {
+		return gatewayStatus{"ancestors": d.ancestors(items(have, "ancestors"))}
 	}
 	out := gatewayStatus{"conditions": d.merged(items(have, "conditions"), d.conditions, typeProgrammed)}
 	if len(d.features) > 0 {
@@ -184,29 +187,34 @@ func (d *drawing) listener(old map[string]any, l *listenerStanding) map[string]a
 	}
 }
 
-// parents are those of others as they are, and ours.
-func (d *drawing) parents(have []map[string]any) []any {
-	list := d.route.parents
+// How statuses call whom their parts are about.
+const (
+	parentRef   = "parentRef"
+	ancestorRef = "ancestorRef"
+)
+
+// referring are those of others as they are, and ours, each with its reference.
+func (d *drawing) referring(have []map[string]any, list []parentStanding, field string) []any {
 	return inPlace(have, len(list),
 		func(i int, old map[string]any) bool {
-			return old["controllerName"] == list[i].controller && reflect.DeepEqual(old["parentRef"], any(parsed(list[i].ref.Ref)))
+			return old["controllerName"] == list[i].controller && reflect.DeepEqual(old[field], any(parsed(list[i].ref.Ref)))
 		},
 		func(i int, old map[string]any) map[string]any {
 			return map[string]any{
-				"parentRef": parsed(list[i].ref.Ref), "controllerName": list[i].controller,
+				field: parsed(list[i].ref.Ref), "controllerName": list[i].controller,
 				"conditions": d.merged(items(old, "conditions"), list[i].conditions, typeAccepted),
 			}
 		},
-		func(old map[string]any) bool { return !d.made(old) })
+		func(old map[string]any) bool { return !d.made(old, field) })
 }
 
-// made tells whether a parent is there because of us. Istio's own control plane has one of our names, for
+// made tells whether a parent or ancestor is there because of us. Istio's own control plane has one of our names, for
 // Gateways of other classes than ours.
-func (d *drawing) made(parent map[string]any) bool {
+func (d *drawing) made(parent map[string]any, field string) bool {
 	if parent["controllerName"] != istioapi.ControllerIstio {
 		return isOurController(parent["controllerName"])
 	}
-	ref, _ := parent["parentRef"].(map[string]any)
+	ref, _ := parent[field].(map[string]any)
 	k := model.Key{Kind: model.KindKubernetesGateway, Namespace: d.namespace}
 	if ns, ok := ref["namespace"].(string); ok {
 		k.Namespace = ns
@@ -238,7 +246,7 @@ func (d *drawing) drawn(old map[string]any, c condition, refusing string) map[st
 			c.ok, c.reason, c.message = false, ReasonRefused, shorten([]string{d.refuse.String()})
 		}
 	}
-	if d.route == nil && d.gateway == nil && old["status"] == truth(c.ok) && old["observedGeneration"] == float64(d.generation) {
+	if d.route == nil && d.gateway == nil && d.policy == nil && old["status"] == truth(c.ok) && old["observedGeneration"] == float64(d.generation) {
 		return old // of a GatewayClass, which Istio's own control plane may have written in its own words
 	}
 	return d.written(old, &c)

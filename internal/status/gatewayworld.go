@@ -32,7 +32,8 @@ type judgement struct {
 	conditions []condition
 	gateway    *gatewayStanding
 	route      *routeStanding
-	features   []string // of a GatewayClass
+	policy     *routeStanding // its ancestors
+	features   []string       // of a GatewayClass
 }
 
 // Types of conditions.
@@ -58,6 +59,10 @@ type gatewayWorld struct {
 	obeyed map[model.Host]*model.VirtualService
 	// attached are numbers of routes by listener.
 	attached map[listenerKey]int
+	// reached are the Gateways whose routes lead to a Service.
+	reached map[name]map[model.Key]bool
+	// policies are the BackendTLSPolicies that count, by target.
+	policies map[model.BackendTarget]*model.BackendTLSPolicy
 }
 
 type name struct{ namespace, name string }
@@ -69,6 +74,7 @@ func judgeGateways(snap *store.Snapshot, objects map[model.Key]outlined) map[mod
 	w := &gatewayWorld{
 		snap: snap, objects: objects, grants: map[string][]*model.ReferenceGrant{}, routers: map[name][]*model.Workload{},
 		services: map[string][]*model.Service{}, obeyed: map[model.Host]*model.VirtualService{}, attached: map[listenerKey]int{},
+		reached: map[name]map[model.Key]bool{}, policies: map[model.BackendTarget]*model.BackendTLSPolicy{},
 	}
 	w.read()
 	out := map[model.Key]*judgement{}
@@ -81,14 +87,18 @@ func judgeGateways(snap *store.Snapshot, objects map[model.Key]outlined) map[mod
 		}
 	}
 	for k, o := range objects { // when the routes have been counted
-		if o.Gateway != nil {
+		switch {
+		case o.Gateway != nil:
 			out[k] = w.gateway(k, o)
+		case o.Policy != nil:
+			out[k] = w.policy(k, o)
 		}
 	}
 	return out
 }
 
 func (w *gatewayWorld) read() {
+	w.readPolicies()
 	for k, o := range w.objects {
 		if v, ok := w.snap.Get(k).(*model.VirtualService); ok && o.Route != nil && slices.Contains(v.Gateways, model.GatewayMesh) {
 			w.obey(v)

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
 )
 
@@ -65,6 +66,9 @@ func clusterMetadata(v *view.Cluster) *corev3.Metadata {
 	}
 	if v.Origin != "" {
 		fields["config"] = configPath("destination-rule", v.Origin)
+	}
+	if v.TLSOrigin != "" {
+		fields["backend_tls"] = configPath(model.KindBackendTLSPolicy.ConfigName(), v.TLSOrigin)
 	}
 	if v.Subset != "" {
 		fields["subset"] = structpb.NewStringValue(v.Subset)

@@ -82,6 +82,8 @@ type Cluster struct {
 	// Origin is the DestinationRule that shaped the cluster, "namespace/name"; empty: none.
 	// It goes to the metadata "istio.config", for people who read config dumps.
 	Origin string
+	// TLSOrigin is the BackendTLSPolicy that Policy.TLS comes from, likewise; it has a field of its own there.
+	TLSOrigin string
 }
 
 // MeshTLS tells whether connections are secured by the mesh's own TLS.

@@ -121,6 +121,11 @@ func (k *trial) fromCluster(snap *store.Snapshot) []model.Object {
 			}
 		}
 	}
+	for _, o := range k.file.Objects { // ConfigMaps with CAs have a reader of their own, which is not looked at here
+		if s, ok := o.(*model.Secret); ok && k.keys[s.Key] {
+			out = append(out, s)
+		}
+	}
 	return out
 }
 

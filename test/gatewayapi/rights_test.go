@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// asDeployed makes a kubeconfig with the rights that deploy/rbac.yaml gives the control plane, and that to read
-// Secrets, which an operator binds.
+// asDeployed makes a kubeconfig with the rights that deploy/rbac.yaml gives the control plane, and those to read
+// Secrets and ConfigMaps, which an operator binds.
 func (c *cluster) asDeployed(t *testing.T) string {
 	t.Helper()
 	file, err := os.Open(filepath.Join("..", "..", "deploy", "rbac.yaml"))
@@ -37,12 +37,13 @@ func (c *cluster) asDeployed(t *testing.T) string {
 			require.NoError(t, err)
 		}
 	}
-	secrets := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "moonsail-credentials"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "moonsail-credentials"},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "moonsail", Namespace: "istio-system"}},
+	for _, role := range []string{"moonsail-credentials", "moonsail-authorities"} {
+		require.NoError(t, c.client.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "moonsail", Namespace: "istio-system"}},
+		}))
 	}
-	require.NoError(t, c.client.Create(t.Context(), secrets))
 	return c.kubeconfigOf(t, "istio-system", "moonsail")
 }
 

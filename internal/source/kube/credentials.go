@@ -14,7 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/store"
 )
 
-// Credentials reads Secrets, and ConfigMaps with CAs: those alone that a DestinationRule, a Sidecar, a Gateway or a WasmPlugin
+// Credentials reads Secrets, and ConfigMaps with CAs: those alone that a DestinationRule, a BackendTLSPolicy, a Sidecar, a Gateway or a WasmPlugin
 // names, each by a watch of its own, so that the control plane needs no right to others. Of each it finds out which service
 // accounts may read it, and puts it into the intake with that; where there is none, or it may
 // not be read, it puts one that says so. One goroutine, Run's, does all that is not said to be
@@ -62,10 +62,10 @@ func (c *Credentials) Applied(changes []store.Change) {
 	}
 }
 
-// concerns: rules, Sidecars and Gateways name Secrets, and workloads have the service accounts that are to read them.
+// concerns: rules, policies, Sidecars and Gateways name Secrets or ConfigMaps, and workloads have the service accounts that are to read them.
 func concerns(k model.Kind) bool {
 	switch k {
-	case model.KindDestinationRule, model.KindSidecar, model.KindWasmPlugin, model.KindGateway, model.KindKubernetesGateway,
+	case model.KindDestinationRule, model.KindBackendTLSPolicy, model.KindSidecar, model.KindWasmPlugin, model.KindGateway, model.KindKubernetesGateway,
 		model.KindReferenceGrant, model.KindPod, model.KindWorkloadEntry, model.KindSecret, model.KindConfigMap:
 		return true
 	}

@@ -100,7 +100,7 @@ func TestSecretsThatAreGranted(t *testing.T) {
 func TestWhatNamesSecretsIsLookedAt(t *testing.T) {
 	for _, kind := range []model.Kind{
 		model.KindGateway, model.KindKubernetesGateway, model.KindDestinationRule, model.KindSidecar, model.KindWasmPlugin,
-		model.KindPod, model.KindWorkloadEntry, model.KindReferenceGrant,
+		model.KindPod, model.KindWorkloadEntry, model.KindReferenceGrant, model.KindBackendTLSPolicy,
 	} {
 		c := NewCredentials(nil, istioapi.Decoder{}, nil, nil, nil)
 		c.Applied([]store.Change{{Key: model.Key{Kind: model.KindService}}})

@@ -24,10 +24,22 @@ func wantedIn(snap *store.Snapshot) map[model.Key]*secretWatch {
 			}
 		}
 	}
+	addBackendTLS(snap, out)
 	addSidecars(snap, out)
 	addGateways(snap, out)
 	addPlugins(snap, out)
 	return out
+}
+
+// addBackendTLS adds the ConfigMaps with CAs of those whom backends' certificates are from.
+func addBackendTLS(snap *store.Snapshot, into map[model.Key]*secretWatch) {
+	for o := range snap.All(model.KindBackendTLSPolicy) {
+		if p, ok := o.(*model.BackendTLSPolicy); ok {
+			for _, need := range p.Credentials() {
+				wantSecret(into, need)
+			}
+		}
+	}
 }
 
 // addSidecars adds the Secrets that workloads need for their own listeners.

@@ -1,0 +1,49 @@
+package analyze
+
+import (
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// backendTLS reports targets that a BackendTLSPolicy has no effect on, and ConfigMaps without CAs.
+func (c *checker) backendTLS(p *model.BackendTLSPolicy) {
+	const field = "spec.targetRefs"
+	for _, t := range p.Targets {
+		svc := c.kubernetesService(t.Host)
+		switch {
+		case svc == nil:
+			c.warnf(p, field, "there is no Service of host %s", t.Host)
+		case t.Port != "" && !slices.ContainsFunc(svc.Ports, func(port model.ServicePort) bool { return port.Name == t.Port }):
+			c.warnf(p, field, "the Service %s has no port with the name %s, so there is no effect on it", svc.Name, t.Port)
+		}
+		for _, o := range c.backendPolicies {
+			if o.Key != p.Key && slices.Contains(o.Targets, t) && model.Older(o, p) {
+				c.warnf(p, field, "has no effect on %s, which the older %s is for, too", t.Host, o.Key)
+				break
+			}
+		}
+	}
+	if len(c.secrets) == 0 {
+		return
+	}
+	for _, k := range p.CAs {
+		secret := c.secrets[k]
+		if secret == nil && !c.whole {
+			continue // it is read once somebody names it
+		}
+		if msg := unusable(k, secret, false); msg != "" {
+			c.warnf(p, "spec.validation.caCertificateRefs", "%s", msg)
+		}
+	}
+}
+
+// kubernetesService is the Service of a host; nil: there is none.
+func (c *checker) kubernetesService(h model.Host) *model.Service {
+	for _, s := range c.byHost[h] {
+		if s.IsKubernetes() {
+			return s
+		}
+	}
+	return nil
+}
