@@ -109,6 +109,7 @@ func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePor
 		AgentFiles:      s.Key.Files,
 		KeepCase:        s.headers(r.mesh()).KeepCase,
 		External:        svc.External,
+		Router:          s.router != nil,
 		SubjectAltNames: svc.SubjectAltNames,
 	}
 	plan := edsPlan{port: port, lb: policy.LoadBalancer, outlier: policy.OutlierDetection != nil, near: r.index.near.of(svc), mesh: r.mesh().Locality}

@@ -37,7 +37,7 @@ func protocolOf(v *view.Cluster) upstreamProtocol {
 		return upstreamAsClient
 	case v.Protocol.IsHTTP2() || pool.Upgrade == model.H2UpgradeAlways:
 		return upstreamHTTP2
-	case v.Protocol == model.ProtocolAuto, v.Protocol == "" && v.Discovery == view.DiscoverOriginalDst:
+	case v.Protocol == model.ProtocolAuto && !v.Router, v.Protocol == "" && v.Discovery == view.DiscoverOriginalDst:
 		return upstreamAsClient
 	}
 	return upstreamHTTP1
@@ -78,7 +78,7 @@ var keepCase = &corev3.Http1ProtocolOptions{HeaderKeyFormat: &corev3.Http1Protoc
 
 // http1Options are those of clusters that HTTP/1.1 is spoken with; what speaks something else than HTTP has none.
 func http1Options(v *view.Cluster, protocol upstreamProtocol) *corev3.Http1ProtocolOptions {
-	if v.KeepCase && (v.Protocol.IsHTTP() || protocol == upstreamAsClient) {
+	if v.KeepCase && (v.Protocol.IsHTTP() || v.Protocol == model.ProtocolAuto || protocol == upstreamAsClient) {
 		return keepCase
 	}
 	return &corev3.Http1ProtocolOptions{}

@@ -61,6 +61,9 @@ type Cluster struct {
 	AgentFiles     bool                // certificates in files come from the proxy's agent, else Envoy reads them
 	// Localities are the endpoints of static and DNS clusters; nil for EDS.
 	Localities []LocalityEndpoints
+	// Router: of ports that say no protocol servers are spoken to in HTTP/1.1, whatever clients speak. Those of gateways
+	// choose HTTP/2 by ALPN, which says nothing of the servers.
+	Router bool
 	// External services have no sidecar: no mesh TLS and no peer metadata.
 	External bool
 	// AutoTLS: Policy.TLS is for endpoints that speak mutual TLS; others get plain text.
