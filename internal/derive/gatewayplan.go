@@ -29,6 +29,7 @@ type plannedListener struct {
 type plannedRoutes struct {
 	servers  []boundServer
 	listener listenerKey
+	others   []boundServer // with TLS: those that requests here may belong to
 }
 
 // boundServer is a server with its Gateway's name, by which virtual services are bound to it.

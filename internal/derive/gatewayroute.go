@@ -80,6 +80,10 @@ func (s *scope) gatewayVirtualHost(r *reader, routeConfig string, h model.Host) 
 		Domains: []string{string(h)}, IncludeAttempts: !headers.NoAttempts, ForwardHost: headers.ForwardHost,
 		HidesPeer: true,
 	}
+	if plan.misdirected(h) {
+		out.Routes = []view.Route{{DirectResponse: &model.DirectResponse{Status: misdirectedRequest}}}
+		return out, false
+	}
 	found, took := plan.holds(h), &hostResult{}
 	var seen []seenRoutes
 	for _, b := range plan.servers {

@@ -106,6 +106,7 @@ func (s *scope) deriveGateways(r *reader) {
 			}
 		}
 	}
+	now.isolate()
 	was := s.router.plan
 	s.router.plan = now
 	s.markGateways(r.index, was, now)
@@ -182,6 +183,9 @@ func (s *scope) markGatewayRoutes(x *Index, name string) {
 	plan := s.router.plan.routes[name]
 	if plan == nil {
 		return
+	}
+	for _, o := range plan.others {
+		s.mark(gatewayHostUnit(name, o.server.Hosts[0].Host))
 	}
 	for _, b := range plan.servers {
 		if b.server.HTTPSRedirect || b.isolated() {
