@@ -35,6 +35,10 @@ type mutual struct {
 
 const tokens = "client-token,shop,client\nserver-token,shop,server\ngateway-token,edge,gateway\n"
 
+// longDrain keeps an Envoy's replaced listeners for longer than any test: with little CPU compiling a plugin's module
+// may hold up its main thread for more than the usual 45 s, and then it ends them, with connections that are new, at once.
+const longDrain = "drainDuration: 3600s"
+
 // startMutual runs one, with what else there is in its configuration.
 func startMutual(t *testing.T, more ...string) *mutual {
 	t.Helper()
@@ -47,7 +51,8 @@ func startMutualWith(t *testing.T, change func(*controlplane.Options), more ...s
 	m := &mutual{client: newMember("client"), server: newMember("server"), plain: startApp(t, "plain", "v1"),
 		caDir: filepath.Join(t.TempDir(), "ca")}
 	m.server.applications(t)
-	m.client.annotations = map[string]string{agent.ProxyConfigAnnotation: ownTracing} // does nothing where nobody traces
+	m.client.annotations = map[string]string{agent.ProxyConfigAnnotation: ownTracing + "\n" + longDrain} // does nothing where nobody traces
+	m.server.annotations = map[string]string{agent.ProxyConfigAnnotation: longDrain}
 	addr := make(chan string, 1)
 	m.mesh = startMeshWith(t, server.RoutesAuto, func(o *controlplane.Options) {
 		o.Identity = controlplane.Identity{Addr: "127.0.0.1:0", CADir: m.caDir, TokenFile: fileWith(t, "tokens", []byte(tokens)),
