@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -69,9 +70,8 @@ func TestOwnMetricsAreNotMerged(t *testing.T) {
 
 // TestMetricsOfEitherFamily: the application may listen for IPv4 or for IPv6 alone.
 func TestMetricsOfEitherFamily(t *testing.T) {
-	for _, host := range []string{"127.0.0.1", "::1"} {
-		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-		require.NoError(t, err)
+	for host, other := range map[string]string{"127.0.0.1": "::1", "::1": "127.0.0.1"} {
+		l := listenAlone(t, host, other)
 		app := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "orders_total 7\n")
 		})}}
@@ -82,6 +82,37 @@ func TestMetricsOfEitherFamily(t *testing.T) {
 		require.NoError(t, err, host)
 		require.Equal(t, "orders_total 7\n", string(got))
 	}
+}
+
+// listenAlone listens at a port at which the other address refuses connections, as nobody else can have it.
+func listenAlone(t *testing.T, host, other string) net.Listener {
+	t.Helper()
+	for {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		require.NoError(t, err)
+		if taken := bound(t, net.ParseIP(other), l.Addr().(*net.TCPAddr).Port); taken >= 0 {
+			t.Cleanup(func() { _ = syscall.Close(taken) })
+			return l
+		}
+		require.NoError(t, l.Close())
+	}
+}
+
+// bound is a socket that has an address and does not listen; negative: somebody has that address.
+func bound(t *testing.T, ip net.IP, port int) (fd int) {
+	t.Helper()
+	family, at := syscall.AF_INET6, syscall.Sockaddr(&syscall.SockaddrInet6{Port: port, Addr: [16]byte(ip.To16())})
+	if four := ip.To4(); four != nil {
+		family, at = syscall.AF_INET, &syscall.SockaddrInet4{Port: port, Addr: [4]byte(four)}
+	}
+	fd, err := syscall.Socket(family, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	if err = syscall.Bind(fd, at); err == nil {
+		return fd
+	}
+	require.NoError(t, syscall.Close(fd))
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	return -1
 }
 
 func TestFindAppMetrics(t *testing.T) {

@@ -145,6 +145,7 @@ pilot_virt_services 14
 # HELP pilot_worker_queue_depth Objects of a kind whose events wait for the next batch.
 # TYPE pilot_worker_queue_depth gauge
 pilot_worker_queue_depth{queueID="AuthorizationPolicy"} 19
+pilot_worker_queue_depth{queueID="BackendTLSPolicy"} 16
 pilot_worker_queue_depth{queueID="ConfigMap"} 9
 pilot_worker_queue_depth{queueID="Departure"} 9
 pilot_worker_queue_depth{queueID="DestinationRule"} 15
