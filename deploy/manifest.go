@@ -36,24 +36,19 @@ func Manifest(o Options) ([]byte, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	var out bytes.Buffer
+	var all [][]byte
 	for _, name := range order {
 		text, err := files.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		text = o.set(bytes.Replace(text, []byte(namespace), nil, 1))
-		if o.Revision != model.DefaultRevision {
-			if text, err = forRevision(text, o.Revision); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-		}
-		if out.Len() > 0 && len(text) > 0 {
-			out.WriteString("---\n")
-		}
-		out.Write(text)
+		all = append(all, text)
 	}
-	return out.Bytes(), nil
+	text := o.set(bytes.Replace(bytes.Join(all, []byte("---\n")), []byte(namespace), nil, 1))
+	if o.Revision == model.DefaultRevision {
+		return text, nil
+	}
+	return forRevision(text, o.Revision)
 }
 
 func (o Options) check() error {
@@ -74,7 +69,7 @@ var (
 	replicasLine = regexp.MustCompile(`(?m)^( *replicas: ).*$`)
 )
 
-// set puts image and replicas into a file.
+// set puts image and replicas into the files.
 func (o Options) set(text []byte) []byte {
 	text = imageLine.ReplaceAll(text, []byte("${1}"+o.Image))
 	return replicasLine.ReplaceAll(text, []byte("${1}"+strconv.Itoa(o.Replicas)))

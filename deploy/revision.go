@@ -33,19 +33,25 @@ func (o object) name() string {
 	return name
 }
 
-// forRevision makes a file's objects those of a control plane that leaves others alone: with names of its own,
-// for Pods that name it, and without Service istiod, whose ports the Service of its webhooks has.
+// forRevision makes the files' objects those of a control plane that leaves others alone: with names of its own,
+// for Pods that name it, and without Service istiod, whose ports the Service of its webhooks gets.
 func forRevision(text []byte, revision string) ([]byte, error) {
-	var out [][]byte
+	var objects []object
+	var ports []any
 	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
 		var o object
 		if err := yaml.Unmarshal(doc, &o); err != nil {
 			return nil, err
 		}
 		if o["kind"] == "Service" && o.name() == istiod {
+			ports, _ = o.at("spec")["ports"].([]any)
 			continue
 		}
-		if err := o.become(revision); err != nil {
+		objects = append(objects, o)
+	}
+	var out [][]byte
+	for _, o := range objects {
+		if err := o.become(revision, ports); err != nil {
 			return nil, err
 		}
 		doc, err := yaml.Marshal(o)
@@ -57,14 +63,14 @@ func forRevision(text []byte, revision string) ([]byte, error) {
 	return bytes.Join(out, []byte("---\n")), nil
 }
 
-// become makes an object one of a revision.
-func (o object) become(revision string) error {
+// become makes an object one of a revision; more are the ports of Service istiod.
+func (o object) become(revision string, more []any) error {
 	renamed(map[string]any(o), revision)
 	switch o["kind"] {
 	case "Service":
 		spec := o.at("spec")
 		ports, _ := spec["ports"].([]any)
-		spec["ports"] = append(ports, port("https-dns", 15012), port("http-monitoring", 15014))
+		spec["ports"] = append(ports, more...)
 	case "MutatingWebhookConfiguration":
 		o.inject(revision)
 	case "Deployment":
@@ -73,10 +79,6 @@ func (o object) become(revision string) error {
 		return o.configure(revision)
 	}
 	return nil
-}
-
-func port(name string, number int) map[string]any {
-	return map[string]any{"name": name, "port": number, "targetPort": number, "protocol": "TCP"}
 }
 
 // named is the name of an object in a revision.
