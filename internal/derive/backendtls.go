@@ -8,14 +8,13 @@ import "github.com/moonsail/moonsail/internal/model"
 func (x *Index) replaceBackendTLS(old, now *model.BackendTLSPolicy, touched *touched) {
 	if old != nil {
 		for _, h := range targetHosts(old) {
-			x.backendTLS[h] = remove(x.backendTLS[h], old)
-			dropEmpty(x.backendTLS, h)
+			unlist(x.backendTLS, h, old)
 			touched.facts.add(destinationRuleFact(h))
 		}
 	}
 	if now != nil {
 		for _, h := range targetHosts(now) {
-			x.backendTLS[h] = addSorted(x.backendTLS[h], now)
+			enlist(x.backendTLS, h, now)
 			touched.facts.add(destinationRuleFact(h))
 		}
 	}

@@ -16,7 +16,7 @@ type Index struct {
 	discovery *discovery
 	exports   *exports
 	auto      *autoAddresses
-	services  map[model.Host][]*model.Service // by precedence, see addSorted
+	services  map[model.Host][]*model.Service // by precedence, see enlist
 	rules     map[model.Host][]*model.DestinationRule
 	// backendTLS are policies by the hosts of their targets.
 	backendTLS map[model.Host][]*model.BackendTLSPolicy
@@ -148,12 +148,11 @@ func newTouched() *touched {
 
 func (x *Index) replaceServices(old, now []*model.Service, touched *touched) {
 	for _, s := range old {
-		x.services[s.Hostname] = remove(x.services[s.Hostname], s)
-		dropEmpty(x.services, s.Hostname)
+		unlist(x.services, s.Hostname, s)
 		x.endpoints.removeService(s, touched)
 	}
 	for _, s := range now {
-		x.services[s.Hostname] = addSorted(x.services[s.Hostname], s)
+		enlist(x.services, s.Hostname, s)
 		x.endpoints.addService(s, touched)
 	}
 	for _, s := range now { // before the old ones, so that what both ask for does not count as news
@@ -171,14 +170,11 @@ func (x *Index) replaceServices(old, now []*model.Service, touched *touched) {
 func (x *Index) replaceVirtualService(old, now *model.VirtualService, touched *touched) {
 	x.bound.replace(old, now, touched)
 	if old != nil {
-		x.eachRouteHost(old, func(h model.Host) {
-			x.routes[h] = remove(x.routes[h], old)
-			dropEmpty(x.routes, h)
-		}, touched)
+		x.eachRouteHost(old, func(h model.Host) { unlist(x.routes, h, old) }, touched)
 		delete(x.delegate, old.Key)
 	}
 	if now != nil {
-		x.eachRouteHost(now, func(h model.Host) { x.routes[h] = addSorted(x.routes[h], now) }, touched)
+		x.eachRouteHost(now, func(h model.Host) { enlist(x.routes, h, now) }, touched)
 		if len(now.Hosts) == 0 {
 			x.delegate[now.Key] = now
 		}
@@ -204,12 +200,11 @@ func (x *Index) eachRouteHost(v *model.VirtualService, f func(model.Host), touch
 
 func (x *Index) replaceRule(old, now *model.DestinationRule, touched *touched) {
 	if old != nil {
-		x.rules[old.Host] = remove(x.rules[old.Host], old)
-		dropEmpty(x.rules, old.Host)
+		unlist(x.rules, old.Host, old)
 		touched.facts.add(destinationRuleFact(old.Host))
 	}
 	if now != nil {
-		x.rules[now.Host] = addSorted(x.rules[now.Host], now)
+		enlist(x.rules, now.Host, now)
 		touched.facts.add(destinationRuleFact(now.Host))
 		touched.labels = x.labels.countRule(now, 1) || touched.labels
 		touched.labels = x.near.countRule(now, 1) || touched.labels
@@ -239,17 +234,17 @@ func as[T any](o model.Object) T {
 	return t
 }
 
-// addSorted inserts o where model.CompareAge puts it. The list given is not changed: readers of
-// an earlier revision may hold it.
-func addSorted[T model.Object](list []T, o T) []T {
-	out := append(slices.Clone(list), o)
-	slices.SortStableFunc(out, func(a, b T) int { return model.CompareAge(a, b) })
-	return out
+// enlist puts o where model.CompareAge has it in the list of a key. The list that there was is not changed: readers
+// of an earlier revision may hold it.
+func enlist[K comparable, T model.Object](m map[K][]T, k K, o T) {
+	m[k] = append(slices.Clone(m[k]), o)
+	slices.SortStableFunc(m[k], func(a, b T) int { return model.CompareAge(a, b) })
 }
 
-// remove drops the object with o's key.
-func remove[T model.Object](list []T, o T) []T {
-	return slices.DeleteFunc(slices.Clone(list), func(e T) bool { return e.Metadata().Key == o.Metadata().Key })
+// unlist likewise takes away the object with o's key, and the list with the last one.
+func unlist[K comparable, T model.Object](m map[K][]T, k K, o T) {
+	m[k] = slices.DeleteFunc(slices.Clone(m[k]), func(e T) bool { return e.Metadata().Key == o.Metadata().Key })
+	dropEmpty(m, k)
 }
 
 func dropEmpty[K comparable, V any](m map[K][]V, k K) {

@@ -45,14 +45,13 @@ func (x *Index) replacePolicy(old, now model.Object, touched *touched) {
 	is, _ := now.(model.Selecting)
 	if was != nil {
 		for _, k := range keysOfPolicy(was) {
-			x.policies[k] = remove(x.policies[k], was)
-			dropEmpty(x.policies, k)
+			unlist(x.policies, k, was)
 			touched.facts.add(policyFact(k))
 		}
 	}
 	if is != nil {
 		for _, k := range keysOfPolicy(is) {
-			x.policies[k] = addSorted(x.policies[k], is)
+			enlist(x.policies, k, is)
 			touched.facts.add(policyFact(k))
 		}
 		touched.labels = x.countPolicy(is, 1) || touched.labels

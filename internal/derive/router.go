@@ -46,13 +46,10 @@ type bound map[string]map[model.Host][]*model.VirtualService
 
 func (b bound) replace(old, now *model.VirtualService, touched *touched) {
 	if old != nil {
-		b.each(old, func(of map[model.Host][]*model.VirtualService, h model.Host) {
-			of[h] = remove(of[h], old)
-			dropEmpty(of, h)
-		}, touched)
+		b.each(old, func(of map[model.Host][]*model.VirtualService, h model.Host) { unlist(of, h, old) }, touched)
 	}
 	if now != nil {
-		b.each(now, func(of map[model.Host][]*model.VirtualService, h model.Host) { of[h] = addSorted(of[h], now) }, touched)
+		b.each(now, func(of map[model.Host][]*model.VirtualService, h model.Host) { enlist(of, h, now) }, touched)
 	}
 }
 
