@@ -34,9 +34,7 @@ const envoyFilters = "EnvoyFilter"
 // leftOut notes patches that a resource is served without.
 func (t *translation) leftOut(typ, name string, problems []patch.Problem) {
 	for _, p := range problems {
-		t.failed = append(t.failed, Failure{
-			Scope: t.key.String(), Type: typ, Name: name, Error: p.Error(), key: t.key, patch: true,
-		})
+		t.failure(typ, name, p.Error()).patch = true
 	}
 }
 
@@ -47,10 +45,8 @@ const wasmPlugins = "WasmPlugin"
 func (t *translation) replaceUnfetched(d *derive.Delta) {
 	t.replugged = d.Unfetched != nil
 	for _, name := range d.Unfetched {
-		t.failed = append(t.failed, Failure{
-			Scope: t.key.String(), Type: wasmPlugins, Name: name, key: t.key, plugin: true,
-			Error: "nobody fetches modules for these proxies, whose agents are older: its failStrategy decides for all requests",
-		})
+		t.failure(wasmPlugins, name,
+			"nobody fetches modules for these proxies, whose agents are older: its failStrategy decides for all requests").plugin = true
 	}
 }
 
@@ -92,10 +88,7 @@ func (t *translation) virtualHost(v *view.VirtualHost) (proto.Message, error) {
 	m, there, problems := t.patches.VirtualHost(v.RouteConfig, v.Name, m)
 	t.leftOut(resource.VirtualHost.String(), v.ResourceName(), problems)
 	if len(refused) > 0 {
-		t.failed = append(t.failed, Failure{
-			Scope: t.key.String(), Type: resource.VirtualHost.String(), Name: v.ResourceName(), Error: errors.Join(refused...).Error(),
-			key: t.key, routes: true,
-		})
+		t.failure(resource.VirtualHost.String(), v.ResourceName(), errors.Join(refused...).Error()).routes = true
 	}
 	return messageIf(there, m)
 }

@@ -198,9 +198,13 @@ func (t *translation) names(views map[string]*view.Names) {
 }
 
 func (t *translation) fail(typ resource.Type, name string, err error) {
-	t.failed = append(t.failed, Failure{
-		Scope: t.key.String(), Type: typ.String(), Name: name, Error: err.Error(), key: t.key,
-	})
+	t.failure(typ.String(), name, err.Error())
+}
+
+// failure notes one. Until the next one it may be given what kind it is of.
+func (t *translation) failure(typ, name, text string) *Failure {
+	t.failed = append(t.failed, Failure{Scope: t.key.String(), Type: typ, Name: name, Error: text, key: t.key})
+	return &t.failed[len(t.failed)-1]
 }
 
 type failureKey struct {
