@@ -1,12 +1,10 @@
-// Package arch tests the house itself: who may import whom, also through others, and
-// that the documents say what is there.
 package arch
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -20,29 +18,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
-
-const module = "github.com/moonsail/moonsail/"
-
-// layers are the folders from the bottom up. A folder may import those of lower rows,
-// and never one of its own row or above: data flows down, nothing imports upward.
-// Folders below the named ones (internal/source/file) count as these, and may import
-// their siblings.
-var layers = [][]string{
-	{"internal/wire"},
-	{"internal/bucket", "internal/dashboard", "internal/certfile", "internal/epoll", "internal/extension", "internal/flamegraph", "internal/jwt", "internal/nametable", "internal/outside", "internal/servercert", "internal/spelling", "internal/wasmplugin"},
-	{"internal/expression", "internal/operators", "internal/access", "internal/bugreport", "internal/model", "internal/profile", "internal/proxyconfig", "internal/version", "internal/envoy", "internal/intercept", "internal/simulate", "internal/xds/names", "internal/xds/resource", "internal/xds/http2"},
-	{"internal/autoaddress", "internal/inject", "internal/view", "internal/store", "internal/istioapi", "internal/xds/table"},
-	{"internal/derive", "internal/doctor", "internal/translate", "internal/patch", "internal/xds/ledger", "internal/source"},
-	{"internal/analyze", "internal/xds/server"},
-	{"internal/telemetry", "internal/agent", "internal/authn", "internal/peers"},
-	{"internal/explain", "internal/departure", "internal/jwks", "internal/trace", "internal/ca"},
-	{"internal/sidecars"},
-	{"internal/debug", "internal/engine", "internal/admission", "internal/status"},
-	{"internal/controlplane"},
-	{"internal/demo", "internal/lab"},
-	{"internal/cli"},
-	{"cmd/moonsail"},
-}
 
 // forbidden is what packages must not reach, not even through others.
 var forbidden = []struct {
@@ -156,32 +131,11 @@ func packages(t *testing.T) []pkg {
 	return list
 }
 
-// under tells whether a path is a folder or below it.
-func under(path, folder string) bool {
-	return path == folder || strings.HasPrefix(path, folder+"/")
-}
-
-func underAny(path string, folders []string) bool {
-	return slices.ContainsFunc(folders, func(f string) bool { return under(path, f) })
-}
-
-// layerOf is the row and the named folder of a package; -1 where it is in none.
-func layerOf(path string) (row int, folder string) {
-	for i, folders := range layers {
-		for _, f := range folders {
-			if under(path, f) {
-				return i, f
-			}
-		}
-	}
-	return -1, ""
-}
-
-func TestNothingImportsUpward(t *testing.T) {
+func TestRoomsImportDownwards(t *testing.T) {
 	for _, p := range packages(t) {
-		row, folder := layerOf(p.folder())
-		if row < 0 {
-			t.Errorf("%s is in no layer: add it to layers in test/arch, to .golangci.yml and to ARCHITECTURE.md", p.folder())
+		room, ok := roomOf(p.folder())
+		if !ok {
+			t.Errorf("%s: belongs to no room: add its folder to Rooms in test/arch/rooms.go", p.folder())
 			continue
 		}
 		for _, imp := range p.Imports {
@@ -189,8 +143,8 @@ func TestNothingImportsUpward(t *testing.T) {
 			if !ours {
 				continue
 			}
-			if r, f := layerOf(target); r >= row && f != folder {
-				t.Errorf("%s imports %s, which is not below it", p.folder(), target)
+			if other, ok := roomOf(target); !ok || other.Name != room.Name && other.Layer >= room.Layer {
+				t.Errorf("%s: imports %s: room %s is not below room %s", p.folder(), target, other.Name, room.Name)
 			}
 		}
 	}
@@ -242,30 +196,24 @@ func TestRulesSee(t *testing.T) {
 	require.False(t, under("k8s.iox", "k8s.io"))
 }
 
-// TestEveryFolderHasAnAllowList compares .golangci.yml with the packages there are.
-func TestEveryFolderHasAnAllowList(t *testing.T) {
-	globs := lintGlobs(t)
-	for _, p := range packages(t) {
-		f := p.folder()
-		if !slices.ContainsFunc(globs, func(g string) bool { return under(f, g) }) {
-			t.Errorf("%s has no depguard list in .golangci.yml", f)
-		}
-	}
-}
+// Lines between these two in .golangci.yml are generated from Rooms.
+const (
+	generatedBegin = "        # BEGIN import rules: go test ./test/arch -run TestLinterRules -update\n"
+	generatedEnd   = "        # END import rules\n"
+)
 
-// lintGlobs are the folders that depguard's rules are for: "**/internal/model/**" is internal/model.
-func lintGlobs(t *testing.T) []string {
-	t.Helper()
-	f, err := os.Open(filepath.Join(root, ".golangci.yml"))
-	require.NoError(t, err)
-	defer f.Close()
-	var globs []string
-	for s := bufio.NewScanner(f); s.Scan(); {
-		_, list, ok := strings.Cut(s.Text(), `files: ["**/`)
-		if glob, _, _ := strings.Cut(list, `/**"`); ok {
-			globs = append(globs, glob)
-		}
+var update = flag.Bool("update", false, "write the import rules of Rooms into .golangci.yml")
+
+func TestLinterRulesFollowRooms(t *testing.T) {
+	file := filepath.Join(root, ".golangci.yml")
+	text := read(t, ".golangci.yml")
+	before, rest, ok := strings.Cut(text, generatedBegin)
+	require.True(t, ok, "no line %q", generatedBegin)
+	rules, after, ok := strings.Cut(rest, generatedEnd)
+	require.True(t, ok, "no line %q", generatedEnd)
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(before+generatedBegin+LinterRules()+generatedEnd+after), 0o644))
+		return
 	}
-	require.NotEmpty(t, globs)
-	return globs
+	require.Equal(t, LinterRules(), rules, "run: go test ./test/arch -run TestLinterRules -update")
 }

@@ -50,15 +50,6 @@ func describedAbove(text, folder string) bool {
 	return strings.Count(above, "/") > 0 && strings.Contains(text, "`"+above+"`")
 }
 
-func TestLayersAreAsDescribed(t *testing.T) {
-	var lines []string
-	for _, l := range layers {
-		lines = append(lines, strings.Join(l, " "))
-	}
-	require.Contains(t, read(t, "ARCHITECTURE.md"), "```\n"+strings.Join(lines, "\n")+"\n```",
-		"the layers in ARCHITECTURE.md and in this test differ")
-}
-
 func TestDependenciesAreExplained(t *testing.T) {
 	text := read(t, "RATIONALE.md")
 	read(t, "go.mod") // so that the test's result is not kept when it changes
