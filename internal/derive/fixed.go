@@ -1,9 +1,9 @@
 package derive
 
 import (
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // deriveFixed makes what every outbound scope has: the clusters for unknown destinations,
@@ -16,7 +16,7 @@ func (s *scope) deriveFixed(r *reader) {
 		ConnectTimeout: r.mesh().ConnectTimeout, Keepalive: r.mesh().Keepalive, KeepCase: s.headers(r.mesh()).KeepCase,
 	}
 	if s.split.asks() {
-		s.out.Listeners[bucket.Listener] = scopesListener()
+		s.out.Listeners[routeshard.Listener] = scopesListener()
 	}
 	s.refEgressProxy()
 	s.deriveCatchAll(r.mesh())
@@ -60,9 +60,9 @@ func (s *scope) refEgressProxy() {
 // documentation, and it is not bound.
 func scopesListener() *view.Listener {
 	return &view.Listener{
-		Name: bucket.Listener, Address: "192.0.2.1", Port: 1,
-		Default: &view.FilterChain{Name: bucket.Listener, HTTP: &view.HTTPChain{
-			StatPrefix: bucket.Listener, RouteConfig: bucket.Listener, BucketBits: 1,
+		Name: routeshard.Listener, Address: "192.0.2.1", Port: 1,
+		Default: &view.FilterChain{Name: routeshard.Listener, HTTP: &view.HTTPChain{
+			StatPrefix: routeshard.Listener, RouteConfig: routeshard.Listener, BucketBits: 1,
 		}},
 	}
 }

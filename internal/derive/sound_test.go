@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // TestNoDuplicateDomains holds what Envoy would refuse: two virtual hosts of a route
@@ -48,9 +48,9 @@ func requireSound(t *testing.T, k ScopeKey, v *Delta) {
 		requireDisjoint(t, l)
 		requireServed(t, k, l)
 		for _, c := range l.Chains {
-			if c.HTTP != nil && c.HTTP.BucketBits > 0 && l.Name != bucket.Listener {
+			if c.HTTP != nil && c.HTTP.BucketBits > 0 && l.Name != routeshard.Listener {
 				requireParts(t, v, c.HTTP)
-			} else if c.HTTP != nil && c.HTTP.RouteConfig != "" && l.Name != bucket.Listener {
+			} else if c.HTTP != nil && c.HTTP.RouteConfig != "" && l.Name != routeshard.Listener {
 				require.NotNil(t, v.RouteConfigs[c.HTTP.RouteConfig], "%s: %s", k, l.Name)
 			}
 		}

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // Split says which route configurations are split: those of From virtual hosts or more, without
@@ -22,8 +22,8 @@ type Split struct{ From, Bits, Copies int }
 // virtual hosts; what buckets cost a proxy when it connects, and a request, is more than most meshes
 // would give for it, so that they come by themselves where a change takes Envoy tens of milliseconds.
 var (
-	AutoSplit   = Split{From: 2048, Bits: bucket.Bits, Copies: 2}
-	ScopedSplit = Split{From: 256, Bits: bucket.Bits} // where buckets are asked for
+	AutoSplit   = Split{From: 2048, Bits: routeshard.Bits, Copies: 2}
+	ScopedSplit = Split{From: 256, Bits: routeshard.Bits} // where buckets are asked for
 )
 
 // splitter cuts a scope's large route configurations into buckets, as its delta leaves
@@ -33,7 +33,7 @@ var (
 // too, from when listeners look for them until the route configuration goes: listeners that drain
 // may do so still. So the change of a form takes nothing away, and what comes back is split as it was.
 //
-// bucket.Listener is there from the first of them on, for ever: Envoys that have it keep it. It counts as
+// routeshard.Listener is there from the first of them on, for ever: Envoys that have it keep it. It counts as
 // one of them, by its name: what a proxy has, and is to keep, may be that listener alone.
 type splitter struct {
 	Split
@@ -46,12 +46,12 @@ type splitter struct {
 
 // splitRoutes is one route configuration.
 type splitRoutes struct {
-	served bool                  // what was put out last is there in buckets, too
-	hosts  map[string]bucket.Set // what was put out, by the resource names of whole virtual hosts
-	count  int                   // virtual hosts that a service has, as of now
-	wild   int                   // those of them that are of wildcards
-	there  bool                  // the route configuration is put out, not only virtual hosts of it
-	rest   *view.VirtualHost     // the one for unknown hosts, which is in every bucket
+	served bool                      // what was put out last is there in buckets, too
+	hosts  map[string]routeshard.Set // what was put out, by the resource names of whole virtual hosts
+	count  int                       // virtual hosts that a service has, as of now
+	wild   int                       // those of them that are of wildcards
+	there  bool                      // the route configuration is put out, not only virtual hosts of it
+	rest   *view.VirtualHost         // the one for unknown hosts, which is in every bucket
 }
 
 // newSplitter is that of a key; nil: nothing is, or will be, in buckets.
@@ -68,7 +68,7 @@ func newSplitter(by Split, k *ScopeKey) *splitter {
 
 // add has a route configuration be there in buckets.
 func (p *splitter) add(routeConfig string) {
-	p.split[routeConfig], p.split[bucket.Listener] = true, true
+	p.split[routeConfig], p.split[routeshard.Listener] = true, true
 }
 
 // asks tells whether listeners have Envoy ask for scopes.
@@ -83,7 +83,7 @@ func (p *splitter) bits(routeConfig string) int {
 }
 
 // names are the route configurations that are there in buckets, and those that would be if they
-// came back, and bucket.Listener.
+// came back, and routeshard.Listener.
 func (p *splitter) names() SplitSet { return SplitSetOf(slices.Collect(maps.Keys(p.split))...) }
 
 // keeps tells whether something is there in buckets that would not be if the scope were new.
@@ -103,7 +103,7 @@ func (p *splitter) splits(name string, r *splitRoutes) bool {
 
 // pays tells whether buckets are worth the copies of wildcards.
 func (p *splitter) pays(r *splitRoutes) bool {
-	return p.Copies == 0 || r.wild*bucket.Count(p.Bits) <= p.Copies*r.count
+	return p.Copies == 0 || r.wild*routeshard.Count(p.Bits) <= p.Copies*r.count
 }
 
 // add counts virtual hosts of one name.
@@ -117,7 +117,7 @@ func (r *splitRoutes) add(host string, n int) {
 func (p *splitter) of(routeConfig string) *splitRoutes {
 	r := p.routes[routeConfig]
 	if r == nil {
-		r = &splitRoutes{hosts: map[string]bucket.Set{}}
+		r = &splitRoutes{hosts: map[string]routeshard.Set{}}
 		p.routes[routeConfig] = r
 	}
 	return r
@@ -178,7 +178,7 @@ func (s *scope) resplit(x *Index) {
 	asked := s.split.asks()
 	otherwise := s.split.recount(s.out.VirtualHosts, s.mayChangeHost())
 	if !asked && s.split.asks() {
-		s.out.Listeners[bucket.Listener] = scopesListener()
+		s.out.Listeners[routeshard.Listener] = scopesListener()
 	}
 	for rc, reformed := range otherwise {
 		again := map[model.Host]bool{}

@@ -11,17 +11,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // requireParts: where a listener looks for buckets, all are there.
 func requireParts(t *testing.T, v *Delta, http *view.HTTPChain) {
 	t.Helper()
-	for k := range bucket.Count(http.BucketBits) {
-		part := bucket.Name(http.RouteConfig, http.BucketBits, k)
+	for k := range routeshard.Count(http.BucketBits) {
+		part := routeshard.Name(http.RouteConfig, http.BucketBits, k)
 		require.NotNil(t, v.Scopes[part], part)
 		require.NotNil(t, v.RouteConfigs[part], part)
 		require.True(t, v.RouteConfigs[part].Bucket, part)
@@ -30,8 +30,8 @@ func requireParts(t *testing.T, v *Delta, http *view.HTTPChain) {
 
 // partOf is which part of a route configuration a name is, if it is one.
 func partOf(name string, bits int) (k int, ok bool) {
-	rc := bucket.RouteConfig(name)
-	k, err := strconv.Atoi(strings.TrimPrefix(name, strings.TrimSuffix(bucket.Name(rc, bits, 0), "0")))
+	rc := routeshard.RouteConfig(name)
+	k, err := strconv.Atoi(strings.TrimPrefix(name, strings.TrimSuffix(routeshard.Name(rc, bits, 0), "0")))
 	return k, rc != name && err == nil
 }
 
@@ -40,7 +40,7 @@ func joined(t *testing.T, d *Delta, bits int) *Delta {
 	t.Helper()
 	out := newDelta()
 	for name := range d.RouteConfigs {
-		rc := bucket.RouteConfig(name)
+		rc := routeshard.RouteConfig(name)
 		require.Equal(t, rc != name, d.Scopes[name] != nil, name)
 		if rc != name {
 			out.RouteConfigs[rc] = &view.RouteConfig{Name: rc}
@@ -52,10 +52,10 @@ func joined(t *testing.T, d *Delta, bits int) *Delta {
 			continue
 		}
 		for _, domain := range part.Domains {
-			require.True(t, bucket.Takes(domain, bits, k), "%s: %s", name, domain)
+			require.True(t, routeshard.Takes(domain, bits, k), "%s: %s", name, domain)
 		}
 		v := *part
-		v.RouteConfig = bucket.RouteConfig(part.RouteConfig)
+		v.RouteConfig = routeshard.RouteConfig(part.RouteConfig)
 		if have := out.VirtualHosts[v.ResourceName()]; have != nil {
 			v.Domains = append(slices.Clone(have.Domains), v.Domains...)
 		}
@@ -82,9 +82,9 @@ func TestPartsAreTheWhole(t *testing.T) {
 				before := slices.Collect(maps.Keys(have[k].Scopes))
 				merge(have[k], delta)
 				for _, scope := range before {
-					require.True(t, have[k].Scopes[scope] != nil || have[k].RouteConfigs[bucket.RouteConfig(scope)] == nil, scope)
+					require.True(t, have[k].Scopes[scope] != nil || have[k].RouteConfigs[routeshard.RouteConfig(scope)] == nil, scope)
 				}
-				require.True(t, len(before) == 0 || have[k].Listeners[bucket.Listener] != nil, "it stays")
+				require.True(t, len(before) == 0 || have[k].Listeners[routeshard.Listener] != nil, "it stays")
 			}
 			open(w, d, have)
 			if w.chance(0.2) {
@@ -100,8 +100,8 @@ func TestPartsAreTheWhole(t *testing.T) {
 			if d.Keeps(k) {
 				kept++
 			}
-			require.Equal(t, asks, got.Listeners[bucket.Listener] != nil, k.String())
-			require.Equal(t, asks, d.SplitIn(k).Has(bucket.Listener), k.String())
+			require.Equal(t, asks, got.Listeners[routeshard.Listener] != nil, k.String())
+			require.Equal(t, asks, d.SplitIn(k).Has(routeshard.Listener), k.String())
 			if !asks {
 				require.Empty(t, cmp.Diff(whole, got, sameViews...), k.String())
 				untouched++
@@ -121,7 +121,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 func requireWholeUsed(t *testing.T, v *Delta) {
 	t.Helper()
 	for name, l := range v.Listeners {
-		if l.Default != nil && name != bucket.Listener {
+		if l.Default != nil && name != routeshard.Listener {
 			require.Less(t, bitsOf(l), 1, name)
 		}
 	}

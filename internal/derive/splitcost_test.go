@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // grown is a mesh of so many services of one port.
@@ -43,15 +43,15 @@ func TestSplitCostsWhatChanges(t *testing.T) {
 	d, st := New(model.DefaultMesh(), 1), store.New()
 	d.SetSplit(Split{From: 40, Bits: 4})
 	out, _ := d.Index().Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "shop", ScopedRoutes: true})
-	require.NotContains(t, d.Open(out).Listeners, bucket.Listener)
-	require.NotContains(t, grown(d, st, 0, 39)[out].Listeners, bucket.Listener)
+	require.NotContains(t, d.Open(out).Listeners, routeshard.Listener)
+	require.NotContains(t, grown(d, st, 0, 39)[out].Listeners, routeshard.Listener)
 	require.Empty(t, d.SplitIn(out))
 
 	got := grown(d, st, 39, 40)[out]
 	require.Equal(t, 4, bitsOf(got.Listeners["0.0.0.0_80"]))
-	require.Len(t, got.Scopes, bucket.Count(4))
+	require.Len(t, got.Scopes, routeshard.Count(4))
 	require.NotContains(t, got.RouteConfigs, "80", "it is there already")
-	require.NotNil(t, got.Listeners[bucket.Listener])
+	require.NotNil(t, got.Listeners[routeshard.Listener])
 	require.Equal(t, SplitSetOf("80").Asking(), d.SplitIn(out))
 	require.False(t, d.Keeps(out))
 
@@ -94,7 +94,7 @@ func TestSplitComesBack(t *testing.T) {
 	require.False(t, d.Keeps(out), "nothing is there for anybody")
 
 	merge(have, grown(d, st, 0, 1)[out])
-	require.Len(t, have.Scopes, bucket.Count(splitSoon.Bits))
+	require.Len(t, have.Scopes, routeshard.Count(splitSoon.Bits))
 	require.Equal(t, splitSoon.Bits, bitsOf(have.Listeners["0.0.0.0_80"]))
 	requireWhole(t, out, unsplit(d, out), have)
 }
@@ -125,7 +125,7 @@ func TestWildcardsAreNotCopiedInVain(t *testing.T) {
 	}
 	wild("two", "*.a.example", "*.b.example")
 	require.Empty(t, grown(d, st, 0, 5)[out].Scopes, "16 copies for 7")
-	require.Len(t, grown(d, st, 5, 6)[out].Scopes, bucket.Count(2), "16 copies for 8")
+	require.Len(t, grown(d, st, 5, 6)[out].Scopes, routeshard.Count(2), "16 copies for 8")
 	require.False(t, d.Keeps(out))
 
 	got := wild("third", "*.c.example")[out]

@@ -3,8 +3,8 @@ package derive
 import (
 	"reflect"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // cut makes of a delta of whole route configurations one of their parts.
@@ -44,8 +44,8 @@ func (p *splitter) cutRouteConfig(d *Delta, name string, v *view.RouteConfig, pa
 // putParts puts out a route configuration's parts and the scopes that lead there, or takes them
 // back.
 func putParts(d *Delta, name string, bits int, there bool) {
-	for k := range bucket.Count(bits) {
-		part := bucket.Name(name, bits, k)
+	for k := range routeshard.Count(bits) {
+		part := routeshard.Name(name, bits, k)
 		d.RouteConfigs[part], d.Scopes[part] = nil, nil
 		if there {
 			d.RouteConfigs[part] = &view.RouteConfig{Name: part, Bucket: true}
@@ -67,7 +67,7 @@ func (p *splitter) cutHost(d *Delta, name string, v *view.VirtualHost) {
 		r.rest = v
 	}
 	for k := range had.In(p.Bits) {
-		d.VirtualHosts[bucket.Name(rc, p.Bits, k)+"/"+host] = nil
+		d.VirtualHosts[routeshard.Name(rc, p.Bits, k)+"/"+host] = nil
 	}
 	d.VirtualHosts[name] = v
 	switch {
@@ -76,19 +76,19 @@ func (p *splitter) cutHost(d *Delta, name string, v *view.VirtualHost) {
 	case p.split[rc]:
 		r.hosts[name] = cutDomains(d, v, p.Bits)
 	default:
-		r.hosts[name] = bucket.Set{}
+		r.hosts[name] = routeshard.Set{}
 	}
 }
 
-func cutDomains(d *Delta, v *view.VirtualHost, bits int) (in bucket.Set) {
+func cutDomains(d *Delta, v *view.VirtualHost, bits int) (in routeshard.Set) {
 	for _, domain := range v.Domains {
 		in.Add(domain, bits)
 	}
 	for k := range in.In(bits) {
 		part := *v
-		part.RouteConfig, part.Domains = bucket.Name(v.RouteConfig, bits, k), nil
+		part.RouteConfig, part.Domains = routeshard.Name(v.RouteConfig, bits, k), nil
 		for _, domain := range v.Domains {
-			if bucket.Takes(domain, bits, k) {
+			if routeshard.Takes(domain, bits, k) {
 				part.Domains = append(part.Domains, domain)
 			}
 		}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/bucket"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // SplitSet is a set of route configurations that can be part of a key: their names in order,
@@ -31,7 +31,7 @@ func (s SplitSet) Union(o SplitSet) SplitSet {
 }
 
 // Asking is the set with the listener that asks for scopes, which is there where anything is in buckets.
-func (s SplitSet) Asking() SplitSet { return s.Union(bucket.Listener) }
+func (s SplitSet) Asking() SplitSet { return s.Union(routeshard.Listener) }
 
 // Covers tells whether all of another set is in the set.
 func (s SplitSet) Covers(o SplitSet) bool {

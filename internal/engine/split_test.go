@@ -8,11 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 	"github.com/moonsail/moonsail/internal/xds/table"
 	"github.com/moonsail/moonsail/test/await"
 )
@@ -52,7 +52,7 @@ func boundWhole(e *Engine, p *model.Proxy) (b *binding, now *[]*table.Table) {
 func requireBuckets(t *testing.T, tables *[]*table.Table, want int) {
 	t.Helper()
 	s := (*tables)[0].State()
-	require.Equal(t, want*bucket.Count(2), s.Len(resource.Scope), (*tables)[0].Name())
+	require.Equal(t, want*routeshard.Count(2), s.Len(resource.Scope), (*tables)[0].Name())
 	require.NotNil(t, s.Get(resource.RouteConfigShell, "80"), "the whole one is there always")
 }
 
@@ -96,12 +96,12 @@ func TestBucketsStayWhereNothingIsSplit(t *testing.T) {
 	b, now := boundWhole(e, proxy("web", "shop"))
 	_, other := bound(e, proxy("cron", "shop"))
 	asks := func(tables *[]*table.Table) bool {
-		return (*tables)[0].State().Get(resource.Listener, bucket.Listener) != nil
+		return (*tables)[0].State().Get(resource.Listener, routeshard.Listener) != nil
 	}
 	require.True(t, asks(other))
 	require.False(t, asks(now))
 	requireBuckets(t, now, 0)
-	require.NoError(t, e.keep(b, bucket.Listener))
+	require.NoError(t, e.keep(b, routeshard.Listener))
 	require.True(t, asks(now))
 	requireBuckets(t, now, 0)
 	require.NoError(t, e.keep(b, "80"))
@@ -202,7 +202,7 @@ func TestKeepWaitsForTheTables(t *testing.T) {
 	require.NoError(t, err)
 	defer release()
 	require.NoError(t, e.Keep(context.Background(), p, []string{"80"}))
-	require.Equal(t, bucket.Count(bucket.Bits), await.From(t, moved)[0].State().Len(resource.Scope))
+	require.Equal(t, routeshard.Count(routeshard.Bits), await.From(t, moved)[0].State().Len(resource.Scope))
 	require.NoError(t, e.Keep(context.Background(), p, []string{"80"}))
 	require.Empty(t, moved, "nothing is to be done")
 	require.True(t, slices.ContainsFunc(e.Scopes(context.Background()), func(s ScopeInfo) bool { return s.Key.Split == derive.SplitSetOf("80").Asking() }))

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/wasmplugin"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/wasmplugin"
 )
 
 // ProxyConfig is what one proxy is to have, and how far that has come.

@@ -7,7 +7,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 
-	"github.com/moonsail/moonsail/internal/bucket"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // mutateEarly removes headers that are removed before all else. What is added is the key of a scope.
@@ -42,7 +42,7 @@ func (w *World) scopedRoutes(x *exchange) (*routev3.RouteConfiguration, error) {
 			continue
 		}
 		for _, m := range early.GetMutations() {
-			if key, ok := bucket.Key(m.GetAppend().GetHeader().GetValue(), x.headers[":authority"]); ok {
+			if key, ok := routeshard.Key(m.GetAppend().GetHeader().GetValue(), x.headers[":authority"]); ok {
 				return w.routeConfig(key)
 			}
 		}

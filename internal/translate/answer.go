@@ -8,8 +8,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // maxResponseBody is the longest body of a direct response, in bytes. Istio's.
@@ -65,7 +65,7 @@ func requestPort(routeConfig string) uint32 {
 	if port := gatewayPort(routeConfig); port != 0 {
 		return port
 	}
-	text := strings.TrimSuffix(strings.TrimPrefix(bucket.RouteConfig(routeConfig), "inbound|"), "||")
+	text := strings.TrimSuffix(strings.TrimPrefix(routeshard.RouteConfig(routeConfig), "inbound|"), "||")
 	n, err := strconv.ParseUint(text[strings.LastIndexByte(text, ':')+1:], 10, 16)
 	if err != nil {
 		return 0

@@ -6,8 +6,8 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	earlyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // setEarly changes headers before anything looks at a request, also the choice of its route: what only tokens may tell
@@ -18,7 +18,7 @@ func setEarly(v *view.HTTPChain, out *hcmv3.HttpConnectionManager) error {
 		list = forgetTold(v.JWT)
 	}
 	if v.BucketBits > 0 {
-		list = append(list, overwrite(scopeHeader, bucket.KeyFormat(v.RouteConfig, v.BucketBits)))
+		list = append(list, overwrite(scopeHeader, routeshard.KeyFormat(v.RouteConfig, v.BucketBits)))
 	}
 	if v.Telemetry != nil && v.Telemetry.TellsPeer {
 		list = append(list, tellPeer)

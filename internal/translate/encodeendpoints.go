@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/view"
-	"github.com/moonsail/moonsail/internal/wire"
+	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
 // EncodeEndpoints is the message of Endpoints, encoded: the same bytes. Services have thousands of

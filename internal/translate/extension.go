@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/moonsail/moonsail/internal/view"
-	"github.com/moonsail/moonsail/internal/wasmplugin"
+	"github.com/moonsail/moonsail/internal/xds/wasmplugin"
 )
 
 // A plugin whose module is fetched is two things: a filter of listeners, whose configuration

@@ -1,8 +1,8 @@
 package translate
 
 import (
-	"github.com/moonsail/moonsail/internal/nametable"
 	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/xds/nametable"
 )
 
 // Names is a table of one host, encoded.

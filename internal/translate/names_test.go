@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/nametable"
 	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/xds/nametable"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/moonsail/moonsail/internal/wire"
+	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
 // RouteConfigs are the route configurations that Envoy asks for by name when it has m: none

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/moonsail/moonsail/internal/view"
-	"github.com/moonsail/moonsail/internal/wasmplugin"
+	"github.com/moonsail/moonsail/internal/xds/wasmplugin"
 )
 
 const wasmRuntime = "envoy.wasm.runtime.v8"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
-	"github.com/moonsail/moonsail/internal/wasmplugin"
+	"github.com/moonsail/moonsail/internal/xds/wasmplugin"
 )
 
 // TestWasmFilters holds where plugins of each phase go, and what they are told.

@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // Patches are what EnvoyFilters change of one scope's resources, in the order in which that
@@ -28,7 +28,7 @@ func (p *Patch) MeetsRoutes(gateway bool, name string) bool {
 	if m == nil {
 		return true
 	}
-	name = bucket.RouteConfig(name)
+	name = routeshard.RouteConfig(name)
 	if m.Name != "" && m.Name != name || m.Port != 0 && m.Port != portOf(name) {
 		return false
 	}

@@ -76,9 +76,7 @@ var Rooms = []Room{
 	}, []string{
 		"google.golang.org/grpc", "google.golang.org/protobuf", "istio.io/api/security",
 	}},
-	{"xds", 2, "resources, versions, and their delivery to Envoy", []string{
-		"internal/xds", "internal/bucket", "internal/wire", "internal/epoll", "internal/nametable", "internal/wasmplugin",
-	}, []string{
+	{"xds", 2, "resources, versions, and their delivery to Envoy", []string{"internal/xds"}, []string{
 		"github.com/cespare/xxhash/v2", "github.com/envoyproxy/go-control-plane/envoy", "github.com/hashicorp/go-immutable-radix/v2",
 		"golang.org/x/net/http2", "golang.org/x/sys", "google.golang.org/grpc", "google.golang.org/protobuf",
 	}},

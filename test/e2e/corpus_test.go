@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/meshtest"
 )
@@ -69,7 +69,7 @@ func TestCorpusOnEnvoy(t *testing.T) {
 					proxy.ScopedRoutes = way.strategy == server.RoutesScoped
 					r := compileKeeping(t, f, proxy, kept)
 					if len(r[resource.Scope]) > 0 {
-						kept = bucket.Listener
+						kept = routeshard.Listener
 					}
 					r.loopback(t)
 					w.set(r)

@@ -21,8 +21,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -204,7 +204,7 @@ func (r resources) compiled(t *testing.T) holdings {
 func (r resources) spare() map[string]bool {
 	out := map[string]bool{}
 	for _, e := range r[resource.Scope] {
-		out[bucket.RouteConfig(e.Name)] = true
+		out[routeshard.RouteConfig(e.Name)] = true
 	}
 	for _, l := range r[resource.Listener] {
 		for _, rc := range l.RouteConfigs {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/bucket"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -32,12 +32,12 @@ func TestBucketsAreKept(t *testing.T) {
 		return append([]string{strings.Replace(c.sidecar("./*"), "{name: client,", "{name: another,", 1)}, size(4, docs...)[1:]...)
 	}
 	filtered := func(docs ...string) []string { return renamed(append(docs, changesHost)...) }
-	require.NotEqual(t, bucket.Of("web", 4), bucket.Of("other", 4))
+	require.NotEqual(t, routeshard.Of("web", 4), routeshard.Of("other", 4))
 
 	m := startMeshSplit(t, server.RoutesAuto, from, size(from-1)...)
 	c.start(t, m, false)
 	require.Equal(t, server.RoutesVHDS, m.proxy(c.name).Strategy)
-	require.NotContains(t, c.dump(t).holdings, "LDS "+bucket.Listener)
+	require.NotContains(t, c.dump(t).holdings, "LDS "+routeshard.Listener)
 	calls := startTraffic(t, c, "web")
 	for _, step := range []struct {
 		name     string

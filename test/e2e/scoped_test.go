@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/bucket"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -92,7 +92,7 @@ func requireSplit(t *testing.T, c *client) {
 				scopes++
 			}
 		}
-		return scopes == bucket.Count(fewBuckets(1).Bits)
+		return scopes == routeshard.Count(fewBuckets(1).Bits)
 	}, func() string { return fmt.Sprint(scopes) })
 }
 

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/simulate"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 var update = flag.Bool("update", false, "write the goldens of whole resources anew")
@@ -83,7 +83,7 @@ func (f *File) compareScoped(t *testing.T, whole map[string]*simulate.World) {
 
 // inWhole is a result with the names of whole route configurations.
 func inWhole(r *simulate.Result) string {
-	if rc := bucket.RouteConfig(r.RouteConfig); rc != r.RouteConfig {
+	if rc := routeshard.RouteConfig(r.RouteConfig); rc != r.RouteConfig {
 		r.VirtualHost = rc + strings.TrimPrefix(r.VirtualHost, r.RouteConfig)
 		r.RouteConfig = rc
 	}

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
-	"github.com/moonsail/moonsail/internal/nametable"
+	"github.com/moonsail/moonsail/internal/xds/nametable"
 )
 
 // Feed keeps a table as the control plane has it, by a stream of its own. One goroutine, Run's,

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/moonsail/moonsail/internal/nametable"
+	"github.com/moonsail/moonsail/internal/xds/nametable"
 	"github.com/moonsail/moonsail/test/await"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/moonsail/moonsail/internal/nametable"
+	"github.com/moonsail/moonsail/internal/xds/nametable"
 	"github.com/moonsail/moonsail/test/await"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/moonsail/moonsail/internal/nametable"
+	"github.com/moonsail/moonsail/internal/xds/nametable"
 )
 
 // Table is what the control plane has told of names. It is safe for concurrent use.

@@ -27,7 +27,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/moonsail/moonsail/internal/wasmplugin"
+	"github.com/moonsail/moonsail/internal/xds/wasmplugin"
 	"github.com/moonsail/moonsail/test/await"
 )
 

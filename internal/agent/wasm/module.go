@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/moonsail/moonsail/internal/wasmplugin"
+	"github.com/moonsail/moonsail/internal/xds/wasmplugin"
 )
 
 // TypeURL is what the control plane calls plugins, and Envoy too.

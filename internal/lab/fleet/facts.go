@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/moonsail/moonsail/internal/wire"
+	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
 // facts are what a proxy must know of a resource to ask for the next ones.

@@ -3,7 +3,7 @@ package fleet
 import (
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/moonsail/moonsail/internal/wire"
+	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
 // Field numbers of DeltaDiscoveryRequest.

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/lab/fleet"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // Change is one change of the mesh that is ready to happen.
@@ -84,7 +84,7 @@ func hostWants(name string, accept func([]byte) bool) []fleet.Want {
 		{Kind: fleet.VHDS, Name: whole, Accept: accept},
 		{Kind: fleet.RDS, Name: RouteConfigName, Accept: accept, Alternative: true},
 	}
-	part := bucket.Name(RouteConfigName, bucket.Bits, bucket.Of(Host(name), bucket.Bits))
+	part := routeshard.Name(RouteConfigName, routeshard.Bits, routeshard.Of(Host(name), routeshard.Bits))
 	return append(wants, fleet.Want{
 		Kind: fleet.VHDS, Name: part + strings.TrimPrefix(whole, RouteConfigName), Accept: accept, Alternative: true,
 	})

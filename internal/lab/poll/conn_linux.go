@@ -6,7 +6,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/moonsail/moonsail/internal/epoll"
+	"github.com/moonsail/moonsail/internal/xds/epoll"
 )
 
 // Conn is a TCP connection that a loop waits for.

@@ -3,7 +3,7 @@ package poll
 import (
 	"syscall"
 
-	"github.com/moonsail/moonsail/internal/epoll"
+	"github.com/moonsail/moonsail/internal/xds/epoll"
 )
 
 // Loops are some goroutines that wait for sockets.

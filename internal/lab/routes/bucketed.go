@@ -7,10 +7,10 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/translate"
 	"github.com/moonsail/moonsail/internal/view"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // bucketed is SRDS with a scope for each bucket of hosts. A scope names a route
@@ -31,7 +31,7 @@ func (b bucketed) name(k int) string { return fmt.Sprintf("%s~%d", b.port, k) }
 // bucketsOf are the buckets of a service's domains, each once.
 func (b bucketed) bucketsOf(i int) (out []int) {
 	for _, d := range domains(i) {
-		if k := bucket.Of(d, b.bits); !slices.Contains(out, k) {
+		if k := routeshard.Of(d, b.bits); !slices.Contains(out, k) {
 			out = append(out, k)
 		}
 	}
@@ -41,13 +41,13 @@ func (b bucketed) bucketsOf(i int) (out []int) {
 // The port is part of the key: every connection manager gets all scopes, also those of
 // other listeners.
 func (b bucketed) manage(_ *mesh, out *hcmv3.HttpConnectionManager) error {
-	return scoped(out, b.port+"~%CEL("+bucket.Expression(b.bits)+")%", "", &hcmv3.ScopedRoutes{
+	return scoped(out, b.port+"~%CEL("+routeshard.Expression(b.bits)+")%", "", &hcmv3.ScopedRoutes{
 		ConfigSpecifier: &hcmv3.ScopedRoutes_ScopedRds{ScopedRds: &hcmv3.ScopedRds{ScopedRdsConfigSource: ads}},
 	})
 }
 
 func (b bucketed) all(m *mesh) (out []item, err error) {
-	for k := range bucket.Count(b.bits) {
+	for k := range routeshard.Count(b.bits) {
 		s := &routev3.ScopedRouteConfiguration{Name: b.name(k), Key: scopeKey(b.name(k)), RouteConfigurationName: b.name(k)}
 		rc := translate.RouteConfig(view.RouteConfig{Name: s.GetName()}, true)
 		rc.RequestHeadersToRemove = []string{scopeHeader}
@@ -76,7 +76,7 @@ func (b bucketed) changed(m *mesh, i int) (out []item, err error) {
 		if err != nil {
 			return nil, err
 		}
-		v.Domains = slices.DeleteFunc(v.GetDomains(), func(d string) bool { return bucket.Of(d, b.bits) != k })
+		v.Domains = slices.DeleteFunc(v.GetDomains(), func(d string) bool { return routeshard.Of(d, b.bits) != k })
 		out = append(out, hostItems([]*routev3.VirtualHost{v})...)
 	}
 	return out, nil

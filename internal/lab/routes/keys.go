@@ -9,11 +9,11 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/openloop"
 	"github.com/moonsail/moonsail/internal/lab/threads"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // keyFormat is a way to compute a scope's key. Its scopes are part of the listener and
@@ -36,7 +36,7 @@ func keyFormats() []keyFormat {
 	}
 	for _, bits := range []int{1, 4, 5, 6, 7, 8} {
 		out = append(out, keyFormat{fmt.Sprintf("hash-%d", 1<<bits), fmt.Sprintf("CEL: %d regular expressions added up", bits),
-			"%CEL(" + bucket.Expression(bits) + ")%", numbers(bucket.Count(bits))})
+			"%CEL(" + routeshard.Expression(bits) + ")%", numbers(routeshard.Count(bits))})
 	}
 	return append(out, keyFormat{"formatters-4", "as hash-16, but a CEL formatter for each regular expression", formatters(4), booleans(4)})
 }
@@ -51,7 +51,7 @@ func numbers(n int) (out []string) {
 func formatters(bits int) string {
 	var b strings.Builder
 	for i := range bits {
-		fmt.Fprintf(&b, "%%CEL(request.host.matches('%s'))%%", bucket.NamePattern(i))
+		fmt.Fprintf(&b, "%%CEL(request.host.matches('%s'))%%", routeshard.NamePattern(i))
 	}
 	return b.String()
 }

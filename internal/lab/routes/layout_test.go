@@ -13,9 +13,9 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // patience is for conditions that come soon, on a busy machine later.
@@ -118,13 +118,13 @@ func TestLayouts(t *testing.T) {
 
 // Envoy must compute the same bucket as we: there is a route for no other one.
 func TestEnvoyAgreesOnBuckets(t *testing.T) {
-	r := startRig(t, bucketed{routeConfig, bucket.MaxBits}, 1)
+	r := startRig(t, bucketed{routeConfig, routeshard.MaxBits}, 1)
 	hosts := []string{"reviews", "productpage.shop", "x_y-z", "3scale.shop", "10.1.2.3:80", "[fd00::1f]", "[fd00::2]:80", "Z", "-a", "*.b", "a~b", "0:1"}
 	for i := range 60 {
 		hosts = append(hosts, host(1+i*79))
 	}
 	for _, h := range hosts {
-		rc := bucketed{routeConfig, bucket.MaxBits}.name(bucket.Of(h, bucket.MaxBits))
+		rc := bucketed{routeConfig, routeshard.MaxBits}.name(routeshard.Of(h, routeshard.MaxBits))
 		domain := h
 		if i := strings.LastIndexByte(h, ':'); i > 0 && !strings.HasSuffix(h, "]") {
 			domain = h[:i]

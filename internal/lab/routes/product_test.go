@@ -7,14 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/bucket"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // The bars are for what the product serves, and the cost of its key is measured.
 func TestBarsAreTheProducts(t *testing.T) {
 	require.Equal(t, "buckets-256", split())
 	require.True(t, slices.ContainsFunc(Layouts(), func(l Layout) bool { return l.Name == split() }))
-	key := fmt.Sprintf("hash-%d", 1<<bucket.Bits)
+	key := fmt.Sprintf("hash-%d", 1<<routeshard.Bits)
 	require.True(t, slices.ContainsFunc(keyFormats(), func(f keyFormat) bool { return f.name == key }), key)
 	e := New(DefaultOptions())
 	var of []string

@@ -4,7 +4,7 @@ import (
 	"net"
 	"syscall"
 
-	"github.com/moonsail/moonsail/internal/epoll"
+	"github.com/moonsail/moonsail/internal/xds/epoll"
 )
 
 // loops are the goroutines, one for each CPU, that wait for connections at rest.

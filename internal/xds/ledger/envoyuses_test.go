@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/bucket"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // look begins to look for the endpoints of clusters that it has not looked for yet. Envoy
@@ -144,7 +144,7 @@ func (e *envoy) followListeners() {
 		e.routes[rc].stale = e.routes[rc].stale || !want[rc]
 		// A draining listener keeps it for a while. In state-of-the-world, a name that goes
 		// and comes again while a response is in flight is a name that never went.
-		scoped := bucket.RouteConfig(rc) != rc // it goes with its scope
+		scoped := routeshard.RouteConfig(rc) != rc // it goes with its scope
 		if !want[rc] && e.sotw == nil && (scoped || e.r.IntN(3) > 0) {
 			for v := range e.routes[rc].hosts {
 				delete(e.listed, v) // Envoy goes on listing them: see connect

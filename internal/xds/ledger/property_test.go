@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -127,7 +127,7 @@ func (x *run) step() {
 		x.ledger.Update(x.states())
 		x.next()
 	case n < 97:
-		if _, asks := x.outbound[x.bound].has[resource.Listener][bucket.Listener]; asks { // what a proxy has so goes with it
+		if _, asks := x.outbound[x.bound].has[resource.Listener][routeshard.Listener]; asks { // what a proxy has so goes with it
 			x.outbound[1-x.bound].askForScopes()
 			x.commit(x.outbound[1-x.bound])
 		}

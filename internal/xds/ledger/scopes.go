@@ -3,10 +3,10 @@ package ledger
 import (
 	"slices"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -15,7 +15,7 @@ import (
 // starts, no listener of its first ones takes connections before scopes, route configurations and virtual
 // hosts are there. Later, the one that begins the subscription waits so, and no other: that takes
 // scopes at once, as far as they are there, and must be sent after all that it needs. So a proxy that
-// has listeners gets bucket.Listener first, to ask for scopes, and the others when those are of use.
+// has listeners gets routeshard.Listener first, to ask for scopes, and the others when those are of use.
 // And a listener is ACKed as it begins to wait for
 // routes, while the one in whose place it comes goes on: what that one used is removed
 // when the routes of all listeners are there.
@@ -37,10 +37,10 @@ type scopes struct {
 	// late: the proxy took listeners without scopes, or had some when it connected, and they do not
 	// wait for the first scopes.
 	late bool
-	// using: it connected again with a listener that uses scopes, besides bucket.Listener. If it has
+	// using: it connected again with a listener that uses scopes, besides routeshard.Listener. If it has
 	// none, that listener waits for them, as all of a starting Envoy's do.
 	using bool
-	// led: it has bucket.Listener, or was sent it.
+	// led: it has routeshard.Listener, or was sent it.
 	led bool
 }
 
@@ -54,13 +54,13 @@ func (l *Ledger) scopesAsked(k kind, r *Request) {
 		l.scopes.expected = false
 	case k == rds && l.strategy.Scopes && !l.watches[srds].on:
 		for _, n := range r.Subscribe {
-			l.scopes.expected = l.scopes.expected || bucket.RouteConfig(string(n)) != string(n)
+			l.scopes.expected = l.scopes.expected || routeshard.RouteConfig(string(n)) != string(n)
 		}
 	case k == lds && r.Nonce != nil:
 		l.scopes.impatient = false
 	case k == lds && len(r.Initial) > 0:
 		for _, nv := range r.Initial {
-			asks := string(nv.Name) == bucket.Listener
+			asks := string(nv.Name) == routeshard.Listener
 			l.scopes.led, l.scopes.using = l.scopes.led || asks, l.scopes.using || !asks && resource.UsesScopes(nv.Version)
 		}
 		l.scopes.late = true
@@ -71,19 +71,19 @@ func (l *Ledger) scopesAsked(k kind, r *Request) {
 // listenersSent notes what listeners the proxy takes.
 func (l *Ledger) listenersSent(f *flight) {
 	for e := range f.entries() {
-		l.scopes.led = l.scopes.led || e.Name == bucket.Listener
+		l.scopes.led = l.scopes.led || e.Name == routeshard.Listener
 	}
 	l.scopes.late = l.scopes.late || !l.scopes.led
 }
 
 // mustAsk tells whether other listeners wait until the proxy has asked for scopes.
 func (l *Ledger) mustAsk() bool {
-	return l.scopes.late && l.hadScopes() && !l.wantsScopes() && l.lookup(resource.Listener, bucket.Listener) != nil
+	return l.scopes.late && l.hadScopes() && !l.wantsScopes() && l.lookup(resource.Listener, routeshard.Listener) != nil
 }
 
 // planScopesListener takes the listener alone that has the proxy ask for scopes.
 func (l *Ledger) planScopesListener() (*plan, bool) {
-	w, e := &l.watches[lds], l.lookup(resource.Listener, bucket.Listener)
+	w, e := &l.watches[lds], l.lookup(resource.Listener, routeshard.Listener)
 	if l.scopes.led || l.returning || !l.mustAsk() || w.holds(e) {
 		return nil, false
 	}

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -165,7 +165,7 @@ func partsOf(split string) []string {
 	if n == "4" {
 		bits = 2
 	}
-	return []string{bucket.Name(routeConfig, bits, 0), bucket.Name(routeConfig, bits, 1), bucket.Name(routeConfig, bits, bits)}
+	return []string{routeshard.Name(routeConfig, bits, 0), routeshard.Name(routeConfig, bits, 1), routeshard.Name(routeConfig, bits, bits)}
 }
 
 func (w *world) addRoutes() {
@@ -219,8 +219,8 @@ func (w *world) addSplitRoutes() {
 
 // askForScopes has the listener be there that proxies with scopes have. It stays.
 func (w *world) askForScopes() {
-	if _, ok := w.has[resource.Listener][bucket.Listener]; !ok {
-		w.set(resource.Listener, bucket.Listener, content{refs: []string{"ask:"}})
+	if _, ok := w.has[resource.Listener][routeshard.Listener]; !ok {
+		w.set(resource.Listener, routeshard.Listener, content{refs: []string{"ask:"}})
 	}
 }
 
@@ -249,7 +249,7 @@ func (w *world) removeRoutes() {
 		return
 	}
 	if w.split {
-		port := bucket.RouteConfig(rc)
+		port := routeshard.RouteConfig(rc)
 		listener := "0.0.0.0_" + port
 		if spare := w.spare[port]; spare != "" {
 			w.dropRoutes(spare)

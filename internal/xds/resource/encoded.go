@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/moonsail/moonsail/internal/wire"
+	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
 // Encoded is one resource as it goes over the wire. It is encoded once and shared by

@@ -5,9 +5,9 @@ import (
 
 	"google.golang.org/grpc/status"
 
-	"github.com/moonsail/moonsail/internal/wire"
 	"github.com/moonsail/moonsail/internal/xds/http2"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
+	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
 // http2Methods are a port's service and what it has beside it, for an http2.Server.

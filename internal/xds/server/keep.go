@@ -3,9 +3,9 @@ package server
 import (
 	"slices"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // keep sees to it that the stream's tables have in buckets what a proxy that connects again says it
@@ -32,15 +32,15 @@ func (st *stream) keep(r *request) error {
 }
 
 // lacks are the route configurations of which the proxy has buckets and the tables have none, and
-// bucket.Listener likewise. Route configurations that are no more it has for nothing.
+// routeshard.Listener likewise. Route configurations that are no more it has for nothing.
 func (st *stream) lacks(r *request) []string {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	switch string(r.TypeURL) {
 	case resource.ListenerURL:
-		has := func(nv ledger.NameVersion) bool { return string(nv.Name) == bucket.Listener }
-		if slices.ContainsFunc(r.Initial, has) && !st.has(resource.Listener, bucket.Listener) {
-			return []string{bucket.Listener}
+		has := func(nv ledger.NameVersion) bool { return string(nv.Name) == routeshard.Listener }
+		if slices.ContainsFunc(r.Initial, has) && !st.has(resource.Listener, routeshard.Listener) {
+			return []string{routeshard.Listener}
 		}
 	case resource.ScopeURL, resource.RouteConfigURL:
 		return st.lacksBuckets(r)
@@ -53,7 +53,7 @@ func (st *stream) lacksBuckets(r *request) (out []string) {
 	last := ""
 	for _, nv := range r.Initial {
 		name := string(nv.Name)
-		rc := bucket.RouteConfig(name)
+		rc := routeshard.RouteConfig(name)
 		if rc == name || rc == last {
 			continue
 		}

@@ -6,8 +6,8 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/bucket"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // TestWhatIsInBucketsIsKept: a proxy that connects again has what it has in buckets kept, and the listener
@@ -26,13 +26,13 @@ func bucketsAreKept(t *testing.T, on Transport, strategy RouteStrategy) {
 	kept := func() []string { h.mu.Lock(); defer h.mu.Unlock(); return h.kept }
 	c := h.connectAs(nodeID, "envoy")
 	c.resume(resource.Cluster, map[string]string{"c": "1"})
-	c.resume(resource.Listener, map[string]string{"0.0.0.0_80": "1", bucket.Listener: "1"})
+	c.resume(resource.Listener, map[string]string{"0.0.0.0_80": "1", routeshard.Listener: "1"})
 	h.eventually("the listener is kept", func() bool { return len(kept()) > 0 })
 	c.resume(resource.Scope, map[string]string{"80~2~0": "1", "80~2~1": "1", "81~2~0": "1", "82~2~0": "1"})
 	h.eventually("the route configuration is kept", func() bool { return len(kept()) > 1 })
 	c.resume(resource.RouteConfig, map[string]string{"80": "1", "81~2~1": "1"}, "80", "81~2~1")
 	h.eventually("so is the other", func() bool { return len(kept()) > 2 })
-	require.Equal(t, []string{bucket.Listener, "80", "81"}, kept())
+	require.Equal(t, []string{routeshard.Listener, "80", "81"}, kept())
 }
 
 // TestListenerOfScopesIsNotKept where it is there anyway, or the proxy has never had it.
@@ -40,9 +40,9 @@ func TestListenerOfScopesIsNotKept(t *testing.T) {
 	h := newHarness(t, TransportHTTP2, Options{})
 	first := h.connectAs(nodeID, "envoy")
 	first.resume(resource.Listener, map[string]string{"0.0.0.0_80": "1"})
-	h.commit(append(routeConfig("80"), listener(bucket.Listener, ""))...)
+	h.commit(append(routeConfig("80"), listener(routeshard.Listener, ""))...)
 	c := h.connectAs(nodeID, "envoy")
-	c.resume(resource.Listener, map[string]string{bucket.Listener: "1"})
+	c.resume(resource.Listener, map[string]string{routeshard.Listener: "1"})
 	c.resume(resource.Scope, map[string]string{"80~2~0": "1"})
 	h.eventually("its route configuration is kept", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.kept) > 0 })
 	require.Equal(t, []string{"80"}, h.kept)

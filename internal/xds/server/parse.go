@@ -6,8 +6,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/moonsail/moonsail/internal/wire"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
+	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
 // Requests are scanned, not unmarshalled: an ACK is 60 bytes and needs no memory, and

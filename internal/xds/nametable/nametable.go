@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/moonsail/moonsail/internal/wire"
+	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
 // TypeURL is the type of the resource.

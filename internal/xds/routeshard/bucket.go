@@ -1,7 +1,7 @@
-// Package bucket splits the hosts of a route configuration into buckets, so that Envoy
+// Package routeshard splits the hosts of a route configuration into buckets, so that Envoy
 // rebuilds one of them where one host's routes change. It is pure, and below the packages
 // that decide on buckets, those that spell them for Envoy and those that read them.
-package bucket
+package routeshard
 
 import (
 	"fmt"
