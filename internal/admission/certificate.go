@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/servercert"
+	"github.com/moonsail/moonsail/internal/security/servercert"
 )
 
 // Issuer names the certificates that are made here.

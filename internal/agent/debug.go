@@ -3,16 +3,16 @@ package agent
 import (
 	"log/slog"
 
-	"github.com/moonsail/moonsail/internal/access"
 	"github.com/moonsail/moonsail/internal/agent/inspect"
+	"github.com/moonsail/moonsail/internal/security/debugauth"
 )
 
 // statusPortMetadata tells the control plane where the agent's debug pages are.
 const statusPortMetadata = "MOONSAIL_STATUS_PORT"
 
 // debugAccess says who may read them: this host or pod, and whoever has a token.
-func (s *settings) debugAccess() access.Policy {
-	return access.Policy{Flags: "--debug", TokenFile: s.DebugTokenFile}
+func (s *settings) debugAccess() debugauth.Policy {
+	return debugauth.Policy{Flags: "--debug", TokenFile: s.DebugTokenFile}
 }
 
 // keepLog has the end of the log kept for the debug pages. What is no log line for its own

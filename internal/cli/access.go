@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/access"
 	"github.com/moonsail/moonsail/internal/debug"
+	"github.com/moonsail/moonsail/internal/security/debugauth"
 )
 
 // addAccess adds the flags of who may read --http-addr.
@@ -29,7 +29,7 @@ func (f *serveFlags) checkAccess() error {
 	if err := o.HTTPAccess.Check(); err != nil {
 		return err
 	}
-	if o.HTTPAddr == "" || !access.Reachable(o.HTTPAddr) || o.HTTPAccess.Credentials() || f.scrape {
+	if o.HTTPAddr == "" || !debugauth.Reachable(o.HTTPAddr) || o.HTTPAccess.Credentials() || f.scrape {
 		return nil
 	}
 	return fmt.Errorf("--http-addr %s can be reached by others, and tells the whole configuration: "+

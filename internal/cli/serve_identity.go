@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/ca"
+	"github.com/moonsail/moonsail/internal/security/ca"
 )
 
 // addIdentityFlags adds what is about certificates, and about xDS with them.

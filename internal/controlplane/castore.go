@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/moonsail/moonsail/internal/ca"
+	"github.com/moonsail/moonsail/internal/security/ca"
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 

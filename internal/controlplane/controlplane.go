@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/access"
 	"github.com/moonsail/moonsail/internal/admission"
 	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/engine"
@@ -20,6 +19,7 @@ import (
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/jwks"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/security/debugauth"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/internal/store"
@@ -30,13 +30,13 @@ import (
 
 // Options are what `moonsail serve` can be told.
 type Options struct {
-	ConfigDir        string        // a tree of YAML; empty: Kubernetes is the source
-	Kubernetes       *kube.Cluster // nil: ConfigDir is the source
-	Revision         string        // objects that are labelled for another are left to it; empty: all are read
-	Heartbeat        time.Duration // how often the API server's delay is measured; 0: never
-	XDSPlaintextAddr string        // empty: not served
-	HTTPAddr         string        // empty: not served
-	HTTPAccess       access.Policy // who may read it from beyond this machine
+	ConfigDir        string           // a tree of YAML; empty: Kubernetes is the source
+	Kubernetes       *kube.Cluster    // nil: ConfigDir is the source
+	Revision         string           // objects that are labelled for another are left to it; empty: all are read
+	Heartbeat        time.Duration    // how often the API server's delay is measured; 0: never
+	XDSPlaintextAddr string           // empty: not served
+	HTTPAddr         string           // empty: not served
+	HTTPAccess       debugauth.Policy // who may read it from beyond this machine
 	Mesh             *model.Mesh
 	RouteStrategy    server.RouteStrategy
 	Split            derive.Split     // which route configurations are split; the zero value: SplitOf(RouteStrategy)

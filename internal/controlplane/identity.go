@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/authn"
-	"github.com/moonsail/moonsail/internal/ca"
 	"github.com/moonsail/moonsail/internal/departure"
 	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/security/authn"
+	"github.com/moonsail/moonsail/internal/security/ca"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"

@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/ca"
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/departure"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/peers"
+	"github.com/moonsail/moonsail/internal/security/ca"
 	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/xds/server"

@@ -21,11 +21,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/moonsail/moonsail/internal/access"
 	"github.com/moonsail/moonsail/internal/dashboard"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/peers"
+	"github.com/moonsail/moonsail/internal/security/debugauth"
 	"github.com/moonsail/moonsail/internal/sidecars"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
@@ -116,7 +116,7 @@ const (
 )
 
 // NewServer makes a server of these stages, for whom they are.
-func NewServer(stages Stages, who access.Policy, log *slog.Logger) *Server {
+func NewServer(stages Stages, who debugauth.Policy, log *slog.Logger) *Server {
 	if who.Credentials() {
 		who.Open = slices.Concat(who.Open, dashboard.Paths) // which asks people for a token, and sends it with what it asks
 	}

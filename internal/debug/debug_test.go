@@ -20,10 +20,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/moonsail/moonsail/internal/access"
 	"github.com/moonsail/moonsail/internal/dashboard"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/security/debugauth"
 	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -234,7 +234,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- NewServer(whole(t), access.Policy{}, slog.New(slog.DiscardHandler)).Serve(ctx, ln) }()
+	go func() { ended <- NewServer(whole(t), debugauth.Policy{}, slog.New(slog.DiscardHandler)).Serve(ctx, ln) }()
 
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + ln.Addr().String() + "/ready")
@@ -254,7 +254,7 @@ func TestServeOnAClosedListener(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, ln.Close())
-	err = NewServer(Stages{}, access.Policy{}, slog.New(slog.DiscardHandler)).Serve(t.Context(), ln)
+	err = NewServer(Stages{}, debugauth.Policy{}, slog.New(slog.DiscardHandler)).Serve(t.Context(), ln)
 	require.ErrorContains(t, err, "debug server on 127.0.0.1")
 }
 
@@ -262,7 +262,7 @@ func TestServeOnAClosedListener(t *testing.T) {
 func TestDashboard(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	require.NoError(t, os.WriteFile(file, []byte("0123456789abcdef\n"), 0o600))
-	ask := func(policy access.Policy, path, token string) int {
+	ask := func(policy debugauth.Policy, path, token string) int {
 		s := NewServer(Stages{}, policy, slog.New(slog.DiscardHandler))
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
 		r.RemoteAddr = "192.0.2.1:1234"
@@ -273,10 +273,10 @@ func TestDashboard(t *testing.T) {
 		s.http.Handler.ServeHTTP(w, r)
 		return w.Code
 	}
-	tokens := access.Policy{Flags: "--http", TokenFile: file}
+	tokens := debugauth.Policy{Flags: "--http", TokenFile: file}
 	for _, path := range dashboard.Paths {
 		require.Equal(t, http.StatusOK, ask(tokens, path, ""), path)
-		require.Equal(t, http.StatusForbidden, ask(access.Policy{}, path, ""), path)
+		require.Equal(t, http.StatusForbidden, ask(debugauth.Policy{}, path, ""), path)
 	}
 	require.Equal(t, http.StatusUnauthorized, ask(tokens, "/debug/changes", ""))
 	require.Equal(t, http.StatusOK, ask(tokens, "/debug", "0123456789abcdef"))

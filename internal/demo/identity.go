@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/agent"
-	"github.com/moonsail/moonsail/internal/ca"
+	"github.com/moonsail/moonsail/internal/security/ca"
 )
 
 // Where the control plane finds its authority and the tokens that it believes, and a sidecar

@@ -7,8 +7,8 @@ import (
 	security "istio.io/api/security/v1beta1"
 	securityv1 "istio.io/client-go/pkg/apis/security/v1"
 
-	"github.com/moonsail/moonsail/internal/jwt"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/security/jwt"
 )
 
 // RequestAuthentication decodes a RequestAuthentication.

@@ -10,8 +10,8 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/jwt"
-	"github.com/moonsail/moonsail/internal/outside"
+	"github.com/moonsail/moonsail/internal/security/jwt"
+	"github.com/moonsail/moonsail/internal/security/safedial"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 
 func newClient() *http.Client {
 	return &http.Client{
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: outside.Dial, ForceAttemptHTTP2: true, DisableKeepAlives: true},
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: safedial.Dial, ForceAttemptHTTP2: true, DisableKeepAlives: true},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			switch {
 			case len(via) > maxRedirects:

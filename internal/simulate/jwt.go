@@ -13,7 +13,7 @@ import (
 
 	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 
-	"github.com/moonsail/moonsail/internal/jwt"
+	"github.com/moonsail/moonsail/internal/security/jwt"
 )
 
 // verdict is what a requirement says of a request's tokens.

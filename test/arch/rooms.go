@@ -71,9 +71,7 @@ var Rooms = []Room{
 		"github.com/envoyproxy/go-control-plane/envoy", "go.yaml.in/yaml/v3", "google.golang.org/protobuf", "istio.io", "k8s.io/api",
 		"k8s.io/apimachinery", "sigs.k8s.io/gateway-api", "sigs.k8s.io/yaml",
 	}},
-	{"security", 3, "certificates, tokens, and who may do what", []string{
-		"internal/ca", "internal/authn", "internal/jwt", "internal/access", "internal/outside", "internal/servercert",
-	}, []string{
+	{"security", 3, "certificates, tokens, and who may do what", []string{"internal/security"}, []string{
 		"google.golang.org/grpc", "google.golang.org/protobuf", "istio.io/api/security",
 	}},
 	{"xds", 2, "resources, versions, and their delivery to Envoy", []string{"internal/xds"}, []string{

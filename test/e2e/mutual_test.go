@@ -17,8 +17,8 @@ import (
 
 	"github.com/moonsail/moonsail/internal/agent"
 	"github.com/moonsail/moonsail/internal/agent/identity/catest"
-	"github.com/moonsail/moonsail/internal/ca"
 	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/internal/security/ca"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
 )

@@ -18,8 +18,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/access"
 	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/security/debugauth"
 )
 
 // The pages. Envoy answers on its main thread, so one is answered at a time.
@@ -77,7 +77,7 @@ const (
 )
 
 // Pages serves the pages to whom policy lets in.
-func Pages(admin *envoy.Admin, logs *Tail, policy access.Policy, log *slog.Logger) http.Handler {
+func Pages(admin *envoy.Admin, logs *Tail, policy debugauth.Policy, log *slog.Logger) http.Handler {
 	p := &pages{admin: admin}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+PathInUse, p.inUse)

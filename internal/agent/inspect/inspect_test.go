@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/moonsail/moonsail/internal/access"
 	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/security/debugauth"
 	"github.com/moonsail/moonsail/test/await"
 )
 
@@ -60,7 +60,7 @@ func fakeEnvoy(t *testing.T) (admin *envoy.Admin, asked map[string]string) {
 // not there are told apart, and only what is asked about is dumped.
 func TestWhatIsInUse(t *testing.T) {
 	admin, asked := fakeEnvoy(t)
-	pages := httptest.NewServer(Pages(admin, &Tail{}, access.Policy{}, slog.New(slog.DiscardHandler)))
+	pages := httptest.NewServer(Pages(admin, &Tail{}, debugauth.Policy{}, slog.New(slog.DiscardHandler)))
 	defer pages.Close()
 	c := &Client{Address: strings.TrimPrefix(pages.URL, "http://")}
 	defer c.HTTP.CloseIdleConnections()
@@ -110,7 +110,7 @@ func (s *slow) Write(b []byte) (int, error) {
 // TestWhoTakesNoAnswerHoldsUpNobody: Envoy has answered already.
 func TestWhoTakesNoAnswerHoldsUpNobody(t *testing.T) {
 	admin, _ := fakeEnvoy(t)
-	pages := Pages(admin, &Tail{}, access.Policy{}, slog.New(slog.DiscardHandler))
+	pages := Pages(admin, &Tail{}, debugauth.Policy{}, slog.New(slog.DiscardHandler))
 	for _, page := range []string{PathStats, PathConfigDump + "?resource=dynamic_listeners", PathInUse} {
 		r := httptest.NewRequest(http.MethodGet, page, http.NoBody)
 		r.RemoteAddr = "127.0.0.1:1"
@@ -134,7 +134,7 @@ func TestWhoTakesNoAnswerHoldsUpNobody(t *testing.T) {
 
 func TestWhatPagesRefuse(t *testing.T) {
 	admin, _ := fakeEnvoy(t)
-	pages := Pages(admin, &Tail{}, access.Policy{Flags: "--debug"}, slog.New(slog.DiscardHandler))
+	pages := Pages(admin, &Tail{}, debugauth.Policy{Flags: "--debug"}, slog.New(slog.DiscardHandler))
 	ask := func(path, from string) (int, string) {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
 		r.RemoteAddr = from
@@ -174,7 +174,7 @@ func TestTail(t *testing.T) {
 // TestLevelsAreNotSet: who may read pages may not have Envoy log more, as what it logs is a page, too.
 func TestLevelsAreNotSet(t *testing.T) {
 	admin, asked := fakeEnvoy(t)
-	pages := Pages(admin, &Tail{}, access.Policy{}, slog.New(slog.DiscardHandler))
+	pages := Pages(admin, &Tail{}, debugauth.Policy{}, slog.New(slog.DiscardHandler))
 	for method, want := range map[string]int{http.MethodGet: http.StatusOK, http.MethodPost: http.StatusMethodNotAllowed} {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(method, PathLogging+"?level=trace", nil)
 		r.RemoteAddr = "127.0.0.1:4"

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/outside"
+	"github.com/moonsail/moonsail/internal/security/safedial"
 )
 
 // Bounds of what is kept.
@@ -63,7 +63,7 @@ func NewCache(dir string, metrics *Metrics) (*Cache, error) {
 	}
 	transport, _ := http.DefaultTransport.(*http.Transport)
 	transport = transport.Clone()
-	transport.MaxConnsPerHost, transport.DialContext = maxFetches, outside.Dial
+	transport.MaxConnsPerHost, transport.DialContext = maxFetches, safedial.Dial
 	c := &Cache{
 		dir: dir, transport: transport, metrics: metrics, maxModule: maxModule, maxCache: maxCache,
 		attempts: 3, attemptTime: 30 * time.Second, pause: 500 * time.Millisecond,

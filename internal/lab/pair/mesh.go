@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/ca"
 	"github.com/moonsail/moonsail/internal/lab/child"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
+	"github.com/moonsail/moonsail/internal/security/ca"
 )
 
 // Options are what all pairs share.

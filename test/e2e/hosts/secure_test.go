@@ -20,7 +20,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/agent/identity"
 	"github.com/moonsail/moonsail/internal/agent/identity/catest"
-	"github.com/moonsail/moonsail/internal/ca"
+	"github.com/moonsail/moonsail/internal/security/ca"
 )
 
 // TestShop: in a shop where nothing but mutual TLS is spoken both ends of each call count and log it,

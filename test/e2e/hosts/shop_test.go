@@ -18,10 +18,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/ca"
 	"github.com/moonsail/moonsail/internal/demo"
 	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/intercept"
+	"github.com/moonsail/moonsail/internal/security/ca"
 	"github.com/moonsail/moonsail/test/netns"
 )
 

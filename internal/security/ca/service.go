@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	securityv1alpha1 "istio.io/api/security/v1alpha1"
 
-	"github.com/moonsail/moonsail/internal/authn"
+	"github.com/moonsail/moonsail/internal/security/authn"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 

@@ -1,4 +1,4 @@
-package access
+package debugauth
 
 import (
 	"crypto/ecdsa"

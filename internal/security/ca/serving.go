@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/servercert"
+	"github.com/moonsail/moonsail/internal/security/servercert"
 )
 
 // servingTTL is how long a certificate lasts that the control plane gives itself; it is

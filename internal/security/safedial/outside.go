@@ -1,7 +1,7 @@
-// Package outside connects to servers that somebody has named in an object of the mesh: where keys of tokens are, or a
+// Package safedial connects to servers that somebody has named in an object of the mesh: where keys of tokens are, or a
 // plugin. Who may write such objects may not reach what this machine can reach because of where it stands: clouds tell
 // whoever asks from there the machine's own credentials.
-package outside
+package safedial
 
 import (
 	"context"

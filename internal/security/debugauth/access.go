@@ -1,6 +1,6 @@
-// Package access says who may read pages over HTTP from beyond this machine: whoever has a
+// Package debugauth says who may read pages over HTTP from beyond this machine: whoever has a
 // bearer token, or a client certificate.
-package access
+package debugauth
 
 import (
 	"bytes"
