@@ -1,7 +1,7 @@
 package admission
 
 import (
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -9,7 +9,7 @@ import (
 func (h *Handler) proxyConfigs() *model.ProxyConfigs {
 	snap := h.Snapshot()
 	out := &model.ProxyConfigs{RootNamespace: h.RootNamespace}
-	key := model.Key{Kind: model.KindMeshConfig, Namespace: h.RootNamespace, Name: istioapi.MeshConfigName}
+	key := model.Key{Kind: model.KindMeshConfig, Namespace: h.RootNamespace, Name: istio.MeshConfigName}
 	if m, ok := snap.Get(key).(*model.MeshConfig); ok {
 		out.TakeMesh(m)
 	}

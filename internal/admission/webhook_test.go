@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/istio"
 )
 
 // TestShippedRules holds that an API server sends the handler each kind that it knows, by the rules of
@@ -38,7 +38,7 @@ func TestShippedRules(t *testing.T) {
 		}
 	}
 	known := map[string]bool{}
-	for _, r := range istioapi.Resources() {
+	for _, r := range istio.Resources() {
 		if _, ok := lookup(metav1.GroupVersionKind{Group: r.Group, Kind: r.Kind}); ok {
 			known[r.Group] = true
 			require.True(t, groups[r.Group], "%s of %s is not sent", r.Kind, r.Group)

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
+	"github.com/moonsail/moonsail/internal/config/proxyconfig"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/proxyconfig"
 )
 
 func minimal() Config {

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
+	"github.com/moonsail/moonsail/internal/config/proxyconfig"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/proxyconfig"
 )
 
 // ProxyConfigAnnotation is the pod annotation that overrides a sidecar's ProxyConfig.

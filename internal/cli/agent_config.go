@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/agent"
+	"github.com/moonsail/moonsail/internal/config/proxyconfig"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/proxyconfig"
 )
 
 // wrongConfig makes what flags, or what stands for them, say wrongly a usage error.

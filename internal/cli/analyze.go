@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/analyze"
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/analyze"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
 	"github.com/moonsail/moonsail/internal/source/kube"
@@ -21,13 +21,13 @@ import (
 
 // analysis is what "moonsail analyze" prints.
 type analysis struct {
-	Files    int               `json:"files"`
-	Cluster  string            `json:"cluster,omitempty"` // the API server, where there are no files
-	Objects  int               `json:"objects"`
-	Errors   int               `json:"errors"`
-	Warnings int               `json:"warnings"`
-	Infos    int               `json:"infos"`
-	Problems istioapi.Problems `json:"problems"`
+	Files    int            `json:"files"`
+	Cluster  string         `json:"cluster,omitempty"` // the API server, where there are no files
+	Objects  int            `json:"objects"`
+	Errors   int            `json:"errors"`
+	Warnings int            `json:"warnings"`
+	Infos    int            `json:"infos"`
+	Problems istio.Problems `json:"problems"`
 
 	nothing bool // no file has anything in it
 }
@@ -74,7 +74,7 @@ Exit status: 0 no errors, 1 errors, or nothing to analyze (unless --allow-empty)
 	mesh := model.DefaultMesh()
 	cmd.Flags().StringVar(&f.domain, "domain", mesh.Domain, "DNS `DOMAIN` of the cluster")
 	cmd.Flags().StringVar(&f.root, "root-namespace", mesh.RootNamespace, "`NAMESPACE` that has the mesh's configuration")
-	cmd.Flags().StringVar(&f.level, "level", string(istioapi.SeverityInfo), "`LEVEL` from which on problems are told: info, warning or error")
+	cmd.Flags().StringVar(&f.level, "level", string(istio.SeverityInfo), "`LEVEL` from which on problems are told: info, warning or error")
 	offer(cmd, "level", levels...)
 	cmd.Flags().BoolVar(&f.empty, "allow-empty", false, "exit with 0 where there is nothing to analyze")
 	f.kube.add(cmd)
@@ -82,7 +82,7 @@ Exit status: 0 no errors, 1 errors, or nothing to analyze (unless --allow-empty)
 }
 
 // levels are those of --level.
-var levels = []string{string(istioapi.SeverityInfo), string(istioapi.SeverityWarning), string(istioapi.SeverityError)}
+var levels = []string{string(istio.SeverityInfo), string(istio.SeverityWarning), string(istio.SeverityError)}
 
 func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	keep, err := severities(f.level)
@@ -121,9 +121,9 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 }
 
 // severities lists those that are at least as grave as level.
-func severities(level string) ([]istioapi.Severity, error) {
-	all := []istioapi.Severity{istioapi.SeverityError, istioapi.SeverityWarning, istioapi.SeverityInfo}
-	i := slices.Index(all, istioapi.Severity(level))
+func severities(level string) ([]istio.Severity, error) {
+	all := []istio.Severity{istio.SeverityError, istio.SeverityWarning, istio.SeverityInfo}
+	i := slices.Index(all, istio.Severity(level))
 	if i < 0 {
 		return nil, fmt.Errorf("unknown level %q: it is one of info, warning, error", level)
 	}
@@ -131,8 +131,8 @@ func severities(level string) ([]istioapi.Severity, error) {
 }
 
 // analyzeFiles reads directories, files, and standard input.
-func (f *analyzeFlags) analyzeFiles(stdin io.Reader, paths []string, keep []istioapi.Severity) (analysis, error) {
-	tree, err := file.AnalyzeAll(istioapi.Decoder{Domain: f.domain}, stdin, paths...)
+func (f *analyzeFlags) analyzeFiles(stdin io.Reader, paths []string, keep []istio.Severity) (analysis, error) {
+	tree, err := file.AnalyzeAll(istio.Decoder{Domain: f.domain}, stdin, paths...)
 	if err != nil {
 		e := &UserError{What: "cannot analyze", Where: strings.Join(paths, " "), Err: err, Next: "give a directory, a file of YAML, or - for standard input"}
 		var at *fs.PathError
@@ -149,13 +149,13 @@ func (f *analyzeFlags) analyzeFiles(stdin io.Reader, paths []string, keep []isti
 	return a, nil
 }
 
-func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, keep []istioapi.Severity) (analysis, error) {
+func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, keep []istio.Severity) (analysis, error) {
 	client, err := kube.Connect(c)
 	if err != nil {
 		return analysis{}, f.kube.explainKube(err)
 	}
 	defer client.Close()
-	decoder := istioapi.Decoder{Domain: f.domain}
+	decoder := istio.Decoder{Domain: f.domain}
 	content, err := client.Read(ctx, decoder, f.root)
 	if err == nil {
 		err = client.ReadCredentials(ctx, decoder, content)
@@ -168,22 +168,22 @@ func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, keep 
 	return a, nil
 }
 
-func newAnalysis(all istioapi.Problems, keep []istioapi.Severity) analysis {
-	all = slices.DeleteFunc(all, func(p istioapi.Problem) bool { return !slices.Contains(keep, p.Severity) })
+func newAnalysis(all istio.Problems, keep []istio.Severity) analysis {
+	all = slices.DeleteFunc(all, func(p istio.Problem) bool { return !slices.Contains(keep, p.Severity) })
 	all.Sort()
 	return analysis{
-		Problems: append(istioapi.Problems{}, all...),
-		Errors:   all.Count(istioapi.SeverityError),
-		Warnings: all.Count(istioapi.SeverityWarning),
-		Infos:    all.Count(istioapi.SeverityInfo),
+		Problems: append(istio.Problems{}, all...),
+		Errors:   all.Count(istio.SeverityError),
+		Warnings: all.Count(istio.SeverityWarning),
+		Infos:    all.Count(istio.SeverityInfo),
 	}
 }
 
 // printAnalysis prints a problem a line, as compilers do, and a sum.
 func printAnalysis(w io.Writer, a analysis) error {
 	s := StyleFor(w)
-	paint := map[istioapi.Severity]func(string) string{
-		istioapi.SeverityError: s.Bad, istioapi.SeverityWarning: s.Warn, istioapi.SeverityInfo: s.Dim,
+	paint := map[istio.Severity]func(string) string{
+		istio.SeverityError: s.Bad, istio.SeverityWarning: s.Warn, istio.SeverityInfo: s.Dim,
 	}
 	for _, p := range a.Problems {
 		line := paint[p.Severity](string(p.Severity)) + ": "

@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/explain"
-	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
 	"github.com/moonsail/moonsail/internal/store"
@@ -65,7 +65,7 @@ func (s *shop) place(list ...server.Whereabouts) {
 // apply takes what a file says through the stages, observed at noon.
 func (s *shop) apply(path string) {
 	s.t.Helper()
-	tree, err := file.Analyze(path, istioapi.Decoder{})
+	tree, err := file.Analyze(path, istio.Decoder{})
 	require.NoError(s.t, err)
 	var events []store.Event
 	for _, o := range tree.Objects {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/inject"
-	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
 )
@@ -126,12 +126,12 @@ func (f *injectFlags) readMesh(c *inject.Config) error {
 	if f.mesh == "" {
 		return nil
 	}
-	tree, err := file.Analyze(f.mesh, istioapi.Decoder{})
+	tree, err := file.Analyze(f.mesh, istio.Decoder{})
 	if err != nil {
 		return unreadable("--mesh", f.mesh, err)
 	}
 	for _, p := range tree.Problems {
-		if k := p.Object.Kind; p.Severity == istioapi.SeverityError && (k == model.KindProxyConfig || k == model.KindMeshConfig || k == "") {
+		if k := p.Object.Kind; p.Severity == istio.SeverityError && (k == model.KindProxyConfig || k == model.KindMeshConfig || k == "") {
 			where := p.Where()
 			p.File, p.Line = "", 0
 			return &UserError{What: "--mesh: " + strings.TrimPrefix(p.String(), "error: "), Where: where, Next: "'moonsail analyze' tells all that is wrong with it"}

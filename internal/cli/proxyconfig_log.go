@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/envoy"
-	"github.com/moonsail/moonsail/internal/spelling"
 )
 
 // newProxyLogCommand is "moonsail proxy-config log".

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/debug"
-	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/trace"
@@ -94,10 +94,10 @@ that have no meaning here (PILOT_ENABLE_CDS_CACHE, PILOT_ENABLE_RDS_CACHE) the l
 func kindsRead() string {
 	const width = 86
 	groups := map[string][]string{}
-	for _, r := range istioapi.Resources() {
+	for _, r := range istio.Resources() {
 		whose := "Kubernetes"
 		switch {
-		case r.Group == istioapi.GroupGatewayAPI:
+		case r.Group == istio.GroupGatewayAPI:
 			whose = "Gateway API"
 		case r.Custom:
 			whose = "Istio"

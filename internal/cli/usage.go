@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/moonsail/moonsail/internal/spelling"
+	"github.com/moonsail/moonsail/internal/config/spelling"
 )
 
 // wrongArgs says what a command takes in place of what it was given; err is cobra's word for it, or the command's own.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/explain"
-	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
 	"github.com/moonsail/moonsail/internal/telemetry"
@@ -152,7 +152,7 @@ func (f *waitFlags) objects(ctx context.Context, arg string) ([]*awaited, error)
 	if f.version != "" {
 		return nil, usageError{errors.New("--resource-version goes with KIND/NAME, not with a file")}
 	}
-	tree, err := file.Analyze(arg, istioapi.Decoder{Domain: f.domain, DefaultNamespace: f.object.namespace})
+	tree, err := file.Analyze(arg, istio.Decoder{Domain: f.domain, DefaultNamespace: f.object.namespace})
 	if err != nil {
 		return nil, &UserError{What: "cannot read it", Where: arg, Err: err, Next: "give a file or directory of YAML, or KIND/NAME"}
 	}

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/admission"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/explain"
-	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/jwks"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/security/debugauth"
@@ -216,8 +216,8 @@ func ready(s *source, e *engine.Engine, t *admission.Trust) func() error {
 
 // Problems is the body of /debug/problems.
 type Problems struct {
-	Config      istioapi.Problems `json:"config"`      // in the sources
-	Translation []engine.Failure  `json:"translation"` // what could not be made into Envoy's resources
+	Config      istio.Problems   `json:"config"`      // in the sources
+	Translation []engine.Failure `json:"translation"` // what could not be made into Envoy's resources
 }
 
 func problems(s *source, e *engine.Engine, k *jwks.Keeper, t *admission.Trust) func() any {
@@ -229,17 +229,17 @@ func problems(s *source, e *engine.Engine, k *jwks.Keeper, t *admission.Trust) f
 }
 
 // joined are lists in one. The source's is of all who ask, so that nothing is appended to it.
-func joined(lists ...istioapi.Problems) istioapi.Problems { return slices.Concat(lists...) }
+func joined(lists ...istio.Problems) istio.Problems { return slices.Concat(lists...) }
 
 // maxLacking bounds how many hosts without an address a page names.
 const maxLacking = 100
 
 // lacking tells of ServiceEntries for which no address is left.
-func lacking(e *engine.Engine) istioapi.Problems {
-	var out istioapi.Problems
+func lacking(e *engine.Engine) istio.Problems {
+	var out istio.Problems
 	list := e.Lacking()
 	for _, l := range list[:min(len(list), maxLacking)] {
-		out = append(out, istioapi.Problem{Severity: istioapi.SeverityWarning, Object: l.Entry, Message: l.String()})
+		out = append(out, istio.Problem{Severity: istio.SeverityWarning, Object: l.Entry, Message: l.String()})
 	}
 	return out
 }

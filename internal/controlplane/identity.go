@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/departure"
-	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/security/authn"
 	"github.com/moonsail/moonsail/internal/security/ca"
@@ -108,7 +108,7 @@ func (s *secure) open(ctx context.Context) (err error) {
 
 // mesh is the mesh's configuration as it is now.
 func (s *secure) mesh() *model.Mesh {
-	key := model.Key{Kind: model.KindMeshConfig, Namespace: s.opts.Mesh.RootNamespace, Name: istioapi.MeshConfigName}
+	key := model.Key{Kind: model.KindMeshConfig, Namespace: s.opts.Mesh.RootNamespace, Name: istio.MeshConfigName}
 	config, _ := s.snapshot().Get(key).(*model.MeshConfig)
 	return config.Over(s.opts.Mesh)
 }
@@ -162,7 +162,7 @@ var withoutRoots = []string{"kube-public", "kube-node-lease", "local-path-storag
 // namespaces are those that are told whom to trust: all that belong to the mesh.
 func (s *secure) namespaces() []string {
 	snapshot, selectors := s.snapshot(), []model.LabelSelector(nil)
-	key := model.Key{Kind: model.KindMeshConfig, Namespace: s.opts.Mesh.RootNamespace, Name: istioapi.MeshConfigName}
+	key := model.Key{Kind: model.KindMeshConfig, Namespace: s.opts.Mesh.RootNamespace, Name: istio.MeshConfigName}
 	if c, ok := snapshot.Get(key).(*model.MeshConfig); ok {
 		selectors = c.Discovery
 	}

@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/source/file"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/status"
@@ -19,7 +19,7 @@ type source struct {
 	name     string
 	intake   *store.Intake
 	run      func(context.Context) error
-	problems func() []istioapi.Problem
+	problems func() []istio.Problem
 	waiting  func() error // what keeps it from having loaded, as far as it knows
 
 	health func() kube.Health // of the API server; nil: the source is not Kubernetes
@@ -59,8 +59,8 @@ func newSource(o Options, m *telemetry.Metrics) (*source, error) {
 }
 
 // decoderOf is the decoder of a control plane.
-func decoderOf(o Options) istioapi.Decoder {
-	return istioapi.Decoder{Domain: o.Mesh.Domain, NoAutoAddresses: o.Mesh.AutoAddresses.Off, Revision: o.Revision}
+func decoderOf(o Options) istio.Decoder {
+	return istio.Decoder{Domain: o.Mesh.Domain, NoAutoAddresses: o.Mesh.AutoAddresses.Off, Revision: o.Revision}
 }
 
 // heard is what metrics tell of an API server.

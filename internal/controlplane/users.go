@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/admission"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/engine"
-	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/internal/telemetry"
 )
@@ -62,10 +62,10 @@ func (w *webhook) trusted() *admission.Trust {
 }
 
 // untrusted tells of webhooks that the API server cannot be told to trust.
-func untrusted(t *admission.Trust) istioapi.Problems {
-	var out istioapi.Problems
+func untrusted(t *admission.Trust) istio.Problems {
+	var out istio.Problems
 	for _, text := range t.Problems(time.Now()) {
-		out = append(out, istioapi.Problem{Severity: istioapi.SeverityError, Message: text})
+		out = append(out, istio.Problem{Severity: istio.SeverityError, Message: text})
 	}
 	return out
 }

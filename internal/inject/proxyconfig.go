@@ -7,8 +7,8 @@ import (
 	networking "istio.io/api/networking/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/moonsail/moonsail/internal/config/proxyconfig"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/proxyconfig"
 )
 
 // proxyConfigs are what is said of a pod's sidecar. Of what several say the later counts, as

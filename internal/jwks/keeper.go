@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 )
@@ -161,13 +161,13 @@ func (k *Keeper) setProblem(name, problem string) {
 }
 
 // Problems are the sources that could not be fetched when it was last tried.
-func (k *Keeper) Problems() istioapi.Problems {
+func (k *Keeper) Problems() istio.Problems {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var out istioapi.Problems
+	var out istio.Problems
 	for _, name := range slices.Sorted(maps.Keys(k.problems)) {
-		out = append(out, istioapi.Problem{
-			Severity: istioapi.SeverityError, Object: model.Key{Kind: model.KindKeySet, Name: name},
+		out = append(out, istio.Problem{
+			Severity: istio.SeverityError, Object: model.Key{Kind: model.KindKeySet, Name: name},
 			Message: "cannot be fetched: " + k.problems[name],
 		})
 	}

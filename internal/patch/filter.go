@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/moonsail/moonsail/internal/extension"
+	"github.com/moonsail/moonsail/internal/config/envoyext"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -52,7 +52,7 @@ func connectAtOnce(c *listenerv3.FilterChain) {
 func (p *patch) namesFilter() bool { return p.Listener != nil && p.Listener.Filter != "" }
 
 func (p *patch) meetsFilter(f *listenerv3.Filter) bool {
-	return !p.namesFilter() || extension.Canonical(f.Name) == p.Listener.Filter
+	return !p.namesFilter() || envoyext.Canonical(f.Name) == p.Listener.Filter
 }
 
 func (w *work) networkFilter(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) {
@@ -63,7 +63,7 @@ func (w *work) networkFilter(l *listenerv3.Listener, c *listenerv3.FilterChain, 
 			}
 		}
 	}
-	if extension.Canonical(f.Name) == connectionManager && (w.any(model.PatchHTTPFilter) || w.any(routeTargets...)) {
+	if envoyext.Canonical(f.Name) == connectionManager && (w.any(model.PatchHTTPFilter) || w.any(routeTargets...)) {
 		w.connectionManager(l, c, f)
 	}
 }
@@ -151,5 +151,5 @@ func (p *patch) meetsManager(l *listenerv3.Listener, c *listenerv3.FilterChain, 
 func (p *patch) namesHTTPFilter() bool { return p.Listener != nil && p.Listener.SubFilter != "" }
 
 func (p *patch) meetsHTTPFilter(f *hcmv3.HttpFilter) bool {
-	return !p.namesHTTPFilter() || extension.Canonical(f.Name) == p.Listener.SubFilter
+	return !p.namesHTTPFilter() || envoyext.Canonical(f.Name) == p.Listener.SubFilter
 }

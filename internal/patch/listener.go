@@ -6,7 +6,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 
-	"github.com/moonsail/moonsail/internal/extension"
+	"github.com/moonsail/moonsail/internal/config/envoyext"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -52,7 +52,7 @@ func (w *work) listenerFilters(l *listenerv3.Listener) {
 		}
 		named := p.Listener != nil && p.Listener.ListenerFilter != ""
 		matches := func(f *listenerv3.ListenerFilter) bool {
-			return !named || extension.Canonical(f.Name) == p.Listener.ListenerFilter
+			return !named || envoyext.Canonical(f.Name) == p.Listener.ListenerFilter
 		}
 		if p.Operation.Merges() {
 			for _, f := range l.ListenerFilters {

@@ -14,7 +14,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/moonsail/moonsail/internal/extension"
+	"github.com/moonsail/moonsail/internal/config/envoyext"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
 )
@@ -61,7 +61,7 @@ func New(v *view.Patches) (*Set, []Problem) {
 		p := &patch{Patch: from}
 		if from.Value != nil {
 			var err error
-			if p.value, err = extension.Unpack(string(from.Target), from.Value); err != nil {
+			if p.value, err = envoyext.Unpack(string(from.Target), from.Value); err != nil {
 				problems = append(problems, p.problem("cannot be unpacked: %v"+leftOut, err))
 				continue
 			}
@@ -130,7 +130,7 @@ func attempt[M proto.Message](w *work, m M, f func(*work, M) bool, check func(M)
 	if len(w.applied) == 0 {
 		return m, true, nil
 	}
-	if err := extension.Validate(out); err != nil {
+	if err := envoyext.Validate(out); err != nil {
 		return m, true, err
 	}
 	if err := check(out); err != nil {

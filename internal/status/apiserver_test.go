@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
@@ -107,7 +107,7 @@ func (s *apiServer) apply(b *Board, k model.Key, problem string) {
 func tell(b *Board, k model.Key, o *live, problem string) {
 	seen := &kube.Seen{Key: k, Resource: virtualServices, Version: o.version, Generation: o.generation, Status: o.status}
 	if problem != "" {
-		seen.Problems = istioapi.Problems{{Severity: istioapi.SeverityError, Object: k, Field: "spec", Message: problem}}
+		seen.Problems = istio.Problems{{Severity: istio.SeverityError, Object: k, Field: "spec", Message: problem}}
 	}
 	b.Seen(seen)
 }

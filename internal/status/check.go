@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/analyze"
+	"github.com/moonsail/moonsail/internal/config/analyze"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/derive"
-	"github.com/moonsail/moonsail/internal/istioapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 )
@@ -85,7 +85,7 @@ func (c *checker) analyze(snap *store.Snapshot) {
 		problems := across(snap, c.mesh.Domain)
 		given, lacking := derive.AutoAddresses(c.mesh, snap)
 		for _, l := range lacking {
-			problems[l.Entry] = append(problems[l.Entry], istioapi.Problem{Severity: istioapi.SeverityWarning, Object: l.Entry, Message: l.String()})
+			problems[l.Entry] = append(problems[l.Entry], istio.Problem{Severity: istio.SeverityWarning, Object: l.Entry, Message: l.String()})
 		}
 		c.board.setAcross(problems)
 		if !c.mesh.AutoAddresses.Off {
@@ -116,16 +116,16 @@ func (c *checker) stand(snap *store.Snapshot, k model.Key, i int, reports []*rep
 }
 
 // across analyzes everything, and gives what concerns anybody by object.
-func across(snap *store.Snapshot, domain string) map[model.Key]istioapi.Problems {
+func across(snap *store.Snapshot, domain string) map[model.Key]istio.Problems {
 	var objects []model.Object
 	for _, kind := range model.Kinds {
 		for o := range snap.All(kind) {
 			objects = append(objects, o)
 		}
 	}
-	out := map[model.Key]istioapi.Problems{}
+	out := map[model.Key]istio.Problems{}
 	for _, p := range analyze.Check(objects, domain) {
-		if p.Severity != istioapi.SeverityInfo {
+		if p.Severity != istio.SeverityInfo {
 			out[p.Object] = append(out[p.Object], p)
 		}
 	}

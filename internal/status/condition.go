@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/istio"
 )
 
 // current is a status as it stands. What is not ours is kept as it is.
@@ -30,7 +30,7 @@ func parse(raw json.RawMessage) current {
 	}
 	out := current{conditions: s.Conditions, messages: s.Messages}
 	for _, a := range s.Addresses {
-		if one, ok := istioapi.AssignedAddress(a.Host, a.Value); ok {
+		if one, ok := istio.AssignedAddress(a.Host, a.Value); ok {
 			out.addresses = append(out.addresses, addressOf(one.Host, one.Address))
 		} else {
 			out.junk = true

@@ -1,6 +1,6 @@
 package status
 
-import "github.com/moonsail/moonsail/internal/istioapi"
+import "github.com/moonsail/moonsail/internal/config/istio"
 
 // supportedFeatures are what conformance tests of the Gateway API call so, in order.
 var supportedFeatures = []string{
@@ -50,8 +50,8 @@ func class(o outlined) *judgement {
 	out := &judgement{generation: o.generation, conditions: []condition{{typeAccepted, true, "Accepted", ""}}}
 	if !o.Class.Counts {
 		out.conditions[0] = condition{typeAccepted, false, "Unsupported", "Gateways of this class have no effect: the classes that count are moonsail, of controller " +
-			istioapi.ControllerMoonsail + ", and istio, of controller " + istioapi.ControllerIstio}
-	} else if o.Class.Controller == istioapi.ControllerMoonsail {
+			istio.ControllerMoonsail + ", and istio, of controller " + istio.ControllerIstio}
+	} else if o.Class.Controller == istio.ControllerMoonsail {
 		out.features = supportedFeatures
 	}
 	return out

@@ -8,7 +8,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/moonsail/moonsail/internal/extension"
+	"github.com/moonsail/moonsail/internal/config/envoyext"
 	"github.com/moonsail/moonsail/internal/view"
 )
 
@@ -36,7 +36,7 @@ func addedVirtualHost(v *view.VirtualHost) (*routev3.VirtualHost, error) {
 }
 
 func added[M proto.Message](p *view.Patch) (out M, err error) {
-	m, err := extension.Unpack(string(p.Target), p.Value)
+	m, err := envoyext.Unpack(string(p.Target), p.Value)
 	if err != nil {
 		return out, fmt.Errorf("%s: spec.configPatches[%d]: %w", p.Origin, p.Index, err)
 	}

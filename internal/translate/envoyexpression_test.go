@@ -6,12 +6,12 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/expression"
+	"github.com/moonsail/moonsail/internal/config/cel"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/view"
 )
 
-// TestEnvoyTakesExpressions: what expression.Check lets pass at its bounds the real Envoy takes, and what it does not let
+// TestEnvoyTakesExpressions: what cel.Check lets pass at its bounds the real Envoy takes, and what it does not let
 // pass Envoy refuses, with the whole listener.
 func TestEnvoyTakesExpressions(t *testing.T) {
 	b := newBootstrap()
@@ -19,7 +19,7 @@ func TestEnvoyTakesExpressions(t *testing.T) {
 		"has(filter_state['a.b'].c)", "'x' in request.headers", "request.host.matches('a{95}')", "request.host.matches('a{1,48}')",
 		`request.host.matches(r'\p{Greek}')`, "request.time.getHours('CET') > 1", "9223372036854775807 > -9223372036854775808",
 	} {
-		require.NoError(t, expression.Check(text))
+		require.NoError(t, cel.Check(text))
 		b.add(t, string(rune('a'+i)), loggedIf(t, i, text))
 	}
 	requireValid(t, b.message())
@@ -27,7 +27,7 @@ func TestEnvoyTakesExpressions(t *testing.T) {
 		"has(request.headers['x'])", "request.host.matches('(')", "request.host.matches('a{98}')", "request.host.matches('a{1,49}')",
 		`request.host.matches(r'\pL')`, `request.host == '\d'`, "size()", "[1].exists(x, x == 1)", "99999999999999999999 > 1",
 	} {
-		require.Error(t, expression.Check(text), text)
+		require.Error(t, cel.Check(text), text)
 		b := newBootstrap()
 		b.add(t, "broken", loggedIf(t, 0, text))
 		out, err := validate(t, b.message())

@@ -7,7 +7,7 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/moonsail/moonsail/internal/certfile"
+	"github.com/moonsail/moonsail/internal/config/certfile"
 	"github.com/moonsail/moonsail/internal/model"
 )
 

@@ -8,8 +8,8 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/config/envoyformat"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/operators"
 	"github.com/moonsail/moonsail/internal/view"
 )
 
@@ -21,12 +21,12 @@ var arguments = map[string]string{
 	"START_TIME": "%s.%3f", "EMIT_TIME": "%s", "START_TIME_LOCAL": "%s", "EMIT_TIME_LOCAL": "%s",
 }
 
-// TestEnvoyKnowsSubstitutions: what operators.Check lets pass the real Envoy takes.
+// TestEnvoyKnowsSubstitutions: what envoyformat.Check lets pass the real Envoy takes.
 func TestEnvoyKnowsSubstitutions(t *testing.T) {
 	b := newBootstrap()
 	route := view.Route{DirectResponse: &model.DirectResponse{Status: 200}}
-	for _, value := range operators.Forms(argument) {
-		require.NoError(t, operators.Check(value))
+	for _, value := range envoyformat.Forms(argument) {
+		require.NoError(t, envoyformat.Check(value))
 		h := model.HeaderValue{Name: fmt.Sprintf("x-%d", len(route.Headers.Request.Add)), Value: value}
 		route.Headers.Request.Add = append(route.Headers.Request.Add, h)
 	}

@@ -7,8 +7,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/moonsail/moonsail/internal/config/envoyformat"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/operators"
 )
 
 // headerOps are the changes of one direction, as Envoy has them on routes and clusters.
@@ -50,7 +50,7 @@ func (o *headerOps) addAll(list []model.HeaderValue, action corev3.HeaderValueOp
 		if !httpguts.ValidHeaderFieldName(h.Name) {
 			return fmt.Errorf("%q is no header's name", h.Name)
 		}
-		if err := operators.Check(h.Value); err != nil {
+		if err := envoyformat.Check(h.Value); err != nil {
 			return fmt.Errorf("header %s: %w", h.Name, err)
 		}
 		o.add = append(o.add, &corev3.HeaderValueOption{

@@ -7,7 +7,7 @@ import (
 
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
-	"github.com/moonsail/moonsail/internal/operators"
+	"github.com/moonsail/moonsail/internal/config/envoyformat"
 )
 
 // regex checks that text is RE2, which is also Go's syntax.
@@ -27,7 +27,7 @@ func substitution(text, to string) (*matcherv3.RegexMatchAndSubstitute, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := operators.CheckGroups(to, regexp.MustCompile(text).NumSubexp()); err != nil {
+	if err := envoyformat.CheckGroups(to, regexp.MustCompile(text).NumSubexp()); err != nil {
 		return nil, err
 	}
 	return &matcherv3.RegexMatchAndSubstitute{Pattern: pattern, Substitution: to}, nil

@@ -45,7 +45,7 @@ var forbidden = []struct {
 	},
 	{
 		folders: []string{"internal/model", "internal/view", "internal/store", "internal/derive", "internal/translate",
-			"internal/istioapi", "internal/source", "internal/analyze", "internal/xds/names", "internal/xds/resource",
+			"internal/config/istio", "internal/source", "internal/config/analyze", "internal/xds/names", "internal/xds/resource",
 			"internal/xds/table", "internal/xds/ledger", "internal/xds/http2"},
 		imports: []string{"google.golang.org/grpc"},
 		because: "the network is at the edge: grpc only in xds/server, controlplane, peers, ca, agent and lab",
@@ -69,7 +69,7 @@ var forbidden = []struct {
 	},
 	{
 		folders: []string{"internal/model", "internal/view", "internal/store", "internal/derive", "internal/translate",
-			"internal/istioapi", "internal/xds/names", "internal/xds/resource", "internal/xds/table", "internal/xds/ledger"},
+			"internal/config/istio", "internal/xds/names", "internal/xds/resource", "internal/xds/table", "internal/xds/ledger"},
 		imports: []string{"os/exec", "os/signal", "github.com/prometheus", "github.com/spf13"},
 		because: "it is pure: processes, metrics and flags are at the edge",
 	},

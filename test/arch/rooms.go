@@ -64,10 +64,7 @@ var Rooms = []Room{
 		"github.com/prometheus/client_golang", "go.opentelemetry.io/proto/otlp/common/v1", "golang.org/x/net/http/httpguts",
 		"google.golang.org/genproto/googleapis/rpc/code", "google.golang.org/protobuf", "istio.io/api",
 	}},
-	{"config", 4, "users' YAML, decoded into the model, and what is wrong with it", []string{
-		"internal/istioapi", "internal/analyze", "internal/proxyconfig", "internal/extension", "internal/operators",
-		"internal/expression", "internal/spelling", "internal/certfile",
-	}, []string{
+	{"config", 4, "users' YAML, decoded into the model, and what is wrong with it", []string{"internal/config"}, []string{
 		"github.com/envoyproxy/go-control-plane/envoy", "go.yaml.in/yaml/v3", "google.golang.org/protobuf", "istio.io", "k8s.io/api",
 		"k8s.io/apimachinery", "sigs.k8s.io/gateway-api", "sigs.k8s.io/yaml",
 	}},

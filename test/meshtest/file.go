@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/tools/txtar"
 
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -114,9 +114,9 @@ func (f *File) decode(name string, data []byte) error {
 		if err != nil {
 			return err
 		}
-		out := istioapi.Decoder{Domain: f.Mesh.Domain, PodsListed: name == fromCluster}.FromNode(&n)
+		out := istio.Decoder{Domain: f.Mesh.Domain, PodsListed: name == fromCluster}.FromNode(&n)
 		for _, p := range out.Problems {
-			if p.Severity == istioapi.SeverityError {
+			if p.Severity == istio.SeverityError {
 				f.problems = append(f.problems, p.String())
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/moonsail/moonsail/internal/certfile"
+	"github.com/moonsail/moonsail/internal/config/certfile"
 )
 
 // maxFileSecrets is how many secrets in files are served: far more than people write.

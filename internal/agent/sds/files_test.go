@@ -20,7 +20,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/agent/identity"
 	"github.com/moonsail/moonsail/internal/agent/identity/catest"
-	"github.com/moonsail/moonsail/internal/certfile"
+	"github.com/moonsail/moonsail/internal/config/certfile"
 	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/logtext"
 )

@@ -13,7 +13,7 @@ import (
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
-	"github.com/moonsail/moonsail/internal/certfile"
+	"github.com/moonsail/moonsail/internal/config/certfile"
 )
 
 // maxFile is what a file with certificates may have, in bytes.

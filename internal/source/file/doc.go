@@ -9,7 +9,7 @@
 //   - Nothing that was in force goes out of force because of a mistake: a file that
 //     does not parse, or a document with errors, leaves the last good objects there.
 //     Where no version was ever good (after a restart none is known), what is good of
-//     policies counts: istioapi.Partial. Where even that cannot be read, nothing is served
+//     policies counts: istio.Partial. Where even that cannot be read, nothing is served
 //     until it can (hidden.go).
 //   - All changes that are found together, be it in one file or in a directory that
 //     was swapped as a whole, are one Put.

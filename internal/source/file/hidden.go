@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -89,11 +89,11 @@ func (s *Source) Waiting() error {
 }
 
 // heldProblems tell of files that hold up everything.
-func (s *Source) heldProblems() istioapi.Problems {
-	var out istioapi.Problems
+func (s *Source) heldProblems() istio.Problems {
+	var out istio.Problems
 	for path := range s.held {
-		out = append(out, istioapi.Problem{
-			Severity: istioapi.SeverityError, File: path, Message: hidden,
+		out = append(out, istio.Problem{
+			Severity: istio.SeverityError, File: path, Message: hidden,
 		})
 	}
 	return out

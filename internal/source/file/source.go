@@ -16,7 +16,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/store"
 )
 
@@ -32,29 +32,29 @@ type Intake interface {
 // Source watches a directory tree. Its exported fields are set before Run.
 type Source struct {
 	Dir     string
-	Decoder istioapi.Decoder
+	Decoder istio.Decoder
 	Intake  Intake
 	Log     *slog.Logger
 
-	problems atomic.Pointer[istioapi.Problems] // written by Run, read by anybody
-	waiting  atomic.Pointer[error]             // likewise
+	problems atomic.Pointer[istio.Problems] // written by Run, read by anybody
+	waiting  atomic.Pointer[error]          // likewise
 
 	// All below belong to Run.
 	watcher *fsnotify.Watcher
 	catalog *catalog
-	files   map[string]seen               // as they were applied
-	dirs    map[string]os.FileInfo        // that are watched
-	doubts  map[string]*doubt             // files to look at again
-	broken  map[string]istioapi.Problem   // paths that cannot be read or watched
-	unseen  map[string]struct{}           // of these, directories that cannot be looked into
-	loading bool                          // the first scan: nothing is in force that could be lost
-	held    map[string]struct{}           // paths that may hide policies; nil: all have been read, and Synced was said
-	gone    bool                          // the directory itself is missing
-	shown   map[istioapi.Problem]struct{} // what the log has told
+	files   map[string]seen            // as they were applied
+	dirs    map[string]os.FileInfo     // that are watched
+	doubts  map[string]*doubt          // files to look at again
+	broken  map[string]istio.Problem   // paths that cannot be read or watched
+	unseen  map[string]struct{}        // of these, directories that cannot be looked into
+	loading bool                       // the first scan: nothing is in force that could be lost
+	held    map[string]struct{}        // paths that may hide policies; nil: all have been read, and Synced was said
+	gone    bool                       // the directory itself is missing
+	shown   map[istio.Problem]struct{} // what the log has told
 }
 
 // Problems is what is wrong now, sorted.
-func (s *Source) Problems() []istioapi.Problem {
+func (s *Source) Problems() []istio.Problem {
 	if p := s.problems.Load(); p != nil {
 		return *p
 	}
@@ -93,7 +93,7 @@ func (s *Source) Run(ctx context.Context) error {
 func (s *Source) begin(w *fsnotify.Watcher) {
 	s.watcher, s.catalog = w, newCatalog()
 	s.files, s.dirs, s.doubts = map[string]seen{}, map[string]os.FileInfo{}, map[string]*doubt{}
-	s.broken, s.shown = map[string]istioapi.Problem{}, map[istioapi.Problem]struct{}{}
+	s.broken, s.shown = map[string]istio.Problem{}, map[istio.Problem]struct{}{}
 	s.unseen = map[string]struct{}{}
 	s.watchLink()
 }
@@ -200,12 +200,12 @@ func (s *Source) report() {
 	}
 	all = append(all, s.heldProblems()...)
 	all.Sort()
-	list := []istioapi.Problem(all)
-	old := s.problems.Swap((*istioapi.Problems)(&list))
+	list := []istio.Problem(all)
+	old := s.problems.Swap((*istio.Problems)(&list))
 	if old != nil && slices.Equal(*old, all) {
 		return
 	}
-	shown := make(map[istioapi.Problem]struct{}, len(all))
+	shown := make(map[istio.Problem]struct{}, len(all))
 	for _, p := range all {
 		shown[p] = struct{}{}
 		if _, ok := s.shown[p]; !ok {

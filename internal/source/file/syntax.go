@@ -11,11 +11,11 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/istio"
 )
 
 // Syntax says why a file cannot be read as YAML, and at which line; nil: it can. path is how messages name it.
-func Syntax(path string, data []byte) *istioapi.Problem {
+func Syntax(path string, data []byte) *istio.Problem {
 	data = withoutTabs(path, data)
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	for {
@@ -31,12 +31,12 @@ func Syntax(path string, data []byte) *istioapi.Problem {
 }
 
 // syntaxProblem takes the line out of a parser's message.
-func syntaxProblem(path string, data []byte, err error) istioapi.Problem {
+func syntaxProblem(path string, data []byte, err error) istio.Problem {
 	line, text := lineIn(err)
 	if line > 0 && ofGrammar(text) {
 		line = lineOfGrammar(data, line, text)
 	}
-	return istioapi.Problem{Severity: istioapi.SeverityError, File: path, Line: max(line, 1), Message: istioapi.SyntaxMessage(errors.New(text))}
+	return istio.Problem{Severity: istio.SeverityError, File: path, Line: max(line, 1), Message: istio.SyntaxMessage(errors.New(text))}
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
@@ -127,8 +127,8 @@ spec:
 	m.eventually(t, "the new route", func() bool { return m.get(model.KindVirtualService, ns, "web") != good })
 }
 
-func problemsOf(all []istioapi.Problem, ns string) []istioapi.Problem {
-	var out []istioapi.Problem
+func problemsOf(all []istio.Problem, ns string) []istio.Problem {
+	var out []istio.Problem
 	for _, p := range all {
 		if p.Object.Namespace == ns {
 			out = append(out, p)

@@ -10,7 +10,7 @@
 //     model's objects, which the store holds too.
 //   - Nothing that was in force goes out of force because of a mistake, or because the API
 //     server is away: an object with errors leaves its last good state there. Where there is
-//     none (after a restart none is known), what is good of policies counts: istioapi.Partial.
+//     none (after a restart none is known), what is good of policies counts: istio.Partial.
 //   - A list replaces: what it does not have is gone. So after an outage nothing stale stays.
 //   - Nobody is served before all kinds have been listed once.
 package kube

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -20,14 +20,14 @@ type entry struct {
 	version   string
 	committed time.Time // zero: not known
 	object    model.Object
-	partial   *istioapi.Partial // that counts where object is nil, and no version ever was good
-	problems  istioapi.Problems
+	partial   *istio.Partial // that counts where object is nil, and no version ever was good
+	problems  istio.Problems
 
 	// For the observer alone.
 	elsewhere  bool // it is another revision's business
 	generation int64
 	status     json.RawMessage
-	outline    *istioapi.Outline
+	outline    *istio.Outline
 }
 
 // GetObjectMeta names the entry for client-go.
@@ -37,7 +37,7 @@ func (e *entry) GetObjectMeta() metav1.Object {
 
 // complete is a decoder of what an API server has: all Pods are listed, if not always before the slices
 // that name them.
-func complete(d istioapi.Decoder) istioapi.Decoder {
+func complete(d istio.Decoder) istio.Decoder {
 	d.PodsListed = true
 	return d
 }
@@ -66,8 +66,8 @@ func (k *sink) decode(o any) (*entry, error) {
 	}
 	if raw, ok := o.(*rawObject); ok && k.observer != nil {
 		e.generation, e.status = raw.Generation, statusOf(raw.document)
-		if istioapi.HasOutline(k.resource.Model) {
-			e.outline = istioapi.OutlineOf(k.resource.Model, raw.document)
+		if istio.HasOutline(k.resource.Model) {
+			e.outline = istio.OutlineOf(k.resource.Model, raw.document)
 		}
 	}
 	return e, nil
@@ -76,7 +76,7 @@ func (k *sink) decode(o any) (*entry, error) {
 func nameOf(m metav1.Object) name { return name{m.GetNamespace(), m.GetName()} }
 
 // model decodes an object.
-func (k *sink) model(o any) (out istioapi.Decoded) {
+func (k *sink) model(o any) (out istio.Decoded) {
 	switch o := o.(type) {
 	case *rawObject:
 		return k.decoder.FromRaw(k.resource.Resource, o.document)

@@ -15,13 +15,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
 // resource is a kind as one API server has it.
 type resource struct {
-	istioapi.Resource
+	istio.Resource
 	version string
 	plural  string         // its name in URLs
 	example runtime.Object // what an object of it is decoded to
@@ -52,11 +52,11 @@ func builtin(rootNamespace string) []*resource {
 		model.KindEndpointSlice: {plural: "endpointslices", example: &discoveryv1.EndpointSlice{}, metric: "EndpointSlice"},
 		model.KindMeshConfig: {
 			plural: "configmaps", example: &corev1.ConfigMap{}, namespace: rootNamespace,
-			field: "metadata.name=" + istioapi.MeshConfigName,
+			field: "metadata.name=" + istio.MeshConfigName,
 		},
 	}
 	var out []*resource
-	for _, k := range istioapi.Resources() {
+	for _, k := range istio.Resources() {
 		if r, ok := rows[model.Kind(k.Kind)]; ok && !k.Custom {
 			r.Resource, r.version = k, k.Versions[0]
 			out = append(out, &r)
@@ -66,7 +66,7 @@ func builtin(rootNamespace string) []*resource {
 }
 
 // custom is a kind that a CustomResourceDefinition defines.
-func custom(k istioapi.Resource, version, plural string) *resource {
+func custom(k istio.Resource, version, plural string) *resource {
 	r := &resource{Resource: k, version: version, plural: plural, example: &rawObject{}}
 	if !k.Read {
 		r.example = &metav1.PartialObjectMetadata{}

@@ -9,18 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/pager"
 
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
 // Content is what a cluster has at one moment.
 type Content struct {
-	Objects  []model.Object    // those that can be used, in key order
-	Problems istioapi.Problems // sorted
+	Objects  []model.Object // those that can be used, in key order
+	Problems istio.Problems // sorted
 }
 
 // Read lists all kinds once, as Source would, without watching them.
-func (c *Client) Read(ctx context.Context, d istioapi.Decoder, rootNamespace string) (*Content, error) {
+func (c *Client) Read(ctx context.Context, d istio.Decoder, rootNamespace string) (*Content, error) {
 	kinds, err := c.kinds(ctx, rootNamespace)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (c *Client) kinds(ctx context.Context, rootNamespace string) ([]*resource, 
 }
 
 // read lists one kind, a page at a time.
-func (o *Content) read(ctx context.Context, c *Client, r *resource, d istioapi.Decoder) error {
+func (o *Content) read(ctx context.Context, c *Client, r *resource, d istio.Decoder) error {
 	lw, err := c.listWatch(r, func(error) {})
 	if err != nil {
 		return err

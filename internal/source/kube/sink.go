@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/store"
 )
@@ -18,20 +18,20 @@ import (
 // cache.ReflectorStore and a cache.TransformingStore.
 type sink struct {
 	resource *resource
-	decoder  istioapi.Decoder
+	decoder  istio.Decoder
 	pool     *pool // touched only by the Reflector
 	put      func(events ...store.Event)
 	meter    Meter
 	listed   func() // told after each complete list
-	problem  func(istioapi.Problems)
+	problem  func(istio.Problems)
 	observer Observer // nil: nobody
 
 	mu sync.Mutex // guards all below: the Reflector writes, anybody asks for problems
 	// held are the objects that there are, by namespace and name.
 	held map[name]held
 	// problems are those of the objects that have any.
-	problems map[name]istioapi.Problems
-	untold   istioapi.Problems // that the log does not have yet
+	problems map[name]istio.Problems
+	untold   istio.Problems // that the log does not have yet
 }
 
 type name struct{ namespace, name string }
@@ -48,7 +48,7 @@ func newSink(r *resource, s *Source) *sink {
 	k := &sink{
 		resource: r, decoder: complete(s.Decoder), pool: newPool(), put: s.Intake.Put, meter: s.Meter,
 		listed: func() { s.status.listed(r.title()) }, problem: s.log.problems,
-		held: map[name]held{}, problems: map[name]istioapi.Problems{},
+		held: map[name]held{}, problems: map[name]istio.Problems{},
 	}
 	if r.observed() {
 		k.observer = s.Observer
@@ -148,7 +148,7 @@ func (k *sink) note(e *entry) {
 }
 
 // news takes the problems that nobody has been told of; mu is held.
-func (k *sink) news() istioapi.Problems {
+func (k *sink) news() istio.Problems {
 	list := k.untold
 	k.untold = nil
 	return list
@@ -228,7 +228,7 @@ func (k *sink) Replace(list []any, _ string) error {
 	return nil
 }
 
-func (k *sink) replace(entries []*entry, now time.Time) (events []store.Event, gone []name, news istioapi.Problems) {
+func (k *sink) replace(entries []*entry, now time.Time) (events []store.Event, gone []name, news istio.Problems) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	there := make(map[name]bool, len(entries))
@@ -255,10 +255,10 @@ func (k *sink) replace(entries []*entry, now time.Time) (events []store.Event, g
 func (k *sink) Resync() error { return nil }
 
 // Problems are those of all objects.
-func (k *sink) Problems() istioapi.Problems {
+func (k *sink) Problems() istio.Problems {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var out istioapi.Problems
+	var out istio.Problems
 	for _, list := range k.problems {
 		out = append(out, list...)
 	}

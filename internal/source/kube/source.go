@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/istioapi"
+	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/store"
 )
 
@@ -43,7 +43,7 @@ type Meter interface {
 // Source watches an API server. Its exported fields are set before Run.
 type Source struct {
 	Client        *Client
-	Decoder       istioapi.Decoder
+	Decoder       istio.Decoder
 	RootNamespace string // has the mesh's configuration and the heartbeat
 	Intake        Intake
 	Meter         Meter
@@ -224,11 +224,11 @@ func (s *Source) gone(w *installed, now time.Time) bool {
 }
 
 // Problems is what is wrong now, sorted.
-func (s *Source) Problems() []istioapi.Problem {
+func (s *Source) Problems() []istio.Problem {
 	s.mu.Lock()
 	sinks := slices.Clone(s.sinks)
 	s.mu.Unlock()
-	var all istioapi.Problems
+	var all istio.Problems
 	for _, k := range sinks {
 		all = append(all, k.Problems()...)
 	}

@@ -1,0 +1,242 @@
+// Package analyze checks objects against each other: what single objects cannot show
+// to be wrong, such as a route to a subset that nobody defines.
+//
+// It is pure. What it finds are problems of a whole configuration, not of an object:
+// objects that have them are used all the same. So errors here mean that requests
+// fail or go elsewhere than written; warnings that something has no effect; infos
+// that something could be better said.
+package analyze
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Check finds what is wrong between objects. Problems name object and field; where
+// those are is known to whoever has the files.
+func Check(objects []model.Object, domain string) istio.Problems {
+	objects = slices.Clone(objects)
+	slices.SortFunc(objects, func(a, b model.Object) int { return a.Metadata().Key.Compare(b.Metadata().Key) })
+	c := &checker{index: newIndex(objects), domain: domain, whole: true}
+	for _, o := range objects {
+		c.object(o)
+	}
+	c.conflicts()
+	c.problems.Sort()
+	return c.problems
+}
+
+// CheckOne finds what is wrong between one object and the others, among which it takes the
+// place of the one that has its key.
+func CheckOne(o model.Object, others []model.Object, domain string) istio.Problems {
+	key := o.Metadata().Key
+	all := slices.DeleteFunc(slices.Clone(others), func(other model.Object) bool { return other.Metadata().Key == key })
+	c := &checker{index: newIndex(append(all, o)), domain: domain}
+	c.object(o)
+	c.conflicts()
+	c.problems = slices.DeleteFunc(c.problems, func(p istio.Problem) bool { return p.Object != key })
+	c.problems.Sort()
+	return c.problems
+}
+
+func (c *checker) object(o model.Object) {
+	switch o := o.(type) {
+	case *model.VirtualService:
+		if o.Kind == model.KindVirtualService { // what is wrong with an HTTPRoute is said by its fields
+			c.virtualService(o)
+		}
+	case *model.DestinationRule:
+		c.destinationRule(o)
+	case *model.BackendTLSPolicy:
+		c.backendTLS(o)
+	case *model.Sidecar:
+		c.sidecar(o)
+	case *model.Service:
+		c.service(o)
+	case *model.ServiceEntry:
+		c.serviceEntry(o)
+	case *model.EndpointSlice:
+		c.endpointSlice(o)
+	case *model.AuthorizationPolicy:
+		c.authorizationPolicy(o)
+	case *model.RequestAuthentication:
+		c.requestAuthentication(o)
+	case *model.PeerAuthentication:
+		c.peerAuthentication(o)
+	case *model.EnvoyFilter, *model.WasmPlugin:
+		c.policyTargets(o.(model.Selecting))
+	case *model.Telemetry:
+		c.policyTargets(o)
+		c.telemetry(o)
+	case *model.ProxyConfig:
+		c.proxyConfig(o)
+	case *model.Gateway:
+		if o.Kind == model.KindGateway {
+			c.gateway(o)
+		}
+	}
+}
+
+// checker collects problems.
+type checker struct {
+	*index
+	domain   string
+	whole    bool // there are no objects but those that are known
+	problems istio.Problems
+}
+
+func (c *checker) add(s istio.Severity, o model.Object, field, format string, args ...any) {
+	c.problems = append(c.problems, istio.Problem{
+		Severity: s, Object: o.Metadata().Key, Field: field, Message: fmt.Sprintf(format, args...),
+	})
+}
+
+func (c *checker) errorf(o model.Object, field, format string, args ...any) {
+	c.add(istio.SeverityError, o, field, format, args...)
+}
+
+func (c *checker) warnf(o model.Object, field, format string, args ...any) {
+	c.add(istio.SeverityWarning, o, field, format, args...)
+}
+
+func (c *checker) infof(o model.Object, field, format string, args ...any) {
+	c.add(istio.SeverityInfo, o, field, format, args...)
+}
+
+// index finds objects by what others call them.
+type index struct {
+	services  []*model.Service // one a host
+	byHost    map[model.Host][]*model.Service
+	workloads map[string][]*model.Workload // by namespace
+	rules     map[model.Host][]*model.DestinationRule
+	virtuals  map[model.Key]*model.VirtualService
+	sidecars  map[string][]*model.Sidecar // by namespace
+	secrets   map[model.Key]*model.Secret
+	// backendPolicies are in the order of their keys.
+	backendPolicies []*model.BackendTLSPolicy
+	gateways        gateways
+	proxies         model.ProxyConfigs
+	security        security
+	peers           peerPolicies
+}
+
+func newIndex(objects []model.Object) *index {
+	x := &index{
+		byHost:    map[model.Host][]*model.Service{},
+		workloads: map[string][]*model.Workload{},
+		rules:     map[model.Host][]*model.DestinationRule{},
+		virtuals:  map[model.Key]*model.VirtualService{},
+		sidecars:  map[string][]*model.Sidecar{},
+		secrets:   map[model.Key]*model.Secret{},
+	}
+	for _, o := range objects {
+		x.add(o)
+	}
+	x.peers.finish()
+	return x
+}
+
+func (x *index) add(o model.Object) {
+	ns := o.Metadata().Namespace
+	x.security.add(o)
+	switch o := o.(type) {
+	case *model.Service:
+		x.addService(o)
+	case *model.ServiceEntry:
+		for _, s := range o.Services() {
+			x.addService(s)
+		}
+	case *model.Workload:
+		x.workloads[ns] = append(x.workloads[ns], o)
+	case *model.BackendTLSPolicy:
+		x.backendPolicies = append(x.backendPolicies, o)
+	case *model.DestinationRule:
+		x.rules[o.Host] = append(x.rules[o.Host], o)
+	case *model.VirtualService:
+		if o.Kind == model.KindVirtualService {
+			x.virtuals[o.Key] = o
+		}
+	case *model.Sidecar:
+		x.sidecars[ns] = append(x.sidecars[ns], o)
+	case *model.ProxyConfig:
+		x.proxies.Add(o)
+	case *model.Gateway:
+		x.gateways.add(o)
+	case *model.Secret:
+		x.secrets[o.Key] = o
+	case *model.PeerAuthentication:
+		x.peers.list = append(x.peers.list, o)
+	case *model.MeshConfig:
+		x.peers.root = ns
+	}
+}
+
+func (x *index) addService(s *model.Service) {
+	x.services = append(x.services, s)
+	x.byHost[s.Hostname] = append(x.byHost[s.Hostname], s)
+}
+
+// find gives the services that a host means, which a wildcard may cover; hidden tells
+// that there are some, but none that namespace ns may see.
+func (x *index) find(h model.Host, ns string) (found []*model.Service, hidden bool) {
+	for _, covering := range h.Covering() {
+		for _, s := range x.byHost[covering] {
+			if s.Visibility.Sees(ns) {
+				found = append(found, s)
+			} else {
+				hidden = true
+			}
+		}
+		if len(found) > 0 {
+			return found, false
+		}
+	}
+	return nil, hidden
+}
+
+// rulesFor gives the destination rules that apply to a host.
+func (x *index) rulesFor(h model.Host, ns string) []*model.DestinationRule {
+	var out []*model.DestinationRule
+	for _, covering := range h.Covering() {
+		for _, r := range x.rules[covering] {
+			if r.Visibility.Sees(ns) {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// members are the workloads of a service; known is false where the configuration
+// does not tell: it has no workloads of that namespace, as where only Deployments are
+// written down.
+func (x *index) members(s *model.Service) (labels []map[string]string, known bool) {
+	for _, e := range s.Inline {
+		labels, known = append(labels, e.Labels), true
+	}
+	if len(s.Selector) == 0 {
+		return labels, known
+	}
+	list := x.workloads[s.Namespace]
+	for _, w := range list {
+		if model.SelectorMatches(s.Selector, w.Labels) {
+			labels = append(labels, w.Labels)
+		}
+	}
+	return labels, known || len(list) > 0
+}
+
+// hosts lists every host that namespace ns can see, for suggestions.
+func (x *index) hosts(ns string) []string {
+	var out []string
+	for _, s := range x.services {
+		if s.Visibility.Sees(ns) {
+			out = append(out, string(s.Hostname))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,101 @@
+package analyze
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/config/spelling"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// destination checks that a destination exists: host, port and subset.
+func (c *checker) destination(o model.Object, field string, d model.Destination) {
+	ns := o.Metadata().Namespace
+	services, hidden := c.find(d.Host, ns)
+	if len(services) == 0 {
+		c.errorf(o, field+".host", "%s", c.noHost(d.Host, ns, hidden))
+		return
+	}
+	c.destinationPort(o, field, d, services[0])
+	if d.Subset != "" {
+		c.destinationSubset(o, field, d)
+	}
+}
+
+// noHost says that a host does not exist, and which one may have been meant.
+func (c *checker) noHost(h model.Host, ns string, hidden bool) string {
+	if hidden {
+		return fmt.Sprintf("%s is not exported to namespace %s; add it to the service's exportTo", h, ns)
+	}
+	msg := fmt.Sprintf("there is no service %s", h)
+	if full := model.Host(string(h) + ".svc." + c.domain); c.byHost[full] != nil {
+		return fmt.Sprintf("%s; short names with a namespace are not resolved: write %s", msg, full)
+	}
+	if near := c.nearHost(h, ns); near != "" {
+		return fmt.Sprintf("%s; did you mean %s?", msg, near)
+	}
+	return msg + "; write a Service or ServiceEntry for it, or correct the host"
+}
+
+// nearHost is the service whose name is like h's, in h's namespace first: a service of
+// the same name elsewhere is what was meant as often as one with another name.
+func (c *checker) nearHost(h model.Host, ns string) string {
+	name, rest, _ := strings.Cut(string(h), ".")
+	var near, same []string
+	for _, host := range c.hosts(ns) {
+		n, r, _ := strings.Cut(host, ".")
+		switch {
+		case r == rest:
+			near = append(near, n)
+		case n == name:
+			same = append(same, host)
+		}
+	}
+	if n := spelling.Nearest(name, near); n != "" {
+		return n + "." + rest
+	}
+	if len(same) > 0 {
+		return same[0]
+	}
+	return spelling.Nearest(string(h), c.hosts(ns))
+}
+
+func (c *checker) destinationPort(o model.Object, field string, d model.Destination, s *model.Service) {
+	switch {
+	case d.Port != 0 && s.Port(d.Port) == nil:
+		c.errorf(o, field+".port.number", "%s has no port %d; it has %s", s.Hostname, d.Port, ports(s))
+	case d.Port == 0 && len(s.Ports) > 1:
+		c.warnf(o, field+".port", "%s has the ports %s, and requests go to the one that the client called; name a port", s.Hostname, ports(s))
+	}
+}
+
+func ports(s *model.Service) string {
+	out := make([]string, len(s.Ports))
+	for i, p := range s.Ports {
+		out[i] = strconv.Itoa(int(p.Number))
+	}
+	return strings.Join(out, ", ")
+}
+
+func (c *checker) destinationSubset(o model.Object, field string, d model.Destination) {
+	var names []string
+	rules := c.rulesFor(d.Host, o.Metadata().Namespace)
+	for _, r := range rules {
+		for _, s := range r.Subsets {
+			if s.Name == d.Subset {
+				return
+			}
+			names = append(names, s.Name)
+		}
+	}
+	field += ".subset"
+	switch near := spelling.Nearest(d.Subset, names); {
+	case near != "":
+		c.errorf(o, field, "%s has no subset %q; did you mean %q?", d.Host, d.Subset, near)
+	case len(names) > 0:
+		c.errorf(o, field, "%s has no subset %q; it has %s", d.Host, d.Subset, strings.Join(names, ", "))
+	default:
+		c.errorf(o, field, "%s has no subsets; write a DestinationRule for it that defines %q", d.Host, d.Subset)
+	}
+}

@@ -1,0 +1,225 @@
+package istio
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/moonsail/moonsail/internal/config/spelling"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// retryConditions are the words of Envoy's x-envoy-retry-on and x-envoy-retry-grpc-on.
+var retryConditions = []string{
+	"5xx", "gateway-error", "reset", "reset-before-request", "connect-failure", "retriable-4xx",
+	"refused-stream", "retriable-status-codes", "retriable-headers", "envoy-ratelimited",
+	"http3-post-connect-failure", "cancelled", "deadline-exceeded", "internal",
+	"resource-exhausted", "unavailable",
+}
+
+// grpcCodes are the names of gRPC's status codes.
+var grpcCodes = []string{
+	"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND",
+	"ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",
+	"OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+}
+
+var corsMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE", "*"}
+
+func (c *routeConv) retry(at path, r *networking.HTTPRetry) *model.Retry {
+	if r == nil {
+		return nil
+	}
+	out := &model.Retry{
+		Attempts:              c.count(at.f("attempts"), r.Attempts),
+		PerTryTimeout:         c.duration(at.f("perTryTimeout"), r.PerTryTimeout),
+		Backoff:               c.duration(at.f("backoff"), r.Backoff),
+		RetryOn:               c.retryOn(at.f("retryOn"), r.RetryOn),
+		RetryRemoteLocalities: r.RetryRemoteLocalities.GetValue(),
+	}
+	if p := r.RetryIgnorePreviousHosts; p != nil {
+		v := p.GetValue()
+		out.IgnorePreviousHostsFlag = &v
+	}
+	if r.Attempts == 0 && (r.PerTryTimeout != nil || r.RetryOn != "" || r.RetryRemoteLocalities != nil) {
+		c.errorf(at.f("attempts"), "0 attempts switch retries off, so the other settings have no effect; set attempts, or remove them")
+	}
+	return out
+}
+
+// retryOn takes Envoy's words and HTTP status codes, in any mixture.
+func (c *routeConv) retryOn(at path, s string) string {
+	if s == "" {
+		return ""
+	}
+	words := strings.Split(s, ",")
+	for i, w := range words {
+		words[i] = strings.TrimSpace(w)
+		if code, err := strconv.Atoi(words[i]); err == nil && http.StatusText(code) != "" {
+			continue
+		}
+		if !slices.Contains(retryConditions, words[i]) {
+			c.errorf(at, "%q is not a reason to retry%s; use Envoy's words, such as 5xx or connect-failure, and HTTP status codes",
+				words[i], spelling.DidYouMean(words[i], retryConditions))
+		}
+	}
+	return strings.Join(words, ",")
+}
+
+func (c *routeConv) fault(at path, f *networking.HTTPFaultInjection) *model.Fault {
+	if f == nil {
+		return nil
+	}
+	out := &model.Fault{}
+	if f.Delay == nil && f.Abort == nil {
+		c.errorf(at, "does nothing; give delay, abort or both")
+	}
+	if f.Delay != nil {
+		c.delay(at.f("delay"), f.Delay, out)
+	}
+	if f.Abort != nil {
+		c.abort(at.f("abort"), f.Abort, out)
+	}
+	return out
+}
+
+func (c *routeConv) delay(at path, d *networking.HTTPFaultInjection_Delay, out *model.Fault) {
+	switch v := d.HttpDelayType.(type) {
+	case *networking.HTTPFaultInjection_Delay_FixedDelay:
+		out.Delay = c.duration(at.f("fixedDelay"), v.FixedDelay)
+	case *networking.HTTPFaultInjection_Delay_ExponentialDelay:
+		c.errorf(at.f("exponentialDelay"), "is not supported; use fixedDelay")
+	default:
+		c.warnf(at.f("fixedDelay"), "is missing, so nothing is delayed; say how long to wait, such as 2s")
+	}
+	switch old := d.Percent; { //nolint:staticcheck // still in use
+	case d.Percentage != nil:
+		out.DelayPercent = c.faultPercent(at.f("percentage").f("value"), d.Percentage)
+	case old != 0:
+		c.warnf(at.f("percent"), "is deprecated; write percentage: {value: %d}", old)
+		out.DelayPercent = c.percent(at.f("percent"), float64(old))
+	default:
+		c.warnf(at, "delays no request, since percentage is missing; write percentage: {value: 100} to delay all")
+	}
+}
+
+func (c *routeConv) abort(at path, a *networking.HTTPFaultInjection_Abort, out *model.Fault) {
+	if a.Percentage != nil {
+		out.AbortPercent = c.faultPercent(at.f("percentage").f("value"), a.Percentage)
+	} else {
+		c.warnf(at, "aborts no request, since percentage is missing; write percentage: {value: 100} to abort all")
+	}
+	switch v := a.ErrorType.(type) {
+	case *networking.HTTPFaultInjection_Abort_HttpStatus:
+		c.httpStatus(at.f("httpStatus"), uint32(max(v.HttpStatus, 0)))
+		out.AbortHTTP = uint32(max(v.HttpStatus, 0))
+	case *networking.HTTPFaultInjection_Abort_GrpcStatus:
+		if !slices.Contains(grpcCodes, v.GrpcStatus) {
+			c.errorf(at.f("grpcStatus"), "%q is not a gRPC status%s; use a name such as UNAVAILABLE",
+				v.GrpcStatus, spelling.DidYouMean(v.GrpcStatus, grpcCodes))
+		}
+		out.AbortGRPC = v.GrpcStatus
+	case *networking.HTTPFaultInjection_Abort_Http2Error:
+		c.errorf(at.f("http2Error"), "is not supported; use httpStatus or grpcStatus")
+	default:
+		c.warnf(at, "aborts nothing, since neither httpStatus nor grpcStatus is given")
+	}
+}
+
+// faultPercent checks a share of requests; Envoy counts in millionths.
+func (c *routeConv) faultPercent(at path, p *networking.Percent) float64 {
+	if p.Value > 0 && p.Value < 0.0001 {
+		c.errorf(at, "%v is too small; use 0, or 0.0001 to 100", p.Value)
+	}
+	return c.percent(at, p.Value)
+}
+
+// mirrors reads both the list and the older single mirror. Those that get no
+// requests are left out.
+func (c *routeConv) mirrors(at path, r *networking.HTTPRoute) []model.Mirror {
+	var out []model.Mirror
+	if r.Mirror != nil {
+		m := model.Mirror{Destination: c.destination(at.f("mirror"), r.Mirror), Percent: 100}
+		switch old := r.MirrorPercent; { //nolint:staticcheck // still in use
+		case r.MirrorPercentage != nil:
+			m.Percent = c.percent(at.f("mirrorPercentage").f("value"), r.MirrorPercentage.Value)
+		case old != nil:
+			m.Percent = c.percent(at.f("mirrorPercent"), float64(old.Value))
+		}
+		out = append(out, m)
+	}
+	if old := r.MirrorPercent; old != nil { //nolint:staticcheck // still in use
+		c.warnf(at.f("mirrorPercent"), "is deprecated; write mirrorPercentage: {value: %d}", old.Value)
+	}
+	for i, p := range r.Mirrors {
+		at := at.f("mirrors").i(i)
+		m := model.Mirror{Destination: c.destination(at.f("destination"), p.Destination), Percent: 100}
+		if p.Percentage != nil {
+			m.Percent = c.percent(at.f("percentage").f("value"), p.Percentage.Value)
+		}
+		out = append(out, m)
+	}
+	if out = slices.DeleteFunc(out, func(m model.Mirror) bool { return m.Percent == 0 }); len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+func (c *routeConv) cors(at path, p *networking.CorsPolicy) *model.CORS {
+	if p == nil {
+		return nil
+	}
+	out := &model.CORS{
+		AllowOrigins: c.origins(at, p), AllowMethods: p.AllowMethods,
+		AllowHeaders: p.AllowHeaders, ExposeHeaders: p.ExposeHeaders,
+		MaxAge: c.optionalDuration(at.f("maxAge"), p.MaxAge),
+	}
+	if out.MaxAge != nil && *out.MaxAge%time.Second != 0 {
+		c.errorf(at.f("maxAge"), "%s is too fine; use whole seconds", *out.MaxAge)
+	}
+	if p.AllowCredentials != nil {
+		v := p.AllowCredentials.GetValue()
+		out.AllowCredentials = &v
+	}
+	if p.UnmatchedPreflights == networking.CorsPolicy_IGNORE {
+		no := false
+		out.ForwardUnmatched = &no
+	}
+	for i, m := range p.AllowMethods {
+		if !slices.Contains(corsMethods, m) {
+			c.errorf(at.f("allowMethods").i(i), "%q is not an HTTP method%s", m, spelling.DidYouMean(m, corsMethods))
+		}
+	}
+	for i, h := range p.AllowHeaders {
+		c.headerName(at.f("allowHeaders").i(i), h)
+	}
+	for i, h := range p.ExposeHeaders {
+		c.headerName(at.f("exposeHeaders").i(i), h)
+	}
+	return out
+}
+
+func (c *routeConv) origins(at path, p *networking.CorsPolicy) []model.StringMatch {
+	var out []model.StringMatch
+	for i, o := range p.AllowOrigins {
+		m := c.match(at.f("allowOrigins").i(i), o)
+		if m.Value == "" {
+			c.errorf(at.f("allowOrigins").i(i), "matches nothing; give one of exact, prefix and regex, not empty")
+		}
+		out = append(out, m)
+	}
+	old := p.AllowOrigin //nolint:staticcheck // still in use
+	if len(old) > 0 {
+		c.warnf(at.f("allowOrigin"), "is deprecated; write allowOrigins: [{exact: %q}]", old[0])
+	}
+	for _, o := range old {
+		if len(p.AllowOrigins) == 0 {
+			out = append(out, model.StringMatch{Kind: model.MatchExact, Value: o})
+		}
+	}
+	return out
+}

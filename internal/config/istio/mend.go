@@ -1,0 +1,258 @@
+package istio
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/moonsail/moonsail/internal/config/spelling"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// cutOut stands for what was cut out of a document.
+type cutOut struct{}
+
+func isCut(node any) bool { return node == cutOut{} }
+
+// cut gives node without what at leads to, or without the last thing on the way that there is. It
+// leaves a mark in lists and maps, so that indices stay as they are until sweep.
+func cut(node any, at []step) any {
+	if len(at) == 0 {
+		return cutOut{}
+	}
+	switch n := node.(type) {
+	case cutOut:
+		return n
+	case map[string]any:
+		if v, ok := n[at[0].Name]; ok && at[0].Index < 0 {
+			n[at[0].Name] = cut(v, at[1:])
+			return n
+		}
+	case []any:
+		if i := at[0].Index; i >= 0 && i < len(n) {
+			n[i] = cut(n[i], at[1:])
+			return n
+		}
+	}
+	return cutOut{}
+}
+
+// sweep takes away what was cut out, and what has nothing left without it. One of several callers or
+// operations that has nothing left would be any, and so is the whole list of them; a condition without
+// values holds always. name is the field that node is the value of.
+func sweep(node any, name string) any {
+	switch n := node.(type) {
+	case map[string]any:
+		before := len(n)
+		for k, v := range n {
+			if n[k] = sweep(v, k); isCut(n[k]) {
+				delete(n, k)
+			}
+		}
+		_, condition := n["key"]
+		if len(n) < before && (len(n) == 0 || condition && n["values"] == nil && n["notValues"] == nil) {
+			return cutOut{}
+		}
+	case []any:
+		kept := make([]any, 0, len(n))
+		for _, v := range n {
+			if v = sweep(v, ""); !isCut(v) {
+				kept = append(kept, v)
+			}
+		}
+		if len(kept) < len(n) && (len(kept) == 0 || name == "from" || name == "to") {
+			return cutOut{}
+		}
+		return kept
+	}
+	return node
+}
+
+// byRule sorts the ways to errors in a list of rules by rule; they begin behind it. Where the list itself
+// is wrong, it is cut out.
+func byRule(spec map[string]any, list string, errors [][]step) map[int][][]step {
+	out := map[int][][]step{}
+	for _, at := range errors {
+		switch {
+		case at[0].Name != list:
+		case len(at) > 1 && at[1].Index >= 0:
+			out[at[1].Index] = append(out[at[1].Index], at[2:])
+		default:
+			cut(spec, at[:1])
+		}
+	}
+	return out
+}
+
+// mendScope leaves out fields that do not exist, and targets that cannot be. Of a selector it keeps the labels
+// that can be read. wide: the object then counts for more workloads than was meant, for all of its namespace
+// if no label or target is left. So do Kubernetes' API servers have it that drop a misspelt selector.
+func mendScope(spec map[string]any, errors [][]step) (wide bool) {
+	if spec["selector"] != nil && (spec["targetRef"] != nil || spec["targetRefs"] != nil) {
+		delete(spec, "selector") // beside targets it does not count; what else is wrong is seen next
+		return false
+	}
+	for _, at := range errors {
+		switch at[0].Name {
+		case "selector", "targetRef":
+			cut(spec, at)
+			wide = true
+		case "targetRefs":
+			cut(spec, at)
+			wide = wide || len(at) == 1 || isCut(sweep(spec["targetRefs"], ""))
+		case "action", "provider", "rules", "mtls", "portLevelMtls", "jwtRules":
+		default:
+			wide = wide || spelling.Nearest(at[0].Name, []string{"selector", "matchLabels", "targetRef", "targetRefs"}) != ""
+			cut(spec, at[:1])
+		}
+	}
+	return wide
+}
+
+// onlyCloses has an object that counts for more workloads than was meant let pass nothing at the others:
+// an ALLOW then allows nothing, as its rules would be added to those of the others' policies. It is false where
+// that cannot be had: modes other than STRICT may take the place of that one, and tokens of an issuer may be
+// what another policy asks for. Without a RequestAuthentication nobody has a token, and nothing is opened.
+func onlyCloses(kind model.Kind, spec map[string]any) bool {
+	switch kind {
+	case model.KindAuthorizationPolicy:
+		if actionOf(spec) == model.AuthorizeAllow {
+			delete(spec, "rules")
+		}
+		return true
+	case model.KindPeerAuthentication:
+		mtls, _ := spec["mtls"].(map[string]any)
+		delete(spec, "portLevelMtls")
+		return mtls["mode"] == string(model.MTLSStrict)
+	}
+	return false
+}
+
+// mendAuthorization keeps the good rules of ALLOW alone, as Istio does; where none is left nothing is
+// allowed. Rules of other actions lose what has errors, and so hold for more, as Istio's do. A policy
+// whose action cannot be read allows nothing.
+func mendAuthorization(spec map[string]any, errors [][]step) {
+	for _, at := range errors {
+		switch at[0].Name {
+		case "action":
+			spec["action"] = "ALLOW"
+			delete(spec, "rules")
+			delete(spec, "provider")
+			return
+		case "provider":
+			mendProvider(spec)
+		}
+	}
+	rules, _ := spec["rules"].([]any)
+	for i, ways := range byRule(spec, "rules", errors) {
+		if i < len(rules) {
+			rules[i] = mendRule(actionOf(spec), rules[i], ways)
+		}
+	}
+}
+
+func actionOf(spec map[string]any) model.AuthorizationAction {
+	switch a := spec["action"].(type) {
+	case string:
+		return model.AuthorizationAction(a)
+	case float64: // JSON of enums may have numbers
+		for number, action := range authorizationActions {
+			if float64(number) == a {
+				return action
+			}
+		}
+	}
+	return model.AuthorizeAllow
+}
+
+// mendProvider: who names no provider has one that nobody knows, and calls that ask it are refused.
+func mendProvider(spec map[string]any) {
+	if actionOf(spec) == model.AuthorizeCustom {
+		spec["provider"] = map[string]any{"name": "(none)"}
+		return
+	}
+	delete(spec, "provider")
+}
+
+// mendRule is what remains of a rule. One of DENY of which nothing remains refuses every call, as Istio's
+// does, except where a key of its conditions cannot be read: Istio leaves out such a rule, and a misspelt
+// key alone is no reason here either to refuse everybody.
+func mendRule(action model.AuthorizationAction, rule any, ways [][]step) any {
+	keys := true
+	for _, way := range ways {
+		if action == model.AuthorizeAllow || len(way) == 0 {
+			return cutOut{}
+		}
+		if way[0].Name == "when" && len(way) > 1 && !isValue(way) {
+			way, keys = way[:2], false // without its key a condition is none
+		}
+		rule = cut(rule, way)
+	}
+	if rule = sweep(rule, ""); isCut(rule) && (keys || action != model.AuthorizeDeny) {
+		return map[string]any{}
+	}
+	return rule
+}
+
+// isValue tells whether a way leads to one of the values that something is compared with.
+func isValue(way []step) bool {
+	n := len(way)
+	return n > 2 && way[n-1].Index >= 0 && !slices.Contains([]string{"from", "to", "when"}, way[n-2].Name)
+}
+
+// mendPeerAuthentication leaves out ports that are none. A mode that cannot be read is STRICT.
+func mendPeerAuthentication(spec map[string]any, errors [][]step) {
+	strict := map[string]any{"mode": string(model.MTLSStrict)}
+	ports, _ := spec["portLevelMtls"].(map[string]any)
+	selector, _ := spec["selector"].(map[string]any)
+	labels, _ := selector["matchLabels"].(map[string]any)
+	for _, at := range errors {
+		switch {
+		case at[0].Name == "mtls":
+			spec["mtls"] = strict
+		case at[0].Name == "portLevelMtls" && (ports == nil || len(labels) == 0):
+			cut(spec, at[:1]) // without a selector ports are of no workload
+		case at[0].Name == "portLevelMtls" && len(at) > 1:
+			ports[at[1].Name] = strict
+		}
+	}
+	for port := range ports {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			delete(ports, port)
+		}
+	}
+}
+
+// besideTokens are fields of a rule that have no part in whether a token is valid.
+var besideTokens = []string{
+	"timeout", "fromHeaders", "fromParams", "fromCookies", "outputPayloadToHeader", "outputClaimToHeaders", "spaceDelimitedClaims",
+}
+
+// mendRequestAuthentication leaves out what has errors. Where that is not beside tokens, the rule finds none
+// valid, as Istio's does without keys: it would take those of other audiences, or nobody would look at them.
+func mendRequestAuthentication(spec map[string]any, errors [][]step) {
+	rules, _ := spec["jwtRules"].([]any)
+	for i, ways := range byRule(spec, "jwtRules", errors) {
+		rule, ok := element(rules, i).(map[string]any)
+		for _, way := range ways {
+			if !ok || len(way) == 0 {
+				cut(spec, []step{{Name: "jwtRules", Index: -1}, {Index: i}})
+				continue
+			}
+			if _, there := rule[way[0].Name]; there {
+				cut(rule, way[:1])
+			}
+			if !slices.Contains(besideTokens, way[0].Name) {
+				delete(rule, "jwksUri")
+				rule["jwks"] = model.NoKeys
+			}
+		}
+	}
+}
+
+// element is one of a list; nil where there is none.
+func element(list []any, i int) any {
+	if i >= len(list) {
+		return nil
+	}
+	return list[i]
+}

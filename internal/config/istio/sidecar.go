@@ -1,0 +1,258 @@
+package istio
+
+import (
+	"net"
+	"strconv"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+var captureModes = map[networking.CaptureMode]model.CaptureMode{
+	networking.CaptureMode_DEFAULT:  model.CaptureDefault,
+	networking.CaptureMode_IPTABLES: model.CaptureIPTables,
+	networking.CaptureMode_NONE:     model.CaptureNone,
+}
+
+// Sidecar decodes a Sidecar.
+func (d Decoder) Sidecar(o *networkingv1.Sidecar) (*model.Sidecar, Problems) {
+	c := d.start(model.KindSidecar, &o.ObjectMeta)
+	at, spec := path("spec"), &o.Spec
+	s := &model.Sidecar{Meta: c.meta, InboundPool: c.connectionPool(at.f("inboundConnectionPool"), spec.InboundConnectionPool)}
+	if spec.WorkloadSelector != nil {
+		s.Selector = c.selector(at.f("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
+	}
+	if len(spec.Egress) == 0 && len(spec.Ingress) == 0 && spec.OutboundTrafficPolicy == nil && spec.InboundConnectionPool == nil {
+		c.errorf(at, "is empty; give at least one of egress, ingress, outboundTrafficPolicy and inboundConnectionPool")
+	}
+	s.Ingress = c.ingress(at.f("ingress"), spec.Ingress)
+	s.Egress = c.egress(at.f("egress"), spec.Egress)
+	c.outboundPolicy(at.f("outboundTrafficPolicy"), spec.OutboundTrafficPolicy, s)
+	return s, c.list
+}
+
+func (c *conv) outboundPolicy(at path, p *networking.OutboundTrafficPolicy, s *model.Sidecar) {
+	if p == nil {
+		return
+	}
+	s.Outbound = model.OutboundMode(p.Mode.String())
+	if p.EgressProxy == nil {
+		return
+	}
+	if p.Mode != networking.OutboundTrafficPolicy_ALLOW_ANY {
+		c.errorf(at.f("egressProxy"), "has no effect unless mode is ALLOW_ANY; set mode")
+	}
+	if p.EgressProxy.Port == nil {
+		c.errorf(at.f("egressProxy").f("port"), "is missing; give the port of the egress proxy, as port: {number: 443}")
+	}
+	dest := c.destination(at.f("egressProxy"), p.EgressProxy)
+	s.EgressProxy = &dest
+}
+
+func (c *conv) ingress(at path, list []*networking.IstioIngressListener) []model.IngressListener {
+	var out []model.IngressListener
+	seen := map[uint32]bool{}
+	for i, l := range list {
+		at := at.i(i)
+		if l.Port == nil {
+			c.errorf(at.f("port"), "is missing; give number and protocol")
+			continue
+		}
+		port := c.sidecarPort(at.f("port"), l.Port)
+		c.checkPort(at.f("port").f("number"), l.Port.Number)
+		if seen[l.Port.Number] {
+			c.errorf(at.f("port").f("number"), "port %d has two listeners; remove one", l.Port.Number)
+		}
+		seen[l.Port.Number] = true
+		c.bindIP(at.f("bind"), l.Bind)
+		in := model.IngressListener{
+			Port: port, Bind: l.Bind, Capture: captureModes[l.CaptureMode],
+			Endpoint: c.defaultEndpoint(at.f("defaultEndpoint"), l.DefaultEndpoint),
+			Pool:     c.connectionPool(at.f("connectionPool"), l.ConnectionPool),
+			TLS:      c.ingressTLS(at.f("tls"), port.Protocol, l.Tls),
+		}
+		if l.ConnectionPool.GetHttp() != nil && !in.Inner().IsHTTP() {
+			c.warnf(at.f("connectionPool").f("http"), "has no effect on a port that is not HTTP; set the port's protocol")
+		}
+		out = append(out, in)
+	}
+	return out
+}
+
+// ingressTLS is nil where no TLS ends but the mesh's.
+func (c *conv) ingressTLS(at path, p model.Protocol, t *networking.ServerTLSSettings) *model.ServerTLS {
+	switch {
+	case t == nil:
+		return nil
+	case !p.IsTLS():
+		c.errorf(at, "is not for %s; set port.protocol to HTTPS where requests are inside, or to TLS", p)
+		return nil
+	case t.Mode == networking.ServerTLSSettings_ISTIO_MUTUAL || t.Mode == networking.ServerTLSSettings_AUTO_PASSTHROUGH:
+		c.errorf(at.f("mode"), "%s is not for Sidecars; use SIMPLE or MUTUAL (where the mesh's own TLS is taken a PeerAuthentication says)", t.Mode)
+		return nil
+	}
+	if t.HttpsRedirect {
+		c.errorf(at.f("httpsRedirect"), "is not for Sidecars; remove it")
+	}
+	if out := c.serverTLS(at, t); out.EndsTLS() {
+		return out
+	}
+	return nil
+}
+
+func (c *conv) sidecarPort(at path, p *networking.SidecarPort) model.SidecarPort {
+	if p.Name != "" {
+		c.checkPortName(at.f("name"), p.Name)
+	}
+	if p.TargetPort > 0 { //nolint:staticcheck // to report it
+		c.errorf(at.f("targetPort"), "has no effect here; use defaultEndpoint")
+	}
+	return model.SidecarPort{Number: p.Number, Name: p.Name, Protocol: c.protocol(at.f("protocol"), p.Protocol)}
+}
+
+func (c *conv) bindIP(at path, bind string) {
+	if bind != "" && !model.IsIP(bind) {
+		c.errorf(at, "%q is not an IP address; write one such as 127.0.0.1, or leave it out", bind)
+	}
+}
+
+// defaultEndpoint takes "127.0.0.1:8080", "0.0.0.0:8080" (the workload's own address),
+// "[::1]:8080", "[::]:8080", ":8080" and "unix:///path".
+func (c *conv) defaultEndpoint(at path, e string) string {
+	if e == "" {
+		return ""
+	}
+	if strings.HasPrefix(e, unixPrefix) {
+		c.checkUnix(at, e)
+		return e
+	}
+	host, port, err := net.SplitHostPort(e)
+	n, perr := strconv.ParseUint(port, 10, 16)
+	switch {
+	case err != nil || perr != nil || n == 0:
+		c.errorf(at, "%q is not an endpoint; write 127.0.0.1:8080, 0.0.0.0:8080, [::1]:8080, or unix:///path", e)
+	case host == "":
+		return "127.0.0.1:" + port
+	case host != "127.0.0.1" && host != "0.0.0.0" && host != "::1" && host != "::":
+		c.errorf(at, "%q is another machine; the application is at 127.0.0.1, 0.0.0.0 (the workload's address), [::1] or [::]", host)
+	}
+	return e
+}
+
+func (c *conv) egress(at path, list []*networking.IstioEgressListener) []model.EgressListener {
+	var out []model.EgressListener
+	seen := map[string]bool{}
+	for i, l := range list {
+		at := at.i(i)
+		e := model.EgressListener{
+			Bind: l.Bind, Capture: captureModes[l.CaptureMode], Hosts: c.egressHosts(at.f("hosts"), l.Hosts),
+		}
+		if l.Port == nil {
+			if i != len(list)-1 {
+				c.errorf(at.f("port"), "is missing; only the last listener can be for all ports: move it to the end, or give a port")
+			}
+			c.bindIP(at.f("bind"), l.Bind)
+		} else {
+			port := c.sidecarPort(at.f("port"), l.Port)
+			e.Port = &port
+			c.egressPort(at, l, seen)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// egressPort checks port, bind and capture mode, which depend on each other.
+func (c *conv) egressPort(at path, l *networking.IstioEgressListener, seen map[string]bool) {
+	key := strconv.Itoa(int(l.Port.Number))
+	if l.Port.Number == 0 {
+		key = l.Bind
+		if !strings.HasPrefix(l.Bind, unixPrefix) {
+			c.errorf(at.f("port").f("number"), "is missing; give 1 to 65535, or bind to unix:///path")
+			return
+		}
+		c.checkUnix(at.f("bind"), l.Bind)
+		if l.CaptureMode == networking.CaptureMode_IPTABLES {
+			c.errorf(at.f("captureMode"), "IPTABLES cannot capture a Unix socket; use NONE")
+		}
+	} else {
+		c.checkPort(at.f("port").f("number"), l.Port.Number)
+		c.bindIP(at.f("bind"), l.Bind)
+	}
+	if seen[key] {
+		c.errorf(at.f("port").f("number"), "%s has two listeners; merge their hosts", key)
+	}
+	seen[key] = true
+}
+
+func (c *conv) egressHosts(at path, list []string) []model.HostSelector {
+	if len(list) == 0 {
+		c.errorf(at, "is missing; name hosts as namespace/host, such as \"./*\" for this namespace")
+	}
+	var out []model.HostSelector
+	seen := map[model.HostSelector]bool{}
+	for i, h := range list {
+		sel, ok := c.egressHost(at.i(i), h)
+		if !ok {
+			continue
+		}
+		if seen[sel] || seen[model.HostSelector{Namespace: sel.Namespace, Host: "*"}] && !sel.Exclude {
+			c.warnf(at.i(i), "%q is selected by an entry before it; remove one", h)
+		}
+		if sel.Namespace == exportNone && len(list) > 1 {
+			c.warnf(at.i(i), "excludes every host, so the other entries have no effect; remove them, or this one")
+			return []model.HostSelector{sel}
+		}
+		seen[sel] = true
+		out = append(out, sel)
+	}
+	return out
+}
+
+// egressHost reads "namespace/host"; a "~" before the namespace excludes.
+func (c *conv) egressHost(at path, s string) (model.HostSelector, bool) {
+	ns, host, ok := strings.Cut(s, "/")
+	if !ok || ns == "" || host == "" {
+		c.errorf(at, "%q is not of the form namespace/host; write \"./%s\" for this namespace, or \"*/%s\" for all", s, orStar(s), orStar(s))
+		return model.HostSelector{}, false
+	}
+	sel := model.HostSelector{Namespace: ns, Host: model.Host(strings.ToLower(strings.TrimSuffix(host, ".")))}
+	if ns == exportNone && host == "*" {
+		return sel, true
+	}
+	if rest, excluded := strings.CutPrefix(ns, exportNone); excluded {
+		sel.Exclude = true
+		sel.Namespace = cmpOr(rest, exportAll)
+	}
+	if sel.Namespace != exportAll && sel.Namespace != model.HostsHere && !isLabel(sel.Namespace) {
+		c.errorf(at, "%q is not a namespace; use \".\", \"*\", \"~\" or the name of one", ns)
+		return sel, false
+	}
+	if host == "*" {
+		return sel, true
+	}
+	if !strings.Contains(host, ".") {
+		c.errorf(at, "%q is a short name; write %s.%s.svc.%s", host, host, c.namespaceOf(sel), c.domain)
+		return sel, false
+	}
+	if strings.HasPrefix(host, "*") && !strings.HasPrefix(host, "*.") {
+		c.errorf(at, "%q is a partial wildcard; only whole parts can be left open, as in *.example.com", host)
+		return sel, false
+	}
+	return sel, c.checkHost(at, host, true)
+}
+
+func orStar(s string) string { return cmpOr(strings.Trim(s, "/"), "*") }
+
+func (c *conv) namespaceOf(sel model.HostSelector) string {
+	switch sel.Namespace {
+	case exportAll:
+		return "NAMESPACE"
+	case model.HostsHere:
+		return c.meta.Namespace
+	}
+	return sel.Namespace
+}

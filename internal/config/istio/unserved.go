@@ -1,0 +1,36 @@
+package istio
+
+import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+// What Istio's own control plane calls its class of Ingresses.
+const (
+	ingressClass           = "istio"
+	ingressController      = "istio.io/ingress-controller"
+	annotationIngressClass = "kubernetes.io/ingress.class"
+)
+
+// unserved tells of an object of a kind that is Kubernetes' own, where Istio would serve it and this mesh does not.
+func (r *report) unserved(kind apiKind, top map[string]any) {
+	if kind.group != "networking.k8s.io" {
+		return
+	}
+	const instead = "write a Gateway and a VirtualService, or a Gateway and an HTTPRoute of the Gateway API"
+	switch class := textAt(top, "spec", "ingressClassName"); kind.kind {
+	case "Ingress":
+		if class == ingressClass {
+			r.warnf("spec.ingressClassName", "Ingresses have no effect in Moonsail; %s", instead)
+		} else if textAt(top, "metadata", "annotations", annotationIngressClass) == ingressClass {
+			r.warnf(path("metadata.annotations").k(annotationIngressClass), "Ingresses have no effect in Moonsail; %s", instead)
+		}
+	case "IngressClass":
+		if textAt(top, "spec", "controller") == ingressController {
+			r.warnf("spec.controller", "Ingresses of this class have no effect in Moonsail; %s", instead)
+		}
+	}
+}
+
+// textAt is the text at a place in a document; empty: there is none.
+func textAt(in map[string]any, fields ...string) string {
+	text, _, _ := unstructured.NestedString(in, fields...) // anything else there is no text
+	return text
+}

@@ -1,0 +1,178 @@
+package istio
+
+import (
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"strings"
+
+	extensions "istio.io/api/extensions/v1alpha1"
+	typev1beta1 "istio.io/api/type/v1beta1"
+	extensionsv1alpha1 "istio.io/client-go/pkg/apis/extensions/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+var sha256Hex = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// WasmPlugin decodes a WasmPlugin; nil for one that is for nobody, or names no module.
+func (d Decoder) WasmPlugin(o *extensionsv1alpha1.WasmPlugin) (*model.WasmPlugin, Problems) {
+	c := d.start(model.KindWasmPlugin, &o.ObjectMeta)
+	at, spec := path("spec"), &o.Spec
+	selector, targets := c.policyScope(spec)
+	p := &model.WasmPlugin{
+		Meta: c.meta, Selector: selector, Targets: targets, Network: spec.Type == extensions.PluginType_NETWORK, PluginName: spec.PluginName, Phase: wasmPhase(spec.Phase), Priority: spec.Priority.GetValue(),
+		FailOpen: spec.FailStrategy == extensions.FailStrategy_FAIL_OPEN, Reload: spec.FailStrategy == extensions.FailStrategy_FAIL_RELOAD,
+	}
+	c.wasmPlace(at.f("url"), spec.Url, p)
+	c.wasmSum(at.f("sha256"), spec.Sha256, p)
+	c.wasmPull(at, spec, p)
+	if spec.PluginConfig != nil {
+		text, err := json.Marshal(spec.PluginConfig.AsMap()) // in one order, without spaces
+		if err != nil {
+			c.errorf(at.f("pluginConfig"), "cannot be read: %v", err)
+		}
+		p.Config = string(text)
+	}
+	c.wasmEnv(at.f("vmConfig").f("env"), spec.VmConfig, p)
+	c.wasmMatches(at.f("match"), spec.Match, p)
+	if spec.VerificationKey != "" {
+		c.warnf(at.f("verificationKey"), "has no effect")
+	}
+	if len(model.Selectors(p)) == 0 || p.File == "" && p.Module.URL == "" {
+		return nil, c.list
+	}
+	return p, c.list
+}
+
+func wasmPhase(p extensions.PluginPhase) model.WasmPhase {
+	if p == extensions.PluginPhase_UNSPECIFIED_PHASE {
+		return model.WasmUnspecified
+	}
+	return model.WasmPhase(p.String())
+}
+
+// wasmPlace is where the module is: a file of the sidecar, or what its agent fetches. Without a
+// scheme it is an image, as in Istio.
+func (c *conv) wasmPlace(at path, text string, into *model.WasmPlugin) {
+	u, err := url.Parse(text)
+	if err == nil && u.Scheme == "" || isHostPort(text) {
+		u, err = url.Parse("oci://" + text)
+	}
+	switch {
+	case text == "":
+		c.errorf(at, "is missing; name the module, such as https://example.com/filter.wasm, oci://example.com/filter:v1, or file:///var/lib/wasm/filter.wasm for a file of the sidecar")
+	case err != nil:
+		c.errorf(at, "%q is not an URL", text)
+	case u.Scheme == "file" && (u.Host != "" || !strings.HasPrefix(u.Path, "/")):
+		c.errorf(at, "%q does not name a file of the sidecar; write file:///path", text)
+	case u.Scheme == "file":
+		into.File = u.Path
+	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "oci":
+		c.errorf(at, "%q cannot be fetched; use http://, https://, oci:// or file:///path", text)
+	case u.Host == "" || u.User != nil:
+		c.errorf(at, "%q does not name a host alone; write %s://host/path", u.Redacted(), u.Scheme)
+	case u.Scheme == "oci":
+		c.wasmImage(at, u, into)
+	default:
+		into.Module.URL = u.String()
+	}
+}
+
+// isHostPort tells "example.com:5000/filter:v1", an image, whose host looks like a scheme.
+func isHostPort(text string) bool {
+	host, rest, ok := strings.Cut(text, ":")
+	return ok && strings.Contains(host, ".") && !strings.Contains(host, "/") && !strings.HasPrefix(rest, "//") || strings.HasPrefix(text, "localhost:")
+}
+
+// imagePath is a repository, then a tag or a digest, or both.
+var imagePath = regexp.MustCompile(`^/[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+
+// wasmImage is an image of a registry. One whose tag may move is looked up anew for each version
+// of the object, as in Istio.
+func (c *conv) wasmImage(at path, u *url.URL, into *model.WasmPlugin) {
+	if !imagePath.MatchString(u.Path) || u.RawQuery != "" || u.Fragment != "" {
+		c.errorf(at, "%q is not an image; write oci://host/repository:tag, or @sha256: and the digest for the tag", u.String())
+		return
+	}
+	into.Module.URL = u.String()
+	if _, digest, ok := strings.Cut(u.Path, "@sha256:"); ok {
+		into.Module.SHA256 = digest
+		return
+	}
+	name := u.Path[strings.LastIndex(u.Path, "/"):]
+	into.Module.Always = !strings.Contains(name, ":") || strings.HasSuffix(name, ":latest")
+}
+
+// wasmSum takes the checksum, which must be the digest where the image has one.
+func (c *conv) wasmSum(at path, sum string, into *model.WasmPlugin) {
+	sum = strings.ToLower(sum)
+	switch {
+	case sum == "":
+	case !sha256Hex.MatchString(sum):
+		c.errorf(at, "%q is not a SHA-256 in hex, which has 64 digits", sum)
+	case into.File != "":
+		c.add(SeverityInfo, at, "is not checked: a module that is a file of the sidecar is taken as it is")
+	case into.Module.SHA256 != "" && into.Module.SHA256 != sum:
+		c.errorf(at, "is not the digest that the url has; leave one of the two out")
+	case into.Module.URL != "":
+		into.Module.SHA256 = sum
+	}
+}
+
+// wasmPull is when the module is fetched, and by what right.
+func (c *conv) wasmPull(at path, spec *extensions.WasmPlugin, into *model.WasmPlugin) {
+	m := &into.Module
+	switch spec.ImagePullPolicy {
+	case extensions.PullPolicy_Always:
+		m.Always = m.URL != ""
+	case extensions.PullPolicy_IfNotPresent:
+		m.Always = false
+	}
+	switch name := spec.ImagePullSecret; {
+	case name == "":
+	case len(validation.IsDNS1123Subdomain(name)) > 0:
+		c.errorf(at.f("imagePullSecret"), "%q is not the name of a Secret", name)
+	case !strings.HasPrefix(m.URL, "oci://"):
+		c.warnf(at.f("imagePullSecret"), "has no effect: it is for images of registries")
+	default:
+		m.PullSecret = name
+	}
+}
+
+func (c *conv) wasmEnv(at path, vm *extensions.VmConfig, into *model.WasmPlugin) {
+	seen := map[string]bool{}
+	for i, e := range vm.GetEnv() {
+		at := at.i(i)
+		switch {
+		case !variableName.MatchString(e.Name):
+			c.errorf(at.f("name"), "%q is not the name of an environment variable", e.Name)
+		case seen[e.Name]:
+			c.errorf(at.f("name"), "%q is given twice; keep one", e.Name)
+		case len(e.Value) > maxEnvironment:
+			c.errorf(at.f("value"), "has %d characters; %d is the limit", len(e.Value), maxEnvironment)
+		case e.ValueFrom == extensions.EnvValueSource_HOST && e.Value != "":
+			c.errorf(at.f("value"), "cannot be combined with valueFrom HOST, which takes Envoy's own variable; remove one of the two")
+		}
+		seen[e.Name] = true
+		into.Env = append(into.Env, model.WasmVariable{Name: e.Name, Value: e.Value, FromHost: e.ValueFrom == extensions.EnvValueSource_HOST})
+	}
+}
+
+func (c *conv) wasmMatches(at path, list []*extensions.WasmPlugin_TrafficSelector, into *model.WasmPlugin) {
+	for i, m := range list {
+		out := model.WasmMatch{Sides: model.BothSides}
+		switch m.Mode {
+		case typev1beta1.WorkloadMode_CLIENT:
+			out.Sides = model.SideClient
+		case typev1beta1.WorkloadMode_SERVER:
+			out.Sides = model.SideServer
+		}
+		for j, p := range m.Ports {
+			c.checkPort(at.i(i).f("ports").i(j).f("number"), p.Number)
+			out.Ports = append(out.Ports, p.Number)
+		}
+		into.Matches = append(into.Matches, out)
+	}
+}

@@ -1,0 +1,148 @@
+package istio
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
+
+	"github.com/moonsail/moonsail/internal/config/spelling"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Health checks of WorkloadEntries: the agent writes the condition.
+const (
+	annotationHealthChecks = "proxy.istio.io/health-checks-enabled"
+	conditionHealthy       = "Healthy"
+)
+
+// WorkloadEntry decodes a WorkloadEntry. Labels of the object win over spec.labels.
+func (d Decoder) WorkloadEntry(o *networkingv1.WorkloadEntry) (*model.Workload, Problems) {
+	c := d.start(model.KindWorkloadEntry, &o.ObjectMeta)
+	e := c.endpoint("spec", &o.Spec, endpointRules{fqdn: true})
+	w := &model.Workload{
+		Meta:           c.meta,
+		Addresses:      []string{e.Address},
+		ServiceAccount: e.ServiceAccount,
+		Locality:       e.Locality,
+		Network:        e.Network,
+		Weight:         e.Weight,
+		NamedPorts:     e.Ports,
+		Ready:          entryReady(o),
+		Terminating:    o.DeletionTimestamp != nil,
+	}
+	w.Labels = mergeLabels(o.Spec.Labels, o.Labels)
+	if e.Address == "" {
+		w.Addresses = nil
+	}
+	return w, c.list
+}
+
+func mergeLabels(under, over map[string]string) map[string]string {
+	if len(under) == 0 {
+		return over
+	}
+	out := maps.Clone(under)
+	maps.Copy(out, over)
+	return out
+}
+
+func entryReady(o *networkingv1.WorkloadEntry) bool {
+	if o.Annotations[annotationHealthChecks] != "true" {
+		return true
+	}
+	for _, cond := range o.Status.Conditions {
+		if cond.GetType() == conditionHealthy {
+			return cond.GetStatus() == "True"
+		}
+	}
+	return false
+}
+
+// endpointRules say what an endpoint may be, by where it stands.
+type endpointRules struct {
+	fqdn    bool     // the address may be a DNS name
+	noUnix  bool     // it may not be a Unix socket
+	service []string // names of the service's ports; nil: not known
+}
+
+// endpoint converts a WorkloadEntry, alone or inside of a ServiceEntry.
+func (c *conv) endpoint(at path, we *networking.WorkloadEntry, rules endpointRules) model.Endpoint {
+	c.labels(at.f("labels"), we.Labels)
+	c.endpointPorts(at, we, rules)
+	return model.Endpoint{
+		Address:        c.endpointAddress(at, we, rules),
+		Ports:          we.Ports,
+		Labels:         we.Labels,
+		Locality:       c.endpointLocality(at, we),
+		Weight:         we.Weight,
+		Network:        cmpOr(we.Network, we.Labels[labelNetwork]),
+		Workload:       c.meta.Name,
+		Namespace:      c.meta.Namespace,
+		ServiceAccount: we.ServiceAccount,
+	}
+}
+
+func cmpOr(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func (c *conv) endpointAddress(at path, we *networking.WorkloadEntry, rules endpointRules) string {
+	addr, field := we.Address, at.f("address")
+	switch {
+	case addr == "" && we.Network == "":
+		c.errorf(field, "is missing; give an IP address%s", orName(rules.fqdn))
+	case addr == "":
+		c.warnf(field, "is missing, so the endpoint is reached through the gateway of network %q only", we.Network)
+	case strings.HasPrefix(addr, unixPrefix) && !rules.noUnix:
+		if len(we.Ports) > 0 {
+			c.errorf(at.f("ports"), "a Unix socket has no ports; remove them")
+		}
+		if rules.service != nil && len(rules.service) != 1 {
+			c.errorf(field, "a Unix socket serves one port, but the service has %d; use one entry for each", len(rules.service))
+		}
+		return c.checkUnix(field, addr)
+	case model.IsIP(addr):
+	case !rules.fqdn:
+		c.errorf(field, "%q is not an IP address; give one, or use resolution DNS", addr)
+	case hostError(addr, false) != "":
+		c.errorf(field, "%q is neither an IP address nor a DNS name", addr)
+	}
+	return strings.ToLower(addr)
+}
+
+func orName(fqdn bool) string {
+	if fqdn {
+		return " or a DNS name"
+	}
+	return ""
+}
+
+func (c *conv) endpointPorts(at path, we *networking.WorkloadEntry, rules endpointRules) {
+	for _, name := range slices.Sorted(maps.Keys(we.Ports)) {
+		field := at.f("ports").k(name)
+		c.checkPortName(field, name)
+		c.checkPort(field, we.Ports[name])
+		if rules.service != nil && !slices.Contains(rules.service, name) {
+			c.errorf(field, "the service has no port named %q%s; it has %s",
+				name, spelling.DidYouMean(name, rules.service), strings.Join(rules.service, ", "))
+		}
+	}
+}
+
+// endpointLocality goes by what is said, and then by labels.
+func (c *conv) endpointLocality(at path, we *networking.WorkloadEntry) model.Locality {
+	s := we.Locality
+	if s == "" {
+		return c.labelLocality(at.f("labels"), we.Labels)
+	}
+	if strings.HasPrefix(s, "/") || strings.Contains(s, "//") {
+		c.errorf(at.f("locality"), "%q has an empty part; write region/zone/subzone, or the first parts of it", s)
+	}
+	return c.locality(at.f("locality"), s)
+}
