@@ -13,7 +13,7 @@ KUBE := .tools/kube/kube
 CRDS := .tools/kube/crds/istio.yaml
 ISTIOD := .tools/istiod/istiod
 
-# Settings, as in `make test TESTFLAGS=-v PKGS=./internal/store/...`.
+# Settings, as in `make test TESTFLAGS=-v PKGS=./internal/pipeline/store/...`.
 PKGS      ?= ./...
 TESTFLAGS ?=
 GOTEST    ?= go test
@@ -75,7 +75,7 @@ unit: envoy kube-build ## all tests, with the race detector where there is a C c
 
 properties: ## property tests in full, without the race detector, with which they are short
 	@echo "==> testing properties"
-	@go test -vet=off -timeout 30m ./internal/derive ./internal/xds/ledger ./internal/xds/table
+	@go test -vet=off -timeout 30m ./internal/pipeline/derive ./internal/xds/ledger ./internal/xds/table
 
 e2e: envoy kube-build ## the tests with real Envoys and a real API server alone, in full; as root (ALLOW_SKIP=1: without what takes it)
 	@echo "==> testing with Envoy"

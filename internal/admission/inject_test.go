@@ -16,7 +16,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/inject"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 // injection answers one review, and says how it was counted.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/agent/amendment"
 	"github.com/moonsail/moonsail/internal/envoy"
-	"github.com/moonsail/moonsail/internal/patch"
+	"github.com/moonsail/moonsail/internal/pipeline/envoyfilter"
 )
 
 // DefaultBootstrapTimeout is how long it is waited for what EnvoyFilters change of the bootstrap.
@@ -168,7 +168,7 @@ func (a *agent) dropAmendments(c *child) bool {
 // made as well.
 func (s *settings) amended(b *bootstrapv3.Bootstrap) *bootstrapv3.Bootstrap {
 	for _, change := range s.amendments {
-		patch.MergeBootstrap(b, change)
+		envoyfilter.MergeBootstrap(b, change)
 		if change.StatsConfig != nil {
 			delete(b.Node.GetMetadata().GetFields(), uncountedMetadata)
 		}

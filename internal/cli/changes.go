@@ -13,7 +13,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 )
 
 // changesFlags are those of "moonsail changes".
@@ -107,10 +107,10 @@ func printChanges(w io.Writer, list debug.ChangeList) error {
 // listedObjects is how many objects a row names.
 const listedObjects = 2
 
-func changeRow(style Style, c *telemetry.Change, now time.Time) []string {
+func changeRow(style Style, c *changelog.Change, now time.Time) []string {
 	stages, total := c.Timeline.Split(tableUnit)
 	row := []string{revision(c), c.Observed.Local().Format("15:04:05.000")}
-	for _, s := range telemetry.Stages {
+	for _, s := range changelog.Stages {
 		row = append(row, millis(stages[s]))
 	}
 	return append(row, style.Bold(millis(total)), changeProxies(style, c, now),
@@ -124,7 +124,7 @@ func millis(d time.Duration) string {
 	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 1, 64)
 }
 
-func revision(c *telemetry.Change) string {
+func revision(c *changelog.Change) string {
 	s := strconv.FormatUint(uint64(c.Revision), 10)
 	if c.Superseded {
 		s += "*"
@@ -133,9 +133,9 @@ func revision(c *telemetry.Change) string {
 }
 
 // changeProxies is "11/11", red with what was refused, yellow with what is awaited.
-func changeProxies(style Style, c *telemetry.Change, now time.Time) string {
+func changeProxies(style Style, c *changelog.Change, now time.Time) string {
 	s := c.Proxies.String()
-	if c.State != telemetry.Distributed {
+	if c.State != changelog.Distributed {
 		return style.Warn(fmt.Sprintf("%s (waiting %s)", s, age(now, c.Observed)))
 	}
 	if c.Proxies.Nacked > 0 {

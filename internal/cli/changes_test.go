@@ -15,7 +15,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -24,13 +24,13 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.Local)
 // controlPlane is debug pages as a control plane would serve them, with two changes and a proxy.
 func controlPlane(t *testing.T) string {
 	t.Helper()
-	log := telemetry.NewChangeLog(8, slog.New(slog.DiscardHandler), telemetry.NewMetrics())
+	log := changelog.NewChangeLog(8, slog.New(slog.DiscardHandler), changelog.NewMetrics())
 	for rev := model.Revision(1); rev <= 2; rev++ {
 		key := model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "reviews"}
-		log.Begin(rev, []telemetry.ChangedObject{{Key: key, Operation: telemetry.Updated}}, noon)
-		log.Mark(rev, telemetry.StageStore, noon.Add(100*time.Microsecond))
-		log.Mark(rev, telemetry.StageDerive, noon.Add(400*time.Microsecond))
-		log.Mark(rev, telemetry.StageTranslate, noon.Add(600*time.Microsecond))
+		log.Begin(rev, []changelog.ChangedObject{{Key: key, Operation: changelog.Updated}}, noon)
+		log.Mark(rev, changelog.StageStore, noon.Add(100*time.Microsecond))
+		log.Mark(rev, changelog.StageDerive, noon.Add(400*time.Microsecond))
+		log.Mark(rev, changelog.StageTranslate, noon.Add(600*time.Microsecond))
 		log.Resources(rev, 1, 672)
 		log.Published(rev, 1, noon.Add(700*time.Microsecond))
 	}
@@ -91,31 +91,31 @@ func TestNoChanges(t *testing.T) {
 }
 
 func TestChangeThatWaits(t *testing.T) {
-	c := telemetry.Change{State: telemetry.Distributing, Observed: noon, Proxies: telemetry.Proxies{Concerned: 3, Acked: 1, Nacked: 1}}
+	c := changelog.Change{State: changelog.Distributing, Observed: noon, Proxies: changelog.Proxies{Concerned: 3, Acked: 1, Nacked: 1}}
 	require.Equal(t, "1/3 (1 refused) (waiting 5s)", changeProxies(Style{}, &c, noon.Add(5*time.Second)))
 }
 
 func TestWatch(t *testing.T) {
-	at := func(rev model.Revision, state telemetry.State) telemetry.Change {
-		return telemetry.Change{Revision: rev, State: state, Observed: noon}
+	at := func(rev model.Revision, state changelog.State) changelog.Change {
+		return changelog.Change{Revision: rev, State: state, Observed: noon}
 	}
-	const done, busy = telemetry.Distributed, telemetry.Distributing
+	const done, busy = changelog.Distributed, changelog.Distributing
 	var cw changeWatch
 	for i, poll := range []struct {
 		seconds int
 		newest  model.Revision
-		changes []telemetry.Change // newest first
+		changes []changelog.Change // newest first
 		want    []model.Revision
 		after   model.Revision
 	}{
-		{0, 2, []telemetry.Change{at(2, busy), at(1, done)}, []model.Revision{1}, 1},
-		{1, 2, []telemetry.Change{at(2, busy)}, nil, 1},
-		{3, 3, []telemetry.Change{at(3, done), at(2, busy)}, []model.Revision{2, 3}, 1}, // late: printed as it stands
-		{4, 3, []telemetry.Change{at(3, done), at(2, busy)}, nil, 1},                    // once
-		{5, 3, []telemetry.Change{at(3, done), at(2, done)}, []model.Revision{2}, 3},    // and again when done
-		{6, 4, []telemetry.Change{at(4, busy)}, []model.Revision{4}, 3},
-		{7, 9, []telemetry.Change{at(9, done)}, []model.Revision{9}, 9}, // 4 is forgotten
-		{8, 1, []telemetry.Change{at(1, done)}, []model.Revision{1}, 1}, // a new control plane
+		{0, 2, []changelog.Change{at(2, busy), at(1, done)}, []model.Revision{1}, 1},
+		{1, 2, []changelog.Change{at(2, busy)}, nil, 1},
+		{3, 3, []changelog.Change{at(3, done), at(2, busy)}, []model.Revision{2, 3}, 1}, // late: printed as it stands
+		{4, 3, []changelog.Change{at(3, done), at(2, busy)}, nil, 1},                    // once
+		{5, 3, []changelog.Change{at(3, done), at(2, done)}, []model.Revision{2}, 3},    // and again when done
+		{6, 4, []changelog.Change{at(4, busy)}, []model.Revision{4}, 3},
+		{7, 9, []changelog.Change{at(9, done)}, []model.Revision{9}, 9}, // 4 is forgotten
+		{8, 1, []changelog.Change{at(1, done)}, []model.Revision{1}, 1}, // a new control plane
 	} {
 		list := debug.ChangeList{Now: noon.Add(time.Duration(poll.seconds) * time.Second), Newest: poll.newest, Changes: poll.changes}
 		var got []model.Revision
@@ -143,7 +143,7 @@ func (c *cancelling) Write(p []byte) (int, error) {
 }
 
 func TestWatchUntilInterrupted(t *testing.T) {
-	log := telemetry.NewChangeLog(8, slog.New(slog.DiscardHandler), telemetry.NewMetrics())
+	log := changelog.NewChangeLog(8, slog.New(slog.DiscardHandler), changelog.NewMetrics())
 	polls := 0
 	pages := debug.Handler(debug.Stages{Changes: log}, slog.New(slog.DiscardHandler))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

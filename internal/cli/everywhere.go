@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/explain"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -85,7 +85,7 @@ func lackText(o *explain.Elsewhere) string {
 	switch {
 	case o.Silent != "":
 		return "does not tell: " + o.Silent
-	case o.State == telemetry.Building:
+	case o.State == changelog.Building:
 		return "has it, and is about to tell its proxies"
 	case !o.Exists:
 		return "does not have it"

@@ -12,7 +12,7 @@ import (
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -39,11 +39,11 @@ func several(t *testing.T, page string, all, local any) (address string) {
 func reviewsChange(elsewhere ...explain.Elsewhere) *explain.Explanation {
 	return &explain.Explanation{
 		Now: noon, Object: model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "reviews"}, Exists: true, ResourceVersion: "81",
-		Origin: "kubernetes", Revision: 3, State: telemetry.Distributed, Counts: explain.Counts{Acked: 2}, Elsewhere: elsewhere,
+		Origin: "kubernetes", Revision: 3, State: changelog.Distributed, Counts: explain.Counts{Acked: 2}, Elsewhere: elsewhere,
 	}
 }
 
-func standsAt(address, silent string, state telemetry.State) explain.Elsewhere {
+func standsAt(address, silent string, state changelog.State) explain.Elsewhere {
 	return explain.Elsewhere{Asked: explain.Asked{ControlPlane: address, Silent: silent}, State: state, Exists: true, ResourceVersion: "80", Origin: "kubernetes"}
 }
 
@@ -59,11 +59,11 @@ func TestWaitForAllControlPlanes(t *testing.T) {
 	}{
 		"silent":   {standsAt(b, "it has not answered for 6s: why", ""), int(exitTimeout), "  control plane " + b + " does not tell: it has not answered for 6s: why\n"},
 		"lags":     {standsAt(b, "", explain.OtherVersion), int(exitTimeout), "  control plane " + b + " has another version of it (kubernetes, 80)\n"},
-		"building": {standsAt(b, "", telemetry.Building), int(exitTimeout), "  control plane " + b + " has it, and is about to tell its proxies\n"},
-		"has it":   {standsAt(b, "", telemetry.Distributed), 0, "distributed to 2 of 2 proxies (100 %); 3 of 3 control planes have it\n"},
+		"building": {standsAt(b, "", changelog.Building), int(exitTimeout), "  control plane " + b + " has it, and is about to tell its proxies\n"},
+		"has it":   {standsAt(b, "", changelog.Distributed), 0, "distributed to 2 of 2 proxies (100 %); 3 of 3 control planes have it\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			address := several(t, reviewsPage, reviewsChange(standsAt(a, "", telemetry.Distributed), tc.elsewhere), reviewsChange())
+			address := several(t, reviewsPage, reviewsChange(standsAt(a, "", changelog.Distributed), tc.elsewhere), reviewsChange())
 			for _, share := range []string{"distribution=100%", "distribution=1%"} {
 				status, out, errOut := waitAnswered(t, "vs/reviews", "-n", "shop", "--for", share, "--address", address)
 				require.Equal(t, tc.status, status, out+errOut)
@@ -79,7 +79,7 @@ func TestWaitForAllControlPlanes(t *testing.T) {
 }
 
 func TestExplainAllControlPlanes(t *testing.T) {
-	e := reviewsChange(standsAt("10.0.0.1:15012", "", telemetry.Distributing), standsAt("10.0.0.2:15012", "", explain.OtherVersion))
+	e := reviewsChange(standsAt("10.0.0.1:15012", "", changelog.Distributing), standsAt("10.0.0.2:15012", "", explain.OtherVersion))
 	slow := where("web-1", server.PositionBehind, server.Reason{Cause: server.CauseUnanswered, Type: "RDS"})
 	slow.ControlPlane = "10.0.0.1:15012"
 	e.Counts.Behind, e.Proxies = 1, []server.Whereabouts{slow}

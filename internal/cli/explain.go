@@ -11,7 +11,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -135,7 +135,7 @@ func objectState(e *explain.Explanation) string {
 	return strings.TrimSpace(strings.Join(parts, ", "))
 }
 
-func together(c *telemetry.Change) string {
+func together(c *changelog.Change) string {
 	text := ""
 	if c.ObjectCount > 1 {
 		text = fmt.Sprintf(", together with %d other objects", c.ObjectCount-1)
@@ -147,7 +147,7 @@ func together(c *telemetry.Change) string {
 }
 
 // stageTexts say what each stage is, for people.
-var stageTexts = [telemetry.NumStages]string{
+var stageTexts = [changelog.NumStages]string{
 	"waiting, and into the store", "what depends on it derived", "resources translated, encoded, in their tables",
 	"first response on its way", "last proxy's answer",
 }
@@ -178,7 +178,7 @@ func waterfall(b *strings.Builder, s Style, e *explain.Explanation) {
 	}
 	at := watch
 	for i, took := range stages {
-		line(telemetry.Stage(i).String(), at, took, stageTexts[i])
+		line(changelog.Stage(i).String(), at, took, stageTexts[i])
 		at += took
 	}
 	fmt.Fprintf(b, "  %-9s %s  %d resources differ, %d bytes\n", "total", s.Bold(fmt.Sprintf("%9s", millis(watch+total)+" ms")), e.Change.Resources, e.Change.Bytes)

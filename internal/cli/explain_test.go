@@ -17,9 +17,9 @@ import (
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/source/file"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
 )
@@ -32,7 +32,7 @@ type shop struct {
 	t     *testing.T
 	url   string
 	store *store.Store
-	log   *telemetry.ChangeLog
+	log   *changelog.ChangeLog
 
 	mu     sync.Mutex // guards places
 	places []server.Whereabouts
@@ -40,7 +40,7 @@ type shop struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	s := &shop{t: t, store: store.New(), log: telemetry.NewChangeLog(8, slog.New(slog.DiscardHandler), telemetry.NewMetrics())}
+	s := &shop{t: t, store: store.New(), log: changelog.NewChangeLog(8, slog.New(slog.DiscardHandler), changelog.NewMetrics())}
 	stages := debug.Stages{Snapshot: s.store.Snapshot, Explain: &explain.Explainer{Snapshot: s.store.Snapshot, Changes: s.log, Proxies: s}}
 	srv := httptest.NewServer(debug.Handler(stages, slog.New(slog.DiscardHandler)))
 	t.Cleanup(srv.Close)
@@ -72,16 +72,16 @@ func (s *shop) apply(path string) {
 		events = append(events, store.Event{Key: o.Metadata().Key, Object: o, Observed: noon, Committed: noon.Add(-time.Millisecond)})
 	}
 	snap, changes := s.store.Apply(events)
-	var objects []telemetry.ChangedObject
+	var objects []changelog.ChangedObject
 	for _, c := range changes {
-		objects = append(objects, telemetry.ChangedObject{Key: c.Key, Operation: telemetry.Updated, Observed: noon,
+		objects = append(objects, changelog.ChangedObject{Key: c.Key, Operation: changelog.Updated, Observed: noon,
 			ResourceVersion: c.New.Metadata().ResourceVersion, Committed: noon.Add(-time.Millisecond)})
 	}
 	rev := snap.Revision
 	s.log.Begin(rev, objects, noon)
-	s.log.Mark(rev, telemetry.StageStore, noon.Add(time.Millisecond))
-	s.log.Mark(rev, telemetry.StageDerive, noon.Add(2*time.Millisecond))
-	s.log.Mark(rev, telemetry.StageTranslate, noon.Add(3*time.Millisecond))
+	s.log.Mark(rev, changelog.StageStore, noon.Add(time.Millisecond))
+	s.log.Mark(rev, changelog.StageDerive, noon.Add(2*time.Millisecond))
+	s.log.Mark(rev, changelog.StageTranslate, noon.Add(3*time.Millisecond))
 	s.log.Published(rev, 1, noon.Add(3*time.Millisecond))
 	s.log.Sent(rev, noon.Add(3*time.Millisecond))
 	s.log.Settled(rev-1, rev, server.ACKed, noon.Add(9*time.Millisecond))
@@ -149,7 +149,7 @@ func TestExplainFindsTheNamespace(t *testing.T) {
 	var e explain.Explanation
 	require.NoError(t, json.Unmarshal([]byte(out), &e))
 	require.Equal(t, model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "reviews"}, e.Object)
-	require.Equal(t, telemetry.Distributed, e.State)
+	require.Equal(t, changelog.Distributed, e.State)
 
 	s.apply(write(t, strings.ReplaceAll(reviewsYAML, "namespace: shop", "namespace: other")))
 	status, _, errOut := moonsail(t, "explain", "vs/reviews", "--address", s.url)

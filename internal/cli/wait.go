@@ -14,8 +14,8 @@ import (
 	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/source/file"
-	"github.com/moonsail/moonsail/internal/telemetry"
 )
 
 // Exit statuses of "moonsail wait".
@@ -253,7 +253,7 @@ const maxShown = 20
 
 // current tells whether what is waited for is in force.
 func (a *awaited) current() bool {
-	return a.seen != nil && a.seen.Revision > 0 && a.seen.State != telemetry.Building &&
+	return a.seen != nil && a.seen.Revision > 0 && a.seen.State != changelog.Building &&
 		(a.object == nil || explain.InForce(a.object, a.seen)) && (a.version == "" || a.version == a.seen.ResourceVersion)
 }
 

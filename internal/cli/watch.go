@@ -10,7 +10,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 )
 
 const (
@@ -29,18 +29,18 @@ type changeWatch struct {
 }
 
 // next gives the changes to print now, oldest first.
-func (cw *changeWatch) next(list debug.ChangeList) []telemetry.Change {
+func (cw *changeWatch) next(list debug.ChangeList) []changelog.Change {
 	if list.Newest < cw.newest { // another control plane: its revisions start again
 		cw.newest = 0
 		cw.open = nil
 	}
-	var out []telemetry.Change
+	var out []changelog.Change
 	for _, c := range slices.Backward(list.Changes) {
 		late, known := cw.open[c.Revision]
 		switch {
 		case !known && c.Revision <= cw.newest:
 			// printed before
-		case c.State == telemetry.Distributed:
+		case c.State == changelog.Distributed:
 			delete(cw.open, c.Revision)
 			out = append(out, c)
 		default:
@@ -66,7 +66,7 @@ func (cw *changeWatch) keep(rev model.Revision, late bool) {
 // forget drops what was asked for and is not in the answer: the control plane has forgotten it.
 func (cw *changeWatch) forget(list debug.ChangeList) {
 	for rev := range cw.open {
-		if !slices.ContainsFunc(list.Changes, func(c telemetry.Change) bool { return c.Revision == rev }) {
+		if !slices.ContainsFunc(list.Changes, func(c changelog.Change) bool { return c.Revision == rev }) {
 			delete(cw.open, rev)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 )
 
 // ruleYAML makes a cluster differ with every n.
@@ -63,10 +63,10 @@ func TestStagesAddUpToTheWhole(t *testing.T) {
 		for s, took := range stages {
 			require.GreaterOrEqual(t, took, time.Duration(0))
 			sum += took
-			require.False(t, ends(&c)[s].IsZero(), "revision %d: stage %s did not end", c.Revision, telemetry.Stage(s))
+			require.False(t, ends(&c)[s].IsZero(), "revision %d: stage %s did not end", c.Revision, changelog.Stage(s))
 		}
 		require.Equal(t, total, sum)
-		require.True(t, slices.IsSortedFunc(ends(&c)[:telemetry.StageSend], time.Time.Compare), "revision %d: %v", c.Revision, ends(&c))
+		require.True(t, slices.IsSortedFunc(ends(&c)[:changelog.StageSend], time.Time.Compare), "revision %d: %v", c.Revision, ends(&c))
 		lost = append(lost, max(0, float64(whole-sum)/float64(whole)))
 	}
 	slices.Sort(lost)
@@ -76,14 +76,14 @@ func TestStagesAddUpToTheWhole(t *testing.T) {
 }
 
 // ends are the ends of the stages, in their order.
-func ends(c *telemetry.Change) []time.Time {
+func ends(c *changelog.Change) []time.Time {
 	return []time.Time{c.Times.Stored, c.Times.Derived, c.Times.Translated, c.Times.FirstSent, c.Times.LastAcked}
 }
 
 // distributed waits until all of these changes are, and gives them.
-func distributed(t *testing.T, addr string, wanted map[model.Revision]time.Time) []telemetry.Change {
+func distributed(t *testing.T, addr string, wanted map[model.Revision]time.Time) []changelog.Change {
 	t.Helper()
-	var out []telemetry.Change
+	var out []changelog.Change
 	require.Eventually(t, func() bool {
 		resp, err := http.Get("http://" + addr + "/debug/changes?n=1000")
 		if err != nil {
@@ -94,8 +94,8 @@ func distributed(t *testing.T, addr string, wanted map[model.Revision]time.Time)
 		if json.NewDecoder(resp.Body).Decode(&list) != nil {
 			return false
 		}
-		out = slices.DeleteFunc(list.Changes, func(c telemetry.Change) bool {
-			return wanted[c.Revision].IsZero() || c.State != telemetry.Distributed
+		out = slices.DeleteFunc(list.Changes, func(c changelog.Change) bool {
+			return wanted[c.Revision].IsZero() || c.State != changelog.Distributed
 		})
 		return len(out) == len(wanted)
 	}, time.Minute, 10*time.Millisecond)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/source/kube"
-	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -41,9 +41,9 @@ func TestAlertsAskForMetricsThatThereAre(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	// Metrics with labels are there once something has happened.
-	m := telemetry.NewMetrics()
+	m := changelog.NewMetrics()
 	m.Rejected(resource.Cluster)
-	m.WatchAPIServer(func() telemetry.APIServer {
+	m.WatchAPIServer(func() changelog.APIServer {
 		health := kube.Health{Kinds: []kube.KindHealth{{Kind: "Pod"}}, Heartbeat: time.Now()}
 		return heard(health, time.Now())
 	})

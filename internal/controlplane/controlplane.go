@@ -14,16 +14,16 @@ import (
 
 	"github.com/moonsail/moonsail/internal/admission"
 	"github.com/moonsail/moonsail/internal/config/istio"
-	"github.com/moonsail/moonsail/internal/derive"
-	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/jwks"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/derive"
+	"github.com/moonsail/moonsail/internal/pipeline/engine"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/security/debugauth"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/status"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/trace"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
@@ -245,7 +245,7 @@ func lacking(e *engine.Engine) istio.Problems {
 }
 
 // watch registers the gauges that are asked when they are read.
-func watch(m *telemetry.Metrics, e *engine.Engine, in *store.Intake) {
+func watch(m *changelog.Metrics, e *engine.Engine, in *store.Intake) {
 	m.IntakeDepth(in.DepthOf)
 	m.Inventory(
 		func() int { return e.Snapshot().Len(model.KindService) + e.Snapshot().Len(model.KindServiceEntry) },
@@ -256,7 +256,7 @@ func watch(m *telemetry.Metrics, e *engine.Engine, in *store.Intake) {
 }
 
 // watchProxies registers the gauges of what proxies lack.
-func watchProxies(m *telemetry.Metrics, x *explain.Explainer) {
+func watchProxies(m *changelog.Metrics, x *explain.Explainer) {
 	m.Gauge("moonsail_stale_proxies", "Connected proxies that hold endpoints which went more than a second ago.",
 		func() float64 { return float64(x.StaleProxies()) })
 	m.Gauge("moonsail_oldest_unacked_seconds", "Age of the oldest response that a proxy has neither accepted nor refused.",

@@ -5,11 +5,11 @@ import (
 	"errors"
 
 	"github.com/moonsail/moonsail/internal/departure"
-	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/jwks"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/engine"
 	"github.com/moonsail/moonsail/internal/source/kube"
-	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
@@ -21,7 +21,7 @@ type binder struct {
 	keys       *jwks.Keeper
 	secrets    *kube.Credentials // nil: there are none to wait for
 	opts       *Options
-	metrics    *telemetry.Metrics
+	metrics    *changelog.Metrics
 }
 
 // Bind implements server.Binder.

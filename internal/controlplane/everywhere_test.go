@@ -14,7 +14,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/explain"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -80,7 +80,7 @@ func TestExplainsForAll(t *testing.T) {
 	require.Len(t, e.Elsewhere, 1)
 	require.Equal(t, first.secure, e.Elsewhere[0].ControlPlane)
 	require.Equal(t, explain.OtherVersion, e.Elsewhere[0].State)
-	require.Equal(t, telemetry.Distributing, e.State)
+	require.Equal(t, changelog.Distributing, e.State)
 	require.Zero(t, e.Elsewhere[0].Counts, "of another version it tells nothing")
 
 	m.move(0, "10.1.1.3")
@@ -88,16 +88,16 @@ func TestExplainsForAll(t *testing.T) {
 	e = second.explains("?", func(e *explain.Explanation) bool { return e.Everywhere() })
 	require.Equal(t, 1, e.Counts.Acked)
 	require.Equal(t, 1, e.Counts.Behind)
-	require.Equal(t, telemetry.Distributing, e.State)
+	require.Equal(t, changelog.Distributing, e.State)
 	require.Len(t, e.Proxies, 1)
 	require.Equal(t, "web-1", e.Proxies[0].Name)
 	require.Equal(t, first.secure, e.Proxies[0].ControlPlane)
-	e = second.explains("?local", func(e *explain.Explanation) bool { return e.State == telemetry.Distributed })
+	e = second.explains("?local", func(e *explain.Explanation) bool { return e.State == changelog.Distributed })
 	require.Equal(t, 1, e.Counts.Concerned())
 	require.Empty(t, e.Elsewhere)
 
 	slow.ack()
-	e = second.explains("?all", func(e *explain.Explanation) bool { return e.State == telemetry.Distributed })
+	e = second.explains("?all", func(e *explain.Explanation) bool { return e.State == changelog.Distributed })
 	require.True(t, e.Everywhere())
 	require.Equal(t, 2, e.Counts.Acked)
 	require.Len(t, e.Proxies, 2)

@@ -10,11 +10,11 @@ import (
 	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/departure"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/security/authn"
 	"github.com/moonsail/moonsail/internal/security/ca"
 	"github.com/moonsail/moonsail/internal/source/kube"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -44,7 +44,7 @@ type secure struct {
 
 // newSecure opens the address and the authority; nil where there is to be none. snapshot is
 // asked for once the source runs.
-func newSecure(ctx context.Context, o Options, s *source, m *telemetry.Metrics, snapshot func() *store.Snapshot) (*secure, error) {
+func newSecure(ctx context.Context, o Options, s *source, m *changelog.Metrics, snapshot func() *store.Snapshot) (*secure, error) {
 	if o.Identity.Addr == "" {
 		return nil, nil
 	}

@@ -8,24 +8,24 @@ import (
 
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/departure"
-	"github.com/moonsail/moonsail/internal/derive"
-	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/jwks"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/peers"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/derive"
+	"github.com/moonsail/moonsail/internal/pipeline/engine"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/sidecars"
 	"github.com/moonsail/moonsail/internal/source/kube"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // parts are what a control plane is made of, joined and not started.
 type parts struct {
 	opts       Options
-	metrics    *telemetry.Metrics
-	changes    *telemetry.ChangeLog
+	metrics    *changelog.Metrics
+	changes    *changelog.ChangeLog
 	source     *source
 	traces     func(context.Context)
 	pipeline   *engine.Engine
@@ -44,8 +44,8 @@ type parts struct {
 
 // join makes the parts, and opens what can fail to open; nil where ctx ended meanwhile.
 func join(ctx context.Context, o Options) (p *parts, err error) {
-	p = &parts{opts: o, metrics: telemetry.NewMetrics()}
-	p.changes = telemetry.NewChangeLog(telemetry.DefaultChanges, o.Log, p.metrics)
+	p = &parts{opts: o, metrics: changelog.NewMetrics()}
+	p.changes = changelog.NewChangeLog(changelog.DefaultChanges, o.Log, p.metrics)
 	if p.source, err = newSource(o, p.metrics); err != nil {
 		return nil, err
 	}

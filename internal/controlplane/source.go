@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/source/file"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/status"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
 )
 
 // source is where objects come from, with the intake that it feeds.
@@ -27,7 +27,7 @@ type source struct {
 	board  *status.Board      // nil: statuses are not written
 }
 
-func newSource(o Options, m *telemetry.Metrics) (*source, error) {
+func newSource(o Options, m *changelog.Metrics) (*source, error) {
 	decoder := decoderOf(o)
 	if o.Kubernetes == nil {
 		intake := store.NewIntake(file.SourceName)
@@ -50,7 +50,7 @@ func newSource(o Options, m *telemetry.Metrics) (*source, error) {
 	}
 	out := &source{name: "Kubernetes source", intake: intake, run: run, problems: s.Problems, waiting: s.Waiting, client: client}
 	out.health = s.Health
-	m.WatchAPIServer(func() telemetry.APIServer { return heard(s.Health(), time.Now()) })
+	m.WatchAPIServer(func() changelog.APIServer { return heard(s.Health(), time.Now()) })
 	if o.Status {
 		out.board = status.NewBoard()
 		s.Observer = out.board
@@ -64,8 +64,8 @@ func decoderOf(o Options) istio.Decoder {
 }
 
 // heard is what metrics tell of an API server.
-func heard(h kube.Health, now time.Time) telemetry.APIServer {
-	out := telemetry.APIServer{Failing: map[string]time.Duration{}, Beats: !h.Heartbeat.IsZero()}
+func heard(h kube.Health, now time.Time) changelog.APIServer {
+	out := changelog.APIServer{Failing: map[string]time.Duration{}, Beats: !h.Heartbeat.IsZero()}
 	for i := range h.Kinds {
 		out.Failing[h.Kinds[i].Kind] = h.Kinds[i].FailingFor(now)
 	}
@@ -85,7 +85,7 @@ func identity() string {
 }
 
 // kubeMeter counts for the Kubernetes source.
-type kubeMeter struct{ metrics *telemetry.Metrics }
+type kubeMeter struct{ metrics *changelog.Metrics }
 
 // Event implements kube.Meter.
 func (k kubeMeter) Event(kind string, custom bool, event string) {

@@ -4,17 +4,17 @@ import (
 	"context"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/engine"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/engine"
 	"github.com/moonsail/moonsail/internal/sidecars"
-	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/trace"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // newTraces has the change log tell an exporter of traces of its changes, where a collector
 // is named; run is the exporter's goroutine.
-func newTraces(ctx context.Context, o Options, changes *telemetry.ChangeLog, m *telemetry.Metrics) (run func(context.Context), err error) {
+func newTraces(ctx context.Context, o Options, changes *changelog.ChangeLog, m *changelog.Metrics) (run func(context.Context), err error) {
 	if !o.Traces.On() {
 		return func(context.Context) {}, nil
 	}
@@ -29,7 +29,7 @@ func newTraces(ctx context.Context, o Options, changes *telemetry.ChangeLog, m *
 
 // newSampler has the change log tell a sampler of its changes, where one is wanted; run is
 // the sampler's goroutine.
-func newSampler(o Options, changes *telemetry.ChangeLog, a *sidecars.Asker, m *telemetry.Metrics) (run func(context.Context) error) {
+func newSampler(o Options, changes *changelog.ChangeLog, a *sidecars.Asker, m *changelog.Metrics) (run func(context.Context) error) {
 	if o.SampleInUse <= 0 {
 		return func(context.Context) error { return nil }
 	}
@@ -39,7 +39,7 @@ func newSampler(o Options, changes *telemetry.ChangeLog, a *sidecars.Asker, m *t
 }
 
 // witness is what the server tells of who settled what; nil where nobody asks.
-func witness(o Options, changes *telemetry.ChangeLog) func(server.Settlement) {
+func witness(o Options, changes *changelog.ChangeLog) func(server.Settlement) {
 	if !o.Traces.On() && o.SampleInUse <= 0 {
 		return nil
 	}
@@ -47,7 +47,7 @@ func witness(o Options, changes *telemetry.ChangeLog) func(server.Settlement) {
 }
 
 // follow gives those who note what becomes of changes: the change log, or for an experiment nobody.
-func follow(o Options, changes *telemetry.ChangeLog) (engine.Ledger, server.Observer) {
+func follow(o Options, changes *changelog.ChangeLog) (engine.Ledger, server.Observer) {
 	if o.NoChangeLog {
 		return nobody{}, nobody{}
 	}
@@ -57,8 +57,8 @@ func follow(o Options, changes *telemetry.ChangeLog) (engine.Ledger, server.Obse
 // nobody notes nothing.
 type nobody struct{}
 
-func (nobody) Begin(model.Revision, []telemetry.ChangedObject, time.Time)        {}
-func (nobody) Mark(model.Revision, telemetry.Stage, time.Time)                   {}
+func (nobody) Begin(model.Revision, []changelog.ChangedObject, time.Time)        {}
+func (nobody) Mark(model.Revision, changelog.Stage, time.Time)                   {}
 func (nobody) Resources(model.Revision, int, int64)                              {}
 func (nobody) Published(model.Revision, int, time.Time)                          {}
 func (nobody) Sent(model.Revision, time.Time)                                    {}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/moonsail/moonsail/internal/admission"
 	"github.com/moonsail/moonsail/internal/config/istio"
-	"github.com/moonsail/moonsail/internal/engine"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/engine"
 	"github.com/moonsail/moonsail/internal/status"
-	"github.com/moonsail/moonsail/internal/telemetry"
 )
 
 // What is wrong is said where users look: in the status of their objects, and when they
@@ -77,7 +77,7 @@ func (w *webhook) close() {
 	}
 }
 
-func (w *webhook) serve(o Options, s *source, e *engine.Engine, m *telemetry.Metrics) func(context.Context) error {
+func (w *webhook) serve(o Options, s *source, e *engine.Engine, m *changelog.Metrics) func(context.Context) error {
 	handler := &admission.Handler{
 		Decoder: decoderOf(o), Snapshot: e.Snapshot, RootNamespace: o.Mesh.RootNamespace, Count: m.Admission, Log: o.Log,
 	}

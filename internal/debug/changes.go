@@ -9,7 +9,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -17,7 +17,7 @@ import (
 type ChangeList struct {
 	Now     time.Time          `json:"now"` // by the control plane's clock
 	Newest  model.Revision     `json:"newest"`
-	Changes []telemetry.Change `json:"changes"` // newest first
+	Changes []changelog.Change `json:"changes"` // newest first
 }
 
 // defaultChanges is ?n= where it is not said.
@@ -38,7 +38,7 @@ func (h *handler) changes(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error(), "")
 		return
 	}
-	list := ChangeList{Now: time.Now(), Newest: h.stages.Changes.Newest(), Changes: []telemetry.Change{}}
+	list := ChangeList{Now: time.Now(), Newest: h.stages.Changes.Newest(), Changes: []changelog.Change{}}
 	for c := range h.stages.Changes.Changes() {
 		if uint64(len(list.Changes)) >= n || c.Revision <= model.Revision(after) {
 			break

@@ -25,10 +25,10 @@ import (
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/peers"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/security/debugauth"
 	"github.com/moonsail/moonsail/internal/sidecars"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -62,11 +62,11 @@ type Stages struct {
 // where there are any. Answers about all say themselves who was asked.
 const HeaderOthers = "Moonsail-Other-Control-Planes"
 
-// Changes is what telemetry.ChangeLog is to this package.
+// Changes is what changelog.ChangeLog is to this package.
 type Changes interface {
 	Newest() model.Revision
-	Changes() iter.Seq[telemetry.Change]
-	Change(model.Revision) (telemetry.Change, bool)
+	Changes() iter.Seq[changelog.Change]
+	Change(model.Revision) (changelog.Change, bool)
 }
 
 // Proxies is what the xDS server is to this package.

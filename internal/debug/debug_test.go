@@ -23,9 +23,9 @@ import (
 	"github.com/moonsail/moonsail/internal/dashboard"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/security/debugauth"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
@@ -59,10 +59,10 @@ func whole(t *testing.T) Stages {
 	}}
 	st.Apply([]store.Event{{Key: svc.Key, Object: svc}})
 
-	m := telemetry.NewMetrics()
-	log := telemetry.NewChangeLog(8, slog.New(slog.DiscardHandler), m)
+	m := changelog.NewMetrics()
+	log := changelog.NewChangeLog(8, slog.New(slog.DiscardHandler), m)
 	for rev := model.Revision(1); rev <= 3; rev++ {
-		log.Begin(rev, []telemetry.ChangedObject{{Key: svc.Key, Operation: telemetry.Created}}, time.Now())
+		log.Begin(rev, []changelog.ChangedObject{{Key: svc.Key, Operation: changelog.Created}}, time.Now())
 		log.Published(rev, int(rev)-1, time.Now())
 	}
 	return Stages{

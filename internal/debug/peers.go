@@ -9,7 +9,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -99,7 +99,7 @@ func answering[T any](name string, answer func(*T) any) server.Unary {
 func (t *Teller) explain(q *explainQuestion) any {
 	e, err := t.Explain.Object(q.Object, explain.Ask{All: q.All, Max: max(0, min(q.Max, maxProxies)), Apart: true})
 	if err != nil { // it is not there: what a control plane that has it deleted wants to know
-		return &explain.Explanation{Now: time.Now(), Object: q.Object, State: telemetry.Distributed}
+		return &explain.Explanation{Now: time.Now(), Object: q.Object, State: changelog.Distributed}
 	}
 	var proxies, away int
 	e.Proxies, proxies = fitting(e.Proxies, maxTold)

@@ -10,7 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/peers"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 )
 
 // ask asks a control plane what peers ask.
@@ -34,7 +34,7 @@ func TestTellsPeers(t *testing.T) {
 	key.Name = "ratings"
 	e = ask[explain.Explanation](t, &s, MethodExplain, explainQuestion{key, true, -1})
 	require.False(t, e.Exists, "that it is not there is an answer")
-	require.Equal(t, telemetry.Distributed, e.State)
+	require.Equal(t, changelog.Distributed, e.State)
 
 	require.Len(t, ask[ProxyList](t, &s, MethodProxies, nil).Proxies, 1)
 	require.Equal(t, reviewsID, ask[proxyAnswer](t, &s, MethodProxy, proxyQuestion{"reviews-1.shop"}).Detail.Proxy.ID)

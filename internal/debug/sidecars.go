@@ -7,8 +7,8 @@ import (
 
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/sidecars"
-	"github.com/moonsail/moonsail/internal/telemetry"
 )
 
 // InUse is the body of /debug/in-use.
@@ -46,7 +46,7 @@ func (h *handler) inUse(w http.ResponseWriter, r *http.Request) {
 	}
 	aboutAll(w) // who was asked is named
 	out := InUse{Revision: e.Revision, Asked: []sidecars.Use{}}
-	if e.State != telemetry.Building {
+	if e.State != changelog.Building {
 		out.Asked = h.stages.Sidecars.Sample(r.Context(), e.Proxies, e.Revision, int(min(most, maxAsked)))
 	}
 	reply(w, out)

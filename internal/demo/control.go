@@ -16,7 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/debug"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -80,24 +80,24 @@ func (c *control) newest(ctx context.Context) (model.Revision, error) {
 
 // find gives the newest change after a revision that has the object, once it is
 // distributed.
-func (c *control) find(ctx context.Context, after model.Revision, key model.Key) (telemetry.Change, error) {
+func (c *control) find(ctx context.Context, after model.Revision, key model.Key) (changelog.Change, error) {
 	list, err := c.changes(ctx, after, 100)
 	if err != nil {
-		return telemetry.Change{}, err
+		return changelog.Change{}, err
 	}
 	for _, change := range list.Changes {
 		if !has(change, key) {
 			continue
 		}
-		if change.State != telemetry.Distributed {
-			return telemetry.Change{}, fmt.Errorf("revision %d (%s) is not distributed: ACKed by %s", change.Revision, key, change.Proxies)
+		if change.State != changelog.Distributed {
+			return changelog.Change{}, fmt.Errorf("revision %d (%s) is not distributed: ACKed by %s", change.Revision, key, change.Proxies)
 		}
 		return change, nil
 	}
-	return telemetry.Change{}, fmt.Errorf("the control plane has not seen the change of %s", key)
+	return changelog.Change{}, fmt.Errorf("the control plane has not seen the change of %s", key)
 }
 
-func has(c telemetry.Change, key model.Key) bool {
+func has(c changelog.Change, key model.Key) bool {
 	for _, o := range c.Objects {
 		if o.Key == key {
 			return true

@@ -16,7 +16,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/agent"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 )
 
 // Istio's default ports of the control plane.
@@ -204,7 +204,7 @@ func (m *mesh) rewrite(ctx context.Context, kind model.Kind, name string, f mani
 
 // way is a change's way, from the file to the last proxy.
 type way struct {
-	telemetry.Change
+	changelog.Change
 	written time.Time // just before the file was
 }
 

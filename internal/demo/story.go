@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 )
 
 // Style paints text for terminals; the zero value leaves it as it is.
@@ -52,7 +52,7 @@ func (s *story) title(format string, args ...any) {
 // tell prints a change's way. The stages' numbers add up to the whole.
 func (s *story) tell(w way) {
 	stages, total := w.Timeline.Split(100 * time.Microsecond)
-	names := [telemetry.NumStages]string{"stored", "derived", "translated", "sent", "ACKed by " + w.Proxies.Fraction()}
+	names := [changelog.NumStages]string{"stored", "derived", "translated", "sent", "ACKed by " + w.Proxies.Fraction()}
 	var b strings.Builder
 	b.WriteString("event")
 	for i, d := range stages {

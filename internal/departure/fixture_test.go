@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -37,7 +37,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	in := store.NewIntake()
-	changes := telemetry.NewChangeLog(16, slog.New(slog.DiscardHandler), telemetry.NewMetrics())
+	changes := changelog.NewChangeLog(16, slog.New(slog.DiscardHandler), changelog.NewMetrics())
 	f := &fixture{t: t, store: store.New(), Keeper: New(in, changes, slog.New(slog.DiscardHandler))}
 	f.Proxies, f.Absence = f, time.Nanosecond
 	f.Lists = func(context.Context, []string) []string { return f.listed }
@@ -92,9 +92,9 @@ func (f *fixture) batch() model.Revision {
 	if len(changes) == 0 {
 		return 0
 	}
-	var objects []telemetry.ChangedObject
+	var objects []changelog.ChangedObject
 	for _, c := range changes {
-		objects = append(objects, telemetry.ChangedObject{Key: c.Key, Observed: c.Event.Observed})
+		objects = append(objects, changelog.ChangedObject{Key: c.Key, Observed: c.Event.Observed})
 	}
 	f.Changes.Begin(snap.Revision, objects, time.Now())
 	f.mu.Lock()

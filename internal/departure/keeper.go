@@ -10,8 +10,8 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/peers"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -26,7 +26,7 @@ type Proxies interface {
 type Keeper struct {
 	// Read-only.
 	Intake  *store.Intake
-	Changes *telemetry.ChangeLog
+	Changes *changelog.ChangeLog
 	Proxies Proxies
 	// Lists gives those of the addresses that some source lists.
 	Lists   func(ctx context.Context, addresses []string) []string
@@ -55,7 +55,7 @@ type mark struct {
 }
 
 // New makes a keeper of nobody.
-func New(in *store.Intake, changes *telemetry.ChangeLog, log *slog.Logger) *Keeper {
+func New(in *store.Intake, changes *changelog.ChangeLog, log *slog.Logger) *Keeper {
 	return &Keeper{
 		Intake: in, Changes: changes, Log: log, Absence: DefaultAbsence,
 		settled: make(chan struct{}), started: time.Now(), marks: map[model.Key]*mark{}, at: map[string]*mark{},

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
 )
@@ -105,7 +105,7 @@ func TestWaitsForWhatTheSourceHasRemoved(t *testing.T) {
 	f.Intake.Put(store.Event{Key: slice, Object: &model.EndpointSlice{Meta: model.Meta{Key: slice}}})
 	await.From(t, f.Intake.Ready())
 	first := f.batch()
-	f.Changes.Removed([]telemetry.RemovedEndpoint{{Revision: first, Observed: time.Now(), Address: "10.1.0.1"}})
+	f.Changes.Removed([]changelog.RemovedEndpoint{{Revision: first, Observed: time.Now(), Address: "10.1.0.1"}})
 	f.streams = 0
 	replies := f.ask(Request{})
 	await.From(t, f.Intake.Ready())

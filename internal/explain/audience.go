@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
@@ -14,7 +14,7 @@ import (
 // audience tells which proxies an object that selects workloads, or is given to those of others, concerns, and in what;
 // nil where its selector does not tell, as those of which it was taken away are concerned, too. Of a batch nothing else tells who is concerned by
 // which object.
-func (x *Explainer) audience(snap *store.Snapshot, o model.Object, last *telemetry.LastChange) func(*model.Proxy, resource.Type) bool {
+func (x *Explainer) audience(snap *store.Snapshot, o model.Object, last *changelog.LastChange) func(*model.Proxy, resource.Type) bool {
 	if o == nil || last.Moved {
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
@@ -51,7 +51,7 @@ func TestAudience(t *testing.T) {
 			o.Metadata().ResourceVersion = "1"
 			key := o.Metadata().Key
 			rev := w.put(key, o)
-			w.begin(rev, telemetry.ChangedObject{Key: key, Operation: telemetry.Updated, ResourceVersion: "1", Moved: tc.moved})
+			w.begin(rev, changelog.ChangedObject{Key: key, Operation: changelog.Updated, ResourceVersion: "1", Moved: tc.moved})
 			w.log.Published(rev, 3, time.Now())
 			_, err := w.Object(key, Ask{Max: 9})
 			require.NoError(t, err)
@@ -103,7 +103,7 @@ func TestWhoIsGivenASecret(t *testing.T) {
 	} {
 		secret := &model.Secret{Meta: model.Meta{Key: tc.key}}
 		put(secret)
-		concerns := (&Explainer{Mesh: model.DefaultMesh()}).audience(s.Snapshot(), secret, &telemetry.LastChange{})
+		concerns := (&Explainer{Mesh: model.DefaultMesh()}).audience(s.Snapshot(), secret, &changelog.LastChange{})
 		var got []string
 		for _, name := range slices.Sorted(maps.Keys(proxies)) {
 			if concernedIn(concerns, proxies[name]) == "all" {

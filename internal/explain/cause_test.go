@@ -8,8 +8,8 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -21,9 +21,9 @@ type changed struct {
 	at map[model.Key]model.Revision
 }
 
-func (c *changed) LastChange(k model.Key) (telemetry.LastChange, bool) {
+func (c *changed) LastChange(k model.Key) (changelog.LastChange, bool) {
 	rev, ok := c.at[k]
-	return telemetry.LastChange{Revision: rev}, ok
+	return changelog.LastChange{Revision: rev}, ok
 }
 
 func policyDocument(kind, group, name, namespace, spec string) string {

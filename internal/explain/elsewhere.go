@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -28,7 +28,7 @@ type Said[T any] struct {
 // Elsewhere is how an object stands at another control plane.
 type Elsewhere struct {
 	Asked
-	State telemetry.State `json:"state,omitempty"` // OtherVersion too; empty: it is silent
+	State changelog.State `json:"state,omitempty"` // OtherVersion too; empty: it is silent
 	// Counts are of its proxies, where it has the same form of the object.
 	Counts Counts `json:"counts"`
 	// The rest is what it has of the object.
@@ -38,12 +38,12 @@ type Elsewhere struct {
 }
 
 // OtherVersion is the state of an object of which a control plane has another form.
-const OtherVersion telemetry.State = "other version"
+const OtherVersion changelog.State = "other version"
 
 // Lacks tells whether that control plane is not known to have told its proxies of the same
 // form of the object.
 func (o *Elsewhere) Lacks() bool {
-	return o.State != telemetry.Distributing && o.State != telemetry.Distributed
+	return o.State != changelog.Distributing && o.State != changelog.Distributed
 }
 
 // Everywhere tells whether all other control planes that were asked have told their proxies of
@@ -130,8 +130,8 @@ func (e *Explanation) Join(said []Said[Explanation], connected map[string]bool, 
 	if over := len(e.Proxies) - ask.Max; over > 0 {
 		e.Proxies, e.LeftOut = e.Proxies[:ask.Max], e.LeftOut+over
 	}
-	if e.State == telemetry.Distributed && (e.Counts.Behind > 0 || !e.Everywhere()) {
-		e.State = telemetry.Distributing
+	if e.State == changelog.Distributed && (e.Counts.Behind > 0 || !e.Everywhere()) {
+		e.State = changelog.Distributing
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -38,15 +38,15 @@ func TestJoin(t *testing.T) {
 	place := func(name string, p server.Position) server.Whereabouts {
 		return server.Whereabouts{ID: name, Name: name, Position: p, Reasons: []server.Reason{{Since: noon}}}
 	}
-	e := &Explanation{Exists: true, ResourceVersion: "81", State: telemetry.Distributed, Counts: Counts{Acked: 2},
+	e := &Explanation{Exists: true, ResourceVersion: "81", State: changelog.Distributed, Counts: Counts{Acked: 2},
 		Away: []server.Whereabouts{place("moved", server.PositionDisconnected), place("away", server.PositionDisconnected)}}
-	other := &Explanation{Now: noon.Add(time.Second), Exists: true, ResourceVersion: "81", State: telemetry.Distributing, Counts: Counts{Acked: 1, Behind: 1, Refused: 1}, LeftOut: 3,
+	other := &Explanation{Now: noon.Add(time.Second), Exists: true, ResourceVersion: "81", State: changelog.Distributing, Counts: Counts{Acked: 1, Behind: 1, Refused: 1}, LeftOut: 3,
 		Proxies: []server.Whereabouts{place("slow", server.PositionBehind), place("old", server.PositionRefused)},
 		Away:    []server.Whereabouts{place("away", server.PositionDisconnected)}}
 	require.Equal(t, []string{"away", "moved"}, e.Missing(said(other)))
 	e.Join(said(other), map[string]bool{"moved": true}, Ask{Max: 2})
 	require.Equal(t, Counts{Acked: 3, Behind: 1, Refused: 1, Disconnected: 1}, e.Counts)
-	require.Equal(t, telemetry.Distributing, e.State)
+	require.Equal(t, changelog.Distributing, e.State)
 	require.Len(t, e.Proxies, 2)
 	require.Equal(t, "old", e.Proxies[0].Name, "the worst first")
 	require.Equal(t, "slow", e.Proxies[1].Name)
@@ -61,16 +61,16 @@ func TestJoin(t *testing.T) {
 func TestJoinWithoutAll(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer *Explanation
-		state  telemetry.State
+		state  changelog.State
 	}{
 		"silent":   {nil, ""},
-		"lags":     {&Explanation{Exists: true, ResourceVersion: "80", State: telemetry.Distributed, Counts: Counts{Acked: 7, Refused: 1}}, OtherVersion},
-		"building": {&Explanation{Exists: true, ResourceVersion: "81", State: telemetry.Building}, telemetry.Building},
+		"lags":     {&Explanation{Exists: true, ResourceVersion: "80", State: changelog.Distributed, Counts: Counts{Acked: 7, Refused: 1}}, OtherVersion},
+		"building": {&Explanation{Exists: true, ResourceVersion: "81", State: changelog.Building}, changelog.Building},
 	} {
-		e := &Explanation{Exists: true, ResourceVersion: "81", State: telemetry.Distributed, Counts: Counts{Acked: 2}}
+		e := &Explanation{Exists: true, ResourceVersion: "81", State: changelog.Distributed, Counts: Counts{Acked: 2}}
 		e.Join(said(tc.answer), nil, Ask{Max: 9})
 		require.False(t, e.Everywhere(), name)
-		require.Equal(t, telemetry.Distributing, e.State, name)
+		require.Equal(t, changelog.Distributing, e.State, name)
 		require.Equal(t, tc.state, e.Elsewhere[0].State, name)
 		require.Equal(t, Counts{Acked: 2}, e.Counts, name)
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
@@ -30,11 +30,11 @@ type Explainer struct {
 	Problems func(model.Key) []string
 }
 
-// Changes is what telemetry.ChangeLog is to this package.
+// Changes is what changelog.ChangeLog is to this package.
 type Changes interface {
-	Change(model.Revision) (telemetry.Change, bool)
-	LastChange(model.Key) (telemetry.LastChange, bool)
-	RemovedEndpoints(after model.Revision) []telemetry.RemovedEndpoint
+	Change(model.Revision) (changelog.Change, bool)
+	LastChange(model.Key) (changelog.LastChange, bool)
+	RemovedEndpoints(after model.Revision) []changelog.RemovedEndpoint
 }
 
 // Proxies is what the xDS server is to this package.
@@ -64,12 +64,12 @@ type Explanation struct {
 
 	// Revision is that of its last change; 0: there is none that the stages know of yet.
 	Revision  model.Revision      `json:"revision,omitempty"`
-	Operation telemetry.Operation `json:"operation,omitempty"`
+	Operation changelog.Operation `json:"operation,omitempty"`
 	Observed  time.Time           `json:"observed,omitzero"`
 	Committed time.Time           `json:"committed,omitzero"` // at the API server, where that is known
-	State     telemetry.State     `json:"state"`
+	State     changelog.State     `json:"state"`
 	// Change is the whole of it; nil where the change log has forgotten it.
-	Change *telemetry.Change `json:"change,omitempty"`
+	Change *changelog.Change `json:"change,omitempty"`
 
 	Counts Counts `json:"counts"`
 	// Proxies are those that do not have it, or all; LeftOut did not fit.
@@ -127,7 +127,7 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 	case o == nil && !known:
 		return nil, fmt.Errorf("there is no %s, and none was deleted lately", key)
 	}
-	e := &Explanation{Now: time.Now(), Object: key, Exists: o != nil, Problems: problems, State: telemetry.Building, Proxies: []server.Whereabouts{}}
+	e := &Explanation{Now: time.Now(), Object: key, Exists: o != nil, Problems: problems, State: changelog.Building, Proxies: []server.Whereabouts{}}
 	if o != nil {
 		m := o.Metadata()
 		e.ResourceVersion, e.Origin, e.Content = m.ResourceVersion, m.Origin, Content(o)
@@ -136,11 +136,11 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 		return e, nil // in the store, and not yet on its way
 	}
 	e.Revision, e.Operation, e.Observed, e.Committed = last.Revision, last.Operation, last.Observed, last.Committed
-	e.State = telemetry.Distributed
+	e.State = changelog.Distributed
 	if c, ok := x.Changes.Change(last.Revision); ok {
 		e.Change, e.State = &c, c.State
 	}
-	if e.State != telemetry.Building {
+	if e.State != changelog.Building {
 		e.distribute(x.living(x.Proxies.Distribution(&server.Question{
 			Revision: last.Revision, Object: key, Related: relation(snap, key), Concerns: x.audience(snap, o, &last),
 			Shared: e.Change != nil && e.Change.ObjectCount > 1,
@@ -180,8 +180,8 @@ func (e *Explanation) distribute(all []server.Whereabouts, ask Ask) {
 		}
 	}
 	sortWhereabouts(e.Proxies)
-	if e.State == telemetry.Distributed && e.Counts.Behind > 0 {
-		e.State = telemetry.Distributing // proxies that have connected since
+	if e.State == changelog.Distributed && e.Counts.Behind > 0 {
+		e.State = changelog.Distributing // proxies that have connected since
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -74,7 +74,7 @@ type wholeWorld struct {
 	Explainer
 	Proxies // what the test does not ask about
 	store   *store.Store
-	log     *telemetry.ChangeLog
+	log     *changelog.ChangeLog
 	places  []server.Whereabouts
 	asked   *server.Question
 	left    []server.Departed
@@ -88,7 +88,7 @@ func (w *wholeWorld) Distribution(q *server.Question) []server.Whereabouts {
 }
 
 func newWorld() *wholeWorld {
-	w := &wholeWorld{store: store.New(), log: telemetry.NewChangeLog(4, slog.New(slog.DiscardHandler), telemetry.NewMetrics())}
+	w := &wholeWorld{store: store.New(), log: changelog.NewChangeLog(4, slog.New(slog.DiscardHandler), changelog.NewMetrics())}
 	w.Explainer = Explainer{Snapshot: w.store.Snapshot, Changes: w.log, Proxies: w}
 	return w
 }
@@ -100,8 +100,8 @@ func (w *wholeWorld) put(key model.Key, o model.Object) model.Revision {
 }
 
 // begin begins the object's way.
-func (w *wholeWorld) begin(rev model.Revision, o telemetry.ChangedObject) {
-	w.log.Begin(rev, []telemetry.ChangedObject{o}, time.Now())
+func (w *wholeWorld) begin(rev model.Revision, o changelog.ChangedObject) {
+	w.log.Begin(rev, []changelog.ChangedObject{o}, time.Now())
 }
 
 func TestObjectOnItsWay(t *testing.T) {
@@ -115,12 +115,12 @@ func TestObjectOnItsWay(t *testing.T) {
 	rev := w.put(key, o)
 	e, err := w.Object(key, Ask{Max: 9})
 	require.NoError(t, err)
-	require.Equal(t, telemetry.Building, e.State, "it is in the store, and nothing else is known")
+	require.Equal(t, changelog.Building, e.State, "it is in the store, and nothing else is known")
 	require.Zero(t, e.Revision)
 
-	w.begin(rev, telemetry.ChangedObject{Key: key, Operation: telemetry.Created, ResourceVersion: "1"})
+	w.begin(rev, changelog.ChangedObject{Key: key, Operation: changelog.Created, ResourceVersion: "1"})
 	e, _ = w.Object(key, Ask{Max: 9})
-	require.Equal(t, telemetry.Building, e.State)
+	require.Equal(t, changelog.Building, e.State)
 	require.Equal(t, rev, e.Revision)
 	require.Nil(t, w.asked, "streams do not know of it yet")
 
@@ -131,7 +131,7 @@ func TestObjectOnItsWay(t *testing.T) {
 		{Name: "e", Position: server.PositionNotConcerned}, {Name: "f", Position: server.PositionACKed, Superseded: true},
 	}
 	e, _ = w.Object(key, Ask{Max: 2})
-	require.Equal(t, telemetry.Distributing, e.State)
+	require.Equal(t, changelog.Distributing, e.State)
 	require.Equal(t, Counts{Acked: 2, Superseded: 1, Behind: 1, Refused: 1, Disconnected: 1, NotConcerned: 1}, e.Counts)
 	require.InDelta(t, 50, e.Counts.Percent(), 0)
 	require.Len(t, e.Proxies, 2)
@@ -144,7 +144,7 @@ func TestObjectOnItsWay(t *testing.T) {
 	newer.Metadata().ResourceVersion = "2"
 	w.put(key, newer)
 	e, _ = w.Object(key, Ask{Max: 9})
-	require.Equal(t, telemetry.Building, e.State, "the older change is not what it is about any more")
+	require.Equal(t, changelog.Building, e.State, "the older change is not what it is about any more")
 	require.Zero(t, e.Counts)
 }
 
@@ -155,11 +155,11 @@ func TestProxiesOfDeletedPodsAreNotMissed(t *testing.T) {
 	o.Metadata().ResourceVersion = "1"
 	key := o.Metadata().Key
 	pod := func(name string) model.Key { return model.Key{Kind: model.KindPod, Namespace: "shop", Name: name} }
-	w.begin(1, telemetry.ChangedObject{Key: pod("deleted"), Operation: telemetry.Deleted})
+	w.begin(1, changelog.ChangedObject{Key: pod("deleted"), Operation: changelog.Deleted})
 	w.put(pod("cut-off"), &model.Workload{Meta: model.Meta{Key: pod("cut-off")}})
-	w.log.Removed([]telemetry.RemovedEndpoint{{Revision: 2, Address: "10.0.0.3"}})
+	w.log.Removed([]changelog.RemovedEndpoint{{Revision: 2, Address: "10.0.0.3"}})
 	rev := w.put(key, o)
-	w.begin(rev, telemetry.ChangedObject{Key: key, Operation: telemetry.Created, ResourceVersion: "1"})
+	w.begin(rev, changelog.ChangedObject{Key: key, Operation: changelog.Created, ResourceVersion: "1"})
 	w.log.Published(rev, 0, time.Now())
 	for i, name := range []string{"deleted", "cut-off", "endpoint-gone", "of-no-pod"} {
 		w.left = append(w.left, server.Departed{ID: name, Name: name, Namespace: "shop", IPs: []string{fmt.Sprint("10.0.0.", i+1)}})
@@ -177,17 +177,17 @@ func TestDeletedObject(t *testing.T) {
 	o := decode(t, reviews)
 	key := o.Metadata().Key
 	o.Metadata().ResourceVersion = "1"
-	w.begin(w.put(key, o), telemetry.ChangedObject{Key: key, Operation: telemetry.Created, ResourceVersion: "1"})
+	w.begin(w.put(key, o), changelog.ChangedObject{Key: key, Operation: changelog.Created, ResourceVersion: "1"})
 	rev := w.put(key, nil)
 	e, err := w.Object(key, Ask{})
 	require.NoError(t, err)
-	require.Equal(t, telemetry.Building, e.State)
-	w.begin(rev, telemetry.ChangedObject{Key: key, Operation: telemetry.Deleted})
+	require.Equal(t, changelog.Building, e.State)
+	w.begin(rev, changelog.ChangedObject{Key: key, Operation: changelog.Deleted})
 	w.log.Published(rev, 0, time.Now())
 	e, _ = w.Object(key, Ask{})
 	require.False(t, e.Exists)
-	require.Equal(t, telemetry.Deleted, e.Operation)
-	require.Equal(t, telemetry.Distributed, e.State)
+	require.Equal(t, changelog.Deleted, e.Operation)
+	require.Equal(t, changelog.Distributed, e.State)
 	require.InDelta(t, 100, e.Counts.Percent(), 0)
 }
 

@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/simulate"
-	"github.com/moonsail/moonsail/internal/store"
 )
 
 // mesh is the mesh's configuration, as a snapshot has it.

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 func peerPolicy(namespace, name string, age int, selector map[string]string, mode model.MTLSMode, ports map[uint32]model.MTLSMode) *model.PeerAuthentication {

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/translate"
-	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/pipeline/translate"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -117,7 +117,7 @@ func gatewayDocument(name, namespace, selector, server string) string {
 // TestCredentialsOfPluginsAreNotShown: what an agent is told to show a registry is nobody else's.
 func TestCredentialsOfPluginsAreNotShown(t *testing.T) {
 	for _, network := range []bool{false, true} {
-		named, err := translate.Extension(&view.Wasm{
+		named, err := translate.Extension(&ir.Wasm{
 			Name: "extenstions.istio.io/wasmplugin/shop.auth", Network: network,
 			Module: model.WasmModule{URL: "oci://example.com/auth"}, Login: model.NewPrivateKey("password"), Env: map[string]string{"A": "b"},
 		})

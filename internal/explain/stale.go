@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -75,7 +75,7 @@ func (s *Stale) sort() {
 }
 
 // gone are the removed endpoints that are remembered, with the hosts that they were of.
-func (x *Explainer) gone() ([]server.GoneEndpoint, []telemetry.RemovedEndpoint) {
+func (x *Explainer) gone() ([]server.GoneEndpoint, []changelog.RemovedEndpoint) {
 	removed := x.Changes.RemovedEndpoints(0)
 	snap := x.Snapshot()
 	hosts := map[model.Key][]string{}
@@ -93,7 +93,7 @@ func (x *Explainer) gone() ([]server.GoneEndpoint, []telemetry.RemovedEndpoint) 
 }
 
 // hostsOf are the services that an endpoint was of.
-func hostsOf(snap *store.Snapshot, r *telemetry.RemovedEndpoint) []string {
+func hostsOf(snap *store.Snapshot, r *changelog.RemovedEndpoint) []string {
 	var out []string
 	for _, h := range r.Hosts {
 		out = append(out, string(h))
@@ -117,7 +117,7 @@ func hostsOf(snap *store.Snapshot, r *telemetry.RemovedEndpoint) []string {
 }
 
 // missedBy counts the endpoints that went after a proxy was last known to have everything.
-func missedBy(p *server.Departed, removed []telemetry.RemovedEndpoint) int {
+func missedBy(p *server.Departed, removed []changelog.RemovedEndpoint) int {
 	n := 0
 	for i := range removed {
 		if removed[i].Revision > p.Settled {
@@ -129,15 +129,15 @@ func missedBy(p *server.Departed, removed []telemetry.RemovedEndpoint) int {
 
 // mayLive tells whether a disconnected proxy may still run. It does not where its Pod was
 // deleted, or, of a workload that has none, where its address is an endpoint that went.
-func (x *Explainer) mayLive(p *server.Departed, removed []telemetry.RemovedEndpoint) bool {
+func (x *Explainer) mayLive(p *server.Departed, removed []changelog.RemovedEndpoint) bool {
 	pod := model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: p.Name}
 	if x.Snapshot().Get(pod) != nil {
 		return true
 	}
-	if c, ok := x.Changes.LastChange(pod); ok && c.Operation == telemetry.Deleted {
+	if c, ok := x.Changes.LastChange(pod); ok && c.Operation == changelog.Deleted {
 		return false
 	}
-	return !slices.ContainsFunc(removed, func(r telemetry.RemovedEndpoint) bool { return slices.Contains(p.IPs, r.Address) })
+	return !slices.ContainsFunc(removed, func(r changelog.RemovedEndpoint) bool { return slices.Contains(p.IPs, r.Address) })
 }
 
 // staleAfter is from when on a proxy that holds an endpoint which is gone counts as stale:

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/simulate"
-	"github.com/moonsail/moonsail/internal/store"
 )
 
 // Call is a call as people write it.

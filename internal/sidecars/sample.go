@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -68,21 +68,21 @@ const (
 )
 
 // Sampler measures the time from ACK to use, for some changes and some of their proxies. It
-// is a telemetry.Tracer: it learns of changes when they are over.
+// is a changelog.Tracer: it learns of changes when they are over.
 type Sampler struct {
 	asker *Asker
 	every time.Duration // at most one change in so much time
 	meter Meter
-	next  chan telemetry.Trace // holds one; while one is measured others go by
+	next  chan changelog.Trace // holds one; while one is measured others go by
 }
 
 // NewSampler makes a sampler; Run must be called.
 func NewSampler(a *Asker, every time.Duration, m Meter) *Sampler {
-	return &Sampler{asker: a, every: every, meter: m, next: make(chan telemetry.Trace, 1)}
+	return &Sampler{asker: a, every: every, meter: m, next: make(chan changelog.Trace, 1)}
 }
 
-// Trace implements telemetry.Tracer.
-func (s *Sampler) Trace(t telemetry.Trace) {
+// Trace implements changelog.Tracer.
+func (s *Sampler) Trace(t changelog.Trace) {
 	if t.Proxies.Acked == 0 {
 		return
 	}
@@ -112,7 +112,7 @@ func (s *Sampler) Run(ctx context.Context) {
 }
 
 // measure asks the last proxies that ACKed a change.
-func (s *Sampler) measure(ctx context.Context, t *telemetry.Trace) {
+func (s *Sampler) measure(ctx context.Context, t *changelog.Trace) {
 	n := 0
 	for _, a := range slices.Backward(t.Answers) {
 		if p, ok := s.asker.Proxies.Proxy(a.Proxy); ok && isAgent(&p) {
@@ -127,7 +127,7 @@ func (s *Sampler) measure(ctx context.Context, t *telemetry.Trace) {
 
 // await asks one proxy until it uses the change, is gone, or it takes too long. What was in
 // use when it was asked first took at most as long as is told.
-func (s *Sampler) await(parent context.Context, a telemetry.Answer, rev model.Revision) {
+func (s *Sampler) await(parent context.Context, a changelog.Answer, rev model.Revision) {
 	ctx, cancel := context.WithTimeout(parent, giveUpAfter)
 	defer cancel()
 	tick := time.NewTicker(lookEvery)

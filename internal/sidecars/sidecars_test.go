@@ -17,7 +17,7 @@ import (
 	"github.com/moonsail/moonsail/internal/agent/inspect"
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
@@ -148,13 +148,13 @@ func TestSamplerBlocksNobody(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); s.Run(ctx) }()
-	trace := telemetry.Trace{Change: telemetry.Change{Proxies: telemetry.Proxies{Acked: 1}}, Answers: []telemetry.Answer{{Proxy: "node", Outcome: server.ACKed}}}
+	trace := changelog.Trace{Change: changelog.Change{Proxies: changelog.Proxies{Acked: 1}}, Answers: []changelog.Answer{{Proxy: "node", Outcome: server.ACKed}}}
 	s.Trace(trace)
 	await.From(t, asked)
 	for range 10 {
 		s.Trace(trace) // it returns
 	}
-	s.Trace(telemetry.Trace{}) // nobody has it
+	s.Trace(changelog.Trace{}) // nobody has it
 	cancel()
 	await.From(t, ended)
 	require.Empty(t, m.results, "nothing is known of who was asked when it ended")

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 // address is one of a ServiceEntry's status: which host has it.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/source/kube"
-	"github.com/moonsail/moonsail/internal/store"
 )
 
 // TestAddressesOfServiceEntries: they are written as they are given, and nothing else is for their sake.

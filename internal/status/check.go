@@ -6,9 +6,9 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/analyze"
 	"github.com/moonsail/moonsail/internal/config/istio"
-	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/pipeline/derive"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 // maxMeant is how many objects may be told that one of them is meant by a refusal. Where it

@@ -8,8 +8,8 @@ import (
 
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -36,7 +36,7 @@ func TestRefusedListenersAreTheirGateways(t *testing.T) {
 			Type: resource.Listener, Entry: tab.State().Get(resource.Listener, "0.0.0.0_80"),
 			Proxy: &model.Proxy{Type: model.ProxyRouter, Namespace: "edge", Labels: map[string]string{"istio": "edge"}},
 		}}}}
-	}, Causes: (&explain.Explainer{Changes: telemetry.NewChangeLog(1, slog.New(slog.DiscardHandler), nil)}).Causes}
+	}, Causes: (&explain.Explainer{Changes: changelog.NewChangeLog(1, slog.New(slog.DiscardHandler), nil)}).Causes}
 	want := refusal{what: "LDS 0.0.0.0_80", message: "cannot bind", proxies: 2, shared: 1, doubt: true}
 	require.Equal(t, map[model.Key]refusal{gateway("a", 80).Key: want, gateway("b", 80).Key: want}, r.refused(st.Snapshot()))
 }

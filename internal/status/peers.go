@@ -10,8 +10,8 @@ import (
 	"github.com/moonsail/moonsail/internal/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/peers"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -131,7 +131,7 @@ func (r *Reporter) refused(snap *store.Snapshot) map[model.Key]refusal {
 func (r *Reporter) standing(snap *store.Snapshot, k model.Key) standing {
 	out := standing{Content: contentOf(snap, k)}
 	e, err := r.Explain(k, explain.Ask{})
-	if err != nil || e.State == telemetry.Building {
+	if err != nil || e.State == changelog.Building {
 		return out
 	}
 	out.Known, out.Counts, out.Concerned = true, e.Counts, e.Counts.Concerned()

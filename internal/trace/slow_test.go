@@ -12,7 +12,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
 )
@@ -63,7 +63,7 @@ func TestSlowCollectorBlocksNobody(t *testing.T) {
 	out, m := &stuck{make(chan struct{}), make(chan error)}, &counted{}
 	e := newExporter(out, m, slog.New(slog.DiscardHandler))
 	stop := run(e)
-	one := telemetry.Trace{Change: telemetry.Change{Timeline: telemetry.Timeline{-1, -1, -1, -1, -1}}} // one span
+	one := changelog.Trace{Change: changelog.Change{Timeline: changelog.Timeline{-1, -1, -1, -1, -1}}} // one span
 	e.Trace(one)
 	await.From(t, out.asked)
 	for range maxQueued + 3 {
@@ -79,9 +79,9 @@ func TestSlowCollectorBlocksNobody(t *testing.T) {
 
 // TestSlowestAnswersAreKept: of many proxies the last ones are in the trace.
 func TestSlowestAnswersAreKept(t *testing.T) {
-	traces := make(chan telemetry.Trace, 1)
-	l := newLog(telemetry.NewMetrics(), tracerFunc(func(t telemetry.Trace) { traces <- t }))
-	l.Begin(1, []telemetry.ChangedObject{{}}, start)
+	traces := make(chan changelog.Trace, 1)
+	l := newLog(changelog.NewMetrics(), tracerFunc(func(t changelog.Trace) { traces <- t }))
+	l.Begin(1, []changelog.ChangedObject{{}}, start)
 	l.Published(1, 200, at(1))
 	for i := range 200 {
 		outcome := server.ACKed
@@ -104,6 +104,6 @@ func TestSlowestAnswersAreKept(t *testing.T) {
 	require.Len(t, refused, 8)
 }
 
-type tracerFunc func(telemetry.Trace)
+type tracerFunc func(changelog.Trace)
 
-func (f tracerFunc) Trace(t telemetry.Trace) { f(t) }
+func (f tracerFunc) Trace(t changelog.Trace) { f(t) }

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -19,18 +19,18 @@ import (
 // The root is the change, from its first event to the last answer. Its children are the
 // stages: each begins where the one before ends, and together they are as long as the root.
 // Below the stage "ack" are proxies: from when the first response was on its way.
-func (e *Exporter) spell(t *telemetry.Trace) {
+func (e *Exporter) spell(t *changelog.Trace) {
 	stages, total := t.Timeline.Split(time.Nanosecond)
 	ctx, root := e.tracer.Start(context.Background(), "change "+t.Summary(1), trace.WithNewRoot(),
 		trace.WithTimestamp(t.Observed), trace.WithAttributes(attributesOf(&t.Change)...))
 	at := t.Observed
 	for i, took := range stages {
-		stage := telemetry.Stage(i)
+		stage := changelog.Stage(i)
 		if t.Timeline[i] < 0 {
 			continue // it never ended: nothing was sent, say
 		}
 		c, s := e.tracer.Start(ctx, stage.String(), trace.WithTimestamp(at))
-		if stage == telemetry.StageAck {
+		if stage == changelog.StageAck {
 			e.spellAnswers(c, at, t.Answers)
 		}
 		at = at.Add(took)
@@ -42,7 +42,7 @@ func (e *Exporter) spell(t *telemetry.Trace) {
 	root.End(trace.WithTimestamp(t.Observed.Add(total)))
 }
 
-func (e *Exporter) spellAnswers(ctx context.Context, sent time.Time, answers []telemetry.Answer) {
+func (e *Exporter) spellAnswers(ctx context.Context, sent time.Time, answers []changelog.Answer) {
 	for i := range answers {
 		a := &answers[i]
 		_, s := e.tracer.Start(ctx, "proxy "+a.Name, trace.WithTimestamp(sent), trace.WithAttributes(
@@ -58,9 +58,9 @@ func (e *Exporter) spellAnswers(ctx context.Context, sent time.Time, answers []t
 }
 
 // failure is what is wrong with how a change ended; "" where nothing is.
-func failure(c *telemetry.Change) string {
+func failure(c *changelog.Change) string {
 	switch {
-	case c.State != telemetry.Distributed:
+	case c.State != changelog.Distributed:
 		return fmt.Sprintf("%d proxies never answered", c.Proxies.Waiting())
 	case c.Proxies.Nacked > 0:
 		return fmt.Sprintf("%d proxies refused it", c.Proxies.Nacked)
@@ -70,7 +70,7 @@ func failure(c *telemetry.Change) string {
 
 // attributesOf are a change's. Lists are of the objects that the change log remembers, in
 // one order.
-func attributesOf(c *telemetry.Change) []attribute.KeyValue {
+func attributesOf(c *changelog.Change) []attribute.KeyValue {
 	var keys, kinds, operations, versions []string
 	for i := range c.Objects {
 		o := &c.Objects[i]

@@ -18,11 +18,11 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/version"
 )
 
-// Meter counts what became of traces; *telemetry.Metrics.
+// Meter counts what became of traces; *changelog.Metrics.
 type Meter interface {
 	TraceDropped()
 	Spans(n int, exported bool)
@@ -39,7 +39,7 @@ const (
 // Exporter sends changes as traces; it is the change log's Tracer. One goroutine, Run's, does the work.
 type Exporter struct {
 	// Read-only.
-	queue  chan telemetry.Trace
+	queue  chan changelog.Trace
 	meter  Meter
 	log    *slog.Logger
 	out    sdk.SpanExporter
@@ -64,7 +64,7 @@ func newExporter(out sdk.SpanExporter, meter Meter, log *slog.Logger) *Exporter 
 	spans := &collector{}
 	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans), sdk.WithResource(describe()))
 	return &Exporter{
-		queue: make(chan telemetry.Trace, maxQueued), meter: meter, log: log, out: out,
+		queue: make(chan changelog.Trace, maxQueued), meter: meter, log: log, out: out,
 		tracer: provider.Tracer("github.com/moonsail/moonsail", trace.WithInstrumentationVersion(version.Get().Version)), spans: spans,
 	}
 }
@@ -81,8 +81,8 @@ func describe() *resource.Resource {
 	return all
 }
 
-// Trace implements telemetry.Tracer. It never blocks.
-func (e *Exporter) Trace(t telemetry.Trace) {
+// Trace implements changelog.Tracer. It never blocks.
+func (e *Exporter) Trace(t changelog.Trace) {
 	select {
 	case e.queue <- t:
 	default:
@@ -107,7 +107,7 @@ func (e *Exporter) Run(ctx context.Context) {
 }
 
 // send exports a change, and with it those that wait, up to a batch.
-func (e *Exporter) send(ctx context.Context, t telemetry.Trace) {
+func (e *Exporter) send(ctx context.Context, t changelog.Trace) {
 	e.spell(&t)
 	for len(e.spans.ended) < maxBatch {
 		select {

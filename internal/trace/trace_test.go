@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
 )
@@ -112,13 +112,13 @@ func run(e *Exporter) (stop func()) {
 }
 
 // tell has a log follow one change: three proxies have it, one refuses, one goes, one needs nothing.
-func tell(l *telemetry.ChangeLog, rev model.Revision) {
-	object := telemetry.ChangedObject{Key: model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "reviews"},
-		Operation: telemetry.Updated, ResourceVersion: "7", Observed: start, Committed: at(-3)}
-	l.Begin(rev, []telemetry.ChangedObject{object}, start)
-	l.Mark(rev, telemetry.StageStore, at(0.1))
-	l.Mark(rev, telemetry.StageDerive, at(0.4))
-	l.Mark(rev, telemetry.StageTranslate, at(0.6))
+func tell(l *changelog.ChangeLog, rev model.Revision) {
+	object := changelog.ChangedObject{Key: model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "reviews"},
+		Operation: changelog.Updated, ResourceVersion: "7", Observed: start, Committed: at(-3)}
+	l.Begin(rev, []changelog.ChangedObject{object}, start)
+	l.Mark(rev, changelog.StageStore, at(0.1))
+	l.Mark(rev, changelog.StageDerive, at(0.4))
+	l.Mark(rev, changelog.StageTranslate, at(0.6))
 	l.Resources(rev, 2, 672)
 	l.Published(rev, 6, at(0.7))
 	l.Sent(rev, at(1))
@@ -133,9 +133,9 @@ func tell(l *telemetry.ChangeLog, rev model.Revision) {
 	}
 }
 
-func newLog(m *telemetry.Metrics, e telemetry.Tracer) *telemetry.ChangeLog {
-	l := telemetry.NewChangeLog(8, slog.New(slog.DiscardHandler), m)
-	l.Tracers = []telemetry.Tracer{e}
+func newLog(m *changelog.Metrics, e changelog.Tracer) *changelog.ChangeLog {
+	l := changelog.NewChangeLog(8, slog.New(slog.DiscardHandler), m)
+	l.Tracers = []changelog.Tracer{e}
 	return l
 }
 
@@ -150,7 +150,7 @@ func TestChangeIsATrace(t *testing.T) {
 		t.Run(endpoint[:4], func(t *testing.T) {
 			c, err := Read(endpoint, noEnv)
 			require.NoError(t, err)
-			m := telemetry.NewMetrics()
+			m := changelog.NewMetrics()
 			e, err := New(t.Context(), c, m, slog.New(slog.DiscardHandler))
 			require.NoError(t, err)
 			stop := run(e)
@@ -168,7 +168,7 @@ func TestChangeIsATrace(t *testing.T) {
 	}
 }
 
-func requireTrace(t *testing.T, spans []*tracev1.Span, c *telemetry.Change) {
+func requireTrace(t *testing.T, spans []*tracev1.Span, c *changelog.Change) {
 	t.Helper()
 	byName := map[string]*tracev1.Span{}
 	for _, s := range spans {
@@ -182,7 +182,7 @@ func requireTrace(t *testing.T, spans []*tracev1.Span, c *telemetry.Change) {
 	stages, total := c.Timeline.Split(time.Nanosecond)
 	require.Equal(t, total, length(root))
 	sum, end := time.Duration(0), root.StartTimeUnixNano
-	for _, stage := range telemetry.Stages {
+	for _, stage := range changelog.Stages {
 		s := byName[stage.String()]
 		require.NotNil(t, s, stage)
 		require.Equal(t, root.SpanId, s.ParentSpanId)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/source/kube"
-	"github.com/moonsail/moonsail/internal/store"
 	"github.com/moonsail/moonsail/test/kubetest"
 	"github.com/moonsail/moonsail/test/labtest"
 )

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -46,7 +46,7 @@ func envoyFilter(t *testing.T, strategy server.RouteStrategy, sotw bool) {
 	noRefusals(t, m, c)
 
 	change := m.apply(with(lua("added", "yes"), blocked, lua("broken", "' this is no Lua '"), service("new", other), routes("other", to("web")))...)
-	require.Equal(t, telemetry.Proxies{Concerned: 1, Nacked: 1}, change.Proxies)
+	require.Equal(t, changelog.Proxies{Concerned: 1, Nacked: 1}, change.Proxies)
 	requireHeldAll(t, m, c, "script load error")
 	c.requireReply(t, reply{200, "yes"}, "web", "/") // what was there stays
 	bank.requireOnly("web-v1")                       // what came with it

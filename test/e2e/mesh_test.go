@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
-	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/derive"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/logtext"
@@ -122,7 +122,7 @@ func (m *mesh) write(name string, documents ...string) {
 }
 
 // apply writes the mesh's one file, and waits until every proxy has what changed.
-func (m *mesh) apply(documents ...string) telemetry.Change {
+func (m *mesh) apply(documents ...string) changelog.Change {
 	m.t.Helper()
 	before := m.newest().Revision
 	m.write("mesh.yaml", documents...)
@@ -130,23 +130,23 @@ func (m *mesh) apply(documents ...string) telemetry.Change {
 }
 
 // awaitChange waits until a revision after another is done with.
-func (m *mesh) awaitChange(after model.Revision) telemetry.Change {
+func (m *mesh) awaitChange(after model.Revision) changelog.Change {
 	m.t.Helper()
-	var c telemetry.Change
+	var c changelog.Change
 	eventually(m.t, "the change has reached every proxy", func() bool {
 		c = m.newest()
-		return c.Revision > after && c.State == telemetry.Distributed
+		return c.Revision > after && c.State == changelog.Distributed
 	}, func() string { return fmt.Sprintf("%+v\n%s", c, describe(m.proxies())) })
 	return c
 }
 
 // newest is the newest change.
-func (m *mesh) newest() telemetry.Change {
+func (m *mesh) newest() changelog.Change {
 	m.t.Helper()
-	var answer struct{ Changes []telemetry.Change }
+	var answer struct{ Changes []changelog.Change }
 	m.get("/debug/changes?n=1", &answer)
 	if len(answer.Changes) == 0 {
-		return telemetry.Change{}
+		return changelog.Change{}
 	}
 	return answer.Changes[0]
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -33,7 +33,7 @@ func refusedResourceIsHeld(t *testing.T, strategy server.RouteStrategy, sotw boo
 	refused := tlsTo("bank", "/nonexistent/roots.pem")
 	change := m.apply(c.sidecar("./*"), service("web", web), service("bank", other), refused,
 		service("new", other), routes("web", to("new")))
-	require.Equal(t, telemetry.Proxies{Concerned: 1, Nacked: 1}, change.Proxies)
+	require.Equal(t, changelog.Proxies{Concerned: 1, Nacked: 1}, change.Proxies)
 	calls.requireOnly("other-v1") // what came with it
 	bank.requireOnly("other-v1")  // the last good form stays in force
 	requireHeld(t, m, c, "outbound|15080||bank.shop.svc.cluster.local", "/nonexistent/roots.pem")

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/simulate"
-	"github.com/moonsail/moonsail/internal/view"
 )
 
 // Case is one call with what is wanted of it.
@@ -105,7 +105,7 @@ func (f *File) resolve(p *Proxy, name string) string {
 	if p.Interception == model.InterceptNone {
 		return "127.0.0.1"
 	}
-	names := map[string]*view.Names{}
+	names := map[string]*ir.Names{}
 	if p.DNSCapture {
 		names = f.names(p)
 	}
@@ -122,7 +122,7 @@ func (f *File) resolve(p *Proxy, name string) string {
 }
 
 // names are what the DNS proxy of a sidecar is told.
-func (f *File) names(p *Proxy) map[string]*view.Names {
+func (f *File) names(p *Proxy) map[string]*ir.Names {
 	d := f.derive()
 	proxy := p.Model(f.Mesh.Domain)
 	proxy.Names = true

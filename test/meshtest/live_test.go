@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/simulate"
-	"github.com/moonsail/moonsail/internal/view"
 	"github.com/moonsail/moonsail/test/meshtest/live"
 )
 
@@ -80,7 +80,7 @@ func callOften(m *live.Mesh, c simulate.Call, want *simulate.Result) []string {
 
 // byChance tells whether one call cannot show what is right, or takes too long.
 func byChance(r *simulate.Result) bool {
-	if r.Status == 0 && r.Clusters[view.UnknownService] > 0 {
+	if r.Status == 0 && r.Clusters[ir.UnknownService] > 0 {
 		return true
 	}
 	return r.Fault != nil && (r.Fault.DelayPercent > 0 || r.Fault.AbortPercent > 0 && r.Fault.AbortPercent < 100)

@@ -7,15 +7,15 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
-	"github.com/moonsail/moonsail/internal/patch"
-	"github.com/moonsail/moonsail/internal/translate"
-	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/pipeline/envoyfilter"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/translate"
 )
 
 // patched translates views, and applies a scope's patches as the engine does.
-type patched struct{ set *patch.Set }
+type patched struct{ set *envoyfilter.Set }
 
-func (p patched) cluster(v *view.Cluster) (*clusterv3.Cluster, bool, error) {
+func (p patched) cluster(v *ir.Cluster) (*clusterv3.Cluster, bool, error) {
 	m, err := translate.Cluster(v)
 	if err != nil || v.Added != nil {
 		return m, true, err
@@ -24,7 +24,7 @@ func (p patched) cluster(v *view.Cluster) (*clusterv3.Cluster, bool, error) {
 	return m, there, nil
 }
 
-func (p patched) listener(v *view.Listener) (*listenerv3.Listener, bool, error) {
+func (p patched) listener(v *ir.Listener) (*listenerv3.Listener, bool, error) {
 	m, err := translate.Listener(v)
 	if err != nil || v.Added != nil {
 		return m, true, err
@@ -33,7 +33,7 @@ func (p patched) listener(v *view.Listener) (*listenerv3.Listener, bool, error) 
 	return m, there, nil
 }
 
-func (p patched) virtualHost(v *view.VirtualHost) (*routev3.VirtualHost, bool, error) {
+func (p patched) virtualHost(v *ir.VirtualHost) (*routev3.VirtualHost, bool, error) {
 	m, refused, err := translate.VirtualHost(v)
 	if err = errors.Join(append(refused, err)...); err != nil || v.Added != nil {
 		return m, true, err

@@ -7,11 +7,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/moonsail/moonsail/internal/derive"
-	"github.com/moonsail/moonsail/internal/patch"
+	"github.com/moonsail/moonsail/internal/pipeline/derive"
+	"github.com/moonsail/moonsail/internal/pipeline/envoyfilter"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/pipeline/translate"
 	"github.com/moonsail/moonsail/internal/simulate"
-	"github.com/moonsail/moonsail/internal/store"
-	"github.com/moonsail/moonsail/internal/translate"
 )
 
 // World is everything that a proxy gets, from scratch, through the real stages: store,
@@ -47,7 +47,7 @@ func (f *File) derive() *derive.Deriver {
 }
 
 func translateInto(w *simulate.World, d *derive.Delta) error {
-	set, problems := patch.New(d.Patches)
+	set, problems := envoyfilter.New(d.Patches)
 	for _, p := range problems {
 		return p
 	}

@@ -8,13 +8,13 @@ import (
 
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 )
 
 // seenChange is a change whose stages end so many milliseconds after its event; -1: never.
-func seenChange(rev model.Revision, ends ...int) telemetry.Change {
-	c := telemetry.Change{Revision: rev, Observed: time.Now().Add(time.Minute)}
-	if ends[telemetry.StageAck] >= 0 {
+func seenChange(rev model.Revision, ends ...int) changelog.Change {
+	c := changelog.Change{Revision: rev, Observed: time.Now().Add(time.Minute)}
+	if ends[changelog.StageAck] >= 0 {
 		c.Proxies.Acked = 1
 	}
 	for i, ms := range ends {
@@ -28,16 +28,16 @@ func seenChange(rev model.Revision, ends ...int) telemetry.Change {
 
 // TestDelays: what concerns no proxy does not count, and stages add up to the whole.
 func TestDelays(t *testing.T) {
-	whole, stages := delaysOf([]telemetry.Change{seenChange(1, 1, 3, 6, 10, 15), seenChange(2, 1, 2, 3, -1, -1), seenChange(3, 2, 4, 6, 8, 30)})
+	whole, stages := delaysOf([]changelog.Change{seenChange(1, 1, 3, 6, 10, 15), seenChange(2, 1, 2, 3, -1, -1), seenChange(3, 2, 4, 6, 8, 30)})
 	require.Equal(t, []float64{15, 30}, whole)
 	for i := range whole {
 		sum := 0.0
-		for s := range telemetry.Stages {
+		for s := range changelog.Stages {
 			sum += stages[s][i]
 		}
 		require.InDelta(t, whole[i], sum, 1e-9)
 	}
-	require.Equal(t, []float64{5, 22}, stages[telemetry.StageAck])
+	require.Equal(t, []float64{5, 22}, stages[changelog.StageAck])
 }
 
 func TestStacked(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 	"github.com/moonsail/moonsail/internal/lab/meshkube"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 )
 
 // at is n milliseconds after a moment that is the same each time.
@@ -110,12 +110,12 @@ func TestCharts(t *testing.T) {
 	require.InDelta(t, 7, n, 0)
 
 	ms := time.Millisecond
-	r.changes = map[model.Revision]telemetry.Change{
-		1: {Observed: at(500), Timeline: telemetry.Timeline{1 * ms, 3 * ms, 6 * ms, 10 * ms, 15 * ms}},
-		2: {Observed: at(250), Timeline: telemetry.Timeline{2 * ms, 3 * ms, 4 * ms, -1, -1}},
+	r.changes = map[model.Revision]changelog.Change{
+		1: {Observed: at(500), Timeline: changelog.Timeline{1 * ms, 3 * ms, 6 * ms, 10 * ms, 15 * ms}},
+		2: {Observed: at(250), Timeline: changelog.Timeline{2 * ms, 3 * ms, 4 * ms, -1, -1}},
 	}
 	lines := rounded(r.stageChart().Lines)
-	require.Len(t, lines, int(telemetry.NumStages))
+	require.Len(t, lines, int(changelog.NumStages))
 	require.Equal(t, experiment.ChartLine{Name: "store", Points: [][2]float64{{0, 0}, {0.2, 2}, {0.4, 1}}}, lines[0])
 	require.Equal(t, experiment.ChartLine{Name: "ack", Points: [][2]float64{{0, 0}, {0.2, 0}, {0.4, 5}}}, lines[4])
 }
@@ -150,10 +150,10 @@ func TestThin(t *testing.T) {
 }
 
 func TestRecent(t *testing.T) {
-	r := &recorder{begun: at(10), changes: map[model.Revision]telemetry.Change{
+	r := &recorder{begun: at(10), changes: map[model.Revision]changelog.Change{
 		3: {Revision: 3, Observed: at(20)}, 1: {Revision: 1, Observed: at(5)}, 2: {Revision: 2, Observed: at(10)},
 	}}
-	require.Equal(t, []telemetry.Change{{Revision: 2, Observed: at(10)}, {Revision: 3, Observed: at(20)}}, r.recent())
+	require.Equal(t, []changelog.Change{{Revision: 2, Observed: at(10)}, {Revision: 3, Observed: at(20)}}, r.recent())
 }
 
 func TestParseRollout(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/floor"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 )
 
 // A proxy's clock stops when it has written its ACK, a server's when it has read the last one: then
@@ -63,7 +63,7 @@ func changeLog(p *child.Process) heardFrom {
 			at := c.Times.LastAcked
 			switch {
 			case c.Observed.Before(since):
-			case c.State != telemetry.Distributed:
+			case c.State != changelog.Distributed:
 				return time.Time{}, nil
 			case at.After(last):
 				last = at
@@ -88,7 +88,7 @@ func answeredPage(p *child.Process) heardFrom {
 var once = http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
 
 // changesOf asks a control plane for n of its changes after a revision, newest first.
-func changesOf(ctx context.Context, client *http.Client, address string, n int, after model.Revision) ([]telemetry.Change, error) {
+func changesOf(ctx context.Context, client *http.Client, address string, n int, after model.Revision) ([]changelog.Change, error) {
 	var list debug.ChangeList
 	err := getJSON(ctx, client, fmt.Sprintf("http://%s/debug/changes?n=%d&after=%d", address, n, after), &list)
 	return list.Changes, err

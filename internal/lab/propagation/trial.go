@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/fleet"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 )
 
 // setting is a row of a trial: how our control plane's switches are set, or the control plane
@@ -180,7 +180,7 @@ func (x *trial) inside(out experiment.Sample) {
 	}
 	whole, stages := delaysOf(x.recorder.recent())
 	addSpread(out, metricChange, whole)
-	for i, s := range telemetry.Stages {
+	for i, s := range changelog.Stages {
 		addSpread(out, stageKey(s), stages[i])
 	}
 	_, out[metricDepth] = x.recorder.deepest()
@@ -193,7 +193,7 @@ func (x *trial) inside(out experiment.Sample) {
 }
 
 // delaysOf takes the changes that some proxy got, in milliseconds.
-func delaysOf(list []telemetry.Change) (whole []float64, stages [telemetry.NumStages][]float64) {
+func delaysOf(list []changelog.Change) (whole []float64, stages [changelog.NumStages][]float64) {
 	for _, c := range list {
 		if c.Proxies.Acked == 0 {
 			continue

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/lab/experiment"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 )
 
 // Names of metrics. What begins with one of route, change and a stage ends with _p50_ms, ...
@@ -27,7 +27,7 @@ const (
 // compared are the metrics in which settings are compared with the default.
 var compared = []string{"dead_p50_ms", metricDead99, "route_p50_ms", "change_p50_ms", metricChange99, metricCPU}
 
-func stageKey(s telemetry.Stage) string { return "stage_" + s.String() }
+func stageKey(s changelog.Stage) string { return "stage_" + s.String() }
 func depthKey(kind string) string       { return "depth_" + kind }
 func waitKey(kind string) string        { return "wait_" + kind + "_ms" }
 func workKey(kind string) string        { return "work_" + kind + "_ms" }
@@ -88,7 +88,7 @@ func (x *trial) metrics() (out []experiment.Metric) {
 		experiment.Metric{Name: metricMessages, Title: "responses to a proxy", Unit: "", Detail: true},
 		experiment.Metric{Name: metricTook, Title: "took", Unit: "s", Detail: true},
 	)
-	for _, s := range telemetry.Stages {
+	for _, s := range changelog.Stages {
 		spread(stageKey(s), s.String())
 	}
 	for _, k := range x.kinds {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 )
 
 // Looks at a control plane.
@@ -42,13 +42,13 @@ type recorder struct {
 	first   map[string]map[string]float64 // counters by name and kind, at the first look
 	last    map[string]map[string]float64 // and at the last one
 	took    float64                       // seconds until the last look
-	changes map[model.Revision]telemetry.Change
+	changes map[model.Revision]changelog.Change
 	settled model.Revision // up to here they are distributed
 }
 
 func newRecorder(address string) *recorder {
 	return &recorder{
-		address: address, begun: time.Now(), depth: map[string][][2]float64{}, changes: map[model.Revision]telemetry.Change{},
+		address: address, begun: time.Now(), depth: map[string][][2]float64{}, changes: map[model.Revision]changelog.Change{},
 		client: http.Client{Timeout: changeTime, Transport: &http.Transport{DisableCompression: true}}, // which takes the measured one more than to write
 	}
 }
@@ -109,7 +109,7 @@ func (r *recorder) lookAtChanges() error {
 	}
 	all := true
 	for _, c := range slices.Backward(list) {
-		if all = all && c.State == telemetry.Distributed; all {
+		if all = all && c.State == changelog.Distributed; all {
 			r.settled = c.Revision
 		}
 		r.changes[c.Revision] = c
@@ -155,7 +155,7 @@ func (r *recorder) deepest() (kind string, n float64) {
 }
 
 // recent are the changes since the recorder began, in the order of revisions.
-func (r *recorder) recent() (out []telemetry.Change) {
+func (r *recorder) recent() (out []changelog.Change) {
 	for _, rev := range slices.Sorted(maps.Keys(r.changes)) {
 		if c := r.changes[rev]; !c.Observed.Before(r.begun) {
 			out = append(out, c)
@@ -179,7 +179,7 @@ func (r *recorder) depthChart() experiment.Chart {
 // stageChart is how long changes spent in each stage, by when their first event came.
 func (r *recorder) stageChart() experiment.Chart {
 	c := experiment.Chart{X: "s", Title: "delay of changes by stage (the longest of each moment)", Y: "ms"}
-	for _, s := range telemetry.Stages {
+	for _, s := range changelog.Stages {
 		l := experiment.ChartLine{Name: s.String()}
 		for _, x := range r.recent() {
 			stages, _ := x.Timeline.Split(time.Microsecond)

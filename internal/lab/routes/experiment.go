@@ -6,8 +6,8 @@ import (
 	"runtime/debug"
 	"slices"
 
-	"github.com/moonsail/moonsail/internal/derive"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
+	"github.com/moonsail/moonsail/internal/pipeline/derive"
 )
 
 // Names of metrics. Of keys there are the last two alone.

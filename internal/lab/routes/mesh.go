@@ -7,8 +7,8 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/translate"
-	"github.com/moonsail/moonsail/internal/view"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/translate"
 )
 
 // mesh is the virtual hosts of one route configuration as the mesh generates them, and
@@ -68,11 +68,11 @@ func (m *mesh) others(routeConfig string) ([]*routev3.VirtualHost, error) {
 }
 
 func virtualHost(routeConfig, name string, domains []string, routed string) (*routev3.VirtualHost, error) {
-	out, _, err := translate.VirtualHost(&view.VirtualHost{
+	out, _, err := translate.VirtualHost(&ir.VirtualHost{
 		RouteConfig: routeConfig, Name: name, Domains: domains, IncludeAttempts: true,
-		Routes: []view.Route{{
+		Routes: []ir.Route{{
 			Name: "default", Operation: name + "/*",
-			Backends: []view.Backend{{Cluster: upstreamOf, Weight: 1}},
+			Backends: []ir.Backend{{Cluster: upstreamOf, Weight: 1}},
 			Retry:    &model.Retry{Attempts: 2},
 			Headers:  model.Headers{Response: model.HeaderOps{Set: []model.HeaderValue{{Name: versionName, Value: routed}}}},
 		}},

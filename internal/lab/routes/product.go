@@ -17,7 +17,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/telemetry"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 )
 
 // product is `moonsail serve` on a mesh of files: what it makes of a changed VirtualService.
@@ -151,7 +151,7 @@ func (p *product) await(ctx context.Context, list []pending) (took []time.Durati
 
 // distributed are those changes of VirtualServices that are settled. The first batches have the files
 // as they were, and may be settled before there is a proxy.
-func (p *product) distributed(ctx context.Context, list []pending) (found []*telemetry.Change, err error) {
+func (p *product) distributed(ctx context.Context, list []pending) (found []*changelog.Change, err error) {
 	const others = 4 // what else may change
 	page := fmt.Sprintf("http://%s/debug/changes?n=%d&after=%d", p.process.HTTP(), len(list)+others, p.seen)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
@@ -176,8 +176,8 @@ func (p *product) distributed(ctx context.Context, list []pending) (found []*tel
 }
 
 // is tells whether a change is settled and has what was changed.
-func (c pending) is(x telemetry.Change) bool {
-	return x.State == telemetry.Distributed && !x.Observed.Before(c.begun) && slices.ContainsFunc(x.Objects, func(o telemetry.ChangedObject) bool {
+func (c pending) is(x changelog.Change) bool {
+	return x.State == changelog.Distributed && !x.Observed.Before(c.begun) && slices.ContainsFunc(x.Objects, func(o changelog.ChangedObject) bool {
 		return o.Kind == model.KindVirtualService && o.Name == c.service
 	})
 }

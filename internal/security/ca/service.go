@@ -31,7 +31,7 @@ type Callers interface {
 	Authenticate(ctx context.Context, p *server.Peer) (authn.Caller, error)
 }
 
-// Meter counts requests for certificates; *telemetry.CAMetrics.
+// Meter counts requests for certificates; *changelog.CAMetrics.
 type Meter interface {
 	Requested()
 	Unauthenticated()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 // A file that looks unfinished is read again after recheck, until two reads agree. Such

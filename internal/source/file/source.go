@@ -17,7 +17,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/moonsail/moonsail/internal/config/istio"
-	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 // SourceName is how this source is known to the intake.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 // Credentials reads Secrets, and ConfigMaps with CAs: those alone that a DestinationRule, a BackendTLSPolicy, a Sidecar, a Gateway or a WasmPlugin

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 // addGateways adds the Secrets that routers need: those of the Gateways that select them, in the

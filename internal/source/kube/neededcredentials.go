@@ -2,7 +2,7 @@ package kube
 
 import (
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 // wanted are the Secrets that rules, Sidecars, Gateways and plugins name, and who is to have their keys.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 // TestSecretsOfPlugins: a Secret that a plugin's module is fetched with is read in the plugin's

@@ -12,7 +12,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 // ReadCredentials adds to what a cluster has the Secrets, and ConfigMaps with CAs, that are named there, as Credentials

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/config/istio"
-	"github.com/moonsail/moonsail/internal/store"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 // SourceName is how this source is known to the intake.

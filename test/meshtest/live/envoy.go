@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/pipeline/translate"
 	"github.com/moonsail/moonsail/internal/simulate"
-	"github.com/moonsail/moonsail/internal/translate"
 )
 
 // Mesh is a running Envoy with its upstreams.

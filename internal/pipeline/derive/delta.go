@@ -1,0 +1,44 @@
+package derive
+
+import "github.com/moonsail/moonsail/internal/pipeline/ir"
+
+// Delta is what differs in a scope since it was derived last: views by resource name, nil
+// for what is gone.
+type Delta struct {
+	Clusters     map[string]*ir.Cluster
+	Endpoints    map[string]*ir.Endpoints
+	Secrets      map[string]*ir.Secret
+	Scopes       map[string]*ir.Scope
+	Listeners    map[string]*ir.Listener
+	RouteConfigs map[string]*ir.RouteConfig
+	VirtualHosts map[string]*ir.VirtualHost // by ResourceName
+	Names        map[string]*ir.Names       // by host
+	Extensions   map[string]*ir.Wasm        // plugins whose modules agents fetch
+	Bootstraps   map[string]*ir.Bootstrap
+	// Unfetched are the plugins whose modules nobody fetches for the scope's proxies, until others
+	// are given; nil: as before.
+	Unfetched []string
+	// Patches are what EnvoyFilters change of these and of all later views of the scope, until
+	// others are given; nil: as before.
+	Patches *ir.Patches
+}
+
+func newDelta() *Delta {
+	return &Delta{
+		Clusters: map[string]*ir.Cluster{}, Endpoints: map[string]*ir.Endpoints{}, Secrets: map[string]*ir.Secret{},
+		Scopes: map[string]*ir.Scope{}, Listeners: map[string]*ir.Listener{}, RouteConfigs: map[string]*ir.RouteConfig{},
+		VirtualHosts: map[string]*ir.VirtualHost{}, Names: map[string]*ir.Names{}, Extensions: map[string]*ir.Wasm{}, Bootstraps: map[string]*ir.Bootstrap{},
+	}
+}
+
+// Len counts what differs.
+func (d *Delta) Len() int {
+	n := len(d.Clusters) + len(d.Endpoints) + len(d.Secrets) + len(d.Scopes) + len(d.Listeners) + len(d.RouteConfigs) + len(d.VirtualHosts) + len(d.Names) + len(d.Extensions) + len(d.Bootstraps)
+	if d.Patches != nil {
+		n++
+	}
+	if d.Unfetched != nil {
+		n++
+	}
+	return n
+}

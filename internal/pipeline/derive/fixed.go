@@ -1,0 +1,94 @@
+package derive
+
+import (
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
+)
+
+// deriveFixed makes what every outbound scope has: the clusters for unknown destinations,
+// and the listener that redirected connections come to.
+func (s *scope) deriveFixed(r *reader) {
+	s.out.Clusters[ir.BlackHoleCluster] = &ir.Cluster{Name: ir.BlackHoleCluster, Discovery: ir.DiscoverStatic}
+	s.out.Clusters[ir.PassthroughCluster] = &ir.Cluster{
+		Name: ir.PassthroughCluster, Discovery: ir.DiscoverOriginalDst,
+		Policy:         model.TrafficPolicy{ConnectionPool: spoken(r.mesh().Baseline.ConnectionPool, "")},
+		ConnectTimeout: r.mesh().ConnectTimeout, Keepalive: r.mesh().Keepalive, KeepCase: s.headers(r.mesh()).KeepCase,
+	}
+	if s.split.asks() {
+		s.out.Listeners[routeshard.Listener] = scopesListener()
+	}
+	s.refEgressProxy()
+	s.deriveCatchAll(r.mesh())
+}
+
+// deriveCatchAll makes the listener that redirected connections come to.
+func (s *scope) deriveCatchAll(mesh *model.Mesh) {
+	if s.Key.Interception == model.InterceptNone || s.Key.Type != model.ProxySidecar {
+		return
+	}
+	l := &ir.Listener{
+		Name: "virtualOutbound", Address: s.any(), Port: mesh.OutboundPort,
+		BindToPort: true, UseOriginalDst: true,
+		Chains:  []ir.FilterChain{blackHoleChain("virtualOutbound"+blackHoleSuffix, mesh.OutboundPort)},
+		Default: s.unknownChain(mesh),
+	}
+	s.listenOn(l)
+	s.observe(l)
+	s.extend(l)
+	s.out.Listeners[l.Name] = l
+}
+
+// refEgressProxy has the cluster of the Sidecar's egress proxy be there, and no longer that of
+// the one before.
+func (s *scope) refEgressProxy() {
+	old := s.egressRef
+	s.egressRef = ""
+	if p := s.egressProxy(); p != nil {
+		s.egressRef = p.Host
+		s.refs[p.Host]++
+		s.mark(hostUnit(p.Host))
+	}
+	if old != "" {
+		s.unref(old)
+	}
+}
+
+// scopesListener has Envoy subscribe to scopes as long as it lives, where it needs some. Listeners that use
+// scopes come and go, and Envoy 1.40 says nothing to the server when the last one goes, nor
+// when another comes: that one would wait for scopes for ever. Its address is reserved for
+// documentation, and it is not bound.
+func scopesListener() *ir.Listener {
+	return &ir.Listener{
+		Name: routeshard.Listener, Address: "192.0.2.1", Port: 1,
+		Default: &ir.FilterChain{Name: routeshard.Listener, HTTP: &ir.HTTPChain{
+			StatPrefix: routeshard.Listener, RouteConfig: routeshard.Listener, BucketBits: 1,
+		}},
+	}
+}
+
+// unknownChain takes connections to addresses that no listener has.
+func (s *scope) unknownChain(mesh *model.Mesh) *ir.FilterChain {
+	c := s.passthroughChain(mesh)
+	if p := s.egressProxy(); p != nil && s.unknownCluster(mesh) == ir.PassthroughCluster {
+		c.TCP.Backends[0].Cluster = outboundCluster(p.Port, p.Subset, p.Host)
+	}
+	c.Name = "virtualOutbound-catchall-tcp"
+	return c
+}
+
+// blackHoleSuffix ends the names of what blackHoleChain gives.
+const blackHoleSuffix = "-blackhole"
+
+// blackHoleChain closes connections that were made to the sidecar's own port: passing them
+// on would come back.
+func blackHoleChain(name string, port uint32) ir.FilterChain {
+	return ir.FilterChain{
+		Name:  name,
+		Match: ir.ChainMatch{DestinationPort: port},
+		TCP: &ir.TCPChain{
+			StatPrefix: ir.BlackHoleCluster,
+			Backends:   []ir.Backend{{Cluster: ir.BlackHoleCluster, Weight: 1}},
+		},
+	}
+}

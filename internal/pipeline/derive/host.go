@@ -1,0 +1,292 @@
+package derive
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// hostResult is all that one host adds to a scope.
+type hostResult struct {
+	hostState
+	clusters []*ir.Cluster
+	vhosts   []*ir.VirtualHost // by route configuration; domains before conflicts are settled
+	dynamic  bool              // a route leads to a host that Envoy resolves by the request
+	byKey    map[listenerKey]*claim
+}
+
+// hostState is what a scope remembers of a host, so that it can take it back. A scope has
+// many hosts: what has been put out is not kept.
+type hostState struct {
+	service *model.Service
+	names   []string // of its clusters
+	eds     []edsPlan
+	domains []domainKey // that it wants
+	sent    []string    // resource names of its virtual hosts
+	claims  []hostClaim
+	secrets []string     // that its clusters ask for
+	refs    []model.Host // hosts that its routes need clusters of
+}
+
+// hostClaim is a host's claim on one listener.
+type hostClaim struct {
+	key listenerKey
+	*claim
+}
+
+// edsPlan says how the endpoints of one cluster are chosen.
+type edsPlan struct {
+	cluster string
+	port    *model.ServicePort // the service's own
+	labels  map[string]string  // of the subset
+	lb      *model.LoadBalancer
+	near    model.Distribution // of the service
+	mesh    *model.LocalityLB  // of the mesh
+	outlier bool               // failing endpoints are found
+}
+
+// deriveHost makes a host's clusters, virtual hosts and claims on listeners; nil where the
+// scope does not see it.
+func (s *scope) deriveHost(r *reader, h model.Host) *hostResult {
+	svc := r.service(h)
+	if s.router != nil {
+		return s.deriveReachable(r, svc)
+	}
+	routes := r.virtualServices(h)
+	visible := svc != nil && s.sees(svc)
+	if target := r.aliased(svc); target != nil && visible {
+		return s.deriveAlias(r, svc, target, routes).finish()
+	}
+	needed := svc != nil && (visible || s.refs[h] > 0)
+	routed := !visible && len(routes) > 0 && slices.Contains(routes[0].Hosts, h)
+	if !needed && !routed {
+		return nil
+	}
+	// What a host refers to must not depend on who refers to it: the two would chase each other.
+	out := &hostResult{hostState: hostState{service: svc}}
+	if needed {
+		s.deriveClusters(r, svc, out)
+	}
+	if visible {
+		for i := range s.egress {
+			s.deriveEgress(r, &s.egress[i], svc, routes, out)
+		}
+	}
+	if routed {
+		for i := range s.egress {
+			s.deriveRoutesOnly(r, &s.egress[i], h, routes, out)
+		}
+	}
+	return out.finish()
+}
+
+// finish notes what is needed to take the result back.
+func (out *hostResult) finish() *hostResult {
+	for _, c := range out.claims {
+		c.dynamic = out.dynamic
+	}
+	out.refs = slices.Compact(slices.Sorted(slices.Values(out.refs)))
+	for _, c := range out.clusters {
+		out.names = append(out.names, c.Name)
+		out.secrets = append(out.secrets, secretsOf(c.Policy.TLS)...)
+	}
+	out.secrets = slices.Compact(slices.Sorted(slices.Values(out.secrets)))
+	for _, v := range out.vhosts {
+		out.sent = append(out.sent, v.ResourceName())
+		for _, d := range v.Domains {
+			out.domains = append(out.domains, domainKey{v.RouteConfig, d})
+		}
+	}
+	return out
+}
+
+// deriveEgress makes what one egress listener adds for a service.
+func (s *scope) deriveEgress(r *reader, e *egress, svc *model.Service, routes []*model.VirtualService, out *hostResult) {
+	if !e.imports(svc.Namespace, svc.Hostname) {
+		return
+	}
+	for i := range svc.Ports {
+		port := &svc.Ports[i]
+		if port.Protocol == model.ProtocolUDP || e.Port != nil && e.Port.Number != port.Number {
+			continue
+		}
+		s.derivePort(r, e, svc, port, routes, out)
+	}
+}
+
+// derivePort chooses how one port is served: by requests, by connections, or by what the
+// first bytes show.
+func (s *scope) derivePort(r *reader, e *egress, svc *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
+	protocol := e.protocol(port)
+	at := s.place(r, e, svc, port, protocol)
+	if svc.Headless && !protocol.IsHTTP() && !at.bound {
+		at = placePods(r, svc, port, protocol)
+	}
+	if len(at.keys) == 0 || s.taken(e, at) {
+		return
+	}
+	var chains []ir.FilterChain
+	if !protocol.IsHTTP() {
+		chains = s.l4Chains(r, svc, port, protocol, routes, at, out)
+	}
+	for _, key := range at.keys {
+		c := out.claim(key, svc, e.captureNone(s.Key.Interception))
+		c.chains = append(c.chains, chains...)
+		if protocol.IsHTTP() || protocol == model.ProtocolAuto {
+			c.routeConfig = at.routeConfig
+			c.grpcWeb = c.grpcWeb || protocol == model.ProtocolGRPCWeb
+		}
+	}
+	if protocol.IsHTTP() || protocol == model.ProtocolAuto {
+		s.addVirtualHost(out, s.deriveVirtualHost(r, at, svc.Hostname, svc, port, routes, out))
+	}
+}
+
+// deriveRoutesOnly serves a host of virtual services that is no service: on the ports of the
+// wildcard service that covers it, or on port 80, or on the egress listener's HTTP port.
+func (s *scope) deriveRoutesOnly(r *reader, e *egress, h model.Host, routes []*model.VirtualService, out *hostResult) {
+	routes = slices.DeleteFunc(slices.Clone(routes), func(v *model.VirtualService) bool {
+		return len(v.HTTP) == 0 || !e.importsAny(v.Namespace, []model.Host{h})
+	})
+	if len(routes) == 0 {
+		return
+	}
+	ports := []model.ServicePort{{Number: 80, Protocol: model.ProtocolHTTP}}
+	if cover := r.coveringService(h); cover != nil {
+		ports = cover.Ports
+	}
+	if e.Port != nil {
+		ports = []model.ServicePort{{Number: e.Port.Number, Protocol: e.Port.Protocol}}
+	}
+	for i := range ports {
+		s.deriveRoutesOnPort(r, e, h, &ports[i], routes, out)
+	}
+}
+
+func (s *scope) deriveRoutesOnPort(r *reader, e *egress, h model.Host, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
+	if !port.Protocol.IsHTTP() {
+		return
+	}
+	at := s.place(r, e, nil, port, port.Protocol)
+	v := s.deriveVirtualHost(r, at, h, nil, port, routes, out)
+	if len(v.Routes) == 0 || len(at.keys) == 0 || s.taken(e, at) {
+		return
+	}
+	for _, key := range at.keys {
+		out.claim(key, routes[0], e.captureNone(s.Key.Interception)).routeConfig = at.routeConfig
+	}
+	s.addVirtualHost(out, v)
+}
+
+// addVirtualHost adds v unless another egress listener with the same route configuration did.
+func (s *scope) addVirtualHost(out *hostResult, v *ir.VirtualHost) {
+	for _, have := range out.vhosts {
+		if have.ResourceName() == v.ResourceName() {
+			return
+		}
+	}
+	out.vhosts = append(out.vhosts, v)
+}
+
+// claim finds or makes the host's claim on a listener.
+func (out *hostResult) claim(k listenerKey, owner model.Object, bound bool) *claim {
+	if c := out.byKey[k]; c != nil {
+		return c
+	}
+	if out.byKey == nil {
+		out.byKey = map[listenerKey]*claim{}
+	}
+	c := &claim{owner: owner, bound: bound}
+	out.byKey[k] = c
+	out.claims = append(out.claims, hostClaim{k, c})
+	return c
+}
+
+// replaceHost takes a host's new result into the scope: what differs goes to the delta or
+// makes other units dirty. nil takes the host away.
+func (s *scope) replaceHost(h model.Host, now *hostResult) {
+	old := s.hosts[h]
+	if old == nil && now == nil {
+		return
+	}
+	if old == nil {
+		old = &hostState{}
+	}
+	if now == nil {
+		delete(s.hosts, h)
+		now = &hostResult{}
+	} else {
+		keep := now.hostState
+		s.hosts[h] = &keep
+	}
+	s.diffClusters(old, now)
+	s.diffVirtualHosts(h, old, now)
+	s.diffClaims(h, old, now)
+	s.diffRefs(old, now)
+	s.diffSecrets(old, now)
+	// A change of the service or its endpoints touches their fact; here the choice of the
+	// service, which a Sidecar can change, and of endpoints for each cluster counts.
+	if old.service != now.service || !reflect.DeepEqual(old.eds, now.eds) {
+		s.mark(endpointsUnit(h))
+	}
+}
+
+func (s *scope) diffClusters(old *hostState, now *hostResult) {
+	for _, name := range old.names {
+		s.out.Clusters[name] = nil
+	}
+	for _, c := range now.clusters {
+		s.out.Clusters[c.Name] = c
+	}
+}
+
+// diffClaims replaces a host's claims. Listeners whose claim is the same again are left
+// alone, unless the domains have changed: those tell who takes unknown hosts. A headless
+// service has a listener for each of its Pods, of which one comes or goes at a time.
+func (s *scope) diffClaims(h model.Host, old *hostState, now *hostResult) {
+	was := make(map[listenerKey]*claim, len(old.claims))
+	for _, c := range old.claims {
+		was[c.key] = c.claim
+		s.listeners[c.key].remove(h, c.claim)
+	}
+	force := !slices.Equal(old.domains, now.domains)
+	for _, c := range now.claims {
+		if s.listeners[c.key] == nil {
+			s.listeners[c.key] = &listenerClaims{}
+		}
+		s.listeners[c.key].add(h, c.claim)
+		if force || !c.same(was[c.key]) {
+			s.mark(listenerUnit(c.key))
+		}
+	}
+	for _, c := range old.claims {
+		if now.byKey[c.key] == nil {
+			s.mark(listenerUnit(c.key))
+		}
+	}
+}
+
+// diffRefs counts who routes to which host; one that is needed for the first or last time
+// is derived again.
+func (s *scope) diffRefs(old *hostState, now *hostResult) {
+	for _, h := range now.refs {
+		s.refs[h]++
+		if s.refs[h] == 1 {
+			s.mark(hostUnit(h))
+		}
+	}
+	for _, h := range old.refs {
+		s.unref(h)
+	}
+}
+
+// unref ends one need of a host's clusters.
+func (s *scope) unref(h model.Host) {
+	s.refs[h]--
+	if s.refs[h] == 0 {
+		delete(s.refs, h)
+		s.mark(hostUnit(h))
+	}
+}

@@ -1,0 +1,227 @@
+package derive
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// proxyUse counts who asks what proxies say of themselves. Only that tells scopes apart.
+type proxyUse struct {
+	versions int      // patches for some versions of proxies
+	metadata labelUse // keys of nodes' metadata
+}
+
+// count tells whether something began or ceased to be asked for.
+func (u *proxyUse) count(f *model.EnvoyFilter, by int) bool {
+	before, changed := u.versions > 0, false
+	for i := range f.Patches {
+		p := &f.Patches[i]
+		if p.ProxyVersion != nil {
+			u.versions += by
+		}
+		changed = u.metadata.add(p.ProxyMetadata, by) || changed
+	}
+	return changed || before != (u.versions > 0)
+}
+
+// of is the part of what a proxy says that anybody asks for.
+func (u *proxyUse) of(p *model.Proxy) (version, metadata string) {
+	if u.versions > 0 {
+		version = p.IstioVersion
+	}
+	return version, u.metadata.relevant(p.Metadata)
+}
+
+func (x *Index) replaceEnvoyFilter(old, now *model.EnvoyFilter, touched *touched) {
+	x.replacePolicy(object(old), object(now), touched)
+	if now != nil { // before the old one, so that what both ask for does not count as news
+		touched.labels = x.proxies.count(now, 1) || touched.labels
+	}
+	if old != nil {
+		touched.labels = x.proxies.count(old, -1) || touched.labels
+	}
+}
+
+// object keeps nil pointers out of interfaces.
+func object(f *model.EnvoyFilter) model.Object {
+	if f == nil {
+		return nil
+	}
+	return f
+}
+
+// derivePatches chooses the patches that count in the scope. What they concern is derived
+// again where they are others than before: views are not kept.
+func (s *scope) derivePatches(r *reader) {
+	now := &ir.Patches{Gateway: s.Key.Type == model.ProxyRouter}
+	metadata := parseLabels(s.Key.Metadata)
+	for _, f := range s.envoyFilters(r) {
+		for i := range f.Patches {
+			if p := &f.Patches[i]; p.Target != model.PatchBootstrap && s.inContext(p.Context) && p.MeetsProxy(s.Key.Version, metadata) {
+				now.List = append(now.List, ir.Patch{EnvoyPatch: p, Origin: f.Key})
+			}
+		}
+	}
+	targets := differing(s.patches, now)
+	if len(targets) == 0 {
+		return
+	}
+	was := s.patches
+	s.patches, s.out.Patches = now, now
+	s.replaceAdded(was, now)
+	s.markPatched(targets)
+}
+
+// envoyFilters are those that select the scope's workloads: by priority, then those of the
+// root namespace first, then the older.
+func (s *scope) envoyFilters(r *reader) []*model.EnvoyFilter {
+	list := policies[*model.EnvoyFilter](r, model.KindEnvoyFilter, s.Key.Namespace, s.labels)
+	slices.SortStableFunc(list, func(a, b *model.EnvoyFilter) int { return cmp.Compare(a.Priority, b.Priority) })
+	return list
+}
+
+// inContext tells whether patches of a context count in the scope.
+func (s *scope) inContext(c model.PatchContext) bool {
+	switch {
+	case c == model.PatchAnywhere:
+		return true
+	case s.Key.Inbound:
+		return c == model.PatchInbound && s.Key.Type == model.ProxySidecar
+	case s.Key.Type == model.ProxyRouter:
+		return c == model.PatchGateway
+	}
+	return c == model.PatchOutbound
+}
+
+// differing are the targets that two lists of patches have other patches for.
+func differing(a, b *ir.Patches) map[model.PatchTarget]bool {
+	byTarget := func(v *ir.Patches) map[model.PatchTarget][]ir.Patch {
+		out := map[model.PatchTarget][]ir.Patch{}
+		if v != nil {
+			for _, p := range v.List {
+				out[p.Target] = append(out[p.Target], p)
+			}
+		}
+		return out
+	}
+	was, is, out := byTarget(a), byTarget(b), map[model.PatchTarget]bool{}
+	for _, m := range []map[model.PatchTarget][]ir.Patch{was, is} {
+		for t := range m {
+			if !reflect.DeepEqual(was[t], is[t]) {
+				out[t] = true
+			}
+		}
+	}
+	return out
+}
+
+// markPatched makes dirty what patches of some targets concern.
+func (s *scope) markPatched(targets map[model.PatchTarget]bool) {
+	routes := targets[model.PatchVirtualHost] || targets[model.PatchHTTPRoute]
+	clusters := targets[model.PatchCluster]
+	if s.Key.Inbound {
+		s.mark(unit{kind: unitInbound})
+		return
+	}
+	s.mark(unit{kind: unitFixed})
+	if routes || clusters {
+		for h := range s.hosts {
+			s.mark(hostUnit(h))
+		}
+	}
+	if clusters && len(targets) == 1 {
+		return
+	}
+	if s.router != nil && routes {
+		s.markRouterRoutes()
+	}
+	// Listeners bring the route configurations that they use along.
+	s.markListeners()
+}
+
+// replaceAdded puts out the clusters and listeners that patches add, and takes back those
+// that they added before. The first of two with one name counts.
+func (s *scope) replaceAdded(was, now *ir.Patches) {
+	for _, p := range s.added(was, model.PatchCluster) {
+		s.out.Clusters[p.Name] = nil
+	}
+	for _, p := range s.added(now, model.PatchCluster) {
+		s.out.Clusters[p.Name] = &ir.Cluster{Name: p.Name, Added: p, Inbound: s.Key.Inbound, Discovery: ir.DiscoverStatic}
+	}
+	for _, p := range s.added(was, model.PatchListener) {
+		s.out.Listeners[p.Name] = nil
+	}
+	for _, p := range s.added(now, model.PatchListener) {
+		s.out.Listeners[p.Name] = &ir.Listener{Name: p.Name, Added: p, Inbound: s.Key.Inbound}
+	}
+}
+
+// added are the patches that add a target, one for each name, in order. What is added
+// everywhere is added to what workloads call, as Istio does.
+func (s *scope) added(v *ir.Patches, target model.PatchTarget) []*ir.Patch {
+	var out []*ir.Patch
+	if v == nil {
+		return nil
+	}
+	for i := range v.List {
+		p := &v.List[i]
+		if p.Target != target || p.Operation != model.PatchAdd || s.Key.Inbound && p.Context == model.PatchAnywhere {
+			continue
+		}
+		if !slices.ContainsFunc(out, func(o *ir.Patch) bool { return o.Name == p.Name }) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// addedHost is a virtual host that a patch adds.
+const addedHost = "envoyfilter~"
+
+// isServiceHost tells the virtual hosts of services from those for unknown hosts and from
+// those that patches add.
+func isServiceHost(name string) bool { return !isFallback(name) && !strings.HasPrefix(name, addedHost) }
+
+// serveAddedHosts puts the virtual hosts out that patches add to a route configuration, with
+// the domains that nobody else has there; it tells whether one of them takes every host.
+func (s *scope) serveAddedHosts(routeConfig string, hidePeer bool) (all bool) {
+	s.dropAddedHosts(routeConfig)
+	taken := map[string]bool{}
+	for _, p := range s.added(s.patches, model.PatchVirtualHost) {
+		if !p.MeetsRoutes(s.patches.Gateway, routeConfig) {
+			continue
+		}
+		v := &ir.VirtualHost{RouteConfig: routeConfig, Name: addedHost + plainName(p.Name), Added: p, HidesPeer: hidePeer}
+		for _, d := range p.Domains {
+			if !taken[d] && len(s.domains[domainKey{routeConfig, d}]) == 0 {
+				taken[d] = true
+				v.Domains = append(v.Domains, d)
+			}
+		}
+		name := v.ResourceName()
+		if len(v.Domains) == 0 || slices.Contains(s.addedHosts[routeConfig], name) {
+			continue
+		}
+		s.out.VirtualHosts[name] = v
+		if s.addedHosts == nil {
+			s.addedHosts = map[string][]string{}
+		}
+		s.addedHosts[routeConfig] = append(s.addedHosts[routeConfig], name)
+	}
+	return taken["*"]
+}
+
+func (s *scope) dropAddedHosts(routeConfig string) {
+	for _, name := range s.addedHosts[routeConfig] {
+		s.out.VirtualHosts[name] = nil
+	}
+	delete(s.addedHosts, routeConfig)
+}
+
+// plainName is a name without what separates parts of a resource's name.
+func plainName(name string) string { return strings.NewReplacer("/", "_", ":", "_").Replace(name) }

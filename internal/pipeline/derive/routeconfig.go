@@ -1,0 +1,201 @@
+package derive
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// routeUse is a listener's use of a route configuration.
+type routeUse struct {
+	name  string
+	bound bool // applications connect to the listener itself
+}
+
+// routeUsers counts the listeners that use a route configuration.
+type routeUsers struct{ all, bound int }
+
+// useRoutes replaces what listener k uses; the empty use ends it.
+func (s *scope) useRoutes(k listenerKey, use routeUse) {
+	if old, ok := s.routeUses[k]; ok {
+		s.countUse(old, -1)
+		delete(s.routeUses, k)
+	}
+	if use.name != "" {
+		s.countUse(use, 1)
+		s.routeUses[k] = use
+	}
+}
+
+func (s *scope) countUse(u routeUse, by int) {
+	users := s.routeUsers[u.name]
+	users.all += by
+	countIf(u.bound, &users.bound, by)
+	if s.routeUsers[u.name] = users; users.all == 0 {
+		delete(s.routeUsers, u.name)
+	}
+}
+
+// serveRouteConfig makes listener k a user of a route configuration, which gets a virtual
+// host for hosts that nobody knows. A route configuration goes with its last user.
+func (s *scope) serveRouteConfig(mesh *model.Mesh, k listenerKey, use routeUse) {
+	old := s.routeUses[k].name
+	s.useRoutes(k, use)
+	if old != "" && old != use.name {
+		s.serveFallback(mesh, old)
+	}
+	if use.name != "" {
+		s.serveFallback(mesh, use.name)
+	}
+}
+
+// serveFallback puts a route configuration out with the virtual host for unknown hosts,
+// unless some host takes every domain, which leaves nothing over.
+func (s *scope) serveFallback(mesh *model.Mesh, name string) {
+	s.dropFallback(name)
+	users := s.routeUsers[name]
+	if users.all == 0 {
+		s.dropAddedHosts(name)
+		s.out.RouteConfigs[name] = nil
+		return
+	}
+	s.out.RouteConfigs[name] = &ir.RouteConfig{Name: name}
+	if s.serveAddedHosts(name, s.tellsPeer(mesh)) || len(s.domains[domainKey{name, "*"}]) > 0 {
+		return
+	}
+	fallback := s.fallbackHost(mesh, name, users.bound > 0)
+	s.out.VirtualHosts[fallback.ResourceName()] = fallback
+}
+
+func (s *scope) dropFallback(name string) {
+	for _, host := range []string{allowAny, blockAll} {
+		s.out.VirtualHosts[name+"/"+host] = nil
+	}
+}
+
+// Names of the virtual hosts for unknown hosts, as Istio's.
+const (
+	allowAny = "allow_any"
+	blockAll = "block_all"
+)
+
+// fallbackHost is the virtual host for unknown hosts. Where applications connect to the
+// listener itself there is no original destination to pass requests on to.
+func (s *scope) fallbackHost(mesh *model.Mesh, routeConfig string, bound bool) *ir.VirtualHost {
+	v := &ir.VirtualHost{RouteConfig: routeConfig, Domains: []string{"*"}}
+	cluster := s.unknownCluster(mesh)
+	if p := s.egressProxy(); p != nil && cluster == ir.PassthroughCluster {
+		cluster = outboundCluster(p.Port, p.Subset, p.Host)
+		bound = false
+	}
+	if cluster == ir.BlackHoleCluster || bound {
+		v.Name = blockAll
+		v.Routes = []ir.Route{{Name: blockAll, DirectResponse: &model.DirectResponse{Status: 502}}}
+		return v
+	}
+	v.Name, v.HidesPeer = allowAny, s.tellsPeer(mesh)
+	v.Routes = []ir.Route{{Name: allowAny, Backends: []ir.Backend{{Cluster: cluster, Weight: 1}}}}
+	return v
+}
+
+func (s *scope) egressProxy() *model.Destination {
+	if s.sidecar == nil {
+		return nil
+	}
+	return s.sidecar.EgressProxy
+}
+
+// diffVirtualHosts takes a host's virtual hosts into the scope. Envoy refuses a route
+// configuration in which two virtual hosts have one domain, so each domain goes to
+// whoever has the best claim, and hosts whose share changes are sent again.
+func (s *scope) diffVirtualHosts(h model.Host, old *hostState, now *hostResult) {
+	for _, name := range old.sent {
+		s.out.VirtualHosts[name] = nil
+	}
+	if !slices.Equal(old.domains, now.domains) {
+		for _, k := range old.domains {
+			s.unclaim(k, h)
+		}
+		for _, k := range now.domains {
+			s.claimDomain(k, h)
+		}
+	}
+	for _, v := range now.vhosts {
+		s.out.VirtualHosts[v.ResourceName()] = s.settleDomains(v)
+	}
+}
+
+func (s *scope) unclaim(k domainKey, h model.Host) {
+	list := s.domains[k]
+	i := slices.Index(list, h)
+	if i < 0 {
+		return
+	}
+	if i == 0 && len(list) > 1 {
+		s.mark(domainsUnit(list[1])) // the next one gets it
+	}
+	s.domains[k] = slices.Delete(list, i, i+1)
+	dropEmpty(s.domains, k)
+}
+
+func (s *scope) claimDomain(k domainKey, h model.Host) {
+	list := s.domains[k]
+	i, found := slices.BinarySearchFunc(list, h, func(a, b model.Host) int { return compareDomainClaims(k.domain, a, b) })
+	if found {
+		return
+	}
+	if i == 0 && len(list) > 0 {
+		s.mark(domainsUnit(list[0])) // it loses it
+	}
+	s.domains[k] = slices.Insert(list, i, h)
+}
+
+// resettle puts a host's virtual hosts out again with the domains that it has now. They are
+// derived once more for that: only few hosts quarrel over domains, and scopes do not keep views.
+func (s *scope) resettle(r *reader, h model.Host) {
+	if s.hosts[h] == nil {
+		return
+	}
+	for _, v := range s.deriveHost(r, h).vhosts {
+		s.out.VirtualHosts[v.ResourceName()] = s.settleDomains(v)
+	}
+}
+
+// compareDomainClaims puts the host whose own name the domain is first, then the smaller name.
+func compareDomainClaims(domain string, a, b model.Host) int {
+	if (string(a) == domain) != (string(b) == domain) {
+		if string(a) == domain {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(string(a), string(b))
+}
+
+// settleDomains leaves a virtual host the domains that it has won; nil where none is left.
+func (s *scope) settleDomains(v *ir.VirtualHost) *ir.VirtualHost {
+	host := model.Host(hostOf(v))
+	var won []string
+	for _, d := range v.Domains {
+		if owners := s.domains[domainKey{v.RouteConfig, d}]; len(owners) > 0 && owners[0] == host {
+			won = append(won, d)
+		}
+	}
+	switch {
+	case len(won) == 0:
+		return nil
+	case len(won) == len(v.Domains):
+		return v
+	}
+	out := *v
+	out.Domains = won
+	return &out
+}
+
+// hostOf is the host in a virtual host's name, "host:port".
+func hostOf(v *ir.VirtualHost) string {
+	i := strings.LastIndexByte(v.Name, ':')
+	return v.Name[:i]
+}

@@ -1,0 +1,185 @@
+package derive
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// Secrets go to proxies whose certificate says who they are, of their own namespace, and keys
+// only to service accounts that may read them: so the account is part of the scope's key, in
+// namespaces where some rule or Sidecar names a credential. What a proxy may not have does not exist for
+// it: Envoy lets no call through then. CAs of ConfigMaps are for all who are told to use them, as in Istio.
+
+// countCredentials tells whether a namespace began or ceased to have rules or Sidecars that name
+// credentials.
+func (x *Index) countCredentials(o model.Object, by int) bool {
+	if !namesCredentials(o) {
+		return false
+	}
+	ns := o.Metadata().Namespace
+	before := x.credentials[ns]
+	x.credentials[ns] += by
+	if before+by == 0 {
+		delete(x.credentials, ns)
+	}
+	return before == 0 || before+by == 0
+}
+
+// namesCredentials: a rule for everybody would have them wait for what they may not have, so
+// that only those count which select workloads, as in Istio.
+func namesCredentials(o model.Object) bool {
+	switch o := o.(type) {
+	case *model.DestinationRule:
+		return len(o.WorkloadSelector) > 0 && model.NeedsSecrets(o.Credentials())
+	case *model.Sidecar:
+		return model.NeedsSecrets(o.Credentials())
+	}
+	return false
+}
+
+// askForIngress counts the secrets that the Sidecar's own listeners ask for. They are of the
+// outbound scope, as all secrets are, and of the Sidecar's namespace alone: the root namespace's
+// Sidecar is for workloads whose Secrets are not its author's.
+func (s *scope) askForIngress() {
+	if s.Key.Inbound || s.Key.Names || s.Key.Extensions {
+		return
+	}
+	var now []string
+	if s.sidecar != nil && s.sidecar.Namespace == s.Key.Namespace {
+		now = ingressSecrets(s.sidecar)
+	}
+	was := s.ingress
+	s.ingress = now
+	s.refSecrets(was, now)
+}
+
+// ingressSecrets are sorted, each once.
+func ingressSecrets(sidecar *model.Sidecar) []string {
+	var out []string
+	for i := range sidecar.Ingress {
+		out = append(out, serverSecrets(sidecar.Ingress[i].TLS)...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// accountOf is who a proxy is, where that decides what it gets.
+func (x *Index) accountOf(p *model.Proxy) string {
+	if x.credentials[p.Namespace] == 0 || !p.Verified {
+		return ""
+	}
+	return p.ServiceAccount
+}
+
+func (x *Index) replaceSecret(old, now *model.Secret, touched *touched) {
+	if old != nil {
+		delete(x.secrets, old.Key)
+		touched.facts.add(secretFact(old.Key))
+	}
+	if now != nil {
+		x.secrets[now.Key] = now
+		touched.facts.add(secretFact(now.Key))
+	}
+}
+
+func (r *reader) secret(k model.Key) *model.Secret {
+	r.facts.add(secretFact(k))
+	return r.index.secrets[k]
+}
+
+// secretsOf are the secrets that a cluster asks for, as translate spells them.
+func secretsOf(t *model.ClientTLS) []string {
+	if t == nil || t.CredentialName == "" {
+		return nil
+	}
+	var out []string
+	if t.Mode == model.TLSMutual {
+		out = append(out, model.CredentialURL(t.CredentialName))
+	}
+	if !t.InsecureSkipVerify {
+		out = append(out, model.CredentialURL(t.CredentialName)+model.SuffixCA)
+	}
+	return out
+}
+
+// diffSecrets counts which hosts' clusters ask for which secret.
+func (s *scope) diffSecrets(old *hostState, now *hostResult) { s.refSecrets(old.secrets, now.secrets) }
+
+// refSecrets replaces what one host, the servers of a router, or a Sidecar's listeners ask for.
+func (s *scope) refSecrets(old, now []string) {
+	if slices.Equal(old, now) {
+		return
+	}
+	for _, name := range now {
+		s.secretRefs[name]++
+		s.mark(secretUnit(name))
+	}
+	for _, name := range old {
+		if s.secretRefs[name]--; s.secretRefs[name] == 0 {
+			delete(s.secretRefs, name)
+			s.mark(secretUnit(name))
+		}
+	}
+}
+
+func (s *scope) deriveSecret(r *reader, name string) {
+	s.out.Secrets[name] = nil
+	if s.secretRefs[name] > 0 {
+		s.out.Secrets[name] = s.secret(r, name)
+	}
+}
+
+// secret is nil where there is none that the scope's proxies may have.
+func (s *scope) secret(r *reader, name string) *ir.Secret {
+	plain, isCA := strings.CutSuffix(name, model.SuffixCA)
+	credential, ok := model.ParseCredential(plain)
+	key, own := credential.In(s.Key.Namespace)
+	switch {
+	case ok && isCA && credential.Kind == model.KindConfigMap: // certificates that are no secrets
+		return authorities(name, r.secret(key))
+	case !ok || s.Key.Account == "" || !own && !s.grantedSecret(plain):
+		return nil
+	case !own:
+		return s.secretOfOthers(r, name, credential.Key(), isCA)
+	case isCA:
+		return authorities(name, r.secretOfCA(key))
+	}
+	return keyFor(name, r.secret(key), s.Key.Account)
+}
+
+// secretOfOthers is one of another namespace, alone: there is none beside it that has CAs.
+func (s *scope) secretOfOthers(r *reader, name string, key model.Key, isCA bool) *ir.Secret {
+	if isCA {
+		return authorities(name, r.secret(key))
+	}
+	return keyFor(name, r.secret(key), s.Key.Namespace+"/"+s.Key.Account)
+}
+
+// keyFor is a Secret with its key; nil: the account may not have it.
+func keyFor(name string, secret *model.Secret, account string) *ir.Secret {
+	if secret == nil || secret.Problem != "" || !secret.MayRead(account) {
+		return nil
+	}
+	return &ir.Secret{Name: name, Certificate: secret.Certificate, PrivateKey: secret.PrivateKey}
+}
+
+// secretOfCA is the Secret that has a credential's CAs: one of its own, or that of the key where the API
+// server has no such one. One that cannot be read might have others, so that there are none then.
+func (r *reader) secretOfCA(k model.Key) *model.Secret {
+	own := k
+	own.Name += model.SuffixCA
+	if secret := r.secret(own); secret != nil && secret.CAProblem != model.NoSecret {
+		return secret
+	}
+	return r.secret(k)
+}
+
+func authorities(name string, secret *model.Secret) *ir.Secret {
+	if secret == nil || secret.CAProblem != "" {
+		return nil
+	}
+	return &ir.Secret{Name: name, CA: secret.CA, CRL: secret.CRL}
+}

@@ -1,0 +1,146 @@
+package derive
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// deriveTelemetry finds what the scope's chains tell. Where that differs from before, every
+// listener is derived again. It comes before all else: hosts tell of collectors.
+func (s *scope) deriveTelemetry(r *reader) {
+	rules := s.telemetries(r)
+	side := model.SideClient
+	if s.Key.Inbound {
+		side = model.SideServer
+	}
+	now := &ir.Telemetry{Server: s.Key.Inbound, TellsPeer: !s.Key.Inbound && s.tellsPeer(r.mesh())}
+	now.Metrics, now.Every = metricsOf(rules, r.mesh(), side)
+	var collectors []model.Host
+	for _, l := range logsOf(rules, r.mesh(), side) {
+		if host, ok := resolveLog(r, &l); ok {
+			collectors = appendHost(collectors, host)
+			now.Logs = append(now.Logs, l.AccessLog)
+		}
+	}
+	if t, provider := tracingOf(rules, s.Key.Tracing.Over(&r.mesh().Telemetry), side); t != nil {
+		if host, cluster, ok := collectorOf(r, provider); ok {
+			collectors = appendHost(collectors, host)
+			t.Host, t.Cluster = host, cluster
+			now.Tracing = t
+		}
+	}
+	s.replaceCollectors(collectors)
+	if reflect.DeepEqual(now, s.telemetry) {
+		return
+	}
+	s.telemetry = now
+	s.markTelling(r.mesh())
+}
+
+func appendHost(list []model.Host, h model.Host) []model.Host {
+	if h == "" || slices.Contains(list, h) {
+		return list
+	}
+	return append(list, h)
+}
+
+// markTelling derives all listeners again.
+func (s *scope) markTelling(mesh *model.Mesh) {
+	if s.Key.Inbound {
+		s.mark(unit{kind: unitInbound})
+		return
+	}
+	s.markListeners()
+	s.deriveCatchAll(mesh)
+}
+
+// replaceCollectors keeps the clusters of services that telemetry goes to, however egress
+// is narrowed. An inbound scope's are in the outbound one: Telemetries are for both.
+func (s *scope) replaceCollectors(now []model.Host) {
+	if s.Key.Inbound {
+		return
+	}
+	for _, h := range now {
+		if s.refs[h]++; s.refs[h] == 1 {
+			s.mark(hostUnit(h))
+		}
+	}
+	for _, h := range s.collectors {
+		s.unref(h)
+	}
+	s.collectors = now
+}
+
+// observe has a listener's chains tell what the scope's Telemetry says. Connections to the
+// sidecar's own port, which are closed, are nobody's calls.
+func (s *scope) observe(l *ir.Listener) {
+	for i := range l.Chains {
+		s.observeChain(&l.Chains[i])
+	}
+	if l.Default != nil {
+		s.observeChain(l.Default)
+	}
+}
+
+func (s *scope) observeChain(c *ir.FilterChain) {
+	switch {
+	case strings.HasSuffix(c.Name, blackHoleSuffix):
+	case c.HTTP != nil: // a copy: what has been put out does not change
+		http := *c.HTTP
+		http.Telemetry, http.PeerTold, c.HTTP = s.telemetry, c.TLS != nil && c.TLS.IsMesh() && s.Key.Inbound, &http
+		http.Uncounted = s.Key.Uncounted
+	case c.TCP != nil:
+		tcp := *c.TCP
+		tcp.Telemetry, c.TCP = s.telemetry, &tcp
+	}
+}
+
+// telemetries are those for the scope's workloads, each over those before.
+func (s *scope) telemetries(r *reader) []*model.Telemetry {
+	return model.EffectiveTelemetries(s.Key.Namespace, policies[*model.Telemetry](r, model.KindTelemetry, s.Key.Namespace, s.labels))
+}
+
+// collectorOf finds the cluster of a provider's service; not ok where there is no such
+// service: Envoy would refuse, or wait for, what refers to it.
+func collectorOf(r *reader, p *model.Provider) (model.Host, string, bool) {
+	svc := r.service(p.Host)
+	if svc == nil || p.Namespace != "" && svc.Namespace != p.Namespace {
+		return "", "", false
+	}
+	if !slices.ContainsFunc(svc.Ports, func(port model.ServicePort) bool { return port.Number == p.Port }) {
+		return "", "", false
+	}
+	return p.Host, outboundCluster(p.Port, "", p.Host), true
+}
+
+// tellsPeer tells whether the scope's proxies say who calls: the mesh's metrics need it, they have the
+// certificates without which nobody believes it, and their agents, which know it.
+func (s *scope) tellsPeer(mesh *model.Mesh) bool {
+	return s.Key.Identity && s.Key.Modules && len(mesh.Telemetry.Metrics) > 0
+}
+
+// allOfMesh tells whether all that routes lead to is of the mesh.
+func (rt *routing) allOfMesh(routes []ir.Route) bool {
+	for i := range routes {
+		for _, b := range routes[i].Backends {
+			if !rt.isOfMesh(b.Cluster) {
+				return false
+			}
+		}
+		for _, m := range routes[i].Mirrors {
+			if !rt.isOfMesh(m.Cluster) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (rt *routing) isOfMesh(cluster string) bool {
+	svc := rt.reader.service(model.Host(cluster[strings.LastIndexByte(cluster, '|')+1:]))
+	return svc != nil && !svc.External && svc.ExternalName == ""
+}

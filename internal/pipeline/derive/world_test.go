@@ -1,0 +1,215 @@
+package derive
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
+)
+
+// world makes random objects over a small universe, so that they meet often.
+type world struct {
+	*rand.Rand
+	version int
+	// telemetries: there are Telemetries, and the mesh has providers.
+	telemetries bool
+	// secrets: there are Secrets, and rules that name some.
+	secrets bool
+	// gateways: there are Gateways, and routers.
+	gateways bool
+}
+
+// worldOf is the world of a seed, which says what there is in it. Each test has a stream of random numbers of its own.
+func worldOf(seed, stream uint64) *world {
+	return &world{Rand: rand.New(rand.NewPCG(seed, stream)), telemetries: seed%2 == 1, secrets: seed%4 < 2, gateways: seed%3 == 0}
+}
+
+var (
+	worldNamespaces = []string{"a", "b", "istio-system"}
+	worldNames      = []string{"x", "y", "z"}
+	worldVersions   = []string{"v1", "v2"}
+	worldProtocols  = []model.Protocol{
+		model.ProtocolHTTP, model.ProtocolHTTP, model.ProtocolGRPC, model.ProtocolGRPCWeb, model.ProtocolTCP,
+		model.ProtocolTLS, model.ProtocolHTTPS, model.ProtocolAuto, model.ProtocolAuto, model.ProtocolUDP,
+	}
+	worldLocalities = []model.Locality{
+		{}, {Region: "r1"}, {Region: "r1", Zone: "z1"}, {Region: "r1", Zone: "z1", Subzone: "s1"}, {Region: "r1", Zone: "z2"}, {Region: "r2", Zone: "z1"},
+	}
+	worldAddresses = []string{
+		"10.0.0.1/32", "10.0.0.2/32", "10.0.0.3/32", "10.0.0.0/24", "10.0.1.0/24", "10.0.1.7/24", "fd00::1/128", "fd00::/64",
+	}
+)
+
+func pick[T any](w *world, list []T) T { return list[w.IntN(len(list))] }
+
+func (w *world) chance(p float64) bool { return w.Float64() < p }
+
+func (w *world) meta(kind model.Kind) model.Meta {
+	w.version++
+	m := model.Meta{
+		Key:             model.Key{Kind: kind, Namespace: pick(w, worldNamespaces), Name: pick(w, worldNames)},
+		ResourceVersion: fmt.Sprint(w.version),
+	}
+	if w.chance(0.5) { // as if it had been deleted and made again
+		m.Created = time.Unix(int64(w.IntN(3)), 0)
+	}
+	return m
+}
+
+func (w *world) visibility(ns string) model.Visibility {
+	switch w.IntN(5) {
+	case 4:
+		return model.Visibility{Public: true}
+	case 0:
+		return model.Visibility{Private: true, Namespaces: []string{ns}}
+	case 1:
+		return model.Visibility{Private: true, Namespaces: []string{pick(w, worldNamespaces)}}
+	}
+	return model.Visibility{}
+}
+
+func (w *world) host() model.Host {
+	switch w.IntN(12) {
+	case 0:
+		return "api.example.com"
+	case 1:
+		return "*.example.com"
+	case 2:
+		return "other.example.org"
+	case 3:
+		return pick(w, []model.Host{"*", "*.a.svc.cluster.local", "deep.api.example.com"})
+	}
+	return model.ResolveHost(pick(w, worldNames), pick(w, worldNamespaces), "cluster.local")
+}
+
+var worldModes = []model.MTLSMode{model.MTLSUnset, model.MTLSDisable, model.MTLSPermissive, model.MTLSStrict}
+
+func (w *world) peerAuthentication() model.Object {
+	p := &model.PeerAuthentication{Meta: w.meta(model.KindPeerAuthentication), Mode: pick(w, worldModes)}
+	if w.chance(0.5) {
+		p.Selector = w.selector()
+		p.Ports = map[uint32]model.MTLSMode{pick(w, []uint32{8080, 8443, 7000}): pick(w, worldModes)}
+	}
+	return p
+}
+
+func (w *world) namespace() model.Object {
+	m := w.meta(model.KindNamespace)
+	m.Namespace, m.Name = "", pick(w, worldNamespaces)
+	m.Labels = map[string]string{"team": pick(w, worldNames)}
+	return &model.Namespace{Meta: m, Distribution: w.distribution()}
+}
+
+func (w *world) meshConfig() model.Object {
+	m := w.meta(model.KindMeshConfig)
+	m.Namespace, m.Name = pick(w, worldNamespaces), model.MeshConfigName
+	c := &model.MeshConfig{Meta: m}
+	if w.telemetries {
+		c.Telemetry = w.meshTelemetry()
+	}
+	if w.chance(0.5) {
+		mode := pick(w, []model.OutboundMode{model.OutboundAllowAny, model.OutboundRegistryOnly})
+		c.Outbound = &mode
+	}
+	if w.chance(0.3) {
+		off := false
+		c.AutoMTLS, c.TrustDomainAliases = &off, []string{"old.example.org"}
+	}
+	if w.chance(0.3) {
+		c.Baseline = &model.TrafficPolicy{ConnectionPool: &model.ConnectionPool{MaxConnections: 5}, OutlierDetection: &model.OutlierDetection{}}
+	}
+	if w.chance(0.5) {
+		c.Locality = w.localityLB()
+	}
+	if w.chance(0.3) {
+		c.TLSDefaults = &model.TLSDefaults{MinVersion: "TLSv1_3", ECDHCurves: []string{pick(w, []string{"P-256", "X25519"})}}
+	}
+	if w.chance(0.3) {
+		yes := true
+		c.LocalInbound, c.Headers = &yes, &model.ProxyHeaders{Said: true, NoAttempts: w.chance(0.5), NoDebug: w.chance(0.5)}
+	}
+	c.Authorizers = w.authorizers()
+	if w.chance(0.5) {
+		file := "/dev/stdout"
+		c.AccessLogFile = &file
+	}
+	if w.chance(0.5) {
+		c.ExportTo = map[model.Kind][]string{pick(w, []model.Kind{model.KindService, model.KindVirtualService, model.KindDestinationRule}): {
+			pick(w, []string{"*", ".", "~", "a"}),
+		}}
+	}
+	if w.chance(0.5) {
+		c.Discovery = []model.LabelSelector{
+			{Labels: map[string]string{"team": pick(w, worldNames)}},
+			{Expressions: []model.LabelExpression{{
+				Key: "team", Operator: pick(w, []model.LabelOperator{model.LabelIn, model.LabelNotIn}), Values: []string{pick(w, worldNames)},
+			}}},
+		}
+	}
+	return c
+}
+
+// event makes a random event: mostly an object, sometimes the removal of one.
+func (w *world) event() store.Event {
+	makers := []func() model.Object{
+		w.service, w.serviceEntry, w.slice, w.virtualService, w.destinationRule, w.sidecar, w.node,
+		func() model.Object { return w.workload(model.KindPod) },
+		func() model.Object { return w.workload(model.KindWorkloadEntry) },
+		w.namespace, w.namespace, w.meshConfig, w.departure, w.envoyFilter, w.peerAuthentication,
+		w.authorizationPolicy, w.requestAuthentication, w.keySet,
+	}
+	if w.secrets {
+		makers = append(makers, w.secret, w.configMap, w.credentialRule, w.wasmPlugin, w.backendTLS)
+	}
+	if w.telemetries {
+		makers = append(makers, w.telemetry)
+	}
+	if w.gateways {
+		makers = append(makers, w.gateway, w.gateway, w.boundService, w.boundService, w.boundService, w.kubernetesGateway, w.kubernetesRoute, w.kubernetesRoute, w.referenceGrant)
+	}
+	o := pick(w, makers)()
+	e := store.Event{Key: o.Metadata().Key, Object: o}
+	if w.chance(0.25) {
+		e.Object = nil
+	}
+	return e
+}
+
+func (w *world) proxy() *model.Proxy {
+	p := &model.Proxy{
+		Type: model.ProxySidecar, Namespace: pick(w, worldNamespaces), Name: pick(w, append(worldNames, "client")), IPs: pick(w, [][]string{{"10.1.0.9"}, {"10.1.0.9"}, {"fd00:1::9"}, {"10.1.0.9", "fd00:1::9"}}),
+		Labels:       map[string]string{"app": pick(w, worldNames), "version": pick(w, worldVersions)},
+		Interception: pick(w, []model.Interception{model.InterceptRedirect, model.InterceptRedirect, model.InterceptTProxy, model.InterceptNone}),
+		Locality:     pick(w, worldLocalities),
+		NamedPorts:   w.namedPorts(),
+		DNSDomain:    "a.svc.cluster.local",
+		IstioVersion: pick(w, worldProxyVersions), Metadata: map[string]string{"TEAM": pick(w, worldNames)},
+		ScopedRoutes: w.chance(0.5), Identity: w.chance(0.5), Modules: w.chance(0.7), Files: w.chance(0.7), Uncounted: w.chance(0.2), AnyWorker: w.chance(0.2),
+	}
+	p.DNSCapture, p.AutoAllocate = w.chance(0.5), w.chance(0.2)
+	if w.chance(0.1) {
+		p.IPs, p.Labels = nil, map[string]string{}
+	}
+	if w.secrets {
+		p.ServiceAccount, p.Verified = pick(w, worldAccounts), w.chance(0.7)
+		p.Names, p.Extensions, p.Modules = w.chance(0.2), w.chance(0.2), w.chance(0.5)
+	}
+	if w.gateways && w.chance(0.6) {
+		p.Type = model.ProxyRouter
+		p.Labels[model.LabelGatewayName] = pick(w, worldNames)
+	}
+	return p
+}
+
+// worldMesh gives out fewer addresses than there are ServiceEntries now and then.
+func worldMesh() *model.Mesh {
+	m := model.DefaultMesh()
+	m.AutoAddresses = model.AutoAddresses{V4: netip.MustParsePrefix("240.0.0.0/29"), V6: netip.MustParsePrefix("2001:2::/125")}
+	return m
+}
+
+// splitSoon makes scoped scopes split route configurations of the small universe.
+var splitSoon = Split{From: 3, Bits: 3}

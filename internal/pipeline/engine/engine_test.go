@@ -1,0 +1,314 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+	"github.com/moonsail/moonsail/test/await"
+)
+
+// published is what the engine has told its publisher.
+type published struct {
+	rev    model.Revision
+	tables []string
+}
+
+type recorder chan published
+
+func (r recorder) Publish(rev model.Revision, tables []*table.Table) {
+	p := published{rev: rev}
+	for _, t := range tables {
+		p.tables = append(p.tables, t.Name())
+	}
+	r <- p
+}
+
+// start runs an engine until the test ends.
+func start(t *testing.T, change ...func(*Options)) (*Engine, *store.Intake, recorder) {
+	t.Helper()
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	in := store.NewIntake("test")
+	opts := Options{Intake: in, Ledger: noLedger{}, Log: slog.New(slog.DiscardHandler)}
+	for _, c := range change {
+		c(&opts)
+	}
+	e := New(opts)
+	r := make(recorder, 16)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); e.Run(ctx, r) }()
+	t.Cleanup(func() { cancel(); await.From(t, ended) })
+	return e, in, r
+}
+
+func service(name string, port uint32) store.Event {
+	s := &model.Service{
+		Meta:       model.Meta{Key: model.Key{Kind: model.KindService, Namespace: "shop", Name: name}, ResourceVersion: fmt.Sprint(name, port)},
+		Hostname:   model.ResolveHost(name, "shop", "cluster.local"),
+		Addresses:  []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")},
+		Ports:      []model.ServicePort{{Name: "http", Number: port, Protocol: model.ProtocolHTTP}},
+		Resolution: model.ResolutionStatic,
+	}
+	return store.Event{Key: s.Key, Object: s, Observed: time.Now()}
+}
+
+func proxy(name, ns string) *model.Proxy {
+	return &model.Proxy{Type: model.ProxySidecar, Name: name, Namespace: ns, IPs: []string{"10.1.0.1"}, Labels: map[string]string{"app": name}, DNSDomain: ns + ".svc.cluster.local"}
+}
+
+func TestBindWaitsForSources(t *testing.T) {
+	e, in, _ := start(t)
+	in.Put(service("a", 80))
+	got := make(chan []*table.Table, 1)
+	go func() {
+		tables, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
+		if err == nil {
+			defer release()
+		}
+		got <- tables
+	}()
+	waiting := func() []bool { return make([]bool, len(e.waiting)) }
+	require.Eventually(t, func() bool { return len(ask(context.Background(), e, waiting)) == 1 }, time.Minute, time.Millisecond)
+	require.Empty(t, got, "served before the source had loaded")
+	require.Zero(t, e.Snapshot().Len(model.KindService), "worked on what is half there")
+	in.Synced("test")
+	tables := await.From(t, got)
+	require.NotNil(t, tables[0].State().Get(resource.Cluster, "outbound|80||a.shop.svc.cluster.local"))
+}
+
+func TestAChangePublishesTheTablesThatItTouches(t *testing.T) {
+	e, in, r := start(t)
+	in.Put(service("a", 80))
+	in.Synced("test")
+	await.From(t, r)
+	tables, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
+	require.NoError(t, err)
+	defer release()
+	other, releaseOther, err := e.Bind(context.Background(), proxy("cron", "shop"), nil)
+	require.NoError(t, err)
+	defer releaseOther()
+	require.Same(t, tables[0], other[0], "one namespace, one outbound scope")
+	require.NotSame(t, tables[1], other[1])
+
+	in.Put(service("b", 80))
+	p := await.From(t, r)
+	require.Equal(t, []string{tables[0].Name()}, p.tables)
+	require.Equal(t, p.rev, tables[0].State().Revision)
+	require.NotNil(t, tables[0].State().Get(resource.VirtualHost, "80/b.shop.svc.cluster.local:80"))
+
+	again := service("b", 80)
+	again.Object.(*model.Service).ResourceVersion = "another version, the same content"
+	in.Put(again)
+	p = await.From(t, r)
+	require.Empty(t, p.tables, "equal content touches nothing")
+}
+
+func TestASidecarMovesProxies(t *testing.T) {
+	e, in, r := start(t)
+	in.Put(service("a", 80), service("b", 80))
+	in.Synced("test")
+	await.From(t, r)
+	moved := make(chan []*table.Table, 1)
+	before, release, err := e.Bind(context.Background(), proxy("web", "shop"), func(tables []*table.Table) { moved <- tables })
+	require.NoError(t, err)
+	defer release()
+
+	s := &model.Sidecar{
+		Meta:     model.Meta{Key: model.Key{Kind: model.KindSidecar, Namespace: "shop", Name: "web"}},
+		Selector: map[string]string{"app": "web"},
+		Egress:   []model.EgressListener{{Hosts: []model.HostSelector{{Namespace: "shop", Host: "a.shop.svc.cluster.local"}}}},
+	}
+	in.Put(store.Event{Key: s.Key, Object: s})
+	after := await.From(t, moved)
+	require.NotSame(t, before[0], after[0])
+	require.NotNil(t, after[0].State().Get(resource.Cluster, "outbound|80||a.shop.svc.cluster.local"))
+	require.Nil(t, after[0].State().Get(resource.Cluster, "outbound|80||b.shop.svc.cluster.local"))
+	require.Contains(t, await.From(t, r).tables, after[0].Name())
+}
+
+func TestIdleScopesAreForgotten(t *testing.T) {
+	e, in, _ := start(t)
+	in.Synced("test")
+	_, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
+	require.NoError(t, err)
+	require.Len(t, e.Scopes(context.Background()), 2)
+	release()
+	require.NoError(t, e.call(context.Background(), func() { e.closeIdle(time.Now().Add(time.Hour)) }))
+	require.Empty(t, e.Scopes(context.Background()))
+}
+
+// waiting counts the binds that wait for the sources.
+func waiting(t *testing.T, e *Engine) int {
+	t.Helper()
+	n := ask(context.Background(), e, func() []int { return []int{len(e.waiting)} })
+	require.Len(t, n, 1)
+	return n[0]
+}
+
+func TestABindThatIsGivenUpLeavesNothing(t *testing.T) {
+	e, in, _ := start(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := e.Bind(ctx, proxy("web", "shop"), nil)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return waiting(t, e) == 1 }, time.Minute, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, await.From(t, ended), context.Canceled)
+	require.Eventually(t, func() bool { return waiting(t, e) == 0 }, time.Minute, time.Millisecond)
+	in.Synced("test")
+	require.Eventually(t, e.Synced, time.Minute, time.Millisecond)
+	require.Empty(t, e.Scopes(context.Background()))
+}
+
+// TestWhatTheSourcesHadIsServedFirst holds the order of loading: a bind that comes between
+// the sources' word and the batch of what they had must not see an empty mesh.
+func TestWhatTheSourcesHadIsServedFirst(t *testing.T) {
+	in := store.NewIntake("test")
+	e := New(Options{Intake: in, Ledger: noLedger{}, Log: slog.New(slog.DiscardHandler)})
+	e.publisher = noLedger{}
+	reply := make(chan []*table.Table, 1)
+	in.Put(service("a", 80))
+	in.Synced("test")
+	e.bindOrWait(&binding{proxy: proxy("web", "shop")}, reply)
+	require.Empty(t, reply)
+	e.take()
+	require.NotNil(t, await.From(t, reply)[0].State().Get(resource.Cluster, "outbound|80||a.shop.svc.cluster.local"))
+}
+
+func TestReleaseCountsOnce(t *testing.T) {
+	e, in, _ := start(t)
+	in.Synced("test")
+	_, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
+	require.NoError(t, err)
+	_, other, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
+	require.NoError(t, err)
+	defer other()
+	release()
+	release()
+	for _, s := range e.Scopes(context.Background()) {
+		require.Equal(t, 1, s.Proxies, s.Name)
+	}
+}
+
+func route(code uint32) store.Event {
+	v := &model.VirtualService{
+		Meta:  model.Meta{Key: model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "a"}, ResourceVersion: fmt.Sprint(code)},
+		Hosts: []model.Host{"a.shop.svc.cluster.local"}, Gateways: []string{model.GatewayMesh},
+		HTTP: []model.HTTPRoute{{DirectResponse: &model.DirectResponse{Status: code}}},
+	}
+	return store.Event{Key: v.Key, Object: v}
+}
+
+// TestWhatCannotBeTranslatedKeepsItsLastGoodState follows one broken virtual host: its old
+// resource stays, it is listed for each scope that has it, other changes go on, and both
+// mending and removing take it off the list.
+func TestWhatCannotBeTranslatedKeepsItsLastGoodState(t *testing.T) {
+	const name = "80/a.shop.svc.cluster.local:80"
+	e, in, r := start(t)
+	in.Put(service("a", 80), route(200))
+	in.Synced("test")
+	await.From(t, r)
+	tables, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
+	require.NoError(t, err)
+	defer release()
+	// A second scope whose name, but not its key, is the first one's.
+	none := proxy("web", "shop")
+	none.Interception = model.InterceptNone
+	_, releaseOther, err := e.Bind(context.Background(), none, nil)
+	require.NoError(t, err)
+	defer releaseOther()
+	good := tables[0].State().Get(resource.VirtualHost, name)
+	require.NotNil(t, good)
+
+	in.Put(route(9), service("b", 80))
+	await.From(t, r)
+	require.Same(t, good, tables[0].State().Get(resource.VirtualHost, name))
+	require.NotNil(t, tables[0].State().Get(resource.Cluster, "outbound|80||b.shop.svc.cluster.local"))
+	failures := e.Failures(context.Background())
+	require.Len(t, failures, 2)
+	require.Equal(t, name, failures[0].Name)
+	require.Contains(t, failures[0].Error, "directResponse.status 9")
+
+	in.Put(route(204))
+	await.From(t, r)
+	require.NotEqual(t, good.Version, tables[0].State().Get(resource.VirtualHost, name).Version)
+	require.Empty(t, e.Failures(context.Background()))
+
+	in.Put(route(9))
+	await.From(t, r)
+	require.Len(t, e.Failures(context.Background()), 2)
+	gone := service("a", 80)
+	gone.Object = nil
+	in.Put(gone, store.Event{Key: route(0).Key})
+	await.From(t, r)
+	require.Empty(t, e.Failures(context.Background()))
+	require.Nil(t, tables[0].State().Get(resource.VirtualHost, name))
+}
+
+func TestFailuresGoWithTheirScope(t *testing.T) {
+	e, in, r := start(t)
+	in.Put(service("a", 80), route(9))
+	in.Synced("test")
+	await.From(t, r)
+	_, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
+	require.NoError(t, err)
+	require.Len(t, e.Failures(context.Background()), 1)
+	release()
+	require.NoError(t, e.call(context.Background(), func() { e.closeIdle(time.Now().Add(time.Hour)) }))
+	require.Empty(t, e.Failures(context.Background()))
+}
+
+// TestRekeyLooksAtTheProxiesConcerned holds that a Sidecar of one namespace moves only that
+// namespace's proxies, and one of the root namespace all that have none of their own.
+func TestRekeyLooksAtTheProxiesConcerned(t *testing.T) {
+	e, in, r := start(t)
+	in.Synced("test")
+	moved := make(chan string, 8)
+	for _, ns := range []string{"shop", "bank"} {
+		_, release, err := e.Bind(context.Background(), proxy("web", ns), func([]*table.Table) { moved <- ns })
+		require.NoError(t, err)
+		defer release()
+	}
+	put := func(ns string, o bool) {
+		s := &model.Sidecar{Meta: model.Meta{Key: model.Key{Kind: model.KindSidecar, Namespace: ns, Name: "default"}}}
+		ev := store.Event{Key: s.Key}
+		if o {
+			ev.Object = s
+		}
+		in.Put(ev)
+		await.From(t, r)
+	}
+	put("bank", true)
+	require.Equal(t, "bank", await.From(t, moved))
+	put("istio-system", true)
+	require.Equal(t, "shop", await.From(t, moved))
+	put("bank", false)
+	require.Equal(t, "bank", await.From(t, moved))
+	require.Empty(t, moved)
+}
+
+// TestObjectsThatMoved: what was for other proxies before is told with the change.
+func TestObjectsThatMoved(t *testing.T) {
+	of := func(app string) model.Object {
+		return &model.AuthorizationPolicy{Selector: map[string]string{"app": app}}
+	}
+	got := changedObjects([]store.Change{
+		{New: of("web")}, {Old: of("web")}, {Old: of("web"), New: of("web")}, {Old: of("web"), New: of("api")},
+	})
+	for i, want := range []bool{false, false, false, true} {
+		require.Equal(t, want, got[i].Moved, i)
+	}
+}

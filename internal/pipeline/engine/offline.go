@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/derive"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// Compile gives all resources that a proxy would get of these objects, by type and in the
+// order of their names, and what could not be translated. It starts nothing.
+func Compile(mesh *model.Mesh, objects []model.Object, p *model.Proxy) (map[resource.Type][]*resource.Encoded, []Failure) {
+	return CompileSplit(mesh, objects, p, derive.Split{}, "")
+}
+
+// CompileSplit is Compile with Options.Split, of a proxy that has had some route configurations in buckets.
+func CompileSplit(mesh *model.Mesh, objects []model.Object, p *model.Proxy, split derive.Split, kept derive.SplitSet) (map[resource.Type][]*resource.Encoded, []Failure) {
+	e := New(Options{Split: split, Mesh: mesh, Intake: store.NewIntake(), Ledger: noLedger{}, Log: slog.New(slog.DiscardHandler), Workers: 1})
+	e.publisher = noLedger{}
+	events := make([]store.Event, len(objects))
+	for i, o := range objects {
+		events[i] = store.Event{Key: o.Metadata().Key, Object: o}
+	}
+	e.batch(events)
+	reply := make(chan []*table.Table, 1)
+	e.bind(&binding{proxy: p, kept: kept}, reply)
+
+	out := map[resource.Type][]*resource.Encoded{}
+	for _, t := range <-reply {
+		for typ := range resource.NumTypes {
+			for entry := range t.State().All(typ) {
+				out[typ] = append(out[typ], entry.Resource())
+			}
+		}
+	}
+	for _, list := range out {
+		slices.SortFunc(list, func(a, b *resource.Encoded) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return out, e.sortedFailures()
+}
+
+func (e *Engine) sortedFailures() []Failure {
+	return slices.SortedFunc(maps.Values(e.failures), func(a, b Failure) int {
+		return cmp.Or(strings.Compare(a.Scope, b.Scope), strings.Compare(a.Type, b.Type), strings.Compare(a.Name, b.Name))
+	})
+}
+
+// noLedger notes nothing and publishes to nobody.
+type noLedger struct{}
+
+func (noLedger) Begin(model.Revision, []changelog.ChangedObject, time.Time) {}
+func (noLedger) Mark(model.Revision, changelog.Stage, time.Time)            {}
+func (noLedger) Resources(model.Revision, int, int64)                       {}
+func (noLedger) Publish(model.Revision, []*table.Table)                     {}

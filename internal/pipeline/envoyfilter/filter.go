@@ -1,0 +1,155 @@
+package envoyfilter
+
+import (
+	"slices"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/moonsail/moonsail/internal/config/envoyext"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+const connectionManager = "envoy.filters.network.http_connection_manager"
+
+// networkFilters patches the filters of a chain: first which there are, then each.
+func (w *work) networkFilters(l *listenerv3.Listener, c *listenerv3.FilterChain) {
+	was := c.Filters
+	for _, p := range w.of(model.PatchNetworkFilter) {
+		if !p.Operation.Merges() && p.meetsListener(l) && p.meetsChain(l, c) {
+			c.Filters = place(w, slices.Clone(c.Filters), p, p.namesFilter(), p.meetsFilter)
+		}
+	}
+	if !slices.Equal(was, c.Filters) {
+		connectAtOnce(c)
+	}
+	for _, f := range c.Filters {
+		w.networkFilter(l, c, f)
+	}
+}
+
+const tcpProxy = "envoy.filters.network.tcp_proxy"
+
+// connectAtOnce has a destination be called as soon as the filters before let a connection pass: one that has it
+// wait would otherwise have Envoy (1.40) end it when the caller has shown its certificate.
+func connectAtOnce(c *listenerv3.FilterChain) {
+	for i, f := range c.Filters {
+		m := &tcpproxyv3.TcpProxy{}
+		if f.GetName() != tcpProxy || f.GetTypedConfig().UnmarshalTo(m) != nil ||
+			m.UpstreamConnectMode != tcpproxyv3.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE {
+			continue
+		}
+		m.UpstreamConnectMode, m.MaxEarlyDataBytes = tcpproxyv3.UpstreamConnectMode_IMMEDIATE, nil
+		if config, err := packed(m); err == nil {
+			c.Filters[i] = &listenerv3.Filter{Name: f.Name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: config}}
+		}
+	}
+}
+
+func (p *patch) namesFilter() bool { return p.Listener != nil && p.Listener.Filter != "" }
+
+func (p *patch) meetsFilter(f *listenerv3.Filter) bool {
+	return !p.namesFilter() || envoyext.Canonical(f.Name) == p.Listener.Filter
+}
+
+func (w *work) networkFilter(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) {
+	for _, p := range w.of(model.PatchNetworkFilter) {
+		if p.Operation.Merges() && p.meetsListener(l) && p.meetsChain(l, c) && p.meetsFilter(f) {
+			if config := w.mergeFilter(p, &f.Name, f.GetTypedConfig()); config != nil {
+				f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: config}
+			}
+		}
+	}
+	if envoyext.Canonical(f.Name) == connectionManager && (w.any(model.PatchHTTPFilter) || w.any(routeTargets...)) {
+		w.connectionManager(l, c, f)
+	}
+}
+
+// mergeFilter merges a patch's filter, of the network or of HTTP, into one that is there: its name, and
+// its configuration, which it returns; nil where that stays.
+func (w *work) mergeFilter(p *patch, name *string, config *anypb.Any) *anypb.Any {
+	value := p.value.(interface {
+		GetName() string
+		GetTypedConfig() *anypb.Any
+	})
+	if n := value.GetName(); n != "" && n != *name {
+		*name = n
+		w.did(p)
+	}
+	return w.mergedConfig(p, config, value.GetTypedConfig())
+}
+
+// mergedConfig merges configurations of one type; nil where nothing is to be merged.
+func (w *work) mergedConfig(p *patch, to, from *anypb.Any) *anypb.Any {
+	if to == nil || from == nil {
+		return nil
+	}
+	merged, err := mergePacked(to, from, p.Operation == model.PatchMergeReplace)
+	if err != nil {
+		w.failed(p, "%v"+leftOut, err)
+		return nil
+	}
+	w.did(p)
+	return merged
+}
+
+// connectionManager patches HTTP filters and inline routes. What does not change is not
+// packed again.
+func (w *work) connectionManager(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) {
+	m := &hcmv3.HttpConnectionManager{}
+	if f.GetTypedConfig().UnmarshalTo(m) != nil {
+		return
+	}
+	before := proto.Clone(m)
+	w.httpFilters(l, c, f, m)
+	if r := m.GetRouteConfig(); r != nil {
+		w.inlineRoutes(r)
+	}
+	if proto.Equal(before, m) {
+		return
+	}
+	if config, err := packed(m); err == nil {
+		f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: config}
+	}
+}
+
+// httpFilters patches those of a connection manager. Where that changes them none is dormant any
+// more: requests meet a filter that was given a configuration, and those behind one that was
+// added, which may have another route chosen.
+func (w *work) httpFilters(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter, m *hcmv3.HttpConnectionManager) {
+	before := proto.Clone(m)
+	dormant := slices.DeleteFunc(slices.Clone(m.HttpFilters), func(h *hcmv3.HttpFilter) bool { return !h.Disabled })
+	for _, p := range w.of(model.PatchHTTPFilter) {
+		if !p.Operation.Merges() && p.meetsManager(l, c, f) {
+			m.HttpFilters = place(w, m.HttpFilters, p, p.namesHTTPFilter(), p.meetsHTTPFilter)
+		}
+	}
+	for _, h := range m.HttpFilters {
+		for _, p := range w.of(model.PatchHTTPFilter) {
+			if p.Operation.Merges() && p.meetsManager(l, c, f) && p.meetsHTTPFilter(h) {
+				if config := w.mergeFilter(p, &h.Name, h.GetTypedConfig()); config != nil {
+					h.ConfigType = &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}
+				}
+			}
+		}
+	}
+	if proto.Equal(before, m) {
+		return
+	}
+	for _, h := range dormant {
+		h.Disabled = false
+	}
+}
+
+func (p *patch) meetsManager(l *listenerv3.Listener, c *listenerv3.FilterChain, f *listenerv3.Filter) bool {
+	return p.meetsListener(l) && p.meetsChain(l, c) && p.meetsFilter(f)
+}
+
+func (p *patch) namesHTTPFilter() bool { return p.Listener != nil && p.Listener.SubFilter != "" }
+
+func (p *patch) meetsHTTPFilter(f *hcmv3.HttpFilter) bool {
+	return !p.namesHTTPFilter() || envoyext.Canonical(f.Name) == p.Listener.SubFilter
+}

@@ -1,0 +1,149 @@
+package envoyfilter
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"sigs.k8s.io/yaml"
+
+	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+var update = flag.Bool("update", false, "write what comes out as what is wanted")
+
+// A golden file is an archive of EnvoyFilters (NAME.yaml, in order) and of resources
+// (NAME.listener, NAME.cluster, NAME.vhost, NAME.routes), of which NAME.KIND.want says what
+// the patches make.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			require.NoError(t, err)
+			golden(t, file, archive)
+		})
+	}
+}
+
+func golden(t *testing.T, file string, a *txtar.Archive) {
+	t.Helper()
+	set, said := setOf(t, a)
+	out := &txtar.Archive{Comment: a.Comment}
+	wants := map[string]string{}
+	for _, f := range a.Files {
+		if name, ok := strings.CutSuffix(f.Name, ".want"); ok {
+			wants[name] = string(f.Data)
+		}
+	}
+	for _, f := range a.Files {
+		if strings.HasSuffix(f.Name, ".want") {
+			continue
+		}
+		out.Files = append(out.Files, f)
+		if strings.HasSuffix(f.Name, ".yaml") {
+			continue
+		}
+		got := said + patched(t, set, f)
+		said = ""
+		out.Files = append(out.Files, txtar.File{Name: f.Name + ".want", Data: []byte(got)})
+		if !*update {
+			require.Equal(t, wants[f.Name], got, f.Name)
+		}
+	}
+	if *update {
+		require.NoError(t, os.WriteFile(file, txtar.Format(out), 0o644))
+	}
+}
+
+// setOf decodes the EnvoyFilters as the sources do, and gives what was wrong with them.
+func setOf(t *testing.T, a *txtar.Archive) (set *Set, said string) {
+	t.Helper()
+	v := &ir.Patches{}
+	for _, f := range a.Files {
+		if !strings.HasSuffix(f.Name, ".yaml") {
+			continue
+		}
+		o, problems := istio.Decoder{}.FromYAML(f.Data)
+		for _, p := range problems {
+			said += "# " + p.String() + "\n"
+		}
+		filter := o.(*model.EnvoyFilter)
+		for i := range filter.Patches {
+			v.List = append(v.List, ir.Patch{EnvoyPatch: &filter.Patches[i], Origin: filter.Key})
+		}
+	}
+	set, left := New(v)
+	for _, p := range left {
+		said += "# " + p.Error() + "\n"
+	}
+	return set, said
+}
+
+// patched patches a resource, and checks that it is left as it was.
+func patched(t *testing.T, set *Set, f txtar.File) string {
+	t.Helper()
+	var out proto.Message
+	var problems []Problem
+	there := true
+	switch kind := filepath.Ext(f.Name); kind {
+	case ".listener":
+		m := read(t, f, &listenerv3.Listener{})
+		before := proto.Clone(m)
+		out, there, problems = set.Listener(m)
+		require.True(t, proto.Equal(before, m), "the message is not the patch's")
+	case ".cluster":
+		m := read(t, f, &clusterv3.Cluster{})
+		before := proto.Clone(m)
+		out, there, problems = set.Cluster("web.shop.svc.cluster.local", m)
+		require.True(t, proto.Equal(before, m), "the message is not the patch's")
+	case ".vhost":
+		m := read(t, f, &routev3.VirtualHost{})
+		before := proto.Clone(m)
+		rc, name, _ := strings.Cut(m.Name, "/")
+		out, there, problems = set.VirtualHost(rc, name, m)
+		require.True(t, proto.Equal(before, m), "the message is not the patch's")
+	case ".routes":
+		out, problems = set.RouteConfig(read(t, f, &routev3.RouteConfiguration{}))
+	default:
+		t.Fatalf("%s: no kind of resource", f.Name)
+	}
+	text := ""
+	for _, p := range problems {
+		text += "# " + p.Error() + "\n"
+	}
+	if !there {
+		return text + "# removed\n"
+	}
+	return text + printed(t, out)
+}
+
+func read[M proto.Message](t *testing.T, f txtar.File, m M) M {
+	t.Helper()
+	j, err := yaml.YAMLToJSON(f.Data)
+	require.NoError(t, err)
+	require.NoError(t, protojson.Unmarshal(j, m), f.Name)
+	return m
+}
+
+func printed(t *testing.T, m proto.Message) string {
+	t.Helper()
+	j, err := protojson.Marshal(m)
+	require.NoError(t, err)
+	y, err := yaml.JSONToYAML(j)
+	require.NoError(t, err)
+	return string(y)
+}

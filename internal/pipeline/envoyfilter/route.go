@@ -1,0 +1,144 @@
+package envoyfilter
+
+import (
+	"slices"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// RouteConfig patches a route configuration without its virtual hosts.
+func (s *Set) RouteConfig(m *routev3.RouteConfiguration) (*routev3.RouteConfiguration, []Problem) {
+	if !s.any(model.PatchRouteConfig) {
+		return m, nil
+	}
+	out, _, problems := run(s, m, func(w *work, r *routev3.RouteConfiguration) bool {
+		w.routeConfig(r)
+		return true
+	}, func(*routev3.RouteConfiguration) error { return nil })
+	return out, problems
+}
+
+func (w *work) routeConfig(r *routev3.RouteConfiguration) {
+	name := r.Name
+	for _, p := range w.of(model.PatchRouteConfig) {
+		if p.Operation.Merges() && p.MeetsRoutes(w.gateway, name) {
+			mergeMessages(r, p.value, p.Operation == model.PatchMergeReplace)
+			w.did(p)
+		}
+	}
+	r.Name = name // by which listeners find it
+}
+
+// VirtualHost patches a virtual host of a route configuration; name is the one that patches
+// call it by. Not there: it is removed.
+func (s *Set) VirtualHost(routeConfig, name string, m *routev3.VirtualHost) (out *routev3.VirtualHost, there bool, problems []Problem) {
+	if !s.any(model.PatchVirtualHost, model.PatchHTTPRoute) {
+		return m, true, nil
+	}
+	return run(s, m, func(w *work, v *routev3.VirtualHost) bool { return w.virtualHost(routeConfig, name, v) }, checkVirtualHost)
+}
+
+func (w *work) virtualHost(routeConfig, name string, v *routev3.VirtualHost) bool {
+	own, domains := v.Name, v.Domains
+	for _, p := range w.of(model.PatchVirtualHost) {
+		if p.Operation == model.PatchAdd || !p.meetsHost(w.gateway, routeConfig, name, domains) {
+			continue
+		}
+		w.did(p)
+		switch {
+		case p.Operation == model.PatchRemove:
+			return false
+		case p.Operation.Merges():
+			mergeMessages(v, p.value, p.Operation == model.PatchMergeReplace)
+		case p.Operation == model.PatchReplace:
+			v.Reset()
+			mergeMessages(v, p.value, false)
+		}
+		if extra := slices.IndexFunc(p.Domains, func(d string) bool { return !slices.Contains(domains, d) }); extra >= 0 {
+			w.failed(p, "the domain %q is not one of virtual host %s, and is not added: another may have it; use ADD, or a VirtualService", p.Domains[extra], name)
+		}
+	}
+	v.Name, v.Domains = own, domains // names and domains are unique in a route configuration
+	w.routes(routeConfig, name, v)
+	return true
+}
+
+// routes patches each route, then which there are.
+func (w *work) routes(routeConfig, name string, v *routev3.VirtualHost) {
+	list := w.of(model.PatchHTTPRoute)
+	meets := func(p *patch) bool { return p.meetsHost(w.gateway, routeConfig, name, v.Domains) }
+	for _, p := range list {
+		if !meets(p) {
+			continue
+		}
+		switch {
+		case p.Operation == model.PatchRemove:
+			v.Routes = place(w, v.Routes, p, true, p.meetsRoute)
+		case p.Operation.Merges():
+			w.mergeRoutes(p, v.Routes)
+		}
+	}
+	for _, p := range list {
+		named := p.Routes != nil && p.Routes.Route != nil
+		switch {
+		case p.Operation == model.PatchRemove || p.Operation.Merges() || !meets(p):
+		case p.Operation == model.PatchFirst && named && !slices.ContainsFunc(v.Routes, p.meetsRoute):
+		default:
+			v.Routes = place(w, v.Routes, p, named, p.meetsRoute)
+		}
+	}
+}
+
+func (w *work) mergeRoutes(p *patch, routes []*routev3.Route) {
+	for _, r := range routes {
+		if p.meetsRoute(r) {
+			mergeMessages(r, p.value, p.Operation == model.PatchMergeReplace)
+			w.did(p)
+		}
+	}
+}
+
+// inlineRoutes patches a route configuration that is part of a listener.
+func (w *work) inlineRoutes(r *routev3.RouteConfiguration) {
+	w.routeConfig(r)
+	r.VirtualHosts = slices.DeleteFunc(r.VirtualHosts, func(v *routev3.VirtualHost) bool { return !w.virtualHost(r.Name, v.Name, v) })
+	for _, p := range w.of(model.PatchVirtualHost) {
+		if p.Operation != model.PatchAdd || !p.MeetsRoutes(w.gateway, r.Name) {
+			continue
+		}
+		if taken := slices.ContainsFunc(r.VirtualHosts, func(v *routev3.VirtualHost) bool {
+			return slices.ContainsFunc(v.Domains, func(d string) bool { return slices.Contains(p.Domains, d) })
+		}); taken {
+			w.failed(p, "route configuration %s has a virtual host of one of its domains"+leftOut, r.Name)
+			continue
+		}
+		r.VirtualHosts = place(w, r.VirtualHosts, p, false, func(*routev3.VirtualHost) bool { return false })
+	}
+}
+
+func (p *patch) meetsHost(gateway bool, routeConfig, name string, domains []string) bool {
+	m := p.Routes
+	if m == nil {
+		return true
+	}
+	return p.MeetsRoutes(gateway, routeConfig) && (m.VirtualHost == "" || m.VirtualHost == name) &&
+		(m.Domain == "" || slices.Contains(domains, m.Domain))
+}
+
+func (p *patch) meetsRoute(r *routev3.Route) bool {
+	if p.Routes == nil || p.Routes.Route == nil {
+		return true
+	}
+	m, action := p.Routes.Route, ""
+	switch r.Action.(type) {
+	case *routev3.Route_Route:
+		action = "ROUTE"
+	case *routev3.Route_Redirect:
+		action = "REDIRECT"
+	case *routev3.Route_DirectResponse:
+		action = "DIRECT_RESPONSE"
+	}
+	return (m.Name == "" || m.Name == r.Name) && (m.Action == "" || m.Action == action)
+}

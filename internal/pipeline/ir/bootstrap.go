@@ -1,0 +1,7 @@
+package ir
+
+// Bootstrap is what one EnvoyFilter changes of the bootstraps of a scope's proxies.
+type Bootstrap struct {
+	Name    string // of the resource; in the order of names they are applied
+	Patches []Patch
+}

@@ -1,0 +1,149 @@
+package ir
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Listener is one Envoy listener.
+type Listener struct {
+	Added *Patch // where an EnvoyFilter adds it: then nothing but Name and Inbound counts
+
+	Name    string // "0.0.0.0_80", "10.0.0.7_3306", "virtualOutbound", "virtualInbound"
+	Address string // IP
+	Also    string // an address of the other IP family, the same port; empty: none
+	Port    uint32
+	Inbound bool
+	// BindToPort is false for listeners that get connections from virtualOutbound.
+	BindToPort bool
+	// UseOriginalDst hands connections to the listener of their original destination.
+	UseOriginalDst bool
+	// ReadOriginalDst restores the original destination where traffic is redirected
+	// (the original_dst listener filter) without handing connections on.
+	ReadOriginalDst bool
+	// Transparent takes connections that are for other addresses than the listener's (TPROXY),
+	// and calls the application by the caller's address.
+	Transparent bool
+	// ProxyProtocol: connections begin with that protocol's header; others are closed.
+	ProxyProtocol bool
+	// InspectTLS and InspectHTTP look at the first bytes.
+	InspectTLS, InspectHTTP bool
+	// ContinueOnTimeout goes on with the default chain when inspecting gets no bytes
+	// (server-speaks-first protocols).
+	ContinueOnTimeout bool
+	InspectTimeout    time.Duration // 0: Envoy's default
+	InspectForever    bool          // there is no timeout
+	ExactBalance      bool
+	// Uninspected are destination ports of which nothing has to be known: servers that
+	// speak first need not wait for the inspectors' timeout there. Sorted.
+	Uninspected []uint32
+
+	Chains  []FilterChain // in order; matches are disjoint
+	Default *FilterChain  // where none matches; nil: the connection is closed
+}
+
+// FilterChain takes the connections that it matches. Exactly one of HTTP and TCP is set.
+type FilterChain struct {
+	Name  string
+	Match ChainMatch
+	TLS   *ServerTLS // ends TLS; nil: takes what comes
+	HTTP  *HTTPChain
+	TCP   *TCPChain
+	Wasm  *WasmFilters // of connections; nil: none
+}
+
+// ServerTLS ends TLS: the mesh's mutual one, for which clients must have an identity of a trust
+// domain, or as a Gateway's server or a Sidecar's listener says.
+type ServerTLS struct {
+	TrustDomains []string         // for the mesh's
+	Server       *model.ServerTLS // nil: the mesh's
+	OnlyTLS13    bool             // of the mesh's: no older version
+	CipherSuites []string         // of the mesh's, for TLS 1.2; empty: Envoy's default
+	AgentFiles   bool             // certificates in files come from the proxy's agent, else Envoy reads them
+}
+
+// MeshTLS ends the mesh's mutual TLS as the mesh says.
+func MeshTLS(m *model.Mesh) *ServerTLS {
+	return &ServerTLS{TrustDomains: m.TrustDomains(), OnlyTLS13: m.OnlyTLS13, CipherSuites: m.CipherSuites}
+}
+
+// IsMesh tells whether the mesh's certificates are used.
+func (t *ServerTLS) IsMesh() bool { return t.Server == nil || t.Server.Mode == model.ServerIstioMutual }
+
+// ChainMatch is a conjunction; empty parts hold always.
+type ChainMatch struct {
+	DestinationPort   uint32
+	Destinations      []netip.Prefix
+	ServerNames       []string // SNI; lower case, "*.suffix" allowed
+	TransportProtocol string   // "tls", "raw_buffer" or ""
+	ALPN              []string // "http/1.1", "h2c", ...
+}
+
+// HTTPChain is an HTTP connection manager.
+type HTTPChain struct {
+	StatPrefix string
+	// RouteConfig is fetched by RDS; empty where Inline is set.
+	RouteConfig string
+	// BucketBits is not 0 where the route configuration is split into buckets (package
+	// bucket): scopes lead to them. It is 2^BucketBits for names and as many for addresses.
+	BucketBits int
+	Inline     *InlineRoutes
+	Inbound    bool
+	// Gateway: requests come from outside the mesh.
+	Gateway bool
+	// Topology is what is before a gateway.
+	Topology model.Topology
+	// Headers are which the proxy sets.
+	Headers model.ProxyHeaders
+	// Outside: the callers of an inbound chain are no sidecars, so that what they say of clients'
+	// certificates is not believed.
+	Outside bool
+	// PeerTold: callers have certificates, and say in a header which workload they are.
+	PeerTold bool
+	// GRPCWeb translates grpc-web requests; for ports of that protocol. UseRemoteAddress etc. follow Inbound.
+	GRPCWeb bool
+	// Paths is what becomes of paths before anything looks at them; empty: model.PathsBase.
+	Paths model.PathNormalization
+	// JWT and Authorization decide which requests pass; nil: all.
+	JWT           *JWT
+	Authorization *Authorization
+	// ForwardProxy is set where routes may lead to a cluster that is found by DiscoverDynamicDNS.
+	ForwardProxy bool
+	Wasm         *WasmFilters // of requests; nil: none
+	IdleTimeout  *time.Duration
+	Telemetry    *Telemetry // nil: nothing is told
+	// Uncounted: nobody sees how often clusters answered with which code.
+	Uncounted bool
+	// FromMesh: clients may be sidecars, which speak HTTP/2 for applications that upgrade
+	// HTTP/1.1.
+	FromMesh bool
+	// MaxConcurrentStreams of a downstream HTTP/2 connection; 0: Envoy's default.
+	MaxConcurrentStreams uint32
+}
+
+// InlineRoutes is a route configuration inside a listener.
+type InlineRoutes struct {
+	RouteConfig  RouteConfig
+	VirtualHosts []VirtualHost
+}
+
+// TCPChain is a TCP proxy.
+type TCPChain struct {
+	StatPrefix    string
+	Backends      []Backend // headers unused
+	IdleTimeout   time.Duration
+	MaxDuration   time.Duration
+	Telemetry     *Telemetry        // nil: nothing is told
+	Hash          *model.HashPolicy // only SourceIP means something here
+	Authorization *Authorization    // which connections pass; nil: all
+	// Tunnel sends the connection through HTTP CONNECT.
+	Tunnel *model.Tunnel
+	// Opaque connections are no HTTP to the sidecars at the other end, whatever the cluster's
+	// port is.
+	Opaque bool
+	// ForwardSNIPort is set where the backend is found by DiscoverDynamicDNS: connections go
+	// to this port of the host that they name in SNI.
+	ForwardSNIPort uint32
+}

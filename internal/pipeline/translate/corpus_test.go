@@ -1,0 +1,166 @@
+package translate
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// A case is one view in testdata/*.txtar: a file NAME.KIND with a view in YAML, and
+// NAME.KIND.want with the message, or the error, that it translates to.
+type testCase struct {
+	archive string // path
+	name    string // NAME.KIND
+	view    []byte
+	want    []byte
+}
+
+// kind is the part after the last dot.
+func (c *testCase) kind() string { return c.name[strings.LastIndexByte(c.name, '.')+1:] }
+
+func (c *testCase) title() string {
+	return strings.TrimSuffix(filepath.Base(c.archive), ".txtar") + "/" + c.name
+}
+
+// translators decode a view and translate it, by kind of case.
+var translators = map[string]func([]byte) (proto.Message, error){
+	"cluster":  func(b []byte) (proto.Message, error) { return decoded(b, Cluster) },
+	"listener": func(b []byte) (proto.Message, error) { return decoded(b, Listener) },
+	"scope":    func(b []byte) (proto.Message, error) { return decoded(b, Scope) },
+	"vhost":    func(b []byte) (proto.Message, error) { return decoded(b, wholeVirtualHost) },
+	"endpoints": func(b []byte) (proto.Message, error) {
+		return decoded(b, func(v *ir.Endpoints) (proto.Message, error) { return Endpoints(v), nil })
+	},
+	"routeconfig": func(b []byte) (proto.Message, error) {
+		return decoded(b, func(v *ir.RouteConfig) (proto.Message, error) { return RouteConfig(*v, false), nil })
+	},
+	"shell": func(b []byte) (proto.Message, error) {
+		return decoded(b, func(v *ir.RouteConfig) (proto.Message, error) { return RouteConfig(*v, true), nil })
+	},
+}
+
+func decoded[V any, M proto.Message](b []byte, translate func(*V) (M, error)) (proto.Message, error) {
+	var v V
+	if err := decodeView(b, &v); err != nil {
+		return nil, err
+	}
+	m, err := translate(&v)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// constants are the names by which views in YAML call the constants of some fields.
+var constants = map[string]map[string]string{
+	"discovery": {"EDS": "0", "STATIC": "1", "STRICT_DNS": "2", "LOGICAL_DNS": "3", "ORIGINAL_DST": "4", "DYNAMIC_DNS": "5"},
+	"kind":      {"exact": "0", "prefix": "1", "regex": "2", "present": "3"},
+	"health":    {"healthy": "0", "unhealthy": "1", "draining": "2"},
+	"upgrade":   {"default": "0", "never": "1", "always": "2"},
+}
+
+// decodeView refuses fields that a view does not have. $TLS is tlsFolder.
+func decodeView(b []byte, into any) error {
+	var node yaml.Node
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(b), "$TLS", tlsFolder)), &node); err != nil {
+		return err
+	}
+	nameConstants(&node)
+	resolved, err := yaml.Marshal(&node)
+	if err != nil {
+		return err
+	}
+	d := yaml.NewDecoder(strings.NewReader(string(resolved)))
+	d.KnownFields(true)
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("the view in the test: %w", err)
+	}
+	return nil
+}
+
+func nameConstants(n *yaml.Node) {
+	for _, c := range n.Content {
+		nameConstants(c)
+	}
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if number, ok := constants[n.Content[i].Value][n.Content[i+1].Value]; ok {
+			n.Content[i+1].SetString(number)
+			n.Content[i+1].Tag = "!!int"
+		}
+	}
+}
+
+// corpus reads all cases of testdata, in order.
+func corpus(t testing.TB) []testCase {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/*.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+	var out []testCase
+	for _, path := range paths {
+		archive, err := txtar.ParseFile(path)
+		require.NoError(t, err)
+		out = append(out, casesOf(path, archive)...)
+	}
+	return out
+}
+
+func casesOf(path string, a *txtar.Archive) []testCase {
+	wants := map[string][]byte{}
+	for _, f := range a.Files {
+		if name, ok := strings.CutSuffix(f.Name, ".want"); ok {
+			wants[name] = f.Data
+		}
+	}
+	var out []testCase
+	for _, f := range a.Files {
+		if !strings.HasSuffix(f.Name, ".want") {
+			out = append(out, testCase{archive: path, name: f.Name, view: f.Data, want: wants[f.Name]})
+		}
+	}
+	return out
+}
+
+// printed is a message as YAML, with stable order and the test's files as $TLS.
+func printed(t testing.TB, m proto.Message, err error) string {
+	t.Helper()
+	if err != nil {
+		return "error: " + err.Error() + "\n"
+	}
+	j, err := protojson.Marshal(m)
+	require.NoError(t, err)
+	y, err := sigsyaml.JSONToYAML(j)
+	require.NoError(t, err)
+	return strings.ReplaceAll(string(y), tlsFolder, "$TLS")
+}
+
+// rewrite writes archives anew, with the given results.
+func rewrite(t testing.TB, results map[string]map[string]string) {
+	t.Helper()
+	for path, byName := range results {
+		archive, err := txtar.ParseFile(path)
+		require.NoError(t, err)
+		out := &txtar.Archive{Comment: archive.Comment}
+		for _, f := range archive.Files {
+			if strings.HasSuffix(f.Name, ".want") {
+				continue
+			}
+			out.Files = append(out.Files, f, txtar.File{Name: f.Name + ".want", Data: []byte(byName[f.Name])})
+		}
+		require.NoError(t, os.WriteFile(path, txtar.Format(out), 0o644))
+	}
+}

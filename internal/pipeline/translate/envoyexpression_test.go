@@ -1,0 +1,47 @@
+package translate
+
+import (
+	"testing"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/config/cel"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// TestEnvoyTakesExpressions: what cel.Check lets pass at its bounds the real Envoy takes, and what it does not let
+// pass Envoy refuses, with the whole listener.
+func TestEnvoyTakesExpressions(t *testing.T) {
+	b := newBootstrap()
+	for i, text := range []string{
+		"has(filter_state['a.b'].c)", "'x' in request.headers", "request.host.matches('a{95}')", "request.host.matches('a{1,48}')",
+		`request.host.matches(r'\p{Greek}')`, "request.time.getHours('CET') > 1", "9223372036854775807 > -9223372036854775808",
+	} {
+		require.NoError(t, cel.Check(text))
+		b.add(t, string(rune('a'+i)), loggedIf(t, i, text))
+	}
+	requireValid(t, b.message())
+	for _, text := range []string{
+		"has(request.headers['x'])", "request.host.matches('(')", "request.host.matches('a{98}')", "request.host.matches('a{1,49}')",
+		`request.host.matches(r'\pL')`, `request.host == '\d'`, "size()", "[1].exists(x, x == 1)", "99999999999999999999 > 1",
+	} {
+		require.Error(t, cel.Check(text), text)
+		b := newBootstrap()
+		b.add(t, "broken", loggedIf(t, 0, text))
+		out, err := validate(t, b.message())
+		require.Error(t, err, "%s: %s", text, out)
+	}
+}
+
+// loggedIf is a listener with a log of the requests that an expression is true for.
+func loggedIf(t *testing.T, i int, text string) *listenerv3.Listener {
+	t.Helper()
+	l, err := Listener(&ir.Listener{Name: "l", Address: "127.0.0.1", Port: uint32(20000 + i), Default: &ir.FilterChain{Name: "c", HTTP: &ir.HTTPChain{
+		StatPrefix: "p", RouteConfig: "80",
+		Telemetry: &ir.Telemetry{Logs: []ir.AccessLog{{Name: "envoy", Kind: model.ProviderFileLog, Format: model.LogFormat{Path: "/dev/null"}, Filter: text}}},
+	}}})
+	require.NoError(t, err)
+	return l
+}

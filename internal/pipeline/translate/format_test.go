@@ -1,0 +1,55 @@
+package translate
+
+import (
+	"cmp"
+	"fmt"
+	"testing"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/config/envoyformat"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// arguments are for substitutions that not any argument will do for.
+var arguments = map[string]string{
+	"CEL": "request.id", "COALESCE": `{"operators":["PROTOCOL"]}`, "COMMON_DURATION": "DS_RX_BEG:DS_RX_END:ms",
+	"GRPC_STATUS": "CAMEL_STRING", "METADATA": "ROUTE:a:b", "DYNAMIC_METADATA": "a:b", "CLUSTER_METADATA": "a:b",
+	"UPSTREAM_METADATA": "a:b", "PATH": "WQ", "FILTER_STATE": "a:PLAIN", "UPSTREAM_FILTER_STATE": "a:PLAIN",
+	"START_TIME": "%s.%3f", "EMIT_TIME": "%s", "START_TIME_LOCAL": "%s", "EMIT_TIME_LOCAL": "%s",
+}
+
+// TestEnvoyKnowsSubstitutions: what envoyformat.Check lets pass the real Envoy takes.
+func TestEnvoyKnowsSubstitutions(t *testing.T) {
+	b := newBootstrap()
+	route := ir.Route{DirectResponse: &model.DirectResponse{Status: 200}}
+	for _, value := range envoyformat.Forms(argument) {
+		require.NoError(t, envoyformat.Check(value))
+		h := model.HeaderValue{Name: fmt.Sprintf("x-%d", len(route.Headers.Request.Add)), Value: value}
+		route.Headers.Request.Add = append(route.Headers.Request.Add, h)
+	}
+	v, _, err := VirtualHost(&ir.VirtualHost{RouteConfig: "80", Name: "a:80", Domains: []string{"*"}, Routes: []ir.Route{route}})
+	require.NoError(t, err)
+	b.add(t, "substitutions", v)
+	requireValid(t, b.message())
+}
+
+// TestEnvoyRefusesSubstitution: the list is needed.
+func TestEnvoyRefusesSubstitution(t *testing.T) {
+	v, _, err := VirtualHost(&ir.VirtualHost{RouteConfig: "80", Name: "a:80", Domains: []string{"*"}, Routes: []ir.Route{{
+		DirectResponse: &model.DirectResponse{Status: 200},
+		Headers:        model.Headers{Request: model.HeaderOps{Add: []model.HeaderValue{{Name: "a", Value: "b"}}}},
+	}}})
+	require.NoError(t, err)
+	v.Routes = append([]*routev3.Route(nil), v.Routes...)
+	v.Routes[0].RequestHeadersToAdd[0].Header.Value = "%NOT_ONE%"
+	b := newBootstrap()
+	b.add(t, "broken", v)
+	out, err := validate(t, b.message())
+	require.Error(t, err)
+	require.Contains(t, out, "NOT_ONE")
+}
+
+func argument(name string) string { return cmp.Or(arguments[name], "x") }

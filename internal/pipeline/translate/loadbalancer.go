@@ -1,0 +1,115 @@
+package translate
+
+import (
+	"fmt"
+	"math/big"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// Envoy's limits.
+const (
+	maxRingSize   = 8 << 20
+	maxMaglevSize = 5_000_011
+)
+
+func setLoadBalancer(v *ir.Cluster, c *clusterv3.Cluster) error {
+	switch v.Discovery {
+	case ir.DiscoverOriginalDst, ir.DiscoverDynamicDNS:
+		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+		return nil
+	}
+	if v.LocalityWeighted {
+		c.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{
+			LocalityConfigSpecifier: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
+				LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{},
+			},
+		}
+	}
+	// There is nothing to choose from: Envoy's simplest is enough.
+	if v.Name == ir.BlackHoleCluster || v.Inbound {
+		return nil
+	}
+	lb := v.Policy.LoadBalancer
+	if lb == nil {
+		lb = &model.LoadBalancer{}
+	}
+	return setAlgorithm(lb, c)
+}
+
+func setAlgorithm(lb *model.LoadBalancer, c *clusterv3.Cluster) error {
+	switch lb.Algorithm {
+	case "", model.LBLeastRequest:
+		c.LbPolicy = clusterv3.Cluster_LEAST_REQUEST
+		if lb.Warmup != nil {
+			c.LbConfig = &clusterv3.Cluster_LeastRequestLbConfig_{
+				LeastRequestLbConfig: &clusterv3.Cluster_LeastRequestLbConfig{SlowStartConfig: slowStart(lb.Warmup)},
+			}
+		}
+	case model.LBRoundRobin:
+		c.LbPolicy = clusterv3.Cluster_ROUND_ROBIN
+		if lb.Warmup != nil {
+			c.LbConfig = &clusterv3.Cluster_RoundRobinLbConfig_{
+				RoundRobinLbConfig: &clusterv3.Cluster_RoundRobinLbConfig{SlowStartConfig: slowStart(lb.Warmup)},
+			}
+		}
+	case model.LBRandom:
+		c.LbPolicy = clusterv3.Cluster_RANDOM
+	case model.LBPassthrough:
+		// Whatever endpoints there are, connections go where they were going.
+		c.ClusterDiscoveryType, c.LbPolicy = originalDst, clusterv3.Cluster_CLUSTER_PROVIDED
+		c.LoadAssignment, c.EdsClusterConfig, c.CommonLbConfig = nil, nil, nil
+	case model.LBRingHash:
+		return setRingHash(lb, c)
+	case model.LBMaglev:
+		return setMaglev(lb, c)
+	default:
+		return fmt.Errorf("unknown load balancer %q", lb.Algorithm)
+	}
+	return nil
+}
+
+func setRingHash(lb *model.LoadBalancer, c *clusterv3.Cluster) error {
+	c.LbPolicy = clusterv3.Cluster_RING_HASH
+	if lb.RingSize == 0 {
+		return nil
+	}
+	if lb.RingSize > maxRingSize {
+		return fmt.Errorf("minimumRingSize %d is above %d, the largest that Envoy has", lb.RingSize, maxRingSize)
+	}
+	c.LbConfig = &clusterv3.Cluster_RingHashLbConfig_{
+		RingHashLbConfig: &clusterv3.Cluster_RingHashLbConfig{MinimumRingSize: wrapperspb.UInt64(lb.RingSize)},
+	}
+	return nil
+}
+
+func setMaglev(lb *model.LoadBalancer, c *clusterv3.Cluster) error {
+	c.LbPolicy = clusterv3.Cluster_MAGLEV
+	if lb.TableSize == 0 {
+		return nil
+	}
+	if lb.TableSize > maxMaglevSize || !new(big.Int).SetUint64(lb.TableSize).ProbablyPrime(0) {
+		return fmt.Errorf("maglev tableSize %d must be a prime number of at most %d", lb.TableSize, maxMaglevSize)
+	}
+	c.LbConfig = &clusterv3.Cluster_MaglevLbConfig_{
+		MaglevLbConfig: &clusterv3.Cluster_MaglevLbConfig{TableSize: wrapperspb.UInt64(lb.TableSize)},
+	}
+	return nil
+}
+
+func slowStart(w *model.Warmup) *clusterv3.Cluster_SlowStartConfig {
+	out := &clusterv3.Cluster_SlowStartConfig{SlowStartWindow: duration(w.Duration)}
+	if w.Aggression != 0 {
+		out.Aggression = &corev3.RuntimeDouble{DefaultValue: w.Aggression, RuntimeKey: "moonsail.warmup.aggression"}
+	}
+	if w.MinimumPercent != 0 {
+		out.MinWeightPercent = &typev3.Percent{Value: w.MinimumPercent}
+	}
+	return out
+}
