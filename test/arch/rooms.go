@@ -53,7 +53,7 @@ var Rooms = []Room{
 		"go.yaml.in/yaml/v3", "golang.org/x/sys", "google.golang.org/genproto/googleapis", "google.golang.org/grpc",
 		"google.golang.org/protobuf", "istio.io/api", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml",
 	}},
-	{"source", 6, "where objects come from", []string{"internal/source", "internal/jwks"}, []string{
+	{"source", 6, "where objects come from", []string{"internal/source"}, []string{
 		"github.com/cespare/xxhash/v2", "github.com/fsnotify/fsnotify", "github.com/go-logr/logr", "go.yaml.in/yaml/v3", "k8s.io",
 	}},
 	{"pipeline", 5, "the way of a change, a package per stage", []string{"internal/pipeline"}, []string{
