@@ -11,8 +11,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/moonsail/moonsail/internal/inject"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecar/inject"
 )
 
 // InjectPath is where Pods go that may get a sidecar. As with Istio it may be followed by

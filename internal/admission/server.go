@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/inject"
+	"github.com/moonsail/moonsail/internal/sidecar/inject"
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/agent"
+	"github.com/moonsail/moonsail/internal/sidecar/agent"
 )
 
 // exitForced: connections may have been cut.

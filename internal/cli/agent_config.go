@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/agent"
 	"github.com/moonsail/moonsail/internal/config/proxyconfig"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecar/agent"
 )
 
 // wrongConfig makes what flags, or what stands for them, say wrongly a usage error.

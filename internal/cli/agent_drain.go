@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/agent"
+	"github.com/moonsail/moonsail/internal/sidecar/agent"
 )
 
 // newAgentDrainCommand is `moonsail agent drain`.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/agent"
+	"github.com/moonsail/moonsail/internal/sidecar/agent"
 )
 
 func TestAgentDrain(t *testing.T) {

@@ -5,10 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/agent"
-	"github.com/moonsail/moonsail/internal/agent/identity"
-	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecar/agent"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/identity"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
 func (f *agentFlags) workloadFlags(cmd *cobra.Command) {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/agent"
-	"github.com/moonsail/moonsail/internal/envoy"
-	"github.com/moonsail/moonsail/internal/intercept"
+	"github.com/moonsail/moonsail/internal/sidecar/agent"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/sidecar/intercept"
 )
 
 // interceptFlags are those about the rules that lead a workload's connections to its sidecar.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/agent"
+	"github.com/moonsail/moonsail/internal/sidecar/agent"
 )
 
 // waitPoll is how often a sidecar is asked whether it is ready.

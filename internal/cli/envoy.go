@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
 // NewEnvoyCommand is `moonsail envoy`: find or fetch the Envoy that sidecars run.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/agent/workers"
 	"github.com/moonsail/moonsail/internal/profile"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workers"
 )
 
 // profileFlags are those of "moonsail profile" and what is below it.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/agent/workers"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workers"
 	"github.com/moonsail/moonsail/test/await"
 )
 

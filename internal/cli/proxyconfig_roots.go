@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/agent/sds"
 	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/sds"
 )
 
 // rootsFlags are those of "moonsail proxy-config rootca-compare".

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/admission"
-	"github.com/moonsail/moonsail/internal/inject"
+	"github.com/moonsail/moonsail/internal/sidecar/inject"
 )
 
 // serveInjectFlags are those of "moonsail serve" about the webhook that adds sidecars to Pods.

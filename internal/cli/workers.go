@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/moonsail/moonsail/internal/agent/workers"
 	"github.com/moonsail/moonsail/internal/debug"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workers"
 )
 
 // proxyWorkers is what the agent of one proxy said.

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/agent"
 	"github.com/moonsail/moonsail/internal/security/ca"
+	"github.com/moonsail/moonsail/internal/sidecar/agent"
 )
 
 // Where the control plane finds its authority and the tokens that it believes, and a sidecar

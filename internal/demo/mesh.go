@@ -14,9 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/agent"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/sidecar/agent"
 )
 
 // Istio's default ports of the control plane.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
 // Options of a collection.

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/moonsail/moonsail/internal/doctor"
-	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

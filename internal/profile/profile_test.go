@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/flamegraph"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -52,7 +52,7 @@ var forbidden = []struct {
 	},
 	{
 		folders: []string{"internal/model", "internal/pipeline/ir", "internal/pipeline/store", "internal/pipeline/derive", "internal/pipeline/translate",
-			"internal/xds", "internal/pipeline/changelog", "internal/debug", "internal/agent", "internal/envoy"},
+			"internal/xds", "internal/pipeline/changelog", "internal/debug", "internal/sidecar/agent", "internal/sidecar/envoy"},
 		imports: []string{"k8s.io", "istio.io/client-go"},
 		because: "Kubernetes ends in istioapi; later stages read the model",
 	},

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/cli"
-	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
 // documents are the ones at the top of the repository.
@@ -203,6 +203,6 @@ func TestLinksLead(t *testing.T) {
 // TestEnvoyIsPinnedOnce finds Envoy's version in no file but the one that pins it.
 func TestEnvoyIsPinnedOnce(t *testing.T) {
 	for _, file := range slices.Concat(documents, []string{"Makefile", ".ci/run", "tools/fuzz"}) {
-		require.NotContains(t, read(t, file), envoy.Version, "%s names Envoy's version; only internal/envoy/ENVOY_VERSION should", file)
+		require.NotContains(t, read(t, file), envoy.Version, "%s names Envoy's version; only internal/sidecar/envoy/ENVOY_VERSION should", file)
 	}
 }

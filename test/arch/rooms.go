@@ -45,9 +45,7 @@ var Rooms = []Room{
 		"github.com/ianlancetaylor/demangle", "github.com/prometheus/client_model", "github.com/prometheus/common",
 		"go.yaml.in/yaml/v3", "google.golang.org/protobuf", "sigs.k8s.io/yaml",
 	}},
-	{"sidecar", 6, "what runs next to an application", []string{
-		"internal/agent", "internal/inject", "internal/intercept", "internal/envoy",
-	}, []string{
+	{"sidecar", 6, "what runs next to an application", []string{"internal/sidecar"}, []string{
 		"github.com/envoyproxy/go-control-plane/envoy", "github.com/fsnotify/fsnotify", "github.com/google/go-containerregistry",
 		"github.com/google/nftables", "github.com/mdlayher/netlink", "github.com/miekg/dns", "github.com/prometheus",
 		"go.yaml.in/yaml/v3", "golang.org/x/sys", "google.golang.org/genproto/googleapis", "google.golang.org/grpc",

@@ -26,8 +26,8 @@ import (
 
 	"github.com/moonsail/moonsail/deploy"
 	"github.com/moonsail/moonsail/internal/controlplane"
-	"github.com/moonsail/moonsail/internal/inject"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecar/inject"
 	"github.com/moonsail/moonsail/test/kubetest"
 	"github.com/moonsail/moonsail/test/labtest"
 )

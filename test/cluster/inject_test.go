@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
-	"github.com/moonsail/moonsail/internal/inject"
+	"github.com/moonsail/moonsail/internal/sidecar/inject"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
-	"github.com/moonsail/moonsail/internal/inject"
+	"github.com/moonsail/moonsail/internal/sidecar/inject"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 

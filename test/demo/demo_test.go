@@ -21,7 +21,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/cli"
 	"github.com/moonsail/moonsail/internal/demo"
-	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 	"github.com/moonsail/moonsail/test/await"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/agent/identity/catest"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/identity/catest"
 )
 
 const routeToBackend = `apiVersion: gateway.networking.k8s.io/v1

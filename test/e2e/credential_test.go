@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/moonsail/moonsail/internal/agent/identity/catest"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/identity/catest"
 )
 
 const apiHost = "api.example.com"

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/agent/identity/catest"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/identity/catest"
 )
 
 // volume is a folder of files as Kubernetes mounts a Secret: links that lead through "..data", which is replaced.

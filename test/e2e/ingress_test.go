@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/agent/identity/catest"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/identity/catest"
 )
 
 // memberTLS is the port of the server's sidecar for TLS of clients without one.

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/moonsail/moonsail/internal/cli"
-	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
 const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
 var update = flag.Bool("update", false, "write what the Envoy says as the table, and the imports of its types")

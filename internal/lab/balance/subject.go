@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/agent/workers"
-	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/lab/bench"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/load"
 	"github.com/moonsail/moonsail/internal/lab/pair"
 	"github.com/moonsail/moonsail/internal/lab/threads"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workers"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
 // subject is one number of connections of one protocol to one sidecar.

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/agent/workers"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/openloop"
 	"github.com/moonsail/moonsail/internal/lab/pair"
 	"github.com/moonsail/moonsail/internal/lab/threads"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workers"
 )
 
 // subject is one load of one sidecar.

@@ -10,9 +10,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/pair"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
 // Options are what a run is told.

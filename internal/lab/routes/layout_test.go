@@ -13,7 +13,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )

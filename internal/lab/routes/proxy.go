@@ -16,9 +16,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/lab/child"
 	"github.com/moonsail/moonsail/internal/lab/openloop"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
 // proxy is a running Envoy.

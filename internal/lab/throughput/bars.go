@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/envoy"
 	"github.com/moonsail/moonsail/internal/lab/balance"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 	"github.com/moonsail/moonsail/internal/lab/pair"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
 // The mesh of the workload whose memory counts, and what it sees of it.

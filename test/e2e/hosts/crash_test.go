@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/intercept"
+	"github.com/moonsail/moonsail/internal/sidecar/intercept"
 )
 
 // TestCrashesWithDefaultRetries: with Istio's default of retries, which does not make a request again

@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/envoy"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/labtest"
 	"github.com/moonsail/moonsail/test/logtext"

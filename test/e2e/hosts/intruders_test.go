@@ -16,9 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/agent/identity/catest"
 	"github.com/moonsail/moonsail/internal/demo"
 	"github.com/moonsail/moonsail/internal/security/ca"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/identity/catest"
 	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/netns"
 )

@@ -18,9 +18,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/agent/identity"
-	"github.com/moonsail/moonsail/internal/agent/identity/catest"
 	"github.com/moonsail/moonsail/internal/security/ca"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/identity"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/identity/catest"
 )
 
 // TestShop: in a shop where nothing but mutual TLS is spoken both ends of each call count and log it,

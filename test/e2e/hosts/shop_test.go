@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/demo"
-	"github.com/moonsail/moonsail/internal/envoy"
-	"github.com/moonsail/moonsail/internal/intercept"
 	"github.com/moonsail/moonsail/internal/security/ca"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/sidecar/intercept"
 	"github.com/moonsail/moonsail/test/netns"
 )
 

@@ -1,0 +1,357 @@
+package identity
+
+import (
+	"crypto/ecdsa"
+	"crypto/rsa"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/moonsail/moonsail/internal/sidecar/agent/identity/catest"
+	"github.com/moonsail/moonsail/test/logtext"
+)
+
+const (
+	patience = time.Minute
+	shopWeb  = "spiffe://mesh.test/ns/shop/sa/web"
+)
+
+func TestFirstCertificate(t *testing.T) {
+	r := root(t, "one")
+	server := authority(t, r)
+	o := options(t, server, r)
+	o.OutputDir = filepath.Join(t.TempDir(), "out")
+	log := &logtext.Buffer{}
+	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	k := run(t, o)
+	s := await(t, k, "a certificate", issued)
+	require.NoError(t, k.Problem())
+	require.Equal(t, shopWeb, k.State().ID)
+	require.IsType(t, &ecdsa.PublicKey{}, s.Leaf().PublicKey)
+	require.Equal(t, string(r.PEM()), string(s.Roots), "once, though the file and the CA tell it")
+
+	call := server.Calls()[0]
+	require.Equal(t, "Bearer web-token", call.Token)
+	require.Equal(t, shopWeb, call.CSR.URIs[0].String())
+	require.Equal(t, DefaultTTL, call.TTL)
+
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(o.OutputDir, rootFile)); return err == nil }, patience, time.Millisecond)
+	for name, want := range map[string][]byte{chainFile: s.Chain, keyFile: s.Key, rootFile: s.Roots} {
+		content, err := os.ReadFile(filepath.Join(o.OutputDir, name))
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(content), name)
+		info, err := os.Stat(filepath.Join(o.OutputDir, name))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), name)
+	}
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "id="+shopWeb) }, patience, time.Millisecond)
+	require.NotContains(t, log.String(), "PRIVATE")
+	require.NotContains(t, log.String(), "web-token")
+	require.Equal(t, 1.0, testutil.ToFloat64(o.Metrics.requests.WithLabelValues("csr")))
+}
+
+func TestRSAKeys(t *testing.T) {
+	r := root(t, "one")
+	o := options(t, authority(t, r), r)
+	o.RSABits = 2048
+	s := await(t, run(t, o), "a certificate", issued)
+	require.Equal(t, 2048, s.Leaf().PublicKey.(*rsa.PublicKey).Size()*8)
+}
+
+// withLife gives certificates that are to be renewed soon ever more life, until it was enough: on a busy machine
+// those of few seconds have expired before they are.
+func withLife(t *testing.T, life time.Duration, try func(t *testing.T, server *catest.Server, o Options) bool) {
+	t.Helper()
+	for ; life < patience; life *= 2 {
+		r := root(t, "one")
+		server := authority(t, r)
+		server.Change(func(s *catest.Settings) { s.Life = life })
+		if try(t, server, options(t, server, r)) {
+			return
+		}
+	}
+	require.Fail(t, "certificates expire before they are renewed")
+}
+
+// over tells whether a certificate has expired.
+func over(s *Secrets) bool { return time.Now().After(s.Leaf().NotAfter) }
+
+// Certificates of a few seconds are renewed, each with a key of its own, and none expires.
+func TestRenewal(t *testing.T) {
+	withLife(t, 4*time.Second, func(t *testing.T, _ *catest.Server, o Options) bool {
+		k := run(t, o)
+		first := await(t, k, "a certificate", issued)
+		second := await(t, k, "another", func(s *Secrets) bool { return s.Leaf().SerialNumber.Cmp(first.Leaf().SerialNumber) != 0 })
+		inTime := !over(first)
+		require.NotEqual(t, first.Key, second.Key)
+		return inTime
+	})
+}
+
+// TestRenewalByTheClock: a machine that has slept for hours renews when it wakes up, though its timers stood still meanwhile.
+func TestRenewalByTheClock(t *testing.T) {
+	r := root(t, "one")
+	k := run(t, options(t, authority(t, r), r))
+	first := await(t, k, "a certificate", issued)
+	require.Eventually(t, func() bool { return time.Until(k.State().RenewAt) > 20*time.Minute }, patience, time.Millisecond)
+	at := k.State().RenewAt
+	require.Equal(t, at.Round(0), at, "it goes by the clock, not by how long the machine runs")
+	k.mu.Lock()
+	k.renewAt = at.Add(-time.Hour)
+	k.mu.Unlock()
+	await(t, k, "another", func(s *Secrets) bool { return s.Leaf().SerialNumber.Cmp(first.Leaf().SerialNumber) != 0 })
+}
+
+// TestFilesAreWrittenLater: what a full disk did not take is written once it does.
+func TestFilesAreWrittenLater(t *testing.T) {
+	r := root(t, "one")
+	o := options(t, authority(t, r), r)
+	o.OutputDir = filepath.Join(t.TempDir(), "out")
+	require.NoError(t, os.WriteFile(o.OutputDir, nil, 0o600)) // no folder can be made there
+	k := run(t, o)
+	s := await(t, k, "a certificate", issued)
+	require.Eventually(t, func() bool { return testutil.ToFloat64(o.Metrics.files) == 1 }, patience, time.Millisecond)
+	require.NoError(t, os.Remove(o.OutputDir))
+	require.Eventually(t, func() bool {
+		text, _ := os.ReadFile(filepath.Join(o.OutputDir, chainFile))
+		return string(text) == string(s.Chain)
+	}, patience, time.Millisecond)
+}
+
+// Without a token the certificate itself is shown, and the token that comes later is used.
+func TestRenewalWithoutToken(t *testing.T) {
+	withLife(t, 2*time.Second, func(t *testing.T, server *catest.Server, o Options) bool {
+		k := run(t, o)
+		await(t, k, "a certificate", issued)
+		require.NoError(t, os.Remove(o.TokenFile))
+		called := func(token, peer string) bool {
+			c := server.Calls()
+			last := c[len(c)-1]
+			return last.Token == token && last.Peer == peer
+		}
+		late := false
+		require.Eventually(t, func() bool {
+			s, _ := k.Secrets()
+			late = over(s)
+			return late || called("", shopWeb)
+		}, patience, time.Millisecond)
+		if late {
+			return false
+		}
+		write(t, o.TokenFile, "web-token")
+		require.Eventually(t, func() bool { return called("Bearer web-token", "") }, patience, time.Millisecond)
+		return true
+	})
+}
+
+// TestRenewalWithATokenThatIsNotBelieved: the certificate tells who this is as well, and nothing else does where that has expired.
+func TestRenewalWithATokenThatIsNotBelieved(t *testing.T) {
+	withLife(t, 3*time.Second, func(t *testing.T, server *catest.Server, o Options) bool {
+		k := run(t, o)
+		first := await(t, k, "a certificate", issued)
+		write(t, o.TokenFile, "ended")
+		another := func(s *Secrets) bool { return s.Leaf().SerialNumber.Cmp(first.Leaf().SerialNumber) != 0 }
+		late := false
+		require.Eventually(t, func() bool {
+			s, _ := k.Secrets()
+			late = !another(s) && over(s)
+			return late || another(s)
+		}, patience, time.Millisecond)
+		if late {
+			return false
+		}
+		calls := server.Calls()
+		at := slices.IndexFunc(calls, func(c catest.Call) bool { return c.Token == "" && c.Peer == shopWeb })
+		require.Positive(t, at)
+		require.Equal(t, "Bearer ended", calls[at-1].Token, "the token is tried first")
+		return true
+	})
+	for _, code := range []codes.Code{codes.Unauthenticated, codes.Unavailable, codes.DeadlineExceeded} {
+		require.True(t, undecided(&refusal{code: code}))
+	}
+	require.False(t, undecided(&refusal{code: codes.PermissionDenied}))
+}
+
+// Refusals are told with what to do, and end when what was wrong is right.
+func TestProblems(t *testing.T) {
+	r, foreign := root(t, "one"), root(t, "foreign")
+	for _, tc := range []struct {
+		name  string
+		wrong func(t *testing.T, o *Options, s *catest.Server)
+		want  []string
+	}{
+		{"unknown token", func(t *testing.T, o *Options, _ *catest.Server) { write(t, o.TokenFile, "other") },
+			[]string{"Unauthenticated", "was not believed", "--token-file"}},
+		{"no token", func(t *testing.T, o *Options, _ *catest.Server) { require.NoError(t, os.Remove(o.TokenFile)) },
+			[]string{"no such file", "--token-file"}},
+		{"empty token", func(t *testing.T, o *Options, _ *catest.Server) { write(t, o.TokenFile, " \n") }, []string{"is empty"}},
+		{"no token at all", func(t *testing.T, o *Options, _ *catest.Server) { write(t, o.TokenFile, "a b") }, []string{"what no token holds"}},
+		{"huge token", func(t *testing.T, o *Options, _ *catest.Server) {
+			write(t, o.TokenFile, strings.Repeat("x", maxToken+1))
+		}, []string{"no token has"}},
+		{"other namespace", func(_ *testing.T, _ *Options, s *catest.Server) {
+			s.Change(func(c *catest.Settings) {
+				c.IDs = map[string]string{"Bearer web-token": "spiffe://mesh.test/ns/other/sa/web"}
+			})
+		}, []string{"ns/other/sa/web", "namespace shop", "--namespace"}},
+		{"another mesh's roots", func(t *testing.T, o *Options, _ *catest.Server) { write(t, o.RootsFile, string(foreign.PEM())) },
+			[]string{"x509", "--xds-root-cert"}},
+		{"another server's name", func(_ *testing.T, o *Options, _ *catest.Server) { o.ServerNames = []string{"other.test", "127.0.0.9"} },
+			[]string{"none of other.test, 127.0.0.9", "--xds-server-name"}},
+		{"nobody there", func(_ *testing.T, o *Options, _ *catest.Server) { o.Address = "127.0.0.1:1" }, []string{"127.0.0.1:1", "is it running there"}},
+		{"no CA", func(_ *testing.T, _ *Options, s *catest.Server) {
+			s.Change(func(c *catest.Settings) { c.Err = status.Error(codes.Unimplemented, "unknown service") })
+		}, []string{"issues no certificates", "--ca-address"}},
+		{"too long a life", func(_ *testing.T, _ *Options, s *catest.Server) {
+			s.Change(func(c *catest.Settings) { c.Err = status.Error(codes.InvalidArgument, "too long") })
+		}, []string{"too long", "--cert-ttl"}},
+		{"forbidden", func(_ *testing.T, _ *Options, s *catest.Server) {
+			s.Change(func(c *catest.Settings) { c.Err = status.Error(codes.PermissionDenied, "no") })
+		}, []string{"may not have a certificate of namespace shop, service account web"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			server := authority(t, r)
+			o := options(t, server, r)
+			tc.wrong(t, &o, server)
+			k := run(t, o)
+			require.Eventually(t, func() bool { return k.State().Problem != "" }, patience, time.Millisecond)
+			for _, w := range tc.want {
+				require.ErrorContains(t, k.Problem(), w)
+			}
+			if o.Address != server.Address || o.ServerNames[0] != catest.ControlPlaneName {
+				return
+			}
+			write(t, o.TokenFile, "web-token")
+			write(t, o.RootsFile, string(r.PEM()))
+			server.Change(func(c *catest.Settings) { c.Err, c.IDs = nil, map[string]string{"Bearer web-token": shopWeb} })
+			await(t, k, "the certificate after all", issued)
+			require.NoError(t, k.Problem())
+		})
+	}
+}
+
+// What a CA must not answer is not used.
+func TestAnswersThatAreRefused(t *testing.T) {
+	r, foreign := root(t, "one"), root(t, "foreign")
+	key, err := newKey(0)
+	require.NoError(t, err)
+	other, err := newKey(0)
+	require.NoError(t, err)
+	sign := func(by *catest.Root, public any, life time.Duration, id string) string {
+		cert, err := by.Sign(public, life, []string{id}, nil)
+		require.NoError(t, err)
+		return string(cert)
+	}
+	k := &Keeper{Options: Options{Namespace: "shop", ServiceAccount: "web"}, fileRoots: r.PEM()}
+	good := sign(r, key.Public(), time.Hour, shopWeb)
+	for _, tc := range []struct {
+		answer []string
+		want   string // "": it is taken
+	}{
+		{[]string{good, string(r.PEM())}, ""},
+		{[]string{good}, ""},
+		{[]string{good, string(foreign.PEM())}, ""},
+		{nil, "no certificate"},
+		{[]string{"x", string(r.PEM())}, "no certificate in PEM"},
+		{[]string{good, "x"}, "roots: it holds no certificate"},
+		{[]string{sign(r, other.Public(), time.Hour, shopWeb), string(r.PEM())}, "another key"},
+		{[]string{sign(r, key.Public(), -time.Second, shopWeb), string(r.PEM())}, "has expired"},
+		{[]string{sign(foreign, key.Public(), time.Hour, shopWeb)}, "does not chain"},
+		{[]string{sign(r, key.Public(), time.Hour, "spiffe://mesh.test/ns/shop/sa/web2")}, "sa/web2"},
+		{[]string{sign(r, key.Public(), time.Hour, "https://mesh.test/ns/shop/sa/web")}, "https://"},
+	} {
+		_, err := k.accept(key, tc.answer)
+		if tc.want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, tc.want)
+	}
+}
+
+// Both roots are trusted while both are told; the CA moves to the new one; the old one goes.
+func TestRootRotation(t *testing.T) {
+	old, next := root(t, "old"), root(t, "next")
+	server := authority(t, old)
+	o := options(t, server, old)
+	k := run(t, o)
+	await(t, k, "a certificate", issued)
+	trusts := func(want ...*catest.Root) func(*Secrets) bool {
+		return func(s *Secrets) bool {
+			list, _ := certificates(s.Roots)
+			var subjects []string
+			for _, c := range list {
+				subjects = append(subjects, c.Subject.CommonName)
+			}
+			have := strings.Join(subjects, " ")
+			for _, w := range want {
+				if !strings.Contains(have, w.Cert.Subject.CommonName) {
+					return false
+				}
+			}
+			return len(list) == len(want)
+		}
+	}
+	write(t, o.RootsFile, string(old.PEM())+string(next.PEM()))
+	await(t, k, "both roots", trusts(old, next))
+	server.Change(func(s *catest.Settings) { s.Roots = []*catest.Root{old, next} })
+	server.Change(func(s *catest.Settings) { s.Signer = next })
+	write(t, o.RootsFile, string(next.PEM())+string(old.PEM()))
+	s := await(t, k, "a certificate of the new root", func(s *Secrets) bool { return s.Leaf().Issuer.CommonName == "next" })
+	require.True(t, trusts(old, next)(s))
+	server.Change(func(s *catest.Settings) { s.Roots = []*catest.Root{next} })
+	write(t, o.RootsFile, string(next.PEM()))
+	await(t, k, "the old root gone", trusts(next))
+
+	write(t, o.RootsFile, "garbage")
+	server.Change(func(s *catest.Settings) { s.Err = errors.New("away") })
+	s, _ = k.Secrets()
+	require.True(t, trusts(next)(s), "an unreadable file takes nothing away")
+}
+
+func TestMountedCertificates(t *testing.T) {
+	r := root(t, "one")
+	dir := t.TempDir()
+	place := func(id string) {
+		key, err := newKey(0)
+		require.NoError(t, err)
+		text, err := encodeKey(key)
+		require.NoError(t, err)
+		cert, err := r.Sign(key.Public(), time.Hour, []string{id}, nil)
+		require.NoError(t, err)
+		write(t, filepath.Join(dir, rootFile), string(r.PEM()))
+		write(t, filepath.Join(dir, keyFile), string(text))
+		write(t, filepath.Join(dir, chainFile), string(cert))
+	}
+	k := run(t, Options{Namespace: "shop", ServiceAccount: "web", FilesDir: dir, Log: slog.New(slog.DiscardHandler), poll: time.Millisecond})
+	require.Eventually(t, func() bool { return strings.Contains(k.State().Problem, "--mounted-certs") }, patience, time.Millisecond)
+	place("spiffe://elsewhere.test/ns/shop/sa/web")
+	first := await(t, k, "the certificate of the files", issued)
+	place(shopWeb)
+	await(t, k, "the next one", func(s *Secrets) bool { return s.Leaf().SerialNumber.Cmp(first.Leaf().SerialNumber) != 0 })
+	require.NotEmpty(t, k.State().RenewAt)
+}
+
+func TestOptionErrors(t *testing.T) {
+	for want, o := range map[string]Options{
+		"--cert-ttl wants":  {TTL: time.Second},
+		"between 0 and 1":   {GraceRatio: 1},
+		"lower --cert-g":    {TTL: time.Minute, GraceRatio: 0.99},
+		"--rsa-key-size":    {RSABits: 1024},
+		"--xds-root-cert":   {RootsFile: "/nowhere"},
+		"no certificate in": {RootsFile: "identity_test.go"},
+	} {
+		_, err := New(o)
+		require.ErrorContains(t, err, want)
+	}
+}

@@ -1,0 +1,184 @@
+// Package inject adds a sidecar to Pods, and to what makes Pods, as Istio's injector does: for
+// `moonsail inject` in files, for the mutating webhook as a patch.
+//
+//	Config, a Pod -> Decide -> restore -> overlay (sidecar, templates) -> merge -> finish
+//
+// Injecting twice is injecting once: what the first time changed is taken back before.
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/template"
+
+	meshconfig "istio.io/api/mesh/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecar/intercept"
+)
+
+// Policies of pods that say nothing themselves.
+const (
+	PolicyEnabled  = "enabled"
+	PolicyDisabled = "disabled"
+)
+
+// SidecarTemplate is the template that is built in. A configuration may have one of this name
+// in its place.
+const SidecarTemplate = "sidecar"
+
+// Config says what is injected, and where. Its first fields are those of Istio's ConfigMap
+// istio-sidecar-injector.
+type Config struct {
+	Policy               string                 `json:"policy,omitempty"`
+	DefaultTemplates     []string               `json:"defaultTemplates,omitempty"`
+	Templates            map[string]string      `json:"templates,omitempty"` // Go templates of Pods
+	Aliases              map[string][]string    `json:"aliases,omitempty"`
+	NeverInjectSelector  []metav1.LabelSelector `json:"neverInjectSelector,omitempty"`
+	AlwaysInjectSelector []metav1.LabelSelector `json:"alwaysInjectSelector,omitempty"`
+	InjectedAnnotations  map[string]string      `json:"injectedAnnotations,omitempty"`
+	Values               map[string]any         `json:"values,omitempty"` // for templates, as .Values
+
+	Image              string                      `json:"image,omitempty"`
+	ImagePullPolicy    corev1.PullPolicy           `json:"imagePullPolicy,omitempty"`
+	ImagePullSecrets   []string                    `json:"imagePullSecrets,omitempty"`
+	Revision           string                      `json:"revision,omitempty"`
+	XDSAddress         string                      `json:"xdsAddress,omitempty"`
+	XDSPlaintext       bool                        `json:"xdsPlaintext,omitempty"`
+	ClusterID          string                      `json:"clusterID,omitempty"`
+	MeshID             string                      `json:"meshID,omitempty"`
+	Network            string                      `json:"network,omitempty"`
+	Domain             string                      `json:"domain,omitempty"`
+	TrustDomain        string                      `json:"trustDomain,omitempty"`
+	NativeSidecar      bool                        `json:"nativeSidecar"`
+	HoldApplication    bool                        `json:"holdApplicationUntilProxyStarts,omitempty"`
+	RewriteProbes      bool                        `json:"rewriteAppHTTPProbers"`
+	MergeMetrics       bool                        `json:"enablePrometheusMerge"`
+	ExcludedNamespaces []string                    `json:"excludedNamespaces,omitempty"`
+	Resources          corev1.ResourceRequirements `json:"resources,omitempty"`
+	// ProxyConfig is what holds where nothing else is said, and ProxyConfigs what the mesh says
+	// of it; nil: nothing. They are not read from the file: the mesh's configuration has them.
+	ProxyConfig  *meshconfig.ProxyConfig `json:"-"`
+	ProxyConfigs *model.ProxyConfigs     `json:"-"`
+
+	parsed map[string]*template.Template
+	never  []labels.Selector
+	always []labels.Selector
+}
+
+// Default is what holds where a configuration says nothing.
+func Default() *Config {
+	quantity := resource.MustParse
+	return &Config{
+		Policy: PolicyEnabled, DefaultTemplates: []string{SidecarTemplate},
+		Image: "moonsail", XDSAddress: "istiod.istio-system.svc:15012",
+		ClusterID: "Kubernetes", Domain: "cluster.local", TrustDomain: "cluster.local",
+		NativeSidecar: true, RewriteProbes: true, MergeMetrics: true,
+		ExcludedNamespaces: []string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"},
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: quantity("100m"), corev1.ResourceMemory: quantity("128Mi")},
+			Limits:   corev1.ResourceList{corev1.ResourceCPU: quantity("2"), corev1.ResourceMemory: quantity("1Gi")},
+		},
+		ProxyConfig: &meshconfig.ProxyConfig{},
+	}
+}
+
+// Load reads a configuration over the defaults. A field that there is not is an error.
+func Load(text []byte) (*Config, error) {
+	c := Default()
+	resources := c.Resources
+	c.Resources = corev1.ResourceRequirements{} // replaced as a whole
+	if err := yaml.UnmarshalStrict(text, c); err != nil {
+		return nil, fmt.Errorf("configuration of injection: %s", strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: json: "))
+	}
+	if len(c.Resources.Requests)+len(c.Resources.Limits) == 0 {
+		c.Resources = resources
+	}
+	return c, c.Prepare()
+}
+
+// Prepare checks a configuration and parses its templates. It is to be called before the
+// first injection, and after changes.
+func (c *Config) Prepare() error {
+	if c.Policy != PolicyEnabled && c.Policy != PolicyDisabled {
+		return fmt.Errorf("policy: %q is neither %s nor %s", c.Policy, PolicyEnabled, PolicyDisabled)
+	}
+	if c.Image == "" || c.XDSAddress == "" {
+		return errors.New("image and xdsAddress: neither may be empty")
+	}
+	c.parsed = map[string]*template.Template{}
+	for name, text := range c.Templates {
+		t, err := template.New(name).Funcs(functions).Parse(text)
+		if err != nil {
+			return fmt.Errorf("templates[%s]: %w", name, err)
+		}
+		c.parsed[name] = t
+	}
+	var err error
+	if c.never, err = selectors("neverInjectSelector", c.NeverInjectSelector); err != nil {
+		return err
+	}
+	c.always, err = selectors("alwaysInjectSelector", c.AlwaysInjectSelector)
+	return err
+}
+
+func selectors(field string, from []metav1.LabelSelector) ([]labels.Selector, error) {
+	var out []labels.Selector
+	for i := range from {
+		s, err := metav1.LabelSelectorAsSelector(&from[i])
+		if err != nil {
+			return nil, fmt.Errorf("%s[%d]: %w", field, i, err)
+		}
+		if !s.Empty() {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+// templatesOf are the names of the templates for a pod, with aliases resolved.
+func (c *Config) templatesOf(pod *corev1.Pod) []string {
+	names := c.DefaultTemplates
+	if a, ok := pod.Annotations[annotationTemplates]; ok {
+		names = nil
+		for n := range strings.SplitSeq(a, ",") {
+			names = append(names, strings.TrimSpace(n))
+		}
+	}
+	var out []string
+	for _, n := range names {
+		if of, ok := c.Aliases[n]; ok {
+			out = append(out, of...)
+		} else {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// interception is what a pod's connections are to be like.
+func (c *Config) interception(pod *corev1.Pod, pc *meshconfig.ProxyConfig) (intercept.Settings, error) {
+	s := intercept.Default()
+	s.Mode = pc.GetInterceptionMode().String()
+	if p := c.ProxyConfigs; p != nil {
+		setPort(&s.OutboundPort, p.OutboundPort)
+		setPort(&s.InboundPort, p.InboundPort)
+	}
+	s = s.Annotated(pod.Annotations)
+	_, err := s.Parse()
+	return s, err
+}
+
+// setPort leaves out what is not said.
+func setPort(to *string, port uint32) {
+	if port != 0 {
+		*to = strconv.Itoa(int(port))
+	}
+}

@@ -1,0 +1,171 @@
+package inject
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	meshconfig "istio.io/api/mesh/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecar/intercept"
+)
+
+// Owner is what a pod belongs to, or itself.
+type Owner struct {
+	metav1.TypeMeta
+	Namespace, Name string
+}
+
+// uri is Istio's form.
+func (o *Owner) uri() string {
+	if o.Name == "" || o.APIVersion == "" || o.Kind == "" {
+		return ""
+	}
+	return fmt.Sprintf("kubernetes://apis/%s/namespaces/%s/%ss/%s", o.APIVersion, first(o.Namespace, "default"), strings.ToLower(o.Kind), o.Name)
+}
+
+// OwnerOf is a pod's: of a ReplicaSet its Deployment, whose name the ReplicaSet's extends by the
+// hash of the template; of a Job its CronJob, whose name it extends by a time.
+func OwnerOf(pod *corev1.Pod) Owner {
+	o := Owner{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, Namespace: pod.Namespace, Name: pod.Name}
+	ref := metav1.GetControllerOf(pod)
+	if ref == nil {
+		if o.Name == "" {
+			o.Name = strings.TrimSuffix(pod.GenerateName, "-")
+		}
+		return o
+	}
+	o.APIVersion, o.Kind, o.Name = ref.APIVersion, ref.Kind, ref.Name
+	if hash := pod.Labels["pod-template-hash"]; ref.Kind == "ReplicaSet" && hash != "" {
+		if name, ok := strings.CutSuffix(ref.Name, "-"+hash); ok {
+			o.Kind, o.Name = "Deployment", name
+		}
+	}
+	if i := strings.LastIndexByte(ref.Name, '-'); ref.Kind == "Job" && i > 0 && isCronTime(ref.Name[i+1:]) {
+		o.Kind, o.Name = "CronJob", ref.Name[:i]
+	}
+	return o
+}
+
+// isCronTime: minutes since 1970, eight digits until 2160.
+func isCronTime(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 32)
+	return err == nil && len(text) == 8
+}
+
+// request is one injection.
+type request struct {
+	*Config
+	pod         *corev1.Pod // as it was before any injection
+	owner       Owner
+	configs     *proxyConfigs
+	proxyConfig *meshconfig.ProxyConfig // all of them, one over the other
+	settings    intercept.Settings
+	native      bool
+	hold        bool // the application starts when the sidecar is ready
+	statusPort  int
+}
+
+// newRequest reads what a pod's annotations say.
+func (c *Config) newRequest(pod *corev1.Pod, owner Owner) (*request, error) {
+	r := &request{Config: c, pod: pod, owner: owner, native: c.NativeSidecar, statusPort: defaultStatus}
+	var err error
+	if r.configs, err = c.proxyConfigsOf(pod); err != nil {
+		return nil, err
+	}
+	r.proxyConfig = r.configs.all
+	if r.settings, err = c.interception(pod, r.proxyConfig); err != nil {
+		return nil, err
+	}
+	if v, ok := pod.Annotations[annotationNative]; ok {
+		if r.native, err = parseBool(annotationNative, v); err != nil {
+			return nil, err
+		}
+	}
+	r.hold = c.HoldApplication
+	if h := r.proxyConfig.GetHoldApplicationUntilProxyStarts(); h != nil {
+		r.hold = h.GetValue()
+	}
+	if slices.Contains(r.templatesOf(pod), GatewayTemplate) {
+		r.makeRouter()
+	}
+	if err := r.readStatusPort(); err != nil {
+		return nil, err
+	}
+	r.readUser()
+	if r.statusPort != defaultStatus { // that one is always left alone
+		r.settings.ExcludeInboundPorts = strings.Trim(strconv.Itoa(r.statusPort)+","+r.settings.ExcludeInboundPorts, ",")
+	}
+	return r, nil
+}
+
+func (r *request) readStatusPort() error {
+	if p := r.proxyConfig.GetStatusPort(); p != 0 {
+		r.statusPort = int(p)
+	}
+	text, ok := r.pod.Annotations[annotationStatusPort]
+	if !ok || text == "0" {
+		return nil
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 {
+		return fmt.Errorf("annotation %s: %q is no port: use 1 to 65535", annotationStatusPort, text)
+	}
+	r.statusPort = int(n)
+	return nil
+}
+
+// readUser: a container of the Pod's that changes the sidecar may have it run as somebody else. That is whom its connections
+// are of then. Nobody is told from others by being root; and by TPROXY the sidecar always is.
+func (r *request) readUser() {
+	c := sidecarOf(r.pod)
+	if c == nil || c.SecurityContext == nil {
+		return
+	}
+	if u := c.SecurityContext.RunAsUser; u != nil && *u != 0 && r.settings.Mode != intercept.ModeTProxy {
+		r.settings.ProxyUID = strconv.FormatInt(*u, 10)
+	}
+	if g := c.SecurityContext.RunAsGroup; g != nil && *g != 0 {
+		r.settings.ProxyGID = strconv.FormatInt(*g, 10)
+	}
+}
+
+func parseBool(annotation, text string) (bool, error) {
+	v, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, fmt.Errorf("annotation %s: %q is neither true nor false", annotation, text)
+	}
+	return v, nil
+}
+
+// status is the annotation that says what was injected.
+type status struct {
+	InitContainers   []string `json:"initContainers"`
+	Containers       []string `json:"containers"`
+	Volumes          []string `json:"volumes"`
+	ImagePullSecrets []string `json:"imagePullSecrets"`
+	Revision         string   `json:"revision"`
+}
+
+func statusOf(overlay *corev1.Pod, revision string) string {
+	s := status{Revision: first(revision, model.DefaultRevision)}
+	for _, c := range overlay.Spec.InitContainers {
+		s.InitContainers = append(s.InitContainers, c.Name)
+	}
+	for _, c := range overlay.Spec.Containers {
+		s.Containers = append(s.Containers, c.Name)
+	}
+	for _, v := range overlay.Spec.Volumes {
+		s.Volumes = append(s.Volumes, v.Name)
+	}
+	for _, i := range overlay.Spec.ImagePullSecrets {
+		s.ImagePullSecrets = append(s.ImagePullSecrets, i.Name)
+	}
+	text, _ := json.Marshal(s) // lists of names
+	return string(text)
+}

@@ -1,0 +1,252 @@
+package inject
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecar/intercept"
+)
+
+// sidecar is the built-in template: what is merged into a pod.
+func (r *request) sidecar() (*corev1.Pod, error) {
+	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: r.labels(), Annotations: r.annotations()}}
+	resources, err := r.resources()
+	if err != nil {
+		return nil, err
+	}
+	if r.settings.Mode != intercept.ModeNone {
+		out.Spec.InitContainers = append(out.Spec.InitContainers, r.initContainer(resources))
+	}
+	proxy, err := r.proxy(resources)
+	if err != nil {
+		return nil, err
+	}
+	if r.native {
+		out.Spec.InitContainers = append(out.Spec.InitContainers, *proxy)
+	} else {
+		out.Spec.Containers = append(out.Spec.Containers, *proxy)
+	}
+	volumes, err := r.volumes()
+	out.Spec.Volumes = volumes
+	for _, s := range r.ImagePullSecrets {
+		out.Spec.ImagePullSecrets = append(out.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: s})
+	}
+	return out, err
+}
+
+func (r *request) labels() map[string]string {
+	l := r.pod.Labels
+	name := first(l[labelCanonicalName], l["app.kubernetes.io/name"], l["app"], r.owner.Name, r.pod.Name)
+	return map[string]string{
+		labelTLSMode:           first(l[labelTLSMode], "istio"),
+		labelCanonicalName:     strings.Trim(name[:min(len(name), 63)], "-_."),
+		labelCanonicalRevision: first(l[labelCanonicalRevision], l["app.kubernetes.io/version"], l["version"], "latest"),
+	}
+}
+
+func (r *request) annotations() map[string]string {
+	out := map[string]string{model.LabelRevision: first(r.Revision, model.DefaultRevision)}
+	for _, c := range r.pod.Spec.Containers {
+		if c.Name == proxyContainer {
+			continue
+		}
+		for _, a := range []string{annotationContainer, annotationLogs} {
+			if r.pod.Annotations[a] == "" {
+				out[a] = c.Name
+			}
+		}
+		break
+	}
+	return out
+}
+
+// first is the first that is not empty.
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// resources are the annotations', or the configuration's where there is none.
+func (r *request) resources() (corev1.ResourceRequirements, error) {
+	var out corev1.ResourceRequirements
+	for _, row := range []struct {
+		annotation string
+		into       *corev1.ResourceList
+		name       corev1.ResourceName
+	}{
+		{annotationCPU, &out.Requests, corev1.ResourceCPU}, {annotationMemory, &out.Requests, corev1.ResourceMemory},
+		{annotationCPULimit, &out.Limits, corev1.ResourceCPU}, {annotationMemoryLimit, &out.Limits, corev1.ResourceMemory},
+	} {
+		text, ok := r.pod.Annotations[row.annotation]
+		if !ok {
+			continue
+		}
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return out, fmt.Errorf("annotation %s: %q is no quantity: use forms like 100m or 128Mi", row.annotation, text)
+		}
+		if *row.into == nil {
+			*row.into = corev1.ResourceList{}
+		}
+		(*row.into)[row.name] = q
+	}
+	if out.Requests == nil && out.Limits == nil {
+		return *r.Resources.DeepCopy(), nil
+	}
+	return out, nil
+}
+
+func (r *request) image() string {
+	if i := r.pod.Annotations[annotationImage]; i != "" {
+		return i
+	}
+	kind := first(r.pod.Annotations[annotationImageType], r.proxyConfig.GetImage().GetImageType())
+	if kind == "" || kind == "default" {
+		return r.Image
+	}
+	return r.Image + "-" + kind
+}
+
+// initContainer sets the rules of interception, and ends.
+func (r *request) initContainer(resources corev1.ResourceRequirements) corev1.Container {
+	args := []string{"agent", "intercept"}
+	defaults := intercept.Default()
+	for _, row := range intercept.List() {
+		if v := *row.Value(&r.settings); v != *row.Value(&defaults) || row.Flag == "interception-mode" {
+			args = append(args, "--"+row.Flag+"="+v)
+		}
+	}
+	root, no, yes := int64(0), false, true
+	return corev1.Container{
+		Name: initContainer, Image: r.image(), ImagePullPolicy: r.ImagePullPolicy, Args: args, Env: r.metadataEnv(), Resources: resources,
+		SecurityContext: &corev1.SecurityContext{
+			Capabilities:             &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}, Drop: []corev1.Capability{"ALL"}},
+			AllowPrivilegeEscalation: &no, Privileged: &no, ReadOnlyRootFilesystem: &yes,
+			RunAsUser: &root, RunAsGroup: &root, RunAsNonRoot: &no,
+		},
+	}
+}
+
+// proxy is the sidecar's container.
+func (r *request) proxy(resources corev1.ResourceRequirements) (*corev1.Container, error) {
+	mounts, err := r.mounts()
+	if err != nil {
+		return nil, err
+	}
+	env, err := r.env()
+	if err != nil {
+		return nil, err
+	}
+	probe, err := r.readiness()
+	if err != nil {
+		return nil, err
+	}
+	c := &corev1.Container{
+		Name: proxyContainer, Image: r.image(), ImagePullPolicy: r.ImagePullPolicy, Args: r.args(), Env: env,
+		Ports:     []corev1.ContainerPort{{Name: "http-envoy-prom", ContainerPort: prometheusPort, Protocol: corev1.ProtocolTCP}},
+		Resources: resources, VolumeMounts: mounts, ReadinessProbe: probe, SecurityContext: r.security(),
+	}
+	if r.native {
+		always := corev1.ContainerRestartPolicyAlways
+		c.RestartPolicy = &always
+		// What comes after it starts when it is ready.
+		c.StartupProbe = &corev1.Probe{
+			ProbeHandler: ready(), PeriodSeconds: 1, TimeoutSeconds: 3, FailureThreshold: 600,
+		}
+		c.Lifecycle = &corev1.Lifecycle{PreStop: command("agent", "drain", "--address=127.0.0.1:"+strconv.Itoa(r.statusPort))}
+	} else if r.hold {
+		c.Lifecycle = &corev1.Lifecycle{PostStart: command("agent", "wait")}
+	}
+	return c, nil
+}
+
+func command(args ...string) *corev1.LifecycleHandler {
+	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: append([]string{binary}, args...)}}
+}
+
+func ready() corev1.ProbeHandler {
+	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz/ready", Port: intstr.FromInt32(healthPort)}}
+}
+
+// readiness is the probe of the sidecar's own; port 0 leaves it out, as with Istio.
+func (r *request) readiness() (*corev1.Probe, error) {
+	if r.pod.Annotations[annotationStatusPort] == "0" {
+		return nil, nil
+	}
+	p := &corev1.Probe{ProbeHandler: ready(), TimeoutSeconds: 3, PeriodSeconds: 15, FailureThreshold: 4}
+	for annotation, into := range map[string]*int32{
+		annotationInitialDelay: &p.InitialDelaySeconds, annotationPeriod: &p.PeriodSeconds, annotationFailures: &p.FailureThreshold,
+	} {
+		text, ok := r.pod.Annotations[annotation]
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("annotation %s: %q is no number", annotation, text)
+		}
+		*into = int32(n)
+	}
+	return p, nil
+}
+
+// security: TPROXY takes a right of root; by the group its connections are known as its own.
+func (r *request) security() *corev1.SecurityContext {
+	user, group, no, yes := int64(proxyID), int64(proxyID), false, true
+	s := &corev1.SecurityContext{
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		AllowPrivilegeEscalation: &no, Privileged: &no, ReadOnlyRootFilesystem: &yes,
+		RunAsUser: &user, RunAsGroup: &group, RunAsNonRoot: &yes,
+	}
+	if r.settings.Mode == intercept.ModeTProxy {
+		user = 0
+		s.RunAsNonRoot = &no
+		s.Capabilities.Add = []corev1.Capability{"NET_ADMIN"}
+	}
+	return s
+}
+
+func (r *request) args() []string {
+	args := []string{"agent", "--xds-address=" + first(r.proxyConfig.GetDiscoveryAddress(), r.XDSAddress), "--xds-plaintext=" + strconv.FormatBool(r.XDSPlaintext),
+		"--domain=" + r.Domain, "--work-dir=" + workDir, "--pod-info=" + podInfoDir}
+	if n := r.configs.selecting.GetConcurrency(); n != nil { // it beats the annotation, which the agent reads
+		args = append(args, "--concurrency="+strconv.Itoa(int(n.Value)))
+	}
+	if r.statusPort != defaultStatus {
+		args = append(args, "--status-port="+strconv.Itoa(r.statusPort))
+	}
+	if level := r.pod.Annotations[annotationAgentLogLevel]; level != "" {
+		args = append(args, "--log-level="+agentLevel(level))
+	}
+	return args
+}
+
+// agentLevel is the agent's level for one of Istio's: "default:debug", "warning".
+func agentLevel(text string) string {
+	level := text
+	for part := range strings.SplitSeq(text, ",") {
+		if scope, l, ok := strings.Cut(part, ":"); ok && (scope == "default" || scope == "all") {
+			level = l
+		}
+	}
+	switch level {
+	case "debug", "error", "info":
+		return level
+	case "warning", "warn":
+		return "warn"
+	case "none", "fatal":
+		return "error"
+	}
+	return "info"
+}
