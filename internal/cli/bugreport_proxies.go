@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/bugreport"
 	"github.com/moonsail/moonsail/internal/debug"
-	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/diagnose/bugreport"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/bugreport"
+	"github.com/moonsail/moonsail/internal/diagnose/bugreport"
 )
 
 // readReport gives the files of a report by their names in it.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/doctor"
+	"github.com/moonsail/moonsail/internal/diagnose/doctor"
 )
 
 // doctorFlags are those of "moonsail doctor".

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/doctor"
+	"github.com/moonsail/moonsail/internal/diagnose/doctor"
 )
 
 // TestDoctor: findings are told with evidence and cure, and the exit status says whether anything is ill.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/debug"
-	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/sidecars"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/profile"
+	"github.com/moonsail/moonsail/internal/diagnose/profile"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/workers"
 )
 

@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/flamegraph"
-	"github.com/moonsail/moonsail/internal/profile"
+	"github.com/moonsail/moonsail/internal/diagnose/profile"
+	"github.com/moonsail/moonsail/internal/diagnose/profile/flamegraph"
 )
 
 // printProfile prints a profile for people: threads first, then functions.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
 )
 
 // newBootstrapCommand is "moonsail proxy-config bootstrap".

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
 )
 
 // actual asks the proxy's Envoy what it has; nil: it is not to be asked.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
 )
 
 // printConfig shows a table for each section, what Secrets there are, and what Envoy refused or has otherwise.

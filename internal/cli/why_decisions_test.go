@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/simulate"
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 )
 
 // TestDecisionText: what each kind of decision is called for people.

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
 )
 
 // defaultProxies is ?max= where it is not said.

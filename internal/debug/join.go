@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/explain"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/peers"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )

@@ -38,9 +38,7 @@ var Rooms = []Room{
 	}, []string{
 		"github.com/go-logr/logr", "github.com/prometheus/client_golang", "go.opentelemetry.io/otel", "google.golang.org/grpc", "k8s.io",
 	}},
-	{"diagnose", 7, "answers to questions about a mesh", []string{
-		"internal/explain", "internal/simulate", "internal/doctor", "internal/profile", "internal/flamegraph", "internal/bugreport",
-	}, []string{
+	{"diagnose", 7, "answers to questions about a mesh", []string{"internal/diagnose"}, []string{
 		"github.com/cespare/xxhash/v2", "github.com/envoyproxy/go-control-plane/envoy", "github.com/google/pprof",
 		"github.com/ianlancetaylor/demangle", "github.com/prometheus/client_model", "github.com/prometheus/common",
 		"go.yaml.in/yaml/v3", "google.golang.org/protobuf", "sigs.k8s.io/yaml",

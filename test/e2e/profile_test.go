@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/flamegraph"
-	"github.com/moonsail/moonsail/internal/profile"
+	"github.com/moonsail/moonsail/internal/diagnose/profile"
+	"github.com/moonsail/moonsail/internal/diagnose/profile/flamegraph"
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
-	"github.com/moonsail/moonsail/internal/simulate"
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 )
 
 // resourceLists are the kinds of goldens.

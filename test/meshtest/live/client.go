@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/simulate"
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 )
 
 // patience bounds one call; nothing waits for it where all is well.

@@ -18,9 +18,9 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/pipeline/translate"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
-	"github.com/moonsail/moonsail/internal/simulate"
 )
 
 // Mesh is a running Envoy with its upstreams.

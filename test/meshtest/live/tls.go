@@ -22,7 +22,7 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/moonsail/moonsail/internal/simulate"
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 )
 
 // authority signs the certificates of both sides: those that the control plane, or an agent,

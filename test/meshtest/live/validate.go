@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
-	"github.com/moonsail/moonsail/internal/simulate"
 )
 
 // Validate asks Envoy whether it takes a world's clusters and listeners just as they are.

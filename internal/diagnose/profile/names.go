@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/flamegraph"
+	"github.com/moonsail/moonsail/internal/diagnose/profile/flamegraph"
 )
 
 // namer names frames: by perf, and where perf has no name, by what a stripped program says

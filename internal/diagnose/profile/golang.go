@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/moonsail/moonsail/internal/flamegraph"
+	"github.com/moonsail/moonsail/internal/diagnose/profile/flamegraph"
 )
 
 // FromGo reads a CPU profile as Go programs give it. A goroutine's thread changes, so what

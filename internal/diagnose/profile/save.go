@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/moonsail/moonsail/internal/flamegraph"
+	"github.com/moonsail/moonsail/internal/diagnose/profile/flamegraph"
 )
 
 // Save writes profile.svg, stacks.folded and profile.json into a folder, which is made where

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/moonsail/moonsail/internal/flamegraph"
+	"github.com/moonsail/moonsail/internal/diagnose/profile/flamegraph"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 

@@ -4,8 +4,8 @@ import (
 	"net"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/simulate"
 )
 
 // gatewayKinds are those of both APIs.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
-	"github.com/moonsail/moonsail/internal/simulate"
 )
 
 // mesh is the mesh's configuration, as a snapshot has it.

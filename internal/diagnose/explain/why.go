@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
-	"github.com/moonsail/moonsail/internal/simulate"
 )
 
 // Call is a call as people write it.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/simulate"
 )
 
 // decisions adds the authorization policies that say something of a call, and those that would

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/doctor"
+	"github.com/moonsail/moonsail/internal/diagnose/doctor"
 )
 
 // metrics reads metrics.

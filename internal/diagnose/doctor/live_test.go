@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/moonsail/moonsail/internal/doctor"
+	"github.com/moonsail/moonsail/internal/diagnose/doctor"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/moonsail/moonsail/internal/flamegraph"
+	"github.com/moonsail/moonsail/internal/diagnose/profile/flamegraph"
 )
 
 // Profile is where a process spent its CPU.
