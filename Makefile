@@ -119,16 +119,16 @@ image: ## build the image of control planes and sidecars (IMAGE=moonsail), with 
 	  echo "==> building the image $(IMAGE) with $$builder (some minutes the first time)"; \
 	  $$builder build -f deploy/Dockerfile -t $(IMAGE) .
 
-dashboard: $(ESBUILD) ## make the dashboard's program of its TypeScript (internal/dashboard), after a change of that
+dashboard: $(ESBUILD) ## make the dashboard's program of its TypeScript (internal/controlplane/dashboard), after a change of that
 	@echo "==> bundling the dashboard"
-	@$(ESBUILD) --bundle --format=esm --target=es2022 --charset=utf8 --log-level=warning --banner:js="// Code generated from internal/dashboard/src by make dashboard; DO NOT EDIT." --outfile=internal/dashboard/page/dashboard.js internal/dashboard/src/main.ts
+	@$(ESBUILD) --bundle --format=esm --target=es2022 --charset=utf8 --log-level=warning --banner:js="// Code generated from internal/controlplane/dashboard/src by make dashboard; DO NOT EDIT." --outfile=internal/controlplane/dashboard/page/dashboard.js internal/controlplane/dashboard/src/main.ts
 
 dashboard-test: $(ESBUILD) ## the dashboard's tests that need no browser, and its types: needs Node and npm
 	@echo "==> testing the dashboard"
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
-	  $(ESBUILD) --bundle --platform=node --format=cjs --log-level=warning --outfile="$$dir/test.cjs" internal/dashboard/src/dashboard.test.ts; \
+	  $(ESBUILD) --bundle --platform=node --format=cjs --log-level=warning --outfile="$$dir/test.cjs" internal/controlplane/dashboard/src/dashboard.test.ts; \
 	  node --test "$$dir/test.cjs"
-	@npx --yes --package typescript@$(TYPESCRIPT) tsc -p internal/dashboard
+	@npx --yes --package typescript@$(TYPESCRIPT) tsc -p internal/controlplane/dashboard
 
 $(ESBUILD): tools/go.mod tools/go.sum
 	@echo "==> building esbuild, pinned in tools/go.mod"

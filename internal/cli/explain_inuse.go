@@ -6,21 +6,21 @@ import (
 	"io"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/debug"
+	"github.com/moonsail/moonsail/internal/controlplane/agents"
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
-	"github.com/moonsail/moonsail/internal/sidecars"
 )
 
 // explained is what "moonsail explain -o json" prints.
 type explained struct {
 	*explain.Explanation
 	// InUse are some of the proxies that have ACKed it, and whether their Envoys use it.
-	InUse []sidecars.Use `json:"inUse,omitempty"`
+	InUse []agents.Use `json:"inUse,omitempty"`
 }
 
 // inUse asks some Envoys whether they use an object's last change. Who cannot be asked is no
 // reason not to explain it.
-func (f *explainFlags) inUse(ctx context.Context, e *explain.Explanation) []sidecars.Use {
+func (f *explainFlags) inUse(ctx context.Context, e *explain.Explanation) []agents.Use {
 	if f.sample == 0 || e.Counts.Acked == 0 || e.Revision == 0 {
 		return nil
 	}
@@ -33,7 +33,7 @@ func (f *explainFlags) inUse(ctx context.Context, e *explain.Explanation) []side
 }
 
 // printInUse is "in use by 3 of 3 Envoys that were asked".
-func printInUse(w io.Writer, s Style, list []sidecars.Use) error {
+func printInUse(w io.Writer, s Style, list []agents.Use) error {
 	if len(list) == 0 {
 		return nil
 	}

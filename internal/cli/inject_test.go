@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/admission"
+	"github.com/moonsail/moonsail/internal/controlplane/webhook"
 )
 
 const injectable = `apiVersion: v1
@@ -125,24 +125,24 @@ func TestServeInjectFlags(t *testing.T) {
 	require.NoError(t, os.WriteFile(bad, []byte("imgae: x\n"), 0o600))
 	for _, tt := range []struct {
 		f       serveInjectFlags
-		o       admission.Options
+		o       webhook.Options
 		cluster bool
 		want    string
 	}{
-		{serveInjectFlags{file: "x"}, admission.Options{}, true, "give --inject too"},
-		{serveInjectFlags{on: true}, admission.Options{}, true, "--webhook-addr"},
-		{serveInjectFlags{on: true, config: "c"}, admission.Options{Addr: ":1", CertFile: "f"}, true, "--webhook-cert"},
-		{serveInjectFlags{on: true, config: "c"}, admission.Options{Addr: ":1"}, false, "--config"},
-		{serveInjectFlags{on: true, file: bad}, admission.Options{Addr: ":1"}, true, "imgae"},
-		{serveInjectFlags{on: true, file: bad + "x"}, admission.Options{Addr: ":1"}, true, "bad.yamlx"},
+		{serveInjectFlags{file: "x"}, webhook.Options{}, true, "give --inject too"},
+		{serveInjectFlags{on: true}, webhook.Options{}, true, "--webhook-addr"},
+		{serveInjectFlags{on: true, config: "c"}, webhook.Options{Addr: ":1", CertFile: "f"}, true, "--webhook-cert"},
+		{serveInjectFlags{on: true, config: "c"}, webhook.Options{Addr: ":1"}, false, "--config"},
+		{serveInjectFlags{on: true, file: bad}, webhook.Options{Addr: ":1"}, true, "imgae"},
+		{serveInjectFlags{on: true, file: bad + "x"}, webhook.Options{Addr: ":1"}, true, "bad.yamlx"},
 	} {
 		require.ErrorContains(t, tt.f.into(&tt.o, tt.cluster), tt.want)
 	}
-	o := admission.Options{Addr: ":1"}
+	o := webhook.Options{Addr: ":1"}
 	require.NoError(t, (&serveInjectFlags{on: true, config: "c"}).into(&o, true))
 	require.Equal(t, "c", o.InjectConfig)
 	require.NotNil(t, o.Inject)
-	o = admission.Options{}
+	o = webhook.Options{}
 	require.NoError(t, (&serveInjectFlags{}).into(&o, true))
 	require.Nil(t, o.Inject)
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/config/spelling"
-	"github.com/moonsail/moonsail/internal/debug"
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
 )
 
 // podOf takes the form of kubectl and istioctl for the name of a proxy, too: pod/web-1.shop.

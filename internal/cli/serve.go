@@ -9,10 +9,10 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/controlplane"
-	"github.com/moonsail/moonsail/internal/debug"
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/controlplane/tracing"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
-	"github.com/moonsail/moonsail/internal/trace"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -142,7 +142,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	f.profiling.Apply()
 	f.options.Mesh, f.options.RouteStrategy, f.options.Log = f.mesh, server.RouteStrategy(f.strategy), log
 	f.options.Transport = server.Transport(f.transport)
-	if f.options.Traces, err = trace.Read(f.otlp, os.LookupEnv); err != nil {
+	if f.options.Traces, err = tracing.Read(f.otlp, os.LookupEnv); err != nil {
 		return usageError{err}
 	}
 	if err := pilotSwitches(&f.options, os.LookupEnv, log); err != nil {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/admission"
+	"github.com/moonsail/moonsail/internal/controlplane/webhook"
 	"github.com/moonsail/moonsail/internal/sidecar/inject"
 )
 
@@ -19,14 +19,14 @@ type serveInjectFlags struct {
 
 func (f *serveInjectFlags) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.BoolVar(&f.on, "inject", false, "add sidecars to Pods: serve the mutating webhook, at "+admission.InjectPath+" of --webhook-addr")
+	fs.BoolVar(&f.on, "inject", false, "add sidecars to Pods: serve the mutating webhook, at "+webhook.InjectPath+" of --webhook-addr")
 	fs.StringVar(&f.file, "inject-config", "", "YAML `FILE` that says what is injected (image, resources, templates...), as for \"moonsail inject\"")
 	fs.StringVar(&f.config, "inject-webhook-config", "",
 		"`NAME` of the MutatingWebhookConfiguration that is to trust a certificate which is made, for example moonsail-injector")
 }
 
 // into makes them part of the webhook's options, which have been checked otherwise.
-func (f *serveInjectFlags) into(o *admission.Options, cluster bool) error {
+func (f *serveInjectFlags) into(o *webhook.Options, cluster bool) error {
 	switch {
 	case !f.on && (f.file != "" || f.config != ""):
 		return errors.New("--inject-config and --inject-webhook-config are for injection: give --inject too")

@@ -12,8 +12,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/admission"
 	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/controlplane/status"
+	"github.com/moonsail/moonsail/internal/controlplane/tracing"
+	"github.com/moonsail/moonsail/internal/controlplane/webhook"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
@@ -23,8 +25,6 @@ import (
 	"github.com/moonsail/moonsail/internal/security/debugauth"
 	"github.com/moonsail/moonsail/internal/source/jwks"
 	"github.com/moonsail/moonsail/internal/source/kube"
-	"github.com/moonsail/moonsail/internal/status"
-	"github.com/moonsail/moonsail/internal/trace"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -48,18 +48,18 @@ type Options struct {
 	Debounce          engine.Debounce // the zero value holds no event back
 	Senders           int             // pushes at the same time; 0: one a CPU
 	Status            bool            // what is wrong with Istio objects is written into their status
-	Webhook           admission.Options
-	Traces            trace.Config  // the zero value: changes are no traces
-	AgentTokenFile    string        // a token that agents' debug pages want; empty: none
-	SampleInUse       time.Duration // how often proxies are asked whether they use what they ACKed; 0: never
-	NoChangeLog       bool          // changes are not followed: to measure what that costs
-	Identity          Identity      // the zero value: workloads have no certificates
-	Replicas          Replicas      // the zero value: this control plane is alone
-	RecheckReaders    time.Duration // how often it is asked who may read a Secret; 0: each minute
+	Webhook           webhook.Options
+	Traces            tracing.Config // the zero value: changes are no traces
+	AgentTokenFile    string         // a token that agents' debug pages want; empty: none
+	SampleInUse       time.Duration  // how often proxies are asked whether they use what they ACKed; 0: never
+	NoChangeLog       bool           // changes are not followed: to measure what that costs
+	Identity          Identity       // the zero value: workloads have no certificates
+	Replicas          Replicas       // the zero value: this control plane is alone
+	RecheckReaders    time.Duration  // how often it is asked who may read a Secret; 0: each minute
 	Log               *slog.Logger
 
 	// Absence is how long workloads that leave wait for proxies that are disconnected; 0:
-	// departure.DefaultAbsence.
+	// drain.DefaultAbsence.
 	Absence time.Duration
 
 	// Listening is told the addresses once they are open, where it is not nil.
@@ -202,7 +202,7 @@ func announce(o Options, xds, http net.Listener) {
 	}
 }
 
-func ready(s *source, e *engine.Engine, t *admission.Trust) func() error {
+func ready(s *source, e *engine.Engine, t *webhook.Trust) func() error {
 	return func() error {
 		if err := s.waiting(); err != nil {
 			return err
@@ -220,7 +220,7 @@ type Problems struct {
 	Translation []engine.Failure `json:"translation"` // what could not be made into Envoy's resources
 }
 
-func problems(s *source, e *engine.Engine, k *jwks.Keeper, t *admission.Trust) func() any {
+func problems(s *source, e *engine.Engine, k *jwks.Keeper, t *webhook.Trust) func() any {
 	return func() any {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

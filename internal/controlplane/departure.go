@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/moonsail/moonsail/internal/departure"
+	"github.com/moonsail/moonsail/internal/controlplane/drain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
@@ -17,7 +17,7 @@ import (
 // binder tells of proxies that connect before they are bound.
 type binder struct {
 	*engine.Engine
-	departures *departure.Keeper
+	departures *drain.Keeper
 	keys       *jwks.Keeper
 	secrets    *kube.Credentials // nil: there are none to wait for
 	opts       *Options

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/moonsail/moonsail/internal/departure"
+	"github.com/moonsail/moonsail/internal/controlplane/drain"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
@@ -79,12 +79,12 @@ func leave(t *testing.T, transport server.Transport) {
 	conn, err := grpc.NewClient(p.xds, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(jsonCodec{})))
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
-	call := func(q departure.Request) (a departure.Answer, err error) {
-		err = conn.Invoke(await.Context(t), departure.Method, &q, &a)
+	call := func(q drain.Request) (a drain.Answer, err error) {
+		err = conn.Invoke(await.Context(t), drain.Method, &q, &a)
 		return a, err
 	}
-	cart := departure.Request{Node: "sidecar~10.1.1.1~cart-1.shop~shop.svc.cluster.local", Instance: "x"}
-	answers := make(chan departure.Answer, 1)
+	cart := drain.Request{Node: "sidecar~10.1.1.1~cart-1.shop~shop.svc.cluster.local", Instance: "x"}
+	answers := make(chan drain.Answer, 1)
 	go func() {
 		a, _ := call(cart)
 		answers <- a
@@ -109,7 +109,7 @@ func leave(t *testing.T, transport server.Transport) {
 	require.Equal(t, "web-1.shop", a.Lacking[0].Proxy)
 	require.Equal(t, server.PositionBehind, a.Lacking[0].Position)
 
-	_, err = call(departure.Request{Node: "nobody"})
+	_, err = call(drain.Request{Node: "nobody"})
 	require.Equal(t, codes.InvalidArgument, status.Code(err))
 	require.NoError(t, p.end(t))
 	_, err = call(cart)

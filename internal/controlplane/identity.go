@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/config/istio"
-	"github.com/moonsail/moonsail/internal/departure"
+	"github.com/moonsail/moonsail/internal/controlplane/drain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -134,7 +134,7 @@ func (s *secure) names() []string {
 func (s *secure) port(p *parts) server.Port {
 	methods := s.onlyPeers(p.peerMethods())
 	methods[ca.Method] = s.service.CreateCertificate
-	methods[departure.Method] = p.departures.LeaveIf(s.mayLeave)
+	methods[drain.Method] = p.departures.LeaveIf(s.mayLeave)
 	return server.Port{TLS: s.authority.ServerTLS(s.names()), Authorize: s.callers.Authorize, Methods: methods}
 }
 

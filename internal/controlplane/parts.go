@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/moonsail/moonsail/internal/debug"
-	"github.com/moonsail/moonsail/internal/departure"
+	"github.com/moonsail/moonsail/internal/controlplane/agents"
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/controlplane/drain"
+	"github.com/moonsail/moonsail/internal/controlplane/peers"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/peers"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
-	"github.com/moonsail/moonsail/internal/sidecars"
 	"github.com/moonsail/moonsail/internal/source/jwks"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/xds/server"
@@ -32,14 +32,14 @@ type parts struct {
 	keys       *jwks.Keeper
 	secrets    *kube.Credentials // nil: the source is not Kubernetes
 	peers      *peers.Peers
-	departures *departure.Keeper
+	departures *drain.Keeper
 	xds        *server.Server
 	explainer  *explain.Explainer
-	asker      *sidecars.Asker
+	asker      *agents.Asker
 
-	xdsListener, httpListener net.Listener // nil: off
-	webhook                   *webhook     // likewise
-	secure                    *secure      // likewise
+	xdsListener, httpListener net.Listener   // nil: off
+	webhook                   *webhookServer // likewise
+	secure                    *secure        // likewise
 }
 
 // join makes the parts, and opens what can fail to open; nil where ctx ended meanwhile.
@@ -107,17 +107,17 @@ func (p *parts) applied(c []store.Change) {
 // joinServer makes what serves proxies, and what answers questions about them and counts them.
 func (p *parts) joinServer(observer server.Observer) {
 	o := p.opts
-	p.departures = departure.New(p.source.intake, p.changes, o.Log)
+	p.departures = drain.New(p.source.intake, p.changes, o.Log)
 	p.peers = p.newPeers()
 	p.xds = server.New(binder{p.pipeline, p.departures, p.keys, p.secrets, &p.opts, p.metrics}, observer, o.Log, server.Options{
 		RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: p.metrics, Witness: witness(o, p.changes),
 		Unfollowed: o.NoChangeLog, MaxConnectionAge: o.MaxConnectionAge, ConnectionGrace: o.ConnectionGrace,
-		Methods: map[string]server.Unary{departure.Method: p.departures.Leave},
+		Methods: map[string]server.Unary{drain.Method: p.departures.Leave},
 	})
 	p.departures.Proxies, p.departures.Lists, p.departures.Absence = p.xds, p.pipeline.Listed, o.Absence
 	p.departures.Peers = p.peers
 	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Mesh: p.opts.Mesh, Changes: p.changes, Proxies: p.xds, Problems: p.problemsOf}
-	p.asker = sidecars.New(p.xds, p.explainer, o.AgentTokenFile)
+	p.asker = agents.New(p.xds, p.explainer, o.AgentTokenFile)
 	watchProxies(p.metrics, p.explainer)
 	watch(p.metrics, p.pipeline, p.source.intake)
 	p.metrics.Gauge("moonsail_webhooks_untrusted", "Webhook configurations that do not have this control plane's certificate.",

@@ -8,13 +8,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/debug"
-	"github.com/moonsail/moonsail/internal/departure"
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/controlplane/drain"
+	"github.com/moonsail/moonsail/internal/controlplane/peers"
+	"github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/peers"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/security/ca"
-	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -110,11 +110,11 @@ func (p *parts) peerMethods() map[string]server.Unary {
 	teller := &debug.Teller{Explain: p.explainer, Proxies: p.xds, Changes: p.changes}
 	out := teller.Methods()
 	maps.Copy(out, map[string]server.Unary{
-		status.MethodReport:        reporter.Report,
-		peers.MethodHello:          p.peers.Hello,
-		departure.MethodPass:       p.departures.Pass,
-		departure.MethodDepartures: p.departures.Departures,
-		departure.MethodReturned:   p.departures.Returned,
+		status.MethodReport:    reporter.Report,
+		peers.MethodHello:      p.peers.Hello,
+		drain.MethodPass:       p.departures.Pass,
+		drain.MethodDepartures: p.departures.Departures,
+		drain.MethodReturned:   p.departures.Returned,
 	})
 	return out
 }
@@ -129,7 +129,7 @@ func (p *parts) plainMethods() map[string]server.Unary {
 	for path := range methods {
 		methods[path] = withTLS("control planes are answered")
 	}
-	methods[departure.Method] = withTLS("workloads leave")
+	methods[drain.Method] = withTLS("workloads leave")
 	return methods
 }
 

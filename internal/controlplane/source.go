@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/source/file"
 	"github.com/moonsail/moonsail/internal/source/kube"
-	"github.com/moonsail/moonsail/internal/status"
 )
 
 // source is where objects come from, with the intake that it feeds.

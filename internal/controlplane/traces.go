@@ -4,11 +4,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/controlplane/agents"
+	"github.com/moonsail/moonsail/internal/controlplane/tracing"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
-	"github.com/moonsail/moonsail/internal/sidecars"
-	"github.com/moonsail/moonsail/internal/trace"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -18,7 +18,7 @@ func newTraces(ctx context.Context, o Options, changes *changelog.ChangeLog, m *
 	if !o.Traces.On() {
 		return func(context.Context) {}, nil
 	}
-	e, err := trace.New(ctx, o.Traces, m, o.Log)
+	e, err := tracing.New(ctx, o.Traces, m, o.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -29,11 +29,11 @@ func newTraces(ctx context.Context, o Options, changes *changelog.ChangeLog, m *
 
 // newSampler has the change log tell a sampler of its changes, where one is wanted; run is
 // the sampler's goroutine.
-func newSampler(o Options, changes *changelog.ChangeLog, a *sidecars.Asker, m *changelog.Metrics) (run func(context.Context) error) {
+func newSampler(o Options, changes *changelog.ChangeLog, a *agents.Asker, m *changelog.Metrics) (run func(context.Context) error) {
 	if o.SampleInUse <= 0 {
 		return func(context.Context) error { return nil }
 	}
-	s := sidecars.NewSampler(a, o.SampleInUse, m)
+	s := agents.NewSampler(a, o.SampleInUse, m)
 	changes.Tracers = append(changes.Tracers, s)
 	return func(ctx context.Context) error { s.Run(ctx); return nil }
 }

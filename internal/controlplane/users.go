@@ -7,11 +7,11 @@ import (
 	"net"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/admission"
 	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/controlplane/status"
+	"github.com/moonsail/moonsail/internal/controlplane/webhook"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
-	"github.com/moonsail/moonsail/internal/status"
 )
 
 // What is wrong is said where users look: in the status of their objects, and when they
@@ -35,14 +35,14 @@ func newStatusWriter(p *parts) *status.Writer {
 	return w
 }
 
-// webhook is the validating webhook, at an open address.
-type webhook struct {
+// webhookServer is the validating webhook, at an open address.
+type webhookServer struct {
 	listener net.Listener
-	trust    *admission.Trust
+	trust    *webhook.Trust
 }
 
 // newWebhook opens the address; nil where there is to be no webhook.
-func newWebhook(ctx context.Context, o Options) (*webhook, error) {
+func newWebhook(ctx context.Context, o Options) (*webhookServer, error) {
 	if o.Webhook.Addr == "" {
 		return nil, nil
 	}
@@ -50,11 +50,11 @@ func newWebhook(ctx context.Context, o Options) (*webhook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--webhook-addr: %w", err)
 	}
-	return &webhook{ln, admission.NewTrust(o.Webhook, time.Now())}, nil
+	return &webhookServer{ln, webhook.NewTrust(o.Webhook, time.Now())}, nil
 }
 
 // trusted is whether the API server trusts the webhooks; nil where there are none.
-func (w *webhook) trusted() *admission.Trust {
+func (w *webhookServer) trusted() *webhook.Trust {
 	if w == nil {
 		return nil
 	}
@@ -62,7 +62,7 @@ func (w *webhook) trusted() *admission.Trust {
 }
 
 // untrusted tells of webhooks that the API server cannot be told to trust.
-func untrusted(t *admission.Trust) istio.Problems {
+func untrusted(t *webhook.Trust) istio.Problems {
 	var out istio.Problems
 	for _, text := range t.Problems(time.Now()) {
 		out = append(out, istio.Problem{Severity: istio.SeverityError, Message: text})
@@ -71,24 +71,24 @@ func untrusted(t *admission.Trust) istio.Problems {
 }
 
 // close closes the address of one that does not serve.
-func (w *webhook) close() {
+func (w *webhookServer) close() {
 	if w != nil {
 		w.listener.Close()
 	}
 }
 
-func (w *webhook) serve(o Options, s *source, e *engine.Engine, m *changelog.Metrics) func(context.Context) error {
-	handler := &admission.Handler{
+func (w *webhookServer) serve(o Options, s *source, e *engine.Engine, m *changelog.Metrics) func(context.Context) error {
+	handler := &webhook.Handler{
 		Decoder: decoderOf(o), Snapshot: e.Snapshot, RootNamespace: o.Mesh.RootNamespace, Count: m.Admission, Log: o.Log,
 	}
 	o.Webhook.Trust = w.trust
 	return func(ctx context.Context) error {
-		webhook, err := admission.NewServer(o.Webhook, handler, s.client)
+		server, err := webhook.NewServer(o.Webhook, handler, s.client)
 		if err != nil {
 			w.listener.Close()
 			return err
 		}
-		o.Log.Info("serving the validating webhook", "addr", w.listener.Addr().String(), "path", admission.Path)
-		return webhook.Serve(ctx, w.listener)
+		o.Log.Info("serving the validating webhook", "addr", w.listener.Addr().String(), "path", webhook.Path)
+		return server.Serve(ctx, w.listener)
 	}
 }

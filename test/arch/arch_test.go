@@ -52,12 +52,12 @@ var forbidden = []struct {
 	},
 	{
 		folders: []string{"internal/model", "internal/pipeline/ir", "internal/pipeline/store", "internal/pipeline/derive", "internal/pipeline/translate",
-			"internal/xds", "internal/pipeline/changelog", "internal/debug", "internal/sidecar/agent", "internal/sidecar/envoy"},
+			"internal/xds", "internal/pipeline/changelog", "internal/controlplane/debug", "internal/sidecar/agent", "internal/sidecar/envoy"},
 		imports: []string{"k8s.io", "istio.io/client-go"},
 		because: "Kubernetes ends in istioapi; later stages read the model",
 	},
 	{
-		except:  []string{"internal/source/kube", "internal/admission", "internal/status", "internal/controlplane", "internal/cli", "internal/demo", "internal/lab", "cmd/moonsail"},
+		except:  []string{"internal/source/kube", "internal/controlplane/webhook", "internal/controlplane/status", "internal/controlplane", "internal/cli", "internal/demo", "internal/lab", "cmd/moonsail"},
 		imports: []string{"k8s.io/client-go"},
 		because: "only source/kube, admission, status and cli, and what starts them, talk to a Kubernetes API server",
 	},
@@ -215,5 +215,5 @@ func TestLinterRulesFollowRooms(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(before+generatedBegin+LinterRules()+generatedEnd+after), 0o644))
 		return
 	}
-	require.Equal(t, LinterRules(), rules, "run: go test ./test/arch -run TestLinterRules -update")
+	require.True(t, LinterRules() == rules, "the import rules in .golangci.yml differ from Rooms: run: go test ./test/arch -run TestLinterRules -update")
 }

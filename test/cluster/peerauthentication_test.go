@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/status"
+	"github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 

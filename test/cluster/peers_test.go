@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
-	"github.com/moonsail/moonsail/internal/departure"
+	"github.com/moonsail/moonsail/internal/controlplane/drain"
+	statuses "github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/model"
-	statuses "github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/halt"
 	"github.com/moonsail/moonsail/test/kubetest"
@@ -73,10 +73,10 @@ func TestAStoppedControlPlaneIsNamed(t *testing.T) {
 	require.NoError(t, err)
 	conn := dialIstiod(t, addr, roots, *certificate)
 	n := 0
-	leave := func(ctx context.Context) (a departure.Answer, err error) {
+	leave := func(ctx context.Context) (a drain.Answer, err error) {
 		n++
-		q := &departure.Request{Node: fmt.Sprintf("sidecar~10.77.0.%d~gone-%d.%s~%[3]s.svc.cluster.local", n, n, ns)}
-		err = conn.Invoke(ctx, departure.Method, q, &a, grpc.ForceCodec(jsonCodec{}))
+		q := &drain.Request{Node: fmt.Sprintf("sidecar~10.77.0.%d~gone-%d.%s~%[3]s.svc.cluster.local", n, n, ns)}
+		err = conn.Invoke(ctx, drain.Method, q, &a, grpc.ForceCodec(jsonCodec{}))
 		return a, err
 	}
 	knows := func(ctx context.Context) error {
@@ -95,7 +95,7 @@ func TestAStoppedControlPlaneIsNamed(t *testing.T) {
 	require.Equal(t, 1, a.LackCount)
 	require.Contains(t, a.Lacking[0].Proxy, other)
 	require.Contains(t, a.Lacking[0].Reason, "it has not answered for ")
-	require.Less(t, a.TookMillis, float64(departure.MaxWait.Milliseconds()), "it is not waited for as long as proxies are")
+	require.Less(t, a.TookMillis, float64(drain.MaxWait.Milliseconds()), "it is not waited for as long as proxies are")
 	c.Eventually(t, "both are asked again", knows)
 
 	require.NoError(t, s.cmd.Process.Kill())

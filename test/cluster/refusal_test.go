@@ -11,7 +11,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	statuses "github.com/moonsail/moonsail/internal/status"
+	statuses "github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/test/kubetest"
 )

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/moonsail/moonsail/internal/status"
+	"github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 

@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
+	statuses "github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
-	statuses "github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/kubetest"
 )

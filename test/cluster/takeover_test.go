@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
-	statuses "github.com/moonsail/moonsail/internal/status"
+	statuses "github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 

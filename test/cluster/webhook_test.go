@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
-	statuses "github.com/moonsail/moonsail/internal/status"
+	statuses "github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 

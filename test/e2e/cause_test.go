@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/status"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 

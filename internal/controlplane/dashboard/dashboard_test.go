@@ -1,0 +1,69 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/controlplane/dashboard"
+)
+
+// get reads a page.
+func get(t *testing.T, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	dashboard.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+	return w
+}
+
+// TestPaths: all that the page refers to is served, as what it is, and it may ask nobody but its control plane.
+func TestPaths(t *testing.T) {
+	types := map[string]string{".css": "text/css", "js": "text/javascript"}
+	for _, path := range dashboard.Paths {
+		w := get(t, path)
+		require.Equal(t, http.StatusOK, w.Code, path)
+		require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
+		require.Equal(t, "nosniff", w.Header().Get("X-Content-Type-Options"))
+		for suffix, want := range types {
+			if strings.HasSuffix(path, suffix) {
+				require.Contains(t, w.Header().Get("Content-Type"), want)
+			}
+		}
+	}
+	page := get(t, dashboard.Path).Body.String()
+	for _, m := range regexp.MustCompile(`(?:href|src)="(/dashboard/[^"]+)"`).FindAllStringSubmatch(page, -1) {
+		require.Contains(t, dashboard.Paths, m[1])
+	}
+	require.NotContains(t, page, "style=", "the policy forbids it")
+	require.Equal(t, http.StatusNotFound, get(t, "/dashboard/dashboard.go").Code)
+}
+
+// TestIdentifiers: what the program looks for on the page is there, and what it asks for are pages that there are.
+func TestIdentifiers(t *testing.T) {
+	page := get(t, dashboard.Path).Body.String()
+	program := get(t, "/dashboard/dashboard.js").Body.String()
+	found := 0
+	for _, m := range regexp.MustCompile(`(?:byId|tile)\("([^"]+)"`).FindAllStringSubmatch(program, -1) {
+		require.Contains(t, page, `id="`+m[1]+`"`)
+		found++
+	}
+	require.Greater(t, found, 10)
+	handler, err := os.ReadFile("../debug/handler.go")
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`get\("([^"?]+)`).FindAllStringSubmatch(program, -1) {
+		require.Contains(t, string(handler), `"`+m[1]+`"`)
+	}
+}
+
+// TestNoMarkup: texts of a mesh are never read as HTML.
+func TestNoMarkup(t *testing.T) {
+	program := get(t, "/dashboard/dashboard.js").Body.String()
+	for _, word := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("} {
+		require.NotContains(t, program, word)
+	}
+}

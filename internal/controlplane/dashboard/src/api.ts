@@ -1,0 +1,100 @@
+// What the control plane's debug pages answer (internal/controlplane/debug), as far as this page shows it.
+
+export interface Key {
+  kind: string;
+  namespace?: string;
+  name: string;
+}
+
+export interface Change {
+  revision: number;
+  state: "building" | "distributing" | "distributed";
+  objects: (Key & { operation: string })[] | null;
+  objectCount: number;
+  observed: string;
+  stages: Stages;
+  superseded?: boolean;
+  resources: number;
+  bytes: number;
+  proxies: { concerned: number; acked: number; nacked: number; gone: number };
+}
+
+// Stages are in milliseconds.
+export interface Stages {
+  storeMs?: number;
+  deriveMs?: number;
+  translateMs?: number;
+  sendMs?: number;
+  ackMs?: number;
+  totalMs?: number;
+}
+
+export interface Changes {
+  now: string;
+  newest: number;
+  changes: Change[];
+}
+
+export interface Held {
+  name: string;
+  message: string;
+}
+
+export interface Proxy {
+  name: string;
+  namespace: string;
+  connected: string;
+  protocol: string;
+  strategy: string;
+  version?: string;
+  settled: number;
+  owed?: number;
+  behindSince?: string;
+  unread?: boolean;
+  types: { type: string; waiting?: string; held?: Held[] }[];
+}
+
+export interface Proxies {
+  now: string;
+  proxies: Proxy[];
+}
+
+export interface Stale {
+  now: string;
+  holders: { name: string; namespace: string; address: string; cluster: string; since: string }[];
+  disconnected: { name: string; namespace: string; since: string; endpoints: number }[] | null;
+}
+
+export interface Problem {
+  severity: string;
+  file?: string;
+  line?: number;
+  object?: Key;
+  field?: string;
+  message: string;
+}
+
+export interface Problems {
+  problems: { config: Problem[] | null; translation: { scope: string; name: string; error: string }[] | null };
+}
+
+// Unauthorized: the page needs a token.
+export class Unauthorized extends Error {}
+
+const tokenKey = "moonsail-token";
+
+// useToken keeps a token for as long as this tab lives.
+export function useToken(token: string): void {
+  sessionStorage.setItem(tokenKey, token);
+}
+
+// get reads a page; it gives up after some seconds, as the next look comes soon.
+export async function get<T>(path: string): Promise<T> {
+  const headers: Record<string, string> = {};
+  const token = sessionStorage.getItem(tokenKey);
+  if (token) headers["Authorization"] = `Bearer ${token}`;
+  const answer = await fetch(path, { headers, signal: AbortSignal.timeout(10_000) });
+  if (answer.status === 401) throw new Unauthorized("the control plane asks for a token");
+  if (!answer.ok) throw new Error(`${path}: ${answer.status} ${answer.statusText}`);
+  return (await answer.json()) as T;
+}

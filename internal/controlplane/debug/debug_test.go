@@ -1,0 +1,283 @@
+package debug
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"html"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/internal/controlplane/dashboard"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/security/debugauth"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/test/await"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// someProxies is a server with these proxies.
+type someProxies []server.ProxyState
+
+func (p someProxies) Proxies() []server.ProxyState { return p }
+
+func (p someProxies) Proxy(id string) (server.ProxyState, bool) {
+	for _, one := range p {
+		if one.ID == id || one.Name+"."+one.Namespace == id {
+			return one, true
+		}
+	}
+	return server.ProxyState{}, false
+}
+
+const reviewsID = "sidecar~10.0.0.1~reviews-1.shop~shop.svc.cluster.local"
+
+// whole is a control plane with something in every stage.
+func whole(t *testing.T) Stages {
+	t.Helper()
+	st := store.New()
+	svc := &model.Service{Meta: model.Meta{
+		Key:             model.Key{Kind: model.KindService, Namespace: "shop", Name: "reviews"},
+		ResourceVersion: "7", Origin: "shop.yaml:12",
+	}}
+	st.Apply([]store.Event{{Key: svc.Key, Object: svc}})
+
+	m := changelog.NewMetrics()
+	log := changelog.NewChangeLog(8, slog.New(slog.DiscardHandler), m)
+	for rev := model.Revision(1); rev <= 3; rev++ {
+		log.Begin(rev, []changelog.ChangedObject{{Key: svc.Key, Operation: changelog.Created}}, time.Now())
+		log.Published(rev, int(rev)-1, time.Now())
+	}
+	return Stages{
+		Ready:    func() error { return nil },
+		Problems: func() any { return []string{"one"} },
+		Snapshot: st.Snapshot,
+		Scopes:   func() any { return []string{"two"} },
+		CA:       func() any { return []string{"a root"} },
+		Source:   func() any { return []string{"a kind"} },
+		Changes:  log,
+		Proxies: someProxies{{ID: reviewsID, Name: "reviews-1", Namespace: "shop",
+			Proxy: &model.Proxy{DNSDomain: "shop.svc.cluster.local"}}},
+		Explain:  &explain.Explainer{Snapshot: st.Snapshot, Changes: log, Proxies: noneConcerned{}},
+		Gatherer: m.Registry,
+	}
+}
+
+// noneConcerned are proxies that nothing concerns.
+type noneConcerned struct{ explain.Proxies }
+
+func (noneConcerned) Distribution(*server.Question) []server.Whereabouts { return nil }
+
+func (noneConcerned) Holders([]server.GoneEndpoint) []server.Holder { return nil }
+
+func (noneConcerned) Connected(ids []string) []string { return ids[:1] }
+
+func (noneConcerned) Departed() []server.Departed { return nil }
+
+func (noneConcerned) Intended(string, ...resource.Type) (*model.Proxy, []server.Intended, bool) {
+	return nil, nil, false
+}
+
+func get(h http.Handler, path string) (int, string) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w.Code, w.Body.String()
+}
+
+func TestPages(t *testing.T) {
+	h := Handler(whole(t), slog.New(slog.DiscardHandler))
+	for _, tc := range []struct {
+		path   string
+		status int
+		want   string // part of the body
+	}{
+		{"/", 302, "/debug"},
+		{"/debug", 200, `<a href="/debug/changes">`},
+		{"/debug/", 200, `<a href="/debug/changes">`},
+		{"/ready", 200, `"ready": true`},
+		{"/version", 200, `"platform"`},
+		{"/metrics", 200, `pilot_inbound_updates{type="svc"} 3`},
+		{"/debug/changes", 200, `"newest": 3`},
+		{"/debug/changes?n=x", 400, `whole number`},
+		{"/debug/changes?after=-1", 400, `whole number`},
+		{"/debug/proxies", 200, `"reviews-1"`},
+		{"/debug/proxies/" + reviewsID, 200, `"DNSDomain": "shop.svc.cluster.local"`},
+		{"/debug/proxies/reviews-1.shop", 200, `"DNSDomain": "shop.svc.cluster.local"`},
+		{"/debug/proxies/nobody", 404, `not connected`},
+		{"/debug/problems", 200, `"one"`},
+		{"/debug/scopes", 200, `"two"`},
+		{"/debug/store", 200, `"Service": 1`},
+		{"/debug/store/service", 200, `shop.yaml:12`},
+		{"/debug/store/Service/shop/reviews", 200, `"ResourceVersion": "7"`},
+		{"/debug/store/Service/shop/ratings", 404, `GET /debug/store/Service`},
+		{"/debug/store/WorkloadGroup", 400, `is not a kind that the mesh reads`},
+		{"/debug/store/Service/a/b/c", 400, `too many parts`},
+		{"/debug/explain/Service/shop/reviews", 200, `"state": "building"`},
+		{"/debug/explain/Service/shop/reviews?max=x", 400, `whole number`},
+		{"/debug/explain/Service/shop/reviews?within=x", 400, `a time above 0 is wanted`},
+		{"/debug/explain/Service", 400, `does not name an object`},
+		{"/debug/explain/Service/shop/ratings", 404, `there is no Service/shop/ratings`},
+		{"/debug/proxies/nobody/config/all", 404, `not connected`},
+		{"/debug/proxies/nobody/config/wings", 400, `no section`},
+		{"/debug/why/nobody?to=http://reviews", 404, `not connected`},
+		{"/debug/why/nobody?to=gopher://reviews", 400, `the scheme is one of`},
+		{"/debug/why/nobody?to=http://reviews&header=x", 400, `name: value`},
+		{"/debug/stale", 200, `"holders": []`},
+		{"/debug/pprof/", 200, "goroutine"},
+		{"/debug/pprof/mutex?debug=1", 200, "mutex"},
+		{"/nowhere", 404, `GET /debug lists`},
+	} {
+		t.Run(strings.TrimPrefix(tc.path, "/"), func(t *testing.T) {
+			status, body := get(h, tc.path)
+			require.Equal(t, tc.status, status, body)
+			require.Contains(t, body, tc.want)
+		})
+	}
+}
+
+// TestIndexIsComplete follows every link of the index page.
+func TestIndexIsComplete(t *testing.T) {
+	h := &handler{stages: whole(t), log: slog.New(slog.DiscardHandler)}
+	all := Handler(h.stages, h.log)
+	_, index := get(all, "/debug")
+	for _, p := range h.pages() {
+		require.Contains(t, index, p.path)
+		require.Contains(t, index, html.EscapeString(p.about))
+		if strings.HasSuffix(p.path, "}") || strings.HasPrefix(p.path, "/debug/pprof/") {
+			continue
+		}
+		status, body := get(all, p.path)
+		require.Equal(t, 200, status, "%s: %s", p.path, body)
+	}
+}
+
+func TestChangesInNewestOrder(t *testing.T) {
+	h := Handler(whole(t), slog.New(slog.DiscardHandler))
+	for path, want := range map[string][]model.Revision{
+		"/debug/changes":             {3, 2, 1},
+		"/debug/changes?n=2":         {3, 2},
+		"/debug/changes?after=2":     {3},
+		"/debug/changes?after=3":     {},
+		"/debug/changes?n=1&after=1": {3},
+	} {
+		_, body := get(h, path)
+		var list ChangeList
+		require.NoError(t, json.Unmarshal([]byte(body), &list), path)
+		got := []model.Revision{}
+		for _, c := range list.Changes {
+			got = append(got, c.Revision)
+		}
+		require.Equal(t, want, got, path)
+		require.Equal(t, model.Revision(3), list.Newest)
+	}
+}
+
+func TestAbsentStages(t *testing.T) {
+	h := Handler(Stages{}, slog.New(slog.DiscardHandler))
+	for _, path := range []string{"/metrics", "/debug/changes", "/debug/proxies", "/debug/proxies/x", "/debug/problems",
+		"/debug/store", "/debug/store/Service", "/debug/scopes", "/debug/source"} {
+		status, body := get(h, path)
+		require.Equal(t, 404, status, path)
+		require.Contains(t, body, "this process has no", path)
+	}
+}
+
+func TestNotReady(t *testing.T) {
+	h := Handler(Stages{Ready: func() error { return errors.New("the directory is still being read") }}, slog.New(slog.DiscardHandler))
+	status, body := get(h, "/ready")
+	require.Equal(t, 503, status)
+	require.Contains(t, body, "not ready: the directory is still being read")
+}
+
+func TestOnlyReads(t *testing.T) {
+	h := Handler(whole(t), slog.New(slog.DiscardHandler))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/debug/changes", nil))
+	require.Equal(t, 404, w.Code)
+}
+
+func TestPageThatPanics(t *testing.T) {
+	var log bytes.Buffer
+	h := Handler(Stages{Scopes: func() any { panic("broken") }}, slog.New(slog.NewTextHandler(&log, nil)))
+	status, body := get(h, "/debug/scopes")
+	require.Equal(t, 500, status)
+	require.Contains(t, body, "broken")
+	require.Contains(t, log.String(), "path=/debug/scopes")
+}
+
+func TestStateThatIsNotJSON(t *testing.T) {
+	h := Handler(Stages{Scopes: func() any { return func() {} }}, slog.New(slog.DiscardHandler))
+	status, body := get(h, "/debug/scopes")
+	require.Equal(t, 500, status)
+	require.Contains(t, body, "cannot be written as JSON")
+}
+
+func TestServeEndsWithItsContext(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- NewServer(whole(t), debugauth.Policy{}, slog.New(slog.DiscardHandler)).Serve(ctx, ln) }()
+
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + ln.Addr().String() + "/ready")
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, 200, resp.StatusCode)
+
+	cancel()
+	require.NoError(t, await.From(t, ended))
+	_, err = net.Dial("tcp", ln.Addr().String())
+	require.Error(t, err)
+}
+
+func TestServeOnAClosedListener(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	err = NewServer(Stages{}, debugauth.Policy{}, slog.New(slog.DiscardHandler)).Serve(t.Context(), ln)
+	require.ErrorContains(t, err, "debug server on 127.0.0.1")
+}
+
+// TestDashboard: the page is for everybody who may have a token to give it; what it shows is not.
+func TestDashboard(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.WriteFile(file, []byte("0123456789abcdef\n"), 0o600))
+	ask := func(policy debugauth.Policy, path, token string) int {
+		s := NewServer(Stages{}, policy, slog.New(slog.DiscardHandler))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
+		r.RemoteAddr = "192.0.2.1:1234"
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		w := httptest.NewRecorder()
+		s.http.Handler.ServeHTTP(w, r)
+		return w.Code
+	}
+	tokens := debugauth.Policy{Flags: "--http", TokenFile: file}
+	for _, path := range dashboard.Paths {
+		require.Equal(t, http.StatusOK, ask(tokens, path, ""), path)
+		require.Equal(t, http.StatusForbidden, ask(debugauth.Policy{}, path, ""), path)
+	}
+	require.Equal(t, http.StatusUnauthorized, ask(tokens, "/debug/changes", ""))
+	require.Equal(t, http.StatusOK, ask(tokens, "/debug", "0123456789abcdef"))
+}

@@ -1,0 +1,212 @@
+package debug
+
+import (
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	runtimedebug "runtime/debug"
+	"strconv"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/moonsail/moonsail/internal/controlplane/dashboard"
+	"github.com/moonsail/moonsail/internal/version"
+)
+
+// page is one address and what it shows. The index lists them all.
+type page struct {
+	path  string // as linked; a pattern in braces is not a link
+	about string
+	serve http.HandlerFunc
+}
+
+// Handler serves all pages.
+func Handler(stages Stages, log *slog.Logger) http.Handler {
+	h := &handler{stages: stages, log: log}
+	pages := h.pages()
+	mux := http.NewServeMux()
+	for _, p := range pages {
+		mux.HandleFunc("GET "+p.path, h.oneOfSeveral(p.serve))
+	}
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	for _, path := range dashboard.Paths[1:] {
+		mux.Handle("GET "+path, dashboard.Handler())
+	}
+	index := h.index(pages)
+	mux.HandleFunc("GET /debug", index)
+	mux.HandleFunc("GET /debug/{$}", index)
+	mux.Handle("GET /{$}", http.RedirectHandler("/debug", http.StatusFound))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		fail(w, http.StatusNotFound, fmt.Sprintf("there is no page %s %s", r.Method, r.URL.Path), "GET /debug lists all pages")
+	})
+	return h.recovering(mux)
+}
+
+// handler serves the pages of one control plane.
+type handler struct {
+	stages Stages
+	log    *slog.Logger
+
+	// turn is held while an answer is made that decodes whatever a proxy has: one at a time. It is not held
+	// while the answer is taken.
+	turn sync.Mutex
+}
+
+// oneOfSeveral has answers say that other control planes know more.
+func (h *handler) oneOfSeveral(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if h.stages.Peers != nil {
+			if n := len(h.stages.Peers.All()); n > 0 {
+				w.Header().Set(HeaderOthers, strconv.Itoa(n))
+			}
+		}
+		serve(w, r)
+	}
+}
+
+func (h *handler) pages() []page {
+	return []page{
+		{dashboard.Path, "changes, proxies and problems, as they are now, for people", dashboard.Handler().ServeHTTP},
+		{"/ready", "200 once the control plane serves what its sources hold, else 503 and what it waits for", h.ready},
+		{"/version", "the build", func(w http.ResponseWriter, _ *http.Request) { reply(w, version.Get()) }},
+		{"/metrics", "metrics, for Prometheus", h.metrics},
+		{"/debug/changes", "the newest changes with their stages; ?n= how many, ?after= only newer than that revision", h.changes},
+		{"/debug/proxies", "connected proxies, of all control planes, with their state per type of resource; ?local of this one alone", h.proxies},
+		{"/debug/proxies/{id}", "all that is known of one proxy, by node id or name.namespace; ?local only if it is this control plane's", h.proxy},
+		{"/debug/proxies/{id}/config/{section}", "what a proxy is to have (listeners, routes, clusters, endpoints, secrets, extensions or all), and how far it has come; ?full the resources themselves", h.config},
+		{"/debug/proxies/{id}/envoy/{page}", "what a proxy's Envoy has, by its agent: in-use, config_dump, clusters, listeners, stats, server_info, logging, workers, identity or logs", h.envoy},
+		{"/debug/in-use/{key...}", "whether Envoys use an object's last change: asks some that have ACKed it; ?max= how many", h.inUse},
+		{"/debug/explain/{key...}", "the way of an object's last change (VirtualService/shop/reviews), and the proxies that do not have it, of all control planes; ?all every proxy, ?max= how many, ?within= how long others are asked, ?local of this control plane alone", h.explain},
+		{"/debug/stale", "proxies that hold endpoints which are gone, of all control planes, and since when; ?local of this one alone", h.stale},
+		{"/debug/why/{from}", "what decides a call of a proxy; ?to= an URL, ?method=, ?header=name: value", h.why},
+		{"/debug/problems", "what is wrong with the configuration", h.problems},
+		{"/debug/source", "how well the Kubernetes API server is heard: of each kind the last answer, and since when requests fail; the last heartbeat", h.source},
+		{"/debug/store", "how many objects of each kind there are", h.store},
+		{"/debug/store/{key...}", "the objects of a kind (Service), or one object (Service/shop/reviews)", h.object},
+		{"/debug/scopes", "scopes: proxies that see the same outbound world", h.scopes},
+		{"/debug/ca", "the certificate authority: what it signs with, which roots it gives, until when", h.ca},
+		{"/debug/pprof/", "profiles: heap, goroutine, mutex, block, ...", pprof.Index},
+		{"/debug/pprof/profile", "CPU profile; ?seconds= how long", pprof.Profile},
+		{"/debug/pprof/trace", "execution trace; ?seconds= how long", pprof.Trace},
+	}
+}
+
+func (h *handler) ready(w http.ResponseWriter, _ *http.Request) {
+	if h.stages.Ready != nil {
+		if err := h.stages.Ready(); err != nil {
+			fail(w, http.StatusServiceUnavailable, "not ready: "+err.Error(), "")
+			return
+		}
+	}
+	reply(w, map[string]bool{"ready": true})
+}
+
+func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
+	if h.stages.Gatherer == nil {
+		absent(w, "metrics")
+		return
+	}
+	promhttp.HandlerFor(h.stages.Gatherer, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+}
+
+func (h *handler) problems(w http.ResponseWriter, _ *http.Request) {
+	dump(w, "problems", h.stages.Problems)
+}
+
+func (h *handler) scopes(w http.ResponseWriter, _ *http.Request) { dump(w, "scopes", h.stages.Scopes) }
+
+func (h *handler) source(w http.ResponseWriter, _ *http.Request) {
+	if h.stages.Source == nil {
+		absent(w, "API server as its source")
+		return
+	}
+	dump(w, "source", h.stages.Source)
+}
+
+func (h *handler) ca(w http.ResponseWriter, _ *http.Request) { dump(w, "ca", h.stages.CA) }
+
+func dump(w http.ResponseWriter, what string, get func() any) {
+	if get == nil {
+		absent(w, what)
+		return
+	}
+	reply(w, map[string]any{what: get()})
+}
+
+var indexPage = template.Must(template.New("index").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Moonsail</title>
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}td{padding:.2rem 1rem .2rem 0;vertical-align:top}</style>
+</head><body><h1>Moonsail</h1><p>{{.Build}}</p><table>
+{{range .Pages}}<tr><td>{{if .Link}}<a href="{{.Path}}">{{.Path}}</a>{{else}}{{.Path}}{{end}}</td><td>{{.About}}</td></tr>
+{{end}}</table></body></html>
+`))
+
+func (h *handler) index(pages []page) http.HandlerFunc {
+	type row struct {
+		Path, About string
+		Link        bool
+	}
+	var rows []row
+	for _, p := range pages {
+		rows = append(rows, row{p.path, p.about, p.path[len(p.path)-1] != '}'})
+	}
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		if err := indexPage.Execute(w, map[string]any{"Build": version.Get().String(), "Pages": rows}); err != nil {
+			h.log.Debug("writing the index page", "err", err)
+		}
+	}
+}
+
+// recovering answers 500 where a page panics, and says so in the log. The control
+// plane goes on.
+func (h *handler) recovering(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			switch p := recover(); p {
+			case nil:
+			case http.ErrAbortHandler:
+				panic(p)
+			default:
+				h.log.Error("a debug page failed", "path", r.URL.Path, "panic", p, "stack", string(runtimedebug.Stack()))
+				fail(w, http.StatusInternalServerError, fmt.Sprintf("the page failed: %v", p), "the control plane's log has the stack; please report it")
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Failure is the body of every answer that is not 200.
+type Failure struct {
+	Error string `json:"error"`
+	Next  string `json:"next,omitempty"` // what the reader can do
+}
+
+func fail(w http.ResponseWriter, status int, what, next string) {
+	write(w, status, Failure{what, next})
+}
+
+func absent(w http.ResponseWriter, what string) {
+	fail(w, http.StatusNotFound, "this process has no "+what, "GET /debug lists all pages")
+}
+
+func reply(w http.ResponseWriter, value any) { write(w, http.StatusOK, value) }
+
+// write encodes before it writes, so that what cannot be encoded is a 500, not half an answer.
+func write(w http.ResponseWriter, status int, value any) {
+	b, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		status = http.StatusInternalServerError
+		b, _ = json.Marshal(Failure{Error: "this state cannot be written as JSON: " + err.Error()})
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n')) // the reader may have gone
+}

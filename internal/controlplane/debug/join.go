@@ -1,0 +1,129 @@
+package debug
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/controlplane/peers"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// askTimeout bounds a question to all peers where ?within= says nothing less, and maxMissing
+// what is asked about at once.
+const (
+	askTimeout = 2 * time.Second
+	maxMissing = 20_000
+)
+
+// unlisted stands for control planes that are not known yet.
+const unlisted = "(others)"
+
+// askAll asks all peers the same, and names those that do not answer.
+func askAll[T any](ctx context.Context, patience time.Duration, all *peers.Peers, method string, question any) []explain.Said[T] {
+	select {
+	case <-all.Looked():
+	default:
+		return []explain.Said[T]{{Asked: explain.Asked{ControlPlane: unlisted, Silent: "it is not known yet which there are"}}}
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var out []explain.Said[T]
+	for _, a := range peers.Ask[T](ctx, all, method, question) {
+		out = append(out, explain.Said[T]{Asked: explain.Asked{ControlPlane: a.Address, Silent: a.Why}, Answer: a.Said})
+	}
+	return out
+}
+
+// returned gives those of some proxies that are connected to any control plane.
+func (h *handler) returned(ctx context.Context, patience time.Duration, ids []string) map[string]bool {
+	out := map[string]bool{}
+	if len(ids) == 0 {
+		return out
+	}
+	ids = ids[:min(len(ids), maxMissing)]
+	found := h.stages.Explain.Proxies.Connected(ids)
+	for _, s := range askAll[nodeIDs](ctx, patience, h.stages.Peers, MethodConnected, nodeIDs{ids}) {
+		if s.Answer != nil {
+			found = append(found, s.Answer.IDs...)
+		}
+	}
+	for _, id := range found {
+		out[id] = true
+	}
+	return out
+}
+
+// within is how long others are asked at most.
+func within(r *http.Request) (time.Duration, error) {
+	s := r.URL.Query().Get("within")
+	if s == "" {
+		return askTimeout, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("?within=%s: a time above 0 is wanted, for example 500ms", s)
+	}
+	return min(d, askTimeout), nil
+}
+
+// joinExplanation adds what other control planes know of an object.
+func (h *handler) joinExplanation(ctx context.Context, patience time.Duration, e *explain.Explanation, ask explain.Ask) {
+	said := askAll[explain.Explanation](ctx, patience, h.stages.Peers, MethodExplain, explainQuestion{e.Object, ask.All, ask.Max})
+	e.Join(said, h.returned(ctx, patience, e.Missing(said)), ask)
+}
+
+// joinStale adds proxies of other control planes that hold what is gone.
+func (h *handler) joinStale(ctx context.Context, s *explain.Stale) {
+	said := askAll[explain.Stale](ctx, askTimeout, h.stages.Peers, MethodStale, struct{}{})
+	s.Join(said, h.returned(ctx, askTimeout, s.Missing(said)))
+}
+
+// join adds proxies of other control planes. Times become those of this one's clock.
+func (l *ProxyList) join(said []explain.Said[ProxyList]) {
+	l.Now = time.Now()
+	for i := range said {
+		s := &said[i]
+		if s.Answer != nil {
+			s.LeftOut = s.Answer.LeftOut
+			for j := range s.Answer.Proxies {
+				own(&s.Answer.Proxies[j], s.ControlPlane, l.Now.Sub(s.Answer.Now))
+			}
+			l.Proxies = append(l.Proxies, s.Answer.Proxies...)
+		}
+		l.Others = append(l.Others, s.Asked)
+	}
+	slices.SortStableFunc(l.Proxies, func(a, b server.ProxyState) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ControlPlane, b.ControlPlane))
+	})
+}
+
+// own says whose a proxy is, and brings its times to another clock, which is ahead by so much.
+func own(p *server.ProxyState, controlPlane string, ahead time.Duration) {
+	p.ControlPlane = controlPlane
+	explain.Shift(&p.Connected, ahead)
+	explain.Shift(&p.BehindSince, ahead)
+	for i := range p.Types {
+		explain.Shift(&p.Types[i].InFlightSince, ahead)
+	}
+}
+
+// proxyElsewhere finds a proxy at another control plane; silent are those that did not answer.
+func (h *handler) proxyElsewhere(ctx context.Context, name string) (d *ProxyDetail, silent []string) {
+	for _, s := range askAll[proxyAnswer](ctx, askTimeout, h.stages.Peers, MethodProxy, proxyQuestion{name}) {
+		switch {
+		case s.Answer == nil:
+			silent = append(silent, s.ControlPlane)
+		case s.Answer.Detail != nil:
+			d, now := s.Answer.Detail, time.Now()
+			own(&d.Proxy, s.ControlPlane, now.Sub(d.Now))
+			d.Now = now
+			return d, nil
+		}
+	}
+	return nil, silent
+}

@@ -1,0 +1,75 @@
+package debug
+
+import (
+	"encoding/json"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/controlplane/peers"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+)
+
+// ask asks a control plane what peers ask.
+func ask[T any](t *testing.T, s *Stages, method string, question any) *T {
+	t.Helper()
+	q, err := json.Marshal(question)
+	require.NoError(t, err)
+	b, err := (&Teller{Explain: s.Explain, Proxies: s.Proxies, Changes: s.Changes}).Methods()[method](t.Context(), q)
+	require.NoError(t, err)
+	out := new(T)
+	require.NoError(t, json.Unmarshal(b, out))
+	return out
+}
+
+func TestTellsPeers(t *testing.T) {
+	s := whole(t)
+	key := model.Key{Kind: model.KindService, Namespace: "shop", Name: "reviews"}
+	e := ask[explain.Explanation](t, &s, MethodExplain, explainQuestion{key, true, 10})
+	require.True(t, e.Exists)
+	require.Equal(t, "7", e.ResourceVersion)
+	key.Name = "ratings"
+	e = ask[explain.Explanation](t, &s, MethodExplain, explainQuestion{key, true, -1})
+	require.False(t, e.Exists, "that it is not there is an answer")
+	require.Equal(t, changelog.Distributed, e.State)
+
+	require.Len(t, ask[ProxyList](t, &s, MethodProxies, nil).Proxies, 1)
+	require.Equal(t, reviewsID, ask[proxyAnswer](t, &s, MethodProxy, proxyQuestion{"reviews-1.shop"}).Detail.Proxy.ID)
+	require.Nil(t, ask[proxyAnswer](t, &s, MethodProxy, proxyQuestion{"nobody"}).Detail)
+	require.Empty(t, ask[explain.Stale](t, &s, MethodStale, nil).Holders)
+	require.Equal(t, []string{"a"}, ask[nodeIDs](t, &s, MethodConnected, nodeIDs{[]string{"a", "b"}}).IDs)
+
+	for name, method := range (&Teller{}).Methods() {
+		_, err := method(t.Context(), []byte("?"))
+		require.ErrorContains(t, err, name)
+	}
+}
+
+func TestAnswersToPeersAreBounded(t *testing.T) {
+	list := []string{"0123456789", "0123456789", "0123456789"}
+	fits, over := fitting(list, 30)
+	require.Len(t, fits, 2)
+	require.Equal(t, 1, over)
+	fits, over = fitting(list, maxTold)
+	require.Len(t, fits, 3)
+	require.Zero(t, over)
+}
+
+// TestBeforePeersAreKnown: who does not know yet who there is does not answer for all.
+func TestBeforePeersAreKnown(t *testing.T) {
+	s := whole(t)
+	s.Peers = peers.New(peers.Options{Log: slog.New(slog.DiscardHandler)})
+	h := Handler(s, slog.New(slog.DiscardHandler))
+	_, body := get(h, "/debug/explain/Service/shop/reviews")
+	var e explain.Explanation
+	require.NoError(t, json.Unmarshal([]byte(body), &e))
+	require.False(t, e.Everywhere())
+	require.Equal(t, "it is not known yet which there are", e.Elsewhere[0].Silent)
+	_, body = get(h, "/debug/explain/Service/shop/reviews?local")
+	e = explain.Explanation{}
+	require.NoError(t, json.Unmarshal([]byte(body), &e))
+	require.Empty(t, e.Elsewhere)
+}

@@ -1,0 +1,136 @@
+package drain
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const node = "sidecar~10.1.0.1~web-1.shop~shop.svc.cluster.local"
+
+// fixture is a keeper with an engine and proxies that do what a test says.
+type fixture struct {
+	*Keeper
+	t      *testing.T
+	store  *store.Store
+	listed []string
+
+	mu        sync.Mutex // guards the fields below
+	connected *server.ProxyState
+	where     []server.Whereabouts
+	streams   int // that each change concerns, and that do not answer by themselves
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	in := store.NewIntake()
+	changes := changelog.NewChangeLog(16, slog.New(slog.DiscardHandler), changelog.NewMetrics())
+	f := &fixture{t: t, store: store.New(), Keeper: New(in, changes, slog.New(slog.DiscardHandler))}
+	f.Proxies, f.Absence = f, time.Nanosecond
+	f.Lists = func(context.Context, []string) []string { return f.listed }
+	return f
+}
+
+// Proxy implements Proxies.
+func (f *fixture) Proxy(string) (server.ProxyState, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.connected == nil {
+		return server.ProxyState{}, false
+	}
+	return *f.connected, true
+}
+
+// ProxyAt implements Proxies.
+func (f *fixture) ProxyAt(string) (string, bool) { return "", false }
+
+// Distribution implements Proxies.
+func (f *fixture) Distribution(*server.Question) []server.Whereabouts {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.where
+}
+
+func (f *fixture) stand(where ...server.Whereabouts) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.where = where
+}
+
+// run is the engine, until the test ends: each batch is published at once.
+func (f *fixture) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-f.Intake.Ready():
+				f.batch()
+			}
+		}
+	})
+	f.t.Cleanup(func() { cancel(); running.Wait() })
+}
+
+func (f *fixture) batch() model.Revision {
+	snap, changes := f.store.Apply(f.Intake.Take())
+	if len(changes) == 0 {
+		return 0
+	}
+	var objects []changelog.ChangedObject
+	for _, c := range changes {
+		objects = append(objects, changelog.ChangedObject{Key: c.Key, Observed: c.Event.Observed})
+	}
+	f.Changes.Begin(snap.Revision, objects, time.Now())
+	f.mu.Lock()
+	n := f.streams
+	f.mu.Unlock()
+	f.Changes.Published(snap.Revision, n, time.Now())
+	return snap.Revision
+}
+
+func (f *fixture) departures() int { return f.store.Snapshot().Len(model.KindDeparture) }
+
+// reply is what came of a request.
+type reply struct {
+	Answer
+	err error
+}
+
+func (f *fixture) ask(q Request) <-chan reply {
+	f.t.Helper()
+	if q.Node == "" {
+		q.Node, q.Instance = node, "first"
+	}
+	b, err := json.Marshal(q)
+	require.NoError(f.t, err)
+	out := make(chan reply, 1)
+	go func() {
+		var r reply
+		var answer []byte
+		if answer, r.err = f.Leave(context.Background(), b); r.err == nil {
+			r.err = json.Unmarshal(answer, &r.Answer)
+		}
+		out <- r
+	}()
+	return out
+}
+
+func at(name string, p server.Position, reasons ...server.Reason) server.Whereabouts {
+	return server.Whereabouts{ID: name, Name: name, Namespace: "shop", Position: p, Reasons: reasons}
+}

@@ -1,0 +1,178 @@
+// Package tracing makes each change of the mesh a trace for OpenTelemetry: the stages of its
+// way are spans, and so are the answers of the proxies that tell most about it. It is off
+// unless it is told where traces go.
+//
+// A change is handed over when it is over. So tracing costs the pipeline a send to a bounded
+// queue, and never waits for a collector.
+package tracing
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/version"
+)
+
+// Meter counts what became of traces; *changelog.Metrics.
+type Meter interface {
+	TraceDropped()
+	Spans(n int, exported bool)
+}
+
+// Bounds.
+const (
+	maxQueued     = 256 // changes that wait for the exporter; more are dropped, and counted
+	maxBatch      = 512 // spans from which on a request is sent; a change has at most 18
+	exportTimeout = 10 * time.Second
+	flushTimeout  = 3 * time.Second // at the end
+)
+
+// Exporter sends changes as traces; it is the change log's Tracer. One goroutine, Run's, does the work.
+type Exporter struct {
+	// Read-only.
+	queue  chan changelog.Trace
+	meter  Meter
+	log    *slog.Logger
+	out    sdk.SpanExporter
+	tracer trace.Tracer
+	spans  *collector
+
+	failing bool // Run's: the last request failed
+}
+
+// New makes an exporter; Run must be called.
+func New(ctx context.Context, c Config, meter Meter, log *slog.Logger) (*Exporter, error) {
+	out, err := c.exporter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newExporter(out, meter, log), nil
+}
+
+func newExporter(out sdk.SpanExporter, meter Meter, log *slog.Logger) *Exporter {
+	// The SDK tells the whole process what a collector took in part.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("OpenTelemetry", "err", err) }))
+	spans := &collector{}
+	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans), sdk.WithResource(describe()))
+	return &Exporter{
+		queue: make(chan changelog.Trace, maxQueued), meter: meter, log: log, out: out,
+		tracer: provider.Tracer("github.com/moonsail/moonsail", trace.WithInstrumentationVersion(version.Get().Version)), spans: spans,
+	}
+}
+
+// describe says which process this is; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES go before.
+func describe() *resource.Resource {
+	host, _ := os.Hostname()
+	ours := resource.NewSchemaless(attribute.String("service.name", "moonsail"),
+		attribute.String("service.version", version.Get().Version), attribute.String("service.instance.id", host))
+	all, err := resource.Merge(ours, resource.Environment())
+	if err != nil {
+		return ours
+	}
+	return all
+}
+
+// Trace implements changelog.Tracer. It never blocks.
+func (e *Exporter) Trace(t changelog.Trace) {
+	select {
+	case e.queue <- t:
+	default:
+		e.meter.TraceDropped()
+	}
+}
+
+// Run sends traces until ctx ends, and then for flushTimeout what is left. A request holds
+// what has come while the last one was under way.
+func (e *Exporter) Run(ctx context.Context) {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(flushTimeout, cancel) })()
+	for ctx.Err() == nil {
+		select {
+		case t := <-e.queue:
+			e.send(work, t)
+		case <-ctx.Done():
+		}
+	}
+	e.flush(work)
+}
+
+// send exports a change, and with it those that wait, up to a batch.
+func (e *Exporter) send(ctx context.Context, t changelog.Trace) {
+	e.spell(&t)
+	for len(e.spans.ended) < maxBatch {
+		select {
+		case t = <-e.queue:
+			e.spell(&t)
+			continue
+		default:
+		}
+		break
+	}
+	e.export(ctx)
+}
+
+// flush sends what is left until ctx ends, and ends the exporter.
+func (e *Exporter) flush(ctx context.Context) {
+	for len(e.queue) > 0 && ctx.Err() == nil {
+		e.send(ctx, <-e.queue)
+	}
+	for range len(e.queue) {
+		e.meter.TraceDropped()
+	}
+	_ = e.out.Shutdown(ctx) // nothing of ours is lost by that
+}
+
+// export sends the spans that have ended. What the collector does not take is lost.
+func (e *Exporter) export(ctx context.Context) {
+	spans := e.spans.take()
+	if len(spans) == 0 {
+		return // none was sampled
+	}
+	ctx, cancel := context.WithTimeout(ctx, exportTimeout)
+	defer cancel()
+	err := e.out.ExportSpans(ctx, spans)
+	e.meter.Spans(len(spans), err == nil)
+	switch {
+	case err != nil && !e.failing:
+		e.log.Warn("traces are lost: the collector does not take them", "err", err)
+	case err == nil && e.failing:
+		e.log.Info("the collector takes traces again")
+	}
+	e.failing = err != nil
+}
+
+// collector is the SDK's processor of spans: it keeps those that have ended until they are
+// taken. One goroutine makes spans and takes them.
+type collector struct{ ended []sdk.ReadOnlySpan }
+
+func (c *collector) take() []sdk.ReadOnlySpan {
+	spans := c.ended
+	c.ended = nil
+	return spans
+}
+
+// OnStart implements sdk.SpanProcessor.
+func (c *collector) OnStart(context.Context, sdk.ReadWriteSpan) {}
+
+// OnEnd implements sdk.SpanProcessor.
+func (c *collector) OnEnd(s sdk.ReadOnlySpan) {
+	if s.SpanContext().IsSampled() {
+		c.ended = append(c.ended, s)
+	}
+}
+
+// Shutdown implements sdk.SpanProcessor.
+func (c *collector) Shutdown(context.Context) error { return nil }
+
+// ForceFlush implements sdk.SpanProcessor.
+func (c *collector) ForceFlush(context.Context) error { return nil }

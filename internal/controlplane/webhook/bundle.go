@@ -1,0 +1,195 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	registrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	registration "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
+
+	"github.com/moonsail/moonsail/internal/source/kube"
+)
+
+// keeper keeps the authority's certificate in a webhook configuration, so that the API server
+// trusts this process. Each control plane adds its own to those of others.
+type keeper struct {
+	name      string
+	kind      configurations
+	authority *authority
+	client    *kube.Client
+	trust     *Trust // may be nil
+	log       *slog.Logger
+}
+
+// configurations gets a configuration by its name: how its webhooks are called, and what stores
+// them when they are changed.
+type configurations func(ctx context.Context, api *registration.AdmissionregistrationV1Client, name string) (
+	clients []*registrationv1.WebhookClientConfig, update func() error, err error)
+
+var asUpdater = metav1.UpdateOptions{FieldManager: "moonsail"}
+
+func validating(ctx context.Context, api *registration.AdmissionregistrationV1Client, name string) (
+	clients []*registrationv1.WebhookClientConfig, update func() error, err error,
+) {
+	all := api.ValidatingWebhookConfigurations()
+	config, err := all.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range config.Webhooks {
+		clients = append(clients, &config.Webhooks[i].ClientConfig)
+	}
+	return clients, func() error { _, err := all.Update(ctx, config, asUpdater); return err }, nil
+}
+
+func mutating(ctx context.Context, api *registration.AdmissionregistrationV1Client, name string) (
+	clients []*registrationv1.WebhookClientConfig, update func() error, err error,
+) {
+	all := api.MutatingWebhookConfigurations()
+	config, err := all.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range config.Webhooks {
+		clients = append(clients, &config.Webhooks[i].ClientConfig)
+	}
+	return clients, func() error { _, err := all.Update(ctx, config, asUpdater); return err }, nil
+}
+
+// Timing of looks at the configuration.
+const (
+	keepEvery  = 15 * time.Second // while all is well
+	retryEvery = 2 * time.Second
+	againEvery = 20 * time.Millisecond // where another control plane was first: until it is done, Pods are refused here
+	apiTimeout = 10 * time.Second
+)
+
+// pause is how long after a look, and what came of it, the next one is.
+func pause(err error) time.Duration {
+	switch {
+	case err == nil:
+		return keepEvery
+	case apierrors.IsConflict(err):
+		return againEvery
+	}
+	return retryEvery
+}
+
+// maxTrusted bounds how many of our certificates a bundle holds: control planes that are
+// gone leave theirs behind, and the newest stay.
+const maxTrusted = 16
+
+// run keeps it until ctx ends.
+func (k *keeper) run(ctx context.Context) error {
+	config, client := k.client.REST()
+	api, err := registration.NewForConfigAndClient(config, client)
+	if err != nil {
+		return err
+	}
+	told := ""
+	for {
+		err := k.keep(ctx, api, time.Now())
+		if ctx.Err() == nil && k.trust != nil {
+			k.trust.note(k.name, err)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			told = ""
+		case apierrors.IsConflict(err):
+		case told != err.Error():
+			told = err.Error()
+			k.log.Warn("the API server cannot be told to trust the webhook; it is tried again", "config", k.name, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause(err)):
+		}
+	}
+}
+
+// keep looks once, and writes where something is missing.
+func (k *keeper) keep(ctx context.Context, api *registration.AdmissionregistrationV1Client, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	clients, update, err := k.kind(ctx, api, k.name)
+	if err != nil {
+		return err
+	}
+	if err := k.authority.issue(namesOf(clients), now); err != nil {
+		return err
+	}
+	changed := false
+	for _, c := range clients {
+		bundle := trusting(c.CABundle, k.authority.PEM, now)
+		changed = changed || !bytes.Equal(bundle, c.CABundle)
+		c.CABundle = bundle
+	}
+	if !changed {
+		return nil
+	}
+	if err := update(); err != nil {
+		return err // another control plane may have been first
+	}
+	k.log.Info("the API server trusts this webhook now", "config", k.name)
+	return nil
+}
+
+// namesOf are the names by which the API server calls webhooks.
+func namesOf(clients []*registrationv1.WebhookClientConfig) []string {
+	var names []string
+	for _, client := range clients {
+		if s := client.Service; s != nil {
+			names = append(names, s.Name+"."+s.Namespace+".svc")
+		}
+		if client.URL == nil {
+			continue
+		}
+		if u, err := url.Parse(*client.URL); err == nil && u.Hostname() != "" {
+			names = append(names, u.Hostname())
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// trusting is a bundle with a certificate in it. What others put there stays; of ours, those
+// that have expired go, and the oldest where there are too many.
+func trusting(bundle, own []byte, now time.Time) []byte {
+	if bytes.Contains(bundle, own) {
+		return bundle
+	}
+	var foreign [][]byte
+	var similar []*pem.Block
+	for rest := bundle; ; {
+		var b *pem.Block
+		if b, rest = pem.Decode(rest); b == nil {
+			break
+		}
+		cert, err := x509.ParseCertificate(b.Bytes)
+		switch {
+		case err != nil || !strings.HasPrefix(cert.Subject.CommonName, issuer+" "):
+			foreign = append(foreign, pem.EncodeToMemory(b))
+		case now.Before(cert.NotAfter):
+			similar = append(similar, b)
+		}
+	}
+	// They are in the order in which they came.
+	similar = similar[max(0, len(similar)-(maxTrusted-1)):]
+	out := bytes.Join(foreign, nil)
+	for _, b := range similar {
+		out = append(out, pem.EncodeToMemory(b)...)
+	}
+	return append(out, own...)
+}

@@ -1,0 +1,150 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	registrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/moonsail/moonsail/test/await"
+)
+
+func newTestAuthority(t *testing.T, at time.Time) *authority {
+	t.Helper()
+	a, err := newAuthority(at)
+	require.NoError(t, err)
+	return a
+}
+
+func TestBundleHoldsOwnOthersAndForeign(t *testing.T) {
+	now := time.Now()
+	foreign := []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+	old, first, second := newTestAuthority(t, now.Add(-2*validity)), newTestAuthority(t, now), newTestAuthority(t, now)
+	bundle := trusting(bytes.Join([][]byte{old.PEM, foreign, first.PEM}, nil), second.PEM, now)
+	require.Equal(t, string(foreign)+string(first.PEM)+string(second.PEM), string(bundle), "what has expired goes")
+	require.Equal(t, bundle, trusting(bundle, first.PEM, now), "nothing is to be done")
+	for range maxTrusted + 3 {
+		bundle = trusting(bundle, newTestAuthority(t, now).PEM, now)
+	}
+	require.Equal(t, maxTrusted+1, strings.Count(string(bundle), "BEGIN CERTIFICATE"))
+	require.Contains(t, string(bundle), string(foreign))
+	require.NotContains(t, string(bundle), string(first.PEM), "the oldest go")
+}
+
+// TestOtherControlPlanesDoNotKeepOneOut: of two that begin together one is refused, and is asked for Pods already.
+func TestOtherControlPlanesDoNotKeepOneOut(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "mutatingwebhookconfigurations"}, "moonsail-injector", errors.New("changed"))
+	require.Less(t, 20*pause(conflict), retryEvery)
+	require.Equal(t, retryEvery, pause(errors.New("away")))
+	require.Equal(t, keepEvery, pause(nil))
+}
+
+func TestNamesAreThoseOfTheConfiguration(t *testing.T) {
+	url := "https://127.0.0.1:15017/validate"
+	got := namesOf([]*registrationv1.WebhookClientConfig{
+		{Service: &registrationv1.ServiceReference{Name: "moonsail", Namespace: "istio-system"}}, {URL: &url}, {URL: &url},
+	})
+	require.Equal(t, []string{"127.0.0.1", "moonsail.istio-system.svc"}, got)
+}
+
+// serving runs a server until the test ends, and gives its address.
+func serving(t *testing.T, s *Server) string {
+	t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, ln) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, await.From(t, ended))
+	})
+	return ln.Addr().String()
+}
+
+// presented is the certificate that a server shows to those who trust a CA.
+func presented(t *testing.T, addr, name string, ca []byte) (*x509.Certificate, error) {
+	t.Helper()
+	pool := x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM(ca))
+	d := tls.Dialer{Config: &tls.Config{RootCAs: pool, ServerName: name}}
+	conn, err := d.DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
+}
+
+func TestCertificateThatIsMade(t *testing.T) {
+	a := newTestAuthority(t, time.Now())
+	require.NoError(t, a.issue([]string{"one.svc", "127.0.0.1"}, time.Now()))
+	addr := serving(t, &Server{certificate: a.certificate, handler: http.NotFoundHandler(), log: slog.New(slog.DiscardHandler)})
+	for _, name := range []string{"one.svc", "127.0.0.1"} {
+		_, err := presented(t, addr, name, a.PEM)
+		require.NoError(t, err)
+	}
+	_, err := presented(t, addr, "two.svc", a.PEM)
+	require.ErrorContains(t, err, "two.svc")
+	require.NoError(t, a.issue([]string{"two.svc"}, time.Now()))
+	_, err = presented(t, addr, "two.svc", a.PEM)
+	require.NoError(t, err)
+	_, err = presented(t, addr, "two.svc", newTestAuthority(t, time.Now()).PEM)
+	require.Error(t, err, "others' certificates do not vouch for it")
+	_, err = presented(t, addr, "one.svc", a.PEM)
+	require.NoError(t, err, "of two configurations neither loses its name")
+}
+
+// write puts an authority's certificate and key into files.
+func write(t *testing.T, a *authority, cert, key string, at time.Time) {
+	t.Helper()
+	leaf, err := a.certificate(nil)
+	require.NoError(t, err)
+	der, err := x509.MarshalPKCS8PrivateKey(leaf.PrivateKey)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Certificate[0]}), 0o600))
+	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
+	for _, f := range []string{cert, key} {
+		require.NoError(t, os.Chtimes(f, at, at))
+	}
+}
+
+func TestCertificateOfFilesIsReadAgain(t *testing.T) {
+	cert, key := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
+	o := Options{CertFile: cert, KeyFile: key}
+	h, _ := handlerOf(t)
+	_, err := NewServer(o, h, nil)
+	require.ErrorContains(t, err, "tls.crt", "a file that is not there is told at once")
+
+	first, second := newTestAuthority(t, time.Now()), newTestAuthority(t, time.Now())
+	for _, a := range []*authority{first, second} {
+		require.NoError(t, a.issue([]string{"web.svc"}, time.Now()))
+	}
+	write(t, first, cert, key, time.Unix(1000, 0))
+	s, err := NewServer(o, h, nil)
+	require.NoError(t, err)
+	addr := serving(t, s)
+	_, err = presented(t, addr, "web.svc", first.PEM)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(cert, []byte("half"), 0o600))
+	_, err = presented(t, addr, "web.svc", first.PEM)
+	require.NoError(t, err, "while they are replaced the last good ones serve")
+	write(t, second, cert, key, time.Unix(2000, 0))
+	_, err = presented(t, addr, "web.svc", second.PEM)
+	require.NoError(t, err)
+}

@@ -1,0 +1,136 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/moonsail/moonsail/internal/config/analyze"
+	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// compared are the kinds that objects are checked against.
+var compared = []model.Kind{
+	model.KindService, model.KindServiceEntry, model.KindPod, model.KindWorkloadEntry,
+	model.KindVirtualService, model.KindDestinationRule, model.KindSidecar, model.KindEnvoyFilter,
+	model.KindPeerAuthentication, model.KindAuthorizationPolicy, model.KindRequestAuthentication, model.KindMeshConfig, model.KindProxyConfig, model.KindWasmPlugin, model.KindGateway,
+	model.KindKubernetesGateway, model.KindHTTPRoute, model.KindGRPCRoute, model.KindTLSRoute, model.KindTCPRoute, model.KindReferenceGrant, model.KindBackendTLSPolicy,
+}
+
+// maxWarnings bounds what one answer tells; the API server drops what is beyond 4 KB.
+const maxWarnings = 20
+
+// review checks the object of a request.
+func (h *Handler) review(r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	kind, ok := lookup(r.Kind)
+	if !ok || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update {
+		return allow(r)
+	}
+	var meta metav1.PartialObjectMetadata
+	if err := json.Unmarshal(r.Object.Raw, &meta); err != nil {
+		return refuse(r, fmt.Sprintf("the object cannot be read: %v", err))
+	}
+	if meta.DeletionTimestamp != nil {
+		return allow(r) // nothing must keep it from going: finalizers are taken off by updates
+	}
+	if !h.concerns(kind, r.Object.Raw) {
+		return allow(r)
+	}
+	out := h.Decoder.FromRaw(kind, r.Object.Raw)
+	if out.Elsewhere {
+		return allow(r) // that revision has a webhook of its own
+	}
+	if out.Problems.HasErrors() && kind.Group != istio.GroupGatewayAPI {
+		response := refuse(r, complaint(out.Problems))
+		response.Warnings = warnings(out.Problems, istio.SeverityWarning)
+		return response
+	}
+	response := allow(r)
+	response.Warnings = warnings(append(out.Problems, h.across(out.Object)...), istio.SeverityError, istio.SeverityWarning)
+	return response
+}
+
+// concerns tells whether an object is the mesh's business. The Gateway API has other implementations: a
+// route is theirs where none of its parents is a Service, or a Gateway of ours. For the same reason
+// nothing of that API is refused, only warned of, and nothing is said here of its kinds that have no
+// effect in the mesh.
+func (h *Handler) concerns(kind istio.Resource, raw []byte) bool {
+	if kind.Group == istio.GroupGatewayAPI && !kind.Read {
+		return false
+	}
+	if !kind.Model.IsKubernetesRoute() {
+		return true
+	}
+	outline := istio.OutlineOf(kind.Model, raw)
+	if outline == nil || outline.Route == nil {
+		return true // it cannot be read, which is told
+	}
+	snap := h.Snapshot()
+	return slices.ContainsFunc(outline.Route.Parents, func(p istio.ParentOutline) bool {
+		gateway := model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}
+		return p.IsService() || p.IsGateway() && snap.Get(gateway) != nil
+	})
+}
+
+// lookup finds a kind among those that the mesh knows.
+func lookup(k metav1.GroupVersionKind) (istio.Resource, bool) {
+	for _, r := range istio.Resources() {
+		if r.Group == k.Group && r.Kind == k.Kind && r.Custom {
+			return r, true
+		}
+	}
+	return istio.Resource{}, false
+}
+
+// across is what is wrong between an object and those that there are: no more than warnings.
+func (h *Handler) across(o model.Object) istio.Problems {
+	if o == nil {
+		return nil
+	}
+	if m := o.Metadata(); m.Created.IsZero() {
+		m.Created = time.Now() // it is younger than all others
+	}
+	snap := h.Snapshot()
+	var others []model.Object
+	for _, kind := range compared {
+		for other := range snap.All(kind) {
+			others = append(others, other)
+		}
+	}
+	return analyze.CheckOne(o, others, h.Decoder.Domain)
+}
+
+// complaint lists the errors, each with its field.
+func complaint(ps istio.Problems) string {
+	var lines []string
+	for _, p := range ps {
+		if p.Severity == istio.SeverityError {
+			lines = append(lines, line(p))
+		}
+	}
+	return strings.Join(lines, "; ")
+}
+
+// warnings tell problems of some severities.
+func warnings(ps istio.Problems, of ...istio.Severity) []string {
+	var out []string
+	for _, p := range ps {
+		if slices.Contains(of, p.Severity) && len(out) < maxWarnings {
+			out = append(out, line(p))
+		}
+	}
+	return out
+}
+
+func line(p istio.Problem) string {
+	if p.Field == "" {
+		return p.Message
+	}
+	return p.Field + ": " + p.Message
+}

@@ -1,0 +1,139 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/sidecar/inject"
+	"github.com/moonsail/moonsail/internal/source/kube"
+)
+
+// Options say how the webhook is reached. Without files its certificate is made here.
+type Options struct {
+	Addr     string // empty: there is no webhook
+	CertFile string
+	KeyFile  string
+	// Config is the ValidatingWebhookConfiguration that is told to trust a certificate
+	// which is made here; empty: none.
+	Config string
+	// InjectConfig is the MutatingWebhookConfiguration likewise.
+	InjectConfig string
+	Inject       *inject.Config // nil: there is no injection
+	// Names are what such a certificate is for, where no Config says it.
+	Names []string
+	Trust *Trust // of the configurations; nil: nobody asks for it
+}
+
+// Server serves the webhook.
+type Server struct {
+	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	keepers     []*keeper
+	handler     http.Handler
+	log         *slog.Logger
+}
+
+// NewServer reads or makes the certificate. client is needed for a Config alone.
+func NewServer(o Options, h *Handler, client *kube.Client) (*Server, error) {
+	s := &Server{handler: h, log: h.Log}
+	if o.Inject != nil {
+		s.handler = Routes(h, &Injector{Config: o.Inject, Said: h.proxyConfigs, Count: h.Count, Log: h.Log})
+	}
+	if o.CertFile != "" {
+		f := &files{cert: o.CertFile, key: o.KeyFile}
+		s.certificate = f.certificate
+		if _, err := f.certificate(nil); err != nil {
+			return nil, fmt.Errorf("the webhook's certificate: %w", err)
+		}
+		return s, nil
+	}
+	a, err := newAuthority(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if err := a.issue(o.Names, time.Now()); err != nil {
+		return nil, err
+	}
+	s.certificate = a.certificate
+	for _, k := range []keeper{{name: o.Config, kind: validating}, {name: o.InjectConfig, kind: mutating}} {
+		if k.name != "" {
+			k.authority, k.client, k.log, k.trust = a, client, h.Log, o.Trust
+			s.keepers = append(s.keepers, &k)
+		}
+	}
+	return s, nil
+}
+
+// Bounds of one request.
+const (
+	requestTimeout = 20 * time.Second
+	idleTimeout    = 2 * time.Minute
+	shutdownWithin = 5 * time.Second
+)
+
+// Serve answers until ctx ends, and finishes what has begun.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := s.keep(ctx, cancel)
+	err := s.answer(ctx, cancel, ln)
+	return cmp.Or(err, ended())
+}
+
+// keep has the API server trust the certificate until ctx ends; one that fails cancels that. ended waits for
+// the end, and gives the failure.
+func (s *Server) keep(ctx context.Context, cancel context.CancelFunc) (ended func() error) {
+	var keeping sync.WaitGroup
+	failed := make(chan error, len(s.keepers))
+	for _, k := range s.keepers {
+		keeping.Go(func() {
+			if err := k.run(ctx); err != nil {
+				failed <- err
+				cancel()
+			}
+		})
+	}
+	return func() error {
+		keeping.Wait()
+		close(failed)
+		return <-failed // the first, if there is any
+	}
+}
+
+// answer is Serve without the keepers, whom its end ends.
+func (s *Server) answer(ctx context.Context, cancel context.CancelFunc, ln net.Listener) error {
+	server := &http.Server{
+		Handler:     s.handler,
+		TLSConfig:   &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate},
+		ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		shutDown(ctx, server)
+	}()
+	err := server.ServeTLS(ln, "", "")
+	cancel()
+	<-stopped
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// shutDown ends a server after what it has begun, or in time without that.
+func shutDown(ctx context.Context, server *http.Server) {
+	within, end := context.WithTimeout(context.WithoutCancel(ctx), shutdownWithin)
+	defer end()
+	if server.Shutdown(within) != nil {
+		server.Close() //nolint:errcheck // it is cut off
+	}
+}
