@@ -24,7 +24,7 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.Local)
 // controlPlane is debug pages as a control plane would serve them, with two changes and a proxy.
 func controlPlane(t *testing.T) string {
 	t.Helper()
-	log := changelog.NewChangeLog(8, slog.New(slog.DiscardHandler), changelog.NewMetrics())
+	log := changelog.New(8, slog.New(slog.DiscardHandler), changelog.NewMetrics())
 	for rev := model.Revision(1); rev <= 2; rev++ {
 		key := model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "reviews"}
 		log.Begin(rev, []changelog.ChangedObject{{Key: key, Operation: changelog.Updated}}, noon)
@@ -143,7 +143,7 @@ func (c *cancelling) Write(p []byte) (int, error) {
 }
 
 func TestWatchUntilInterrupted(t *testing.T) {
-	log := changelog.NewChangeLog(8, slog.New(slog.DiscardHandler), changelog.NewMetrics())
+	log := changelog.New(8, slog.New(slog.DiscardHandler), changelog.NewMetrics())
 	polls := 0
 	pages := debug.Handler(debug.Stages{Changes: log}, slog.New(slog.DiscardHandler))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

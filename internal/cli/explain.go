@@ -252,7 +252,7 @@ func percentText(p float64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", p), ".0") + " %"
 }
 
-func positionText(s Style, w *server.Whereabouts) string {
+func positionText(s Style, w *server.ProxySyncStatus) string {
 	switch w.Position {
 	case server.PositionRefused:
 		return s.Bad("refused")
@@ -267,7 +267,7 @@ func positionText(s Style, w *server.Whereabouts) string {
 	return s.Good("has it")
 }
 
-func why(w *server.Whereabouts, now time.Time) string {
+func why(w *server.ProxySyncStatus, now time.Time) string {
 	parts := make([]string, len(w.Reasons))
 	for i := range w.Reasons {
 		parts[i] = reasonText(&w.Reasons[i], now)

@@ -32,15 +32,15 @@ type shop struct {
 	t     *testing.T
 	url   string
 	store *store.Store
-	log   *changelog.ChangeLog
+	log   *changelog.Log
 
 	mu     sync.Mutex // guards places
-	places []server.Whereabouts
+	places []server.ProxySyncStatus
 }
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	s := &shop{t: t, store: store.New(), log: changelog.NewChangeLog(8, slog.New(slog.DiscardHandler), changelog.NewMetrics())}
+	s := &shop{t: t, store: store.New(), log: changelog.New(8, slog.New(slog.DiscardHandler), changelog.NewMetrics())}
 	stages := debug.Stages{Snapshot: s.store.Snapshot, Explain: &explain.Explainer{Snapshot: s.store.Snapshot, Changes: s.log, Proxies: s}}
 	srv := httptest.NewServer(debug.Handler(stages, slog.New(slog.DiscardHandler)))
 	t.Cleanup(srv.Close)
@@ -48,15 +48,15 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-func (s *shop) Distribution(*server.Question) []server.Whereabouts {
+func (s *shop) Distribution(*server.Query) []server.ProxySyncStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.places
 }
 
-func (s *shop) Departed() []server.Departed { return nil }
+func (s *shop) Disconnected() []server.Disconnected { return nil }
 
-func (s *shop) place(list ...server.Whereabouts) {
+func (s *shop) place(list ...server.ProxySyncStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.places = list
@@ -102,8 +102,8 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-func where(name string, p server.Position, reasons ...server.Reason) server.Whereabouts {
-	return server.Whereabouts{ID: name, Name: name, Namespace: "shop", Position: p, Reasons: reasons}
+func where(name string, p server.SyncState, reasons ...server.Reason) server.ProxySyncStatus {
+	return server.ProxySyncStatus{ID: name, Name: name, Namespace: "shop", Position: p, Reasons: reasons}
 }
 
 // lately is a moment that is so long ago that its age is told in whole seconds.

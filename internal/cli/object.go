@@ -108,7 +108,7 @@ func (a *objectArg) only(ctx context.Context, client *debugClient, key model.Key
 // readKinds are those that users write; the control plane makes the others.
 func readKinds() (out []model.Kind) {
 	for _, k := range model.Kinds {
-		if k != model.KindDeparture && k != model.KindKeySet {
+		if k != model.KindDrainNotice && k != model.KindKeySet {
 			out = append(out, k)
 		}
 	}

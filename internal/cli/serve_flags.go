@@ -62,7 +62,7 @@ func (f *serveFlags) addXDSFlags(cmd *cobra.Command) {
 		"what serves xDS streams: http2 (Moonsail's own, for a fraction of the CPU time and memory) or grpc (grpc-go)")
 	fs.DurationVar(&o.MaxConnectionAge, "max-connection-age", defaultConnectionAge,
 		"how old connections of proxies get, a tenth more or less, until they are made anew, so that who they are is looked at again; 0: until their certificates expire")
-	fs.IntVar(&o.ScopesPerIdentity, "max-scopes-per-identity", engine.DefaultScopesPerIdentity,
+	fs.IntVar(&o.ScopesPerIdentity, "max-scopes-per-identity", engine.DefaultGroupsPerIdentity,
 		"how many scopes of configuration proxies of one service account may have, on the port with TLS; more are refused; 0: any number")
 	offer(cmd, "route-strategy", routeStrategies...)
 	offer(cmd, "xds-transport", transports...)

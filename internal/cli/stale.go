@@ -74,7 +74,7 @@ func printHolders(w io.Writer, style Style, s *explain.Stale) error {
 	t := NewTable("PROXY", "ENDPOINT", "GONE FOR", "CLUSTER", "WHY")
 	for i := range s.Holders {
 		h := &s.Holders[i]
-		p := &server.Whereabouts{Name: h.Name, Namespace: h.Namespace, Reasons: h.Reasons, ControlPlane: h.ControlPlane}
+		p := &server.ProxySyncStatus{Name: h.Name, Namespace: h.Namespace, Reasons: h.Reasons, ControlPlane: h.ControlPlane}
 		t.Row(proxyOf(p), h.Address, style.Bad(age(s.Now, h.Since)), h.Cluster, why(p, s.Now))
 	}
 	return t.Write(w)

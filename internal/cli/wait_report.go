@@ -49,7 +49,7 @@ func (f *waitFlags) report(cmd *cobra.Command, list []*awaited, outcome waitOutc
 	r := waitResult{Reached: outcome == waitReached, Refused: outcome == waitRefused, Waited: took.Round(time.Millisecond).String()}
 	for _, a := range list {
 		if a.seen == nil {
-			a.seen = &explain.Explanation{Object: a.key, Proxies: []server.Whereabouts{}}
+			a.seen = &explain.Explanation{Object: a.key, Proxies: []server.ProxySyncStatus{}}
 		}
 		r.Objects = append(r.Objects, a.seen)
 	}

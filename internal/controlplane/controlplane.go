@@ -39,7 +39,7 @@ type Options struct {
 	HTTPAccess       debugauth.Policy // who may read it from beyond this machine
 	Mesh             *model.Mesh
 	RouteStrategy    server.RouteStrategy
-	Split            derive.Split     // which route configurations are split; the zero value: SplitOf(RouteStrategy)
+	Split            derive.Sharding  // which route configurations are split; the zero value: SplitOf(RouteStrategy)
 	Transport        server.Transport // empty: server.TransportHTTP2
 	MaxConnectionAge time.Duration    // of proxies' connections; 0: until their certificates expire
 	ConnectionGrace  time.Duration    // what is under way then has left; 0: 10 s
@@ -220,7 +220,7 @@ type Problems struct {
 	Translation []engine.Failure `json:"translation"` // what could not be made into Envoy's resources
 }
 
-func problems(s *source, e *engine.Engine, k *jwks.Keeper, t *webhook.Trust) func() any {
+func problems(s *source, e *engine.Engine, k *jwks.Cache, t *webhook.Trust) func() any {
 	return func() any {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

@@ -17,8 +17,8 @@ import (
 // binder tells of proxies that connect before they are bound.
 type binder struct {
 	*engine.Engine
-	departures *drain.Keeper
-	keys       *jwks.Keeper
+	departures *drain.Registry
+	keys       *jwks.Cache
 	secrets    *kube.Credentials // nil: there are none to wait for
 	opts       *Options
 	metrics    *changelog.Metrics
@@ -49,11 +49,11 @@ func (b binder) Keep(ctx context.Context, p *model.Proxy, routeConfigs []string)
 
 // bounded tells of proxies whose identity has as many scopes as it may, and makes that a status.
 func (b binder) bounded(p *model.Proxy, err error) error {
-	var many *engine.TooManyScopes
+	var many *engine.TooManyGroups
 	if !errors.As(err, &many) {
 		return err
 	}
-	b.metrics.ScopesRefused()
+	b.metrics.GroupsRefused()
 	b.opts.Log.Warn("proxy refused", "proxy", p.ID, "error", err)
 	return server.Exhausted("%v", err)
 }

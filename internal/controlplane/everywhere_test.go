@@ -154,7 +154,7 @@ func TestListsAllProxies(t *testing.T) {
 	require.Equal(t, first.secure, list.Proxies[0].ControlPlane)
 	require.Equal(t, "web-2", list.Proxies[1].Name)
 	require.Empty(t, list.Proxies[1].ControlPlane)
-	require.Equal(t, []explain.Asked{{ControlPlane: first.secure}}, list.Others)
+	require.Equal(t, []explain.PeerQuery{{ControlPlane: first.secure}}, list.Others)
 
 	var own debug.ProxyList
 	_, others = second.page("/debug/proxies?local", &own)

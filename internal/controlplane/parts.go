@@ -25,17 +25,17 @@ import (
 type parts struct {
 	opts       Options
 	metrics    *changelog.Metrics
-	changes    *changelog.ChangeLog
+	changes    *changelog.Log
 	source     *source
 	traces     func(context.Context)
 	pipeline   *engine.Engine
-	keys       *jwks.Keeper
+	keys       *jwks.Cache
 	secrets    *kube.Credentials // nil: the source is not Kubernetes
 	peers      *peers.Peers
-	departures *drain.Keeper
+	departures *drain.Registry
 	xds        *server.Server
 	explainer  *explain.Explainer
-	asker      *agents.Asker
+	asker      *agents.Client
 
 	xdsListener, httpListener net.Listener   // nil: off
 	webhook                   *webhookServer // likewise
@@ -45,7 +45,7 @@ type parts struct {
 // join makes the parts, and opens what can fail to open; nil where ctx ended meanwhile.
 func join(ctx context.Context, o Options) (p *parts, err error) {
 	p = &parts{opts: o, metrics: changelog.NewMetrics()}
-	p.changes = changelog.NewChangeLog(changelog.DefaultChanges, o.Log, p.metrics)
+	p.changes = changelog.New(changelog.DefaultChanges, o.Log, p.metrics)
 	if p.source, err = newSource(o, p.metrics); err != nil {
 		return nil, err
 	}
@@ -73,11 +73,11 @@ func join(ctx context.Context, o Options) (p *parts, err error) {
 }
 
 // SplitOf says which route configurations reach sidecars in buckets with a strategy that has any.
-func SplitOf(s server.RouteStrategy) derive.Split {
+func SplitOf(s server.RouteStrategy) derive.Sharding {
 	if s == server.RoutesScoped {
-		return derive.ScopedSplit
+		return derive.ScopedSharding
 	}
-	return derive.AutoSplit
+	return derive.AutoSharding
 }
 
 // joinPipeline makes the engine, and what watches it.
@@ -85,8 +85,8 @@ func (p *parts) joinPipeline() server.Observer {
 	o := p.opts
 	ledger, observer := follow(o, p.changes)
 	p.pipeline = engine.New(engine.Options{
-		Mesh: o.Mesh, Intake: p.source.intake, Ledger: ledger, Removed: p.changes.Removed, Debounce: o.Debounce, Split: cmp.Or(o.Split, SplitOf(o.RouteStrategy)), Log: o.Log,
-		Applied: p.applied, ScopesPerIdentity: o.ScopesPerIdentity,
+		Mesh: o.Mesh, Intake: p.source.intake, Recorder: ledger, Removed: p.changes.Removed, Debounce: o.Debounce, Sharding: cmp.Or(o.Split, SplitOf(o.RouteStrategy)), Log: o.Log,
+		Applied: p.applied, GroupsPerIdentity: o.ScopesPerIdentity,
 	})
 	p.keys = jwks.New(p.source.intake, p.pipeline.Snapshot, o.Log)
 	if p.source.client != nil {
@@ -112,7 +112,7 @@ func (p *parts) joinServer(observer server.Observer) {
 	p.xds = server.New(binder{p.pipeline, p.departures, p.keys, p.secrets, &p.opts, p.metrics}, observer, o.Log, server.Options{
 		RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: p.metrics, Witness: witness(o, p.changes),
 		Unfollowed: o.NoChangeLog, MaxConnectionAge: o.MaxConnectionAge, ConnectionGrace: o.ConnectionGrace,
-		Methods: map[string]server.Unary{drain.Method: p.departures.Leave},
+		Methods: map[string]server.Unary{drain.Method: p.departures.Deregister},
 	})
 	p.departures.Proxies, p.departures.Lists, p.departures.Absence = p.xds, p.pipeline.Listed, o.Absence
 	p.departures.Peers = p.peers
@@ -141,7 +141,7 @@ func (p *parts) stages(ctx context.Context) debug.Stages {
 		Ready:    ready(p.source, p.pipeline, p.webhook.trusted()),
 		Problems: problems(p.source, p.pipeline, p.keys, p.webhook.trusted()),
 		Snapshot: p.pipeline.Snapshot,
-		Scopes:   func() any { return p.pipeline.Scopes(ctx) },
+		Scopes:   func() any { return p.pipeline.ProxyGroups(ctx) },
 		Changes:  p.changes, Proxies: p.xds, Gatherer: p.metrics.Registry, Explain: p.explainer, Sidecars: p.asker,
 		Peers: p.others(),
 	}

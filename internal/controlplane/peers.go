@@ -107,7 +107,7 @@ func endpointsOf(snapshot *store.Snapshot, service model.Key, name, number strin
 // peerMethods are what control planes can ask one another.
 func (p *parts) peerMethods() map[string]server.Unary {
 	reporter := &status.Reporter{Snapshot: p.pipeline.Snapshot, Refusals: p.xds.Refusals, Explain: p.explainer.Object, Causes: p.explainer.Causes}
-	teller := &debug.Teller{Explain: p.explainer, Proxies: p.xds, Changes: p.changes}
+	teller := &debug.PeerQueries{Explain: p.explainer, Proxies: p.xds, Changes: p.changes}
 	out := teller.Methods()
 	maps.Copy(out, map[string]server.Unary{
 		status.MethodReport:    reporter.Report,

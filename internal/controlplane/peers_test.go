@@ -220,7 +220,7 @@ func TestPeersAlone(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = plain.Close() }()
 	methods := []string{drain.MethodPass, drain.MethodDepartures, drain.MethodReturned, peers.MethodHello, status.MethodReport}
-	for _, method := range append(methods, slices.Collect(maps.Keys((&debug.Teller{}).Methods()))...) {
+	for _, method := range append(methods, slices.Collect(maps.Keys((&debug.PeerQueries{}).Methods()))...) {
 		ask := func(conn *grpc.ClientConn) error {
 			return conn.Invoke(t.Context(), method, &drain.Request{Node: cartNode, WaitMillis: 1000}, &drain.Answer{}, grpc.ForceCodec(jsonCodec{}))
 		}

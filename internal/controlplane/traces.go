@@ -14,7 +14,7 @@ import (
 
 // newTraces has the change log tell an exporter of traces of its changes, where a collector
 // is named; run is the exporter's goroutine.
-func newTraces(ctx context.Context, o Options, changes *changelog.ChangeLog, m *changelog.Metrics) (run func(context.Context), err error) {
+func newTraces(ctx context.Context, o Options, changes *changelog.Log, m *changelog.Metrics) (run func(context.Context), err error) {
 	if !o.Traces.On() {
 		return func(context.Context) {}, nil
 	}
@@ -29,7 +29,7 @@ func newTraces(ctx context.Context, o Options, changes *changelog.ChangeLog, m *
 
 // newSampler has the change log tell a sampler of its changes, where one is wanted; run is
 // the sampler's goroutine.
-func newSampler(o Options, changes *changelog.ChangeLog, a *agents.Asker, m *changelog.Metrics) (run func(context.Context) error) {
+func newSampler(o Options, changes *changelog.Log, a *agents.Client, m *changelog.Metrics) (run func(context.Context) error) {
 	if o.SampleInUse <= 0 {
 		return func(context.Context) error { return nil }
 	}
@@ -39,7 +39,7 @@ func newSampler(o Options, changes *changelog.ChangeLog, a *agents.Asker, m *cha
 }
 
 // witness is what the server tells of who settled what; nil where nobody asks.
-func witness(o Options, changes *changelog.ChangeLog) func(server.Settlement) {
+func witness(o Options, changes *changelog.Log) func(server.Settlement) {
 	if !o.Traces.On() && o.SampleInUse <= 0 {
 		return nil
 	}
@@ -47,7 +47,7 @@ func witness(o Options, changes *changelog.ChangeLog) func(server.Settlement) {
 }
 
 // follow gives those who note what becomes of changes: the change log, or for an experiment nobody.
-func follow(o Options, changes *changelog.ChangeLog) (engine.Ledger, server.Observer) {
+func follow(o Options, changes *changelog.Log) (engine.ChangeRecorder, server.Observer) {
 	if o.NoChangeLog {
 		return nobody{}, nobody{}
 	}

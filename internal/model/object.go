@@ -34,13 +34,13 @@ const (
 	KindSidecar            Kind = "Sidecar"
 	KindPeerAuthentication Kind = "PeerAuthentication"
 	KindTelemetry          Kind = "Telemetry"
-	KindDeparture          Kind = "Departure" // see Departure
+	KindDrainNotice        Kind = "Departure" // see Departure
 )
 
 // Kinds lists every kind in a fixed order: the order of pages and of reports.
 var Kinds = []Kind{
 	KindNamespace, KindService, KindEndpointSlice, KindPod, KindNode, KindMeshConfig, KindServiceEntry,
-	KindWorkloadEntry, KindVirtualService, KindDestinationRule, KindSidecar, KindTelemetry, KindDeparture,
+	KindWorkloadEntry, KindVirtualService, KindDestinationRule, KindSidecar, KindTelemetry, KindDrainNotice,
 	KindPeerAuthentication, KindAuthorizationPolicy, KindRequestAuthentication, KindKeySet,
 	KindEnvoyFilter, KindSecret, KindProxyConfig, KindWasmPlugin, KindGateway,
 	KindKubernetesGateway, KindHTTPRoute, KindReferenceGrant, KindGRPCRoute, KindTLSRoute, KindTCPRoute,

@@ -59,7 +59,7 @@ func TestCorpusOnEnvoy(t *testing.T) {
 			t.Parallel()
 			w := serveWorld(t, way.strategy)
 			e := startEnvoy(t, envoyOptions{proxy: walker, xds: w.socket, sotw: way.sotw})
-			kept := derive.SplitSet("") // from the first world with scopes on it asks for them
+			kept := derive.ShardedRoutes("") // from the first world with scopes on it asks for them
 			for _, f := range files {
 				for _, p := range f.Proxies {
 					if p.Type == model.ProxyRouter && !way.routers {

@@ -29,9 +29,9 @@ func compile(t *testing.T, f *meshtest.File, p *model.Proxy) resources {
 }
 
 // compileKeeping is compile of a proxy that has had some route configurations in buckets.
-func compileKeeping(t *testing.T, f *meshtest.File, p *model.Proxy, kept derive.SplitSet) resources {
+func compileKeeping(t *testing.T, f *meshtest.File, p *model.Proxy, kept derive.ShardedRoutes) resources {
 	t.Helper()
-	r, failures := engine.CompileSplit(f.Mesh, f.Objects, p, fewBuckets(1), kept)
+	r, failures := engine.CompileSharded(f.Mesh, f.Objects, p, fewBuckets(1), kept)
 	// A resource is served without the patches that cannot be applied to it.
 	failures = slices.DeleteFunc(failures, func(f engine.Failure) bool { return strings.HasSuffix(f.Error, "the patch is left out") })
 	require.Empty(t, failures)

@@ -68,7 +68,7 @@ func startMeshSplit(t *testing.T, strategy server.RouteStrategy, split int, conf
 }
 
 // fewBuckets has route configurations split from some number of virtual hosts on.
-func fewBuckets(from int) derive.Split { return derive.Split{From: from, Bits: 4} }
+func fewBuckets(from int) derive.Sharding { return derive.Sharding{From: from, Bits: 4} }
 
 func (m *mesh) start() {
 	m.t.Helper()

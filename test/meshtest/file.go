@@ -120,8 +120,8 @@ func (f *File) decode(name string, data []byte) error {
 				f.problems = append(f.problems, p.String())
 			}
 		}
-		if out.Object == nil && out.Partial != nil {
-			out.Object = out.Partial.Object
+		if out.Object == nil && out.Salvaged != nil {
+			out.Object = out.Salvaged.Object
 		}
 		if out.Object == nil {
 			continue

@@ -25,7 +25,7 @@ func (f *File) world(p *Proxy, scoped bool) (*simulate.World, error) {
 	proxy.ScopedRoutes = scoped
 	outbound, inbound := d.Index().Keys(proxy)
 	w := &simulate.World{}
-	for _, key := range []derive.ScopeKey{outbound, inbound} {
+	for _, key := range []derive.GroupKey{outbound, inbound} {
 		if err := translateInto(w, d.Open(key)); err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
@@ -41,7 +41,7 @@ func (f *File) derive() *derive.Deriver {
 	}
 	_, changes := store.New().Apply(events)
 	d := derive.New(f.Mesh, 1)
-	d.SetSplit(derive.Split{From: 1, Bits: 4})
+	d.SetSharding(derive.Sharding{From: 1, Bits: 4})
 	d.Apply(changes)
 	return d
 }

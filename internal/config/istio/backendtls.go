@@ -101,8 +101,8 @@ func (c *conv) backendName(at path, n *gatewayv1.SubjectAltName) (string, bool) 
 	return "", false
 }
 
-// mendBackendTLS has nobody be believed where it cannot be read who is.
-func mendBackendTLS(spec map[string]any, _ [][]step) {
+// salvageBackendTLS has nobody be believed where it cannot be read who is.
+func salvageBackendTLS(spec map[string]any, _ [][]step) {
 	if v := spec["validation"]; v == nil || isCut(v) {
 		spec["validation"] = map[string]any{"hostname": "invalid"}
 	}

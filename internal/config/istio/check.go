@@ -19,7 +19,7 @@ type checker struct{ *report }
 // unknownField begins the message about one.
 const unknownField = "unknown field"
 
-func (c checker) value(at path, n *yaml.Node, s *shape) {
+func (c checker) value(at path, n *yaml.Node, s *schema) {
 	n = unwrap(n)
 	if n == nil || n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
 		return // null is the same as absent
@@ -40,7 +40,7 @@ func (c checker) value(at path, n *yaml.Node, s *shape) {
 	}
 }
 
-func (c checker) object(at path, n *yaml.Node, s *shape) {
+func (c checker) object(at path, n *yaml.Node, s *schema) {
 	if n.Kind != yaml.MappingNode {
 		c.errorf(at, "must be an object with fields such as %s, got %s", spelling.Sample(s.names()), describe(n))
 		return
@@ -75,7 +75,7 @@ func (c checker) oneof(at path, of []string, seen map[string]string) {
 	}
 }
 
-func (c checker) entries(at path, n *yaml.Node, s *shape) {
+func (c checker) entries(at path, n *yaml.Node, s *schema) {
 	if n.Kind != yaml.MappingNode {
 		c.errorf(at, "must be a map of names to values, got %s", describe(n))
 		return
@@ -118,7 +118,7 @@ func (c checker) merged(at path, val *yaml.Node, visit func(key, val *yaml.Node)
 	}
 }
 
-func (c checker) list(at path, n *yaml.Node, s *shape) {
+func (c checker) list(at path, n *yaml.Node, s *schema) {
 	if n.Kind != yaml.SequenceNode {
 		c.errorf(at, "must be a list, got %s; put \"- \" before each element", describe(n))
 		return
@@ -132,7 +132,7 @@ func (c checker) list(at path, n *yaml.Node, s *shape) {
 	}
 }
 
-func (c checker) scalar(at path, n *yaml.Node, s *shape) {
+func (c checker) scalar(at path, n *yaml.Node, s *schema) {
 	if n.Kind != yaml.ScalarNode {
 		c.errorf(at, "must be %s, got %s", s.noun(), describe(n))
 		return
@@ -163,7 +163,7 @@ func (c checker) scalar(at path, n *yaml.Node, s *shape) {
 	}
 }
 
-func (c checker) enum(at path, n *yaml.Node, s *shape, tag string) {
+func (c checker) enum(at path, n *yaml.Node, s *schema, tag string) {
 	if i, err := strconv.Atoi(n.Value); err == nil && tag == "!!int" && i >= 0 && i < len(s.values) {
 		return // proto JSON takes numbers of enums
 	}
@@ -172,7 +172,7 @@ func (c checker) enum(at path, n *yaml.Node, s *shape, tag string) {
 	}
 }
 
-func (c checker) number(at path, n *yaml.Node, s *shape, tag string, str bool) {
+func (c checker) number(at path, n *yaml.Node, s *schema, tag string, str bool) {
 	if tag != "!!int" && tag != "!!float" && (!str || !s.lax) {
 		c.errorf(at, "must be %s, got %s%s", s.noun(), describe(n), unquoteHint(n, str))
 		return
@@ -205,7 +205,7 @@ func unquoteHint(n *yaml.Node, str bool) string {
 }
 
 // limits are the bounds of an integer.
-func (s *shape) limits() (low, high float64) {
+func (s *schema) limits() (low, high float64) {
 	if s.form == formUint {
 		return 0, math.Pow(2, float64(s.bits)) - 1
 	}
@@ -213,7 +213,7 @@ func (s *shape) limits() (low, high float64) {
 }
 
 // noun is what messages call a value of the shape.
-func (s *shape) noun() string {
+func (s *schema) noun() string {
 	switch s.form {
 	case formInt:
 		return "a whole number"

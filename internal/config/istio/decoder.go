@@ -32,11 +32,11 @@ func (d Decoder) domain() string {
 type Decoded struct {
 	Key      model.Key    // zero where kind or name are not known
 	Object   model.Object // nil where the kind is not read, or where there are errors
-	Partial  *Partial     // what is good of it, where there are errors; nil: nothing
+	Salvaged *Salvaged    // what is good of it, where there are errors; nil: nothing
 	Content  []byte       // the document as JSON with sorted keys: its identity
 	Problems Problems
-	// Elsewhere tells that it is for the control planes of another revision: there is nothing of it but its key.
-	Elsewhere bool
+	// OtherRevision tells that it is for the control planes of another revision: there is nothing of it but its key.
+	OtherRevision bool
 }
 
 // FromYAML decodes one YAML or JSON document. The object is nil where the document
@@ -84,7 +84,7 @@ func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *report) Decoded {
 	}
 	r.object = d.keyOf(kind, top)
 	if d.elsewhereTree(kind.group, top) {
-		return Decoded{Key: r.object, Elsewhere: true}
+		return Decoded{Key: r.object, OtherRevision: true}
 	}
 	if kind.use == useNothing {
 		r.unserved(kind, top)
@@ -95,7 +95,7 @@ func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *report) Decoded {
 		return Decoded{Problems: r.list}
 	}
 	out := d.checked(kind, n, top, r)
-	out.Partial = d.partialNode(kind, r, out.Content, out.Problems)
+	out.Salvaged = d.partialNode(kind, r, out.Content, out.Problems)
 	return out
 }
 

@@ -26,7 +26,7 @@ func FuzzDecode(f *testing.F) {
 		if o != nil && problems.HasErrors() {
 			t.Fatalf("%v has errors and was used: %v", o.Metadata().Key, problems)
 		}
-		if out := decodeNode(doc); out.Partial != nil && (out.Object != nil || !out.Problems.HasErrors()) {
+		if out := decodeNode(doc); out.Salvaged != nil && (out.Object != nil || !out.Problems.HasErrors()) {
 			t.Fatalf("a part of %v counts, which is good as a whole", out.Key)
 		}
 		for _, p := range problems {

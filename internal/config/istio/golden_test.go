@@ -115,8 +115,8 @@ func decodeAll(t *testing.T, data []byte) (objects []any, partial string, proble
 			out.Problems[i].Line = LineOf(&n, out.Problems[i].Field)
 		}
 		problems = append(problems, out.Problems...)
-		if out.Partial != nil {
-			partial += "# " + out.Partial.Note.String() + "\n" + dump(t, out.Partial.Object)
+		if out.Salvaged != nil {
+			partial += "# " + out.Salvaged.Note.String() + "\n" + dump(t, out.Salvaged.Object)
 		}
 		if out.Object != nil {
 			objects = append(objects, out.Object)

@@ -50,7 +50,7 @@ func (c *conv) kubernetesListener(at path, l *gatewayv1.Listener) (model.Gateway
 	if !isLabel(string(l.Name)) {
 		c.errorf(at.f("name"), "%q cannot be a listener's name, which is part of others: leave out dots, and use at most 63 characters", l.Name)
 	}
-	outline := listenerOutline(at, c.meta.Namespace, l)
+	outline := listenerRef(at, c.meta.Namespace, l)
 	switch l.Protocol {
 	case gatewayv1.HTTPProtocolType:
 		out.Port.Protocol = model.ProtocolHTTP
@@ -82,7 +82,7 @@ func (c *conv) kubernetesListener(at path, l *gatewayv1.Listener) (model.Gateway
 }
 
 // routesOf are the kinds of routes that a listener takes.
-func (c *conv) routesOf(l *ListenerOutline) []model.Kind {
+func (c *conv) routesOf(l *ListenerRef) []model.Kind {
 	taken, wrong := l.Routes()
 	for i := range wrong {
 		c.warnf(path(wrong[i].Field), "%s is no kind of routes that a listener of protocol %s takes", wrong[i].KindText(), l.Protocol)
@@ -91,7 +91,7 @@ func (c *conv) routesOf(l *ListenerOutline) []model.Kind {
 }
 
 // routesFrom is the namespace of routes that a listener takes, "*" for all.
-func (c *conv) routesFrom(l *ListenerOutline) string {
+func (c *conv) routesFrom(l *ListenerRef) string {
 	switch gatewayv1.FromNamespaces(l.From) {
 	case gatewayv1.NamespacesFromAll:
 		return exportAll
@@ -102,7 +102,7 @@ func (c *conv) routesFrom(l *ListenerOutline) string {
 }
 
 // routesSelected selects the namespaces of routes that a listener takes beside that of routesFrom.
-func (c *conv) routesSelected(at path, l *ListenerOutline) *model.LabelSelector {
+func (c *conv) routesSelected(at path, l *ListenerRef) *model.LabelSelector {
 	switch {
 	case l.From != string(gatewayv1.NamespacesFromSelector):
 		return nil
@@ -122,7 +122,7 @@ func (c *conv) routesSelected(at path, l *ListenerOutline) *model.LabelSelector 
 var terminateModes = []string{string(model.ServerSimple), string(model.ServerMutual), string(model.ServerOptionalMutual), string(model.ServerIstioMutual)}
 
 // listenerTLS is nil where the listener cannot be served.
-func (c *conv) listenerTLS(at path, tls *gatewayv1.ListenerTLSConfig, l *ListenerOutline) *model.ServerTLS {
+func (c *conv) listenerTLS(at path, tls *gatewayv1.ListenerTLSConfig, l *ListenerRef) *model.ServerTLS {
 	if l.TLSMode != string(gatewayv1.TLSModeTerminate) {
 		c.errorf(at.f("mode"), "%s needs mode Terminate, and certificateRefs", l.Protocol)
 		return nil
@@ -157,7 +157,7 @@ func (c *conv) listenerOptions(at path, options map[gatewayv1.AnnotationKey]gate
 }
 
 // listenerCertificates fills in the Secrets; false: there is none.
-func (c *conv) listenerCertificates(at path, l *ListenerOutline, out *model.ServerTLS) bool {
+func (c *conv) listenerCertificates(at path, l *ListenerRef, out *model.ServerTLS) bool {
 	for i := range l.Certificates {
 		ref := &l.Certificates[i]
 		at := path(ref.Field)

@@ -53,7 +53,7 @@ func (c *conv) kubernetesRoute(at path, parents []gatewayv1.ParentReference, hos
 // parents fills in the gateways, and gives the hosts of Services.
 func (c *conv) parents(at path, refs []gatewayv1.ParentReference, v *model.VirtualService) (services []model.Host) {
 	for i := range refs {
-		ref := parentOutline(at.i(i), c.meta.Namespace, &refs[i])
+		ref := parentRef(at.i(i), c.meta.Namespace, &refs[i])
 		switch {
 		case ref.IsGateway():
 			v.Gateways = append(v.Gateways, model.KubernetesGatewayName(ref.Namespace, ref.Name, ref.Section, ref.Port))

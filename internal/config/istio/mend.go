@@ -83,10 +83,10 @@ func byRule(spec map[string]any, list string, errors [][]step) map[int][][]step 
 	return out
 }
 
-// mendScope leaves out fields that do not exist, and targets that cannot be. Of a selector it keeps the labels
+// salvageScope leaves out fields that do not exist, and targets that cannot be. Of a selector it keeps the labels
 // that can be read. wide: the object then counts for more workloads than was meant, for all of its namespace
 // if no label or target is left. So do Kubernetes' API servers have it that drop a misspelt selector.
-func mendScope(spec map[string]any, errors [][]step) (wide bool) {
+func salvageScope(spec map[string]any, errors [][]step) (wide bool) {
 	if spec["selector"] != nil && (spec["targetRef"] != nil || spec["targetRefs"] != nil) {
 		delete(spec, "selector") // beside targets it does not count; what else is wrong is seen next
 		return false
@@ -127,10 +127,10 @@ func onlyCloses(kind model.Kind, spec map[string]any) bool {
 	return false
 }
 
-// mendAuthorization keeps the good rules of ALLOW alone, as Istio does; where none is left nothing is
+// salvageAuthorization keeps the good rules of ALLOW alone, as Istio does; where none is left nothing is
 // allowed. Rules of other actions lose what has errors, and so hold for more, as Istio's do. A policy
 // whose action cannot be read allows nothing.
-func mendAuthorization(spec map[string]any, errors [][]step) {
+func salvageAuthorization(spec map[string]any, errors [][]step) {
 	for _, at := range errors {
 		switch at[0].Name {
 		case "action":
@@ -139,13 +139,13 @@ func mendAuthorization(spec map[string]any, errors [][]step) {
 			delete(spec, "provider")
 			return
 		case "provider":
-			mendProvider(spec)
+			salvageProvider(spec)
 		}
 	}
 	rules, _ := spec["rules"].([]any)
 	for i, ways := range byRule(spec, "rules", errors) {
 		if i < len(rules) {
-			rules[i] = mendRule(actionOf(spec), rules[i], ways)
+			rules[i] = salvageRule(actionOf(spec), rules[i], ways)
 		}
 	}
 }
@@ -164,8 +164,8 @@ func actionOf(spec map[string]any) model.AuthorizationAction {
 	return model.AuthorizeAllow
 }
 
-// mendProvider: who names no provider has one that nobody knows, and calls that ask it are refused.
-func mendProvider(spec map[string]any) {
+// salvageProvider: who names no provider has one that nobody knows, and calls that ask it are refused.
+func salvageProvider(spec map[string]any) {
 	if actionOf(spec) == model.AuthorizeCustom {
 		spec["provider"] = map[string]any{"name": "(none)"}
 		return
@@ -173,10 +173,10 @@ func mendProvider(spec map[string]any) {
 	delete(spec, "provider")
 }
 
-// mendRule is what remains of a rule. One of DENY of which nothing remains refuses every call, as Istio's
+// salvageRule is what remains of a rule. One of DENY of which nothing remains refuses every call, as Istio's
 // does, except where a key of its conditions cannot be read: Istio leaves out such a rule, and a misspelt
 // key alone is no reason here either to refuse everybody.
-func mendRule(action model.AuthorizationAction, rule any, ways [][]step) any {
+func salvageRule(action model.AuthorizationAction, rule any, ways [][]step) any {
 	keys := true
 	for _, way := range ways {
 		if action == model.AuthorizeAllow || len(way) == 0 {
@@ -199,8 +199,8 @@ func isValue(way []step) bool {
 	return n > 2 && way[n-1].Index >= 0 && !slices.Contains([]string{"from", "to", "when"}, way[n-2].Name)
 }
 
-// mendPeerAuthentication leaves out ports that are none. A mode that cannot be read is STRICT.
-func mendPeerAuthentication(spec map[string]any, errors [][]step) {
+// salvagePeerAuthentication leaves out ports that are none. A mode that cannot be read is STRICT.
+func salvagePeerAuthentication(spec map[string]any, errors [][]step) {
 	strict := map[string]any{"mode": string(model.MTLSStrict)}
 	ports, _ := spec["portLevelMtls"].(map[string]any)
 	selector, _ := spec["selector"].(map[string]any)
@@ -227,9 +227,9 @@ var besideTokens = []string{
 	"timeout", "fromHeaders", "fromParams", "fromCookies", "outputPayloadToHeader", "outputClaimToHeaders", "spaceDelimitedClaims",
 }
 
-// mendRequestAuthentication leaves out what has errors. Where that is not beside tokens, the rule finds none
+// salvageRequestAuthentication leaves out what has errors. Where that is not beside tokens, the rule finds none
 // valid, as Istio's does without keys: it would take those of other audiences, or nobody would look at them.
-func mendRequestAuthentication(spec map[string]any, errors [][]step) {
+func salvageRequestAuthentication(spec map[string]any, errors [][]step) {
 	rules, _ := spec["jwtRules"].([]any)
 	for i, ways := range byRule(spec, "jwtRules", errors) {
 		rule, ok := element(rules, i).(map[string]any)

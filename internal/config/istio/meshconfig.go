@@ -224,7 +224,7 @@ func (c *conv) readMesh(at path, text string) (said *meshconfig.MeshConfig, give
 }
 
 // checkMesh compares the text with the shape of a MeshConfig.
-func (c *conv) checkMesh(at path, n *yaml.Node, s *shape) {
+func (c *conv) checkMesh(at path, n *yaml.Node, s *schema) {
 	found := &report{object: c.object}
 	checker{found}.value(at, n, s)
 	for _, p := range found.list {

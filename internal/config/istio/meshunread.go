@@ -52,7 +52,7 @@ var insteadOf = map[string]string{
 const noIngress = "Kubernetes' Ingress is not served; use a Gateway"
 
 // unreadMesh warns of each field that says something that does nothing here.
-func (c *conv) unreadMesh(at path, tree any, s *shape, said *meshconfig.MeshConfig) {
+func (c *conv) unreadMesh(at path, tree any, s *schema, said *meshconfig.MeshConfig) {
 	given := known(tree, s)
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		part, read := readMeshFields[name]
@@ -69,7 +69,7 @@ func (c *conv) unreadMesh(at path, tree any, s *shape, said *meshconfig.MeshConf
 }
 
 // known are the fields of an object that exist, in their JSON spelling.
-func known(tree any, s *shape) map[string]any {
+func known(tree any, s *schema) map[string]any {
 	out := map[string]any{}
 	top, _ := tree.(map[string]any)
 	for k, value := range top {
@@ -81,7 +81,7 @@ func known(tree any, s *shape) map[string]any {
 }
 
 // unreadPart warns likewise of a part, of which read has an effect, and of its tracing inTracing.
-func (c *conv) unreadPart(at path, tree any, s *shape, read, inTracing []string) {
+func (c *conv) unreadPart(at path, tree any, s *schema, read, inTracing []string) {
 	fields := known(tree, s)
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		switch {

@@ -6,8 +6,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-func policyOutline(o *gatewayv1.BackendTLSPolicy) *Outline {
-	out, v := &PolicyOutline{}, &o.Spec.Validation
+func policyRef(o *gatewayv1.BackendTLSPolicy) *GatewayRefs {
+	out, v := &PolicyRef{}, &o.Spec.Validation
 	for i := range o.Spec.TargetRefs {
 		out.Targets = append(out.Targets, policyTarget(path("spec.targetRefs").i(i), o.Namespace, &o.Spec.TargetRefs[i]))
 	}
@@ -17,12 +17,12 @@ func policyOutline(o *gatewayv1.BackendTLSPolicy) *Outline {
 	if v.WellKnownCACertificates != nil {
 		out.WellKnown = string(*v.WellKnownCACertificates)
 	}
-	return &Outline{Policy: out}
+	return &GatewayRefs{Policy: out}
 }
 
 // policyTarget has the reference of a status in Ref, which calls the port a section, too.
-func policyTarget(at path, ns string, t *gatewayv1.LocalPolicyTargetReferenceWithSectionName) ParentOutline {
-	out := ParentOutline{ObjectRef: refOf(at, ns, "", "", &t.Group, &t.Kind, nil, t.Name)}
+func policyTarget(at path, ns string, t *gatewayv1.LocalPolicyTargetReferenceWithSectionName) ParentRef {
+	out := ParentRef{ObjectRef: refOf(at, ns, "", "", &t.Group, &t.Kind, nil, t.Name)}
 	if t.SectionName != nil {
 		out.Section = string(*t.SectionName)
 	}

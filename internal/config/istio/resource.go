@@ -53,11 +53,11 @@ func (d Decoder) FromRaw(r Resource, raw []byte) Decoded {
 		return d.undecodable(r, raw, err)
 	}
 	out := Decoded{Key: model.Key{Kind: r.Model, Namespace: typed.GetNamespace(), Name: typed.GetName()}}
-	if out.Elsewhere = d.elsewhere(r.Group, typed.GetLabels()); out.Elsewhere {
+	if out.OtherRevision = d.elsewhere(r.Group, typed.GetLabels()); out.OtherRevision {
 		return out
 	}
 	out.Object, out.Problems = d.FromTyped(typed)
-	out.Partial = d.partialRaw(r, raw, out.Problems)
+	out.Salvaged = d.partialRaw(r, raw, out.Problems)
 	return out
 }
 
@@ -73,7 +73,7 @@ func (d Decoder) fromDocument(raw []byte) Decoded {
 // undecodable says what is wrong with an object that does not fit its type.
 func (d Decoder) undecodable(r Resource, raw []byte, err error) Decoded {
 	out := d.fromDocument(raw)
-	if out.Elsewhere {
+	if out.OtherRevision {
 		return out
 	}
 	if out.Problems.HasErrors() && out.Key.Name != "" {

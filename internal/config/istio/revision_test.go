@@ -44,11 +44,11 @@ func TestRevisions(t *testing.T) {
 			d, doc := Decoder{Revision: tt.revision}, fmt.Appendf(nil, tt.doc, labels)
 			fromAPI := d.FromRaw(resourceOf(t, doc), doc)
 			for how, out := range map[string]Decoded{"a file's": d.fromDocument(doc), "an API server's": fromAPI} {
-				require.Equal(t, tt.elsewhere, out.Elsewhere, how)
+				require.Equal(t, tt.elsewhere, out.OtherRevision, how)
 				require.Equal(t, "web", out.Key.Name, how)
 				if tt.elsewhere {
 					require.Nil(t, out.Object, how)
-					require.Nil(t, out.Partial, how)
+					require.Nil(t, out.Salvaged, how)
 					require.Empty(t, out.Problems, how)
 				} else {
 					require.NotNil(t, out.Object, how)

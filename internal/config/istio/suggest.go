@@ -9,7 +9,7 @@ import (
 
 // hintField says which field was probably meant: one of the same object that is
 // spelt alike, or one of the objects inside it that has this very name.
-func hintField(name string, s *shape) string {
+func hintField(name string, s *schema) string {
 	names := s.names()
 	if hint := spelling.DidYouMean(name, names); hint != "" {
 		return hint

@@ -15,10 +15,10 @@ import (
 const sampleTimeout = 5 * time.Second
 
 // Sample asks some of the proxies that have ACKed an object's last change whether they use it.
-func (a *Asker) Sample(ctx context.Context, where []server.Whereabouts, rev model.Revision, most int) []Use {
+func (a *Client) Sample(ctx context.Context, where []server.ProxySyncStatus, rev model.Revision, most int) []Use {
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
-	acked := slices.DeleteFunc(slices.Clone(where), func(w server.Whereabouts) bool { return w.Position != server.PositionACKed || w.Superseded })
+	acked := slices.DeleteFunc(slices.Clone(where), func(w server.ProxySyncStatus) bool { return w.Position != server.PositionACKed || w.Superseded })
 	chosen := a.withEnvoy(acked, most)
 	out := make([]Use, len(chosen))
 	var asking sync.WaitGroup
@@ -37,15 +37,15 @@ func (a *Asker) Sample(ctx context.Context, where []server.Whereabouts, rev mode
 }
 
 // withEnvoy are some proxies, evenly spread. Agents' own streams have no Envoy behind them; at most every second is one.
-func (a *Asker) withEnvoy(all []server.Whereabouts, most int) []server.Whereabouts {
-	return spread(slices.DeleteFunc(spread(all, 2*most), func(w server.Whereabouts) bool {
+func (a *Client) withEnvoy(all []server.ProxySyncStatus, most int) []server.ProxySyncStatus {
+	return spread(slices.DeleteFunc(spread(all, 2*most), func(w server.ProxySyncStatus) bool {
 		p, ok := a.Proxies.Proxy(w.ID)
 		return ok && isAgent(&p)
 	}), most)
 }
 
-func spread(all []server.Whereabouts, most int) []server.Whereabouts {
-	out := make([]server.Whereabouts, min(most, len(all)))
+func spread(all []server.ProxySyncStatus, most int) []server.ProxySyncStatus {
+	out := make([]server.ProxySyncStatus, min(most, len(all)))
 	for i := range out {
 		out[i] = all[i*len(all)/len(out)]
 	}
@@ -70,14 +70,14 @@ const (
 // Sampler measures the time from ACK to use, for some changes and some of their proxies. It
 // is a changelog.Tracer: it learns of changes when they are over.
 type Sampler struct {
-	asker *Asker
+	asker *Client
 	every time.Duration // at most one change in so much time
 	meter Meter
 	next  chan changelog.Trace // holds one; while one is measured others go by
 }
 
 // NewSampler makes a sampler; Run must be called.
-func NewSampler(a *Asker, every time.Duration, m Meter) *Sampler {
+func NewSampler(a *Client, every time.Duration, m Meter) *Sampler {
 	return &Sampler{asker: a, every: every, meter: m, next: make(chan changelog.Trace, 1)}
 }
 

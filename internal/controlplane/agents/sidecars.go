@@ -28,8 +28,8 @@ type Proxies interface {
 	Proxy(id string) (server.ProxyState, bool)
 }
 
-// Asker asks agents. Its methods may be called at any time, by many goroutines.
-type Asker struct {
+// Client asks agents. Its methods may be called at any time, by many goroutines.
+type Client struct {
 	// Read-only.
 	Proxies Proxies
 	Explain *explain.Explainer
@@ -48,11 +48,11 @@ const (
 )
 
 // New makes an asker.
-func New(p Proxies, x *explain.Explainer, tokenFile string) *Asker {
+func New(p Proxies, x *explain.Explainer, tokenFile string) *Client {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	// Without a proxy from the environment, and without redirects: what is asked is an address.
 	transport := &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}
-	return &Asker{Proxies: p, Explain: x, TokenFile: tokenFile, slots: make(chan struct{}, maxAsking),
+	return &Client{Proxies: p, Explain: x, TokenFile: tokenFile, slots: make(chan struct{}, maxAsking),
 		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
@@ -64,7 +64,7 @@ var Pages = map[string]string{
 }
 
 // Get reads a page of the agent of a proxy, named by node id or name.namespace.
-func (a *Asker) Get(ctx context.Context, proxy, page string, query url.Values) ([]byte, error) {
+func (a *Client) Get(ctx context.Context, proxy, page string, query url.Values) ([]byte, error) {
 	path, ok := Pages[page]
 	if !ok {
 		return nil, fmt.Errorf("there is no page %q of a proxy's agent", page)
@@ -78,7 +78,7 @@ func (a *Asker) Get(ctx context.Context, proxy, page string, query url.Values) (
 }
 
 // reach gives a client of a proxy's agent, and holds one of the slots until release.
-func (a *Asker) reach(ctx context.Context, proxy string) (p server.ProxyState, c *inspect.Client, release func(), err error) {
+func (a *Client) reach(ctx context.Context, proxy string) (p server.ProxyState, c *inspect.Client, release func(), err error) {
 	p, ok := a.Proxies.Proxy(proxy)
 	if !ok {
 		return p, nil, nil, explain.NotConnected{Name: proxy}
@@ -90,7 +90,7 @@ func (a *Asker) reach(ctx context.Context, proxy string) (p server.ProxyState, c
 	return p, c, release, err
 }
 
-func (a *Asker) begin(ctx context.Context) (release func(), err error) {
+func (a *Client) begin(ctx context.Context) (release func(), err error) {
 	select {
 	case a.slots <- struct{}{}:
 		return func() { <-a.slots }, nil
@@ -99,7 +99,7 @@ func (a *Asker) begin(ctx context.Context) (release func(), err error) {
 	}
 }
 
-func (a *Asker) client(p *server.ProxyState) (*inspect.Client, error) {
+func (a *Client) client(p *server.ProxyState) (*inspect.Client, error) {
 	address, err := addressOf(p)
 	if err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ type Use struct {
 }
 
 // InUse asks the agent of a proxy about what a revision changed.
-func (a *Asker) InUse(ctx context.Context, proxy string, rev model.Revision) (*Use, error) {
+func (a *Client) InUse(ctx context.Context, proxy string, rev model.Revision) (*Use, error) {
 	want, err := a.intended(proxy, rev)
 	if err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ func (a *Asker) InUse(ctx context.Context, proxy string, rev model.Revision) (*U
 }
 
 // intended are the clusters and listeners of a proxy that are as they are since rev.
-func (a *Asker) intended(proxy string, rev model.Revision) ([]explain.ConfigResource, error) {
+func (a *Client) intended(proxy string, rev model.Revision) ([]explain.ConfigResource, error) {
 	c, err := a.Explain.Config(proxy, explain.AllSections, false)
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (a *Asker) intended(proxy string, rev model.Revision) ([]explain.ConfigReso
 
 // sameContent has a listener be of the version that it is to have where Envoy has its content: when only filter
 // chains change, as by policies, Envoy (1.40) updates a listener in place and goes on to tell its old version.
-func (a *Asker) sameContent(ctx context.Context, c *inspect.Client, proxy string, want []explain.ConfigResource, got *inspect.InUse) error {
+func (a *Client) sameContent(ctx context.Context, c *inspect.Client, proxy string, want []explain.ConfigResource, got *inspect.InUse) error {
 	stale := others(want, got)
 	if len(stale) == 0 {
 		return nil

@@ -93,7 +93,7 @@ func (none) Intended(string, ...resource.Type) (*model.Proxy, []server.Intended,
 }
 
 // newAsker gives an asker of one agent that answers so.
-func newAsker(t *testing.T, answer http.HandlerFunc) *Asker {
+func newAsker(t *testing.T, answer http.HandlerFunc) *Client {
 	t.Helper()
 	agent := httptest.NewServer(answer)
 	t.Cleanup(agent.Close)
@@ -103,7 +103,7 @@ func newAsker(t *testing.T, answer http.HandlerFunc) *Asker {
 
 func TestSampleTellsWhatItCouldNotAsk(t *testing.T) {
 	a := newAsker(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
-	where := []server.Whereabouts{{ID: "1", Name: "a", Namespace: "s", Position: server.PositionACKed}, {ID: "2", Position: server.PositionBehind},
+	where := []server.ProxySyncStatus{{ID: "1", Name: "a", Namespace: "s", Position: server.PositionACKed}, {ID: "2", Position: server.PositionBehind},
 		{ID: "3", Name: "c", Namespace: "s", Position: server.PositionACKed}, {ID: "4", Position: server.PositionACKed, Superseded: true}}
 	got := a.Sample(t.Context(), where, 1, 5)
 	require.Len(t, got, 2)
@@ -117,7 +117,7 @@ func TestAgentsHaveNoEnvoy(t *testing.T) {
 	agent := proxyAt("127.0.0.1:1", 0, "127.0.0.1")
 	agent.Proxy.Extensions = true
 	a := New(one{*agent}, &explain.Explainer{Proxies: none{}}, "")
-	require.Empty(t, a.Sample(t.Context(), []server.Whereabouts{{ID: "1", Position: server.PositionACKed}}, 1, 3))
+	require.Empty(t, a.Sample(t.Context(), []server.ProxySyncStatus{{ID: "1", Position: server.PositionACKed}}, 1, 3))
 }
 
 // meter remembers what it was told.

@@ -67,7 +67,7 @@ type ProxyList struct {
 	LeftOut int                 `json:"leftOut,omitempty"` // what did not fit, in an answer to a peer
 	// Others are the other control planes, whose proxies are among these; nil: there are none, or
 	// they were not asked.
-	Others []explain.Asked `json:"controlPlanes,omitempty"`
+	Others []explain.PeerQuery `json:"controlPlanes,omitempty"`
 }
 
 // ProxyDetail is the body of /debug/proxies/{id}.

@@ -62,7 +62,7 @@ type Stages struct {
 // where there are any. Answers about all say themselves who was asked.
 const HeaderOthers = "Moonsail-Other-Control-Planes"
 
-// Changes is what changelog.ChangeLog is to this package.
+// Changes is what changelog.Log is to this package.
 type Changes interface {
 	Newest() model.Revision
 	Changes() iter.Seq[changelog.Change]
@@ -77,12 +77,12 @@ type Proxies interface {
 	Proxy(id string) (server.ProxyState, bool)
 }
 
-// Sidecars is what agents.Asker is to this package.
+// Sidecars is what agents.Client is to this package.
 type Sidecars interface {
 	// Get reads a page of a proxy's agent.
 	Get(ctx context.Context, proxy, page string, query url.Values) ([]byte, error)
 	// Sample asks some proxies that have ACKed a revision whether they use it.
-	Sample(ctx context.Context, where []server.Whereabouts, rev model.Revision, most int) []agents.Use
+	Sample(ctx context.Context, where []server.ProxySyncStatus, rev model.Revision, most int) []agents.Use
 }
 
 // Scrapeable are the pages that tell numbers, and no configuration.

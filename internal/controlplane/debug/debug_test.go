@@ -60,7 +60,7 @@ func whole(t *testing.T) Stages {
 	st.Apply([]store.Event{{Key: svc.Key, Object: svc}})
 
 	m := changelog.NewMetrics()
-	log := changelog.NewChangeLog(8, slog.New(slog.DiscardHandler), m)
+	log := changelog.New(8, slog.New(slog.DiscardHandler), m)
 	for rev := model.Revision(1); rev <= 3; rev++ {
 		log.Begin(rev, []changelog.ChangedObject{{Key: svc.Key, Operation: changelog.Created}}, time.Now())
 		log.Published(rev, int(rev)-1, time.Now())
@@ -83,13 +83,13 @@ func whole(t *testing.T) Stages {
 // noneConcerned are proxies that nothing concerns.
 type noneConcerned struct{ explain.Proxies }
 
-func (noneConcerned) Distribution(*server.Question) []server.Whereabouts { return nil }
+func (noneConcerned) Distribution(*server.Query) []server.ProxySyncStatus { return nil }
 
 func (noneConcerned) Holders([]server.GoneEndpoint) []server.Holder { return nil }
 
 func (noneConcerned) Connected(ids []string) []string { return ids[:1] }
 
-func (noneConcerned) Departed() []server.Departed { return nil }
+func (noneConcerned) Disconnected() []server.Disconnected { return nil }
 
 func (noneConcerned) Intended(string, ...resource.Type) (*model.Proxy, []server.Intended, bool) {
 	return nil, nil, false

@@ -24,17 +24,17 @@ const (
 const unlisted = "(others)"
 
 // askAll asks all peers the same, and names those that do not answer.
-func askAll[T any](ctx context.Context, patience time.Duration, all *peers.Peers, method string, question any) []explain.Said[T] {
+func askAll[T any](ctx context.Context, patience time.Duration, all *peers.Peers, method string, question any) []explain.PeerReply[T] {
 	select {
 	case <-all.Looked():
 	default:
-		return []explain.Said[T]{{Asked: explain.Asked{ControlPlane: unlisted, Silent: "it is not known yet which there are"}}}
+		return []explain.PeerReply[T]{{PeerQuery: explain.PeerQuery{ControlPlane: unlisted, Silent: "it is not known yet which there are"}}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var out []explain.Said[T]
+	var out []explain.PeerReply[T]
 	for _, a := range peers.Ask[T](ctx, all, method, question) {
-		out = append(out, explain.Said[T]{Asked: explain.Asked{ControlPlane: a.Address, Silent: a.Why}, Answer: a.Said})
+		out = append(out, explain.PeerReply[T]{PeerQuery: explain.PeerQuery{ControlPlane: a.Address, Silent: a.Why}, Answer: a.Said})
 	}
 	return out
 }
@@ -84,7 +84,7 @@ func (h *handler) joinStale(ctx context.Context, s *explain.Stale) {
 }
 
 // join adds proxies of other control planes. Times become those of this one's clock.
-func (l *ProxyList) join(said []explain.Said[ProxyList]) {
+func (l *ProxyList) join(said []explain.PeerReply[ProxyList]) {
 	l.Now = time.Now()
 	for i := range said {
 		s := &said[i]
@@ -95,7 +95,7 @@ func (l *ProxyList) join(said []explain.Said[ProxyList]) {
 			}
 			l.Proxies = append(l.Proxies, s.Answer.Proxies...)
 		}
-		l.Others = append(l.Others, s.Asked)
+		l.Others = append(l.Others, s.PeerQuery)
 	}
 	slices.SortStableFunc(l.Proxies, func(a, b server.ProxyState) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ControlPlane, b.ControlPlane))

@@ -64,9 +64,9 @@ func fitting[T any](list []T, most int) (fits []T, leftOut int) {
 	return list, 0
 }
 
-// Teller tells other control planes of the proxies of this one. Its methods are for control
+// PeerQueries tells other control planes of the proxies of this one. Its methods are for control
 // planes alone: whoever serves them sees to that. Its exported fields are read-only.
-type Teller struct {
+type PeerQueries struct {
 	Explain *explain.Explainer
 	Proxies Proxies
 	Changes Changes
@@ -75,7 +75,7 @@ type Teller struct {
 }
 
 // Methods are what peers may ask.
-func (t *Teller) Methods() map[string]server.Unary {
+func (t *PeerQueries) Methods() map[string]server.Unary {
 	return map[string]server.Unary{
 		MethodExplain:   answering(MethodExplain, t.explain),
 		MethodProxies:   answering(MethodProxies, func(*struct{}) any { return t.proxies() }),
@@ -96,7 +96,7 @@ func answering[T any](name string, answer func(*T) any) server.Unary {
 	}
 }
 
-func (t *Teller) explain(q *explainQuestion) any {
+func (t *PeerQueries) explain(q *explainQuestion) any {
 	e, err := t.Explain.Object(q.Object, explain.Ask{All: q.All, Max: max(0, min(q.Max, maxProxies)), Apart: true})
 	if err != nil { // it is not there: what a control plane that has it deleted wants to know
 		return &explain.Explanation{Now: time.Now(), Object: q.Object, State: changelog.Distributed}
@@ -109,13 +109,13 @@ func (t *Teller) explain(q *explainQuestion) any {
 	return e
 }
 
-func (t *Teller) proxies() *ProxyList {
+func (t *PeerQueries) proxies() *ProxyList {
 	out := &ProxyList{Now: time.Now(), Proxies: connected(t.Proxies, t.Changes)}
 	out.Proxies, out.LeftOut = fitting(out.Proxies, maxTold)
 	return out
 }
 
-func (t *Teller) proxy(q *proxyQuestion) any {
+func (t *PeerQueries) proxy(q *proxyQuestion) any {
 	p, ok := t.Proxies.Proxy(q.Proxy)
 	if !ok {
 		return proxyAnswer{}
@@ -124,7 +124,7 @@ func (t *Teller) proxy(q *proxyQuestion) any {
 	return proxyAnswer{&ProxyDetail{time.Now(), p, p.Proxy}}
 }
 
-func (t *Teller) stale() *explain.Stale {
+func (t *PeerQueries) stale() *explain.Stale {
 	t.turn.Lock()
 	defer t.turn.Unlock()
 	s := t.Explain.Stale()

@@ -18,7 +18,7 @@ func ask[T any](t *testing.T, s *Stages, method string, question any) *T {
 	t.Helper()
 	q, err := json.Marshal(question)
 	require.NoError(t, err)
-	b, err := (&Teller{Explain: s.Explain, Proxies: s.Proxies, Changes: s.Changes}).Methods()[method](t.Context(), q)
+	b, err := (&PeerQueries{Explain: s.Explain, Proxies: s.Proxies, Changes: s.Changes}).Methods()[method](t.Context(), q)
 	require.NoError(t, err)
 	out := new(T)
 	require.NoError(t, json.Unmarshal(b, out))
@@ -42,7 +42,7 @@ func TestTellsPeers(t *testing.T) {
 	require.Empty(t, ask[explain.Stale](t, &s, MethodStale, nil).Holders)
 	require.Equal(t, []string{"a"}, ask[nodeIDs](t, &s, MethodConnected, nodeIDs{[]string{"a", "b"}}).IDs)
 
-	for name, method := range (&Teller{}).Methods() {
+	for name, method := range (&PeerQueries{}).Methods() {
 		_, err := method(t.Context(), []byte("?"))
 		require.ErrorContains(t, err, name)
 	}

@@ -57,9 +57,9 @@ type Answer struct {
 
 // Lacking is a proxy that has not ACKed, and why.
 type Lacking struct {
-	Proxy    string          `json:"proxy"` // name.namespace
-	Position server.Position `json:"position"`
-	Reason   string          `json:"reason,omitempty"`
+	Proxy    string           `json:"proxy"` // name.namespace
+	Position server.SyncState `json:"position"`
+	Reason   string           `json:"reason,omitempty"`
 }
 
 // Bounds.

@@ -23,22 +23,22 @@ const node = "sidecar~10.1.0.1~web-1.shop~shop.svc.cluster.local"
 
 // fixture is a keeper with an engine and proxies that do what a test says.
 type fixture struct {
-	*Keeper
+	*Registry
 	t      *testing.T
 	store  *store.Store
 	listed []string
 
 	mu        sync.Mutex // guards the fields below
 	connected *server.ProxyState
-	where     []server.Whereabouts
+	where     []server.ProxySyncStatus
 	streams   int // that each change concerns, and that do not answer by themselves
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	in := store.NewIntake()
-	changes := changelog.NewChangeLog(16, slog.New(slog.DiscardHandler), changelog.NewMetrics())
-	f := &fixture{t: t, store: store.New(), Keeper: New(in, changes, slog.New(slog.DiscardHandler))}
+	changes := changelog.New(16, slog.New(slog.DiscardHandler), changelog.NewMetrics())
+	f := &fixture{t: t, store: store.New(), Registry: New(in, changes, slog.New(slog.DiscardHandler))}
 	f.Proxies, f.Absence = f, time.Nanosecond
 	f.Lists = func(context.Context, []string) []string { return f.listed }
 	return f
@@ -58,13 +58,13 @@ func (f *fixture) Proxy(string) (server.ProxyState, bool) {
 func (f *fixture) ProxyAt(string) (string, bool) { return "", false }
 
 // Distribution implements Proxies.
-func (f *fixture) Distribution(*server.Question) []server.Whereabouts {
+func (f *fixture) Distribution(*server.Query) []server.ProxySyncStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.where
 }
 
-func (f *fixture) stand(where ...server.Whereabouts) {
+func (f *fixture) stand(where ...server.ProxySyncStatus) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.where = where
@@ -104,7 +104,7 @@ func (f *fixture) batch() model.Revision {
 	return snap.Revision
 }
 
-func (f *fixture) departures() int { return f.store.Snapshot().Len(model.KindDeparture) }
+func (f *fixture) departures() int { return f.store.Snapshot().Len(model.KindDrainNotice) }
 
 // reply is what came of a request.
 type reply struct {
@@ -123,7 +123,7 @@ func (f *fixture) ask(q Request) <-chan reply {
 	go func() {
 		var r reply
 		var answer []byte
-		if answer, r.err = f.Leave(context.Background(), b); r.err == nil {
+		if answer, r.err = f.Deregister(context.Background(), b); r.err == nil {
 			r.err = json.Unmarshal(answer, &r.Answer)
 		}
 		out <- r
@@ -131,6 +131,6 @@ func (f *fixture) ask(q Request) <-chan reply {
 	return out
 }
 
-func at(name string, p server.Position, reasons ...server.Reason) server.Whereabouts {
-	return server.Whereabouts{ID: name, Name: name, Namespace: "shop", Position: p, Reasons: reasons}
+func at(name string, p server.SyncState, reasons ...server.Reason) server.ProxySyncStatus {
+	return server.ProxySyncStatus{ID: name, Name: name, Namespace: "shop", Position: p, Reasons: reasons}
 }

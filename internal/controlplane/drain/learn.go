@@ -39,7 +39,7 @@ const (
 
 // Wait waits after a start until it is known who leaves: a proxy that comes here from another
 // control plane knows that already, and is not to be told otherwise.
-func (k *Keeper) Wait(ctx context.Context) error {
+func (k *Registry) Wait(ctx context.Context) error {
 	select {
 	case <-k.settled:
 		return nil
@@ -50,7 +50,7 @@ func (k *Keeper) Wait(ctx context.Context) error {
 
 // learn asks all others who leaves, until it is in the store here, or was waited for long
 // enough.
-func (k *Keeper) learn(ctx context.Context) {
+func (k *Registry) learn(ctx context.Context) {
 	defer close(k.settled)
 	if k.Peers == nil {
 		return
@@ -68,7 +68,7 @@ func (k *Keeper) learn(ctx context.Context) {
 	})
 }
 
-func (k *Keeper) learnFrom(ctx context.Context, peer *peers.Peer) {
+func (k *Registry) learnFrom(ctx context.Context, peer *peers.Peer) {
 	tick := time.NewTicker(passMargin)
 	defer tick.Stop()
 	for {
@@ -93,7 +93,7 @@ func (k *Keeper) learnFrom(ctx context.Context, peer *peers.Peer) {
 const together = 64
 
 // take notes who leaves, and waits until that is in the store.
-func (k *Keeper) take(ctx context.Context, peer *peers.Peer, l *listed) {
+func (k *Registry) take(ctx context.Context, peer *peers.Peer, l *listed) {
 	if len(l.Leaving) == 0 || len(l.AgesMillis) != len(l.Leaving) {
 		return
 	}
@@ -110,7 +110,7 @@ func (k *Keeper) take(ctx context.Context, peer *peers.Peer, l *listed) {
 	k.Log.Info("another control plane has told who leaves", "peer", peer.Address, "workloads", len(l.Leaving))
 }
 
-func (k *Keeper) takeOne(ctx context.Context, q *Request, age time.Duration) {
+func (k *Registry) takeOne(ctx context.Context, q *Request, age time.Duration) {
 	p, err := q.proxy()
 	if err != nil {
 		return // no control plane says such a thing
@@ -125,11 +125,11 @@ func (k *Keeper) takeOne(ctx context.Context, q *Request, age time.Duration) {
 }
 
 // Departures is MethodDepartures.
-func (k *Keeper) Departures(context.Context, []byte) ([]byte, error) {
+func (k *Registry) Departures(context.Context, []byte) ([]byte, error) {
 	return json.Marshal(k.list())
 }
 
-func (k *Keeper) list() *listed {
+func (k *Registry) list() *listed {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := &listed{}
@@ -141,7 +141,7 @@ func (k *Keeper) list() *listed {
 }
 
 // Returned is MethodReturned.
-func (k *Keeper) Returned(_ context.Context, request []byte) ([]byte, error) {
+func (k *Registry) Returned(_ context.Context, request []byte) ([]byte, error) {
 	var in, out listed
 	if err := json.Unmarshal(request, &in); err != nil {
 		return nil, server.Invalid("%s: %v", MethodReturned, err)
@@ -159,7 +159,7 @@ func (k *Keeper) Returned(_ context.Context, request []byte) ([]byte, error) {
 }
 
 // returned tells whether another one than p is connected in its place.
-func (k *Keeper) returned(p *model.Proxy) bool {
+func (k *Registry) returned(p *model.Proxy) bool {
 	if s, ok := k.Proxies.Proxy(p.ID); ok && s.Proxy.Instance != p.Instance {
 		return true
 	}
@@ -172,7 +172,7 @@ func (k *Keeper) returned(p *model.Proxy) bool {
 }
 
 // askReturned withdraws marks of workloads that have come back to another control plane.
-func (k *Keeper) askReturned(ctx context.Context) {
+func (k *Registry) askReturned(ctx context.Context) {
 	all := k.list().Leaving
 	if k.Peers == nil || len(all) == 0 {
 		return
@@ -191,7 +191,7 @@ func (k *Keeper) askReturned(ctx context.Context) {
 	}
 }
 
-func (k *Keeper) takeBack(l *listed, peer string) {
+func (k *Registry) takeBack(l *listed, peer string) {
 	for i := range l.Leaving {
 		if p, err := l.Leaving[i].proxy(); err == nil {
 			k.stay(p, "another one has connected to the control plane "+peer)
@@ -200,7 +200,7 @@ func (k *Keeper) takeBack(l *listed, peer string) {
 }
 
 // stay withdraws the mark of p, where there is one.
-func (k *Keeper) stay(p *model.Proxy, why string) {
+func (k *Registry) stay(p *model.Proxy, why string) {
 	k.mu.Lock()
 	m := k.marks[keyOf(p)]
 	k.mu.Unlock()

@@ -37,11 +37,11 @@ const (
 )
 
 // PositionUnknown is that of all proxies of a control plane that does not answer.
-const PositionUnknown server.Position = "unknown"
+const PositionUnknown server.SyncState = "unknown"
 
 // Pass is MethodPass. It is for control planes alone: whoever serves it sees to that. What is
 // asked here is never passed on.
-func (k *Keeper) Pass(ctx context.Context, request []byte) ([]byte, error) {
+func (k *Registry) Pass(ctx context.Context, request []byte) ([]byte, error) {
 	in := &passed{}
 	if err := json.Unmarshal(request, in); err != nil {
 		return nil, server.Invalid("%s: %v", MethodPass, err)
@@ -81,13 +81,13 @@ type elsewhere struct {
 }
 
 // pass asks all others, once it is known who they are, in a goroutine that ends with ctx.
-func (k *Keeper) pass(ctx context.Context, q *Request, p *model.Proxy) <-chan *elsewhere {
+func (k *Registry) pass(ctx context.Context, q *Request, p *model.Proxy) <-chan *elsewhere {
 	out := make(chan *elsewhere, 1)
 	go func() { out <- k.askOthers(ctx, q, p) }()
 	return out
 }
 
-func (k *Keeper) askOthers(ctx context.Context, q *Request, p *model.Proxy) *elsewhere {
+func (k *Registry) askOthers(ctx context.Context, q *Request, p *model.Proxy) *elsewhere {
 	out := &elsewhere{calm: k.calm()}
 	if k.Peers == nil {
 		return out
@@ -114,7 +114,7 @@ func (k *Keeper) askOthers(ctx context.Context, q *Request, p *model.Proxy) *els
 }
 
 // askOther asks one, unless it has been silent for too long to be waited for.
-func (k *Keeper) askOther(ctx context.Context, peer *peers.Peer, q *Request, p *model.Proxy) *elsewhere {
+func (k *Registry) askOther(ctx context.Context, peer *peers.Peer, q *Request, p *model.Proxy) *elsewhere {
 	if _, over, why := peer.Silent(); over && !q.Stay {
 		return k.unanswered(peer, why, false)
 	}
@@ -137,7 +137,7 @@ func (k *Keeper) askOther(ctx context.Context, peer *peers.Peer, q *Request, p *
 }
 
 // callWhileItLives ends a call to a peer that has come to be silent for too long.
-func (k *Keeper) callWhileItLives(ctx context.Context, peer *peers.Peer, in *passed, answer *Answer) error {
+func (k *Registry) callWhileItLives(ctx context.Context, peer *peers.Peer, in *passed, answer *Answer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
@@ -158,7 +158,7 @@ func (k *Keeper) callWhileItLives(ctx context.Context, peer *peers.Peer, in *pas
 }
 
 // unanswered names a peer whose proxies nobody knows of.
-func (k *Keeper) unanswered(peer *peers.Peer, why string, pending bool) *elsewhere {
+func (k *Registry) unanswered(peer *peers.Peer, why string, pending bool) *elsewhere {
 	out := &elsewhere{}
 	out.Pending, out.LackCount = pending, 1
 	out.Lacking = []Lacking{{
@@ -180,7 +180,7 @@ func (a *Answer) add(b *Answer) {
 
 // calm tells whether nobody is on the way from one control plane to another whom nobody knows
 // of: after a start of this one, and after another one is lost.
-func (k *Keeper) calm() bool {
+func (k *Registry) calm() bool {
 	if time.Since(k.started) < k.absence() {
 		return false
 	}

@@ -75,7 +75,7 @@ func (o *object) see(version string, generation int64, status json.RawMessage) {
 		o.accepted = false
 	}
 	o.seen.Version, o.seen.Generation = version, generation
-	if istio.HasOutline(o.seen.Key.Kind) {
+	if istio.HasGatewayRefs(o.seen.Key.Kind) {
 		o.have = parseGatewayStatus(status)
 	} else {
 		have := parse(status)

@@ -36,7 +36,7 @@ func TestRefusedListenersAreTheirGateways(t *testing.T) {
 			Type: resource.Listener, Entry: tab.State().Get(resource.Listener, "0.0.0.0_80"),
 			Proxy: &model.Proxy{Type: model.ProxyRouter, Namespace: "edge", Labels: map[string]string{"istio": "edge"}},
 		}}}}
-	}, Causes: (&explain.Explainer{Changes: changelog.NewChangeLog(1, slog.New(slog.DiscardHandler), nil)}).Causes}
+	}, Causes: (&explain.Explainer{Changes: changelog.New(1, slog.New(slog.DiscardHandler), nil)}).Causes}
 	want := refusal{what: "LDS 0.0.0.0_80", message: "cannot bind", proxies: 2, shared: 1, doubt: true}
 	require.Equal(t, map[model.Key]refusal{gateway("a", 80).Key: want, gateway("b", 80).Key: want}, r.refused(st.Snapshot()))
 }

@@ -43,14 +43,14 @@ func readWorld(t *testing.T, b *Board, text string) *store.Snapshot {
 		})
 		require.GreaterOrEqual(t, i, 0, doc)
 		out := istio.Decoder{}.FromRaw(kinds[i], raw)
-		if out.Object == nil && out.Partial != nil {
-			out.Object = out.Partial.Object
+		if out.Object == nil && out.Salvaged != nil {
+			out.Object = out.Salvaged.Object
 		}
 		if out.Object != nil {
 			st.Apply([]store.Event{{Key: out.Key, Object: out.Object}})
 		}
-		if istio.HasOutline(out.Key.Kind) {
-			b.Seen(&kube.Seen{Key: out.Key, Version: "1", Generation: 1, Problems: out.Problems, Partial: out.Partial != nil, Outline: istio.OutlineOf(out.Key.Kind, raw)})
+		if istio.HasGatewayRefs(out.Key.Kind) {
+			b.Seen(&kube.Seen{Key: out.Key, Version: "1", Generation: 1, Problems: out.Problems, Partial: out.Salvaged != nil, Outline: istio.GatewayRefsOf(out.Key.Kind, raw)})
 		}
 	}
 	return st.Snapshot()
@@ -247,7 +247,7 @@ func TestStatusesAreOfTheGenerationThatWasJudged(t *testing.T) {
 	parents := items(settle(t, b, routeKey, 1), "parents")
 	require.InDelta(t, 2, items(parents[0], "conditions")[0]["observedGeneration"], 0)
 
-	b.Seen(&kube.Seen{Key: routeKey, Version: "3", Generation: 3, Outline: &istio.Outline{Route: &istio.RouteOutline{}}})
+	b.Seen(&kube.Seen{Key: routeKey, Version: "3", Generation: 3, Outline: &istio.GatewayRefs{Route: &istio.RouteRef{}}})
 	judgeAll(b, snap)
 	u, err = b.update(routeKey, time.Unix(1, 0))
 	require.NoError(t, err)

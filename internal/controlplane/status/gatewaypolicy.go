@@ -29,7 +29,7 @@ func (w *gatewayWorld) policy(k model.Key, o outlined) *judgement {
 	}
 	out := &judgement{generation: o.generation, policy: &routeStanding{}}
 	for _, g := range slices.SortedFunc(maps.Keys(gateways), model.Key.Compare) {
-		ref := &istio.ParentOutline{Ref: gatewayRef(g)}
+		ref := &istio.ParentRef{Ref: gatewayRef(g)}
 		out.policy.parents = append(out.policy.parents, parentStanding{ref, w.objects[g].Gateway.Controller, []condition{gateways[g], resolved}})
 	}
 	out.policy.parents = append(out.policy.parents, services...)
@@ -68,7 +68,7 @@ func (w *gatewayWorld) believed(o outlined) (taken, resolved condition) {
 }
 
 // target judges a policy by one of its targets.
-func (w *gatewayWorld) target(k model.Key, t *istio.ParentOutline, taken condition) condition {
+func (w *gatewayWorld) target(k model.Key, t *istio.ParentRef, taken condition) condition {
 	s, reason, message := w.service(&t.ObjectRef), "", ""
 	switch {
 	case !taken.ok:
@@ -89,7 +89,7 @@ func (w *gatewayWorld) target(k model.Key, t *istio.ParentOutline, taken conditi
 }
 
 // reach notes that a route that a Gateway has taken leads to Services.
-func (w *gatewayWorld) reach(route model.Key, r *istio.RouteOutline, gateway model.Key) {
+func (w *gatewayWorld) reach(route model.Key, r *istio.RouteRef, gateway model.Key) {
 	for i := range r.Backends {
 		ref := &r.Backends[i]
 		if !ref.IsService() || !w.granted(model.GrantFrom{Kind: string(route.Kind), Namespace: route.Namespace}, ref) {

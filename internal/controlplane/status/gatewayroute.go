@@ -13,7 +13,7 @@ import (
 type routeStanding struct{ parents []parentStanding }
 
 type parentStanding struct {
-	ref        *istio.ParentOutline
+	ref        *istio.ParentRef
 	controller string
 	conditions []condition
 }
@@ -46,13 +46,13 @@ func (o *outlined) partly(list []condition) []condition {
 
 // parent judges a route by one of its parents, and notes its listeners; the controller is empty for one
 // that is somebody else's.
-func (w *gatewayWorld) parent(k model.Key, o outlined, p *istio.ParentOutline, attached map[listenerKey]bool) (string, condition) {
+func (w *gatewayWorld) parent(k model.Key, o outlined, p *istio.ParentRef, attached map[listenerKey]bool) (string, condition) {
 	taken := accepted(o, "UnsupportedValue")
 	if p.IsService() {
 		return w.serviceParent(k, o, p, taken)
 	}
 	gateway := model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}
-	of := w.objects[gateway].Outline
+	of := w.objects[gateway].GatewayRefs
 	if !p.IsGateway() || of == nil || of.Gateway == nil {
 		return "", taken
 	}
@@ -71,14 +71,14 @@ func (w *gatewayWorld) parent(k model.Key, o outlined, p *istio.ParentOutline, a
 }
 
 // serviceParent judges a route for a Service, of which sidecars of the mesh obey it.
-func (w *gatewayWorld) serviceParent(k model.Key, o outlined, p *istio.ParentOutline, taken condition) (string, condition) {
+func (w *gatewayWorld) serviceParent(k model.Key, o outlined, p *istio.ParentRef, taken condition) (string, condition) {
 	reason, message, s := "", "", w.service(&p.ObjectRef)
 	switch {
 	case k.Kind == model.KindTLSRoute || k.Kind == model.KindTCPRoute:
 		reason, message = "UnsupportedValue", fmt.Sprintf("%ss of Services have no effect in Moonsail yet", k.Kind)
 	case p.Namespace != k.Namespace:
 		reason, message = "UnsupportedValue", "routes for the Service of another namespace have no effect in Moonsail yet"
-	case slices.ContainsFunc(o.Route.Parents, func(p istio.ParentOutline) bool { return p.IsGateway() }):
+	case slices.ContainsFunc(o.Route.Parents, func(p istio.ParentRef) bool { return p.IsGateway() }):
 		reason, message = "UnsupportedValue", "has no effect beside Gateways; write another route for it"
 	case s == nil:
 		reason, message = "NoMatchingParent", "there is no such Service"
@@ -94,7 +94,7 @@ func (w *gatewayWorld) serviceParent(k model.Key, o outlined, p *istio.ParentOut
 }
 
 // attach finds the listeners of a Gateway that take a route; where there are none, why.
-func (w *gatewayWorld) attach(k model.Key, r *istio.RouteOutline, p *istio.ParentOutline, g *istio.GatewayOutline) (listeners []string, reason, message string) {
+func (w *gatewayWorld) attach(k model.Key, r *istio.RouteRef, p *istio.ParentRef, g *istio.GatewayRef) (listeners []string, reason, message string) {
 	reason, message = "NoMatchingParent", "the Gateway has no such listener"
 	for i := range g.Listeners {
 		l := &g.Listeners[i]
@@ -117,7 +117,7 @@ func (w *gatewayWorld) attach(k model.Key, r *istio.RouteOutline, p *istio.Paren
 }
 
 // takes tells whether a listener of a Gateway takes routes of a kind and namespace.
-func (w *gatewayWorld) takes(l *istio.ListenerOutline, route model.Key, gateway string) bool {
+func (w *gatewayWorld) takes(l *istio.ListenerRef, route model.Key, gateway string) bool {
 	kinds, _ := l.Routes()
 	if !slices.Contains(kinds, route.Kind) {
 		return false
@@ -134,7 +134,7 @@ func (w *gatewayWorld) labelsOf(namespace string) map[string]string {
 }
 
 // backends tells whether all of a route's lead somewhere.
-func (w *gatewayWorld) backends(k model.Key, r *istio.RouteOutline) condition {
+func (w *gatewayWorld) backends(k model.Key, r *istio.RouteRef) condition {
 	wrong := &complaints{}
 	for i := range r.Backends {
 		ref := &r.Backends[i]

@@ -11,7 +11,7 @@ import (
 
 // outlined is an object of the Gateway API as the API server has it.
 type outlined struct {
-	*istio.Outline
+	*istio.GatewayRefs
 	generation int64
 	problems   istio.Problems
 	partial    bool // of a route: its rules without errors count

@@ -237,7 +237,7 @@ func TestResourceThatMayNotBeWrittenHoldsUpNoOther(t *testing.T) {
 	s.mu.Unlock()
 	b.Seen(&kube.Seen{
 		Key: gatewayKey, Resource: schema.GroupVersionResource{Resource: "gateways"}, Version: "1", Generation: 1,
-		Outline: &istio.Outline{Gateway: &istio.GatewayOutline{}},
+		Outline: &istio.GatewayRefs{Gateway: &istio.GatewayRef{}},
 	})
 	b.setJudged(map[model.Key]*judgement{gatewayKey: {generation: 1, conditions: []condition{{typeAccepted, true, "Accepted", ""}}}})
 	eventually(t, "the status of another resource", func() bool { return s.wrote() == 1 })

@@ -112,7 +112,7 @@ func run(e *Exporter) (stop func()) {
 }
 
 // tell has a log follow one change: three proxies have it, one refuses, one goes, one needs nothing.
-func tell(l *changelog.ChangeLog, rev model.Revision) {
+func tell(l *changelog.Log, rev model.Revision) {
 	object := changelog.ChangedObject{Key: model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "reviews"},
 		Operation: changelog.Updated, ResourceVersion: "7", Observed: start, Committed: at(-3)}
 	l.Begin(rev, []changelog.ChangedObject{object}, start)
@@ -133,8 +133,8 @@ func tell(l *changelog.ChangeLog, rev model.Revision) {
 	}
 }
 
-func newLog(m *changelog.Metrics, e changelog.Tracer) *changelog.ChangeLog {
-	l := changelog.NewChangeLog(8, slog.New(slog.DiscardHandler), m)
+func newLog(m *changelog.Metrics, e changelog.Tracer) *changelog.Log {
+	l := changelog.New(8, slog.New(slog.DiscardHandler), m)
 	l.Tracers = []changelog.Tracer{e}
 	return l
 }

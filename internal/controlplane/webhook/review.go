@@ -43,7 +43,7 @@ func (h *Handler) review(r *admissionv1.AdmissionRequest) *admissionv1.Admission
 		return allow(r)
 	}
 	out := h.Decoder.FromRaw(kind, r.Object.Raw)
-	if out.Elsewhere {
+	if out.OtherRevision {
 		return allow(r) // that revision has a webhook of its own
 	}
 	if out.Problems.HasErrors() && kind.Group != istio.GroupGatewayAPI {
@@ -67,12 +67,12 @@ func (h *Handler) concerns(kind istio.Resource, raw []byte) bool {
 	if !kind.Model.IsKubernetesRoute() {
 		return true
 	}
-	outline := istio.OutlineOf(kind.Model, raw)
+	outline := istio.GatewayRefsOf(kind.Model, raw)
 	if outline == nil || outline.Route == nil {
 		return true // it cannot be read, which is told
 	}
 	snap := h.Snapshot()
-	return slices.ContainsFunc(outline.Route.Parents, func(p istio.ParentOutline) bool {
+	return slices.ContainsFunc(outline.Route.Parents, func(p istio.ParentRef) bool {
 		gateway := model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}
 		return p.IsService() || p.IsGateway() && snap.Get(gateway) != nil
 	})

@@ -21,7 +21,7 @@ import (
 // TestShippedRules holds that an API server sends the handler each kind that it knows, by the rules of
 // deploy/webhook.yaml, and none of a group that it knows nothing of.
 func TestShippedRules(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "webhook.yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "webhook.yaml"))
 	require.NoError(t, err)
 	_, doc, found := strings.Cut(string(text), "\n---\n")
 	require.True(t, found)

@@ -126,7 +126,7 @@ func agentOf(p *model.Proxy) string {
 	return net.JoinHostPort(p.IPs[0], strconv.Itoa(int(p.StatusPort)))
 }
 
-var sentTexts = map[ledger.Standing]string{
+var sentTexts = map[ledger.ResourceStatus]string{
 	ledger.Has: "ACKed", ledger.Unanswered: "sent", ledger.Unsent: "not sent", ledger.Refused: "refused",
 }
 

@@ -12,22 +12,22 @@ import (
 // Each control plane knows its own proxies. What several say of an object is about the same
 // change where they have the same form of the object: revisions are each one's own.
 
-// Asked is another control plane that was asked.
-type Asked struct {
+// PeerQuery is another control plane that was asked.
+type PeerQuery struct {
 	ControlPlane string `json:"controlPlane"`      // its address
 	Silent       string `json:"silent,omitempty"`  // why it has told nothing; empty: it has answered
 	LeftOut      int    `json:"leftOut,omitempty"` // of what it told, what did not fit
 }
 
-// Said is what another control plane answered; nil where it is silent.
-type Said[T any] struct {
-	Asked
+// PeerReply is what another control plane answered; nil where it is silent.
+type PeerReply[T any] struct {
+	PeerQuery
 	Answer *T
 }
 
-// Elsewhere is how an object stands at another control plane.
-type Elsewhere struct {
-	Asked
+// PeerStatus is how an object stands at another control plane.
+type PeerStatus struct {
+	PeerQuery
 	State changelog.State `json:"state,omitempty"` // OtherVersion too; empty: it is silent
 	// Counts are of its proxies, where it has the same form of the object.
 	Counts Counts `json:"counts"`
@@ -42,14 +42,14 @@ const OtherVersion changelog.State = "other version"
 
 // Lacks tells whether that control plane is not known to have told its proxies of the same
 // form of the object.
-func (o *Elsewhere) Lacks() bool {
+func (o *PeerStatus) Lacks() bool {
 	return o.State != changelog.Distributing && o.State != changelog.Distributed
 }
 
 // Everywhere tells whether all other control planes that were asked have told their proxies of
 // the same form of the object.
 func (e *Explanation) Everywhere() bool {
-	return !slices.ContainsFunc(e.Elsewhere, func(o Elsewhere) bool { return o.Lacks() })
+	return !slices.ContainsFunc(e.Elsewhere, func(o PeerStatus) bool { return o.Lacks() })
 }
 
 // sameForm tells whether two control planes have the same of an object. An API server's
@@ -66,8 +66,8 @@ func sameForm(a, b *Explanation) bool {
 }
 
 // elsewhere is what another control plane said, as this one sees it.
-func (e *Explanation) elsewhere(s *Said[Explanation]) Elsewhere {
-	out := Elsewhere{Asked: s.Asked}
+func (e *Explanation) peerStatus(s *PeerReply[Explanation]) PeerStatus {
+	out := PeerStatus{PeerQuery: s.PeerQuery}
 	if s.Answer == nil {
 		return out
 	}
@@ -82,7 +82,7 @@ func (e *Explanation) elsewhere(s *Said[Explanation]) Elsewhere {
 
 // Missing are the node ids of all proxies that are disconnected from some control plane without
 // the change, with what the others said.
-func (e *Explanation) Missing(said []Said[Explanation]) []string {
+func (e *Explanation) Missing(said []PeerReply[Explanation]) []string {
 	ids := idsOf(e.Away)
 	for i := range said {
 		if a := said[i].Answer; a != nil {
@@ -92,7 +92,7 @@ func (e *Explanation) Missing(said []Said[Explanation]) []string {
 	return unique(ids)
 }
 
-func idsOf(list []server.Whereabouts) []string {
+func idsOf(list []server.ProxySyncStatus) []string {
 	out := make([]string, len(list))
 	for i := range list {
 		out[i] = list[i].ID
@@ -108,11 +108,11 @@ func unique(ids []string) []string {
 // Join adds what other control planes said. It was asked for with Ask.Apart everywhere;
 // connected are those of Missing that are connected to any of them. Times become those of this
 // one's clock.
-func (e *Explanation) Join(said []Said[Explanation], connected map[string]bool, ask Ask) {
+func (e *Explanation) Join(said []PeerReply[Explanation], connected map[string]bool, ask Ask) {
 	away := e.Away
 	e.Away, e.Now = nil, time.Now()
 	for i := range said {
-		o, a := e.elsewhere(&said[i]), said[i].Answer
+		o, a := e.peerStatus(&said[i]), said[i].Answer
 		e.Elsewhere = append(e.Elsewhere, o)
 		if o.Lacks() {
 			continue
@@ -123,7 +123,7 @@ func (e *Explanation) Join(said []Said[Explanation], connected map[string]bool, 
 		e.Proxies, e.LeftOut = append(e.Proxies, a.Proxies...), e.LeftOut+a.LeftOut
 		away = append(away, a.Away...)
 	}
-	gone := once(away, connected, func(w *server.Whereabouts) string { return w.ID })
+	gone := once(away, connected, func(w *server.ProxySyncStatus) string { return w.ID })
 	e.Counts.Disconnected += len(gone)
 	e.Proxies = append(e.Proxies, gone...)
 	sortWhereabouts(e.Proxies)
@@ -136,7 +136,7 @@ func (e *Explanation) Join(said []Said[Explanation], connected map[string]bool, 
 }
 
 // own says whose proxies are, and brings times to another clock, which is ahead by so much.
-func own(list []server.Whereabouts, controlPlane string, ahead time.Duration) {
+func own(list []server.ProxySyncStatus, controlPlane string, ahead time.Duration) {
 	for i := range list {
 		list[i].ControlPlane = controlPlane
 		shiftReasons(list[i].Reasons, ahead)
@@ -177,7 +177,7 @@ func (c *Counts) join(o *Counts) {
 }
 
 // Missing are the node ids of all proxies that are disconnected from some control plane.
-func (s *Stale) Missing(said []Said[Stale]) []string {
+func (s *Stale) Missing(said []PeerReply[Stale]) []string {
 	var ids []string
 	for _, p := range s.Away {
 		ids = append(ids, p.ID)
@@ -193,7 +193,7 @@ func (s *Stale) Missing(said []Said[Stale]) []string {
 }
 
 // Join adds what other control planes said; connected is as in Explanation.Join.
-func (s *Stale) Join(said []Said[Stale], connected map[string]bool) {
+func (s *Stale) Join(said []PeerReply[Stale], connected map[string]bool) {
 	s.Now = time.Now()
 	for i := range said {
 		a := said[i].Answer
@@ -202,7 +202,7 @@ func (s *Stale) Join(said []Said[Stale], connected map[string]bool) {
 			said[i].LeftOut = a.LeftOut
 			s.Holders, s.Away = append(s.Holders, a.Holders...), append(s.Away, a.Away...)
 		}
-		s.Others = append(s.Others, said[i].Asked)
+		s.Others = append(s.Others, said[i].PeerQuery)
 	}
 	s.sort()
 	// Of those that left one after the other, what the last one knows counts.

@@ -12,8 +12,8 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-func said(e *Explanation) []Said[Explanation] {
-	return []Said[Explanation]{{Asked: Asked{ControlPlane: "other:15012"}, Answer: e}}
+func said(e *Explanation) []PeerReply[Explanation] {
+	return []PeerReply[Explanation]{{PeerQuery: PeerQuery{ControlPlane: "other:15012"}, Answer: e}}
 }
 
 // TestSameForm: revisions are each control plane's own, versions are not.
@@ -35,14 +35,14 @@ func TestSameForm(t *testing.T) {
 }
 
 func TestJoin(t *testing.T) {
-	place := func(name string, p server.Position) server.Whereabouts {
-		return server.Whereabouts{ID: name, Name: name, Position: p, Reasons: []server.Reason{{Since: noon}}}
+	place := func(name string, p server.SyncState) server.ProxySyncStatus {
+		return server.ProxySyncStatus{ID: name, Name: name, Position: p, Reasons: []server.Reason{{Since: noon}}}
 	}
 	e := &Explanation{Exists: true, ResourceVersion: "81", State: changelog.Distributed, Counts: Counts{Acked: 2},
-		Away: []server.Whereabouts{place("moved", server.PositionDisconnected), place("away", server.PositionDisconnected)}}
+		Away: []server.ProxySyncStatus{place("moved", server.PositionDisconnected), place("away", server.PositionDisconnected)}}
 	other := &Explanation{Now: noon.Add(time.Second), Exists: true, ResourceVersion: "81", State: changelog.Distributing, Counts: Counts{Acked: 1, Behind: 1, Refused: 1}, LeftOut: 3,
-		Proxies: []server.Whereabouts{place("slow", server.PositionBehind), place("old", server.PositionRefused)},
-		Away:    []server.Whereabouts{place("away", server.PositionDisconnected)}}
+		Proxies: []server.ProxySyncStatus{place("slow", server.PositionBehind), place("old", server.PositionRefused)},
+		Away:    []server.ProxySyncStatus{place("away", server.PositionDisconnected)}}
 	require.Equal(t, []string{"away", "moved"}, e.Missing(said(other)))
 	e.Join(said(other), map[string]bool{"moved": true}, Ask{Max: 2})
 	require.Equal(t, Counts{Acked: 3, Behind: 1, Refused: 1, Disconnected: 1}, e.Counts)
@@ -81,7 +81,7 @@ func TestJoinStale(t *testing.T) {
 		Away: []AwayFromMesh{{ID: "moved"}, {ID: "twice", Since: noon}}}
 	other := &Stale{Now: time.Now(), LeftOut: 5, Holders: []StaleHolder{{Name: "a", Since: noon}},
 		Away: []AwayFromMesh{{ID: "twice", Since: noon.Add(time.Hour), Endpoints: 2}}}
-	all := []Said[Stale]{{Asked: Asked{ControlPlane: "other:15012"}, Answer: other}, {Asked: Asked{ControlPlane: "third:15012", Silent: "why"}}}
+	all := []PeerReply[Stale]{{PeerQuery: PeerQuery{ControlPlane: "other:15012"}, Answer: other}, {PeerQuery: PeerQuery{ControlPlane: "third:15012", Silent: "why"}}}
 	require.Equal(t, []string{"moved", "twice"}, s.Missing(all))
 	s.Join(all, map[string]bool{"moved": true})
 	require.Len(t, s.Holders, 2)
@@ -89,5 +89,5 @@ func TestJoinStale(t *testing.T) {
 	require.Equal(t, "other:15012", s.Holders[0].ControlPlane)
 	require.Len(t, s.Away, 1)
 	require.Equal(t, 2, s.Away[0].Endpoints, "it was there last")
-	require.Equal(t, []Asked{{ControlPlane: "other:15012", LeftOut: 5}, {ControlPlane: "third:15012", Silent: "why"}}, s.Others)
+	require.Equal(t, []PeerQuery{{ControlPlane: "other:15012", LeftOut: 5}, {ControlPlane: "third:15012", Silent: "why"}}, s.Others)
 }

@@ -30,7 +30,7 @@ type Explainer struct {
 	Problems func(model.Key) []string
 }
 
-// Changes is what changelog.ChangeLog is to this package.
+// Changes is what changelog.Log is to this package.
 type Changes interface {
 	Change(model.Revision) (changelog.Change, bool)
 	LastChange(model.Key) (changelog.LastChange, bool)
@@ -39,12 +39,12 @@ type Changes interface {
 
 // Proxies is what the xDS server is to this package.
 type Proxies interface {
-	Distribution(*server.Question) []server.Whereabouts
+	Distribution(*server.Query) []server.ProxySyncStatus
 	Intended(proxy string, types ...resource.Type) (*model.Proxy, []server.Intended, bool)
 	ProxyAt(ip string) (id string, ok bool)
 	SidecarOf(id string) (model.Key, bool)
 	Holders([]server.GoneEndpoint) []server.Holder
-	Departed() []server.Departed
+	Disconnected() []server.Disconnected
 	OldestUnanswered() time.Time
 	Connected(ids []string) []string
 }
@@ -73,14 +73,14 @@ type Explanation struct {
 
 	Counts Counts `json:"counts"`
 	// Proxies are those that do not have it, or all; LeftOut did not fit.
-	Proxies []server.Whereabouts `json:"proxies"`
-	LeftOut int                  `json:"leftOut,omitempty"`
+	Proxies []server.ProxySyncStatus `json:"proxies"`
+	LeftOut int                      `json:"leftOut,omitempty"`
 	// Away are those that are disconnected without it, where they were asked for apart: neither
 	// Counts nor Proxies has them then.
-	Away []server.Whereabouts `json:"away,omitempty"`
-	// Elsewhere is how it stands at other control planes. Counts and Proxies have theirs in them,
+	Away []server.ProxySyncStatus `json:"away,omitempty"`
+	// PeerStatus is how it stands at other control planes. Counts and Proxies have theirs in them,
 	// of those that have the same form of it. nil: there are none, or they were not asked.
-	Elsewhere []Elsewhere `json:"controlPlanes,omitempty"`
+	Elsewhere []PeerStatus `json:"controlPlanes,omitempty"`
 }
 
 // Counts are proxies by their position.
@@ -127,7 +127,7 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 	case o == nil && !known:
 		return nil, fmt.Errorf("there is no %s, and none was deleted lately", key)
 	}
-	e := &Explanation{Now: time.Now(), Object: key, Exists: o != nil, Problems: problems, State: changelog.Building, Proxies: []server.Whereabouts{}}
+	e := &Explanation{Now: time.Now(), Object: key, Exists: o != nil, Problems: problems, State: changelog.Building, Proxies: []server.ProxySyncStatus{}}
 	if o != nil {
 		m := o.Metadata()
 		e.ResourceVersion, e.Origin, e.Content = m.ResourceVersion, m.Origin, Content(o)
@@ -141,7 +141,7 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 		e.Change, e.State = &c, c.State
 	}
 	if e.State != changelog.Building {
-		e.distribute(x.living(x.Proxies.Distribution(&server.Question{
+		e.distribute(x.living(x.Proxies.Distribution(&server.Query{
 			Revision: last.Revision, Object: key, Related: relation(snap, key), Concerns: x.audience(snap, o, &last),
 			Shared: e.Change != nil && e.Change.ObjectCount > 1,
 		})), ask)
@@ -150,20 +150,20 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 }
 
 // living leaves out proxies that went for good: those of Pods that are gone.
-func (x *Explainer) living(all []server.Whereabouts) []server.Whereabouts {
-	if !slices.ContainsFunc(all, func(w server.Whereabouts) bool { return w.Position == server.PositionDisconnected }) {
+func (x *Explainer) living(all []server.ProxySyncStatus) []server.ProxySyncStatus {
+	if !slices.ContainsFunc(all, func(w server.ProxySyncStatus) bool { return w.Position == server.PositionDisconnected }) {
 		return all
 	}
 	removed := x.Changes.RemovedEndpoints(0)
 	dead := map[string]bool{}
-	for _, p := range x.Proxies.Departed() {
+	for _, p := range x.Proxies.Disconnected() {
 		dead[p.ID] = !x.mayLive(&p, removed)
 	}
-	return slices.DeleteFunc(all, func(w server.Whereabouts) bool { return w.Position == server.PositionDisconnected && dead[w.ID] })
+	return slices.DeleteFunc(all, func(w server.ProxySyncStatus) bool { return w.Position == server.PositionDisconnected && dead[w.ID] })
 }
 
 // distribute counts proxies, and keeps those that are asked for.
-func (e *Explanation) distribute(all []server.Whereabouts, ask Ask) {
+func (e *Explanation) distribute(all []server.ProxySyncStatus, ask Ask) {
 	for _, w := range all {
 		if ask.Apart && w.Position == server.PositionDisconnected {
 			e.Away = append(e.Away, w)
@@ -185,7 +185,7 @@ func (e *Explanation) distribute(all []server.Whereabouts, ask Ask) {
 	}
 }
 
-func (c *Counts) add(w *server.Whereabouts) {
+func (c *Counts) add(w *server.ProxySyncStatus) {
 	switch w.Position {
 	case server.PositionACKed:
 		c.Acked++

@@ -74,21 +74,21 @@ type wholeWorld struct {
 	Explainer
 	Proxies // what the test does not ask about
 	store   *store.Store
-	log     *changelog.ChangeLog
-	places  []server.Whereabouts
-	asked   *server.Question
-	left    []server.Departed
+	log     *changelog.Log
+	places  []server.ProxySyncStatus
+	asked   *server.Query
+	left    []server.Disconnected
 }
 
-func (w *wholeWorld) Departed() []server.Departed { return w.left }
+func (w *wholeWorld) Disconnected() []server.Disconnected { return w.left }
 
-func (w *wholeWorld) Distribution(q *server.Question) []server.Whereabouts {
+func (w *wholeWorld) Distribution(q *server.Query) []server.ProxySyncStatus {
 	w.asked = q
 	return w.places
 }
 
 func newWorld() *wholeWorld {
-	w := &wholeWorld{store: store.New(), log: changelog.NewChangeLog(4, slog.New(slog.DiscardHandler), changelog.NewMetrics())}
+	w := &wholeWorld{store: store.New(), log: changelog.New(4, slog.New(slog.DiscardHandler), changelog.NewMetrics())}
 	w.Explainer = Explainer{Snapshot: w.store.Snapshot, Changes: w.log, Proxies: w}
 	return w
 }
@@ -125,7 +125,7 @@ func TestObjectOnItsWay(t *testing.T) {
 	require.Nil(t, w.asked, "streams do not know of it yet")
 
 	w.log.Published(rev, 3, time.Now())
-	w.places = []server.Whereabouts{
+	w.places = []server.ProxySyncStatus{
 		{Name: "a", Position: server.PositionACKed}, {Name: "b", Position: server.PositionBehind},
 		{Name: "c", Position: server.PositionDisconnected}, {Name: "d", Position: server.PositionRefused},
 		{Name: "e", Position: server.PositionNotConcerned}, {Name: "f", Position: server.PositionACKed, Superseded: true},
@@ -162,8 +162,8 @@ func TestProxiesOfDeletedPodsAreNotMissed(t *testing.T) {
 	w.begin(rev, changelog.ChangedObject{Key: key, Operation: changelog.Created, ResourceVersion: "1"})
 	w.log.Published(rev, 0, time.Now())
 	for i, name := range []string{"deleted", "cut-off", "endpoint-gone", "of-no-pod"} {
-		w.left = append(w.left, server.Departed{ID: name, Name: name, Namespace: "shop", IPs: []string{fmt.Sprint("10.0.0.", i+1)}})
-		w.places = append(w.places, server.Whereabouts{ID: name, Name: name, Namespace: "shop", Position: server.PositionDisconnected})
+		w.left = append(w.left, server.Disconnected{ID: name, Name: name, Namespace: "shop", IPs: []string{fmt.Sprint("10.0.0.", i+1)}})
+		w.places = append(w.places, server.ProxySyncStatus{ID: name, Name: name, Namespace: "shop", Position: server.PositionDisconnected})
 	}
 	e, err := w.Object(key, Ask{Max: 9})
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ type Stale struct {
 	LeftOut int            `json:"leftOut,omitempty"` // of both, what did not fit
 	// Others are the other control planes, whose proxies are among these; nil: there are none, or
 	// they were not asked.
-	Others []Asked `json:"controlPlanes,omitempty"`
+	Others []PeerQuery `json:"controlPlanes,omitempty"`
 }
 
 // StaleHolder is a connected proxy with one endpoint that it should not have any more.
@@ -58,7 +58,7 @@ func (x *Explainer) Stale() *Stale {
 			Cluster: h.Cluster, Since: h.Endpoint.Since, Reasons: h.Reasons})
 	}
 	out.sort()
-	for _, p := range x.Proxies.Departed() {
+	for _, p := range x.Proxies.Disconnected() {
 		missed := missedBy(&p, removed)
 		if missed > 0 && x.mayLive(&p, removed) {
 			out.Away = append(out.Away, AwayFromMesh{ID: p.ID, Name: p.Name, Namespace: p.Namespace, Since: p.Since, Endpoints: missed})
@@ -117,7 +117,7 @@ func hostsOf(snap *store.Snapshot, r *changelog.RemovedEndpoint) []string {
 }
 
 // missedBy counts the endpoints that went after a proxy was last known to have everything.
-func missedBy(p *server.Departed, removed []changelog.RemovedEndpoint) int {
+func missedBy(p *server.Disconnected, removed []changelog.RemovedEndpoint) int {
 	n := 0
 	for i := range removed {
 		if removed[i].Revision > p.Settled {
@@ -129,7 +129,7 @@ func missedBy(p *server.Departed, removed []changelog.RemovedEndpoint) int {
 
 // mayLive tells whether a disconnected proxy may still run. It does not where its Pod was
 // deleted, or, of a workload that has none, where its address is an endpoint that went.
-func (x *Explainer) mayLive(p *server.Departed, removed []changelog.RemovedEndpoint) bool {
+func (x *Explainer) mayLive(p *server.Disconnected, removed []changelog.RemovedEndpoint) bool {
 	pod := model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: p.Name}
 	if x.Snapshot().Get(pod) != nil {
 		return true

@@ -101,8 +101,8 @@ func plots() []experiment.Plot {
 	}
 }
 
-// split is the layout that the product has from derive.AutoSplit.From virtual hosts on.
-func split() string { return fmt.Sprintf("buckets-%d", 1<<derive.AutoSplit.Bits) }
+// split is the layout that the product has from derive.AutoSharding.From virtual hosts on.
+func split() string { return fmt.Sprintf("buckets-%d", 1<<derive.AutoSharding.Bits) }
 
 // compare adds the plan's limits for what the product does where there are as many virtual hosts as
 // they are about, and differences to one route configuration that holds all.
@@ -111,7 +111,7 @@ func (b *bench) compare(e *experiment.Experiment, layouts []Layout, n int) {
 		return slices.ContainsFunc(layouts, func(l Layout) bool { return l.Name == name })
 	}
 	for _, name := range []string{split(), "product-auto"} {
-		if !has(name) || n < derive.AutoSplit.From {
+		if !has(name) || n < derive.AutoSharding.From {
 			continue
 		}
 		p := nameOf(name, n)

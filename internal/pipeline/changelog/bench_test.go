@@ -13,7 +13,7 @@ import (
 )
 
 // pass takes a revision of so many objects through all stages and proxies.
-func pass(l *ChangeLog, rev model.Revision, objects []ChangedObject, proxies int) {
+func pass(l *Log, rev model.Revision, objects []ChangedObject, proxies int) {
 	build(l, rev, objects...)
 	l.Published(rev, proxies, at(0.7))
 	for range proxies {
@@ -27,7 +27,7 @@ func pass(l *ChangeLog, rev model.Revision, objects []ChangedObject, proxies int
 // ns/op is for one proxy.
 func BenchmarkAccounting(b *testing.B) {
 	const proxies = 10000
-	l := NewChangeLog(0, slog.New(slog.DiscardHandler), NewMetrics())
+	l := New(0, slog.New(slog.DiscardHandler), NewMetrics())
 	objects := []ChangedObject{object(model.KindVirtualService, "reviews")}
 	b.ReportAllocs()
 	rev := model.Revision(0)
@@ -64,7 +64,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	full := func(changes, proxies int) uint64 {
 		return heldBy(func() any {
-			l := NewChangeLog(0, slog.New(slog.DiscardHandler), NewMetrics())
+			l := New(0, slog.New(slog.DiscardHandler), NewMetrics())
 			for rev := range changes {
 				pass(l, model.Revision(rev+1), objects, proxies)
 			}
@@ -78,7 +78,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	require.Less(t, more, once*5/4, "three times as many changes, a hundred times as many proxies")
 
 	index := heldBy(func() any {
-		l := NewChangeLog(0, slog.New(slog.DiscardHandler), NewMetrics())
+		l := New(0, slog.New(slog.DiscardHandler), NewMetrics())
 		mesh := make([]ChangedObject, 100000)
 		for i := range mesh {
 			mesh[i] = object(model.KindEndpointSlice, fmt.Sprint("slice-", i))

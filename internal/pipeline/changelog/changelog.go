@@ -13,14 +13,14 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-var _ server.Observer = (*ChangeLog)(nil)
+var _ server.Observer = (*Log)(nil)
 
-// ChangeLog follows the newest revisions; it is the server's Observer. It is a ring: a revision's place is its
+// Log follows the newest revisions; it is the server's Observer. It is a ring: a revision's place is its
 // number, so that streams find it without a lock.
 //
 // The engine's goroutine calls Begin, Mark and Resources, in the order of revisions;
 // the server calls Published, Sent and Settled, at any time and from anywhere; anybody reads.
-type ChangeLog struct {
+type Log struct {
 	// Read-only.
 	log     *slog.Logger
 	metrics *Metrics
@@ -41,12 +41,12 @@ const DefaultChanges = 1024
 // pendingLines bounds the log lines that wait for Run.
 const pendingLines = 256
 
-// NewChangeLog makes a log of the newest size changes (DefaultChanges where size is 0).
-func NewChangeLog(size int, log *slog.Logger, metrics *Metrics) *ChangeLog {
+// New makes a log of the newest size changes (DefaultChanges where size is 0).
+func New(size int, log *slog.Logger, metrics *Metrics) *Log {
 	if size <= 0 {
 		size = DefaultChanges
 	}
-	return &ChangeLog{
+	return &Log{
 		log: log, metrics: metrics,
 		lines: make(chan Change, pendingLines),
 		ring:  make([]atomic.Pointer[record], size),
@@ -54,7 +54,7 @@ func NewChangeLog(size int, log *slog.Logger, metrics *Metrics) *ChangeLog {
 }
 
 // Begin starts the clock of a revision: observed is the first event of its batch.
-func (l *ChangeLog) Begin(rev model.Revision, objects []ChangedObject, observed time.Time) {
+func (l *Log) Begin(rev model.Revision, objects []ChangedObject, observed time.Time) {
 	r := newRecord(rev, objects, observed)
 	if len(l.Tracers) > 0 {
 		r.witness = &witness{}
@@ -74,7 +74,7 @@ func (l *ChangeLog) Begin(rev model.Revision, objects []ChangedObject, observed 
 }
 
 // Mark ends a stage of the engine's: StageStore, StageDerive or StageTranslate.
-func (l *ChangeLog) Mark(rev model.Revision, stage Stage, at time.Time) {
+func (l *Log) Mark(rev model.Revision, stage Stage, at time.Time) {
 	r := l.find(rev)
 	if r == nil {
 		return
@@ -89,7 +89,7 @@ func (l *ChangeLog) Mark(rev model.Revision, stage Stage, at time.Time) {
 }
 
 // Resources adds n resources of so many encoded bytes to what a revision changed.
-func (l *ChangeLog) Resources(rev model.Revision, n int, bytes int64) {
+func (l *Log) Resources(rev model.Revision, n int, bytes int64) {
 	if r := l.find(rev); r != nil {
 		r.resources.Add(int64(n))
 		r.bytes.Add(bytes)
@@ -98,14 +98,14 @@ func (l *ChangeLog) Resources(rev model.Revision, n int, bytes int64) {
 
 // Published says how many streams are bound to tables that a revision touched. With
 // none it is distributed at once; so the engine calls it too where no table changed.
-func (l *ChangeLog) Published(rev model.Revision, concerned int, at time.Time) {
+func (l *Log) Published(rev model.Revision, concerned int, at time.Time) {
 	if r := l.find(rev); r != nil && r.publish(concerned, at) {
 		l.finish(r)
 	}
 }
 
 // Sent says that a response with a revision's resources is on its way to some proxy.
-func (l *ChangeLog) Sent(rev model.Revision, at time.Time) {
+func (l *Log) Sent(rev model.Revision, at time.Time) {
 	if r := l.find(rev); r != nil {
 		r.ends[StageSend].earliest(at.Sub(r.observed))
 	}
@@ -113,7 +113,7 @@ func (l *ChangeLog) Sent(rev model.Revision, at time.Time) {
 
 // Settled says how the revisions in (from, to] ended for one stream. Each of them that
 // is in the log must have counted that stream when it was published.
-func (l *ChangeLog) Settled(from, to model.Revision, outcome server.Outcome, at time.Time) {
+func (l *Log) Settled(from, to model.Revision, outcome server.Outcome, at time.Time) {
 	if size := model.Revision(len(l.ring)); to > size && from < to-size {
 		from = to - size
 	}
@@ -152,7 +152,7 @@ func (r *record) sentWith(newer *record) {
 }
 
 // finish is called once for each revision, when its last stream has settled.
-func (l *ChangeLog) finish(r *record) {
+func (l *Log) finish(r *record) {
 	l.metrics.distributed(r)
 	l.tell(r)
 	l.trace(r)
@@ -160,7 +160,7 @@ func (l *ChangeLog) finish(r *record) {
 }
 
 // tell queues a revision's log line. It never blocks: streams call it.
-func (l *ChangeLog) tell(r *record) {
+func (l *Log) tell(r *record) {
 	select {
 	case l.lines <- r.snapshot():
 	default:
@@ -169,7 +169,7 @@ func (l *ChangeLog) tell(r *record) {
 }
 
 // Run writes log lines until ctx ends, and then what is left.
-func (l *ChangeLog) Run(ctx context.Context) {
+func (l *Log) Run(ctx context.Context) {
 	for {
 		select {
 		case c := <-l.lines:
@@ -181,7 +181,7 @@ func (l *ChangeLog) Run(ctx context.Context) {
 	}
 }
 
-func (l *ChangeLog) drain() {
+func (l *Log) drain() {
 	for {
 		select {
 		case c := <-l.lines:
@@ -192,7 +192,7 @@ func (l *ChangeLog) drain() {
 	}
 }
 
-func (l *ChangeLog) write(c *Change) {
+func (l *Log) write(c *Change) {
 	level, msg := slog.LevelInfo, "change distributed"
 	if c.State != Distributed {
 		level, msg = slog.LevelWarn, "change never fully distributed"
@@ -203,10 +203,10 @@ func (l *ChangeLog) write(c *Change) {
 }
 
 // Newest is the newest revision that has begun; 0 where there is none.
-func (l *ChangeLog) Newest() model.Revision { return model.Revision(l.newest.Load()) }
+func (l *Log) Newest() model.Revision { return model.Revision(l.newest.Load()) }
 
 // Change is what is known of a revision; false where the log has it no more, or not yet.
-func (l *ChangeLog) Change(rev model.Revision) (Change, bool) {
+func (l *Log) Change(rev model.Revision) (Change, bool) {
 	r := l.find(rev)
 	if r == nil {
 		return Change{}, false
@@ -215,7 +215,7 @@ func (l *ChangeLog) Change(rev model.Revision) (Change, bool) {
 }
 
 // Changes yields the changes that the log remembers, newest first.
-func (l *ChangeLog) Changes() iter.Seq[Change] {
+func (l *Log) Changes() iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		newest := l.Newest()
 		for i := range model.Revision(len(l.ring)) {
@@ -229,11 +229,11 @@ func (l *ChangeLog) Changes() iter.Seq[Change] {
 	}
 }
 
-func (l *ChangeLog) slot(rev model.Revision) *atomic.Pointer[record] {
+func (l *Log) slot(rev model.Revision) *atomic.Pointer[record] {
 	return &l.ring[uint64(rev)%uint64(len(l.ring))]
 }
 
-func (l *ChangeLog) find(rev model.Revision) *record {
+func (l *Log) find(rev model.Revision) *record {
 	if r := l.slot(rev).Load(); r != nil && r.rev == rev {
 		return r
 	}

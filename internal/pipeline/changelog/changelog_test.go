@@ -228,7 +228,7 @@ func TestSlowLoggerCostsNobody(t *testing.T) {
 }
 
 func BenchmarkSettled(b *testing.B) {
-	l := NewChangeLog(0, slog.New(slog.DiscardHandler), NewMetrics())
+	l := New(0, slog.New(slog.DiscardHandler), NewMetrics())
 	l.Begin(1, []ChangedObject{object(model.KindService, "a")}, start)
 	l.Published(1, 1<<30, start)
 	now := at(3)

@@ -20,13 +20,13 @@ type followers struct {
 
 // Following is somebody who waits for the next change of an object.
 type Following struct {
-	log *ChangeLog
+	log *Log
 	key model.Key
 	rev chan model.Revision // holds one value
 }
 
 // Follow waits for a change of an object that begins from now on. Stop must be called.
-func (l *ChangeLog) Follow(k model.Key) *Following {
+func (l *Log) Follow(k model.Key) *Following {
 	f := &Following{log: l, key: k, rev: make(chan model.Revision, 1)}
 	w := &l.followers
 	w.mu.Lock()
@@ -56,7 +56,7 @@ func (f *Following) Stop() {
 
 // Await waits until every proxy that a revision concerned has answered or is gone, or until
 // ctx ends. What the log has forgotten is not waited for.
-func (l *ChangeLog) Await(ctx context.Context, rev model.Revision) error {
+func (l *Log) Await(ctx context.Context, rev model.Revision) error {
 	done := make(chan struct{})
 	w := &l.followers
 	w.mu.Lock()

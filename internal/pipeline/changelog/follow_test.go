@@ -25,9 +25,9 @@ func TestFollow(t *testing.T) {
 }
 
 func TestAwait(t *testing.T) {
-	for name, end := range map[string]func(l *ChangeLog){
-		"the last proxy settles": func(l *ChangeLog) { l.Settled(1, 2, server.NACKed, at(2)) },
-		"the log forgets it": func(l *ChangeLog) {
+	for name, end := range map[string]func(l *Log){
+		"the last proxy settles": func(l *Log) { l.Settled(1, 2, server.NACKed, at(2)) },
+		"the log forgets it": func(l *Log) {
 			build(l, 10, object(model.KindPod, "late"))
 		},
 	} {

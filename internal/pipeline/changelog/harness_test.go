@@ -25,7 +25,7 @@ func object(kind model.Kind, name string) ChangedObject {
 }
 
 // logOf makes a log of size changes and a function that gives the lines so far.
-func logOf(t *testing.T, size int) (*ChangeLog, func() []string) {
+func logOf(t *testing.T, size int) (*Log, func() []string) {
 	t.Helper()
 	var buf bytes.Buffer
 	h := slog.NewTextHandler(&buf, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -34,7 +34,7 @@ func logOf(t *testing.T, size int) (*ChangeLog, func() []string) {
 		}
 		return a
 	}})
-	l := NewChangeLog(size, slog.New(h), NewMetrics())
+	l := New(size, slog.New(h), NewMetrics())
 	return l, func() []string {
 		l.drain()
 		return strings.Split(strings.TrimSpace(buf.String()), "\n")
@@ -42,7 +42,7 @@ func logOf(t *testing.T, size int) (*ChangeLog, func() []string) {
 }
 
 // build takes a revision through the engine's stages: 0.1 + 0.3 + 0.2 ms.
-func build(l *ChangeLog, rev model.Revision, objects ...ChangedObject) {
+func build(l *Log, rev model.Revision, objects ...ChangedObject) {
 	l.Begin(rev, objects, start)
 	l.Mark(rev, StageStore, at(0.1))
 	l.Mark(rev, StageDerive, at(0.4))
@@ -51,7 +51,7 @@ func build(l *ChangeLog, rev model.Revision, objects ...ChangedObject) {
 	l.Resources(rev, 1, 72)
 }
 
-func change(t *testing.T, l *ChangeLog, rev model.Revision) Change {
+func change(t *testing.T, l *Log, rev model.Revision) Change {
 	t.Helper()
 	c, ok := l.Change(rev)
 	require.True(t, ok)

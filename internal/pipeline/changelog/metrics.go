@@ -93,8 +93,8 @@ func (m *Metrics) kubernetes() {
 // StatusWrite counts a write of a status: written, conflict, gone or failed.
 func (m *Metrics) StatusWrite(result string) { m.statuses.WithLabelValues(result).Inc() }
 
-// ScopesRefused counts a stream that was refused because its identity has as many scopes as it may.
-func (m *Metrics) ScopesRefused() { m.scopes.Inc() }
+// GroupsRefused counts a stream that was refused because its identity has as many scopes as it may.
+func (m *Metrics) GroupsRefused() { m.scopes.Inc() }
 
 // Admission counts an answer of the validating webhook: allowed, refused or unreadable.
 func (m *Metrics) Admission(result string) { m.admissions.WithLabelValues(result).Inc() }

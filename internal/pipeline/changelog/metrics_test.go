@@ -17,7 +17,7 @@ import (
 
 func TestMetricsOfAChange(t *testing.T) {
 	m := NewMetrics()
-	l := NewChangeLog(8, slog.New(slog.DiscardHandler), m)
+	l := New(8, slog.New(slog.DiscardHandler), m)
 	build(l, 1, object(model.KindVirtualService, "reviews"), object(model.KindVirtualService, "ratings"), object(model.KindPod, "a"))
 	l.Published(1, 2, at(1))
 	l.Sent(1, at(2))
@@ -218,7 +218,7 @@ func TestTimesOfPushes(t *testing.T) {
 // TestPropagationIsNativeToo: whoever asks gets a native histogram, others buckets.
 func TestPropagationIsNativeToo(t *testing.T) {
 	m := NewMetrics()
-	l := NewChangeLog(8, slog.New(slog.DiscardHandler), m)
+	l := New(8, slog.New(slog.DiscardHandler), m)
 	build(l, 1, object(model.KindPod, "a"))
 	l.Published(1, 0, at(1))
 	families, err := m.Registry.Gather()

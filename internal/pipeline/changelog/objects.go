@@ -82,7 +82,7 @@ func moment(nanos int64) time.Time {
 
 // LastChange is the newest change of an object; false where it has none, or was deleted
 // so long ago that the log has forgotten it.
-func (l *ChangeLog) LastChange(k model.Key) (LastChange, bool) {
+func (l *Log) LastChange(k model.Key) (LastChange, bool) {
 	l.objects.mu.Lock()
 	defer l.objects.mu.Unlock()
 	c, ok := l.objects.last[k]

@@ -31,7 +31,7 @@ type removals struct {
 const maxRemovals = 8192
 
 // Removed notes endpoints that went; called by the engine, in the order of revisions.
-func (l *ChangeLog) Removed(list []RemovedEndpoint) {
+func (l *Log) Removed(list []RemovedEndpoint) {
 	r := &l.removals
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +47,7 @@ func (l *ChangeLog) Removed(list []RemovedEndpoint) {
 
 // RemovedEndpoints are those that went after a revision, oldest first, as far as they are
 // remembered.
-func (l *ChangeLog) RemovedEndpoints(after model.Revision) []RemovedEndpoint {
+func (l *Log) RemovedEndpoints(after model.Revision) []RemovedEndpoint {
 	r := &l.removals
 	r.mu.Lock()
 	defer r.mu.Unlock()

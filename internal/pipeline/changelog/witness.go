@@ -44,7 +44,7 @@ type witness struct {
 }
 
 // Witness is told who settled what, before Settled is. It is worth asking for only with a Tracer.
-func (l *ChangeLog) Witness(s server.Settlement) {
+func (l *Log) Witness(s server.Settlement) {
 	if s.Outcome == server.NotConcerned {
 		return
 	}
@@ -98,7 +98,7 @@ func (w *witness) answers() []Answer {
 }
 
 // trace hands a change that is over to those who want it.
-func (l *ChangeLog) trace(r *record) {
+func (l *Log) trace(r *record) {
 	if r.witness == nil {
 		return
 	}

@@ -25,7 +25,7 @@ func (r *reader) aliased(svc *model.Service) *model.Service {
 // deriveAlias serves requests for an alias as its target's: on the target's ports, by its
 // rules unless the alias has some of its own. Connections need nothing: who resolves the
 // alias connects to the target's address.
-func (s *scope) deriveAlias(r *reader, alias, target *model.Service, routes []*model.VirtualService) *hostResult {
+func (s *proxyGroup) deriveAlias(r *reader, alias, target *model.Service, routes []*model.VirtualService) *hostResult {
 	if len(routes) == 0 {
 		routes = r.virtualServices(target.Hostname)
 	}
@@ -49,7 +49,7 @@ func (s *scope) deriveAlias(r *reader, alias, target *model.Service, routes []*m
 	return out
 }
 
-func (s *scope) deriveAliasPort(r *reader, e *egress, alias, target *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
+func (s *proxyGroup) deriveAliasPort(r *reader, e *egress, alias, target *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
 	protocol := e.protocol(port)
 	if !protocol.IsHTTP() && protocol != model.ProtocolAuto || target.Headless && !protocol.IsHTTP() {
 		return

@@ -13,7 +13,7 @@ const inboundBlackHole = "virtualInbound-blackhole"
 
 // authorize puts what decides about calls to the workload on all chains that let something
 // in. The policies are the same for all of them; translate leaves out what bytes do not have.
-func (s *scope) authorize(r *reader, out *Delta) {
+func (s *proxyGroup) authorize(r *reader, out *Delta) {
 	policy, tokens := s.authorization(r), s.tokens(r)
 	if policy == nil && tokens == nil {
 		return
@@ -40,7 +40,7 @@ func protect(c *ir.FilterChain, policy *ir.Authorization, tokens *ir.JWT) {
 }
 
 // authorization is nil where no policy selects the workload.
-func (s *scope) authorization(r *reader) *ir.Authorization {
+func (s *proxyGroup) authorization(r *reader) *ir.Authorization {
 	out := &ir.Authorization{TrustDomains: r.mesh().TrustDomains()}
 	custom := map[string][]*model.AuthorizationPolicy{}
 	found := false
@@ -83,7 +83,7 @@ func (r *reader) externalAuthorization(name string, policies []*model.Authorizat
 }
 
 // tokens is nil where nothing is said about tokens of requests to the workload.
-func (s *scope) tokens(r *reader) *ir.JWT {
+func (s *proxyGroup) tokens(r *reader) *ir.JWT {
 	out := &ir.JWT{}
 	for _, a := range policies[*model.RequestAuthentication](r, model.KindRequestAuthentication, s.Key.Namespace, s.labels) {
 		for _, rule := range a.Rules {

@@ -97,7 +97,7 @@ func (a *autoAddresses) replace(c store.Change) store.Change {
 func (a *autoAddresses) usedBy(p *model.Proxy) bool { return len(a.copies) > 0 && a.UsedBy(p) }
 
 // addresses are those at which the scope's applications reach a service.
-func (s *scope) addresses(svc *model.Service) []netip.Prefix {
+func (s *proxyGroup) addresses(svc *model.Service) []netip.Prefix {
 	if len(svc.Addresses) > 0 || len(svc.Auto) == 0 || !s.Key.AutoAddress {
 		return svc.Addresses
 	}

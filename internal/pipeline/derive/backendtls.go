@@ -35,7 +35,7 @@ func targetHosts(p *model.BackendTLSPolicy) []model.Host {
 // withBackendTLS is what rule says of a port, with the BackendTLSPolicy that counts for it; nil: none does. What a rule
 // for the Service's own host says of TLS goes before; one for a wildcard knows less of it than the policy does.
 // Applications that speak TLS to a port themselves, by the protocol that it says, do so through sidecars, too.
-func (s *scope) withBackendTLS(r *reader, policy model.TrafficPolicy, rule *model.DestinationRule, svc *model.Service, port *model.ServicePort) (model.TrafficPolicy, *model.BackendTLSPolicy) {
+func (s *proxyGroup) withBackendTLS(r *reader, policy model.TrafficPolicy, rule *model.DestinationRule, svc *model.Service, port *model.ServicePort) (model.TrafficPolicy, *model.BackendTLSPolicy) {
 	r.facts.add(destinationRuleFact(svc.Hostname))
 	list := r.index.backendTLS[svc.Hostname]
 	switch {

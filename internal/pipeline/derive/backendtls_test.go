@@ -33,7 +33,7 @@ func TestBackendTLSNeedsAuthorities(t *testing.T) {
 	apply(service.Key, service)
 	k, _ := d.Index().Keys(webProxy("default", "client", true))
 	d.Open(k)
-	tls := func(k model.Key, o model.Object, of ScopeKey) *model.ClientTLS {
+	tls := func(k model.Key, o model.Object, of GroupKey) *model.ClientTLS {
 		t.Helper()
 		c := apply(k, o).Deltas[of].Clusters[cluster]
 		require.NotNil(t, c, "the cluster is another")

@@ -53,7 +53,7 @@ func BenchmarkScope(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/services=%d", protocol, services), func(b *testing.B) {
 				d := New(model.DefaultMesh(), 1)
 				d.Apply(manyServices(services, protocol))
-				warm := ScopeKey{Namespace: "warm", Type: model.ProxySidecar, Domain: "cluster.local"}
+				warm := GroupKey{Namespace: "warm", Type: model.ProxySidecar, Domain: "cluster.local"}
 				d.Open(warm) // the index makes endpoints when somebody first asks
 				d.Close(warm)
 				var kept uint64
@@ -62,10 +62,10 @@ func BenchmarkScope(b *testing.B) {
 					b.StopTimer()
 					before := heap()
 					b.StartTimer()
-					d.Open(ScopeKey{Namespace: fmt.Sprint("ns", n), Type: model.ProxySidecar, Domain: "cluster.local"})
+					d.Open(GroupKey{Namespace: fmt.Sprint("ns", n), Type: model.ProxySidecar, Domain: "cluster.local"})
 					b.StopTimer()
 					kept = heap() - before
-					d.Close(ScopeKey{Namespace: fmt.Sprint("ns", n), Type: model.ProxySidecar, Domain: "cluster.local"})
+					d.Close(GroupKey{Namespace: fmt.Sprint("ns", n), Type: model.ProxySidecar, Domain: "cluster.local"})
 					n++
 					b.StartTimer()
 				}

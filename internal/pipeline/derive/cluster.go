@@ -17,7 +17,7 @@ func outboundCluster(port uint32, subset string, h model.Host) string {
 }
 
 // deriveClusters makes a cluster for each port of a service, and for each subset of it.
-func (s *scope) deriveClusters(r *reader, svc *model.Service, out *hostResult) {
+func (s *proxyGroup) deriveClusters(r *reader, svc *model.Service, out *hostResult) {
 	rule := r.rule(svc.Hostname, svc.Namespace)
 	for i := range svc.Ports {
 		port := &svc.Ports[i]
@@ -94,7 +94,7 @@ func spoken(pool *model.ConnectionPool, p model.Protocol) *model.ConnectionPool 
 	return &out
 }
 
-func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePort, sub *model.Subset, rule *model.DestinationRule, policy model.TrafficPolicy, out *hostResult) {
+func (s *proxyGroup) addCluster(r *reader, svc *model.Service, port *model.ServicePort, sub *model.Subset, rule *model.DestinationRule, policy model.TrafficPolicy, out *hostResult) {
 	policy, backendTLS := s.withBackendTLS(r, policy, rule, svc, port)
 	policy = r.based(policy, port.Protocol)
 	c := &ir.Cluster{
@@ -112,7 +112,7 @@ func (s *scope) addCluster(r *reader, svc *model.Service, port *model.ServicePor
 		Router:          s.router != nil,
 		SubjectAltNames: svc.SubjectAltNames,
 	}
-	plan := edsPlan{port: port, lb: policy.LoadBalancer, outlier: policy.OutlierDetection != nil, near: r.index.near.of(svc), mesh: r.mesh().Locality}
+	plan := edsPlan{port: port, lb: policy.LoadBalancer, outlier: policy.OutlierDetection != nil, near: r.index.localityUsage.of(svc), mesh: r.mesh().Locality}
 	if sub != nil {
 		c.Subset, plan.labels = sub.Name, sub.Labels
 	}
@@ -147,7 +147,7 @@ func servedTLS(t *model.ClientTLS, rule *model.DestinationRule) *model.ClientTLS
 }
 
 // discovery says how Envoy finds the endpoints of a service.
-func (s *scope) discovery(svc *model.Service, policy model.TrafficPolicy) ir.Discovery {
+func (s *proxyGroup) discovery(svc *model.Service, policy model.TrafficPolicy) ir.Discovery {
 	if policy.LoadBalancer != nil && policy.LoadBalancer.Algorithm == model.LBPassthrough {
 		return ir.DiscoverOriginalDst
 	}

@@ -12,24 +12,24 @@ import (
 
 // Deriver keeps the views of all scopes up to date with the store. One goroutine uses it.
 type Deriver struct {
-	index   *Index
-	scopes  map[ScopeKey]*scope
-	workers int
-	split   Split
+	index    *Index
+	groups   map[GroupKey]*proxyGroup
+	workers  int
+	sharding Sharding
 }
 
 // New makes a deriver without scopes that derives up to workers scopes at a time.
 func New(mesh *model.Mesh, workers int) *Deriver {
-	return &Deriver{index: NewIndex(mesh), scopes: map[ScopeKey]*scope{}, workers: max(1, workers), split: AutoSplit}
+	return &Deriver{index: NewIndex(mesh), groups: map[GroupKey]*proxyGroup{}, workers: max(1, workers), sharding: AutoSharding}
 }
 
-// SetSplit replaces AutoSplit; before scopes are opened.
-func (d *Deriver) SetSplit(by Split) { d.split = by }
+// SetSharding replaces AutoSharding; before scopes are opened.
+func (d *Deriver) SetSharding(by Sharding) { d.sharding = by }
 
-// SplitIn are the route configurations that an open scope has in buckets, or had so until they went, and
+// ShardedIn are the route configurations that an open scope has in buckets, or had so until they went, and
 // the listener that asks for them.
-func (d *Deriver) SplitIn(k ScopeKey) SplitSet {
-	if s := d.scopes[k]; s != nil && s.split != nil {
+func (d *Deriver) ShardedIn(k GroupKey) ShardedRoutes {
+	if s := d.groups[k]; s != nil && s.split != nil {
 		return s.split.names()
 	}
 	return ""
@@ -37,8 +37,8 @@ func (d *Deriver) SplitIn(k ScopeKey) SplitSet {
 
 // Keeps tells whether an open scope has route configurations in buckets only because its proxies
 // have looked for them before.
-func (d *Deriver) Keeps(k ScopeKey) bool {
-	s := d.scopes[k]
+func (d *Deriver) Keeps(k GroupKey) bool {
+	s := d.groups[k]
 	return s != nil && s.split != nil && s.split.keeps()
 }
 
@@ -48,7 +48,7 @@ func (d *Deriver) Index() *Index { return d.index }
 // Update is what a batch has done.
 type Update struct {
 	// Deltas are those of the scopes that differ.
-	Deltas map[ScopeKey]*Delta
+	Deltas map[GroupKey]*Delta
 	// Rekey tells which proxies may belong to other scopes than before; nil: none.
 	Rekey func(*model.Proxy) bool
 }
@@ -64,8 +64,8 @@ func (d *Deriver) Apply(changes []store.Change) Update {
 		t.facts.add(namespacesFact())
 	}
 	d.index.endpoints.settle(t)
-	var affected []*scope
-	for _, s := range d.scopes {
+	var affected []*proxyGroup
+	for _, s := range d.groups {
 		if t.mesh || len(t.sidecars) > 0 {
 			d.reset(s, t.mesh)
 		}
@@ -82,7 +82,7 @@ func (x *Index) rekey(t *touched) func(*model.Proxy) bool {
 	switch {
 	case t.labels || t.sidecars[x.mesh.RootNamespace]:
 		return func(*model.Proxy) bool { return true }
-	case x.near.localities == 0 && len(t.sidecars)+len(t.addresses) == 0:
+	case x.localityUsage.localities == 0 && len(t.sidecars)+len(t.addresses) == 0:
 		return nil // where Pods are is nothing that anybody asks for
 	case len(t.sidecars)+len(t.addresses)+len(t.pods) > 0:
 		return func(p *model.Proxy) bool {
@@ -94,7 +94,7 @@ func (x *Index) rekey(t *touched) func(*model.Proxy) bool {
 
 // derive derives scopes side by side; they share nothing but the index, which nobody
 // changes meanwhile.
-func (d *Deriver) derive(scopes []*scope) map[ScopeKey]*Delta {
+func (d *Deriver) derive(scopes []*proxyGroup) map[GroupKey]*Delta {
 	memo := newEndpointMemo()
 	deltas := make([]*Delta, len(scopes))
 	var wg sync.WaitGroup
@@ -111,7 +111,7 @@ func (d *Deriver) derive(scopes []*scope) map[ScopeKey]*Delta {
 		})
 	}
 	wg.Wait()
-	out := make(map[ScopeKey]*Delta, len(scopes))
+	out := make(map[GroupKey]*Delta, len(scopes))
 	for i, s := range scopes {
 		if deltas[i].Len() > 0 {
 			out[s.Key] = deltas[i]
@@ -121,22 +121,22 @@ func (d *Deriver) derive(scopes []*scope) map[ScopeKey]*Delta {
 }
 
 // Open makes a scope, and gives all that it has; nil where it is open already.
-func (d *Deriver) Open(k ScopeKey) *Delta {
-	if d.scopes[k] != nil {
+func (d *Deriver) Open(k GroupKey) *Delta {
+	if d.groups[k] != nil {
 		return nil
 	}
-	s := newScope(k, d.index.sidecar(k.Sidecar), d.split)
-	d.scopes[k] = s
+	s := newProxyGroup(k, d.index.sidecar(k.Sidecar), d.sharding)
+	d.groups[k] = s
 	d.index.markAll(s)
 	return s.derive(d.index, newEndpointMemo())
 }
 
 // Close forgets a scope.
-func (d *Deriver) Close(k ScopeKey) { delete(d.scopes, k) }
+func (d *Deriver) Close(k GroupKey) { delete(d.groups, k) }
 
-// Scopes lists the open scopes, by name.
-func (d *Deriver) Scopes() []ScopeKey {
-	return slices.SortedFunc(maps.Keys(d.scopes), func(a, b ScopeKey) int {
+// Groups lists the open scopes, by name.
+func (d *Deriver) Groups() []GroupKey {
+	return slices.SortedFunc(maps.Keys(d.groups), func(a, b GroupKey) int {
 		return strings.Compare(a.String(), b.String())
 	})
 }
@@ -144,7 +144,7 @@ func (d *Deriver) Scopes() []ScopeKey {
 // reset puts a scope's Sidecar in force where it has changed, or the mesh's configuration:
 // all that was visible or is now may differ. A scope whose Sidecar has gone stays under it:
 // its proxies belong to other scopes from this batch on.
-func (d *Deriver) reset(s *scope, mesh bool) {
+func (d *Deriver) reset(s *proxyGroup, mesh bool) {
 	now := d.index.sidecar(s.Key.Sidecar)
 	if now == nil {
 		now = s.sidecar
@@ -167,7 +167,7 @@ func (d *Deriver) reset(s *scope, mesh bool) {
 func (x *Index) sidecar(k model.Key) *model.Sidecar { return x.sidecars[k.Namespace][k] }
 
 // markAll makes everything dirty that a scope may see.
-func (x *Index) markAll(s *scope) {
+func (x *Index) markAll(s *proxyGroup) {
 	switch {
 	case s.Key.Names && s.Key.Inbound:
 		return
@@ -199,7 +199,7 @@ func (x *Index) markAll(s *scope) {
 	}
 }
 
-func (x *Index) markServices(s *scope) {
+func (x *Index) markServices(s *proxyGroup) {
 	for h, list := range x.services {
 		if slices.ContainsFunc(list, s.sees) {
 			s.mark(hostUnit(h))

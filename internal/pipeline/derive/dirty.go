@@ -17,7 +17,7 @@ func (d *dirtyUnits) any() bool {
 }
 
 // mark makes u dirty.
-func (s *scope) mark(u unit) {
+func (s *proxyGroup) mark(u unit) {
 	if s.dirty[u.kind] == nil {
 		s.dirty[u.kind] = map[unit]struct{}{}
 	}
@@ -25,7 +25,7 @@ func (s *scope) mark(u unit) {
 }
 
 // touch makes dirty what depends on the facts, and hosts that came into sight.
-func (s *scope) touch(t *touched) {
+func (s *proxyGroup) touch(t *touched) {
 	for f := range t.facts {
 		s.touchFact(f)
 	}
@@ -56,7 +56,7 @@ func (s *scope) touch(t *touched) {
 // touchFact makes dirty what has asked for a fact, or for one that its wildcard covers. Who
 // asks for a host writes down that one name, not one for each pattern that could cover it;
 // a change of a wildcard, which is rare, looks through all facts instead.
-func (s *scope) touchFact(f fact) {
+func (s *proxyGroup) touchFact(f fact) {
 	s.markDependents(s.dependents[f.name], f.kinds)
 	h := model.Host(f.name)
 	if f.kinds&factsOfWildcards == 0 || !h.IsWildcard() {
@@ -69,7 +69,7 @@ func (s *scope) touchFact(f fact) {
 	}
 }
 
-func (s *scope) markDependents(list []dependent, kinds factKind) {
+func (s *proxyGroup) markDependents(list []dependent, kinds factKind) {
 	for _, d := range list {
 		if d.kinds&kinds != 0 {
 			s.mark(d.unit)
@@ -78,7 +78,7 @@ func (s *scope) markDependents(list []dependent, kinds factKind) {
 }
 
 // depend replaces what a unit has asked for.
-func (s *scope) depend(u unit, facts factList) {
+func (s *proxyGroup) depend(u unit, facts factList) {
 	old := s.asked[u]
 	for _, f := range old {
 		if !facts.has(f.name) {
@@ -102,7 +102,7 @@ func (s *scope) depend(u unit, facts factList) {
 }
 
 // takeDirty takes the dirty units of one kind.
-func (s *scope) takeDirty(kind unitKind) []unit {
+func (s *proxyGroup) takeDirty(kind unitKind) []unit {
 	units := s.dirty[kind]
 	s.dirty[kind] = nil
 	return slices.AppendSeq(make([]unit, 0, len(units)), maps.Keys(units))

@@ -91,7 +91,7 @@ func hostsFor(list []model.HostSelector, namespace string) []model.HostSelector 
 }
 
 // sees tells whether a service is reachable through any egress listener.
-func (s *scope) sees(svc *model.Service) bool {
+func (s *proxyGroup) sees(svc *model.Service) bool {
 	if !svc.Visibility.Sees(s.Key.Namespace) {
 		return false
 	}
@@ -104,7 +104,7 @@ func (s *scope) sees(svc *model.Service) bool {
 }
 
 // importsRoutes tells whether a virtual service counts in the scope.
-func (s *scope) importsRoutes(v *model.VirtualService) bool {
+func (s *proxyGroup) importsRoutes(v *model.VirtualService) bool {
 	if !v.Visibility.Sees(s.Key.Namespace) {
 		return false
 	}

@@ -19,7 +19,7 @@ type endpointIndex struct {
 	nodes     nodeIndex
 	sets      map[serviceKey]*endpointSet
 	at        atAddress
-	leaving   leaving
+	leaving   drainingWorkloads
 
 	// accepts tells what the sidecar of a workload accepts, by its namespace and labels.
 	accepts    func(string, map[string]string) *model.PeerTLS
@@ -57,7 +57,7 @@ func newEndpointIndex() *endpointIndex {
 		nodes:     newNodeIndex(),
 		sets:      map[serviceKey]*endpointSet{},
 		at:        newAtAddress(),
-		leaving:   newLeaving(),
+		leaving:   newDrainingWorkloads(),
 
 		identities: map[serviceKey]*identities{},
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // deriveEndpoints makes the EDS resources of one host.
-func (s *scope) deriveEndpoints(r *reader, h model.Host, memo *endpointMemo) {
+func (s *proxyGroup) deriveEndpoints(r *reader, h model.Host, memo *endpointMemo) {
 	for _, cluster := range s.served[h] {
 		s.out.Endpoints[cluster] = nil
 	}
@@ -48,7 +48,7 @@ type memoKey struct {
 
 func newEndpointMemo() *endpointMemo { return &endpointMemo{views: map[memoKey]*ir.Endpoints{}} }
 
-func (m *endpointMemo) get(s *scope, svc *model.Service, set *endpointSet, plan edsPlan) *ir.Endpoints {
+func (m *endpointMemo) get(s *proxyGroup, svc *model.Service, set *endpointSet, plan edsPlan) *ir.Endpoints {
 	k := memoKey{
 		set: set, cluster: plan.cluster, subset: canonicalLabels(plan.labels),
 		locality: s.Key.Locality, labels: s.Key.Labels,
@@ -68,10 +68,10 @@ func (m *endpointMemo) get(s *scope, svc *model.Service, set *endpointSet, plan 
 }
 
 // tellsPlain tells whether a service's clusters may get mutual TLS that nobody has asked for.
-func (s *scope) tellsPlain(svc *model.Service) bool { return s.Key.Identity && !svc.External }
+func (s *proxyGroup) tellsPlain(svc *model.Service) bool { return s.Key.Identity && !svc.External }
 
 // localities chooses a cluster's endpoints and groups them by locality.
-func (s *scope) localities(svc *model.Service, all []*model.Endpoint, plan edsPlan) []ir.LocalityEndpoints {
+func (s *proxyGroup) localities(svc *model.Service, all []*model.Endpoint, plan edsPlan) []ir.LocalityEndpoints {
 	chosen := choose(svc, all, plan)
 	groups := group(chosen, s.priorities(chosen, plan))
 	out := make([]ir.LocalityEndpoints, 0, len(groups))

@@ -10,17 +10,17 @@ import (
 // extensionKeys are the scopes of a sidecar's agent: one of the plugins whose modules it is to fetch
 // and of what is to be changed of Envoy's bootstrap, for all workloads that the same policies
 // select, and an empty one.
-func (x *Index) extensionKeys(p *model.Proxy) (extensions, none ScopeKey) {
-	extensions = ScopeKey{Type: p.Type, Extensions: true, Namespace: p.Namespace, Labels: x.labels.relevant(p.Labels)}
+func (x *Index) extensionKeys(p *model.Proxy) (extensions, none GroupKey) {
+	extensions = GroupKey{Type: p.Type, Extensions: true, Namespace: p.Namespace, Labels: x.labels.relevant(p.Labels)}
 	if x.pulls[p.Namespace] > 0 && p.Verified {
 		extensions.Account = p.ServiceAccount
 	}
 	extensions.Version, extensions.Metadata = x.proxies.of(p)
-	return extensions, ScopeKey{Names: true, Inbound: true}
+	return extensions, GroupKey{Names: true, Inbound: true}
 }
 
 // deriveExtensions gives the plugins whose modules have to be fetched.
-func (s *scope) deriveExtensions(r *reader) {
+func (s *proxyGroup) deriveExtensions(r *reader) {
 	now := map[string]bool{}
 	for _, p := range policies[*model.WasmPlugin](r, model.KindWasmPlugin, s.Key.Namespace, s.labels) {
 		if p.Module.URL == "" {
@@ -37,7 +37,7 @@ func (s *scope) deriveExtensions(r *reader) {
 	s.extensions = now
 }
 
-func (s *scope) extensionOf(r *reader, p *model.WasmPlugin) *ir.Wasm {
+func (s *proxyGroup) extensionOf(r *reader, p *model.WasmPlugin) *ir.Wasm {
 	v := wasmOf(p)
 	v.Login = s.login(r, p)
 	v.From, v.Module = ir.WasmFromAgent, p.Module
@@ -48,7 +48,7 @@ func (s *scope) extensionOf(r *reader, p *model.WasmPlugin) *ir.Wasm {
 }
 
 // deriveBootstraps gives what EnvoyFilters change of bootstraps, in their order.
-func (s *scope) deriveBootstraps(r *reader) {
+func (s *proxyGroup) deriveBootstraps(r *reader) {
 	now, metadata := map[string]bool{}, parseLabels(s.Key.Metadata)
 	for i, f := range s.envoyFilters(r) {
 		v := &ir.Bootstrap{Name: fmt.Sprintf("%04d/%s/%s", i, f.Namespace, f.Name)}
@@ -73,7 +73,7 @@ func (s *scope) deriveBootstraps(r *reader) {
 
 // login are the credentials that a plugin's module is fetched with: of its own namespace, as other
 // credentials, and for service accounts that may read them. Others ask for the module without.
-func (s *scope) login(r *reader, p *model.WasmPlugin) model.PrivateKey {
+func (s *proxyGroup) login(r *reader, p *model.WasmPlugin) model.PrivateKey {
 	key, named := p.PullSecretKey()
 	if !named || key.Namespace != s.Key.Namespace || s.Key.Account == "" {
 		return model.PrivateKey{}

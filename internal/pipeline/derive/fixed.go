@@ -8,7 +8,7 @@ import (
 
 // deriveFixed makes what every outbound scope has: the clusters for unknown destinations,
 // and the listener that redirected connections come to.
-func (s *scope) deriveFixed(r *reader) {
+func (s *proxyGroup) deriveFixed(r *reader) {
 	s.out.Clusters[ir.BlackHoleCluster] = &ir.Cluster{Name: ir.BlackHoleCluster, Discovery: ir.DiscoverStatic}
 	s.out.Clusters[ir.PassthroughCluster] = &ir.Cluster{
 		Name: ir.PassthroughCluster, Discovery: ir.DiscoverOriginalDst,
@@ -23,7 +23,7 @@ func (s *scope) deriveFixed(r *reader) {
 }
 
 // deriveCatchAll makes the listener that redirected connections come to.
-func (s *scope) deriveCatchAll(mesh *model.Mesh) {
+func (s *proxyGroup) deriveCatchAll(mesh *model.Mesh) {
 	if s.Key.Interception == model.InterceptNone || s.Key.Type != model.ProxySidecar {
 		return
 	}
@@ -41,7 +41,7 @@ func (s *scope) deriveCatchAll(mesh *model.Mesh) {
 
 // refEgressProxy has the cluster of the Sidecar's egress proxy be there, and no longer that of
 // the one before.
-func (s *scope) refEgressProxy() {
+func (s *proxyGroup) refEgressProxy() {
 	old := s.egressRef
 	s.egressRef = ""
 	if p := s.egressProxy(); p != nil {
@@ -68,7 +68,7 @@ func scopesListener() *ir.Listener {
 }
 
 // unknownChain takes connections to addresses that no listener has.
-func (s *scope) unknownChain(mesh *model.Mesh) *ir.FilterChain {
+func (s *proxyGroup) unknownChain(mesh *model.Mesh) *ir.FilterChain {
 	c := s.passthroughChain(mesh)
 	if p := s.egressProxy(); p != nil && s.unknownCluster(mesh) == ir.PassthroughCluster {
 		c.TCP.Backends[0].Cluster = outboundCluster(p.Port, p.Subset, p.Host)

@@ -12,7 +12,7 @@ import (
 
 // deriveGatewayListener makes a listener of a router; none where its servers have nowhere to send
 // connections to.
-func (s *scope) deriveGatewayListener(r *reader, k listenerKey) {
+func (s *proxyGroup) deriveGatewayListener(r *reader, k listenerKey) {
 	s.out.Listeners[k.name()] = nil
 	p := s.router.plan.listeners[k]
 	if p == nil {
@@ -20,7 +20,7 @@ func (s *scope) deriveGatewayListener(r *reader, k listenerKey) {
 	}
 	l := &ir.Listener{Name: k.name(), Address: k.address, Port: k.port, BindToPort: true, ProxyProtocol: s.topology(r).ProxyProtocol}
 	if p.tls {
-		l.Chains, l.Default = joinChains([]*claim{{chains: s.tlsServers(r, l.Name, p)}})
+		l.Chains, l.Default = joinChains([]*listenerDemand{{chains: s.tlsServers(r, l.Name, p)}})
 		l.InspectTLS = len(l.Chains) > 0
 	} else {
 		l.Default = s.plainServer(r, l.Name, p)
@@ -40,7 +40,7 @@ func (s *scope) deriveGatewayListener(r *reader, k listenerKey) {
 }
 
 // topology is what is before the router: as it says, else as the mesh says.
-func (s *scope) topology(r *reader) model.Topology {
+func (s *proxyGroup) topology(r *reader) model.Topology {
 	if s.Key.Topology.Said {
 		return s.Key.Topology
 	}
@@ -48,7 +48,7 @@ func (s *scope) topology(r *reader) model.Topology {
 }
 
 // authorizeListener puts what decides about calls on a router's chains.
-func (s *scope) authorizeListener(r *reader, l *ir.Listener) {
+func (s *proxyGroup) authorizeListener(r *reader, l *ir.Listener) {
 	policy, tokens := s.authorization(r), s.tokens(r)
 	for i := range l.Chains {
 		protect(&l.Chains[i], policy, tokens)
@@ -59,7 +59,7 @@ func (s *scope) authorizeListener(r *reader, l *ir.Listener) {
 }
 
 // plainServer takes whatever comes: requests, or bytes of the first server that has a route.
-func (s *scope) plainServer(r *reader, name string, p *plannedListener) *ir.FilterChain {
+func (s *proxyGroup) plainServer(r *reader, name string, p *plannedListener) *ir.FilterChain {
 	if p.routeConfig != "" {
 		grpcWeb := slices.ContainsFunc(p.servers, func(b boundServer) bool { return b.server.Port.Protocol == model.ProtocolGRPCWeb })
 		return &ir.FilterChain{Name: name, HTTP: s.gatewayHTTP(r, "outbound_"+name, p.routeConfig, grpcWeb)}
@@ -72,7 +72,7 @@ func (s *scope) plainServer(r *reader, name string, p *plannedListener) *ir.Filt
 	return nil
 }
 
-func (s *scope) gatewayHTTP(r *reader, statPrefix, routeConfig string, grpcWeb bool) *ir.HTTPChain {
+func (s *proxyGroup) gatewayHTTP(r *reader, statPrefix, routeConfig string, grpcWeb bool) *ir.HTTPChain {
 	return &ir.HTTPChain{
 		StatPrefix: statPrefix, RouteConfig: routeConfig, Gateway: true, GRPCWeb: grpcWeb,
 		ForwardProxy: s.router.dynamic[routeConfig] > 0, Topology: s.topology(r),
@@ -80,7 +80,7 @@ func (s *scope) gatewayHTTP(r *reader, statPrefix, routeConfig string, grpcWeb b
 }
 
 // tlsServers makes the chains of servers that connections are told apart for by SNI.
-func (s *scope) tlsServers(r *reader, name string, p *plannedListener) []ir.FilterChain {
+func (s *proxyGroup) tlsServers(r *reader, name string, p *plannedListener) []ir.FilterChain {
 	var out []ir.FilterChain
 	for _, b := range p.servers {
 		if !b.server.TLS.EndsTLS() {
@@ -112,7 +112,7 @@ func hostsOf(server *model.GatewayServer) []model.Host {
 }
 
 // endTLS is how a server decrypts.
-func (s *scope) endTLS(r *reader, t *model.ServerTLS) *ir.ServerTLS {
+func (s *proxyGroup) endTLS(r *reader, t *model.ServerTLS) *ir.ServerTLS {
 	if t.Mode != model.ServerIstioMutual {
 		return &ir.ServerTLS{Server: r.mesh().TLSDefaults.Under(t), AgentFiles: s.Key.Files}
 	}
@@ -123,7 +123,7 @@ func (s *scope) endTLS(r *reader, t *model.ServerTLS) *ir.ServerTLS {
 
 // gatewayTCP is where a server's connections go: to the first route that meets them. nil: there is
 // none.
-func (s *scope) gatewayTCP(r *reader, b boundServer) *ir.TCPChain {
+func (s *proxyGroup) gatewayTCP(r *reader, b boundServer) *ir.TCPChain {
 	for _, v := range s.boundL4(r, b) {
 		rt := s.gatewayRouting(r, b, v)
 		for i := range v.TCP {
@@ -140,7 +140,7 @@ func (s *scope) gatewayTCP(r *reader, b boundServer) *ir.TCPChain {
 }
 
 // passedServers sends TLS connections on by SNI, as they are.
-func (s *scope) passedServers(r *reader, b boundServer) []ir.FilterChain {
+func (s *proxyGroup) passedServers(r *reader, b boundServer) []ir.FilterChain {
 	var out []ir.FilterChain
 	for _, v := range s.boundL4(r, b) {
 		rt := s.gatewayRouting(r, b, v)
@@ -159,12 +159,12 @@ func (s *scope) passedServers(r *reader, b boundServer) []ir.FilterChain {
 	return out
 }
 
-func (s *scope) gatewayRouting(r *reader, b boundServer, v *model.VirtualService) *routing {
+func (s *proxyGroup) gatewayRouting(r *reader, b boundServer, v *model.VirtualService) *routing {
 	return &routing{reader: r, s: s, host: v.Hosts[0], port: serverPort(b.server), out: &hostResult{}, gateway: b.gateways[0], of: grantsFor(v)}
 }
 
 // boundL4 lists the virtual services that are bound to a server, in the order of boundTo.
-func (s *scope) boundL4(r *reader, b boundServer) []*model.VirtualService {
+func (s *proxyGroup) boundL4(r *reader, b boundServer) []*model.VirtualService {
 	var out []*model.VirtualService
 	seen := map[*model.VirtualService]bool{}
 	for _, gateway := range b.gateways {

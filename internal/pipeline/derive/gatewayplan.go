@@ -53,7 +53,7 @@ func (p *plannedRoutes) equal(o *plannedRoutes) bool { return reflect.DeepEqual(
 
 // planServer adds a server to the plan, unless those before leave it no room: as in Istio the older
 // Gateway wins.
-func (s *scope) planServer(p *gatewayPlan, g *model.Gateway, server *model.GatewayServer, target map[uint32]uint32) {
+func (s *proxyGroup) planServer(p *gatewayPlan, g *model.Gateway, server *model.GatewayServer, target map[uint32]uint32) {
 	port := server.Port.Number
 	if t := target[port]; t != 0 {
 		port = t
@@ -85,7 +85,7 @@ func (s *scope) planServer(p *gatewayPlan, g *model.Gateway, server *model.Gatew
 }
 
 // canServe: Envoy would wait for the mesh's certificates where nobody serves them.
-func (s *scope) canServe(server *model.GatewayServer) bool {
+func (s *proxyGroup) canServe(server *model.GatewayServer) bool {
 	if server.TLS == nil {
 		return true
 	}

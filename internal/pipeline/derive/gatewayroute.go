@@ -27,7 +27,7 @@ func (u unit) gatewayHost() (routeConfig string, h model.Host) {
 
 // deriveGatewayHost makes the virtual host of one host at a route configuration, of all virtual
 // services that are bound to its servers.
-func (s *scope) deriveGatewayHost(r *reader, u unit) {
+func (s *proxyGroup) deriveGatewayHost(r *reader, u unit) {
 	routeConfig, h := u.gatewayHost()
 	var now *gatewayHost
 	if v, dynamic := s.gatewayVirtualHost(r, routeConfig, h); v != nil {
@@ -54,7 +54,7 @@ func (s *scope) deriveGatewayHost(r *reader, u unit) {
 }
 
 // countDynamic derives the listener again where the first of such routes comes or the last goes.
-func (s *scope) countDynamic(routeConfig string, h *gatewayHost, by int) {
+func (s *proxyGroup) countDynamic(routeConfig string, h *gatewayHost, by int) {
 	if h == nil || !h.dynamic {
 		return
 	}
@@ -69,7 +69,7 @@ func (s *scope) countDynamic(routeConfig string, h *gatewayHost, by int) {
 }
 
 // gatewayVirtualHost is nil where nobody is bound who has the host, and none has to keep it from wider ones.
-func (s *scope) gatewayVirtualHost(r *reader, routeConfig string, h model.Host) (v *ir.VirtualHost, dynamic bool) {
+func (s *proxyGroup) gatewayVirtualHost(r *reader, routeConfig string, h model.Host) (v *ir.VirtualHost, dynamic bool) {
 	plan := s.router.plan.routes[routeConfig]
 	if plan == nil {
 		return nil, false
@@ -130,7 +130,7 @@ func hasHost(server *model.GatewayServer, h model.Host) bool {
 
 // boundTo lists the virtual services that are bound to a server and have host h there, by rank; in each
 // the oldest first. Changes of them mark what they concern, so that no fact is noted.
-func (s *scope) boundTo(r *reader, b boundServer, h model.Host) []*model.VirtualService {
+func (s *proxyGroup) boundTo(r *reader, b boundServer, h model.Host) []*model.VirtualService {
 	var out []*model.VirtualService
 	for _, c := range h.Covering() {
 		for _, v := range r.index.boundAt(b, c) {
@@ -160,7 +160,7 @@ func (x *Index) boundAt(b boundServer, h model.Host) []*model.VirtualService {
 
 // rank puts virtual services first that the client's namespace keeps to itself, or shares with a few,
 // then those that others let this namespace see, and last those for all. The order is Istio's.
-func (s *scope) rank(v *model.VirtualService) int {
+func (s *proxyGroup) rank(v *model.VirtualService) int {
 	switch {
 	case !v.Visibility.Private:
 		return 2

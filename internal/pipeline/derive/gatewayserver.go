@@ -8,7 +8,7 @@ import (
 
 // resolveServer is a server of a Gateway as it stands: with the namespaces that it selects, and of Secrets of
 // other namespaces those that it may refer to. nil: none of its Secrets is left.
-func (s *scope) resolveServer(r *reader, p *gatewayPlan, g *model.Gateway, server *model.GatewayServer) *model.GatewayServer {
+func (s *proxyGroup) resolveServer(r *reader, p *gatewayPlan, g *model.Gateway, server *model.GatewayServer) *model.GatewayServer {
 	if server.Namespaces != nil {
 		r.facts.add(namespacesFact())
 		server = server.Admit(r.index.discovery.matching(server.Namespaces))
@@ -51,7 +51,7 @@ func (r *reader) granted(from model.GrantFrom, to model.Key) bool {
 }
 
 // markGranted marks the Secrets that servers may or may not have otherwise than before.
-func (s *scope) markGranted(was, now *gatewayPlan) {
+func (s *proxyGroup) markGranted(was, now *gatewayPlan) {
 	for name := range both(was.granted, now.granted) {
 		if was.granted[name] == now.granted[name] {
 			continue
@@ -65,6 +65,6 @@ func (s *scope) markGranted(was, now *gatewayPlan) {
 }
 
 // grantedSecret tells whether SDS may give the scope's routers a Secret of another namespace.
-func (s *scope) grantedSecret(name string) bool {
+func (s *proxyGroup) grantedSecret(name string) bool {
 	return s.router != nil && s.router.plan.granted[name]
 }

@@ -15,7 +15,7 @@ import (
 type headlessChurn struct {
 	d     *Deriver
 	st    *store.Store
-	key   ScopeKey
+	key   GroupKey
 	ports []model.SlicePort
 	had   *Delta // what callers were sent in the beginning
 }

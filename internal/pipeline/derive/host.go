@@ -14,7 +14,7 @@ type hostResult struct {
 	clusters []*ir.Cluster
 	vhosts   []*ir.VirtualHost // by route configuration; domains before conflicts are settled
 	dynamic  bool              // a route leads to a host that Envoy resolves by the request
-	byKey    map[listenerKey]*claim
+	byKey    map[listenerKey]*listenerDemand
 }
 
 // hostState is what a scope remembers of a host, so that it can take it back. A scope has
@@ -33,7 +33,7 @@ type hostState struct {
 // hostClaim is a host's claim on one listener.
 type hostClaim struct {
 	key listenerKey
-	*claim
+	*listenerDemand
 }
 
 // edsPlan says how the endpoints of one cluster are chosen.
@@ -48,8 +48,8 @@ type edsPlan struct {
 }
 
 // deriveHost makes a host's clusters, virtual hosts and claims on listeners; nil where the
-// scope does not see it.
-func (s *scope) deriveHost(r *reader, h model.Host) *hostResult {
+// proxyGroup does not see it.
+func (s *proxyGroup) deriveHost(r *reader, h model.Host) *hostResult {
 	svc := r.service(h)
 	if s.router != nil {
 		return s.deriveReachable(r, svc)
@@ -103,7 +103,7 @@ func (out *hostResult) finish() *hostResult {
 }
 
 // deriveEgress makes what one egress listener adds for a service.
-func (s *scope) deriveEgress(r *reader, e *egress, svc *model.Service, routes []*model.VirtualService, out *hostResult) {
+func (s *proxyGroup) deriveEgress(r *reader, e *egress, svc *model.Service, routes []*model.VirtualService, out *hostResult) {
 	if !e.imports(svc.Namespace, svc.Hostname) {
 		return
 	}
@@ -118,7 +118,7 @@ func (s *scope) deriveEgress(r *reader, e *egress, svc *model.Service, routes []
 
 // derivePort chooses how one port is served: by requests, by connections, or by what the
 // first bytes show.
-func (s *scope) derivePort(r *reader, e *egress, svc *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
+func (s *proxyGroup) derivePort(r *reader, e *egress, svc *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
 	protocol := e.protocol(port)
 	at := s.place(r, e, svc, port, protocol)
 	if svc.Headless && !protocol.IsHTTP() && !at.bound {
@@ -146,7 +146,7 @@ func (s *scope) derivePort(r *reader, e *egress, svc *model.Service, port *model
 
 // deriveRoutesOnly serves a host of virtual services that is no service: on the ports of the
 // wildcard service that covers it, or on port 80, or on the egress listener's HTTP port.
-func (s *scope) deriveRoutesOnly(r *reader, e *egress, h model.Host, routes []*model.VirtualService, out *hostResult) {
+func (s *proxyGroup) deriveRoutesOnly(r *reader, e *egress, h model.Host, routes []*model.VirtualService, out *hostResult) {
 	routes = slices.DeleteFunc(slices.Clone(routes), func(v *model.VirtualService) bool {
 		return len(v.HTTP) == 0 || !e.importsAny(v.Namespace, []model.Host{h})
 	})
@@ -165,7 +165,7 @@ func (s *scope) deriveRoutesOnly(r *reader, e *egress, h model.Host, routes []*m
 	}
 }
 
-func (s *scope) deriveRoutesOnPort(r *reader, e *egress, h model.Host, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
+func (s *proxyGroup) deriveRoutesOnPort(r *reader, e *egress, h model.Host, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
 	if !port.Protocol.IsHTTP() {
 		return
 	}
@@ -181,7 +181,7 @@ func (s *scope) deriveRoutesOnPort(r *reader, e *egress, h model.Host, port *mod
 }
 
 // addVirtualHost adds v unless another egress listener with the same route configuration did.
-func (s *scope) addVirtualHost(out *hostResult, v *ir.VirtualHost) {
+func (s *proxyGroup) addVirtualHost(out *hostResult, v *ir.VirtualHost) {
 	for _, have := range out.vhosts {
 		if have.ResourceName() == v.ResourceName() {
 			return
@@ -190,15 +190,15 @@ func (s *scope) addVirtualHost(out *hostResult, v *ir.VirtualHost) {
 	out.vhosts = append(out.vhosts, v)
 }
 
-// claim finds or makes the host's claim on a listener.
-func (out *hostResult) claim(k listenerKey, owner model.Object, bound bool) *claim {
+// listenerDemand finds or makes the host's claim on a listener.
+func (out *hostResult) claim(k listenerKey, owner model.Object, bound bool) *listenerDemand {
 	if c := out.byKey[k]; c != nil {
 		return c
 	}
 	if out.byKey == nil {
-		out.byKey = map[listenerKey]*claim{}
+		out.byKey = map[listenerKey]*listenerDemand{}
 	}
-	c := &claim{owner: owner, bound: bound}
+	c := &listenerDemand{owner: owner, bound: bound}
 	out.byKey[k] = c
 	out.claims = append(out.claims, hostClaim{k, c})
 	return c
@@ -206,7 +206,7 @@ func (out *hostResult) claim(k listenerKey, owner model.Object, bound bool) *cla
 
 // replaceHost takes a host's new result into the scope: what differs goes to the delta or
 // makes other units dirty. nil takes the host away.
-func (s *scope) replaceHost(h model.Host, now *hostResult) {
+func (s *proxyGroup) replaceHost(h model.Host, now *hostResult) {
 	old := s.hosts[h]
 	if old == nil && now == nil {
 		return
@@ -233,7 +233,7 @@ func (s *scope) replaceHost(h model.Host, now *hostResult) {
 	}
 }
 
-func (s *scope) diffClusters(old *hostState, now *hostResult) {
+func (s *proxyGroup) diffClusters(old *hostState, now *hostResult) {
 	for _, name := range old.names {
 		s.out.Clusters[name] = nil
 	}
@@ -245,18 +245,18 @@ func (s *scope) diffClusters(old *hostState, now *hostResult) {
 // diffClaims replaces a host's claims. Listeners whose claim is the same again are left
 // alone, unless the domains have changed: those tell who takes unknown hosts. A headless
 // service has a listener for each of its Pods, of which one comes or goes at a time.
-func (s *scope) diffClaims(h model.Host, old *hostState, now *hostResult) {
-	was := make(map[listenerKey]*claim, len(old.claims))
+func (s *proxyGroup) diffClaims(h model.Host, old *hostState, now *hostResult) {
+	was := make(map[listenerKey]*listenerDemand, len(old.claims))
 	for _, c := range old.claims {
-		was[c.key] = c.claim
-		s.listeners[c.key].remove(h, c.claim)
+		was[c.key] = c.listenerDemand
+		s.listeners[c.key].remove(h, c.listenerDemand)
 	}
 	force := !slices.Equal(old.domains, now.domains)
 	for _, c := range now.claims {
 		if s.listeners[c.key] == nil {
 			s.listeners[c.key] = &listenerClaims{}
 		}
-		s.listeners[c.key].add(h, c.claim)
+		s.listeners[c.key].add(h, c.listenerDemand)
 		if force || !c.same(was[c.key]) {
 			s.mark(listenerUnit(c.key))
 		}
@@ -270,7 +270,7 @@ func (s *scope) diffClaims(h model.Host, old *hostState, now *hostResult) {
 
 // diffRefs counts who routes to which host; one that is needed for the first or last time
 // is derived again.
-func (s *scope) diffRefs(old *hostState, now *hostResult) {
+func (s *proxyGroup) diffRefs(old *hostState, now *hostResult) {
 	for _, h := range now.refs {
 		s.refs[h]++
 		if s.refs[h] == 1 {
@@ -283,7 +283,7 @@ func (s *scope) diffRefs(old *hostState, now *hostResult) {
 }
 
 // unref ends one need of a host's clusters.
-func (s *scope) unref(h model.Host) {
+func (s *proxyGroup) unref(h model.Host) {
 	s.refs[h]--
 	if s.refs[h] == 0 {
 		delete(s.refs, h)

@@ -16,7 +16,7 @@ const (
 )
 
 // sourceOf has a cluster call the application from the addresses that interception leaves alone.
-func (s *scope) sourceOf(c *ir.Cluster) *ir.Cluster {
+func (s *proxyGroup) sourceOf(c *ir.Cluster) *ir.Cluster {
 	switch s.Key.Families {
 	case model.IPv6:
 		c.SourceAddress = inboundSource6
@@ -29,7 +29,7 @@ func (s *scope) sourceOf(c *ir.Cluster) *ir.Cluster {
 }
 
 // deriveInbound makes all that a workload's own sidecar listens for.
-func (s *scope) deriveInbound(r *reader) {
+func (s *proxyGroup) deriveInbound(r *reader) {
 	out := newDelta()
 	s.addInboundClusters(r, out)
 	ports, tls := slices.DeleteFunc(s.inboundPorts(r), func(p inboundPort) bool { return p.isOwn(r.mesh()) }), s.inboundTLS(r)
@@ -64,7 +64,7 @@ func (s *scope) deriveInbound(r *reader) {
 }
 
 // replaceInbound puts out what the inbound unit gives now, and takes away what it gave before.
-func (s *scope) replaceInbound(now *Delta) {
+func (s *proxyGroup) replaceInbound(now *Delta) {
 	if s.inbound != nil {
 		for n := range s.inbound.Clusters {
 			s.out.Clusters[n] = nil
@@ -82,7 +82,7 @@ func (s *scope) replaceInbound(now *Delta) {
 	s.inbound = now
 }
 
-func (s *scope) addInboundClusters(r *reader, out *Delta) {
+func (s *proxyGroup) addInboundClusters(r *reader, out *Delta) {
 	if s.Key.Interception == model.InterceptNone {
 		return
 	}
@@ -94,7 +94,7 @@ func (s *scope) addInboundClusters(r *reader, out *Delta) {
 
 func inboundName(p *inboundPort) string { return clusterName("inbound", p.number, "", "") }
 
-func (s *scope) inboundCluster(mesh *model.Mesh, p *inboundPort) *ir.Cluster {
+func (s *proxyGroup) inboundCluster(mesh *model.Mesh, p *inboundPort) *ir.Cluster {
 	c := &ir.Cluster{
 		Name: inboundName(p), Inbound: true, Port: p.port, Protocol: p.protocol,
 		Service: p.service, ConnectTimeout: mesh.ConnectTimeout, Keepalive: mesh.Keepalive, KeepCase: s.headers(mesh).KeepCase,
@@ -174,7 +174,7 @@ func inboundTCP(cluster string) *ir.TCPChain {
 }
 
 // virtualInbound is the listener that redirected inbound connections come to.
-func (s *scope) virtualInbound(mesh *model.Mesh, t inboundTLS, ports []inboundPort, chains []ir.FilterChain) *ir.Listener {
+func (s *proxyGroup) virtualInbound(mesh *model.Mesh, t inboundTLS, ports []inboundPort, chains []ir.FilterChain) *ir.Listener {
 	l := &ir.Listener{
 		Name: "virtualInbound", Address: s.any(), Port: mesh.InboundPort, Inbound: true,
 		BindToPort: true, ReadOriginalDst: true, ExactBalance: !s.Key.AnyWorker,
@@ -189,7 +189,7 @@ func (s *scope) virtualInbound(mesh *model.Mesh, t inboundTLS, ports []inboundPo
 }
 
 // ownListener is an ingress listener that clients connect to by its own address.
-func (s *scope) ownListener(t inboundTLS, p *inboundPort) *ir.Listener {
+func (s *proxyGroup) ownListener(t inboundTLS, p *inboundPort) *ir.Listener {
 	address := p.own.Bind
 	if address == "" {
 		address = s.Key.IP

@@ -14,7 +14,7 @@ import (
 func TestIngressTellsService(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)
 	st := store.New()
-	apply := func(events ...store.Event) map[ScopeKey]*Delta {
+	apply := func(events ...store.Event) map[GroupKey]*Delta {
 		_, changes := st.Apply(events)
 		return d.Apply(changes).Deltas
 	}
@@ -42,7 +42,7 @@ func TestIngressTellsService(t *testing.T) {
 // be, by which outbound scopes do not differ.
 func TestAnyWorker(t *testing.T) {
 	d := New(model.DefaultMesh(), 1)
-	key := func(anyWorker bool) (outbound, inbound ScopeKey) {
+	key := func(anyWorker bool) (outbound, inbound GroupKey) {
 		return d.Index().Keys(&model.Proxy{
 			Type: model.ProxySidecar, Namespace: "shop", Name: "a", IPs: []string{"10.0.0.1"}, AnyWorker: anyWorker,
 		})

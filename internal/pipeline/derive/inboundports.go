@@ -37,7 +37,7 @@ func (p *inboundPort) isOwn(mesh *model.Mesh) bool {
 
 // inboundPorts are the Sidecar's ingress listeners or, where it has none, the ports of the
 // workload's services; the oldest service's say wins.
-func (s *scope) inboundPorts(r *reader) []inboundPort {
+func (s *proxyGroup) inboundPorts(r *reader) []inboundPort {
 	if s.sidecar != nil && len(s.sidecar.Ingress) > 0 {
 		return s.ingressPorts(s.servicePorts(r))
 	}
@@ -54,7 +54,7 @@ func (s *scope) inboundPorts(r *reader) []inboundPort {
 }
 
 // servicePorts are those at which the workload's services reach it.
-func (s *scope) servicePorts(r *reader) []inboundPort {
+func (s *proxyGroup) servicePorts(r *reader) []inboundPort {
 	named := s.namedPorts()
 	var out []inboundPort
 	for _, svc := range r.selecting(s.Key.Namespace, s.labels) {
@@ -75,7 +75,7 @@ func (s *scope) servicePorts(r *reader) []inboundPort {
 }
 
 // namedPorts are the workload's, by name.
-func (s *scope) namedPorts() map[string]uint32 {
+func (s *proxyGroup) namedPorts() map[string]uint32 {
 	named := map[string]uint32{}
 	for n, p := range parseLabels(s.Key.Ports) {
 		v, _ := strconv.ParseUint(p, 10, 32)
@@ -85,7 +85,7 @@ func (s *scope) namedPorts() map[string]uint32 {
 }
 
 // addInboundPort adds a port unless a service before has its number.
-func (s *scope) addInboundPort(out []inboundPort, svc *model.Service, p *model.ServicePort, number uint32) []inboundPort {
+func (s *proxyGroup) addInboundPort(out []inboundPort, svc *model.Service, p *model.ServicePort, number uint32) []inboundPort {
 	if p.Protocol == model.ProtocolUDP || slices.ContainsFunc(out, func(o inboundPort) bool { return o.number == number }) {
 		return out
 	}
@@ -95,7 +95,7 @@ func (s *scope) addInboundPort(out []inboundPort, svc *model.Service, p *model.S
 	})
 }
 
-func (s *scope) inboundPool() *model.ConnectionPool {
+func (s *proxyGroup) inboundPool() *model.ConnectionPool {
 	if s.sidecar == nil {
 		return nil
 	}
@@ -116,7 +116,7 @@ func poolOf(r *reader, p *inboundPort) *model.ConnectionPool {
 }
 
 // ingressPorts are the Sidecar's, each told as the service's that reaches the workload there.
-func (s *scope) ingressPorts(served []inboundPort) []inboundPort {
+func (s *proxyGroup) ingressPorts(served []inboundPort) []inboundPort {
 	var out []inboundPort
 	for i := range s.sidecar.Ingress {
 		in := &s.sidecar.Ingress[i]
@@ -137,7 +137,7 @@ func (s *scope) ingressPorts(served []inboundPort) []inboundPort {
 }
 
 // application is where an ingress listener's requests go: 0.0.0.0 means the workload's address.
-func (s *scope) application(in *model.IngressListener) (string, uint32) {
+func (s *proxyGroup) application(in *model.IngressListener) (string, uint32) {
 	if in.Endpoint == "" {
 		return s.local(), in.Port.Number
 	}

@@ -99,7 +99,7 @@ type inboundTLS struct {
 	files    bool               // of such TLS: the agent reads files with certificates
 }
 
-func (s *scope) inboundTLS(r *reader) inboundTLS {
+func (s *proxyGroup) inboundTLS(r *reader) inboundTLS {
 	out := inboundTLS{PeerTLS: r.peerTLS(s.Key.Namespace, s.labels), defaults: r.mesh().TLSDefaults, files: s.Key.Files}
 	if s.Key.Identity {
 		out.server = ir.MeshTLS(r.mesh())

@@ -29,10 +29,10 @@ type Index struct {
 	secrets    map[model.Key]*model.Secret
 	disabling  int // policies that switch mutual TLS off somewhere
 
-	endpoints *endpointIndex
-	labels    labelUse
-	proxies   proxyUse
-	near      nearness
+	endpoints     *endpointIndex
+	labels        labelUse
+	proxies       proxyUse
+	localityUsage localityUsage
 	// credentials counts the destination rules and Sidecars that name some, by namespace.
 	credentials map[string]int
 	pulls       map[string]int // plugins that name credentials for registries, likewise
@@ -41,25 +41,25 @@ type Index struct {
 // NewIndex makes an empty index.
 func NewIndex(mesh *model.Mesh) *Index {
 	x := &Index{
-		base:       mesh,
-		exports:    &exports{},
-		auto:       newAutoAddresses(mesh.AutoAddresses),
-		mesh:       mesh,
-		discovery:  newDiscovery(mesh.RootNamespace),
-		services:   map[model.Host][]*model.Service{},
-		rules:      map[model.Host][]*model.DestinationRule{},
-		backendTLS: map[model.Host][]*model.BackendTLSPolicy{},
-		routes:     map[model.Host][]*model.VirtualService{},
-		bound:      bound{},
-		delegate:   map[model.Key]*model.VirtualService{},
-		sidecars:   map[string]map[model.Key]*model.Sidecar{},
-		policies:   map[policyKey][]model.Selecting{},
-		keySets:    map[string]*model.KeySet{},
-		secrets:    map[model.Key]*model.Secret{},
-		endpoints:  newEndpointIndex(),
-		labels:     labelUse{},
-		proxies:    proxyUse{metadata: labelUse{}},
-		near:       nearness{namespaces: map[string]model.Distribution{}},
+		base:          mesh,
+		exports:       &exports{},
+		auto:          newAutoAddresses(mesh.AutoAddresses),
+		mesh:          mesh,
+		discovery:     newDiscovery(mesh.RootNamespace),
+		services:      map[model.Host][]*model.Service{},
+		rules:         map[model.Host][]*model.DestinationRule{},
+		backendTLS:    map[model.Host][]*model.BackendTLSPolicy{},
+		routes:        map[model.Host][]*model.VirtualService{},
+		bound:         bound{},
+		delegate:      map[model.Key]*model.VirtualService{},
+		sidecars:      map[string]map[model.Key]*model.Sidecar{},
+		policies:      map[policyKey][]model.Selecting{},
+		keySets:       map[string]*model.KeySet{},
+		secrets:       map[model.Key]*model.Secret{},
+		endpoints:     newEndpointIndex(),
+		labels:        labelUse{},
+		proxies:       proxyUse{metadata: labelUse{}},
+		localityUsage: localityUsage{namespaces: map[string]model.Distribution{}},
 
 		credentials: map[string]int{}, pulls: map[string]int{},
 	}
@@ -91,8 +91,8 @@ func (x *Index) apply(c store.Change, touched *touched) {
 			return
 		}
 		x.replaceMesh(as[*model.MeshConfig](c.New).Over(x.base), touched)
-	case model.KindDeparture:
-		x.endpoints.replaceDeparture(as[*model.Departure](c.Old), as[*model.Departure](c.New), touched)
+	case model.KindDrainNotice:
+		x.endpoints.replaceDeparture(as[*model.DrainNotice](c.Old), as[*model.DrainNotice](c.New), touched)
 	case model.KindNode:
 		x.endpoints.replaceNode(as[*model.Node](c.Old), as[*model.Node](c.New), touched)
 	case model.KindPod, model.KindWorkloadEntry:
@@ -119,8 +119,8 @@ func (x *Index) replaceMesh(now *model.Mesh, touched *touched) {
 	x.mesh, touched.mesh = now, true
 	touched.labels = x.labels.countPriority(now.Locality, 1) || touched.labels
 	touched.labels = x.labels.countPriority(old.Locality, -1) || touched.labels
-	touched.labels = x.near.countMesh(now, 1) || touched.labels
-	touched.labels = x.near.countMesh(old, -1) || touched.labels
+	touched.labels = x.localityUsage.countMesh(now, 1) || touched.labels
+	touched.labels = x.localityUsage.countMesh(old, -1) || touched.labels
 }
 
 // touched is what a batch has changed, in the index's words.
@@ -156,10 +156,10 @@ func (x *Index) replaceServices(old, now []*model.Service, touched *touched) {
 		x.endpoints.addService(s, touched)
 	}
 	for _, s := range now { // before the old ones, so that what both ask for does not count as news
-		touched.labels = x.near.count(s.Distribution, 1) || touched.labels
+		touched.labels = x.localityUsage.count(s.Distribution, 1) || touched.labels
 	}
 	for _, s := range old {
-		touched.labels = x.near.count(s.Distribution, -1) || touched.labels
+		touched.labels = x.localityUsage.count(s.Distribution, -1) || touched.labels
 	}
 	for _, s := range slices.Concat(old, now) {
 		touched.facts.add(serviceFact(s.Hostname))
@@ -207,12 +207,12 @@ func (x *Index) replaceRule(old, now *model.DestinationRule, touched *touched) {
 		enlist(x.rules, now.Host, now)
 		touched.facts.add(destinationRuleFact(now.Host))
 		touched.labels = x.labels.countRule(now, 1) || touched.labels
-		touched.labels = x.near.countRule(now, 1) || touched.labels
+		touched.labels = x.localityUsage.countRule(now, 1) || touched.labels
 		touched.labels = x.countCredentials(now, 1) || touched.labels
 	}
 	if old != nil { // after the new one, as above
 		touched.labels = x.labels.countRule(old, -1) || touched.labels
-		touched.labels = x.near.countRule(old, -1) || touched.labels
+		touched.labels = x.localityUsage.countRule(old, -1) || touched.labels
 		touched.labels = x.countCredentials(old, -1) || touched.labels
 	}
 }

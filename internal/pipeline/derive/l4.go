@@ -11,7 +11,7 @@ import (
 
 // l4Chains makes the filter chains for connections to one port of a service: by the tls and
 // then the tcp routes of all virtual services, else straight to the service.
-func (s *scope) l4Chains(r *reader, svc *model.Service, port *model.ServicePort, p model.Protocol, routes []*model.VirtualService, at placement, out *hostResult) []ir.FilterChain {
+func (s *proxyGroup) l4Chains(r *reader, svc *model.Service, port *model.ServicePort, p model.Protocol, routes []*model.VirtualService, at placement, out *hostResult) []ir.FilterChain {
 	rt := &routing{reader: r, s: s, host: svc.Hostname, service: svc, port: port, out: out}
 	var chains []ir.FilterChain
 	for i := 0; i < len(routes) && (p.IsTLS() || p == model.ProtocolAuto); i++ {

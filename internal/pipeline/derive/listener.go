@@ -19,7 +19,7 @@ var plainHTTP = []string{"http/1.0", "http/1.1", "h2c"}
 
 // deriveListener joins all claims on one address into a listener, with the route
 // configuration that it needs.
-func (s *scope) deriveListener(mesh *model.Mesh, k listenerKey) {
+func (s *proxyGroup) deriveListener(mesh *model.Mesh, k listenerKey) {
 	claims := s.listeners[k]
 	if claims == nil || claims.empty() {
 		delete(s.listeners, k)
@@ -54,8 +54,8 @@ func (s *scope) deriveListener(mesh *model.Mesh, k listenerKey) {
 }
 
 // joinChains gathers chains. Envoy refuses two chains with one match, so what an earlier
-// claim matches already is taken out of later ones.
-func joinChains(claims []*claim) (chains []ir.FilterChain, fallback *ir.FilterChain) {
+// listenerDemand matches already is taken out of later ones.
+func joinChains(claims []*listenerDemand) (chains []ir.FilterChain, fallback *ir.FilterChain) {
 	seen := map[singleMatch]bool{}
 	for _, c := range claims {
 		for _, chain := range c.chains {
@@ -129,7 +129,7 @@ func unseenNames(d netip.Prefix, names []string, seen map[singleMatch]bool) (lef
 // listener's connections, else for those whose first bytes look like HTTP. Connections to
 // any address of the port come to a listener that is not bound: what is not HTTP there
 // belongs to destinations that nobody knows.
-func (s *scope) addHTTP(l *ir.Listener, routeConfig string, claims *listenerClaims) {
+func (s *proxyGroup) addHTTP(l *ir.Listener, routeConfig string, claims *listenerClaims) {
 	http := ir.FilterChain{HTTP: &ir.HTTPChain{
 		StatPrefix:   "outbound_" + l.Name,
 		RouteConfig:  routeConfig,
@@ -149,7 +149,7 @@ func (s *scope) addHTTP(l *ir.Listener, routeConfig string, claims *listenerClai
 }
 
 // passthroughChain takes connections that no service of the listener's port claims.
-func (s *scope) passthroughChain(mesh *model.Mesh) *ir.FilterChain {
+func (s *proxyGroup) passthroughChain(mesh *model.Mesh) *ir.FilterChain {
 	cluster := s.unknownCluster(mesh)
 	return &ir.FilterChain{
 		Name: cluster,
@@ -161,14 +161,14 @@ func (s *scope) passthroughChain(mesh *model.Mesh) *ir.FilterChain {
 }
 
 // unknownCluster is where traffic to unknown destinations goes.
-func (s *scope) unknownCluster(mesh *model.Mesh) string {
+func (s *proxyGroup) unknownCluster(mesh *model.Mesh) string {
 	if s.outboundMode(mesh) == model.OutboundRegistryOnly {
 		return ir.BlackHoleCluster
 	}
 	return ir.PassthroughCluster
 }
 
-func (s *scope) outboundMode(mesh *model.Mesh) model.OutboundMode {
+func (s *proxyGroup) outboundMode(mesh *model.Mesh) model.OutboundMode {
 	if s.sidecar != nil && s.sidecar.Outbound != "" {
 		return s.sidecar.Outbound
 	}

@@ -35,7 +35,7 @@ func (p *edsPlan) distributes() bool {
 }
 
 // priorities gives each endpoint its priority: 0 nearest to the client, without gaps.
-func (s *scope) priorities(list []*model.Endpoint, p edsPlan) []uint32 {
+func (s *proxyGroup) priorities(list []*model.Endpoint, p edsPlan) []uint32 {
 	out := make([]uint32, len(list))
 	set, failover, _ := p.locality()
 	if !failover || s.Key.Locality == (model.Locality{}) && len(set.FailoverPriority) == 0 {
@@ -53,7 +53,7 @@ func (s *scope) priorities(list []*model.Endpoint, p edsPlan) []uint32 {
 
 // distance is 0 for the client's own subzone, then its zone, its region, the region that
 // it fails over to, and the rest.
-func (s *scope) distance(failover []model.LocalityFailover, l model.Locality) uint32 {
+func (s *proxyGroup) distance(failover []model.LocalityFailover, l model.Locality) uint32 {
 	me := s.Key.Locality
 	switch {
 	case l == me:
@@ -72,7 +72,7 @@ func (s *scope) distance(failover []model.LocalityFailover, l model.Locality) ui
 }
 
 // labelDistance counts the labels from the first difference on.
-func (s *scope) labelDistance(labels []string, e *model.Endpoint) uint32 {
+func (s *proxyGroup) labelDistance(labels []string, e *model.Endpoint) uint32 {
 	for i, l := range labels {
 		key, want, fixed := strings.Cut(l, "=")
 		if !fixed {
@@ -85,7 +85,7 @@ func (s *scope) labelDistance(labels []string, e *model.Endpoint) uint32 {
 	return 0
 }
 
-func (s *scope) clientLabel(key string) string {
+func (s *proxyGroup) clientLabel(key string) string {
 	if v, ok := placeLabel(s.Key.Locality, s.Key.Node, key); ok {
 		return v
 	}
@@ -125,7 +125,7 @@ func dense(p []uint32) []uint32 {
 
 // distribute gives localities the weights that the policy has for the client's.
 // Localities without a weight get no traffic.
-func (s *scope) distribute(list []ir.LocalityEndpoints, p edsPlan) []ir.LocalityEndpoints {
+func (s *proxyGroup) distribute(list []ir.LocalityEndpoints, p edsPlan) []ir.LocalityEndpoints {
 	set, _, on := p.locality()
 	if !on {
 		return list

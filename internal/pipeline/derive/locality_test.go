@@ -65,7 +65,7 @@ func TestPriorities(t *testing.T) {
 		"a rule may name the node":                    {client: "r9", node: "n1", outlier: true, set: &model.LocalityLB{FailoverPriority: []string{model.LabelNode}}, endpoints: nodes, want: []uint32{0, 1, 1, 1, 1, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScope(ScopeKey{Locality: model.ParseLocality(c.client), Node: c.node, Labels: canonicalLabels(c.labels)}, nil, Split{})
+			s := newProxyGroup(GroupKey{Locality: model.ParseLocality(c.client), Node: c.node, Labels: canonicalLabels(c.labels)}, nil, Sharding{})
 			plan := edsPlan{outlier: c.outlier, near: c.near, mesh: c.mesh}
 			if c.set != nil {
 				plan.lb = &model.LoadBalancer{Locality: c.set}
@@ -89,7 +89,7 @@ func TestDistribute(t *testing.T) {
 		"the first rule":         {"r1/z1", []model.LocalityDistribute{{From: "r1/*", To: map[string]uint32{"r2/*": 100}}, {From: "r1/z1/*", To: map[string]uint32{"*": 100}}}, map[string]uint32{"r2/z1": 10000}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScope(ScopeKey{Locality: model.ParseLocality(c.client)}, nil, Split{})
+			s := newProxyGroup(GroupKey{Locality: model.ParseLocality(c.client)}, nil, Sharding{})
 			var list []ir.LocalityEndpoints
 			for _, l := range all {
 				list = append(list, ir.LocalityEndpoints{Locality: model.ParseLocality(l)})

@@ -9,19 +9,19 @@ import (
 
 // namesKeys are the scopes of a sidecar's DNS proxy: one that has names and nothing else, for
 // all who see the same hosts, and an empty one.
-func (x *Index) namesKeys(p *model.Proxy) (names, none ScopeKey) {
-	names = ScopeKey{Type: p.Type, Names: true, Namespace: p.Namespace, Domain: p.ClusterDomain()}
+func (x *Index) namesKeys(p *model.Proxy) (names, none GroupKey) {
+	names = GroupKey{Type: p.Type, Names: true, Namespace: p.Namespace, Domain: p.ClusterDomain()}
 	if s := x.sidecarFor(p); s != nil {
 		names.Sidecar = s.Key
 	}
 	if x.auto.usedBy(p) {
 		names.AutoAddress, names.Families = true, p.Families()
 	}
-	return names, ScopeKey{Names: true, Inbound: true}
+	return names, GroupKey{Names: true, Inbound: true}
 }
 
 // deriveNames gives a host's addresses; none where applications have to ask others.
-func (s *scope) deriveNames(r *reader, h model.Host) {
+func (s *proxyGroup) deriveNames(r *reader, h model.Host) {
 	svc := r.service(h)
 	var v *ir.Names
 	if svc != nil && s.sees(svc) {
@@ -42,7 +42,7 @@ func (s *scope) deriveNames(r *reader, h model.Host) {
 
 // namesOf are a service's own addresses or, of a headless one, its Pods'. Networks are no
 // answer to a question.
-func (s *scope) namesOf(r *reader, svc *model.Service) *ir.Names {
+func (s *proxyGroup) namesOf(r *reader, svc *model.Service) *ir.Names {
 	out := &ir.Names{Host: svc.Hostname}
 	if svc.IsKubernetes() {
 		out.Service, out.Namespace = svc.Name, svc.Namespace

@@ -57,7 +57,7 @@ func object(f *model.EnvoyFilter) model.Object {
 
 // derivePatches chooses the patches that count in the scope. What they concern is derived
 // again where they are others than before: views are not kept.
-func (s *scope) derivePatches(r *reader) {
+func (s *proxyGroup) derivePatches(r *reader) {
 	now := &ir.Patches{Gateway: s.Key.Type == model.ProxyRouter}
 	metadata := parseLabels(s.Key.Metadata)
 	for _, f := range s.envoyFilters(r) {
@@ -79,14 +79,14 @@ func (s *scope) derivePatches(r *reader) {
 
 // envoyFilters are those that select the scope's workloads: by priority, then those of the
 // root namespace first, then the older.
-func (s *scope) envoyFilters(r *reader) []*model.EnvoyFilter {
+func (s *proxyGroup) envoyFilters(r *reader) []*model.EnvoyFilter {
 	list := policies[*model.EnvoyFilter](r, model.KindEnvoyFilter, s.Key.Namespace, s.labels)
 	slices.SortStableFunc(list, func(a, b *model.EnvoyFilter) int { return cmp.Compare(a.Priority, b.Priority) })
 	return list
 }
 
 // inContext tells whether patches of a context count in the scope.
-func (s *scope) inContext(c model.PatchContext) bool {
+func (s *proxyGroup) inContext(c model.PatchContext) bool {
 	switch {
 	case c == model.PatchAnywhere:
 		return true
@@ -121,7 +121,7 @@ func differing(a, b *ir.Patches) map[model.PatchTarget]bool {
 }
 
 // markPatched makes dirty what patches of some targets concern.
-func (s *scope) markPatched(targets map[model.PatchTarget]bool) {
+func (s *proxyGroup) markPatched(targets map[model.PatchTarget]bool) {
 	routes := targets[model.PatchVirtualHost] || targets[model.PatchHTTPRoute]
 	clusters := targets[model.PatchCluster]
 	if s.Key.Inbound {
@@ -146,7 +146,7 @@ func (s *scope) markPatched(targets map[model.PatchTarget]bool) {
 
 // replaceAdded puts out the clusters and listeners that patches add, and takes back those
 // that they added before. The first of two with one name counts.
-func (s *scope) replaceAdded(was, now *ir.Patches) {
+func (s *proxyGroup) replaceAdded(was, now *ir.Patches) {
 	for _, p := range s.added(was, model.PatchCluster) {
 		s.out.Clusters[p.Name] = nil
 	}
@@ -163,7 +163,7 @@ func (s *scope) replaceAdded(was, now *ir.Patches) {
 
 // added are the patches that add a target, one for each name, in order. What is added
 // everywhere is added to what workloads call, as Istio does.
-func (s *scope) added(v *ir.Patches, target model.PatchTarget) []*ir.Patch {
+func (s *proxyGroup) added(v *ir.Patches, target model.PatchTarget) []*ir.Patch {
 	var out []*ir.Patch
 	if v == nil {
 		return nil
@@ -189,7 +189,7 @@ func isServiceHost(name string) bool { return !isFallback(name) && !strings.HasP
 
 // serveAddedHosts puts the virtual hosts out that patches add to a route configuration, with
 // the domains that nobody else has there; it tells whether one of them takes every host.
-func (s *scope) serveAddedHosts(routeConfig string, hidePeer bool) (all bool) {
+func (s *proxyGroup) serveAddedHosts(routeConfig string, hidePeer bool) (all bool) {
 	s.dropAddedHosts(routeConfig)
 	taken := map[string]bool{}
 	for _, p := range s.added(s.patches, model.PatchVirtualHost) {
@@ -216,7 +216,7 @@ func (s *scope) serveAddedHosts(routeConfig string, hidePeer bool) (all bool) {
 	return taken["*"]
 }
 
-func (s *scope) dropAddedHosts(routeConfig string) {
+func (s *proxyGroup) dropAddedHosts(routeConfig string) {
 	for _, name := range s.addedHosts[routeConfig] {
 		s.out.VirtualHosts[name] = nil
 	}

@@ -60,7 +60,7 @@ func patched(p *model.Proxy, filters ...*model.EnvoyFilter) (outbound, inbound [
 		changes = append(changes, store.Change{Key: f.Key, New: f})
 	}
 	d.Apply(changes)
-	list := func(k ScopeKey) []string {
+	list := func(k GroupKey) []string {
 		var out []string
 		for _, p := range d.Open(k).patches() {
 			out = append(out, fmt.Sprintf("%s/%s[%d]", p.Origin.Namespace, p.Origin.Name, p.Index))

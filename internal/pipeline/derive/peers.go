@@ -72,7 +72,7 @@ func (r *reader) identities(s *model.Service) *identities {
 // secure decides how a cluster's connections are secured: as the destination rule says,
 // else by mutual TLS where the mesh has it and endpoints do. A proxy without an identity
 // has no certificate to show: the mesh's TLS is not for it.
-func (s *scope) secure(r *reader, svc *model.Service, c *ir.Cluster, rule *model.DestinationRule) {
+func (s *proxyGroup) secure(r *reader, svc *model.Service, c *ir.Cluster, rule *model.DestinationRule) {
 	t := c.Policy.TLS
 	switch {
 	case t != nil && t.Mode != model.TLSIstioMutual:
@@ -96,7 +96,7 @@ func (s *scope) secure(r *reader, svc *model.Service, c *ir.Cluster, rule *model
 // autoMTLS tells whether endpoints may get mutual TLS that nobody has asked for. Where
 // connections go to where the application wanted, endpoints cannot be told apart: all must
 // have it.
-func (s *scope) autoMTLS(r *reader, svc *model.Service, c *ir.Cluster) bool {
+func (s *proxyGroup) autoMTLS(r *reader, svc *model.Service, c *ir.Cluster) bool {
 	if !r.mesh().AutoMTLS || svc.External || svc.ExternalName != "" || c.Discovery == ir.DiscoverDynamicDNS {
 		return false
 	}

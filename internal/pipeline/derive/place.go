@@ -20,7 +20,7 @@ const (
 
 // any is the address of listeners that take connections to all. With both families it is
 // IPv4's, and listenOn adds the other.
-func (s *scope) any() string {
+func (s *proxyGroup) any() string {
 	if s.Key.Families == model.IPv6 {
 		return anyAddress6
 	}
@@ -28,7 +28,7 @@ func (s *scope) any() string {
 }
 
 // local is where the workload's own processes reach each other.
-func (s *scope) local() string {
+func (s *proxyGroup) local() string {
 	if s.Key.Families == model.IPv6 {
 		return localAddress6
 	}
@@ -36,14 +36,14 @@ func (s *scope) local() string {
 }
 
 // listenOn has a listener for all addresses take those of both families.
-func (s *scope) listenOn(l *ir.Listener) {
+func (s *proxyGroup) listenOn(l *ir.Listener) {
 	if s.Key.Families == model.DualStack && l.Address == anyAddress {
 		l.Also = anyAddress6
 	}
 }
 
 // headers are which the scope's proxies set: as they say, else as the mesh says.
-func (s *scope) headers(mesh *model.Mesh) model.ProxyHeaders {
+func (s *proxyGroup) headers(mesh *model.Mesh) model.ProxyHeaders {
 	if s.Key.Headers.Said {
 		return s.Key.Headers
 	}
@@ -52,7 +52,7 @@ func (s *scope) headers(mesh *model.Mesh) model.ProxyHeaders {
 
 // normalize has the listener's requests have their paths as the mesh says, before anything looks at them, proxies
 // set headers as is said, and silent clients be waited for as long as the mesh says.
-func (s *scope) normalize(mesh *model.Mesh, l *ir.Listener) {
+func (s *proxyGroup) normalize(mesh *model.Mesh, l *ir.Listener) {
 	if d := mesh.DetectionTimeout; d != nil && l.ContinueOnTimeout {
 		l.InspectTimeout, l.InspectForever = *d, *d == 0
 	}
@@ -82,7 +82,7 @@ type placement struct {
 }
 
 // place finds listener addresses, without those that are the sidecar's own: with Istio, too, there is no listener then.
-func (s *scope) place(r *reader, e *egress, svc *model.Service, port *model.ServicePort, p model.Protocol) placement {
+func (s *proxyGroup) place(r *reader, e *egress, svc *model.Service, port *model.ServicePort, p model.Protocol) placement {
 	at := s.addressesOf(e, svc, port, p)
 	at.keys = slices.DeleteFunc(at.keys, func(k listenerKey) bool { return s.reserved(r.mesh(), k) })
 	return at
@@ -95,14 +95,14 @@ const portOfMetrics = 15090
 // reserved tells whether redirected connections come to an address, or those for Envoy's metrics. Envoy refuses the second
 // listener of an address, also where one of them is not bound, so that a service of that port would leave new sidecars
 // without virtualInbound.
-func (s *scope) reserved(mesh *model.Mesh, k listenerKey) bool {
+func (s *proxyGroup) reserved(mesh *model.Mesh, k listenerKey) bool {
 	return s.Key.Interception != model.InterceptNone && s.Key.Type == model.ProxySidecar &&
 		k.address == s.any() && (k.port == mesh.InboundPort || k.port == mesh.OutboundPort || k.port == portOfMetrics)
 }
 
 // addressesOf finds listener addresses as Istio does: HTTP ports share one listener a port
 // number, others have one for each of the service's addresses, if it has any.
-func (s *scope) addressesOf(e *egress, svc *model.Service, port *model.ServicePort, p model.Protocol) placement {
+func (s *proxyGroup) addressesOf(e *egress, svc *model.Service, port *model.ServicePort, p model.Protocol) placement {
 	if e.Port != nil || e.captureNone(s.Key.Interception) {
 		return s.placeBound(e, port)
 	}
@@ -135,7 +135,7 @@ func (s *scope) addressesOf(e *egress, svc *model.Service, port *model.ServicePo
 }
 
 // placeBound places ports at an egress listener that has an address or port of its own.
-func (s *scope) placeBound(e *egress, port *model.ServicePort) placement {
+func (s *proxyGroup) placeBound(e *egress, port *model.ServicePort) placement {
 	at := placement{routeConfig: e.routeConfig, shared: true, bound: true}
 	number := port.Number
 	if e.Port != nil {
@@ -179,7 +179,7 @@ func placePods(r *reader, svc *model.Service, port *model.ServicePort, p model.P
 
 // taken tells whether an egress listener with a port of its own listens where the catch-all
 // listener e would: only its hosts are served there.
-func (s *scope) taken(e *egress, at placement) bool {
+func (s *proxyGroup) taken(e *egress, at placement) bool {
 	if e.Port != nil {
 		return false
 	}
@@ -187,7 +187,7 @@ func (s *scope) taken(e *egress, at placement) bool {
 }
 
 // setEgress puts the Sidecar's egress listeners in force.
-func (s *scope) setEgress(sidecar *model.Sidecar) {
+func (s *proxyGroup) setEgress(sidecar *model.Sidecar) {
 	s.sidecar, s.egress, s.own = sidecar, egressOf(sidecar, s.Key.Namespace), map[listenerKey]bool{}
 	for i := range s.egress {
 		if e := &s.egress[i]; e.Port != nil {

@@ -63,7 +63,7 @@ func TestIncrementalEqualsFromScratch(t *testing.T) {
 			t.Parallel()
 			w := worldOf(seed, 1)
 			st, d := store.New(), New(worldMesh(), 2)
-			d.SetSplit(splitSoon)
+			d.SetSharding(splitSoon)
 			have := live(w, st, d, 40)
 			requireScratch(t, st.Snapshot(), have, d)
 		})
@@ -72,8 +72,8 @@ func TestIncrementalEqualsFromScratch(t *testing.T) {
 
 // live applies random batches and opens scopes meanwhile; it gives what clients of the
 // scopes hold in the end.
-func live(w *world, st *store.Store, d *Deriver, batches int) map[ScopeKey]*Delta {
-	have := map[ScopeKey]*Delta{}
+func live(w *world, st *store.Store, d *Deriver, batches int) map[GroupKey]*Delta {
+	have := map[GroupKey]*Delta{}
 	for range batches {
 		_, changes := st.Apply(randomBatch(w))
 		for k, delta := range d.Apply(changes).Deltas {
@@ -96,9 +96,9 @@ func randomBatch(w *world) []store.Event {
 }
 
 // open opens the scopes of a random proxy.
-func open(w *world, d *Deriver, have map[ScopeKey]*Delta) {
+func open(w *world, d *Deriver, have map[GroupKey]*Delta) {
 	outbound, inbound := d.Index().Keys(w.proxy())
-	for _, k := range []ScopeKey{outbound, inbound} {
+	for _, k := range []GroupKey{outbound, inbound} {
 		if delta := d.Open(k); delta != nil {
 			have[k] = newDelta()
 			merge(have[k], delta)
@@ -107,18 +107,18 @@ func open(w *world, d *Deriver, have map[ScopeKey]*Delta) {
 }
 
 // closeOne closes a scope, as if its last proxy had gone.
-func closeOne(w *world, d *Deriver, have map[ScopeKey]*Delta) {
-	k := pick(w, d.Scopes())
+func closeOne(w *world, d *Deriver, have map[GroupKey]*Delta) {
+	k := pick(w, d.Groups())
 	d.Close(k)
 	delete(have, k)
 }
 
 // requireScratch: of what a scope was before there is nothing but which route configurations it
 // keeps in buckets, as if its key said so.
-func requireScratch(t *testing.T, snap *store.Snapshot, have map[ScopeKey]*Delta, d *Deriver) {
+func requireScratch(t *testing.T, snap *store.Snapshot, have map[GroupKey]*Delta, d *Deriver) {
 	t.Helper()
 	scratch := New(worldMesh(), 1)
-	scratch.SetSplit(splitSoon)
+	scratch.SetSharding(splitSoon)
 	var all []store.Change
 	for _, kind := range model.Kinds {
 		for o := range snap.All(kind) {
@@ -131,7 +131,7 @@ func requireScratch(t *testing.T, snap *store.Snapshot, have map[ScopeKey]*Delta
 			continue // its proxies have moved
 		}
 		want := newDelta()
-		k.Split = d.SplitIn(k)
+		k.Sharded = d.ShardedIn(k)
 		scratch.Close(k)
 		merge(want, scratch.Open(k))
 		if reflect.DeepEqual(want, got) {

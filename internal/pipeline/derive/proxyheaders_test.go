@@ -31,7 +31,7 @@ func TestProxyHeaders(t *testing.T) {
 	requireHeaders(t, *config.Headers, deltas[outbound])
 	requireHeaders(t, *config.Headers, deltas[inbound])
 	require.Contains(t, deltas[outbound].VirtualHosts, "80/web.shop.svc.cluster.local:80")
-	for _, own := range []ScopeKey{ownOutbound, ownInbound} {
+	for _, own := range []GroupKey{ownOutbound, ownInbound} {
 		if delta := deltas[own]; delta != nil && len(delta.Listeners) > 0 {
 			requireHeaders(t, said, delta)
 		}

@@ -12,11 +12,11 @@ import (
 // the unit depends on. Everything a unit derives goes through it.
 type reader struct {
 	index *Index
-	scope *scope
+	scope *proxyGroup
 	facts factList
 }
 
-func newReader(x *Index, s *scope) *reader { return &reader{index: x, scope: s} }
+func newReader(x *Index, s *proxyGroup) *reader { return &reader{index: x, scope: s} }
 
 // mesh is no fact: where it differs, everything is derived again.
 func (r *reader) mesh() *model.Mesh { return r.index.mesh }

@@ -17,16 +17,16 @@ func TestRekeyMissesNobody(t *testing.T) {
 			t.Parallel()
 			w := worldOf(seed, 5)
 			st, d := store.New(), New(worldMesh(), 1)
-			of := map[*model.Proxy][2]ScopeKey{}
+			of := map[*model.Proxy][2]GroupKey{}
 			for range 20 {
-				of[w.proxy()] = [2]ScopeKey{}
+				of[w.proxy()] = [2]GroupKey{}
 			}
 			for batch := range 60 {
 				_, changes := st.Apply(randomBatch(w))
 				concerns := d.Apply(changes).Rekey
 				for p, was := range of {
 					outbound, inbound := d.Index().Keys(p)
-					now := [2]ScopeKey{outbound, inbound}
+					now := [2]GroupKey{outbound, inbound}
 					require.True(t, batch == 0 || was == now || concerns != nil && concerns(p), "%+v\n%s -> %s\n%s -> %s", p, was[0], outbound, was[1], inbound)
 					of[p] = now
 				}

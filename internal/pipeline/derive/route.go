@@ -13,7 +13,7 @@ import (
 // routing is what the routes of one virtual host are derived from.
 type routing struct {
 	*reader
-	s       *scope
+	s       *proxyGroup
 	host    model.Host
 	service *model.Service // nil: the virtual service's host is no service
 	port    *model.ServicePort

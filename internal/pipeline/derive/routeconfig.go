@@ -18,7 +18,7 @@ type routeUse struct {
 type routeUsers struct{ all, bound int }
 
 // useRoutes replaces what listener k uses; the empty use ends it.
-func (s *scope) useRoutes(k listenerKey, use routeUse) {
+func (s *proxyGroup) useRoutes(k listenerKey, use routeUse) {
 	if old, ok := s.routeUses[k]; ok {
 		s.countUse(old, -1)
 		delete(s.routeUses, k)
@@ -29,7 +29,7 @@ func (s *scope) useRoutes(k listenerKey, use routeUse) {
 	}
 }
 
-func (s *scope) countUse(u routeUse, by int) {
+func (s *proxyGroup) countUse(u routeUse, by int) {
 	users := s.routeUsers[u.name]
 	users.all += by
 	countIf(u.bound, &users.bound, by)
@@ -40,7 +40,7 @@ func (s *scope) countUse(u routeUse, by int) {
 
 // serveRouteConfig makes listener k a user of a route configuration, which gets a virtual
 // host for hosts that nobody knows. A route configuration goes with its last user.
-func (s *scope) serveRouteConfig(mesh *model.Mesh, k listenerKey, use routeUse) {
+func (s *proxyGroup) serveRouteConfig(mesh *model.Mesh, k listenerKey, use routeUse) {
 	old := s.routeUses[k].name
 	s.useRoutes(k, use)
 	if old != "" && old != use.name {
@@ -53,7 +53,7 @@ func (s *scope) serveRouteConfig(mesh *model.Mesh, k listenerKey, use routeUse) 
 
 // serveFallback puts a route configuration out with the virtual host for unknown hosts,
 // unless some host takes every domain, which leaves nothing over.
-func (s *scope) serveFallback(mesh *model.Mesh, name string) {
+func (s *proxyGroup) serveFallback(mesh *model.Mesh, name string) {
 	s.dropFallback(name)
 	users := s.routeUsers[name]
 	if users.all == 0 {
@@ -69,7 +69,7 @@ func (s *scope) serveFallback(mesh *model.Mesh, name string) {
 	s.out.VirtualHosts[fallback.ResourceName()] = fallback
 }
 
-func (s *scope) dropFallback(name string) {
+func (s *proxyGroup) dropFallback(name string) {
 	for _, host := range []string{allowAny, blockAll} {
 		s.out.VirtualHosts[name+"/"+host] = nil
 	}
@@ -83,7 +83,7 @@ const (
 
 // fallbackHost is the virtual host for unknown hosts. Where applications connect to the
 // listener itself there is no original destination to pass requests on to.
-func (s *scope) fallbackHost(mesh *model.Mesh, routeConfig string, bound bool) *ir.VirtualHost {
+func (s *proxyGroup) fallbackHost(mesh *model.Mesh, routeConfig string, bound bool) *ir.VirtualHost {
 	v := &ir.VirtualHost{RouteConfig: routeConfig, Domains: []string{"*"}}
 	cluster := s.unknownCluster(mesh)
 	if p := s.egressProxy(); p != nil && cluster == ir.PassthroughCluster {
@@ -100,7 +100,7 @@ func (s *scope) fallbackHost(mesh *model.Mesh, routeConfig string, bound bool) *
 	return v
 }
 
-func (s *scope) egressProxy() *model.Destination {
+func (s *proxyGroup) egressProxy() *model.Destination {
 	if s.sidecar == nil {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (s *scope) egressProxy() *model.Destination {
 // diffVirtualHosts takes a host's virtual hosts into the scope. Envoy refuses a route
 // configuration in which two virtual hosts have one domain, so each domain goes to
 // whoever has the best claim, and hosts whose share changes are sent again.
-func (s *scope) diffVirtualHosts(h model.Host, old *hostState, now *hostResult) {
+func (s *proxyGroup) diffVirtualHosts(h model.Host, old *hostState, now *hostResult) {
 	for _, name := range old.sent {
 		s.out.VirtualHosts[name] = nil
 	}
@@ -127,7 +127,7 @@ func (s *scope) diffVirtualHosts(h model.Host, old *hostState, now *hostResult) 
 	}
 }
 
-func (s *scope) unclaim(k domainKey, h model.Host) {
+func (s *proxyGroup) unclaim(k domainKey, h model.Host) {
 	list := s.domains[k]
 	i := slices.Index(list, h)
 	if i < 0 {
@@ -140,7 +140,7 @@ func (s *scope) unclaim(k domainKey, h model.Host) {
 	dropEmpty(s.domains, k)
 }
 
-func (s *scope) claimDomain(k domainKey, h model.Host) {
+func (s *proxyGroup) claimDomain(k domainKey, h model.Host) {
 	list := s.domains[k]
 	i, found := slices.BinarySearchFunc(list, h, func(a, b model.Host) int { return compareDomainClaims(k.domain, a, b) })
 	if found {
@@ -154,7 +154,7 @@ func (s *scope) claimDomain(k domainKey, h model.Host) {
 
 // resettle puts a host's virtual hosts out again with the domains that it has now. They are
 // derived once more for that: only few hosts quarrel over domains, and scopes do not keep views.
-func (s *scope) resettle(r *reader, h model.Host) {
+func (s *proxyGroup) resettle(r *reader, h model.Host) {
 	if s.hosts[h] == nil {
 		return
 	}
@@ -175,7 +175,7 @@ func compareDomainClaims(domain string, a, b model.Host) int {
 }
 
 // settleDomains leaves a virtual host the domains that it has won; nil where none is left.
-func (s *scope) settleDomains(v *ir.VirtualHost) *ir.VirtualHost {
+func (s *proxyGroup) settleDomains(v *ir.VirtualHost) *ir.VirtualHost {
 	host := model.Host(hostOf(v))
 	var won []string
 	for _, d := range v.Domains {

@@ -13,7 +13,7 @@ import (
 
 // routerKeys are a router's scopes. Gateways and policies select by any of its labels, so that all
 // of them count; replicas have the same.
-func (x *Index) routerKeys(p *model.Proxy, base ScopeKey) (outbound, none ScopeKey) {
+func (x *Index) routerKeys(p *model.Proxy, base GroupKey) (outbound, none GroupKey) {
 	outbound = base
 	outbound.Interception = ""
 	outbound.Labels = canonicalLabels(p.Labels)
@@ -25,8 +25,8 @@ func (x *Index) routerKeys(p *model.Proxy, base ScopeKey) (outbound, none ScopeK
 	if at := addressOf(p); len(x.endpoints.at.services[at]) > 0 {
 		outbound.IP = at.name
 	}
-	x.near.locate(&outbound, x.endpoints, p)
-	return outbound, ScopeKey{Names: true, Inbound: true}
+	x.localityUsage.locate(&outbound, x.endpoints, p)
+	return outbound, GroupKey{Names: true, Inbound: true}
 }
 
 // router is what the scope of routers remembers beside what all have.
@@ -77,7 +77,7 @@ func (b bound) each(v *model.VirtualService, f func(map[model.Host][]*model.Virt
 }
 
 // deriveReachable makes the clusters of a service that a router may call.
-func (s *scope) deriveReachable(r *reader, svc *model.Service) *hostResult {
+func (s *proxyGroup) deriveReachable(r *reader, svc *model.Service) *hostResult {
 	if svc == nil || !s.sees(svc) && s.refs[svc.Hostname] == 0 {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (s *scope) deriveReachable(r *reader, svc *model.Service) *hostResult {
 }
 
 // deriveGateways joins the Gateways that select the scope's routers, and marks what differs.
-func (s *scope) deriveGateways(r *reader) {
+func (s *proxyGroup) deriveGateways(r *reader) {
 	now := newGatewayPlan()
 	target := s.targetPorts(r)
 	list := appendPolicies[*model.Gateway](nil, r, model.KindGateway, "", s.labels)
@@ -113,7 +113,7 @@ func (s *scope) deriveGateways(r *reader) {
 
 // targetPorts are the ports that routers listen on, by those of their services: of several
 // services the oldest's say counts, as in Istio.
-func (s *scope) targetPorts(r *reader) map[uint32]uint32 {
+func (s *proxyGroup) targetPorts(r *reader) map[uint32]uint32 {
 	out := map[uint32]uint32{}
 	add := func(port, target uint32) {
 		if out[port] == 0 {
@@ -144,7 +144,7 @@ func translatesPorts(svc *model.Service) bool {
 }
 
 // markGateways marks what the difference of two plans concerns.
-func (s *scope) markGateways(x *Index, was, now *gatewayPlan) {
+func (s *proxyGroup) markGateways(x *Index, was, now *gatewayPlan) {
 	for k := range both(was.listeners, now.listeners) {
 		if !was.listeners[k].equal(now.listeners[k]) {
 			s.mark(listenerUnit(k))
@@ -170,7 +170,7 @@ func both[K comparable, V, W any](a map[K]V, b map[K]W) map[K]bool {
 }
 
 // markGatewayRoutes marks a route configuration with all virtual hosts that it has or may have.
-func (s *scope) markGatewayRoutes(x *Index, name string) {
+func (s *proxyGroup) markGatewayRoutes(x *Index, name string) {
 	s.mark(unit{kind: unitRouteConfig, name: name})
 	for u := range s.router.hosts {
 		if rc, _ := u.gatewayHost(); rc == name {
@@ -201,7 +201,7 @@ func (s *scope) markGatewayRoutes(x *Index, name string) {
 }
 
 // markBound marks the virtual hosts that a virtual service has at a server.
-func (s *scope) markBound(routeConfig string, b boundServer, v *model.VirtualService) {
+func (s *proxyGroup) markBound(routeConfig string, b boundServer, v *model.VirtualService) {
 	if !v.Visibility.Sees(s.Key.Namespace) {
 		return
 	}
@@ -211,7 +211,7 @@ func (s *scope) markBound(routeConfig string, b boundServer, v *model.VirtualSer
 }
 
 // touchBound marks what a change of a virtual service concerns.
-func (s *scope) touchBound(v *model.VirtualService) {
+func (s *proxyGroup) touchBound(v *model.VirtualService) {
 	for name, p := range s.router.plan.routes {
 		for _, b := range p.servers {
 			if b.isBound(v) {
@@ -230,14 +230,14 @@ func (s *scope) touchBound(v *model.VirtualService) {
 }
 
 // replaceServerSecrets counts the secrets that servers ask for, as those of hosts' clusters.
-func (s *scope) replaceServerSecrets(now []string) {
+func (s *proxyGroup) replaceServerSecrets(now []string) {
 	was := s.router.secrets
 	s.router.secrets = now
 	s.refSecrets(was, now)
 }
 
 // markListeners marks all listeners but those that every scope has.
-func (s *scope) markListeners() {
+func (s *proxyGroup) markListeners() {
 	for k := range s.listeners {
 		s.mark(listenerUnit(k))
 	}
@@ -249,7 +249,7 @@ func (s *scope) markListeners() {
 }
 
 // markRouterRoutes marks the virtual hosts that are out, and their route configurations.
-func (s *scope) markRouterRoutes() {
+func (s *proxyGroup) markRouterRoutes() {
 	for u := range s.router.hosts {
 		s.mark(u)
 	}
@@ -259,7 +259,7 @@ func (s *scope) markRouterRoutes() {
 }
 
 // markRouter marks all that is a router's alone.
-func (s *scope) markRouter(x *Index) {
+func (s *proxyGroup) markRouter(x *Index) {
 	if s.router == nil {
 		return
 	}
@@ -270,7 +270,7 @@ func (s *scope) markRouter(x *Index) {
 }
 
 // deriveRouter derives virtual hosts, and then the route configurations that have them.
-func (s *scope) deriveRouter(x *Index) {
+func (s *proxyGroup) deriveRouter(x *Index) {
 	s.each(x, unitGatewayHost, func(r *reader, u unit) { s.deriveGatewayHost(r, u) })
 	for _, u := range s.takeDirty(unitRouteConfig) {
 		s.deriveRouteConfig(u.name)
@@ -278,7 +278,7 @@ func (s *scope) deriveRouter(x *Index) {
 }
 
 // deriveRouteConfig puts a router's route configuration out, with virtual hosts that patches add.
-func (s *scope) deriveRouteConfig(name string) {
+func (s *proxyGroup) deriveRouteConfig(name string) {
 	if s.router.plan.routes[name] == nil {
 		s.dropAddedHosts(name)
 		s.out.RouteConfigs[name] = nil

@@ -43,7 +43,7 @@ func namesCredentials(o model.Object) bool {
 // askForIngress counts the secrets that the Sidecar's own listeners ask for. They are of the
 // outbound scope, as all secrets are, and of the Sidecar's namespace alone: the root namespace's
 // Sidecar is for workloads whose Secrets are not its author's.
-func (s *scope) askForIngress() {
+func (s *proxyGroup) askForIngress() {
 	if s.Key.Inbound || s.Key.Names || s.Key.Extensions {
 		return
 	}
@@ -106,10 +106,12 @@ func secretsOf(t *model.ClientTLS) []string {
 }
 
 // diffSecrets counts which hosts' clusters ask for which secret.
-func (s *scope) diffSecrets(old *hostState, now *hostResult) { s.refSecrets(old.secrets, now.secrets) }
+func (s *proxyGroup) diffSecrets(old *hostState, now *hostResult) {
+	s.refSecrets(old.secrets, now.secrets)
+}
 
 // refSecrets replaces what one host, the servers of a router, or a Sidecar's listeners ask for.
-func (s *scope) refSecrets(old, now []string) {
+func (s *proxyGroup) refSecrets(old, now []string) {
 	if slices.Equal(old, now) {
 		return
 	}
@@ -125,7 +127,7 @@ func (s *scope) refSecrets(old, now []string) {
 	}
 }
 
-func (s *scope) deriveSecret(r *reader, name string) {
+func (s *proxyGroup) deriveSecret(r *reader, name string) {
 	s.out.Secrets[name] = nil
 	if s.secretRefs[name] > 0 {
 		s.out.Secrets[name] = s.secret(r, name)
@@ -133,7 +135,7 @@ func (s *scope) deriveSecret(r *reader, name string) {
 }
 
 // secret is nil where there is none that the scope's proxies may have.
-func (s *scope) secret(r *reader, name string) *ir.Secret {
+func (s *proxyGroup) secret(r *reader, name string) *ir.Secret {
 	plain, isCA := strings.CutSuffix(name, model.SuffixCA)
 	credential, ok := model.ParseCredential(plain)
 	key, own := credential.In(s.Key.Namespace)
@@ -151,7 +153,7 @@ func (s *scope) secret(r *reader, name string) *ir.Secret {
 }
 
 // secretOfOthers is one of another namespace, alone: there is none beside it that has CAs.
-func (s *scope) secretOfOthers(r *reader, name string, key model.Key, isCA bool) *ir.Secret {
+func (s *proxyGroup) secretOfOthers(r *reader, name string, key model.Key, isCA bool) *ir.Secret {
 	if isCA {
 		return authorities(name, r.secret(key))
 	}

@@ -120,7 +120,7 @@ func TestASecretOfCAsThatDoesNotExist(t *testing.T) {
 // TestAccountsTellScopesApartOnlyWhereSecretsAre so that others go on to share.
 func TestAccountsTellScopesApartOnlyWhereSecretsAre(t *testing.T) {
 	_, d := credentialMesh(t)
-	key := func(ns, account string) ScopeKey { k, _ := d.Index().Keys(webProxy(ns, account, true)); return k }
+	key := func(ns, account string) GroupKey { k, _ := d.Index().Keys(webProxy(ns, account, true)); return k }
 	require.NotEqual(t, key("shop", "a"), key("shop", "b"))
 	require.Equal(t, key("elsewhere", "a"), key("elsewhere", "b"))
 }

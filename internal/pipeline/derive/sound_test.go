@@ -20,7 +20,7 @@ func TestNoDuplicateDomains(t *testing.T) {
 	for seed := range lives(25) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 2)), secrets: seed%2 == 0, gateways: seed%3 == 0}
 		st, d := store.New(), New(worldMesh(), 1)
-		d.SetSplit(splitSoon)
+		d.SetSharding(splitSoon)
 		have := live(w, st, d, 60)
 		for k, views := range have {
 			requireSound(t, k, views)
@@ -29,7 +29,7 @@ func TestNoDuplicateDomains(t *testing.T) {
 }
 
 // requireSound checks references between the resources of one scope.
-func requireSound(t *testing.T, k ScopeKey, v *Delta) {
+func requireSound(t *testing.T, k GroupKey, v *Delta) {
 	t.Helper()
 	seen := map[string]string{}
 	for name, vh := range v.VirtualHosts {
@@ -77,7 +77,7 @@ func requireSound(t *testing.T, k ScopeKey, v *Delta) {
 
 // requireServed checks that a listener waits for certificates only where they are served,
 // and that nothing but mutual TLS gets to where a chain asks for it alone.
-func requireServed(t *testing.T, k ScopeKey, l *ir.Listener) {
+func requireServed(t *testing.T, k GroupKey, l *ir.Listener) {
 	t.Helper()
 	mutual, plain := map[uint32]bool{}, map[uint32]bool{}
 	for _, c := range l.Chains {

@@ -11,7 +11,7 @@ import (
 
 // deriveTelemetry finds what the scope's chains tell. Where that differs from before, every
 // listener is derived again. It comes before all else: hosts tell of collectors.
-func (s *scope) deriveTelemetry(r *reader) {
+func (s *proxyGroup) deriveTelemetry(r *reader) {
 	rules := s.telemetries(r)
 	side := model.SideClient
 	if s.Key.Inbound {
@@ -49,7 +49,7 @@ func appendHost(list []model.Host, h model.Host) []model.Host {
 }
 
 // markTelling derives all listeners again.
-func (s *scope) markTelling(mesh *model.Mesh) {
+func (s *proxyGroup) markTelling(mesh *model.Mesh) {
 	if s.Key.Inbound {
 		s.mark(unit{kind: unitInbound})
 		return
@@ -60,7 +60,7 @@ func (s *scope) markTelling(mesh *model.Mesh) {
 
 // replaceCollectors keeps the clusters of services that telemetry goes to, however egress
 // is narrowed. An inbound scope's are in the outbound one: Telemetries are for both.
-func (s *scope) replaceCollectors(now []model.Host) {
+func (s *proxyGroup) replaceCollectors(now []model.Host) {
 	if s.Key.Inbound {
 		return
 	}
@@ -77,7 +77,7 @@ func (s *scope) replaceCollectors(now []model.Host) {
 
 // observe has a listener's chains tell what the scope's Telemetry says. Connections to the
 // sidecar's own port, which are closed, are nobody's calls.
-func (s *scope) observe(l *ir.Listener) {
+func (s *proxyGroup) observe(l *ir.Listener) {
 	for i := range l.Chains {
 		s.observeChain(&l.Chains[i])
 	}
@@ -86,7 +86,7 @@ func (s *scope) observe(l *ir.Listener) {
 	}
 }
 
-func (s *scope) observeChain(c *ir.FilterChain) {
+func (s *proxyGroup) observeChain(c *ir.FilterChain) {
 	switch {
 	case strings.HasSuffix(c.Name, blackHoleSuffix):
 	case c.HTTP != nil: // a copy: what has been put out does not change
@@ -100,7 +100,7 @@ func (s *scope) observeChain(c *ir.FilterChain) {
 }
 
 // telemetries are those for the scope's workloads, each over those before.
-func (s *scope) telemetries(r *reader) []*model.Telemetry {
+func (s *proxyGroup) telemetries(r *reader) []*model.Telemetry {
 	return model.EffectiveTelemetries(s.Key.Namespace, policies[*model.Telemetry](r, model.KindTelemetry, s.Key.Namespace, s.labels))
 }
 
@@ -119,7 +119,7 @@ func collectorOf(r *reader, p *model.Provider) (model.Host, string, bool) {
 
 // tellsPeer tells whether the scope's proxies say who calls: the mesh's metrics need it, they have the
 // certificates without which nobody believes it, and their agents, which know it.
-func (s *scope) tellsPeer(mesh *model.Mesh) bool {
+func (s *proxyGroup) tellsPeer(mesh *model.Mesh) bool {
 	return s.Key.Identity && s.Key.Modules && len(mesh.Telemetry.Metrics) > 0
 }
 

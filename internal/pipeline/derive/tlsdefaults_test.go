@@ -27,7 +27,7 @@ func TestTLSDefaults(t *testing.T) {
 	router.Type = model.ProxyRouter
 	edge, _ := d.Index().Keys(router)
 	outbound, inbound := d.Index().Keys(webProxy("shop", "web", true))
-	for _, k := range []ScopeKey{edge, outbound, inbound} {
+	for _, k := range []GroupKey{edge, outbound, inbound} {
 		d.Open(k)
 	}
 	config := &model.MeshConfig{
@@ -36,7 +36,7 @@ func TestTLSDefaults(t *testing.T) {
 	}
 	deltas := put(d, nil, config).Deltas
 	require.Same(t, config.TLSDefaults, deltas[outbound].Clusters["outbound|8443||web.shop.svc.cluster.local"].TLSDefaults)
-	for _, k := range []ScopeKey{edge, inbound} {
+	for _, k := range []GroupKey{edge, inbound} {
 		ended := 0
 		for _, l := range deltas[k].Listeners {
 			chains := slices.Clone(l.Chains)

@@ -10,7 +10,7 @@ import (
 )
 
 // deriveVirtualHost makes the virtual host of one host on one port.
-func (s *scope) deriveVirtualHost(r *reader, at placement, h model.Host, svc *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) *ir.VirtualHost {
+func (s *proxyGroup) deriveVirtualHost(r *reader, at placement, h model.Host, svc *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) *ir.VirtualHost {
 	rt := &routing{reader: r, s: s, host: h, service: svc, port: port, out: out}
 	headers := s.headers(r.mesh())
 	v := &ir.VirtualHost{
@@ -36,7 +36,7 @@ func (s *scope) deriveVirtualHost(r *reader, at placement, h model.Host, svc *mo
 
 // hostDomains are the names under which clients of the scope call a host, the full name
 // first. Ports are ignored when domains are matched.
-func (s *scope) hostDomains(h model.Host, svc *model.Service) []string {
+func (s *proxyGroup) hostDomains(h model.Host, svc *model.Service) []string {
 	out := []string{string(h)}
 	if svc == nil {
 		return append(out, s.shortNames(string(h))...)
@@ -66,7 +66,7 @@ func (s *scope) hostDomains(h model.Host, svc *model.Service) []string {
 
 // shortNames of "reviews.shop.svc.cluster.local": "reviews.shop.svc", "reviews.shop" and,
 // within its namespace, "reviews".
-func (s *scope) shortNames(h string) []string {
+func (s *proxyGroup) shortNames(h string) []string {
 	base, ok := strings.CutSuffix(h, "."+s.Key.Domain)
 	if !ok {
 		return nil

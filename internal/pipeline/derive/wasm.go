@@ -12,7 +12,7 @@ import (
 
 // deriveWasm finds the plugins of the scope's workloads. Where they differ from before, every
 // listener is derived again.
-func (s *scope) deriveWasm(r *reader) {
+func (s *proxyGroup) deriveWasm(r *reader) {
 	now := policies[*model.WasmPlugin](r, model.KindWasmPlugin, s.Key.Namespace, s.labels)
 	slices.SortStableFunc(now, func(a, b *model.WasmPlugin) int { return cmp.Compare(b.Priority, a.Priority) })
 	if reflect.DeepEqual(now, s.plugins) {
@@ -38,7 +38,7 @@ func unfetched(list []*model.WasmPlugin) []string {
 
 // extend gives a listener's chains the plugins that are for them; port is the listener's where
 // a chain says none.
-func (s *scope) extend(l *ir.Listener) {
+func (s *proxyGroup) extend(l *ir.Listener) {
 	if len(s.plugins) == 0 {
 		return
 	}
@@ -50,7 +50,7 @@ func (s *scope) extend(l *ir.Listener) {
 	}
 }
 
-func (s *scope) extendChain(c *ir.FilterChain, port uint32) {
+func (s *proxyGroup) extendChain(c *ir.FilterChain, port uint32) {
 	if strings.HasSuffix(c.Name, blackHoleSuffix) {
 		return
 	}
@@ -74,7 +74,7 @@ func leadsNowhereKnown(c *ir.TCPChain) bool {
 }
 
 // pluginsOn are the plugins for traffic of a side at a port, of connections or of requests; nil: none.
-func (s *scope) pluginsOn(network bool, side model.Sides, port uint32) *ir.WasmFilters {
+func (s *proxyGroup) pluginsOn(network bool, side model.Sides, port uint32) *ir.WasmFilters {
 	var out *ir.WasmFilters
 	for _, p := range s.plugins {
 		if p.Network != network || !p.On(side, port) {
@@ -110,7 +110,7 @@ func pluginName(p *model.WasmPlugin) string {
 
 // filterOf is a plugin as a listener has it. Of one whose module is fetched, its agent has all
 // but what decides while there is no module.
-func (s *scope) filterOf(p *model.WasmPlugin) *ir.Wasm {
+func (s *proxyGroup) filterOf(p *model.WasmPlugin) *ir.Wasm {
 	if p.File != "" {
 		return wasmOf(p)
 	}

@@ -16,7 +16,7 @@ func TestPluginsOfAChain(t *testing.T) {
 	plugin := func(name string, phase model.WasmPhase, matches ...model.WasmMatch) *model.WasmPlugin {
 		return &model.WasmPlugin{Meta: model.Meta{Key: model.Key{Namespace: "shop", Name: name}}, Phase: phase, Matches: matches}
 	}
-	s := &scope{plugins: []*model.WasmPlugin{
+	s := &proxyGroup{plugins: []*model.WasmPlugin{
 		plugin("everywhere", model.WasmUnspecified), plugin("tokens", model.WasmAuthn),
 		plugin("client", model.WasmStats, model.WasmMatch{Sides: model.SideClient}),
 		plugin("server-80", model.WasmAuthz, model.WasmMatch{Sides: model.SideServer, Ports: []uint32{80}}),
@@ -49,7 +49,7 @@ func TestPluginsOfConnections(t *testing.T) {
 			Matches: []model.WasmMatch{{Sides: model.BothSides, Ports: ports}},
 		}
 	}
-	s := &scope{plugins: []*model.WasmPlugin{
+	s := &proxyGroup{plugins: []*model.WasmPlugin{
 		plugin("bytes", true, model.WasmAuthz), plugin("bytes-81", true, model.WasmUnspecified, 81), plugin("requests", false, model.WasmAuthz),
 	}}
 	names := func(w *ir.WasmFilters) (out []string) {
@@ -111,9 +111,9 @@ func TestFetchedPlugins(t *testing.T) {
 	require.Contains(t, delta.Extensions, name)
 	require.Nil(t, delta.Extensions[name])
 
-	with := &scope{Key: ScopeKey{Modules: true}}
+	with := &proxyGroup{Key: GroupKey{Modules: true}}
 	require.Equal(t, &ir.Wasm{Name: name, From: ir.WasmFromAgent}, with.filterOf(plugin("1")))
-	require.Equal(t, &ir.Wasm{Name: name}, (&scope{}).filterOf(plugin("1")))
+	require.Equal(t, &ir.Wasm{Name: name}, (&proxyGroup{}).filterOf(plugin("1")))
 }
 
 // TestUnfetchedPlugins: it is known where nobody fetches a module, and where that is over.

@@ -13,7 +13,7 @@ import (
 // Filters of ours do not do it. Those of EnvoyFilters may (a Lua script, say), and plugins. What else
 // EnvoyFilters change of listeners and routes is written for what Istio has in them, a connection
 // manager with RDS and a route configuration "80"; with it, too, listeners stay as they are there.
-func (s *scope) mayChangeHost() bool {
+func (s *proxyGroup) mayChangeHost() bool {
 	if slices.ContainsFunc(s.plugins, func(p *model.WasmPlugin) bool { return !p.Network && p.OnSide(model.SideClient) }) {
 		return true
 	}

@@ -47,7 +47,7 @@ func TestListenersThatLookForTheWhole(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, st := New(model.DefaultMesh(), 1), store.New()
-			d.SetSplit(Split{From: 3, Bits: 2})
+			d.SetSharding(Sharding{From: 3, Bits: 2})
 			out, _ := d.Index().Keys(&model.Proxy{Type: model.ProxySidecar, Namespace: "shop", ScopedRoutes: true})
 			d.Open(out)
 			grown(d, st, 0, 3)
@@ -63,7 +63,7 @@ func TestListenersThatLookForTheWhole(t *testing.T) {
 			mergeAll(d, out, have)
 			want := map[bool]int{true: 0, false: 2}[tc.whole]
 			require.Equal(t, want, apply(tc.object.Metadata().Key, tc.object))
-			require.Equal(t, SplitSetOf("80").Asking(), d.SplitIn(out))
+			require.Equal(t, ShardedRoutesOf("80").Asking(), d.ShardedIn(out))
 			require.Equal(t, tc.whole, d.Keeps(out))
 			require.Equal(t, 2, apply(tc.object.Metadata().Key, nil))
 			require.False(t, d.Keeps(out))
@@ -72,8 +72,8 @@ func TestListenersThatLookForTheWhole(t *testing.T) {
 }
 
 // mergeAll is what a scope that is open would have if it were opened now.
-func mergeAll(d *Deriver, k ScopeKey, have *Delta) {
-	scratch := newScope(k, d.index.sidecar(k.Sidecar), d.split)
+func mergeAll(d *Deriver, k GroupKey, have *Delta) {
+	scratch := newProxyGroup(k, d.index.sidecar(k.Sidecar), d.sharding)
 	d.index.markAll(scratch)
 	merge(have, scratch.derive(d.index, newEndpointMemo()))
 }

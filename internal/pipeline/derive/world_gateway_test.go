@@ -61,7 +61,7 @@ func (w *world) boundService() model.Object {
 }
 
 // requireEmptyRouter: a router asks for Gateways, whether there are any.
-func requireEmptyRouter(t *testing.T, s *scope) {
+func requireEmptyRouter(t *testing.T, s *proxyGroup) {
 	t.Helper()
 	if s.router == nil {
 		return

@@ -178,7 +178,7 @@ func (w *world) distribution() model.Distribution {
 }
 
 func (w *world) departure() model.Object {
-	d := &model.Departure{Meta: w.meta(model.KindDeparture)}
+	d := &model.DrainNotice{Meta: w.meta(model.KindDrainNotice)}
 	for range 1 + w.IntN(2) {
 		d.Addresses = append(d.Addresses, pick(w, []string{"10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.9", "192.0.2.1"}))
 	}

@@ -212,4 +212,4 @@ func worldMesh() *model.Mesh {
 }
 
 // splitSoon makes scoped scopes split route configurations of the small universe.
-var splitSoon = Split{From: 3, Bits: 3}
+var splitSoon = Sharding{From: 3, Bits: 3}

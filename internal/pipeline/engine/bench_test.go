@@ -15,8 +15,8 @@ import (
 // namespace; it runs no goroutine.
 func mesh(b *testing.B, services, namespaces int) *Engine {
 	b.Helper()
-	e := New(Options{Intake: store.NewIntake(), Ledger: noLedger{}, Log: slog.New(slog.DiscardHandler)})
-	e.publisher = noLedger{}
+	e := New(Options{Intake: store.NewIntake(), Recorder: noRecorder{}, Log: slog.New(slog.DiscardHandler)})
+	e.publisher = noRecorder{}
 	var events []store.Event
 	for i := range services {
 		events = append(events, benchService(i, "1"), benchSlice(i, 0))

@@ -12,8 +12,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// scope is one open scope with its table.
-type scope struct {
+// group is one open scope with its table.
+type group struct {
 	table     *table.Table
 	patches   *envoyfilter.Set // in force; replaced by the translation of the scope alone
 	owner     owner
@@ -25,12 +25,12 @@ type scope struct {
 type binding struct {
 	proxy  *model.Proxy
 	rebind func([]*table.Table)
-	keys   [2]derive.ScopeKey // outbound, inbound
-	want   [2]derive.ScopeKey // keysOf proxy
+	keys   [2]derive.GroupKey // outbound, inbound
+	want   [2]derive.GroupKey // keysOf proxy
 	// kept are route configurations that the proxy had in buckets when it was moved last, or on a
 	// stream before. Its listeners that drain may look for them yet: tables that it is moved to
 	// have them in buckets, too.
-	kept  derive.SplitSet
+	kept  derive.ShardedRoutes
 	bound bool // counts as user of its scopes
 	// refused is why it is not; to be read once there is an answer.
 	refused error
@@ -98,7 +98,7 @@ func (e *Engine) bind(b *binding, reply chan<- []*table.Table) {
 		return
 	}
 	b.bound = true
-	deltas := map[derive.ScopeKey]*derive.Delta{}
+	deltas := map[derive.GroupKey]*derive.Delta{}
 	e.place(b, deltas)
 	e.commit(e.store.Snapshot().Revision, deltas)
 	e.bindings[b.proxy] = b
@@ -106,21 +106,21 @@ func (e *Engine) bind(b *binding, reply chan<- []*table.Table) {
 }
 
 // keysOf are the scopes that a proxy belongs to which has nothing in buckets.
-func (e *Engine) keysOf(p *model.Proxy) [2]derive.ScopeKey {
+func (e *Engine) keysOf(p *model.Proxy) [2]derive.GroupKey {
 	outbound, inbound := e.deriver.Index().Keys(p)
-	return [2]derive.ScopeKey{outbound, inbound}
+	return [2]derive.GroupKey{outbound, inbound}
 }
 
 // place finds a binding its scopes: one that has in buckets what it must, by itself or else as its
 // key says, and that keeps nothing in buckets for others' sake, unless both generations do.
-func (e *Engine) place(b *binding, deltas map[derive.ScopeKey]*derive.Delta) {
+func (e *Engine) place(b *binding, deltas map[derive.GroupKey]*derive.Delta) {
 	e.hold(b, b.want, deltas)
-	if e.deriver.SplitIn(b.keys[0]).Covers(b.kept) {
+	if e.deriver.ShardedIn(b.keys[0]).Covers(b.kept) {
 		return
 	}
 	e.letGo(b.keys)
 	told := b.want
-	told[0].Split = b.kept.Asking()
+	told[0].Sharded = b.kept.Asking()
 	e.hold(b, told, deltas)
 }
 
@@ -131,7 +131,7 @@ func (e *Engine) Keep(ctx context.Context, p *model.Proxy, routeConfigs []string
 	err := e.call(ctx, func() {
 		var err error
 		if b := e.bindings[p]; b != nil {
-			err = e.keep(b, derive.SplitSetOf(routeConfigs...))
+			err = e.keep(b, derive.ShardedRoutesOf(routeConfigs...))
 		}
 		done <- err
 	})
@@ -148,14 +148,14 @@ func (e *Engine) Keep(ctx context.Context, p *model.Proxy, routeConfigs []string
 	}
 }
 
-func (e *Engine) keep(b *binding, split derive.SplitSet) error {
-	if e.deriver.SplitIn(b.keys[0]).Covers(split) {
+func (e *Engine) keep(b *binding, split derive.ShardedRoutes) error {
+	if e.deriver.ShardedIn(b.keys[0]).Covers(split) {
 		return nil
 	}
 	if err := e.admits(b.proxy, 1); err != nil {
 		return err
 	}
-	deltas := map[derive.ScopeKey]*derive.Delta{}
+	deltas := map[derive.GroupKey]*derive.Delta{}
 	e.move(b, split, deltas)
 	e.commit(e.store.Snapshot().Revision, deltas)
 	b.rebind(e.tables(b))
@@ -163,25 +163,25 @@ func (e *Engine) keep(b *binding, split derive.SplitSet) error {
 }
 
 // move finds a binding scopes anew, which have in buckets what it has so, and more.
-func (e *Engine) move(b *binding, more derive.SplitSet, deltas map[derive.ScopeKey]*derive.Delta) {
+func (e *Engine) move(b *binding, more derive.ShardedRoutes, deltas map[derive.GroupKey]*derive.Delta) {
 	old := b.keys
-	b.kept = b.kept.Union(e.deriver.SplitIn(old[0])).Union(more)
+	b.kept = b.kept.Union(e.deriver.ShardedIn(old[0])).Union(more)
 	e.place(b, deltas)
 	e.letGo(old)
 }
 
 // hold counts a binding as user of scopes and opens those that are not; what they hold goes to
 // deltas.
-func (e *Engine) hold(b *binding, keys [2]derive.ScopeKey, deltas map[derive.ScopeKey]*derive.Delta) {
-	b.keys = e.generation(keys)
+func (e *Engine) hold(b *binding, keys [2]derive.GroupKey, deltas map[derive.GroupKey]*derive.Delta) {
+	b.keys = e.cohort(keys)
 	for _, k := range b.keys {
-		s := e.scopes[k]
+		s := e.groups[k]
 		if s == nil {
-			s = &scope{table: table.New(k.String()), owner: ownerOf(b.proxy)}
+			s = &group{table: table.New(k.String()), owner: ownerOf(b.proxy)}
 			if s.owner != (owner{}) {
 				e.opened[s.owner]++
 			}
-			e.scopes[k] = s
+			e.groups[k] = s
 			deltas[k] = e.deriver.Open(k)
 		}
 		s.users++
@@ -190,15 +190,15 @@ func (e *Engine) hold(b *binding, keys [2]derive.ScopeKey, deltas map[derive.Sco
 
 // generation are the scopes of those keys that a binding may have now. There are two generations: where both keep buckets,
 // a third table would cost more than buckets do.
-func (e *Engine) generation(keys [2]derive.ScopeKey) [2]derive.ScopeKey {
+func (e *Engine) cohort(keys [2]derive.GroupKey) [2]derive.GroupKey {
 	if e.deriver.Keeps(keys[0]) {
-		keys[0].Generation = 1
+		keys[0].Cohort = 1
 	}
 	return keys
 }
 
 func (e *Engine) tables(b *binding) []*table.Table {
-	return []*table.Table{e.scopes[b.keys[0]].table, e.scopes[b.keys[1]].table}
+	return []*table.Table{e.groups[b.keys[0]].table, e.groups[b.keys[1]].table}
 }
 
 func (e *Engine) release(b *binding) {
@@ -210,9 +210,9 @@ func (e *Engine) release(b *binding) {
 	}
 }
 
-func (e *Engine) letGo(keys [2]derive.ScopeKey) {
+func (e *Engine) letGo(keys [2]derive.GroupKey) {
 	for _, k := range keys {
-		s := e.scopes[k]
+		s := e.groups[k]
 		s.users--
 		if s.users == 0 {
 			s.idleSince = time.Now()
@@ -222,7 +222,7 @@ func (e *Engine) letGo(keys [2]derive.ScopeKey) {
 
 // rekey finds the bindings whose proxies belong to other scopes now, and moves them; the
 // new scopes' content goes to deltas. The streams are to be told after the commit.
-func (e *Engine) rekey(concerned func(*model.Proxy) bool, deltas map[derive.ScopeKey]*derive.Delta) []*binding {
+func (e *Engine) rekey(concerned func(*model.Proxy) bool, deltas map[derive.GroupKey]*derive.Delta) []*binding {
 	var moved []*binding
 	for _, b := range e.bindings {
 		if !concerned(b.proxy) {
@@ -239,25 +239,25 @@ func (e *Engine) rekey(concerned func(*model.Proxy) bool, deltas map[derive.Scop
 
 // closeIdle forgets scopes that have had no user for a while.
 func (e *Engine) closeIdle(now time.Time) {
-	for k, s := range e.scopes {
-		if s.users == 0 && now.Sub(s.idleSince) >= e.opts.IdleScope {
-			e.closeScope(k)
+	for k, s := range e.groups {
+		if s.users == 0 && now.Sub(s.idleSince) >= e.opts.IdleGroup {
+			e.closeGroup(k)
 		}
 	}
 }
 
-// ScopeInfo tells of one scope.
-type ScopeInfo struct {
+// GroupInfo tells of one scope.
+type GroupInfo struct {
 	Name    string          `json:"name"`
-	Key     derive.ScopeKey `json:"key"`
+	Key     derive.GroupKey `json:"key"`
 	Proxies int             `json:"proxies"`
 	// Resources counts the table's entries by type.
 	Resources map[string]int `json:"resources"`
 	Revision  model.Revision `json:"revision"`
 }
 
-// Scopes lists the open scopes by name; none once the engine has stopped.
-func (e *Engine) Scopes(ctx context.Context) []ScopeInfo { return ask(ctx, e, e.scopeInfos) }
+// ProxyGroups lists the open scopes by name; none once the engine has stopped.
+func (e *Engine) ProxyGroups(ctx context.Context) []GroupInfo { return ask(ctx, e, e.groupInfos) }
 
 // Failures lists what could not be translated, by scope, type and name.
 func (e *Engine) Failures(ctx context.Context) []Failure { return ask(ctx, e, e.sortedFailures) }
@@ -285,11 +285,11 @@ func ask[T any](ctx context.Context, e *Engine, f func() []T) []T {
 	return nil
 }
 
-func (e *Engine) scopeInfos() []ScopeInfo {
-	var out []ScopeInfo
-	for _, k := range e.deriver.Scopes() {
-		s := e.scopes[k]
-		info := ScopeInfo{Name: k.String(), Key: k, Proxies: s.users, Revision: s.table.State().Revision}
+func (e *Engine) groupInfos() []GroupInfo {
+	var out []GroupInfo
+	for _, k := range e.deriver.Groups() {
+		s := e.groups[k]
+		info := GroupInfo{Name: k.String(), Key: k, Proxies: s.users, Revision: s.table.State().Revision}
 		info.Resources = countResources(s.table.State())
 		out = append(out, info)
 	}

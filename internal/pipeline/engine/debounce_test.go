@@ -71,7 +71,7 @@ func TestDebounceMaxHoldsWhileABatchIsWorkedOn(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	in := store.NewIntake("test")
 	// What is not due by Max would wait for an hour.
-	e := New(Options{Intake: in, Ledger: noLedger{}, Log: slog.New(slog.DiscardHandler), Debounce: Debounce{After: time.Hour, Max: time.Minute}})
+	e := New(Options{Intake: in, Recorder: noRecorder{}, Log: slog.New(slog.DiscardHandler), Debounce: Debounce{After: time.Hour, Max: time.Minute}})
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &gate{began: make(chan model.Revision), end: make(chan struct{}), over: ctx.Done()}
 	ended := make(chan struct{})

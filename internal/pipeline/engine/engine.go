@@ -26,8 +26,8 @@ type Publisher interface {
 	Publish(rev model.Revision, tables []*table.Table)
 }
 
-// Ledger notes when each revision passed which stage.
-type Ledger interface {
+// ChangeRecorder notes when each revision passed which stage.
+type ChangeRecorder interface {
 	Begin(rev model.Revision, objects []changelog.ChangedObject, observed time.Time)
 	Mark(rev model.Revision, stage changelog.Stage, at time.Time)
 	Resources(rev model.Revision, n int, bytes int64)
@@ -35,9 +35,9 @@ type Ledger interface {
 
 // Options are what an Engine is made of.
 type Options struct {
-	Mesh   *model.Mesh // nil: the default
-	Intake *store.Intake
-	Ledger Ledger
+	Mesh     *model.Mesh // nil: the default
+	Intake   *store.Intake
+	Recorder ChangeRecorder
 	// Removed is told of endpoints that went, before their revision is published; nil: nobody is.
 	Removed func([]changelog.RemovedEndpoint)
 	// Applied is told of each batch once it is in the store; it does not block. nil: nobody is.
@@ -47,20 +47,20 @@ type Options struct {
 	Debounce Debounce
 	// Workers derive and translate scopes side by side; 0: one a CPU.
 	Workers int
-	// Split says which route configurations are split for proxies that get them by scopes; the
-	// zero value is derive.AutoSplit.
-	Split derive.Split
-	// IdleScope is how long a scope is kept after its last proxy has gone, so that one
+	// Sharding says which route configurations are split for proxies that get them by scopes; the
+	// zero value is derive.AutoSharding.
+	Sharding derive.Sharding
+	// IdleGroup is how long a scope is kept after its last proxy has gone, so that one
 	// that comes back finds it; 0: a minute.
-	IdleScope time.Duration
-	// ScopesPerIdentity is how many scopes proxies of one verified identity may have opened; 0 and less: any number.
-	ScopesPerIdentity int
+	IdleGroup time.Duration
+	// GroupsPerIdentity is how many scopes proxies of one verified identity may have opened; 0 and less: any number.
+	GroupsPerIdentity int
 }
 
 func newDeriver(opts *Options) *derive.Deriver {
 	d := derive.New(opts.Mesh, opts.Workers)
-	if opts.Split != (derive.Split{}) {
-		d.SetSplit(opts.Split)
+	if opts.Sharding != (derive.Sharding{}) {
+		d.SetSharding(opts.Sharding)
 	}
 	return d
 }
@@ -79,7 +79,7 @@ type Engine struct {
 	// Touched only by Run's goroutine.
 	publisher Publisher
 	deriver   *derive.Deriver
-	scopes    map[derive.ScopeKey]*scope
+	groups    map[derive.GroupKey]*group
 	bindings  map[*model.Proxy]*binding
 	waiting   map[*binding]chan<- []*table.Table // binds that wait for the sources to load
 	failures  map[failureKey]Failure             // what could not be translated
@@ -100,8 +100,8 @@ func New(opts Options) *Engine {
 	if opts.Workers == 0 {
 		opts.Workers = runtime.GOMAXPROCS(0)
 	}
-	if opts.IdleScope == 0 {
-		opts.IdleScope = time.Minute
+	if opts.IdleGroup == 0 {
+		opts.IdleGroup = time.Minute
 	}
 	return &Engine{
 		opts: opts, mesh: opts.Mesh, log: opts.Log,
@@ -112,7 +112,7 @@ func New(opts Options) *Engine {
 		failures: map[failureKey]Failure{},
 		opened:   map[owner]int{},
 		deriver:  newDeriver(&opts),
-		scopes:   map[derive.ScopeKey]*scope{},
+		groups:   map[derive.GroupKey]*group{},
 		bindings: map[*model.Proxy]*binding{},
 		waiting:  map[*binding]chan<- []*table.Table{},
 	}
@@ -129,7 +129,7 @@ func (e *Engine) Synced() bool { return e.loaded.Load() }
 func (e *Engine) Run(ctx context.Context, publisher Publisher) {
 	defer close(e.done)
 	e.publisher = publisher
-	idle := time.NewTicker(e.opts.IdleScope / 4)
+	idle := time.NewTicker(e.opts.IdleGroup / 4)
 	defer idle.Stop()
 	due := time.NewTimer(time.Hour) // of what Debounce holds back
 	defer due.Stop()
@@ -173,10 +173,10 @@ func (e *Engine) batch(events []store.Event) {
 		return
 	}
 	rev := snap.Revision
-	e.opts.Ledger.Begin(rev, changedObjects(changes), firstObserved(changes))
-	e.opts.Ledger.Mark(rev, changelog.StageStore, time.Now())
+	e.opts.Recorder.Begin(rev, changedObjects(changes), firstObserved(changes))
+	e.opts.Recorder.Mark(rev, changelog.StageStore, time.Now())
 	if e.opts.Removed != nil {
-		e.opts.Removed(append(removedEndpoints(rev, changes), e.departed(rev, changes)...))
+		e.opts.Removed(append(removedEndpoints(rev, changes), e.draining(rev, changes)...))
 	}
 
 	if e.opts.Applied != nil {
@@ -189,11 +189,11 @@ func (e *Engine) batch(events []store.Event) {
 	if update.Rekey != nil {
 		moved = e.rekey(update.Rekey, update.Deltas)
 	}
-	e.opts.Ledger.Mark(rev, changelog.StageDerive, time.Now())
+	e.opts.Recorder.Mark(rev, changelog.StageDerive, time.Now())
 
 	touched, n, bytes := e.commit(rev, update.Deltas)
-	e.opts.Ledger.Resources(rev, n, bytes)
-	e.opts.Ledger.Mark(rev, changelog.StageTranslate, time.Now())
+	e.opts.Recorder.Resources(rev, n, bytes)
+	e.opts.Recorder.Mark(rev, changelog.StageTranslate, time.Now())
 	for _, b := range moved {
 		b.rebind(e.tables(b))
 	}
@@ -202,9 +202,9 @@ func (e *Engine) batch(events []store.Event) {
 
 // commit translates what differs and puts it into the scopes' tables. It gives those that
 // changed, the number of resources in which they did, and these resources' bytes.
-func (e *Engine) commit(rev model.Revision, deltas map[derive.ScopeKey]*derive.Delta) (touched []*table.Table, resources int, bytes int64) {
+func (e *Engine) commit(rev model.Revision, deltas map[derive.GroupKey]*derive.Delta) (touched []*table.Table, resources int, bytes int64) {
 	for key, list := range e.translate(deltas) {
-		t := e.scopes[key].table
+		t := e.groups[key].table
 		if n := t.Commit(rev, list); n > 0 {
 			resources += n
 			bytes += changedBytes(t.State(), list)

@@ -39,7 +39,7 @@ func start(t *testing.T, change ...func(*Options)) (*Engine, *store.Intake, reco
 	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	in := store.NewIntake("test")
-	opts := Options{Intake: in, Ledger: noLedger{}, Log: slog.New(slog.DiscardHandler)}
+	opts := Options{Intake: in, Recorder: noRecorder{}, Log: slog.New(slog.DiscardHandler)}
 	for _, c := range change {
 		c(&opts)
 	}
@@ -142,10 +142,10 @@ func TestIdleScopesAreForgotten(t *testing.T) {
 	in.Synced("test")
 	_, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
 	require.NoError(t, err)
-	require.Len(t, e.Scopes(context.Background()), 2)
+	require.Len(t, e.ProxyGroups(context.Background()), 2)
 	release()
 	require.NoError(t, e.call(context.Background(), func() { e.closeIdle(time.Now().Add(time.Hour)) }))
-	require.Empty(t, e.Scopes(context.Background()))
+	require.Empty(t, e.ProxyGroups(context.Background()))
 }
 
 // waiting counts the binds that wait for the sources.
@@ -170,15 +170,15 @@ func TestABindThatIsGivenUpLeavesNothing(t *testing.T) {
 	require.Eventually(t, func() bool { return waiting(t, e) == 0 }, time.Minute, time.Millisecond)
 	in.Synced("test")
 	require.Eventually(t, e.Synced, time.Minute, time.Millisecond)
-	require.Empty(t, e.Scopes(context.Background()))
+	require.Empty(t, e.ProxyGroups(context.Background()))
 }
 
 // TestWhatTheSourcesHadIsServedFirst holds the order of loading: a bind that comes between
 // the sources' word and the batch of what they had must not see an empty mesh.
 func TestWhatTheSourcesHadIsServedFirst(t *testing.T) {
 	in := store.NewIntake("test")
-	e := New(Options{Intake: in, Ledger: noLedger{}, Log: slog.New(slog.DiscardHandler)})
-	e.publisher = noLedger{}
+	e := New(Options{Intake: in, Recorder: noRecorder{}, Log: slog.New(slog.DiscardHandler)})
+	e.publisher = noRecorder{}
 	reply := make(chan []*table.Table, 1)
 	in.Put(service("a", 80))
 	in.Synced("test")
@@ -198,7 +198,7 @@ func TestReleaseCountsOnce(t *testing.T) {
 	defer other()
 	release()
 	release()
-	for _, s := range e.Scopes(context.Background()) {
+	for _, s := range e.ProxyGroups(context.Background()) {
 		require.Equal(t, 1, s.Proxies, s.Name)
 	}
 }

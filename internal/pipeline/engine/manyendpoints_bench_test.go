@@ -15,8 +15,8 @@ import (
 func BenchmarkManyEndpoints(b *testing.B) {
 	for _, n := range sizes(500, 5000) {
 		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
-			e := New(Options{Intake: store.NewIntake(), Ledger: noLedger{}, Log: slog.New(slog.DiscardHandler)})
-			e.publisher = noLedger{}
+			e := New(Options{Intake: store.NewIntake(), Recorder: noRecorder{}, Log: slog.New(slog.DiscardHandler)})
+			e.publisher = noRecorder{}
 			d := newDeployment(n)
 			e.batch(d.start())
 			p := proxy("web", "ns0")

@@ -19,13 +19,13 @@ import (
 // Compile gives all resources that a proxy would get of these objects, by type and in the
 // order of their names, and what could not be translated. It starts nothing.
 func Compile(mesh *model.Mesh, objects []model.Object, p *model.Proxy) (map[resource.Type][]*resource.Encoded, []Failure) {
-	return CompileSplit(mesh, objects, p, derive.Split{}, "")
+	return CompileSharded(mesh, objects, p, derive.Sharding{}, "")
 }
 
-// CompileSplit is Compile with Options.Split, of a proxy that has had some route configurations in buckets.
-func CompileSplit(mesh *model.Mesh, objects []model.Object, p *model.Proxy, split derive.Split, kept derive.SplitSet) (map[resource.Type][]*resource.Encoded, []Failure) {
-	e := New(Options{Split: split, Mesh: mesh, Intake: store.NewIntake(), Ledger: noLedger{}, Log: slog.New(slog.DiscardHandler), Workers: 1})
-	e.publisher = noLedger{}
+// CompileSharded is Compile with Options.Split, of a proxy that has had some route configurations in buckets.
+func CompileSharded(mesh *model.Mesh, objects []model.Object, p *model.Proxy, split derive.Sharding, kept derive.ShardedRoutes) (map[resource.Type][]*resource.Encoded, []Failure) {
+	e := New(Options{Sharding: split, Mesh: mesh, Intake: store.NewIntake(), Recorder: noRecorder{}, Log: slog.New(slog.DiscardHandler), Workers: 1})
+	e.publisher = noRecorder{}
 	events := make([]store.Event, len(objects))
 	for i, o := range objects {
 		events[i] = store.Event{Key: o.Metadata().Key, Object: o}
@@ -54,10 +54,10 @@ func (e *Engine) sortedFailures() []Failure {
 	})
 }
 
-// noLedger notes nothing and publishes to nobody.
-type noLedger struct{}
+// noRecorder notes nothing and publishes to nobody.
+type noRecorder struct{}
 
-func (noLedger) Begin(model.Revision, []changelog.ChangedObject, time.Time) {}
-func (noLedger) Mark(model.Revision, changelog.Stage, time.Time)            {}
-func (noLedger) Resources(model.Revision, int, int64)                       {}
-func (noLedger) Publish(model.Revision, []*table.Table)                     {}
+func (noRecorder) Begin(model.Revision, []changelog.ChangedObject, time.Time) {}
+func (noRecorder) Mark(model.Revision, changelog.Stage, time.Time)            {}
+func (noRecorder) Resources(model.Revision, int, int64)                       {}
+func (noRecorder) Publish(model.Revision, []*table.Table)                     {}

@@ -16,7 +16,7 @@ import (
 
 // replacePatches puts a delta's patches in force: they count for its views, and for all later
 // ones of the scope.
-func (t *translation) replacePatches(s *scope, d *derive.Delta) {
+func (t *translation) replacePatches(s *group, d *derive.Delta) {
 	if d.Patches != nil {
 		t.repatched = true
 		var problems []envoyfilter.Problem
@@ -51,7 +51,7 @@ func (t *translation) replaceUnfetched(d *derive.Delta) {
 }
 
 // forget forgets what was told of a scope's patches or plugins before they were replaced.
-func (e *Engine) forget(k derive.ScopeKey, typ string) {
+func (e *Engine) forget(k derive.GroupKey, typ string) {
 	maps.DeleteFunc(e.failures, func(f failureKey, _ Failure) bool { return f.scope == k && f.typ == typ })
 }
 

@@ -43,10 +43,10 @@ func removedEndpoints(rev model.Revision, changes []store.Change) []changelog.Re
 }
 
 // departed are the endpoints of workloads that leave.
-func (e *Engine) departed(rev model.Revision, changes []store.Change) []changelog.RemovedEndpoint {
+func (e *Engine) draining(rev model.Revision, changes []store.Change) []changelog.RemovedEndpoint {
 	var out []changelog.RemovedEndpoint
 	for i := range changes {
-		d, ok := changes[i].New.(*model.Departure)
+		d, ok := changes[i].New.(*model.DrainNotice)
 		if !ok {
 			continue
 		}

@@ -23,7 +23,7 @@ type Failure struct {
 	Name  string `json:"name"`
 	Error string `json:"error"`
 
-	key    derive.ScopeKey
+	key    derive.GroupKey
 	patch  bool // the resource is served, but for a patch of an EnvoyFilter
 	plugin bool // it is served, but a plugin is what its failStrategy says
 	routes bool // it is served, but some of its routes answer with an error
@@ -36,14 +36,14 @@ type batchMemo struct {
 }
 
 // translate turns deltas into updates of tables, scopes side by side.
-func (e *Engine) translate(deltas map[derive.ScopeKey]*derive.Delta) map[derive.ScopeKey][]table.Update {
+func (e *Engine) translate(deltas map[derive.GroupKey]*derive.Delta) map[derive.GroupKey][]table.Update {
 	memo := &batchMemo{endpoints: map[*ir.Endpoints]*resource.Encoded{}}
 	keys := slices.Collect(maps.Keys(deltas))
 	results := make([]*translation, len(keys))
 	each(len(keys), e.opts.Workers, func(i int) {
-		results[i] = e.translateScope(keys[i], deltas[keys[i]], memo)
+		results[i] = e.translateGroup(keys[i], deltas[keys[i]], memo)
 	})
-	out := make(map[derive.ScopeKey][]table.Update, len(keys))
+	out := make(map[derive.GroupKey][]table.Update, len(keys))
 	for i, k := range keys {
 		out[k] = results[i].updates
 		e.noteFailures(results[i])
@@ -73,7 +73,7 @@ func each(n, workers int, f func(int)) {
 
 // translation is the work on one scope.
 type translation struct {
-	key     derive.ScopeKey
+	key     derive.GroupKey
 	intern  *resource.Interner
 	table   *table.Table // as it is before the batch
 	patches *envoyfilter.Set
@@ -85,12 +85,12 @@ type translation struct {
 	failed    []Failure
 }
 
-func (e *Engine) translateScope(k derive.ScopeKey, d *derive.Delta, memo *batchMemo) *translation {
-	t := &translation{key: k, intern: e.intern, table: e.scopes[k].table}
+func (e *Engine) translateGroup(k derive.GroupKey, d *derive.Delta, memo *batchMemo) *translation {
+	t := &translation{key: k, intern: e.intern, table: e.groups[k].table}
 	if d == nil {
 		return t
 	}
-	t.replacePatches(e.scopes[k], d)
+	t.replacePatches(e.groups[k], d)
 	t.replaceUnfetched(d)
 	put(t, resource.Cluster, d.Clusters, t.cluster)
 	t.endpoints(d.Endpoints, memo)
@@ -208,7 +208,7 @@ func (t *translation) failure(typ, name, text string) *Failure {
 }
 
 type failureKey struct {
-	scope     derive.ScopeKey
+	scope     derive.GroupKey
 	typ, name string
 }
 
@@ -250,7 +250,7 @@ func (e *Engine) note(f Failure, noted map[failureKey]bool) {
 	e.failures[k], noted[k] = f, true
 }
 
-func (e *Engine) forgetFailures(k derive.ScopeKey) {
+func (e *Engine) forgetFailures(k derive.GroupKey) {
 	maps.DeleteFunc(e.failures, func(f failureKey, _ Failure) bool { return f.scope == k })
 }
 

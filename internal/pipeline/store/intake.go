@@ -18,7 +18,7 @@ type Event struct {
 	Observed  time.Time    // when the source saw it
 	Committed time.Time    // when the API server had it, where that is known
 	// Urgent events go before all others: they take endpoints away, to which requests
-	// would still be sent. See TakesAway.
+	// would still be sent. See RemovesEndpoints.
 	Urgent bool
 }
 

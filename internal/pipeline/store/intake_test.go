@@ -133,6 +133,6 @@ func TestTakesAway(t *testing.T) {
 		"a service has nothing":    {service("a", "1"), service("a", "2"), false},
 		"what has gone both times": {nil, nil, false},
 	} {
-		require.Equal(t, c.want, TakesAway(c.old, c.now), name)
+		require.Equal(t, c.want, RemovesEndpoints(c.old, c.now), name)
 	}
 }

@@ -29,9 +29,9 @@ type agent struct {
 	binary    string
 	bootstrap string // path of the file
 	admin     *envoy.Admin
-	identity  *identity.Keeper     // nil: the workload has no identity
-	names     *nameserver.Table    // nil: questions are not captured
-	talk      *bootstrappatch.Talk // of the bootstrap; nil: EnvoyFilters change nothing of it
+	identity  *identity.Renewer      // nil: the workload has no identity
+	names     *nameserver.Table      // nil: questions are not captured
+	talk      *bootstrappatch.Stream // of the bootstrap; nil: EnvoyFilters change nothing of it
 	metrics   *metrics
 	started   time.Time
 	quit      chan struct{} // closed by POST /quitquitquit

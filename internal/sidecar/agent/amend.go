@@ -85,7 +85,7 @@ func (a *agent) dialWithIdentity(ctx context.Context) (*grpc.ClientConn, error) 
 
 // applyAmendments writes the bootstrap with those that Envoy takes, and tells why it does not take
 // the others.
-func (a *agent) applyAmendments(ctx context.Context, all []bootstrappatch.Amendment) (refused map[string]string, err error) {
+func (a *agent) applyAmendments(ctx context.Context, all []bootstrappatch.Patch) (refused map[string]string, err error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -105,7 +105,7 @@ func (a *agent) applyAmendments(ctx context.Context, all []bootstrappatch.Amendm
 
 // tryEach adds one after the other, and leaves out those that Envoy does not take beside those
 // before.
-func (a *agent) tryEach(ctx context.Context, all []bootstrappatch.Amendment, refused map[string]string) (taken []*bootstrapv3.Bootstrap) {
+func (a *agent) tryEach(ctx context.Context, all []bootstrappatch.Patch, refused map[string]string) (taken []*bootstrapv3.Bootstrap) {
 	for i, one := range all {
 		why := fmt.Sprintf("Envoy does not take all %d EnvoyFilters that change the bootstrap; %d are tried one by one", len(all), maxTried)
 		if i < maxTried {
@@ -120,7 +120,7 @@ func (a *agent) tryEach(ctx context.Context, all []bootstrappatch.Amendment, ref
 	return taken
 }
 
-func changesOf(all []bootstrappatch.Amendment) []*bootstrapv3.Bootstrap {
+func changesOf(all []bootstrappatch.Patch) []*bootstrapv3.Bootstrap {
 	var out []*bootstrapv3.Bootstrap
 	for _, one := range all {
 		out = append(out, one.Change)

@@ -20,7 +20,7 @@ import (
 type document struct {
 	key      model.Key
 	object   model.Object // nil: has errors, or is not read
-	partial  *istio.Partial
+	partial  *istio.Salvaged
 	node     *yaml.Node
 	problems istio.Problems
 }
@@ -89,7 +89,7 @@ func (p *parsed) decode(path string, n *yaml.Node, d istio.Decoder) {
 	if got.Object == nil && len(got.Problems) == 0 {
 		return
 	}
-	doc := document{key: got.Key, object: got.Object, partial: got.Partial, node: n, problems: got.Problems}
+	doc := document{key: got.Key, object: got.Object, partial: got.Salvaged, node: n, problems: got.Problems}
 	if o := doc.usable(); o != nil {
 		m := o.Metadata()
 		m.ResourceVersion = strconv.FormatUint(xxhash.Sum64(got.Content), 16)

@@ -37,7 +37,7 @@ func newClient() *http.Client {
 }
 
 // fetch gives the public keys of a source.
-func (k *Keeper) fetch(ctx context.Context, from string, discovers bool) (string, error) {
+func (k *Cache) fetch(ctx context.Context, from string, discovers bool) (string, error) {
 	if discovers {
 		place, err := k.discover(ctx, from)
 		if err != nil {
@@ -57,7 +57,7 @@ func (k *Keeper) fetch(ctx context.Context, from string, discovers bool) (string
 }
 
 // discover reads where the keys are from a document of OpenID discovery.
-func (k *Keeper) discover(ctx context.Context, from string) (string, error) {
+func (k *Cache) discover(ctx context.Context, from string) (string, error) {
 	body, err := k.get(ctx, from)
 	if err != nil {
 		return "", err
@@ -74,7 +74,7 @@ func (k *Keeper) discover(ctx context.Context, from string) (string, error) {
 	return document.Keys, nil
 }
 
-func (k *Keeper) get(ctx context.Context, from string) ([]byte, error) {
+func (k *Cache) get(ctx context.Context, from string) ([]byte, error) {
 	u, err := url.Parse(from)
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ type result struct {
 }
 
 // look takes over what rules ask for now.
-func (k *Keeper) look() {
+func (k *Cache) look() {
 	wanted := k.wanted()
 	for name, s := range k.sources {
 		if wanted[name] == nil {
@@ -53,7 +53,7 @@ func (k *Keeper) look() {
 
 // wanted are the sources that rules ask for. Where they are too many, namespaces have their shares by turns, so that
 // none takes away those of others.
-func (k *Keeper) wanted() map[string]*source {
+func (k *Cache) wanted() map[string]*source {
 	wanted, asked := map[string]*source{}, map[string][]string{}
 	for o := range k.Snapshot().All(model.KindRequestAuthentication) {
 		a, ok := o.(*model.RequestAuthentication)
@@ -80,7 +80,7 @@ func (k *Keeper) wanted() map[string]*source {
 
 // turns gives each source that a namespace asks for its turn: first those that are there already. One that several ask
 // for has the earliest.
-func (k *Keeper) turns(wanted map[string]*source, namespace string, names []string) {
+func (k *Cache) turns(wanted map[string]*source, namespace string, names []string) {
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(k.known(b), k.known(a)), strings.Compare(a, b))
 	})
@@ -92,7 +92,7 @@ func (k *Keeper) turns(wanted map[string]*source, namespace string, names []stri
 }
 
 // known is 1 where a source is there already, else 0.
-func (k *Keeper) known(name string) int {
+func (k *Cache) known(name string) int {
 	if k.sources[name] != nil {
 		return 1
 	}
@@ -111,7 +111,7 @@ func want(wanted map[string]*source, r *model.JWTRule) (name string) {
 	return name
 }
 
-func (k *Keeper) forget(name string, s *source) {
+func (k *Cache) forget(name string, s *source) {
 	delete(k.sources, name)
 	k.setProblem(name, "")
 	if s.told != nil {
@@ -121,7 +121,7 @@ func (k *Keeper) forget(name string, s *source) {
 
 // fetchDue begins what is due, as far as there is room: what has waited for longest first, and not all of one namespace, so
 // that places that do not answer keep nobody out.
-func (k *Keeper) fetchDue(ctx context.Context) {
+func (k *Cache) fetchDue(ctx context.Context) {
 	now := time.Now()
 	for _, name := range slices.SortedFunc(maps.Keys(k.sources), k.dueFirst) {
 		s := k.sources[name]
@@ -142,24 +142,24 @@ func (k *Keeper) fetchDue(ctx context.Context) {
 }
 
 // hasRoom tells whether a source could be fetched now.
-func (k *Keeper) hasRoom(s *source) bool {
+func (k *Cache) hasRoom(s *source) bool {
 	return !s.fetching && k.running < together && k.busy[s.of] < together/2
 }
 
 // over notes that a fetch has ended.
-func (k *Keeper) over(r result) {
+func (k *Cache) over(r result) {
 	k.running--
 	if k.busy[r.of]--; k.busy[r.of] == 0 {
 		delete(k.busy, r.of)
 	}
 }
 
-func (k *Keeper) dueFirst(a, b string) int {
+func (k *Cache) dueFirst(a, b string) int {
 	return cmp.Or(k.sources[a].due.Compare(k.sources[b].due), strings.Compare(a, b))
 }
 
 // take notes what became of a fetch, and when the next one is due.
-func (k *Keeper) take(r result) {
+func (k *Cache) take(r result) {
 	s := k.sources[r.name]
 	if s == nil {
 		return // nobody wants it any more
@@ -179,7 +179,7 @@ func (k *Keeper) take(r result) {
 }
 
 // tell puts what differs into the intake.
-func (k *Keeper) tell(name string, s *source, problem string) {
+func (k *Cache) tell(name string, s *source, problem string) {
 	k.setProblem(name, problem)
 	if s.told != nil && s.told.Keys == s.keys && s.told.Problem == problem {
 		return
@@ -195,7 +195,7 @@ func (k *Keeper) tell(name string, s *source, problem string) {
 }
 
 // next is how long there is nothing to do; without room for another fetch, until one ends.
-func (k *Keeper) next() time.Duration {
+func (k *Cache) next() time.Duration {
 	wait := time.Hour
 	select {
 	case <-k.settled:

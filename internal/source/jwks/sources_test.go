@@ -15,7 +15,7 @@ import (
 )
 
 // full is a keeper with room for one more fetch, and two that are due.
-func full(t *testing.T) *Keeper {
+func full(t *testing.T) *Cache {
 	t.Helper()
 	k := New(store.NewIntake(), store.New().Snapshot, slog.New(slog.DiscardHandler))
 	close(k.settled)

@@ -20,14 +20,14 @@ type entry struct {
 	version   string
 	committed time.Time // zero: not known
 	object    model.Object
-	partial   *istio.Partial // that counts where object is nil, and no version ever was good
+	partial   *istio.Salvaged // that counts where object is nil, and no version ever was good
 	problems  istio.Problems
 
 	// For the observer alone.
 	elsewhere  bool // it is another revision's business
 	generation int64
 	status     json.RawMessage
-	outline    *istio.Outline
+	outline    *istio.GatewayRefs
 }
 
 // GetObjectMeta names the entry for client-go.
@@ -59,15 +59,15 @@ func (k *sink) decode(o any) (*entry, error) {
 	}
 	e := &entry{name: nameOf(m), version: m.GetResourceVersion(), committed: committed(m)}
 	out := k.model(o)
-	e.object, e.partial, e.problems, e.elsewhere = out.Object, out.Partial, out.Problems, out.Elsewhere
+	e.object, e.partial, e.problems, e.elsewhere = out.Object, out.Salvaged, out.Problems, out.OtherRevision
 	k.pool.trim(e.object)
 	if e.partial != nil {
 		k.pool.trim(e.partial.Object)
 	}
 	if raw, ok := o.(*rawObject); ok && k.observer != nil {
 		e.generation, e.status = raw.Generation, statusOf(raw.document)
-		if istio.HasOutline(k.resource.Model) {
-			e.outline = istio.OutlineOf(k.resource.Model, raw.document)
+		if istio.HasGatewayRefs(k.resource.Model) {
+			e.outline = istio.GatewayRefsOf(k.resource.Model, raw.document)
 		}
 	}
 	return e, nil

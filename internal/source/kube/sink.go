@@ -123,7 +123,7 @@ func (k *sink) take(e *entry, now time.Time) (store.Event, bool) {
 		k.count(eventUpdate)
 	}
 	return store.Event{
-		Key: e.object.Metadata().Key, Object: e.object, Observed: now, Urgent: store.TakesAway(old.object, e.object),
+		Key: e.object.Metadata().Key, Object: e.object, Observed: now, Urgent: store.RemovesEndpoints(old.object, e.object),
 	}, true
 }
 
@@ -202,7 +202,7 @@ func (k *sink) drop(n name, now time.Time) (store.Event, bool) {
 		return store.Event{}, false
 	}
 	k.count(eventDelete)
-	return store.Event{Key: old.object.Metadata().Key, Observed: now, Urgent: store.TakesAway(old.object, nil)}, true
+	return store.Event{Key: old.object.Metadata().Key, Observed: now, Urgent: store.RemovesEndpoints(old.object, nil)}, true
 }
 
 // Replace implements cache.ReflectorStore: what the list does not have is gone. All that it

@@ -29,14 +29,14 @@ type conn struct {
 	soonest atomic.Int64
 
 	// The goroutine's.
-	in        input
-	inLoop    bool // it is a loop's, for a turn
-	framer    *xhttp2.Framer
-	lastID    uint32  // of the peer's newest stream
-	credit    int     // bytes that the peer may still send
-	eaten     int     // bytes that were taken and not credited again
-	gathering *Stream // the last one that took a message since we waited; nil: none did
-	stranger  bool    // nobody has said yet that the peer is known: limits are those of strangers
+	in                  input
+	inLoop              bool // it is a loop's, for a turn
+	framer              *xhttp2.Framer
+	lastID              uint32  // of the peer's newest stream
+	credit              int     // bytes that the peer may still send
+	unacknowledgedBytes int     // bytes that were taken and not credited again
+	gathering           *Stream // the last one that took a message since we waited; nil: none did
+	unauthenticated     bool    // nobody has said yet that the peer is known: limits are those of strangers
 
 	// Between the goroutine and the keeper.
 	active atomic.Bool   // bytes came since the keeper looked
@@ -125,7 +125,7 @@ func (c *conn) waits(in *input) {
 // attend is called when waiting was interrupted: by the keeper, or by the end of the time
 // for the handshake. It ends the deadline first, and looks at what there is afterwards: what
 // a nudge was for is seen, or its deadline comes after that and has it attend once more.
-func (c *conn) attend() error {
+func (c *conn) handleWake() error {
 	if !c.agreed {
 		return errSilent
 	}
@@ -150,7 +150,7 @@ func (c *conn) attend() error {
 
 // nudge makes the goroutine attend, from another one, to what was changed before. Nudges may
 // overlap with each other and with attend; during the handshake there must be none.
-func (c *conn) nudge() {
+func (c *conn) wake() {
 	if p := c.socket.polled; p != nil {
 		p.nudged.Store(true)
 		if p.wake() {

@@ -41,7 +41,7 @@ func (c *conn) data(fh xhttp2.FrameHeader) error {
 
 // checkData tells what is wrong with a DATA frame before its payload is read.
 func (c *conn) checkData(st *Stream, fh xhttp2.FrameHeader) error {
-	if st == nil || st.heard {
+	if st == nil || st.remoteClosed {
 		return xhttp2.StreamError{StreamID: fh.StreamID, Code: xhttp2.ErrCodeStreamClosed}
 	}
 	if st.credit -= int(fh.Length); st.credit < 0 {
@@ -100,23 +100,23 @@ func (c *conn) drain(n int, err error) error {
 
 // takenOf gives windows back that are half used.
 func (c *conn) takenOf(st *Stream, n int) {
-	c.eaten += n
+	c.unacknowledgedBytes += n
 	if st != nil {
-		st.eaten += n
+		st.unacknowledgedBytes += n
 	}
-	mine, its := c.eaten >= connWindow/2, st != nil && st.eaten >= streamWindow/2 && !st.heard
+	mine, its := c.unacknowledgedBytes >= connWindow/2, st != nil && st.unacknowledgedBytes >= streamWindow/2 && !st.remoteClosed
 	if !mine && !its {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if mine {
-		c.control = appendWindowUpdate(c.control, 0, c.eaten)
-		c.credit, c.eaten = c.credit+c.eaten, 0
+		c.control = appendWindowUpdate(c.control, 0, c.unacknowledgedBytes)
+		c.credit, c.unacknowledgedBytes = c.credit+c.unacknowledgedBytes, 0
 	}
 	if its && !st.gone && st.receiver != nil {
-		c.control = appendWindowUpdate(c.control, st.id, st.eaten)
-		st.credit, st.eaten = st.credit+st.eaten, 0
+		c.control = appendWindowUpdate(c.control, st.id, st.unacknowledgedBytes)
+		st.credit, st.unacknowledgedBytes = st.credit+st.unacknowledgedBytes, 0
 	}
 	c.pump()
 }
@@ -125,7 +125,7 @@ func (c *conn) takenOf(st *Stream, n int) {
 func (c *conn) halfClose(st *Stream) {
 	c.gather(nil)
 	c.mu.Lock()
-	st.heard = true
+	st.remoteClosed = true
 	if c.sent(st) {
 		c.remove(st)
 	}

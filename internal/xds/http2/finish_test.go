@@ -27,7 +27,7 @@ type laterCall struct {
 func (c *laterCall) Receive([]byte) error { return nil }
 func (c *laterCall) End()                 { c.ended.Store(true) }
 
-func (c *laterCall) Heard() {
+func (c *laterCall) RemoteClosed() {
 	c.kept = c.st.Authorization()
 	defer close(c.heard)
 	c.st.Go(func() {

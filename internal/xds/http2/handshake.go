@@ -20,7 +20,7 @@ func (c *conn) begin() error {
 			return err
 		}
 	}
-	c.stranger = c.server.opts.Strangers && (c.tls == nil || len(c.tls.ConnectionState().VerifiedChains) == 0)
+	c.unauthenticated = c.server.opts.LimitUnauthenticated && (c.tls == nil || len(c.tls.ConnectionState().VerifiedChains) == 0)
 	c.greet()
 	if err := c.readPreface(); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (c *conn) begin() error {
 	c.mu.Lock()
 	c.agreed = true
 	c.mu.Unlock()
-	return c.attend() // to what nudges would have been for
+	return c.handleWake() // to what nudges would have been for
 }
 
 // shakeHands takes TLS's handshake. What comes after it is read by input, which does not wait in TLS.

@@ -108,8 +108,8 @@ func isGRPC(contentType string) bool {
 
 // open begins a stream, and answers at once where it is refused.
 func (c *conn) open(f *xhttp2.MetaHeadersFrame, r *request) error {
-	st := &Stream{conn: c, id: f.StreamID, path: r.path, credit: streamWindow, expect: r.length, heard: f.StreamEnded()}
-	if st.heard && st.expect > 0 {
+	st := &Stream{conn: c, id: f.StreamID, path: r.path, credit: streamWindow, expect: r.length, remoteClosed: f.StreamEnded()}
+	if st.remoteClosed && st.expect > 0 {
 		return xhttp2.StreamError{StreamID: st.id, Code: xhttp2.ErrCodeProtocol}
 	}
 	c.mu.Lock()
@@ -127,7 +127,7 @@ func (c *conn) open(f *xhttp2.MetaHeadersFrame, r *request) error {
 	st.authorization = r.authorization
 	st.receiver = c.server.methods[r.path](st)
 	st.authorization = ""
-	if st.heard {
+	if st.remoteClosed {
 		c.heardAll(st)
 	}
 	return nil
@@ -187,7 +187,7 @@ func (c *conn) refuse(st *Stream, code int, text string) {
 // requestTrailers takes the header block that ends a request.
 func (c *conn) requestTrailers(st *Stream, f *xhttp2.MetaHeadersFrame) error {
 	switch {
-	case st.heard:
+	case st.remoteClosed:
 		return xhttp2.StreamError{StreamID: st.id, Code: xhttp2.ErrCodeStreamClosed}
 	case !f.StreamEnded() || len(f.PseudoFields()) > 0 || st.expect > 0:
 		return xhttp2.StreamError{StreamID: st.id, Code: xhttp2.ErrCodeProtocol}

@@ -84,8 +84,8 @@ func (in *input) have(n int) {
 // without does what is to be done where nothing was received; nil: it is to be tried again.
 func (in *input) without(err error) error {
 	switch {
-	case isNudge(err):
-		return in.conn.attend()
+	case isWake(err):
+		return in.conn.handleWake()
 	case !errors.Is(err, again{}):
 		return err
 	case in.whole:
@@ -95,7 +95,7 @@ func (in *input) without(err error) error {
 	return nil
 }
 
-func isNudge(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+func isWake(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
 // receive reads what there is, or waits for it, as socket.get does.
 func (in *input) receive() (int, error) {

@@ -15,7 +15,7 @@ func (c *conn) lookAfter(now time.Time, tick uint32) {
 		return
 	}
 	if at := c.soonest.Load(); at != 0 && now.UnixNano() >= at {
-		c.nudge()
+		c.wake()
 	}
 	if tick%sweep == c.phase {
 		c.lookClosely(tick)
@@ -164,7 +164,7 @@ func (c *conn) dismiss(status *Status) {
 		return
 	}
 	if c.parting = status; c.agreed {
-		c.nudge()
+		c.wake()
 	}
 }
 

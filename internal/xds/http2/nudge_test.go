@@ -60,9 +60,9 @@ func TestNudgesOverlap(t *testing.T) {
 	await.From(t, attended) // of the handshake
 
 	done := make(chan struct{})
-	go func() { defer close(done); c.nudge() }()
+	go func() { defer close(done); c.wake() }()
 	await.From(t, held) // it will set its deadline
-	c.nudge()
+	c.wake()
 	await.From(t, attended) // to the other one, of which the deadline was ended as well
 	close(late)
 	await.From(t, done)

@@ -140,7 +140,7 @@ func (c *conn) framesOf(st *Stream, b []byte) []byte {
 		st.trailers = nil
 	}
 	switch {
-	case st.heard:
+	case st.remoteClosed:
 		c.remove(st)
 	case st.head == nil: // the rest of the request is of no use
 		b = appendReset(b, st.id, xhttp2.ErrCodeNo)

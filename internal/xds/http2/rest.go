@@ -65,7 +65,7 @@ func (c *conn) takeTurn() error {
 
 // nudgeAgain leaves a nudge to the goroutine.
 func (c *conn) nudgeAgain(err error) error {
-	if !isNudge(err) {
+	if !isWake(err) {
 		return err
 	}
 	c.socket.polled.nudged.Store(true)

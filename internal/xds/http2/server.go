@@ -41,24 +41,24 @@ type Gatherer interface {
 // Stream.Finish: what it answers is made elsewhere. End is not called for what Finish ended.
 type Finisher interface {
 	Receiver
-	// Heard is called when the peer has ended its side, without an error.
-	Heard()
+	// RemoteClosed is called when the peer has ended its side, without an error.
+	RemoteClosed()
 }
 
 // Options are what a Server can be told. The zero value is good.
 type Options struct {
-	TLS         *tls.Config   // nil: plain text, with prior knowledge
-	MaxMessage  int           // bytes of a message, and of those unfinished or kept on a connection; what is beyond ends its stream with RESOURCE_EXHAUSTED
-	Strangers   bool          // peers without a verified certificate may do little, until Stream.Trust
-	Handshake   time.Duration // until TLS, preface and settings are there
-	Keepalive   time.Duration // without a byte from the peer, until a ping
-	PingTimeout time.Duration // without a byte after the ping, until the connection is closed
-	FrameTime   time.Duration // that the rest of a frame or header block may take
-	MaxAge      time.Duration // until a connection is told to go away, a tenth more or less; 0: when its peer's certificate expires
-	MaxAgeGrace time.Duration // after that, until its streams are ended, and it is closed; 0: when they have ended by themselves
-	Tick        time.Duration // how exactly these are kept; keep-alive and FrameTime to some
-	Yield       func()        // called by loops before they read: it may wait for something urgent that takes little time, but not for a Stream
-	Log         *slog.Logger  // told why connections were ended by this side; nil: nobody is
+	TLS                  *tls.Config   // nil: plain text, with prior knowledge
+	MaxMessage           int           // bytes of a message, and of those unfinished or kept on a connection; what is beyond ends its stream with RESOURCE_EXHAUSTED
+	LimitUnauthenticated bool          // peers without a verified certificate may do little, until Stream.Trust
+	Handshake            time.Duration // until TLS, preface and settings are there
+	Keepalive            time.Duration // without a byte from the peer, until a ping
+	PingTimeout          time.Duration // without a byte after the ping, until the connection is closed
+	FrameTime            time.Duration // that the rest of a frame or header block may take
+	MaxAge               time.Duration // until a connection is told to go away, a tenth more or less; 0: when its peer's certificate expires
+	MaxAgeGrace          time.Duration // after that, until its streams are ended, and it is closed; 0: when they have ended by themselves
+	Tick                 time.Duration // how exactly these are kept; keep-alive and FrameTime to some
+	Yield                func()        // called by loops before they read: it may wait for something urgent that takes little time, but not for a Stream
+	Log                  *slog.Logger  // told why connections were ended by this side; nil: nobody is
 }
 
 func (o *Options) fill() {

@@ -6,10 +6,10 @@ import xhttp2 "golang.org/x/net/http2"
 // connection's goroutine: by the Handler, or by the Receiver.
 func (st *Stream) Trust() {
 	c := st.conn
-	if !c.stranger {
+	if !c.unauthenticated {
 		return
 	}
-	c.stranger = false
+	c.unauthenticated = false
 	// Where there is no room for it the connection is about to end.
 	_ = c.say(func(b []byte) []byte {
 		return appendSettings(b, xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: maxStreams})
@@ -18,7 +18,7 @@ func (st *Stream) Trust() {
 
 // mostStreams are how many streams the peer may have open.
 func (c *conn) mostStreams() uint32 {
-	if c.stranger {
+	if c.unauthenticated {
 		return strangerStreams
 	}
 	return maxStreams
@@ -28,7 +28,7 @@ func (c *conn) mostStreams() uint32 {
 // count as they were announced, so that what does not fit is refused before it comes.
 func (c *conn) checkUnfinished() *Status {
 	most, whose := c.server.opts.MaxMessage, "a connection"
-	if c.stranger {
+	if c.unauthenticated {
 		most, whose = min(most, strangerMessage), "a client that has not shown who it is"
 	}
 	if n := c.unfinished(); n > most {

@@ -33,7 +33,7 @@ func (c keeping) Receive(b []byte) error {
 
 // serveStrangers serves peers that may be strangers.
 func serveStrangers(t *testing.T, o Options) *service {
-	o.Strangers = true
+	o.LimitUnauthenticated = true
 	return serve(t, o, map[string]Handler{
 		trust: func(st *Stream) Receiver { return trusting{&call{Stream: st}} },
 		keep:  func(st *Stream) Receiver { return keeping{&call{Stream: st}} },

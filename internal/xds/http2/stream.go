@@ -17,25 +17,25 @@ type Stream struct {
 	id   uint32
 
 	// The connection's goroutine's.
-	receiver Receiver // nil: what comes is dropped
-	credit   int      // bytes that the peer may still send
-	eaten    int      // bytes that were taken and not credited again
-	expect   int64    // bytes of DATA that the peer has announced and not sent; -1: it has not announced them
-	message  message
-	kept     int // bytes of messages that the Receiver keeps
+	receiver            Receiver // nil: what comes is dropped
+	credit              int      // bytes that the peer may still send
+	unacknowledgedBytes int      // bytes that were taken and not credited again
+	expect              int64    // bytes of DATA that the peer has announced and not sent; -1: it has not announced them
+	message             message
+	kept                int // bytes of messages that the Receiver keeps
 
 	// Guarded by conn.mu.
-	window   int
-	begun    bool        // the first header block was sent
-	ending   bool        // the queue's end is the stream's
-	queued   bool        // in conn.ready
-	gone     bool        // not in conn.streams any more
-	heard    bool        // the peer has ended its side
-	trailers []byte      // header block to end with
-	queue    []outgoing  // messages that are not sent
-	room     [1]outgoing // for the queue, which is seldom longer
-	head     []byte      // header block to begin with; nil: the usual one
-	expires  time.Time   // zero: never
+	window       int
+	begun        bool        // the first header block was sent
+	ending       bool        // the queue's end is the stream's
+	queued       bool        // in conn.ready
+	gone         bool        // not in conn.streams any more
+	remoteClosed bool        // the peer has ended its side
+	trailers     []byte      // header block to end with
+	queue        []outgoing  // messages that are not sent
+	room         [1]outgoing // for the queue, which is seldom longer
+	head         []byte      // header block to begin with; nil: the usual one
+	expires      time.Time   // zero: never
 
 	path          string // read-only
 	authorization string // while the Handler runs
@@ -199,7 +199,7 @@ func (c *conn) remove(st *Stream) {
 	st.gone, st.queue, st.trailers = true, nil, nil
 	c.streams = slices.DeleteFunc(c.streams, func(x *Stream) bool { return x == st })
 	if c.leaving == told && len(c.streams) == 0 {
-		c.nudge()
+		c.wake()
 	}
 }
 
@@ -224,7 +224,7 @@ func (c *conn) lastOf(st *Stream, s *Status) {
 // heardAll tells the Receiver that the peer has ended its side, in order.
 func (c *conn) heardAll(st *Stream) {
 	if f, ok := st.receiver.(Finisher); ok {
-		f.Heard()
+		f.RemoteClosed()
 		return
 	}
 	c.finish(st, &Status{})

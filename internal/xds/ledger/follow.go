@@ -41,7 +41,7 @@ func (l *Ledger) clustersSent(f *flight) {
 				again = append(again, c.Name)
 			case !e.on && (f.explicit || c.Added <= f.from[i].add):
 				later = append(later, c.Name)
-			case l.goesAhead(c):
+			case l.isPrefetched(c):
 				ahead = append(ahead, c.Name)
 				if l.sentBefore(c, i, f) {
 					known = append(known, c.Name)
@@ -53,7 +53,7 @@ func (l *Ledger) clustersSent(f *flight) {
 		}
 	}
 	l.resend = l.pool.With(l.resend, names.Strings(later))
-	l.sendAhead(ahead, known)
+	l.prefetchEndpoints(ahead, known)
 	if len(again) > 0 {
 		e.todo = l.pool.With(e.todo, names.Strings(again))
 		e.owe(l.newest())

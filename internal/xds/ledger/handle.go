@@ -92,10 +92,10 @@ func (l *Ledger) subscribe(k kind, r *Request) {
 	}
 	if k == eds {
 		l.resend = nil // from now on todo has them
-		if first && (l.returning || l.gate.untold) {
+		if first && (l.returning || l.ordering.untold) {
 			l.waitFor(slices.Collect(w.todo.All())) // its clusters came before the stream broke
 		}
-		l.gate.untold = false
+		l.ordering.untold = false
 	}
 	switch {
 	case w.todo == nil && w.gone == nil:
@@ -177,7 +177,7 @@ func (l *Ledger) unsubscribe(k kind, list [][]byte) {
 		w.todo, w.gone = l.pool.Without(w.todo, set), l.pool.Without(w.gone, set)
 	}
 	if k == eds {
-		l.settleAhead(list)
+		l.settlePrefetch(list)
 	}
 	if k == rds {
 		l.dropRoutes(set)

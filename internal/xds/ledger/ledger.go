@@ -23,12 +23,12 @@ type Ledger struct {
 
 	watches [kinds]watch // 56 bytes after the beginning, 64 after that of the allocation: each has whole lines
 
-	load   *names.Set // the proxy holds them and needs all their virtual hosts
-	ahead  ahead
-	scopes scopes
-	gate   gate
-	resend *names.Set // changed clusters whose endpoints are not subscribed yet
-	err    error
+	load     *names.Set // the proxy holds them and needs all their virtual hosts
+	prefetch endpointPrefetch
+	scopes   scopes
+	ordering ordering
+	resend   *names.Set // changed clusters whose endpoints are not subscribed yet
+	err      error
 
 	kept   *names.Set // it said on reconnecting that it holds them
 	listed *names.Set // it said on reconnecting that it holds virtual hosts of them
@@ -132,7 +132,7 @@ func (l *Ledger) Next(out []Response) []Response {
 		moved := false
 		for k := range kinds {
 			if k == lds {
-				l.openGate()
+				l.openOrdering()
 				l.openScopes()
 			}
 			if l.off(k) || l.watches[k].flight != nil {

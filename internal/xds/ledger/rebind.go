@@ -30,15 +30,15 @@ func (l *Ledger) keepWaiting(i int, old *table.State) {
 	c := &l.watches[cds]
 	var wait []string
 	if c.on && c.wild {
-		for e := range old.Changed(resource.Cluster, l.gate.open[i]) {
-			if e.Added > l.gate.open[i] && e.Added <= c.at[i].add {
+		for e := range old.Changed(resource.Cluster, l.ordering.open[i]) {
+			if e.Added > l.ordering.open[i] && e.Added <= c.at[i].add {
 				wait = append(wait, e.Name)
 			}
 		}
 	}
 	l.waitFor(wait)
-	l.gate.waits[i] = endpointWait{}
-	l.gate.open[i] = l.states[i].Revision
+	l.ordering.waits[i] = endpointWait{}
+	l.ordering.open[i] = l.states[i].Revision
 }
 
 func (l *Ledger) rebindWatch(k kind, i int, old *table.State) {
@@ -49,7 +49,7 @@ func (l *Ledger) rebindWatch(k kind, i int, old *table.State) {
 	}
 	if w.answer { // nothing was sent yet
 		w.at[i] = fromStart(s)
-		l.gateAnew(k, i)
+		l.reorder(k, i)
 		return
 	}
 	d := l.difference(k, i, old)
@@ -66,9 +66,9 @@ func (l *Ledger) rebindWatch(k kind, i int, old *table.State) {
 }
 
 // gateAnew closes the gate for a table whose clusters all are to be sent.
-func (l *Ledger) gateAnew(k kind, i int) {
+func (l *Ledger) reorder(k kind, i int) {
 	if k == cds {
-		l.gate.open[i] = 0
+		l.ordering.open[i] = 0
 	}
 }
 

@@ -15,7 +15,7 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 		l.keep(k)
 	}
 	if k == cds {
-		l.returning, l.gate.untold = true, !l.watches[eds].on && l.anyEndpoints(r.Initial)
+		l.returning, l.ordering.untold = true, !l.watches[eds].on && l.anyEndpoints(r.Initial)
 	}
 	if k == rds {
 		defer l.routesKept(r.Initial)
@@ -85,7 +85,7 @@ func (l *Ledger) keep(k kind) {
 	for i, s := range l.states {
 		w.at[i] = upTo(s)
 		if k == cds {
-			l.gate.open[i] = s.Revision
+			l.ordering.open[i] = s.Revision
 		}
 	}
 }

@@ -20,10 +20,10 @@ func (l *Ledger) Settle() (rev model.Revision, refused bool) {
 			floor = min(floor, l.floor(k, false))
 		}
 	}
-	if l.gateClosed() {
+	if l.orderingBlocks() {
 		for i, s := range l.states {
-			if s.LastAdded(resource.Cluster) > l.gate.open[i] {
-				floor = min(floor, l.gate.open[i])
+			if s.LastAdded(resource.Cluster) > l.ordering.open[i] {
+				floor = min(floor, l.ordering.open[i])
 			}
 		}
 	}

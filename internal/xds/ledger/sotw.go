@@ -159,7 +159,7 @@ func (l *Ledger) rebindWhole(k kind, i int) {
 		w.flight = w.flight.own()
 		w.flight.from[i], w.flight.explicit = w.at[i], true
 	}
-	l.gateAnew(k, i)
+	l.reorder(k, i)
 	w.owe(1)
 }
 

@@ -104,7 +104,7 @@ func (p *player) run(command string) string {
 		}
 		p.open = nil
 	case "again":
-		p.ledger.TryAgain(typeNames[f[1]], true, 9, func(message string) bool { return message == f[2] })
+		p.ledger.Retry(typeNames[f[1]], true, 9, func(message string) bool { return message == f[2] })
 	case "bind":
 		p.bound = f[1:]
 	default:

@@ -8,7 +8,7 @@ package resource
 type Type uint8
 
 // The types, in the order in which additions are sent (make before break). RouteConfig
-// and RouteConfigShell are two strategies for one type URL: whole route
+// and VHDSRouteConfig are two strategies for one type URL: whole route
 // configurations, and ones whose virtual hosts come by VHDS. A
 // Scope has the name of the route configuration that it leads to.
 const (

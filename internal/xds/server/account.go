@@ -13,12 +13,12 @@ const maxOwed = 1024
 // account is which published revisions a stream has not settled. They are exactly those
 // that it was counted for.
 type account struct {
-	owed    []model.Revision  // ascending
-	sent    int               // of owed, reported as sent
-	newest  model.Revision    // of the tables when a response was sent last
-	refused model.Revision    // newest when a response was refused last
-	before  model.Revision    // what the proxy had when its last stream ended; 0: not known
-	room    [1]model.Revision // owed begins in it, and is seldom longer
+	pendingRevisions []model.Revision  // ascending
+	sent             int               // of owed, reported as sent
+	newest           model.Revision    // of the tables when a response was sent last
+	refused          model.Revision    // newest when a response was refused last
+	before           model.Revision    // what the proxy had when its last stream ended; 0: not known
+	room             [1]model.Revision // owed begins in it, and is seldom longer
 }
 
 // outcome is what became of a settled revision. By revisions and not by events, as a
@@ -40,30 +40,30 @@ func (st *stream) settle(now time.Time) {
 	if refused {
 		a.refused = a.newest
 	}
-	if len(a.owed) == 0 {
+	if len(a.pendingRevisions) == 0 {
 		return
 	}
 	st.reportSent(now)
-	for len(a.owed) > 0 && a.owed[0] <= rev {
-		outcome, n := a.outcome(a.owed[0]), 1
-		for n < len(a.owed) && a.owed[n] <= rev && a.outcome(a.owed[n]) == outcome {
+	for len(a.pendingRevisions) > 0 && a.pendingRevisions[0] <= rev {
+		outcome, n := a.outcome(a.pendingRevisions[0]), 1
+		for n < len(a.pendingRevisions) && a.pendingRevisions[n] <= rev && a.outcome(a.pendingRevisions[n]) == outcome {
 			n++
 		}
 		st.report(n, outcome, now)
 	}
-	if over := len(a.owed) - maxOwed; over > 0 {
+	if over := len(a.pendingRevisions) - maxOwed; over > 0 {
 		st.report(over, Gone, now)
 	}
 }
 
 func (st *stream) reportSent(now time.Time) {
 	a := &st.account
-	if a.sent == len(a.owed) || a.newest < a.owed[a.sent] {
+	if a.sent == len(a.pendingRevisions) || a.newest < a.pendingRevisions[a.sent] {
 		return
 	}
 	sent := min(a.newest, st.ledger.Sent())
-	for a.sent < len(a.owed) && a.owed[a.sent] <= sent {
-		st.server.obs.Sent(a.owed[a.sent], now)
+	for a.sent < len(a.pendingRevisions) && a.pendingRevisions[a.sent] <= sent {
+		st.server.obs.Sent(a.pendingRevisions[a.sent], now)
 		a.sent++
 	}
 }
@@ -73,16 +73,16 @@ func (st *stream) report(n int, outcome Outcome, now time.Time) {
 	a := &st.account
 	for from := 0; from < n; {
 		to := from
-		for to+1 < n && a.owed[to+1] == a.owed[to]+1 {
+		for to+1 < n && a.pendingRevisions[to+1] == a.pendingRevisions[to]+1 {
 			to++
 		}
 		if witness := st.server.opts.Witness; witness != nil {
-			witness(Settlement{Proxy: st.proxy, From: a.owed[from] - 1, To: a.owed[to], Outcome: outcome, At: now, Text: st.refusal(outcome)})
+			witness(Settlement{Proxy: st.proxy, From: a.pendingRevisions[from] - 1, To: a.pendingRevisions[to], Outcome: outcome, At: now, Text: st.refusal(outcome)})
 		}
-		st.server.obs.Settled(a.owed[from]-1, a.owed[to], outcome, now)
+		st.server.obs.Settled(a.pendingRevisions[from]-1, a.pendingRevisions[to], outcome, now)
 		from = to + 1
 	}
-	a.owed = append(a.owed[:0], a.owed[n:]...)
+	a.pendingRevisions = append(a.pendingRevisions[:0], a.pendingRevisions[n:]...)
 	a.sent = max(a.sent-n, 0)
 }
 
@@ -104,7 +104,7 @@ func (st *stream) refusal(outcome Outcome) string {
 func (st *stream) owing() (n int, oldest model.Revision) {
 	st.inbox.mu.Lock()
 	defer st.inbox.mu.Unlock()
-	for _, list := range [2][]model.Revision{st.inbox.published, st.account.owed} {
+	for _, list := range [2][]model.Revision{st.inbox.published, st.account.pendingRevisions} {
 		if len(list) > 0 {
 			oldest = list[0]
 		}

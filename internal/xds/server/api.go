@@ -172,7 +172,7 @@ type ProxyState struct {
 	Version string       `json:"version,omitempty"` // of the proxy: Envoy's
 	Types   []TypeState  `json:"types"`
 	Proxy   *model.Proxy `json:"-"`
-	// ControlPlane is as in Whereabouts.
+	// ControlPlane is as in ProxySyncStatus.
 	ControlPlane string `json:"controlPlane,omitempty"`
 }
 

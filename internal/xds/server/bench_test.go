@@ -194,7 +194,7 @@ func BenchmarkDistribution(b *testing.B) {
 	settled.Wait()
 	b.ReportAllocs()
 	for b.Loop() {
-		if got := s.Distribution(&Question{Revision: 2}); len(got) != streams || got[0].Position != PositionACKed {
+		if got := s.Distribution(&Query{Revision: 2}); len(got) != streams || got[0].Position != PositionACKed {
 			b.Fatal(len(got), got[0])
 		}
 	}

@@ -50,7 +50,7 @@ func (s *Server) Carry(t Transport, port Port) Carrier {
 	port.Methods = s.methods(port)
 	if t != TransportGRPC {
 		o := s.opts.http2Options()
-		o.TLS, o.Log, o.Strangers = port.TLS, s.log, port.Authorize != nil
+		o.TLS, o.Log, o.LimitUnauthenticated = port.TLS, s.log, port.Authorize != nil
 		o.Yield = s.yield
 		return http2Carrier{http2.New(s.http2Methods(&port), o)}
 	}

@@ -11,21 +11,21 @@ import (
 // Who has a change is found when somebody asks, from the streams' cursors and the tables'
 // logs. Nothing is kept for each change and proxy.
 
-// Position is where a proxy stands towards one revision.
-type Position string
+// SyncState is where a proxy stands towards one revision.
+type SyncState string
 
 // The positions.
 const (
 	// PositionACKed: it has accepted what the revision changed, or what came after it.
-	PositionACKed Position = "acked"
+	PositionACKed SyncState = "acked"
 	// PositionBehind: some of it was not sent yet, or not answered.
-	PositionBehind Position = "behind"
+	PositionBehind SyncState = "behind"
 	// PositionRefused: the proxy refused some of it, and that is held back.
-	PositionRefused Position = "refused"
+	PositionRefused SyncState = "refused"
 	// PositionNotConcerned: it subscribes to nothing of it.
-	PositionNotConcerned Position = "notConcerned"
+	PositionNotConcerned SyncState = "notConcerned"
 	// PositionDisconnected: its stream ended before it had it, and it has not come back.
-	PositionDisconnected Position = "disconnected"
+	PositionDisconnected SyncState = "disconnected"
 )
 
 // Cause is why a proxy does not have a change.
@@ -50,21 +50,21 @@ type Reason struct {
 	Text  string    `json:"text,omitempty"`  // refused: the proxy's words; waits: for what
 }
 
-// Whereabouts is one proxy's position and why it is there.
-type Whereabouts struct {
-	ID         string   `json:"id"`
-	Name       string   `json:"name"`
-	Namespace  string   `json:"namespace"`
-	Position   Position `json:"position"`
-	Superseded bool     `json:"superseded,omitempty"` // it has a newer form of what the revision changed
-	Reasons    []Reason `json:"reasons,omitempty"`
+// ProxySyncStatus is one proxy's position and why it is there.
+type ProxySyncStatus struct {
+	ID         string    `json:"id"`
+	Name       string    `json:"name"`
+	Namespace  string    `json:"namespace"`
+	Position   SyncState `json:"position"`
+	Superseded bool      `json:"superseded,omitempty"` // it has a newer form of what the revision changed
+	Reasons    []Reason  `json:"reasons,omitempty"`
 	// ControlPlane is whose it is, in answers about several; empty: of the one that was asked.
 	// The server does not know: who joins answers fills it in.
 	ControlPlane string `json:"controlPlane,omitempty"`
 }
 
-// Question is about one revision, or about one object's part in it.
-type Question struct {
+// Query is about one revision, or about one object's part in it.
+type Query struct {
 	Revision model.Revision
 	Object   model.Key // zero: the question is about the revision
 	// Related tells whether a resource is made of the object; nil: nobody knows. It is
@@ -79,15 +79,15 @@ type Question struct {
 // Distribution tells where each proxy stands: all that are connected, and those that left
 // without the revision. It waits for an announcement under way, so that a revision that
 // the Observer was told of is known to the streams.
-func (s *Server) Distribution(q *Question) []Whereabouts {
+func (s *Server) Distribution(q *Query) []ProxySyncStatus {
 	s.publishing.Lock()
 	s.publishing.Unlock() //nolint:staticcheck // SA2001: the wait is what it is for
-	sv := survey{Question: q, tables: map[*table.Table]*touched{}}
-	var out []Whereabouts
+	sv := distributionQuery{Query: q, tables: map[*table.Table]*touched{}}
+	var out []ProxySyncStatus
 	for _, st := range s.streams.all() {
-		if w, ok := st.whereabouts(&sv); ok {
+		if w, ok := st.syncStatus(&sv); ok {
 			out = append(out, w)
 		}
 	}
-	return append(out, sv.without(s.Departed())...)
+	return append(out, sv.without(s.Disconnected())...)
 }

@@ -15,19 +15,19 @@ import (
 )
 
 // at is one proxy's whereabouts; zero while there is none of that name.
-func (h *harness) at(rev model.Revision, name string) Whereabouts {
-	for _, w := range h.server.Distribution(&Question{Revision: rev}) {
+func (h *harness) at(rev model.Revision, name string) ProxySyncStatus {
+	for _, w := range h.server.Distribution(&Query{Revision: rev}) {
 		if w.Name == name {
 			return w
 		}
 	}
-	return Whereabouts{}
+	return ProxySyncStatus{}
 }
 
 // becomes waits until a proxy's position is the one that is wanted.
-func (h *harness) becomes(rev model.Revision, name string, want Position) Whereabouts {
+func (h *harness) becomes(rev model.Revision, name string, want SyncState) ProxySyncStatus {
 	h.t.Helper()
-	var got Whereabouts
+	var got ProxySyncStatus
 	h.eventually(fmt.Sprintf("%s is %s for revision %d", name, want, rev), func() bool {
 		got = h.at(rev, name)
 		return got.Position == want
@@ -58,7 +58,7 @@ func TestDistributionTellsProxiesApart(t *testing.T) {
 		require.False(t, w.Reasons[0].Since.IsZero())
 		h.becomes(rev, "app-2", PositionNotConcerned)
 		c.ack(r)
-		require.Equal(t, Whereabouts{ID: nodeID, Name: "app-1", Namespace: "shop", Position: PositionACKed}, h.becomes(rev, "app-1", PositionACKed))
+		require.Equal(t, ProxySyncStatus{ID: nodeID, Name: "app-1", Namespace: "shop", Position: PositionACKed}, h.becomes(rev, "app-1", PositionACKed))
 
 		bad := h.commit(listener("l1", "bad"))
 		c.nack(c.expect(resource.Listener, "l1"), "bad listener")
@@ -80,7 +80,7 @@ func TestDistributionNamesWhatIsWaitedFor(t *testing.T) {
 		rev := h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"))
 		c.take(resource.Cluster, "c2") // and never asks for its endpoints
 		c.take(resource.Endpoints, "c2")
-		var w Whereabouts
+		var w ProxySyncStatus
 		h.eventually("the listener waits", func() bool {
 			w = h.at(rev, "app-1")
 			return len(w.Reasons) == 1 && w.Reasons[0].Cause == CauseWaits
@@ -131,16 +131,16 @@ func TestDistributionRemembersWhoLeft(t *testing.T) {
 		c.cancel()
 		w := h.becomes(rev, "app-1", PositionDisconnected)
 		require.Equal(t, CauseDisconnected, w.Reasons[0].Cause)
-		require.Len(t, h.server.Departed(), 1)
-		require.Equal(t, had, h.server.Departed()[0].Settled)
-		for _, w := range h.server.Distribution(&Question{Revision: had}) {
+		require.Len(t, h.server.Disconnected(), 1)
+		require.Equal(t, had, h.server.Disconnected()[0].Settled)
+		for _, w := range h.server.Distribution(&Query{Revision: had}) {
 			require.NotEqual(t, "app-1", w.Name, "it had that one")
 		}
 
 		again := h.connect("")
 		again.subscribe(resource.Cluster)
 		again.take(resource.Cluster, "c1")
-		require.Empty(t, h.server.Departed())
+		require.Empty(t, h.server.Disconnected())
 		again.subscribe(resource.Endpoints, "c1")
 		r := again.expect(resource.Endpoints, "c1")
 		h.becomes(rev, "app-1", PositionBehind)
@@ -159,11 +159,11 @@ func TestDistributionOfWhatCameBefore(t *testing.T) {
 		c := h.connect("")
 		c.subscribe(resource.Cluster)
 		r := c.expect(resource.Cluster, "c1", "c2")
-		about := &Question{Revision: 3, Related: func(_ resource.Type, e *table.Entry) bool { return e.Name == "c2" }}
+		about := &Query{Revision: 3, Related: func(_ resource.Type, e *table.Entry) bool { return e.Name == "c2" }}
 		require.Equal(t, PositionBehind, h.server.Distribution(about)[0].Position)
 		c.ack(r)
 		h.eventually("it has it", func() bool { return h.server.Distribution(about)[0].Position == PositionACKed })
-		nobody := &Question{Revision: 3, Related: func(resource.Type, *table.Entry) bool { return false }}
+		nobody := &Query{Revision: 3, Related: func(resource.Type, *table.Entry) bool { return false }}
 		require.Equal(t, PositionNotConcerned, h.server.Distribution(nobody)[0].Position)
 	})
 }
@@ -175,8 +175,8 @@ func TestDistributionOfPartOfABatch(t *testing.T) {
 		c := h.warm("")
 		rev := h.commit(endpoints("c1", "2"))
 		c.expect(resource.Endpoints, "c1")
-		concerned := func(name string, types ...resource.Type) *Question {
-			return &Question{Revision: rev, Shared: true, Concerns: func(p *model.Proxy, typ resource.Type) bool {
+		concerned := func(name string, types ...resource.Type) *Query {
+			return &Query{Revision: rev, Shared: true, Concerns: func(p *model.Proxy, typ resource.Type) bool {
 				return p.Name == name && slices.Contains(types, typ)
 			}}
 		}
@@ -192,21 +192,21 @@ func TestDistributionOfPartOfABatch(t *testing.T) {
 }
 
 func TestDeparturesAreBounded(t *testing.T) {
-	var d departures
+	var d disconnectedProxies
 	st := &stream{proxy: &model.Proxy{}}
-	for i := range 3 * maxDeparted {
+	for i := range 3 * maxDisconnected {
 		st.proxy = &model.Proxy{ID: fmt.Sprint(i)}
 		d.add(st, noon)
 		require.Zero(t, d.back("nobody"))
 	}
-	require.Len(t, d.all(), maxDeparted)
-	require.Equal(t, fmt.Sprint(2*maxDeparted), d.all()[0].ID)
-	for range 5 * maxDeparted { // one that comes and goes
+	require.Len(t, d.all(), maxDisconnected)
+	require.Equal(t, fmt.Sprint(2*maxDisconnected), d.all()[0].ID)
+	for range 5 * maxDisconnected { // one that comes and goes
 		st.proxy = &model.Proxy{ID: "flapping"}
 		d.add(st, noon)
 		d.back("flapping")
 	}
-	require.LessOrEqual(t, len(d.order), 2*maxDeparted)
+	require.LessOrEqual(t, len(d.order), 2*maxDisconnected)
 	st.proxy = &model.Proxy{ID: "later"}
 	d.add(st, noon.Add(2*departedFor))
 	require.Len(t, d.all(), 1)

@@ -15,7 +15,7 @@ type Intended struct {
 	Type  resource.Type
 	Entry *table.Entry
 	// Standing is never ledger.NotSubscribed.
-	Standing ledger.Standing
+	Standing ledger.ResourceStatus
 	Message  string // the proxy's, where it refused the resource
 }
 
@@ -35,7 +35,7 @@ func (s *Server) Intended(id string, types ...resource.Type) (*model.Proxy, []In
 	for _, typ := range types {
 		for _, t := range st.tables {
 			for e := range t.State().All(typ) {
-				i := Intended{Type: typ, Entry: e, Standing: st.ledger.Standing(typ, e.Name)}
+				i := Intended{Type: typ, Entry: e, Standing: st.ledger.Status(typ, e.Name)}
 				if i.Standing == ledger.NotSubscribed {
 					continue
 				}

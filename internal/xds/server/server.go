@@ -38,9 +38,9 @@ type Server struct {
 	stop    chan struct{}
 	ended   sync.WaitGroup // senders and watchdog
 
-	streams  registry
-	departed departures
-	turn     atomic.Uint64 // which sender is next
+	streams      registry
+	disconnected disconnectedProxies
+	turn         atomic.Uint64 // which sender is next
 
 	publishing sync.Mutex // guards concerned
 	concerned  []*stream  // of the change that is being published
@@ -108,7 +108,7 @@ func (s *Server) open(st *stream, node []byte) error {
 	if st.release = release; release == nil {
 		st.release = func() {}
 	}
-	st.account.before = s.departed.back(p.ID)
+	st.account.before = s.disconnected.back(p.ID)
 	s.streams.add(st, tables)
 	st.begin()
 	s.opts.Meter.Connected(p.IstioVersion, 1)

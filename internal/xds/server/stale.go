@@ -122,7 +122,7 @@ func (st *stream) clustersWith(look *staleSearch, g *GoneEndpoint) []string {
 	for _, t := range st.tables {
 		for _, host := range g.Hosts {
 			for _, name := range look.of(t, host) {
-				if st.ledger.Standing(resource.Endpoints, name) == ledger.NotSubscribed || st.ledger.HasSince(resource.Endpoints, name, g.Revision) {
+				if st.ledger.Status(resource.Endpoints, name) == ledger.NotSubscribed || st.ledger.HasSince(resource.Endpoints, name, g.Revision) {
 					continue
 				}
 				if e := t.State().Get(resource.Endpoints, name); e != nil && !look.lists(e, g.Address) {

@@ -79,7 +79,7 @@ func TestHoldersAcrossReconnects(t *testing.T) {
 		c.take(resource.Cluster, ratings)
 		h.becomes(had, "app-1", PositionACKed)
 		c.cancel()
-		h.eventually("it has left", func() bool { return len(h.server.Departed()) == 1 })
+		h.eventually("it has left", func() bool { return len(h.server.Disconnected()) == 1 })
 		rev := h.commit(addressesAt(ratings, "10.0.0.2"))
 		gone := []GoneEndpoint{{Revision: rev, Since: time.Now(), Hosts: []string{"ratings"}, Address: "10.0.0.1"}}
 

@@ -190,7 +190,7 @@ func (st *stream) step() {
 	var room [5]ledger.Response
 	responses := st.ledger.Next(room[:0])
 	var now time.Time
-	if len(responses) > 0 || len(st.account.owed) > 0 {
+	if len(responses) > 0 || len(st.account.pendingRevisions) > 0 {
 		now = time.Now()
 	}
 	if !published.IsZero() {
@@ -207,7 +207,7 @@ func (st *stream) readInbox() (published time.Time) {
 	if len(in.published) > 0 {
 		published = in.since
 	}
-	st.account.owed = append(st.account.owed, in.published...)
+	st.account.pendingRevisions = append(st.account.pendingRevisions, in.published...)
 	in.published = in.published[:0]
 	st.mu.news.Store(false)
 	rebound := in.rebound
@@ -257,10 +257,10 @@ func (st *stream) end() {
 	st.mu.Lock()
 	st.readInbox()
 	st.closed = true
-	st.report(len(st.account.owed), Gone, time.Now())
+	st.report(len(st.account.pendingRevisions), Gone, time.Now())
 	st.mu.Unlock()
 	if !st.proxy.Extensions { // it calls nobody, and comes and goes
-		st.server.departed.add(st, time.Now())
+		st.server.disconnected.add(st, time.Now())
 	}
 	st.release()
 	st.server.opts.Meter.Connected(st.proxy.IstioVersion, -1)

@@ -44,7 +44,7 @@ type puller interface {
 func (s *Server) newStream(p ledger.Protocol, port *Port, t transport) *stream {
 	st := &stream{server: s, port: port, transport: t, protocol: p, connected: time.Now()}
 	st.mu.then = st.catchUp
-	st.inbox.published, st.account.owed = st.inbox.room[:0], st.account.room[:0]
+	st.inbox.published, st.account.pendingRevisions = st.inbox.room[:0], st.account.room[:0]
 	return st
 }
 

@@ -73,8 +73,8 @@ func (u *unaryStream) Receive(b []byte) error {
 	return u.stream.Keep(len(b))
 }
 
-// Heard implements http2.Finisher.
-func (u *unaryStream) Heard() {
+// RemoteClosed implements http2.Finisher.
+func (u *unaryStream) RemoteClosed() {
 	if !u.whole {
 		u.stream.Finish(http2Status(Invalid("%s takes one message", u.stream.Path())))
 		u.cancel()

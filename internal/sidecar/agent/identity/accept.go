@@ -13,7 +13,7 @@ import (
 
 // accept checks what the CA answered: the certificate, intermediates, and last, as Istio's
 // CA does it, the roots.
-func (k *Keeper) accept(key crypto.Signer, answer []string) (*Secrets, error) {
+func (k *Renewer) accept(key crypto.Signer, answer []string) (*Secrets, error) {
 	if len(answer) == 0 {
 		return nil, errors.New("no certificate")
 	}
@@ -53,7 +53,7 @@ func pairOf(chain []*x509.Certificate, key crypto.PrivateKey) *tls.Certificate {
 
 // check: the certificate is for our key and for us, is valid, and peers who trust the roots
 // will trust it.
-func (k *Keeper) check(s *Secrets, chain []*x509.Certificate) error {
+func (k *Renewer) check(s *Secrets, chain []*x509.Certificate) error {
 	leaf, key := chain[0], s.pair.PrivateKey.(crypto.Signer)
 	if public, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(key.Public()) {
 		return errors.New("the certificate is for another key")
@@ -71,7 +71,7 @@ func (k *Keeper) check(s *Secrets, chain []*x509.Certificate) error {
 	return k.checkName(leaf)
 }
 
-func (k *Keeper) checkName(leaf *x509.Certificate) error {
+func (k *Renewer) checkName(leaf *x509.Certificate) error {
 	suffix := fmt.Sprintf("/ns/%s/sa/%s", k.Namespace, k.ServiceAccount)
 	var ids []string
 	for _, u := range leaf.URIs {

@@ -26,7 +26,7 @@ const callTimeout = 10 * time.Second
 const maxToken = 64 << 10
 
 // obtain gets a certificate for a new key, or reads those that are files.
-func (k *Keeper) obtain(ctx context.Context) (*Secrets, error) {
+func (k *Renewer) obtain(ctx context.Context) (*Secrets, error) {
 	if k.FilesDir != "" {
 		return k.readFiles()
 	}
@@ -53,7 +53,7 @@ func (k *Keeper) obtain(ctx context.Context) (*Secrets, error) {
 
 // call asks with the token. Where that is not believed, or nobody can say now whose it is, the certificate that is to be
 // renewed tells who this is as well: tokens of machines end before, and an API server may be away for long.
-func (k *Keeper) call(ctx context.Context, csr []byte) ([]string, error) {
+func (k *Renewer) call(ctx context.Context, csr []byte) ([]string, error) {
 	token, cert, err := k.credentials()
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func undecided(err error) bool {
 
 // ask is one CreateCertificate on a connection of its own, so that each is checked by the
 // roots of its time, and finds whichever control plane there is. token may be empty, or cert nil.
-func (k *Keeper) ask(ctx context.Context, csr []byte, token string, cert *tls.Certificate) ([]string, error) {
+func (k *Renewer) ask(ctx context.Context, csr []byte, token string, cert *tls.Certificate) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	security, target := insecure.NewCredentials(), k.Address
@@ -107,7 +107,7 @@ func (k *Keeper) ask(ctx context.Context, csr []byte, token string, cert *tls.Ce
 }
 
 // credentials are the token, or where there is none the certificate that is to be renewed.
-func (k *Keeper) credentials() (token string, cert *tls.Certificate, err error) {
+func (k *Renewer) credentials() (token string, cert *tls.Certificate, err error) {
 	token, err = readToken(k.TokenFile)
 	if err == nil {
 		return token, nil, nil
@@ -142,7 +142,7 @@ func readToken(file string) (string, error) {
 }
 
 // explain says what to do about a refusal.
-func (k *Keeper) explain(err error, byToken bool) error {
+func (k *Renewer) explain(err error, byToken bool) error {
 	st := status.Convert(err)
 	shown := "its certificate"
 	if byToken {

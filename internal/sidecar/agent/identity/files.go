@@ -17,7 +17,7 @@ const (
 )
 
 // readFiles takes a certificate that somebody else renews.
-func (k *Keeper) readFiles() (*Secrets, error) {
+func (k *Renewer) readFiles() (*Secrets, error) {
 	var content [3][]byte
 	for i, name := range []string{chainFile, keyFile, rootFile} {
 		var err error
@@ -34,7 +34,7 @@ func (k *Keeper) readFiles() (*Secrets, error) {
 	return s, nil
 }
 
-func (k *Keeper) fromFiles(chainText, keyText, rootsText []byte) (*Secrets, error) {
+func (k *Renewer) fromFiles(chainText, keyText, rootsText []byte) (*Secrets, error) {
 	chain, err := certificates(chainText)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", chainFile, err)
@@ -52,7 +52,7 @@ func (k *Keeper) fromFiles(chainText, keyText, rootsText []byte) (*Secrets, erro
 }
 
 // filesChanged tells whether a file differs from what is served.
-func (k *Keeper) filesChanged() bool {
+func (k *Renewer) filesChanged() bool {
 	s, _ := k.Secrets()
 	for name, have := range map[string][]byte{chainFile: s.Chain, keyFile: s.Key, rootFile: s.Roots} {
 		content, err := os.ReadFile(filepath.Join(k.FilesDir, name))
@@ -70,7 +70,7 @@ func (k *Keeper) filesChanged() bool {
 }
 
 // write puts the secrets into files: each whole at any time, and only for us to read.
-func (k *Keeper) write(s *Secrets) error {
+func (k *Renewer) write(s *Secrets) error {
 	if k.OutputDir == "" || s.pair == nil {
 		return nil
 	}

@@ -53,7 +53,7 @@ func write(t *testing.T, path, content string) {
 	require.NoError(t, replaceFile(path, []byte(content)))
 }
 
-func run(t *testing.T, o Options) *Keeper {
+func run(t *testing.T, o Options) *Renewer {
 	t.Helper()
 	k, err := New(o)
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func run(t *testing.T, o Options) *Keeper {
 }
 
 // await waits until the secrets are as wanted.
-func await(t *testing.T, k *Keeper, what string, ok func(*Secrets) bool) *Secrets {
+func await(t *testing.T, k *Renewer, what string, ok func(*Secrets) bool) *Secrets {
 	t.Helper()
 	end := time.After(patience)
 	for {

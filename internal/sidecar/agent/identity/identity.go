@@ -71,9 +71,9 @@ func (s *Secrets) Leaf() *x509.Certificate {
 	return s.pair.Leaf
 }
 
-// Keeper keeps one workload's secrets. Run does the work; the rest may be called from
+// Renewer keeps one workload's secrets. Run does the work; the rest may be called from
 // anywhere.
-type Keeper struct {
+type Renewer struct {
 	Options
 	fileRoots []byte // as last read; Run's, as are the next two
 	backoff   backoff
@@ -88,8 +88,8 @@ type Keeper struct {
 }
 
 // New reads the roots, and checks the options; Run gets the certificate.
-func New(o Options) (*Keeper, error) {
-	k := &Keeper{Options: o, secrets: &Secrets{}, changed: make(chan struct{})}
+func New(o Options) (*Renewer, error) {
+	k := &Renewer{Options: o, secrets: &Secrets{}, changed: make(chan struct{})}
 	if k.TTL == 0 {
 		k.TTL = DefaultTTL
 	}
@@ -114,7 +114,7 @@ func New(o Options) (*Keeper, error) {
 	return k, nil
 }
 
-func (k *Keeper) checkTimes() error {
+func (k *Renewer) checkTimes() error {
 	switch {
 	case k.TTL < time.Minute && k.poll == 0:
 		return fmt.Errorf("certificates that live for %s are renewed all the time: --cert-ttl wants a minute or more", k.TTL)
@@ -127,14 +127,14 @@ func (k *Keeper) checkTimes() error {
 }
 
 // Secrets are the present ones, and a channel that is closed when there are others.
-func (k *Keeper) Secrets() (*Secrets, <-chan struct{}) {
+func (k *Renewer) Secrets() (*Secrets, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.secrets, k.changed
 }
 
 // Problem says why there is no certificate yet; nil when there is one.
-func (k *Keeper) Problem() error {
+func (k *Renewer) Problem() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
@@ -147,7 +147,7 @@ func (k *Keeper) Problem() error {
 }
 
 // place is where certificates come from, for people.
-func (k *Keeper) place() string {
+func (k *Renewer) place() string {
 	if k.FilesDir != "" {
 		return "folder " + k.FilesDir
 	}
@@ -156,7 +156,7 @@ func (k *Keeper) place() string {
 
 // ClientTLS is how this workload talks to the control plane: it trusts the mesh's roots, and
 // shows its certificate where it has one that is valid.
-func (k *Keeper) ClientTLS(names []string) *tls.Config {
+func (k *Renewer) ClientTLS(names []string) *tls.Config {
 	s, _ := k.Secrets()
 	return clientTLS(s.pool, s.valid(time.Now()), names)
 }
@@ -170,7 +170,7 @@ func (s *Secrets) valid(now time.Time) *tls.Certificate {
 }
 
 // set hands new secrets out, and writes them where they are wanted as files.
-func (k *Keeper) set(s *Secrets) {
+func (k *Renewer) set(s *Secrets) {
 	k.mu.Lock()
 	old := k.secrets
 	same := bytes.Equal(old.Chain, s.Chain) && bytes.Equal(old.Roots, s.Roots) && bytes.Equal(old.Key, s.Key)
@@ -192,7 +192,7 @@ func (k *Keeper) set(s *Secrets) {
 }
 
 // writeAgain writes what could not be written when it was new: the disk may have been full.
-func (k *Keeper) writeAgain() {
+func (k *Renewer) writeAgain() {
 	if !k.unwritten {
 		return
 	}

@@ -252,7 +252,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 		require.NoError(t, err)
 		return string(cert)
 	}
-	k := &Keeper{Options: Options{Namespace: "shop", ServiceAccount: "web"}, fileRoots: r.PEM()}
+	k := &Renewer{Options: Options{Namespace: "shop", ServiceAccount: "web"}, fileRoots: r.PEM()}
 	good := sign(r, key.Public(), time.Hour, shopWeb)
 	for _, tc := range []struct {
 		answer []string

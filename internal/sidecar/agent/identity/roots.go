@@ -72,7 +72,7 @@ func poolOf(roots []byte) *x509.CertPool {
 }
 
 // setRoots replaces the roots alone.
-func (k *Keeper) setRoots(roots []byte) {
+func (k *Renewer) setRoots(roots []byte) {
 	old, _ := k.Secrets()
 	next := *old
 	next.Roots, next.pool = roots, poolOf(roots)

@@ -47,7 +47,7 @@ func (s *Secrets) retryBound(now time.Time) time.Duration {
 }
 
 // Run gets and renews the certificate until ctx ends. It is to be called once.
-func (k *Keeper) Run(ctx context.Context) {
+func (k *Renewer) Run(ctx context.Context) {
 	poll := time.NewTicker(orDefault(k.poll, pollEvery))
 	defer poll.Stop()
 	renew := time.NewTimer(0)
@@ -70,7 +70,7 @@ func (k *Keeper) Run(ctx context.Context) {
 }
 
 // renew makes one attempt, and returns the time to the next.
-func (k *Keeper) renew(ctx context.Context) time.Duration {
+func (k *Renewer) renew(ctx context.Context) time.Duration {
 	s, err := k.obtain(ctx)
 	if ctx.Err() != nil {
 		return time.Hour // nobody waits for it
@@ -88,7 +88,7 @@ func (k *Keeper) renew(ctx context.Context) time.Duration {
 	return wait
 }
 
-func (k *Keeper) failed(err error) time.Duration {
+func (k *Renewer) failed(err error) time.Duration {
 	s, _ := k.Secrets()
 	now := time.Now()
 	wait := k.backoff.wait(s.retryBound(now))
@@ -108,7 +108,7 @@ func (k *Keeper) failed(err error) time.Duration {
 }
 
 // plan notes the next attempt, by the clock on the wall, which certificates go by.
-func (k *Keeper) plan(wait time.Duration) time.Duration {
+func (k *Renewer) plan(wait time.Duration) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.renewAt = time.Now().Round(0).Add(wait)
@@ -117,21 +117,21 @@ func (k *Keeper) plan(wait time.Duration) time.Duration {
 
 // late tells whether it is past the time of the next attempt, though its timer has not ended: timers stand still
 // while a machine sleeps, and do not hear of a clock that is set.
-func (k *Keeper) late() bool {
+func (k *Renewer) late() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return !k.renewAt.IsZero() && time.Now().After(k.renewAt)
 }
 
 // untilNext is the time to the next attempt as planned: no change of roots puts it off.
-func (k *Keeper) untilNext() time.Duration {
+func (k *Renewer) untilNext() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return max(0, time.Until(k.renewAt))
 }
 
 // look reads files that may have changed; ok: there is to be an attempt after wait.
-func (k *Keeper) look() (wait time.Duration, ok bool) {
+func (k *Renewer) look() (wait time.Duration, ok bool) {
 	if k.FilesDir != "" {
 		return 0, k.filesChanged()
 	}

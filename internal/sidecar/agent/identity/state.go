@@ -29,7 +29,7 @@ type Root struct {
 }
 
 // State is the present one.
-func (k *Keeper) State() State {
+func (k *Renewer) State() State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	st := State{From: k.place(), RenewAt: k.renewAt, Attempts: k.attempts, ID: k.secrets.id(), Got: k.secrets.got}

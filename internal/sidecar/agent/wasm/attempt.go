@@ -166,7 +166,7 @@ func (f *feed) dropAll() {
 }
 
 // lacks tells whether nothing is in force but, at most, what another version's failStrategy says.
-func (k *Keeper) lacks(p *plugin) bool {
+func (k *ModuleCache) lacks(p *plugin) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.served[p.name]
@@ -175,7 +175,7 @@ func (k *Keeper) lacks(p *plugin) bool {
 
 // put serves a plugin once its module is there. Where it cannot be had, and there is none yet, it
 // is what its failStrategy says.
-func (k *Keeper) put(ctx context.Context, p *plugin) error {
+func (k *ModuleCache) put(ctx context.Context, p *plugin) error {
 	if said := k.refusalOf(p.name, p.version); said != "" {
 		return errors.New(said)
 	}

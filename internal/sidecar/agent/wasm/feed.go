@@ -15,7 +15,7 @@ import (
 
 // feed keeps plugins as the control plane has them. One goroutine, Run's, uses it.
 type feed struct {
-	keeper   *Keeper
+	keeper   *ModuleCache
 	versions map[string]string   // of the plugins that are served as the control plane has them
 	fetching map[string]*attempt // to serve plugins: what has not ended, or was not taken over yet
 	ended    chan struct{}       // holds one token where an attempt has ended

@@ -66,7 +66,7 @@ func TestWhatWasTakenIsGivenAgain(t *testing.T) {
 }
 
 // usersOf is who uses a module's file.
-func usersOf(k *Keeper, name string) int {
+func usersOf(k *ModuleCache, name string) int {
 	k.Cache.mu.Lock()
 	defer k.Cache.mu.Unlock()
 	if f := k.Cache.files[sha(module(name))]; f != nil {

@@ -17,17 +17,17 @@ import (
 // service answers Envoy. Each stream has two goroutines, which end with it.
 type service struct {
 	extensionv3.UnimplementedExtensionConfigDiscoveryServiceServer
-	keeper *Keeper
+	keeper *ModuleCache
 }
 
 // Register offers plugins on a server.
-func (k *Keeper) Register(s grpc.ServiceRegistrar) {
+func (k *ModuleCache) Register(s grpc.ServiceRegistrar) {
 	extensionv3.RegisterExtensionConfigDiscoveryServiceServer(s, &service{keeper: k})
 }
 
 // stream is one subscription: Envoy opens one for each plugin.
 type stream struct {
-	keeper *Keeper
+	keeper *ModuleCache
 	out    extensionv3.ExtensionConfigDiscoveryService_StreamExtensionConfigsServer
 	name   string
 

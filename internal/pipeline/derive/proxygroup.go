@@ -1,0 +1,158 @@
+package derive
+
+import (
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// proxyGroup is the derived state of one GroupKey.
+type proxyGroup struct {
+	// Fixed when the scope is made, but for a change of its Sidecar.
+	Key     GroupKey
+	labels  map[string]string
+	sidecar *model.Sidecar
+	egress  []egress
+	own     map[listenerKey]bool // where egress listeners with a port of their own listen
+
+	// Touched only by whoever derives the scope: one goroutine at a time.
+	dependents map[string][]dependent // by the facts' name
+	asked      map[unit]factList
+	hosts      map[model.Host]*hostState
+	refs       map[model.Host]int // hosts that others route to, however egress is narrowed
+	listeners  map[listenerKey]*listenerClaims
+	domains    map[domainKey][]model.Host // who wants a domain of a route configuration
+	routeUses  map[listenerKey]routeUse   // which route configuration a listener uses
+	routeUsers map[string]routeUsers      // how many listeners use a route configuration
+	served     map[model.Host][]string    // EDS resources by host
+	inbound    *Delta                     // what the inbound unit gave last
+	split      *sharder                   // nil: route configurations are served whole
+	plugins    []*model.WasmPlugin        // in force, in order
+	telemetry  *ir.Telemetry              // what listeners tell; all share it
+	collectors []model.Host               // services that telemetry goes to
+	patches    *ir.Patches                // that are in force; nil: not known yet
+	addedHosts map[string][]string        // resource names of virtual hosts that patches add, by route configuration
+	extensions map[string]bool            // plugins that are out, by name
+	bootstraps map[string]bool            // likewise
+	named      map[model.Host]bool        // hosts whose names are out
+	secretRefs map[string]int             // hosts whose clusters ask for a secret
+	ingress    []string                   // secrets that the Sidecar's own listeners ask for
+	router     *router                    // nil: the scope is not one of routers
+	egressRef  model.Host                 // of the Sidecar's egress proxy, as it is counted in refs
+	out        *Delta
+	dirty      dirtyUnits
+}
+
+// domainKey is a domain of one route configuration.
+type domainKey struct{ routeConfig, domain string }
+
+func newProxyGroup(k GroupKey, sidecar *model.Sidecar, by Sharding) *proxyGroup {
+	s := &proxyGroup{
+		Key: k, labels: parseLabels(k.Labels),
+		dependents: map[string][]dependent{},
+		asked:      map[unit]factList{},
+		hosts:      map[model.Host]*hostState{},
+		refs:       map[model.Host]int{},
+		listeners:  map[listenerKey]*listenerClaims{},
+		domains:    map[domainKey][]model.Host{},
+		routeUses:  map[listenerKey]routeUse{},
+		routeUsers: map[string]routeUsers{},
+		served:     map[model.Host][]string{},
+		secretRefs: map[string]int{},
+		named:      map[model.Host]bool{},
+		out:        newDelta(),
+	}
+	if k.Type == model.ProxyRouter && !k.Names {
+		s.router = newRouter()
+	}
+	s.split = newSharder(by, &k)
+	s.setEgress(sidecar)
+	return s
+}
+
+// derive works until nothing is dirty and gives what differs. The order of units within a
+// kind does not matter: each depends only on the index and on the kinds before.
+func (s *proxyGroup) derive(x *Index, memo *endpointMemo) *Delta {
+	if s.Key.Names || s.Key.Extensions {
+		return s.deriveForAgent(x)
+	}
+	s.deriveGround(x)
+	s.deriveHosts(x)
+	s.each(x, unitEndpoints, func(r *reader, u unit) { s.deriveEndpoints(r, u.host(), memo) })
+	s.each(x, unitSecret, func(r *reader, u unit) { s.deriveSecret(r, u.name) })
+	s.deriveListeners(x)
+	s.each(x, unitInbound, func(r *reader, _ unit) { s.deriveInbound(r) })
+	out := s.takeOut()
+	if s.split != nil {
+		s.split.cut(out)
+	}
+	return out
+}
+
+// deriveGround derives what hosts and listeners are made with: first what EnvoyFilters change.
+func (s *proxyGroup) deriveGround(x *Index) {
+	s.each(x, unitPatches, func(r *reader, _ unit) { s.derivePatches(r) })
+	s.each(x, unitTelemetry, func(r *reader, _ unit) { s.deriveTelemetry(r) })
+	s.each(x, unitWasm, func(r *reader, _ unit) { s.deriveWasm(r) })
+	s.each(x, unitFixed, func(r *reader, _ unit) { s.deriveFixed(r) })
+	s.each(x, unitGateways, func(r *reader, _ unit) { s.deriveGateways(r) })
+}
+
+// deriveHosts derives hosts until none brings another into sight, and then what their virtual hosts share.
+func (s *proxyGroup) deriveHosts(x *Index) {
+	for more := true; more; {
+		more = s.each(x, unitHost, func(r *reader, u unit) { s.replaceHost(u.host(), s.deriveHost(r, u.host())) })
+	}
+	if s.router != nil {
+		s.deriveRouter(x)
+	}
+	for _, u := range s.takeDirty(unitDomains) {
+		s.resettle(newReader(x, s), u.host())
+	}
+	if s.split != nil {
+		s.resplit(x)
+	}
+}
+
+func (s *proxyGroup) deriveListeners(x *Index) {
+	if s.router != nil {
+		s.each(x, unitListener, func(r *reader, u unit) { s.deriveGatewayListener(r, u.listener()) })
+		return
+	}
+	for _, u := range s.takeDirty(unitListener) {
+		s.deriveListener(x.mesh, u.listener())
+	}
+}
+
+// deriveForAgent is derive for what a sidecar's agent asks for itself.
+func (s *proxyGroup) deriveForAgent(x *Index) *Delta {
+	s.each(x, unitHost, func(r *reader, u unit) { s.deriveNames(r, u.host()) })
+	s.each(x, unitWasm, func(r *reader, _ unit) { s.deriveExtensions(r) })
+	s.each(x, unitPatches, func(r *reader, _ unit) { s.deriveBootstraps(r) })
+	return s.takeOut()
+}
+
+// each derives the dirty units of a kind, in no order, and tells whether there were any.
+func (s *proxyGroup) each(x *Index, kind unitKind, f func(*reader, unit)) bool {
+	units := s.takeDirty(kind)
+	for _, u := range units {
+		s.run(x, u, f)
+	}
+	return len(units) > 0
+}
+
+func (s *proxyGroup) run(x *Index, u unit, f func(*reader, unit)) {
+	r := newReader(x, s)
+	f(r, u)
+	if u.kind == unitHost && !s.Key.Names && s.hosts[u.host()] == nil && s.refs[u.host()] == 0 {
+		// Nobody sees the host: touch finds it should it come into sight.
+		r.facts = nil
+	}
+	s.depend(u, r.facts)
+}
+
+// takeOut takes what differs.
+func (s *proxyGroup) takeOut() *Delta {
+	out := s.out
+	s.out = newDelta()
+	return out
+}

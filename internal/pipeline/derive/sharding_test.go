@@ -1,0 +1,181 @@
+package derive
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
+)
+
+// requireParts: where a listener looks for buckets, all are there.
+func requireParts(t *testing.T, v *Delta, http *ir.HTTPChain) {
+	t.Helper()
+	for k := range routeshard.Count(http.BucketBits) {
+		part := routeshard.Name(http.RouteConfig, http.BucketBits, k)
+		require.NotNil(t, v.Scopes[part], part)
+		require.NotNil(t, v.RouteConfigs[part], part)
+		require.True(t, v.RouteConfigs[part].Bucket, part)
+	}
+}
+
+// partOf is which part of a route configuration a name is, if it is one.
+func partOf(name string, bits int) (k int, ok bool) {
+	rc := routeshard.RouteConfig(name)
+	k, err := strconv.Atoi(strings.TrimPrefix(name, strings.TrimSuffix(routeshard.Name(rc, bits, 0), "0")))
+	return k, rc != name && err == nil
+}
+
+// joined makes whole route configurations of their parts.
+func joined(t *testing.T, d *Delta, bits int) *Delta {
+	t.Helper()
+	out := newDelta()
+	for name := range d.RouteConfigs {
+		rc := routeshard.RouteConfig(name)
+		require.Equal(t, rc != name, d.Scopes[name] != nil, name)
+		if rc != name {
+			out.RouteConfigs[rc] = &ir.RouteConfig{Name: rc}
+		}
+	}
+	for name, part := range d.VirtualHosts {
+		k, ok := partOf(part.RouteConfig, bits)
+		if !ok {
+			continue
+		}
+		for _, domain := range part.Domains {
+			require.True(t, routeshard.Takes(domain, bits, k), "%s: %s", name, domain)
+		}
+		v := *part
+		v.RouteConfig = routeshard.RouteConfig(part.RouteConfig)
+		if have := out.VirtualHosts[v.ResourceName()]; have != nil {
+			v.Domains = append(slices.Clone(have.Domains), v.Domains...)
+		}
+		v.Domains = slices.Compact(slices.Sorted(slices.Values(v.Domains)))
+		out.VirtualHosts[v.ResourceName()] = &v
+	}
+	return out
+}
+
+// TestPartsAreTheWhole: each route configuration is there as where none is split; in buckets, if it
+// is there so, a host has the same routes, and each domain is in all buckets in which hosts that it
+// matches are looked for, and in no other. What was there in buckets stays so until it goes. Where
+// nothing was, all is as where none is split.
+func TestPartsAreTheWhole(t *testing.T) {
+	split, kept, told, untouched := 0, 0, 0, 0
+	for seed := range lives(16) {
+		w := &world{Rand: rand.New(rand.NewPCG(seed, 5))}
+		st, d := store.New(), New(model.DefaultMesh(), 1)
+		d.SetSharding(splitSoon)
+		have := map[GroupKey]*Delta{}
+		for range 90 {
+			_, changes := st.Apply(randomBatch(w))
+			for k, delta := range d.Apply(changes).Deltas {
+				before := slices.Collect(maps.Keys(have[k].Scopes))
+				merge(have[k], delta)
+				for _, scope := range before {
+					require.True(t, have[k].Scopes[scope] != nil || have[k].RouteConfigs[routeshard.RouteConfig(scope)] == nil, scope)
+				}
+				require.True(t, len(before) == 0 || have[k].Listeners[routeshard.Listener] != nil, "it stays")
+			}
+			open(w, d, have)
+			if w.chance(0.2) {
+				told += openTold(w, d, have)
+			}
+		}
+		for k, got := range have {
+			if !k.ScopedRoutes && k.Sharded == "" || d.index.sidecar(k.Sidecar) == nil && k.Sidecar != (model.Key{}) {
+				continue
+			}
+			whole, asks := unsplit(d, k), d.ShardedIn(k) != ""
+			split += requireWhole(t, k, whole, got)
+			if d.Keeps(k) {
+				kept++
+			}
+			require.Equal(t, asks, got.Listeners[routeshard.Listener] != nil, k.String())
+			require.Equal(t, asks, d.ShardedIn(k).Has(routeshard.Listener), k.String())
+			if !asks {
+				require.Empty(t, cmp.Diff(whole, got, sameViews...), k.String())
+				untouched++
+			}
+			if !k.ScopedRoutes {
+				requireWholeUsed(t, got)
+			}
+		}
+	}
+	require.NotZero(t, split)
+	require.NotZero(t, kept)
+	require.NotZero(t, told)
+	require.NotZero(t, untouched)
+}
+
+// requireWholeUsed: no listener looks for buckets.
+func requireWholeUsed(t *testing.T, v *Delta) {
+	t.Helper()
+	for name, l := range v.Listeners {
+		if l.Default != nil && name != routeshard.Listener {
+			require.Less(t, bitsOf(l), 1, name)
+		}
+	}
+}
+
+// openTold opens a scope of a proxy that has had route configurations in buckets, whether or not
+// others are split now.
+func openTold(w *world, d *Deriver, have map[GroupKey]*Delta) int {
+	k, _ := d.Index().Keys(w.proxy())
+	if !k.ScopedRoutes {
+		return 0
+	}
+	k.Sharded, k.ScopedRoutes = ShardedRoutesOf("80", "nothing"), w.chance(0.5)
+	delta := d.Open(k)
+	if delta == nil {
+		return 0
+	}
+	have[k] = newDelta()
+	merge(have[k], delta)
+	return len(have[k].Scopes)
+}
+
+// unsplit is what a scope has where none is split.
+func unsplit(d *Deriver, k GroupKey) *Delta {
+	k.ScopedRoutes, k.Sharded = false, ""
+	d.Close(k)
+	out := newDelta()
+	merge(out, d.Open(k))
+	return out
+}
+
+func requireWhole(t *testing.T, k GroupKey, want, got *Delta) (split int) {
+	t.Helper()
+	whole := newDelta()
+	for name, v := range got.VirtualHosts {
+		if _, ok := partOf(v.RouteConfig, splitSoon.Bits); !ok {
+			whole.VirtualHosts[name] = v
+		}
+	}
+	require.Empty(t, cmp.Diff(want.VirtualHosts, whole.VirtualHosts, sameViews...), k.String())
+	parts := joined(t, got, splitSoon.Bits)
+	for rc := range want.RouteConfigs {
+		require.NotNil(t, got.RouteConfigs[rc], "%s: %s", k, rc)
+	}
+	for rc := range parts.RouteConfigs {
+		require.NotNil(t, want.RouteConfigs[rc], "%s: %s", k, rc)
+		split++
+	}
+	for name, v := range want.VirtualHosts {
+		if parts.RouteConfigs[v.RouteConfig] != nil {
+			sorted := *v
+			sorted.Domains = slices.Sorted(slices.Values(v.Domains))
+			require.Empty(t, cmp.Diff(&sorted, parts.VirtualHosts[name], sameViews...), k.String())
+		}
+	}
+	return split
+}

@@ -1,0 +1,374 @@
+package wasm
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	wasmfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	rbactcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	networkwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/wasm/v3"
+	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	extensionv3 "github.com/envoyproxy/go-control-plane/envoy/service/extension/v3"
+	"github.com/stretchr/testify/require"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/moonsail/moonsail/internal/xds/wasmplugin"
+	"github.com/moonsail/moonsail/test/await"
+)
+
+// plane is a control plane that says what it is told to, and cuts streams.
+type plane struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+	asked chan *discoveryv3.DeltaDiscoveryRequest
+	says  chan *discoveryv3.DeltaDiscoveryResponse
+}
+
+func (p *plane) DeltaAggregatedResources(s grpc.BidiStreamingServer[discoveryv3.DeltaDiscoveryRequest, discoveryv3.DeltaDiscoveryResponse]) error {
+	received := make(chan *discoveryv3.DeltaDiscoveryRequest)
+	go func() {
+		defer close(received)
+		for {
+			r, err := s.Recv()
+			if err != nil {
+				return
+			}
+			select {
+			case received <- r:
+			case <-s.Context().Done():
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case r, ok := <-received:
+			if !ok {
+				return nil
+			}
+			p.asked <- r
+		case m := <-p.says:
+			if err := s.Send(m); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// serve serves on a socket until the test ends.
+func serve(t *testing.T, register func(*grpc.Server)) (address string) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	require.NoError(t, err)
+	g := grpc.NewServer()
+	register(g)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = g.Serve(l) }()
+	t.Cleanup(func() { g.Stop(); await.From(t, done) })
+	return "unix://" + path
+}
+
+func dial(t *testing.T, address string) *grpc.ClientConn {
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	return conn
+}
+
+// told is a plugin as control planes tell of it.
+func told(t *testing.T, version, url string, policy wasmv3.FailurePolicy) *discoveryv3.Resource {
+	return toldOf(t, version, &wasmfilterv3.Wasm{Config: configOf(version, url, policy)})
+}
+
+func configOf(version, url string, policy wasmv3.FailurePolicy) *wasmv3.PluginConfig {
+	return &wasmv3.PluginConfig{FailurePolicy: policy, Vm: &wasmv3.PluginConfig_VmConfig{
+		VmConfig: &wasmv3.VmConfig{
+			Code:                 &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{Remote: &corev3.RemoteDataSource{HttpUri: &corev3.HttpUri{Uri: url}, Sha256: wasmplugin.NoSum}}},
+			EnvironmentVariables: &wasmv3.EnvironmentVariables{KeyValues: map[string]string{wasmplugin.PullPolicy: wasmplugin.PullAlways, wasmplugin.Version: version, wasmplugin.PullSecret: "{}"}},
+		}}}
+}
+
+func toldOf(t *testing.T, version string, filter proto.Message) *discoveryv3.Resource {
+	config, err := anypb.New(filter)
+	require.NoError(t, err)
+	packed, err := anypb.New(&corev3.TypedExtensionConfig{Name: "plugin", TypedConfig: config})
+	require.NoError(t, err)
+	return &discoveryv3.Resource{Name: "plugin", Version: version, Resource: packed}
+}
+
+// envoy is a subscription to one plugin.
+type envoy struct {
+	t      *testing.T
+	stream extensionv3.ExtensionConfigDiscoveryService_StreamExtensionConfigsClient
+	last   *discoveryv3.DiscoveryResponse
+}
+
+func (e *envoy) say(refusal string) {
+	r := &discoveryv3.DiscoveryRequest{TypeUrl: TypeURL, ResourceNames: []string{"plugin"}, ResponseNonce: e.last.GetNonce()}
+	if refusal != "" {
+		r.ErrorDetail = &statuspb.Status{Message: refusal}
+	}
+	require.NoError(e.t, e.stream.Send(r))
+}
+
+// gets is the file of the module, or "deny" or "allow".
+func (e *envoy) gets() string {
+	var err error
+	e.last, err = e.stream.Recv()
+	require.NoError(e.t, err)
+	named, wasm, rbac := &corev3.TypedExtensionConfig{}, &wasmfilterv3.Wasm{}, &rbacv3.RBAC{}
+	require.NoError(e.t, e.last.Resources[0].UnmarshalTo(named))
+	require.Equal(e.t, "plugin", named.Name)
+	if named.TypedConfig.UnmarshalTo(wasm) == nil {
+		require.Nil(e.t, wasm.Config.GetVmConfig().EnvironmentVariables, "what was for the agent alone")
+		return wasm.Config.GetVmConfig().Code.GetLocal().GetFilename()
+	}
+	require.NoError(e.t, named.TypedConfig.UnmarshalTo(rbac))
+	if rbac.Rules != nil {
+		return "deny"
+	}
+	return "allow"
+}
+
+// newKeeper runs a keeper that asks a control plane, and gives where Envoys find it.
+func newKeeper(t *testing.T, patience time.Duration) (k *ModuleCache, p *plane, agentAt string) {
+	p = &plane{asked: make(chan *discoveryv3.DeltaDiscoveryRequest), says: make(chan *discoveryv3.DeltaDiscoveryResponse)}
+	planeAt := serve(t, func(g *grpc.Server) { discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, p) })
+	k = New(Options{
+		Dial: func() (*grpc.ClientConn, error) { return dial(t, planeAt), nil }, Node: &corev3.Node{Id: "me"},
+		Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler),
+	})
+	k.feed.patience = patience
+	agentAt = serve(t, func(g *grpc.Server) { k.Register(g) })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); k.Run(ctx) }()
+	t.Cleanup(func() { cancel(); await.From(t, ended) })
+	return k, p, agentAt
+}
+
+// reply tells plugins, and gives why they are refused.
+func (p *plane) reply(t *testing.T, nonce string, r ...*discoveryv3.Resource) string {
+	await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: nonce, Resources: r})
+	ack := await.From(t, p.asked)
+	require.Equal(t, nonce, ack.ResponseNonce)
+	return ack.GetErrorDetail().GetMessage()
+}
+
+func TestKeeper(t *testing.T) {
+	s := newShelf(t, map[string][]byte{"a": module("a"), "b": module("b")})
+	k, p, agentAt := newKeeper(t, time.Hour)
+	cache := k.Cache
+	conn := dial(t, agentAt)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	stream, err := extensionv3.NewExtensionConfigDiscoveryServiceClient(conn).StreamExtensionConfigs(await.Context(t))
+	require.NoError(t, err)
+	e := &envoy{t: t, stream: stream}
+	e.say("")
+
+	require.Equal(t, "me", await.From(t, p.asked).Node.Id, "the control plane is asked once Envoy has asked")
+	reply := func(nonce string, r ...*discoveryv3.Resource) string { return p.reply(t, nonce, r...) }
+	require.Contains(t, reply("1", told(t, "1", s.URL+"/none", wasmv3.FailurePolicy_FAIL_CLOSED)), "plugin: module "+s.URL+"/none is not there")
+	require.Equal(t, "deny", e.gets())
+	e.say("")
+	require.Contains(t, reply("2", told(t, "2", s.URL+"/none", wasmv3.FailurePolicy_FAIL_OPEN)), "404")
+	require.Equal(t, "allow", e.gets())
+	e.say("")
+	require.Empty(t, reply("3", told(t, "3", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)))
+	require.Equal(t, cache.path(sha(module("a"))), e.gets())
+
+	e.say("bad module")
+	require.Equal(t, "deny", e.gets(), "who refuses the first has nothing else")
+	e.say("")
+	again := await.From(t, p.asked)
+	require.Empty(t, again.InitialResourceVersions, "it asks for what Envoy refused, to refuse it")
+	require.Contains(t, reply("1", told(t, "3", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)), "plugin: Envoy refuses it: bad module")
+	require.Empty(t, reply("2", told(t, "4", s.URL+"/b", wasmv3.FailurePolicy_FAIL_CLOSED)))
+	require.Equal(t, cache.path(sha(module("b"))), e.gets())
+	e.say("")
+	require.Contains(t, reply("3", told(t, "5", s.URL+"/none", wasmv3.FailurePolicy_FAIL_OPEN)), "404")
+	now, _ := k.get("plugin")
+	require.Equal(t, "4", now.version, "what is in force stays")
+
+	remove := func(nonce string) {
+		await.To(t, p.says, &discoveryv3.DeltaDiscoveryResponse{Nonce: nonce, RemovedResources: []string{"plugin"}})
+		await.From(t, p.asked)
+		now, _ = k.get("plugin")
+		require.Nil(t, now)
+	}
+	remove("4")
+	require.Contains(t, reply("5", told(t, "6", s.URL+"/none", wasmv3.FailurePolicy_FAIL_OPEN)), "404")
+	require.Equal(t, "allow", e.gets())
+	e.say("")
+	require.Empty(t, reply("6", told(t, "7", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)))
+	require.Equal(t, cache.path(sha(module("a"))), e.gets())
+	e.say("bad module")
+	require.Equal(t, "deny", e.gets(), "what stood in for another module does not for this one")
+	await.From(t, p.asked)
+	remove("1")
+	cache.mu.Lock()
+	defer cache.mu.Unlock()
+	for sum, f := range cache.files {
+		require.Zero(t, f.users, sum)
+	}
+}
+
+// TestPluginsOfConnections: what is for connections is answered by, and stood in for with, what is for
+// connections.
+func TestPluginsOfConnections(t *testing.T) {
+	for policy, denied := range map[wasmv3.FailurePolicy]bool{wasmv3.FailurePolicy_FAIL_OPEN: false, wasmv3.FailurePolicy_FAIL_CLOSED: true, wasmv3.FailurePolicy_FAIL_RELOAD: true} {
+		p, err := read(toldOf(t, "1", &networkwasmv3.Wasm{Config: configOf("1", "http://example.com/a", policy)}))
+		require.NoError(t, err)
+		require.Equal(t, Module{URL: "http://example.com/a", Anew: true, Version: "1", Login: "{}"}, p.module)
+		unpacked := func(packed *anypb.Any, err error) proto.Message {
+			require.NoError(t, err)
+			named := &corev3.TypedExtensionConfig{}
+			require.NoError(t, packed.UnmarshalTo(named))
+			m, err := named.TypedConfig.UnmarshalNew()
+			require.NoError(t, err)
+			return m
+		}
+		wasm, ok := unpacked(p.with("/a.wasm")).(*networkwasmv3.Wasm)
+		require.True(t, ok)
+		require.Equal(t, "/a.wasm", wasm.Config.GetVmConfig().Code.GetLocal().GetFilename())
+		require.Equal(t, policy, wasm.Config.FailurePolicy)
+		rbac, ok := unpacked(p.without()).(*rbactcpv3.RBAC)
+		require.True(t, ok)
+		require.NoError(t, rbac.ValidateAll())
+		require.Equal(t, denied, rbac.Rules != nil)
+	}
+}
+
+// TestRetry: what could not be fetched is taken once it is there.
+func TestRetry(t *testing.T) {
+	s := newShelf(t, map[string][]byte{"a": module("a")})
+	s.down.Store(true)
+	k := New(Options{Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler)})
+	f := &k.feed
+	nack := f.take(t.Context(), &discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{told(t, "1", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)}})
+	require.Contains(t, nack.ErrorDetail.Message, "503")
+	retried := func() bool {
+		f.retry(t.Context())
+		await.From(t, f.fetching["plugin"].done)
+		return f.collect()
+	}
+	require.False(t, retried())
+	require.Empty(t, f.versions)
+	s.down.Store(false)
+	require.True(t, retried())
+	require.Equal(t, map[string]string{"plugin": "1"}, f.versions, "the control plane is told by the next stream")
+	now, _ := k.get("plugin")
+	require.False(t, now.standIn)
+	require.Equal(t, fetchMost, f.retryIn(), "nothing is left to be tried")
+}
+
+// hanging is a server that has a module, and does not answer before it goes on.
+func hanging(t *testing.T) (url string, goOn func()) {
+	wait := make(chan struct{})
+	goOn = sync.OnceFunc(func() { close(wait) })
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-wait:
+			_, _ = w.Write(module("late"))
+		}
+	}))
+	t.Cleanup(s.Close)
+	t.Cleanup(goOn)
+	return s.URL + "/late", goOn
+}
+
+func named(t *testing.T, name string, r *discoveryv3.Resource) *discoveryv3.Resource {
+	config := &corev3.TypedExtensionConfig{}
+	require.NoError(t, r.Resource.UnmarshalTo(config))
+	config.Name = name
+	packed, err := anypb.New(config)
+	require.NoError(t, err)
+	return &discoveryv3.Resource{Name: name, Version: r.Version, Resource: packed}
+}
+
+// TestServersThatDoNotAnswerHoldUpNothing: the control plane is answered while a module is being fetched for the
+// first time, so that other plugins come, and hears of it when it is there.
+func TestServersThatDoNotAnswerHoldUpNothing(t *testing.T) {
+	s := newShelf(t, map[string][]byte{"a": module("a")})
+	url, goOn := hanging(t)
+	k, p, _ := newKeeper(t, time.Millisecond)
+	k.want()
+	await.From(t, p.asked)
+	late := named(t, "late", told(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED))
+	require.Equal(t, "late: module "+url+" is not there: it is being fetched, and waited for", p.reply(t, "1", late))
+	now, _ := k.get("late")
+	require.Nil(t, now, "its listener waits")
+	p.reply(t, "2", told(t, "1", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED))
+	for now, changed := k.get("plugin"); now == nil; now, changed = k.get("plugin") {
+		<-changed
+	}
+
+	goOn()
+	both := map[string]string{"plugin": "1", "late": "1"}
+	for r := range p.asked { // it is told by a next stream
+		if maps.Equal(both, r.InitialResourceVersions) {
+			break
+		}
+	}
+	now, _ = k.get("late")
+	require.False(t, now.standIn)
+}
+
+// TestAnAttemptEndsWithItsPlugin: what takes the place of a plugin that is being fetched does not wait for it.
+func TestAnAttemptEndsWithItsPlugin(t *testing.T) {
+	s := newShelf(t, map[string][]byte{"a": module("a")})
+	url, _ := hanging(t)
+	k := New(Options{Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler)})
+	f := &k.feed
+	f.patience = time.Nanosecond
+	take := func(r ...*discoveryv3.Resource) string {
+		return f.take(t.Context(), &discoveryv3.DeltaDiscoveryResponse{Resources: r}).ErrorDetail.GetMessage()
+	}
+	require.Contains(t, take(told(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED)), "it is being fetched")
+	first := f.fetching["plugin"]
+	require.Contains(t, take(told(t, "1", url, wasmv3.FailurePolicy_FAIL_CLOSED)), "it is being fetched")
+	require.Same(t, first, f.fetching["plugin"], "it goes on")
+	f.patience = time.Hour
+	require.Empty(t, take(told(t, "2", s.URL+"/a", wasmv3.FailurePolicy_FAIL_CLOSED)))
+	require.ErrorIs(t, first.err, context.Canceled)
+	now, _ := k.get("plugin")
+	require.Equal(t, "2", now.version)
+
+	f.patience = time.Nanosecond
+	require.NotEmpty(t, take(told(t, "3", url, wasmv3.FailurePolicy_FAIL_CLOSED)))
+	f.take(t.Context(), &discoveryv3.DeltaDiscoveryResponse{RemovedResources: []string{"plugin"}})
+	require.Empty(t, f.fetching)
+	now, _ = k.get("plugin")
+	require.Nil(t, now)
+}
+
+// TestWhatFailedIsAnsweredAtOnce: the control plane hears why, once it is known, and no server is asked for that.
+func TestWhatFailedIsAnsweredAtOnce(t *testing.T) {
+	s := newShelf(t, nil)
+	k := New(Options{Cache: newCache(t, t.TempDir()), Log: slog.New(slog.DiscardHandler)})
+	f := &k.feed
+	r := &discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{told(t, "1", s.URL+"/none", wasmv3.FailurePolicy_FAIL_CLOSED)}}
+	a, err := f.begin(t.Context(), r.Resources[0])
+	require.NoError(t, err)
+	a.late = true
+	await.From(t, a.done)
+	require.True(t, f.collect(), "it is told why")
+	for range 2 {
+		require.Contains(t, f.take(t.Context(), r).ErrorDetail.Message, "404")
+	}
+	require.EqualValues(t, 1, s.asked.Load())
+}

@@ -1,0 +1,51 @@
+package ledger
+
+import (
+	"fmt"
+
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// requireStandings holds what Standing says against what the proxy has: at any moment it has
+// what it is said to have. quiet: nothing is under way, so that nothing may be said to be.
+func (x *run) requireStandings(quiet bool) {
+	e, l := x.envoy, x.ledger
+	look := func(t resource.Type, has func(name string) (version string)) {
+		for _, s := range l.states {
+			for entry := range s.All(t) {
+				if l.lookup(t, entry.Name) != entry {
+					continue // the other table's counts
+				}
+				switch standing := l.Status(t, entry.Name); {
+				case standing == Has && has(entry.Name) != entry.Version:
+					x.fail(fmt.Sprintf("%s %s: said to have %s, and has %q", t, entry.Name, entry.Version, has(entry.Name)))
+				case (standing == Has) != l.HasSince(t, entry.Name, entry.Revision) && standing != Refused && standing != NotSubscribed:
+					x.fail(fmt.Sprintf("%s %s: %s, and has it since its revision: %t", t, entry.Name, standing, standing != Has))
+				case quiet && (standing == Unsent || standing == Unanswered):
+					x.fail(fmt.Sprintf("%s %s: %s, but nothing is under way", t, entry.Name, standing))
+				case standing == Refused != (l.Refusal(t, entry.Name) != nil):
+					x.fail(fmt.Sprintf("%s %s: %s, and the refusal is %v", t, entry.Name, standing, l.Refusal(t, entry.Name)))
+				}
+			}
+		}
+	}
+	look(resource.Cluster, func(n string) string { return e.clusters[n].version })
+	look(resource.Listener, func(n string) string { return e.listeners[n].version })
+	if !quiet {
+		return // other types are unsubscribed by requests that are under way
+	}
+	look(resource.Endpoints, func(n string) string { return e.endpoints[n].version })
+	if x.strategy.VirtualHosts {
+		look(resource.VirtualHost, func(n string) string {
+			for _, rc := range e.routes {
+				if h, ok := rc.hosts[n]; ok {
+					return h.version
+				}
+			}
+			return ""
+		})
+	}
+	if m := l.Missing(100); len(m) > 0 {
+		x.fail(fmt.Sprintf("endpoints of %v are said to be waited for", m))
+	}
+}

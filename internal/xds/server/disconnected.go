@@ -1,0 +1,142 @@
+package server
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Disconnected is a proxy whose stream has ended, and that has not connected again. If its
+// process lives, it goes on with what it had.
+type Disconnected struct {
+	ID        string         `json:"id"`
+	Name      string         `json:"name"`
+	Namespace string         `json:"namespace"`
+	IPs       []string       `json:"ips,omitempty"`
+	Since     time.Time      `json:"since"`
+	Settled   model.Revision `json:"settled"` // what it had
+
+	proxy  *model.Proxy
+	tables []string
+}
+
+// Bounds of what is remembered of proxies that have gone. One that stays away for so long
+// is not coming back.
+const (
+	maxDisconnected = 4096
+	departedFor     = time.Hour
+)
+
+// disconnectedProxies remembers proxies that have gone: the newest maxDisconnected.
+type disconnectedProxies struct {
+	mu    sync.Mutex // guards the fields
+	byID  map[string]*Disconnected
+	order []*Disconnected // oldest first; some are not in byID any more. At most 2*maxDisconnected
+}
+
+// add notes the end of a stream.
+func (d *disconnectedProxies) add(st *stream, now time.Time) {
+	p := &Disconnected{ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, IPs: st.proxy.IPs, Since: now, proxy: st.proxy}
+	st.mu.Lock()
+	if st.ledger != nil {
+		p.Settled = max(st.ledger.Settled(), st.account.before)
+	}
+	for _, t := range st.tables {
+		p.tables = append(p.tables, t.Name())
+	}
+	st.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.byID == nil {
+		d.byID = map[string]*Disconnected{}
+	}
+	d.byID[p.ID] = p
+	d.order = append(d.order, p)
+	d.forget(now)
+}
+
+// forget drops the oldest that are too many or too old.
+func (d *disconnectedProxies) forget(now time.Time) {
+	for len(d.order) > 0 {
+		oldest := d.order[0]
+		there := d.byID[oldest.ID] == oldest
+		if there && len(d.byID) <= maxDisconnected && now.Sub(oldest.Since) <= departedFor {
+			break
+		}
+		if there {
+			delete(d.byID, oldest.ID)
+		}
+		d.order = d.order[1:]
+	}
+	if len(d.order) >= 2*maxDisconnected {
+		d.order = slices.DeleteFunc(d.order, func(p *Disconnected) bool { return d.byID[p.ID] != p })
+	}
+}
+
+// back forgets a proxy that has connected again, and tells what it had when it left; 0
+// where that is not known.
+func (d *disconnectedProxies) back(id string) model.Revision {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.byID[id]
+	if p == nil {
+		return 0
+	}
+	delete(d.byID, id)
+	return p.Settled
+}
+
+// all are the proxies that have gone, in the order in which they went.
+func (d *disconnectedProxies) all() []Disconnected {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make([]Disconnected, 0, len(d.byID))
+	for _, p := range d.order {
+		if d.byID[p.ID] == p {
+			out = append(out, *p)
+		}
+	}
+	return out
+}
+
+// Disconnected lists the proxies that have gone and not come back.
+func (s *Server) Disconnected() []Disconnected {
+	gone := s.disconnected.all()
+	if len(gone) == 0 {
+		return nil
+	}
+	connected := map[string]bool{} // an old stream may end after the new one has begun
+	for _, st := range s.streams.all() {
+		connected[st.proxy.ID] = true
+	}
+	return slices.DeleteFunc(gone, func(p Disconnected) bool { return connected[p.ID] })
+}
+
+// without are those that left without a revision that touched their tables, or what may
+// have been theirs.
+func (sv *distributionQuery) without(gone []Disconnected) []ProxySyncStatus {
+	byName := map[string]*touched{}
+	for t := range sv.tables {
+		byName[t.Name()] = sv.of(t)
+	}
+	var out []ProxySyncStatus
+	for _, p := range gone {
+		if p.Settled >= sv.Revision || !sv.concernsAny(p.proxy) || !p.concerned(byName) {
+			continue
+		}
+		out = append(out, ProxySyncStatus{ID: p.ID, Name: p.Name, Namespace: p.Namespace, Position: PositionDisconnected,
+			Reasons: []Reason{{Cause: CauseDisconnected, Since: p.Since}}})
+	}
+	return out
+}
+
+// concerned tells whether tables that a proxy was bound to were touched; also where nobody
+// is bound to them any more, so that it is not known.
+func (p *Disconnected) concerned(tables map[string]*touched) bool {
+	return slices.ContainsFunc(p.tables, func(name string) bool {
+		t, known := tables[name]
+		return !known || t.count > 0
+	})
+}
