@@ -1,6 +1,7 @@
 package wasm
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -8,13 +9,14 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	extensionv3 "github.com/envoyproxy/go-control-plane/envoy/service/extension/v3"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// TestWhatWasTakenIsGivenAgain: Envoy that refuses a module is given what it took before, with its file still there,
-// and once more when it asks anew; what was taken away and comes back broken has nothing but its failStrategy.
-func TestWhatWasTakenIsGivenAgain(t *testing.T) {
+// TestRefusedModuleFallsBackToAcceptedOne: Envoy that refuses a module gets the version that it accepted before, whose
+// file still exists, also on a new stream. A plugin that was removed and comes back broken has only its failStrategy.
+func TestRefusedModuleFallsBackToAcceptedOne(t *testing.T) {
 	s := newShelf(t, map[string][]byte{"a": module("a"), "b": module("b"), "c": module("c"), "d": module("d")})
 	k, p, agentAt := newKeeper(t, time.Hour)
 	conn := dial(t, agentAt)
@@ -44,12 +46,12 @@ func TestWhatWasTakenIsGivenAgain(t *testing.T) {
 	tell("2", "b")
 	refuse(path("a"))
 	again := subscribe()
-	require.Equal(t, path("a"), again.gets(), "nobody is given what is known to be refused")
+	require.Equal(t, path("a"), again.gets(), "a refused module is not sent again")
 	again.say("")
 	require.NoError(t, again.stream.CloseSend())
 	tell("3", "c")
 	refuse(path("a"))
-	require.Equal(t, 1, usersOf(k, "a"), "its file is not to go")
+	require.Equal(t, 1, usersOf(k, "a"), "the accepted version keeps its file")
 	tell("4", "d")
 	e.say("")
 	require.Eventually(t, func() bool { return usersOf(k, "a") == 0 && usersOf(k, "d") == 1 }, time.Minute, time.Millisecond)
@@ -62,6 +64,46 @@ func TestWhatWasTakenIsGivenAgain(t *testing.T) {
 	await.From(t, p.asked)
 	for _, name := range []string{"a", "b", "c", "d"} {
 		require.Zero(t, usersOf(k, name), name)
+	}
+}
+
+// TestAnswersAfterReplacement: Envoy's answer to a version may arrive after the next version is served. The next
+// version falls back to it if Envoy accepted it, and not if Envoy refused it.
+func TestAnswersAfterReplacement(t *testing.T) {
+	fallback := &anypb.Any{TypeUrl: "fallback"}
+	for _, test := range []struct {
+		name    string
+		answer  func(k *ModuleCache, first, second *served)
+		want    string
+		release []string
+	}{
+		{"accepted late", func(k *ModuleCache, first, second *served) { k.accept(first); k.refuse("plugin", second, "bad") }, "1", nil},
+		{"accepted after its successor was refused", func(k *ModuleCache, first, second *served) { k.refuse("plugin", second, "bad"); k.accept(first) }, "1", nil},
+		{"refused late", func(k *ModuleCache, first, second *served) {
+			k.refuse("plugin", first, "bad")
+			k.refuse("plugin", second, "bad")
+		}, "fallback", []string{"1"}},
+		{"not answered", func(k *ModuleCache, _, second *served) { k.refuse("plugin", second, "bad") }, "fallback", nil},
+		{"successor accepted", func(k *ModuleCache, first, second *served) { k.accept(first); k.accept(second) }, "2", []string{"1"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			k := New(Options{Log: slog.New(slog.DiscardHandler)})
+			var released []string
+			serve := func(version string) *served {
+				s := &served{version: version, config: &anypb.Any{TypeUrl: version}, fallback: fallback, release: func() { released = append(released, version) }}
+				k.serve("plugin", s)
+				now, _, _ := k.give("plugin", true)
+				require.Same(t, s, now)
+				return s
+			}
+			first := serve("1")
+			test.answer(k, first, serve("2"))
+			_, config, _ := k.give("plugin", false)
+			require.Equal(t, test.want, config.TypeUrl)
+			require.Equal(t, test.release, released)
+			k.serve("plugin", nil)
+			require.ElementsMatch(t, []string{"1", "2"}, released)
+		})
 	}
 }
 

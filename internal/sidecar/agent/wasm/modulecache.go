@@ -50,19 +50,22 @@ type served struct {
 	standIn  bool       // there is no module
 	release  func()     // of the module; nil: there is none
 
-	taken, refused bool    // by Envoy; the keeper's lock guards these and what follows
-	before         *served // what was in force before, and is until this is taken; nil: nothing was
+	// The keeper's lock guards these.
+	offered, taken, refused bool    // Envoy was sent it, has accepted it, has rejected it
+	before                  *served // the previous version that Envoy has accepted or not answered yet; nil after this one is accepted
 }
 
 // inForce is what Envoy is to have. What it refuses it keeps all the same, and refuses each new listener for
 // it that names the plugin (1.40: the subscription's last configuration is set before it is tried). So it is given
 // again what it took before, else what failStrategy says.
 func (s *served) inForce() *anypb.Any {
-	switch {
-	case !s.refused:
+	if !s.refused {
 		return s.config
-	case s.before != nil:
-		return s.before.config
+	}
+	for old := s.before; old != nil; old = old.before {
+		if old.taken {
+			return old.config
+		}
 	}
 	return s.fallback
 }
@@ -115,12 +118,13 @@ func (k *ModuleCache) get(name string) (*served, <-chan struct{}) {
 	return k.served[name], k.changed
 }
 
-// give is get for Envoy, with what it is to have.
-func (k *ModuleCache) give(name string) (s *served, config *anypb.Any, changed <-chan struct{}) {
+// give is get for Envoy, with the configuration in force. With offer set, the caller sends that configuration.
+func (k *ModuleCache) give(name string, offer bool) (s *served, config *anypb.Any, changed <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s = k.served[name]; s != nil {
 		config = s.inForce()
+		s.offered = s.offered || offer
 	}
 	return s, config, k.changed
 }
@@ -131,9 +135,10 @@ func (k *ModuleCache) serve(name string, s *served) {
 	defer k.mu.Unlock()
 	if old := k.served[name]; old != nil {
 		if s != nil && !s.standIn {
-			s.before = old.last()
+			s.before = old.predecessor()
+		} else {
+			old.free()
 		}
-		defer old.free()
 	}
 	if s == nil {
 		delete(k.served, name)
@@ -144,15 +149,16 @@ func (k *ModuleCache) serve(name string, s *served) {
 	k.tell()
 }
 
-// last gives away what Envoy took last of a plugin, with its module; nil: it has taken none.
-func (s *served) last() *served {
-	if s.taken && !s.standIn && !s.refused {
-		out := *s
-		s.release = nil
-		return &out
+// predecessor returns the version that a successor of s falls back to, nil if there is none, and frees the versions
+// after it. Envoy's answer to a version that it was sent may arrive after its successor is served: until then the
+// version keeps its module.
+func (s *served) predecessor() *served {
+	if s.offered && !s.standIn && !s.refused {
+		return s
 	}
 	out := s.before
 	s.before = nil
+	s.free()
 	return out
 }
 
@@ -162,15 +168,19 @@ func (k *ModuleCache) tell() {
 	k.changed = make(chan struct{})
 }
 
-// accept notes that Envoy has taken what it was served: nothing before it is needed any more.
+// accept records Envoy's ACK of a version and frees the versions before it.
 func (k *ModuleCache) accept(s *served) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if s.taken {
+		return
+	}
 	s.taken = true
 	if s.before != nil {
 		s.before.free()
 		s.before = nil
 	}
+	k.tell() // a refused successor falls back to it
 }
 
 // refusalOf is what Envoy said of a version of a plugin; empty: nothing.
@@ -183,15 +193,23 @@ func (k *ModuleCache) refusalOf(name, version string) string {
 	return ""
 }
 
-// refuse notes that Envoy does not take what it was served, and has the control plane told.
+// refuse records Envoy's NACK of a version, and has Run report it to the control plane. A successor does not fall
+// back to that version.
 func (k *ModuleCache) refuse(name string, s *served, message string) {
 	k.mu.Lock()
 	s.refused = true
 	k.refused[name] = refusal{s.version, message}
+	for next := k.served[name]; next != nil; next = next.before {
+		if next.before == s {
+			next.before = s.before
+			s.before = nil
+			s.free()
+		}
+	}
 	k.tell()
 	k.mu.Unlock()
 	select {
 	case k.again <- struct{}{}:
-	default: // it will be told with the one before
+	default: // the pending report covers it
 	}
 }

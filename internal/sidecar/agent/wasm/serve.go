@@ -43,7 +43,7 @@ func (s *service) StreamExtensionConfigs(out extensionv3.ExtensionConfigDiscover
 	st := &stream{keeper: s.keeper, out: out}
 	requests := sds.Requests(st.out)
 	for {
-		now, config, changed := s.keeper.give(st.name)
+		now, config, changed := s.keeper.give(st.name, !st.waiting)
 		if !st.waiting {
 			if err := st.send(now, config); err != nil {
 				return err
