@@ -11,10 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // exitForced: connections may have been cut.
-const exitForced ExitCode = 3
+const exitForced terminal.ExitCode = 3
 
 // agentFlags are the values of `moonsail agent`'s flags, before they become a Config.
 type agentFlags struct {
@@ -102,7 +103,7 @@ func NewAgentCommand() *cobra.Command {
 	f.addressFlags(cmd)
 	f.intercept.addTo(cmd)
 	cmd.Flags().StringVar(&f.podInfo, "pod-info", "", "`folder` with the pod's labels and annotations, as the kubelet writes them (a downwardAPI volume)")
-	EnvFlags(cmd)
+	terminal.EnvFlags(cmd)
 	cmd.AddCommand(newAgentDrainCommand(), newAgentInterceptCommand(), newAgentWaitCommand())
 	return cmd
 }

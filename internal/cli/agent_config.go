@@ -10,13 +10,14 @@ import (
 	"github.com/moonsail/moonsail/internal/config/proxyconfig"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // wrongConfig makes what flags, or what stands for them, say wrongly a usage error.
 func wrongConfig(err error) error {
 	var wrong agent.ConfigError
 	if errors.As(err, &wrong) {
-		return usageError{err}
+		return terminal.UsageError{Err: err}
 	}
 	return err
 }
@@ -38,7 +39,7 @@ func (f *agentFlags) build(cmd *cobra.Command, environ []string) (*agent.Config,
 	c.Interception = model.Interception(f.interception)
 	if f.proxyConfig != "" {
 		if c.ProxyConfig, err = proxyconfig.Parse(f.proxyConfig, "--proxy-config (PROXY_CONFIG)"); err != nil {
-			return nil, usageError{err}
+			return nil, terminal.UsageError{Err: err}
 		}
 	}
 	if err := f.findIn(environ, &c); err != nil {
@@ -83,7 +84,7 @@ func (f *agentFlags) describe(labels map[string]string) (w agent.Workload, err e
 	if f.locality != "" {
 		w.Locality = model.ParseLocality(f.locality)
 		if err := w.Locality.Check(); err != nil {
-			return w, usageError{fmt.Errorf("--locality %w", err)}
+			return w, terminal.UsageError{Err: fmt.Errorf("--locality %w", err)}
 		}
 	}
 	return w, nil
@@ -128,7 +129,7 @@ func overrideWorkload(w, flags *agent.Workload) {
 func (f *agentFlags) logger(cmd *cobra.Command, w agent.Workload) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return nil, usageError{fmt.Errorf("--log-level %q is none of debug, info, warn, error", f.logLevel)}
+		return nil, terminal.UsageError{Err: fmt.Errorf("--log-level %q is none of debug, info, warn, error", f.logLevel)}
 	}
 	options := &slog.HandlerOptions{Level: level}
 	var handler slog.Handler
@@ -138,7 +139,7 @@ func (f *agentFlags) logger(cmd *cobra.Command, w agent.Workload) (*slog.Logger,
 	case "json":
 		handler = slog.NewJSONHandler(cmd.ErrOrStderr(), options)
 	default:
-		return nil, usageError{fmt.Errorf("--log-format %q is none of text, json", f.logFormat)}
+		return nil, terminal.UsageError{Err: fmt.Errorf("--log-format %q is none of text, json", f.logFormat)}
 	}
 	return slog.New(handler).With("sidecar", w.Name), nil
 }

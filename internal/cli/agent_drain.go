@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // newAgentDrainCommand is `moonsail agent drain`.
@@ -43,13 +44,13 @@ func drainAgent(cmd *cobra.Command, address string, timeout time.Duration) error
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+agent.DrainPath, http.NoBody)
 	if err != nil {
-		return usageError{fmt.Errorf("--address %q: %w", address, err)}
+		return terminal.UsageError{Err: fmt.Errorf("--address %q: %w", address, err)}
 	}
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
-		return &UserError{What: "the sidecar was not asked to leave", Where: address, Err: err, Next: "is it running there? See --address"}
+		return &terminal.UserError{What: "the sidecar was not asked to leave", Where: address, Err: err, Next: "is it running there? See --address"}
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
@@ -65,5 +66,5 @@ func drainAgent(cmd *cobra.Command, address string, timeout time.Duration) error
 		fmt.Fprintln(cmd.OutOrStdout(), text)
 		return exitForced
 	}
-	return &UserError{What: "the sidecar does not leave: " + text, Where: address}
+	return &terminal.UserError{What: "the sidecar does not leave: " + text, Where: address}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/identity"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 func (f *agentFlags) workloadFlags(cmd *cobra.Command) {
@@ -30,20 +31,20 @@ func (f *agentFlags) workloadFlags(cmd *cobra.Command) {
 	fs.StringVar(&c.Domain, "domain", "", `the cluster's DNS domain (default "cluster.local")`)
 	fs.StringVar(&f.interception, "interception-mode", "", "how its traffic gets to Envoy: REDIRECT, TPROXY or NONE (default: annotation sidecar.istio.io/interceptionMode, else REDIRECT)")
 
-	offer(cmd, "type", string(model.ProxySidecar), string(model.ProxyRouter))
-	offer(cmd, "interception-mode", string(model.InterceptRedirect), string(model.InterceptTProxy), string(model.InterceptNone))
+	terminal.Offer(cmd, "type", string(model.ProxySidecar), string(model.ProxyRouter))
+	terminal.Offer(cmd, "interception-mode", string(model.InterceptRedirect), string(model.InterceptTProxy), string(model.InterceptNone))
 
-	EnvFlag(cmd, "name", "POD_NAME")
-	EnvFlag(cmd, "namespace", "POD_NAMESPACE")
-	EnvFlag(cmd, "ip", "INSTANCE_IP")
-	EnvFlag(cmd, "service-account", "SERVICE_ACCOUNT")
-	EnvFlag(cmd, "workload-name", "ISTIO_META_WORKLOAD_NAME")
-	EnvFlag(cmd, "owner", "ISTIO_META_OWNER")
-	EnvFlag(cmd, "node-name", "ISTIO_META_NODE_NAME")
-	EnvFlag(cmd, "cluster-id", "ISTIO_META_CLUSTER_ID")
-	EnvFlag(cmd, "mesh-id", "ISTIO_META_MESH_ID")
-	EnvFlag(cmd, "network", "ISTIO_META_NETWORK")
-	EnvFlag(cmd, "interception-mode", "ISTIO_META_INTERCEPTION_MODE")
+	terminal.EnvFlag(cmd, "name", "POD_NAME")
+	terminal.EnvFlag(cmd, "namespace", "POD_NAMESPACE")
+	terminal.EnvFlag(cmd, "ip", "INSTANCE_IP")
+	terminal.EnvFlag(cmd, "service-account", "SERVICE_ACCOUNT")
+	terminal.EnvFlag(cmd, "workload-name", "ISTIO_META_WORKLOAD_NAME")
+	terminal.EnvFlag(cmd, "owner", "ISTIO_META_OWNER")
+	terminal.EnvFlag(cmd, "node-name", "ISTIO_META_NODE_NAME")
+	terminal.EnvFlag(cmd, "cluster-id", "ISTIO_META_CLUSTER_ID")
+	terminal.EnvFlag(cmd, "mesh-id", "ISTIO_META_MESH_ID")
+	terminal.EnvFlag(cmd, "network", "ISTIO_META_NETWORK")
+	terminal.EnvFlag(cmd, "interception-mode", "ISTIO_META_INTERCEPTION_MODE")
 }
 
 func (f *agentFlags) proxyFlags(cmd *cobra.Command) {
@@ -60,7 +61,7 @@ func (f *agentFlags) proxyFlags(cmd *cobra.Command) {
 	fs.DurationVar(&c.MinDrain, "min-drain-time", 0, "drain at least that long, even without connections")
 	fs.StringVar(&c.EnvoyPath, "envoy", "", "Envoy's `path` (default: see `moonsail envoy which`)")
 	fs.StringVar(&c.LogLevel, "proxy-log-level", "", "Envoy's log level: trace, debug, info, warning, error, critical, off (default: annotation sidecar.istio.io/logLevel, else warning)")
-	offer(cmd, "proxy-log-level", envoyLevels...)
+	terminal.Offer(cmd, "proxy-log-level", envoyLevels...)
 	fs.StringVar(&c.ComponentLogLevel, "proxy-component-log-level", "", "Envoy's log levels by component (default: annotation sidecar.istio.io/componentLogLevel, else misc:error)")
 	fs.StringVar(&f.logLevel, "log-level", "info", "the agent's log level: debug, info, warn, error")
 	fs.StringVar(&f.logFormat, "log-format", "text", "form of the log: text or json")
@@ -69,9 +70,9 @@ func (f *agentFlags) proxyFlags(cmd *cobra.Command) {
 	fs.StringVar(&c.WasmCacheDir, "wasm-cache-dir", "", "`folder` for modules of WasmPlugins that were fetched (default: in --work-dir)")
 	fs.BoolVar(&f.print, "print-bootstrap", false, "print Envoy's bootstrap and exit")
 
-	EnvFlag(cmd, "proxy-config", "PROXY_CONFIG")
-	EnvFlag(cmd, "min-drain-time", "MINIMUM_DRAIN_DURATION")
-	EnvFlag(cmd, "envoy", envoy.PathVariable)
+	terminal.EnvFlag(cmd, "proxy-config", "PROXY_CONFIG")
+	terminal.EnvFlag(cmd, "min-drain-time", "MINIMUM_DRAIN_DURATION")
+	terminal.EnvFlag(cmd, "envoy", envoy.PathVariable)
 }
 
 func (f *agentFlags) identityFlags(cmd *cobra.Command) {
@@ -85,13 +86,13 @@ func (f *agentFlags) identityFlags(cmd *cobra.Command) {
 	fs.StringVar(&c.MountedCerts, "mounted-certs", "", "take certificates from this `folder` (cert-chain.pem, key.pem, root-cert.pem), which somebody else renews, and not from a CA (default: "+agent.MountedCertsDir+" where FILE_MOUNTED_CERTS is true, else a CA)")
 	fs.StringVar(&c.OutputCerts, "output-certs", "", "write certificates into this `folder`, too, for others to use (default: the key is never written)")
 
-	EnvFlag(cmd, "xds-server-name", "ISTIOD_SAN")
-	EnvFlag(cmd, "xds-root-cert", "XDS_ROOT_CA")
-	EnvFlag(cmd, "ca-address", "CA_ADDR")
-	EnvFlag(cmd, "cert-ttl", "SECRET_TTL")
-	EnvFlag(cmd, "cert-grace-period-ratio", "SECRET_GRACE_PERIOD_RATIO")
-	EnvFlag(cmd, "trust-domain", "TRUST_DOMAIN")
-	EnvFlag(cmd, "output-certs", "OUTPUT_CERTS")
+	terminal.EnvFlag(cmd, "xds-server-name", "ISTIOD_SAN")
+	terminal.EnvFlag(cmd, "xds-root-cert", "XDS_ROOT_CA")
+	terminal.EnvFlag(cmd, "ca-address", "CA_ADDR")
+	terminal.EnvFlag(cmd, "cert-ttl", "SECRET_TTL")
+	terminal.EnvFlag(cmd, "cert-grace-period-ratio", "SECRET_GRACE_PERIOD_RATIO")
+	terminal.EnvFlag(cmd, "trust-domain", "TRUST_DOMAIN")
+	terminal.EnvFlag(cmd, "output-certs", "OUTPUT_CERTS")
 }
 
 func (f *agentFlags) addressFlags(cmd *cobra.Command) {

@@ -11,6 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 	"github.com/moonsail/moonsail/internal/sidecar/intercept"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // interceptFlags are those about the rules that lead a workload's connections to its sidecar.
@@ -39,11 +40,11 @@ func (f *interceptFlags) add(cmd *cobra.Command) {
 		v := row.Value(&f.settings)
 		cmd.Flags().StringVar(v, row.Flag, *v, usage)
 		if row.Env != "" {
-			EnvFlag(cmd, row.Flag, row.Env)
+			terminal.EnvFlag(cmd, row.Flag, row.Env)
 		}
 	}
 	cmd.Flags().StringVar(&f.backend, "intercept-with", string(intercept.Auto), "what the rules are set with: "+strings.Join(intercept.Backends(), ", "))
-	offer(cmd, "intercept-with", intercept.Backends()...)
+	terminal.Offer(cmd, "intercept-with", intercept.Backends()...)
 }
 
 func (f *interceptFlags) check() error {
@@ -52,7 +53,7 @@ func (f *interceptFlags) check() error {
 			return nil
 		}
 	}
-	return usageError{fmt.Errorf("--intercept-with %q is none of %s", f.backend, strings.Join(intercept.Backends(), ", "))}
+	return terminal.UsageError{Err: fmt.Errorf("--intercept-with %q is none of %s", f.backend, strings.Join(intercept.Backends(), ", "))}
 }
 
 // addTo adds the flags of a sidecar that sets the rules itself.
@@ -86,7 +87,7 @@ func (f *interceptFlags) into(cmd *cobra.Command, c *agent.Config) error {
 func single(flag, text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n == 0 {
-		return 0, usageError{fmt.Errorf("--%s %q: Envoy runs as one user and group above 0, for example %d", flag, text, intercept.ProxyID)}
+		return 0, terminal.UsageError{Err: fmt.Errorf("--%s %q: Envoy runs as one user and group above 0, for example %d", flag, text, intercept.ProxyID)}
 	}
 	return uint32(n), nil
 }
@@ -137,7 +138,7 @@ has no nftables, by iptables-restore and ip6tables-restore.`,
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print the rules, and set none")
 	cmd.Flags().StringVar(&ipv6, "ipv6", "auto", "intercept IPv6 too (true, false, or auto: where there is an address)")
 	f.add(cmd)
-	EnvFlags(cmd)
+	terminal.EnvFlags(cmd)
 	return cmd
 }
 
@@ -147,7 +148,7 @@ func (f *interceptFlags) config(ipv6 string) (*intercept.Config, error) {
 	}
 	c, err := f.settings.Parse()
 	if err != nil {
-		return nil, usageError{err}
+		return nil, terminal.UsageError{Err: err}
 	}
 	switch ipv6 {
 	case "auto":
@@ -155,7 +156,7 @@ func (f *interceptFlags) config(ipv6 string) (*intercept.Config, error) {
 	case "true", "false":
 		c.IPv6 = ipv6 == "true"
 	default:
-		return nil, usageError{fmt.Errorf("--ipv6 %q is none of true, false, auto", ipv6)}
+		return nil, terminal.UsageError{Err: fmt.Errorf("--ipv6 %q is none of true, false, auto", ipv6)}
 	}
 	return c, nil
 }

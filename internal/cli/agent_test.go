@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // bootstrapOf runs `moonsail agent --print-bootstrap` and returns the node and the
@@ -17,8 +19,8 @@ import (
 func bootstrapOf(t *testing.T, args ...string) (node map[string]any, xds string, err error) {
 	t.Helper()
 	var out bytes.Buffer
-	root := &cobra.Command{Use: "moonsail", SilenceErrors: true, SilenceUsage: true,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return flagsFromEnv(cmd, os.LookupEnv) }}
+	root := &cobra.Command{Use: "moonsail"}
+	terminal.SetUp(root)
 	root.AddCommand(NewAgentCommand())
 	root.SetOut(&out)
 	root.SetErr(&out)

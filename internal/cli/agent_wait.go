@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // waitPoll is how often a sidecar is asked whether it is ready.
@@ -52,7 +53,7 @@ func awaitAgent(ctx context.Context, address string, timeout time.Duration) erro
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return &UserError{What: fmt.Sprintf("the sidecar is not ready after %s", timeout), Where: address, Err: err, Next: "its log says what it waits for"}
+			return &terminal.UserError{What: fmt.Sprintf("the sidecar is not ready after %s", timeout), Where: address, Err: err, Next: "its log says what it waits for"}
 		}
 	}
 }

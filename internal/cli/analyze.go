@@ -17,6 +17,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
 	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // analysis is what "moonsail analyze" prints.
@@ -34,7 +35,7 @@ type analysis struct {
 
 // analyzeFlags are those of "moonsail analyze".
 type analyzeFlags struct {
-	out    Output
+	out    terminal.Output
 	domain string
 	root   string
 	level  string
@@ -75,7 +76,7 @@ Exit status: 0 no errors, 1 errors, or nothing to analyze (unless --allow-empty)
 	cmd.Flags().StringVar(&f.domain, "domain", mesh.Domain, "DNS `DOMAIN` of the cluster")
 	cmd.Flags().StringVar(&f.root, "root-namespace", mesh.RootNamespace, "`NAMESPACE` that has the mesh's configuration")
 	cmd.Flags().StringVar(&f.level, "level", string(istio.SeverityInfo), "`LEVEL` from which on problems are told: info, warning or error")
-	offer(cmd, "level", levels...)
+	terminal.Offer(cmd, "level", levels...)
 	cmd.Flags().BoolVar(&f.empty, "allow-empty", false, "exit with 0 where there is nothing to analyze")
 	f.kube.add(cmd)
 	return cmd
@@ -87,7 +88,7 @@ var levels = []string{string(istio.SeverityInfo), string(istio.SeverityWarning),
 func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	keep, err := severities(f.level)
 	if err != nil {
-		return usageError{err}
+		return terminal.UsageError{Err: err}
 	}
 	if len(args) == 0 && f.kube.cluster.Kubeconfig == "" {
 		f.kube.cluster.Kubeconfig = os.Getenv("KUBECONFIG") // as kubectl and istioctl do; nothing is changed there
@@ -98,7 +99,7 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	var a analysis
 	if cluster != nil {
-		progress := StartProgress(cmd.ErrOrStderr(), "reading the cluster")
+		progress := terminal.StartProgress(cmd.ErrOrStderr(), "reading the cluster")
 		a, err = f.analyzeCluster(cmd.Context(), *cluster, keep)
 		progress.Done()
 	} else {
@@ -111,11 +112,11 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if a.nothing && !f.empty {
-		return &UserError{What: "there is nothing to analyze", Where: strings.Join(args, " "),
+		return &terminal.UserError{What: "there is nothing to analyze", Where: strings.Join(args, " "),
 			Next: "name what has objects, in files that end in .yaml, .yml or .json; --allow-empty lets it pass"}
 	}
 	if a.Errors > 0 {
-		return ExitCode(exitFailed)
+		return terminal.ExitCode(terminal.ExitFailed)
 	}
 	return nil
 }
@@ -134,7 +135,7 @@ func severities(level string) ([]istio.Severity, error) {
 func (f *analyzeFlags) analyzeFiles(stdin io.Reader, paths []string, keep []istio.Severity) (analysis, error) {
 	tree, err := file.AnalyzeAll(istio.Decoder{Domain: f.domain}, stdin, paths...)
 	if err != nil {
-		e := &UserError{What: "cannot analyze", Where: strings.Join(paths, " "), Err: err, Next: "give a directory, a file of YAML, or - for standard input"}
+		e := &terminal.UserError{What: "cannot analyze", Where: strings.Join(paths, " "), Err: err, Next: "give a directory, a file of YAML, or - for standard input"}
 		var at *fs.PathError
 		if errors.As(err, &at) {
 			e.Where, e.Err = at.Path, at.Err
@@ -181,7 +182,7 @@ func newAnalysis(all istio.Problems, keep []istio.Severity) analysis {
 
 // printAnalysis prints a problem a line, as compilers do, and a sum.
 func printAnalysis(w io.Writer, a analysis) error {
-	s := StyleFor(w)
+	s := terminal.StyleFor(w)
 	paint := map[istio.Severity]func(string) string{
 		istio.SeverityError: s.Bad, istio.SeverityWarning: s.Warn, istio.SeverityInfo: s.Dim,
 	}
@@ -208,7 +209,7 @@ func printAnalysis(w io.Writer, a analysis) error {
 	return err
 }
 
-func verdict(s Style, a analysis) string {
+func verdict(s terminal.Style, a analysis) string {
 	switch {
 	case a.nothing:
 		return s.Warn("nothing to analyze")

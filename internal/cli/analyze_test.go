@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 const goodYAML = `apiVersion: v1
@@ -78,15 +80,15 @@ func TestAnalyzeOfNothing(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "readme.txt"), []byte("hello"), 0o600))
 	status, out, errOut := moonsail(t, "analyze", dir)
-	require.Equal(t, exitFailed, status)
+	require.Equal(t, terminal.ExitFailed, status)
 	require.Equal(t, "0 files, 0 objects: nothing to analyze\n", out)
 	require.Contains(t, errOut, "error: there is nothing to analyze\n  where: "+dir+"\n  next:  name what has objects")
 	status, _, errOut = moonsail(t, "analyze", dir, "--allow-empty")
 	require.Zero(t, status)
 	require.Empty(t, errOut)
 
-	for text, want := range map[string]int{"": exitFailed, "# later\n---\n": exitFailed, "null\n": exitFailed,
-		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n": exitOK} { // what the mesh does not read is there all the same
+	for text, want := range map[string]int{"": terminal.ExitFailed, "# later\n---\n": terminal.ExitFailed, "null\n": terminal.ExitFailed,
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n": terminal.ExitOK} { // what the mesh does not read is there all the same
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(text), 0o600))
 		status, _, _ = moonsail(t, "analyze", dir)
 		require.Equal(t, want, status, text)
@@ -105,7 +107,7 @@ spec: {hosts: [reviews], http: [{route: [{destination: {host: reviews}}]}]}
 `
 	require.NoError(t, os.WriteFile(route, []byte(text), 0o600))
 	status, out, _ := moonsail(t, "analyze", route)
-	require.Equal(t, exitFailed, status, out)
+	require.Equal(t, terminal.ExitFailed, status, out)
 	status, out, _ = moonsail(t, "analyze", route, service, dir)
 	require.Zero(t, status, out)
 	require.Contains(t, out, "2 files, 2 objects: 0 errors")
@@ -116,7 +118,7 @@ spec: {hosts: [reviews], http: [{route: [{destination: {host: reviews}}]}]}
 	root.SetOut(&o)
 	root.SetErr(&e)
 	root.SetArgs([]string{"analyze", "-", service, "--level", "error"})
-	require.Zero(t, run(t.Context(), root), e.String())
+	require.Zero(t, terminal.Run(t.Context(), root), e.String())
 	require.Equal(t, "2 files, 2 objects: no problems\n", o.String())
 }
 
@@ -134,7 +136,7 @@ func TestAnalyzeJSON(t *testing.T) {
 	require.Equal(t, "spec.http[0].timout", got.Problems[1].Field)
 
 	status, out, _ = moonsail(t, "analyze", t.TempDir(), "-o", "yaml")
-	require.Equal(t, exitFailed, status, "there is nothing")
+	require.Equal(t, terminal.ExitFailed, status, "there is nothing")
 	require.Contains(t, out, "problems: []")
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/bugreport"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/version"
 )
 
@@ -73,14 +74,14 @@ const maxNamedProxies = 64
 
 func (f *bugReportFlags) run(cmd *cobra.Command, proxies []string) error {
 	if f.sample < 0 || f.changes < 1 || f.cpu < 0 || f.maxMB < 1 || f.timeout <= 0 {
-		return usageError{errors.New("--proxies and --cpu are not negative, --changes, --max-size and --timeout not 0")}
+		return terminal.UsageError{Err: errors.New("--proxies and --cpu are not negative, --changes, --max-size and --timeout not 0")}
 	}
 	now := time.Now()
 	folder := "moonsail-bug-report-" + now.UTC().Format("20060102T150405Z")
 	if f.file == "" {
 		f.file = folder + ".tar.gz"
 	}
-	progress := StartProgress(cmd.ErrOrStderr(), "looking what there is")
+	progress := terminal.StartProgress(cmd.ErrOrStderr(), "looking what there is")
 	defer progress.Done()
 	if err := f.known(cmd.Context(), proxies); err != nil {
 		return err
@@ -100,12 +101,12 @@ func (f *bugReportFlags) run(cmd *cobra.Command, proxies []string) error {
 func (f *bugReportFlags) write(ctx context.Context, items []bugreport.Item, o bugreport.Options) (*bugreport.Manifest, error) {
 	out, err := os.CreateTemp(filepath.Dir(f.file), ".bug-report-*")
 	if err != nil {
-		return nil, &UserError{Where: "--file " + f.file, Err: err, Next: "name a file that can be written"}
+		return nil, &terminal.UserError{Where: "--file " + f.file, Err: err, Next: "name a file that can be written"}
 	}
 	defer func() { _ = os.Remove(out.Name()) }() // it is not there any more where all went well
 	m, err := bugreport.Write(ctx, out, items, o)
 	if err == nil && len(m.Files)-m.Failed <= 1 { // this build
-		err = &UserError{What: "there is nothing to report", Where: f.client.address, Err: errors.New(firstFailure(m)),
+		err = &terminal.UserError{What: "there is nothing to report", Where: f.client.address, Err: errors.New(firstFailure(m)),
 			Next: "say where the control plane is with --address, or where the cluster is with --kubeconfig"}
 	}
 	if err == nil {
@@ -134,7 +135,7 @@ func firstFailure(m *bugreport.Manifest) string {
 }
 
 func tellReport(w io.Writer, file string, m *bugreport.Manifest) error {
-	s := StyleFor(w)
+	s := terminal.StyleFor(w)
 	fmt.Fprintf(w, "%s: %d files, %.1f MB before compression; %d secrets or what looked like them taken out\n",
 		s.Bold(file), len(m.Files)-m.Failed, float64(m.Bytes)/(1<<20), m.Redacted)
 	for _, one := range m.Files {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/diagnose/bugreport"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // readReport gives the files of a report by their names in it.
@@ -89,7 +90,7 @@ func TestBugReport(t *testing.T) {
 
 	// Who misspells a proxy hears of it, and what is there stays.
 	status, out, errOut = moonsail(t, "bug-report", "--address", srv.URL, "--file", file, "c.shop", "bb.shop")
-	require.Equal(t, exitFailed, status)
+	require.Equal(t, terminal.ExitFailed, status)
 	require.Empty(t, out)
 	require.Contains(t, errOut, "there is no /debug/proxies/bb.shop; did you mean \"b.shop\"?")
 	require.Contains(t, readReport(t, file), "flags.txt")
@@ -97,7 +98,7 @@ func TestBugReport(t *testing.T) {
 	// Nobody answers: there is no report, and that of before stays.
 	srv.Close()
 	status, _, errOut = moonsail(t, "bug-report", "--address", srv.URL, "--file", file, "a.shop")
-	require.Equal(t, exitFailed, status)
+	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, errOut, "there is nothing to report: ")
 	require.Contains(t, errOut, "say where the control plane is with --address")
 	require.Contains(t, readReport(t, file), "flags.txt")

@@ -14,12 +14,13 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // changesFlags are those of "moonsail changes".
 type changesFlags struct {
 	client debugClient
-	out    Output
+	out    terminal.Output
 	watch  bool
 	count  uint
 }
@@ -48,7 +49,7 @@ A * after the revision: superseded before it was sent, it went out with a newer 
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.watch && !f.out.IsTable() {
-				return usageError{errors.New("--watch prints a table: it does not go with --output")}
+				return terminal.UsageError{Err: errors.New("--watch prints a table: it does not go with --output")}
 			}
 			return f.run(cmd.Context(), cmd.OutOrStdout())
 		},
@@ -96,8 +97,8 @@ func printChanges(w io.Writer, list debug.ChangeList) error {
 	for i, c := range changeColumns {
 		headings[i] = c.heading
 	}
-	t := NewTable(headings...)
-	style := StyleFor(w)
+	t := terminal.NewTable(headings...)
+	style := terminal.StyleFor(w)
 	for _, c := range slices.Backward(list.Changes) {
 		t.Row(changeRow(style, &c, list.Now)...)
 	}
@@ -107,7 +108,7 @@ func printChanges(w io.Writer, list debug.ChangeList) error {
 // listedObjects is how many objects a row names.
 const listedObjects = 2
 
-func changeRow(style Style, c *changelog.Change, now time.Time) []string {
+func changeRow(style terminal.Style, c *changelog.Change, now time.Time) []string {
 	stages, total := c.Timeline.Split(tableUnit)
 	row := []string{revision(c), c.Observed.Local().Format("15:04:05.000")}
 	for _, s := range changelog.Stages {
@@ -133,7 +134,7 @@ func revision(c *changelog.Change) string {
 }
 
 // changeProxies is "11/11", red with what was refused, yellow with what is awaited.
-func changeProxies(style Style, c *changelog.Change, now time.Time) string {
+func changeProxies(style terminal.Style, c *changelog.Change, now time.Time) string {
 	s := c.Proxies.String()
 	if c.State != changelog.Distributed {
 		return style.Warn(fmt.Sprintf("%s (waiting %s)", s, age(now, c.Observed)))

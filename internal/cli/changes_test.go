@@ -16,6 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -92,7 +93,7 @@ func TestNoChanges(t *testing.T) {
 
 func TestChangeThatWaits(t *testing.T) {
 	c := changelog.Change{State: changelog.Distributing, Observed: noon, Proxies: changelog.Proxies{Concerned: 3, Acked: 1, Nacked: 1}}
-	require.Equal(t, "1/3 (1 refused) (waiting 5s)", changeProxies(Style{}, &c, noon.Add(5*time.Second)))
+	require.Equal(t, "1/3 (1 refused) (waiting 5s)", changeProxies(terminal.Style{}, &c, noon.Add(5*time.Second)))
 }
 
 func TestWatch(t *testing.T) {
@@ -159,7 +160,7 @@ func TestWatchUntilInterrupted(t *testing.T) {
 	root := NewRootCommand()
 	root.SetOut(out)
 	root.SetArgs([]string{"changes", "--watch", "--address", srv.URL})
-	require.Zero(t, run(ctx, root))
+	require.Zero(t, terminal.Run(ctx, root))
 	rows := strings.Split(strings.TrimSpace(out.written.String()), "\n")
 	require.Len(t, rows, 4, out.written.String())
 	for i, want := range []string{"REV ", "1 ", "2 ", "3 "} {
@@ -185,7 +186,7 @@ func TestProxyStatus(t *testing.T) {
 		"BEHIND 2m10s": {Owed: 1, BehindSince: noon.Add(-130 * time.Second)},
 		"NACKED 2":     {Owed: 1, Types: []server.TypeState{{Held: make([]server.Held, 2)}}},
 	} {
-		require.Equal(t, want, proxyStatus(Style{}, &p, noon))
+		require.Equal(t, want, proxyStatus(terminal.Style{}, &p, noon))
 	}
 }
 

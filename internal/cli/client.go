@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // debugClient asks a running control plane, at the address of its debug pages.
@@ -38,7 +39,7 @@ const (
 // addFlags adds --address to cmd.
 func (c *debugClient) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.address, "address", defaultDebugAddress, "`ADDRESS` of the control plane's --http-addr")
-	EnvFlag(cmd, "address", "MOONSAIL_ADDRESS")
+	terminal.EnvFlag(cmd, "address", "MOONSAIL_ADDRESS")
 	c.addCredentials(cmd)
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -70,7 +71,7 @@ func (c *debugClient) get(ctx context.Context, path string, answer any) error {
 	page := c.url(path)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
 	if err != nil {
-		return usageError{fmt.Errorf("--address %q is not an address: %w", c.address, err)}
+		return terminal.UsageError{Err: fmt.Errorf("--address %q is not an address: %w", c.address, err)}
 	}
 	if err := c.authorize(req); err != nil {
 		return err
@@ -86,7 +87,7 @@ func (c *debugClient) get(ctx context.Context, path string, answer any) error {
 		return refused(page, resp, body)
 	}
 	if err := json.NewDecoder(body).Decode(answer); err != nil {
-		return &UserError{What: "the answer is not understood", Where: page, Err: err,
+		return &terminal.UserError{What: "the answer is not understood", Where: page, Err: err,
 			Next: "check that --address is a Moonsail control plane of this version (moonsail version)"}
 	}
 	return nil
@@ -107,7 +108,7 @@ func (c *debugClient) unreachable(page string, err error) error {
 	if errors.As(err, &cause) {
 		err = cause.Err // without the method and address, which are said below
 	}
-	return &UserError{What: "no control plane answers", Where: page, Err: err,
+	return &terminal.UserError{What: "no control plane answers", Where: page, Err: err,
 		Next: "start one with 'moonsail serve --config DIR', or say where it is with --address"}
 }
 
@@ -117,22 +118,21 @@ func refused(page string, resp *http.Response, body io.Reader) error {
 	if err := json.NewDecoder(body).Decode(&f); err != nil || f.Error == "" {
 		f = debug.Failure{Error: "the control plane answered " + resp.Status, Next: "check that --address is Moonsail's --http-addr"}
 	}
-	return answerError{&UserError{What: f.Error, Where: page, Next: f.Next}, resp.StatusCode}
+	return answerError{&terminal.UserError{What: f.Error, Where: page, Next: f.Next}, resp.StatusCode}
 }
 
 // answerError is an answer that is not 200.
 type answerError struct {
-	*UserError
+	*terminal.UserError
 	status int
 }
 
 // Unwrap is what people are told.
 func (e answerError) Unwrap() error { return e.UserError }
 
-// isRefusedAsWrong tells whether the control plane could not make sense of what it was asked, as of an URL.
-func isRefusedAsWrong(err error) bool {
-	var answer answerError
-	return errors.As(err, &answer) && answer.status == http.StatusBadRequest && answer.Next == ""
+// RefusedAsWrong reports whether the control plane could not parse the request, for example its URL.
+func (e answerError) RefusedAsWrong() bool {
+	return e.status == http.StatusBadRequest && e.Next == ""
 }
 
 // isAbsent tells whether what was asked about is not there.

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // addCredentials adds the flags of who asks.
@@ -20,30 +22,30 @@ func (c *debugClient) addCredentials(cmd *cobra.Command) {
 	fs.StringVar(&c.caFile, "ca-file", "", "`FILE` of certificates to trust, where --address is an https:// URL (default: the system's)")
 	fs.StringVar(&c.certFile, "cert-file", "", "`FILE` with a client certificate for --address")
 	fs.StringVar(&c.keyFile, "key-file", "", "`FILE` with that certificate's private key")
-	EnvFlag(cmd, "token-file", "MOONSAIL_TOKEN_FILE")
-	EnvFlag(cmd, "ca-file", "MOONSAIL_CA_FILE")
-	EnvFlag(cmd, "cert-file", "MOONSAIL_CERT_FILE")
-	EnvFlag(cmd, "key-file", "MOONSAIL_KEY_FILE")
+	terminal.EnvFlag(cmd, "token-file", "MOONSAIL_TOKEN_FILE")
+	terminal.EnvFlag(cmd, "ca-file", "MOONSAIL_CA_FILE")
+	terminal.EnvFlag(cmd, "cert-file", "MOONSAIL_CERT_FILE")
+	terminal.EnvFlag(cmd, "key-file", "MOONSAIL_KEY_FILE")
 }
 
 // authorize puts credentials to a request. A token is never sent in plain text to another machine.
 func (c *debugClient) authorize(req *http.Request) error {
 	if err := c.useTLS(); err != nil {
-		return usageError{err}
+		return terminal.UsageError{Err: err}
 	}
 	if c.tokenFile == "" {
 		return nil
 	}
 	if req.URL.Scheme != "https" && !loopbackHost(req.URL.Hostname()) {
-		return usageError{fmt.Errorf("--token-file: a token is not sent to %s in plain text; say https://%[1]s with --address, or forward the port to this machine", req.URL.Host)}
+		return terminal.UsageError{Err: fmt.Errorf("--token-file: a token is not sent to %s in plain text; say https://%[1]s with --address, or forward the port to this machine", req.URL.Host)}
 	}
 	text, err := os.ReadFile(c.tokenFile)
 	if err != nil {
-		return usageError{fmt.Errorf("--token-file: %w", err)}
+		return terminal.UsageError{Err: fmt.Errorf("--token-file: %w", err)}
 	}
 	token, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
 	if token = strings.TrimSpace(token); token == "" {
-		return usageError{fmt.Errorf("--token-file %s is empty", c.tokenFile)}
+		return terminal.UsageError{Err: fmt.Errorf("--token-file %s is empty", c.tokenFile)}
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	return nil

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/demo"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // NewDemoCommand is "moonsail demo".
@@ -31,7 +32,7 @@ not meant to. Ctrl-C ends all processes.`,
 			if err != nil {
 				return err
 			}
-			style := StyleFor(cmd.OutOrStdout())
+			style := terminal.StyleFor(cmd.OutOrStdout())
 			o.Binary, o.Out = binary, cmd.OutOrStdout()
 			o.Style = demo.Style{Good: style.Good, Warn: style.Warn, Bad: style.Bad, Dim: style.Dim, Bold: style.Bold}
 			return demo.Run(cmd.Context(), o)

@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/diagnose/doctor"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // doctorFlags are those of "moonsail doctor".
 type doctorFlags struct {
 	client   debugClient
-	out      Output
+	out      terminal.Output
 	sidecars []string
 	over     time.Duration
 }
@@ -61,13 +62,13 @@ with both, both.`,
 
 func (f *doctorFlags) run(cmd *cobra.Command, _ []string) error {
 	if f.over < 0 || f.over > longestDoctorWatch {
-		return usageError{fmt.Errorf("--over is from 0 to %s, not %s", longestDoctorWatch, f.over)}
+		return terminal.UsageError{Err: fmt.Errorf("--over is from 0 to %s, not %s", longestDoctorWatch, f.over)}
 	}
 	o := doctor.Options{Sidecars: f.sidecars, Over: f.over, Address: f.client.address}
 	if len(f.sidecars) == 0 || f.client.address != defaultDebugAddress || cmd.Flags().Changed("address") {
 		o.Metrics = f.client.metrics
 	}
-	progress := StartProgress(cmd.ErrOrStderr(), "examining")
+	progress := terminal.StartProgress(cmd.ErrOrStderr(), "examining")
 	o.Watching = func() { progress.Update(fmt.Sprintf("watching for %s", f.over)) }
 	evidence, err := doctor.Collect(cmd.Context(), o)
 	progress.Done()
@@ -79,7 +80,7 @@ func (f *doctorFlags) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	if report.IsIll() {
-		return ExitCode(exitFailed)
+		return terminal.ExitCode(terminal.ExitFailed)
 	}
 	return nil
 }
@@ -94,7 +95,7 @@ func (c *debugClient) metrics(ctx context.Context) ([]byte, error) {
 	page := c.url("/metrics")
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--address %q is not an address: %w", c.address, err)}
+		return nil, terminal.UsageError{Err: fmt.Errorf("--address %q is not an address: %w", c.address, err)}
 	}
 	if err := c.authorize(req); err != nil {
 		return nil, err
@@ -112,7 +113,7 @@ func (c *debugClient) metrics(ctx context.Context) ([]byte, error) {
 }
 
 func printDoctor(w io.Writer, r *doctor.Report) error {
-	s := StyleFor(w)
+	s := terminal.StyleFor(w)
 	var b strings.Builder
 	for _, x := range r.Subjects {
 		fmt.Fprintf(&b, "%s %s %s, seen %s\n", x.Kind, x.Version, x.Name, x.Seen)
@@ -143,7 +144,7 @@ func printDoctor(w io.Writer, r *doctor.Report) error {
 	return err
 }
 
-func paintSeverity(s Style, severity doctor.Severity) string {
+func paintSeverity(s terminal.Style, severity doctor.Severity) string {
 	text := fmt.Sprintf("%-5s", severity)
 	switch severity {
 	case doctor.Ill:

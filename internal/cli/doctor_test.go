@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/diagnose/doctor"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // TestDoctor: findings are told with evidence and cure, and the exit status says whether anything is ill.
@@ -33,17 +34,17 @@ func TestDoctor(t *testing.T) {
 
 	text += "# TYPE pilot_total_xds_rejects counter\npilot_total_xds_rejects{type=\"lds\"} 3\n"
 	status, out, _ = moonsail(t, "doctor", "--address", server.URL, "-o", "json")
-	require.Equal(t, exitFailed, status)
+	require.Equal(t, terminal.ExitFailed, status)
 	var r doctor.Report
 	require.NoError(t, json.Unmarshal([]byte(out), &r))
 	require.Equal(t, "rejects", r.Findings[0].Check, "the gravest is first")
 
 	text = "up 1\n"
 	status, _, stderr := moonsail(t, "doctor", "--address", server.URL)
-	require.Equal(t, exitFailed, status)
+	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, stderr, "these are not a control plane's metrics")
 
 	status, _, stderr = moonsail(t, "doctor", "--over", "-1s")
-	require.Equal(t, exitUsage, status)
+	require.Equal(t, terminal.ExitUsage, status)
 	require.Contains(t, stderr, "--over is from 0 to 1h0m0s")
 }

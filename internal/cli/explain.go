@@ -12,13 +12,14 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // explainFlags are those of "moonsail explain".
 type explainFlags struct {
 	client debugClient
-	out    Output
+	out    terminal.Output
 	object objectArg
 	all    bool
 	max    uint
@@ -79,7 +80,7 @@ func (f *explainFlags) run(cmd *cobra.Command, object string) error {
 		if err := printExplanation(w, e); err != nil {
 			return err
 		}
-		return printInUse(w, StyleFor(w), out.InUse)
+		return printInUse(w, terminal.StyleFor(w), out.InUse)
 	})
 }
 
@@ -98,7 +99,7 @@ func (c *debugClient) explain(ctx context.Context, key model.Key, all bool, most
 
 func printExplanation(w io.Writer, e *explain.Explanation) error {
 	var b strings.Builder
-	s := StyleFor(w)
+	s := terminal.StyleFor(w)
 	fmt.Fprintf(&b, "%s  %s\n", s.Bold(e.Object.String()), objectState(e))
 	for _, p := range e.Problems {
 		fmt.Fprintf(&b, "  %s\n", s.Warn(p))
@@ -157,7 +158,7 @@ const barWidth = 40
 
 // waterfall draws where the time went: one bar a stage, each beginning where the one
 // before has ended.
-func waterfall(b *strings.Builder, s Style, e *explain.Explanation) {
+func waterfall(b *strings.Builder, s terminal.Style, e *explain.Explanation) {
 	stages, total := e.Change.Timeline.Split(tableUnit)
 	known := e.Committed.Before(e.Observed) && !e.Committed.IsZero()
 	var watch time.Duration
@@ -171,7 +172,7 @@ func waterfall(b *strings.Builder, s Style, e *explain.Explanation) {
 		if took == 0 {
 			bar = strings.Repeat(" ", min(start, barWidth-1)) + s.Dim("·")
 		}
-		fmt.Fprintf(b, "  %-9s %9s  %s%s  %s\n", name, millis(took)+" ms", bar, strings.Repeat(" ", max(0, barWidth-printedWidth(bar))), s.Dim(text))
+		fmt.Fprintf(b, "  %-9s %9s  %s%s  %s\n", name, millis(took)+" ms", bar, strings.Repeat(" ", max(0, barWidth-terminal.PrintedWidth(bar))), s.Dim(text))
 	}
 	if known {
 		line("watch", 0, watch, "from the API server's commit, which it tells to the second, until it was observed")
@@ -184,7 +185,7 @@ func waterfall(b *strings.Builder, s Style, e *explain.Explanation) {
 	fmt.Fprintf(b, "  %-9s %s  %d resources differ, %d bytes\n", "total", s.Bold(fmt.Sprintf("%9s", millis(watch+total)+" ms")), e.Change.Resources, e.Change.Bytes)
 }
 
-func printDistribution(w io.Writer, s Style, e *explain.Explanation) error {
+func printDistribution(w io.Writer, s terminal.Style, e *explain.Explanation) error {
 	if _, err := fmt.Fprintf(w, "\n%s%s\n", countsText(s, &e.Counts), haveIt(e)); err != nil {
 		return err
 	}
@@ -192,7 +193,7 @@ func printDistribution(w io.Writer, s Style, e *explain.Explanation) error {
 		return err
 	}
 	if len(e.Proxies) > 0 {
-		t := NewTable("PROXY", "STATE", "WHY")
+		t := terminal.NewTable("PROXY", "STATE", "WHY")
 		for i := range e.Proxies {
 			p := &e.Proxies[i]
 			t.Row(proxyOf(p), positionText(s, p), why(p, e.Now))
@@ -212,7 +213,7 @@ func printDistribution(w io.Writer, s Style, e *explain.Explanation) error {
 }
 
 // countsText is "distributed to 10 of 11 proxies (90.9 %): 1 refused it; 3 not concerned".
-func countsText(s Style, c *explain.Counts) string {
+func countsText(s terminal.Style, c *explain.Counts) string {
 	if c.Concerned() == 0 {
 		return fmt.Sprintf("no connected proxy is concerned%s", rest(c))
 	}
@@ -252,7 +253,7 @@ func percentText(p float64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", p), ".0") + " %"
 }
 
-func positionText(s Style, w *server.ProxySyncStatus) string {
+func positionText(s terminal.Style, w *server.ProxySyncStatus) string {
 	switch w.Position {
 	case server.PositionRefused:
 		return s.Bad("refused")

@@ -9,6 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane/agents"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // explained is what "moonsail explain -o json" prints.
@@ -33,7 +34,7 @@ func (f *explainFlags) inUse(ctx context.Context, e *explain.Explanation) []agen
 }
 
 // printInUse is "in use by 3 of 3 Envoys that were asked".
-func printInUse(w io.Writer, s Style, list []agents.Use) error {
+func printInUse(w io.Writer, s terminal.Style, list []agents.Use) error {
 	if len(list) == 0 {
 		return nil
 	}

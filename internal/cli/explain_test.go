@@ -20,6 +20,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/source/file"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
 )
@@ -153,14 +154,14 @@ func TestExplainFindsTheNamespace(t *testing.T) {
 
 	s.apply(write(t, strings.ReplaceAll(reviewsYAML, "namespace: shop", "namespace: other")))
 	status, _, errOut := moonsail(t, "explain", "vs/reviews", "--address", s.url)
-	require.Equal(t, exitUsage, status)
+	require.Equal(t, terminal.ExitUsage, status)
 	require.Contains(t, errOut, "in each of other, shop: say which with --namespace")
 	status, _, errOut = moonsail(t, "explain", "vs/nothing", "--address", s.url)
-	require.Equal(t, exitFailed, status)
+	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, errOut, "there is no VirtualService/default/nothing")
 	require.Contains(t, errOut, "next:")
 	status, _, errOut = moonsail(t, "explain", "workloadgroup/x", "--address", s.url)
-	require.Equal(t, exitUsage, status)
+	require.Equal(t, terminal.ExitUsage, status)
 	require.Contains(t, errOut, "is not a kind that the mesh reads")
 }
 
@@ -272,14 +273,14 @@ func TestWaitForNothing(t *testing.T) {
 		status int
 		says   string
 	}{
-		"no such object":   {[]string{"vs/nothing"}, exitFailed, "there is no VirtualService/default/nothing"},
-		"no such file":     {[]string{"nothing.yaml"}, exitFailed, "cannot read it"},
-		"broken file":      {[]string{write(t, strings.ReplaceAll(reviewsYAML, "hosts:", "host:"))}, exitFailed, "moonsail analyze"},
-		"nothing in it":    {[]string{write(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n")}, exitFailed, "no object that the mesh reads"},
-		"nonsense":         {[]string{"vs/a", "--for", "distribution=200%"}, exitUsage, "the form is distribution=P%"},
-		"file and flag":    {[]string{write(t, reviewsYAML), "--resource-version", "7"}, exitUsage, "goes with KIND/NAME"},
-		"nobody answers":   {[]string{"vs/a", "-n", "b", "--address", "127.0.0.1:1"}, exitFailed, "no control plane answers"},
-		"nobody answers 2": {[]string{write(t, reviewsYAML), "--address", "127.0.0.1:1"}, exitFailed, "no control plane answers"},
+		"no such object":   {[]string{"vs/nothing"}, terminal.ExitFailed, "there is no VirtualService/default/nothing"},
+		"no such file":     {[]string{"nothing.yaml"}, terminal.ExitFailed, "cannot read it"},
+		"broken file":      {[]string{write(t, strings.ReplaceAll(reviewsYAML, "hosts:", "host:"))}, terminal.ExitFailed, "moonsail analyze"},
+		"nothing in it":    {[]string{write(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n")}, terminal.ExitFailed, "no object that the mesh reads"},
+		"nonsense":         {[]string{"vs/a", "--for", "distribution=200%"}, terminal.ExitUsage, "the form is distribution=P%"},
+		"file and flag":    {[]string{write(t, reviewsYAML), "--resource-version", "7"}, terminal.ExitUsage, "goes with KIND/NAME"},
+		"nobody answers":   {[]string{"vs/a", "-n", "b", "--address", "127.0.0.1:1"}, terminal.ExitFailed, "no control plane answers"},
+		"nobody answers 2": {[]string{write(t, reviewsYAML), "--address", "127.0.0.1:1"}, terminal.ExitFailed, "no control plane answers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, out, errOut := moonsail(t, append([]string{"wait", "--address", s.url}, tc.args...)...)

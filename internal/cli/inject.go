@@ -13,6 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecar/inject"
 	"github.com/moonsail/moonsail/internal/source/file"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // injectFlags are those of "moonsail inject".
@@ -68,19 +69,19 @@ func (f *injectFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if p := file.Syntax(name, text); p != nil {
-		return &UserError{What: "nothing was injected: " + p.Message, Where: p.Where(), Next: "correct it, and inject again"}
+		return &terminal.UserError{What: "nothing was injected: " + p.Message, Where: p.Where(), Next: "correct it, and inject again"}
 	}
 	var out bytes.Buffer // nothing is written where anything is wrong
 	err = c.File(bytes.NewReader(text), &out, func(object, why string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s gets no sidecar: %s\n", object, why) })
 	if err != nil {
-		return &UserError{What: "nothing was injected", Where: name, Err: err, Next: "correct it, and inject again"}
+		return &terminal.UserError{What: "nothing was injected", Where: name, Err: err, Next: "correct it, and inject again"}
 	}
 	if f.out == "" {
 		_, err = io.Copy(cmd.OutOrStdout(), &out)
 		return err
 	}
 	if err := os.WriteFile(f.out, out.Bytes(), 0o644); err != nil { //nolint:gosec // manifests are for others to read
-		return &UserError{Where: "-o " + f.out, Err: err, Next: "name a file that can be written; without -o it goes to standard output"}
+		return &terminal.UserError{Where: "-o " + f.out, Err: err, Next: "name a file that can be written; without -o it goes to standard output"}
 	}
 	return nil
 }
@@ -92,7 +93,7 @@ func (f *injectFlags) read(stdin io.Reader) (name string, text []byte, err error
 		return "standard input", text, err
 	}
 	if text, err = os.ReadFile(f.file); err != nil {
-		return "", nil, &UserError{Where: "-f " + f.file, Err: err, Next: "name a file of YAML, or - for standard input"}
+		return "", nil, &terminal.UserError{Where: "-f " + f.file, Err: err, Next: "name a file of YAML, or - for standard input"}
 	}
 	return f.file, text, nil
 }
@@ -106,7 +107,7 @@ func (f *injectFlags) load() (*inject.Config, error) {
 			return nil, err
 		}
 		if c, err = inject.Load(text); err != nil {
-			return nil, &UserError{Where: "--config " + f.config, Err: err, Next: "docs/interception.md lists the fields"}
+			return nil, &terminal.UserError{Where: "--config " + f.config, Err: err, Next: "docs/interception.md lists the fields"}
 		}
 	}
 	for _, flag := range []struct{ from, into *string }{{&f.image, &c.Image}, {&f.revision, &c.Revision}, {&f.xds, &c.XDSAddress}} {
@@ -134,7 +135,7 @@ func (f *injectFlags) readMesh(c *inject.Config) error {
 		if k := p.Object.Kind; p.Severity == istio.SeverityError && (k == model.KindProxyConfig || k == model.KindMeshConfig || k == "") {
 			where := p.Where()
 			p.File, p.Line = "", 0
-			return &UserError{What: "--mesh: " + strings.TrimPrefix(p.String(), "error: "), Where: where, Next: "'moonsail analyze' tells all that is wrong with it"}
+			return &terminal.UserError{What: "--mesh: " + strings.TrimPrefix(p.String(), "error: "), Where: where, Next: "'moonsail analyze' tells all that is wrong with it"}
 		}
 	}
 	said := &model.ProxyConfigs{RootNamespace: model.DefaultMesh().RootNamespace}

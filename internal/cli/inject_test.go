@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/controlplane/webhook"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 const injectable = `apiVersion: v1
@@ -33,13 +34,13 @@ func injects(t *testing.T, stdin string, args ...string) (out, said string, stat
 	root.SetOut(&o)
 	root.SetErr(&e)
 	root.SetArgs(append([]string{"inject"}, args...))
-	status = run(context.Background(), root)
+	status = terminal.Run(context.Background(), root)
 	return o.String(), e.String(), status
 }
 
 func TestInjectCommand(t *testing.T) {
 	out, said, status := injects(t, injectable, "-f", "-", "--image", "mine:1", "--classic-sidecar")
-	require.Equal(t, exitOK, status, said)
+	require.Equal(t, terminal.ExitOK, status, said)
 	require.Contains(t, out, "image: mine:1")
 	require.NotContains(t, out, "restartPolicy: Always")
 	require.Contains(t, said, "Pod host gets no sidecar: it is on the host's network")
@@ -49,7 +50,7 @@ func TestInjectCommand(t *testing.T) {
 	require.NoError(t, os.WriteFile(in, []byte(injectable), 0o600))
 	require.NoError(t, os.WriteFile(config, []byte("revision: canary\n"), 0o600))
 	out, said, status = injects(t, "", "-f", in, "-o", to, "--config", config)
-	require.Equal(t, exitOK, status, said)
+	require.Equal(t, terminal.ExitOK, status, said)
 	require.Empty(t, out)
 	text, err := os.ReadFile(to)
 	require.NoError(t, err)
@@ -69,21 +70,21 @@ spec: {concurrency: `+concurrency+`, environmentVariables: {TEAM: shop}}
 	}
 	write("3")
 	out, said, status := injects(t, injectable, "-f", "-", "--mesh", mesh)
-	require.Equal(t, exitOK, status, said)
+	require.Equal(t, terminal.ExitOK, status, said)
 	require.Contains(t, out, `"concurrency":3`)
 	require.Contains(t, out, "name: TEAM")
 	write("-3")
 	_, said, status = injects(t, injectable, "-f", "-", "--mesh", mesh)
-	require.NotEqual(t, exitOK, status)
+	require.NotEqual(t, terminal.ExitOK, status)
 	require.Contains(t, said, "-3 is no number of threads")
 }
 
 func TestInjectCommandMistakes(t *testing.T) {
 	_, said, status := injects(t, "", "-f", filepath.Join(t.TempDir(), "nowhere"))
-	require.Equal(t, exitFailed, status)
+	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, said, "nowhere")
 	_, said, status = injects(t, "kind: Deployment\nmetadata: {name: d}\n", "-f", "-")
-	require.Equal(t, exitFailed, status)
+	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, said, "Deployment d: there is no spec")
 	for text, want := range map[string]string{
 		"a: 1\n---\nkind: Pod\nmetadata: {name: p\nspec: {}\n": "nothing was injected: is not valid YAML: did not find expected ',' or '}'\n  where: standard input:5",
@@ -91,15 +92,15 @@ func TestInjectCommandMistakes(t *testing.T) {
 		"# later\n": "there is no object in it",
 	} {
 		out, said, status := injects(t, text, "-f", "-")
-		require.Equal(t, exitFailed, status)
+		require.Equal(t, terminal.ExitFailed, status)
 		require.Contains(t, said, want)
 		require.Empty(t, out)
 	}
 	_, said, status = injects(t, "", "-f", t.TempDir())
-	require.Equal(t, exitFailed, status)
+	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, said, "is a directory\n  where: -f ")
 	_, said, status = injects(t, injectable, "-f", "-", "-o", filepath.Join(t.TempDir(), "no", "out.yaml"))
-	require.Equal(t, exitFailed, status)
+	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, said, "name a file that can be written")
 	dir := t.TempDir()
 	for name, text := range map[string]string{"bad.yaml": "image: a\nlabels: {a: b\n", "typo.yaml": "imgae: b\n", "list.yaml": "- a\n"} {
@@ -113,11 +114,11 @@ func TestInjectCommandMistakes(t *testing.T) {
 		{"--mesh", "bad.yaml", "error: --mesh: is not valid YAML: did not find expected ',' or '}'\n  where: " + filepath.Join(dir, "bad.yaml") + ":2\n"},
 	} {
 		_, said, status = injects(t, injectable, "-f", "-", tc.flag, filepath.Join(dir, tc.file))
-		require.Equal(t, exitFailed, status)
+		require.Equal(t, terminal.ExitFailed, status)
 		require.Contains(t, said, tc.want)
 	}
 	_, _, status = injects(t, "")
-	require.NotEqual(t, exitOK, status, "-f is missing")
+	require.NotEqual(t, terminal.ExitOK, status, "-f is missing")
 }
 
 func TestServeInjectFlags(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/moonsail/moonsail/internal/source/file"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // readYAML reads the file of a flag, and says at which line it is broken.
@@ -15,7 +16,7 @@ func readYAML(flag, path string) ([]byte, error) {
 		return nil, unreadable(flag, path, err)
 	}
 	if p := file.Syntax(path, text); p != nil {
-		return nil, &UserError{What: flag + ": " + p.Message, Where: p.Where(), Next: "correct it"}
+		return nil, &terminal.UserError{What: flag + ": " + p.Message, Where: p.Where(), Next: "correct it"}
 	}
 	return text, nil
 }
@@ -26,5 +27,5 @@ func unreadable(flag, path string, err error) error {
 	if errors.As(err, &at) {
 		err = at.Err
 	}
-	return &UserError{What: "cannot be read", Where: flag + " " + path, Err: err, Next: "name a file of YAML that is there"}
+	return &terminal.UserError{What: "cannot be read", Where: flag + " " + path, Err: err, Next: "name a file of YAML that is there"}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // pilotSwitch is one of istiod's environment variables.
@@ -116,7 +117,7 @@ func pilotSwitches(o *controlplane.Options, lookup func(string) (string, bool), 
 		}
 		effect, err := s.apply(v, o)
 		if err != nil {
-			return usageError{fmt.Errorf("environment variable %s=%s: %w", s.name, v, err)}
+			return terminal.UsageError{Err: fmt.Errorf("environment variable %s=%s: %w", s.name, v, err)}
 		}
 		if effect != "" {
 			log.Info("istiod's switch is honoured", "switch", s.name, "value", v, "effect", effect)

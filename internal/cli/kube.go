@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/version"
 )
 
@@ -31,13 +32,13 @@ func (f *kubeFlags) add(cmd *cobra.Command) {
 func (f *kubeFlags) choose(other string, given bool) (*kube.Cluster, error) {
 	switch {
 	case given && f.cluster.Kubeconfig != "":
-		return nil, usageError{fmt.Errorf("%s and --kubeconfig are two sources; give one of them", other)}
+		return nil, terminal.UsageError{Err: fmt.Errorf("%s and --kubeconfig are two sources; give one of them", other)}
 	case f.cluster.Kubeconfig == "" && f.cluster.Context != "":
-		return nil, usageError{errors.New("--context is one of a kubeconfig: give --kubeconfig too")}
+		return nil, terminal.UsageError{Err: errors.New("--context is one of a kubeconfig: give --kubeconfig too")}
 	case given:
 		return nil, nil
 	case f.cluster.Kubeconfig == "" && !kube.InCluster():
-		return nil, usageError{fmt.Errorf("no configuration: give %s, or --kubeconfig with a file (in a Pod of a cluster neither is needed)", other)}
+		return nil, terminal.UsageError{Err: fmt.Errorf("no configuration: give %s, or --kubeconfig with a file (in a Pod of a cluster neither is needed)", other)}
 	}
 	c := f.cluster
 	c.UserAgent = "moonsail/" + version.Get().Version
@@ -51,14 +52,14 @@ func (f *kubeFlags) explainKube(err error) error {
 		where = "this Pod's service account"
 	}
 	if strings.Contains(err.Error(), "couldn't get version/kind") { // client-go tells Go's types then
-		return &UserError{What: "this is no kubeconfig", Where: where, Next: "name the file that kubectl uses, for example ~/.kube/config"}
+		return &terminal.UserError{What: "this is no kubeconfig", Where: where, Next: "name the file that kubectl uses, for example ~/.kube/config"}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return &UserError{What: "there is no such file", Where: where, Next: "name the file that kubectl uses, for example ~/.kube/config"}
+		return &terminal.UserError{What: "there is no such file", Where: where, Next: "name the file that kubectl uses, for example ~/.kube/config"}
 	}
 	next := "check with 'kubectl --kubeconfig FILE get namespaces'"
 	if apierrors.IsForbidden(err) {
 		next = "give this user the ClusterRole moonsail of deploy/rbac.yaml, or use another one's --kubeconfig"
 	}
-	return &UserError{What: "this cluster cannot be used", Where: where, Err: err, Next: next}
+	return &terminal.UserError{What: "this cluster cannot be used", Where: where, Err: err, Next: next}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/lab/floor"
 	"github.com/moonsail/moonsail/internal/lab/propagation"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/version"
 )
 
@@ -66,7 +67,7 @@ type propagationFlags struct {
 	target  string
 	out     string
 	quick   bool
-	output  Output
+	output  terminal.Output
 }
 
 func (f *propagationFlags) command() *cobra.Command {
@@ -86,7 +87,7 @@ func (f *propagationFlags) command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.addFlags(cmd)
-	EnvFlags(cmd)
+	terminal.EnvFlags(cmd)
 	return cmd
 }
 
@@ -156,7 +157,7 @@ func (f *propagationFlags) run(cmd *cobra.Command) error {
 	if err := canWriteInto(f.out); err != nil {
 		return err
 	}
-	progress := StartProgress(cmd.ErrOrStderr(), "starting")
+	progress := terminal.StartProgress(cmd.ErrOrStderr(), "starting")
 	o.Progress = progress.Update
 	report, failed := propagation.Run(cmd.Context(), o)
 	progress.Done()
@@ -185,7 +186,7 @@ func wrongInTheEnd(report *propagation.Report) error {
 	if report.Wrong() == 0 {
 		return nil
 	}
-	return &UserError{What: fmt.Sprintf("%d proxies or resources were not as they should be in the end", report.Wrong()),
+	return &terminal.UserError{What: fmt.Sprintf("%d proxies or resources were not as they should be in the end", report.Wrong()),
 		Next: "see final_state in report.json (--out DIR)"}
 }
 
@@ -198,13 +199,13 @@ func (f *propagationFlags) build(cmd *cobra.Command) (propagation.Options, error
 	if !f.quick || cmd.Flags().Changed("mesh") {
 		var err error
 		if o.Meshes, err = propagation.ParseMeshes(f.meshes); err != nil {
-			return o, usageError{fmt.Errorf("--mesh: %w", err)}
+			return o, terminal.UsageError{Err: fmt.Errorf("--mesh: %w", err)}
 		}
 	}
 	if !f.quick || cmd.Flags().Changed("rollout") {
 		var err error
 		if o.Rollout, err = propagation.ParseRollout(f.rollout); err != nil {
-			return o, usageError{fmt.Errorf("--rollout: %w", err)}
+			return o, terminal.UsageError{Err: fmt.Errorf("--rollout: %w", err)}
 		}
 	}
 	if err := errors.Join(f.size(cmd, &o), f.grow(cmd, &o)); err != nil {
@@ -216,7 +217,7 @@ func (f *propagationFlags) build(cmd *cobra.Command) (propagation.Options, error
 		return o, err
 	}
 	if err := o.CheckScenarios(); err != nil {
-		return o, usageError{fmt.Errorf("--scenario: %w", err)}
+		return o, terminal.UsageError{Err: fmt.Errorf("--scenario: %w", err)}
 	}
 	self, err := os.Executable()
 	o.Binary, o.Version = []string{self}, version.Get().String()
@@ -237,7 +238,7 @@ func (f *propagationFlags) size(cmd *cobra.Command, o *propagation.Options) erro
 	}
 	o.Defect = f.options.Defect
 	if o.Rounds < 1 || o.Budget < leastBudget {
-		return usageError{fmt.Errorf("--rounds must be 1 or more, and --budget %s or more", leastBudget)}
+		return terminal.UsageError{Err: fmt.Errorf("--rounds must be 1 or more, and --budget %s or more", leastBudget)}
 	}
 	return nil
 }
@@ -249,7 +250,7 @@ func (f *propagationFlags) grow(cmd *cobra.Command, o *propagation.Options) erro
 	}
 	o.Growth, o.GrowthMost = f.growth, 0
 	if err := propagation.CheckGrowth(f.growth); err != nil {
-		return usageError{fmt.Errorf("--growth: %w", err)}
+		return terminal.UsageError{Err: fmt.Errorf("--growth: %w", err)}
 	}
 	return nil
 }
@@ -258,13 +259,13 @@ func (f *propagationFlags) grow(cmd *cobra.Command, o *propagation.Options) erro
 func (f *propagationFlags) checkSource() error {
 	switch kube := f.options.Source == propagation.SourceKube; {
 	case !kube && f.options.Source != propagation.SourceFile:
-		return usageError{fmt.Errorf("--source is file or kube, not %q", f.options.Source)}
+		return terminal.UsageError{Err: fmt.Errorf("--source is file or kube, not %q", f.options.Source)}
 	case kube && f.options.Kubeconfig == "":
-		return usageError{errors.New("--source kube needs --kubeconfig: 'make kube' starts an API server and writes one")}
+		return terminal.UsageError{Err: errors.New("--source kube needs --kubeconfig: 'make kube' starts an API server and writes one")}
 	case f.options.TLS && f.target != "":
-		return usageError{errors.New("--tls is for the lab's own control plane: it makes certificates by that one's authority")}
+		return terminal.UsageError{Err: errors.New("--tls is for the lab's own control plane: it makes certificates by that one's authority")}
 	case kube && f.options.Dir != "":
-		return usageError{errors.New("--config is for --source file")}
+		return terminal.UsageError{Err: errors.New("--config is for --source file")}
 	}
 	return nil
 }
@@ -272,29 +273,29 @@ func (f *propagationFlags) checkSource() error {
 func (f *propagationFlags) parseTarget(o *propagation.Options) (err error) {
 	if f.target == "" {
 		if o.Dir != "" {
-			return usageError{errors.New("--config is for --target: the lab's own control plane gets a temporary directory")}
+			return terminal.UsageError{Err: errors.New("--config is for --target: the lab's own control plane gets a temporary directory")}
 		}
 		return nil
 	}
 	address, pid, hasPID := strings.Cut(f.target, ",pid=")
 	if _, _, err := net.SplitHostPort(address[strings.Index(address, "=")+1:]); err != nil {
-		return usageError{fmt.Errorf("--target %s: it is not HOST:PORT, as 127.0.0.1:15010 is: %w", f.target, err)}
+		return terminal.UsageError{Err: fmt.Errorf("--target %s: it is not HOST:PORT, as 127.0.0.1:15010 is: %w", f.target, err)}
 	}
 	if o.Target = address; hasPID {
 		if o.TargetPID, err = strconv.Atoi(pid); err != nil || o.TargetPID < 1 {
-			return usageError{fmt.Errorf("--target %s: pid=%q is not the number of a process", f.target, pid)}
+			return terminal.UsageError{Err: fmt.Errorf("--target %s: pid=%q is not the number of a process", f.target, pid)}
 		}
 	}
 	if name, at, named := strings.Cut(address, "="); named {
 		o.Peer = &propagation.Peer{Name: name, Address: at, PID: o.TargetPID}
 		o.Target, o.TargetPID = "", 0
 		if o.Source != propagation.SourceKube {
-			return usageError{fmt.Errorf("--target %s: side by side both read one API server: add --source kube", f.target)}
+			return terminal.UsageError{Err: fmt.Errorf("--target %s: side by side both read one API server: add --source kube", f.target)}
 		}
 		return nil
 	}
 	if o.Dir == "" && o.Source != propagation.SourceKube {
-		return usageError{errors.New("--target needs --config: the empty directory that this control plane reads")}
+		return terminal.UsageError{Err: errors.New("--target needs --config: the empty directory that this control plane reads")}
 	}
 	return nil
 }
@@ -304,7 +305,7 @@ func (f *propagationFlags) save(r *propagation.Report) error {
 		return nil
 	}
 	if err := r.Save(f.out); err != nil {
-		return &UserError{What: "cannot write the report", Where: "--out " + f.out, Err: err, Next: "name a directory that you may write to"}
+		return &terminal.UserError{What: "cannot write the report", Where: "--out " + f.out, Err: err, Next: "name a directory that you may write to"}
 	}
 	return nil
 }

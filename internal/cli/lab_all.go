@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/lab/plot"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/version"
 )
 
@@ -79,7 +80,7 @@ Exit status: 0 all went well, 1 some failed or were interrupted, 2 wrong flags.`
 	fs.StringSliceVar(&f.only, "only", nil, "experiments to run, by `NAME` (default: all that can)")
 	_ = cmd.MarkFlagRequired("out")
 	_ = cmd.MarkFlagDirname("out") // the only error is a flag that does not exist
-	EnvFlags(cmd)
+	terminal.EnvFlags(cmd)
 	return cmd
 }
 
@@ -91,12 +92,12 @@ func (f *allFlags) chosen() (out []labRun, err error) {
 		if wanted := len(f.only) == 0 || slices.Contains(f.only, x.name); wanted && (!x.kube || f.kubeconfig != "") {
 			out = append(out, x)
 		} else if wanted && len(f.only) > 0 {
-			return nil, usageError{fmt.Errorf("--only %s needs --kubeconfig: 'make kube' starts an API server and writes one", x.name)}
+			return nil, terminal.UsageError{Err: fmt.Errorf("--only %s needs --kubeconfig: 'make kube' starts an API server and writes one", x.name)}
 		}
 	}
 	for _, n := range f.only {
 		if !slices.Contains(names, n) {
-			return nil, usageError{fmt.Errorf("--only %s: there is no such experiment; there are %s", n, strings.Join(names, ", "))}
+			return nil, terminal.UsageError{Err: fmt.Errorf("--only %s: there is no such experiment; there are %s", n, strings.Join(names, ", "))}
 		}
 	}
 	return out, nil

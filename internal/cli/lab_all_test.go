@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 func TestChosenExperiments(t *testing.T) {
@@ -28,7 +30,7 @@ func TestChosenExperiments(t *testing.T) {
 	} {
 		_, err := (&allFlags{only: []string{only}}).chosen()
 		require.ErrorContains(t, err, want)
-		require.ErrorAs(t, err, &usageError{})
+		require.ErrorAs(t, err, &terminal.UsageError{})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/lab/choices"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // choicesFlags are those of "moonsail lab choices".
@@ -62,11 +63,11 @@ func readOwn(list []string) (map[string]string, error) {
 	for _, x := range list {
 		name, file, ok := strings.Cut(x, "=")
 		if !ok || name == "" {
-			return nil, usageError{fmt.Errorf("--own %s is not NAME=FILE", x)}
+			return nil, terminal.UsageError{Err: fmt.Errorf("--own %s is not NAME=FILE", x)}
 		}
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, &UserError{What: "cannot read a choice", Where: "--own " + x, Err: err, Next: "name a file of YAML"}
+			return nil, &terminal.UserError{What: "cannot read a choice", Where: "--own " + x, Err: err, Next: "name a file of YAML"}
 		}
 		out[name] = string(text)
 	}

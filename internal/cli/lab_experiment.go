@@ -14,6 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/pair"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/version"
 )
 
@@ -24,7 +25,7 @@ type experimentFlags struct {
 	budget time.Duration
 	envoy  string
 	out    string
-	output Output
+	output terminal.Output
 }
 
 // How long an experiment may take.
@@ -43,8 +44,8 @@ func (f *experimentFlags) addFlags(cmd *cobra.Command) {
 	fs.StringVar(&f.out, "out", "", "`DIR` for report.json and report.html")
 	f.output.AddFlag(cmd)
 	_ = cmd.MarkFlagDirname("out") // the only error is a flag that does not exist
-	EnvFlag(cmd, "envoy", envoy.PathVariable)
-	EnvFlags(cmd)
+	terminal.EnvFlag(cmd, "envoy", envoy.PathVariable)
+	terminal.EnvFlags(cmd)
 }
 
 // addTerms adds the flags of experiments on pairs that differ in one thing each.
@@ -57,7 +58,7 @@ func addTerms(fs *pflag.FlagSet, t *pair.Terms, d pair.Terms) {
 // check tells of flags that make no sense.
 func (f *experimentFlags) check() error {
 	if f.rounds < 0 || f.budget < leastBudget {
-		return usageError{fmt.Errorf("--rounds must not be negative, and --budget %s or more", leastBudget)}
+		return terminal.UsageError{Err: fmt.Errorf("--rounds must not be negative, and --budget %s or more", leastBudget)}
 	}
 	return nil
 }
@@ -66,7 +67,7 @@ func (f *experimentFlags) check() error {
 // options is the answer of the experiment's own check.
 func (f *experimentFlags) programs(options error) (self []string, path string, err error) {
 	if options != nil {
-		return nil, "", usageError{options}
+		return nil, "", terminal.UsageError{Err: options}
 	}
 	if err := f.check(); err != nil {
 		return nil, "", err
@@ -96,7 +97,7 @@ func (f *experimentFlags) report(cmd *cobra.Command, e *experiment.Experiment) (
 	if err := canWriteInto(f.out); err != nil {
 		return nil, err
 	}
-	progress := StartProgress(cmd.ErrOrStderr(), "starting")
+	progress := terminal.StartProgress(cmd.ErrOrStderr(), "starting")
 	e.Progress = progress.Update
 	report, failed := experiment.Run(cmd.Context(), e)
 	progress.Done()
@@ -112,7 +113,7 @@ func (f *experimentFlags) save(cmd *cobra.Command, r *experiment.Report) error {
 		return nil
 	}
 	if err := r.Save(f.out); err != nil {
-		return &UserError{What: "cannot write the report", Where: "--out " + f.out, Err: err, Next: "name a directory that you may write to"}
+		return &terminal.UserError{What: "cannot write the report", Where: "--out " + f.out, Err: err, Next: "name a directory that you may write to"}
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s and %s\n", filepath.Join(f.out, experiment.HTMLFile), experiment.JSONFile)
 	return nil
@@ -120,7 +121,7 @@ func (f *experimentFlags) save(cmd *cobra.Command, r *experiment.Report) error {
 
 // printExperiment prints a report for people.
 func printExperiment(w io.Writer, r *experiment.Report) error {
-	s := StyleFor(w)
+	s := terminal.StyleFor(w)
 	fmt.Fprintf(w, "%s\n%s\n", r.Title, s.Dim(r.Line()))
 	for _, fact := range r.Facts {
 		fmt.Fprintln(w, s.Dim(fact))
@@ -135,7 +136,7 @@ func printExperiment(w io.Writer, r *experiment.Report) error {
 		fmt.Fprintln(w, n)
 	}
 	fmt.Fprintln(w)
-	for _, part := range []func(io.Writer, Style, *experiment.Report) error{printVariants, printComparisons, printBars} {
+	for _, part := range []func(io.Writer, terminal.Style, *experiment.Report) error{printVariants, printComparisons, printBars} {
 		if err := part(w, s, r); err != nil {
 			return err
 		}
@@ -144,14 +145,14 @@ func printExperiment(w io.Writer, r *experiment.Report) error {
 }
 
 // printVariants prints medians, with half the distance of the quartiles.
-func printVariants(w io.Writer, _ Style, r *experiment.Report) error {
+func printVariants(w io.Writer, _ terminal.Style, r *experiment.Report) error {
 	head, shown := []string{"VARIANT"}, []experiment.Metric{}
 	for _, m := range r.Metrics {
 		if !m.Detail {
 			head, shown = append(head, m.Title), append(shown, m)
 		}
 	}
-	t := NewTable(head...)
+	t := terminal.NewTable(head...)
 	for _, v := range r.Variants {
 		row := []string{v.Name}
 		for _, m := range shown {
@@ -165,12 +166,12 @@ func printVariants(w io.Writer, _ Style, r *experiment.Report) error {
 	return t.Write(w)
 }
 
-func printComparisons(w io.Writer, s Style, r *experiment.Report) error {
+func printComparisons(w io.Writer, s terminal.Style, r *experiment.Report) error {
 	if r.Rounds == 0 || len(r.Comparisons) == 0 {
 		return nil
 	}
 	fmt.Fprintln(w)
-	t := NewTable("VARIANT", "TO", "METRIC", "MEDIAN", "INTERVAL", "")
+	t := terminal.NewTable("VARIANT", "TO", "METRIC", "MEDIAN", "INTERVAL", "")
 	for i := range r.Comparisons {
 		c := &r.Comparisons[i]
 		if c.N == 0 || r.Metric(c.Metric).Detail {
@@ -188,12 +189,12 @@ func printComparisons(w io.Writer, s Style, r *experiment.Report) error {
 	return t.Write(w)
 }
 
-func printBars(w io.Writer, s Style, r *experiment.Report) error {
+func printBars(w io.Writer, s terminal.Style, r *experiment.Report) error {
 	if len(r.Bars) == 0 {
 		return nil
 	}
 	fmt.Fprintln(w)
-	t := NewTable("BAR", "MEASURED", "INTERVAL", "LIMIT", "")
+	t := terminal.NewTable("BAR", "MEASURED", "INTERVAL", "LIMIT", "")
 	for i := range r.Bars {
 		b := &r.Bars[i]
 		verdict := s.Bad("missed")
@@ -224,7 +225,7 @@ func canWriteInto(dir string) error {
 		}
 	}
 	if err != nil {
-		return &UserError{What: "cannot write reports", Where: "--out " + dir, Err: err, Next: "name a directory that you may write to"}
+		return &terminal.UserError{What: "cannot write reports", Where: "--out " + dir, Err: err, Next: "name a directory that you may write to"}
 	}
 	return nil
 }

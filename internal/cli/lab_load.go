@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/lab/load"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // newLoadCommand is "moonsail lab load": what experiments send requests with.
@@ -20,7 +21,7 @@ func newLoadCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var o load.Options
 			if err := json.Unmarshal([]byte(args[0]), &o); err != nil {
-				return usageError{fmt.Errorf("options %q: %w", args[0], err)}
+				return terminal.UsageError{Err: fmt.Errorf("options %q: %w", args[0], err)}
 			}
 			r, err := load.Run(cmd.Context(), o)
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/lab/routes"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // routesFlags are those of "moonsail lab routes".
@@ -64,7 +65,7 @@ func (f *routesFlags) measure(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	if n := routes.Wrong(report); n > 0 {
-		return &UserError{What: fmt.Sprintf("%d hosts were routed wrongly", n), Next: "see which layout in the details of report.html (--out DIR)"}
+		return &terminal.UserError{What: fmt.Sprintf("%d hosts were routed wrongly", n), Next: "see which layout in the details of report.html (--out DIR)"}
 	}
 	return nil
 }

@@ -6,15 +6,16 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/lab/propagation"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // printPropagation prints a report for people: what was measured, and the bars.
 func printPropagation(w io.Writer, r *propagation.Report) error {
-	s := StyleFor(w)
+	s := terminal.StyleFor(w)
 	for _, n := range r.Notes {
 		fmt.Fprintln(w, n)
 	}
-	for _, part := range []func(io.Writer, Style, *propagation.Report) error{printSingles, printPairs, printTrials} {
+	for _, part := range []func(io.Writer, terminal.Style, *propagation.Report) error{printSingles, printPairs, printTrials} {
 		if err := part(w, s, r); err != nil {
 			return err
 		}
@@ -23,12 +24,12 @@ func printPropagation(w io.Writer, r *propagation.Report) error {
 }
 
 // printSingles prints the scenarios that change one thing at a time.
-func printSingles(w io.Writer, s Style, r *propagation.Report) error {
+func printSingles(w io.Writer, s terminal.Style, r *propagation.Report) error {
 	list := r.Singles()
 	if len(list) == 0 {
 		return nil
 	}
-	t := NewTable("MESH", "SCENARIO", "LAST p50", "FLOOR", "RATIO", "BARE", "ACK READ", "PROXY p50/p90/p99", "CPU/CHANGE", "FLOOR", "RATIO", "us/PROXY", "BYTES", "UNCONC.", "PEAK RSS", "STATE")
+	t := terminal.NewTable("MESH", "SCENARIO", "LAST p50", "FLOOR", "RATIO", "BARE", "ACK READ", "PROXY p50/p90/p99", "CPU/CHANGE", "FLOOR", "RATIO", "us/PROXY", "BYTES", "UNCONC.", "PEAK RSS", "STATE")
 	for _, x := range list {
 		t.Row(propagationRow(s, x)...)
 	}
@@ -42,7 +43,7 @@ func printSingles(w io.Writer, s Style, r *propagation.Report) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	bars := NewTable("MESH", "SCENARIO", "BAR", "MEASURED", "INTERVAL", "LIMIT", "")
+	bars := terminal.NewTable("MESH", "SCENARIO", "BAR", "MEASURED", "INTERVAL", "LIMIT", "")
 	for _, x := range list {
 		for _, b := range x.Bars {
 			verdict := s.Good("holds")
@@ -59,7 +60,7 @@ func printSingles(w io.Writer, s Style, r *propagation.Report) error {
 }
 
 // printTrials prints the scenarios that are experiments of their own.
-func printTrials(w io.Writer, _ Style, r *propagation.Report) error {
+func printTrials(w io.Writer, _ terminal.Style, r *propagation.Report) error {
 	for _, x := range r.Results {
 		if x.Report == nil {
 			continue
@@ -73,12 +74,12 @@ func printTrials(w io.Writer, _ Style, r *propagation.Report) error {
 }
 
 // printPairs prints what another control plane took for the same, if there was one.
-func printPairs(w io.Writer, s Style, r *propagation.Report) error {
+func printPairs(w io.Writer, s terminal.Style, r *propagation.Report) error {
 	if r.Peer == nil || len(r.Pairs()) == 0 && r.Peer.Stopped == "" {
 		return nil
 	}
 	fmt.Fprintf(w, "\nBeside %s, on each mesh in turn, through one API server:\n\n", r.Peer.Name)
-	t := NewTable("MESH", "SCENARIO", "WHAT", "OURS", strings.ToUpper(r.Peer.Name), "TIMES")
+	t := terminal.NewTable("MESH", "SCENARIO", "WHAT", "OURS", strings.ToUpper(r.Peer.Name), "TIMES")
 	for _, p := range r.Pairs() {
 		for _, row := range p.Rows() {
 			t.Row(p.Ours.MeshName(), p.Ours.Scenario, row.What, fmt.Sprintf("%.1f %s", row.Ours, row.Unit),
@@ -99,7 +100,7 @@ func printPairs(w io.Writer, s Style, r *propagation.Report) error {
 	return nil
 }
 
-func propagationRow(s Style, x *propagation.Result) []string {
+func propagationRow(s terminal.Style, x *propagation.Result) []string {
 	ms := func(v float64) string { return fmt.Sprintf("%.1f", v) }
 	row := []string{x.MeshName(), x.Scenario, ms(x.Subject.Last.P50), "", "", "", ackRead(x),
 		fmt.Sprintf("%.1f/%.1f/%.1f", x.Subject.Proxies.P50, x.Subject.Proxies.P90, x.Subject.Proxies.P99),
@@ -152,7 +153,7 @@ func quotient(a, b float64) string {
 	return fmt.Sprintf("%.2fx", a/b)
 }
 
-func printWrong(w io.Writer, s Style, r *propagation.Report) error {
+func printWrong(w io.Writer, s terminal.Style, r *propagation.Report) error {
 	for _, x := range r.Results {
 		if x.Note != "" {
 			fmt.Fprintf(w, "\n%s %s: %s\n", x.MeshName(), x.Scenario, x.Note)

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // TestWorkersOfLab: wrong flags are told by their names, before anything starts.
@@ -23,7 +25,7 @@ func TestWorkersOfLab(t *testing.T) {
 		{[]string{"concurrency", "--rounds", "-1"}, "--rounds must not be negative"},
 	} {
 		status, _, errOut := moonsail(t, append([]string{"lab"}, tc.args...)...)
-		require.Equal(t, exitUsage, status, errOut)
+		require.Equal(t, terminal.ExitUsage, status, errOut)
 		require.Contains(t, errOut, tc.want)
 	}
 }

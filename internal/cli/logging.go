@@ -7,6 +7,8 @@ import (
 	"log/slog"
 
 	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // Logging is --log-level and --log-format, of the commands that run for long.
@@ -30,8 +32,8 @@ func (l *logLevel) UnmarshalText(text []byte) error {
 func (l *Logging) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().TextVar(&l.level, "log-level", logLevel{slog.LevelInfo}, "least `LEVEL` that is logged: debug, info, warn or error")
 	cmd.Flags().StringVar(&l.format, "log-format", "text", "`FORMAT` of log lines: text or json")
-	offer(cmd, "log-level", "debug", "info", "warn", "error")
-	offer(cmd, "log-format", "text", "json")
+	terminal.Offer(cmd, "log-level", "debug", "info", "warn", "error")
+	terminal.Offer(cmd, "log-format", "text", "json")
 }
 
 // Logger writes to w, usually standard error.
@@ -43,5 +45,5 @@ func (l *Logging) Logger(w io.Writer) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, opts)), nil
 	}
-	return nil, usageError{fmt.Errorf("unknown --log-format %q: it is text or json", l.format)}
+	return nil, terminal.UsageError{Err: fmt.Errorf("unknown --log-format %q: it is text or json", l.format)}
 }

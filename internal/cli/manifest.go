@@ -5,6 +5,7 @@ import (
 
 	"github.com/moonsail/moonsail/deploy"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // NewManifestCommand is "moonsail manifest".
@@ -29,7 +30,7 @@ sidecars call each other with mutual TLS. docs/install.md goes through moving fr
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text, err := deploy.Manifest(o)
 			if err != nil {
-				return &UserError{What: "nothing was printed", Err: err, Next: "'moonsail manifest --help' has examples"}
+				return &terminal.UserError{What: "nothing was printed", Err: err, Next: "'moonsail manifest --help' has examples"}
 			}
 			_, err = cmd.OutOrStdout().Write(text)
 			return err

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 func TestManifest(t *testing.T) {
@@ -24,7 +26,7 @@ func TestManifest(t *testing.T) {
 	}
 	out, err = run("--image", "example.com/moonsail:1", "--revision", "Blue")
 	require.Empty(t, out)
-	var fault *UserError
+	var fault *terminal.UserError
 	require.ErrorAs(t, err, &fault)
 	require.ErrorContains(t, fault, `revision "Blue"`)
 	_, err = run()

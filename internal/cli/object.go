@@ -11,6 +11,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // objectArg is an argument KIND/NAME with its flag --namespace, as in kubectl.
@@ -62,11 +63,11 @@ func isObject(arg string) bool {
 func (a *objectArg) key(ctx context.Context, client *debugClient, arg string) (model.Key, error) {
 	parts := strings.Split(arg, "/")
 	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
-		return model.Key{}, usageError{fmt.Errorf("%q does not name an object: the form is KIND/NAME, for example virtualservice/reviews", arg)}
+		return model.Key{}, terminal.UsageError{Err: fmt.Errorf("%q does not name an object: the form is KIND/NAME, for example virtualservice/reviews", arg)}
 	}
 	kind, ok := parseKind(parts[0])
 	if !ok {
-		return model.Key{}, usageError{fmt.Errorf("%q is not a kind that the mesh reads; those are %s", parts[0], kindNames())}
+		return model.Key{}, terminal.UsageError{Err: fmt.Errorf("%q is not a kind that the mesh reads; those are %s", parts[0], kindNames())}
 	}
 	key := model.Key{Kind: kind, Namespace: a.namespace, Name: parts[len(parts)-1]}
 	if len(parts) == 3 {
@@ -100,7 +101,7 @@ func (a *objectArg) only(ctx context.Context, client *debugClient, key model.Key
 	case 0:
 		key.Namespace = "default"
 	default:
-		return key, usageError{fmt.Errorf("there is a %s %s in each of %s: say which with --namespace", key.Kind, key.Name, strings.Join(in, ", "))}
+		return key, terminal.UsageError{Err: fmt.Errorf("there is a %s %s in each of %s: say which with --namespace", key.Kind, key.Name, strings.Join(in, ", "))}
 	}
 	return key, nil
 }

@@ -12,12 +12,13 @@ import (
 
 	"github.com/moonsail/moonsail/internal/diagnose/profile"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/workers"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // profileFlags are those of "moonsail profile" and what is below it.
 type profileFlags struct {
 	client    debugClient
-	out       Output
+	out       terminal.Output
 	dir       string
 	duration  time.Duration
 	pid       int
@@ -102,9 +103,9 @@ func (f *profileFlags) addFlags(cmd *cobra.Command) {
 func (f *profileFlags) check() error {
 	switch {
 	case f.duration < time.Second || f.duration > longestProfile:
-		return usageError{fmt.Errorf("--duration is from 1s to %s, not %s", longestProfile, f.duration)}
+		return terminal.UsageError{Err: fmt.Errorf("--duration is from 1s to %s, not %s", longestProfile, f.duration)}
 	case f.top < 0:
-		return usageError{errors.New("--top is not negative")}
+		return terminal.UsageError{Err: errors.New("--top is not negative")}
 	}
 	return nil
 }
@@ -115,11 +116,11 @@ func (f *profileFlags) run(cmd *cobra.Command, names []string) error {
 	}
 	switch {
 	case (len(names) == 0) == (f.pid == 0):
-		return usageError{errors.New("name a proxy, or a process with --pid: one of them")}
+		return terminal.UsageError{Err: errors.New("name a proxy, or a process with --pid: one of them")}
 	case f.pid < 0:
-		return usageError{errors.New("--pid is the id of a process")}
+		return terminal.UsageError{Err: errors.New("--pid is the id of a process")}
 	case f.frequency < 1 || f.frequency > highestFrequency:
-		return usageError{fmt.Errorf("--frequency is from 1 to %d", highestFrequency)}
+		return terminal.UsageError{Err: fmt.Errorf("--frequency is from 1 to %d", highestFrequency)}
 	}
 	subject := fmt.Sprintf("process %d", f.pid)
 	if f.pid == 0 {
@@ -129,7 +130,7 @@ func (f *profileFlags) run(cmd *cobra.Command, names []string) error {
 		}
 		subject = fmt.Sprintf("the Envoy of %s, process %d", names[0], f.pid)
 	}
-	progress := StartProgress(cmd.ErrOrStderr(), fmt.Sprintf("sampling %s for %s", subject, f.duration))
+	progress := terminal.StartProgress(cmd.ErrOrStderr(), fmt.Sprintf("sampling %s for %s", subject, f.duration))
 	p, err := profile.Record(cmd.Context(), &profile.Options{PID: f.pid, Duration: f.duration, Frequency: f.frequency})
 	progress.Done()
 	if err != nil {
@@ -147,7 +148,7 @@ func (f *profileFlags) find(ctx context.Context, name string) (int, error) {
 	}
 	pid, err := r.Process.Find("/proc")
 	if err != nil {
-		return 0, &UserError{What: "the Envoy of " + name + " cannot be sampled from here", Err: err,
+		return 0, &terminal.UserError{What: "the Envoy of " + name + " cannot be sampled from here", Err: err,
 			Next: "run this command as root on the proxy's machine, or there with --pid"}
 	}
 	return pid, nil
@@ -155,7 +156,7 @@ func (f *profileFlags) find(ctx context.Context, name string) (int, error) {
 
 // perfFault says what to do where perf could not sample.
 func perfFault(err error, subject string) error {
-	fault := &UserError{What: "cannot sample " + subject, Err: err}
+	fault := &terminal.UserError{What: "cannot sample " + subject, Err: err}
 	switch {
 	case errors.Is(err, profile.ErrNoPerf):
 		fault.Next = "install it (the package is called linux-perf, perf or linux-tools), or put it on PATH"
@@ -177,7 +178,7 @@ func (f *profileFlags) runControlPlane(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	subject := "the control plane at " + f.client.address
-	progress := StartProgress(cmd.ErrOrStderr(), fmt.Sprintf("sampling %s for %s", subject, f.duration))
+	progress := terminal.StartProgress(cmd.ErrOrStderr(), fmt.Sprintf("sampling %s for %s", subject, f.duration))
 	raw, err := f.cpuProfile(cmd.Context())
 	progress.Done()
 	if err != nil {
@@ -206,7 +207,7 @@ func (f *profileFlags) cpuProfile(ctx context.Context) ([]byte, error) {
 func (f *profileFlags) show(cmd *cobra.Command, p *profile.Profile, raw []byte) error {
 	if f.dir != "" {
 		if err := p.Save(f.dir, raw); err != nil {
-			return &UserError{What: "cannot write the profile", Where: "--out " + f.dir, Err: err, Next: "name a directory that you may write to"}
+			return &terminal.UserError{What: "cannot write the profile", Where: "--out " + f.dir, Err: err, Next: "name a directory that you may write to"}
 		}
 	}
 	if err := f.out.Print(cmd.OutOrStdout(), p, func(w io.Writer) error { return printProfile(w, p, f.top) }); err != nil {

@@ -7,14 +7,15 @@ import (
 
 	"github.com/moonsail/moonsail/internal/diagnose/profile"
 	"github.com/moonsail/moonsail/internal/diagnose/profile/flamegraph"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // printProfile prints a profile for people: threads first, then functions.
 func printProfile(w io.Writer, p *profile.Profile, top int) error {
-	s := StyleFor(w)
+	s := terminal.StyleFor(w)
 	fmt.Fprintf(w, "%s: %.1f s, %d samples; names: %.0f%% of the innermost functions, %.0f%% of all frames\n\n",
 		s.Bold(p.Subject), p.Seconds, p.Samples, 100*p.Named, 100*p.Frames)
-	threads := NewTable(threadHeading(p), "CPU", "SAMPLES", "MOST IN")
+	threads := terminal.NewTable(threadHeading(p), "CPU", "SAMPLES", "MOST IN")
 	for _, t := range p.Threads {
 		if idle(&t) {
 			continue
@@ -29,7 +30,7 @@ func printProfile(w io.Writer, p *profile.Profile, top int) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	functions := NewTable("SELF", "TOTAL", "FUNCTION")
+	functions := terminal.NewTable("SELF", "TOTAL", "FUNCTION")
 	for _, f := range p.Functions[:min(top, len(p.Functions))] {
 		if f.Self > 0 {
 			functions.Row(partOf(f.Self, p.Samples), partOf(f.Total, p.Samples), cut(flamegraph.Plain(f.Name)))

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
@@ -16,7 +17,7 @@ import (
 // proxiesFlags are those of "moonsail proxies".
 type proxiesFlags struct {
 	client  debugClient
-	out     Output
+	out     terminal.Output
 	workers bool
 }
 
@@ -118,7 +119,7 @@ func proxyColumns(list []server.ProxyState) []string {
 }
 
 func printProxies(w io.Writer, list debug.ProxyList) error {
-	style := StyleFor(w)
+	style := terminal.StyleFor(w)
 	if len(list.Proxies) == 0 {
 		if _, err := fmt.Fprintln(w, "no proxies are connected"); err != nil {
 			return err
@@ -130,7 +131,7 @@ func printProxies(w io.Writer, list debug.ProxyList) error {
 	if len(list.Others) > 0 {
 		headings = append(headings, "CONTROL PLANE")
 	}
-	t := NewTable(headings...) // of longer rows the rest is not shown
+	t := terminal.NewTable(headings...) // of longer rows the rest is not shown
 	for _, p := range list.Proxies {
 		row := []string{p.Name, p.Namespace, proxyStatus(style, &p, list.Now)}
 		for _, c := range columns {
@@ -145,7 +146,7 @@ func printProxies(w io.Writer, list debug.ProxyList) error {
 }
 
 // proxyStatus sums up all types: NACKED, BEHIND since when, or SYNCED. The gravest wins.
-func proxyStatus(style Style, p *server.ProxyState, now time.Time) string {
+func proxyStatus(style terminal.Style, p *server.ProxyState, now time.Time) string {
 	held := 0
 	for i := range p.Types {
 		held += len(p.Types[i].Held)
@@ -163,7 +164,7 @@ func proxyStatus(style Style, p *server.ProxyState, now time.Time) string {
 
 // columnState is the state of the type with that name; where two rows share a name,
 // that of the one in use.
-func columnState(style Style, p *server.ProxyState, column string, now time.Time) string {
+func columnState(style terminal.Style, p *server.ProxyState, column string, now time.Time) string {
 	state := typeState(style, nil, now)
 	for i := range p.Types {
 		if t := &p.Types[i]; t.Type == column && inUse(t) {
@@ -179,7 +180,7 @@ func inUse(t *server.TypeState) bool {
 }
 
 // typeState is a cell: SYNCED, SENT and for how long, WAITING, NACKED or -. The gravest wins.
-func typeState(style Style, t *server.TypeState, now time.Time) string {
+func typeState(style terminal.Style, t *server.TypeState, now time.Time) string {
 	switch {
 	case t == nil:
 		return style.Dim("-")
@@ -207,13 +208,13 @@ func printProxy(w io.Writer, d debug.ProxyDetail) error {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "  status     %s%s\n  settled    revision %d\n", proxyStatus(StyleFor(w), p, d.Now), owedText(p), p.Settled)
+	fmt.Fprintf(w, "  status     %s%s\n  settled    revision %d\n", proxyStatus(terminal.StyleFor(w), p, d.Now), owedText(p), p.Settled)
 	for i, name := range p.Tables {
 		fmt.Fprintf(w, "  table %d    %s\n", i+1, name)
 	}
 	fmt.Fprintln(w)
-	t := NewTable("TYPE", "STATE", "SUBSCRIBED", "SENT", "ACKED", "NOTE")
-	style := StyleFor(w)
+	t := terminal.NewTable("TYPE", "STATE", "SUBSCRIBED", "SENT", "ACKED", "NOTE")
+	style := terminal.StyleFor(w)
 	for i := range p.Types {
 		s := &p.Types[i]
 		if !inUse(s) {
@@ -254,7 +255,7 @@ func subscribed(s *server.TypeState) string {
 }
 
 // printHeld explains what the proxy has refused.
-func printHeld(w io.Writer, style Style, p *server.ProxyState) error {
+func printHeld(w io.Writer, style terminal.Style, p *server.ProxyState) error {
 	for _, t := range p.Types {
 		for _, h := range t.Held {
 			if _, err := fmt.Fprintf(w, "\n%s %s %s (version %s), held back until it differs:\n  %s\n",

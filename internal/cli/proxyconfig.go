@@ -16,12 +16,13 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // proxyConfigFlags are those of "moonsail proxy-config".
 type proxyConfigFlags struct {
 	client debugClient
-	out    Output
+	out    terminal.Output
 	admin  string
 	name   string
 }
@@ -153,11 +154,11 @@ func askEnvoy(ctx context.Context, address string, query url.Values) (json.RawMe
 }
 
 func (f *proxyConfigFlags) unasked(address string, err error, next string) error {
-	var usage usageError
+	var usage terminal.UsageError
 	if errors.Is(err, context.Canceled) || errors.As(err, &usage) {
 		return err
 	}
-	return &UserError{What: "the proxy's Envoy cannot be asked", Where: address, Err: err, Next: next}
+	return &terminal.UserError{What: "the proxy's Envoy cannot be asked", Where: address, Err: err, Next: next}
 }
 
 // compare adds Envoy's side; nil: it was not asked.

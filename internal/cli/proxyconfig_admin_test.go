@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // adminOfEnvoy answers as an Envoy's admin interface does, and notes what it was told.
@@ -71,9 +73,9 @@ func TestLevelsOfAProxysLoggers(t *testing.T) {
 		out    string
 	}{
 		{"", "", 0, "LOGGER  LEVEL\nadmin   warning\nrbac    warning\n"},
-		{"loud", "", exitUsage, `"loud" is no level, but trace,`},
-		{"rbak:debug", "", exitUsage, `Envoy has no logger "rbak"; did you mean "rbac"?`},
-		{"nothing-like-it:debug", "", exitUsage, `without --level all are listed`},
+		{"loud", "", terminal.ExitUsage, `"loud" is no level, but trace,`},
+		{"rbak:debug", "", terminal.ExitUsage, `Envoy has no logger "rbak"; did you mean "rbac"?`},
+		{"nothing-like-it:debug", "", terminal.ExitUsage, `without --level all are listed`},
 		{"rbac:debug,all:warn", "POST /logging?level=warning POST /logging?paths=rbac%3Adebug", 0, "rbac    debug"},
 	} {
 		*told = nil
@@ -108,7 +110,7 @@ func TestLevelsByTheAgent(t *testing.T) {
 
 	asked = nil
 	status, _, errOut = moonsail(t, "proxy-config", "log", "a.shop", "--address", server.URL, "--level", "debug")
-	require.Equal(t, exitFailed, status)
+	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, errOut, "forward its port 15000")
 	require.Equal(t, []string{"GET /debug/proxies/a.shop/config/secrets"}, asked)
 }

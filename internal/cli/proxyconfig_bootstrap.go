@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // newBootstrapCommand is "moonsail proxy-config bootstrap".
@@ -90,7 +91,7 @@ func (f *proxyConfigFlags) unreached(proxy string, c *comparedConfig) error {
 	case c.Unasked != "":
 		why = errors.New(c.Unasked)
 	}
-	return &UserError{What: "the proxy's Envoy cannot be asked", Where: proxy, Err: why,
+	return &terminal.UserError{What: "the proxy's Envoy cannot be asked", Where: proxy, Err: why,
 		Next: "forward its port 15000, and say with --admin where that is (--help has the command)"}
 }
 
@@ -114,7 +115,7 @@ func bootstrapIn(dump []byte) (map[string]any, error) {
 
 // printBootstrap shows what people look for first.
 func printBootstrap(w io.Writer, b map[string]any) error {
-	t := NewTable("BOOTSTRAP", "")
+	t := terminal.NewTable("BOOTSTRAP", "")
 	row := func(name, value string) { t.Row(name, orDash(value)) }
 	row("node id", text(b, "node", "id"))
 	row("node cluster", text(b, "node", "cluster"))

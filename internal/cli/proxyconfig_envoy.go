@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // actual asks the proxy's Envoy what it has; nil: it is not to be asked.
@@ -58,12 +59,12 @@ func (f *proxyConfigFlags) byAgent(ctx context.Context, out *comparedConfig, pag
 }
 
 // printSecrets tells of the certificates that Envoy has.
-func printSecrets(w io.Writer, s Style, config *comparedConfig) error {
+func printSecrets(w io.Writer, s terminal.Style, config *comparedConfig) error {
 	list := config.Secrets
 	if len(list) == 0 {
 		return nil
 	}
-	t := NewTable("SECRET IN ENVOY", "STATE", "KIND", "ID", "VALID UNTIL", "SERIAL", "ISSUER")
+	t := terminal.NewTable("SECRET IN ENVOY", "STATE", "KIND", "ID", "VALID UNTIL", "SERIAL", "ISSUER")
 	for i := range list {
 		one := &list[i]
 		if len(one.Certificates) == 0 {
@@ -81,7 +82,7 @@ func printSecrets(w io.Writer, s Style, config *comparedConfig) error {
 	return t.Write(w)
 }
 
-func validity(s Style, c *explain.Certificate, now time.Time) string {
+func validity(s terminal.Style, c *explain.Certificate, now time.Time) string {
 	text := c.NotAfter.Local().Format(time.DateTime)
 	switch {
 	case now.After(c.NotAfter):

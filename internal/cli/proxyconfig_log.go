@@ -14,6 +14,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // newProxyLogCommand is "moonsail proxy-config log".
@@ -43,7 +44,7 @@ who runs any workload, and at debug Envoy logs requests with their headers.`,
 	f.out.AddFlag(cmd)
 	cmd.Flags().StringVar(&f.admin, "admin", "", "`ADDRESS` of the admin interface of the proxy's Envoy")
 	cmd.Flags().StringSliceVar(&levels, "level", nil, "`LEVEL` of all loggers, or LOGGER:LEVEL; several with commas between them")
-	offer(cmd, "level", envoyLevels...)
+	terminal.Offer(cmd, "level", envoyLevels...)
 	cmd.ValidArgsFunction = f.client.proxyNames(1)
 	return cmd
 }
@@ -51,7 +52,7 @@ who runs any workload, and at debug Envoy logs requests with their headers.`,
 func (f *proxyConfigFlags) log(cmd *cobra.Command, proxy string, levels []string) error {
 	changes, err := loggerChanges(levels)
 	if err != nil {
-		return usageError{err}
+		return terminal.UsageError{Err: err}
 	}
 	c, err := f.find(cmd.Context(), proxy)
 	if err != nil {
@@ -64,7 +65,7 @@ func (f *proxyConfigFlags) log(cmd *cobra.Command, proxy string, levels []string
 		}
 	}
 	return f.out.Print(cmd.OutOrStdout(), now, func(w io.Writer) error {
-		t := NewTable("LOGGER", "LEVEL")
+		t := terminal.NewTable("LOGGER", "LEVEL")
 		for _, name := range slices.Sorted(maps.Keys(now)) {
 			t.Row(name, now[name])
 		}
@@ -101,7 +102,7 @@ func knownLoggers(levels []string, known map[string]string) error {
 		name, _, named := strings.Cut(strings.TrimSpace(one), ":")
 		if _, ok := known[name]; named && !ok && name != "all" {
 			hint := spelling.DidYouMean(name, slices.Collect(maps.Keys(known)))
-			return usageError{fmt.Errorf("--level %q: Envoy has no logger %q%s", one, name, cmp.Or(hint, "; without --level all are listed"))}
+			return terminal.UsageError{Err: fmt.Errorf("--level %q: Envoy has no logger %q%s", one, name, cmp.Or(hint, "; without --level all are listed"))}
 		}
 	}
 	return nil

@@ -7,11 +7,12 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // printConfig shows a table for each section, what Secrets there are, and what Envoy refused or has otherwise.
 func printConfig(w io.Writer, c *comparedConfig, section string, actual *explain.Actual) error {
-	s := StyleFor(w)
+	s := terminal.StyleFor(w)
 	for _, sec := range explain.Sections {
 		if section != sec.Name && (section != explain.AllSections || sec.Name == "extensions" && !c.has("ECDS", "BDS")) {
 			continue // only agents have extensions, by streams of their own
@@ -39,9 +40,9 @@ func (c *comparedConfig) has(types ...string) bool {
 	return slices.ContainsFunc(c.Resources, func(r comparedResource) bool { return slices.Contains(types, r.Type) })
 }
 
-func printSection(w io.Writer, s Style, c *comparedConfig, name string, titled bool) error {
+func printSection(w io.Writer, s terminal.Style, c *comparedConfig, name string, titled bool) error {
 	sum := summaries[name]
-	t := NewTable(append(slices.Clone(sum.headings), "SENT", "ENVOY")...)
+	t := terminal.NewTable(append(slices.Clone(sum.headings), "SENT", "ENVOY")...)
 	rows := 0
 	for i := range c.Resources {
 		r := &c.Resources[i]
@@ -88,7 +89,7 @@ func (c *comparedConfig) elsewhere(section string) string {
 	return ""
 }
 
-func sentCell(s Style, r *comparedResource) string {
+func sentCell(s terminal.Style, r *comparedResource) string {
 	switch r.Sent {
 	case "":
 		return s.Dim("-")
@@ -100,7 +101,7 @@ func sentCell(s Style, r *comparedResource) string {
 	return s.Warn(r.Sent)
 }
 
-func envoyCell(s Style, r *comparedResource) string {
+func envoyCell(s terminal.Style, r *comparedResource) string {
 	switch {
 	case r.Envoy == nil:
 		return s.Dim("?")
@@ -113,7 +114,7 @@ func envoyCell(s Style, r *comparedResource) string {
 }
 
 // printDifferences tells what Envoy refused, and where it has something else.
-func printDifferences(w io.Writer, s Style, c *comparedConfig) error {
+func printDifferences(w io.Writer, s terminal.Style, c *comparedConfig) error {
 	for i := range c.Resources {
 		r := &c.Resources[i]
 		if r.Message != "" {

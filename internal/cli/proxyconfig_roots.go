@@ -14,6 +14,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/sds"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // rootsFlags are those of "moonsail proxy-config rootca-compare".
@@ -63,7 +64,7 @@ type proxyRoots struct {
 
 func (f *rootsFlags) run(cmd *cobra.Command, proxies []string) error {
 	if n := len(f.admin); n != 0 && n != len(proxies) {
-		return usageError{fmt.Errorf("--admin has %d addresses: give one for each of the two proxies", n)}
+		return terminal.UsageError{Err: fmt.Errorf("--admin has %d addresses: give one for each of the two proxies", n)}
 	}
 	var c comparedRoots
 	now := time.Now()
@@ -77,7 +78,7 @@ func (f *rootsFlags) run(cmd *cobra.Command, proxies []string) error {
 	c.Same = maps.Equal(byDigest(c.Proxies[0].Roots), byDigest(c.Proxies[1].Roots))
 	err := f.one.out.Print(cmd.OutOrStdout(), c, func(w io.Writer) error { return printRoots(w, &c, now) })
 	if err == nil && !c.Same {
-		return ExitCode(exitFailed)
+		return terminal.ExitCode(terminal.ExitFailed)
 	}
 	return err
 }
@@ -107,7 +108,7 @@ func (f *rootsFlags) roots(ctx context.Context, proxy string, i int) ([]explain.
 			return s.Certificates, nil
 		}
 	}
-	return nil, &UserError{What: "its Envoy has no root CA", Where: proxy, Err: errors.New("it has no certificate of the mesh"),
+	return nil, &terminal.UserError{What: "its Envoy has no root CA", Where: proxy, Err: errors.New("it has no certificate of the mesh"),
 		Next: "give its agent --xds-plaintext=false, --ca-address or --mounted-certs; 'moonsail proxy-config secrets' shows what there is"}
 }
 
@@ -122,10 +123,10 @@ func byDigest(list []explain.Certificate) map[string]bool {
 
 // printRoots lists each root once, with who trusts it.
 func printRoots(w io.Writer, c *comparedRoots, now time.Time) error {
-	s := StyleFor(w)
+	s := terminal.StyleFor(w)
 	a, b := &c.Proxies[0], &c.Proxies[1]
 	has := [2]map[string]bool{byDigest(a.Roots), byDigest(b.Roots)}
-	t := NewTable("ROOT CA", "SERIAL", "SHA-256", "VALID UNTIL", a.Proxy, b.Proxy)
+	t := terminal.NewTable("ROOT CA", "SERIAL", "SHA-256", "VALID UNTIL", a.Proxy, b.Proxy)
 	told, common := map[string]bool{}, 0
 	for _, r := range slices.Concat(a.Roots, b.Roots) {
 		if told[r.SHA256] {
@@ -148,7 +149,7 @@ func printRoots(w io.Writer, c *comparedRoots, now time.Time) error {
 	return err
 }
 
-func trusts(s Style, yes bool) string {
+func trusts(s terminal.Style, yes bool) string {
 	if yes {
 		return s.Good("yes")
 	}

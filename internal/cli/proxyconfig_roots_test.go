@@ -19,6 +19,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // aRoot is a root CA as PEM; those of one name differ in their keys alone.
@@ -56,14 +58,14 @@ func TestRootsAreCompared(t *testing.T) {
 	require.Equal(t, 2, strings.Count(out, "CN=mesh"), "each once: %s", out)
 
 	status, out, _ = compare(trusting(t, one), trusting(t, one, other))
-	require.Equal(t, exitFailed, status)
+	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, out, "they trust different root CAs, with 1 in common")
 	lines := strings.Split(out, "\n")
 	require.Regexp(t, `yes +yes$`, lines[1])
 	require.Regexp(t, `no +yes$`, lines[2])
 
 	status, out, _ = compare(trusting(t, one), trusting(t, other), "-o", "json")
-	require.Equal(t, exitFailed, status)
+	require.Equal(t, terminal.ExitFailed, status)
 	var got comparedRoots
 	require.NoError(t, json.Unmarshal([]byte(out), &got))
 	require.False(t, got.Same)
@@ -71,12 +73,12 @@ func TestRootsAreCompared(t *testing.T) {
 	require.NotEqual(t, got.Proxies[0].Roots[0].SHA256, got.Proxies[1].Roots[0].SHA256)
 
 	status, _, errOut = compare(trusting(t, one), trusting(t))
-	require.Equal(t, exitFailed, status)
+	require.Equal(t, terminal.ExitFailed, status)
 	require.Contains(t, errOut, "its Envoy has no root CA")
 	require.Contains(t, errOut, "where: b.shop")
 	status, _, errOut = moonsail(t, "pc", "rc", "a.shop", "b.shop", "--admin", "127.0.0.1:1")
-	require.Equal(t, exitUsage, status)
+	require.Equal(t, terminal.ExitUsage, status)
 	require.Contains(t, errOut, "one for each of the two proxies")
 	status, _, _ = moonsail(t, "pc", "rc", "a.shop")
-	require.Equal(t, exitUsage, status)
+	require.Equal(t, terminal.ExitUsage, status)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 func resourceOf(typ, name, text string) comparedResource {
@@ -70,7 +71,7 @@ Envoy itself was not asked: say where its admin interface is with --admin
 func TestWhatTheControlPlaneHasNotSentIsTheAgents(t *testing.T) {
 	shown := func(section string, c *comparedConfig) string {
 		var b strings.Builder
-		require.NoError(t, printSection(&b, Style{}, c, section, false))
+		require.NoError(t, printSection(&b, terminal.Style{}, c, section, false))
 		return b.String()
 	}
 	own := &explain.ProxyConfig{Proxy: "web-1.shop", Agent: "10.0.0.1:15020"}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -72,7 +73,7 @@ func lacking(list []explain.PeerStatus) []explain.PeerStatus {
 }
 
 // printLacking says why they do not.
-func printLacking(w io.Writer, s Style, list []explain.PeerStatus) error {
+func printLacking(w io.Writer, s terminal.Style, list []explain.PeerStatus) error {
 	for _, o := range lacking(list) {
 		if _, err := fmt.Fprintf(w, "  control plane %s %s\n", o.ControlPlane, s.Warn(lackText(&o))); err != nil {
 			return err
@@ -94,7 +95,7 @@ func lackText(o *explain.PeerStatus) string {
 }
 
 // printUntold names control planes whose proxies are not all in a list.
-func printUntold(w io.Writer, s Style, list []explain.PeerQuery) error {
+func printUntold(w io.Writer, s terminal.Style, list []explain.PeerQuery) error {
 	for _, a := range list {
 		var text string
 		switch {

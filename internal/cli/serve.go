@@ -13,6 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane/tracing"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -86,7 +87,7 @@ that have no meaning here (PILOT_ENABLE_CDS_CACHE, PILOT_ENABLE_RDS_CACHE) the l
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.addFlags(cmd)
-	EnvFlags(cmd)
+	terminal.EnvFlags(cmd)
 	return cmd
 }
 
@@ -143,7 +144,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	f.options.Mesh, f.options.RouteStrategy, f.options.Log = f.mesh, server.RouteStrategy(f.strategy), log
 	f.options.Transport = server.Transport(f.transport)
 	if f.options.Traces, err = tracing.Read(f.otlp, os.LookupEnv); err != nil {
-		return usageError{err}
+		return terminal.UsageError{Err: err}
 	}
 	if err := pilotSwitches(&f.options, os.LookupEnv, log); err != nil {
 		return err

@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"syscall"
+
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // check finds what is wrong with the flags before anything starts.
@@ -18,28 +20,28 @@ func (f *serveFlags) check() error {
 	}
 	f.options.Kubernetes = cluster
 	if f.options.XDSPlaintextAddr == "" && f.options.Identity.Addr == "" {
-		return usageError{errors.New("no address to serve proxies at: give --xds-addr, for example :15012, or --xds-plaintext-addr 127.0.0.1:15010")}
+		return terminal.UsageError{Err: errors.New("no address to serve proxies at: give --xds-addr, for example :15012, or --xds-plaintext-addr 127.0.0.1:15010")}
 	}
 	if !slices.Contains(routeStrategies, f.strategy) {
-		return usageError{fmt.Errorf("unknown --route-strategy %q: it is auto, rds, vhds or scoped", f.strategy)}
+		return terminal.UsageError{Err: fmt.Errorf("unknown --route-strategy %q: it is auto, rds, vhds or scoped", f.strategy)}
 	}
 	if !slices.Contains(transports, f.transport) {
-		return usageError{fmt.Errorf("unknown --xds-transport %q: it is grpc or http2", f.transport)}
+		return terminal.UsageError{Err: fmt.Errorf("unknown --xds-transport %q: it is grpc or http2", f.transport)}
 	}
 	if f.profiling.MutexFraction < 0 || f.profiling.BlockRate < 0 {
-		return usageError{errors.New("profiling rates are not negative: 0 is none")}
+		return terminal.UsageError{Err: errors.New("profiling rates are not negative: 0 is none")}
 	}
 	if f.options.SampleInUse < 0 {
-		return usageError{errors.New("--sample-in-use is not negative: 0 is never")}
+		return terminal.UsageError{Err: errors.New("--sample-in-use is not negative: 0 is never")}
 	}
 	if f.options.Heartbeat < 0 {
-		return usageError{errors.New("--heartbeat is not negative: 0 is none")}
+		return terminal.UsageError{Err: errors.New("--heartbeat is not negative: 0 is none")}
 	}
 	if err := f.checkAccess(); err != nil {
-		return usageError{err}
+		return terminal.UsageError{Err: err}
 	}
 	if err := errors.Join(f.checkUsers(), f.checkIdentity(), f.checkPeers()); err != nil {
-		return usageError{err}
+		return terminal.UsageError{Err: err}
 	}
 	if cluster != nil {
 		return nil
@@ -73,11 +75,11 @@ func (f *serveFlags) checkUsers() error {
 func (f *serveFlags) checkDir() error {
 	switch info, err := os.Stat(f.options.ConfigDir); {
 	case errors.Is(err, fs.ErrNotExist):
-		return &UserError{What: "there is no such directory", Where: "--config " + f.options.ConfigDir, Next: "make it, or name another"}
+		return &terminal.UserError{What: "there is no such directory", Where: "--config " + f.options.ConfigDir, Next: "make it, or name another"}
 	case err != nil:
-		return &UserError{Where: "--config " + f.options.ConfigDir, Err: err}
+		return &terminal.UserError{Where: "--config " + f.options.ConfigDir, Err: err}
 	case !info.IsDir():
-		return &UserError{What: "it is a file", Where: "--config " + f.options.ConfigDir, Next: "name the directory that holds it"}
+		return &terminal.UserError{What: "it is a file", Where: "--config " + f.options.ConfigDir, Next: "name the directory that holds it"}
 	}
 	return nil
 }
@@ -87,11 +89,11 @@ func (f *serveFlags) explain(err error) error {
 	var address *net.AddrError
 	switch {
 	case errors.As(err, &address):
-		return &UserError{Err: err, Next: "write it as HOST:PORT or :PORT, for example 127.0.0.1:15010"}
+		return &terminal.UserError{Err: err, Next: "write it as HOST:PORT or :PORT, for example 127.0.0.1:15010"}
 	case errors.Is(err, syscall.EADDRINUSE):
-		return &UserError{Err: err, Next: "another control plane may be running; end it, or choose another address with that flag"}
+		return &terminal.UserError{Err: err, Next: "another control plane may be running; end it, or choose another address with that flag"}
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EADDRNOTAVAIL):
-		return &UserError{Err: err, Next: "choose an address of this machine that you may listen on"}
+		return &terminal.UserError{Err: err, Next: "choose an address of this machine that you may listen on"}
 	}
 	return err
 }

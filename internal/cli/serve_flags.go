@@ -9,6 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -64,8 +65,8 @@ func (f *serveFlags) addXDSFlags(cmd *cobra.Command) {
 		"how old connections of proxies get, a tenth more or less, until they are made anew, so that who they are is looked at again; 0: until their certificates expire")
 	fs.IntVar(&o.ScopesPerIdentity, "max-scopes-per-identity", engine.DefaultGroupsPerIdentity,
 		"how many scopes of configuration proxies of one service account may have, on the port with TLS; more are refused; 0: any number")
-	offer(cmd, "route-strategy", routeStrategies...)
-	offer(cmd, "xds-transport", transports...)
+	terminal.Offer(cmd, "route-strategy", routeStrategies...)
+	terminal.Offer(cmd, "xds-transport", transports...)
 }
 
 // addMeshFlags adds what the mesh is like where its configuration does not say.

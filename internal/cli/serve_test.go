@@ -17,6 +17,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/test/await"
 )
 
@@ -55,7 +56,7 @@ func TestServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	status := make(chan int, 1)
-	go func() { status <- run(ctx, root) }()
+	go func() { status <- terminal.Run(ctx, root) }()
 
 	var address string
 	select {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -14,7 +15,7 @@ import (
 func NewStaleCommand() *cobra.Command {
 	var (
 		client debugClient
-		out    Output
+		out    terminal.Output
 	)
 	cmd := &cobra.Command{
 		Use:   "stale",
@@ -49,7 +50,7 @@ The metric moonsail_stale_proxies counts the same of one control plane, from one
 }
 
 func printStale(w io.Writer, s *explain.Stale) error {
-	style := StyleFor(w)
+	style := terminal.StyleFor(w)
 	if err := printHolders(w, style, s); err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func printStale(w io.Writer, s *explain.Stale) error {
 	return printUntold(w, style, s.Others)
 }
 
-func printHolders(w io.Writer, style Style, s *explain.Stale) error {
+func printHolders(w io.Writer, style terminal.Style, s *explain.Stale) error {
 	if len(s.Holders) == 0 {
 		text := style.Good("no connected proxy holds an endpoint that is gone")
 		if isSilent(s.Others) {
@@ -71,7 +72,7 @@ func printHolders(w io.Writer, style Style, s *explain.Stale) error {
 		_, err := fmt.Fprintln(w, text)
 		return err
 	}
-	t := NewTable("PROXY", "ENDPOINT", "GONE FOR", "CLUSTER", "WHY")
+	t := terminal.NewTable("PROXY", "ENDPOINT", "GONE FOR", "CLUSTER", "WHY")
 	for i := range s.Holders {
 		h := &s.Holders[i]
 		p := &server.ProxySyncStatus{Name: h.Name, Namespace: h.Namespace, Reasons: h.Reasons, ControlPlane: h.ControlPlane}

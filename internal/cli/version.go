@@ -5,12 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/version"
 )
 
 // NewVersionCommand is "moonsail version".
 func NewVersionCommand() *cobra.Command {
-	var out Output
+	var out terminal.Output
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print which build this is",

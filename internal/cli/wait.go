@@ -16,18 +16,19 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/source/file"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // Exit statuses of "moonsail wait".
 const (
-	exitTimeout ExitCode = 3
-	exitRefused ExitCode = 4
+	exitTimeout terminal.ExitCode = 3
+	exitRefused terminal.ExitCode = 4
 )
 
 // waitFlags are those of "moonsail wait".
 type waitFlags struct {
 	client  debugClient
-	out     Output
+	out     terminal.Output
 	object  objectArg
 	forWhat string
 	timeout time.Duration
@@ -91,7 +92,7 @@ func (f *waitFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.domain, "domain", model.DefaultMesh().Domain, "DNS `DOMAIN` of the cluster, to read FILE as the control plane does")
 	fs.BoolVar(&f.goOn, "refused-too", false, "go on where a proxy refuses it, and leave such proxies out of the count")
 	cmd.ValidArgsFunction = f.object.complete(&f.client, true)
-	offer(cmd, "for", "distribution=100%", "distribution=95%")
+	terminal.Offer(cmd, "for", "distribution=100%", "distribution=95%")
 }
 
 // awaited is one object that is waited for.
@@ -114,7 +115,7 @@ type waitResult struct {
 func (f *waitFlags) run(cmd *cobra.Command, arg string) error {
 	var err error
 	if f.percent, err = parseDistribution(f.forWhat); err != nil {
-		return usageError{err}
+		return terminal.UsageError{Err: err}
 	}
 	list, err := f.objects(cmd.Context(), arg)
 	if err != nil {
@@ -150,21 +151,21 @@ func (f *waitFlags) objects(ctx context.Context, arg string) ([]*awaited, error)
 		return []*awaited{{key: key, version: f.version}}, err
 	}
 	if f.version != "" {
-		return nil, usageError{errors.New("--resource-version goes with KIND/NAME, not with a file")}
+		return nil, terminal.UsageError{Err: errors.New("--resource-version goes with KIND/NAME, not with a file")}
 	}
 	tree, err := file.Analyze(arg, istio.Decoder{Domain: f.domain, DefaultNamespace: f.object.namespace})
 	if err != nil {
-		return nil, &UserError{What: "cannot read it", Where: arg, Err: err, Next: "give a file or directory of YAML, or KIND/NAME"}
+		return nil, &terminal.UserError{What: "cannot read it", Where: arg, Err: err, Next: "give a file or directory of YAML, or KIND/NAME"}
 	}
 	if tree.Problems.HasErrors() {
-		return nil, &UserError{What: "it has errors, and what they are in will never be in force", Where: arg, Next: "see 'moonsail analyze " + arg + "'"}
+		return nil, &terminal.UserError{What: "it has errors, and what they are in will never be in force", Where: arg, Next: "see 'moonsail analyze " + arg + "'"}
 	}
 	var out []*awaited
 	for _, o := range tree.Objects {
 		out = append(out, &awaited{key: o.Metadata().Key, object: o})
 	}
 	if len(out) == 0 {
-		return nil, &UserError{What: "it has no object that the mesh reads", Where: arg, Next: "those are " + kindNames()}
+		return nil, &terminal.UserError{What: "it has no object that the mesh reads", Where: arg, Next: "those are " + kindNames()}
 	}
 	return out, nil
 }
@@ -186,7 +187,7 @@ const (
 
 // await asks until everything is reached, something is refused, or ctx ends.
 func (f *waitFlags) await(ctx context.Context, progress io.Writer, list []*awaited) (waitOutcome, error) {
-	p := StartProgress(progress, "waiting for the control plane")
+	p := terminal.StartProgress(progress, "waiting for the control plane")
 	defer p.Done()
 	timer := time.NewTimer(0)
 	defer timer.Stop()

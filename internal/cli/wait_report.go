@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -66,7 +67,7 @@ func (f *waitFlags) report(cmd *cobra.Command, list []*awaited, outcome waitOutc
 }
 
 func (f *waitFlags) print(w io.Writer, list []*awaited, outcome waitOutcome, waited string) error {
-	s := StyleFor(w)
+	s := terminal.StyleFor(w)
 	headline := s.Good("reached") + " after " + waited
 	switch outcome {
 	case waitRefused:
@@ -85,7 +86,7 @@ func (f *waitFlags) print(w io.Writer, list []*awaited, outcome waitOutcome, wai
 	return nil
 }
 
-func (f *waitFlags) printObject(w io.Writer, s Style, a *awaited, outcome waitOutcome) error {
+func (f *waitFlags) printObject(w io.Writer, s terminal.Style, a *awaited, outcome waitOutcome) error {
 	e := a.seen
 	text := countsText(s, &e.Counts) + haveIt(e)
 	switch {

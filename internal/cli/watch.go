@@ -5,12 +5,12 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 const (
@@ -85,7 +85,7 @@ func (cw *changeWatch) after() model.Revision {
 func (f *changesFlags) follow(ctx context.Context, w io.Writer, list debug.ChangeList) error {
 	headings := make([]string, len(changeColumns))
 	for i, c := range changeColumns {
-		headings[i] = StyleFor(w).Bold(c.heading)
+		headings[i] = terminal.StyleFor(w).Bold(c.heading)
 	}
 	if err := writeFixed(w, headings); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (f *changesFlags) follow(ctx context.Context, w io.Writer, list debug.Chang
 	var cw changeWatch
 	for {
 		for _, c := range cw.next(list) {
-			if err := writeFixed(w, changeRow(StyleFor(w), &c, list.Now)); err != nil {
+			if err := writeFixed(w, changeRow(terminal.StyleFor(w), &c, list.Now)); err != nil {
 				return err
 			}
 		}
@@ -126,10 +126,7 @@ func (f *changesFlags) poll(ctx context.Context, cw *changeWatch) (debug.ChangeL
 func writeFixed(w io.Writer, row []string) error {
 	width := make([]int, len(changeColumns))
 	for i, c := range changeColumns {
-		width[i] = max(c.width, printedWidth(cell(row, i)))
+		width[i] = c.width
 	}
-	var b strings.Builder
-	writeRow(&b, row, width)
-	_, err := io.WriteString(w, b.String())
-	return err
+	return terminal.WriteRow(w, row, width)
 }

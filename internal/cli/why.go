@@ -14,12 +14,13 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // whyFlags are those of "moonsail why".
 type whyFlags struct {
 	client  debugClient
-	out     Output
+	out     terminal.Output
 	method  string
 	headers []string
 }
@@ -71,7 +72,7 @@ func (f *whyFlags) complete(cmd *cobra.Command, args []string, typed string) ([]
 func (f *whyFlags) run(cmd *cobra.Command, from, to string) error {
 	for _, h := range f.headers {
 		if name, _, ok := strings.Cut(h, ":"); !ok || name == "" {
-			return usageError{fmt.Errorf("--header %q: the form is 'name: value'", h)}
+			return terminal.UsageError{Err: fmt.Errorf("--header %q: the form is 'name: value'", h)}
 		}
 	}
 	q := url.Values{"to": {to}, "method": {f.method}, "header": f.headers}
@@ -83,7 +84,7 @@ func (f *whyFlags) run(cmd *cobra.Command, from, to string) error {
 }
 
 func printWhy(out io.Writer, w *explain.Why) error {
-	s := StyleFor(out)
+	s := terminal.StyleFor(out)
 	var b strings.Builder
 	title, first := fmt.Sprintf("%s calls %s %s", w.From, w.Method, w.URL), "leaves"
 	if w.Gateway {
@@ -102,7 +103,7 @@ func printWhy(out io.Writer, w *explain.Why) error {
 	return err
 }
 
-func printPassage(b *strings.Builder, s Style, verb string, p *explain.Passage) {
+func printPassage(b *strings.Builder, s terminal.Style, verb string, p *explain.Passage) {
 	r := p.Result
 	fmt.Fprintf(b, "\n%s\n", s.Bold(verb+" "+p.Proxy))
 	line := func(label, value, note string) {
@@ -202,7 +203,7 @@ func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 // shownEndpoints bounds how many endpoints of a cluster are listed.
 const shownEndpoints = 5
 
-func printUpstream(b *strings.Builder, s Style, p *explain.Passage, u *simulate.Upstream) {
+func printUpstream(b *strings.Builder, s terminal.Style, p *explain.Passage, u *simulate.Upstream) {
 	fmt.Fprintf(b, "  %-13s %s  %s %%%s\n", "cluster", u.Cluster, number(u.Percent), s.Dim(spaced(objectOf(p, u.Origin))))
 	if policies := clusterPolicies(u); len(policies) > 0 {
 		fmt.Fprintf(b, "  %-13s %s\n", "  policy", strings.Join(policies, "; "))

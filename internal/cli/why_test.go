@@ -11,6 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 func TestWhyIsReadable(t *testing.T) {
@@ -71,7 +72,7 @@ func TestWhatCannotBeAskedIsUsage(t *testing.T) {
 	}))
 	defer server.Close()
 	status, _, errOut := moonsail(t, "why", "a.shop", "foo://b", "--address", server.URL)
-	require.Equal(t, exitUsage, status)
+	require.Equal(t, terminal.ExitUsage, status)
 	require.Contains(t, errOut, "the scheme is one of http, tcp")
 	require.Contains(t, errOut, "next:  see 'moonsail why --help'")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/workers"
+	"github.com/moonsail/moonsail/internal/terminal"
 )
 
 // proxyWorkers is what the agent of one proxy said.
@@ -63,8 +64,8 @@ func printWorkers(w io.Writer, list []proxyWorkers) error {
 		_, err := fmt.Fprintln(w, "no proxies are connected")
 		return err
 	}
-	style := StyleFor(w)
-	t := NewTable("PROXY", "WORKERS", "CONNECTIONS", "CPU", "NOTE")
+	style := terminal.StyleFor(w)
+	t := terminal.NewTable("PROXY", "WORKERS", "CONNECTIONS", "CPU", "NOTE")
 	for _, p := range list {
 		if p.Report == nil {
 			t.Row(p.Proxy, "-", "-", "-", style.Dim(firstLineOf(p.Error)))
@@ -88,7 +89,7 @@ func percent(cpu float64) string {
 }
 
 // workersNote is what is wrong, else why there are so many workers.
-func workersNote(style Style, r *workers.Report) string {
+func workersNote(style terminal.Style, r *workers.Report) string {
 	switch {
 	case r.Imbalance != "":
 		return style.Bad("UNEVEN: " + r.Imbalance)

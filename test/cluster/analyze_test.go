@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/cli"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
 
@@ -43,7 +44,7 @@ metadata: {name: broken}
 spec: {hosts: [a.example.com], http: [{match: [{uri: {regex: "("}}], route: [{destination: {host: web}}]}]}
 `)
 	out, err = analyze(t, c.Kubeconfig(), "error")
-	require.Equal(t, cli.ExitCode(1), err)
+	require.Equal(t, terminal.ExitCode(1), err)
 	require.Contains(t, out, "VirtualService/"+ns+"/web: spec.http[0].route[0].destination.host: there is no service wbe")
 	require.Contains(t, out, "VirtualService/"+ns+"/broken: spec.http[0].match[0].uri.regex")
 	require.Contains(t, out, "2 errors")
@@ -59,7 +60,7 @@ func TestAnalyzeWithFewRights(t *testing.T) {
 	c.Apply(t, "", string(rights))
 	c.Apply(t, ns, gatewayWithSecret)
 	_, err = analyze(t, as(t, c, ns, "nobody"), "info")
-	var told *cli.UserError
+	var told *terminal.UserError
 	require.ErrorAs(t, err, &told)
 	require.Contains(t, told.Next, "the ClusterRole moonsail of deploy/rbac.yaml")
 	out, _ := analyze(t, as(t, c, "istio-system", "moonsail"), "info") // other tests' namespaces may have errors

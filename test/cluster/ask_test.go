@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/cli"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
@@ -31,7 +32,7 @@ func askUntil(ctx context.Context, args ...string) (status int, out string) {
 	root.SetErr(&written)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	var exit cli.ExitCode
+	var exit terminal.ExitCode
 	switch {
 	case errors.As(err, &exit):
 		return int(exit), written.String()

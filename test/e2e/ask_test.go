@@ -14,6 +14,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/cli"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/halt"
 )
@@ -28,7 +29,7 @@ func (m *mesh) ask(args ...string) (status int, out string) {
 	root.SetErr(&stderr)
 	root.SetArgs(append(args, "--address", m.http))
 	err := root.ExecuteContext(m.t.Context())
-	var exit cli.ExitCode
+	var exit terminal.ExitCode
 	switch {
 	case errors.As(err, &exit):
 		status = int(exit)

@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"io"
@@ -16,7 +16,7 @@ func StyleFor(w io.Writer) Style {
 	return Style{colour: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && IsTerminal(w)}
 }
 
-// IsTerminal tells whether w is a terminal.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

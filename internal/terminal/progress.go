@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Progress tells people that something takes long, and for how long it has. It says
-// nothing in the first quietTime. On a terminal it is one line that counts seconds and
-// goes away; elsewhere it is a line now and then.
+// Progress shows that work is under way, and for how long. It writes nothing in the first
+// quietTime. On a terminal it is one line that counts seconds and disappears at Done;
+// elsewhere it is a line each plainInterval.
 type Progress struct {
 	w        io.Writer
 	style    Style
@@ -30,7 +30,7 @@ const (
 	plainInterval = 10 * time.Second // between lines in a file or a pipe
 )
 
-// StartProgress begins to tell on w, usually standard error, that label is under way.
+// StartProgress shows on w, usually standard error, that label is under way.
 // The caller must call Done.
 func StartProgress(w io.Writer, label string) *Progress {
 	p := newProgress(w, label, IsTerminal(w))
@@ -55,7 +55,7 @@ func (p *Progress) Update(label string) {
 	}
 }
 
-// Done ends it. What was written on a terminal's line is gone after that.
+// Done ends the progress and clears its line on a terminal.
 func (p *Progress) Done() {
 	close(p.stop)
 	<-p.ended

@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 // envAnnotation on a flag holds the environment variables that may set it, first wins.
 const envAnnotation = "moonsail_env"
 
-// EnvFlags gives each flag defined so far on cmd an environment variable, and says so
-// in its help: --http-addr is MOONSAIL_HTTP_ADDR. A flag on the command line wins.
+// EnvFlags gives each flag defined so far on cmd an environment variable and names it
+// in the flag's help: MOONSAIL_HTTP_ADDR for --http-addr. The command line takes precedence.
 func EnvFlags(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if len(f.Annotations[envAnnotation]) == 0 {
@@ -21,13 +21,13 @@ func EnvFlags(cmd *cobra.Command) {
 	})
 }
 
-// offer has the shell offer these values of a flag.
-func offer(cmd *cobra.Command, flag string, values ...string) {
+// Offer adds values of a flag to the completion of shells.
+func Offer(cmd *cobra.Command, flag string, values ...string) {
 	// The only error is a flag that does not exist.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// EnvFlag lets the named environment variables, first that is set wins, set a flag.
+// EnvFlag gives a flag environment variables. The first one that is set applies.
 func EnvFlag(cmd *cobra.Command, flag string, env ...string) {
 	f := cmd.Flags().Lookup(flag)
 	f.Usage += " [$" + strings.Join(env, ", $") + "]"
@@ -50,7 +50,7 @@ func flagsFromEnv(cmd *cobra.Command, lookup func(string) (string, bool)) error 
 				continue
 			}
 			if err := cmd.Flags().Set(f.Name, v); err != nil {
-				failed = usageError{fmt.Errorf("environment variable %s: %w", env, wrongValue(err))}
+				failed = UsageError{Err: fmt.Errorf("environment variable %s: %w", env, wrongValue(err))}
 			}
 			return
 		}

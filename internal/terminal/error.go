@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"errors"
@@ -44,15 +44,21 @@ func (e *UserError) headline() string {
 	return e.What + ": " + e.Err.Error()
 }
 
-// ExitCode ends the process with that status and prints nothing: the command has said
-// all there is to say, as analyze has once it has listed what it found.
+// ExitCode ends the process with that status and prints nothing: the command has already
+// printed its result, as analyze does.
 type ExitCode int
 
 // Error is for logs and tests.
 func (c ExitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) }
 
-// usageError is a wrong flag or argument: exit status 2 and a hint at the help.
-type usageError struct{ error }
+// UsageError is a wrong flag or argument: exit status 2 and a hint at the help.
+type UsageError struct{ Err error }
+
+// Error is the text of Err.
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap is Err.
+func (e UsageError) Unwrap() error { return e.Err }
 
 // argsAreUsage makes failures of a command's argument check, and of those below it,
 // usage errors.
@@ -70,7 +76,7 @@ func argsAreUsage(cmd *cobra.Command) {
 	}
 }
 
-// noFilesForNoArgs has the shell offer no files to commands that take no arguments.
+// noFilesForNoArgs takes files out of the completion of commands without arguments.
 func noFilesForNoArgs(cmd *cobra.Command) {
 	if !strings.Contains(cmd.Use, " ") && cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions

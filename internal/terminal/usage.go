@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"github.com/moonsail/moonsail/internal/config/spelling"
 )
 
-// wrongArgs says what a command takes in place of what it was given; err is cobra's word for it, or the command's own.
+// wrongArgs explains which arguments a command takes; err is cobra's error, or the command's.
 func wrongArgs(cmd *cobra.Command, args []string, err error) error {
 	text := err.Error()
 	ofCobra := false
@@ -21,14 +21,14 @@ func wrongArgs(cmd *cobra.Command, args []string, err error) error {
 	}
 	switch {
 	case !ofCobra:
-		return usageError{err}
+		return UsageError{Err: err}
 	case cmd.HasSubCommands() && len(args) > 0:
-		return usageError{fmt.Errorf("%w%s", err, spelling.DidYouMean(args[0], commandNames(cmd)))}
+		return UsageError{Err: fmt.Errorf("%w%s", err, spelling.DidYouMean(args[0], commandNames(cmd)))}
 	}
 	if missing := missingArgs(cmd, args); missing != "" {
-		return usageError{fmt.Errorf("%s missing: the form is '%s'%s", missing, cmd.UseLine(), firstExample(cmd))}
+		return UsageError{Err: fmt.Errorf("%s missing: the form is '%s'%s", missing, cmd.UseLine(), firstExample(cmd))}
 	}
-	return usageError{fmt.Errorf("%s not what it takes: the form is '%s'", quotedArgs(args), cmd.UseLine())}
+	return UsageError{Err: fmt.Errorf("%s not what it takes: the form is '%s'", quotedArgs(args), cmd.UseLine())}
 }
 
 // missingArgs names what a command takes beyond the arguments that it was given, by its form; empty: nothing.
@@ -70,7 +70,7 @@ func commandNames(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// wrongValue says what a flag takes in place of what it was given, where Go's words would not; else err.
+// wrongValue explains which values a flag takes if Go's error does not; otherwise it returns err.
 func wrongValue(err error) error {
 	var wrong *pflag.InvalidValueError
 	if !errors.As(err, &wrong) {

@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"encoding/json"
@@ -24,7 +24,7 @@ func (o *Output) AddFlag(cmd *cobra.Command) {
 	cmd.Flags().VarP(o, "output", "o", "`FORMAT` of the output: table, json or yaml")
 	o.format = formatTable
 	cmd.Flags().Lookup("output").DefValue = formatTable
-	offer(cmd, "output", formatTable, formatJSON, formatYAML)
+	Offer(cmd, "output", formatTable, formatJSON, formatYAML)
 }
 
 // String implements pflag.Value.
@@ -43,7 +43,7 @@ func (o *Output) Set(s string) error {
 	return fmt.Errorf("unknown format %q: it is one of table, json, yaml", s)
 }
 
-// IsTable tells whether the output is for people.
+// IsTable reports whether the output is for people.
 func (o *Output) IsTable() bool { return o.format == formatTable || o.format == "" }
 
 // Print writes value as JSON or YAML, or lets table write it for people.
@@ -81,17 +81,19 @@ func (t *Table) Write(w io.Writer) error {
 	width := make([]int, len(t.headings))
 	for _, row := range append([][]string{t.headings}, t.rows...) {
 		for i := range width {
-			width[i] = max(width[i], printedWidth(cell(row, i)))
+			width[i] = max(width[i], PrintedWidth(cell(row, i)))
 		}
 	}
 	s := StyleFor(w)
-	var b strings.Builder
 	bold := make([]string, len(t.headings))
 	for i, h := range t.headings {
 		bold[i] = s.Bold(h)
 	}
+	var b strings.Builder
 	for _, row := range append([][]string{bold}, t.rows...) {
-		writeRow(&b, row, width)
+		if err := WriteRow(&b, row, width); err != nil {
+			return err
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -99,15 +101,16 @@ func (t *Table) Write(w io.Writer) error {
 
 const columnGap = 2
 
-func writeRow(b *strings.Builder, row []string, width []int) {
+// WriteRow writes a row as Table does. Column i takes width[i] characters, or more if its cell is wider.
+func WriteRow(w io.Writer, row []string, width []int) error {
 	var line strings.Builder
 	for i := range width {
 		c := cell(row, i)
 		line.WriteString(c)
-		line.WriteString(strings.Repeat(" ", width[i]-printedWidth(c)+columnGap))
+		line.WriteString(strings.Repeat(" ", max(0, width[i]-PrintedWidth(c))+columnGap))
 	}
-	b.WriteString(strings.TrimRight(line.String(), " "))
-	b.WriteByte('\n')
+	_, err := io.WriteString(w, strings.TrimRight(line.String(), " ")+"\n")
+	return err
 }
 
 func cell(row []string, i int) string {
@@ -117,9 +120,9 @@ func cell(row []string, i int) string {
 	return ""
 }
 
-// printedWidth is the number of characters that s takes on a terminal: escape
+// PrintedWidth is the number of characters that s takes on a terminal: escape
 // sequences of Style take none.
-func printedWidth(s string) int {
+func PrintedWidth(s string) int {
 	n, escape := 0, false
 	for _, r := range s {
 		switch {

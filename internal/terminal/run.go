@@ -1,0 +1,104 @@
+// Package terminal is what the command lines of this repository share: the form of errors and exit statuses, output
+// formats, progress, colours, and environment variables of flags.
+//
+// Start at Execute. Commands write results to cmd.OutOrStdout and everything else (progress, logs, errors) to
+// cmd.ErrOrStderr, so that results can be piped.
+package terminal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses.
+const (
+	ExitOK     = 0
+	ExitFailed = 1
+	ExitUsage  = 2 // wrong flags or arguments
+)
+
+// Execute runs the command that the process was started with and returns the exit status.
+// The context of commands ends at SIGINT or SIGTERM; a second signal kills at once.
+func Execute(root *cobra.Command) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	return Run(ctx, root)
+}
+
+// Run executes a command tree whose root SetUp has seen, reports its error in the one form of errors, and returns the
+// exit status.
+func Run(ctx context.Context, root *cobra.Command) int {
+	prepare(root)
+	cmd, err := root.ExecuteContextC(ctx)
+	var exit ExitCode
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &exit):
+		return int(exit)
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return ExitFailed // the user interrupted: nothing to explain
+	}
+	w := cmd.ErrOrStderr()
+	if isUsage(cmd, err) {
+		reportError(w, &UserError{What: err.Error(), Next: fmt.Sprintf("see '%s --help'", cmd.CommandPath())})
+		return ExitUsage
+	}
+	reportError(w, err)
+	return ExitFailed
+}
+
+// isUsage reports whether an error is due to wrong flags or arguments. A server may be the one to refuse them: its
+// answer has the method RefusedAsWrong.
+func isUsage(cmd *cobra.Command, err error) bool {
+	var usage UsageError
+	var refused interface{ RefusedAsWrong() bool }
+	return errors.As(err, &usage) || errors.As(err, &refused) && refused.RefusedAsWrong() || lacksFlag(cmd, err)
+}
+
+// SetUp makes a command the root of a command line: Run reports its errors, and environment variables set flags that
+// the command line does not (see EnvFlag).
+func SetUp(root *cobra.Command) {
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return flagsFromEnv(cmd, os.LookupEnv) }
+	root.SetFlagErrorFunc(wrongFlag)
+}
+
+// prepare turns wrong arguments into usage errors. By default, cobra
+// answers a wrong argument of a command that only has subcommands with its help and exit status 0. The completion
+// command that cobra adds keeps the root's output as it is now.
+func prepare(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if !cmd.Runnable() {
+			cmd.Args = cobra.NoArgs
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
+	argsAreUsage(root)
+	noFilesForNoArgs(root)
+}
+
+// lacksFlag reports whether an error is a missing required flag, which has no type in cobra.
+func lacksFlag(cmd *cobra.Command, err error) bool {
+	required := cmd.ValidateRequiredFlags()
+	return required != nil && err.Error() == required.Error()
+}
+
+// wrongFlag explains a wrong flag. For a command that only has subcommands, it explains the word before the flag
+// instead: the flag may belong to the subcommand that was meant.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
+		if unknown := cmd.ValidateArgs(words); unknown != nil {
+			return unknown
+		}
+	}
+	return UsageError{Err: fmt.Errorf("%w%s", wrongValue(err), nearFlag(cmd, err))}
+}
