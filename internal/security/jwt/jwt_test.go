@@ -12,6 +12,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,6 +87,16 @@ func (s signer) set(t *testing.T, kid string) *Set {
 	return set
 }
 
+// broken flips a bit of a token's signature.
+func broken(t *testing.T, token string) string {
+	t.Helper()
+	at := strings.LastIndexByte(token, '.') + 1
+	signature, err := base64.RawURLEncoding.DecodeString(token[at:])
+	require.NoError(t, err)
+	signature[0] ^= 1
+	return token[:at] + b64(signature)
+}
+
 func TestSignatures(t *testing.T) {
 	now := time.Unix(1000, 0)
 	all := signers(t)
@@ -95,7 +106,7 @@ func TestSignatures(t *testing.T) {
 		require.Equal(t, "a", token.Issuer)
 		require.NoError(t, token.Check(s.set(t, "1"), "a", []string{"y"}, now), s.alg)
 		require.NoError(t, token.Check(s.set(t, ""), "", nil, now), s.alg)
-		require.ErrorContains(t, token.Check(s.set(t, "2"), "", nil, now), "no key", s.alg)
+		require.ErrorContains(t, token.Check(s.set(t, "2"), "", nil, now), "no key of the set", s.alg)
 		require.ErrorContains(t, token.Check(nil, "", nil, now), "no key")
 		require.ErrorContains(t, token.Check(s.set(t, "1"), "b", nil, now), "issuer")
 		require.ErrorContains(t, token.Check(s.set(t, "1"), "", []string{"z"}, now), "audience")
@@ -103,14 +114,20 @@ func TestSignatures(t *testing.T) {
 		require.ErrorContains(t, token.Check(s.set(t, "1"), "", nil, now.Add(-Skew-time.Second)), "not valid yet")
 		other := all[(i+2)%len(all)]
 		require.ErrorContains(t, token.Check(other.set(t, "1"), "", nil, now), "no key", "%s with a key of %s", s.alg, other.alg)
-		token.signature[0] ^= 1
-		require.ErrorContains(t, token.Check(s.set(t, "1"), "", nil, now), "no key", s.alg)
+		token, err = ReadToken(broken(t, s.token("1", nil)))
+		require.NoError(t, err)
+		require.ErrorContains(t, token.Check(s.set(t, "1"), "", nil, now), "no key of the set", s.alg)
 	}
 }
 
 func TestReadToken(t *testing.T) {
 	for text, want := range map[string]string{
-		"a.b": "three parts", "!.e30.x": "header", "e30.W10.x": "payload", "e30.e30.!": "signature",
+		"a.b":                                   "does not have three parts",
+		"!.e30.x":                               "cannot be read: illegal base64",
+		"e30.e30.AAAA":                          "cannot be read: unexpected signature algorithm",
+		b64([]byte(`{"alg":"none"}`)) + ".e30.": "cannot be read: unexpected signature algorithm",
+		b64([]byte(`{"alg":"HS256"}`)) + ".W10.AAAA": "payload of the token",
+		b64([]byte(`{"alg":"HS256"}`)) + ".e30.!":    "cannot be read: illegal base64",
 	} {
 		_, err := ReadToken(text)
 		require.ErrorContains(t, err, want, text)

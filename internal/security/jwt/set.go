@@ -1,19 +1,17 @@
 // Package jwt reads JSON Web Key Sets and checks tokens against them, as Envoy's jwt_authn
-// filter does. It is pure.
+// filter does. It is pure. Keys and signatures are go-jose's work; this package adds what Envoy
+// does differently: which keys of a set count, and which claims are compared.
 package jwt
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
-	"crypto/rsa"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/big"
+	"slices"
 	"strings"
+
+	"github.com/go-jose/go-jose/v4"
 )
 
 // MaxKeys bounds the keys of a set: each is tried for a token that names none.
@@ -26,49 +24,46 @@ type Set struct {
 
 // key is one key of a set.
 type key struct {
-	Type  string `json:"kty"`
-	ID    string `json:"kid"`
-	Alg   string `json:"alg"`
-	Curve string `json:"crv"`
-	N     string `json:"n"`
-	E     string `json:"e"`
-	X     string `json:"x"`
-	Y     string `json:"y"`
-	K     string `json:"k"`
-
-	public any               // *rsa.PublicKey, *ecdsa.PublicKey, ed25519.PublicKey or []byte
-	fields map[string]rawKey // all that was given
+	jose.JSONWebKey
+	members map[string]json.RawMessage // as given, without the private half
+	private bool                       // it came with its private half
 }
 
-type rawKey = json.RawMessage
+var (
+	// verifying lists the members of a key that checking a signature takes (RFC 7518 section 6, RFC 8037).
+	// Envoy reads no others, so an error in one of those, such as a broken x5c, does not matter.
+	verifying = []string{"kty", "kid", "alg", "crv", "n", "e", "x", "y", "k"}
+	// privateMembers lists the members of private keys. No proxy needs them.
+	privateMembers = []string{"d", "p", "q", "dp", "dq", "qi", "oth"}
+	// types lists the key types that Envoy checks tokens with.
+	types = []string{"RSA", "EC", "OKP", "oct"}
+)
 
-// privateFields are those of private keys, which nobody needs to check tokens.
-var privateFields = []string{"d", "p", "q", "dp", "dq", "qi", "oth"}
+// ErrNoKeys reports a set without a key that can check tokens.
+var ErrNoKeys = errors.New("no key can check tokens: add one of type RSA, EC, OKP (Ed25519) or oct")
 
-// ErrNoKeys is of sets that no token can be checked with.
-var ErrNoKeys = errors.New("it has no key of a kind that can check tokens: RSA, EC, OKP (Ed25519) or oct")
-
-// Parse reads a key set. Keys of kinds that nobody knows are left out, but a known one must be
-// complete.
+// Parse reads a key set. It leaves out keys of unknown types and curves, as RFC 7517 section 5 asks.
+// A key of a known type must be complete.
 func Parse(text []byte) (*Set, error) {
 	var document struct {
-		Keys []map[string]rawKey `json:"keys"`
+		Keys []map[string]json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(text, &document); err != nil {
-		return nil, fmt.Errorf("it is not a JSON Web Key Set, as in {\"keys\": [...]}: %w", err)
+		return nil, fmt.Errorf("not a JSON Web Key Set, as in {\"keys\": [...]}: %w", err)
 	}
 	if len(document.Keys) > MaxKeys {
-		return nil, fmt.Errorf("it has %d keys; %d is the limit", len(document.Keys), MaxKeys)
+		return nil, fmt.Errorf("%d keys: the limit is %d", len(document.Keys), MaxKeys)
 	}
 	s := &Set{}
-	for i, fields := range document.Keys {
-		k, err := parseKey(fields)
+	for i, members := range document.Keys {
+		k, err := parseKey(members)
+		if errors.Is(err, jose.ErrUnsupportedKeyType) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("keys[%d]: %w", i, err)
 		}
-		if k.public != nil {
-			s.keys = append(s.keys, k)
-		}
+		s.keys = append(s.keys, k)
 	}
 	if len(s.keys) == 0 {
 		return nil, ErrNoKeys
@@ -76,133 +71,70 @@ func Parse(text []byte) (*Set, error) {
 	return s, nil
 }
 
-func parseKey(fields map[string]rawKey) (key, error) {
-	k := key{fields: fields}
-	text, err := json.Marshal(fields)
-	if err == nil {
-		err = json.Unmarshal(text, &k)
+func parseKey(members map[string]json.RawMessage) (key, error) {
+	k := key{members: map[string]json.RawMessage{}}
+	for name, value := range members {
+		if slices.Contains(privateMembers, name) {
+			k.private = true
+			continue
+		}
+		k.members[name] = value
 	}
+	public := map[string]string{}
+	for _, name := range verifying {
+		value, ok := k.members[name]
+		if !ok {
+			continue
+		}
+		var text string
+		if err := json.Unmarshal(value, &text); err != nil {
+			return k, fmt.Errorf("%s: %w", name, err)
+		}
+		public[name] = strings.TrimRight(text, "=") // some issuers pad base64
+	}
+	if kty := public["kty"]; kty != "" && !slices.Contains(types, kty) {
+		return k, jose.ErrUnsupportedKeyType
+	}
+	text, err := json.Marshal(public)
 	if err != nil {
 		return k, err
 	}
-	switch k.Type {
-	case "":
-		return k, errors.New("kty is missing")
-	case "RSA":
-		k.public, err = k.rsa()
-	case "EC":
-		k.public, err = k.ec()
-	case "OKP":
-		k.public, err = k.okp()
-	case "oct":
-		k.public, err = decode("k", k.K)
+	if err := k.UnmarshalJSON(text); errors.Is(err, jose.ErrUnsupportedKeyType) {
+		return k, err
+	} else if err != nil {
+		return k, plain(err)
 	}
-	return k, err
+	if secret, ok := k.Key.([]byte); ok {
+		if len(secret) == 0 {
+			return k, errors.New("k: missing")
+		}
+		// Envoy takes secrets of any length, go-jose none shorter than the hash. HMAC itself fills
+		// a short one with zeros up to the hash's block, which has 64 bytes or more.
+		k.Key = append(secret, make([]byte, max(0, 64-len(secret)))...)
+	}
+	return k, nil
 }
 
-// decode is base64url, with or without padding.
-func decode(field, s string) ([]byte, error) {
-	b, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(s, "="))
-	if err == nil && len(b) == 0 {
-		err = errors.New("it is missing")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", field, err)
-	}
-	return b, nil
-}
+// plain returns an error of go-jose's without the library's name, which users have no use for.
+func plain(err error) error { return errors.New(strings.TrimPrefix(err.Error(), "go-jose/go-jose: ")) }
 
-func (k *key) rsa() (any, error) {
-	n, err := decode("n", k.N)
-	if err != nil {
-		return nil, err
-	}
-	e, err := decode("e", k.E)
-	if err != nil {
-		return nil, err
-	}
-	exponent := new(big.Int).SetBytes(e)
-	if !exponent.IsInt64() || exponent.Int64() > 1<<31-1 {
-		return nil, errors.New("e: it is too large")
-	}
-	return &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(exponent.Int64())}, nil
-}
-
-var curves = map[string]elliptic.Curve{"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521()}
-
-// ec leaves out curves that nobody knows.
-func (k *key) ec() (any, error) {
-	curve := curves[k.Curve]
-	if curve == nil {
-		return nil, nil
-	}
-	x, err := decode("x", k.X)
-	if err != nil {
-		return nil, err
-	}
-	y, err := decode("y", k.Y)
-	if err != nil {
-		return nil, err
-	}
-	size := (curve.Params().BitSize + 7) / 8
-	if len(x) > size || len(y) > size {
-		return nil, fmt.Errorf("x, y: they are longer than a point of %s", k.Curve)
-	}
-	point := make([]byte, 1+2*size)
-	point[0] = 4 // uncompressed
-	new(big.Int).SetBytes(x).FillBytes(point[1 : 1+size])
-	new(big.Int).SetBytes(y).FillBytes(point[1+size:])
-	p, err := ecdsa.ParseUncompressedPublicKey(curve, point)
-	if err != nil {
-		return nil, fmt.Errorf("x, y: %w", err)
-	}
-	return p, nil
-}
-
-func (k *key) okp() (any, error) {
-	if k.Curve != "Ed25519" {
-		return nil, nil
-	}
-	x, err := decode("x", k.X)
-	if err == nil && len(x) != ed25519.PublicKeySize {
-		err = fmt.Errorf("x: it has %d bytes, not %d", len(x), ed25519.PublicKeySize)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return ed25519.PublicKey(x), nil
-}
-
-// HasPrivate tells whether a key came with its private half.
+// HasPrivate reports whether a key came with its private half.
 func (s *Set) HasPrivate() bool {
-	for _, k := range s.keys {
-		for _, f := range privateFields {
-			if k.fields[f] != nil {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.keys, func(k key) bool { return k.private })
 }
 
-// Public is the set as JSON, without private halves and white space, and the same for the
-// same keys in the same order.
+// Public returns the set as JSON, without private halves and white space. Equal keys in the
+// same order give equal text.
 func (s *Set) Public() string {
-	list := make([]map[string]rawKey, len(s.keys))
+	list := make([]map[string]json.RawMessage, len(s.keys))
 	for i, k := range s.keys {
-		list[i] = map[string]rawKey{}
-		for f, v := range k.fields {
-			list[i][f] = v
-		}
-		for _, f := range privateFields {
-			delete(list[i], f)
-		}
+		list[i] = k.members
 	}
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(map[string]any{"keys": list}); err != nil {
-		return "" // it was read from JSON
+		return "" // unreachable: the members were read from JSON
 	}
 	return strings.TrimSuffix(out.String(), "\n")
 }
