@@ -17,8 +17,14 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
-// documents are the ones at the top of the repository.
-var documents = []string{"README.md", "ARCHITECTURE.md", "RATIONALE.md", "CONTRIBUTING.md", "docs/install.md", "docs/performance.md", "docs/debugging.md", "docs/interception.md", "docs/gateways.md", "docs/telemetry.md", "docs/experiments.md", "docs/extending.md", "docs/security.md"}
+// documents are the texts for people whose commands and links are checked.
+var documents = slices.Concat([]string{"README.md", "ARCHITECTURE.md", "RATIONALE.md", "CONTRIBUTING.md", "docs/install.md", "docs/performance.md", "docs/debugging.md", "docs/interception.md", "docs/gateways.md", "docs/telemetry.md", "docs/experiments.md", "docs/extending.md", "docs/security.md"}, exampleDocuments)
+
+var exampleDocuments = []string{
+	"examples/README.md", "examples/shop/README.md", "examples/canary/README.md", "examples/fault-injection/README.md",
+	"examples/mirroring/README.md", "examples/retries/README.md", "examples/egress/README.md", "examples/authorization/README.md",
+	"examples/jwt/README.md", "examples/ingress-gateway/README.md", "examples/gateway-api/README.md",
+}
 
 func read(t *testing.T, file string) string {
 	t.Helper()

@@ -24,4 +24,7 @@
 //
 // Each call is evaluated by package simulate, and made on a real Envoy by package live, which
 // must agree; faults that hit only some requests, or delay them, are left to the simulator.
+//
+// The folders of examples/ are tests, too: their YAML is the input, expect.txtar has the other parts, and the Pods of
+// their Deployments are the proxies. See LoadExample.
 package meshtest

@@ -21,12 +21,14 @@ func TestCorpusOnEnvoy(t *testing.T) {
 	for _, path := range files {
 		f, err := Load(path)
 		require.NoError(t, err)
-		t.Run(f.Name, func(t *testing.T) {
-			t.Parallel() // they wait for Envoy, and for listeners that wait for clients to speak
-			for _, p := range f.Proxies {
-				f.onEnvoy(t, p)
-			}
-		})
+		t.Run(f.Name, f.onEnvoys)
+	}
+}
+
+func (f *File) onEnvoys(t *testing.T) {
+	t.Parallel() // they wait for Envoy, and for listeners that wait for clients to speak
+	for _, p := range f.Proxies {
+		f.onEnvoy(t, p)
 	}
 }
 

@@ -31,6 +31,10 @@ func runFile(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.run(t)
+}
+
+func (f *File) run(t *testing.T) {
 	same(t, "problems", f.problems, f.wantProblems)
 	worlds := map[string]*simulate.World{}
 	var found []string
