@@ -18,7 +18,12 @@ import (
 )
 
 // documents are the texts for people whose commands and links are checked.
-var documents = slices.Concat([]string{"README.md", "ARCHITECTURE.md", "RATIONALE.md", "CONTRIBUTING.md", "docs/install.md", "docs/performance.md", "docs/debugging.md", "docs/interception.md", "docs/gateways.md", "docs/telemetry.md", "docs/experiments.md", "docs/extending.md", "docs/security.md"}, exampleDocuments)
+var documents = slices.Concat([]string{"README.md", "ARCHITECTURE.md", "RATIONALE.md", "CONTRIBUTING.md", "docs/install.md", "docs/performance.md", "docs/debugging.md", "docs/interception.md", "docs/gateways.md", "docs/telemetry.md", "docs/experiments.md", "docs/extending.md", "docs/security.md"}, communityDocuments, exampleDocuments)
+
+var communityDocuments = []string{
+	"CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md", ".github/pull_request_template.md",
+	".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/feature.yml", ".github/ISSUE_TEMPLATE/question.yml",
+}
 
 var exampleDocuments = []string{
 	"examples/README.md", "examples/shop/README.md", "examples/canary/README.md", "examples/fault-injection/README.md",
