@@ -17,18 +17,23 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
-// documents are the texts for people whose commands and links are checked.
-var documents = slices.Concat([]string{"README.md", "ARCHITECTURE.md", "RATIONALE.md", "CONTRIBUTING.md", "docs/install.md", "docs/performance.md", "docs/debugging.md", "docs/interception.md", "docs/gateways.md", "docs/telemetry.md", "docs/experiments.md", "docs/extending.md", "docs/security.md"}, communityDocuments, exampleDocuments)
-
-var communityDocuments = []string{
-	"CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md", ".github/pull_request_template.md",
-	".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/feature.yml", ".github/ISSUE_TEMPLATE/question.yml",
-}
-
-var exampleDocuments = []string{
-	"examples/README.md", "examples/shop/README.md", "examples/canary/README.md", "examples/fault-injection/README.md",
-	"examples/mirroring/README.md", "examples/retries/README.md", "examples/egress/README.md", "examples/authorization/README.md",
-	"examples/jwt/README.md", "examples/ingress-gateway/README.md", "examples/gateway-api/README.md",
+// documents lists the texts for people whose commands, links and words are checked.
+func documents(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examples/*/*.md", ".github/*.md", ".github/ISSUE_TEMPLATE/*.yml"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		require.NoError(t, err)
+		for _, f := range found {
+			name, err := filepath.Rel(root, f)
+			require.NoError(t, err)
+			files = append(files, name)
+		}
+	}
+	for _, must := range []string{"README.md", "ARCHITECTURE.md", "RATIONALE.md", "CONTRIBUTING.md", "docs/glossary.md", "docs/performance.md", "examples/README.md", ".github/pull_request_template.md"} {
+		require.Contains(t, files, must)
+	}
+	return files
 }
 
 func read(t *testing.T, file string) string {
@@ -99,7 +104,7 @@ func TestDependenciesAreExplained(t *testing.T) {
 // and flags of moonsail, and targets of make.
 func TestCommandsExist(t *testing.T) {
 	targets := makeTargets(t)
-	for _, doc := range documents {
+	for _, doc := range documents(t) {
 		for _, code := range codeIn(read(t, doc)) {
 			checkCode(t, doc, code, targets)
 		}
@@ -202,7 +207,7 @@ func makeTargets(t *testing.T) []string {
 }
 
 func TestLinksLead(t *testing.T) {
-	for _, doc := range documents {
+	for _, doc := range documents(t) {
 		for _, m := range regexp.MustCompile(`\]\(([^)#]+)\)`).FindAllStringSubmatch(read(t, doc), -1) {
 			if !strings.Contains(m[1], "://") {
 				require.FileExists(t, filepath.Join(root, filepath.Dir(doc), m[1]), "%s links to it", doc)
@@ -213,7 +218,7 @@ func TestLinksLead(t *testing.T) {
 
 // TestEnvoyIsPinnedOnce finds Envoy's version in no file but the one that pins it.
 func TestEnvoyIsPinnedOnce(t *testing.T) {
-	for _, file := range slices.Concat(documents, []string{"Makefile", ".ci/run", "tools/fuzz"}) {
+	for _, file := range slices.Concat(documents(t), []string{"Makefile", ".ci/run", "tools/fuzz"}) {
 		require.NotContains(t, read(t, file), envoy.Version, "%s names Envoy's version; only internal/sidecar/envoy/ENVOY_VERSION should", file)
 	}
 }

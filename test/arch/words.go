@@ -1,0 +1,110 @@
+package arch
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// A RetiredName is an identifier or a package that had another name once. The vocabulary is
+// that of Envoy, Istio, Kubernetes and Go; docs/glossary.md has the few terms of ours.
+type RetiredName struct {
+	Old, New string
+	In       string // the folder where Old is retired; "": everywhere
+	Left     int    // identifiers that still have it: may only go down
+}
+
+// RetiredNames lists them. Case counts, except that of the first letter.
+var RetiredNames = []RetiredName{
+	{"ScopeKey", "derive.GroupKey", "internal/pipeline", 0},
+	{"scopeOf", "groupOf", "internal/pipeline/derive", 0},
+	{"RouteConfigShell", "VHDSRouteConfig", "", 28},
+	{"Whereabouts", "server.ProxySyncStatus", "", 2},
+	{"survey", "distributionQuery", "", 0},
+	{"owed", "pendingRevisions", "internal/xds/server", 2},
+	{"splitter", "sharder", "", 0},
+	{"KindDeparture", "model.KindDrainNotice", "", 0},
+	{"departed", "disconnected, draining", "", 0},
+	{"Standing", "ResourceStatus", "internal/xds/ledger", 12},
+	{"nearness", "localityUsage", "", 0},
+	{"TakesAway", "RemovesEndpoints", "", 0},
+	{"mend", "salvage", "", 0},
+	{"shape", "schema", "internal/config/istio", 8},
+	{"stranger", "unauthenticated", "internal/xds/http2", 8},
+	{"nudge", "wake", "internal/xds/http2", 0},
+	{"attend", "handleWake", "internal/xds", 0},
+	{"eaten", "unacknowledgedBytes", "internal/xds", 0},
+	{"Heard", "RemoteClosed", "internal/xds/http2", 4},
+	{"yardstick", "baseline", "", 0},
+	{"causeWorld", "what it sets up", "", 6},
+	{"requireRight", "what it checks", "", 2},
+	{"ChangeLog", "changelog.Log", "internal/pipeline", 0},
+}
+
+// RetiredPackages are folders that must not come back, with their successors.
+var RetiredPackages = map[string]string{
+	"view":       "internal/pipeline/ir",
+	"istioapi":   "internal/config/istio",
+	"departure":  "internal/controlplane/drain",
+	"access":     "internal/security/debugauth",
+	"outside":    "internal/security/safedial",
+	"sidecars":   "internal/controlplane/agents",
+	"patch":      "internal/pipeline/envoyfilter",
+	"operators":  "internal/config/envoyformat",
+	"extension":  "internal/config/envoyext",
+	"expression": "internal/config/cel",
+	"amendment":  "internal/sidecar/agent/bootstrappatch",
+	"admission":  "internal/controlplane/webhook",
+}
+
+// retiredInDocs are words that documents do not use: names of before, and words that readers
+// had to ask about.
+var retiredInDocs = regexp.MustCompile(`\b(istioapi|ScopeKey|RouteConfigShell|KindDeparture|Whereabouts|TakesAway|retell|nearness|telemetry\.ChangeLog|` +
+	`units? of derivation|misfits?|yardsticks?|amendments?)\b`)
+
+// bannedPhrases are turns of English that readers had to read twice.
+var bannedPhrases = regexp.MustCompile(`(?i)\b(tells? whether|whoever|nobody|is told|says so|say so|of its own|goes for|comes to|came to nothing|likewise|what is told|is no [a-z]+)\b`)
+
+// harmless are matches of bannedPhrases that are plain English.
+var harmless = map[string]bool{"is no longer": true, "is no such": true, "is no more": true}
+
+// phrasesIn lists the banned phrases of a text.
+func phrasesIn(text string) []string {
+	var found []string
+	for _, m := range bannedPhrases.FindAllString(strings.Join(strings.Fields(text), " "), -1) {
+		if !harmless[strings.ToLower(m)] {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// goFile is what the tests of words read of a Go file.
+type goFile struct {
+	identifiers []string
+	text        []string // string literals, unquoted
+}
+
+func parseGo(name string) (*goFile, error) {
+	parsed, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, fmt.Errorf("parse %s: %w", name, err)
+	}
+	f := &goFile{}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			f.identifiers = append(f.identifiers, n.Name)
+		case *ast.BasicLit:
+			if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING {
+				f.text = append(f.text, text)
+			}
+		}
+		return true
+	})
+	return f, nil
+}
