@@ -107,7 +107,6 @@ func (in *input) receive() (int, error) {
 		if in.buf == nil {
 			in.buf = buffers.Get().(*buffer)
 		}
-		lend(in.tls)
 		n, err := in.tls.Read(in.buf[:])
 		if n > 0 {
 			return n, nil // an error comes again
@@ -116,7 +115,6 @@ func (in *input) receive() (int, error) {
 			return 0, err
 		}
 		giveBack(&in.buf)
-		takeBack(in.tls)
 		if err := s.receive(); err != nil {
 			return 0, err
 		}

@@ -37,6 +37,7 @@ type socket struct {
 	readErr error
 	cipher  *buffer // what TLS is to read
 	cr, cw  int
+	records tlsRecords
 	waits   bool // Read waits, as the TLS handshake wants it
 
 	polled *polled // nil: the runtime waits for it
@@ -111,7 +112,7 @@ func (again) Error() string   { return "nothing to read now" }
 func (again) Timeout() bool   { return true }
 func (again) Temporary() bool { return true }
 
-// Read gives what was received to TLS.
+// Read implements net.Conn for TLS. It does not read beyond the end of a TLS record.
 func (s *socket) Read(b []byte) (int, error) {
 	for s.cr == s.cw {
 		if !s.waits {
@@ -121,7 +122,7 @@ func (s *socket) Read(b []byte) (int, error) {
 			return 0, err
 		}
 	}
-	n := copy(b, s.cipher[s.cr:s.cw])
+	n := copy(b, s.records.upToBoundary(s.cipher[s.cr:s.cw], len(b)))
 	if s.cr += n; s.cr == s.cw {
 		giveBack(&s.cipher)
 	}

@@ -1,14 +1,12 @@
 package http2
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"io"
 	"math/big"
 	"net"
 	"testing"
@@ -16,8 +14,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	xhttp2 "golang.org/x/net/http2"
-
-	"github.com/moonsail/moonsail/test/await"
 )
 
 type sides struct{ server, client *tls.Config }
@@ -130,45 +126,4 @@ func TestWithoutTLS(t *testing.T) {
 	p.open(hold)
 	require.Nil(t, v.call(0).PeerCertificates())
 	require.Equal(t, p.c.LocalAddr().String(), v.call(0).Peer())
-}
-
-// TestLend: the buffers of a connection are let go of between records, and reading goes on with
-// one that is lent. It fails where a version of Go keeps them elsewhere: then nothing is done.
-func TestLend(t *testing.T) {
-	conf := certificates(t)
-	conf.client.DynamicRecordSizingDisabled = true
-	near, far := net.Pipe()
-	server, client := tls.Server(far, conf.server), tls.Client(near, conf.client)
-	messages := []string{long(16 << 10), "small", long(16 << 10), "small"}
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		for _, m := range messages {
-			_, _ = client.Write([]byte(m))
-		}
-	}()
-	most, hands, lent := 0, 0, false
-	for _, m := range messages {
-		lend(server)
-		lent = lent || fieldOf[bytes.Buffer](server, rawInput).Cap() == smallInput
-		b := make([]byte, len(m))
-		_, err := io.ReadFull(server, b)
-		require.NoError(t, err)
-		require.Equal(t, m, string(b))
-		most = max(most, fieldOf[bytes.Buffer](server, rawInput).Cap())
-		hands = max(hands, fieldOf[bytes.Buffer](server, handshake).Cap())
-		if fieldOf[bytes.Buffer](server, rawInput).Len() == 0 {
-			takeBack(server)
-			require.Zero(t, fieldOf[bytes.Buffer](server, rawInput).Cap())
-			require.Zero(t, fieldOf[bytes.Buffer](server, handshake).Cap())
-			require.Zero(t, fieldOf[bytes.Reader](server, decrypted).Size())
-		}
-	}
-	require.Greater(t, most, 16<<10, "there was something to let go of")
-	require.Positive(t, hands)
-	require.True(t, lent)
-	require.NotZero(t, decrypted)
-	await.From(t, written)
-	require.NoError(t, near.Close())
-	require.NoError(t, far.Close())
 }
