@@ -5,6 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 BIN  := bin/moonsail
+LAB  := bin/moonsail-lab
 LINT := .tools/bin/golangci-lint
 GOTESTSUM := .tools/bin/gotestsum
 ESBUILD := .tools/bin/esbuild
@@ -36,7 +37,7 @@ RACE := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_E
 # lab's tests start hundreds.
 export GORACE ?= atexit_sleep_ms=10
 
-.PHONY: help build envoy demo kube kube-build test unit properties e2e e2e-full lab h2spec javaclient conformance fuzz bench bench-istiod image dashboard dashboard-test lint clean
+.PHONY: help build envoy demo kube kube-build test unit properties e2e e2e-full lab lab-build h2spec javaclient conformance fuzz bench bench-istiod image dashboard dashboard-test lint clean
 
 help: ## list the targets
 	@echo "Moonsail. Targets:"
@@ -46,6 +47,10 @@ help: ## list the targets
 build: ## build bin/moonsail
 	@echo "==> building $(BIN)"
 	@go build -buildvcs=$(BUILDVCS) -o $(BIN) ./cmd/moonsail
+
+lab-build: build ## build bin/moonsail-lab too: the lab, with a load generator, which bin/moonsail does not contain
+	@echo "==> building $(LAB)"
+	@go build -buildvcs=$(BUILDVCS) -o $(LAB) ./cmd/moonsail-lab
 
 envoy: build ## fetch the pinned Envoy into .tools, unless it is there
 	@echo "==> Envoy: $$($(BIN) envoy install)"
@@ -81,10 +86,10 @@ e2e: envoy kube-build ## the tests with real Envoys and a real API server alone,
 	@echo "==> testing with Envoy"
 	@RACE="$(RACE)" TESTFLAGS="$(TESTFLAGS)" tools/e2e
 
-e2e-full: envoy kube-build ## the same with 200 restarts of sidecars under traffic, and each experiment of the lab in its quick form: about 45 minutes
+e2e-full: envoy kube-build lab-build ## the same with 200 restarts of sidecars under traffic, and each experiment of the lab in its quick form: about 45 minutes
 	@RACE="$(RACE)" TESTFLAGS="$(TESTFLAGS)" tools/e2e-full
 
-lab: kube-build build envoy ## all experiments of the lab in full, some two hours and a half; reports in dist/lab (LABFLAGS=--quick)
+lab: kube-build lab-build envoy ## all experiments of the lab in full, some two hours and a half; reports in dist/lab (LABFLAGS=--quick)
 	@tools/lab --out dist/lab $(LABFLAGS)
 
 h2spec: ## h2spec's cases against the HTTP/2 server of xDS streams, in a second
@@ -101,13 +106,13 @@ conformance: envoy kube-build ## the Gateway API's conformance tests, as root, s
 fuzz: ## each fuzz target, or those of FUZZPKGS, for FUZZTIME (3s)
 	@tools/fuzz $(FUZZTIME) $(FUZZPKGS)
 
-bench: build ## benchmarks (BENCH=regexp PKGS=packages), then changes measured end to end (LABFLAGS=--quick)
+bench: lab-build ## benchmarks (BENCH=regexp PKGS=packages), then changes measured end to end (LABFLAGS=--quick)
 	@echo "==> benchmarks"
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem $(PKGS)
 	@echo "==> what a change takes and costs; some minutes, report in dist/propagation"
-	@$(BIN) lab propagation --out dist/propagation $(LABFLAGS)
+	@$(LAB) propagation --out dist/propagation $(LABFLAGS)
 
-bench-istiod: kube-build build $(ISTIOD) ## the same beside istiod, on a real API server (LABFLAGS=--quick)
+bench-istiod: kube-build lab-build $(ISTIOD) ## the same beside istiod, on a real API server (LABFLAGS=--quick)
 	@bench/istiod/run --out dist/istiod $(LABFLAGS)
 
 $(ISTIOD): bench/istiod/go.mod bench/istiod/go.sum bench/istiod/main.go

@@ -1,4 +1,4 @@
-// Command moonsail is the whole mesh in one binary: control plane, agent, lab and doctor.
+// Command moonsail is the whole mesh in one binary: control plane, agent and doctor.
 package main
 
 import (

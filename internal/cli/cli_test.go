@@ -81,12 +81,8 @@ func TestRoot(t *testing.T) {
 		{[]string{"agent", "--status-port", "70000"}, 2, "", `--status-port "70000" is beyond what it may be` + "\n"},
 		{[]string{"agent", "--cert-grace-period-ratio", "x"}, 2, "", `--cert-grace-period-ratio "x" is no number` + "\n"},
 		{[]string{"agent", "--xds-plaintext=maybe"}, 2, "", `--xds-plaintext "maybe" is neither true nor false` + "\n"},
-		{[]string{"lab", "throughput", "--concurrency", "1,a"}, 2, "", `--concurrency "1,a" is no whole number`},
 		{[]string{"agent", "--pod", "testdata/nothing", "--print-bootstrap"}, 1, "", "cannot be read: no such file or directory\n  where: --pod testdata/nothing\n"},
 		{[]string{"bug-report", "--address", "127.0.0.1:1", "-f", "/dev/shm/none/x"}, 1, "", "name a file that can be written"},
-		{[]string{"lab", "balance", "--quick", "--out", "/dev/null/x"}, 1, "", "cannot write reports: mkdir /dev/null: not a directory\n  where: --out /dev/null/x\n"},
-		{[]string{"lab", "routes", "--layout", "x"}, 2, "", `there is no layout "x"; there are rds, vhds, `},
-		{[]string{"lab", "propagation", "--scenario", "x"}, 2, "", `there is no scenario "x"; there are connect-herd, endpoint, `},
 		{[]string{"why", "a.shop", "http://b", "-H", "c"}, 2, "", `--header "c": the form is 'name: value'`},
 		{[]string{"ps", "--help"}, 0, "moonsail proxies [NAME]", ""},
 	} {

@@ -21,6 +21,5 @@ var commands = []func() *cobra.Command{
 	NewManifestCommand,
 	NewInjectCommand,
 	NewEnvoyCommand,
-	NewLabCommand,
 	NewVersionCommand,
 }

@@ -3,6 +3,7 @@
 package version
 
 import (
+	"debug/buildinfo"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -23,6 +24,17 @@ type Info struct {
 func Get() Info {
 	bi, _ := debug.ReadBuildInfo()
 	return from(bi)
+}
+
+// Of reads the build information of the Go binary in a file.
+func Of(file string) (Info, error) {
+	bi, err := buildinfo.ReadFile(file)
+	if err != nil {
+		return Info{}, err
+	}
+	info := from(bi)
+	info.Go = bi.GoVersion
+	return info, nil
 }
 
 // pseudo begins the version that Go makes up for a tree without a tag. It says less

@@ -35,6 +35,11 @@ var forbidden = []struct {
 		because: "Moonsail has its own tables, ledger and server; only the generated protos are used",
 	},
 	{
+		folders: []string{"cmd/moonsail"},
+		imports: []string{module + "internal/lab", "fortio.org"},
+		because: "the mesh's binary contains no load generator and no experiments; cmd/moonsail-lab does",
+	},
+	{
 		imports: []string{module + "test", "testing", "github.com/stretchr/testify"},
 		because: "production never imports test code",
 	},
@@ -57,7 +62,7 @@ var forbidden = []struct {
 		because: "Kubernetes ends in istioapi; later stages read the model",
 	},
 	{
-		except:  []string{"internal/source/kube", "internal/controlplane/webhook", "internal/controlplane/status", "internal/controlplane", "internal/cli", "internal/demo", "internal/lab", "cmd/moonsail"},
+		except:  []string{"internal/source/kube", "internal/controlplane/webhook", "internal/controlplane/status", "internal/controlplane", "internal/cli", "internal/demo", "internal/lab", "cmd/moonsail", "cmd/moonsail-lab"},
 		imports: []string{"k8s.io/client-go"},
 		because: "only source/kube, admission, status and cli, and what starts them, talk to a Kubernetes API server",
 	},

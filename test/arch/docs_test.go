@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/cli"
+	labcli "github.com/moonsail/moonsail/internal/lab/cli"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
@@ -101,7 +102,7 @@ func TestDependenciesAreExplained(t *testing.T) {
 }
 
 // TestCommandsExist runs through what the documents tell readers to type: subcommands
-// and flags of moonsail, and targets of make.
+// and flags of moonsail and moonsail-lab, and targets of make.
 func TestCommandsExist(t *testing.T) {
 	targets := makeTargets(t)
 	for _, doc := range documents(t) {
@@ -117,6 +118,7 @@ func TestCommandsExist(t *testing.T) {
 		}
 	}
 	examples(cli.NewRootCommand())
+	examples(labcli.NewRootCommand())
 }
 
 // checkCode checks the lines of code that run moonsail or make.
@@ -131,7 +133,9 @@ func checkCode(t *testing.T, where, code string, targets []string) {
 		switch {
 		case len(words) < 2:
 		case words[0] == "moonsail", words[0] == "bin/moonsail":
-			checkCommand(t, where, words)
+			checkCommand(t, where, cli.NewRootCommand(), words)
+		case words[0] == "moonsail-lab", words[0] == "bin/moonsail-lab":
+			checkCommand(t, where, labcli.NewRootCommand(), words)
 		case words[0] == "make" && !slices.Contains(targets, words[1]):
 			t.Errorf("%s: there is no target for %q", where, line)
 		}
@@ -139,8 +143,7 @@ func checkCode(t *testing.T, where, code string, targets []string) {
 }
 
 // checkCommand follows words through the command tree.
-func checkCommand(t *testing.T, doc string, words []string) {
-	cmd := cli.NewRootCommand()
+func checkCommand(t *testing.T, doc string, cmd *cobra.Command, words []string) {
 	for _, w := range words[1:] {
 		switch name, isFlag := strings.CutPrefix(w, "-"); {
 		case isFlag && name == "": // standard input or output

@@ -25,12 +25,12 @@ var Rooms = []Room{
 	{"cli", 10, "the commands of moonsail", []string{
 		"github.com/spf13", "golang.org/x/sync", "k8s.io/apimachinery", "sigs.k8s.io/yaml",
 	}},
-	{"lab", 9, "experiments", []string{
+	{"lab", 9, "experiments, and the commands of moonsail-lab", []string{
 		"fortio.org", "github.com/envoyproxy/go-control-plane/envoy", "github.com/fsnotify/fsnotify", "github.com/google/pprof",
-		"golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys", "google.golang.org/grpc", "google.golang.org/protobuf",
+		"github.com/spf13", "golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys", "google.golang.org/grpc", "google.golang.org/protobuf",
 		"k8s.io", "sigs.k8s.io/yaml",
 	}},
-	{"demo", 9, "the demonstration mesh", []string{"fortio.org"}},
+	{"demo", 9, "the demonstration mesh", nil},
 	{"terminal", 8, "what command lines share: errors, output, progress", []string{"github.com/spf13", "golang.org/x/term", "sigs.k8s.io/yaml"}},
 	{"controlplane", 8, "the running control plane: wiring, status, webhooks, debug pages, peers", []string{
 		"github.com/go-logr/logr", "github.com/prometheus/client_golang", "go.opentelemetry.io/otel", "google.golang.org/grpc", "k8s.io",

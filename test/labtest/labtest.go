@@ -1,5 +1,5 @@
-// Package labtest is what tests of experiments share, and others that start moonsail in processes: their own
-// binary is moonsail, so that what runs is what is tested, without being built first.
+// Package labtest is what tests of experiments share, and others that start moonsail in processes. The test binary
+// itself acts as moonsail and moonsail-lab, so that tests run the code under test without building it first.
 package labtest
 
 import (
@@ -11,29 +11,41 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/moonsail/moonsail/internal/cli"
+	"github.com/moonsail/moonsail/internal/lab/child"
+	labcli "github.com/moonsail/moonsail/internal/lab/cli"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
 const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"
 
-// AsMoonsail is what a process of the test binary has in its environment to be moonsail.
+// AsMoonsail is the environment variable with which the test binary acts as moonsail or, if its first argument is a
+// command of the lab, as moonsail-lab.
 const AsMoonsail = asMoonsail + "=1"
 
-// Main is TestMain: moonsail, or the tests, which must leave no goroutine.
+// Main is TestMain: moonsail, moonsail-lab, or the tests, which must leave no goroutine.
 func Main(m goleak.TestingM, options ...goleak.Option) {
 	if os.Getenv(asMoonsail) != "" {
+		if isLab(os.Args[1:]) {
+			os.Exit(labcli.Execute())
+		}
 		os.Exit(cli.Execute())
 	}
 	goleak.VerifyTestMain(m, options...)
 }
 
-// Moonsail is moonsail's command line, for children of this test.
-func Moonsail(t *testing.T) []string {
+// isLab reports whether arguments begin with a command of moonsail-lab. Moonsail has none of the same name.
+func isLab(args []string) bool {
+	cmd, _, err := labcli.NewRootCommand().Find(args)
+	return err == nil && cmd.HasParent()
+}
+
+// Programs are the command lines of moonsail and moonsail-lab, for children of this test.
+func Programs(t *testing.T) child.Programs {
 	t.Helper()
 	t.Setenv(asMoonsail, "1")
 	self, err := os.Executable()
 	require.NoError(t, err)
-	return []string{self}
+	return child.Programs{Moonsail: []string{self}, Lab: []string{self}}
 }
 
 // Full tells whether tests are run in full, as by make e2e-full, and not for each change alone.
@@ -48,12 +60,12 @@ func Long(t *testing.T) {
 	}
 }
 
-// Sidecars are moonsail's command line and Envoy's path.
-func Sidecars(t *testing.T) (moonsail []string, path string) {
+// Sidecars are the command lines of Programs, and Envoy's path.
+func Sidecars(t *testing.T) (programs child.Programs, path string) {
 	t.Helper()
 	binary, err := envoy.Find("")
 	require.NoError(t, err)
-	return Moonsail(t), binary.Path
+	return Programs(t), binary.Path
 }
 
 // Temporary gives the test a folder of its own for temporary files.

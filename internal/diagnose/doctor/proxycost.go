@@ -80,9 +80,9 @@ func (p *proxy) unusedServices() verdict {
 
 // costly are filters that run programs on each request, with what has the same for less.
 var costly = map[string]string{
-	"type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm":    "WebAssembly: Istio's statistics are native in newer releases, and in Moonsail; moonsail lab filters measures what each costs",
-	"type.googleapis.com/envoy.extensions.filters.network.wasm.v3.Wasm": "WebAssembly on connections: moonsail lab filters measures what it costs",
-	"type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua":      "Lua: headers can be set by VirtualServices; moonsail lab filters measures what it costs",
+	"type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm":    "WebAssembly: Istio's statistics are native in newer releases, and in Moonsail; moonsail-lab filters measures what each costs",
+	"type.googleapis.com/envoy.extensions.filters.network.wasm.v3.Wasm": "WebAssembly on connections: moonsail-lab filters measures what it costs",
+	"type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua":      "Lua: headers can be set by VirtualServices; moonsail-lab filters measures what it costs",
 }
 
 func (p *proxy) filters() verdict {

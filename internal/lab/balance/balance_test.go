@@ -30,7 +30,7 @@ func small(t *testing.T, connections ...int) *experiment.Experiment {
 	labtest.Temporary(t)
 	o := balance.QuickOptions()
 	o.Connections, o.Phase, o.Rounds = connections, 100*time.Millisecond, 2
-	o.Pair.Binary, o.Pair.Envoy = labtest.Sidecars(t)
+	o.Pair.Programs, o.Pair.Envoy = labtest.Sidecars(t)
 	require.NoError(t, o.Check())
 	e := balance.New(o)
 	e.Budget = 20 * time.Minute

@@ -1,5 +1,5 @@
 // Package choices measures each choice that the generated configuration of a sidecar is made of,
-// by what a pair of sidecars takes with it and with another one: moonsail lab choices.
+// by what a pair of sidecars takes with it and with another one: moonsail-lab choices.
 //
 // A variant is a pair like Moonsail's own that differs in one thing, by an option of Istio's API
 // or by an EnvoyFilter. Those that differ in how connections begin are compared with a pair that
@@ -94,7 +94,7 @@ const about = "A load calls an application through a client's and a server's sid
 	"CPU is that of both Envoys."
 
 func (l *lab) start(ctx context.Context) (stop func(), err error) {
-	l.mesh, err = pair.Start(ctx, pair.Options{Binary: l.Binary, Envoy: l.Envoy, MeshConfig: pair.LogProviders})
+	l.mesh, err = pair.Start(ctx, pair.Options{Programs: l.Programs, Envoy: l.Envoy, MeshConfig: pair.LogProviders})
 	if err != nil {
 		return nil, err
 	}

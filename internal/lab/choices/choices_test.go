@@ -65,7 +65,7 @@ var some = []string{"oghttp2", "mine"}
 func TestChoices(t *testing.T) {
 	labtest.Temporary(t)
 	o := choices.DefaultOptions()
-	o.Binary, o.Envoy = labtest.Sidecars(t)
+	o.Programs, o.Envoy = labtest.Sidecars(t)
 	o.Quick, o.Own = true, map[string]string{"mine": own}
 	want := len(marks) + 3 // Moonsail's, the same again and the one without metrics have no mark
 	if !labtest.Full() {

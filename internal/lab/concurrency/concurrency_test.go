@@ -29,7 +29,7 @@ func small(t *testing.T) *experiment.Experiment {
 	labtest.Temporary(t)
 	o := concurrency.QuickOptions()
 	o.Workers, o.Loads, o.Phase, o.Rounds = []int{1, 2}, []int{20, 60}, 200*time.Millisecond, 3
-	o.Pair.Binary, o.Pair.Envoy = labtest.Sidecars(t)
+	o.Pair.Programs, o.Pair.Envoy = labtest.Sidecars(t)
 	require.NoError(t, o.Check())
 	e := concurrency.New(o)
 	e.Budget = 20 * time.Minute

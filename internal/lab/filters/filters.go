@@ -1,4 +1,4 @@
-// Package filters measures what filters and logs cost a pair of sidecars: moonsail lab filters.
+// Package filters measures what filters and logs cost a pair of sidecars: moonsail-lab filters.
 // It repeats the comparison that Mark Zhu's report shows (no sidecars, no filters, native
 // statistics, WASM), and adds Lua and access logs.
 package filters
@@ -73,7 +73,7 @@ func (l *lab) start(ctx context.Context) (stop func(), err error) {
 	if l.dir, err = os.MkdirTemp("", "moonsail-filters-"); err != nil {
 		return nil, err
 	}
-	l.mesh, err = pair.Start(ctx, pair.Options{Binary: l.Binary, Envoy: l.Envoy, MeshConfig: pair.LogProviders})
+	l.mesh, err = pair.Start(ctx, pair.Options{Programs: l.Programs, Envoy: l.Envoy, MeshConfig: pair.LogProviders})
 	if err != nil {
 		_ = os.RemoveAll(l.dir) // the system removes it in the end
 		return nil, err

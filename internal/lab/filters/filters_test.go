@@ -50,7 +50,7 @@ func TestRun(t *testing.T) {
 	labtest.Long(t)
 	labtest.Temporary(t)
 	o := filters.DefaultOptions()
-	o.Binary, o.Envoy = labtest.Sidecars(t)
+	o.Programs, o.Envoy = labtest.Sidecars(t)
 	o.Quick, o.Connections, o.Rate = true, 4, 50
 	e := filters.New(o)
 	e.Rounds, e.Budget = 1, 20*time.Minute // a bound; it is far shorter

@@ -12,7 +12,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/child"
 )
 
-// Command runs a load in a process of its own: binary is the command line of moonsail.
+// Command runs a load in a separate process. Binary is the command line of moonsail-lab.
 func Command(ctx context.Context, binary []string, o Options) (*Result, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func Command(ctx context.Context, binary []string, o Options) (*Result, error) {
 	var out, errOut bytes.Buffer
 	ctx, cancel := context.WithTimeout(ctx, o.Duration+graceTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary[0], append(binary[1:len(binary):len(binary)], "lab", "load", string(text))...)
+	cmd := exec.CommandContext(ctx, binary[0], append(binary[1:len(binary):len(binary)], "load", string(text))...)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr, cmd.WaitDelay = &out, &errOut, child.Attributes(), time.Second
 	if err := child.OnThread(cmd.Run); err != nil {
 		if ctx.Err() != nil {

@@ -3,7 +3,7 @@
 // own, with real sidecars: `moonsail agent` with Envoy, certificates from the mesh's authority,
 // and the configuration that the control plane generates.
 //
-//	m, err := pair.Start(ctx, pair.Options{Binary: []string{self}, Envoy: path})
+//	m, err := pair.Start(ctx, pair.Options{Programs: programs, Envoy: path})
 //	defer m.Stop()
 //	p, err := m.Pair(ctx, pair.Setup{Name: "both", Client: true, Server: true, MTLS: true, Concurrency: 2})
 //	defer p.Stop()

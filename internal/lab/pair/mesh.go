@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,8 +17,8 @@ import (
 
 // Options are what all pairs share.
 type Options struct {
-	Binary []string // the command line of moonsail
-	Envoy  string   // path of Envoy
+	Programs child.Programs
+	Envoy    string // path of Envoy
 	// MeshConfig is the mesh's configuration (the ConfigMap istio), as YAML; may be empty.
 	MeshConfig string
 	// Services are those of the mesh beside the pairs', with three endpoints each that nobody is
@@ -68,10 +69,10 @@ func (m *Mesh) start(ctx context.Context) (err error) {
 	if err := m.writeServices(); err != nil {
 		return err
 	}
-	if m.backend, err = child.Start(ctx, "the application", m.command("lab", "backend")...); err != nil {
+	if m.backend, err = child.Start(ctx, "the application", commandLine(m.options.Programs.Lab, "backend")...); err != nil {
 		return err
 	}
-	m.plane, err = child.Start(ctx, "the control plane", m.command(append([]string{
+	m.plane, err = child.Start(ctx, "the control plane", commandLine(m.options.Programs.Moonsail, append([]string{
 		"serve", "--config", m.path("config"), "--xds-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0", "--log-format", "json",
 		"--ca-dir", m.path("ca"), "--token-auth-file", m.path("tokens"),
 	}, m.options.ServeFlags...)...)...)
@@ -93,8 +94,8 @@ func (m *Mesh) writeServices() error {
 
 func (m *Mesh) path(name string) string { return filepath.Join(m.dir, name) }
 
-func (m *Mesh) command(args ...string) []string {
-	return append(m.options.Binary[:len(m.options.Binary):len(m.options.Binary)], args...)
+func commandLine(program []string, args ...string) []string {
+	return append(slices.Clone(program), args...)
 }
 
 // root is the file with the mesh's roots, which the control plane makes.

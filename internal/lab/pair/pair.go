@@ -120,7 +120,7 @@ func (p *Pair) Load(ctx context.Context, o load.Options) (*load.Result, error) {
 			return nil, err
 		}
 	}
-	return load.Command(ctx, p.mesh.options.Binary, o)
+	return load.Command(ctx, p.mesh.options.Programs.Lab, o)
 }
 
 // Sidecars are those that the pair has.

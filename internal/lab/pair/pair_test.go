@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { labtest.Main(m) }
 func start(t *testing.T) *pair.Mesh {
 	t.Helper()
 	var o pair.Options
-	o.Binary, o.Envoy = labtest.Sidecars(t)
+	o.Programs, o.Envoy = labtest.Sidecars(t)
 	m, err := pair.Start(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(m.Stop)

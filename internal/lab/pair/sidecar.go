@@ -42,7 +42,7 @@ func (s *Sidecar) start(ctx context.Context, p *Pair) (err error) {
 		"--xds-address", p.mesh.plane.Addr(), "--xds-plaintext=false", "--xds-root-cert", p.mesh.root(), "--token-file", token,
 		"--concurrency", strconv.Itoa(p.Concurrency), "--envoy", p.mesh.options.Envoy, "--work-dir", s.dir + "/work", "--drain-time", "0s",
 	}, p.AgentFlags...)
-	if s.process, err = child.StartAgent(ctx, "the sidecar of "+s.Name, p.mesh.command(args...)...); err != nil {
+	if s.process, err = child.StartAgent(ctx, "the sidecar of "+s.Name, commandLine(p.mesh.options.Programs.Moonsail, args...)...); err != nil {
 		return err
 	}
 	s.Pid = s.process.EnvoyPid()

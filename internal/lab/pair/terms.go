@@ -1,10 +1,14 @@
 package pair
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/moonsail/moonsail/internal/lab/child"
+)
 
 // Terms are what an experiment on pairs is told that differ in one thing each.
 type Terms struct {
-	Binary      []string // the command line of moonsail
+	Programs    child.Programs
 	Envoy       string
 	Concurrency int // worker threads of each Envoy; 0: one a core
 	Connections int // that send as fast as answers come

@@ -1,5 +1,5 @@
 // Package propagation measures how long changes take from a file to every proxy's ACK,
-// and what they cost: moonsail lab propagation.
+// and what they cost: moonsail-lab propagation.
 //
 // It writes a mesh as a directory of YAML, has a control plane serve it, connects
 // simulated sidecars, and changes one thing at a time. Beside it in the same run stands
@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/lab/child"
 	"github.com/moonsail/moonsail/internal/lab/meshfiles"
 )
 
@@ -42,8 +43,8 @@ type Options struct {
 	// Defect plants a slow control plane into expedia and airbnb: the report must show it.
 	Defect bool
 
-	// Binary is the command line of moonsail: the servers are its subcommands.
-	Binary []string
+	// Programs are the servers: control planes and what they are compared with.
+	Programs child.Programs
 	// TLS: streams have TLS, and each proxy the certificate of its namespace. The floor's and
 	// the limit's do not.
 	TLS bool

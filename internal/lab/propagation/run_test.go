@@ -23,7 +23,7 @@ func options(t *testing.T) propagation.Options {
 	t.Helper()
 	labtest.Temporary(t)
 	o := propagation.QuickOptions()
-	o.Binary, o.Rounds, o.Budget = labtest.Moonsail(t), 2, 20*time.Minute // a bound; it is far shorter
+	o.Programs, o.Rounds, o.Budget = labtest.Programs(t), 2, 20*time.Minute // a bound; it is far shorter
 	o.Meshes = []meshfiles.Shape{{Services: 5, Proxies: 20, Bystanders: 2}}
 	return o
 }

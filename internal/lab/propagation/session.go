@@ -89,7 +89,7 @@ func (s *session) startControlPlane(ctx context.Context, xds, pages string) erro
 		c.target, c.pid = s.opts.Target, s.opts.TargetPID
 		return nil
 	}
-	argv := append(slices.Clone(s.opts.Binary), "serve", "--http-addr", pages, "--log-format", "json")
+	argv := append(slices.Clone(s.opts.Programs.Moonsail), "serve", "--http-addr", pages, "--log-format", "json")
 	argv = append(append(argv, s.streams(xds)...), s.place.argv...)
 	p, err := child.StartWith(ctx, c.name, s.env, append(argv, s.opts.ServeFlags...)...)
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *session) connect(ctx context.Context, beside bool) error {
 		return nil
 	}
 	s.opts.progress("%s: connecting %d proxies to the floor", s, n)
-	if s.floor, err = startFloor(ctx, s.opts.Binary, s.dir, s.cp.tape, s.ids); err != nil {
+	if s.floor, err = startFloor(ctx, s.opts.Programs.Lab, s.dir, s.cp.tape, s.ids); err != nil {
 		return err
 	}
 	s.floor.cheap = s.place.cluster != nil
@@ -184,7 +184,7 @@ func (s *session) connect(ctx context.Context, beside bool) error {
 		return err
 	}
 	s.connected.Floor = &side
-	s.bare, err = startBare(ctx, s.opts.Binary, s.dir, s.mesh.Proxies)
+	s.bare, err = startBare(ctx, s.opts.Programs.Lab, s.dir, s.mesh.Proxies)
 	return err
 }
 

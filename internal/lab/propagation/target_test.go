@@ -22,7 +22,7 @@ func targeted(t *testing.T) propagation.Options {
 	o := options(t)
 	o.Dir = filepath.Join(t.TempDir(), "mesh")
 	require.NoError(t, os.Mkdir(o.Dir, 0o700))
-	p, err := child.Start(t.Context(), "the other control plane", append(slices.Clone(o.Binary), "serve", "--config", o.Dir,
+	p, err := child.Start(t.Context(), "the other control plane", append(slices.Clone(o.Programs.Moonsail), "serve", "--config", o.Dir,
 		"--xds-plaintext-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0", "--log-format", "json")...)
 	require.NoError(t, err)
 	t.Cleanup(func() { p.Stop(10 * time.Second) })

@@ -98,7 +98,7 @@ func saved(t *testing.T, r *propagation.Report) {
 // beside starts another control plane, of which only the address is told.
 func beside(t *testing.T, o propagation.Options) string {
 	t.Helper()
-	p, err := child.Start(t.Context(), "the one beside", append(slices.Clone(o.Binary), "serve", "--log-format", "json",
+	p, err := child.Start(t.Context(), "the one beside", append(slices.Clone(o.Programs.Moonsail), "serve", "--log-format", "json",
 		"--xds-plaintext-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0", "--kubeconfig", o.Kubeconfig)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { p.Stop(5 * time.Second) })

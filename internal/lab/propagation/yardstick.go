@@ -64,7 +64,7 @@ func startFloor(ctx context.Context, binary []string, dir string, t *tape, ids [
 	if err := t.save(f.dir); err != nil {
 		return nil, err
 	}
-	f.argv = append(slices.Clone(binary), "lab", "floor", "--config", f.dir)
+	f.argv = append(slices.Clone(binary), "floor", "--config", f.dir)
 	if err := f.start(ctx, anyPort, anyPort); err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func startBare(ctx context.Context, binary []string, dir string, n int) (*bareSe
 	if err := os.MkdirAll(b.dir, 0o700); err != nil {
 		return nil, err
 	}
-	argv := append(slices.Clone(binary), "lab", "floor", "--bare", "--config", b.dir, "--addr", anyPort, "--http-addr", anyPort)
+	argv := append(slices.Clone(binary), "floor", "--bare", "--config", b.dir, "--addr", anyPort, "--http-addr", anyPort)
 	p, err := child.Start(ctx, "bare TCP", argv...)
 	if err != nil {
 		return nil, err

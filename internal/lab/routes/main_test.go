@@ -18,7 +18,8 @@ func TestMain(m *testing.M) { labtest.Main(m) }
 func TestProduct(t *testing.T) {
 	labtest.Temporary(t)
 	o := routes.QuickOptions()
-	o.Moonsail, o.Envoy = labtest.Sidecars(t)
+	programs, envoy := labtest.Sidecars(t)
+	o.Moonsail, o.Envoy = programs.Moonsail, envoy
 	o.Hosts, o.Layouts, o.Phase, o.Rounds, o.Rate, o.Keys = []int{300}, []string{"product-vhds", "product-scoped"}, 300*time.Millisecond, 2, 100, 0
 	require.NoError(t, o.Check())
 	e := routes.New(o)

@@ -1,5 +1,5 @@
 // Package routes measures what a change of a route does to one Envoy that holds many
-// virtual hosts: moonsail lab routes.
+// virtual hosts: moonsail-lab routes.
 //
 // It serves them in several ways, to an Envoy each, sends requests at a fixed rate, and
 // compares their latencies while one virtual host after the other changes with those while

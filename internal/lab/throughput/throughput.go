@@ -1,5 +1,5 @@
 // Package throughput measures what sidecars take of an application's throughput and latency:
-// moonsail lab throughput. It repeats Aspen Mesh's experiment (Fortio through none, one and two
+// moonsail-lab throughput. It repeats Aspen Mesh's experiment (Fortio through none, one and two
 // sidecars, by worker threads), and holds the plan's bars against Istio's defaults on the same
 // Envoy.
 package throughput
@@ -12,13 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/lab/child"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/pair"
 )
 
 // Options are what a run is told.
 type Options struct {
-	Binary      []string // the command line of moonsail
+	Programs    child.Programs
 	Envoy       string
 	Concurrency []int // worker threads of each Envoy; 0: one a core
 	Connections int
@@ -134,7 +135,7 @@ const about = "A load calls an application that answers at once: without sidecar
 	"metrics of requests are made by the same logger in both."
 
 func (l *lab) start(ctx context.Context) (stop func(), err error) {
-	l.mesh, err = pair.Start(ctx, pair.Options{Binary: l.Binary, Envoy: l.Envoy, MeshConfig: pair.LogProviders, Services: l.services()})
+	l.mesh, err = pair.Start(ctx, pair.Options{Programs: l.Programs, Envoy: l.Envoy, MeshConfig: pair.LogProviders, Services: l.services()})
 	if err != nil {
 		return nil, err
 	}

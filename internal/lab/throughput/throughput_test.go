@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { labtest.Main(m) }
 func TestDefect(t *testing.T) {
 	labtest.Temporary(t)
 	o := throughput.QuickOptions()
-	o.Binary, o.Envoy = labtest.Sidecars(t)
+	o.Programs, o.Envoy = labtest.Sidecars(t)
 	o.Defect, o.Connections, o.Rates = true, 8, []int{50}
 	e := throughput.New(o)
 	e.Budget = 20 * time.Minute // a bound; it is far shorter
@@ -62,7 +62,7 @@ func TestBars(t *testing.T) {
 	labtest.Long(t)
 	labtest.Temporary(t)
 	o := throughput.BarsOptions()
-	o.Binary, o.Envoy = labtest.Sidecars(t)
+	o.Programs, o.Envoy = labtest.Sidecars(t)
 	o.Defect, o.Rates = true, []int{50}
 	e := throughput.New(o)
 	e.Rounds, e.Budget = 5, 20*time.Minute // a bound; it is far shorter
@@ -176,8 +176,10 @@ func TestInterrupted(t *testing.T) {
 	out, temporary := t.TempDir(), t.TempDir()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), self, "lab", "throughput", "--quick", "--budget", "5m", "--connections", "4", "--out", out)
-	cmd.Env = append(os.Environ(), labtest.AsMoonsail, "TMPDIR="+temporary)
+	cmd := exec.CommandContext(t.Context(), self, "throughput", "--quick", "--budget", "5m", "--connections", "4", "--out", out)
+	programs := t.TempDir()
+	require.NoError(t, os.Symlink(self, filepath.Join(programs, "moonsail")))
+	cmd.Env = append(os.Environ(), labtest.AsMoonsail, "TMPDIR="+temporary, "PATH="+programs)
 	progress, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

@@ -26,7 +26,7 @@ func TestLabExperimentsRefuse(t *testing.T) {
 		{[]string{"load", "x"}, `options "x": `},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
-			status, out, errOut := moonsail(t, append([]string{"lab"}, tc.args...)...)
+			status, out, errOut := runLab(t, tc.args...)
 			require.Equal(t, 2, status)
 			require.Empty(t, out)
 			require.Contains(t, errOut, tc.want)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/moonsail/moonsail/internal/lab/child"
 	"github.com/moonsail/moonsail/internal/lab/experiment"
 	"github.com/moonsail/moonsail/internal/lab/pair"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
@@ -26,6 +27,8 @@ type experimentFlags struct {
 	envoy  string
 	out    string
 	output terminal.Output
+
+	version string // of moonsail; set by programs
 }
 
 // How long an experiment may take.
@@ -63,21 +66,34 @@ func (f *experimentFlags) check() error {
 	return nil
 }
 
-// programs are what sidecars are made of: this program and Envoy, where the flags make sense;
-// options is the answer of the experiment's own check.
-func (f *experimentFlags) programs(options error) (self []string, path string, err error) {
+// programs returns the programs and the path of Envoy that an experiment runs, after the flags have been checked.
+// Options is the result of the experiment's own check.
+func (f *experimentFlags) programs(options error) (p child.Programs, path string, err error) {
 	if options != nil {
-		return nil, "", terminal.UsageError{Err: options}
+		return p, "", terminal.UsageError{Err: options}
 	}
 	if err := f.check(); err != nil {
-		return nil, "", err
+		return p, "", err
 	}
 	binary, err := envoy.Find(f.envoy)
 	if err != nil {
-		return nil, "", err
+		return p, "", err
 	}
-	me, err := os.Executable()
-	return []string{me}, binary.Path, err
+	p, f.version, err = findPrograms()
+	return p, binary.Path, err
+}
+
+// findPrograms returns the programs that experiments run, and the version of moonsail among them.
+func findPrograms() (p child.Programs, measured string, err error) {
+	if p, err = child.FindPrograms(); err == nil {
+		var info version.Info
+		info, err = version.Of(p.Moonsail[0])
+		measured = info.String()
+	}
+	if err != nil {
+		err = &terminal.UserError{What: "cannot find the moonsail to measure", Err: err, Next: "run 'make build', or put moonsail next to moonsail-lab"}
+	}
+	return p, measured, err
 }
 
 // run runs an experiment, saves its report, and prints it; also where it ended early.
@@ -88,7 +104,7 @@ func (f *experimentFlags) run(cmd *cobra.Command, e *experiment.Experiment) erro
 
 // report is run, and gives the report, if there is one.
 func (f *experimentFlags) report(cmd *cobra.Command, e *experiment.Experiment) (*experiment.Report, error) {
-	if e.Quick, e.Version, e.Budget = f.quick, version.Get().String(), f.budget; f.quick && !cmd.Flags().Changed("budget") {
+	if e.Quick, e.Version, e.Budget = f.quick, f.version, f.budget; f.quick && !cmd.Flags().Changed("budget") {
 		e.Budget = quickBudget
 	}
 	if f.rounds > 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/filters"
 )
 
-// filtersFlags are those of "moonsail lab filters".
+// filtersFlags are those of "moonsail-lab filters".
 type filtersFlags struct {
 	experimentFlags
 	options filters.Options
@@ -22,8 +22,8 @@ Lua filter, access logs as text and as JSON. The WASM filter is built with the G
 PATH; without one its row says so.
 
 Exit status: 0 measured, 1 failed or interrupted (complete rounds are reported), 2 wrong flags.`,
-		Example: `  moonsail lab filters --quick
-  moonsail lab filters --out report/`,
+		Example: `  moonsail-lab filters --quick
+  moonsail-lab filters --out report/`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.start(cmd) },
 	}
@@ -35,7 +35,7 @@ Exit status: 0 measured, 1 failed or interrupted (complete rounds are reported),
 func (f *filtersFlags) start(cmd *cobra.Command) (err error) {
 	o := f.options
 	o.Quick = f.quick
-	if o.Binary, o.Envoy, err = f.programs(o.Check()); err != nil {
+	if o.Programs, o.Envoy, err = f.programs(o.Check()); err != nil {
 		return err
 	}
 	return f.run(cmd, filters.New(o))

@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// choicesFlags are those of "moonsail lab choices".
+// choicesFlags are those of "moonsail-lab choices".
 type choicesFlags struct {
 	experimentFlags
 	options choices.Options
@@ -30,10 +30,10 @@ retries, limits, statistics, logs. --own tries what EnvoyFilters of yours make o
 Choices: ` + strings.Join(d.Names(), "; ") + `.
 
 Exit status: 0 measured, 1 failed or interrupted (complete rounds are reported), 2 wrong flags.`,
-		Example: `  moonsail lab choices --quick
-  moonsail lab choices --out report/
-  moonsail lab choices --only buffers,windows,again
-  moonsail lab choices --only again --own mine=filter.yaml`,
+		Example: `  moonsail-lab choices --quick
+  moonsail-lab choices --out report/
+  moonsail-lab choices --only buffers,windows,again
+  moonsail-lab choices --only again --own mine=filter.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.start(cmd) },
 	}
@@ -51,7 +51,7 @@ func (f *choicesFlags) start(cmd *cobra.Command) (err error) {
 	if o.Own, err = readOwn(f.own); err != nil {
 		return err
 	}
-	if o.Binary, o.Envoy, err = f.programs(o.Check()); err != nil {
+	if o.Programs, o.Envoy, err = f.programs(o.Check()); err != nil {
 		return err
 	}
 	return f.run(cmd, choices.New(o))

@@ -6,7 +6,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/concurrency"
 )
 
-// concurrencyFlags are those of "moonsail lab concurrency".
+// concurrencyFlags are those of "moonsail-lab concurrency".
 type concurrencyFlags struct {
 	experimentFlags
 	workers, loads []int
@@ -23,9 +23,9 @@ request was due, and what is answered when requests come as fast as they go: wit
 thread, two, and more. The report ends with a recommendation and its reasons.
 
 Exit status: 0 measured, 1 failed, 2 wrong flags.`,
-		Example: `  moonsail lab concurrency --quick
-  moonsail lab concurrency --out report/
-  moonsail lab concurrency --workers 1,2,4,8 --loads 50,100,200,300`,
+		Example: `  moonsail-lab concurrency --quick
+  moonsail-lab concurrency --out report/
+  moonsail-lab concurrency --workers 1,2,4,8 --loads 50,100,200,300`,
 		Args: cobra.NoArgs,
 		RunE: f.measure,
 	}
@@ -58,6 +58,6 @@ func (f *concurrencyFlags) build(cmd *cobra.Command) (o concurrency.Options, err
 		o.Loads = f.loads
 	}
 	o.Connections = f.connections
-	o.Pair.Binary, o.Pair.Envoy, err = f.programs(o.Check())
+	o.Pair.Programs, o.Pair.Envoy, err = f.programs(o.Check())
 	return o, err
 }

@@ -34,7 +34,7 @@ func TestLabRefuses(t *testing.T) {
 		{[]string{"--scenario", "locks", "--source", "kube", "--kubeconfig", "k", "--target", "1.2.3.4:15010"}, "scenario locks is for control planes that the lab starts itself"},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
-			status, out, errOut := moonsail(t, append([]string{"lab", "propagation"}, tc.args...)...)
+			status, out, errOut := runLab(t, append([]string{"propagation"}, tc.args...)...)
 			require.Equal(t, 2, status)
 			require.Empty(t, out)
 			require.Contains(t, errOut, tc.want)
@@ -43,18 +43,19 @@ func TestLabRefuses(t *testing.T) {
 }
 
 func TestLabHelp(t *testing.T) {
-	status, out, _ := moonsail(t, "lab", "propagation", "--help")
+	status, out, _ := runLab(t, "propagation", "--help")
 	require.Zero(t, status)
 	for _, s := range propagation.Scenarios() {
 		require.Contains(t, out, s.Name)
 		require.Contains(t, out, s.About)
 	}
-	_, out, _ = moonsail(t, "lab", "--help")
+	_, out, _ = runLab(t, "--help")
 	require.Contains(t, out, "propagation")
 	require.NotContains(t, out, "floor", "it is for the lab itself")
 }
 
 func TestLabBuild(t *testing.T) {
+	placeMoonsail(t)
 	build := func(args ...string) propagation.Options {
 		f := &propagationFlags{}
 		cmd := f.command()

@@ -6,7 +6,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/throughput"
 )
 
-// throughputFlags are those of "moonsail lab throughput".
+// throughputFlags are those of "moonsail-lab throughput".
 type throughputFlags struct {
 	experimentFlags
 	options throughput.Options
@@ -26,10 +26,10 @@ an open loop, memory is that of a workload that sees 10 of 1000 services, and ba
 Istio's defaults with an access log and without.
 
 Exit status: 0 measured, 1 failed or interrupted (complete rounds are reported), 2 wrong flags.`,
-		Example: `  moonsail lab throughput --quick
-  moonsail lab throughput --out report/
-  moonsail lab throughput --bars --out report/
-  moonsail lab throughput --concurrency 1,2 --connections 256 --rate 500`,
+		Example: `  moonsail-lab throughput --quick
+  moonsail-lab throughput --out report/
+  moonsail-lab throughput --bars --out report/
+  moonsail-lab throughput --concurrency 1,2 --connections 256 --rate 500`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.start(cmd) },
 	}
@@ -67,6 +67,6 @@ func (f *throughputFlags) build(cmd *cobra.Command) (o throughput.Options, err e
 			o.Rates = d.Rates
 		}
 	}
-	o.Binary, o.Envoy, err = f.programs(o.Check())
+	o.Programs, o.Envoy, err = f.programs(o.Check())
 	return o, err
 }

@@ -21,25 +21,24 @@ import (
 
 	"github.com/moonsail/moonsail/internal/lab/plot"
 	"github.com/moonsail/moonsail/internal/terminal"
-	"github.com/moonsail/moonsail/internal/version"
 )
 
-//go:embed lab_all.gohtml
+//go:embed all.gohtml
 var allText string
 
 var allPage = template.Must(template.New("all").Parse(allText))
 
-// allExperiments are the experiments of "moonsail lab all", in the order in which they run.
+// allExperiments are the experiments of "moonsail-lab all", in the order in which they run.
 var allExperiments = []labRun{
-	{name: "propagation", about: "changes: how long to every proxy, and at what cost", args: []string{"lab", "propagation"}},
-	{name: "airbnb", about: "deployments and routes that change by the clock, with the switches of istiod", args: []string{"lab", "propagation", "--source", "kube", "--scenario", "airbnb"}, kube: true},
-	{name: "expedia", about: "rolling restarts of hundreds of pods", args: []string{"lab", "propagation", "--source", "kube", "--scenario", "expedia"}, kube: true},
-	{name: "routes", about: "changes of routes in Envoy", args: []string{"lab", "routes"}},
-	{name: "throughput", about: "what sidecars take of throughput and latency", args: []string{"lab", "throughput"}},
-	{name: "balance", about: "connections over Envoy's worker threads", args: []string{"lab", "balance"}},
-	{name: "filters", about: "what filters, metrics and access logs cost", args: []string{"lab", "filters"}},
-	{name: "concurrency", about: "what another worker thread buys", args: []string{"lab", "concurrency"}},
-	{name: "choices", about: "what each choice of a sidecar's configuration costs", args: []string{"lab", "choices"}},
+	{name: "propagation", about: "changes: how long to every proxy, and at what cost", args: []string{"propagation"}},
+	{name: "airbnb", about: "deployments and routes that change by the clock, with the switches of istiod", args: []string{"propagation", "--source", "kube", "--scenario", "airbnb"}, kube: true},
+	{name: "expedia", about: "rolling restarts of hundreds of pods", args: []string{"propagation", "--source", "kube", "--scenario", "expedia"}, kube: true},
+	{name: "routes", about: "changes of routes in Envoy", args: []string{"routes"}},
+	{name: "throughput", about: "what sidecars take of throughput and latency", args: []string{"throughput"}},
+	{name: "balance", about: "connections over Envoy's worker threads", args: []string{"balance"}},
+	{name: "filters", about: "what filters, metrics and access logs cost", args: []string{"filters"}},
+	{name: "concurrency", about: "what another worker thread buys", args: []string{"concurrency"}},
+	{name: "choices", about: "what each choice of a sidecar's configuration costs", args: []string{"choices"}},
 }
 
 // labRun is one experiment, run by a process of its own.
@@ -49,12 +48,14 @@ type labRun struct {
 	kube        bool // it needs an API server
 }
 
-// allFlags are those of "moonsail lab all".
+// allFlags are those of "moonsail-lab all".
 type allFlags struct {
 	quick      bool
 	out        string
 	kubeconfig string
 	only       []string
+
+	version string // of moonsail; set by run
 }
 
 func (f *allFlags) command() *cobra.Command {
@@ -67,9 +68,9 @@ fails is named, and the rest goes on. Those that need a Kubernetes API server ar
 --kubeconfig names one ('make kube' starts one).
 
 Exit status: 0 all went well, 1 some failed or were interrupted, 2 wrong flags.`,
-		Example: `  moonsail lab all --quick --out dist/lab
-  moonsail lab all --out dist/lab --kubeconfig bin/kubeconfig
-  moonsail lab all --only balance,throughput --out dist/lab`,
+		Example: `  moonsail-lab all --quick --out dist/lab
+  moonsail-lab all --out dist/lab --kubeconfig bin/kubeconfig
+  moonsail-lab all --only balance,throughput --out dist/lab`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -120,6 +121,9 @@ func (f *allFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if err := canWriteInto(f.out); err != nil {
+		return err
+	}
+	if _, f.version, err = findPrograms(); err != nil {
 		return err
 	}
 	var results []labResult
@@ -190,12 +194,12 @@ func runSelf(ctx context.Context, stdout, stderr io.Writer, args []string) (stri
 
 // save writes the page and the JSON of all.
 func (f *allFlags) save(results []labResult) error {
-	text, err := json.MarshalIndent(map[string]any{"schema": 1, "version": version.Get().String(), "quick": f.quick, "reports": results}, "", "  ")
+	text, err := json.MarshalIndent(map[string]any{"schema": 1, "version": f.version, "quick": f.quick, "reports": results}, "", "  ")
 	if err != nil {
 		return err
 	}
 	var page bytes.Buffer
-	if err := allPage.Execute(&page, map[string]any{"Style": plot.Style, "Version": version.Get().String(), "Quick": f.quick, "Results": results}); err != nil {
+	if err := allPage.Execute(&page, map[string]any{"Style": plot.Style, "Version": f.version, "Quick": f.quick, "Results": results}); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(f.out, "report.json"), append(text, '\n'), 0o644); err != nil { //nolint:gosec // a report is for everybody

@@ -6,7 +6,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/balance"
 )
 
-// balanceFlags are those of "moonsail lab balance".
+// balanceFlags are those of "moonsail-lab balance".
 type balanceFlags struct {
 	experimentFlags
 	workers     int
@@ -24,9 +24,9 @@ the workers' sockets), and with one socket for all workers. What counts is the b
 worker's connections by the mean, and what that does to throughput and latency.
 
 Exit status: 0 measured (whether or not bars hold), 1 failed, 2 wrong flags.`,
-		Example: `  moonsail lab balance --quick
-  moonsail lab balance --out report/
-  moonsail lab balance --workers 2 --connections 64,128`,
+		Example: `  moonsail-lab balance --quick
+  moonsail-lab balance --out report/
+  moonsail-lab balance --workers 2 --connections 64,128`,
 		Args: cobra.NoArgs,
 		RunE: f.measure,
 	}
@@ -52,6 +52,6 @@ func (f *balanceFlags) build(cmd *cobra.Command) (o balance.Options, err error) 
 	if o.Workers = f.workers; cmd.Flags().Changed("connections") || !f.quick {
 		o.Connections = f.connections
 	}
-	o.Pair.Binary, o.Pair.Envoy, err = f.programs(o.Check())
+	o.Pair.Programs, o.Pair.Envoy, err = f.programs(o.Check())
 	return o, err
 }

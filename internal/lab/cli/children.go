@@ -7,11 +7,33 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/lab/floor"
 	"github.com/moonsail/moonsail/internal/lab/load"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// newLoadCommand is "moonsail lab load": what experiments send requests with.
+// newFloorCommand is "moonsail-lab floor": what propagation measures beside a control plane.
+func newFloorCommand() *cobra.Command {
+	var o floor.Options
+	cmd := &cobra.Command{
+		Use:    "floor",
+		Short:  "Serve what files hold, and compute nothing",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Log = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
+			return floor.Run(cmd.Context(), o)
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.Dir, "config", "", "`DIR` that is watched")
+	fs.StringVar(&o.Addr, "addr", "127.0.0.1:0", "`ADDR` of the streams")
+	fs.StringVar(&o.HTTPAddr, "http-addr", "", "`ADDR` of profiles")
+	fs.BoolVar(&o.Bare, "bare", false, "bytes over bare TCP instead of xDS on gRPC")
+	return cmd
+}
+
+// newLoadCommand is "moonsail-lab load": what experiments send requests with.
 func newLoadCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "load OPTIONS",
@@ -32,7 +54,7 @@ func newLoadCommand() *cobra.Command {
 	}
 }
 
-// newBackendCommand is "moonsail lab backend": what answers them.
+// newBackendCommand is "moonsail-lab backend": what answers them.
 func newBackendCommand() *cobra.Command {
 	var addr string
 	cmd := &cobra.Command{

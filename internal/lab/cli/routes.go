@@ -10,7 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// routesFlags are those of "moonsail lab routes".
+// routesFlags are those of "moonsail-lab routes".
 type routesFlags struct {
 	experimentFlags
 	options routes.Options
@@ -21,9 +21,9 @@ func (f *routesFlags) command() *cobra.Command {
 		Use:   "routes",
 		Short: "Measure what changes of routes do to an Envoy with many virtual hosts",
 		Long:  routesHelp(),
-		Example: `  moonsail lab routes --quick
-  moonsail lab routes --out report/
-  moonsail lab routes --virtual-hosts 5000 --layout vhds,buckets-32 -o json`,
+		Example: `  moonsail-lab routes --quick
+  moonsail-lab routes --out report/
+  moonsail-lab routes --virtual-hosts 5000 --layout vhds,buckets-32 -o json`,
 		Args: cobra.NoArgs,
 		RunE: f.measure,
 	}
@@ -86,6 +86,7 @@ func (f *routesFlags) build(cmd *cobra.Command) (o routes.Options, err error) {
 		}
 	}
 	o.Conns, o.Keys, o.Rounds = d.Conns, d.Keys, d.Rounds
-	o.Moonsail, o.Envoy, err = f.programs(o.Check())
+	programs, path, err := f.programs(o.Check())
+	o.Moonsail, o.Envoy = programs.Moonsail, path
 	return o, err
 }

@@ -5,60 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/lab/floor"
 	"github.com/moonsail/moonsail/internal/lab/propagation"
 	"github.com/moonsail/moonsail/internal/terminal"
-	"github.com/moonsail/moonsail/internal/version"
 )
 
-// NewLabCommand is "moonsail lab": experiments.
-func NewLabCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "lab",
-		Short: "Run experiments, and report what they measured",
-		Example: `  moonsail lab propagation --quick
-  moonsail lab routes --quick
-  moonsail lab throughput --quick --out report/
-  moonsail lab all --quick --out dist/lab`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand((&propagationFlags{}).command(), (&routesFlags{}).command(), (&throughputFlags{}).command(), (&filtersFlags{}).command(), newFloorCommand(), newLoadCommand(), newBackendCommand())
-	cmd.AddCommand((&balanceFlags{}).command(), (&concurrencyFlags{}).command(), (&choicesFlags{}).command(), (&allFlags{}).command())
-	return cmd
-}
-
-// newFloorCommand is "moonsail lab floor": what propagation measures beside a control plane.
-func newFloorCommand() *cobra.Command {
-	var o floor.Options
-	cmd := &cobra.Command{
-		Use:    "floor",
-		Short:  "Serve what files hold, and compute nothing",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.Log = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
-			return floor.Run(cmd.Context(), o)
-		},
-	}
-	fs := cmd.Flags()
-	fs.StringVar(&o.Dir, "config", "", "`DIR` that is watched")
-	fs.StringVar(&o.Addr, "addr", "127.0.0.1:0", "`ADDR` of the streams")
-	fs.StringVar(&o.HTTPAddr, "http-addr", "", "`ADDR` of profiles")
-	fs.BoolVar(&o.Bare, "bare", false, "bytes over bare TCP instead of xDS on gRPC")
-	return cmd
-}
-
-// propagationFlags are those of "moonsail lab propagation".
+// propagationFlags are those of "moonsail-lab propagation".
 type propagationFlags struct {
 	options propagation.Options
 	meshes  []string
@@ -75,14 +33,14 @@ func (f *propagationFlags) command() *cobra.Command {
 		Use:   "propagation",
 		Short: "Measure how long changes take to every proxy, and what they cost",
 		Long:  propagationHelp(),
-		Example: `  moonsail lab propagation --quick
-  moonsail lab propagation --out report/
-  moonsail lab propagation --mesh 500x1000 --scenario endpoint,route --rounds 21
-  moonsail lab propagation --mesh 500x5000 --scenario endpoint --serve-flag=--xds-transport=grpc
-  moonsail lab propagation --target 127.0.0.1:15010,pid=4711 --config /srv/mesh --scenario route
-  moonsail lab propagation --source kube --kubeconfig bin/kubeconfig --target istiod=127.0.0.1:15010,pid=4711
-  moonsail lab propagation --source kube --kubeconfig bin/kubeconfig --scenario growth --growth 100,20000
-  moonsail lab propagation --source kube --kubeconfig bin/kubeconfig --scenario airbnb,expedia --quick`,
+		Example: `  moonsail-lab propagation --quick
+  moonsail-lab propagation --out report/
+  moonsail-lab propagation --mesh 500x1000 --scenario endpoint,route --rounds 21
+  moonsail-lab propagation --mesh 500x5000 --scenario endpoint --serve-flag=--xds-transport=grpc
+  moonsail-lab propagation --target 127.0.0.1:15010,pid=4711 --config /srv/mesh --scenario route
+  moonsail-lab propagation --source kube --kubeconfig bin/kubeconfig --target istiod=127.0.0.1:15010,pid=4711
+  moonsail-lab propagation --source kube --kubeconfig bin/kubeconfig --scenario growth --growth 100,20000
+  moonsail-lab propagation --source kube --kubeconfig bin/kubeconfig --scenario airbnb,expedia --quick`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -219,8 +177,8 @@ func (f *propagationFlags) build(cmd *cobra.Command) (propagation.Options, error
 	if err := o.CheckScenarios(); err != nil {
 		return o, terminal.UsageError{Err: fmt.Errorf("--scenario: %w", err)}
 	}
-	self, err := os.Executable()
-	o.Binary, o.Version = []string{self}, version.Get().String()
+	var err error
+	o.Programs, o.Version, err = findPrograms()
 	return o, err
 }
 

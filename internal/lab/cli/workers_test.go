@@ -24,7 +24,7 @@ func TestWorkersOfLab(t *testing.T) {
 		{[]string{"concurrency", "--connections", "0"}, "--connections is from 1 to 1024, not 0"},
 		{[]string{"concurrency", "--rounds", "-1"}, "--rounds must not be negative"},
 	} {
-		status, _, errOut := moonsail(t, append([]string{"lab"}, tc.args...)...)
+		status, _, errOut := runLab(t, tc.args...)
 		require.Equal(t, terminal.ExitUsage, status, errOut)
 		require.Contains(t, errOut, tc.want)
 	}

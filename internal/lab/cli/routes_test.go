@@ -20,7 +20,7 @@ func TestLabRoutesRefuses(t *testing.T) {
 		{[]string{"--phase", "0s"}, "phase must be above 0"},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
-			status, out, errOut := moonsail(t, append([]string{"lab", "routes"}, tc.args...)...)
+			status, out, errOut := runLab(t, append([]string{"routes"}, tc.args...)...)
 			require.Equal(t, 2, status)
 			require.Empty(t, out)
 			require.Contains(t, errOut, tc.want)
@@ -29,7 +29,7 @@ func TestLabRoutesRefuses(t *testing.T) {
 }
 
 func TestLabRoutesHelp(t *testing.T) {
-	status, out, _ := moonsail(t, "lab", "routes", "--help")
+	status, out, _ := runLab(t, "routes", "--help")
 	require.Zero(t, status)
 	for _, l := range routes.Layouts() {
 		require.Contains(t, out, l.Name)
