@@ -13,8 +13,8 @@ type Programs struct {
 	Lab      []string // of moonsail-lab: loads, applications, and servers to compare with
 }
 
-// errNoMoonsail is returned if there is no moonsail to measure.
-var errNoMoonsail = errors.New("there is no moonsail next to moonsail-lab, nor in PATH")
+// errNoMoonsail is returned if no moonsail can be measured.
+var errNoMoonsail = errors.New("moonsail is neither next to moonsail-lab nor in PATH")
 
 // FindPrograms returns the running binary as moonsail-lab, and the moonsail next to it. Without one there, it returns the
 // first moonsail in PATH.

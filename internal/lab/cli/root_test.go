@@ -65,7 +65,7 @@ func TestWithoutMoonsail(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	status, _, errOut := runLab(t, "propagation", "--quick")
 	require.Equal(t, terminal.ExitFailed, status)
-	require.Contains(t, errOut, "there is no moonsail next to moonsail-lab, nor in PATH\n  next:  run 'make build'")
+	require.Contains(t, errOut, "moonsail is neither next to moonsail-lab nor in PATH\n  next:  run 'make build'")
 }
 
 func TestEveryCommandHasExamples(t *testing.T) {
