@@ -66,5 +66,5 @@ func drainAgent(cmd *cobra.Command, address string, timeout time.Duration) error
 		fmt.Fprintln(cmd.OutOrStdout(), text)
 		return exitForced
 	}
-	return &terminal.UserError{What: "the sidecar does not leave: " + text, Where: address}
+	return &terminal.UserError{What: "deregistration failed: " + text, Where: address}
 }

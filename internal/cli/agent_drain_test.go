@@ -17,9 +17,9 @@ func TestAgentDrain(t *testing.T) {
 		err    string
 		out    string
 	}{
-		"everybody knows": {http.StatusOK, "", "left: 12 proxies ACKed in 8ms\n"},
-		"not everybody":   {http.StatusGatewayTimeout, "exit status 3", "left: 12 proxies ACKed in 8ms\n"},
-		"refused":         {http.StatusForbidden, "the sidecar does not leave: left", ""},
+		"everybody knows": {http.StatusOK, "", "deregistered: 12 proxies ACKed in 8ms\n"},
+		"not everybody":   {http.StatusGatewayTimeout, "exit status 3", "deregistered: 12 proxies ACKed in 8ms\n"},
+		"refused":         {http.StatusForbidden, "deregistration failed: deregistered", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -28,7 +28,7 @@ func TestAgentDrain(t *testing.T) {
 					return
 				}
 				w.WriteHeader(tc.status)
-				_, _ = w.Write([]byte("left: 12 proxies ACKed in 8ms\n"))
+				_, _ = w.Write([]byte("deregistered: 12 proxies ACKed in 8ms\n"))
 			}))
 			defer s.Close()
 			var out bytes.Buffer

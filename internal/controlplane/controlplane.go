@@ -59,7 +59,7 @@ type Options struct {
 	Log               *slog.Logger
 
 	// Absence is how long workloads that leave wait for proxies that are disconnected; 0:
-	// drain.DefaultAbsence.
+	// drain.DefaultReconnectGrace.
 	Absence time.Duration
 
 	// Listening is told the addresses once they are open, where it is not nil.

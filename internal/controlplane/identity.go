@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/config/istio"
-	"github.com/moonsail/moonsail/internal/controlplane/drain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/security/authn"
 	"github.com/moonsail/moonsail/internal/security/ca"
 	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -134,7 +134,7 @@ func (s *secure) names() []string {
 func (s *secure) port(p *parts) server.Port {
 	methods := s.onlyPeers(p.peerMethods())
 	methods[ca.Method] = s.service.CreateCertificate
-	methods[drain.Method] = p.departures.LeaveIf(s.mayLeave)
+	methods[agentapi.DeregisterMethod] = p.drains.DeregisterIf(s.mayDeregister)
 	return server.Port{TLS: s.authority.ServerTLS(s.names()), Authorize: s.callers.Authorize, Methods: methods}
 }
 

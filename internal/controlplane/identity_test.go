@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	securityv1alpha1 "istio.io/api/security/v1alpha1"
 
-	"github.com/moonsail/moonsail/internal/controlplane/drain"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -129,8 +129,8 @@ func leaveByCertificate(t *testing.T, transport server.Transport) {
 	web, cart, teller := p.dial(p.must("web-token")), p.dial(p.must("cart-token")), p.dial(p.must("teller-token"))
 	require.NoError(t, p.proxy(web, "shop", ""), "the configuration has been read")
 	leave := func(conn *grpc.ClientConn, node string, more ...string) error {
-		q := drain.Request{Node: node, Addresses: more, WaitMillis: 10_000}
-		return conn.Invoke(t.Context(), drain.Method, &q, &drain.Answer{}, grpc.ForceCodec(jsonCodec{}))
+		q := agentapi.DeregisterRequest{Node: node, Addresses: more, WaitMillis: 10_000}
+		return conn.Invoke(t.Context(), agentapi.DeregisterMethod, &q, &agentapi.DeregisterResponse{}, grpc.ForceCodec(jsonCodec{}))
 	}
 	const cart1 = "sidecar~10.1.1.1~cart-1.shop~shop.svc.cluster.local"
 	requireStatus(t, leave(p.dial(), cart1), codes.Unauthenticated)

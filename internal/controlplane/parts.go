@@ -18,24 +18,25 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/source/jwks"
 	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // parts are what a control plane is made of, joined and not started.
 type parts struct {
-	opts       Options
-	metrics    *changelog.Metrics
-	changes    *changelog.Log
-	source     *source
-	traces     func(context.Context)
-	pipeline   *engine.Engine
-	keys       *jwks.Cache
-	secrets    *kube.Credentials // nil: the source is not Kubernetes
-	peers      *peers.Peers
-	departures *drain.Registry
-	xds        *server.Server
-	explainer  *explain.Explainer
-	asker      *agents.Client
+	opts      Options
+	metrics   *changelog.Metrics
+	changes   *changelog.Log
+	source    *source
+	traces    func(context.Context)
+	pipeline  *engine.Engine
+	keys      *jwks.Cache
+	secrets   *kube.Credentials // nil: the source is not Kubernetes
+	peers     *peers.Peers
+	drains    *drain.Registry
+	xds       *server.Server
+	explainer *explain.Explainer
+	asker     *agents.Client
 
 	xdsListener, httpListener net.Listener   // nil: off
 	webhook                   *webhookServer // likewise
@@ -107,15 +108,15 @@ func (p *parts) applied(c []store.Change) {
 // joinServer makes what serves proxies, and what answers questions about them and counts them.
 func (p *parts) joinServer(observer server.Observer) {
 	o := p.opts
-	p.departures = drain.New(p.source.intake, p.changes, o.Log)
+	p.drains = drain.New(p.source.intake, p.changes, o.Log)
 	p.peers = p.newPeers()
-	p.xds = server.New(binder{p.pipeline, p.departures, p.keys, p.secrets, &p.opts, p.metrics}, observer, o.Log, server.Options{
+	p.xds = server.New(binder{p.pipeline, p.drains, p.keys, p.secrets, &p.opts, p.metrics}, observer, o.Log, server.Options{
 		RouteStrategy: o.RouteStrategy, Senders: o.Senders, Meter: p.metrics, Witness: witness(o, p.changes),
 		Unfollowed: o.NoChangeLog, MaxConnectionAge: o.MaxConnectionAge, ConnectionGrace: o.ConnectionGrace,
-		Methods: map[string]server.Unary{drain.Method: p.departures.Deregister},
+		Methods: map[string]server.Unary{agentapi.DeregisterMethod: p.drains.Deregister},
 	})
-	p.departures.Proxies, p.departures.Lists, p.departures.Absence = p.xds, p.pipeline.Listed, o.Absence
-	p.departures.Peers = p.peers
+	p.drains.Proxies, p.drains.Lists, p.drains.ReconnectGrace = p.xds, p.pipeline.Listed, o.Absence
+	p.drains.Peers = p.peers
 	p.explainer = &explain.Explainer{Snapshot: p.pipeline.Snapshot, Mesh: p.opts.Mesh, Changes: p.changes, Proxies: p.xds, Problems: p.problemsOf}
 	p.asker = agents.New(p.xds, p.explainer, o.AgentTokenFile)
 	watchProxies(p.metrics, p.explainer)
@@ -163,7 +164,7 @@ func (p *parts) start(g *group, s debug.Stages) {
 		g.run("credentials", func(ctx context.Context) error { return p.secrets.Run(ctx, p.pipeline.Synced) })
 	}
 	g.run("other control planes", func(ctx context.Context) error { p.peers.Run(ctx, p.pipeline.Synced); return nil })
-	g.run("departures", func(ctx context.Context) error { p.departures.Run(ctx); return nil })
+	g.run("drain notices", func(ctx context.Context) error { p.drains.Run(ctx); return nil })
 	g.run(p.source.name, p.source.run)
 	if p.httpListener != nil {
 		g.run("debug pages", func(ctx context.Context) error {

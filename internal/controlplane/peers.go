@@ -15,6 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/security/ca"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -110,11 +111,11 @@ func (p *parts) peerMethods() map[string]server.Unary {
 	teller := &debug.PeerQueries{Explain: p.explainer, Proxies: p.xds, Changes: p.changes}
 	out := teller.Methods()
 	maps.Copy(out, map[string]server.Unary{
-		status.MethodReport:    reporter.Report,
-		peers.MethodHello:      p.peers.Hello,
-		drain.MethodPass:       p.departures.Pass,
-		drain.MethodDepartures: p.departures.Departures,
-		drain.MethodReturned:   p.departures.Returned,
+		status.MethodReport:      reporter.Report,
+		peers.MethodHello:        p.peers.Hello,
+		drain.MethodForward:      p.drains.Forwarded,
+		drain.MethodDrainNotices: p.drains.DrainNotices,
+		drain.MethodReturned:     p.drains.Returned,
 	})
 	return out
 }
@@ -129,7 +130,7 @@ func (p *parts) plainMethods() map[string]server.Unary {
 	for path := range methods {
 		methods[path] = withTLS("control planes are answered")
 	}
-	methods[drain.Method] = withTLS("workloads leave")
+	methods[agentapi.DeregisterMethod] = withTLS("workloads leave")
 	return methods
 }
 

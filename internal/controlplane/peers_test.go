@@ -23,6 +23,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane/drain"
 	"github.com/moonsail/moonsail/internal/controlplane/peers"
 	"github.com/moonsail/moonsail/internal/controlplane/status"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/test/await"
 )
@@ -109,14 +110,14 @@ func (c *caller) ack() {
 const cartNode = "sidecar~10.1.1.1~cart-1.shop~shop.svc.cluster.local"
 
 // askToLeave has cart's sidecar leave.
-func (p *identityPlane) askToLeave(wait time.Duration) <-chan drain.Answer {
+func (p *identityPlane) askToLeave(wait time.Duration) <-chan agentapi.DeregisterResponse {
 	p.t.Helper()
-	conn, out := p.dial(p.must("cart-token")), make(chan drain.Answer, 1)
+	conn, out := p.dial(p.must("cart-token")), make(chan agentapi.DeregisterResponse, 1)
 	go func() {
-		var a drain.Answer
-		q := drain.Request{Node: cartNode, Instance: "first", WaitMillis: wait.Milliseconds()}
-		if err := conn.Invoke(context.Background(), drain.Method, &q, &a, grpc.ForceCodec(jsonCodec{})); err != nil {
-			a.Lacking = []drain.Lacking{{Reason: err.Error()}}
+		var a agentapi.DeregisterResponse
+		q := agentapi.DeregisterRequest{Node: cartNode, Instance: "first", WaitMillis: wait.Milliseconds()}
+		if err := conn.Invoke(context.Background(), agentapi.DeregisterMethod, &q, &a, grpc.ForceCodec(jsonCodec{})); err != nil {
+			a.Lacking = []agentapi.LackingProxy{{Reason: err.Error()}}
 		}
 		out <- a
 	}()
@@ -181,7 +182,7 @@ func TestLeaveNamesWhoIsNotReached(t *testing.T) {
 	require.Equal(t, 1, a.Peers)
 	require.Equal(t, 1, a.LackCount, "who refuses connections is no control plane")
 	require.Equal(t, "all proxies of the control plane "+silent, a.Lacking[0].Proxy)
-	require.Equal(t, drain.PositionUnknown, a.Lacking[0].Position)
+	require.Equal(t, "unknown", a.Lacking[0].Position)
 	require.Contains(t, a.Lacking[0].Reason, "it has not answered for ")
 	require.Less(t, a.TookMillis, 55_000.0, "there is a bound for that")
 }
@@ -219,10 +220,10 @@ func TestPeersAlone(t *testing.T) {
 	plain, err := grpc.NewClient(p.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer func() { _ = plain.Close() }()
-	methods := []string{drain.MethodPass, drain.MethodDepartures, drain.MethodReturned, peers.MethodHello, status.MethodReport}
+	methods := []string{drain.MethodForward, drain.MethodDrainNotices, drain.MethodReturned, peers.MethodHello, status.MethodReport}
 	for _, method := range append(methods, slices.Collect(maps.Keys((&debug.PeerQueries{}).Methods()))...) {
 		ask := func(conn *grpc.ClientConn) error {
-			return conn.Invoke(t.Context(), method, &drain.Request{Node: cartNode, WaitMillis: 1000}, &drain.Answer{}, grpc.ForceCodec(jsonCodec{}))
+			return conn.Invoke(t.Context(), method, &agentapi.DeregisterRequest{Node: cartNode, WaitMillis: 1000}, &agentapi.DeregisterResponse{}, grpc.ForceCodec(jsonCodec{}))
 		}
 		requireStatus(t, ask(p.dial()), codes.Unauthenticated, "has shown no certificate")
 		requireStatus(t, ask(p.dial(p.must("cart-token"))), codes.PermissionDenied, "spiffe://cluster.local/ns/shop/sa/cart")
@@ -242,9 +243,9 @@ func TestPlainPeers(t *testing.T) {
 	conn, err := grpc.NewClient(p.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
-	var a drain.Answer
-	q := drain.Request{Node: cartNode, WaitMillis: 60_000}
-	require.NoError(t, conn.Invoke(t.Context(), drain.Method, &q, &a, grpc.ForceCodec(jsonCodec{})))
+	var a agentapi.DeregisterResponse
+	q := agentapi.DeregisterRequest{Node: cartNode, WaitMillis: 60_000}
+	require.NoError(t, conn.Invoke(t.Context(), agentapi.DeregisterMethod, &q, &a, grpc.ForceCodec(jsonCodec{})))
 	require.Empty(t, a.Lacking)
 	require.Equal(t, 1, a.Peers)
 }
@@ -282,7 +283,7 @@ func TestStays(t *testing.T) {
 	c := connectCaller(t, other.dial(other.must("web-token")), "web-1", "10.1.0.1", nil)
 	c.receives("10.1.1.2")
 	c.ack()
-	q := drain.Request{Node: cartNode, Instance: "first", Stay: true}
-	require.NoError(t, p.dial(p.must("cart-token")).Invoke(t.Context(), drain.Method, &q, &drain.Answer{}, grpc.ForceCodec(jsonCodec{})))
+	q := agentapi.DeregisterRequest{Node: cartNode, Instance: "first", Stay: true}
+	require.NoError(t, p.dial(p.must("cart-token")).Invoke(t.Context(), agentapi.DeregisterMethod, &q, &agentapi.DeregisterResponse{}, grpc.ForceCodec(jsonCodec{})))
 	c.receives("10.1.1.1", "10.1.1.2")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane/drain"
 	statuses "github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/halt"
 	"github.com/moonsail/moonsail/test/kubetest"
@@ -73,10 +74,10 @@ func TestAStoppedControlPlaneIsNamed(t *testing.T) {
 	require.NoError(t, err)
 	conn := dialIstiod(t, addr, roots, *certificate)
 	n := 0
-	leave := func(ctx context.Context) (a drain.Answer, err error) {
+	leave := func(ctx context.Context) (a agentapi.DeregisterResponse, err error) {
 		n++
-		q := &drain.Request{Node: fmt.Sprintf("sidecar~10.77.0.%d~gone-%d.%s~%[3]s.svc.cluster.local", n, n, ns)}
-		err = conn.Invoke(ctx, drain.Method, q, &a, grpc.ForceCodec(jsonCodec{}))
+		q := &agentapi.DeregisterRequest{Node: fmt.Sprintf("sidecar~10.77.0.%d~gone-%d.%s~%[3]s.svc.cluster.local", n, n, ns)}
+		err = conn.Invoke(ctx, agentapi.DeregisterMethod, q, &a, grpc.ForceCodec(jsonCodec{}))
 		return a, err
 	}
 	knows := func(ctx context.Context) error {

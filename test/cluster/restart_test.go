@@ -192,7 +192,7 @@ func TestRollingRestartLosesNoCall(t *testing.T) {
 		return nil
 	})
 	for _, said := range p.hooks {
-		require.Regexp(t, "^0 left: [2-9] proxies ACKed", said, "both clients knew, of both control planes")
+		require.Regexp(t, "^0 deregistered: [2-9] proxies ACKed", said, "both clients knew, of both control planes")
 	}
 	total := 0
 	for _, l := range all {

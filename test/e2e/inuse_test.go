@@ -86,7 +86,7 @@ func withIngress(docs []string, port int) []string {
 func TestLeavingSurvivesARestart(t *testing.T) {
 	abort := make(chan struct{})
 	o := &rollout{t: t, protocol: "http", change: func(c *agent.Config) {
-		c.Retell, c.MinDrain, c.Abort = 10*time.Millisecond, time.Hour, abort
+		c.Reannounce, c.MinDrain, c.Abort = 10*time.Millisecond, time.Hour, abort
 	}}
 	o.mesh = startMeshWith(t, server.RoutesAuto, func(o *controlplane.Options) { o.Absence = time.Millisecond }, o.config()...)
 	o.add()
@@ -94,7 +94,7 @@ func TestLeavingSurvivesARestart(t *testing.T) {
 	r := o.replicas[0]
 	t.Cleanup(func() { close(abort) })
 	r.cancel()
-	eventually(t, "it has left", func() bool { return strings.Contains(r.log.String(), `msg="left: `) }, r.log.String)
+	eventually(t, "it has left", func() bool { return strings.Contains(r.log.String(), `msg="deregistered: `) }, r.log.String)
 	leaves := func() bool { return strings.Contains(o.mesh.page("/debug/store"), `"Departure": 1`) }
 	require.True(t, leaves(), o.mesh.page("/debug/store"))
 	o.mesh.stop()

@@ -178,7 +178,7 @@ func restarts(t *testing.T) int {
 	return n
 }
 
-var leftLine = regexp.MustCompile(`msg="left: (\d+) proxies ACKed in ([^"]+)"`)
+var leftLine = regexp.MustCompile(`msg="deregistered: (\d+) proxies ACKed in ([^"]+)"`)
 
 // TestRollingRestarts replaces replicas under constant calls, with retries switched off. The
 // source goes on listing each that ends until it has ended. No call fails.

@@ -90,7 +90,7 @@ func TestControlPlanesThatDoNotKnowOneAnother(t *testing.T) {
 	o, calls := startReplicated(t, false)
 	oldest := o.replicas[0]
 	require.NoError(t, oldest.end(), oldest.log)
-	require.Contains(t, oldest.log.String(), "left: 1 proxy ACKed")
+	require.Contains(t, oldest.log.String(), "deregistered: 1 proxy ACKed")
 	for _, l := range calls[1:] {
 		l.(*traffic).next(20)
 	}

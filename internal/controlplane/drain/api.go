@@ -1,13 +1,15 @@
-// Package drain lets workloads leave without a request being lost: a sidecar that is
-// told to end says so, its endpoints get no more calls, and it is answered as soon as every
-// proxy that had them has ACKed that.
+// Package drain deregisters workloads without losing a request. A sidecar that is about to end
+// calls agentapi.DeregisterMethod. Its endpoints get no new calls, and the call is answered as
+// soon as every proxy that had them has ACKed their removal.
 //
-// How the parts fit: api.go is what is asked and answered; keeper.go keeps who leaves, and
-// leave.go waits for ACKs; pass.go asks the other control planes about their proxies, and
-// learn.go what they know after a start.
+//	agent ──Deregister──► Registry ──DrainNotice──► intake ──► pipeline ──► every proxy
+//	  ▲                       │  waits for the ACKs of its own proxies, and asks all peers,
+//	  └──────response─────────┘  who wait for theirs
 //
-// On a port in plain text who a call is from is believed, like the streams of the discovery
-// service: whoever reaches that port is trusted.
+// Start reading at deregister.go. registry.go keeps the drain notices, forward.go asks the other
+// control planes about their proxies, and peers.go exchanges notices after a start.
+//
+// On a port in plain text a caller is believed, as on the discovery service's streams.
 package drain
 
 import (
@@ -15,87 +17,44 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// Method is the gRPC method, beside the discovery service. It is unary; its messages are a
-// Request and an Answer in JSON.
-const Method = "/moonsail.v1.Workload/Leave"
-
-// Request says who leaves.
-type Request struct {
-	Node string `json:"node"` // Envoy's node id
-	// Instance is the proxy's, from its node's metadata: what leaves is this one, and not one
-	// that came after it.
-	Instance string `json:"instance,omitempty"`
-	// Addresses of the workload, besides the node id's.
-	Addresses []string `json:"addresses,omitempty"`
-	// WaitMillis bounds the answer; 0: MaxWait.
-	WaitMillis int64 `json:"waitMs,omitempty"`
-	// Stay withdraws what was said: the workload goes on.
-	Stay bool `json:"stay,omitempty"`
-}
-
-// Answer says who knows.
-type Answer struct {
-	Revision model.Revision `json:"revision"`
-	ACKed    int            `json:"acked"` // proxies that had its endpoints, and know
-	// Lacking are proxies that may call it still. It is safe to end where there are none.
-	Lacking   []Lacking `json:"lacking,omitempty"`
-	LackCount int       `json:"lackCount,omitempty"` // of which Lacking are the first
-	// Disconnected counts the proxies that are not waited for: their streams have ended long
-	// enough ago. Those that live still may call the workload until they are back.
-	Disconnected int `json:"disconnected,omitempty"`
-	// Peers counts the other control planes whose proxies are in these numbers. One that did
-	// not answer is among Lacking.
-	Peers int `json:"peers,omitempty"`
-	// Pending: some that lack it may ACK soon.
-	Pending bool `json:"pending,omitempty"`
-
-	TookMillis float64 `json:"tookMs"`
-}
-
-// Lacking is a proxy that has not ACKed, and why.
-type Lacking struct {
-	Proxy    string           `json:"proxy"` // name.namespace
-	Position server.SyncState `json:"position"`
-	Reason   string           `json:"reason,omitempty"`
-}
-
 // Bounds.
 const (
-	// MaxWait is how long an answer is waited for where nothing else is said; it is less than
-	// what keeps a silent connection.
+	// MaxWait bounds the time to an answer. It is shorter than the time after which networks
+	// drop a silent connection.
 	MaxWait = 20 * time.Second
-	// DefaultAbsence is how long a proxy that was disconnected is waited for, from the end of
-	// its stream on; and from the control plane's start on, all that may connect again.
-	DefaultAbsence = 5 * time.Second
-	// maxMark is how long a workload leaves for at most: endpoints that are listed after it
-	// get calls again.
-	maxMark = time.Hour
-	// maxMarks bounds how many leave at the same time.
-	maxMarks = 1 << 16
-	// maxAddresses bounds those of one workload, and maxNamed the proxies of an Answer.
+	// DefaultReconnectGrace is how long a disconnected proxy is waited for, from the end of its
+	// stream. After a start of the control plane it applies to all proxies.
+	DefaultReconnectGrace = 5 * time.Second
+	// maxAge ends a notice whose endpoints some source still lists.
+	maxAge = time.Hour
+	// minAge keeps a notice for a while, so that the disconnected proxy of a drained workload is
+	// known to have ended in order.
+	minAge = 30 * time.Second
+	// maxNotices bounds the notices at one time.
+	maxNotices = 1 << 16
+	// maxAddresses bounds the addresses of one workload.
 	maxAddresses = 16
-	maxNamed     = 16
-	// minMark is how long a mark stays at least: by it those who left in order are told from
-	// those whom it is worth to wait for.
-	minMark = 30 * time.Second
-	// sweepEvery is how often it is looked what sources have removed themselves.
-	sweepEvery = 5 * time.Second
+	// maxListedProxies bounds the proxies that a response lists.
+	maxListedProxies = 16
+	// sweepInterval is how often the registry looks for notices that have ended.
+	sweepInterval = 5 * time.Second
 )
 
-func decode(b []byte) (*Request, *model.Proxy, error) {
-	q := &Request{}
+func decode(b []byte) (*agentapi.DeregisterRequest, *model.Proxy, error) {
+	q := &agentapi.DeregisterRequest{}
 	if err := json.Unmarshal(b, q); err != nil {
-		return nil, nil, server.Invalid("%s: %v", Method, err)
+		return nil, nil, server.Invalid("%s: %v", agentapi.DeregisterMethod, err)
 	}
-	p, err := q.proxy()
+	p, err := proxyOf(q)
 	return q, p, err
 }
 
-// proxy is who leaves.
-func (q *Request) proxy() (*model.Proxy, error) {
+// proxyOf returns the proxy that a request is about.
+func proxyOf(q *agentapi.DeregisterRequest) (*model.Proxy, error) {
 	p, err := server.ParseID(q.Node)
 	if err != nil {
 		return nil, err
@@ -103,7 +62,7 @@ func (q *Request) proxy() (*model.Proxy, error) {
 	p.Instance = q.Instance
 	for _, a := range q.Addresses {
 		if !model.IsIP(a) {
-			return nil, server.Invalid("%s: address %q of %s is no IP address", Method, a, p)
+			return nil, server.Invalid("%s: address %q of %s: not an IP address", agentapi.DeregisterMethod, a, p)
 		}
 		if len(p.IPs) < maxAddresses && a != p.IPs[0] {
 			p.IPs = append(p.IPs, a)
@@ -112,8 +71,8 @@ func (q *Request) proxy() (*model.Proxy, error) {
 	return p, nil
 }
 
-// wait is how long the answer may take.
-func (q *Request) wait() time.Duration {
+// waitOf bounds the time to the answer of a request.
+func waitOf(q *agentapi.DeregisterRequest) time.Duration {
 	if d := time.Duration(q.WaitMillis) * time.Millisecond; d > 0 && d < MaxWait {
 		return d
 	}

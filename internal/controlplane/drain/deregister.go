@@ -12,18 +12,18 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// Deregister is the Method. It answers once every proxy that had the workload's endpoints has
-// ACKed that they went; those that do not in time are named.
+// Deregister serves agentapi.DeregisterMethod for callers that are believed.
 func (k *Registry) Deregister(ctx context.Context, request []byte) ([]byte, error) {
-	return k.LeaveIf(func(context.Context, *model.Proxy) error { return nil })(ctx, request)
+	return k.DeregisterIf(func(context.Context, *model.Proxy) error { return nil })(ctx, request)
 }
 
-// LeaveIf is the Method for callers that are known: may tells whether who calls may have a
-// workload leave, with all its addresses. Its errors are gRPC's statuses.
-func (k *Registry) LeaveIf(may func(context.Context, *model.Proxy) error) server.Unary {
+// DeregisterIf serves agentapi.DeregisterMethod for callers that may allows. The proxy that may
+// gets has all addresses of the workload. Its errors are gRPC statuses.
+func (k *Registry) DeregisterIf(may func(context.Context, *model.Proxy) error) server.Unary {
 	return func(ctx context.Context, request []byte) ([]byte, error) {
 		q, p, err := decode(request)
 		if err == nil {
@@ -36,152 +36,152 @@ func (k *Registry) LeaveIf(may func(context.Context, *model.Proxy) error) server
 	}
 }
 
-func (k *Registry) answer(ctx context.Context, q *Request, p *model.Proxy) ([]byte, error) {
+func (k *Registry) answer(ctx context.Context, q *agentapi.DeregisterRequest, p *model.Proxy) ([]byte, error) {
 	if q.Stay {
-		return k.withdrawEverywhere(ctx, q, p)
+		return k.withdrawFromAll(ctx, q, p)
 	}
-	m, fresh, err := k.admit(p, time.Now())
+	n, fresh, err := k.admit(p, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, q.wait())
+	ctx, cancel := context.WithTimeout(ctx, waitOf(q))
 	defer cancel()
-	a, err := k.leave(ctx, q, p, m, fresh)
+	a, err := k.deregister(ctx, q, p, n, fresh)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(a)
 }
 
-// admit notes that p leaves since then, unless another instance of it is connected.
-func (k *Registry) admit(p *model.Proxy, since time.Time) (m *mark, fresh bool, err error) {
+// admit adds the notice of p, unless another instance of p is connected.
+func (k *Registry) admit(p *model.Proxy, since time.Time) (n *notice, fresh bool, err error) {
 	if s, ok := k.Proxies.Proxy(p.ID); ok && s.Proxy.Instance != p.Instance {
-		return nil, false, server.Refused("another instance of %s is connected than the one that asks: that one is not ended by this", p)
+		return nil, false, server.Refused("another instance of %s is connected: an instance can deregister itself only", p)
 	}
-	return k.mark(p, since)
+	return k.add(p, since)
 }
 
-// withdrawEverywhere has a workload stay, here and with all peers that answer.
-func (k *Registry) withdrawEverywhere(ctx context.Context, q *Request, p *model.Proxy) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, q.wait())
+// withdrawFromAll ends the notice of p here and on all peers that answer.
+func (k *Registry) withdrawFromAll(ctx context.Context, q *agentapi.DeregisterRequest, p *model.Proxy) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, waitOf(q))
 	defer cancel()
-	k.stay(p, "its sidecar says so")
-	a := &(<-k.pass(ctx, q, p)).Answer
+	k.cancel(p, "its sidecar has withdrawn it")
+	a := &(<-k.forward(ctx, q, p)).response
 	a.Pending = false
 	return json.Marshal(a)
 }
 
-// leave waits for the mark to be known to everybody, here and elsewhere.
-func (k *Registry) leave(ctx context.Context, q *Request, p *model.Proxy, m *mark, fresh bool) (*Answer, error) {
+// deregister waits until every proxy, here and on all peers, has ACKed the notice.
+func (k *Registry) deregister(ctx context.Context, q *agentapi.DeregisterRequest, p *model.Proxy, n *notice, fresh bool) (*response, error) {
 	start := time.Now()
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
-	others := k.pass(asking, q, p) // before anything here is waited for
-	if err := k.begin(ctx, m, fresh); err != nil {
+	peers := k.forward(asking, q, p) // first, so that the peers wait at the same time
+	if err := k.begin(ctx, n, fresh); err != nil {
 		cancel()
-		<-others
+		<-peers
 		return nil, err
 	}
-	a, err := k.everywhere(ctx, q, p, m, others)
+	a, err := k.awaitAll(ctx, q, p, n, peers)
 	if err != nil {
 		return nil, err
 	}
-	a.Revision = m.rev
-	a.Lacking = a.Lacking[:min(maxNamed, len(a.Lacking))]
+	a.Revision = uint64(n.rev)
+	a.Lacking = a.Lacking[:min(maxListedProxies, len(a.Lacking))]
 	a.TookMillis = float64(time.Since(start).Microseconds()) / 1000
-	level := slog.LevelDebug // it says so again
+	level := slog.LevelDebug // the agent repeats its request
 	if fresh {
 		level = slog.LevelInfo
 	}
-	k.Log.Log(ctx, level, "workload leaves", "workload", p.String(), "rev", m.rev, "acked", a.ACKed, "lacking", a.LackCount,
+	k.Log.Log(ctx, level, "workload drains", "workload", p.String(), "rev", n.rev, "acked", a.ACKed, "lacking", a.LackCount,
 		"disconnected", a.Disconnected, "peers", a.Peers, "took", time.Since(start).Round(10*time.Microsecond))
 	return a, nil
 }
 
-// everywhere joins what is known here with what the others say, until nobody is waited for
-// any more, or ctx ends.
-func (k *Registry) everywhere(ctx context.Context, q *Request, p *model.Proxy, m *mark, others <-chan *elsewhere) (*Answer, error) {
+// awaitAll joins the answers for the proxies of all control planes. It returns when there is no
+// proxy left to wait for, or when ctx ends.
+func (k *Registry) awaitAll(ctx context.Context, q *agentapi.DeregisterRequest, p *model.Proxy, n *notice, others <-chan *peersAnswer) (*response, error) {
 	for {
-		a, o := k.here(ctx, p, m), <-others
+		a, o := k.awaitLocal(ctx, p, n), <-others
 		if o.refused != nil {
-			k.withdraw(m, "another one has connected to another control plane")
+			k.withdraw(n, "another instance has connected to another control plane")
 			return nil, o.refused
 		}
 		a.LackCount = len(a.Lacking)
-		a.add(&o.Answer)
-		// Those whose control plane does not answer go first: they are many.
-		slices.SortStableFunc(a.Lacking, func(a, b Lacking) int { return cmp.Compare(unknownFirst(&a), unknownFirst(&b)) })
-		if ctx.Err() != nil || !a.Pending && o.calm {
+		a.add(&o.response)
+		// Control planes that do not answer go first: each stands for many proxies.
+		slices.SortStableFunc(a.Lacking, func(a, b agentapi.LackingProxy) int { return cmp.Compare(unknownFirst(&a), unknownFirst(&b)) })
+		if ctx.Err() != nil || !a.Pending && o.settled {
 			return a, nil
 		}
 		select {
-		case <-time.After(lookEvery):
-		case <-ctx.Done(): // the next round says so
+		case <-time.After(pollInterval):
+		case <-ctx.Done(): // the next round returns
 		}
-		others = k.pass(ctx, q, p)
+		others = k.forward(ctx, q, p)
 	}
 }
 
-func unknownFirst(l *Lacking) int {
-	if l.Position == PositionUnknown {
+func unknownFirst(l *agentapi.LackingProxy) int {
+	if l.Position == positionUnknown {
 		return 0
 	}
 	return 1
 }
 
-// here waits for the proxies of this control plane.
-func (k *Registry) here(ctx context.Context, p *model.Proxy, m *mark) *Answer {
+// awaitLocal waits for the proxies of this control plane, until ctx ends.
+func (k *Registry) awaitLocal(ctx context.Context, p *model.Proxy, n *notice) *response {
 	k.mu.Lock()
-	m.answered = true
+	n.answered = true
 	k.mu.Unlock()
-	revs := k.revisions(m)
+	revs := k.revisions(n)
 	for _, rev := range revs {
 		if k.Changes.Await(ctx, rev) != nil {
-			break // the time is over: who lacks it is told
+			break // ctx has ended: await lists the proxies that lack it
 		}
 	}
 	return k.await(ctx, p, revs)
 }
 
-// begin waits until the mark has a revision.
-func (k *Registry) begin(ctx context.Context, m *mark, fresh bool) error {
+// begin waits until the notice has a revision.
+func (k *Registry) begin(ctx context.Context, n *notice, fresh bool) error {
 	if fresh {
-		f := k.Changes.Follow(m.departure.Key)
+		f := k.Changes.Follow(n.object.Key)
 		defer f.Stop()
-		k.put(m)
+		k.put(n)
 		select {
-		case m.rev = <-f.Began():
-			close(m.began)
-		case <-m.withdrawn:
+		case n.rev = <-f.Began():
+			close(n.began)
+		case <-n.withdrawn:
 		case <-ctx.Done():
-			k.withdraw(m, "it came to nothing in time")
+			k.withdraw(n, "the pipeline did not take it in time")
 		}
 	}
 	select {
-	case <-m.began:
+	case <-n.began:
 		return nil
-	case <-m.withdrawn:
-		return server.Unavailable("the departure of %s was withdrawn before it was known", m.departure.Name)
+	case <-n.withdrawn:
+		return server.Unavailable("the drain notice of %s was withdrawn before it took effect", n.object.Name)
 	case <-ctx.Done():
-		return server.Unavailable("the control plane does not come to it")
+		return server.Unavailable("the control plane is overloaded: it did not take the drain notice of %s in time", n.object.Name)
 	}
 }
 
-// put gives a mark to the intake, unless it was withdrawn meanwhile.
-func (k *Registry) put(m *mark) {
+// put puts a notice into the intake, unless it was withdrawn meanwhile.
+func (k *Registry) put(n *notice) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.marks[m.departure.Key] == m {
-		k.Intake.Put(store.Event{Key: m.departure.Key, Object: m.departure, Observed: m.since, Urgent: true})
+	if k.notices[n.object.Key] == n {
+		k.Intake.Put(store.Event{Key: n.object.Key, Object: n.object, Observed: n.since, Urgent: true})
 	}
 }
 
-// revisions are those that took a workload's endpoints away: the mark's, and what the source
-// itself has removed before and is perhaps still on its way.
-func (k *Registry) revisions(m *mark) []model.Revision {
-	out := []model.Revision{m.rev}
+// revisions lists those that removed the workload's endpoints: the notice's, and earlier ones of
+// the source itself that may still be on their way.
+func (k *Registry) revisions(n *notice) []model.Revision {
+	out := []model.Revision{n.rev}
 	for _, r := range k.Changes.RemovedEndpoints(0) {
-		if r.Revision < m.rev && slices.Contains(m.departure.Addresses, r.Address) && m.since.Sub(r.Observed) < MaxWait {
+		if r.Revision < n.rev && slices.Contains(n.object.Addresses, r.Address) && n.since.Sub(r.Observed) < MaxWait {
 			out = append(out, r.Revision)
 		}
 	}
@@ -189,16 +189,16 @@ func (k *Registry) revisions(m *mark) []model.Revision {
 	return slices.Compact(out)
 }
 
-// lookEvery is how often it is looked whether proxies are back that were disconnected.
-const lookEvery = 10 * time.Millisecond
+// pollInterval is how often await looks for disconnected proxies that are back.
+const pollInterval = 10 * time.Millisecond
 
-// await looks who knows of revisions, until nobody lacks them whom it is worth to wait for.
-func (k *Registry) await(ctx context.Context, p *model.Proxy, revs []model.Revision) *Answer {
-	tick := time.NewTicker(lookEvery)
+// await counts the proxies that have the revisions, until none is left to wait for or ctx ends.
+func (k *Registry) await(ctx context.Context, p *model.Proxy, revs []model.Revision) *response {
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
-		a := k.look(p, revs)
-		if !a.Pending && k.calm() {
+		a := k.count(p, revs)
+		if !a.Pending && k.settledPeers() {
 			return a
 		}
 		select {
@@ -209,59 +209,60 @@ func (k *Registry) await(ctx context.Context, p *model.Proxy, revs []model.Revis
 	}
 }
 
-// look looks once.
-func (k *Registry) look(p *model.Proxy, revs []model.Revision) *Answer {
-	a := &Answer{}
-	for _, w := range k.whereabouts(p, revs) {
-		away := w.Position == server.PositionDisconnected
+func (k *Registry) count(p *model.Proxy, revs []model.Revision) *response {
+	a := &response{}
+	for _, s := range k.syncStatus(p, revs) {
+		disconnected := s.Position == server.PositionDisconnected
 		switch {
-		case w.Position == server.PositionACKed:
+		case s.Position == server.PositionACKed:
 			a.ACKed++
-		case w.Position == server.PositionNotConcerned:
-		case away && !k.awaited(&w):
+		case s.Position == server.PositionNotConcerned:
+		case disconnected && !k.mayReconnect(&s):
 			a.Disconnected++
 		default:
-			a.Pending = a.Pending || away || w.Position == server.PositionBehind
-			a.Lacking = append(a.Lacking, Lacking{Proxy: w.Name + "." + w.Namespace, Position: w.Position, Reason: reason(&w)})
+			a.Pending = a.Pending || disconnected || s.Position == server.PositionBehind
+			a.Lacking = append(a.Lacking, agentapi.LackingProxy{Proxy: s.Name + "." + s.Namespace, Position: string(s.Position), Reason: reason(&s)})
 		}
 	}
-	slices.SortFunc(a.Lacking, func(a, b Lacking) int { return strings.Compare(a.Proxy, b.Proxy) })
+	slices.SortFunc(a.Lacking, func(a, b agentapi.LackingProxy) int { return strings.Compare(a.Proxy, b.Proxy) })
 	return a
 }
 
-func (k *Registry) absence() time.Duration { return cmp.Or(k.Absence, DefaultAbsence) }
-
-// awaited tells whether a disconnected proxy may be back soon.
-func (k *Registry) awaited(w *server.ProxySyncStatus) bool {
-	return len(w.Reasons) > 0 && time.Since(w.Reasons[0].Since) < k.absence()
+func (k *Registry) reconnectGrace() time.Duration {
+	return cmp.Or(k.ReconnectGrace, DefaultReconnectGrace)
 }
 
-// whereabouts is where each proxy stands towards revisions, where they differ the worst;
-// without those that have left themselves, and without the proxy that asks.
-func (k *Registry) whereabouts(p *model.Proxy, revs []model.Revision) map[string]server.ProxySyncStatus {
+// mayReconnect reports whether a disconnected proxy is waited for.
+func (k *Registry) mayReconnect(s *server.ProxySyncStatus) bool {
+	return len(s.Reasons) > 0 && time.Since(s.Reasons[0].Since) < k.reconnectGrace()
+}
+
+// syncStatus returns the state of each proxy by node id: the worst one, if the revisions differ.
+// It leaves out p and the proxies that have drained themselves.
+func (k *Registry) syncStatus(p *model.Proxy, revs []model.Revision) map[string]server.ProxySyncStatus {
 	out := map[string]server.ProxySyncStatus{}
 	for _, rev := range revs {
-		for _, w := range k.Proxies.Distribution(&server.Query{Revision: rev}) {
-			if w.ID == p.ID || w.Position == server.PositionDisconnected && k.left(w.Namespace, w.Name) {
+		for _, s := range k.Proxies.Distribution(&server.Query{Revision: rev}) {
+			if s.ID == p.ID || s.Position == server.PositionDisconnected && k.draining(s.Namespace, s.Name) {
 				continue
 			}
-			if old, ok := out[w.ID]; !ok || rank[w.Position] > rank[old.Position] {
-				out[w.ID] = w
+			if old, ok := out[s.ID]; !ok || rank[s.Position] > rank[old.Position] {
+				out[s.ID] = s
 			}
 		}
 	}
 	return out
 }
 
-// rank orders positions, the worst last.
+// rank orders states from the best to the worst.
 var rank = map[server.SyncState]int{
 	server.PositionNotConcerned: 0, server.PositionACKed: 1, server.PositionDisconnected: 2, server.PositionRefused: 3, server.PositionBehind: 4,
 }
 
-// reason is why a proxy lacks a change, in words.
-func reason(w *server.ProxySyncStatus) string {
+// reason explains in words why a proxy lacks a change.
+func reason(s *server.ProxySyncStatus) string {
 	var out []string
-	for _, r := range w.Reasons {
+	for _, r := range s.Reasons {
 		text := string(r.Cause)
 		if r.Type != "" {
 			text += " " + r.Type

@@ -14,6 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -39,7 +40,7 @@ func newFixture(t *testing.T) *fixture {
 	in := store.NewIntake()
 	changes := changelog.New(16, slog.New(slog.DiscardHandler), changelog.NewMetrics())
 	f := &fixture{t: t, store: store.New(), Registry: New(in, changes, slog.New(slog.DiscardHandler))}
-	f.Proxies, f.Absence = f, time.Nanosecond
+	f.Proxies, f.ReconnectGrace = f, time.Nanosecond
 	f.Lists = func(context.Context, []string) []string { return f.listed }
 	return f
 }
@@ -64,7 +65,7 @@ func (f *fixture) Distribution(*server.Query) []server.ProxySyncStatus {
 	return f.where
 }
 
-func (f *fixture) stand(where ...server.ProxySyncStatus) {
+func (f *fixture) setStatus(where ...server.ProxySyncStatus) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.where = where
@@ -104,15 +105,15 @@ func (f *fixture) batch() model.Revision {
 	return snap.Revision
 }
 
-func (f *fixture) departures() int { return f.store.Snapshot().Len(model.KindDrainNotice) }
+func (f *fixture) noticeCount() int { return f.store.Snapshot().Len(model.KindDrainNotice) }
 
 // reply is what came of a request.
 type reply struct {
-	Answer
+	agentapi.DeregisterResponse
 	err error
 }
 
-func (f *fixture) ask(q Request) <-chan reply {
+func (f *fixture) ask(q agentapi.DeregisterRequest) <-chan reply {
 	f.t.Helper()
 	if q.Node == "" {
 		q.Node, q.Instance = node, "first"
@@ -124,7 +125,7 @@ func (f *fixture) ask(q Request) <-chan reply {
 		var r reply
 		var answer []byte
 		if answer, r.err = f.Deregister(context.Background(), b); r.err == nil {
-			r.err = json.Unmarshal(answer, &r.Answer)
+			r.err = json.Unmarshal(answer, &r.DeregisterResponse)
 		}
 		out <- r
 	}()

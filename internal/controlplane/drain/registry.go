@@ -15,165 +15,166 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
-// Proxies knows who is connected; *server.Server.
+// Proxies answers for the connected proxies. *server.Server implements it.
 type Proxies interface {
 	Proxy(id string) (server.ProxyState, bool)
 	ProxyAt(ip string) (id string, ok bool)
 	Distribution(*server.Query) []server.ProxySyncStatus
 }
 
-// Registry keeps who leaves. What it decides goes through the intake like all else.
+// Registry keeps the drain notices of this control plane. A notice takes effect as an object
+// that goes through the intake, like those of every source.
 type Registry struct {
 	// Read-only.
 	Intake  *store.Intake
 	Changes *changelog.Log
 	Proxies Proxies
-	// Lists gives those of the addresses that some source lists.
-	Lists   func(ctx context.Context, addresses []string) []string
-	Absence time.Duration // 0: DefaultAbsence
-	Peers   *peers.Peers  // nil: this control plane is alone
-	Log     *slog.Logger
+	// Lists returns those of the addresses that a source lists.
+	Lists          func(ctx context.Context, addresses []string) []string
+	ReconnectGrace time.Duration // 0: DefaultReconnectGrace
+	Peers          *peers.Peers  // nil: this control plane is alone
+	Log            *slog.Logger
 
-	settled chan struct{} // closed when it is known who leaves, after a start
+	settled chan struct{} // closed once the peers' notices are known, after a start
 
-	mu      sync.Mutex // guards the fields below
-	started time.Time
-	marks   map[model.Key]*mark
-	at      map[string]*mark // by address
-	serial  uint64
+	mu        sync.Mutex // guards the fields below
+	started   time.Time
+	notices   map[model.Key]*notice
+	byAddress map[string]*notice
+	serial    uint64
 }
 
-// mark is a workload that leaves.
-type mark struct {
-	departure *model.DrainNotice
+// notice is a workload that drains.
+type notice struct {
+	object    *model.DrainNotice
 	instance  string
 	since     time.Time
 	began     chan struct{} // closed when rev is known
 	rev       model.Revision
-	withdrawn chan struct{} // closed with the mark's end
+	withdrawn chan struct{} // closed when the notice ends
 	answered  bool
 }
 
-// New makes a keeper of nobody.
+// New returns a registry without notices.
 func New(in *store.Intake, changes *changelog.Log, log *slog.Logger) *Registry {
 	return &Registry{
-		Intake: in, Changes: changes, Log: log, Absence: DefaultAbsence,
-		settled: make(chan struct{}), started: time.Now(), marks: map[model.Key]*mark{}, at: map[string]*mark{},
+		Intake: in, Changes: changes, Log: log, ReconnectGrace: DefaultReconnectGrace,
+		settled: make(chan struct{}), started: time.Now(), notices: map[model.Key]*notice{}, byAddress: map[string]*notice{},
 	}
 }
 
-// mark notes that p leaves since then, or finds that it was noted; fresh tells which.
-func (k *Registry) mark(p *model.Proxy, since time.Time) (m *mark, fresh bool, err error) {
+// add adds the notice of p, or returns the one that is there; fresh reports which.
+func (k *Registry) add(p *model.Proxy, since time.Time) (n *notice, fresh bool, err error) {
 	key := keyOf(p)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if m := k.marks[key]; m != nil {
-		if m.instance == p.Instance && slices.Equal(m.departure.Addresses, p.IPs) {
-			return m, false, nil
+	if n := k.notices[key]; n != nil {
+		if n.instance == p.Instance && slices.Equal(n.object.Addresses, p.IPs) {
+			return n, false, nil
 		}
-		k.unmark(m)
+		k.remove(n)
 	}
-	if len(k.marks) >= maxMarks {
-		return nil, false, server.Unavailable("%d workloads leave at the same time: no more are noted", maxMarks)
+	if len(k.notices) >= maxNotices {
+		return nil, false, server.Unavailable("%d workloads drain at the same time, which is the limit: try again later", maxNotices)
 	}
 	k.serial++
-	m = &mark{
-		departure: &model.DrainNotice{Meta: model.Meta{Key: key, ResourceVersion: strconv.FormatUint(k.serial, 10), Origin: p.ID}, Addresses: p.IPs},
-		instance:  p.Instance, since: since, began: make(chan struct{}), withdrawn: make(chan struct{}),
+	n = &notice{
+		object:   &model.DrainNotice{Meta: model.Meta{Key: key, ResourceVersion: strconv.FormatUint(k.serial, 10), Origin: p.ID}, Addresses: p.IPs},
+		instance: p.Instance, since: since, began: make(chan struct{}), withdrawn: make(chan struct{}),
 	}
-	k.marks[key] = m
+	k.notices[key] = n
 	for _, a := range p.IPs {
-		k.at[a] = m
+		k.byAddress[a] = n
 	}
-	return m, true, nil
+	return n, true, nil
 }
 
 func keyOf(p *model.Proxy) model.Key {
 	return model.Key{Kind: model.KindDrainNotice, Namespace: p.Namespace, Name: p.Name}
 }
 
-// unmark forgets a mark; mu is held.
-func (k *Registry) unmark(m *mark) {
-	delete(k.marks, m.departure.Key)
-	for _, a := range m.departure.Addresses {
-		if k.at[a] == m {
-			delete(k.at, a)
+// remove removes a notice from the registry. The caller holds mu.
+func (k *Registry) remove(n *notice) {
+	delete(k.notices, n.object.Key)
+	for _, a := range n.object.Addresses {
+		if k.byAddress[a] == n {
+			delete(k.byAddress, a)
 		}
 	}
-	close(m.withdrawn)
+	close(n.withdrawn)
 }
 
-// withdraw ends a mark: what its workload is listed as counts again.
-func (k *Registry) withdraw(m *mark, why string) {
+// withdraw ends a notice. Endpoints that sources still list get calls again.
+func (k *Registry) withdraw(n *notice, reason string) {
 	k.mu.Lock()
-	if k.marks[m.departure.Key] != m {
+	if k.notices[n.object.Key] != n {
 		k.mu.Unlock()
 		return
 	}
-	k.unmark(m)
-	// Within the lock, so that a mark after this one is put after it.
-	k.Intake.Put(store.Event{Key: m.departure.Key, Observed: time.Now()})
+	k.remove(n)
+	// Under the lock, so that a later notice of the workload enters the intake after this event.
+	k.Intake.Put(store.Event{Key: n.object.Key, Observed: time.Now()})
 	k.mu.Unlock()
-	k.Log.Info("workload leaves no more", "workload", m.departure.Namespace+"/"+m.departure.Name, "reason", why)
+	k.Log.Info("workload drains no more", "workload", n.object.Namespace+"/"+n.object.Name, "reason", reason)
 }
 
-// Connected is told of each proxy that connects. One that came after the one that left, at
-// the same address or by the same name, does not leave.
+// Connected ends the notices that a new connection proves wrong: another instance runs by the
+// same name or at the same address. The server calls it for each proxy that connects.
 func (k *Registry) Connected(p *model.Proxy) {
 	k.mu.Lock()
-	gone := []*mark{k.marks[keyOf(p)]}
+	found := []*notice{k.notices[keyOf(p)]}
 	for _, a := range p.IPs {
-		gone = append(gone, k.at[a])
+		found = append(found, k.byAddress[a])
 	}
 	k.mu.Unlock()
-	for _, m := range gone {
-		if m != nil && m.departure.Origin+m.instance != p.ID+p.Instance {
-			k.withdraw(m, "another one has connected: "+p.ID)
+	for _, n := range found {
+		if n != nil && n.object.Origin+n.instance != p.ID+p.Instance {
+			k.withdraw(n, "another instance has connected: "+p.ID)
 		}
 	}
 }
 
-// Left tells whether a proxy has left in order.
-func (k *Registry) left(ns, name string) bool {
+// draining reports whether a workload has a notice.
+func (k *Registry) draining(ns, name string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.marks[model.Key{Kind: model.KindDrainNotice, Namespace: ns, Name: name}] != nil
+	return k.notices[model.Key{Kind: model.KindDrainNotice, Namespace: ns, Name: name}] != nil
 }
 
-// Run withdraws marks that nothing needs any more, until ctx ends: their addresses are not
-// listed by any source, or they are too old, or their workload has come back elsewhere.
+// Run ends notices that have served their purpose, until ctx ends: no source lists their
+// addresses, or they are too old, or their workload has connected to another control plane.
 func (k *Registry) Run(ctx context.Context) {
 	k.learn(ctx)
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	ask := time.NewTicker(askReturnedEvery)
-	defer ask.Stop()
+	sweep := time.NewTicker(sweepInterval)
+	defer sweep.Stop()
+	returned := time.NewTicker(returnedInterval)
+	defer returned.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
+		case now := <-sweep.C:
 			k.sweep(ctx, now)
-		case <-ask.C:
-			k.askReturned(ctx)
+		case <-returned.C:
+			k.findReturned(ctx)
 		}
 	}
 }
 
 func (k *Registry) sweep(ctx context.Context, now time.Time) {
 	k.mu.Lock()
-	addresses := make([]string, 0, len(k.at))
-	for a := range k.at {
+	addresses := make([]string, 0, len(k.byAddress))
+	for a := range k.byAddress {
 		addresses = append(addresses, a)
 	}
-	marks := make([]*mark, 0, len(k.marks))
-	for _, m := range k.marks {
-		if m.answered && now.Sub(m.since) > minMark {
-			marks = append(marks, m)
+	old := make([]*notice, 0, len(k.notices))
+	for _, n := range k.notices {
+		if n.answered && now.Sub(n.since) > minAge {
+			old = append(old, n)
 		}
 	}
 	k.mu.Unlock()
-	if len(marks) == 0 {
+	if len(old) == 0 {
 		return
 	}
 	listed := map[string]bool{}
@@ -183,12 +184,12 @@ func (k *Registry) sweep(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
-	for _, m := range marks {
+	for _, n := range old {
 		switch {
-		case now.Sub(m.since) > maxMark:
-			k.withdraw(m, "it has left for an hour, and its endpoints are listed still")
-		case !slices.ContainsFunc(m.departure.Addresses, func(a string) bool { return listed[a] }):
-			k.withdraw(m, "nothing lists it any more")
+		case now.Sub(n.since) > maxAge:
+			k.withdraw(n, "its endpoints are still listed after "+maxAge.String())
+		case !slices.ContainsFunc(n.object.Addresses, func(a string) bool { return listed[a] }):
+			k.withdraw(n, "no source lists its endpoints")
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
 )
@@ -17,11 +18,11 @@ import (
 func TestAnswersWhenEveryProxyHasACKed(t *testing.T) {
 	f := newFixture(t)
 	f.streams = 2
-	f.stand(at("a", server.PositionACKed), at("b", server.PositionACKed), at("c", server.PositionNotConcerned))
-	replies := f.ask(Request{})
+	f.setStatus(at("a", server.PositionACKed), at("b", server.PositionACKed), at("c", server.PositionNotConcerned))
+	replies := f.ask(agentapi.DeregisterRequest{})
 	await.From(t, f.Intake.Ready())
 	rev := f.batch()
-	again := f.ask(Request{}) // another asks for the same
+	again := f.ask(agentapi.DeregisterRequest{}) // another asks for the same
 	f.Changes.Settled(rev-1, rev, server.ACKed, time.Now())
 	require.Empty(t, replies, "one proxy has not answered")
 	f.Changes.Settled(rev-1, rev, server.ACKed, time.Now())
@@ -30,9 +31,9 @@ func TestAnswersWhenEveryProxyHasACKed(t *testing.T) {
 		require.NoError(t, r.err)
 		require.Equal(t, 2, r.ACKed)
 		require.Empty(t, r.Lacking)
-		require.Equal(t, rev, r.Revision)
+		require.EqualValues(t, rev, r.Revision)
 	}
-	require.Equal(t, 1, f.departures())
+	require.Equal(t, 1, f.noticeCount())
 	d := f.store.Snapshot().Get(model.Key{Kind: model.KindDrainNotice, Namespace: "shop", Name: "web-1"}).(*model.DrainNotice)
 	require.Equal(t, []string{"10.1.0.1"}, d.Addresses)
 }
@@ -42,28 +43,28 @@ func TestWhoIsWaitedFor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		who     server.ProxySyncStatus
 		streams int
-		lacking []Lacking
+		lacking []agentapi.LackingProxy
 		acked   int
 		waited  bool
 	}{
 		"stalled": {at("a", server.PositionBehind, server.Reason{Cause: server.CauseUnanswered, Type: "EDS"}), 1,
-			[]Lacking{{"a.shop", server.PositionBehind, "unanswered EDS"}}, 0, true},
+			[]agentapi.LackingProxy{{Proxy: "a.shop", Position: string(server.PositionBehind), Reason: "unanswered EDS"}}, 0, true},
 		"disconnected": {at("a", server.PositionDisconnected, server.Reason{Cause: server.CauseDisconnected, Since: long}), 0, nil, 0, false},
 		"refused": {at("a", server.PositionRefused, server.Reason{Cause: server.CauseRefused, Type: "EDS", Text: "bad"}), 0,
-			[]Lacking{{"a.shop", server.PositionRefused, "refused EDS: bad"}}, 0, false},
+			[]agentapi.LackingProxy{{Proxy: "a.shop", Position: string(server.PositionRefused), Reason: "refused EDS: bad"}}, 0, false},
 		"unknown address": {at("a", server.PositionNotConcerned), 0, nil, 0, false},
 		"itself":          {server.ProxySyncStatus{ID: node, Position: server.PositionBehind}, 0, nil, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.streams = tc.streams
-			f.stand(tc.who)
+			f.setStatus(tc.who)
 			f.run()
 			wait := time.Hour // more than the bound: who is not waited for delays nothing
 			if tc.waited {
 				wait = time.Second
 			}
-			r := await.From(t, f.ask(Request{WaitMillis: wait.Milliseconds()}))
+			r := await.From(t, f.ask(agentapi.DeregisterRequest{WaitMillis: wait.Milliseconds()}))
 			require.NoError(t, r.err)
 			require.Equal(t, tc.acked, r.ACKed)
 			require.Equal(t, len(tc.lacking), r.LackCount)
@@ -79,19 +80,19 @@ func TestWhoIsWaitedFor(t *testing.T) {
 func TestWaitsForThoseWhoComeBack(t *testing.T) {
 	f := newFixture(t)
 	f.started = time.Now().Add(-2 * time.Hour)
-	f.Absence = time.Hour
+	f.ReconnectGrace = time.Hour
 	f.run()
-	f.stand(at("a", server.PositionDisconnected, server.Reason{Cause: server.CauseDisconnected, Since: time.Now()}))
-	replies := f.ask(Request{})
-	require.Eventually(t, func() bool { return f.left("shop", "web-1") && f.Changes.Newest() > 0 }, time.Minute, time.Millisecond)
-	f.stand(at("a", server.PositionBehind))
+	f.setStatus(at("a", server.PositionDisconnected, server.Reason{Cause: server.CauseDisconnected, Since: time.Now()}))
+	replies := f.ask(agentapi.DeregisterRequest{})
+	require.Eventually(t, func() bool { return f.draining("shop", "web-1") && f.Changes.Newest() > 0 }, time.Minute, time.Millisecond)
+	f.setStatus(at("a", server.PositionBehind))
 	require.Empty(t, replies)
-	f.stand(at("a", server.PositionACKed))
+	f.setStatus(at("a", server.PositionACKed))
 	require.Equal(t, 1, await.From(t, replies).ACKed)
 
 	// One that has left in order is not.
-	f.stand(at("web-1", server.PositionDisconnected, server.Reason{Cause: server.CauseDisconnected, Since: time.Now()}))
-	r := await.From(t, f.ask(Request{Node: "sidecar~10.1.0.2~web-2.shop~shop.svc.cluster.local"}))
+	f.setStatus(at("web-1", server.PositionDisconnected, server.Reason{Cause: server.CauseDisconnected, Since: time.Now()}))
+	r := await.From(t, f.ask(agentapi.DeregisterRequest{Node: "sidecar~10.1.0.2~web-2.shop~shop.svc.cluster.local"}))
 	require.NoError(t, r.err)
 	require.Empty(t, r.Lacking)
 }
@@ -107,7 +108,7 @@ func TestWaitsForWhatTheSourceHasRemoved(t *testing.T) {
 	first := f.batch()
 	f.Changes.Removed([]changelog.RemovedEndpoint{{Revision: first, Observed: time.Now(), Address: "10.1.0.1"}})
 	f.streams = 0
-	replies := f.ask(Request{})
+	replies := f.ask(agentapi.DeregisterRequest{})
 	await.From(t, f.Intake.Ready())
 	second := f.batch()
 	require.NoError(t, f.Changes.Await(t.Context(), second), "that concerns nobody")
@@ -133,7 +134,7 @@ func TestWithdrawn(t *testing.T) {
 		"another with its address":    {func(f *fixture) { f.Connected(proxy(other, "second", "10.1.0.1")) }, 0},
 		"another one":                 {func(f *fixture) { f.Connected(proxy(other, "second")) }, 1},
 		"it stays": {func(f *fixture) {
-			require.NoError(t, await.From(t, f.ask(Request{Node: node, Instance: "first", Stay: true})).err)
+			require.NoError(t, await.From(t, f.ask(agentapi.DeregisterRequest{Node: node, Instance: "first", Stay: true})).err)
 		}, 0},
 		"nothing lists it":          {func(f *fixture) { f.sweep(t.Context(), time.Now().Add(time.Minute)) }, 0},
 		"nothing lists it any more": {func(f *fixture) { f.sweep(t.Context(), time.Now()) }, 1},
@@ -149,40 +150,40 @@ func TestWithdrawn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			f.run()
-			require.NoError(t, await.From(t, f.ask(Request{})).err)
-			require.Equal(t, 1, f.departures())
+			require.NoError(t, await.From(t, f.ask(agentapi.DeregisterRequest{})).err)
+			require.Equal(t, 1, f.noticeCount())
 			tc.event(f)
-			require.Eventually(t, func() bool { return f.departures() == tc.left }, time.Minute, time.Millisecond)
-			require.Equal(t, tc.left == 1, f.left("shop", "web-1"))
+			require.Eventually(t, func() bool { return f.noticeCount() == tc.left }, time.Minute, time.Millisecond)
+			require.Equal(t, tc.left == 1, f.draining("shop", "web-1"))
 		})
 	}
 }
 
-// TestWithdrawnBeforeItBegan: who waits for a mark that ended is told.
+// TestWithdrawnBeforeItBegan: who waits for a notice that ended is told.
 func TestWithdrawnBeforeItBegan(t *testing.T) {
 	f := newFixture(t)
-	replies := f.ask(Request{})
+	replies := f.ask(agentapi.DeregisterRequest{})
 	await.From(t, f.Intake.Ready()) // and nobody takes it
-	require.NoError(t, await.From(t, f.ask(Request{Node: node, Instance: "first", Stay: true})).err)
+	require.NoError(t, await.From(t, f.ask(agentapi.DeregisterRequest{Node: node, Instance: "first", Stay: true})).err)
 	require.ErrorContains(t, await.From(t, replies).err, "withdrawn")
 	f.batch()
-	require.Zero(t, f.departures())
+	require.Zero(t, f.noticeCount())
 }
 
 func TestRefuses(t *testing.T) {
 	f := newFixture(t)
 	f.connected = &server.ProxyState{Proxy: &model.Proxy{Instance: "second"}}
 	f.run()
-	for q, want := range map[*Request]string{
+	for q, want := range map[*agentapi.DeregisterRequest]string{
 		{Node: "nonsense"}: "node id", {Node: node, Instance: "first"}: "another instance",
 		{Node: node, Instance: "second", Addresses: []string{"here"}}: `address "here"`,
 	} {
 		require.ErrorContains(t, await.From(t, f.ask(*q)).err, want)
 	}
 	_, err := f.Deregister(t.Context(), []byte("{"))
-	require.ErrorContains(t, err, Method)
-	require.Zero(t, f.departures())
-	require.NoError(t, await.From(t, f.ask(Request{Node: node, Instance: "second"})).err)
+	require.ErrorContains(t, err, agentapi.DeregisterMethod)
+	require.Zero(t, f.noticeCount())
+	require.NoError(t, await.From(t, f.ask(agentapi.DeregisterRequest{Node: node, Instance: "second"})).err)
 }
 
 func TestNamesAFew(t *testing.T) {
@@ -192,8 +193,8 @@ func TestNamesAFew(t *testing.T) {
 	for i := range 100 {
 		many = append(many, at(fmt.Sprint("p", i), server.PositionRefused))
 	}
-	f.stand(many...)
-	r := await.From(t, f.ask(Request{}))
+	f.setStatus(many...)
+	r := await.From(t, f.ask(agentapi.DeregisterRequest{}))
 	require.Equal(t, 100, r.LackCount)
-	require.Len(t, r.Lacking, maxNamed)
+	require.Len(t, r.Lacking, maxListedProxies)
 }

@@ -1,10 +1,9 @@
 package derive
 
 import (
-	"fmt"
-
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
 // extensionKeys are the scopes of a sidecar's agent: one of the plugins whose modules it is to fetch
@@ -51,7 +50,7 @@ func (s *proxyGroup) extensionOf(r *reader, p *model.WasmPlugin) *ir.Wasm {
 func (s *proxyGroup) deriveBootstraps(r *reader) {
 	now, metadata := map[string]bool{}, parseLabels(s.Key.Metadata)
 	for i, f := range s.envoyFilters(r) {
-		v := &ir.Bootstrap{Name: fmt.Sprintf("%04d/%s/%s", i, f.Namespace, f.Name)}
+		v := &ir.Bootstrap{Name: agentapi.BootstrapPatchName(i, f.Namespace, f.Name)}
 		for j := range f.Patches {
 			p := &f.Patches[j]
 			gateway := p.Context == model.PatchGateway && s.Key.Type != model.ProxyRouter

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -28,13 +29,13 @@ import (
 // open is closed; nothing else.
 type fakeADS struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
-	address   string
-	stop      func()
-	open      chan struct{}
-	resources map[string][]*discoveryv3.Resource
-	onlyPeers string                                                     // beginning of SPIFFE ids; others are refused
-	concerns  func(node, resource string) bool                           // nil: everything concerns everybody
-	leave     func(context.Context, *leaveRequest) (*leaveAnswer, error) // nil: it knows no such method
+	address    string
+	stop       func()
+	open       chan struct{}
+	resources  map[string][]*discoveryv3.Resource
+	onlyPeers  string                                                                                   // beginning of SPIFFE ids; others are refused
+	concerns   func(node, resource string) bool                                                         // nil: everything concerns everybody
+	deregister func(context.Context, *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) // nil: it knows no such method
 
 	mu       sync.Mutex // guards what follows
 	nodes    []*corev3.Node
@@ -71,7 +72,7 @@ func (f *fakeADS) serve(t *testing.T, address string, tls credentials.TransportC
 	}
 	server := grpc.NewServer(options...)
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, f)
-	f.registerLeave(server)
+	f.registerDeregister(server)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

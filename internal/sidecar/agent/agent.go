@@ -36,10 +36,10 @@ type agent struct {
 	started   time.Time
 	quit      chan struct{} // closed by POST /quitquitquit
 
-	quitOnce sync.Once
-	draining atomic.Bool
-	everSeen atomic.Bool // it was ready once, so that others may call it
-	leaving  leaving
+	quitOnce       sync.Once
+	draining       atomic.Bool
+	everSeen       atomic.Bool // it was ready once, so that others may call it
+	deregistration deregistration
 	// manySeries: it was said that there are nearly as many series as may be, by side.
 	manySeries [2]atomic.Bool
 	live       atomic.Pointer[istiometrics.Live] // what was told of the present Envoy's connections
@@ -96,7 +96,7 @@ func (a *agent) run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	defer a.leaving.again.stop()
+	defer a.deregistration.repeat.stop()
 	a.log.Info("sidecar starting", "node", a.node.id, "cluster", a.node.cluster, "envoy", a.binary,
 		"xds", a.XDS.Address, "concurrency", a.concurrency, "because", a.because, "admin", a.adminAddr, "bind", a.bind)
 	err = a.supervise(ctx)

@@ -17,6 +17,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/envoyfilter"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/bootstrappatch"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
 // DefaultBootstrapTimeout is how long it is waited for what EnvoyFilters change of the bootstrap.
@@ -34,7 +35,7 @@ func (a *agent) amend(parent context.Context) (stop func(), err error) {
 	if a.BootstrapTimeout <= 0 {
 		return nothing, nil
 	}
-	node, err := a.ownNode("bootstrap", extensionsMetadata)
+	node, err := a.ownNode("bootstrap", agentapi.MetaExtensions)
 	if err != nil {
 		return nothing, err
 	}
@@ -170,7 +171,7 @@ func (s *settings) amended(b *bootstrapv3.Bootstrap) *bootstrapv3.Bootstrap {
 	for _, change := range s.amendments {
 		envoyfilter.MergeBootstrap(b, change)
 		if change.StatsConfig != nil {
-			delete(b.Node.GetMetadata().GetFields(), uncountedMetadata)
+			delete(b.Node.GetMetadata().GetFields(), agentapi.MetaUncounted)
 		}
 	}
 	keepStep(b)

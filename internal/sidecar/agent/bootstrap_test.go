@@ -17,6 +17,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the goldens anew")
@@ -123,7 +124,7 @@ func TestUncounted(t *testing.T) {
 		s.amendments = changes
 		b, err := s.bootstrap()
 		require.NoError(t, err)
-		return s.amended(b).Node.Metadata.Fields[uncountedMetadata].GetBoolValue()
+		return s.amended(b).Node.Metadata.Fields[agentapi.MetaUncounted].GetBoolValue()
 	}
 	c := bootstrapCases(t)["loopback"]
 	require.True(t, told(c))
@@ -168,7 +169,7 @@ func TestWorkersAreTold(t *testing.T) {
 		annotated(text)(&c)
 		s, err := c.resolve()
 		require.NoError(t, err)
-		said, _ := s.node.metadata[balanceMetadata].(string)
+		said, _ := s.node.metadata[agentapi.MetaExactBalance].(string)
 		require.Equal(t, want, said, text)
 	}
 }

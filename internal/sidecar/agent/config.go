@@ -111,8 +111,8 @@ type Config struct {
 	// BootstrapTimeout bounds how long it is waited, before Envoy starts, for what EnvoyFilters change
 	// of its bootstrap; 0: nobody is asked.
 	BootstrapTimeout time.Duration
-	// Retell is how often a workload that has left says so again; 0: each 5 s.
-	Retell time.Duration
+	// Reannounce is how often a drained workload repeats its deregistration; 0: every 5 s.
+	Reannounce time.Duration
 
 	// Where to listen. Empty: the workload's address if it is a loopback address, so that
 	// many sidecars live on one machine; else admin on 127.0.0.1 and the rest on any.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/proxyconfig"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
 func minimal() Config {
@@ -278,14 +279,14 @@ func TestCapturedDNSIsTold(t *testing.T) {
 		require.NoError(t, err)
 		said, _ := s.node.metadata["DNS_CAPTURE"].(string)
 		require.Equal(t, capture, said)
-		node, err := (&agent{settings: s}).ownNode("dns", namesMetadata)
+		node, err := (&agent{settings: s}).ownNode("dns", agentapi.MetaNames)
 		require.NoError(t, err)
 		require.Equal(t, capture, node.Metadata.Fields["DNS_CAPTURE"].GetStringValue())
 		require.Equal(t, "0.0.0.0,::", node.Metadata.Fields["INSTANCE_IPS"].GetStringValue(), "its families, not its addresses")
 		require.Regexp(t, "^sidecar~0.0.0.0~", node.Id)
 
 		s.Workload.IPs = []string{"fd00::1"}
-		node, err = (&agent{settings: s}).ownNode("dns", namesMetadata)
+		node, err = (&agent{settings: s}).ownNode("dns", agentapi.MetaNames)
 		require.NoError(t, err)
 		require.Equal(t, "::", node.Metadata.Fields["INSTANCE_IPS"].GetStringValue())
 		require.Regexp(t, "^sidecar~::~", node.Id, "no address of the other family")

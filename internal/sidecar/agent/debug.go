@@ -7,9 +7,6 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/agent/inspect"
 )
 
-// statusPortMetadata tells the control plane where the agent's debug pages are.
-const statusPortMetadata = "MOONSAIL_STATUS_PORT"
-
 // debugAccess says who may read them: this host or pod, and whoever has a token.
 func (s *settings) debugAccess() debugauth.Policy {
 	return debugauth.Policy{Flags: "--debug", TokenFile: s.DebugTokenFile}

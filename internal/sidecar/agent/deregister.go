@@ -15,101 +15,80 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
-// instanceMetadata tells the control plane one run of a sidecar from the next.
-const instanceMetadata = "MOONSAIL_INSTANCE"
-
-// nameInstance gives this run a name that nobody else has.
+// nameInstance gives this run of the sidecar a unique name, by which the control plane tells it
+// from the next run.
 func (s *settings) nameInstance() {
 	s.instance = rand.Text()
-	s.node.metadata[instanceMetadata] = s.instance
-	s.node.metadata[statusPortMetadata] = s.ports.Status
+	s.node.metadata[agentapi.MetaInstance] = s.instance
+	s.node.metadata[agentapi.MetaStatusPort] = s.ports.Status
 }
 
-// leaveMethod is the control plane's; its messages are JSON (leaveRequest, leaveAnswer).
-const leaveMethod = "/moonsail.v1.Workload/Leave"
-
-type leaveRequest struct {
-	Node       string   `json:"node"`
-	Instance   string   `json:"instance"`
-	Addresses  []string `json:"addresses"`
-	WaitMillis int64    `json:"waitMs"`
-}
-
-type leaveAnswer struct {
-	ACKed   int `json:"acked"`
-	Lacking []struct {
-		Proxy    string `json:"proxy"`
-		Position string `json:"position"`
-		Reason   string `json:"reason"`
-	} `json:"lacking"`
-	LackCount int `json:"lackCount"`
-}
-
-// lacking names the proxies that may still call the workload.
-func (l *leaveAnswer) lacking() string {
+// lackingText lists the proxies that may still call the workload.
+func lackingText(r *agentapi.DeregisterResponse) string {
 	var out []string
-	for _, p := range l.Lacking {
+	for _, p := range r.Lacking {
 		text := p.Proxy + " (" + p.Position
 		if p.Reason != "" {
 			text += ": " + p.Reason
 		}
 		out = append(out, text+")")
 	}
-	if more := l.LackCount - len(l.Lacking); more > 0 {
+	if more := r.LackCount - len(r.Lacking); more > 0 {
 		out = append(out, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(out, ", ")
 }
 
-// leaving is the one departure of an agent: whoever wants it, it is asked for once.
-type leaving struct {
+// deregistration is the one deregistration of an agent. It runs once, whatever asks for it.
+type deregistration struct {
 	once  sync.Once // guards the fields below
-	known bool      // every proxy knows
-	text  string    // for people
+	acked bool      // every proxy has ACKed
+	text  string    // the outcome, for logs and people
 
-	again repeating
+	repeat repeating
 }
 
-// leave has the workload's endpoints taken away, and waits until every proxy has ACKed that,
-// or for the bound. It is done once; all callers get what came of it.
-func (a *agent) leave(ctx context.Context) (known bool, text string) {
-	l := &a.leaving
-	l.once.Do(func() {
-		l.known, l.text = a.askToLeave(ctx)
-		if l.known {
-			a.log.Info(l.text)
+// deregister removes the workload's endpoints from the mesh. It waits until every proxy has ACKed
+// that, or for the bound. It runs once; all callers get its outcome.
+func (a *agent) deregister(ctx context.Context) (acked bool, text string) {
+	d := &a.deregistration
+	d.once.Do(func() {
+		d.acked, d.text = a.tryDeregister(ctx)
+		if d.acked {
+			a.log.Info(d.text)
 		} else {
-			a.log.Warn(l.text)
+			a.log.Warn(d.text)
 		}
 		if a.everSeen.Load() && a.leaveBound > 0 {
-			l.again.start(a.tellAgain)
+			d.repeat.start(a.reannounce)
 		}
 	})
-	return l.known, l.text
+	return d.acked, d.text
 }
 
-func (a *agent) askToLeave(ctx context.Context) (known bool, text string) {
+func (a *agent) tryDeregister(ctx context.Context) (acked bool, text string) {
 	start := time.Now()
-	fallback := fmt.Sprintf("the drain takes at least the drain time of %s", a.drainTime)
+	fallback := fmt.Sprintf("the workload drains for at least %s", a.drainTime)
 	switch {
 	case !a.everSeen.Load():
-		return true, "not told to anybody that this leaves: it was never ready"
+		return true, "not deregistered: the workload was never ready"
 	case a.leaveBound <= 0:
-		return true, "not told to anybody that this leaves: it is not wanted (--leave-timeout)"
+		return true, "not deregistered: --leave-timeout is 0"
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.leaveBound)
 	defer cancel()
-	answer, err := a.callLeave(ctx)
+	answer, err := a.callDeregister(ctx)
 	took := time.Since(start).Round(100 * time.Microsecond)
 	switch {
 	case err != nil:
-		return false, fmt.Sprintf("leaving came to nothing after %s: the control plane at %s: %v; %s", took, a.XDS.Address, err, fallback)
+		return false, fmt.Sprintf("deregistration failed after %s: control plane %s: %v; %s", took, a.XDS.Address, err, fallback)
 	case answer.LackCount > 0:
-		return false, fmt.Sprintf("left: %s ACKed in %s, %d did not: %s; %s", proxies(answer.ACKed), took, answer.LackCount, answer.lacking(), fallback)
+		return false, fmt.Sprintf("deregistered: %s ACKed in %s, %d did not: %s; %s", proxies(answer.ACKed), took, answer.LackCount, lackingText(answer), fallback)
 	}
-	return true, fmt.Sprintf("left: %s ACKed in %s", proxies(answer.ACKed), took)
+	return true, fmt.Sprintf("deregistered: %s ACKed in %s", proxies(answer.ACKed), took)
 }
 
 func proxies(n int) string {
@@ -119,33 +98,32 @@ func proxies(n int) string {
 	return fmt.Sprintf("%d proxies", n)
 }
 
-// Between two attempts to reach the control plane.
-const leaveRetry = 100 * time.Millisecond
+// deregisterRetry is the time between two attempts to reach the control plane.
+const deregisterRetry = 100 * time.Millisecond
 
-// callLeave asks until it gets an answer, or one that is final, or ctx ends.
-func (a *agent) callLeave(ctx context.Context) (*leaveAnswer, error) {
+// callDeregister calls the control plane until it answers or ctx ends. Only UNAVAILABLE is retried.
+func (a *agent) callDeregister(ctx context.Context) (*agentapi.DeregisterResponse, error) {
 	conn, err := a.dialControlPlane()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
 	for {
-		answer := &leaveAnswer{}
-		err := conn.Invoke(ctx, leaveMethod, a.leaveRequest(ctx), answer)
+		answer := &agentapi.DeregisterResponse{}
+		err := conn.Invoke(ctx, agentapi.DeregisterMethod, a.deregisterRequest(ctx), answer)
 		if err == nil {
 			return answer, nil
 		}
 		if c := status.Code(err); c != codes.Unavailable || ctx.Err() != nil {
 			return nil, errors.New(status.Convert(err).Message())
 		}
-		if pauseFor(ctx, leaveRetry) != nil {
+		if pauseFor(ctx, deregisterRetry) != nil {
 			return nil, errors.New(status.Convert(err).Message())
 		}
 	}
 }
 
-// dialControlPlane is a connection for methods with messages of JSON; it is made when the
-// first is called.
+// dialControlPlane returns a connection for methods with JSON messages. It connects on the first call.
 func (a *agent) dialControlPlane() (*grpc.ClientConn, error) {
 	security, err := a.xdsCredentials()
 	if err != nil {
@@ -154,7 +132,7 @@ func (a *agent) dialControlPlane() (*grpc.ClientConn, error) {
 	return grpc.NewClient(a.xdsTarget(), grpc.WithTransportCredentials(security), grpc.WithDefaultCallOptions(grpc.ForceCodec(jsonCodec{})), grpc.WithNoProxy())
 }
 
-// xdsTarget is the control plane, as gRPC spells it.
+// xdsTarget returns the control plane's address as a gRPC target.
 func (a *agent) xdsTarget() string {
 	if socketPath(a.XDS.Address) == "" {
 		return "dns:///" + a.XDS.Address
@@ -162,14 +140,14 @@ func (a *agent) xdsTarget() string {
 	return a.XDS.Address
 }
 
-// leaveMargin is what the control plane answers earlier than the bound, so that the answer
-// says who lacks it.
-const leaveMargin = 200 * time.Millisecond
+// answerMargin is how long before the bound the control plane answers, so that the answer arrives
+// in time and lists the proxies that lack the change.
+const answerMargin = 200 * time.Millisecond
 
-func (a *agent) leaveRequest(ctx context.Context) *leaveRequest {
+func (a *agent) deregisterRequest(ctx context.Context) *agentapi.DeregisterRequest {
 	end, _ := ctx.Deadline()
 	wait := time.Until(end)
-	return &leaveRequest{Node: a.node.id, Instance: a.instance, Addresses: a.Workload.IPs, WaitMillis: max(1, (wait - min(leaveMargin, wait/4)).Milliseconds())}
+	return &agentapi.DeregisterRequest{Node: a.node.id, Instance: a.instance, Addresses: a.Workload.IPs, WaitMillis: max(1, (wait - min(answerMargin, wait/4)).Milliseconds())}
 }
 
 func pauseFor(ctx context.Context, d time.Duration) error {
@@ -183,21 +161,22 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// awaitLeft leaves, and tells why the wait for it ended: drainDone where nothing came between.
-func (a *agent) awaitLeft(p *envoy.Process) (known bool, outcome drainOutcome) {
+// awaitDeregistered deregisters the workload, and returns why the wait ended: drainDone unless
+// something came between.
+func (a *agent) awaitDeregistered(p *envoy.Process) (acked bool, outcome drainOutcome) {
 	ctx, cancel := context.WithCancel(context.Background())
-	left := make(chan bool, 1)
+	done := make(chan bool, 1)
 	var asking sync.WaitGroup
 	asking.Go(func() {
-		known, _ := a.leave(ctx)
-		left <- known
+		acked, _ := a.deregister(ctx)
+		done <- acked
 	})
 	defer asking.Wait()
 	defer cancel()
 	for {
 		select {
-		case known := <-left:
-			return known, drainDone
+		case acked := <-done:
+			return acked, drainDone
 		case <-p.Done():
 			return false, drainCrashed
 		case <-a.Abort:
@@ -210,7 +189,7 @@ func (a *agent) awaitLeft(p *envoy.Process) (known bool, outcome drainOutcome) {
 	}
 }
 
-// jsonCodec is gRPC's messages as JSON.
+// jsonCodec encodes gRPC messages as JSON.
 type jsonCodec struct{}
 
 func (jsonCodec) Marshal(v any) ([]byte, error)   { return json.Marshal(v) }

@@ -16,35 +16,36 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
 
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/test/await"
 )
 
 func init() { encoding.RegisterCodec(jsonCodec{}) }
 
-// registerLeave serves the method beside discovery, if it has one.
-func (f *fakeADS) registerLeave(g *grpc.Server) {
-	if f.leave == nil {
+// registerDeregister serves the method beside discovery, if it has one.
+func (f *fakeADS) registerDeregister(g *grpc.Server) {
+	if f.deregister == nil {
 		return
 	}
-	service, method, _ := strings.Cut(strings.TrimPrefix(leaveMethod, "/"), "/")
+	service, method, _ := strings.Cut(strings.TrimPrefix(agentapi.DeregisterMethod, "/"), "/")
 	g.RegisterService(&grpc.ServiceDesc{ServiceName: service, Methods: []grpc.MethodDesc{{
 		MethodName: method,
 		Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			q := &leaveRequest{}
+			q := &agentapi.DeregisterRequest{}
 			if err := decode(q); err != nil {
 				return nil, err
 			}
-			return f.leave(ctx, q)
+			return f.deregister(ctx, q)
 		},
 	}}}, nil)
 }
 
-type leaveHandler = func(context.Context, *leaveRequest) (*leaveAnswer, error)
+type deregisterHandler = func(context.Context, *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error)
 
-// startLeaver runs a sidecar that is ready, at a control plane with that method.
-func startLeaver(t *testing.T, leave leaveHandler, change func(*Config)) (*sidecar, *fakeADS) {
+// startDraining runs a sidecar that is ready, at a control plane with that method.
+func startDraining(t *testing.T, deregister deregisterHandler, change func(*Config)) (*sidecar, *fakeADS) {
 	t.Helper()
-	ads := &fakeADS{open: make(chan struct{}), versions: map[string]string{}, leave: leave}
+	ads := &fakeADS{open: make(chan struct{}), versions: map[string]string{}, deregister: deregister}
 	ads.stop = ads.serve(t, ownIP()+":0", nil)
 	close(ads.open)
 	s := startSidecar(t, ownIP(), ads.address, func(c *Config) {
@@ -60,17 +61,17 @@ func startLeaver(t *testing.T, leave leaveHandler, change func(*Config)) (*sidec
 
 // Until every proxy knows, the sidecar is not ready and serves on.
 func TestLeavesBeforeItDrains(t *testing.T) {
-	asked, release := make(chan *leaveRequest, 1), make(chan struct{})
-	s, ads := startLeaver(t, func(_ context.Context, q *leaveRequest) (*leaveAnswer, error) {
+	asked, release := make(chan *agentapi.DeregisterRequest, 1), make(chan struct{})
+	s, ads := startDraining(t, func(_ context.Context, q *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
 		asked <- q
 		<-release
-		return &leaveAnswer{ACKed: 12}, nil
+		return &agentapi.DeregisterResponse{ACKed: 12}, nil
 	}, func(c *Config) { c.DrainTime = ptr(time.Hour) })
 	s.cancel()
 	q := await.From(t, asked)
 	require.Equal(t, "sidecar~"+s.ip+"~app-1.shop~shop.svc.cluster.local", q.Node)
 	require.Equal(t, []string{s.ip}, q.Addresses)
-	require.Equal(t, ads.seenNodes()[0].Metadata.Fields[instanceMetadata].GetStringValue(), q.Instance)
+	require.Equal(t, ads.seenNodes()[0].Metadata.Fields[agentapi.MetaInstance].GetStringValue(), q.Instance)
 	require.NotEmpty(t, q.Instance)
 	require.Positive(t, q.WaitMillis)
 	_, body := s.get(DefaultHealthPort, "/healthz/ready")
@@ -78,40 +79,38 @@ func TestLeavesBeforeItDrains(t *testing.T) {
 	require.NotContains(t, s.log.String(), "msg=draining")
 	close(release)
 	require.NoError(t, s.ended())
-	require.Regexp(t, `level=INFO msg="left: 12 proxies ACKed in \d`, s.log.String())
+	require.Regexp(t, `level=INFO msg="deregistered: 12 proxies ACKed in \d`, s.log.String())
 	require.Contains(t, s.log.String(), `msg=draining "at least"=0s "at most"=1h0m0s`)
 }
 
-// Where somebody may not know, the drain takes its time.
-func TestLeavingFallsBack(t *testing.T) {
-	lacking := &leaveAnswer{ACKed: 3, LackCount: 2}
-	lacking.Lacking = append(lacking.Lacking, struct {
-		Proxy    string `json:"proxy"`
-		Position string `json:"position"`
-		Reason   string `json:"reason"`
-	}{"slow-1.shop", "behind", "unread EDS"})
+// The drain takes its full time if a proxy may still call the workload.
+func TestDrainsFullyUnlessAllProxiesACK(t *testing.T) {
+	lacking := &agentapi.DeregisterResponse{ACKed: 3, LackCount: 2}
+	lacking.Lacking = append(lacking.Lacking, agentapi.LackingProxy{Proxy: "slow-1.shop", Position: "behind", Reason: "unread EDS"})
 	for name, tc := range map[string]struct {
-		leave   leaveHandler
+		leave   deregisterHandler
 		timeout time.Duration
 		says    string
 	}{
-		"a proxy lacks it": {func(context.Context, *leaveRequest) (*leaveAnswer, error) { return lacking, nil }, patience,
-			"2 did not: slow-1.shop (behind: unread EDS), 1 more; the drain takes at least the drain time of 100ms"},
-		"another control plane": {nil, patience, "unknown service moonsail.v1.Workload; the drain takes at least"},
-		"refused": {func(context.Context, *leaveRequest) (*leaveAnswer, error) {
+		"a proxy lacks it": {func(context.Context, *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
+			return lacking, nil
+		}, patience,
+			"2 did not: slow-1.shop (behind: unread EDS), 1 more; the workload drains for at least 100ms"},
+		"another control plane": {nil, patience, "unknown service moonsail.v1.Workload; the workload drains for at least"},
+		"refused": {func(context.Context, *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
 			return nil, status.Error(codes.FailedPrecondition, "another instance is connected")
-		}, patience, "another instance is connected; the drain takes"},
-		"no answer": {func(ctx context.Context, _ *leaveRequest) (*leaveAnswer, error) {
+		}, patience, "another instance is connected; the workload drains"},
+		"no answer": {func(ctx context.Context, _ *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
-		}, 50 * time.Millisecond, "leaving came to nothing after"},
+		}, 50 * time.Millisecond, "deregistration failed after"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, _ := startLeaver(t, tc.leave, func(c *Config) { c.LeaveTimeout = &tc.timeout })
+			s, _ := startDraining(t, tc.leave, func(c *Config) { c.LeaveTimeout = &tc.timeout })
 			s.cancel()
 			require.NoError(t, s.ended())
 			require.Contains(t, s.log.String(), tc.says)
-			require.Contains(t, s.log.String(), "level=WARN msg=\"le")
+			require.Contains(t, s.log.String(), "level=WARN msg=\"deregist")
 			require.Contains(t, s.log.String(), `msg=draining "at least"=100ms`)
 		})
 	}
@@ -121,38 +120,38 @@ func TestLeavingFallsBack(t *testing.T) {
 func TestLeavingOutlivesTheControlPlane(t *testing.T) {
 	var asked atomic.Int32
 	gone := make(chan struct{})
-	leave := func(ctx context.Context, _ *leaveRequest) (*leaveAnswer, error) {
+	leave := func(ctx context.Context, _ *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
 		if asked.Add(1) == 1 {
 			close(gone)
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		return &leaveAnswer{ACKed: 1}, nil
+		return &agentapi.DeregisterResponse{ACKed: 1}, nil
 	}
-	s, ads := startLeaver(t, leave, nil)
+	s, ads := startDraining(t, leave, nil)
 	s.cancel()
 	await.From(t, gone)
 	ads.stop()
 	ads.serve(t, ads.address, nil)
 	require.NoError(t, s.ended())
-	require.Contains(t, s.log.String(), "left: 1 proxy ACKed")
+	require.Contains(t, s.log.String(), "deregistered: 1 proxy ACKed")
 }
 
 // TestAbortEndsALeave: a second signal, and a request to quit, wait for nobody.
 func TestAbortEndsALeave(t *testing.T) {
 	asked := make(chan struct{}, 2)
-	never := func(ctx context.Context, _ *leaveRequest) (*leaveAnswer, error) {
+	never := func(ctx context.Context, _ *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
 		asked <- struct{}{}
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	s, _ := startLeaver(t, never, nil)
+	s, _ := startDraining(t, never, nil)
 	s.cancel()
 	await.From(t, asked)
 	close(s.abort)
 	require.ErrorIs(t, s.ended(), ErrForced)
 
-	s, _ = startLeaver(t, never, nil)
+	s, _ = startDraining(t, never, nil)
 	s.cancel()
 	await.From(t, asked)
 	require.Equal(t, http.StatusOK, s.post("/quitquitquit"))
@@ -172,9 +171,9 @@ func (s *sidecar) post(path string) int {
 // A preStop command leaves; the sidecar goes on, and does not ask again at its end.
 func TestDrainOnRequest(t *testing.T) {
 	var asked atomic.Int32
-	s, _ := startLeaver(t, func(context.Context, *leaveRequest) (*leaveAnswer, error) {
+	s, _ := startDraining(t, func(context.Context, *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
 		asked.Add(1)
-		return &leaveAnswer{ACKed: 2}, nil
+		return &agentapi.DeregisterResponse{ACKed: 2}, nil
 	}, nil)
 	require.Equal(t, http.StatusOK, s.post(DrainPath))
 	require.Equal(t, http.StatusOK, s.post(DrainPath))
@@ -190,12 +189,12 @@ func TestDrainOnRequest(t *testing.T) {
 func TestSaysAgainThatItLeaves(t *testing.T) {
 	var asked atomic.Int32
 	again := make(chan struct{})
-	s, _ := startLeaver(t, func(_ context.Context, q *leaveRequest) (*leaveAnswer, error) {
+	s, _ := startDraining(t, func(_ context.Context, q *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
 		if asked.Add(1) == 3 {
 			close(again)
 		}
-		return &leaveAnswer{ACKed: 1}, nil
-	}, func(c *Config) { c.Retell, c.MinDrain, c.DrainTime = time.Millisecond, time.Hour, ptr(time.Hour) })
+		return &agentapi.DeregisterResponse{ACKed: 1}, nil
+	}, func(c *Config) { c.Reannounce, c.MinDrain, c.DrainTime = time.Millisecond, time.Hour, ptr(time.Hour) })
 	s.cancel()
 	await.From(t, again)
 	close(s.abort)

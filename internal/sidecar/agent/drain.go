@@ -33,7 +33,7 @@ const (
 func (a *agent) drain(p *envoy.Process) error {
 	a.draining.Store(true)
 	a.metrics.setReady(false)
-	known, outcome := a.awaitLeft(p)
+	known, outcome := a.awaitDeregistered(p)
 	if outcome == drainDone {
 		least := a.MinDrain
 		if !known || a.isRouter() { // whoever calls a gateway from outside is told by nobody

@@ -22,6 +22,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/sidecar/agent/identity"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/identity/catest"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/test/await"
 )
 
@@ -52,16 +53,16 @@ func startSecurePlaneWith(t *testing.T, life time.Duration, prepare func(*secure
 	prepare(p)
 	close(p.open)
 	p.left = make(chan string, 10)
-	p.leave = func(ctx context.Context, _ *leaveRequest) (*leaveAnswer, error) {
+	p.deregister = func(ctx context.Context, _ *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
 		p.left <- peerID(ctx)
-		return &leaveAnswer{ACKed: 1}, nil
+		return &agentapi.DeregisterResponse{ACKed: 1}, nil
 	}
 	var stop func()
 	p.ca, stop, err = catest.Start("127.0.0.1:0", catest.Settings{
 		Signer: root, Roots: []*catest.Root{root}, IDs: map[string]string{"Bearer app-token": appID}, Life: life,
 	}, func(s *grpc.Server) {
 		discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, p.fakeADS)
-		p.registerLeave(s)
+		p.registerDeregister(s)
 	})
 	require.NoError(t, err)
 	t.Cleanup(stop)

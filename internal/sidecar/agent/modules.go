@@ -10,24 +10,17 @@ import (
 
 	"github.com/moonsail/moonsail/internal/sidecar/agent/sds"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/wasm"
-)
-
-// What tells the control plane that an agent fetches modules of plugins, and that a stream is for
-// plugins with such modules alone.
-const (
-	modulesMetadata    = "MOONSAIL_MODULES"
-	filesMetadata      = "MOONSAIL_FILES" // it reads files with certificates, too
-	extensionsMetadata = "MOONSAIL_EXTENSIONS"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
 // offerModules decides whether modules can be fetched: Envoy asks for them by the agent's socket.
 func (s *settings) offerModules() {
 	if s.modules = sds.Fits(s.workDir); s.modules {
-		s.node.metadata[modulesMetadata] = true
+		s.node.metadata[agentapi.MetaModules] = true
 		// Envoy must not get by us what it may not read: where it is another user, it reads files itself; also where
 		// the metadata says so, for who runs Envoy without us.
-		if s.files = s.envoyUser() == nil && s.node.metadata[filesMetadata] != false; s.files {
-			s.node.metadata[filesMetadata] = true
+		if s.files = s.envoyUser() == nil && s.node.metadata[agentapi.MetaFiles] != false; s.files {
+			s.node.metadata[agentapi.MetaFiles] = true
 		}
 		return
 	}
@@ -91,7 +84,7 @@ func (a *agent) startPlugins(ctx context.Context) (offers []func(grpc.ServiceReg
 	if !a.modules {
 		return nil, func() {}, nil
 	}
-	node, err := a.ownNode("plugins", extensionsMetadata)
+	node, err := a.ownNode("plugins", agentapi.MetaExtensions)
 	if err != nil {
 		return nil, nil, err
 	}

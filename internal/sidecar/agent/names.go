@@ -18,10 +18,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/nameserver"
 	"github.com/moonsail/moonsail/internal/sidecar/intercept"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
-
-// namesMetadata tells the control plane that a stream is for names alone.
-const namesMetadata = "MOONSAIL_NAMES"
 
 const defaultResolvConf = "/etc/resolv.conf"
 
@@ -39,7 +37,7 @@ func (a *agent) startNames(ctx context.Context) (stop func(), err error) {
 	if !a.capturesDNS() {
 		return func() {}, nil
 	}
-	node, err := a.ownNode("dns", namesMetadata)
+	node, err := a.ownNode("dns", agentapi.MetaNames)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +93,7 @@ func (a *agent) namesAddresses() ([]string, error) {
 }
 
 // ofEnvoy is what Envoy's node says of the proxy, which the agent is not.
-var ofEnvoy = []string{"NAME", "INSTANCE_IPS", "POD_PORTS", "INTERCEPTION_MODE", sdsMetadata}
+var ofEnvoy = []string{"NAME", "INSTANCE_IPS", "POD_PORTS", "INTERCEPTION_MODE", agentapi.MetaSDS}
 
 // ownNode is the sidecar's node for a stream of the agent's own, under a name of its own
 // ("web-1.dns.shop"), with metadata that says what it is for.

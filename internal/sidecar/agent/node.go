@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
 // node is what Envoy tells the control plane of itself.
@@ -86,10 +87,10 @@ func (s *settings) metadata() map[string]any {
 		"ENVOY_PROMETHEUS_PORT": s.ports.Prometheus,
 	}
 	if s.ownTracing != nil {
-		m[tracingMetadata] = jsonOf(s.ownTracing)
+		m[agentapi.MetaTracing] = jsonOf(s.ownTracing)
 	}
 	if s.identified {
-		m[sdsMetadata] = "true"
+		m[agentapi.MetaSDS] = "true"
 	}
 	for name, value := range map[string]string{
 		"NAME":              w.Name,
@@ -116,7 +117,7 @@ func (s *settings) metadata() map[string]any {
 	}
 	maps.Copy(m, s.Metadata)
 	if s.capturesDNS() {
-		m["DNS_CAPTURE"] = "true"
+		m[agentapi.MetaDNSCapture] = "true"
 	}
 	maps.DeleteFunc(m, func(_ string, v any) bool { return v == nil || v == "" })
 	return m

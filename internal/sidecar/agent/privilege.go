@@ -6,11 +6,8 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
-
-// unprivilegedMetadata is Istio's: "true" tells the control plane to ask for no listeners on ports that Envoy
-// may not listen on. It would refuse them.
-const unprivilegedMetadata = "UNPRIVILEGED_POD"
 
 // Where Linux says what may listen on which ports.
 const (
@@ -23,10 +20,10 @@ const bindService = 10
 
 // tellPrivilege says that Envoy may not listen on all ports, unless somebody has said what is so.
 func (a *agent) tellPrivilege() {
-	if _, said := a.node.metadata[unprivilegedMetadata]; said || a.Type != model.ProxySidecar || a.opensAnyPort() {
+	if _, said := a.node.metadata[agentapi.MetaUnprivileged]; said || a.Type != model.ProxySidecar || a.opensAnyPort() {
 		return
 	}
-	a.node.metadata[unprivilegedMetadata] = "true"
+	a.node.metadata[agentapi.MetaUnprivileged] = "true"
 	if a.Interception == model.InterceptNone {
 		a.log.Warn("Envoy may not listen on ports below 1024: services on such ports are not reached by it, as connections are not "+
 			"intercepted; set the sysctl net.ipv4.ip_unprivileged_port_start to 0", "uid", os.Geteuid())

@@ -9,10 +9,6 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// tracingMetadata tells the control plane what the Pod's annotation says of traces. The rest of ProxyConfig has the
-// mesh's of when the Pod was made, which is not to hold against what the mesh says now.
-const tracingMetadata = "MOONSAIL_TRACING"
-
 // tellTracing warns of what the Pod's annotation says of traces in vain.
 func (s *settings) tellTracing() {
 	t := s.ownTracing

@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// retellEvery is how often a workload that has left says so again until it ends: a control
-// plane that has started since, or another replica to which the connection goes now, knows
-// nothing of it, and would have calls go there.
-const retellEvery = 5 * time.Second
+// reannounceInterval is how often a drained workload repeats its deregistration until it ends. A
+// control plane that has started since, or another replica, would send it calls otherwise.
+const reannounceInterval = 5 * time.Second
 
-// repeating is a goroutine that is started once at most, and ended.
+// repeating runs a goroutine once at most, and ends it.
 type repeating struct {
 	mu     sync.Mutex // guards the fields below
 	cancel context.CancelFunc
-	over   bool // it is not started any more
+	over   bool // start does nothing
 	ended  sync.WaitGroup
 }
 
@@ -30,7 +29,7 @@ func (r *repeating) start(f func(context.Context)) {
 	r.ended.Go(func() { f(ctx) })
 }
 
-// stop ends it and waits for it.
+// stop ends the goroutine and waits for it.
 func (r *repeating) stop() {
 	r.mu.Lock()
 	r.over = true
@@ -41,9 +40,9 @@ func (r *repeating) stop() {
 	r.ended.Wait()
 }
 
-// tellAgain says until ctx ends that the workload leaves. Nobody waits for it.
-func (a *agent) tellAgain(ctx context.Context) {
-	tick := time.NewTicker(a.retell())
+// reannounce repeats the deregistration until ctx ends.
+func (a *agent) reannounce(ctx context.Context) {
+	tick := time.NewTicker(a.reannounceEvery())
 	defer tick.Stop()
 	for {
 		select {
@@ -52,16 +51,16 @@ func (a *agent) tellAgain(ctx context.Context) {
 			return
 		}
 		bounded, cancel := context.WithTimeout(ctx, a.leaveBound)
-		if _, err := a.callLeave(bounded); err != nil && ctx.Err() == nil {
-			a.log.Debug("nobody was told again that this leaves", "error", err)
+		if _, err := a.callDeregister(bounded); err != nil && ctx.Err() == nil {
+			a.log.Debug("deregistration could not be repeated", "error", err)
 		}
 		cancel()
 	}
 }
 
-func (s *settings) retell() time.Duration {
-	if s.Retell > 0 {
-		return s.Retell
+func (s *settings) reannounceEvery() time.Duration {
+	if s.Reannounce > 0 {
+		return s.Reannounce
 	}
-	return retellEvery
+	return reannounceInterval
 }

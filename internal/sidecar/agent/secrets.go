@@ -22,10 +22,6 @@ const (
 	DefaultRootCert  = "/var/run/secrets/istio/root-cert.pem"
 )
 
-// sdsMetadata tells the control plane that this sidecar is served certificates, so that
-// listeners and clusters may ask for them.
-const sdsMetadata = "SDS"
-
 // CA says where the workload's certificate comes from.
 type CA struct {
 	// Address of the CA, as "host:port" with TLS, or "unix:///path". Empty: the control

@@ -8,6 +8,8 @@ import (
 	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
 // prometheusStatPrefix names the Prometheus listener in statistics
@@ -106,26 +108,18 @@ func (s *settings) inclusions() []*matcherv3.StringMatcher {
 	return patterns
 }
 
-// uncountedMetadata tells the control plane that nobody sees Envoy's statistics of clusters'
-// answers by code, so that they need not be made for each request.
-const uncountedMetadata = "MOONSAIL_UNCOUNTED"
-
 // tellUncounted tells it where nothing is kept beyond what is required, none of which are such.
 func (s *settings) tellUncounted() {
 	if len(s.inclusions()) == len(requiredPrefixes)+len(requiredSuffixes)+len(requiredRegexps) {
-		s.node.metadata[uncountedMetadata] = true
+		s.node.metadata[agentapi.MetaUncounted] = true
 	}
 }
-
-// balanceMetadata is Istio's switch of exact_balance at inbound listeners, "true" or "false". The
-// control plane takes it for on where nothing is said.
-const balanceMetadata = "INBOUND_LISTENER_EXACT_BALANCE"
 
 // tellWorkers says that there is nothing to balance where there is one worker, unless somebody has
 // said otherwise.
 func (s *settings) tellWorkers() {
-	if _, said := s.node.metadata[balanceMetadata]; !said && s.concurrency == 1 {
-		s.node.metadata[balanceMetadata] = "false"
+	if _, said := s.node.metadata[agentapi.MetaExactBalance]; !said && s.concurrency == 1 {
+		s.node.metadata[agentapi.MetaExactBalance] = "false"
 	}
 }
 

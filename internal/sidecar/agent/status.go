@@ -223,7 +223,7 @@ func (a *agent) handleDrain(agentCtx context.Context) http.HandlerFunc {
 		takeTime(w)
 		a.draining.Store(true)
 		a.metrics.setReady(false)
-		known, text := a.leave(context.WithoutCancel(agentCtx))
+		known, text := a.deregister(context.WithoutCancel(agentCtx))
 		a.beginDrain()
 		if !known {
 			w.WriteHeader(http.StatusGatewayTimeout)

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
 // idForm is what a node id must look like; it is told to whoever sends another.
@@ -112,17 +113,17 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	text("NETWORK", &p.Network)
 	text("ISTIO_VERSION", &p.IstioVersion)
 	p.Metadata = texts(m)
-	text("MOONSAIL_INSTANCE", &p.Instance)
-	p.Names = m["MOONSAIL_NAMES"].GetBoolValue()
-	p.Modules = m["MOONSAIL_MODULES"].GetBoolValue()
-	p.Files = m["MOONSAIL_FILES"].GetBoolValue()
-	p.Extensions = m["MOONSAIL_EXTENSIONS"].GetBoolValue()
-	p.Uncounted = m["MOONSAIL_UNCOUNTED"].GetBoolValue()
-	p.AnyWorker = m["INBOUND_LISTENER_EXACT_BALANCE"].GetStringValue() == "false"  // Istio's name; its default is this
-	p.Unprivileged, _ = strconv.ParseBool(m["UNPRIVILEGED_POD"].GetStringValue())  // Istio's name; anything else is no
-	p.DNSCapture, _ = strconv.ParseBool(m["DNS_CAPTURE"].GetStringValue())         // likewise
-	p.AutoAllocate, _ = strconv.ParseBool(m["DNS_AUTO_ALLOCATE"].GetStringValue()) // likewise
-	if port := m["MOONSAIL_STATUS_PORT"].GetNumberValue(); port >= 1 && port <= 65535 {
+	text(agentapi.MetaInstance, &p.Instance)
+	p.Names = m[agentapi.MetaNames].GetBoolValue()
+	p.Modules = m[agentapi.MetaModules].GetBoolValue()
+	p.Files = m[agentapi.MetaFiles].GetBoolValue()
+	p.Extensions = m[agentapi.MetaExtensions].GetBoolValue()
+	p.Uncounted = m[agentapi.MetaUncounted].GetBoolValue()
+	p.AnyWorker = m[agentapi.MetaExactBalance].GetStringValue() == "false" // Istio balances unless this is "false"
+	p.Unprivileged, _ = strconv.ParseBool(m[agentapi.MetaUnprivileged].GetStringValue())
+	p.DNSCapture, _ = strconv.ParseBool(m[agentapi.MetaDNSCapture].GetStringValue())
+	p.AutoAllocate, _ = strconv.ParseBool(m[agentapi.MetaAutoAllocate].GetStringValue())
+	if port := m[agentapi.MetaStatusPort].GetNumberValue(); port >= 1 && port <= 65535 {
 		p.StatusPort = uint16(port)
 	}
 	config := m["PROXY_CONFIG"].GetStructValue().GetFields()
@@ -130,10 +131,10 @@ func fillMetadata(p *model.Proxy, m map[string]*structpb.Value) {
 	if said := config["proxyHeaders"].GetStructValue(); said != nil {
 		p.Headers = model.ProxyHeadersOf(said.AsMap())
 	}
-	if said := m["MOONSAIL_TRACING"].GetStructValue(); said != nil {
+	if said := m[agentapi.MetaTracing].GetStructValue(); said != nil {
 		p.Tracing = model.ProxyTracingOf(said.AsMap())
 	}
-	p.Identity = m["SDS"].GetStringValue() == "true"
+	p.Identity = m[agentapi.MetaSDS].GetStringValue() == "true"
 	var mode string
 	text("INTERCEPTION_MODE", &mode)
 	p.Interception = model.Interception(mode)

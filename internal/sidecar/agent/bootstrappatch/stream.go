@@ -19,20 +19,16 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
 const typeURL = "type.googleapis.com/envoy.config.bootstrap.v3.Bootstrap"
 
 // Patch is what one EnvoyFilter changes.
 type Patch struct {
-	Name   string // "ORDER/NAMESPACE/NAME"
+	Name   string // see agentapi.BootstrapPatchName
 	Change *bootstrapv3.Bootstrap
-}
-
-// filterOf is the EnvoyFilter of an amendment's name, as "NAMESPACE/NAME".
-func filterOf(name string) string {
-	_, filter, _ := strings.Cut(name, "/")
-	return filter
 }
 
 // Stream is the stream that amendments come by. Ask, Settle and then Watch are called by one goroutine
@@ -267,7 +263,7 @@ func (t *Stream) differing() []string {
 	var out []string
 	for _, m := range []map[string]string{t.used, t.versions} {
 		for name := range m {
-			if f := filterOf(name); t.used[name] != t.versions[name] && !slices.Contains(out, f) {
+			if f := agentapi.BootstrapPatchFilter(name); t.used[name] != t.versions[name] && !slices.Contains(out, f) {
 				out = append(out, f)
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/logtext"
 )
@@ -89,7 +90,7 @@ func TestTalk(t *testing.T) {
 	talk, all, err := Ask(await.Context(t), dial, &corev3.Node{Id: "me"}, slog.New(slog.NewTextHandler(log, nil)))
 	require.NoError(t, err)
 	require.Len(t, all, 2)
-	require.Equal(t, "shop/a", filterOf(all[0].Name))
+	require.Equal(t, "shop/a", agentapi.BootstrapPatchFilter(all[0].Name))
 	require.Equal(t, "0001/shop/b", all[1].Change.FlagsPath)
 	require.True(t, talk.Settle(map[string]string{"0001/shop/b": "Envoy says no"}))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/moonsail/moonsail/internal/controlplane/drain"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
@@ -79,12 +79,12 @@ func leave(t *testing.T, transport server.Transport) {
 	conn, err := grpc.NewClient(p.xds, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodec(jsonCodec{})))
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
-	call := func(q drain.Request) (a drain.Answer, err error) {
-		err = conn.Invoke(await.Context(t), drain.Method, &q, &a)
+	call := func(q agentapi.DeregisterRequest) (a agentapi.DeregisterResponse, err error) {
+		err = conn.Invoke(await.Context(t), agentapi.DeregisterMethod, &q, &a)
 		return a, err
 	}
-	cart := drain.Request{Node: "sidecar~10.1.1.1~cart-1.shop~shop.svc.cluster.local", Instance: "x"}
-	answers := make(chan drain.Answer, 1)
+	cart := agentapi.DeregisterRequest{Node: "sidecar~10.1.1.1~cart-1.shop~shop.svc.cluster.local", Instance: "x"}
+	answers := make(chan agentapi.DeregisterResponse, 1)
 	go func() {
 		a, _ := call(cart)
 		answers <- a
@@ -107,9 +107,9 @@ func leave(t *testing.T, transport server.Transport) {
 	require.NoError(t, err)
 	require.Len(t, a.Lacking, 1)
 	require.Equal(t, "web-1.shop", a.Lacking[0].Proxy)
-	require.Equal(t, server.PositionBehind, a.Lacking[0].Position)
+	require.Equal(t, string(server.PositionBehind), a.Lacking[0].Position)
 
-	_, err = call(drain.Request{Node: "nobody"})
+	_, err = call(agentapi.DeregisterRequest{Node: "nobody"})
 	require.Equal(t, codes.InvalidArgument, status.Code(err))
 	require.NoError(t, p.end(t))
 	_, err = call(cart)

@@ -17,19 +17,19 @@ import (
 // binder tells of proxies that connect before they are bound.
 type binder struct {
 	*engine.Engine
-	departures *drain.Registry
-	keys       *jwks.Cache
-	secrets    *kube.Credentials // nil: there are none to wait for
-	opts       *Options
-	metrics    *changelog.Metrics
+	drains  *drain.Registry
+	keys    *jwks.Cache
+	secrets *kube.Credentials // nil: there are none to wait for
+	opts    *Options
+	metrics *changelog.Metrics
 }
 
 // Bind implements server.Binder.
 func (b binder) Bind(ctx context.Context, p *model.Proxy, rebind func([]*table.Table)) ([]*table.Table, func(), error) {
-	if err := b.departures.Wait(ctx); err != nil {
+	if err := b.drains.Wait(ctx); err != nil {
 		return nil, nil, err
 	}
-	b.departures.Connected(p)
+	b.drains.Connected(p)
 	if err := b.keys.Wait(ctx); err != nil {
 		return nil, nil, err
 	}

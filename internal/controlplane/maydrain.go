@@ -12,7 +12,7 @@ import (
 
 // mayLeave decides whether a caller may have a workload leave: it must be one of its own
 // namespace and service account, and so must be whatever has one of the addresses.
-func (s *secure) mayLeave(ctx context.Context, p *model.Proxy) error {
+func (s *secure) mayDeregister(ctx context.Context, p *model.Proxy) error {
 	if err := s.callers.Authorize(server.PeerOf(ctx), p); err != nil {
 		return err
 	}
