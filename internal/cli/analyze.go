@@ -12,8 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/analyze"
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
 	"github.com/moonsail/moonsail/internal/source/kube"
@@ -22,13 +23,13 @@ import (
 
 // analysis is what "moonsail analyze" prints.
 type analysis struct {
-	Files    int            `json:"files"`
-	Cluster  string         `json:"cluster,omitempty"` // the API server, where there are no files
-	Objects  int            `json:"objects"`
-	Errors   int            `json:"errors"`
-	Warnings int            `json:"warnings"`
-	Infos    int            `json:"infos"`
-	Problems istio.Problems `json:"problems"`
+	Files    int          `json:"files"`
+	Cluster  string       `json:"cluster,omitempty"` // the API server, where there are no files
+	Objects  int          `json:"objects"`
+	Errors   int          `json:"errors"`
+	Warnings int          `json:"warnings"`
+	Infos    int          `json:"infos"`
+	Problems problem.List `json:"problems"`
 
 	nothing bool // no file has anything in it
 }
@@ -75,7 +76,7 @@ Exit status: 0 no errors, 1 errors, or nothing to analyze (unless --allow-empty)
 	mesh := model.DefaultMesh()
 	cmd.Flags().StringVar(&f.domain, "domain", mesh.Domain, "DNS `DOMAIN` of the cluster")
 	cmd.Flags().StringVar(&f.root, "root-namespace", mesh.RootNamespace, "`NAMESPACE` that has the mesh's configuration")
-	cmd.Flags().StringVar(&f.level, "level", string(istio.SeverityInfo), "`LEVEL` from which on problems are told: info, warning or error")
+	cmd.Flags().StringVar(&f.level, "level", string(problem.SeverityInfo), "`LEVEL` from which on problems are told: info, warning or error")
 	terminal.Offer(cmd, "level", levels...)
 	cmd.Flags().BoolVar(&f.empty, "allow-empty", false, "exit with 0 where there is nothing to analyze")
 	f.kube.add(cmd)
@@ -83,7 +84,7 @@ Exit status: 0 no errors, 1 errors, or nothing to analyze (unless --allow-empty)
 }
 
 // levels are those of --level.
-var levels = []string{string(istio.SeverityInfo), string(istio.SeverityWarning), string(istio.SeverityError)}
+var levels = []string{string(problem.SeverityInfo), string(problem.SeverityWarning), string(problem.SeverityError)}
 
 func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	keep, err := severities(f.level)
@@ -122,9 +123,9 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 }
 
 // severities lists those that are at least as grave as level.
-func severities(level string) ([]istio.Severity, error) {
-	all := []istio.Severity{istio.SeverityError, istio.SeverityWarning, istio.SeverityInfo}
-	i := slices.Index(all, istio.Severity(level))
+func severities(level string) ([]problem.Severity, error) {
+	all := []problem.Severity{problem.SeverityError, problem.SeverityWarning, problem.SeverityInfo}
+	i := slices.Index(all, problem.Severity(level))
 	if i < 0 {
 		return nil, fmt.Errorf("unknown level %q: it is one of info, warning, error", level)
 	}
@@ -132,8 +133,8 @@ func severities(level string) ([]istio.Severity, error) {
 }
 
 // analyzeFiles reads directories, files, and standard input.
-func (f *analyzeFlags) analyzeFiles(stdin io.Reader, paths []string, keep []istio.Severity) (analysis, error) {
-	tree, err := file.AnalyzeAll(istio.Decoder{Domain: f.domain}, stdin, paths...)
+func (f *analyzeFlags) analyzeFiles(stdin io.Reader, paths []string, keep []problem.Severity) (analysis, error) {
+	tree, err := file.AnalyzeAll(config.Decoder{Domain: f.domain}, stdin, paths...)
 	if err != nil {
 		e := &terminal.UserError{What: "cannot analyze", Where: strings.Join(paths, " "), Err: err, Next: "give a directory, a file of YAML, or - for standard input"}
 		var at *fs.PathError
@@ -150,13 +151,13 @@ func (f *analyzeFlags) analyzeFiles(stdin io.Reader, paths []string, keep []isti
 	return a, nil
 }
 
-func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, keep []istio.Severity) (analysis, error) {
+func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, keep []problem.Severity) (analysis, error) {
 	client, err := kube.Connect(c)
 	if err != nil {
 		return analysis{}, f.kube.explainKube(err)
 	}
 	defer client.Close()
-	decoder := istio.Decoder{Domain: f.domain}
+	decoder := config.Decoder{Domain: f.domain}
 	content, err := client.Read(ctx, decoder, f.root)
 	if err == nil {
 		err = client.ReadCredentials(ctx, decoder, content)
@@ -169,22 +170,22 @@ func (f *analyzeFlags) analyzeCluster(ctx context.Context, c kube.Cluster, keep 
 	return a, nil
 }
 
-func newAnalysis(all istio.Problems, keep []istio.Severity) analysis {
-	all = slices.DeleteFunc(all, func(p istio.Problem) bool { return !slices.Contains(keep, p.Severity) })
+func newAnalysis(all problem.List, keep []problem.Severity) analysis {
+	all = slices.DeleteFunc(all, func(p problem.Problem) bool { return !slices.Contains(keep, p.Severity) })
 	all.Sort()
 	return analysis{
-		Problems: append(istio.Problems{}, all...),
-		Errors:   all.Count(istio.SeverityError),
-		Warnings: all.Count(istio.SeverityWarning),
-		Infos:    all.Count(istio.SeverityInfo),
+		Problems: append(problem.List{}, all...),
+		Errors:   all.Count(problem.SeverityError),
+		Warnings: all.Count(problem.SeverityWarning),
+		Infos:    all.Count(problem.SeverityInfo),
 	}
 }
 
 // printAnalysis prints a problem a line, as compilers do, and a sum.
 func printAnalysis(w io.Writer, a analysis) error {
 	s := terminal.StyleFor(w)
-	paint := map[istio.Severity]func(string) string{
-		istio.SeverityError: s.Bad, istio.SeverityWarning: s.Warn, istio.SeverityInfo: s.Dim,
+	paint := map[problem.Severity]func(string) string{
+		problem.SeverityError: s.Bad, problem.SeverityWarning: s.Warn, problem.SeverityInfo: s.Dim,
 	}
 	for _, p := range a.Problems {
 		line := paint[p.Severity](string(p.Severity)) + ": "

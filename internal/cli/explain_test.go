@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
@@ -66,7 +66,7 @@ func (s *shop) place(list ...server.ProxySyncStatus) {
 // apply takes what a file says through the stages, observed at noon.
 func (s *shop) apply(path string) {
 	s.t.Helper()
-	tree, err := file.Analyze(path, istio.Decoder{})
+	tree, err := file.Analyze(path, config.Decoder{})
 	require.NoError(s.t, err)
 	var events []store.Event
 	for _, o := range tree.Objects {

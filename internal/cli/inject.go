@@ -9,7 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecar/inject"
 	"github.com/moonsail/moonsail/internal/source/file"
@@ -127,12 +128,12 @@ func (f *injectFlags) readMesh(c *inject.Config) error {
 	if f.mesh == "" {
 		return nil
 	}
-	tree, err := file.Analyze(f.mesh, istio.Decoder{})
+	tree, err := file.Analyze(f.mesh, config.Decoder{})
 	if err != nil {
 		return unreadable("--mesh", f.mesh, err)
 	}
 	for _, p := range tree.Problems {
-		if k := p.Object.Kind; p.Severity == istio.SeverityError && (k == model.KindProxyConfig || k == model.KindMeshConfig || k == "") {
+		if k := p.Object.Kind; p.Severity == problem.SeverityError && (k == model.KindProxyConfig || k == model.KindMeshConfig || k == "") {
 			where := p.Where()
 			p.File, p.Line = "", 0
 			return &terminal.UserError{What: "--mesh: " + strings.TrimPrefix(p.String(), "error: "), Where: where, Next: "'moonsail analyze' tells all that is wrong with it"}

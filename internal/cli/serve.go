@@ -7,7 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/controlplane/tracing"
@@ -95,10 +96,10 @@ that have no meaning here (PILOT_ENABLE_CDS_CACHE, PILOT_ENABLE_RDS_CACHE) the l
 func kindsRead() string {
 	const width = 86
 	groups := map[string][]string{}
-	for _, r := range istio.Resources() {
+	for _, r := range config.Resources() {
 		whose := "Kubernetes"
 		switch {
-		case r.Group == istio.GroupGatewayAPI:
+		case r.Group == gatewayapi.Group:
 			whose = "Gateway API"
 		case r.Custom:
 			whose = "Istio"

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
 	"github.com/moonsail/moonsail/test/await"
@@ -32,7 +32,7 @@ spec:
 // TestServeNamesWhatItReads holds the help text to the kinds that there are.
 func TestServeNamesWhatItReads(t *testing.T) {
 	long := (&serveFlags{mesh: model.DefaultMesh()}).command().Long
-	for _, r := range istio.Resources() {
+	for _, r := range config.Resources() {
 		require.Equal(t, r.Read, regexp.MustCompile(`\b`+r.Kind+`\b`).MatchString(long), "%s\n%s", r.Kind, long)
 	}
 	for line := range strings.Lines(long) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
@@ -153,7 +153,7 @@ func (f *waitFlags) objects(ctx context.Context, arg string) ([]*awaited, error)
 	if f.version != "" {
 		return nil, terminal.UsageError{Err: errors.New("--resource-version goes with KIND/NAME, not with a file")}
 	}
-	tree, err := file.Analyze(arg, istio.Decoder{Domain: f.domain, DefaultNamespace: f.object.namespace})
+	tree, err := file.Analyze(arg, config.Decoder{Domain: f.domain, DefaultNamespace: f.object.namespace})
 	if err != nil {
 		return nil, &terminal.UserError{What: "cannot read it", Where: arg, Err: err, Next: "give a file or directory of YAML, or KIND/NAME"}
 	}

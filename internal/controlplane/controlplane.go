@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/controlplane/tracing"
 	"github.com/moonsail/moonsail/internal/controlplane/webhook"
@@ -216,7 +216,7 @@ func ready(s *source, e *engine.Engine, t *webhook.Trust) func() error {
 
 // Problems is the body of /debug/problems.
 type Problems struct {
-	Config      istio.Problems   `json:"config"`      // in the sources
+	Config      problem.List     `json:"config"`      // in the sources
 	Translation []engine.Failure `json:"translation"` // what could not be made into Envoy's resources
 }
 
@@ -229,17 +229,17 @@ func problems(s *source, e *engine.Engine, k *jwks.Cache, t *webhook.Trust) func
 }
 
 // joined are lists in one. The source's is of all who ask, so that nothing is appended to it.
-func joined(lists ...istio.Problems) istio.Problems { return slices.Concat(lists...) }
+func joined(lists ...problem.List) problem.List { return slices.Concat(lists...) }
 
 // maxLacking bounds how many hosts without an address a page names.
 const maxLacking = 100
 
 // lacking tells of ServiceEntries for which no address is left.
-func lacking(e *engine.Engine) istio.Problems {
-	var out istio.Problems
+func lacking(e *engine.Engine) problem.List {
+	var out problem.List
 	list := e.Lacking()
 	for _, l := range list[:min(len(list), maxLacking)] {
-		out = append(out, istio.Problem{Severity: istio.SeverityWarning, Object: l.Entry, Message: l.String()})
+		out = append(out, problem.Problem{Severity: problem.SeverityWarning, Object: l.Entry, Message: l.String()})
 	}
 	return out
 }

@@ -6,7 +6,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -19,7 +20,7 @@ type source struct {
 	name     string
 	intake   *store.Intake
 	run      func(context.Context) error
-	problems func() []istio.Problem
+	problems func() []problem.Problem
 	waiting  func() error // what keeps it from having loaded, as far as it knows
 
 	health func() kube.Health // of the API server; nil: the source is not Kubernetes
@@ -59,8 +60,8 @@ func newSource(o Options, m *changelog.Metrics) (*source, error) {
 }
 
 // decoderOf is the decoder of a control plane.
-func decoderOf(o Options) istio.Decoder {
-	return istio.Decoder{Domain: o.Mesh.Domain, NoAutoAddresses: o.Mesh.AutoAddresses.Off, Revision: o.Revision}
+func decoderOf(o Options) config.Decoder {
+	return config.Decoder{Domain: o.Mesh.Domain, NoAutoAddresses: o.Mesh.AutoAddresses.Off, Revision: o.Revision}
 }
 
 // heard is what metrics tell of an API server.

@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/controlplane/webhook"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
@@ -62,10 +62,10 @@ func (w *webhookServer) trusted() *webhook.Trust {
 }
 
 // untrusted tells of webhooks that the API server cannot be told to trust.
-func untrusted(t *webhook.Trust) istio.Problems {
-	var out istio.Problems
+func untrusted(t *webhook.Trust) problem.List {
+	var out problem.List
 	for _, text := range t.Problems(time.Now()) {
-		out = append(out, istio.Problem{Severity: istio.SeverityError, Message: text})
+		out = append(out, problem.Problem{Severity: problem.SeverityError, Message: text})
 	}
 	return out
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 )
 
 // broken breaks the VirtualService that is in force.
@@ -20,7 +20,7 @@ func (d *demo) broken(ctx context.Context) error {
 		return err
 	}
 	written := time.Now()
-	var problems []istio.Problem
+	var problems []problem.Problem
 	err := await(ctx, changePatience, "the problems to be told", func(ctx context.Context) (err error) {
 		if problems, err = d.control.problems(ctx, file.Path); err == nil && len(problems) == 0 {
 			err = fmt.Errorf("/debug/problems has none of %s", file.Path)

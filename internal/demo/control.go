@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/controlplane"
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/model"
@@ -184,12 +184,12 @@ func (c *control) sent(ctx context.Context) (sent, error) {
 }
 
 // problems are what is wrong with a file of the configuration.
-func (c *control) problems(ctx context.Context, file string) ([]istio.Problem, error) {
+func (c *control) problems(ctx context.Context, file string) ([]problem.Problem, error) {
 	var page struct {
 		Problems controlplane.Problems `json:"problems"`
 	}
 	if err := c.get(ctx, "/debug/problems", &page); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(page.Problems.Config, func(p istio.Problem) bool { return !strings.HasSuffix(p.File, file) }), nil
+	return slices.DeleteFunc(page.Problems.Config, func(p problem.Problem) bool { return !strings.HasSuffix(p.File, file) }), nil
 }

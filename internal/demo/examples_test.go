@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
 )
@@ -42,7 +42,7 @@ func TestExamplesAreOfThisShop(t *testing.T) {
 
 func fileTree(t *testing.T, path string) *file.Tree {
 	t.Helper()
-	tree, err := file.Analyze(path, istio.Decoder{})
+	tree, err := file.Analyze(path, config.Decoder{})
 	require.NoError(t, err)
 	require.Empty(t, tree.Problems)
 	return tree

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/analyze"
-	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/file"
 )
@@ -23,7 +23,7 @@ func read(t *testing.T, files ...manifest) *file.Tree {
 	for _, f := range files {
 		require.NoError(t, write(dir, f))
 	}
-	tree, err := file.Analyze(dir, istio.Decoder{})
+	tree, err := file.Analyze(dir, config.Decoder{})
 	require.NoError(t, err)
 	return tree
 }

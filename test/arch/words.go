@@ -33,7 +33,7 @@ var RetiredNames = []RetiredName{
 	{"nearness", "localityUsage", "", 0},
 	{"TakesAway", "RemovesEndpoints", "", 0},
 	{"mend", "salvage", "", 0},
-	{"shape", "schema", "internal/config/istio", 8},
+	{"shape", "schema", "internal/config", 8},
 	{"stranger", "unauthenticated", "internal/xds/http2", 8},
 	{"nudge", "wake", "internal/xds/http2", 0},
 	{"attend", "handleWake", "internal/xds", 0},
@@ -48,7 +48,7 @@ var RetiredNames = []RetiredName{
 // RetiredPackages are folders that must not come back, with their successors.
 var RetiredPackages = map[string]string{
 	"view":       "internal/pipeline/ir",
-	"istioapi":   "internal/config/istio",
+	"istioapi":   "internal/config",
 	"departure":  "internal/controlplane/drain",
 	"access":     "internal/security/debugauth",
 	"outside":    "internal/security/safedial",

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
 	"github.com/moonsail/moonsail/internal/source/kube"
@@ -118,7 +118,7 @@ func settle(t *testing.T, c *kubetest.Cluster, proxies []*proxy) {
 	mesh := model.DefaultMesh()
 	var diff string
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		content, err := client.Read(t.Context(), istio.Decoder{}, mesh.RootNamespace)
+		content, err := client.Read(t.Context(), config.Decoder{}, mesh.RootNamespace)
 		require.NoError(t, err)
 		if diff = differences(mesh, content, proxies); diff == "" {
 			return

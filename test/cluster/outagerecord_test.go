@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/lab/fleet"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
@@ -100,7 +100,7 @@ func (o *outage) settle() {
 	mesh := model.DefaultMesh()
 	var last error // a difference says more than that the time is up
 	o.c.Eventually(o.t, "proxies hold what the API server says", func(ctx context.Context) error {
-		content, err := client.Read(ctx, istio.Decoder{}, mesh.RootNamespace)
+		content, err := client.Read(ctx, config.Decoder{}, mesh.RootNamespace)
 		if err != nil {
 			return cmp.Or(last, err)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/source/kube"
@@ -26,7 +26,7 @@ func follow(t *testing.T, c *kubetest.Cluster, mesh *model.Mesh) *store.Store {
 	require.NoError(t, err)
 	in, st := store.NewIntake(kube.SourceName), store.New()
 	source := &kube.Source{
-		Client: client, Decoder: istio.Decoder{Domain: mesh.Domain}, RootNamespace: mesh.RootNamespace,
+		Client: client, Decoder: config.Decoder{Domain: mesh.Domain}, RootNamespace: mesh.RootNamespace,
 		Intake: in, Meter: unmetered{}, Log: slog.New(slog.DiscardHandler),
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/analyze"
-	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/source/file"
 )
 
@@ -56,7 +56,7 @@ func TestExamplesOnEnvoy(t *testing.T) {
 func TestExamplesHaveNoProblems(t *testing.T) {
 	for _, f := range examples(t) {
 		t.Run(f.Name, func(t *testing.T) {
-			tree, err := file.AnalyzeAll(istio.Decoder{}, nil, shopDir, f.Path)
+			tree, err := file.AnalyzeAll(config.Decoder{}, nil, shopDir, f.Path)
 			require.NoError(t, err)
 			require.Empty(t, tree.Problems)
 			require.Empty(t, analyze.Check(tree.Objects, f.Mesh.Domain))

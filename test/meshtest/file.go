@@ -10,7 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/tools/txtar"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -114,9 +115,9 @@ func (f *File) decode(name string, data []byte) error {
 		if err != nil {
 			return err
 		}
-		out := istio.Decoder{Domain: f.Mesh.Domain, PodsListed: name == fromCluster}.FromNode(&n)
+		out := config.Decoder{Domain: f.Mesh.Domain, PodsListed: name == fromCluster}.FromNode(&n)
 		for _, p := range out.Problems {
-			if p.Severity == istio.SeverityError {
+			if p.Severity == problem.SeverityError {
 				f.problems = append(f.problems, p.String())
 			}
 		}

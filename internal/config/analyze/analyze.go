@@ -11,13 +11,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
 // Check finds what is wrong between objects. Problems name object and field; where
 // those are is known to whoever has the files.
-func Check(objects []model.Object, domain string) istio.Problems {
+func Check(objects []model.Object, domain string) problem.List {
 	objects = slices.Clone(objects)
 	slices.SortFunc(objects, func(a, b model.Object) int { return a.Metadata().Key.Compare(b.Metadata().Key) })
 	c := &checker{index: newIndex(objects), domain: domain, whole: true}
@@ -31,13 +31,13 @@ func Check(objects []model.Object, domain string) istio.Problems {
 
 // CheckOne finds what is wrong between one object and the others, among which it takes the
 // place of the one that has its key.
-func CheckOne(o model.Object, others []model.Object, domain string) istio.Problems {
+func CheckOne(o model.Object, others []model.Object, domain string) problem.List {
 	key := o.Metadata().Key
 	all := slices.DeleteFunc(slices.Clone(others), func(other model.Object) bool { return other.Metadata().Key == key })
 	c := &checker{index: newIndex(append(all, o)), domain: domain}
 	c.object(o)
 	c.conflicts()
-	c.problems = slices.DeleteFunc(c.problems, func(p istio.Problem) bool { return p.Object != key })
+	c.problems = slices.DeleteFunc(c.problems, func(p problem.Problem) bool { return p.Object != key })
 	c.problems.Sort()
 	return c.problems
 }
@@ -85,25 +85,25 @@ type checker struct {
 	*index
 	domain   string
 	whole    bool // there are no objects but those that are known
-	problems istio.Problems
+	problems problem.List
 }
 
-func (c *checker) add(s istio.Severity, o model.Object, field, format string, args ...any) {
-	c.problems = append(c.problems, istio.Problem{
+func (c *checker) add(s problem.Severity, o model.Object, field, format string, args ...any) {
+	c.problems = append(c.problems, problem.Problem{
 		Severity: s, Object: o.Metadata().Key, Field: field, Message: fmt.Sprintf(format, args...),
 	})
 }
 
 func (c *checker) errorf(o model.Object, field, format string, args ...any) {
-	c.add(istio.SeverityError, o, field, format, args...)
+	c.add(problem.SeverityError, o, field, format, args...)
 }
 
 func (c *checker) warnf(o model.Object, field, format string, args ...any) {
-	c.add(istio.SeverityWarning, o, field, format, args...)
+	c.add(problem.SeverityWarning, o, field, format, args...)
 }
 
 func (c *checker) infof(o model.Object, field, format string, args ...any) {
-	c.add(istio.SeverityInfo, o, field, format, args...)
+	c.add(problem.SeverityInfo, o, field, format, args...)
 }
 
 // index finds objects by what others call them.

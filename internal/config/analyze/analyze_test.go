@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/schema"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -57,7 +58,7 @@ func check(t *testing.T, data []byte) string {
 			break
 		}
 		require.NoError(t, err)
-		out := istio.Decoder{}.FromNode(&n)
+		out := config.Decoder{}.FromNode(&n)
 		require.False(t, out.Problems.HasErrors(), out.Problems)
 		if out.Object != nil {
 			objects = append(objects, out.Object)
@@ -69,7 +70,7 @@ func check(t *testing.T, data []byte) string {
 	require.Equal(t, got, Check(objects, "cluster.local"), "the order of objects must not matter")
 	var b strings.Builder
 	for i := range got {
-		got[i].File, got[i].Line = "input.yaml", istio.LineOf(nodes[got[i].Object], got[i].Field)
+		got[i].File, got[i].Line = "input.yaml", schema.LineOf(nodes[got[i].Object], got[i].Field)
 	}
 	got.Sort()
 	for _, p := range got {

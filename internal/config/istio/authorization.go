@@ -7,6 +7,8 @@ import (
 	security "istio.io/api/security/v1beta1"
 	securityv1 "istio.io/client-go/pkg/apis/security/v1"
 
+	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -21,72 +23,72 @@ var authorizationActions = map[security.AuthorizationPolicy_Action]model.Authori
 }
 
 // AuthorizationPolicy decodes an AuthorizationPolicy.
-func (d Decoder) AuthorizationPolicy(o *securityv1.AuthorizationPolicy) (*model.AuthorizationPolicy, Problems) {
-	c := d.start(model.KindAuthorizationPolicy, &o.ObjectMeta)
-	at, spec := path("spec"), &o.Spec
+func AuthorizationPolicy(in convert.Cluster, o *securityv1.AuthorizationPolicy) (*model.AuthorizationPolicy, problem.List) {
+	c := start(in, model.KindAuthorizationPolicy, &o.ObjectMeta)
+	at, spec := problem.Path("spec"), &o.Spec
 	p := &model.AuthorizationPolicy{
-		Meta: c.meta, Action: authorizationActions[spec.Action], Provider: spec.GetProvider().GetName(),
+		Meta: c.Meta, Action: authorizationActions[spec.Action], Provider: spec.GetProvider().GetName(),
 	}
 	p.Selector, p.Targets = c.policyScope(spec)
 	p.DryRun = c.dryRun(p.Action)
 	c.checkAction(at, spec)
 	for i, r := range spec.Rules {
 		if r == nil {
-			c.errorf(at.f("rules").i(i), "is empty; write {} for a rule that matches everything, or remove it")
+			c.Errorf(at.Field("rules").Index(i), "is empty; write {} for a rule that matches everything, or remove it")
 			continue
 		}
-		p.Rules = append(p.Rules, c.authorizationRule(at.f("rules").i(i), r, p.Action))
+		p.Rules = append(p.Rules, c.authorizationRule(at.Field("rules").Index(i), r, p.Action))
 	}
-	return p, c.list
+	return p, c.Problems
 }
 
 func (c *conv) dryRun(action model.AuthorizationAction) bool {
-	text, ok := c.meta.Annotations[annotationDryRun]
+	text, ok := c.Meta.Annotations[annotationDryRun]
 	if !ok {
 		return false
 	}
-	at := path("metadata").f("annotations").k(annotationDryRun)
+	at := problem.Path("metadata").Field("annotations").Key(annotationDryRun)
 	dry, err := strconv.ParseBool(text)
 	switch {
 	case err != nil:
-		c.errorf(at, "%q is neither \"true\" nor \"false\"", text)
+		c.Errorf(at, "%q is neither \"true\" nor \"false\"", text)
 	case dry && (action == model.AuthorizeCustom || action == model.AuthorizeAudit):
-		c.warnf(at, "a policy of action %s cannot be tried: it has no effect until the annotation is removed", action)
+		c.Warnf(at, "a policy of action %s cannot be tried: it has no effect until the annotation is removed", action)
 	}
 	return dry
 }
 
 // checkAction checks what an action needs, and what it cannot have.
-func (c *conv) checkAction(at path, spec *security.AuthorizationPolicy) {
+func (c *conv) checkAction(at problem.Path, spec *security.AuthorizationPolicy) {
 	custom := spec.Action == security.AuthorizationPolicy_CUSTOM
 	switch {
 	case custom && spec.GetProvider().GetName() == "":
-		c.errorf(at.f("provider").f("name"), "is missing; name one of the mesh's extensionProviders")
+		c.Errorf(at.Field("provider").Field("name"), "is missing; name one of the mesh's extensionProviders")
 	case !custom && spec.GetProvider() != nil:
-		c.errorf(at.f("provider"), "is only for action CUSTOM, not for %s; remove it", spec.Action)
+		c.Errorf(at.Field("provider"), "is only for action CUSTOM, not for %s; remove it", spec.Action)
 	}
 	if len(spec.Rules) == 0 && (custom || spec.Action == security.AuthorizationPolicy_DENY) {
-		c.errorf(at.f("rules"), "is missing, so the policy never does anything; write an empty rule, \"- {}\", for every request")
+		c.Errorf(at.Field("rules"), "is missing, so the policy never does anything; write an empty rule, \"- {}\", for every request")
 	}
 }
 
-func (c *conv) authorizationRule(at path, r *security.Rule, action model.AuthorizationAction) model.AuthorizationRule {
+func (c *conv) authorizationRule(at problem.Path, r *security.Rule, action model.AuthorizationAction) model.AuthorizationRule {
 	out := model.AuthorizationRule{}
 	for i, f := range r.From {
-		at := at.f("from").i(i).f("source")
+		at := at.Field("from").Index(i).Field("source")
 		m := c.callers(at, f.GetSource())
 		c.checkMatch(at, m, action)
 		out.From = append(out.From, m)
 	}
 	for i, t := range r.To {
-		at := at.f("to").i(i).f("operation")
+		at := at.Field("to").Index(i).Field("operation")
 		m := c.operations(at, t.GetOperation())
 		c.checkMatch(at, m, action)
 		out.To = append(out.To, m)
 	}
 	for i, w := range r.When {
-		if cond, ok := c.when(at.f("when").i(i), w); ok {
-			c.checkAllowed(at.f("when").i(i).f("key"), cond.Attribute, action)
+		if cond, ok := c.when(at.Field("when").Index(i), w); ok {
+			c.checkAllowed(at.Field("when").Index(i).Field("key"), cond.Attribute, action)
 			out.When = append(out.When, cond)
 		}
 	}
@@ -103,10 +105,10 @@ type comparison struct {
 // notField is "notPaths" for "paths".
 func notField(field string) string { return "not" + strings.ToUpper(field[:1]) + field[1:] }
 
-func (c *conv) callers(at path, s *security.Source) model.AuthorizationMatch {
+func (c *conv) callers(at problem.Path, s *security.Source) model.AuthorizationMatch {
 	if len(s.GetServiceAccounts())+len(s.GetNotServiceAccounts()) > 0 &&
 		len(s.GetPrincipals())+len(s.GetNotPrincipals())+len(s.GetNamespaces())+len(s.GetNotNamespaces()) > 0 {
-		c.errorf(at.f("serviceAccounts"), "cannot be combined with namespaces or principals; use two sources")
+		c.Errorf(at.Field("serviceAccounts"), "cannot be combined with namespaces or principals; use two sources")
 	}
 	return c.comparisons(at, []comparison{
 		{model.AttributePrincipal, "principals", s.GetPrincipals(), s.GetNotPrincipals()},
@@ -119,7 +121,7 @@ func (c *conv) callers(at path, s *security.Source) model.AuthorizationMatch {
 	})
 }
 
-func (c *conv) operations(at path, o *security.Operation) model.AuthorizationMatch {
+func (c *conv) operations(at problem.Path, o *security.Operation) model.AuthorizationMatch {
 	return c.comparisons(at, []comparison{
 		{model.AttributeHost, "hosts", o.GetHosts(), o.GetNotHosts()},
 		{model.AttributeDestinationPort, "ports", o.GetPorts(), o.GetNotPorts()},
@@ -129,23 +131,23 @@ func (c *conv) operations(at path, o *security.Operation) model.AuthorizationMat
 }
 
 // comparisons reads pairs of fields, of which there must be one.
-func (c *conv) comparisons(at path, all []comparison) model.AuthorizationMatch {
+func (c *conv) comparisons(at problem.Path, all []comparison) model.AuthorizationMatch {
 	var out model.AuthorizationMatch
 	for _, f := range all {
 		if len(f.values)+len(f.not) == 0 {
 			continue
 		}
-		c.attributeValues(at.f(f.field), f.attribute, f.values)
-		c.attributeValues(at.f(notField(f.field)), f.attribute, f.not)
+		c.attributeValues(at.Field(f.field), f.attribute, f.values)
+		c.attributeValues(at.Field(notField(f.field)), f.attribute, f.not)
 		out = append(out, model.AuthorizationCondition{Attribute: f.attribute, Values: f.values, Not: f.not})
 	}
 	if len(out) == 0 {
-		c.errorf(at, "is empty; say what it must be like, or remove it")
+		c.Errorf(at, "is empty; say what it must be like, or remove it")
 	}
 	return out
 }
 
-func (c *conv) checkMatch(at path, m model.AuthorizationMatch, action model.AuthorizationAction) {
+func (c *conv) checkMatch(at problem.Path, m model.AuthorizationMatch, action model.AuthorizationAction) {
 	for _, cond := range m {
 		c.checkAllowed(at, cond.Attribute, action)
 	}
@@ -153,8 +155,8 @@ func (c *conv) checkMatch(at path, m model.AuthorizationMatch, action model.Auth
 
 // checkAllowed reports what an external authorizer cannot be asked by: it is asked before
 // tokens are looked at, and Istio's identities are left to it.
-func (c *conv) checkAllowed(at path, a model.Attribute, action model.AuthorizationAction) {
+func (c *conv) checkAllowed(at problem.Path, a model.Attribute, action model.AuthorizationAction) {
 	if action == model.AuthorizeCustom && (a.FromPeer() || a.FromToken()) {
-		c.errorf(at, "%s cannot be used with action CUSTOM; leave it to the provider, or use DENY", a)
+		c.Errorf(at, "%s cannot be used with action CUSTOM; leave it to the provider, or use DENY", a)
 	}
 }

@@ -1,12 +1,15 @@
 package istio
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	security "istio.io/api/security/v1beta1"
 
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -30,21 +33,21 @@ var replacedKeys = map[string]string{
 }
 
 // when reads one condition.
-func (c *conv) when(at path, w *security.Condition) (model.AuthorizationCondition, bool) {
-	cond, ok := c.whenKey(at.f("key"), w.GetKey())
+func (c *conv) when(at problem.Path, w *security.Condition) (model.AuthorizationCondition, bool) {
+	cond, ok := c.whenKey(at.Field("key"), w.GetKey())
 	if !ok {
 		return cond, false
 	}
 	cond.Values, cond.Not = w.GetValues(), w.GetNotValues()
 	if len(cond.Values)+len(cond.Not) == 0 {
-		c.errorf(at, "compares %s with nothing; give values or notValues", w.GetKey())
+		c.Errorf(at, "compares %s with nothing; give values or notValues", w.GetKey())
 	}
-	c.attributeValues(at.f("values"), cond.Attribute, cond.Values)
-	c.attributeValues(at.f("notValues"), cond.Attribute, cond.Not)
+	c.attributeValues(at.Field("values"), cond.Attribute, cond.Values)
+	c.attributeValues(at.Field("notValues"), cond.Attribute, cond.Not)
 	return cond, true
 }
 
-func (c *conv) whenKey(at path, key string) (model.AuthorizationCondition, bool) {
+func (c *conv) whenKey(at problem.Path, key string) (model.AuthorizationCondition, bool) {
 	if i := slices.Index(whenKeys, model.Attribute(key)); i >= 0 {
 		return model.AuthorizationCondition{Attribute: whenKeys[i]}, true
 	}
@@ -56,19 +59,19 @@ func (c *conv) whenKey(at path, key string) (model.AuthorizationCondition, bool)
 	}
 	bare, _, _ := strings.Cut(key, "[")
 	if use, ok := replacedKeys[bare]; ok {
-		c.errorf(at, "%q is not an attribute any more: %s", key, use)
+		c.Errorf(at, "%q is not an attribute any more: %s", key, use)
 		return model.AuthorizationCondition{}, false
 	}
 	known := make([]string, 0, len(whenKeys)+len(bracketKeys))
 	for _, a := range slices.Concat(whenKeys, bracketKeys) {
 		known = append(known, string(a))
 	}
-	c.errorf(at, "%q is not an attribute%s", key, spelling.DidYouMean(key, known))
+	c.Errorf(at, "%q is not an attribute%s", key, spelling.DidYouMean(key, known))
 	return model.AuthorizationCondition{}, false
 }
 
 // bracketNames reads "[header]", "[claim][within it]" and "name[key]".
-func (c *conv) bracketNames(at path, key, rest string, a model.Attribute) ([]string, bool) {
+func (c *conv) bracketNames(at problem.Path, key, rest string, a model.Attribute) ([]string, bool) {
 	var names []string
 	if a == model.AttributeFilterMetadata {
 		filter, tail, _ := strings.Cut(rest, "[")
@@ -80,29 +83,29 @@ func (c *conv) bracketNames(at path, key, rest string, a model.Attribute) ([]str
 	inner, ok := strings.CutPrefix(rest, "[")
 	inner, closed := strings.CutSuffix(inner, "]")
 	if !ok || !closed || inner == "" {
-		c.errorf(at, "%q is not of the form %s[NAME]", key, strings.TrimSuffix(key, rest))
+		c.Errorf(at, "%q is not of the form %s[NAME]", key, strings.TrimSuffix(key, rest))
 		return nil, false
 	}
 	if parts := strings.Split(inner, "]["); a == model.AttributeClaims && !slices.Contains(parts, "") {
 		return append(names, parts...), true
 	}
 	if a == model.AttributeHeaders {
-		c.headerName(at, inner)
+		c.HeaderName(at, inner)
 	}
 	return append(names, inner), true
 }
 
 // attributeValues checks what an attribute is compared with.
-func (c *conv) attributeValues(at path, a model.Attribute, values []string) {
+func (c *conv) attributeValues(at problem.Path, a model.Attribute, values []string) {
 	for i, v := range values {
 		if v == "" {
-			c.errorf(at.i(i), "is empty; write what it is compared with, or \"*\" for any")
+			c.Errorf(at.Index(i), "is empty; write what it is compared with, or \"*\" for any")
 			continue
 		}
-		c.attributeValue(at.i(i), a, v)
+		c.attributeValue(at.Index(i), a, v)
 	}
 	if a == model.AttributeServiceAccount && len(values) > maxServiceAccounts {
-		c.errorf(at, "has %d entries; %d is the limit", len(values), maxServiceAccounts)
+		c.Errorf(at, "has %d entries; %d is the limit", len(values), maxServiceAccounts)
 	}
 }
 
@@ -112,14 +115,14 @@ const (
 	maxServiceAccount  = 320 // characters
 )
 
-func (c *conv) attributeValue(at path, a model.Attribute, v string) {
+func (c *conv) attributeValue(at problem.Path, a model.Attribute, v string) {
 	switch a {
 	case model.AttributeSourceIP, model.AttributeRemoteIP, model.AttributeDestinationIP:
-		c.prefix(at, v)
+		c.Prefix(at, v)
 		return
 	case model.AttributeDestinationPort:
 		if n, err := strconv.ParseUint(v, 10, 16); err != nil || n == 0 {
-			c.errorf(at, "%q is not a port; use 1 to 65535", v)
+			c.Errorf(at, "%q is not a port; use 1 to 65535", v)
 		}
 		return
 	case model.AttributeServiceAccount:
@@ -129,9 +132,9 @@ func (c *conv) attributeValue(at path, a model.Attribute, v string) {
 		return
 	case model.AttributeTrustDomain:
 		if strings.Contains(v, "/") {
-			c.errorf(at, "%q is not a trust domain: it has no \"/\"; use principals for what is behind it", v)
+			c.Errorf(at, "%q is not a trust domain: it has no \"/\"; use principals for what is behind it", v)
 		} else if strings.Contains(strings.Trim(v, "*"), "*") || strings.Count(v, "*") > 1 {
-			c.errorf(at, "%q is not a pattern; one * can be at the beginning or at the end", v)
+			c.Errorf(at, "%q is not a pattern; one * can be at the beginning or at the end", v)
 		}
 		return
 	case model.AttributePath:
@@ -143,34 +146,89 @@ func (c *conv) attributeValue(at path, a model.Attribute, v string) {
 	c.pattern(at, a, v)
 }
 
-func (c *conv) serviceAccount(at path, v string) {
+func (c *conv) serviceAccount(at problem.Path, v string) {
 	ns, name, both := strings.Cut(v, "/")
 	switch {
 	case strings.Contains(v, "*"):
-		c.errorf(at, "%q has a wildcard, which service accounts cannot have; use principals", v)
+		c.Errorf(at, "%q has a wildcard, which service accounts cannot have; use principals", v)
 	case len(v) > maxServiceAccount:
-		c.errorf(at, "is longer than %d characters", maxServiceAccount)
+		c.Errorf(at, "is longer than %d characters", maxServiceAccount)
 	case both && (ns == "" || name == "" || strings.Contains(name, "/")):
-		c.errorf(at, "%q is not of the form NAME or NAMESPACE/NAME", v)
+		c.Errorf(at, "%q is not of the form NAME or NAMESPACE/NAME", v)
 	}
 }
 
 // pattern warns of values that can never be met.
-func (c *conv) pattern(at path, a model.Attribute, v string) {
+func (c *conv) pattern(at problem.Path, a model.Attribute, v string) {
 	inner := strings.TrimSuffix(v, "*")
 	if inner == v {
 		inner = strings.TrimPrefix(v, "*")
 	}
 	switch {
 	case a == model.AttributePrincipal && strings.HasPrefix(v, "spiffe://"):
-		c.warnf(at, "%q never matches: principals are written without spiffe://", v)
+		c.Warnf(at, "%q never matches: principals are written without spiffe://", v)
 	case strings.Contains(inner, "*") && a != model.AttributeHeaders:
-		c.warnf(at, "in %q a * is taken literally: only one at the beginning or at the end is a wildcard", v)
+		c.Warnf(at, "in %q a * is taken literally: only one at the beginning or at the end is a wildcard", v)
 	case a == model.AttributeMethod && strings.ToUpper(v) != v:
-		c.warnf(at, "%q never matches: methods are in upper case", v)
+		c.Warnf(at, "%q never matches: methods are in upper case", v)
 	case a == model.AttributePath && !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "*"):
-		c.warnf(at, "%q never matches: paths begin with \"/\"", v)
+		c.Warnf(at, "%q never matches: paths begin with \"/\"", v)
 	case a == model.AttributePath && strings.ContainsAny(v, "?#"):
-		c.warnf(at, "%q never matches: what follows a \"?\" or \"#\" is not part of the path", v)
+		c.Warnf(at, "%q never matches: what follows a \"?\" or \"#\" is not part of the path", v)
 	}
+}
+
+// Operators of path templates: one segment, and any number of them.
+const (
+	templateOne = "{*}"
+	templateAny = "{**}"
+)
+
+// maxTemplate is how long a template may be for Envoy, in bytes, where {*} is "*" and {**} is "**". Envoy refuses
+// the whole listener for a longer one, with all policies that are in it.
+const maxTemplate = 256
+
+// literalSegment is RFC 3986's pchar, as far as Envoy takes it in templates.
+var literalSegment = regexp.MustCompile(`^[a-zA-Z0-9-._~%!$&'()+,;:@=]+$`)
+
+// IsPathTemplate tells whether a path is compared as a template.
+func IsPathTemplate(p string) bool {
+	return strings.Contains(p, templateOne) || strings.Contains(p, templateAny)
+}
+
+// pathTemplate checks a template: each segment is an operator or literal, and nothing follows
+// {**} but literals.
+func (c *conv) pathTemplate(at problem.Path, p string) {
+	if msg := templateError(p); msg != "" {
+		c.Errorf(at, "%q is not a path template: %s", p, msg)
+	}
+}
+
+func templateError(p string) string {
+	if !IsPathTemplate(p) {
+		return "braces are only for {*} and {**}"
+	}
+	if !strings.HasPrefix(p, "/") {
+		return "it must begin with \"/\""
+	}
+	if n := len(p) - strings.Count(p, "{") - strings.Count(p, "}"); n > maxTemplate {
+		return fmt.Sprintf("it is longer than %d characters", maxTemplate)
+	}
+	rest := false
+	for s := range strings.SplitSeq(strings.TrimSuffix(strings.TrimPrefix(p, "/"), "/"), "/") {
+		switch {
+		case (s == templateOne || s == templateAny) && rest:
+			return "{**} must be the last operator"
+		case s == templateAny:
+			rest = true
+		case s == templateOne:
+		case strings.ContainsAny(s, "{}"):
+			return "{*} and {**} stand for whole segments, between two \"/\""
+		case s == "":
+			return "it has an empty segment"
+		case !literalSegment.MatchString(s):
+			return "segment \"" + s + "\" has characters that templates cannot have"
+		}
+	}
+	return ""
 }

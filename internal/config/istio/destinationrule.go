@@ -6,154 +6,156 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
 
+	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
 // DestinationRule decodes a DestinationRule.
-func (d Decoder) DestinationRule(o *networkingv1.DestinationRule) (*model.DestinationRule, Problems) {
-	c := d.start(model.KindDestinationRule, &o.ObjectMeta)
-	at, spec := path("spec"), &o.Spec
-	r := &model.DestinationRule{Meta: c.meta, Visibility: c.exportTo(at.f("exportTo"), spec.ExportTo, false)}
-	if c.checkHost(at.f("host"), spec.Host, true) {
-		r.Host = c.host(spec.Host)
+func DestinationRule(in convert.Cluster, o *networkingv1.DestinationRule) (*model.DestinationRule, problem.List) {
+	c := start(in, model.KindDestinationRule, &o.ObjectMeta)
+	at, spec := problem.Path("spec"), &o.Spec
+	r := &model.DestinationRule{Meta: c.Meta, Visibility: c.ExportTo(at.Field("exportTo"), spec.ExportTo, false)}
+	if c.CheckHost(at.Field("host"), spec.Host, true) {
+		r.Host = c.Host(spec.Host)
 	}
-	r.Policy, r.Ports = c.trafficPolicy(at.f("trafficPolicy"), spec.TrafficPolicy)
+	r.Policy, r.Ports = c.trafficPolicy(at.Field("trafficPolicy"), spec.TrafficPolicy)
 	if sel := spec.WorkloadSelector; sel != nil {
-		r.WorkloadSelector = c.selector(at.f("workloadSelector"), "matchLabels", sel.MatchLabels)
+		r.WorkloadSelector = c.Selector(at.Field("workloadSelector"), "matchLabels", sel.MatchLabels)
 		for i, e := range spec.ExportTo {
-			if e != exportHere && e != c.meta.Namespace {
-				c.errorf(at.f("exportTo").i(i), "a rule with a workloadSelector is for its own namespace; use \".\", or remove exportTo")
+			if e != convert.ExportHere && e != c.Meta.Namespace {
+				c.Errorf(at.Field("exportTo").Index(i), "a rule with a workloadSelector is for its own namespace; use \".\", or remove exportTo")
 			}
 		}
 	}
-	r.Subsets = c.subsets(at.f("subsets"), spec.Subsets)
+	r.Subsets = c.subsets(at.Field("subsets"), spec.Subsets)
 	if len(r.WorkloadSelector) == 0 && model.NeedsSecrets(r.Credentials()) {
-		c.warnf(at.f("workloadSelector"), "is missing, so credentialName has no effect: no client certificate is shown, and servers are verified against the system's CAs; select the workloads that may have the secret")
+		c.Warnf(at.Field("workloadSelector"), "is missing, so credentialName has no effect: no client certificate is shown, and servers are verified against the system's CAs; select the workloads that may have the secret")
 	}
-	return r, c.list
+	return r, c.Problems
 }
 
-func (c *conv) subsets(at path, list []*networking.Subset) []model.Subset {
+func (c *conv) subsets(at problem.Path, list []*networking.Subset) []model.Subset {
 	var out []model.Subset
 	seen := map[string]bool{}
 	for i, s := range list {
-		at := at.i(i)
+		at := at.Index(i)
 		switch {
 		case s.Name == "":
-			c.errorf(at.f("name"), "is missing; name the subset, such as \"v1\"")
-		case !isLabel(s.Name):
-			c.errorf(at.f("name"), "%q is not a subset's name: use at most 63 letters, digits and '-'", s.Name)
+			c.Errorf(at.Field("name"), "is missing; name the subset, such as \"v1\"")
+		case !convert.IsLabel(s.Name):
+			c.Errorf(at.Field("name"), "%q is not a subset's name: use at most 63 letters, digits and '-'", s.Name)
 		case seen[s.Name]:
-			c.errorf(at.f("name"), "%q is the name of two subsets; rename one", s.Name)
+			c.Errorf(at.Field("name"), "%q is the name of two subsets; rename one", s.Name)
 		}
 		seen[s.Name] = true
-		c.labels(at.f("labels"), s.Labels)
+		c.Labels(at.Field("labels"), s.Labels)
 		if len(s.Labels) == 0 {
-			c.warnf(at.f("labels"), "are missing, so the subset is the whole service; name labels of its workloads")
+			c.Warnf(at.Field("labels"), "are missing, so the subset is the whole service; name labels of its workloads")
 		}
-		policy, ports := c.trafficPolicy(at.f("trafficPolicy"), s.TrafficPolicy)
+		policy, ports := c.trafficPolicy(at.Field("trafficPolicy"), s.TrafficPolicy)
 		out = append(out, model.Subset{Name: s.Name, Labels: s.Labels, Policy: policy, Ports: ports})
 	}
 	return out
 }
 
-func (c *conv) trafficPolicy(at path, p *networking.TrafficPolicy) (model.TrafficPolicy, map[uint32]model.TrafficPolicy) {
+func (c *conv) trafficPolicy(at problem.Path, p *networking.TrafficPolicy) (model.TrafficPolicy, map[uint32]model.TrafficPolicy) {
 	var out model.TrafficPolicy
 	if p == nil {
 		return out, nil
 	}
 	if p.LoadBalancer == nil && p.ConnectionPool == nil && p.OutlierDetection == nil && p.Tls == nil &&
 		p.PortLevelSettings == nil && p.Tunnel == nil && p.ProxyProtocol == nil && p.RetryBudget == nil {
-		c.errorf(at, "is empty; set at least one of loadBalancer, connectionPool, outlierDetection, tls and portLevelSettings, or remove it")
+		c.Errorf(at, "is empty; set at least one of loadBalancer, connectionPool, outlierDetection, tls and portLevelSettings, or remove it")
 	}
 	out = c.policyParts(at, p.LoadBalancer, p.ConnectionPool, p.OutlierDetection, p.Tls)
-	out.Tunnel = c.tunnel(at.f("tunnel"), p.Tunnel)
+	out.Tunnel = c.tunnel(at.Field("tunnel"), p.Tunnel)
 	if v := p.ProxyProtocol; v != nil {
 		out.ProxyProtocol = uint32(v.Version) + 1
 		if p.Tunnel != nil {
-			c.errorf(at.f("proxyProtocol"), "cannot be combined with tunnel; remove one of the two")
+			c.Errorf(at.Field("proxyProtocol"), "cannot be combined with tunnel; remove one of the two")
 		}
 	}
-	out.RetryBudget = c.retryBudget(at.f("retryBudget"), p.RetryBudget)
-	return out, c.portPolicies(at.f("portLevelSettings"), p.PortLevelSettings)
+	out.RetryBudget = c.retryBudget(at.Field("retryBudget"), p.RetryBudget)
+	return out, c.portPolicies(at.Field("portLevelSettings"), p.PortLevelSettings)
 }
 
 // policyParts converts what whole services and single ports have in common.
-func (c *conv) policyParts(at path, lb *networking.LoadBalancerSettings, pool *networking.ConnectionPoolSettings,
+func (c *conv) policyParts(at problem.Path, lb *networking.LoadBalancerSettings, pool *networking.ConnectionPoolSettings,
 	outlier *networking.OutlierDetection, tls *networking.ClientTLSSettings,
 ) model.TrafficPolicy {
 	return model.TrafficPolicy{
-		LoadBalancer:     c.loadBalancer(at.f("loadBalancer"), lb, outlier != nil),
-		ConnectionPool:   c.connectionPool(at.f("connectionPool"), pool),
-		OutlierDetection: c.outlierDetection(at.f("outlierDetection"), outlier),
-		TLS:              c.clientTLS(at.f("tls"), tls),
+		LoadBalancer:     c.loadBalancer(at.Field("loadBalancer"), lb, outlier != nil),
+		ConnectionPool:   c.connectionPool(at.Field("connectionPool"), pool),
+		OutlierDetection: c.outlierDetection(at.Field("outlierDetection"), outlier),
+		TLS:              c.clientTLS(at.Field("tls"), tls),
 	}
 }
 
-func (c *conv) portPolicies(at path, list []*networking.TrafficPolicy_PortTrafficPolicy) map[uint32]model.TrafficPolicy {
+func (c *conv) portPolicies(at problem.Path, list []*networking.TrafficPolicy_PortTrafficPolicy) map[uint32]model.TrafficPolicy {
 	if len(list) == 0 {
 		return nil
 	}
 	out := make(map[uint32]model.TrafficPolicy, len(list))
 	for i, p := range list {
-		at := at.i(i)
+		at := at.Index(i)
 		number := p.GetPort().GetNumber()
 		if p.Port == nil {
-			c.errorf(at.f("port"), "is missing; give the service's port, as port: {number: 80}")
+			c.Errorf(at.Field("port"), "is missing; give the service's port, as port: {number: 80}")
 		} else {
-			c.checkPort(at.f("port").f("number"), number)
+			c.CheckPort(at.Field("port").Field("number"), number)
 		}
 		if _, twice := out[number]; twice {
-			c.warnf(at.f("port").f("number"), "port %d is listed twice, and the last entry counts; merge the two", number)
+			c.Warnf(at.Field("port").Field("number"), "port %d is listed twice, and the last entry counts; merge the two", number)
 		}
 		if p.LoadBalancer == nil && p.ConnectionPool == nil && p.OutlierDetection == nil && p.Tls == nil {
-			c.errorf(at, "sets nothing; give at least one of loadBalancer, connectionPool, outlierDetection and tls")
+			c.Errorf(at, "sets nothing; give at least one of loadBalancer, connectionPool, outlierDetection and tls")
 		}
 		out[number] = c.policyParts(at, p.LoadBalancer, p.ConnectionPool, p.OutlierDetection, p.Tls)
 	}
 	return out
 }
 
-func (c *conv) tunnel(at path, t *networking.TrafficPolicy_TunnelSettings) *model.Tunnel {
+func (c *conv) tunnel(at problem.Path, t *networking.TrafficPolicy_TunnelSettings) *model.Tunnel {
 	if t == nil {
 		return nil
 	}
 	if t.Protocol != "" && t.Protocol != "CONNECT" && t.Protocol != "POST" {
-		c.errorf(at.f("protocol"), "%q cannot be used; use CONNECT or POST", t.Protocol)
+		c.Errorf(at.Field("protocol"), "%q cannot be used; use CONNECT or POST", t.Protocol)
 	}
 	if !model.IsIP(t.TargetHost) {
-		c.checkHost(at.f("targetHost"), t.TargetHost, false)
+		c.CheckHost(at.Field("targetHost"), t.TargetHost, false)
 	}
-	c.checkPort(at.f("targetPort"), t.TargetPort)
+	c.CheckPort(at.Field("targetPort"), t.TargetPort)
 	return &model.Tunnel{Post: t.Protocol == "POST", TargetHost: t.TargetHost, TargetPort: t.TargetPort}
 }
 
 // defaultRetryPercent is Envoy's retry budget where none is given.
 const defaultRetryPercent = 20
 
-func (c *conv) retryBudget(at path, b *networking.TrafficPolicy_RetryBudget) *model.RetryBudget {
+func (c *conv) retryBudget(at problem.Path, b *networking.TrafficPolicy_RetryBudget) *model.RetryBudget {
 	if b == nil {
 		return nil
 	}
 	out := &model.RetryBudget{Percent: defaultRetryPercent, MinConcurrency: b.MinRetryConcurrency}
 	if b.Percent != nil {
-		out.Percent = c.percent(at.f("percent"), b.Percent.Value)
+		out.Percent = c.Percent(at.Field("percent"), b.Percent.Value)
 	}
 	if b.BudgetInterval.AsDuration() != 0 { // 0 is the default: only what is under way counts
-		out.Interval = c.duration(at.f("budgetInterval"), b.BudgetInterval)
+		out.Interval = c.Duration(at.Field("budgetInterval"), b.BudgetInterval)
 	}
 	return out
 }
 
-func (c *conv) clientTLS(at path, t *networking.ClientTLSSettings) *model.ClientTLS {
+func (c *conv) clientTLS(at problem.Path, t *networking.ClientTLSSettings) *model.ClientTLS {
 	if t == nil {
 		return nil
 	}
 	c.tlsFiles(at, t)
-	if len(t.Sni) > maxDomain {
-		c.errorf(at.f("sni"), "is longer than %d characters", maxDomain)
-	} else if t.Sni != "" && hostError(t.Sni, false) != "" {
-		c.warnf(at.f("sni"), "%q is not a host name, which servers expect as SNI; correct it", t.Sni)
+	if len(t.Sni) > convert.MaxDomain {
+		c.Errorf(at.Field("sni"), "is longer than %d characters", convert.MaxDomain)
+	} else if t.Sni != "" && convert.HostError(t.Sni, false) != "" {
+		c.Warnf(at.Field("sni"), "%q is not a host name, which servers expect as SNI; correct it", t.Sni)
 	}
 	return &model.ClientTLS{
 		Mode: model.TLSMode(t.Mode.String()), ClientCertificate: t.ClientCertificate,
@@ -164,58 +166,58 @@ func (c *conv) clientTLS(at path, t *networking.ClientTLSSettings) *model.Client
 }
 
 // credential checks the name of a Secret.
-func (c *conv) credential(at path, t *networking.ClientTLSSettings) {
+func (c *conv) credential(at problem.Path, t *networking.ClientTLSSettings) {
 	credential, ok := model.ParseCredential(t.CredentialName)
-	_, own := credential.In(c.meta.Namespace)
+	_, own := credential.In(c.Meta.Namespace)
 	switch {
 	case model.IsConfigMap(t.CredentialName):
 		c.configMapCredential(at, t, credential)
-	case !ok || !isName(credential.Name):
-		c.errorf(at, "%q is not the name of a Secret; write its name, or kubernetes://NAME", t.CredentialName)
+	case !ok || !convert.IsName(credential.Name):
+		c.Errorf(at, "%q is not the name of a Secret; write its name, or kubernetes://NAME", t.CredentialName)
 	case !own:
-		c.errorf(at, "the Secret is of namespace %s, and workloads are given those of their own namespace alone; copy it to %s", credential.Namespace, c.meta.Namespace)
+		c.Errorf(at, "the Secret is of namespace %s, and workloads are given those of their own namespace alone; copy it to %s", credential.Namespace, c.Meta.Namespace)
 	case t.Mode == networking.ClientTLSSettings_MUTUAL && strings.HasSuffix(credential.Name, model.SuffixCA):
-		c.errorf(at, "a name that ends with %s is that of a Secret of CAs, without a key; name the other one", model.SuffixCA)
+		c.Errorf(at, "a name that ends with %s is that of a Secret of CAs, without a key; name the other one", model.SuffixCA)
 	}
 }
 
 // configMapCredential checks the name of a ConfigMap with the CAs of servers. Whoever calls them gets
 // it, so that it must be the rule's to give, as in Istio.
-func (c *conv) configMapCredential(at path, t *networking.ClientTLSSettings, credential model.Credential) {
+func (c *conv) configMapCredential(at problem.Path, t *networking.ClientTLSSettings, credential model.Credential) {
 	switch {
-	case !c.configMapName(at, t.CredentialName):
-	case credential.Namespace != c.meta.Namespace:
-		c.errorf(at, "the ConfigMap is of namespace %s, and rules name those of their own namespace alone; copy it to %s", credential.Namespace, c.meta.Namespace)
+	case !c.ConfigMapName(at, t.CredentialName):
+	case credential.Namespace != c.Meta.Namespace:
+		c.Errorf(at, "the ConfigMap is of namespace %s, and rules name those of their own namespace alone; copy it to %s", credential.Namespace, c.Meta.Namespace)
 	case t.Mode == networking.ClientTLSSettings_MUTUAL:
-		c.errorf(at, "a ConfigMap has CAs alone, and MUTUAL needs a certificate with its key; use a Secret, or mode SIMPLE")
+		c.Errorf(at, "a ConfigMap has CAs alone, and MUTUAL needs a certificate with its key; use a Secret, or mode SIMPLE")
 	}
 }
 
 // tlsFiles checks that the mode has what it needs, and nothing that contradicts it.
-func (c *conv) tlsFiles(at path, t *networking.ClientTLSSettings) {
+func (c *conv) tlsFiles(at problem.Path, t *networking.ClientTLSSettings) {
 	files := t.ClientCertificate != "" || t.PrivateKey != "" || t.CaCertificates != "" || t.CaCrl != ""
 	verifies := t.Mode == networking.ClientTLSSettings_SIMPLE || t.Mode == networking.ClientTLSSettings_MUTUAL
 	switch {
 	case verifies && t.CredentialName != "":
 		if files {
-			c.errorf(at.f("credentialName"), "cannot be combined with files of certificates; remove one of the two")
+			c.Errorf(at.Field("credentialName"), "cannot be combined with files of certificates; remove one of the two")
 		}
 	case t.Mode == networking.ClientTLSSettings_MUTUAL:
 		if t.ClientCertificate == "" {
-			c.errorf(at.f("clientCertificate"), "is missing; MUTUAL needs the file of the client's certificate, or credentialName")
+			c.Errorf(at.Field("clientCertificate"), "is missing; MUTUAL needs the file of the client's certificate, or credentialName")
 		}
 		if t.PrivateKey == "" {
-			c.errorf(at.f("privateKey"), "is missing; MUTUAL needs the file of the client's key, or credentialName")
+			c.Errorf(at.Field("privateKey"), "is missing; MUTUAL needs the file of the client's key, or credentialName")
 		}
 	case t.Mode == networking.ClientTLSSettings_ISTIO_MUTUAL && (files || t.CredentialName != ""):
-		c.warnf(at, "ISTIO_MUTUAL uses the mesh's own certificates, so the others have no effect; remove them, or use MUTUAL")
+		c.Warnf(at, "ISTIO_MUTUAL uses the mesh's own certificates, so the others have no effect; remove them, or use MUTUAL")
 	case t.Mode == networking.ClientTLSSettings_DISABLE && (files || t.CredentialName != ""):
-		c.warnf(at, "mode is DISABLE, so the certificates have no effect; set mode to SIMPLE or MUTUAL")
+		c.Warnf(at, "mode is DISABLE, so the certificates have no effect; set mode to SIMPLE or MUTUAL")
 	}
 	if t.InsecureSkipVerify.GetValue() && verifies && (t.CaCertificates != "" || len(t.SubjectAltNames) > 0) {
-		c.errorf(at.f("insecureSkipVerify"), "contradicts caCertificates and subjectAltNames; remove one or the other")
+		c.Errorf(at.Field("insecureSkipVerify"), "contradicts caCertificates and subjectAltNames; remove one or the other")
 	}
 	if t.CredentialName != "" && verifies {
-		c.credential(at.f("credentialName"), t)
+		c.credential(at.Field("credentialName"), t)
 	}
 }

@@ -1,61 +1,63 @@
 package istio
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 	networkingv1alpha3 "istio.io/client-go/pkg/apis/networking/v1alpha3"
 
+	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/envoyext"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
 // EnvoyFilter decodes an EnvoyFilter. A patch that cannot have the effect that it is meant to
 // have is left out, with a warning, and the others go on: what is written for several
 // versions of Envoy has patches for each.
-func (d Decoder) EnvoyFilter(o *networkingv1alpha3.EnvoyFilter) (*model.EnvoyFilter, Problems) {
-	c := d.start(model.KindEnvoyFilter, &o.ObjectMeta)
-	at, spec := path("spec"), &o.Spec
-	f := &model.EnvoyFilter{Meta: c.meta, Priority: spec.Priority}
+func EnvoyFilter(in convert.Cluster, o *networkingv1alpha3.EnvoyFilter) (*model.EnvoyFilter, problem.List) {
+	c := start(in, model.KindEnvoyFilter, &o.ObjectMeta)
+	at, spec := problem.Path("spec"), &o.Spec
+	f := &model.EnvoyFilter{Meta: c.Meta, Priority: spec.Priority}
 	if spec.WorkloadSelector != nil {
-		f.Selector = c.selector(at.f("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
+		f.Selector = c.Selector(at.Field("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
 	}
-	f.Targets = c.targets(at.f("targetRefs"), spec.TargetRefs, spec.WorkloadSelector != nil)
+	f.Targets = c.targets(at.Field("targetRefs"), spec.TargetRefs, spec.WorkloadSelector != nil)
 	if len(spec.ConfigPatches) == 0 {
-		c.warnf(at.f("configPatches"), "is empty, so the object has no effect")
+		c.Warnf(at.Field("configPatches"), "is empty, so the object has no effect")
 	}
 	for i, p := range spec.ConfigPatches {
-		out, ok := c.envoyPatch(at.f("configPatches").i(i), i, p)
+		out, ok := c.envoyPatch(at.Field("configPatches").Index(i), i, p)
 		if ok {
 			f.Patches = append(f.Patches, out)
 		}
 	}
-	return f, c.list
+	return f, c.Problems
 }
 
 // envoyPatch reads one patch; not ok where it has no effect.
-func (c *conv) envoyPatch(at path, i int, p *networking.EnvoyFilter_EnvoyConfigObjectPatch) (model.EnvoyPatch, bool) {
+func (c *conv) envoyPatch(at problem.Path, i int, p *networking.EnvoyFilter_EnvoyConfigObjectPatch) (model.EnvoyPatch, bool) {
 	out := model.EnvoyPatch{Index: i, Target: model.PatchTarget(p.GetApplyTo().String())}
 	switch {
 	case p.GetApplyTo() == networking.EnvoyFilter_INVALID:
-		c.errorf(at.f("applyTo"), "is missing; name what to change, such as HTTP_FILTER")
+		c.Errorf(at.Field("applyTo"), "is missing; name what to change, such as HTTP_FILTER")
 		return out, false
 	case p.Patch == nil || p.Patch.Operation == networking.EnvoyFilter_Patch_INVALID:
-		c.errorf(at.f("patch").f("operation"), "is missing; give one, such as MERGE or INSERT_BEFORE")
+		c.Errorf(at.Field("patch").Field("operation"), "is missing; give one, such as MERGE or INSERT_BEFORE")
 		return out, false
 	}
 	operation, ok := c.patchOperation(at, out.Target, model.PatchOperation(p.Patch.Operation.String()), p.Match)
 	out.Operation = operation
-	ok = c.patchMatch(at.f("match"), p.Match, &out) && ok
+	ok = c.patchMatch(at.Field("match"), p.Match, &out) && ok
 	if out.Target == model.PatchBootstrap {
 		if out.Context != model.PatchGateway {
 			out.Context = model.PatchAnywhere // a bootstrap has no sides
 		}
-		c.add(SeverityInfo, at.f("applyTo"), "counts for sidecars that start from now on; those that run need a restart to take it")
+		c.Add(problem.SeverityInfo, at.Field("applyTo"), "counts for sidecars that start from now on; those that run need a restart to take it")
 	}
-	return out, c.patchValue(at.f("patch").f("value"), p.Patch, &out) && ok
+	return out, c.patchValue(at.Field("patch").Field("value"), p.Patch, &out) && ok
 }
 
 // insertable are the lists in which the place counts.
@@ -76,19 +78,19 @@ var noEffect = map[model.PatchTarget][]model.PatchOperation{
 
 // patchOperation is what an operation means for a target: where there is no order, inserting
 // is adding.
-func (c *conv) patchOperation(at path, target model.PatchTarget, op model.PatchOperation, match *networking.EnvoyFilter_EnvoyConfigObjectMatch) (model.PatchOperation, bool) {
+func (c *conv) patchOperation(at problem.Path, target model.PatchTarget, op model.PatchOperation, match *networking.EnvoyFilter_EnvoyConfigObjectMatch) (model.PatchOperation, bool) {
 	inserts := op == model.PatchBefore || op == model.PatchAfter || op == model.PatchFirst
 	if inserts && !insertable[target] {
 		op = model.PatchAdd
 	}
 	for _, no := range noEffect[target] {
 		if op == no {
-			c.warnf(at.f("patch").f("operation"), "%s has no effect on %s; the patch is left out", op, target)
+			c.Warnf(at.Field("patch").Field("operation"), "%s has no effect on %s; the patch is left out", op, target)
 			return op, false
 		}
 	}
 	if !c.namesFilter(target, op, match.GetListener()) {
-		c.warnf(at.f("match"), "%s of %s needs the name of the filter that it is for; the patch is left out", op, target)
+		c.Warnf(at.Field("match"), "%s of %s needs the name of the filter that it is for; the patch is left out", op, target)
 		return op, false
 	}
 	return op, true
@@ -111,28 +113,28 @@ func (c *conv) namesFilter(target model.PatchTarget, op model.PatchOperation, m 
 }
 
 // patchValue reads the message that a patch applies.
-func (c *conv) patchValue(at path, p *networking.EnvoyFilter_Patch, out *model.EnvoyPatch) bool {
+func (c *conv) patchValue(at problem.Path, p *networking.EnvoyFilter_Patch, out *model.EnvoyPatch) bool {
 	if p.FilterClass != networking.EnvoyFilter_Patch_UNSPECIFIED {
-		c.warnf(path(strings.TrimSuffix(string(at), "value")+"filterClass"), "has no effect; give the place by an operation and a match")
+		c.Warnf(problem.Path(strings.TrimSuffix(string(at), "value")+"filterClass"), "has no effect; give the place by an operation and a match")
 	}
 	if out.Operation == model.PatchRemove {
 		return true
 	}
 	if p.Value == nil {
-		c.errorf(at, "is missing; %s needs one", out.Operation)
+		c.Errorf(at, "is missing; %s needs one", out.Operation)
 		return false
 	}
 	m := envoyext.Message(string(out.Target))
 	ok := true
 	for _, f := range envoyext.Decode(p.Value, m) {
 		ok = ok && !f.Fatal
-		c.warnf(at.join(f.Path), "%s%s", f.Message, leftOut(f.Fatal))
+		c.Warnf(at.Join(f.Path), "%s%s", f.Message, leftOut(f.Fatal))
 	}
 	if !ok {
 		return false
 	}
 	if err := envoyext.Validate(m); err != nil && !out.Operation.Merges() {
-		c.warnf(at, "Envoy would refuse it: %v; the patch is left out", err)
+		c.Warnf(at, "Envoy would refuse it: %v; the patch is left out", err)
 		return false
 	}
 	return c.packPatch(at, m, out)
@@ -145,23 +147,156 @@ func leftOut(fatal bool) string {
 	return ""
 }
 
-// join adds a path of its own to a path.
-func (p path) join(rest string) path {
-	if rest == "" {
-		return p
-	}
-	return path(fmt.Sprintf("%s.%s", p, rest))
-}
-
 // proxyVersion reads the expression for versions of proxies.
-func (c *conv) proxyVersion(at path, expression string) *regexp.Regexp {
+func (c *conv) proxyVersion(at problem.Path, expression string) *regexp.Regexp {
 	if expression == "" {
 		return nil
 	}
-	c.regex(at, expression)
+	c.Regex(at, expression)
 	re, err := regexp.Compile(expression)
-	if err != nil || len(expression) > maxRegex {
+	if err != nil || len(expression) > convert.MaxRegex {
 		return nil
 	}
 	return re
+}
+
+// patchMatch reads what a patch is for; not ok where nothing can match.
+func (c *conv) patchMatch(at problem.Path, m *networking.EnvoyFilter_EnvoyConfigObjectMatch, out *model.EnvoyPatch) bool {
+	if m == nil {
+		return true
+	}
+	switch m.Context {
+	case networking.EnvoyFilter_WAYPOINT:
+		c.Warnf(at.Field("context"), "the mesh has no waypoints; the patch is left out")
+		return false
+	case networking.EnvoyFilter_ANY:
+	default:
+		out.Context = model.PatchContext(m.Context.String())
+	}
+	out.ProxyVersion = c.proxyVersion(at.Field("proxy").Field("proxyVersion"), m.GetProxy().GetProxyVersion())
+	out.ProxyMetadata = m.GetProxy().GetMetadata()
+	switch of := m.ObjectTypes.(type) {
+	case *networking.EnvoyFilter_EnvoyConfigObjectMatch_Listener:
+		return c.fits(at.Field("listener"), out.Target, "listener") && c.listenerMatch(at.Field("listener"), of.Listener, out)
+	case *networking.EnvoyFilter_EnvoyConfigObjectMatch_RouteConfiguration:
+		out.Routes = routeConfigMatch(of.RouteConfiguration)
+		return c.fits(at.Field("routeConfiguration"), out.Target, "routeConfiguration")
+	case *networking.EnvoyFilter_EnvoyConfigObjectMatch_Cluster:
+		out.Cluster = clusterMatch(of.Cluster)
+		return c.fits(at.Field("cluster"), out.Target, "cluster")
+	case *networking.EnvoyFilter_EnvoyConfigObjectMatch_Waypoint:
+		c.Warnf(at.Field("waypoint"), "the mesh has no waypoints; the patch is left out")
+		return false
+	}
+	return true
+}
+
+// matchOf is the match that a target may have.
+var matchOf = map[model.PatchTarget]string{
+	model.PatchListener: "listener", model.PatchFilterChain: "listener", model.PatchListenerFilter: "listener",
+	model.PatchNetworkFilter: "listener", model.PatchHTTPFilter: "listener",
+	model.PatchRouteConfig: "routeConfiguration", model.PatchVirtualHost: "routeConfiguration", model.PatchHTTPRoute: "routeConfiguration",
+	model.PatchCluster: "cluster",
+}
+
+// fits tells whether a target can have a match of a kind. An extension's is not looked at.
+func (c *conv) fits(at problem.Path, target model.PatchTarget, kind string) bool {
+	want, some := matchOf[target]
+	if some && want != kind {
+		c.Errorf(at, "cannot be used with applyTo %s; match by %s", target, want)
+		return false
+	}
+	return true
+}
+
+func (c *conv) listenerMatch(at problem.Path, m *networking.EnvoyFilter_ListenerMatch, out *model.EnvoyPatch) bool {
+	chain := m.GetFilterChain()
+	out.Listener = &model.ListenerMatch{
+		Name: m.GetName(), Port: m.GetPortNumber(), ListenerFilter: envoyext.Canonical(m.GetListenerFilter()),
+		ChainName: chain.GetName(), SNI: chain.GetSni(), TransportProtocol: chain.GetTransportProtocol(),
+		DestinationPort: chain.GetDestinationPort(),
+		Filter:          envoyext.Canonical(chain.GetFilter().GetName()),
+		SubFilter:       envoyext.Canonical(chain.GetFilter().GetSubFilter().GetName()),
+	}
+	if p := chain.GetApplicationProtocols(); p != "" {
+		out.Listener.ApplicationProtocols = strings.Split(p, ",")
+	}
+	if m.GetPortName() != "" {
+		c.Warnf(at.Field("portName"), "has no effect; match by portNumber")
+	}
+	return c.filterMatch(at.Field("filterChain").Field("filter"), chain.GetFilter(), out.Target)
+}
+
+func (c *conv) filterMatch(at problem.Path, m *networking.EnvoyFilter_ListenerMatch_FilterMatch, target model.PatchTarget) bool {
+	switch {
+	case m == nil:
+		return true
+	case m.Name == "":
+		c.Errorf(at.Field("name"), "is missing; name the network filter")
+		return false
+	case target == model.PatchListener || target == model.PatchFilterChain:
+		c.Warnf(at, "has no effect with applyTo %s", target)
+	}
+	if m.SubFilter == nil {
+		return true
+	}
+	at = at.Field("subFilter")
+	switch {
+	case target != model.PatchHTTPFilter:
+		c.Errorf(at, "can be used with applyTo HTTP_FILTER only")
+	case envoyext.Canonical(m.Name) != "envoy.filters.network.http_connection_manager":
+		c.Errorf(at, "needs a filter that has HTTP filters; name envoy.filters.network.http_connection_manager")
+	case m.SubFilter.Name == "":
+		c.Errorf(at.Field("name"), "is missing; name the HTTP filter")
+	default:
+		return true
+	}
+	return false
+}
+
+func routeConfigMatch(m *networking.EnvoyFilter_RouteConfigurationMatch) *model.RouteConfigMatch {
+	out := &model.RouteConfigMatch{
+		Name: m.GetName(), Port: m.GetPortNumber(), PortName: m.GetPortName(), Gateway: m.GetGateway(),
+		VirtualHost: m.GetVhost().GetName(), Domain: m.GetVhost().GetDomainName(),
+	}
+	if r := m.GetVhost().GetRoute(); r != nil {
+		out.Route = &model.RouteMatch{Name: r.Name}
+		if r.Action != networking.EnvoyFilter_RouteConfigurationMatch_RouteMatch_ANY {
+			out.Route.Action = r.Action.String()
+		}
+	}
+	return out
+}
+
+func clusterMatch(m *networking.EnvoyFilter_ClusterMatch) *model.ClusterMatch {
+	return &model.ClusterMatch{Name: m.GetName(), Service: model.Host(m.GetService()), Subset: m.GetSubset(), Port: m.GetPortNumber()}
+}
+
+// ownNames are those that the mesh gives to listeners and clusters. What is added may not
+// have them.
+var ownNames = regexp.MustCompile(`^(virtualInbound|virtualOutbound|scopes|BlackHoleCluster|PassthroughCluster|InboundPassthroughCluster|(in|out)bound\|.*|\[?[0-9a-fA-F.:]+\]?_[0-9]+)$`)
+
+// packPatch encodes a patch's message.
+func (c *conv) packPatch(at problem.Path, m proto.Message, out *model.EnvoyPatch) bool {
+	var err error
+	if out.Value, err = envoyext.Pack(m); err != nil {
+		c.Warnf(at, "cannot be encoded: %v; the patch is left out", err)
+		return false
+	}
+	out.Name, out.Domains = envoyext.NameOf(m), envoyext.DomainsOf(m)
+	if out.Operation != model.PatchAdd {
+		return true
+	}
+	switch out.Target {
+	case model.PatchListener, model.PatchCluster, model.PatchVirtualHost, model.PatchExtensionConfig:
+		if out.Name == "" {
+			c.Warnf(at.Field("name"), "is missing; what is added needs a name; the patch is left out")
+			return false
+		}
+	}
+	if (out.Target == model.PatchListener || out.Target == model.PatchCluster) && ownNames.MatchString(out.Name) {
+		c.Warnf(at.Field("name"), "%q is a name that the mesh gives itself; use MERGE, or another name; the patch is left out", out.Name)
+		return false
+	}
+	return true
 }

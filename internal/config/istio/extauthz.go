@@ -10,6 +10,8 @@ import (
 
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
+	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -21,23 +23,23 @@ const maxProviderName = 63
 
 // externalAuthorizers are the providers of MeshConfig that decide about calls; other kinds of
 // providers are not for here.
-func (c *conv) externalAuthorizers(at path, list []*meshconfig.MeshConfig_ExtensionProvider) map[string]*model.ExternalAuthorizer {
+func (c *conv) externalAuthorizers(at problem.Path, list []*meshconfig.MeshConfig_ExtensionProvider) map[string]*model.ExternalAuthorizer {
 	var out map[string]*model.ExternalAuthorizer
 	for i, p := range list {
-		at, before := at.i(i), c.list.Count(SeverityError)
+		at, before := at.Index(i), c.Problems.Count(problem.SeverityError)
 		var a *model.ExternalAuthorizer
 		if h := p.GetEnvoyExtAuthzHttp(); h != nil {
-			a = c.httpAuthorizer(at.f("envoyExtAuthzHttp"), h)
+			a = c.httpAuthorizer(at.Field("envoyExtAuthzHttp"), h)
 		} else if g := p.GetEnvoyExtAuthzGrpc(); g != nil {
-			a = c.grpcAuthorizer(at.f("envoyExtAuthzGrpc"), g)
+			a = c.grpcAuthorizer(at.Field("envoyExtAuthzGrpc"), g)
 		} else {
 			continue
 		}
-		c.providerName(at.f("name"), p.GetName())
+		c.providerName(at.Field("name"), p.GetName())
 		if out[p.GetName()] != nil {
-			c.errorf(at.f("name"), "%q is the name of a provider before; choose another", p.GetName())
+			c.Errorf(at.Field("name"), "%q is the name of a provider before; choose another", p.GetName())
 		}
-		if c.list.Count(SeverityError) > before {
+		if c.Problems.Count(problem.SeverityError) > before {
 			continue
 		}
 		if out == nil {
@@ -50,9 +52,9 @@ func (c *conv) externalAuthorizers(at path, list []*meshconfig.MeshConfig_Extens
 }
 
 // providerName checks a name that becomes part of metadata that filters compare by prefix.
-func (c *conv) providerName(at path, name string) {
-	if name == "" || len(name) > maxProviderName || !isLabel(name) || strings.ToLower(name) != name {
-		c.errorf(at, "%q is not a name of a provider: use at most %d lower-case letters, digits and '-'", name, maxProviderName)
+func (c *conv) providerName(at problem.Path, name string) {
+	if name == "" || len(name) > maxProviderName || !convert.IsLabel(name) || strings.ToLower(name) != name {
+		c.Errorf(at, "%q is not a name of a provider: use at most %d lower-case letters, digits and '-'", name, maxProviderName)
 	}
 }
 
@@ -66,34 +68,34 @@ type authorizer interface {
 	GetIncludeRequestBodyInCheck() *meshconfig.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationRequestBody
 }
 
-func (c *conv) authorizer(at path, p authorizer) *model.ExternalAuthorizer {
+func (c *conv) authorizer(at problem.Path, p authorizer) *model.ExternalAuthorizer {
 	ns, host, both := strings.Cut(p.GetService(), "/")
 	if !both {
 		ns, host = "", ns
 	}
-	c.checkHost(at.f("service"), host, false)
-	c.checkPort(at.f("port"), p.GetPort())
+	c.CheckHost(at.Field("service"), host, false)
+	c.CheckPort(at.Field("port"), p.GetPort())
 	out := &model.ExternalAuthorizer{
 		Namespace: ns, Host: model.Host(strings.ToLower(host)), Port: p.GetPort(), Timeout: authorizerTimeout,
 		FailOpen: p.GetFailOpen(), ClearRouteCache: p.GetClearRouteCache(),
-		StatusOnError: c.statusOnError(at.f("statusOnError"), p.GetStatusOnError()),
+		StatusOnError: c.statusOnError(at.Field("statusOnError"), p.GetStatusOnError()),
 	}
 	if b := p.GetIncludeRequestBodyInCheck(); b != nil {
 		if b.MaxRequestBytes == 0 {
-			c.errorf(at.f("includeRequestBodyInCheck").f("maxRequestBytes"), "is missing; give the most bytes that are sent")
+			c.Errorf(at.Field("includeRequestBodyInCheck").Field("maxRequestBytes"), "is missing; give the most bytes that are sent")
 		}
 		out.Body = &model.AuthorizerBody{MaxBytes: b.MaxRequestBytes, Partial: b.AllowPartialMessage, AsBytes: b.PackAsBytes}
 	}
 	return out
 }
 
-func (c *conv) statusOnError(at path, s string) uint32 {
+func (c *conv) statusOnError(at problem.Path, s string) uint32 {
 	if s == "" {
 		return 0
 	}
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || !knownStatus(uint32(n)) {
-		c.errorf(at, "%q is not an HTTP status that Envoy answers with, such as 403 or 503", s)
+		c.Errorf(at, "%q is not an HTTP status that Envoy answers with, such as 403 or 503", s)
 	}
 	return uint32(n)
 }
@@ -107,13 +109,13 @@ func knownStatus(code uint32) bool {
 	return http.StatusText(int(code)) != ""
 }
 
-func (c *conv) httpAuthorizer(at path, p *meshconfig.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider) *model.ExternalAuthorizer {
+func (c *conv) httpAuthorizer(at problem.Path, p *meshconfig.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider) *model.ExternalAuthorizer {
 	out := c.authorizer(at, p)
-	if t := c.duration(at.f("timeout"), p.Timeout); t > 0 {
+	if t := c.Duration(at.Field("timeout"), p.Timeout); t > 0 {
 		out.Timeout = t
 	}
 	if p.PathPrefix != "" && !strings.HasPrefix(p.PathPrefix, "/") {
-		c.errorf(at.f("pathPrefix"), "%q does not begin with \"/\"", p.PathPrefix)
+		c.Errorf(at.Field("pathPrefix"), "%q does not begin with \"/\"", p.PathPrefix)
 	}
 	sent := p.IncludeRequestHeadersInCheck
 	if len(sent) == 0 {
@@ -126,10 +128,10 @@ func (c *conv) httpAuthorizer(at path, p *meshconfig.MeshConfig_ExtensionProvide
 		{"includeRequestHeadersInCheck", sent}, {"headersToUpstreamOnAllow", p.HeadersToUpstreamOnAllow},
 		{"headersToDownstreamOnAllow", p.HeadersToDownstreamOnAllow}, {"headersToDownstreamOnDeny", p.HeadersToDownstreamOnDeny},
 	} {
-		c.headerPatterns(at.f(l.field), l.names)
+		c.headerPatterns(at.Field(l.field), l.names)
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.IncludeAdditionalHeadersInCheck)) {
-		c.headerName(at.f("includeAdditionalHeadersInCheck").k(name), name)
+		c.HeaderName(at.Field("includeAdditionalHeadersInCheck").Key(name), name)
 	}
 	out.HTTP = &model.HTTPAuthorizer{
 		PathPrefix: p.PathPrefix, Sent: sent, Added: p.IncludeAdditionalHeadersInCheck, ToUpstream: p.HeadersToUpstreamOnAllow,
@@ -139,23 +141,23 @@ func (c *conv) httpAuthorizer(at path, p *meshconfig.MeshConfig_ExtensionProvide
 }
 
 // headerPatterns checks names of headers that may end or begin with "*".
-func (c *conv) headerPatterns(at path, list []string) {
+func (c *conv) headerPatterns(at problem.Path, list []string) {
 	for i, h := range list {
 		name := strings.TrimSuffix(h, "*")
 		if name == h {
 			name = strings.TrimPrefix(h, "*")
 		}
 		if name == "" {
-			c.errorf(at.i(i), "%q is not a header name; write one, such as \"authorization\", or the beginning of one, such as \"x-*\"", h)
+			c.Errorf(at.Index(i), "%q is not a header name; write one, such as \"authorization\", or the beginning of one, such as \"x-*\"", h)
 			continue
 		}
-		c.headerName(at.i(i), name)
+		c.HeaderName(at.Index(i), name)
 	}
 }
 
-func (c *conv) grpcAuthorizer(at path, p *meshconfig.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider) *model.ExternalAuthorizer {
+func (c *conv) grpcAuthorizer(at problem.Path, p *meshconfig.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider) *model.ExternalAuthorizer {
 	out := c.authorizer(at, p)
-	if t := c.duration(at.f("timeout"), p.Timeout); t > 0 {
+	if t := c.Duration(at.Field("timeout"), p.Timeout); t > 0 {
 		out.Timeout = t
 	}
 	return out

@@ -1,37 +1,43 @@
 package istio
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
 
+	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
 // Gateway decodes a Gateway.
-func (d Decoder) Gateway(o *networkingv1.Gateway) (*model.Gateway, Problems) {
-	c := d.start(model.KindGateway, &o.ObjectMeta)
-	at, spec := path("spec"), &o.Spec
-	g := &model.Gateway{Meta: c.meta}
-	if !isLabel(o.Name) {
-		c.errorf(path("metadata").f("name"), "%q cannot be a Gateway's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
+func Gateway(in convert.Cluster, o *networkingv1.Gateway) (*model.Gateway, problem.List) {
+	c := start(in, model.KindGateway, &o.ObjectMeta)
+	at, spec := problem.Path("spec"), &o.Spec
+	g := &model.Gateway{Meta: c.Meta}
+	if !convert.IsLabel(o.Name) {
+		c.Errorf(problem.Path("metadata").Field("name"), "%q cannot be a Gateway's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
 	}
 	if len(spec.Selector) > 0 {
-		g.Selector = c.selector(at, "selector", spec.Selector)
+		g.Selector = c.Selector(at, "selector", spec.Selector)
 	} else {
-		c.add(SeverityInfo, at.f("selector"), "is missing, so every router of the mesh serves this gateway; name labels of one")
+		c.Add(problem.SeverityInfo, at.Field("selector"), "is missing, so every router of the mesh serves this gateway; name labels of one")
 	}
 	if len(spec.Servers) == 0 {
-		c.errorf(at.f("servers"), "is missing; give at least one, with port and hosts")
+		c.Errorf(at.Field("servers"), "is missing; give at least one, with port and hosts")
 	}
 	names := map[string]bool{}
 	for i, s := range spec.Servers {
-		at := at.f("servers").i(i)
+		at := at.Field("servers").Index(i)
 		if name := s.GetPort().GetName(); name != "" {
 			if names[name] {
-				c.errorf(at.f("port").f("name"), "%q is the name of two ports; rename one", name)
+				c.Errorf(at.Field("port").Field("name"), "%q is the name of two ports; rename one", name)
 			}
 			names[name] = true
 		}
@@ -39,77 +45,77 @@ func (d Decoder) Gateway(o *networkingv1.Gateway) (*model.Gateway, Problems) {
 			g.Servers = append(g.Servers, server)
 		}
 	}
-	return g, c.list
+	return g, c.Problems
 }
 
-func (c *conv) gatewayServer(at path, s *networking.Server) (model.GatewayServer, bool) {
+func (c *conv) gatewayServer(at problem.Path, s *networking.Server) (model.GatewayServer, bool) {
 	out := model.GatewayServer{Name: s.Name, Bind: s.Bind}
-	if strings.HasPrefix(s.Bind, unixPrefix) {
-		c.warnf(at.f("bind"), "Unix sockets are not supported, so this server has no effect; use a port")
+	if strings.HasPrefix(s.Bind, convert.UnixPrefix) {
+		c.Warnf(at.Field("bind"), "Unix sockets are not supported, so this server has no effect; use a port")
 		return out, false
 	}
-	c.bindIP(at.f("bind"), s.Bind)
+	c.bindIP(at.Field("bind"), s.Bind)
 	if s.DefaultEndpoint != "" {
-		c.warnf(at.f("defaultEndpoint"), "has no effect; a VirtualService that is bound to the gateway says where calls go")
+		c.Warnf(at.Field("defaultEndpoint"), "has no effect; a VirtualService that is bound to the gateway says where calls go")
 	}
 	if s.Port == nil {
-		c.errorf(at.f("port"), "is missing; give number, name and protocol")
+		c.Errorf(at.Field("port"), "is missing; give number, name and protocol")
 		return out, false
 	}
-	out.Port = c.gatewayPort(at.f("port"), s.Port)
-	out.Hosts = c.gatewayHosts(at.f("hosts"), s)
-	out.TLS = c.gatewayTLS(at.f("tls"), out.Port.Protocol, s.Tls)
+	out.Port = c.gatewayPort(at.Field("port"), s.Port)
+	out.Hosts = c.gatewayHosts(at.Field("hosts"), s)
+	out.TLS = c.gatewayTLS(at.Field("tls"), out.Port.Protocol, s.Tls)
 	out.HTTPSRedirect = s.Tls.GetHttpsRedirect() && out.Port.Protocol.IsHTTP()
 	return out, true
 }
 
-func (c *conv) gatewayPort(at path, p *networking.Port) model.GatewayPort {
-	c.checkPort(at.f("number"), p.Number)
-	c.checkPortName(at.f("name"), p.Name)
+func (c *conv) gatewayPort(at problem.Path, p *networking.Port) model.GatewayPort {
+	c.CheckPort(at.Field("number"), p.Number)
+	c.CheckPortName(at.Field("name"), p.Name)
 	if p.TargetPort > 0 { //nolint:staticcheck // to report it
-		c.errorf(at.f("targetPort"), "has no effect here; the router's Service says its target port")
+		c.Errorf(at.Field("targetPort"), "has no effect here; the router's Service says its target port")
 	}
-	out := model.GatewayPort{Number: p.Number, Name: p.Name, Protocol: c.protocol(at.f("protocol"), p.Protocol)}
+	out := model.GatewayPort{Number: p.Number, Name: p.Name, Protocol: c.Protocol(at.Field("protocol"), p.Protocol)}
 	switch out.Protocol {
 	case model.ProtocolAuto:
 		if p.Protocol == "" {
-			c.errorf(at.f("protocol"), "is missing; use HTTP, HTTPS, GRPC, HTTP2, TLS or TCP")
+			c.Errorf(at.Field("protocol"), "is missing; use HTTP, HTTPS, GRPC, HTTP2, TLS or TCP")
 		}
 	case model.ProtocolUDP:
-		c.errorf(at.f("protocol"), "UDP is not for gateways; use HTTP, HTTPS, GRPC, HTTP2, TLS or TCP")
+		c.Errorf(at.Field("protocol"), "UDP is not for gateways; use HTTP, HTTPS, GRPC, HTTP2, TLS or TCP")
 	}
 	return out
 }
 
 // gatewayHosts reads hosts, with or without a namespace. They are full names.
-func (c *conv) gatewayHosts(at path, s *networking.Server) []model.HostSelector {
+func (c *conv) gatewayHosts(at problem.Path, s *networking.Server) []model.HostSelector {
 	if len(s.Hosts) == 0 {
-		c.errorf(at, "is missing; name hosts, or \"*\" for all")
+		c.Errorf(at, "is missing; name hosts, or \"*\" for all")
 	}
 	var out []model.HostSelector
 	for i, text := range s.Hosts {
-		sel := model.HostSelector{Namespace: exportAll}
+		sel := model.HostSelector{Namespace: convert.ExportAll}
 		host := text
 		if ns, rest, ok := strings.Cut(text, "/"); ok {
 			sel.Namespace, host = ns, rest
 		}
-		if sel.Namespace == exportHere {
-			sel.Namespace = c.meta.Namespace
+		if sel.Namespace == convert.ExportHere {
+			sel.Namespace = c.Meta.Namespace
 		}
-		if sel.Namespace != exportAll && !isLabel(sel.Namespace) {
-			c.errorf(at.i(i), "%q is not a namespace; write host, ./host, */host or namespace/host", sel.Namespace)
+		if sel.Namespace != convert.ExportAll && !convert.IsLabel(sel.Namespace) {
+			c.Errorf(at.Index(i), "%q is not a namespace; write host, ./host, */host or namespace/host", sel.Namespace)
 			continue
 		}
-		if !c.checkHost(at.i(i), host, true) {
+		if !c.CheckHost(at.Index(i), host, true) {
 			continue
 		}
 		if s.Tls != nil && strings.HasPrefix(host, "*") && host != "*" && !strings.HasPrefix(host, "*.") {
-			c.errorf(at.i(i), "%q is a partial wildcard, which cannot be told by SNI; leave whole parts open, as in *.example.com", host)
+			c.Errorf(at.Index(i), "%q is a partial wildcard, which cannot be told by SNI; leave whole parts open, as in *.example.com", host)
 			continue
 		}
 		sel.Host = model.Host(strings.ToLower(strings.TrimSuffix(host, ".")))
 		if slices.Contains(out, sel) {
-			c.warnf(at.i(i), "%q is listed twice; remove one", text)
+			c.Warnf(at.Index(i), "%q is listed twice; remove one", text)
 			continue
 		}
 		out = append(out, sel)
@@ -118,28 +124,150 @@ func (c *conv) gatewayHosts(at path, s *networking.Server) []model.HostSelector 
 }
 
 // gatewayTLS is nil for plain text, also where requests are redirected from it.
-func (c *conv) gatewayTLS(at path, p model.Protocol, t *networking.ServerTLSSettings) *model.ServerTLS {
+func (c *conv) gatewayTLS(at problem.Path, p model.Protocol, t *networking.ServerTLSSettings) *model.ServerTLS {
 	switch {
 	case t == nil && p.IsTLS():
-		c.errorf(at, "is missing, which %s needs; give mode, and credentialName for SIMPLE and MUTUAL", p)
+		c.Errorf(at, "is missing, which %s needs; give mode, and credentialName for SIMPLE and MUTUAL", p)
 		return nil
 	case t == nil:
 		return nil
 	case p.IsHTTP():
 		if t.Mode != networking.ServerTLSSettings_PASSTHROUGH || hasServerFiles(t) {
-			c.errorf(at, "is not for ports in plain text, where only httpsRedirect has a meaning; set port.protocol to HTTPS")
+			c.Errorf(at, "is not for ports in plain text, where only httpsRedirect has a meaning; set port.protocol to HTTPS")
 		}
 		return nil
 	case !p.IsTLS():
-		c.errorf(at, "is not for %s; set port.protocol to TLS, or to HTTPS", p)
+		c.Errorf(at, "is not for %s; set port.protocol to TLS, or to HTTPS", p)
 		return nil
 	}
 	if t.HttpsRedirect {
-		c.warnf(at.f("httpsRedirect"), "has no effect on TLS connections; set it at a server whose port.protocol is HTTP")
+		c.Warnf(at.Field("httpsRedirect"), "has no effect on TLS connections; set it at a server whose port.protocol is HTTP")
 	}
 	return c.serverTLS(at, t)
 }
 
 func hasServerFiles(t *networking.ServerTLSSettings) bool {
 	return t.ServerCertificate != "" || t.PrivateKey != "" || t.CaCertificates != "" || len(t.TlsCertificates) > 0
+}
+
+// serverTLS converts what a server says of TLS connections.
+func (c *conv) serverTLS(at problem.Path, t *networking.ServerTLSSettings) *model.ServerTLS {
+	out := &model.ServerTLS{
+		Mode: model.ServerTLSMode(t.Mode.String()), CACertificates: t.CaCertificates, CRL: t.CaCrl,
+		SubjectAltNames: t.SubjectAltNames, SPKI: t.VerifyCertificateSpki, Hashes: t.VerifyCertificateHash,
+		MinVersion: tlsVersion(t.MinProtocolVersion), MaxVersion: tlsVersion(t.MaxProtocolVersion),
+		InsecureSkipVerify: t.InsecureSkipVerify.GetValue(),
+	}
+	c.fingerprints(at, t)
+	switch {
+	case out.Mode == model.ServerAutoPassthrough:
+		c.Warnf(at.Field("mode"), "AUTO_PASSTHROUGH has no effect in Moonsail yet: the server does not listen; use PASSTHROUGH with tls routes")
+		return &model.ServerTLS{Mode: out.Mode}
+	case !out.EndsTLS():
+		if hasServerFiles(t) || hasServerCredential(t) {
+			c.Warnf(at, "%s does not decrypt, so the certificates have no effect; remove them, or set mode to SIMPLE", t.Mode)
+		}
+		return &model.ServerTLS{Mode: out.Mode}
+	case out.Mode == model.ServerIstioMutual:
+		if hasServerFiles(t) || hasServerCredential(t) {
+			c.Errorf(at, "ISTIO_MUTUAL uses the mesh's own certificates; remove the others, or set mode to MUTUAL")
+		}
+	default:
+		c.serverCertificates(at, t, out)
+	}
+	if out.MinVersion > out.MaxVersion && out.MaxVersion != "" {
+		c.Errorf(at.Field("minProtocolVersion"), "is later than maxProtocolVersion; swap the two")
+	}
+	out.CipherSuites = c.CipherSuites(at.Field("cipherSuites"), t.CipherSuites)
+	if old := out.MinVersion == "TLSv1_0" || out.MinVersion == "TLSv1_1"; old && len(out.CipherSuites) == 0 {
+		c.Warnf(at.Field("minProtocolVersion"), "clients of such old versions find no cipher suite among the default ones; give cipherSuites")
+	}
+	return out
+}
+
+func hasServerCredential(t *networking.ServerTLSSettings) bool {
+	return t.CredentialName != "" || len(t.CredentialNames) > 0
+}
+
+// serverCertificates takes certificates from one place: Secrets or files.
+func (c *conv) serverCertificates(at problem.Path, t *networking.ServerTLSSettings, out *model.ServerTLS) {
+	places := 0
+	for _, there := range []bool{
+		t.CredentialName != "", len(t.CredentialNames) > 0,
+		t.ServerCertificate != "" || t.PrivateKey != "", len(t.TlsCertificates) > 0,
+	} {
+		if there {
+			places++
+		}
+	}
+	switch {
+	case places > 1:
+		c.Errorf(at, "has certificates from several places; keep one of credentialName, credentialNames, serverCertificate with privateKey, and tlsCertificates")
+	case hasServerCredential(t):
+		c.serverCredentials(at, t, out)
+	case len(t.TlsCertificates) > 0:
+		for i, f := range t.TlsCertificates {
+			c.serverFiles(at.Field("tlsCertificates").Index(i), f.ServerCertificate, f.PrivateKey, out)
+		}
+	default:
+		c.serverFiles(at, t.ServerCertificate, t.PrivateKey, out)
+	}
+	if needsCA := out.AsksClients() && !out.InsecureSkipVerify; needsCA && out.CACredential() == "" && t.CaCertificates == "" {
+		c.Errorf(at.Field("caCertificates"), "is missing; %s needs the file with the CAs of clients, or credentialName", t.Mode)
+	}
+	if t.CaCrl != "" && (hasServerCredential(t) || !out.AsksClients()) {
+		c.Errorf(at.Field("caCrl"), "goes with caCertificates and mode MUTUAL only; with credentialName the Secret has it, as ca.crl")
+	}
+}
+
+func (c *conv) serverCredentials(at problem.Path, t *networking.ServerTLSSettings, out *model.ServerTLS) {
+	if t.CredentialName != "" {
+		c.ServerCredential(at.Field("credentialName"), t.CredentialName)
+		out.CredentialNames = []string{t.CredentialName}
+	}
+	for i, name := range t.CredentialNames {
+		c.ServerCredential(at.Field("credentialNames").Index(i), name)
+		out.CredentialNames = append(out.CredentialNames, name)
+	}
+	if t.CaCertCredentialName != "" {
+		c.CaCredential(at.Field("caCertCredentialName"), t.CaCertCredentialName)
+		out.CACredentialName = t.CaCertCredentialName
+	}
+}
+
+func (c *conv) serverFiles(at problem.Path, certificate, key string, out *model.ServerTLS) {
+	if certificate == "" {
+		c.Errorf(at.Field("serverCertificate"), "is missing; name a file of the proxy, or give credentialName")
+	}
+	if key == "" {
+		c.Errorf(at.Field("privateKey"), "is missing; name a file of the proxy, or give credentialName")
+	}
+	out.Certificates = append(out.Certificates, model.CertificateFiles{Certificate: certificate, PrivateKey: key})
+}
+
+// tlsVersion is a version as Envoy calls it; empty: its default.
+func tlsVersion(v fmt.Stringer) string {
+	if v.String() == networking.ServerTLSSettings_TLS_AUTO.String() {
+		return ""
+	}
+	return "TLSv" + strings.TrimPrefix(v.String(), "TLSV")
+}
+
+// fingerprints checks those of clients' certificates and keys: Envoy refuses a listener with others, and with it all
+// servers that share it.
+func (c *conv) fingerprints(at problem.Path, t *networking.ServerTLSSettings) {
+	for i, s := range t.VerifyCertificateSpki {
+		if sum, err := base64.StdEncoding.DecodeString(s); err != nil || len(sum) != sha256.Size {
+			c.Errorf(at.Field("verifyCertificateSpki").Index(i), "%q is no SHA-256 in base64, which has 44 characters", s)
+		}
+	}
+	for i, s := range t.VerifyCertificateHash {
+		plain := s
+		if len(s) == 3*sha256.Size-1 {
+			plain = strings.ReplaceAll(s, ":", "")
+		}
+		if sum, err := hex.DecodeString(plain); err != nil || len(sum) != sha256.Size {
+			c.Errorf(at.Field("verifyCertificateHash").Index(i), "%q is no SHA-256 in hex, which has 64 digits, with or without a \":\" after each two", s)
+		}
+	}
 }

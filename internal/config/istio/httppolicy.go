@@ -9,6 +9,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -30,15 +31,15 @@ var grpcCodes = []string{
 
 var corsMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE", "*"}
 
-func (c *routeConv) retry(at path, r *networking.HTTPRetry) *model.Retry {
+func (c *routeConv) retry(at problem.Path, r *networking.HTTPRetry) *model.Retry {
 	if r == nil {
 		return nil
 	}
 	out := &model.Retry{
-		Attempts:              c.count(at.f("attempts"), r.Attempts),
-		PerTryTimeout:         c.duration(at.f("perTryTimeout"), r.PerTryTimeout),
-		Backoff:               c.duration(at.f("backoff"), r.Backoff),
-		RetryOn:               c.retryOn(at.f("retryOn"), r.RetryOn),
+		Attempts:              c.Count(at.Field("attempts"), r.Attempts),
+		PerTryTimeout:         c.Duration(at.Field("perTryTimeout"), r.PerTryTimeout),
+		Backoff:               c.Duration(at.Field("backoff"), r.Backoff),
+		RetryOn:               c.retryOn(at.Field("retryOn"), r.RetryOn),
 		RetryRemoteLocalities: r.RetryRemoteLocalities.GetValue(),
 	}
 	if p := r.RetryIgnorePreviousHosts; p != nil {
@@ -46,13 +47,13 @@ func (c *routeConv) retry(at path, r *networking.HTTPRetry) *model.Retry {
 		out.IgnorePreviousHostsFlag = &v
 	}
 	if r.Attempts == 0 && (r.PerTryTimeout != nil || r.RetryOn != "" || r.RetryRemoteLocalities != nil) {
-		c.errorf(at.f("attempts"), "0 attempts switch retries off, so the other settings have no effect; set attempts, or remove them")
+		c.Errorf(at.Field("attempts"), "0 attempts switch retries off, so the other settings have no effect; set attempts, or remove them")
 	}
 	return out
 }
 
 // retryOn takes Envoy's words and HTTP status codes, in any mixture.
-func (c *routeConv) retryOn(at path, s string) string {
+func (c *routeConv) retryOn(at problem.Path, s string) string {
 	if s == "" {
 		return ""
 	}
@@ -63,103 +64,103 @@ func (c *routeConv) retryOn(at path, s string) string {
 			continue
 		}
 		if !slices.Contains(retryConditions, words[i]) {
-			c.errorf(at, "%q is not a reason to retry%s; use Envoy's words, such as 5xx or connect-failure, and HTTP status codes",
+			c.Errorf(at, "%q is not a reason to retry%s; use Envoy's words, such as 5xx or connect-failure, and HTTP status codes",
 				words[i], spelling.DidYouMean(words[i], retryConditions))
 		}
 	}
 	return strings.Join(words, ",")
 }
 
-func (c *routeConv) fault(at path, f *networking.HTTPFaultInjection) *model.Fault {
+func (c *routeConv) fault(at problem.Path, f *networking.HTTPFaultInjection) *model.Fault {
 	if f == nil {
 		return nil
 	}
 	out := &model.Fault{}
 	if f.Delay == nil && f.Abort == nil {
-		c.errorf(at, "does nothing; give delay, abort or both")
+		c.Errorf(at, "does nothing; give delay, abort or both")
 	}
 	if f.Delay != nil {
-		c.delay(at.f("delay"), f.Delay, out)
+		c.delay(at.Field("delay"), f.Delay, out)
 	}
 	if f.Abort != nil {
-		c.abort(at.f("abort"), f.Abort, out)
+		c.abort(at.Field("abort"), f.Abort, out)
 	}
 	return out
 }
 
-func (c *routeConv) delay(at path, d *networking.HTTPFaultInjection_Delay, out *model.Fault) {
+func (c *routeConv) delay(at problem.Path, d *networking.HTTPFaultInjection_Delay, out *model.Fault) {
 	switch v := d.HttpDelayType.(type) {
 	case *networking.HTTPFaultInjection_Delay_FixedDelay:
-		out.Delay = c.duration(at.f("fixedDelay"), v.FixedDelay)
+		out.Delay = c.Duration(at.Field("fixedDelay"), v.FixedDelay)
 	case *networking.HTTPFaultInjection_Delay_ExponentialDelay:
-		c.errorf(at.f("exponentialDelay"), "is not supported; use fixedDelay")
+		c.Errorf(at.Field("exponentialDelay"), "is not supported; use fixedDelay")
 	default:
-		c.warnf(at.f("fixedDelay"), "is missing, so nothing is delayed; say how long to wait, such as 2s")
+		c.Warnf(at.Field("fixedDelay"), "is missing, so nothing is delayed; say how long to wait, such as 2s")
 	}
 	switch old := d.Percent; { //nolint:staticcheck // still in use
 	case d.Percentage != nil:
-		out.DelayPercent = c.faultPercent(at.f("percentage").f("value"), d.Percentage)
+		out.DelayPercent = c.faultPercent(at.Field("percentage").Field("value"), d.Percentage)
 	case old != 0:
-		c.warnf(at.f("percent"), "is deprecated; write percentage: {value: %d}", old)
-		out.DelayPercent = c.percent(at.f("percent"), float64(old))
+		c.Warnf(at.Field("percent"), "is deprecated; write percentage: {value: %d}", old)
+		out.DelayPercent = c.Percent(at.Field("percent"), float64(old))
 	default:
-		c.warnf(at, "delays no request, since percentage is missing; write percentage: {value: 100} to delay all")
+		c.Warnf(at, "delays no request, since percentage is missing; write percentage: {value: 100} to delay all")
 	}
 }
 
-func (c *routeConv) abort(at path, a *networking.HTTPFaultInjection_Abort, out *model.Fault) {
+func (c *routeConv) abort(at problem.Path, a *networking.HTTPFaultInjection_Abort, out *model.Fault) {
 	if a.Percentage != nil {
-		out.AbortPercent = c.faultPercent(at.f("percentage").f("value"), a.Percentage)
+		out.AbortPercent = c.faultPercent(at.Field("percentage").Field("value"), a.Percentage)
 	} else {
-		c.warnf(at, "aborts no request, since percentage is missing; write percentage: {value: 100} to abort all")
+		c.Warnf(at, "aborts no request, since percentage is missing; write percentage: {value: 100} to abort all")
 	}
 	switch v := a.ErrorType.(type) {
 	case *networking.HTTPFaultInjection_Abort_HttpStatus:
-		c.httpStatus(at.f("httpStatus"), uint32(max(v.HttpStatus, 0)))
+		c.httpStatus(at.Field("httpStatus"), uint32(max(v.HttpStatus, 0)))
 		out.AbortHTTP = uint32(max(v.HttpStatus, 0))
 	case *networking.HTTPFaultInjection_Abort_GrpcStatus:
 		if !slices.Contains(grpcCodes, v.GrpcStatus) {
-			c.errorf(at.f("grpcStatus"), "%q is not a gRPC status%s; use a name such as UNAVAILABLE",
+			c.Errorf(at.Field("grpcStatus"), "%q is not a gRPC status%s; use a name such as UNAVAILABLE",
 				v.GrpcStatus, spelling.DidYouMean(v.GrpcStatus, grpcCodes))
 		}
 		out.AbortGRPC = v.GrpcStatus
 	case *networking.HTTPFaultInjection_Abort_Http2Error:
-		c.errorf(at.f("http2Error"), "is not supported; use httpStatus or grpcStatus")
+		c.Errorf(at.Field("http2Error"), "is not supported; use httpStatus or grpcStatus")
 	default:
-		c.warnf(at, "aborts nothing, since neither httpStatus nor grpcStatus is given")
+		c.Warnf(at, "aborts nothing, since neither httpStatus nor grpcStatus is given")
 	}
 }
 
 // faultPercent checks a share of requests; Envoy counts in millionths.
-func (c *routeConv) faultPercent(at path, p *networking.Percent) float64 {
+func (c *routeConv) faultPercent(at problem.Path, p *networking.Percent) float64 {
 	if p.Value > 0 && p.Value < 0.0001 {
-		c.errorf(at, "%v is too small; use 0, or 0.0001 to 100", p.Value)
+		c.Errorf(at, "%v is too small; use 0, or 0.0001 to 100", p.Value)
 	}
-	return c.percent(at, p.Value)
+	return c.Percent(at, p.Value)
 }
 
 // mirrors reads both the list and the older single mirror. Those that get no
 // requests are left out.
-func (c *routeConv) mirrors(at path, r *networking.HTTPRoute) []model.Mirror {
+func (c *routeConv) mirrors(at problem.Path, r *networking.HTTPRoute) []model.Mirror {
 	var out []model.Mirror
 	if r.Mirror != nil {
-		m := model.Mirror{Destination: c.destination(at.f("mirror"), r.Mirror), Percent: 100}
+		m := model.Mirror{Destination: c.destination(at.Field("mirror"), r.Mirror), Percent: 100}
 		switch old := r.MirrorPercent; { //nolint:staticcheck // still in use
 		case r.MirrorPercentage != nil:
-			m.Percent = c.percent(at.f("mirrorPercentage").f("value"), r.MirrorPercentage.Value)
+			m.Percent = c.Percent(at.Field("mirrorPercentage").Field("value"), r.MirrorPercentage.Value)
 		case old != nil:
-			m.Percent = c.percent(at.f("mirrorPercent"), float64(old.Value))
+			m.Percent = c.Percent(at.Field("mirrorPercent"), float64(old.Value))
 		}
 		out = append(out, m)
 	}
 	if old := r.MirrorPercent; old != nil { //nolint:staticcheck // still in use
-		c.warnf(at.f("mirrorPercent"), "is deprecated; write mirrorPercentage: {value: %d}", old.Value)
+		c.Warnf(at.Field("mirrorPercent"), "is deprecated; write mirrorPercentage: {value: %d}", old.Value)
 	}
 	for i, p := range r.Mirrors {
-		at := at.f("mirrors").i(i)
-		m := model.Mirror{Destination: c.destination(at.f("destination"), p.Destination), Percent: 100}
+		at := at.Field("mirrors").Index(i)
+		m := model.Mirror{Destination: c.destination(at.Field("destination"), p.Destination), Percent: 100}
 		if p.Percentage != nil {
-			m.Percent = c.percent(at.f("percentage").f("value"), p.Percentage.Value)
+			m.Percent = c.Percent(at.Field("percentage").Field("value"), p.Percentage.Value)
 		}
 		out = append(out, m)
 	}
@@ -169,17 +170,17 @@ func (c *routeConv) mirrors(at path, r *networking.HTTPRoute) []model.Mirror {
 	return out
 }
 
-func (c *routeConv) cors(at path, p *networking.CorsPolicy) *model.CORS {
+func (c *routeConv) cors(at problem.Path, p *networking.CorsPolicy) *model.CORS {
 	if p == nil {
 		return nil
 	}
 	out := &model.CORS{
 		AllowOrigins: c.origins(at, p), AllowMethods: p.AllowMethods,
 		AllowHeaders: p.AllowHeaders, ExposeHeaders: p.ExposeHeaders,
-		MaxAge: c.optionalDuration(at.f("maxAge"), p.MaxAge),
+		MaxAge: c.OptionalDuration(at.Field("maxAge"), p.MaxAge),
 	}
 	if out.MaxAge != nil && *out.MaxAge%time.Second != 0 {
-		c.errorf(at.f("maxAge"), "%s is too fine; use whole seconds", *out.MaxAge)
+		c.Errorf(at.Field("maxAge"), "%s is too fine; use whole seconds", *out.MaxAge)
 	}
 	if p.AllowCredentials != nil {
 		v := p.AllowCredentials.GetValue()
@@ -191,30 +192,30 @@ func (c *routeConv) cors(at path, p *networking.CorsPolicy) *model.CORS {
 	}
 	for i, m := range p.AllowMethods {
 		if !slices.Contains(corsMethods, m) {
-			c.errorf(at.f("allowMethods").i(i), "%q is not an HTTP method%s", m, spelling.DidYouMean(m, corsMethods))
+			c.Errorf(at.Field("allowMethods").Index(i), "%q is not an HTTP method%s", m, spelling.DidYouMean(m, corsMethods))
 		}
 	}
 	for i, h := range p.AllowHeaders {
-		c.headerName(at.f("allowHeaders").i(i), h)
+		c.HeaderName(at.Field("allowHeaders").Index(i), h)
 	}
 	for i, h := range p.ExposeHeaders {
-		c.headerName(at.f("exposeHeaders").i(i), h)
+		c.HeaderName(at.Field("exposeHeaders").Index(i), h)
 	}
 	return out
 }
 
-func (c *routeConv) origins(at path, p *networking.CorsPolicy) []model.StringMatch {
+func (c *routeConv) origins(at problem.Path, p *networking.CorsPolicy) []model.StringMatch {
 	var out []model.StringMatch
 	for i, o := range p.AllowOrigins {
-		m := c.match(at.f("allowOrigins").i(i), o)
+		m := c.match(at.Field("allowOrigins").Index(i), o)
 		if m.Value == "" {
-			c.errorf(at.f("allowOrigins").i(i), "matches nothing; give one of exact, prefix and regex, not empty")
+			c.Errorf(at.Field("allowOrigins").Index(i), "matches nothing; give one of exact, prefix and regex, not empty")
 		}
 		out = append(out, m)
 	}
 	old := p.AllowOrigin //nolint:staticcheck // still in use
 	if len(old) > 0 {
-		c.warnf(at.f("allowOrigin"), "is deprecated; write allowOrigins: [{exact: %q}]", old[0])
+		c.Warnf(at.Field("allowOrigin"), "is deprecated; write allowOrigins: [{exact: %q}]", old[0])
 	}
 	for _, o := range old {
 		if len(p.AllowOrigins) == 0 {

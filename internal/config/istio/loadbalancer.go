@@ -7,6 +7,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -26,34 +27,34 @@ var algorithms = map[networking.LoadBalancerSettings_SimpleLB]model.LBAlgorithm{
 	networking.LoadBalancerSettings_ROUND_ROBIN:   model.LBRoundRobin,
 }
 
-func (c *conv) loadBalancer(at path, lb *networking.LoadBalancerSettings, outlier bool) *model.LoadBalancer {
+func (c *conv) loadBalancer(at problem.Path, lb *networking.LoadBalancerSettings, outlier bool) *model.LoadBalancer {
 	if lb == nil {
 		return nil
 	}
 	out := &model.LoadBalancer{Algorithm: algorithms[lb.GetSimple()]}
 	if lb.GetSimple() == networking.LoadBalancerSettings_LEAST_CONN { //nolint:staticcheck // to report it
-		c.warnf(at.f("simple"), "LEAST_CONN is deprecated; write LEAST_REQUEST")
+		c.Warnf(at.Field("simple"), "LEAST_CONN is deprecated; write LEAST_REQUEST")
 	}
 	if h := lb.GetConsistentHash(); h != nil {
-		c.consistentHash(at.f("consistentHash"), h, out)
+		c.consistentHash(at.Field("consistentHash"), h, out)
 	}
-	out.Locality = c.localityLB(at.f("localityLbSetting"), lb.LocalityLbSetting, outlier)
+	out.Locality = c.localityLB(at.Field("localityLbSetting"), lb.LocalityLbSetting, outlier)
 	if lb.ZoneAwareLbSetting != nil {
-		c.warnf(at.f("zoneAwareLbSetting"), "is not supported yet and has no effect; use localityLbSetting")
+		c.Warnf(at.Field("zoneAwareLbSetting"), "is not supported yet and has no effect; use localityLbSetting")
 	}
 	out.Warmup = c.warmup(at, lb)
 	return out
 }
 
-func (c *conv) consistentHash(at path, h *networking.LoadBalancerSettings_ConsistentHashLB, out *model.LoadBalancer) {
+func (c *conv) consistentHash(at problem.Path, h *networking.LoadBalancerSettings_ConsistentHashLB, out *model.LoadBalancer) {
 	out.Algorithm, out.RingSize = model.LBRingHash, defaultRingSize
 	out.Hash = c.hashKey(at, h)
 	old := h.MinimumRingSize //nolint:staticcheck // still in use
 	if old != 0 {
 		out.RingSize = old
-		c.warnf(at.f("minimumRingSize"), "is deprecated; write ringHash: {minimumRingSize: %d}", old)
+		c.Warnf(at.Field("minimumRingSize"), "is deprecated; write ringHash: {minimumRingSize: %d}", old)
 		if h.HashAlgorithm != nil {
-			c.errorf(at.f("minimumRingSize"), "cannot be combined with ringHash or maglev; remove it")
+			c.Errorf(at.Field("minimumRingSize"), "cannot be combined with ringHash or maglev; remove it")
 		}
 	}
 	switch a := h.HashAlgorithm.(type) {
@@ -63,55 +64,55 @@ func (c *conv) consistentHash(at path, h *networking.LoadBalancerSettings_Consis
 		out.Algorithm, out.RingSize = model.LBMaglev, 0
 		out.TableSize = a.Maglev.GetTableSize()
 		if size := out.TableSize; size >= maxMaglevTable || !isPrime(size) {
-			c.errorf(at.f("maglev").f("tableSize"), "%d cannot be used; use a prime number below %d, such as 65537", size, maxMaglevTable)
+			c.Errorf(at.Field("maglev").Field("tableSize"), "%d cannot be used; use a prime number below %d, such as 65537", size, maxMaglevTable)
 		}
 	}
 }
 
-func (c *conv) hashKey(at path, h *networking.LoadBalancerSettings_ConsistentHashLB) *model.HashPolicy {
+func (c *conv) hashKey(at problem.Path, h *networking.LoadBalancerSettings_ConsistentHashLB) *model.HashPolicy {
 	out := &model.HashPolicy{}
 	switch k := h.HashKey.(type) {
 	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName:
 		out.Header = k.HttpHeaderName
-		c.headerName(at.f("httpHeaderName"), k.HttpHeaderName)
+		c.HeaderName(at.Field("httpHeaderName"), k.HttpHeaderName)
 	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpQueryParameterName:
 		out.QueryParam = k.HttpQueryParameterName
 		if k.HttpQueryParameterName == "" {
-			c.errorf(at.f("httpQueryParameterName"), "is empty; name a query parameter")
+			c.Errorf(at.Field("httpQueryParameterName"), "is empty; name a query parameter")
 		}
 	case *networking.LoadBalancerSettings_ConsistentHashLB_UseSourceIp:
 		out.SourceIP = k.UseSourceIp
 		if !k.UseSourceIp {
-			c.errorf(at.f("useSourceIp"), "false hashes nothing; set it to true, or use another key")
+			c.Errorf(at.Field("useSourceIp"), "false hashes nothing; set it to true, or use another key")
 		}
 	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpCookie:
-		out.Cookie = c.hashCookie(at.f("httpCookie"), k.HttpCookie)
+		out.Cookie = c.hashCookie(at.Field("httpCookie"), k.HttpCookie)
 	default:
-		c.errorf(at, "has no key; set exactly one of httpHeaderName, httpCookie, useSourceIp and httpQueryParameterName")
+		c.Errorf(at, "has no key; set exactly one of httpHeaderName, httpCookie, useSourceIp and httpQueryParameterName")
 	}
 	return out
 }
 
-func (c *conv) hashCookie(at path, k *networking.LoadBalancerSettings_ConsistentHashLB_HTTPCookie) *model.HashCookie {
+func (c *conv) hashCookie(at problem.Path, k *networking.LoadBalancerSettings_ConsistentHashLB_HTTPCookie) *model.HashCookie {
 	out := &model.HashCookie{Name: k.GetName(), Path: k.GetPath()}
 	if out.Name == "" {
-		c.errorf(at.f("name"), "is missing; name the cookie")
+		c.Errorf(at.Field("name"), "is missing; name the cookie")
 	}
 	if k.GetTtl() != nil {
 		ttl := k.Ttl.AsDuration() // 0 is a session cookie
 		out.TTL = &ttl
 		if ttl < 0 {
-			c.errorf(at.f("ttl"), "%s is negative; use 0s for a session cookie", ttl)
+			c.Errorf(at.Field("ttl"), "%s is negative; use 0s for a session cookie", ttl)
 		}
 	}
 	seen := map[string]bool{}
 	for i, a := range k.GetAttributes() {
-		field := at.f("attributes").i(i).f("name")
+		field := at.Field("attributes").Index(i).Field("name")
 		switch {
 		case a.Name == "":
-			c.errorf(field, "is missing; name the attribute")
+			c.Errorf(field, "is missing; name the attribute")
 		case seen[a.Name]:
-			c.errorf(field, "%q is listed twice; remove one", a.Name)
+			c.Errorf(field, "%q is listed twice; remove one", a.Name)
 		}
 		seen[a.Name] = true
 		out.Attributes = append(out.Attributes, model.HeaderValue{Name: a.Name, Value: a.Value})
@@ -131,30 +132,30 @@ func isPrime(n uint64) bool {
 	return true
 }
 
-func (c *conv) warmup(at path, lb *networking.LoadBalancerSettings) *model.Warmup {
+func (c *conv) warmup(at problem.Path, lb *networking.LoadBalancerSettings) *model.Warmup {
 	if w := lb.Warmup; w != nil {
-		at := at.f("warmup")
+		at := at.Field("warmup")
 		out := &model.Warmup{
-			Duration:       c.duration(at.f("duration"), w.Duration),
-			MinimumPercent: c.percent(at.f("minimumPercent"), w.MinimumPercent.GetValue()),
+			Duration:       c.Duration(at.Field("duration"), w.Duration),
+			MinimumPercent: c.Percent(at.Field("minimumPercent"), w.MinimumPercent.GetValue()),
 			Aggression:     w.Aggression.GetValue(),
 		}
 		if w.Duration == nil {
-			c.errorf(at.f("duration"), "is missing; say how long to warm up, such as 60s")
+			c.Errorf(at.Field("duration"), "is missing; say how long to warm up, such as 60s")
 		}
 		if w.Aggression != nil && out.Aggression <= 0 {
-			c.errorf(at.f("aggression"), "%v cannot be used; use a number above 0", out.Aggression)
+			c.Errorf(at.Field("aggression"), "%v cannot be used; use a number above 0", out.Aggression)
 		}
 		return out
 	}
 	if old := lb.WarmupDurationSecs; old != nil { //nolint:staticcheck // still in use
-		c.warnf(at.f("warmupDurationSecs"), "is deprecated; write warmup: {duration: %s}", old.AsDuration())
-		return &model.Warmup{Duration: c.duration(at.f("warmupDurationSecs"), old)}
+		c.Warnf(at.Field("warmupDurationSecs"), "is deprecated; write warmup: {duration: %s}", old.AsDuration())
+		return &model.Warmup{Duration: c.Duration(at.Field("warmupDurationSecs"), old)}
 	}
 	return nil
 }
 
-func (c *conv) localityLB(at path, l *networking.LocalityLoadBalancerSetting, outlier bool) *model.LocalityLB {
+func (c *conv) localityLB(at problem.Path, l *networking.LocalityLoadBalancerSetting, outlier bool) *model.LocalityLB {
 	if l == nil {
 		return nil
 	}
@@ -164,46 +165,46 @@ func (c *conv) localityLB(at path, l *networking.LocalityLoadBalancerSetting, ou
 		out.Enabled = &v
 	}
 	if len(l.Distribute) > 0 && len(l.Failover) > 0 {
-		c.errorf(at.f("failover"), "cannot be combined with distribute; remove one of the two")
+		c.Errorf(at.Field("failover"), "cannot be combined with distribute; remove one of the two")
 	}
 	if (len(l.Failover) > 0 || len(l.FailoverPriority) > 0) && !outlier {
-		c.warnf(at, "failover needs outlierDetection to find out what has failed; add it to the same policy, unless the mesh's defaultTrafficPolicy has it")
+		c.Warnf(at, "failover needs outlierDetection to find out what has failed; add it to the same policy, unless the mesh's defaultTrafficPolicy has it")
 	}
 	var from []string
 	for i, d := range l.Distribute {
-		out.Distribute = append(out.Distribute, c.distribute(at.f("distribute").i(i), d))
+		out.Distribute = append(out.Distribute, c.distribute(at.Field("distribute").Index(i), d))
 		from = append(from, d.From)
 	}
-	c.localities(at.f("distribute"), from)
+	c.localities(at.Field("distribute"), from)
 	c.failovers(at, l, out)
 	return out
 }
 
-func (c *conv) distribute(at path, d *networking.LocalityLoadBalancerSetting_Distribute) model.LocalityDistribute {
+func (c *conv) distribute(at problem.Path, d *networking.LocalityLoadBalancerSetting_Distribute) model.LocalityDistribute {
 	total := uint64(0)
 	for _, to := range slices.Sorted(maps.Keys(d.To)) {
 		if w := d.To[to]; w < 1 || w > 100 {
-			c.errorf(at.f("to").k(to), "%d is not a weight; use 1 to 100, or leave the locality out", w)
+			c.Errorf(at.Field("to").Key(to), "%d is not a weight; use 1 to 100, or leave the locality out", w)
 		}
 		total += uint64(d.To[to])
 	}
 	if total != 100 {
-		c.errorf(at.f("to"), "the weights add up to %d; make them add up to 100", total)
+		c.Errorf(at.Field("to"), "the weights add up to %d; make them add up to 100", total)
 	}
-	c.localities(at.f("to"), slices.Sorted(maps.Keys(d.To)))
+	c.localities(at.Field("to"), slices.Sorted(maps.Keys(d.To)))
 	return model.LocalityDistribute{From: d.From, To: d.To}
 }
 
 // localities checks the form of localities, and that no two of them overlap.
-func (c *conv) localities(at path, list []string) {
+func (c *conv) localities(at problem.Path, list []string) {
 	for i, l := range list {
 		if !validLocality(l) {
-			c.errorf(at, "%q is not a locality; write region, region/zone or region/zone/subzone, with \"*\" as the last part at most", l)
+			c.Errorf(at, "%q is not a locality; write region, region/zone or region/zone/subzone, with \"*\" as the last part at most", l)
 			continue
 		}
 		for _, other := range list[:i] {
 			if covers(l, other) || covers(other, l) {
-				c.errorf(at, "%q and %q overlap; keep one of them", other, l)
+				c.Errorf(at, "%q and %q overlap; keep one of them", other, l)
 				break
 			}
 		}
@@ -230,20 +231,20 @@ func covers(a, b string) bool {
 	return a == "" || a == b || strings.HasPrefix(b, a+"/")
 }
 
-func (c *conv) failovers(at path, l *networking.LocalityLoadBalancerSetting, out *model.LocalityLB) {
+func (c *conv) failovers(at problem.Path, l *networking.LocalityLoadBalancerSetting, out *model.LocalityLB) {
 	for i, f := range l.Failover {
-		at := at.f("failover").i(i)
+		at := at.Field("failover").Index(i)
 		switch {
 		case strings.ContainsAny(f.From+f.To, "/*"):
-			c.errorf(at, "%q to %q: name regions only, without \"/\" and \"*\"", f.From, f.To)
+			c.Errorf(at, "%q to %q: name regions only, without \"/\" and \"*\"", f.From, f.To)
 		case f.From == f.To:
-			c.errorf(at, "from and to are both %q; name two regions", f.From)
+			c.Errorf(at, "from and to are both %q; name two regions", f.From)
 		}
 		out.Failover = append(out.Failover, model.LocalityFailover{From: f.From, To: f.To})
 	}
 	for i, p := range l.FailoverPriority {
 		if len(l.Failover) > 0 && (p == model.LabelRegion || p == model.LabelZone || p == model.LabelSubzone) {
-			c.errorf(at.f("failoverPriority").i(i), "%s cannot be combined with failover; remove one of the two", p)
+			c.Errorf(at.Field("failoverPriority").Index(i), "%s cannot be combined with failover; remove one of the two", p)
 		}
 	}
 }

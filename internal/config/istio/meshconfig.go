@@ -2,6 +2,7 @@ package istio
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,9 @@ import (
 	meshconfig "istio.io/api/mesh/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/config/schema"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -21,36 +25,23 @@ const (
 	meshConfigEntry = "mesh"
 )
 
-// configMap decodes one: the mesh's configuration, or certificates of CAs.
-func (d Decoder) configMap(o *corev1.ConfigMap) (model.Object, Problems) {
-	if o.Name == MeshConfigName {
-		return asObject(d.MeshConfig(o))
-	}
-	for _, f := range caFields {
-		if o.Data[f.ca] != "" {
-			return asObject(d.Authorities(o))
-		}
-	}
-	return nil, nil
-}
-
 // MeshConfig decodes the ConfigMap of the mesh's configuration; nil for all others. Fields
 // that are not known here are let pass with a warning: they are those of newer versions.
-func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
+func MeshConfig(in convert.Cluster, o *corev1.ConfigMap) (*model.MeshConfig, problem.List) {
 	text, ok := o.Data[meshConfigEntry]
 	if o.Name != MeshConfigName || !ok {
 		return nil, nil
 	}
-	c := d.start(model.KindMeshConfig, &o.ObjectMeta)
-	at := path("data").f(meshConfigEntry)
+	c := start(in, model.KindMeshConfig, &o.ObjectMeta)
+	at := problem.Path("data").Field(meshConfigEntry)
 	said, given, defaults := c.readMesh(at, text)
 	c.unreadNetworks(o.Data["meshNetworks"])
-	if c.list.HasErrors() {
-		return nil, c.list
+	if c.Problems.HasErrors() {
+		return nil, c.Problems
 	}
-	out := &model.MeshConfig{Meta: c.meta, ProxyDefaults: defaults}
+	out := &model.MeshConfig{Meta: c.Meta, ProxyDefaults: defaults}
 	if said.OutboundTrafficPolicy != nil {
-		out.Outbound = c.outboundMode(at.f("outboundTrafficPolicy").f("mode"), said.OutboundTrafficPolicy.Mode)
+		out.Outbound = c.outboundMode(at.Field("outboundTrafficPolicy").Field("mode"), said.OutboundTrafficPolicy.Mode)
 	}
 	if p := said.InboundTrafficPolicy; p != nil {
 		local := p.Mode == meshconfig.MeshConfig_InboundTrafficPolicy_LOCALHOST
@@ -61,29 +52,29 @@ func (d Decoder) MeshConfig(o *corev1.ConfigMap) (*model.MeshConfig, Problems) {
 		out.AccessLogFile = &said.AccessLogFile
 	}
 	c.meshConnections(at, said, out)
-	out.DefaultRetry = (&routeConv{conv: c}).retry(at.f("defaultHttpRetryPolicy"), said.DefaultHttpRetryPolicy)
+	out.DefaultRetry = (&routeConv{conv: c}).retry(at.Field("defaultHttpRetryPolicy"), said.DefaultHttpRetryPolicy)
 	out.Paths = pathNormalization(said.PathNormalization)
 	out.Headers = proxyHeaders(said.GetDefaultConfig().GetProxyHeaders())
 	out.Topology = topology(said.GetDefaultConfig().GetGatewayTopology())
 	// Whether failover has outlier detection beside it is for each destination rule to say.
-	out.Locality = c.localityLB(at.f("localityLbSetting"), said.LocalityLbSetting, true)
-	out.Baseline = c.defaultTrafficPolicy(at.f("defaultTrafficPolicy"), said.DefaultTrafficPolicy)
+	out.Locality = c.localityLB(at.Field("localityLbSetting"), said.LocalityLbSetting, true)
+	out.Baseline = c.defaultTrafficPolicy(at.Field("defaultTrafficPolicy"), said.DefaultTrafficPolicy)
 	c.meshIdentity(at, said, given, out)
-	out.OnlyTLS13, out.CipherSuites = c.meshMTLS(at.f("meshMTLS"), said.MeshMTLS)
-	out.TLSDefaults = c.tlsDefaults(at.f("tlsDefaults"), said.TlsDefaults)
+	out.OnlyTLS13, out.CipherSuites = c.meshMTLS(at.Field("meshMTLS"), said.MeshMTLS)
+	out.TLSDefaults = c.tlsDefaults(at.Field("tlsDefaults"), said.TlsDefaults)
 	out.Telemetry = c.meshTelemetry(at, said, given)
-	out.Authorizers = c.externalAuthorizers(at.f("extensionProviders"), said.ExtensionProviders)
-	out.Discovery = c.labelSelectors(at.f("discoverySelectors"), said.DiscoverySelectors)
+	out.Authorizers = c.externalAuthorizers(at.Field("extensionProviders"), said.ExtensionProviders)
+	out.Discovery = c.labelSelectors(at.Field("discoverySelectors"), said.DiscoverySelectors)
 	c.meshExports(at, said, out)
-	return out, c.list
+	return out, c.Problems
 }
 
 // meshExports converts who sees objects that do not say so.
-func (c *conv) meshExports(at path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
+func (c *conv) meshExports(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
 	for kind, list := range map[model.Kind][]string{
-		model.KindService:         c.defaultExportTo(at.f("defaultServiceExportTo"), said.DefaultServiceExportTo),
-		model.KindVirtualService:  c.defaultExportTo(at.f("defaultVirtualServiceExportTo"), said.DefaultVirtualServiceExportTo),
-		model.KindDestinationRule: c.defaultExportTo(at.f("defaultDestinationRuleExportTo"), said.DefaultDestinationRuleExportTo),
+		model.KindService:         c.defaultExportTo(at.Field("defaultServiceExportTo"), said.DefaultServiceExportTo),
+		model.KindVirtualService:  c.defaultExportTo(at.Field("defaultVirtualServiceExportTo"), said.DefaultVirtualServiceExportTo),
+		model.KindDestinationRule: c.defaultExportTo(at.Field("defaultDestinationRuleExportTo"), said.DefaultDestinationRuleExportTo),
 	} {
 		if len(list) == 0 {
 			continue
@@ -96,19 +87,19 @@ func (c *conv) meshExports(at path, said *meshconfig.MeshConfig, out *model.Mesh
 }
 
 // defaultTrafficPolicy is nil where nothing is said.
-func (c *conv) defaultTrafficPolicy(at path, p *meshconfig.MeshConfig_DefaultTrafficPolicy) *model.TrafficPolicy {
+func (c *conv) defaultTrafficPolicy(at problem.Path, p *meshconfig.MeshConfig_DefaultTrafficPolicy) *model.TrafficPolicy {
 	if p == nil {
 		return nil
 	}
 	return &model.TrafficPolicy{
-		ConnectionPool:   c.connectionPool(at.f("connectionPool"), p.ConnectionPool),
-		OutlierDetection: c.outlierDetection(at.f("outlierDetection"), p.OutlierDetection),
+		ConnectionPool:   c.connectionPool(at.Field("connectionPool"), p.ConnectionPool),
+		OutlierDetection: c.outlierDetection(at.Field("outlierDetection"), p.OutlierDetection),
 	}
 }
 
 // meshPorts converts where connections are redirected to. Ports that a sidecar has for other things would leave it
 // without one of the two listeners.
-func (c *conv) meshPorts(at path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
+func (c *conv) meshPorts(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
 	base := model.DefaultMesh()
 	for _, row := range []struct {
 		field string
@@ -118,13 +109,13 @@ func (c *conv) meshPorts(at path, said *meshconfig.MeshConfig, out *model.MeshCo
 		switch port := uint32(row.port); {
 		case port == 0:
 		case slices.Contains(sidecarPorts, port):
-			c.errorf(at.f(row.field), "%d is a port that sidecars have for something else; use another one", port)
-		case c.checkPort(at.f(row.field), port):
+			c.Errorf(at.Field(row.field), "%d is a port that sidecars have for something else; use another one", port)
+		case c.CheckPort(at.Field(row.field), port):
 			*row.into = &port
 		}
 	}
 	if out.Over(base).OutboundPort == out.Over(base).InboundPort {
-		c.errorf(at.f("proxyInboundListenPort"), "%d is proxyListenPort, too; use two ports", out.Over(base).InboundPort)
+		c.Errorf(at.Field("proxyInboundListenPort"), "%d is proxyListenPort, too; use two ports", out.Over(base).InboundPort)
 	}
 }
 
@@ -132,14 +123,14 @@ func (c *conv) meshPorts(at path, said *meshconfig.MeshConfig, out *model.MeshCo
 var sidecarPorts = []uint32{15000, 15004, 15008, 15020, 15021, 15053, 15090}
 
 // meshConnections converts what is said of connections of all services.
-func (c *conv) meshConnections(at path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
-	out.ConnectTimeout = c.optionalDuration(at.f("connectTimeout"), said.ConnectTimeout)
-	out.Keepalive = c.keepalive(at.f("tcpKeepalive"), said.TcpKeepalive)
-	out.DNSRefresh = c.optionalDuration(at.f("dnsRefreshRate"), said.DnsRefreshRate)
+func (c *conv) meshConnections(at problem.Path, said *meshconfig.MeshConfig, out *model.MeshConfig) {
+	out.ConnectTimeout = c.OptionalDuration(at.Field("connectTimeout"), said.ConnectTimeout)
+	out.Keepalive = c.keepalive(at.Field("tcpKeepalive"), said.TcpKeepalive)
+	out.DNSRefresh = c.OptionalDuration(at.Field("dnsRefreshRate"), said.DnsRefreshRate)
 	if d := said.ProtocolDetectionTimeout; d != nil && d.AsDuration() == 0 {
 		out.DetectionTimeout = new(time.Duration)
 	} else {
-		out.DetectionTimeout = c.optionalDuration(at.f("protocolDetectionTimeout"), d)
+		out.DetectionTimeout = c.OptionalDuration(at.Field("protocolDetectionTimeout"), d)
 	}
 }
 
@@ -177,15 +168,15 @@ func topology(t *meshconfig.Topology) *model.Topology {
 }
 
 // defaultExportTo checks a default; that of an object is resolved where its namespace is known.
-func (c *conv) defaultExportTo(at path, list []string) []string {
-	c.exportTo(at, list, true)
+func (c *conv) defaultExportTo(at problem.Path, list []string) []string {
+	c.ExportTo(at, list, true)
 	return list
 }
 
-func (c *conv) outboundMode(at path, m meshconfig.MeshConfig_OutboundTrafficPolicy_Mode) *model.OutboundMode {
+func (c *conv) outboundMode(at problem.Path, m meshconfig.MeshConfig_OutboundTrafficPolicy_Mode) *model.OutboundMode {
 	mode := model.OutboundMode(m.String())
 	if mode != model.OutboundAllowAny && mode != model.OutboundRegistryOnly {
-		c.warnf(at, "%s has no effect in Moonsail yet; ALLOW_ANY is used", mode)
+		c.Warnf(at, "%s has no effect in Moonsail yet; ALLOW_ANY is used", mode)
 		mode = model.OutboundAllowAny
 	}
 	return &mode
@@ -193,30 +184,30 @@ func (c *conv) outboundMode(at path, m meshconfig.MeshConfig_OutboundTrafficPoli
 
 // readMesh reads the text, and tells which fields it gives, in their JSON spelling; proxies is
 // its defaultConfig.
-func (c *conv) readMesh(at path, text string) (said *meshconfig.MeshConfig, given map[string]bool, proxies string) {
+func (c *conv) readMesh(at problem.Path, text string) (said *meshconfig.MeshConfig, given map[string]bool, proxies string) {
 	said, given = &meshconfig.MeshConfig{}, map[string]bool{}
 	var n yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
-		c.errorf(at, "%s", SyntaxMessage(err))
+		c.Errorf(at, "%s", schema.SyntaxMessage(err))
 		return said, given, ""
 	}
-	tree, err := (&treeBuilder{}).value(&n, 0)
+	tree, err := schema.Tree(&n)
 	if err != nil || tree == nil {
 		if err != nil {
-			c.errorf(at, "cannot be read: %v", err)
+			c.Errorf(at, "cannot be read: %v", err)
 		}
 		return said, given, ""
 	}
-	s := protoShape(said.ProtoReflect().Descriptor())
+	s := schema.OfMessage(said.ProtoReflect().Descriptor())
 	c.checkMesh(at, &n, s)
 	document, err := json.Marshal(tree)
-	if err == nil && !c.list.HasErrors() {
+	if err == nil && !c.Problems.HasErrors() {
 		err = json.Unmarshal(document, said)
 	}
 	if err != nil {
-		c.errorf(at, "cannot be decoded: %v", err)
+		c.Errorf(at, "cannot be decoded: %v", err)
 	}
-	for name, value := range known(tree, s) {
+	for name, value := range s.Known(tree) {
 		given[name] = value != nil
 	}
 	c.unreadMesh(at, tree, s, said)
@@ -224,49 +215,122 @@ func (c *conv) readMesh(at path, text string) (said *meshconfig.MeshConfig, give
 }
 
 // checkMesh compares the text with the shape of a MeshConfig.
-func (c *conv) checkMesh(at path, n *yaml.Node, s *schema) {
-	found := &report{object: c.object}
-	checker{found}.value(at, n, s)
-	for _, p := range found.list {
-		if strings.HasPrefix(p.Message, unknownField) {
-			p.Severity = SeverityWarning
+func (c *conv) checkMesh(at problem.Path, n *yaml.Node, s *schema.Schema) {
+	found := &problem.Report{Object: c.Object}
+	schema.Check(found, at, n, s)
+	for _, p := range found.Problems {
+		if strings.HasPrefix(p.Message, schema.UnknownField) {
+			p.Severity = problem.SeverityWarning
 		}
-		c.list = append(c.list, p)
+		c.Problems = append(c.Problems, p)
 	}
 }
 
-var labelOperators = []string{
-	string(model.LabelIn), string(model.LabelNotIn), string(model.LabelExists), string(model.LabelDoesNotExist),
-}
-
-func (c *conv) labelSelectors(at path, list []*meshconfig.LabelSelector) []model.LabelSelector {
+func (c *conv) labelSelectors(at problem.Path, list []*meshconfig.LabelSelector) []model.LabelSelector {
 	var out []model.LabelSelector
 	for i, s := range list {
-		at := at.i(i)
-		c.labels(at.f("matchLabels"), s.MatchLabels)
+		at := at.Index(i)
+		c.Labels(at.Field("matchLabels"), s.MatchLabels)
 		sel := model.LabelSelector{Labels: s.MatchLabels}
 		for j, e := range s.MatchExpressions {
 			sel.Expressions = append(sel.Expressions, model.LabelExpression{
 				Key: e.Key, Operator: model.LabelOperator(e.Operator), Values: e.Values,
 			})
-			c.labelExpression(at.f("matchExpressions").i(j), &sel.Expressions[j])
+			c.LabelExpression(at.Field("matchExpressions").Index(j), &sel.Expressions[j])
 		}
 		out = append(out, sel)
 	}
 	return out
 }
 
-func (c *conv) labelExpression(at path, e *model.LabelExpression) {
-	if e.Key == "" {
-		c.errorf(at.f("key"), "is missing; name a label")
+// readMeshFields are the fields of MeshConfig that have an effect here or in agents, beside telemetryFields; and of
+// those of which only a part has one, that part.
+var readMeshFields = map[string][]string{
+	"accessLogFile": nil, "connectTimeout": nil, "defaultDestinationRuleExportTo": nil, "defaultHttpRetryPolicy": nil,
+	"defaultTrafficPolicy":   nil,
+	"defaultServiceExportTo": nil, "defaultVirtualServiceExportTo": nil, "discoverySelectors": nil, "dnsRefreshRate": nil,
+	"enableAutoMtls": nil, "extensionProviders": nil, "h2UpgradePolicy": nil, "inboundTrafficPolicy": nil, "localityLbSetting": nil, "meshMTLS": nil,
+	"outboundTrafficPolicy": {"mode"}, "pathNormalization": nil, "protocolDetectionTimeout": nil, "proxyInboundListenPort": nil, "proxyListenPort": nil, "tcpKeepalive": nil,
+	"tlsDefaults": nil, "trustDomain": nil, "trustDomainAliases": nil, "defaultConfig": model.ProxyConfigFields,
+}
+
+// readTracing are the fields of defaultConfig.tracing that have an effect.
+var readTracing = []string{"customTags", "enableIstioTags", "maxPathTagLength", "sampling", "zipkin"}
+
+// asItIs tells of fields that are not read whether they say what holds anyway.
+var asItIs = map[string]func(said *meshconfig.MeshConfig, namespace string) bool{
+	"rootNamespace": func(m *meshconfig.MeshConfig, ns string) bool { return m.RootNamespace == ns },
+	"ingressControllerMode": func(m *meshconfig.MeshConfig, _ string) bool {
+		return m.IngressControllerMode == meshconfig.MeshConfig_OFF
+	},
+	"enableEnvoyAccessLogService": func(m *meshconfig.MeshConfig, _ string) bool { return !m.EnableEnvoyAccessLogService },
+	"disableEnvoyListenerLog":     func(m *meshconfig.MeshConfig, _ string) bool { return !m.DisableEnvoyListenerLog },
+	"verifyCertificateAtClient":   func(m *meshconfig.MeshConfig, _ string) bool { return m.VerifyCertificateAtClient.GetValue() }, //nolint:staticcheck // still in use
+	// Settings for calls to other clusters, of which there are none.
+	"serviceSettings": func(*meshconfig.MeshConfig, string) bool { return true },
+}
+
+// insteadOf says what to do about fields that are not read.
+var insteadOf = map[string]string{
+	"rootNamespace":               "the root namespace is told by --root-namespace",
+	"ingressClass":                noIngress,
+	"ingressControllerMode":       noIngress,
+	"ingressSelector":             noIngress,
+	"ingressService":              noIngress,
+	"enableEnvoyAccessLogService": "name a provider of kind envoyHttpAls in defaultProviders.accessLogging",
+	"zoneAwareLbSetting":          "use localityLbSetting",
+	"caCertificates":              "give the CA's roots with its certificate, in the Secret cacerts",
+}
+
+const noIngress = "Kubernetes' Ingress is not served; use a Gateway"
+
+// unreadMesh warns of each field that says something that does nothing here.
+func (c *conv) unreadMesh(at problem.Path, tree any, s *schema.Schema, said *meshconfig.MeshConfig) {
+	given := s.Known(tree)
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		part, read := readMeshFields[name]
+		same := asItIs[name]
+		switch {
+		case read && part != nil:
+			c.unreadPart(at.Field(name), given[name], s.Field(name), part, readTracing)
+		case read, slices.Contains(telemetryFields, name), given[name] == nil:
+		case same != nil && same(said, c.Meta.Namespace):
+		default:
+			c.unread(at.Field(name), insteadOf[name])
+		}
 	}
-	needsValues := e.Operator == model.LabelIn || e.Operator == model.LabelNotIn
-	switch {
-	case !slices.Contains(labelOperators, string(e.Operator)):
-		c.errorf(at.f("operator"), "%q is not one of %s", e.Operator, strings.Join(labelOperators, ", "))
-	case needsValues && len(e.Values) == 0:
-		c.errorf(at.f("values"), "is missing; %s compares with at least one value", e.Operator)
-	case !needsValues && len(e.Values) > 0:
-		c.errorf(at.f("values"), "has no meaning for %s; remove it", e.Operator)
+}
+
+// unreadPart warns likewise of a part, of which read has an effect, and of its tracing inTracing.
+func (c *conv) unreadPart(at problem.Path, tree any, s *schema.Schema, read, inTracing []string) {
+	fields := s.Known(tree)
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		switch {
+		case fields[name] == nil:
+		case !slices.Contains(read, name):
+			c.unread(at.Field(name), "")
+		case name == "tracing":
+			c.unreadPart(at.Field(name), fields[name], s.Field(name), inTracing, nil)
+		case name == "proxyHeaders":
+			c.unreadPart(at.Field(name), fields[name], s.Field(name), model.ProxyHeadersFields, nil)
+		}
 	}
+}
+
+// unreadNetworks warns of gateways between networks, which installers write beside the mesh's configuration; "networks:
+// {}" says that there are none.
+func (c *conv) unreadNetworks(text string) {
+	var said struct {
+		Networks map[string]any `yaml:"networks"`
+	}
+	if err := yaml.Unmarshal([]byte(text), &said); err != nil || len(said.Networks) > 0 {
+		c.unread(problem.Path("data").Field("meshNetworks"), "endpoints of all networks are called at their own addresses")
+	}
+}
+
+func (c *conv) unread(at problem.Path, instead string) {
+	if instead != "" {
+		instead = "; " + instead
+	}
+	c.Warnf(at, "has no effect in Moonsail yet%s", instead)
 }

@@ -10,6 +10,7 @@ import (
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/moonsail/moonsail/internal/config/envoyformat"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -21,7 +22,7 @@ var telemetryFields = []string{
 
 // meshTelemetry converts what the mesh's configuration says of telemetry; nil where it says
 // nothing. Providers that the mesh names are beside the default ones.
-func (c *conv) meshTelemetry(at path, said *meshconfig.MeshConfig, given map[string]bool) *model.MeshTelemetry {
+func (c *conv) meshTelemetry(at problem.Path, said *meshconfig.MeshConfig, given map[string]bool) *model.MeshTelemetry {
 	asked := false
 	for _, f := range telemetryFields {
 		asked = asked || given[f]
@@ -32,39 +33,39 @@ func (c *conv) meshTelemetry(at path, said *meshconfig.MeshConfig, given map[str
 	out := model.DefaultMeshTelemetry()
 	out.AccessLog = c.meshLogFormat(at, said)
 	for i, p := range said.ExtensionProviders {
-		if provider := c.provider(at.f("extensionProviders").i(i), p); provider != nil {
+		if provider := c.provider(at.Field("extensionProviders").Index(i), p); provider != nil {
 			out.Providers = append([]model.Provider{*provider}, out.Providers...)
 		}
 	}
 	if given["defaultProviders"] {
 		d := said.DefaultProviders
 		out.Metrics, out.Logging, out.Tracing = d.GetMetrics(), d.GetAccessLogging(), d.GetTracing()
-		c.defaultProviders(at.f("defaultProviders"), &out)
+		c.defaultProviders(at.Field("defaultProviders"), &out)
 	}
 	if m := said.EnablePrometheusMerge; m != nil {
 		out.PrometheusMerge = m.Value
 	}
-	c.defaultTracing(at.f("defaultConfig").f("tracing"), said, &out)
+	c.defaultTracing(at.Field("defaultConfig").Field("tracing"), said, &out)
 	return &out
 }
 
 // defaultProviders warns of names that nobody has.
-func (c *conv) defaultProviders(at path, t *model.MeshTelemetry) {
+func (c *conv) defaultProviders(at problem.Path, t *model.MeshTelemetry) {
 	for _, f := range []struct {
 		field string
 		names []string
 	}{{"metrics", t.Metrics}, {"accessLogging", t.Logging}, {"tracing", t.Tracing}} {
 		for i, name := range f.names {
 			if t.Provider(name) == nil {
-				c.warnf(at.f(f.field).i(i), "%q is not one of extensionProviders that telemetry can go to; it is left out", name)
+				c.Warnf(at.Field(f.field).Index(i), "%q is not one of extensionProviders that telemetry can go to; it is left out", name)
 			}
 		}
 	}
 }
 
 // meshLogFormat is the format of accessLogFile: a text, or an object of formats as JSON.
-func (c *conv) meshLogFormat(at path, said *meshconfig.MeshConfig) model.LogFormat {
-	text, field := said.AccessLogFormat, at.f("accessLogFormat")
+func (c *conv) meshLogFormat(at problem.Path, said *meshconfig.MeshConfig) model.LogFormat {
+	text, field := said.AccessLogFormat, at.Field("accessLogFormat")
 	if said.AccessLogEncoding == meshconfig.MeshConfig_TEXT {
 		return model.LogFormat{Text: c.logText(field, text)}
 	}
@@ -74,12 +75,12 @@ func (c *conv) meshLogFormat(at path, said *meshconfig.MeshConfig) model.LogForm
 	object := map[string]any{}
 	err := json.Unmarshal([]byte(text), &object)
 	if err != nil {
-		c.errorf(field, "is not an object of JSON, which accessLogEncoding asks for: %v", err)
+		c.Errorf(field, "is not an object of JSON, which accessLogEncoding asks for: %v", err)
 		return model.LogFormat{}
 	}
 	fields, err := structpb.NewStruct(object)
 	if err != nil {
-		c.errorf(field, "cannot be a format: %v", err)
+		c.Errorf(field, "cannot be a format: %v", err)
 	}
 	return model.LogFormat{JSON: c.logLabels(field, fields)}
 }
@@ -97,12 +98,12 @@ const defaultJSONLog = `{"authority":"%REQ(:AUTHORITY)%","bytes_received":"%BYTE
 	`"x_forwarded_for":"%REQ(X-FORWARDED-FOR)%"}`
 
 // logText checks a format, and ends its line.
-func (c *conv) logText(at path, text string) string {
+func (c *conv) logText(at problem.Path, text string) string {
 	if text == "" {
 		return ""
 	}
 	if err := envoyformat.Check(withoutQuery.Replace(text)); err != nil {
-		c.errorf(at, "%v", err)
+		c.Errorf(at, "%v", err)
 	}
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -114,32 +115,32 @@ func (c *conv) logText(at path, text string) string {
 var withoutQuery = strings.NewReplacer("%REQ_WITHOUT_QUERY(", "%REQ(")
 
 // logLabels checks the formats in an object and writes it as JSON with sorted keys.
-func (c *conv) logLabels(at path, fields *structpb.Struct) string {
+func (c *conv) logLabels(at problem.Path, fields *structpb.Struct) string {
 	if fields == nil {
 		return ""
 	}
 	c.checkLabels(at, structpb.NewStructValue(fields))
 	text, err := json.Marshal(fields.AsMap())
 	if err != nil {
-		c.errorf(at, "cannot be written as JSON: %v", err)
+		c.Errorf(at, "cannot be written as JSON: %v", err)
 	}
 	return string(text)
 }
 
-func (c *conv) checkLabels(at path, v *structpb.Value) {
+func (c *conv) checkLabels(at problem.Path, v *structpb.Value) {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StructValue:
 		fields := k.StructValue.GetFields()
 		for _, name := range slices.Sorted(maps.Keys(fields)) {
-			c.checkLabels(at.k(name), fields[name])
+			c.checkLabels(at.Key(name), fields[name])
 		}
 	case *structpb.Value_ListValue:
 		for i, e := range k.ListValue.GetValues() {
-			c.checkLabels(at.i(i), e)
+			c.checkLabels(at.Index(i), e)
 		}
 	case *structpb.Value_StringValue:
 		if err := envoyformat.Check(withoutQuery.Replace(k.StringValue)); err != nil {
-			c.errorf(at, "%v", err)
+			c.Errorf(at, "%v", err)
 		}
 	}
 }

@@ -8,31 +8,33 @@ import (
 	security "istio.io/api/security/v1beta1"
 	securityv1 "istio.io/client-go/pkg/apis/security/v1"
 
+	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
 // PeerAuthentication decodes a PeerAuthentication.
-func (d Decoder) PeerAuthentication(o *securityv1.PeerAuthentication) (*model.PeerAuthentication, Problems) {
-	c := d.start(model.KindPeerAuthentication, &o.ObjectMeta)
-	at, spec := path("spec"), &o.Spec
-	p := &model.PeerAuthentication{Meta: c.meta, Mode: mtlsMode(spec.Mtls)}
+func PeerAuthentication(in convert.Cluster, o *securityv1.PeerAuthentication) (*model.PeerAuthentication, problem.List) {
+	c := start(in, model.KindPeerAuthentication, &o.ObjectMeta)
+	at, spec := problem.Path("spec"), &o.Spec
+	p := &model.PeerAuthentication{Meta: c.Meta, Mode: mtlsMode(spec.Mtls)}
 	if spec.Selector != nil {
-		p.Selector = c.selector(at.f("selector"), "matchLabels", spec.Selector.MatchLabels)
+		p.Selector = c.Selector(at.Field("selector"), "matchLabels", spec.Selector.MatchLabels)
 	}
-	p.Ports = c.mtlsPorts(at.f("portLevelMtls"), spec.PortLevelMtls)
+	p.Ports = c.mtlsPorts(at.Field("portLevelMtls"), spec.PortLevelMtls)
 	if len(p.Selector) == 0 && len(p.Ports) > 0 {
-		c.errorf(at.f("portLevelMtls"), "needs a selector: ports are those of workloads; name their labels in selector, or remove portLevelMtls")
+		c.Errorf(at.Field("portLevelMtls"), "needs a selector: ports are those of workloads; name their labels in selector, or remove portLevelMtls")
 	}
-	return p, c.list
+	return p, c.Problems
 }
 
-func (c *conv) mtlsPorts(at path, ports map[uint32]*security.PeerAuthentication_MutualTLS) map[uint32]model.MTLSMode {
+func (c *conv) mtlsPorts(at problem.Path, ports map[uint32]*security.PeerAuthentication_MutualTLS) map[uint32]model.MTLSMode {
 	if len(ports) == 0 {
 		return nil
 	}
 	out := make(map[uint32]model.MTLSMode, len(ports))
 	for _, port := range slices.Sorted(maps.Keys(ports)) {
-		c.checkPort(at, port)
+		c.CheckPort(at, port)
 		out[port] = mtlsMode(ports[port])
 	}
 	return out
@@ -46,13 +48,13 @@ func mtlsMode(m *security.PeerAuthentication_MutualTLS) model.MTLSMode {
 }
 
 // meshIdentity converts what the mesh's configuration says of identities and mutual TLS.
-func (c *conv) meshIdentity(at path, said *meshconfig.MeshConfig, given map[string]bool, out *model.MeshConfig) {
+func (c *conv) meshIdentity(at problem.Path, said *meshconfig.MeshConfig, given map[string]bool, out *model.MeshConfig) {
 	if said.TrustDomain != "" {
-		c.trustDomain(at.f("trustDomain"), said.TrustDomain)
+		c.trustDomain(at.Field("trustDomain"), said.TrustDomain)
 		out.TrustDomain = &said.TrustDomain
 	}
 	for i, alias := range said.TrustDomainAliases {
-		c.trustDomain(at.f("trustDomainAliases").i(i), alias)
+		c.trustDomain(at.Field("trustDomainAliases").Index(i), alias)
 	}
 	out.TrustDomainAliases = said.TrustDomainAliases
 	if auto := said.EnableAutoMtls; auto != nil {
@@ -68,10 +70,10 @@ func (c *conv) meshIdentity(at path, said *meshconfig.MeshConfig, given map[stri
 }
 
 // meshMTLS is what servers of the mesh take. onlyTLS13 is nil where nothing is said of versions.
-func (c *conv) meshMTLS(at path, t *meshconfig.MeshConfig_TLSConfig) (onlyTLS13 *bool, suites []string) {
-	suites = c.cipherSuites(at.f("cipherSuites"), t.GetCipherSuites())
+func (c *conv) meshMTLS(at problem.Path, t *meshconfig.MeshConfig_TLSConfig) (onlyTLS13 *bool, suites []string) {
+	suites = c.CipherSuites(at.Field("cipherSuites"), t.GetCipherSuites())
 	if len(t.GetEcdhCurves()) > 0 {
-		c.warnf(at.f("ecdhCurves"), "has no effect on mutual TLS of the mesh, as in Istio; remove it")
+		c.Warnf(at.Field("ecdhCurves"), "has no effect on mutual TLS of the mesh, as in Istio; remove it")
 	}
 	if t.GetMinProtocolVersion() == meshconfig.MeshConfig_TLSConfig_TLS_AUTO {
 		return nil, suites
@@ -81,20 +83,20 @@ func (c *conv) meshMTLS(at path, t *meshconfig.MeshConfig_TLSConfig) (onlyTLS13 
 }
 
 // tlsDefaults is nil where nothing is said.
-func (c *conv) tlsDefaults(at path, t *meshconfig.MeshConfig_TLSConfig) *model.TLSDefaults {
+func (c *conv) tlsDefaults(at problem.Path, t *meshconfig.MeshConfig_TLSConfig) *model.TLSDefaults {
 	if t == nil {
 		return nil
 	}
 	return &model.TLSDefaults{
 		MinVersion:   tlsVersion(t.MinProtocolVersion),
-		CipherSuites: c.cipherSuites(at.f("cipherSuites"), t.CipherSuites),
-		ECDHCurves:   c.knownToEnvoy(at.f("ecdhCurves"), t.EcdhCurves, "a curve", ecdhCurves),
+		CipherSuites: c.CipherSuites(at.Field("cipherSuites"), t.CipherSuites),
+		ECDHCurves:   c.KnownToEnvoy(at.Field("ecdhCurves"), t.EcdhCurves, "a curve", convert.EcdhCurves),
 	}
 }
 
 // trustDomain checks a trust domain as a part of SPIFFE ids.
-func (c *conv) trustDomain(at path, name string) {
+func (c *conv) trustDomain(at problem.Path, name string) {
 	if err := (model.Identity{TrustDomain: name, Namespace: "x", ServiceAccount: "x"}).Check(); err != nil {
-		c.errorf(at, "%v", err)
+		c.Errorf(at, "%v", err)
 	}
 }

@@ -7,32 +7,34 @@ import (
 	security "istio.io/api/security/v1beta1"
 	securityv1 "istio.io/client-go/pkg/apis/security/v1"
 
+	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/security/jwt"
 )
 
 // RequestAuthentication decodes a RequestAuthentication.
-func (d Decoder) RequestAuthentication(o *securityv1.RequestAuthentication) (*model.RequestAuthentication, Problems) {
-	c := d.start(model.KindRequestAuthentication, &o.ObjectMeta)
-	at, spec := path("spec"), &o.Spec
-	a := &model.RequestAuthentication{Meta: c.meta}
+func RequestAuthentication(in convert.Cluster, o *securityv1.RequestAuthentication) (*model.RequestAuthentication, problem.List) {
+	c := start(in, model.KindRequestAuthentication, &o.ObjectMeta)
+	at, spec := problem.Path("spec"), &o.Spec
+	a := &model.RequestAuthentication{Meta: c.Meta}
 	a.Selector, a.Targets = c.policyScope(spec)
 	for i, r := range spec.JwtRules {
 		if r == nil {
-			c.errorf(at.f("jwtRules").i(i), "is empty; remove it, or fill it in")
+			c.Errorf(at.Field("jwtRules").Index(i), "is empty; remove it, or fill it in")
 			continue
 		}
-		a.Rules = append(a.Rules, c.jwtRule(at.f("jwtRules").i(i), r))
+		a.Rules = append(a.Rules, c.jwtRule(at.Field("jwtRules").Index(i), r))
 	}
-	return a, c.list
+	return a, c.Problems
 }
 
-func (c *conv) jwtRule(at path, r *security.JWTRule) model.JWTRule {
+func (c *conv) jwtRule(at problem.Path, r *security.JWTRule) model.JWTRule {
 	out := model.JWTRule{
 		Issuer: r.Issuer, Audiences: r.Audiences, Keys: c.keySet(at, r), KeysURI: r.JwksUri,
 		FromParams: r.FromParams, FromCookies: r.FromCookies,
 		Forward: r.ForwardOriginalToken, PayloadToHeader: r.OutputPayloadToHeader,
-		SpaceDelimited: r.SpaceDelimitedClaims, Timeout: c.duration(at.f("timeout"), r.Timeout),
+		SpaceDelimited: r.SpaceDelimitedClaims, Timeout: c.Duration(at.Field("timeout"), r.Timeout),
 	}
 	for _, f := range []struct {
 		name   string
@@ -42,21 +44,21 @@ func (c *conv) jwtRule(at path, r *security.JWTRule) model.JWTRule {
 		{"spaceDelimitedClaims", r.SpaceDelimitedClaims},
 	} {
 		if i := slices.Index(f.values, ""); i >= 0 {
-			c.errorf(at.f(f.name).i(i), "is empty; remove it, or fill it in")
+			c.Errorf(at.Field(f.name).Index(i), "is empty; remove it, or fill it in")
 		}
 	}
 	if r.OutputPayloadToHeader != "" {
-		c.headerName(at.f("outputPayloadToHeader"), r.OutputPayloadToHeader)
+		c.HeaderName(at.Field("outputPayloadToHeader"), r.OutputPayloadToHeader)
 	}
 	for i, h := range r.FromHeaders {
-		c.headerName(at.f("fromHeaders").i(i).f("name"), h.GetName())
+		c.HeaderName(at.Field("fromHeaders").Index(i).Field("name"), h.GetName())
 		out.FromHeaders = append(out.FromHeaders, model.JWTHeader{Name: h.GetName(), Prefix: h.GetPrefix()})
 	}
 	for i, h := range r.OutputClaimToHeaders {
-		at := at.f("outputClaimToHeaders").i(i)
-		c.headerName(at.f("header"), h.GetHeader())
+		at := at.Field("outputClaimToHeaders").Index(i)
+		c.HeaderName(at.Field("header"), h.GetHeader())
 		if h.GetClaim() == "" {
-			c.errorf(at.f("claim"), "is missing; name a claim of the token")
+			c.Errorf(at.Field("claim"), "is missing; name a claim of the token")
 		}
 		out.ClaimsToHeaders = append(out.ClaimsToHeaders, model.ClaimHeader{Header: h.GetHeader(), Claim: h.GetClaim()})
 	}
@@ -64,21 +66,21 @@ func (c *conv) jwtRule(at path, r *security.JWTRule) model.JWTRule {
 }
 
 // keySet checks where keys come from, and gives those that are written down.
-func (c *conv) keySet(at path, r *security.JWTRule) string {
+func (c *conv) keySet(at problem.Path, r *security.JWTRule) string {
 	switch {
 	case r.Jwks != "":
 		if r.JwksUri != "" {
-			c.warnf(at.f("jwksUri"), "has no effect beside jwks; remove one of them")
+			c.Warnf(at.Field("jwksUri"), "has no effect beside jwks; remove one of them")
 		}
-		return c.inlineKeys(at.f("jwks"), r.Jwks)
+		return c.inlineKeys(at.Field("jwks"), r.Jwks)
 	case r.JwksUri != "":
 		if !isWebAddress(r.JwksUri) {
-			c.errorf(at.f("jwksUri"), "%q is not an http or https URL", r.JwksUri)
+			c.Errorf(at.Field("jwksUri"), "%q is not an http or https URL", r.JwksUri)
 		}
 	case r.Issuer == "":
-		c.errorf(at.f("issuer"), "is missing; give issuer, jwksUri or jwks")
+		c.Errorf(at.Field("issuer"), "is missing; give issuer, jwksUri or jwks")
 	case !isWebAddress(r.Issuer):
-		c.warnf(at.f("issuer"), "%q is not an http or https URL, so its keys cannot be found and every token is refused; give jwksUri or jwks", r.Issuer)
+		c.Warnf(at.Field("issuer"), "%q is not an http or https URL, so its keys cannot be found and every token is refused; give jwksUri or jwks", r.Issuer)
 	}
 	return ""
 }
@@ -88,14 +90,14 @@ func isWebAddress(s string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
-func (c *conv) inlineKeys(at path, text string) string {
+func (c *conv) inlineKeys(at problem.Path, text string) string {
 	set, err := jwt.Parse([]byte(text))
 	if err != nil {
-		c.errorf(at, "%v", err)
+		c.Errorf(at, "%v", err)
 		return text
 	}
 	if set.HasPrivate() {
-		c.warnf(at, "has a private key, which is not needed to check tokens and which everybody can read here; replace it by the public one")
+		c.Warnf(at, "has a private key, which is not needed to check tokens and which everybody can read here; replace it by the public one")
 	}
 	return set.Public()
 }

@@ -7,6 +7,8 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
 
+	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -19,30 +21,30 @@ var resolutions = map[networking.ServiceEntry_Resolution]model.Resolution{
 }
 
 // ServiceEntry decodes a ServiceEntry.
-func (d Decoder) ServiceEntry(o *networkingv1.ServiceEntry) (*model.ServiceEntry, Problems) {
-	c := d.start(model.KindServiceEntry, &o.ObjectMeta)
-	at, spec := path("spec"), &o.Spec
-	e := &model.ServiceEntry{Meta: c.meta, Hosts: c.entryHosts(at.f("hosts"), spec), Status: assignedAddresses(&o.Status)}
+func ServiceEntry(in convert.Cluster, o *networkingv1.ServiceEntry) (*model.ServiceEntry, problem.List) {
+	c := start(in, model.KindServiceEntry, &o.ObjectMeta)
+	at, spec := problem.Path("spec"), &o.Spec
+	e := &model.ServiceEntry{Meta: c.Meta, Hosts: c.entryHosts(at.Field("hosts"), spec), Status: assignedAddresses(&o.Status)}
 	e.Template = model.Service{
-		Addresses:       c.prefixes(at.f("addresses"), spec.Addresses),
-		Ports:           c.entryPorts(at.f("ports"), spec.Ports),
+		Addresses:       c.Prefixes(at.Field("addresses"), spec.Addresses),
+		Ports:           c.entryPorts(at.Field("ports"), spec.Ports),
 		Resolution:      resolutions[spec.Resolution],
 		External:        spec.Location == networking.ServiceEntry_MESH_EXTERNAL,
-		Visibility:      c.exportTo(at.f("exportTo"), spec.ExportTo, true),
+		Visibility:      c.ExportTo(at.Field("exportTo"), spec.ExportTo, true),
 		SubjectAltNames: spec.SubjectAltNames,
-		Distribution:    c.annotatedDistribution(o.Annotations),
+		Distribution:    c.AnnotatedDistribution(o.Annotations),
 	}
 	if spec.WorkloadSelector != nil {
-		e.Template.Selector = c.selector(at.f("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
+		e.Template.Selector = c.Selector(at.Field("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
 		if len(spec.Endpoints) > 0 {
-			c.errorf(at.f("endpoints"), "cannot be combined with workloadSelector; remove one of the two")
+			c.Errorf(at.Field("endpoints"), "cannot be combined with workloadSelector; remove one of the two")
 		}
 	}
-	e.Template.Inline = c.entryEndpoints(at.f("endpoints"), spec)
+	e.Template.Inline = c.entryEndpoints(at.Field("endpoints"), spec)
 	c.entryResolution(at, spec)
-	c.entryAddresses(at, spec, !d.NoAutoAddresses && len(e.AutoHosts()) > 0)
+	c.entryAddresses(at, spec, !in.NoAutoAddresses && len(e.AutoHosts()) > 0)
 	c.tcpHosts(at, spec)
-	return e, c.list
+	return e, c.Problems
 }
 
 // assignedAddresses are those of a status: what is none, which nobody here has written, is as if it were not there.
@@ -70,60 +72,60 @@ func hostOf(text string) model.Host {
 	return model.Host(strings.ToLower(strings.TrimSuffix(text, ".")))
 }
 
-func (c *conv) entryHosts(at path, spec *networking.ServiceEntry) []model.Host {
+func (c *conv) entryHosts(at problem.Path, spec *networking.ServiceEntry) []model.Host {
 	if len(spec.Hosts) == 0 {
-		c.errorf(at, "is missing; a ServiceEntry needs at least one host")
+		c.Errorf(at, "is missing; a ServiceEntry needs at least one host")
 	}
 	var out []model.Host
 	seen := map[model.Host]bool{}
 	for i, h := range spec.Hosts {
 		if h == "*" {
-			c.errorf(at.i(i), "\"*\" would stand for every host; name one, or a wildcard such as *.example.com")
+			c.Errorf(at.Index(i), "\"*\" would stand for every host; name one, or a wildcard such as *.example.com")
 			continue
 		}
-		if !c.checkHost(at.i(i), h, true) {
+		if !c.CheckHost(at.Index(i), h, true) {
 			continue
 		}
 		host := hostOf(h)
 		if seen[host] {
-			c.warnf(at.i(i), "%q is listed twice; remove one", h)
+			c.Warnf(at.Index(i), "%q is listed twice; remove one", h)
 			continue
 		}
 		seen[host] = true
 		if host.IsWildcard() && !strings.HasPrefix(string(host), "*.") {
-			c.warnf(at.i(i), "%q is a partial wildcard; only whole parts match, as in *.example.com", h)
+			c.Warnf(at.Index(i), "%q is a partial wildcard; only whole parts match, as in *.example.com", h)
 		}
 		out = append(out, host)
 	}
 	return out
 }
 
-func (c *conv) entryPorts(at path, ports []*networking.ServicePort) []model.ServicePort {
+func (c *conv) entryPorts(at problem.Path, ports []*networking.ServicePort) []model.ServicePort {
 	out := make([]model.ServicePort, 0, len(ports))
 	names, numbers := map[string]bool{}, map[uint32]bool{}
 	for i, p := range ports {
-		at := at.i(i)
-		c.checkPortName(at.f("name"), p.Name)
-		c.checkPort(at.f("number"), p.Number)
+		at := at.Index(i)
+		c.CheckPortName(at.Field("name"), p.Name)
+		c.CheckPort(at.Field("number"), p.Number)
 		if p.TargetPort != 0 {
-			c.checkPort(at.f("targetPort"), p.TargetPort)
+			c.CheckPort(at.Field("targetPort"), p.TargetPort)
 		}
 		if names[p.Name] {
-			c.errorf(at.f("name"), "%q is the name of two ports; rename one", p.Name)
+			c.Errorf(at.Field("name"), "%q is the name of two ports; rename one", p.Name)
 		}
 		if numbers[p.Number] {
-			c.errorf(at.f("number"), "port %d is listed twice; remove one", p.Number)
+			c.Errorf(at.Field("number"), "port %d is listed twice; remove one", p.Number)
 		}
 		names[p.Name], numbers[p.Number] = true, true
 		out = append(out, model.ServicePort{
 			Name: p.Name, Number: p.Number, TargetPort: p.TargetPort,
-			Protocol: c.protocol(at.f("protocol"), p.Protocol),
+			Protocol: c.Protocol(at.Field("protocol"), p.Protocol),
 		})
 	}
 	return out
 }
 
-func (c *conv) entryEndpoints(at path, spec *networking.ServiceEntry) []model.Endpoint {
+func (c *conv) entryEndpoints(at problem.Path, spec *networking.ServiceEntry) []model.Endpoint {
 	dns := spec.Resolution == networking.ServiceEntry_DNS || spec.Resolution == networking.ServiceEntry_DNS_ROUND_ROBIN
 	rules := endpointRules{fqdn: dns, noUnix: dns, service: make([]string, 0, len(spec.Ports))}
 	for _, p := range spec.Ports {
@@ -134,20 +136,20 @@ func (c *conv) entryEndpoints(at path, spec *networking.ServiceEntry) []model.En
 	}
 	var out []model.Endpoint
 	for i, we := range spec.Endpoints {
-		out = append(out, c.endpoint(at.i(i), we, rules))
+		out = append(out, c.endpoint(at.Index(i), we, rules))
 	}
 	return out
 }
 
 // entryResolution checks what each resolution needs and cannot have.
-func (c *conv) entryResolution(at path, spec *networking.ServiceEntry) {
+func (c *conv) entryResolution(at problem.Path, spec *networking.ServiceEntry) {
 	switch spec.Resolution {
 	case networking.ServiceEntry_NONE:
 		if len(spec.Endpoints) > 0 {
-			c.errorf(at.f("endpoints"), "resolution NONE sends to the address that the client called; remove the endpoints, or use STATIC or DNS")
+			c.Errorf(at.Field("endpoints"), "resolution NONE sends to the address that the client called; remove the endpoints, or use STATIC or DNS")
 		}
 		if spec.WorkloadSelector != nil {
-			c.warnf(at.f("workloadSelector"), "has no effect with resolution NONE; use STATIC")
+			c.Warnf(at.Field("workloadSelector"), "has no effect with resolution NONE; use STATIC")
 		}
 	case networking.ServiceEntry_DNS, networking.ServiceEntry_DNS_ROUND_ROBIN:
 		c.entryDNS(at, spec)
@@ -155,49 +157,49 @@ func (c *conv) entryResolution(at path, spec *networking.ServiceEntry) {
 		c.entryDynamicDNS(at, spec)
 	case networking.ServiceEntry_STATIC:
 	default:
-		c.errorf(at.f("resolution"), "%d is not a resolution; use NONE, STATIC, DNS, DNS_ROUND_ROBIN or DYNAMIC_DNS", spec.Resolution)
+		c.Errorf(at.Field("resolution"), "%d is not a resolution; use NONE, STATIC, DNS, DNS_ROUND_ROBIN or DYNAMIC_DNS", spec.Resolution)
 	}
 }
 
-func (c *conv) entryDNS(at path, spec *networking.ServiceEntry) {
+func (c *conv) entryDNS(at problem.Path, spec *networking.ServiceEntry) {
 	for i, h := range spec.Hosts {
-		if len(spec.Endpoints) == 0 && spec.WorkloadSelector == nil && strings.Contains(h, "*") && hostError(h, true) == "" {
-			c.errorf(at.f("hosts").i(i), "%q cannot be resolved: give endpoints, or use resolution NONE or DYNAMIC_DNS", h)
+		if len(spec.Endpoints) == 0 && spec.WorkloadSelector == nil && strings.Contains(h, "*") && convert.HostError(h, true) == "" {
+			c.Errorf(at.Field("hosts").Index(i), "%q cannot be resolved: give endpoints, or use resolution NONE or DYNAMIC_DNS", h)
 		}
 	}
 	if spec.Resolution == networking.ServiceEntry_DNS_ROUND_ROBIN && len(spec.Endpoints) > 1 {
-		c.errorf(at.f("endpoints").i(1), "DNS_ROUND_ROBIN takes one endpoint at most; remove the others, or use DNS")
+		c.Errorf(at.Field("endpoints").Index(1), "DNS_ROUND_ROBIN takes one endpoint at most; remove the others, or use DNS")
 	}
 }
 
-func (c *conv) entryDynamicDNS(at path, spec *networking.ServiceEntry) {
+func (c *conv) entryDynamicDNS(at problem.Path, spec *networking.ServiceEntry) {
 	for i, h := range spec.Hosts {
 		if !strings.HasPrefix(h, "*") {
-			c.errorf(at.f("hosts").i(i), "%q is not a wildcard, which DYNAMIC_DNS is for; use DNS", h)
+			c.Errorf(at.Field("hosts").Index(i), "%q is not a wildcard, which DYNAMIC_DNS is for; use DNS", h)
 		}
 	}
 	if len(spec.Addresses) > 0 {
-		c.errorf(at.f("addresses"), "cannot be set with DYNAMIC_DNS; remove them")
+		c.Errorf(at.Field("addresses"), "cannot be set with DYNAMIC_DNS; remove them")
 	}
 	if len(spec.Endpoints) > 0 {
-		c.errorf(at.f("endpoints"), "cannot be set with DYNAMIC_DNS, which resolves the host of each request; remove them")
+		c.Errorf(at.Field("endpoints"), "cannot be set with DYNAMIC_DNS, which resolves the host of each request; remove them")
 	}
 	for i, p := range spec.Ports {
 		switch strings.ToUpper(p.Protocol) {
 		case "HTTP", "HTTP2", "GRPC", "TLS":
 		default:
-			c.errorf(at.f("ports").i(i).f("protocol"), "%q cannot be used with DYNAMIC_DNS; use HTTP, HTTP2, GRPC or TLS", p.Protocol)
+			c.Errorf(at.Field("ports").Index(i).Field("protocol"), "%q cannot be used with DYNAMIC_DNS; use HTTP, HTTP2, GRPC or TLS", p.Protocol)
 		}
 	}
 }
 
 // entryAddresses checks which resolutions can have CIDR blocks, and that TCP ports
 // can be told apart. auto tells whether the mesh gives it addresses.
-func (c *conv) entryAddresses(at path, spec *networking.ServiceEntry, auto bool) {
+func (c *conv) entryAddresses(at problem.Path, spec *networking.ServiceEntry, auto bool) {
 	cidrs := spec.Resolution == networking.ServiceEntry_NONE || spec.Resolution == networking.ServiceEntry_STATIC
 	for i, a := range spec.Addresses {
 		if strings.Contains(a, "/") && !cidrs {
-			c.errorf(at.f("addresses").i(i), "CIDR blocks are for resolution NONE and STATIC; give single addresses")
+			c.Errorf(at.Field("addresses").Index(i), "CIDR blocks are for resolution NONE and STATIC; give single addresses")
 		}
 	}
 	if len(spec.Addresses) > 0 {
@@ -208,25 +210,25 @@ func (c *conv) entryAddresses(at path, spec *networking.ServiceEntry, auto bool)
 		switch {
 		case proto != "" && proto != "TCP":
 		case auto:
-			c.add(SeverityInfo, at.f("ports").i(i).f("protocol"),
+			c.Add(problem.SeverityInfo, at.Field("ports").Index(i).Field("protocol"),
 				"from callers whose DNS is not captured every connection to port %d that nothing else claims is taken for the service; "+
 					"set ISTIO_META_DNS_CAPTURE in their proxyMetadata, or give addresses", p.Number)
 		default:
-			c.warnf(at.f("ports").i(i).f("protocol"),
+			c.Warnf(at.Field("ports").Index(i).Field("protocol"),
 				"the service has no addresses, so every connection to port %d that nothing else claims is taken for it; give addresses", p.Number)
 		}
 	}
 }
 
 // tcpHosts reports several hosts on a port where nothing tells them apart.
-func (c *conv) tcpHosts(at path, spec *networking.ServiceEntry) {
+func (c *conv) tcpHosts(at problem.Path, spec *networking.ServiceEntry) {
 	if spec.Resolution == networking.ServiceEntry_NONE || len(spec.Hosts) < 2 {
 		return
 	}
 	for i, p := range spec.Ports {
-		proto := protocols[strings.ToLower(p.Protocol)]
+		proto := convert.Protocols[strings.ToLower(p.Protocol)]
 		if proto != "" && !proto.IsHTTP() && !proto.IsTLS() {
-			c.errorf(at.f("ports").i(i).f("protocol"),
+			c.Errorf(at.Field("ports").Index(i).Field("protocol"),
 				"several hosts cannot be told apart on a port that is neither HTTP nor TLS; make a ServiceEntry for each host")
 			return
 		}

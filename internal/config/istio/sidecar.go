@@ -1,6 +1,7 @@
 package istio
 
 import (
+	"cmp"
 	"net"
 	"strconv"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
 
+	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -18,23 +21,23 @@ var captureModes = map[networking.CaptureMode]model.CaptureMode{
 }
 
 // Sidecar decodes a Sidecar.
-func (d Decoder) Sidecar(o *networkingv1.Sidecar) (*model.Sidecar, Problems) {
-	c := d.start(model.KindSidecar, &o.ObjectMeta)
-	at, spec := path("spec"), &o.Spec
-	s := &model.Sidecar{Meta: c.meta, InboundPool: c.connectionPool(at.f("inboundConnectionPool"), spec.InboundConnectionPool)}
+func Sidecar(in convert.Cluster, o *networkingv1.Sidecar) (*model.Sidecar, problem.List) {
+	c := start(in, model.KindSidecar, &o.ObjectMeta)
+	at, spec := problem.Path("spec"), &o.Spec
+	s := &model.Sidecar{Meta: c.Meta, InboundPool: c.connectionPool(at.Field("inboundConnectionPool"), spec.InboundConnectionPool)}
 	if spec.WorkloadSelector != nil {
-		s.Selector = c.selector(at.f("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
+		s.Selector = c.Selector(at.Field("workloadSelector"), "labels", spec.WorkloadSelector.Labels)
 	}
 	if len(spec.Egress) == 0 && len(spec.Ingress) == 0 && spec.OutboundTrafficPolicy == nil && spec.InboundConnectionPool == nil {
-		c.errorf(at, "is empty; give at least one of egress, ingress, outboundTrafficPolicy and inboundConnectionPool")
+		c.Errorf(at, "is empty; give at least one of egress, ingress, outboundTrafficPolicy and inboundConnectionPool")
 	}
-	s.Ingress = c.ingress(at.f("ingress"), spec.Ingress)
-	s.Egress = c.egress(at.f("egress"), spec.Egress)
-	c.outboundPolicy(at.f("outboundTrafficPolicy"), spec.OutboundTrafficPolicy, s)
-	return s, c.list
+	s.Ingress = c.ingress(at.Field("ingress"), spec.Ingress)
+	s.Egress = c.egress(at.Field("egress"), spec.Egress)
+	c.outboundPolicy(at.Field("outboundTrafficPolicy"), spec.OutboundTrafficPolicy, s)
+	return s, c.Problems
 }
 
-func (c *conv) outboundPolicy(at path, p *networking.OutboundTrafficPolicy, s *model.Sidecar) {
+func (c *conv) outboundPolicy(at problem.Path, p *networking.OutboundTrafficPolicy, s *model.Sidecar) {
 	if p == nil {
 		return
 	}
@@ -43,39 +46,39 @@ func (c *conv) outboundPolicy(at path, p *networking.OutboundTrafficPolicy, s *m
 		return
 	}
 	if p.Mode != networking.OutboundTrafficPolicy_ALLOW_ANY {
-		c.errorf(at.f("egressProxy"), "has no effect unless mode is ALLOW_ANY; set mode")
+		c.Errorf(at.Field("egressProxy"), "has no effect unless mode is ALLOW_ANY; set mode")
 	}
 	if p.EgressProxy.Port == nil {
-		c.errorf(at.f("egressProxy").f("port"), "is missing; give the port of the egress proxy, as port: {number: 443}")
+		c.Errorf(at.Field("egressProxy").Field("port"), "is missing; give the port of the egress proxy, as port: {number: 443}")
 	}
-	dest := c.destination(at.f("egressProxy"), p.EgressProxy)
+	dest := c.destination(at.Field("egressProxy"), p.EgressProxy)
 	s.EgressProxy = &dest
 }
 
-func (c *conv) ingress(at path, list []*networking.IstioIngressListener) []model.IngressListener {
+func (c *conv) ingress(at problem.Path, list []*networking.IstioIngressListener) []model.IngressListener {
 	var out []model.IngressListener
 	seen := map[uint32]bool{}
 	for i, l := range list {
-		at := at.i(i)
+		at := at.Index(i)
 		if l.Port == nil {
-			c.errorf(at.f("port"), "is missing; give number and protocol")
+			c.Errorf(at.Field("port"), "is missing; give number and protocol")
 			continue
 		}
-		port := c.sidecarPort(at.f("port"), l.Port)
-		c.checkPort(at.f("port").f("number"), l.Port.Number)
+		port := c.sidecarPort(at.Field("port"), l.Port)
+		c.CheckPort(at.Field("port").Field("number"), l.Port.Number)
 		if seen[l.Port.Number] {
-			c.errorf(at.f("port").f("number"), "port %d has two listeners; remove one", l.Port.Number)
+			c.Errorf(at.Field("port").Field("number"), "port %d has two listeners; remove one", l.Port.Number)
 		}
 		seen[l.Port.Number] = true
-		c.bindIP(at.f("bind"), l.Bind)
+		c.bindIP(at.Field("bind"), l.Bind)
 		in := model.IngressListener{
 			Port: port, Bind: l.Bind, Capture: captureModes[l.CaptureMode],
-			Endpoint: c.defaultEndpoint(at.f("defaultEndpoint"), l.DefaultEndpoint),
-			Pool:     c.connectionPool(at.f("connectionPool"), l.ConnectionPool),
-			TLS:      c.ingressTLS(at.f("tls"), port.Protocol, l.Tls),
+			Endpoint: c.defaultEndpoint(at.Field("defaultEndpoint"), l.DefaultEndpoint),
+			Pool:     c.connectionPool(at.Field("connectionPool"), l.ConnectionPool),
+			TLS:      c.ingressTLS(at.Field("tls"), port.Protocol, l.Tls),
 		}
 		if l.ConnectionPool.GetHttp() != nil && !in.Inner().IsHTTP() {
-			c.warnf(at.f("connectionPool").f("http"), "has no effect on a port that is not HTTP; set the port's protocol")
+			c.Warnf(at.Field("connectionPool").Field("http"), "has no effect on a port that is not HTTP; set the port's protocol")
 		}
 		out = append(out, in)
 	}
@@ -83,19 +86,19 @@ func (c *conv) ingress(at path, list []*networking.IstioIngressListener) []model
 }
 
 // ingressTLS is nil where no TLS ends but the mesh's.
-func (c *conv) ingressTLS(at path, p model.Protocol, t *networking.ServerTLSSettings) *model.ServerTLS {
+func (c *conv) ingressTLS(at problem.Path, p model.Protocol, t *networking.ServerTLSSettings) *model.ServerTLS {
 	switch {
 	case t == nil:
 		return nil
 	case !p.IsTLS():
-		c.errorf(at, "is not for %s; set port.protocol to HTTPS where requests are inside, or to TLS", p)
+		c.Errorf(at, "is not for %s; set port.protocol to HTTPS where requests are inside, or to TLS", p)
 		return nil
 	case t.Mode == networking.ServerTLSSettings_ISTIO_MUTUAL || t.Mode == networking.ServerTLSSettings_AUTO_PASSTHROUGH:
-		c.errorf(at.f("mode"), "%s is not for Sidecars; use SIMPLE or MUTUAL (where the mesh's own TLS is taken a PeerAuthentication says)", t.Mode)
+		c.Errorf(at.Field("mode"), "%s is not for Sidecars; use SIMPLE or MUTUAL (where the mesh's own TLS is taken a PeerAuthentication says)", t.Mode)
 		return nil
 	}
 	if t.HttpsRedirect {
-		c.errorf(at.f("httpsRedirect"), "is not for Sidecars; remove it")
+		c.Errorf(at.Field("httpsRedirect"), "is not for Sidecars; remove it")
 	}
 	if out := c.serverTLS(at, t); out.EndsTLS() {
 		return out
@@ -103,60 +106,60 @@ func (c *conv) ingressTLS(at path, p model.Protocol, t *networking.ServerTLSSett
 	return nil
 }
 
-func (c *conv) sidecarPort(at path, p *networking.SidecarPort) model.SidecarPort {
+func (c *conv) sidecarPort(at problem.Path, p *networking.SidecarPort) model.SidecarPort {
 	if p.Name != "" {
-		c.checkPortName(at.f("name"), p.Name)
+		c.CheckPortName(at.Field("name"), p.Name)
 	}
 	if p.TargetPort > 0 { //nolint:staticcheck // to report it
-		c.errorf(at.f("targetPort"), "has no effect here; use defaultEndpoint")
+		c.Errorf(at.Field("targetPort"), "has no effect here; use defaultEndpoint")
 	}
-	return model.SidecarPort{Number: p.Number, Name: p.Name, Protocol: c.protocol(at.f("protocol"), p.Protocol)}
+	return model.SidecarPort{Number: p.Number, Name: p.Name, Protocol: c.Protocol(at.Field("protocol"), p.Protocol)}
 }
 
-func (c *conv) bindIP(at path, bind string) {
+func (c *conv) bindIP(at problem.Path, bind string) {
 	if bind != "" && !model.IsIP(bind) {
-		c.errorf(at, "%q is not an IP address; write one such as 127.0.0.1, or leave it out", bind)
+		c.Errorf(at, "%q is not an IP address; write one such as 127.0.0.1, or leave it out", bind)
 	}
 }
 
 // defaultEndpoint takes "127.0.0.1:8080", "0.0.0.0:8080" (the workload's own address),
 // "[::1]:8080", "[::]:8080", ":8080" and "unix:///path".
-func (c *conv) defaultEndpoint(at path, e string) string {
+func (c *conv) defaultEndpoint(at problem.Path, e string) string {
 	if e == "" {
 		return ""
 	}
-	if strings.HasPrefix(e, unixPrefix) {
-		c.checkUnix(at, e)
+	if strings.HasPrefix(e, convert.UnixPrefix) {
+		c.CheckUnix(at, e)
 		return e
 	}
 	host, port, err := net.SplitHostPort(e)
 	n, perr := strconv.ParseUint(port, 10, 16)
 	switch {
 	case err != nil || perr != nil || n == 0:
-		c.errorf(at, "%q is not an endpoint; write 127.0.0.1:8080, 0.0.0.0:8080, [::1]:8080, or unix:///path", e)
+		c.Errorf(at, "%q is not an endpoint; write 127.0.0.1:8080, 0.0.0.0:8080, [::1]:8080, or unix:///path", e)
 	case host == "":
 		return "127.0.0.1:" + port
 	case host != "127.0.0.1" && host != "0.0.0.0" && host != "::1" && host != "::":
-		c.errorf(at, "%q is another machine; the application is at 127.0.0.1, 0.0.0.0 (the workload's address), [::1] or [::]", host)
+		c.Errorf(at, "%q is another machine; the application is at 127.0.0.1, 0.0.0.0 (the workload's address), [::1] or [::]", host)
 	}
 	return e
 }
 
-func (c *conv) egress(at path, list []*networking.IstioEgressListener) []model.EgressListener {
+func (c *conv) egress(at problem.Path, list []*networking.IstioEgressListener) []model.EgressListener {
 	var out []model.EgressListener
 	seen := map[string]bool{}
 	for i, l := range list {
-		at := at.i(i)
+		at := at.Index(i)
 		e := model.EgressListener{
-			Bind: l.Bind, Capture: captureModes[l.CaptureMode], Hosts: c.egressHosts(at.f("hosts"), l.Hosts),
+			Bind: l.Bind, Capture: captureModes[l.CaptureMode], Hosts: c.egressHosts(at.Field("hosts"), l.Hosts),
 		}
 		if l.Port == nil {
 			if i != len(list)-1 {
-				c.errorf(at.f("port"), "is missing; only the last listener can be for all ports: move it to the end, or give a port")
+				c.Errorf(at.Field("port"), "is missing; only the last listener can be for all ports: move it to the end, or give a port")
 			}
-			c.bindIP(at.f("bind"), l.Bind)
+			c.bindIP(at.Field("bind"), l.Bind)
 		} else {
-			port := c.sidecarPort(at.f("port"), l.Port)
+			port := c.sidecarPort(at.Field("port"), l.Port)
 			e.Port = &port
 			c.egressPort(at, l, seen)
 		}
@@ -166,44 +169,44 @@ func (c *conv) egress(at path, list []*networking.IstioEgressListener) []model.E
 }
 
 // egressPort checks port, bind and capture mode, which depend on each other.
-func (c *conv) egressPort(at path, l *networking.IstioEgressListener, seen map[string]bool) {
+func (c *conv) egressPort(at problem.Path, l *networking.IstioEgressListener, seen map[string]bool) {
 	key := strconv.Itoa(int(l.Port.Number))
 	if l.Port.Number == 0 {
 		key = l.Bind
-		if !strings.HasPrefix(l.Bind, unixPrefix) {
-			c.errorf(at.f("port").f("number"), "is missing; give 1 to 65535, or bind to unix:///path")
+		if !strings.HasPrefix(l.Bind, convert.UnixPrefix) {
+			c.Errorf(at.Field("port").Field("number"), "is missing; give 1 to 65535, or bind to unix:///path")
 			return
 		}
-		c.checkUnix(at.f("bind"), l.Bind)
+		c.CheckUnix(at.Field("bind"), l.Bind)
 		if l.CaptureMode == networking.CaptureMode_IPTABLES {
-			c.errorf(at.f("captureMode"), "IPTABLES cannot capture a Unix socket; use NONE")
+			c.Errorf(at.Field("captureMode"), "IPTABLES cannot capture a Unix socket; use NONE")
 		}
 	} else {
-		c.checkPort(at.f("port").f("number"), l.Port.Number)
-		c.bindIP(at.f("bind"), l.Bind)
+		c.CheckPort(at.Field("port").Field("number"), l.Port.Number)
+		c.bindIP(at.Field("bind"), l.Bind)
 	}
 	if seen[key] {
-		c.errorf(at.f("port").f("number"), "%s has two listeners; merge their hosts", key)
+		c.Errorf(at.Field("port").Field("number"), "%s has two listeners; merge their hosts", key)
 	}
 	seen[key] = true
 }
 
-func (c *conv) egressHosts(at path, list []string) []model.HostSelector {
+func (c *conv) egressHosts(at problem.Path, list []string) []model.HostSelector {
 	if len(list) == 0 {
-		c.errorf(at, "is missing; name hosts as namespace/host, such as \"./*\" for this namespace")
+		c.Errorf(at, "is missing; name hosts as namespace/host, such as \"./*\" for this namespace")
 	}
 	var out []model.HostSelector
 	seen := map[model.HostSelector]bool{}
 	for i, h := range list {
-		sel, ok := c.egressHost(at.i(i), h)
+		sel, ok := c.egressHost(at.Index(i), h)
 		if !ok {
 			continue
 		}
 		if seen[sel] || seen[model.HostSelector{Namespace: sel.Namespace, Host: "*"}] && !sel.Exclude {
-			c.warnf(at.i(i), "%q is selected by an entry before it; remove one", h)
+			c.Warnf(at.Index(i), "%q is selected by an entry before it; remove one", h)
 		}
-		if sel.Namespace == exportNone && len(list) > 1 {
-			c.warnf(at.i(i), "excludes every host, so the other entries have no effect; remove them, or this one")
+		if sel.Namespace == convert.ExportNone && len(list) > 1 {
+			c.Warnf(at.Index(i), "excludes every host, so the other entries have no effect; remove them, or this one")
 			return []model.HostSelector{sel}
 		}
 		seen[sel] = true
@@ -213,46 +216,46 @@ func (c *conv) egressHosts(at path, list []string) []model.HostSelector {
 }
 
 // egressHost reads "namespace/host"; a "~" before the namespace excludes.
-func (c *conv) egressHost(at path, s string) (model.HostSelector, bool) {
+func (c *conv) egressHost(at problem.Path, s string) (model.HostSelector, bool) {
 	ns, host, ok := strings.Cut(s, "/")
 	if !ok || ns == "" || host == "" {
-		c.errorf(at, "%q is not of the form namespace/host; write \"./%s\" for this namespace, or \"*/%s\" for all", s, orStar(s), orStar(s))
+		c.Errorf(at, "%q is not of the form namespace/host; write \"./%s\" for this namespace, or \"*/%s\" for all", s, orStar(s), orStar(s))
 		return model.HostSelector{}, false
 	}
 	sel := model.HostSelector{Namespace: ns, Host: model.Host(strings.ToLower(strings.TrimSuffix(host, ".")))}
-	if ns == exportNone && host == "*" {
+	if ns == convert.ExportNone && host == "*" {
 		return sel, true
 	}
-	if rest, excluded := strings.CutPrefix(ns, exportNone); excluded {
+	if rest, excluded := strings.CutPrefix(ns, convert.ExportNone); excluded {
 		sel.Exclude = true
-		sel.Namespace = cmpOr(rest, exportAll)
+		sel.Namespace = cmp.Or(rest, convert.ExportAll)
 	}
-	if sel.Namespace != exportAll && sel.Namespace != model.HostsHere && !isLabel(sel.Namespace) {
-		c.errorf(at, "%q is not a namespace; use \".\", \"*\", \"~\" or the name of one", ns)
+	if sel.Namespace != convert.ExportAll && sel.Namespace != model.HostsHere && !convert.IsLabel(sel.Namespace) {
+		c.Errorf(at, "%q is not a namespace; use \".\", \"*\", \"~\" or the name of one", ns)
 		return sel, false
 	}
 	if host == "*" {
 		return sel, true
 	}
 	if !strings.Contains(host, ".") {
-		c.errorf(at, "%q is a short name; write %s.%s.svc.%s", host, host, c.namespaceOf(sel), c.domain)
+		c.Errorf(at, "%q is a short name; write %s.%s.svc.%s", host, host, c.namespaceOf(sel), c.Domain)
 		return sel, false
 	}
 	if strings.HasPrefix(host, "*") && !strings.HasPrefix(host, "*.") {
-		c.errorf(at, "%q is a partial wildcard; only whole parts can be left open, as in *.example.com", host)
+		c.Errorf(at, "%q is a partial wildcard; only whole parts can be left open, as in *.example.com", host)
 		return sel, false
 	}
-	return sel, c.checkHost(at, host, true)
+	return sel, c.CheckHost(at, host, true)
 }
 
-func orStar(s string) string { return cmpOr(strings.Trim(s, "/"), "*") }
+func orStar(s string) string { return cmp.Or(strings.Trim(s, "/"), "*") }
 
 func (c *conv) namespaceOf(sel model.HostSelector) string {
 	switch sel.Namespace {
-	case exportAll:
+	case convert.ExportAll:
 		return "NAMESPACE"
 	case model.HostsHere:
-		return c.meta.Namespace
+		return c.Meta.Namespace
 	}
 	return sel.Namespace
 }

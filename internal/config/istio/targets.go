@@ -6,6 +6,7 @@ import (
 	typev1beta1 "istio.io/api/type/v1beta1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -18,37 +19,37 @@ type scoped interface {
 
 // policyScope reads which workloads a policy is for: a selector, or references.
 func (c *conv) policyScope(s scoped) (map[string]string, model.Targets) {
-	at := path("spec")
+	at := problem.Path("spec")
 	one, list := s.GetTargetRef(), s.GetTargetRefs()
 	both := s.GetSelector() != nil
 	var out model.Targets
 	switch { // where both are given the list counts, as in Istio
 	case len(list) > 0:
-		out = c.targets(at.f("targetRefs"), list, both)
+		out = c.targets(at.Field("targetRefs"), list, both)
 	case one != nil:
-		out = c.targetsAt([]path{at.f("targetRef")}, []*typev1beta1.PolicyTargetReference{one}, both)
+		out = c.targetsAt([]problem.Path{at.Field("targetRef")}, []*typev1beta1.PolicyTargetReference{one}, both)
 	}
 	if !both {
 		return nil, out
 	}
-	return c.selector(at.f("selector"), "matchLabels", s.GetSelector().GetMatchLabels()), out
+	return c.Selector(at.Field("selector"), "matchLabels", s.GetSelector().GetMatchLabels()), out
 }
 
 // targets reads targetRefs, which nothing else may select beside.
-func (c *conv) targets(at path, list []*typev1beta1.PolicyTargetReference, selects bool) model.Targets {
-	var each []path
+func (c *conv) targets(at problem.Path, list []*typev1beta1.PolicyTargetReference, selects bool) model.Targets {
+	var each []problem.Path
 	for i := range list {
-		each = append(each, at.i(i))
+		each = append(each, at.Index(i))
 	}
 	return c.targetsAt(each, list, selects)
 }
 
-func (c *conv) targetsAt(at []path, list []*typev1beta1.PolicyTargetReference, selects bool) model.Targets {
+func (c *conv) targetsAt(at []problem.Path, list []*typev1beta1.PolicyTargetReference, selects bool) model.Targets {
 	if len(list) == 0 {
 		return model.Targets{}
 	}
 	if selects {
-		c.errorf(at[0], "cannot be combined with a selector; keep one of them")
+		c.Errorf(at[0], "cannot be combined with a selector; keep one of them")
 	}
 	out := model.Targets{Targeted: true}
 	for i, ref := range list {
@@ -71,17 +72,17 @@ func groupKind(ref *typev1beta1.PolicyTargetReference) string {
 var ofWaypoints = []string{"Service", "networking.istio.io/ServiceEntry", gatewayv1.GroupName + "/GatewayClass"}
 
 // targetsGateway tells whether a reference is to a Gateway of the policy's namespace.
-func (c *conv) targetsGateway(at path, ref *typev1beta1.PolicyTargetReference) bool {
+func (c *conv) targetsGateway(at problem.Path, ref *typev1beta1.PolicyTargetReference) bool {
 	kind := groupKind(ref)
 	switch {
 	case ref.GetName() == "":
-		c.errorf(at.f("name"), "is missing; name a Gateway")
-	case ref.GetNamespace() != "" && ref.GetNamespace() != c.meta.Namespace:
-		c.errorf(at.f("namespace"), "cannot be another one than the object's own; move the object to namespace %s", ref.GetNamespace())
+		c.Errorf(at.Field("name"), "is missing; name a Gateway")
+	case ref.GetNamespace() != "" && ref.GetNamespace() != c.Meta.Namespace:
+		c.Errorf(at.Field("namespace"), "cannot be another one than the object's own; move the object to namespace %s", ref.GetNamespace())
 	case slices.Contains(ofWaypoints, kind):
-		c.warnf(at, "the mesh has no waypoints, so a reference to %s %s has no effect; use selector for sidecars", ref.GetKind(), ref.GetName())
+		c.Warnf(at, "the mesh has no waypoints, so a reference to %s %s has no effect; use selector for sidecars", ref.GetKind(), ref.GetName())
 	case kind != gatewayv1.GroupName+"/Gateway":
-		c.errorf(at, "%s is nothing that can be referred to; use kind Gateway of group %s, or selector", kind, gatewayv1.GroupName)
+		c.Errorf(at, "%s is nothing that can be referred to; use kind Gateway of group %s, or selector", kind, gatewayv1.GroupName)
 	default:
 		return true
 	}

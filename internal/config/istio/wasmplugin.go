@@ -11,39 +11,41 @@ import (
 	extensionsv1alpha1 "istio.io/client-go/pkg/apis/extensions/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
 var sha256Hex = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // WasmPlugin decodes a WasmPlugin; nil for one that is for nobody, or names no module.
-func (d Decoder) WasmPlugin(o *extensionsv1alpha1.WasmPlugin) (*model.WasmPlugin, Problems) {
-	c := d.start(model.KindWasmPlugin, &o.ObjectMeta)
-	at, spec := path("spec"), &o.Spec
+func WasmPlugin(in convert.Cluster, o *extensionsv1alpha1.WasmPlugin) (*model.WasmPlugin, problem.List) {
+	c := start(in, model.KindWasmPlugin, &o.ObjectMeta)
+	at, spec := problem.Path("spec"), &o.Spec
 	selector, targets := c.policyScope(spec)
 	p := &model.WasmPlugin{
-		Meta: c.meta, Selector: selector, Targets: targets, Network: spec.Type == extensions.PluginType_NETWORK, PluginName: spec.PluginName, Phase: wasmPhase(spec.Phase), Priority: spec.Priority.GetValue(),
+		Meta: c.Meta, Selector: selector, Targets: targets, Network: spec.Type == extensions.PluginType_NETWORK, PluginName: spec.PluginName, Phase: wasmPhase(spec.Phase), Priority: spec.Priority.GetValue(),
 		FailOpen: spec.FailStrategy == extensions.FailStrategy_FAIL_OPEN, Reload: spec.FailStrategy == extensions.FailStrategy_FAIL_RELOAD,
 	}
-	c.wasmPlace(at.f("url"), spec.Url, p)
-	c.wasmSum(at.f("sha256"), spec.Sha256, p)
+	c.wasmPlace(at.Field("url"), spec.Url, p)
+	c.wasmSum(at.Field("sha256"), spec.Sha256, p)
 	c.wasmPull(at, spec, p)
 	if spec.PluginConfig != nil {
 		text, err := json.Marshal(spec.PluginConfig.AsMap()) // in one order, without spaces
 		if err != nil {
-			c.errorf(at.f("pluginConfig"), "cannot be read: %v", err)
+			c.Errorf(at.Field("pluginConfig"), "cannot be read: %v", err)
 		}
 		p.Config = string(text)
 	}
-	c.wasmEnv(at.f("vmConfig").f("env"), spec.VmConfig, p)
-	c.wasmMatches(at.f("match"), spec.Match, p)
+	c.wasmEnv(at.Field("vmConfig").Field("env"), spec.VmConfig, p)
+	c.wasmMatches(at.Field("match"), spec.Match, p)
 	if spec.VerificationKey != "" {
-		c.warnf(at.f("verificationKey"), "has no effect")
+		c.Warnf(at.Field("verificationKey"), "has no effect")
 	}
 	if len(model.Selectors(p)) == 0 || p.File == "" && p.Module.URL == "" {
-		return nil, c.list
+		return nil, c.Problems
 	}
-	return p, c.list
+	return p, c.Problems
 }
 
 func wasmPhase(p extensions.PluginPhase) model.WasmPhase {
@@ -55,24 +57,24 @@ func wasmPhase(p extensions.PluginPhase) model.WasmPhase {
 
 // wasmPlace is where the module is: a file of the sidecar, or what its agent fetches. Without a
 // scheme it is an image, as in Istio.
-func (c *conv) wasmPlace(at path, text string, into *model.WasmPlugin) {
+func (c *conv) wasmPlace(at problem.Path, text string, into *model.WasmPlugin) {
 	u, err := url.Parse(text)
 	if err == nil && u.Scheme == "" || isHostPort(text) {
 		u, err = url.Parse("oci://" + text)
 	}
 	switch {
 	case text == "":
-		c.errorf(at, "is missing; name the module, such as https://example.com/filter.wasm, oci://example.com/filter:v1, or file:///var/lib/wasm/filter.wasm for a file of the sidecar")
+		c.Errorf(at, "is missing; name the module, such as https://example.com/filter.wasm, oci://example.com/filter:v1, or file:///var/lib/wasm/filter.wasm for a file of the sidecar")
 	case err != nil:
-		c.errorf(at, "%q is not an URL", text)
+		c.Errorf(at, "%q is not an URL", text)
 	case u.Scheme == "file" && (u.Host != "" || !strings.HasPrefix(u.Path, "/")):
-		c.errorf(at, "%q does not name a file of the sidecar; write file:///path", text)
+		c.Errorf(at, "%q does not name a file of the sidecar; write file:///path", text)
 	case u.Scheme == "file":
 		into.File = u.Path
 	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "oci":
-		c.errorf(at, "%q cannot be fetched; use http://, https://, oci:// or file:///path", text)
+		c.Errorf(at, "%q cannot be fetched; use http://, https://, oci:// or file:///path", text)
 	case u.Host == "" || u.User != nil:
-		c.errorf(at, "%q does not name a host alone; write %s://host/path", u.Redacted(), u.Scheme)
+		c.Errorf(at, "%q does not name a host alone; write %s://host/path", u.Redacted(), u.Scheme)
 	case u.Scheme == "oci":
 		c.wasmImage(at, u, into)
 	default:
@@ -91,9 +93,9 @@ var imagePath = regexp.MustCompile(`^/[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_]
 
 // wasmImage is an image of a registry. One whose tag may move is looked up anew for each version
 // of the object, as in Istio.
-func (c *conv) wasmImage(at path, u *url.URL, into *model.WasmPlugin) {
+func (c *conv) wasmImage(at problem.Path, u *url.URL, into *model.WasmPlugin) {
 	if !imagePath.MatchString(u.Path) || u.RawQuery != "" || u.Fragment != "" {
-		c.errorf(at, "%q is not an image; write oci://host/repository:tag, or @sha256: and the digest for the tag", u.String())
+		c.Errorf(at, "%q is not an image; write oci://host/repository:tag, or @sha256: and the digest for the tag", u.String())
 		return
 	}
 	into.Module.URL = u.String()
@@ -106,23 +108,23 @@ func (c *conv) wasmImage(at path, u *url.URL, into *model.WasmPlugin) {
 }
 
 // wasmSum takes the checksum, which must be the digest where the image has one.
-func (c *conv) wasmSum(at path, sum string, into *model.WasmPlugin) {
+func (c *conv) wasmSum(at problem.Path, sum string, into *model.WasmPlugin) {
 	sum = strings.ToLower(sum)
 	switch {
 	case sum == "":
 	case !sha256Hex.MatchString(sum):
-		c.errorf(at, "%q is not a SHA-256 in hex, which has 64 digits", sum)
+		c.Errorf(at, "%q is not a SHA-256 in hex, which has 64 digits", sum)
 	case into.File != "":
-		c.add(SeverityInfo, at, "is not checked: a module that is a file of the sidecar is taken as it is")
+		c.Add(problem.SeverityInfo, at, "is not checked: a module that is a file of the sidecar is taken as it is")
 	case into.Module.SHA256 != "" && into.Module.SHA256 != sum:
-		c.errorf(at, "is not the digest that the url has; leave one of the two out")
+		c.Errorf(at, "is not the digest that the url has; leave one of the two out")
 	case into.Module.URL != "":
 		into.Module.SHA256 = sum
 	}
 }
 
 // wasmPull is when the module is fetched, and by what right.
-func (c *conv) wasmPull(at path, spec *extensions.WasmPlugin, into *model.WasmPlugin) {
+func (c *conv) wasmPull(at problem.Path, spec *extensions.WasmPlugin, into *model.WasmPlugin) {
 	m := &into.Module
 	switch spec.ImagePullPolicy {
 	case extensions.PullPolicy_Always:
@@ -133,34 +135,34 @@ func (c *conv) wasmPull(at path, spec *extensions.WasmPlugin, into *model.WasmPl
 	switch name := spec.ImagePullSecret; {
 	case name == "":
 	case len(validation.IsDNS1123Subdomain(name)) > 0:
-		c.errorf(at.f("imagePullSecret"), "%q is not the name of a Secret", name)
+		c.Errorf(at.Field("imagePullSecret"), "%q is not the name of a Secret", name)
 	case !strings.HasPrefix(m.URL, "oci://"):
-		c.warnf(at.f("imagePullSecret"), "has no effect: it is for images of registries")
+		c.Warnf(at.Field("imagePullSecret"), "has no effect: it is for images of registries")
 	default:
 		m.PullSecret = name
 	}
 }
 
-func (c *conv) wasmEnv(at path, vm *extensions.VmConfig, into *model.WasmPlugin) {
+func (c *conv) wasmEnv(at problem.Path, vm *extensions.VmConfig, into *model.WasmPlugin) {
 	seen := map[string]bool{}
 	for i, e := range vm.GetEnv() {
-		at := at.i(i)
+		at := at.Index(i)
 		switch {
 		case !variableName.MatchString(e.Name):
-			c.errorf(at.f("name"), "%q is not the name of an environment variable", e.Name)
+			c.Errorf(at.Field("name"), "%q is not the name of an environment variable", e.Name)
 		case seen[e.Name]:
-			c.errorf(at.f("name"), "%q is given twice; keep one", e.Name)
+			c.Errorf(at.Field("name"), "%q is given twice; keep one", e.Name)
 		case len(e.Value) > maxEnvironment:
-			c.errorf(at.f("value"), "has %d characters; %d is the limit", len(e.Value), maxEnvironment)
+			c.Errorf(at.Field("value"), "has %d characters; %d is the limit", len(e.Value), maxEnvironment)
 		case e.ValueFrom == extensions.EnvValueSource_HOST && e.Value != "":
-			c.errorf(at.f("value"), "cannot be combined with valueFrom HOST, which takes Envoy's own variable; remove one of the two")
+			c.Errorf(at.Field("value"), "cannot be combined with valueFrom HOST, which takes Envoy's own variable; remove one of the two")
 		}
 		seen[e.Name] = true
 		into.Env = append(into.Env, model.WasmVariable{Name: e.Name, Value: e.Value, FromHost: e.ValueFrom == extensions.EnvValueSource_HOST})
 	}
 }
 
-func (c *conv) wasmMatches(at path, list []*extensions.WasmPlugin_TrafficSelector, into *model.WasmPlugin) {
+func (c *conv) wasmMatches(at problem.Path, list []*extensions.WasmPlugin_TrafficSelector, into *model.WasmPlugin) {
 	for i, m := range list {
 		out := model.WasmMatch{Sides: model.BothSides}
 		switch m.Mode {
@@ -170,7 +172,7 @@ func (c *conv) wasmMatches(at path, list []*extensions.WasmPlugin_TrafficSelecto
 			out.Sides = model.SideServer
 		}
 		for j, p := range m.Ports {
-			c.checkPort(at.i(i).f("ports").i(j).f("number"), p.Number)
+			c.CheckPort(at.Index(i).Field("ports").Index(j).Field("number"), p.Number)
 			out.Ports = append(out.Ports, p.Number)
 		}
 		into.Matches = append(into.Matches, out)

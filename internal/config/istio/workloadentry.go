@@ -1,6 +1,7 @@
 package istio
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 	networkingv1 "istio.io/client-go/pkg/apis/networking/v1"
 
+	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/config/spelling"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -19,11 +22,11 @@ const (
 )
 
 // WorkloadEntry decodes a WorkloadEntry. Labels of the object win over spec.labels.
-func (d Decoder) WorkloadEntry(o *networkingv1.WorkloadEntry) (*model.Workload, Problems) {
-	c := d.start(model.KindWorkloadEntry, &o.ObjectMeta)
+func WorkloadEntry(in convert.Cluster, o *networkingv1.WorkloadEntry) (*model.Workload, problem.List) {
+	c := start(in, model.KindWorkloadEntry, &o.ObjectMeta)
 	e := c.endpoint("spec", &o.Spec, endpointRules{fqdn: true})
 	w := &model.Workload{
-		Meta:           c.meta,
+		Meta:           c.Meta,
 		Addresses:      []string{e.Address},
 		ServiceAccount: e.ServiceAccount,
 		Locality:       e.Locality,
@@ -37,7 +40,7 @@ func (d Decoder) WorkloadEntry(o *networkingv1.WorkloadEntry) (*model.Workload, 
 	if e.Address == "" {
 		w.Addresses = nil
 	}
-	return w, c.list
+	return w, c.Problems
 }
 
 func mergeLabels(under, over map[string]string) map[string]string {
@@ -69,8 +72,8 @@ type endpointRules struct {
 }
 
 // endpoint converts a WorkloadEntry, alone or inside of a ServiceEntry.
-func (c *conv) endpoint(at path, we *networking.WorkloadEntry, rules endpointRules) model.Endpoint {
-	c.labels(at.f("labels"), we.Labels)
+func (c *conv) endpoint(at problem.Path, we *networking.WorkloadEntry, rules endpointRules) model.Endpoint {
+	c.Labels(at.Field("labels"), we.Labels)
 	c.endpointPorts(at, we, rules)
 	return model.Endpoint{
 		Address:        c.endpointAddress(at, we, rules),
@@ -78,40 +81,33 @@ func (c *conv) endpoint(at path, we *networking.WorkloadEntry, rules endpointRul
 		Labels:         we.Labels,
 		Locality:       c.endpointLocality(at, we),
 		Weight:         we.Weight,
-		Network:        cmpOr(we.Network, we.Labels[labelNetwork]),
-		Workload:       c.meta.Name,
-		Namespace:      c.meta.Namespace,
+		Network:        cmp.Or(we.Network, we.Labels[convert.LabelNetwork]),
+		Workload:       c.Meta.Name,
+		Namespace:      c.Meta.Namespace,
 		ServiceAccount: we.ServiceAccount,
 	}
 }
 
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
-func (c *conv) endpointAddress(at path, we *networking.WorkloadEntry, rules endpointRules) string {
-	addr, field := we.Address, at.f("address")
+func (c *conv) endpointAddress(at problem.Path, we *networking.WorkloadEntry, rules endpointRules) string {
+	addr, field := we.Address, at.Field("address")
 	switch {
 	case addr == "" && we.Network == "":
-		c.errorf(field, "is missing; give an IP address%s", orName(rules.fqdn))
+		c.Errorf(field, "is missing; give an IP address%s", orName(rules.fqdn))
 	case addr == "":
-		c.warnf(field, "is missing, so the endpoint is reached through the gateway of network %q only", we.Network)
-	case strings.HasPrefix(addr, unixPrefix) && !rules.noUnix:
+		c.Warnf(field, "is missing, so the endpoint is reached through the gateway of network %q only", we.Network)
+	case strings.HasPrefix(addr, convert.UnixPrefix) && !rules.noUnix:
 		if len(we.Ports) > 0 {
-			c.errorf(at.f("ports"), "a Unix socket has no ports; remove them")
+			c.Errorf(at.Field("ports"), "a Unix socket has no ports; remove them")
 		}
 		if rules.service != nil && len(rules.service) != 1 {
-			c.errorf(field, "a Unix socket serves one port, but the service has %d; use one entry for each", len(rules.service))
+			c.Errorf(field, "a Unix socket serves one port, but the service has %d; use one entry for each", len(rules.service))
 		}
-		return c.checkUnix(field, addr)
+		return c.CheckUnix(field, addr)
 	case model.IsIP(addr):
 	case !rules.fqdn:
-		c.errorf(field, "%q is not an IP address; give one, or use resolution DNS", addr)
-	case hostError(addr, false) != "":
-		c.errorf(field, "%q is neither an IP address nor a DNS name", addr)
+		c.Errorf(field, "%q is not an IP address; give one, or use resolution DNS", addr)
+	case convert.HostError(addr, false) != "":
+		c.Errorf(field, "%q is neither an IP address nor a DNS name", addr)
 	}
 	return strings.ToLower(addr)
 }
@@ -123,26 +119,26 @@ func orName(fqdn bool) string {
 	return ""
 }
 
-func (c *conv) endpointPorts(at path, we *networking.WorkloadEntry, rules endpointRules) {
+func (c *conv) endpointPorts(at problem.Path, we *networking.WorkloadEntry, rules endpointRules) {
 	for _, name := range slices.Sorted(maps.Keys(we.Ports)) {
-		field := at.f("ports").k(name)
-		c.checkPortName(field, name)
-		c.checkPort(field, we.Ports[name])
+		field := at.Field("ports").Key(name)
+		c.CheckPortName(field, name)
+		c.CheckPort(field, we.Ports[name])
 		if rules.service != nil && !slices.Contains(rules.service, name) {
-			c.errorf(field, "the service has no port named %q%s; it has %s",
+			c.Errorf(field, "the service has no port named %q%s; it has %s",
 				name, spelling.DidYouMean(name, rules.service), strings.Join(rules.service, ", "))
 		}
 	}
 }
 
 // endpointLocality goes by what is said, and then by labels.
-func (c *conv) endpointLocality(at path, we *networking.WorkloadEntry) model.Locality {
+func (c *conv) endpointLocality(at problem.Path, we *networking.WorkloadEntry) model.Locality {
 	s := we.Locality
 	if s == "" {
-		return c.labelLocality(at.f("labels"), we.Labels)
+		return c.LabelLocality(at.Field("labels"), we.Labels)
 	}
 	if strings.HasPrefix(s, "/") || strings.Contains(s, "//") {
-		c.errorf(at.f("locality"), "%q has an empty part; write region/zone/subzone, or the first parts of it", s)
+		c.Errorf(at.Field("locality"), "%q has an empty part; write region/zone/subzone, or the first parts of it", s)
 	}
-	return c.locality(at.f("locality"), s)
+	return c.Locality(at.Field("locality"), s)
 }

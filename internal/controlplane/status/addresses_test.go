@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/source/kube"
@@ -51,7 +51,7 @@ func TestAddressesOfServiceEntries(t *testing.T) {
 			see(b, 1, "")
 			s := &kube.Seen{Key: k, Version: "7", Generation: 1, Status: json.RawMessage(c.status)}
 			if c.problem != "" {
-				s.Problems = istio.Problems{problem(istio.SeverityWarning, c.problem)}
+				s.Problems = problem.List{problemOf(problem.SeverityWarning, c.problem)}
 			}
 			b.Seen(s)
 			e := &model.ServiceEntry{Meta: model.Meta{Key: k}}

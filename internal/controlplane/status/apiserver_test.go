@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
@@ -104,10 +104,10 @@ func (s *apiServer) apply(b *Board, k model.Key, problem string) {
 	tell(b, k, &c, problem)
 }
 
-func tell(b *Board, k model.Key, o *live, problem string) {
+func tell(b *Board, k model.Key, o *live, message string) {
 	seen := &kube.Seen{Key: k, Resource: virtualServices, Version: o.version, Generation: o.generation, Status: o.status}
-	if problem != "" {
-		seen.Problems = istio.Problems{{Severity: istio.SeverityError, Object: k, Field: "spec", Message: problem}}
+	if message != "" {
+		seen.Problems = problem.List{{Severity: problem.SeverityError, Object: k, Field: "spec", Message: message}}
 	}
 	b.Seen(seen)
 }

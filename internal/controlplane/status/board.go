@@ -7,7 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
 )
@@ -32,7 +33,7 @@ type object struct {
 	queued bool
 	// judged is what the status of one of the Gateway API's should say; nil: nobody has said.
 	judged *judgement
-	across istio.Problems
+	across problem.List
 	refuse *refusal
 	given  *given // of a ServiceEntry; nil: its status need not tell any addresses
 	// accepted: proxies have taken what they refused before, or what it became.
@@ -75,7 +76,7 @@ func (o *object) see(version string, generation int64, status json.RawMessage) {
 		o.accepted = false
 	}
 	o.seen.Version, o.seen.Generation = version, generation
-	if istio.HasGatewayRefs(o.seen.Key.Kind) {
+	if gatewayapi.HasRefs(o.seen.Key.Kind) {
 		o.have = parseGatewayStatus(status)
 	} else {
 		have := parse(status)

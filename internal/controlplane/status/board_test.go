@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -17,7 +17,7 @@ import (
 )
 
 // see tells the board of a version of an object.
-func see(b *Board, generation int64, status string, problems ...istio.Problem) {
+func see(b *Board, generation int64, status string, problems ...problem.Problem) {
 	s := &kube.Seen{Key: key("web"), Resource: virtualServices, Version: fmt.Sprint(generation), Generation: generation, Problems: problems}
 	if status != "" {
 		s.Status = json.RawMessage(status)
@@ -25,8 +25,8 @@ func see(b *Board, generation int64, status string, problems ...istio.Problem) {
 	b.Seen(s)
 }
 
-func problem(s istio.Severity, text string) istio.Problem {
-	return istio.Problem{Severity: s, Object: key("web"), Message: text}
+func problemOf(s problem.Severity, text string) problem.Problem {
+	return problem.Problem{Severity: s, Object: key("web"), Message: text}
 }
 
 // planned is the reason that an object's status should give; empty: it stays as it is.
@@ -46,7 +46,7 @@ func planned(t *testing.T, b *Board) string {
 func TestWhatAStatusShouldSay(t *testing.T) {
 	const ours = `{"conditions":[{"type":"Reconciled","status":"True","reason":"Accepted","message":"","observedGeneration":1}]}`
 	const refused = `{"conditions":[{"type":"Reconciled","status":"False","reason":"RefusedByProxies","message":"m","observedGeneration":1}]}`
-	bad, warning, info := problem(istio.SeverityError, "bad"), problem(istio.SeverityWarning, "odd"), problem(istio.SeverityInfo, "so so")
+	bad, warning, info := problemOf(problem.SeverityError, "bad"), problemOf(problem.SeverityWarning, "odd"), problemOf(problem.SeverityInfo, "so so")
 	tests := []struct {
 		name string
 		do   func(*Board)
@@ -61,11 +61,11 @@ func TestWhatAStatusShouldSay(t *testing.T) {
 		{"fine, but of an earlier generation it is said", func(b *Board) { see(b, 2, ours) }, ReasonAccepted},
 		{"it does not fit", func(b *Board) {
 			see(b, 1, "")
-			b.setAcross(map[model.Key]istio.Problems{key("web"): {bad}})
+			b.setAcross(map[model.Key]problem.List{key("web"): {bad}})
 		}, ReasonWarnings},
 		{"it fits again", func(b *Board) {
 			see(b, 1, "")
-			b.setAcross(map[model.Key]istio.Problems{key("web"): {bad}})
+			b.setAcross(map[model.Key]problem.List{key("web"): {bad}})
 			b.setAcross(nil)
 		}, ""},
 		{"refused", func(b *Board) {
@@ -113,7 +113,7 @@ func TestDoubtfulAreThoseThatWereRefused(t *testing.T) {
 func TestQueueIsBoundedByObjects(t *testing.T) {
 	b := NewBoard()
 	for range 100 {
-		see(b, 1, "", problem(istio.SeverityError, "bad"))
+		see(b, 1, "", problemOf(problem.SeverityError, "bad"))
 		b.Gone(key("web"))
 	}
 	require.Zero(t, b.Queued(), "objects that are gone leave the queue")
@@ -124,7 +124,7 @@ func TestQueueIsBoundedByObjects(t *testing.T) {
 func TestMessagesAreBounded(t *testing.T) {
 	var f facts
 	for range 100 {
-		f.problems = append(f.problems, problem(istio.SeverityError, strings.Repeat("ä", 100)))
+		f.problems = append(f.problems, problemOf(problem.SeverityError, strings.Repeat("ä", 100)))
 	}
 	v := f.judge()
 	require.Len(t, v.messages, maxMessages)
@@ -135,7 +135,7 @@ func TestMessagesAreBounded(t *testing.T) {
 
 // TestWhatIsInForceOfInvalidObjects is told beside the errors.
 func TestWhatIsInForceOfInvalidObjects(t *testing.T) {
-	invalid := istio.Problems{problem(istio.SeverityError, "bad")}
+	invalid := problem.List{problemOf(problem.SeverityError, "bad")}
 	for want, f := range map[string]facts{
 		"it is not used\n": {problems: invalid},
 		"it is not used, and its last valid version stays in force\n": {problems: invalid, inForce: true},

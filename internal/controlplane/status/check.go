@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/config/analyze"
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -85,7 +85,7 @@ func (c *checker) analyze(snap *store.Snapshot) {
 		problems := across(snap, c.mesh.Domain)
 		given, lacking := derive.AutoAddresses(c.mesh, snap)
 		for _, l := range lacking {
-			problems[l.Entry] = append(problems[l.Entry], istio.Problem{Severity: istio.SeverityWarning, Object: l.Entry, Message: l.String()})
+			problems[l.Entry] = append(problems[l.Entry], problem.Problem{Severity: problem.SeverityWarning, Object: l.Entry, Message: l.String()})
 		}
 		c.board.setAcross(problems)
 		if !c.mesh.AutoAddresses.Off {
@@ -116,16 +116,16 @@ func (c *checker) stand(snap *store.Snapshot, k model.Key, i int, reports []*rep
 }
 
 // across analyzes everything, and gives what concerns anybody by object.
-func across(snap *store.Snapshot, domain string) map[model.Key]istio.Problems {
+func across(snap *store.Snapshot, domain string) map[model.Key]problem.List {
 	var objects []model.Object
 	for _, kind := range model.Kinds {
 		for o := range snap.All(kind) {
 			objects = append(objects, o)
 		}
 	}
-	out := map[model.Key]istio.Problems{}
+	out := map[model.Key]problem.List{}
 	for _, p := range analyze.Check(objects, domain) {
-		if p.Severity != istio.SeverityInfo {
+		if p.Severity != problem.SeverityInfo {
 			out[p.Object] = append(out[p.Object], p)
 		}
 	}

@@ -4,12 +4,12 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
 // setAcross takes what is wrong between objects: of all of them.
-func (b *Board) setAcross(all map[model.Key]istio.Problems) {
+func (b *Board) setAcross(all map[model.Key]problem.List) {
 	b.each(func(k model.Key, o *object) bool {
 		was := o.across
 		o.across = all[k]

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/source/kube"
@@ -37,20 +38,20 @@ func readWorld(t *testing.T, b *Board, text string) *store.Snapshot {
 		}
 		require.NoError(t, json.Unmarshal(raw, &head))
 		group, _, _ := strings.Cut(head.APIVersion, "/")
-		kinds := istio.Resources()
-		i := slices.IndexFunc(kinds, func(r istio.Resource) bool {
+		kinds := config.Resources()
+		i := slices.IndexFunc(kinds, func(r config.Resource) bool {
 			return r.Kind == head.Kind && (r.Group == group || group == "v1" && r.Group == "")
 		})
 		require.GreaterOrEqual(t, i, 0, doc)
-		out := istio.Decoder{}.FromRaw(kinds[i], raw)
+		out := config.Decoder{}.FromRaw(kinds[i], raw)
 		if out.Object == nil && out.Salvaged != nil {
 			out.Object = out.Salvaged.Object
 		}
 		if out.Object != nil {
 			st.Apply([]store.Event{{Key: out.Key, Object: out.Object}})
 		}
-		if istio.HasGatewayRefs(out.Key.Kind) {
-			b.Seen(&kube.Seen{Key: out.Key, Version: "1", Generation: 1, Problems: out.Problems, Partial: out.Salvaged != nil, Outline: istio.GatewayRefsOf(out.Key.Kind, raw)})
+		if gatewayapi.HasRefs(out.Key.Kind) {
+			b.Seen(&kube.Seen{Key: out.Key, Version: "1", Generation: 1, Problems: out.Problems, Partial: out.Salvaged != nil, Outline: gatewayapi.RefsOf(out.Key.Kind, raw)})
 		}
 	}
 	return st.Snapshot()
@@ -197,7 +198,7 @@ func TestOthersPartsOfStatusesStay(t *testing.T) {
 	require.Len(t, parents, 2, "a parent of ours that is not named any more is gone")
 	require.Equal(t, "example.com/theirs", parents[0]["controllerName"])
 	require.Equal(t, "False", items(parents[0], "conditions")[0]["status"])
-	require.Equal(t, istio.ControllerMoonsail, parents[1]["controllerName"])
+	require.Equal(t, gatewayapi.ControllerMoonsail, parents[1]["controllerName"])
 	require.Equal(t, "Accepted", reasonOf(items(parents[1], "conditions"), typeAccepted))
 
 	require.True(t, b.found(gatewayKey, &live{version: "2", generation: 1, status: json.RawMessage(`{"conditions":[{"type":"Other","status":"True"}]}`)}))
@@ -219,7 +220,7 @@ func TestRouteInPart(t *testing.T) {
 
 	judgeAll(b, readWorld(t, b, smallWorld))
 	require.True(t, b.found(routeKey, &live{version: "2", generation: 1, status: mustJSON(t, map[string]any{"parents": []any{map[string]any{
-		"parentRef": map[string]any{"name": "web"}, "controllerName": istio.ControllerMoonsail, "conditions": conditions,
+		"parentRef": map[string]any{"name": "web"}, "controllerName": gatewayapi.ControllerMoonsail, "conditions": conditions,
 	}}})}))
 	conditions = items(items(settle(t, b, routeKey, 2), "parents")[0], "conditions")
 	require.Equal(t, "True", find(conditions, "type", typeAccepted)["status"])
@@ -247,7 +248,7 @@ func TestStatusesAreOfTheGenerationThatWasJudged(t *testing.T) {
 	parents := items(settle(t, b, routeKey, 1), "parents")
 	require.InDelta(t, 2, items(parents[0], "conditions")[0]["observedGeneration"], 0)
 
-	b.Seen(&kube.Seen{Key: routeKey, Version: "3", Generation: 3, Outline: &istio.GatewayRefs{Route: &istio.RouteRef{}}})
+	b.Seen(&kube.Seen{Key: routeKey, Version: "3", Generation: 3, Outline: &gatewayapi.Refs{Route: &gatewayapi.RouteRef{}}})
 	judgeAll(b, snap)
 	u, err = b.update(routeKey, time.Unix(1, 0))
 	require.NoError(t, err)

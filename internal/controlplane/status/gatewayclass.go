@@ -1,6 +1,6 @@
 package status
 
-import "github.com/moonsail/moonsail/internal/config/istio"
+import "github.com/moonsail/moonsail/internal/config/gatewayapi"
 
 // supportedFeatures are what conformance tests of the Gateway API call so, in order.
 var supportedFeatures = []string{
@@ -50,8 +50,8 @@ func class(o outlined) *judgement {
 	out := &judgement{generation: o.generation, conditions: []condition{{typeAccepted, true, "Accepted", ""}}}
 	if !o.Class.Counts {
 		out.conditions[0] = condition{typeAccepted, false, "Unsupported", "Gateways of this class have no effect: the classes that count are moonsail, of controller " +
-			istio.ControllerMoonsail + ", and istio, of controller " + istio.ControllerIstio}
-	} else if o.Class.Controller == istio.ControllerMoonsail {
+			gatewayapi.ControllerMoonsail + ", and istio, of controller " + gatewayapi.ControllerIstio}
+	} else if o.Class.Controller == gatewayapi.ControllerMoonsail {
 		out.features = supportedFeatures
 	}
 	return out

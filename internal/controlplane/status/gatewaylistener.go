@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -61,7 +61,7 @@ func programmed(k model.Key, ok bool, routers int, pending string) condition {
 }
 
 // listener judges one; its first condition is whether it is accepted.
-func (w *gatewayWorld) listener(k model.Key, all []istio.ListenerRef, i int, running bool) listenerStanding {
+func (w *gatewayWorld) listener(k model.Key, all []gatewayapi.ListenerRef, i int, running bool) listenerStanding {
 	l := &all[i]
 	kinds, wrong := l.Routes()
 	refs := &complaints{}
@@ -87,7 +87,7 @@ func (w *gatewayWorld) listener(k model.Key, all []istio.ListenerRef, i int, run
 	return out
 }
 
-func acceptedListener(l *istio.ListenerRef) condition {
+func acceptedListener(l *gatewayapi.ListenerRef) condition {
 	switch {
 	case len(l.Possible()) == 0:
 		return condition{typeAccepted, false, "UnsupportedProtocol", fmt.Sprintf("protocol %s has no effect in Moonsail yet", l.Protocol)}
@@ -96,7 +96,7 @@ func acceptedListener(l *istio.ListenerRef) condition {
 }
 
 // certificates complains of those that there are not.
-func (w *gatewayWorld) certificates(k model.Key, l *istio.ListenerRef, wrong *complaints) {
+func (w *gatewayWorld) certificates(k model.Key, l *gatewayapi.ListenerRef, wrong *complaints) {
 	if !l.NeedsSecret() {
 		return
 	}
@@ -119,7 +119,7 @@ func (w *gatewayWorld) certificates(k model.Key, l *istio.ListenerRef, wrong *co
 }
 
 // conflictOf tells whether a listener has no place beside those before it.
-func conflictOf(before []istio.ListenerRef, l *istio.ListenerRef) condition {
+func conflictOf(before []gatewayapi.ListenerRef, l *gatewayapi.ListenerRef) condition {
 	for i := range before {
 		o := &before[i]
 		switch {
@@ -134,7 +134,7 @@ func conflictOf(before []istio.ListenerRef, l *istio.ListenerRef) condition {
 }
 
 // layer is what connections of listeners that share a port are told apart by.
-func layer(l *istio.ListenerRef) string {
+func layer(l *gatewayapi.ListenerRef) string {
 	if l.Protocol == "HTTPS" || l.Protocol == "TLS" {
 		return "TLS"
 	}

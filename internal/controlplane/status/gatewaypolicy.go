@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -20,7 +20,7 @@ func (w *gatewayWorld) policy(k model.Key, o outlined) *judgement {
 			continue
 		}
 		on := w.target(k, t, taken)
-		services = append(services, parentStanding{t, istio.ControllerMesh, []condition{on, resolved}})
+		services = append(services, parentStanding{t, gatewayapi.ControllerMesh, []condition{on, resolved}})
 		for g := range w.reached[name{t.Namespace, t.Name}] {
 			if !gateways[g].ok { // it is in force for one target, at least
 				gateways[g] = on
@@ -29,7 +29,7 @@ func (w *gatewayWorld) policy(k model.Key, o outlined) *judgement {
 	}
 	out := &judgement{generation: o.generation, policy: &routeStanding{}}
 	for _, g := range slices.SortedFunc(maps.Keys(gateways), model.Key.Compare) {
-		ref := &istio.ParentRef{Ref: gatewayRef(g)}
+		ref := &gatewayapi.ParentRef{Ref: gatewayRef(g)}
 		out.policy.parents = append(out.policy.parents, parentStanding{ref, w.objects[g].Gateway.Controller, []condition{gateways[g], resolved}})
 	}
 	out.policy.parents = append(out.policy.parents, services...)
@@ -37,7 +37,7 @@ func (w *gatewayWorld) policy(k model.Key, o outlined) *judgement {
 }
 
 func gatewayRef(k model.Key) json.RawMessage {
-	out, _ := json.Marshal(map[string]string{"group": istio.GroupGatewayAPI, "kind": "Gateway", "namespace": k.Namespace, "name": k.Name}) // strings can be written
+	out, _ := json.Marshal(map[string]string{"group": gatewayapi.Group, "kind": "Gateway", "namespace": k.Namespace, "name": k.Name}) // strings can be written
 	return out
 }
 
@@ -68,7 +68,7 @@ func (w *gatewayWorld) believed(o outlined) (taken, resolved condition) {
 }
 
 // target judges a policy by one of its targets.
-func (w *gatewayWorld) target(k model.Key, t *istio.ParentRef, taken condition) condition {
+func (w *gatewayWorld) target(k model.Key, t *gatewayapi.ParentRef, taken condition) condition {
 	s, reason, message := w.service(&t.ObjectRef), "", ""
 	switch {
 	case !taken.ok:
@@ -89,7 +89,7 @@ func (w *gatewayWorld) target(k model.Key, t *istio.ParentRef, taken condition) 
 }
 
 // reach notes that a route that a Gateway has taken leads to Services.
-func (w *gatewayWorld) reach(route model.Key, r *istio.RouteRef, gateway model.Key) {
+func (w *gatewayWorld) reach(route model.Key, r *gatewayapi.RouteRef, gateway model.Key) {
 	for i := range r.Backends {
 		ref := &r.Backends[i]
 		if !ref.IsService() || !w.granted(model.GrantFrom{Kind: string(route.Kind), Namespace: route.Namespace}, ref) {

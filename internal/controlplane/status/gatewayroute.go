@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -13,7 +13,7 @@ import (
 type routeStanding struct{ parents []parentStanding }
 
 type parentStanding struct {
-	ref        *istio.ParentRef
+	ref        *gatewayapi.ParentRef
 	controller string
 	conditions []condition
 }
@@ -46,13 +46,13 @@ func (o *outlined) partly(list []condition) []condition {
 
 // parent judges a route by one of its parents, and notes its listeners; the controller is empty for one
 // that is somebody else's.
-func (w *gatewayWorld) parent(k model.Key, o outlined, p *istio.ParentRef, attached map[listenerKey]bool) (string, condition) {
+func (w *gatewayWorld) parent(k model.Key, o outlined, p *gatewayapi.ParentRef, attached map[listenerKey]bool) (string, condition) {
 	taken := accepted(o, "UnsupportedValue")
 	if p.IsService() {
 		return w.serviceParent(k, o, p, taken)
 	}
 	gateway := model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}
-	of := w.objects[gateway].GatewayRefs
+	of := w.objects[gateway].Refs
 	if !p.IsGateway() || of == nil || of.Gateway == nil {
 		return "", taken
 	}
@@ -71,14 +71,14 @@ func (w *gatewayWorld) parent(k model.Key, o outlined, p *istio.ParentRef, attac
 }
 
 // serviceParent judges a route for a Service, of which sidecars of the mesh obey it.
-func (w *gatewayWorld) serviceParent(k model.Key, o outlined, p *istio.ParentRef, taken condition) (string, condition) {
+func (w *gatewayWorld) serviceParent(k model.Key, o outlined, p *gatewayapi.ParentRef, taken condition) (string, condition) {
 	reason, message, s := "", "", w.service(&p.ObjectRef)
 	switch {
 	case k.Kind == model.KindTLSRoute || k.Kind == model.KindTCPRoute:
 		reason, message = "UnsupportedValue", fmt.Sprintf("%ss of Services have no effect in Moonsail yet", k.Kind)
 	case p.Namespace != k.Namespace:
 		reason, message = "UnsupportedValue", "routes for the Service of another namespace have no effect in Moonsail yet"
-	case slices.ContainsFunc(o.Route.Parents, func(p istio.ParentRef) bool { return p.IsGateway() }):
+	case slices.ContainsFunc(o.Route.Parents, func(p gatewayapi.ParentRef) bool { return p.IsGateway() }):
 		reason, message = "UnsupportedValue", "has no effect beside Gateways; write another route for it"
 	case s == nil:
 		reason, message = "NoMatchingParent", "there is no such Service"
@@ -90,11 +90,11 @@ func (w *gatewayWorld) serviceParent(k model.Key, o outlined, p *istio.ParentRef
 	if reason != "" {
 		taken = condition{typeAccepted, false, reason, message}
 	}
-	return istio.ControllerMesh, taken
+	return gatewayapi.ControllerMesh, taken
 }
 
 // attach finds the listeners of a Gateway that take a route; where there are none, why.
-func (w *gatewayWorld) attach(k model.Key, r *istio.RouteRef, p *istio.ParentRef, g *istio.GatewayRef) (listeners []string, reason, message string) {
+func (w *gatewayWorld) attach(k model.Key, r *gatewayapi.RouteRef, p *gatewayapi.ParentRef, g *gatewayapi.GatewayRef) (listeners []string, reason, message string) {
 	reason, message = "NoMatchingParent", "the Gateway has no such listener"
 	for i := range g.Listeners {
 		l := &g.Listeners[i]
@@ -117,7 +117,7 @@ func (w *gatewayWorld) attach(k model.Key, r *istio.RouteRef, p *istio.ParentRef
 }
 
 // takes tells whether a listener of a Gateway takes routes of a kind and namespace.
-func (w *gatewayWorld) takes(l *istio.ListenerRef, route model.Key, gateway string) bool {
+func (w *gatewayWorld) takes(l *gatewayapi.ListenerRef, route model.Key, gateway string) bool {
 	kinds, _ := l.Routes()
 	if !slices.Contains(kinds, route.Kind) {
 		return false
@@ -134,7 +134,7 @@ func (w *gatewayWorld) labelsOf(namespace string) map[string]string {
 }
 
 // backends tells whether all of a route's lead somewhere.
-func (w *gatewayWorld) backends(k model.Key, r *istio.RouteRef) condition {
+func (w *gatewayWorld) backends(k model.Key, r *gatewayapi.RouteRef) condition {
 	wrong := &complaints{}
 	for i := range r.Backends {
 		ref := &r.Backends[i]
@@ -155,7 +155,7 @@ func (w *gatewayWorld) backends(k model.Key, r *istio.RouteRef) condition {
 }
 
 // hostname complains of a host that the mesh has nothing of.
-func (w *gatewayWorld) hostname(ref *istio.ObjectRef, wrong *complaints) {
+func (w *gatewayWorld) hostname(ref *gatewayapi.ObjectRef, wrong *complaints) {
 	host, ports := model.Host(strings.ToLower(ref.Name)), []*model.Service(nil)
 	for o := range w.snap.All(model.KindServiceEntry) {
 		if e, ok := o.(*model.ServiceEntry); ok && slices.ContainsFunc(e.Hosts, func(h model.Host) bool { return h.Matches(host) }) {

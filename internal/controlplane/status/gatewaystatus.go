@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -56,7 +56,7 @@ func (s gatewayStatus) refusedCondition() map[string]any {
 }
 
 func isOurController(name any) bool {
-	return name == istio.ControllerMoonsail || name == istio.ControllerIstio || name == istio.ControllerMesh
+	return name == gatewayapi.ControllerMoonsail || name == gatewayapi.ControllerIstio || name == gatewayapi.ControllerMesh
 }
 
 // refused implements written.
@@ -179,7 +179,7 @@ func (d *drawing) listeners(have []map[string]any) []any {
 func (d *drawing) listener(old map[string]any, l *listenerStanding) map[string]any {
 	kinds := []any{}
 	for _, k := range l.kinds {
-		kinds = append(kinds, map[string]any{"group": istio.GroupGatewayAPI, "kind": string(k)})
+		kinds = append(kinds, map[string]any{"group": gatewayapi.Group, "kind": string(k)})
 	}
 	return map[string]any{
 		"name": l.name, "supportedKinds": kinds, "attachedRoutes": float64(l.attached),
@@ -211,7 +211,7 @@ func (d *drawing) referring(have []map[string]any, list []parentStanding, field 
 // made tells whether a parent or ancestor is there because of us. Istio's own control plane has one of our names, for
 // Gateways of other classes than ours.
 func (d *drawing) made(parent map[string]any, field string) bool {
-	if parent["controllerName"] != istio.ControllerIstio {
+	if parent["controllerName"] != gatewayapi.ControllerIstio {
 		return isOurController(parent["controllerName"])
 	}
 	ref, _ := parent[field].(map[string]any)

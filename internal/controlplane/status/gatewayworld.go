@@ -4,16 +4,17 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 // outlined is an object of the Gateway API as the API server has it.
 type outlined struct {
-	*istio.GatewayRefs
+	*gatewayapi.Refs
 	generation int64
-	problems   istio.Problems
+	problems   problem.List
 	partial    bool // of a route: its rules without errors count
 }
 
@@ -133,14 +134,14 @@ func (w *gatewayWorld) obey(v *model.VirtualService) {
 }
 
 // granted tells whether objects of a kind and namespace may refer to another one.
-func (w *gatewayWorld) granted(from model.GrantFrom, to *istio.ObjectRef) bool {
+func (w *gatewayWorld) granted(from model.GrantFrom, to *gatewayapi.ObjectRef) bool {
 	return from.Namespace == to.Namespace || slices.ContainsFunc(w.grants[to.Namespace], func(g *model.ReferenceGrant) bool {
 		return g.Allows(from, model.GrantTo{Kind: to.Kind, Name: to.Name})
 	})
 }
 
 // service is the Service that a reference means; nil: there is none.
-func (w *gatewayWorld) service(r *istio.ObjectRef) *model.Service {
+func (w *gatewayWorld) service(r *gatewayapi.ObjectRef) *model.Service {
 	s, _ := w.snap.Get(model.Key{Kind: model.KindService, Namespace: r.Namespace, Name: r.Name}).(*model.Service)
 	return s
 }
@@ -154,7 +155,7 @@ func accepted(o outlined, invalid string) condition {
 	return out
 }
 
-func problemText(ps istio.Problems) string {
+func problemText(ps problem.List) string {
 	var texts []string
 	for _, p := range concerning(ps) {
 		texts = append(texts, text(p))

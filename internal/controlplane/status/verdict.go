@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 )
 
 // Reconciled is the type of the condition.
@@ -20,11 +20,11 @@ const (
 
 // facts are what is known to be wrong with an object.
 type facts struct {
-	problems istio.Problems // of its own
-	inForce  bool           // an earlier version of it is used
-	partial  bool           // what is good of it is used
-	across   istio.Problems // between it and others
-	refused  *refusal       // nil: no proxy refuses it
+	problems problem.List // of its own
+	inForce  bool         // an earlier version of it is used
+	partial  bool         // what is good of it is used
+	across   problem.List // between it and others
+	refused  *refusal     // nil: no proxy refuses it
 }
 
 // refusal is what proxies said of what was made of an object.
@@ -112,9 +112,9 @@ func (f *facts) judge() verdict {
 func (v *verdict) silent() bool { return v.ok && len(v.messages) == 0 }
 
 // concerning leaves out infos, the gravest first.
-func concerning(ps istio.Problems) istio.Problems {
-	var out istio.Problems
-	for _, s := range []istio.Severity{istio.SeverityError, istio.SeverityWarning} {
+func concerning(ps problem.List) problem.List {
+	var out problem.List
+	for _, s := range []problem.Severity{problem.SeverityError, problem.SeverityWarning} {
 		for _, p := range ps {
 			if p.Severity == s {
 				out = append(out, p)
@@ -124,16 +124,16 @@ func concerning(ps istio.Problems) istio.Problems {
 	return out
 }
 
-func own(s istio.Severity) message {
-	if s == istio.SeverityError {
+func own(s problem.Severity) message {
+	if s == problem.SeverityError {
 		return messageInvalid
 	}
 	return messageWarning
 }
 
-func between(s istio.Severity) message {
+func between(s problem.Severity) message {
 	m := messageAcross
-	if s != istio.SeverityError {
+	if s != problem.SeverityError {
 		m.level = levelWarning
 	}
 	return m
@@ -149,7 +149,7 @@ func (f *facts) standing() string {
 	return "it is not used"
 }
 
-func text(p istio.Problem) string {
+func text(p problem.Problem) string {
 	if p.Field == "" {
 		return fmt.Sprintf("%s: %s", p.Severity, p.Message)
 	}

@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/flowcontrol"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/test/await"
@@ -180,8 +181,8 @@ func TestConflictTakesTheNewestAndKeepsOthersConditions(t *testing.T) {
 	require.Equal(t, "False", got.reconciled()["status"])
 	require.Len(t, got.messages, 2)
 	require.Equal(t, 1, r.of(resultConflict))
-	b.Seen(&kube.Seen{Key: key("web"), Resource: virtualServices, Version: "1", Generation: 1, Problems: istio.Problems{
-		{Severity: istio.SeverityError, Object: key("web"), Field: "spec", Message: "bad"},
+	b.Seen(&kube.Seen{Key: key("web"), Resource: virtualServices, Version: "1", Generation: 1, Problems: problem.List{
+		{Severity: problem.SeverityError, Object: key("web"), Field: "spec", Message: "bad"},
 	}}) // an event of before: a write for it meets a conflict, and finds nothing to do
 	eventually(t, "another conflict", func() bool { return r.of(resultConflict) == 2 })
 	eventually(t, "nothing left to write", func() bool { return b.Queued() == 0 })
@@ -237,7 +238,7 @@ func TestResourceThatMayNotBeWrittenHoldsUpNoOther(t *testing.T) {
 	s.mu.Unlock()
 	b.Seen(&kube.Seen{
 		Key: gatewayKey, Resource: schema.GroupVersionResource{Resource: "gateways"}, Version: "1", Generation: 1,
-		Outline: &istio.GatewayRefs{Gateway: &istio.GatewayRef{}},
+		Outline: &gatewayapi.Refs{Gateway: &gatewayapi.GatewayRef{}},
 	})
 	b.setJudged(map[model.Key]*judgement{gatewayKey: {generation: 1, conditions: []condition{{typeAccepted, true, "Accepted", ""}}}})
 	eventually(t, "the status of another resource", func() bool { return s.wrote() == 1 })

@@ -17,7 +17,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
@@ -36,7 +36,7 @@ const (
 
 // Handler answers reviews.
 type Handler struct {
-	Decoder  istio.Decoder
+	Decoder  config.Decoder
 	Snapshot func() *store.Snapshot // what there is beside the object
 	// RootNamespace has the mesh's configuration.
 	RootNamespace string

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
@@ -26,13 +26,13 @@ func handlerOf(t testing.TB, docs ...string) (*Handler, map[string]int) {
 	st, counted := store.New(), map[string]int{}
 	var events []store.Event
 	for _, doc := range docs {
-		o, problems := istio.Decoder{}.FromYAML([]byte(doc))
+		o, problems := config.Decoder{}.FromYAML([]byte(doc))
 		require.Empty(t, problems)
 		events = append(events, store.Event{Key: o.Metadata().Key, Object: o})
 	}
 	st.Apply(events)
 	return &Handler{
-		Decoder: istio.Decoder{Domain: model.DefaultMesh().Domain, Revision: model.DefaultRevision}, Snapshot: st.Snapshot,
+		Decoder: config.Decoder{Domain: model.DefaultMesh().Domain, Revision: model.DefaultRevision}, Snapshot: st.Snapshot,
 		Count: func(result string) { counted[result]++ }, Log: slog.New(slog.DiscardHandler),
 	}, counted
 }

@@ -10,8 +10,10 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/analyze"
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -46,13 +48,13 @@ func (h *Handler) review(r *admissionv1.AdmissionRequest) *admissionv1.Admission
 	if out.OtherRevision {
 		return allow(r) // that revision has a webhook of its own
 	}
-	if out.Problems.HasErrors() && kind.Group != istio.GroupGatewayAPI {
+	if out.Problems.HasErrors() && kind.Group != gatewayapi.Group {
 		response := refuse(r, complaint(out.Problems))
-		response.Warnings = warnings(out.Problems, istio.SeverityWarning)
+		response.Warnings = warnings(out.Problems, problem.SeverityWarning)
 		return response
 	}
 	response := allow(r)
-	response.Warnings = warnings(append(out.Problems, h.across(out.Object)...), istio.SeverityError, istio.SeverityWarning)
+	response.Warnings = warnings(append(out.Problems, h.across(out.Object)...), problem.SeverityError, problem.SeverityWarning)
 	return response
 }
 
@@ -60,36 +62,36 @@ func (h *Handler) review(r *admissionv1.AdmissionRequest) *admissionv1.Admission
 // route is theirs where none of its parents is a Service, or a Gateway of ours. For the same reason
 // nothing of that API is refused, only warned of, and nothing is said here of its kinds that have no
 // effect in the mesh.
-func (h *Handler) concerns(kind istio.Resource, raw []byte) bool {
-	if kind.Group == istio.GroupGatewayAPI && !kind.Read {
+func (h *Handler) concerns(kind config.Resource, raw []byte) bool {
+	if kind.Group == gatewayapi.Group && !kind.Read {
 		return false
 	}
 	if !kind.Model.IsKubernetesRoute() {
 		return true
 	}
-	outline := istio.GatewayRefsOf(kind.Model, raw)
+	outline := gatewayapi.RefsOf(kind.Model, raw)
 	if outline == nil || outline.Route == nil {
 		return true // it cannot be read, which is told
 	}
 	snap := h.Snapshot()
-	return slices.ContainsFunc(outline.Route.Parents, func(p istio.ParentRef) bool {
+	return slices.ContainsFunc(outline.Route.Parents, func(p gatewayapi.ParentRef) bool {
 		gateway := model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}
 		return p.IsService() || p.IsGateway() && snap.Get(gateway) != nil
 	})
 }
 
 // lookup finds a kind among those that the mesh knows.
-func lookup(k metav1.GroupVersionKind) (istio.Resource, bool) {
-	for _, r := range istio.Resources() {
+func lookup(k metav1.GroupVersionKind) (config.Resource, bool) {
+	for _, r := range config.Resources() {
 		if r.Group == k.Group && r.Kind == k.Kind && r.Custom {
 			return r, true
 		}
 	}
-	return istio.Resource{}, false
+	return config.Resource{}, false
 }
 
 // across is what is wrong between an object and those that there are: no more than warnings.
-func (h *Handler) across(o model.Object) istio.Problems {
+func (h *Handler) across(o model.Object) problem.List {
 	if o == nil {
 		return nil
 	}
@@ -107,10 +109,10 @@ func (h *Handler) across(o model.Object) istio.Problems {
 }
 
 // complaint lists the errors, each with its field.
-func complaint(ps istio.Problems) string {
+func complaint(ps problem.List) string {
 	var lines []string
 	for _, p := range ps {
-		if p.Severity == istio.SeverityError {
+		if p.Severity == problem.SeverityError {
 			lines = append(lines, line(p))
 		}
 	}
@@ -118,7 +120,7 @@ func complaint(ps istio.Problems) string {
 }
 
 // warnings tell problems of some severities.
-func warnings(ps istio.Problems, of ...istio.Severity) []string {
+func warnings(ps problem.List, of ...problem.Severity) []string {
 	var out []string
 	for _, p := range ps {
 		if slices.Contains(of, p.Severity) && len(out) < maxWarnings {
@@ -128,7 +130,7 @@ func warnings(ps istio.Problems, of ...istio.Severity) []string {
 	return out
 }
 
-func line(p istio.Problem) string {
+func line(p problem.Problem) string {
 	if p.Field == "" {
 		return p.Message
 	}

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 )
 
 // TestShippedRules holds that an API server sends the handler each kind that it knows, by the rules of
@@ -25,10 +25,10 @@ func TestShippedRules(t *testing.T) {
 	require.NoError(t, err)
 	_, doc, found := strings.Cut(string(text), "\n---\n")
 	require.True(t, found)
-	var config registrationv1.ValidatingWebhookConfiguration
-	require.NoError(t, yaml.UnmarshalStrict([]byte(doc), &config))
+	var shipped registrationv1.ValidatingWebhookConfiguration
+	require.NoError(t, yaml.UnmarshalStrict([]byte(doc), &shipped))
 	groups := map[string]bool{}
-	for _, r := range config.Webhooks[0].Rules {
+	for _, r := range shipped.Webhooks[0].Rules {
 		require.Equal(t, []string{"*"}, r.APIVersions)
 		require.Equal(t, []string{"*"}, r.Resources)
 		require.Contains(t, r.Operations, registrationv1.Create)
@@ -38,7 +38,7 @@ func TestShippedRules(t *testing.T) {
 		}
 	}
 	known := map[string]bool{}
-	for _, r := range istio.Resources() {
+	for _, r := range config.Resources() {
 		if _, ok := lookup(metav1.GroupVersionKind{Group: r.Group, Kind: r.Kind}); ok {
 			known[r.Group] = true
 			require.True(t, groups[r.Group], "%s of %s is not sent", r.Kind, r.Group)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -46,7 +46,7 @@ func policyWorld(t *testing.T) (*Explainer, *store.Snapshot) {
 		policyDocument("WasmPlugin", extensions, "auth", "shop", "url: 'file:///opt/auth.wasm'"), // at 7
 		policyDocument("PeerAuthentication", security, "default", "shop", "mtls: {mode: STRICT}"),
 	} {
-		o, _ := istio.Decoder{}.FromYAML([]byte(doc))
+		o, _ := config.Decoder{}.FromYAML([]byte(doc))
 		require.NotNil(t, o, doc)
 		s.Apply([]store.Event{{Key: o.Metadata().Key, Object: o}})
 		log.at[o.Metadata().Key] = model.Revision(len(log.at) + 1)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
@@ -27,7 +27,7 @@ spec:
 
 func decode(t *testing.T, text string) model.Object {
 	t.Helper()
-	o, problems := istio.Decoder{}.FromYAML([]byte(text))
+	o, problems := config.Decoder{}.FromYAML([]byte(text))
 	require.Empty(t, problems)
 	return o
 }

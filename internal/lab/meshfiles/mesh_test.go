@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 )
 
 func newMesh(t *testing.T, s Shape) (*Mesh, *Directory) {
@@ -63,7 +63,7 @@ func checkFile(t *testing.T, path string) {
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	for _, doc := range bytes.Split(b, []byte("---\n")) {
-		object, problems := istio.Decoder{Domain: "cluster.local"}.FromYAML(doc)
+		object, problems := config.Decoder{Domain: "cluster.local"}.FromYAML(doc)
 		require.Empty(t, problems, path)
 		require.NotNil(t, object, path)
 	}

@@ -17,7 +17,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
@@ -181,14 +182,14 @@ func outcome(t *testing.T, target, op string) string {
 	typed := func(s string) []byte { return []byte(strings.ReplaceAll(s, "TYPE", "type.googleapis.com")) }
 	p := everyPatch[target]
 	require.NotEmpty(t, p, target)
-	o, problems := istio.Decoder{}.FromYAML(typed(fmt.Sprintf(`apiVersion: networking.istio.io/v1alpha3
+	o, problems := config.Decoder{}.FromYAML(typed(fmt.Sprintf(`apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
 metadata: {name: a, namespace: shop}
 spec: {configPatches: [{applyTo: %s, match: %s, patch: {operation: %s, value: %s}}]}`, target, p.match, op, p.value)))
 	require.False(t, problems.HasErrors(), "%s %s: %v", target, op, problems)
 	list := o.(*model.EnvoyFilter).Patches
 	if len(list) == 0 {
-		require.Positive(t, problems.Count(istio.SeverityWarning), "it is told")
+		require.Positive(t, problems.Count(problem.SeverityWarning), "it is told")
 		return "left out"
 	}
 	if target == "BOOTSTRAP" {

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
@@ -77,7 +77,7 @@ func setOf(t *testing.T, a *txtar.Archive) (set *Set, said string) {
 		if !strings.HasSuffix(f.Name, ".yaml") {
 			continue
 		}
-		o, problems := istio.Decoder{}.FromYAML(f.Data)
+		o, problems := config.Decoder{}.FromYAML(f.Data)
 		for _, p := range problems {
 			said += "# " + p.String() + "\n"
 		}

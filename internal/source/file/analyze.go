@@ -9,14 +9,16 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/config/schema"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
 // Tree is a directory of configuration, read once.
 type Tree struct {
 	Objects  []model.Object // those that would be in force, in key order
-	Problems istio.Problems // sorted
+	Problems problem.List   // sorted
 	Files    int
 	// Documents are those that have anything in them, whether or not they are objects that the mesh reads.
 	Documents int
@@ -27,10 +29,10 @@ type Tree struct {
 const Stdin = "-"
 
 // Analyze reads a directory, or a single file, without watching it.
-func Analyze(path string, d istio.Decoder) (*Tree, error) { return AnalyzeAll(d, nil, path) }
+func Analyze(path string, d config.Decoder) (*Tree, error) { return AnalyzeAll(d, nil, path) }
 
 // AnalyzeAll reads directories and single files as one. stdin is what Stdin is among them; nil: that is a file's name.
-func AnalyzeAll(d istio.Decoder, stdin io.Reader, paths ...string) (*Tree, error) {
+func AnalyzeAll(d config.Decoder, stdin io.Reader, paths ...string) (*Tree, error) {
 	l := listing{errs: map[string]error{}}
 	for _, path := range paths {
 		if err := l.include(path, stdin); err != nil {
@@ -82,7 +84,7 @@ func content(path string, stdin io.Reader) ([]byte, error) {
 }
 
 // parse reads all documents of a file, and notes where objects are.
-func (t *Tree) parse(path string, data []byte, d istio.Decoder) parsed {
+func (t *Tree) parse(path string, data []byte, d config.Decoder) parsed {
 	p := parse(path, data, d)
 	t.Documents += p.written
 	for _, doc := range p.docs {
@@ -94,7 +96,7 @@ func (t *Tree) parse(path string, data []byte, d istio.Decoder) parsed {
 }
 
 // Locate fills in file and line of problems with objects of the tree.
-func (t *Tree) Locate(problems istio.Problems) {
+func (t *Tree) Locate(problems problem.List) {
 	origins := make(map[model.Key]string, len(t.Objects))
 	for _, o := range t.Objects {
 		origins[o.Metadata().Key] = o.Metadata().Origin
@@ -106,16 +108,16 @@ func (t *Tree) Locate(problems istio.Problems) {
 			continue
 		}
 		p.File, p.Line = splitOrigin(origin)
-		if line := istio.LineOf(t.nodes[origin], p.Field); line > 0 {
+		if line := schema.LineOf(t.nodes[origin], p.Field); line > 0 {
 			p.Line = line
 		}
 	}
 }
 
 // ioProblem says that something cannot be read.
-func ioProblem(path string, err error) istio.Problem {
-	return istio.Problem{
-		Severity: istio.SeverityError, File: path,
+func ioProblem(path string, err error) problem.Problem {
+	return problem.Problem{
+		Severity: problem.SeverityError, File: path,
 		Message: "cannot be read: " + err.Error(),
 	}
 }

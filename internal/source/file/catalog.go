@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
@@ -27,7 +27,7 @@ type catalog struct {
 type fileState struct {
 	objects  map[model.Key]model.Object // the last good ones
 	partial  map[model.Key]bool         // those of which only a part is good, as no version ever was
-	problems istio.Problems
+	problems problem.List
 }
 
 func newCatalog() *catalog {
@@ -162,8 +162,8 @@ func (c *catalog) winner(k model.Key) string {
 }
 
 // problems lists everything that is wrong, sorted.
-func (c *catalog) problems() istio.Problems {
-	var out istio.Problems
+func (c *catalog) problems() problem.List {
+	var out problem.List
 	for path := range c.faulty {
 		out = append(out, c.files[path].problems...)
 	}
@@ -192,10 +192,10 @@ func (c *catalog) objects() []model.Object {
 }
 
 // duplicate says that other is in force instead of o.
-func duplicate(k model.Key, o, other model.Object) istio.Problem {
+func duplicate(k model.Key, o, other model.Object) problem.Problem {
 	file, line := splitOrigin(o.Metadata().Origin)
-	return istio.Problem{
-		Severity: istio.SeverityError, Object: k, File: file, Line: line,
+	return problem.Problem{
+		Severity: problem.SeverityError, Object: k, File: file, Line: line,
 		Message: fmt.Sprintf("is already defined at %s, which is in force; remove or rename one of the two",
 			other.Metadata().Origin),
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/test/await"
@@ -133,7 +133,7 @@ func (f *fixture) run(dir string) {
 // watch runs a source, and does not wait for it.
 func (f *fixture) watch(dir string) {
 	f.t.Helper()
-	f.src = &Source{Dir: dir, Intake: f.recorder, Decoder: istio.Decoder{Revision: model.DefaultRevision}}
+	f.src = &Source{Dir: dir, Intake: f.recorder, Decoder: config.Decoder{Revision: model.DefaultRevision}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- f.src.Run(ctx) }()

@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -89,11 +89,11 @@ func (s *Source) Waiting() error {
 }
 
 // heldProblems tell of files that hold up everything.
-func (s *Source) heldProblems() istio.Problems {
-	var out istio.Problems
+func (s *Source) heldProblems() problem.List {
+	var out problem.List
 	for path := range s.held {
-		out = append(out, istio.Problem{
-			Severity: istio.SeverityError, File: path, Message: hidden,
+		out = append(out, problem.Problem{
+			Severity: problem.SeverityError, File: path, Message: hidden,
 		})
 	}
 	return out

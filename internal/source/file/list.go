@@ -7,7 +7,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/config/schema"
 )
 
 // maxLists is how many Lists one document may have, each counted as often as aliases lead to it: they may multiply.
@@ -16,7 +18,7 @@ const maxLists = 1000
 // lists opens the Lists of one document, with all that aliases and merges put into them.
 type lists struct {
 	path   string
-	d      istio.Decoder
+	d      config.Decoder
 	opened int
 	above  []*yaml.Node // the Lists around what is being read, from the outside in
 }
@@ -72,10 +74,10 @@ func (p *parsed) cannotOpen(l *lists, n *yaml.Node, err error) {
 	}
 	line := n.Line // of an alias, where it stands
 	if n.Kind != yaml.AliasNode {
-		line = istio.LineOf(n, "items")
+		line = schema.LineOf(n, "items")
 	}
-	doc := document{node: n, problems: istio.Problems{{
-		Severity: istio.SeverityError, File: l.path, Line: line, Field: "items", Message: err.Error(),
+	doc := document{node: n, problems: problem.List{{
+		Severity: problem.SeverityError, File: l.path, Line: line, Field: "items", Message: err.Error(),
 	}}}
 	p.docs = append(p.docs, doc)
 	p.nameless = true

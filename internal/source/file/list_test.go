@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 )
 
 const shopNS = "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}"
@@ -36,7 +36,7 @@ func TestListsAreOpened(t *testing.T) {
 		"empty":       {"kind: List\nitems: []\n---\nkind: List\nitems:\n---\n" + shopNS, []string{"shop"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := parse("a.yaml", []byte(c.text), istio.Decoder{})
+			p := parse("a.yaml", []byte(c.text), config.Decoder{})
 			require.Equal(t, c.want, keysOf(p))
 			require.False(t, p.nameless)
 		})
@@ -56,7 +56,7 @@ func TestListsThatCannotBeOpenedAreTold(t *testing.T) {
 		"multiplied": {multiplied + "kind: List\nitems: *l12\n", "is a List beyond the 1000 that one document may have"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := parse("a.yaml", []byte(c.text+"---\n"+shopNS+"\n"), istio.Decoder{})
+			p := parse("a.yaml", []byte(c.text+"---\n"+shopNS+"\n"), config.Decoder{})
 			require.True(t, p.nameless, "what was in it before stays in force")
 			var told []string
 			for _, d := range p.docs {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
@@ -112,7 +112,7 @@ func (s *Source) take(path string, data []byte, next seen, now time.Time) []stor
 }
 
 // stays adds to a problem with a whole file what comes of it where an earlier state of it may be known.
-func stays(p istio.Problem) istio.Problem {
+func stays(p problem.Problem) problem.Problem {
 	p.Message += "; what it said before stays in force"
 	return p
 }

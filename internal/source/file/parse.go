@@ -12,7 +12,10 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/config/salvage"
+	"github.com/moonsail/moonsail/internal/config/schema"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -20,9 +23,9 @@ import (
 type document struct {
 	key      model.Key
 	object   model.Object // nil: has errors, or is not read
-	partial  *istio.Salvaged
+	partial  *salvage.Result
 	node     *yaml.Node
-	problems istio.Problems
+	problems problem.List
 }
 
 // usable is the object, or else what is good of it; nil: nothing.
@@ -40,7 +43,7 @@ type parsed struct {
 	written int
 	// syntax is set where the file could not be read to its end: what it lacks may be
 	// there all the same.
-	syntax istio.Problems
+	syntax problem.List
 	// nameless tells that a document has errors and does not tell which object it is:
 	// it may be any of those that are gone.
 	nameless bool
@@ -49,7 +52,7 @@ type parsed struct {
 }
 
 // parse reads all documents of a file. path is how messages name the file.
-func parse(path string, data []byte, d istio.Decoder) parsed {
+func parse(path string, data []byte, d config.Decoder) parsed {
 	data = withoutTabs(path, data)
 	var out parsed
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -60,7 +63,7 @@ func parse(path string, data []byte, d istio.Decoder) parsed {
 			return out
 		}
 		if err != nil {
-			out.syntax = istio.Problems{syntaxProblem(path, data, err)}
+			out.syntax = problem.List{syntaxProblem(path, data, err)}
 			out.hidden = out.hidden || marked(string(data))
 			return out
 		}
@@ -80,11 +83,11 @@ func withoutTabs(path string, data []byte) []byte {
 }
 
 // decode reads one object.
-func (p *parsed) decode(path string, n *yaml.Node, d istio.Decoder) {
+func (p *parsed) decode(path string, n *yaml.Node, d config.Decoder) {
 	got := d.FromNode(n)
 	for i := range got.Problems {
 		got.Problems[i].File = path
-		got.Problems[i].Line = istio.LineOf(n, got.Problems[i].Field)
+		got.Problems[i].Line = schema.LineOf(n, got.Problems[i].Field)
 	}
 	if got.Object == nil && len(got.Problems) == 0 {
 		return
@@ -93,10 +96,10 @@ func (p *parsed) decode(path string, n *yaml.Node, d istio.Decoder) {
 	if o := doc.usable(); o != nil {
 		m := o.Metadata()
 		m.ResourceVersion = strconv.FormatUint(xxhash.Sum64(got.Content), 16)
-		m.Origin = fmt.Sprintf("%s:%d", path, istio.LineOf(n, ""))
+		m.Origin = fmt.Sprintf("%s:%d", path, schema.LineOf(n, ""))
 	}
 	if doc.partial != nil {
-		doc.partial.Note.File, doc.partial.Note.Line = path, istio.LineOf(n, "")
+		doc.partial.Note.File, doc.partial.Note.Line = path, schema.LineOf(n, "")
 	}
 	p.docs = append(p.docs, doc)
 	p.hidden = p.hidden || hides(n, &doc)

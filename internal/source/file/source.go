@@ -16,7 +16,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
@@ -32,29 +33,29 @@ type Intake interface {
 // Source watches a directory tree. Its exported fields are set before Run.
 type Source struct {
 	Dir     string
-	Decoder istio.Decoder
+	Decoder config.Decoder
 	Intake  Intake
 	Log     *slog.Logger
 
-	problems atomic.Pointer[istio.Problems] // written by Run, read by anybody
-	waiting  atomic.Pointer[error]          // likewise
+	problems atomic.Pointer[problem.List] // written by Run, read by anybody
+	waiting  atomic.Pointer[error]        // likewise
 
 	// All below belong to Run.
 	watcher *fsnotify.Watcher
 	catalog *catalog
-	files   map[string]seen            // as they were applied
-	dirs    map[string]os.FileInfo     // that are watched
-	doubts  map[string]*doubt          // files to look at again
-	broken  map[string]istio.Problem   // paths that cannot be read or watched
-	unseen  map[string]struct{}        // of these, directories that cannot be looked into
-	loading bool                       // the first scan: nothing is in force that could be lost
-	held    map[string]struct{}        // paths that may hide policies; nil: all have been read, and Synced was said
-	gone    bool                       // the directory itself is missing
-	shown   map[istio.Problem]struct{} // what the log has told
+	files   map[string]seen              // as they were applied
+	dirs    map[string]os.FileInfo       // that are watched
+	doubts  map[string]*doubt            // files to look at again
+	broken  map[string]problem.Problem   // paths that cannot be read or watched
+	unseen  map[string]struct{}          // of these, directories that cannot be looked into
+	loading bool                         // the first scan: nothing is in force that could be lost
+	held    map[string]struct{}          // paths that may hide policies; nil: all have been read, and Synced was said
+	gone    bool                         // the directory itself is missing
+	shown   map[problem.Problem]struct{} // what the log has told
 }
 
 // Problems is what is wrong now, sorted.
-func (s *Source) Problems() []istio.Problem {
+func (s *Source) Problems() []problem.Problem {
 	if p := s.problems.Load(); p != nil {
 		return *p
 	}
@@ -93,7 +94,7 @@ func (s *Source) Run(ctx context.Context) error {
 func (s *Source) begin(w *fsnotify.Watcher) {
 	s.watcher, s.catalog = w, newCatalog()
 	s.files, s.dirs, s.doubts = map[string]seen{}, map[string]os.FileInfo{}, map[string]*doubt{}
-	s.broken, s.shown = map[string]istio.Problem{}, map[istio.Problem]struct{}{}
+	s.broken, s.shown = map[string]problem.Problem{}, map[problem.Problem]struct{}{}
 	s.unseen = map[string]struct{}{}
 	s.watchLink()
 }
@@ -200,12 +201,12 @@ func (s *Source) report() {
 	}
 	all = append(all, s.heldProblems()...)
 	all.Sort()
-	list := []istio.Problem(all)
-	old := s.problems.Swap((*istio.Problems)(&list))
+	list := []problem.Problem(all)
+	old := s.problems.Swap((*problem.List)(&list))
 	if old != nil && slices.Equal(*old, all) {
 		return
 	}
-	shown := make(map[istio.Problem]struct{}, len(all))
+	shown := make(map[problem.Problem]struct{}, len(all))
 	for _, p := range all {
 		shown[p] = struct{}{}
 		if _, ok := s.shown[p]; !ok {

@@ -13,7 +13,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -266,7 +267,7 @@ func TestCatalogOrder(t *testing.T) {
 		for round := range 4 {
 			for _, path := range order {
 				versions := contents[path]
-				p := parse(path, []byte(versions[round%len(versions)]), istio.Decoder{})
+				p := parse(path, []byte(versions[round%len(versions)]), config.Decoder{})
 				events := c.set(path, p, time.Time{})
 				if round == 3 && path == "b" {
 					events = append(events, c.remove(path, time.Time{})...)
@@ -290,22 +291,22 @@ func TestAnalyze(t *testing.T) {
 	path := filepath.Join(dir, "a.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(docs(ns("a", "v1"), "bad: 1\n", ns("b", "v1"))), 0o600))
 	for _, target := range []string{dir, path} {
-		tree, err := Analyze(target, istio.Decoder{})
+		tree, err := Analyze(target, config.Decoder{})
 		require.NoError(t, err)
 		require.Len(t, tree.Objects, 2)
 		require.Len(t, tree.Problems, 1)
 		require.Equal(t, path+":7", tree.Problems[0].Where())
-		found := istio.Problems{{Object: model.Key{Kind: model.KindNamespace, Name: "b"}, Field: "metadata.labels.v"}}
+		found := problem.List{{Object: model.Key{Kind: model.KindNamespace, Name: "b"}, Field: "metadata.labels.v"}}
 		tree.Locate(found)
 		require.Equal(t, path+":13", found[0].Where())
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.yaml"), []byte("{"), 0o600))
-	tree, err := Analyze(filepath.Join(dir, "broken.yaml"), istio.Decoder{})
+	tree, err := Analyze(filepath.Join(dir, "broken.yaml"), config.Decoder{})
 	require.NoError(t, err)
 	require.Len(t, tree.Problems, 1)
 	require.Contains(t, tree.Problems[0].Message, "is not valid YAML")
 	require.NotContains(t, tree.Problems[0].Message, "before", "nothing was read before")
-	_, err = Analyze(filepath.Join(dir, "none"), istio.Decoder{})
+	_, err = Analyze(filepath.Join(dir, "none"), config.Decoder{})
 	require.Error(t, err)
 }
 

@@ -11,11 +11,12 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/config/schema"
 )
 
 // Syntax says why a file cannot be read as YAML, and at which line; nil: it can. path is how messages name it.
-func Syntax(path string, data []byte) *istio.Problem {
+func Syntax(path string, data []byte) *problem.Problem {
 	data = withoutTabs(path, data)
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	for {
@@ -31,12 +32,12 @@ func Syntax(path string, data []byte) *istio.Problem {
 }
 
 // syntaxProblem takes the line out of a parser's message.
-func syntaxProblem(path string, data []byte, err error) istio.Problem {
+func syntaxProblem(path string, data []byte, err error) problem.Problem {
 	line, text := lineIn(err)
 	if line > 0 && ofGrammar(text) {
 		line = lineOfGrammar(data, line, text)
 	}
-	return istio.Problem{Severity: istio.SeverityError, File: path, Line: max(line, 1), Message: istio.SyntaxMessage(errors.New(text))}
+	return problem.Problem{Severity: problem.SeverityError, File: path, Line: max(line, 1), Message: schema.SyntaxMessage(errors.New(text))}
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 )
 
 // isDir tells whether name is a directory, or was one that had files, or could not be looked into.
@@ -124,8 +124,8 @@ func (s *Source) watch(dir string) {
 		return
 	}
 	if err := s.watcher.Add(dir); err != nil {
-		s.broken[dir+"/"] = istio.Problem{
-			Severity: istio.SeverityError, File: dir,
+		s.broken[dir+"/"] = problem.Problem{
+			Severity: problem.SeverityError, File: dir,
 			Message: fmt.Sprintf("cannot be watched, so changes are not seen: %v; raise fs.inotify.max_user_watches, or restart after changes", err),
 		}
 		return

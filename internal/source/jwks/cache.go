@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
@@ -161,13 +161,13 @@ func (k *Cache) setProblem(name, problem string) {
 }
 
 // Problems are the sources that could not be fetched when it was last tried.
-func (k *Cache) Problems() istio.Problems {
+func (k *Cache) Problems() problem.List {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var out istio.Problems
+	var out problem.List
 	for _, name := range slices.Sorted(maps.Keys(k.problems)) {
-		out = append(out, istio.Problem{
-			Severity: istio.SeverityError, Object: model.Key{Kind: model.KindKeySet, Name: name},
+		out = append(out, problem.Problem{
+			Severity: problem.SeverityError, Object: model.Key{Kind: model.KindKeySet, Name: name},
 			Message: "cannot be fetched: " + k.problems[name],
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/test/kubetest"
 )
@@ -127,8 +127,8 @@ spec:
 	m.eventually(t, "the new route", func() bool { return m.get(model.KindVirtualService, ns, "web") != good })
 }
 
-func problemsOf(all []istio.Problem, ns string) []istio.Problem {
-	var out []istio.Problem
+func problemsOf(all []problem.Problem, ns string) []problem.Problem {
+	var out []problem.Problem
 	for _, p := range all {
 		if p.Object.Namespace == ns {
 			out = append(out, p)

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
@@ -22,7 +22,7 @@ import (
 type Credentials struct {
 	// Fixed.
 	Client   *Client
-	Decoder  istio.Decoder
+	Decoder  config.Decoder
 	Intake   *store.Intake
 	Snapshot func() *store.Snapshot
 	Log      *slog.Logger
@@ -48,7 +48,7 @@ const (
 )
 
 // NewCredentials makes a keeper. Run must be called once for anything to happen.
-func NewCredentials(c *Client, d istio.Decoder, in *store.Intake, snapshot func() *store.Snapshot, log *slog.Logger) *Credentials {
+func NewCredentials(c *Client, d config.Decoder, in *store.Intake, snapshot func() *store.Snapshot, log *slog.Logger) *Credentials {
 	return &Credentials{
 		Client: c, Decoder: d, Intake: in, Snapshot: snapshot, Log: log,
 		wake: make(chan struct{}, 1), settled: make(chan struct{}), watches: map[model.Key]*secretWatch{}, full: map[model.Kind]bool{},

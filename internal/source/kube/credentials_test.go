@@ -16,7 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -28,7 +28,7 @@ func credentialKey(kind model.Kind, name string) model.Key {
 // tells once which are left out.
 func TestConfigMapsKeepOutNoSecrets(t *testing.T) {
 	var log bytes.Buffer
-	c := NewCredentials(nil, istio.Decoder{}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	c := NewCredentials(nil, config.Decoder{}, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	wanted := map[model.Key]*secretWatch{credentialKey(model.KindSecret, "web"): {}}
 	for i := range maxCredentials + 2 {
 		wanted[credentialKey(model.KindConfigMap, fmt.Sprintf("roots-%04d", i))] = &secretWatch{}
@@ -59,7 +59,7 @@ func TestMeshConfigIsNoCredential(t *testing.T) {
 
 // TestForbiddenNamesTheRole: the right to ConfigMaps is not tied to that to Secrets.
 func TestForbiddenNamesTheRole(t *testing.T) {
-	c := NewCredentials(nil, istio.Decoder{}, nil, nil, slog.New(slog.DiscardHandler))
+	c := NewCredentials(nil, config.Decoder{}, nil, nil, slog.New(slog.DiscardHandler))
 	for kind, role := range map[model.Kind]string{model.KindSecret: "moonsail-credentials", model.KindConfigMap: "moonsail-authorities"} {
 		w := &secretWatch{key: credentialKey(kind, "a")}
 		c.heard(w, apierrors.NewForbidden(schema.GroupResource{Resource: "a"}, "a", nil))
@@ -70,7 +70,7 @@ func TestForbiddenNamesTheRole(t *testing.T) {
 
 // TestNobodyAsksAboutAccountsThatAreGone: with an old answer about one, something would be due for ever.
 func TestNobodyAsksAboutAccountsThatAreGone(t *testing.T) {
-	c := NewCredentials(nil, istio.Decoder{}, nil, nil, slog.New(slog.DiscardHandler))
+	c := NewCredentials(nil, config.Decoder{}, nil, nil, slog.New(slog.DiscardHandler))
 	c.reviews = newReviews(func(context.Context, model.Key, string) (bool, error) { return true, nil }, time.Hour)
 	key := credentialKey(model.KindSecret, "web")
 	w := &secretWatch{readers: map[string]bool{"gone": true, "trusted": true}}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 )
 
 // The API server tells all groups with all kinds in one answer, since Kubernetes 1.27.
@@ -86,7 +86,7 @@ func readDiscovery(resp *http.Response) (served, error) {
 }
 
 // find chooses the version to ask for: the first that can be decoded. nil: none is there.
-func (h served) find(k istio.Resource) *resource {
+func (h served) find(k config.Resource) *resource {
 	versions := h[schema.GroupKind{Group: k.Group, Kind: k.Kind}]
 	if len(k.Versions) == 0 && len(versions) > 0 {
 		return custom(k, versions[0].version, versions[0].plural)
@@ -102,6 +102,6 @@ func (h served) find(k istio.Resource) *resource {
 }
 
 // customKinds are those that may or may not be installed.
-func customKinds() []istio.Resource {
-	return slices.DeleteFunc(istio.Resources(), func(r istio.Resource) bool { return !r.Custom })
+func customKinds() []config.Resource {
+	return slices.DeleteFunc(config.Resources(), func(r config.Resource) bool { return !r.Custom })
 }

@@ -10,7 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/config/salvage"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -20,14 +23,14 @@ type entry struct {
 	version   string
 	committed time.Time // zero: not known
 	object    model.Object
-	partial   *istio.Salvaged // that counts where object is nil, and no version ever was good
-	problems  istio.Problems
+	partial   *salvage.Result // that counts where object is nil, and no version ever was good
+	problems  problem.List
 
 	// For the observer alone.
 	elsewhere  bool // it is another revision's business
 	generation int64
 	status     json.RawMessage
-	outline    *istio.GatewayRefs
+	outline    *gatewayapi.Refs
 }
 
 // GetObjectMeta names the entry for client-go.
@@ -37,7 +40,7 @@ func (e *entry) GetObjectMeta() metav1.Object {
 
 // complete is a decoder of what an API server has: all Pods are listed, if not always before the slices
 // that name them.
-func complete(d istio.Decoder) istio.Decoder {
+func complete(d config.Decoder) config.Decoder {
 	d.PodsListed = true
 	return d
 }
@@ -66,8 +69,8 @@ func (k *sink) decode(o any) (*entry, error) {
 	}
 	if raw, ok := o.(*rawObject); ok && k.observer != nil {
 		e.generation, e.status = raw.Generation, statusOf(raw.document)
-		if istio.HasGatewayRefs(k.resource.Model) {
-			e.outline = istio.GatewayRefsOf(k.resource.Model, raw.document)
+		if gatewayapi.HasRefs(k.resource.Model) {
+			e.outline = gatewayapi.RefsOf(k.resource.Model, raw.document)
 		}
 	}
 	return e, nil
@@ -76,7 +79,7 @@ func (k *sink) decode(o any) (*entry, error) {
 func nameOf(m metav1.Object) name { return name{m.GetNamespace(), m.GetName()} }
 
 // model decodes an object.
-func (k *sink) model(o any) (out istio.Decoded) {
+func (k *sink) model(o any) (out config.Decoded) {
 	switch o := o.(type) {
 	case *rawObject:
 		return k.decoder.FromRaw(k.resource.Resource, o.document)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
@@ -102,7 +102,7 @@ func TestWhatNamesSecretsIsLookedAt(t *testing.T) {
 		model.KindGateway, model.KindKubernetesGateway, model.KindDestinationRule, model.KindSidecar, model.KindWasmPlugin,
 		model.KindPod, model.KindWorkloadEntry, model.KindReferenceGrant, model.KindBackendTLSPolicy,
 	} {
-		c := NewCredentials(nil, istio.Decoder{}, nil, nil, nil)
+		c := NewCredentials(nil, config.Decoder{}, nil, nil, nil)
 		c.Applied([]store.Change{{Key: model.Key{Kind: model.KindService}}})
 		require.Empty(t, c.wake)
 		c.Applied([]store.Change{{Key: model.Key{Kind: kind, Namespace: "shop", Name: "a"}}})

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 )
 
 // The heartbeat is one Lease of the root namespace that all control planes write, each with
@@ -38,7 +38,7 @@ type heartbeat struct {
 	sent map[string]time.Time
 }
 
-var heartbeatKind = istio.Resource{Group: coordinationv1.GroupName, Kind: "Lease"}
+var heartbeatKind = config.Resource{Group: coordinationv1.GroupName, Kind: "Lease"}
 
 // beat writes and watches the heartbeat until ctx ends.
 func (s *Source) beat(ctx context.Context) {

@@ -15,13 +15,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/config/istio"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
 // resource is a kind as one API server has it.
 type resource struct {
-	istio.Resource
+	config.Resource
 	version string
 	plural  string         // its name in URLs
 	example runtime.Object // what an object of it is decoded to
@@ -56,7 +57,7 @@ func builtin(rootNamespace string) []*resource {
 		},
 	}
 	var out []*resource
-	for _, k := range istio.Resources() {
+	for _, k := range config.Resources() {
 		if r, ok := rows[model.Kind(k.Kind)]; ok && !k.Custom {
 			r.Resource, r.version = k, k.Versions[0]
 			out = append(out, &r)
@@ -66,7 +67,7 @@ func builtin(rootNamespace string) []*resource {
 }
 
 // custom is a kind that a CustomResourceDefinition defines.
-func custom(k istio.Resource, version, plural string) *resource {
+func custom(k config.Resource, version, plural string) *resource {
 	r := &resource{Resource: k, version: version, plural: plural, example: &rawObject{}}
 	if !k.Read {
 		r.example = &metav1.PartialObjectMetadata{}

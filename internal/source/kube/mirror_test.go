@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/test/kubetest"
@@ -43,7 +43,7 @@ func followWith(t *testing.T, kubeconfig string) *mirror {
 	in := store.NewIntake(SourceName)
 	m := &mirror{counts: newCounts(), store: store.New(), synced: make(chan struct{})}
 	m.Source = &Source{
-		Client: client, Decoder: istio.Decoder{}, RootNamespace: "istio-system", Intake: in, Meter: m.counts,
+		Client: client, Decoder: config.Decoder{}, RootNamespace: "istio-system", Intake: in, Meter: m.counts,
 		Log: slog.New(slog.DiscardHandler), Identity: t.Name(), Heartbeat: 50 * time.Millisecond,
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -26,11 +27,11 @@ type Seen struct {
 	Resource   schema.GroupVersionResource
 	Version    string // the resource version
 	Generation int64
-	Status     json.RawMessage    // nil: it has none
-	Problems   istio.Problems     // with errors among them, the object is not used
-	InForce    bool               // an earlier version is used in its place
-	Partial    bool               // what is good of it, or of an earlier version, is used: none ever was good
-	Outline    *istio.GatewayRefs // of the Gateway API's objects that the mesh has a part in
+	Status     json.RawMessage  // nil: it has none
+	Problems   problem.List     // with errors among them, the object is not used
+	InForce    bool             // an earlier version is used in its place
+	Partial    bool             // what is good of it, or of an earlier version, is used: none ever was good
+	Outline    *gatewayapi.Refs // of the Gateway API's objects that the mesh has a part in
 }
 
 // REST is what other clients of the same API server are made of.
@@ -38,7 +39,7 @@ func (c *Client) REST() (*rest.Config, *http.Client) { return rest.CopyConfig(c.
 
 // observed tells whether somebody may write the objects' statuses.
 func (r *resource) observed() bool {
-	return r.Custom && r.Read && (strings.HasSuffix(r.Group, "istio.io") || istio.HasGatewayRefs(r.Model))
+	return r.Custom && r.Read && (strings.HasSuffix(r.Group, "istio.io") || gatewayapi.HasRefs(r.Model))
 }
 
 // statusOf takes the status out of a document; nil where there is none.

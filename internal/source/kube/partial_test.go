@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -114,7 +114,7 @@ func TestErrorsOpenNothing(t *testing.T) {
 			c.part(t, events[0].Object)
 			require.Equal(t, "2", events[0].Object.Metadata().ResourceVersion)
 			require.Len(t, k.Problems(), 2)
-			require.Equal(t, istio.SeverityWarning, observer.seen.Problems[1].Severity)
+			require.Equal(t, problem.SeverityWarning, observer.seen.Problems[1].Severity)
 			require.Contains(t, observer.seen.Problems[1].Message, "meanwhile")
 			require.True(t, observer.seen.Partial)
 			require.False(t, observer.seen.InForce)

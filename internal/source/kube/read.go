@@ -9,18 +9,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/pager"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
 // Content is what a cluster has at one moment.
 type Content struct {
 	Objects  []model.Object // those that can be used, in key order
-	Problems istio.Problems // sorted
+	Problems problem.List   // sorted
 }
 
 // Read lists all kinds once, as Source would, without watching them.
-func (c *Client) Read(ctx context.Context, d istio.Decoder, rootNamespace string) (*Content, error) {
+func (c *Client) Read(ctx context.Context, d config.Decoder, rootNamespace string) (*Content, error) {
 	kinds, err := c.kinds(ctx, rootNamespace)
 	if err != nil {
 		return nil, err
@@ -52,7 +53,7 @@ func (c *Client) kinds(ctx context.Context, rootNamespace string) ([]*resource, 
 }
 
 // read lists one kind, a page at a time.
-func (o *Content) read(ctx context.Context, c *Client, r *resource, d istio.Decoder) error {
+func (o *Content) read(ctx context.Context, c *Client, r *resource, d config.Decoder) error {
 	lw, err := c.listWatch(r, func(error) {})
 	if err != nil {
 		return err

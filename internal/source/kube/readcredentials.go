@@ -10,14 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	core "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 // ReadCredentials adds to what a cluster has the Secrets, and ConfigMaps with CAs, that are named there, as Credentials
 // would, without their keys. What may not be read is told of, and counts as fine.
-func (c *Client) ReadCredentials(ctx context.Context, d istio.Decoder, o *Content) error {
+func (c *Client) ReadCredentials(ctx context.Context, d config.Decoder, o *Content) error {
 	snap := snapshotOf(o.Objects)
 	wanted := wantedIn(snap)
 	get, err := c.credentialReader(d)
@@ -35,8 +36,8 @@ func (c *Client) ReadCredentials(ctx context.Context, d istio.Decoder, o *Conten
 		secret, err := get(ctx, key)
 		switch {
 		case apierrors.IsForbidden(err):
-			o.Problems = append(o.Problems, istio.Problem{
-				Object: key, Severity: istio.SeverityInfo, Message: "is not looked at: " + err.Error(),
+			o.Problems = append(o.Problems, problem.Problem{
+				Object: key, Severity: problem.SeverityInfo, Message: "is not looked at: " + err.Error(),
 			})
 		case err != nil:
 			return err
@@ -63,7 +64,7 @@ func snapshotOf(objects []model.Object) *store.Snapshot {
 }
 
 // credentialReader gets a Secret, or a ConfigMap with CAs; it is never nil.
-func (c *Client) credentialReader(d istio.Decoder) (func(context.Context, model.Key) (*model.Secret, error), error) {
+func (c *Client) credentialReader(d config.Decoder) (func(context.Context, model.Key) (*model.Secret, error), error) {
 	api, err := core.NewForConfigAndClient(c.REST())
 	if err != nil {
 		return nil, err

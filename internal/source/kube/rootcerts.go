@@ -17,7 +17,7 @@ import (
 	core "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 )
 
 // Istio's names of the ConfigMap that Pods mount to know whom they can trust.
@@ -71,7 +71,7 @@ func (r *RootCerts) Run(ctx context.Context) error {
 	}
 	r.api, r.due, r.have, r.wake = api, map[string]*due{}, map[string]string{}, make(chan struct{}, 1)
 	kind := &resource{
-		Resource: istio.Resource{Kind: "ConfigMap"}, version: "v1", plural: "configmaps", example: &corev1.ConfigMap{},
+		Resource: config.Resource{Kind: "ConfigMap"}, version: "v1", plural: "configmaps", example: &corev1.ConfigMap{},
 		field: "metadata.name=" + RootCertName,
 	}
 	lw, err := r.Client.listWatch(kind, r.heard())

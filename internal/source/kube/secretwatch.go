@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/model"
 )
 
@@ -36,7 +36,7 @@ func (c *Credentials) watch(ctx context.Context, key model.Key) *secretWatch {
 	ctx, stop := context.WithCancel(ctx)
 	w := &secretWatch{key: key, stop: stop, ended: make(chan struct{})}
 	kind := &resource{
-		Resource: istio.Resource{Kind: string(key.Kind)}, version: "v1", plural: "secrets", example: &corev1.Secret{},
+		Resource: config.Resource{Kind: string(key.Kind)}, version: "v1", plural: "secrets", example: &corev1.Secret{},
 		namespace: key.Namespace, field: "metadata.name=" + key.Name,
 	}
 	if key.Kind == model.KindConfigMap {

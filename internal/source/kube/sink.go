@@ -8,7 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
@@ -18,20 +19,20 @@ import (
 // cache.ReflectorStore and a cache.TransformingStore.
 type sink struct {
 	resource *resource
-	decoder  istio.Decoder
+	decoder  config.Decoder
 	pool     *pool // touched only by the Reflector
 	put      func(events ...store.Event)
 	meter    Meter
 	listed   func() // told after each complete list
-	problem  func(istio.Problems)
+	problem  func(problem.List)
 	observer Observer // nil: nobody
 
 	mu sync.Mutex // guards all below: the Reflector writes, anybody asks for problems
 	// held are the objects that there are, by namespace and name.
 	held map[name]held
 	// problems are those of the objects that have any.
-	problems map[name]istio.Problems
-	untold   istio.Problems // that the log does not have yet
+	problems map[name]problem.List
+	untold   problem.List // that the log does not have yet
 }
 
 type name struct{ namespace, name string }
@@ -48,7 +49,7 @@ func newSink(r *resource, s *Source) *sink {
 	k := &sink{
 		resource: r, decoder: complete(s.Decoder), pool: newPool(), put: s.Intake.Put, meter: s.Meter,
 		listed: func() { s.status.listed(r.title()) }, problem: s.log.problems,
-		held: map[name]held{}, problems: map[name]istio.Problems{},
+		held: map[name]held{}, problems: map[name]problem.List{},
 	}
 	if r.observed() {
 		k.observer = s.Observer
@@ -148,7 +149,7 @@ func (k *sink) note(e *entry) {
 }
 
 // news takes the problems that nobody has been told of; mu is held.
-func (k *sink) news() istio.Problems {
+func (k *sink) news() problem.List {
 	list := k.untold
 	k.untold = nil
 	return list
@@ -228,7 +229,7 @@ func (k *sink) Replace(list []any, _ string) error {
 	return nil
 }
 
-func (k *sink) replace(entries []*entry, now time.Time) (events []store.Event, gone []name, news istio.Problems) {
+func (k *sink) replace(entries []*entry, now time.Time) (events []store.Event, gone []name, news problem.List) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	there := make(map[name]bool, len(entries))
@@ -255,10 +256,10 @@ func (k *sink) replace(entries []*entry, now time.Time) (events []store.Event, g
 func (k *sink) Resync() error { return nil }
 
 // Problems are those of all objects.
-func (k *sink) Problems() istio.Problems {
+func (k *sink) Problems() problem.List {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var out istio.Problems
+	var out problem.List
 	for _, list := range k.problems {
 		out = append(out, list...)
 	}

@@ -14,7 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
@@ -200,7 +201,7 @@ func TestNewerVersionsOfIstio(t *testing.T) {
 
 // TestKindsWithoutEffect holds that the user is told of policies that do nothing.
 func TestKindsWithoutEffect(t *testing.T) {
-	later := istio.Resource{Group: "extensions.istio.io", Kind: "TrafficExtension", Custom: true}
+	later := config.Resource{Group: "extensions.istio.io", Kind: "TrafficExtension", Custom: true}
 	s := &Source{Intake: store.NewIntake(), Meter: newCounts(), Log: slog.New(slog.DiscardHandler)}
 	s.log.log = s.Log
 	k := s.sink(custom(later, "v1alpha1", "trafficextensions"))
@@ -210,7 +211,7 @@ func TestKindsWithoutEffect(t *testing.T) {
 	require.NoError(t, k.Add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "deny", Namespace: "shop", ResourceVersion: "1"}}))
 	problems := s.Problems()
 	require.Len(t, problems, 1)
-	require.Equal(t, istio.SeverityWarning, problems[0].Severity)
+	require.Equal(t, problem.SeverityWarning, problems[0].Severity)
 	require.Equal(t, "TrafficExtension/shop/deny", problems[0].Object.String())
 	require.Contains(t, problems[0].Message, "no effect")
 }

@@ -9,7 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
@@ -43,7 +44,7 @@ type Meter interface {
 // Source watches an API server. Its exported fields are set before Run.
 type Source struct {
 	Client        *Client
-	Decoder       istio.Decoder
+	Decoder       config.Decoder
 	RootNamespace string // has the mesh's configuration and the heartbeat
 	Intake        Intake
 	Meter         Meter
@@ -224,11 +225,11 @@ func (s *Source) gone(w *installed, now time.Time) bool {
 }
 
 // Problems is what is wrong now, sorted.
-func (s *Source) Problems() []istio.Problem {
+func (s *Source) Problems() []problem.Problem {
 	s.mu.Lock()
 	sinks := slices.Clone(s.sinks)
 	s.mu.Unlock()
-	var all istio.Problems
+	var all problem.List
 	for _, k := range sinks {
 		all = append(all, k.Problems()...)
 	}

@@ -13,7 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/moonsail/moonsail/internal/config/istio"
+	"github.com/moonsail/moonsail/internal/config/problem"
 )
 
 // status knows how well the API server answers, and what has to be listed before anybody
@@ -198,7 +198,7 @@ type problemLog struct{ log *slog.Logger }
 // maxLogged is how many problems of one list are logged; all are at /debug/problems.
 const maxLogged = 20
 
-func (l *problemLog) problems(list istio.Problems) {
+func (l *problemLog) problems(list problem.List) {
 	for i, p := range list {
 		if i == maxLogged {
 			l.log.Warn("there are more configuration problems; see /debug/problems", "more", len(list)-i)

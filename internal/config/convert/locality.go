@@ -1,0 +1,35 @@
+package convert
+
+import (
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Labels that say where a workload runs.
+const (
+	labelLocality = "istio-locality" // "region.zone.subzone", or with slashes
+	LabelNetwork  = "topology.istio.io/network"
+)
+
+// LabelLocality is where labels say that something runs.
+func (c *Converter) LabelLocality(at problem.Path, labels map[string]string) model.Locality {
+	said := labels[labelLocality]
+	if said == "" {
+		return model.Locality{Region: labels[model.LabelRegion], Zone: labels[model.LabelZone], Subzone: labels[model.LabelSubzone]}
+	}
+	if !strings.Contains(said, "/") {
+		said = strings.ReplaceAll(said, ".", "/") // labels cannot have slashes
+	}
+	return c.Locality(at.Key(labelLocality), said)
+}
+
+// Locality reads "region/zone/subzone". One of more parts is nowhere but where another says the very same.
+func (c *Converter) Locality(at problem.Path, said string) model.Locality {
+	l := model.ParseLocality(said)
+	if err := l.Check(); err != nil {
+		c.Warnf(at, "%v", err)
+	}
+	return l
+}

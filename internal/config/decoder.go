@@ -1,0 +1,161 @@
+package config
+
+import (
+	"cmp"
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/config/kube"
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/config/salvage"
+	"github.com/moonsail/moonsail/internal/config/schema"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Decoder decodes objects for one cluster. It has no state; copies are free.
+type Decoder struct {
+	Domain           string // the cluster's: "cluster.local", which is also the default
+	DefaultNamespace string // of objects that say none; empty: "default"
+	PodsListed       bool   // all Pods are decoded, so that slices name none that is not there
+	NoAutoAddresses  bool   // ServiceEntries without addresses get none
+	Revision         string // of the control plane: objects that are labelled for another are not read; empty: all are
+}
+
+// cluster is what converters know about the cluster.
+func (d Decoder) cluster() convert.Cluster {
+	return convert.Cluster{Domain: cmp.Or(d.Domain, "cluster.local"), PodsListed: d.PodsListed, NoAutoAddresses: d.NoAutoAddresses}
+}
+
+// Decoded is what became of one document.
+type Decoded struct {
+	Key      model.Key       // zero where kind or name are not known
+	Object   model.Object    // nil where the kind is not read, or where there are errors
+	Salvaged *salvage.Result // what is good of it, where there are errors; nil: nothing
+	Content  []byte          // the document as JSON with sorted keys: its identity
+	Problems problem.List
+	// OtherRevision tells that it is for the control planes of another revision: there is nothing of it but its key.
+	OtherRevision bool
+}
+
+// FromYAML decodes one YAML or JSON document. The object is nil where the document
+// has errors, is empty, or is of a kind that the mesh has no use for.
+func (d Decoder) FromYAML(doc []byte) (model.Object, problem.List) {
+	var n yaml.Node
+	if err := yaml.Unmarshal(doc, &n); err != nil {
+		return nil, problem.List{{Severity: problem.SeverityError, Message: schema.SyntaxMessage(err)}}
+	}
+	out := d.FromNode(&n)
+	for i := range out.Problems {
+		out.Problems[i].Line = schema.LineOf(&n, out.Problems[i].Field)
+	}
+	return out.Object, out.Problems
+}
+
+// FromNode decodes one parsed document. Lines are for LineOf to find.
+func (d Decoder) FromNode(n *yaml.Node) Decoded {
+	r := &problem.Report{}
+	tree, err := schema.Tree(n)
+	if err != nil {
+		r.Errorf("", "cannot be read: %v", err)
+		return Decoded{Problems: r.Problems}
+	}
+	if tree == nil {
+		return Decoded{}
+	}
+	top, ok := tree.(map[string]any)
+	if !ok {
+		r.Errorf("", "is not an object; a document starts with apiVersion and kind")
+		return Decoded{Problems: r.Problems}
+	}
+	return d.fromTree(n, top, r)
+}
+
+func (d Decoder) fromTree(n *yaml.Node, top map[string]any, r *problem.Report) Decoded {
+	kind, ok := header(r, top)
+	if !ok {
+		return Decoded{Problems: r.Problems}
+	}
+	r.Object = d.keyOf(kind, top)
+	if d.otherRevisionTree(kind.group, top) {
+		return Decoded{Key: r.Object, OtherRevision: true}
+	}
+	if kind.use == useNothing {
+		unserved(r, kind, top)
+		return Decoded{Problems: r.Problems}
+	}
+	if kind.use == useLater {
+		r.Warnf("", "%s of %s has no effect in Moonsail yet; it is ignored", kind.kind, kind.group)
+		return Decoded{Problems: r.Problems}
+	}
+	out := d.checked(kind, n, top, r)
+	out.Salvaged = d.salvageNode(kind, r, out.Content, out.Problems)
+	return out
+}
+
+// checked decodes a document that fits its kind.
+func (d Decoder) checked(kind apiKind, n *yaml.Node, top map[string]any, r *problem.Report) Decoded {
+	typed := newTyped(kind.model())
+	s := schema.OfType(reflect.TypeOf(typed))
+	schema.Check(r, "", n, s)
+	if r.Object.Kind == model.KindSecret {
+		kube.HideSecrets(r.Problems)
+	}
+	content, err := json.Marshal(top)
+	if err == nil && !r.Problems.HasErrors() {
+		err = json.Unmarshal(content, typed)
+	}
+	out := Decoded{Key: r.Object, Content: content}
+	if err != nil {
+		r.Errorf("", "cannot be decoded: %v", err)
+	}
+	if r.Problems.HasErrors() {
+		out.Problems = r.Problems
+		return out
+	}
+	typed.SetNamespace(r.Object.Namespace)
+	out.Object, out.Problems = d.FromTyped(typed)
+	return out
+}
+
+// header reads apiVersion and kind.
+func header(r *problem.Report, top map[string]any) (apiKind, bool) {
+	apiVersion, _ := top["apiVersion"].(string)
+	kind, _ := top["kind"].(string)
+	if apiVersion == "" || kind == "" {
+		missing := "apiVersion"
+		if apiVersion != "" {
+			missing = "kind"
+		}
+		r.Errorf("", "has no %s; every document needs apiVersion and kind, such as networking.istio.io/v1 and VirtualService", missing)
+		return apiKind{}, false
+	}
+	k, err := lookupKind(apiVersion, kind)
+	if err != nil {
+		at := problem.Path("apiVersion")
+		if strings.Contains(err.Error(), "has no kind") {
+			at = "kind"
+		}
+		r.Errorf(at, "%v", err)
+		return apiKind{}, false
+	}
+	return k, true
+}
+
+// keyOf reads the name and the namespace, which is the decoder's where none is given.
+func (d Decoder) keyOf(kind apiKind, top map[string]any) model.Key {
+	meta, _ := top["metadata"].(map[string]any)
+	name, _ := meta["name"].(string)
+	ns, _ := meta["namespace"].(string)
+	switch {
+	case kind.cluster:
+		ns = ""
+	case ns == "":
+		ns = cmp.Or(d.DefaultNamespace, metav1.NamespaceDefault)
+	}
+	return model.Key{Kind: kind.model(), Namespace: ns, Name: name}
+}

@@ -1,0 +1,204 @@
+package gatewayapi
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// gatewayClasses are those of the Gateway API's Gateways that are ours, with the controllers' names.
+var gatewayClasses = map[gatewayv1.ObjectName]string{"istio": ControllerIstio, "moonsail": ControllerMoonsail}
+
+// Istio's options of listeners with TLS.
+const (
+	optionTerminate    = "gateway.istio.io/tls-terminate-mode" // a mode of a server of Istio's Gateway
+	optionCipherSuites = "gateway.istio.io/tls-cipher-suites"  // separated by commas
+)
+
+// Gateway decodes a Gateway of the Gateway API; nil for one that is somebody else's.
+func Gateway(in convert.Cluster, o *gatewayv1.Gateway) (*model.Gateway, problem.List) {
+	c := start(in, model.KindKubernetesGateway, &o.ObjectMeta)
+	at, spec := problem.Path("spec"), &o.Spec
+	if gatewayClasses[spec.GatewayClassName] == "" {
+		return nil, nil
+	}
+	if !convert.IsLabel(o.Name) {
+		c.Errorf(problem.Path("metadata").Field("name"), "%q cannot be a Gateway's name, which is part of others: leave out dots, and use at most 63 characters", o.Name)
+	}
+	g := &model.Gateway{Meta: c.Meta, OwnNamespace: true, Selector: map[string]string{model.LabelGatewayName: o.Name}}
+	if len(spec.Addresses) > 0 {
+		c.Warnf(at.Field("addresses"), "has no effect; run a router with the label %s: %s in this namespace", model.LabelGatewayName, o.Name)
+	}
+	if spec.TLS != nil {
+		c.Warnf(at.Field("tls"), "has no effect in Moonsail yet: clients' certificates are not asked for")
+	}
+	for i := range spec.Listeners {
+		if s, ok := c.listener(at.Field("listeners").Index(i), &spec.Listeners[i]); ok {
+			g.Servers = append(g.Servers, s)
+		}
+	}
+	return g, c.Problems
+}
+
+func (c *conv) listener(at problem.Path, l *gatewayv1.Listener) (model.GatewayServer, bool) {
+	out := model.GatewayServer{Port: model.GatewayPort{Number: uint32(l.Port), Name: string(l.Name)}}
+	c.CheckPort(at.Field("port"), out.Port.Number)
+	if !convert.IsLabel(string(l.Name)) {
+		c.Errorf(at.Field("name"), "%q cannot be a listener's name, which is part of others: leave out dots, and use at most 63 characters", l.Name)
+	}
+	outline := listenerRef(at, c.Meta.Namespace, l)
+	switch l.Protocol {
+	case gatewayv1.HTTPProtocolType:
+		out.Port.Protocol = model.ProtocolHTTP
+	case gatewayv1.HTTPSProtocolType:
+		out.Port.Protocol = model.ProtocolHTTPS
+		out.TLS = c.listenerTLS(at.Field("tls"), l.TLS, &outline)
+	case gatewayv1.TLSProtocolType:
+		out.Port.Protocol = model.ProtocolTLS
+		if outline.TLSMode == string(gatewayv1.TLSModePassthrough) {
+			out.TLS = &model.ServerTLS{Mode: model.ServerPassthrough}
+		} else {
+			out.TLS = c.listenerTLS(at.Field("tls"), l.TLS, &outline)
+		}
+	case gatewayv1.TCPProtocolType:
+		out.Port.Protocol = model.ProtocolTCP
+	default:
+		c.Warnf(at.Field("protocol"), "%s has no effect in Moonsail yet; use HTTP, HTTPS, TLS or TCP", l.Protocol)
+		return out, false
+	}
+	out.Routes = c.routesOf(&outline)
+	host := model.Host("*")
+	if l.Hostname != nil && *l.Hostname != "" && c.CheckHost(at.Field("hostname"), string(*l.Hostname), true) {
+		host = outline.Hostname
+	}
+	from := at.Field("allowedRoutes").Field("namespaces")
+	out.Hosts = []model.HostSelector{{Namespace: c.routesFrom(&outline), Host: host}}
+	out.Namespaces = c.routesSelected(from, &outline)
+	return out, out.TLS != nil || l.Protocol == gatewayv1.HTTPProtocolType || l.Protocol == gatewayv1.TCPProtocolType
+}
+
+// routesOf are the kinds of routes that a listener takes.
+func (c *conv) routesOf(l *ListenerRef) []model.Kind {
+	taken, wrong := l.Routes()
+	for i := range wrong {
+		c.Warnf(problem.Path(wrong[i].Field), "%s is no kind of routes that a listener of protocol %s takes", wrong[i].KindText(), l.Protocol)
+	}
+	return taken
+}
+
+// routesFrom is the namespace of routes that a listener takes, "*" for all.
+func (c *conv) routesFrom(l *ListenerRef) string {
+	switch gatewayv1.FromNamespaces(l.From) {
+	case gatewayv1.NamespacesFromAll:
+		return convert.ExportAll
+	case gatewayv1.NamespacesFromSame:
+		return c.Meta.Namespace
+	}
+	return convert.ExportNone
+}
+
+// routesSelected selects the namespaces of routes that a listener takes beside that of routesFrom.
+func (c *conv) routesSelected(at problem.Path, l *ListenerRef) *model.LabelSelector {
+	switch {
+	case l.From != string(gatewayv1.NamespacesFromSelector):
+		return nil
+	case l.Namespaces == nil:
+		c.Warnf(at.Field("selector"), "is missing, so that no route is taken; select namespaces, or use Same or All")
+		return nil
+	}
+	at = at.Field("selector")
+	c.Labels(at.Field("matchLabels"), l.Namespaces.Labels)
+	for i := range l.Namespaces.Expressions {
+		c.LabelExpression(at.Field("matchExpressions").Index(i), &l.Namespaces.Expressions[i])
+	}
+	return l.Namespaces
+}
+
+// terminateModes are the values of optionTerminate.
+var terminateModes = []string{string(model.ServerSimple), string(model.ServerMutual), string(model.ServerOptionalMutual), string(model.ServerIstioMutual)}
+
+// listenerTLS is nil where the listener cannot be served.
+func (c *conv) listenerTLS(at problem.Path, tls *gatewayv1.ListenerTLSConfig, l *ListenerRef) *model.ServerTLS {
+	if l.TLSMode != string(gatewayv1.TLSModeTerminate) {
+		c.Errorf(at.Field("mode"), "%s needs mode Terminate, and certificateRefs", l.Protocol)
+		return nil
+	}
+	out := &model.ServerTLS{Mode: model.ServerTLSMode(cmp.Or(l.Terminate, string(model.ServerSimple)))}
+	if !slices.Contains(terminateModes, string(out.Mode)) {
+		c.Errorf(at.Field("options").Key(optionTerminate), "%q is not one of %s", l.Terminate, strings.Join(terminateModes, ", "))
+		return nil
+	}
+	c.listenerOptions(at.Field("options"), tls.Options, out)
+	if l.NeedsSecret() && !c.listenerCertificates(at, l, out) {
+		return nil
+	}
+	return out
+}
+
+// listenerOptions honours Istio's options, and tells of others.
+func (c *conv) listenerOptions(at problem.Path, options map[gatewayv1.AnnotationKey]gatewayv1.AnnotationValue, out *model.ServerTLS) {
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		switch name {
+		case optionTerminate:
+		case optionCipherSuites:
+			var list []string
+			for suite := range strings.SplitSeq(string(options[name]), ",") {
+				list = append(list, strings.TrimSpace(suite))
+			}
+			out.CipherSuites = c.CipherSuites(at.Key(string(name)), list)
+		default:
+			c.Warnf(at.Key(string(name)), "has no effect; the options that have are %s and %s", optionTerminate, optionCipherSuites)
+		}
+	}
+}
+
+// listenerCertificates fills in the Secrets; false: there is none.
+func (c *conv) listenerCertificates(at problem.Path, l *ListenerRef, out *model.ServerTLS) bool {
+	for i := range l.Certificates {
+		ref := &l.Certificates[i]
+		at := problem.Path(ref.Field)
+		if !ref.IsSecret() {
+			c.Warnf(at, "only Secrets have an effect")
+			continue
+		}
+		name := ref.Name
+		if ref.Namespace != c.Meta.Namespace { // counts where a ReferenceGrant lets it
+			name = model.CredentialURL(ref.Namespace + "/" + name)
+		}
+		c.ServerCredential(at.Field("name"), name)
+		out.CredentialNames = append(out.CredentialNames, name)
+	}
+	if len(out.CredentialNames) == 0 {
+		c.Warnf(at.Field("certificateRefs"), "has no Secret, so the listener has no effect; name one")
+		return false
+	}
+	return true
+}
+
+// ReferenceGrant decodes a ReferenceGrant.
+func ReferenceGrant(in convert.Cluster, o *gatewayv1.ReferenceGrant) (*model.ReferenceGrant, problem.List) {
+	c := start(in, model.KindReferenceGrant, &o.ObjectMeta)
+	out := &model.ReferenceGrant{Meta: c.Meta}
+	for _, f := range o.Spec.From {
+		if f.Group == Group {
+			out.From = append(out.From, model.GrantFrom{Kind: string(f.Kind), Namespace: string(f.Namespace)})
+		}
+	}
+	for _, t := range o.Spec.To {
+		to := model.GrantTo{Kind: string(t.Kind)}
+		if t.Name != nil {
+			to.Name = string(*t.Name)
+		}
+		if t.Group == "" {
+			out.To = append(out.To, to)
+		}
+	}
+	return out, c.Problems
+}

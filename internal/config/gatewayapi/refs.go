@@ -1,0 +1,336 @@
+package gatewayapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Names by which the mesh's part in the Gateway API goes, in statuses and GatewayClasses.
+const (
+	ControllerMoonsail = "moonsail.dev/gateway-controller"
+	ControllerIstio    = "istio.io/gateway-controller"  // of the class istio, as Istio calls itself
+	ControllerMesh     = "moonsail.dev/mesh-controller" // of routes of Services
+)
+
+// Refs is what an object of the Gateway API says that its status is about, right or wrong; what is
+// decoded for the mesh leaves out what has no effect. One of the four is set.
+type Refs struct {
+	Class   *ClassRef
+	Gateway *GatewayRef
+	Route   *RouteRef
+	Policy  *PolicyRef
+}
+
+// ClassRef is of a GatewayClass of ours.
+type ClassRef struct {
+	Controller string
+	Counts     bool // Gateways of its name count
+}
+
+// GatewayRef is of a Gateway of a class of ours.
+type GatewayRef struct {
+	Controller string
+	Listeners  []ListenerRef
+}
+
+// ListenerRef is one listener.
+type ListenerRef struct {
+	Name         string
+	Port         uint32
+	Protocol     string
+	Hostname     model.Host           // "*": any
+	From         string               // of allowedRoutes.namespaces
+	Namespaces   *model.LabelSelector // of From Selector; nil: there is none
+	Kinds        []ObjectRef
+	TLSMode      string // empty: there is no tls
+	Terminate    string // how TLS ends, of Istio's option: a mode of a Gateway of Istio; empty: SIMPLE
+	Certificates []ObjectRef
+}
+
+// RouteRef is of a route of any kind.
+type RouteRef struct {
+	Parents   []ParentRef
+	Hostnames []model.Host // "*" alone: it says none
+	Backends  []ObjectRef
+}
+
+// ParentRef is one parent of a route.
+type ParentRef struct {
+	ObjectRef
+	Section string          // empty: any
+	Ref     json.RawMessage // as it is written
+}
+
+// PolicyRef is of a BackendTLSPolicy.
+type PolicyRef struct {
+	Targets      []ParentRef // with the names of ports as sections
+	Certificates []ObjectRef // of CAs
+	WellKnown    string      // CAs that need no reference; empty: none are named
+}
+
+// ObjectRef names an object, or a kind; what is left out has been put in. Group is empty for Kubernetes'
+// core.
+type ObjectRef struct {
+	Field                        string
+	Group, Kind, Namespace, Name string
+	Port                         uint32 // 0: none
+}
+
+// HasRefs tells whether objects of a kind have one.
+func HasRefs(kind model.Kind) bool {
+	switch kind {
+	case model.KindGatewayClass, model.KindKubernetesGateway, model.KindBackendTLSPolicy:
+		return true
+	}
+	return kind.IsKubernetesRoute()
+}
+
+// RefsOf reads the JSON of an API server. It returns nil where the mesh has no part in the object's status.
+func RefsOf(kind model.Kind, raw []byte) *Refs {
+	switch kind {
+	case model.KindGatewayClass:
+		return readRefs(raw, classRef)
+	case model.KindKubernetesGateway:
+		return readRefs(raw, gatewayRef)
+	case model.KindHTTPRoute:
+		return readRefs(raw, func(o *gatewayv1.HTTPRoute) *Refs {
+			return routeRef(o.Namespace, o.Spec.ParentRefs, o.Spec.Hostnames, httpBackends(o.Namespace, o.Spec.Rules))
+		})
+	case model.KindGRPCRoute:
+		return readRefs(raw, func(o *gatewayv1.GRPCRoute) *Refs {
+			return routeRef(o.Namespace, o.Spec.ParentRefs, o.Spec.Hostnames, httpBackends(o.Namespace, grpcRules(o.Spec.Rules)))
+		})
+	case model.KindTLSRoute:
+		return readRefs(raw, func(o *gatewayv1.TLSRoute) *Refs {
+			return routeRef(o.Namespace, o.Spec.ParentRefs, o.Spec.Hostnames, httpBackends(o.Namespace, tlsRules(o.Spec.Rules)))
+		})
+	case model.KindTCPRoute:
+		return readRefs(raw, func(o *gatewayv1.TCPRoute) *Refs {
+			return routeRef(o.Namespace, o.Spec.ParentRefs, nil, httpBackends(o.Namespace, tcpRules(o.Spec.Rules)))
+		})
+	case model.KindBackendTLSPolicy:
+		return readRefs(raw, policyRef)
+	}
+	return nil
+}
+
+// readRefs returns nil for an object that is not of its Go type.
+func readRefs[T any](raw []byte, of func(*T) *Refs) *Refs {
+	o := new(T)
+	if json.Unmarshal(raw, o) != nil {
+		return nil
+	}
+	return of(o)
+}
+
+func classRef(o *gatewayv1.GatewayClass) *Refs {
+	controller := string(o.Spec.ControllerName)
+	if controller != ControllerMoonsail && controller != ControllerIstio {
+		return nil
+	}
+	if controller == ControllerIstio && gatewayClasses[gatewayv1.ObjectName(o.Name)] != controller {
+		return nil // Istio's own control plane has more classes
+	}
+	return &Refs{Class: &ClassRef{Controller: controller, Counts: gatewayClasses[gatewayv1.ObjectName(o.Name)] == controller}}
+}
+
+func gatewayRef(o *gatewayv1.Gateway) *Refs {
+	out := &GatewayRef{Controller: gatewayClasses[o.Spec.GatewayClassName]}
+	if out.Controller == "" {
+		return nil
+	}
+	for i := range o.Spec.Listeners {
+		out.Listeners = append(out.Listeners, listenerRef(problem.Path("spec.listeners").Index(i), o.Namespace, &o.Spec.Listeners[i]))
+	}
+	return &Refs{Gateway: out}
+}
+
+func listenerRef(at problem.Path, ns string, l *gatewayv1.Listener) ListenerRef {
+	out := ListenerRef{
+		Name: string(l.Name), Port: uint32(l.Port), Protocol: string(l.Protocol), Hostname: "*", From: string(gatewayv1.NamespacesFromSame),
+	}
+	if l.Hostname != nil && *l.Hostname != "" {
+		out.Hostname = model.Host(strings.ToLower(string(*l.Hostname)))
+	}
+	if a := l.AllowedRoutes; a != nil {
+		if a.Namespaces != nil && a.Namespaces.From != nil {
+			out.From = string(*a.Namespaces.From)
+			out.Namespaces = labelSelector(a.Namespaces.Selector)
+		}
+		for i, k := range a.Kinds {
+			out.Kinds = append(out.Kinds, refOf(at.Field("allowedRoutes").Field("kinds").Index(i), ns, Group, "", k.Group, &k.Kind, nil, ""))
+		}
+	}
+	if l.TLS == nil {
+		return out
+	}
+	out.TLSMode = string(gatewayv1.TLSModeTerminate)
+	if l.TLS.Mode != nil {
+		out.TLSMode = string(*l.TLS.Mode)
+	}
+	out.Terminate = string(l.TLS.Options[optionTerminate])
+	for i, c := range l.TLS.CertificateRefs {
+		out.Certificates = append(out.Certificates, refOf(at.Field("tls").Field("certificateRefs").Index(i), ns, "", "Secret", c.Group, c.Kind, c.Namespace, c.Name))
+	}
+	return out
+}
+
+// labelSelector is one of Kubernetes; nil stays nil.
+func labelSelector(s *metav1.LabelSelector) *model.LabelSelector {
+	if s == nil {
+		return nil
+	}
+	out := &model.LabelSelector{Labels: s.MatchLabels}
+	for _, e := range s.MatchExpressions {
+		out.Expressions = append(out.Expressions, model.LabelExpression{Key: e.Key, Operator: model.LabelOperator(e.Operator), Values: e.Values})
+	}
+	return out
+}
+
+// refOf puts in what a reference leaves out.
+func refOf(at problem.Path, ns, group, kind string, g *gatewayv1.Group, k *gatewayv1.Kind, n *gatewayv1.Namespace, name gatewayv1.ObjectName) ObjectRef {
+	out := ObjectRef{Field: string(at), Group: group, Kind: kind, Namespace: ns, Name: string(name)}
+	if g != nil {
+		out.Group = string(*g)
+	}
+	if k != nil {
+		out.Kind = string(*k)
+	}
+	if n != nil {
+		out.Namespace = string(*n)
+	}
+	return out
+}
+
+func routeRef(ns string, parents []gatewayv1.ParentReference, hostnames []gatewayv1.Hostname, backends []ObjectRef) *Refs {
+	out := &RouteRef{Backends: backends}
+	for i := range parents {
+		one := parentRef(problem.Path("spec.parentRefs").Index(i), ns, &parents[i])
+		one.Ref, _ = json.Marshal(&parents[i]) // strings and a number can always be written
+		out.Parents = append(out.Parents, one)
+	}
+	for _, h := range hostnames {
+		out.Hostnames = append(out.Hostnames, model.Host(strings.ToLower(string(h))))
+	}
+	if len(hostnames) == 0 {
+		out.Hostnames = []model.Host{"*"}
+	}
+	return &Refs{Route: out}
+}
+
+// parentRef is without Ref.
+func parentRef(at problem.Path, ns string, p *gatewayv1.ParentReference) ParentRef {
+	out := ParentRef{ObjectRef: refOf(at, ns, Group, "Gateway", p.Group, p.Kind, p.Namespace, p.Name)}
+	if p.Port != nil {
+		out.Port = uint32(*p.Port)
+	}
+	if p.SectionName != nil {
+		out.Section = string(*p.SectionName)
+	}
+	return out
+}
+
+// httpBackends are those of rules, and those that they mirror to.
+func httpBackends(ns string, rules []gatewayv1.HTTPRouteRule) []ObjectRef {
+	var out []ObjectRef
+	for i := range rules {
+		at := problem.Path("spec.rules").Index(i)
+		for j := range rules[i].BackendRefs {
+			out = append(out, backendRef(at.Field("backendRefs").Index(j), ns, &rules[i].BackendRefs[j].BackendObjectReference))
+		}
+		for j, f := range rules[i].Filters {
+			if f.RequestMirror != nil {
+				out = append(out, backendRef(at.Field("filters").Index(j).Field("requestMirror").Field("backendRef"), ns, &f.RequestMirror.BackendRef))
+			}
+		}
+	}
+	return out
+}
+
+func backendRef(at problem.Path, ns string, b *gatewayv1.BackendObjectReference) ObjectRef {
+	out := refOf(at, ns, "", "Service", b.Group, b.Kind, b.Namespace, b.Name)
+	if b.Port != nil {
+		out.Port = uint32(*b.Port)
+	}
+	return out
+}
+
+// KindText is a kind as messages call it.
+func (r *ObjectRef) KindText() string {
+	return strings.TrimSuffix(fmt.Sprintf("%s.%s", r.Kind, r.Group), ".")
+}
+
+// IsGateway tells whether it is a Gateway of the Gateway API.
+func (r *ObjectRef) IsGateway() bool { return r.Kind == "Gateway" && r.Group == Group }
+
+// IsService tells whether it is a Service of Kubernetes.
+func (r *ObjectRef) IsService() bool { return r.Kind == "Service" && r.Group == "" }
+
+// IsServiceEntry tells whether it is a ServiceEntry of Istio.
+func (r *ObjectRef) IsServiceEntry() bool {
+	return r.Kind == string(model.KindServiceEntry) && r.Group == groupIstio
+}
+
+// IsHostname tells whether it is what Istio calls so: the host of any service of the mesh.
+func (r *ObjectRef) IsHostname() bool {
+	return r.Kind == "Hostname" && r.Group == groupIstio
+}
+
+// NeedsSecret tells whether TLS ends at the listener with certificates that are not the mesh's.
+func (l *ListenerRef) NeedsSecret() bool {
+	tls := l.Protocol == string(gatewayv1.HTTPSProtocolType) || l.Protocol == string(gatewayv1.TLSProtocolType) && l.TLSMode != string(gatewayv1.TLSModePassthrough)
+	return tls && l.Terminate != string(model.ServerIstioMutual)
+}
+
+// IsConfigMap tells whether it is a ConfigMap.
+func (r *ObjectRef) IsConfigMap() bool { return r.Kind == "ConfigMap" && r.Group == "" }
+
+// IsSecret tells whether it is a Secret.
+func (r *ObjectRef) IsSecret() bool { return r.Kind == "Secret" && r.Group == "" }
+
+// Possible are the kinds of routes that listeners of its protocol may take; none: it is not supported.
+func (l *ListenerRef) Possible() []model.Kind {
+	switch gatewayv1.ProtocolType(l.Protocol) {
+	case gatewayv1.HTTPProtocolType, gatewayv1.HTTPSProtocolType:
+		return []model.Kind{model.KindHTTPRoute, model.KindGRPCRoute}
+	case gatewayv1.TLSProtocolType:
+		if l.TLSMode == string(gatewayv1.TLSModePassthrough) {
+			return []model.Kind{model.KindTLSRoute}
+		}
+		return []model.Kind{model.KindTLSRoute, model.KindTCPRoute}
+	case gatewayv1.TCPProtocolType:
+		return []model.Kind{model.KindTCPRoute}
+	}
+	return nil
+}
+
+// Routes are the kinds of routes that it takes, with those that it says and cannot take.
+func (l *ListenerRef) Routes() (taken []model.Kind, wrong []ObjectRef) {
+	possible := l.Possible()
+	if len(l.Kinds) == 0 {
+		return possible, nil
+	}
+	taken = []model.Kind{}
+	for _, ref := range l.Kinds {
+		if kind := model.Kind(ref.Kind); ref.Group == Group && slices.Contains(possible, kind) {
+			taken = append(taken, kind)
+		} else {
+			wrong = append(wrong, ref)
+		}
+	}
+	return taken, wrong
+}
+
+// Group is the API group of the Gateway API.
+const Group = "gateway.networking.k8s.io"
+
+// groupIstio is the API group of Istio's kinds that routes may refer to.
+const groupIstio = "networking.istio.io"

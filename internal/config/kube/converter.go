@@ -1,0 +1,16 @@
+package kube
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// conv converts and checks one object.
+type conv struct{ *convert.Converter }
+
+// start begins the conversion of an object.
+func start(in convert.Cluster, kind model.Kind, o *metav1.ObjectMeta) *conv {
+	return &conv{convert.Start(in, kind, o)}
+}

@@ -1,0 +1,165 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/moonsail/moonsail/internal/config/certfile"
+	"github.com/moonsail/moonsail/internal/config/convert"
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// caField names a field with certificates of CAs, and the one with the list of revoked certificates.
+type caField struct{ ca, crl string }
+
+// The fields of Secrets, in the order in which Istio looks for them.
+var (
+	keyPairFields = []struct{ certificate, key string }{{"cert", "key"}, {corev1.TLSCertKey, corev1.TLSPrivateKeyKey}}
+	caFields      = []caField{{"cacert", "crl"}, {"ca.crt", "ca.crl"}}
+)
+
+// Secret decodes a Secret; nil for one that cannot be a credential. What is wrong with its
+// content matters only to who uses it, so that is no problem here, and nothing that is said
+// of it has a part of it.
+func Secret(in convert.Cluster, o *corev1.Secret) (*model.Secret, problem.List) {
+	c := start(in, model.KindSecret, &o.ObjectMeta)
+	switch o.Type {
+	case corev1.SecretTypeOpaque, corev1.SecretTypeTLS, corev1.SecretTypeDockerConfigJson, "":
+	default:
+		if !hasCredential(o) { // somebody's token: it is not even kept
+			return nil, c.Problems
+		}
+	}
+	out := &model.Secret{Meta: c.Meta}
+	out.Annotations = nil // kubectl's copy of the whole Secret may be there
+	data := secretData(o)
+	certificate, key, err := keyPair(data)
+	if err != nil {
+		out.Problem = err.Error()
+	} else {
+		out.Certificate, out.PrivateKey = certificate, model.NewPrivateKey(key)
+	}
+	if out.CA, out.CRL, err = authorities(data); err != nil {
+		out.CAProblem = err.Error()
+	}
+	if o.Type == corev1.SecretTypeDockerConfigJson {
+		out.Login = login(data)
+	}
+	return out, c.Problems
+}
+
+// HasAuthorities reports whether a ConfigMap has certificates of CAs.
+func HasAuthorities(o *corev1.ConfigMap) bool {
+	return slices.ContainsFunc(caFields, func(f caField) bool { return o.Data[f.ca] != "" })
+}
+
+// Authorities decodes a ConfigMap with certificates of CAs, which is like a Secret that has no more.
+func Authorities(in convert.Cluster, o *corev1.ConfigMap) (*model.Secret, problem.List) {
+	c := start(in, model.KindConfigMap, &o.ObjectMeta)
+	out := &model.Secret{Meta: c.Meta, Problem: "it is a ConfigMap, and keys are in Secrets"}
+	var err error
+	if out.CA, out.CRL, err = authorities(o.Data); err != nil {
+		out.CAProblem = err.Error()
+	}
+	return out, c.Problems
+}
+
+// login is a Docker configuration that names registries; zero: there is none.
+func login(data map[string]string) model.PrivateKey {
+	var config struct {
+		Auths map[string]json.RawMessage `json:"auths"`
+	}
+	text := data[corev1.DockerConfigJsonKey]
+	if json.Unmarshal([]byte(text), &config) != nil || len(config.Auths) == 0 {
+		return model.PrivateKey{}
+	}
+	return model.NewPrivateKey(text)
+}
+
+func hasCredential(o *corev1.Secret) bool {
+	data := secretData(o)
+	for _, f := range keyPairFields {
+		if data[f.certificate] != "" && data[f.key] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// secretData is what a Secret has, as the API server would see it.
+func secretData(o *corev1.Secret) map[string]string {
+	out := maps.Clone(o.StringData)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for k, v := range o.Data {
+		if _, there := out[k]; !there {
+			out[k] = string(v)
+		}
+	}
+	return out
+}
+
+func keyPair(data map[string]string) (certificate, key string, err error) {
+	for _, f := range keyPairFields {
+		certificate, key = data[f.certificate], data[f.key]
+		if certificate == "" || key == "" {
+			continue
+		}
+		refused, err := certfile.CheckPair([]byte(certificate), []byte(key))
+		if err != nil {
+			return "", "", fmt.Errorf("its %s and %s are not a certificate and its key: %w", f.certificate, f.key, err)
+		}
+		if refused != "" {
+			return "", "", fmt.Errorf("its %s is %s; Envoy refuses it", f.key, refused)
+		}
+		return certificate, key, nil
+	}
+	return "", "", fmt.Errorf("it has neither tls.crt and tls.key nor cert and key (it has %s)", fieldNames(data))
+}
+
+func authorities(data map[string]string) (ca, crl string, err error) {
+	for _, f := range caFields {
+		if ca, crl = data[f.ca], data[f.crl]; ca == "" {
+			continue
+		}
+		if err := certfile.CheckAuthorities([]byte(ca)); err != nil {
+			return "", "", fmt.Errorf("its %s %w", f.ca, err)
+		}
+		if crl == "" {
+			return ca, crl, nil
+		}
+		if err := certfile.CheckRevoked([]byte(crl)); err != nil {
+			return "", "", fmt.Errorf("its %s %w", f.crl, err)
+		}
+		return ca, crl, nil
+	}
+	return "", "", fmt.Errorf("it has neither ca.crt nor cacert (it has %s)", fieldNames(data))
+}
+
+// fieldNames are for people: what the Secret has instead.
+func fieldNames(data map[string]string) string {
+	if len(data) == 0 {
+		return "nothing"
+	}
+	names := slices.Sorted(maps.Keys(data))
+	if len(names) > 4 {
+		names = append(names[:4], "more")
+	}
+	return strings.Join(names, ", ")
+}
+
+// HideSecrets takes out of messages what they may cite of a Secret's content.
+func HideSecrets(list problem.List) {
+	for i, p := range list {
+		if strings.HasPrefix(p.Field, "data") || strings.HasPrefix(p.Field, "stringData") {
+			list[i].Message = "is not what belongs there: each field of data is a string in base64, each of stringData a string"
+		}
+	}
+}

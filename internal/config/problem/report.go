@@ -1,0 +1,39 @@
+package problem
+
+import (
+	"fmt"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Report collects the problems of one object.
+type Report struct {
+	Object   model.Key
+	Problems List
+}
+
+// maxProblems is how many problems of one object are kept.
+const maxProblems = 100
+
+// Full reports whether the report has as many problems as are kept of one object.
+func (r *Report) Full() bool { return len(r.Problems) >= maxProblems }
+
+// Add adds a problem of a field. A full report takes only its first error.
+func (r *Report) Add(s Severity, at Path, format string, args ...any) {
+	if r.Full() && (s != SeverityError || r.Problems.HasErrors()) { // no error is lost behind warnings
+		return
+	}
+	r.Problems = append(r.Problems, Problem{
+		Severity: s, Object: r.Object, Field: string(at), Message: fmt.Sprintf(format, args...),
+	})
+}
+
+// Errorf adds an error of a field: "problem: what to do", since the field is the subject.
+func (r *Report) Errorf(at Path, format string, args ...any) {
+	r.Add(SeverityError, at, format, args...)
+}
+
+// Warnf adds a warning of a field, worded as errors are.
+func (r *Report) Warnf(at Path, format string, args ...any) {
+	r.Add(SeverityWarning, at, format, args...)
+}

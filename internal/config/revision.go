@@ -1,0 +1,22 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/config/gatewayapi"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// otherRevision tells whether an object is for the control planes of another revision, as Istio sees it.
+func (d Decoder) otherRevision(group string, labels map[string]string) bool {
+	rev := labels[model.LabelRevision]
+	return d.Revision != "" && rev != "" && rev != d.Revision && (group == gatewayapi.Group || strings.HasSuffix(group, "istio.io"))
+}
+
+// otherRevisionTree is elsewhere of a document.
+func (d Decoder) otherRevisionTree(group string, top map[string]any) bool {
+	meta, _ := top["metadata"].(map[string]any)
+	labels, _ := meta["labels"].(map[string]any)
+	rev, _ := labels[model.LabelRevision].(string)
+	return d.otherRevision(group, map[string]string{model.LabelRevision: rev})
+}

@@ -1,0 +1,73 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestRevisions: what is labelled for another revision is not read, be it right or wrong; Kubernetes' own kinds
+// may have that label for other purposes.
+func TestRevisions(t *testing.T) {
+	const service = `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop"%s},"spec":{"ports":[{"port":80}]}}`
+	const rule = `{"apiVersion":"networking.istio.io/v1","kind":"DestinationRule","metadata":{"name":"web","namespace":"shop"%s},"spec":{"host":"web"}}`
+	const wrong = `{"apiVersion":"networking.istio.io/v1","kind":"DestinationRule","metadata":{"name":"web","namespace":"shop"%s},"spec":{"host":7}}`
+	const route = `{"apiVersion":"gateway.networking.k8s.io/v1","kind":"HTTPRoute","metadata":{"name":"web","namespace":"shop"%s},"spec":{}}`
+	const later = `{"apiVersion":"networking.istio.io/v1","kind":"WorkloadGroup","metadata":{"name":"web","namespace":"shop"%s},"spec":{}}`
+	for _, tt := range []struct {
+		doc, revision, label string
+		elsewhere            bool
+	}{
+		{rule, "default", "", false},
+		{rule, "default", "default", false},
+		{rule, "default", "canary", true},
+		{rule, "canary", "", false},
+		{rule, "canary", "canary", false},
+		{rule, "canary", "default", true},
+		{rule, "", "canary", false},
+		{rule, "default", `""`, false},
+		{wrong, "default", "canary", true},
+		{later, "default", "canary", true},
+		{route, "default", "canary", true},
+		{service, "default", "canary", false},
+	} {
+		t.Run(fmt.Sprintf("%.70s/%s/%s", tt.doc, tt.revision, tt.label), func(t *testing.T) {
+			labels := ""
+			if tt.label == `""` {
+				labels = `,"labels":{"istio.io/rev":""}`
+			} else if tt.label != "" {
+				labels = `,"labels":{"istio.io/rev":"` + tt.label + `"}`
+			}
+			d, doc := Decoder{Revision: tt.revision}, fmt.Appendf(nil, tt.doc, labels)
+			fromAPI := d.FromRaw(resourceOf(t, doc), doc)
+			for how, out := range map[string]Decoded{"a file's": d.fromDocument(doc), "an API server's": fromAPI} {
+				require.Equal(t, tt.elsewhere, out.OtherRevision, how)
+				require.Equal(t, "web", out.Key.Name, how)
+				if tt.elsewhere {
+					require.Nil(t, out.Object, how)
+					require.Nil(t, out.Salvaged, how)
+					require.Empty(t, out.Problems, how)
+				} else {
+					require.NotNil(t, out.Object, how)
+				}
+			}
+		})
+	}
+}
+
+// resourceOf finds the kind of a document.
+func resourceOf(t *testing.T, doc []byte) Resource {
+	t.Helper()
+	var header metav1.TypeMeta
+	require.NoError(t, json.Unmarshal(doc, &header))
+	for _, r := range Resources() {
+		if r.Kind == header.Kind {
+			return r
+		}
+	}
+	require.Fail(t, "no such kind")
+	return Resource{}
+}

@@ -1,0 +1,145 @@
+package salvage
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// Result is what is good of an object of security, or of a route, that has errors. It counts as long as no
+// version of the object was ever good: were there nothing in its place, a policy with a mistake would let pass
+// what it is there to refuse, and a route's good rules would be gone when the control plane starts again. Where
+// something can be read in two ways it is the one that lets less pass.
+type Result struct {
+	Object model.Object
+	Note   problem.Problem // a warning that says what is in force
+}
+
+// salvagers take what has errors out of a document, by kind. Objects of other kinds are used whole or not
+// at all.
+var salvagers = map[model.Kind]func(spec map[string]any, errors [][]problem.Step){
+	model.KindAuthorizationPolicy:   salvageAuthorization,
+	model.KindPeerAuthentication:    salvagePeerAuthentication,
+	model.KindRequestAuthentication: salvageRequestAuthentication,
+	model.KindBackendTLSPolicy:      salvageBackendTLS,
+}
+
+// maxSalvages is how often a document is mended: what was mended may show further errors, and not more than
+// maxProblems are known at a time. It bounds what a document costs that is nothing but errors.
+const maxSalvages = 8
+
+// Document is what is good of a document with problems; nil: nothing, or there are no errors. decode reads
+// a mended document as the first one was read.
+func Document(kind model.Kind, document []byte, problems problem.List, decode func([]byte) (model.Object, problem.List)) *Result {
+	if !problems.HasErrors() {
+		return nil
+	}
+	if _, ok := routeKinds[kind]; ok {
+		return salvageRoute(kind, document, problems, decode)
+	}
+	note := problem.Problem{Severity: problem.SeverityWarning}
+	for _, p := range problems {
+		note.Object = p.Object
+	}
+	wide := false // for more workloads than was meant
+	for range maxSalvages {
+		if salvagers[kind] == nil || !problems.HasErrors() {
+			return nil
+		}
+		mended, wider, ok := withoutErrors(kind, document, problems)
+		if !ok || bytes.Equal(mended, document) {
+			return nil
+		}
+		wide = wide || wider
+		var o model.Object
+		if o, problems = decode(mended); o != nil && !problems.HasErrors() {
+			note.Message = "no good version of it is known, so that meanwhile " + meanwhile(o)
+			if wide {
+				note.Message += "; as it cannot be read for whom, that counts for " + whom(o)
+			}
+			return &Result{Object: o, Note: note}
+		}
+		document = mended
+	}
+	return nil
+}
+
+// withoutErrors is a document without what has errors; wide: it counts for more workloads than was meant.
+func withoutErrors(kind model.Kind, document []byte, problems problem.List) (out []byte, wide, ok bool) {
+	var top map[string]any
+	if json.Unmarshal(document, &top) != nil {
+		return nil, false, false
+	}
+	spec, ok := top["spec"].(map[string]any)
+	if !ok {
+		return nil, false, false
+	}
+	var errors [][]problem.Step
+	for _, p := range problems {
+		at, _ := problem.Steps(p.Field)
+		switch {
+		case p.Severity != problem.SeverityError:
+		case len(at) > 2 && at[0].Name == "metadata" && (at[1].Name == "annotations" || at[1].Name == "labels"):
+			cut(top, at)
+		case len(at) > 1 && at[0].Name == "spec":
+			errors = append(errors, at[1:])
+		default:
+			return nil, false, false // it is not known which object it is
+		}
+	}
+	wide = salvageScope(spec, errors)
+	if salvagers[kind](spec, errors); wide && !onlyCloses(kind, spec) {
+		return nil, false, false
+	}
+	out, err := json.Marshal(sweep(top, ""))
+	return out, wide, err == nil
+}
+
+// meanwhile says what is in force of an object.
+func meanwhile(o model.Object) string {
+	switch o := o.(type) {
+	case *model.AuthorizationPolicy:
+		switch {
+		case o.Action == model.AuthorizeAllow && len(o.Rules) == 0:
+			return "it allows nothing"
+		case o.Action == model.AuthorizeAllow:
+			return fmt.Sprintf("it allows only what its rules without errors say (%d)", len(o.Rules))
+		}
+		return fmt.Sprintf("%d of its rules hold, without what has errors in them, so for more calls than was meant", len(o.Rules))
+	case *model.PeerAuthentication:
+		return fmt.Sprintf("its mode is %s, and ports that do not exist are left out", cmp.Or(o.Mode, "UNSET"))
+	case *model.BackendTLSPolicy:
+		if len(o.CAs) == 0 && !o.System {
+			return "no connection is made to what it targets"
+		}
+		return "it counts for those of its targets that have no errors"
+	}
+	return "its rules with errors find no token valid, unless only how tokens are found and passed on is wrong"
+}
+
+// whom says which workloads an object counts for that names none, or not all labels that it meant.
+func whom(o model.Object) string {
+	var labels map[string]string
+	switch o := o.(type) {
+	case *model.AuthorizationPolicy:
+		labels = o.Selector
+	case *model.PeerAuthentication:
+		labels = o.Selector
+	}
+	namespace := "workloads of namespace " + o.Metadata().Key.Namespace
+	if len(labels) == 0 {
+		return "all " + namespace
+	}
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		list = append(list, k+"="+labels[k])
+	}
+	return namespace + " with " + strings.Join(list, ",")
+}
