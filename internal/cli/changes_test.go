@@ -17,6 +17,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -36,7 +37,7 @@ func controlPlane(t *testing.T) string {
 		log.Published(rev, 1, noon.Add(700*time.Microsecond))
 	}
 	log.Sent(2, noon.Add(time.Millisecond))
-	log.Settled(0, 2, server.ACKed, noon.Add(3100*time.Microsecond))
+	log.Settled(0, 2, distribution.ACKed, noon.Add(3100*time.Microsecond))
 	stages := debug.Stages{Changes: log, Proxies: oneProxy{}}
 	srv := httptest.NewServer(debug.Handler(stages, slog.New(slog.DiscardHandler)))
 	t.Cleanup(srv.Close)

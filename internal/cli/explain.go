@@ -13,7 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/terminal"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // explainFlags are those of "moonsail explain".
@@ -253,13 +253,13 @@ func percentText(p float64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", p), ".0") + " %"
 }
 
-func positionText(s terminal.Style, w *server.ProxySyncStatus) string {
+func positionText(s terminal.Style, w *distribution.ProxySyncStatus) string {
 	switch w.Position {
-	case server.PositionRefused:
+	case distribution.StateRefused:
 		return s.Bad("refused")
-	case server.PositionBehind, server.PositionDisconnected:
+	case distribution.StateBehind, distribution.StateDisconnected:
 		return s.Warn(string(w.Position))
-	case server.PositionNotConcerned:
+	case distribution.StateNotConcerned:
 		return s.Dim("not concerned")
 	}
 	if w.Superseded {
@@ -268,7 +268,7 @@ func positionText(s terminal.Style, w *server.ProxySyncStatus) string {
 	return s.Good("has it")
 }
 
-func why(w *server.ProxySyncStatus, now time.Time) string {
+func why(w *distribution.ProxySyncStatus, now time.Time) string {
 	parts := make([]string, len(w.Reasons))
 	for i := range w.Reasons {
 		parts[i] = reasonText(&w.Reasons[i], now)
@@ -277,24 +277,24 @@ func why(w *server.ProxySyncStatus, now time.Time) string {
 }
 
 // reasonText says why a proxy does not have something.
-func reasonText(r *server.Reason, now time.Time) string {
+func reasonText(r *distribution.Reason, now time.Time) string {
 	since := ""
 	if !r.Since.IsZero() {
 		since = " for " + age(now, r.Since)
 	}
 	switch r.Cause {
-	case server.CauseUnanswered:
+	case distribution.CauseUnanswered:
 		return fmt.Sprintf("has not answered %s%s", r.Type, since)
-	case server.CauseUnread:
+	case distribution.CauseUnread:
 		return fmt.Sprintf("does not read what it is sent, %s%s", r.Type, since)
-	case server.CauseWaits:
+	case distribution.CauseWaits:
 		if len(r.Names) > 0 {
 			return fmt.Sprintf("%s waits for endpoints of %s%s", r.Type, strings.Join(r.Names, ", "), since)
 		}
 		return fmt.Sprintf("%s waits for %s%s", r.Type, r.Text, since)
-	case server.CauseRefused:
+	case distribution.CauseRefused:
 		return fmt.Sprintf("refused %s %s: %s", r.Type, strings.Join(r.Names, ", "), r.Text)
-	case server.CauseDisconnected:
+	case distribution.CauseDisconnected:
 		return "disconnected" + since
 	}
 	return r.Type + " is about to be sent"

@@ -21,14 +21,14 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/source/file"
 	"github.com/moonsail/moonsail/internal/terminal"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/test/await"
 )
 
 // shop is a control plane with real stages up to the streams, and proxies where the test
 // puts them.
 type shop struct {
-	explain.Proxies // what the test does not ask about
+	distribution.Proxies // what the test does not ask about
 
 	t     *testing.T
 	url   string
@@ -36,7 +36,7 @@ type shop struct {
 	log   *changelog.Log
 
 	mu     sync.Mutex // guards places
-	places []server.ProxySyncStatus
+	places []distribution.ProxySyncStatus
 }
 
 func newShop(t *testing.T) *shop {
@@ -49,15 +49,15 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-func (s *shop) Distribution(*server.Query) []server.ProxySyncStatus {
+func (s *shop) Distribution(*distribution.Query) []distribution.ProxySyncStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.places
 }
 
-func (s *shop) Disconnected() []server.Disconnected { return nil }
+func (s *shop) Disconnected() []distribution.Disconnected { return nil }
 
-func (s *shop) place(list ...server.ProxySyncStatus) {
+func (s *shop) place(list ...distribution.ProxySyncStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.places = list
@@ -85,7 +85,7 @@ func (s *shop) apply(path string) {
 	s.log.Mark(rev, changelog.StageTranslate, noon.Add(3*time.Millisecond))
 	s.log.Published(rev, 1, noon.Add(3*time.Millisecond))
 	s.log.Sent(rev, noon.Add(3*time.Millisecond))
-	s.log.Settled(rev-1, rev, server.ACKed, noon.Add(9*time.Millisecond))
+	s.log.Settled(rev-1, rev, distribution.ACKed, noon.Add(9*time.Millisecond))
 }
 
 const reviewsYAML = `apiVersion: networking.istio.io/v1
@@ -103,8 +103,8 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-func where(name string, p server.SyncState, reasons ...server.Reason) server.ProxySyncStatus {
-	return server.ProxySyncStatus{ID: name, Name: name, Namespace: "shop", Position: p, Reasons: reasons}
+func where(name string, p distribution.SyncState, reasons ...distribution.Reason) distribution.ProxySyncStatus {
+	return distribution.ProxySyncStatus{ID: name, Name: name, Namespace: "shop", Position: p, Reasons: reasons}
 }
 
 // lately is a moment that is so long ago that its age is told in whole seconds.
@@ -113,11 +113,11 @@ func lately() time.Time { return time.Now().Add(-150 * time.Second) }
 func TestExplain(t *testing.T) {
 	s := newShop(t)
 	s.apply(write(t, reviewsYAML))
-	s.place(where("web-1", server.PositionACKed), where("web-2", server.PositionNotConcerned),
-		where("stopped", server.PositionBehind, server.Reason{Cause: server.CauseUnanswered, Type: "RDS", Since: lately()}),
-		where("slow", server.PositionBehind, server.Reason{Cause: server.CauseWaits, Type: "LDS", Names: []string{"outbound|80||a"}}),
-		where("old", server.PositionRefused, server.Reason{Cause: server.CauseRefused, Type: "LDS", Names: []string{"l1"}, Text: "no such extension"}),
-		where("cut-off", server.PositionDisconnected, server.Reason{Cause: server.CauseDisconnected, Since: lately()}))
+	s.place(where("web-1", distribution.StateACKed), where("web-2", distribution.StateNotConcerned),
+		where("stopped", distribution.StateBehind, distribution.Reason{Cause: distribution.CauseUnanswered, Type: "RDS", Since: lately()}),
+		where("slow", distribution.StateBehind, distribution.Reason{Cause: distribution.CauseWaits, Type: "LDS", Names: []string{"outbound|80||a"}}),
+		where("old", distribution.StateRefused, distribution.Reason{Cause: distribution.CauseRefused, Type: "LDS", Names: []string{"l1"}, Text: "no such extension"}),
+		where("cut-off", distribution.StateDisconnected, distribution.Reason{Cause: distribution.CauseDisconnected, Since: lately()}))
 	status, out, errOut := moonsail(t, "explain", "vs/reviews", "-n", "shop", "--address", s.url)
 	require.Zero(t, status, errOut)
 	head, rest, _ := strings.Cut(out, "\n")
@@ -201,7 +201,7 @@ func TestWaitForAFile(t *testing.T) {
 	s := newShop(t)
 	path := write(t, reviewsYAML)
 	s.apply(write(t, strings.ReplaceAll(reviewsYAML, "hosts: [reviews]", "hosts: [ratings]")))
-	s.place(where("web-1", server.PositionACKed))
+	s.place(where("web-1", distribution.StateACKed))
 
 	status, out, _ := waitAnswered(t, path, "--address", s.url)
 	require.Equal(t, int(exitTimeout), status, "the older form is in force")
@@ -226,8 +226,8 @@ func TestWaitSaysWhoIsBehind(t *testing.T) {
 	s := newShop(t)
 	path := write(t, reviewsYAML)
 	s.apply(path)
-	s.place(where("web-1", server.PositionACKed), where("web-2", server.PositionACKed), where("web-3", server.PositionACKed),
-		where("stopped", server.PositionBehind, server.Reason{Cause: server.CauseUnanswered, Type: "RDS", Since: lately()}))
+	s.place(where("web-1", distribution.StateACKed), where("web-2", distribution.StateACKed), where("web-3", distribution.StateACKed),
+		where("stopped", distribution.StateBehind, distribution.Reason{Cause: distribution.CauseUnanswered, Type: "RDS", Since: lately()}))
 	status, out, _ := waitAnswered(t, path, "--address", s.url)
 	require.Equal(t, int(exitTimeout), status)
 	require.Contains(t, out, "distributed to 3 of 4 proxies (75 %); 1 behind\n")
@@ -235,8 +235,8 @@ func TestWaitSaysWhoIsBehind(t *testing.T) {
 	status, _, _ = moonsail(t, "wait", path, "--for", "distribution=75%", "--timeout", "1m", "--address", s.url)
 	require.Zero(t, status)
 
-	s.place(where("web-1", server.PositionACKed),
-		where("old", server.PositionRefused, server.Reason{Cause: server.CauseRefused, Type: "RDS", Names: []string{"80"}, Text: "Envoy's words"}))
+	s.place(where("web-1", distribution.StateACKed),
+		where("old", distribution.StateRefused, distribution.Reason{Cause: distribution.CauseRefused, Type: "RDS", Names: []string{"80"}, Text: "Envoy's words"}))
 	status, out, _ = moonsail(t, "wait", "vs/reviews", "--timeout", "1m", "--address", s.url)
 	require.Equal(t, int(exitRefused), status, "at once")
 	require.Contains(t, out, "  old.shop: refused RDS 80: Envoy's words\n")
@@ -250,7 +250,7 @@ func TestWaitTellsOfAll(t *testing.T) {
 	s := newShop(t)
 	path := write(t, reviewsYAML+"\n---\n"+strings.ReplaceAll(reviewsYAML, "name: reviews", "name: later"))
 	s.apply(path)
-	s.place(where("old", server.PositionRefused, server.Reason{Cause: server.CauseRefused, Type: "RDS", Names: []string{"80"}, Text: "Envoy's words"}))
+	s.place(where("old", distribution.StateRefused, distribution.Reason{Cause: distribution.CauseRefused, Type: "RDS", Names: []string{"80"}, Text: "Envoy's words"}))
 	status, out, _ := moonsail(t, "wait", path, "--timeout", "1m", "--address", s.url)
 	require.Equal(t, int(exitRefused), status)
 	require.Equal(t, 2, strings.Count(out, "  old.shop: refused RDS 80: Envoy's words\n"), out)

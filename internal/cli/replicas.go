@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/terminal"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // Answers are about the proxies of all control planes, where there are several: the one that
@@ -45,7 +45,7 @@ func whose(controlPlane string) string {
 }
 
 // proxyOf is "web-1.shop", and with which control plane it is where that is another one.
-func proxyOf(p *server.ProxySyncStatus) string {
+func proxyOf(p *distribution.ProxySyncStatus) string {
 	if p.ControlPlane == "" {
 		return p.Name + "." + p.Namespace
 	}

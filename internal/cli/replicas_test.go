@@ -13,7 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // several is a control plane that answers for others, too, and with ?local for itself.
@@ -80,9 +80,9 @@ func TestWaitForAllControlPlanes(t *testing.T) {
 
 func TestExplainAllControlPlanes(t *testing.T) {
 	e := reviewsChange(standsAt("10.0.0.1:15012", "", changelog.Distributing), standsAt("10.0.0.2:15012", "", explain.OtherVersion))
-	slow := where("web-1", server.PositionBehind, server.Reason{Cause: server.CauseUnanswered, Type: "RDS"})
+	slow := where("web-1", distribution.StateBehind, distribution.Reason{Cause: distribution.CauseUnanswered, Type: "RDS"})
 	slow.ControlPlane = "10.0.0.1:15012"
-	e.Counts.Behind, e.Proxies = 1, []server.ProxySyncStatus{slow}
+	e.Counts.Behind, e.Proxies = 1, []distribution.ProxySyncStatus{slow}
 	address := several(t, reviewsPage, e, reviewsChange())
 	_, out, _ := moonsail(t, "explain", "vs/reviews", "-n", "shop", "--in-use", "0", "--address", address)
 	require.Contains(t, out, "distributed to 2 of 3 proxies (66.7 %); 1 behind; 2 of 3 control planes have it\n  control plane 10.0.0.2:15012 has another version of it (kubernetes, 80)\n")

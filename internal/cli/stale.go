@@ -8,7 +8,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/terminal"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // NewStaleCommand is "moonsail stale".
@@ -75,7 +75,7 @@ func printHolders(w io.Writer, style terminal.Style, s *explain.Stale) error {
 	t := terminal.NewTable("PROXY", "ENDPOINT", "GONE FOR", "CLUSTER", "WHY")
 	for i := range s.Holders {
 		h := &s.Holders[i]
-		p := &server.ProxySyncStatus{Name: h.Name, Namespace: h.Namespace, Reasons: h.Reasons, ControlPlane: h.ControlPlane}
+		p := &distribution.ProxySyncStatus{Name: h.Name, Namespace: h.Namespace, Reasons: h.Reasons, ControlPlane: h.ControlPlane}
 		t.Row(proxyOf(p), h.Address, style.Bad(age(s.Now, h.Since)), h.Cluster, why(p, s.Now))
 	}
 	return t.Write(w)

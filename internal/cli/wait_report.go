@@ -11,7 +11,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/terminal"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 func progressText(list []*awaited) string {
@@ -50,7 +50,7 @@ func (f *waitFlags) report(cmd *cobra.Command, list []*awaited, outcome waitOutc
 	r := waitResult{Reached: outcome == waitReached, Refused: outcome == waitRefused, Waited: took.Round(time.Millisecond).String()}
 	for _, a := range list {
 		if a.seen == nil {
-			a.seen = &explain.Explanation{Object: a.key, Proxies: []server.ProxySyncStatus{}}
+			a.seen = &explain.Explanation{Object: a.key, Proxies: []distribution.ProxySyncStatus{}}
 		}
 		r.Objects = append(r.Objects, a.seen)
 	}
@@ -105,7 +105,7 @@ func (f *waitFlags) printObject(w io.Writer, s terminal.Style, a *awaited, outco
 	}
 	for i := range e.Proxies {
 		p := &e.Proxies[i]
-		if outcome == waitRefused && p.Position != server.PositionRefused {
+		if outcome == waitRefused && p.Position != distribution.StateRefused {
 			continue
 		}
 		if _, err := fmt.Fprintf(w, "  %s: %s\n", proxyOf(p), why(p, e.Now)); err != nil {

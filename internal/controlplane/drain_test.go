@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
@@ -107,7 +108,7 @@ func leave(t *testing.T, transport server.Transport) {
 	require.NoError(t, err)
 	require.Len(t, a.Lacking, 1)
 	require.Equal(t, "web-1.shop", a.Lacking[0].Proxy)
-	require.Equal(t, string(server.PositionBehind), a.Lacking[0].Position)
+	require.Equal(t, string(distribution.StateBehind), a.Lacking[0].Position)
 
 	_, err = call(agentapi.DeregisterRequest{Node: "nobody"})
 	require.Equal(t, codes.InvalidArgument, status.Code(err))

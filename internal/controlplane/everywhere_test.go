@@ -15,7 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/controlplane/debug"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // page reads a debug page; others is what its header says.
@@ -186,7 +186,7 @@ func TestWhoHasMovedIsNotMissed(t *testing.T) {
 	e := second.explains("?", func(e *explain.Explanation) bool {
 		return e.ResourceVersion != before && e.Everywhere() && e.Counts.Disconnected == 1
 	})
-	require.Equal(t, server.PositionDisconnected, e.Proxies[0].Position)
+	require.Equal(t, distribution.StateDisconnected, e.Proxies[0].Position)
 	require.Equal(t, first.secure, e.Proxies[0].ControlPlane)
 	second.connect("web-1", "10.1.0.1", "10.1.1.1", "10.1.1.3")
 	second.explains("?", func(e *explain.Explanation) bool { return e.Everywhere() && e.Counts.Disconnected == 0 })

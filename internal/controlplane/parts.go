@@ -19,6 +19,7 @@ import (
 	"github.com/moonsail/moonsail/internal/source/jwks"
 	"github.com/moonsail/moonsail/internal/source/kube"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -82,7 +83,7 @@ func SplitOf(s server.RouteStrategy) derive.Sharding {
 }
 
 // joinPipeline makes the engine, and what watches it.
-func (p *parts) joinPipeline() server.Observer {
+func (p *parts) joinPipeline() distribution.Observer {
 	o := p.opts
 	ledger, observer := follow(o, p.changes)
 	p.pipeline = engine.New(engine.Options{
@@ -106,7 +107,7 @@ func (p *parts) applied(c []store.Change) {
 }
 
 // joinServer makes what serves proxies, and what answers questions about them and counts them.
-func (p *parts) joinServer(observer server.Observer) {
+func (p *parts) joinServer(observer distribution.Observer) {
 	o := p.opts
 	p.drains = drain.New(p.source.intake, p.changes, o.Log)
 	p.peers = p.newPeers()

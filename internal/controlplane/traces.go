@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // newTraces has the change log tell an exporter of traces of its changes, where a collector
@@ -39,7 +39,7 @@ func newSampler(o Options, changes *changelog.Log, a *agents.Client, m *changelo
 }
 
 // witness is what the server tells of who settled what; nil where nobody asks.
-func witness(o Options, changes *changelog.Log) func(server.Settlement) {
+func witness(o Options, changes *changelog.Log) func(distribution.Settlement) {
 	if !o.Traces.On() && o.SampleInUse <= 0 {
 		return nil
 	}
@@ -47,7 +47,7 @@ func witness(o Options, changes *changelog.Log) func(server.Settlement) {
 }
 
 // follow gives those who note what becomes of changes: the change log, or for an experiment nobody.
-func follow(o Options, changes *changelog.Log) (engine.ChangeRecorder, server.Observer) {
+func follow(o Options, changes *changelog.Log) (engine.ChangeRecorder, distribution.Observer) {
 	if o.NoChangeLog {
 		return nobody{}, nobody{}
 	}
@@ -57,9 +57,9 @@ func follow(o Options, changes *changelog.Log) (engine.ChangeRecorder, server.Ob
 // nobody notes nothing.
 type nobody struct{}
 
-func (nobody) Begin(model.Revision, []changelog.ChangedObject, time.Time)        {}
-func (nobody) Mark(model.Revision, changelog.Stage, time.Time)                   {}
-func (nobody) Resources(model.Revision, int, int64)                              {}
-func (nobody) Published(model.Revision, int, time.Time)                          {}
-func (nobody) Sent(model.Revision, time.Time)                                    {}
-func (nobody) Settled(model.Revision, model.Revision, server.Outcome, time.Time) {}
+func (nobody) Begin(model.Revision, []changelog.ChangedObject, time.Time)              {}
+func (nobody) Mark(model.Revision, changelog.Stage, time.Time)                         {}
+func (nobody) Resources(model.Revision, int, int64)                                    {}
+func (nobody) Published(model.Revision, int, time.Time)                                {}
+func (nobody) Sent(model.Revision, time.Time)                                          {}
+func (nobody) Settled(model.Revision, model.Revision, distribution.Outcome, time.Time) {}

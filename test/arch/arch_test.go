@@ -44,6 +44,11 @@ var forbidden = []struct {
 		because: "production never imports test code",
 	},
 	{
+		folders: []string{"internal/pipeline", "internal/diagnose", "internal/source", "internal/config"},
+		imports: []string{module + "internal/xds/server", module + "internal/xds/http2"},
+		because: "reports and questions about proxies go through xds/distribution; transport is at the edge",
+	},
+	{
 		folders: []string{"internal/model", "internal/pipeline/ir", "internal/pipeline/store", "internal/pipeline/derive"},
 		imports: []string{"github.com/envoyproxy"},
 		because: "Envoy's protos begin in translate; what comes before speaks the mesh's own language",

@@ -23,7 +23,7 @@ var RetiredNames = []RetiredName{
 	{"ScopeKey", "derive.GroupKey", "internal/pipeline", 0},
 	{"scopeOf", "groupOf", "internal/pipeline/derive", 0},
 	{"RouteConfigShell", "VHDSRouteConfig", "", 28},
-	{"Whereabouts", "server.ProxySyncStatus", "", 2},
+	{"Whereabouts", "distribution.ProxySyncStatus", "", 2},
 	{"survey", "distributionQuery", "", 0},
 	{"owed", "pendingRevisions", "internal/xds/server", 2},
 	{"splitter", "sharder", "", 0},

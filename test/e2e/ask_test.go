@@ -15,6 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/cli"
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/halt"
 )
@@ -93,7 +94,7 @@ func askWhileFaultsAreOn(t *testing.T, sotw bool) {
 	require.Regexp(t, `(?m)^  stopped\.shop: has not answered `+routeType+` for `, out)
 	e := m.explained("vs/web", func(e *explain.Explanation) bool { return e.Counts.Behind == 1 })
 	require.Equal(t, "stopped", e.Proxies[0].Name)
-	require.Equal(t, server.CauseUnanswered, e.Proxies[0].Reasons[0].Cause)
+	require.Equal(t, distribution.CauseUnanswered, e.Proxies[0].Reasons[0].Cause)
 	status, out = m.ask("wait", "vs/web", "-n", "shop", "--for", "distribution=50%", "--timeout", "30s")
 	require.Zero(t, status, out)
 	_, out = m.ask("proxies")
@@ -124,7 +125,7 @@ func askWhileFaultsAreOn(t *testing.T, sotw bool) {
 	require.Contains(t, out, "distributed to 1 of 1 proxies (100 %); 1 disconnected without it")
 	e = m.explained("vs/web", func(e *explain.Explanation) bool { return e.Counts.Disconnected == 1 })
 	require.Equal(t, "stopped", e.Proxies[0].Name)
-	require.Equal(t, server.CauseDisconnected, e.Proxies[0].Reasons[0].Cause)
+	require.Equal(t, distribution.CauseDisconnected, e.Proxies[0].Reasons[0].Cause)
 }
 
 // requireAnswers: what the proxy is to have, what it was sent and what it has are the same.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -117,6 +118,6 @@ func held(p server.ProxyState) []server.Held {
 // silent observes nothing.
 type silent struct{}
 
-func (silent) Published(model.Revision, int, time.Time)                          {}
-func (silent) Sent(model.Revision, time.Time)                                    {}
-func (silent) Settled(model.Revision, model.Revision, server.Outcome, time.Time) {}
+func (silent) Published(model.Revision, int, time.Time)                                {}
+func (silent) Sent(model.Revision, time.Time)                                          {}
+func (silent) Settled(model.Revision, model.Revision, distribution.Outcome, time.Time) {}

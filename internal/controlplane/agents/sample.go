@@ -8,6 +8,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -15,10 +16,12 @@ import (
 const sampleTimeout = 5 * time.Second
 
 // Sample asks some of the proxies that have ACKed an object's last change whether they use it.
-func (a *Client) Sample(ctx context.Context, where []server.ProxySyncStatus, rev model.Revision, most int) []Use {
+func (a *Client) Sample(ctx context.Context, where []distribution.ProxySyncStatus, rev model.Revision, most int) []Use {
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
-	acked := slices.DeleteFunc(slices.Clone(where), func(w server.ProxySyncStatus) bool { return w.Position != server.PositionACKed || w.Superseded })
+	acked := slices.DeleteFunc(slices.Clone(where), func(w distribution.ProxySyncStatus) bool {
+		return w.Position != distribution.StateACKed || w.Superseded
+	})
 	chosen := a.withEnvoy(acked, most)
 	out := make([]Use, len(chosen))
 	var asking sync.WaitGroup
@@ -37,15 +40,15 @@ func (a *Client) Sample(ctx context.Context, where []server.ProxySyncStatus, rev
 }
 
 // withEnvoy are some proxies, evenly spread. Agents' own streams have no Envoy behind them; at most every second is one.
-func (a *Client) withEnvoy(all []server.ProxySyncStatus, most int) []server.ProxySyncStatus {
-	return spread(slices.DeleteFunc(spread(all, 2*most), func(w server.ProxySyncStatus) bool {
+func (a *Client) withEnvoy(all []distribution.ProxySyncStatus, most int) []distribution.ProxySyncStatus {
+	return spread(slices.DeleteFunc(spread(all, 2*most), func(w distribution.ProxySyncStatus) bool {
 		p, ok := a.Proxies.Proxy(w.ID)
 		return ok && isAgent(&p)
 	}), most)
 }
 
-func spread(all []server.ProxySyncStatus, most int) []server.ProxySyncStatus {
-	out := make([]server.ProxySyncStatus, min(most, len(all)))
+func spread(all []distribution.ProxySyncStatus, most int) []distribution.ProxySyncStatus {
+	out := make([]distribution.ProxySyncStatus, min(most, len(all)))
 	for i := range out {
 		out[i] = all[i*len(all)/len(out)]
 	}
@@ -118,7 +121,7 @@ func (s *Sampler) measure(ctx context.Context, t *changelog.Trace) {
 		if p, ok := s.asker.Proxies.Proxy(a.Proxy); ok && isAgent(&p) {
 			continue
 		}
-		if a.Outcome == server.ACKed && n < sampledProxies {
+		if a.Outcome == distribution.ACKed && n < sampledProxies {
 			n++
 			s.await(ctx, a, t.Revision)
 		}

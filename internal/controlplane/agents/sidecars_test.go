@@ -18,6 +18,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/inspect"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
@@ -86,9 +87,9 @@ func TestJudge(t *testing.T) {
 }
 
 // none is a control plane of a proxy that is to have nothing of its own.
-type none struct{ explain.Proxies }
+type none struct{ distribution.Proxies }
 
-func (none) Intended(string, ...resource.Type) (*model.Proxy, []server.Intended, bool) {
+func (none) Intended(string, ...resource.Type) (*model.Proxy, []distribution.Intended, bool) {
 	return &model.Proxy{ID: "node"}, nil, true
 }
 
@@ -103,8 +104,8 @@ func newAsker(t *testing.T, answer http.HandlerFunc) *Client {
 
 func TestSampleTellsWhatItCouldNotAsk(t *testing.T) {
 	a := newAsker(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
-	where := []server.ProxySyncStatus{{ID: "1", Name: "a", Namespace: "s", Position: server.PositionACKed}, {ID: "2", Position: server.PositionBehind},
-		{ID: "3", Name: "c", Namespace: "s", Position: server.PositionACKed}, {ID: "4", Position: server.PositionACKed, Superseded: true}}
+	where := []distribution.ProxySyncStatus{{ID: "1", Name: "a", Namespace: "s", Position: distribution.StateACKed}, {ID: "2", Position: distribution.StateBehind},
+		{ID: "3", Name: "c", Namespace: "s", Position: distribution.StateACKed}, {ID: "4", Position: distribution.StateACKed, Superseded: true}}
 	got := a.Sample(t.Context(), where, 1, 5)
 	require.Len(t, got, 2)
 	require.Equal(t, "a.s", got[0].Proxy)
@@ -117,7 +118,7 @@ func TestAgentsHaveNoEnvoy(t *testing.T) {
 	agent := proxyAt("127.0.0.1:1", 0, "127.0.0.1")
 	agent.Proxy.Extensions = true
 	a := New(one{*agent}, &explain.Explainer{Proxies: none{}}, "")
-	require.Empty(t, a.Sample(t.Context(), []server.ProxySyncStatus{{ID: "1", Position: server.PositionACKed}}, 1, 3))
+	require.Empty(t, a.Sample(t.Context(), []distribution.ProxySyncStatus{{ID: "1", Position: distribution.StateACKed}}, 1, 3))
 }
 
 // meter remembers what it was told.
@@ -148,7 +149,7 @@ func TestSamplerBlocksNobody(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); s.Run(ctx) }()
-	trace := changelog.Trace{Change: changelog.Change{Proxies: changelog.Proxies{Acked: 1}}, Answers: []changelog.Answer{{Proxy: "node", Outcome: server.ACKed}}}
+	trace := changelog.Trace{Change: changelog.Change{Proxies: changelog.Proxies{Acked: 1}}, Answers: []changelog.Answer{{Proxy: "node", Outcome: distribution.ACKed}}}
 	s.Trace(trace)
 	await.From(t, asked)
 	for range 10 {

@@ -29,6 +29,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/security/debugauth"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -82,7 +83,7 @@ type Sidecars interface {
 	// Get reads a page of a proxy's agent.
 	Get(ctx context.Context, proxy, page string, query url.Values) ([]byte, error)
 	// Sample asks some proxies that have ACKed a revision whether they use it.
-	Sample(ctx context.Context, where []server.ProxySyncStatus, rev model.Revision, most int) []agents.Use
+	Sample(ctx context.Context, where []distribution.ProxySyncStatus, rev model.Revision, most int) []agents.Use
 }
 
 // Scrapeable are the pages that tell numbers, and no configuration.

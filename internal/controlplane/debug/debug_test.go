@@ -26,6 +26,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/security/debugauth"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
@@ -81,17 +82,17 @@ func whole(t *testing.T) Stages {
 }
 
 // noneConcerned are proxies that nothing concerns.
-type noneConcerned struct{ explain.Proxies }
+type noneConcerned struct{ distribution.Proxies }
 
-func (noneConcerned) Distribution(*server.Query) []server.ProxySyncStatus { return nil }
+func (noneConcerned) Distribution(*distribution.Query) []distribution.ProxySyncStatus { return nil }
 
-func (noneConcerned) Holders([]server.GoneEndpoint) []server.Holder { return nil }
+func (noneConcerned) Holders([]distribution.GoneEndpoint) []distribution.Holder { return nil }
 
 func (noneConcerned) Connected(ids []string) []string { return ids[:1] }
 
-func (noneConcerned) Disconnected() []server.Disconnected { return nil }
+func (noneConcerned) Disconnected() []distribution.Disconnected { return nil }
 
-func (noneConcerned) Intended(string, ...resource.Type) (*model.Proxy, []server.Intended, bool) {
+func (noneConcerned) Intended(string, ...resource.Type) (*model.Proxy, []distribution.Intended, bool) {
 	return nil, nil, false
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -212,15 +213,15 @@ func (k *Registry) await(ctx context.Context, p *model.Proxy, revs []model.Revis
 func (k *Registry) count(p *model.Proxy, revs []model.Revision) *response {
 	a := &response{}
 	for _, s := range k.syncStatus(p, revs) {
-		disconnected := s.Position == server.PositionDisconnected
+		disconnected := s.Position == distribution.StateDisconnected
 		switch {
-		case s.Position == server.PositionACKed:
+		case s.Position == distribution.StateACKed:
 			a.ACKed++
-		case s.Position == server.PositionNotConcerned:
+		case s.Position == distribution.StateNotConcerned:
 		case disconnected && !k.mayReconnect(&s):
 			a.Disconnected++
 		default:
-			a.Pending = a.Pending || disconnected || s.Position == server.PositionBehind
+			a.Pending = a.Pending || disconnected || s.Position == distribution.StateBehind
 			a.Lacking = append(a.Lacking, agentapi.LackingProxy{Proxy: s.Name + "." + s.Namespace, Position: string(s.Position), Reason: reason(&s)})
 		}
 	}
@@ -233,17 +234,17 @@ func (k *Registry) reconnectGrace() time.Duration {
 }
 
 // mayReconnect reports whether a disconnected proxy is waited for.
-func (k *Registry) mayReconnect(s *server.ProxySyncStatus) bool {
+func (k *Registry) mayReconnect(s *distribution.ProxySyncStatus) bool {
 	return len(s.Reasons) > 0 && time.Since(s.Reasons[0].Since) < k.reconnectGrace()
 }
 
 // syncStatus returns the state of each proxy by node id: the worst one, if the revisions differ.
 // It leaves out p and the proxies that have drained themselves.
-func (k *Registry) syncStatus(p *model.Proxy, revs []model.Revision) map[string]server.ProxySyncStatus {
-	out := map[string]server.ProxySyncStatus{}
+func (k *Registry) syncStatus(p *model.Proxy, revs []model.Revision) map[string]distribution.ProxySyncStatus {
+	out := map[string]distribution.ProxySyncStatus{}
 	for _, rev := range revs {
-		for _, s := range k.Proxies.Distribution(&server.Query{Revision: rev}) {
-			if s.ID == p.ID || s.Position == server.PositionDisconnected && k.draining(s.Namespace, s.Name) {
+		for _, s := range k.Proxies.Distribution(&distribution.Query{Revision: rev}) {
+			if s.ID == p.ID || s.Position == distribution.StateDisconnected && k.draining(s.Namespace, s.Name) {
 				continue
 			}
 			if old, ok := out[s.ID]; !ok || rank[s.Position] > rank[old.Position] {
@@ -255,12 +256,12 @@ func (k *Registry) syncStatus(p *model.Proxy, revs []model.Revision) map[string]
 }
 
 // rank orders states from the best to the worst.
-var rank = map[server.SyncState]int{
-	server.PositionNotConcerned: 0, server.PositionACKed: 1, server.PositionDisconnected: 2, server.PositionRefused: 3, server.PositionBehind: 4,
+var rank = map[distribution.SyncState]int{
+	distribution.StateNotConcerned: 0, distribution.StateACKed: 1, distribution.StateDisconnected: 2, distribution.StateRefused: 3, distribution.StateBehind: 4,
 }
 
 // reason explains in words why a proxy lacks a change.
-func reason(s *server.ProxySyncStatus) string {
+func reason(s *distribution.ProxySyncStatus) string {
 	var out []string
 	for _, r := range s.Reasons {
 		text := string(r.Cause)

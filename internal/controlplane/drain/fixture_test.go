@@ -15,6 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -31,7 +32,7 @@ type fixture struct {
 
 	mu        sync.Mutex // guards the fields below
 	connected *server.ProxyState
-	where     []server.ProxySyncStatus
+	where     []distribution.ProxySyncStatus
 	streams   int // that each change concerns, and that do not answer by themselves
 }
 
@@ -59,13 +60,13 @@ func (f *fixture) Proxy(string) (server.ProxyState, bool) {
 func (f *fixture) ProxyAt(string) (string, bool) { return "", false }
 
 // Distribution implements Proxies.
-func (f *fixture) Distribution(*server.Query) []server.ProxySyncStatus {
+func (f *fixture) Distribution(*distribution.Query) []distribution.ProxySyncStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.where
 }
 
-func (f *fixture) setStatus(where ...server.ProxySyncStatus) {
+func (f *fixture) setStatus(where ...distribution.ProxySyncStatus) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.where = where
@@ -132,6 +133,6 @@ func (f *fixture) ask(q agentapi.DeregisterRequest) <-chan reply {
 	return out
 }
 
-func at(name string, p server.SyncState, reasons ...server.Reason) server.ProxySyncStatus {
-	return server.ProxySyncStatus{ID: name, Name: name, Namespace: "shop", Position: p, Reasons: reasons}
+func at(name string, p distribution.SyncState, reasons ...distribution.Reason) distribution.ProxySyncStatus {
+	return distribution.ProxySyncStatus{ID: name, Name: name, Namespace: "shop", Position: p, Reasons: reasons}
 }

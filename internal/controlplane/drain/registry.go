@@ -12,6 +12,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -19,7 +20,7 @@ import (
 type Proxies interface {
 	Proxy(id string) (server.ProxyState, bool)
 	ProxyAt(ip string) (id string, ok bool)
-	Distribution(*server.Query) []server.ProxySyncStatus
+	Distribution(*distribution.Query) []distribution.ProxySyncStatus
 }
 
 // Registry keeps the drain notices of this control plane. A notice takes effect as an object

@@ -11,6 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/await"
 )
@@ -18,14 +19,14 @@ import (
 func TestAnswersWhenEveryProxyHasACKed(t *testing.T) {
 	f := newFixture(t)
 	f.streams = 2
-	f.setStatus(at("a", server.PositionACKed), at("b", server.PositionACKed), at("c", server.PositionNotConcerned))
+	f.setStatus(at("a", distribution.StateACKed), at("b", distribution.StateACKed), at("c", distribution.StateNotConcerned))
 	replies := f.ask(agentapi.DeregisterRequest{})
 	await.From(t, f.Intake.Ready())
 	rev := f.batch()
 	again := f.ask(agentapi.DeregisterRequest{}) // another asks for the same
-	f.Changes.Settled(rev-1, rev, server.ACKed, time.Now())
+	f.Changes.Settled(rev-1, rev, distribution.ACKed, time.Now())
 	require.Empty(t, replies, "one proxy has not answered")
-	f.Changes.Settled(rev-1, rev, server.ACKed, time.Now())
+	f.Changes.Settled(rev-1, rev, distribution.ACKed, time.Now())
 	for _, c := range []<-chan reply{replies, again} {
 		r := await.From(t, c)
 		require.NoError(t, r.err)
@@ -41,19 +42,19 @@ func TestAnswersWhenEveryProxyHasACKed(t *testing.T) {
 func TestWhoIsWaitedFor(t *testing.T) {
 	long := time.Now().Add(-time.Hour)
 	for name, tc := range map[string]struct {
-		who     server.ProxySyncStatus
+		who     distribution.ProxySyncStatus
 		streams int
 		lacking []agentapi.LackingProxy
 		acked   int
 		waited  bool
 	}{
-		"stalled": {at("a", server.PositionBehind, server.Reason{Cause: server.CauseUnanswered, Type: "EDS"}), 1,
-			[]agentapi.LackingProxy{{Proxy: "a.shop", Position: string(server.PositionBehind), Reason: "unanswered EDS"}}, 0, true},
-		"disconnected": {at("a", server.PositionDisconnected, server.Reason{Cause: server.CauseDisconnected, Since: long}), 0, nil, 0, false},
-		"refused": {at("a", server.PositionRefused, server.Reason{Cause: server.CauseRefused, Type: "EDS", Text: "bad"}), 0,
-			[]agentapi.LackingProxy{{Proxy: "a.shop", Position: string(server.PositionRefused), Reason: "refused EDS: bad"}}, 0, false},
-		"unknown address": {at("a", server.PositionNotConcerned), 0, nil, 0, false},
-		"itself":          {server.ProxySyncStatus{ID: node, Position: server.PositionBehind}, 0, nil, 0, false},
+		"stalled": {at("a", distribution.StateBehind, distribution.Reason{Cause: distribution.CauseUnanswered, Type: "EDS"}), 1,
+			[]agentapi.LackingProxy{{Proxy: "a.shop", Position: string(distribution.StateBehind), Reason: "unanswered EDS"}}, 0, true},
+		"disconnected": {at("a", distribution.StateDisconnected, distribution.Reason{Cause: distribution.CauseDisconnected, Since: long}), 0, nil, 0, false},
+		"refused": {at("a", distribution.StateRefused, distribution.Reason{Cause: distribution.CauseRefused, Type: "EDS", Text: "bad"}), 0,
+			[]agentapi.LackingProxy{{Proxy: "a.shop", Position: string(distribution.StateRefused), Reason: "refused EDS: bad"}}, 0, false},
+		"unknown address": {at("a", distribution.StateNotConcerned), 0, nil, 0, false},
+		"itself":          {distribution.ProxySyncStatus{ID: node, Position: distribution.StateBehind}, 0, nil, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -82,16 +83,16 @@ func TestWaitsForThoseWhoComeBack(t *testing.T) {
 	f.started = time.Now().Add(-2 * time.Hour)
 	f.ReconnectGrace = time.Hour
 	f.run()
-	f.setStatus(at("a", server.PositionDisconnected, server.Reason{Cause: server.CauseDisconnected, Since: time.Now()}))
+	f.setStatus(at("a", distribution.StateDisconnected, distribution.Reason{Cause: distribution.CauseDisconnected, Since: time.Now()}))
 	replies := f.ask(agentapi.DeregisterRequest{})
 	require.Eventually(t, func() bool { return f.draining("shop", "web-1") && f.Changes.Newest() > 0 }, time.Minute, time.Millisecond)
-	f.setStatus(at("a", server.PositionBehind))
+	f.setStatus(at("a", distribution.StateBehind))
 	require.Empty(t, replies)
-	f.setStatus(at("a", server.PositionACKed))
+	f.setStatus(at("a", distribution.StateACKed))
 	require.Equal(t, 1, await.From(t, replies).ACKed)
 
 	// One that has left in order is not.
-	f.setStatus(at("web-1", server.PositionDisconnected, server.Reason{Cause: server.CauseDisconnected, Since: time.Now()}))
+	f.setStatus(at("web-1", distribution.StateDisconnected, distribution.Reason{Cause: distribution.CauseDisconnected, Since: time.Now()}))
 	r := await.From(t, f.ask(agentapi.DeregisterRequest{Node: "sidecar~10.1.0.2~web-2.shop~shop.svc.cluster.local"}))
 	require.NoError(t, r.err)
 	require.Empty(t, r.Lacking)
@@ -113,7 +114,7 @@ func TestWaitsForWhatTheSourceHasRemoved(t *testing.T) {
 	second := f.batch()
 	require.NoError(t, f.Changes.Await(t.Context(), second), "that concerns nobody")
 	require.Never(t, func() bool { return len(replies) > 0 }, 50*time.Millisecond, 5*time.Millisecond)
-	f.Changes.Settled(first-1, first, server.ACKed, time.Now())
+	f.Changes.Settled(first-1, first, distribution.ACKed, time.Now())
 	require.NoError(t, await.From(t, replies).err)
 }
 
@@ -189,9 +190,9 @@ func TestRefuses(t *testing.T) {
 func TestNamesAFew(t *testing.T) {
 	f := newFixture(t)
 	f.run()
-	var many []server.ProxySyncStatus
+	var many []distribution.ProxySyncStatus
 	for i := range 100 {
-		many = append(many, at(fmt.Sprint("p", i), server.PositionRefused))
+		many = append(many, at(fmt.Sprint("p", i), distribution.StateRefused))
 	}
 	f.setStatus(many...)
 	r := await.From(t, f.ask(agentapi.DeregisterRequest{}))

@@ -10,8 +10,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
-	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -31,8 +31,8 @@ func TestRefusedListenersAreTheirGateways(t *testing.T) {
 	}
 	tab := table.New("t")
 	tab.Commit(1, []table.Update{{Type: resource.Listener, Name: "0.0.0.0_80", Resource: resource.EncodeBytes(resource.Listener, "0.0.0.0_80", nil)}})
-	r := &Reporter{Snapshot: st.Snapshot, Refusals: func() []*server.Refusal {
-		return []*server.Refusal{{Type: resource.Listener, Name: "0.0.0.0_80", Message: "cannot bind", Proxies: 2, About: []server.Part{{
+	r := &Reporter{Snapshot: st.Snapshot, Refusals: func() []*distribution.Refusal {
+		return []*distribution.Refusal{{Type: resource.Listener, Name: "0.0.0.0_80", Message: "cannot bind", Proxies: 2, About: []distribution.Part{{
 			Type: resource.Listener, Entry: tab.State().Get(resource.Listener, "0.0.0.0_80"),
 			Proxy: &model.Proxy{Type: model.ProxyRouter, Namespace: "edge", Labels: map[string]string{"istio": "edge"}},
 		}}}}

@@ -17,7 +17,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/explain"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/source/kube"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // LeaseName is the Lease that the control plane holds which writes.
@@ -39,7 +39,7 @@ var DefaultElection = Election{Lease: 15 * time.Second, Renew: 10 * time.Second,
 
 // Proxies is what the xDS server is to this package.
 type Proxies interface {
-	Refusals() []*server.Refusal
+	Refusals() []*distribution.Refusal
 }
 
 // Meter counts writes by their result: written, conflict, gone or failed.

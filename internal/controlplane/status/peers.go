@@ -12,6 +12,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
@@ -65,7 +66,7 @@ type standing struct {
 // Reporter tells what the proxies of one control plane refuse. Its fields are read-only.
 type Reporter struct {
 	Snapshot func() *store.Snapshot
-	Refusals func() []*server.Refusal
+	Refusals func() []*distribution.Refusal
 	Explain  func(model.Key, explain.Ask) (*explain.Explanation, error)
 	Causes   func(*store.Snapshot) *explain.Causes
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/test/await"
 )
 
@@ -84,17 +84,17 @@ func TestSlowestAnswersAreKept(t *testing.T) {
 	l.Begin(1, []changelog.ChangedObject{{}}, start)
 	l.Published(1, 200, at(1))
 	for i := range 200 {
-		outcome := server.ACKed
+		outcome := distribution.ACKed
 		if i%2 == 1 {
-			outcome = server.NACKed
+			outcome = distribution.NACKed
 		}
 		when := at(float64(2 + (i*7)%200))
-		l.Witness(server.Settlement{Proxy: &model.Proxy{}, From: 0, To: 1, Outcome: outcome, At: when})
+		l.Witness(distribution.Settlement{Proxy: &model.Proxy{}, From: 0, To: 1, Outcome: outcome, At: when})
 		l.Settled(0, 1, outcome, when)
 	}
 	var acked, refused []time.Time
 	for _, a := range await.From(t, traces).Answers {
-		if a.Outcome == server.ACKed {
+		if a.Outcome == distribution.ACKed {
 			acked = append(acked, a.At)
 		} else {
 			refused = append(refused, a.At)

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // spell makes a change a trace.
@@ -47,7 +47,7 @@ func (e *Exporter) spellAnswers(ctx context.Context, sent time.Time, answers []c
 		a := &answers[i]
 		_, s := e.tracer.Start(ctx, "proxy "+a.Name, trace.WithTimestamp(sent), trace.WithAttributes(
 			attribute.String("moonsail.proxy.id", a.Proxy), attribute.String("moonsail.proxy.outcome", a.Outcome.String())))
-		if a.Outcome == server.NACKed {
+		if a.Outcome == distribution.NACKed {
 			s.SetStatus(codes.Error, a.Text)
 		}
 		if a.At.Before(sent) {

@@ -21,7 +21,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/test/await"
 )
 
@@ -123,12 +123,12 @@ func tell(l *changelog.Log, rev model.Revision) {
 	l.Published(rev, 6, at(0.7))
 	l.Sent(rev, at(1))
 	for i, o := range []struct {
-		outcome server.Outcome
+		outcome distribution.Outcome
 		at      float64
 		text    string
-	}{{server.NotConcerned, 0.8, ""}, {server.ACKed, 2, ""}, {server.ACKed, 3.1, ""}, {server.NACKed, 2.5, "LDS a: no"}, {server.Gone, 2.7, ""}, {server.ACKed, 1.5, ""}} {
+	}{{distribution.NotConcerned, 0.8, ""}, {distribution.ACKed, 2, ""}, {distribution.ACKed, 3.1, ""}, {distribution.NACKed, 2.5, "LDS a: no"}, {distribution.Gone, 2.7, ""}, {distribution.ACKed, 1.5, ""}} {
 		p := &model.Proxy{ID: "node" + string(rune('0'+i)), Name: "web" + string(rune('0'+i)), Namespace: "shop"}
-		l.Witness(server.Settlement{Proxy: p, From: rev - 1, To: rev, Outcome: o.outcome, At: at(o.at), Text: o.text})
+		l.Witness(distribution.Settlement{Proxy: p, From: rev - 1, To: rev, Outcome: o.outcome, At: at(o.at), Text: o.text})
 		l.Settled(rev-1, rev, o.outcome, at(o.at))
 	}
 }

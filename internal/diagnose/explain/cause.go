@@ -7,8 +7,8 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
-	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // Cause is what a refusal is about: one of Objects, in order, or Each of them. None: it comes from nobody's objects.
@@ -39,7 +39,7 @@ func (x *Explainer) Causes(snap *store.Snapshot) *Causes {
 
 // Of is the cause of a refusal: of the objects that the refused is made of those that Envoy's words are
 // about, and of these those that have changed since it took it; all, where neither tells.
-func (c *Causes) Of(r *server.Refusal) Cause {
+func (c *Causes) Of(r *distribution.Refusal) Cause {
 	all, listener := c.origins(r)
 	if r.Type == resource.Secret {
 		return Cause{Objects: all, Sure: true, Each: true}
@@ -62,12 +62,12 @@ func (c *Causes) Of(r *server.Refusal) Cause {
 }
 
 // ofOne tells whether the refused has its name of the one object that it is made of.
-func ofOne(r *server.Refusal) bool {
+func ofOne(r *distribution.Refusal) bool {
 	return r.Name != "" && (r.Type == resource.Extension || r.Type == resource.Bootstrap)
 }
 
 // origins are all objects that the refused is made of; listener: some of it is one.
-func (c *Causes) origins(r *server.Refusal) (all []model.Key, listener bool) {
+func (c *Causes) origins(r *distribution.Refusal) (all []model.Key, listener bool) {
 	for _, part := range r.About {
 		listener = listener || part.Type == resource.Listener
 		for _, k := range slices.Concat(Origins(c.snap, part), c.policies.behind(part)) {
@@ -96,7 +96,7 @@ func reason(message string) string {
 }
 
 // quoted are the objects of which a message quotes something that the mesh's configuration does not have.
-func (c *Causes) quoted(r *server.Refusal, message string, all []model.Key) []model.Key {
+func (c *Causes) quoted(r *distribution.Refusal, message string, all []model.Key) []model.Key {
 	var out []model.Key
 	for _, k := range all {
 		own := ownWords(c.snap.Get(k))
@@ -112,7 +112,7 @@ func (c *Causes) quoted(r *server.Refusal, message string, all []model.Key) []mo
 
 // providers are the names that Envoy has for a RequestAuthentication's rules: their places among those of
 // all that select the proxy.
-func (c *Causes) providers(r *server.Refusal, k model.Key) []string {
+func (c *Causes) providers(r *distribution.Refusal, k model.Key) []string {
 	var out []string
 	for _, part := range r.About {
 		n := 0

@@ -10,8 +10,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
-	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -60,10 +60,10 @@ func policyWorld(t *testing.T) (*Explainer, *store.Snapshot) {
 const inboundText = "\x1fns[shop]-policy[ours]-rule[0]\x20ns[shop]-policy[ours-too]-rule[0]" +
 	"\x1benvoy.filters.http.jwt_authn\x2aextenstions.istio.io/wasmplugin/shop.auth\x12\x0e/opt/auth.wasm"
 
-func refusedListener(name, text, message string, since model.Revision) *server.Refusal {
+func refusedListener(name, text, message string, since model.Revision) *distribution.Refusal {
 	tab := table.New("t")
 	tab.Commit(1, []table.Update{{Type: resource.Listener, Name: name, Resource: resource.EncodeBytes(resource.Listener, name, []byte(text))}})
-	return &server.Refusal{Type: resource.Listener, Name: name, Message: message, Since: since, About: []server.Part{{
+	return &distribution.Refusal{Type: resource.Listener, Name: name, Message: message, Since: since, About: []distribution.Part{{
 		Type: resource.Listener, Entry: tab.State().Get(resource.Listener, name),
 		Proxy: &model.Proxy{Type: model.ProxySidecar, Namespace: "shop", Labels: map[string]string{"app": "web"}},
 	}}}

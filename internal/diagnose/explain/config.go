@@ -105,7 +105,7 @@ func (x *Explainer) Config(proxy, section string, full bool) (*ProxyConfig, erro
 	for i := range list {
 		e := list[i].Entry
 		r := ConfigResource{Type: list[i].Type.String(), Name: e.Name, Version: e.Version, Revision: e.Revision,
-			Sent: sentTexts[list[i].Standing], Message: list[i].Message}
+			Sent: sentTexts[list[i].Status], Message: list[i].Message}
 		encoded := e.Resource()
 		r.Bytes = len(encoded.Any())
 		if full {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // Each control plane knows its own proxies. What several say of an object is about the same
@@ -92,7 +92,7 @@ func (e *Explanation) Missing(said []PeerReply[Explanation]) []string {
 	return unique(ids)
 }
 
-func idsOf(list []server.ProxySyncStatus) []string {
+func idsOf(list []distribution.ProxySyncStatus) []string {
 	out := make([]string, len(list))
 	for i := range list {
 		out[i] = list[i].ID
@@ -123,7 +123,7 @@ func (e *Explanation) Join(said []PeerReply[Explanation], connected map[string]b
 		e.Proxies, e.LeftOut = append(e.Proxies, a.Proxies...), e.LeftOut+a.LeftOut
 		away = append(away, a.Away...)
 	}
-	gone := once(away, connected, func(w *server.ProxySyncStatus) string { return w.ID })
+	gone := once(away, connected, func(w *distribution.ProxySyncStatus) string { return w.ID })
 	e.Counts.Disconnected += len(gone)
 	e.Proxies = append(e.Proxies, gone...)
 	sortWhereabouts(e.Proxies)
@@ -136,14 +136,14 @@ func (e *Explanation) Join(said []PeerReply[Explanation], connected map[string]b
 }
 
 // own says whose proxies are, and brings times to another clock, which is ahead by so much.
-func own(list []server.ProxySyncStatus, controlPlane string, ahead time.Duration) {
+func own(list []distribution.ProxySyncStatus, controlPlane string, ahead time.Duration) {
 	for i := range list {
 		list[i].ControlPlane = controlPlane
 		shiftReasons(list[i].Reasons, ahead)
 	}
 }
 
-func shiftReasons(list []server.Reason, ahead time.Duration) {
+func shiftReasons(list []distribution.Reason, ahead time.Duration) {
 	for i := range list {
 		Shift(&list[i].Since, ahead)
 	}

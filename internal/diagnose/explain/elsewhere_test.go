@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -35,14 +35,14 @@ func TestSameForm(t *testing.T) {
 }
 
 func TestJoin(t *testing.T) {
-	place := func(name string, p server.SyncState) server.ProxySyncStatus {
-		return server.ProxySyncStatus{ID: name, Name: name, Position: p, Reasons: []server.Reason{{Since: noon}}}
+	place := func(name string, p distribution.SyncState) distribution.ProxySyncStatus {
+		return distribution.ProxySyncStatus{ID: name, Name: name, Position: p, Reasons: []distribution.Reason{{Since: noon}}}
 	}
 	e := &Explanation{Exists: true, ResourceVersion: "81", State: changelog.Distributed, Counts: Counts{Acked: 2},
-		Away: []server.ProxySyncStatus{place("moved", server.PositionDisconnected), place("away", server.PositionDisconnected)}}
+		Away: []distribution.ProxySyncStatus{place("moved", distribution.StateDisconnected), place("away", distribution.StateDisconnected)}}
 	other := &Explanation{Now: noon.Add(time.Second), Exists: true, ResourceVersion: "81", State: changelog.Distributing, Counts: Counts{Acked: 1, Behind: 1, Refused: 1}, LeftOut: 3,
-		Proxies: []server.ProxySyncStatus{place("slow", server.PositionBehind), place("old", server.PositionRefused)},
-		Away:    []server.ProxySyncStatus{place("away", server.PositionDisconnected)}}
+		Proxies: []distribution.ProxySyncStatus{place("slow", distribution.StateBehind), place("old", distribution.StateRefused)},
+		Away:    []distribution.ProxySyncStatus{place("away", distribution.StateDisconnected)}}
 	require.Equal(t, []string{"away", "moved"}, e.Missing(said(other)))
 	e.Join(said(other), map[string]bool{"moved": true}, Ask{Max: 2})
 	require.Equal(t, Counts{Acked: 3, Behind: 1, Refused: 1, Disconnected: 1}, e.Counts)

@@ -15,8 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
-	"github.com/moonsail/moonsail/internal/xds/resource"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // Explainer asks the stages of one control plane. All fields are read-only, and all of
@@ -25,7 +24,7 @@ type Explainer struct {
 	Snapshot func() *store.Snapshot
 	Mesh     *model.Mesh // that the control plane was started with; nil: the default
 	Changes  Changes
-	Proxies  Proxies
+	Proxies  distribution.Proxies
 	// Problems are what is wrong with an object as it was read, a line each; nil: that is not known.
 	Problems func(model.Key) []string
 }
@@ -35,18 +34,6 @@ type Changes interface {
 	Change(model.Revision) (changelog.Change, bool)
 	LastChange(model.Key) (changelog.LastChange, bool)
 	RemovedEndpoints(after model.Revision) []changelog.RemovedEndpoint
-}
-
-// Proxies is what the xDS server is to this package.
-type Proxies interface {
-	Distribution(*server.Query) []server.ProxySyncStatus
-	Intended(proxy string, types ...resource.Type) (*model.Proxy, []server.Intended, bool)
-	ProxyAt(ip string) (id string, ok bool)
-	SidecarOf(id string) (model.Key, bool)
-	Holders([]server.GoneEndpoint) []server.Holder
-	Disconnected() []server.Disconnected
-	OldestUnanswered() time.Time
-	Connected(ids []string) []string
 }
 
 // Explanation is what is known of an object's last change.
@@ -73,11 +60,11 @@ type Explanation struct {
 
 	Counts Counts `json:"counts"`
 	// Proxies are those that do not have it, or all; LeftOut did not fit.
-	Proxies []server.ProxySyncStatus `json:"proxies"`
-	LeftOut int                      `json:"leftOut,omitempty"`
+	Proxies []distribution.ProxySyncStatus `json:"proxies"`
+	LeftOut int                            `json:"leftOut,omitempty"`
 	// Away are those that are disconnected without it, where they were asked for apart: neither
 	// Counts nor Proxies has them then.
-	Away []server.ProxySyncStatus `json:"away,omitempty"`
+	Away []distribution.ProxySyncStatus `json:"away,omitempty"`
 	// PeerStatus is how it stands at other control planes. Counts and Proxies have theirs in them,
 	// of those that have the same form of it. nil: there are none, or they were not asked.
 	Elsewhere []PeerStatus `json:"controlPlanes,omitempty"`
@@ -127,7 +114,7 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 	case o == nil && !known:
 		return nil, fmt.Errorf("there is no %s, and none was deleted lately", key)
 	}
-	e := &Explanation{Now: time.Now(), Object: key, Exists: o != nil, Problems: problems, State: changelog.Building, Proxies: []server.ProxySyncStatus{}}
+	e := &Explanation{Now: time.Now(), Object: key, Exists: o != nil, Problems: problems, State: changelog.Building, Proxies: []distribution.ProxySyncStatus{}}
 	if o != nil {
 		m := o.Metadata()
 		e.ResourceVersion, e.Origin, e.Content = m.ResourceVersion, m.Origin, Content(o)
@@ -141,7 +128,7 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 		e.Change, e.State = &c, c.State
 	}
 	if e.State != changelog.Building {
-		e.distribute(x.living(x.Proxies.Distribution(&server.Query{
+		e.distribute(x.living(x.Proxies.Distribution(&distribution.Query{
 			Revision: last.Revision, Object: key, Related: relation(snap, key), Concerns: x.audience(snap, o, &last),
 			Shared: e.Change != nil && e.Change.ObjectCount > 1,
 		})), ask)
@@ -150,8 +137,8 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 }
 
 // living leaves out proxies that went for good: those of Pods that are gone.
-func (x *Explainer) living(all []server.ProxySyncStatus) []server.ProxySyncStatus {
-	if !slices.ContainsFunc(all, func(w server.ProxySyncStatus) bool { return w.Position == server.PositionDisconnected }) {
+func (x *Explainer) living(all []distribution.ProxySyncStatus) []distribution.ProxySyncStatus {
+	if !slices.ContainsFunc(all, func(w distribution.ProxySyncStatus) bool { return w.Position == distribution.StateDisconnected }) {
 		return all
 	}
 	removed := x.Changes.RemovedEndpoints(0)
@@ -159,18 +146,20 @@ func (x *Explainer) living(all []server.ProxySyncStatus) []server.ProxySyncStatu
 	for _, p := range x.Proxies.Disconnected() {
 		dead[p.ID] = !x.mayLive(&p, removed)
 	}
-	return slices.DeleteFunc(all, func(w server.ProxySyncStatus) bool { return w.Position == server.PositionDisconnected && dead[w.ID] })
+	return slices.DeleteFunc(all, func(w distribution.ProxySyncStatus) bool {
+		return w.Position == distribution.StateDisconnected && dead[w.ID]
+	})
 }
 
 // distribute counts proxies, and keeps those that are asked for.
-func (e *Explanation) distribute(all []server.ProxySyncStatus, ask Ask) {
+func (e *Explanation) distribute(all []distribution.ProxySyncStatus, ask Ask) {
 	for _, w := range all {
-		if ask.Apart && w.Position == server.PositionDisconnected {
+		if ask.Apart && w.Position == distribution.StateDisconnected {
 			e.Away = append(e.Away, w)
 			continue
 		}
 		e.Counts.add(&w)
-		missing := w.Position != server.PositionACKed && w.Position != server.PositionNotConcerned
+		missing := w.Position != distribution.StateACKed && w.Position != distribution.StateNotConcerned
 		switch {
 		case !missing && !ask.All:
 		case len(e.Proxies) >= ask.Max:
@@ -185,18 +174,18 @@ func (e *Explanation) distribute(all []server.ProxySyncStatus, ask Ask) {
 	}
 }
 
-func (c *Counts) add(w *server.ProxySyncStatus) {
+func (c *Counts) add(w *distribution.ProxySyncStatus) {
 	switch w.Position {
-	case server.PositionACKed:
+	case distribution.StateACKed:
 		c.Acked++
 		if w.Superseded {
 			c.Superseded++
 		}
-	case server.PositionBehind:
+	case distribution.StateBehind:
 		c.Behind++
-	case server.PositionRefused:
+	case distribution.StateRefused:
 		c.Refused++
-	case server.PositionDisconnected:
+	case distribution.StateDisconnected:
 		c.Disconnected++
 	default:
 		c.NotConcerned++

@@ -12,8 +12,8 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
-	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -72,17 +72,17 @@ func TestInForce(t *testing.T) {
 // wholeWorld is a store with one object, its change, and proxies at fixed places.
 type wholeWorld struct {
 	Explainer
-	Proxies // what the test does not ask about
-	store   *store.Store
-	log     *changelog.Log
-	places  []server.ProxySyncStatus
-	asked   *server.Query
-	left    []server.Disconnected
+	distribution.Proxies // what the test does not ask about
+	store                *store.Store
+	log                  *changelog.Log
+	places               []distribution.ProxySyncStatus
+	asked                *distribution.Query
+	left                 []distribution.Disconnected
 }
 
-func (w *wholeWorld) Disconnected() []server.Disconnected { return w.left }
+func (w *wholeWorld) Disconnected() []distribution.Disconnected { return w.left }
 
-func (w *wholeWorld) Distribution(q *server.Query) []server.ProxySyncStatus {
+func (w *wholeWorld) Distribution(q *distribution.Query) []distribution.ProxySyncStatus {
 	w.asked = q
 	return w.places
 }
@@ -125,10 +125,10 @@ func TestObjectOnItsWay(t *testing.T) {
 	require.Nil(t, w.asked, "streams do not know of it yet")
 
 	w.log.Published(rev, 3, time.Now())
-	w.places = []server.ProxySyncStatus{
-		{Name: "a", Position: server.PositionACKed}, {Name: "b", Position: server.PositionBehind},
-		{Name: "c", Position: server.PositionDisconnected}, {Name: "d", Position: server.PositionRefused},
-		{Name: "e", Position: server.PositionNotConcerned}, {Name: "f", Position: server.PositionACKed, Superseded: true},
+	w.places = []distribution.ProxySyncStatus{
+		{Name: "a", Position: distribution.StateACKed}, {Name: "b", Position: distribution.StateBehind},
+		{Name: "c", Position: distribution.StateDisconnected}, {Name: "d", Position: distribution.StateRefused},
+		{Name: "e", Position: distribution.StateNotConcerned}, {Name: "f", Position: distribution.StateACKed, Superseded: true},
 	}
 	e, _ = w.Object(key, Ask{Max: 2})
 	require.Equal(t, changelog.Distributing, e.State)
@@ -162,8 +162,8 @@ func TestProxiesOfDeletedPodsAreNotMissed(t *testing.T) {
 	w.begin(rev, changelog.ChangedObject{Key: key, Operation: changelog.Created, ResourceVersion: "1"})
 	w.log.Published(rev, 0, time.Now())
 	for i, name := range []string{"deleted", "cut-off", "endpoint-gone", "of-no-pod"} {
-		w.left = append(w.left, server.Disconnected{ID: name, Name: name, Namespace: "shop", IPs: []string{fmt.Sprint("10.0.0.", i+1)}})
-		w.places = append(w.places, server.ProxySyncStatus{ID: name, Name: name, Namespace: "shop", Position: server.PositionDisconnected})
+		w.left = append(w.left, distribution.Disconnected{ID: name, Name: name, Namespace: "shop", IPs: []string{fmt.Sprint("10.0.0.", i+1)}})
+		w.places = append(w.places, distribution.ProxySyncStatus{ID: name, Name: name, Namespace: "shop", Position: distribution.StateDisconnected})
 	}
 	e, err := w.Object(key, Ask{Max: 9})
 	require.NoError(t, err)

@@ -7,14 +7,14 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
-	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
 // gatewaysBehind are the Gateways that a router's listener or routes come from: of a listener those with
 // a server at its port, which may be several.
-func gatewaysBehind(snap *store.Snapshot, p server.Part) []model.Key {
+func gatewaysBehind(snap *store.Snapshot, p distribution.Part) []model.Key {
 	if p.Proxy == nil || p.Proxy.Type != model.ProxyRouter {
 		return nil
 	}
@@ -32,7 +32,7 @@ func gatewaysBehind(snap *store.Snapshot, p server.Part) []model.Key {
 }
 
 // comesFrom tells by its name whether a router's resource may come from a server.
-func comesFrom(snap *store.Snapshot, p server.Part, g *model.Gateway, s *model.GatewayServer) bool {
+func comesFrom(snap *store.Snapshot, p distribution.Part, g *model.Gateway, s *model.GatewayServer) bool {
 	switch name := p.Entry.Name; p.Type {
 	case resource.Listener:
 		address, port := name[:max(strings.LastIndexByte(name, '_'), 0)], name[strings.LastIndexByte(name, '_')+1:]

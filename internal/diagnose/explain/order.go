@@ -4,17 +4,17 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // gravity orders positions: what is worst comes first.
-var gravity = map[server.SyncState]int{
-	server.PositionRefused: 0, server.PositionBehind: 1, server.PositionDisconnected: 2,
-	server.PositionACKed: 3, server.PositionNotConcerned: 4,
+var gravity = map[distribution.SyncState]int{
+	distribution.StateRefused: 0, distribution.StateBehind: 1, distribution.StateDisconnected: 2,
+	distribution.StateACKed: 3, distribution.StateNotConcerned: 4,
 }
 
-func sortWhereabouts(list []server.ProxySyncStatus) {
-	slices.SortFunc(list, func(a, b server.ProxySyncStatus) int {
+func sortWhereabouts(list []distribution.ProxySyncStatus) {
+	slices.SortFunc(list, func(a, b distribution.ProxySyncStatus) int {
 		return cmp.Or(cmp.Compare(gravity[a.Position], gravity[b.Position]),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})

@@ -8,15 +8,15 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
-	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // Origins are the objects that a part of the configuration comes from, in order: the
 // VirtualServices, routes of the Gateway API, DestinationRules and BackendTLSPolicies in it, the Gateways that have a router listen, the
 // Sidecars that have a workload listen there or whose files a listener has, or, where there are none, the ServiceEntries that define its host. None: it comes from
 // Kubernetes' objects alone.
-func Origins(snap *store.Snapshot, p server.Part) []model.Key {
+func Origins(snap *store.Snapshot, p distribution.Part) []model.Key {
 	var out []model.Key
 	switch p.Type {
 	case resource.Cluster:
@@ -54,7 +54,7 @@ func Origins(snap *store.Snapshot, p server.Part) []model.Key {
 
 // pluginOf is the WasmPlugin of an extension's name: "PREFIX/NAMESPACE.NAME", for connections with
 // "/network" behind.
-func pluginOf(snap *store.Snapshot, p server.Part) []model.Key {
+func pluginOf(snap *store.Snapshot, p distribution.Part) []model.Key {
 	_, full, _ := strings.Cut(p.Entry.Name, "/wasmplugin/")
 	full, _, _ = strings.Cut(full, "/")
 	namespace, name, _ := strings.Cut(full, ".")
@@ -62,7 +62,7 @@ func pluginOf(snap *store.Snapshot, p server.Part) []model.Key {
 }
 
 // filterOf is the EnvoyFilter of a patch of bootstraps: "ORDER/NAMESPACE/NAME".
-func filterOf(snap *store.Snapshot, p server.Part) []model.Key {
+func filterOf(snap *store.Snapshot, p distribution.Part) []model.Key {
 	_, full, _ := strings.Cut(p.Entry.Name, "/")
 	namespace, name, _ := strings.Cut(full, "/")
 	return ifThere(snap, model.Key{Kind: model.KindEnvoyFilter, Namespace: namespace, Name: name})
@@ -77,7 +77,7 @@ func ifThere(snap *store.Snapshot, k model.Key) []model.Key {
 
 // sidecarsBehind are the Sidecars that have a workload listen there, or name the files of which its own
 // listener has its certificates.
-func sidecarsBehind(snap *store.Snapshot, p server.Part) []model.Key {
+func sidecarsBehind(snap *store.Snapshot, p distribution.Part) []model.Key {
 	if p.Proxy == nil || p.Proxy.Type != model.ProxySidecar {
 		return nil
 	}
@@ -121,7 +121,7 @@ func ingressFiles(s *model.Sidecar) []string {
 }
 
 // named are the objects that a resource's metadata, Istio's "istio.config", names.
-func named(p server.Part, in string, kind model.Kind) []model.Key {
+func named(p distribution.Part, in string, kind model.Kind) []model.Key {
 	var out []model.Key
 	b, middle, before := p.Entry.Resource().Value(), []byte("/"+in+"/"), []byte("/namespaces/")
 	for {
@@ -144,7 +144,7 @@ func named(p server.Part, in string, kind model.Kind) []model.Key {
 }
 
 // related are the objects of a kind that a resource is made of by its hosts.
-func related(snap *store.Snapshot, p server.Part, kind model.Kind) []model.Key {
+func related(snap *store.Snapshot, p distribution.Part, kind model.Kind) []model.Key {
 	var out []model.Key
 	for o := range snap.All(kind) {
 		key := o.Metadata().Key

@@ -10,8 +10,8 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/pipeline/translate"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
-	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -51,7 +51,7 @@ func TestOrigins(t *testing.T) {
 		tab := table.New("t")
 		tab.Commit(1, []table.Update{{Type: tc.typ, Name: tc.name, Resource: resource.EncodeBytes(tc.typ, tc.name, []byte(tc.text))}})
 		var got []string
-		for _, k := range Origins(s.Snapshot(), server.Part{Type: tc.typ, Entry: tab.State().Get(tc.typ, tc.name)}) {
+		for _, k := range Origins(s.Snapshot(), distribution.Part{Type: tc.typ, Entry: tab.State().Get(tc.typ, tc.name)}) {
 			got = append(got, k.String())
 		}
 		require.Equal(t, tc.want, got, "%s %q", tc.name, tc.text)
@@ -103,7 +103,7 @@ func TestOriginsOfListeners(t *testing.T) {
 		tab := table.New("t")
 		tab.Commit(1, []table.Update{{Type: tc.typ, Name: tc.name, Resource: resource.EncodeBytes(tc.typ, tc.name, []byte(tc.text))}})
 		var got []string
-		for _, k := range Origins(s.Snapshot(), server.Part{Type: tc.typ, Entry: tab.State().Get(tc.typ, tc.name), Proxy: tc.proxy}) {
+		for _, k := range Origins(s.Snapshot(), distribution.Part{Type: tc.typ, Entry: tab.State().Get(tc.typ, tc.name), Proxy: tc.proxy}) {
 			got = append(got, k.String())
 		}
 		require.Equal(t, tc.want, got, "%s %q", tc.name, tc.text)
@@ -173,7 +173,7 @@ func TestOriginsOfSecrets(t *testing.T) {
 	} {
 		tab := table.New("t")
 		tab.Commit(1, []table.Update{{Type: resource.Secret, Name: tc.name, Resource: resource.EncodeBytes(resource.Secret, tc.name, nil)}})
-		r := &server.Refusal{Type: resource.Secret, Name: tc.name, About: []server.Part{
+		r := &distribution.Refusal{Type: resource.Secret, Name: tc.name, About: []distribution.Part{
 			{Type: resource.Secret, Entry: tab.State().Get(resource.Secret, tc.name), Proxy: tc.proxy},
 		}}
 		cause := (&Explainer{Changes: &changed{}, Mesh: model.DefaultMesh()}).Causes(s.Snapshot()).Of(r)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
-	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 // Listeners name the AuthorizationPolicies and WasmPlugins that are in them.
@@ -36,7 +36,7 @@ type policyPlace struct {
 
 // behind are the objects about workloads that shape a proxy's listener, in order: those that it names, and
 // of those that it does not name what selects the proxy.
-func (s *policies) behind(p server.Part) []model.Key {
+func (s *policies) behind(p distribution.Part) []model.Key {
 	if p.Type != resource.Listener {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (s *policies) behind(p server.Part) []model.Key {
 }
 
 // authentications are the RequestAuthentications of a listener, in the order of their rules there.
-func (s *policies) authentications(p server.Part) []*model.RequestAuthentication {
+func (s *policies) authentications(p distribution.Part) []*model.RequestAuthentication {
 	if p.Proxy == nil || !bytes.Contains(p.Entry.Resource().Value(), tokensInListener) {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (s *policies) authentications(p server.Part) []*model.RequestAuthentication
 }
 
 // inText are the objects of a kind whose namespaces and names are in a resource's text.
-func inText(snap *store.Snapshot, p server.Part, kind model.Kind, as *regexp.Regexp) []model.Key {
+func inText(snap *store.Snapshot, p distribution.Part, kind model.Kind, as *regexp.Regexp) []model.Key {
 	var out []model.Key
 	for _, m := range as.FindAllSubmatch(p.Entry.Resource().Value(), -1) {
 		if k := (model.Key{Kind: kind, Namespace: string(m[1]), Name: string(m[2])}); snap.Get(k) != nil {

@@ -6,14 +6,14 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // naming are the kinds of objects that name Secrets which proxies get by SDS.
 var naming = []model.Kind{model.KindDestinationRule, model.KindBackendTLSPolicy, model.KindSidecar, model.KindGateway, model.KindKubernetesGateway}
 
 // secretBehind are the objects that have a proxy given a Secret, or the CAs of a ConfigMap; in order.
-func secretBehind(snap *store.Snapshot, p server.Part) []model.Key {
+func secretBehind(snap *store.Snapshot, p distribution.Part) []model.Key {
 	plain, isCA := strings.CutSuffix(p.Entry.Name, model.SuffixCA)
 	credential, ok := model.ParseCredential(plain)
 	if !ok || p.Proxy == nil {

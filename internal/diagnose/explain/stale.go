@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // Stale lists the proxies that hold endpoints which are gone.
@@ -25,13 +25,13 @@ type Stale struct {
 
 // StaleHolder is a connected proxy with one endpoint that it should not have any more.
 type StaleHolder struct {
-	ID        string          `json:"id"`
-	Name      string          `json:"name"`
-	Namespace string          `json:"namespace"`
-	Address   string          `json:"address"`
-	Cluster   string          `json:"cluster"`
-	Since     time.Time       `json:"since"` // when it was seen that the endpoint is gone
-	Reasons   []server.Reason `json:"reasons"`
+	ID        string                `json:"id"`
+	Name      string                `json:"name"`
+	Namespace string                `json:"namespace"`
+	Address   string                `json:"address"`
+	Cluster   string                `json:"cluster"`
+	Since     time.Time             `json:"since"` // when it was seen that the endpoint is gone
+	Reasons   []distribution.Reason `json:"reasons"`
 	// ControlPlane is whose it is; empty: of the one that was asked.
 	ControlPlane string `json:"controlPlane,omitempty"`
 }
@@ -75,11 +75,11 @@ func (s *Stale) sort() {
 }
 
 // gone are the removed endpoints that are remembered, with the hosts that they were of.
-func (x *Explainer) gone() ([]server.GoneEndpoint, []changelog.RemovedEndpoint) {
+func (x *Explainer) gone() ([]distribution.GoneEndpoint, []changelog.RemovedEndpoint) {
 	removed := x.Changes.RemovedEndpoints(0)
 	snap := x.Snapshot()
 	hosts := map[model.Key][]string{}
-	out := make([]server.GoneEndpoint, len(removed))
+	out := make([]distribution.GoneEndpoint, len(removed))
 	for i := range removed {
 		r := &removed[i]
 		h, known := hosts[r.Object]
@@ -87,7 +87,7 @@ func (x *Explainer) gone() ([]server.GoneEndpoint, []changelog.RemovedEndpoint) 
 			h = hostsOf(snap, r)
 			hosts[r.Object] = h
 		}
-		out[i] = server.GoneEndpoint{Revision: r.Revision, Since: r.Observed, Hosts: h, Address: r.Address}
+		out[i] = distribution.GoneEndpoint{Revision: r.Revision, Since: r.Observed, Hosts: h, Address: r.Address}
 	}
 	return out, removed
 }
@@ -117,7 +117,7 @@ func hostsOf(snap *store.Snapshot, r *changelog.RemovedEndpoint) []string {
 }
 
 // missedBy counts the endpoints that went after a proxy was last known to have everything.
-func missedBy(p *server.Disconnected, removed []changelog.RemovedEndpoint) int {
+func missedBy(p *distribution.Disconnected, removed []changelog.RemovedEndpoint) int {
 	n := 0
 	for i := range removed {
 		if removed[i].Revision > p.Settled {
@@ -129,7 +129,7 @@ func missedBy(p *server.Disconnected, removed []changelog.RemovedEndpoint) int {
 
 // mayLive tells whether a disconnected proxy may still run. It does not where its Pod was
 // deleted, or, of a workload that has none, where its address is an endpoint that went.
-func (x *Explainer) mayLive(p *server.Disconnected, removed []changelog.RemovedEndpoint) bool {
+func (x *Explainer) mayLive(p *distribution.Disconnected, removed []changelog.RemovedEndpoint) bool {
 	pod := model.Key{Kind: model.KindPod, Namespace: p.Namespace, Name: p.Name}
 	if x.Snapshot().Get(pod) != nil {
 		return true
@@ -148,7 +148,7 @@ const staleAfter = time.Second
 func (x *Explainer) StaleProxies() int {
 	gone, _ := x.gone()
 	limit := time.Now().Add(-staleAfter)
-	old := slices.DeleteFunc(gone, func(g server.GoneEndpoint) bool { return g.Since.After(limit) })
+	old := slices.DeleteFunc(gone, func(g distribution.GoneEndpoint) bool { return g.Since.After(limit) })
 	seen := map[string]bool{}
 	for _, h := range x.Proxies.Holders(old) {
 		seen[h.ID] = true

@@ -8,28 +8,28 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
-	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
 // someProxies have fixed resources, by node id.
 type someProxies struct {
-	Proxies
+	distribution.Proxies
 	proxies map[string]*model.Proxy
 	has     map[string]*table.State
 }
 
-func (s *someProxies) Intended(id string, types ...resource.Type) (*model.Proxy, []server.Intended, bool) {
+func (s *someProxies) Intended(id string, types ...resource.Type) (*model.Proxy, []distribution.Intended, bool) {
 	p, ok := s.proxies[id]
 	if !ok {
 		return nil, nil, false
 	}
-	var out []server.Intended
+	var out []distribution.Intended
 	for _, typ := range types {
 		for e := range s.has[id].All(typ) {
-			out = append(out, server.Intended{Type: typ, Entry: e, Standing: ledger.Has})
+			out = append(out, distribution.Intended{Type: typ, Entry: e, Status: ledger.Has})
 		}
 	}
 	return p, out, true

@@ -30,7 +30,7 @@ func (x *Explainer) world(proxy string) (*model.Proxy, *simulate.World, int, err
 		if err != nil {
 			return nil, nil, 0, fmt.Errorf("%s %s: %w", list[i].Type, list[i].Entry.Name, err)
 		}
-		if list[i].Standing != ledger.Has {
+		if list[i].Status != ledger.Has {
 			outstanding++
 		}
 		switch m := m.(type) {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // pass takes a revision of so many objects through all stages and proxies.
@@ -18,7 +18,7 @@ func pass(l *Log, rev model.Revision, objects []ChangedObject, proxies int) {
 	l.Published(rev, proxies, at(0.7))
 	for range proxies {
 		l.Sent(rev, at(1))
-		l.Settled(rev-1, rev, server.ACKed, at(2))
+		l.Settled(rev-1, rev, distribution.ACKed, at(2))
 	}
 	l.drain()
 }
@@ -39,7 +39,7 @@ func BenchmarkAccounting(b *testing.B) {
 			l.drain()
 		}
 		l.Sent(rev, at(1))
-		l.Settled(rev-1, rev, server.ACKed, at(2))
+		l.Settled(rev-1, rev, distribution.ACKed, at(2))
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
-var _ server.Observer = (*Log)(nil)
+var _ distribution.Observer = (*Log)(nil)
 
 // Log follows the newest revisions; it is the server's Observer. It is a ring: a revision's place is its
 // number, so that streams find it without a lock.
@@ -113,7 +113,7 @@ func (l *Log) Sent(rev model.Revision, at time.Time) {
 
 // Settled says how the revisions in (from, to] ended for one stream. Each of them that
 // is in the log must have counted that stream when it was published.
-func (l *Log) Settled(from, to model.Revision, outcome server.Outcome, at time.Time) {
+func (l *Log) Settled(from, to model.Revision, outcome distribution.Outcome, at time.Time) {
 	if size := model.Revision(len(l.ring)); to > size && from < to-size {
 		from = to - size
 	}
@@ -123,15 +123,15 @@ func (l *Log) Settled(from, to model.Revision, outcome server.Outcome, at time.T
 		if r == nil {
 			continue
 		}
-		if outcome == server.ACKed || outcome == server.NACKed {
+		if outcome == distribution.ACKed || outcome == distribution.NACKed {
 			r.sentWith(newer)
-			if newer != nil && outcome == server.ACKed {
+			if newer != nil && outcome == distribution.ACKed {
 				r.overtaken.Add(1)
 				l.metrics.superseded.Inc()
 			}
 			newer = r
 		}
-		if outcome == server.ACKed {
+		if outcome == distribution.ACKed {
 			l.metrics.converged(at.Sub(r.observed))
 		}
 		if r.settle(outcome, at) {

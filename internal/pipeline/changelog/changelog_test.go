@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/test/await"
 )
 
@@ -24,11 +24,11 @@ func TestOneChange(t *testing.T) {
 	l.Published(42, 3, at(0.7))
 	l.Sent(42, at(1.2))
 	l.Sent(42, at(1.0)) // another stream was first, and reports later
-	l.Settled(41, 42, server.ACKed, at(3.1))
-	l.Settled(41, 42, server.NotConcerned, at(0.8))
+	l.Settled(41, 42, distribution.ACKed, at(3.1))
+	l.Settled(41, 42, distribution.NotConcerned, at(0.8))
 	require.Equal(t, Distributing, change(t, l, 42).State)
 	require.Equal(t, 1, change(t, l, 42).Proxies.Waiting())
-	l.Settled(41, 42, server.ACKed, at(2.0))
+	l.Settled(41, 42, distribution.ACKed, at(2.0))
 
 	c := change(t, l, 42)
 	require.Equal(t, Distributed, c.State)
@@ -56,9 +56,9 @@ func TestNackAndGone(t *testing.T) {
 	build(l, 1, object(model.KindService, "a"))
 	l.Published(1, 3, at(1))
 	l.Sent(1, at(1))
-	l.Settled(0, 1, server.ACKed, at(2))
-	l.Settled(0, 1, server.NACKed, at(4)) // a refusal is an answer: it ends the clock
-	l.Settled(0, 1, server.Gone, at(900)) // a dead stream is none: it does not
+	l.Settled(0, 1, distribution.ACKed, at(2))
+	l.Settled(0, 1, distribution.NACKed, at(4)) // a refusal is an answer: it ends the clock
+	l.Settled(0, 1, distribution.Gone, at(900)) // a dead stream is none: it does not
 	c := change(t, l, 1)
 	require.Equal(t, Distributed, c.State)
 	require.Equal(t, at(4), c.Times.LastAcked)
@@ -76,7 +76,7 @@ func TestSuperseded(t *testing.T) {
 	l.Published(1, 1, at(1))
 	l.Published(2, 1, at(2))
 	l.Sent(2, at(3)) // the stream was busy; this response holds both
-	l.Settled(0, 2, server.ACKed, at(5))
+	l.Settled(0, 2, distribution.ACKed, at(5))
 
 	c := change(t, l, 1)
 	require.True(t, c.Superseded)
@@ -90,7 +90,7 @@ func TestSettledBeforePublished(t *testing.T) {
 	l, lines := logOf(t, 8)
 	build(l, 1, object(model.KindService, "a"))
 	l.Sent(1, at(0.5)) // reads the table as soon as it is committed
-	l.Settled(0, 1, server.ACKed, at(0.6))
+	l.Settled(0, 1, distribution.ACKed, at(0.6))
 	require.Equal(t, Building, change(t, l, 1).State)
 	l.Published(1, 1, at(0.7))
 	require.Equal(t, Distributed, change(t, l, 1).State)
@@ -102,8 +102,8 @@ func TestDistributedOnce(t *testing.T) {
 	build(l, 1, object(model.KindService, "a"))
 	l.Published(1, 1, at(1))
 	l.Published(1, 1, at(1))
-	l.Settled(0, 1, server.ACKed, at(2))
-	l.Settled(0, 1, server.ACKed, at(3)) // a broken invariant of the caller's must not tell it twice
+	l.Settled(0, 1, distribution.ACKed, at(2))
+	l.Settled(0, 1, distribution.ACKed, at(3)) // a broken invariant of the caller's must not tell it twice
 	require.Len(t, lines(), 1)
 }
 
@@ -128,9 +128,9 @@ func TestRingForgetsOldest(t *testing.T) {
 	}), got)
 
 	// A stream that comes back after an age settles what is still there, and no more.
-	l.Settled(0, 1<<40, server.ACKed, at(9))
+	l.Settled(0, 1<<40, distribution.ACKed, at(9))
 	require.Equal(t, Distributing, change(t, l, 3).State)
-	l.Settled(0, 6, server.ACKed, at(9))
+	l.Settled(0, 6, distribution.ACKed, at(9))
 	require.Equal(t, Distributed, change(t, l, 3).State)
 }
 
@@ -153,7 +153,7 @@ func TestUnknownRevisions(t *testing.T) {
 	l.Resources(9, 1, 1)
 	l.Published(9, 1, at(1))
 	l.Sent(9, at(1))
-	l.Settled(0, 9, server.ACKed, at(1))
+	l.Settled(0, 9, distribution.ACKed, at(1))
 	for range l.Changes() {
 		t.Fatal("an empty log has no changes")
 	}
@@ -176,7 +176,7 @@ func TestManyStreams(t *testing.T) {
 					<-published[rev]
 				}
 				l.Sent(rev, at(2))
-				l.Settled(rev-1, rev, server.Outcome(s%int(numOutcomes)), at(float64(3+s)))
+				l.Settled(rev-1, rev, distribution.Outcome(s%int(numOutcomes)), at(float64(3+s)))
 			}
 		})
 	}
@@ -234,7 +234,7 @@ func BenchmarkSettled(b *testing.B) {
 	now := at(3)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			l.Settled(0, 1, server.ACKed, now)
+			l.Settled(0, 1, distribution.ACKed, now)
 		}
 	})
 }
@@ -272,9 +272,9 @@ func TestSupersededIsCountedByProxy(t *testing.T) {
 		build(l, rev, object(model.KindService, "a"))
 		l.Published(rev, 2, at(1))
 	}
-	l.Settled(0, 1, server.ACKed, at(2))
-	l.Settled(1, 2, server.ACKed, at(3))
-	l.Settled(0, 2, server.ACKed, at(3)) // the other proxy got both at once
+	l.Settled(0, 1, distribution.ACKed, at(2))
+	l.Settled(1, 2, distribution.ACKed, at(3))
+	l.Settled(0, 2, distribution.ACKed, at(3)) // the other proxy got both at once
 	require.Equal(t, Proxies{Concerned: 2, Acked: 2, Superseded: 1}, change(t, l, 1).Proxies)
 	require.Equal(t, Proxies{Concerned: 2, Acked: 2}, change(t, l, 2).Proxies)
 }

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // changes are the metrics of the change log.
@@ -122,10 +122,10 @@ func (m *Metrics) distributed(r *record) {
 		m.propagation.WithLabelValues(string(k.kind), "total").Observe(total.Seconds())
 	}
 	for o, name := range outcomeNames {
-		m.outcomes.WithLabelValues(name).Add(float64(r.outcome(server.Outcome(o))))
+		m.outcomes.WithLabelValues(name).Add(float64(r.outcome(distribution.Outcome(o))))
 	}
 }
 
 var outcomeNames = [numOutcomes]string{
-	server.ACKed: "acked", server.NotConcerned: "not_concerned", server.NACKed: "nacked", server.Gone: "gone",
+	distribution.ACKed: "acked", distribution.NotConcerned: "not_concerned", distribution.NACKed: "nacked", distribution.Gone: "gone",
 }

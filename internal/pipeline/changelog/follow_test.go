@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/test/await"
 )
 
@@ -26,7 +26,7 @@ func TestFollow(t *testing.T) {
 
 func TestAwait(t *testing.T) {
 	for name, end := range map[string]func(l *Log){
-		"the last proxy settles": func(l *Log) { l.Settled(1, 2, server.NACKed, at(2)) },
+		"the last proxy settles": func(l *Log) { l.Settled(1, 2, distribution.NACKed, at(2)) },
 		"the log forgets it": func(l *Log) {
 			build(l, 10, object(model.KindPod, "late"))
 		},
@@ -37,7 +37,7 @@ func TestAwait(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- l.Await(t.Context(), 2) }()
 			l.Published(2, 2, at(0.7))
-			l.Settled(1, 2, server.ACKed, at(1))
+			l.Settled(1, 2, distribution.ACKed, at(1))
 			require.Equal(t, Distributing, change(t, l, 2).State)
 			require.Empty(t, ended, "one proxy has not settled")
 			end(l)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
-	"github.com/moonsail/moonsail/internal/xds/server"
 )
 
 func TestMetricsOfAChange(t *testing.T) {
@@ -21,8 +21,8 @@ func TestMetricsOfAChange(t *testing.T) {
 	build(l, 1, object(model.KindVirtualService, "reviews"), object(model.KindVirtualService, "ratings"), object(model.KindPod, "a"))
 	l.Published(1, 2, at(1))
 	l.Sent(1, at(2))
-	l.Settled(0, 1, server.ACKed, at(3))
-	l.Settled(0, 1, server.NACKed, at(150))
+	l.Settled(0, 1, distribution.ACKed, at(3))
+	l.Settled(0, 1, distribution.NACKed, at(150))
 
 	require.NoError(t, testutil.GatherAndCompare(m.Registry, strings.NewReader(`
 # HELP moonsail_change_outcomes_total Outcomes of changes for proxies bound to what changed, counted when a change is distributed.

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // numOutcomes is how many outcomes there are.
-const numOutcomes = server.Gone + 1
+const numOutcomes = distribution.Gone + 1
 
 // maxObjects bounds what a record remembers of a batch (the first load of a large mesh
 // is one batch).
@@ -88,8 +88,8 @@ func (r *record) publish(concerned int, at time.Time) bool {
 }
 
 // settle counts one stream's outcome and tells whether it was the last one.
-func (r *record) settle(outcome server.Outcome, at time.Time) bool {
-	if outcome == server.ACKed || outcome == server.NACKed {
+func (r *record) settle(outcome distribution.Outcome, at time.Time) bool {
+	if outcome == distribution.ACKed || outcome == distribution.NACKed {
 		r.ends[StageAck].last(at.Sub(r.observed))
 	}
 	r.outcomes[outcome].Add(1)
@@ -127,13 +127,13 @@ func (r *record) snapshot() Change {
 	}
 	c.Resources, c.Bytes = int(r.resources.Load()), r.bytes.Load()
 	c.Proxies = Proxies{
-		Concerned: int(r.concerned.Load()), Acked: r.outcome(server.ACKed), NotConcerned: r.outcome(server.NotConcerned),
-		Nacked: r.outcome(server.NACKed), Gone: r.outcome(server.Gone), Superseded: int(r.overtaken.Load()),
+		Concerned: int(r.concerned.Load()), Acked: r.outcome(distribution.ACKed), NotConcerned: r.outcome(distribution.NotConcerned),
+		Nacked: r.outcome(distribution.NACKed), Gone: r.outcome(distribution.Gone), Superseded: int(r.overtaken.Load()),
 	}
 	return c
 }
 
-func (r *record) outcome(o server.Outcome) int { return int(r.outcomes[o].Load()) }
+func (r *record) outcome(o distribution.Outcome) int { return int(r.outcomes[o].Load()) }
 
 func (r *record) moment(since time.Duration) time.Time {
 	if since < 0 {

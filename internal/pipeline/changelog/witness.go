@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/xds/server"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // Tracer is told of each change once, when nothing more will become of it: it is distributed,
@@ -25,7 +25,7 @@ type Trace struct {
 type Answer struct {
 	Proxy   string // its node id
 	Name    string // name.namespace
-	Outcome server.Outcome
+	Outcome distribution.Outcome
 	At      time.Time
 	Text    string // the proxy's, where it refused something
 }
@@ -44,8 +44,8 @@ type witness struct {
 }
 
 // Witness is told who settled what, before Settled is. It is worth asking for only with a Tracer.
-func (l *Log) Witness(s server.Settlement) {
-	if s.Outcome == server.NotConcerned {
+func (l *Log) Witness(s distribution.Settlement) {
+	if s.Outcome == distribution.NotConcerned {
 		return
 	}
 	from := s.From
@@ -64,7 +64,7 @@ func (w *witness) add(a Answer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case a.Outcome != server.ACKed:
+	case a.Outcome != distribution.ACKed:
 		if len(w.notable) < maxNotable {
 			w.notable = append(w.notable, a)
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
 // maxOwed is the number of published revisions that a stream is followed through at the
@@ -23,14 +24,14 @@ type account struct {
 
 // outcome is what became of a settled revision. By revisions and not by events, as a
 // stream may be done with one before it is published.
-func (a *account) outcome(rev model.Revision) Outcome {
+func (a *account) outcome(rev model.Revision) distribution.Outcome {
 	switch {
 	case rev <= a.refused:
-		return NACKed
+		return distribution.NACKed
 	case rev <= a.newest:
-		return ACKed
+		return distribution.ACKed
 	}
-	return NotConcerned
+	return distribution.NotConcerned
 }
 
 // settle reports what has become of the owed revisions. The stream's lock is held.
@@ -52,7 +53,7 @@ func (st *stream) settle(now time.Time) {
 		st.report(n, outcome, now)
 	}
 	if over := len(a.pendingRevisions) - maxOwed; over > 0 {
-		st.report(over, Gone, now)
+		st.report(over, distribution.Gone, now)
 	}
 }
 
@@ -69,7 +70,7 @@ func (st *stream) reportSent(now time.Time) {
 }
 
 // report tells the outcome of the oldest n owed revisions, in runs without gaps.
-func (st *stream) report(n int, outcome Outcome, now time.Time) {
+func (st *stream) report(n int, outcome distribution.Outcome, now time.Time) {
 	a := &st.account
 	for from := 0; from < n; {
 		to := from
@@ -77,7 +78,7 @@ func (st *stream) report(n int, outcome Outcome, now time.Time) {
 			to++
 		}
 		if witness := st.server.opts.Witness; witness != nil {
-			witness(Settlement{Proxy: st.proxy, From: a.pendingRevisions[from] - 1, To: a.pendingRevisions[to], Outcome: outcome, At: now, Text: st.refusal(outcome)})
+			witness(distribution.Settlement{Proxy: st.proxy, From: a.pendingRevisions[from] - 1, To: a.pendingRevisions[to], Outcome: outcome, At: now, Text: st.refusal(outcome)})
 		}
 		st.server.obs.Settled(a.pendingRevisions[from]-1, a.pendingRevisions[to], outcome, now)
 		from = to + 1
@@ -87,8 +88,8 @@ func (st *stream) report(n int, outcome Outcome, now time.Time) {
 }
 
 // refusal is what the proxy said of a resource that is held back, where it refused something.
-func (st *stream) refusal(outcome Outcome) string {
-	if outcome != NACKed {
+func (st *stream) refusal(outcome distribution.Outcome) string {
+	if outcome != distribution.NACKed {
 		return ""
 	}
 	for _, t := range st.ledger.Types() {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -73,24 +74,24 @@ func TestOutcomesAreCountedOnceForEachStream(t *testing.T) {
 		rev := h.commit(endpoints("c1", "2"))
 		c.take(resource.Endpoints, "c1")
 		h.eventually("both settle", func() bool { return len(h.observer.outcomes(rev)) == 2 })
-		require.Equal(t, map[Outcome]int{ACKed: 1, NotConcerned: 1}, h.observer.outcomes(rev))
+		require.Equal(t, map[distribution.Outcome]int{distribution.ACKed: 1, distribution.NotConcerned: 1}, h.observer.outcomes(rev))
 		require.Equal(t, 2, h.observer.published[rev])
 		require.Equal(t, 1, h.observer.sent[rev])
 
 		rev = h.commit(listener("l1", "bad"))
 		c.nack(c.expect(resource.Listener, "l1"), "no")
 		h.eventually("both settle", func() bool { return len(h.observer.outcomes(rev)) == 2 })
-		require.Equal(t, map[Outcome]int{NACKed: 1, NotConcerned: 1}, h.observer.outcomes(rev))
+		require.Equal(t, map[distribution.Outcome]int{distribution.NACKed: 1, distribution.NotConcerned: 1}, h.observer.outcomes(rev))
 
 		rev = h.commit(endpoints("c1", "3"))
 		c.expect(resource.Endpoints, "c1")
 		c.cancel()
 		h.eventually("both settle", func() bool { return len(h.observer.outcomes(rev)) == 2 })
-		require.Equal(t, map[Outcome]int{Gone: 1, NotConcerned: 1}, h.observer.outcomes(rev))
+		require.Equal(t, map[distribution.Outcome]int{distribution.Gone: 1, distribution.NotConcerned: 1}, h.observer.outcomes(rev))
 		h.eventually("the binding is released", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.closed == 1 })
 
 		rev = h.commitTo(h.in, listener("virtualInbound", "1"))
-		h.eventually("the one that is left settles", func() bool { return h.observer.outcomes(rev)[NotConcerned] == 1 })
+		h.eventually("the one that is left settles", func() bool { return h.observer.outcomes(rev)[distribution.NotConcerned] == 1 })
 		require.Equal(t, 1, h.observer.published[rev])
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
@@ -32,55 +33,6 @@ type Binder interface {
 	// proxy has them so from a stream before. Where these are other tables, rebind has been called
 	// when it returns.
 	Keep(ctx context.Context, p *model.Proxy, routeConfigs []string) error
-}
-
-// Outcome is how a revision ended for a stream that it concerned.
-type Outcome uint8
-
-// The outcomes.
-const (
-	// ACKed: what changed was sent and accepted.
-	ACKed Outcome = iota
-	// NotConcerned: nothing that the proxy subscribes to had changed.
-	NotConcerned
-	// NACKed: the proxy refused some of it, and it is held back.
-	NACKed
-	// Gone: the stream ended first, or is so far behind that it is no longer followed.
-	Gone
-)
-
-// String is the outcome in a word.
-func (o Outcome) String() string {
-	return [...]string{"ACKed", "not concerned", "NACKed", "gone"}[o]
-}
-
-// Observer learns what becomes of each revision. The change log implements it. Its
-// methods are called from many goroutines, under a stream's lock: they must be quick
-// and must not call the Server.
-//
-// For each revision Published is called first, and then Settled exactly once for each
-// of the streams counted by it.
-type Observer interface {
-	// Published tells that rev is in the tables, and the number of streams that are
-	// bound to those that it touched.
-	Published(rev model.Revision, concerned int, at time.Time)
-	// Sent tells that a response went to a stream with what rev changed. It is called
-	// once a stream, after Published.
-	Sent(rev model.Revision, at time.Time)
-	// Settled tells that one stream is done with every published revision in (from,to].
-	// Each of them was counted for this stream: ranges do not run across revisions
-	// that the stream was not counted for.
-	Settled(from, to model.Revision, outcome Outcome, at time.Time)
-}
-
-// Settlement is how the published revisions in (From,To] ended for one stream, as for
-// Observer.Settled.
-type Settlement struct {
-	Proxy    *model.Proxy
-	From, To model.Revision
-	Outcome  Outcome
-	At       time.Time
-	Text     string // the proxy's, where it refused something
 }
 
 // RouteStrategy says how virtual hosts reach proxies.
@@ -108,7 +60,7 @@ type Options struct {
 	Meter         Meter         // nil: nobody counts
 	// Witness is told who settled what, right before the Observer is told that somebody did;
 	// like an Observer it must be quick and must not call the Server. nil: nobody asks.
-	Witness func(Settlement)
+	Witness func(distribution.Settlement)
 	// Unfollowed: streams do not keep which revisions they owe, and nobody is told of what
 	// becomes of them. It is for experiments.
 	Unfollowed bool

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -67,8 +68,8 @@ type silent struct{ done *sync.WaitGroup }
 
 func (silent) Published(model.Revision, int, time.Time) {}
 func (silent) Sent(model.Revision, time.Time)           {}
-func (s silent) Settled(_, _ model.Revision, o Outcome, _ time.Time) {
-	if o == ACKed {
+func (s silent) Settled(_, _ model.Revision, o distribution.Outcome, _ time.Time) {
+	if o == distribution.ACKed {
 		s.done.Done()
 	}
 }
@@ -194,12 +195,12 @@ func BenchmarkDistribution(b *testing.B) {
 	settled.Wait()
 	b.ReportAllocs()
 	for b.Loop() {
-		if got := s.Distribution(&Query{Revision: 2}); len(got) != streams || got[0].Position != PositionACKed {
+		if got := s.Distribution(&distribution.Query{Revision: 2}); len(got) != streams || got[0].Position != distribution.StateACKed {
 			b.Fatal(len(got), got[0])
 		}
 	}
 	b.StopTimer()
-	gone := []GoneEndpoint{{Revision: 2, Hosts: []string{"c1"}, Address: "10.0.0.1"}}
+	gone := []distribution.GoneEndpoint{{Revision: 2, Hosts: []string{"c1"}, Address: "10.0.0.1"}}
 	start := time.Now()
 	for range 10 {
 		if len(s.Holders(gone)) > 0 {

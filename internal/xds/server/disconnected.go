@@ -6,20 +6,14 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
-// Disconnected is a proxy whose stream has ended, and that has not connected again. If its
-// process lives, it goes on with what it had.
-type Disconnected struct {
-	ID        string         `json:"id"`
-	Name      string         `json:"name"`
-	Namespace string         `json:"namespace"`
-	IPs       []string       `json:"ips,omitempty"`
-	Since     time.Time      `json:"since"`
-	Settled   model.Revision `json:"settled"` // what it had
-
+// disconnectedProxy is a proxy whose stream ended, and the tables that the stream was bound to.
+type disconnectedProxy struct {
+	distribution.Disconnected
 	proxy  *model.Proxy
-	tables []string
+	tables []string // names
 }
 
 // Bounds of what is remembered of proxies that have gone. One that stays away for so long
@@ -32,13 +26,14 @@ const (
 // disconnectedProxies remembers proxies that have gone: the newest maxDisconnected.
 type disconnectedProxies struct {
 	mu    sync.Mutex // guards the fields
-	byID  map[string]*Disconnected
-	order []*Disconnected // oldest first; some are not in byID any more. At most 2*maxDisconnected
+	byID  map[string]*disconnectedProxy
+	order []*disconnectedProxy // oldest first; some are not in byID any more. At most 2*maxDisconnected
 }
 
 // add notes the end of a stream.
 func (d *disconnectedProxies) add(st *stream, now time.Time) {
-	p := &Disconnected{ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, IPs: st.proxy.IPs, Since: now, proxy: st.proxy}
+	p := &disconnectedProxy{proxy: st.proxy, Disconnected: distribution.Disconnected{
+		ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, IPs: st.proxy.IPs, Since: now}}
 	st.mu.Lock()
 	if st.ledger != nil {
 		p.Settled = max(st.ledger.Settled(), st.account.before)
@@ -50,7 +45,7 @@ func (d *disconnectedProxies) add(st *stream, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.byID == nil {
-		d.byID = map[string]*Disconnected{}
+		d.byID = map[string]*disconnectedProxy{}
 	}
 	d.byID[p.ID] = p
 	d.order = append(d.order, p)
@@ -71,7 +66,7 @@ func (d *disconnectedProxies) forget(now time.Time) {
 		d.order = d.order[1:]
 	}
 	if len(d.order) >= 2*maxDisconnected {
-		d.order = slices.DeleteFunc(d.order, func(p *Disconnected) bool { return d.byID[p.ID] != p })
+		d.order = slices.DeleteFunc(d.order, func(p *disconnectedProxy) bool { return d.byID[p.ID] != p })
 	}
 }
 
@@ -89,52 +84,63 @@ func (d *disconnectedProxies) back(id string) model.Revision {
 }
 
 // all are the proxies that have gone, in the order in which they went.
-func (d *disconnectedProxies) all() []Disconnected {
+func (d *disconnectedProxies) all() []*disconnectedProxy {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := make([]Disconnected, 0, len(d.byID))
+	out := make([]*disconnectedProxy, 0, len(d.byID))
 	for _, p := range d.order {
 		if d.byID[p.ID] == p {
-			out = append(out, *p)
+			out = append(out, p)
 		}
 	}
 	return out
 }
 
-// Disconnected lists the proxies that have gone and not come back.
-func (s *Server) Disconnected() []Disconnected {
+// Disconnected implements distribution.Proxies.
+func (s *Server) Disconnected() []distribution.Disconnected {
+	gone := s.notConnected()
+	out := make([]distribution.Disconnected, len(gone))
+	for i, p := range gone {
+		out[i] = p.Disconnected
+	}
+	return out
+}
+
+// notConnected returns the remembered proxies that have no stream, in the order in which they
+// disconnected. An old stream may end after the new one began.
+func (s *Server) notConnected() []*disconnectedProxy {
 	gone := s.disconnected.all()
 	if len(gone) == 0 {
 		return nil
 	}
-	connected := map[string]bool{} // an old stream may end after the new one has begun
+	connected := map[string]bool{}
 	for _, st := range s.streams.all() {
 		connected[st.proxy.ID] = true
 	}
-	return slices.DeleteFunc(gone, func(p Disconnected) bool { return connected[p.ID] })
+	return slices.DeleteFunc(gone, func(p *disconnectedProxy) bool { return connected[p.ID] })
 }
 
 // without are those that left without a revision that touched their tables, or what may
 // have been theirs.
-func (sv *distributionQuery) without(gone []Disconnected) []ProxySyncStatus {
+func (sv *distributionQuery) without(gone []*disconnectedProxy) []distribution.ProxySyncStatus {
 	byName := map[string]*touched{}
 	for t := range sv.tables {
 		byName[t.Name()] = sv.of(t)
 	}
-	var out []ProxySyncStatus
+	var out []distribution.ProxySyncStatus
 	for _, p := range gone {
-		if p.Settled >= sv.Revision || !sv.concernsAny(p.proxy) || !p.concerned(byName) {
+		if p.Settled >= sv.Revision || !sv.ConcernsAny(p.proxy) || !p.concerned(byName) {
 			continue
 		}
-		out = append(out, ProxySyncStatus{ID: p.ID, Name: p.Name, Namespace: p.Namespace, Position: PositionDisconnected,
-			Reasons: []Reason{{Cause: CauseDisconnected, Since: p.Since}}})
+		out = append(out, distribution.ProxySyncStatus{ID: p.ID, Name: p.Name, Namespace: p.Namespace, Position: distribution.StateDisconnected,
+			Reasons: []distribution.Reason{{Cause: distribution.CauseDisconnected, Since: p.Since}}})
 	}
 	return out
 }
 
 // concerned tells whether tables that a proxy was bound to were touched; also where nobody
 // is bound to them any more, so that it is not known.
-func (p *Disconnected) concerned(tables map[string]*touched) bool {
+func (p *disconnectedProxy) concerned(tables map[string]*touched) bool {
 	return slices.ContainsFunc(p.tables, func(name string) bool {
 		t, known := tables[name]
 		return !known || t.count > 0

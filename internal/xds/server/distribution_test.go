@@ -10,24 +10,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
 // at is one proxy's whereabouts; zero while there is none of that name.
-func (h *harness) at(rev model.Revision, name string) ProxySyncStatus {
-	for _, w := range h.server.Distribution(&Query{Revision: rev}) {
+func (h *harness) at(rev model.Revision, name string) distribution.ProxySyncStatus {
+	for _, w := range h.server.Distribution(&distribution.Query{Revision: rev}) {
 		if w.Name == name {
 			return w
 		}
 	}
-	return ProxySyncStatus{}
+	return distribution.ProxySyncStatus{}
 }
 
 // becomes waits until a proxy's position is the one that is wanted.
-func (h *harness) becomes(rev model.Revision, name string, want SyncState) ProxySyncStatus {
+func (h *harness) becomes(rev model.Revision, name string, want distribution.SyncState) distribution.ProxySyncStatus {
 	h.t.Helper()
-	var got ProxySyncStatus
+	var got distribution.ProxySyncStatus
 	h.eventually(fmt.Sprintf("%s is %s for revision %d", name, want, rev), func() bool {
 		got = h.at(rev, name)
 		return got.Position == want
@@ -51,25 +52,25 @@ func TestDistributionTellsProxiesApart(t *testing.T) {
 
 		rev := h.commit(endpoints("c1", "2"))
 		r := c.expect(resource.Endpoints, "c1")
-		w := h.becomes(rev, "app-1", PositionBehind)
+		w := h.becomes(rev, "app-1", distribution.StateBehind)
 		require.Len(t, w.Reasons, 1)
-		require.Equal(t, CauseUnanswered, w.Reasons[0].Cause)
+		require.Equal(t, distribution.CauseUnanswered, w.Reasons[0].Cause)
 		require.Equal(t, "EDS", w.Reasons[0].Type)
 		require.False(t, w.Reasons[0].Since.IsZero())
-		h.becomes(rev, "app-2", PositionNotConcerned)
+		h.becomes(rev, "app-2", distribution.StateNotConcerned)
 		c.ack(r)
-		require.Equal(t, ProxySyncStatus{ID: nodeID, Name: "app-1", Namespace: "shop", Position: PositionACKed}, h.becomes(rev, "app-1", PositionACKed))
+		require.Equal(t, distribution.ProxySyncStatus{ID: nodeID, Name: "app-1", Namespace: "shop", Position: distribution.StateACKed}, h.becomes(rev, "app-1", distribution.StateACKed))
 
 		bad := h.commit(listener("l1", "bad"))
 		c.nack(c.expect(resource.Listener, "l1"), "bad listener")
-		w = h.becomes(bad, "app-1", PositionRefused)
-		require.Equal(t, []Reason{{Cause: CauseRefused, Type: "LDS", Names: []string{"l1"}, Text: "bad listener"}}, w.Reasons)
-		require.Equal(t, PositionACKed, h.at(rev, "app-1").Position, "the older change is not what was refused")
+		w = h.becomes(bad, "app-1", distribution.StateRefused)
+		require.Equal(t, []distribution.Reason{{Cause: distribution.CauseRefused, Type: "LDS", Names: []string{"l1"}, Text: "bad listener"}}, w.Reasons)
+		require.Equal(t, distribution.StateACKed, h.at(rev, "app-1").Position, "the older change is not what was refused")
 
 		better := h.commit(listener("l1", "better"))
 		c.take(resource.Listener, "l1")
-		require.False(t, h.becomes(better, "app-1", PositionACKed).Superseded)
-		require.True(t, h.becomes(bad, "app-1", PositionACKed).Superseded)
+		require.False(t, h.becomes(better, "app-1", distribution.StateACKed).Superseded)
+		require.True(t, h.becomes(bad, "app-1", distribution.StateACKed).Superseded)
 	})
 }
 
@@ -80,18 +81,18 @@ func TestDistributionNamesWhatIsWaitedFor(t *testing.T) {
 		rev := h.commit(edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"))
 		c.take(resource.Cluster, "c2") // and never asks for its endpoints
 		c.take(resource.Endpoints, "c2")
-		var w ProxySyncStatus
+		var w distribution.ProxySyncStatus
 		h.eventually("the listener waits", func() bool {
 			w = h.at(rev, "app-1")
-			return len(w.Reasons) == 1 && w.Reasons[0].Cause == CauseWaits
+			return len(w.Reasons) == 1 && w.Reasons[0].Cause == distribution.CauseWaits
 		})
-		require.Equal(t, PositionBehind, w.Position)
+		require.Equal(t, distribution.StateBehind, w.Position)
 		require.Equal(t, "LDS", w.Reasons[0].Type)
 		require.Equal(t, []string{"c2"}, w.Reasons[0].Names)
 		c.subscribe(resource.Endpoints, "c2")
 		c.take(resource.Endpoints, "c2")
 		c.take(resource.Listener, "l2")
-		h.becomes(rev, "app-1", PositionACKed)
+		h.becomes(rev, "app-1", distribution.StateACKed)
 	})
 }
 
@@ -108,10 +109,10 @@ func TestDistributionTellsWhoDoesNotRead(t *testing.T) {
 		stopped.subscribe(resource.Endpoints, "big1") // beyond what the connection takes
 		h.eventually("it does not read", func() bool {
 			w := h.at(first, "stopped")
-			return len(w.Reasons) == 2 && w.Reasons[0].Cause == CauseUnread && w.Reasons[1].Cause == CauseUnread
+			return len(w.Reasons) == 2 && w.Reasons[0].Cause == distribution.CauseUnread && w.Reasons[1].Cause == distribution.CauseUnread
 		})
 		rev := h.commit(edsCluster("big1", "2"))
-		require.Equal(t, CauseUnread, h.becomes(rev, "stopped", PositionBehind).Reasons[0].Cause)
+		require.Equal(t, distribution.CauseUnread, h.becomes(rev, "stopped", distribution.StateBehind).Reasons[0].Cause)
 		h.eventually("it has noticed the change", func() bool {
 			p, ok := h.server.Proxy("stopped.shop")
 			return ok && p.Unread && p.OldestOwed == rev
@@ -125,15 +126,15 @@ func TestDistributionRemembersWhoLeft(t *testing.T) {
 		c := h.warm("")
 		had := h.commit(endpoints("c1", "2"))
 		c.take(resource.Endpoints, "c1")
-		h.becomes(had, "app-1", PositionACKed)
+		h.becomes(had, "app-1", distribution.StateACKed)
 		rev := h.commit(endpoints("c1", "3"))
 		c.expect(resource.Endpoints, "c1")
 		c.cancel()
-		w := h.becomes(rev, "app-1", PositionDisconnected)
-		require.Equal(t, CauseDisconnected, w.Reasons[0].Cause)
+		w := h.becomes(rev, "app-1", distribution.StateDisconnected)
+		require.Equal(t, distribution.CauseDisconnected, w.Reasons[0].Cause)
 		require.Len(t, h.server.Disconnected(), 1)
 		require.Equal(t, had, h.server.Disconnected()[0].Settled)
-		for _, w := range h.server.Distribution(&Query{Revision: had}) {
+		for _, w := range h.server.Distribution(&distribution.Query{Revision: had}) {
 			require.NotEqual(t, "app-1", w.Name, "it had that one")
 		}
 
@@ -143,9 +144,9 @@ func TestDistributionRemembersWhoLeft(t *testing.T) {
 		require.Empty(t, h.server.Disconnected())
 		again.subscribe(resource.Endpoints, "c1")
 		r := again.expect(resource.Endpoints, "c1")
-		h.becomes(rev, "app-1", PositionBehind)
+		h.becomes(rev, "app-1", distribution.StateBehind)
 		again.ack(r)
-		h.becomes(rev, "app-1", PositionACKed)
+		h.becomes(rev, "app-1", distribution.StateACKed)
 	})
 }
 
@@ -159,12 +160,12 @@ func TestDistributionOfWhatCameBefore(t *testing.T) {
 		c := h.connect("")
 		c.subscribe(resource.Cluster)
 		r := c.expect(resource.Cluster, "c1", "c2")
-		about := &Query{Revision: 3, Related: func(_ resource.Type, e *table.Entry) bool { return e.Name == "c2" }}
-		require.Equal(t, PositionBehind, h.server.Distribution(about)[0].Position)
+		about := &distribution.Query{Revision: 3, Related: func(_ resource.Type, e *table.Entry) bool { return e.Name == "c2" }}
+		require.Equal(t, distribution.StateBehind, h.server.Distribution(about)[0].Position)
 		c.ack(r)
-		h.eventually("it has it", func() bool { return h.server.Distribution(about)[0].Position == PositionACKed })
-		nobody := &Query{Revision: 3, Related: func(resource.Type, *table.Entry) bool { return false }}
-		require.Equal(t, PositionNotConcerned, h.server.Distribution(nobody)[0].Position)
+		h.eventually("it has it", func() bool { return h.server.Distribution(about)[0].Position == distribution.StateACKed })
+		nobody := &distribution.Query{Revision: 3, Related: func(resource.Type, *table.Entry) bool { return false }}
+		require.Equal(t, distribution.StateNotConcerned, h.server.Distribution(nobody)[0].Position)
 	})
 }
 
@@ -175,17 +176,17 @@ func TestDistributionOfPartOfABatch(t *testing.T) {
 		c := h.warm("")
 		rev := h.commit(endpoints("c1", "2"))
 		c.expect(resource.Endpoints, "c1")
-		concerned := func(name string, types ...resource.Type) *Query {
-			return &Query{Revision: rev, Shared: true, Concerns: func(p *model.Proxy, typ resource.Type) bool {
+		concerned := func(name string, types ...resource.Type) *distribution.Query {
+			return &distribution.Query{Revision: rev, Shared: true, Concerns: func(p *model.Proxy, typ resource.Type) bool {
 				return p.Name == name && slices.Contains(types, typ)
 			}}
 		}
-		h.becomes(rev, "app-1", PositionBehind)
-		require.Equal(t, PositionBehind, h.server.Distribution(concerned("app-1", resource.Endpoints))[0].Position)
-		require.Equal(t, PositionNotConcerned, h.server.Distribution(concerned("app-1", resource.Listener))[0].Position)
-		require.Equal(t, PositionNotConcerned, h.server.Distribution(concerned("app-2", resource.Endpoints))[0].Position)
+		h.becomes(rev, "app-1", distribution.StateBehind)
+		require.Equal(t, distribution.StateBehind, h.server.Distribution(concerned("app-1", resource.Endpoints))[0].Position)
+		require.Equal(t, distribution.StateNotConcerned, h.server.Distribution(concerned("app-1", resource.Listener))[0].Position)
+		require.Equal(t, distribution.StateNotConcerned, h.server.Distribution(concerned("app-2", resource.Endpoints))[0].Position)
 		c.cancel()
-		h.becomes(rev, "app-1", PositionDisconnected)
+		h.becomes(rev, "app-1", distribution.StateDisconnected)
 		require.Len(t, h.server.Distribution(concerned("app-1", resource.Endpoints)), 1)
 		require.Empty(t, h.server.Distribution(concerned("app-2", resource.Endpoints)))
 	})

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 	"github.com/moonsail/moonsail/test/await"
@@ -158,18 +159,18 @@ type recorder struct {
 	mu        sync.Mutex // guards the maps
 	published map[model.Revision]int
 	sent      map[model.Revision]int
-	settled   map[model.Revision]map[Outcome]int
+	settled   map[model.Revision]map[distribution.Outcome]int
 }
 
 func newRecorder() *recorder {
-	return &recorder{published: map[model.Revision]int{}, sent: map[model.Revision]int{}, settled: map[model.Revision]map[Outcome]int{}}
+	return &recorder{published: map[model.Revision]int{}, sent: map[model.Revision]int{}, settled: map[model.Revision]map[distribution.Outcome]int{}}
 }
 
 func (r *recorder) Published(rev model.Revision, concerned int, _ time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.published[rev] = concerned
-	r.settled[rev] = map[Outcome]int{}
+	r.settled[rev] = map[distribution.Outcome]int{}
 }
 
 func (r *recorder) Sent(rev model.Revision, _ time.Time) {
@@ -178,7 +179,7 @@ func (r *recorder) Sent(rev model.Revision, _ time.Time) {
 	r.sent[rev]++
 }
 
-func (r *recorder) Settled(from, to model.Revision, o Outcome, _ time.Time) {
+func (r *recorder) Settled(from, to model.Revision, o distribution.Outcome, _ time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for rev := range r.published {
@@ -189,10 +190,10 @@ func (r *recorder) Settled(from, to model.Revision, o Outcome, _ time.Time) {
 }
 
 // outcomes are a revision's settled streams by outcome.
-func (r *recorder) outcomes(rev model.Revision) map[Outcome]int {
+func (r *recorder) outcomes(rev model.Revision) map[distribution.Outcome]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := map[Outcome]int{}
+	out := map[distribution.Outcome]int{}
 	for o, n := range r.settled[rev] {
 		out[o] = n
 	}

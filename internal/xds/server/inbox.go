@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -52,7 +53,7 @@ func (st *stream) publish(rev model.Revision, now time.Time) {
 	in.mu.Unlock()
 	switch {
 	case closed:
-		st.server.obs.Settled(rev-1, rev, Gone, now)
+		st.server.obs.Settled(rev-1, rev, distribution.Gone, now)
 	case !queued:
 		st.sender.enqueue(st)
 	}

@@ -5,6 +5,7 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
@@ -44,7 +45,7 @@ func TestRebindingSendsDifferencesInOrder(t *testing.T) {
 		c.subscribe(resource.Endpoints, "both")
 		c.ack(r)
 		c.ack(ends)
-		h.becomes(rev, "app-1", PositionACKed)
+		h.becomes(rev, "app-1", distribution.StateACKed)
 
 		other := table.New("other")
 		h.commitTo(other, edsCluster("both", "1"), endpoints("both", "1"), edsCluster("c2", "1"), endpoints("c2", "1"), listener("l2", "1"))

@@ -2,13 +2,14 @@ package server
 
 import (
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
 // distributionQuery is the work on one Question.
 type distributionQuery struct {
-	*Query
+	*distribution.Query
 	tables map[*table.Table]*touched
 }
 
@@ -69,19 +70,4 @@ func (sv *distributionQuery) related(s *table.State, typ resource.Type, into map
 			into[name(e.Name)] = false
 		}
 	}
-}
-
-// concerns tells whether what was touched of a type may be the object's doing for a proxy.
-func (q *Query) concerns(p *model.Proxy, typ resource.Type) bool {
-	return q.Concerns == nil || q.Concerns(p, typ)
-}
-
-// concernsAny tells likewise of all types.
-func (q *Query) concernsAny(p *model.Proxy) bool {
-	for typ := range resource.NumTypes {
-		if q.concerns(p, typ) {
-			return true
-		}
-	}
-	return false
 }

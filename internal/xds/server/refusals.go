@@ -4,30 +4,11 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
-
-// Refusal is a resource that connected proxies refuse as it is now.
-type Refusal struct {
-	Type    resource.Type
-	Name    string // empty: the proxies did not tell which one of a response it was
-	Message string // the words of one proxy: of many, the first in order
-	Proxies int
-	// Since is the newest revision of which one of them may have what it refuses now; 0: none had it.
-	Since model.Revision
-	// About is what the proxies may have meant: the resource, or those parts of it that
-	// were new to them.
-	About []Part
-}
-
-// Part is a resource of a table.
-type Part struct {
-	Type  resource.Type
-	Entry *table.Entry
-	Proxy *model.Proxy // one that refuses it; nil: not known
-}
 
 // maxAbout bounds how many parts of a refused whole are looked at.
 const maxAbout = 64
@@ -40,19 +21,19 @@ type refusalKey struct {
 }
 
 // Refusals are in no order. A proxy that refuses nothing costs a lock.
-func (s *Server) Refusals() []*Refusal {
-	all := map[refusalKey]*Refusal{}
+func (s *Server) Refusals() []*distribution.Refusal {
+	all := map[refusalKey]*distribution.Refusal{}
 	for _, st := range s.streams.all() {
 		st.addRefusals(all)
 	}
-	out := make([]*Refusal, 0, len(all))
+	out := make([]*distribution.Refusal, 0, len(all))
 	for _, r := range all {
 		out = append(out, r)
 	}
 	return out
 }
 
-func (st *stream) addRefusals(all map[refusalKey]*Refusal) {
+func (st *stream) addRefusals(all map[refusalKey]*distribution.Refusal) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.ledger == nil || st.closed || !st.ledger.Refuses() {
@@ -65,7 +46,7 @@ func (st *stream) addRefusals(all map[refusalKey]*Refusal) {
 	}
 }
 
-func (st *stream) addRefusal(all map[refusalKey]*Refusal, typ resource.Type, h *ledger.Held) {
+func (st *stream) addRefusal(all map[refusalKey]*distribution.Refusal, typ resource.Type, h *ledger.Held) {
 	key := refusalKey{typ, h.Name, h.Version, st.tableOf(typ, h.Name)}
 	if r := all[key]; r != nil {
 		r.Proxies++
@@ -83,7 +64,7 @@ func (st *stream) addRefusal(all map[refusalKey]*Refusal, typ resource.Type, h *
 	if len(about) == 0 {
 		return // what it refused is not there any more
 	}
-	r := &Refusal{Type: typ, Name: h.Name, Message: h.Message, Proxies: 1, Since: h.Since(), About: about}
+	r := &distribution.Refusal{Type: typ, Name: h.Name, Message: h.Message, Proxies: 1, Since: h.Since(), About: about}
 	if h.Name == ledger.Whole {
 		r.Name = ""
 	}
@@ -101,7 +82,7 @@ func (st *stream) tableOf(typ resource.Type, name string) *table.Table {
 }
 
 // about is what a proxy refuses, as it is in the tables now.
-func (st *stream) about(typ resource.Type, h *ledger.Held) []Part {
+func (st *stream) about(typ resource.Type, h *ledger.Held) []distribution.Part {
 	if h.Name == ledger.Whole {
 		return st.newParts(typ, "", h.Since())
 	}
@@ -117,9 +98,9 @@ func (st *stream) about(typ resource.Type, h *ledger.Held) []Part {
 					return parts
 				}
 			}
-			return []Part{{typ, e, st.proxy}}
+			return []distribution.Part{{Type: typ, Entry: e, Proxy: st.proxy}}
 		default:
-			return []Part{{typ, e, st.proxy}}
+			return []distribution.Part{{Type: typ, Entry: e, Proxy: st.proxy}}
 		}
 	}
 	return nil
@@ -127,18 +108,18 @@ func (st *stream) about(typ resource.Type, h *ledger.Held) []Part {
 
 // newParts are the resources of a type that came after a revision: of route configurations
 // (of one, where it is named) their virtual hosts.
-func (st *stream) newParts(typ resource.Type, routeConfig string, since model.Revision) []Part {
+func (st *stream) newParts(typ resource.Type, routeConfig string, since model.Revision) []distribution.Part {
 	of := typ
 	if typ == resource.RouteConfig {
 		of = resource.VirtualHost
 	}
-	var out []Part
+	var out []distribution.Part
 	for _, t := range st.tables {
 		for e := range t.State().Changed(of, since) {
 			if routeConfig != "" && !strings.HasPrefix(e.Name, routeConfig+"/") {
 				continue
 			}
-			if out = append(out, Part{of, e, st.proxy}); len(out) == maxAbout {
+			if out = append(out, distribution.Part{Type: of, Entry: e, Proxy: st.proxy}); len(out) == maxAbout {
 				return out
 			}
 		}

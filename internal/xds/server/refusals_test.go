@@ -5,11 +5,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
 // abouts are the names of what a refusal is about.
-func abouts(r *Refusal) (out []string) {
+func abouts(r *distribution.Refusal) (out []string) {
 	for _, p := range r.About {
 		out = append(out, p.Type.String()+" "+p.Entry.Name)
 	}

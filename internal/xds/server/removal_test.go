@@ -3,6 +3,7 @@ package server
 import (
 	"testing"
 
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -25,7 +26,7 @@ func TestClustersStayWhileSomethingThatMayReferToThemIsHeldBack(t *testing.T) {
 		rev := h.commit(remove(resource.Cluster, "c1"), remove(resource.Endpoints, "c1"), listener("l1", "refused, without c1"))
 		c.nack(c.expect(resource.Listener, "l1"), "no")
 		c.quiet()
-		h.eventually("it counts as settled", func() bool { return h.observer.outcomes(rev)[NACKed] == 1 })
+		h.eventually("it counts as settled", func() bool { return h.observer.outcomes(rev)[distribution.NACKed] == 1 })
 		h.commit(listener("l1", "good, without c1"))
 		c.take(resource.Listener, "l1")
 		c.take(resource.Cluster, "-c1")

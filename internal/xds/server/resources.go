@@ -5,23 +5,14 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
-	"github.com/moonsail/moonsail/internal/xds/table"
 )
-
-// Intended is one resource that a proxy is to have, and how far that has come.
-type Intended struct {
-	Type  resource.Type
-	Entry *table.Entry
-	// Standing is never ledger.NotSubscribed.
-	Standing ledger.ResourceStatus
-	Message  string // the proxy's, where it refused the resource
-}
 
 // Intended lists what a proxy is to have of some types, as the tables are now: by type, then
 // by table, then by name. false: no such proxy is connected.
-func (s *Server) Intended(id string, types ...resource.Type) (*model.Proxy, []Intended, bool) {
+func (s *Server) Intended(id string, types ...resource.Type) (*model.Proxy, []distribution.Intended, bool) {
 	st := s.find(id)
 	if st == nil {
 		return nil, nil, false
@@ -31,12 +22,12 @@ func (s *Server) Intended(id string, types ...resource.Type) (*model.Proxy, []In
 	if st.ledger == nil || st.closed {
 		return nil, nil, false
 	}
-	var out []Intended
+	var out []distribution.Intended
 	for _, typ := range types {
 		for _, t := range st.tables {
 			for e := range t.State().All(typ) {
-				i := Intended{Type: typ, Entry: e, Standing: st.ledger.Status(typ, e.Name)}
-				if i.Standing == ledger.NotSubscribed {
+				i := distribution.Intended{Type: typ, Entry: e, Status: st.ledger.Status(typ, e.Name)}
+				if i.Status == ledger.NotSubscribed {
 					continue
 				}
 				if h := st.ledger.Refusal(typ, e.Name); h != nil {

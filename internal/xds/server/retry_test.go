@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -31,7 +32,7 @@ func TestRefusalsThatMayPassAreTriedAgain(t *testing.T) {
 		const words = "Error adding/updating listener(s) l1: Unable to create Wasm plugin p"
 		rev := h.commit(listener("l1", "worse"))
 		c.nack(c.expect(resource.Listener, "l1"), words)
-		h.eventually("it is settled", func() bool { return h.observer.outcomes(rev)[NACKed] == 1 })
+		h.eventually("it is settled", func() bool { return h.observer.outcomes(rev)[distribution.NACKed] == 1 })
 		h.later(0)
 		h.later(watchEvery - time.Second)
 		refused := func() bool { return len(h.server.Refusals()) == 1 && h.server.Refusals()[0].Message == words }
@@ -45,7 +46,7 @@ func TestRefusalsThatMayPassAreTriedAgain(t *testing.T) {
 		require.True(t, refused())
 		h.later(100 * time.Hour)
 		require.False(t, h.inFlight(), "it was tried often enough")
-		require.Equal(t, map[Outcome]int{NACKed: 1}, h.observer.outcomes(rev), "what came of the change is told once")
+		require.Equal(t, map[distribution.Outcome]int{distribution.NACKed: 1}, h.observer.outcomes(rev), "what came of the change is told once")
 
 		h.commit(listener("l1", "worst"))
 		c.nack(c.expect(resource.Listener, "l1"), words)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -30,7 +31,7 @@ const MaxTables = ledger.MaxTables
 type Server struct {
 	// Read-only.
 	binder  Binder
-	obs     Observer
+	obs     distribution.Observer
 	log     *slog.Logger
 	opts    Options
 	pool    *names.Pool
@@ -47,7 +48,7 @@ type Server struct {
 }
 
 // New makes a server and starts its senders; Close ends them.
-func New(binder Binder, obs Observer, log *slog.Logger, opts Options) *Server {
+func New(binder Binder, obs distribution.Observer, log *slog.Logger, opts Options) *Server {
 	opts.RouteStrategy = cmp.Or(opts.RouteStrategy, RoutesAuto)
 	if opts.Meter == nil {
 		opts.Meter = unmetered{}

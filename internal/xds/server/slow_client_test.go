@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 	"github.com/moonsail/moonsail/test/await"
@@ -44,7 +45,7 @@ func TestSlowClientCostsNobodyElseAnything(t *testing.T) {
 			fast.take(resource.Endpoints, "c1")
 			require.LessOrEqual(t, waiting(h, slow), 5)
 		}
-		require.Zero(t, h.observer.outcomes(last)[Gone])
+		require.Zero(t, h.observer.outcomes(last)[distribution.Gone])
 
 		close(slow.read)
 		r := await.From(t, slow.got)
@@ -88,7 +89,7 @@ func TestFollowedRevisionsAreBounded(t *testing.T) {
 		for i := range maxOwed + 10 {
 			h.commit(endpoints("c1", fmt.Sprint(i)))
 		}
-		h.eventually("the oldest is given up", func() bool { return h.observer.outcomes(first)[Gone] == 1 })
+		h.eventually("the oldest is given up", func() bool { return h.observer.outcomes(first)[distribution.Gone] == 1 })
 		c.cancel()
 		h.eventually("all are accounted for", func() bool {
 			h.observer.mu.Lock()

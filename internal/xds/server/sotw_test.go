@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/test/await"
 )
@@ -177,7 +178,7 @@ func TestSotwNACKIsNotAnsweredUntilTheContentDiffers(t *testing.T) {
 		c, _ := h.warmSotw()
 		rev := h.commit(listener("l1", "bad"))
 		c.nack(resource.Listener, c.expect(resource.Listener, "l1"))
-		h.eventually("it is settled", func() bool { return h.observer.outcomes(rev)[NACKed] == 1 })
+		h.eventually("it is settled", func() bool { return h.observer.outcomes(rev)[distribution.NACKed] == 1 })
 		p, _ := h.server.Proxy(nodeID)
 		require.Equal(t, "sotw", p.Protocol)
 		require.Len(t, p.Types[2].Held, 1)

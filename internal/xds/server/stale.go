@@ -8,39 +8,21 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// GoneEndpoint is an address that calls to some hosts must not go to since a revision.
-type GoneEndpoint struct {
-	Revision model.Revision
-	Since    time.Time
-	Hosts    []string
-	Address  string
-}
-
-// Holder is a proxy that was not brought to forget an endpoint.
-type Holder struct {
-	ID        string
-	Name      string
-	Namespace string
-	Cluster   string
-	Endpoint  *GoneEndpoint
-	Reasons   []Reason
-}
-
 // Holders tells which connected proxies still hold which of these endpoints, which must be
 // in the order of revisions. It costs next to nothing while every proxy has ACKed its
 // endpoints.
-func (s *Server) Holders(gone []GoneEndpoint) []Holder {
+func (s *Server) Holders(gone []distribution.GoneEndpoint) []distribution.Holder {
 	if len(gone) == 0 {
 		return nil
 	}
 	look := &staleSearch{gone: gone, names: map[*table.Table]map[string][]string{}, listed: map[*table.Entry]map[string]bool{}}
-	var out []Holder
+	var out []distribution.Holder
 	for _, st := range s.streams.all() {
 		out = append(out, st.holds(look)...)
 	}
@@ -49,7 +31,7 @@ func (s *Server) Holders(gone []GoneEndpoint) []Holder {
 
 // staleSearch is the work on one question.
 type staleSearch struct {
-	gone   []GoneEndpoint
+	gone   []distribution.GoneEndpoint
 	names  map[*table.Table]map[string][]string // host -> EDS resources
 	listed map[*table.Entry]map[string]bool     // addresses that get calls
 }
@@ -93,13 +75,13 @@ func takers(a *endpointv3.ClusterLoadAssignment, into map[string]bool) {
 }
 
 // holds lists what one stream's proxy still holds.
-func (st *stream) holds(look *staleSearch) []Holder {
+func (st *stream) holds(look *staleSearch) []distribution.Holder {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.ledger == nil || st.closed || !st.ledger.Behind(resource.Endpoints) {
 		return nil
 	}
-	var out []Holder
+	var out []distribution.Holder
 	for i := len(look.gone) - 1; i >= 0; i-- {
 		g := &look.gone[i]
 		if g.Revision <= st.ledger.Settled() && st.account.before == 0 {
@@ -110,14 +92,14 @@ func (st *stream) holds(look *staleSearch) []Holder {
 			continue
 		}
 		for _, cluster := range st.clustersWith(look, g) {
-			out = append(out, Holder{ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, Cluster: cluster, Endpoint: g, Reasons: st.endpointReasons()})
+			out = append(out, distribution.Holder{ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, Cluster: cluster, Endpoint: g, Reasons: st.endpointReasons()})
 		}
 	}
 	return out
 }
 
 // clustersWith are the clusters in which the proxy has an endpoint that is gone.
-func (st *stream) clustersWith(look *staleSearch, g *GoneEndpoint) []string {
+func (st *stream) clustersWith(look *staleSearch, g *distribution.GoneEndpoint) []string {
 	var out []string
 	for _, t := range st.tables {
 		for _, host := range g.Hosts {
@@ -135,13 +117,13 @@ func (st *stream) clustersWith(look *staleSearch, g *GoneEndpoint) []string {
 }
 
 // endpointReasons tell why a stream's endpoints are behind.
-func (st *stream) endpointReasons() []Reason {
+func (st *stream) endpointReasons() []distribution.Reason {
 	for _, t := range st.ledger.Types() {
 		if t.Type == resource.Endpoints {
 			if len(t.Held) > 0 {
-				return []Reason{{Cause: CauseRefused, Type: t.Type.String(), Names: []string{t.Held[0].Name}, Text: t.Held[0].Message}}
+				return []distribution.Reason{{Cause: distribution.CauseRefused, Type: t.Type.String(), Names: []string{t.Held[0].Name}, Text: t.Held[0].Message}}
 			}
-			return []Reason{st.reason(&t)}
+			return []distribution.Reason{st.reason(&t)}
 		}
 	}
 	return nil

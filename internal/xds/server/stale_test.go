@@ -8,6 +8,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
@@ -38,16 +39,16 @@ func TestHoldersOfGoneEndpoints(t *testing.T) {
 		idle.take(resource.Cluster, ratings)
 
 		rev := h.commit(addressesAt(ratings, "10.0.0.2"))
-		gone := []GoneEndpoint{{Revision: rev, Since: time.Now(), Hosts: []string{"ratings"}, Address: "10.0.0.1"}}
+		gone := []distribution.GoneEndpoint{{Revision: rev, Since: time.Now(), Hosts: []string{"ratings"}, Address: "10.0.0.1"}}
 		r := c.expect(resource.Endpoints, ratings)
 		holders := h.server.Holders(gone)
 		require.Len(t, holders, 1)
 		require.Equal(t, "app-1", holders[0].Name)
 		require.Equal(t, ratings, holders[0].Cluster)
 		require.Equal(t, "10.0.0.1", holders[0].Endpoint.Address)
-		require.Equal(t, CauseUnanswered, holders[0].Reasons[0].Cause)
+		require.Equal(t, distribution.CauseUnanswered, holders[0].Reasons[0].Cause)
 		require.False(t, h.server.OldestUnanswered().IsZero())
-		back := []GoneEndpoint{{Revision: rev, Since: time.Now(), Hosts: []string{"ratings"}, Address: "10.0.0.2"}}
+		back := []distribution.GoneEndpoint{{Revision: rev, Since: time.Now(), Hosts: []string{"ratings"}, Address: "10.0.0.2"}}
 		require.Empty(t, h.server.Holders(back), "it is listed: it came again")
 		c.ack(r)
 		h.eventually("it is told", func() bool { return len(h.server.Holders(gone)) == 0 })
@@ -74,14 +75,14 @@ func TestHoldersAcrossReconnects(t *testing.T) {
 		c.take(resource.Cluster, ratings)
 		c.subscribe(resource.Endpoints, ratings)
 		c.take(resource.Endpoints, ratings)
-		h.becomes(first, "app-1", PositionACKed)  // while nothing else is under way: what it has is known
-		had := h.commit(edsCluster(ratings, "2")) // resends endpoints
+		h.becomes(first, "app-1", distribution.StateACKed) // while nothing else is under way: what it has is known
+		had := h.commit(edsCluster(ratings, "2"))          // resends endpoints
 		c.take(resource.Cluster, ratings)
-		h.becomes(had, "app-1", PositionACKed)
+		h.becomes(had, "app-1", distribution.StateACKed)
 		c.cancel()
 		h.eventually("it has left", func() bool { return len(h.server.Disconnected()) == 1 })
 		rev := h.commit(addressesAt(ratings, "10.0.0.2"))
-		gone := []GoneEndpoint{{Revision: rev, Since: time.Now(), Hosts: []string{"ratings"}, Address: "10.0.0.1"}}
+		gone := []distribution.GoneEndpoint{{Revision: rev, Since: time.Now(), Hosts: []string{"ratings"}, Address: "10.0.0.1"}}
 
 		for _, tc := range []struct {
 			id      string

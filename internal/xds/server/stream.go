@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
@@ -257,7 +258,7 @@ func (st *stream) end() {
 	st.mu.Lock()
 	st.readInbox()
 	st.closed = true
-	st.report(len(st.account.pendingRevisions), Gone, time.Now())
+	st.report(len(st.account.pendingRevisions), distribution.Gone, time.Now())
 	st.mu.Unlock()
 	if !st.proxy.Extensions { // it calls nobody, and comes and goes
 		st.server.disconnected.add(st, time.Now())

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
@@ -13,18 +14,18 @@ import (
 const maxAsked = 64
 
 // whereabouts answers for one stream; false where it is not a proxy's yet.
-func (st *stream) syncStatus(sv *distributionQuery) (ProxySyncStatus, bool) {
+func (st *stream) syncStatus(sv *distributionQuery) (distribution.ProxySyncStatus, bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.ledger == nil || st.closed {
-		return ProxySyncStatus{}, false
+		return distribution.ProxySyncStatus{}, false
 	}
-	w := ProxySyncStatus{ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, Position: PositionNotConcerned}
-	if !sv.concernsAny(st.proxy) {
+	w := distribution.ProxySyncStatus{ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, Position: distribution.StateNotConcerned}
+	if !sv.ConcernsAny(st.proxy) {
 		return w, true
 	}
 	if reasons := st.refusals(sv); len(reasons) > 0 {
-		w.Position, w.Reasons = PositionRefused, reasons
+		w.Position, w.Reasons = distribution.StateRefused, reasons
 		return w, true
 	}
 	sum := st.statusCounts(sv)
@@ -32,11 +33,11 @@ func (st *stream) syncStatus(sv *distributionQuery) (ProxySyncStatus, bool) {
 	settled := st.ledger.Settled() >= sv.Revision
 	switch {
 	case sum.behind, !settled && sum.newerBehind, st.toldOf(sv.Revision) && (sum.follows || sum.partly):
-		w.Position, w.Superseded, w.Reasons = PositionBehind, false, st.reasons(sum.types)
+		w.Position, w.Superseded, w.Reasons = distribution.StateBehind, false, st.reasons(sum.types)
 	case !settled && sum.partly && st.owes(sv.Revision):
-		w.Position, w.Reasons = PositionBehind, st.reasons(sum.types)
+		w.Position, w.Reasons = distribution.StateBehind, st.reasons(sum.types)
 	case sum.follows:
-		w.Position = PositionACKed
+		w.Position = distribution.StateACKed
 	}
 	return w, true
 }
@@ -59,7 +60,7 @@ func (st *stream) statusCounts(sv *distributionQuery) statusCounts {
 		touched := sv.of(t)
 		sum.partly = sum.partly || touched.count == 0 && t.State().Opened() < sv.Revision && t.State().Revision >= sv.Revision
 		for typ := range resource.NumTypes {
-			if !sv.concerns(st.proxy, typ) {
+			if !sv.ConcernsType(st.proxy, typ) {
 				continue
 			}
 			for name, superseded := range touched.names[typ] {
@@ -104,18 +105,18 @@ func (st *stream) toldOf(rev model.Revision) bool {
 }
 
 // refusals are what the proxy refused of the revision.
-func (st *stream) refusals(sv *distributionQuery) []Reason {
+func (st *stream) refusals(sv *distributionQuery) []distribution.Reason {
 	if !st.ledger.Refuses() {
 		return nil
 	}
-	var out []Reason
+	var out []distribution.Reason
 	for _, t := range st.ledger.Types() {
-		if !sv.concerns(st.proxy, t.Type) {
+		if !sv.ConcernsType(st.proxy, t.Type) {
 			continue
 		}
 		for _, h := range t.Held {
 			if st.isAbout(sv, t.Type, &h) {
-				out = append(out, Reason{Cause: CauseRefused, Type: t.Type.String(), Names: []string{h.Name}, Text: h.Message})
+				out = append(out, distribution.Reason{Cause: distribution.CauseRefused, Type: t.Type.String(), Names: []string{h.Name}, Text: h.Message})
 			}
 		}
 	}
@@ -145,14 +146,14 @@ func (st *stream) isAbout(sv *distributionQuery, typ resource.Type, h *ledger.He
 }
 
 // reasons tell why some types are behind; where none is given, why anything is.
-func (st *stream) reasons(of [resource.NumTypes]ledger.ResourceStatus) []Reason {
+func (st *stream) reasons(of [resource.NumTypes]ledger.ResourceStatus) []distribution.Reason {
 	some := of != [resource.NumTypes]ledger.ResourceStatus{}
-	var out []Reason
+	var out []distribution.Reason
 	for _, t := range st.ledger.Types() {
 		if some && of[t.Type] == ledger.NotSubscribed {
 			continue
 		}
-		if r := st.reason(&t); r.Cause != CauseUnsent || some {
+		if r := st.reason(&t); r.Cause != distribution.CauseUnsent || some {
 			out = append(out, r)
 		}
 	}
@@ -162,15 +163,15 @@ func (st *stream) reasons(of [resource.NumTypes]ledger.ResourceStatus) []Reason 
 // missing bounds how many clusters a reason names.
 const missing = 3
 
-func (st *stream) reason(t *ledger.TypeState) Reason {
-	r := Reason{Cause: CauseUnsent, Type: t.Type.String()}
+func (st *stream) reason(t *ledger.TypeState) distribution.Reason {
+	r := distribution.Reason{Cause: distribution.CauseUnsent, Type: t.Type.String()}
 	switch {
 	case t.InFlight && st.unread() > 0:
-		r.Cause, r.Since = CauseUnread, st.inFlight(t.Type).since
+		r.Cause, r.Since = distribution.CauseUnread, st.inFlight(t.Type).since
 	case t.InFlight:
-		r.Cause, r.Since = CauseUnanswered, st.inFlight(t.Type).since
+		r.Cause, r.Since = distribution.CauseUnanswered, st.inFlight(t.Type).since
 	case t.Waiting != "":
-		r.Cause, r.Since, r.Text = CauseWaits, st.wait, t.Waiting
+		r.Cause, r.Since, r.Text = distribution.CauseWaits, st.wait, t.Waiting
 		if t.Type != resource.Cluster {
 			r.Names = st.ledger.Missing(missing)
 		}

@@ -1,0 +1,183 @@
+// Package distribution describes how far changes have come on their way to proxies.
+//
+// The xDS server reports what becomes of each revision to an Observer, and answers questions
+// through the interface Proxies. Packages that record or explain changes depend on this
+// package and not on the server: it does no I/O and knows no transport.
+//
+// Start reading at Proxies for questions, and at Observer for reports.
+package distribution
+
+import (
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/ledger"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// Proxies answers questions about the proxies that are connected to this control plane, or were.
+// The xDS server implements it. Answers are computed on demand, from the streams' cursors and
+// the logs of the tables: the server stores nothing for each change and proxy.
+//
+// A proxy is named by its node ID, by "name.namespace", or by its name alone if the connected
+// proxies with this name are all in one namespace.
+type Proxies interface {
+	// Distribution returns the status of every connected proxy for a revision, and of those that
+	// disconnected without it. It waits for a publication in progress, so that the streams know
+	// every revision that was reported to the Observer.
+	Distribution(*Query) []ProxySyncStatus
+	// Intended returns the resources of the given types that a proxy should have, ordered by
+	// type, table and name. It returns false if the proxy is not connected.
+	Intended(proxy string, types ...resource.Type) (*model.Proxy, []Intended, bool)
+	// Refusals returns the resources that connected proxies refuse in their current form, in no
+	// particular order.
+	Refusals() []*Refusal
+	// Holders returns the connected proxies that may still send requests to one of the
+	// endpoints. The endpoints must be in ascending order of their revisions.
+	Holders([]GoneEndpoint) []Holder
+	// ProxyAt returns the node ID of the connected proxy with an IP address.
+	ProxyAt(ip string) (id string, ok bool)
+	// SidecarOf returns the Sidecar that selects a connected proxy.
+	SidecarOf(proxy string) (model.Key, bool)
+	// Connected returns those of some node IDs that are connected.
+	Connected(ids []string) []string
+	// Disconnected returns the proxies that disconnected and did not connect again, in the order
+	// in which they disconnected.
+	Disconnected() []Disconnected
+	// OldestUnanswered returns when the oldest unanswered response was sent, or the zero time if
+	// every response is answered.
+	OldestUnanswered() time.Time
+}
+
+// SyncState is the state of a proxy with regard to one revision.
+type SyncState string
+
+// The states.
+const (
+	StateACKed        SyncState = "acked"        // it accepted what the revision changed, or a newer form of it
+	StateBehind       SyncState = "behind"       // some of it was not sent yet, or is not answered
+	StateRefused      SyncState = "refused"      // it refused some of it, and the ledger holds that back
+	StateNotConcerned SyncState = "notConcerned" // it subscribes to nothing of it
+	StateDisconnected SyncState = "disconnected" // its stream ended without it, and it did not connect again
+)
+
+// Cause is why a proxy does not have a change.
+type Cause string
+
+// The causes.
+const (
+	CauseUnanswered   Cause = "unanswered"   // a response was sent and is not answered
+	CauseUnread       Cause = "unread"       // the proxy does not read its responses
+	CauseWaits        Cause = "waits"        // other resources must be sent and ACKed first
+	CauseUnsent       Cause = "unsent"       // it is about to be sent
+	CauseRefused      Cause = "refused"      // the proxy answered with a NACK
+	CauseDisconnected Cause = "disconnected" // the stream ended
+)
+
+// Reason is a cause and its details.
+type Reason struct {
+	Cause Cause     `json:"cause"`
+	Type  string    `json:"type,omitempty"`  // short name of the resource type: "CDS"
+	Since time.Time `json:"since,omitzero"`  // of unanswered, unread, waits and disconnected
+	Names []string  `json:"names,omitempty"` // refused: the resource; waits: clusters whose endpoints are missing
+	Text  string    `json:"text,omitempty"`  // refused: the proxy's message; waits: what it waits for
+}
+
+// ProxySyncStatus is the state of one proxy with regard to a revision, with the reasons.
+type ProxySyncStatus struct {
+	ID         string    `json:"id"` // node ID
+	Name       string    `json:"name"`
+	Namespace  string    `json:"namespace"`
+	Position   SyncState `json:"position"`
+	Superseded bool      `json:"superseded,omitempty"` // it has a newer form of everything that the revision changed
+	Reasons    []Reason  `json:"reasons,omitempty"`
+	// ControlPlane names the replica that the proxy is connected to, in answers that combine
+	// several replicas. It is empty for the replica that was asked. The server does not set it.
+	ControlPlane string `json:"controlPlane,omitempty"`
+}
+
+// Query asks about one revision, or about the part of one object in it.
+type Query struct {
+	Revision model.Revision
+	Object   model.Key // zero: the query is about the whole revision
+	// Related reports whether a resource is made from the object. The server calls it for tables
+	// that were created after the revision, whose logs do not contain it. nil: unknown.
+	Related func(resource.Type, *table.Entry) bool
+	// Concerns reports whether the object can affect what a proxy has of a type. nil: always.
+	Concerns func(*model.Proxy, resource.Type) bool
+	// Shared is set if the revision changed other objects too. Their refusals do not count.
+	Shared bool
+}
+
+// ConcernsType reports whether the object can affect what a proxy has of a type.
+func (q *Query) ConcernsType(p *model.Proxy, typ resource.Type) bool {
+	return q.Concerns == nil || q.Concerns(p, typ)
+}
+
+// ConcernsAny reports whether the object can affect what a proxy has of any type.
+func (q *Query) ConcernsAny(p *model.Proxy) bool {
+	for typ := range resource.NumTypes {
+		if q.ConcernsType(p, typ) {
+			return true
+		}
+	}
+	return false
+}
+
+// Intended is a resource that a proxy should have, and its status on the stream.
+type Intended struct {
+	Type    resource.Type
+	Entry   *table.Entry
+	Status  ledger.ResourceStatus // never ledger.NotSubscribed
+	Message string                // the proxy's, if it refused the resource
+}
+
+// Disconnected is a proxy whose stream ended and that did not connect again. If its process
+// runs, it uses what it has.
+type Disconnected struct {
+	ID        string         `json:"id"` // node ID
+	Name      string         `json:"name"`
+	Namespace string         `json:"namespace"`
+	IPs       []string       `json:"ips,omitempty"`
+	Since     time.Time      `json:"since"`
+	Settled   model.Revision `json:"settled"` // the proxy had everything up to this revision
+}
+
+// GoneEndpoint is an address that must not receive requests for some hosts since a revision.
+type GoneEndpoint struct {
+	Revision model.Revision
+	Since    time.Time
+	Hosts    []string
+	Address  string
+}
+
+// Holder is a connected proxy that may still have an endpoint that is gone.
+type Holder struct {
+	ID        string // node ID
+	Name      string
+	Namespace string
+	Cluster   string
+	Endpoint  *GoneEndpoint
+	Reasons   []Reason
+}
+
+// Refusal is a resource that connected proxies refuse in its current form.
+type Refusal struct {
+	Type    resource.Type
+	Name    string // empty: the proxies' messages do not name a resource of the response
+	Message string // of several, the first in alphabetical order
+	Proxies int    // how many refuse it
+	// Since is the newest revision of which one of the proxies may have the resource; 0: none has it.
+	Since model.Revision
+	// About is what the messages may be about: the resource, or those of its parts that were
+	// new to the proxies.
+	About []Part
+}
+
+// Part is a resource of a table.
+type Part struct {
+	Type  resource.Type
+	Entry *table.Entry
+	Proxy *model.Proxy // one that refuses it; nil: unknown
+}
