@@ -10,9 +10,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/test/netns"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	netns.Isolate()
+	goleak.VerifyTestMain(m)
+}
 
 // moonsail runs a command line and gives its exit status and what it wrote.
 func moonsail(t *testing.T, args ...string) (status int, out, errOut string) {

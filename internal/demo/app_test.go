@@ -12,9 +12,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/test/netns"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	netns.Isolate()
+	goleak.VerifyTestMain(m)
+}
 
 // sidecar stands for a workload's sidecar: it answers for the services that are called.
 type sidecar struct {

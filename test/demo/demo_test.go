@@ -23,6 +23,7 @@ import (
 	"github.com/moonsail/moonsail/internal/demo"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 	"github.com/moonsail/moonsail/test/await"
+	"github.com/moonsail/moonsail/test/netns"
 )
 
 // TestMain is moonsail where it is started as such: tests are started with flags only.
@@ -30,6 +31,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && slices.Contains([]string{"serve", "agent", "demo", "explain"}, os.Args[1]) {
 		os.Exit(cli.Execute())
 	}
+	netns.Isolate()
 	goleak.VerifyTestMain(m)
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/meshtest"
+	"github.com/moonsail/moonsail/test/netns"
 )
 
 // patience is for conditions that come soon, on a busy machine later. Nothing is
@@ -31,7 +32,10 @@ const (
 	lookAt   = 10 * time.Millisecond
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	netns.Isolate()
+	goleak.VerifyTestMain(m)
+}
 
 // transport is what a control plane serves streams on. With whole route configurations
 // that is the other transport than with the rest of the tests, so that both meet Envoy.
@@ -64,10 +68,8 @@ func shortDir(t *testing.T) string {
 
 var addresses atomic.Uint32
 
-// ownIP is a loopback address that no other test, in this or a concurrent run, uses: the
-// ports of a sidecar are then free. Tests of other packages use the first half of the
-// second byte's range. The last byte begins again when it is used up: whoever had those
-// addresses is over by then.
+// ownIP returns a loopback address that no other running test of this process uses, so that the ports of a sidecar
+// are free there. Addresses repeat after 254 calls.
 func ownIP() string {
 	pid := os.Getpid()
 	return fmt.Sprintf("127.%d.%d.%d", 192+pid/250%60, pid%250, addresses.Add(1)%254+1)

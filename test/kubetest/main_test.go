@@ -6,6 +6,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/moonsail/moonsail/test/kubetest"
+	"github.com/moonsail/moonsail/test/netns"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(kubetest.Main(m)) }
+func TestMain(m *testing.M) {
+	netns.Isolate()
+	goleak.VerifyTestMain(kubetest.Main(m))
+}

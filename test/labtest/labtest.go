@@ -14,6 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/lab/child"
 	labcli "github.com/moonsail/moonsail/internal/lab/cli"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/test/netns"
 )
 
 const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"
@@ -22,7 +23,7 @@ const asMoonsail = "MOONSAIL_LAB_TEST_AS_MOONSAIL"
 // command of the lab, as moonsail-lab.
 const AsMoonsail = asMoonsail + "=1"
 
-// Main is TestMain: moonsail, moonsail-lab, or the tests, which must leave no goroutine.
+// Main is TestMain: it runs moonsail, moonsail-lab, or the tests in a network namespace, which must leave no goroutine.
 func Main(m goleak.TestingM, options ...goleak.Option) {
 	if os.Getenv(asMoonsail) != "" {
 		if isLab(os.Args[1:]) {
@@ -30,6 +31,7 @@ func Main(m goleak.TestingM, options ...goleak.Option) {
 		}
 		os.Exit(cli.Execute())
 	}
+	netns.Isolate()
 	goleak.VerifyTestMain(m, options...)
 }
 

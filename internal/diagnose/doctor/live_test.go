@@ -17,9 +17,13 @@ import (
 
 	"github.com/moonsail/moonsail/internal/diagnose/doctor"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/test/netns"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	netns.Isolate()
+	goleak.VerifyTestMain(m)
+}
 
 // sick is an Envoy whose only service has an endpoint where nobody listens, with a program in front of it and a
 // control plane that is not there.

@@ -29,6 +29,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/moonsail/moonsail/test/logtext"
+	"github.com/moonsail/moonsail/test/netns"
 )
 
 // patience is for conditions that come soon, on a busy machine later. Nothing is
@@ -53,16 +54,17 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	netns.Isolate()
 	goleak.VerifyTestMain(m)
 }
 
 var addresses atomic.Uint32
 
-// ownIP is a loopback address that no other test, in this or a concurrent run, uses: the
-// ports of a sidecar are then free.
+// ownIP returns a loopback address that no other running test of this process uses, so that the ports of a sidecar
+// are free there. Addresses repeat after 254 calls.
 func ownIP() string {
 	pid := os.Getpid()
-	return fmt.Sprintf("127.%d.%d.%d", 64+pid/250%128, pid%250, addresses.Add(1))
+	return fmt.Sprintf("127.%d.%d.%d", 64+pid/250%128, pid%250, addresses.Add(1)%254+1)
 }
 
 // sidecar is an agent run by a test.

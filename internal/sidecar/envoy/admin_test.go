@@ -16,9 +16,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/moonsail/moonsail/test/await"
+	"github.com/moonsail/moonsail/test/netns"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	netns.Isolate()
+	goleak.VerifyTestMain(m)
+}
 
 const patience = time.Minute
 

@@ -14,9 +14,13 @@ import (
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/test/kubetest"
+	"github.com/moonsail/moonsail/test/netns"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(kubetest.Main(m)) }
+func TestMain(m *testing.M) {
+	netns.Isolate()
+	goleak.VerifyTestMain(kubetest.Main(m))
+}
 
 const shop = `
 apiVersion: v1
