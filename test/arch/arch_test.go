@@ -87,6 +87,7 @@ var forbidden = []struct {
 
 // pkg is what `go list` says of a package.
 type pkg struct {
+	Name, Doc  string
 	ImportPath string
 	Imports    []string
 	Deps       []string
@@ -101,7 +102,7 @@ var production = sync.OnceValues(func() ([]pkg, error) {
 		return nil, err
 	}
 	var errOut bytes.Buffer
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./cmd/...", "./internal/...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Doc,Imports,Deps", "./cmd/...", "./internal/...")
 	cmd.Dir, cmd.Stderr = root, &errOut
 	out, err := cmd.Output()
 	if err != nil {
@@ -119,8 +120,6 @@ var production = sync.OnceValues(func() ([]pkg, error) {
 	}
 })
 
-const root = "../.."
-
 // look reads the folders that `go list` reads: the test cache knows only what the test
 // itself has opened, and must not keep a result when a source file changes.
 func look() error {
@@ -132,6 +131,8 @@ func look() error {
 	}
 	return nil
 }
+
+const root = "../.."
 
 func packages(t *testing.T) []pkg {
 	t.Helper()
@@ -212,18 +213,44 @@ const (
 	generatedEnd   = "        # END import rules\n"
 )
 
-var update = flag.Bool("update", false, "write the import rules of Rooms into .golangci.yml")
+// Lines between these two in ARCHITECTURE.md are generated from Rooms.
+const (
+	roomsBegin = "<!-- BEGIN rooms: go test ./test/arch -run TestRoomsAreDescribed -update -->\n"
+	roomsEnd   = "<!-- END rooms -->\n"
+)
+
+var update = flag.Bool("update", false, "write what is generated from this package's tables into .golangci.yml, ARCHITECTURE.md and testdata")
 
 func TestLinterRulesFollowRooms(t *testing.T) {
-	file := filepath.Join(root, ".golangci.yml")
-	text := read(t, ".golangci.yml")
-	before, rest, ok := strings.Cut(text, generatedBegin)
-	require.True(t, ok, "no line %q", generatedBegin)
-	rules, after, ok := strings.Cut(rest, generatedEnd)
-	require.True(t, ok, "no line %q", generatedEnd)
+	requireGenerated(t, ".golangci.yml", generatedBegin, generatedEnd, LinterRules())
+}
+
+func TestRoomsAreDescribed(t *testing.T) {
+	requireGenerated(t, "ARCHITECTURE.md", roomsBegin, roomsEnd, Table())
+}
+
+// requireGenerated holds the lines between begin and end of a file to want; -update writes them.
+func requireGenerated(t *testing.T, name, begin, end, want string) {
+	t.Helper()
+	before, rest, ok := strings.Cut(read(t, name), begin)
+	require.True(t, ok, "%s: no line %q", name, begin)
+	have, after, ok := strings.Cut(rest, end)
+	require.True(t, ok, "%s: no line %q", name, end)
 	if *update {
-		require.NoError(t, os.WriteFile(file, []byte(before+generatedBegin+LinterRules()+generatedEnd+after), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(before+begin+want+end+after), 0o644))
 		return
 	}
-	require.True(t, LinterRules() == rules, "the import rules in .golangci.yml differ from Rooms: run: go test ./test/arch -run TestLinterRules -update")
+	require.True(t, want == have, "%s: the lines below %q differ from Rooms in test/arch/rooms.go: run: go test ./test/arch -update", name, begin)
+}
+
+// TestPackagesAreDescribed holds each package to a doc comment that names it.
+func TestPackagesAreDescribed(t *testing.T) {
+	for _, p := range packages(t) {
+		switch first, _, _ := strings.Cut(p.Doc, "."); {
+		case p.Doc == "":
+			t.Errorf("%s: no doc comment: describe the purpose of the package", p.folder())
+		case p.Name != "main" && !strings.HasPrefix(first, "Package "+p.Name+" "):
+			t.Errorf("%s: the doc comment begins with %q: begin with %q", p.folder(), first, "Package "+p.Name)
+		}
+	}
 }

@@ -44,29 +44,6 @@ func read(t *testing.T, file string) string {
 	return string(b)
 }
 
-// TestFoldersAreDescribed holds the table of folders to what there is, in both directions.
-func TestFoldersAreDescribed(t *testing.T) {
-	text := read(t, "ARCHITECTURE.md")
-	var there []string
-	for _, p := range packages(t) {
-		there = append(there, p.folder())
-		if !strings.Contains(text, "`"+p.folder()+"`") && !describedAbove(text, p.folder()) {
-			t.Errorf("ARCHITECTURE.md has no `%s` in its table of folders", p.folder())
-		}
-	}
-	for _, row := range regexp.MustCompile("(?m)^\\| `((?:cmd|internal)/[a-z/]+)`").FindAllStringSubmatch(text, -1) {
-		if !slices.ContainsFunc(there, func(p string) bool { return under(p, row[1]) }) {
-			t.Errorf("ARCHITECTURE.md describes `%s`, which is not there", row[1])
-		}
-	}
-}
-
-// describedAbove tells whether the folder above (but not internal itself) is described.
-func describedAbove(text, folder string) bool {
-	above := filepath.Dir(folder)
-	return strings.Count(above, "/") > 0 && strings.Contains(text, "`"+above+"`")
-}
-
 func TestDependenciesAreExplained(t *testing.T) {
 	text := read(t, "RATIONALE.md")
 	read(t, "go.mod") // so that the test's result is not kept when it changes

@@ -123,3 +123,13 @@ func LinterRules() string {
 	}
 	return b.String()
 }
+
+// Table returns the rooms as a Markdown table.
+func Table() string {
+	var b strings.Builder
+	b.WriteString("| layer | room | purpose |\n|---|---|---|\n")
+	for _, r := range Rooms {
+		fmt.Fprintf(&b, "| %d | `%s` | %s |\n", r.Layer, r.Folder(), r.About)
+	}
+	return b.String()
+}
