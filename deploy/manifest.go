@@ -1,4 +1,4 @@
-// Package deploy has what a control plane takes in a cluster as YAML, and what is made of it for one of another revision.
+// Package deploy holds the Kubernetes manifests of the control plane, and adapts them to revisions.
 package deploy
 
 import (

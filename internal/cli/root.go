@@ -1,5 +1,5 @@
-// Package cli is the command line of moonsail: a file or a few a subcommand. What it shares with other command
-// lines is in package terminal.
+// Package cli holds the commands of moonsail, one file or a few per command. NewRootCommand lists them.
+// What it shares with the command line of moonsail-lab is in package terminal.
 package cli
 
 import (

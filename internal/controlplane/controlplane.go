@@ -1,5 +1,3 @@
-// Package controlplane starts the stages of `moonsail serve` and joins them: the whole of
-// it on one screen, in Run.
 package controlplane
 
 import (

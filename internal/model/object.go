@@ -4,9 +4,8 @@
 // It is pure data. It imports nothing of ours, knows neither Envoy nor
 // Kubernetes clients, and starts no goroutines.
 //
-// Invariant: an object is immutable once it has been handed to the store. Whoever
-// wants a different object makes a new one. Slices and maps inside are shared
-// freely for that reason.
+// Invariant: an object is immutable once the store has it. A change makes a new
+// object. Slices and maps inside are therefore shared freely.
 package model
 
 import (

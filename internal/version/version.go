@@ -1,5 +1,5 @@
-// Package version tells which build this is, from what the Go toolchain wrote into
-// the binary. Nothing has to be stamped by the linker.
+// Package version reports which build this is, from what the Go toolchain writes into
+// the binary. The linker stamps nothing.
 package version
 
 import (

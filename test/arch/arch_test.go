@@ -161,6 +161,25 @@ func TestRoomsImportDownwards(t *testing.T) {
 	}
 }
 
+// TestRoomsHaveDocs requires a package comment in each room, so that a reader of the tree finds one.
+func TestRoomsHaveDocs(t *testing.T) {
+	for _, room := range Rooms {
+		if room.Name == "cmd" {
+			continue
+		}
+		t.Run(room.Name, func(t *testing.T) {
+			files, err := filepath.Glob(filepath.Join(root, room.Folder(), "*.go"))
+			require.NoError(t, err)
+			found := slices.ContainsFunc(files, func(file string) bool {
+				text, err := os.ReadFile(file)
+				require.NoError(t, err)
+				return strings.Contains(string(text), "// Package "+room.Name+" ")
+			})
+			require.True(t, found, "%s has no package comment: add a doc.go that says what the room is for and where to start reading", room.Folder())
+		})
+	}
+}
+
 func TestForbiddenImports(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, rule := range forbidden {
