@@ -53,19 +53,19 @@ func (c *conv) listener(at problem.Path, l *gatewayv1.Listener) (model.GatewaySe
 	if !convert.IsLabel(string(l.Name)) {
 		c.Errorf(at.Field("name"), "%q cannot be a listener's name, which is part of others: leave out dots, and use at most 63 characters", l.Name)
 	}
-	outline := listenerRef(at, c.Meta.Namespace, l)
+	ref := listenerRef(at, c.Meta.Namespace, l)
 	switch l.Protocol {
 	case gatewayv1.HTTPProtocolType:
 		out.Port.Protocol = model.ProtocolHTTP
 	case gatewayv1.HTTPSProtocolType:
 		out.Port.Protocol = model.ProtocolHTTPS
-		out.TLS = c.listenerTLS(at.Field("tls"), l.TLS, &outline)
+		out.TLS = c.listenerTLS(at.Field("tls"), l.TLS, &ref)
 	case gatewayv1.TLSProtocolType:
 		out.Port.Protocol = model.ProtocolTLS
-		if outline.TLSMode == string(gatewayv1.TLSModePassthrough) {
+		if ref.TLSMode == string(gatewayv1.TLSModePassthrough) {
 			out.TLS = &model.ServerTLS{Mode: model.ServerPassthrough}
 		} else {
-			out.TLS = c.listenerTLS(at.Field("tls"), l.TLS, &outline)
+			out.TLS = c.listenerTLS(at.Field("tls"), l.TLS, &ref)
 		}
 	case gatewayv1.TCPProtocolType:
 		out.Port.Protocol = model.ProtocolTCP
@@ -73,52 +73,37 @@ func (c *conv) listener(at problem.Path, l *gatewayv1.Listener) (model.GatewaySe
 		c.Warnf(at.Field("protocol"), "%s has no effect in Moonsail yet; use HTTP, HTTPS, TLS or TCP", l.Protocol)
 		return out, false
 	}
-	out.Routes = c.routesOf(&outline)
-	host := model.Host("*")
-	if l.Hostname != nil && *l.Hostname != "" && c.CheckHost(at.Field("hostname"), string(*l.Hostname), true) {
-		host = outline.Hostname
+	c.checkKinds(&ref)
+	if l.Hostname != nil && *l.Hostname != "" {
+		c.CheckHost(at.Field("hostname"), string(*l.Hostname), true)
 	}
-	from := at.Field("allowedRoutes").Field("namespaces")
-	out.Hosts = []model.HostSelector{{Namespace: c.routesFrom(&outline), Host: host}}
-	out.Namespaces = c.routesSelected(from, &outline)
+	c.checkNamespaces(at.Field("allowedRoutes").Field("namespaces").Field("selector"), &ref)
+	taking := ref.Server(c.Meta.Namespace)
+	out.Routes, out.Hosts, out.Namespaces = taking.Routes, taking.Hosts, taking.Namespaces
 	return out, out.TLS != nil || l.Protocol == gatewayv1.HTTPProtocolType || l.Protocol == gatewayv1.TCPProtocolType
 }
 
-// routesOf are the kinds of routes that a listener takes.
-func (c *conv) routesOf(l *ListenerRef) []model.Kind {
-	taken, wrong := l.Routes()
+// checkKinds warns of kinds of routes that a listener cannot take.
+func (c *conv) checkKinds(l *ListenerRef) {
+	_, wrong := l.Routes()
 	for i := range wrong {
 		c.Warnf(problem.Path(wrong[i].Field), "%s is no kind of routes that a listener of protocol %s takes", wrong[i].KindText(), l.Protocol)
 	}
-	return taken
 }
 
-// routesFrom is the namespace of routes that a listener takes, "*" for all.
-func (c *conv) routesFrom(l *ListenerRef) string {
-	switch gatewayv1.FromNamespaces(l.From) {
-	case gatewayv1.NamespacesFromAll:
-		return convert.ExportAll
-	case gatewayv1.NamespacesFromSame:
-		return c.Meta.Namespace
-	}
-	return convert.ExportNone
-}
-
-// routesSelected selects the namespaces of routes that a listener takes beside that of routesFrom.
-func (c *conv) routesSelected(at problem.Path, l *ListenerRef) *model.LabelSelector {
+// checkNamespaces checks the selector of namespaces whose routes a listener takes.
+func (c *conv) checkNamespaces(at problem.Path, l *ListenerRef) {
 	switch {
 	case l.From != string(gatewayv1.NamespacesFromSelector):
-		return nil
+		return
 	case l.Namespaces == nil:
-		c.Warnf(at.Field("selector"), "is missing, so that no route is taken; select namespaces, or use Same or All")
-		return nil
+		c.Warnf(at, "is missing, so that no route is taken; select namespaces, or use Same or All")
+		return
 	}
-	at = at.Field("selector")
 	c.Labels(at.Field("matchLabels"), l.Namespaces.Labels)
 	for i := range l.Namespaces.Expressions {
 		c.LabelExpression(at.Field("matchExpressions").Index(i), &l.Namespaces.Expressions[i])
 	}
-	return l.Namespaces
 }
 
 // terminateModes are the values of optionTerminate.

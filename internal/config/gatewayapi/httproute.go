@@ -58,7 +58,7 @@ func (c *conv) parents(at problem.Path, refs []gatewayv1.ParentReference, v *mod
 		ref := parentRef(at.Index(i), c.Meta.Namespace, &refs[i])
 		switch {
 		case ref.IsGateway():
-			v.Gateways = append(v.Gateways, model.KubernetesGatewayName(ref.Namespace, ref.Name, ref.Section, ref.Port))
+			v.Gateways = append(v.Gateways, ref.GatewayName())
 		case ref.IsService() && ref.Namespace != c.Meta.Namespace:
 			c.Warnf(at.Index(i), "routes for the Service of another namespace have no effect in Moonsail yet; write the %s in namespace %s", c.Meta.Kind, ref.Namespace)
 		case ref.IsService():

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/moonsail/moonsail/internal/config/convert"
 	"github.com/moonsail/moonsail/internal/config/problem"
 	"github.com/moonsail/moonsail/internal/model"
 )
@@ -67,6 +68,11 @@ type ParentRef struct {
 	ObjectRef
 	Section string          // empty: any
 	Ref     json.RawMessage // as it is written
+}
+
+// GatewayName returns the name by which model.VirtualService.Gateways names the listeners of the parent, a Gateway.
+func (p *ParentRef) GatewayName() string {
+	return model.KubernetesGatewayName(p.Namespace, p.Name, p.Section, p.Port)
 }
 
 // PolicyRef is of a BackendTLSPolicy.
@@ -310,6 +316,27 @@ func (l *ListenerRef) Possible() []model.Kind {
 		return []model.Kind{model.KindTCPRoute}
 	}
 	return nil
+}
+
+// Server returns what decides which routes the listener of a Gateway in a namespace takes: names, port, kinds,
+// hostname and namespaces. The decoded Gateway and statuses share it.
+func (l *ListenerRef) Server(namespace string) *model.GatewayServer {
+	routes, _ := l.Routes()
+	from := convert.ExportNone
+	switch gatewayv1.FromNamespaces(l.From) {
+	case gatewayv1.NamespacesFromAll:
+		from = convert.ExportAll
+	case gatewayv1.NamespacesFromSame:
+		from = namespace
+	}
+	out := &model.GatewayServer{
+		Port: model.GatewayPort{Number: l.Port, Name: l.Name}, Routes: routes,
+		Hosts: []model.HostSelector{{Namespace: from, Host: l.Hostname}},
+	}
+	if l.From == string(gatewayv1.NamespacesFromSelector) {
+		out.Namespaces = l.Namespaces
+	}
+	return out
 }
 
 // Routes are the kinds of routes that it takes, with those that it says and cannot take.

@@ -22,8 +22,8 @@ type Board struct {
 	objects map[model.Key]*object
 	queue   []model.Key // of objects that are queued, each once, here or in aside
 	aside   map[schema.GroupVersionResource][]model.Key
-	// outlined counts what was seen of the Gateway API's objects.
-	outlined int
+	// gatewayObject counts what was seen of the Gateway API's objects.
+	gatewayObject int
 }
 
 // object is what is known of one.
@@ -58,7 +58,7 @@ func (b *Board) Seen(s *kube.Seen) {
 	o.see(s.Version, s.Generation, s.Status)
 	o.seen.Resource, o.seen.Problems, o.seen.InForce, o.seen.Partial = s.Resource, s.Problems, s.InForce, s.Partial
 	if o.seen.Outline != nil || s.Outline != nil {
-		b.outlined++
+		b.gatewayObject++
 	}
 	o.seen.Outline = s.Outline
 	b.review(s.Key, o)
@@ -93,7 +93,7 @@ func (b *Board) Gone(k model.Key) {
 			b.unqueue(k)
 		}
 		if o.seen.Outline != nil {
-			b.outlined++
+			b.gatewayObject++
 		}
 	}
 	delete(b.objects, k)

@@ -35,11 +35,11 @@ type checker struct {
 	others *Others     // nil: this control plane is alone
 	mesh   *model.Mesh // that the control plane was started with
 
-	analyzed model.Revision // what is on the board
-	outlined int            // likewise: what was seen of the Gateway API's objects
-	due      time.Time      // of the next analysis
-	told     map[model.Key]refusal
-	recount  time.Time // when numbers of proxies are told again
+	analyzed      model.Revision // what is on the board
+	gatewayObject int            // likewise: what was seen of the Gateway API's objects
+	due           time.Time      // of the next analysis
+	told          map[model.Key]refusal
+	recount       time.Time // when numbers of proxies are told again
 }
 
 // run looks until ctx ends. It calls first once it has looked at everything.
@@ -74,7 +74,7 @@ func (c *checker) look(ctx context.Context, now time.Time) {
 			c.board.accept(k)
 		}
 	}
-	if (snap.Revision != c.analyzed || c.board.outlinesSeen() != c.outlined) && !now.Before(c.due) {
+	if (snap.Revision != c.analyzed || c.board.outlinesSeen() != c.gatewayObject) && !now.Before(c.due) {
 		c.analyze(snap)
 		c.due = now.Add(max(lookEvery, analyzeShare*time.Since(now)))
 	}
@@ -95,7 +95,7 @@ func (c *checker) analyze(snap *store.Snapshot) {
 	}
 	objects, count := c.board.outlines()
 	c.board.setJudged(judgeGateways(snap, objects))
-	c.outlined = count
+	c.gatewayObject = count
 }
 
 // ask asks the others; all tells whether they have answered.

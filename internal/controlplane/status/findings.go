@@ -30,23 +30,23 @@ func (b *Board) each(take func(model.Key, *object) bool) {
 }
 
 // outlines are the objects of the Gateway API; count differs where they may.
-func (b *Board) outlines() (all map[model.Key]outlined, count int) {
+func (b *Board) outlines() (all map[model.Key]gatewayObject, count int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all = map[model.Key]outlined{}
+	all = map[model.Key]gatewayObject{}
 	for k, o := range b.objects {
 		if o.seen.Outline != nil {
-			all[k] = outlined{o.seen.Outline, o.seen.Generation, o.seen.Problems, o.seen.Partial}
+			all[k] = gatewayObject{o.seen.Outline, o.seen.Generation, o.seen.Problems, o.seen.Partial}
 		}
 	}
-	return all, b.outlined
+	return all, b.gatewayObject
 }
 
 // outlinesSeen is the count of outlines.
 func (b *Board) outlinesSeen() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.outlined
+	return b.gatewayObject
 }
 
 // setJudged takes what the statuses of the Gateway API's objects should say: of all of them.

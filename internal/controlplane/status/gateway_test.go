@@ -104,7 +104,7 @@ func (b *Board) judgements() string {
 				fmt.Fprintf(&out, "  listener %s, %d of %v\n%s", l.name, l.attached, l.kinds, conditionTexts("    ", l.conditions))
 			}
 		}
-		for _, standing := range []*routeStanding{j.route, j.policy} {
+		for _, standing := range []*routeConditions{j.route, j.policy} {
 			if standing == nil {
 				continue
 			}

@@ -46,7 +46,7 @@ var supportedFeatures = []string{
 
 // class judges a GatewayClass. Of Istio's it is not said what is supported: its own control plane would say
 // otherwise, and the two would write for ever.
-func class(o outlined) *judgement {
+func class(o gatewayObject) *judgement {
 	out := &judgement{generation: o.generation, conditions: []condition{{typeAccepted, true, "Accepted", ""}}}
 	if !o.Class.Counts {
 		out.conditions[0] = condition{typeAccepted, false, "Unsupported", "Gateways of this class have no effect: the classes that count are moonsail, of controller " +

@@ -9,13 +9,13 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// gatewayStanding is what the status of a Gateway says beside its conditions.
-type gatewayStanding struct {
+// gatewayConditions is what the status of a Gateway says beside its conditions.
+type gatewayConditions struct {
 	addresses []string
-	listeners []listenerStanding
+	listeners []listenerConditions
 }
 
-type listenerStanding struct {
+type listenerConditions struct {
 	name       string
 	kinds      []model.Kind
 	attached   int
@@ -23,8 +23,8 @@ type listenerStanding struct {
 }
 
 // gateway judges a Gateway. Its routes have been counted.
-func (w *gatewayWorld) gateway(k model.Key, o outlined) *judgement {
-	out := &judgement{generation: o.generation, gateway: &gatewayStanding{}}
+func (w *gatewayWorld) gateway(k model.Key, o gatewayObject) *judgement {
+	out := &judgement{generation: o.generation, gateway: &gatewayConditions{}}
 	routers, served, bad := w.routers[name{k.Namespace, k.Name}], 0, []string(nil)
 	for i := range o.Gateway.Listeners {
 		l := w.listener(k, o.Gateway.Listeners, i, len(routers) > 0 && !o.problems.HasErrors())
@@ -61,7 +61,7 @@ func programmed(k model.Key, ok bool, routers int, pending string) condition {
 }
 
 // listener judges one; its first condition is whether it is accepted.
-func (w *gatewayWorld) listener(k model.Key, all []gatewayapi.ListenerRef, i int, running bool) listenerStanding {
+func (w *gatewayWorld) listener(k model.Key, all []gatewayapi.ListenerRef, i int, running bool) listenerConditions {
 	l := &all[i]
 	kinds, wrong := l.Routes()
 	refs := &complaints{}
@@ -72,7 +72,7 @@ func (w *gatewayWorld) listener(k model.Key, all []gatewayapi.ListenerRef, i int
 	resolved := refs.resolved()
 	conflict := conflictOf(all[:i], l)
 	taken := acceptedListener(l)
-	out := listenerStanding{name: l.Name, kinds: kinds, attached: w.attached[listenerKey{k.Namespace + "/" + k.Name, l.Name}]}
+	out := listenerConditions{name: l.Name, kinds: kinds, attached: w.attached[listenerKey{k.Namespace + "/" + k.Name, l.Name}]}
 	works := condition{typeProgrammed, true, "Programmed", ""}
 	switch {
 	case !taken.ok || !resolved.ok || conflict.ok:

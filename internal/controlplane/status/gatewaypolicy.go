@@ -11,26 +11,26 @@ import (
 )
 
 // policy judges a BackendTLSPolicy by the Gateways whose routes lead to its targets, and by these, which sidecars call.
-func (w *gatewayWorld) policy(k model.Key, o outlined) *judgement {
+func (w *gatewayWorld) policy(k model.Key, o gatewayObject) *judgement {
 	taken, resolved := w.believed(o)
-	gateways, services := map[model.Key]condition{}, []parentStanding(nil)
+	gateways, services := map[model.Key]condition{}, []parentConditions(nil)
 	for i := range o.Policy.Targets {
 		t := &o.Policy.Targets[i]
 		if !t.IsService() {
 			continue
 		}
 		on := w.target(k, t, taken)
-		services = append(services, parentStanding{t, gatewayapi.ControllerMesh, []condition{on, resolved}})
+		services = append(services, parentConditions{t, gatewayapi.ControllerMesh, []condition{on, resolved}})
 		for g := range w.reached[name{t.Namespace, t.Name}] {
 			if !gateways[g].ok { // it is in force for one target, at least
 				gateways[g] = on
 			}
 		}
 	}
-	out := &judgement{generation: o.generation, policy: &routeStanding{}}
+	out := &judgement{generation: o.generation, policy: &routeConditions{}}
 	for _, g := range slices.SortedFunc(maps.Keys(gateways), model.Key.Compare) {
 		ref := &gatewayapi.ParentRef{Ref: gatewayRef(g)}
-		out.policy.parents = append(out.policy.parents, parentStanding{ref, w.objects[g].Gateway.Controller, []condition{gateways[g], resolved}})
+		out.policy.parents = append(out.policy.parents, parentConditions{ref, w.objects[g].Gateway.Controller, []condition{gateways[g], resolved}})
 	}
 	out.policy.parents = append(out.policy.parents, services...)
 	return out
@@ -42,7 +42,7 @@ func gatewayRef(k model.Key) json.RawMessage {
 }
 
 // believed tells whether a policy can be used as it is, and whether all that it refers to for CAs has some.
-func (w *gatewayWorld) believed(o outlined) (taken, resolved condition) {
+func (w *gatewayWorld) believed(o gatewayObject) (taken, resolved condition) {
 	wrong, good := &complaints{}, 0
 	for i := range o.Policy.Certificates {
 		ref := &o.Policy.Certificates[i]

@@ -7,27 +7,28 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/gatewayapi"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/derive"
 )
 
-// routeStanding is what the status of a route says of its parents, or of a policy of its ancestors.
-type routeStanding struct{ parents []parentStanding }
+// routeConditions is what the status of a route says of its parents, or of a policy of its ancestors.
+type routeConditions struct{ parents []parentConditions }
 
-type parentStanding struct {
+type parentConditions struct {
 	ref        *gatewayapi.ParentRef
 	controller string
 	conditions []condition
 }
 
 // route judges a route by each of its parents that is ours, and counts it where it is accepted.
-func (w *gatewayWorld) route(k model.Key, o outlined) *routeStanding {
-	out := &routeStanding{}
+func (w *gatewayWorld) route(k model.Key, o gatewayObject) *routeConditions {
+	out := &routeConditions{}
 	resolved := w.backends(k, o.Route)
 	attached := map[listenerKey]bool{} // by several parents, it may be, and is one route of each
 	for i := range o.Route.Parents {
 		p := &o.Route.Parents[i]
 		controller, taken := w.parent(k, o, p, attached)
 		if controller != "" {
-			out.parents = append(out.parents, parentStanding{p, controller, o.partly([]condition{taken, resolved})})
+			out.parents = append(out.parents, parentConditions{p, controller, o.partly([]condition{taken, resolved})})
 		}
 	}
 	for l := range attached {
@@ -37,7 +38,7 @@ func (w *gatewayWorld) route(k model.Key, o outlined) *routeStanding {
 }
 
 // partly adds, to the conditions of a route that is accepted in part, that it is. The prefix is the Gateway API's.
-func (o *outlined) partly(list []condition) []condition {
+func (o *gatewayObject) partly(list []condition) []condition {
 	if !o.partial || !list[0].ok {
 		return list
 	}
@@ -46,7 +47,7 @@ func (o *outlined) partly(list []condition) []condition {
 
 // parent judges a route by one of its parents, and notes its listeners; the controller is empty for one
 // that is somebody else's.
-func (w *gatewayWorld) parent(k model.Key, o outlined, p *gatewayapi.ParentRef, attached map[listenerKey]bool) (string, condition) {
+func (w *gatewayWorld) parent(k model.Key, o gatewayObject, p *gatewayapi.ParentRef, attached map[listenerKey]bool) (string, condition) {
 	taken := accepted(o, "UnsupportedValue")
 	if p.IsService() {
 		return w.serviceParent(k, o, p, taken)
@@ -56,9 +57,9 @@ func (w *gatewayWorld) parent(k model.Key, o outlined, p *gatewayapi.ParentRef, 
 	if !p.IsGateway() || of == nil || of.Gateway == nil {
 		return "", taken
 	}
-	listeners, reason, message := w.attach(k, o.Route, p, of.Gateway)
-	if reason != "" {
-		return of.Gateway.Controller, condition{typeAccepted, false, reason, message}
+	listeners, reason := w.attach(k, o.Route, p, of.Gateway)
+	if reason != derive.Attached {
+		return of.Gateway.Controller, condition{typeAccepted, false, reason.String(), notAttached(reason, k)}
 	}
 	if !taken.ok {
 		return of.Gateway.Controller, taken
@@ -71,7 +72,7 @@ func (w *gatewayWorld) parent(k model.Key, o outlined, p *gatewayapi.ParentRef, 
 }
 
 // serviceParent judges a route for a Service, of which sidecars of the mesh obey it.
-func (w *gatewayWorld) serviceParent(k model.Key, o outlined, p *gatewayapi.ParentRef, taken condition) (string, condition) {
+func (w *gatewayWorld) serviceParent(k model.Key, o gatewayObject, p *gatewayapi.ParentRef, taken condition) (string, condition) {
 	reason, message, s := "", "", w.service(&p.ObjectRef)
 	switch {
 	case k.Kind == model.KindTLSRoute || k.Kind == model.KindTCPRoute:
@@ -93,37 +94,33 @@ func (w *gatewayWorld) serviceParent(k model.Key, o outlined, p *gatewayapi.Pare
 	return gatewayapi.ControllerMesh, taken
 }
 
-// attach finds the listeners of a Gateway that take a route; where there are none, why.
-func (w *gatewayWorld) attach(k model.Key, r *gatewayapi.RouteRef, p *gatewayapi.ParentRef, g *gatewayapi.GatewayRef) (listeners []string, reason, message string) {
-	reason, message = "NoMatchingParent", "the Gateway has no such listener"
+// attach returns the listeners of a Gateway that take a route; if none does, the reason of the one that came closest.
+// derive decides it.
+func (w *gatewayWorld) attach(k model.Key, r *gatewayapi.RouteRef, p *gatewayapi.ParentRef, g *gatewayapi.GatewayRef) (listeners []string, reason derive.AttachReason) {
+	gateway := &model.Gateway{Meta: model.Meta{Key: model.Key{Kind: model.KindKubernetesGateway, Namespace: p.Namespace, Name: p.Name}}}
+	route := &model.VirtualService{Meta: model.Meta{Key: k}, Gateways: []string{p.GatewayName()}, Hosts: r.Hostnames}
 	for i := range g.Listeners {
-		l := &g.Listeners[i]
-		switch {
-		case p.Section != "" && p.Section != l.Name || p.Port != 0 && p.Port != l.Port:
-		case !w.takes(l, k, p.Namespace):
-			if reason == "NoMatchingParent" {
-				reason, message = "NotAllowedByListeners", fmt.Sprintf("listeners take no %s of namespace %s", k.Kind, k.Namespace)
-			}
-		case len(model.CommonHosts([]model.Host{l.Hostname}, r.Hostnames)) == 0:
-			reason, message = "NoMatchingListenerHostname", "the listeners' hostname is none of the route's hostnames"
-		default:
-			listeners = append(listeners, l.Name)
+		server := g.Listeners[i].Server(p.Namespace)
+		if server.Namespaces != nil && server.Namespaces.Matches(w.labelsOf(k.Namespace)) {
+			server = server.Admit([]string{k.Namespace})
+		}
+		a := derive.Attach(gateway.ServerNames(server), server, route)
+		if reason = max(reason, a.Reason); a.Reason == derive.Attached {
+			listeners = append(listeners, g.Listeners[i].Name)
 		}
 	}
-	if len(listeners) > 0 {
-		return listeners, "", ""
-	}
-	return nil, reason, message
+	return listeners, reason
 }
 
-// takes tells whether a listener of a Gateway takes routes of a kind and namespace.
-func (w *gatewayWorld) takes(l *gatewayapi.ListenerRef, route model.Key, gateway string) bool {
-	kinds, _ := l.Routes()
-	if !slices.Contains(kinds, route.Kind) {
-		return false
+// notAttached is the message of a condition about a route that no listener takes.
+func notAttached(reason derive.AttachReason, route model.Key) string {
+	switch reason {
+	case derive.NotAllowedByListeners:
+		return fmt.Sprintf("no listener takes routes of kind %s from namespace %s: change allowedRoutes of the Gateway", route.Kind, route.Namespace)
+	case derive.NoMatchingListenerHostname:
+		return "no hostname of the route matches a listener: change hostnames, or the listener's hostname"
 	}
-	selected := l.From == "Selector" && l.Namespaces != nil && l.Namespaces.Matches(w.labelsOf(route.Namespace))
-	return selected || l.From == "All" || l.From == "Same" && route.Namespace == gateway
+	return "the Gateway has no such listener: correct sectionName and port of the parentRef"
 }
 
 func (w *gatewayWorld) labelsOf(namespace string) map[string]string {

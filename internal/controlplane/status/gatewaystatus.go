@@ -176,7 +176,7 @@ func (d *drawing) listeners(have []map[string]any) []any {
 		func(map[string]any) bool { return false })
 }
 
-func (d *drawing) listener(old map[string]any, l *listenerStanding) map[string]any {
+func (d *drawing) listener(old map[string]any, l *listenerConditions) map[string]any {
 	kinds := []any{}
 	for _, k := range l.kinds {
 		kinds = append(kinds, map[string]any{"group": gatewayapi.Group, "kind": string(k)})
@@ -194,7 +194,7 @@ const (
 )
 
 // referring are those of others as they are, and ours, each with its reference.
-func (d *drawing) referring(have []map[string]any, list []parentStanding, field string) []any {
+func (d *drawing) referring(have []map[string]any, list []parentConditions, field string) []any {
 	return inPlace(have, len(list),
 		func(i int, old map[string]any) bool {
 			return old["controllerName"] == list[i].controller && reflect.DeepEqual(old[field], any(parsed(list[i].ref.Ref)))

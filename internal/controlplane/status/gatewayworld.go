@@ -10,8 +10,8 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// outlined is an object of the Gateway API as the API server has it.
-type outlined struct {
+// gatewayObject is an object of the Gateway API as the API server has it.
+type gatewayObject struct {
 	*gatewayapi.Refs
 	generation int64
 	problems   problem.List
@@ -31,10 +31,10 @@ type condition struct {
 type judgement struct {
 	generation int64
 	conditions []condition
-	gateway    *gatewayStanding
-	route      *routeStanding
-	policy     *routeStanding // its ancestors
-	features   []string       // of a GatewayClass
+	gateway    *gatewayConditions
+	route      *routeConditions
+	policy     *routeConditions // its ancestors
+	features   []string         // of a GatewayClass
 }
 
 // Types of conditions.
@@ -51,7 +51,7 @@ const (
 // rest as the mesh does.
 type gatewayWorld struct {
 	snap    *store.Snapshot
-	objects map[model.Key]outlined
+	objects map[model.Key]gatewayObject
 	grants  map[string][]*model.ReferenceGrant // by namespace
 	routers map[name][]*model.Workload         // by Gateway
 	// services are those that select something, by namespace.
@@ -71,7 +71,7 @@ type name struct{ namespace, name string }
 type listenerKey struct{ gateway, listener string }
 
 // judgeGateways says what the statuses of all objects of the Gateway API should be.
-func judgeGateways(snap *store.Snapshot, objects map[model.Key]outlined) map[model.Key]*judgement {
+func judgeGateways(snap *store.Snapshot, objects map[model.Key]gatewayObject) map[model.Key]*judgement {
 	w := &gatewayWorld{
 		snap: snap, objects: objects, grants: map[string][]*model.ReferenceGrant{}, routers: map[name][]*model.Workload{},
 		services: map[string][]*model.Service{}, obeyed: map[model.Host]*model.VirtualService{}, attached: map[listenerKey]int{},
@@ -147,7 +147,7 @@ func (w *gatewayWorld) service(r *gatewayapi.ObjectRef) *model.Service {
 }
 
 // accepted says that an object is, unless it cannot be decoded; warnings are told with it.
-func accepted(o outlined, invalid string) condition {
+func accepted(o gatewayObject, invalid string) condition {
 	out := condition{typeAccepted, true, "Accepted", problemText(o.problems)}
 	if o.problems.HasErrors() && !o.partial {
 		out.ok, out.reason = false, invalid

@@ -90,7 +90,7 @@ func (f *facts) judge() verdict {
 	}
 	if f.problems.HasErrors() {
 		v.ok, v.reason = false, ReasonInvalid
-		texts = []string{f.standing()}
+		texts = []string{f.use()}
 	}
 	for _, p := range concerning(f.problems) {
 		texts = append(texts, text(p))
@@ -139,7 +139,7 @@ func between(s problem.Severity) message {
 	return m
 }
 
-func (f *facts) standing() string {
+func (f *facts) use() string {
 	switch {
 	case f.inForce:
 		return "it is not used, and its last valid version stays in force"

@@ -169,8 +169,7 @@ func (s *proxyGroup) boundL4(r *reader, b boundServer) []*model.VirtualService {
 	seen := map[*model.VirtualService]bool{}
 	for _, gateway := range b.gateways {
 		for _, v := range slices.Concat(slices.Collect(maps.Values(r.index.bound[gateway]))...) {
-			if len(v.TCP)+len(v.TLS) > 0 && b.server.Takes(v.Kind) && v.Visibility.Sees(s.Key.Namespace) && !seen[v] &&
-				len(model.CommonHosts(b.server.HostsFor(v.Namespace), v.Hosts)) > 0 {
+			if len(v.TCP)+len(v.TLS) > 0 && v.Visibility.Sees(s.Key.Namespace) && !seen[v] && attachBound(b.server, v).Reason == Attached {
 				out, seen[v] = append(out, v), true
 			}
 		}

@@ -134,8 +134,7 @@ func (s *proxyGroup) boundTo(r *reader, b boundServer, h model.Host) []*model.Vi
 	var out []*model.VirtualService
 	for _, c := range h.Covering() {
 		for _, v := range r.index.boundAt(b, c) {
-			if b.server.Takes(v.Kind) && v.Visibility.Sees(s.Key.Namespace) && !slices.Contains(out, v) &&
-				slices.Contains(model.CommonHosts(b.server.HostsFor(v.Namespace), v.Hosts), h) {
+			if v.Visibility.Sees(s.Key.Namespace) && !slices.Contains(out, v) && slices.Contains(attachBound(b.server, v).Hosts, h) {
 				out = append(out, v)
 			}
 		}
