@@ -56,7 +56,7 @@ func (o Options) check() error {
 		return fmt.Errorf("%q is not the name of an image", o.Image)
 	}
 	if o.Replicas < 1 {
-		return fmt.Errorf("%d replicas serve nobody: at least one is needed", o.Replicas)
+		return fmt.Errorf("invalid number of replicas %d: use 1 or more", o.Replicas)
 	}
 	if wrong := validation.IsDNS1035Label(named("moonsail", o.Revision)); wrong != nil {
 		return fmt.Errorf("revision %q: objects would be called %s, and %s", o.Revision, named("moonsail", o.Revision), wrong[0])

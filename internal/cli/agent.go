@@ -39,41 +39,41 @@ const agentLong = `Runs a sidecar for one workload: writes Envoy's bootstrap, st
 again if it crashes, answers readiness probes and metric scrapes, and drains before
 it ends.
 
-The workload is told by flags, by environment variables (Istio's names where it has
-them), or by a Kubernetes Pod in a YAML file (--pod). ISTIO_META_X=v and
+Flags, environment variables (Istio's names where it has them), or a Kubernetes Pod in a
+YAML file (--pod) describe the workload. ISTIO_META_X=v and
 ISTIO_METAJSON_X={...} go into the node's metadata, as in Istio. The annotation
 proxy.istio.io/config (concurrency, drainDuration, terminationDrainDuration,
-proxyMetadata, proxyStatsMatcher...) beats $PROXY_CONFIG; a flag beats both. Where none
-says how many worker threads Envoy has, it has one for each whole CPU of the CPU limit
-($ISTIO_CPU_LIMIT, else cpu.max of the cgroup), and one at least; 2 without a limit.
+proxyMetadata, proxyStatsMatcher...) beats $PROXY_CONFIG; a flag beats both. By default Envoy has one worker thread for
+each whole CPU of the CPU limit ($ISTIO_CPU_LIMIT, else cpu.max of the cgroup), and at
+least one; without a limit it has 2.
 
-With --type router it is a gateway: it listens where Gateways (networking.istio.io) say that select
-its labels, and has no application behind it.
+With --type router the sidecar is a gateway: it listens on the ports of the Gateways
+(networking.istio.io) that select its labels, and has no application behind it.
 
-GET /stats/prometheus on the status port has the agent's metrics, Envoy's and the
-application's: its annotations prometheus.io/scrape, port and path say where those are.
+GET /stats/prometheus on the status port returns the metrics of the agent, of Envoy and
+of the application, which the annotations prometheus.io/scrape, port and path locate.
 
 Addresses: if the workload's IP is a loopback address, everything listens there, so
-each of many sidecars on one machine needs no more than an --ip of its own
-(127.0.10.1, 127.0.10.2...: on Linux these need no set-up). Otherwise Envoy's admin
+many sidecars can run on one machine, each with another --ip (127.0.10.1,
+127.0.10.2...: on Linux these need no set-up). Otherwise Envoy's admin
 interface listens on 127.0.0.1 and the other ports on all addresses. Without interception
 (--interception-mode NONE) an application calls services at 127.0.0.1 and their port: there all
-sidecars of a machine listen, and any takes the call. An egress listener of a Sidecar, with
-port and bind, has one listen at an address of its own.
+sidecars of a machine listen, and any takes the call. To listen at another address, add an
+egress listener with port and bind to a Sidecar.
 
 Identity: with --xds-plaintext=false, --ca-address or --mounted-certs the workload has a
-certificate. Its key is made in this process, and leaves it for Envoy only, over a Unix
-socket. The CA knows the workload by the token in --token-file, which is read again each
-time; certificates are renewed when half of their life is left (--cert-grace-period-ratio), without a connection cut, and
-roots are taken up when --xds-root-cert changes. GET /debug/identity on the status port
-says what there is, and what went wrong.
+certificate. The agent makes its key, and gives it to Envoy only, over a Unix socket. The
+CA identifies the workload by the token in --token-file, which the agent reads each time.
+The agent renews a certificate when half of its life is left (--cert-grace-period-ratio),
+without cutting connections. It loads --xds-root-cert again when the file changes. GET
+/debug/identity on the status port shows the certificate and the last error.
 
-Signals: the first SIGTERM or SIGINT drains: readiness fails; the control plane takes the
-calls away and says when every proxy has ACKed that; HTTP clients are told to go; and
-the sidecar ends when no connection is left or after --drain-time. Where the control
-plane cannot be reached, or some proxy does not ACK within --leave-timeout, the drain
-takes at least --drain-time. A second signal ends it at once. SIGHUP and SIGUSR1
-(reopen access logs) are passed to Envoy.
+Signals: the first SIGTERM or SIGINT drains. Readiness fails, the control plane removes the
+endpoints and answers when every proxy has ACKed that, HTTP clients are asked to close
+their connections, and the sidecar ends when no connection is left or after --drain-time.
+If the control plane cannot be reached, or a proxy does not ACK within --leave-timeout,
+the drain takes at least --drain-time. A second signal ends the sidecar at once. SIGHUP
+and SIGUSR1 (reopen access logs) are passed to Envoy.
 
 In Kubernetes let "moonsail agent drain" be the preStop command of the application's
 container, or end the application after the sidecar has drained.

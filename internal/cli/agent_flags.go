@@ -57,7 +57,7 @@ func (f *agentFlags) proxyFlags(cmd *cobra.Command) {
 	fs.IntVar(&f.concurrency, "concurrency", agent.DefaultConcurrency, "Envoy's worker threads; 0: one a core (default: of annotation or --proxy-config, else the whole CPUs of the CPU limit, else 2)")
 	fs.Lookup("concurrency").DefValue = "0" // the text says it
 	fs.DurationVar(&f.drainTime, "drain-time", agent.DefaultDrainTime, "how long connections may last after the first signal")
-	fs.DurationVar(&f.leaveTimeout, "leave-timeout", agent.DefaultLeaveTimeout, "how long to wait, before the drain, for every proxy to know that this workload leaves; 0: nobody is told")
+	fs.DurationVar(&f.leaveTimeout, "leave-timeout", agent.DefaultLeaveTimeout, "how long to wait, before the drain, until every proxy has ACKed the removal of this workload's endpoints; 0: skip that")
 	fs.DurationVar(&c.MinDrain, "min-drain-time", 0, "drain at least that long, even without connections")
 	fs.StringVar(&c.EnvoyPath, "envoy", "", "Envoy's `path` (default: see `moonsail envoy which`)")
 	fs.StringVar(&c.LogLevel, "proxy-log-level", "", "Envoy's log level: trace, debug, info, warning, error, critical, off (default: annotation sidecar.istio.io/logLevel, else warning)")
@@ -101,7 +101,7 @@ func (f *agentFlags) addressFlags(cmd *cobra.Command) {
 	fs.StringVar(&c.AdminAddress, "admin-address", "", "where Envoy's admin interface listens (default: the workload's IP if loopback, else 127.0.0.1)")
 	fs.Uint16Var(&c.Ports.Admin, "admin-port", 0, fmt.Sprintf("Envoy's admin interface (default %d)", agent.DefaultAdminPort))
 	fs.Uint16Var(&c.Ports.Status, "status-port", 0, fmt.Sprintf("merged metrics: /stats/prometheus (default %d)", agent.DefaultStatusPort))
-	fs.StringVar(&c.DebugTokenFile, "debug-token-file", "", "`file` of bearer tokens, one a line, that open /debug/ at the status port beyond this host or pod (default: nobody is let in from there)")
+	fs.StringVar(&c.DebugTokenFile, "debug-token-file", "", "`file` of bearer tokens, one a line, that open /debug/ at the status port beyond this host or pod (default: only this host or pod may read them)")
 	fs.Uint16Var(&c.Ports.Health, "health-port", 0, fmt.Sprintf("readiness: /healthz/ready (default %d)", agent.DefaultHealthPort))
 	fs.Uint16Var(&c.Ports.Prometheus, "prometheus-port", 0, fmt.Sprintf("Envoy's own metrics: /stats/prometheus (default %d)", agent.DefaultPrometheusPort))
 }

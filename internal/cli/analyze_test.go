@@ -150,7 +150,7 @@ func TestAnalyzeUsage(t *testing.T) {
 	t.Setenv("KUBECONFIG", broken)
 	status, _, errOut = moonsail(t, "analyze")
 	require.Equal(t, 1, status)
-	require.Contains(t, errOut, "error: this is no kubeconfig\n  where: --kubeconfig "+broken)
+	require.Contains(t, errOut, "error: not a kubeconfig\n  where: --kubeconfig "+broken)
 	status, _, _ = moonsail(t, "analyze", t.TempDir(), "--allow-empty")
 	require.Zero(t, status, "files are named, so the cluster is not meant")
 	t.Setenv("KUBECONFIG", "")

@@ -66,7 +66,7 @@ func (c *debugClient) useTLS() error {
 			return fmt.Errorf("--ca-file: %w", err)
 		}
 		if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("--ca-file %s: there is no certificate in it", c.caFile)
+			return fmt.Errorf("--ca-file %s: no certificate found", c.caFile)
 		}
 	}
 	if c.certFile != "" {

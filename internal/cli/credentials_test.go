@@ -43,7 +43,7 @@ func TestCredentials(t *testing.T) {
 		"an empty token":         {[]string{"--address", plain.URL, "--token-file", empty}, 2, "is empty", ""},
 		"no file":                {[]string{"--address", plain.URL, "--token-file", token + "x"}, 2, "--token-file: open", ""},
 		"half a certificate":     {[]string{"--address", secure.URL, "--cert-file", ca}, 2, "go together", ""},
-		"a CA that is none":      {[]string{"--address", secure.URL, "--ca-file", token}, 2, "there is no certificate in it", ""},
+		"a CA that is none":      {[]string{"--address", secure.URL, "--ca-file", token}, 2, "no certificate found", ""},
 		"a certificate that ...": {[]string{"--address", secure.URL, "--cert-file", token, "--key-file", token}, 2, "--cert-file, --key-file", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,15 +15,14 @@ func NewDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a whole mesh on this machine, and show what it does",
-		Long: `Runs a small shop: five services, reviews in three versions, each workload a process
-of its own with a real Envoy sidecar of its own, on loopback addresses. Sidecars get
-certificates from the control plane, and speak nothing but mutual TLS to each other. No
-root and no cluster are needed. Under steady traffic it shifts a canary, adds and removes an
+		Long: `Runs a small shop on loopback addresses: five services, one of them in three versions. Each
+workload is a process with a real Envoy sidecar. Sidecars get certificates from the control
+plane, and use mutual TLS for all calls. The demo needs neither root nor a cluster. Under steady traffic it shifts a canary, adds and removes an
 endpoint, injects faults, applies a broken VirtualService, and kills the control plane;
-after each change it tells where the time went until the last proxy had it.
+after each change it shows where the time went until the last proxy had it.
 
-Exit status 0 means that everything went as it must and that no request failed that was
-not meant to. Ctrl-C ends all processes.`,
+Exit status 0 means that every step succeeded and no request failed, except those that
+fault injection aborted. Ctrl-C ends all processes.`,
 		Example: `  moonsail demo                        # about a minute
   moonsail demo --keep --dir shop/     # go on afterwards, to look around and to edit the YAML`,
 		Args: cobra.NoArgs,

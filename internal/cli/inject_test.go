@@ -89,7 +89,7 @@ func TestInjectCommandMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: 1\n---\nkind: Pod\nmetadata: {name: p\nspec: {}\n": "nothing was injected: is not valid YAML: did not find expected ',' or '}'\n  where: standard input:5",
 		"- a\n":     "document 1: is not an object",
-		"# later\n": "there is no object in it",
+		"# later\n": "no object found",
 	} {
 		out, said, status := injects(t, text, "-f", "-")
 		require.Equal(t, terminal.ExitFailed, status)

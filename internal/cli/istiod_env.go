@@ -74,8 +74,8 @@ var switches = []pilotSwitch{
 		o.Mesh.AutoAddresses.V6, err = prefixFor(v, 128)
 		return "ServiceEntries without addresses get one of " + v, err
 	}},
-	{name: "PILOT_ENABLE_CDS_CACHE", apply: aBool, why: "there is no cache to switch: a cluster is encoded once when it changes, and shared by all proxies that have it"},
-	{name: "PILOT_ENABLE_RDS_CACHE", apply: aBool, why: "there is no cache to switch: a route is encoded once when it changes, and shared by all proxies that have it"},
+	{name: "PILOT_ENABLE_CDS_CACHE", apply: aBool, why: "ignored: Moonsail has no such cache; it encodes a cluster once when it changes, and all proxies share that"},
+	{name: "PILOT_ENABLE_RDS_CACHE", apply: aBool, why: "ignored: Moonsail has no such cache; it encodes a route once when it changes, and all proxies share that"},
 	{name: "ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS", apply: aBool, why: "pilot_worker_queue_depth, _latency and _duration are always there"},
 }
 
@@ -84,11 +84,11 @@ func prefixFor(v string, bits int) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(v)
 	switch {
 	case err != nil:
-		return p, fmt.Errorf("it is no range of addresses such as 240.240.0.0/16 or 2001:2::/48")
+		return p, fmt.Errorf("not an address range: use a form like 240.240.0.0/16 or 2001:2::/48")
 	case p.Addr().BitLen() != bits:
 		return p, fmt.Errorf("it is of the other IP family")
 	case p.Bits() > bits-2:
-		return p, fmt.Errorf("it has no room: its first and last address are given to nobody")
+		return p, fmt.Errorf("the range is too small: its first and last address are never allocated")
 	}
 	return p.Masked(), nil
 }

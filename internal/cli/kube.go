@@ -52,10 +52,10 @@ func (f *kubeFlags) explainKube(err error) error {
 		where = "this Pod's service account"
 	}
 	if strings.Contains(err.Error(), "couldn't get version/kind") { // client-go tells Go's types then
-		return &terminal.UserError{What: "this is no kubeconfig", Where: where, Next: "name the file that kubectl uses, for example ~/.kube/config"}
+		return &terminal.UserError{What: "not a kubeconfig", Where: where, Next: "name the file that kubectl uses, for example ~/.kube/config"}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return &terminal.UserError{What: "there is no such file", Where: where, Next: "name the file that kubectl uses, for example ~/.kube/config"}
+		return &terminal.UserError{What: "no such file", Where: where, Next: "name the file that kubectl uses, for example ~/.kube/config"}
 	}
 	next := "check with 'kubectl --kubeconfig FILE get namespaces'"
 	if apierrors.IsForbidden(err) {

@@ -73,7 +73,7 @@ func TestLevelsOfAProxysLoggers(t *testing.T) {
 		out    string
 	}{
 		{"", "", 0, "LOGGER  LEVEL\nadmin   warning\nrbac    warning\n"},
-		{"loud", "", terminal.ExitUsage, `"loud" is no level, but trace,`},
+		{"loud", "", terminal.ExitUsage, `unknown level "loud": use one of trace,`},
 		{"rbak:debug", "", terminal.ExitUsage, `Envoy has no logger "rbak"; did you mean "rbac"?`},
 		{"nothing-like-it:debug", "", terminal.ExitUsage, `without --level all are listed`},
 		{"rbac:debug,all:warn", "POST /logging?level=warning POST /logging?paths=rbac%3Adebug", 0, "rbac    debug"},

@@ -121,7 +121,7 @@ func loggerChanges(levels []string) ([]url.Values, error) {
 			level = "warning"
 		}
 		if !slices.Contains(envoyLevels, level) {
-			return nil, fmt.Errorf("--level %q: %q is no level, but %s are; write LEVEL or LOGGER:LEVEL", one, level, strings.Join(envoyLevels, ", "))
+			return nil, fmt.Errorf("--level %q: unknown level %q: use one of %s, as LEVEL or LOGGER:LEVEL", one, level, strings.Join(envoyLevels, ", "))
 		}
 		if logger == "all" {
 			out = append(out, url.Values{"level": {level}})

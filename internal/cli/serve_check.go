@@ -60,7 +60,7 @@ func (f *serveFlags) checkUsers() error {
 	case (w.CertFile == "") != (w.KeyFile == ""):
 		return errors.New("--webhook-cert and --webhook-key go together")
 	case w.Config != "" && w.CertFile != "":
-		return errors.New("--webhook-config is for a certificate that is made: whoever issued --webhook-cert puts its CA there")
+		return errors.New("--webhook-config: not allowed with --webhook-cert: the issuer of that certificate sets the CA of the webhook's configuration")
 	case w.Config != "" && o.Kubernetes == nil:
 		return errors.New("--webhook-config is an object of a cluster: leave it out with --config")
 	}
@@ -75,7 +75,7 @@ func (f *serveFlags) checkUsers() error {
 func (f *serveFlags) checkDir() error {
 	switch info, err := os.Stat(f.options.ConfigDir); {
 	case errors.Is(err, fs.ErrNotExist):
-		return &terminal.UserError{What: "there is no such directory", Where: "--config " + f.options.ConfigDir, Next: "make it, or name another"}
+		return &terminal.UserError{What: "no such directory", Where: "--config " + f.options.ConfigDir, Next: "make it, or name another"}
 	case err != nil:
 		return &terminal.UserError{Where: "--config " + f.options.ConfigDir, Err: err}
 	case !info.IsDir():

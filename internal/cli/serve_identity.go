@@ -79,7 +79,7 @@ func defaultCADir() (string, error) {
 	if !filepath.IsAbs(state) {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", fmt.Errorf("there is no place for the certificate authority (%w): give --ca-dir", err)
+			return "", fmt.Errorf("no directory for the certificate authority (%w): set --ca-dir", err)
 		}
 		state = filepath.Join(home, ".local", "state")
 	}

@@ -35,7 +35,7 @@ func (f *serveInjectFlags) into(o *webhook.Options, cluster bool) error {
 	case o.Addr == "":
 		return errors.New("--inject is a webhook: give --webhook-addr too")
 	case f.config != "" && o.CertFile != "":
-		return errors.New("--inject-webhook-config is for a certificate that is made: whoever issued --webhook-cert puts its CA there")
+		return errors.New("--inject-webhook-config: not allowed with --webhook-cert: the issuer of that certificate sets the CA of the webhook's configuration")
 	case f.config != "" && !cluster:
 		return errors.New("--inject-webhook-config is an object of a cluster: leave it out with --config")
 	}

@@ -88,7 +88,7 @@ func printWhy(out io.Writer, w *explain.Why) error {
 	var b strings.Builder
 	title, first := fmt.Sprintf("%s calls %s %s", w.From, w.Method, w.URL), "leaves"
 	if w.Gateway {
-		title, first = fmt.Sprintf("%s is called: %s %s", w.From, w.Method, w.URL), "comes to"
+		title, first = fmt.Sprintf("%s is called: %s %s", w.From, w.Method, w.URL), "selects"
 	}
 	fmt.Fprintf(&b, "%s\n", s.Bold(title))
 	fmt.Fprintf(&b, "  %s is %s\n", w.Host, w.Address)

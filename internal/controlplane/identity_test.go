@@ -36,7 +36,7 @@ func certificates(t *testing.T, transport server.Transport) {
 	_, err = p.ask(anonymous, "", nil)
 	requireStatus(t, err, codes.Unauthenticated, "neither a certificate nor a token")
 	_, err = p.ask(anonymous, "other-token", nil)
-	requireStatus(t, err, codes.Unauthenticated, "nobody knows it")
+	requireStatus(t, err, codes.Unauthenticated, "unknown token")
 	_, err = p.ask(anonymous, "web-token", func(q *securityv1alpha1.IstioCertificateRequest) { q.Csr = "x" })
 	requireStatus(t, err, codes.InvalidArgument, "csr: it is not in PEM form")
 	_, err = p.ask(anonymous, "web-token", func(q *securityv1alpha1.IstioCertificateRequest) { q.ValidityDuration = 91 * 24 * 3600 })

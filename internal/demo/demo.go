@@ -104,7 +104,7 @@ func Run(ctx context.Context, o Options) (err error) {
 // prepare finds Envoy, addresses and a directory. Nothing runs yet.
 func (d *demo) prepare(ctx context.Context, fail context.CancelCauseFunc) (release func(), err error) {
 	fmt.Fprintf(d.out, "%s\n", paint(d.style.Bold, fmt.Sprintf(
-		"Moonsail's demo: a shop of %d services, %d workloads, each with an Envoy of its own", len(Services), d.Workloads)))
+		"Moonsail's demo: a shop of %d services and %d workloads, each with an Envoy sidecar", len(Services), d.Workloads)))
 	binary, err := d.findEnvoy(ctx)
 	if err != nil {
 		return nil, err

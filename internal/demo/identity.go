@@ -104,7 +104,7 @@ func (d *demo) identities(ctx context.Context) error {
 	if err := d.refusesPlainText(ctx, served); err != nil {
 		return err
 	}
-	d.say("each sidecar has a certificate of its service account, and lets in nobody without one (a plain-text call to %s is refused)", served.Name)
+	d.say("each sidecar has a certificate for its service account, and refuses callers without one (a plain-text call to %s fails)", served.Name)
 	return nil
 }
 

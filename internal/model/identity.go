@@ -28,7 +28,7 @@ func (i Identity) String() string {
 func ParseIdentity(id string) (Identity, error) {
 	rest, ok := strings.CutPrefix(id, spiffeScheme)
 	if !ok {
-		return Identity{}, fmt.Errorf("%q is no SPIFFE id: it does not begin with %s", id, spiffeScheme)
+		return Identity{}, fmt.Errorf("%q is not a SPIFFE id: it does not begin with %s", id, spiffeScheme)
 	}
 	p := strings.Split(rest, "/")
 	if len(p) != 5 || p[1] != "ns" || p[3] != "sa" {

@@ -13,7 +13,7 @@ func TestIdentity(t *testing.T) {
 		require.Equal(t, id, i.String())
 	}
 	for id, says := range map[string]string{
-		"https://cluster.local/ns/shop/sa/web":      "no SPIFFE id",
+		"https://cluster.local/ns/shop/sa/web":      "not a SPIFFE id",
 		"spiffe://cluster.local/ns/shop":            "form",
 		"spiffe://cluster.local/ns/shop/sa/web/x":   "form",
 		"spiffe://cluster.local/NS/shop/sa/web":     "form",

@@ -82,13 +82,13 @@ func wrongValue(err error) error {
 	case errors.Is(err, strconv.ErrRange):
 		why = "is beyond what it may be"
 	case kind == "duration":
-		why = "is no length of time; write it with a unit, as 500ms, 30s or 5m"
+		why = "is not a duration: use a number with a unit, for example 500ms, 30s or 5m"
 	case strings.HasPrefix(kind, "uint"):
-		why = "is no whole number from 0 on"
+		why = "is not a whole number from 0 on"
 	case strings.HasPrefix(kind, "int"):
-		why = "is no whole number"
+		why = "is not a whole number"
 	case strings.HasPrefix(kind, "float"):
-		why = "is no number"
+		why = "is not a number"
 	case kind == "bool":
 		why = "is neither true nor false"
 	default:

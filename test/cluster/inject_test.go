@@ -121,7 +121,7 @@ func TestInjection(t *testing.T) {
 	require.Empty(t, own.Annotations["sidecar.istio.io/status"])
 
 	err = c.TryApply(t.Context(), ns, fmt.Sprintf(ownPod, "wrong", "", "sidecar.istio.io/proxyCPU: much"))
-	require.ErrorContains(t, err, `annotation sidecar.istio.io/proxyCPU: "much" is no quantity`)
+	require.ErrorContains(t, err, `annotation sidecar.istio.io/proxyCPU: invalid quantity "much"`)
 }
 
 func names(list []corev1.Container) []string {

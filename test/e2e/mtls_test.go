@@ -199,7 +199,7 @@ func TestIdentityDecides(t *testing.T) {
 		change func(*agent.Config)
 		says   string
 	}{
-		"token that nobody knows": {"other", func(*agent.Config) {}, "nobody knows it"},
+		"token that nobody knows": {"other", func(*agent.Config) {}, "unknown token"},
 		"token of another":        {"client-token", func(*agent.Config) {}, "is the token another's?"},
 		"certificate wanted for another namespace": {"client-token", func(c *agent.Config) {
 			c.Workload.Namespace, c.Workload.ServiceAccount = "bank", "client"

@@ -10,7 +10,7 @@ import (
 // changes are the metrics of the change log.
 func (m *Metrics) changes() {
 	m.debounce = m.histogram("pilot_debounce_time",
-		"Delay in seconds between the first event of a batch and its being published to streams. There is no debounce timer.", fine)
+		"Delay in seconds from the first event of a batch until it is published to streams. Moonsail has no debounce timer.", fine)
 	m.derive = m.histogram("pilot_pushcontext_init_seconds", "Total time in seconds to derive what a batch changes.", fine)
 	m.triggers = m.counterVec("pilot_push_triggers", "Total number of times a push was triggered, labeled by reason for the push.", "type")
 	m.inbound = m.counterVec("pilot_inbound_updates", "Total number of updates received by pilot, after events of one object have coalesced.", "type")
@@ -24,7 +24,7 @@ func (m *Metrics) changes() {
 	m.outcomes = m.counterVec("moonsail_change_outcomes_total",
 		"Outcomes of changes for proxies bound to what changed, counted when a change is distributed.", "outcome")
 	m.superseded = m.counter("moonsail_superseded_total",
-		"Revisions that proxies accepted together with a newer one: work that nobody had to do twice.")
+		"Revisions that proxies accepted together with a newer one, so that they were sent once.")
 	m.forgotten = m.counter("moonsail_changes_forgotten_total",
 		"Changes that left the change log before every proxy concerned had answered.")
 	m.linesDropped = m.counter("moonsail_change_log_lines_dropped_total", "Log lines of changes that could not be written in time.")

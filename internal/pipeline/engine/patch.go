@@ -46,7 +46,7 @@ func (t *translation) replaceUnfetched(d *derive.Delta) {
 	t.replugged = d.Unfetched != nil
 	for _, name := range d.Unfetched {
 		t.failure(wasmPlugins, name,
-			"nobody fetches modules for these proxies, whose agents are older: its failStrategy decides for all requests").plugin = true
+			"the agents of these proxies are too old to fetch modules: failStrategy decides for all requests").plugin = true
 	}
 }
 

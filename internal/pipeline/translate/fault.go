@@ -47,7 +47,7 @@ func grpcStatus(s string) (uint32, error) {
 	}
 	n, err := strconv.ParseUint(s, 10, 32)
 	if _, ok := code.Code_name[int32(n)]; err != nil || !ok {
-		return 0, fmt.Errorf("abort.grpcStatus %q is no gRPC status, such as UNAVAILABLE or 14", s)
+		return 0, fmt.Errorf("abort.grpcStatus: unknown gRPC status %q: use a name or number such as UNAVAILABLE or 14", s)
 	}
 	return uint32(n), nil
 }

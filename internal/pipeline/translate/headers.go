@@ -48,7 +48,7 @@ func (o *headerOps) addAll(list []model.HeaderValue, action corev3.HeaderValueOp
 			continue
 		}
 		if !httpguts.ValidHeaderFieldName(h.Name) {
-			return fmt.Errorf("%q is no header's name", h.Name)
+			return fmt.Errorf("%q is not a header name", h.Name)
 		}
 		if err := envoyformat.Check(h.Value); err != nil {
 			return fmt.Errorf("header %s: %w", h.Name, err)

@@ -151,7 +151,7 @@ func (c *Callers) fromToken(ctx context.Context, token string) (Caller, error) {
 	if len(c.Tokens) == 0 {
 		return Caller{}, server.Unauthenticated("this control plane takes no tokens: give it --token-auth-file, or Kubernetes as its source")
 	}
-	return Caller{}, server.Unauthenticated("the token is not accepted: nobody knows it")
+	return Caller{}, server.Unauthenticated("the token is not accepted: unknown token")
 }
 
 // Authorize decides whether a peer may be a proxy, by its certificate: the namespace and the

@@ -120,7 +120,7 @@ func (r *Review) holder() (namespace, serviceAccount string, err error) {
 	rest, ok := strings.CutPrefix(r.Username, prefix)
 	namespace, serviceAccount, both := strings.Cut(rest, ":")
 	if !ok || !both {
-		return "", "", refuse("it is of %q, who is no service account", r.Username)
+		return "", "", refuse("it belongs to %q, which is not a service account", r.Username)
 	}
 	return namespace, serviceAccount, nil
 }

@@ -112,8 +112,8 @@ func TestKubernetesTokens(t *testing.T) {
 		"error":             {with(func(r *Review) { r.Error = "bad signature" }), "the API server says: bad signature"},
 		"other audience":    {with(func(r *Review) { r.Audiences = []string{"api"} }), "not for the audience istio-ca"},
 		"no audience":       {with(func(r *Review) { r.Audiences = nil }), "not for the audience istio-ca"},
-		"a user":            {with(func(r *Review) { r.Username = "admin" }), `of "admin", who is no service account`},
-		"no account's name": {with(func(r *Review) { r.Username = "system:serviceaccount:shop" }), "no service account"},
+		"a user":            {with(func(r *Review) { r.Username = "admin" }), `to "admin", which is not a service account`},
+		"no account's name": {with(func(r *Review) { r.Username = "system:serviceaccount:shop" }), "not a service account"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer, asked = r.answer, 0

@@ -109,10 +109,10 @@ func decode(b []byte) (*securityv1alpha1.IstioCertificateRequest, error) {
 	}
 	q := &securityv1alpha1.IstioCertificateRequest{}
 	if err := proto.Unmarshal(b, q); err != nil {
-		return nil, server.Invalid("it is no IstioCertificateRequest: %v", err)
+		return nil, server.Invalid("not an IstioCertificateRequest: %v", err)
 	}
 	if v := q.Metadata.GetFields()[impersonated].GetStringValue(); v != "" {
-		return nil, server.Denied("metadata.%s: nobody gets a certificate of somebody else (%q)", impersonated, v)
+		return nil, server.Denied("metadata.%s: a caller cannot get a certificate for another identity (%q)", impersonated, v)
 	}
 	return q, nil
 }

@@ -92,7 +92,7 @@ func (s *signer) checkCert(now time.Time) error {
 	case !ok || !public.Equal(s.key.Public()):
 		return fmt.Errorf("its key is not that of %s", KeyFile)
 	case !s.cert.IsCA || !s.cert.BasicConstraintsValid:
-		return errors.New("it is no authority's: it lacks the basic constraint CA:TRUE")
+		return errors.New("not a CA certificate: it lacks the basic constraint CA:TRUE")
 	case s.cert.KeyUsage != 0 && s.cert.KeyUsage&x509.KeyUsageCertSign == 0:
 		return errors.New("its key usage does not allow to sign certificates (keyCertSign)")
 	}
@@ -123,7 +123,7 @@ func (s *signer) takeRoots(f Files) (err error) {
 	s.pool = x509.NewCertPool()
 	for _, r := range s.roots {
 		if !r.IsCA {
-			return fmt.Errorf("%q is no authority's certificate", r.Subject)
+			return fmt.Errorf("%q is not a CA certificate", r.Subject)
 		}
 		s.pool.AddCert(r)
 		s.rootPEM += encode(r)
@@ -219,7 +219,7 @@ func parseCertificates(b []byte) ([]*x509.Certificate, error) {
 		return nil, errors.New("it holds no certificate in PEM form")
 	}
 	if rest := strings.TrimSpace(string(b)); rest != "" {
-		return nil, fmt.Errorf("after certificate %d there is something that is no PEM", len(out))
+		return nil, fmt.Errorf("the text after certificate %d is not PEM", len(out))
 	}
 	return out, nil
 }
@@ -238,7 +238,7 @@ func parseKey(b []byte) (crypto.Signer, error) {
 			continue // "EC PARAMETERS", as openssl writes them
 		}
 		if block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "" {
-			return nil, errors.New("it is encrypted: there is nobody to ask for the password")
+			return nil, errors.New("encrypted keys are not supported: decrypt it")
 		}
 		return privateKey(block)
 	}

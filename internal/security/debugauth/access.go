@@ -85,7 +85,7 @@ func (p Policy) tokens() ([][sha256.Size]byte, error) {
 		out = append(out, sha256.Sum256(line))
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%s-token-file %s: there is no token in it", p.Flags, p.TokenFile)
+		return nil, fmt.Errorf("%s-token-file %s: no token found", p.Flags, p.TokenFile)
 	}
 	return out, nil
 }
@@ -114,7 +114,7 @@ func (p Policy) handshake() (*tls.Config, error) {
 	}
 	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.VerifyClientCertIfGiven
 	if !c.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s-client-ca %s: there is no certificate in it", p.Flags, p.ClientCA)
+		return nil, fmt.Errorf("%s-client-ca %s: no certificate found", p.Flags, p.ClientCA)
 	}
 	return c, nil
 }
@@ -155,7 +155,7 @@ func (p Policy) known(r *http.Request, log *slog.Logger) bool {
 	}
 	tokens, err := p.tokens()
 	if err != nil {
-		log.Warn("nobody is let in by token", "err", err)
+		log.Warn("token authentication is disabled", "err", err)
 	}
 	asked, found := sha256.Sum256([]byte(strings.TrimSpace(token))), 0
 	for _, t := range tokens {

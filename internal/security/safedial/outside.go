@@ -43,7 +43,7 @@ func control(_, address string, _ syscall.RawConn) error {
 		refused = refused || r.Contains(ip)
 	}
 	if refused {
-		return fmt.Errorf("%s is not connected to: at link-local addresses, and at those of clouds' metadata, nobody serves others", ip)
+		return fmt.Errorf("%s: address not allowed: link-local addresses and those of cloud metadata services are blocked", ip)
 	}
 	return nil
 }

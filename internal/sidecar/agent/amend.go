@@ -78,7 +78,7 @@ func (a *agent) dialWithIdentity(ctx context.Context) (*grpc.ClientConn, error) 
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("there is no certificate yet: %w", ctx.Err())
+			return nil, fmt.Errorf("no certificate yet: %w", ctx.Err())
 		}
 	}
 	return a.dialXDS()

@@ -56,7 +56,7 @@ func appMetrics(scrape, port, path, where string) (AppMetrics, error) {
 	}
 	n, err := strconv.ParseUint(orDefault(port, "80"), 10, 16)
 	if err != nil || n == 0 {
-		return AppMetrics{}, fmt.Errorf("%s: port %q is no number from 1 to 65535", where, port)
+		return AppMetrics{}, fmt.Errorf("%s: invalid port %q: use a number from 1 to 65535", where, port)
 	}
 	if n >= DefaultAdminPort && n <= DefaultPrometheusPort {
 		return AppMetrics{}, nil

@@ -111,11 +111,11 @@ func TestConfigErrors(t *testing.T) {
 	}{
 		{"no name", func(c *Config) { c.Workload.Name = "" }, []string{"no name", "--name", "POD_NAME", "--pod"}},
 		{"no address", func(c *Config) { c.Workload.IPs = nil }, []string{"no IP address", "--ip", "INSTANCE_IP", "status.podIP"}},
-		{"bad address", func(c *Config) { c.Workload.IPs = []string{"localhost"} }, []string{`"localhost" is no IP address`, "--ip"}},
+		{"bad address", func(c *Config) { c.Workload.IPs = []string{"localhost"} }, []string{`"localhost" is not an IP address`, "--ip"}},
 		{"xds without port", func(c *Config) { c.XDS.Address = "istiod" }, []string{`"istiod"`, "missing port", "--xds-address wants host:port"}},
 		{"xds without host", func(c *Config) { c.XDS.Address = ":15010" }, []string{"no host", "--xds-address"}},
 		{"xds with a bad port", func(c *Config) { c.XDS.Address = "a:99999" }, []string{`"99999"`, "--xds-address"}},
-		{"buckets that are no JSON", func(c *Config) { c.Workload.Annotations = map[string]string{bucketsAnnotation: "{"} }, []string{bucketsAnnotation, "no JSON"}},
+		{"buckets that are no JSON", func(c *Config) { c.Workload.Annotations = map[string]string{bucketsAnnotation: "{"} }, []string{bucketsAnnotation, "not a JSON"}},
 		{"buckets that shrink", func(c *Config) { c.Workload.Annotations = map[string]string{bucketsAnnotation: `{"istio":[5,1]}`} }, []string{bucketsAnnotation, `"istio"`, "grow"}},
 		{"no buckets", func(c *Config) { c.Workload.Annotations = map[string]string{bucketsAnnotation: `{"istio":[]}`} }, []string{bucketsAnnotation, "needs a bucket"}},
 		{"TLS without roots", func(c *Config) { c.XDS.Plaintext = false }, []string{"--xds-root-cert", "--xds-plaintext"}},
@@ -137,7 +137,7 @@ func TestConfigErrors(t *testing.T) {
 		{"ports clash", func(c *Config) { c.Ports.Admin = 15020 }, []string{"--admin-port and --status-port are both 15020"}},
 		{"flush", annotated("fileFlushInterval: 0.0005s"), []string{"fileFlushInterval 500µs", ProxyConfigAnnotation, "1ms"}},
 		{"no flush", annotated("fileFlushInterval: 0s"), []string{"fileFlushInterval 0s", ProxyConfigAnnotation, "1ms"}},
-		{"port by annotation", annotated("statusPort: 70000"), []string{"statusPort 70000", ProxyConfigAnnotation}},
+		{"port by annotation", annotated("statusPort: 70000"), []string{"invalid port 70000", ProxyConfigAnnotation}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -22,7 +22,7 @@ func (s *settings) histogramBuckets() ([]*metricsv3.HistogramBucketSettings, err
 	}
 	var said map[string][]float64
 	if err := json.Unmarshal([]byte(text), &said); err != nil {
-		return nil, fmt.Errorf("annotation %s of pod %s is no JSON object of lists of numbers: %w", bucketsAnnotation, s.Workload.Name, err)
+		return nil, fmt.Errorf("annotation %s of pod %s: not a JSON object of lists of numbers: %w", bucketsAnnotation, s.Workload.Name, err)
 	}
 	var out []*metricsv3.HistogramBucketSettings
 	for _, prefix := range slices.SortedFunc(maps.Keys(said), longerFirst) {

@@ -61,7 +61,7 @@ func (a *agent) intercept(ctx context.Context) (undo func(), err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWithin)
 		defer cancel()
 		if err := errors.Join(intercept.Undo(ctx), setGroup(group)); err != nil {
-			a.log.Error("connections may still be intercepted, and nobody takes them", "error", err)
+			a.log.Error("interception rules may still be in force, and the sidecar has ended: connections of the workload will fail", "error", err)
 		}
 	}), nil
 }

@@ -110,7 +110,7 @@ func (s *settings) portsFromProxyConfig() error {
 		{"statusPort", s.proxyConfig.GetStatusPort(), &s.Ports.Status},
 	} {
 		if p.value < 0 || p.value > 65535 {
-			return fmt.Errorf("%s %d in %s is no port: use 1 to 65535", p.name, p.value, ProxyConfigAnnotation)
+			return fmt.Errorf("%s in %s: invalid port %d: use 1 to 65535", p.name, ProxyConfigAnnotation, p.value)
 		}
 		if *p.into == 0 {
 			*p.into = uint16(p.value)

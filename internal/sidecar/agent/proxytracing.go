@@ -27,7 +27,7 @@ func (s *settings) tellTracing() {
 			"annotation", ProxyConfigAnnotation, "fields", strings.Join(out, ", "))
 	}
 	if t.Sampling < 0 || t.Sampling > 100 {
-		s.log.Warn("sampling in the annotation of the Pod is no percentage, and has no effect; use 0 to 100",
+		s.log.Warn("annotation of the Pod: sampling is ignored: use a percentage from 0 to 100",
 			"annotation", ProxyConfigAnnotation, "sampling", t.Sampling)
 	}
 }

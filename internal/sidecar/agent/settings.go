@@ -93,7 +93,7 @@ func (s *settings) resolveWorkload() error {
 	}
 	for _, ip := range w.IPs {
 		if _, err := netip.ParseAddr(ip); err != nil {
-			return fmt.Errorf("workload %s: %q is no IP address: correct --ip (or INSTANCE_IP)", w.Name, ip)
+			return fmt.Errorf("workload %s: %q is not an IP address: correct --ip (or INSTANCE_IP)", w.Name, ip)
 		}
 	}
 	w.Namespace = orDefault(w.Namespace, "default")
@@ -155,7 +155,7 @@ func (s *settings) resolveXDS() error {
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {
-		return fmt.Errorf("control plane address %q: port %q is no number from 1 to 65535: correct --xds-address", s.XDS.Address, port)
+		return fmt.Errorf("control plane address %q: invalid port %q: use a number from 1 to 65535: correct --xds-address", s.XDS.Address, port)
 	}
 	s.xdsHost, s.xdsPort = host, uint16(n)
 	return nil
@@ -202,14 +202,14 @@ func (s *settings) resolveHosts() error {
 	s.bind = orDefault(s.BindAddress, s.bind)
 	bind, err := netip.ParseAddr(s.bind)
 	if err != nil {
-		return fmt.Errorf("%q is no IP address: correct --bind-address", s.bind)
+		return fmt.Errorf("%q is not an IP address: correct --bind-address", s.bind)
 	}
 	if bind.IsLoopback() {
 		s.adminHost = s.bind
 	}
 	s.adminHost = orDefault(s.AdminAddress, s.adminHost)
 	if _, err := netip.ParseAddr(s.adminHost); err != nil {
-		return fmt.Errorf("%q is no IP address: correct --admin-address", s.adminHost)
+		return fmt.Errorf("%q is not an IP address: correct --admin-address", s.adminHost)
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func named(path, source string) (Binary, error) {
 	if resolved, err := exec.LookPath(path); err == nil {
 		path = resolved
 	} else {
-		return Binary{}, fmt.Errorf("%s=%s is no executable file: %w; correct it, or leave it out and run `moonsail envoy install`",
+		return Binary{}, fmt.Errorf("%s=%s: not an executable file: %w: correct it, or unset it and run `moonsail envoy install`",
 			source, path, errors.Unwrap(err))
 	}
 	abs, err := filepath.Abs(path)

@@ -61,7 +61,7 @@ func (c *Config) File(in io.Reader, out io.Writer, skipped Skipped) error {
 
 // errNothing and errNoObject are what is wrong with a file, and with a document.
 var (
-	errNothing  = errors.New("there is no object in it")
+	errNothing  = errors.New("no object found")
 	errNoObject = errors.New("is not an object; a document starts with apiVersion and kind")
 )
 

@@ -187,7 +187,7 @@ func (r *request) moveMetrics(pod *corev1.Pod, sidecar *corev1.Container) error 
 	}
 	if m.Port != "" {
 		if n, err := strconv.ParseUint(m.Port, 10, 16); err != nil || n == 0 {
-			return fmt.Errorf("annotation %s: %q is no port: use 1 to 65535", metricsPort, m.Port)
+			return fmt.Errorf("annotation %s: invalid port %q: use 1 to 65535", metricsPort, m.Port)
 		}
 	}
 	if m != (metrics{}) {

@@ -98,7 +98,7 @@ func (r *request) render(name string) ([]byte, error) {
 			known = append(known, own)
 		}
 	}
-	return nil, fmt.Errorf("annotation %s: there is no template %q, but %s", annotationTemplates, name, strings.Join(known, ", "))
+	return nil, fmt.Errorf("annotation %s: unknown template %q: use one of %s", annotationTemplates, name, strings.Join(known, ", "))
 }
 
 // asPatch is a pod as a patch: lists that are not there delete nothing.

@@ -114,7 +114,7 @@ func (r *request) readStatusPort() error {
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 {
-		return fmt.Errorf("annotation %s: %q is no port: use 1 to 65535", annotationStatusPort, text)
+		return fmt.Errorf("annotation %s: invalid port %q: use 1 to 65535", annotationStatusPort, text)
 	}
 	r.statusPort = int(n)
 	return nil

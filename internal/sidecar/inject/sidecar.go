@@ -94,7 +94,7 @@ func (r *request) resources() (corev1.ResourceRequirements, error) {
 		}
 		q, err := resource.ParseQuantity(text)
 		if err != nil {
-			return out, fmt.Errorf("annotation %s: %q is no quantity: use forms like 100m or 128Mi", row.annotation, text)
+			return out, fmt.Errorf("annotation %s: invalid quantity %q: use forms like 100m or 128Mi", row.annotation, text)
 		}
 		if *row.into == nil {
 			*row.into = corev1.ResourceList{}
@@ -194,7 +194,7 @@ func (r *request) readiness() (*corev1.Probe, error) {
 		}
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err != nil || n < 0 {
-			return nil, fmt.Errorf("annotation %s: %q is no number", annotation, text)
+			return nil, fmt.Errorf("annotation %s: invalid number %q", annotation, text)
 		}
 		*into = int32(n)
 	}

@@ -58,7 +58,7 @@ func explain(err error) error {
 		return fmt.Errorf("rules of interception cannot be set: %w: the process needs CAP_NET_ADMIN in its network namespace "+
 			"(run it as root, or give the container the capability NET_ADMIN)", err)
 	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Errorf("rules of interception cannot be set: the kernel does not take them by nftables, and there is no iptables: %w: "+
+		return fmt.Errorf("interception rules cannot be set: the kernel refuses nftables, and iptables is not installed: %w: "+
 			"load the kernel's modules nf_tables, nft_redir and nft_tproxy, or install iptables", err)
 	}
 	return fmt.Errorf("rules of interception cannot be set: %w", err)

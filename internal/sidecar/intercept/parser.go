@@ -46,7 +46,7 @@ func (p *parser) words(flag string) []string {
 }
 
 func (p *parser) ports(flag string) []uint16 {
-	return numbers[uint16](p, flag, 16, "%q is no port: use numbers from 1 to 65535, with commas between")
+	return numbers[uint16](p, flag, 16, "invalid port %q: use numbers from 1 to 65535, separated by commas")
 }
 
 func (p *parser) port(flag string) uint16 {
@@ -88,7 +88,7 @@ func (p *parser) ranges(flag string) []netip.Prefix {
 	for _, w := range p.words(flag) {
 		r, err := parseRange(w)
 		if err != nil {
-			p.fail(flag, "%q is no address range: use forms like 10.0.0.0/8 or fd00::/8, with commas between", w)
+			p.fail(flag, "invalid address range %q: use forms like 10.0.0.0/8 or fd00::/8, separated by commas", w)
 			return nil
 		}
 		if !seen[r] {
@@ -121,7 +121,7 @@ func (p *parser) interfaces(flag string) []string {
 	words := p.words(flag)
 	for _, w := range words {
 		if len(w) > maxInterface || strings.ContainsAny(w, "/ \t\"\n;{}") {
-			p.fail(flag, "%q is no name of a network interface", w)
+			p.fail(flag, "invalid network interface name %q", w)
 			return nil
 		}
 	}
@@ -129,7 +129,7 @@ func (p *parser) interfaces(flag string) []string {
 }
 
 func (p *parser) ids(flag string) []uint32 {
-	return numbers[uint32](p, flag, 32, "%q is no id: use numbers above 0, with commas between (0 is everybody who is root)")
+	return numbers[uint32](p, flag, 32, "invalid id %q: use numbers above 0, separated by commas (0 is root)")
 }
 
 func (p *parser) boolean(flag string) bool {

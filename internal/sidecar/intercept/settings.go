@@ -84,7 +84,7 @@ func List() []Setting {
 		{"kubevirt-interfaces", []string{"istio.io/reroute-virtual-interfaces", traffic + "kubevirtInterfaces"}, "",
 			"network `interfaces` of virtual machines: what comes in there is outbound", func(s *Settings) *string { return &s.KubevirtInterfaces }},
 		{"proxy-uid", nil, "ENVOY_UID", "user `ids` whose connections are the sidecar's own", func(s *Settings) *string { return &s.ProxyUID }},
-		{"proxy-gid", nil, "ENVOY_GID", "group `ids` likewise", func(s *Settings) *string { return &s.ProxyGID }},
+		{"proxy-gid", nil, "ENVOY_GID", "exclude processes with these group `ids` too", func(s *Settings) *string { return &s.ProxyGID }},
 		{"drop-invalid", nil, "INVALID_DROP", "drop packets that belong to no connection (true or false)", func(s *Settings) *string { return &s.DropInvalid }},
 		{"capture-dns", nil, "ISTIO_META_DNS_CAPTURE", "let the sidecar's DNS proxy answer names (true or false)", func(s *Settings) *string { return &s.CaptureDNS }},
 		// Without Istio's variables, ENVOY_PORT and INBOUND_CAPTURE_PORT: a Service of the name envoy has Kubernetes set the first

@@ -169,7 +169,7 @@ func TestKeysAreNotFetchedFromClouds(t *testing.T) {
 	for _, uri := range []string{"http://169.254.169.254/latest/", s.URL} {
 		b := start(t, 0, model.JWTRule{KeysURI: uri})
 		b.await(uri, func(k *model.KeySet) bool { return k != nil && k.Problem != "" })
-		require.Contains(t, b.keySet(uri).Problem, "169.254.169.254 is not connected to")
+		require.Contains(t, b.keySet(uri).Problem, "169.254.169.254: address not allowed")
 	}
 }
 

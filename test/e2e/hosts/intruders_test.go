@@ -106,7 +106,7 @@ func (m *shopMesh) requireTokenRefused(t *testing.T) {
 		workload: &workload{Host: m.net.Host(), name: "frontend-9"}}
 	w.agent = run(t, w.Host, m.agentArgs(w, "made-up-token")...)
 	eventually(t, "the token is refused", func() error {
-		if log := w.agent.log.String(); !strings.Contains(log, "nobody knows it") {
+		if log := w.agent.log.String(); !strings.Contains(log, "unknown token") {
 			return fmt.Errorf("the log: %s", log)
 		}
 		return nil

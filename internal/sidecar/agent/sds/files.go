@@ -64,7 +64,7 @@ func (f *Files) want(name string) bool {
 	defer f.mu.Unlock()
 	s := f.wanted[name]
 	if s == nil && len(f.wanted) == maxFileSecrets {
-		f.log.Error("too many secrets in files: whoever uses this one has no certificate", "name", name, "most", maxFileSecrets)
+		f.log.Error("too many secrets in files: listeners and clusters that use this one have no certificate", "name", name, "most", maxFileSecrets)
 		return false
 	}
 	if s == nil {
@@ -166,5 +166,5 @@ func (f *Files) fail(name string, s *fileSecret, problem string) {
 		f.log.Error("the secret in files is not taken; what was good before stays in force", "name", name, "reason", problem)
 		return
 	}
-	f.log.Error("the secret in files cannot be had: whoever uses it has no certificate until it is there", "name", name, "reason", problem)
+	f.log.Error("secret cannot be read from its files: listeners and clusters that use it have no certificate until it can", "name", name, "reason", problem)
 }

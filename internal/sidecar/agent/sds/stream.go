@@ -125,7 +125,7 @@ func (st *stream) take(req *discoveryv3.DiscoveryRequest) {
 		st.ask(req.GetResourceNames())
 		for _, name := range st.names {
 			if !st.serves(name) {
-				st.log.Warn("Envoy asks for a secret that is not served here: whoever uses it waits for it", "name", name)
+				st.log.Warn("Envoy asks for an unknown secret: listeners and clusters that use it wait for it", "name", name)
 			}
 		}
 	}

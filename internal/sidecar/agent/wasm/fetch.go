@@ -147,7 +147,7 @@ func ofArchive(r *bufio.Reader) (io.Reader, error) {
 	return nil, errNoModule
 }
 
-var errNoModule = errors.New("it is no module of WebAssembly: it does not begin with \\0asm and version 1")
+var errNoModule = errors.New("not a WebAssembly module: it does not begin with \\0asm and version 1")
 
 // fromTar is the first file of an archive that is the one, if it is a module.
 func fromTar(r io.Reader, is func(*tar.Header) bool) (io.Reader, error) {

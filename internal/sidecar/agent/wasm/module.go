@@ -51,7 +51,7 @@ func read(r *discoveryv3.Resource) (*plugin, error) {
 	}
 	p := &plugin{name: r.Name, version: r.Version, config: wasmplugin.For(named.GetTypedConfig())}
 	if p.config == nil {
-		return nil, fmt.Errorf("%s is no plugin", named.GetTypedConfig().GetTypeUrl())
+		return nil, fmt.Errorf("%s is not a plugin", named.GetTypedConfig().GetTypeUrl())
 	}
 	if err := named.GetTypedConfig().UnmarshalTo(p.config); err != nil {
 		return nil, err
