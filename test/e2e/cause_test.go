@@ -86,7 +86,7 @@ func TestObjectOfARefusedListenerIsFound(t *testing.T) {
 	}{
 		{"WasmPlugin", "extensions.istio.io/v1alpha1; url: 'file:///nonexistent/filter.wasm'", "/nonexistent/filter.wasm", false},
 		{"Telemetry", "telemetry.istio.io/v1; accessLogging: [{providers: [{name: file}], filter: {expression: \"string(request.time) == ''\"}}]", "No overload found", true}, // as it would for a log of the mesh's
-		{"RequestAuthentication", `security.istio.io/v1; jwtRules: [{issuer: bad, jwks: '{"keys":[{"kty":"RSA","n":"AQAB","e":"AAAA"}]}'}]`, "invalid local jwks", false},
+		{"RequestAuthentication", `security.istio.io/v1; jwtRules: [{issuer: bad, jwks: '{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB"}]}'}]`, "invalid local jwks", false},
 	} {
 		m.apply(causeWorld(c, map[string]string{bad.kind: bad.spec})...)
 		got := m.awaitBlamed(1)
