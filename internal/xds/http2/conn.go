@@ -21,11 +21,12 @@ type conn struct {
 	tls    *tls.Conn // nil: plain text
 	phase  uint32    // the keeper's tick, of every sweep, in which it is looked at closely
 
-	// What the keeper looks at in each tick is here together, so that a connection costs one line of the cache.
-	old time.Time // from when on the peer is told to go away; zero: never
-	// expires is when the peer's certificate does, in Unix seconds (nanoseconds end in 2262); 0: it has shown none.
+	// old is when the server starts to close the connection; zero: never.
+	old time.Time
+	// expires is when the peer's certificate expires, in Unix seconds, as nanoseconds end in 2262;
+	// 0: the peer has no certificate.
 	expires atomic.Int64
-	// soonest is when a stream's time is over at the earliest, in Unix nanoseconds; 0: never.
+	// soonest is the earliest deadline of a stream, in Unix nanoseconds; 0: there is none.
 	soonest atomic.Int64
 
 	// The goroutine's.

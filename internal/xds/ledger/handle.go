@@ -168,7 +168,7 @@ func (l *Ledger) unsubscribe(k kind, list [][]byte) {
 		if string(n) == wildcard {
 			w.wild, w.answer = false, false
 			if k == srds { // its last listener with scopes is gone
-				w.todo, w.gone, w.rare = nil, nil, &nothing
+				w.todo, w.gone, w.groups, w.held = nil, nil, nil, nil
 			}
 		}
 		delete(w.held, string(n))

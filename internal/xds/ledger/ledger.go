@@ -21,7 +21,7 @@ type Ledger struct {
 	// Of virtual hosts (see vhds.go): these, load, kept and listed are sets of route configurations.
 	synced *names.Set // the proxy holds them, and their virtual hosts follow the cursor
 
-	watches [kinds]watch // 56 bytes after the beginning, 64 after that of the allocation: each has whole lines
+	watches [kinds]watch
 
 	load     *names.Set // the proxy holds them and needs all their virtual hosts
 	prefetch endpointPrefetch
@@ -52,10 +52,7 @@ func New(protocol Protocol, strategy *Strategy, pool *names.Pool, states []*tabl
 	}
 	l := &Ledger{protocol: protocol, strategy: strategy, pool: pool, states: padded(states)}
 	for k, t := range kindTypes {
-		l.watches[k].typ, l.watches[k].rare = t, &nothing
-		if protocol == Sotw {
-			l.watches[k].own()
-		}
+		l.watches[k].typ = t
 	}
 	l.watches[rds].typ = strategy.Routes
 	return l

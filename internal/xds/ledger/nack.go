@@ -47,9 +47,9 @@ func (l *Ledger) refuse(k kind, f *flight, e *Error, since model.Revision) {
 			w.hold(n, f, share(message, n, bad), since)
 		}
 		if len(bad) == 0 {
-			w.own().groups = append([][]string{good[:len(good)/2], good[len(good)/2:]}, w.groups...)
+			w.groups = append([][]string{good[:len(good)/2], good[len(good)/2:]}, w.groups...)
 		} else if len(good) > 0 {
-			w.own().groups = append([][]string{good}, w.groups...)
+			w.groups = append([][]string{good}, w.groups...)
 		}
 	}
 	if len(w.groups) > 0 {
@@ -86,7 +86,7 @@ func (w *watch) hold(name string, f *flight, message string, since model.Revisio
 		return
 	}
 	if w.held == nil {
-		w.own().held = map[string]*Held{}
+		w.held = map[string]*Held{}
 	}
 	before := w.held[name]
 	if before != nil {

@@ -35,7 +35,7 @@ func (l *Ledger) Retry(t resource.Type, send bool, most int, may func(message st
 		again.again = true
 		again.tries++
 		w.held[name] = &again
-		w.own().groups = append(w.groups, []string{name})
+		w.groups = append(w.groups, []string{name})
 	}
 	w.owe(l.newest())
 	return true

@@ -35,8 +35,7 @@ func upTo(s *table.State) cursor { return cursor{add: s.Revision, rem: s.Revisio
 // fromStart is the cursor of one that has nothing.
 func fromStart(s *table.State) cursor { return cursor{rem: s.Revision} }
 
-// watch is the state of one type on a stream. With thousands of streams none is in a cache when a change comes to
-// it, so that its cost is that of the lines that are looked at: a watch has two, and what few streams have is apart.
+// watch is the state of one resource type on a stream.
 type watch struct {
 	typ    resource.Type
 	on     bool // there was a request
@@ -53,15 +52,10 @@ type watch struct {
 	todo, gone *names.Set
 	owes       model.Revision // the revision at which these two, and groups, came to be; 0: they are empty
 
-	*rare
-
 	at [MaxTables]cursor // what was sent
-}
 
-// rare is what a watch has of refusals, and of state-of-the-world.
-type rare struct {
-	groups [][]string // parts of refused responses, sent one by one
-	held   map[string]*Held
+	groups [][]string       // parts of refused responses, sent one by one
+	held   map[string]*Held // refused resources, by name
 
 	// State-of-the-world.
 	version string
@@ -69,19 +63,8 @@ type rare struct {
 	extras  map[string]*table.Entry // clusters: removed, but still in the last response
 }
 
-// nothing is what watches share that have nothing rare. It must not be written to.
-var nothing rare
-
-// own gives a watch something rare of its own, to be written to.
-func (w *watch) own() *rare {
-	if w.rare == &nothing {
-		w.rare = &rare{}
-	}
-	return w.rare
-}
-
-// flight is a response that was not answered yet, by the newest nonce of its watch. Streams in the same situation share
-// it, so that it must not be changed: with thousands of them, what all have is in the caches.
+// flight is a response that the proxy has not answered yet. Its nonce is that of its watch. Streams
+// that were sent the same response share one flight, which saves memory: it must not be changed.
 type flight struct {
 	from     [MaxTables]cursor
 	parts    [4]*table.Batch

@@ -2,20 +2,12 @@ package ledger
 
 import (
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
-
-// TestWatchesHaveWholeLines: an allocation of this size begins with a word of the runtime's.
-func TestWatchesHaveWholeLines(t *testing.T) {
-	const line, word = 64, 8
-	require.Zero(t, unsafe.Sizeof(watch{})%line)
-	require.Zero(t, (unsafe.Offsetof(Ledger{}.watches)+word)%line)
-}
 
 // TestFlightsAreShared: streams in the same situation have one record of what is in flight, and one that comes to other
 // tables meanwhile does not change that of the others.

@@ -1,27 +1,25 @@
 package names
 
-import "unsafe"
-
-// List is names that a Pool is asked about. It is a value of slices and no iterator, which would
-// cost an allocation for each of its variables, on each stream.
+// List is a list of names that a caller passes to a Pool. It is a pair of slices and not an
+// iterator, which would allocate on each stream.
 type List struct {
 	strings []string
-	slices  [][]byte // of a request's buffer; they are not kept
+	slices  [][]byte // of a request's buffer; a Pool does not keep them
 }
 
-// Strings is a list of strings.
+// Strings returns a list of strings.
 func Strings(names []string) List { return List{strings: names} }
 
-// Slices is a list of names in a request's buffer.
+// Slices returns a list of names in a request's buffer.
 func Slices(names [][]byte) List { return List{slices: names} }
 
-// Len is the number of names, repeated ones too.
+// Len returns the number of names, including duplicates.
 func (l List) Len() int { return len(l.strings) + len(l.slices) }
 
-// at is a name, which must not be changed.
+// at returns the i-th name. The caller must not change it.
 func (l List) at(i int) []byte {
 	if i < len(l.strings) {
-		return unsafe.Slice(unsafe.StringData(l.strings[i]), len(l.strings[i]))
+		return []byte(l.strings[i])
 	}
 	return l.slices[i-len(l.strings)]
 }
