@@ -31,19 +31,28 @@ type endpointWait struct {
 	nacks uint64
 }
 
-// limit is the newest revision of which a type's updates may be sent; always where the
-// ordering is open.
+// limit returns the newest revision of which additions and changes of a type may be sent, by the
+// types that it needs; always if nothing has to wait.
 func (l *Ledger) limit(k kind) model.Revision {
-	limit := l.limitOfClusters(k)
-	if k == lds && l.strategy.Scopes {
-		limit = min(limit, l.limitOfScopes())
+	limit := always
+	for _, t := range resource.Types[l.watches[k].typ].Needs {
+		switch t {
+		case resource.Cluster:
+			limit = min(limit, l.limitOfClusters())
+		case resource.Scope:
+			if l.strategy.Scopes {
+				limit = min(limit, l.limitOfScopes())
+			}
+		}
 	}
 	return limit
 }
 
-func (l *Ledger) limitOfClusters(k kind) model.Revision {
+// limitOfClusters returns the newest revision up to which the proxy has all clusters, and was sent
+// their endpoints.
+func (l *Ledger) limitOfClusters() model.Revision {
 	c := &l.watches[cds]
-	if len(resource.Types[l.watches[k].typ].Needs) == 0 || !c.on || !c.wild {
+	if !c.on || !c.wild {
 		return always
 	}
 	if c.todo != nil || len(c.groups) > 0 || c.flight != nil && c.flight.explicit || l.ordering.fresh != nil || l.ordering.untold {
@@ -161,25 +170,21 @@ func (l *Ledger) sentFor(cluster string) bool {
 	return true
 }
 
-// removable is the revision up to which removals of a type may be sent: nothing that
-// the proxy has may refer to what goes. Virtual hosts are the exception, see stays.
+// removable returns the revision up to which removals of a type may be sent: nothing that the
+// proxy has refers to what goes. Virtual hosts and endpoints have exceptions, see mustStay.
 func (l *Ledger) removable(k kind) model.Revision {
-	switch k {
-	case cds:
-		if l.returning {
-			return 0
-		}
-		return min(l.floor(lds, true), l.floor(rds, true), l.floor(vhds, true))
-	case eds: // Envoy unsubscribes the endpoints of a cluster that goes
-		return l.floor(cds, false)
-	case srds:
-		return l.unused()
-	case rds:
-		return min(l.unused(), l.floor(srds, false), l.floor(vhds, false))
-	case vhds:
-		return min(l.unused(), l.floor(srds, false))
+	if k == cds && l.returning {
+		return 0
 	}
-	return always
+	info, limit := &resource.Types[l.watches[k].typ], always
+	for _, t := range info.HeldBy {
+		if t == resource.Listener && k != cds {
+			limit = min(limit, l.unused()) // the listener may wait for routes after its ACK
+			continue
+		}
+		limit = min(limit, l.floor(kindsOf[t], info.HeldByRefused))
+	}
+	return limit
 }
 
 // stays tells whether a removal of the given revision must wait. A virtual host goes at

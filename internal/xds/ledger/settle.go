@@ -91,7 +91,7 @@ func (l *Ledger) Types() []TypeState {
 		}
 		if w.flight == nil && l.limit(k) != always && (w.answer || !l.upToDate(w) || !w.idle()) {
 			t.Waiting = "clusters and their endpoints"
-			if l.limitOfClusters(k) == always {
+			if l.limitOfClusters() == always {
 				t.Waiting = "scopes and their routes"
 			}
 		} else if k == cds && w.flight == nil && (w.gone != nil || !l.upToDate(w)) {

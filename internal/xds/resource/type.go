@@ -36,12 +36,16 @@ type Info struct {
 	// FullState types must hold everything in each state-of-the-world response:
 	// what is missing has been removed (xDS: CDS and LDS only).
 	FullState bool
-	// Needs are the types whose additions must be acknowledged before this type's
-	// updates that may refer to them are sent.
+	// Needs are the types that additions and changes of this type wait for: they may refer to
+	// additions of those. A cluster counts when it is ACKed and its endpoints are sent, a scope
+	// when it is ACKed and its virtual hosts are sent.
 	Needs []Type
-	// HeldBy are the types whose updates must be acknowledged before this type's
-	// removals are sent: they may still refer to what is removed.
+	// HeldBy are the types that removals of this type wait for: resources of those types may refer
+	// to what is removed until their own changes are ACKed.
 	HeldBy []Type
+	// HeldByRefused is set if removals of this type also wait while the proxy refuses a resource
+	// of a type in HeldBy: it then uses an older form, which may refer to what is removed.
+	HeldByRefused bool
 }
 
 const prefix = "type.googleapis.com/"
@@ -63,19 +67,24 @@ const (
 // Types is the table, indexed by Type.
 var Types = [NumTypes]Info{
 	Cluster: {Type: Cluster, Short: "CDS", URL: ClusterURL, Wildcard: true, FullState: true,
-		HeldBy: []Type{Listener, RouteConfig, RouteConfigShell, VirtualHost}},
-	Endpoints: {Type: Endpoints, Short: "EDS", URL: EndpointsURL},
-	// A cluster is ACKed when its secrets are there, so that they wait for nothing; nor do
-	// removals: Envoy keeps what it has, and waits no longer for what it has not.
-	Secret:           {Type: Secret, Short: "SDS", URL: SecretURL},
-	Scope:            {Type: Scope, Short: "SRDS", URL: ScopeURL, Wildcard: true, HeldBy: []Type{Listener}},
-	Listener:         {Type: Listener, Short: "LDS", URL: ListenerURL, Wildcard: true, FullState: true, Needs: []Type{Cluster, Endpoints}},
-	RouteConfig:      {Type: RouteConfig, Short: "RDS", URL: RouteConfigURL, Needs: []Type{Cluster, Endpoints}},
-	RouteConfigShell: {Type: RouteConfigShell, Short: "RDS", URL: RouteConfigURL, Needs: []Type{Cluster, Endpoints}},
-	NameTable:        {Type: NameTable, Short: "NDS", URL: NameTableURL, Wildcard: true},
-	Extension:        {Type: Extension, Short: "ECDS", URL: ExtensionURL, Wildcard: true},
-	Bootstrap:        {Type: Bootstrap, Short: "BDS", URL: BootstrapURL, Wildcard: true},
-	VirtualHost:      {Type: VirtualHost, Short: "VHDS", URL: VirtualHostURL, Wildcard: true, Needs: []Type{Cluster, Endpoints}},
+		HeldBy: []Type{Listener, RouteConfig, RouteConfigShell, VirtualHost}, HeldByRefused: true},
+	// Envoy unsubscribes from the endpoints of a cluster that it removes.
+	Endpoints: {Type: Endpoints, Short: "EDS", URL: EndpointsURL, HeldBy: []Type{Cluster}},
+	// Envoy ACKs a cluster when the cluster's secrets are there, or known to be absent, so secrets
+	// wait for nothing. Envoy keeps a removed secret that it has.
+	Secret: {Type: Secret, Short: "SDS", URL: SecretURL},
+	Scope:  {Type: Scope, Short: "SRDS", URL: ScopeURL, Wildcard: true, HeldBy: []Type{Listener}},
+	Listener: {Type: Listener, Short: "LDS", URL: ListenerURL, Wildcard: true, FullState: true,
+		Needs: []Type{Cluster, Scope}},
+	RouteConfig: {Type: RouteConfig, Short: "RDS", URL: RouteConfigURL,
+		Needs: []Type{Cluster}, HeldBy: []Type{Listener, Scope, VirtualHost}},
+	RouteConfigShell: {Type: RouteConfigShell, Short: "RDS", URL: RouteConfigURL,
+		Needs: []Type{Cluster}, HeldBy: []Type{Listener, Scope, VirtualHost}},
+	VirtualHost: {Type: VirtualHost, Short: "VHDS", URL: VirtualHostURL, Wildcard: true,
+		Needs: []Type{Cluster}, HeldBy: []Type{Listener, Scope}},
+	NameTable: {Type: NameTable, Short: "NDS", URL: NameTableURL, Wildcard: true},
+	Extension: {Type: Extension, Short: "ECDS", URL: ExtensionURL, Wildcard: true},
+	Bootstrap: {Type: Bootstrap, Short: "BDS", URL: BootstrapURL, Wildcard: true},
 }
 
 // String is the short name: "CDS".
