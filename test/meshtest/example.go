@@ -34,6 +34,9 @@ func LoadExample(base, dir string) (*File, error) {
 			return nil, err
 		}
 	}
+	if err := c.addNodes(a); err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", dir, expectations, err)
+	}
 	text, err := c.text()
 	if err == nil {
 		err = f.decode(fromCluster, text)
@@ -42,7 +45,10 @@ func LoadExample(base, dir string) (*File, error) {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	for i, part := range a.Files {
-		if part.Name == "calls.yaml" {
+		switch part.Name {
+		case nodesPart:
+			continue
+		case "calls.yaml":
 			if part.Data, err = withFileContents(dir, part.Data); err != nil {
 				return nil, err
 			}
@@ -95,8 +101,32 @@ func withFileContents(dir string, text []byte) ([]byte, error) {
 // of Deployments, and EndpointSlices.
 type cluster struct {
 	documents []map[string]any
+	nodes     []node
 	pods      []pod
 	proxies   []*Proxy
+}
+
+// nodesPart lists the nodes of the cluster. The replicas of each Deployment are spread over them, in order.
+const nodesPart = "nodes.yaml"
+
+type node struct{ Name, Region, Zone string }
+
+// addNodes reads the part with nodes. Without one, Pods have no node.
+func (c *cluster) addNodes(a *txtar.Archive) error {
+	for _, part := range a.Files {
+		if part.Name == nodesPart {
+			if err := strict(part.Data, &c.nodes); err != nil {
+				return fmt.Errorf("%s: %w", nodesPart, err)
+			}
+		}
+	}
+	for _, n := range c.nodes {
+		labels := map[string]string{"topology.kubernetes.io/region": n.Region, "topology.kubernetes.io/zone": n.Zone}
+		c.documents = append(c.documents, map[string]any{
+			"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": n.Name, "labels": labels},
+		})
+	}
+	return nil
 }
 
 // pod is one replica of a Deployment.
@@ -186,9 +216,11 @@ func (c *cluster) scale(deployment map[string]any) []map[string]any {
 			account: str(template, "spec", "serviceAccountName"), ip: fmt.Sprintf("10.2.0.%d", len(c.pods)+1), labels: labels,
 		}
 		c.pods = append(c.pods, p)
-		proxy := &Proxy{
-			Name: p.name, Namespace: p.namespace, ServiceAccount: p.account, IP: p.ip, Labels: labels, Identity: true,
-			Locality: labels["topology.kubernetes.io/region"] + "/" + labels["topology.kubernetes.io/zone"],
+		proxy := &Proxy{Name: p.name, Namespace: p.namespace, ServiceAccount: p.account, IP: p.ip, Labels: labels, Identity: true}
+		spec := map[string]any{"serviceAccountName": p.account}
+		if len(c.nodes) > 0 {
+			n := c.nodes[i%len(c.nodes)]
+			proxy.Locality, spec["nodeName"] = n.Region+"/"+n.Zone, n.Name
 		}
 		if str(template, "metadata", "annotations", "inject.istio.io/templates") == "gateway" {
 			proxy.Type = model.ProxyRouter
@@ -197,7 +229,7 @@ func (c *cluster) scale(deployment map[string]any) []map[string]any {
 		c.proxies = append(c.proxies, proxy)
 		out = append(out, map[string]any{
 			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": p.name, "namespace": p.namespace, "labels": labels},
-			"spec": map[string]any{"serviceAccountName": p.account}, "status": map[string]any{"podIP": p.ip},
+			"spec": spec, "status": map[string]any{"podIP": p.ip},
 		})
 	}
 	return out
