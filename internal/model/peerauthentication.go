@@ -1,6 +1,9 @@
 package model
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 // LabelTLSMode is the label by which a workload says that its sidecar speaks mutual TLS.
 // The injector sets it.
@@ -90,10 +93,14 @@ func (t *PeerTLS) AcceptsEverywhere() bool {
 	return t.Mode != MTLSDisable
 }
 
-// EffectivePeerTLS composes policies that select one workload: at each level (mesh,
-// namespace, workload) the first one counts, which is the oldest.
-func EffectivePeerTLS(rootNamespace string, policies []*PeerAuthentication) *PeerTLS {
-	levels := [3]*PeerAuthentication{}
+// EffectivePeerAuthentications are those of the policies that select one workload which count for
+// it: at each level (mesh, namespace, workload, in this order) the first one, which is the oldest.
+func EffectivePeerAuthentications(rootNamespace string, policies []*PeerAuthentication) []*PeerAuthentication {
+	levels := peerLevels(rootNamespace, policies)
+	return slices.DeleteFunc(levels[:], func(p *PeerAuthentication) bool { return p == nil })
+}
+
+func peerLevels(rootNamespace string, policies []*PeerAuthentication) (levels [3]*PeerAuthentication) {
 	for _, p := range policies {
 		level := 1
 		switch {
@@ -108,6 +115,12 @@ func EffectivePeerTLS(rootNamespace string, policies []*PeerAuthentication) *Pee
 			levels[level] = p
 		}
 	}
+	return levels
+}
+
+// EffectivePeerTLS composes the policies that select one workload, see EffectivePeerAuthentications.
+func EffectivePeerTLS(rootNamespace string, policies []*PeerAuthentication) *PeerTLS {
+	levels := peerLevels(rootNamespace, policies)
 	out := &PeerTLS{Mode: MTLSPermissive}
 	for _, p := range levels {
 		if p != nil && p.Mode != MTLSUnset {

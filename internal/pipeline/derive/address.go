@@ -111,6 +111,21 @@ func (r *reader) at(ns, address string) []*model.Service {
 	return out
 }
 
+// originsAt are a service without a selector, and its slices that list an address.
+func (r *reader) originsAt(svc *model.Service, address string) *model.Origins {
+	r.facts.add(endpointsFact(svc.Hostname))
+	var out model.OriginList
+	out.Add(svc.Key)
+	if svc.IsKubernetes() {
+		for k, slice := range r.index.endpoints.slices[nameOf(svc)] {
+			if slices.Contains(addressesOfSlice(slice), address) {
+				out.Add(k)
+			}
+		}
+	}
+	return out.Since(0)
+}
+
 // portAt is the number under which a workload at an address serves a port of svc.
 func (r *reader) portAt(svc *model.Service, address string, p *model.ServicePort) (uint32, bool) {
 	r.facts.add(endpointsFact(svc.Hostname))

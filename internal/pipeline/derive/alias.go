@@ -30,10 +30,12 @@ func (s *proxyGroup) deriveAlias(r *reader, alias, target *model.Service, routes
 		routes = r.virtualServices(target.Hostname)
 	}
 	out := &hostResult{hostState: hostState{refs: []model.Host{target.Hostname}}}
-	if s.refs[alias.Hostname] > 0 { // by a Sidecar's egress proxy; routes lead to the target
+	mark := r.mark()
+	if s.refs[alias.Hostname].total() > 0 { // by a Sidecar's egress proxy; routes lead to the target
 		out.service = alias
 		s.deriveClusters(r, alias, out)
 	}
+	r.unread(mark) // what stays are the alias and what it stands for
 	for i := range s.egress {
 		e := &s.egress[i]
 		if !e.imports(alias.Namespace, alias.Hostname) {
@@ -58,10 +60,16 @@ func (s *proxyGroup) deriveAliasPort(r *reader, e *egress, alias, target *model.
 	if at.sniffed || len(at.keys) == 0 || s.taken(e, at) {
 		return // a route configuration of the target's own takes any host
 	}
+	mark := r.mark()
+	s.useEgress(r, e)
+	from := r.used.Since(0)
 	for _, key := range at.keys {
-		out.claim(key, alias, e.captureNone(s.Key.Interception)).routeConfig = at.routeConfig
+		c := out.claim(key, alias, e.captureNone(s.Key.Interception))
+		c.routeConfig, c.from = at.routeConfig, c.from.Union(from)
 	}
 	v := s.deriveVirtualHost(r, at, alias.Hostname, target, port, routes, out)
+	v.Made = r.madeSince(0)
+	r.unread(mark)
 	v.Domains = s.hostDomains(alias.Hostname, alias)
 	s.addVirtualHost(out, v)
 }

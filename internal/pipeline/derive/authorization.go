@@ -46,6 +46,7 @@ func (s *proxyGroup) authorization(r *reader) *ir.Authorization {
 	found := false
 	for _, p := range policies[*model.AuthorizationPolicy](r, model.KindAuthorizationPolicy, s.Key.Namespace, s.labels) {
 		found = true
+		r.use(p)
 		switch p.Action {
 		case model.AuthorizeCustom:
 			custom[p.Provider] = append(custom[p.Provider], p)
@@ -87,6 +88,7 @@ func (s *proxyGroup) tokens(r *reader) *ir.JWT {
 	out := &ir.JWT{}
 	for _, a := range policies[*model.RequestAuthentication](r, model.KindRequestAuthentication, s.Key.Namespace, s.labels) {
 		for _, rule := range a.Rules {
+			r.use(a)
 			out.Rules = append(out.Rules, ir.JWTRule{JWTRule: rule, Keys: r.keys(&rule)})
 		}
 	}

@@ -49,9 +49,15 @@ func (s *proxyGroup) withBackendTLS(r *reader, policy model.TrafficPolicy, rule 
 	p := model.BackendTLSFor(list, svc, port.Name)
 	if p != nil {
 		policy.TLS = p.ClientTLS(func(k model.Key) bool {
+			mark := r.mark()
 			secret := r.secret(k)
-			return secret != nil && secret.CAProblem == ""
+			if secret == nil || secret.CAProblem != "" {
+				r.unread(mark)
+				return false
+			}
+			return true
 		})
+		r.use(p)
 	}
 	return policy, p
 }

@@ -18,21 +18,35 @@ func outboundCluster(port uint32, subset string, h model.Host) string {
 
 // deriveClusters makes a cluster for each port of a service, and for each subset of it.
 func (s *proxyGroup) deriveClusters(r *reader, svc *model.Service, out *hostResult) {
+	mark := r.mark()
+	r.use(svc)
+	if !s.sees(svc) {
+		r.used.AddAll(s.refs[svc.Hostname].common())
+	}
+	read := r.used.Since(mark)
 	rule := r.rule(svc.Hostname, svc.Namespace)
+	from := clusterOrigins{mark: mark, ruled: r.mark(), service: read, rule: r.used.Since(mark)}
 	for i := range svc.Ports {
 		port := &svc.Ports[i]
 		if port.Protocol == model.ProtocolUDP {
 			continue
 		}
-		s.addCluster(r, svc, port, nil, rule, portPolicy(rule, port.Number), out)
+		s.addCluster(r, svc, port, nil, rule, portPolicy(rule, port.Number), from, out)
 		if rule == nil {
 			continue
 		}
 		for j := range rule.Subsets {
 			sub := &rule.Subsets[j]
-			s.addCluster(r, svc, port, sub, rule, subsetPolicy(rule, sub.Name, port.Number), out)
+			s.addCluster(r, svc, port, sub, rule, subsetPolicy(rule, sub.Name, port.Number), from, out)
 		}
 	}
+	r.unread(mark)
+}
+
+// clusterOrigins is what all clusters of a service are made from.
+type clusterOrigins struct {
+	mark, ruled   int            // of the reader: from the service on, and after its rule
+	service, rule *model.Origins // the service and why it is there; and with its rule
 }
 
 // subsetPolicy is a rule's policy for one port of a subset; empty: of the service.
@@ -94,7 +108,7 @@ func spoken(pool *model.ConnectionPool, p model.Protocol) *model.ConnectionPool 
 	return &out
 }
 
-func (s *proxyGroup) addCluster(r *reader, svc *model.Service, port *model.ServicePort, sub *model.Subset, rule *model.DestinationRule, policy model.TrafficPolicy, out *hostResult) {
+func (s *proxyGroup) addCluster(r *reader, svc *model.Service, port *model.ServicePort, sub *model.Subset, rule *model.DestinationRule, policy model.TrafficPolicy, from clusterOrigins, out *hostResult) {
 	policy, backendTLS := s.withBackendTLS(r, policy, rule, svc, port)
 	policy = r.based(policy, port.Protocol)
 	c := &ir.Cluster{
@@ -112,7 +126,10 @@ func (s *proxyGroup) addCluster(r *reader, svc *model.Service, port *model.Servi
 		Router:          s.router != nil,
 		SubjectAltNames: svc.SubjectAltNames,
 	}
-	plan := edsPlan{port: port, lb: policy.LoadBalancer, outlier: policy.OutlierDetection != nil, near: r.index.localityUsage.of(svc), mesh: r.mesh().Locality}
+	plan := edsPlan{from: from.service, port: port, lb: policy.LoadBalancer, outlier: policy.OutlierDetection != nil, near: r.index.localityUsage.of(svc), mesh: r.mesh().Locality}
+	if sub != nil || plan.outlier || plan.lb != nil && plan.lb.Locality != nil {
+		plan.from = from.rule
+	}
 	if sub != nil {
 		c.Subset, plan.labels = sub.Name, sub.Labels
 	}
@@ -132,6 +149,8 @@ func (s *proxyGroup) addCluster(r *reader, svc *model.Service, port *model.Servi
 	case ir.DiscoverStatic, ir.DiscoverStrictDNS, ir.DiscoverLogicalDNS:
 		c.Localities = s.localities(svc, staticEndpoints(r, svc), plan)
 	}
+	c.Made = r.madeSince(from.mark)
+	r.unread(from.ruled)
 	out.clusters = append(out.clusters, c)
 }
 
@@ -176,7 +195,7 @@ func staticEndpoints(r *reader, svc *model.Service) []*model.Endpoint {
 	if svc.ExternalName != "" {
 		return []*model.Endpoint{{Address: string(svc.ExternalName)}}
 	}
-	list := r.endpoints(svc).get()
+	list := r.endpointsOf(svc)
 	if len(list) == 0 && len(svc.Selector) == 0 && !svc.Hostname.IsWildcard() {
 		return []*model.Endpoint{{Address: string(svc.Hostname)}}
 	}

@@ -111,14 +111,18 @@ func (rt *routing) hashPolicy(d model.Destination) *model.HashPolicy {
 	if svc == nil {
 		return nil
 	}
-	rule := rt.rule(svc.Hostname, svc.Namespace)
+	rule := rt.ruleFor(svc.Hostname, svc.Namespace, setsHash)
 	if rule == nil {
 		return nil
 	}
-	port := rt.destinationPort(d)
+	return hashOf(rule, rt.destinationPort(d), d.Subset)
+}
+
+// hashOf is the hash policy of a rule for a port of a subset.
+func hashOf(rule *model.DestinationRule, port uint32, subset string) *model.HashPolicy {
 	policy := portPolicy(rule, port)
 	for _, sub := range rule.Subsets {
-		if sub.Name == d.Subset {
+		if sub.Name == subset {
 			policy = policy.Merge(sub.Policy)
 			if p, ok := sub.Ports[port]; ok {
 				policy = overridePort(policy, p)

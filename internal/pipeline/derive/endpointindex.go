@@ -21,8 +21,9 @@ type endpointIndex struct {
 	at        atAddress
 	leaving   drainingWorkloads
 
-	// accepts tells what the sidecar of a workload accepts, by its namespace and labels.
-	accepts    func(string, map[string]string) *model.PeerTLS
+	// accepts is what the sidecar of a workload accepts, by its namespace and labels. It adds the
+	// policies that decide it.
+	accepts    func(string, map[string]string, *model.OriginList) *model.PeerTLS
 	speaking   int // workloads and inline endpoints that may speak mutual TLS
 	identities map[serviceKey]*identities
 }
@@ -67,7 +68,11 @@ func newEndpointIndex() *endpointIndex {
 func (x *endpointIndex) touch(s *model.Service, touched *touched) {
 	touched.facts.add(endpointsFact(s.Hostname))
 	x.indexAddresses(keyOf(s), s, touched)
-	x.sets[keyOf(s)] = &endpointSet{service: s, compute: func() []*model.Endpoint { return x.compute(s) }}
+	x.sets[keyOf(s)] = &endpointSet{
+		service: s,
+		compute: func(policies *model.OriginList) []*model.Endpoint { return x.compute(s, policies) },
+		list:    func() *model.Origins { return x.members(s) },
+	}
 }
 
 // set is never nil for a service that the index has.

@@ -21,7 +21,7 @@ func BenchmarkEndpoints(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				x.compute(s)
+				x.compute(s, new(model.OriginList))
 			}
 		})
 	}
@@ -30,7 +30,7 @@ func BenchmarkEndpoints(b *testing.B) {
 // webService has a service that selects 500 Pods with sidecars, and lists them in slices.
 func webService() (x *endpointIndex, s *model.Service, pods []*model.Workload) {
 	x, s = newEndpointIndex(), &model.Service{Hostname: "web.shop.svc.cluster.local", Selector: map[string]string{"app": "web"}}
-	x.accepts = func(string, map[string]string) *model.PeerTLS { return permissive }
+	x.accepts = func(string, map[string]string, *model.OriginList) *model.PeerTLS { return permissive }
 	s.Key = model.Key{Kind: model.KindService, Namespace: "shop", Name: "web"}
 	touched := newTouched()
 	x.addService(s, touched)

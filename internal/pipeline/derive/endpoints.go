@@ -44,6 +44,7 @@ type memoKey struct {
 	near     model.Distribution
 	outlier  bool
 	plain    bool
+	from     *model.Origins
 }
 
 func newEndpointMemo() *endpointMemo { return &endpointMemo{views: map[memoKey]*ir.Endpoints{}} }
@@ -52,7 +53,7 @@ func (m *endpointMemo) get(s *proxyGroup, svc *model.Service, set *endpointSet, 
 	k := memoKey{
 		set: set, cluster: plan.cluster, subset: canonicalLabels(plan.labels),
 		locality: s.Key.Locality, labels: s.Key.Labels,
-		policy: plan.lb, near: plan.near, outlier: plan.outlier, plain: s.tellsPlain(svc),
+		policy: plan.lb, near: plan.near, outlier: plan.outlier, plain: s.tellsPlain(svc), from: plan.from,
 	}
 	if set, _, _ := plan.locality(); slices.Contains(set.FailoverPriority, model.LabelNode) {
 		k.node = s.Key.Node
@@ -62,6 +63,7 @@ func (m *endpointMemo) get(s *proxyGroup, svc *model.Service, set *endpointSet, 
 	v := m.views[k]
 	if v == nil {
 		v = &ir.Endpoints{Cluster: plan.cluster, TellPlain: k.plain, Localities: s.localities(svc, set.get(), plan)}
+		v.Origins = plan.from.Union(set.origins())
 		m.views[k] = v
 	}
 	return v

@@ -14,27 +14,63 @@ import (
 type endpointSet struct {
 	service   *model.Service
 	once      sync.Once
-	compute   func() []*model.Endpoint
+	compute   func(*model.OriginList) []*model.Endpoint
 	endpoints []*model.Endpoint
+	policies  model.OriginList // that decide what the sidecars accept
 
 	placing sync.Once
 	places  []string // see reader.places
+
+	listing sync.Once
+	list    func() *model.Origins
+	listed  *model.Origins // see members
 }
 
 func (s *endpointSet) get() []*model.Endpoint {
-	s.once.Do(func() { s.endpoints, s.compute = s.compute(), nil })
+	s.once.Do(func() { s.endpoints, s.compute = s.compute(&s.policies), nil })
 	return s.endpoints
 }
 
+// members are the service and the objects that list what belongs to it.
+func (s *endpointSet) members() *model.Origins {
+	s.listing.Do(func() { s.listed, s.list = s.list(), nil })
+	return s.listed
+}
+
+// origins are what the endpoints are made from.
+func (s *endpointSet) origins() *model.Origins {
+	s.get()
+	return s.members().Union(s.policies.Since(0))
+}
+
+// members lists a service, its slices and its WorkloadEntries.
+func (x *endpointIndex) members(s *model.Service) *model.Origins {
+	var out model.OriginList
+	out.Add(s.Key)
+	if s.IsKubernetes() {
+		for k := range x.slices[nameOf(s)] {
+			out.Add(k)
+		}
+	}
+	if x.entries[s.Namespace] > 0 {
+		for w := range x.selected(s.Namespace, s.Selector) {
+			if w.IsOrigin() {
+				out.Add(w.Key)
+			}
+		}
+	}
+	return out.Since(0)
+}
+
 // compute lists a service's endpoints with what their sidecars accept: those of its own in their order, others
-// sorted by address.
-func (x *endpointIndex) compute(s *model.Service) []*model.Endpoint {
+// sorted by address. It adds the policies that decide what they accept.
+func (x *endpointIndex) compute(s *model.Service, policies *model.OriginList) []*model.Endpoint {
 	if s.Inline != nil {
-		return pointersTo(x.encryptAll(x.leaving.inlineHealths(s.Inline)))
+		return pointersTo(x.encryptAll(x.leaving.inlineHealths(s.Inline), policies))
 	}
 	out := x.list(s)
 	for i := range out {
-		x.encrypt(&out[i])
+		x.encrypt(&out[i], policies)
 	}
 	return byAddress(out)
 }

@@ -37,8 +37,10 @@ func (s *proxyGroup) deriveExtensions(r *reader) {
 }
 
 func (s *proxyGroup) extensionOf(r *reader, p *model.WasmPlugin) *ir.Wasm {
-	v := wasmOf(p)
+	v, mark := wasmOf(p), r.mark()
+	r.use(p)
 	v.Login = s.login(r, p)
+	v.Made = r.madeSince(mark)
 	v.From, v.Module = ir.WasmFromAgent, p.Module
 	if p.Module.Always {
 		v.Version = p.ResourceVersion
@@ -50,7 +52,7 @@ func (s *proxyGroup) extensionOf(r *reader, p *model.WasmPlugin) *ir.Wasm {
 func (s *proxyGroup) deriveBootstraps(r *reader) {
 	now, metadata := map[string]bool{}, parseLabels(s.Key.Metadata)
 	for i, f := range s.envoyFilters(r) {
-		v := &ir.Bootstrap{Name: agentapi.BootstrapPatchName(i, f.Namespace, f.Name)}
+		v := &ir.Bootstrap{Made: ir.Made{Origins: model.OriginsOf(f.Key)}, Name: agentapi.BootstrapPatchName(i, f.Namespace, f.Name)}
 		for j := range f.Patches {
 			p := &f.Patches[j]
 			gateway := p.Context == model.PatchGateway && s.Key.Type != model.ProxyRouter
@@ -77,8 +79,10 @@ func (s *proxyGroup) login(r *reader, p *model.WasmPlugin) model.PrivateKey {
 	if !named || key.Namespace != s.Key.Namespace || s.Key.Account == "" {
 		return model.PrivateKey{}
 	}
+	mark := r.mark()
 	secret := r.secret(key)
 	if secret == nil || !secret.MayRead(s.Key.Account) {
+		r.unread(mark)
 		return model.PrivateKey{}
 	}
 	return secret.Login

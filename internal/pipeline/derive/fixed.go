@@ -34,24 +34,27 @@ func (s *proxyGroup) deriveCatchAll(mesh *model.Mesh) {
 		Default: s.unknownChain(mesh),
 	}
 	s.listenOn(l)
-	s.observe(l)
-	s.extend(l)
+	var from model.OriginList
+	s.observe(l, &from)
+	s.extend(l, &from)
+	l.Origins = from.Since(0)
 	s.out.Listeners[l.Name] = l
 }
 
 // refEgressProxy has the cluster of the Sidecar's egress proxy be there, and no longer that of
 // the one before.
 func (s *proxyGroup) refEgressProxy() {
-	old := s.egressRef
+	old, from := s.egressRef, s.egressFrom
 	s.egressRef = ""
 	if p := s.egressProxy(); p != nil {
 		s.egressRef = p.Host
-		s.refs[p.Host]++
+		s.countRef(p.Host, s.unknownMade().Origins, 1)
 		s.mark(hostUnit(p.Host))
 	}
 	if old != "" {
-		s.unref(old)
+		s.countRef(old, from, -1)
 	}
+	s.egressFrom = s.unknownMade().Origins
 }
 
 // scopesListener has Envoy subscribe to scopes as long as it lives, where it needs some. Listeners that use

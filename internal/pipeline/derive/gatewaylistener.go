@@ -18,6 +18,7 @@ func (s *proxyGroup) deriveGatewayListener(r *reader, k listenerKey) {
 	if p == nil {
 		return
 	}
+	r.used.AddAll(originsOf(p.servers))
 	l := &ir.Listener{Name: k.name(), Address: k.address, Port: k.port, BindToPort: true, ProxyProtocol: s.topology(r).ProxyProtocol}
 	if p.tls {
 		l.Chains, l.Default = joinChains([]*listenerDemand{{chains: s.tlsServers(r, l.Name, p)}})
@@ -34,8 +35,9 @@ func (s *proxyGroup) deriveGatewayListener(r *reader, k listenerKey) {
 	s.listenOn(l)
 	s.normalize(r.mesh(), l)
 	s.authorizeListener(r, l)
-	s.observe(l)
-	s.extend(l)
+	s.observe(l, &r.used)
+	s.extend(l, &r.used)
+	l.Made = r.madeSince(0)
 	s.out.Listeners[l.Name] = l
 }
 
@@ -73,9 +75,10 @@ func (s *proxyGroup) plainServer(r *reader, name string, p *plannedListener) *ir
 }
 
 func (s *proxyGroup) gatewayHTTP(r *reader, statPrefix, routeConfig string, grpcWeb bool) *ir.HTTPChain {
+	s.useDynamic(r, routeConfig)
 	return &ir.HTTPChain{
 		StatPrefix: statPrefix, RouteConfig: routeConfig, Gateway: true, GRPCWeb: grpcWeb,
-		ForwardProxy: s.router.dynamic[routeConfig] > 0, Topology: s.topology(r),
+		ForwardProxy: s.router.dynamic[routeConfig].total() > 0, Topology: s.topology(r),
 	}
 }
 
@@ -131,7 +134,7 @@ func (s *proxyGroup) gatewayTCP(r *reader, b boundServer) *ir.TCPChain {
 			if len(route.Matches) > 0 && !slices.ContainsFunc(route.Matches, func(m model.L4Match) bool { return rt.appliesL4(&m) }) {
 				continue
 			}
-			if chains := rt.routeChain(ir.ChainMatch{}, route.Backends); len(chains) > 0 {
+			if chains := rt.used4(v, rt.routeChain(ir.ChainMatch{}, route.Backends)); len(chains) > 0 {
 				return chains[0].TCP
 			}
 		}
@@ -152,7 +155,7 @@ func (s *proxyGroup) passedServers(r *reader, b boundServer) []ir.FilterChain {
 					continue
 				}
 				match := ir.ChainMatch{ServerNames: serverNames(names), Destinations: m.Destinations}
-				out = append(out, rt.routeChain(match, v.TLS[i].Backends)...)
+				out = append(out, rt.used4(v, rt.routeChain(match, v.TLS[i].Backends))...)
 			}
 		}
 	}

@@ -37,6 +37,16 @@ type boundServer struct {
 	gateways []string // its Gateway's name, and others by which virtual services are bound to it
 	server   *model.GatewayServer
 	routes   string // the route configuration; empty: it reads no requests
+	from     *model.Origins
+}
+
+// originsOf are those of several servers.
+func originsOf(servers []boundServer) *model.Origins {
+	var out model.OriginList
+	for _, b := range servers {
+		out.AddAll(b.from)
+	}
+	return out.Since(0)
 }
 
 func (b boundServer) isBound(v *model.VirtualService) bool {
@@ -53,10 +63,12 @@ func (p *plannedRoutes) equal(o *plannedRoutes) bool { return reflect.DeepEqual(
 
 // planServer adds a server to the plan, unless those before leave it no room: as in Istio the older
 // Gateway wins.
-func (s *proxyGroup) planServer(p *gatewayPlan, g *model.Gateway, server *model.GatewayServer, target map[uint32]uint32) {
+// What was read since mark are its origins.
+func (s *proxyGroup) planServer(r *reader, mark int, p *gatewayPlan, g *model.Gateway, server *model.GatewayServer, target map[uint32]targetedPort) {
 	port := server.Port.Number
-	if t := target[port]; t != 0 {
-		port = t
+	if t := target[port]; t.number != 0 {
+		port = t.number
+		r.used.AddAll(t.from)
 	}
 	k := listenerKey{server.Bind, port}
 	if k.address == "" {
@@ -65,7 +77,7 @@ func (s *proxyGroup) planServer(p *gatewayPlan, g *model.Gateway, server *model.
 	if !s.canServe(server) || !p.fits(k, server) {
 		return
 	}
-	b := boundServer{gateways: g.ServerNames(server), server: server, routes: gatewayRoutes(g, server, port)}
+	b := boundServer{gateways: g.ServerNames(server), server: server, routes: gatewayRoutes(g, server, port), from: r.used.Since(mark)}
 	l := p.listeners[k]
 	if l == nil {
 		l = &plannedListener{tls: server.TLS != nil}
@@ -115,15 +127,14 @@ func gatewayRoutes(g *model.Gateway, server *model.GatewayServer, port uint32) s
 }
 
 // secrets are those that the plan's servers ask for, as translate spells them; sorted.
-func (p *gatewayPlan) secrets() []string {
-	var out []string
+func (p *gatewayPlan) secrets() []secretRef {
+	var out []secretRef
 	for _, l := range p.listeners {
 		for _, b := range l.servers {
-			out = append(out, serverSecrets(b.server.TLS)...)
+			out = append(out, refsOf(serverSecrets(b.server.TLS), b.from)...)
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return sortSecrets(out)
 }
 
 func serverSecrets(t *model.ServerTLS) []string {

@@ -14,6 +14,7 @@ import (
 type gatewayHost struct {
 	name    string // of the resource
 	dynamic bool   // a route leads to a host that Envoy resolves by the request
+	from    *model.Origins
 }
 
 func gatewayHostUnit(routeConfig string, h model.Host) unit {
@@ -31,7 +32,7 @@ func (s *proxyGroup) deriveGatewayHost(r *reader, u unit) {
 	routeConfig, h := u.gatewayHost()
 	var now *gatewayHost
 	if v, dynamic := s.gatewayVirtualHost(r, routeConfig, h); v != nil {
-		now = &gatewayHost{v.ResourceName(), dynamic}
+		now = &gatewayHost{v.ResourceName(), dynamic, v.Origins}
 		s.out.VirtualHosts[now.name] = v
 	}
 	was := s.router.hosts[u]
@@ -46,7 +47,7 @@ func (s *proxyGroup) deriveGatewayHost(r *reader, u unit) {
 		s.router.hosts[u] = now
 		s.domains[at] = []model.Host{h}
 	}
-	if (was == nil) != (now == nil) {
+	if (was == nil) != (now == nil) || was != nil && !was.from.Equal(now.from) && len(s.added(s.patches, model.PatchVirtualHost)) > 0 {
 		s.mark(unit{kind: unitRouteConfig, name: routeConfig})
 	}
 	s.countDynamic(routeConfig, was, -1)
@@ -58,14 +59,15 @@ func (s *proxyGroup) countDynamic(routeConfig string, h *gatewayHost, by int) {
 	if h == nil || !h.dynamic {
 		return
 	}
-	s.router.dynamic[routeConfig] += by
-	n := s.router.dynamic[routeConfig]
-	if n == 0 {
-		delete(s.router.dynamic, routeConfig)
-	}
-	if p := s.router.plan.routes[routeConfig]; p != nil && n-max(by, 0) == 0 {
+	first, differs := countIn(s.router.dynamic, routeConfig, h.from, by)
+	if p := s.router.plan.routes[routeConfig]; p != nil && (first || differs) {
 		s.mark(listenerUnit(p.listener))
 	}
+}
+
+// useDynamic notes what leads to hosts that Envoy resolves by the request.
+func (s *proxyGroup) useDynamic(r *reader, routeConfig string) {
+	r.used.AddAll(s.router.dynamic[routeConfig].common())
 }
 
 // gatewayVirtualHost is nil where nobody is bound who has the host, and none has to keep it from wider ones.
@@ -80,17 +82,30 @@ func (s *proxyGroup) gatewayVirtualHost(r *reader, routeConfig string, h model.H
 		Domains: []string{string(h)}, IncludeAttempts: !headers.NoAttempts, ForwardHost: headers.ForwardHost,
 		HidesPeer: true,
 	}
+	mark := r.mark()
+	defer func() {
+		if v != nil {
+			v.Made = r.madeSince(mark)
+		}
+	}()
 	if plan.misdirected(h) {
+		r.used.AddAll(originsOf(plan.others))
 		out.Routes = []ir.Route{{DirectResponse: &model.DirectResponse{Status: misdirectedRequest}}}
 		return out, false
 	}
 	found, took := plan.holds(h), &hostResult{}
+	if found || plan.mixesPorts() {
+		r.used.AddAll(originsOf(plan.servers))
+	}
 	var seen []seenRoutes
 	for _, b := range plan.servers {
 		if plan.leaves(b, h) {
 			continue
 		}
 		list := s.boundTo(r, b, h)
+		if len(list) > 0 || hasHost(b.server, h) {
+			r.used.AddAll(b.from)
+		}
 		if b.server.HTTPSRedirect && (len(list) > 0 || hasHost(b.server, h)) {
 			out.RequireTLS, found = true, true
 		}
@@ -99,6 +114,7 @@ func (s *proxyGroup) gatewayVirtualHost(r *reader, routeConfig string, h model.H
 				continue
 			}
 			seen = append(seen, seenRoutes{b.gateways[0], bound.Key})
+			r.use(bound)
 			rt := &routing{reader: r, s: s, host: h, port: serverPort(b.server), out: took, gateway: b.gateways[0]}
 			out.Routes = append(out.Routes, rt.fromVirtualService(bound)...)
 			out.HidesPeer = !s.tellsPeer(r.mesh()) || !rt.allOfMesh(out.Routes)
@@ -112,6 +128,11 @@ func (s *proxyGroup) gatewayVirtualHost(r *reader, routeConfig string, h model.H
 	}
 	out.Routes = catchAllLast(out.Routes)
 	return out, took.dynamic
+}
+
+// mixesPorts reports whether the servers are of several ports: the first one's is in the names of virtual hosts.
+func (p *plannedRoutes) mixesPorts() bool {
+	return slices.ContainsFunc(p.servers, func(b boundServer) bool { return b.server.Port.Number != p.servers[0].server.Port.Number })
 }
 
 // seenRoutes are those of a virtual service, which may be bound to several servers of a gateway.

@@ -45,9 +45,13 @@ func grantedTLS(r *reader, p *gatewayPlan, g *model.Gateway, t *model.ServerTLS)
 // granted tells whether a ReferenceGrant lets objects refer to one of another namespace.
 func (r *reader) granted(from model.GrantFrom, to model.Key) bool {
 	list := appendPolicies[*model.ReferenceGrant](nil, r, model.KindReferenceGrant, to.Namespace, nil)
-	return slices.ContainsFunc(list, func(g *model.ReferenceGrant) bool {
+	i := slices.IndexFunc(list, func(g *model.ReferenceGrant) bool {
 		return g.Allows(from, model.GrantTo{Kind: string(to.Kind), Name: to.Name})
 	})
+	if i >= 0 {
+		r.use(list[i])
+	}
+	return i >= 0
 }
 
 // markGranted marks the Secrets that servers may or may not have otherwise than before.
@@ -57,7 +61,7 @@ func (s *proxyGroup) markGranted(was, now *gatewayPlan) {
 			continue
 		}
 		for _, name := range []string{name, name + model.SuffixCA} {
-			if s.secretRefs[name] > 0 {
+			if s.secretRefs[name].total() > 0 {
 				s.mark(secretUnit(name))
 			}
 		}

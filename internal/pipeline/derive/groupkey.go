@@ -42,6 +42,14 @@ type GroupKey struct {
 	Cohort       int                // outbound: 0, or 1 for proxies that need not have the buckets that 0 kept when they came
 }
 
+// Origins are the objects that group the proxies: their Sidecar.
+func (k *GroupKey) Origins() *model.Origins {
+	if k.Sidecar == (model.Key{}) {
+		return nil
+	}
+	return model.OriginsOf(k.Sidecar)
+}
+
 // String names a scope for people: "outbound/shop", with what else tells it apart.
 func (k GroupKey) String() string {
 	if k.Names && k.Inbound {

@@ -26,8 +26,9 @@ type hostState struct {
 	domains []domainKey // that it wants
 	sent    []string    // resource names of its virtual hosts
 	claims  []hostClaim
-	secrets []string     // that its clusters ask for
-	refs    []model.Host // hosts that its routes need clusters of
+	secrets []secretRef    // that its clusters ask for
+	refs    []model.Host   // hosts that its routes need clusters of
+	routed  *model.Origins // that its routes are made from, and so refs
 }
 
 // hostClaim is a host's claim on one listener.
@@ -45,6 +46,7 @@ type edsPlan struct {
 	near    model.Distribution // of the service
 	mesh    *model.LocalityLB  // of the mesh
 	outlier bool               // failing endpoints are found
+	from    *model.Origins     // beside what the endpoints are made from
 }
 
 // deriveHost makes a host's clusters, virtual hosts and claims on listeners; nil where the
@@ -59,7 +61,7 @@ func (s *proxyGroup) deriveHost(r *reader, h model.Host) *hostResult {
 	if target := r.aliased(svc); target != nil && visible {
 		return s.deriveAlias(r, svc, target, routes).finish()
 	}
-	needed := svc != nil && (visible || s.refs[h] > 0)
+	needed := svc != nil && (visible || s.refs[h].total() > 0)
 	routed := !visible && len(routes) > 0 && slices.Contains(routes[0].Hosts, h)
 	if !needed && !routed {
 		return nil
@@ -84,15 +86,18 @@ func (s *proxyGroup) deriveHost(r *reader, h model.Host) *hostResult {
 
 // finish notes what is needed to take the result back.
 func (out *hostResult) finish() *hostResult {
+	out.noteRouted()
 	for _, c := range out.claims {
-		c.dynamic = out.dynamic
+		if c.dynamic = out.dynamic; c.dynamic {
+			c.from = c.from.Union(out.routed)
+		}
 	}
 	out.refs = slices.Compact(slices.Sorted(slices.Values(out.refs)))
 	for _, c := range out.clusters {
 		out.names = append(out.names, c.Name)
-		out.secrets = append(out.secrets, secretsOf(c.Policy.TLS)...)
+		out.secrets = append(out.secrets, refsOf(secretsOf(c.Policy.TLS), c.Origins)...)
 	}
-	out.secrets = slices.Compact(slices.Sorted(slices.Values(out.secrets)))
+	out.secrets = sortSecrets(out.secrets)
 	for _, v := range out.vhosts {
 		out.sent = append(out.sent, v.ResourceName())
 		for _, d := range v.Domains {
@@ -100,6 +105,23 @@ func (out *hostResult) finish() *hostResult {
 		}
 	}
 	return out
+}
+
+// noteRouted notes what routes are made from, where they lead to other hosts.
+func (out *hostResult) noteRouted() {
+	if len(out.refs) == 0 {
+		return
+	}
+	var list model.OriginList
+	for _, v := range out.vhosts {
+		list.AddAll(v.Origins)
+	}
+	for _, c := range out.claims {
+		for i := range c.chains {
+			list.AddAll(c.chains[i].Origins)
+		}
+	}
+	out.routed = list.Since(0)
 }
 
 // deriveEgress makes what one egress listener adds for a service.
@@ -119,7 +141,9 @@ func (s *proxyGroup) deriveEgress(r *reader, e *egress, svc *model.Service, rout
 // derivePort chooses how one port is served: by requests, by connections, or by what the
 // first bytes show.
 func (s *proxyGroup) derivePort(r *reader, e *egress, svc *model.Service, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
-	protocol := e.protocol(port)
+	protocol, mark := e.protocol(port), r.mark()
+	r.use(svc)
+	s.useEgress(r, e)
 	at := s.place(r, e, svc, port, protocol)
 	if svc.Headless && !protocol.IsHTTP() && !at.bound {
 		at = placePods(r, svc, port, protocol)
@@ -128,11 +152,17 @@ func (s *proxyGroup) derivePort(r *reader, e *egress, svc *model.Service, port *
 		return
 	}
 	var chains []ir.FilterChain
+	read, from := r.mark(), r.used.Since(mark)
 	if !protocol.IsHTTP() {
 		chains = s.l4Chains(r, svc, port, protocol, routes, at, out)
+		for i := range chains {
+			chains[i].Made = r.madeSince(mark)
+		}
+		r.unread(read)
 	}
 	for _, key := range at.keys {
 		c := out.claim(key, svc, e.captureNone(s.Key.Interception))
+		c.from = c.from.Union(from)
 		c.chains = append(c.chains, chains...)
 		if protocol.IsHTTP() || protocol == model.ProtocolAuto {
 			c.routeConfig = at.routeConfig
@@ -140,7 +170,17 @@ func (s *proxyGroup) derivePort(r *reader, e *egress, svc *model.Service, port *
 		}
 	}
 	if protocol.IsHTTP() || protocol == model.ProtocolAuto {
-		s.addVirtualHost(out, s.deriveVirtualHost(r, at, svc.Hostname, svc, port, routes, out))
+		v := s.deriveVirtualHost(r, at, svc.Hostname, svc, port, routes, out)
+		v.Made = r.madeSince(mark)
+		s.addVirtualHost(out, v)
+	}
+	r.unread(mark)
+}
+
+// useEgress notes the Sidecar where its egress listener says where applications are listened to.
+func (s *proxyGroup) useEgress(r *reader, e *egress) {
+	if s.sidecar != nil && (e.Port != nil || e.Bind != "" || e.Capture != model.CaptureDefault) {
+		r.use(s.sidecar)
 	}
 }
 
@@ -153,6 +193,8 @@ func (s *proxyGroup) deriveRoutesOnly(r *reader, e *egress, h model.Host, routes
 	if len(routes) == 0 {
 		return
 	}
+	mark := r.mark()
+	s.useEgress(r, e)
 	ports := []model.ServicePort{{Number: 80, Protocol: model.ProtocolHTTP}}
 	if cover := r.coveringService(h); cover != nil {
 		ports = cover.Ports
@@ -161,21 +203,26 @@ func (s *proxyGroup) deriveRoutesOnly(r *reader, e *egress, h model.Host, routes
 		ports = []model.ServicePort{{Number: e.Port.Number, Protocol: e.Port.Protocol}}
 	}
 	for i := range ports {
-		s.deriveRoutesOnPort(r, e, h, &ports[i], routes, out)
+		s.deriveRoutesOnPort(r, mark, e, h, &ports[i], routes, out)
 	}
+	r.unread(mark)
 }
 
-func (s *proxyGroup) deriveRoutesOnPort(r *reader, e *egress, h model.Host, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
+// deriveRoutesOnPort makes what deriveRoutesOnly adds on one port. What was read since mark decides of it.
+func (s *proxyGroup) deriveRoutesOnPort(r *reader, mark int, e *egress, h model.Host, port *model.ServicePort, routes []*model.VirtualService, out *hostResult) {
 	if !port.Protocol.IsHTTP() {
 		return
 	}
-	at := s.place(r, e, nil, port, port.Protocol)
+	at, read := s.place(r, e, nil, port, port.Protocol), r.mark()
 	v := s.deriveVirtualHost(r, at, h, nil, port, routes, out)
+	v.Made = r.madeSince(mark)
+	r.unread(read)
 	if len(v.Routes) == 0 || len(at.keys) == 0 || s.taken(e, at) {
 		return
 	}
 	for _, key := range at.keys {
-		out.claim(key, routes[0], e.captureNone(s.Key.Interception)).routeConfig = at.routeConfig
+		c := out.claim(key, routes[0], e.captureNone(s.Key.Interception))
+		c.routeConfig, c.from = at.routeConfig, c.from.Union(v.Origins)
 	}
 	s.addVirtualHost(out, v)
 }
@@ -271,22 +318,28 @@ func (s *proxyGroup) diffClaims(h model.Host, old *hostState, now *hostResult) {
 // diffRefs counts who routes to which host; one that is needed for the first or last time
 // is derived again.
 func (s *proxyGroup) diffRefs(old *hostState, now *hostResult) {
+	if slices.Equal(old.refs, now.refs) && old.routed == now.routed {
+		return
+	}
 	for _, h := range now.refs {
-		s.refs[h]++
-		if s.refs[h] == 1 {
-			s.mark(hostUnit(h))
-		}
+		s.countRef(h, now.routed, 1)
 	}
 	for _, h := range old.refs {
-		s.unref(h)
+		s.countRef(h, old.routed, -1)
 	}
 }
 
-// unref ends one need of a host's clusters.
-func (s *proxyGroup) unref(h model.Host) {
-	s.refs[h]--
-	if s.refs[h] == 0 {
-		delete(s.refs, h)
+// countRef counts one need of a host's clusters, for what is made from some objects. Where these are
+// why the host has clusters at all it is derived again.
+func (s *proxyGroup) countRef(h model.Host, from *model.Origins, by int) {
+	first, differs := countIn(s.refs, h, from, by)
+	if first || differs && !s.isVisible(h) {
 		s.mark(hostUnit(h))
 	}
+}
+
+// isVisible reports whether the group has a host of its own accord, and not only as others route to it.
+func (s *proxyGroup) isVisible(h model.Host) bool {
+	state := s.hosts[h]
+	return state != nil && state.service != nil && s.sees(state.service)
 }

@@ -14,6 +14,8 @@ type identities struct {
 	accounts []account // of workloads with a sidecar; sorted
 	some     bool      // a workload has a sidecar that speaks mutual TLS
 	all      bool      // every workload has, on every port
+	// origins are the WorkloadEntries among them, and the policies that decide what they accept.
+	origins *model.Origins
 }
 
 // account is a service account by namespace.
@@ -24,7 +26,7 @@ func (a account) compare(b account) int {
 }
 
 func (i *identities) equal(o *identities) bool {
-	return i.some == o.some && i.all == o.all && slices.Equal(i.accounts, o.accounts)
+	return i.some == o.some && i.all == o.all && slices.Equal(i.accounts, o.accounts) && i.origins.Equal(o.origins)
 }
 
 // members collects the workloads of a service.
@@ -33,6 +35,7 @@ type members struct {
 	encrypted, partial int // with mutual TLS on every port, or on some
 	plain              int
 	last               account // in accounts: that of the workload before, which mostly is that of the next
+	origins            model.OriginList
 }
 
 // add adds a workload of an account, of which tls is what its sidecar accepts; nil: it has none.
@@ -54,6 +57,9 @@ func (m *members) add(tls *model.PeerTLS, a account) {
 
 func (m *members) identities() *identities {
 	out := &identities{some: m.encrypted+m.partial > 0, all: m.encrypted > 0 && m.partial+m.plain == 0}
+	if out.some {
+		out.origins = m.origins.Since(0)
+	}
 	if len(m.accounts) > 0 {
 		out.accounts = slices.SortedFunc(maps.Keys(m.accounts), account.compare)
 	}
@@ -68,7 +74,7 @@ func (x *endpointIndex) identify(s *model.Service) *identities {
 	m := &members{accounts: map[account]struct{}{}}
 	for i := range s.Inline {
 		e := s.Inline[i]
-		x.encrypt(&e)
+		x.encrypt(&e, &m.origins)
 		m.add(e.TLS, account{e.Namespace, e.ServiceAccount})
 	}
 	if s.Inline != nil {
@@ -90,7 +96,10 @@ func (x *endpointIndex) addMember(m *members, w *model.Workload) {
 	}
 	var tls *model.PeerTLS
 	if model.SpeaksMTLS(w.Labels) {
-		tls = x.accepts(w.Namespace, w.Labels)
+		tls = x.accepts(w.Namespace, w.Labels, &m.origins)
+	}
+	if w.IsOrigin() {
+		m.origins.Add(w.Key)
 	}
 	m.add(tls, account{w.Namespace, w.ServiceAccount})
 }
@@ -122,22 +131,22 @@ func sameMember(old, now *model.Workload) bool {
 		maps.Equal(old.Labels, now.Labels)
 }
 
-// encrypt fills in what an endpoint's sidecar accepts.
-func (x *endpointIndex) encrypt(e *model.Endpoint) {
+// encrypt fills in what an endpoint's sidecar accepts, and adds the policies that decide it.
+func (x *endpointIndex) encrypt(e *model.Endpoint, policies *model.OriginList) {
 	if model.SpeaksMTLS(e.Labels) {
-		e.TLS = x.accepts(e.Namespace, e.Labels)
+		e.TLS = x.accepts(e.Namespace, e.Labels, policies)
 	}
 }
 
 // encryptAll fills in what the sidecars of endpoints accept. The list given is not changed:
 // it may be an object's.
-func (x *endpointIndex) encryptAll(list []model.Endpoint) []model.Endpoint {
+func (x *endpointIndex) encryptAll(list []model.Endpoint, policies *model.OriginList) []model.Endpoint {
 	if !slices.ContainsFunc(list, func(e model.Endpoint) bool { return model.SpeaksMTLS(e.Labels) }) {
 		return list
 	}
 	out := slices.Clone(list)
 	for i := range out {
-		x.encrypt(&out[i])
+		x.encrypt(&out[i], policies)
 	}
 	return out
 }

@@ -36,8 +36,13 @@ func (s *proxyGroup) deriveInbound(r *reader) {
 	var chains []ir.FilterChain
 	for i := range ports {
 		p := &ports[i]
+		mark := r.mark()
+		r.used.AddAll(p.from)
 		p.retry, p.pool = inboundRetry(r.mesh(), p.protocol), poolOf(r, p)
 		c := s.inboundCluster(r.mesh(), p)
+		c.Made = r.madeSince(mark)
+		r.unread(mark)
+		r.used.AddAll(p.from)
 		out.Clusters[c.Name] = c
 		if p.own != nil {
 			l := s.ownListener(tls, p)
@@ -57,8 +62,11 @@ func (s *proxyGroup) deriveInbound(r *reader) {
 	for _, l := range out.Listeners {
 		s.listenOn(l)
 		s.normalize(r.mesh(), l)
-		s.observe(l)
-		s.extend(l)
+		mark := r.mark()
+		s.observe(l, &r.used)
+		s.extend(l, &r.used)
+		l.Made = r.madeSince(0)
+		r.unread(mark)
 	}
 	s.replaceInbound(out)
 }

@@ -27,6 +27,7 @@ type inboundPort struct {
 	tls *model.ServerTLS
 	// retry is of requests to the application; nil: none.
 	retry *model.Retry
+	from  *model.Origins // that the port is there for
 }
 
 // isOwn tells whether a port is the one that redirected connections come to. Nothing can be behind it: what is let in
@@ -60,14 +61,15 @@ func (s *proxyGroup) servicePorts(r *reader) []inboundPort {
 	for _, svc := range r.selecting(s.Key.Namespace, s.labels) {
 		for i := range svc.Ports {
 			if number, ok := targetPort(svc.Ports[i], named); ok {
-				out = s.addInboundPort(out, svc, &svc.Ports[i], number)
+				out = s.addInboundPort(out, svc, &svc.Ports[i], number, nil)
 			}
 		}
 	}
 	for _, svc := range r.at(s.Key.Namespace, s.Key.IP) {
+		at := r.originsAt(svc, s.Key.IP)
 		for i := range svc.Ports {
 			if number, ok := r.portAt(svc, s.Key.IP, &svc.Ports[i]); ok {
-				out = s.addInboundPort(out, svc, &svc.Ports[i], number)
+				out = s.addInboundPort(out, svc, &svc.Ports[i], number, at)
 			}
 		}
 	}
@@ -85,14 +87,24 @@ func (s *proxyGroup) namedPorts() map[string]uint32 {
 }
 
 // addInboundPort adds a port unless a service before has its number.
-func (s *proxyGroup) addInboundPort(out []inboundPort, svc *model.Service, p *model.ServicePort, number uint32) []inboundPort {
+// at are the objects that list the workload's address for the service; nil: the service selects the workload.
+func (s *proxyGroup) addInboundPort(out []inboundPort, svc *model.Service, p *model.ServicePort, number uint32, at *model.Origins) []inboundPort {
 	if p.Protocol == model.ProtocolUDP || slices.ContainsFunc(out, func(o inboundPort) bool { return o.number == number }) {
 		return out
 	}
 	return append(out, inboundPort{
 		number: number, protocol: p.Protocol, port: p.Number, reached: p.Number, pool: s.inboundPool(),
 		service: ir.ServiceRef{Host: svc.Hostname, Name: svc.Name, Namespace: svc.Namespace},
+		from:    s.inboundFrom(svc).Union(at),
 	})
+}
+
+// inboundFrom are a service that leads to a port, and the Sidecar where it limits connections there.
+func (s *proxyGroup) inboundFrom(svc *model.Service) *model.Origins {
+	if s.inboundPool() == nil {
+		return model.OriginsOf(svc.Key)
+	}
+	return model.OriginsOf(svc.Key, s.sidecar.Key)
 }
 
 func (s *proxyGroup) inboundPool() *model.ConnectionPool {
@@ -125,8 +137,9 @@ func (s *proxyGroup) ingressPorts(served []inboundPort) []inboundPort {
 			p.pool = s.sidecar.InboundPool
 		}
 		if i := slices.IndexFunc(served, func(o inboundPort) bool { return o.number == p.number }); i >= 0 {
-			p.service, p.reached = served[i].service, served[i].reached
+			p.service, p.reached, p.from = served[i].service, served[i].reached, served[i].from
 		}
+		p.from = p.from.Union(model.OriginsOf(s.sidecar.Key))
 		p.address, p.appPort = s.application(in)
 		if in.Capture == model.CaptureNone || in.Capture == model.CaptureDefault && s.Key.Interception == model.InterceptNone {
 			p.own = in

@@ -15,10 +15,10 @@ func (s *proxyGroup) l4Chains(r *reader, svc *model.Service, port *model.Service
 	rt := &routing{reader: r, s: s, host: svc.Hostname, service: svc, port: port, out: out}
 	var chains []ir.FilterChain
 	for i := 0; i < len(routes) && (p.IsTLS() || p == model.ProtocolAuto); i++ {
-		chains = append(chains, rt.tlsChains(routes[i], at)...)
+		chains = append(chains, rt.used4(routes[i], rt.tlsChains(routes[i], at))...)
 	}
 	for i := 0; i < len(routes) && !p.IsTLS(); i++ {
-		tcp := rt.tcpChains(routes[i], at)
+		tcp := rt.used4(routes[i], rt.tcpChains(routes[i], at))
 		chains = append(chains, tcp...)
 		if len(tcp) > 0 && matchesAll(tcp[len(tcp)-1].Match, at) {
 			return chains
@@ -27,7 +27,20 @@ func (s *proxyGroup) l4Chains(r *reader, svc *model.Service, port *model.Service
 	if len(chains) > 0 && p.IsTLS() && at.shared {
 		return chains
 	}
+	if len(chains) == 0 {
+		for _, keeps := range routes { // others from being asked
+			r.use(keeps)
+		}
+	}
 	return append(chains, rt.serviceChain(p, at))
+}
+
+// used4 notes a virtual service that gives chains.
+func (rt *routing) used4(v *model.VirtualService, chains []ir.FilterChain) []ir.FilterChain {
+	if len(chains) > 0 {
+		rt.use(v)
+	}
+	return chains
 }
 
 // serviceChain sends connections to the service. On a shared listener TLS services are
@@ -67,7 +80,7 @@ func (rt *routing) poolSettings(d model.Destination, tcp *ir.TCPChain) {
 	if svc == nil {
 		return
 	}
-	policy := rt.based(portPolicy(rt.rule(svc.Hostname, svc.Namespace), rt.destinationPort(d)), model.ProtocolTCP)
+	policy := rt.based(portPolicy(rt.ruleFor(svc.Hostname, svc.Namespace, setsPool), rt.destinationPort(d)), model.ProtocolTCP)
 	if pool := policy.ConnectionPool; pool != nil {
 		tcp.IdleTimeout, tcp.MaxDuration = pool.TCPIdleTimeout, pool.MaxConnectionDuration
 	}
@@ -139,7 +152,7 @@ func (rt *routing) takenForHTTP(d model.Destination) bool {
 	if port == nil || !port.Protocol.IsHTTP() && port.Protocol != model.ProtocolAuto {
 		return false
 	}
-	rule := rt.rule(svc.Hostname, svc.Namespace)
+	rule := rt.ruleFor(svc.Hostname, svc.Namespace, setsTLS)
 	policy, _ := rt.s.withBackendTLS(rt.reader, subsetPolicy(rule, d.Subset, port.Number), rule, svc, port)
 	c := &ir.Cluster{Policy: policy, Discovery: rt.s.discovery(svc, policy)}
 	rt.s.secure(rt.reader, svc, c, nil)

@@ -47,10 +47,13 @@ func (s *proxyGroup) deriveListener(mesh *model.Mesh, k listenerKey) {
 	}
 	s.listenOn(l)
 	s.normalize(mesh, l)
-	s.observe(l)
-	s.extend(l)
+	var from model.OriginList
+	claims.origins(&from)
+	s.observe(l, &from)
+	s.extend(l, &from)
+	l.Origins = from.Since(0)
 	s.out.Listeners[l.Name] = l
-	s.serveRouteConfig(mesh, k, routeUse{routeConfig, l.BindToPort})
+	s.serveRouteConfig(mesh, k, routeUse{routeConfig, l.BindToPort, claims.requests()})
 }
 
 // joinChains gathers chains. Envoy refuses two chains with one match, so what an earlier
@@ -152,6 +155,7 @@ func (s *proxyGroup) addHTTP(l *ir.Listener, routeConfig string, claims *listene
 func (s *proxyGroup) passthroughChain(mesh *model.Mesh) *ir.FilterChain {
 	cluster := s.unknownCluster(mesh)
 	return &ir.FilterChain{
+		Made: s.unknownMade(),
 		Name: cluster,
 		TCP: &ir.TCPChain{
 			StatPrefix: cluster,
@@ -166,6 +170,14 @@ func (s *proxyGroup) unknownCluster(mesh *model.Mesh) string {
 		return ir.BlackHoleCluster
 	}
 	return ir.PassthroughCluster
+}
+
+// unknownMade is the Sidecar, where it says where traffic to unknown destinations goes.
+func (s *proxyGroup) unknownMade() ir.Made {
+	if s.sidecar == nil || s.sidecar.Outbound == "" && s.sidecar.EgressProxy == nil {
+		return ir.Made{}
+	}
+	return ir.Made{Origins: model.OriginsOf(s.sidecar.Key)}
 }
 
 func (s *proxyGroup) outboundMode(mesh *model.Mesh) model.OutboundMode {

@@ -19,12 +19,13 @@ type listenerDemand struct {
 	grpcWeb     bool         // some port speaks it
 	dynamic     bool         // routes may lead to a host that Envoy resolves by the request
 	chains      []ir.FilterChain
+	from        *model.Origins // that the host makes the claim for
 }
 
 // same tells whether a claim gives the same listener in the place of o, which may be nil.
 func (c *listenerDemand) same(o *listenerDemand) bool {
 	return o != nil && c.bound == o.bound && c.routeConfig == o.routeConfig && c.grpcWeb == o.grpcWeb && c.dynamic == o.dynamic &&
-		model.CompareAge(c.owner, o.owner) == 0 && reflect.DeepEqual(c.chains, o.chains)
+		model.CompareAge(c.owner, o.owner) == 0 && c.from == o.from && reflect.DeepEqual(c.chains, o.chains)
 }
 
 // listenerClaims are all claims on one listener. Most hosts want no more of a listener than
@@ -97,6 +98,11 @@ func (c *listenerClaims) routeConfig() string {
 	case 1:
 		return c.routes[0].name
 	}
+	return c.first().routeConfig
+}
+
+// first is the claim with a route configuration that goes first.
+func (c *listenerClaims) first() *listenerDemand {
 	all := maps.Clone(c.withChains)
 	if all == nil {
 		all = map[model.Host]*listenerDemand{}
@@ -104,10 +110,57 @@ func (c *listenerClaims) routeConfig() string {
 	maps.Copy(all, c.plain)
 	for _, own := range sortClaims(all) {
 		if own.routeConfig != "" {
-			return own.routeConfig
+			return own
 		}
 	}
-	return ""
+	return &listenerDemand{}
+}
+
+// requests are the objects without which no requests would be read; none where several objects ask
+// for that.
+func (c *listenerClaims) requests() *model.Origins {
+	out := c.sole(func(d *listenerDemand) bool { return d.routeConfig != "" })
+	if len(c.routes) > 1 {
+		out = out.Union(c.first().from)
+	}
+	return out
+}
+
+// origins are those of the claims that make a difference to the listener, beside its chains'.
+func (c *listenerClaims) origins(out *model.OriginList) {
+	out.AddAll(c.requests())
+	if c.bound > 0 {
+		out.AddAll(c.sole(func(d *listenerDemand) bool { return d.bound }))
+	}
+	if c.grpcWeb > 0 {
+		out.AddAll(c.sole(func(d *listenerDemand) bool { return d.grpcWeb }))
+	}
+	if c.dynamic > 0 {
+		out.AddAll(c.sole(func(d *listenerDemand) bool { return d.dynamic }))
+	}
+}
+
+// sole are the objects that all claims are made from for which something holds. A listener that many
+// objects ask for is there without any one of them.
+func (c *listenerClaims) sole(holds func(*listenerDemand) bool) *model.Origins {
+	var common *model.Origins
+	first := true
+	for _, claims := range []map[model.Host]*listenerDemand{c.withChains, c.plain} {
+		for _, d := range claims {
+			switch {
+			case !holds(d):
+				continue
+			case first:
+				common, first = d.from, false
+			default:
+				common = common.Intersect(d.from)
+			}
+			if common == nil {
+				return nil
+			}
+		}
+	}
+	return common
 }
 
 // sortClaims puts claims in the order of precedence: the owners' age, then their key, then

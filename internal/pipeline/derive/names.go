@@ -53,11 +53,12 @@ func (s *proxyGroup) namesOf(r *reader, svc *model.Service) *ir.Names {
 		}
 	}
 	if svc.Headless && svc.ExternalName == "" {
-		out.Addresses = podAddresses(r.endpoints(svc).get(), svc.PublishNotReady)
+		out.Addresses = podAddresses(r.endpointsOf(svc), svc.PublishNotReady)
 	}
 	if len(out.Addresses) == 0 {
 		return nil
 	}
+	out.Made = r.madeSince(0)
 	return out
 }
 

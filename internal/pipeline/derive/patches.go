@@ -151,15 +151,18 @@ func (s *proxyGroup) replaceAdded(was, now *ir.Patches) {
 		s.out.Clusters[p.Name] = nil
 	}
 	for _, p := range s.added(now, model.PatchCluster) {
-		s.out.Clusters[p.Name] = &ir.Cluster{Name: p.Name, Added: p, Inbound: s.Key.Inbound, Discovery: ir.DiscoverStatic}
+		s.out.Clusters[p.Name] = &ir.Cluster{Made: madeBy(p), Name: p.Name, Added: p, Inbound: s.Key.Inbound, Discovery: ir.DiscoverStatic}
 	}
 	for _, p := range s.added(was, model.PatchListener) {
 		s.out.Listeners[p.Name] = nil
 	}
 	for _, p := range s.added(now, model.PatchListener) {
-		s.out.Listeners[p.Name] = &ir.Listener{Name: p.Name, Added: p, Inbound: s.Key.Inbound}
+		s.out.Listeners[p.Name] = &ir.Listener{Made: madeBy(p), Name: p.Name, Added: p, Inbound: s.Key.Inbound}
 	}
 }
+
+// madeBy is for what a patch adds.
+func madeBy(p *ir.Patch) ir.Made { return ir.Made{Origins: model.OriginsOf(p.Origin)} }
 
 // added are the patches that add a target, one for each name, in order. What is added
 // everywhere is added to what workloads call, as Istio does.
@@ -189,7 +192,7 @@ func isServiceHost(name string) bool { return !isFallback(name) && !strings.HasP
 
 // serveAddedHosts puts the virtual hosts out that patches add to a route configuration, with
 // the domains that nobody else has there; it tells whether one of them takes every host.
-func (s *proxyGroup) serveAddedHosts(routeConfig string, hidePeer bool) (all bool) {
+func (s *proxyGroup) serveAddedHosts(routeConfig string, from *model.Origins, hidePeer bool) (all bool) {
 	s.dropAddedHosts(routeConfig)
 	taken := map[string]bool{}
 	for _, p := range s.added(s.patches, model.PatchVirtualHost) {
@@ -197,12 +200,20 @@ func (s *proxyGroup) serveAddedHosts(routeConfig string, hidePeer bool) (all boo
 			continue
 		}
 		v := &ir.VirtualHost{RouteConfig: routeConfig, Name: addedHost + plainName(p.Name), Added: p, HidesPeer: hidePeer}
+		var made model.OriginList
+		made.Add(p.Origin)
+		made.AddAll(from)
 		for _, d := range p.Domains {
-			if !taken[d] && len(s.domains[domainKey{routeConfig, d}]) == 0 {
+			switch k := (domainKey{routeConfig, d}); {
+			case taken[d]:
+			case len(s.domains[k]) > 0:
+				made.AddAll(s.holderOf(k))
+			default:
 				taken[d] = true
 				v.Domains = append(v.Domains, d)
 			}
 		}
+		v.Origins = made.Since(0)
 		name := v.ResourceName()
 		if len(v.Domains) == 0 || slices.Contains(s.addedHosts[routeConfig], name) {
 			continue

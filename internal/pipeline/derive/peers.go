@@ -12,17 +12,33 @@ import (
 var permissive = &model.PeerTLS{Mode: model.MTLSPermissive}
 
 // accepts is what the sidecar of a workload accepts, as far as callers have to know it.
-func (x *Index) accepts(ns string, labels map[string]string) *model.PeerTLS {
+func (x *Index) accepts(ns string, labels map[string]string, policies *model.OriginList) *model.PeerTLS {
 	if x.disabling == 0 {
 		return permissive
 	}
-	return newReader(x, nil).peerTLS(ns, labels)
+	r := newReader(x, nil)
+	list := r.peerPolicies(ns, labels)
+	if slices.ContainsFunc(list, (*model.PeerAuthentication).Disables) { // else it is as permissive
+		for _, p := range list {
+			policies.Add(p.Key)
+		}
+	}
+	return model.EffectivePeerTLS(x.mesh.RootNamespace, list)
 }
 
 // peerTLS is what the sidecar of a workload accepts.
 func (r *reader) peerTLS(ns string, labels map[string]string) *model.PeerTLS {
-	list := policies[*model.PeerAuthentication](r, model.KindPeerAuthentication, ns, labels)
+	list := r.peerPolicies(ns, labels)
+	for _, p := range list {
+		r.use(p)
+	}
 	return model.EffectivePeerTLS(r.mesh().RootNamespace, list)
+}
+
+// peerPolicies are those that count for a workload.
+func (r *reader) peerPolicies(ns string, labels map[string]string) []*model.PeerAuthentication {
+	all := policies[*model.PeerAuthentication](r, model.KindPeerAuthentication, ns, labels)
+	return model.EffectivePeerAuthentications(r.mesh().RootNamespace, all)
 }
 
 // replacePeerPolicy takes a PeerAuthentication. Where some policy switches mutual TLS off,
@@ -85,6 +101,7 @@ func (s *proxyGroup) secure(r *reader, svc *model.Service, c *ir.Cluster, rule *
 		return
 	}
 	ids := r.identities(svc)
+	r.used.AddAll(ids.origins)
 	if t == nil {
 		c.Policy.TLS = &model.ClientTLS{Mode: model.TLSIstioMutual}
 		c.AutoTLS = c.Discovery != ir.DiscoverOriginalDst
@@ -101,6 +118,7 @@ func (s *proxyGroup) autoMTLS(r *reader, svc *model.Service, c *ir.Cluster) bool
 		return false
 	}
 	ids := r.identities(svc)
+	r.used.AddAll(ids.origins)
 	if c.Discovery == ir.DiscoverOriginalDst {
 		return ids.all
 	}

@@ -168,6 +168,7 @@ func (s *proxyGroup) placeBound(e *egress, port *model.ServicePort) placement {
 // a listener that goes, and a Pod that is not ready for a moment, or ends in peace, still has its own.
 func placePods(r *reader, svc *model.Service, port *model.ServicePort, p model.Protocol) placement {
 	at := placement{routeConfig: fmt.Sprint(port.Number)}
+	r.used.AddAll(r.endpoints(svc).members())
 	for _, a := range r.places(svc) {
 		at.keys = append(at.keys, listenerKey{a, port.Number})
 	}

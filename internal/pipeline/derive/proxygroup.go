@@ -18,7 +18,7 @@ type proxyGroup struct {
 	dependents map[string][]dependent // by the facts' name
 	asked      map[unit]factList
 	hosts      map[model.Host]*hostState
-	refs       map[model.Host]int // hosts that others route to, however egress is narrowed
+	refs       map[model.Host]*originCounts // hosts that others route to, however egress is narrowed
 	listeners  map[listenerKey]*listenerClaims
 	domains    map[domainKey][]model.Host // who wants a domain of a route configuration
 	routeUses  map[listenerKey]routeUse   // which route configuration a listener uses
@@ -28,16 +28,18 @@ type proxyGroup struct {
 	split      *sharder                   // nil: route configurations are served whole
 	plugins    []*model.WasmPlugin        // in force, in order
 	telemetry  *ir.Telemetry              // what listeners tell; all share it
+	observed   *model.Origins             // that telemetry is made from
 	collectors []model.Host               // services that telemetry goes to
 	patches    *ir.Patches                // that are in force; nil: not known yet
 	addedHosts map[string][]string        // resource names of virtual hosts that patches add, by route configuration
 	extensions map[string]bool            // plugins that are out, by name
 	bootstraps map[string]bool            // likewise
 	named      map[model.Host]bool        // hosts whose names are out
-	secretRefs map[string]int             // hosts whose clusters ask for a secret
-	ingress    []string                   // secrets that the Sidecar's own listeners ask for
+	secretRefs map[string]*originCounts   // hosts whose clusters ask for a secret
+	ingress    []secretRef                // secrets that the Sidecar's own listeners ask for
 	router     *router                    // nil: the scope is not one of routers
 	egressRef  model.Host                 // of the Sidecar's egress proxy, as it is counted in refs
+	egressFrom *model.Origins             // likewise
 	out        *Delta
 	dirty      dirtyUnits
 }
@@ -51,13 +53,13 @@ func newProxyGroup(k GroupKey, sidecar *model.Sidecar, by Sharding) *proxyGroup 
 		dependents: map[string][]dependent{},
 		asked:      map[unit]factList{},
 		hosts:      map[model.Host]*hostState{},
-		refs:       map[model.Host]int{},
+		refs:       map[model.Host]*originCounts{},
 		listeners:  map[listenerKey]*listenerClaims{},
 		domains:    map[domainKey][]model.Host{},
 		routeUses:  map[listenerKey]routeUse{},
 		routeUsers: map[string]routeUsers{},
 		served:     map[model.Host][]string{},
-		secretRefs: map[string]int{},
+		secretRefs: map[string]*originCounts{},
 		named:      map[model.Host]bool{},
 		out:        newDelta(),
 	}
@@ -143,7 +145,7 @@ func (s *proxyGroup) each(x *Index, kind unitKind, f func(*reader, unit)) bool {
 func (s *proxyGroup) run(x *Index, u unit, f func(*reader, unit)) {
 	r := newReader(x, s)
 	f(r, u)
-	if u.kind == unitHost && !s.Key.Names && s.hosts[u.host()] == nil && s.refs[u.host()] == 0 {
+	if u.kind == unitHost && !s.Key.Names && s.hosts[u.host()] == nil && s.refs[u.host()].total() == 0 {
 		// Nobody sees the host: touch finds it should it come into sight.
 		r.facts = nil
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 // reader answers one unit's questions and writes down the facts behind the answers: what
@@ -14,7 +15,21 @@ type reader struct {
 	index *Index
 	scope *proxyGroup
 	facts factList
+	// used are the objects behind the answers, in the order of the questions. What is made of the
+	// answers since a mark has those since the mark as its origins.
+	used model.OriginList
 }
+
+// mark begins a value: madeSince gives the objects that were read from here on.
+func (r *reader) mark() int { return r.used.Mark() }
+
+func (r *reader) madeSince(mark int) ir.Made { return ir.Made{Origins: r.used.Since(mark)} }
+
+// unread forgets the objects since a mark: they turned out not to matter.
+func (r *reader) unread(mark int) { r.used.Drop(mark) }
+
+// use notes an object that an answer gave.
+func (r *reader) use(o model.Object) { r.used.Add(o.Metadata().Key) }
 
 func newReader(x *Index, s *proxyGroup) *reader { return &reader{index: x, scope: s} }
 
@@ -26,7 +41,15 @@ func (r *reader) mesh() *model.Mesh { return r.index.mesh }
 // namespace before others, then the oldest. nil where none is exported to the scope.
 func (r *reader) service(h model.Host) *model.Service {
 	r.facts.add(serviceFact(h))
-	return r.serviceOf(h)
+	return r.usedService(r.serviceOf(h))
+}
+
+// usedService notes a service as an origin; nil passes.
+func (r *reader) usedService(s *model.Service) *model.Service {
+	if s != nil {
+		r.used.Add(s.Key)
+	}
+	return s
 }
 
 // serviceOf finds the service of exactly host h, which the caller has noted.
@@ -58,7 +81,7 @@ func (r *reader) coveringService(h model.Host) *model.Service {
 	r.facts.add(serviceFact(h))
 	for _, c := range h.Covering() {
 		if s := r.serviceOf(c); s != nil {
-			return s
+			return r.usedService(s)
 		}
 	}
 	return nil
@@ -95,6 +118,7 @@ func (r *reader) delegate(k model.Key, parent *model.VirtualService) *model.Virt
 	if v == nil || !v.Visibility.Sees(parent.Namespace) {
 		return nil
 	}
+	r.used.Add(v.Key)
 	return v
 }
 
@@ -141,6 +165,13 @@ func (r *reader) selectsClient(d *model.DestinationRule) bool {
 func (r *reader) endpoints(s *model.Service) *endpointSet {
 	r.facts.add(endpointsFact(s.Hostname))
 	return r.index.endpoints.set(s)
+}
+
+// endpointsOf are a service's endpoints, which count as origins.
+func (r *reader) endpointsOf(s *model.Service) []*model.Endpoint {
+	set := r.endpoints(s)
+	r.used.AddAll(set.origins())
+	return set.get()
 }
 
 // compareServices puts the older one first; the hosts of one ServiceEntry go by name.

@@ -26,6 +26,7 @@ type routing struct {
 // the first one that matches everything.
 func (rt *routing) fromVirtualService(v *model.VirtualService) []ir.Route {
 	rt.of = grantsFor(v)
+	rt.use(v)
 	var out []ir.Route
 	for _, rule := range rt.withDelegates(v) {
 		for _, m := range rt.matches(rule) {

@@ -11,11 +11,15 @@ import (
 // routeUse is a listener's use of a route configuration.
 type routeUse struct {
 	name  string
-	bound bool // applications connect to the listener itself
+	bound bool           // applications connect to the listener itself
+	from  *model.Origins // without which the listener would not use it
 }
 
 // routeUsers counts the listeners that use a route configuration.
-type routeUsers struct{ all, bound int }
+type routeUsers struct {
+	originCounts
+	bound int
+}
 
 // useRoutes replaces what listener k uses; the empty use ends it.
 func (s *proxyGroup) useRoutes(k listenerKey, use routeUse) {
@@ -31,7 +35,7 @@ func (s *proxyGroup) useRoutes(k listenerKey, use routeUse) {
 
 func (s *proxyGroup) countUse(u routeUse, by int) {
 	users := s.routeUsers[u.name]
-	users.all += by
+	users.count(u.from, by)
 	countIf(u.bound, &users.bound, by)
 	if s.routeUsers[u.name] = users; users.all == 0 {
 		delete(s.routeUsers, u.name)
@@ -61,11 +65,13 @@ func (s *proxyGroup) serveFallback(mesh *model.Mesh, name string) {
 		s.out.RouteConfigs[name] = nil
 		return
 	}
-	s.out.RouteConfigs[name] = &ir.RouteConfig{Name: name}
-	if s.serveAddedHosts(name, s.tellsPeer(mesh)) || len(s.domains[domainKey{name, "*"}]) > 0 {
+	made := ir.Made{Origins: users.common()}
+	s.out.RouteConfigs[name] = &ir.RouteConfig{Made: made, Name: name}
+	if s.serveAddedHosts(name, made.Origins, s.tellsPeer(mesh)) || len(s.domains[domainKey{name, "*"}]) > 0 {
 		return
 	}
 	fallback := s.fallbackHost(mesh, name, users.bound > 0)
+	fallback.Origins = made.Origins.Union(s.unknownMade().Origins)
 	s.out.VirtualHosts[fallback.ResourceName()] = fallback
 }
 
@@ -114,6 +120,11 @@ func (s *proxyGroup) diffVirtualHosts(h model.Host, old *hostState, now *hostRes
 	for _, name := range old.sent {
 		s.out.VirtualHosts[name] = nil
 	}
+	if !old.holder().Equal(now.holder()) {
+		for _, k := range now.domains {
+			s.markLosers(k, h)
+		}
+	}
 	if !slices.Equal(old.domains, now.domains) {
 		for _, k := range old.domains {
 			s.unclaim(k, h)
@@ -133,11 +144,46 @@ func (s *proxyGroup) unclaim(k domainKey, h model.Host) {
 	if i < 0 {
 		return
 	}
-	if i == 0 && len(list) > 1 {
-		s.mark(domainsUnit(list[1])) // the next one gets it
+	if i == 0 { // the next one gets it
+		s.markLosers(k, h)
 	}
 	s.domains[k] = slices.Delete(list, i, i+1)
 	dropEmpty(s.domains, k)
+}
+
+// markLosers marks the other hosts that want a domain: h comes to have it, or ceases to.
+func (s *proxyGroup) markLosers(k domainKey, h model.Host) {
+	for _, other := range s.domains[k] {
+		if other != h {
+			s.mark(domainsUnit(other))
+		}
+	}
+}
+
+// holder is what a host has its domains for.
+func (h *hostState) holder() *model.Origins {
+	if len(h.claims) == 0 {
+		return nil
+	}
+	return h.claims[0].from
+}
+
+// holderOf is what the host that has a domain has it for.
+func (s *proxyGroup) holderOf(k domainKey) *model.Origins {
+	owners := s.domains[k]
+	if len(owners) == 0 {
+		return nil
+	}
+	if s.router != nil {
+		if h := s.router.hosts[gatewayHostUnit(k.routeConfig, owners[0])]; h != nil {
+			return h.from
+		}
+		return nil
+	}
+	if state := s.hosts[owners[0]]; state != nil {
+		return state.holder()
+	}
+	return nil
 }
 
 func (s *proxyGroup) claimDomain(k domainKey, h model.Host) {
@@ -146,8 +192,8 @@ func (s *proxyGroup) claimDomain(k domainKey, h model.Host) {
 	if found {
 		return
 	}
-	if i == 0 && len(list) > 0 {
-		s.mark(domainsUnit(list[0])) // it loses it
+	if i == 0 { // the first one loses it
+		s.markLosers(k, h)
 	}
 	s.domains[k] = slices.Insert(list, i, h)
 }
@@ -178,9 +224,14 @@ func compareDomainClaims(domain string, a, b model.Host) int {
 func (s *proxyGroup) settleDomains(v *ir.VirtualHost) *ir.VirtualHost {
 	host := model.Host(hostOf(v))
 	var won []string
+	var from model.OriginList
+	from.AddAll(v.Origins)
 	for _, d := range v.Domains {
-		if owners := s.domains[domainKey{v.RouteConfig, d}]; len(owners) > 0 && owners[0] == host {
+		k := domainKey{v.RouteConfig, d}
+		if owners := s.domains[k]; len(owners) > 0 && owners[0] == host {
 			won = append(won, d)
+		} else {
+			from.AddAll(s.holderOf(k))
 		}
 	}
 	switch {
@@ -190,7 +241,7 @@ func (s *proxyGroup) settleDomains(v *ir.VirtualHost) *ir.VirtualHost {
 		return v
 	}
 	out := *v
-	out.Domains = won
+	out.Domains, out.Origins = won, from.Since(0)
 	return &out
 }
 

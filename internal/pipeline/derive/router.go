@@ -32,13 +32,13 @@ func (x *Index) routerKeys(p *model.Proxy, base GroupKey) (outbound, none GroupK
 // router is what the scope of routers remembers beside what all have.
 type router struct {
 	plan    *gatewayPlan
-	hosts   map[unit]*gatewayHost // virtual hosts that are out
-	dynamic map[string]int        // of these, by route configuration: that lead to hosts found by the request
-	secrets []string              // that servers ask for
+	hosts   map[unit]*gatewayHost    // virtual hosts that are out
+	dynamic map[string]*originCounts // of these, by route configuration: that lead to hosts found by the request
+	secrets []secretRef              // that servers ask for
 }
 
 func newRouter() *router {
-	return &router{plan: newGatewayPlan(), hosts: map[unit]*gatewayHost{}, dynamic: map[string]int{}}
+	return &router{plan: newGatewayPlan(), hosts: map[unit]*gatewayHost{}, dynamic: map[string]*originCounts{}}
 }
 
 // bound are the virtual services of gateways, by host.
@@ -78,11 +78,11 @@ func (b bound) each(v *model.VirtualService, f func(map[model.Host][]*model.Virt
 
 // deriveReachable makes the clusters of a service that a router may call.
 func (s *proxyGroup) deriveReachable(r *reader, svc *model.Service) *hostResult {
-	if svc == nil || !s.sees(svc) && s.refs[svc.Hostname] == 0 {
+	if svc == nil || !s.sees(svc) && s.refs[svc.Hostname].total() == 0 {
 		return nil
 	}
 	out := &hostResult{hostState: hostState{service: svc}}
-	if r.aliased(svc) == nil || s.refs[svc.Hostname] > 0 { // else routes lead to what it stands for
+	if r.aliased(svc) == nil || s.refs[svc.Hostname].total() > 0 { // else routes lead to what it stands for
 		s.deriveClusters(r, svc, out)
 	}
 	return out.finish()
@@ -98,9 +98,12 @@ func (s *proxyGroup) deriveGateways(r *reader) {
 			continue
 		}
 		for i := range g.Servers {
+			mark := r.mark()
+			r.use(g)
 			if server := s.resolveServer(r, now, g, &g.Servers[i]); server != nil {
-				s.planServer(now, g, server, target)
+				s.planServer(r, mark, now, g, server, target)
 			}
+			r.unread(mark)
 		}
 	}
 	now.isolate()
@@ -113,28 +116,34 @@ func (s *proxyGroup) deriveGateways(r *reader) {
 
 // targetPorts are the ports that routers listen on, by those of their services: of several
 // services the oldest's say counts, as in Istio.
-func (s *proxyGroup) targetPorts(r *reader) map[uint32]uint32 {
-	out := map[uint32]uint32{}
-	add := func(port, target uint32) {
-		if out[port] == 0 {
-			out[port] = target
+func (s *proxyGroup) targetPorts(r *reader) map[uint32]targetedPort {
+	out := map[uint32]targetedPort{}
+	add := func(from *model.Origins, port, target uint32) {
+		if out[port].number == 0 {
+			out[port] = targetedPort{target, from}
 		}
 	}
 	for _, svc := range r.selecting(s.Key.Namespace, s.labels) {
 		for i := range svc.Ports {
 			if number, ok := targetPort(svc.Ports[i], s.namedPorts()); ok && translatesPorts(svc) {
-				add(svc.Ports[i].Number, number)
+				add(model.OriginsOf(svc.Key), svc.Ports[i].Number, number)
 			}
 		}
 	}
 	for _, svc := range r.at(s.Key.Namespace, s.Key.IP) {
 		for i := range svc.Ports {
 			if number, ok := r.portAt(svc, s.Key.IP, &svc.Ports[i]); ok && translatesPorts(svc) {
-				add(svc.Ports[i].Number, number)
+				add(r.originsAt(svc, s.Key.IP), svc.Ports[i].Number, number)
 			}
 		}
 	}
 	return out
+}
+
+// targetedPort is where a Service leads a port of a Gateway.
+type targetedPort struct {
+	number uint32
+	from   *model.Origins
 }
 
 // translatesPorts: a label has the ports of Gateways be those of the routers themselves.
@@ -230,7 +239,7 @@ func (s *proxyGroup) touchBound(v *model.VirtualService) {
 }
 
 // replaceServerSecrets counts the secrets that servers ask for, as those of hosts' clusters.
-func (s *proxyGroup) replaceServerSecrets(now []string) {
+func (s *proxyGroup) replaceServerSecrets(now []secretRef) {
 	was := s.router.secrets
 	s.router.secrets = now
 	s.refSecrets(was, now)
@@ -284,6 +293,7 @@ func (s *proxyGroup) deriveRouteConfig(name string) {
 		s.out.RouteConfigs[name] = nil
 		return
 	}
-	s.out.RouteConfigs[name] = &ir.RouteConfig{Name: name}
-	s.serveAddedHosts(name, true)
+	from := originsOf(s.router.plan.routes[name].servers)
+	s.out.RouteConfigs[name] = &ir.RouteConfig{Made: ir.Made{Origins: from}, Name: name}
+	s.serveAddedHosts(name, from, true)
 }

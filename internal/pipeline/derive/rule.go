@@ -41,7 +41,42 @@ func (r *reader) ruleIn(p rulePlace, h model.Host, counts func(*model.Destinatio
 	if len(chosen) == 0 {
 		return nil
 	}
+	for _, d := range chosen {
+		r.used.Add(d.Key)
+	}
 	return mergeRules(chosen)
+}
+
+// noRuleSets reports whether no rule that covers a host has a policy with some setting. Then the rule
+// that counts leaves that setting as it would be without it.
+func (r *reader) noRuleSets(h model.Host, sets func(*model.TrafficPolicy) bool) bool {
+	for _, c := range h.Covering() {
+		for _, d := range r.index.rules[c] {
+			for p := range policiesOf(d) {
+				if sets(&p) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// The settings of a policy that go into routes, and into listeners.
+func setsHash(p *model.TrafficPolicy) bool {
+	return p.LoadBalancer != nil && p.LoadBalancer.Hash != nil
+}
+func setsPool(p *model.TrafficPolicy) bool { return p.ConnectionPool != nil || p.Tunnel != nil }
+func setsTLS(p *model.TrafficPolicy) bool  { return p.TLS != nil }
+
+// ruleFor is rule for what only some setting of it goes into: where no rule has it, none is an origin.
+func (r *reader) ruleFor(h model.Host, serviceNS string, sets func(*model.TrafficPolicy) bool) *model.DestinationRule {
+	mark := r.mark()
+	rule := r.rule(h, serviceNS)
+	if rule != nil && r.noRuleSets(h, sets) {
+		r.unread(mark)
+	}
+	return rule
 }
 
 // mergeRules joins destination rules for the same host and clients, as Istio does: the

@@ -1,6 +1,7 @@
 package derive
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -47,9 +48,9 @@ func (s *proxyGroup) askForIngress() {
 	if s.Key.Inbound || s.Key.Names || s.Key.Extensions {
 		return
 	}
-	var now []string
+	var now []secretRef
 	if s.sidecar != nil && s.sidecar.Namespace == s.Key.Namespace {
-		now = ingressSecrets(s.sidecar)
+		now = sortSecrets(refsOf(ingressSecrets(s.sidecar), model.OriginsOf(s.sidecar.Key)))
 	}
 	was := s.ingress
 	s.ingress = now
@@ -87,7 +88,11 @@ func (x *Index) replaceSecret(old, now *model.Secret, touched *touched) {
 
 func (r *reader) secret(k model.Key) *model.Secret {
 	r.facts.add(secretFact(k))
-	return r.index.secrets[k]
+	out := r.index.secrets[k]
+	if out != nil {
+		r.use(out)
+	}
+	return out
 }
 
 // secretsOf are the secrets that a cluster asks for, as translate spells them.
@@ -111,26 +116,53 @@ func (s *proxyGroup) diffSecrets(old *hostState, now *hostResult) {
 }
 
 // refSecrets replaces what one host, the servers of a router, or a Sidecar's listeners ask for.
-func (s *proxyGroup) refSecrets(old, now []string) {
+func (s *proxyGroup) refSecrets(old, now []secretRef) {
 	if slices.Equal(old, now) {
 		return
 	}
-	for _, name := range now {
-		s.secretRefs[name]++
-		s.mark(secretUnit(name))
+	for _, ref := range now {
+		countIn(s.secretRefs, ref.name, ref.from, 1)
+		s.mark(secretUnit(ref.name))
 	}
-	for _, name := range old {
-		if s.secretRefs[name]--; s.secretRefs[name] == 0 {
-			delete(s.secretRefs, name)
-			s.mark(secretUnit(name))
+	for _, ref := range old {
+		if first, differs := countIn(s.secretRefs, ref.name, ref.from, -1); first || differs {
+			s.mark(secretUnit(ref.name))
 		}
 	}
 }
 
+// secretRef is the name of a secret, and what asks for it.
+type secretRef struct {
+	name string
+	from *model.Origins
+}
+
+func refsOf(names []string, from *model.Origins) []secretRef {
+	var out []secretRef
+	for _, name := range names {
+		out = append(out, secretRef{name, from})
+	}
+	return out
+}
+
+// sortSecrets sorts by name and origins, and drops what is there twice.
+func sortSecrets(list []secretRef) []secretRef {
+	slices.SortFunc(list, func(a, b secretRef) int {
+		return cmp.Or(strings.Compare(a.name, b.name), slices.CompareFunc(a.from.Keys(), b.from.Keys(), model.Key.Compare))
+	})
+	return slices.Compact(list)
+}
+
 func (s *proxyGroup) deriveSecret(r *reader, name string) {
 	s.out.Secrets[name] = nil
-	if s.secretRefs[name] > 0 {
-		s.out.Secrets[name] = s.secret(r, name)
+	refs := s.secretRefs[name]
+	if refs.total() == 0 {
+		return
+	}
+	if v := s.secret(r, name); v != nil {
+		r.used.AddAll(refs.origins())
+		v.Made = r.madeSince(0)
+		s.out.Secrets[name] = v
 	}
 }
 
@@ -173,9 +205,11 @@ func keyFor(name string, secret *model.Secret, account string) *ir.Secret {
 func (r *reader) secretOfCA(k model.Key) *model.Secret {
 	own := k
 	own.Name += model.SuffixCA
+	mark := r.mark()
 	if secret := r.secret(own); secret != nil && secret.CAProblem != model.NoSecret {
 		return secret
 	}
+	r.unread(mark)
 	return r.secret(k)
 }
 

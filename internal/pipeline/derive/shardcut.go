@@ -29,27 +29,30 @@ func (p *sharder) cut(d *Delta) {
 // to it again and again: else they are put out once.
 func (p *sharder) cutRouteConfig(d *Delta, name string, v *ir.RouteConfig, patched bool) {
 	r := p.of(name)
-	before := r.there && !patched
+	before := r.there && !patched && v != nil && v.Origins.Equal(r.from)
 	r.there = v != nil
+	if v != nil {
+		r.from = v.Origins
+	}
 	if v == nil || !before {
 		d.RouteConfigs[name] = v
 	}
 	switch there := r.there && p.split[name]; {
 	case there && before && r.served:
 	case there || r.served:
-		putParts(d, name, p.Bits, there)
+		putParts(d, name, p.Bits, there, ir.Made{Origins: r.from})
 	}
 }
 
 // putParts puts out a route configuration's parts and the scopes that lead there, or takes them
 // back.
-func putParts(d *Delta, name string, bits int, there bool) {
+func putParts(d *Delta, name string, bits int, there bool, made ir.Made) {
 	for k := range routeshard.Count(bits) {
 		part := routeshard.Name(name, bits, k)
 		d.RouteConfigs[part], d.Scopes[part] = nil, nil
 		if there {
-			d.RouteConfigs[part] = &ir.RouteConfig{Name: part, Bucket: true}
-			d.Scopes[part] = &ir.Scope{Name: part}
+			d.RouteConfigs[part] = &ir.RouteConfig{Made: made, Name: part, Bucket: true}
+			d.Scopes[part] = &ir.Scope{Made: made, Name: part}
 		}
 	}
 }

@@ -52,6 +52,7 @@ type shardedRoutes struct {
 	wild   int                       // those of them that are of wildcards
 	there  bool                      // the route configuration is put out, not only virtual hosts of it
 	rest   *ir.VirtualHost           // the one for unknown hosts, which is in every bucket
+	from   *model.Origins            // of the route configuration that was put out last
 }
 
 // newSharder is that of a key; nil: nothing is, or will be, in buckets.

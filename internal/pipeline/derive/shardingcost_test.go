@@ -61,6 +61,7 @@ func TestSplitCostsWhatChanges(t *testing.T) {
 	requireOnlyOf(t, got, 40)
 	require.NotNil(t, got.VirtualHosts["80/svc-40.shop.svc.cluster.local:80"], "the whole one goes on")
 
+	grown(d, st, 41, 42) // of a single one the route configuration would be made
 	var gone []store.Event
 	for i := range 40 {
 		gone = append(gone, store.Event{Key: model.Key{Kind: model.KindService, Namespace: "shop", Name: fmt.Sprintf("svc-%d", i)}})

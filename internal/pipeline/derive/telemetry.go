@@ -33,8 +33,11 @@ func (s *proxyGroup) deriveTelemetry(r *reader) {
 			now.Tracing = t
 		}
 	}
-	s.replaceCollectors(collectors)
-	if reflect.DeepEqual(now, s.telemetry) {
+	from := r.used.Since(0)
+	s.replaceCollectors(collectors, from)
+	same := from.Equal(s.observed) && reflect.DeepEqual(now, s.telemetry)
+	s.observed = from
+	if same {
 		return
 	}
 	s.telemetry = now
@@ -60,33 +63,36 @@ func (s *proxyGroup) markTelling(mesh *model.Mesh) {
 
 // replaceCollectors keeps the clusters of services that telemetry goes to, however egress
 // is narrowed. An inbound scope's are in the outbound one: Telemetries are for both.
-func (s *proxyGroup) replaceCollectors(now []model.Host) {
+func (s *proxyGroup) replaceCollectors(now []model.Host, from *model.Origins) {
 	if s.Key.Inbound {
 		return
 	}
 	for _, h := range now {
-		if s.refs[h]++; s.refs[h] == 1 {
-			s.mark(hostUnit(h))
-		}
+		s.countRef(h, from, 1)
 	}
 	for _, h := range s.collectors {
-		s.unref(h)
+		s.countRef(h, s.observed, -1)
 	}
 	s.collectors = now
 }
 
 // observe has a listener's chains tell what the scope's Telemetry says. Connections to the
 // sidecar's own port, which are closed, are nobody's calls.
-func (s *proxyGroup) observe(l *ir.Listener) {
+// It adds what the listener's chains are made from.
+func (s *proxyGroup) observe(l *ir.Listener, from *model.OriginList) {
 	for i := range l.Chains {
-		s.observeChain(&l.Chains[i])
+		s.observeChain(&l.Chains[i], from)
 	}
 	if l.Default != nil {
-		s.observeChain(l.Default)
+		s.observeChain(l.Default, from)
 	}
 }
 
-func (s *proxyGroup) observeChain(c *ir.FilterChain) {
+func (s *proxyGroup) observeChain(c *ir.FilterChain, from *model.OriginList) {
+	from.AddAll(c.Origins)
+	if !strings.HasSuffix(c.Name, blackHoleSuffix) {
+		from.AddAll(s.observed)
+	}
 	switch {
 	case strings.HasSuffix(c.Name, blackHoleSuffix):
 	case c.HTTP != nil: // a copy: what has been put out does not change
@@ -101,7 +107,11 @@ func (s *proxyGroup) observeChain(c *ir.FilterChain) {
 
 // telemetries are those for the scope's workloads, each over those before.
 func (s *proxyGroup) telemetries(r *reader) []*model.Telemetry {
-	return model.EffectiveTelemetries(s.Key.Namespace, policies[*model.Telemetry](r, model.KindTelemetry, s.Key.Namespace, s.labels))
+	out := model.EffectiveTelemetries(s.Key.Namespace, policies[*model.Telemetry](r, model.KindTelemetry, s.Key.Namespace, s.labels))
+	for _, t := range out {
+		r.use(t)
+	}
+	return out
 }
 
 // collectorOf finds the cluster of a provider's service; not ok where there is no such

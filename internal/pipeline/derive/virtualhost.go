@@ -24,7 +24,15 @@ func (s *proxyGroup) deriveVirtualHost(r *reader, at placement, h model.Host, sv
 		v.Domains = []string{"*"}
 	}
 	for i := 0; i < len(routes) && len(v.Routes) == 0; i++ {
-		v.Routes = rt.fromVirtualService(routes[i])
+		mark := r.mark()
+		if v.Routes = rt.fromVirtualService(routes[i]); len(v.Routes) == 0 {
+			r.unread(mark)
+		}
+	}
+	if len(v.Routes) == 0 {
+		for _, keeps := range routes { // others from being asked
+			r.use(keeps)
+		}
 	}
 	if len(v.Routes) == 0 && svc != nil {
 		// Nobody has a rule for this client and port.

@@ -38,19 +38,20 @@ func unfetched(list []*model.WasmPlugin) []string {
 
 // extend gives a listener's chains the plugins that are for them; port is the listener's where
 // a chain says none.
-func (s *proxyGroup) extend(l *ir.Listener) {
+// It adds the plugins to what the listener is made from.
+func (s *proxyGroup) extend(l *ir.Listener, from *model.OriginList) {
 	if len(s.plugins) == 0 {
 		return
 	}
 	for i := range l.Chains {
-		s.extendChain(&l.Chains[i], l.Port)
+		s.extendChain(&l.Chains[i], l.Port, from)
 	}
 	if l.Default != nil {
-		s.extendChain(l.Default, l.Port)
+		s.extendChain(l.Default, l.Port, from)
 	}
 }
 
-func (s *proxyGroup) extendChain(c *ir.FilterChain, port uint32) {
+func (s *proxyGroup) extendChain(c *ir.FilterChain, port uint32, from *model.OriginList) {
 	if strings.HasSuffix(c.Name, blackHoleSuffix) {
 		return
 	}
@@ -59,9 +60,12 @@ func (s *proxyGroup) extendChain(c *ir.FilterChain, port uint32) {
 		side, port = model.SideServer, cmp.Or(c.Match.DestinationPort, port)
 	}
 	if c.HTTP != nil || !leadsNowhereKnown(c.TCP) {
-		c.Wasm = s.pluginsOn(true, side, port)
+		c.Wasm = s.pluginsOn(true, side, port, from)
 	}
-	if filters := s.pluginsOn(false, side, port); c.HTTP != nil && filters != nil {
+	if c.HTTP == nil {
+		return
+	}
+	if filters := s.pluginsOn(false, side, port, from); filters != nil {
 		http := *c.HTTP // a copy: what has been put out does not change
 		http.Wasm, c.HTTP = filters, &http
 	}
@@ -74,7 +78,7 @@ func leadsNowhereKnown(c *ir.TCPChain) bool {
 }
 
 // pluginsOn are the plugins for traffic of a side at a port, of connections or of requests; nil: none.
-func (s *proxyGroup) pluginsOn(network bool, side model.Sides, port uint32) *ir.WasmFilters {
+func (s *proxyGroup) pluginsOn(network bool, side model.Sides, port uint32, from *model.OriginList) *ir.WasmFilters {
 	var out *ir.WasmFilters
 	for _, p := range s.plugins {
 		if p.Network != network || !p.On(side, port) {
@@ -88,6 +92,7 @@ func (s *proxyGroup) pluginsOn(network bool, side model.Sides, port uint32) *ir.
 			into = &out.Last
 		}
 		*into = append(*into, s.filterOf(p))
+		from.Add(p.Key)
 	}
 	return out
 }

@@ -25,7 +25,7 @@ func TestPluginsOfAChain(t *testing.T) {
 		s.Key.Inbound = inbound
 		l := &ir.Listener{Port: 15006, Chains: []ir.FilterChain{{HTTP: &ir.HTTPChain{}, Match: ir.ChainMatch{DestinationPort: port}}, {TCP: &ir.TCPChain{}}}}
 		before := l.Chains[0].HTTP
-		s.extend(l)
+		s.extend(l, new(model.OriginList))
 		require.Nil(t, before.Wasm, "what was put out before stays as it was")
 		w := l.Chains[0].HTTP.Wasm
 		for phase, list := range [][]*ir.Wasm{w.Authn, w.Authz, w.Stats, w.Last} {
@@ -65,7 +65,7 @@ func TestPluginsOfConnections(t *testing.T) {
 	extended := func(inbound bool, c ir.FilterChain) ir.FilterChain {
 		s.Key.Inbound = inbound
 		l := &ir.Listener{Port: 81, Default: &c}
-		s.extend(l)
+		s.extend(l, new(model.OriginList))
 		return *l.Default
 	}
 	tcp := func(prefix string) ir.FilterChain { return ir.FilterChain{TCP: &ir.TCPChain{StatPrefix: prefix}} }

@@ -177,7 +177,7 @@ func (e *Engine) hold(b *binding, keys [2]derive.GroupKey, deltas map[derive.Gro
 	for _, k := range b.keys {
 		s := e.groups[k]
 		if s == nil {
-			s = &group{table: table.New(k.String()), owner: ownerOf(b.proxy)}
+			s = &group{table: table.NewFor(k.String(), k.Origins()), owner: ownerOf(b.proxy)}
 			if s.owner != (owner{}) {
 				e.opened[s.owner]++
 			}

@@ -24,18 +24,9 @@ func Compile(mesh *model.Mesh, objects []model.Object, p *model.Proxy) (map[reso
 
 // CompileSharded is Compile with Options.Split, of a proxy that has had some route configurations in buckets.
 func CompileSharded(mesh *model.Mesh, objects []model.Object, p *model.Proxy, split derive.Sharding, kept derive.ShardedRoutes) (map[resource.Type][]*resource.Encoded, []Failure) {
-	e := New(Options{Sharding: split, Mesh: mesh, Intake: store.NewIntake(), Recorder: noRecorder{}, Log: slog.New(slog.DiscardHandler), Workers: 1})
-	e.publisher = noRecorder{}
-	events := make([]store.Event, len(objects))
-	for i, o := range objects {
-		events[i] = store.Event{Key: o.Metadata().Key, Object: o}
-	}
-	e.batch(events)
-	reply := make(chan []*table.Table, 1)
-	e.bind(&binding{proxy: p, kept: kept}, reply)
-
+	tables, failures := CompileTables(mesh, objects, p, split, kept)
 	out := map[resource.Type][]*resource.Encoded{}
-	for _, t := range <-reply {
+	for _, t := range tables {
 		for typ := range resource.NumTypes {
 			for entry := range t.State().All(typ) {
 				out[typ] = append(out[typ], entry.Resource())
@@ -45,7 +36,21 @@ func CompileSharded(mesh *model.Mesh, objects []model.Object, p *model.Proxy, sp
 	for _, list := range out {
 		slices.SortFunc(list, func(a, b *resource.Encoded) int { return strings.Compare(a.Name, b.Name) })
 	}
-	return out, e.sortedFailures()
+	return out, failures
+}
+
+// CompileTables is CompileSharded with the tables that the resources are in, and so with their origins.
+func CompileTables(mesh *model.Mesh, objects []model.Object, p *model.Proxy, split derive.Sharding, kept derive.ShardedRoutes) ([]*table.Table, []Failure) {
+	e := New(Options{Sharding: split, Mesh: mesh, Intake: store.NewIntake(), Recorder: noRecorder{}, Log: slog.New(slog.DiscardHandler), Workers: 1})
+	e.publisher = noRecorder{}
+	events := make([]store.Event, len(objects))
+	for i, o := range objects {
+		events[i] = store.Event{Key: o.Metadata().Key, Object: o}
+	}
+	e.batch(events)
+	reply := make(chan []*table.Table, 1)
+	e.bind(&binding{proxy: p, kept: kept}, reply)
+	return <-reply, e.sortedFailures()
 }
 
 func (e *Engine) sortedFailures() []Failure {

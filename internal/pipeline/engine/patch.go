@@ -25,7 +25,7 @@ func (t *translation) replacePatches(s *group, d *derive.Delta) {
 			t.leftOut(envoyFilters, p.Origin.String(), []envoyfilter.Problem{p})
 		}
 	}
-	t.patches = s.patches
+	t.patches = s.patches.Noting(t.patchedBy.Add)
 }
 
 // envoyFilters is the type under which patches are told of that are left out everywhere.

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
 	"github.com/moonsail/moonsail/internal/pipeline/envoyfilter"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
@@ -77,6 +78,8 @@ type translation struct {
 	intern  *resource.Interner
 	table   *table.Table // as it is before the batch
 	patches *envoyfilter.Set
+	// patchedBy are the EnvoyFilters that changed the resource under way.
+	patchedBy model.OriginList
 	// repatched: other patches than before are in force.
 	repatched bool
 	// replugged: other plugins than before have modules that nobody fetches.
@@ -112,32 +115,36 @@ func messageOf[V any, M proto.Message](f func(*V) (M, error)) func(*V) (proto.Me
 }
 
 // put translates the views of one type, in the order of their names.
-func put[V any](t *translation, typ resource.Type, views map[string]*V, f func(*V) (proto.Message, error)) {
+func put[V any, P interface {
+	*V
+	MadeFrom() *model.Origins
+}](t *translation, typ resource.Type, views map[string]*V, f func(*V) (proto.Message, error)) {
 	for _, name := range slices.Sorted(maps.Keys(views)) {
 		v := views[name]
 		if v == nil {
-			t.add(typ, name, nil)
+			t.add(typ, name, nil, nil)
 			continue
 		}
+		t.patchedBy.Drop(0)
 		m, err := f(v)
 		switch {
 		case err != nil:
 			t.fail(typ, name, err)
 		case m == nil:
-			t.add(typ, name, nil)
+			t.add(typ, name, nil, nil)
 		default:
-			t.encode(typ, name, m)
+			t.encode(typ, name, m, P(v).MadeFrom().Union(t.patchedBy.Since(0)))
 		}
 	}
 }
 
-func (t *translation) encode(typ resource.Type, name string, m proto.Message) {
+func (t *translation) encode(typ resource.Type, name string, m proto.Message, from *model.Origins) {
 	enc, err := encoded(typ, name, m)
 	if err != nil {
 		t.fail(typ, name, err)
 		return
 	}
-	t.add(typ, name, t.intern.Intern(typ, enc))
+	t.add(typ, name, t.intern.Intern(typ, enc), from)
 }
 
 func encoded(typ resource.Type, name string, m proto.Message) (enc *resource.Encoded, err error) {
@@ -153,22 +160,22 @@ func encoded(typ resource.Type, name string, m proto.Message) (enc *resource.Enc
 	return enc, err
 }
 
-func (t *translation) add(typ resource.Type, name string, enc *resource.Encoded) {
-	t.updates = append(t.updates, table.Update{Type: typ, Name: name, Resource: enc})
+func (t *translation) add(typ resource.Type, name string, enc *resource.Encoded, from *model.Origins) {
+	t.updates = append(t.updates, table.Update{Type: typ, Name: name, Resource: enc, Origins: from})
 }
 
 func (t *translation) endpoints(views map[string]*ir.Endpoints, memo *batchMemo) {
 	for _, name := range slices.Sorted(maps.Keys(views)) {
 		v := views[name]
 		if v == nil {
-			t.add(resource.Endpoints, name, nil)
+			t.add(resource.Endpoints, name, nil, nil)
 			continue
 		}
 		memo.mu.Lock()
 		enc := memo.endpoints[v]
 		memo.mu.Unlock()
 		if enc != nil {
-			t.add(resource.Endpoints, name, enc)
+			t.add(resource.Endpoints, name, enc, v.Origins)
 			continue
 		}
 		value, err := translate.EncodeEndpoints(v)
@@ -177,7 +184,7 @@ func (t *translation) endpoints(views map[string]*ir.Endpoints, memo *batchMemo)
 			continue
 		}
 		enc = t.intern.Intern(resource.Endpoints, resource.EncodeBytes(resource.Endpoints, name, value))
-		t.add(resource.Endpoints, name, enc)
+		t.add(resource.Endpoints, name, enc, v.Origins)
 		memo.mu.Lock()
 		memo.endpoints[v] = enc
 		memo.mu.Unlock()
@@ -189,11 +196,11 @@ func (t *translation) names(views map[string]*ir.Names) {
 	for _, name := range slices.Sorted(maps.Keys(views)) {
 		v := views[name]
 		if v == nil {
-			t.add(resource.NameTable, name, nil)
+			t.add(resource.NameTable, name, nil, nil)
 			continue
 		}
 		encoded := resource.EncodeBytes(resource.NameTable, name, translate.Names(v))
-		t.add(resource.NameTable, name, t.intern.Intern(resource.NameTable, encoded))
+		t.add(resource.NameTable, name, t.intern.Intern(resource.NameTable, encoded), v.Origins)
 	}
 }
 

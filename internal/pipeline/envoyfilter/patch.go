@@ -23,6 +23,18 @@ import (
 type Set struct {
 	by      map[model.PatchTarget][]*patch
 	gateway bool
+	note    func(model.Key) // see Noting; nil: nobody asks
+}
+
+// Noting is a set with the same patches that calls note with the EnvoyFilter of each patch that
+// changes a resource. A set that notes is for one goroutine.
+func (s *Set) Noting(note func(model.Key)) *Set {
+	if s == nil {
+		return nil
+	}
+	out := *s
+	out.note = note
+	return &out
 }
 
 // patch is one of them.
@@ -116,6 +128,11 @@ func run[M proto.Message](s *Set, m M, f func(*work, M) bool, check func(M) erro
 		w = s.withoutBreaking(w, func(w *work) error { _, _, err := attempt(w, m, f, check); return err })
 		if out, there, err = attempt(w, m, f, check); err != nil {
 			return m, true, append(w.problems, Problem{Message: err.Error()}) // the resource was broken before
+		}
+	}
+	if s.note != nil {
+		for _, p := range w.applied {
+			s.note(p.Origin)
 		}
 	}
 	return out, there, w.problems

@@ -39,6 +39,8 @@ const UnknownService = "UnknownService"
 
 // Cluster is everything that one Envoy cluster is made of.
 type Cluster struct {
+	Made
+
 	Added *Patch // where an EnvoyFilter adds it: then nothing but Name and Inbound counts
 
 	Name      string // "outbound|80|v1|reviews.shop.svc.cluster.local"
@@ -103,6 +105,8 @@ type ServiceRef struct {
 
 // Endpoints is one EDS resource.
 type Endpoints struct {
+	Made
+
 	Cluster    string
 	Localities []LocalityEndpoints // sorted by priority and locality
 	// TellPlain: the cluster may have mutual TLS for those of its endpoints that speak it, so that

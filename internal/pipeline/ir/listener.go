@@ -9,6 +9,8 @@ import (
 
 // Listener is one Envoy listener.
 type Listener struct {
+	Made
+
 	Added *Patch // where an EnvoyFilter adds it: then nothing but Name and Inbound counts
 
 	Name    string // "0.0.0.0_80", "10.0.0.7_3306", "virtualOutbound", "virtualInbound"
@@ -46,6 +48,8 @@ type Listener struct {
 
 // FilterChain takes the connections that it matches. Exactly one of HTTP and TCP is set.
 type FilterChain struct {
+	Made
+
 	Name  string
 	Match ChainMatch
 	TLS   *ServerTLS // ends TLS; nil: takes what comes

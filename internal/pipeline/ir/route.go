@@ -8,6 +8,8 @@ import (
 
 // RouteConfig is a route configuration without its virtual hosts.
 type RouteConfig struct {
+	Made
+
 	Name string // "80", "9080", "inbound|8080||", or "host:port" for a sniffed service
 	// Inbound route configurations are part of their listener, not served by RDS.
 	Inbound bool
@@ -17,11 +19,15 @@ type RouteConfig struct {
 
 // Scope leads requests with a key to a route configuration. All three have one name.
 type Scope struct {
+	Made
+
 	Name string
 }
 
 // VirtualHost is the unit of routing: one host on one route configuration.
 type VirtualHost struct {
+	Made
+
 	Added *Patch // where an EnvoyFilter adds it: then nothing but names, Domains and HidesPeer counts
 
 	RouteConfig string

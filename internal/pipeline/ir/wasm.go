@@ -13,6 +13,8 @@ const (
 
 // Wasm is a filter in WebAssembly.
 type Wasm struct {
+	Made
+
 	Name     string // of the filter
 	Network  bool   // of connections; else of requests
 	File     string // of the sidecar, with the module; empty: see From

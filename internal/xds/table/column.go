@@ -7,7 +7,6 @@ import (
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
 // Bounds of what a column remembers beyond what is live.
@@ -62,21 +61,22 @@ func writeColumn(c *column, open map[string]*tombstone, rev model.Revision) *col
 }
 
 // set changes or removes a resource. It gives the entry that it replaced.
-func (w *columnWriter) set(name string, r *resource.Encoded) (old *Entry, changed bool) {
-	if r == nil {
-		return w.remove(name)
+func (w *columnWriter) set(u *Update) (old *Entry, changed bool) {
+	if u.Resource == nil {
+		return w.remove(u.Name)
 	}
-	return w.put(&Entry{Name: name, Version: r.Version, resource: r})
+	return w.put(newEntry(u.Name, u.Resource, u.Origins))
 }
 
 func (w *columnWriter) put(e *Entry) (old *Entry, changed bool) {
 	old, _ = w.txn.Get([]byte(e.Name))
 	if old != nil && old.Version == e.Version {
+		old.origins.Store(e.MadeFrom())
 		return old, false
 	}
 	e.Revision, e.Added = w.rev, w.rev
 	if old != nil {
-		e.Added = old.Added
+		e.Added, e.was = old.Added, old.MadeFrom()
 		w.bury(old)
 	} else {
 		w.lastAdded = w.rev
@@ -95,7 +95,7 @@ func (w *columnWriter) remove(name string) (old *Entry, changed bool) {
 		return nil, false
 	}
 	w.bury(old)
-	g := &tombstone{name: name, rev: w.rev}
+	g := &tombstone{name: name, rev: w.rev, was: old.MadeFrom()}
 	w.open[name] = g
 	w.graves = append(w.graves, g)
 	w.lastRemove = w.rev

@@ -7,8 +7,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// Entry is one resource as it is from one revision on. It is immutable, and shared by
-// all states in which it is live.
+// Entry is one resource as it is from one revision on. It is shared by all states in which it is
+// live, and immutable but for what it was made from.
 type Entry struct {
 	Name    string
 	Version string
@@ -23,7 +23,27 @@ type Entry struct {
 	// none yet. Only the writer sets it, before it publishes that revision's state:
 	// who reads an older state sees a number beyond its own revision, or 0.
 	replaced atomic.Uint64
+
+	// origins are the objects that the resource is made from, as of the newest state: other objects
+	// may come to give the same bytes, which is no change. was are those of the entry before.
+	origins atomic.Pointer[model.Origins]
+	was     *model.Origins
 }
+
+// newEntry makes a live entry; the writer completes it.
+func newEntry(name string, r *resource.Encoded, from *model.Origins) *Entry {
+	e := &Entry{Name: name, Version: r.Version, resource: r}
+	e.origins.Store(from)
+	return e
+}
+
+// MadeFrom are the objects that the resource is made from. Of a whole route configuration they are
+// those without its virtual hosts, which are entries themselves.
+func (e *Entry) MadeFrom() *model.Origins { return e.origins.Load() }
+
+// ChangedBy reports whether the entry may have come to be as it is by a change of an object: one that
+// it is made from, or that the entry before it was made from.
+func (e *Entry) ChangedBy(k model.Key) bool { return e.MadeFrom().Has(k) || e.was.Has(k) }
 
 // Resource is the encoded resource. A whole route configuration is put together when
 // it is first asked for.
@@ -45,6 +65,7 @@ func (e *Entry) liveAt(rev model.Revision) bool {
 type tombstone struct {
 	name string
 	rev  model.Revision
+	was  *model.Origins // of the entry that went
 	// undone is the revision in which the name came again; 0: it has not. Written as
 	// Entry.replaced is.
 	undone atomic.Uint64

@@ -9,6 +9,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
 
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -17,6 +18,7 @@ import (
 // same cost in a configuration of ten and of ten thousand.
 type routeSum struct {
 	header *resource.Encoded // nil: there are virtual hosts without a route configuration
+	from   *model.Origins    // of the header
 	sum    uint64
 	hosts  int
 }
@@ -57,10 +59,23 @@ func (w *commit) header(u *Update) bool {
 	switch {
 	case u.Resource == nil && (old == nil || old.header == nil),
 		u.Resource != nil && old != nil && old.header != nil && old.header.Version == u.Resource.Version:
+		w.reorigin(old, u)
 		return false
 	}
-	w.route(u.Name).header = u.Resource
+	r := w.route(u.Name)
+	r.header, r.from = u.Resource, u.Origins
 	return true
+}
+
+// reorigin takes other origins of a header that stays.
+func (w *commit) reorigin(r *routeSum, u *Update) {
+	if u.Resource == nil {
+		return
+	}
+	r.from = u.Origins
+	if e := w.next.columns[resource.RouteConfig].get(u.Name); e != nil {
+		e.origins.Store(u.Origins)
+	}
 }
 
 // part takes a changed virtual host.
@@ -89,7 +104,9 @@ func (w *commit) assembleRoutes() {
 			continue
 		}
 		hosts := w.next.columns[resource.VirtualHost].under(name)
-		w.column(resource.RouteConfig).put(&Entry{Name: name, Version: r.version(), whole: &assembly{header: r.header, hosts: hosts}})
+		e := &Entry{Name: name, Version: r.version(), whole: &assembly{header: r.header, hosts: hosts}}
+		e.origins.Store(r.from)
+		w.column(resource.RouteConfig).put(e)
 	}
 }
 

@@ -24,7 +24,8 @@ import (
 
 // Table is the resources of one scope, or of one kind of workload.
 type Table struct {
-	name  string // read-only
+	name  string         // read-only
+	group *model.Origins // likewise
 	state atomic.Pointer[State]
 
 	// Owned by the writer.
@@ -44,6 +45,16 @@ func New(name string) *Table {
 	return t
 }
 
+// NewFor is New for proxies that some objects group: all that is in the table may be as it is for these.
+func NewFor(name string, group *model.Origins) *Table {
+	t := New(name)
+	t.group = group
+	return t
+}
+
+// Group are the objects that NewFor was given.
+func (t *Table) Group() *model.Origins { return t.group }
+
 // Name is what the table was made with.
 func (t *Table) Name() string { return t.name }
 
@@ -55,10 +66,12 @@ type Update struct {
 	Type     resource.Type
 	Name     string
 	Resource *resource.Encoded // nil: removed
+	Origins  *model.Origins    // that the resource is made from
 }
 
 // Commit makes a new State of the updates and gives the number of those that changed
-// anything: where it is 0, the State is as it was, whatever rev. Of several updates of
+// anything: where it is 0, the State is as it was, whatever rev. An update with the same content and
+// other origins changes nothing; the live entry has these origins from then on. Of several updates of
 // one name the last counts. Commits must come from one goroutine at a time.
 //
 // Invariant: revisions of commits grow strictly. A cursor could not tell two commits of
@@ -103,7 +116,7 @@ func (w *commit) apply(u *Update) bool {
 	if u.Type == resource.RouteConfig {
 		return w.header(u)
 	}
-	old, changed := w.column(u.Type).set(u.Name, u.Resource)
+	old, changed := w.column(u.Type).set(u)
 	if changed && u.Type == resource.VirtualHost {
 		w.part(u.Name, old, u.Resource)
 	}

@@ -1,0 +1,42 @@
+package model
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOriginsSets(t *testing.T) {
+	a, b, c := Key{KindService, "shop", "a"}, Key{KindService, "shop", "b"}, Key{KindGateway, "shop", "a"}
+	require.Nil(t, OriginsOf())
+	ab := OriginsOf(b, a, b)
+	require.Equal(t, []Key{a, b}, ab.Keys())
+	require.Same(t, ab, OriginsOf(a, b), "equal sets are one")
+	require.True(t, ab.Has(a) && !ab.Has(c))
+	require.Same(t, OriginsOf(c, a, b), ab.Union(OriginsOf(c)))
+	require.Same(t, OriginsOf(b), ab.Intersect(OriginsOf(c, b)))
+	require.Nil(t, ab.Intersect(OriginsOf(c)))
+	var none *Origins
+	require.False(t, none.Has(a))
+	require.Same(t, ab, none.Union(ab))
+	require.True(t, none.Equal(OriginsOf()))
+
+	for key, want := range map[Key]bool{a: true, {KindPod, "shop", "a"}: false, {KindMeshConfig, "istio-system", MeshConfigName}: false, {KindConfigMap, "shop", "roots"}: true} {
+		require.Equal(t, want, key.IsOrigin(), key)
+	}
+}
+
+// TestOriginListParts: what was read before a mark counts for what is made after it only if it is read again.
+func TestOriginListParts(t *testing.T) {
+	a, b := Key{KindService, "shop", "a"}, Key{KindService, "shop", "b"}
+	var l OriginList
+	l.Add(a)
+	mark := l.Mark()
+	l.Add(a)
+	l.Add(b)
+	l.Add(b)
+	require.Equal(t, []Key{a, b}, l.Since(mark).Keys())
+	l.Drop(mark)
+	require.Nil(t, l.Since(mark))
+	require.Equal(t, []Key{a}, l.Since(0).Keys())
+}
