@@ -207,7 +207,11 @@ func (c *conv) serverCertificates(at problem.Path, t *networking.ServerTLSSettin
 		c.serverCredentials(at, t, out)
 	case len(t.TlsCertificates) > 0:
 		for i, f := range t.TlsCertificates {
-			c.serverFiles(at.Field("tlsCertificates").Index(i), f.ServerCertificate, f.PrivateKey, out)
+			at := at.Field("tlsCertificates").Index(i)
+			c.serverFiles(at, f.ServerCertificate, f.PrivateKey, out)
+			if f.CaCertificates != "" {
+				c.Warnf(at.Field("caCertificates"), "has no effect; name the file with the CAs of clients in caCertificates of tls")
+			}
 		}
 	default:
 		c.serverFiles(at, t.ServerCertificate, t.PrivateKey, out)
