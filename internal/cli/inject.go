@@ -108,7 +108,7 @@ func (f *injectFlags) load() (*inject.Config, error) {
 			return nil, err
 		}
 		if c, err = inject.Load(text); err != nil {
-			return nil, &terminal.UserError{Where: "--config " + f.config, Err: err, Next: "docs/interception.md lists the fields"}
+			return nil, &terminal.UserError{Where: "--config " + f.config, Err: err, Next: "docs/reference/interception.md lists the fields"}
 		}
 	}
 	for _, flag := range []struct{ from, into *string }{{&f.image, &c.Image}, {&f.revision, &c.Revision}, {&f.xds, &c.XDSAddress}} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
@@ -126,4 +127,26 @@ func pilotSwitches(o *controlplane.Options, lookup func(string) (string, bool), 
 		}
 	}
 	return nil
+}
+
+// IstiodVariable is an environment variable of istiod that serve reads, and what a value of it does.
+type IstiodVariable struct {
+	Name, Value string
+	Effect      string // empty: the variable has no meaning here
+	Why         string // the reason, where it has none
+}
+
+// IstiodVariables returns the effect of each variable with the given values, in the order in which serve reads them.
+func IstiodVariables(values map[string]string) ([]IstiodVariable, error) {
+	o := controlplane.Options{Mesh: &model.Mesh{}}
+	var out []IstiodVariable
+	for _, s := range switches {
+		v := IstiodVariable{Name: s.name, Value: values[s.name], Why: s.why}
+		var err error
+		if v.Effect, err = s.apply(v.Value, &o); err != nil {
+			return nil, fmt.Errorf("environment variable %s=%s: %w", v.Name, v.Value, err)
+		}
+		out = append(out, v)
+	}
+	return out, nil
 }

@@ -21,7 +21,7 @@ What was applied is taken away by kubectl delete of the same.
 With --revision the control plane is one beside another, Istio's too: its objects have names of
 their own, it injects only where the label istio.io/rev names it, on a Namespace or a Pod, and it
 leaves objects to others that are labelled for them. Both sign by the same authority, so that their
-sidecars call each other with mutual TLS. docs/install.md goes through moving from Istio.`,
+sidecars call each other with mutual TLS. docs/migrate-from-istio.md describes the move from Istio.`,
 		Example: `  kubectl create namespace istio-system
   moonsail manifest --image registry.example.com/moonsail:1.0 | kubectl apply -f -
   moonsail manifest --image registry.example.com/moonsail:1.0 --revision moonsail | kubectl apply -f -

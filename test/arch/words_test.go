@@ -88,7 +88,9 @@ func TestPhrasesBecomeFewer(t *testing.T) {
 		}
 	}
 	for _, doc := range documents(t) {
-		count(doc, doc, read(t, doc))
+		if text := read(t, doc); !generated(text) { // generated pages quote Go strings
+			count(doc, doc, text)
+		}
 	}
 	before, sumBefore := readCounts(t)
 	sum := 0

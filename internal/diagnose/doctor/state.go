@@ -103,6 +103,6 @@ func (p *plane) rootCertificate() verdict {
 	return well(Finding{
 		Severity: Ill, What: "the root certificate ends soon: nobody in the mesh believes anybody then",
 		Evidence: []string{fmt.Sprintf("%s: in %.0f days", metric, left.Hours()/24)},
-		Cure:     []string{"rotate the root with an overlap of old and new (cacerts, or docs/security.md)"},
+		Cure:     []string{"rotate the root with an overlap of old and new (cacerts, or docs/upgrade.md)"},
 	})
 }

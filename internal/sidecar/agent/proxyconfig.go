@@ -66,15 +66,15 @@ func (s *settings) resolveProxyConfig() error {
 	return s.resolveDrain()
 }
 
-// unreadAnnotations are Istio's of sidecars that do nothing here.
-var unreadAnnotations = []string{
+// UnreadAnnotations are annotations of Istio that have no effect on sidecars. The agent warns of each that is set.
+var UnreadAnnotations = []string{
 	"sidecar.istio.io/bootstrapOverride", "sidecar.istio.io/discoveryAddress", "sidecar.istio.io/enableCoreDump", "sidecar.istio.io/statsCompression",
 	"sidecar.istio.io/statsEvictionInterval", "sidecar.istio.io/statsFlushInterval", "sidecar.istio.io/statsHistogramBins",
 }
 
 // tellUnread warns of fields and annotations that are set and do nothing.
 func (s *settings) tellUnread() {
-	said := slices.DeleteFunc(slices.Clone(unreadAnnotations), func(name string) bool { _, is := s.Workload.Annotations[name]; return !is })
+	said := slices.DeleteFunc(slices.Clone(UnreadAnnotations), func(name string) bool { _, is := s.Workload.Annotations[name]; return !is })
 	if len(said) > 0 {
 		s.log.Warn("annotations have no effect in Moonsail yet", "annotations", strings.Join(said, ", "))
 	}
