@@ -1,49 +1,55 @@
-// Package ledger decides what may be sent next on one xDS stream. It is pure: without
-// clock, goroutine or network. It is told of requests (Handle) and of new states of the
-// tables that the stream is bound to (Update), and asked for the responses that may go
-// (Next).
+// Package ledger decides what may be sent next on one xDS stream. It is pure: it has no clock, no
+// goroutine and no network. The server passes requests to Handle and new states of the tables
+// to Update, and calls Next for the responses that may be sent.
 //
-// A stream is a cursor on its tables: for each type it knows up to which revision
-// additions and removals were sent. What it needs is what came after; what does not fit
-// this (names subscribed anew, differences found on reconnecting or rebinding) is in
-// small sets of names, shared by the streams in the same situation. So a stream's memory
-// does not grow with the mesh.
+// A stream is a cursor on its tables: for each type it knows up to which revision additions and
+// removals were sent. Whatever came after is to be sent. Exceptions, such as names that were
+// subscribed again and differences after a reconnect, are small sets of names, which streams in
+// the same situation share. The memory of a stream does not grow with the mesh.
+//
+// The life of a response is in three files, in this order:
+//
+//	plan.go    what the next response of a type contains, and what has to wait
+//	send.go    Next sends plans; a response in flight; what sending changes for other types
+//	answer.go  Handle, ACK, NACK, and Settle
+//
+// What has to wait is decided in ordering.go (clusters before routes, and back), prefetch.go
+// (endpoints before they are requested) and scopes.go (SRDS). Types and their relations are
+// rows of resource.Types. The other files are variants: vhds.go, sotw.go, reconnect.go (what
+// a proxy has from an earlier stream) and rebind.go (other tables).
 //
 // Invariants, each with a transcript in testdata:
 //
-//  1. At most one response is in flight for each type; what changed twice meanwhile is
-//     sent once, as it is then.
-//  2. Make before break. A listener, route configuration or virtual host is sent once
-//     the clusters added before it are ACKed, behind their endpoints: a proxy takes in
-//     order what comes on one stream. (One that refuses the endpoints has the route
-//     before that is known.) Clusters are removed once listeners and routes of that
-//     revision are ACKed. Endpoints never wait: those of a new cluster go right behind it,
-//     before they are asked for. A proxy that was seen to make use of them is sent listeners
-//     and routes right behind them, too: a new service takes one trip.
-//  3. A resource that was NACKed is held back until it differs (or TryAgain is called). What was NACKed together
-//     with it is sent again without it; where Envoy's message does not tell which it was,
-//     halves are sent until it is found. A held resource counts as settled, but while
-//     there is one that may refer to it no cluster is removed.
-//  4. On reconnecting only what differs from initial_resource_versions is sent. A proxy may ask for
-//     endpoints after everything else: listeners and routes wait until it has, and has those it lacks.
-//  5. A name that is subscribed and does not exist is answered by a removal, and blocks
-//     nothing. A name that is subscribed again is sent again. A changed cluster's
-//     endpoints are sent again: Envoy keeps the new cluster warming until they come.
+//  1. At most one response of each type is in flight. A resource that changes several times
+//     meanwhile is sent once, in its newest form.
+//  2. Make before break. A listener, route configuration or virtual host is sent once the
+//     clusters that were added before it are ACKed and their endpoints are sent: a proxy
+//     processes the responses of a stream in order. Clusters are removed once the listeners
+//     and routes of that revision are ACKed. Endpoints never wait: those of a new cluster
+//     follow it before they are requested. If the proxy is known to use them, listeners and
+//     routes follow them at once, so that a new service takes one round trip.
+//  3. A refused resource is held back until it differs, or Retry sends it again. The other
+//     resources of its response are sent again without it. If Envoy's message does not name
+//     the resource, halves are sent until it is found. A held resource counts as settled, but
+//     no cluster is removed that it may refer to.
+//  4. After a reconnect only the differences from initial_resource_versions are sent. A proxy may
+//     request endpoints last: listeners and routes wait until it did, and has what it lacked.
+//  5. A subscribed name that does not exist is answered by a removal, and blocks nothing. A name
+//     that is subscribed again is sent again. The endpoints of a changed cluster are sent
+//     again: Envoy keeps the new cluster warming until they come.
 //  6. Stale nonces are ignored.
-//  7. Bound to other tables, only the differences are sent, in the order of 2.
-//  8. Virtual hosts go only to route configurations that the proxy holds: all of them
-//     when it has ACKed the route configuration's shell, a removal of "<name>/none" where
-//     there are none, and all again when it was dropped and subscribed again.
-//  9. State-of-the-world: clusters and listeners whole, the others by name; the version
-//     is a hash of what the response holds.
-//  10. Settled is the newest revision up to which all that concerns the stream is ACKed
-//     or held back.
-//  11. A listener that uses scopes is sent once these are ACKed, and the virtual hosts of
-//     their route configurations are sent, unless it is one that asks for scopes: Envoy
-//     has it wait itself. So it has all as it starts: they go before the first scopes, also
-//     where it connects again before it has those. Scopes, and routes that their listener
-//     had, go when all listeners are ACKed and have their routes: until then the old ones
-//     are in use.
-//  12. Secrets wait for nothing, and nor do their removals: Envoy ACKs clusters when the secrets
-//     are there that they name, or are said not to be, and keeps those that it has.
+//  7. After a change of tables only the differences are sent, in the order of 2.
+//  8. Virtual hosts are sent only for route configurations that the proxy has: all of them once it
+//     ACKed the route configuration, a removal of "<name>/none" if there are none, and all
+//     again after the route configuration was dropped and subscribed again.
+//  9. State-of-the-world responses contain all clusters and listeners, and other types by name.
+//     The version is a hash of the content.
+//  10. Settled is the newest revision up to which everything that concerns the stream is ACKed or
+//     held back.
+//  11. A listener that uses scopes is sent once the scopes are ACKed and the virtual hosts of
+//     their route configurations are sent. The listener that requests scopes goes first, as
+//     Envoy makes it wait. Scopes, and routes that a listener used, are removed once all
+//     listeners are ACKed and have their routes.
+//  12. Secrets and their removals wait for nothing. Envoy ACKs a cluster when the cluster's secrets
+//     are there or known to be absent, and keeps secrets that it has.
 package ledger

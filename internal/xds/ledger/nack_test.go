@@ -20,9 +20,9 @@ func TestReasonOfALongComplaintIsKept(t *testing.T) {
 func TestReasonsOfOneComplaintAreTheirsAlone(t *testing.T) {
 	const message = "Error adding/updating listener(s) 10.0.0.0_80: access log of 0.0.0.0_80\n0.0.0.0_80: bad\npath: x\nvirtualInbound: wasm\n"
 	all := []string{"0.0.0.0_80", "10.0.0.0_80", "virtualInbound"}
-	require.Equal(t, "10.0.0.0_80: access log of 0.0.0.0_80", share(message, "10.0.0.0_80", all))
-	require.Equal(t, "0.0.0.0_80: bad\npath: x", share(message, "0.0.0.0_80", all))
-	require.Equal(t, "virtualInbound: wasm", share(message, "virtualInbound", all))
-	require.Equal(t, message, share(message, "virtualInbound", all[2:]), "of one it says all")
-	require.Equal(t, "I like neither", share("I like neither", "virtualInbound", all))
+	require.Equal(t, "10.0.0.0_80: access log of 0.0.0.0_80", messageFor(message, "10.0.0.0_80", all))
+	require.Equal(t, "0.0.0.0_80: bad\npath: x", messageFor(message, "0.0.0.0_80", all))
+	require.Equal(t, "virtualInbound: wasm", messageFor(message, "virtualInbound", all))
+	require.Equal(t, message, messageFor(message, "virtualInbound", all[2:]), "of one it says all")
+	require.Equal(t, "I like neither", messageFor("I like neither", "virtualInbound", all))
 }

@@ -7,22 +7,22 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// ordering is what listeners and routes wait for: clusters that they may refer to.
+// ordering is the state of make-before-break: which clusters listeners and routes still wait for.
 type ordering struct {
 	// open is the revision up to which a table's clusters are ACKed (or held back), and
 	// the endpoints of those that were new are sent.
 	open [MaxTables]model.Revision
 	// fresh are clusters that were sent by name (on rebinding and reconnecting), whose
 	// endpoints must be sent.
-	fresh *names.Set
+	awaited *names.Set
 	// untold: the proxy has connected again with clusters that have endpoints, and has not told
 	// which of those it has. What it lacks is fresh then.
-	untold bool
+	endpointsUnknown bool
 	// waits are what is known of the endpoints waited for: a table's new clusters', and fresh's.
-	waits [MaxTables + 1]endpointWait
+	failedChecks [MaxTables + 1]endpointWait
 }
 
-// endpointWait is a check that failed. It fails again until one of the fields differs.
+// endpointWait is a check that failed. It is not repeated until one of the fields differs.
 type endpointWait struct {
 	upto  model.Revision // of the clusters that are waited for
 	seen  model.Revision
@@ -52,10 +52,10 @@ func (l *Ledger) limit(k kind) model.Revision {
 // their endpoints.
 func (l *Ledger) limitOfClusters() model.Revision {
 	c := &l.watches[cds]
-	if !c.on || !c.wild {
+	if !c.on || !c.wildcard {
 		return always
 	}
-	if c.todo != nil || len(c.groups) > 0 || c.flight != nil && c.flight.explicit || l.ordering.fresh != nil || l.ordering.untold {
+	if c.toSend != nil || len(c.groups) > 0 || c.flight != nil && c.flight.explicit || l.ordering.awaited != nil || l.ordering.endpointsUnknown {
 		return 0
 	}
 	limit := always
@@ -67,24 +67,24 @@ func (l *Ledger) limitOfClusters() model.Revision {
 	return limit
 }
 
-// openGate opens the gate as far as clusters are ACKed, and their endpoints sent: a proxy
-// takes in order what comes on one stream.
+// openOrdering advances the ordering up to the clusters that are ACKed and whose endpoints are
+// sent. A proxy processes the responses of a stream in order.
 func (l *Ledger) openOrdering() {
 	c, g := &l.watches[cds], &l.ordering
-	if !c.on || !c.wild || len(c.groups) > 0 {
+	if !c.on || !c.wildcard || len(c.groups) > 0 {
 		return
 	}
 	for i := range l.states {
-		for l.openFor(i) { // as far as it goes
+		for l.openTable(i) { // as far as it goes
 		}
 	}
-	if g.fresh != nil && c.todo == nil && (c.flight == nil || !c.flight.explicit) && l.endpointsSent(freshClusters, 1) {
-		g.fresh = nil
+	if g.awaited != nil && c.toSend == nil && (c.flight == nil || !c.flight.explicit) && l.endpointsSent(awaitedClusters, 1) {
+		g.awaited = nil
 	}
 }
 
-// openFor opens the gate for more of one table's clusters.
-func (l *Ledger) openFor(i int) bool {
+// openTable advances the ordering for one table. It reports whether it advanced.
+func (l *Ledger) openTable(i int) bool {
 	g, upto := &l.ordering, l.clustersTaken(i)
 	switch {
 	case upto <= g.open[i]:
@@ -100,8 +100,8 @@ func (l *Ledger) openFor(i int) bool {
 	return true
 }
 
-// clustersTaken is the revision up to which the proxy has a table's clusters, or will have
-// them and look for their endpoints, which are on their way.
+// clustersTaken returns the revision up to which the proxy has a table's clusters. With a trusted
+// prefetch this includes clusters in flight.
 func (l *Ledger) clustersTaken(i int) model.Revision {
 	c := &l.watches[cds]
 	if l.prefetch.trusted && c.flight != nil && !c.flight.explicit {
@@ -110,23 +110,22 @@ func (l *Ledger) clustersTaken(i int) model.Revision {
 	return c.acked(i).add
 }
 
-// waitFor has listeners and routes wait for the endpoints of clusters.
+// waitFor makes listeners and routes wait for the endpoints of clusters.
 func (l *Ledger) waitFor(clusters []string) {
-	l.ordering.fresh = l.pool.With(l.ordering.fresh, names.Strings(clusters))
-	l.ordering.waits[MaxTables] = endpointWait{}
+	l.ordering.awaited = l.pool.With(l.ordering.awaited, names.Strings(clusters))
+	l.ordering.failedChecks[MaxTables] = endpointWait{}
 }
 
-// freshClusters is the place of gate.fresh among gate.waits.
-const freshClusters = MaxTables
+// awaitedClusters is the index of ordering.awaited in ordering.failedChecks.
+const awaitedClusters = MaxTables
 
-// endpointsSent tells whether all endpoints of clusters were sent that the proxy will have: of those
-// that came to a table after the gate's revision, up to another, or of fresh ones.
-// It does not wait for their ACK, nor for EDS to fall silent: other endpoints may be in
-// flight all the time.
+// endpointsSent reports whether all endpoints that the proxy will have were sent for clusters: those
+// that were added to a table after its ordering, up to a revision, or those of awaited. It waits
+// neither for the ACK nor for EDS to become idle, as other endpoints may always be in flight.
 func (l *Ledger) endpointsSent(slot int, upto model.Revision) bool {
-	e, wait := &l.watches[eds], &l.ordering.waits[slot]
-	now := endpointWait{upto: upto, seen: l.newest(), of: [2]*names.Set{e.names, l.ordering.fresh}, sent: e.nonce, nacks: l.refused}
-	if e.todo != nil || len(e.groups) > 0 || *wait == now {
+	e, wait := &l.watches[eds], &l.ordering.failedChecks[slot]
+	now := endpointWait{upto: upto, seen: l.newest(), of: [2]*names.Set{e.names, l.ordering.awaited}, sent: e.nonce, nacks: l.refused}
+	if e.toSend != nil || len(e.groups) > 0 || *wait == now {
 		return false
 	}
 	if !l.allSent(slot, upto) {
@@ -138,8 +137,8 @@ func (l *Ledger) endpointsSent(slot int, upto model.Revision) bool {
 }
 
 func (l *Ledger) allSent(slot int, upto model.Revision) bool {
-	if slot == freshClusters {
-		for name := range l.ordering.fresh.All() {
+	if slot == awaitedClusters {
+		for name := range l.ordering.awaited.All() {
 			if l.lookup(resource.Cluster, name) != nil && !l.sentFor(name) {
 				return false
 			}
@@ -154,16 +153,16 @@ func (l *Ledger) allSent(slot int, upto model.Revision) bool {
 	return true
 }
 
-// sentFor tells whether endpoints are subscribed for a cluster of the tables that has some, and were
-// sent since they are there: those of a cluster that went and came back may not be yet.
-// What Envoy refused it does not subscribe.
+// sentFor reports whether the proxy subscribes to the endpoints of a cluster, and was sent those
+// that exist. Endpoints of a cluster that was removed and added again may not be sent yet. Envoy
+// does not subscribe to the endpoints of a cluster that it refused.
 func (l *Ledger) sentFor(cluster string) bool {
 	c, e := &l.watches[cds], &l.watches[eds]
 	if c.held[cluster] != nil {
 		return true
 	}
 	for i, s := range l.states {
-		if ends := s.Get(resource.Endpoints, cluster); ends != nil && (!e.wild && !e.names.Has(cluster) || ends.Added > e.at[i].add) {
+		if ends := s.Get(resource.Endpoints, cluster); ends != nil && (!e.wildcard && !e.names.Has(cluster) || ends.Added > e.at[i].add) {
 			return false
 		}
 	}
@@ -173,28 +172,28 @@ func (l *Ledger) sentFor(cluster string) bool {
 // removable returns the revision up to which removals of a type may be sent: nothing that the
 // proxy has refers to what goes. Virtual hosts and endpoints have exceptions, see mustStay.
 func (l *Ledger) removable(k kind) model.Revision {
-	if k == cds && l.returning {
+	if k == cds && l.reconnecting {
 		return 0
 	}
 	info, limit := &resource.Types[l.watches[k].typ], always
 	for _, t := range info.HeldBy {
 		if t == resource.Listener && k != cds {
-			limit = min(limit, l.unused()) // the listener may wait for routes after its ACK
+			limit = min(limit, l.unusedUpTo()) // the listener may wait for routes after its ACK
 			continue
 		}
-		limit = min(limit, l.floor(kindsOf[t], info.HeldByRefused))
+		limit = min(limit, l.completeUpTo(kindsOf[t], info.HeldByRefused))
 	}
 	return limit
 }
 
-// stays tells whether a removal of the given revision must wait. A virtual host goes at
-// once, unless it goes with its route configuration, which a listener may still use; so
-// do endpoints, unless they go with their cluster or its way of finding them.
-func (l *Ledger) stays(k kind, name string, rev, removable model.Revision) bool {
+// mustStay reports whether a removal of the given revision must wait. A virtual host is removed at
+// once, unless its route configuration is removed too, which a listener may still use. Endpoints
+// are removed at once, unless their cluster or its discovery type is.
+func (l *Ledger) mustStay(k kind, name string, rev, removable model.Revision) bool {
 	if k == eds && l.watches[cds].held[name] != nil {
 		return true // the proxy has an older form of the cluster
 	}
-	if !exceeds(rev, removable) || k == srds && !l.watches[k].wild {
+	if !exceeds(rev, removable) || k == srds && !l.watches[k].wildcard {
 		return false
 	}
 	switch k {
@@ -202,27 +201,28 @@ func (l *Ledger) stays(k kind, name string, rev, removable model.Revision) bool 
 		return l.lookup(l.strategy.Routes, table.RouteConfigOf(name)) == nil
 	case eds:
 		c := l.lookup(resource.Cluster, name)
-		return c == nil || exceeds(c.Revision, l.floorOfChanges(cds))
+		return c == nil || exceeds(c.Revision, l.changesCompleteUpTo(cds))
 	}
 	return true
 }
 
-// exceeds tells whether a revision is beyond a floor; always exceeds all but always.
+// exceeds reports whether a revision is beyond a limit. The revision always exceeds every limit but
+// always.
 func exceeds(rev, floor model.Revision) bool { return floor != always && rev > floor }
 
-// floor is the revision up to which everything of a type is ACKed or held back; always
-// where nothing is outstanding. strict: not what is held back.
-func (l *Ledger) floor(k kind, strict bool) model.Revision {
+// completeUpTo returns the revision up to which everything of a type is ACKed or held; always if
+// nothing is outstanding. With strict, held resources count as outstanding.
+func (l *Ledger) completeUpTo(k kind, strict bool) model.Revision {
 	w := &l.watches[k]
 	switch {
 	case !w.on:
 		return always
-	case w.answer:
+	case w.firstPending:
 		return 0
 	}
-	floor := min(l.floorOfChanges(k), w.floorOfRemovals(&l.states))
-	if w.gone != nil {
-		floor = min(floor, max(w.owes, 1)-1)
+	floor := min(l.changesCompleteUpTo(k), w.removalsCompleteUpTo(&l.states))
+	if w.toRemove != nil {
+		floor = min(floor, max(w.pendingSince, 1)-1)
 	}
 	if strict {
 		for _, h := range w.held {
@@ -232,14 +232,14 @@ func (l *Ledger) floor(k kind, strict bool) model.Revision {
 	return floor
 }
 
-// floorOfChanges is the floor without removals that were not sent yet.
-func (l *Ledger) floorOfChanges(k kind) model.Revision {
+// changesCompleteUpTo is completeUpTo without removals that were not sent.
+func (l *Ledger) changesCompleteUpTo(k kind) model.Revision {
 	w, floor := &l.watches[k], always
 	if !w.on {
 		return always
 	}
-	if w.todo != nil || len(w.groups) > 0 || w.flight != nil && w.flight.explicit || k == vhds && l.load != nil {
-		floor = max(w.owes, 1) - 1
+	if w.toSend != nil || len(w.groups) > 0 || w.flight != nil && w.flight.explicit || k == vhds && l.toLoad != nil {
+		floor = max(w.pendingSince, 1) - 1
 	}
 	for i, s := range l.states {
 		if c := w.acked(i); s.LastChanged(w.typ) > c.add {
@@ -249,7 +249,7 @@ func (l *Ledger) floorOfChanges(k kind) model.Revision {
 	return floor
 }
 
-func (w *watch) floorOfRemovals(states *[MaxTables]*table.State) model.Revision {
+func (w *watch) removalsCompleteUpTo(states *[MaxTables]*table.State) model.Revision {
 	floor := always
 	for i, s := range states {
 		c := w.acked(i)
@@ -263,38 +263,38 @@ func (w *watch) floorOfRemovals(states *[MaxTables]*table.State) model.Revision 
 	return floor
 }
 
-// gateClosed tells whether endpoints of new clusters are waited for, of a proxy that
-// asks for endpoints at all.
+// orderingBlocks reports whether listeners and routes wait for endpoints of new clusters, on a
+// stream that requested endpoints.
 func (l *Ledger) orderingBlocks() bool {
 	closed := false
 	for i, s := range l.states {
 		closed = closed || s.LastAdded(resource.Cluster) > l.ordering.open[i]
 	}
-	return closed && l.watches[cds].wild && l.watches[eds].on
+	return closed && l.watches[cds].wildcard && l.watches[eds].on
 }
 
-// StopWaiting opens the gate for what it waits for. It is for proxies that never ask
-// for endpoints of clusters that they have: they must not wait for ever.
+// StopWaiting ends all waits. It is for proxies that never request the endpoints of their clusters,
+// whose listeners would wait forever.
 func (l *Ledger) StopWaiting() {
-	l.ordering.fresh, l.ordering.untold, l.returning = nil, false, false
+	l.ordering.awaited, l.ordering.endpointsUnknown, l.reconnecting = nil, false, false
 	l.stopWaitingForScopes()
 	for i := range l.states {
 		l.ordering.open[i] = max(l.ordering.open[i], l.watches[cds].acked(i).add)
 	}
 }
 
-// Waiting tells whether listeners or routes could be sent but wait for clusters or
-// endpoints, or removals for the proxy to say what routes it has; not while it takes scopes.
+// Waiting reports whether listeners or routes wait for clusters or endpoints, or removals wait for
+// the proxy to list its routes. It returns false while the proxy takes scopes.
 func (l *Ledger) Waiting() bool {
 	if l.takesScopes() {
 		return false
 	}
-	if l.returning || l.orderingBlocks() || l.usesScopes() && l.removesRoutes() && l.awaitsRoutes() {
+	if l.reconnecting || l.orderingBlocks() || l.usesScopes() && l.removesRoutes() && l.awaitsRoutes() {
 		return true
 	}
 	for k := lds; k < kinds; k++ {
 		w := &l.watches[k]
-		if w.on && w.flight == nil && l.limit(k) != always && (w.answer || !l.upToDate(w) || !w.idle()) {
+		if w.on && w.flight == nil && l.limit(k) != always && (w.firstPending || !l.upToDate(w) || !w.idle()) {
 			return true
 		}
 	}

@@ -6,14 +6,12 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// endpointPrefetch are new clusters whose endpoints go right behind them, before the proxy asks: Envoy
-// looks for them from the moment that it takes the cluster, and asks while it does. That
-// saves a round trip, and the duplicate that the request would bring.
+// endpointPrefetch is the set of new clusters whose endpoints follow them before the proxy requests
+// the endpoints. This saves a round trip, and the duplicate that the request would cause.
 //
-// Until the request comes it is not known whether the endpoints were of use. Its coming
-// before their ACK, and not in one message with it, tells that they were: they were taken
-// after the proxy had begun to look. In any other order they count as never sent, and are
-// sent when they are asked for.
+// Until the request comes it is unknown whether Envoy used the endpoints. If the request comes before
+// their ACK, and not in one message with it, Envoy took them after it began to wait for them.
+// Otherwise they count as not sent, and are sent when they are requested.
 type endpointPrefetch struct {
 	// names count as subscribed, and are in EDS's todo or flight.
 	names *names.Set
@@ -27,7 +25,8 @@ type endpointPrefetch struct {
 	trusted bool
 }
 
-// sendAhead has the endpoints of clusters sent with them. known are those that may have been sent before.
+// prefetchEndpoints schedules the endpoints of clusters that are being sent. known are those that
+// may have been sent before.
 func (l *Ledger) prefetchEndpoints(clusters, known []string) {
 	if len(clusters) == 0 {
 		return
@@ -35,11 +34,11 @@ func (l *Ledger) prefetchEndpoints(clusters, known []string) {
 	e, set := &l.watches[eds], l.pool.Of(clusters...)
 	l.prefetch.names, l.prefetch.missed = l.pool.Union(l.prefetch.names, set), l.pool.With(l.prefetch.missed, names.Strings(known))
 	e.names = l.pool.With(e.names, names.Strings(clusters))
-	e.todo = l.pool.Union(e.todo, set)
-	e.owe(l.newest())
+	e.toSend = l.pool.Union(e.toSend, set)
+	e.notePending(l.newest())
 }
 
-// sentBefore tells whether a cluster of f may have been sent before it: one of table i.
+// sentBefore reports whether a cluster of f, from table i, may have been sent before.
 func (l *Ledger) sentBefore(c *table.Entry, i int, f *flight) bool {
 	if f.explicit || c.Added <= f.from[i].add {
 		return true
@@ -55,15 +54,15 @@ func (l *Ledger) sentBefore(c *table.Entry, i int, f *flight) bool {
 	return false
 }
 
-// goesAhead tells whether the endpoints of a cluster that is being sent are to go with it.
+// isPrefetched reports whether the endpoints of a cluster that is being sent follow it at once.
 func (l *Ledger) isPrefetched(c *table.Entry) bool {
 	e := &l.watches[eds]
-	return l.protocol == Delta && e.on && !e.wild && !e.names.Has(c.Name) && l.watches[cds].held[c.Name] == nil &&
+	return l.protocol == Delta && e.on && !e.wildcard && !e.names.Has(c.Name) && l.watches[cds].held[c.Name] == nil &&
 		l.lookup(resource.Endpoints, c.Name) != nil
 }
 
-// asked takes a subscription of endpoints. It gives those names that must be sent.
-func (l *Ledger) asked(list [][]byte) [][]byte {
+// subscribeEndpoints processes a subscription to endpoints. It returns the names that must be sent.
+func (l *Ledger) subscribeEndpoints(list [][]byte) [][]byte {
 	a := &l.prefetch
 	if a.names == nil && a.missed == nil {
 		return list
@@ -73,7 +72,7 @@ func (l *Ledger) asked(list [][]byte) [][]byte {
 		switch {
 		case !a.names.HasBytes(n):
 			send = append(send, n)
-		case !l.watches[eds].todo.HasBytes(n) && !a.missed.HasBytes(n):
+		case !l.watches[eds].toSend.HasBytes(n) && !a.missed.HasBytes(n):
 			a.trusted = true
 		}
 	}
@@ -81,23 +80,23 @@ func (l *Ledger) asked(list [][]byte) [][]byte {
 	return send
 }
 
-// settleAhead forgets names of which it is known what the proxy wants.
+// settlePrefetch forgets names that the proxy subscribed to or unsubscribed from.
 func (l *Ledger) settlePrefetch(list [][]byte) {
 	set := names.Slices(list)
 	l.prefetch.names, l.prefetch.missed = l.pool.Without(l.prefetch.names, set), l.pool.Without(l.prefetch.missed, set)
 }
 
-// unasked takes back what went ahead and was not asked for before answer came: the ACK of
-// the clusters, or that of the endpoints, which does not tell of those still in todo.
-func (l *Ledger) unasked(answer kind) {
+// dropUnrequested takes back the prefetched endpoints that were not requested before an answer
+// came: the ACK of the clusters, or of the endpoints, which does not cover those still in toSend.
+func (l *Ledger) dropUnrequested(answer kind) {
 	e, a := &l.watches[eds], &l.prefetch
 	lost := a.names
 	if answer == eds {
-		lost = l.pool.Minus(lost, e.todo)
+		lost = l.pool.Minus(lost, e.toSend)
 	}
 	if lost == nil || answer != cds && answer != eds {
 		return
 	}
-	e.names, e.todo = l.pool.Minus(e.names, lost), l.pool.Minus(e.todo, lost)
+	e.names, e.toSend = l.pool.Minus(e.names, lost), l.pool.Minus(e.toSend, lost)
 	*a = endpointPrefetch{names: l.pool.Minus(a.names, lost), missed: l.pool.Union(a.missed, lost)}
 }

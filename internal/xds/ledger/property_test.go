@@ -204,7 +204,7 @@ func (x *run) calm() {
 			x.receive()
 		}
 	}
-	if x.ledger.returning || x.ledger.mustAsk() { // Envoy without routes, or that refuses the listener: the server's watchdog
+	if x.ledger.reconnecting || x.ledger.mustRequestScopes() { // Envoy without routes, or that refuses the listener: the server's watchdog
 		x.ledger.StopWaiting()
 		x.next()
 		x.calm()

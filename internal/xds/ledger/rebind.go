@@ -6,12 +6,12 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// rebind takes the stream to other tables. What the proxy has is known from the old
-// tables and the cursors; what differs becomes names to be sent or removed.
+// rebind binds the stream to other tables. The old tables and the cursors describe what the proxy
+// has; the differences become names to send or remove.
 func (l *Ledger) rebind(next [MaxTables]*table.State) {
 	old := l.states
 	l.states = next
-	l.scopes.anew = true
+	l.scopes.recheck = true
 	for i := range next {
 		if next[i].Table() == old[i].Table() {
 			continue
@@ -25,11 +25,11 @@ func (l *Ledger) rebind(next [MaxTables]*table.State) {
 	}
 }
 
-// keepWaiting carries over the old table's clusters that listeners and routes still wait for.
+// keepWaiting carries over the clusters of the old table that listeners and routes still wait for.
 func (l *Ledger) keepWaiting(i int, old *table.State) {
 	c := &l.watches[cds]
 	var wait []string
-	if c.on && c.wild {
+	if c.on && c.wildcard {
 		for e := range old.Changed(resource.Cluster, l.ordering.open[i]) {
 			if e.Added > l.ordering.open[i] && e.Added <= c.at[i].add {
 				wait = append(wait, e.Name)
@@ -37,7 +37,7 @@ func (l *Ledger) keepWaiting(i int, old *table.State) {
 		}
 	}
 	l.waitFor(wait)
-	l.ordering.waits[i] = endpointWait{}
+	l.ordering.failedChecks[i] = endpointWait{}
 	l.ordering.open[i] = l.states[i].Revision
 }
 
@@ -47,63 +47,63 @@ func (l *Ledger) rebindWatch(k kind, i int, old *table.State) {
 		l.rebindWhole(k, i)
 		return
 	}
-	if w.answer { // nothing was sent yet
+	if w.firstPending { // nothing was sent yet
 		w.at[i] = fromStart(s)
 		l.reorder(k, i)
 		return
 	}
 	d := l.difference(k, i, old)
-	w.todo = l.pool.Union(w.todo, d.todo)
-	w.gone = l.pool.Union(w.gone, d.gone)
+	w.toSend = l.pool.Union(w.toSend, d.toSend)
+	w.toRemove = l.pool.Union(w.toRemove, d.toRemove)
 	w.at[i] = upTo(s)
 	if w.flight != nil {
 		w.flight = w.flight.own()
 		w.flight.from[i], w.flight.explicit = w.at[i], true
 	}
 	if !w.idle() {
-		w.owe(1) // the old tables' revisions say nothing about what is left of them
+		w.notePending(1) // the old tables' revisions say nothing about what is left of them
 	}
 }
 
-// gateAnew closes the gate for a table whose clusters all are to be sent.
+// reorder resets the ordering of a table whose clusters are all to be sent.
 func (l *Ledger) reorder(k kind, i int) {
 	if k == cds {
 		l.ordering.open[i] = 0
 	}
 }
 
-// difference is what a stream needs to get from one table to another: what is to be sent
-// and what is to be removed.
-type difference struct{ todo, gone *names.Set }
+// difference is what a stream must be sent, and what it must remove, to get from one table to
+// another.
+type difference struct{ toSend, toRemove *names.Set }
 
-// situation is all that a difference depends on.
+// situation is everything that a difference depends on.
 type situation struct {
-	k      kind
-	had    *table.State
-	at     cursor // of what was sent of had
-	i      int    // has is the table in this place
-	states [MaxTables]*table.State
-	wild   bool
-	names  *names.Set // by name
-	synced *names.Set // of virtual hosts: by route configuration
+	k        kind
+	had      *table.State
+	at       cursor // of what was sent of had
+	i        int    // has is the table in this place
+	states   [MaxTables]*table.State
+	wildcard bool
+	names    *names.Set // by name
+	synced   *names.Set // of virtual hosts: by route configuration
 }
 
-// difference is found once for all streams in the same situation: those that a changed
-// Sidecar takes from one scope to another.
+// difference is computed once for all streams in the same situation, such as those whose Sidecar
+// changed.
 func (l *Ledger) difference(k kind, i int, had *table.State) difference {
 	w := &l.watches[k]
-	key := situation{k: k, had: had, at: w.at[i], i: i, states: l.states, wild: w.wild, names: w.names}
+	key := situation{k: k, had: had, at: w.at[i], i: i, states: l.states, wildcard: w.wildcard, names: w.names}
 	if k == vhds {
 		key.synced = l.synced
 	}
 	return l.states[i].Memo(key, func() any {
 		c := &comparison{l: l, k: k, had: had, at: w.at[i], has: l.states[i]}
 		c.find()
-		return difference{l.pool.Of(c.todo...), l.pool.Of(c.gone...)}
+		return difference{l.pool.Of(c.toSend...), l.pool.Of(c.toRemove...)}
 	}).(difference)
 }
 
-// comparison is the work on a difference.
+// comparison computes a difference.
 type comparison struct {
 	l   *Ledger
 	k   kind
@@ -111,12 +111,12 @@ type comparison struct {
 	at  cursor
 	has *table.State
 
-	todo, gone []string
+	toSend, toRemove []string
 }
 
 func (d *comparison) find() {
 	w := &d.l.watches[d.k]
-	if d.k != vhds && !w.wild {
+	if d.k != vhds && !w.wildcard {
 		for n := range w.names.All() {
 			d.compare(n)
 		}
@@ -135,8 +135,8 @@ func (d *comparison) find() {
 	}
 }
 
-// compare decides on one name. What came after the cursor the proxy may have or not: it
-// is sent, or removed, to be sure.
+// compare decides about one name. The proxy may or may not have what came after the cursor: such a
+// resource is sent or removed.
 func (d *comparison) compare(name string) {
 	t := d.l.watches[d.k].typ
 	if !d.l.subscribes(d.k, name) {
@@ -144,11 +144,11 @@ func (d *comparison) compare(name string) {
 	}
 	had, has := d.had.Get(t, name), d.l.lookup(t, name)
 	switch {
-	case has == nil && had == nil && d.k != vhds && !d.l.watches[d.k].wild: // a name that never existed
+	case has == nil && had == nil && d.k != vhds && !d.l.watches[d.k].wildcard: // a name that never existed
 	case has == nil:
-		d.gone = append(d.gone, name)
+		d.toRemove = append(d.toRemove, name)
 	case had == nil && d.has.Get(t, name) == nil: // the other table's
 	case had == nil || had.Revision > d.at.add || had.Version != has.Version:
-		d.todo = append(d.todo, name)
+		d.toSend = append(d.toSend, name)
 	}
 }

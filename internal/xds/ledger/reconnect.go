@@ -8,20 +8,20 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// reconnect compares what the proxy says it has with the tables.
+// reconnect compares what the proxy lists on reconnecting with the tables.
 func (l *Ledger) reconnect(k kind, r *Request) {
 	w := &l.watches[k]
-	if w.wild {
-		l.keep(k)
+	if w.wildcard {
+		l.takeAsSent(k)
 	}
 	if k == cds {
-		l.returning, l.ordering.untold = true, !l.watches[eds].on && l.anyEndpoints(r.Initial)
+		l.reconnecting, l.ordering.endpointsUnknown = true, !l.watches[eds].on && l.anyEndpoints(r.Initial)
 	}
 	if k == rds {
-		defer l.routesKept(r.Initial)
+		defer l.noteRoutesHeld(r.Initial)
 	}
 	if l.hasAll(k, r) {
-		w.todo = nil
+		w.toSend = nil
 		return
 	}
 	var same, differ, gone [][]byte
@@ -36,20 +36,20 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 			differ = append(differ, nv.Name)
 		}
 	}
-	if w.wild && k != vhds && len(same)+len(differ) < l.states[0].Len(w.typ)+l.states[1].Len(w.typ) {
-		w.todo = l.pool.With(w.todo, names.Strings(l.missing(k, r.Initial)))
+	if w.wildcard && k != vhds && len(same)+len(differ) < l.states[0].Len(w.typ)+l.states[1].Len(w.typ) {
+		w.toSend = l.pool.With(w.toSend, names.Strings(l.missing(k, r.Initial)))
 	}
-	if w.wild {
-		w.todo = l.pool.With(w.todo, names.Slices(differ))
+	if w.wildcard {
+		w.toSend = l.pool.With(w.toSend, names.Slices(differ))
 	} else { // they are in todo as they were subscribed
-		w.todo = l.pool.Without(w.todo, names.Slices(same))
-		w.todo = l.pool.Without(w.todo, names.Slices(gone))
+		w.toSend = l.pool.Without(w.toSend, names.Slices(same))
+		w.toSend = l.pool.Without(w.toSend, names.Slices(gone))
 	}
-	w.gone = l.pool.With(w.gone, names.Slices(gone))
+	w.toRemove = l.pool.With(w.toRemove, names.Slices(gone))
 }
 
-// anyEndpoints tells whether a proxy asks for endpoints of any cluster that it has, as it has it: those
-// in another form are sent, and waited for unless it refuses them.
+// anyEndpoints reports whether a proxy requests endpoints of any cluster that it has in the current
+// form. Clusters in another form are sent, and their endpoints waited for.
 func (l *Ledger) anyEndpoints(clusters []NameVersion) bool {
 	return slices.ContainsFunc(clusters, func(nv NameVersion) bool {
 		c := l.lookupBytes(resource.Cluster, nv.Name)
@@ -57,12 +57,12 @@ func (l *Ledger) anyEndpoints(clusters []NameVersion) bool {
 	})
 }
 
-// hasAll tells whether the proxy has exactly what the tables have, at the cost of a hash
-// for each resource: the usual case when a control plane was restarted.
+// hasAll reports whether the proxy has exactly what the tables have, which is usual after a restart
+// of the control plane. It costs one hash for each resource.
 func (l *Ledger) hasAll(k kind, r *Request) bool {
 	w := &l.watches[k]
 	a, b := l.states[0], l.states[1]
-	if l.resend != nil || !w.wild && len(r.Subscribe) != len(r.Initial) {
+	if l.resend != nil || !w.wildcard && len(r.Subscribe) != len(r.Initial) {
 		return false
 	}
 	want := amount{a.Len(w.typ) + b.Len(w.typ), a.Sum(w.typ) + b.Sum(w.typ)}
@@ -78,10 +78,10 @@ func (l *Ledger) hasAll(k kind, r *Request) bool {
 	return want.sum == 0
 }
 
-// keep takes the tables' present states as sent.
-func (l *Ledger) keep(k kind) {
+// takeAsSent sets the cursors to the current states of the tables.
+func (l *Ledger) takeAsSent(k kind) {
 	w := &l.watches[k]
-	w.answer = false
+	w.firstPending = false
 	for i, s := range l.states {
 		w.at[i] = upTo(s)
 		if k == cds {
@@ -90,7 +90,7 @@ func (l *Ledger) keep(k kind) {
 	}
 }
 
-// missing gives the names of the tables that the proxy does not have.
+// missing returns the names of the tables that the proxy does not have.
 func (l *Ledger) missing(k kind, has []NameVersion) (out []string) {
 	set := make(map[string]bool, len(has))
 	for _, nv := range has {

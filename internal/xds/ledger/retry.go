@@ -6,9 +6,10 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// Retry has resources sent once more, if send, that the proxy refused for a reason that may have gone without a
-// change of them, one by one, and each so many times at most; until the answer they are held back as before. It tells
-// whether there are such. A state-of-the-world has all that there is whenever it is sent.
+// Retry sends refused resources again, one by one, if send is set and may returns true for their
+// messages: the reason may have disappeared without a change of the resource. It retries each
+// resource at most most times, and holds it until the answer. It reports whether there are such
+// resources. Sotw streams are not retried, as each response has everything.
 func (l *Ledger) Retry(t resource.Type, send bool, most int, may func(message string) bool) bool {
 	k, ok := l.watchOf(t)
 	if !ok || l.protocol == Sotw || len(l.watches[k].held) == 0 {
@@ -37,12 +38,12 @@ func (l *Ledger) Retry(t resource.Type, send bool, most int, may func(message st
 		w.held[name] = &again
 		w.groups = append(w.groups, []string{name})
 	}
-	w.owe(l.newest())
+	w.notePending(l.newest())
 	return true
 }
 
-// repeated tells whether a response has but one resource, which was refused before: that it is again is nothing new.
-func (w *watch) repeated(f *flight) bool {
+// isRepeated reports whether a response has only one resource, which was refused before.
+func (w *watch) isRepeated(f *flight) bool {
 	all := f.names()
 	return len(all) == 1 && w.held[all[0]] != nil && w.held[all[0]].again
 }

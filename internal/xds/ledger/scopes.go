@@ -10,45 +10,47 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// A scope leads to the route configuration of its name. Envoy asks for scopes when it has
-// a listener that wants some: all of them, of all listeners, with one subscription. As Envoy
-// starts, no listener of its first ones takes connections before scopes, route configurations and virtual
-// hosts are there. Later, the one that begins the subscription waits so, and no other: that takes
-// scopes at once, as far as they are there, and must be sent after all that it needs. So a proxy that
-// has listeners gets routeshard.Listener first, to ask for scopes, and the others when those are of use.
-// And a listener is ACKed as it begins to wait for
-// routes, while the one in whose place it comes goes on: what that one used is removed
-// when the routes of all listeners are there.
+// A scope (ScopedRouteConfiguration) selects the route configuration of the same name. Envoy
+// subscribes to all scopes at once when it has a listener that uses some.
+//
+// While Envoy starts, no listener of its first response serves before scopes, route
+// configurations and virtual hosts are there. Later, only the listener that begins the
+// subscription waits so. Other listeners use the scopes that exist, and must be sent after
+// everything that they need. A running proxy is therefore sent routeshard.Listener first, to
+// subscribe to scopes, and the other listeners when those are usable.
+//
+// Envoy ACKs a listener when it begins to wait for routes, while the listener that it replaces
+// still serves. What that one used is removed when the routes of all listeners are there.
 
-// scopes is what listeners wait for: scopes that they may use.
+// scopes is the state of waits for scopes (SRDS).
 type scopes struct {
 	// open is the revision up to which new scopes of a table are of use: they are ACKed,
 	// and the virtual hosts of their route configurations are sent.
 	open [MaxTables]model.Revision
-	// anew: what is of use is to be found out whatever the revisions say.
-	anew bool
+	// recheck: what is of use is to be found out whatever the revisions say.
+	recheck bool
 	// expected: a proxy that has connected again has route configurations of scopes, and
 	// did not ask for the scopes yet.
 	expected bool
 	// possible: a proxy that has connected again may have scopes, and has not told that it has none.
 	possible bool
-	// impatient: the proxy does not ask for route configurations of some listener.
-	impatient bool
-	// late: the proxy took listeners without scopes, or had some when it connected, and they do not
+	// gaveUp: the proxy does not ask for route configurations of some listener.
+	gaveUp bool
+	// scopesOptional: the proxy took listeners without scopes, or had some when it connected, and they do not
 	// wait for the first scopes.
-	late bool
+	scopesOptional bool
 	// using: it connected again with a listener that uses scopes, besides routeshard.Listener. If it has
 	// none, that listener waits for them, as all of a starting Envoy's do.
 	using bool
-	// led: it has routeshard.Listener, or was sent it.
-	led bool
+	// hasScopesListener: it has routeshard.Listener, or was sent it.
+	hasScopesListener bool
 }
 
-// scopesAsked notes what a request tells of a proxy's use of scopes.
-func (l *Ledger) scopesAsked(k kind, r *Request) {
+// scopesRequested records what a request reveals about the proxy's use of scopes.
+func (l *Ledger) scopesRequested(k kind, r *Request) {
 	switch {
 	case k == srds && len(r.Nonce) == 0:
-		l.scopes.late = l.scopes.late && !(l.scopes.using && len(r.Initial) == 0)
+		l.scopes.scopesOptional = l.scopes.scopesOptional && !(l.scopes.using && len(r.Initial) == 0)
 		l.scopes.using = false
 		l.scopes.possible = l.scopes.possible && (len(r.Initial) > 0 || l.scopes.expected)
 		l.scopes.expected = false
@@ -57,54 +59,54 @@ func (l *Ledger) scopesAsked(k kind, r *Request) {
 			l.scopes.expected = l.scopes.expected || routeshard.RouteConfig(string(n)) != string(n)
 		}
 	case k == lds && r.Nonce != nil:
-		l.scopes.impatient = false
+		l.scopes.gaveUp = false
 	case k == lds && len(r.Initial) > 0:
 		for _, nv := range r.Initial {
 			asks := string(nv.Name) == routeshard.Listener
-			l.scopes.led, l.scopes.using = l.scopes.led || asks, l.scopes.using || !asks && resource.UsesScopes(nv.Version)
+			l.scopes.hasScopesListener, l.scopes.using = l.scopes.hasScopesListener || asks, l.scopes.using || !asks && resource.UsesScopes(nv.Version)
 		}
-		l.scopes.late = true
-		l.scopes.possible = l.strategy.Scopes && (l.hadScopes() || l.scopes.led)
+		l.scopes.scopesOptional = true
+		l.scopes.possible = l.strategy.Scopes && (l.hadScopes() || l.scopes.hasScopesListener)
 	}
 }
 
-// listenersSent notes what listeners the proxy takes.
+// listenersSent records which listeners the proxy will have.
 func (l *Ledger) listenersSent(f *flight) {
 	for e := range f.entries() {
-		l.scopes.led = l.scopes.led || e.Name == routeshard.Listener
+		l.scopes.hasScopesListener = l.scopes.hasScopesListener || e.Name == routeshard.Listener
 	}
-	l.scopes.late = l.scopes.late || !l.scopes.led
+	l.scopes.scopesOptional = l.scopes.scopesOptional || !l.scopes.hasScopesListener
 }
 
-// mustAsk tells whether other listeners wait until the proxy has asked for scopes.
-func (l *Ledger) mustAsk() bool {
-	return l.scopes.late && l.hadScopes() && !l.wantsScopes() && l.lookup(resource.Listener, routeshard.Listener) != nil
+// mustRequestScopes reports whether other listeners wait until the proxy requests scopes.
+func (l *Ledger) mustRequestScopes() bool {
+	return l.scopes.scopesOptional && l.hadScopes() && !l.wantsScopes() && l.lookup(resource.Listener, routeshard.Listener) != nil
 }
 
-// planScopesListener takes the listener alone that has the proxy ask for scopes.
+// planScopesListener plans only the listener that makes the proxy request scopes.
 func (l *Ledger) planScopesListener() (*plan, bool) {
 	w, e := &l.watches[lds], l.lookup(resource.Listener, routeshard.Listener)
-	if l.scopes.led || l.returning || !l.mustAsk() || w.holds(e) {
+	if l.scopes.hasScopesListener || l.reconnecting || !l.mustRequestScopes() || w.holds(e) {
 		return nil, false
 	}
 	p := l.newPlan(w)
 	p.parts[0], p.explicit = table.NewBatch([]*table.Entry{e}), true
-	p.todo = l.pool.Without(p.todo, names.Strings([]string{e.Name}))
-	w.owe(e.Revision)
+	p.toSend = l.pool.Without(p.toSend, names.Strings([]string{e.Name}))
+	w.notePending(e.Revision)
 	return p, true
 }
 
-// wantsScopes tells whether the proxy has a listener that uses scopes.
-func (l *Ledger) wantsScopes() bool { return l.watches[srds].on && l.watches[srds].wild }
+// wantsScopes reports whether the proxy has a listener that uses scopes.
+func (l *Ledger) wantsScopes() bool { return l.watches[srds].on && l.watches[srds].wildcard }
 
-// limitOfScopes is the newest revision of which listeners may be sent.
+// limitOfScopes returns the newest revision of which listeners may be sent.
 func (l *Ledger) limitOfScopes() model.Revision {
 	switch {
-	case l.returning && l.scopes.possible || l.scopes.expected || l.mustAsk():
+	case l.reconnecting && l.scopes.possible || l.scopes.expected || l.mustRequestScopes():
 		return 0
-	case !l.wantsScopes() || l.watches[srds].answer && !l.scopes.late:
+	case !l.wantsScopes() || l.watches[srds].firstPending && !l.scopes.scopesOptional:
 		return always
-	case l.scopes.anew:
+	case l.scopes.recheck:
 		return 0
 	}
 	limit := always
@@ -116,20 +118,20 @@ func (l *Ledger) limitOfScopes() model.Revision {
 	return limit
 }
 
-// scopesWait tells whether the first scopes must wait: listeners that wait for them take
-// them for all that there are, so that listeners which use others go first.
+// scopesWait reports whether the first scopes must wait for listeners: Envoy takes the first scopes
+// for all that exist.
 func (l *Ledger) scopesWait() bool {
-	return l.watches[srds].answer && !l.scopes.late && l.floor(lds, false) != always
+	return l.watches[srds].firstPending && !l.scopes.scopesOptional && l.completeUpTo(lds, false) != always
 }
 
-// takesScopes tells whether the proxy is on its way to scopes that it needs: it was sent some, or their
-// routes, and has not answered. However slow it is, it does ask for them.
+// takesScopes reports whether the proxy was sent scopes that it needs, or their routes, and did not
+// answer yet.
 func (l *Ledger) takesScopes() bool {
 	flying := l.watches[srds].flight != nil || l.watches[rds].flight != nil || l.watches[vhds].flight != nil
 	return flying && l.strategy.Scopes && l.wantsScopes() && l.limitOfScopes() != always
 }
 
-// openScopes lets listeners go when all scopes are of use.
+// openScopes admits listeners once all scopes are usable.
 func (l *Ledger) openScopes() {
 	if !l.strategy.Scopes || !l.wantsScopes() || l.limitOfScopes() == always || !l.scopesSent() {
 		return
@@ -141,16 +143,16 @@ func (l *Ledger) openScopes() {
 			}
 		}
 	}
-	l.scopes.anew = false
+	l.scopes.recheck = false
 	for i, s := range l.states {
 		l.scopes.open[i] = s.Revision
 	}
 }
 
-// scopesSent tells whether all scopes are ACKed, and virtual hosts as new as they are sent.
+// scopesSent reports whether all scopes are ACKed, and virtual hosts as new as the scopes are sent.
 func (l *Ledger) scopesSent() bool {
 	w, v := &l.watches[srds], &l.watches[vhds]
-	if w.answer || w.todo != nil || len(w.groups) > 0 || w.flight != nil || v.todo != nil {
+	if w.firstPending || w.toSend != nil || len(w.groups) > 0 || w.flight != nil || v.toSend != nil {
 		return false
 	}
 	for i, s := range l.states {
@@ -161,8 +163,8 @@ func (l *Ledger) scopesSent() bool {
 	return true
 }
 
-// routesSent tells whether the proxy holds a route configuration, and was sent all of its
-// virtual hosts. One that it refused, or that is not there, nobody waits for.
+// routesSent reports whether the proxy has a route configuration and was sent all of its virtual
+// hosts. It returns true for one that the proxy refused or that does not exist.
 func (l *Ledger) routesSent(name string) bool {
 	w := &l.watches[rds]
 	if l.synced.Has(name) && w.names.Has(name) {
@@ -171,35 +173,35 @@ func (l *Ledger) routesSent(name string) bool {
 	return w.held[name] != nil || l.lookup(w.typ, name) == nil
 }
 
-// usesScopes tells whether the proxy may have scopes, or have had some on this stream.
+// usesScopes reports whether the proxy may have scopes, or had some on this stream.
 func (l *Ledger) usesScopes() bool {
-	return l.strategy.Scopes && (l.hadScopes() || l.scopes.expected || l.returning && l.scopes.possible || l.floor(srds, false) != always)
+	return l.strategy.Scopes && (l.hadScopes() || l.scopes.expected || l.reconnecting && l.scopes.possible || l.completeUpTo(srds, false) != always)
 }
 
-// hadScopes tells whether the tables have ever had scopes.
+// hadScopes reports whether the tables ever had scopes.
 func (l *Ledger) hadScopes() bool {
 	return l.states[0].LastAdded(resource.Scope)+l.states[1].LastAdded(resource.Scope) > 0
 }
 
-// unused is the revision up to which what went is used by no listener.
-func (l *Ledger) unused() model.Revision {
-	floor := l.floor(lds, false)
+// unusedUpTo returns the revision up to which no listener uses what was removed.
+func (l *Ledger) unusedUpTo() model.Revision {
+	floor := l.completeUpTo(lds, false)
 	if l.usesScopes() && (floor != always || l.awaitsRoutes()) {
 		return 0 // which routes are waited for is known of the newest listeners only
 	}
 	return floor
 }
 
-// awaitsRoutes tells whether some listener of the proxy may wait for its routes, while the
-// one in whose place it comes goes on. A table has others, too, that no listener uses.
+// awaitsRoutes reports whether a listener of the proxy may wait for its routes, while the listener
+// that it replaces still serves.
 func (l *Ledger) awaitsRoutes() bool {
 	w := &l.watches[lds]
 	switch {
-	case !w.on || w.answer:
+	case !w.on || w.firstPending:
 		return false
-	case l.returning || l.scopes.expected:
+	case l.reconnecting || l.scopes.expected:
 		return true
-	case l.scopes.impatient || len(w.held)+len(l.watches[srds].held) > 0:
+	case l.scopes.gaveUp || len(w.held)+len(l.watches[srds].held) > 0:
 		return false // they wait for ever
 	}
 	for _, s := range l.states {
@@ -217,10 +219,10 @@ func (l *Ledger) awaitsRoutes() bool {
 	return false
 }
 
-// removesRoutes tells whether there is something to remove that a listener may use.
+// removesRoutes reports whether scopes, route configurations or virtual hosts are to be removed.
 func (l *Ledger) removesRoutes() bool {
 	for _, k := range []kind{srds, rds, vhds} {
-		if w := &l.watches[k]; w.on && (w.gone != nil || l.removed(w, l.newPlan(w))) {
+		if w := &l.watches[k]; w.on && (w.toRemove != nil || l.hasRemovals(w, l.newPlan(w))) {
 			return true
 		}
 	}
@@ -228,9 +230,9 @@ func (l *Ledger) removesRoutes() bool {
 }
 
 func (l *Ledger) stopWaitingForScopes() {
-	l.scopes.expected, l.scopes.anew = false, false
-	l.scopes.late = l.scopes.late && !l.scopes.led
-	l.scopes.impatient = true
+	l.scopes.expected, l.scopes.recheck = false, false
+	l.scopes.scopesOptional = l.scopes.scopesOptional && !l.scopes.hasScopesListener
+	l.scopes.gaveUp = true
 	for i := range l.states {
 		l.scopes.open[i] = max(l.scopes.open[i], l.watches[srds].acked(i).add)
 	}

@@ -11,21 +11,22 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// name takes the names of a state-of-the-world request, which are all that the proxy wants.
-func (l *Ledger) name(k kind, r *Request) {
+// subscribeSotw sets the subscription to the names of a state-of-the-world request, which are all
+// that the proxy wants.
+func (l *Ledger) subscribeSotw(k kind, r *Request) {
 	w := &l.watches[k]
 	if !w.on {
 		l.begin(k, len(r.Names) == 0)
 		if resource.Types[w.typ].FullState {
 			l.subscribeAll(k)
-			w.wild = len(r.Names) == 0
+			w.wildcard = len(r.Names) == 0
 		}
 	}
 	list := slices.DeleteFunc(slices.Clone(r.Names), func(n []byte) bool { return bytes.Equal(n, []byte(wildcard)) })
 	if len(list) < len(r.Names) {
-		w.wild = true
+		w.wildcard = true
 	}
-	if w.wild || sameNames(w.names, list) {
+	if w.wildcard || sameNames(w.names, list) {
 		return
 	}
 	set := l.pool.With(nil, names.Slices(list))
@@ -33,15 +34,16 @@ func (l *Ledger) name(k kind, r *Request) {
 	for n := range dropped.All() {
 		delete(w.held, n)
 	}
-	w.todo = l.pool.Minus(w.todo, dropped)
+	w.toSend = l.pool.Minus(w.toSend, dropped)
 	w.names = set
 	if added == nil {
 		return
 	}
-	w.todo = l.pool.Union(w.todo, added)
-	w.owe(l.newest())
+	w.toSend = l.pool.Union(w.toSend, added)
+	w.notePending(l.newest())
 }
 
+// sameNames reports whether a list has exactly the names of a set.
 func sameNames(set *names.Set, list [][]byte) bool {
 	if set.Len() != len(list) {
 		return false
@@ -54,8 +56,8 @@ func sameNames(set *names.Set, list [][]byte) bool {
 	return true
 }
 
-// composeWhole makes a response with everything: of clusters and listeners, what a
-// response does not have is removed. So clusters that must stay go along as they were.
+// composeWhole composes a response with every resource of a type: Envoy removes clusters and
+// listeners that a response omits. Clusters that must stay are included in their last form.
 func (l *Ledger) composeWhole(k kind, out []Response) (_ []Response, moved bool) {
 	w := &l.watches[k]
 	if l.limit(k) != always {
@@ -63,21 +65,21 @@ func (l *Ledger) composeWhole(k kind, out []Response) (_ []Response, moved bool)
 	}
 	p := l.newPlan(w)
 	stay := l.whatStays(k, p)
-	if p.at == w.at && !w.answer && w.idle() {
+	if p.at == w.at && !w.firstPending && w.idle() {
 		return out, false
 	}
 	set := w.names
-	if w.wild {
+	if w.wildcard {
 		set = nil
 	}
 	for i, s := range l.states {
 		p.at[i].add, p.at[i].firm = s.Revision, s.Revision
-		if w.wild || set != nil {
+		if w.wildcard || set != nil {
 			p.parts[i] = nonEmpty(s.Select(table.Selection{Type: w.typ, Upto: always, Names: set}))
 		}
 	}
 	p.parts[MaxTables] = nonEmpty(table.NewBatch(slices.Collect(maps.Values(stay))))
-	p.explicit, p.todo = !w.idle() || w.answer, nil
+	p.explicit, p.toSend = !w.idle() || w.firstPending, nil
 	w.extras = stay
 	if k == cds {
 		w.last = l.states
@@ -85,14 +87,14 @@ func (l *Ledger) composeWhole(k kind, out []Response) (_ []Response, moved bool)
 	if version := contentVersion(p.parts); version != w.version {
 		w.version = version
 		moved = p.moves(w)
-		return l.launch(k, p, out), moved
+		return l.send(k, p, out), moved
 	}
-	w.answer = false
+	w.firstPending = false
 	return out, l.skip(w, p)
 }
 
-// whatStays moves the plan's cursors as far as removals may go, and gives the entries of
-// what must stay.
+// whatStays moves the cursors of the plan as far as removals are allowed, and returns the entries
+// that must stay.
 func (l *Ledger) whatStays(k kind, p *plan) map[string]*table.Entry {
 	w := &l.watches[k]
 	stay := map[string]*table.Entry{}
@@ -105,24 +107,24 @@ func (l *Ledger) whatStays(k kind, p *plan) map[string]*table.Entry {
 	for i, s := range l.states {
 		p.at[i] = cursor{add: max(w.at[i].add, s.LastChanged(w.typ)), rem: max(w.at[i].rem, s.LastRemoved(w.typ)), firm: w.at[i].firm}
 		for name, rev := range s.Removed(w.typ, w.at[i].rem) {
-			if l.stays(k, name, rev, removable) {
+			if l.mustStay(k, name, rev, removable) {
 				p.at[i].rem = min(p.at[i].rem, rev-1)
 				keep(name)
 			}
 		}
 	}
 	var wait []string
-	for n := range p.gone.All() {
-		if l.stays(k, n, always, removable) {
+	for n := range p.toRemove.All() {
+		if l.mustStay(k, n, always, removable) {
 			wait = append(wait, n)
 			keep(n)
 		}
 	}
-	p.gone = l.pool.Of(wait...)
+	p.toRemove = l.pool.Of(wait...)
 	return stay
 }
 
-// lastEntry is a cluster as it was in the last response.
+// lastEntry returns a cluster as it was in the last response.
 func (w *watch) lastEntry(name string) *table.Entry {
 	if e := w.extras[name]; e != nil {
 		return e
@@ -137,7 +139,7 @@ func (w *watch) lastEntry(name string) *table.Entry {
 	return nil
 }
 
-// rebindWhole has everything compared: an equal version is not sent again.
+// rebindWhole schedules a complete response. It is not sent if its version is unchanged.
 func (l *Ledger) rebindWhole(k kind, i int) {
 	w, s := &l.watches[k], l.states[i]
 	var gone []string
@@ -153,17 +155,17 @@ func (l *Ledger) rebindWhole(k kind, i int) {
 			gone = append(gone, n)
 		}
 	}
-	w.gone = l.pool.With(w.gone, names.Strings(gone))
-	w.at[i], w.answer = fromStart(s), true
+	w.toRemove = l.pool.With(w.toRemove, names.Strings(gone))
+	w.at[i], w.firstPending = fromStart(s), true
 	if w.flight != nil {
 		w.flight = w.flight.own()
 		w.flight.from[i], w.flight.explicit = w.at[i], true
 	}
 	l.reorder(k, i)
-	w.owe(1)
+	w.notePending(1)
 }
 
-// contentVersion is a hash of the resources' names and versions.
+// contentVersion returns a hash of the resources' names and versions.
 func contentVersion(parts [4]*table.Batch) string {
 	var sum uint64
 	for _, b := range parts {

@@ -8,7 +8,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// ResourceStatus is how far one resource, as it is in the tables now, has come on a stream.
+// ResourceStatus is how far a resource, in its current form, has come on a stream.
 type ResourceStatus uint8
 
 // The standings, the later the further behind.
@@ -20,25 +20,24 @@ const (
 	Refused                      // it is held back until it differs
 )
 
-// String is the standing in words.
+// String returns the status in words: "not sent".
 func (s ResourceStatus) String() string {
 	return [...]string{"not subscribed", "ACKed", "sent", "not sent", "refused"}[s]
 }
 
-// ResourceStatus answers for one resource, at a cost that does not depend on how many there are
-// but for what is in flight. It changes nothing.
+// Status returns the status of a resource, at a cost that depends only on what is in flight.
 func (l *Ledger) Status(t resource.Type, name string) ResourceStatus {
 	k, ok := l.watchOf(t)
-	if !ok || !l.follows(k, name) {
+	if !ok || !l.willSubscribe(k, name) {
 		return NotSubscribed
 	}
 	w, e := &l.watches[k], l.lookup(t, name)
 	switch {
 	case l.heldOf(w, e) != nil:
 		return Refused
-	case w.answer || w.todo.Has(name) || w.inGroups(name) || !l.subscribes(k, name):
+	case w.firstPending || w.toSend.Has(name) || w.inGroups(name) || !l.subscribes(k, name):
 		return Unsent
-	case w.gone.Has(name) && (e == nil || !l.whole(w)): // one that came again is sent again, but with all others where they are sent whole
+	case w.toRemove.Has(name) && (e == nil || !l.fullState(w)): // one that came again is sent again, but with all others where they are sent whole
 		return Unsent
 	case w.flight != nil && w.flight.explicit && w.flight.has(name):
 		return Unanswered
@@ -53,18 +52,21 @@ func (l *Ledger) Status(t resource.Type, name string) ResourceStatus {
 	return Has
 }
 
-// whole tells whether responses must have everything.
-func (l *Ledger) whole(w *watch) bool { return l.protocol == Sotw && resource.Types[w.typ].FullState }
+// fullState reports whether responses of a watch must contain every resource.
+func (l *Ledger) fullState(w *watch) bool {
+	return l.protocol == Sotw && resource.Types[w.typ].FullState
+}
 
-// watchOf finds the watch of a type; none for the types of another route strategy.
+// watchOf returns the watch of a type; false if the proxy did not request it, or uses another route
+// strategy.
 func (l *Ledger) watchOf(t resource.Type) (kind, bool) {
 	k := kindsOf[t]
 	return k, l.watches[k].typ == t && l.watches[k].on
 }
 
-// follows is subscribes, and tells also of virtual hosts that will come with a route
-// configuration which the proxy does not hold yet.
-func (l *Ledger) follows(k kind, name string) bool {
+// willSubscribe is subscribes, and includes virtual hosts of route configurations that the proxy
+// does not have yet.
+func (l *Ledger) willSubscribe(k kind, name string) bool {
 	if l.subscribes(k, name) {
 		return true
 	}
@@ -72,7 +74,7 @@ func (l *Ledger) follows(k kind, name string) bool {
 		return false
 	}
 	rc := table.RouteConfigOf(name)
-	return l.load.Has(rc) || l.kept.Has(rc) || l.watches[rds].names.Has(rc)
+	return l.toLoad.Has(rc) || l.claimedRoutes.Has(rc) || l.watches[rds].names.Has(rc)
 }
 
 func (l *Ledger) statusOfRemoved(w *watch, name string) ResourceStatus {
@@ -87,7 +89,7 @@ func (l *Ledger) statusOfRemoved(w *watch, name string) ResourceStatus {
 	return worst
 }
 
-// against compares a revision with the cursors of what was sent and of what was ACKed.
+// against compares a revision with the cursors of what was sent and ACKed.
 func against(rev, sent, acked model.Revision) ResourceStatus {
 	switch {
 	case rev > sent:
@@ -98,15 +100,15 @@ func against(rev, sent, acked model.Revision) ResourceStatus {
 	return Has
 }
 
-// Whole is the name under which a refused state-of-the-world response is held, where
-// Envoy's message does not tell which of its resources it refused.
+// Whole is the name under which a refused state-of-the-world response is held if Envoy's message
+// names no resource.
 const Whole = "?"
 
-// Since is the newest revision of which the proxy may have the resource.
+// Since returns the newest revision of which the proxy may have the resource.
 func (h *Held) Since() model.Revision { return h.since }
 
-// heldOf is the refusal that holds an entry back; nil: none. That of a whole response stands
-// for all that came with it.
+// heldOf returns the refusal that holds an entry back, or nil. That of a whole response covers
+// everything that came with it.
 func (l *Ledger) heldOf(w *watch, e *table.Entry) *Held {
 	if e == nil || len(w.held) == 0 {
 		return nil
@@ -120,11 +122,11 @@ func (l *Ledger) heldOf(w *watch, e *table.Entry) *Held {
 	return nil
 }
 
-// Refusal is why a resource is held back; nil where it is not, or is not subscribed: what was refused of a
-// route configuration is remembered while the proxy does not have that.
+// Refusal returns why a resource is held back; nil if it is not, or if the proxy does not subscribe
+// to it.
 func (l *Ledger) Refusal(t resource.Type, name string) *Held {
 	k, ok := l.watchOf(t)
-	if !ok || !l.follows(k, name) {
+	if !ok || !l.willSubscribe(k, name) {
 		return nil
 	}
 	return l.heldOf(&l.watches[k], l.lookup(t, name))
@@ -143,10 +145,10 @@ func (f *flight) has(name string) bool {
 	return slices.Contains(f.removed, name)
 }
 
-// Missing are clusters, at most n, whose endpoints listeners and routes wait for: the
-// proxy has not asked for them, or was not sent them.
+// Missing returns at most n clusters whose endpoints listeners and routes wait for: the proxy did
+// not request them, or was not sent them.
 func (l *Ledger) Missing(n int) []string {
-	if !l.watches[cds].on || !l.watches[cds].wild {
+	if !l.watches[cds].on || !l.watches[cds].wildcard {
 		return nil
 	}
 	var out []string
@@ -159,7 +161,7 @@ func (l *Ledger) Missing(n int) []string {
 	}
 	for i, s := range l.states {
 		open := l.ordering.open[i]
-		if l.ordering.untold {
+		if l.ordering.endpointsUnknown {
 			open = 0
 		}
 		for c := range s.Changed(resource.Cluster, open) {
@@ -168,7 +170,7 @@ func (l *Ledger) Missing(n int) []string {
 			}
 		}
 	}
-	for cluster := range l.ordering.fresh.All() {
+	for cluster := range l.ordering.awaited.All() {
 		if !look(cluster) {
 			return out
 		}
@@ -176,24 +178,24 @@ func (l *Ledger) Missing(n int) []string {
 	return out
 }
 
-// Behind tells whether anything of a type is not ACKed.
+// Behind reports whether anything of a type is not ACKed.
 func (l *Ledger) Behind(t resource.Type) bool {
 	k, ok := l.watchOf(t)
-	return ok && l.floor(k, true) != always
+	return ok && l.completeUpTo(k, true) != always
 }
 
-// HasSince tells whether the proxy has a resource as it was at a revision, or as it became
-// later; true where it does not subscribe to it.
+// HasSince reports whether the proxy has a resource as it was at a revision, or newer; also if it
+// does not subscribe to it.
 func (l *Ledger) HasSince(t resource.Type, name string, rev model.Revision) bool {
 	k, ok := l.watchOf(t)
-	if !ok || !l.follows(k, name) {
+	if !ok || !l.willSubscribe(k, name) {
 		return true
 	}
 	w := &l.watches[k]
 	if h := w.held[name]; h != nil && h.since < rev {
 		return false
 	}
-	if w.answer || w.todo.Has(name) || w.inGroups(name) || !l.subscribes(k, name) || w.gone.Has(name) && !l.whole(w) ||
+	if w.firstPending || w.toSend.Has(name) || w.inGroups(name) || !l.subscribes(k, name) || w.toRemove.Has(name) && !l.fullState(w) ||
 		w.flight != nil && w.flight.explicit && w.flight.has(name) {
 		return false
 	}
@@ -205,7 +207,7 @@ func (l *Ledger) HasSince(t resource.Type, name string, rev model.Revision) bool
 	return l.statusOfRemoved(w, name) == Has
 }
 
-// Refuses tells whether any resource is held back.
+// Refuses reports whether any resource is held back.
 func (l *Ledger) Refuses() bool {
 	for k := range kinds {
 		if len(l.watches[k].held) > 0 {
@@ -213,4 +215,46 @@ func (l *Ledger) Refuses() bool {
 		}
 	}
 	return false
+}
+
+// TypeState is the state of a type on the stream, for reports.
+type TypeState struct {
+	Type       resource.Type
+	Wildcard   bool
+	Subscribed int
+	Sent       model.Revision
+	ACKed      model.Revision
+	InFlight   bool
+	Waiting    string
+	Version    string
+	Held       []Held
+}
+
+// Types returns the state of each type that the proxy requested.
+func (l *Ledger) Types() []TypeState {
+	var out []TypeState
+	for k := range kinds {
+		w := &l.watches[k]
+		if !w.on {
+			continue
+		}
+		t := TypeState{Type: w.typ, Wildcard: w.wildcard, Subscribed: w.names.Len(), InFlight: w.flight != nil, Version: w.version}
+		for i := range l.states {
+			t.Sent = max(t.Sent, w.at[i].add)
+			t.ACKed = max(t.ACKed, w.acked(i).add)
+		}
+		if w.flight == nil && l.limit(k) != always && (w.firstPending || !l.upToDate(w) || !w.idle()) {
+			t.Waiting = "clusters and their endpoints"
+			if l.limitOfClusters() == always {
+				t.Waiting = "scopes and their routes"
+			}
+		} else if k == cds && w.flight == nil && (w.toRemove != nil || !l.upToDate(w)) {
+			t.Waiting = "listeners and routes, to remove clusters"
+		}
+		for _, h := range w.held {
+			t.Held = append(t.Held, *h)
+		}
+		out = append(out, t)
+	}
+	return out
 }

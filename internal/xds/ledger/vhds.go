@@ -8,33 +8,34 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// Envoy holds virtual hosts inside their route configuration. It drops them with it, and
-// drops those that it gets before it. So a route configuration is in one of three
-// places: in none, from its subscription to the ACK of its shell; in load from then on,
-// until all its virtual hosts are sent; in synced, where only changes are.
+// Envoy keeps virtual hosts in their route configuration, drops them with it, and ignores those
+// that come before it. A route configuration is in one of three states: in no set, from its
+// subscription to its ACK; in toLoad, until all of its virtual hosts are sent; in synced, where
+// only changes are sent.
 
-// routesAccepted notes the route configurations that the proxy holds from now on.
+// routesAccepted records the route configurations that the proxy has from now on.
 func (l *Ledger) routesAccepted(f *flight) {
 	if !l.strategy.VirtualHosts {
 		return
 	}
 	for e := range f.entries() {
-		later := !l.watches[vhds].on && l.kept.Has(e.Name) // it will tell what it has
+		later := !l.watches[vhds].on && l.claimedRoutes.Has(e.Name) // it will tell what it has
 		if l.watches[rds].names.Has(e.Name) && !l.synced.Has(e.Name) && !later {
-			l.load = l.pool.With(l.load, names.Strings([]string{e.Name}))
+			l.toLoad = l.pool.With(l.toLoad, names.Strings([]string{e.Name}))
 		}
 	}
-	l.oweLoad()
+	l.noteHostsPending()
 }
 
-func (l *Ledger) oweLoad() {
-	if l.load != nil {
-		l.watches[vhds].owe(l.newest())
+// noteHostsPending records that virtual hosts are to be sent.
+func (l *Ledger) noteHostsPending() {
+	if l.toLoad != nil {
+		l.watches[vhds].notePending(l.newest())
 	}
 }
 
-// dropRoutes notes that the proxy has dropped route configurations, or begins anew with
-// them. Virtual hosts that are in flight may reach the new ones.
+// dropRoutes records that the proxy dropped route configurations, or subscribed to them again.
+// Virtual hosts in flight may reach the new ones.
 func (l *Ledger) dropRoutes(set names.List) {
 	if v := &l.watches[vhds]; v.flight != nil && l.synced != nil {
 		dropped := l.pool.With(nil, set)
@@ -44,16 +45,16 @@ func (l *Ledger) dropRoutes(set names.List) {
 				late = append(late, e.Name)
 			}
 		}
-		if v.gone = l.pool.With(v.gone, names.Strings(late)); late != nil {
-			v.owe(l.newest())
+		if v.toRemove = l.pool.With(v.toRemove, names.Strings(late)); late != nil {
+			v.notePending(l.newest())
 		}
 	}
 	l.synced = l.pool.Without(l.synced, set)
-	l.load = l.pool.Without(l.load, set)
+	l.toLoad = l.pool.Without(l.toLoad, set)
 }
 
-// routesKept takes the route configurations that a proxy holds as it connects again.
-func (l *Ledger) routesKept(has []NameVersion) {
+// noteRoutesHeld records the route configurations that a proxy lists on reconnecting.
+func (l *Ledger) noteRoutesHeld(has []NameVersion) {
 	w := &l.watches[rds]
 	var kept [][]byte
 	for _, nv := range has {
@@ -61,31 +62,31 @@ func (l *Ledger) routesKept(has []NameVersion) {
 			kept = append(kept, nv.Name)
 		}
 	}
-	l.kept = l.pool.With(nil, names.Slices(kept))
+	l.claimedRoutes = l.pool.With(nil, names.Slices(kept))
 	if v := &l.watches[vhds]; v.on {
-		l.synced = l.relisted()
-		l.load = l.pool.Union(l.load, l.pool.Minus(l.kept, l.synced))
-		l.kept, l.listed = nil, nil
-		l.oweLoad()
+		l.synced = l.heldWithHosts()
+		l.toLoad = l.pool.Union(l.toLoad, l.pool.Minus(l.claimedRoutes, l.synced))
+		l.claimedRoutes, l.claimedHosts = nil, nil
+		l.noteHostsPending()
 	}
 }
 
-// beginVirtualHosts takes the first VHDS request: the virtual hosts that the proxy has
-// belong to route configurations that it has, if it says so or has not been asked yet.
+// beginVirtualHosts processes the first VHDS request. The virtual hosts that the proxy lists belong
+// to route configurations that it has, if it listed those or did not request RDS yet.
 func (l *Ledger) beginVirtualHosts(r *Request) {
-	l.listed = l.pool.Of(routeConfigsOf(r.Initial)...)
+	l.claimedHosts = l.pool.Of(routeConfigsOf(r.Initial)...)
 	if l.watches[rds].on {
-		l.synced = l.relisted()
-		l.load = l.pool.Union(l.load, l.pool.Minus(l.kept, l.synced))
-		l.kept = nil
+		l.synced = l.heldWithHosts()
+		l.toLoad = l.pool.Union(l.toLoad, l.pool.Minus(l.claimedRoutes, l.synced))
+		l.claimedRoutes = nil
 	} else {
-		l.synced = l.listed
+		l.synced = l.claimedHosts
 	}
-	l.complete(r.Initial)
-	l.oweLoad()
+	l.sendMissingHosts(r.Initial)
+	l.noteHostsPending()
 }
 
-// routeConfigsOf are those of virtual hosts, most of them once.
+// routeConfigsOf returns the route configurations of virtual hosts, most of them once.
 func routeConfigsOf(hosts []NameVersion) (of []string) {
 	for _, nv := range hosts {
 		rc := nv.Name[:max(bytes.LastIndexByte(nv.Name, '/'), 0)]
@@ -96,14 +97,14 @@ func routeConfigsOf(hosts []NameVersion) (of []string) {
 	return of
 }
 
-// amount is how many resources there are, and the sum of their hashes.
+// amount is a number of resources and the sum of their hashes.
 type amount struct {
 	n   int
 	sum uint64
 }
 
-// hostsOf is what virtual hosts there are of some route configurations. A proxy with routes in
-// buckets has them of those alone, or of the whole alone. It is worked out once for all that connect again.
+// hostsOf counts the virtual hosts of route configurations. A proxy with sharded routes has either
+// those of the shards or those of the whole. The result is shared by all streams that reconnect.
 func (l *Ledger) hostsOf(routeConfigs *names.Set) (all amount) {
 	for _, s := range l.states {
 		of := s.Memo(hostsKey{routeConfigs}, func() any {
@@ -123,14 +124,14 @@ func (l *Ledger) hostsOf(routeConfigs *names.Set) (all amount) {
 
 type hostsKey struct{ routeConfigs *names.Set }
 
-// relisted is what the proxy listed of both: route configurations and virtual hosts in them.
-func (l *Ledger) relisted() *names.Set {
-	return l.pool.Minus(l.listed, l.pool.Minus(l.listed, l.kept))
+// heldWithHosts returns the route configurations that the proxy listed itself and by virtual hosts.
+func (l *Ledger) heldWithHosts() *names.Set {
+	return l.pool.Minus(l.claimedHosts, l.pool.Minus(l.claimedHosts, l.claimedRoutes))
 }
 
-// complete has the virtual hosts sent that the proxy lacks in route configurations that
-// it holds, and forgets of those that it does not hold.
-func (l *Ledger) complete(has []NameVersion) {
+// sendMissingHosts schedules the virtual hosts that the proxy lacks in route configurations that it
+// has.
+func (l *Ledger) sendMissingHosts(has []NameVersion) {
 	if l.synced == nil || l.hasAll(vhds, &Request{Initial: has}) {
 		return
 	}
@@ -149,17 +150,17 @@ func (l *Ledger) complete(has []NameVersion) {
 		}
 	}
 	w := &l.watches[vhds]
-	w.todo = l.pool.With(w.todo, names.Strings(lacks))
+	w.toSend = l.pool.With(w.toSend, names.Strings(lacks))
 }
 
-// planLoad takes all virtual hosts of route configurations that the proxy has ACKed.
-func (l *Ledger) planLoad(p *plan) {
-	if l.load == nil {
+// planHosts plans all virtual hosts of route configurations that the proxy ACKed.
+func (l *Ledger) planHosts(p *plan) {
+	if l.toLoad == nil {
 		return
 	}
 	w, found := &l.watches[vhds], map[string]bool{}
 	for i, s := range l.states {
-		b := s.Select(table.Selection{Type: resource.VirtualHost, Upto: always, Names: l.load})
+		b := s.Select(table.Selection{Type: resource.VirtualHost, Upto: always, Names: l.toLoad})
 		p.parts[MaxTables+i] = nonEmpty(b)
 		for _, e := range b.Entries {
 			if !w.holds(e) {
@@ -167,16 +168,16 @@ func (l *Ledger) planLoad(p *plan) {
 			}
 		}
 	}
-	for rc := range l.load.All() {
+	for rc := range l.toLoad.All() {
 		if !found[rc] {
 			p.removed = append(p.removed, rc+"/none") // ends Envoy's waiting for them
 		}
 	}
-	p.load, p.explicit = nil, true
+	p.toLoad, p.explicit = nil, true
 }
 
-// notSynced are the names of a set whose route configurations are yet to be loaded, with
-// all their virtual hosts, or are not held at all.
+// notSynced returns the names of a set whose route configurations the proxy does not have, or has
+// without virtual hosts.
 func (l *Ledger) notSynced(set *names.Set) (out []string) {
 	for n := range set.All() {
 		if !l.subscribes(vhds, n) {

@@ -1,9 +1,6 @@
 package ledger
 
 import (
-	"cmp"
-	"iter"
-
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
@@ -13,13 +10,13 @@ import (
 // MaxTables is the number of tables that a stream can be bound to: outbound and inbound.
 const MaxTables = 2
 
-// always is a limit that lets everything pass.
+// always is a limit that admits every revision.
 const always = ^model.Revision(0)
 
 // cursor is what was sent of one table.
 //
-// Invariant: firm <= add. Between them something may be missing: what changed there and
-// again beyond add, while the gate let only older updates pass.
+// Invariant: firm <= add. Changes between them may be missing: they changed again after add, while
+// the ordering admitted only older updates.
 type cursor struct {
 	add  model.Revision // what came to be as it is up to here
 	rem  model.Revision // removals up to here
@@ -29,18 +26,18 @@ type cursor struct {
 	wait model.Revision
 }
 
-// upTo is the cursor of a proxy that has everything of a state.
+// upTo returns the cursor of a proxy that has everything of a state.
 func upTo(s *table.State) cursor { return cursor{add: s.Revision, rem: s.Revision, firm: s.Revision} }
 
-// fromStart is the cursor of one that has nothing.
+// fromStart returns the cursor of a proxy that has nothing.
 func fromStart(s *table.State) cursor { return cursor{rem: s.Revision} }
 
 // watch is the state of one resource type on a stream.
 type watch struct {
-	typ    resource.Type
-	on     bool // there was a request
-	wild   bool // everything is subscribed
-	answer bool // the first answer is owed, even where it is empty
+	typ          resource.Type
+	on           bool // there was a request
+	wildcard     bool // everything is subscribed
+	firstPending bool // the first answer is owed, even where it is empty
 
 	flight *flight    // nil: no response is unanswered
 	nonce  uint64     // of the last response
@@ -49,8 +46,8 @@ type watch struct {
 	// What is to be sent whatever the cursors say. It is looked up when it is sent:
 	// a name of todo that does not exist becomes one of gone, which is answered by a
 	// removal when that is safe.
-	todo, gone *names.Set
-	owes       model.Revision // the revision at which these two, and groups, came to be; 0: they are empty
+	toSend, toRemove *names.Set
+	pendingSince     model.Revision // the revision at which these two, and groups, came to be; 0: they are empty
 
 	at [MaxTables]cursor // what was sent
 
@@ -61,54 +58,6 @@ type watch struct {
 	version string
 	last    [MaxTables]*table.State // clusters: the states of the last response
 	extras  map[string]*table.Entry // clusters: removed, but still in the last response
-}
-
-// flight is a response that the proxy has not answered yet. Its nonce is that of its watch. Streams
-// that were sent the same response share one flight, which saves memory: it must not be changed.
-type flight struct {
-	from     [MaxTables]cursor
-	parts    [4]*table.Batch
-	removed  []string
-	explicit bool // it has names of todo, gone or groups
-}
-
-// shared gives the flight that another stream has, where it is the same: the last one that has sent the same batch.
-func (f *flight) shared() *flight {
-	var of *table.Batch
-	for _, b := range f.parts {
-		of = cmp.Or(of, b)
-	}
-	if of == nil || len(f.removed) > 0 {
-		return f.own()
-	}
-	if last, ok := of.Memo.Load().(*flight); ok && last.from == f.from && last.parts == f.parts && last.explicit == f.explicit {
-		return last
-	}
-	own := f.own()
-	of.Memo.Store(own)
-	return own
-}
-
-// own gives a copy.
-func (f *flight) own() *flight {
-	out := *f
-	return &out
-}
-
-// entries are the resources of the response.
-func (f *flight) entries() iter.Seq[*table.Entry] {
-	return func(yield func(*table.Entry) bool) {
-		for _, p := range f.parts {
-			if p == nil {
-				continue
-			}
-			for _, e := range p.Entries {
-				if !yield(e) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // Held is a resource that the proxy refused.
@@ -122,13 +71,13 @@ type Held struct {
 	tries int  // how often that was so
 }
 
-// holds tells whether e is to be held back.
+// holds reports whether an entry is held back.
 func (w *watch) holds(e *table.Entry) bool {
 	h := w.held[e.Name]
 	return h != nil && h.Version == e.Version && !h.again
 }
 
-// acked is the cursor of what is known to be accepted.
+// acked returns the cursor of what the proxy is known to have accepted.
 func (w *watch) acked(i int) cursor {
 	if w.flight != nil {
 		return w.flight.from[i]
@@ -136,34 +85,35 @@ func (w *watch) acked(i int) cursor {
 	return w.at[i]
 }
 
-// idle tells that nothing is owed or in flight but what the cursors say.
+// idle reports whether nothing is pending or in flight besides what the cursors describe.
 func (w *watch) idle() bool {
-	return w.todo == nil && w.gone == nil && len(w.groups) == 0 && (w.flight == nil || !w.flight.explicit)
+	return w.toSend == nil && w.toRemove == nil && len(w.groups) == 0 && (w.flight == nil || !w.flight.explicit)
 }
 
-// owe notes that something is to be sent since a revision.
-func (w *watch) owe(rev model.Revision) {
-	if w.owes == 0 || w.owes > rev {
-		w.owes = max(rev, 1)
+// notePending records that something is to be sent since a revision.
+func (w *watch) notePending(rev model.Revision) {
+	if w.pendingSince == 0 || w.pendingSince > rev {
+		w.pendingSince = max(rev, 1)
 	}
 }
 
-// subscribes tells whether a removed name concerns the stream.
+// subscribes reports whether the removal of a name concerns the stream.
 func (l *Ledger) subscribes(k kind, name string) bool {
 	w := &l.watches[k]
 	if k == vhds {
 		return l.synced.Has(table.RouteConfigOf(name)) || w.names.Has(name)
 	}
-	return w.wild || w.names.Has(name)
+	return w.wildcard || w.names.Has(name)
 }
 
-// filter is the names that a cursor's batch is restricted to.
+// filter returns the names that a batch is restricted to; nil for all. none reports that the proxy
+// subscribes to no name.
 func (l *Ledger) filter(k kind) (set *names.Set, none bool) {
 	w := &l.watches[k]
 	switch {
 	case k == vhds:
 		return l.synced, l.synced == nil
-	case w.wild:
+	case w.wildcard:
 		return nil, false
 	}
 	return w.names, w.names == nil

@@ -1,0 +1,214 @@
+package ledger
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// Handle processes a request: the ACK or NACK of the response in flight, and changes of the
+// subscription. It reports whether the mesh serves the request's type.
+func (l *Ledger) Handle(r *Request) bool {
+	k, ok := l.kindOf(r.TypeURL)
+	if !ok {
+		return false
+	}
+	w := &l.watches[k]
+	nonce := parseNonce(r.Nonce)
+	if f := w.flight; f != nil && nonce == w.nonce {
+		since := l.newest()
+		if r.Error != nil {
+			since = min(since, l.completeUpTo(k, false))
+		}
+		w.flight = nil
+		l.dropUnrequested(k)
+		if r.Error == nil {
+			l.accept(k, f)
+		} else {
+			l.refuse(k, f, r.Error, since)
+		}
+	}
+	if l.protocol == Delta {
+		l.subscribe(k, r)
+		l.scopesRequested(k, r)
+		l.reconnecting = l.reconnecting && !(l.watches[rds].on && (l.watches[vhds].on || !l.strategy.VirtualHosts))
+	} else if len(r.Nonce) == 0 || nonce == w.nonce {
+		l.subscribeSotw(k, r)
+	}
+	return true
+}
+
+// parseNonce returns the number of a nonce, or 0 if this package did not assign it.
+func parseNonce(b []byte) uint64 {
+	if len(b) == 0 {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(b), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// accept processes an ACK.
+func (l *Ledger) accept(k kind, f *flight) {
+	w := &l.watches[k]
+	switch {
+	case len(w.held) == 0:
+	case l.protocol == Sotw && resource.Types[w.typ].FullState:
+		w.held = nil
+	default:
+		for e := range f.entries() {
+			delete(w.held, e.Name)
+		}
+	}
+	if w.idle() {
+		w.pendingSince = 0
+	}
+	if k == rds {
+		l.routesAccepted(f)
+	}
+}
+
+// refuse processes a NACK. since is the oldest revision that the resources of the proxy may have.
+//
+// If the response had one resource, or the message names some, those are held and the others are
+// sent again. Otherwise the ledger sends one half and then the other, until it finds the
+// resources that the proxy refuses on their own.
+func (l *Ledger) refuse(k kind, f *flight, e *Error, since model.Revision) {
+	w := &l.watches[k]
+	l.nacked = l.nacked || !w.isRepeated(f)
+	l.refused++
+	message := e.Message
+	all := f.names()
+	switch {
+	case l.protocol == Sotw && resource.Types[w.typ].FullState:
+		w.refuseWhole(f, all, message, since)
+		return
+	case len(all) == 0:
+		return
+	case len(all) == 1:
+		w.hold(all[0], f, message, since)
+	default:
+		bad, good := named(all, message)
+		for _, n := range bad {
+			w.hold(n, f, messageFor(message, n, bad), since)
+		}
+		if len(bad) == 0 {
+			w.groups = append([][]string{good[:len(good)/2], good[len(good)/2:]}, w.groups...)
+		} else if len(good) > 0 {
+			w.groups = append([][]string{good}, w.groups...)
+		}
+	}
+	if len(w.groups) > 0 {
+		w.notePending(since + 1)
+	} else if w.idle() {
+		w.pendingSince = 0
+	}
+}
+
+// refuseWhole processes the NACK of a state-of-the-world response. It holds the resources that the
+// message names and no others: the response had all resources, and Envoy accepted the rest.
+func (w *watch) refuseWhole(f *flight, all []string, message string, since model.Revision) {
+	bad, _ := named(all, message)
+	if len(all) == 1 {
+		bad = all
+	}
+	before := w.held
+	w.held = nil
+	if len(bad) == 0 {
+		w.held = map[string]*Held{Whole: {Name: Whole, Version: w.version, Message: Shortened(message), since: since}}
+	}
+	for _, n := range bad {
+		s := since
+		if h := before[n]; h != nil {
+			s = min(s, h.since)
+		}
+		w.hold(n, f, messageFor(message, n, bad), s)
+	}
+}
+
+// hold holds a refused resource back until it differs, if the proxy is subscribed to it.
+func (w *watch) hold(name string, f *flight, message string, since model.Revision) {
+	if !w.wildcard && !w.names.Has(name) {
+		return
+	}
+	if w.held == nil {
+		w.held = map[string]*Held{}
+	}
+	before := w.held[name]
+	if before != nil {
+		since = min(since, before.since)
+	}
+	message = strings.TrimPrefix(message, name+": ") // whoever tells it names the resource
+	for e := range f.entries() {
+		if e.Name == name {
+			w.held[name] = &Held{Name: name, Version: e.Version, Message: Shortened(message), since: since}
+			if before != nil && before.Version == e.Version {
+				w.held[name].tries = before.tries
+			}
+			return
+		}
+	}
+}
+
+// Settle returns the newest revision up to which everything that concerns the stream is ACKed or
+// held, and whether the proxy refused something since the last call. The revision never decreases.
+func (l *Ledger) Settle() (rev model.Revision, refused bool) {
+	floor, heldUp := l.newest(), l.onlyHeldRemain()
+	for k := range kinds {
+		if l.off(k) {
+			continue
+		}
+		if heldUp && k <= eds && !l.watches[k].firstPending {
+			floor = min(floor, l.changesCompleteUpTo(k))
+		} else {
+			floor = min(floor, l.completeUpTo(k, false))
+		}
+	}
+	if l.orderingBlocks() {
+		for i, s := range l.states {
+			if s.LastAdded(resource.Cluster) > l.ordering.open[i] {
+				floor = min(floor, l.ordering.open[i])
+			}
+		}
+	}
+	l.settled = max(l.settled, floor)
+	refused, l.nacked = l.nacked, false
+	return l.settled, refused
+}
+
+// onlyHeldRemain reports whether removals of clusters, and with them of endpoints, wait only for
+// resources that are held. Like these, they then count as settled.
+func (l *Ledger) onlyHeldRemain() bool {
+	return len(l.watches[cds].held)+len(l.watches[lds].held)+len(l.watches[rds].held)+len(l.watches[vhds].held) > 0 &&
+		min(l.completeUpTo(lds, false), l.completeUpTo(rds, false), l.completeUpTo(vhds, false)) == always
+}
+
+// Settled returns the revision that Settle returned last.
+func (l *Ledger) Settled() model.Revision { return l.settled }
+
+// Sent returns the newest revision of which everything that may be sent was sent, ACKed or not.
+func (l *Ledger) Sent() model.Revision {
+	sent := l.newest()
+	for k := range kinds {
+		if l.off(k) {
+			continue
+		}
+		w := &l.watches[k]
+		for i, s := range l.states {
+			if s.LastChanged(w.typ) > w.at[i].add {
+				sent = min(sent, w.at[i].firm)
+			}
+		}
+	}
+	return sent
+}
+
+// InFlight reports whether a response of a type is unanswered.
+func (l *Ledger) InFlight(t resource.Type) bool {
+	w := &l.watches[kindsOf[t]]
+	return w.typ == t && w.flight != nil
+}

@@ -1,0 +1,121 @@
+package ledger
+
+import (
+	"slices"
+
+	"github.com/moonsail/moonsail/internal/xds/names"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+)
+
+// subscribe processes the subscriptions of a delta request.
+func (l *Ledger) subscribe(k kind, r *Request) {
+	w := &l.watches[k]
+	first := !w.on
+	if first {
+		l.begin(k, len(r.Subscribe) == 0)
+	}
+	if len(r.Unsubscribe) > 0 {
+		l.unsubscribe(k, r.Unsubscribe)
+	}
+	if len(r.Subscribe) > 0 {
+		l.subscribeNames(k, r.Subscribe)
+	}
+	if first && len(r.Initial) > 0 {
+		l.reconnect(k, r)
+	}
+	if first && k == vhds {
+		l.beginVirtualHosts(r)
+	}
+	if k == eds {
+		l.resend = nil // from now on todo has them
+		if first && (l.reconnecting || l.ordering.endpointsUnknown) {
+			l.waitFor(slices.Collect(w.toSend.All())) // its clusters came before the stream broke
+		}
+		l.ordering.endpointsUnknown = false
+	}
+	switch {
+	case w.toSend == nil && w.toRemove == nil:
+	case len(r.Initial) > 0:
+		w.notePending(1) // what the proxy has may be of any revision
+	default:
+		w.notePending(l.newest())
+	}
+}
+
+// begin starts a watch. Without names, a type that has wildcards is subscribed as a whole.
+func (l *Ledger) begin(k kind, unnamed bool) {
+	w := &l.watches[k]
+	w.on, l.on = true, l.on|1<<k
+	if unnamed && resource.Types[w.typ].Wildcard {
+		l.subscribeAll(k)
+		return
+	}
+	for i, s := range l.states {
+		w.at[i] = upTo(s)
+	}
+}
+
+// subscribeAll makes a watch a wildcard subscription and schedules everything.
+func (l *Ledger) subscribeAll(k kind) {
+	w := &l.watches[k]
+	w.wildcard = true
+	if k == vhds { // they come with the route configurations
+		for i, s := range l.states {
+			w.at[i] = upTo(s)
+		}
+		return
+	}
+	w.firstPending = true
+	l.scopes.recheck = l.scopes.recheck || k == srds
+	for i, s := range l.states {
+		w.at[i] = fromStart(s)
+	}
+}
+
+const wildcard = "*"
+
+func isWildcard(name []byte) bool { return string(name) == wildcard }
+
+func (l *Ledger) subscribeNames(k kind, list [][]byte) {
+	w := &l.watches[k]
+	all := slices.ContainsFunc(list, isWildcard)
+	if all && !w.wildcard {
+		l.subscribeAll(k)
+	}
+	switch {
+	case k == eds:
+		list = l.subscribeEndpoints(list) // wildcards of endpoints are not served
+	case all:
+		list = slices.DeleteFunc(slices.Clone(list), isWildcard)
+	}
+	set := names.Slices(list)
+	w.names = l.pool.With(w.names, set)
+	w.toSend = l.pool.With(w.toSend, set)
+	if k == rds {
+		l.dropRoutes(set)
+	}
+}
+
+func (l *Ledger) unsubscribe(k kind, list [][]byte) {
+	w := &l.watches[k]
+	set := names.Slices(list)
+	w.names = l.pool.Without(w.names, set)
+	for _, n := range list {
+		if string(n) == wildcard {
+			w.wildcard, w.firstPending = false, false
+			if k == srds { // its last listener with scopes is gone
+				w.toSend, w.toRemove, w.groups, w.held = nil, nil, nil, nil
+			}
+		}
+		delete(w.held, string(n))
+	}
+	if !w.wildcard {
+		w.toSend, w.toRemove = l.pool.Without(w.toSend, set), l.pool.Without(w.toRemove, set)
+	}
+	if k == eds {
+		l.settlePrefetch(list)
+	}
+	if k == rds {
+		l.dropRoutes(set)
+	}
+}
