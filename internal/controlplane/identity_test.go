@@ -45,7 +45,7 @@ func certificates(t *testing.T, transport server.Transport) {
 		q.Metadata, err = structpb.NewStruct(map[string]any{"ImpersonatedIdentity": "spiffe://cluster.local/ns/bank/sa/teller"})
 		require.NoError(t, err)
 	})
-	requireStatus(t, err, codes.PermissionDenied, "somebody else")
+	requireStatus(t, err, codes.PermissionDenied, "another identity")
 
 	plain, err := grpc.NewClient(p.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)

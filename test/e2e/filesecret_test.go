@@ -69,7 +69,7 @@ func TestCertificatesInFiles(t *testing.T) {
 	require.Empty(t, p.backend.requests())
 	m.requireMutual(spiffeID("client"))
 	m.requireNothingHeld()
-	require.Contains(t, m.client.log.String(), "the secret in files cannot be had")
+	require.Contains(t, m.client.log.String(), "secret cannot be read from its files")
 	require.Contains(t, m.clientSecrets(), "file-cert:"+v.path("tls.crt")+"~"+v.path("tls.key"))
 
 	files, _ := pairFiles(t, p.root, "one")

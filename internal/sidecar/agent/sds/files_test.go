@@ -176,7 +176,7 @@ func TestMissingFilesAreServedWhenTheyCome(t *testing.T) {
 	s := startFiles(t, 20*time.Millisecond, time.Millisecond)
 	root := newRoot(t)
 	stream := s.ask(pairName(t, s.path("late/cert.pem"), s.path("late/key.pem")))
-	s.awaitLog("cannot be had")
+	s.awaitLog("secret cannot be read from its files")
 	require.Contains(t, s.log.String(), "late/cert.pem: no such file or directory")
 	require.InDelta(t, 1, s.failing(), 0)
 	stream.nothing()
@@ -288,7 +288,7 @@ func TestWhatIsAskedForAloneIsRead(t *testing.T) {
 	s.pair(root, "cert.pem", "key.pem")
 	for _, name := range []string{s.path("cert.pem"), "file:" + s.path("cert.pem"), "file-cert:" + s.path("cert.pem"), "file-root:", "kubernetes://x"} {
 		s.ask(name)
-		s.awaitLog("not served here: whoever uses it waits for it\" name=" + name)
+		s.awaitLog("unknown secret: listeners and clusters that use it wait for it\" name=" + name)
 	}
 	stream := s.ask(pairName(t, s.path("cert.pem"), s.path("key.pem")))
 	stream.certificate()
