@@ -121,7 +121,7 @@ func TestModulesFromServers(t *testing.T) {
 		release()
 	}
 	for path, why := range map[string]string{
-		"text": "not a WebAssembly module", "short": "not a WebAssembly module", "nothing": "no module", "large": "larger than 4000 bytes", "bomb": "larger than 4000 bytes",
+		"text": "not a WebAssembly module", "short": "not a WebAssembly module", "nothing": "not a WebAssembly module", "large": "larger than 4000 bytes", "bomb": "larger than 4000 bytes",
 		"tar":  "not a WebAssembly module", // its first file is none
 		"none": "404",
 	} {
