@@ -128,7 +128,7 @@ func TestDemo(t *testing.T) {
 		"of 8/8 ACKs: median",
 		"control plane killed, restarted",
 		"none lost",
-		"a plain-text call to frontend-1 is refused",
+		"a plain-text call to frontend-1 fails",
 		"were mutually authenticated.",
 	} {
 		require.Contains(t, out.String(), want)
