@@ -59,7 +59,7 @@ var Rooms = []Room{
 		"k8s.io/apimachinery", "sigs.k8s.io/gateway-api", "sigs.k8s.io/yaml",
 	}},
 	{"security", 3, "certificates, tokens, and who may do what", []string{
-		"google.golang.org/protobuf", "istio.io/api/security",
+		"github.com/go-jose/go-jose/v4", "google.golang.org/protobuf", "istio.io/api/security",
 	}},
 	{"xds", 2, "resources, versions, and their delivery to Envoy", []string{
 		"github.com/cespare/xxhash/v2", "github.com/envoyproxy/go-control-plane/envoy", "github.com/hashicorp/go-immutable-radix/v2",

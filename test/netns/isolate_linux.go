@@ -51,7 +51,7 @@ func loopbackUp() error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	lo, err := unix.NewIfreq("lo")
 	if err != nil {
 		return err

@@ -53,9 +53,9 @@ func (r *Converter) RedirectScheme(at problem.Path, scheme string) {
 }
 
 // Weight of a destination; a single one gets everything.
-func (c *Converter) Weight(at problem.Path, w int32) uint32 {
+func (r *Converter) Weight(at problem.Path, w int32) uint32 {
 	if w < 0 {
-		c.Errorf(at, "%d is negative; use a weight of 0 or more", w)
+		r.Errorf(at, "%d is negative; use a weight of 0 or more", w)
 		return 0
 	}
 	return uint32(w)

@@ -95,7 +95,7 @@ func TestInjectionSaysWhatIsWrong(t *testing.T) {
 	w, counted := injection(t, InjectPath, podReview(`{"metadata":{"annotations":{"sidecar.istio.io/proxyCPU":"much"}}}`))
 	r := answered(t, w)
 	require.False(t, r.Allowed)
-	require.Contains(t, r.Result.Message, `annotation sidecar.istio.io/proxyCPU: "much"`)
+	require.Contains(t, r.Result.Message, `annotation sidecar.istio.io/proxyCPU: invalid quantity "much"`)
 	require.Equal(t, resultRefused, counted)
 	w, _ = injection(t, InjectPath, podReview(`{"spec":1}`))
 	require.False(t, answered(t, w).Allowed)

@@ -77,7 +77,7 @@ func TestAuthenticate(t *testing.T) {
 		"token of an odd namespace": {peer: server.Peer{Authorization: "Bearer odd"}, code: codes.Unauthenticated, says: "no namespace"},
 		"foreign certificate":       {peer: server.Peer{Certificates: newIssuer(t).leaf(t, webID)}, code: codes.Unauthenticated, says: "unknown authority"},
 		"other trust domain":        {peer: server.Peer{Certificates: root.leaf(t, "spiffe://example.com/ns/shop/sa/web")}, code: codes.Unauthenticated, says: "not of this mesh's trust domain (cluster.local, old.example.com)"},
-		"not a SPIFFE id":              {peer: server.Peer{Certificates: root.leaf(t, "https://example.com")}, code: codes.Unauthenticated, says: "not a SPIFFE id"},
+		"not a SPIFFE id":           {peer: server.Peer{Certificates: root.leaf(t, "https://example.com")}, code: codes.Unauthenticated, says: "not a SPIFFE id"},
 		"no name":                   {peer: server.Peer{Certificates: root.leaf(t)}, code: codes.Unauthenticated, says: "0 URIs"},
 		"two names":                 {peer: server.Peer{Certificates: root.leaf(t, webID, "spiffe://cluster.local/ns/bank/sa/teller")}, code: codes.Unauthenticated, says: "2 URIs"},
 	} {

@@ -126,12 +126,12 @@ func TestAccessThatCannotWork(t *testing.T) {
 	cert, key := certificate(t, nil, nil)
 	for want, a := range map[string]Policy{
 		"less than 16 characters":              {TokenFile: short},
-		"no token found":              {TokenFile: empty},
+		"no token found":                       {TokenFile: empty},
 		"no such file":                         {TokenFile: empty + "x"},
 		"--http-cert and --http-key":           {CertFile: cert},
 		"--http-client-ca is about TLS":        {ClientCA: cert},
 		"--http-cert, --http-key: tls":         {CertFile: text, KeyFile: key},
-		"no certificate found":        {CertFile: cert, KeyFile: key, ClientCA: text},
+		"no certificate found":                 {CertFile: cert, KeyFile: key, ClientCA: text},
 		"--http-client-ca: open " + text + "x": {CertFile: cert, KeyFile: key, ClientCA: text + "x"},
 	} {
 		a.Flags = "--http"
