@@ -72,7 +72,7 @@ func (k fieldKind) decode(t *testing.T, spec any) probe {
 	text, err := yaml.Marshal(doc)
 	require.NoError(t, err)
 	o, problems := config.Decoder{Domain: "cluster.local"}.FromYAML(text)
-	return probe{dump.ForHash(o), problems} //nolint:govet // its successor is in a module that nothing else needs
+	return probe{dump.ForHash(o), problems} //nolint:govet,staticcheck // its successor is in a module that nothing else needs
 }
 
 // added lists the problems of p that before does not have. Lines move, so they do not count.
