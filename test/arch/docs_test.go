@@ -202,3 +202,15 @@ func TestEnvoyIsPinnedOnce(t *testing.T) {
 		require.NotContains(t, read(t, file), envoy.Version, "%s names Envoy's version; only internal/sidecar/envoy/ENVOY_VERSION should", file)
 	}
 }
+
+// TestPathsExist holds documents to folders and files of the repository that exist.
+func TestPathsExist(t *testing.T) {
+	path := regexp.MustCompile("`((?:cmd|internal|test|deploy|examples)/[a-zA-Z0-9_./-]+)`")
+	for _, doc := range documents(t) {
+		for _, m := range path.FindAllStringSubmatch(read(t, doc), -1) {
+			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+				t.Errorf("%s: `%s`: no such file or folder: has it moved?", doc, m[1])
+			}
+		}
+	}
+}
