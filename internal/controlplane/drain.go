@@ -14,7 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// binder tells of proxies that connect before they are bound.
+// binder binds proxies to the engine once drain notices, token keys and Secrets are known.
 type binder struct {
 	*engine.Engine
 	drains  *drain.Registry
@@ -47,7 +47,7 @@ func (b binder) Keep(ctx context.Context, p *model.Proxy, routeConfigs []string)
 	return b.bounded(p, b.Engine.Keep(ctx, p, routeConfigs))
 }
 
-// bounded tells of proxies whose identity has as many scopes as it may, and makes that a status.
+// bounded counts and logs proxies whose identity has reached its limit of groups, and returns a gRPC status.
 func (b binder) bounded(p *model.Proxy, err error) error {
 	var many *engine.TooManyGroups
 	if !errors.As(err, &many) {
