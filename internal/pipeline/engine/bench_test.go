@@ -11,8 +11,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// mesh makes an engine with n services of two endpoints, and one outbound scope a
-// namespace; it runs no goroutine.
+// mesh makes an engine with services of two endpoints, and one outbound proxy group for each namespace.
+// It runs no goroutine.
 func mesh(b *testing.B, services, namespaces int) *Engine {
 	b.Helper()
 	e := New(Options{Intake: store.NewIntake(), Recorder: noRecorder{}, Log: slog.New(slog.DiscardHandler)})
@@ -67,8 +67,8 @@ func benchRoute(i, generation int) store.Event {
 	return store.Event{Key: v.Key, Object: v}
 }
 
-// BenchmarkChange is one change from its event to the tables: the cost must not grow with
-// the number of services.
+// BenchmarkChange measures one change from its event to the tables. The cost must not grow with the
+// number of services.
 func BenchmarkChange(b *testing.B) {
 	for _, services := range sizes(100, 1000, 20000) {
 		for _, c := range []struct {
@@ -90,8 +90,8 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-// BenchmarkScopedChange is a route's change where the route configuration is there as a whole, and
-// where it is there in buckets, too.
+// BenchmarkScopedChange measures the change of a route in a whole route configuration, and in one that
+// also exists in shards.
 func BenchmarkScopedChange(b *testing.B) {
 	for _, split := range []bool{false, true} {
 		b.Run(fmt.Sprintf("split=%t", split), func(b *testing.B) {
@@ -107,7 +107,7 @@ func BenchmarkScopedChange(b *testing.B) {
 	}
 }
 
-// BenchmarkChangeScopes is one endpoint change that many scopes see.
+// BenchmarkChangeScopes measures one endpoint change that many proxy groups see.
 func BenchmarkChangeScopes(b *testing.B) {
 	for _, scopes := range []int{1, 10, 100} {
 		b.Run(fmt.Sprintf("endpoint/scopes=%d", scopes), func(b *testing.B) {
@@ -120,7 +120,7 @@ func BenchmarkChangeScopes(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen is a whole scope from nothing: what the first proxy of a kind costs.
+// BenchmarkOpen measures a new proxy group: the cost of the first proxy of a kind.
 func BenchmarkOpen(b *testing.B) {
 	for _, services := range sizes(500, 20000) {
 		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
@@ -133,7 +133,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// sizes leaves the largest out where benchmarks have to run, and nobody reads what they take.
+// sizes leaves out the largest size with -short, when benchmarks only have to run.
 func sizes(all ...int) []int {
 	if testing.Short() {
 		return all[:len(all)-1]

@@ -1,9 +1,18 @@
-// Package engine runs the pipeline: events -> store -> derive -> translate -> tables ->
-// streams. It is the one place where the stages meet.
+// Package engine runs the stages of the pipeline one after the other: events -> store -> derive ->
+// translate -> tables -> streams. It is the only package in which the stages meet.
 //
-// One goroutine, Run's, does all the work of a batch, and everything else that reads or
-// changes what is derived. A batch is whatever arrived while the last one was worked on:
-// no timer stands between an event and its push.
+// Invariants:
+//
+//  1. One goroutine, that of Run, does all work of a batch. It owns the deriver, the open proxy groups
+//     (groups.go), the streams that are bound to them (bindings.go), and the list of what cannot be
+//     translated (failures.go). Other goroutines pass it a function through call.
+//  2. A batch is what arrived while the previous batch was processed. No timer delays an event, except
+//     Debounce, which is off by default.
+//  3. Nothing is derived before all sources have loaded. A proxy that connects earlier waits: an empty
+//     answer would remove everything that it has.
+//  4. A resource that cannot be translated keeps its last valid version in the table.
+//
+// Start reading at Engine.Run and Engine.batch.
 package engine
 
 import (
@@ -21,39 +30,40 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// Publisher brings committed tables to the streams that are bound to them.
+// Publisher announces committed tables to the streams that are bound to them.
 type Publisher interface {
 	Publish(rev model.Revision, tables []*table.Table)
 }
 
-// ChangeRecorder notes when each revision passed which stage.
+// ChangeRecorder records when each revision passed each stage.
 type ChangeRecorder interface {
 	Begin(rev model.Revision, objects []changelog.ChangedObject, observed time.Time)
 	Mark(rev model.Revision, stage changelog.Stage, at time.Time)
 	Resources(rev model.Revision, n int, bytes int64)
 }
 
-// Options are what an Engine is made of.
+// Options configure an Engine.
 type Options struct {
 	Mesh     *model.Mesh // nil: the default
 	Intake   *store.Intake
 	Recorder ChangeRecorder
-	// Removed is told of endpoints that went, before their revision is published; nil: nobody is.
+	// Removed receives endpoints that were removed, before their revision is published; may be nil.
 	Removed func([]changelog.RemovedEndpoint)
-	// Applied is told of each batch once it is in the store; it does not block. nil: nobody is.
+	// Applied receives each batch once it is in the store. It must not block; may be nil.
 	Applied func([]store.Change)
 	Log     *slog.Logger
 	// Debounce holds events back; the zero value does not.
 	Debounce Debounce
-	// Workers derive and translate scopes side by side; 0: one a CPU.
+	// Workers is how many proxy groups are derived and translated at the same time; 0: one for each CPU.
 	Workers int
-	// Sharding says which route configurations are split for proxies that get them by scopes; the
-	// zero value is derive.AutoSharding.
+	// Sharding selects the route configurations that are split into shards; the zero value is
+	// derive.AutoSharding.
 	Sharding derive.Sharding
-	// IdleGroup is how long a scope is kept after its last proxy has gone, so that one
-	// that comes back finds it; 0: a minute.
+	// IdleGroup is how long a proxy group is kept after its last proxy has disconnected, so that a
+	// proxy that reconnects finds it; 0: a minute.
 	IdleGroup time.Duration
-	// GroupsPerIdentity is how many scopes proxies of one verified identity may have opened; 0 and less: any number.
+	// GroupsPerIdentity limits the proxy groups that proxies of one verified identity may have open;
+	// 0 or less: no limit.
 	GroupsPerIdentity int
 }
 
@@ -67,32 +77,29 @@ func newDeriver(opts *Options) *derive.Deriver {
 
 // Engine is the pipeline.
 type Engine struct {
-	// Fixed.
+	// Read-only after New.
 	opts   Options
-	mesh   *model.Mesh
 	log    *slog.Logger
 	store  *store.Store
 	intern *resource.Interner
-	calls  chan func()   // bounded: who calls waits for its turn
+	calls  chan func()   // bounded: callers wait for their turn
 	done   chan struct{} // closed when Run has ended
 
-	// Touched only by Run's goroutine.
+	// Owned by Run's goroutine.
 	publisher Publisher
 	deriver   *derive.Deriver
-	groups    map[derive.GroupKey]*group
-	bindings  map[*model.Proxy]*binding
-	waiting   map[*binding]chan<- []*table.Table // binds that wait for the sources to load
-	failures  map[failureKey]Failure             // what could not be translated
-	opened    map[owner]int                      // of scopes, how many for whom; none is 0
+	groups    *groups
+	bindings  *bindings
+	failures  *failures
 
-	// loaded: all that the sources had at their start is in the store. Set by Run's
-	// goroutine, read by anybody.
+	// loaded is set when everything that the sources had at their start is in the store. Run's goroutine
+	// sets it, any goroutine reads it.
 	loaded atomic.Bool
-	// lacking likewise: hosts for which no address is left.
+	// lacking lists the hosts for which no address is left; written and read like loaded.
 	lacking atomic.Pointer[[]derive.Lack]
 }
 
-// New makes an engine. Run must be called once for anything to happen.
+// New makes an engine. It does nothing until Run is called, once.
 func New(opts Options) *Engine {
 	if opts.Mesh == nil {
 		opts.Mesh = model.DefaultMesh()
@@ -103,35 +110,33 @@ func New(opts Options) *Engine {
 	if opts.IdleGroup == 0 {
 		opts.IdleGroup = time.Minute
 	}
-	return &Engine{
-		opts: opts, mesh: opts.Mesh, log: opts.Log,
+	e := &Engine{
+		opts: opts, log: opts.Log,
 		store:    store.New(),
 		intern:   resource.NewInterner(),
 		calls:    make(chan func(), 64),
 		done:     make(chan struct{}),
-		failures: map[failureKey]Failure{},
-		opened:   map[owner]int{},
 		deriver:  newDeriver(&opts),
-		groups:   map[derive.GroupKey]*group{},
-		bindings: map[*model.Proxy]*binding{},
-		waiting:  map[*binding]chan<- []*table.Table{},
+		failures: newFailures(opts.Log),
 	}
+	e.groups = newGroups(e.deriver, e.failures, opts.GroupsPerIdentity)
+	e.bindings = newBindings(e.deriver, e.groups)
+	return e
 }
 
-// Snapshot is the newest state of the store.
+// Snapshot returns the newest state of the store.
 func (e *Engine) Snapshot() *store.Snapshot { return e.store.Snapshot() }
 
-// Synced tells whether proxies are served: all sources have loaded, and what they had is
-// in the store.
+// Synced reports whether proxies are served: all sources have loaded, and what they had is in the store.
 func (e *Engine) Synced() bool { return e.loaded.Load() }
 
-// Run works until ctx ends. publisher is told of each revision that changed tables.
+// Run works until ctx ends. It announces each revision to publisher, with the tables that changed.
 func (e *Engine) Run(ctx context.Context, publisher Publisher) {
 	defer close(e.done)
 	e.publisher = publisher
 	idle := time.NewTicker(e.opts.IdleGroup / 4)
 	defer idle.Stop()
-	due := time.NewTimer(time.Hour) // of what Debounce holds back
+	due := time.NewTimer(time.Hour) // fires when events that Debounce holds back are due
 	defer due.Stop()
 	e.take()
 	for {
@@ -145,14 +150,24 @@ func (e *Engine) Run(ctx context.Context, publisher Publisher) {
 		case call := <-e.calls:
 			call()
 		case now := <-idle.C:
-			e.closeIdle(now)
+			e.groups.closeIdle(now.Add(-e.opts.IdleGroup))
 		}
 	}
 }
 
-// take works on what has arrived. Nothing is worked on before the sources have loaded: what
-// is half there means nothing to anybody. A source puts all that it has before it says that
-// it is synced, so that the first batch has all of it.
+// takeWhenDue takes the next batch, or sets the timer to when it is due.
+func (e *Engine) takeWhenDue(timer *time.Timer) {
+	if e.loaded.Load() {
+		if wait := e.opts.Debounce.wait(time.Now(), e.opts.Intake.Waiting()); wait > 0 {
+			timer.Reset(wait)
+			return
+		}
+	}
+	e.take()
+}
+
+// take processes the next batch. Before the sources have loaded it does nothing. A source puts
+// everything that it has before it reports that it is synced, so the first batch contains all of it.
 func (e *Engine) take() {
 	if e.loaded.Load() {
 		e.batch(e.opts.Intake.Take())
@@ -163,7 +178,7 @@ func (e *Engine) take() {
 	}
 	e.batch(e.opts.Intake.TakeAll())
 	e.loaded.Store(true)
-	e.admit()
+	e.bindWaiting()
 }
 
 // batch takes events through all stages.
@@ -176,9 +191,8 @@ func (e *Engine) batch(events []store.Event) {
 	e.opts.Recorder.Begin(rev, changedObjects(changes), firstObserved(changes))
 	e.opts.Recorder.Mark(rev, changelog.StageStore, time.Now())
 	if e.opts.Removed != nil {
-		e.opts.Removed(append(removedEndpoints(rev, changes), e.draining(rev, changes)...))
+		e.opts.Removed(append(removedEndpoints(rev, changes), drainingEndpoints(rev, changes, e.deriver.Index().HostsAt)...))
 	}
-
 	if e.opts.Applied != nil {
 		e.opts.Applied(changes)
 	}
@@ -187,7 +201,7 @@ func (e *Engine) batch(events []store.Event) {
 	e.noteLacking()
 	var moved []*binding
 	if update.Rekey != nil {
-		moved = e.rekey(update.Rekey, update.Deltas)
+		moved = e.bindings.rekey(update.Rekey, update.Deltas)
 	}
 	e.opts.Recorder.Mark(rev, changelog.StageDerive, time.Now())
 
@@ -195,16 +209,16 @@ func (e *Engine) batch(events []store.Event) {
 	e.opts.Recorder.Resources(rev, n, bytes)
 	e.opts.Recorder.Mark(rev, changelog.StageTranslate, time.Now())
 	for _, b := range moved {
-		b.rebind(e.tables(b))
+		b.rebind(e.groups.tables(b.keys))
 	}
 	e.publisher.Publish(rev, touched)
 }
 
-// commit translates what differs and puts it into the scopes' tables. It gives those that
-// changed, the number of resources in which they did, and these resources' bytes.
+// commit translates deltas and puts the result into the tables of their proxy groups. It returns the
+// tables that changed, the number of resources that differ, and the bytes of these resources.
 func (e *Engine) commit(rev model.Revision, deltas map[derive.GroupKey]*derive.Delta) (touched []*table.Table, resources int, bytes int64) {
 	for key, list := range e.translate(deltas) {
-		t := e.groups[key].table
+		t := e.groups.open[key].table
 		if n := t.Commit(rev, list); n > 0 {
 			resources += n
 			bytes += changedBytes(t.State(), list)
@@ -214,48 +228,28 @@ func (e *Engine) commit(rev model.Revision, deltas map[derive.GroupKey]*derive.D
 	return touched, resources, bytes
 }
 
-func changedObjects(changes []store.Change) []changelog.ChangedObject {
-	out := make([]changelog.ChangedObject, len(changes))
-	for i, c := range changes {
-		o := changelog.ChangedObject{Key: c.Key, Operation: changelog.Updated, Observed: c.Event.Observed, Committed: c.Event.Committed}
-		switch {
-		case c.Old == nil:
-			o.Operation = changelog.Created
-		case c.New == nil:
-			o.Operation = changelog.Deleted
-		default:
-			o.Moved = !model.SameAudience(c.Old, c.New)
-		}
-		if c.New != nil {
-			o.ResourceVersion = c.New.Metadata().ResourceVersion
-		}
-		out[i] = o
-	}
-	return out
+// Debounce holds events back until none has arrived for a while, as Istio does
+// (PILOT_DEBOUNCE_AFTER, PILOT_DEBOUNCE_MAX, PILOT_ENABLE_EDS_DEBOUNCE). The zero value holds
+// nothing back: a batch is what arrived while the previous one was processed.
+type Debounce struct {
+	After time.Duration // of quiet; 0: off
+	Max   time.Duration // no event waits longer; 0: no limit
+	// EndpointsPass: a change of endpoints is taken at once, together with everything that waits.
+	EndpointsPass bool
 }
 
-// firstObserved is when the oldest event of a batch was seen: the start of its clock.
-func firstObserved(changes []store.Change) time.Time {
-	first := changes[0].Event.Observed
-	for _, c := range changes[1:] {
-		if c.Event.Observed.Before(first) {
-			first = c.Event.Observed
-		}
+// wait returns how long the waiting events must wait from now; 0 or less: they are due.
+//
+// Max counts from the time when the source saw the first event, also while a batch is processed. Events
+// that have waited that long at the end of a batch are taken next, and not held back again.
+// Batches are bounded, and so is the time beyond Max.
+func (d Debounce) wait(now time.Time, w store.Waiting) time.Duration {
+	if d.After <= 0 || w.Objects == 0 || d.EndpointsPass && w.Endpoints > 0 {
+		return 0
 	}
-	return first
-}
-
-// changedBytes is the size of those updates that made a difference. Whole route
-// configurations are not counted: they are put together of parts that are.
-func changedBytes(s *table.State, updates []table.Update) int64 {
-	var n int64
-	for _, u := range updates {
-		if u.Resource == nil || u.Type == resource.RouteConfig {
-			continue
-		}
-		if e := s.Get(u.Type, u.Name); e != nil && e.Revision == s.Revision {
-			n += int64(len(u.Resource.DeltaField()))
-		}
+	wait := d.After - now.Sub(w.Last)
+	if d.Max > 0 {
+		wait = min(wait, d.Max-now.Sub(w.First))
 	}
-	return n
+	return wait
 }

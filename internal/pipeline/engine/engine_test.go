@@ -18,7 +18,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// published is what the engine has told its publisher.
+// published is one call of the engine to its publisher.
 type published struct {
 	rev    model.Revision
 	tables []string
@@ -34,7 +34,7 @@ func (r recorder) Publish(rev model.Revision, tables []*table.Table) {
 	r <- p
 }
 
-// start runs an engine until the test ends.
+// start runs an engine until the end of the test.
 func start(t *testing.T, change ...func(*Options)) (*Engine, *store.Intake, recorder) {
 	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
@@ -78,16 +78,16 @@ func TestBindWaitsForSources(t *testing.T) {
 		}
 		got <- tables
 	}()
-	waiting := func() []bool { return make([]bool, len(e.waiting)) }
+	waiting := func() []bool { return make([]bool, len(e.bindings.waiting)) }
 	require.Eventually(t, func() bool { return len(ask(context.Background(), e, waiting)) == 1 }, time.Minute, time.Millisecond)
 	require.Empty(t, got, "served before the source had loaded")
-	require.Zero(t, e.Snapshot().Len(model.KindService), "worked on what is half there")
+	require.Zero(t, e.Snapshot().Len(model.KindService), "processed before the source had loaded")
 	in.Synced("test")
 	tables := await.From(t, got)
 	require.NotNil(t, tables[0].State().Get(resource.Cluster, "outbound|80||a.shop.svc.cluster.local"))
 }
 
-func TestAChangePublishesTheTablesThatItTouches(t *testing.T) {
+func TestChangePublishesTheTablesThatDiffer(t *testing.T) {
 	e, in, r := start(t)
 	in.Put(service("a", 80))
 	in.Synced("test")
@@ -98,7 +98,7 @@ func TestAChangePublishesTheTablesThatItTouches(t *testing.T) {
 	other, releaseOther, err := e.Bind(context.Background(), proxy("cron", "shop"), nil)
 	require.NoError(t, err)
 	defer releaseOther()
-	require.Same(t, tables[0], other[0], "one namespace, one outbound scope")
+	require.Same(t, tables[0], other[0], "one outbound group for a namespace")
 	require.NotSame(t, tables[1], other[1])
 
 	in.Put(service("b", 80))
@@ -114,7 +114,7 @@ func TestAChangePublishesTheTablesThatItTouches(t *testing.T) {
 	require.Empty(t, p.tables, "equal content touches nothing")
 }
 
-func TestASidecarMovesProxies(t *testing.T) {
+func TestSidecarMovesProxies(t *testing.T) {
 	e, in, r := start(t)
 	in.Put(service("a", 80), service("b", 80))
 	in.Synced("test")
@@ -137,26 +137,26 @@ func TestASidecarMovesProxies(t *testing.T) {
 	require.Contains(t, await.From(t, r).tables, after[0].Name())
 }
 
-func TestIdleScopesAreForgotten(t *testing.T) {
+func TestIdleGroupsAreClosed(t *testing.T) {
 	e, in, _ := start(t)
 	in.Synced("test")
 	_, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
 	require.NoError(t, err)
 	require.Len(t, e.ProxyGroups(context.Background()), 2)
 	release()
-	require.NoError(t, e.call(context.Background(), func() { e.closeIdle(time.Now().Add(time.Hour)) }))
+	require.NoError(t, e.call(context.Background(), func() { e.groups.closeIdle(time.Now().Add(time.Hour)) }))
 	require.Empty(t, e.ProxyGroups(context.Background()))
 }
 
-// waiting counts the binds that wait for the sources.
+// waiting counts the streams that wait for the sources.
 func waiting(t *testing.T, e *Engine) int {
 	t.Helper()
-	n := ask(context.Background(), e, func() []int { return []int{len(e.waiting)} })
+	n := ask(context.Background(), e, func() []int { return []int{len(e.bindings.waiting)} })
 	require.Len(t, n, 1)
 	return n[0]
 }
 
-func TestABindThatIsGivenUpLeavesNothing(t *testing.T) {
+func TestCancelledBindLeavesNothing(t *testing.T) {
 	e, in, _ := start(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -173,9 +173,9 @@ func TestABindThatIsGivenUpLeavesNothing(t *testing.T) {
 	require.Empty(t, e.ProxyGroups(context.Background()))
 }
 
-// TestWhatTheSourcesHadIsServedFirst holds the order of loading: a bind that comes between
-// the sources' word and the batch of what they had must not see an empty mesh.
-func TestWhatTheSourcesHadIsServedFirst(t *testing.T) {
+// TestFirstBatchPrecedesBinds checks the order of loading: a proxy that connects between the last
+// source's Synced and the first batch must not receive an empty mesh.
+func TestFirstBatchPrecedesBinds(t *testing.T) {
 	in := store.NewIntake("test")
 	e := New(Options{Intake: in, Recorder: noRecorder{}, Log: slog.New(slog.DiscardHandler)})
 	e.publisher = noRecorder{}
@@ -212,10 +212,10 @@ func route(code uint32) store.Event {
 	return store.Event{Key: v.Key, Object: v}
 }
 
-// TestWhatCannotBeTranslatedKeepsItsLastGoodState follows one broken virtual host: its old
-// resource stays, it is listed for each scope that has it, other changes go on, and both
-// mending and removing take it off the list.
-func TestWhatCannotBeTranslatedKeepsItsLastGoodState(t *testing.T) {
+// TestUntranslatableResourceKeepsLastVersion follows one broken virtual host: its old resource stays, it
+// is listed for each proxy group that has it, and other changes are distributed. Correcting or removing it
+// removes it from the list.
+func TestUntranslatableResourceKeepsLastVersion(t *testing.T) {
 	const name = "80/a.shop.svc.cluster.local:80"
 	e, in, r := start(t)
 	in.Put(service("a", 80), route(200))
@@ -224,7 +224,7 @@ func TestWhatCannotBeTranslatedKeepsItsLastGoodState(t *testing.T) {
 	tables, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
 	require.NoError(t, err)
 	defer release()
-	// A second scope whose name, but not its key, is the first one's.
+	// A second proxy group with the name, but not the key, of the first.
 	none := proxy("web", "shop")
 	none.Interception = model.InterceptNone
 	_, releaseOther, err := e.Bind(context.Background(), none, nil)
@@ -258,7 +258,7 @@ func TestWhatCannotBeTranslatedKeepsItsLastGoodState(t *testing.T) {
 	require.Nil(t, tables[0].State().Get(resource.VirtualHost, name))
 }
 
-func TestFailuresGoWithTheirScope(t *testing.T) {
+func TestClosedGroupHasNoFailures(t *testing.T) {
 	e, in, r := start(t)
 	in.Put(service("a", 80), route(9))
 	in.Synced("test")
@@ -267,13 +267,13 @@ func TestFailuresGoWithTheirScope(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, e.Failures(context.Background()), 1)
 	release()
-	require.NoError(t, e.call(context.Background(), func() { e.closeIdle(time.Now().Add(time.Hour)) }))
+	require.NoError(t, e.call(context.Background(), func() { e.groups.closeIdle(time.Now().Add(time.Hour)) }))
 	require.Empty(t, e.Failures(context.Background()))
 }
 
-// TestRekeyLooksAtTheProxiesConcerned holds that a Sidecar of one namespace moves only that
-// namespace's proxies, and one of the root namespace all that have none of their own.
-func TestRekeyLooksAtTheProxiesConcerned(t *testing.T) {
+// TestRekeyMovesTheProxiesConcerned checks that a Sidecar of one namespace moves only proxies of that
+// namespace, and a Sidecar of the root namespace moves all proxies whose namespace has no Sidecar.
+func TestRekeyMovesTheProxiesConcerned(t *testing.T) {
 	e, in, r := start(t)
 	in.Synced("test")
 	moved := make(chan string, 8)
@@ -300,8 +300,8 @@ func TestRekeyLooksAtTheProxiesConcerned(t *testing.T) {
 	require.Empty(t, moved)
 }
 
-// TestObjectsThatMoved: what was for other proxies before is told with the change.
-func TestObjectsThatMoved(t *testing.T) {
+// TestChangedObjectsMoved checks that a change records whether the object was for other proxies before.
+func TestChangedObjectsMoved(t *testing.T) {
 	of := func(app string) model.Object {
 		return &model.AuthorizationPolicy{Selector: map[string]string{"app": app}}
 	}

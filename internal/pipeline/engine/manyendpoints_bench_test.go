@@ -10,8 +10,8 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// BenchmarkManyEndpoints is one endpoint of many that is replaced, as by a rolling update: a Pod goes, another
-// one comes, and the EndpointSlice says so, from the events to the tables.
+// BenchmarkManyEndpoints replaces one endpoint of many, as a rolling update does: the events of a removed
+// Pod, a new Pod and their EndpointSlice, from the events to the tables.
 func BenchmarkManyEndpoints(b *testing.B) {
 	for _, n := range sizes(500, 5000) {
 		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
@@ -30,9 +30,9 @@ func BenchmarkManyEndpoints(b *testing.B) {
 	}
 }
 
-// deployment is a service's Pods with sidecars, 100 to an EndpointSlice.
+// deployment has the Pods of a service, with sidecars, 100 in each EndpointSlice.
 type deployment struct {
-	pods []int // their numbers by slice and member
+	pods []int // numbers of Pods, by slice and member
 	next int
 }
 
@@ -60,7 +60,7 @@ func (d *deployment) start() []store.Event {
 	return events
 }
 
-// replace replaces one Pod, of another slice each time.
+// replace replaces one Pod, each time in another slice.
 func (d *deployment) replace() []store.Event {
 	at := d.next * 7919 % len(d.pods)
 	gone := podKey(d.pods[at])
@@ -73,7 +73,7 @@ func podKey(n int) model.Key {
 	return model.Key{Kind: model.KindPod, Namespace: "ns0", Name: fmt.Sprintf("service-0-%d", n)}
 }
 
-// podAddress is in no order, as addresses are.
+// podAddress spreads addresses, as a cluster does.
 func podAddress(n int) string {
 	at := n * 7919 % (1 << 24)
 	return fmt.Sprintf("10.%d.%d.%d", at>>16, at>>8&255, at&255)

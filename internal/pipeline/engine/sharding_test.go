@@ -17,29 +17,29 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// splitWorld is an engine that is driven by hand, with some services of one port.
-func splitWorld(services int) *Engine {
+// shardingEngine is an engine without a goroutine, with some services of one port.
+func shardingEngine(services int) *Engine {
 	e := New(Options{Sharding: derive.Sharding{From: 3, Bits: 2}, Recorder: noRecorder{}, Workers: 1})
 	e.publisher = noRecorder{}
-	e.batch(splitServices(0, services))
+	e.batch(servicesFrom(0, services))
 	e.loaded.Store(true)
 	return e
 }
 
-func splitServices(from, to int) (out []store.Event) {
+func servicesFrom(from, to int) (out []store.Event) {
 	for i := from; i < to; i++ {
 		out = append(out, service(fmt.Sprintf("svc-%d", i), 80))
 	}
 	return out
 }
 
-// bound is a proxy's hold on its tables; *now are those that it was told last.
+// bound binds a proxy that uses scopes; *now are its tables, also after it is rebound.
 func bound(e *Engine, p *model.Proxy) (b *binding, now *[]*table.Table) {
 	p.ScopedRoutes = true
 	return boundWhole(e, p)
 }
 
-// boundWhole is bound of one for which nothing is split, unless it says otherwise.
+// boundWhole binds a proxy as it is.
 func boundWhole(e *Engine, p *model.Proxy) (b *binding, now *[]*table.Table) {
 	now = new([]*table.Table)
 	b = &binding{proxy: p, rebind: func(t []*table.Table) { *now = t }}
@@ -49,50 +49,50 @@ func boundWhole(e *Engine, p *model.Proxy) (b *binding, now *[]*table.Table) {
 	return b, now
 }
 
-func requireBuckets(t *testing.T, tables *[]*table.Table, want int) {
+func requireShards(t *testing.T, tables *[]*table.Table, want int) {
 	t.Helper()
 	s := (*tables)[0].State()
 	require.Equal(t, want*routeshard.Count(2), s.Len(resource.Scope), (*tables)[0].Name())
-	require.NotNil(t, s.Get(resource.RouteConfigShell, "80"), "the whole one is there always")
+	require.NotNil(t, s.Get(resource.RouteConfigShell, "80"), "the whole route configuration is always served")
 }
 
-// TestBucketsStayWithTheirProxies: whatever takes them away for others, a proxy that has route
-// configurations in buckets goes on to have them, and one that has none need not.
-func TestBucketsStayWithTheirProxies(t *testing.T) {
-	e := splitWorld(4)
+// TestShardsStayWithTheirProxies checks that a proxy keeps route configurations in shards although other
+// proxies no longer get them, and that a proxy without shards gets none for that reason.
+func TestShardsStayWithTheirProxies(t *testing.T) {
+	e := shardingEngine(4)
 	_, first := bound(e, proxy("web", "shop"))
-	requireBuckets(t, first, 1)
+	requireShards(t, first, 1)
 
 	var gone []store.Event
-	for _, s := range splitServices(1, 4) {
+	for _, s := range servicesFrom(1, 4) {
 		gone = append(gone, store.Event{Key: s.Key})
 	}
 	e.batch(gone)
-	requireBuckets(t, first, 1)
+	requireShards(t, first, 1)
 	second, other := bound(e, proxy("cron", "shop"))
-	requireBuckets(t, other, 0)
+	requireShards(t, other, 0)
 
 	sidecar := &model.Sidecar{Meta: model.Meta{Key: model.Key{Kind: model.KindSidecar, Namespace: "shop", Name: "default"}}}
 	e.batch([]store.Event{{Key: sidecar.Key, Object: sidecar}})
-	requireBuckets(t, first, 1)
-	requireBuckets(t, other, 0)
+	requireShards(t, first, 1)
+	requireShards(t, other, 0)
 	require.NotEqual(t, (*first)[0].Name(), (*other)[0].Name())
 	e.batch([]store.Event{{Key: sidecar.Key}})
-	requireBuckets(t, first, 1)
-	requireBuckets(t, other, 0)
+	requireShards(t, first, 1)
+	requireShards(t, other, 0)
 
 	require.NoError(t, e.keep(second, derive.ShardedRoutesOf("80")))
-	requireBuckets(t, other, 1)
-	require.Same(t, (*first)[0], (*other)[0], "both have the same")
-	e.batch(splitServices(1, 4))
+	requireShards(t, other, 1)
+	require.Same(t, (*first)[0], (*other)[0], "both have the same table")
+	e.batch(servicesFrom(1, 4))
 	_, third := bound(e, proxy("job", "shop"))
-	requireBuckets(t, third, 1)
+	requireShards(t, third, 1)
 }
 
-// TestBucketsStayWhereNothingIsSplit: a proxy for which nothing is split keeps what it has in buckets, and
-// the listener that asks for them, also where that is all. Others have none of it.
-func TestBucketsStayWhereNothingIsSplit(t *testing.T) {
-	e := splitWorld(4)
+// TestShardsStayWithoutScopedRoutes checks a proxy for which nothing is sharded. It keeps the shards that
+// it has, and the listener that asks for them, even if it has nothing else. Other proxies have none.
+func TestShardsStayWithoutScopedRoutes(t *testing.T) {
+	e := shardingEngine(4)
 	b, now := boundWhole(e, proxy("web", "shop"))
 	_, other := bound(e, proxy("cron", "shop"))
 	asks := func(tables *[]*table.Table) bool {
@@ -100,68 +100,68 @@ func TestBucketsStayWhereNothingIsSplit(t *testing.T) {
 	}
 	require.True(t, asks(other))
 	require.False(t, asks(now))
-	requireBuckets(t, now, 0)
+	requireShards(t, now, 0)
 	require.NoError(t, e.keep(b, routeshard.Listener))
 	require.True(t, asks(now))
-	requireBuckets(t, now, 0)
+	requireShards(t, now, 0)
 	require.NoError(t, e.keep(b, "80"))
 	require.True(t, asks(now))
-	requireBuckets(t, now, 1)
+	requireShards(t, now, 1)
 	l := (*now)[0].State().Get(resource.Listener, "0.0.0.0_80")
-	require.Equal(t, []string{"80"}, l.Resource().RouteConfigs, "listeners look for the whole")
+	require.Equal(t, []string{"80"}, l.Resource().RouteConfigs, "listeners ask for the whole route configuration")
 	require.False(t, resource.UsesScopes([]byte(l.Version)))
 	l = (*other)[0].State().Get(resource.Listener, "0.0.0.0_80")
 	require.Empty(t, l.Resource().RouteConfigs)
-	require.True(t, resource.UsesScopes([]byte(l.Version)), "its version tells it")
+	require.True(t, resource.UsesScopes([]byte(l.Version)), "its version shows it")
 	_, fresh := boundWhole(e, proxy("job", "shop"))
 	require.False(t, asks(fresh))
 }
 
-// TestFewGenerations: however often proxies come between changes of the listeners' form, there are two
-// tables of a scope at most, whatever the proxies have when they connect again.
-func TestFewGenerations(t *testing.T) {
-	e := splitWorld(4)
+// TestTwoCohortsAtMost checks that a proxy group has at most two tables, however often proxies connect
+// between changes of the listeners, and whatever they have when they reconnect.
+func TestTwoCohortsAtMost(t *testing.T) {
+	e := shardingEngine(4)
 	filter := &model.WasmPlugin{Meta: model.Meta{Key: model.Key{Kind: model.KindWasmPlugin, Namespace: "shop", Name: "users"}}, File: "/plugin.wasm"}
 	requireFew := func() {
 		t.Helper()
 		outbound := map[derive.ShardedRoutes]int{}
-		for k := range e.groups {
+		for k := range e.groups.open {
 			if !k.Inbound {
 				outbound[k.Sharded]++
 			}
 		}
 		for split, n := range outbound {
-			require.LessOrEqual(t, n, 2, "told %q", split)
+			require.LessOrEqual(t, n, 2, "sharded %q", split)
 		}
 	}
 	var all []*binding
 	for i := range 5 {
 		b, now := bound(e, proxy(fmt.Sprint("web", i), "shop"))
-		requireBuckets(t, now, 1)
+		requireShards(t, now, 1)
 		e.batch([]store.Event{{Key: filter.Key, Object: filter}})
-		requireBuckets(t, now, 1)
+		requireShards(t, now, 1)
 		late, other := bound(e, proxy(fmt.Sprint("job", i), "shop"))
 		if i == 0 {
-			requireBuckets(t, other, 0)
+			requireShards(t, other, 0)
 		}
 		e.batch([]store.Event{{Key: filter.Key}})
-		requireBuckets(t, other, 1)
+		requireShards(t, other, 1)
 		all = append(all, b, late)
 		requireFew()
 	}
 	e.batch([]store.Event{{Key: filter.Key, Object: filter}})
 	for _, b := range all {
-		e.release(b)
+		e.bindings.release(b)
 		again, now := bound(e, b.proxy)
 		require.NoError(t, e.keep(again, "80"))
-		requireBuckets(t, now, 1)
+		requireShards(t, now, 1)
 	}
 	requireFew()
 }
 
-// TestBucketsStayOverNothing: a proxy that is moved has what it had in buckets so, though the scope
-// where it was has lost it in the same batch, or before.
-func TestBucketsStayOverNothing(t *testing.T) {
+// TestMovedProxyKeepsItsShards checks that a proxy that moves keeps its shards, although its old proxy
+// group lost them in the same batch or before.
+func TestMovedProxyKeepsItsShards(t *testing.T) {
 	selects := func(name string, hosts ...string) store.Event {
 		s := &model.Sidecar{Meta: model.Meta{Key: model.Key{Kind: model.KindSidecar, Namespace: "shop", Name: name}}, Egress: []model.EgressListener{{}}}
 		for _, h := range hosts {
@@ -173,12 +173,12 @@ func TestBucketsStayOverNothing(t *testing.T) {
 		return store.Event{Key: s.Key, Object: s}
 	}
 	for _, batches := range []int{1, 2} {
-		e := splitWorld(4)
+		e := shardingEngine(4)
 		e.batch([]store.Event{selects("default", "*")})
 		p := proxy("web", "shop")
 		p.Labels = map[string]string{"app": "web"}
 		_, now := bound(e, p)
-		requireBuckets(t, now, 1)
+		requireShards(t, now, 1)
 		nothing, few := selects("default"), selects("few", "svc-1.shop.svc.cluster.local")
 		if batches == 1 {
 			e.batch([]store.Event{nothing, few})
@@ -187,11 +187,11 @@ func TestBucketsStayOverNothing(t *testing.T) {
 			require.Zero(t, (*now)[0].State().Len(resource.Scope))
 			e.batch([]store.Event{few})
 		}
-		requireBuckets(t, now, 1)
+		requireShards(t, now, 1)
 	}
 }
 
-// TestKeepWaitsForTheTables: they are others when it returns.
+// TestKeepWaitsForTheTables checks that Keep returns after the proxy was rebound.
 func TestKeepWaitsForTheTables(t *testing.T) {
 	e, in, _ := start(t)
 	in.Put(service("a", 80))
@@ -204,6 +204,6 @@ func TestKeepWaitsForTheTables(t *testing.T) {
 	require.NoError(t, e.Keep(context.Background(), p, []string{"80"}))
 	require.Equal(t, routeshard.Count(routeshard.Bits), await.From(t, moved)[0].State().Len(resource.Scope))
 	require.NoError(t, e.Keep(context.Background(), p, []string{"80"}))
-	require.Empty(t, moved, "nothing is to be done")
+	require.Empty(t, moved, "nothing to do")
 	require.True(t, slices.ContainsFunc(e.ProxyGroups(context.Background()), func(s GroupInfo) bool { return s.Key.Sharded == derive.ShardedRoutesOf("80").Asking() }))
 }

@@ -16,27 +16,13 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// Failure is a view that could not be translated, as a whole or in part. What the proxies had stays in force, unless
-// it says otherwise.
-type Failure struct {
-	Scope string `json:"scope"`
-	Type  string `json:"type"`
-	Name  string `json:"name"`
-	Error string `json:"error"`
-
-	key    derive.GroupKey
-	patch  bool // the resource is served, but for a patch of an EnvoyFilter
-	plugin bool // it is served, but a plugin is what its failStrategy says
-	routes bool // it is served, but some of its routes answer with an error
-}
-
-// batchMemo lets scopes share one encoding of one view. It lives for one batch.
+// batchMemo lets proxy groups share the encoding of equal endpoints. It lives for one batch.
 type batchMemo struct {
 	mu        sync.Mutex // guards endpoints
 	endpoints map[*ir.Endpoints]*resource.Encoded
 }
 
-// translate turns deltas into updates of tables, scopes side by side.
+// translate turns deltas into updates of tables, several proxy groups at the same time.
 func (e *Engine) translate(deltas map[derive.GroupKey]*derive.Delta) map[derive.GroupKey][]table.Update {
 	memo := &batchMemo{endpoints: map[*ir.Endpoints]*resource.Encoded{}}
 	keys := slices.Collect(maps.Keys(deltas))
@@ -47,7 +33,7 @@ func (e *Engine) translate(deltas map[derive.GroupKey]*derive.Delta) map[derive.
 	out := make(map[derive.GroupKey][]table.Update, len(keys))
 	for i, k := range keys {
 		out[k] = results[i].updates
-		e.noteFailures(results[i])
+		e.failures.replace(results[i])
 	}
 	return out
 }
@@ -72,28 +58,30 @@ func each(n, workers int, f func(int)) {
 	wg.Wait()
 }
 
-// translation is the work on one scope.
+// translation is the translation of one proxy group's delta.
 type translation struct {
 	key     derive.GroupKey
 	intern  *resource.Interner
 	table   *table.Table // as it is before the batch
 	patches *envoyfilter.Set
-	// patchedBy are the EnvoyFilters that changed the resource under way.
+	// patchedBy are the EnvoyFilters that changed the resource in progress.
 	patchedBy model.OriginList
-	// repatched: other patches than before are in force.
+	// repatched: the delta replaces the patches of the group.
 	repatched bool
-	// replugged: other plugins than before have modules that nobody fetches.
+	// replugged: the delta replaces the list of plugins whose modules no agent fetches.
 	replugged bool
 	updates   []table.Update
 	failed    []Failure
 }
 
+// translateGroup translates the types in the order in which Envoy needs them.
 func (e *Engine) translateGroup(k derive.GroupKey, d *derive.Delta, memo *batchMemo) *translation {
-	t := &translation{key: k, intern: e.intern, table: e.groups[k].table}
+	g := e.groups.open[k]
+	t := &translation{key: k, intern: e.intern, table: g.table}
 	if d == nil {
 		return t
 	}
-	t.replacePatches(e.groups[k], d)
+	t.replacePatches(g, d)
 	t.replaceUnfetched(d)
 	put(t, resource.Cluster, d.Clusters, t.cluster)
 	t.endpoints(d.Endpoints, memo)
@@ -101,7 +89,7 @@ func (e *Engine) translateGroup(k derive.GroupKey, d *derive.Delta, memo *batchM
 	put(t, resource.Scope, d.Scopes, messageOf(translate.Scope))
 	put(t, resource.Listener, d.Listeners, t.listener)
 	put(t, resource.RouteConfig, d.RouteConfigs, t.routeConfig)
-	put(t, resource.RouteConfigShell, d.RouteConfigs, t.shell)
+	put(t, resource.RouteConfigShell, d.RouteConfigs, t.vhdsRouteConfig)
 	put(t, resource.VirtualHost, d.VirtualHosts, t.virtualHost)
 	t.names(d.Names)
 	put(t, resource.Bootstrap, d.Bootstraps, messageOf(envoyfilter.Bootstrap))
@@ -109,18 +97,19 @@ func (e *Engine) translateGroup(k derive.GroupKey, d *derive.Delta, memo *batchM
 	return t
 }
 
-// messageOf makes a function of views to one of messages.
+// messageOf adapts a function that returns one type of message.
 func messageOf[V any, M proto.Message](f func(*V) (M, error)) func(*V) (proto.Message, error) {
 	return func(v *V) (proto.Message, error) { return f(v) }
 }
 
-// put translates the views of one type, in the order of their names.
+// put translates the IR values of one type, in the order of their names. A nil value, or a nil message,
+// removes the resource.
 func put[V any, P interface {
 	*V
 	MadeFrom() *model.Origins
-}](t *translation, typ resource.Type, views map[string]*V, f func(*V) (proto.Message, error)) {
-	for _, name := range slices.Sorted(maps.Keys(views)) {
-		v := views[name]
+}](t *translation, typ resource.Type, values map[string]*V, f func(*V) (proto.Message, error)) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		v := values[name]
 		if v == nil {
 			t.add(typ, name, nil, nil)
 			continue
@@ -129,7 +118,7 @@ func put[V any, P interface {
 		m, err := f(v)
 		switch {
 		case err != nil:
-			t.fail(typ, name, err)
+			t.fail(typ, name, notTranslated, err)
 		case m == nil:
 			t.add(typ, name, nil, nil)
 		default:
@@ -141,7 +130,7 @@ func put[V any, P interface {
 func (t *translation) encode(typ resource.Type, name string, m proto.Message, from *model.Origins) {
 	enc, err := encoded(typ, name, m)
 	if err != nil {
-		t.fail(typ, name, err)
+		t.fail(typ, name, notTranslated, err)
 		return
 	}
 	t.add(typ, name, t.intern.Intern(typ, enc), from)
@@ -164,9 +153,10 @@ func (t *translation) add(typ resource.Type, name string, enc *resource.Encoded,
 	t.updates = append(t.updates, table.Update{Type: typ, Name: name, Resource: enc, Origins: from})
 }
 
-func (t *translation) endpoints(views map[string]*ir.Endpoints, memo *batchMemo) {
-	for _, name := range slices.Sorted(maps.Keys(views)) {
-		v := views[name]
+// endpoints encodes equal endpoints of several proxy groups once.
+func (t *translation) endpoints(values map[string]*ir.Endpoints, memo *batchMemo) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		v := values[name]
 		if v == nil {
 			t.add(resource.Endpoints, name, nil, nil)
 			continue
@@ -180,7 +170,7 @@ func (t *translation) endpoints(views map[string]*ir.Endpoints, memo *batchMemo)
 		}
 		value, err := translate.EncodeEndpoints(v)
 		if err != nil {
-			t.fail(resource.Endpoints, name, err)
+			t.fail(resource.Endpoints, name, notTranslated, err)
 			continue
 		}
 		enc = t.intern.Intern(resource.Endpoints, resource.EncodeBytes(resource.Endpoints, name, value))
@@ -191,10 +181,10 @@ func (t *translation) endpoints(views map[string]*ir.Endpoints, memo *batchMemo)
 	}
 }
 
-// names are encoded by their own package: there is no message of theirs to import.
-func (t *translation) names(views map[string]*ir.Names) {
-	for _, name := range slices.Sorted(maps.Keys(views)) {
-		v := views[name]
+// names encodes name tables, which have no generated message.
+func (t *translation) names(values map[string]*ir.Names) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		v := values[name]
 		if v == nil {
 			t.add(resource.NameTable, name, nil, nil)
 			continue
@@ -204,68 +194,10 @@ func (t *translation) names(views map[string]*ir.Names) {
 	}
 }
 
-func (t *translation) fail(typ resource.Type, name string, err error) {
-	t.failure(typ.String(), name, err.Error())
+func (t *translation) fail(typ resource.Type, name string, kind failureKind, err error) {
+	t.failure(typ.String(), name, kind, err.Error())
 }
 
-// failure notes one. Until the next one it may be given what kind it is of.
-func (t *translation) failure(typ, name, text string) *Failure {
-	t.failed = append(t.failed, Failure{Scope: t.key.String(), Type: typ, Name: name, Error: text, key: t.key})
-	return &t.failed[len(t.failed)-1]
-}
-
-type failureKey struct {
-	scope     derive.GroupKey
-	typ, name string
-}
-
-// noteFailures keeps the list of what cannot be translated, and tells of new ones.
-func (e *Engine) noteFailures(t *translation) {
-	if t.repatched {
-		e.forget(t.key, envoyFilters)
-	}
-	if t.replugged {
-		e.forget(t.key, wasmPlugins)
-	}
-	if len(e.failures) > 0 {
-		for _, u := range t.updates {
-			delete(e.failures, failureKey{t.key, u.Type.String(), u.Name})
-		}
-	}
-	noted := map[failureKey]bool{}
-	for _, f := range t.failed {
-		e.note(f, noted)
-		what := "resource not translated; the last good one stays in force"
-		switch {
-		case f.patch:
-			what = "patch of an EnvoyFilter left out"
-		case f.plugin:
-			what = "module of a WasmPlugin is not fetched"
-		case f.routes:
-			what = "routes not translated; they answer with an error"
-		}
-		e.log.Warn(what, "scope", f.Scope, "type", f.Type, "name", f.Name, "error", f.Error)
-	}
-}
-
-// note puts a failure in the place of older ones of its resource, and beside those of the same translation.
-func (e *Engine) note(f Failure, noted map[failureKey]bool) {
-	k := failureKey{f.key, f.Type, f.Name}
-	if noted[k] {
-		f.Error = e.failures[k].Error + "; " + f.Error
-	}
-	e.failures[k], noted[k] = f, true
-}
-
-func (e *Engine) forgetFailures(k derive.GroupKey) {
-	maps.DeleteFunc(e.failures, func(f failureKey, _ Failure) bool { return f.scope == k })
-}
-
-// countResources counts a table's entries by type, whole route configurations once.
-func countResources(s *table.State) map[string]int {
-	out := map[string]int{}
-	for _, t := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Secret, resource.Scope, resource.Listener, resource.RouteConfig, resource.VirtualHost, resource.NameTable, resource.Extension, resource.Bootstrap} {
-		out[t.String()] = s.Len(t)
-	}
-	return out
+func (t *translation) failure(typ, name string, kind failureKind, text string) {
+	t.failed = append(t.failed, Failure{Scope: t.key.String(), Type: typ, Name: name, Error: text, key: t.key, kind: kind})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
-// TestLackingAddresses: who gets none is known as long as the range is used up.
+// TestLackingAddresses checks that hosts without an address are listed while the range is used up.
 func TestLackingAddresses(t *testing.T) {
 	e, in, r := start(t, func(o *Options) {
 		o.Mesh = model.DefaultMesh()
@@ -33,7 +33,7 @@ func TestLackingAddresses(t *testing.T) {
 	require.Equal(t, "c", e.Lacking()[0].Entry.Name)
 	in.Put(service("a", 80))
 	<-r
-	require.Len(t, e.Lacking(), 1, "that changes nothing of it")
+	require.Len(t, e.Lacking(), 1, "an unrelated change")
 	in.Put(store.Event{Key: entry("b", 2).Key})
 	<-r
 	require.Empty(t, e.Lacking())

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -21,7 +23,7 @@ import (
 
 const managerName = "envoy.filters.network.http_connection_manager"
 
-// filterWith is an EnvoyFilter with one patch for what the workloads of shop call.
+// filterWith is an EnvoyFilter with one patch of the outbound configuration of the workloads of shop.
 func filterWith(t *testing.T, p model.EnvoyPatch, value proto.Message) store.Event {
 	t.Helper()
 	encoded, err := proto.Marshal(value)
@@ -59,8 +61,8 @@ func inline(t *testing.T) *hcmv3.HttpConnectionManager {
 	}
 }
 
-// TestRouteConfigsOfPatchedListeners holds that a listener has the names of the route
-// configurations that Envoy asks for, and not those that it would ask for without patches.
+// TestRouteConfigsOfPatchedListeners checks that a listener has the names of the route configurations
+// that Envoy asks for after patches, not before.
 func TestRouteConfigsOfPatchedListeners(t *testing.T) {
 	ads := &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}}
 	file := &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_PathConfigSource{
@@ -106,4 +108,88 @@ func TestRouteConfigsOfPatchedListeners(t *testing.T) {
 		require.NotNil(t, got, c.name)
 		require.Equal(t, c.want, got.Resource().RouteConfigs, c.name)
 	}
+}
+
+// TestRefusedRouteOfASharedHost checks a host of a gateway that several VirtualServices share. A route of
+// one of them that cannot be translated is listed, and does not hold back the routes of the others.
+func TestRefusedRouteOfASharedHost(t *testing.T) {
+	const name = "http.80/www.example.com:80"
+	gateway := &model.Gateway{
+		Meta: model.Meta{Key: model.Key{Kind: model.KindGateway, Namespace: "shop", Name: "edge"}},
+		Servers: []model.GatewayServer{{
+			Port:  model.GatewayPort{Number: 80, Name: "http", Protocol: model.ProtocolHTTP},
+			Hosts: []model.HostSelector{{Namespace: "*", Host: "*"}},
+		}},
+	}
+	version := 0
+	answers := func(name, path string, code uint32) store.Event {
+		version++
+		v := &model.VirtualService{
+			Meta:  model.Meta{Key: model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: name}, ResourceVersion: fmt.Sprint(version)},
+			Hosts: []model.Host{"www.example.com"}, Gateways: []string{"shop/edge"},
+			HTTP: []model.HTTPRoute{{
+				Matches:        []model.HTTPMatch{{URI: &model.StringMatch{Kind: model.MatchPrefix, Value: path}}},
+				DirectResponse: &model.DirectResponse{Status: code},
+			}},
+		}
+		return store.Event{Key: v.Key, Object: v}
+	}
+	e, in, r := start(t)
+	in.Put(store.Event{Key: gateway.Key, Object: gateway}, answers("a", "/a", 201), answers("b", "/b", 202))
+	in.Synced("test")
+	<-r
+	router := proxy("edge", "shop")
+	router.Type = model.ProxyRouter
+	tables, release, err := e.Bind(context.Background(), router, nil)
+	require.NoError(t, err)
+	defer release()
+	expect := func(want ...uint32) {
+		t.Helper()
+		entry := tables[0].State().Get(resource.VirtualHost, name)
+		require.NotNil(t, entry)
+		packed, host := &anypb.Any{TypeUrl: "type.googleapis.com/envoy.config.route.v3.VirtualHost", Value: entry.Resource().Value()}, &routev3.VirtualHost{}
+		require.NoError(t, packed.UnmarshalTo(host))
+		var got []uint32
+		for _, route := range host.Routes {
+			got = append(got, route.GetDirectResponse().GetStatus())
+		}
+		require.Equal(t, want, got)
+	}
+	expect(201, 202)
+
+	in.Put(answers("a", "/a", 9), answers("b", "/b", 203))
+	<-r
+	expect(500, 203)
+	failures := e.Failures(context.Background())
+	require.Len(t, failures, 1)
+	require.Equal(t, name, failures[0].Name)
+	require.Contains(t, failures[0].Error, "of VirtualService shop/a: directResponse.status 9")
+
+	in.Put(store.Event{Key: answers("b", "/b", 0).Key})
+	<-r
+	expect(500)
+	require.Len(t, e.Failures(context.Background()), 1)
+	in.Put(answers("a", "/a", 204))
+	<-r
+	expect(204)
+	require.Empty(t, e.Failures(context.Background()))
+}
+
+// TestFailuresOfOneResource checks that several failures of one resource are joined, and replaced when it
+// is translated again.
+func TestFailuresOfOneResource(t *testing.T) {
+	list := newFailures(slog.New(slog.DiscardHandler))
+	texts := func() map[string]string {
+		out := map[string]string{}
+		for _, f := range list.list {
+			out[f.Name] = f.Error
+		}
+		return out
+	}
+	list.replace(&translation{failed: []Failure{
+		{Name: "a", Error: "a route", kind: routesRefused}, {Name: "b", Error: "another"}, {Name: "a", Error: "a patch", kind: patchLeftOut},
+	}})
+	require.Equal(t, map[string]string{"a": "a route; a patch", "b": "another"}, texts())
+	list.replace(&translation{failed: []Failure{{Name: "a", Error: "a patch", kind: patchLeftOut}}})
+	require.Equal(t, map[string]string{"a": "a patch", "b": "another"}, texts())
 }

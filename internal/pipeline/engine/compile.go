@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"cmp"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,15 +14,15 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// Compile gives all resources that a proxy would get of these objects, by type and in the
-// order of their names, and what could not be translated. It starts nothing.
+// Compile returns all resources that a proxy would receive for these objects, by type and in the order of
+// their names, and what could not be translated. It starts no goroutine.
 func Compile(mesh *model.Mesh, objects []model.Object, p *model.Proxy) (map[resource.Type][]*resource.Encoded, []Failure) {
 	return CompileSharded(mesh, objects, p, derive.Sharding{}, "")
 }
 
-// CompileSharded is Compile with Options.Split, of a proxy that has had some route configurations in buckets.
-func CompileSharded(mesh *model.Mesh, objects []model.Object, p *model.Proxy, split derive.Sharding, kept derive.ShardedRoutes) (map[resource.Type][]*resource.Encoded, []Failure) {
-	tables, failures := CompileTables(mesh, objects, p, split, kept)
+// CompileSharded is Compile with Options.Sharding, for a proxy that had some route configurations in shards.
+func CompileSharded(mesh *model.Mesh, objects []model.Object, p *model.Proxy, sharding derive.Sharding, kept derive.ShardedRoutes) (map[resource.Type][]*resource.Encoded, []Failure) {
+	tables, failures := CompileTables(mesh, objects, p, sharding, kept)
 	out := map[resource.Type][]*resource.Encoded{}
 	for _, t := range tables {
 		for typ := range resource.NumTypes {
@@ -39,9 +37,9 @@ func CompileSharded(mesh *model.Mesh, objects []model.Object, p *model.Proxy, sp
 	return out, failures
 }
 
-// CompileTables is CompileSharded with the tables that the resources are in, and so with their origins.
-func CompileTables(mesh *model.Mesh, objects []model.Object, p *model.Proxy, split derive.Sharding, kept derive.ShardedRoutes) ([]*table.Table, []Failure) {
-	e := New(Options{Sharding: split, Mesh: mesh, Intake: store.NewIntake(), Recorder: noRecorder{}, Log: slog.New(slog.DiscardHandler), Workers: 1})
+// CompileTables is CompileSharded, but returns the tables with the resources, and so their origins.
+func CompileTables(mesh *model.Mesh, objects []model.Object, p *model.Proxy, sharding derive.Sharding, kept derive.ShardedRoutes) ([]*table.Table, []Failure) {
+	e := New(Options{Sharding: sharding, Mesh: mesh, Intake: store.NewIntake(), Recorder: noRecorder{}, Log: slog.New(slog.DiscardHandler), Workers: 1})
 	e.publisher = noRecorder{}
 	events := make([]store.Event, len(objects))
 	for i, o := range objects {
@@ -50,16 +48,10 @@ func CompileTables(mesh *model.Mesh, objects []model.Object, p *model.Proxy, spl
 	e.batch(events)
 	reply := make(chan []*table.Table, 1)
 	e.bind(&binding{proxy: p, kept: kept}, reply)
-	return <-reply, e.sortedFailures()
+	return <-reply, e.failures.sorted()
 }
 
-func (e *Engine) sortedFailures() []Failure {
-	return slices.SortedFunc(maps.Values(e.failures), func(a, b Failure) int {
-		return cmp.Or(strings.Compare(a.Scope, b.Scope), strings.Compare(a.Type, b.Type), strings.Compare(a.Name, b.Name))
-	})
-}
-
-// noRecorder notes nothing and publishes to nobody.
+// noRecorder records and publishes nothing.
 type noRecorder struct{}
 
 func (noRecorder) Begin(model.Revision, []changelog.ChangedObject, time.Time) {}

@@ -10,9 +10,9 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// TestScopesOfAnIdentity: one that says something else on each stream has so many scopes, and no more; others are not
-// concerned, nor are streams that need no other scope.
-func TestScopesOfAnIdentity(t *testing.T) {
+// TestGroupsPerIdentity checks the limit of an identity whose proxies differ on each stream. It affects
+// neither other identities nor streams that need no new group.
+func TestGroupsPerIdentity(t *testing.T) {
 	const limit = 5
 	e, in, r := start(t, func(o *Options) { o.GroupsPerIdentity = limit })
 	in.Put(service("a", 80))
@@ -23,7 +23,7 @@ func TestScopesOfAnIdentity(t *testing.T) {
 		p := proxy("web", "shop")
 		next++
 		p.Name, p.ServiceAccount, p.Verified = fmt.Sprint("web-", next), account, account != ""
-		p.Labels = map[string]string{"app": fmt.Sprint(account, i)} // an inbound scope of its own; the outbound one is shared
+		p.Labels = map[string]string{"app": fmt.Sprint(account, i)} // another inbound group; the outbound one is shared
 		return p
 	}
 	bind := func(p *model.Proxy) (func(), error) {
@@ -43,9 +43,9 @@ func TestScopesOfAnIdentity(t *testing.T) {
 	require.Len(t, e.ProxyGroups(context.Background()), limit)
 
 	release, err := bind(of("web", 0))
-	require.NoError(t, err, "a scope that is there")
+	require.NoError(t, err, "the group is open")
 	releases = append(releases, release)
-	for _, account := range []string{"other", ""} { // the second one shows no identity
+	for _, account := range []string{"other", ""} { // the second one has no identity
 		for i := range limit {
 			release, err := bind(of(account, i))
 			require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestScopesOfAnIdentity(t *testing.T) {
 		}
 	}
 
-	releases[1]() // its scope would be kept for a while
+	releases[1]() // its group would stay open for a while
 	release, err = bind(of("web", limit))
 	require.NoError(t, err)
 	releases[1] = release

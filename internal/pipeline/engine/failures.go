@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/moonsail/moonsail/internal/pipeline/derive"
+)
+
+// Failure is a resource that could not be translated, as a whole or in part. The proxies keep its last
+// valid version, unless the kind of the failure says otherwise.
+type Failure struct {
+	Scope string `json:"scope"` // the name of the proxy group
+	Type  string `json:"type"`
+	Name  string `json:"name"`
+	Error string `json:"error"`
+
+	key  derive.GroupKey
+	kind failureKind
+}
+
+// failureKind is what a failure means for the proxies.
+type failureKind uint8
+
+const (
+	notTranslated failureKind = iota // the last valid version stays in force
+	patchLeftOut                     // the resource is served without a patch of an EnvoyFilter
+	notFetched                       // a plugin without its module does what its failStrategy says
+	routesRefused                    // the resource is served; some of its routes answer with an error
+)
+
+// message is the log line of a kind of failure.
+func (k failureKind) message() string {
+	switch k {
+	case patchLeftOut:
+		return "patch of an EnvoyFilter left out"
+	case notFetched:
+		return "module of a WasmPlugin is not fetched"
+	case routesRefused:
+		return "routes not translated; they answer with an error"
+	}
+	return "resource not translated; its last valid version stays in force"
+}
+
+// Failures about all resources of a proxy group have one of these types.
+const (
+	envoyFilters = "EnvoyFilter" // patches that are left out of all resources
+	wasmPlugins  = "WasmPlugin"  // plugins that the proxies of the group cannot have
+)
+
+// failures is the list of what cannot be translated at the moment. Run's goroutine owns it.
+type failures struct {
+	log  *slog.Logger
+	list map[failureKey]Failure
+}
+
+type failureKey struct {
+	group     derive.GroupKey
+	typ, name string
+}
+
+func newFailures(log *slog.Logger) *failures {
+	return &failures{log: log, list: map[failureKey]Failure{}}
+}
+
+// replace removes the failures of what a translation has made anew, adds its own, and logs these.
+func (f *failures) replace(t *translation) {
+	if t.repatched {
+		f.forget(t.key, envoyFilters)
+	}
+	if t.replugged {
+		f.forget(t.key, wasmPlugins)
+	}
+	if len(f.list) > 0 {
+		for _, u := range t.updates {
+			delete(f.list, failureKey{t.key, u.Type.String(), u.Name})
+		}
+	}
+	added := map[failureKey]bool{}
+	for _, one := range t.failed {
+		f.add(one, added)
+		f.log.Warn(one.kind.message(), "group", one.Scope, "type", one.Type, "name", one.Name, "error", one.Error)
+	}
+}
+
+// add replaces the older failures of a resource. Those of the same translation are joined.
+func (f *failures) add(one Failure, added map[failureKey]bool) {
+	k := failureKey{one.key, one.Type, one.Name}
+	if added[k] {
+		one.Error = f.list[k].Error + "; " + one.Error
+	}
+	f.list[k], added[k] = one, true
+}
+
+// forget removes the failures of one type of a proxy group.
+func (f *failures) forget(k derive.GroupKey, typ string) {
+	maps.DeleteFunc(f.list, func(f failureKey, _ Failure) bool { return f.group == k && f.typ == typ })
+}
+
+// forgetGroup removes all failures of a proxy group.
+func (f *failures) forgetGroup(k derive.GroupKey) {
+	maps.DeleteFunc(f.list, func(f failureKey, _ Failure) bool { return f.group == k })
+}
+
+// sorted lists all failures by proxy group, type and name.
+func (f *failures) sorted() []Failure {
+	return slices.SortedFunc(maps.Values(f.list), func(a, b Failure) int {
+		return cmp.Or(strings.Compare(a.Scope, b.Scope), strings.Compare(a.Type, b.Type), strings.Compare(a.Name, b.Name))
+	})
+}
