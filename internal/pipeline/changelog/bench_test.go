@@ -12,7 +12,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
-// pass takes a revision of so many objects through all stages and proxies.
+// pass takes a revision through all stages and proxies.
 func pass(l *Log, rev model.Revision, objects []ChangedObject, proxies int) {
 	build(l, rev, objects...)
 	l.Published(rev, proxies, at(0.7))
@@ -23,8 +23,7 @@ func pass(l *Log, rev model.Revision, objects []ChangedObject, proxies int) {
 	l.drain()
 }
 
-// BenchmarkAccounting is what the change log costs for one proxy's part in one change;
-// ns/op is for one proxy.
+// BenchmarkAccounting measures the cost of the change log for one proxy and one change.
 func BenchmarkAccounting(b *testing.B) {
 	const proxies = 10000
 	l := New(0, slog.New(slog.DiscardHandler), NewMetrics())
@@ -43,7 +42,7 @@ func BenchmarkAccounting(b *testing.B) {
 	}
 }
 
-// heldBy is the heap that remains in use for what make gives.
+// heldBy returns the heap that the result of build uses.
 func heldBy(build func() any) uint64 {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -55,8 +54,8 @@ func heldBy(build func() any) uint64 {
 	return after.HeapAlloc - min(before.HeapAlloc, after.HeapAlloc)
 }
 
-// TestMemoryIsBounded: a full log holds so much and no more, however many changes have gone
-// through it and however many proxies they concerned.
+// TestMemoryIsBounded checks that the memory of a full log depends neither on the number of earlier changes
+// nor on the number of proxies.
 func TestMemoryIsBounded(t *testing.T) {
 	var objects []ChangedObject
 	for i := range 2 * maxObjects {

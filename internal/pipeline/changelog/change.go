@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -30,21 +31,21 @@ type ChangedObject struct {
 	Moved bool `json:"moved,omitempty"`
 	// Observed is when the source saw the first event that is part of this change.
 	Observed time.Time `json:"observed,omitzero"`
-	// Committed is when the API server had it, where that is known.
+	// Committed is when the API server stored it, if known.
 	Committed time.Time `json:"committed,omitzero"`
 }
 
-// State is how far a change has come.
+// State is the progress of a change.
 type State string
 
 // The states.
 const (
 	Building     State = "building"     // not yet published
 	Distributing State = "distributing" // some proxy has not answered yet
-	Distributed  State = "distributed"  // every proxy concerned has answered or is gone
+	Distributed  State = "distributed"  // every concerned proxy has answered or disconnected
 )
 
-// Change is what is known of one revision at one moment. It is a copy: nobody changes it.
+// Change is one revision at one moment. It is a copy that readers must not change.
 type Change struct {
 	Revision model.Revision `json:"revision"`
 	State    State          `json:"state"`
@@ -56,48 +57,48 @@ type Change struct {
 	Times    Times     `json:"times"`
 	// Timeline is Times since Observed, in stages.
 	Timeline Timeline `json:"stages"`
-	// Superseded says that no response was sent for this revision alone: where it
-	// reached proxies, it was part of a newer one's.
+	// Superseded: no response was sent for this revision alone. Proxies that have it received it as
+	// part of a newer one.
 	Superseded bool `json:"superseded,omitempty"`
 
-	Resources int     `json:"resources"` // that differ, over all tables
-	Bytes     int64   `json:"bytes"`     // of those, encoded once
+	Resources int     `json:"resources"` // that differ, in all tables
+	Bytes     int64   `json:"bytes"`     // of these, encoded once
 	Proxies   Proxies `json:"proxies"`
 }
 
-// Times are moments on the way; zero where it has not come (or never will).
+// Times are the moments at which steps ended; zero: not yet, or never.
 type Times struct {
 	Stored     time.Time `json:"stored,omitzero"`
 	Derived    time.Time `json:"derived,omitzero"`
 	Translated time.Time `json:"translated,omitzero"`
 	Published  time.Time `json:"published,omitzero"`
 	FirstSent  time.Time `json:"firstSent,omitzero"`
-	LastAcked  time.Time `json:"lastAcked,omitzero"` // or NACKed: the last answer
+	LastAcked  time.Time `json:"lastAcked,omitzero"` // the last ACK or NACK
 }
 
-// Proxies counts the streams that were bound to the tables which a change touched.
+// Proxies counts the streams that were bound to the tables that a change touched.
 type Proxies struct {
 	Concerned    int `json:"concerned"`    // all of them
-	Acked        int `json:"acked"`        // have it
-	NotConcerned int `json:"notConcerned"` // turned out not to subscribe to anything that changed
+	Acked        int `json:"acked"`        // accepted it
+	NotConcerned int `json:"notConcerned"` // do not subscribe to anything that changed
 	Nacked       int `json:"nacked"`       // refused some of it
 	Gone         int `json:"gone"`         // disconnected before they answered
-	// Superseded: of Acked, those that got it together with a newer revision.
+	// Superseded: of Acked, those that received it together with a newer revision.
 	Superseded int `json:"superseded,omitempty"`
 }
 
-// Waiting is how many have not answered.
+// Waiting counts the streams that have not answered.
 func (p Proxies) Waiting() int {
 	return max(0, p.Concerned-p.Acked-p.NotConcerned-p.Nacked-p.Gone)
 }
 
-// Fraction is "10/11": those that have it, of those that it really concerned and that
-// are still there.
+// Fraction is, for example, "10/11": the streams that have it, and those that subscribe to some of it and
+// are still connected.
 func (p Proxies) Fraction() string {
 	return fmt.Sprintf("%d/%d", p.Acked, max(0, p.Concerned-p.NotConcerned-p.Gone))
 }
 
-// String is Fraction and what else there is to say.
+// String is Fraction with the numbers of refusals and disconnected streams.
 func (p Proxies) String() string {
 	s := p.Fraction()
 	if p.Nacked > 0 {
@@ -109,7 +110,50 @@ func (p Proxies) String() string {
 	return s
 }
 
-// timelineJSON is the JSON of a Timeline: lengths in milliseconds, that add up to total.
+// Stage is one part of the time of a change, from its first event to the last proxy's answer.
+type Stage uint8
+
+// The stages, in order. Each begins where the previous one ends, so they add up to the total.
+const (
+	StageStore     Stage = iota // ends when the store has the change
+	StageDerive                 // ends when everything that depends on it is derived
+	StageTranslate              // ends when its resources are translated, encoded and in their tables
+	StageSend                   // ends when the first response that contains it is sent
+	StageAck                    // ends when the last concerned proxy has answered
+	NumStages
+)
+
+// Stages are all stages, in order.
+var Stages = [NumStages]Stage{StageStore, StageDerive, StageTranslate, StageSend, StageAck}
+
+// String is the name of a stage in logs, metrics and JSON.
+func (s Stage) String() string {
+	return [NumStages]string{"store", "derive", "translate", "send", "ack"}[s]
+}
+
+// Timeline is when each stage ended, counted from the first event of the change. A negative time is a
+// stage that never ended, for example because no proxy was concerned.
+type Timeline [NumStages]time.Duration
+
+// never marks a stage that has not ended.
+const never = time.Duration(-1)
+
+// Split returns the length of each stage, in multiples of unit, and the total.
+//
+// Invariant: lengths are never negative and add up to the total exactly. Ends are rounded, not lengths. A
+// stage that never ended has length 0. A stage that ended before the previous one ends with it: a fast
+// stream can read its table before it is woken.
+func (t Timeline) Split(unit time.Duration) (stages [NumStages]time.Duration, total time.Duration) {
+	for i, end := range t {
+		if end = end.Round(unit); end > total {
+			stages[i] = end - total
+			total = end
+		}
+	}
+	return stages, total
+}
+
+// timelineJSON is the JSON form of a Timeline: lengths in milliseconds, which add up to the total.
 type timelineJSON struct {
 	Store     Millis `json:"storeMs"`
 	Derive    Millis `json:"deriveMs"`
@@ -119,7 +163,7 @@ type timelineJSON struct {
 	Total     Millis `json:"totalMs"`
 }
 
-// MarshalJSON is the stages' lengths in milliseconds.
+// MarshalJSON writes the lengths of the stages in milliseconds.
 func (t Timeline) MarshalJSON() ([]byte, error) {
 	s, total := t.Split(time.Microsecond)
 	return json.Marshal(timelineJSON{
@@ -128,7 +172,7 @@ func (t Timeline) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// UnmarshalJSON reads the stages' lengths.
+// UnmarshalJSON reads the lengths of the stages.
 func (t *Timeline) UnmarshalJSON(b []byte) error {
 	var j timelineJSON
 	if err := json.Unmarshal(b, &j); err != nil {
@@ -142,10 +186,31 @@ func (t *Timeline) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// Millis is a duration that is written in milliseconds, to the microsecond.
+type Millis time.Duration
+
+// MarshalJSON writes a number of milliseconds.
+func (m Millis) MarshalJSON() ([]byte, error) { return json.Marshal(m.Float()) }
+
+// UnmarshalJSON reads a number of milliseconds.
+func (m *Millis) UnmarshalJSON(b []byte) error {
+	var f float64
+	if err := json.Unmarshal(b, &f); err != nil {
+		return err
+	}
+	*m = Millis(math.Round(f*1e3) * float64(time.Microsecond))
+	return nil
+}
+
+// Float is the number of milliseconds.
+func (m Millis) Float() float64 {
+	return math.Round(float64(m)/float64(time.Microsecond)) / 1e3
+}
+
 // loggedObjects is how many objects a log line names.
 const loggedObjects = 3
 
-// Summary names the first n objects: "Service/shop/reviews, Pod/shop/a, +3".
+// Summary names the first n objects: "Service/shop/reviews,Pod/shop/a,+3".
 func (c *Change) Summary(n int) string {
 	var b strings.Builder
 	for i, o := range c.Objects[:min(n, len(c.Objects))] {
@@ -160,10 +225,10 @@ func (c *Change) Summary(n int) string {
 	return b.String()
 }
 
-// logUnit is the precision of log lines and tables for people.
+// logUnit is the precision of log lines and tables.
 const logUnit = 100 * time.Microsecond
 
-// Attrs is the change as attributes of one log line. The stages' numbers add up to total.
+// Attrs returns the change as attributes of one log line. The lengths of the stages add up to the total.
 func (c *Change) Attrs() []slog.Attr {
 	attrs := []slog.Attr{slog.Uint64("rev", uint64(c.Revision)), slog.String("objects", c.Summary(loggedObjects))}
 	stages, total := c.Timeline.Split(logUnit)
@@ -184,7 +249,7 @@ func (c *Change) Attrs() []slog.Attr {
 	return attrs
 }
 
-// FormatMillis is "0.1ms": milliseconds to a tenth.
+// FormatMillis writes milliseconds to a tenth: "0.1ms".
 func FormatMillis(d time.Duration) string {
 	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 1, 64) + "ms"
 }

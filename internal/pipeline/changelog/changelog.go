@@ -1,5 +1,27 @@
-// Package changelog knows where the time goes: the change log, which follows each
-// revision from its event to the last proxy's answer, and the metrics.
+// Package changelog records where the time of each change goes: a log of changes, each from its first
+// event to the last proxy's answer, and the control plane's metrics.
+//
+// The life of a revision is in three files. changelog.go has its steps, in order:
+//
+//	Begin      the engine took a batch
+//	Mark       a stage of the engine ended: store, derive, translate
+//	Resources  how much differs
+//	Published  the streams that are bound to changed tables were woken
+//	Sent       a response that contains the revision was sent
+//	Settled    a stream ACKed or refused the revision, is not concerned, or ended
+//	finish     the last stream has settled: one log line, metrics, traces
+//
+// record.go counts for one revision, and change.go is what readers get. The other files answer more
+// questions about changes: the last change of an object and removed endpoints (history.go), waiting for a
+// change (follow.go), the slowest answers (trace.go). Metrics are in metrics*.go.
+//
+// Invariants:
+//
+//  1. The stages of a revision add up to its total. Each begins where the previous one ends.
+//  2. A revision is finished once, when every stream that Published counted has settled. It is never
+//     finished while its stages are in progress, although a stream may settle before Published.
+//  3. Memory is bounded by the size of the ring and the number of objects, not by proxies or changes.
+//  4. Streams never block, and take a lock only if a Tracer is set or a reader waits for a change.
 package changelog
 
 import (
@@ -15,17 +37,17 @@ import (
 
 var _ distribution.Observer = (*Log)(nil)
 
-// Log follows the newest revisions; it is the server's Observer. It is a ring: a revision's place is its
-// number, so that streams find it without a lock.
+// Log records the newest revisions. It is the Observer of the xDS server. A revision's place in the ring
+// is its number, so streams find it without a lock.
 //
-// The engine's goroutine calls Begin, Mark and Resources, in the order of revisions;
-// the server calls Published, Sent and Settled, at any time and from anywhere; anybody reads.
+// The engine's goroutine calls Begin, Mark and Resources, in the order of revisions. The server calls
+// Published, Sent and Settled, at any time and from any goroutine. Any goroutine may read.
 type Log struct {
 	// Read-only.
 	log     *slog.Logger
 	metrics *Metrics
 	Tracers []Tracer    // set before the first change
-	lines   chan Change // for Run; bounded, what does not fit is counted instead
+	lines   chan Change // for Run; bounded: a line that does not fit is counted and dropped
 
 	ring   []atomic.Pointer[record]
 	newest atomic.Uint64 // the newest revision in the ring
@@ -35,13 +57,13 @@ type Log struct {
 	followers followers
 }
 
-// DefaultChanges is how many changes a log remembers where nothing else is said.
+// DefaultChanges is the default number of changes that a log remembers.
 const DefaultChanges = 1024
 
 // pendingLines bounds the log lines that wait for Run.
 const pendingLines = 256
 
-// New makes a log of the newest size changes (DefaultChanges where size is 0).
+// New makes a log of the newest size changes; 0: DefaultChanges.
 func New(size int, log *slog.Logger, metrics *Metrics) *Log {
 	if size <= 0 {
 		size = DefaultChanges
@@ -53,27 +75,27 @@ func New(size int, log *slog.Logger, metrics *Metrics) *Log {
 	}
 }
 
-// Begin starts the clock of a revision: observed is the first event of its batch.
+// Begin starts the clock of a revision. observed is the time of the first event of its batch.
 func (l *Log) Begin(rev model.Revision, objects []ChangedObject, observed time.Time) {
 	r := newRecord(rev, objects, observed)
 	if len(l.Tracers) > 0 {
-		r.witness = &witness{}
+		r.answers = &answers{}
 	}
 	l.metrics.changed(objects)
 	old := l.slot(rev).Swap(r)
 	l.newest.Store(uint64(rev))
 	size := model.Revision(len(l.ring))
 	l.objects.note(rev, objects, observed, max(rev, size)-size)
-	if old != nil && !old.distributed() {
+	if old != nil && !old.distributed() { // some proxy never answered
 		l.metrics.forgotten.Inc()
-		l.tell(old) // some proxy never answered: say so before it is forgotten
+		l.queueLine(old)
 		l.trace(old)
 		l.followers.ended(old.rev)
 	}
 	l.followers.began(rev, objects)
 }
 
-// Mark ends a stage of the engine's: StageStore, StageDerive or StageTranslate.
+// Mark ends a stage of the engine: StageStore, StageDerive or StageTranslate.
 func (l *Log) Mark(rev model.Revision, stage Stage, at time.Time) {
 	r := l.find(rev)
 	if r == nil {
@@ -88,7 +110,7 @@ func (l *Log) Mark(rev model.Revision, stage Stage, at time.Time) {
 	}
 }
 
-// Resources adds n resources of so many encoded bytes to what a revision changed.
+// Resources adds to the number, and the encoded bytes, of the resources that a revision changed.
 func (l *Log) Resources(rev model.Revision, n int, bytes int64) {
 	if r := l.find(rev); r != nil {
 		r.resources.Add(int64(n))
@@ -96,23 +118,23 @@ func (l *Log) Resources(rev model.Revision, n int, bytes int64) {
 	}
 }
 
-// Published says how many streams are bound to tables that a revision touched. With
-// none it is distributed at once; so the engine calls it too where no table changed.
+// Published records how many streams are bound to tables that a revision changed. With none the revision
+// is distributed at once, so it is also called if no table changed.
 func (l *Log) Published(rev model.Revision, concerned int, at time.Time) {
 	if r := l.find(rev); r != nil && r.publish(concerned, at) {
 		l.finish(r)
 	}
 }
 
-// Sent says that a response with a revision's resources is on its way to some proxy.
+// Sent records that a response with resources of a revision was sent to some proxy.
 func (l *Log) Sent(rev model.Revision, at time.Time) {
 	if r := l.find(rev); r != nil {
 		r.ends[StageSend].earliest(at.Sub(r.observed))
 	}
 }
 
-// Settled says how the revisions in (from, to] ended for one stream. Each of them that
-// is in the log must have counted that stream when it was published.
+// Settled records how the revisions in (from, to] ended for one stream. Published must have counted the
+// stream for each of them that is in the log.
 func (l *Log) Settled(from, to model.Revision, outcome distribution.Outcome, at time.Time) {
 	if size := model.Revision(len(l.ring)); to > size && from < to-size {
 		from = to - size
@@ -140,27 +162,16 @@ func (l *Log) Settled(from, to model.Revision, outcome distribution.Outcome, at 
 	}
 }
 
-// sentWith gives a revision that no response was sent for the time of the newer one
-// whose response held it: latest wins, the older one was superseded while it waited.
-func (r *record) sentWith(newer *record) {
-	if newer == nil || r.ends[StageSend].get() >= 0 {
-		return
-	}
-	if sent := newer.ends[StageSend].get(); sent >= 0 && r.ends[StageSend].first(newer.observed.Add(sent).Sub(r.observed)) {
-		r.superseded.Store(true)
-	}
-}
-
 // finish is called once for each revision, when its last stream has settled.
 func (l *Log) finish(r *record) {
 	l.metrics.distributed(r)
-	l.tell(r)
+	l.queueLine(r)
 	l.trace(r)
 	l.followers.ended(r.rev)
 }
 
-// tell queues a revision's log line. It never blocks: streams call it.
-func (l *Log) tell(r *record) {
+// queueLine queues the log line of a revision. It never blocks, since streams call it.
+func (l *Log) queueLine(r *record) {
 	select {
 	case l.lines <- r.snapshot():
 	default:
@@ -168,7 +179,7 @@ func (l *Log) tell(r *record) {
 	}
 }
 
-// Run writes log lines until ctx ends, and then what is left.
+// Run writes log lines until ctx ends, and then those that are left.
 func (l *Log) Run(ctx context.Context) {
 	for {
 		select {
@@ -202,10 +213,10 @@ func (l *Log) write(c *Change) {
 	l.log.LogAttrs(context.Background(), level, msg, c.Attrs()...)
 }
 
-// Newest is the newest revision that has begun; 0 where there is none.
+// Newest returns the newest revision that has begun; 0: none.
 func (l *Log) Newest() model.Revision { return model.Revision(l.newest.Load()) }
 
-// Change is what is known of a revision; false where the log has it no more, or not yet.
+// Change returns a revision as it is now; false: the log does not have it, or not any more.
 func (l *Log) Change(rev model.Revision) (Change, bool) {
 	r := l.find(rev)
 	if r == nil {

@@ -41,7 +41,7 @@ func TestOneChange(t *testing.T) {
 		`translate=0.2ms send=0.4ms ack=2.1ms total=3.1ms resources=2 bytes=672 proxies=2/2`}, lines())
 }
 
-func TestConcernsNobody(t *testing.T) {
+func TestNoProxyConcerned(t *testing.T) {
 	l, lines := logOf(t, 8)
 	build(l, 1, object(model.KindPod, "a"))
 	l.Published(1, 0, at(0.7))
@@ -58,7 +58,7 @@ func TestNackAndGone(t *testing.T) {
 	l.Sent(1, at(1))
 	l.Settled(0, 1, distribution.ACKed, at(2))
 	l.Settled(0, 1, distribution.NACKed, at(4)) // a refusal is an answer: it ends the clock
-	l.Settled(0, 1, distribution.Gone, at(900)) // a dead stream is none: it does not
+	l.Settled(0, 1, distribution.Gone, at(900)) // a disconnected stream is no answer: it does not
 	c := change(t, l, 1)
 	require.Equal(t, Distributed, c.State)
 	require.Equal(t, at(4), c.Times.LastAcked)
@@ -75,7 +75,7 @@ func TestSuperseded(t *testing.T) {
 	build(l, 2, object(model.KindService, "a"))
 	l.Published(1, 1, at(1))
 	l.Published(2, 1, at(2))
-	l.Sent(2, at(3)) // the stream was busy; this response holds both
+	l.Sent(2, at(3)) // the stream was busy; this response contains both
 	l.Settled(0, 2, distribution.ACKed, at(5))
 
 	c := change(t, l, 1)
@@ -103,7 +103,7 @@ func TestDistributedOnce(t *testing.T) {
 	l.Published(1, 1, at(1))
 	l.Published(1, 1, at(1))
 	l.Settled(0, 1, distribution.ACKed, at(2))
-	l.Settled(0, 1, distribution.ACKed, at(3)) // a broken invariant of the caller's must not tell it twice
+	l.Settled(0, 1, distribution.ACKed, at(3)) // a caller that breaks the invariant must not cause a second line
 	require.Len(t, lines(), 1)
 }
 
@@ -127,7 +127,7 @@ func TestRingForgetsOldest(t *testing.T) {
 		return strings.Contains(s, `"change never fully distributed" rev=1`) && strings.Contains(s, "waiting=1")
 	}), got)
 
-	// A stream that comes back after an age settles what is still there, and no more.
+	// A stream that settles late settles only the revisions that are still in the ring.
 	l.Settled(0, 1<<40, distribution.ACKed, at(9))
 	require.Equal(t, Distributing, change(t, l, 3).State)
 	l.Settled(0, 6, distribution.ACKed, at(9))
@@ -159,8 +159,8 @@ func TestUnknownRevisions(t *testing.T) {
 	}
 }
 
-// TestManyStreams settles each of many revisions by many streams at once, as a server
-// does, while others read: each change must be told exactly once, with every stream counted.
+// TestManyStreams settles many revisions by many streams at the same time, as a server does, while other
+// goroutines read. Each change must be logged exactly once, with every stream counted.
 func TestManyStreams(t *testing.T) {
 	const streams, revisions = 64, 200
 	l, lines := logOf(t, revisions)
@@ -172,7 +172,7 @@ func TestManyStreams(t *testing.T) {
 	for s := range streams {
 		wg.Go(func() {
 			for rev := model.Revision(1); rev <= revisions; rev++ {
-				if rev%3 != 0 { // every third settles without waiting for the announcement
+				if rev%3 != 0 { // every third revision settles without waiting for Published
 					<-published[rev]
 				}
 				l.Sent(rev, at(2))
@@ -201,7 +201,7 @@ func TestManyStreams(t *testing.T) {
 		require.Equal(t, Distributed, c.State)
 		require.Equal(t, Proxies{Concerned: streams, Acked: 16, NotConcerned: 16, Nacked: 16, Gone: 16}, c.Proxies)
 		require.Equal(t, at(2), c.Times.FirstSent)
-		require.Equal(t, at(3+62), c.Times.LastAcked) // the slowest that answered: 62 NACKs, 63 is gone
+		require.Equal(t, at(3+62), c.Times.LastAcked) // the slowest answer: stream 62 NACKs, stream 63 is gone
 	}
 	require.Len(t, lines(), revisions)
 }
@@ -218,9 +218,9 @@ func TestRunWritesAndEnds(t *testing.T) {
 	require.Empty(t, l.lines)
 }
 
-func TestSlowLoggerCostsNobody(t *testing.T) {
+func TestSlowLoggerBlocksNoStream(t *testing.T) {
 	l, lines := logOf(t, 2*pendingLines)
-	for rev := model.Revision(1); rev <= 2*pendingLines; rev++ { // nobody runs the log
+	for rev := model.Revision(1); rev <= 2*pendingLines; rev++ { // Run is not called
 		l.Begin(rev, nil, start)
 		l.Published(rev, 0, at(1))
 	}
@@ -239,7 +239,7 @@ func BenchmarkSettled(b *testing.B) {
 	})
 }
 
-func TestLastChangeOfAnObject(t *testing.T) {
+func TestLastChange(t *testing.T) {
 	l, _ := logOf(t, 4)
 	a, b := object(model.KindService, "a"), object(model.KindService, "b")
 	build(l, 1, a, b)
@@ -260,8 +260,8 @@ func TestLastChangeOfAnObject(t *testing.T) {
 	for rev := model.Revision(3); rev <= 6; rev++ {
 		build(l, rev, object(model.KindPod, "p"))
 	}
-	require.Equal(t, model.Revision(1), last(a), "objects that are there are known for ever")
-	require.Zero(t, last(b), "deleted ones as long as the log remembers")
+	require.Equal(t, model.Revision(1), last(a), "existing objects stay in the index")
+	require.Zero(t, last(b), "deleted objects leave it with their change")
 	_, remembered := l.Change(1)
 	require.False(t, remembered)
 }
@@ -274,7 +274,7 @@ func TestSupersededIsCountedByProxy(t *testing.T) {
 	}
 	l.Settled(0, 1, distribution.ACKed, at(2))
 	l.Settled(1, 2, distribution.ACKed, at(3))
-	l.Settled(0, 2, distribution.ACKed, at(3)) // the other proxy got both at once
+	l.Settled(0, 2, distribution.ACKed, at(3)) // the other proxy receives both together
 	require.Equal(t, Proxies{Concerned: 2, Acked: 2, Superseded: 1}, change(t, l, 1).Proxies)
 	require.Equal(t, Proxies{Concerned: 2, Acked: 2}, change(t, l, 2).Proxies)
 }

@@ -9,23 +9,23 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// followers wait for changes: for an object's to begin, or for a revision to be distributed.
+// followers wait for the next change of an object, or until a revision is distributed.
 type followers struct {
-	count atomic.Int32 // of them all: while it is 0, nobody looks further
+	count atomic.Int32 // of all followers; while it is 0, began and ended take no lock
 
 	mu     sync.Mutex // guards the fields below
 	begins map[model.Key][]chan model.Revision
 	ends   map[model.Revision][]chan struct{}
 }
 
-// Following is somebody who waits for the next change of an object.
+// Following waits for the next change of an object.
 type Following struct {
 	log *Log
 	key model.Key
 	rev chan model.Revision // holds one value
 }
 
-// Follow waits for a change of an object that begins from now on. Stop must be called.
+// Follow waits for a change of an object that begins from now on. The caller must call Stop.
 func (l *Log) Follow(k model.Key) *Following {
 	f := &Following{log: l, key: k, rev: make(chan model.Revision, 1)}
 	w := &l.followers
@@ -39,10 +39,10 @@ func (l *Log) Follow(k model.Key) *Following {
 	return f
 }
 
-// Began gives the revision of the change, once.
+// Began receives the revision of the change, once.
 func (f *Following) Began() <-chan model.Revision { return f.rev }
 
-// Stop ends it.
+// Stop ends the wait.
 func (f *Following) Stop() {
 	w := &f.log.followers
 	w.mu.Lock()
@@ -54,8 +54,8 @@ func (f *Following) Stop() {
 	w.count.Add(-1)
 }
 
-// Await waits until every proxy that a revision concerned has answered or is gone, or until
-// ctx ends. What the log has forgotten is not waited for.
+// Await waits until every proxy concerned by a revision has answered or disconnected, or until ctx ends.
+// It returns at once if the log no longer has the revision.
 func (l *Log) Await(ctx context.Context, rev model.Revision) error {
 	done := make(chan struct{})
 	w := &l.followers
@@ -67,7 +67,7 @@ func (l *Log) Await(ctx context.Context, rev model.Revision) error {
 	w.count.Add(1)
 	w.mu.Unlock()
 	defer w.leave(rev, done)
-	// Looked at after the followers have it: who finishes a revision looks there afterwards.
+	// Order: check after registering. A goroutine that finishes the revision later finds this follower.
 	if r := l.find(rev); r == nil || r.distributed() {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (w *followers) leave(rev model.Revision, done chan struct{}) {
 	w.count.Add(-1)
 }
 
-// began tells those who wait for changes of these objects.
+// began wakes the followers of these objects.
 func (w *followers) began(rev model.Revision, objects []ChangedObject) {
 	if w.count.Load() == 0 {
 		return
@@ -100,13 +100,13 @@ func (w *followers) began(rev model.Revision, objects []ChangedObject) {
 		for _, c := range w.begins[objects[i].Key] {
 			select {
 			case c <- rev:
-			default: // it has got one
+			default: // it has received a revision
 			}
 		}
 	}
 }
 
-// ended tells those who wait for a revision.
+// ended wakes the followers of a revision.
 func (w *followers) ended(rev model.Revision) {
 	if w.count.Load() == 0 {
 		return

@@ -42,7 +42,7 @@ func TestAwait(t *testing.T) {
 			require.Empty(t, ended, "one proxy has not settled")
 			end(l)
 			require.NoError(t, await.From(t, ended))
-			require.NoError(t, l.Await(t.Context(), 2), "it is over")
+			require.NoError(t, l.Await(t.Context(), 2), "it is distributed")
 			require.Empty(t, l.followers.ends)
 		})
 	}
@@ -51,6 +51,6 @@ func TestAwait(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, l.Await(ctx, 2), context.Canceled)
-	require.NoError(t, l.Await(ctx, 1), "it is not known")
+	require.NoError(t, l.Await(ctx, 1), "the log does not have it")
 	require.Zero(t, l.followers.count.Load())
 }

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start is the moment from which tests count; at is so many milliseconds later.
+// start is the time at which changes begin; at(n) is n milliseconds later.
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func at(millis float64) time.Time { return start.Add(time.Duration(millis * float64(ms))) }
@@ -24,7 +24,7 @@ func object(kind model.Kind, name string) ChangedObject {
 	return ChangedObject{Key: model.Key{Kind: kind, Namespace: "shop", Name: name}, Operation: Updated, ResourceVersion: "7", Observed: start}
 }
 
-// logOf makes a log of size changes and a function that gives the lines so far.
+// logOf makes a log of size changes and a function that returns its lines so far.
 func logOf(t *testing.T, size int) (*Log, func() []string) {
 	t.Helper()
 	var buf bytes.Buffer

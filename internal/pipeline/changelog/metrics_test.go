@@ -68,19 +68,19 @@ func counts(t *testing.T, m *Metrics, kind, stage string) []string {
 	return got
 }
 
-// TestVersionsAreBounded: each would have a series for ever, and proxies say them.
+// TestVersionsAreBounded checks the bound on versions, which proxies report and which each have a series.
 func TestVersionsAreBounded(t *testing.T) {
 	m := NewMetrics()
-	said := []string{strings.Repeat("1", 1000)}
+	reported := []string{strings.Repeat("1", 1000)}
 	for i := range 1000 {
-		said = append(said, fmt.Sprintf("1.%d.0", i))
+		reported = append(reported, fmt.Sprintf("1.%d.0", i))
 	}
-	for _, version := range said {
+	for _, version := range reported {
 		m.Connected(version, 1)
 	}
 	require.Equal(t, maxVersions+1, testutil.CollectAndCount(m.proxies))
-	require.InDelta(t, len(said)-maxVersions, testutil.ToFloat64(m.proxies.WithLabelValues(otherVersion)), 0)
-	for _, version := range said {
+	require.InDelta(t, len(reported)-maxVersions, testutil.ToFloat64(m.proxies.WithLabelValues(otherVersion)), 0)
+	for _, version := range reported {
 		m.Connected(version, -1)
 	}
 	require.Zero(t, testutil.ToFloat64(m.proxies.WithLabelValues(otherVersion)))
@@ -192,7 +192,7 @@ pilot_xds_pushes{type="vhds"} 0
 `), "moonsail_pushes_total", "pilot_k8s_cfg_events", "pilot_k8s_reg_events", "pilot_services", "pilot_total_xds_rejects", "pilot_virt_services", "pilot_worker_queue_depth", "pilot_xds", "pilot_xds_pushes"))
 }
 
-// TestTimesOfPushes: each is observed once, under the name and labels that Istio has.
+// TestTimesOfPushes checks that each time is observed once, under Istio's name and labels.
 func TestTimesOfPushes(t *testing.T) {
 	m := NewMetrics()
 	m.Queued(time.Millisecond)
@@ -215,7 +215,7 @@ func TestTimesOfPushes(t *testing.T) {
 	require.Equal(t, map[string]uint64{"pilot_proxy_queue_time": 1, "pilot_xds_push_time type=rds": 1, "pilot_xds_send_time": 1}, counts)
 }
 
-// TestPropagationIsNativeToo: whoever asks gets a native histogram, others buckets.
+// TestPropagationIsNativeToo checks that the histogram has a native form and buckets.
 func TestPropagationIsNativeToo(t *testing.T) {
 	m := NewMetrics()
 	l := New(8, slog.New(slog.DiscardHandler), m)
@@ -232,7 +232,7 @@ func TestPropagationIsNativeToo(t *testing.T) {
 	}
 }
 
-// TestLint holds all metrics to Prometheus' conventions, but for the names that are Istio's.
+// TestLint checks that all metrics follow the conventions of Prometheus, except those with Istio's names.
 func TestLint(t *testing.T) {
 	m := NewMetrics()
 	problems, err := testutil.GatherAndLint(m.Registry)

@@ -9,14 +9,14 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 )
 
-// numOutcomes is how many outcomes there are.
+// numOutcomes is the number of distribution.Outcomes.
 const numOutcomes = distribution.Gone + 1
 
-// maxObjects bounds what a record remembers of a batch (the first load of a large mesh
-// is one batch).
+// maxObjects bounds the objects of a batch that a record remembers. The first load of a large mesh is one
+// batch.
 const maxObjects = 32
 
-// record is one revision while it is on its way. Many streams settle it at once.
+// record is one revision from Begin to its last settled stream. Many streams settle it at the same time.
 type record struct {
 	// Read-only once the record is in the ring.
 	rev      model.Revision
@@ -24,29 +24,28 @@ type record struct {
 	count    int             // of all objects
 	observed time.Time
 	kinds    []kindSeen
-	witness  *witness // nil: nobody traces
+	answers  *answers // nil: there is no Tracer
 
-	// ends are the ends of the stages; published is when it was announced to streams.
-	ends      [NumStages]instant
+	ends      [NumStages]instant // of the stages
 	published instant
 
 	superseded atomic.Bool
-	overtaken  atomic.Int64 // streams that ACKed it together with a newer one
+	overtaken  atomic.Int64 // streams that ACKed it together with a newer revision
 	resources  atomic.Int64
 	bytes      atomic.Int64
 	concerned  atomic.Int64
 	outcomes   [numOutcomes]atomic.Int64
 
-	// open is how many streams have not settled. Until the revision is published it is
-	// that minus unpublished streams' worth, since a stream may be faster than the
-	// announcement. Whoever brings it to zero, once and for all, has distributed the change.
+	// open is the number of streams that have not settled. Until the revision is published it is too large
+	// by unpublished, less the concerned streams, since a stream may settle before Published. The caller that
+	// brings it to 0 finishes the revision.
 	open atomic.Int64
 }
 
-// unpublished keeps open above zero until Published takes it away again.
+// unpublished keeps open above 0 until Published subtracts it.
 const unpublished = 1 << 40
 
-// kindSeen is a kind among the objects and its first event.
+// kindSeen is a kind of the changed objects, with the time of its oldest event.
 type kindSeen struct {
 	kind     model.Kind
 	observed time.Time
@@ -59,7 +58,7 @@ func newRecord(rev model.Revision, objects []ChangedObject, observed time.Time) 
 	return r
 }
 
-// kindsOf lists the distinct kinds, each with its oldest event.
+// kindsOf lists the distinct kinds of objects, each with its oldest event.
 func kindsOf(objects []ChangedObject, observed time.Time) []kindSeen {
 	var kinds []kindSeen
 	for _, o := range objects {
@@ -78,16 +77,16 @@ func kindsOf(objects []ChangedObject, observed time.Time) []kindSeen {
 	return kinds
 }
 
-// publish announces the change to concerned streams and tells whether it is thereby distributed.
+// publish records the concerned streams and reports whether the revision is thereby distributed.
 func (r *record) publish(concerned int, at time.Time) bool {
 	if !r.published.first(at.Sub(r.observed)) {
-		return false // published before: the first count stands
+		return false // published before: the first count is valid
 	}
 	r.concerned.Store(int64(concerned))
 	return r.open.Add(int64(concerned)-unpublished) == 0
 }
 
-// settle counts one stream's outcome and tells whether it was the last one.
+// settle counts the outcome of one stream and reports whether it was the last one.
 func (r *record) settle(outcome distribution.Outcome, at time.Time) bool {
 	if outcome == distribution.ACKed || outcome == distribution.NACKed {
 		r.ends[StageAck].last(at.Sub(r.observed))
@@ -96,7 +95,18 @@ func (r *record) settle(outcome distribution.Outcome, at time.Time) bool {
 	return r.open.Add(-1) == 0
 }
 
-// distributed tells whether all streams have settled.
+// sentWith handles a revision for which no response was sent, because a newer revision replaced it while
+// it waited. The response of the newer one contained it, so it takes over the time of that response.
+func (r *record) sentWith(newer *record) {
+	if newer == nil || r.ends[StageSend].get() >= 0 {
+		return
+	}
+	if sent := newer.ends[StageSend].get(); sent >= 0 && r.ends[StageSend].first(newer.observed.Add(sent).Sub(r.observed)) {
+		r.superseded.Store(true)
+	}
+}
+
+// distributed reports whether all streams have settled.
 func (r *record) distributed() bool { return r.open.Load() <= 0 }
 
 func (r *record) timeline() Timeline {
@@ -107,12 +117,13 @@ func (r *record) timeline() Timeline {
 	return t
 }
 
+// snapshot returns a copy for readers. It reads the state before the counts: a change in the state
+// Distributed has complete counts.
 func (r *record) snapshot() Change {
 	c := Change{
 		Revision: r.rev, State: Building, Objects: r.objects, ObjectCount: r.count, Observed: r.observed,
 		Superseded: r.superseded.Load(),
 	}
-	// The state is read before the counts: a change said to be distributed has all of them.
 	switch {
 	case r.distributed():
 		c.State = Distributed
@@ -142,25 +153,25 @@ func (r *record) moment(since time.Duration) time.Time {
 	return r.observed.Add(since)
 }
 
-// instant is a time since the change's first event that many may set. Its zero value has not come.
-type instant struct{ atomic.Int64 } // 0, or one more than the duration
+// instant is a time since the first event of the change. Many goroutines may set it.
+type instant struct{ atomic.Int64 } // 0: not set; else one more than the duration
 
-// get is the duration, or never.
+// get returns the duration, or never.
 func (i *instant) get() time.Duration { return time.Duration(i.Load() - 1) }
 
-// first sets it unless it is set, and tells whether it did.
+// first sets the instant unless it is set, and reports whether it did.
 func (i *instant) first(d time.Duration) bool {
 	return i.Load() == 0 && i.CompareAndSwap(0, int64(max(0, d))+1)
 }
 
-// last moves it forward, never back.
+// last moves the instant forward, never back.
 func (i *instant) last(d time.Duration) {
 	v := int64(max(0, d)) + 1
 	for old := i.Load(); old < v && !i.CompareAndSwap(old, v); old = i.Load() {
 	}
 }
 
-// earliest moves it back, never forward.
+// earliest moves the instant back, never forward.
 func (i *instant) earliest(d time.Duration) {
 	v := int64(max(0, d)) + 1
 	for old := i.Load(); (old == 0 || v < old) && !i.CompareAndSwap(old, v); old = i.Load() {

@@ -14,7 +14,7 @@ func TestAPIServer(t *testing.T) {
 	is := APIServer{Failing: map[string]time.Duration{"Pod": 1500 * time.Millisecond, "Service": 0}, Quiet: time.Minute}
 	m.WatchAPIServer(func() APIServer { return is })
 	const failing = `
-# HELP moonsail_apiserver_failing_seconds For how long requests to the Kubernetes API server about a kind have failed; 0: the last one was answered.
+# HELP moonsail_apiserver_failing_seconds How long requests to the Kubernetes API server for a kind have failed; 0: the last one was answered.
 # TYPE moonsail_apiserver_failing_seconds gauge
 moonsail_apiserver_failing_seconds{kind="Pod"} 1.5
 moonsail_apiserver_failing_seconds{kind="Service"} 0
@@ -27,7 +27,7 @@ moonsail_apiserver_failing_seconds{kind="Service"} 0
 	compare(failing)
 	is.Beats = true
 	compare(failing + `
-# HELP moonsail_apiserver_heartbeat_age_seconds Since when no write of the heartbeat was seen by its watch, which shares its connection with all others.
+# HELP moonsail_apiserver_heartbeat_age_seconds Time since the last write of the heartbeat was observed by its watch, which shares its connection with all others.
 # TYPE moonsail_apiserver_heartbeat_age_seconds gauge
 moonsail_apiserver_heartbeat_age_seconds 60
 `)

@@ -20,9 +20,9 @@ func TestSplit(t *testing.T) {
 	}{
 		{"every stage", Timeline{1 * ms, 3 * ms, 6 * ms, 10 * ms, 15 * ms},
 			[NumStages]time.Duration{1 * ms, 2 * ms, 3 * ms, 4 * ms, 5 * ms}, 15 * ms},
-		{"nothing yet", Timeline{never, never, never, never, never}, [NumStages]time.Duration{}, 0},
+		{"no stage", Timeline{never, never, never, never, never}, [NumStages]time.Duration{}, 0},
 		{"only stored", Timeline{2 * ms, never, never, never, never}, [NumStages]time.Duration{2 * ms}, 2 * ms},
-		{"concerned nobody", Timeline{1 * ms, 2 * ms, 3 * ms, never, never},
+		{"no proxy concerned", Timeline{1 * ms, 2 * ms, 3 * ms, never, never},
 			[NumStages]time.Duration{1 * ms, 1 * ms, 1 * ms}, 3 * ms},
 		{"a stage is missing", Timeline{1 * ms, never, 3 * ms, 4 * ms, 5 * ms},
 			[NumStages]time.Duration{1 * ms, 0, 2 * ms, 1 * ms, 1 * ms}, 5 * ms},
