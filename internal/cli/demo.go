@@ -6,53 +6,54 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonsail/moonsail/internal/demo"
-	"github.com/moonsail/moonsail/internal/terminal"
 )
 
-// NewDemoCommand is "moonsail demo".
-func NewDemoCommand() *cobra.Command {
+func newDemoCommand() *cobra.Command {
 	var o demo.Options
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Run a whole mesh on this machine, and show what it does",
-		Long: `Runs a small shop on loopback addresses: five services, one of them in three versions. Each
-workload is a process with a real Envoy sidecar. Sidecars get certificates from the control
-plane, and use mutual TLS for all calls. The demo needs neither root nor a cluster. Under steady traffic it shifts a canary, adds and removes an
-endpoint, injects faults, applies a broken VirtualService, and kills the control plane;
-after each change it shows where the time went until the last proxy had it.
+		Short: "Run a mesh on this machine and show what it does",
+		Long: `Run a small shop on loopback addresses: five services, one of them in three versions. Each workload
+is a process with its own Envoy sidecar, and sidecars call each other with mutual TLS. The demo
+needs neither root nor a cluster.
 
-Exit status 0 means that every step succeeded and no request failed, except those that
-fault injection aborted. Ctrl-C ends all processes.`,
-		Example: `  moonsail demo                        # about a minute
-  moonsail demo --keep --dir shop/     # go on afterwards, to look around and to edit the YAML`,
+Under steady traffic the demo shifts a canary, adds and removes an endpoint, injects faults, applies
+a broken VirtualService, and kills the control plane. For each change it shows the time of each
+stage until the last proxy has it.
+
+Exit status: 0 every step succeeded and no request failed, except those that fault injection
+aborted; 1 otherwise. Ctrl-C ends all processes.`,
+		Example: `  # Run the demo, for about a minute
+  moonsail demo
+
+  # Leave the mesh running, to inspect it and to edit its YAML
+  moonsail demo --keep --dir shop/`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			binary, err := os.Executable()
 			if err != nil {
 				return err
 			}
-			style := terminal.StyleFor(cmd.OutOrStdout())
 			o.Binary, o.Out = binary, cmd.OutOrStdout()
-			o.Style = demo.Style{Good: style.Good, Warn: style.Warn, Bad: style.Bad, Dim: style.Dim, Bold: style.Bold}
 			return demo.Run(cmd.Context(), o)
 		},
 	}
 	fs := cmd.Flags()
-	fs.BoolVar(&o.Keep, "keep", false, "leave it running after the last step, until Ctrl-C")
+	fs.BoolVar(&o.Keep, "keep", false, "leave the mesh running after the last step, until Ctrl-C")
 	fs.StringVar(&o.Dir, "dir", "", "`DIR` for YAML and logs (default: a temporary one, removed after success)")
-	fs.IntVar(&o.Workloads, "workloads", demo.DefaultWorkloads, "how many workloads the shop has")
-	fs.IntVar(&o.Rate, "rate", demo.DefaultRate, "requests a second for the front page; each makes about six more")
-	fs.StringVar(&o.Envoy, "envoy", "", "Envoy's `PATH` (default: see 'moonsail envoy which'; fetched where it is missing)")
+	fs.IntVar(&o.Workloads, "workloads", demo.DefaultWorkloads, "number of workloads")
+	fs.IntVar(&o.Rate, "rate", demo.DefaultRate, "requests per second to the front page; each causes about six more")
+	fs.StringVar(&o.Envoy, "envoy", "", "`PATH` of Envoy (default: see 'moonsail envoy which'; fetched if missing)")
 	cmd.AddCommand(newDemoAppCommand())
 	return cmd
 }
 
-// newDemoAppCommand is what the demo starts for each application.
+// newDemoAppCommand returns the hidden command that the demo runs for each application.
 func newDemoAppCommand() *cobra.Command {
 	var a demo.App
 	cmd := &cobra.Command{
 		Use:    "app",
-		Short:  "Run one of the shop's applications",
+		Short:  "Run an application of the demo's shop",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -61,10 +62,10 @@ func newDemoAppCommand() *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&a.Workload.Name, "name", "", "the instance's name")
-	fs.StringVar(&a.Workload.App, "service", "", "the service that it is an instance of")
-	fs.StringVar(&a.Workload.Version, "version", "v1", "its version")
-	fs.StringVar(&a.Listen, "listen", "", "`ADDRESS` to serve at")
-	fs.StringVar(&a.Sidecar, "sidecar", "", "`ADDRESS` of its sidecar's egress listener")
+	fs.StringVar(&a.Workload.Name, "name", "", "`NAME` of the instance")
+	fs.StringVar(&a.Workload.App, "service", "", "`SERVICE` of the instance")
+	fs.StringVar(&a.Workload.Version, "version", "v1", "`VERSION` of the instance")
+	fs.StringVar(&a.Listen, "listen", "", "`ADDR` to listen on")
+	fs.StringVar(&a.Sidecar, "sidecar", "", "`ADDR` of its sidecar's egress listener")
 	return cmd
 }

@@ -1,33 +1,83 @@
-// Package cli holds the commands of moonsail, one file or a few per command. NewRootCommand lists them.
-// What it shares with the command line of moonsail-lab is in package terminal.
+// Package cli is the command line of moonsail. NewRootCommand assembles it from one package per group of commands:
+//
+//   - serve runs the control plane
+//   - agent runs a sidecar or a gateway
+//   - configure checks and changes users' YAML
+//   - inspect asks a running mesh; proxyconfig has its largest command
+//   - install makes manifests and installs Envoy
+//
+// Package client has what they share to reach control planes, clusters and files. Package internal/terminal has what they
+// share with moonsail-lab: errors, output, environment variables.
 package cli
 
 import (
+	"io"
+
 	"github.com/spf13/cobra"
 
+	"github.com/moonsail/moonsail/internal/cli/agent"
+	"github.com/moonsail/moonsail/internal/cli/configure"
+	"github.com/moonsail/moonsail/internal/cli/inspect"
+	"github.com/moonsail/moonsail/internal/cli/install"
+	"github.com/moonsail/moonsail/internal/cli/proxyconfig"
+	"github.com/moonsail/moonsail/internal/cli/serve"
 	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/version"
 )
 
-// Execute runs the command that the process was started with and returns the exit status.
+// Execute runs the command in the arguments of the process and returns the exit status.
 func Execute() int { return terminal.Execute(NewRootCommand()) }
 
-// NewRootCommand is the command tree.
+// NewRootCommand returns the command tree.
 func NewRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "moonsail",
-		Short: "A service mesh in which every millisecond is accounted for",
-		Long: `Moonsail is a service mesh: a control plane that turns Kubernetes and Istio
-resources into Envoy configuration, and an agent that runs Envoy sidecars.`,
-		Example: `  moonsail demo                     # a whole mesh on this machine, in about a minute
-  moonsail serve --config DIR       # a control plane on a directory of YAML
-  moonsail analyze DIR              # what is wrong in a directory of YAML
-  moonsail changes                  # where the time of each change went`,
+		Short: "Run and inspect a service mesh",
+		Long: `Moonsail is a service mesh: a control plane that turns Kubernetes and Istio resources into
+configuration of Envoy, an agent that runs Envoy as a sidecar or gateway, and commands that inspect
+a running mesh.`,
+		Example: `  # Run a mesh on this machine, for about a minute
+  moonsail demo
+
+  # Run a control plane on a directory of YAML
+  moonsail serve --config DIR --xds-plaintext-addr 127.0.0.1:15010
+
+  # Check a directory of YAML
+  moonsail analyze DIR
+
+  # List changes with the time of each stage
+  moonsail changes`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	terminal.SetUp(root)
-	for _, n := range commands {
-		root.AddCommand(n())
-	}
+	root.AddCommand(serve.NewCommand(), agent.NewCommand(), proxyconfig.NewCommand(), newDemoCommand(), newVersionCommand())
+	root.AddCommand(configure.Commands()...)
+	root.AddCommand(inspect.Commands()...)
+	root.AddCommand(install.Commands()...)
 	return root
+}
+
+func newVersionCommand() *cobra.Command {
+	var out terminal.Output
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Long:  "Print the version, commit and platform of this program.",
+		Example: `  # Print the version
+  moonsail version
+
+  # The same for programs
+  moonsail version -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := version.Get()
+			return out.Print(cmd.OutOrStdout(), v, func(w io.Writer) error {
+				_, err := io.WriteString(w, "moonsail "+v.String()+"\n")
+				return err
+			})
+		},
+	}
+	out.AddFlag(cmd)
+	return cmd
 }

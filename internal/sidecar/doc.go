@@ -9,6 +9,6 @@
 // to Envoy, nameserver answers DNS, wasm fetches modules, bootstrappatch asks for changes of the bootstrap.
 // What agents and control planes agree on is declared in xds/agentapi.
 //
-// A new flag of the agent is a field of agent.Config, a line in internal/cli/agent_flags.go, and, if injected
+// A new flag of the agent is a field of agent.Config, a line in internal/cli/agent/flags.go, and, if injected
 // sidecars take it, a setting in inject.
 package sidecar

@@ -8,11 +8,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// envAnnotation on a flag holds the environment variables that may set it, first wins.
+// envAnnotation on a flag holds the environment variables that set it. The first one that is set applies.
 const envAnnotation = "moonsail_env"
 
-// EnvFlags gives each flag defined so far on cmd an environment variable and names it
-// in the flag's help: MOONSAIL_HTTP_ADDR for --http-addr. The command line takes precedence.
+// EnvFlags gives each flag of cmd that has none an environment variable, for example MOONSAIL_HTTP_ADDR for --http-addr,
+// and adds it to the flag's help. The command line takes precedence.
 func EnvFlags(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if len(f.Annotations[envAnnotation]) == 0 {
@@ -27,7 +27,7 @@ func Offer(cmd *cobra.Command, flag string, values ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// EnvFlag gives a flag environment variables. The first one that is set applies.
+// EnvFlag gives a flag environment variables, and adds them to its help. The first one that is set applies.
 func EnvFlag(cmd *cobra.Command, flag string, env ...string) {
 	f := cmd.Flags().Lookup(flag)
 	f.Usage += " [$" + strings.Join(env, ", $") + "]"
@@ -37,7 +37,7 @@ func EnvFlag(cmd *cobra.Command, flag string, env ...string) {
 	f.Annotations[envAnnotation] = env
 }
 
-// flagsFromEnv sets the flags that the command line did not.
+// flagsFromEnv sets the flags that the command line did not set.
 func flagsFromEnv(cmd *cobra.Command, lookup func(string) (string, bool)) error {
 	var failed error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {

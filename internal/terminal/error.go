@@ -9,17 +9,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// UserError is the one form of errors that people see: what went wrong, where, and
-// what to do next. Any command may return one (wrapped or not); other errors are
-// shown as their text alone.
+// UserError is an error in the form that users see: the problem, where it is, and
+// what to do next. Any command may return one, also wrapped. Run prints only the text of other errors.
 type UserError struct {
-	What  string // one sentence without a full stop
+	What  string // the problem, without a full stop
 	Where string // file:line, object, address; may be empty
-	Next  string // what the reader can do; may be empty
+	Next  string // what to do; may be empty
 	Err   error  // the cause, shown after What; may be nil
 }
 
-// Error is the same on one line, for logs and tests.
+// Error returns all of it on one line, for logs and tests.
 func (e *UserError) Error() string {
 	s := e.headline()
 	if e.Where != "" {
@@ -31,7 +30,7 @@ func (e *UserError) Error() string {
 	return s
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *UserError) Unwrap() error { return e.Err }
 
 func (e *UserError) headline() string {
@@ -44,23 +43,23 @@ func (e *UserError) headline() string {
 	return e.What + ": " + e.Err.Error()
 }
 
-// ExitCode ends the process with that status and prints nothing: the command has already
-// printed its result, as analyze does.
+// ExitCode ends the process with this status. Run prints nothing: the command has
+// printed its result already, as analyze does.
 type ExitCode int
 
-// Error is for logs and tests.
+// Error returns a text for logs and tests.
 func (c ExitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) }
 
-// UsageError is a wrong flag or argument: exit status 2 and a hint at the help.
+// UsageError is a wrong flag or argument. Run exits with status 2 and refers to --help.
 type UsageError struct{ Err error }
 
-// Error is the text of Err.
+// Error returns the text of Err.
 func (e UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap is Err.
+// Unwrap returns Err.
 func (e UsageError) Unwrap() error { return e.Err }
 
-// argsAreUsage makes failures of a command's argument check, and of those below it,
+// argsAreUsage turns errors of the argument checks of a command and its subcommands into
 // usage errors.
 func argsAreUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
@@ -76,7 +75,7 @@ func argsAreUsage(cmd *cobra.Command) {
 	}
 }
 
-// noFilesForNoArgs takes files out of the completion of commands without arguments.
+// noFilesForNoArgs removes files from the completion of commands without arguments.
 func noFilesForNoArgs(cmd *cobra.Command) {
 	if !strings.Contains(cmd.Use, " ") && cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
@@ -86,7 +85,7 @@ func noFilesForNoArgs(cmd *cobra.Command) {
 	}
 }
 
-// reportError prints err for people.
+// reportError prints err for users.
 func reportError(w io.Writer, err error) {
 	s := StyleFor(w)
 	var ue *UserError

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Output is the -o flag: for people (table) or for programs (json, yaml).
+// Output is the flag -o: table for people, json and yaml for programs.
 type Output struct{ format string }
 
 const (
@@ -21,7 +21,7 @@ const (
 
 // AddFlag adds -o/--output to cmd.
 func (o *Output) AddFlag(cmd *cobra.Command) {
-	cmd.Flags().VarP(o, "output", "o", "`FORMAT` of the output: table, json or yaml")
+	cmd.Flags().VarP(o, "output", "o", "output `FORMAT`: table, json or yaml")
 	o.format = formatTable
 	cmd.Flags().Lookup("output").DefValue = formatTable
 	Offer(cmd, "output", formatTable, formatJSON, formatYAML)
@@ -40,7 +40,7 @@ func (o *Output) Set(s string) error {
 		o.format = s
 		return nil
 	}
-	return fmt.Errorf("unknown format %q: it is one of table, json, yaml", s)
+	return fmt.Errorf("unknown format %q: use table, json or yaml", s)
 }
 
 // IsTable reports whether the output is for people.
@@ -64,13 +64,13 @@ func (o *Output) Print(w io.Writer, value any, table func(io.Writer) error) erro
 	return table(w)
 }
 
-// Table is rows under headings, in columns as wide as their widest cell.
+// Table holds rows under headings. A column is as wide as its widest cell.
 type Table struct {
 	headings []string
 	rows     [][]string
 }
 
-// NewTable makes a table of these columns.
+// NewTable returns a table with these columns.
 func NewTable(headings ...string) *Table { return &Table{headings: headings} }
 
 // Row adds a row. Cells may be painted; missing ones are empty.
@@ -120,7 +120,7 @@ func cell(row []string, i int) string {
 	return ""
 }
 
-// PrintedWidth is the number of characters that s takes on a terminal: escape
+// PrintedWidth returns the number of characters that s takes on a terminal. Escape
 // sequences of Style take none.
 func PrintedWidth(s string) int {
 	n, escape := 0, false
@@ -135,4 +135,23 @@ func PrintedWidth(s string) int {
 		}
 	}
 	return n
+}
+
+// OrDash returns s, or "-" for an empty cell.
+func OrDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// Count returns "1 file" or "2 files", "1 proxy" or "2 proxies".
+func Count(n int, noun string) string {
+	switch {
+	case n == 1:
+		return "1 " + noun
+	case strings.HasSuffix(noun, "y"):
+		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(noun, "y"))
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Progress shows that work is under way, and for how long. It writes nothing in the first
-// quietTime. On a terminal it is one line that counts seconds and disappears at Done;
-// elsewhere it is a line each plainInterval.
+// Progress shows that work is under way, and for how long. It writes nothing during the first
+// quietTime. On a terminal it is one line that counts seconds and disappears at Done.
+// In a file or a pipe it is one line each plainInterval.
 type Progress struct {
 	w        io.Writer
 	style    Style
 	terminal bool
 	started  time.Time
 	stop     chan struct{} // closed by Done
-	ended    chan struct{} // closed by the goroutine that StartProgress made
+	ended    chan struct{} // closed when the goroutine of StartProgress ends
 
 	mu    sync.Mutex    // guards all below and writes to w
-	label string        // what is being done
-	shown bool          // the terminal's line is there
-	next  time.Duration // when to write the next line, where it is not a terminal
+	label string        // the work under way
+	shown bool          // the line is on the terminal
+	next  time.Duration // when to write the next line in a file or a pipe
 }
 
 const (
@@ -30,7 +30,7 @@ const (
 	plainInterval = 10 * time.Second // between lines in a file or a pipe
 )
 
-// StartProgress shows on w, usually standard error, that label is under way.
+// StartProgress shows label on w, usually standard error, until Done.
 // The caller must call Done.
 func StartProgress(w io.Writer, label string) *Progress {
 	p := newProgress(w, label, IsTerminal(w))
@@ -46,7 +46,7 @@ func newProgress(w io.Writer, label string, terminal bool) *Progress {
 	}
 }
 
-// Update changes what is being done.
+// Update replaces the label.
 func (p *Progress) Update(label string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +76,7 @@ func (p *Progress) run() {
 	}
 }
 
-// tick shows the state after so much time.
+// tick shows the state after the elapsed time.
 func (p *Progress) tick(elapsed time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

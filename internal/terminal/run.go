@@ -1,7 +1,7 @@
-// Package terminal is what the command lines of this repository share: the form of errors and exit statuses, output
-// formats, progress, colours, and environment variables of flags.
+// Package terminal is what the command lines of this repository share: errors and exit statuses, output
+// formats, logging, progress, colours, and environment variables of flags.
 //
-// Start at Execute. Commands write results to cmd.OutOrStdout and everything else (progress, logs, errors) to
+// Start at Execute. It imports only layers below (spelling of names). Commands write results to cmd.OutOrStdout and everything else (progress, logs, errors) to
 // cmd.ErrOrStderr, so that results can be piped.
 package terminal
 
@@ -23,8 +23,8 @@ const (
 	ExitUsage  = 2 // wrong flags or arguments
 )
 
-// Execute runs the command that the process was started with and returns the exit status.
-// The context of commands ends at SIGINT or SIGTERM; a second signal kills at once.
+// Execute runs the command in the arguments of the process and returns the exit status.
+// The context of commands ends at SIGINT or SIGTERM. A second signal kills the process.
 func Execute(root *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -32,7 +32,7 @@ func Execute(root *cobra.Command) int {
 	return Run(ctx, root)
 }
 
-// Run executes a command tree whose root SetUp has seen, reports its error in the one form of errors, and returns the
+// Run executes a command tree that SetUp has prepared, prints its error in the form of UserError, and returns the
 // exit status.
 func Run(ctx context.Context, root *cobra.Command) int {
 	prepare(root)
@@ -44,7 +44,7 @@ func Run(ctx context.Context, root *cobra.Command) int {
 	case errors.As(err, &exit):
 		return int(exit)
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		return ExitFailed // the user interrupted: nothing to explain
+		return ExitFailed // interrupted by the user: no message
 	}
 	w := cmd.ErrOrStderr()
 	if isUsage(cmd, err) {
@@ -55,25 +55,25 @@ func Run(ctx context.Context, root *cobra.Command) int {
 	return ExitFailed
 }
 
-// isUsage reports whether an error is due to wrong flags or arguments. A server may be the one to refuse them: its
-// answer has the method RefusedAsWrong.
+// isUsage reports whether an error is due to wrong flags or arguments. A server may refuse them, too: its
+// answer then has the method RefusedAsWrong.
 func isUsage(cmd *cobra.Command, err error) bool {
 	var usage UsageError
 	var refused interface{ RefusedAsWrong() bool }
 	return errors.As(err, &usage) || errors.As(err, &refused) && refused.RefusedAsWrong() || lacksFlag(cmd, err)
 }
 
-// SetUp makes a command the root of a command line: Run reports its errors, and environment variables set flags that
-// the command line does not (see EnvFlag).
+// SetUp makes a command the root of a command line: Run prints its errors, and environment variables set flags that
+// the command line does not set (see EnvFlag).
 func SetUp(root *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return flagsFromEnv(cmd, os.LookupEnv) }
 	root.SetFlagErrorFunc(wrongFlag)
 }
 
-// prepare turns wrong arguments into usage errors. By default, cobra
-// answers a wrong argument of a command that only has subcommands with its help and exit status 0. The completion
-// command that cobra adds keeps the root's output as it is now.
+// prepare turns wrong arguments into usage errors. By default, if a command only has subcommands,
+// cobra answers a wrong argument with help and exit status 0. The completion
+// command that cobra adds keeps the output of the root at this moment.
 func prepare(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
@@ -86,14 +86,14 @@ func prepare(root *cobra.Command) {
 	noFilesForNoArgs(root)
 }
 
-// lacksFlag reports whether an error is a missing required flag, which has no type in cobra.
+// lacksFlag reports whether an error is cobra's for a missing required flag, which has no type.
 func lacksFlag(cmd *cobra.Command, err error) bool {
 	required := cmd.ValidateRequiredFlags()
 	return required != nil && err.Error() == required.Error()
 }
 
 // wrongFlag explains a wrong flag. For a command that only has subcommands, it explains the word before the flag
-// instead: the flag may belong to the subcommand that was meant.
+// instead: the flag may belong to the subcommand that the user meant.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
 		if unknown := cmd.ValidateArgs(words); unknown != nil {

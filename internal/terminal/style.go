@@ -7,11 +7,11 @@ import (
 	"golang.org/x/term"
 )
 
-// Style paints text, or leaves it as it is. The zero value does not paint.
+// Style colours text. The zero value leaves it unchanged.
 type Style struct{ colour bool }
 
-// StyleFor paints when w is a terminal that understands colours and the user has not
-// asked for none (https://no-color.org: NO_COLOR set to anything but "").
+// StyleFor returns a style with colours if w is a terminal that has them and NO_COLOR
+// is empty (https://no-color.org).
 func StyleFor(w io.Writer) Style {
 	return Style{colour: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && IsTerminal(w)}
 }
@@ -22,19 +22,19 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Good is green.
+// Good returns text in green.
 func (s Style) Good(text string) string { return s.paint("32", text) }
 
-// Warn is yellow.
+// Warn returns text in yellow.
 func (s Style) Warn(text string) string { return s.paint("33", text) }
 
-// Bad is red.
+// Bad returns text in red.
 func (s Style) Bad(text string) string { return s.paint("31", text) }
 
-// Dim is faint.
+// Dim returns faint text.
 func (s Style) Dim(text string) string { return s.paint("2", text) }
 
-// Bold is bold.
+// Bold returns bold text.
 func (s Style) Bold(text string) string { return s.paint("1", text) }
 
 func (s Style) paint(code, text string) string {

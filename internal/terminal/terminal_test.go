@@ -29,12 +29,12 @@ func TestErrorForm(t *testing.T) {
 		want   string
 	}{
 		{"plain", errors.New("it broke"), 1, "error: it broke\n"},
-		{"whole", &UserError{What: "no such thing", Where: "a.yaml:3", Next: "make one"}, 1,
+		{"all fields", &UserError{What: "no such thing", Where: "a.yaml:3", Next: "make one"}, 1,
 			"error: no such thing\n  where: a.yaml:3\n  next:  make one\n"},
 		{"cause", &UserError{What: "cannot read it", Err: errors.New("denied")}, 1, "error: cannot read it: denied\n"},
-		{"cause alone", &UserError{Where: "here", Err: errors.New("denied")}, 1, "error: denied\n  where: here\n"},
+		{"cause without a problem", &UserError{Where: "here", Err: errors.New("denied")}, 1, "error: denied\n  where: here\n"},
 		{"usage", UsageError{Err: errors.New("which one?")}, 2, "error: which one?\n  next:  see 'moonsail fail --help'\n"},
-		{"exit status alone", ExitCode(3), 3, ""},
+		{"exit status", ExitCode(3), 3, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			root := newRoot()
@@ -51,7 +51,7 @@ func TestErrorForm(t *testing.T) {
 	require.ErrorIs(t, ue, ue.Err)
 }
 
-func TestInterruptSaysNothing(t *testing.T) {
+func TestInterruptPrintsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	root := newRoot()
@@ -77,11 +77,11 @@ func TestEnvFlags(t *testing.T) {
 	}{
 		{"defaults", nil, nil, flags{"default", 1}, ""},
 		{"from the environment", nil, map[string]string{"MOONSAIL_HTTP_ADDR": "a", "COUNT": "5"}, flags{"a", 5}, ""},
-		{"a flag wins", []string{"--http-addr", "b"}, map[string]string{"MOONSAIL_HTTP_ADDR": "a"}, flags{"b", 1}, ""},
-		{"the first name wins", nil, map[string]string{"COUNT": "5", "NUMBER": "6"}, flags{"default", 5}, ""},
-		{"the second name", nil, map[string]string{"NUMBER": "6"}, flags{"default", 6}, ""},
-		{"empty is not set", nil, map[string]string{"MOONSAIL_HTTP_ADDR": ""}, flags{"default", 1}, ""},
-		{"nonsense", nil, map[string]string{"COUNT": "many"}, flags{}, "environment variable COUNT"},
+		{"flag before environment", []string{"--http-addr", "b"}, map[string]string{"MOONSAIL_HTTP_ADDR": "a"}, flags{"b", 1}, ""},
+		{"first variable before second", nil, map[string]string{"COUNT": "5", "NUMBER": "6"}, flags{"default", 5}, ""},
+		{"second variable", nil, map[string]string{"NUMBER": "6"}, flags{"default", 6}, ""},
+		{"empty variable", nil, map[string]string{"MOONSAIL_HTTP_ADDR": ""}, flags{"default", 1}, ""},
+		{"invalid value", nil, map[string]string{"COUNT": "many"}, flags{}, "environment variable COUNT"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var f flags
@@ -114,7 +114,7 @@ func TestTable(t *testing.T) {
 	require.Equal(t, "NAME     STATE   NOTE\nreviews  \x1b[32mSYNCED\x1b[0m  a\né        -\n", b.String())
 }
 
-func TestNoColourOffTerminal(t *testing.T) {
+func TestNoColourWithoutTerminal(t *testing.T) {
 	require.Equal(t, "x", StyleFor(&bytes.Buffer{}).Bad("x"))
 	require.False(t, IsTerminal(&bytes.Buffer{}))
 }

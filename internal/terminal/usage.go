@@ -12,26 +12,26 @@ import (
 	"github.com/moonsail/moonsail/internal/config/spelling"
 )
 
-// wrongArgs explains which arguments a command takes; err is cobra's error, or the command's.
+// wrongArgs explains which arguments a command takes. err is from cobra or from the command.
 func wrongArgs(cmd *cobra.Command, args []string, err error) error {
 	text := err.Error()
-	ofCobra := false
+	fromCobra := false
 	for _, begin := range []string{"accepts ", "requires at least ", "unknown command "} {
-		ofCobra = ofCobra || strings.HasPrefix(text, begin)
+		fromCobra = fromCobra || strings.HasPrefix(text, begin)
 	}
 	switch {
-	case !ofCobra:
+	case !fromCobra:
 		return UsageError{Err: err}
 	case cmd.HasSubCommands() && len(args) > 0:
 		return UsageError{Err: fmt.Errorf("%w%s", err, spelling.DidYouMean(args[0], commandNames(cmd)))}
 	}
 	if missing := missingArgs(cmd, args); missing != "" {
-		return UsageError{Err: fmt.Errorf("%s missing: the form is '%s'%s", missing, cmd.UseLine(), firstExample(cmd))}
+		return UsageError{Err: fmt.Errorf("%s missing: use '%s'%s", missing, cmd.UseLine(), firstExample(cmd))}
 	}
-	return UsageError{Err: fmt.Errorf("%s not what it takes: the form is '%s'", quotedArgs(args), cmd.UseLine())}
+	return UsageError{Err: fmt.Errorf("%s: use '%s'", unexpectedArgs(args), cmd.UseLine())}
 }
 
-// missingArgs names what a command takes beyond the arguments that it was given, by its form; empty: nothing.
+// missingArgs names the arguments in the command's usage line that args lacks; empty: none.
 func missingArgs(cmd *cobra.Command, args []string) string {
 	words := strings.Fields(cmd.Use)[1:]
 	if len(args) >= len(words) {
@@ -44,22 +44,23 @@ func missingArgs(cmd *cobra.Command, args []string) string {
 }
 
 func firstExample(cmd *cobra.Command) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
-	command, _, _ := strings.Cut(line, "  #")
-	if command == "" {
-		return ""
+	for line := range strings.Lines(cmd.Example) {
+		command, _, _ := strings.Cut(line, "#") // the rest is a comment
+		if command = strings.TrimSpace(command); command != "" {
+			return fmt.Sprintf(", for example '%s'", command)
+		}
 	}
-	return fmt.Sprintf(", as in '%s'", strings.TrimSpace(command))
+	return ""
 }
 
-func quotedArgs(args []string) string {
+func unexpectedArgs(args []string) string {
 	if len(args) == 1 {
-		return fmt.Sprintf("%q is", args[0])
+		return fmt.Sprintf("unexpected argument %q", args[0])
 	}
-	return fmt.Sprintf("%q are", args)
+	return fmt.Sprintf("wrong arguments %q", args)
 }
 
-// commandNames are those of the commands below one.
+// commandNames returns the names and aliases of the subcommands of cmd.
 func commandNames(cmd *cobra.Command) (names []string) {
 	for _, sub := range cmd.Commands() {
 		if !sub.Hidden {
@@ -80,24 +81,22 @@ func wrongValue(err error) error {
 	why := wrong.Unwrap().Error()
 	switch kind := f.Value.Type(); {
 	case errors.Is(err, strconv.ErrRange):
-		why = "is beyond what it may be"
+		why = "out of range"
 	case kind == "duration":
-		why = "is not a duration: use a number with a unit, for example 500ms, 30s or 5m"
+		why = "not a duration: use a number with a unit, for example 500ms, 30s or 5m"
 	case strings.HasPrefix(kind, "uint"):
-		why = "is not a whole number from 0 on"
+		why = "not a whole number: use 0 or more"
 	case strings.HasPrefix(kind, "int"):
-		why = "is not a whole number"
+		why = "not a whole number"
 	case strings.HasPrefix(kind, "float"):
-		why = "is not a number"
+		why = "not a number"
 	case kind == "bool":
-		why = "is neither true nor false"
-	default:
-		return fmt.Errorf("--%s %q: %s", f.Name, wrong.GetValue(), why)
+		why = "not a boolean: use true or false"
 	}
-	return fmt.Errorf("--%s %q %s", f.Name, wrong.GetValue(), why)
+	return fmt.Errorf("--%s %q: %s", f.Name, wrong.GetValue(), why)
 }
 
-// nearFlag is a hint at the flag that was probably meant.
+// nearFlag suggests the flag whose name is nearest to an unknown one.
 func nearFlag(cmd *cobra.Command, err error) string {
 	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !unknown {

@@ -12,7 +12,7 @@ import (
 	"istio.io/api/annotation"
 	"istio.io/api/label"
 
-	"github.com/moonsail/moonsail/internal/cli"
+	"github.com/moonsail/moonsail/internal/cli/serve"
 	"github.com/moonsail/moonsail/internal/config"
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
 )
@@ -85,7 +85,7 @@ var istiodValues = map[string]string{
 
 func istiodVariables(t *testing.T, b *strings.Builder) {
 	t.Helper()
-	variables, err := cli.IstiodVariables(istiodValues)
+	variables, err := serve.IstiodVariables(istiodValues)
 	require.NoError(t, err)
 	b.WriteString("| Variable, with an example | Effect | Notes |\n|---|---|---|\n")
 	for _, v := range variables {

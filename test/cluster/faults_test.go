@@ -112,7 +112,7 @@ func TestAskingAClusterWhileFaultsAreOn(t *testing.T) {
 	a.endpoint(2)
 	a.says([]string{"stale"}, "stopped."+a.ns, "10.1.2.1")
 	stopped.mu.Unlock()
-	a.says([]string{"stale"}, "no connected proxy holds an endpoint that is gone")
+	a.says([]string{"stale"}, "no connected proxy holds a removed endpoint")
 	status, out = a.wait("1m")
 	require.Zero(t, status, out)
 

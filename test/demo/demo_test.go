@@ -122,7 +122,7 @@ func TestDemo(t *testing.T) {
 		"spec.http[0].timeout",
 		"in force is still v1/v2 0/100",
 		"$ moonsail explain virtualservice/reviews -n shop",
-		"last proxy's answer",
+		"last proxy answered",
 		"proxies (100 %)",
 		"re-sent:",
 		"of 8/8 ACKs: median",

@@ -176,7 +176,7 @@ func requireStale(t *testing.T, m *mesh, base []string, resume func(), gone *app
 	resume()
 	eventually(t, "it is told", func() bool {
 		_, out = m.ask("stale")
-		return strings.Contains(out, "no connected proxy holds an endpoint that is gone")
+		return strings.Contains(out, "no connected proxy holds a removed endpoint")
 	}, func() string { return out })
 	m.write("mesh.yaml", base...)
 }

@@ -47,7 +47,7 @@ func TestRoot(t *testing.T) {
 		{[]string{}, 0, "Available Commands:", ""},
 		{[]string{"--version"}, 0, "moonsail-lab version devel", ""},
 		{[]string{"balanec"}, 2, "", `unknown command "balanec" for "moonsail-lab"; did you mean "balance"?`},
-		{[]string{"throughput", "--concurrency", "1,a"}, 2, "", `--concurrency "1,a" is not a whole number`},
+		{[]string{"throughput", "--concurrency", "1,a"}, 2, "", `--concurrency "1,a": not a whole number`},
 		{[]string{"balance", "--quick", "--out", "/dev/null/x"}, 1, "", "cannot write reports: mkdir /dev/null: not a directory\n  where: --out /dev/null/x\n"},
 		{[]string{"routes", "--layout", "x"}, 2, "", `there is no layout "x"; there are rds, vhds, `},
 		{[]string{"propagation", "--scenario", "x"}, 2, "", `there is no scenario "x"; there are connect-herd, endpoint, `},

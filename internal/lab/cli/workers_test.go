@@ -18,7 +18,7 @@ func TestWorkersOfLab(t *testing.T) {
 		{[]string{"balance", "--connections", "64,8"}, "--connections: the numbers must rise"},
 		{[]string{"balance", "--connections", "2"}, "--connections is from the number of workers, 4, to 4096, not 2"},
 		{[]string{"balance", "--budget", "1s"}, "--budget 30s or more"},
-		{[]string{"balance", "now"}, `"now" is not what it takes`},
+		{[]string{"balance", "now"}, `unexpected argument "now"`},
 		{[]string{"concurrency", "--workers", "2,4"}, "--workers must begin with 1"},
 		{[]string{"concurrency", "--quick", "--loads", "0"}, "--loads is from 1 to 400, not 0"},
 		{[]string{"concurrency", "--connections", "0"}, "--connections is from 1 to 1024, not 0"},

@@ -207,7 +207,7 @@ func TestRunFailsToStart(t *testing.T) {
 	o.ServeFlags = []string{"--route-strategy=none"}
 	_, err := propagation.Run(t.Context(), o)
 	require.ErrorContains(t, err, "the control plane has ended (exit status 2)")
-	require.ErrorContains(t, err, `unknown --route-strategy "none"`)
+	require.ErrorContains(t, err, `--route-strategy "none": unknown strategy`)
 	require.Empty(t, labtest.LeftOver(t))
 }
 

@@ -1,0 +1,179 @@
+package agent
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	sidecar "github.com/moonsail/moonsail/internal/sidecar/agent"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/sidecar/intercept"
+	"github.com/moonsail/moonsail/internal/terminal"
+)
+
+// interceptFlags are the flags of the rules that redirect a workload's connections to its sidecar.
+type interceptFlags struct {
+	settings intercept.Settings
+	backend  string
+	on       bool // the agent sets the rules while it runs
+
+	resolvConf string
+}
+
+// add adds the flags that `moonsail agent` and `moonsail agent intercept` share, from the table intercept.List, except those that cmd
+// has already.
+func (f *interceptFlags) add(cmd *cobra.Command) {
+	f.settings = intercept.Default()
+	rows := intercept.List()
+	for i := range rows {
+		row := &rows[i]
+		if cmd.Flags().Lookup(row.Flag) != nil {
+			continue
+		}
+		usage := row.Usage
+		if len(row.Annotations) > 0 {
+			usage += " (annotation " + row.Annotations[0] + ")"
+		}
+		v := row.Value(&f.settings)
+		cmd.Flags().StringVar(v, row.Flag, *v, usage)
+		if row.Env != "" {
+			terminal.EnvFlag(cmd, row.Flag, row.Env)
+		}
+	}
+	cmd.Flags().StringVar(&f.backend, "intercept-with", string(intercept.Auto), "`BACKEND` that sets the rules: "+strings.Join(intercept.Backends(), ", "))
+	terminal.Offer(cmd, "intercept-with", intercept.Backends()...)
+}
+
+func (f *interceptFlags) check() error {
+	if slices.Contains(intercept.Backends(), f.backend) {
+		return nil
+	}
+	return terminal.UsageError{Err: fmt.Errorf("--intercept-with %q: unknown backend: use one of %s", f.backend, strings.Join(intercept.Backends(), ", "))}
+}
+
+// addTo adds the flags of `moonsail agent`.
+func (f *interceptFlags) addTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.resolvConf, "resolv-conf", "", "`FILE` with the servers to which the DNS proxy forwards names outside the mesh (default /etc/resolv.conf)")
+	cmd.Flags().BoolVar(&f.on, "intercept", false, "intercept the connections of this network namespace while the agent runs; Envoy then runs as --proxy-uid")
+	f.add(cmd)
+}
+
+// into adds the flags to an agent's configuration. Envoy runs as a separate user if the
+// agent sets the rules, or if --proxy-uid is set.
+func (f *interceptFlags) into(cmd *cobra.Command, c *sidecar.Config) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	c.Intercept = sidecar.Intercept{Rules: f.on, Settings: f.settings, Backend: intercept.Backend(f.backend), ResolvConf: f.resolvConf}
+	if !f.on && !cmd.Flags().Changed("proxy-uid") {
+		return nil
+	}
+	uid, err := parseID("proxy-uid", f.settings.ProxyUID)
+	if err != nil {
+		return err
+	}
+	gid, err := parseID("proxy-gid", f.settings.ProxyGID)
+	c.Intercept.User = &envoy.User{UID: uid, GID: gid}
+	return err
+}
+
+// parseID parses the id of the user or group that Envoy runs as.
+func parseID(flag, text string) (uint32, error) {
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n == 0 {
+		return 0, terminal.UsageError{Err: fmt.Errorf("--%s %q: not one id above 0: Envoy runs as one user and group, for example %d", flag, text, intercept.ProxyID)}
+	}
+	return uint32(n), nil
+}
+
+// newInterceptCommand returns the command `moonsail agent intercept`.
+func newInterceptCommand() *cobra.Command {
+	f := &interceptFlags{}
+	var undo, dry bool
+	var ipv6 string
+	cmd := &cobra.Command{
+		Use:   "intercept",
+		Short: "Redirect the connections of this network namespace to a sidecar",
+		Long: `Set the rules that redirect the connections of this network namespace to a sidecar, and exit, as an
+init container does. The rules replace those that the command has set before. 'moonsail agent
+--intercept' sets the same rules for as long as the agent runs.
+
+Inbound connections go to port 15006 and outbound connections to port 15001, as the mesh's
+proxyInboundListenPort and proxyListenPort. Exempt are connections of Envoy's user and group,
+connections to loopback addresses, the sidecar's ports 15020, 15021, 15090 and 15008, and what the
+flags exclude.
+
+The command needs CAP_NET_ADMIN. It sets all nftables rules at once, without another program. If
+the kernel has no nftables, it runs iptables-restore and ip6tables-restore.`,
+		Example: `  # Exempt a port and a range of addresses
+  moonsail agent intercept --exclude-inbound-ports 9091 --exclude-outbound-ip-ranges 10.0.0.0/8
+
+  # Print the rules
+  moonsail agent intercept --interception-mode TPROXY --dry-run
+
+  # Remove the rules
+  moonsail agent intercept --undo`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if undo {
+				return intercept.Undo(cmd.Context())
+			}
+			c, err := f.config(ipv6)
+			if err != nil {
+				return err
+			}
+			if dry {
+				return writeRules(cmd.OutOrStdout(), c, intercept.Backend(f.backend))
+			}
+			with, err := intercept.Apply(cmd.Context(), c, intercept.Backend(f.backend))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "interception is on (mode %s, %s, IPv6 %t)\n", c.Mode, with, c.IPv6)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&undo, "undo", false, "remove all rules that the command has set")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print the rules without setting them")
+	cmd.Flags().StringVar(&ipv6, "ipv6", "auto", "intercept IPv6: true, false, or auto for true if the host has an IPv6 address")
+	f.add(cmd)
+	terminal.EnvFlags(cmd)
+	return cmd
+}
+
+func (f *interceptFlags) config(ipv6 string) (*intercept.Config, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	c, err := f.settings.Parse()
+	if err != nil {
+		return nil, terminal.UsageError{Err: err}
+	}
+	switch ipv6 {
+	case "auto":
+		c.IPv6 = intercept.HasIPv6()
+	case "true", "false":
+		c.IPv6 = ipv6 == "true"
+	default:
+		return nil, terminal.UsageError{Err: fmt.Errorf("--ipv6 %q: unknown value: use true, false or auto", ipv6)}
+	}
+	return c, nil
+}
+
+// writeRules prints the rules in the form of a backend.
+func writeRules(w io.Writer, c *intercept.Config, b intercept.Backend) error {
+	rules := intercept.Plan(c)
+	if b != intercept.IPTables {
+		_, err := io.WriteString(w, rules.NFT())
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "# iptables-restore --noflush\n%s", rules.IPTables(intercept.IP4, "")); err != nil || !c.IPv6 {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "# ip6tables-restore --noflush\n%s", rules.IPTables(intercept.IP6, ""))
+	return err
+}

@@ -1,0 +1,66 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/version"
+)
+
+// Cluster holds the flags that choose an API server.
+type Cluster struct {
+	kube.Cluster
+}
+
+// AddFlags adds --kubeconfig and --context to cmd.
+func (c *Cluster) AddFlags(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of a Kubernetes cluster (default in a Pod: that cluster)")
+	fs.StringVar(&c.Context, "context", "", "`NAME` of the kubeconfig's context (default: its current one)")
+	_ = cmd.MarkFlagFilename("kubeconfig") // the only error is a flag that does not exist
+}
+
+// Choose returns the cluster to read, or nil if files are given instead. files is the flag or argument that names
+// them.
+func (c *Cluster) Choose(files string, given bool) (*kube.Cluster, error) {
+	switch {
+	case given && c.Kubeconfig != "":
+		return nil, terminal.UsageError{Err: fmt.Errorf("%s and --kubeconfig exclude each other: give one of them", files)}
+	case c.Kubeconfig == "" && c.Context != "":
+		return nil, terminal.UsageError{Err: errors.New("--context needs a kubeconfig: give --kubeconfig too")}
+	case given:
+		return nil, nil
+	case c.Kubeconfig == "" && !kube.InCluster():
+		return nil, terminal.UsageError{Err: fmt.Errorf("no configuration: give %s, or --kubeconfig (not needed in a Pod)", files)}
+	}
+	chosen := c.Cluster
+	chosen.UserAgent = "moonsail/" + version.Get().Version
+	return &chosen, nil
+}
+
+// Explain adds the flag and the next step to an error of an API server.
+func (c *Cluster) Explain(err error) error {
+	where := "--kubeconfig " + c.Kubeconfig
+	if c.Kubeconfig == "" {
+		where = "this Pod's service account"
+	}
+	const name = "name the file that kubectl uses, for example ~/.kube/config"
+	if strings.Contains(err.Error(), "couldn't get version/kind") { // client-go's text names Go types
+		return &terminal.UserError{What: "not a kubeconfig", Where: where, Next: name}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return &terminal.UserError{What: "no such file", Where: where, Next: name}
+	}
+	next := "check with 'kubectl --kubeconfig FILE get namespaces'"
+	if apierrors.IsForbidden(err) {
+		next = "grant this user the ClusterRole moonsail of deploy/rbac.yaml, or use another --kubeconfig"
+	}
+	return &terminal.UserError{What: "cannot use this cluster", Where: where, Err: err, Next: next}
+}

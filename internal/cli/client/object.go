@@ -1,0 +1,191 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/terminal"
+)
+
+// Object is an argument KIND/NAME with the flag --namespace, as in kubectl.
+type Object struct {
+	Namespace string
+
+	client *ControlPlane
+}
+
+// AddFlag adds --namespace to cmd. client finds the namespace of objects if the flag is not set.
+func (o *Object) AddFlag(cmd *cobra.Command, client *ControlPlane) {
+	o.client = client
+	cmd.Flags().StringVarP(&o.Namespace, "namespace", "n", "", "`NAMESPACE` of the object (default: the only one that has it)")
+	// The only error is a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return client.objectNames(cmd.Context(), model.KindNamespace, ""), cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// shortKinds are kubectl's abbreviations.
+var shortKinds = map[string]model.Kind{
+	"ns": model.KindNamespace, "svc": model.KindService, "po": model.KindPod, "vs": model.KindVirtualService,
+	"dr": model.KindDestinationRule, "se": model.KindServiceEntry, "we": model.KindWorkloadEntry,
+	"gw": model.KindGateway, "gtw": model.KindKubernetesGateway, "ap": model.KindAuthorizationPolicy,
+	"pa": model.KindPeerAuthentication, "ra": model.KindRequestAuthentication, "cm": model.KindConfigMap, "no": model.KindNode,
+}
+
+// parseKind accepts VirtualService, virtualservices, virtualservices.networking.istio.io and vs.
+func parseKind(s string) (model.Kind, bool) {
+	s, group, _ := strings.Cut(strings.ToLower(s), ".")
+	if strings.HasSuffix(group, "gateway.networking.k8s.io") && strings.TrimSuffix(s, "s") == "gateway" {
+		return model.KindKubernetesGateway, true // without a group, "gateway" is Istio's
+	}
+	if k, ok := shortKinds[s]; ok {
+		return k, true
+	}
+	for _, k := range model.Kinds {
+		one := strings.ToLower(string(k))
+		if s == one || s == one+"s" || strings.TrimSuffix(one, "y")+"ies" == s && strings.HasSuffix(one, "y") {
+			return k, true
+		}
+	}
+	return "", false
+}
+
+// IsObject reports whether an argument is KIND/NAME and not a file.
+func IsObject(arg string) bool {
+	kind, name, ok := strings.Cut(arg, "/")
+	_, known := parseKind(kind)
+	return ok && known && name != ""
+}
+
+// Key parses KIND/NAME or KIND/NAMESPACE/NAME. Without a namespace, it takes the only one that has the object.
+func (o *Object) Key(ctx context.Context, arg string) (model.Key, error) {
+	parts := strings.Split(arg, "/")
+	if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
+		return model.Key{}, terminal.UsageError{Err: fmt.Errorf("%q: not an object: use KIND/NAME, for example virtualservice/reviews", arg)}
+	}
+	kind, ok := parseKind(parts[0])
+	if !ok {
+		return model.Key{}, terminal.UsageError{Err: fmt.Errorf("%q: unknown kind: use one of %s", parts[0], KindNames())}
+	}
+	key := model.Key{Kind: kind, Namespace: o.Namespace, Name: parts[len(parts)-1]}
+	if len(parts) == 3 {
+		key.Namespace = parts[1]
+	}
+	if kind == model.KindNamespace {
+		key.Namespace = ""
+		return key, nil
+	}
+	if key.Namespace != "" {
+		return key, nil
+	}
+	return o.findNamespace(ctx, key)
+}
+
+// findNamespace completes a key with the namespace of the only object of its name.
+func (o *Object) findNamespace(ctx context.Context, key model.Key) (model.Key, error) {
+	list, err := o.client.Objects(ctx, key.Kind)
+	if err != nil {
+		return key, err
+	}
+	var in []string
+	for _, one := range list {
+		if one.Name == key.Name {
+			in = append(in, one.Namespace)
+		}
+	}
+	switch len(in) {
+	case 1:
+		key.Namespace = in[0]
+	case 0:
+		key.Namespace = "default"
+	default:
+		return key, terminal.UsageError{Err: fmt.Errorf("%s %s: exists in several namespaces (%s): choose one with --namespace", key.Kind, key.Name, strings.Join(in, ", "))}
+	}
+	return key, nil
+}
+
+// userKinds returns the kinds that users write. The control plane makes the others.
+func userKinds() (out []model.Kind) {
+	for _, k := range model.Kinds {
+		if k != model.KindDrainNotice && k != model.KindKeySet {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// KindNames lists the kinds that users write, for messages.
+func KindNames() string {
+	var names []string
+	for _, k := range userKinds() {
+		names = append(names, string(k))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Objects lists the objects of a kind in the control plane's store.
+func (c *ControlPlane) Objects(ctx context.Context, kind model.Kind) ([]debug.StoredObject, error) {
+	var answer struct{ Objects []debug.StoredObject }
+	err := c.Get(ctx, "/debug/store/"+string(kind), &answer)
+	return answer.Objects, err
+}
+
+// objectNames returns names for completion; none if the control plane does not answer.
+func (c *ControlPlane) objectNames(ctx context.Context, kind model.Kind, namespace string) []cobra.Completion {
+	list, err := c.Objects(ctx, kind)
+	if err != nil {
+		return nil
+	}
+	var out []cobra.Completion
+	for _, o := range list {
+		if (namespace == "" || o.Namespace == namespace) && !slices.Contains(out, o.Name) {
+			out = append(out, o.Name)
+		}
+	}
+	return out
+}
+
+// Complete completes kinds, then names of existing objects. With files, the argument may also be a file.
+func (o *Object) Complete(files bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		directive := cobra.ShellCompDirectiveNoFileComp
+		if files {
+			directive = cobra.ShellCompDirectiveDefault
+		}
+		prefix, _, hasKind := strings.Cut(typed, "/")
+		kind, known := parseKind(prefix)
+		if hasKind && known {
+			var out []cobra.Completion
+			for _, n := range o.client.objectNames(cmd.Context(), kind, o.Namespace) {
+				out = append(out, prefix+"/"+n)
+			}
+			return out, directive
+		}
+		var out []cobra.Completion
+		for _, k := range userKinds() {
+			if one := strings.ToLower(string(k)); strings.HasPrefix(one, strings.ToLower(typed)) {
+				out = append(out, one+"/")
+			}
+		}
+		return out, directive | cobra.ShellCompDirectiveNoSpace
+	}
+}
+
+// ObjectPath returns a key as part of a debug page's path.
+func ObjectPath(k model.Key) string {
+	parts := []string{string(k.Kind), url.PathEscape(k.Namespace), url.PathEscape(k.Name)}
+	if k.Namespace == "" {
+		parts = []string{parts[0], parts[2]}
+	}
+	return strings.Join(parts, "/")
+}

@@ -1,0 +1,174 @@
+package configure
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/test/clitest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// moonsail runs a command line of moonsail with the commands of this package.
+func moonsail(t *testing.T, args ...string) (status int, out, errOut string) {
+	t.Helper()
+	return withInput(t, "", args...)
+}
+
+// withInput runs a command line with standard input.
+func withInput(t *testing.T, stdin string, args ...string) (status int, out, errOut string) {
+	t.Helper()
+	root := clitest.Root(Commands()...)
+	root.SetIn(strings.NewReader(stdin))
+	return clitest.Run(t, root, args...)
+}
+
+const goodYAML = `apiVersion: v1
+kind: Service
+metadata: {name: reviews, namespace: shop}
+spec:
+  ports: [{name: web, port: 80}]
+`
+
+const badYAML = goodYAML + `---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: reviews, namespace: shop}
+spec:
+  hosts: [reviews]
+  http:
+  - route:
+    - destination: {host: reveiws}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: typo, namespace: shop}
+spec:
+  hosts: [a.example.com]
+  http:
+  - timout: 1s
+    route: [{destination: {host: reviews}}]
+`
+
+func TestAnalyze(t *testing.T) {
+	dir := t.TempDir()
+	good, bad := filepath.Join(dir, "good.yaml"), filepath.Join(dir, "bad.yaml")
+	require.NoError(t, os.WriteFile(good, []byte(goodYAML), 0o600))
+	require.NoError(t, os.WriteFile(bad, []byte(badYAML), 0o600))
+	const (
+		unknown = `bad.yaml:14: error: VirtualService/shop/reviews: spec.http[0].route[0].destination.host: ` +
+			`there is no service reveiws.shop.svc.cluster.local; did you mean reviews.shop.svc.cluster.local?`
+		typo = `bad.yaml:22: error: VirtualService/shop/typo: spec.http[0].timout: unknown field; did you mean "timeout"?`
+	)
+	for _, tc := range []struct {
+		args   []string
+		status int
+		lines  []string // how lines end or what they contain, in order
+	}{
+		{[]string{good}, 0, []string{"good.yaml:5: info: Service/shop/reviews: spec.ports[0].name: ", "1 file, 1 object: 0 errors, 0 warnings, 1 info"}},
+		{[]string{good, "--level", "warning"}, 0, []string{"1 file, 1 object: no problems"}},
+		{[]string{bad}, 1, []string{"bad.yaml:5: info", unknown, typo, "1 file, 2 objects: 2 errors, 0 warnings, 1 info"}},
+		{[]string{dir, "--level", "error"}, 1, []string{unknown, typo, "good.yaml:1: error: Service/shop/reviews: is already defined at",
+			"2 files, 2 objects: 3 errors, 0 warnings, 0 infos"}},
+		{[]string{bad, "--domain", "mesh.local", "--level", "error"}, 1, []string{"reveiws.shop.svc.mesh.local", "timout", "2 errors"}},
+	} {
+		t.Run(strings.Join(tc.args[1:], " "), func(t *testing.T) {
+			status, out, errOut := moonsail(t, append([]string{"analyze"}, tc.args...)...)
+			require.Equal(t, tc.status, status)
+			require.Empty(t, errOut)
+			lines := strings.Split(strings.TrimSpace(out), "\n")
+			require.Len(t, lines, len(tc.lines), out)
+			for i, part := range tc.lines {
+				require.Contains(t, lines[i], part)
+			}
+		})
+	}
+}
+
+// TestAnalyzeWithoutObjects checks that a place without objects, probably the wrong one, fails a pipeline.
+func TestAnalyzeWithoutObjects(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "readme.txt"), []byte("hello"), 0o600))
+	status, out, errOut := moonsail(t, "analyze", dir)
+	require.Equal(t, terminal.ExitFailed, status)
+	require.Equal(t, "0 files, 0 objects: no objects to check\n", out)
+	require.Contains(t, errOut, "error: no objects\n  where: "+dir+"\n  next:  name files with objects")
+	status, _, errOut = moonsail(t, "analyze", dir, "--allow-empty")
+	require.Zero(t, status)
+	require.Empty(t, errOut)
+
+	for text, want := range map[string]int{"": terminal.ExitFailed, "# later\n---\n": terminal.ExitFailed, "null\n": terminal.ExitFailed,
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n": terminal.ExitOK} { // a kind that the mesh does not read is an object, too
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(text), 0o600))
+		status, _, _ = moonsail(t, "analyze", dir)
+		require.Equal(t, want, status, text)
+	}
+}
+
+// TestAnalyzeSeveral checks that all arguments, and standard input, are one mesh.
+func TestAnalyzeSeveral(t *testing.T) {
+	dir := t.TempDir()
+	service, route := filepath.Join(dir, "service.yaml"), filepath.Join(dir, "route.yaml")
+	require.NoError(t, os.WriteFile(service, []byte(goodYAML), 0o600))
+	text := `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: reviews, namespace: shop}
+spec: {hosts: [reviews], http: [{route: [{destination: {host: reviews}}]}]}
+`
+	require.NoError(t, os.WriteFile(route, []byte(text), 0o600))
+	status, out, _ := moonsail(t, "analyze", route)
+	require.Equal(t, terminal.ExitFailed, status, out)
+	status, out, _ = moonsail(t, "analyze", route, service, dir)
+	require.Zero(t, status, out)
+	require.Contains(t, out, "2 files, 2 objects: 0 errors")
+
+	status, out, errOut := withInput(t, text, "analyze", "-", service, "--level", "error")
+	require.Zero(t, status, errOut)
+	require.Equal(t, "2 files, 2 objects: no problems\n", out)
+}
+
+func TestAnalyzeJSON(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bad.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(badYAML), 0o600))
+	status, out, _ := moonsail(t, "analyze", path, "-o", "json", "--level", "error")
+	require.Equal(t, 1, status)
+	var got analysis
+	require.NoError(t, json.Unmarshal([]byte(out), &got))
+	require.Equal(t, 2, got.Errors)
+	require.Equal(t, path, got.Problems[1].File)
+	require.Equal(t, 22, got.Problems[1].Line)
+	require.Equal(t, "typo", got.Problems[1].Object.Name)
+	require.Equal(t, "spec.http[0].timout", got.Problems[1].Field)
+
+	status, out, _ = moonsail(t, "analyze", t.TempDir(), "-o", "yaml")
+	require.Equal(t, terminal.ExitFailed, status, "no objects")
+	require.Contains(t, out, "problems: []")
+}
+
+func TestAnalyzeUsage(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	status, _, errOut := moonsail(t, "analyze", filepath.Join(t.TempDir(), "none"))
+	require.Equal(t, 1, status)
+	require.Contains(t, errOut, "give a directory, a file of YAML")
+	broken := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(broken, []byte("hello"), 0o600))
+	t.Setenv("KUBECONFIG", broken)
+	status, _, errOut = moonsail(t, "analyze")
+	require.Equal(t, 1, status)
+	require.Contains(t, errOut, "error: not a kubeconfig\n  where: --kubeconfig "+broken)
+	status, _, _ = moonsail(t, "analyze", t.TempDir(), "--allow-empty")
+	require.Zero(t, status, "with arguments, the cluster is not read")
+	t.Setenv("KUBECONFIG", "")
+	for _, args := range [][]string{{"analyze"}, {"analyze", ".", "--level", "all"}} {
+		status, _, errOut = moonsail(t, args...)
+		require.Equal(t, 2, status)
+		require.Contains(t, errOut, "see 'moonsail analyze --help'")
+	}
+}

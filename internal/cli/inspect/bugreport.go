@@ -1,0 +1,300 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/cli/client"
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/diagnose/bugreport"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/source/kube"
+	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/version"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// bugReportFlags are the values of the flags of `moonsail bug-report`.
+type bugReportFlags struct {
+	client  client.ControlPlane
+	cluster client.Cluster
+	file    string
+	sample  int
+	changes int
+	cpu     time.Duration
+	maxMB   int
+	timeout time.Duration
+}
+
+func newBugReportCommand() *cobra.Command {
+	var f bugReportFlags
+	cmd := &cobra.Command{
+		Use:   "bug-report [PROXY...]",
+		Short: "Collect diagnostic data of a mesh into an archive",
+		Long: `Collect diagnostic data of a mesh into one archive (.tar.gz):
+
+  control plane  version, flags, debug pages, metrics, change log, problems, profiles
+  proxies        intended and actual configuration, statistics and logs, of the proxies that are
+                 named, or of some, those that are behind first
+  cluster        with --kubeconfig: the Kubernetes objects that the mesh reads
+
+Private keys, tokens, passwords, data of Secrets, and texts that look like them, are removed.
+manifest.json lists the files, the number of removals, and what could not be read. If a control
+plane or proxy does not answer, only its part is missing. If nothing can be read, or a named proxy
+is unknown, the command writes no archive and fails.
+
+Read the archive before you share it: it contains names, addresses and routes.`,
+		Example: `  # Collect data of the control plane on this machine
+  moonsail bug-report
+
+  # Include a proxy and a CPU profile
+  moonsail bug-report reviews-v1-1.shop --cpu 10s --file report.tar.gz
+
+  # Include the objects of the cluster
+  moonsail bug-report --kubeconfig ~/.kube/config --address https://mesh.example:15014 --token-file token`,
+		RunE: f.run,
+	}
+	f.client.AddFlags(cmd)
+	f.cluster.AddFlags(cmd)
+	fs := cmd.Flags()
+	fs.StringVarP(&f.file, "file", "f", "", "`FILE` to write (default: moonsail-bug-report-TIME.tar.gz)")
+	fs.IntVar(&f.sample, "proxies", 5, "maximum number of proxies, if none are named")
+	fs.IntVar(&f.changes, "changes", 1024, "maximum number of changes")
+	fs.DurationVar(&f.cpu, "cpu", 0, "duration of a CPU profile of the control plane; 0: none")
+	fs.IntVar(&f.maxMB, "max-size", 256, "maximum size in MB before compression; the manifest lists what is left out")
+	fs.DurationVar(&f.timeout, "timeout", 20*time.Second, "maximum time for each part")
+	cmd.ValidArgsFunction = f.client.ProxyNames(maxNamedProxies)
+	return cmd
+}
+
+// maxNamedProxies bounds the arguments that the shell completes.
+const maxNamedProxies = 64
+
+func (f *bugReportFlags) check() error {
+	switch {
+	case f.sample < 0:
+		return errors.New("--proxies: negative: use 0 for none")
+	case f.cpu < 0:
+		return errors.New("--cpu: negative: use 0 for none")
+	case f.changes < 1:
+		return errors.New("--changes: too small: use 1 or more")
+	case f.maxMB < 1:
+		return errors.New("--max-size: too small: use 1 or more")
+	case f.timeout <= 0:
+		return errors.New("--timeout: must be longer than 0")
+	}
+	return nil
+}
+
+func (f *bugReportFlags) run(cmd *cobra.Command, proxies []string) error {
+	if err := f.check(); err != nil {
+		return terminal.UsageError{Err: err}
+	}
+	now := time.Now()
+	folder := "moonsail-bug-report-" + now.UTC().Format("20060102T150405Z")
+	if f.file == "" {
+		f.file = folder + ".tar.gz"
+	}
+	progress := terminal.StartProgress(cmd.ErrOrStderr(), "asking the control plane")
+	defer progress.Done()
+	if err := f.checkProxies(cmd.Context(), proxies); err != nil {
+		return err
+	}
+	items := f.items(cmd.Context(), proxies)
+	m, err := f.write(cmd.Context(), items, bugreport.Options{
+		Folder: folder, MaxFile: max(1, f.maxMB/4) << 20, MaxTotal: f.maxMB << 20, Timeout: f.timeout + f.cpu, Now: now,
+		Progress: func(done, all int, name string) { progress.Update(fmt.Sprintf("%d of %d: %s", done+1, all, name)) },
+	})
+	if err != nil {
+		return err
+	}
+	return printReport(cmd.OutOrStdout(), f.file, m)
+}
+
+// write writes the archive to a temporary file, and renames it when it is complete.
+func (f *bugReportFlags) write(ctx context.Context, items []bugreport.Item, o bugreport.Options) (*bugreport.Manifest, error) {
+	out, err := os.CreateTemp(filepath.Dir(f.file), ".bug-report-*")
+	if err != nil {
+		return nil, &terminal.UserError{Where: "--file " + f.file, Err: err, Next: "name a file that can be written"}
+	}
+	defer func() { _ = os.Remove(out.Name()) }() // it was renamed if all went well
+	m, err := bugreport.Write(ctx, out, items, o)
+	if err == nil && len(m.Files)-m.Failed <= 1 { // only client.json
+		err = &terminal.UserError{What: "nothing can be read", Where: f.client.Address, Err: errors.New(firstFailure(m)),
+			Next: "set --address to the control plane, or --kubeconfig to the cluster"}
+	}
+	if err == nil {
+		err = out.Sync()
+	}
+	if closed := out.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = ctx.Err() // an interrupted report is incomplete
+	}
+	if err == nil {
+		err = os.Rename(out.Name(), f.file)
+	}
+	return m, err
+}
+
+// firstFailure returns the error of the first part that could not be read.
+func firstFailure(m *bugreport.Manifest) string {
+	for i := range m.Files {
+		if m.Files[i].Error != "" {
+			return m.Files[i].Error
+		}
+	}
+	return "all parts are empty"
+}
+
+func printReport(w io.Writer, file string, m *bugreport.Manifest) error {
+	s := terminal.StyleFor(w)
+	fmt.Fprintf(w, "%s: %d files, %.1f MB before compression, %d secrets removed\n",
+		s.Bold(file), len(m.Files)-m.Failed, float64(m.Bytes)/(1<<20), m.Redacted)
+	for _, one := range m.Files {
+		switch {
+		case one.Error != "":
+			fmt.Fprintf(w, "  %s %s: %s\n", s.Warn("not read"), one.Name, one.Error)
+		case one.Cut:
+			fmt.Fprintf(w, "  %s %s: too large\n", s.Warn("cut"), one.Name)
+		}
+	}
+	_, err := fmt.Fprintln(w, "read the archive before you share it: it contains names, addresses and routes")
+	return err
+}
+
+// page returns a file with a page of the control plane.
+func (f *bugReportFlags) page(name, path, about string, binary bool) bugreport.Item {
+	return bugreport.Item{Name: name, About: about, Binary: binary, Read: func(ctx context.Context) ([]byte, error) { return f.client.Text(ctx, path) }}
+}
+
+// items returns the files of a report, the most useful first. If the archive gets too large, the last ones are left out.
+func (f *bugReportFlags) items(ctx context.Context, proxies []string) []bugreport.Item {
+	own, err := json.MarshalIndent(version.Get(), "", "  ")
+	items := []bugreport.Item{
+		{Name: "client.json", About: "version of the command that wrote this", Read: func(context.Context) ([]byte, error) { return own, err }},
+		f.page("version.json", "/version", "version of the control plane", false),
+		f.page("flags.txt", "/debug/pprof/cmdline", "command line of the control plane", false),
+		f.page("ready.json", "/ready", "readiness", false),
+		f.page("problems.json", "/debug/problems", "problems of the configuration", false),
+		f.page("proxies.json", "/debug/proxies", "connected proxies", false),
+		f.page("changes.json", fmt.Sprintf("/debug/changes?n=%d", f.changes), "the change log, newest first", false),
+		f.page("stale.json", "/debug/stale", "proxies that hold removed endpoints", false),
+		f.page("metrics.txt", "/metrics", "metrics", false),
+		f.page("scopes.json", "/debug/scopes", "proxy groups", false),
+		f.page("store.json", "/debug/store", "number of objects", false),
+		f.page("profiles/goroutines.txt", "/debug/pprof/goroutine?debug=2", "stacks of goroutines", false),
+		f.page("profiles/heap.pb.gz", "/debug/pprof/heap", "memory in use", true),
+		f.page("profiles/allocs.pb.gz", "/debug/pprof/allocs", "memory allocated so far", true),
+		f.page("profiles/mutex.pb.gz", "/debug/pprof/mutex", "lock contention (empty without --profile-mutex)", true),
+		f.page("profiles/block.pb.gz", "/debug/pprof/block", "blocking events (empty without --profile-block)", true),
+	}
+	if f.cpu > 0 {
+		items = append(items, f.page("profiles/cpu.pb.gz", fmt.Sprintf("/debug/pprof/profile?seconds=%d", max(1, int(f.cpu.Seconds()))), "CPU time", true))
+	}
+	for _, p := range f.chooseProxies(ctx, proxies) {
+		items = append(items, f.proxyItems(p)...)
+	}
+	for _, k := range model.Kinds {
+		items = append(items, f.page("store/"+string(k)+".json", "/debug/store/"+string(k), "objects of this kind in the control plane", false))
+	}
+	return append(items, f.clusterItems(ctx)...)
+}
+
+// clusterItems returns the files with objects of the cluster, or one with the error.
+func (f *bugReportFlags) clusterItems(ctx context.Context) []bugreport.Item {
+	if f.cluster.Kubeconfig == "" {
+		return nil
+	}
+	failed := func(err error) []bugreport.Item {
+		return []bugreport.Item{{Name: "kubernetes", About: "objects of the cluster", Read: func(context.Context) ([]byte, error) { return nil, err }}}
+	}
+	api, err := kube.Connect(f.cluster.Cluster)
+	if err != nil {
+		return failed(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	lists, err := api.Listings(ctx, model.DefaultMesh().RootNamespace)
+	if err != nil {
+		return failed(err)
+	}
+	var items []bugreport.Item
+	for _, l := range lists {
+		items = append(items, bugreport.Item{Name: "kubernetes/" + l.Kind + ".json", About: "objects of this kind in the API server", Read: l.Read})
+	}
+	slices.SortFunc(items, func(a, b bugreport.Item) int { return len(a.Name) - len(b.Name) })
+	return items
+}
+
+// checkProxies fails if a named proxy is unknown: the report would lack its subject. If the control plane does not answer,
+// only its part of the report is missing.
+func (f *bugReportFlags) checkProxies(ctx context.Context, named []string) error {
+	for i, name := range named {
+		named[i] = client.PodName(name)
+		if err := f.client.GetProxy(ctx, "/debug/proxies/", name, "", &json.RawMessage{}); client.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// chooseProxies returns the proxies to report in full: the named ones, or some, those with problems first.
+func (f *bugReportFlags) chooseProxies(ctx context.Context, named []string) []string {
+	if len(named) > 0 {
+		return named
+	}
+	var list debug.ProxyList
+	if f.sample == 0 || f.client.Get(ctx, "/debug/proxies?local", &list) != nil {
+		return nil // the file of this page has the error
+	}
+	slices.SortStableFunc(list.Proxies, func(a, b server.ProxyState) int { return cmp.Compare(severity(&b), severity(&a)) })
+	var out []string
+	for _, p := range list.Proxies {
+		if name := p.Name + "." + p.Namespace; !slices.Contains(out, name) && len(out) < f.sample {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// severity orders proxies by their problems.
+func severity(p *server.ProxyState) int {
+	n := min(p.Owed, 1)
+	for _, t := range p.Types {
+		n += 2 * min(len(t.Held), 1)
+	}
+	return n
+}
+
+// proxyItems returns the files of one proxy.
+func (f *bugReportFlags) proxyItems(name string) []bugreport.Item {
+	folder := "proxies/" + strings.ReplaceAll(path.Base(name), "~", "_") + "/"
+	at := "/debug/proxies/" + url.PathEscape(name)
+	return []bugreport.Item{
+		f.page(folder+"state.json", at, "state of its stream", false),
+		f.page(folder+"intended.json", at+"/config/all?full", "its intended configuration and what was sent", false),
+		f.page(folder+"in-use.json", at+"/envoy/in-use", "what its Envoy uses", false),
+		f.page(folder+"config_dump.json", at+"/envoy/config_dump?"+explain.DumpQuery, "its Envoy's configuration", false),
+		f.page(folder+"server_info.json", at+"/envoy/server_info", "its Envoy's version and state", false),
+		f.page(folder+"clusters.json", at+"/envoy/clusters", "its Envoy's clusters and hosts", false),
+		f.page(folder+"listeners.json", at+"/envoy/listeners", "its Envoy's listeners", false),
+		f.page(folder+"stats.txt", at+"/envoy/stats?usedonly", "its Envoy's statistics", false),
+		f.page(folder+"logs.txt", at+"/envoy/logs", "the end of the log of its agent and Envoy", false),
+	}
+}

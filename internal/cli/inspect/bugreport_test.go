@@ -1,0 +1,109 @@
+package inspect
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/diagnose/bugreport"
+	"github.com/moonsail/moonsail/internal/terminal"
+)
+
+// readReport returns the files of a report by name.
+func readReport(t *testing.T, file string) map[string]string {
+	t.Helper()
+	f, err := os.Open(file)
+	require.NoError(t, err)
+	defer f.Close()
+	zip, err := gzip.NewReader(f)
+	require.NoError(t, err)
+	out := map[string]string{}
+	for r := tar.NewReader(zip); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		require.NoError(t, err)
+		text, err := io.ReadAll(r)
+		require.NoError(t, err)
+		_, name, _ := strings.Cut(h.Name, "/")
+		out[name] = string(text)
+	}
+}
+
+// TestBugReport checks that the archive has the pages, and proxies with problems first, without
+// secrets, and that the manifest lists what is missing.
+func TestBugReport(t *testing.T) {
+	const hidden = "hunter2-hunter2"
+	pages := map[string]string{
+		"/version":             `{"version":"1"}`,
+		"/debug/pprof/cmdline": "moonsail\x00serve\x00--x-password=" + hidden,
+		"/debug/proxies": `{"proxies":[{"name":"a","namespace":"shop"},{"name":"b","namespace":"shop","owed":3},
+			{"name":"c","namespace":"shop","types":[{"held":[{"name":"x"}]}]}]}`,
+		"/debug/proxies/c.shop":                   `{"name":"c"}`,
+		"/debug/proxies/c.shop/envoy/config_dump": `{"env":[{"name":"TOKEN","value":"` + hidden + `"}],"x":"kept"}`,
+		"/debug/pprof/heap":                       "binary",
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, ok := pages[r.URL.Path]
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+			text = `{"error":"there is no ` + r.URL.Path + `"}`
+		}
+		_, _ = io.WriteString(w, text)
+	}))
+	defer srv.Close()
+	file := filepath.Join(t.TempDir(), "report.tar.gz")
+	status, out, errOut := moonsail(t, "bug-report", "--address", srv.URL, "--file", file, "--proxies", "2")
+	require.Zero(t, status, errOut)
+	require.Contains(t, out, "not read metrics.txt: "+srv.URL+"/metrics: there is no /metrics")
+	files := readReport(t, file)
+	for name, text := range files {
+		require.NotContains(t, text, hidden, name)
+	}
+	require.Contains(t, files["flags.txt"], "--x-password=[redacted]")
+	require.Contains(t, files["proxies/c.shop/config_dump.json"], "kept")
+	require.Equal(t, "binary", files["profiles/heap.pb.gz"])
+	var m bugreport.Manifest
+	require.NoError(t, json.Unmarshal([]byte(files["manifest.json"]), &m))
+	names := map[string]bugreport.File{}
+	for _, f := range m.Files {
+		names[f.Name] = f
+	}
+	require.Contains(t, names, "proxies/c.shop/logs.txt", "it has refused something")
+	require.Contains(t, names, "proxies/b.shop/logs.txt", "it is behind")
+	require.NotContains(t, names, "proxies/a.shop/logs.txt")
+	require.Contains(t, names["proxies/b.shop/logs.txt"].Error, "there is no /debug/proxies/b.shop/envoy/logs")
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.EqualValues(t, 0o600, info.Mode().Perm())
+
+	// A misspelt proxy is an error, and an existing report stays.
+	status, out, errOut = moonsail(t, "bug-report", "--address", srv.URL, "--file", file, "c.shop", "bb.shop")
+	require.Equal(t, terminal.ExitFailed, status)
+	require.Empty(t, out)
+	require.Contains(t, errOut, "there is no /debug/proxies/bb.shop; did you mean \"b.shop\"?")
+	require.Contains(t, readReport(t, file), "flags.txt")
+
+	// Without an answer no report is written, and an existing report stays.
+	srv.Close()
+	status, _, errOut = moonsail(t, "bug-report", "--address", srv.URL, "--file", file, "a.shop")
+	require.Equal(t, terminal.ExitFailed, status)
+	require.Contains(t, errOut, "nothing can be read: ")
+	require.Contains(t, errOut, "set --address to the control plane")
+	require.Contains(t, readReport(t, file), "flags.txt")
+	status, _, _ = moonsail(t, "bug-report", "--file", filepath.Join(file, "x"))
+	require.Equal(t, 1, status)
+	status, _, _ = moonsail(t, "bug-report", "--max-size", "0")
+	require.Equal(t, 2, status)
+}

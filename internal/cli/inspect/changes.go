@@ -1,0 +1,279 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/cli/client"
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/terminal"
+)
+
+// changesFlags are the values of the flags of `moonsail changes`.
+type changesFlags struct {
+	client client.ControlPlane
+	out    terminal.Output
+	watch  bool
+	count  uint
+}
+
+func newChangesCommand() *cobra.Command {
+	var f changesFlags
+	cmd := &cobra.Command{
+		Use:   "changes",
+		Short: "List changes with the time of each stage",
+		Long: `List the newest changes, oldest first, with the time of each stage in milliseconds. A row is one batch
+of changed objects on its way to the proxies:
+
+  STORE      from the first event until the batch is stored
+  DERIVE     until the configuration that depends on it is derived
+  TRANSLATE  until its Envoy resources are encoded
+  SEND       until the first response with it is sent
+  ACK        until the last proxy that it concerns has answered
+  TOTAL      the sum
+
+PROXIES has the number of proxies with the change, of the connected proxies that it concerns. A *
+after the revision marks a change that went out with a newer one.`,
+		Example: `  # List the newest 20 changes
+  moonsail changes
+
+  # Print all details of the newest change
+  moonsail changes -n 1 -o yaml
+
+  # Follow changes
+  moonsail changes --watch`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.watch && !f.out.IsTable() {
+				return terminal.UsageError{Err: errors.New("--watch: prints a table: leave out --output")}
+			}
+			return f.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	f.client.AddFlags(cmd)
+	f.out.AddFlag(cmd)
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "continue, and print each change when it is distributed")
+	cmd.Flags().UintVarP(&f.count, "number", "n", 20, "list at most `N` changes")
+	return cmd
+}
+
+func (f *changesFlags) run(ctx context.Context, w io.Writer) error {
+	list, err := f.fetch(ctx, f.count, 0)
+	if err != nil {
+		return err
+	}
+	if !f.watch {
+		return f.out.Print(w, list, func(w io.Writer) error { return printChanges(w, list) })
+	}
+	return f.follow(ctx, w, list)
+}
+
+func (f *changesFlags) fetch(ctx context.Context, n uint, after model.Revision) (debug.ChangeList, error) {
+	var list debug.ChangeList
+	err := f.client.Get(ctx, fmt.Sprintf("/debug/changes?n=%d&after=%d", n, after), &list)
+	return list, err
+}
+
+// changeColumns are the headings of the table, and the widths with --watch, which prints rows before it
+// knows the next ones.
+var changeColumns = []struct {
+	heading string
+	width   int
+}{
+	{"REV", 6}, {"TIME", 12}, {"STORE", 7}, {"DERIVE", 7}, {"TRANSLATE", 9}, {"SEND", 7}, {"ACK", 7}, {"TOTAL", 8},
+	{"PROXIES", 9}, {"BYTES", 8}, {"OBJECTS", 0},
+}
+
+func printChanges(w io.Writer, list debug.ChangeList) error {
+	if len(list.Changes) == 0 {
+		_, err := fmt.Fprintln(w, "no changes yet")
+		return err
+	}
+	headings := make([]string, len(changeColumns))
+	for i, c := range changeColumns {
+		headings[i] = c.heading
+	}
+	t := terminal.NewTable(headings...)
+	style := terminal.StyleFor(w)
+	for _, c := range slices.Backward(list.Changes) {
+		t.Row(changeRow(style, &c, list.Now)...)
+	}
+	return t.Write(w)
+}
+
+// listedObjects is the number of objects that a row names.
+const listedObjects = 2
+
+func changeRow(style terminal.Style, c *changelog.Change, now time.Time) []string {
+	stages, total := c.Timeline.Split(tableUnit)
+	row := []string{revision(c), c.Observed.Local().Format("15:04:05.000")}
+	for _, s := range changelog.Stages {
+		row = append(row, millis(stages[s]))
+	}
+	return append(row, style.Bold(millis(total)), changeProxies(style, c, now),
+		strconv.FormatInt(c.Bytes, 10), c.Summary(listedObjects))
+}
+
+// tableUnit is the precision of the table. The stages add up to the total.
+const tableUnit = 100 * time.Microsecond
+
+func millis(d time.Duration) string {
+	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 1, 64)
+}
+
+func revision(c *changelog.Change) string {
+	s := strconv.FormatUint(uint64(c.Revision), 10)
+	if c.Superseded {
+		s += "*"
+	}
+	return s
+}
+
+// changeProxies returns "11/11": in red if a proxy refused the change, in yellow while proxies are awaited.
+func changeProxies(style terminal.Style, c *changelog.Change, now time.Time) string {
+	s := c.Proxies.String()
+	if c.State != changelog.Distributed {
+		return style.Warn(fmt.Sprintf("%s (waiting %s)", s, age(now, c.Observed)))
+	}
+	if c.Proxies.Nacked > 0 {
+		return style.Bad(s)
+	}
+	return s
+}
+
+// age returns "3.2s" or "4m10s".
+func age(now, since time.Time) string {
+	d := max(0, now.Sub(since))
+	if d < time.Minute {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+const (
+	pollInterval = 200 * time.Millisecond
+	// lateAfter is the age at which a change is printed before it is distributed. It is
+	// printed again when it is distributed.
+	lateAfter = 2 * time.Second
+	// watched bounds the number of changes in one poll.
+	watched = 1000
+)
+
+// changeWatch remembers what --watch has printed. It does no I/O: polls go in, rows come out.
+type changeWatch struct {
+	newest model.Revision
+	open   map[model.Revision]bool // seen and not distributed; true: printed already
+}
+
+// next returns the changes to print now, oldest first.
+func (cw *changeWatch) next(list debug.ChangeList) []changelog.Change {
+	if list.Newest < cw.newest { // the control plane restarted
+		cw.newest = 0
+		cw.open = nil
+	}
+	var out []changelog.Change
+	for _, c := range slices.Backward(list.Changes) {
+		late, known := cw.open[c.Revision]
+		switch {
+		case !known && c.Revision <= cw.newest:
+			// printed before
+		case c.State == changelog.Distributed:
+			delete(cw.open, c.Revision)
+			out = append(out, c)
+		default:
+			if !late && list.Now.Sub(c.Observed) >= lateAfter {
+				late = true
+				out = append(out, c)
+			}
+			cw.keep(c.Revision, late)
+		}
+	}
+	cw.newest = list.Newest
+	cw.forget(list)
+	return out
+}
+
+func (cw *changeWatch) keep(rev model.Revision, late bool) {
+	if cw.open == nil {
+		cw.open = map[model.Revision]bool{}
+	}
+	cw.open[rev] = late
+}
+
+// forget drops revisions that the poll asked for and that the control plane no longer has.
+func (cw *changeWatch) forget(list debug.ChangeList) {
+	for rev := range cw.open {
+		if !slices.ContainsFunc(list.Changes, func(c changelog.Change) bool { return c.Revision == rev }) {
+			delete(cw.open, rev)
+		}
+	}
+}
+
+// after returns the revision after which the next poll must ask.
+func (cw *changeWatch) after() model.Revision {
+	after := cw.newest
+	for rev := range maps.Keys(cw.open) {
+		after = min(after, rev-1)
+	}
+	return after
+}
+
+// follow prints list, and then further changes until ctx ends.
+func (f *changesFlags) follow(ctx context.Context, w io.Writer, list debug.ChangeList) error {
+	headings := make([]string, len(changeColumns))
+	for i, c := range changeColumns {
+		headings[i] = terminal.StyleFor(w).Bold(c.heading)
+	}
+	if err := writeFixed(w, headings); err != nil {
+		return err
+	}
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	var cw changeWatch
+	for {
+		for _, c := range cw.next(list) {
+			if err := writeFixed(w, changeRow(terminal.StyleFor(w), &c, list.Now)); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		var err error
+		if list, err = f.poll(ctx, &cw); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+func (f *changesFlags) poll(ctx context.Context, cw *changeWatch) (debug.ChangeList, error) {
+	list, err := f.fetch(ctx, watched, cw.after())
+	if err == nil && list.Newest < cw.newest { // restarted: its revisions are lower
+		return f.fetch(ctx, watched, 0)
+	}
+	return list, err
+}
+
+// writeFixed writes a row with the widths of changeColumns.
+func writeFixed(w io.Writer, row []string) error {
+	width := make([]int, len(changeColumns))
+	for i, c := range changeColumns {
+		width[i] = c.width
+	}
+	return terminal.WriteRow(w, row, width)
+}

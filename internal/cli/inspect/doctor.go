@@ -1,0 +1,144 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/cli/client"
+	"github.com/moonsail/moonsail/internal/diagnose/doctor"
+	"github.com/moonsail/moonsail/internal/terminal"
+)
+
+// doctorFlags are the values of the flags of `moonsail doctor`.
+type doctorFlags struct {
+	client   client.ControlPlane
+	out      terminal.Output
+	sidecars []string
+	over     time.Duration
+}
+
+const longestDoctorWatch = time.Hour
+
+func newDoctorCommand() *cobra.Command {
+	var f doctorFlags
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Diagnose a running mesh",
+		Long: `Diagnose a running mesh, of Moonsail or istiod. The command reads metrics of the control plane and the
+admin interfaces of Envoys, and changes nothing. It reports late changes and their stage, long queues,
+proxies that are sent far more than changed, refused configuration, calls to dead endpoints,
+connections on one of many worker threads, services without calls, and expensive filters. Each
+finding has its evidence and the setting that cures it.
+
+  ill     users notice it
+  risk    it costs resources, or users will notice it under load
+  blind   the mesh does not measure it; the cure is a setting that does
+
+Counters cover the time since the start of a process. With --over, they cover the given time.
+
+Without --sidecar the command examines the control plane at --address; with --sidecar alone, these
+Envoys; with both flags, both.
+
+Exit status: 0 nothing is ill, 1 something is ill or cannot be read, 2 wrong usage.`,
+		Example: `  # Diagnose the control plane on this machine
+  moonsail doctor
+
+  # Diagnose istiod and a sidecar for a minute
+  kubectl -n istio-system port-forward deploy/istiod 15014 &
+  kubectl -n shop port-forward reviews-v1-1 15000 &
+  moonsail doctor --address 127.0.0.1:15014 --sidecar 127.0.0.1:15000 --over 1m
+
+  # Select fields of the findings
+  moonsail doctor -o json | jq '.findings[] | {severity, what, cure}'`,
+		Args: cobra.NoArgs,
+		RunE: f.run,
+	}
+	f.client.AddFlags(cmd)
+	f.out.AddFlag(cmd)
+	cmd.Flags().StringSliceVar(&f.sidecars, "sidecar", nil, "`ADDRESSES` of Envoys' admin interfaces, as host:port or unix:///path")
+	cmd.Flags().DurationVar(&f.over, "over", 0, "time to watch counters; 0: use their values since the start")
+	return cmd
+}
+
+func (f *doctorFlags) run(cmd *cobra.Command, _ []string) error {
+	if f.over < 0 || f.over > longestDoctorWatch {
+		return terminal.UsageError{Err: fmt.Errorf("--over %s: out of range: use 0 to %s", f.over, longestDoctorWatch)}
+	}
+	o := doctor.Options{Sidecars: f.sidecars, Over: f.over, Address: f.client.Address}
+	if len(f.sidecars) == 0 || f.client.Address != client.DefaultAddress || cmd.Flags().Changed("address") {
+		o.Metrics = f.metrics
+	}
+	progress := terminal.StartProgress(cmd.ErrOrStderr(), "examining")
+	o.Watching = func() { progress.Update(fmt.Sprintf("watching for %s", f.over)) }
+	evidence, err := doctor.Collect(cmd.Context(), o)
+	progress.Done()
+	if err != nil {
+		return err
+	}
+	report := doctor.Examine(evidence)
+	if err := f.out.Print(cmd.OutOrStdout(), report, func(w io.Writer) error { return printDoctor(w, report) }); err != nil {
+		return err
+	}
+	if report.IsIll() {
+		return terminal.ExitCode(terminal.ExitFailed)
+	}
+	return nil
+}
+
+// metricsTimeout is longer than that of other pages: an overloaded control plane answers late.
+const metricsTimeout = time.Minute
+
+// metrics reads the metrics of the control plane, Moonsail's or istiod's.
+func (f *doctorFlags) metrics(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
+	defer cancel()
+	return f.client.Text(ctx, "/metrics")
+}
+
+func printDoctor(w io.Writer, r *doctor.Report) error {
+	s := terminal.StyleFor(w)
+	var b strings.Builder
+	for _, x := range r.Subjects {
+		fmt.Fprintf(&b, "%s %s %s, seen %s\n", x.Kind, x.Version, x.Name, x.Seen)
+	}
+	for i := range r.Findings {
+		x := &r.Findings[i]
+		fmt.Fprintf(&b, "\n%s %s  (%s, %s)\n", paintSeverity(s, x.Severity), s.Bold(x.What), x.Check, x.Subject)
+		for _, e := range x.Evidence {
+			fmt.Fprintf(&b, "      %s\n", e)
+		}
+		for _, c := range x.Cure {
+			fmt.Fprintf(&b, "   -> %s\n", c)
+		}
+	}
+	b.WriteByte('\n')
+	for _, x := range r.Subjects {
+		var names []string
+		for _, h := range r.Well {
+			if h.Subject == x.Name {
+				names = append(names, h.Check)
+			}
+		}
+		if len(names) > 0 {
+			fmt.Fprintf(&b, "%s  %s: %s\n", s.Good("well"), x.Name, strings.Join(names, ", "))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func paintSeverity(s terminal.Style, severity doctor.Severity) string {
+	text := fmt.Sprintf("%-5s", severity)
+	switch severity {
+	case doctor.Ill:
+		return s.Bad(text)
+	case doctor.Risk:
+		return s.Warn(text)
+	}
+	return text
+}

@@ -1,0 +1,184 @@
+package inspect
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/config"
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/changelog"
+	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/source/file"
+	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
+)
+
+// shop is a control plane with a real store and change log. The test sets the state of its proxies.
+type shop struct {
+	distribution.Proxies // not called by the tests
+
+	t     *testing.T
+	url   string
+	store *store.Store
+	log   *changelog.Log
+
+	mu     sync.Mutex // guards places
+	places []distribution.ProxySyncStatus
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	s := &shop{t: t, store: store.New(), log: changelog.New(8, slog.New(slog.DiscardHandler), changelog.NewMetrics())}
+	stages := debug.Stages{Snapshot: s.store.Snapshot, Explain: &explain.Explainer{Snapshot: s.store.Snapshot, Changes: s.log, Proxies: s}}
+	srv := httptest.NewServer(debug.Handler(stages, slog.New(slog.DiscardHandler)))
+	t.Cleanup(srv.Close)
+	s.url = srv.URL
+	return s
+}
+
+func (s *shop) Distribution(*distribution.Query) []distribution.ProxySyncStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.places
+}
+
+func (s *shop) Disconnected() []distribution.Disconnected { return nil }
+
+func (s *shop) place(list ...distribution.ProxySyncStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.places = list
+}
+
+// apply takes the objects of a file through the stages, observed at noon.
+func (s *shop) apply(path string) {
+	s.t.Helper()
+	tree, err := file.Analyze(path, config.Decoder{})
+	require.NoError(s.t, err)
+	var events []store.Event
+	for _, o := range tree.Objects {
+		events = append(events, store.Event{Key: o.Metadata().Key, Object: o, Observed: noon, Committed: noon.Add(-time.Millisecond)})
+	}
+	snap, changes := s.store.Apply(events)
+	var objects []changelog.ChangedObject
+	for _, c := range changes {
+		objects = append(objects, changelog.ChangedObject{Key: c.Key, Operation: changelog.Updated, Observed: noon,
+			ResourceVersion: c.New.Metadata().ResourceVersion, Committed: noon.Add(-time.Millisecond)})
+	}
+	rev := snap.Revision
+	s.log.Begin(rev, objects, noon)
+	s.log.Mark(rev, changelog.StageStore, noon.Add(time.Millisecond))
+	s.log.Mark(rev, changelog.StageDerive, noon.Add(2*time.Millisecond))
+	s.log.Mark(rev, changelog.StageTranslate, noon.Add(3*time.Millisecond))
+	s.log.Published(rev, 1, noon.Add(3*time.Millisecond))
+	s.log.Sent(rev, noon.Add(3*time.Millisecond))
+	s.log.Settled(rev-1, rev, distribution.ACKed, noon.Add(9*time.Millisecond))
+}
+
+const reviewsYAML = `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: reviews, namespace: shop}
+spec:
+  hosts: [reviews]
+  http: [{route: [{destination: {host: reviews}}]}]
+`
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "reviews.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func where(name string, p distribution.SyncState, reasons ...distribution.Reason) distribution.ProxySyncStatus {
+	return distribution.ProxySyncStatus{ID: name, Name: name, Namespace: "shop", Position: p, Reasons: reasons}
+}
+
+// lately returns a time so long ago that its age is printed in whole seconds.
+func lately() time.Time { return time.Now().Add(-150 * time.Second) }
+
+func TestExplain(t *testing.T) {
+	s := newShop(t)
+	s.apply(write(t, reviewsYAML))
+	s.place(where("web-1", distribution.StateACKed), where("web-2", distribution.StateNotConcerned),
+		where("stopped", distribution.StateBehind, distribution.Reason{Cause: distribution.CauseUnanswered, Type: "RDS", Since: lately()}),
+		where("slow", distribution.StateBehind, distribution.Reason{Cause: distribution.CauseWaits, Type: "LDS", Names: []string{"outbound|80||a"}}),
+		where("old", distribution.StateRefused, distribution.Reason{Cause: distribution.CauseRefused, Type: "LDS", Names: []string{"l1"}, Text: "no such extension"}),
+		where("cut-off", distribution.StateDisconnected, distribution.Reason{Cause: distribution.CauseDisconnected, Since: lately()}))
+	status, out, errOut := moonsail(t, "explain", "vs/reviews", "-n", "shop", "--address", s.url)
+	require.Zero(t, status, errOut)
+	head, rest, _ := strings.Cut(out, "\n")
+	require.Regexp(t, `^VirtualService/shop/reviews  updated, in .*reviews.yaml:1, version [0-9a-f]+$`, head)
+	_, rest, _ = strings.Cut(rest, "ago\n\n")
+	require.Regexp(t, strings.NewReplacer("(", `\(`, ")", `\)`, "+", `\+`, "|", `\|`, "2m30s", "2m3[0-9]s").Replace(
+		`^  watch        1.0 ms  ████                                      from the API server's commit, known to the second, until observed
+  store        1.0 ms      ████                                  queued and stored
+  derive       1.0 ms          ████                              dependent configuration derived
+  translate    1.0 ms              ████                          Envoy resources encoded
+  send         0.0 ms                  ·                         first response sent
+  ack          6.0 ms                  ████████████████████████  last proxy answered
+  total       10.0 ms  0 resources changed, 0 bytes
+
+distributed to 1 of 4 proxies (25 %); 1 refused it, 2 behind, 1 disconnected without it, 1 not concerned
+
+PROXY         STATE         WHY
+old.shop      refused       refused LDS l1: no such extension
+slow.shop     behind        LDS waits for endpoints of outbound|80||a
+stopped.shop  behind        has not answered RDS for 2m30s
+cut-off.shop  disconnected  disconnected for 2m30s
+$`), rest)
+}
+
+func TestExplainFindsTheNamespace(t *testing.T) {
+	s := newShop(t)
+	s.apply(write(t, reviewsYAML))
+	status, out, _ := moonsail(t, "explain", "VirtualServices/reviews", "-o", "json", "--address", s.url)
+	require.Zero(t, status)
+	var e explain.Explanation
+	require.NoError(t, json.Unmarshal([]byte(out), &e))
+	require.Equal(t, model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "reviews"}, e.Object)
+	require.Equal(t, changelog.Distributed, e.State)
+
+	s.apply(write(t, strings.ReplaceAll(reviewsYAML, "namespace: shop", "namespace: other")))
+	status, _, errOut := moonsail(t, "explain", "vs/reviews", "--address", s.url)
+	require.Equal(t, terminal.ExitUsage, status)
+	require.Contains(t, errOut, "exists in several namespaces (other, shop): choose one with --namespace")
+	status, _, errOut = moonsail(t, "explain", "vs/nothing", "--address", s.url)
+	require.Equal(t, terminal.ExitFailed, status)
+	require.Contains(t, errOut, "there is no VirtualService/default/nothing")
+	require.Contains(t, errOut, "next:")
+	status, _, errOut = moonsail(t, "explain", "workloadgroup/x", "--address", s.url)
+	require.Equal(t, terminal.ExitUsage, status)
+	require.Contains(t, errOut, "unknown kind")
+}
+
+func TestCompletion(t *testing.T) {
+	s := newShop(t)
+	s.apply(write(t, reviewsYAML))
+	for _, tc := range []struct {
+		typed string
+		want  string
+	}{
+		{"virt", "virtualservice/\n"},
+		{"virtualservice/", "virtualservice/reviews\n"},
+		{"vs/", "vs/reviews\n"},
+		{"dr/", ":4\n"},
+		{"d", "destinationrule/\n:"}, // not kinds that the control plane makes
+	} {
+		_, out, _ := moonsail(t, "__complete", "explain", "--address", s.url, tc.typed)
+		require.True(t, strings.HasPrefix(out, tc.want), "%s: %s", tc.typed, out)
+	}
+	_, out, _ := moonsail(t, "__complete", "explain", "--address", "127.0.0.1:1", "vs/")
+	require.True(t, strings.HasPrefix(out, ":4\n"), "without a control plane, nothing is offered: %s", out)
+}

@@ -1,0 +1,272 @@
+package inspect
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/cli/client"
+	"github.com/moonsail/moonsail/internal/controlplane/debug"
+	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/server"
+)
+
+// proxiesFlags are the values of the flags of `moonsail proxies`.
+type proxiesFlags struct {
+	client  client.ControlPlane
+	out     terminal.Output
+	workers bool
+}
+
+func newProxiesCommand() *cobra.Command {
+	var f proxiesFlags
+	cmd := &cobra.Command{
+		Use:     "proxies [PROXY]",
+		Aliases: []string{"proxy-status", "ps"}, // istioctl's
+		Short:   "List connected proxies and their state for each type of resource",
+		Long: `List the connected proxies, or show one by name, name.namespace or node id. STATUS is SYNCED, BEHIND
+(a change is not ACKed, and for how long), or NACKED (the proxy has refused resources, which are held
+back). For each type of resource, the state is one of
+
+  SYNCED      the proxy has ACKed everything that was sent
+  SENT 1.2s   a response has been waiting for an answer for this time
+  WAITING     another resource must be ACKed first, so that no request is lost
+  NACKED 1    the proxy has refused this many resources; the details of the proxy have the reason
+  -           the proxy does not subscribe to this type
+
+Types are CDS (clusters), EDS (endpoints), LDS (listeners), RDS (route configurations) and VHDS
+(virtual hosts).
+
+With several control planes, the list covers the proxies of all. CONTROL PLANE is the address of the
+one that serves the proxy, to which its revisions belong. Control planes that do not answer are named.
+--local lists the proxies of the control plane at --address alone.
+
+--workers lists the worker threads of these proxies' Envoys, with connections and CPU. NOTE reports a
+worker with much more to do than the others.`,
+		Example: `  # List all proxies
+  moonsail proxies
+
+  # Show one proxy
+  moonsail proxies reviews-v1-1.shop
+
+  # List worker threads
+  moonsail proxies --workers
+
+  # List names
+  moonsail proxies -o json | jq '.proxies[].name'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: f.run,
+	}
+	f.client.AddFlags(cmd)
+	f.out.AddFlag(cmd)
+	f.client.AddLocalFlag(cmd)
+	cmd.Flags().BoolVar(&f.workers, "workers", false, "list the worker threads of Envoys, as their agents report them")
+	cmd.ValidArgsFunction = f.client.ProxyNames(1)
+	return cmd
+}
+
+func (f *proxiesFlags) run(cmd *cobra.Command, args []string) error {
+	switch {
+	case f.workers:
+		return f.listWorkers(cmd, args)
+	case len(args) == 1:
+		return f.one(cmd, args[0])
+	}
+	return f.all(cmd)
+}
+
+func (f *proxiesFlags) all(cmd *cobra.Command) error {
+	var list debug.ProxyList
+	if err := f.client.Get(cmd.Context(), f.client.Scoped("/debug/proxies"), &list); err != nil {
+		return err
+	}
+	return f.out.Print(cmd.OutOrStdout(), list, func(w io.Writer) error { return printProxies(w, list) })
+}
+
+func (f *proxiesFlags) one(cmd *cobra.Command, name string) error {
+	var detail debug.ProxyDetail
+	if err := f.client.GetProxy(cmd.Context(), "/debug/proxies/", name, f.client.Scoped(""), &detail); err != nil {
+		return err
+	}
+	return f.out.Print(cmd.OutOrStdout(), detail, func(w io.Writer) error { return printProxy(w, detail) })
+}
+
+// proxyColumns returns the columns for types. Both types of route configurations share a column. Rare types have
+// one only if some proxy subscribes to them.
+func proxyColumns(list []server.ProxyState) []string {
+	scoped := slices.ContainsFunc(list, func(p server.ProxyState) bool { return p.Strategy == server.RoutesScoped })
+	asked := func(of resource.Type) bool {
+		return slices.ContainsFunc(list, func(p server.ProxyState) bool {
+			return slices.ContainsFunc(p.Types, func(t server.TypeState) bool { return t.Type == of.String() })
+		})
+	}
+	shown := func(t resource.Type) bool {
+		switch t {
+		case resource.Scope:
+			return scoped
+		case resource.Secret, resource.NameTable, resource.Extension, resource.Bootstrap:
+			return asked(t)
+		}
+		return true
+	}
+	var names []string
+	for _, t := range resource.Types {
+		if n := t.Short; shown(t.Type) && (len(names) == 0 || names[len(names)-1] != n) {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+func printProxies(w io.Writer, list debug.ProxyList) error {
+	style := terminal.StyleFor(w)
+	if len(list.Proxies) == 0 {
+		if _, err := fmt.Fprintln(w, "no proxies are connected"); err != nil {
+			return err
+		}
+		return printIncomplete(w, style, list.Others)
+	}
+	columns := proxyColumns(list.Proxies)
+	headings := append(append([]string{"NAME", "NAMESPACE", "STATUS"}, columns...), "PROTOCOL", "ROUTES", "SETTLED", "CONNECTED", "ENVOY")
+	if len(list.Others) > 0 {
+		headings = append(headings, "CONTROL PLANE")
+	}
+	t := terminal.NewTable(headings...) // cells beyond the headings are not shown
+	for _, p := range list.Proxies {
+		row := []string{p.Name, p.Namespace, proxyStatus(style, &p, list.Now)}
+		for _, c := range columns {
+			row = append(row, columnState(style, &p, c, list.Now))
+		}
+		t.Row(append(row, p.Protocol, string(p.Strategy), fmt.Sprint(p.Settled), age(list.Now, p.Connected), terminal.OrDash(p.Version), whose(p.ControlPlane))...)
+	}
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	return printIncomplete(w, style, list.Others)
+}
+
+// proxyStatus returns the worst state of all types: NACKED, BEHIND and for how long, or SYNCED.
+func proxyStatus(style terminal.Style, p *server.ProxyState, now time.Time) string {
+	held := 0
+	for i := range p.Types {
+		held += len(p.Types[i].Held)
+	}
+	switch {
+	case held > 0:
+		return style.Bad(fmt.Sprintf("NACKED %d", held))
+	case p.Owed > 0 && !p.BehindSince.IsZero():
+		return style.Warn("BEHIND " + age(now, p.BehindSince))
+	case p.Owed > 0:
+		return style.Warn("BEHIND")
+	}
+	return style.Good("SYNCED")
+}
+
+// columnState returns the state of the type with this name. If two types share the name, it is that of the type
+// in use.
+func columnState(style terminal.Style, p *server.ProxyState, column string, now time.Time) string {
+	state := typeState(style, nil, now)
+	for i := range p.Types {
+		if t := &p.Types[i]; t.Type == column && inUse(t) {
+			state = typeState(style, t, now)
+		}
+	}
+	return state
+}
+
+// inUse reports whether the proxy has subscribed to anything of a type.
+func inUse(t *server.TypeState) bool {
+	return t.Wildcard || t.Subscribed > 0 || t.Sent > 0 || len(t.Held) > 0
+}
+
+// typeState returns the worst state of a type: NACKED, SENT and for how long, WAITING, SYNCED, or - if it is not in use.
+func typeState(style terminal.Style, t *server.TypeState, now time.Time) string {
+	switch {
+	case t == nil:
+		return style.Dim("-")
+	case len(t.Held) > 0:
+		return style.Bad(fmt.Sprintf("NACKED %d", len(t.Held)))
+	case !t.InFlightSince.IsZero():
+		return style.Warn("SENT " + age(now, t.InFlightSince))
+	case t.Waiting != "":
+		return style.Warn("WAITING")
+	}
+	return style.Good("SYNCED")
+}
+
+func printProxy(w io.Writer, d debug.ProxyDetail) error {
+	p := &d.Proxy
+	fmt.Fprintf(w, "%s.%s\n  node id    %s\n  peer       %s\n  connected  %s ago, %s, routes by %s\n",
+		p.Name, p.Namespace, p.ID, p.Peer, age(d.Now, p.Connected), p.Protocol, p.Strategy)
+	if p.ControlPlane != "" {
+		fmt.Fprintf(w, "  server     control plane %s, to which the revisions belong\n", p.ControlPlane)
+	}
+	if p.Version != "" || d.Node != nil && d.Node.IstioVersion != "" {
+		fmt.Fprintf(w, "  version    Envoy %s", terminal.OrDash(p.Version))
+		if d.Node != nil {
+			fmt.Fprintf(w, ", Istio %s", terminal.OrDash(d.Node.IstioVersion))
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "  status     %s%s\n  settled    revision %d\n", proxyStatus(terminal.StyleFor(w), p, d.Now), pendingText(p), p.Settled)
+	for i, name := range p.Tables {
+		fmt.Fprintf(w, "  table %d    %s\n", i+1, name)
+	}
+	fmt.Fprintln(w)
+	t := terminal.NewTable("TYPE", "STATE", "SUBSCRIBED", "SENT", "ACKED", "NOTE")
+	style := terminal.StyleFor(w)
+	for i := range p.Types {
+		s := &p.Types[i]
+		if !inUse(s) {
+			continue
+		}
+		note := s.Waiting
+		if note != "" {
+			note = "waits for " + note
+		}
+		t.Row(s.Type, typeState(style, s, d.Now), subscribed(s), fmt.Sprint(s.Sent), fmt.Sprint(s.ACKed), note)
+	}
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	return printHeld(w, style, p)
+}
+
+// pendingText describes how far a proxy is behind.
+func pendingText(p *server.ProxyState) string {
+	text := ""
+	if p.Owed > 0 {
+		text = fmt.Sprintf(": %s not ACKed, the oldest is %d", terminal.Count(p.Owed, "revision"), p.OldestOwed)
+	}
+	if p.Unread {
+		text += "; it does not read its stream"
+	}
+	return text
+}
+
+func subscribed(s *server.TypeState) string {
+	switch {
+	case s.Wildcard && s.Subscribed > 0:
+		return fmt.Sprintf("* and %d", s.Subscribed)
+	case s.Wildcard:
+		return "*"
+	}
+	return fmt.Sprint(s.Subscribed)
+}
+
+// printHeld prints the resources that the proxy has refused.
+func printHeld(w io.Writer, style terminal.Style, p *server.ProxyState) error {
+	for _, t := range p.Types {
+		for _, h := range t.Held {
+			if _, err := fmt.Fprintf(w, "\n%s %s %s (version %s), held back until it differs:\n  %s\n",
+				style.Bad("refused"), t.Type, h.Name, h.Version, h.Message); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package inspect
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moonsail/moonsail/internal/cli/client"
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
+)
+
+func newStaleCommand() *cobra.Command {
+	var (
+		plane client.ControlPlane
+		out   terminal.Output
+	)
+	cmd := &cobra.Command{
+		Use:   "stale",
+		Short: "List proxies that still hold removed endpoints",
+		Long: `List connected proxies that still hold an endpoint that is gone or no longer ready. They may still send
+requests to it. GONE FOR counts from the moment when the control plane saw the removal.
+
+Then the list has disconnected proxies: while their processes run, they keep the endpoints that they
+had. Proxies whose own Pod or endpoint is gone are left out.
+
+With several control planes, the list covers the proxies of all, and names control planes that do not
+answer. --local lists the proxies of the control plane at --address alone.
+
+The metric moonsail_stale_proxies counts the same for one control plane, from one second on.`,
+		Example: `  # List stale proxies
+  moonsail stale
+
+  # List their names
+  moonsail stale -o json | jq '.holders[] | .name'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s := &explain.Stale{}
+			if err := plane.Get(cmd.Context(), plane.Scoped("/debug/stale"), s); err != nil {
+				return err
+			}
+			return out.Print(cmd.OutOrStdout(), s, func(w io.Writer) error { return printStale(w, s) })
+		},
+	}
+	plane.AddFlags(cmd)
+	out.AddFlag(cmd)
+	plane.AddLocalFlag(cmd)
+	return cmd
+}
+
+func printStale(w io.Writer, s *explain.Stale) error {
+	style := terminal.StyleFor(w)
+	if err := printHolders(w, style, s); err != nil {
+		return err
+	}
+	for _, p := range s.Away {
+		if _, err := fmt.Fprintf(w, "%s.%s: disconnected for %s; if it runs, it still holds %s\n",
+			p.Name, p.Namespace, age(s.Now, p.Since), terminal.Count(p.Endpoints, "removed endpoint")); err != nil {
+			return err
+		}
+	}
+	return printIncomplete(w, style, s.Others)
+}
+
+func printHolders(w io.Writer, style terminal.Style, s *explain.Stale) error {
+	if len(s.Holders) == 0 {
+		text := style.Good("no connected proxy holds a removed endpoint")
+		if isSilent(s.Others) {
+			text = style.Warn("no known connected proxy holds a removed endpoint")
+		}
+		_, err := fmt.Fprintln(w, text)
+		return err
+	}
+	t := terminal.NewTable("PROXY", "ENDPOINT", "GONE FOR", "CLUSTER", "WHY")
+	for i := range s.Holders {
+		h := &s.Holders[i]
+		p := &distribution.ProxySyncStatus{Name: h.Name, Namespace: h.Namespace, Reasons: h.Reasons, ControlPlane: h.ControlPlane}
+		t.Row(proxyOf(p), h.Address, style.Bad(age(s.Now, h.Since)), h.Cluster, why(p, s.Now))
+	}
+	return t.Write(w)
+}

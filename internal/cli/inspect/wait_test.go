@@ -1,0 +1,118 @@
+package inspect
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
+	"github.com/moonsail/moonsail/test/await"
+)
+
+// waitBriefly runs `moonsail wait` with a timeout that is just long enough for an answer.
+func waitBriefly(t *testing.T, args ...string) (status int, out, errOut string) {
+	t.Helper()
+	for timeout := 30 * time.Millisecond; timeout < time.Minute; timeout *= 2 {
+		status, out, errOut = moonsail(t, append([]string{"wait", "--timeout", timeout.String()}, args...)...)
+		if !strings.Contains(out, "the control plane did not answer in this time") {
+			break
+		}
+	}
+	return status, out, errOut
+}
+
+func TestWaitForAFile(t *testing.T) {
+	s := newShop(t)
+	path := write(t, reviewsYAML)
+	s.apply(write(t, strings.ReplaceAll(reviewsYAML, "hosts: [reviews]", "hosts: [ratings]")))
+	s.place(where("web-1", distribution.StateACKed))
+
+	status, out, _ := waitBriefly(t, path, "--address", s.url)
+	require.Equal(t, int(exitTimeout), status, "the older version is in force")
+	require.Contains(t, out, "not reached within")
+	require.Contains(t, out, "the control plane has another version of it")
+
+	// As in kubectl, --namespace applies to objects without a namespace.
+	nameless := write(t, strings.ReplaceAll(reviewsYAML, ", namespace: shop", ""))
+	_, out, _ = waitBriefly(t, nameless, "-n", "shop", "--address", s.url)
+	require.Contains(t, out, "VirtualService/shop/reviews: ")
+
+	applied := make(chan struct{})
+	go func() { defer close(applied); s.apply(path) }() // while the command waits
+	status, out, errOut := moonsail(t, "wait", path, "--timeout", "1m", "--address", s.url)
+	await.From(t, applied)
+	require.Zero(t, status, out+errOut)
+	require.Contains(t, out, "reached after")
+	require.Contains(t, out, "VirtualService/shop/reviews: distributed to 1 of 1 proxies (100 %)")
+}
+
+func TestWaitReportsProxiesBehind(t *testing.T) {
+	s := newShop(t)
+	path := write(t, reviewsYAML)
+	s.apply(path)
+	s.place(where("web-1", distribution.StateACKed), where("web-2", distribution.StateACKed), where("web-3", distribution.StateACKed),
+		where("stopped", distribution.StateBehind, distribution.Reason{Cause: distribution.CauseUnanswered, Type: "RDS", Since: lately()}))
+	status, out, _ := waitBriefly(t, path, "--address", s.url)
+	require.Equal(t, int(exitTimeout), status)
+	require.Contains(t, out, "distributed to 3 of 4 proxies (75 %); 1 behind\n")
+	require.Regexp(t, `  stopped.shop: has not answered RDS for 2m3\ds\n`, out)
+	status, _, _ = moonsail(t, "wait", path, "--for", "distribution=75%", "--timeout", "1m", "--address", s.url)
+	require.Zero(t, status)
+
+	s.place(where("web-1", distribution.StateACKed),
+		where("old", distribution.StateRefused, distribution.Reason{Cause: distribution.CauseRefused, Type: "RDS", Names: []string{"80"}, Text: "Envoy's words"}))
+	status, out, _ = moonsail(t, "wait", "vs/reviews", "--timeout", "1m", "--address", s.url)
+	require.Equal(t, int(exitRefused), status, "without waiting for the timeout")
+	require.Contains(t, out, "  old.shop: refused RDS 80: Envoy's words\n")
+	status, out, _ = moonsail(t, "wait", "vs/reviews", "--refused-too", "-o", "json", "--timeout", "1m", "--address", s.url)
+	require.Zero(t, status)
+	require.Contains(t, out, `"reached": true`)
+}
+
+// TestWaitReportsAll checks that all refused objects are reported.
+func TestWaitReportsAll(t *testing.T) {
+	s := newShop(t)
+	path := write(t, reviewsYAML+"\n---\n"+strings.ReplaceAll(reviewsYAML, "name: reviews", "name: later"))
+	s.apply(path)
+	s.place(where("old", distribution.StateRefused, distribution.Reason{Cause: distribution.CauseRefused, Type: "RDS", Names: []string{"80"}, Text: "Envoy's words"}))
+	status, out, _ := moonsail(t, "wait", path, "--timeout", "1m", "--address", s.url)
+	require.Equal(t, int(exitRefused), status)
+	require.Equal(t, 2, strings.Count(out, "  old.shop: refused RDS 80: Envoy's words\n"), out)
+}
+
+func TestWaitForAVersion(t *testing.T) {
+	s := newShop(t)
+	s.apply(write(t, reviewsYAML))
+	status, out, _ := waitBriefly(t, "vs/reviews", "-n", "shop", "--resource-version", "81", "--address", s.url)
+	require.Equal(t, int(exitTimeout), status)
+	require.Contains(t, out, "another version")
+	status, _, _ = waitBriefly(t, "vs/coming", "-n", "shop", "--resource-version", "1", "--address", s.url)
+	require.Equal(t, int(exitTimeout), status, "the version may still arrive")
+}
+
+func TestWaitErrors(t *testing.T) {
+	s := newShop(t)
+	for name, tc := range map[string]struct {
+		args   []string
+		status int
+		want   string
+	}{
+		"no such object":   {[]string{"vs/nothing"}, terminal.ExitFailed, "there is no VirtualService/default/nothing"},
+		"no such file":     {[]string{"nothing.yaml"}, terminal.ExitFailed, "cannot read it"},
+		"broken file":      {[]string{write(t, strings.ReplaceAll(reviewsYAML, "hosts:", "host:"))}, terminal.ExitFailed, "moonsail analyze"},
+		"no object in it":  {[]string{write(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n")}, terminal.ExitFailed, "no object that the mesh reads"},
+		"invalid share":    {[]string{"vs/a", "--for", "distribution=200%"}, terminal.ExitUsage, "use distribution=P%"},
+		"version and file": {[]string{write(t, reviewsYAML), "--resource-version", "7"}, terminal.ExitUsage, "not allowed with a file"},
+		"no answer":        {[]string{"vs/a", "-n", "b", "--address", "127.0.0.1:1"}, terminal.ExitFailed, "no control plane answers"},
+		"no answer, file":  {[]string{write(t, reviewsYAML), "--address", "127.0.0.1:1"}, terminal.ExitFailed, "no control plane answers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, out, errOut := moonsail(t, append([]string{"wait", "--address", s.url}, tc.args...)...)
+			require.Equal(t, tc.status, status, out+errOut)
+			require.Contains(t, errOut, tc.want)
+		})
+	}
+}

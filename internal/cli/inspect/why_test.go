@@ -1,0 +1,95 @@
+package inspect
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/terminal"
+)
+
+func TestPrintWhy(t *testing.T) {
+	vs := model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "reviews"}
+	dr := model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "reviews"}
+	w := &explain.Why{
+		From: "web-1.shop", Method: "GET", URL: "http://reviews:9080/x", Host: "reviews.shop.svc.cluster.local", Address: "10.0.0.3:9080",
+		Notes: []string{"one thing"},
+		Outbound: &explain.Passage{
+			Proxy: "web-1.shop",
+			Result: &simulate.Result{
+				Listener: "0.0.0.0_9080", RouteConfig: "9080", VirtualHost: "9080/reviews:9080", Route: "jason",
+				RouteOrigin: "/apis/networking.istio.io/v1/namespaces/shop/virtual-service/reviews", Timeout: "10s",
+				Retry: &simulate.Retry{Attempts: 2, On: "5xx"}, Fault: &simulate.Fault{Delay: "1s", DelayPercent: 12.5},
+				Mirrors: []simulate.Mirror{{Cluster: "m", Percent: 5}},
+				Upstreams: []simulate.Upstream{{
+					Cluster: "outbound|9080|v2|reviews", Percent: 100, Discovery: "EDS", LB: "ROUND_ROBIN", Protocol: "http1",
+					Origin: "/apis/networking.istio.io/v1/namespaces/shop/destination-rule/reviews",
+					Limits: &simulate.Limits{Connections: 7}, Outlier: &simulate.Outlier{},
+					Endpoints: []simulate.Endpoint{{Address: "10.1.0.1:80", Percent: 100, Locality: "r/z"}, {Address: "10.1.0.2:80", Health: "draining"}},
+				}},
+			},
+			Objects: []explain.Source{{Object: vs, Origin: "a.yaml:3", Decides: "route jason"}, {Object: dr, Decides: "policy"}},
+		},
+		Inbound: []*explain.Passage{{Proxy: "reviews-1.shop", Result: &simulate.Result{Listener: "virtualInbound", Closed: "no filter chain matches"}}},
+	}
+	var b strings.Builder
+	require.NoError(t, printWhy(&b, w))
+	require.Equal(t, `web-1.shop calls GET http://reviews:9080/x
+  reviews.shop.svc.cluster.local is 10.0.0.3:9080
+  note: one thing
+
+leaves web-1.shop
+  listener      0.0.0.0_9080
+  routes        9080
+  virtual host  9080/reviews:9080
+  route         jason  VirtualService/shop/reviews
+  policy        timeout 10s; retries 2 on 5xx; delay 1s to 12.5 %; mirror 5 % to m
+  cluster       outbound|9080|v2|reviews  100 %  DestinationRule/shop/reviews
+    policy      EDS; ROUND_ROBIN; http1; at most 7 connections (of all workers together; beyond that, each may have one to each endpoint); outlier detection
+    endpoint    10.1.0.1:80  100 %  r/z
+                1 more get no requests: unhealthy, draining or of a lower priority
+  decided by
+    VirtualService/shop/reviews: route jason  a.yaml:3
+    DestinationRule/shop/reviews: policy
+
+arrives at reviews-1.shop
+  listener      virtualInbound
+  closed: no filter chain matches
+`, b.String())
+}
+
+// TestRefusedQuestion checks that a question which the control plane cannot parse is a usage error.
+func TestRefusedQuestion(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"error": "the scheme is one of http, tcp"}`))
+	}))
+	defer server.Close()
+	status, _, errOut := moonsail(t, "why", "a.shop", "foo://b", "--address", server.URL)
+	require.Equal(t, terminal.ExitUsage, status)
+	require.Contains(t, errOut, "the scheme is one of http, tcp")
+	require.Contains(t, errOut, "next:  see 'moonsail why --help'")
+}
+
+// TestDecisionText checks the text of each kind of decision.
+func TestDecisionText(t *testing.T) {
+	for want, d := range map[string]simulate.Decision{
+		"ALLOW shop/web, rule 0, matches it":                                              {Action: "ALLOW", Policy: "shop/web"},
+		"ALLOW: no policy matches (shop/a, shop/b), so it is refused":                     {Action: "ALLOW", Among: []string{"shop/a", "shop/b"}, Refuses: true},
+		"DENY shop/web, rule 2, refuses it":                                               {Action: "DENY", Policy: "shop/web", Rule: 2, Refuses: true},
+		"DENY shop/web, rule 1, refuses it (dry run: it has no effect)":                   {Action: "DENY", Policy: "shop/web", Rule: 1, Refuses: true, DryRun: true},
+		"ALLOW: no policy matches (shop/a), so it is refused (dry run: it has no effect)": {Action: "ALLOW", Among: []string{"shop/a"}, DryRun: true},
+		"AUDIT shop/web, rule 0, marks it":                                                {Action: "AUDIT", Policy: "shop/web"},
+		"CUSTOM shop/ask, rule 0, asks outbound|80||opa, assumed to consent":              {Action: "CUSTOM", Policy: "shop/ask", Asks: "outbound|80||opa"},
+		"CUSTOM shop/ask, rule 0, refuses it: there is no server to ask":                  {Action: "CUSTOM", Policy: "shop/ask", Refuses: true, Cause: "there is no server to ask"},
+		"JWT refuses it: it has expired":                                                  {Action: "JWT", Refuses: true, Cause: "it has expired"},
+	} {
+		require.Equal(t, want, decisionText(&d))
+	}
+}

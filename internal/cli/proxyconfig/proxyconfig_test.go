@@ -1,0 +1,227 @@
+package proxyconfig
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/internal/diagnose/explain"
+	"github.com/moonsail/moonsail/internal/terminal"
+	"github.com/moonsail/moonsail/test/clitest"
+	"github.com/moonsail/moonsail/test/netns"
+)
+
+func TestMain(m *testing.M) {
+	netns.Isolate()
+	goleak.VerifyTestMain(m)
+}
+
+// moonsail runs a command line of moonsail with proxy-config.
+func moonsail(t *testing.T, args ...string) (status int, out, errOut string) {
+	t.Helper()
+	return clitest.Run(t, clitest.Root(NewCommand()), args...)
+}
+
+func resourceOf(typ, name, text string) comparedResource {
+	return comparedResource{ConfigResource: explain.ConfigResource{Type: typ, Name: name, Sent: "ACKed", Resource: json.RawMessage(text)}}
+}
+
+func TestTables(t *testing.T) {
+	c := &comparedConfig{ProxyConfig: &explain.ProxyConfig{Proxy: "a.shop"}, Resources: []comparedResource{
+		resourceOf("LDS", "0.0.0.0_80", `{"address": {"socketAddress": {"address": "0.0.0.0", "portValue": 80}},
+			"filterChains": [{"filterChainMatch": {"transportProtocol": "raw_buffer", "applicationProtocols": ["h2c"]}, "filters": [{"typedConfig": {"rds": {"routeConfigName": "80"}}}]}],
+			"defaultFilterChain": {"filters": [{"typedConfig": {"cluster": "PassthroughCluster"}}]}}`),
+		resourceOf("RDS", "80", `{"name": "80", "vhds": {}}`),
+		resourceOf("VHDS", "80/a:80", `{"name": "80/a:80", "domains": ["a", "a.shop", "a.shop.svc"], "routes": [
+			{"match": {"prefix": "/x", "headers": [{}]}, "route": {"weightedClusters": {"clusters": [{"name": "b", "weight": 9}, {"name": "c", "weight": 1}]}},
+			 "metadata": {"filterMetadata": {"istio": {"config": "/apis/networking.istio.io/v1/namespaces/shop/virtual-service/a"}}}},
+			{"match": {"path": "/y"}, "redirect": {}}]}`),
+		resourceOf("CDS", "outbound|80|v1|a.shop.svc.cluster.local", `{"type": "EDS"}`),
+		resourceOf("CDS", "BlackHoleCluster", `{}`),
+		resourceOf("EDS", "outbound|80||a", `{"endpoints": [{"locality": {"region": "r", "zone": "z"}, "lbEndpoints": [
+			{"healthStatus": "DRAINING", "endpoint": {"address": {"socketAddress": {"address": "10.0.0.1", "portValue": 8080}}}}]}]}`),
+	}}
+	c.Resources[3].Envoy = &explain.Verdict{State: explain.Differs, Differences: []string{".a: intended 1, actual 2"}}
+	c.Resources[4].Sent, c.Resources[4].Message = "refused", "no"
+	var b strings.Builder
+	require.NoError(t, printConfig(&b, c, explain.AllSections, nil))
+	require.Equal(t, `listeners
+LISTENER    ADDRESS  PORT  MATCH                        DESTINATION                  SENT   ENVOY
+0.0.0.0_80  0.0.0.0  80    Trans: raw_buffer; App: h2c  Route: 80                    ACKed  ?
+0.0.0.0_80  0.0.0.0  80    default                      Cluster: PassthroughCluster  ACKed  ?
+
+routes
+ROUTES  VIRTUAL HOST  DOMAINS             MATCH           DESTINATION   VIRTUAL SERVICE  SENT   ENVOY
+80      (by VHDS)                                                                        ACKed  ?
+80      80/a:80       a, a.shop + 1 more  /x* and 1 more  b (9), c (1)  a.shop           ACKed  ?
+80      80/a:80       a, a.shop + 1 more  /y              redirect                       ACKed  ?
+
+clusters
+SERVICE FQDN              PORT  SUBSET  DIRECTION  TYPE    DESTINATION RULE  SENT     ENVOY
+a.shop.svc.cluster.local  80    v1      outbound   EDS     -                 ACKed    differs
+BlackHoleCluster          -     -       -          STATIC  -                 refused  ?
+
+endpoints
+ENDPOINT       STATUS    LOCALITY  CLUSTER         SENT   ENVOY
+10.0.0.1:8080  DRAINING  r/z       outbound|80||a  ACKed  ?
+
+secrets
+no secrets
+
+
+differs CDS outbound|80|v1|a.shop.svc.cluster.local:
+  .a: intended 1, actual 2
+
+refused CDS BlackHoleCluster, held back until it differs:
+  no
+Envoy was not asked: set --admin to its admin interface
+`, b.String())
+}
+
+// TestEmptySections checks that empty sections name the agent for certificates, and for plugins whose modules it fetches.
+func TestEmptySections(t *testing.T) {
+	shown := func(section string, c *comparedConfig) string {
+		var b strings.Builder
+		require.NoError(t, printSection(&b, terminal.Style{}, c, section, false))
+		return b.String()
+	}
+	own := &explain.ProxyConfig{Proxy: "web-1.shop", Agent: "10.0.0.1:15020"}
+	require.Equal(t, "no extensions; its agent has the plugins with fetched modules: see 'moonsail proxy-config extensions web-1.plugins.shop'\n",
+		shown("extensions", &comparedConfig{ProxyConfig: own}))
+	require.Equal(t, "no secrets from the control plane\n", shown("secrets", &comparedConfig{ProxyConfig: own, Secrets: []explain.Secret{{Name: "default"}}}))
+	require.Equal(t, "no extensions\n", shown("extensions", &comparedConfig{ProxyConfig: &explain.ProxyConfig{Proxy: "web-1.plugins.shop"}}), "the agent's own stream")
+}
+
+func TestAdminAddress(t *testing.T) {
+	for _, tc := range []struct{ admin, ip, want string }{
+		{"", "127.0.10.3", "127.0.10.3:15000"},
+		{"", "10.0.0.1", ""},
+		{"", "nonsense", ""},
+		{"none", "127.0.10.3", ""},
+		{"127.0.0.1:1", "127.0.10.3", "127.0.0.1:1"},
+	} {
+		f := &flags{admin: tc.admin}
+		require.Equal(t, tc.want, f.adminOf(&explain.ProxyConfig{IPs: []string{tc.ip}}))
+	}
+}
+
+// TestCompleteProxies checks that the shell completes connected proxies, also after aliases.
+func TestCompleteProxies(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"proxies": [{"name": "reviews-1", "namespace": "shop"}]}`)
+	}))
+	defer server.Close()
+	for _, args := range [][]string{{"proxy-config", "listeners"}, {"pc", "listener"}, {"proxy-config", "all"}} {
+		_, out, _ := moonsail(t, append(append([]string{"__complete"}, args...), "--address", server.URL, "")...)
+		require.True(t, strings.HasPrefix(out, "reviews-1.shop\n"), "%v: %s", args, out)
+	}
+}
+
+// newAdmin starts an admin interface of Envoy that records its requests.
+func newAdmin(t *testing.T) (address string, requests *[]string) {
+	t.Helper()
+	requests = &[]string{}
+	level := "warning"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		*requests = append(*requests, r.Method+" "+r.URL.String())
+		switch r.URL.Path {
+		case "/config_dump":
+			fmt.Fprint(w, `{"configs": [{"@type": "x"}, {"bootstrap": {
+				"stats_config": {}, "node": {"id": "sidecar~10.0.0.1~a.shop~x", "locality": {"region": "eu", "zone": "eu-1"}, "metadata": {"INTERCEPTION_MODE": "NONE"},
+					"user_agent_build_version": {"version": {"major_number": 1, "minor_number": 40}}},
+				"admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 15000}}},
+				"dynamic_resources": {"ads_config": {"grpc_services": [{"envoy_grpc": {"cluster_name": "xds-grpc"}}]}},
+				"static_resources": {"clusters": [{"name": "xds-grpc"}, {"name": "sds-grpc"}]}}}]}`)
+		case "/logging":
+			if r.URL.RawQuery != "" {
+				level = "debug"
+			}
+			fmt.Fprintf(w, "active loggers:\n  admin: %s\n  rbac: %s\n", level, level)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://"), requests
+}
+
+func TestBootstrap(t *testing.T) {
+	address, _ := newAdmin(t)
+	status, out, errOut := moonsail(t, "proxy-config", "bootstrap", "a.shop", "--admin", address)
+	require.Zero(t, status, errOut)
+	require.Equal(t, `BOOTSTRAP
+node id             sidecar~10.0.0.1~a.shop~x
+node cluster        -
+locality            eu/eu-1
+envoy               1.40.0
+interception        NONE
+service account     -
+configuration from  xds-grpc
+admin               127.0.0.1:15000
+static clusters     xds-grpc, sds-grpc
+static listeners    -
+static secrets      -
+`, out)
+	_, out, _ = moonsail(t, "pc", "b", "a.shop", "--admin", address, "-o", "yaml")
+	require.Contains(t, out, "\nnode:\n  id: sidecar~10.0.0.1~a.shop~x\n")
+	_, out, _ = moonsail(t, "pc", "b", "a.shop", "--admin", address, "-o", "json")
+	require.Regexp(t, `(?s)"admin".*"dynamic_resources".*"node".*"static_resources".*"stats_config"`, out, "sorted, so that two bootstraps can be compared")
+	_, _, errOut = moonsail(t, "pc", "bootstrap", "a.shop", "--admin", "127.0.0.1:1")
+	require.Contains(t, errOut, "cannot ask the proxy's Envoy")
+	require.NotContains(t, errOut, "none", "the bootstrap has no other source than Envoy")
+}
+
+func TestLog(t *testing.T) {
+	address, requests := newAdmin(t)
+	for _, tc := range []struct {
+		levels string
+		want   string // the requests after the first
+		status int
+		out    string
+	}{
+		{"", "", 0, "LOGGER  LEVEL\nadmin   warning\nrbac    warning\n"},
+		{"loud", "", terminal.ExitUsage, `unknown level "loud": use one of trace,`},
+		{"rbak:debug", "", terminal.ExitUsage, `Envoy has no logger "rbak"; did you mean "rbac"?`},
+		{"nothing-like-it:debug", "", terminal.ExitUsage, `list them without --level`},
+		{"rbac:debug,all:warn", "POST /logging?level=warning POST /logging?paths=rbac%3Adebug", 0, "rbac    debug"},
+	} {
+		*requests = nil
+		args := []string{"proxy-config", "log", "a.shop", "--admin", address}
+		if tc.levels != "" {
+			args = append(args, "--level", tc.levels)
+		}
+		status, out, errOut := moonsail(t, args...)
+		require.Equal(t, tc.status, status, tc.levels)
+		require.Contains(t, out+errOut, tc.out)
+		require.Equal(t, tc.want, strings.Join((*requests)[min(1, len(*requests)):], " "), tc.levels)
+	}
+}
+
+// TestLogThroughAgent checks that levels are read through the control plane, but never set.
+func TestLogThroughAgent(t *testing.T) {
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.String())
+		switch r.URL.Path {
+		case "/debug/proxies/a.shop/config/secrets":
+			fmt.Fprint(w, `{"id": "a", "ips": ["10.0.0.1"], "agent": "10.0.0.1:15020"}`)
+		case "/debug/proxies/a/envoy/logging":
+			fmt.Fprint(w, `{"rbac": "debug", "admin": "warning"}`)
+		}
+	}))
+	defer server.Close()
+	status, out, errOut := moonsail(t, "proxy-config", "log", "a.shop", "--address", server.URL)
+	require.Zero(t, status, errOut)
+	require.Equal(t, "LOGGER  LEVEL\nadmin   warning\nrbac    debug\n", out)
+	require.Len(t, asked, 2)
+
+	asked = nil
+	status, _, errOut = moonsail(t, "proxy-config", "log", "a.shop", "--address", server.URL, "--level", "debug")
+	require.Equal(t, terminal.ExitFailed, status)
+	require.Contains(t, errOut, "forward its port 15000")
+	require.Equal(t, []string{"GET /debug/proxies/a.shop/config/secrets"}, asked)
+}

@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/moonsail/moonsail/test/clitest"
+	"github.com/moonsail/moonsail/test/netns"
+)
+
+func TestMain(m *testing.M) {
+	netns.Isolate()
+	goleak.VerifyTestMain(m)
+}
+
+// moonsail runs a command line.
+func moonsail(t *testing.T, args ...string) (status int, out, errOut string) {
+	t.Helper()
+	return clitest.Run(t, NewRootCommand(), args...)
+}
+
+func TestRoot(t *testing.T) {
+	for _, tc := range []struct {
+		args        []string
+		status      int
+		out, errOut string // parts of them
+	}{
+		{[]string{}, 0, "Available Commands:", ""},
+		{[]string{"--help"}, 0, "moonsail serve --config DIR", ""},
+		{[]string{"version"}, 0, "moonsail devel", ""},
+		{[]string{"version", "-o", "json"}, 0, `"platform": "`, ""},
+		{[]string{"version", "-o", "yaml"}, 0, "platform: ", ""},
+		{[]string{"version", "-o", "xml"}, 2, "", "unknown format \"xml\": use table, json or yaml\n  next:  see 'moonsail version --help'"},
+		{[]string{"version", "extra"}, 2, "", `unexpected argument "extra": use 'moonsail version [flags]'`},
+		{[]string{"changes", "--nonsense"}, 2, "", "unknown flag: --nonsense\n  next:  see 'moonsail changes --help'"},
+		{[]string{"changes", "-w", "-o", "json"}, 2, "", "--watch: prints a table: leave out --output"},
+		{[]string{"sail"}, 2, "", `unknown command "sail"`},
+		{[]string{"completion", "bash"}, 0, "moonsail", ""},
+		{[]string{"completion", "bsh"}, 2, "", `unknown command "bsh"`},
+		{[]string{"envoy"}, 0, "install", ""},
+		{[]string{"envoy", "find"}, 2, "", `unknown command "find"`},
+		{[]string{"inject"}, 2, "", `required flag(s) "file" not set` + "\n  next:  see 'moonsail inject --help'"},
+		{[]string{"serve", "--log-level", "loud"}, 2, "", `--log-level "loud": unknown level: use debug, info, warn or error`},
+		{[]string{"serve", "--config", ".", "--http-addr", "", "--xds-plaintext-addr", "15010"}, 1, "", "missing port in address\n  next:  write it as HOST:PORT or :PORT"},
+		{[]string{"agent", "--ip", "127.0.0.1"}, 2, "", "the workload has no name"},
+		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--type", "waypoint", "--print-bootstrap"}, 2, "", "neither sidecar nor router: correct --type"},
+		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--proxy-log-level", "loud"}, 2, "", `log level "loud" of Envoy is none of trace, debug`},
+		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--proxy-config", "concurrency: x"}, 2, "", `is no ProxyConfig: concurrency: must be a whole number, got "x"`},
+		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--proxy-config", "concurency: 1"}, 2, "", `concurency: unknown field; did you mean "concurrency"?`},
+		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--locality", "a/b/c/d", "--print-bootstrap"}, 2, "", `--locality "a/b/c/d" has more than three parts: write region/zone/subzone`},
+		{[]string{"agent", "--name", "a", "--ip", "127.0.0.1", "--locality", "a/b/c", "--print-bootstrap"}, 0, "", ""},
+		{[]string{"explain"}, 2, "", "KIND/NAME is missing: use 'moonsail explain KIND/NAME [flags]', for example 'moonsail explain "},
+		{[]string{"why", "a.shop"}, 2, "", "TO is missing: use 'moonsail why FROM TO [flags]', for example 'moonsail why web-1.shop http://reviews:9080/ratings'"},
+		{[]string{"why"}, 2, "", "FROM and TO are missing: use "},
+		{[]string{"why", "a.shop", "http://b", "c"}, 2, "", `wrong arguments ["a.shop" "http://b" "c"]: use 'moonsail why `},
+		{[]string{"chanegs"}, 2, "", `unknown command "chanegs" for "moonsail"; did you mean "changes"?`},
+		{[]string{"pc", "lissteners", "a.shop"}, 2, "", `did you mean "listeners"?`},
+		{[]string{"changes", "--wach"}, 2, "", `unknown flag: --wach; did you mean "--watch"?`},
+		{[]string{"inject", "-f", "none.yaml"}, 1, "", "name a file of YAML, or - for standard input"},
+		{[]string{"analyze", "testdata/nothing"}, 1, "", "give a directory, a file of YAML, or - for standard input"},
+		{[]string{"proxy-config", "nonsense", "a.shop", "-o", "json"}, 2, "", `unknown command "nonsense" for "moonsail proxy-config"`},
+		{[]string{"envoy", "find", "--force"}, 2, "", `unknown command "find" for "moonsail envoy"`},
+		{[]string{"__complete", "changes", "-o", ""}, 0, "table\njson\nyaml", ""},
+		{[]string{"__complete", "changes", ""}, 0, ":4", "NoFileComp"},
+		{[]string{"__complete", "agent", "--type", ""}, 0, "sidecar\nrouter\n:4", ""},
+		{[]string{"__complete", "analyze", "--level", ""}, 0, "info\nwarning\nerror\n:4", ""},
+		{[]string{"changes", "-n", "-1"}, 2, "", `error: --number "-1": not a whole number: use 0 or more` + "\n"},
+		{[]string{"wait", "vs/a", "--timeout", "5"}, 2, "", `--timeout "5": not a duration: use a number with a unit, for example 500ms, 30s or 5m` + "\n"},
+		{[]string{"agent", "--status-port", "70000"}, 2, "", `--status-port "70000": out of range` + "\n"},
+		{[]string{"agent", "--cert-grace-period-ratio", "x"}, 2, "", `--cert-grace-period-ratio "x": not a number` + "\n"},
+		{[]string{"agent", "--xds-plaintext=maybe"}, 2, "", `--xds-plaintext "maybe": not a boolean: use true or false` + "\n"},
+		{[]string{"agent", "--pod", "testdata/nothing", "--print-bootstrap"}, 1, "", "cannot read it: no such file or directory\n  where: --pod testdata/nothing\n"},
+		{[]string{"bug-report", "--address", "127.0.0.1:1", "-f", "/dev/shm/none/x"}, 1, "", "name a file that can be written"},
+		{[]string{"why", "a.shop", "http://b", "-H", "c"}, 2, "", `--header "c": use 'name: value'`},
+		{[]string{"ps", "--help"}, 0, "moonsail proxies [PROXY]", ""},
+	} {
+		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
+			status, out, errOut := moonsail(t, tc.args...)
+			require.Equal(t, tc.status, status, errOut)
+			require.Contains(t, out, tc.out)
+			require.Contains(t, errOut, tc.errOut)
+			require.NotContains(t, out+errOut, "\x1b", "colours are for terminals")
+		})
+	}
+}
+
+// TestHelp checks that each command has a description and an example with its name.
+func TestHelp(t *testing.T) {
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			if sub.Name() == "help" || sub.Name() == "completion" || sub.Hidden {
+				continue
+			}
+			walk(sub)
+			if !sub.Runnable() {
+				continue
+			}
+			require.NotEmpty(t, sub.Short, sub.CommandPath())
+			require.Contains(t, sub.Example, sub.CommandPath(), "%q has no example", sub.CommandPath())
+		}
+	}
+	root := NewRootCommand()
+	root.InitDefaultHelpCmd()
+	walk(root)
+}

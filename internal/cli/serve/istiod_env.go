@@ -1,0 +1,154 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/controlplane"
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/terminal"
+)
+
+// istiodVariable is an environment variable of istiod.
+type istiodVariable struct {
+	name string
+	// apply sets the option and describes the effect. If the effect is empty, the variable has none here, because of why.
+	apply func(value string, o *controlplane.Options) (effect string, err error)
+	why   string
+}
+
+// defaultDebounceMax is istiod's default of PILOT_DEBOUNCE_MAX.
+const defaultDebounceMax = 10 * time.Second
+
+const noDebounce = "PILOT_DEBOUNCE_AFTER is not set, so no event waits"
+
+// istiodVariables lists the variables with which operators tune istiod. Their order matters: PILOT_DEBOUNCE_AFTER comes
+// before the variables that depend on it.
+var istiodVariables = []istiodVariable{
+	{name: "PILOT_DEBOUNCE_AFTER", apply: func(v string, o *controlplane.Options) (string, error) {
+		d, err := nonNegative(v)
+		o.Debounce.After, o.Debounce.Max = d, defaultDebounceMax
+		return fmt.Sprintf("events wait until none has arrived for %s; by default no event waits, and events that arrive while a batch is processed form the next one", d), err
+	}},
+	{name: "PILOT_DEBOUNCE_MAX", apply: func(v string, o *controlplane.Options) (string, error) {
+		d, err := nonNegative(v)
+		if o.Debounce.After == 0 {
+			return "", err
+		}
+		o.Debounce.Max = d
+		return fmt.Sprintf("no event waits longer than %s from its arrival, including the time while a batch is processed", d), err
+	}, why: noDebounce},
+	{name: "PILOT_ENABLE_EDS_DEBOUNCE", apply: func(v string, o *controlplane.Options) (string, error) {
+		wait, err := strconv.ParseBool(v)
+		if o.Debounce.After == 0 {
+			return "", err
+		}
+		o.Debounce.EndpointsPass = !wait
+		if wait {
+			return "endpoints wait like other events", err
+		}
+		return "endpoints do not wait; events that wait are processed with them", err
+	}, why: noDebounce},
+	{name: "PILOT_PUSH_THROTTLE", apply: func(v string, o *controlplane.Options) (string, error) {
+		n, err := strconv.ParseUint(v, 10, 31)
+		if err == nil && n == 0 {
+			err = errors.New("nothing would be pushed: use 1 or more")
+		}
+		o.Senders = min(int(n), runtime.GOMAXPROCS(0))
+		return fmt.Sprintf("pushes at the same time: at most %d; there are never more than CPUs, since no push waits for its proxy", o.Senders), err
+	}},
+	{name: "PILOT_ENABLE_IP_AUTOALLOCATE", apply: func(v string, o *controlplane.Options) (string, error) {
+		on, err := strconv.ParseBool(v)
+		o.Mesh.AutoAddresses.Off = !on
+		if on {
+			return "ServiceEntries without addresses get addresses, for sidecars that capture DNS; this is the default", err
+		}
+		return "ServiceEntries without addresses get none, except for proxies with DNS_AUTO_ALLOCATE; no addresses are written to statuses", err
+	}},
+	{name: "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX", apply: func(v string, o *controlplane.Options) (effect string, err error) {
+		o.Mesh.AutoAddresses.V4, err = parsePrefix(v, 32)
+		return "ServiceEntries without addresses get one from " + v, err
+	}},
+	{name: "PILOT_IP_AUTOALLOCATE_IPV6_PREFIX", apply: func(v string, o *controlplane.Options) (effect string, err error) {
+		o.Mesh.AutoAddresses.V6, err = parsePrefix(v, 128)
+		return "ServiceEntries without addresses get one from " + v, err
+	}},
+	{name: "PILOT_ENABLE_CDS_CACHE", apply: ignoreBool, why: "there is no such cache: a cluster is encoded once for each change, and all proxies share it"},
+	{name: "PILOT_ENABLE_RDS_CACHE", apply: ignoreBool, why: "there is no such cache: a route is encoded once for each change, and all proxies share it"},
+	{name: "ISTIO_ENABLE_CONTROLLER_QUEUE_METRICS", apply: ignoreBool, why: "pilot_worker_queue_depth, _latency and _duration are always on"},
+}
+
+// parsePrefix parses an address range of a family whose addresses have so many bits.
+func parsePrefix(v string, bits int) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(v)
+	switch {
+	case err != nil:
+		return p, errors.New("not an address range: use a form like 240.240.0.0/16 or 2001:2::/48")
+	case p.Addr().BitLen() != bits:
+		return p, errors.New("wrong IP family: use the other variable")
+	case p.Bits() > bits-2:
+		return p, errors.New("the range is too small: its first and last address are never allocated")
+	}
+	return p.Masked(), nil
+}
+
+func nonNegative(v string) (time.Duration, error) {
+	d, err := time.ParseDuration(v)
+	if err == nil && d < 0 {
+		err = errors.New("negative duration")
+	}
+	return d, err
+}
+
+// ignoreBool checks the value of a boolean without effect.
+func ignoreBool(v string, _ *controlplane.Options) (string, error) {
+	_, err := strconv.ParseBool(v)
+	return "", err
+}
+
+// applyIstiodVariables applies the variables that are set, and logs the effect of each, or why it has none.
+func applyIstiodVariables(o *controlplane.Options, lookup func(string) (string, bool), log *slog.Logger) error {
+	for _, s := range istiodVariables {
+		v, ok := lookup(s.name)
+		if !ok || v == "" {
+			continue
+		}
+		effect, err := s.apply(v, o)
+		if err != nil {
+			return terminal.UsageError{Err: fmt.Errorf("environment variable %s=%s: %w", s.name, v, err)}
+		}
+		if effect != "" {
+			log.Info("istiod's variable is honoured", "variable", s.name, "value", v, "effect", effect)
+		} else {
+			log.Warn("istiod's variable has no effect", "variable", s.name, "value", v, "why", s.why)
+		}
+	}
+	return nil
+}
+
+// IstiodVariable is an environment variable of istiod that `moonsail serve` reads, with the effect of a value.
+type IstiodVariable struct {
+	Name, Value string
+	Effect      string // empty: the variable has no effect
+	Why         string // the reason, if it has none
+}
+
+// IstiodVariables returns the effect of each variable with the given values, in the order in which serve reads them.
+func IstiodVariables(values map[string]string) ([]IstiodVariable, error) {
+	o := controlplane.Options{Mesh: &model.Mesh{}}
+	var out []IstiodVariable
+	for _, s := range istiodVariables {
+		v := IstiodVariable{Name: s.name, Value: values[s.name], Why: s.why}
+		var err error
+		if v.Effect, err = s.apply(v.Value, &o); err != nil {
+			return nil, fmt.Errorf("environment variable %s=%s: %w", v.Name, v.Value, err)
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
