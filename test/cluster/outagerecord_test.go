@@ -133,7 +133,7 @@ func modelOf(p *fleet.Proxy) *model.Proxy {
 // forms are the types in whose form a fleet's proxies have each kind.
 var forms = map[fleet.Kind]resource.Type{
 	fleet.CDS: resource.Cluster, fleet.EDS: resource.Endpoints, fleet.LDS: resource.Listener,
-	fleet.RDS: resource.RouteConfigShell, fleet.VHDS: resource.VirtualHost,
+	fleet.RDS: resource.VHDSRouteConfig, fleet.VHDS: resource.VirtualHost,
 }
 
 // unlike compares what a proxy holds with what it should, all kinds; empty: it is the same.

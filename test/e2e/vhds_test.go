@@ -47,7 +47,7 @@ func TestVirtualHostsComeAndGo(t *testing.T) {
 					w.set(r)
 					requireHolds(t, w, e, r)
 				}
-				for _, rc := range whole[resource.RouteConfigShell] { // one gone, and back
+				for _, rc := range whole[resource.VHDSRouteConfig] { // one gone, and back
 					r := whole.without(t, belongsTo(t, whole, rc.Name))
 					w.set(r)
 					requireHolds(t, w, e, r)
@@ -130,7 +130,7 @@ func belongsTo(t *testing.T, r resources, rc string) func(resource.Type, string)
 			return users[name]
 		case resource.VirtualHost:
 			return strings.HasPrefix(name, rc+"/")
-		case resource.RouteConfig, resource.RouteConfigShell:
+		case resource.RouteConfig, resource.VHDSRouteConfig:
 			return name == rc
 		}
 		return false

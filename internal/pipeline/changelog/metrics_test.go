@@ -94,7 +94,7 @@ func TestStreamMetrics(t *testing.T) {
 	m.Connected("", -1)
 	m.Pushed(resource.Cluster, 100, true)
 	m.Pushed(resource.RouteConfig, 100, false)
-	m.Pushed(resource.RouteConfigShell, 100, false)
+	m.Pushed(resource.VHDSRouteConfig, 100, false)
 	m.Queued(time.Millisecond)
 	m.Took(resource.Cluster, time.Millisecond)
 	m.Delivered(time.Millisecond)
@@ -196,7 +196,7 @@ pilot_xds_pushes{type="vhds"} 0
 func TestTimesOfPushes(t *testing.T) {
 	m := NewMetrics()
 	m.Queued(time.Millisecond)
-	m.Took(resource.RouteConfigShell, time.Millisecond)
+	m.Took(resource.VHDSRouteConfig, time.Millisecond)
 	m.Delivered(time.Millisecond)
 	families, err := m.Registry.Gather()
 	require.NoError(t, err)

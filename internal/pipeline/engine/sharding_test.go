@@ -53,7 +53,7 @@ func requireShards(t *testing.T, tables *[]*table.Table, want int) {
 	t.Helper()
 	s := (*tables)[0].State()
 	require.Equal(t, want*routeshard.Count(2), s.Len(resource.Scope), (*tables)[0].Name())
-	require.NotNil(t, s.Get(resource.RouteConfigShell, "80"), "the whole route configuration is always served")
+	require.NotNil(t, s.Get(resource.VHDSRouteConfig, "80"), "the whole route configuration is always served")
 }
 
 // TestShardsStayWithTheirProxies checks that a proxy keeps route configurations in shards although other

@@ -89,7 +89,7 @@ func (e *Engine) translateGroup(k derive.GroupKey, d *derive.Delta, memo *batchM
 	put(t, resource.Scope, d.Scopes, messageOf(translate.Scope))
 	put(t, resource.Listener, d.Listeners, t.listener)
 	put(t, resource.RouteConfig, d.RouteConfigs, t.routeConfig)
-	put(t, resource.RouteConfigShell, d.RouteConfigs, t.vhdsRouteConfig)
+	put(t, resource.VHDSRouteConfig, d.RouteConfigs, t.vhdsRouteConfig)
 	put(t, resource.VirtualHost, d.VirtualHosts, t.virtualHost)
 	t.names(d.Names)
 	put(t, resource.Bootstrap, d.Bootstraps, messageOf(envoyfilter.Bootstrap))

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
 // Handle processes a request: the ACK or NACK of the response in flight, and changes of the
@@ -23,7 +22,7 @@ func (l *Ledger) Handle(r *Request) bool {
 			since = min(since, l.completeUpTo(k, false))
 		}
 		w.flight = nil
-		l.dropUnrequested(k)
+		l.prefetch.dropUnrequested(k)
 		if r.Error == nil {
 			l.accept(k, f)
 		} else {
@@ -32,7 +31,7 @@ func (l *Ledger) Handle(r *Request) bool {
 	}
 	if l.protocol == Delta {
 		l.subscribe(k, r)
-		l.scopesRequested(k, r)
+		l.scopes.request(k, r)
 		l.reconnecting = l.reconnecting && !(l.watches[rds].on && (l.watches[vhds].on || !l.strategy.VirtualHosts))
 	} else if len(r.Nonce) == 0 || nonce == w.nonce {
 		l.subscribeSotw(k, r)
@@ -57,7 +56,7 @@ func (l *Ledger) accept(k kind, f *flight) {
 	w := &l.watches[k]
 	switch {
 	case len(w.held) == 0:
-	case l.protocol == Sotw && resource.Types[w.typ].FullState:
+	case l.fullState(w):
 		w.held = nil
 	default:
 		for e := range f.entries() {
@@ -68,7 +67,7 @@ func (l *Ledger) accept(k kind, f *flight) {
 		w.pendingSince = 0
 	}
 	if k == rds {
-		l.routesAccepted(f)
+		l.hosts.routesAccepted(f)
 	}
 }
 
@@ -84,7 +83,7 @@ func (l *Ledger) refuse(k kind, f *flight, e *Error, since model.Revision) {
 	message := e.Message
 	all := f.names()
 	switch {
-	case l.protocol == Sotw && resource.Types[w.typ].FullState:
+	case l.fullState(w):
 		w.refuseWhole(f, all, message, since)
 		return
 	case len(all) == 0:
@@ -142,7 +141,7 @@ func (w *watch) hold(name string, f *flight, message string, since model.Revisio
 	if before != nil {
 		since = min(since, before.since)
 	}
-	message = strings.TrimPrefix(message, name+": ") // whoever tells it names the resource
+	message = strings.TrimPrefix(message, name+": ") // what reports the message names the resource
 	for e := range f.entries() {
 		if e.Name == name {
 			w.held[name] = &Held{Name: name, Version: e.Version, Message: Shortened(message), since: since}
@@ -168,47 +167,13 @@ func (l *Ledger) Settle() (rev model.Revision, refused bool) {
 			floor = min(floor, l.completeUpTo(k, false))
 		}
 	}
-	if l.orderingBlocks() {
-		for i, s := range l.states {
-			if s.LastAdded(resource.Cluster) > l.ordering.open[i] {
-				floor = min(floor, l.ordering.open[i])
-			}
-		}
+	if l.ordering.blocks() {
+		floor = min(floor, l.ordering.openUpTo())
 	}
 	l.settled = max(l.settled, floor)
 	refused, l.nacked = l.nacked, false
 	return l.settled, refused
 }
 
-// onlyHeldRemain reports whether removals of clusters, and with them of endpoints, wait only for
-// resources that are held. Like these, they then count as settled.
-func (l *Ledger) onlyHeldRemain() bool {
-	return len(l.watches[cds].held)+len(l.watches[lds].held)+len(l.watches[rds].held)+len(l.watches[vhds].held) > 0 &&
-		min(l.completeUpTo(lds, false), l.completeUpTo(rds, false), l.completeUpTo(vhds, false)) == always
-}
-
 // Settled returns the revision that Settle returned last.
 func (l *Ledger) Settled() model.Revision { return l.settled }
-
-// Sent returns the newest revision of which everything that may be sent was sent, ACKed or not.
-func (l *Ledger) Sent() model.Revision {
-	sent := l.newest()
-	for k := range kinds {
-		if l.off(k) {
-			continue
-		}
-		w := &l.watches[k]
-		for i, s := range l.states {
-			if s.LastChanged(w.typ) > w.at[i].add {
-				sent = min(sent, w.at[i].firm)
-			}
-		}
-	}
-	return sent
-}
-
-// InFlight reports whether a response of a type is unanswered.
-func (l *Ledger) InFlight(t resource.Type) bool {
-	w := &l.watches[kindsOf[t]]
-	return w.typ == t && w.flight != nil
-}

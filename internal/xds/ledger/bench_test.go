@@ -20,11 +20,18 @@ func benchMesh(n int) (*table.Table, *Ledger) {
 	return t, l
 }
 
+// copied returns a ledger in the same state.
+func copied(l *Ledger) *Ledger {
+	out := *l
+	out.connect()
+	return &out
+}
+
 func benchUpdates(n int) []table.Update {
 	put := func(t resource.Type, name string) table.Update {
 		return table.Update{Type: t, Name: name, Resource: content{n: 1}.encode(t, name)}
 	}
-	updates := []table.Update{put(resource.RouteConfigShell, "80"), put(resource.RouteConfig, "80"), put(resource.Listener, "0.0.0.0_80")}
+	updates := []table.Update{put(resource.VHDSRouteConfig, "80"), put(resource.RouteConfig, "80"), put(resource.Listener, "0.0.0.0_80")}
 	for i := range n {
 		host := fmt.Sprintf("service-%d.ns.svc.cluster.local", i)
 		updates = append(updates, put(resource.Cluster, "outbound|80||"+host), put(resource.Endpoints, "outbound|80||"+host), put(resource.VirtualHost, "80/"+host+":80"))
@@ -72,8 +79,7 @@ func BenchmarkStep(b *testing.B) {
 				const streams = 1000 // that share a change, as in a fan-out
 				ledgers := make([]*Ledger, streams)
 				for i := range ledgers {
-					copied := *l
-					ledgers[i] = &copied
+					ledgers[i] = copied(l)
 				}
 				url := []byte(c.t.URL())
 				var room [5]Response
@@ -111,8 +117,7 @@ func BenchmarkNewService(b *testing.B) {
 			const streams = 1000
 			ledgers := make([]*Ledger, streams)
 			for i := range ledgers {
-				copied := *l
-				ledgers[i] = &copied
+				ledgers[i] = copied(l)
 			}
 			rev, room := model.Revision(1), [5]Response{}
 			var cluster string
@@ -192,7 +197,7 @@ func benchParts(t *table.Table, n, buckets int) {
 	for i := range n {
 		part := fmt.Sprint("80~", buckets/2, "~", i%buckets)
 		updates = append(updates,
-			table.Update{Type: resource.RouteConfigShell, Name: part, Resource: content{n: 1}.encode(resource.RouteConfigShell, part)},
+			table.Update{Type: resource.VHDSRouteConfig, Name: part, Resource: content{n: 1}.encode(resource.VHDSRouteConfig, part)},
 			table.Update{Type: resource.VirtualHost, Name: fmt.Sprint(part, "/service-", i), Resource: content{n: 1}.encode(resource.VirtualHost, part)},
 		)
 	}
@@ -207,14 +212,14 @@ func benchReconnect(b *testing.B, buckets int) {
 	}
 	s := t.State()
 	var requests []Request
-	for _, typ := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.RouteConfigShell, resource.VirtualHost} {
+	for _, typ := range []resource.Type{resource.Cluster, resource.Endpoints, resource.Listener, resource.VHDSRouteConfig, resource.VirtualHost} {
 		r := Request{TypeURL: []byte(typ.URL())}
 		for e := range s.All(typ) {
-			if buckets > 0 && (typ == resource.RouteConfigShell && e.Name == "80" || typ == resource.VirtualHost && table.RouteConfigOf(e.Name) == "80") {
+			if buckets > 0 && (typ == resource.VHDSRouteConfig && e.Name == "80" || typ == resource.VirtualHost && table.RouteConfigOf(e.Name) == "80") {
 				continue // nothing looks for it
 			}
 			r.Initial = append(r.Initial, NameVersion{[]byte(e.Name), []byte(e.Version)})
-			if typ == resource.Endpoints || typ == resource.RouteConfigShell {
+			if typ == resource.Endpoints || typ == resource.VHDSRouteConfig {
 				r.Subscribe = append(r.Subscribe, []byte(e.Name))
 			}
 		}

@@ -5,40 +5,25 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
-	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
 // Ledger is the state of one stream. It is not safe for concurrent use.
+//
+// Each concern is a struct of its own: ordering, endpoints that are sent ahead, scopes, and virtual
+// hosts. They share streamState, which has the subscriptions and the cursors.
 type Ledger struct {
-	protocol Protocol
-	on       uint16 // bits: the kinds that the proxy requested
-	strategy *Strategy
-	pool     *names.Pool
-	states   [MaxTables]*table.State
-	nonce    uint64 // of the newest response of any type
-	watches  [kinds]watch
-	err      error
-
+	streamState
 	prefetch endpointPrefetch
-	scopes   scopes
 	ordering ordering
-	resend   *names.Set // changed clusters whose endpoints the proxy does not subscribe to yet
+	scopes   scopes
+	hosts    virtualHosts
 
-	// Sets of route configurations, for virtual hosts; see vhds.go.
-	synced        *names.Set // the proxy has them, and their virtual hosts follow the cursor
-	toLoad        *names.Set // the proxy has them and needs all of their virtual hosts
-	claimedRoutes *names.Set // the proxy listed them on reconnecting
-	claimedHosts  *names.Set // the proxy listed virtual hosts of them on reconnecting
-
-	reconnecting bool   // the proxy listed clusters, and did not list its routes yet
-	refused      uint64 // NACKs ever
-
+	nonce   uint64 // of the newest response of any type
 	settled model.Revision
-	nacked  bool // since the last call of Settle
 }
 
-// ErrBehind is returned when the tables have forgotten removals that the stream was not sent. The
+// ErrBehind is returned if the tables have forgotten removals that the stream was not sent. The
 // proxy must connect again and list what it has.
 var ErrBehind = errors.New("too far behind: connect again")
 
@@ -47,7 +32,8 @@ func New(protocol Protocol, strategy *Strategy, pool *names.Pool, states []*tabl
 	if protocol == Sotw {
 		strategy = WholeRoutes
 	}
-	l := &Ledger{protocol: protocol, strategy: strategy, pool: pool, states: padded(states)}
+	l := &Ledger{streamState: streamState{protocol: protocol, strategy: strategy, pool: pool, states: padded(states)}}
+	l.connect()
 	for k, t := range kindTypes {
 		l.watches[k].typ = t
 	}
@@ -55,19 +41,11 @@ func New(protocol Protocol, strategy *Strategy, pool *names.Pool, states []*tabl
 	return l
 }
 
-var noTable = table.New("none").State()
-
-// padded fills up states with empty tables.
-func padded(states []*table.State) (out [MaxTables]*table.State) {
-	n := copy(out[:], states)
-	for ; n < MaxTables; n++ {
-		out[n] = noTable
-	}
-	return out
+// connect points the concerns to the state that they share.
+func (l *Ledger) connect() {
+	st := &l.streamState
+	l.prefetch.streamState, l.ordering.streamState, l.scopes.streamState, l.hosts.streamState = st, st, st, st
 }
-
-// Strategy returns how routes reach the proxy.
-func (l *Ledger) Strategy() *Strategy { return l.strategy }
 
 // Update sets the newest states of the tables. If they belong to other tables than before, it binds
 // the stream to those.
@@ -82,29 +60,33 @@ func (l *Ledger) Update(states []*table.State) {
 	l.states = next
 }
 
-// lookup returns the entry of a name from the table that has it, or nil.
-func (l *Ledger) lookup(t resource.Type, name string) *table.Entry {
-	for _, s := range l.states {
-		if e := s.Get(t, name); e != nil {
-			return e
+// StopWaiting ends all waits. It is for proxies that never request the endpoints of their clusters,
+// whose listeners would wait forever.
+func (l *Ledger) StopWaiting() {
+	l.reconnecting = false
+	l.ordering.stopWaiting()
+	l.scopes.stopWaiting()
+}
+
+// Waiting reports whether listeners or routes wait for clusters or endpoints, or removals wait for
+// the proxy to list its routes. It returns false while the proxy takes scopes.
+func (l *Ledger) Waiting() bool {
+	if l.scopes.inFlight() {
+		return false
+	}
+	if l.reconnecting || l.ordering.blocks() || l.scopes.used() && l.removesRoutes() && l.scopes.awaitRoutes() {
+		return true
+	}
+	for k := lds; k < kinds; k++ {
+		if l.watches[k].on && l.heldUp(k) {
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
-func (l *Ledger) lookupBytes(t resource.Type, name []byte) *table.Entry {
-	for _, s := range l.states {
-		if e := s.GetBytes(t, name); e != nil {
-			return e
-		}
-	}
-	return nil
+// heldUp reports whether a type has something to send that must wait.
+func (l *Ledger) heldUp(k kind) bool {
+	w := &l.watches[k]
+	return w.flight == nil && l.limit(k) != always && (w.firstPending || !l.upToDate(w) || !w.idle())
 }
-
-// newest returns the newest revision of the tables.
-func (l *Ledger) newest() model.Revision {
-	return max(l.states[0].Revision, l.states[1].Revision)
-}
-
-// Err returns why the stream must end, or nil.
-func (l *Ledger) Err() error { return l.err }

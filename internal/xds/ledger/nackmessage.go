@@ -1,11 +1,9 @@
 package ledger
 
-import (
-	"strings"
-)
+import "strings"
 
-// maxMessage bounds what is kept of a proxy's complaint, in bytes. Envoy prints what it does not like in between:
-// the reason is in the beginning or in the end.
+// maxMessage bounds what is kept of a proxy's message, in bytes. Envoy prints the refused resource in the
+// middle; the reason is at the beginning or at the end.
 const (
 	maxMessage = 1024
 	fromEnd    = 640
@@ -91,6 +89,7 @@ func endsWord(rest string) bool {
 	return (rest[0] == '.' || rest[0] == ':') && (len(rest) == 1 || rest[1] == ' ' || rest[1] == '\n')
 }
 
+// nameByte reports whether a byte may be part of a name.
 func nameByte(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || strings.IndexByte("-_.|/:", b) >= 0
 }

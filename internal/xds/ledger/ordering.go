@@ -1,35 +1,13 @@
 package ledger
 
 import (
+	"slices"
+
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
-
-// ordering is the state of make-before-break: which clusters listeners and routes still wait for.
-type ordering struct {
-	// open is the revision up to which a table's clusters are ACKed (or held back), and
-	// the endpoints of those that were new are sent.
-	open [MaxTables]model.Revision
-	// fresh are clusters that were sent by name (on rebinding and reconnecting), whose
-	// endpoints must be sent.
-	awaited *names.Set
-	// untold: the proxy has connected again with clusters that have endpoints, and has not told
-	// which of those it has. What it lacks is fresh then.
-	endpointsUnknown bool
-	// waits are what is known of the endpoints waited for: a table's new clusters', and fresh's.
-	failedChecks [MaxTables + 1]endpointWait
-}
-
-// endpointWait is a check that failed. It is not repeated until one of the fields differs.
-type endpointWait struct {
-	upto  model.Revision // of the clusters that are waited for
-	seen  model.Revision
-	of    [2]*names.Set
-	sent  uint64 // the nonce of the newest response with endpoints
-	nacks uint64
-}
 
 // limit returns the newest revision of which additions and changes of a type may be sent, by the
 // types that it needs; always if nothing has to wait.
@@ -38,139 +16,18 @@ func (l *Ledger) limit(k kind) model.Revision {
 	for _, t := range resource.Types[l.watches[k].typ].Needs {
 		switch t {
 		case resource.Cluster:
-			limit = min(limit, l.limitOfClusters())
+			limit = min(limit, l.ordering.limit())
 		case resource.Scope:
 			if l.strategy.Scopes {
-				limit = min(limit, l.limitOfScopes())
+				limit = min(limit, l.scopes.limit())
 			}
 		}
 	}
 	return limit
-}
-
-// limitOfClusters returns the newest revision up to which the proxy has all clusters, and was sent
-// their endpoints.
-func (l *Ledger) limitOfClusters() model.Revision {
-	c := &l.watches[cds]
-	if !c.on || !c.wildcard {
-		return always
-	}
-	if c.toSend != nil || len(c.groups) > 0 || c.flight != nil && c.flight.explicit || l.ordering.awaited != nil || l.ordering.endpointsUnknown {
-		return 0
-	}
-	limit := always
-	for i, s := range l.states {
-		if s.LastAdded(resource.Cluster) > l.ordering.open[i] {
-			limit = min(limit, l.ordering.open[i])
-		}
-	}
-	return limit
-}
-
-// openOrdering advances the ordering up to the clusters that are ACKed and whose endpoints are
-// sent. A proxy processes the responses of a stream in order.
-func (l *Ledger) openOrdering() {
-	c, g := &l.watches[cds], &l.ordering
-	if !c.on || !c.wildcard || len(c.groups) > 0 {
-		return
-	}
-	for i := range l.states {
-		for l.openTable(i) { // as far as it goes
-		}
-	}
-	if g.awaited != nil && c.toSend == nil && (c.flight == nil || !c.flight.explicit) && l.endpointsSent(awaitedClusters, 1) {
-		g.awaited = nil
-	}
-}
-
-// openTable advances the ordering for one table. It reports whether it advanced.
-func (l *Ledger) openTable(i int) bool {
-	g, upto := &l.ordering, l.clustersTaken(i)
-	switch {
-	case upto <= g.open[i]:
-		return false
-	case l.states[i].LastAdded(resource.Cluster) <= g.open[i]:
-		g.open[i] = upto
-		return true
-	}
-	if !l.endpointsSent(i, upto) {
-		return false
-	}
-	g.open[i] = upto
-	return true
-}
-
-// clustersTaken returns the revision up to which the proxy has a table's clusters. With a trusted
-// prefetch this includes clusters in flight.
-func (l *Ledger) clustersTaken(i int) model.Revision {
-	c := &l.watches[cds]
-	if l.prefetch.trusted && c.flight != nil && !c.flight.explicit {
-		return c.at[i].add
-	}
-	return c.acked(i).add
-}
-
-// waitFor makes listeners and routes wait for the endpoints of clusters.
-func (l *Ledger) waitFor(clusters []string) {
-	l.ordering.awaited = l.pool.With(l.ordering.awaited, names.Strings(clusters))
-	l.ordering.failedChecks[MaxTables] = endpointWait{}
-}
-
-// awaitedClusters is the index of ordering.awaited in ordering.failedChecks.
-const awaitedClusters = MaxTables
-
-// endpointsSent reports whether all endpoints that the proxy will have were sent for clusters: those
-// that were added to a table after its ordering, up to a revision, or those of awaited. It waits
-// neither for the ACK nor for EDS to become idle, as other endpoints may always be in flight.
-func (l *Ledger) endpointsSent(slot int, upto model.Revision) bool {
-	e, wait := &l.watches[eds], &l.ordering.failedChecks[slot]
-	now := endpointWait{upto: upto, seen: l.newest(), of: [2]*names.Set{e.names, l.ordering.awaited}, sent: e.nonce, nacks: l.refused}
-	if e.toSend != nil || len(e.groups) > 0 || *wait == now {
-		return false
-	}
-	if !l.allSent(slot, upto) {
-		*wait = now
-		return false
-	}
-	*wait = endpointWait{}
-	return true
-}
-
-func (l *Ledger) allSent(slot int, upto model.Revision) bool {
-	if slot == awaitedClusters {
-		for name := range l.ordering.awaited.All() {
-			if l.lookup(resource.Cluster, name) != nil && !l.sentFor(name) {
-				return false
-			}
-		}
-		return true
-	}
-	for c := range l.states[slot].Changed(resource.Cluster, l.ordering.open[slot]) {
-		if c.Added > l.ordering.open[slot] && c.Added <= upto && !l.sentFor(c.Name) {
-			return false
-		}
-	}
-	return true
-}
-
-// sentFor reports whether the proxy subscribes to the endpoints of a cluster, and was sent those
-// that exist. Endpoints of a cluster that was removed and added again may not be sent yet. Envoy
-// does not subscribe to the endpoints of a cluster that it refused.
-func (l *Ledger) sentFor(cluster string) bool {
-	c, e := &l.watches[cds], &l.watches[eds]
-	if c.held[cluster] != nil {
-		return true
-	}
-	for i, s := range l.states {
-		if ends := s.Get(resource.Endpoints, cluster); ends != nil && (!e.wildcard && !e.names.Has(cluster) || ends.Added > e.at[i].add) {
-			return false
-		}
-	}
-	return true
 }
 
 // removable returns the revision up to which removals of a type may be sent: nothing that the
-// proxy has refers to what goes. Virtual hosts and endpoints have exceptions, see mustStay.
+// proxy has refers to what is removed. Virtual hosts and endpoints have exceptions, see mustStay.
 func (l *Ledger) removable(k kind) model.Revision {
 	if k == cds && l.reconnecting {
 		return 0
@@ -178,7 +35,7 @@ func (l *Ledger) removable(k kind) model.Revision {
 	info, limit := &resource.Types[l.watches[k].typ], always
 	for _, t := range info.HeldBy {
 		if t == resource.Listener && k != cds {
-			limit = min(limit, l.unusedUpTo()) // the listener may wait for routes after its ACK
+			limit = min(limit, l.scopes.unusedUpTo()) // the listener may wait for routes after its ACK
 			continue
 		}
 		limit = min(limit, l.completeUpTo(kindsOf[t], info.HeldByRefused))
@@ -206,97 +63,208 @@ func (l *Ledger) mustStay(k kind, name string, rev, removable model.Revision) bo
 	return true
 }
 
-// exceeds reports whether a revision is beyond a limit. The revision always exceeds every limit but
-// always.
-func exceeds(rev, floor model.Revision) bool { return floor != always && rev > floor }
+// ordering is the state of make-before-break: which clusters listeners and routes still wait for.
+type ordering struct {
+	*streamState
 
-// completeUpTo returns the revision up to which everything of a type is ACKed or held; always if
-// nothing is outstanding. With strict, held resources count as outstanding.
-func (l *Ledger) completeUpTo(k kind, strict bool) model.Revision {
-	w := &l.watches[k]
-	switch {
-	case !w.on:
+	// open is the revision up to which a table's clusters are ACKed (or held back), and the
+	// endpoints of those that were new are sent.
+	open [MaxTables]model.Revision
+	// awaited are clusters that were sent by name (on rebinding and reconnecting), whose endpoints
+	// must be sent.
+	awaited *names.Set
+	// endpointsUnknown: the proxy connected again with clusters that have endpoints, and has not
+	// listed the endpoints that it has. Those that it lacks are awaited then.
+	endpointsUnknown bool
+	// failedChecks are the last checks for endpoints that failed: of each table's new clusters, and
+	// of awaited.
+	failedChecks [MaxTables + 1]endpointCheck
+}
+
+// awaitedClusters is the index of ordering.awaited in ordering.failedChecks.
+const awaitedClusters = MaxTables
+
+// endpointCheck is a check that failed. It is not repeated until one of the fields differs.
+type endpointCheck struct {
+	upto       model.Revision // of the clusters that are waited for
+	newest     model.Revision // of the tables
+	subscribed *names.Set     // endpoints
+	awaited    *names.Set
+	nonce      uint64 // of the newest response with endpoints
+	refused    uint64 // NACKs
+}
+
+// limit returns the newest revision up to which the proxy has all clusters, and was sent their
+// endpoints.
+func (o *ordering) limit() model.Revision {
+	c := &o.watches[cds]
+	if !c.on || !c.wildcard {
 		return always
-	case w.firstPending:
+	}
+	if c.toSend != nil || len(c.groups) > 0 || c.flight != nil && c.flight.explicit || o.awaited != nil || o.endpointsUnknown {
 		return 0
 	}
-	floor := min(l.changesCompleteUpTo(k), w.removalsCompleteUpTo(&l.states))
-	if w.toRemove != nil {
-		floor = min(floor, max(w.pendingSince, 1)-1)
+	return o.openUpTo()
+}
+
+// advance moves the ordering up to the clusters that are ACKed and whose endpoints are sent. A proxy
+// processes the responses of a stream in order. With a trusted prefetch, clusters in flight count
+// like ACKed ones.
+func (o *ordering) advance(trusted bool) {
+	c := &o.watches[cds]
+	if !c.on || !c.wildcard || len(c.groups) > 0 {
+		return
 	}
-	if strict {
-		for _, h := range w.held {
-			floor = min(floor, h.since)
+	for i := range o.states {
+		upto := c.acked(i).add
+		if trusted && c.flight != nil && !c.flight.explicit {
+			upto = c.at[i].add
+		}
+		if upto > o.open[i] && (o.states[i].LastAdded(resource.Cluster) <= o.open[i] || o.endpointsSent(i, upto)) {
+			o.open[i] = upto
 		}
 	}
-	return floor
-}
-
-// changesCompleteUpTo is completeUpTo without removals that were not sent.
-func (l *Ledger) changesCompleteUpTo(k kind) model.Revision {
-	w, floor := &l.watches[k], always
-	if !w.on {
-		return always
-	}
-	if w.toSend != nil || len(w.groups) > 0 || w.flight != nil && w.flight.explicit || k == vhds && l.toLoad != nil {
-		floor = max(w.pendingSince, 1) - 1
-	}
-	for i, s := range l.states {
-		if c := w.acked(i); s.LastChanged(w.typ) > c.add {
-			floor = min(floor, c.firm)
-		}
-	}
-	return floor
-}
-
-func (w *watch) removalsCompleteUpTo(states *[MaxTables]*table.State) model.Revision {
-	floor := always
-	for i, s := range states {
-		c := w.acked(i)
-		if s.LastRemoved(w.typ) > c.rem {
-			floor = min(floor, c.rem)
-		}
-		if c.wait > 0 {
-			floor = min(floor, c.wait-1)
-		}
-	}
-	return floor
-}
-
-// orderingBlocks reports whether listeners and routes wait for endpoints of new clusters, on a
-// stream that requested endpoints.
-func (l *Ledger) orderingBlocks() bool {
-	closed := false
-	for i, s := range l.states {
-		closed = closed || s.LastAdded(resource.Cluster) > l.ordering.open[i]
-	}
-	return closed && l.watches[cds].wildcard && l.watches[eds].on
-}
-
-// StopWaiting ends all waits. It is for proxies that never request the endpoints of their clusters,
-// whose listeners would wait forever.
-func (l *Ledger) StopWaiting() {
-	l.ordering.awaited, l.ordering.endpointsUnknown, l.reconnecting = nil, false, false
-	l.stopWaitingForScopes()
-	for i := range l.states {
-		l.ordering.open[i] = max(l.ordering.open[i], l.watches[cds].acked(i).add)
+	if o.awaited != nil && c.toSend == nil && (c.flight == nil || !c.flight.explicit) && o.endpointsSent(awaitedClusters, 1) {
+		o.awaited = nil
 	}
 }
 
-// Waiting reports whether listeners or routes wait for clusters or endpoints, or removals wait for
-// the proxy to list its routes. It returns false while the proxy takes scopes.
-func (l *Ledger) Waiting() bool {
-	if l.takesScopes() {
+// waitFor makes listeners and routes wait for the endpoints of clusters.
+func (o *ordering) waitFor(clusters []string) {
+	o.awaited = o.pool.With(o.awaited, names.Strings(clusters))
+	o.failedChecks[awaitedClusters] = endpointCheck{}
+}
+
+// endpointsSent reports whether all endpoints that the proxy will have were sent for clusters: those
+// that were added to a table after its ordering, up to a revision, or those of awaited. It waits
+// neither for the ACK nor for EDS to become idle, as other endpoints may always be in flight.
+func (o *ordering) endpointsSent(slot int, upto model.Revision) bool {
+	e, failed := &o.watches[eds], &o.failedChecks[slot]
+	if e.toSend != nil || len(e.groups) > 0 {
 		return false
 	}
-	if l.reconnecting || l.orderingBlocks() || l.usesScopes() && l.removesRoutes() && l.awaitsRoutes() {
+	check := endpointCheck{upto: upto, newest: o.newest(), subscribed: e.names, awaited: o.awaited, nonce: e.nonce, refused: o.refused}
+	if *failed == check {
+		return false
+	}
+	if !o.allSent(slot, upto) {
+		*failed = check
+		return false
+	}
+	*failed = endpointCheck{}
+	return true
+}
+
+// allSent is endpointsSent without the shortcut.
+func (o *ordering) allSent(slot int, upto model.Revision) bool {
+	if slot == awaitedClusters {
+		for name := range o.awaited.All() {
+			if o.lookup(resource.Cluster, name) != nil && !o.sentFor(name) {
+				return false
+			}
+		}
 		return true
 	}
-	for k := lds; k < kinds; k++ {
-		w := &l.watches[k]
-		if w.on && w.flight == nil && l.limit(k) != always && (w.firstPending || !l.upToDate(w) || !w.idle()) {
-			return true
+	for c := range o.states[slot].Changed(resource.Cluster, o.open[slot]) {
+		if c.Added > o.open[slot] && c.Added <= upto && !o.sentFor(c.Name) {
+			return false
 		}
 	}
-	return false
+	return true
+}
+
+// sentFor reports whether the proxy subscribes to the endpoints of a cluster, and was sent those
+// that exist. Endpoints of a cluster that was removed and added again may not be sent yet. Envoy
+// does not subscribe to the endpoints of a cluster that it refused.
+func (o *ordering) sentFor(cluster string) bool {
+	c, e := &o.watches[cds], &o.watches[eds]
+	if c.held[cluster] != nil {
+		return true
+	}
+	for i, s := range o.states {
+		if ends := s.Get(resource.Endpoints, cluster); ends != nil && (!e.wildcard && !e.names.Has(cluster) || ends.Added > e.at[i].add) {
+			return false
+		}
+	}
+	return true
+}
+
+// blocks reports whether listeners and routes wait for endpoints of new clusters, on a stream that
+// requested endpoints.
+func (o *ordering) blocks() bool {
+	blocked := false
+	for i, s := range o.states {
+		blocked = blocked || s.LastAdded(resource.Cluster) > o.open[i]
+	}
+	return blocked && o.watches[cds].wildcard && o.watches[eds].on
+}
+
+// openUpTo returns the oldest revision up to which the ordering of a table that blocks is open;
+// always if none blocks.
+func (o *ordering) openUpTo() model.Revision {
+	floor := always
+	for i, s := range o.states {
+		if s.LastAdded(resource.Cluster) > o.open[i] {
+			floor = min(floor, o.open[i])
+		}
+	}
+	return floor
+}
+
+// stopWaiting opens the ordering for everything that the proxy has.
+func (o *ordering) stopWaiting() {
+	o.awaited, o.endpointsUnknown = nil, false
+	for i := range o.states {
+		o.open[i] = max(o.open[i], o.watches[cds].acked(i).add)
+	}
+}
+
+// rebind binds the ordering to another table in place i, of which the proxy has nothing to wait for.
+// It carries over the clusters of the old table that listeners and routes still wait for.
+func (o *ordering) rebind(i int, old *table.State) {
+	c := &o.watches[cds]
+	var wait []string
+	if c.on && c.wildcard {
+		for e := range old.Changed(resource.Cluster, o.open[i]) {
+			if e.Added > o.open[i] && e.Added <= c.at[i].add {
+				wait = append(wait, e.Name)
+			}
+		}
+	}
+	o.waitFor(wait)
+	o.failedChecks[i] = endpointCheck{}
+	o.open[i] = o.states[i].Revision
+}
+
+// Missing returns at most n clusters whose endpoints listeners and routes wait for: the proxy did
+// not request them, or was not sent them.
+func (l *Ledger) Missing(n int) []string {
+	if !l.watches[cds].on || !l.watches[cds].wildcard {
+		return nil
+	}
+	var out []string
+	look := func(cluster string) bool {
+		exists := l.lookup(resource.Endpoints, cluster) != nil && l.watches[cds].held[cluster] == nil
+		if s := l.Status(resource.Endpoints, cluster); exists && s != Has && s != Refused && !slices.Contains(out, cluster) {
+			out = append(out, cluster)
+		}
+		return len(out) < n
+	}
+	for i, s := range l.states {
+		open := l.ordering.open[i]
+		if l.ordering.endpointsUnknown {
+			open = 0
+		}
+		for c := range s.Changed(resource.Cluster, open) {
+			if c.Added > open && !look(c.Name) {
+				return out
+			}
+		}
+	}
+	for cluster := range l.ordering.awaited.All() {
+		if !look(cluster) {
+			return out
+		}
+	}
+	return out
 }

@@ -7,140 +7,137 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
 // plan is a response in preparation, and the state of its watch after it is sent.
 type plan struct {
-	parts            [4]*table.Batch // each table's, then loaded virtual hosts of each
+	l     *Ledger
+	k     kind
+	w     *watch
+	limit model.Revision // newest revision of changes that may be sent
+
+	parts            [2 * MaxTables]*table.Batch // each table's, then loaded virtual hosts of each
 	removed          []string
 	at               [MaxTables]cursor
 	toSend, toRemove *names.Set
 	toLoad           *names.Set // route configurations still to be loaded
-	explicit         bool
+	explicit         bool       // it has names of toSend, toRemove or groups
 }
 
-func (l *Ledger) newPlan(w *watch) *plan {
-	return &plan{at: w.at, toSend: w.toSend, toRemove: w.toRemove, toLoad: l.toLoad}
+func (l *Ledger) newPlan(k kind, limit model.Revision) *plan {
+	w := &l.watches[k]
+	return &plan{l: l, k: k, w: w, limit: limit, at: w.at, toSend: w.toSend, toRemove: w.toRemove, toLoad: l.toLoad}
 }
 
+// empty reports whether no response is needed.
 func (p *plan) empty() bool {
-	return p.parts == [4]*table.Batch{} && len(p.removed) == 0
+	return p.parts == [2 * MaxTables]*table.Batch{} && len(p.removed) == 0
+}
+
+// moves reports whether the plan changes the cursors, toSend or toRemove of its watch.
+func (p *plan) moves() bool {
+	return p.at != p.w.at || p.toSend != p.w.toSend || p.toRemove != p.w.toRemove
 }
 
 // compose appends the next response of a type, if there is one. If nothing needs to be sent, it
 // moves the cursors. It reports whether the cursors, toSend or toRemove changed.
 func (l *Ledger) compose(k kind, out []Response) (_ []Response, moved bool) {
-	w, limit := &l.watches[k], l.limit(k)
+	w := &l.watches[k]
+	if l.quiet(k) {
+		return out, l.skipUnchanged(w)
+	}
+	limit := l.limit(k)
 	for len(w.groups) > 0 {
-		p := l.planGroup(k, limit)
-		moved = moved || p.moves(w)
+		p := l.newPlan(k, limit)
+		p.group()
+		moved = moved || p.moves()
 		w.groups, w.toSend, w.toRemove = w.groups[1:], p.toSend, p.toRemove
 		if !p.empty() {
-			return l.send(k, p, out), moved
+			return l.send(p, out), moved
 		}
 	}
 	if k == lds && limit != always && !w.firstPending {
-		if p, ok := l.planScopesListener(); ok {
-			moved = moved || p.moves(w)
-			return l.send(k, p, out), moved
+		if p := l.newPlan(k, limit); p.scopesListener() {
+			moved = moved || p.moves()
+			return l.send(p, out), moved
 		}
 	}
-	if w.firstPending && limit != always || k == srds && l.scopesWait() {
-		return out, moved // the first answer must be whole
+	if w.firstPending && limit != always || k == srds && l.scopes.firstMustWait() {
+		return out, moved // the first response must be complete
 	}
 	if l.upToDate(w) && w.idle() && !w.firstPending && (k != vhds || l.toLoad == nil) {
 		return out, l.skipUnchanged(w) || moved
 	}
-	if l.protocol == Sotw && resource.Types[w.typ].FullState {
+	if l.fullState(w) {
 		return l.composeWhole(k, out)
 	}
-	p := l.newPlan(w)
-	l.planAll(k, limit, p)
+	p := l.newPlan(k, limit)
+	p.all()
 	if p.empty() && !w.firstPending {
-		return out, l.skip(w, p) || moved
+		return out, p.skip() || moved
 	}
 	if l.protocol == Sotw {
 		w.version = contentVersion(p.parts)
 	}
-	moved = moved || p.moves(w)
-	return l.send(k, p, out), moved
+	moved = moved || p.moves()
+	return l.send(p, out), moved
 }
 
-// moves reports whether the plan changes the cursors, toSend or toRemove of its watch.
-func (p *plan) moves(w *watch) bool {
-	return p.at != w.at || p.toSend != w.toSend || p.toRemove != w.toRemove
+// quiet reports whether compose has nothing to do but to move the cursors. It is a shortcut: most
+// changes concern one type.
+func (l *Ledger) quiet(k kind) bool {
+	w := &l.watches[k]
+	switch {
+	case w.firstPending || !w.idle() || !l.upToDate(w):
+		return false
+	case k == lds:
+		return !l.strategy.Scopes // the listener that requests scopes may go first
+	}
+	return k != vhds || l.toLoad == nil
 }
 
 // skip applies a plan that needs no response. It reports whether the watch changed.
-func (l *Ledger) skip(w *watch, p *plan) (moved bool) {
-	moved = p.moves(w)
-	w.at, w.toSend, w.toRemove = p.at, p.toSend, p.toRemove
-	return l.skipUnchanged(w) || moved
+func (p *plan) skip() (moved bool) {
+	moved = p.moves()
+	p.w.at, p.w.toSend, p.w.toRemove = p.at, p.toSend, p.toRemove
+	return p.l.skipUnchanged(p.w) || moved
 }
 
-// planAll plans everything up to limit that the proxy does not have, except what it refused.
-func (l *Ledger) planAll(k kind, limit model.Revision, p *plan) {
-	l.planChanged(k, limit, p)
-	l.planRemoved(k, limit, p)
-	l.planToSend(k, limit, p)
-	l.planToRemove(k, limit, p)
-	if k == vhds && limit == always {
-		l.planHosts(p)
+// all plans everything up to the limit that the proxy does not have, except what it refused.
+func (p *plan) all() {
+	p.changes()
+	p.removals()
+	p.namesToSend()
+	p.namesToRemove()
+	if p.k == vhds && p.limit == always {
+		p.loadVirtualHosts()
 	}
-	l.dropHeld(&l.watches[k], p)
-	if l.protocol == Sotw {
+	p.dropHeld()
+	if p.l.protocol == Sotw {
 		p.removed = nil
 	}
 }
 
-// upToDate reports whether the tables have no changes or removals after the cursors.
-func (l *Ledger) upToDate(w *watch) bool {
-	for i, s := range l.states {
-		if s.LastChanged(w.typ) > w.at[i].add || s.LastRemoved(w.typ) > w.at[i].rem {
-			return false
-		}
-	}
-	return true
-}
-
-// skipUnchanged moves the cursors past revisions that changed nothing of the type. It reports
-// whether a cursor moved.
-func (l *Ledger) skipUnchanged(w *watch) (moved bool) {
-	if w.idle() {
-		w.pendingSince = 0
-	}
-	for i, s := range l.states {
-		at := &w.at[i]
-		if s.LastChanged(w.typ) <= at.add && at.firm < max(at.add, s.Revision) {
-			at.add = max(at.add, s.Revision)
-			at.firm, moved = at.add, true
-		}
-		if at.rem < s.Revision && s.LastRemoved(w.typ) <= at.rem {
-			at.rem, moved = s.Revision, true
-		}
-	}
-	return moved
-}
-
-// planChanged plans the entries that changed after the cursors, up to limit.
-func (l *Ledger) planChanged(k kind, limit model.Revision, p *plan) {
-	w := &l.watches[k]
-	set, none := l.filter(k)
-	for i, s := range l.states {
-		upto := min(limit, s.Revision)
+// changes plans the entries that changed after the cursors, up to the limit.
+func (p *plan) changes() {
+	typ := p.w.typ
+	set, none := p.l.filter(p.k)
+	for i, s := range p.l.states {
+		upto := min(p.limit, s.Revision)
 		if upto <= p.at[i].add {
 			continue
 		}
-		if s.LastChanged(w.typ) > p.at[i].add && !none {
-			sel := table.Selection{Type: w.typ, After: p.at[i].add, Upto: always, Names: set}
-			if limit < s.Revision {
-				sel.Upto = limit
+		if s.LastChanged(typ) > p.at[i].add && !none {
+			sel := table.Selection{Type: typ, After: p.at[i].add, Upto: always, Names: set}
+			if p.limit < s.Revision {
+				sel.Upto = p.limit
 			}
 			p.parts[i] = nonEmpty(s.Select(sel))
 		}
 		p.at[i].add = upto
-		if s.LastChanged(w.typ) <= upto {
+		if s.LastChanged(typ) <= upto {
 			p.at[i].firm = upto
 		}
 	}
@@ -153,19 +150,20 @@ func nonEmpty(b *table.Batch) *table.Batch {
 	return b
 }
 
-// planToSend plans the names of toSend that limit admits. Names that no table has move to toRemove.
-func (l *Ledger) planToSend(k kind, limit model.Revision, p *plan) {
-	w := &l.watches[k]
+// namesToSend plans the names of toSend that the limit admits. Names that no table has move to
+// toRemove.
+func (p *plan) namesToSend() {
+	l, typ := p.l, p.w.typ
 	if p.toSend == nil {
 		return
 	}
 	set, rest := p.toSend, []string(nil)
-	if k == vhds {
-		set = l.pool.Without(set, names.Strings(l.notSynced(set)))
+	if p.k == vhds {
+		set = l.pool.Without(set, names.Strings(l.hosts.notSynced(set)))
 	}
-	if limit != always {
+	if p.limit != always {
 		for n := range p.toSend.All() {
-			if e := l.lookup(w.typ, n); e != nil && e.Revision > limit {
+			if e := l.lookup(typ, n); e != nil && e.Revision > p.limit {
 				rest = append(rest, n)
 			}
 		}
@@ -178,14 +176,14 @@ func (l *Ledger) planToSend(k kind, limit model.Revision, p *plan) {
 	p.explicit = true
 	found := 0
 	for i, s := range l.states {
-		b := l.named(k, s, set)
+		b := p.named(s, set)
 		found += len(b.Entries)
 		p.parts[i] = merged(b, p.parts[i], set)
 	}
 	if found < set.Len() {
 		var gone []string
 		for n := range set.All() {
-			if l.lookup(w.typ, n) == nil {
+			if l.lookup(typ, n) == nil {
 				gone = append(gone, n)
 			}
 		}
@@ -194,9 +192,9 @@ func (l *Ledger) planToSend(k kind, limit model.Revision, p *plan) {
 }
 
 // named returns the entries with the given names. Every name was selected individually.
-func (l *Ledger) named(k kind, s *table.State, set *names.Set) *table.Batch {
-	if k != vhds {
-		return s.Select(table.Selection{Type: l.watches[k].typ, Upto: always, Names: set})
+func (p *plan) named(s *table.State, set *names.Set) *table.Batch {
+	if p.k != vhds {
+		return s.Select(table.Selection{Type: p.w.typ, Upto: always, Names: set})
 	}
 	var out []*table.Entry
 	for n := range set.All() {
@@ -227,11 +225,10 @@ func merged(first, second *table.Batch, set *names.Set) *table.Batch {
 	return nonEmpty(table.NewBatch(out))
 }
 
-// planGroup plans one part of a refused response. Entries that changed since and must wait move to
+// group plans one part of a refused response. Entries that changed since and must wait move to
 // toSend.
-func (l *Ledger) planGroup(k kind, limit model.Revision) *plan {
-	w := &l.watches[k]
-	p := l.newPlan(w)
+func (p *plan) group() {
+	l, w := p.l, p.w
 	p.explicit = true
 	var entries []*table.Entry
 	var gone, wait []string
@@ -239,7 +236,7 @@ func (l *Ledger) planGroup(k kind, limit model.Revision) *plan {
 		switch e := l.lookup(w.typ, n); {
 		case e == nil:
 			gone = append(gone, n)
-		case e.Revision > limit:
+		case e.Revision > p.limit:
 			wait = append(wait, n)
 		case !w.holds(e):
 			entries = append(entries, e)
@@ -251,12 +248,48 @@ func (l *Ledger) planGroup(k kind, limit model.Revision) *plan {
 	if l.protocol == Sotw {
 		w.version = contentVersion(p.parts)
 	}
-	return p
+}
+
+// scopesListener plans only the listener that makes the proxy request scopes. It returns false if
+// this listener needs not be sent.
+func (p *plan) scopesListener() bool {
+	l, e := p.l, p.l.lookup(resource.Listener, routeshard.Listener)
+	if l.scopes.hasListener || l.reconnecting || !l.scopes.mustBeRequested() || p.w.holds(e) {
+		return false
+	}
+	p.parts[0], p.explicit = table.NewBatch([]*table.Entry{e}), true
+	p.toSend = l.pool.Without(p.toSend, names.Strings([]string{e.Name}))
+	p.w.notePending(e.Revision)
+	return true
+}
+
+// loadVirtualHosts plans all virtual hosts of route configurations that the proxy ACKed.
+func (p *plan) loadVirtualHosts() {
+	l := p.l
+	if l.toLoad == nil {
+		return
+	}
+	found := map[string]bool{}
+	for i, s := range l.states {
+		b := s.Select(table.Selection{Type: resource.VirtualHost, Upto: always, Names: l.toLoad})
+		p.parts[MaxTables+i] = nonEmpty(b)
+		for _, e := range b.Entries {
+			if !p.w.holds(e) {
+				found[table.RouteConfigOf(e.Name)] = true
+			}
+		}
+	}
+	for rc := range l.toLoad.All() {
+		if !found[rc] {
+			p.removed = append(p.removed, rc+"/none") // ends Envoy's wait for virtual hosts
+		}
+	}
+	p.toLoad, p.explicit = nil, true
 }
 
 // dropHeld removes the entries from a plan that the proxy refused in this version.
-func (l *Ledger) dropHeld(w *watch, p *plan) {
-	if len(w.held) == 0 {
+func (p *plan) dropHeld() {
+	if len(p.w.held) == 0 {
 		return
 	}
 	for i, b := range p.parts {
@@ -265,7 +298,7 @@ func (l *Ledger) dropHeld(w *watch, p *plan) {
 		}
 		var keep []*table.Entry
 		for _, e := range b.Entries {
-			if !w.holds(e) {
+			if !p.w.holds(e) {
 				keep = append(keep, e)
 			}
 		}
@@ -274,114 +307,98 @@ func (l *Ledger) dropHeld(w *watch, p *plan) {
 		}
 	}
 	for _, n := range p.removed {
-		delete(w.held, n)
+		delete(p.w.held, n)
 	}
 }
 
-// planRemoved plans the removals after the cursors, up to the first that must wait.
+// removals plans the removals after the cursors, up to the first that must wait.
 //
-// A virtual host that was removed after limit waits for the virtual hosts that are added with it:
-// one of them may replace it. A virtual host that waits for its route configuration to be removed
-// does not block the others: they may have the domains of virtual hosts that are added now, and
-// Envoy refuses two virtual hosts with one domain.
-func (l *Ledger) planRemoved(k kind, limit model.Revision, p *plan) {
-	w := &l.watches[k]
-	if l.hasRemovals(w, p) {
-		later := l.planRemovals(k, limit, p)
-		p.toRemove = l.pool.With(p.toRemove, names.Strings(later))
+// A virtual host that was removed after the limit waits for the virtual hosts that are added with
+// it: one of them may replace it. A virtual host that waits for its route configuration to be
+// removed does not block the others: they may have the domains of virtual hosts that are added now,
+// and Envoy refuses two virtual hosts with one domain.
+func (p *plan) removals() {
+	l := p.l
+	if !l.hasRemovals(p.w, &p.at) {
+		for i, s := range l.states {
+			p.at[i].rem, p.at[i].wait = max(p.at[i].rem, s.Revision), p.stillWaiting(i)
+		}
 		return
 	}
+	var later []string // virtual hosts that wait for their route configuration to be removed
+	removable := l.removable(p.k)
 	for i, s := range l.states {
-		p.at[i].rem, p.at[i].wait = max(p.at[i].rem, s.Revision), l.stillWaiting(w, i, p)
-	}
-}
-
-// stillWaiting returns cursor.wait for a table of which no removal has to wait.
-func (l *Ledger) stillWaiting(w *watch, i int, p *plan) model.Revision {
-	if l.states[i].LastChanged(w.typ) > p.at[i].add {
-		return w.at[i].wait // it may be there again, and its new form has to wait
-	}
-	return 0
-}
-
-// planRemovals plans the removals of every table. It returns the virtual hosts that wait for their
-// route configuration to be removed.
-func (l *Ledger) planRemovals(k kind, limit model.Revision, p *plan) (later []string) {
-	w, removable := &l.watches[k], l.removable(k)
-	for i, s := range l.states {
-		if s.LastRemoved(w.typ) > p.at[i].rem && s.Forgotten(w.typ) > p.at[i].rem {
-			l.afterForgotten(k, p)
+		if s.LastRemoved(p.w.typ) > p.at[i].rem && s.Forgotten(p.w.typ) > p.at[i].rem {
+			p.forgotten()
 		}
-		next, wait := max(p.at[i].rem, s.Revision), l.stillWaiting(w, i, p)
-		for name, rev := range s.Removed(w.typ, p.at[i].rem) {
-			stays := l.mustStay(k, name, rev, removable)
-			if stays && k == vhds && rev <= limit {
-				w.notePending(max(cmp.Or(w.at[i].wait, w.at[i].firm), 1))
+		next, wait := max(p.at[i].rem, s.Revision), p.stillWaiting(i)
+		since := max(cmp.Or(p.w.at[i].wait, p.w.at[i].firm), 1)
+		for name, rev := range s.Removed(p.w.typ, p.at[i].rem) {
+			stays := l.mustStay(p.k, name, rev, removable)
+			if stays && p.k == vhds && rev <= p.limit {
+				p.w.notePending(since)
 				later = append(later, name)
 				continue
 			}
-			if stays || k == vhds && rev > limit {
-				next = rev - 1
-				wait = max(cmp.Or(w.at[i].wait, w.at[i].firm), 1)
+			if stays || p.k == vhds && rev > p.limit {
+				next, wait = rev-1, since
 				break
 			}
-			if l.subscribes(k, name) && l.lookup(w.typ, name) == nil {
+			if l.subscribes(p.k, name) && l.lookup(p.w.typ, name) == nil {
 				p.removed = append(p.removed, name)
 			}
 		}
 		p.at[i].rem, p.at[i].wait = next, wait
 	}
-	return later
+	p.toRemove = l.pool.With(p.toRemove, names.Strings(later))
 }
 
-// hasRemovals reports whether the tables have removals after the cursors of the plan.
-func (l *Ledger) hasRemovals(w *watch, p *plan) bool {
-	for i, s := range l.states {
-		if s.LastRemoved(w.typ) > p.at[i].rem {
-			return true
-		}
+// stillWaiting returns cursor.wait for a table of which no removal has to wait.
+func (p *plan) stillWaiting(i int) model.Revision {
+	if p.l.states[i].LastChanged(p.w.typ) > p.at[i].add {
+		return p.w.at[i].wait // the resource may exist again, and its new form has to wait
 	}
-	return false
+	return 0
 }
 
-// afterForgotten handles removals that a table has forgotten. For named subscriptions it finds the
-// names that no table has. For a wildcard subscription the stream must end, with ErrBehind.
-func (l *Ledger) afterForgotten(k kind, p *plan) {
-	w := &l.watches[k]
+// forgotten handles removals that a table has forgotten. For named subscriptions it finds the names
+// that no table has. For a wildcard subscription the stream must end, with ErrBehind.
+func (p *plan) forgotten() {
+	l := p.l
 	if l.protocol == Sotw {
 		return
 	}
-	if w.wildcard {
+	if p.w.wildcard {
 		l.err = ErrBehind
 		return
 	}
 	var lost []string
-	for n := range w.names.All() {
-		if l.lookup(w.typ, n) == nil {
+	for n := range p.w.names.All() {
+		if l.lookup(p.w.typ, n) == nil {
 			lost = append(lost, n)
 		}
 	}
 	p.toRemove = l.pool.With(p.toRemove, names.Strings(lost))
 }
 
-// planToRemove plans the removals of toRemove that may be sent. It removes virtual hosts only
+// namesToRemove plans the removals of toRemove that may be sent. It removes virtual hosts only
 // together with those that are added.
-func (l *Ledger) planToRemove(k kind, limit model.Revision, p *plan) {
+func (p *plan) namesToRemove() {
 	if p.toRemove == nil {
 		return
 	}
-	w := &l.watches[k]
+	l, k := p.l, p.k
 	removable := l.removable(k)
 	var back, wait []string
 	for n := range p.toRemove.All() {
 		switch {
 		case slices.Contains(p.removed, n):
-		case k == vhds && !l.subscribes(k, n) && l.willBeSent(table.RouteConfigOf(n)):
-			wait = append(wait, n) // until the route configuration is there again
-		case l.lookup(w.typ, n) != nil:
+		case k == vhds && !l.subscribes(k, n) && l.hosts.willBeSent(table.RouteConfigOf(n)):
+			wait = append(wait, n) // until the route configuration exists again
+		case l.lookup(p.w.typ, n) != nil:
 			back = append(back, n)
-		case !l.subscribes(k, n) && !l.mayDrain(k, n):
-		case k == vhds && limit != always || l.mustStay(k, n, always, removable):
+		case !l.subscribes(k, n) && !l.hosts.mayDrain(k, n):
+		case k == vhds && p.limit != always || l.mustStay(k, n, always, removable):
 			wait = append(wait, n)
 		default:
 			p.removed = append(p.removed, n)
@@ -390,16 +407,4 @@ func (l *Ledger) planToRemove(k kind, limit model.Revision, p *plan) {
 	}
 	p.toRemove = l.pool.Of(wait...)
 	p.toSend = l.pool.With(p.toSend, names.Strings(back))
-}
-
-// willBeSent reports whether a route configuration that the proxy does not have will be sent.
-func (l *Ledger) willBeSent(rc string) bool {
-	return l.watches[rds].names.Has(rc) && l.lookup(l.strategy.Routes, rc) != nil
-}
-
-// mayDrain reports whether a virtual host belongs to a route configuration that is removed but that
-// the proxy subscribes to: a draining listener may still use it, and another listener may take it
-// over.
-func (l *Ledger) mayDrain(k kind, name string) bool {
-	return k == vhds && l.watches[rds].names.Has(table.RouteConfigOf(name))
 }

@@ -13,37 +13,33 @@ import (
 // their ACK, and not in one message with it, Envoy took them after it began to wait for them.
 // Otherwise they count as not sent, and are sent when they are requested.
 type endpointPrefetch struct {
-	// names count as subscribed, and are in EDS's todo or flight.
+	*streamState
+
+	// names count as subscribed, and are in EDS's toSend or flight.
 	names *names.Set
-	// missed went ahead and were not asked for in time, or are of clusters that may have been
-	// sent before: the request that comes for them may be due to that, and tells nothing of
-	// what went ahead since.
+	// missed are clusters whose prefetched endpoints were not requested in time, or that may have
+	// been sent before. A request for their endpoints may be due to that, so it does not show that
+	// Envoy used prefetched endpoints.
 	missed *names.Set
-	// trusted: the last ones were of use. Then listeners and routes do not wait for the
-	// clusters' ACK, either. A cluster that is refused has a route then before that is known,
-	// and would have it after.
+	// trusted: the proxy used the last prefetched endpoints. Listeners and routes then do not wait
+	// for the clusters' ACK. If the proxy refuses such a cluster, a route already leads to it, as it
+	// would after the NACK.
 	trusted bool
 }
 
-// prefetchEndpoints schedules the endpoints of clusters that are being sent. known are those that
-// may have been sent before.
-func (l *Ledger) prefetchEndpoints(clusters, known []string) {
-	if len(clusters) == 0 {
-		return
-	}
-	e, set := &l.watches[eds], l.pool.Of(clusters...)
-	l.prefetch.names, l.prefetch.missed = l.pool.Union(l.prefetch.names, set), l.pool.With(l.prefetch.missed, names.Strings(known))
-	e.names = l.pool.With(e.names, names.Strings(clusters))
-	e.toSend = l.pool.Union(e.toSend, set)
-	e.notePending(l.newest())
+// wants reports whether the endpoints of a cluster that is being sent follow it at once.
+func (a *endpointPrefetch) wants(c *table.Entry) bool {
+	e := &a.watches[eds]
+	return a.protocol == Delta && e.on && !e.wildcard && !e.names.Has(c.Name) && a.watches[cds].held[c.Name] == nil &&
+		a.lookup(resource.Endpoints, c.Name) != nil
 }
 
 // sentBefore reports whether a cluster of f, from table i, may have been sent before.
-func (l *Ledger) sentBefore(c *table.Entry, i int, f *flight) bool {
+func (a *endpointPrefetch) sentBefore(c *table.Entry, i int, f *flight) bool {
 	if f.explicit || c.Added <= f.from[i].add {
 		return true
 	}
-	for j, s := range l.states {
+	for j, s := range a.states {
 		if j == i {
 			continue
 		}
@@ -54,16 +50,21 @@ func (l *Ledger) sentBefore(c *table.Entry, i int, f *flight) bool {
 	return false
 }
 
-// isPrefetched reports whether the endpoints of a cluster that is being sent follow it at once.
-func (l *Ledger) isPrefetched(c *table.Entry) bool {
-	e := &l.watches[eds]
-	return l.protocol == Delta && e.on && !e.wildcard && !e.names.Has(c.Name) && l.watches[cds].held[c.Name] == nil &&
-		l.lookup(resource.Endpoints, c.Name) != nil
+// schedule schedules the endpoints of clusters that are being sent. known are those that may have
+// been sent before.
+func (a *endpointPrefetch) schedule(clusters, known []string) {
+	if len(clusters) == 0 {
+		return
+	}
+	e, set := &a.watches[eds], a.pool.Of(clusters...)
+	a.names, a.missed = a.pool.Union(a.names, set), a.pool.With(a.missed, names.Strings(known))
+	e.names = a.pool.With(e.names, names.Strings(clusters))
+	e.toSend = a.pool.Union(e.toSend, set)
+	e.notePending(a.newest())
 }
 
-// subscribeEndpoints processes a subscription to endpoints. It returns the names that must be sent.
-func (l *Ledger) subscribeEndpoints(list [][]byte) [][]byte {
-	a := &l.prefetch
+// subscribe processes a subscription to endpoints. It returns the names that must be sent.
+func (a *endpointPrefetch) subscribe(list [][]byte) [][]byte {
 	if a.names == nil && a.missed == nil {
 		return list
 	}
@@ -72,31 +73,31 @@ func (l *Ledger) subscribeEndpoints(list [][]byte) [][]byte {
 		switch {
 		case !a.names.HasBytes(n):
 			send = append(send, n)
-		case !l.watches[eds].toSend.HasBytes(n) && !a.missed.HasBytes(n):
+		case !a.watches[eds].toSend.HasBytes(n) && !a.missed.HasBytes(n):
 			a.trusted = true
 		}
 	}
-	l.settlePrefetch(list)
+	a.forget(list)
 	return send
 }
 
-// settlePrefetch forgets names that the proxy subscribed to or unsubscribed from.
-func (l *Ledger) settlePrefetch(list [][]byte) {
+// forget forgets names that the proxy subscribed to or unsubscribed from.
+func (a *endpointPrefetch) forget(list [][]byte) {
 	set := names.Slices(list)
-	l.prefetch.names, l.prefetch.missed = l.pool.Without(l.prefetch.names, set), l.pool.Without(l.prefetch.missed, set)
+	a.names, a.missed = a.pool.Without(a.names, set), a.pool.Without(a.missed, set)
 }
 
-// dropUnrequested takes back the prefetched endpoints that were not requested before an answer
-// came: the ACK of the clusters, or of the endpoints, which does not cover those still in toSend.
-func (l *Ledger) dropUnrequested(answer kind) {
-	e, a := &l.watches[eds], &l.prefetch
+// dropUnrequested cancels the prefetched endpoints that were not requested before an answer came:
+// the ACK of the clusters, or of the endpoints, which does not cover those still in toSend.
+func (a *endpointPrefetch) dropUnrequested(answer kind) {
+	e := &a.watches[eds]
 	lost := a.names
 	if answer == eds {
-		lost = l.pool.Minus(lost, e.toSend)
+		lost = a.pool.Minus(lost, e.toSend)
 	}
 	if lost == nil || answer != cds && answer != eds {
 		return
 	}
-	e.names, e.toSend = l.pool.Minus(e.names, lost), l.pool.Minus(e.toSend, lost)
-	*a = endpointPrefetch{names: l.pool.Minus(a.names, lost), missed: l.pool.Union(a.missed, lost)}
+	e.names, e.toSend = a.pool.Minus(e.names, lost), a.pool.Minus(e.toSend, lost)
+	a.names, a.missed, a.trusted = a.pool.Minus(a.names, lost), a.pool.Union(a.missed, lost), false
 }

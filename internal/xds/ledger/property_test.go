@@ -204,7 +204,7 @@ func (x *run) calm() {
 			x.receive()
 		}
 	}
-	if x.ledger.reconnecting || x.ledger.mustRequestScopes() { // Envoy without routes, or that refuses the listener: the server's watchdog
+	if x.ledger.reconnecting || x.ledger.scopes.mustBeRequested() { // Envoy without routes, or that refuses the listener: the server's watchdog
 		x.ledger.StopWaiting()
 		x.next()
 		x.calm()
@@ -219,10 +219,10 @@ func (x *run) fail(why string) {
 		for k := range kinds {
 			x.t.Logf("%d %+v", k, x.ledger.watches[k])
 		}
-		x.t.Logf("scopes %+v, sent %t", x.ledger.scopes, x.ledger.scopesSent())
+		x.t.Logf("scopes %+v, sent %t", x.ledger.scopes, x.ledger.scopes.allSent())
 		for _, s := range x.states() {
 			for e := range s.All(x.strategy.Routes) {
-				x.t.Logf("%s sent %t", e.Name, x.ledger.routesSent(e.Name))
+				x.t.Logf("%s sent %t", e.Name, x.ledger.scopes.routesSent(e.Name))
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"github.com/moonsail/moonsail/internal/xds/names"
-	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
@@ -16,7 +15,7 @@ func (l *Ledger) rebind(next [MaxTables]*table.State) {
 		if next[i].Table() == old[i].Table() {
 			continue
 		}
-		l.keepWaiting(i, old[i])
+		l.ordering.rebind(i, old[i])
 		for k := range kinds {
 			if l.watches[k].on {
 				l.rebindWatch(k, i, old[i])
@@ -25,25 +24,10 @@ func (l *Ledger) rebind(next [MaxTables]*table.State) {
 	}
 }
 
-// keepWaiting carries over the clusters of the old table that listeners and routes still wait for.
-func (l *Ledger) keepWaiting(i int, old *table.State) {
-	c := &l.watches[cds]
-	var wait []string
-	if c.on && c.wildcard {
-		for e := range old.Changed(resource.Cluster, l.ordering.open[i]) {
-			if e.Added > l.ordering.open[i] && e.Added <= c.at[i].add {
-				wait = append(wait, e.Name)
-			}
-		}
-	}
-	l.waitFor(wait)
-	l.ordering.failedChecks[i] = endpointWait{}
-	l.ordering.open[i] = l.states[i].Revision
-}
-
+// rebindWatch turns the differences between two tables into names to send or remove.
 func (l *Ledger) rebindWatch(k kind, i int, old *table.State) {
 	w, s := &l.watches[k], l.states[i]
-	if l.protocol == Sotw && resource.Types[w.typ].FullState {
+	if l.fullState(w) {
 		l.rebindWhole(k, i)
 		return
 	}
@@ -61,7 +45,7 @@ func (l *Ledger) rebindWatch(k kind, i int, old *table.State) {
 		w.flight.from[i], w.flight.explicit = w.at[i], true
 	}
 	if !w.idle() {
-		w.notePending(1) // the old tables' revisions say nothing about what is left of them
+		w.notePending(1) // revisions of the old table do not apply to its remains
 	}
 }
 
@@ -80,12 +64,12 @@ type difference struct{ toSend, toRemove *names.Set }
 type situation struct {
 	k        kind
 	had      *table.State
-	at       cursor // of what was sent of had
-	i        int    // has is the table in this place
+	at       cursor // what was sent of had
+	i        int    // place of the table that replaces it
 	states   [MaxTables]*table.State
 	wildcard bool
-	names    *names.Set // by name
-	synced   *names.Set // of virtual hosts: by route configuration
+	names    *names.Set // named subscriptions
+	synced   *names.Set // of virtual hosts: route configurations
 }
 
 // difference is computed once for all streams in the same situation, such as those whose Sidecar

@@ -18,7 +18,7 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 		l.reconnecting, l.ordering.endpointsUnknown = true, !l.watches[eds].on && l.anyEndpoints(r.Initial)
 	}
 	if k == rds {
-		defer l.noteRoutesHeld(r.Initial)
+		defer l.hosts.routesListed(r.Initial)
 	}
 	if l.hasAll(k, r) {
 		w.toSend = nil
@@ -41,7 +41,7 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 	}
 	if w.wildcard {
 		w.toSend = l.pool.With(w.toSend, names.Slices(differ))
-	} else { // they are in todo as they were subscribed
+	} else { // they are in toSend as they were subscribed
 		w.toSend = l.pool.Without(w.toSend, names.Slices(same))
 		w.toSend = l.pool.Without(w.toSend, names.Slices(gone))
 	}
@@ -50,24 +50,24 @@ func (l *Ledger) reconnect(k kind, r *Request) {
 
 // anyEndpoints reports whether a proxy requests endpoints of any cluster that it has in the current
 // form. Clusters in another form are sent, and their endpoints waited for.
-func (l *Ledger) anyEndpoints(clusters []NameVersion) bool {
+func (st *streamState) anyEndpoints(clusters []NameVersion) bool {
 	return slices.ContainsFunc(clusters, func(nv NameVersion) bool {
-		c := l.lookupBytes(resource.Cluster, nv.Name)
-		return c != nil && c.Version == string(nv.Version) && l.lookupBytes(resource.Endpoints, nv.Name) != nil
+		c := st.lookupBytes(resource.Cluster, nv.Name)
+		return c != nil && c.Version == string(nv.Version) && st.lookupBytes(resource.Endpoints, nv.Name) != nil
 	})
 }
 
 // hasAll reports whether the proxy has exactly what the tables have, which is usual after a restart
 // of the control plane. It costs one hash for each resource.
-func (l *Ledger) hasAll(k kind, r *Request) bool {
-	w := &l.watches[k]
-	a, b := l.states[0], l.states[1]
-	if l.resend != nil || !w.wildcard && len(r.Subscribe) != len(r.Initial) {
+func (st *streamState) hasAll(k kind, r *Request) bool {
+	w := &st.watches[k]
+	a, b := st.states[0], st.states[1]
+	if st.resend != nil || !w.wildcard && len(r.Subscribe) != len(r.Initial) {
 		return false
 	}
 	want := amount{a.Len(w.typ) + b.Len(w.typ), a.Sum(w.typ) + b.Sum(w.typ)}
 	if k == vhds && want.n != len(r.Initial) {
-		want = l.hostsOf(l.pool.Of(routeConfigsOf(r.Initial)...))
+		want = st.hostsOf(st.pool.Of(routeConfigsOf(r.Initial)...))
 	}
 	if want.n != len(r.Initial) {
 		return false
@@ -91,13 +91,13 @@ func (l *Ledger) takeAsSent(k kind) {
 }
 
 // missing returns the names of the tables that the proxy does not have.
-func (l *Ledger) missing(k kind, has []NameVersion) (out []string) {
+func (st *streamState) missing(k kind, has []NameVersion) (out []string) {
 	set := make(map[string]bool, len(has))
 	for _, nv := range has {
 		set[string(nv.Name)] = true
 	}
-	for _, s := range l.states {
-		for e := range s.All(l.watches[k].typ) {
+	for _, s := range st.states {
+		for e := range s.All(st.watches[k].typ) {
 			if !set[e.Name] {
 				out = append(out, e.Name)
 			}
@@ -105,3 +105,30 @@ func (l *Ledger) missing(k kind, has []NameVersion) (out []string) {
 	}
 	return out
 }
+
+// amount is a number of resources and the sum of their hashes.
+type amount struct {
+	n   int
+	sum uint64
+}
+
+// hostsOf counts the virtual hosts of route configurations. A proxy with sharded routes has either
+// those of the shards or those of the whole. The result is shared by all streams that reconnect.
+func (st *streamState) hostsOf(routeConfigs *names.Set) (all amount) {
+	for _, s := range st.states {
+		of := s.Memo(hostsKey{routeConfigs}, func() any {
+			var a amount
+			for rc := range routeConfigs.All() {
+				for e := range s.VirtualHosts(rc) {
+					a.n++
+					a.sum += table.Hash([]byte(e.Name), []byte(e.Version))
+				}
+			}
+			return a
+		}).(amount)
+		all.n, all.sum = all.n+of.n, all.sum+of.sum
+	}
+	return all
+}
+
+type hostsKey struct{ routeConfigs *names.Set }

@@ -44,14 +44,14 @@ type Strategy struct {
 	Name         string
 	Routes       resource.Type // the column that answers RDS
 	VirtualHosts bool          // VHDS
-	Scopes       bool          // SRDS, for listeners that ask for it
+	Scopes       bool          // SRDS, for listeners that use it
 }
 
 // The strategies.
 var (
 	WholeRoutes  = &Strategy{Name: "rds", Routes: resource.RouteConfig}
-	VirtualHosts = &Strategy{Name: "vhds", Routes: resource.RouteConfigShell, VirtualHosts: true}
-	ScopedRoutes = &Strategy{Name: "scoped", Routes: resource.RouteConfigShell, VirtualHosts: true, Scopes: true}
+	VirtualHosts = &Strategy{Name: "vhds", Routes: resource.VHDSRouteConfig, VirtualHosts: true}
+	ScopedRoutes = &Strategy{Name: "scoped", Routes: resource.VHDSRouteConfig, VirtualHosts: true, Scopes: true}
 )
 
 // kind is an index of a stream's watches: the types in the order of additions.
@@ -71,27 +71,17 @@ const (
 	kinds
 )
 
-// kindOf gives the kind of a type URL.
-func (l *Ledger) kindOf(url []byte) (kind, bool) {
-	for k := range kinds {
-		if string(url) == kindURLs[k] {
-			return k, (k != vhds || l.strategy.VirtualHosts) && (k != srds || l.strategy.Scopes)
-		}
-	}
-	return 0, false
-}
-
-// kindTypes are the types of the kinds; that of rds is the strategy's.
+// kindTypes are the types of the kinds; the strategy may replace that of rds.
 var kindTypes = [kinds]resource.Type{
 	resource.Cluster, resource.Endpoints, resource.Secret, resource.Scope, resource.Listener, resource.RouteConfig,
 	resource.VirtualHost, resource.NameTable, resource.Extension, resource.Bootstrap,
 }
 
-// kindURLs are the kinds' type URLs, and kindsOf the types' kinds.
+// kindURLs are the type URLs of kinds, and kindsOf the kinds of types.
 var kindURLs, kindsOf = func() (urls [kinds]string, of [resource.NumTypes]kind) {
 	for k, t := range kindTypes {
 		urls[k], of[t] = t.URL(), kind(k) //nolint:gosec // there are few
 	}
-	of[resource.RouteConfigShell] = rds
+	of[resource.VHDSRouteConfig] = rds
 	return urls, of
 }()

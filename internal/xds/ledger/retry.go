@@ -16,26 +16,26 @@ func (l *Ledger) Retry(t resource.Type, send bool, most int, may func(message st
 		return false
 	}
 	w := &l.watches[k]
-	var todo []string
+	var due []string
 	found := false
 	for name, h := range w.held {
 		if h.tries == most || !may(h.Message) {
 			continue
 		}
 		found = true
-		if send && !h.again {
-			todo = append(todo, name)
+		if send && !h.retry {
+			due = append(due, name)
 		}
 	}
-	if len(todo) == 0 {
+	if len(due) == 0 {
 		return found
 	}
-	slices.Sort(todo)
-	for _, name := range todo {
-		again := *w.held[name]
-		again.again = true
-		again.tries++
-		w.held[name] = &again
+	slices.Sort(due)
+	for _, name := range due {
+		retried := *w.held[name]
+		retried.retry = true
+		retried.tries++
+		w.held[name] = &retried
 		w.groups = append(w.groups, []string{name})
 	}
 	w.notePending(l.newest())
@@ -45,5 +45,5 @@ func (l *Ledger) Retry(t resource.Type, send bool, most int, may func(message st
 // isRepeated reports whether a response has only one resource, which was refused before.
 func (w *watch) isRepeated(f *flight) bool {
 	all := f.names()
-	return len(all) == 1 && w.held[all[0]] != nil && w.held[all[0]].again
+	return len(all) == 1 && w.held[all[0]] != nil && w.held[all[0]].retry
 }

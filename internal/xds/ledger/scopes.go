@@ -4,158 +4,152 @@ import (
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/xds/names"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
-	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
+// scopes is the state of waits for scopes (SRDS).
+//
 // A scope (ScopedRouteConfiguration) selects the route configuration of the same name. Envoy
 // subscribes to all scopes at once when it has a listener that uses some.
 //
-// While Envoy starts, no listener of its first response serves before scopes, route
-// configurations and virtual hosts are there. Later, only the listener that begins the
-// subscription waits so. Other listeners use the scopes that exist, and must be sent after
-// everything that they need. A running proxy is therefore sent routeshard.Listener first, to
-// subscribe to scopes, and the other listeners when those are usable.
+// While Envoy starts, no listener of its first response serves before scopes, route configurations
+// and virtual hosts are there. Later, only the listener that begins the subscription waits so. Other
+// listeners use the scopes that exist, and must be sent after everything that they need. A running
+// proxy is therefore sent routeshard.Listener first, to subscribe to scopes, and the other listeners
+// when the scopes are usable.
 //
-// Envoy ACKs a listener when it begins to wait for routes, while the listener that it replaces
-// still serves. What that one used is removed when the routes of all listeners are there.
-
-// scopes is the state of waits for scopes (SRDS).
+// Envoy ACKs a listener when it begins to wait for routes, while the listener that it replaces still
+// serves. What the old listener used is removed when the routes of all listeners are there.
 type scopes struct {
-	// open is the revision up to which new scopes of a table are of use: they are ACKed,
-	// and the virtual hosts of their route configurations are sent.
+	*streamState
+
+	// open is the revision up to which new scopes of a table are usable: they are ACKed, and the
+	// virtual hosts of their route configurations are sent.
 	open [MaxTables]model.Revision
-	// recheck: what is of use is to be found out whatever the revisions say.
+	// recheck: whether scopes are usable must be checked, whatever open is.
 	recheck bool
-	// expected: a proxy that has connected again has route configurations of scopes, and
-	// did not ask for the scopes yet.
+	// expected: a proxy that connected again has route configurations of scopes, and did not request
+	// the scopes yet.
 	expected bool
-	// possible: a proxy that has connected again may have scopes, and has not told that it has none.
+	// possible: a proxy that connected again may have scopes.
 	possible bool
-	// gaveUp: the proxy does not ask for route configurations of some listener.
+	// gaveUp: the proxy does not request route configurations of some listener.
 	gaveUp bool
-	// scopesOptional: the proxy took listeners without scopes, or had some when it connected, and they do not
-	// wait for the first scopes.
-	scopesOptional bool
-	// using: it connected again with a listener that uses scopes, besides routeshard.Listener. If it has
-	// none, that listener waits for them, as all of a starting Envoy's do.
-	using bool
-	// hasScopesListener: it has routeshard.Listener, or was sent it.
-	hasScopesListener bool
+	// optional: the proxy has listeners that do not wait for the first scopes. It was sent listeners
+	// without scopes, or had listeners when it connected.
+	optional bool
+	// hadUser: the proxy connected again with a listener that uses scopes, besides
+	// routeshard.Listener. If the proxy has no scopes, that listener waits for them, as all
+	// listeners of a starting Envoy do.
+	hadUser bool
+	// hasListener: the proxy has routeshard.Listener, or was sent it.
+	hasListener bool
 }
 
-// scopesRequested records what a request reveals about the proxy's use of scopes.
-func (l *Ledger) scopesRequested(k kind, r *Request) {
+// request records what a request reveals about the proxy's use of scopes.
+func (sc *scopes) request(k kind, r *Request) {
 	switch {
 	case k == srds && len(r.Nonce) == 0:
-		l.scopes.scopesOptional = l.scopes.scopesOptional && !(l.scopes.using && len(r.Initial) == 0)
-		l.scopes.using = false
-		l.scopes.possible = l.scopes.possible && (len(r.Initial) > 0 || l.scopes.expected)
-		l.scopes.expected = false
-	case k == rds && l.strategy.Scopes && !l.watches[srds].on:
+		sc.optional = sc.optional && !(sc.hadUser && len(r.Initial) == 0)
+		sc.hadUser = false
+		sc.possible = sc.possible && (len(r.Initial) > 0 || sc.expected)
+		sc.expected = false
+	case k == rds && sc.strategy.Scopes && !sc.watches[srds].on:
 		for _, n := range r.Subscribe {
-			l.scopes.expected = l.scopes.expected || routeshard.RouteConfig(string(n)) != string(n)
+			sc.expected = sc.expected || routeshard.RouteConfig(string(n)) != string(n)
 		}
 	case k == lds && r.Nonce != nil:
-		l.scopes.gaveUp = false
+		sc.gaveUp = false
 	case k == lds && len(r.Initial) > 0:
 		for _, nv := range r.Initial {
-			asks := string(nv.Name) == routeshard.Listener
-			l.scopes.hasScopesListener, l.scopes.using = l.scopes.hasScopesListener || asks, l.scopes.using || !asks && resource.UsesScopes(nv.Version)
+			requests := string(nv.Name) == routeshard.Listener
+			sc.hasListener = sc.hasListener || requests
+			sc.hadUser = sc.hadUser || !requests && resource.UsesScopes(nv.Version)
 		}
-		l.scopes.scopesOptional = true
-		l.scopes.possible = l.strategy.Scopes && (l.hadScopes() || l.scopes.hasScopesListener)
+		sc.optional = true
+		sc.possible = sc.strategy.Scopes && (sc.exist() || sc.hasListener)
 	}
 }
 
 // listenersSent records which listeners the proxy will have.
-func (l *Ledger) listenersSent(f *flight) {
+func (sc *scopes) listenersSent(f *flight) {
 	for e := range f.entries() {
-		l.scopes.hasScopesListener = l.scopes.hasScopesListener || e.Name == routeshard.Listener
+		sc.hasListener = sc.hasListener || e.Name == routeshard.Listener
 	}
-	l.scopes.scopesOptional = l.scopes.scopesOptional || !l.scopes.hasScopesListener
+	sc.optional = sc.optional || !sc.hasListener
 }
 
-// mustRequestScopes reports whether other listeners wait until the proxy requests scopes.
-func (l *Ledger) mustRequestScopes() bool {
-	return l.scopes.scopesOptional && l.hadScopes() && !l.wantsScopes() && l.lookup(resource.Listener, routeshard.Listener) != nil
+// subscribed reports whether the proxy has a listener that uses scopes.
+func (sc *scopes) subscribed() bool { return sc.watches[srds].on && sc.watches[srds].wildcard }
+
+// exist reports whether the tables have scopes, or had some.
+func (sc *scopes) exist() bool {
+	return sc.states[0].LastAdded(resource.Scope)+sc.states[1].LastAdded(resource.Scope) > 0
 }
 
-// planScopesListener plans only the listener that makes the proxy request scopes.
-func (l *Ledger) planScopesListener() (*plan, bool) {
-	w, e := &l.watches[lds], l.lookup(resource.Listener, routeshard.Listener)
-	if l.scopes.hasScopesListener || l.reconnecting || !l.mustRequestScopes() || w.holds(e) {
-		return nil, false
-	}
-	p := l.newPlan(w)
-	p.parts[0], p.explicit = table.NewBatch([]*table.Entry{e}), true
-	p.toSend = l.pool.Without(p.toSend, names.Strings([]string{e.Name}))
-	w.notePending(e.Revision)
-	return p, true
+// mustBeRequested reports whether other listeners wait until the proxy requests scopes.
+func (sc *scopes) mustBeRequested() bool {
+	return sc.optional && sc.exist() && !sc.subscribed() && sc.lookup(resource.Listener, routeshard.Listener) != nil
 }
 
-// wantsScopes reports whether the proxy has a listener that uses scopes.
-func (l *Ledger) wantsScopes() bool { return l.watches[srds].on && l.watches[srds].wildcard }
-
-// limitOfScopes returns the newest revision of which listeners may be sent.
-func (l *Ledger) limitOfScopes() model.Revision {
+// limit returns the newest revision of which listeners may be sent.
+func (sc *scopes) limit() model.Revision {
 	switch {
-	case l.reconnecting && l.scopes.possible || l.scopes.expected || l.mustRequestScopes():
+	case sc.reconnecting && sc.possible || sc.expected || sc.mustBeRequested():
 		return 0
-	case !l.wantsScopes() || l.watches[srds].firstPending && !l.scopes.scopesOptional:
+	case !sc.subscribed() || sc.watches[srds].firstPending && !sc.optional:
 		return always
-	case l.scopes.recheck:
+	case sc.recheck:
 		return 0
 	}
 	limit := always
-	for i, s := range l.states {
-		if s.LastAdded(resource.Scope) > l.scopes.open[i] {
-			limit = min(limit, l.scopes.open[i])
+	for i, s := range sc.states {
+		if s.LastAdded(resource.Scope) > sc.open[i] {
+			limit = min(limit, sc.open[i])
 		}
 	}
 	return limit
 }
 
-// scopesWait reports whether the first scopes must wait for listeners: Envoy takes the first scopes
-// for all that exist.
-func (l *Ledger) scopesWait() bool {
-	return l.watches[srds].firstPending && !l.scopes.scopesOptional && l.completeUpTo(lds, false) != always
+// firstMustWait reports whether the first scopes must wait for listeners: Envoy takes the first
+// scopes for all that exist.
+func (sc *scopes) firstMustWait() bool {
+	return sc.watches[srds].firstPending && !sc.optional && sc.completeUpTo(lds, false) != always
 }
 
-// takesScopes reports whether the proxy was sent scopes that it needs, or their routes, and did not
+// inFlight reports whether the proxy was sent scopes that it needs, or their routes, and did not
 // answer yet.
-func (l *Ledger) takesScopes() bool {
-	flying := l.watches[srds].flight != nil || l.watches[rds].flight != nil || l.watches[vhds].flight != nil
-	return flying && l.strategy.Scopes && l.wantsScopes() && l.limitOfScopes() != always
+func (sc *scopes) inFlight() bool {
+	unanswered := sc.watches[srds].flight != nil || sc.watches[rds].flight != nil || sc.watches[vhds].flight != nil
+	return unanswered && sc.strategy.Scopes && sc.subscribed() && sc.limit() != always
 }
 
-// openScopes admits listeners once all scopes are usable.
-func (l *Ledger) openScopes() {
-	if !l.strategy.Scopes || !l.wantsScopes() || l.limitOfScopes() == always || !l.scopesSent() {
+// advance admits listeners once all scopes are usable.
+func (sc *scopes) advance() {
+	if !sc.strategy.Scopes || !sc.subscribed() || sc.limit() == always || !sc.allSent() {
 		return
 	}
-	for _, s := range l.states {
+	for _, s := range sc.states {
 		for e := range s.All(resource.Scope) {
-			if !l.watches[srds].holds(e) && !l.routesSent(e.Name) {
+			if !sc.watches[srds].holds(e) && !sc.routesSent(e.Name) {
 				return
 			}
 		}
 	}
-	l.scopes.recheck = false
-	for i, s := range l.states {
-		l.scopes.open[i] = s.Revision
+	sc.recheck = false
+	for i, s := range sc.states {
+		sc.open[i] = s.Revision
 	}
 }
 
-// scopesSent reports whether all scopes are ACKed, and virtual hosts as new as the scopes are sent.
-func (l *Ledger) scopesSent() bool {
-	w, v := &l.watches[srds], &l.watches[vhds]
+// allSent reports whether all scopes are ACKed, and virtual hosts as new as the scopes are sent.
+func (sc *scopes) allSent() bool {
+	w, v := &sc.watches[srds], &sc.watches[vhds]
 	if w.firstPending || w.toSend != nil || len(w.groups) > 0 || w.flight != nil || v.toSend != nil {
 		return false
 	}
-	for i, s := range l.states {
+	for i, s := range sc.states {
 		if s.LastChanged(resource.Scope) > w.at[i].add || v.on && s.LastAdded(resource.Scope) > v.at[i].add {
 			return false
 		}
@@ -165,53 +159,49 @@ func (l *Ledger) scopesSent() bool {
 
 // routesSent reports whether the proxy has a route configuration and was sent all of its virtual
 // hosts. It returns true for one that the proxy refused or that does not exist.
-func (l *Ledger) routesSent(name string) bool {
-	w := &l.watches[rds]
-	if l.synced.Has(name) && w.names.Has(name) {
+func (sc *scopes) routesSent(name string) bool {
+	w := &sc.watches[rds]
+	if sc.synced.Has(name) && w.names.Has(name) {
 		return true
 	}
-	return w.held[name] != nil || l.lookup(w.typ, name) == nil
+	return w.held[name] != nil || sc.lookup(w.typ, name) == nil
 }
 
-// usesScopes reports whether the proxy may have scopes, or had some on this stream.
-func (l *Ledger) usesScopes() bool {
-	return l.strategy.Scopes && (l.hadScopes() || l.scopes.expected || l.reconnecting && l.scopes.possible || l.completeUpTo(srds, false) != always)
-}
-
-// hadScopes reports whether the tables ever had scopes.
-func (l *Ledger) hadScopes() bool {
-	return l.states[0].LastAdded(resource.Scope)+l.states[1].LastAdded(resource.Scope) > 0
+// used reports whether the proxy may have scopes, or had some on this stream.
+func (sc *scopes) used() bool {
+	return sc.strategy.Scopes &&
+		(sc.exist() || sc.expected || sc.reconnecting && sc.possible || sc.completeUpTo(srds, false) != always)
 }
 
 // unusedUpTo returns the revision up to which no listener uses what was removed.
-func (l *Ledger) unusedUpTo() model.Revision {
-	floor := l.completeUpTo(lds, false)
-	if l.usesScopes() && (floor != always || l.awaitsRoutes()) {
+func (sc *scopes) unusedUpTo() model.Revision {
+	floor := sc.completeUpTo(lds, false)
+	if sc.used() && (floor != always || sc.awaitRoutes()) {
 		return 0 // which routes are waited for is known of the newest listeners only
 	}
 	return floor
 }
 
-// awaitsRoutes reports whether a listener of the proxy may wait for its routes, while the listener
+// awaitRoutes reports whether a listener of the proxy may wait for its routes, while the listener
 // that it replaces still serves.
-func (l *Ledger) awaitsRoutes() bool {
-	w := &l.watches[lds]
+func (sc *scopes) awaitRoutes() bool {
+	w := &sc.watches[lds]
 	switch {
 	case !w.on || w.firstPending:
 		return false
-	case l.reconnecting || l.scopes.expected:
+	case sc.reconnecting || sc.expected:
 		return true
-	case l.scopes.gaveUp || len(w.held)+len(l.watches[srds].held) > 0:
-		return false // they wait for ever
+	case sc.gaveUp || len(w.held)+len(sc.watches[srds].held) > 0:
+		return false // they wait forever
 	}
-	for _, s := range l.states {
+	for _, s := range sc.states {
 		for e := range s.All(resource.Listener) {
-			if slices.ContainsFunc(e.Resource().RouteConfigs, func(rc string) bool { return !l.routesSent(rc) }) {
+			if slices.ContainsFunc(e.Resource().RouteConfigs, func(rc string) bool { return !sc.routesSent(rc) }) {
 				return true
 			}
 		}
 		for e := range s.All(resource.Scope) {
-			if !l.routesSent(e.Name) {
+			if !sc.routesSent(e.Name) {
 				return true
 			}
 		}
@@ -219,21 +209,12 @@ func (l *Ledger) awaitsRoutes() bool {
 	return false
 }
 
-// removesRoutes reports whether scopes, route configurations or virtual hosts are to be removed.
-func (l *Ledger) removesRoutes() bool {
-	for _, k := range []kind{srds, rds, vhds} {
-		if w := &l.watches[k]; w.on && (w.toRemove != nil || l.hasRemovals(w, l.newPlan(w))) {
-			return true
-		}
-	}
-	return false
-}
-
-func (l *Ledger) stopWaitingForScopes() {
-	l.scopes.expected, l.scopes.recheck = false, false
-	l.scopes.scopesOptional = l.scopes.scopesOptional && !l.scopes.hasScopesListener
-	l.scopes.gaveUp = true
-	for i := range l.states {
-		l.scopes.open[i] = max(l.scopes.open[i], l.watches[srds].acked(i).add)
+// stopWaiting admits everything that waits for scopes.
+func (sc *scopes) stopWaiting() {
+	sc.expected, sc.recheck = false, false
+	sc.optional = sc.optional && !sc.hasListener
+	sc.gaveUp = true
+	for i := range sc.states {
+		sc.open[i] = max(sc.open[i], sc.watches[srds].acked(i).add)
 	}
 }

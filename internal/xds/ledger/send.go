@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"iter"
+	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/names"
@@ -14,11 +15,11 @@ import (
 type Response struct {
 	Type    resource.Type
 	Nonce   uint64
-	Parts   [4]*table.Batch // nil: nothing
-	Removed []string        // delta
-	Version string          // state-of-the-world
-	Newest  model.Revision  // of the states that it was made from
-	Whole   bool            // the first of its type, or one that has everything
+	Parts   [2 * MaxTables]*table.Batch // nil: nothing
+	Removed []string                    // delta
+	Version string                      // state-of-the-world
+	Newest  model.Revision              // of the states that it was made from
+	Whole   bool                        // the first of its type, or one that has everything
 }
 
 // Next appends the responses that may be sent now, in the order of types. Each counts as sent.
@@ -27,8 +28,8 @@ func (l *Ledger) Next(out []Response) []Response {
 		moved := false
 		for k := range kinds {
 			if k == lds {
-				l.openOrdering()
-				l.openScopes()
+				l.ordering.advance(l.prefetch.trusted)
+				l.scopes.advance()
 			}
 			if l.off(k) || l.watches[k].flight != nil {
 				continue
@@ -37,36 +38,35 @@ func (l *Ledger) Next(out []Response) []Response {
 			out, m = l.compose(k, out)
 			moved = moved || m
 		}
-		if !moved { // what has moved may let others go that came before it
+		if !moved { // a move may admit types that come before it
 			break
 		}
 	}
 	return out
 }
 
-// off reports whether the proxy has not requested a type.
-func (l *Ledger) off(k kind) bool { return l.on&(1<<k) == 0 }
-
 // send applies a plan to its watch and appends its response, with the next nonce.
-func (l *Ledger) send(k kind, p *plan, out []Response) []Response {
-	w := &l.watches[k]
-	whole := w.nonce == 0 || l.protocol == Sotw && resource.Types[w.typ].FullState
+func (l *Ledger) send(p *plan, out []Response) []Response {
+	w := p.w
+	whole := w.nonce == 0 || l.fullState(w)
 	l.nonce++
 	w.nonce = l.nonce
 	f := flight{from: w.at, parts: p.parts, removed: p.removed, explicit: p.explicit}
 	w.at, w.toSend, w.toRemove, w.firstPending = p.at, p.toSend, p.toRemove, false
-	l.afterSend(k, &f, p)
+	l.afterSend(&f, p)
 	w.flight = f.shared()
-	return append(out, Response{Type: w.typ, Nonce: l.nonce, Parts: p.parts, Removed: p.removed, Version: w.version, Newest: l.newest(), Whole: whole})
+	return append(out, Response{
+		Type: w.typ, Nonce: l.nonce, Parts: p.parts, Removed: p.removed, Version: w.version, Newest: l.newest(), Whole: whole,
+	})
 }
 
 // flight is a response that the proxy has not answered yet. Its nonce is that of its watch. Streams
 // that were sent the same response share one flight, which saves memory: it must not be changed.
 type flight struct {
-	from     [MaxTables]cursor
-	parts    [4]*table.Batch
+	from     [MaxTables]cursor // what was sent before it
+	parts    [2 * MaxTables]*table.Batch
 	removed  []string
-	explicit bool // it has names of todo, gone or groups
+	explicit bool // it has names of toSend, toRemove or groups
 }
 
 // shared returns an equal flight of another stream, if the last stream that was sent the same batch
@@ -119,16 +119,26 @@ func (f *flight) names() (out []string) {
 	return out
 }
 
+// has reports whether the response contains or removes a name.
+func (f *flight) has(name string) bool {
+	for e := range f.entries() {
+		if e.Name == name {
+			return true
+		}
+	}
+	return slices.Contains(f.removed, name)
+}
+
 // afterSend updates the state of other types that depends on a response.
-func (l *Ledger) afterSend(k kind, f *flight, p *plan) {
-	switch k {
+func (l *Ledger) afterSend(f *flight, p *plan) {
+	switch p.k {
 	case cds:
 		l.clustersSent(f)
 	case lds:
-		l.listenersSent(f)
+		l.scopes.listenersSent(f)
 	case rds:
 		if len(p.removed) > 0 {
-			l.dropRoutes(names.Strings(p.removed))
+			l.hosts.dropRoutes(names.Strings(p.removed))
 		}
 	case vhds:
 		if loaded := l.pool.Minus(l.toLoad, p.toLoad); loaded != nil {
@@ -148,16 +158,16 @@ func (l *Ledger) clustersSent(f *flight) {
 		}
 		for _, c := range part.Entries {
 			if l.protocol == Sotw && c.Revision <= f.from[i].add {
-				continue // there because the response is whole
+				continue // it is there because the response is complete
 			}
 			switch {
 			case e.on && e.names.Has(c.Name) && l.lookup(resource.Endpoints, c.Name) != nil:
 				again = append(again, c.Name)
 			case !e.on && (f.explicit || c.Added <= f.from[i].add):
 				later = append(later, c.Name)
-			case l.isPrefetched(c):
+			case l.prefetch.wants(c):
 				ahead = append(ahead, c.Name)
-				if l.sentBefore(c, i, f) {
+				if l.prefetch.sentBefore(c, i, f) {
 					known = append(known, c.Name)
 				}
 			}
@@ -167,7 +177,7 @@ func (l *Ledger) clustersSent(f *flight) {
 		}
 	}
 	l.resend = l.pool.With(l.resend, names.Strings(later))
-	l.prefetchEndpoints(ahead, known)
+	l.prefetch.schedule(ahead, known)
 	if len(again) > 0 {
 		e.toSend = l.pool.With(e.toSend, names.Strings(again))
 		e.notePending(l.newest())
@@ -175,6 +185,6 @@ func (l *Ledger) clustersSent(f *flight) {
 	if len(all) > 0 {
 		f.explicit = true
 		l.watches[cds].notePending(l.newest())
-		l.waitFor(all)
+		l.ordering.waitFor(all)
 	}
 }

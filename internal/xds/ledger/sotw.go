@@ -63,8 +63,8 @@ func (l *Ledger) composeWhole(k kind, out []Response) (_ []Response, moved bool)
 	if l.limit(k) != always {
 		return out, false
 	}
-	p := l.newPlan(w)
-	stay := l.whatStays(k, p)
+	p := l.newPlan(k, always)
+	stay := p.stay()
 	if p.at == w.at && !w.firstPending && w.idle() {
 		return out, false
 	}
@@ -86,19 +86,19 @@ func (l *Ledger) composeWhole(k kind, out []Response) (_ []Response, moved bool)
 	}
 	if version := contentVersion(p.parts); version != w.version {
 		w.version = version
-		moved = p.moves(w)
-		return l.send(k, p, out), moved
+		moved = p.moves()
+		return l.send(p, out), moved
 	}
 	w.firstPending = false
-	return out, l.skip(w, p)
+	return out, p.skip()
 }
 
-// whatStays moves the cursors of the plan as far as removals are allowed, and returns the entries
-// that must stay.
-func (l *Ledger) whatStays(k kind, p *plan) map[string]*table.Entry {
-	w := &l.watches[k]
+// stay moves the cursors of the plan as far as removals are allowed. It returns the entries that
+// must stay.
+func (p *plan) stay() map[string]*table.Entry {
+	l, w := p.l, p.w
 	stay := map[string]*table.Entry{}
-	removable := l.removable(k)
+	removable := l.removable(p.k)
 	keep := func(name string) {
 		if e := w.lastEntry(name); e != nil && l.lookup(w.typ, name) == nil {
 			stay[name] = e
@@ -107,7 +107,7 @@ func (l *Ledger) whatStays(k kind, p *plan) map[string]*table.Entry {
 	for i, s := range l.states {
 		p.at[i] = cursor{add: max(w.at[i].add, s.LastChanged(w.typ)), rem: max(w.at[i].rem, s.LastRemoved(w.typ)), firm: w.at[i].firm}
 		for name, rev := range s.Removed(w.typ, w.at[i].rem) {
-			if l.mustStay(k, name, rev, removable) {
+			if l.mustStay(p.k, name, rev, removable) {
 				p.at[i].rem = min(p.at[i].rem, rev-1)
 				keep(name)
 			}
@@ -115,7 +115,7 @@ func (l *Ledger) whatStays(k kind, p *plan) map[string]*table.Entry {
 	}
 	var wait []string
 	for n := range p.toRemove.All() {
-		if l.mustStay(k, n, always, removable) {
+		if l.mustStay(p.k, n, always, removable) {
 			wait = append(wait, n)
 			keep(n)
 		}
@@ -166,7 +166,7 @@ func (l *Ledger) rebindWhole(k kind, i int) {
 }
 
 // contentVersion returns a hash of the resources' names and versions.
-func contentVersion(parts [4]*table.Batch) string {
+func contentVersion(parts [2 * MaxTables]*table.Batch) string {
 	var sum uint64
 	for _, b := range parts {
 		if b != nil {

@@ -11,7 +11,7 @@ import (
 // ResourceStatus is how far a resource, in its current form, has come on a stream.
 type ResourceStatus uint8
 
-// The standings, the later the further behind.
+// The statuses: a greater one is further behind.
 const (
 	NotSubscribed ResourceStatus = iota
 	Has                          // the proxy has ACKed its newest form, or that it is gone
@@ -26,25 +26,25 @@ func (s ResourceStatus) String() string {
 }
 
 // Status returns the status of a resource, at a cost that depends only on what is in flight.
-func (l *Ledger) Status(t resource.Type, name string) ResourceStatus {
-	k, ok := l.watchOf(t)
-	if !ok || !l.willSubscribe(k, name) {
+func (st *streamState) Status(t resource.Type, name string) ResourceStatus {
+	k, ok := st.watchOf(t)
+	if !ok || !st.willSubscribe(k, name) {
 		return NotSubscribed
 	}
-	w, e := &l.watches[k], l.lookup(t, name)
+	w, e := &st.watches[k], st.lookup(t, name)
 	switch {
-	case l.heldOf(w, e) != nil:
+	case st.heldOf(w, e) != nil:
 		return Refused
-	case w.firstPending || w.toSend.Has(name) || w.inGroups(name) || !l.subscribes(k, name):
+	case w.firstPending || w.toSend.Has(name) || w.inGroups(name) || !st.subscribes(k, name):
 		return Unsent
-	case w.toRemove.Has(name) && (e == nil || !l.fullState(w)): // one that came again is sent again, but with all others where they are sent whole
+	case w.toRemove.Has(name) && (e == nil || !st.fullState(w)): // one that exists again is sent by name, unless responses are complete
 		return Unsent
 	case w.flight != nil && w.flight.explicit && w.flight.has(name):
 		return Unanswered
 	case e == nil:
-		return l.statusOfRemoved(w, name)
+		return st.statusOfRemoved(w, name)
 	}
-	for i, s := range l.states {
+	for i, s := range st.states {
 		if s.Get(t, name) == e {
 			return against(e.Revision, w.at[i].add, w.acked(i).add)
 		}
@@ -52,34 +52,17 @@ func (l *Ledger) Status(t resource.Type, name string) ResourceStatus {
 	return Has
 }
 
-// fullState reports whether responses of a watch must contain every resource.
-func (l *Ledger) fullState(w *watch) bool {
-	return l.protocol == Sotw && resource.Types[w.typ].FullState
-}
-
 // watchOf returns the watch of a type; false if the proxy did not request it, or uses another route
 // strategy.
-func (l *Ledger) watchOf(t resource.Type) (kind, bool) {
+func (st *streamState) watchOf(t resource.Type) (kind, bool) {
 	k := kindsOf[t]
-	return k, l.watches[k].typ == t && l.watches[k].on
+	return k, st.watches[k].typ == t && st.watches[k].on
 }
 
-// willSubscribe is subscribes, and includes virtual hosts of route configurations that the proxy
-// does not have yet.
-func (l *Ledger) willSubscribe(k kind, name string) bool {
-	if l.subscribes(k, name) {
-		return true
-	}
-	if k != vhds {
-		return false
-	}
-	rc := table.RouteConfigOf(name)
-	return l.toLoad.Has(rc) || l.claimedRoutes.Has(rc) || l.watches[rds].names.Has(rc)
-}
-
-func (l *Ledger) statusOfRemoved(w *watch, name string) ResourceStatus {
+// statusOfRemoved returns the status of a name that no table has.
+func (st *streamState) statusOfRemoved(w *watch, name string) ResourceStatus {
 	worst := Has
-	for i, s := range l.states {
+	for i, s := range st.states {
 		for n, rev := range s.Removed(w.typ, w.acked(i).rem) {
 			if n == name {
 				worst = max(worst, against(rev, w.at[i].rem, w.acked(i).rem))
@@ -104,12 +87,9 @@ func against(rev, sent, acked model.Revision) ResourceStatus {
 // names no resource.
 const Whole = "?"
 
-// Since returns the newest revision of which the proxy may have the resource.
-func (h *Held) Since() model.Revision { return h.since }
-
 // heldOf returns the refusal that holds an entry back, or nil. That of a whole response covers
 // everything that came with it.
-func (l *Ledger) heldOf(w *watch, e *table.Entry) *Held {
+func (st *streamState) heldOf(w *watch, e *table.Entry) *Held {
 	if e == nil || len(w.held) == 0 {
 		return nil
 	}
@@ -124,93 +104,52 @@ func (l *Ledger) heldOf(w *watch, e *table.Entry) *Held {
 
 // Refusal returns why a resource is held back; nil if it is not, or if the proxy does not subscribe
 // to it.
-func (l *Ledger) Refusal(t resource.Type, name string) *Held {
-	k, ok := l.watchOf(t)
-	if !ok || !l.willSubscribe(k, name) {
+func (st *streamState) Refusal(t resource.Type, name string) *Held {
+	k, ok := st.watchOf(t)
+	if !ok || !st.willSubscribe(k, name) {
 		return nil
 	}
-	return l.heldOf(&l.watches[k], l.lookup(t, name))
+	return st.heldOf(&st.watches[k], st.lookup(t, name))
 }
 
+// inGroups reports whether a name is in a part of a refused response.
 func (w *watch) inGroups(name string) bool {
 	return slices.ContainsFunc(w.groups, func(g []string) bool { return slices.Contains(g, name) })
 }
 
-func (f *flight) has(name string) bool {
-	for e := range f.entries() {
-		if e.Name == name {
-			return true
-		}
-	}
-	return slices.Contains(f.removed, name)
-}
-
-// Missing returns at most n clusters whose endpoints listeners and routes wait for: the proxy did
-// not request them, or was not sent them.
-func (l *Ledger) Missing(n int) []string {
-	if !l.watches[cds].on || !l.watches[cds].wildcard {
-		return nil
-	}
-	var out []string
-	look := func(cluster string) bool {
-		there := l.lookup(resource.Endpoints, cluster) != nil && l.watches[cds].held[cluster] == nil
-		if s := l.Status(resource.Endpoints, cluster); there && s != Has && s != Refused && !slices.Contains(out, cluster) {
-			out = append(out, cluster)
-		}
-		return len(out) < n
-	}
-	for i, s := range l.states {
-		open := l.ordering.open[i]
-		if l.ordering.endpointsUnknown {
-			open = 0
-		}
-		for c := range s.Changed(resource.Cluster, open) {
-			if c.Added > open && !look(c.Name) {
-				return out
-			}
-		}
-	}
-	for cluster := range l.ordering.awaited.All() {
-		if !look(cluster) {
-			return out
-		}
-	}
-	return out
-}
-
 // Behind reports whether anything of a type is not ACKed.
-func (l *Ledger) Behind(t resource.Type) bool {
-	k, ok := l.watchOf(t)
-	return ok && l.completeUpTo(k, true) != always
+func (st *streamState) Behind(t resource.Type) bool {
+	k, ok := st.watchOf(t)
+	return ok && st.completeUpTo(k, true) != always
 }
 
 // HasSince reports whether the proxy has a resource as it was at a revision, or newer; also if it
 // does not subscribe to it.
-func (l *Ledger) HasSince(t resource.Type, name string, rev model.Revision) bool {
-	k, ok := l.watchOf(t)
-	if !ok || !l.willSubscribe(k, name) {
+func (st *streamState) HasSince(t resource.Type, name string, rev model.Revision) bool {
+	k, ok := st.watchOf(t)
+	if !ok || !st.willSubscribe(k, name) {
 		return true
 	}
-	w := &l.watches[k]
+	w := &st.watches[k]
 	if h := w.held[name]; h != nil && h.since < rev {
 		return false
 	}
-	if w.firstPending || w.toSend.Has(name) || w.inGroups(name) || !l.subscribes(k, name) || w.toRemove.Has(name) && !l.fullState(w) ||
+	if w.firstPending || w.toSend.Has(name) || w.inGroups(name) || !st.subscribes(k, name) || w.toRemove.Has(name) && !st.fullState(w) ||
 		w.flight != nil && w.flight.explicit && w.flight.has(name) {
 		return false
 	}
-	for i, s := range l.states {
+	for i, s := range st.states {
 		if e := s.Get(t, name); e != nil {
 			return w.acked(i).add >= rev || e.Revision <= w.acked(i).add
 		}
 	}
-	return l.statusOfRemoved(w, name) == Has
+	return st.statusOfRemoved(w, name) == Has
 }
 
 // Refuses reports whether any resource is held back.
-func (l *Ledger) Refuses() bool {
+func (st *streamState) Refuses() bool {
 	for k := range kinds {
-		if len(l.watches[k].held) > 0 {
+		if len(st.watches[k].held) > 0 {
 			return true
 		}
 	}
@@ -243,9 +182,9 @@ func (l *Ledger) Types() []TypeState {
 			t.Sent = max(t.Sent, w.at[i].add)
 			t.ACKed = max(t.ACKed, w.acked(i).add)
 		}
-		if w.flight == nil && l.limit(k) != always && (w.firstPending || !l.upToDate(w) || !w.idle()) {
+		if l.heldUp(k) {
 			t.Waiting = "clusters and their endpoints"
-			if l.limitOfClusters() == always {
+			if l.ordering.limit() == always {
 				t.Waiting = "scopes and their routes"
 			}
 		} else if k == cds && w.flight == nil && (w.toRemove != nil || !l.upToDate(w)) {

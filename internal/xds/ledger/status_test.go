@@ -16,15 +16,15 @@ func (x *run) requireStandings(quiet bool) {
 				if l.lookup(t, entry.Name) != entry {
 					continue // the other table's counts
 				}
-				switch standing := l.Status(t, entry.Name); {
-				case standing == Has && has(entry.Name) != entry.Version:
+				switch status := l.Status(t, entry.Name); {
+				case status == Has && has(entry.Name) != entry.Version:
 					x.fail(fmt.Sprintf("%s %s: said to have %s, and has %q", t, entry.Name, entry.Version, has(entry.Name)))
-				case (standing == Has) != l.HasSince(t, entry.Name, entry.Revision) && standing != Refused && standing != NotSubscribed:
-					x.fail(fmt.Sprintf("%s %s: %s, and has it since its revision: %t", t, entry.Name, standing, standing != Has))
-				case quiet && (standing == Unsent || standing == Unanswered):
-					x.fail(fmt.Sprintf("%s %s: %s, but nothing is under way", t, entry.Name, standing))
-				case standing == Refused != (l.Refusal(t, entry.Name) != nil):
-					x.fail(fmt.Sprintf("%s %s: %s, and the refusal is %v", t, entry.Name, standing, l.Refusal(t, entry.Name)))
+				case (status == Has) != l.HasSince(t, entry.Name, entry.Revision) && status != Refused && status != NotSubscribed:
+					x.fail(fmt.Sprintf("%s %s: %s, and has it since its revision: %t", t, entry.Name, status, status != Has))
+				case quiet && (status == Unsent || status == Unanswered):
+					x.fail(fmt.Sprintf("%s %s: %s, but nothing is under way", t, entry.Name, status))
+				case status == Refused != (l.Refusal(t, entry.Name) != nil):
+					x.fail(fmt.Sprintf("%s %s: %s, and the refusal is %v", t, entry.Name, status, l.Refusal(t, entry.Name)))
 				}
 			}
 		}

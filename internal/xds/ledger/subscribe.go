@@ -24,12 +24,12 @@ func (l *Ledger) subscribe(k kind, r *Request) {
 		l.reconnect(k, r)
 	}
 	if first && k == vhds {
-		l.beginVirtualHosts(r)
+		l.hosts.begin(r)
 	}
 	if k == eds {
-		l.resend = nil // from now on todo has them
+		l.resend = nil // from now on they are in toSend
 		if first && (l.reconnecting || l.ordering.endpointsUnknown) {
-			l.waitFor(slices.Collect(w.toSend.All())) // its clusters came before the stream broke
+			l.ordering.waitFor(slices.Collect(w.toSend.All())) // its clusters came before the stream broke
 		}
 		l.ordering.endpointsUnknown = false
 	}
@@ -45,7 +45,7 @@ func (l *Ledger) subscribe(k kind, r *Request) {
 // begin starts a watch. Without names, a type that has wildcards is subscribed as a whole.
 func (l *Ledger) begin(k kind, unnamed bool) {
 	w := &l.watches[k]
-	w.on, l.on = true, l.on|1<<k
+	w.on, l.requests = true, l.requests|1<<k
 	if unnamed && resource.Types[w.typ].Wildcard {
 		l.subscribeAll(k)
 		return
@@ -59,7 +59,7 @@ func (l *Ledger) begin(k kind, unnamed bool) {
 func (l *Ledger) subscribeAll(k kind) {
 	w := &l.watches[k]
 	w.wildcard = true
-	if k == vhds { // they come with the route configurations
+	if k == vhds { // virtual hosts come with their route configurations
 		for i, s := range l.states {
 			w.at[i] = upTo(s)
 		}
@@ -76,6 +76,7 @@ const wildcard = "*"
 
 func isWildcard(name []byte) bool { return string(name) == wildcard }
 
+// subscribeNames adds names, or everything, to the subscription.
 func (l *Ledger) subscribeNames(k kind, list [][]byte) {
 	w := &l.watches[k]
 	all := slices.ContainsFunc(list, isWildcard)
@@ -84,7 +85,7 @@ func (l *Ledger) subscribeNames(k kind, list [][]byte) {
 	}
 	switch {
 	case k == eds:
-		list = l.subscribeEndpoints(list) // wildcards of endpoints are not served
+		list = l.prefetch.subscribe(list) // wildcards of endpoints are not served
 	case all:
 		list = slices.DeleteFunc(slices.Clone(list), isWildcard)
 	}
@@ -92,10 +93,11 @@ func (l *Ledger) subscribeNames(k kind, list [][]byte) {
 	w.names = l.pool.With(w.names, set)
 	w.toSend = l.pool.With(w.toSend, set)
 	if k == rds {
-		l.dropRoutes(set)
+		l.hosts.dropRoutes(set)
 	}
 }
 
+// unsubscribe removes names, or everything, from the subscription.
 func (l *Ledger) unsubscribe(k kind, list [][]byte) {
 	w := &l.watches[k]
 	set := names.Slices(list)
@@ -113,9 +115,9 @@ func (l *Ledger) unsubscribe(k kind, list [][]byte) {
 		w.toSend, w.toRemove = l.pool.Without(w.toSend, set), l.pool.Without(w.toRemove, set)
 	}
 	if k == eds {
-		l.settlePrefetch(list)
+		l.prefetch.forget(list)
 	}
 	if k == rds {
-		l.dropRoutes(set)
+		l.hosts.dropRoutes(set)
 	}
 }

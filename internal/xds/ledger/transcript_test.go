@@ -176,7 +176,7 @@ func (p *player) updates(lines []string) (out []table.Update) {
 		require.True(p.t, ok, l)
 		types := []resource.Type{t}
 		if t == resource.RouteConfig {
-			types = append(types, resource.RouteConfigShell)
+			types = append(types, resource.VHDSRouteConfig)
 		}
 		for _, t := range types {
 			u := table.Update{Type: t, Name: f[1]}

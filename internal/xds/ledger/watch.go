@@ -13,16 +13,20 @@ const MaxTables = 2
 // always is a limit that admits every revision.
 const always = ^model.Revision(0)
 
+// exceeds reports whether a revision is beyond a limit. The revision always exceeds every limit but
+// always.
+func exceeds(rev, limit model.Revision) bool { return limit != always && rev > limit }
+
 // cursor is what was sent of one table.
 //
 // Invariant: firm <= add. Changes between them may be missing: they changed again after add, while
 // the ordering admitted only older updates.
 type cursor struct {
-	add  model.Revision // what came to be as it is up to here
-	rem  model.Revision // removals up to here
-	firm model.Revision // every change up to here, in this or a newer form
-	// What waits to be removed is of this revision or newer. It may have changed after
-	// it, and lost a reference, and been removed before that was sent. 0: nothing waits.
+	add  model.Revision // resources that changed last up to here were sent
+	rem  model.Revision // removals up to here were sent
+	firm model.Revision // every change up to here was sent, in this or a newer form
+	// wait is the oldest revision of which a removal may wait; 0: none waits. The resource may
+	// have changed after it, lost a reference, and been removed before that change was sent.
 	wait model.Revision
 }
 
@@ -35,19 +39,19 @@ func fromStart(s *table.State) cursor { return cursor{rem: s.Revision} }
 // watch is the state of one resource type on a stream.
 type watch struct {
 	typ          resource.Type
-	on           bool // there was a request
-	wildcard     bool // everything is subscribed
-	firstPending bool // the first answer is owed, even where it is empty
+	on           bool // the proxy requested the type
+	wildcard     bool // the proxy subscribes to everything
+	firstPending bool // the first response is to be sent, even if it is empty
 
 	flight *flight    // nil: no response is unanswered
 	nonce  uint64     // of the last response
 	names  *names.Set // named subscriptions
 
-	// What is to be sent whatever the cursors say. It is looked up when it is sent:
-	// a name of todo that does not exist becomes one of gone, which is answered by a
-	// removal when that is safe.
+	// toSend and toRemove are sent whatever the cursors are. Names are looked up when they are
+	// sent: a name of toSend that does not exist moves to toRemove, and is answered by a removal
+	// when that is safe.
 	toSend, toRemove *names.Set
-	pendingSince     model.Revision // the revision at which these two, and groups, came to be; 0: they are empty
+	pendingSince     model.Revision // the revision since which these two, and groups, have names; 0: they have none
 
 	at [MaxTables]cursor // what was sent
 
@@ -64,17 +68,20 @@ type watch struct {
 type Held struct {
 	Name, Version string
 	Message       string
-	// since is the newest revision of which the proxy may have the resource: it may
-	// refer to whatever was there then.
+	// since is the newest revision of which the proxy may have the resource: it may refer to
+	// everything that existed then.
 	since model.Revision
-	again bool // it is to be sent once more, or was and is not answered
-	tries int  // how often that was so
+	retry bool // it is to be sent once more, or was, and is not answered
+	tries int  // number of retries
 }
+
+// Since returns the newest revision of which the proxy may have the resource.
+func (h *Held) Since() model.Revision { return h.since }
 
 // holds reports whether an entry is held back.
 func (w *watch) holds(e *table.Entry) bool {
 	h := w.held[e.Name]
-	return h != nil && h.Version == e.Version && !h.again
+	return h != nil && h.Version == e.Version && !h.retry
 }
 
 // acked returns the cursor of what the proxy is known to have accepted.
@@ -83,6 +90,21 @@ func (w *watch) acked(i int) cursor {
 		return w.flight.from[i]
 	}
 	return w.at[i]
+}
+
+// removalsCompleteUpTo returns the revision up to which removals are ACKed.
+func (w *watch) removalsCompleteUpTo(states *[MaxTables]*table.State) model.Revision {
+	floor := always
+	for i, s := range states {
+		c := w.acked(i)
+		if s.LastRemoved(w.typ) > c.rem {
+			floor = min(floor, c.rem)
+		}
+		if c.wait > 0 {
+			floor = min(floor, c.wait-1)
+		}
+	}
+	return floor
 }
 
 // idle reports whether nothing is pending or in flight besides what the cursors describe.
@@ -95,26 +117,4 @@ func (w *watch) notePending(rev model.Revision) {
 	if w.pendingSince == 0 || w.pendingSince > rev {
 		w.pendingSince = max(rev, 1)
 	}
-}
-
-// subscribes reports whether the removal of a name concerns the stream.
-func (l *Ledger) subscribes(k kind, name string) bool {
-	w := &l.watches[k]
-	if k == vhds {
-		return l.synced.Has(table.RouteConfigOf(name)) || w.names.Has(name)
-	}
-	return w.wildcard || w.names.Has(name)
-}
-
-// filter returns the names that a batch is restricted to; nil for all. none reports that the proxy
-// subscribes to no name.
-func (l *Ledger) filter(k kind) (set *names.Set, none bool) {
-	w := &l.watches[k]
-	switch {
-	case k == vhds:
-		return l.synced, l.synced == nil
-	case w.wildcard:
-		return nil, false
-	}
-	return w.names, w.names == nil
 }

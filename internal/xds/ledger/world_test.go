@@ -40,11 +40,11 @@ func (w *world) set(t resource.Type, name string, c content) {
 	if w.r.IntN(6) == 0 {
 		c.n = 0 // sometimes what was before comes again
 	}
-	c.bad = w.bad && t != resource.RouteConfigShell && t != resource.Scope && w.r.IntN(12) == 0
+	c.bad = w.bad && t != resource.VHDSRouteConfig && t != resource.Scope && w.r.IntN(12) == 0
 	w.has[t][name] = c
 	w.dirty[t][name] = true
 	if t == resource.RouteConfig { // the shell is never refused alone
-		w.set(resource.RouteConfigShell, name, content{})
+		w.set(resource.VHDSRouteConfig, name, content{})
 	}
 }
 
@@ -52,7 +52,7 @@ func (w *world) drop(t resource.Type, name string) {
 	delete(w.has[t], name)
 	w.dirty[t][name] = true
 	if t == resource.RouteConfig {
-		w.drop(resource.RouteConfigShell, name)
+		w.drop(resource.VHDSRouteConfig, name)
 	}
 }
 

@@ -18,7 +18,7 @@ const (
 	Scope
 	Listener
 	RouteConfig
-	RouteConfigShell
+	VHDSRouteConfig
 	VirtualHost
 	NameTable
 	Extension
@@ -67,7 +67,7 @@ const (
 // Types is the table, indexed by Type.
 var Types = [NumTypes]Info{
 	Cluster: {Type: Cluster, Short: "CDS", URL: ClusterURL, Wildcard: true, FullState: true,
-		HeldBy: []Type{Listener, RouteConfig, RouteConfigShell, VirtualHost}, HeldByRefused: true},
+		HeldBy: []Type{Listener, RouteConfig, VHDSRouteConfig, VirtualHost}, HeldByRefused: true},
 	// Envoy unsubscribes from the endpoints of a cluster that it removes.
 	Endpoints: {Type: Endpoints, Short: "EDS", URL: EndpointsURL, HeldBy: []Type{Cluster}},
 	// Envoy ACKs a cluster when the cluster's secrets are there, or known to be absent, so secrets
@@ -78,7 +78,7 @@ var Types = [NumTypes]Info{
 		Needs: []Type{Cluster, Scope}},
 	RouteConfig: {Type: RouteConfig, Short: "RDS", URL: RouteConfigURL,
 		Needs: []Type{Cluster}, HeldBy: []Type{Listener, Scope, VirtualHost}},
-	RouteConfigShell: {Type: RouteConfigShell, Short: "RDS", URL: RouteConfigURL,
+	VHDSRouteConfig: {Type: VHDSRouteConfig, Short: "RDS", URL: RouteConfigURL,
 		Needs: []Type{Cluster}, HeldBy: []Type{Listener, Scope, VirtualHost}},
 	VirtualHost: {Type: VirtualHost, Short: "VHDS", URL: VirtualHostURL, Wildcard: true,
 		Needs: []Type{Cluster}, HeldBy: []Type{Listener, Scope}},

@@ -148,7 +148,7 @@ func virtualHost(name, cluster string) table.Update {
 func routeConfig(name string) []table.Update {
 	return []table.Update{
 		encode(resource.RouteConfig, name, &routev3.RouteConfiguration{Name: name}),
-		encode(resource.RouteConfigShell, name, &routev3.RouteConfiguration{Name: name, Vhds: &routev3.Vhds{}}),
+		encode(resource.VHDSRouteConfig, name, &routev3.RouteConfiguration{Name: name, Vhds: &routev3.Vhds{}}),
 	}
 }
 

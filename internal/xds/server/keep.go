@@ -57,7 +57,7 @@ func (st *stream) lacksBuckets(r *request) (out []string) {
 		if rc == name || rc == last {
 			continue
 		}
-		if last = rc; st.has(resource.RouteConfigShell, rc) && !st.has(resource.Scope, name) && !slices.Contains(out, rc) {
+		if last = rc; st.has(resource.VHDSRouteConfig, rc) && !st.has(resource.Scope, name) && !slices.Contains(out, rc) {
 			out = append(out, rc)
 		}
 	}

@@ -83,7 +83,7 @@ func TestReconnectWithVirtualHosts(t *testing.T) {
 		c.resume(resource.Cluster, has(h, resource.Cluster, "c1"))
 		c.resume(resource.Endpoints, has(h, resource.Endpoints, "c1"), "c1")
 		c.resume(resource.Listener, has(h, resource.Listener, "l1"))
-		c.resume(resource.RouteConfig, map[string]string{"80": h.out.State().Get(resource.RouteConfigShell, "80").Version}, "80")
+		c.resume(resource.RouteConfig, map[string]string{"80": h.out.State().Get(resource.VHDSRouteConfig, "80").Version}, "80")
 		c.resume(resource.VirtualHost, map[string]string{
 			"80/a": h.out.State().Get(resource.VirtualHost, "80/a").Version, "80/b": "old", "80/gone": "old"})
 		c.take(resource.VirtualHost, "80/b", "80/c", "-80/gone")

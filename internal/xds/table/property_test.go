@@ -53,7 +53,7 @@ func (w *world) randomUpdates(r *rand.Rand, n int) []Update {
 
 func encoded(t resource.Type, name, content string) *resource.Encoded {
 	var m proto.Message = &routev3.VirtualHost{Name: name, Domains: []string{content}}
-	if t == resource.RouteConfig || t == resource.RouteConfigShell {
+	if t == resource.RouteConfig || t == resource.VHDSRouteConfig {
 		m = &routev3.RouteConfiguration{Name: name, InternalOnlyHeaders: []string{content}}
 	}
 	e, err := resource.Encode(t, name, m)

@@ -1,0 +1,243 @@
+package ledger
+
+import (
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/names"
+	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
+)
+
+// streamState is what a proxy subscribes to, what it was sent, and what it ACKed.
+type streamState struct {
+	protocol     Protocol
+	reconnecting bool   // the proxy listed clusters, and did not list its routes yet
+	nacked       bool   // since the last call of Settle
+	requests     uint16 // bits: the kinds that the proxy requested
+
+	strategy *Strategy
+	pool     *names.Pool
+	states   [MaxTables]*table.State
+	watches  [kinds]watch
+
+	// Route configurations that the proxy has, see vhds.go.
+	synced        *names.Set // their virtual hosts follow the cursor
+	toLoad        *names.Set // all of their virtual hosts are to be sent
+	claimedRoutes *names.Set // the proxy listed them on reconnecting
+
+	resend  *names.Set // changed clusters whose endpoints the proxy does not subscribe to yet
+	refused uint64     // NACKs ever
+	err     error
+}
+
+var noTable = table.New("none").State()
+
+// padded fills up states with empty tables.
+func padded(states []*table.State) (out [MaxTables]*table.State) {
+	n := copy(out[:], states)
+	for ; n < MaxTables; n++ {
+		out[n] = noTable
+	}
+	return out
+}
+
+// Strategy returns how routes reach the proxy.
+func (st *streamState) Strategy() *Strategy { return st.strategy }
+
+// Err returns why the stream must end, or nil.
+func (st *streamState) Err() error { return st.err }
+
+// kindOf returns the kind of a type URL; false if the stream does not serve it.
+func (st *streamState) kindOf(url []byte) (kind, bool) {
+	for k := range kinds {
+		if string(url) == kindURLs[k] {
+			return k, (k != vhds || st.strategy.VirtualHosts) && (k != srds || st.strategy.Scopes)
+		}
+	}
+	return 0, false
+}
+
+// off reports whether the proxy has not requested a type.
+func (st *streamState) off(k kind) bool { return st.requests&(1<<k) == 0 }
+
+// lookup returns the entry of a name from the table that has it, or nil.
+func (st *streamState) lookup(t resource.Type, name string) *table.Entry {
+	for _, s := range st.states {
+		if e := s.Get(t, name); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// lookupBytes is lookup for a name in a request's buffer.
+func (st *streamState) lookupBytes(t resource.Type, name []byte) *table.Entry {
+	for _, s := range st.states {
+		if e := s.GetBytes(t, name); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// newest returns the newest revision of the tables.
+func (st *streamState) newest() model.Revision {
+	return max(st.states[0].Revision, st.states[1].Revision)
+}
+
+// subscribes reports whether the removal of a name concerns the stream.
+func (st *streamState) subscribes(k kind, name string) bool {
+	w := &st.watches[k]
+	if k == vhds {
+		return st.synced.Has(table.RouteConfigOf(name)) || w.names.Has(name)
+	}
+	return w.wildcard || w.names.Has(name)
+}
+
+// willSubscribe is subscribes, and includes virtual hosts of route configurations that the proxy
+// does not have yet.
+func (st *streamState) willSubscribe(k kind, name string) bool {
+	if st.subscribes(k, name) {
+		return true
+	}
+	if k != vhds {
+		return false
+	}
+	rc := table.RouteConfigOf(name)
+	return st.toLoad.Has(rc) || st.claimedRoutes.Has(rc) || st.watches[rds].names.Has(rc)
+}
+
+// filter returns the names that a batch is restricted to; nil for all. none reports that the proxy
+// subscribes to no name.
+func (st *streamState) filter(k kind) (set *names.Set, none bool) {
+	w := &st.watches[k]
+	switch {
+	case k == vhds:
+		return st.synced, st.synced == nil
+	case w.wildcard:
+		return nil, false
+	}
+	return w.names, w.names == nil
+}
+
+// fullState reports whether responses of a watch must contain every resource.
+func (st *streamState) fullState(w *watch) bool {
+	return st.protocol == Sotw && resource.Types[w.typ].FullState
+}
+
+// upToDate reports whether the tables have no changes or removals after the cursors.
+func (st *streamState) upToDate(w *watch) bool {
+	for i, s := range st.states {
+		if s.LastChanged(w.typ) > w.at[i].add || s.LastRemoved(w.typ) > w.at[i].rem {
+			return false
+		}
+	}
+	return true
+}
+
+// hasRemovals reports whether the tables have removals after the cursors at.
+func (st *streamState) hasRemovals(w *watch, at *[MaxTables]cursor) bool {
+	for i, s := range st.states {
+		if s.LastRemoved(w.typ) > at[i].rem {
+			return true
+		}
+	}
+	return false
+}
+
+// removesRoutes reports whether scopes, route configurations or virtual hosts are to be removed.
+func (st *streamState) removesRoutes() bool {
+	for _, k := range []kind{srds, rds, vhds} {
+		if w := &st.watches[k]; w.on && (w.toRemove != nil || st.hasRemovals(w, &w.at)) {
+			return true
+		}
+	}
+	return false
+}
+
+// skipUnchanged moves the cursors past revisions that changed nothing of the type. It reports
+// whether a cursor moved.
+func (st *streamState) skipUnchanged(w *watch) (moved bool) {
+	if w.idle() {
+		w.pendingSince = 0
+	}
+	for i, s := range st.states {
+		at := &w.at[i]
+		if s.LastChanged(w.typ) <= at.add && at.firm < max(at.add, s.Revision) {
+			at.add = max(at.add, s.Revision)
+			at.firm, moved = at.add, true
+		}
+		if at.rem < s.Revision && s.LastRemoved(w.typ) <= at.rem {
+			at.rem, moved = s.Revision, true
+		}
+	}
+	return moved
+}
+
+// completeUpTo returns the revision up to which everything of a type is ACKed or held; always if
+// nothing is outstanding. With strict, held resources count as outstanding.
+func (st *streamState) completeUpTo(k kind, strict bool) model.Revision {
+	w := &st.watches[k]
+	switch {
+	case !w.on:
+		return always
+	case w.firstPending:
+		return 0
+	}
+	floor := min(st.changesCompleteUpTo(k), w.removalsCompleteUpTo(&st.states))
+	if w.toRemove != nil {
+		floor = min(floor, max(w.pendingSince, 1)-1)
+	}
+	if strict {
+		for _, h := range w.held {
+			floor = min(floor, h.since)
+		}
+	}
+	return floor
+}
+
+// changesCompleteUpTo is completeUpTo without removals that were not sent.
+func (st *streamState) changesCompleteUpTo(k kind) model.Revision {
+	w, floor := &st.watches[k], always
+	if !w.on {
+		return always
+	}
+	if w.toSend != nil || len(w.groups) > 0 || w.flight != nil && w.flight.explicit || k == vhds && st.toLoad != nil {
+		floor = max(w.pendingSince, 1) - 1
+	}
+	for i, s := range st.states {
+		if c := w.acked(i); s.LastChanged(w.typ) > c.add {
+			floor = min(floor, c.firm)
+		}
+	}
+	return floor
+}
+
+// onlyHeldRemain reports whether removals of clusters, and with them of endpoints, wait only for
+// resources that are held. Like these, they then count as settled.
+func (st *streamState) onlyHeldRemain() bool {
+	return len(st.watches[cds].held)+len(st.watches[lds].held)+len(st.watches[rds].held)+len(st.watches[vhds].held) > 0 &&
+		min(st.completeUpTo(lds, false), st.completeUpTo(rds, false), st.completeUpTo(vhds, false)) == always
+}
+
+// Sent returns the newest revision of which everything that may be sent was sent, ACKed or not.
+func (st *streamState) Sent() model.Revision {
+	sent := st.newest()
+	for k := range kinds {
+		if st.off(k) {
+			continue
+		}
+		w := &st.watches[k]
+		for i, s := range st.states {
+			if s.LastChanged(w.typ) > w.at[i].add {
+				sent = min(sent, w.at[i].firm)
+			}
+		}
+	}
+	return sent
+}
+
+// InFlight reports whether a response of a type is unanswered.
+func (st *streamState) InFlight(t resource.Type) bool {
+	w := &st.watches[kindsOf[t]]
+	return w.typ == t && w.flight != nil
+}
