@@ -12,69 +12,37 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 )
 
-// conn is one connection. Whoever reads runs Receivers: that is a goroutine, called the connection's, or a loop for
-// a turn.
+// conn is one connection. Its reader runs Receivers: either a goroutine, called the connection's, or
+// an event loop for one turn.
+//
+// What is read, what is written, and how long the connection lives are structs of their own. They
+// share the fields of conn.
 type conn struct {
 	// Read-only.
 	server *Server
 	socket *socket
 	tls    *tls.Conn // nil: plain text
-	phase  uint32    // the keeper's tick, of every sweep, in which it is looked at closely
 
-	// old is when the server starts to close the connection; zero: never.
-	old time.Time
-	// expires is when the peer's certificate expires, in Unix seconds, as nanoseconds end in 2262;
-	// 0: the peer has no certificate.
-	expires atomic.Int64
-	// soonest is the earliest deadline of a stream, in Unix nanoseconds; 0: there is none.
-	soonest atomic.Int64
+	reader   frameReader // the reader's
+	inLoop   bool        // the reader's: it is an event loop, for a turn
+	output   output
+	lifetime lifetime
 
-	// The goroutine's.
-	in                  input
-	inLoop              bool // it is a loop's, for a turn
-	framer              *xhttp2.Framer
-	lastID              uint32  // of the peer's newest stream
-	credit              int     // bytes that the peer may still send
-	unacknowledgedBytes int     // bytes that were taken and not credited again
-	gathering           *Stream // the last one that took a message since we waited; nil: none did
-	unauthenticated     bool    // nobody has said yet that the peer is known: limits are those of strangers
+	// Shared by the reader and the keeper.
+	active  atomic.Bool   // bytes arrived since the keeper checked
+	busy    atomic.Bool   // the reader does not wait for bytes
+	budget  atomic.Int32  // expensive frames that the peer may still send
+	behind  atomic.Uint32 // tick since which the rest of a frame is awaited; 0: none is
+	closed  atomic.Bool
+	soonest atomic.Int64 // earliest deadline of a stream, in Unix nanoseconds; 0: there is none
 
-	// Between the goroutine and the keeper.
-	active atomic.Bool   // bytes came since the keeper looked
-	busy   atomic.Bool   // the goroutine is not waiting for bytes
-	budget atomic.Int32  // frames that the peer may still bother us with
-	behind atomic.Uint32 // tick since which the rest of a frame is awaited; 0: none is
-	closed atomic.Bool
-
-	mu      sync.Mutex // guards what follows, and the streams' fields that say so
+	// mu guards what follows, the fields of output, and the fields of streams, output and lifetime
+	// that say so.
+	mu      sync.Mutex
 	streams []*Stream  // open ones, few
 	first   [1]*Stream // streams begins in it, and is seldom longer
-	ready   []*Stream  // of these, the ones that have something to send
-	control []byte     // frames to send before all others
-	window  int        // bytes that the peer's connection takes
-	initial int        // window of a new stream
-	largest int        // of a DATA frame's payload
-	resized bool       // the next header block must begin with a tableUpdate
-	greeted bool       // settings were sent: frames may be
-	corked  bool       // the goroutine is busy with what came: what is sent waits for it, to go together
-	agreed  bool       // the handshake is over: deadlines are nudges from here on; the goroutine sets it
-	leaving leaving
-	parting *Status // what streams are to end with; nil: they are not
-	goneAt  uint32  // streams above it are not taken any more, once leaving is told
-	quiet   uint32  // sweeps without a byte
-	pinged  bool    // in these
+	agreed  bool       // the handshake is over, and wake may be called; the reader sets it
 }
-
-// leaving is how far a connection is on its way to its end. The peer is told twice: first
-// that it is to open no more streams, and when what it had under way has arrived, which
-// the answer to a ping tells, which stream was the last.
-type leaving uint8
-
-const (
-	staying leaving = iota
-	warned          // the first GOAWAY was sent, and the ping
-	told            // the second GOAWAY was sent; the last stream's end is the connection's
-)
 
 var (
 	errFlood   = xhttp2.ConnectionError(xhttp2.ErrCodeEnhanceYourCalm)
@@ -83,17 +51,13 @@ var (
 	errSilent  = errors.New("the handshake took too long")
 )
 
-// gracePing is the ping between the two GOAWAYs; keepPing asks whether the peer is alive.
-var (
-	gracePing = [8]byte{'l', 'e', 'a', 'v', 'i', 'n', 'g'}
-	keepPing  = [8]byte{'a', 'l', 'i', 'v', 'e'}
-)
-
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{server: s, old: s.opts.oldFrom(time.Now()), window: firstWindow, initial: firstWindow, largest: maxFrame, credit: connWindow,
-		phase: rand.Uint32N(sweep)} //nolint:gosec // nobody is to guess it, or not to
-	c.socket = newSocket(nc, c.flushed)
-	c.in.conn, c.in.whole, c.in.quota = c, true, maxBlock
+	c := &conn{server: s}
+	c.reader = frameReader{conn: c, credit: connWindow}
+	c.output = output{conn: c, window: firstWindow, initial: firstWindow, largest: maxFrame}
+	c.lifetime = lifetime{conn: c, old: s.opts.oldFrom(time.Now()), phase: rand.Uint32N(sweep)} //nolint:gosec // need not be secret
+	c.socket = newSocket(nc, c.output.flushed)
+	c.reader.in.conn, c.reader.in.whole, c.reader.in.quota = c, true, maxBlock
 	c.streams = c.first[:0]
 	c.budget.Store(budgetMost)
 	if s.opts.TLS != nil {
@@ -108,13 +72,27 @@ func (c *conn) serve() {
 	if err == nil {
 		c.socket.waits = false
 	}
-	c.carryOn(err)
+	c.run(err)
 }
 
-// waits is called before the goroutine waits for bytes.
-func (c *conn) waits(in *input) {
+// run reads, in the connection's goroutine, until the connection is idle or ends.
+func (c *conn) run(err error) {
+	if err == nil {
+		err = c.reader.readFrames()
+	}
+	for err == errIdle {
+		if c.rest() {
+			return
+		}
+		err = c.reader.readFrames()
+	}
+	c.end(err)
+}
+
+// beforeWait is called before the reader waits for bytes.
+func (c *conn) beforeWait(in *input) {
 	switch {
-	case in.whole || in.data: // a trickle of DATA is kept alive by what comes, not by us
+	case in.whole || in.data: // slow DATA is bounded by keep-alive, and not by FrameTime
 		if c.behind.Load() != 0 {
 			c.behind.Store(0)
 		}
@@ -123,17 +101,17 @@ func (c *conn) waits(in *input) {
 	}
 }
 
-// attend is called when waiting was interrupted: by the keeper, or by the end of the time
-// for the handshake. It ends the deadline first, and looks at what there is afterwards: what
-// a nudge was for is seen, or its deadline comes after that and has it attend once more.
+// handleWake is called when a wait was interrupted: by wake, or by the end of the time for the
+// handshake. It clears the deadline first and checks for work afterwards. A concurrent wake is either
+// seen by the checks, or sets the deadline after it was cleared, which interrupts the next wait.
 func (c *conn) handleWake() error {
 	if !c.agreed {
 		return errSilent
 	}
-	if err := c.socket.undeadline(); err != nil {
+	if err := c.socket.clearDeadline(); err != nil {
 		return err
 	}
-	c.dismissAll()
+	c.lifetime.endDismissed()
 	for _, st := range c.expired(time.Now()) {
 		if st.receiver == nil {
 			c.resetStream(st, xhttp2.ErrCodeCancel)
@@ -143,22 +121,22 @@ func (c *conn) handleWake() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.leaving == told && len(c.streams) == 0 {
+	if c.lifetime.leaving == told && len(c.streams) == 0 {
 		return errLeft
 	}
 	return nil
 }
 
-// nudge makes the goroutine attend, from another one, to what was changed before. Nudges may
-// overlap with each other and with attend; during the handshake there must be none.
+// wake makes the reader call handleWake, from another goroutine, for a change that was made before.
+// Calls may overlap with each other and with handleWake. It must not be called during the handshake.
 func (c *conn) wake() {
 	if p := c.socket.polled; p != nil {
-		p.nudged.Store(true)
+		p.woken.Store(true)
 		if p.wake() {
 			c.busy.Store(true)
-			go c.carryOn(nil)
+			go c.run(nil)
 		}
 		return
 	}
-	_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // where it fails the goroutine is about to end
+	_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // it fails only if the connection is about to end
 }

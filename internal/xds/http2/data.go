@@ -7,26 +7,26 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 )
 
-// data takes a DATA frame, in place.
-func (c *conn) data(fh xhttp2.FrameHeader) error {
+// data processes a DATA frame, in place.
+func (fr *frameReader) data(fh xhttp2.FrameHeader) error {
 	n := int(fh.Length)
-	if fh.StreamID == 0 || fh.StreamID > c.lastID {
+	if fh.StreamID == 0 || fh.StreamID > fr.lastID {
 		return protocolError()
 	}
-	if c.credit -= n; c.credit < 0 {
+	if fr.credit -= n; fr.credit < 0 {
 		return xhttp2.ConnectionError(xhttp2.ErrCodeFlowControl)
 	}
 	if n == 0 && !fh.Flags.Has(xhttp2.FlagDataEndStream) {
-		if err := c.bother(); err != nil {
+		if err := fr.spendBudget(); err != nil {
 			return err
 		}
 	}
-	st := c.find(fh.StreamID)
-	wrong := c.checkData(st, fh)
-	if err := c.payload(st, fh, wrong == nil); err != nil {
+	st := fr.find(fh.StreamID)
+	wrong := fr.checkData(st, fh)
+	if err := fr.payload(st, fh, wrong == nil); err != nil {
 		return err
 	}
-	c.takenOf(st, n)
+	fr.returnCredit(st, n)
 	switch {
 	case wrong != nil:
 		return wrong
@@ -34,13 +34,13 @@ func (c *conn) data(fh xhttp2.FrameHeader) error {
 		if st.expect > 0 {
 			return xhttp2.StreamError{StreamID: st.id, Code: xhttp2.ErrCodeProtocol}
 		}
-		c.halfClose(st)
+		fr.halfClose(st)
 	}
 	return nil
 }
 
-// checkData tells what is wrong with a DATA frame before its payload is read.
-func (c *conn) checkData(st *Stream, fh xhttp2.FrameHeader) error {
+// checkData returns what is wrong with a DATA frame, before its payload is read.
+func (fr *frameReader) checkData(st *Stream, fh xhttp2.FrameHeader) error {
 	if st == nil || st.remoteClosed {
 		return xhttp2.StreamError{StreamID: fh.StreamID, Code: xhttp2.ErrCodeStreamClosed}
 	}
@@ -50,16 +50,16 @@ func (c *conn) checkData(st *Stream, fh xhttp2.FrameHeader) error {
 	return nil
 }
 
-// payload reads what is in a DATA frame, and drops it unless it is wanted.
-func (c *conn) payload(st *Stream, fh xhttp2.FrameHeader, wanted bool) error {
+// payload reads the payload of a DATA frame, and drops it unless it is wanted.
+func (fr *frameReader) payload(st *Stream, fh xhttp2.FrameHeader, wanted bool) error {
 	n, padding := int(fh.Length), 0
-	c.in.data = true
-	defer func() { c.in.data = false }()
+	fr.in.data = true
+	defer func() { fr.in.data = false }()
 	if fh.Flags.Has(xhttp2.FlagDataPadded) {
 		if n == 0 {
 			return protocolError()
 		}
-		b, err := c.in.take(1)
+		b, err := fr.in.take(1)
 		if err != nil {
 			return err
 		}
@@ -70,26 +70,26 @@ func (c *conn) payload(st *Stream, fh xhttp2.FrameHeader, wanted bool) error {
 	}
 	if wanted && st.expect >= 0 {
 		if st.expect -= int64(n - padding); st.expect < 0 {
-			return c.drain(n, xhttp2.StreamError{StreamID: st.id, Code: xhttp2.ErrCodeProtocol})
+			return fr.drain(n, xhttp2.StreamError{StreamID: st.id, Code: xhttp2.ErrCodeProtocol})
 		}
 	}
 	for left := n - padding; left > 0; {
-		b, err := c.in.take(left)
+		b, err := fr.in.take(left)
 		if err != nil {
 			return err
 		}
 		left -= len(b)
 		if wanted && st.receiver != nil {
-			c.messages(st, b)
+			fr.messages(st, b)
 		}
 	}
-	return c.drain(padding, nil)
+	return fr.drain(padding, nil)
 }
 
-// drain reads n bytes and drops them; then it gives err.
-func (c *conn) drain(n int, err error) error {
+// drain reads and drops n bytes. Then it returns err.
+func (fr *frameReader) drain(n int, err error) error {
 	for n > 0 {
-		b, err := c.in.take(n)
+		b, err := fr.in.take(n)
 		if err != nil {
 			return err
 		}
@@ -98,59 +98,59 @@ func (c *conn) drain(n int, err error) error {
 	return err
 }
 
-// takenOf gives windows back that are half used.
-func (c *conn) takenOf(st *Stream, n int) {
-	c.unacknowledgedBytes += n
+// returnCredit sends window updates for windows of which half is used.
+func (fr *frameReader) returnCredit(st *Stream, n int) {
+	fr.unacknowledgedBytes += n
 	if st != nil {
 		st.unacknowledgedBytes += n
 	}
-	mine, its := c.unacknowledgedBytes >= connWindow/2, st != nil && st.unacknowledgedBytes >= streamWindow/2 && !st.remoteClosed
+	mine, its := fr.unacknowledgedBytes >= connWindow/2, st != nil && st.unacknowledgedBytes >= streamWindow/2 && !st.remoteClosed
 	if !mine && !its {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	fr.mu.Lock()
+	defer fr.mu.Unlock()
 	if mine {
-		c.control = appendWindowUpdate(c.control, 0, c.unacknowledgedBytes)
-		c.credit, c.unacknowledgedBytes = c.credit+c.unacknowledgedBytes, 0
+		fr.output.control = appendWindowUpdate(fr.output.control, 0, fr.unacknowledgedBytes)
+		fr.credit, fr.unacknowledgedBytes = fr.credit+fr.unacknowledgedBytes, 0
 	}
 	if its && !st.gone && st.receiver != nil {
-		c.control = appendWindowUpdate(c.control, st.id, st.unacknowledgedBytes)
+		fr.output.control = appendWindowUpdate(fr.output.control, st.id, st.unacknowledgedBytes)
 		st.credit, st.unacknowledgedBytes = st.credit+st.unacknowledgedBytes, 0
 	}
-	c.pump()
+	fr.output.pump()
 }
 
-// halfClose takes the end of the peer's side.
-func (c *conn) halfClose(st *Stream) {
-	c.gather(nil)
-	c.mu.Lock()
+// halfClose processes the end of the peer's side.
+func (fr *frameReader) halfClose(st *Stream) {
+	fr.gather(nil)
+	fr.mu.Lock()
 	st.remoteClosed = true
-	if c.sent(st) {
-		c.remove(st)
+	if fr.output.sent(st) {
+		fr.remove(st)
 	}
-	c.mu.Unlock()
+	fr.mu.Unlock()
 	switch {
 	case st.receiver == nil:
 	case st.message.begun():
-		c.finish(st, statusf(Internal, "the stream ended within a message"))
+		fr.finish(st, statusf(Internal, "the stream ended within a message"))
 	default:
-		c.heardAll(st)
+		fr.remoteEnded(st)
 	}
 }
 
-// message is one that is not whole yet.
+// message is a message that is not complete yet.
 type message struct {
 	head [prefixLen]byte
-	n    int     // bytes of head that are there
-	body *[]byte // from bodies; nil: none is there
+	n    int     // bytes of head that were received
+	body *[]byte // from bodies; nil: nothing of it was received
 }
 
-// bodies are buffers for messages that come in pieces: those of proxies that connect
-// again list all that they hold.
+// bodies are buffers for messages that arrive in pieces: proxies that connect again list everything
+// that they have.
 var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
-// keepBody is the largest buffer that is used again.
+// keepBody is the largest buffer that is reused.
 const keepBody = 1 << 20
 
 func (m *message) begun() bool { return m.n > 0 }
@@ -169,9 +169,9 @@ func (m *message) release() {
 	m.body = nil
 }
 
-// messages gives the Receiver the messages that are whole with b. Those that b holds
-// wholly are not copied.
-func (c *conn) messages(st *Stream, b []byte) {
+// messages passes the messages that are complete with b to the Receiver. Messages that are entirely
+// in b are not copied.
+func (fr *frameReader) messages(st *Stream, b []byte) {
 	m := &st.message
 	for st.receiver != nil {
 		if m.n < prefixLen {
@@ -180,8 +180,8 @@ func (c *conn) messages(st *Stream, b []byte) {
 				return
 			}
 			b = b[k:]
-			if s := c.checkPrefix(m, len(b)); s != nil {
-				c.finish(st, s)
+			if s := fr.checkPrefix(m, len(b)); s != nil {
+				fr.finish(st, s)
 				return
 			}
 		}
@@ -190,49 +190,50 @@ func (c *conn) messages(st *Stream, b []byte) {
 			return
 		}
 		m.n = 0
-		c.gather(st)
+		fr.gather(st)
 		if err := st.receiver.Receive(whole); err != nil {
-			c.gather(nil)
-			c.finish(st, statusOf(err))
+			fr.gather(nil)
+			fr.finish(st, statusOf(err))
 			return
 		}
 		m.release()
 	}
 }
 
-// gather notes that a stream takes a message; those of another one before are all there are, for now.
-func (c *conn) gather(st *Stream) {
-	last := c.gathering
+// gather records that a stream received a message. It ends the messages of another stream that came
+// before.
+func (fr *frameReader) gather(st *Stream) {
+	last := fr.gathering
 	if last == st {
 		return
 	}
-	if c.gathering = st; last == nil {
+	if fr.gathering = st; last == nil {
 		return
 	}
 	if g, ok := last.receiver.(Gatherer); ok {
 		if err := g.Gathered(); err != nil {
-			c.finish(last, statusOf(err))
+			fr.finish(last, statusOf(err))
 		}
 	}
 }
 
-// checkPrefix tells what is wrong with a message of which have bytes came with its prefix.
-func (c *conn) checkPrefix(m *message, have int) *Status {
+// checkPrefix checks the prefix of a message, of which have bytes were received.
+func (fr *frameReader) checkPrefix(m *message, have int) *Status {
 	switch {
 	case m.head[0] == 1:
-		return statusf(Internal, "a message is compressed, and grpc-encoding does not say how")
+		return statusf(Internal, "a message is compressed, but the request has no grpc-encoding")
 	case m.head[0] != 0:
-		return statusf(Internal, "a message begins with %d, which gRPC does not know", m.head[0])
-	case m.size() > c.server.opts.MaxMessage:
-		return statusf(ResourceExhausted, "a message has %d bytes; %d is the limit", m.size(), c.server.opts.MaxMessage)
+		return statusf(Internal, "a message begins with %d: gRPC allows 0 or 1", m.head[0])
+	case m.size() > fr.server.opts.MaxMessage:
+		return statusf(ResourceExhausted, "a message has %d bytes: the limit is %d", m.size(), fr.server.opts.MaxMessage)
 	case have < m.size():
-		return c.checkUnfinished()
+		return fr.checkUnfinished()
 	}
 	return nil
 }
 
-// more gives the whole message, once it is there, and what comes after it. What is
-// announced takes no memory before it comes.
+// more returns a message once it is complete, and the bytes after it. A message takes memory when
+// its bytes arrive, not when its length does.
 func (m *message) more(b []byte) (whole, rest []byte) {
 	size := m.size()
 	if m.body == nil {

@@ -1,19 +1,25 @@
-// Package http2 is a gRPC server on HTTP/2 for long streams of small messages, made so
-// that one more connection and one more message cost next to nothing.
+// Package http2 is a gRPC server on HTTP/2 for long streams of small messages. Each additional
+// connection and message costs little.
 //
-// It knows nothing of discovery. A method is a Handler, which gives each stream a
-// Receiver. Whoever reads a connection's frames hands messages to Receivers inline; their
-// bytes are only lent. That is a goroutine of the connection's while it waits for the rest of
-// something, or a Receiver may wait; between frames, few loops on epoll wait for all connections
-// (on Linux, and TCP), and take small messages themselves. Sending never blocks: what the kernel
-// or the peer's windows do not take stays queued with its stream, in order, and costs no
-// goroutine.
+// The package does not know xDS. A method is a Handler, which returns a Receiver for each stream. The
+// reader of a connection's frames passes messages to Receivers directly; their bytes are valid
+// during the call. Event loops on epoll wait for all idle connections (on Linux, and TCP), and process
+// small messages themselves. A connection has a goroutine while an incomplete frame is awaited, and
+// while a Receiver may wait. Sending does not block: what the kernel or the peer's windows do not
+// accept is queued with its stream, in order, and needs no goroutine.
 //
-// Frames are parsed by golang.org/x/net/http2's Framer, header blocks by its hpack, and
-// DATA, which is nearly all there is, in place. An idle connection owns no buffer: those
-// for reading and writing are pooled and held only while there is something in them. What
-// is sent while requests that came together are worked on goes in one write.
+// golang.org/x/net/http2's Framer parses frames, and its hpack header blocks. DATA frames, which are
+// nearly all frames, are parsed in place. An idle connection owns no buffer: buffers for reading and
+// writing are pooled, and held only while there is something in them. Responses to requests that
+// arrived together go in one write.
 //
-// Locks: a stream's Send may be called with the caller's own locks held. Below these is
-// conn.mu, and below that socket.mu. A Receiver is called without any.
+//	server.go   the API: Handler, Receiver, Server
+//	conn.go     a connection; its parts are frames.go (reading), output.go (writing) and
+//	            leave.go (age, keep-alive and end)
+//	stream.go   a stream, and its queue
+//	rest.go     idle connections: what an event loop does, and what a goroutine does
+//	socket.go   non-blocking reads and writes, also below TLS
+//
+// Locks: Stream.Send may be called with the caller's locks held. Below these is conn.mu, and below
+// that socket.mu. Receivers are called without any.
 package http2

@@ -15,13 +15,13 @@ const later = "/test.Service/Later" // answered by a goroutine of its own, when 
 
 // laterCall is a Finisher.
 type laterCall struct {
-	st     *Stream
-	token  string
-	kept   string     // of it, later on
-	answer chan error // from the test
-	ended  atomic.Bool
-	heard  chan struct{} // closed when the peer has ended its side
-	over   chan struct{} // closed with its goroutine
+	st           *Stream
+	token        string
+	kept         string     // of it, later on
+	answer       chan error // from the test
+	ended        atomic.Bool
+	remoteClosed chan struct{} // closed when the peer has ended its side
+	over         chan struct{} // closed with its goroutine
 }
 
 func (c *laterCall) Receive([]byte) error { return nil }
@@ -29,7 +29,7 @@ func (c *laterCall) End()                 { c.ended.Store(true) }
 
 func (c *laterCall) RemoteClosed() {
 	c.kept = c.st.Authorization()
-	defer close(c.heard)
+	defer close(c.remoteClosed)
 	c.st.Go(func() {
 		defer close(c.over)
 		select {
@@ -54,7 +54,7 @@ func serveLaterWith(t *testing.T, o Options) (*service, chan *laterCall) {
 	calls := make(chan *laterCall, 10)
 	v := serve(t, o, map[string]Handler{later: func(st *Stream) Receiver {
 		c := &laterCall{st: st, token: st.Authorization(), answer: make(chan error, 1),
-			heard: make(chan struct{}), over: make(chan struct{})}
+			remoteClosed: make(chan struct{}), over: make(chan struct{})}
 		calls <- c
 		return c
 	}})
@@ -123,7 +123,7 @@ func TestStopWaitsForFinish(t *testing.T) {
 	v, calls := serveLater(t)
 	v.connect().ask()
 	c := await.From(t, calls)
-	await.From(t, c.heard)
+	await.From(t, c.remoteClosed)
 	v.s.Stop()
 	select {
 	case <-c.over:

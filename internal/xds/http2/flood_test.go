@@ -68,7 +68,7 @@ func TestFloodsUnread(t *testing.T) {
 	v := serve(t, Options{Tick: time.Hour})
 	c := stall(v, 0, []byte(long(1<<20)))
 	answers := 0
-	for c.conn.say(func(b []byte) []byte { return appendPing(b, xhttp2.FlagPingAck, [8]byte{}) }) == nil {
+	for c.conn.output.sendControl(func(b []byte) []byte { return appendPing(b, xhttp2.FlagPingAck, [8]byte{}) }) == nil {
 		answers++
 	}
 	require.LessOrEqual(t, answers*(frameHead+8), maxControl)
@@ -85,7 +85,7 @@ func TestBudgetIsARate(t *testing.T) {
 			require.NoError(t, p.fr.WritePing(false, [8]byte{1}))
 		}
 		p.lives()
-		c.refill() // as after the tick, an hour later
+		c.lifetime.refill() // as after the tick, an hour later
 		require.LessOrEqual(t, c.budget.Load(), int32(budgetMost))
 	}
 }

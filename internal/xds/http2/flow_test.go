@@ -178,7 +178,7 @@ func TestStalledPeer(t *testing.T) {
 	c.conn.socket.mu.Lock()
 	rest := len(c.conn.socket.rest)
 	c.conn.socket.mu.Unlock()
-	require.LessOrEqual(t, rest, 2*len(output{}), "framed bytes that the kernel did not take")
+	require.LessOrEqual(t, rest, 2*len(writeBuffer{}), "framed bytes that the kernel did not take")
 }
 
 // TestStalledPeerReadsOn: what waited comes whole and in order.

@@ -7,28 +7,41 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 )
 
-// readFrames takes frames until the connection ends, and says why.
-func (c *conn) readFrames() error {
+// frameReader reads frames and processes them. It belongs to the connection's reader.
+type frameReader struct {
+	*conn
+	in     input
+	framer *xhttp2.Framer
+
+	lastID              uint32  // of the peer's newest stream
+	credit              int     // bytes of DATA that the peer may still send
+	unacknowledgedBytes int     // bytes read, for which no window update was sent
+	gathering           *Stream // the last one that received a message since the last wait; nil: none did
+	unauthenticated     bool    // the peer has not authenticated: stricter limits apply
+}
+
+// readFrames processes frames until the connection is idle or ends, and returns why.
+func (fr *frameReader) readFrames() error {
 	for {
-		c.in.whole, c.in.quota = true, maxBlock
-		// Waiting here and not below the Framer keeps the stack of a connection at rest under
-		// a quarter of 8 KB, so that a collection makes 4 KB of it.
-		if err := c.in.ready(); err != nil {
+		fr.in.whole, fr.in.quota = true, maxBlock
+		// Waiting here and not below the Framer keeps the stack of an idle connection under a
+		// quarter of 8 KB, so that a garbage collection shrinks it to 4 KB.
+		if err := fr.in.ready(); err != nil {
 			return err
 		}
-		fh, err := c.framer.ReadFrameHeader()
+		fh, err := fr.framer.ReadFrameHeader()
 		if err == nil {
 			if fh.Type == xhttp2.FrameData {
-				err = c.data(fh)
+				err = fr.data(fh)
 			} else {
-				err = c.frame(fh)
+				err = fr.frame(fh)
 			}
 		}
 		var se xhttp2.StreamError
 		switch {
 		case err == nil:
 		case errors.As(err, &se):
-			if err := c.streamError(se); err != nil {
+			if err := fr.streamError(se); err != nil {
 				return err
 			}
 		default:
@@ -37,9 +50,9 @@ func (c *conn) readFrames() error {
 	}
 }
 
-// bother takes from the budget.
-func (c *conn) bother() error {
-	if c.budget.Add(-1) < 0 {
+// spendBudget takes one frame from the budget of expensive frames.
+func (fr *frameReader) spendBudget() error {
+	if fr.budget.Add(-1) < 0 {
 		return errFlood
 	}
 	return nil
@@ -47,23 +60,23 @@ func (c *conn) bother() error {
 
 func protocolError() error { return xhttp2.ConnectionError(xhttp2.ErrCodeProtocol) }
 
-// frame takes a frame that is no DATA.
-func (c *conn) frame(fh xhttp2.FrameHeader) error {
-	f, err := c.framer.ReadFrameForHeader(fh)
+// frame processes a frame other than DATA.
+func (fr *frameReader) frame(fh xhttp2.FrameHeader) error {
+	f, err := fr.framer.ReadFrameForHeader(fh)
 	if err != nil {
-		return c.refuseHeaders(fh, err)
+		return fr.refuseHeaders(fh, err)
 	}
 	switch f := f.(type) {
 	case *xhttp2.MetaHeadersFrame:
-		return c.headers(f)
+		return fr.headers(f)
 	case *xhttp2.SettingsFrame:
-		return c.moreSettings(f)
+		return fr.moreSettings(f)
 	case *xhttp2.PingFrame:
-		return c.ping(f)
+		return fr.ping(f)
 	case *xhttp2.WindowUpdateFrame:
-		return c.windowUpdate(f)
+		return fr.windowUpdate(f)
 	case *xhttp2.RSTStreamFrame:
-		return c.reset(f)
+		return fr.reset(f)
 	case *xhttp2.PriorityFrame:
 		if f.StreamDep == f.StreamID {
 			return xhttp2.StreamError{StreamID: f.StreamID, Code: xhttp2.ErrCodeProtocol}
@@ -71,147 +84,135 @@ func (c *conn) frame(fh xhttp2.FrameHeader) error {
 	case *xhttp2.PushPromiseFrame:
 		return protocolError()
 	}
-	return c.bother()
+	return fr.spendBudget()
 }
 
-// refuseHeaders sees to it that a stream whose header block is malformed has been, and is
-// not taken for idle afterwards.
-func (c *conn) refuseHeaders(fh xhttp2.FrameHeader, err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) && c.in.err == nil {
-		return protocolError() // its content ended, not the connection: it is shorter than its flags say
+// refuseHeaders processes a frame with an error. A stream with malformed headers counts as begun,
+// so that later frames of it are not taken for frames of an idle stream.
+func (fr *frameReader) refuseHeaders(fh xhttp2.FrameHeader, err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) && fr.in.err == nil {
+		return protocolError() // the content is shorter than the flags require; the connection goes on
 	}
 	var se xhttp2.StreamError
 	if fh.Type == xhttp2.FrameHeaders && errors.As(err, &se) {
 		if fh.StreamID%2 == 0 {
 			return protocolError()
 		}
-		c.lastID = max(c.lastID, fh.StreamID)
+		fr.lastID = max(fr.lastID, fh.StreamID)
 	}
 	return err
 }
 
-// streamError resets a stream. Peers that cause many are not worth talking to.
-func (c *conn) streamError(e xhttp2.StreamError) error {
-	if err := c.bother(); err != nil {
+// streamError resets a stream. It spends the budget of expensive frames.
+func (fr *frameReader) streamError(e xhttp2.StreamError) error {
+	if err := fr.spendBudget(); err != nil {
 		return err
 	}
-	if st := c.find(e.StreamID); st != nil {
-		c.resetStream(st, e.Code)
+	if st := fr.find(e.StreamID); st != nil {
+		fr.resetStream(st, e.Code)
 		return nil
 	}
-	return c.say(func(b []byte) []byte { return appendReset(b, e.StreamID, e.Code) })
+	return fr.output.sendControl(func(b []byte) []byte { return appendReset(b, e.StreamID, e.Code) })
 }
 
-// say sends frames that go before all others.
-func (c *conn) say(appendTo func([]byte) []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.control = appendTo(c.control)
-	if len(c.control) > maxControl {
-		return errFlood // it has us answer, and does not read the answers
-	}
-	c.pump()
-	return nil
-}
-
-func (c *conn) moreSettings(f *xhttp2.SettingsFrame) error {
+func (fr *frameReader) moreSettings(f *xhttp2.SettingsFrame) error {
 	if f.IsAck() {
-		return c.bother()
+		return fr.spendBudget()
 	}
-	if err := c.bother(); err != nil {
+	if err := fr.spendBudget(); err != nil {
 		return err
 	}
-	return c.settings(f)
+	return fr.settings(f)
 }
 
-// settings applies the peer's, in their order, and acknowledges them.
-func (c *conn) settings(f *xhttp2.SettingsFrame) error {
-	c.mu.Lock()
-	err := f.ForeachSetting(c.setting)
-	c.mu.Unlock()
+// settings applies the peer's settings in their order, and acknowledges them.
+func (fr *frameReader) settings(f *xhttp2.SettingsFrame) error {
+	fr.mu.Lock()
+	err := f.ForeachSetting(fr.setting)
+	fr.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	return c.say(func(b []byte) []byte { return appendFrame(b, 0, xhttp2.FrameSettings, xhttp2.FlagSettingsAck, 0) })
+	return fr.output.sendControl(func(b []byte) []byte { return appendFrame(b, 0, xhttp2.FrameSettings, xhttp2.FlagSettingsAck, 0) })
 }
 
-// setting applies one. conn.mu is held.
-func (c *conn) setting(s xhttp2.Setting) error {
+// setting applies one setting. conn.mu is held.
+func (fr *frameReader) setting(s xhttp2.Setting) error {
 	if err := s.Valid(); err != nil {
 		return err
 	}
 	switch s.ID {
 	case xhttp2.SettingHeaderTableSize:
-		c.resized = true
+		fr.output.resized = true
 	case xhttp2.SettingMaxFrameSize:
-		c.largest = min(int(s.Val), maxFrame)
+		fr.output.largest = min(int(s.Val), maxFrame)
 	case xhttp2.SettingInitialWindowSize:
-		grown := int(s.Val) - c.initial
-		c.initial = int(s.Val)
-		for _, st := range c.streams {
+		grown := int(s.Val) - fr.output.initial
+		fr.output.initial = int(s.Val)
+		for _, st := range fr.streams {
 			if st.window += grown; st.window > maxWindow {
 				return xhttp2.ConnectionError(xhttp2.ErrCodeFlowControl)
 			}
-			c.queue(st)
+			fr.output.queue(st)
 		}
 	}
 	return nil
 }
 
-func (c *conn) ping(f *xhttp2.PingFrame) error {
+func (fr *frameReader) ping(f *xhttp2.PingFrame) error {
 	if !f.IsAck() {
-		if err := c.bother(); err != nil {
+		if err := fr.spendBudget(); err != nil {
 			return err
 		}
-		return c.say(func(b []byte) []byte { return appendPing(b, xhttp2.FlagPingAck, f.Data) })
+		return fr.output.sendControl(func(b []byte) []byte { return appendPing(b, xhttp2.FlagPingAck, f.Data) })
 	}
 	if f.Data == gracePing {
-		return c.lastStream()
+		return fr.lifetime.lastStream()
 	}
 	if f.Data == keepPing {
 		return nil
 	}
-	return c.bother()
+	return fr.spendBudget()
 }
 
-func (c *conn) windowUpdate(f *xhttp2.WindowUpdateFrame) error {
+func (fr *frameReader) windowUpdate(f *xhttp2.WindowUpdateFrame) error {
 	if f.Increment < smallCredit {
-		if err := c.bother(); err != nil {
+		if err := fr.spendBudget(); err != nil {
 			return err
 		}
 	}
-	if f.StreamID > c.lastID {
-		return protocolError() // it is idle
+	if f.StreamID > fr.lastID {
+		return protocolError() // the stream is idle
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	fr.mu.Lock()
+	defer fr.mu.Unlock()
 	if f.StreamID == 0 {
-		if c.window += int(f.Increment); c.window > maxWindow {
+		if fr.output.window += int(f.Increment); fr.output.window > maxWindow {
 			return xhttp2.ConnectionError(xhttp2.ErrCodeFlowControl)
 		}
-		for _, st := range c.streams {
-			c.queue(st)
+		for _, st := range fr.streams {
+			fr.output.queue(st)
 		}
-	} else if st := c.lookup(f.StreamID); st != nil {
+	} else if st := fr.lookup(f.StreamID); st != nil {
 		if st.window += int(f.Increment); st.window > maxWindow {
 			return xhttp2.StreamError{StreamID: f.StreamID, Code: xhttp2.ErrCodeFlowControl}
 		}
-		c.queue(st)
+		fr.output.queue(st)
 	}
-	c.pump()
+	fr.output.pump()
 	return nil
 }
 
-// reset takes the peer's end of a stream.
-func (c *conn) reset(f *xhttp2.RSTStreamFrame) error {
-	if f.StreamID > c.lastID {
-		return protocolError() // it is idle
+// reset processes the peer's reset of a stream.
+func (fr *frameReader) reset(f *xhttp2.RSTStreamFrame) error {
+	if f.StreamID > fr.lastID {
+		return protocolError() // the stream is idle
 	}
-	if err := c.bother(); err != nil {
+	if err := fr.spendBudget(); err != nil {
 		return err
 	}
-	if st := c.find(f.StreamID); st != nil {
-		c.drop(st)
+	if st := fr.find(f.StreamID); st != nil {
+		fr.drop(st)
 		st.end()
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// begin takes TLS's handshake, and HTTP/2's preface from both sides.
+// begin does the TLS handshake, and exchanges the HTTP/2 prefaces.
 func (c *conn) begin() error {
 	if err := c.socket.SetReadDeadline(time.Now().Add(c.server.opts.Handshake)); err != nil {
 		return err
@@ -20,23 +20,23 @@ func (c *conn) begin() error {
 			return err
 		}
 	}
-	c.unauthenticated = c.server.opts.LimitUnauthenticated && (c.tls == nil || len(c.tls.ConnectionState().VerifiedChains) == 0)
-	c.greet()
-	if err := c.readPreface(); err != nil {
+	c.reader.unauthenticated = c.server.opts.LimitUnauthenticated && (c.tls == nil || len(c.tls.ConnectionState().VerifiedChains) == 0)
+	c.output.greet()
+	if err := c.reader.readPreface(); err != nil {
 		return err
 	}
-	c.framer = newFramer(&c.in)
-	if err := c.readSettings(); err != nil {
+	c.reader.framer = newFramer(&c.reader.in)
+	if err := c.reader.readSettings(); err != nil {
 		return err
 	}
 	c.hand(c.server.loops)
 	c.mu.Lock()
 	c.agreed = true
 	c.mu.Unlock()
-	return c.handleWake() // to what nudges would have been for
+	return c.handleWake() // for what happened during the handshake
 }
 
-// shakeHands takes TLS's handshake. What comes after it is read by input, which does not wait in TLS.
+// shakeHands does the TLS handshake. What follows it is read by input, which does not wait in TLS.
 func (c *conn) shakeHands() error {
 	if err := c.tls.HandshakeContext(c.server.ctx); err != nil {
 		return err
@@ -44,27 +44,15 @@ func (c *conn) shakeHands() error {
 	if p := c.tls.ConnectionState().NegotiatedProtocol; p != "h2" {
 		return fmt.Errorf("the peer does not offer HTTP/2 with ALPN, but %q", p)
 	}
-	c.socket.waits, c.in.tls = false, c.tls
-	c.noteExpiry()
+	c.socket.waits, c.reader.in.tls = false, c.tls
+	c.lifetime.noteExpiry()
 	return nil
 }
 
-// greet sends what every connection begins with.
-func (c *conn) greet() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.control = appendSettings(c.control,
-		xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: c.mostStreams()},
-		xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: streamWindow},
-		xhttp2.Setting{ID: xhttp2.SettingMaxHeaderListSize, Val: maxHeaderList})
-	c.control = appendWindowUpdate(c.control, 0, connWindow-firstWindow)
-	c.greeted = true
-	c.pump()
-}
-
-func (c *conn) readPreface() error {
+// readPreface reads the client's preface.
+func (fr *frameReader) readPreface() error {
 	preface := make([]byte, len(xhttp2.ClientPreface))
-	if _, err := io.ReadFull(&c.in, preface); err != nil {
+	if _, err := io.ReadFull(&fr.in, preface); err != nil {
 		return err
 	}
 	if !bytes.Equal(preface, []byte(xhttp2.ClientPreface)) {
@@ -82,9 +70,9 @@ func newFramer(from io.Reader) *xhttp2.Framer {
 	return f
 }
 
-// readSettings takes the frame that every peer begins with, behind its preface.
-func (c *conn) readSettings() error {
-	f, err := c.framer.ReadFrame()
+// readSettings reads the first frame of the client, after its preface.
+func (fr *frameReader) readSettings() error {
+	f, err := fr.framer.ReadFrame()
 	if err != nil {
 		return err
 	}
@@ -92,5 +80,5 @@ func (c *conn) readSettings() error {
 	if !ok || s.IsAck() {
 		return xhttp2.ConnectionError(xhttp2.ErrCodeProtocol)
 	}
-	return c.settings(s)
+	return fr.settings(s)
 }

@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// input is what a connection receives, in clear. It belongs to the connection's goroutine.
+// input is what a connection receives, decrypted. It belongs to the connection's reader.
 type input struct {
 	conn *conn
 	tls  *tls.Conn // nil: plain text
@@ -16,7 +16,7 @@ type input struct {
 	quota int   // bytes that a header block may still take
 	whole bool  // nothing of the next frame was read
 	data  bool  // it is in a DATA frame
-	err   error // why there is no more
+	err   error // why nothing more comes
 }
 
 // Read implements io.Reader, for the Framer.
@@ -28,8 +28,7 @@ func (in *input) Read(p []byte) (int, error) {
 	return copy(p, b), err
 }
 
-// take gives up to n bytes, at least one of them, in place: they are valid until the next
-// call.
+// take returns up to n bytes, at least one, in place: they are valid until the next call.
 func (in *input) take(n int) ([]byte, error) {
 	if err := in.ready(); err != nil {
 		return nil, err
@@ -48,15 +47,15 @@ func (in *input) ready() error {
 	return in.fill()
 }
 
-// fill waits for bytes. Everything there was has been taken. Where a loop waits for the connection, it may come
-// to rest here, with errRest.
+// fill waits for bytes, after all were taken. If an event loop waits for the connection, it may
+// return errIdle.
 func (in *input) fill() (err error) {
 	defer func() { in.err = err }()
-	in.conn.gather(nil)
-	in.conn.cork(false)
-	in.conn.waits(in)
+	in.conn.reader.gather(nil)
+	in.conn.output.cork(false)
+	in.conn.beforeWait(in)
 	if in.conn.inLoop {
-		return errRest
+		return errIdle
 	}
 	in.conn.busy.Store(false)
 	defer in.conn.busy.Store(true)
@@ -72,16 +71,16 @@ func (in *input) fill() (err error) {
 	}
 }
 
-// have takes n bytes that were received.
+// have records that n bytes were received.
 func (in *input) have(n int) {
 	in.r, in.w, in.err = 0, n, nil
-	in.conn.cork(true)
+	in.conn.output.cork(true)
 	if !in.conn.active.Load() {
 		in.conn.active.Store(true)
 	}
 }
 
-// without does what is to be done where nothing was received; nil: it is to be tried again.
+// without handles that nothing was received. It returns nil if receive should be called again.
 func (in *input) without(err error) error {
 	switch {
 	case isWake(err):
@@ -89,7 +88,7 @@ func (in *input) without(err error) error {
 	case !errors.Is(err, again{}):
 		return err
 	case in.whole:
-		return errRest
+		return errIdle
 	}
 	in.conn.socket.polled.pause()
 	return nil
@@ -97,7 +96,7 @@ func (in *input) without(err error) error {
 
 func isWake(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
-// receive reads what there is, or waits for it, as socket.get does.
+// receive reads what is there, or waits for it, like socket.get.
 func (in *input) receive() (int, error) {
 	s := in.conn.socket
 	if in.tls == nil {
@@ -109,7 +108,7 @@ func (in *input) receive() (int, error) {
 		}
 		n, err := in.tls.Read(in.buf[:])
 		if n > 0 {
-			return n, nil // an error comes again
+			return n, nil // the error is returned again by the next read
 		}
 		if !errors.Is(err, again{}) {
 			return 0, err
@@ -121,7 +120,7 @@ func (in *input) receive() (int, error) {
 	}
 }
 
-// release gives the buffer back, at the end.
+// release returns the buffers, at the end.
 func (in *input) release() {
 	giveBack(&in.buf)
 	giveBack(&in.conn.socket.cipher)

@@ -2,183 +2,319 @@ package http2
 
 import (
 	"cmp"
+	"errors"
+	"io"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	xhttp2 "golang.org/x/net/http2"
 )
 
-// lookAfter is called by the keeper, each tick.
-func (c *conn) lookAfter(now time.Time, tick uint32) {
-	if c.endOfTime(now) {
+// lifetime decides how long a connection lives: its age, its peer's certificate, keep-alive, and the
+// steps of its end.
+type lifetime struct {
+	*conn
+
+	// Read-only.
+	phase uint32    // the keeper's tick, in every sweep, in which the connection is checked closely
+	old   time.Time // when the server starts to close the connection; zero: never
+
+	// expires is when the peer's certificate expires, in Unix seconds, as nanoseconds end in 2262;
+	// 0: the peer has no certificate.
+	expires atomic.Int64
+
+	// Guarded by conn.mu.
+	leaving leaving
+	parting *Status // with which the streams must end; nil: they may go on
+	goneAt  uint32  // streams above it are refused, once leaving is told
+	quiet   uint32  // sweeps without a byte
+	pinged  bool    // during these
+}
+
+// leaving is how far a connection is on its way to its end. The peer receives two GOAWAYs. The first
+// asks it to open no more streams. The answer to a ping shows that everything that it sent before has
+// arrived; the second GOAWAY then announces the last stream.
+type leaving uint8
+
+const (
+	staying leaving = iota
+	warned          // the first GOAWAY and the ping were sent
+	told            // the second GOAWAY was sent; the connection ends with its last stream
+)
+
+// gracePing is the ping between the two GOAWAYs; keepPing checks whether the peer is alive.
+var (
+	gracePing = [8]byte{'l', 'e', 'a', 'v', 'i', 'n', 'g'}
+	keepPing  = [8]byte{'a', 'l', 'i', 'v', 'e'}
+)
+
+// check is called by the keeper, each tick.
+func (lt *lifetime) check(now time.Time, tick uint32) {
+	if lt.endOfTime(now) {
 		return
 	}
-	if at := c.soonest.Load(); at != 0 && now.UnixNano() >= at {
-		c.wake()
+	if at := lt.soonest.Load(); at != 0 && now.UnixNano() >= at {
+		lt.wake()
 	}
-	if tick%sweep == c.phase {
-		c.lookClosely(tick)
+	if tick%sweep == lt.phase {
+		lt.checkClosely(tick)
 	}
 }
 
-// lookClosely does what need not be exact, and has more to look at.
-func (c *conn) lookClosely(tick uint32) {
-	c.refill()
-	if since := c.behind.Load(); since != 0 && tick-since > c.server.ticks(c.server.opts.FrameTime, 1) {
-		c.cut()
+// checkClosely does what needs no exact time and costs more.
+func (lt *lifetime) checkClosely(tick uint32) {
+	lt.refill()
+	if since := lt.behind.Load(); since != 0 && tick-since > lt.server.ticks(lt.server.opts.FrameTime, 1) {
+		lt.cut()
 		return
 	}
-	c.keepAlive()
+	lt.keepAlive()
 }
 
-// ageSpread is the part of MaxAge by which connections differ at most, up and down, as in grpc-go: those that
-// began together do not all come back together.
+// ageSpread is the part of MaxAge by which the ages of connections differ, up and down, as in
+// grpc-go. Connections that began together then do not all come back together.
 const ageSpread = 0.1
 
-// oldFrom is when a connection that begins now is told to go away; zero: never.
+// oldFrom returns when a connection that begins now must go away; zero: never.
 func (o *Options) oldFrom(now time.Time) time.Time {
 	if o.MaxAge <= 0 {
 		return time.Time{}
 	}
-	spread := (2*rand.Float64() - 1) * ageSpread //nolint:gosec // nobody is to guess it, or not to
+	spread := (2*rand.Float64() - 1) * ageSpread //nolint:gosec //nolint:gosec // need not be secret
 	return now.Add(o.MaxAge + time.Duration(spread*float64(o.MaxAge)))
 }
 
 const (
-	// expiryGrace is how long streams outlive their peer's certificate where MaxAgeGrace says nothing.
+	// expiryGrace is how long streams outlive their peer's certificate if MaxAgeGrace is zero.
 	expiryGrace = 10 * time.Second
-	// partingTime is what a peer has to take the end of its streams, and Finishers to answer, until the
-	// connection is cut.
+	// partingTime is how long a peer may take to receive the end of its streams, and Finishers to
+	// answer, before the connection is cut.
 	partingTime = time.Second
 )
 
-// What streams end with whose connection's time is over.
+// Statuses of streams that end because the time of their connection is over.
 var (
 	aged   = &Status{Unavailable, "the connection is old: connect again"}
 	lapsed = &Status{Unavailable, "the certificate has expired that the connection was made with: connect again"}
 )
 
-// noteExpiry notes until when the peer is whom it has shown to be.
-func (c *conn) noteExpiry() {
-	if certs := c.tls.ConnectionState().PeerCertificates; len(certs) > 0 {
-		c.expires.Store(certs[0].NotAfter.Unix())
+// noteExpiry records when the peer's certificate expires.
+func (lt *lifetime) noteExpiry() {
+	if certs := lt.tls.ConnectionState().PeerCertificates; len(certs) > 0 {
+		lt.expires.Store(certs[0].NotAfter.Unix())
 	}
 }
 
-// endOfTime looks after connections that are old, or whose peer's certificate has expired; true: it is cut.
-func (c *conn) endOfTime(now time.Time) bool {
-	grace := c.server.opts.MaxAgeGrace
-	if !c.old.IsZero() && c.overdue(now.Sub(c.old), grace, aged) {
+// endOfTime handles connections that are old, or whose peer's certificate has expired. It reports
+// whether it cut the connection.
+func (lt *lifetime) endOfTime(now time.Time) bool {
+	grace := lt.server.opts.MaxAgeGrace
+	if !lt.old.IsZero() && lt.overdue(now.Sub(lt.old), grace, aged) {
 		return true
 	}
-	at := c.expires.Load()
-	return at != 0 && c.overdue(now.Sub(time.Unix(at, 0)), cmp.Or(grace, expiryGrace), lapsed)
+	at := lt.expires.Load()
+	return at != 0 && lt.overdue(now.Sub(time.Unix(at, 0)), cmp.Or(grace, expiryGrace), lapsed)
 }
 
-// overdue has a peer go whose time has been over for so long: it is told at first; after the grace, unless that
-// is zero, its streams end; and then the connection is cut. true: it was.
-func (c *conn) overdue(since, grace time.Duration, status *Status) bool {
+// overdue ends a connection in steps. since is how long its time has been over. At first the peer
+// must open no more streams. After the grace, unless that is zero, the streams end. Then the
+// connection is cut, and overdue returns true.
+func (lt *lifetime) overdue(since, grace time.Duration, status *Status) bool {
 	if since <= 0 {
 		return false
 	}
-	c.goAway()
+	lt.goAway()
 	if grace == 0 || since <= grace {
 		return false
 	}
-	c.dismiss(status)
+	lt.dismiss(status)
 	if since-grace <= partingTime {
 		return false
 	}
-	c.cut()
+	lt.cut()
 	return true
 }
 
-// refill gives the peer what it may bother us with.
-func (c *conn) refill() {
-	if have := c.budget.Load(); have < budgetMost {
-		more := int32(max(1, sweep*budgetRefill*c.server.opts.Tick/time.Second)) //nolint:gosec // some hundreds
-		c.budget.Add(min(more, budgetMost-have))
+// refill adds to the budget of expensive frames.
+func (lt *lifetime) refill() {
+	if have := lt.budget.Load(); have < budgetMost {
+		more := int32(max(1, sweep*budgetRefill*lt.server.opts.Tick/time.Second)) //nolint:gosec // some hundreds
+		lt.budget.Add(min(more, budgetMost-have))
 	}
 }
 
-// keepAlive pings a peer that says nothing, and closes the connection of one that does
-// not answer.
-func (c *conn) keepAlive() {
-	o := &c.server.opts
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch c.quiet++; {
-	case c.active.Load() || c.busy.Load():
-		c.active.Store(false)
-		c.quiet, c.pinged = 0, false
-	case !c.pinged && c.quiet >= c.server.ticks(o.Keepalive, sweep):
-		c.quiet, c.pinged = 0, true
-		if c.greeted {
-			c.control = appendPing(c.control, 0, keepPing)
-			c.pump()
+// keepAlive pings an idle peer, and closes the connection of a peer that does not answer.
+func (lt *lifetime) keepAlive() {
+	o := &lt.server.opts
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	switch lt.quiet++; {
+	case lt.active.Load() || lt.busy.Load():
+		lt.active.Store(false)
+		lt.quiet, lt.pinged = 0, false
+	case !lt.pinged && lt.quiet >= lt.server.ticks(o.Keepalive, sweep):
+		lt.quiet, lt.pinged = 0, true
+		if lt.output.greeted {
+			lt.output.control = appendPing(lt.output.control, 0, keepPing)
+			lt.output.pump()
 		}
-	case c.pinged && c.quiet >= c.server.ticks(o.PingTimeout, sweep):
-		c.cut()
+	case lt.pinged && lt.quiet >= lt.server.ticks(o.PingTimeout, sweep):
+		lt.cut()
 	}
 }
 
-// goAway tells the peer to open no more streams, and to answer when it knows.
-func (c *conn) goAway() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.greeted {
-		c.cut() // it has not begun
+// goAway announces the end of the connection, with a GOAWAY and a ping. It cuts connections that
+// have not begun.
+func (lt *lifetime) goAway() {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	if !lt.output.greeted {
+		lt.cut()
 	}
-	if c.leaving != staying {
+	if lt.leaving != staying {
 		return
 	}
-	c.leaving = warned
-	c.control = appendGoAway(c.control, maxWindow, xhttp2.ErrCodeNo, "")
-	c.control = appendPing(c.control, 0, gracePing)
-	c.pump()
+	lt.leaving = warned
+	lt.output.control = appendGoAway(lt.output.control, maxWindow, xhttp2.ErrCodeNo, "")
+	lt.output.control = appendPing(lt.output.control, 0, gracePing)
+	lt.output.pump()
 }
 
-// lastStream tells the peer which stream was the last: it has answered.
-func (c *conn) lastStream() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.leaving != warned {
+// lastStream announces the last stream, after the peer answered the ping.
+func (lt *lifetime) lastStream() error {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	if lt.leaving != warned {
 		return nil
 	}
-	c.leaving, c.goneAt = told, c.lastID
-	c.control = appendGoAway(c.control, c.lastID, xhttp2.ErrCodeNo, "")
-	c.pump()
-	if len(c.streams) == 0 {
+	lt.leaving, lt.goneAt = told, lt.reader.lastID
+	lt.output.control = appendGoAway(lt.output.control, lt.reader.lastID, xhttp2.ErrCodeNo, "")
+	lt.output.pump()
+	if len(lt.streams) == 0 {
 		return errLeft
 	}
 	return nil
 }
 
-// dismiss has all streams end with a status, and no others begin; nil: they may go on. The peer must
-// have been told to go away. What was said first holds.
-func (c *conn) dismiss(status *Status) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.parting != nil || status == nil {
+// dismiss makes all streams end with a status, and refuses new ones; nil: they may go on. The peer
+// must have received a GOAWAY. Only the first status counts.
+func (lt *lifetime) dismiss(status *Status) {
+	lt.mu.Lock()
+	defer lt.mu.Unlock()
+	if lt.parting != nil || status == nil {
 		return
 	}
-	if c.parting = status; c.agreed {
-		c.wake()
+	if lt.parting = status; lt.agreed {
+		lt.wake()
 	}
 }
 
-// dismissAll ends the streams that are to end, in the connection's goroutine.
-func (c *conn) dismissAll() {
-	c.mu.Lock()
-	status, all := c.parting, slices.Clone(c.streams)
-	c.mu.Unlock()
+// endDismissed ends the streams that dismiss was called for, in the connection's goroutine.
+func (lt *lifetime) endDismissed() {
+	lt.mu.Lock()
+	status, all := lt.parting, slices.Clone(lt.streams)
+	lt.mu.Unlock()
 	if status == nil {
 		return
 	}
 	for _, st := range all {
 		if _, ok := st.receiver.(Finisher); st.receiver != nil && !ok {
-			c.finish(st, status)
+			lt.finish(st, status)
 		}
+	}
+}
+
+// end ends the connection, in its goroutine.
+func (c *conn) end(err error) {
+	c.output.cork(false)
+	c.endAll()
+	c.logEnd(err)
+	c.announceEnd(err)
+	c.cut()
+	c.reader.in.release()
+	c.socket.release()
+	c.server.left(c)
+}
+
+// logEnd logs why a connection ends. A peer's violation of the protocol is a warning, as it may be
+// an attack.
+func (c *conn) logEnd(err error) {
+	peer := slog.Any("peer", c.socket.RemoteAddr())
+	var ce xhttp2.ConnectionError
+	switch {
+	case c.closed.Load():
+		c.server.opts.Log.Debug("connection was cut", peer)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errLeft), errors.Is(err, syscall.ECONNRESET):
+		c.server.opts.Log.Debug("connection has ended", peer)
+	case errors.As(err, &ce), errors.Is(err, xhttp2.ErrFrameTooLarge):
+		c.server.opts.Log.Warn("connection ended: the peer violated the protocol", peer, "error", c.detail(err))
+	default:
+		c.server.opts.Log.Info("connection failed", peer, "error", err.Error())
+	}
+}
+
+// announceEnd sends the reason for the end, if the peer still reads. It then discards for a moment what
+// the peer sent meanwhile: with unread bytes the kernel would discard the reason.
+func (c *conn) announceEnd(err error) {
+	code := xhttp2.ErrCodeNo
+	var ce xhttp2.ConnectionError
+	switch {
+	case errors.As(err, &ce):
+		code = xhttp2.ErrCode(ce)
+	case errors.Is(err, xhttp2.ErrFrameTooLarge):
+		code = xhttp2.ErrCodeFrameSize
+	case errors.Is(err, errPreface), errors.Is(err, errSilent):
+		code = xhttp2.ErrCodeProtocol
+	case !errors.Is(err, errLeft):
+		return // the peer has gone
+	}
+	c.mu.Lock()
+	if !c.output.greeted {
+		c.mu.Unlock()
+		return
+	}
+	if code != xhttp2.ErrCodeNo {
+		c.output.control = appendGoAway(c.output.control, c.reader.lastID, code, c.detail(err))
+	}
+	c.output.pump()
+	c.mu.Unlock()
+	c.linger()
+}
+
+func (c *conn) detail(err error) string {
+	if c.reader.framer != nil && c.reader.framer.ErrorDetail() != nil {
+		err = c.reader.framer.ErrorDetail()
+	}
+	text := err.Error()
+	return text[:min(len(text), 200)]
+}
+
+func (c *conn) linger() {
+	if c.tls != nil {
+		_ = c.tls.CloseWrite() // fails if the peer has gone
+	}
+	if w, ok := c.socket.Conn.(interface{ CloseWrite() error }); !c.socket.shut(syscall.SHUT_WR) && (!ok || w.CloseWrite() != nil) {
+		return
+	}
+	_ = c.socket.SetReadDeadline(time.Now().Add(lingerTime)) // has no effect with an event loop
+	enough := time.AfterFunc(lingerTime, c.cut)
+	defer enough.Stop()
+	for n := 0; n < lingerBytes; {
+		k, err := c.socket.await(&c.reader.in.buf)
+		if err != nil {
+			return
+		}
+		n += k
+	}
+}
+
+// cut closes the connection at once. It may be called from any goroutine, more than once.
+func (c *conn) cut() {
+	if !c.closed.Swap(true) {
+		_ = c.socket.Close() // an error has no consequence
 	}
 }

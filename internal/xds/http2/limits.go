@@ -2,44 +2,44 @@ package http2
 
 import "time"
 
-// What peers are told of, and held to.
+// Limits for peers. The first ones are announced in settings.
 const (
-	streamWindow  = 256 << 10 // bytes that a peer may send on a stream before they were taken
+	streamWindow  = 256 << 10 // bytes of a stream that are not acknowledged by a window update
 	connWindow    = 1 << 20   // the same for a connection
-	maxFrame      = 16 << 10  // of a frame's payload, both ways: what every peer takes
+	maxFrame      = 16 << 10  // of a frame's payload, in both directions: the size that every peer accepts
 	maxStreams    = 100       // open at the same time on a connection
 	maxHeaderList = 64 << 10  // as HTTP/2 counts: names, values and 32 for each
 	maxBlock      = 4 * maxHeaderList
-	firstWindow   = 65535 // of HTTP/2, before anything is agreed on
+	firstWindow   = 65535 // HTTP/2's initial window
 	maxWindow     = 1<<31 - 1
 )
 
-// What strangers are held to: peers that have not shown who they are, where that matters.
+// Stricter limits for unauthenticated peers, with Options.LimitUnauthenticated.
 const (
-	strangerStreams = 10      // open at the same time on a connection
-	strangerMessage = 1 << 20 // bytes of messages that are unfinished or kept, on all of a connection's streams
+	unauthenticatedStreams = 10      // open at the same time on a connection
+	unauthenticatedMessage = 1 << 20 // bytes of unfinished and kept messages, on all streams of a connection
 )
 
-// A connection has a budget of frames that cost us more than its peer: pings, settings,
-// resets, empty DATA, new streams, small credits. It is a rate, so that those of years of
-// keep-alive do not add up.
+// A connection has a budget of frames that cost the server more than the peer: pings, settings,
+// resets, empty DATA, new streams, small window updates. It refills over time, so that years of
+// keep-alive do not exhaust it.
 const (
-	budgetMost   = 1000 // saved up at most
-	budgetRefill = 200  // a second
-	smallCredit  = 512  // bytes: a WINDOW_UPDATE below that is one of them
+	budgetMost   = 1000 // maximum
+	budgetRefill = 200  // per second
+	smallCredit  = 512  // bytes: a smaller WINDOW_UPDATE spends the budget
 	maxControl   = 64 << 10
 )
 
 // Bounds in time.
 const (
-	defaultHandshake   = 10 * time.Second // until TLS, preface and settings are there
+	defaultHandshake   = 10 * time.Second // until TLS, preface and settings are done
 	defaultKeepalive   = 30 * time.Second // without a byte, until a ping
 	defaultPingTimeout = 20 * time.Second // without a byte after it, until the end
-	defaultFrameTime   = 20 * time.Second // for a header block, or another frame that is no DATA
-	refusedTime        = 10 * time.Second // for the rest of a request that was refused
-	lingerTime         = time.Second      // to take what the peer sent before it learned of the end
+	defaultFrameTime   = 20 * time.Second // for a header block, or another frame that is not DATA
+	refusedTime        = 10 * time.Second // for the rest of a refused request
+	lingerTime         = time.Second      // for reading what the peer sent before it learned of the end
 	lingerBytes        = 1 << 20
 	defaultTick        = time.Second
-	sweep              = 4 // ticks, in which each connection is looked at closely once
+	sweep              = 4 // ticks, in which each connection is checked closely once
 	defaultMaxMessage  = 32 << 20
 )

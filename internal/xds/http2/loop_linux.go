@@ -7,21 +7,22 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/epoll"
 )
 
-// loops are the goroutines, one for each CPU, that wait for connections at rest.
+// loops are the goroutines, one for each CPU, that wait for idle connections.
 type (
 	loops = epoll.Loops[conn]
 	loop  = epoll.Loop[conn]
 )
 
-// Events of epoll. Each is told of once.
+// Events of epoll. Each event is reported once.
 const (
 	readable  = syscall.EPOLLIN
 	writable  = syscall.EPOLLOUT
 	ending    = syscall.EPOLLRDHUP | syscall.EPOLLHUP | syscall.EPOLLERR
-	onChanges = 1 << 31 // EPOLLET, which package syscall has as a negative number
+	onChanges = 1 << 31 // EPOLLET, which package syscall declares as a negative number
 )
 
-// startLoops gives nil where there can be none: connections have their goroutines then. yield is Options.Yield.
+// startLoops returns nil if loops cannot be started: each connection then has a goroutine. yield is
+// Options.Yield.
 func startLoops(yield func()) *loops {
 	return epoll.Start(func(l *loop) {
 		for l.Wait() {
@@ -35,7 +36,7 @@ func startLoops(yield func()) *loops {
 func (c *conn) event(events uint32) {
 	s := c.socket
 	if events&writable != 0 && s.polled.full.Load() {
-		s.flushOn()
+		s.flushMore()
 	}
 	if events&ending != 0 {
 		s.polled.over.Store(true)
@@ -48,8 +49,8 @@ func (c *conn) event(events uint32) {
 	}
 }
 
-// hand has a loop wait for the connection from now on, where it is one of plain TCP and nothing fails: else it
-// goes on as it is. Its goroutine must be the only one to read.
+// hand makes a loop wait for a connection on plain TCP from now on. If that fails, the connection
+// keeps its goroutine. No other goroutine may read the connection.
 func (c *conn) hand(ls *loops) {
 	s := c.socket
 	s.mu.Lock()
@@ -64,13 +65,13 @@ func (c *conn) hand(ls *loops) {
 	s.polled = &polled{fd: fd, loop: ls.Next()}
 	if s.polled.loop.Add(fd, c, readable|writable|syscall.EPOLLRDHUP|onChanges) != nil {
 		s.polled = nil
-		_ = syscall.Close(fd) // there is another one
+		_ = syscall.Close(fd) // the connection has another descriptor
 		return
 	}
-	s.Conn.Close() // the runtime is to know nothing of it any more
+	s.Conn.Close() // the runtime must not wait for it any more
 }
 
-// shut ends one side or both.
+// shut ends reading, writing or both.
 func (p *polled) shut(how int) error {
 	if p.fd < 0 {
 		return net.ErrClosed
@@ -80,6 +81,6 @@ func (p *polled) shut(how int) error {
 
 func (p *polled) close() {
 	p.loop.Drop(p.fd)
-	_ = syscall.Close(p.fd) // there is nobody to tell
+	_ = syscall.Close(p.fd) // an error has no consequence
 	p.fd = -1
 }

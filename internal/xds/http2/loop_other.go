@@ -4,13 +4,13 @@ package http2
 
 import "errors"
 
-// loops are not there on this system.
+// loops do not exist on this system.
 type loops struct{}
 
 // loop is one of loops.
 type loop struct{}
 
-// startLoops gives nil.
+// startLoops returns nil.
 func startLoops(func()) *loops { return nil }
 
 // Stop does nothing.

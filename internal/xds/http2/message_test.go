@@ -100,7 +100,7 @@ func TestBadMessages(t *testing.T) {
 		code Code
 		text string
 	}{
-		"too large":           {binary.BigEndian.AppendUint32([]byte{0}, 1001), ResourceExhausted, "1001 bytes; 1000"},
+		"too large":           {binary.BigEndian.AppendUint32([]byte{0}, 1001), ResourceExhausted, "1001 bytes: the limit is 1000"},
 		"far too large":       {binary.BigEndian.AppendUint32([]byte{0}, 1<<32-1), ResourceExhausted, "1000"},
 		"compressed":          {append([]byte{1}, framed([]byte("x"))[1:]...), Internal, "compressed"},
 		"no flag":             {append([]byte{7}, framed([]byte("x"))[1:]...), Internal, "7"},

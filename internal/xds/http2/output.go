@@ -6,62 +6,104 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 )
 
-// queue puts a stream among those that have something to send. conn.mu is held.
-func (c *conn) queue(st *Stream) {
+// output is what a connection sends.
+type output struct {
+	*conn
+
+	// Guarded by conn.mu.
+	ready   []*Stream // streams that have something to send
+	control []byte    // frames to send before all others; bounded by maxControl
+	window  int       // bytes of DATA that the peer still accepts
+	initial int       // window of a new stream
+	largest int       // payload of a DATA frame
+	resized bool      // the next header block must begin with a tableUpdate
+	greeted bool      // settings were sent: other frames may follow
+	corked  bool      // requests are being processed: what is sent waits, to go in one write
+}
+
+// sendControl sends frames before all others.
+func (o *output) sendControl(appendTo func([]byte) []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.control = appendTo(o.control)
+	if len(o.control) > maxControl {
+		return errFlood // the peer causes answers, and does not read them
+	}
+	o.pump()
+	return nil
+}
+
+// greet sends the frames that every connection begins with.
+func (o *output) greet() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.control = appendSettings(o.control,
+		xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: o.reader.mostStreams()},
+		xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: streamWindow},
+		xhttp2.Setting{ID: xhttp2.SettingMaxHeaderListSize, Val: maxHeaderList})
+	o.control = appendWindowUpdate(o.control, 0, connWindow-firstWindow)
+	o.greeted = true
+	o.pump()
+}
+
+// queue adds a stream to ready, if it has something to send. conn.mu is held.
+func (o *output) queue(st *Stream) {
 	if !st.queued && !st.gone && (len(st.queue) > 0 || st.ending) {
 		st.queued = true
-		c.ready = append(c.ready, st)
+		o.ready = append(o.ready, st)
 	}
 }
 
 // flushed is called when the kernel has taken everything.
-func (c *conn) flushed() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pump()
+func (o *output) flushed() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pump()
 }
 
-// cork has what is sent wait, or go: answers to requests that came together, and the
-// several responses that may follow from one, go in one write.
-func (c *conn) cork(corked bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.corked = corked; !corked {
-		c.pump()
+// cork delays what is sent, or sends it. Answers to requests that arrived together, and the
+// responses that follow from one request, go in one write.
+func (o *output) cork(corked bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.corked = corked; !corked {
+		o.pump()
 	}
 }
 
-// output is what is written at once.
-type output [32 << 10]byte
+// writeBuffer is the buffer of one write.
+type writeBuffer [32 << 10]byte
 
-var outputs = sync.Pool{New: func() any { return new(output) }}
+var writeBuffers = sync.Pool{New: func() any { return new(writeBuffer) }}
 
-// pump writes what may go, as long as the kernel takes it. conn.mu is held.
-func (c *conn) pump() {
-	for c.greeted && !c.corked && !c.closed.Load() && (len(c.control) > 0 || len(c.ready) > 0) && !c.socket.blocked() {
-		buf := outputs.Get().(*output)
-		b := c.frames(buf[:0])
+// pump writes what may be sent, until the kernel takes no more. conn.mu is held.
+func (o *output) pump() {
+	for o.greeted && !o.corked && !o.closed.Load() && (len(o.control) > 0 || len(o.ready) > 0) && !o.socket.blocked() {
+		buf := writeBuffers.Get().(*writeBuffer)
+		b := o.frames(buf[:0])
 		if len(b) > 0 {
-			c.write(b)
+			o.write(b)
 		}
-		outputs.Put(buf)
+		writeBuffers.Put(buf)
 		if len(b) == 0 {
 			return
 		}
 	}
 }
 
-// goesNow tells whether n bytes of a stream's messages fit in one frame, and may go before all else. conn.mu is held.
-func (c *conn) goesNow(st *Stream, n int) bool {
-	waits := c.corked || len(c.control)+len(c.ready)+len(st.queue) > 0
-	return st.begun && !waits && n <= min(c.largest, c.window, st.window) && c.greeted && !c.closed.Load() && !c.socket.blocked()
+// canSendNow reports whether n bytes of a stream's messages fit in one frame, and nothing must go
+// before them. conn.mu is held.
+func (o *output) canSendNow(st *Stream, n int) bool {
+	waits := o.corked || len(o.control)+len(o.ready)+len(st.queue) > 0
+	return st.begun && !waits && n <= min(o.largest, o.window, st.window) && o.greeted && !o.closed.Load() && !o.socket.blocked()
 }
 
-// sendNow writes such messages: nearly all that is sent to a proxy at rest. conn.mu is held.
-func (c *conn) sendNow(st *Stream, messages [][][]byte, n int) {
-	buf := outputs.Get().(*output)
-	defer outputs.Put(buf)
-	c.window, st.window = c.window-n, st.window-n
+// sendNow writes messages for which canSendNow is true. Most messages to an idle proxy go this way.
+// conn.mu is held.
+func (o *output) sendNow(st *Stream, messages [][][]byte, n int) {
+	buf := writeBuffers.Get().(*writeBuffer)
+	defer writeBuffers.Put(buf)
+	o.window, st.window = o.window-n, st.window-n
 	b := appendFrame(buf[:0], n, xhttp2.FrameData, 0, st.id)
 	for _, parts := range messages {
 		b = appendPrefix(b, framedSize(parts)-prefixLen)
@@ -69,41 +111,41 @@ func (c *conn) sendNow(st *Stream, messages [][][]byte, n int) {
 			b = append(b, p...)
 		}
 	}
-	c.write(b)
+	o.write(b)
 }
 
-// write writes frames. Where that fails the connection ends.
-func (c *conn) write(b []byte) {
+// write writes frames. If it fails, the connection ends.
+func (o *output) write(b []byte) {
 	var err error
-	if c.tls != nil {
-		_, err = c.tls.Write(b)
+	if o.tls != nil {
+		_, err = o.tls.Write(b)
 	} else {
-		_, err = c.socket.Write(b)
+		_, err = o.socket.Write(b)
 	}
 	if err != nil {
-		c.cut()
+		o.cut()
 	}
 }
 
 // room is what is left in a buffer after a full frame.
-const room = len(output{}) - 2*frameHead - maxFrame
+const room = len(writeBuffer{}) - 2*frameHead - maxFrame
 
-// frames appends frames to b, about as many as it holds.
-func (c *conn) frames(b []byte) []byte {
-	b = append(b, c.control...)
-	c.control = c.control[:0]
-	if cap(c.control) > 256 {
-		c.control = nil
+// frames appends frames to b, about as many as fit.
+func (o *output) frames(b []byte) []byte {
+	b = append(b, o.control...)
+	o.control = o.control[:0]
+	if cap(o.control) > 256 {
+		o.control = nil
 	}
-	for n := len(c.ready); n > 0 && len(b) < room; n-- {
-		st := c.ready[0]
-		copy(c.ready, c.ready[1:])
-		c.ready[len(c.ready)-1] = nil
-		c.ready = c.ready[:len(c.ready)-1]
+	for n := len(o.ready); n > 0 && len(b) < room; n-- {
+		st := o.ready[0]
+		copy(o.ready, o.ready[1:])
+		o.ready[len(o.ready)-1] = nil
+		o.ready = o.ready[:len(o.ready)-1]
 		before := len(b)
-		b = c.framesOf(st, b)
-		if len(b) > before && st.more() { // it takes its turn again
-			c.ready = append(c.ready, st)
+		b = o.framesOf(st, b)
+		if len(b) > before && st.more() { // it waits for its next turn
+			o.ready = append(o.ready, st)
 			n++
 		} else {
 			st.queued = false
@@ -112,50 +154,50 @@ func (c *conn) frames(b []byte) []byte {
 	return b
 }
 
-// more tells whether a stream has something to send, be it that a window forbids it.
+// more reports whether a stream has something to send, even if a window forbids it.
 func (st *Stream) more() bool { return !st.gone && (len(st.queue) > 0 || st.ending && !st.ended()) }
 
-// ended tells whether its end was sent. Then it is half closed, or gone.
+// ended reports whether the end of a stream was sent. The stream is then half closed, or gone.
 func (st *Stream) ended() bool { return st.ending && len(st.queue) == 0 && st.trailers == nil }
 
-// sent tells whether all of a stream was sent, its end too. conn.mu is held.
-func (c *conn) sent(st *Stream) bool { return st.begun && st.ended() }
+// sent reports whether everything of a stream was sent, including its end. conn.mu is held.
+func (o *output) sent(st *Stream) bool { return st.begun && st.ended() }
 
-// framesOf appends a stream's next frames: at most one with DATA.
-func (c *conn) framesOf(st *Stream, b []byte) []byte {
-	if st.gone || c.sent(st) {
+// framesOf appends the next frames of a stream: at most one with DATA.
+func (o *output) framesOf(st *Stream, b []byte) []byte {
+	if st.gone || o.sent(st) {
 		return b
 	}
 	if !st.begun && len(st.queue) > 0 {
-		b = c.headersOf(st, b, nil)
+		b = o.headersOf(st, b, nil)
 	}
 	if len(st.queue) > 0 {
-		b = c.dataOf(st, b)
+		b = o.dataOf(st, b)
 	}
 	if len(st.queue) > 0 || !st.ending {
 		return b
 	}
 	if st.trailers != nil {
-		b = c.headersOf(st, b, st.trailers)
+		b = o.headersOf(st, b, st.trailers)
 		st.trailers = nil
 	}
 	switch {
 	case st.remoteClosed:
-		c.remove(st)
-	case st.head == nil: // the rest of the request is of no use
+		o.remove(st)
+	case st.head == nil: // the rest of the request is not needed
 		b = appendReset(b, st.id, xhttp2.ErrCodeNo)
-		c.remove(st)
+		o.remove(st)
 	}
 	return b
 }
 
-// headersOf appends a HEADERS frame: the first, the last, or where both are one, that.
-func (c *conn) headersOf(st *Stream, b, trailers []byte) []byte {
+// headersOf appends a HEADERS frame: the first one, the last one, or the only one.
+func (o *output) headersOf(st *Stream, b, trailers []byte) []byte {
 	at := len(b)
 	flags := xhttp2.FlagHeadersEndHeaders
 	b = appendFrame(b, 0, xhttp2.FrameHeaders, 0, st.id)
-	if c.resized {
-		c.resized = false
+	if o.resized {
+		o.resized = false
 		b = append(b, tableUpdate)
 	}
 	switch {
@@ -175,14 +217,14 @@ func (c *conn) headersOf(st *Stream, b, trailers []byte) []byte {
 	return b
 }
 
-// dataOf appends a DATA frame with as much of the next message as may go.
-func (c *conn) dataOf(st *Stream, b []byte) []byte {
+// dataOf appends a DATA frame with as much of the next message as the windows allow.
+func (o *output) dataOf(st *Stream, b []byte) []byte {
 	m := &st.queue[0]
-	n := min(m.left, c.largest, c.window, st.window)
+	n := min(m.left, o.largest, o.window, st.window)
 	if n <= 0 {
 		return b
 	}
-	c.window, st.window = c.window-n, st.window-n
+	o.window, st.window = o.window-n, st.window-n
 	var flags xhttp2.Flags
 	if n == m.left && len(st.queue) == 1 && st.ending && st.trailers == nil {
 		flags = xhttp2.FlagDataEndStream
@@ -198,7 +240,7 @@ func (c *conn) dataOf(st *Stream, b []byte) []byte {
 	return b
 }
 
-// append appends the next n bytes.
+// append appends the next n bytes of a message.
 func (m *outgoing) append(b []byte, n int) []byte {
 	m.left -= n
 	for n > 0 {

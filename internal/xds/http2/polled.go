@@ -9,33 +9,34 @@ import (
 	"sync/atomic"
 )
 
-// polled is how a socket is read for which a loop waits. Its reader is the loop itself, for a turn; or a goroutine,
-// for what a loop must not do; or, at rest, nobody.
+// polled is a socket for which an event loop waits. Its reader is the loop, for a turn; or a
+// goroutine, for work that a loop must not do. An idle connection has no reader.
 type polled struct {
 	loop   *loop
-	state  atomic.Uint32 // of the reader: running and so on
-	over   atomic.Bool   // the kernel has told of the end: reading goes on until it comes
+	state  atomic.Uint32 // of the reader: one of the constants below
+	over   atomic.Bool   // the kernel has reported the end of the input: reading goes on until it is reached
 	closed atomic.Bool
-	full   atomic.Bool // something is to be written when the kernel takes bytes again
-	nudged atomic.Bool
-	gone   atomic.Pointer[context.CancelFunc] // called when over is set; nil: nobody waits for that
+	full   atomic.Bool // there is something to write when the kernel accepts bytes again
+	woken  atomic.Bool
+	gone   atomic.Pointer[context.CancelFunc] // called when over is set; nil: no Receiver waits
 
 	// The reader's.
-	dry    bool          // the last read took all that there was
-	signal chan struct{} // capacity 1: an event for a goroutine that waits; nil: none did yet
+	dry    bool          // the last read returned everything that had arrived
+	signal chan struct{} // capacity 1: an event for a waiting goroutine; nil: no goroutine has waited yet
 
-	fd int // changed by the reader with socket.mu held; negative: it is closed
+	fd int // changed by the reader with socket.mu held; negative: closed
 }
 
-// What the reader does. An event is told to it once, so that one which comes while it runs has to be noted.
+// States of the reader. An event is reported once, so an event during a read must be recorded.
 const (
 	running  uint32 = iota
-	notified        // it runs, and there was an event since it began to
-	waiting         // it is a goroutine, and waits for the signal
-	resting         // there is none
+	notified        // it runs, and there was an event meanwhile
+	waiting         // it is a goroutine that waits for the signal
+	resting         // there is no reader
 )
 
-// wake tells the reader of an event; true: there was none, and the caller is it from now on.
+// wake notifies the reader of an event. If it returns true, there was no reader, and the caller is
+// the reader from now on.
 func (p *polled) wake() bool {
 	for {
 		was, to := p.state.Load(), running
@@ -54,8 +55,9 @@ func (p *polled) wake() bool {
 	}
 }
 
-// Present is for a Receiver that waits, and so keeps its connection from being read: its context ends when the
-// peer has closed the connection (where loops wait for it), or with the server. It must be canceled before Receive returns.
+// Present returns a context for a Receiver that waits, which keeps its connection from being read.
+// The context ends with the server, and, if event loops are in use, when the peer closes the
+// connection. It must be canceled before Receive returns.
 func (st *Stream) Present() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(st.Context())
 	p := st.conn.socket.polled
@@ -69,7 +71,7 @@ func (st *Stream) Present() (context.Context, context.CancelFunc) {
 	return ctx, func() { p.gone.Store(nil); cancel() }
 }
 
-// leave has the reader run no more; false: there was an event, and it is to read again.
+// leave ends reading. It returns false if there was an event, and the caller must read again.
 func (p *polled) leave(to uint32) bool {
 	p.dry = false
 	if p.state.CompareAndSwap(running, to) {
@@ -79,7 +81,7 @@ func (p *polled) leave(to uint32) bool {
 	return false
 }
 
-// await is read that waits.
+// await is read, and waits for bytes.
 func (p *polled) await(into **buffer) (int, error) {
 	for {
 		n, err := p.read(into)
@@ -100,13 +102,13 @@ func (p *polled) pause() {
 	}
 }
 
-// read reads what there is into *into, which it takes from the pool. Where nothing is, the error is again{}, and
-// *into nil. A nudge is told like a deadline that is over.
+// read reads what has arrived into *into, which it takes from the pool. If there is nothing, the
+// error is again{}, and *into is nil. A wake is reported like an expired deadline.
 func (p *polled) read(into **buffer) (int, error) {
 	switch {
 	case p.closed.Load():
 		return 0, net.ErrClosed
-	case p.nudged.Swap(false):
+	case p.woken.Swap(false):
 		return 0, os.ErrDeadlineExceeded
 	case p.dry && !p.over.Load():
 		giveBack(into)
@@ -115,7 +117,7 @@ func (p *polled) read(into **buffer) (int, error) {
 	if *into == nil {
 		*into = buffers.Get().(*buffer)
 	}
-	n, none, err := readOnce(uintptr(p.fd), (*into)[:]) //nolint:gosec // it is not negative
+	n, none, err := readOnce(uintptr(p.fd), (*into)[:]) //nolint:gosec //nolint:gosec // it is not negative
 	switch {
 	case none:
 		giveBack(into)

@@ -7,72 +7,73 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 )
 
-// A connection at rest has no goroutine and no buffer: a loop waits for it, and takes what comes where that is little
-// and can be taken at once, which is nearly all that a proxy sends. For all else, and for a frame that is
-// not whole, it has a goroutine until it is at rest again.
+// An idle connection has no goroutine and no buffer. An event loop waits for it, and processes
+// small messages that need no waiting, which are nearly all messages of a proxy. For everything
+// else, and for an incomplete frame, the connection has a goroutine until it is idle again.
 
-// Quick is a Receiver of which some messages can be taken by a loop that has other connections, too.
+// Quick is a Receiver some of whose messages an event loop may process. The loop serves other
+// connections too.
 type Quick interface {
 	Receiver
-	// Quick tells whether Receive, and Gathered after it, would take a message without waiting for anything. It
+	// Quick reports whether Receive, and Gathered after it, process a message without waiting. It
 	// is called in the connection's goroutine, before Receive and perhaps more than once.
 	Quick(message []byte) bool
 }
 
 const (
-	quickMost  = 4 << 10 // bytes that a loop takes of a connection at a time
-	quickReads = 4       // and how many times, before another has its turn
+	quickMost  = 4 << 10 // bytes that a loop reads of a connection in one turn
+	quickReads = 4       // reads in one turn
 )
 
-// errRest is why reading frames ends where nothing of the next one has come.
-var errRest = errors.New("the connection is at rest")
+// errIdle is returned by readFrames if nothing of the next frame has arrived.
+var errIdle = errors.New("the connection is idle")
 
-// turn is a loop's, of a connection that was at rest.
+// turn is the turn of an idle connection in an event loop.
 func (c *conn) turn() {
 	c.busy.Store(true)
 	c.inLoop = true
 	err := c.takeTurn()
-	if err == errRest {
-		return // others may be at it by now
+	if err == errIdle {
+		return // another goroutine may read by now
 	}
 	c.inLoop = false
-	go c.carryOn(err)
+	go c.run(err)
 }
 
-// takeTurn takes what is for a loop. It gives errRest where the connection is at rest again, and nil where a
-// goroutine is to go on.
+// takeTurn reads in an event loop. It returns errIdle if the connection is idle again, and nil if a
+// goroutine must go on.
 func (c *conn) takeTurn() error {
 	for reads := 0; ; {
-		n, err := c.in.receive()
+		n, err := c.reader.in.receive()
 		switch {
 		case errors.Is(err, again{}):
 			if c.rest() {
-				return errRest
+				return errIdle
 			}
 			continue
 		case n == 0:
-			return c.nudgeAgain(err)
+			return c.wakeLater(err)
 		}
-		c.in.have(n)
-		if reads++; reads > quickReads || !c.quick() {
+		c.reader.in.have(n)
+		if reads++; reads > quickReads || !c.reader.quick() {
 			return nil
 		}
-		if err := c.readFrames(); err != errRest {
+		if err := c.reader.readFrames(); err != errIdle {
 			return err
 		}
 	}
 }
 
-// nudgeAgain leaves a nudge to the goroutine.
-func (c *conn) nudgeAgain(err error) error {
+// wakeLater leaves a wake to the goroutine.
+func (c *conn) wakeLater(err error) error {
 	if !isWake(err) {
 		return err
 	}
-	c.socket.polled.nudged.Store(true)
+	c.socket.polled.woken.Store(true)
 	return nil
 }
 
-// rest leaves the connection to nobody; false: there is more to read.
+// rest makes the connection idle. It returns false if there is more to read.
 func (c *conn) rest() bool {
 	loop := c.inLoop
 	c.inLoop = false
@@ -85,23 +86,10 @@ func (c *conn) rest() bool {
 	return false
 }
 
-// carryOn is a goroutine: it reads until the connection is at rest, or ends.
-func (c *conn) carryOn(err error) {
-	if err == nil {
-		err = c.readFrames()
-	}
-	for err == errRest {
-		if c.rest() {
-			return
-		}
-		err = c.readFrames()
-	}
-	c.depart(err)
-}
-
-// quick tells whether all that came is for a loop: whole frames, of DATA whole messages that are quick.
-func (c *conn) quick() bool {
-	b := c.in.buf[c.in.r:c.in.w]
+// quick reports whether an event loop may process everything that arrived: complete frames, and in
+// DATA frames complete messages that are quick.
+func (fr *frameReader) quick() bool {
+	b := fr.in.buf[fr.in.r:fr.in.w]
 	if len(b) > quickMost {
 		return false
 	}
@@ -110,7 +98,7 @@ func (c *conn) quick() bool {
 			return false
 		}
 		n := frameHead + (int(b[0])<<16 | int(b[1])<<8 | int(b[2]))
-		if len(b) < n || !c.quickFrame(b[:n]) {
+		if len(b) < n || !fr.quickFrame(b[:n]) {
 			return false
 		}
 		b = b[n:]
@@ -118,12 +106,12 @@ func (c *conn) quick() bool {
 	return true
 }
 
-func (c *conn) quickFrame(b []byte) bool {
+func (fr *frameReader) quickFrame(b []byte) bool {
 	switch xhttp2.FrameType(b[3]) {
 	case xhttp2.FrameWindowUpdate, xhttp2.FramePing:
 		return true
 	case xhttp2.FrameData:
-		st := c.find(binary.BigEndian.Uint32(b[5:frameHead]))
+		st := fr.find(binary.BigEndian.Uint32(b[5:frameHead]))
 		if st == nil || b[4] != 0 || st.message.begun() {
 			return false
 		}

@@ -24,7 +24,7 @@ func TestSendAllIsOneFrame(t *testing.T) {
 	eventually(t, "what came has been answered", func() bool {
 		c.conn.mu.Lock()
 		defer c.conn.mu.Unlock()
-		return !c.conn.corked
+		return !c.conn.output.corked
 	})
 	head := []byte("one")
 	kept, err := c.SendAll([][][]byte{{head, []byte(" of two")}, {[]byte("two of two")}})

@@ -13,52 +13,51 @@ import (
 	"time"
 )
 
-// Handler is a method: it is called for each of its streams, as that begins, in the
-// connection's goroutine.
+// Handler is a method. It is called at the begin of each stream, in the connection's goroutine.
 type Handler func(*Stream) Receiver
 
-// Receiver takes what comes on one stream. Its methods are called in the connection's
-// goroutine, one after the other; while one runs, nothing of the connection is read.
+// Receiver receives the messages of one stream. Its methods are called in the connection's
+// goroutine, one after the other. While one runs, the connection is not read.
 type Receiver interface {
-	// Receive takes a message, whose bytes are only valid during the call. An error ends
-	// the stream with it as its status.
+	// Receive processes a message. The bytes are valid only during the call. An error ends the
+	// stream and is its status.
 	Receive(message []byte) error
-	// End is called once and last: the stream is over. Where the peer has ended its side
-	// without an error, the stream's status is OK.
+	// End is called last, exactly once. If the peer has ended its side without an error, the
+	// stream's status is OK.
 	End()
 }
 
-// Gatherer is a Receiver that may put off what it does of messages until it has all that came: a
-// peer that was sent several messages at once answers them at once.
+// Gatherer is a Receiver that may delay its work until it has all messages that arrived: a peer
+// that was sent several messages at once answers them at once.
 type Gatherer interface {
 	Receiver
-	// Gathered is called after Receive was, once or more, before more is waited for, and before the
-	// stream ends in order. An error is like one of Receive.
+	// Gathered is called after one or more calls of Receive, before the connection waits for more,
+	// and before the stream ends without an error. An error has the effect of an error of Receive.
 	Gathered() error
 }
 
-// Finisher is a Receiver whose stream goes on after the peer has ended its side, until
-// Stream.Finish: what it answers is made elsewhere. End is not called for what Finish ended.
+// Finisher is a Receiver that answers after the peer has ended its side, with Stream.Finish. End is
+// not called after Finish.
 type Finisher interface {
 	Receiver
 	// RemoteClosed is called when the peer has ended its side, without an error.
 	RemoteClosed()
 }
 
-// Options are what a Server can be told. The zero value is good.
+// Options of a Server. The zero value is useful.
 type Options struct {
 	TLS                  *tls.Config   // nil: plain text, with prior knowledge
-	MaxMessage           int           // bytes of a message, and of those unfinished or kept on a connection; what is beyond ends its stream with RESOURCE_EXHAUSTED
-	LimitUnauthenticated bool          // peers without a verified certificate may do little, until Stream.Trust
-	Handshake            time.Duration // until TLS, preface and settings are there
+	MaxMessage           int           // bytes of a message, and of the unfinished and kept messages of a connection; a larger one ends its stream with RESOURCE_EXHAUSTED
+	LimitUnauthenticated bool          // stricter limits for peers without a verified certificate, until Stream.Trust
+	Handshake            time.Duration // until TLS, preface and settings are done
 	Keepalive            time.Duration // without a byte from the peer, until a ping
 	PingTimeout          time.Duration // without a byte after the ping, until the connection is closed
-	FrameTime            time.Duration // that the rest of a frame or header block may take
-	MaxAge               time.Duration // until a connection is told to go away, a tenth more or less; 0: when its peer's certificate expires
-	MaxAgeGrace          time.Duration // after that, until its streams are ended, and it is closed; 0: when they have ended by themselves
-	Tick                 time.Duration // how exactly these are kept; keep-alive and FrameTime to some
-	Yield                func()        // called by loops before they read: it may wait for something urgent that takes little time, but not for a Stream
-	Log                  *slog.Logger  // told why connections were ended by this side; nil: nobody is
+	FrameTime            time.Duration // for the rest of a frame or header block
+	MaxAge               time.Duration // until a connection must go away, plus or minus 10 %; 0: until its peer's certificate expires
+	MaxAgeGrace          time.Duration // after that, until its streams are ended and it is closed; 0: until its streams have ended
+	Tick                 time.Duration // precision of these times; of Keepalive, PingTimeout and FrameTime it is a few ticks
+	Yield                func()        // called by loops before they read: it may wait for short urgent work, but not for a Stream
+	Log                  *slog.Logger  // of connections that this side ended; nil: no log
 }
 
 func (o *Options) fill() {
@@ -75,22 +74,22 @@ func (o *Options) fill() {
 	if o.TLS != nil {
 		o.TLS = o.TLS.Clone()
 		o.TLS.NextProtos = []string{"h2"}
-		// Records of a write's size: else the first hundreds of them have 1 KB each.
+		// Records have the size of a write. Otherwise the first hundreds have 1 KB each.
 		o.TLS.DynamicRecordSizingDisabled = true
 	}
 }
 
-// Server serves methods. Its goroutines: Serve's, which accepts; the loops, which wait for
-// connections at rest; one for each connection that is not; and the keeper, which looks after
-// their time. Where there are no loops each connection has one, and another for as long as the
-// kernel does not take what was written.
+// Server serves methods. Its goroutines are: Serve's, which accepts connections; the loops, which
+// wait for idle connections; one for each connection that is not idle; and the keeper, which checks
+// the time of connections. Without loops each connection has a goroutine, and another one while the
+// kernel does not take what was written. Stop ends all of them.
 type Server struct {
 	opts    Options
 	methods map[string]Handler
 	ctx     context.Context // of all streams; ends with Stop
 	cancel  context.CancelFunc
 	tick    atomic.Uint32  // the keeper's clock; begins at 1
-	running sync.WaitGroup // the keeper, connections, and what streams have run
+	running sync.WaitGroup // the keeper, connections, and functions of Stream.Go
 	loops   *loops         // nil: there are none
 
 	mu        sync.Mutex // guards what follows
@@ -99,10 +98,10 @@ type Server struct {
 	stopping  bool
 }
 
-// ErrStopped is what Serve returns after Stop.
+// ErrStopped is returned by Serve after Stop.
 var ErrStopped = errors.New("the server was stopped")
 
-// New makes a server of methods by path: "/package.Service/Method". Stop ends it.
+// New returns a server of methods by path: "/package.Service/Method". Stop ends it.
 func New(methods map[string]Handler, o Options) *Server {
 	o.fill()
 	s := &Server{opts: o, methods: methods, conns: map[*conn]struct{}{}}
@@ -134,14 +133,14 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 }
 
-// temporary tells whether accepting may succeed later: there are too many open files, or
-// the peer has gone meanwhile.
+// temporary reports whether accepting may succeed later: there are too many open files, or the peer
+// has gone.
 func temporary(err error) bool {
 	var e interface{ Temporary() bool }
 	return errors.As(err, &e) && e.Temporary()
 }
 
-// pause waits a little.
+// pause waits 50 ms, or until the server stops.
 func (s *Server) pause() {
 	t := time.NewTimer(50 * time.Millisecond)
 	defer t.Stop()
@@ -164,7 +163,7 @@ func (s *Server) stopped() bool {
 	return s.stopping
 }
 
-// start serves a connection, in a goroutine of its own at first.
+// start serves a connection, in a goroutine at first.
 func (s *Server) start(nc net.Conn) {
 	c := newConn(s, nc)
 	s.mu.Lock()
@@ -197,14 +196,14 @@ func (s *Server) Stop() {
 	s.loops.Stop()
 }
 
-// GracefulStop accepts no more, tells peers to go away, and waits until all streams have
-// ended or ctx ends; then it is Stop. Streams end by themselves, or with status where that is
-// given, but for those of Finishers: they are answered.
+// GracefulStop accepts no new connections, asks peers to go away, and waits until all streams have
+// ended or ctx ends. Then it calls Stop. If status is not nil, it ends the streams with it, except
+// those of Finishers, which are answered.
 func (s *Server) GracefulStop(ctx context.Context, status *Status) {
 	s.shut()
 	for _, c := range s.all() {
-		c.goAway()
-		c.dismiss(status)
+		c.lifetime.goAway()
+		c.lifetime.dismiss(status)
 	}
 	tick := time.NewTicker(min(s.opts.Tick, 10*time.Millisecond))
 	defer tick.Stop()
@@ -229,7 +228,7 @@ func (s *Server) shut() {
 	}
 }
 
-// open is the number of connections.
+// open returns the number of connections.
 func (s *Server) open() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +245,7 @@ func (s *Server) all() []*conn {
 	return out
 }
 
-// keep looks after the connections' time, tick by tick.
+// keep checks the connections at each tick.
 func (s *Server) keep() {
 	tick := time.NewTicker(s.opts.Tick)
 	defer tick.Stop()
@@ -257,19 +256,19 @@ func (s *Server) keep() {
 		case now := <-tick.C:
 			n := s.tick.Add(1)
 			for _, c := range s.all() {
-				c.lookAfter(now, n)
+				c.lifetime.check(now, n)
 			}
 		}
 	}
 }
 
-// ticks is a time in so many ticks at a time, one more than would do, as the first may be short.
+// ticks returns how often each ticks pass within a time, plus one, as the first tick may be short.
 func (s *Server) ticks(d time.Duration, each int) uint32 {
 	t := s.opts.Tick * time.Duration(each)
-	return uint32(min((d+t-1)/t, 1<<30)) + 1 //nolint:gosec // it has just been limited
+	return uint32(min((d+t-1)/t, 1<<30)) + 1 //nolint:gosec //nolint:gosec // it is limited
 }
 
-// Paths are the methods, sorted.
+// paths returns the paths of the methods, sorted.
 func (s *Server) paths() []string {
 	var out []string
 	for p := range s.methods {

@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// buffer is what is read at once: a frame of the usual largest size. Whoever waits for a
-// Receiver holds one.
+// buffer is the buffer of one read: a frame of the usual largest size.
 type buffer [frameHead + maxFrame]byte
 
-// buffers are lent to those who have something in them.
+// buffers is the pool of buffers. A connection holds one only while it has bytes in it.
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
 func giveBack(b **buffer) {
@@ -22,33 +21,33 @@ func giveBack(b **buffer) {
 	}
 }
 
-// socket is a connection that needs no buffer while it waits to read, and on which
-// writing does not block: what the kernel does not take is kept, and a goroutine writes
-// it that lives no longer than there is any. TLS, where there is any, writes to it and
-// reads from it.
+// socket is a connection that needs no buffer while it waits for input, and on which writing does
+// not block. What the kernel does not take is kept, and is written by an event loop or by a
+// goroutine that ends when it is written. TLS, if it is used, writes to the socket and reads from
+// it.
 type socket struct {
 	net.Conn
-	raw syscall.RawConn // nil: reading needs a buffer, and every write its goroutine
+	raw syscall.RawConn // nil: reading needs a buffer, and every write a goroutine
 
 	// The reader's.
 	read    func(fd uintptr) bool // tryRead
 	into    **buffer
 	n       int
 	readErr error
-	cipher  *buffer // what TLS is to read
+	cipher  *buffer // input of TLS
 	cr, cw  int
 	records tlsRecords
-	waits   bool // Read waits, as the TLS handshake wants it
+	waits   bool // Read waits, which the TLS handshake needs
 
-	polled *polled // nil: the runtime waits for it
+	polled *polled // nil: the runtime waits for input
 
 	mu       sync.Mutex // guards what follows, and polled's descriptor
 	write    func(fd uintptr) bool
-	out      []byte // what write is to write
+	out      []byte // input of write
 	writeErr error
-	rest     []byte // what the kernel did not take
-	flushing bool   // the goroutine lives
-	err      error  // writing has ended
+	rest     []byte // what the kernel did not take; bounded by what streams queue
+	flushing bool   // an event loop or a goroutine writes rest
+	err      error  // why writing has ended
 	flushed  func() // called without the lock when the kernel has taken everything
 	flushers sync.WaitGroup
 }
@@ -56,13 +55,14 @@ type socket struct {
 func newSocket(c net.Conn, flushed func()) *socket {
 	s := &socket{Conn: c, flushed: flushed, waits: true}
 	if sc, ok := c.(syscall.Conn); ok && nonBlocking {
-		s.raw, _ = sc.SyscallConn() // without one the slower way works, too
+		s.raw, _ = sc.SyscallConn() // without it, reading needs a buffer
 	}
 	s.read, s.write = s.tryRead, s.tryWrite
 	return s
 }
 
-// get reads bytes as await does. Where a loop waits for them it does not: with none the error is again{}.
+// get reads bytes like await, but does not wait if an event loop does. Without bytes the error is
+// then again{}.
 func (s *socket) get(into **buffer) (int, error) {
 	if s.polled != nil {
 		return s.polled.read(into)
@@ -70,8 +70,8 @@ func (s *socket) get(into **buffer) (int, error) {
 	return s.await(into)
 }
 
-// await waits for bytes and reads them into *into, which it takes from the pool. While it
-// waits *into is nil.
+// await waits for bytes and reads them into *into, which it takes from the pool. While it waits,
+// *into is nil.
 func (s *socket) await(into **buffer) (int, error) {
 	if s.polled != nil {
 		return s.polled.await(into)
@@ -92,8 +92,8 @@ func (s *socket) await(into **buffer) (int, error) {
 	return s.n, s.readErr
 }
 
-// tryRead always reads before it waits: the poller tells of an event once, and what came
-// before it was asked is told by reading alone.
+// tryRead always reads before it waits. The poller reports an event once; bytes that arrived before
+// are noticed only by reading.
 func (s *socket) tryRead(fd uintptr) bool {
 	if *s.into == nil {
 		*s.into = buffers.Get().(*buffer)
@@ -105,7 +105,8 @@ func (s *socket) tryRead(fd uintptr) bool {
 	return !again
 }
 
-// again is what TLS is told when there is nothing to read: it goes on where it was.
+// again is the error for TLS if there is nothing to read. A later read goes on where this one
+// stopped.
 type again struct{}
 
 func (again) Error() string   { return "nothing to read now" }
@@ -129,7 +130,7 @@ func (s *socket) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// receive reads bytes for TLS, as get does.
+// receive reads bytes for TLS, like get.
 func (s *socket) receive() (err error) {
 	s.cr = 0
 	s.cw, err = s.get(&s.cipher)
@@ -153,7 +154,8 @@ func (s *socket) Close() error {
 	return nil
 }
 
-// shut ends one side or both where a loop waits, else it is false. Both are told to the reader.
+// shut ends reading, writing or both, if an event loop waits for the socket; otherwise it returns
+// false. The reader notices both.
 func (s *socket) shut(how int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +169,7 @@ func (s *socket) shut(how int) bool {
 	return true
 }
 
-// release lets go of the descriptor, at the end.
+// release closes the descriptor, at the end.
 func (s *socket) release() {
 	s.flushers.Wait()
 	s.mu.Lock()
@@ -177,10 +179,152 @@ func (s *socket) release() {
 	}
 }
 
-// undeadline ends a deadline. A nudge that was told of is over by itself.
-func (s *socket) undeadline() error {
+// clearDeadline clears the read deadline. With an event loop there is none.
+func (s *socket) clearDeadline() error {
 	if s.polled != nil {
 		return nil
 	}
 	return s.SetReadDeadline(time.Time{})
+}
+
+// Write takes all of b, and does not wait.
+func (s *socket) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(b)
+	if s.err != nil {
+		return 0, s.err
+	}
+	if !s.flushing {
+		if b = s.writeNow(b); s.err != nil {
+			return 0, s.err
+		}
+		if len(b) == 0 {
+			return n, nil
+		}
+		s.flushing = true
+		if s.polled == nil {
+			s.flushers.Go(s.flush)
+		}
+	}
+	s.rest = append(s.rest, b...)
+	return n, s.awaitRoom()
+}
+
+// awaitRoom makes an event loop write the rest. It writes once more itself, as the kernel may have
+// reported room before full was set.
+func (s *socket) awaitRoom() error {
+	if p := s.polled; p != nil && !p.full.Swap(true) {
+		s.rest = s.writeNow(s.rest)
+		s.finishFlush()
+	}
+	return s.err
+}
+
+// finishFlush ends flushing if nothing is left to write. It reports whether that is so. The lock is
+// held.
+func (s *socket) finishFlush() bool {
+	if len(s.rest) > 0 && s.err == nil {
+		return false
+	}
+	s.rest, s.flushing = nil, false
+	s.polled.full.Store(false)
+	return true
+}
+
+// writeNow writes what the kernel takes at once, and returns the rest.
+func (s *socket) writeNow(b []byte) []byte {
+	if s.raw == nil {
+		return b
+	}
+	s.out, s.writeErr = b, nil
+	if p := s.polled; p != nil {
+		s.tryWrite(uintptr(p.fd)) //nolint:gosec //nolint:gosec // a negative one is refused
+		b, s.out, s.err = s.out, nil, s.writeErr
+		return b
+	}
+	err := s.raw.Write(s.write)
+	if err == nil {
+		err = s.writeErr
+	}
+	b, s.out, s.err = s.out, nil, err
+	return b
+}
+
+// tryWrite writes what the kernel takes, and does not wait.
+func (s *socket) tryWrite(fd uintptr) bool {
+	for len(s.out) > 0 {
+		n, again, err := writeOnce(fd, s.out)
+		if s.writeErr = err; again || err != nil {
+			break
+		}
+		s.out = s.out[n:]
+	}
+	return true
+}
+
+// blocked reports whether the kernel has not taken everything.
+func (s *socket) blocked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flushing
+}
+
+// flush writes the rest, in a goroutine. It ends when there is none.
+func (s *socket) flush() {
+	for {
+		s.mu.Lock()
+		b := s.rest
+		s.rest = nil
+		if len(b) == 0 || s.err != nil {
+			s.flushing = false
+			s.mu.Unlock()
+			s.flushed()
+			return
+		}
+		s.mu.Unlock()
+		if err := s.writeAll(b); err != nil {
+			s.fail(err)
+		}
+	}
+}
+
+// flushMore writes the rest in an event loop, when the kernel takes bytes again.
+func (s *socket) flushMore() {
+	s.mu.Lock()
+	if !s.flushing {
+		s.mu.Unlock()
+		return
+	}
+	if s.err == nil {
+		s.rest = s.writeNow(s.rest)
+	}
+	all := s.finishFlush()
+	s.mu.Unlock()
+	if all {
+		s.flushed()
+	}
+}
+
+// writeAll waits until everything is written.
+func (s *socket) writeAll(b []byte) error {
+	if s.raw == nil {
+		_, err := s.Conn.Write(b)
+		return err
+	}
+	var failed error
+	err := s.raw.Write(func(fd uintptr) bool {
+		for len(b) > 0 && failed == nil {
+			n, again, err := writeOnce(fd, b)
+			if again {
+				return false
+			}
+			b, failed = b[n:], err
+		}
+		return true
+	})
+	if err == nil {
+		err = failed
+	}
+	return err
 }

@@ -4,9 +4,18 @@ package http2
 
 import "syscall"
 
-// nonBlocking: sockets can be read and written without waiting.
+// nonBlocking reports whether sockets can be read and written without waiting.
 const nonBlocking = true
 
+// readOnce reads what there is. again reports that there is nothing.
+func readOnce(fd uintptr, b []byte) (n int, again bool, err error) { return once(syscall.Read, fd, b) }
+
+// writeOnce writes what the kernel takes. again reports that it takes nothing.
+func writeOnce(fd uintptr, b []byte) (n int, again bool, err error) {
+	return once(syscall.Write, fd, b)
+}
+
+// once repeats a system call while it is interrupted.
 func once(do func(int, []byte) (int, error), fd uintptr, b []byte) (n int, again bool, err error) {
 	for {
 		n, err = do(int(fd), b) //nolint:gosec // descriptors are small

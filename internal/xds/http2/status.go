@@ -10,7 +10,7 @@ import (
 // Code is a gRPC status code.
 type Code uint32
 
-// The codes that this package gives itself, and that of servers that end.
+// The codes that this package uses itself, and Unavailable for servers that stop.
 const (
 	OK                Code = 0
 	Unknown           Code = 2
@@ -21,7 +21,7 @@ const (
 	Unavailable       Code = 14
 )
 
-// Status is how a stream ends, for the peer. A Receiver's error may be one.
+// Status is the status of a stream. The error of a Receiver may be one.
 type Status struct {
 	Code    Code
 	Message string
@@ -34,7 +34,7 @@ func statusf(code Code, format string, args ...any) *Status {
 	return &Status{code, fmt.Sprintf(format, args...)}
 }
 
-// statusOf is the status of an error: nil is OK.
+// statusOf returns the status of an error: nil is OK.
 func statusOf(err error) *Status {
 	var s *Status
 	switch {
@@ -46,10 +46,10 @@ func statusOf(err error) *Status {
 	return &Status{Unknown, err.Error()}
 }
 
-// maxText is what of a status's message is sent, in bytes, before encoding.
+// maxText is how many bytes of a message are sent, before encoding.
 const maxText = 4 << 10
 
-// percentEncode encodes a status's message as gRPC has it.
+// percentEncode encodes a message as gRPC requires.
 func percentEncode(s string) string {
 	if len(s) > maxText {
 		s = s[:maxText]
@@ -65,7 +65,7 @@ func percentEncode(s string) string {
 	return b.String()
 }
 
-// parseTimeout reads grpc-timeout: up to eight digits and a unit.
+// parseTimeout parses grpc-timeout: up to eight digits and a unit.
 func parseTimeout(s string) (time.Duration, bool) {
 	unit, ok := map[byte]time.Duration{
 		'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
@@ -86,7 +86,7 @@ func parseTimeout(s string) (time.Duration, bool) {
 	return time.Duration(n) * unit, true
 }
 
-// longest is the longest time that is told from forever.
+// longest is the longest timeout. Longer ones count as no timeout.
 const longest = 1 << 62 * time.Nanosecond
 
 func last(s string) byte {

@@ -16,25 +16,25 @@ type Stream struct {
 	conn *conn
 	id   uint32
 
-	// The connection's goroutine's.
-	receiver            Receiver // nil: what comes is dropped
+	// Of the connection's goroutine.
+	receiver            Receiver // nil: what arrives is dropped
 	credit              int      // bytes that the peer may still send
-	unacknowledgedBytes int      // bytes that were taken and not credited again
-	expect              int64    // bytes of DATA that the peer has announced and not sent; -1: it has not announced them
+	unacknowledgedBytes int      // bytes read, for which no window update was sent
+	expect              int64    // bytes of DATA that the peer announced and has not sent; -1: it announced no length
 	message             message
 	kept                int // bytes of messages that the Receiver keeps
 
 	// Guarded by conn.mu.
 	window       int
 	begun        bool        // the first header block was sent
-	ending       bool        // the queue's end is the stream's
-	queued       bool        // in conn.ready
-	gone         bool        // not in conn.streams any more
+	ending       bool        // the stream ends after its queue
+	queued       bool        // in output.ready
+	gone         bool        // no longer in conn.streams
 	remoteClosed bool        // the peer has ended its side
 	trailers     []byte      // header block to end with
-	queue        []outgoing  // messages that are not sent
-	room         [1]outgoing // for the queue, which is seldom longer
-	head         []byte      // header block to begin with; nil: the usual one
+	queue        []outgoing  // messages that are not sent; its users bound it
+	room         [1]outgoing // queue begins in it, and is seldom longer
+	head         []byte      // header block to begin with; nil: responseHead
 	expires      time.Time   // zero: never
 
 	path          string // read-only
@@ -46,28 +46,28 @@ type outgoing struct {
 	parts  [][]byte
 	prefix [prefixLen]byte
 	left   int // bytes to send, with the prefix
-	part   int // of parts, the next one; -1: the prefix
-	at     int // in that
+	part   int // index of the next part; -1: the prefix
+	at     int // offset in that part
 }
 
-const prefixLen = 5 // of a message: whether it is compressed, and its length
+const prefixLen = 5 // of a message: a compression flag, and its length
 
-// ErrEnded is what Send returns after the end of a stream.
+// ErrEnded is returned by Send after the end of a stream.
 var ErrEnded = errors.New("the stream has ended")
 
-// queueGrows is by how much a queue gets longer at once: a new service has several responses.
+// queueGrows is how many messages a queue grows by: a new service has several responses.
 const queueGrows = 3
 
-// Send sends a message that is made of parts, which must not change any more. It does not
-// block: what the peer does not take yet is queued. It may be called from any goroutine,
-// until the Receiver has ended, and then does nothing.
+// Send sends a message that consists of parts, which must not change any more. It does not block:
+// what the peer does not accept yet is queued. It may be called from any goroutine. After the
+// Receiver has ended it does nothing.
 func (st *Stream) Send(parts [][]byte) error {
 	_, err := st.SendAll([][][]byte{parts})
 	return err
 }
 
-// SendAll is Send for messages one after the other: they go in one write. Where nothing of them is kept when it returns,
-// parts, and lists of them, may be used again.
+// SendAll is Send for several messages, which go in one write. If it returns kept false, the caller
+// may reuse the parts, and lists of them.
 func (st *Stream) SendAll(messages [][][]byte) (kept bool, err error) {
 	n := 0
 	for _, parts := range messages {
@@ -79,19 +79,19 @@ func (st *Stream) SendAll(messages [][][]byte) (kept bool, err error) {
 	switch {
 	case st.gone || st.ending:
 		return false, ErrEnded
-	case c.goesNow(st, n):
-		c.sendNow(st, messages, n)
+	case c.output.canSendNow(st, n):
+		c.output.sendNow(st, messages, n)
 		return false, nil
 	}
 	for _, parts := range messages {
 		st.push(parts)
 	}
-	c.queue(st)
-	c.pump()
+	c.output.queue(st)
+	c.output.pump()
 	return len(st.queue) > 0, nil
 }
 
-// framedSize is a message's size with its prefix.
+// framedSize returns the size of a message with its prefix.
 func framedSize(parts [][]byte) int {
 	n := prefixLen
 	for _, p := range parts {
@@ -100,12 +100,12 @@ func framedSize(parts [][]byte) int {
 	return n
 }
 
-// appendPrefix appends what stands before a message of n bytes.
+// appendPrefix appends the prefix of a message of n bytes.
 func appendPrefix(b []byte, n int) []byte {
-	return binary.BigEndian.AppendUint32(append(b, 0), uint32(n)) //nolint:gosec // messages have less than 4 GB
+	return binary.BigEndian.AppendUint32(append(b, 0), uint32(n)) //nolint:gosec //nolint:gosec // messages have less than 4 GB
 }
 
-// push puts a message at the end of the queue. conn.mu is held.
+// push appends a message to the queue. conn.mu is held.
 func (st *Stream) push(parts [][]byte) {
 	m := outgoing{parts: parts, part: -1, left: framedSize(parts)}
 	appendPrefix(m.prefix[:0], m.left-prefixLen)
@@ -118,40 +118,40 @@ func (st *Stream) push(parts [][]byte) {
 	st.queue = append(st.queue, m)
 }
 
-// Finish ends the stream, with err as its status, after all that was sent. It may be called
-// from any goroutine; on a stream that has ended it does nothing.
+// Finish ends the stream, with err as its status, after all that was sent. It may be called from
+// any goroutine. On a stream that has ended it does nothing.
 func (st *Stream) Finish(err error) {
 	c := st.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lastOf(st, statusOf(err))
+	c.queueEnd(st, statusOf(err))
 }
 
-// Go runs f in a goroutine of its own. Stop waits for it, so it must end with the stream or
-// with Context.
+// Go runs f in a goroutine. Stop waits for it, so f must end with the stream or with Context.
 func (st *Stream) Go(f func()) { st.conn.server.running.Go(f) }
 
-// Pending is the number of messages that the peer or the kernel has yet to take.
+// Pending returns the number of messages that the peer or the kernel has not taken.
 func (st *Stream) Pending() int {
 	st.conn.mu.Lock()
 	defer st.conn.mu.Unlock()
 	return len(st.queue)
 }
 
-// Context ends with the server. The end of the stream is told to its Receiver.
+// Context ends with the server. Receiver.End reports the end of the stream.
 func (st *Stream) Context() context.Context { return st.conn.server.ctx }
 
-// Path is the method: "/package.Service/Method".
+// Path returns the method: "/package.Service/Method".
 func (st *Stream) Path() string { return st.path }
 
-// Peer is the peer's address.
+// Peer returns the peer's address.
 func (st *Stream) Peer() string { return st.conn.socket.RemoteAddr().String() }
 
-// Authorization is the request's header of that name. It is there while the Handler runs,
+// Authorization returns the request's header of that name. It is available while the Handler runs,
 // so that streams do not keep it.
 func (st *Stream) Authorization() string { return st.authorization }
 
-// PeerCertificates is the peer's verified chain as it was sent, its own first; nil without TLS.
+// PeerCertificates returns the peer's verified chain in the order in which it was sent, the peer's
+// own first; nil without TLS.
 func (st *Stream) PeerCertificates() []*x509.Certificate {
 	if st.conn.tls == nil {
 		return nil
@@ -159,7 +159,7 @@ func (st *Stream) PeerCertificates() []*x509.Certificate {
 	return st.conn.tls.ConnectionState().PeerCertificates
 }
 
-// end tells the Receiver, once.
+// end calls the Receiver's End, once.
 func (st *Stream) end() {
 	st.message.release()
 	if r := st.receiver; r != nil {
@@ -168,7 +168,7 @@ func (st *Stream) end() {
 	}
 }
 
-// find finds an open stream; nil: there is none.
+// find returns an open stream; nil: there is none.
 func (c *conn) find(id uint32) *Stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,45 +184,45 @@ func (c *conn) lookup(id uint32) *Stream {
 	return nil
 }
 
-// drop takes a stream out, with what it had to send.
+// drop removes a stream, and what it had to send.
 func (c *conn) drop(st *Stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.remove(st)
 }
 
-// remove takes a stream out. conn.mu is held.
+// remove removes a stream. conn.mu is held.
 func (c *conn) remove(st *Stream) {
 	if st.gone {
 		return
 	}
 	st.gone, st.queue, st.trailers = true, nil, nil
 	c.streams = slices.DeleteFunc(c.streams, func(x *Stream) bool { return x == st })
-	if c.leaving == told && len(c.streams) == 0 {
+	if c.lifetime.leaving == told && len(c.streams) == 0 {
 		c.wake()
 	}
 }
 
-// finish ends a stream with a status: what was queued is sent first.
+// finish ends a stream with a status, after what was queued.
 func (c *conn) finish(st *Stream, s *Status) {
 	c.mu.Lock()
-	c.lastOf(st, s)
+	c.queueEnd(st, s)
 	c.mu.Unlock()
 	st.end()
 }
 
-// lastOf queues a stream's end. conn.mu is held.
-func (c *conn) lastOf(st *Stream, s *Status) {
+// queueEnd queues the end of a stream. conn.mu is held.
+func (c *conn) queueEnd(st *Stream, s *Status) {
 	if st.ending || st.gone {
 		return
 	}
 	st.ending, st.trailers, st.expires = true, trailers(s), time.Time{}
-	c.queue(st)
-	c.pump()
+	c.output.queue(st)
+	c.output.pump()
 }
 
-// heardAll tells the Receiver that the peer has ended its side, in order.
-func (c *conn) heardAll(st *Stream) {
+// remoteEnded processes the end of the peer's side, if it has no error.
+func (c *conn) remoteEnded(st *Stream) {
 	if f, ok := st.receiver.(Finisher); ok {
 		f.RemoteClosed()
 		return
@@ -235,8 +235,8 @@ func (c *conn) resetStream(st *Stream, code xhttp2.ErrCode) {
 	c.mu.Lock()
 	if !st.gone {
 		c.remove(st)
-		c.control = appendReset(c.control, st.id, code)
-		c.pump()
+		c.output.control = appendReset(c.output.control, st.id, code)
+		c.output.pump()
 	}
 	c.mu.Unlock()
 	st.end()
@@ -249,20 +249,20 @@ func (c *conn) endAll() {
 	for _, st := range all {
 		st.gone, st.queue = true, nil
 	}
-	c.streams, c.ready = nil, nil
+	c.streams, c.output.ready = nil, nil
 	c.mu.Unlock()
 	for _, st := range all {
 		st.end()
 	}
 }
 
-// expire notes when a stream's time is over. conn.mu is held.
+// expire sets the deadline of a stream. conn.mu is held.
 func (c *conn) expire(st *Stream, at time.Time) {
 	st.expires = at
 	c.noteSoonest(st)
 }
 
-// noteSoonest has the keeper know of a stream's time. conn.mu is held.
+// noteSoonest records a stream's deadline for the keeper. conn.mu is held.
 func (c *conn) noteSoonest(st *Stream) {
 	if st.expires.IsZero() {
 		return
@@ -272,7 +272,8 @@ func (c *conn) noteSoonest(st *Stream) {
 	}
 }
 
-// expired are the streams whose time is over. The keeper is to look for that of the others from now on.
+// expired returns the streams whose deadline is over, and records the deadlines of the others for
+// the keeper.
 func (c *conn) expired(now time.Time) (out []*Stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -104,9 +104,9 @@ func TestTLSRefuses(t *testing.T) {
 	nobody := conf.client.Clone()
 	nobody.Certificates = nil
 	v.dial().onTLS(nobody).gone()
-	stranger := conf.client.Clone()
-	stranger.Certificates = certificates(t).client.Certificates
-	v.dial().onTLS(stranger).gone()
+	unknown := conf.client.Clone()
+	unknown.Certificates = certificates(t).client.Certificates
+	v.dial().onTLS(unknown).gone()
 
 	p = v.dial().onTLS(conf.client)
 	p.greet()
