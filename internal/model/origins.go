@@ -168,4 +168,4 @@ func (k Key) IsOrigin() bool {
 	return !k.IsMeshConfig() && !slices.Contains(unrecorded, k.Kind)
 }
 
-var unrecorded = []Kind{KindPod, KindNode, KindNamespace, KindDrainNotice, KindKeySet, KindProxyConfig}
+var unrecorded = []Kind{KindPod, KindNode, KindNamespace, KindDrainNotice, KindKeySet}

@@ -16,10 +16,25 @@ type Selecting interface {
 	ShapesOutbound() bool
 }
 
-// IsFor tells whether an object is for a proxy; root is the namespace of what is for all.
-func IsFor(o Selecting, p *Proxy, root string) bool {
+// IsFor reports whether an object is for workloads of a namespace with some labels. root is the namespace
+// of objects that are for all namespaces. It does not hold for Gateways, which select routers of all.
+func IsFor(o Selecting, namespace string, labels map[string]string, root string) bool {
 	ns := o.Metadata().Namespace
-	return (ns == p.Namespace || ns == root && !IsTargeted(o)) && Selects(o, p.Labels)
+	return (ns == namespace || ns == root && !IsTargeted(o)) && Selects(o, labels)
+}
+
+// SortPolicies puts objects that are for one workload into the order in which they count: those of the
+// root namespace first, in each namespace the oldest first.
+func SortPolicies[T Selecting](list []T, root string) {
+	slices.SortFunc(list, func(a, b T) int {
+		if x, y := a.Metadata().Namespace == root, b.Metadata().Namespace == root; x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		return CompareAge(a, b)
+	})
 }
 
 // SameAudience tells whether two forms of an object concern the same proxies.

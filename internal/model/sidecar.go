@@ -81,6 +81,12 @@ func (l *IngressListener) Inner() Protocol {
 	return ProtocolTCP
 }
 
+// IsFor reports whether the Sidecar may be that of workloads of a namespace with some labels. root is the
+// namespace of the Sidecar that is for all.
+func (s *Sidecar) IsFor(namespace string, labels map[string]string, root string) bool {
+	return (s.Namespace == namespace || s.Namespace == root && len(s.Selector) == 0) && SelectorMatches(s.Selector, labels)
+}
+
 // Credentials are the Secrets that the Sidecar's workloads need for their own listeners, of its
 // namespace.
 func (s *Sidecar) Credentials() []NeededSecret {

@@ -163,8 +163,9 @@ func TestRefusalsOfOneObjectAreJoined(t *testing.T) {
 	require.Equal(t, want, joined(joined(refusal{}, b), a))
 	require.Equal(t, "3 proxies refuse CDS a and 1 more, and what they accepted last stays in force: no", want.String())
 	for r, says := range map[refusal]string{
-		{doubt: true}:                           " (this object may be meant, or the mesh's configuration)",
-		{doubt: true, changed: true, shared: 2}: " (this object was changed since they accepted that last, and may be meant, or one of 2 others, or the mesh's configuration)",
+		{doubt: true}:                           " (this object may be meant)",
+		{doubt: true, mesh: true}:               " (this object may be meant, or the mesh's configuration)",
+		{doubt: true, changed: true, shared: 2}: " (this object was changed since they accepted that last, and may be meant, or one of 2 others)",
 	} {
 		require.Equal(t, says, r.doubts())
 	}

@@ -15,8 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
-// TestRefusedListenersAreTheirGateways: the status that says so is that of the Gateways which have the
-// routers listen.
+// TestRefusedListenersAreTheirGateways checks that a refused listener is reported by the Gateways that it is made from.
 func TestRefusedListenersAreTheirGateways(t *testing.T) {
 	st := store.New()
 	gateway := func(name string, port uint32) *model.Gateway {
@@ -30,13 +29,14 @@ func TestRefusedListenersAreTheirGateways(t *testing.T) {
 		st.Apply([]store.Event{{Key: g.Key, Object: g}})
 	}
 	tab := table.New("t")
-	tab.Commit(1, []table.Update{{Type: resource.Listener, Name: "0.0.0.0_80", Resource: resource.EncodeBytes(resource.Listener, "0.0.0.0_80", nil)}})
+	tab.Commit(1, []table.Update{{Type: resource.Listener, Name: "0.0.0.0_80", Resource: resource.EncodeBytes(resource.Listener, "0.0.0.0_80", nil),
+		Origins: model.OriginsOf(gateway("a", 80).Key, gateway("b", 80).Key)}})
 	r := &Reporter{Snapshot: st.Snapshot, Refusals: func() []*distribution.Refusal {
 		return []*distribution.Refusal{{Type: resource.Listener, Name: "0.0.0.0_80", Message: "cannot bind", Proxies: 2, About: []distribution.Part{{
 			Type: resource.Listener, Entry: tab.State().Get(resource.Listener, "0.0.0.0_80"),
 			Proxy: &model.Proxy{Type: model.ProxyRouter, Namespace: "edge", Labels: map[string]string{"istio": "edge"}},
 		}}}}
 	}, Causes: (&explain.Explainer{Changes: changelog.New(1, slog.New(slog.DiscardHandler), nil)}).Causes}
-	want := refusal{what: "LDS 0.0.0.0_80", message: "cannot bind", proxies: 2, shared: 1, doubt: true}
+	want := refusal{what: "LDS 0.0.0.0_80", message: "cannot bind", proxies: 2, shared: 1, doubt: true, mesh: true}
 	require.Equal(t, map[model.Key]refusal{gateway("a", 80).Key: want, gateway("b", 80).Key: want}, r.refused(st.Snapshot()))
 }

@@ -51,6 +51,7 @@ type refusedObject struct {
 	Others  int       `json:"others,omitempty"`
 	Shared  int       `json:"shared,omitempty"`
 	Doubt   bool      `json:"doubt,omitempty"`
+	Mesh    bool      `json:"mesh,omitempty"`
 	Changed bool      `json:"changed,omitempty"`
 }
 
@@ -88,7 +89,7 @@ func (r *Reporter) report(q *question) *report {
 		}
 		out.Refused = append(out.Refused, refusedObject{
 			Object: k, Content: contentOf(snap, k), What: one.what, Message: one.message, Proxies: one.proxies, Others: one.others,
-			Shared: one.shared, Doubt: one.doubt, Changed: one.changed,
+			Shared: one.shared, Doubt: one.doubt, Mesh: one.mesh, Changed: one.changed,
 		})
 	}
 	for _, k := range q.Doubtful {
@@ -108,7 +109,7 @@ func (r *Reporter) refused(snap *store.Snapshot) map[model.Key]refusal {
 		}
 		one := refusal{
 			what: strings.TrimSpace(r.Type.String() + " " + r.Name), message: r.Message, proxies: r.Proxies,
-			shared: len(cause.Objects) - 1, doubt: !cause.Sure, changed: cause.Changed,
+			shared: len(cause.Objects) - 1, doubt: !cause.Sure, mesh: cause.Mesh, changed: cause.Changed,
 		}
 		if cause.Each {
 			one.shared = 0
@@ -187,7 +188,7 @@ func (r *report) add(all map[model.Key]refusal, snap *store.Snapshot) {
 		}
 		one := refusal{
 			what: o.What, message: o.Message, proxies: o.Proxies, others: o.Others,
-			shared: o.Shared, doubt: o.Doubt, changed: o.Changed,
+			shared: o.Shared, doubt: o.Doubt, mesh: o.Mesh, changed: o.Changed,
 		}
 		all[o.Object] = combined(all[o.Object], one)
 	}
@@ -201,6 +202,6 @@ func combined(a, b refusal) refusal {
 	a.message = min(a.message, b.message)
 	a.proxies += b.proxies
 	a.others = max(a.others, b.others)
-	a.shared, a.doubt, a.changed = min(a.shared, b.shared), a.doubt && b.doubt, a.changed && b.changed
+	a.shared, a.doubt, a.mesh, a.changed = min(a.shared, b.shared), a.doubt && b.doubt, a.mesh && b.mesh, a.changed && b.changed
 	return a
 }

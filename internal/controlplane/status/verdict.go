@@ -35,6 +35,7 @@ type refusal struct {
 	others  int  // further resources of the object that are refused
 	shared  int  // other objects that may be meant as well
 	doubt   bool // it is not known that this object is meant
+	mesh    bool // the mesh's configuration may be meant as well
 	changed bool // it was changed since proxies accepted it last
 }
 
@@ -181,7 +182,10 @@ func (r *refusal) doubts() string {
 	if r.shared > 0 {
 		out += fmt.Sprintf(", or one of %d others", r.shared)
 	}
-	return out + ", or the mesh's configuration)"
+	if r.mesh {
+		out += ", or the mesh's configuration"
+	}
+	return out + ")"
 }
 
 // shorten joins texts as far as they fit.

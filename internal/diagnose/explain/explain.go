@@ -129,11 +129,40 @@ func (x *Explainer) Object(key model.Key, ask Ask) (*Explanation, error) {
 	}
 	if e.State != changelog.Building {
 		e.distribute(x.living(x.Proxies.Distribution(&distribution.Query{
-			Revision: last.Revision, Object: key, Related: relation(snap, key), Concerns: x.audience(snap, o, &last),
-			Shared: e.Change != nil && e.Change.ObjectCount > 1,
+			Revision: last.Revision, Object: key, Shared: e.Change != nil && e.Change.ObjectCount > 1,
+			Moved: o == nil || last.Moved, Selects: x.selects(snap, o, &last),
 		})), ask)
 	}
 	return e, nil
+}
+
+// selects reports for proxies whether an object may concern them, by the rules of derive; nil: any proxy.
+// It is for proxies that are disconnected: what connected ones have says more.
+func (x *Explainer) selects(snap *store.Snapshot, o model.Object, last *changelog.LastChange) func(*model.Proxy) bool {
+	if o == nil || last.Moved {
+		return nil
+	}
+	root := x.mesh(snap).RootNamespace
+	switch o := o.(type) {
+	case *model.ProxyConfig: // it is for agents and the injector
+		return func(*model.Proxy) bool { return false }
+	case *model.Sidecar:
+		return func(p *model.Proxy) bool {
+			return p.Type == model.ProxySidecar && o.IsFor(p.Namespace, p.Labels, root)
+		}
+	case *model.Secret:
+		return func(p *model.Proxy) bool { // of other namespaces, routers may have it by a ReferenceGrant
+			return o.Kind != model.KindSecret || p.Namespace == o.Namespace || p.Type == model.ProxyRouter
+		}
+	case *model.PeerAuthentication:
+		if o.Disables() { // callers learn of it, too
+			return nil
+		}
+		return func(p *model.Proxy) bool { return model.IsFor(o, p.Namespace, p.Labels, root) }
+	case *model.AuthorizationPolicy, *model.RequestAuthentication, *model.Telemetry, *model.EnvoyFilter, *model.WasmPlugin:
+		return func(p *model.Proxy) bool { return model.IsFor(o.(model.Selecting), p.Namespace, p.Labels, root) }
+	}
+	return nil
 }
 
 // living leaves out proxies that went for good: those of Pods that are gone.

@@ -13,8 +13,6 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
-	"github.com/moonsail/moonsail/internal/xds/resource"
-	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
 const reviews = `apiVersion: networking.istio.io/v1
@@ -215,53 +213,35 @@ func TestProblemsAreTold(t *testing.T) {
 	require.ErrorContains(t, err, "there is no VirtualService/shop/other")
 }
 
-func TestRelation(t *testing.T) {
-	s := store.New()
-	vs := decode(t, reviews)
-	svc := decode(t, "apiVersion: v1\nkind: Service\nmetadata: {name: reviews, namespace: shop}\nspec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}]}")
-	slice := decode(t, `apiVersion: discovery.k8s.io/v1
+// TestResourcesOfAnObject checks what of a proxy that connects after an object's last change is made from the object.
+func TestResourcesOfAnObject(t *testing.T) {
+	w := compile(t, reviews,
+		"apiVersion: v1\nkind: Service\nmetadata: {name: reviews, namespace: shop}\nspec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}]}",
+		"apiVersion: v1\nkind: Service\nmetadata: {name: other-reviews, namespace: shop}\nspec: {clusterIP: 10.0.0.2, ports: [{name: http, port: 80}]}",
+		"apiVersion: v1\nkind: Service\nmetadata: {name: ledger, namespace: shop}\nspec: {clusterIP: 10.0.0.9, ports: [{name: tcp, port: 99}]}",
+		`apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: reviews-1, namespace: shop, labels: {kubernetes.io/service-name: reviews}}
 addressType: IPv4
 endpoints: [{addresses: [10.1.0.1]}]
-ports: [{name: http, port: 8080}]`)
-	for _, o := range []model.Object{vs, svc, slice} {
-		s.Apply([]store.Event{{Key: o.Metadata().Key, Object: o}})
-	}
-	tab := table.New("t")
-	add := func(typ resource.Type, name, text string) table.Update {
-		return table.Update{Type: typ, Name: name, Resource: resource.EncodeBytes(typ, name, []byte(text))}
-	}
-	tab.Commit(1, []table.Update{
-		add(resource.VirtualHost, "80/reviews.shop.svc.cluster.local:80", "80/reviews.shop.svc.cluster.local:80\x10/apis/x/v1/namespaces/shop/virtual-service/reviews*\x01"),
-		add(resource.VirtualHost, "80/canary.shop.svc.cluster.local:80", "/namespaces/shop/virtual-service/reviews-canary"),
-		add(resource.RouteConfig, "80", ""), // its virtual hosts are part of it
-		add(resource.RouteConfig, "81", ""),
-		add(resource.Cluster, "outbound|80||reviews.shop.svc.cluster.local", "/namespaces/shop/destination-rule/reviews"),
-		add(resource.Cluster, "outbound|80||other-reviews.shop.svc.cluster.local", ""),
-		add(resource.Endpoints, "outbound|80||reviews.shop.svc.cluster.local", ""),
-		add(resource.Listener, "10.0.0.9_99", "\x2aoutbound|99||ledger.shop.svc.cluster.local2\x01"), // a tag that looks like a digit
-		add(resource.Listener, "10.0.0.9_98", "\x2boutbound|99||ledger.shop.svc.cluster.local2"),
-	})
-	for _, tc := range []struct {
-		key  model.Key
-		want []string
-	}{
-		{vs.Metadata().Key, []string{"LDS 10.0.0.9_99", "RDS 80", "VHDS 80/reviews.shop.svc.cluster.local:80"}},
-		{svc.Metadata().Key, []string{"CDS outbound|80||reviews.shop.svc.cluster.local", "EDS outbound|80||reviews.shop.svc.cluster.local", "RDS 80", "VHDS 80/reviews.shop.svc.cluster.local:80"}},
-		{slice.Metadata().Key, []string{"EDS outbound|80||reviews.shop.svc.cluster.local"}},
-		{model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: "reviews"}, []string{"CDS outbound|80||reviews.shop.svc.cluster.local"}},
+ports: [{name: http, port: 8080}]`,
+		"apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: reviews, namespace: shop}\nspec: {host: reviews, trafficPolicy: {loadBalancer: {simple: RANDOM}}}",
+	)
+	const host, cluster = "80/reviews.shop.svc.cluster.local:80", "outbound|80||reviews.shop.svc.cluster.local"
+	for object, want := range map[string][]string{
+		"VirtualService/shop/reviews":  {"RDS 80", "VHDS " + host},
+		"EndpointSlice/shop/reviews-1": {"EDS " + cluster},
+		"DestinationRule/shop/reviews": {"CDS " + cluster},
+		"Sidecar/shop/default":         nil,
 	} {
-		related := relation(s.Snapshot(), tc.key)
-		var got []string
-		for typ := range resource.NumTypes {
-			for e := range tab.State().All(typ) {
-				if related(typ, e) {
-					got = append(got, typ.String()+" "+e.Name)
-				}
-			}
-		}
-		require.Equal(t, tc.want, got, tc.key)
+		require.Equal(t, want, w.concerns(&model.Proxy{Type: model.ProxySidecar, Namespace: "shop"}, keyOf(object)), object)
 	}
-	require.Nil(t, relation(s.Snapshot(), model.Key{Kind: model.KindSidecar, Namespace: "shop", Name: "default"}))
+	got := w.concerns(&model.Proxy{Type: model.ProxySidecar, Namespace: "shop"}, keyOf("Service/shop/reviews"))
+	for _, want := range []string{"CDS " + cluster, "EDS " + cluster, "RDS 80", "VHDS " + host} {
+		require.Contains(t, got, want)
+	}
+	for _, name := range got {
+		require.NotContains(t, name, "other-reviews")
+		require.NotContains(t, name, "ledger")
+	}
 }

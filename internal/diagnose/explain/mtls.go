@@ -3,12 +3,12 @@ package explain
 import (
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
 // mesh is the mesh's configuration, as a snapshot has it.
@@ -48,62 +48,31 @@ func arrives(c *simulate.Call, u *simulate.Upstream, e *simulate.Endpoint, princ
 	c.SNI, c.ALPN, c.Principal = u.TLS.SNI, u.TLS.ALPN, principal
 }
 
-// accepted adds what a workload accepts at the port of an address, and by which policies.
-func (x *Explainer) accepted(snap *store.Snapshot, p *model.Proxy, address string, passage *Passage) {
+// accepted adds what a workload accepts at the port of an address, and the policies that decide it: those
+// that the listener is made from.
+func (x *Explainer) accepted(snap *store.Snapshot, w *proxyWorld, address string, passage *Passage) {
 	_, text, err := net.SplitHostPort(address)
 	if err != nil {
 		return // a socket's path
 	}
+	var policies []*model.PeerAuthentication
+	for _, k := range w.madeFrom(resource.Listener, passage.Result.Listener, model.KindPeerAuthentication) {
+		if policy, ok := snap.Get(k).(*model.PeerAuthentication); ok {
+			policies = append(policies, policy)
+		}
+	}
 	port, _ := strconv.ParseUint(text, 10, 16)
 	root := x.mesh(snap).RootNamespace
-	selecting := peerPolicies(snap, root, p)
-	mode := model.EffectivePeerTLS(root, selecting).Of(uint32(port))
+	mode := model.EffectivePeerTLS(root, policies).Of(uint32(port))
 	passage.Accepts = string(mode)
-	if !p.Identity {
+	if !w.proxy.Identity {
 		passage.Accepts += ", without a certificate"
 	}
-	for _, policy := range selecting {
+	for _, policy := range model.EffectivePeerAuthentications(root, policies) {
 		if policy.Mode != model.MTLSUnset || len(policy.Ports) > 0 {
 			passage.Objects = append(passage.Objects, Source{
 				Object: policy.Key, Origin: policy.Origin, Decides: fmt.Sprintf("mutual TLS at port %d: %s", port, mode),
 			})
 		}
 	}
-}
-
-// peerPolicies are those that count for a workload, the oldest of each level: the mesh's, its
-// namespace's, its own.
-func peerPolicies(snap *store.Snapshot, root string, p *model.Proxy) []*model.PeerAuthentication {
-	var all []*model.PeerAuthentication
-	for o := range snap.All(model.KindPeerAuthentication) {
-		policy, ok := o.(*model.PeerAuthentication)
-		if !ok || policy.Namespace != root && policy.Namespace != p.Namespace ||
-			policy.Namespace == root && len(policy.Selector) > 0 || !model.SelectorMatches(policy.Selector, p.Labels) {
-			continue
-		}
-		all = append(all, policy)
-	}
-	slices.SortFunc(all, func(a, b *model.PeerAuthentication) int { return model.CompareAge(a, b) })
-	level := func(p *model.PeerAuthentication) int {
-		switch {
-		case len(p.Selector) > 0:
-			return 2
-		case p.Namespace == root:
-			return 0
-		}
-		return 1
-	}
-	levels := map[int]*model.PeerAuthentication{}
-	for _, policy := range all {
-		if levels[level(policy)] == nil {
-			levels[level(policy)] = policy
-		}
-	}
-	var out []*model.PeerAuthentication
-	for l := range 3 {
-		if levels[l] != nil {
-			out = append(out, levels[l])
-		}
-	}
-	return out
 }

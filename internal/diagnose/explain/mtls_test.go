@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/pipeline/store"
 )
 
 func peerPolicy(namespace, name string, age int, selector map[string]string, mode model.MTLSMode, ports map[uint32]model.MTLSMode) *model.PeerAuthentication {
@@ -24,7 +24,7 @@ func peerPolicy(namespace, name string, age int, selector map[string]string, mod
 // one level the oldest. Policies of others count for nothing, and those that say nothing are not named.
 func TestAccepted(t *testing.T) {
 	web, bank := map[string]string{"app": "web"}, map[string]string{"app": "bank"}
-	s := store.New()
+	w := compile(t)
 	for _, p := range []*model.PeerAuthentication{
 		peerPolicy("istio-system", "mesh", 1, nil, model.MTLSStrict, nil),
 		peerPolicy("istio-system", "selected", 9, web, model.MTLSDisable, nil),
@@ -34,7 +34,7 @@ func TestAccepted(t *testing.T) {
 		peerPolicy("shop", "bank", 2, bank, model.MTLSStrict, nil),
 		peerPolicy("quiet", "nothing", 1, nil, model.MTLSUnset, nil),
 	} {
-		s.Apply([]store.Event{{Key: p.Key, Object: p}})
+		w.put(p)
 	}
 	x := &Explainer{}
 	for _, tc := range []struct {
@@ -55,8 +55,9 @@ func TestAccepted(t *testing.T) {
 		{"a socket has no port", "other", web, true, "/run/x", "", nil},
 	} {
 		t.Run(tc.about, func(t *testing.T) {
-			var got Passage
-			x.accepted(s.Snapshot(), &model.Proxy{Namespace: tc.namespace, Labels: tc.labels, Identity: tc.identity}, tc.address, &got)
+			world := w.worldOf(&model.Proxy{Type: model.ProxySidecar, Namespace: tc.namespace, Labels: tc.labels, Identity: tc.identity})
+			got := Passage{Result: &simulate.Result{Listener: "virtualInbound"}}
+			x.accepted(w.store.Snapshot(), world, tc.address, &got)
 			require.Equal(t, tc.accepts, got.Accepts)
 			var by []string
 			for _, o := range got.Objects {

@@ -12,6 +12,7 @@ import (
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
+	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
 // Call is a call as people write it.
@@ -63,25 +64,25 @@ func (x *Explainer) Why(c Call) (*Why, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, world, outstanding, err := x.world(c.From)
+	world, err := x.world(c.From)
 	if err != nil {
 		return nil, err
 	}
-	snap := x.Snapshot()
+	snap, p := x.Snapshot(), world.proxy
 	w := &Why{Now: time.Now(), From: p.String(), URL: u.String(), Gateway: p.Type == model.ProxyRouter}
-	if outstanding > 0 {
-		w.Notes = append(w.Notes, fmt.Sprintf("the proxy has not accepted %d of its resources yet: until then it may do otherwise; see 'moonsail proxies %s'", outstanding, p))
+	if world.outstanding > 0 {
+		w.Notes = append(w.Notes, fmt.Sprintf("the proxy has not accepted %d of its resources yet and may still do something else: see 'moonsail proxies %s'", world.outstanding, p))
 	}
-	call := x.call(w, snap, p, world, u, c)
+	call := x.call(w, snap, world, u, c)
 	if w.Gateway {
-		w.enter(p, world, &call)
+		w.enter(world, &call)
 	}
 	w.Method, w.Address = call.Method, call.To
 	result, err := world.Call(call)
 	if err != nil {
 		return nil, fmt.Errorf("the call cannot be followed: %w", err)
 	}
-	w.Outbound = &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, p, result)}
+	w.Outbound = &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, world, result)}
 	x.follow(w, p, &call)
 	return w, nil
 }
@@ -109,7 +110,8 @@ func parseURL(to string) (*url.URL, error) {
 var defaultPorts = map[string]string{"https": "443", "tls": "443"}
 
 // call makes the call that an application would make.
-func (x *Explainer) call(w *Why, snap *store.Snapshot, p *model.Proxy, world *simulate.World, u *url.URL, c Call) simulate.Call {
+func (x *Explainer) call(w *Why, snap *store.Snapshot, world *proxyWorld, u *url.URL, c Call) simulate.Call {
+	p := world.proxy
 	port := u.Port()
 	if port == "" {
 		port = defaultPorts[u.Scheme]
@@ -134,7 +136,7 @@ func (x *Explainer) call(w *Why, snap *store.Snapshot, p *model.Proxy, world *si
 	}
 	if p.Interception == model.InterceptNone && !w.Gateway {
 		out.Direct = true
-		out.To = w.entrance(p, world, out, port)
+		out.To = w.entrance(world, out, port)
 	}
 	return out
 }
@@ -148,8 +150,8 @@ func firstIP(p *model.Proxy) string {
 
 // entrance is where an application calls its sidecar when nothing intercepts its calls: at
 // the port of the call, or at the only listener for calls that there is.
-func (w *Why) entrance(p *model.Proxy, world *simulate.World, c simulate.Call, port string) string {
-	for _, ip := range append([]string{"127.0.0.1"}, p.IPs...) {
+func (w *Why) entrance(world *proxyWorld, c simulate.Call, port string) string {
+	for _, ip := range append([]string{"127.0.0.1"}, world.proxy.IPs...) {
 		c.To = net.JoinHostPort(ip, port)
 		if l, err := world.Entry(c); err == nil && l != "" {
 			return c.To
@@ -198,13 +200,14 @@ func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulat
 	if !ok {
 		return nil, nil
 	}
-	p, world, _, err := x.world(id)
+	world, err := x.world(id)
 	var gone NotConnected
 	if errors.As(err, &gone) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
+	p := world.proxy
 	c := *call
 	c.To, c.Inbound, c.Direct = e.Address, p.Interception != model.InterceptNone, p.Interception == model.InterceptNone
 	c.From = net.JoinHostPort(firstIP(from), "40000")
@@ -223,27 +226,33 @@ func (x *Explainer) inbound(r *simulate.Result, u *simulate.Upstream, e *simulat
 	if c.Direct && result.Listener == "" {
 		return nil, errNotBetween
 	}
-	passage := &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, p, result)}
-	x.accepted(snap, p, e.Address, passage)
+	passage := &Passage{Proxy: p.String(), Result: result, Objects: x.sources(snap, world, result)}
+	x.accepted(snap, world, e.Address, passage)
 	return passage, nil
 }
 
 // sources are the objects that decided a passage.
-func (x *Explainer) sources(snap *store.Snapshot, p *model.Proxy, r *simulate.Result) []Source {
+func (x *Explainer) sources(snap *store.Snapshot, w *proxyWorld, r *simulate.Result) []Source {
 	s := &sourceList{snap: snap}
-	if key, ok := x.Proxies.SidecarOf(p.ID); ok {
+	if key, ok := x.Proxies.SidecarOf(w.proxy.ID); ok {
 		s.add(key, "what the proxy sees")
 	}
-	s.gateways(p, r)
+	s.gateways(w, r)
 	s.decisions(r.Decisions)
 	s.path(r.RouteOrigin, strings.TrimSpace("route "+r.Route))
 	for i := range r.Upstreams {
 		u := &r.Upstreams[i]
 		s.path(u.Origin, "policy of "+u.Cluster)
 		s.path(u.TLSOrigin, "TLS to "+u.Cluster)
-		if svc := serviceOf(snap, model.Host(u.Service)); svc != nil {
-			s.add(svc.Key, "cluster "+u.Cluster)
-			s.endpoints(svc, u)
+		for _, k := range w.madeFrom(resource.Cluster, u.Cluster, model.KindService, model.KindServiceEntry) {
+			if defines(snap.Get(k), model.Host(u.Service)) {
+				s.add(k, "cluster "+u.Cluster)
+			}
+		}
+		for _, k := range w.madeFrom(resource.Endpoints, u.Cluster, model.KindEndpointSlice) {
+			if slice, ok := snap.Get(k).(*model.EndpointSlice); ok && holdsAny(slice, u) {
+				s.add(k, "endpoints of "+u.Cluster)
+			}
 		}
 	}
 	return s.list
@@ -276,19 +285,23 @@ func (s *sourceList) path(path, decides string) {
 	}
 }
 
-// endpoints adds the slices that hold the endpoints which get calls.
-func (s *sourceList) endpoints(svc *model.Service, u *simulate.Upstream) {
-	if !svc.IsKubernetes() {
-		return
-	}
-	for o := range s.snap.All(model.KindEndpointSlice) {
-		e, ok := o.(*model.EndpointSlice)
-		if ok && e.Namespace == svc.Namespace && e.Service == svc.Name && holdsAny(e, u) {
-			s.add(e.Key, "endpoints of "+u.Cluster)
-		}
-	}
+// ofKinds returns the members of a set that are of some kinds.
+func ofKinds(o *model.Origins, kinds []model.Kind) []model.Key {
+	return slices.DeleteFunc(slices.Clone(o.Keys()), func(k model.Key) bool { return !slices.Contains(kinds, k.Kind) })
 }
 
+// defines reports whether an object defines the service of a host.
+func defines(o model.Object, host model.Host) bool {
+	switch o := o.(type) {
+	case *model.Service:
+		return o.Hostname == host
+	case *model.ServiceEntry:
+		return slices.ContainsFunc(o.Services(), func(s *model.Service) bool { return s.Hostname == host })
+	}
+	return false
+}
+
+// holdsAny reports whether a slice has an endpoint that a call may reach.
 func holdsAny(slice *model.EndpointSlice, u *simulate.Upstream) bool {
 	for _, m := range slice.Members {
 		for _, e := range u.Endpoints {

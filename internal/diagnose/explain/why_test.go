@@ -29,7 +29,7 @@ func (s *someProxies) Intended(id string, types ...resource.Type) (*model.Proxy,
 	var out []distribution.Intended
 	for _, typ := range types {
 		for e := range s.has[id].All(typ) {
-			out = append(out, distribution.Intended{Type: typ, Entry: e, Status: ledger.Has})
+			out = append(out, distribution.Intended{Type: typ, Entry: e, State: s.has[id], Status: ledger.Has})
 		}
 	}
 	return p, out, true
@@ -46,14 +46,19 @@ func (s *someProxies) ProxyAt(ip string) (string, bool) {
 
 func (s *someProxies) SidecarOf(string) (model.Key, bool) { return model.Key{}, false }
 
-func (s *someProxies) connect(t *testing.T, id, ip, resources string) {
+// connect adds a proxy whose resources are all made from some objects.
+func (s *someProxies) connect(t *testing.T, id, ip, resources string, from ...string) {
 	t.Helper()
 	w, err := simulate.Parse([]byte(resources))
 	require.NoError(t, err)
 	var updates []table.Update
+	var origins []model.Key
+	for _, k := range from {
+		origins = append(origins, keyOf(k))
+	}
 	put := func(typ resource.Type, name string, e *resource.Encoded, err error) {
 		require.NoError(t, err)
-		updates = append(updates, table.Update{Type: typ, Name: name, Resource: e})
+		updates = append(updates, table.Update{Type: typ, Name: name, Resource: e, Origins: model.OriginsOf(origins...)})
 	}
 	for _, m := range w.Listeners {
 		e, err := resource.Encode(resource.Listener, m.Name, m)
@@ -106,7 +111,7 @@ clusters:
 
 func TestWhyFollowsTheCallToItsEnd(t *testing.T) {
 	proxies := &someProxies{proxies: map[string]*model.Proxy{}, has: map[string]*table.State{}}
-	proxies.connect(t, "web", "10.1.0.1", callerResources)
+	proxies.connect(t, "web", "10.1.0.1", callerResources, "Service/shop/db", "Service/shop/other", "DestinationRule/shop/db", "EndpointSlice/shop/db-x")
 	proxies.connect(t, "db-1", "10.1.0.9", calledResources)
 	s := store.New()
 	for _, text := range []string{

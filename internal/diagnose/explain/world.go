@@ -10,41 +10,81 @@ import (
 
 	"github.com/moonsail/moonsail/internal/diagnose/simulate"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
+	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// world is everything that a proxy is to have, for the simulator, and how many of it the
-// proxy has not accepted yet.
-func (x *Explainer) world(proxy string) (*model.Proxy, *simulate.World, int, error) {
+// proxyWorld is everything that a proxy should have, for the simulator, and what it is made from.
+type proxyWorld struct {
+	simulate.World
+	proxy       *model.Proxy
+	outstanding int // resources that the proxy has not accepted yet
+	made        map[resourceName]*model.Origins
+}
+
+type resourceName struct {
+	typ  resource.Type
+	name string
+}
+
+// world returns what a proxy should have.
+func (x *Explainer) world(proxy string) (*proxyWorld, error) {
 	types, err := sectionTypes(AllSections)
 	if err != nil {
-		return nil, nil, 0, err
+		return nil, err
 	}
 	p, list, ok := x.Proxies.Intended(proxy, types...)
 	if !ok {
-		return nil, nil, 0, NotConnected{proxy}
+		return nil, NotConnected{proxy}
 	}
-	w, outstanding := &simulate.World{}, 0
+	w := &proxyWorld{proxy: p, made: map[resourceName]*model.Origins{}}
 	for i := range list {
-		m, err := message(list[i].Entry.Resource())
-		if err != nil {
-			return nil, nil, 0, fmt.Errorf("%s %s: %w", list[i].Type, list[i].Entry.Name, err)
-		}
-		if list[i].Status != ledger.Has {
-			outstanding++
-		}
-		switch m := m.(type) {
-		case *listenerv3.Listener:
-			w.Listeners = append(w.Listeners, m)
-		case *routev3.RouteConfiguration:
-			w.Routes = append(w.Routes, m)
-		case *routev3.VirtualHost:
-			w.VirtualHosts = append(w.VirtualHosts, m)
-		case *clusterv3.Cluster:
-			w.Clusters = append(w.Clusters, m)
-		case *endpointv3.ClusterLoadAssignment:
-			w.Endpoints = append(w.Endpoints, m)
+		if err := w.add(&list[i]); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", list[i].Type, list[i].Entry.Name, err)
 		}
 	}
-	return p, w, outstanding, nil
+	return w, nil
+}
+
+func (w *proxyWorld) add(i *distribution.Intended) error {
+	w.made[resourceName{i.Type, i.Entry.Name}] = i.Entry.MadeFrom()
+	if i.Type == resource.RouteConfig {
+		for host := range i.State.VirtualHosts(i.Entry.Name) {
+			w.made[resourceName{resource.VirtualHost, host.Name}] = host.MadeFrom()
+		}
+	}
+	if i.Status != ledger.Has {
+		w.outstanding++
+	}
+	m, err := message(i.Entry.Resource())
+	if err != nil {
+		return err
+	}
+	switch m := m.(type) {
+	case *listenerv3.Listener:
+		w.Listeners = append(w.Listeners, m)
+	case *routev3.RouteConfiguration:
+		w.Routes = append(w.Routes, m)
+	case *routev3.VirtualHost:
+		w.VirtualHosts = append(w.VirtualHosts, m)
+	case *clusterv3.Cluster:
+		w.Clusters = append(w.Clusters, m)
+	case *endpointv3.ClusterLoadAssignment:
+		w.Endpoints = append(w.Endpoints, m)
+	}
+	return nil
+}
+
+// madeFrom returns the objects that a resource is made from, as far as they are of some kinds.
+func (w *proxyWorld) madeFrom(typ resource.Type, name string, kinds ...model.Kind) []model.Key {
+	return ofKinds(w.made[resourceName{typ, name}], kinds)
+}
+
+// routedBy returns the objects that the routes of a request are made from; nil: it found none.
+func (w *proxyWorld) routedBy(r *simulate.Result) *model.Origins {
+	if host := w.made[resourceName{resource.VirtualHost, r.VirtualHost}]; host != nil {
+		return host
+	}
+	return w.made[resourceName{resource.RouteConfig, r.RouteConfig}]
 }

@@ -75,16 +75,18 @@ func (x *Index) countPolicy(o model.Selecting, by int) bool {
 // own namespace.
 func policies[T model.Selecting](r *reader, kind model.Kind, ns string, labels map[string]string) []T {
 	root := r.mesh().RootNamespace
-	if ns == root {
-		return appendPolicies[T](nil, r, kind, root, labels)
+	all := appendPolicies[T](nil, r, kind, root, labels)
+	if ns != root {
+		all = appendPolicies(all, r, kind, ns, labels)
 	}
 	var out []T
-	for _, o := range appendPolicies[T](nil, r, kind, root, labels) {
-		if !model.IsTargeted(o) {
+	for _, o := range all {
+		if model.IsFor(o, ns, labels, root) {
 			out = append(out, o)
 		}
 	}
-	return appendPolicies(out, r, kind, ns, labels)
+	model.SortPolicies(out, root)
+	return out
 }
 
 // appendPolicies appends those of one namespace.

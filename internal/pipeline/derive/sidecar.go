@@ -26,23 +26,21 @@ func (x *Index) replaceSidecar(old, now *model.Sidecar, touched *touched) {
 // sidecarFor selects as Istio does: a selector that matches, then the namespace's default,
 // then the root namespace's default.
 func (x *Index) sidecarFor(p *model.Proxy) *model.Sidecar {
-	if s := pickSidecar(x.sidecars[p.Namespace], p.Labels, true); s != nil {
+	root := x.mesh.RootNamespace
+	if s := pickSidecar(x.sidecars[p.Namespace], p, root, true); s != nil {
 		return s
 	}
-	if s := pickSidecar(x.sidecars[p.Namespace], nil, false); s != nil {
+	if s := pickSidecar(x.sidecars[p.Namespace], p, root, false); s != nil {
 		return s
 	}
-	if p.Namespace == x.mesh.RootNamespace {
-		return nil
-	}
-	return pickSidecar(x.sidecars[x.mesh.RootNamespace], nil, false)
+	return pickSidecar(x.sidecars[root], p, root, false)
 }
 
-// pickSidecar takes the oldest of those with a matching selector, or of those without one.
-func pickSidecar(all map[model.Key]*model.Sidecar, labels map[string]string, selecting bool) *model.Sidecar {
+// pickSidecar returns the oldest Sidecar that is for a proxy of those with a selector, or of those without one.
+func pickSidecar(all map[model.Key]*model.Sidecar, p *model.Proxy, root string, selecting bool) *model.Sidecar {
 	var best *model.Sidecar
 	for _, s := range all {
-		if (len(s.Selector) > 0) != selecting || !model.SelectorMatches(s.Selector, labels) {
+		if (len(s.Selector) > 0) != selecting || !s.IsFor(p.Namespace, p.Labels, root) {
 			continue
 		}
 		if best == nil || model.Older(s, best) {

@@ -100,35 +100,87 @@ type ProxySyncStatus struct {
 // Query asks about one revision, or about the part of one object in it.
 type Query struct {
 	Revision model.Revision
-	Object   model.Key // zero: the query is about the whole revision
-	// Related reports whether a resource is made from the object. The server calls it for tables
-	// that were created after the revision, whose logs do not contain it. nil: unknown.
-	Related func(resource.Type, *table.Entry) bool
-	// Concerns reports whether the object can affect what a proxy has of a type. nil: always.
-	Concerns func(*model.Proxy, resource.Type) bool
-	// Shared is set if the revision changed other objects too. Their refusals do not count.
+	// Object limits the query to resources that have the object among their origins, or had it
+	// before the revision. Zero: the query is about the whole revision, as it is for objects that
+	// are never recorded as origins (model.Key.IsOrigin).
+	Object model.Key
+	// Shared is set if the revision changed other objects too. If it did not, everything that it
+	// changed is due to the object.
 	Shared bool
+	// Moved is set if the object was deleted, or selects other proxies than before. Then everything
+	// counts in tables that were created in the revision: the proxies that lost the object moved there.
+	Moved bool
+	// Selects reports whether the object may concern a proxy that is disconnected and whose tables
+	// are closed. nil: it may concern every proxy.
+	Selects func(*model.Proxy) bool
 }
 
-// ConcernsType reports whether the object can affect what a proxy has of a type.
-func (q *Query) ConcernsType(p *model.Proxy, typ resource.Type) bool {
-	return q.Concerns == nil || q.Concerns(p, typ)
+// Resources returns the names of the resources of one type that the query is about in a state of a
+// table, and whether a newer revision changed each of them again. The cost is in proportion to what
+// the revision changed, or to the table if it was created in the revision or later.
+func (q *Query) Resources(s *table.State, typ resource.Type) map[string]bool {
+	all := func(*table.Touch) bool { return true }
+	switch grouped := s.Table().Group().Has(q.Object); {
+	case q.Object == (model.Key{}) || !q.Object.IsOrigin():
+		return q.touched(s, typ, all)
+	case s.Opened() == q.Revision && q.Moved:
+		return q.touched(s, typ, all)
+	case s.Opened() >= q.Revision:
+		return q.madeFrom(s, typ, grouped)
+	case grouped || !q.Shared:
+		return q.touched(s, typ, all)
+	}
+	return q.touched(s, typ, q.by(s, typ))
 }
 
-// ConcernsAny reports whether the object can affect what a proxy has of any type.
-func (q *Query) ConcernsAny(p *model.Proxy) bool {
-	for typ := range resource.NumTypes {
-		if q.ConcernsType(p, typ) {
-			return true
+// touched returns the resources of one type that the revision changed, as far as counts holds for them.
+func (q *Query) touched(s *table.State, typ resource.Type, counts func(*table.Touch) bool) map[string]bool {
+	out := map[string]bool{}
+	for touch := range s.Touched(typ, q.Revision) {
+		if counts(&touch) {
+			out[touch.Name] = touch.Superseded
 		}
 	}
-	return false
+	return out
+}
+
+// madeFrom returns the resources of one type in a state that are made from the object: all if the
+// object groups the table's proxies.
+func (q *Query) madeFrom(s *table.State, typ resource.Type, grouped bool) map[string]bool {
+	out := map[string]bool{}
+	for e := range s.All(typ) {
+		if grouped || e.MadeFrom().Has(q.Object) {
+			out[e.Name] = false
+		}
+	}
+	if typ == resource.RouteConfig { // the entry has the origins of its header only
+		for e := range s.All(resource.VirtualHost) {
+			if e.MadeFrom().Has(q.Object) {
+				out[table.RouteConfigOf(e.Name)] = false
+			}
+		}
+	}
+	return out
+}
+
+// by returns a function that reports whether the object may be why the revision changed a resource.
+func (q *Query) by(s *table.State, typ resource.Type) func(*table.Touch) bool {
+	parts := map[string]bool{} // route configurations with virtual hosts that changed by the object
+	if typ == resource.RouteConfig {
+		for touch := range s.Touched(resource.VirtualHost, q.Revision) {
+			if touch.By(q.Object) {
+				parts[table.RouteConfigOf(touch.Name)] = true
+			}
+		}
+	}
+	return func(touch *table.Touch) bool { return touch.By(q.Object) || parts[touch.Name] }
 }
 
 // Intended is a resource that a proxy should have, and its status on the stream.
 type Intended struct {
 	Type    resource.Type
 	Entry   *table.Entry
+	State   *table.State          // of the table that has the entry
 	Status  ledger.ResourceStatus // never ledger.NotSubscribed
 	Message string                // the proxy's, if it refused the resource
 }
@@ -175,9 +227,10 @@ type Refusal struct {
 	About []Part
 }
 
-// Part is a resource of a table.
+// Part is a resource of a table. Its entry knows the objects that it is made from.
 type Part struct {
 	Type  resource.Type
 	Entry *table.Entry
-	Proxy *model.Proxy // one that refuses it; nil: unknown
+	Group *model.Origins // the objects by which the table's proxies are grouped
+	Proxy *model.Proxy   // one that refuses it; nil: unknown
 }

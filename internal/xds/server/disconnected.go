@@ -129,7 +129,7 @@ func (sv *distributionQuery) without(gone []*disconnectedProxy) []distribution.P
 	}
 	var out []distribution.ProxySyncStatus
 	for _, p := range gone {
-		if p.Settled >= sv.Revision || !sv.ConcernsAny(p.proxy) || !p.concerned(byName) {
+		if p.Settled >= sv.Revision || !p.concerned(sv.Query, byName) {
 			continue
 		}
 		out = append(out, distribution.ProxySyncStatus{ID: p.ID, Name: p.Name, Namespace: p.Namespace, Position: distribution.StateDisconnected,
@@ -138,11 +138,13 @@ func (sv *distributionQuery) without(gone []*disconnectedProxy) []distribution.P
 	return out
 }
 
-// concerned tells whether tables that a proxy was bound to were touched; also where nobody
-// is bound to them any more, so that it is not known.
-func (p *disconnectedProxy) concerned(tables map[string]*touched) bool {
+// concerned reports whether the query is about a table that the proxy was bound to. If no connected
+// proxy is bound to the table, its content is unknown, and the object decides.
+func (p *disconnectedProxy) concerned(q *distribution.Query, tables map[string]*touched) bool {
 	return slices.ContainsFunc(p.tables, func(name string) bool {
-		t, known := tables[name]
-		return !known || t.count > 0
+		if t, known := tables[name]; known {
+			return t.about > 0
+		}
+		return q.Selects == nil || q.Selects(p.proxy)
 	})
 }

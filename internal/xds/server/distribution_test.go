@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -150,21 +149,32 @@ func TestDistributionRemembersWhoLeft(t *testing.T) {
 	})
 }
 
+// ruleOf is a DestinationRule.
+func ruleOf(name string) model.Key {
+	return model.Key{Kind: model.KindDestinationRule, Namespace: "shop", Name: name}
+}
+
+// madeFrom is an update of a resource that is made from an object.
+func madeFrom(k model.Key, u table.Update) table.Update {
+	u.Origins = model.OriginsOf(k)
+	return u
+}
+
 // TestDistributionOfWhatCameBefore: a proxy that connects after a change gets it with all
 // else; what belongs to the object tells which resources count.
 func TestDistributionOfWhatCameBefore(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		h.rev = 7
-		h.commit(edsCluster("c1", "1"), edsCluster("c2", "1"), endpoints("c1", "1"), listener("l1", "1"))
+		h.commit(edsCluster("c1", "1"), madeFrom(ruleOf("c2"), edsCluster("c2", "1")), endpoints("c1", "1"), listener("l1", "1"))
 		c := h.connect("")
 		c.subscribe(resource.Cluster)
 		r := c.expect(resource.Cluster, "c1", "c2")
-		about := &distribution.Query{Revision: 3, Related: func(_ resource.Type, e *table.Entry) bool { return e.Name == "c2" }}
+		about := &distribution.Query{Revision: 3, Object: ruleOf("c2")}
 		require.Equal(t, distribution.StateBehind, h.server.Distribution(about)[0].Position)
 		c.ack(r)
 		h.eventually("it has it", func() bool { return h.server.Distribution(about)[0].Position == distribution.StateACKed })
-		nobody := &distribution.Query{Revision: 3, Related: func(resource.Type, *table.Entry) bool { return false }}
+		nobody := &distribution.Query{Revision: 3, Object: ruleOf("other")}
 		require.Equal(t, distribution.StateNotConcerned, h.server.Distribution(nobody)[0].Position)
 	})
 }
@@ -174,21 +184,25 @@ func TestDistributionOfPartOfABatch(t *testing.T) {
 	overEach(t, func(t *testing.T, on Transport) {
 		h := newHarness(t, on, Options{})
 		c := h.warm("")
-		rev := h.commit(endpoints("c1", "2"))
+		rev := h.commit(madeFrom(ruleOf("c1"), endpoints("c1", "2")))
 		c.expect(resource.Endpoints, "c1")
-		concerned := func(name string, types ...resource.Type) *distribution.Query {
-			return &distribution.Query{Revision: rev, Shared: true, Concerns: func(p *model.Proxy, typ resource.Type) bool {
-				return p.Name == name && slices.Contains(types, typ)
-			}}
+		about := func(object, selects string) *distribution.Query {
+			return &distribution.Query{Revision: rev, Object: ruleOf(object), Shared: true, Selects: func(p *model.Proxy) bool { return p.Name == selects }}
 		}
 		h.becomes(rev, "app-1", distribution.StateBehind)
-		require.Equal(t, distribution.StateBehind, h.server.Distribution(concerned("app-1", resource.Endpoints))[0].Position)
-		require.Equal(t, distribution.StateNotConcerned, h.server.Distribution(concerned("app-1", resource.Listener))[0].Position)
-		require.Equal(t, distribution.StateNotConcerned, h.server.Distribution(concerned("app-2", resource.Endpoints))[0].Position)
+		require.Equal(t, distribution.StateBehind, h.server.Distribution(about("c1", "app-1"))[0].Position)
+		require.Equal(t, distribution.StateNotConcerned, h.server.Distribution(about("other", "app-1"))[0].Position)
+		other := h.connectAs("sidecar~10.0.0.2~app-2.shop~shop.svc.cluster.local", "")
+		other.subscribe(resource.Listener)
+		other.take(resource.Listener, "l1")
 		c.cancel()
 		h.becomes(rev, "app-1", distribution.StateDisconnected)
-		require.Len(t, h.server.Distribution(concerned("app-1", resource.Endpoints)), 1)
-		require.Empty(t, h.server.Distribution(concerned("app-2", resource.Endpoints)))
+		require.Len(t, h.server.Distribution(about("c1", "")), 2, "the table is known: it changed by the object")
+		require.Len(t, h.server.Distribution(about("other", "app-1")), 1, "the table is known: it did not change by the object")
+		other.cancel()
+		h.eventually("both are disconnected", func() bool { return len(h.server.Disconnected()) == 2 })
+		require.Len(t, h.server.Distribution(about("c1", "app-1")), 1, "the table is not known any more: the object decides")
+		require.Empty(t, h.server.Distribution(about("c1", "app-3")))
 	})
 }
 

@@ -93,14 +93,13 @@ func (st *stream) about(typ resource.Type, h *ledger.Held) []distribution.Part {
 		case e.Version != h.Version:
 			return nil
 		case typ == resource.RouteConfig:
-			for _, since := range []model.Revision{h.Since(), 0} { // all of it was new to a proxy that has come since
-				if parts := st.newParts(typ, h.Name, since); len(parts) > 0 {
-					return parts
-				}
+			if parts := st.newParts(typ, h.Name, h.Since()); len(parts) > 0 && h.Since() > 0 {
+				return parts
 			}
-			return []distribution.Part{{Type: typ, Entry: e, Proxy: st.proxy}}
+			// The header changed, or all of it is new to a proxy that connected since.
+			return append(st.newParts(typ, h.Name, 0), distribution.Part{Type: typ, Entry: e, Group: t.Group(), Proxy: st.proxy})
 		default:
-			return []distribution.Part{{Type: typ, Entry: e, Proxy: st.proxy}}
+			return []distribution.Part{{Type: typ, Entry: e, Group: t.Group(), Proxy: st.proxy}}
 		}
 	}
 	return nil
@@ -119,7 +118,7 @@ func (st *stream) newParts(typ resource.Type, routeConfig string, since model.Re
 			if routeConfig != "" && !strings.HasPrefix(e.Name, routeConfig+"/") {
 				continue
 			}
-			if out = append(out, distribution.Part{Type: of, Entry: e, Proxy: st.proxy}); len(out) == maxAbout {
+			if out = append(out, distribution.Part{Type: of, Entry: e, Group: t.Group(), Proxy: st.proxy}); len(out) == maxAbout {
 				return out
 			}
 		}

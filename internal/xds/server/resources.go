@@ -2,7 +2,6 @@ package server
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
@@ -25,8 +24,9 @@ func (s *Server) Intended(id string, types ...resource.Type) (*model.Proxy, []di
 	var out []distribution.Intended
 	for _, typ := range types {
 		for _, t := range st.tables {
-			for e := range t.State().All(typ) {
-				i := distribution.Intended{Type: typ, Entry: e, Status: st.ledger.Status(typ, e.Name)}
+			s := t.State()
+			for e := range s.All(typ) {
+				i := distribution.Intended{Type: typ, Entry: e, State: s, Status: st.ledger.Status(typ, e.Name)}
 				if i.Status == ledger.NotSubscribed {
 					continue
 				}
@@ -86,7 +86,7 @@ func (s *Server) Connected(ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !there[id] })
 }
 
-// SidecarOf is the Sidecar that selects a proxy, by the name of its tables' scopes.
+// SidecarOf implements distribution.Proxies: tables have the objects that group their proxies.
 func (s *Server) SidecarOf(id string) (model.Key, bool) {
 	st := s.find(id)
 	if st == nil {
@@ -95,10 +95,9 @@ func (s *Server) SidecarOf(id string) (model.Key, bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	for _, t := range st.tables {
-		for part := range strings.SplitSeq(t.Name(), "/") {
-			if full, ok := strings.CutPrefix(part, "sidecar="); ok {
-				namespace, name, _ := strings.Cut(full, ".")
-				return model.Key{Kind: model.KindSidecar, Namespace: namespace, Name: name}, true
+		for _, k := range t.Group().Keys() {
+			if k.Kind == model.KindSidecar {
+				return k, true
 			}
 		}
 	}

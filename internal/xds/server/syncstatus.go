@@ -7,6 +7,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/ledger"
 	"github.com/moonsail/moonsail/internal/xds/resource"
+	"github.com/moonsail/moonsail/internal/xds/table"
 )
 
 // maxAsked bounds how many resources of a revision are looked at one by one for each
@@ -21,9 +22,6 @@ func (st *stream) syncStatus(sv *distributionQuery) (distribution.ProxySyncStatu
 		return distribution.ProxySyncStatus{}, false
 	}
 	w := distribution.ProxySyncStatus{ID: st.proxy.ID, Name: st.proxy.Name, Namespace: st.proxy.Namespace, Position: distribution.StateNotConcerned}
-	if !sv.ConcernsAny(st.proxy) {
-		return w, true
-	}
 	if reasons := st.refusals(sv); len(reasons) > 0 {
 		w.Position, w.Reasons = distribution.StateRefused, reasons
 		return w, true
@@ -58,11 +56,8 @@ func (st *stream) statusCounts(sv *distributionQuery) statusCounts {
 	asked := 0
 	for _, t := range st.tables {
 		touched := sv.of(t)
-		sum.partly = sum.partly || touched.count == 0 && t.State().Opened() < sv.Revision && t.State().Revision >= sv.Revision
+		sum.partly = sum.partly || !touched.any && t.State().Opened() < sv.Revision && t.State().Revision >= sv.Revision
 		for typ := range resource.NumTypes {
-			if !sv.ConcernsType(st.proxy, typ) {
-				continue
-			}
 			for name, superseded := range touched.names[typ] {
 				if asked++; asked > maxAsked {
 					sum.partly = true
@@ -111,9 +106,6 @@ func (st *stream) refusals(sv *distributionQuery) []distribution.Reason {
 	}
 	var out []distribution.Reason
 	for _, t := range st.ledger.Types() {
-		if !sv.ConcernsType(st.proxy, t.Type) {
-			continue
-		}
 		for _, h := range t.Held {
 			if st.isAbout(sv, t.Type, &h) {
 				out = append(out, distribution.Reason{Cause: distribution.CauseRefused, Type: t.Type.String(), Names: []string{h.Name}, Text: h.Message})
@@ -123,11 +115,11 @@ func (st *stream) refusals(sv *distributionQuery) []distribution.Reason {
 	return out
 }
 
-// isAbout tells whether a refusal is about what the question is about. A refusal of a whole
-// response is, where it came after what was accepted last.
+// isAbout reports whether a refusal is about what the query is about. A refusal of a whole response
+// is if the revision came after what the proxy accepted last, and changed resources of the type.
 func (st *stream) isAbout(sv *distributionQuery, typ resource.Type, h *ledger.Held) bool {
 	if h.Name == ledger.Whole {
-		return sv.Revision > h.Since()
+		return sv.Revision > h.Since() && (!sv.Shared || st.changes(sv, typ))
 	}
 	for _, t := range st.tables {
 		superseded, touched := sv.of(t).names[typ][h.Name]
@@ -138,11 +130,16 @@ func (st *stream) isAbout(sv *distributionQuery, typ resource.Type, h *ledger.He
 		if e != nil && h.Version != "" && h.Version != e.Version {
 			continue // what was refused is replaced, and the stream has yet to come to it
 		}
-		if e != nil && (!sv.Shared || sv.Related == nil || sv.Related(typ, e)) {
+		if e != nil {
 			return true
 		}
 	}
 	return false
+}
+
+// changes reports whether the query is about resources of a type.
+func (st *stream) changes(sv *distributionQuery, typ resource.Type) bool {
+	return slices.ContainsFunc(st.tables, func(t *table.Table) bool { return len(sv.of(t).names[typ]) > 0 })
 }
 
 // reasons tell why some types are behind; where none is given, why anything is.

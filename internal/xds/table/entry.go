@@ -41,6 +41,10 @@ func newEntry(name string, r *resource.Encoded, from *model.Origins) *Entry {
 // those without its virtual hosts, which are entries themselves.
 func (e *Entry) MadeFrom() *model.Origins { return e.origins.Load() }
 
+// WasMadeFrom are the objects that the entry before was made from, as of its end; nil if the entry is
+// the first of its name.
+func (e *Entry) WasMadeFrom() *model.Origins { return e.was }
+
 // ChangedBy reports whether the entry may have come to be as it is by a change of an object: one that
 // it is made from, or that the entry before it was made from.
 func (e *Entry) ChangedBy(k model.Key) bool { return e.MadeFrom().Has(k) || e.was.Has(k) }
