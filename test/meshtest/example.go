@@ -28,7 +28,7 @@ func LoadExample(base, dir string) (*File, error) {
 		return nil, err
 	}
 	f := &File{Path: dir, Name: filepath.Base(dir), Comment: string(a.Comment), Mesh: model.DefaultMesh(), archive: a}
-	c := &cluster{}
+	c := &kubeCluster{}
 	for _, folder := range []string{base, dir} {
 		if err := c.apply(folder); err != nil {
 			return nil, err
@@ -97,9 +97,9 @@ func withFileContents(dir string, text []byte) ([]byte, error) {
 	return out, errs
 }
 
-// cluster holds the documents that were applied, and adds what Kubernetes adds to them: addresses of Services, Pods
+// kubeCluster holds the documents that were applied, and adds what Kubernetes adds to them: addresses of Services, Pods
 // of Deployments, and EndpointSlices.
-type cluster struct {
+type kubeCluster struct {
 	documents []map[string]any
 	nodes     []node
 	pods      []pod
@@ -112,7 +112,7 @@ const nodesPart = "nodes.yaml"
 type node struct{ Name, Region, Zone string }
 
 // addNodes reads the part with nodes. Without one, Pods have no node.
-func (c *cluster) addNodes(a *txtar.Archive) error {
+func (c *kubeCluster) addNodes(a *txtar.Archive) error {
 	for _, part := range a.Files {
 		if part.Name == nodesPart {
 			if err := strict(part.Data, &c.nodes); err != nil {
@@ -136,7 +136,7 @@ type pod struct {
 }
 
 // apply reads the YAML files of a folder. A document replaces an earlier one of the same kind and name.
-func (c *cluster) apply(folder string) error {
+func (c *kubeCluster) apply(folder string) error {
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (c *cluster) apply(folder string) error {
 	return nil
 }
 
-func (c *cluster) put(doc map[string]any) {
+func (c *kubeCluster) put(doc map[string]any) {
 	for i, other := range c.documents {
 		if identity(other) == identity(doc) {
 			c.documents[i] = doc
@@ -175,7 +175,7 @@ func identity(doc map[string]any) [4]string {
 }
 
 // text is everything as YAML.
-func (c *cluster) text() ([]byte, error) {
+func (c *kubeCluster) text() ([]byte, error) {
 	var out []map[string]any
 	for _, doc := range c.documents {
 		if doc["kind"] == "Deployment" {
@@ -201,7 +201,7 @@ func (c *cluster) text() ([]byte, error) {
 }
 
 // scale makes the Pods of a Deployment, as its controller and the injector do.
-func (c *cluster) scale(deployment map[string]any) []map[string]any {
+func (c *kubeCluster) scale(deployment map[string]any) []map[string]any {
 	template := field(deployment, "spec", "template")
 	labels := labelsOf(template, "metadata", "labels")
 	labels["security.istio.io/tlsMode"] = "istio"
@@ -236,7 +236,7 @@ func (c *cluster) scale(deployment map[string]any) []map[string]any {
 }
 
 // slice is the EndpointSlice of a Service: the Pods that have the labels of its selector.
-func (c *cluster) slice(service map[string]any) map[string]any {
+func (c *kubeCluster) slice(service map[string]any) map[string]any {
 	name, namespace := str(service, "metadata", "name"), str(service, "metadata", "namespace")
 	endpoints := []any{}
 	for _, p := range c.pods {

@@ -9,14 +9,16 @@ import (
 
 	"github.com/moonsail/moonsail/internal/pipeline/envoyfilter"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
-	"github.com/moonsail/moonsail/internal/pipeline/translate"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/cluster"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/listener"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/route"
 )
 
 // patched translates views, and applies a scope's patches as the engine does.
 type patched struct{ set *envoyfilter.Set }
 
 func (p patched) cluster(v *ir.Cluster) (*clusterv3.Cluster, bool, error) {
-	m, err := translate.Cluster(v)
+	m, err := cluster.Translate(v)
 	if err != nil || v.Added != nil {
 		return m, true, err
 	}
@@ -25,7 +27,7 @@ func (p patched) cluster(v *ir.Cluster) (*clusterv3.Cluster, bool, error) {
 }
 
 func (p patched) listener(v *ir.Listener) (*listenerv3.Listener, bool, error) {
-	m, err := translate.Listener(v)
+	m, err := listener.Translate(v)
 	if err != nil || v.Added != nil {
 		return m, true, err
 	}
@@ -34,7 +36,7 @@ func (p patched) listener(v *ir.Listener) (*listenerv3.Listener, bool, error) {
 }
 
 func (p patched) virtualHost(v *ir.VirtualHost) (*routev3.VirtualHost, bool, error) {
-	m, refused, err := translate.VirtualHost(v)
+	m, refused, err := route.VirtualHost(v)
 	if err = errors.Join(append(refused, err)...); err != nil || v.Added != nil {
 		return m, true, err
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
 	"github.com/moonsail/moonsail/internal/pipeline/envoyfilter"
 	"github.com/moonsail/moonsail/internal/pipeline/store"
-	"github.com/moonsail/moonsail/internal/pipeline/translate"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/cluster"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/route"
 )
 
 // World is everything that a proxy gets, from scratch, through the real stages: store,
@@ -62,10 +63,10 @@ func translateInto(w *simulate.World, d *derive.Delta) error {
 		}
 	}
 	for _, name := range present(d.Endpoints) {
-		w.Endpoints = append(w.Endpoints, translate.Endpoints(d.Endpoints[name]))
+		w.Endpoints = append(w.Endpoints, cluster.Endpoints(d.Endpoints[name]))
 	}
 	for _, name := range present(d.RouteConfigs) {
-		r, _ := set.RouteConfig(translate.RouteConfig(*d.RouteConfigs[name], true))
+		r, _ := set.RouteConfig(route.Config(*d.RouteConfigs[name], true))
 		w.Routes = append(w.Routes, r)
 	}
 	return nil

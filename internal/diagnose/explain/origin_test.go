@@ -8,7 +8,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
-	"github.com/moonsail/moonsail/internal/pipeline/translate"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/listener"
 	"github.com/moonsail/moonsail/internal/xds/distribution"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
@@ -118,7 +118,7 @@ func gatewayDocument(name, namespace, selector, server string) string {
 // TestCredentialsOfPluginsAreNotShown: what an agent is told to show a registry is nobody else's.
 func TestCredentialsOfPluginsAreNotShown(t *testing.T) {
 	for _, network := range []bool{false, true} {
-		named, err := translate.Extension(&ir.Wasm{
+		named, err := listener.Extension(&ir.Wasm{
 			Name: "extenstions.istio.io/wasmplugin/shop.auth", Network: network,
 			Module: model.WasmModule{URL: "oci://example.com/auth"}, Login: model.NewPrivateKey("password"), Env: map[string]string{"A": "b"},
 		})

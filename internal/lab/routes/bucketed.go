@@ -8,7 +8,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
-	"github.com/moonsail/moonsail/internal/pipeline/translate"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/route"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
@@ -49,7 +49,7 @@ func (b bucketed) manage(_ *mesh, out *hcmv3.HttpConnectionManager) error {
 func (b bucketed) all(m *mesh) (out []item, err error) {
 	for k := range routeshard.Count(b.bits) {
 		s := &routev3.ScopedRouteConfiguration{Name: b.name(k), Key: scopeKey(b.name(k)), RouteConfigurationName: b.name(k)}
-		rc := translate.RouteConfig(ir.RouteConfig{Name: s.GetName()}, true)
+		rc := route.Config(ir.RouteConfig{Name: s.GetName()}, true)
 		rc.RequestHeadersToRemove = []string{scopeHeader}
 		rest, err := m.others(s.GetName())
 		if err != nil {

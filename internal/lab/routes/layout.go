@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
-	"github.com/moonsail/moonsail/internal/pipeline/translate"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/route"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -45,7 +45,7 @@ func (w *whole) all(m *mesh) (out []item, err error) {
 }
 
 func (w *whole) joined() []item {
-	rc := translate.RouteConfig(ir.RouteConfig{Name: routeConfig}, false)
+	rc := route.Config(ir.RouteConfig{Name: routeConfig}, false)
 	rc.VirtualHosts = w.hosts
 	return []item{{resource.RouteConfigURL, routeConfig, rc}}
 }
@@ -115,7 +115,7 @@ func (perHost) changed(m *mesh, i int) (out []item, err error) {
 }
 
 func scope(key string, hosts []*routev3.VirtualHost) item {
-	rc := translate.RouteConfig(ir.RouteConfig{Name: routeConfig + "~" + key}, false)
+	rc := route.Config(ir.RouteConfig{Name: routeConfig + "~" + key}, false)
 	rc.VirtualHosts = hosts
 	s := &routev3.ScopedRouteConfiguration{Name: rc.Name, Key: scopeKey(key), RouteConfiguration: rc}
 	return item{scopeURL, s.Name, s}
@@ -156,7 +156,7 @@ func hostItems(hosts []*routev3.VirtualHost) []item {
 }
 
 func shell(name string) item {
-	return item{resource.RouteConfigURL, name, translate.RouteConfig(ir.RouteConfig{Name: name}, true)}
+	return item{resource.RouteConfigURL, name, route.Config(ir.RouteConfig{Name: name}, true)}
 }
 
 // ads is without a limit for what comes first, as agents have it: 5000 clusters take a busy machine longer than

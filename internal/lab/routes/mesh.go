@@ -8,7 +8,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
-	"github.com/moonsail/moonsail/internal/pipeline/translate"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/route"
 )
 
 // mesh is the virtual hosts of one route configuration as the mesh generates them, and
@@ -68,7 +68,7 @@ func (m *mesh) others(routeConfig string) ([]*routev3.VirtualHost, error) {
 }
 
 func virtualHost(routeConfig, name string, domains []string, routed string) (*routev3.VirtualHost, error) {
-	out, _, err := translate.VirtualHost(&ir.VirtualHost{
+	out, _, err := route.VirtualHost(&ir.VirtualHost{
 		RouteConfig: routeConfig, Name: name, Domains: domains, IncludeAttempts: true,
 		Routes: []ir.Route{{
 			Name: "default", Operation: name + "/*",

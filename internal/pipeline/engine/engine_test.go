@@ -203,7 +203,7 @@ func TestReleaseCountsOnce(t *testing.T) {
 	}
 }
 
-func route(code uint32) store.Event {
+func routeWithStatus(code uint32) store.Event {
 	v := &model.VirtualService{
 		Meta:  model.Meta{Key: model.Key{Kind: model.KindVirtualService, Namespace: "shop", Name: "a"}, ResourceVersion: fmt.Sprint(code)},
 		Hosts: []model.Host{"a.shop.svc.cluster.local"}, Gateways: []string{model.GatewayMesh},
@@ -218,7 +218,7 @@ func route(code uint32) store.Event {
 func TestUntranslatableResourceKeepsLastVersion(t *testing.T) {
 	const name = "80/a.shop.svc.cluster.local:80"
 	e, in, r := start(t)
-	in.Put(service("a", 80), route(200))
+	in.Put(service("a", 80), routeWithStatus(200))
 	in.Synced("test")
 	await.From(t, r)
 	tables, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)
@@ -233,7 +233,7 @@ func TestUntranslatableResourceKeepsLastVersion(t *testing.T) {
 	good := tables[0].State().Get(resource.VirtualHost, name)
 	require.NotNil(t, good)
 
-	in.Put(route(9), service("b", 80))
+	in.Put(routeWithStatus(9), service("b", 80))
 	await.From(t, r)
 	require.Same(t, good, tables[0].State().Get(resource.VirtualHost, name))
 	require.NotNil(t, tables[0].State().Get(resource.Cluster, "outbound|80||b.shop.svc.cluster.local"))
@@ -242,17 +242,17 @@ func TestUntranslatableResourceKeepsLastVersion(t *testing.T) {
 	require.Equal(t, name, failures[0].Name)
 	require.Contains(t, failures[0].Error, "directResponse.status 9")
 
-	in.Put(route(204))
+	in.Put(routeWithStatus(204))
 	await.From(t, r)
 	require.NotEqual(t, good.Version, tables[0].State().Get(resource.VirtualHost, name).Version)
 	require.Empty(t, e.Failures(context.Background()))
 
-	in.Put(route(9))
+	in.Put(routeWithStatus(9))
 	await.From(t, r)
 	require.Len(t, e.Failures(context.Background()), 2)
 	gone := service("a", 80)
 	gone.Object = nil
-	in.Put(gone, store.Event{Key: route(0).Key})
+	in.Put(gone, store.Event{Key: routeWithStatus(0).Key})
 	await.From(t, r)
 	require.Empty(t, e.Failures(context.Background()))
 	require.Nil(t, tables[0].State().Get(resource.VirtualHost, name))
@@ -260,7 +260,7 @@ func TestUntranslatableResourceKeepsLastVersion(t *testing.T) {
 
 func TestClosedGroupHasNoFailures(t *testing.T) {
 	e, in, r := start(t)
-	in.Put(service("a", 80), route(9))
+	in.Put(service("a", 80), routeWithStatus(9))
 	in.Synced("test")
 	await.From(t, r)
 	_, release, err := e.Bind(context.Background(), proxy("web", "shop"), nil)

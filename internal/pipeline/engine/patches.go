@@ -9,7 +9,9 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/derive"
 	"github.com/moonsail/moonsail/internal/pipeline/envoyfilter"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
-	"github.com/moonsail/moonsail/internal/pipeline/translate"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/cluster"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/listener"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/route"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
@@ -48,7 +50,7 @@ func (t *translation) replaceUnfetched(d *derive.Delta) {
 // that a patch removes the resource.
 
 func (t *translation) cluster(v *ir.Cluster) (proto.Message, error) {
-	m, err := translate.Cluster(v)
+	m, err := cluster.Translate(v)
 	if err != nil || v.Added != nil {
 		return signed(m, v.Added, err)
 	}
@@ -58,7 +60,7 @@ func (t *translation) cluster(v *ir.Cluster) (proto.Message, error) {
 }
 
 func (t *translation) listener(v *ir.Listener) (proto.Message, error) {
-	m, err := translate.Listener(v)
+	m, err := listener.Translate(v)
 	if err != nil || v.Added != nil {
 		return signed(m, v.Added, err)
 	}
@@ -68,7 +70,7 @@ func (t *translation) listener(v *ir.Listener) (proto.Message, error) {
 }
 
 func (t *translation) virtualHost(v *ir.VirtualHost) (proto.Message, error) {
-	m, refused, err := translate.VirtualHost(v)
+	m, refused, err := route.VirtualHost(v)
 	if len(refused) > 0 && t.key.Type != model.ProxyRouter && t.inTable(resource.VirtualHost, v.ResourceName()) {
 		return nil, errors.Join(refused...) // all routes of a sidecar's virtual host belong to one object, so the last valid version can stay
 	}
@@ -85,13 +87,13 @@ func (t *translation) virtualHost(v *ir.VirtualHost) (proto.Message, error) {
 
 // routeConfig records the patches that are left out, also for vhdsRouteConfig.
 func (t *translation) routeConfig(v *ir.RouteConfig) (proto.Message, error) {
-	m, problems := t.patches.RouteConfig(translate.RouteConfig(*v, false))
+	m, problems := t.patches.RouteConfig(route.Config(*v, false))
 	t.leftOut(resource.RouteConfig.String(), v.Name, problems)
 	return m, nil
 }
 
 func (t *translation) vhdsRouteConfig(v *ir.RouteConfig) (proto.Message, error) {
-	m, _ := t.patches.RouteConfig(translate.RouteConfig(*v, true))
+	m, _ := t.patches.RouteConfig(route.Config(*v, true))
 	return m, nil
 }
 

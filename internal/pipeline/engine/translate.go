@@ -12,6 +12,10 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/envoyfilter"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 	"github.com/moonsail/moonsail/internal/pipeline/translate"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/cluster"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/listener"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/route"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/security"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 	"github.com/moonsail/moonsail/internal/xds/table"
 )
@@ -85,15 +89,15 @@ func (e *Engine) translateGroup(k derive.GroupKey, d *derive.Delta, memo *batchM
 	t.replaceUnfetched(d)
 	put(t, resource.Cluster, d.Clusters, t.cluster)
 	t.endpoints(d.Endpoints, memo)
-	put(t, resource.Secret, d.Secrets, messageOf(translate.Secret))
-	put(t, resource.Scope, d.Scopes, messageOf(translate.Scope))
+	put(t, resource.Secret, d.Secrets, messageOf(security.Secret))
+	put(t, resource.Scope, d.Scopes, messageOf(route.Scope))
 	put(t, resource.Listener, d.Listeners, t.listener)
 	put(t, resource.RouteConfig, d.RouteConfigs, t.routeConfig)
 	put(t, resource.VHDSRouteConfig, d.RouteConfigs, t.vhdsRouteConfig)
 	put(t, resource.VirtualHost, d.VirtualHosts, t.virtualHost)
 	t.names(d.Names)
 	put(t, resource.Bootstrap, d.Bootstraps, messageOf(envoyfilter.Bootstrap))
-	put(t, resource.Extension, d.Extensions, messageOf(translate.Extension))
+	put(t, resource.Extension, d.Extensions, messageOf(listener.Extension))
 	return t
 }
 
@@ -137,7 +141,7 @@ func (t *translation) encode(typ resource.Type, name string, m proto.Message, fr
 }
 
 func encoded(typ resource.Type, name string, m proto.Message) (enc *resource.Encoded, err error) {
-	routeConfigs, scoped := translate.RouteConfigs(m)
+	routeConfigs, scoped := listener.RouteConfigs(m)
 	if scoped {
 		enc, err = resource.EncodeScoped(name, m)
 	} else {
@@ -168,7 +172,7 @@ func (t *translation) endpoints(values map[string]*ir.Endpoints, memo *batchMemo
 			t.add(resource.Endpoints, name, enc, v.Origins)
 			continue
 		}
-		value, err := translate.EncodeEndpoints(v)
+		value, err := cluster.EncodeEndpoints(v)
 		if err != nil {
 			t.fail(resource.Endpoints, name, notTranslated, err)
 			continue

@@ -1,12 +1,14 @@
 package translate
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
@@ -15,6 +17,9 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/cluster"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/listener"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/route"
 )
 
 // A case is one view in testdata/*.txtar: a file NAME.KIND with a view in YAML, and
@@ -35,18 +40,18 @@ func (c *testCase) title() string {
 
 // translators decode a view and translate it, by kind of case.
 var translators = map[string]func([]byte) (proto.Message, error){
-	"cluster":  func(b []byte) (proto.Message, error) { return decoded(b, Cluster) },
-	"listener": func(b []byte) (proto.Message, error) { return decoded(b, Listener) },
-	"scope":    func(b []byte) (proto.Message, error) { return decoded(b, Scope) },
+	"cluster":  func(b []byte) (proto.Message, error) { return decoded(b, cluster.Translate) },
+	"listener": func(b []byte) (proto.Message, error) { return decoded(b, listener.Translate) },
+	"scope":    func(b []byte) (proto.Message, error) { return decoded(b, route.Scope) },
 	"vhost":    func(b []byte) (proto.Message, error) { return decoded(b, wholeVirtualHost) },
 	"endpoints": func(b []byte) (proto.Message, error) {
-		return decoded(b, func(v *ir.Endpoints) (proto.Message, error) { return Endpoints(v), nil })
+		return decoded(b, func(v *ir.Endpoints) (proto.Message, error) { return cluster.Endpoints(v), nil })
 	},
 	"routeconfig": func(b []byte) (proto.Message, error) {
-		return decoded(b, func(v *ir.RouteConfig) (proto.Message, error) { return RouteConfig(*v, false), nil })
+		return decoded(b, func(v *ir.RouteConfig) (proto.Message, error) { return route.Config(*v, false), nil })
 	},
-	"shell": func(b []byte) (proto.Message, error) {
-		return decoded(b, func(v *ir.RouteConfig) (proto.Message, error) { return RouteConfig(*v, true), nil })
+	"vhdsrouteconfig": func(b []byte) (proto.Message, error) {
+		return decoded(b, func(v *ir.RouteConfig) (proto.Message, error) { return route.Config(*v, true), nil })
 	},
 }
 
@@ -102,6 +107,15 @@ func nameConstants(n *yaml.Node) {
 			n.Content[i+1].Tag = "!!int"
 		}
 	}
+}
+
+// wholeVirtualHost returns an error for a route that cannot be translated.
+func wholeVirtualHost(v *ir.VirtualHost) (*routev3.VirtualHost, error) {
+	m, refused, err := route.VirtualHost(v)
+	if len(refused) > 0 {
+		return nil, fmt.Errorf("virtual host %s: %w", v.ResourceName(), errors.Join(refused...))
+	}
+	return m, err
 }
 
 // corpus reads all cases of testdata, in order.

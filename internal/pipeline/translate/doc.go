@@ -1,13 +1,25 @@
-// Package translate makes Envoy's resources out of views. It is pure: equal views give
-// equal messages, in a deterministic encoding, and nothing but the view is read.
+// Package translate makes Envoy's resources out of IR values (internal/pipeline/ir). Its packages are pure:
+// equal IR values give equal messages in a deterministic encoding, and nothing but the IR is read.
 //
-// It follows Istio's semantics (names of filters, metadata, defaults of connection pools,
-// timeouts and retries), and generates as little as has the same meaning: Envoy builds a
-// table anew for each change of it, and what is left out costs it nothing.
+//	cluster     CDS and EDS: clusters and their endpoints
+//	listener    LDS and ECDS: listeners, filter chains, HTTP and TCP filters, Wasm plugins
+//	route       RDS, VHDS and SRDS: virtual hosts, route configurations, scopes
+//	security    TLS contexts and Secrets, RBAC, JWT and external authorization filters
+//	telemetry   access logs, statistics and tracing of listeners
+//	envoyproto  what these packages share: packing, durations, addresses, metadata
 //
-// Whatever comes out has passed the validation rules of Envoy's API, and the checks of
-// regular expressions and the like that Envoy makes beyond them: a resource that Envoy
-// refuses takes all others of its message with it.
+// listener imports route, security and telemetry; route imports security and telemetry; cluster imports
+// security. Start reading at cluster.Translate, listener.Translate and route.VirtualHost.
 //
-// Messages may share parts with one another. Callers must not change them.
+// Translation follows Istio's semantics: names of filters, metadata, defaults of connection pools, timeouts
+// and retries. It generates the smallest resource with that meaning.
+//
+// Invariants:
+//
+//  1. Every message has passed the validation rules of Envoy's API, and Envoy's further checks of regular
+//     expressions, formats and filter chain matches. Envoy refuses a whole response for one invalid resource.
+//  2. Messages may share parts with each other. Callers must not change them.
+//  3. Bytes are deterministic: the hash of the bytes is the version of the resource.
+//
+// The tests of this package translate the files in testdata, and let Envoy validate the result.
 package translate

@@ -19,6 +19,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/cluster"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/listener"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
@@ -93,7 +96,7 @@ type bootstrap struct {
 func newBootstrap() *bootstrap {
 	b := &bootstrap{static: &bootstrapv3.Bootstrap_StaticResources{}, names: map[string]bool{}}
 	for _, name := range []string{"sds-grpc", "xds-grpc"} {
-		c, err := Cluster(&ir.Cluster{Name: name, Protocol: "http2", Discovery: ir.DiscoverStatic})
+		c, err := cluster.Translate(&ir.Cluster{Name: name, Protocol: "http2", Discovery: ir.DiscoverStatic})
 		if err != nil {
 			panic(err)
 		}
@@ -123,7 +126,7 @@ func (b *bootstrap) add(t *testing.T, title string, m proto.Message) {
 		l.Name = title
 		b.static.Listeners = append(b.static.Listeners, l)
 	case *routev3.VirtualHost:
-		b.addRoutes(t, title, &routev3.RouteConfiguration{Name: title, ValidateClusters: no, VirtualHosts: []*routev3.VirtualHost{m}})
+		b.addRoutes(t, title, &routev3.RouteConfiguration{Name: title, ValidateClusters: envoyproto.False, VirtualHosts: []*routev3.VirtualHost{m}})
 	case *routev3.RouteConfiguration:
 		b.addRoutes(t, title, m)
 	case *routev3.ScopedRouteConfiguration: // no place in a bootstrap takes one by name; test/e2e serves them
@@ -135,15 +138,24 @@ func (b *bootstrap) add(t *testing.T, title string, m proto.Message) {
 
 func (b *bootstrap) addRoutes(t *testing.T, title string, routes *routev3.RouteConfiguration) {
 	t.Helper()
-	manager, err := connectionManager(&ir.HTTPChain{StatPrefix: title, RouteConfig: "unused"})
-	require.NoError(t, err)
+	manager := managerOf(t, &ir.HTTPChain{StatPrefix: title, RouteConfig: "unused"})
 	manager.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: routes}
-	filter, err := networkFilter("envoy.filters.network.http_connection_manager", manager)
+	filter, err := envoyproto.NetworkFilter("envoy.filters.network.http_connection_manager", manager)
 	require.NoError(t, err)
 	b.static.Listeners = append(b.static.Listeners, &listenerv3.Listener{
-		Name: title, Address: addressOf("127.0.0.1", uint32(20000+len(b.static.Listeners))),
+		Name: title, Address: envoyproto.Address("127.0.0.1", uint32(20000+len(b.static.Listeners))),
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{filter}}},
 	})
+}
+
+// managerOf translates a chain and returns its connection manager.
+func managerOf(t *testing.T, chain *ir.HTTPChain) *hcmv3.HttpConnectionManager {
+	t.Helper()
+	l, err := listener.Translate(&ir.Listener{Name: "l", Address: "127.0.0.1", Port: 1, Default: &ir.FilterChain{Name: "c", HTTP: chain}})
+	require.NoError(t, err)
+	manager := &hcmv3.HttpConnectionManager{}
+	require.NoError(t, l.DefaultFilterChain.Filters[0].GetTypedConfig().UnmarshalTo(manager))
+	return manager
 }
 
 func (b *bootstrap) message() *bootstrapv3.Bootstrap {

@@ -9,6 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/config/cel"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/listener"
 )
 
 // TestEnvoyTakesExpressions: what cel.Check lets pass at its bounds the real Envoy takes, and what it does not let
@@ -38,7 +39,7 @@ func TestEnvoyTakesExpressions(t *testing.T) {
 // loggedIf is a listener with a log of the requests that an expression is true for.
 func loggedIf(t *testing.T, i int, text string) *listenerv3.Listener {
 	t.Helper()
-	l, err := Listener(&ir.Listener{Name: "l", Address: "127.0.0.1", Port: uint32(20000 + i), Default: &ir.FilterChain{Name: "c", HTTP: &ir.HTTPChain{
+	l, err := listener.Translate(&ir.Listener{Name: "l", Address: "127.0.0.1", Port: uint32(20000 + i), Default: &ir.FilterChain{Name: "c", HTTP: &ir.HTTPChain{
 		StatPrefix: "p", RouteConfig: "80",
 		Telemetry: &ir.Telemetry{Logs: []ir.AccessLog{{Name: "envoy", Kind: model.ProviderFileLog, Format: model.LogFormat{Path: "/dev/null"}, Filter: text}}},
 	}}})

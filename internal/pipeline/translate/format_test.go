@@ -11,6 +11,7 @@ import (
 	"github.com/moonsail/moonsail/internal/config/envoyformat"
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/route"
 )
 
 // arguments are for substitutions that not any argument will do for.
@@ -24,13 +25,13 @@ var arguments = map[string]string{
 // TestEnvoyKnowsSubstitutions: what envoyformat.Check lets pass the real Envoy takes.
 func TestEnvoyKnowsSubstitutions(t *testing.T) {
 	b := newBootstrap()
-	route := ir.Route{DirectResponse: &model.DirectResponse{Status: 200}}
+	rule := ir.Route{DirectResponse: &model.DirectResponse{Status: 200}}
 	for _, value := range envoyformat.Forms(argument) {
 		require.NoError(t, envoyformat.Check(value))
-		h := model.HeaderValue{Name: fmt.Sprintf("x-%d", len(route.Headers.Request.Add)), Value: value}
-		route.Headers.Request.Add = append(route.Headers.Request.Add, h)
+		h := model.HeaderValue{Name: fmt.Sprintf("x-%d", len(rule.Headers.Request.Add)), Value: value}
+		rule.Headers.Request.Add = append(rule.Headers.Request.Add, h)
 	}
-	v, _, err := VirtualHost(&ir.VirtualHost{RouteConfig: "80", Name: "a:80", Domains: []string{"*"}, Routes: []ir.Route{route}})
+	v, _, err := route.VirtualHost(&ir.VirtualHost{RouteConfig: "80", Name: "a:80", Domains: []string{"*"}, Routes: []ir.Route{rule}})
 	require.NoError(t, err)
 	b.add(t, "substitutions", v)
 	requireValid(t, b.message())
@@ -38,7 +39,7 @@ func TestEnvoyKnowsSubstitutions(t *testing.T) {
 
 // TestEnvoyRefusesSubstitution: the list is needed.
 func TestEnvoyRefusesSubstitution(t *testing.T) {
-	v, _, err := VirtualHost(&ir.VirtualHost{RouteConfig: "80", Name: "a:80", Domains: []string{"*"}, Routes: []ir.Route{{
+	v, _, err := route.VirtualHost(&ir.VirtualHost{RouteConfig: "80", Name: "a:80", Domains: []string{"*"}, Routes: []ir.Route{{
 		DirectResponse: &model.DirectResponse{Status: 200},
 		Headers:        model.Headers{Request: model.HeaderOps{Add: []model.HeaderValue{{Name: "a", Value: "b"}}}},
 	}}})

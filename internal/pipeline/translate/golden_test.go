@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
 var update = flag.Bool("update", false, "write what comes out as what is wanted")
@@ -97,12 +99,12 @@ func TestDeterministic(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		want, err := deterministic.Marshal(first)
+		want, err := envoyproto.Deterministic.Marshal(first)
 		require.NoError(t, err)
 		for range 8 {
 			again, err := translators[c.kind()](c.view)
 			require.NoError(t, err)
-			got, err := deterministic.Marshal(again)
+			got, err := envoyproto.Deterministic.Marshal(again)
 			require.NoError(t, err)
 			require.Equal(t, want, got, c.title())
 		}

@@ -1,0 +1,203 @@
+// Package cluster translates clusters (CDS) and their endpoints (EDS). Translate makes a cluster in steps:
+// discovery, load balancing, connections, outlier detection, TLS, protocol. EncodeEndpoints writes the bytes of
+// endpoints without a message for each, because a service may have thousands.
+//
+// Start reading at Translate.
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
+)
+
+// noCleanup is how long the idle hosts of inbound ORIGINAL_DST clusters are kept: there
+// is one, the application, and its connections should stay. A hundred years.
+var noCleanup = durationpb.New(100 * 365 * 24 * time.Hour)
+
+// Translate translates a cluster.
+func Translate(v *ir.Cluster) (*clusterv3.Cluster, error) {
+	if v.Added != nil {
+		return addedCluster(v)
+	}
+	c := &clusterv3.Cluster{
+		Name:           v.Name,
+		AltStatName:    cmp.Or(v.AltStat, v.Name) + envoyproto.StatDelimiter,
+		ConnectTimeout: connectTimeout(v),
+		Metadata:       clusterMetadata(v),
+	}
+	for _, step := range clusterSteps {
+		if err := step(v, c); err != nil {
+			return nil, fmt.Errorf("cluster %s: %w", v.Name, err)
+		}
+	}
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("cluster %s: %w", v.Name, err)
+	}
+	return c, nil
+}
+
+// clusterSteps in order: protocol options need to know of TLS, proxy protocol wraps TLS.
+var clusterSteps = []func(*ir.Cluster, *clusterv3.Cluster) error{
+	setDiscovery, setLoadBalancer, setConnections, setOutlierDetection, setTransport, setProtocol,
+}
+
+func connectTimeout(v *ir.Cluster) *durationpb.Duration {
+	if p := v.Policy.ConnectionPool; p != nil && p.ConnectTimeout != 0 {
+		return durationpb.New(p.ConnectTimeout)
+	}
+	return envoyproto.Duration(v.ConnectTimeout)
+}
+
+func clusterMetadata(v *ir.Cluster) *corev3.Metadata {
+	fields := map[string]*structpb.Value{}
+	if v.Service != (ir.ServiceRef{}) {
+		fields["services"] = serviceList(v.Service)
+	}
+	if text := serviceText(v); text != "" {
+		fields["service"] = structpb.NewStringValue(text)
+	}
+	if v.Origin != "" {
+		fields["config"] = envoyproto.ConfigPath("destination-rule", v.Origin)
+	}
+	if v.TLSOrigin != "" {
+		fields["backend_tls"] = envoyproto.ConfigPath(model.KindBackendTLSPolicy.ConfigName(), v.TLSOrigin)
+	}
+	if v.Subset != "" {
+		fields["subset"] = structpb.NewStringValue(v.Subset)
+	}
+	if v.External {
+		fields["external"] = structpb.NewBoolValue(true)
+	}
+	return envoyproto.IstioMetadata(fields)
+}
+
+// setConnections sets what holds for each connection and for all of them together.
+func setConnections(v *ir.Cluster, c *clusterv3.Cluster) error {
+	c.CircuitBreakers = circuitBreakers(v.Policy)
+	c.UpstreamConnectionOptions = keepalive(v)
+	if v.SourceAddress != "" {
+		c.UpstreamBindConfig = &corev3.BindConfig{SourceAddress: envoyproto.SocketAddress(v.SourceAddress, 0)}
+		if v.SourceAddress6 != "" {
+			c.UpstreamBindConfig.ExtraSourceAddresses = []*corev3.ExtraSourceAddress{{Address: envoyproto.SocketAddress(v.SourceAddress6, 0)}}
+		}
+	}
+	return nil
+}
+
+// What EnvoyFilters add is there in Envoy's words already, and has been checked.
+
+func addedCluster(v *ir.Cluster) (*clusterv3.Cluster, error) {
+	return envoyproto.Added[*clusterv3.Cluster](v.Added)
+}
+
+// serviceList is the list of one service, as Istio's statistics read it.
+func serviceList(s ir.ServiceRef) *structpb.Value {
+	service := structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+		"host":      structpb.NewStringValue(string(s.Host)),
+		"name":      structpb.NewStringValue(s.Name),
+		"namespace": structpb.NewStringValue(s.Namespace),
+	}})
+	return structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{service}})
+}
+
+// unlimited is Istio's default for each limit. Envoy's own are so low (3 retries) that
+// they are reached when pods come and go.
+var unlimited = wrapperspb.UInt32(math.MaxUint32)
+
+// retryBudgetConcurrency is Istio's default of a retry budget.
+const retryBudgetConcurrency = 3
+
+// noLimits is what a cluster without a connection pool has.
+var noLimits = &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
+	MaxConnections: unlimited, MaxPendingRequests: unlimited, MaxRequests: unlimited, MaxRetries: unlimited,
+}}}
+
+func circuitBreakers(p model.TrafficPolicy) *clusterv3.CircuitBreakers {
+	if p.ConnectionPool == nil && p.RetryBudget == nil {
+		return noLimits
+	}
+	pool := p.ConnectionPool
+	if pool == nil {
+		pool = &model.ConnectionPool{}
+	}
+	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
+		MaxConnections:     limit(pool.MaxConnections),
+		MaxPendingRequests: limit(pool.MaxPendingRequests),
+		MaxRequests:        limit(pool.MaxRequests),
+		MaxRetries:         limit(pool.MaxRetries),
+		RetryBudget:        retryBudget(p.RetryBudget),
+	}}}
+}
+
+func limit(n uint32) *wrapperspb.UInt32Value {
+	if n == 0 {
+		return unlimited
+	}
+	return wrapperspb.UInt32(n)
+}
+
+func retryBudget(b *model.RetryBudget) *clusterv3.CircuitBreakers_Thresholds_RetryBudget {
+	if b == nil {
+		return nil
+	}
+	out := &clusterv3.CircuitBreakers_Thresholds_RetryBudget{
+		BudgetPercent:       &typev3.Percent{Value: b.Percent}, // 0: MinRetryConcurrency alone
+		MinRetryConcurrency: wrapperspb.UInt32(retryBudgetConcurrency),
+		BudgetInterval:      envoyproto.Duration(b.Interval),
+	}
+	if b.MinConcurrency != 0 {
+		out.MinRetryConcurrency = wrapperspb.UInt32(b.MinConcurrency)
+	}
+	return out
+}
+
+// keepalive that names nothing has the system's settings.
+func keepalive(v *ir.Cluster) *clusterv3.UpstreamConnectionOptions {
+	var own *model.TCPKeepalive
+	if p := v.Policy.ConnectionPool; p != nil {
+		own = p.Keepalive
+	}
+	if own == nil && v.Keepalive == nil {
+		return nil
+	}
+	k := model.TCPKeepalive{}
+	for _, said := range []*model.TCPKeepalive{own, v.Keepalive} {
+		if said != nil {
+			k.Probes, k.Time, k.Interval = cmp.Or(k.Probes, said.Probes), cmp.Or(k.Time, said.Time), cmp.Or(k.Interval, said.Interval)
+		}
+	}
+	return &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
+		KeepaliveProbes:   envoyproto.UInt32(k.Probes),
+		KeepaliveTime:     envoyproto.UInt32(uint32(k.Time.Seconds())),
+		KeepaliveInterval: envoyproto.UInt32(uint32(k.Interval.Seconds())),
+	}}
+}
+
+// serviceText is what clusters tell of their service: its host, and its name and namespace
+// where these are not the host's own parts.
+func serviceText(v *ir.Cluster) string {
+	s := v.Service
+	switch {
+	case v.Name == ir.BlackHoleCluster || v.Name == ir.PassthroughCluster || v.Name == ir.InboundPassthroughCluster:
+		return ";" + v.Name + ";"
+	case s.Host == "":
+		return ""
+	case strings.HasPrefix(string(s.Host), s.Name+"."+s.Namespace+".svc."):
+		return string(s.Host)
+	}
+	return string(s.Host) + ";" + cmp.Or(s.Name, string(s.Host)) + ";" + s.Namespace
+}

@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"fmt"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	dnscommonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/common/dns/v3"
+	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
+	dfpclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dynamic_forward_proxy/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
+)
+
+// dnsRefresh is how often names are resolved where the answer has no time to live. Istio's.
+const dnsRefresh = time.Minute
+
+// The cluster types that are extensions, without a setting of the user's.
+var (
+	strictDNS            = dnsType(dnsCluster(false, dnsRefresh))
+	logicalDNS           = dnsType(dnsCluster(true, dnsRefresh))
+	forwardProxy         = forwardProxyCluster(false)
+	forwardProxyInsecure = forwardProxyCluster(true)
+)
+
+// dnsCluster replaces the types STRICT_DNS and, with one endpoint of all addresses,
+// LOGICAL_DNS: the fields of Cluster that they need are deprecated.
+func dnsCluster(logical bool, refresh time.Duration) *dnsv3.DnsCluster {
+	return &dnsv3.DnsCluster{
+		DnsRefreshRate:               durationpb.New(refresh),
+		RespectDnsTtl:                true,
+		DnsLookupFamily:              dnscommonv3.DnsLookupFamily_V4_PREFERRED,
+		AllAddressesInSingleEndpoint: logical,
+	}
+}
+
+func dnsType(c *dnsv3.DnsCluster) *clusterv3.Cluster_ClusterType {
+	return &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
+		Name: "envoy.clusters.dns", TypedConfig: envoyproto.MustPack(c),
+	}}
+}
+
+// refreshed is a type of DNS clusters with the mesh's own refresh; as it is where the mesh says nothing.
+func refreshed(as *clusterv3.Cluster_ClusterType, refresh time.Duration) *clusterv3.Cluster_ClusterType {
+	if refresh == 0 || refresh == dnsRefresh {
+		return as
+	}
+	return dnsType(dnsCluster(as == logicalDNS, refresh))
+}
+
+// forwardProxyCluster that is insecure does without TLS, or trusts whom it meets.
+func forwardProxyCluster(insecure bool) *clusterv3.Cluster_ClusterType {
+	return &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
+		Name: "envoy.clusters.dynamic_forward_proxy",
+		TypedConfig: envoyproto.MustPack(&dfpclusterv3.ClusterConfig{
+			ClusterImplementationSpecifier: &dfpclusterv3.ClusterConfig_DnsCacheConfig{DnsCacheConfig: envoyproto.DNSCache},
+			AllowInsecureClusterOptions:    insecure,
+		}),
+	}}
+}
+
+var originalDst = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST}
+
+func setDiscovery(v *ir.Cluster, c *clusterv3.Cluster) error {
+	switch v.Discovery {
+	case ir.DiscoverEDS:
+		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}
+		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: envoyproto.ADS, ServiceName: v.Name}
+	case ir.DiscoverStatic:
+		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
+		return setEndpoints(v, c, isReachable, "an IP address or the path of a Unix socket")
+	case ir.DiscoverStrictDNS:
+		c.ClusterDiscoveryType = refreshed(strictDNS, v.DNSRefresh)
+		return setEndpoints(v, c, isResolvable, "an IP address or a DNS name")
+	case ir.DiscoverLogicalDNS:
+		c.ClusterDiscoveryType = refreshed(logicalDNS, v.DNSRefresh)
+		return setSingleEndpoint(v, c)
+	case ir.DiscoverOriginalDst:
+		c.ClusterDiscoveryType = originalDst
+		if v.Inbound && v.Name != ir.InboundPassthroughCluster {
+			c.CleanupInterval = noCleanup
+		}
+	case ir.DiscoverDynamicDNS:
+		c.ClusterDiscoveryType = forwardProxy
+	default:
+		return fmt.Errorf("unknown discovery %d", v.Discovery)
+	}
+	return nil
+}
+
+func isResolvable(address string) bool { return envoyproto.UnixPath(address) == "" && address != "" }
+
+func setEndpoints(v *ir.Cluster, c *clusterv3.Cluster, usable func(string) bool, want string) error {
+	for _, l := range v.Localities {
+		for _, e := range l.Endpoints {
+			if !usable(e.Address) {
+				return fmt.Errorf("endpoint %q must be %s", e.Address, want)
+			}
+		}
+	}
+	if len(v.Localities) > 0 {
+		c.LoadAssignment = assignment(v.Name, v.Localities, v.AutoTLS, usable)
+	}
+	return nil
+}
+
+// setSingleEndpoint: such a cluster resolves one name.
+func setSingleEndpoint(v *ir.Cluster, c *clusterv3.Cluster) error {
+	n := 0
+	for _, l := range v.Localities {
+		n += len(l.Endpoints)
+	}
+	if n != 1 || len(v.Localities) != 1 {
+		return fmt.Errorf("resolution DNS_ROUND_ROBIN takes exactly one endpoint, not %d", n)
+	}
+	return setEndpoints(v, c, isResolvable, "an IP address or a DNS name")
+}

@@ -1,0 +1,187 @@
+package cluster
+
+import (
+	"math"
+	"math/bits"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
+)
+
+// isReachable tells whether an address needs no resolving.
+func isReachable(address string) bool {
+	return envoyproto.UnixPath(address) != "" || model.IsIP(address)
+}
+
+// Endpoints translates an EDS resource. Envoy resolves no names there and would refuse
+// the whole message: endpoints whose address is neither an IP address nor the path of a
+// Unix socket are left out. EncodeEndpoints is what proxies are sent.
+func Endpoints(v *ir.Endpoints) *endpointv3.ClusterLoadAssignment {
+	return assignment(v.Cluster, v.Localities, v.TellPlain, isReachable)
+}
+
+// assignment takes the endpoints whose address is usable.
+func assignment(cluster string, localities []ir.LocalityEndpoints, tellPlain bool, usable func(string) bool) *endpointv3.ClusterLoadAssignment {
+	out := &endpointv3.ClusterLoadAssignment{ClusterName: cluster}
+	if len(localities) > 0 {
+		out.Endpoints = make([]*endpointv3.LocalityLbEndpoints, 0, len(localities))
+	}
+	s := scaleOf(localities)
+	for i := range localities {
+		out.Endpoints = append(out.Endpoints, locality(&localities[i], s, tellPlain, usable))
+	}
+	return out
+}
+
+// scale is by how many bits weights are made smaller, so that their sums keep within
+// Envoy's limit of 32 bits. 0 but for absurd weights.
+type scale int
+
+func scaleOf(localities []ir.LocalityEndpoints) scale {
+	sum := uint64(0)
+	for i := range localities {
+		sum += uint64(localities[i].Weight)
+		for j := range localities[i].Endpoints {
+			sum += uint64(max(localities[i].Endpoints[j].Weight, 1))
+		}
+	}
+	// One bit is kept for weights that are rounded up to 1.
+	if sum <= math.MaxUint32>>1 {
+		return 0
+	}
+	return scale(bits.Len64(sum) - 31)
+}
+
+func (s scale) of(weight uint32) uint32 { return max(weight>>s, 1) }
+
+func locality(l *ir.LocalityEndpoints, s scale, tellPlain bool, usable func(string) bool) *endpointv3.LocalityLbEndpoints {
+	out := &endpointv3.LocalityLbEndpoints{
+		Locality:    localityName(l.Locality),
+		Priority:    l.Priority,
+		LbEndpoints: make([]*endpointv3.LbEndpoint, 0, len(l.Endpoints)),
+	}
+	parts := make([]endpointParts, len(l.Endpoints))
+	sum := uint32(0)
+	var metadata *corev3.Metadata
+	var of *ir.Endpoint // whom metadata belongs to
+	for i := range l.Endpoints {
+		e := &l.Endpoints[i]
+		if !usable(e.Address) {
+			continue
+		}
+		weight := s.of(e.Weight)
+		sum += weight
+		if of == nil || !sameWorkload(e, of) {
+			metadata, of = endpointMetadata(e, tellPlain), e
+		}
+		out.LbEndpoints = append(out.LbEndpoints, parts[i].assemble(e, weight, metadata))
+	}
+	out.LoadBalancingWeight = s.ofLocality(l, sum)
+	return out
+}
+
+// ofLocality is a locality's weight: that which it has, or the sum of its endpoints'. A locality without a
+// weight gets nothing where localities are weighed.
+func (s scale) ofLocality(l *ir.LocalityEndpoints, sum uint32) *wrapperspb.UInt32Value {
+	if l.Weight != 0 {
+		sum = s.of(l.Weight)
+	}
+	return envoyproto.UInt32(sum)
+}
+
+func localityName(l model.Locality) *corev3.Locality {
+	if l == (model.Locality{}) {
+		return nil
+	}
+	return &corev3.Locality{Region: l.Region, Zone: l.Zone, SubZone: l.Subzone}
+}
+
+// endpointParts are the messages that one endpoint is made of, side by side: clusters that list their
+// own endpoints may have thousands, and each change of one makes all anew.
+type endpointParts struct {
+	endpoint   endpointv3.LbEndpoint
+	identifier endpointv3.LbEndpoint_Endpoint
+	host       endpointv3.Endpoint
+	address    corev3.Address
+	specifier  corev3.Address_SocketAddress
+	socket     corev3.SocketAddress
+	port       corev3.SocketAddress_PortValue
+}
+
+func (p *endpointParts) assemble(e *ir.Endpoint, weight uint32, metadata *corev3.Metadata) *endpointv3.LbEndpoint {
+	if envoyproto.UnixPath(e.Address) != "" {
+		p.host.Address = envoyproto.Address(e.Address, 0)
+	} else {
+		p.port.PortValue = e.Port
+		p.socket.Address, p.socket.PortSpecifier = e.Address, &p.port
+		p.specifier.SocketAddress = &p.socket
+		p.address.Address = &p.specifier
+		p.host.Address = &p.address
+	}
+	p.identifier.Endpoint = &p.host
+	p.endpoint.HostIdentifier = &p.identifier
+	setTraits(&p.endpoint, e, weight, metadata)
+	return &p.endpoint
+}
+
+// setTraits leaves out what is Envoy's default: a weight of 1 and being healthy.
+func setTraits(m *endpointv3.LbEndpoint, e *ir.Endpoint, weight uint32, metadata *corev3.Metadata) {
+	m.HealthStatus = health(e.Health)
+	m.Metadata = metadata
+	if weight > 1 {
+		m.LoadBalancingWeight = wrapperspb.UInt32(weight)
+	}
+}
+
+func health(h model.Health) corev3.HealthStatus {
+	switch h {
+	case model.Unhealthy:
+		return corev3.HealthStatus_UNHEALTHY
+	case model.Draining:
+		return corev3.HealthStatus_DRAINING
+	}
+	return corev3.HealthStatus_UNKNOWN
+}
+
+// sameWorkload tells whether two endpoints have the same metadata, as neighbours mostly do.
+func sameWorkload(a, b *ir.Endpoint) bool {
+	return a.Workload == b.Workload && a.Namespace == b.Namespace && a.Canonical == b.Canonical &&
+		a.Revision == b.Revision && a.App == b.App && a.Version == b.Version && a.Cluster == b.Cluster && a.MTLS == b.MTLS
+}
+
+// endpointMetadata tells who the workload is, and of one that does not speak the mesh's TLS that it
+// does not. Metadata is most of what an endpoint takes: of a message's bytes, and of Envoy's time.
+func endpointMetadata(e *ir.Endpoint, tellPlain bool) *corev3.Metadata {
+	out := workloadMetadata(e)
+	if e.MTLS || !tellPlain {
+		return out
+	}
+	if out == nil {
+		out = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{}}
+	}
+	out.FilterMetadata[socketMatch] = speaksPlain
+	return out
+}
+
+// workloadMetadata is Istio's "workload;namespace;service;revision;cluster", by which
+// clients name in their statistics whom they talk to.
+func workloadMetadata(e *ir.Endpoint) *corev3.Metadata {
+	if e.Workload == "" && e.Namespace == "" && e.Canonical == "" {
+		return nil
+	}
+	revision := e.Revision
+	if revision == "latest" {
+		revision = ""
+	}
+	text := e.Workload + ";" + e.Namespace + ";" + e.Canonical + ";" + revision + ";" + e.Cluster
+	if e.App != e.Canonical || e.Version != e.Revision { // what Istio's form does not tell
+		text += ";" + e.App + ";" + e.Version
+	}
+	return envoyproto.IstioMetadata(map[string]*structpb.Value{"workload": structpb.NewStringValue(text)})
+}

@@ -1,0 +1,100 @@
+package route
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/routeshard"
+)
+
+// maxResponseBody is the longest body of a direct response, in bytes. Istio's.
+const maxResponseBody = 1 << 20
+
+var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
+	0:   routev3.RedirectAction_MOVED_PERMANENTLY,
+	301: routev3.RedirectAction_MOVED_PERMANENTLY,
+	302: routev3.RedirectAction_FOUND,
+	303: routev3.RedirectAction_SEE_OTHER,
+	307: routev3.RedirectAction_TEMPORARY_REDIRECT,
+	308: routev3.RedirectAction_PERMANENT_REDIRECT,
+}
+
+// redirect answers with a redirection.
+func (rt *routing) redirect(r *model.Redirect) (*routev3.Route_Redirect, error) {
+	status, ok := redirectCodes[r.Code]
+	if !ok {
+		return nil, fmt.Errorf("redirect.redirectCode %d must be 301, 302, 303, 307 or 308", r.Code)
+	}
+	out := &routev3.RedirectAction{
+		HostRedirect: r.Authority,
+		PortRedirect: rt.redirectPort(r),
+		ResponseCode: status,
+	}
+	if r.Scheme != "" {
+		out.SchemeRewriteSpecifier = &routev3.RedirectAction_SchemeRedirect{SchemeRedirect: r.Scheme}
+	}
+	switch {
+	case r.PrefixRewrite != "":
+		out.PathRewriteSpecifier = &routev3.RedirectAction_PrefixRewrite{PrefixRewrite: r.PrefixRewrite}
+	case r.URI != "":
+		out.PathRewriteSpecifier = &routev3.RedirectAction_PathRedirect{PathRedirect: r.URI}
+	}
+	return &routev3.Route_Redirect{Redirect: out}, nil
+}
+
+// redirectPort is 0 where the default of the scheme that clients are sent to says the same.
+func (rt *routing) redirectPort(r *model.Redirect) uint32 {
+	port, https := r.Port, r.Scheme == "https" || r.Scheme == "" && rt.https
+	if r.PortFromRequest {
+		port = rt.port
+	}
+	if port == 443 && https || port == 80 && !https {
+		return 0
+	}
+	return port
+}
+
+// requestPort is the port in a route configuration's name: "80", "reviews.shop:80" or
+// "inbound|80||". 0 where there is none.
+func requestPort(routeConfig string) uint32 {
+	if port := gatewayPort(routeConfig); port != 0 {
+		return port
+	}
+	text := strings.TrimSuffix(strings.TrimPrefix(routeshard.RouteConfig(routeConfig), "inbound|"), "||")
+	n, err := strconv.ParseUint(text[strings.LastIndexByte(text, ':')+1:], 10, 16)
+	if err != nil {
+		return 0
+	}
+	return uint32(n)
+}
+
+// gatewayPort is the port of a route configuration of a gateway, "http.80" or
+// "https.443.NAME...".
+func gatewayPort(routeConfig string) uint32 {
+	kind, rest, _ := strings.Cut(routeConfig, ".")
+	if kind != "http" && kind != "https" {
+		return 0
+	}
+	text, _, _ := strings.Cut(rest, ".")
+	n, _ := strconv.ParseUint(text, 10, 16)
+	return uint32(n)
+}
+
+func directResponse(d *model.DirectResponse) (*routev3.Route_DirectResponse, error) {
+	if d.Status < 200 || d.Status > 599 {
+		return nil, fmt.Errorf("directResponse.status %d must be between 200 and 599", d.Status)
+	}
+	if len(d.Body) > maxResponseBody {
+		return nil, fmt.Errorf("directResponse.body has %d bytes, more than %d", len(d.Body), maxResponseBody)
+	}
+	out := &routev3.DirectResponseAction{Status: d.Status}
+	if len(d.Body) > 0 {
+		out.Body = &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: d.Body}}
+	}
+	return &routev3.Route_DirectResponse{DirectResponse: out}, nil
+}

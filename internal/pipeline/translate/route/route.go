@@ -1,0 +1,66 @@
+package route
+
+import (
+	"cmp"
+	"fmt"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
+)
+
+// routing is what a route needs to know of its virtual host.
+type routing struct {
+	port  uint32               // that clients use
+	https bool                 // they speak TLS with a gateway, which ends it
+	retry *routev3.RetryPolicy // said by the virtual host; nil: each route says its own
+	// forwardHost sets x-forwarded-host where the route's host is another one than the request's.
+	forwardHost bool
+}
+
+func (rt *routing) route(v *ir.Route) (*routev3.Route, error) {
+	match, err := routeMatch(v.Match)
+	if err != nil {
+		return nil, err
+	}
+	out := &routev3.Route{Name: v.Name, Match: match, StatPrefix: v.StatPrefix}
+	if v.Operation != "" {
+		out.Decorator = &routev3.Decorator{Operation: v.Operation}
+	}
+	if v.Origin != "" {
+		kind := cmp.Or(v.OriginKind, model.KindVirtualService)
+		out.Metadata = envoyproto.IstioMetadata(map[string]*structpb.Value{"config": envoyproto.ConfigPath(kind.ConfigName(), v.Origin)})
+	}
+	if out.TypedPerFilterConfig, err = filterConfigs(v); err != nil {
+		return nil, err
+	}
+	if err := rt.setAction(v, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (rt *routing) setAction(v *ir.Route, out *routev3.Route) (err error) {
+	request, err := headers(&v.Headers.Request)
+	if err != nil {
+		return fmt.Errorf("headers.request: %w", err)
+	}
+	response, err := headers(&v.Headers.Response)
+	if err != nil {
+		return fmt.Errorf("headers.response: %w", err)
+	}
+	out.RequestHeadersToAdd, out.RequestHeadersToRemove = request.add, request.remove
+	out.ResponseHeadersToAdd, out.ResponseHeadersToRemove = response.add, response.remove
+	switch {
+	case v.Redirect != nil:
+		out.Action, err = rt.redirect(v.Redirect)
+	case v.DirectResponse != nil:
+		out.Action, err = directResponse(v.DirectResponse)
+	default:
+		err = rt.setForwarding(v, out, request.authority)
+	}
+	return err
+}

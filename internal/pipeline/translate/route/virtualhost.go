@@ -1,0 +1,133 @@
+// Package route translates virtual hosts (VHDS), route configurations (RDS) and scopes (SRDS).
+//
+// A route that cannot be translated does not affect the others of its virtual host: its requests get an error,
+// because a later route might send them where this one would not.
+//
+// Start reading at VirtualHost.
+package route
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/telemetry"
+)
+
+// addedVirtualHost has the name of its resource, and the domains that nobody else has.
+func addedVirtualHost(v *ir.VirtualHost) (*routev3.VirtualHost, error) {
+	out, err := envoyproto.Added[*routev3.VirtualHost](v.Added)
+	if err != nil {
+		return nil, err
+	}
+	out.Name, out.Domains = v.ResourceName(), v.Domains
+	if v.HidesPeer {
+		out.RequestHeadersToRemove = append(out.RequestHeadersToRemove, telemetry.PeerHeader)
+	}
+	return out, nil
+}
+
+// VirtualHost translates a virtual host, for VHDS or as part of a route configuration
+// that is served whole. Its name is that of the resource: Envoy removes a virtual host by
+// VHDS only where they are the same. Its routes may be several people's: one that cannot
+// be translated answers with an error, and is among refused, and the others are as they are.
+func VirtualHost(v *ir.VirtualHost) (out *routev3.VirtualHost, refused []error, err error) {
+	if v.Added != nil {
+		out, err = addedVirtualHost(v)
+		return out, nil, err
+	}
+	out, refused, err = virtualHost(v, v.ResourceName(), sharedRetry(v.Routes))
+	if err == nil && out.Validate() != nil {
+		refused, err = refuseInvalid(v, out, refused)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("virtual host %s: %w", v.ResourceName(), err)
+	}
+	return out, refused, nil
+}
+
+// refuseInvalid puts errors in the place of routes that Envoy would refuse.
+func refuseInvalid(v *ir.VirtualHost, out *routev3.VirtualHost, refused []error) ([]error, error) {
+	for i := range out.Routes {
+		err := out.Routes[i].Validate()
+		if err == nil {
+			continue
+		}
+		refused = append(refused, fmt.Errorf("%s: %w", routeLabel(&v.Routes[i], i), err))
+		if out.Routes[i], err = refusedRoute(&v.Routes[i]); err != nil {
+			return nil, errors.Join(refused...)
+		}
+	}
+	return refused, out.Validate()
+}
+
+// refusedRoute answers requests with an error that would be a route's which cannot be translated: a later one may let
+// them go where that one did not. It fails where it is not known for which requests that one is.
+func refusedRoute(v *ir.Route) (*routev3.Route, error) {
+	return (&routing{}).route(&ir.Route{
+		Name: v.Name, Match: v.Match, StatPrefix: v.StatPrefix, Origin: v.Origin, OriginKind: v.OriginKind,
+		DirectResponse: model.NoBackend(v.OriginKind),
+	})
+}
+
+// virtualHost has the retry policy that its routes share; nil: each says its own.
+func virtualHost(v *ir.VirtualHost, name string, retry *routev3.RetryPolicy) (out *routev3.VirtualHost, refused []error, err error) {
+	if err := checkDomains(v.Domains); err != nil {
+		return nil, nil, err
+	}
+	rt := &routing{port: requestPort(v.RouteConfig), https: strings.HasPrefix(v.RouteConfig, "https."), retry: retry, forwardHost: v.ForwardHost}
+	out = &routev3.VirtualHost{
+		Name:                       name,
+		Domains:                    v.Domains,
+		Routes:                     make([]*routev3.Route, 0, len(v.Routes)),
+		RetryPolicy:                rt.retry,
+		IncludeRequestAttemptCount: v.IncludeAttempts,
+	}
+	if v.HidesPeer {
+		out.RequestHeadersToRemove = []string{telemetry.PeerHeader}
+	}
+	if v.RequireTLS {
+		out.RequireTls = routev3.VirtualHost_ALL
+	}
+	for i := range v.Routes {
+		r, err := rt.route(&v.Routes[i])
+		if err != nil {
+			refused = append(refused, fmt.Errorf("%s: %w", routeLabel(&v.Routes[i], i), err))
+			if r, err = refusedRoute(&v.Routes[i]); err != nil {
+				return nil, nil, errors.Join(refused...)
+			}
+		}
+		out.Routes = append(out.Routes, r)
+	}
+	return out, refused, nil
+}
+
+// checkDomains: Envoy compares them without regard to case, and wants each once.
+func checkDomains(domains []string) error {
+	for i, d := range domains {
+		for _, other := range domains[:i] {
+			if strings.EqualFold(d, other) {
+				return fmt.Errorf("domain %q is there twice", d)
+			}
+		}
+	}
+	return nil
+}
+
+// routeLabel names a route in errors, for whoever wrote it.
+func routeLabel(v *ir.Route, i int) string {
+	label := fmt.Sprintf("route %d", i)
+	if v.Name != "" {
+		label += fmt.Sprintf(" %q", v.Name)
+	}
+	if v.Origin != "" {
+		label += fmt.Sprintf(" of %s %s", cmp.Or(v.OriginKind, model.KindVirtualService), v.Origin)
+	}
+	return label
+}

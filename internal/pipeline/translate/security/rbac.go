@@ -1,0 +1,178 @@
+package security
+
+import (
+	"fmt"
+
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// rules translates policies to RBAC rules.
+type rules struct {
+	trustDomains []string
+	// tcp: only what any connection has can be compared.
+	tcp bool
+	// prefix is put before the names of policies.
+	prefix string
+}
+
+// policyName is Istio's, which logs and metadata tell.
+func (r *rules) policyName(p *model.AuthorizationPolicy, rule int) string {
+	return fmt.Sprintf("%sns[%s]-policy[%s]-rule[%d]", r.prefix, p.Namespace, p.Name, rule)
+}
+
+// nothing is a policy that never matches: the one of an AuthorizationPolicy without rules.
+var nothing = &rbacv3.Policy{
+	Permissions: []*rbacv3.Permission{permissionNot(anyPermission)},
+	Principals:  []*rbacv3.Principal{principalNot(anyPrincipal)},
+}
+
+// rbac translates policies of one kind; nil where there are none. A rule that needs HTTP is
+// left out on TCP where it would allow something, and where it would refuse something holds
+// without what it says of HTTP: both ways less gets through, as Istio has it.
+func (r *rules) rbac(action rbacv3.RBAC_Action, policies []*model.AuthorizationPolicy, dry bool) *rbacv3.RBAC {
+	out := &rbacv3.RBAC{Action: action, Policies: map[string]*rbacv3.Policy{}}
+	found := false
+	for _, p := range policies {
+		if p.DryRun != dry {
+			continue
+		}
+		found = true
+		if len(p.Rules) == 0 {
+			out.Policies[r.policyName(p, 0)] = nothing
+		}
+		for i := range p.Rules {
+			if r.tcp && action == rbacv3.RBAC_ALLOW && needsHTTP(&p.Rules[i]) {
+				continue
+			}
+			out.Policies[r.policyName(p, i)] = r.policy(&p.Rules[i], p.Namespace)
+		}
+	}
+	if !found {
+		return nil
+	}
+	return out
+}
+
+// needsHTTP tells whether a rule compares what only requests have.
+func needsHTTP(r *model.AuthorizationRule) bool {
+	for _, m := range append(append([]model.AuthorizationMatch{r.When}, r.From...), r.To...) {
+		for _, c := range m {
+			if c.Attribute.HTTPOnly() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// policy translates a rule of a policy in namespace ns.
+func (r *rules) policy(rule *model.AuthorizationRule, ns string) *rbacv3.Policy {
+	out := &rbacv3.Policy{}
+	for _, m := range orAlways(rule.To) {
+		out.Permissions = append(out.Permissions, r.permission(append(ofOperation(rule.When), m...)))
+	}
+	for _, m := range orAlways(rule.From) {
+		out.Principals = append(out.Principals, r.principal(append(ofCaller(rule.When), m...), ns))
+	}
+	return out
+}
+
+func orAlways(list []model.AuthorizationMatch) []model.AuthorizationMatch {
+	if len(list) == 0 {
+		return []model.AuthorizationMatch{nil}
+	}
+	return list
+}
+
+func ofOperation(m model.AuthorizationMatch) (out model.AuthorizationMatch) {
+	for _, c := range m {
+		if c.Attribute.OfOperation() {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func ofCaller(m model.AuthorizationMatch) (out model.AuthorizationMatch) {
+	for _, c := range m {
+		if !c.Attribute.OfOperation() {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// permission is the conjunction of what conditions say of the operation.
+func (r *rules) permission(m model.AuthorizationMatch) *rbacv3.Permission {
+	var all []*rbacv3.Permission
+	for i := range m {
+		if r.tcp && m[i].Attribute.HTTPOnly() {
+			continue
+		}
+		if v := permissions(&m[i], m[i].Values); len(v) > 0 {
+			all = append(all, permissionOr(v))
+		}
+		if v := permissions(&m[i], m[i].Not); len(v) > 0 {
+			all = append(all, permissionNot(permissionOr(v)))
+		}
+	}
+	switch len(all) {
+	case 0:
+		return anyPermission
+	case 1:
+		return all[0]
+	}
+	return &rbacv3.Permission{Rule: &rbacv3.Permission_AndRules{AndRules: &rbacv3.Permission_Set{Rules: all}}}
+}
+
+// principal is the conjunction of what conditions say of the caller.
+func (r *rules) principal(m model.AuthorizationMatch, ns string) *rbacv3.Principal {
+	var all []*rbacv3.Principal
+	for i := range m {
+		if r.tcp && m[i].Attribute.HTTPOnly() {
+			continue
+		}
+		if v := r.principals(&m[i], m[i].Values, ns); len(v) > 0 {
+			all = append(all, principalOr(v))
+		}
+		if v := r.principals(&m[i], m[i].Not, ns); len(v) > 0 {
+			all = append(all, principalNot(principalOr(v)))
+		}
+	}
+	switch len(all) {
+	case 0:
+		return anyPrincipal
+	case 1:
+		return all[0]
+	}
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{Ids: all}}}
+}
+
+var (
+	anyPermission = &rbacv3.Permission{Rule: &rbacv3.Permission_Any{Any: true}}
+	anyPrincipal  = &rbacv3.Principal{Identifier: &rbacv3.Principal_Any{Any: true}}
+)
+
+func permissionOr(list []*rbacv3.Permission) *rbacv3.Permission {
+	if len(list) == 1 {
+		return list[0]
+	}
+	return &rbacv3.Permission{Rule: &rbacv3.Permission_OrRules{OrRules: &rbacv3.Permission_Set{Rules: list}}}
+}
+
+func permissionNot(p *rbacv3.Permission) *rbacv3.Permission {
+	return &rbacv3.Permission{Rule: &rbacv3.Permission_NotRule{NotRule: p}}
+}
+
+func principalOr(list []*rbacv3.Principal) *rbacv3.Principal {
+	if len(list) == 1 {
+		return list[0]
+	}
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_OrIds{OrIds: &rbacv3.Principal_Set{Ids: list}}}
+}
+
+func principalNot(p *rbacv3.Principal) *rbacv3.Principal {
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_NotId{NotId: p}}
+}

@@ -1,0 +1,153 @@
+package security
+
+import (
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	uritemplatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/path/match/uri_template/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
+)
+
+// like compares with a value of a policy: exact, "prefix*", "*suffix" or "*", which is
+// anything but nothing. before is what stands before the value, though not before "*".
+func like(before, v string) *matcherv3.StringMatcher {
+	switch {
+	case v == "*":
+		return likeRegex(".+")
+	case strings.HasPrefix(v, "*") && before != "":
+		return likeRegex(regexp.QuoteMeta(before) + ".*" + regexp.QuoteMeta(v[1:]))
+	case strings.HasPrefix(v, "*"):
+		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Suffix{Suffix: v[1:]}}
+	case strings.HasSuffix(v, "*"):
+		return likePrefix(before + v[:len(v)-1])
+	}
+	return likeExact(before + v)
+}
+
+func likeExact(s string) *matcherv3.StringMatcher {
+	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: s}}
+}
+
+func likePrefix(s string) *matcherv3.StringMatcher {
+	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: s}}
+}
+
+func likeRegex(expr string) *matcherv3.StringMatcher {
+	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: expr}}}
+}
+
+func likeValue(m *matcherv3.StringMatcher) *matcherv3.ValueMatcher {
+	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: m}}
+}
+
+// likeHeader is like, but "*" is only that the header is there.
+func likeHeader(name, v string, ignoreCase bool) *routev3.HeaderMatcher {
+	out := &routev3.HeaderMatcher{Name: name}
+	if v == "*" {
+		out.HeaderMatchSpecifier = &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}
+		return out
+	}
+	m := like("", v)
+	m.IgnoreCase = ignoreCase
+	out.HeaderMatchSpecifier = &routev3.HeaderMatcher_StringMatch{StringMatch: m}
+	return out
+}
+
+// block is an address or a CIDR block, which decoding has checked.
+func block(v string) *corev3.CidrRange {
+	p, err := netip.ParsePrefix(v)
+	if err != nil {
+		a, _ := netip.ParseAddr(v)
+		p = netip.PrefixFrom(a.WithZone(""), a.BitLen())
+	}
+	p = p.Masked()
+	return &corev3.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: wrapperspb.UInt32(uint32(p.Bits()))}
+}
+
+// permissions are what a condition compares an operation with, one for each value.
+func permissions(c *model.AuthorizationCondition, values []string) []*rbacv3.Permission {
+	out := make([]*rbacv3.Permission, 0, len(values))
+	for _, v := range values {
+		if p := permissionOf(c, v); p != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// permissionOf is nil for attributes of the caller.
+func permissionOf(c *model.AuthorizationCondition, v string) *rbacv3.Permission {
+	switch c.Attribute {
+	case model.AttributeHost:
+		return headerPermission(likeHeader(":authority", v, true))
+	case model.AttributeMethod:
+		return headerPermission(likeHeader(":method", v, false))
+	case model.AttributePath:
+		return pathPermission(v)
+	case model.AttributeDestinationIP:
+		return &rbacv3.Permission{Rule: &rbacv3.Permission_DestinationIp{DestinationIp: block(v)}}
+	case model.AttributeDestinationPort:
+		n, _ := strconv.ParseUint(v, 10, 16) // decoding has checked it
+		return &rbacv3.Permission{Rule: &rbacv3.Permission_DestinationPort{DestinationPort: uint32(n)}}
+	case model.AttributeSNI:
+		return &rbacv3.Permission{Rule: &rbacv3.Permission_RequestedServerName{RequestedServerName: like("", v)}}
+	case model.AttributeFilterMetadata:
+		return &rbacv3.Permission{Rule: &rbacv3.Permission_SourcedMetadata{SourcedMetadata: filterMetadata(c.Names, v)}}
+	}
+	return nil
+}
+
+func headerPermission(m *routev3.HeaderMatcher) *rbacv3.Permission {
+	return &rbacv3.Permission{Rule: &rbacv3.Permission_Header{Header: m}}
+}
+
+// Istio's operators of path templates, and Envoy's.
+var templateOperators = strings.NewReplacer("{**}", "**", "{*}", "*")
+
+func pathPermission(v string) *rbacv3.Permission {
+	if strings.Contains(v, "{*}") || strings.Contains(v, "{**}") {
+		return &rbacv3.Permission{Rule: &rbacv3.Permission_UriTemplate{UriTemplate: &corev3.TypedExtensionConfig{
+			Name:        "uri-template",
+			TypedConfig: envoyproto.MustPack(&uritemplatev3.UriTemplateMatchConfig{PathTemplate: templateOperators.Replace(v)}),
+		}}}
+	}
+	return &rbacv3.Permission{Rule: &rbacv3.Permission_UrlPath{
+		UrlPath: &matcherv3.PathMatcher{Rule: &matcherv3.PathMatcher_Path{Path: like("", v)}},
+	}}
+}
+
+// filterMetadata compares metadata that a filter has left: names are the filter's and the
+// key's. "[value]" is an element of a list.
+func filterMetadata(names []string, v string) *rbacv3.SourcedMetadata {
+	value := &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: like("", strings.Trim(v, "[]"))}}
+	if strings.HasPrefix(v, "[") && strings.HasSuffix(v, "]") {
+		value = oneOf(value)
+	}
+	return &rbacv3.SourcedMetadata{MetadataMatcher: metadataAt(names[0], names[1:], value)}
+}
+
+func metadataAt(filter string, keys []string, value *matcherv3.ValueMatcher) *matcherv3.MetadataMatcher {
+	out := &matcherv3.MetadataMatcher{Filter: filter, Value: value}
+	for _, k := range keys {
+		out.Path = append(out.Path, &matcherv3.MetadataMatcher_PathSegment{
+			Segment: &matcherv3.MetadataMatcher_PathSegment_Key{Key: k},
+		})
+	}
+	return out
+}
+
+// oneOf is a list with an element like value.
+func oneOf(value *matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
+	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_ListMatch{
+		ListMatch: &matcherv3.ListMatcher{MatchPattern: &matcherv3.ListMatcher_OneOf{OneOf: value}},
+	}}
+}

@@ -1,0 +1,194 @@
+package security
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
+)
+
+// MeshALPN tells sidecars of the mesh from other TLS clients, as in Istio.
+const MeshALPN = "istio"
+
+// alpnServer is what servers offer for requests.
+var alpnServer = []string{"h2", "http/1.1"}
+
+// MeshContext is what both sides of the mesh's TLS have in common.
+func MeshContext(peers []*tlsv3.SubjectAltNameMatcher, alpn []string) *tlsv3.CommonTlsContext {
+	return &tlsv3.CommonTlsContext{
+		TlsParams:                      TLSVersions,
+		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{workloadCertificate},
+		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
+			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+				DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: peers},
+				ValidationContextSdsSecretConfig: meshRoots,
+			},
+		},
+		AlpnProtocols: alpn,
+	}
+}
+
+// ServerTLS ends the mesh's TLS: who has no certificate of a trust domain does not get in.
+func ServerTLS(v *ir.ServerTLS, http bool) (*corev3.TransportSocket, error) {
+	if !v.IsMesh() {
+		return userServerTLS(v, http)
+	}
+	peers := make([]*tlsv3.SubjectAltNameMatcher, 0, len(v.TrustDomains))
+	for _, td := range v.TrustDomains {
+		peers = append(peers, &tlsv3.SubjectAltNameMatcher{
+			SanType: tlsv3.SubjectAltNameMatcher_URI,
+			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "spiffe://" + td + "/"}},
+		})
+	}
+	if v.Server != nil && len(v.Server.SubjectAltNames) > 0 {
+		peers = SubjectAltNames(v.Server.SubjectAltNames)
+	}
+	alpn := alpnServer
+	if !http {
+		alpn = nil
+	}
+	common := MeshContext(peers, alpn)
+	common.TlsParams = meshServerParams(v)
+	return TLSSocket(&tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: envoyproto.True})
+}
+
+// meshServerParams are the server's own where it says something, else the mesh's.
+func meshServerParams(v *ir.ServerTLS) *tlsv3.TlsParameters {
+	if v.Server != nil {
+		if own := tlsParams(v.Server); own != nil {
+			return own
+		}
+	}
+	params := TLSVersions
+	if v.OnlyTLS13 {
+		params = onlyTLS13
+	}
+	if len(v.CipherSuites) == 0 {
+		return params
+	}
+	return &tlsv3.TlsParameters{
+		TlsMinimumProtocolVersion: params.TlsMinimumProtocolVersion, TlsMaximumProtocolVersion: params.TlsMaximumProtocolVersion,
+		CipherSuites: v.CipherSuites,
+	}
+}
+
+func TLSSocket(context proto.Message) (*corev3.TransportSocket, error) {
+	packed, err := envoyproto.Pack(context)
+	if err != nil {
+		return nil, err
+	}
+	return &corev3.TransportSocket{
+		Name:       "envoy.transport_sockets.tls",
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed},
+	}, nil
+}
+
+// userServerTLS ends TLS as a Gateway's server or a Sidecar's listener says, with certificates of Secrets by SDS or of files.
+func userServerTLS(v *ir.ServerTLS, http bool) (*corev3.TransportSocket, error) {
+	t := v.Server
+	common := &tlsv3.CommonTlsContext{TlsParams: tlsParams(t)}
+	if http {
+		common.AlpnProtocols = alpnServer
+	}
+	for _, name := range t.CredentialNames {
+		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs, Credential(name, ""))
+	}
+	SetFileCertificates(common, v.AgentFiles, t.Certificates...)
+	if len(common.TlsCertificateSdsSecretConfigs)+len(common.TlsCertificates) == 0 {
+		return nil, errors.New("a server that ends TLS needs a certificate")
+	}
+	if t.AsksClients() {
+		setClientVerification(common, v)
+	}
+	out := &tlsv3.DownstreamTlsContext{CommonTlsContext: common}
+	switch t.Mode {
+	case model.ServerMutual:
+		out.RequireClientCertificate = envoyproto.True
+	case model.ServerOptionalMutual: // Envoy's default, which it warns of
+		out.RequireClientCertificate = envoyproto.False
+	}
+	if err := out.Validate(); err != nil {
+		return nil, err
+	}
+	return TLSSocket(out)
+}
+
+// tlsParams has only what the server says: Envoy's default is TLS 1.2 at least.
+func tlsParams(t *model.ServerTLS) *tlsv3.TlsParameters {
+	if t.MinVersion == "" && t.MaxVersion == "" && len(t.CipherSuites) == 0 && len(t.ECDHCurves) == 0 {
+		return nil
+	}
+	return &tlsv3.TlsParameters{
+		TlsMinimumProtocolVersion: tlsProtocol(t.MinVersion), TlsMaximumProtocolVersion: tlsProtocol(t.MaxVersion),
+		CipherSuites: t.CipherSuites, EcdhCurves: t.ECDHCurves,
+	}
+}
+
+// tlsProtocol is Envoy's default where no version is given.
+func tlsProtocol(version string) tlsv3.TlsParameters_TlsProtocol {
+	return tlsv3.TlsParameters_TlsProtocol(tlsv3.TlsParameters_TlsProtocol_value[version])
+}
+
+// setClientVerification: clients' certificates must be signed by the server's CAs, and have one of
+// the names.
+func setClientVerification(common *tlsv3.CommonTlsContext, v *ir.ServerTLS) {
+	t := v.Server
+	context := &tlsv3.CertificateValidationContext{
+		MatchTypedSubjectAltNames: SubjectAltNames(t.SubjectAltNames),
+		VerifyCertificateSpki:     t.SPKI, VerifyCertificateHash: t.Hashes,
+	}
+	if t.InsecureSkipVerify {
+		context = &tlsv3.CertificateValidationContext{TrustChainVerification: tlsv3.CertificateValidationContext_ACCEPT_UNTRUSTED}
+		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: context}
+		return
+	}
+	if t.CACredential() != "" {
+		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{
+			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+				DefaultValidationContext:         context,
+				ValidationContextSdsSecretConfig: &tlsv3.SdsSecretConfig{Name: t.CAResource(), SdsConfig: envoyproto.ADSBounded},
+			},
+		}
+		return
+	}
+	SetFileRoots(common, v.AgentFiles, context, t.CACertificates, t.CRL)
+}
+
+var TLSVersions = &tlsv3.TlsParameters{
+	TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
+	TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+}
+
+var onlyTLS13 = &tlsv3.TlsParameters{
+	TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+	TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+}
+
+func SubjectAltNames(names []string) []*tlsv3.SubjectAltNameMatcher {
+	var out []*tlsv3.SubjectAltNameMatcher
+	for _, n := range names {
+		out = append(out, &tlsv3.SubjectAltNameMatcher{SanType: sanType(n), Matcher: envoyproto.MatchExact(n)})
+	}
+	return out
+}
+
+// sanType reads the kind of a name off its form, since users do not say it.
+func sanType(name string) tlsv3.SubjectAltNameMatcher_SanType {
+	switch _, err := netip.ParseAddr(name); {
+	case strings.Contains(name, "://"):
+		return tlsv3.SubjectAltNameMatcher_URI
+	case err == nil:
+		return tlsv3.SubjectAltNameMatcher_IP_ADDRESS
+	case strings.Contains(name, "@"):
+		return tlsv3.SubjectAltNameMatcher_EMAIL
+	}
+	return tlsv3.SubjectAltNameMatcher_DNS
+}

@@ -1,0 +1,221 @@
+package telemetry
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	dataaccesslogv3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+	statsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stats/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+)
+
+// Istio's standard metrics are made by Envoy's access logger of statistics. Each label costs
+// time with each request and metric, so what varies is one label, CallTag, whose parts are
+// told apart when the sidecar is scraped; what does not vary is added then (package agent).
+const (
+	statsLogger = "envoy.access_loggers.stats"
+	// CallTag has: reporter, protocol, response code, gRPC status, response flags, service,
+	// own principal, the peer's principal, the peer; between bars.
+	CallTag = "__call"
+	// RemovedTag lists standard labels that are left out, between commas.
+	RemovedTag = "__removed"
+)
+
+// Scopes are shared by all listeners of a side, so that numbers outlive them, and bounded: nothing
+// that peers choose fills Envoy's memory. Callers may use up the server's; what the workload itself
+// calls is in the other.
+var (
+	clientScope = statsScope("istio")
+	serverScope = statsScope("istio-inbound")
+	clientLive  = liveScope("istio-live")
+	serverLive  = liveScope("istio-inbound-live")
+)
+
+func statsScope(name string) *typev3.Scope {
+	return &typev3.Scope{
+		Prefix: "istio", SharingName: name,
+		MaxCounters: wrapperspb.UInt32(maxSeries), MaxHistograms: wrapperspb.UInt32(3 * maxSeries),
+	}
+}
+
+// maxSeries bounds the combinations of labels of a side. A histogram takes some kilobytes. The agent
+// (istiometrics.MaxSeries) tells how many there are.
+const maxSeries = 2000
+
+// liveScope has what connections have carried that go on, each for itself: Envoy's counters add, and its formats
+// are totals. Who scrapes adds them up (package istiometrics). Those of connections that ended are forgotten, with
+// the bootstrap's stats_eviction_interval; beyond the bound bytes show when a connection ends.
+func liveScope(name string) *typev3.Scope {
+	return &typev3.Scope{Prefix: "istio", SharingName: name, MaxGauges: wrapperspb.UInt32(2 * maxLive), EnableEviction: true}
+}
+
+// maxLive bounds the connections of a side whose bytes are counted while they go on.
+const maxLive = 1000
+
+const (
+	// LiveSuffix stands in place of "_total" where a metric is that of one connection.
+	LiveSuffix = "_live"
+	// ConnectionTag tells connections apart, the last of tags.
+	ConnectionTag = "__cx"
+	// noBytes is a number that is 0 for connections: a gauge takes no 0 as it is.
+	noBytes = "%RESPONSE_CODE%"
+)
+
+// metricNames are the metrics' names after "istio_".
+var metricNames = map[model.Metric]string{
+	model.MetricRequests:     "requests_total",
+	model.MetricDuration:     "request_duration_milliseconds",
+	model.MetricRequestSize:  "request_bytes",
+	model.MetricResponseSize: "response_bytes",
+	model.MetricTCPOpened:    "tcp_connections_opened_total",
+	model.MetricTCPClosed:    "tcp_connections_closed_total",
+	model.MetricTCPSent:      "tcp_sent_bytes_total",
+	model.MetricTCPReceived:  "tcp_received_bytes_total",
+}
+
+// Where the parts of CallTag come from. The service is told by clusters, the workload by
+// endpoints.
+const (
+	serviceFormat  = "%METADATA(CLUSTER:istio:service)%"
+	endpointFormat = "%METADATA(UPSTREAM_HOST:istio:workload)%"
+	peerFormat     = "%FILTER_STATE(" + peerState + ":PLAIN)%"
+)
+
+// callParts are the parts of CallTag that are not the same for all metrics.
+type callParts struct {
+	protocol, code, grpc string
+	peer                 string
+	flags                string // empty: those of the response
+}
+
+// callFormat leaves out parts whose labels are not wanted.
+func callFormat(t *ir.Telemetry, p callParts, removed []string) string {
+	reporter, own, other, peer := "source", "%UPSTREAM_LOCAL_URI_SAN%", "%UPSTREAM_PEER_URI_SAN%", endpointFormat
+	ownLabel, otherLabel := "source_principal", "destination_principal"
+	if t.Server {
+		reporter, own, other, peer = "destination", "%DOWNSTREAM_LOCAL_URI_SAN%", "%DOWNSTREAM_PEER_URI_SAN%", p.peer
+		ownLabel, otherLabel = otherLabel, ownLabel
+	}
+	part := func(label, format string) string {
+		if slices.Contains(removed, label) {
+			return ""
+		}
+		return format
+	}
+	return strings.Join([]string{
+		reporter, p.protocol, part("response_code", p.code), part("grpc_response_status", p.grpc),
+		part("response_flags", cmp.Or(p.flags, "%RESPONSE_FLAGS%")), serviceFormat, part(ownLabel, own), part(otherLabel, other), peer,
+	}, "|")
+}
+
+// statistics makes stats of those of a Telemetry's metrics that are wanted here.
+type statistics struct {
+	telemetry *ir.Telemetry
+	parts     callParts
+	config    *statsv3.Config
+}
+
+func newStatistics(t *ir.Telemetry, parts callParts) *statistics {
+	scope := clientScope
+	if t.Server {
+		scope = serverScope
+	}
+	return &statistics{telemetry: t, parts: parts, config: &statsv3.Config{StatsScope: scope}}
+}
+
+// stat is nil where nobody wants the metric.
+func (s *statistics) stat(metric model.Metric) *statsv3.Config_Stat {
+	i := slices.IndexFunc(s.telemetry.Metrics, func(m ir.Metric) bool { return m.Metric == metric })
+	if i < 0 {
+		return nil
+	}
+	m := &s.telemetry.Metrics[i]
+	tags := []*statsv3.Config_Tag{{Name: CallTag, ValueFormat: callFormat(s.telemetry, s.parts, m.Removed)}}
+	if len(m.Removed) > 0 {
+		tags = append(tags, &statsv3.Config_Tag{Name: RemovedTag, ValueFormat: strings.Join(m.Removed, ",")})
+	}
+	for _, t := range m.Tags {
+		tags = append(tags, &statsv3.Config_Tag{Name: t.Name, ValueFormat: t.Format})
+	}
+	return &statsv3.Config_Stat{Name: metricNames[metric], Tags: tags}
+}
+
+// count adds a counter; of each call's value, or of calls where format is empty.
+func (s *statistics) count(metric model.Metric, format string) {
+	stat := s.stat(metric)
+	if stat == nil {
+		return
+	}
+	c := &statsv3.Config_Counter{Stat: stat, ValueFormat: format}
+	if format == "" {
+		c.ValueFixed = wrapperspb.UInt64(1)
+	}
+	s.config.Counters = append(s.config.Counters, c)
+}
+
+// live sets a gauge of the connection at a log of a type.
+func (s *statistics) live(metric model.Metric, at dataaccesslogv3.AccessLogType, format string) {
+	stat := s.stat(metric)
+	if stat == nil {
+		return
+	}
+	stat.Name = strings.TrimSuffix(stat.Name, "_total") + LiveSuffix
+	stat.Tags = append(stat.Tags, &statsv3.Config_Tag{Name: ConnectionTag, ValueFormat: "%CONNECTION_ID%"})
+	s.config.Gauges = append(s.config.Gauges, &statsv3.Config_Gauge{
+		Stat: stat, ValueFormat: format, Set: &statsv3.Config_Gauge_Set{LogType: at},
+	})
+}
+
+func (s *statistics) histogram(metric model.Metric, unit statsv3.Config_Histogram_Unit, format string) {
+	if stat := s.stat(metric); stat != nil {
+		s.config.Histograms = append(s.config.Histograms, &statsv3.Config_Histogram{Stat: stat, Unit: unit, ValueFormat: format})
+	}
+}
+
+// appendLog adds the logger, if there is anything for it to do.
+func (s *statistics) appendLog(logs []*accesslogv3.AccessLog, filter *accesslogv3.AccessLogFilter) []*accesslogv3.AccessLog {
+	if len(s.config.Counters)+len(s.config.Histograms)+len(s.config.Gauges) == 0 {
+		return logs
+	}
+	return append(logs, packedLog(statsLogger, s.config, filter))
+}
+
+// httpStatistics are loggers for gRPC and for all else: to tell them apart for each metric
+// would cost more. peer tells where callers say who they are; empty: they cannot be believed.
+func httpStatistics(t *ir.Telemetry, peer string) []*accesslogv3.AccessLog {
+	if t == nil || len(t.Metrics) == 0 {
+		return nil
+	}
+	var out []*accesslogv3.AccessLog
+	for _, p := range []callParts{
+		{protocol: "http", code: "%RESPONSE_CODE%", peer: peer},
+		{protocol: "grpc", code: "%RESPONSE_CODE%", grpc: "%GRPC_STATUS_NUMBER%", peer: peer},
+	} {
+		s := newStatistics(t, p)
+		s.count(model.MetricRequests, "")
+		s.histogram(model.MetricDuration, statsv3.Config_Histogram_Milliseconds, "%DURATION%")
+		s.histogram(model.MetricRequestSize, statsv3.Config_Histogram_Bytes, "%BYTES_RECEIVED%")
+		s.histogram(model.MetricResponseSize, statsv3.Config_Histogram_Bytes, "%BYTES_SENT%")
+		out = s.appendLog(out, isGRPC(p.protocol != "grpc"))
+	}
+	return out
+}
+
+func isGRPC(not bool) *accesslogv3.AccessLogFilter {
+	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_HeaderFilter{
+		HeaderFilter: &accesslogv3.HeaderFilter{Header: &routev3.HeaderMatcher{
+			Name: "content-type", InvertMatch: not, TreatMissingHeaderAsEmpty: true,
+			HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: &matcherv3.StringMatcher{
+				MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "application/grpc"},
+			}},
+		}},
+	}}
+}

@@ -1,0 +1,162 @@
+package telemetry
+
+import (
+	"slices"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tracev3 "github.com/envoyproxy/go-control-plane/envoy/config/trace/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	uuidv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/request_id/uuid/v3"
+	detectorsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/tracers/opentelemetry/resource_detectors/v3"
+	tagv3 "github.com/envoyproxy/go-control-plane/envoy/type/tracing/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
+)
+
+// collectorTimeout is for collectors over HTTP, of which Envoy wants one.
+const collectorTimeout = 5 * time.Second
+
+// SetTracing has a connection manager report spans.
+func SetTracing(t *ir.Telemetry, out *hcmv3.HttpConnectionManager) {
+	if t == nil || t.Tracing == nil {
+		return
+	}
+	v := t.Tracing
+	name, config := tracer(v)
+	out.Tracing = &hcmv3.HttpConnectionManager_Tracing{
+		ClientSampling: percentOf(100), RandomSampling: percentOf(v.Sampling), OverallSampling: percentOf(100),
+		MaxPathTagLength: envoyproto.UInt32(v.MaxTagLength), NoContextPropagation: v.NoPropagation,
+		Provider: &tracev3.Tracing_Http{
+			Name: name, ConfigType: &tracev3.Tracing_Http_TypedConfig{TypedConfig: envoyproto.MustPack(config)},
+		},
+	}
+	if v.Kind == model.ProviderSkyWalking { // without a span for it, a request that goes on tells nothing of its trace
+		out.Tracing.SpawnUpstreamSpan = envoyproto.True
+	}
+	if v.IstioTags {
+		out.Tracing.CustomTags = slices.Clone(istioTags)
+	}
+	for i := range v.Tags {
+		out.Tracing.CustomTags = append(out.Tracing.CustomTags, customTag(&v.Tags[i]))
+	}
+	out.RequestIdExtension = &hcmv3.RequestIDExtension{TypedConfig: envoyproto.MustPack(&uuidv3.UuidRequestIdConfig{
+		UseRequestIdForTraceSampling: wrapperspb.Bool(v.RequestID),
+	})}
+}
+
+func percentOf(p float64) *typev3.Percent { return &typev3.Percent{Value: p} }
+
+func tracer(v *ir.Tracing) (string, proto.Message) {
+	switch v.Kind {
+	case model.ProviderZipkin:
+		return "envoy.tracers.zipkin", zipkin(v)
+	case model.ProviderDatadog:
+		return "envoy.tracers.datadog", &tracev3.DatadogConfig{
+			CollectorCluster: v.Cluster, CollectorHostname: string(v.Host), ServiceName: datadogService,
+		}
+	case model.ProviderSkyWalking:
+		return "envoy.tracers.skywalking", skyWalking(v)
+	}
+	return "envoy.tracers.opentelemetry", openTelemetry(v)
+}
+
+// datadogService is whose spans they are where the sidecar's environment (DD_SERVICE) does not say it.
+const datadogService = "envoy"
+
+// skyWalking: Envoy takes service and instance from its node.
+func skyWalking(v *ir.Tracing) proto.Message {
+	out := &tracev3.SkyWalkingConfig{GrpcService: grpcService(v.Cluster)}
+	out.GrpcService.GetEnvoyGrpc().Authority = string(v.Host)
+	if v.Token != "" {
+		out.ClientConfig = &tracev3.ClientConfig{BackendTokenSpecifier: &tracev3.ClientConfig_BackendToken{BackendToken: v.Token}}
+	}
+	return out
+}
+
+func zipkin(v *ir.Tracing) proto.Message {
+	out := &tracev3.ZipkinConfig{
+		CollectorEndpointVersion: tracev3.ZipkinConfig_HTTP_JSON, TraceId_128Bit: !v.ShortIDs, SharedSpanContext: envoyproto.False,
+		CollectorService: collectorOverHTTP(v),
+	}
+	if v.W3C {
+		out.TraceContextOption = tracev3.ZipkinConfig_USE_B3_WITH_W3C_PROPAGATION
+	}
+	return out
+}
+
+// environmentDetector lets the sidecar's environment (OTEL_RESOURCE_ATTRIBUTES) say whose
+// spans these are: scopes are many workloads'.
+var environmentDetector = []*corev3.TypedExtensionConfig{{
+	Name:        "envoy.tracers.opentelemetry.resource_detectors.environment",
+	TypedConfig: envoyproto.MustPack(&detectorsv3.EnvironmentResourceDetectorConfig{}),
+}}
+
+func openTelemetry(v *ir.Tracing) proto.Message {
+	out := &tracev3.OpenTelemetryConfig{ResourceDetectors: environmentDetector}
+	if v.Path != "" {
+		out.HttpService = collectorOverHTTP(v)
+		return out
+	}
+	out.GrpcService = grpcService(v.Cluster)
+	out.GrpcService.GetEnvoyGrpc().Authority = string(v.Host)
+	out.GrpcService.Timeout = envoyproto.Duration(v.Timeout)
+	for _, h := range v.Headers {
+		out.GrpcService.InitialMetadata = append(out.GrpcService.InitialMetadata, &corev3.HeaderValue{Key: h.Name, Value: h.Value})
+	}
+	return out
+}
+
+func collectorOverHTTP(v *ir.Tracing) *corev3.HttpService {
+	timeout := v.Timeout
+	if timeout == 0 {
+		timeout = collectorTimeout
+	}
+	out := &corev3.HttpService{HttpUri: &corev3.HttpUri{
+		Uri:              "http://" + string(v.Host) + v.Path,
+		HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: v.Cluster},
+		Timeout:          durationpb.New(timeout),
+	}}
+	for _, h := range v.Headers {
+		out.RequestHeadersToAdd = append(out.RequestHeadersToAdd, &corev3.HeaderValueOption{
+			Header:       &corev3.HeaderValue{Key: h.Name, Value: h.Value},
+			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+		})
+	}
+	return out
+}
+
+// istioTags are those that Istio gives all spans. The agent puts them into Envoy's environment.
+var istioTags = []*tagv3.CustomTag{
+	environmentTag("istio.canonical_revision", "MOONSAIL_CANONICAL_REVISION", ""),
+	environmentTag("istio.canonical_service", "MOONSAIL_CANONICAL_SERVICE", ""),
+	environmentTag("istio.cluster_id", "MOONSAIL_CLUSTER_ID", ""),
+	environmentTag("istio.mesh_id", "MOONSAIL_MESH_ID", ""),
+	environmentTag("istio.namespace", "MOONSAIL_NAMESPACE", ""),
+}
+
+func environmentTag(tag, variable, fallback string) *tagv3.CustomTag {
+	return &tagv3.CustomTag{Tag: tag, Type: &tagv3.CustomTag_Environment_{
+		Environment: &tagv3.CustomTag_Environment{Name: variable, DefaultValue: fallback},
+	}}
+}
+
+func customTag(t *ir.TraceTag) *tagv3.CustomTag {
+	switch {
+	case t.Environment != "":
+		return environmentTag(t.Name, t.Environment, t.Default)
+	case t.Header != "":
+		return &tagv3.CustomTag{Tag: t.Name, Type: &tagv3.CustomTag_RequestHeader{
+			RequestHeader: &tagv3.CustomTag_Header{Name: t.Header, DefaultValue: t.Default},
+		}}
+	case t.Format != "":
+		return &tagv3.CustomTag{Tag: t.Name, Type: &tagv3.CustomTag_Value{Value: t.Format}}
+	}
+	return &tagv3.CustomTag{Tag: t.Name, Type: &tagv3.CustomTag_Literal_{Literal: &tagv3.CustomTag_Literal{Value: t.Literal}}}
+}
