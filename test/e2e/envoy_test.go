@@ -13,6 +13,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 	"github.com/moonsail/moonsail/test/logtext"
 )
@@ -62,12 +63,12 @@ func startEnvoy(t *testing.T, o envoyOptions) *bareEnvoy {
 func bootstrap(t *testing.T, o envoyOptions, admin string) []byte {
 	t.Helper()
 	p := o.proxy
-	w := agent.Workload{
+	w := workload.Workload{
 		Name: p.Name, Namespace: p.Namespace, IPs: p.IPs, Labels: p.Labels,
 		ServiceAccount: p.ServiceAccount, Locality: p.Locality,
 	}
 	for name, port := range p.NamedPorts {
-		w.Ports = append(w.Ports, agent.Port{Name: name, ContainerPort: port, Protocol: "TCP"})
+		w.Ports = append(w.Ports, workload.Port{Name: name, ContainerPort: port, Protocol: "TCP"})
 	}
 	metadata := map[string]any{"MOONSAIL_FILES": false} // there is no agent to read them
 	if p.IstioVersion != "" {

@@ -22,6 +22,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
 	"github.com/moonsail/moonsail/internal/xds/server"
 	"github.com/moonsail/moonsail/test/logtext"
 )
@@ -49,7 +50,7 @@ func startReplica(t *testing.T, m *mesh, name string, change func(*agent.Config)
 	r := &replica{name: name, ip: ownIP(), log: &logtext.Buffer{}, ended: make(chan error, 1)}
 	r.serve(t)
 	c := agent.Config{
-		Workload:     agent.Workload{Name: name, Namespace: "shop", IPs: []string{r.ip}, Labels: map[string]string{"app": "web"}},
+		Workload:     workload.Workload{Name: name, Namespace: "shop", IPs: []string{r.ip}, Labels: map[string]string{"app": "web"}},
 		Interception: model.InterceptNone, XDS: agent.XDS{Address: m.xds, Plaintext: true}, EnvoyPath: envoyBinary(t),
 		Concurrency: new(int), WorkDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	}

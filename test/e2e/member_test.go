@@ -19,6 +19,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/security/ca"
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 	"github.com/moonsail/moonsail/test/await"
 	"github.com/moonsail/moonsail/test/logtext"
@@ -56,7 +57,7 @@ func (w *member) config(t *testing.T, m *mutual, token string) agent.Config {
 	t.Helper()
 	concurrency := 1
 	return agent.Config{
-		Workload: agent.Workload{
+		Workload: workload.Workload{
 			Name: w.name, Namespace: "shop", ServiceAccount: w.name, IPs: []string{w.ip},
 			Labels:      map[string]string{"app": w.name, model.LabelTLSMode: model.TLSModeLabelIstio},
 			Annotations: w.annotations,

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	sidecar "github.com/moonsail/moonsail/internal/sidecar/agent"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
@@ -24,7 +25,7 @@ const exitForced terminal.ExitCode = 3
 type flags struct {
 	config       sidecar.Config
 	pod          string
-	workload     sidecar.Workload
+	workload     workload.Workload
 	locality     string
 	interception string
 	concurrency  int

@@ -162,7 +162,7 @@ func TestInputErrors(t *testing.T) {
 	}{
 		{nil, "set --name (or POD_NAME)"},
 		{[]string{"--name", "a"}, "set --ip (or INSTANCE_IP)"},
-		{[]string{"--pod", pod, "--name", "other"}, "holds no pod called other, but reviews-1"},
+		{[]string{"--pod", pod, "--name", "other"}, "no Pod named other: correct --name: the file has reviews-1"},
 		{[]string{"--pod", "absent.yaml"}, "--pod absent.yaml: cannot read it"},
 		{[]string{"--pod", pod, "--proxy-config", "concurrency: x"}, "--proxy-config (PROXY_CONFIG) is no ProxyConfig"},
 		{[]string{"--pod", pod, "--log-level", "loud"}, `--log-level "loud": unknown level`},

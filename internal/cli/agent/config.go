@@ -12,6 +12,8 @@ import (
 	"github.com/moonsail/moonsail/internal/config/proxyconfig"
 	"github.com/moonsail/moonsail/internal/model"
 	sidecar "github.com/moonsail/moonsail/internal/sidecar/agent"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/scrape"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
 	"github.com/moonsail/moonsail/internal/terminal"
 )
 
@@ -32,7 +34,7 @@ func (f *flags) build(cmd *cobra.Command, environ []string) (*sidecar.Config, er
 		return nil, err
 	}
 	for _, v := range variables { // the flag has the value, and the command line may have changed it
-		if key, ok := strings.CutPrefix(v.name, metadataPrefix); ok {
+		if key, ok := strings.CutPrefix(v.name, sidecar.MetadataPrefix); ok {
 			delete(metadata, key)
 		}
 	}
@@ -65,13 +67,13 @@ func (f *flags) build(cmd *cobra.Command, environ []string) (*sidecar.Config, er
 }
 
 // buildWorkload describes the workload. Flags take precedence over the Pod, and that over labels of the environment.
-func (f *flags) buildWorkload(labels map[string]string) (w sidecar.Workload, err error) {
+func (f *flags) buildWorkload(labels map[string]string) (w workload.Workload, err error) {
 	w = f.workload
 	if f.pod != "" {
 		if _, err = client.ReadYAML("--pod", f.pod); err != nil {
 			return w, err
 		}
-		if w, err = sidecar.ReadPod(f.pod, f.workload.Name); err != nil {
+		if w, err = workload.ReadPod(f.pod, f.workload.Name); err != nil {
 			return w, err
 		}
 		overrideWorkload(&w, &f.workload)
@@ -103,12 +105,12 @@ func completeFromEnvironment(environ []string, c *sidecar.Config) (err error) {
 	if c.CPULimit, err = sidecar.FindCPULimit(environ); err != nil {
 		return err
 	}
-	c.AppMetrics, err = sidecar.FindAppMetrics(environ, c.Workload.Annotations)
+	c.AppMetrics, err = scrape.FindApp(environ, c.Workload.Annotations)
 	return err
 }
 
 // overrideWorkload replaces fields from the Pod by flags that are set.
-func overrideWorkload(w, flags *sidecar.Workload) {
+func overrideWorkload(w, flags *workload.Workload) {
 	for _, s := range []struct{ into, from *string }{
 		{&w.Namespace, &flags.Namespace}, {&w.ServiceAccount, &flags.ServiceAccount},
 		{&w.WorkloadName, &flags.WorkloadName}, {&w.Owner, &flags.Owner}, {&w.NodeName, &flags.NodeName},
@@ -126,7 +128,7 @@ func overrideWorkload(w, flags *sidecar.Workload) {
 }
 
 // logger adds the sidecar's name to each record, since many sidecars may share a terminal.
-func (f *flags) logger(cmd *cobra.Command, w sidecar.Workload) (*slog.Logger, error) {
+func (f *flags) logger(cmd *cobra.Command, w workload.Workload) (*slog.Logger, error) {
 	log, err := f.logging.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return nil, err

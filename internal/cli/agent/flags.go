@@ -19,13 +19,13 @@ var variables = []struct{ flag, name string }{
 	{"namespace", "POD_NAMESPACE"},
 	{"ip", "INSTANCE_IP"},
 	{"service-account", "SERVICE_ACCOUNT"},
-	{"workload-name", metadataPrefix + "WORKLOAD_NAME"},
-	{"owner", metadataPrefix + "OWNER"},
-	{"node-name", metadataPrefix + "NODE_NAME"},
-	{"cluster-id", metadataPrefix + "CLUSTER_ID"},
-	{"mesh-id", metadataPrefix + "MESH_ID"},
-	{"network", metadataPrefix + "NETWORK"},
-	{"interception-mode", metadataPrefix + "INTERCEPTION_MODE"},
+	{"workload-name", sidecar.MetadataPrefix + "WORKLOAD_NAME"},
+	{"owner", sidecar.MetadataPrefix + "OWNER"},
+	{"node-name", sidecar.MetadataPrefix + "NODE_NAME"},
+	{"cluster-id", sidecar.MetadataPrefix + "CLUSTER_ID"},
+	{"mesh-id", sidecar.MetadataPrefix + "MESH_ID"},
+	{"network", sidecar.MetadataPrefix + "NETWORK"},
+	{"interception-mode", sidecar.MetadataPrefix + "INTERCEPTION_MODE"},
 	{"proxy-config", "PROXY_CONFIG"},
 	{"min-drain-time", "MINIMUM_DRAIN_DURATION"},
 	{"envoy", envoy.PathVariable},
@@ -37,9 +37,6 @@ var variables = []struct{ flag, name string }{
 	{"trust-domain", "TRUST_DOMAIN"},
 	{"output-certs", "OUTPUT_CERTS"},
 }
-
-// metadataPrefix begins the variables that are also node metadata. Those in the table reach the metadata by their flag.
-const metadataPrefix = "ISTIO_META_"
 
 func (f *flags) addFlags(cmd *cobra.Command) {
 	f.addWorkloadFlags(cmd)

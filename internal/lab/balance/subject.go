@@ -205,7 +205,7 @@ func byWorker(connections map[int]uint64, n int) []float64 {
 // sampleOf is what counts of connections say.
 func sampleOf(counts []float64) experiment.Sample {
 	s := experiment.Sample{Uneven: toMean(counts), metricIdle: 0, metricNoticed: 0}
-	look := workers.Look{Connections: map[int]uint64{}}
+	look := workers.Sample{Connections: map[int]uint64{}}
 	for i, n := range counts {
 		s[workerKey(i)] = n
 		look.Connections[i] = uint64(n)
@@ -213,7 +213,7 @@ func sampleOf(counts []float64) experiment.Sample {
 			s[metricIdle]++
 		}
 	}
-	if report := workers.Compare(workers.Look{}, look, len(counts), ""); report.Imbalance != "" {
+	if report := workers.Compare(workers.Sample{}, look, len(counts), ""); report.Imbalance != "" {
 		s[metricNoticed] = 1
 	}
 	return s

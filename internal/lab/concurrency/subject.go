@@ -67,8 +67,8 @@ func sampleOf(latencies []time.Duration, cpu threads.CPU, took, phase time.Durat
 	if rate > 0 {
 		s[sampleOffered], s[metricKept] = float64(rate), 100*min(1, phase.Seconds()/(took-setupTime).Seconds())
 	}
-	look := workers.Look{At: time.Unix(0, int64(took)), PID: 1, CPU: map[int]time.Duration{}, Connections: map[int]uint64{}}
-	start := workers.Look{At: time.Unix(0, 0), PID: 1, CPU: map[int]time.Duration{}}
+	look := workers.Sample{At: time.Unix(0, int64(took)), PID: 1, CPU: map[int]time.Duration{}, Connections: map[int]uint64{}}
+	start := workers.Sample{At: time.Unix(0, 0), PID: 1, CPU: map[int]time.Duration{}}
 	for i, used := range cpu.Workers {
 		s[workerKey(i)] = percent(used, took)
 		s[metricBusiest] = max(s[metricBusiest], percent(used, took))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/sidecar/agent"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
 )
 
 // xdsCluster is the control plane in bootstraps of agents.
@@ -18,7 +19,7 @@ const xdsCluster = "xds-grpc"
 // What is measured depends on it: an Envoy that keeps all its statistics takes twice the CPU for its clusters.
 func sidecar(admin, xds string) (*bootstrapv3.Bootstrap, error) {
 	text, err := agent.Bootstrap(agent.Config{
-		Workload:     agent.Workload{Name: "client", Namespace: productNamespace, IPs: []string{productAddress}},
+		Workload:     workload.Workload{Name: "client", Namespace: productNamespace, IPs: []string{productAddress}},
 		Interception: model.InterceptNone,
 		XDS:          agent.XDS{Address: xds, Plaintext: true},
 	})

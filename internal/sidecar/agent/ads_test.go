@@ -10,6 +10,7 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
@@ -19,25 +20,25 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// fakeADS answers the wildcard subscriptions of delta ADS with fixed resources, once
-// open is closed; nothing else.
+// fakeADS answers wildcard subscriptions of delta ADS with fixed resources after open is closed.
 type fakeADS struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	address    string
 	stop       func()
 	open       chan struct{}
 	resources  map[string][]*discoveryv3.Resource
-	onlyPeers  string                                                                                   // beginning of SPIFFE ids; others are refused
-	concerns   func(node, resource string) bool                                                         // nil: everything concerns everybody
-	deregister func(context.Context, *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) // nil: it knows no such method
+	onlyPeers  string                                                                                   // prefix of accepted SPIFFE ids
+	concerns   func(node, resource string) bool                                                         // nil: every resource concerns every node
+	deregister func(context.Context, *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) // nil: the method does not exist
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	nodes    []*corev3.Node
 	versions map[string]string // initial resource versions of all streams
 }
@@ -51,16 +52,15 @@ func startADS(t *testing.T, listeners []*listenerv3.Listener, clusters []*cluste
 	for _, c := range clusters {
 		f.add(resource.ClusterURL, c.Name, c)
 	}
-	at := ownIP() // nobody else takes the port while it is to be served again
+	at := ownIP() // no other process takes the port while the server restarts
 	if tls != nil {
-		at = "127.0.0.1" // as its certificate says
+		at = "127.0.0.1" // the address in its certificate
 	}
 	f.stop = f.serve(t, at+":0", tls)
 	return f
 }
 
-// serve returns when the server listens; stop ends it and its streams, as does the test's
-// end.
+// serve starts the server. stop, or the end of the test, ends it and its streams.
 func (f *fakeADS) serve(t *testing.T, address string, tls credentials.TransportCredentials) (stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -119,28 +119,28 @@ func (f *fakeADS) DeltaAggregatedResources(stream discoveryv3.AggregatedDiscover
 	}
 }
 
-// of are the resources of a type that concern a node.
+// of returns the resources of a type that concern a node.
 func (f *fakeADS) of(node, url string) []*discoveryv3.Resource {
 	return slices.DeleteFunc(slices.Clone(f.resources[url]), func(r *discoveryv3.Resource) bool {
 		return f.concerns != nil && !f.concerns(node, r.Name)
 	})
 }
 
-// seenNodes are the nodes of all requests that had one.
+// seenNodes returns the nodes of all requests that had one.
 func (f *fakeADS) seenNodes() []*corev3.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]*corev3.Node(nil), f.nodes...)
 }
 
-// heldVersions are the resources, with their versions, that proxies said to hold.
+// heldVersions returns the initial resource versions that proxies sent.
 func (f *fakeADS) heldVersions() map[string]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.versions)
 }
 
-// httpRoute is an inbound HTTP listener whose every request goes to one address.
+// httpRoute returns an inbound HTTP listener that forwards all requests to one address.
 func httpRoute(t *testing.T, ip string, port uint16, to net.Addr) ([]*listenerv3.Listener, []*clusterv3.Cluster) {
 	t.Helper()
 	l, c := namedRoute("inbound", "app", ip, port, to)
@@ -176,6 +176,28 @@ func namedRoute(listener, cluster, ip string, port uint16, to net.Addr) (*listen
 			Name:                 cluster,
 			ConnectTimeout:       durationpb.New(patience),
 			ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
-			LoadAssignment:       assignment(cluster, socketAddress(target.IP.String(), uint16(target.Port))),
+			LoadAssignment: &endpointv3.ClusterLoadAssignment{
+				ClusterName: cluster,
+				Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{{
+					HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{
+						Address: socketAddress(target.IP.String(), uint16(target.Port)),
+					}},
+				}}}},
+			},
 		}
+}
+
+func pack(m proto.Message) *anypb.Any {
+	a, err := anypb.New(m)
+	if err != nil {
+		panic(err)
+	}
+	return a
+}
+
+func socketAddress(host string, port uint16) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address:       host,
+		PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(port)},
+	}}}
 }

@@ -5,56 +5,31 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/moonsail/moonsail/internal/sidecar/agent/bootstrappatch"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/deregister"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/identity"
-	"github.com/moonsail/moonsail/internal/sidecar/agent/istiometrics"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/nameserver"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/scrape"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workers"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
-// ErrForced is what Run returns when connections may have been cut: it was told to end
-// at once, or Envoy had to be killed.
+// ErrForced means that the sidecar ended without a complete drain: it was aborted, or Envoy crashed or had to be killed.
+// Connections may have been cut.
 var ErrForced = errors.New("the sidecar was ended by force")
 
-// agent is one running sidecar.
-type agent struct {
-	// read-only after Run has set them
-	*settings
-	binary    string
-	bootstrap string // path of the file
-	admin     *envoy.Admin
-	identity  *identity.Renewer      // nil: the workload has no identity
-	names     *nameserver.Table      // nil: questions are not captured
-	talk      *bootstrappatch.Stream // of the bootstrap; nil: EnvoyFilters change nothing of it
-	metrics   *metrics
-	started   time.Time
-	quit      chan struct{} // closed by POST /quitquitquit
-
-	quitOnce       sync.Once
-	draining       atomic.Bool
-	everSeen       atomic.Bool // it was ready once, so that others may call it
-	deregistration deregistration
-	// manySeries: it was said that there are nearly as many series as may be, by side.
-	manySeries [2]atomic.Bool
-	live       atomic.Pointer[istiometrics.Live] // what was told of the present Envoy's connections
-
-	workerWatch workerWatch
-}
-
-// Run runs a sidecar until ctx ends, drains it then, and returns nil; ErrForced if it was
-// ended by force; or why it could not be started. No process and no goroutine is left.
+// Run runs a sidecar until ctx ends, then drains it and returns nil. It returns ErrForced if connections may have been
+// cut, or another error if the sidecar could not start. All processes and goroutines have ended when it returns.
 //
-// Goroutines: this one supervises; one per status server; one per Envoy process to wait
-// for it, one to read its output, one to watch it become ready; with an identity, one that
-// renews certificates; those of the server for Envoy, and, where plugins have modules to be fetched,
-// one that takes them from the control plane, one that reads its stream, one that tries again what failed, and up to four that fetch; where EnvoyFilters change the bootstrap, one that watches them; with questions captured, one that takes
-// names from the control plane, and those of the DNS proxy.
+// The life of a sidecar: settings are resolved; the bootstrap is written; rules of interception are set; the services
+// beside Envoy start; Envoy runs, and starts again after a crash (supervise); when ctx ends, the workload is
+// deregistered, Envoy drains and ends (drain); everything stops in reverse order.
+//
+// Goroutines: this one supervises. Each Envoy process has three: one waits for its end, one reads its output, one waits
+// until it is ready. The others belong to the services; docs/design/goroutines-queues-ports.md lists them.
 func Run(ctx context.Context, c Config) error {
 	s, err := c.resolve()
 	if err != nil {
@@ -65,48 +40,83 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	a := &agent{
-		settings: s,
-		binary:   found.Path,
-		admin:    envoy.NewAdmin(s.adminAddr),
-		metrics:  newMetrics(),
-		started:  time.Now(),
-		quit:     make(chan struct{}),
-	}
+	a := newAgent(s, found.Path)
 	defer a.admin.Close()
 	return a.run(ctx)
 }
 
-// run is Run, once it is known what to run.
+// agent is one running sidecar.
+type agent struct {
+	// read-only after startServices has set them
+	*settings
+	admin        *envoy.Admin
+	bootstrap    *bootstrapFile
+	controlPlane *controlPlane
+	identity     *identity.Renewer // nil: the workload has no identity
+	names        *nameserver.Table // nil: DNS questions are not captured
+	quit         chan struct{}     // closed by POST /quitquitquit
+
+	metrics        *metrics
+	scrapes        *scrape.Merger
+	workers        *workers.Watch
+	deregistration *deregister.Client
+
+	quitOnce sync.Once
+	draining atomic.Bool
+	wasReady atomic.Bool // it was ready once, so that it may receive calls
+}
+
+func newAgent(s *settings, binary string) *agent {
+	a := &agent{
+		settings:     s,
+		admin:        envoy.NewAdmin(s.adminAddr),
+		bootstrap:    &bootstrapFile{settings: s, binary: binary},
+		controlPlane: &controlPlane{settings: s},
+		metrics:      newMetrics(),
+		quit:         make(chan struct{}),
+	}
+	a.scrapes = scrape.New(scrape.Options{
+		Registry: a.metrics.registry, Admin: a.admin, Workload: s.metricsWorkload(), App: s.AppMetrics, Bind: s.bind,
+		OwnPorts: []uint16{s.ports.Status, s.ports.Prometheus}, Log: s.log,
+	})
+	a.workers = &workers.Watch{Admin: a.admin, Concurrency: s.concurrency, Because: s.because, Except: listenersWithoutTraffic}
+	a.deregistration = deregister.New(deregister.Options{
+		Dial: a.controlPlane.dial, ControlPlane: s.XDS.Address, Node: s.node.ID, Instance: s.instance, Addresses: s.Workload.IPs,
+		WasReady: a.wasReady.Load, Timeout: s.leaveTimeout, Interval: s.Reannounce, DrainTime: s.drainTime, Log: s.log,
+	})
+	return a
+}
+
+// run is Run after the settings are known.
 func (a *agent) run(ctx context.Context) error {
 	cleanup, err := a.prepare()
 	if err != nil {
 		return err
 	}
 	defer cleanup()
-	// Before the first connection: one that began without the rules, and without Envoy's group,
-	// would be taken for the workload's when they come.
+	// Before the first connection of the agent: a connection that began without the rules and Envoy's group would
+	// count as the workload's once the rules are set.
 	undo, err := a.intercept(ctx)
 	if err != nil {
 		return err
 	}
 	defer undo()
-	stop, err := a.startBeside(ctx)
+	stop, err := a.startServices(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	defer a.deregistration.repeat.stop()
-	a.log.Info("sidecar starting", "node", a.node.id, "cluster", a.node.cluster, "envoy", a.binary,
+	defer a.deregistration.Close()
+	a.log.Info("sidecar starting", "node", a.node.ID, "cluster", a.node.Cluster, "envoy", a.bootstrap.binary,
 		"xds", a.XDS.Address, "concurrency", a.concurrency, "because", a.because, "admin", a.adminAddr, "bind", a.bind)
 	err = a.supervise(ctx)
-	undo() // nobody takes connections any more
+	undo() // Envoy has ended and accepts no connections
 	return err
 }
 
-// startBeside starts what works beside Envoy, and is there before it: the workload's certificate first, as
-// others need it to reach the control plane. stop ends all, the last one first; so does an error.
-func (a *agent) startBeside(ctx context.Context) (stop func(), err error) {
+// startServices starts the services beside Envoy, in order: the others need the workload's certificate to reach the
+// control plane. stop ends them in reverse order. After an error all have ended.
+func (a *agent) startServices(ctx context.Context) (stop func(), err error) {
 	var stops []func()
 	stop = func() {
 		for _, end := range slices.Backward(stops) {
@@ -114,7 +124,7 @@ func (a *agent) startBeside(ctx context.Context) (stop func(), err error) {
 		}
 	}
 	for _, start := range []func(context.Context) (func(), error){
-		a.startIdentity, a.serveEnvoy, a.amend, a.startNames, a.serveStatus,
+		a.startIdentity, a.serveEnvoy, a.patchBootstrap, a.startNames, a.serveStatus,
 	} {
 		end, err := start(ctx)
 		if err != nil {
@@ -126,15 +136,15 @@ func (a *agent) startBeside(ctx context.Context) (stop func(), err error) {
 	return stop, nil
 }
 
-// prepare makes the work folder, and writes the bootstrap into it.
+// prepare creates the work folder and writes the bootstrap into it.
 func (a *agent) prepare() (cleanup func(), err error) {
 	cleanup, err = a.makeWorkDir()
 	if err != nil {
 		return nil, err
 	}
-	a.offerModules()
-	a.tellPrivilege()
-	if err := a.writeBootstrap(); err != nil {
+	a.enableSDS()
+	a.reportPrivileges()
+	if err := a.bootstrap.write(); err != nil {
 		cleanup()
 		return nil, err
 	}
@@ -144,26 +154,12 @@ func (a *agent) prepare() (cleanup func(), err error) {
 func (a *agent) makeWorkDir() (cleanup func(), err error) {
 	if a.workDir = a.WorkDir; a.workDir != "" {
 		if err := os.MkdirAll(a.workDir, 0o700); err != nil {
-			return nil, fmt.Errorf("no place for Envoy's bootstrap: %w: correct --work-dir", err)
+			return nil, fmt.Errorf("cannot create the folder for Envoy's bootstrap: %w: correct --work-dir", err)
 		}
 		return func() {}, nil
 	}
 	if a.workDir, err = os.MkdirTemp("", "moonsail-agent-"); err != nil {
-		return nil, fmt.Errorf("no place for Envoy's bootstrap: %w: set --work-dir", err)
+		return nil, fmt.Errorf("cannot create the folder for Envoy's bootstrap: %w: set --work-dir", err)
 	}
 	return func() { _ = os.RemoveAll(a.workDir) }, nil
-}
-
-// writeBootstrap writes the bootstrap where only we can read it: metadata may hold what
-// users would not show.
-func (a *agent) writeBootstrap() error {
-	content, err := a.bootstrapJSON()
-	if err != nil {
-		return err
-	}
-	a.bootstrap = filepath.Join(a.workDir, "envoy-bootstrap.json")
-	if err := os.WriteFile(a.bootstrap, content, 0o600); err != nil {
-		return fmt.Errorf("cannot write Envoy's bootstrap: %w: correct --work-dir", err)
-	}
-	return nil
 }

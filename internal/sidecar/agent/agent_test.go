@@ -21,7 +21,7 @@ import (
 	"github.com/moonsail/moonsail/test/logtext"
 )
 
-// Two sidecars at once with the same ports, told apart by their addresses alone.
+// TestBecomesReadyWithItsConfiguration runs two sidecars with the same ports on different addresses.
 func TestBecomesReadyWithItsConfiguration(t *testing.T) {
 	ads := startADS(t, nil, nil, nil)
 	one, two := startSidecar(t, ownIP(), ads.address, nil), startSidecar(t, ownIP(), ads.address, func(c *Config) {
@@ -47,7 +47,7 @@ func TestBecomesReadyWithItsConfiguration(t *testing.T) {
 		require.NoError(t, admin.Ready(context.Background()))
 		admin.Close()
 	}
-	for s, flush := range map[*sidecar]string{one: "1s", two: "0.020s"} { // it does not tell of the size
+	for s, flush := range map[*sidecar]string{one: "1s", two: "0.020s"} { // /server_info has no flush size
 		_, info := s.get(DefaultAdminPort, "/server_info")
 		require.Contains(t, info, `"file_flush_interval": "`+flush+`"`)
 	}
@@ -60,7 +60,7 @@ func TestBecomesReadyWithItsConfiguration(t *testing.T) {
 	require.Equal(t, map[string]int{
 		"sidecar~" + one.ip + "~app-1.shop~shop.svc.cluster.local": 1,
 		"sidecar~" + two.ip + "~app-1.shop~shop.svc.cluster.local": 1,
-	}, ids, "each stream tells its node once")
+	}, ids, "each stream sends its node once")
 }
 
 func TestMetrics(t *testing.T) {
@@ -85,10 +85,10 @@ func TestMetrics(t *testing.T) {
 	require.Contains(t, own, "envoy_server_live")
 	require.NotContains(t, own, "moonsail_agent")
 	status, _ = s.get(DefaultPrometheusPort, "/config_dump")
-	require.Equal(t, http.StatusNotFound, status, "the admin interface must not be reachable there")
+	require.Equal(t, http.StatusNotFound, status, "the port does not serve the admin interface")
 }
 
-func TestRestartsAfterACrash(t *testing.T) {
+func TestRestartsEnvoyAfterACrash(t *testing.T) {
 	ads := startADS(t, nil, nil, nil)
 	close(ads.open)
 	s := startSidecar(t, ownIP(), ads.address, nil)
@@ -97,7 +97,7 @@ func TestRestartsAfterACrash(t *testing.T) {
 	second := s.awaitPid(2)
 	require.NotEqual(t, first, second)
 	s.awaitReady()
-	require.Contains(t, s.log.String(), `level=ERROR msg="Envoy ended by itself; starting it again" ending="signal: killed (out of memory?)"`)
+	require.Contains(t, s.log.String(), `level=ERROR msg="Envoy crashed; starting it again" ending="signal: killed (out of memory?)"`)
 	_, metrics := s.get(DefaultStatusPort, "/metrics")
 	require.Contains(t, metrics, "moonsail_agent_envoy_restarts_total 1\n")
 	require.Contains(t, metrics, "moonsail_agent_envoy_starts_total 2\n")
@@ -107,7 +107,7 @@ func TestRestartsAfterACrash(t *testing.T) {
 	require.False(t, alive(second), "Envoy outlived its agent")
 }
 
-func TestEndsBeforeTheControlPlaneIsThere(t *testing.T) {
+func TestEndsWithoutAControlPlane(t *testing.T) {
 	s := startSidecar(t, ownIP(), "127.0.0.1:9", func(c *Config) { c.DrainTime = ptr(time.Hour) })
 	s.await("Envoy's start", func() bool {
 		_, body := s.get(DefaultHealthPort, "/healthz/ready")
@@ -117,13 +117,13 @@ func TestEndsBeforeTheControlPlaneIsThere(t *testing.T) {
 	require.NoError(t, s.ended())
 }
 
-// A killed agent takes its Envoy along.
-func TestNoOrphan(t *testing.T) {
+// TestEnvoyEndsWithAKilledAgent kills an agent with SIGKILL.
+func TestEnvoyEndsWithAKilledAgent(t *testing.T) {
 	ads, ip := startADS(t, nil, nil, nil), ownIP()
 	close(ads.open)
 	log := &logtext.Buffer{}
 	cmd := exec.Command(os.Args[0])
-	// It dies without cleaning up.
+	// A killed agent does not remove its temporary folder.
 	cmd.Env = append(os.Environ(), subprocess+"=app-1 "+ip+" "+ads.address, "TMPDIR="+t.TempDir())
 	cmd.Stderr = log
 	require.NoError(t, cmd.Start())
@@ -135,7 +135,7 @@ func TestNoOrphan(t *testing.T) {
 	s.await("Envoy to die with its agent", func() bool { return !running(pid) })
 }
 
-// running is false for zombies, whom nobody may reap in a container.
+// running reports whether a process runs; a zombie, which a container may never reap, does not.
 func running(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -145,8 +145,7 @@ func running(pid int) bool {
 	return len(after) > 0 && after[0] != 'Z' && after[0] != 'X'
 }
 
-// A control plane that was away is found again, and told what the sidecar holds; Envoy
-// serves on meanwhile.
+// TestControlPlaneRestarts checks that Envoy reconnects and lists the versions that it has, and serves meanwhile.
 func TestControlPlaneRestarts(t *testing.T) {
 	app, ip := startApplication(t), ownIP()
 	listeners, clusters := httpRoute(t, ip, appPort, app.server.Listener.Addr())
@@ -222,4 +221,20 @@ func TestStartErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestBackoff(t *testing.T) {
+	var waits []time.Duration
+	for wait := nextBackoff(0, 0); len(waits) < 9; wait = nextBackoff(wait, time.Second) {
+		waits = append(waits, wait/time.Millisecond)
+	}
+	require.Equal(t, []time.Duration{100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000}, waits)
+	require.Equal(t, firstBackoff, nextBackoff(maxBackoff, steadyAfter), "from the start after a steady Envoy")
+}
+
+// TestIstioVersion checks that sidecars report the version of the API in go.mod.
+func TestIstioVersion(t *testing.T) {
+	mod, err := os.ReadFile("../../../go.mod")
+	require.NoError(t, err)
+	require.Contains(t, string(mod), "istio.io/api v"+IstioVersion+"\n")
 }

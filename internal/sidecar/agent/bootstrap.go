@@ -1,217 +1,191 @@
 package agent
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
+	"context"
 	"fmt"
-	"math"
-	"net/netip"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
-	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	overloadv3 "github.com/envoyproxy/go-control-plane/envoy/config/overload/v3"
-	filelogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
-	connectionsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/structpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/moonsail/moonsail/internal/sidecar/agent/bootstrap"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/bootstrappatch"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/scrape"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/sds"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
-// Names of static clusters, as in Istio's bootstrap.
-const (
-	xdsCluster   = "xds-grpc"
-	sdsCluster   = "sds-grpc"
-	statsCluster = "prometheus_stats"
-)
-
-// Bootstrap is the JSON of Envoy's bootstrap for a configuration.
+// Bootstrap returns the JSON of Envoy's bootstrap for a configuration, without patches of EnvoyFilters.
 func Bootstrap(c Config) ([]byte, error) {
 	s, err := c.resolve()
 	if err != nil {
 		return nil, err
 	}
-	s.workDir = orDefault(s.WorkDir, filepath.Join(os.TempDir(), "moonsail-agent"))
-	s.offerModules()
-	return s.bootstrapJSON()
+	s.workDir = cmp.Or(s.WorkDir, filepath.Join(os.TempDir(), "moonsail-agent"))
+	s.enableSDS()
+	return s.bootstrapOptions().JSON()
 }
 
-func (s *settings) bootstrapJSON() ([]byte, error) {
-	b, err := s.bootstrap()
-	if err != nil {
-		return nil, err
+// bootstrapOptions are the settings that the bootstrap depends on.
+func (s *settings) bootstrapOptions() *bootstrap.Options {
+	o := &bootstrap.Options{
+		Node: s.node, IPs: s.Workload.IPs, Annotations: s.Workload.Annotations, ProxyConfig: s.proxyConfig,
+		Bind: s.bind, PrometheusPort: s.ports.Prometheus,
+		AdminHost: s.adminHost, AdminPort: s.ports.Admin,
+		StatusHost: s.statusHost(), StatusPort: s.ports.Status, MetricsPath: scrape.EnvoyPath,
+		XDS: bootstrap.ControlPlane{
+			Socket: socketPath(s.XDS.Address), Host: s.xdsHost, Port: s.xdsPort,
+			TLS: !s.XDS.Plaintext, ServerNames: s.serverNames(s.xdsHost), RootCert: s.XDS.RootCert, Identity: s.identified,
+		},
+		Buckets: s.buckets,
+		Patches: s.patches,
 	}
-	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(s.amended(b))
-	if err != nil {
-		return nil, fmt.Errorf("bootstrap: %w", err)
+	if s.identified || s.modules {
+		o.SDSSocket = sds.SocketPath(s.workDir)
 	}
-	// protojson varies its spaces on purpose; goldens and people want them regular.
-	var compact, out bytes.Buffer
-	if err := json.Compact(&compact, raw); err != nil {
-		return nil, err
-	}
-	if err := json.Indent(&out, compact.Bytes(), "", "  "); err != nil {
-		return nil, err
-	}
-	out.WriteByte('\n')
-	return out.Bytes(), nil
+	return o
 }
 
-// statsEviction is when Envoy forgets what connections that ended have carried, of which it has counted the sum:
-// after this, or twice as long. Each scrape has them until then. No other statistics are forgotten.
-const statsEviction = time.Minute
+// DefaultBootstrapTimeout bounds the wait for patches of the bootstrap before Envoy starts.
+const DefaultBootstrapTimeout = 3 * time.Second
 
-func (s *settings) bootstrap() (*bootstrapv3.Bootstrap, error) {
-	metadata, err := toStruct(s.node.metadata)
+// maxTried bounds how many patches are tried one by one. Each trial is an Envoy process that validates a bootstrap.
+const maxTried = 16
+
+// bootstrapFile is the file with Envoy's bootstrap, and the patches of EnvoyFilters (applyTo: BOOTSTRAP) in it.
+type bootstrapFile struct {
+	*settings
+	binary string                 // of Envoy, which validates patches
+	path   string                 // set by write
+	stream *bootstrappatch.Stream // delivers patches; nil: no EnvoyFilter patches the bootstrap
+}
+
+// write writes the file. Only the agent's user may read it, because metadata may contain secrets.
+func (b *bootstrapFile) write() error {
+	content, err := b.bootstrapOptions().JSON()
 	if err != nil {
-		return nil, fmt.Errorf("node metadata: %w", err)
+		return err
 	}
-	return &bootstrapv3.Bootstrap{
-		Node: &corev3.Node{
-			Id:      s.node.id,
-			Cluster: s.node.cluster,
-			Locality: &corev3.Locality{
-				Region: s.node.locality.Region, Zone: s.node.locality.Zone, SubZone: s.node.locality.Subzone,
-			},
-			Metadata: metadata,
-		},
-		DynamicResources: dynamicResources(),
-		StaticResources: &bootstrapv3.Bootstrap_StaticResources{
-			Clusters:  s.staticClusters(),
-			Listeners: []*listenerv3.Listener{s.prometheusListener()},
-		},
-		Admin:               s.adminInterface(),
-		StatsConfig:         s.statsConfig(),
-		LayeredRuntime:      s.runtime(),
-		OverloadManager:     overloadManager(),
-		StatsEviction:       &bootstrapv3.Bootstrap_StatsEvictionInterval{StatsEvictionInterval: durationpb.New(statsEviction)},
-		DeferredStatOptions: &bootstrapv3.Bootstrap_DeferredStatOptions{EnableDeferredCreationStats: true},
+	b.path = filepath.Join(b.workDir, "envoy-bootstrap.json")
+	if err := os.WriteFile(b.path, content, 0o600); err != nil {
+		return fmt.Errorf("cannot write Envoy's bootstrap: %w: correct --work-dir", err)
+	}
+	return nil
+}
+
+// patchBootstrap asks the control plane for patches of the bootstrap, and writes the bootstrap with those that Envoy
+// accepts. It NACKs the others. If the control plane does not answer in time, the bootstrap stays without patches.
+func (a *agent) patchBootstrap(parent context.Context) (stop func(), err error) {
+	nothing := func() {}
+	if a.BootstrapTimeout <= 0 {
+		return nothing, nil
+	}
+	node, err := a.controlPlane.node("bootstrap", agentapi.MetaExtensions)
+	if err != nil {
+		return nothing, err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
+	bound, release := time.AfterFunc(a.BootstrapTimeout, cancel), context.AfterFunc(parent, cancel)
+	stream, patches, err := bootstrappatch.Ask(ctx, a.controlPlane.dialWithIdentity, node, a.log)
+	if release(); err != nil || !bound.Stop() {
+		cancel()
+		stream.Close()
+		a.log.Warn("the control plane did not answer which EnvoyFilters patch the bootstrap; Envoy starts without patches", "waited", a.BootstrapTimeout, "error", err)
+		return nothing, nil
+	}
+	refused, err := a.bootstrap.apply(ctx, patches)
+	if err != nil {
+		stream.Close()
+	}
+	if err != nil || !stream.Settle(refused) {
+		cancel()
+		return nothing, err
+	}
+	a.bootstrap.stream = stream
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		stream.Watch(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
 	}, nil
 }
 
-// dynamicResources: everything by one delta ADS stream. Without a fetch timeout Envoy
-// never goes live on an empty configuration because the control plane is slow.
-func dynamicResources() *bootstrapv3.Bootstrap_DynamicResources {
-	ads := func() *corev3.ConfigSource {
-		return &corev3.ConfigSource{
-			ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
-			InitialFetchTimeout:   durationpb.New(0),
-			ResourceApiVersion:    corev3.ApiVersion_V3,
+// apply writes the bootstrap with the patches that Envoy accepts. It returns why Envoy refuses the others, by name.
+func (b *bootstrapFile) apply(ctx context.Context, all []bootstrappatch.Patch) (refused map[string]string, err error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	accepted := make([]*bootstrapv3.Bootstrap, 0, len(all))
+	for _, p := range all {
+		accepted = append(accepted, p.Change)
+	}
+	refused = map[string]string{}
+	if why := b.try(ctx, accepted); why != "" {
+		accepted = b.tryEach(ctx, all, refused)
+	}
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		b.log.Error("Envoy refuses an EnvoyFilter's patch of the bootstrap; it is left out", "filter", name, "error", refused[name])
+	}
+	b.patches = accepted
+	return refused, b.write()
+}
+
+// tryEach adds one patch after the other, and leaves out those that Envoy refuses together with the accepted ones.
+func (b *bootstrapFile) tryEach(ctx context.Context, all []bootstrappatch.Patch, refused map[string]string) (accepted []*bootstrapv3.Bootstrap) {
+	for i, p := range all {
+		why := fmt.Sprintf("Envoy refuses the bootstrap with all %d EnvoyFilters, and only the first %d are tried one by one", len(all), maxTried)
+		if i < maxTried {
+			why = b.try(ctx, append(slices.Clone(accepted), p.Change))
 		}
-	}
-	return &bootstrapv3.Bootstrap_DynamicResources{
-		LdsConfig: ads(),
-		CdsConfig: ads(),
-		AdsConfig: &corev3.ApiConfigSource{
-			ApiType:                   corev3.ApiConfigSource_DELTA_GRPC,
-			TransportApiVersion:       corev3.ApiVersion_V3,
-			SetNodeOnFirstMessageOnly: true,
-			GrpcServices: []*corev3.GrpcService{{
-				TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
-					ClusterName: xdsCluster,
-					// How soon a sidecar is back after the control plane was away (Envoy's
-					// default ends at 30 s). The interval is jittered in full, which spreads a herd.
-					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
-						BaseInterval: durationpb.New(200 * time.Millisecond),
-						MaxInterval:  durationpb.New(time.Second),
-					}},
-				}},
-			}},
-		},
-	}
-}
-
-func (s *settings) adminInterface() *bootstrapv3.Admin {
-	return &bootstrapv3.Admin{
-		Address: socketAddress(s.adminHost, s.ports.Admin),
-		AccessLog: []*accesslogv3.AccessLog{{
-			Name:       "envoy.access_loggers.file",
-			ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: pack(&filelogv3.FileAccessLog{Path: "/dev/null"})},
-		}},
-		IgnoreGlobalConnLimit: true,
-	}
-}
-
-// overloadManager sets no limit, explicitly: without one Envoy warns at each start.
-func overloadManager() *overloadv3.OverloadManager {
-	return &overloadv3.OverloadManager{ResourceMonitors: []*overloadv3.ResourceMonitor{{
-		Name: "envoy.resource_monitors.global_downstream_max_connections",
-		ConfigType: &overloadv3.ResourceMonitor_TypedConfig{TypedConfig: pack(
-			&connectionsv3.DownstreamConnectionsConfig{MaxActiveDownstreamConnections: math.MaxInt32})},
-	}}}
-}
-
-// runtime holds the flags that Istio sets and ProxyConfig's runtimeValues over them; an
-// empty value there takes a default away.
-func (s *settings) runtime() *bootstrapv3.LayeredRuntime {
-	flags := map[string]any{
-		"re2.max_program_size.error_level":                               32768,
-		"envoy.reloadable_features.http_reject_path_with_fragment":       false,
-		"envoy.reloadable_features.fixed_heap_use_allocated":             true,
-		"envoy.reloadable_features.coalesce_lb_rebuilds_on_batch_update": false, // envoyproxy/envoy#45212: rings not rebuilt
-	}
-	for k, v := range s.proxyConfig.GetRuntimeValues() {
-		switch v {
-		case "":
-			delete(flags, k)
-		case "true", "false":
-			flags[k] = v == "true"
-		default:
-			flags[k] = v
+		if why == "" {
+			accepted = append(accepted, p.Change)
+			continue
 		}
+		refused[p.Name] = why
 	}
-	static, _ := structpb.NewStruct(flags) // these types cannot fail
-	return &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{
-		{Name: "global config", LayerSpecifier: &bootstrapv3.RuntimeLayer_StaticLayer{StaticLayer: static}},
-		{Name: "admin", LayerSpecifier: &bootstrapv3.RuntimeLayer_AdminLayer_{AdminLayer: &bootstrapv3.RuntimeLayer_AdminLayer{}}},
-	}}
+	return accepted
 }
 
-func toStruct(m map[string]any) (*structpb.Struct, error) {
-	text, err := json.Marshal(m)
+// try returns why Envoy refuses the bootstrap with patches; empty: Envoy accepts it.
+func (b *bootstrapFile) try(ctx context.Context, patches []*bootstrapv3.Bootstrap) (why string) {
+	o := b.bootstrapOptions()
+	o.Patches = patches
+	content, err := o.JSON()
 	if err != nil {
-		return nil, err
+		return err.Error()
 	}
-	s := &structpb.Struct{}
-	return s, protojson.Unmarshal(text, s)
-}
-
-// socketPath is the path of a "unix:///path" address, else "".
-func socketPath(address string) string {
-	path, ok := strings.CutPrefix(address, "unix://")
-	if !ok {
-		return ""
+	file := filepath.Join(b.workDir, "envoy-bootstrap.try.json")
+	defer func() { _ = os.Remove(file) }()
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		return err.Error()
 	}
-	return path
-}
-
-func isIP(host string) bool {
-	_, err := netip.ParseAddr(host)
-	return err == nil
-}
-
-func socketAddress(host string, port uint16) *corev3.Address {
-	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
-		Address:       host,
-		PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(port)},
-	}}}
-}
-
-// pack cannot fail: the messages are ours and hold valid UTF-8.
-func pack(m proto.Message) *anypb.Any {
-	a, err := anypb.New(m)
-	if err != nil {
-		panic(err)
+	if err := envoy.Validate(ctx, b.binary, file); err != nil {
+		return err.Error()
 	}
-	return a
+	return ""
 }
 
-func u32(v uint32) *wrapperspb.UInt32Value { return wrapperspb.UInt32(v) }
+// dropPatches removes the patches after an Envoy that did not start with them. It reports whether there were any.
+func (b *bootstrapFile) dropPatches(c *child) bool {
+	if len(b.patches) == 0 {
+		return false
+	}
+	b.patches = nil
+	if err := b.write(); err != nil {
+		b.log.Error("cannot write the bootstrap without the patches of EnvoyFilters", "error", err)
+		return false
+	}
+	why := fmt.Sprintf("Envoy did not start with it (%s): %s", ending(c.process.Err()), strings.Join(c.output.Last(), " "))
+	b.log.Error("Envoy did not start with the patches of EnvoyFilters; it starts again without them", "reason", why)
+	b.stream.Drop(why)
+	return true
+}

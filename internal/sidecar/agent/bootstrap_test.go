@@ -13,16 +13,18 @@ import (
 	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the goldens anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
-// findEnvoy fails the test, with advice, where there is no Envoy.
+// findEnvoy fails the test, with advice, if there is no Envoy.
 func findEnvoy(t *testing.T) string {
 	t.Helper()
 	found, err := envoy.Find("")
@@ -32,36 +34,30 @@ func findEnvoy(t *testing.T) string {
 
 func ptr[T any](v T) *T { return &v }
 
-func readPod(t *testing.T, name string) Workload {
-	t.Helper()
-	w, err := ReadPod("testdata/pods.yaml", name)
-	require.NoError(t, err)
-	return w
-}
-
-// bootstrapCases are configurations whose bootstraps are goldens, and which Envoy itself
-// must find valid.
+// bootstrapCases are configurations with golden files of their bootstraps, which Envoy must accept.
 func bootstrapCases(t *testing.T) map[string]Config {
 	roots := filepath.Join(t.TempDir(), "roots.pem")
 	require.NoError(t, os.WriteFile(roots, selfSigned(t).certPEM, 0o600))
+	pod, err := workload.ReadPod("workload/testdata/pods.yaml", "reviews-v1-6d8f-x2x")
+	require.NoError(t, err)
 	return map[string]Config{
 		"loopback": {
-			Workload:     Workload{Name: "reviews-1", Namespace: "shop", IPs: []string{"127.0.10.3"}, Labels: map[string]string{"app": "reviews"}},
+			Workload:     workload.Workload{Name: "reviews-1", Namespace: "shop", IPs: []string{"127.0.10.3"}, Labels: map[string]string{"app": "reviews"}},
 			Interception: model.InterceptNone,
 			XDS:          XDS{Plaintext: true},
 		},
 		"pod": {
-			Workload: readPod(t, "reviews-v1-6d8f-x2x"),
+			Workload: pod,
 			Network:  "net-1",
 			Metadata: map[string]any{"ISTIO_VERSION": "1.99.0", "MINE": map[string]any{"a": 1.0}},
 			XDS:      XDS{Address: "istiod.istio-system.svc:15010", Plaintext: true},
 		},
 		"tls": {
-			Workload: Workload{Name: "a", IPs: []string{"10.0.0.1"}},
+			Workload: workload.Workload{Name: "a", IPs: []string{"10.0.0.1"}},
 			XDS:      XDS{Address: "istiod.istio-system.svc:15012", RootCert: roots}, WorkDir: "/run/sidecar",
 		},
 		"socket-ipv6": {
-			Workload: Workload{Name: "a", IPs: []string{"fd00::7"}},
+			Workload: workload.Workload{Name: "a", IPs: []string{"fd00::7"}},
 			XDS:      XDS{Address: "unix:///run/moonsail/xds.sock", Plaintext: true},
 			Ports:    Ports{Admin: 16000, Prometheus: 16090},
 		},
@@ -71,7 +67,7 @@ func bootstrapCases(t *testing.T) map[string]Config {
 func TestBootstrapGoldens(t *testing.T) {
 	for name, c := range bootstrapCases(t) {
 		t.Run(name, func(t *testing.T) {
-			if c.XDS.RootCert != "" { // its folder differs in each run
+			if c.XDS.RootCert != "" { // the folder of the case differs in each run
 				wd := t.TempDir()
 				t.Chdir(wd)
 				require.NoError(t, os.WriteFile("roots.pem", selfSigned(t).certPEM, 0o600))
@@ -109,41 +105,43 @@ func TestEnvoyAcceptsBootstraps(t *testing.T) {
 			out, err := exec.CommandContext(context.Background(), binary, "--mode", "validate", "--config-path", file,
 				"--disable-hot-restart", "--log-level", "warning").CombinedOutput()
 			require.NoError(t, err, "%s", out)
-			require.NotContains(t, string(out), "warning", "Envoy has something to say against the bootstrap")
+			require.NotContains(t, string(out), "warning", "Envoy warns about the bootstrap")
 			require.NotContains(t, string(out), "deprecated")
 		})
 	}
 }
 
-// TestUncounted: answers by code are counted where somebody keeps such statistics, by annotation
-// or by an EnvoyFilter.
-func TestUncounted(t *testing.T) {
-	told := func(c Config, changes ...*bootstrapv3.Bootstrap) bool {
-		s, err := c.resolve()
-		require.NoError(t, err)
-		s.amendments = changes
-		b, err := s.bootstrap()
-		require.NoError(t, err)
-		return s.amended(b).Node.Metadata.Fields[agentapi.MetaUncounted].GetBoolValue()
-	}
-	c := bootstrapCases(t)["loopback"]
-	require.True(t, told(c))
-	require.True(t, told(c, &bootstrapv3.Bootstrap{FlagsPath: "/flags"}))
-	require.False(t, told(c, &bootstrapv3.Bootstrap{StatsConfig: &metricsv3.StatsConfig{}}))
-	c.Workload.Annotations = map[string]string{suffixesAnnotation: "upstream_rq_2xx"}
-	require.False(t, told(c))
+// patchedBootstrap returns the bootstrap of c with patches.
+func patchedBootstrap(t *testing.T, c Config, patches ...*bootstrapv3.Bootstrap) *bootstrapv3.Bootstrap {
+	t.Helper()
+	s, err := c.resolve()
+	require.NoError(t, err)
+	s.patches = patches
+	text, err := s.bootstrapOptions().JSON()
+	require.NoError(t, err)
+	b := &bootstrapv3.Bootstrap{}
+	require.NoError(t, protojson.Unmarshal(text, b))
+	return b
 }
 
-// Envoy starts only where statistics are evicted every so many flushes.
-func TestEvictionKeepsStep(t *testing.T) {
-	evicted := func(changes ...*bootstrapv3.Bootstrap) time.Duration {
-		c := bootstrapCases(t)["loopback"]
-		s, err := c.resolve()
-		require.NoError(t, err)
-		s.amendments = changes
-		b, err := s.bootstrap()
-		require.NoError(t, err)
-		return s.amended(b).GetStatsEvictionInterval().AsDuration()
+// TestOnlyRequiredStats checks that the metadata MetaUncounted is absent if an annotation or an EnvoyFilter adds
+// statistics.
+func TestOnlyRequiredStats(t *testing.T) {
+	uncounted := func(c Config, patches ...*bootstrapv3.Bootstrap) bool {
+		return patchedBootstrap(t, c, patches...).Node.Metadata.Fields[agentapi.MetaUncounted].GetBoolValue()
+	}
+	c := bootstrapCases(t)["loopback"]
+	require.True(t, uncounted(c))
+	require.True(t, uncounted(c, &bootstrapv3.Bootstrap{FlagsPath: "/flags"}))
+	require.False(t, uncounted(c, &bootstrapv3.Bootstrap{StatsConfig: &metricsv3.StatsConfig{}}))
+	c.Workload.Annotations = map[string]string{"sidecar.istio.io/statsInclusionSuffixes": "upstream_rq_2xx"}
+	require.False(t, uncounted(c))
+}
+
+// TestEvictionIsAMultipleOfTheFlushInterval checks what Envoy requires.
+func TestEvictionIsAMultipleOfTheFlushInterval(t *testing.T) {
+	evicted := func(patches ...*bootstrapv3.Bootstrap) time.Duration {
+		return patchedBootstrap(t, bootstrapCases(t)["loopback"], patches...).GetStatsEvictionInterval().AsDuration()
 	}
 	flush := func(d time.Duration) *bootstrapv3.Bootstrap {
 		return &bootstrapv3.Bootstrap{StatsFlushInterval: durationpb.New(d)}
@@ -154,11 +152,11 @@ func TestEvictionKeepsStep(t *testing.T) {
 	require.Equal(t, 2*time.Minute, evicted(flush(2*time.Minute)))
 	require.Equal(t, 9*time.Second, evicted(flush(3*time.Second), &bootstrapv3.Bootstrap{
 		StatsEviction: &bootstrapv3.Bootstrap_StatsEvictionInterval{StatsEvictionInterval: durationpb.New(9 * time.Second)},
-	}), "it was asked for")
+	}), "set by the patch")
 }
 
-// TestWorkersAreTold: one worker has nothing to balance, and who says otherwise is heard.
-func TestWorkersAreTold(t *testing.T) {
+// TestOneWorkerDoesNotBalance checks that the metadata for one worker disables exact balance, unless the user sets it.
+func TestOneWorkerDoesNotBalance(t *testing.T) {
 	for text, want := range map[string]string{
 		"concurrency: 2": "",
 		"concurrency: 1": "false",
@@ -169,7 +167,7 @@ func TestWorkersAreTold(t *testing.T) {
 		annotated(text)(&c)
 		s, err := c.resolve()
 		require.NoError(t, err)
-		said, _ := s.node.metadata[agentapi.MetaExactBalance].(string)
-		require.Equal(t, want, said, text)
+		got, _ := s.node.Metadata[agentapi.MetaExactBalance].(string)
+		require.Equal(t, want, got, text)
 	}
 }

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// calls are requests one after the other, until stop.
+// calls sends one request after the other until stop.
 type calls struct {
 	n        atomic.Int64
 	failures []string // read after stop
 	stop     func()
 }
 
-// startCalls begins; why is asked about each failure when it is there.
+// startCalls starts calls. It adds why() to each failure.
 func startCalls(t *testing.T, url string, why func() string) *calls {
 	t.Helper()
 	c, quit, done := &calls{}, make(chan struct{}), make(chan struct{})
@@ -51,7 +51,7 @@ func one(client *http.Client, url string) error {
 	body, err := io.ReadAll(res.Body)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s, and then %w", res.Status, err)
+		return fmt.Errorf("%s, then %w", res.Status, err)
 	case res.StatusCode != http.StatusOK:
 		return fmt.Errorf("%s: %s", res.Status, body)
 	}

@@ -1,6 +1,8 @@
-// Package agent runs one sidecar: it writes Envoy's bootstrap, starts Envoy, watches
-// it, starts it again after a crash, answers readiness probes and metric scrapes, and
-// drains Envoy before it ends.
+// Package agent runs one sidecar: it writes Envoy's bootstrap, starts and supervises Envoy, answers readiness probes and
+// metric scrapes, and drains Envoy before it ends. Start reading at Run.
+//
+// A flag of `moonsail agent` sets a field of Config. Config.resolve applies defaults and annotations and returns settings,
+// which everything else reads.
 package agent
 
 import (
@@ -12,12 +14,16 @@ import (
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/scrape"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
+	"github.com/moonsail/moonsail/internal/sidecar/envoy"
+	"github.com/moonsail/moonsail/internal/sidecar/intercept"
 )
 
-// Defaults of what a Config leaves out. The ports are Istio's.
+// Defaults of Config. The ports are Istio's.
 const (
 	DefaultXDSAddress     = "127.0.0.1:15010"
-	DefaultConcurrency    = 2 // where no CPU limit is known
+	DefaultConcurrency    = 2 // without a CPU limit
 	DefaultDrainTime      = 5 * time.Second
 	DefaultLeaveTimeout   = 10 * time.Second
 	DefaultAdminPort      = 15000
@@ -25,117 +31,118 @@ const (
 	DefaultHealthPort     = 15021
 	DefaultPrometheusPort = 15090
 
-	// Istio's default drainDuration: how long connections of a listener that was modified
-	// or removed by the control plane may live on.
-	defaultListenerDrain = 45 * time.Second
-
-	// IstioVersion is what a sidecar says of itself (ISTIO_VERSION), which EnvoyFilters
-	// match on: the Istio whose API we speak.
+	// IstioVersion is the ISTIO_VERSION in the node's metadata, which EnvoyFilters match: the version of Istio's API that
+	// this binary is built with.
 	IstioVersion = "1.31.1"
 )
 
-// Istio's annotations for what has a setting of its own here; the setting wins.
+// Paths of an injected sidecar's files, as in Istio.
 const (
-	interceptionAnnotation      = "sidecar.istio.io/interceptionMode"
-	logLevelAnnotation          = "sidecar.istio.io/logLevel"
-	componentLogLevelAnnotation = "sidecar.istio.io/componentLogLevel"
+	DefaultTokenFile = "/var/run/secrets/tokens/istio-token"
+	DefaultRootCert  = "/var/run/secrets/istio/root-cert.pem"
+	MountedCertsDir  = "/etc/certs" // with FILE_MOUNTED_CERTS=true
 )
 
-// Workload is whom the sidecar serves. ReadPod makes one from a Kubernetes Pod.
-type Workload struct {
-	Name           string
-	Namespace      string   // "default" where empty
-	IPs            []string // the first goes into the node id
-	Labels         map[string]string
-	Annotations    map[string]string
-	ServiceAccount string // "default" where empty
-	WorkloadName   string // of the Deployment or the like that owns the pod
-	Owner          string // Istio's form: kubernetes://apis/apps/v1/namespaces/NS/deployments/NAME
-	NodeName       string
-	Containers     []string
-	Ports          []Port
-	Locality       model.Locality
-}
+// NoCA as CA.Address: the workload gets no certificate.
+const NoCA = "none"
 
-// Port is a port of one of the workload's containers.
-type Port struct {
-	Name          string `json:"name,omitempty"`
-	ContainerPort uint32 `json:"containerPort"`
-	Protocol      string `json:"protocol"`
-}
-
-// XDS is how the control plane is reached.
-type XDS struct {
-	Address   string // "host:port", or "unix:///path"
-	Plaintext bool
-	RootCert  string // file with the roots that the control plane's and the CA's certificates must chain to
-	// ServerName is whom the control plane's certificate must be for: empty: the host of
-	// Address, and for an IP address also Istio's name of the control plane.
-	ServerName string
-}
-
-// Ports of the sidecar; 0 means the default.
-type Ports struct {
-	Admin      uint16 // Envoy's admin interface
-	Status     uint16 // merged metrics, readiness
-	Health     uint16 // readiness
-	Prometheus uint16 // Envoy's own metrics
-}
-
-// Config says how to run a sidecar. Run does not change it. What is empty has the
-// default above; what the annotation proxy.istio.io/config sets beats ProxyConfig and
-// the defaults, and what is set here explicitly beats the annotation.
+// Config describes a sidecar. Run does not change it. An empty field has its default. The annotation proxy.istio.io/config
+// overrides ProxyConfig and the defaults; a field that is set overrides the annotation.
 type Config struct {
-	Type         model.ProxyType // a sidecar where empty; a router has no application behind it
-	Workload     Workload
-	ClusterID    string // "Kubernetes" where empty, as in Istio
-	MeshID       string // "cluster.local" where empty, as in Istio
+	Type         model.ProxyType // empty: a sidecar. A router has no application
+	Workload     workload.Workload
+	ClusterID    string // empty: "Kubernetes", as in Istio
+	MeshID       string // empty: "cluster.local", as in Istio
 	Network      string
-	Domain       string // the cluster's DNS domain, "cluster.local" where empty
+	Domain       string // the cluster's DNS domain; empty: "cluster.local"
 	Interception model.Interception
-	Intercept    Intercept      // the rules that bring connections to Envoy
-	Metadata     map[string]any // goes into the node's metadata as it is, over everything else
+	Intercept    Intercept
+	Metadata     map[string]any // overrides the node's metadata
 	ProxyConfig  *meshconfig.ProxyConfig
 
 	XDS         XDS
 	CA          CA
-	Concurrency *int           // worker threads of Envoy; 0: one a core; nil: see resolveConcurrency
-	CPULimit    CPULimit       // what the sidecar may use
-	AppMetrics  AppMetrics     // of the application, to be merged with Envoy's
-	DrainTime   *time.Duration // how long connections may last after the first signal
-	MinDrain    time.Duration  // drain at least that long, even without connections
-	// LeaveTimeout bounds how long it is waited for that every proxy knows that the workload
-	// leaves, before the drain; 0: nobody is told. Where it is over, or nobody could be
-	// told, the drain takes at least DrainTime.
+	Concurrency *int           // worker threads of Envoy; 0: one for each core; nil: see resolveConcurrency
+	CPULimit    CPULimit       // of the sidecar
+	AppMetrics  scrape.App     // the application's metrics
+	DrainTime   *time.Duration // longest time that connections may last after the first signal
+	MinDrain    time.Duration  // shortest drain, even without connections
+	// LeaveTimeout bounds the wait before the drain until every proxy has ACKed the removal of the workload's endpoints.
+	// 0: do not deregister. If it expires, or the control plane cannot be reached, the drain takes at least DrainTime.
 	LeaveTimeout *time.Duration
-	// BootstrapTimeout bounds how long it is waited, before Envoy starts, for what EnvoyFilters change
-	// of its bootstrap; 0: nobody is asked.
+	// BootstrapTimeout bounds the wait for EnvoyFilters that patch the bootstrap, before Envoy starts. 0: do not ask.
 	BootstrapTimeout time.Duration
 	// Reannounce is how often a drained workload repeats its deregistration; 0: every 5 s.
 	Reannounce time.Duration
 
-	// Where to listen. Empty: the workload's address if it is a loopback address, so that
-	// many sidecars live on one machine; else admin on 127.0.0.1 and the rest on any.
+	// Addresses to listen at. If they are empty and the workload's address is a loopback address, everything listens
+	// there, so that many sidecars can run on one machine. Otherwise admin listens on 127.0.0.1, the rest on any address.
 	BindAddress  string
 	AdminAddress string
 	Ports        Ports
 
 	EnvoyPath         string // empty: envoy.Find
-	LogLevel          string // of Envoy; "warning" where empty
-	ComponentLogLevel string // of Envoy; "misc:error" where empty
-	WorkDir           string // for the bootstrap and the socket of SDS; empty: a temporary folder
-	WasmCacheDir      string // for modules of plugins; empty: in WorkDir
+	LogLevel          string // of Envoy; empty: "warning"
+	ComponentLogLevel string // of Envoy; empty: "misc:error"
+	WorkDir           string // for the bootstrap and the socket; empty: a temporary folder
+	WasmCacheDir      string // for Wasm modules; empty: in WorkDir
 
-	// DebugTokenFile has the bearer tokens that open the debug pages of the status port beyond
-	// this host or pod; empty: nobody is let in from there.
+	// DebugTokenFile holds bearer tokens that give access to the status port's debug pages from other hosts and Pods.
+	// Empty: token authentication is disabled.
 	DebugTokenFile string
 
-	Log *slog.Logger // where the agent's and Envoy's messages go; slog.Default() if nil
-	// AccessLog is where access logs of /dev/stdout go, as they are; nil: they are messages, too.
+	Log *slog.Logger // for messages of the agent and Envoy; nil: slog.Default()
+	// AccessLog receives Envoy's standard output, where access logs of /dev/stdout go. nil: it is logged as messages.
 	AccessLog io.Writer
 
-	// Abort ends the sidecar at once when closed, without or during a drain. Signals are
-	// passed to Envoy as they come; it is never closed. Both may be nil.
+	// Abort ends the sidecar at once when it is closed, also during a drain. The agent passes Signals to Envoy; the
+	// channel is never closed. Both may be nil.
 	Abort   <-chan struct{}
 	Signals <-chan os.Signal
+}
+
+// XDS is the connection to the control plane.
+type XDS struct {
+	Address   string // "host:port" or "unix:///path"
+	Plaintext bool
+	RootCert  string // file with the roots that verify the control plane and the CA
+	// ServerName is the name in the control plane's certificate. Empty: the host of Address; if that is an IP address,
+	// Istio's name of the control plane is valid too.
+	ServerName string
+}
+
+// CA is the source of the workload's certificate.
+type CA struct {
+	// Address of the CA, as "host:port" with TLS, or "unix:///path". Empty: the control plane's if it is reached with
+	// TLS, else none. NoCA: none.
+	Address     string
+	TokenFile   string        // identifies the workload to the CA; empty: DefaultTokenFile
+	TTL         time.Duration // of certificates; 0: identity.DefaultTTL
+	GraceRatio  float64       // remaining part of a certificate's lifetime at which it is renewed; 0: identity.DefaultGraceRatio
+	RSABits     int           // 0: ECDSA P-256 keys
+	TrustDomain string        // of the requested identity; empty: "cluster.local"
+
+	MountedCerts string // folder with cert-chain.pem, key.pem and root-cert.pem, which replace the CA
+	OutputCerts  string // folder to write certificates to, for other programs; empty: none
+}
+
+// Ports of the sidecar; 0 is the default.
+type Ports struct {
+	Admin      uint16 // Envoy's admin interface
+	Status     uint16 // merged metrics, readiness, drain, debug pages
+	Health     uint16 // readiness
+	Prometheus uint16 // Envoy's own metrics
+}
+
+// Intercept is how the workload's connections reach Envoy: by rules of the agent's network namespace.
+type Intercept struct {
+	// Rules: the agent sets the rules before Envoy starts, and removes them after Envoy's end. Otherwise an init
+	// container has set them, or there are none.
+	Rules    bool
+	Settings intercept.Settings // annotations of the Pod and the mode override them
+	Backend  intercept.Backend
+	// User runs Envoy, and distinguishes its connections from the application's. nil: the agent's user.
+	User *envoy.User
+	// ResolvConf lists the DNS servers for names outside of the mesh; empty: /etc/resolv.conf.
+	ResolvConf string
 }

@@ -3,8 +3,6 @@ package agent
 import (
 	"bytes"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -14,13 +12,16 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/proxyconfig"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/bootstrap"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
 func minimal() Config {
-	return Config{Workload: Workload{Name: "a", IPs: []string{"127.0.10.3"}}, XDS: XDS{Plaintext: true}}
+	return Config{Workload: workload.Workload{Name: "a", IPs: []string{"127.0.10.3"}}, XDS: XDS{Plaintext: true}}
 }
 
+// annotated sets the annotation proxy.istio.io/config.
 func annotated(text string) func(*Config) {
 	return func(c *Config) { c.Workload.Annotations = map[string]string{ProxyConfigAnnotation: text} }
 }
@@ -71,7 +72,7 @@ func TestDrainTimes(t *testing.T) {
 			s, err := c.resolve()
 			require.NoError(t, err)
 			require.Equal(t, tt.sidecar, s.drainTime)
-			require.Equal(t, tt.oneListenr, s.listenDrain)
+			require.Equal(t, tt.oneListenr, s.listenerDrain)
 		})
 	}
 }
@@ -102,7 +103,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Each error names what is wrong and what to set.
+// TestConfigErrors checks that each error names the mistake and the flag or annotation to correct.
 func TestConfigErrors(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -111,27 +112,31 @@ func TestConfigErrors(t *testing.T) {
 	}{
 		{"no name", func(c *Config) { c.Workload.Name = "" }, []string{"no name", "--name", "POD_NAME", "--pod"}},
 		{"no address", func(c *Config) { c.Workload.IPs = nil }, []string{"no IP address", "--ip", "INSTANCE_IP", "status.podIP"}},
-		{"bad address", func(c *Config) { c.Workload.IPs = []string{"localhost"} }, []string{`"localhost" is not an IP address`, "--ip"}},
-		{"xds without port", func(c *Config) { c.XDS.Address = "istiod" }, []string{`"istiod"`, "missing port", "--xds-address wants host:port"}},
+		{"bad address", func(c *Config) { c.Workload.IPs = []string{"localhost"} }, []string{`invalid IP address "localhost"`, "--ip"}},
+		{"xds without port", func(c *Config) { c.XDS.Address = "istiod" }, []string{`"istiod"`, "missing port", "set --xds-address to host:port"}},
 		{"xds without host", func(c *Config) { c.XDS.Address = ":15010" }, []string{"no host", "--xds-address"}},
 		{"xds with a bad port", func(c *Config) { c.XDS.Address = "a:99999" }, []string{`"99999"`, "--xds-address"}},
-		{"buckets that are no JSON", func(c *Config) { c.Workload.Annotations = map[string]string{bucketsAnnotation: "{"} }, []string{bucketsAnnotation, "not a JSON"}},
-		{"buckets that shrink", func(c *Config) { c.Workload.Annotations = map[string]string{bucketsAnnotation: `{"istio":[5,1]}`} }, []string{bucketsAnnotation, `"istio"`, "grow"}},
-		{"no buckets", func(c *Config) { c.Workload.Annotations = map[string]string{bucketsAnnotation: `{"istio":[]}`} }, []string{bucketsAnnotation, "needs a bucket"}},
+		{"buckets that are not JSON", func(c *Config) { c.Workload.Annotations = map[string]string{bootstrap.BucketsAnnotation: "{"} }, []string{bootstrap.BucketsAnnotation, "not a JSON"}},
+		{"buckets that shrink", func(c *Config) {
+			c.Workload.Annotations = map[string]string{bootstrap.BucketsAnnotation: `{"istio":[5,1]}`}
+		}, []string{bootstrap.BucketsAnnotation, `"istio"`, "increasing order"}},
+		{"no buckets", func(c *Config) {
+			c.Workload.Annotations = map[string]string{bootstrap.BucketsAnnotation: `{"istio":[]}`}
+		}, []string{bootstrap.BucketsAnnotation, "no buckets"}},
 		{"TLS without roots", func(c *Config) { c.XDS.Plaintext = false }, []string{"--xds-root-cert", "--xds-plaintext"}},
-		{"TLS with roots that are not there", func(c *Config) { c.XDS = XDS{RootCert: "/nowhere/ca.pem"} }, []string{"/nowhere/ca.pem", "--xds-root-cert"}},
+		{"TLS with missing roots", func(c *Config) { c.XDS = XDS{RootCert: "/nowhere/ca.pem"} }, []string{"/nowhere/ca.pem", "--xds-root-cert"}},
 		{"interception", func(c *Config) { c.Interception = "MAGIC" }, []string{`"MAGIC"`, "REDIRECT, TPROXY, NONE", "--interception-mode"}},
 		{"interception by annotation", func(c *Config) {
 			c.Workload.Annotations = map[string]string{interceptionAnnotation: "OFF"}
 		}, []string{`"OFF"`, interceptionAnnotation}},
-		{"type", func(c *Config) { c.Type = "waypoint" }, []string{`"waypoint"`, "sidecar nor router", "--type"}},
+		{"type", func(c *Config) { c.Type = "waypoint" }, []string{`"waypoint"`, "use sidecar or router", "--type"}},
 		{"a router that intercepts", func(c *Config) { c.Type, c.Interception = model.ProxyRouter, model.InterceptTProxy }, []string{"no application", "--interception-mode"}},
 		{"concurrency", func(c *Config) { c.Concurrency = ptr(-1) }, []string{"-1", "--concurrency"}},
 		{"huge concurrency", annotated("concurrency: 100000"), []string{"100000", "--concurrency", ProxyConfigAnnotation}},
 		{"annotation with a typo", annotated("concurency: 2"), []string{"annotation " + ProxyConfigAnnotation + " of pod a", `concurency: unknown field; did you mean "concurrency"?`}},
 		{"annotation of a wrong type", annotated("concurrency: many"), []string{"annotation", `"many"`}},
-		{"annotation that is no YAML", annotated("{"), []string{"annotation", "is no YAML"}},
-		{"negative drain", func(c *Config) { c.DrainTime = ptr(-time.Second) }, []string{"--drain-time -1s"}},
+		{"annotation that is not YAML", annotated("{"), []string{"annotation", "is no YAML"}},
+		{"negative drain", func(c *Config) { c.DrainTime = ptr(-time.Second) }, []string{"invalid drain time", "--drain-time (-1s)"}},
 		{"bind", func(c *Config) { c.BindAddress = "lo" }, []string{`"lo"`, "--bind-address"}},
 		{"admin", func(c *Config) { c.AdminAddress = "lo" }, []string{`"lo"`, "--admin-address"}},
 		{"ports clash", func(c *Config) { c.Ports.Admin = 15020 }, []string{"--admin-port and --status-port are both 15020"}},
@@ -152,8 +157,8 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestProxyConfigThatDoesNothing: fields without an effect are told by name.
-func TestProxyConfigThatDoesNothing(t *testing.T) {
+// TestWarnsAboutProxyConfigWithoutEffect checks that the warning lists the fields.
+func TestWarnsAboutProxyConfigWithoutEffect(t *testing.T) {
 	logged := func(text string) string {
 		var out bytes.Buffer
 		c := minimal()
@@ -171,8 +176,8 @@ func TestProxyConfigThatDoesNothing(t *testing.T) {
 		`have no effect in Moonsail yet" fields="proxyBootstrapTemplatePath, statsdUdpAddress"`)
 }
 
-// TestAnnotationsThatDoNothing: they are told by name.
-func TestAnnotationsThatDoNothing(t *testing.T) {
+// TestWarnsAboutAnnotationsWithoutEffect checks that the warning lists the annotations.
+func TestWarnsAboutAnnotationsWithoutEffect(t *testing.T) {
 	var out bytes.Buffer
 	c := minimal()
 	c.Log = slog.New(slog.NewTextHandler(&out, nil))
@@ -191,47 +196,14 @@ func TestProxyConfigLayers(t *testing.T) {
 	require.Equal(t, map[string]string{"A": "base", "B": "top"}, got.ProxyMetadata)
 	require.Equal(t, []string{"z"}, got.ExtraStatTags, "lists are replaced")
 	require.EqualValues(t, 1, got.StatusPort)
-	require.Equal(t, map[string]string{"A": "base", "B": "base"}, base.ProxyMetadata, "the base was changed")
-}
-
-func TestReadPod(t *testing.T) {
-	require.Equal(t, Workload{
-		Name: "ratings-0", IPs: []string{"127.0.10.4"}, Containers: []string{"app"},
-		WorkloadName: "ratings-0", Owner: "kubernetes://apis/v1/namespaces/default/pods/ratings-0",
-	}, readPod(t, "ratings-0"))
-
-	w := readPod(t, "reviews-v1-6d8f-x2x")
-	require.Equal(t, "reviews-v1", w.WorkloadName)
-	require.Equal(t, "kubernetes://apis/apps/v1/namespaces/shop/deployments/reviews-v1", w.Owner)
-	require.Equal(t, []string{"10.1.2.3", "fd00::3"}, w.IPs)
-	require.Equal(t, []string{"app"}, w.Containers, "the sidecar is not one of the application's containers")
-	require.Equal(t, []Port{{"http", 9080, "TCP"}, {"", 9090, "UDP"}}, w.Ports)
-}
-
-func TestReadPodErrors(t *testing.T) {
-	for name, want := range map[string]string{
-		"":    "holds 2 pods: choose one with --name (reviews-v1-6d8f-x2x, ratings-0)",
-		"foo": "holds no pod called foo, but reviews-v1-6d8f-x2x, ratings-0",
-	} {
-		_, err := ReadPod("testdata/pods.yaml", name)
-		require.ErrorContains(t, err, "testdata/pods.yaml")
-		require.ErrorContains(t, err, want)
-	}
-	_, err := ReadPod("testdata/absent.yaml", "")
-	require.ErrorContains(t, err, "correct --pod")
-	_, err = ReadPod("testdata/loopback.json", "")
-	require.ErrorContains(t, err, "holds no object of kind Pod")
-	wrong := filepath.Join(t.TempDir(), "pod.yaml")
-	require.NoError(t, os.WriteFile(wrong, []byte("kind: Pod\nspec:\n  containers: 3\n"), 0o600))
-	_, err = ReadPod(wrong, "")
-	require.EqualError(t, err, "pod description "+wrong+": line 3: a field of a Pod cannot be !!int `3`")
+	require.Equal(t, map[string]string{"A": "base", "B": "base"}, base.ProxyMetadata, "the base has changed")
 }
 
 func TestNodeLocality(t *testing.T) {
 	tests := []struct {
-		labels map[string]string
-		said   model.Locality
-		want   string
+		labels     map[string]string
+		configured model.Locality
+		want       string
 	}{
 		{nil, model.Locality{}, ""},
 		{map[string]string{"istio-locality": "eu.eu-1"}, model.Locality{}, "eu/eu-1"},
@@ -241,14 +213,14 @@ func TestNodeLocality(t *testing.T) {
 	}
 	for _, tt := range tests {
 		c := minimal()
-		c.Workload.Labels, c.Workload.Locality = tt.labels, tt.said
+		c.Workload.Labels, c.Workload.Locality = tt.labels, tt.configured
 		s, err := c.resolve()
 		require.NoError(t, err)
-		require.Equal(t, tt.want, s.node.locality.String())
+		require.Equal(t, tt.want, s.node.Locality.String())
 	}
 }
 
-// TestDeepLocality holds that a label of too many parts is told, and has the agent start all the same.
+// TestDeepLocality checks that a label with too many parts causes a warning, but no error.
 func TestDeepLocality(t *testing.T) {
 	var out bytes.Buffer
 	c := minimal()
@@ -256,52 +228,40 @@ func TestDeepLocality(t *testing.T) {
 	c.Workload.Labels = map[string]string{"istio-locality": "eu.eu-1.a.rack-3"}
 	s, err := c.resolve()
 	require.NoError(t, err)
-	require.Equal(t, "eu/eu-1/a/rack-3", s.node.locality.String())
+	require.Equal(t, "eu/eu-1/a/rack-3", s.node.Locality.String())
 	require.Contains(t, out.String(), `label=istio-locality error="\"eu/eu-1/a/rack-3\" has more than three parts: write region/zone/subzone`)
 }
 
 func TestRouterNode(t *testing.T) {
 	c := minimal()
 	c.Type = model.ProxyRouter
-	c.Workload.Annotations = map[string]string{interceptionAnnotation: "TPROXY"} // a sidecar's
+	c.Workload.Annotations = map[string]string{interceptionAnnotation: "TPROXY"} // of a sidecar
 	s, err := c.resolve()
 	require.NoError(t, err)
-	require.Regexp(t, "^router~", s.node.id)
-	require.Equal(t, "NONE", s.node.metadata["INTERCEPTION_MODE"])
+	require.Regexp(t, "^router~", s.node.ID)
+	require.Equal(t, "NONE", s.node.Metadata["INTERCEPTION_MODE"])
 }
 
-// TestCapturedDNSIsTold: the control plane then knows that applications are told addresses which the mesh gives.
-func TestCapturedDNSIsTold(t *testing.T) {
+// TestCapturedDNSIsInMetadata checks the metadata by which the control plane learns that applications get the mesh's
+// addresses.
+func TestCapturedDNSIsInMetadata(t *testing.T) {
 	for _, capture := range []string{"", "true"} {
 		c := minimal()
 		c.Workload.IPs, c.Intercept.Settings.CaptureDNS = []string{"10.0.0.1", "10.0.0.2", "fd00::1"}, capture
 		s, err := c.resolve()
 		require.NoError(t, err)
-		said, _ := s.node.metadata["DNS_CAPTURE"].(string)
-		require.Equal(t, capture, said)
-		node, err := (&agent{settings: s}).ownNode("dns", agentapi.MetaNames)
+		got, _ := s.node.Metadata["DNS_CAPTURE"].(string)
+		require.Equal(t, capture, got)
+		node, err := (&controlPlane{settings: s}).node("dns", agentapi.MetaNames)
 		require.NoError(t, err)
 		require.Equal(t, capture, node.Metadata.Fields["DNS_CAPTURE"].GetStringValue())
-		require.Equal(t, "0.0.0.0,::", node.Metadata.Fields["INSTANCE_IPS"].GetStringValue(), "its families, not its addresses")
+		require.Equal(t, "0.0.0.0,::", node.Metadata.Fields["INSTANCE_IPS"].GetStringValue(), "the IP families, not the addresses")
 		require.Regexp(t, "^sidecar~0.0.0.0~", node.Id)
 
 		s.Workload.IPs = []string{"fd00::1"}
-		node, err = (&agent{settings: s}).ownNode("dns", agentapi.MetaNames)
+		node, err = (&controlPlane{settings: s}).node("dns", agentapi.MetaNames)
 		require.NoError(t, err)
 		require.Equal(t, "::", node.Metadata.Fields["INSTANCE_IPS"].GetStringValue())
 		require.Regexp(t, "^sidecar~::~", node.Id, "no address of the other family")
 	}
-}
-
-func TestMetadataFromEnv(t *testing.T) {
-	metadata, labels, err := MetadataFromEnv([]string{
-		"PATH=/bin", "ISTIO_META_NETWORK=n1", "ISTIO_META_EMPTY=", "ISTIO_META_A=b=c",
-		`ISTIO_METAJSON_ANNOTATIONS={"X":{"y":1}}`, `ISTIO_METAJSON_LABELS={"app":"a"}`,
-	})
-	require.NoError(t, err)
-	require.Equal(t, map[string]any{"NETWORK": "n1", "A": "b=c", "X": map[string]any{"y": 1.0}}, metadata)
-	require.Equal(t, map[string]string{"app": "a"}, labels)
-
-	_, _, err = MetadataFromEnv([]string{"ISTIO_METAJSON_LABELS=app"})
-	require.ErrorContains(t, err, "ISTIO_METAJSON_LABELS")
 }

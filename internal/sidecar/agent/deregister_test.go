@@ -16,13 +16,14 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
 
+	"github.com/moonsail/moonsail/internal/sidecar/agent/deregister"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/test/await"
 )
 
-func init() { encoding.RegisterCodec(jsonCodec{}) }
+func init() { encoding.RegisterCodec(deregister.JSONCodec{}) }
 
-// registerDeregister serves the method beside discovery, if it has one.
+// registerDeregister serves f.deregister, if it is set.
 func (f *fakeADS) registerDeregister(g *grpc.Server) {
 	if f.deregister == nil {
 		return
@@ -42,10 +43,10 @@ func (f *fakeADS) registerDeregister(g *grpc.Server) {
 
 type deregisterHandler = func(context.Context, *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error)
 
-// startDraining runs a sidecar that is ready, at a control plane with that method.
-func startDraining(t *testing.T, deregister deregisterHandler, change func(*Config)) (*sidecar, *fakeADS) {
+// startReady runs a sidecar until it is ready, with a control plane that serves h.
+func startReady(t *testing.T, h deregisterHandler, change func(*Config)) (*sidecar, *fakeADS) {
 	t.Helper()
-	ads := &fakeADS{open: make(chan struct{}), versions: map[string]string{}, deregister: deregister}
+	ads := &fakeADS{open: make(chan struct{}), versions: map[string]string{}, deregister: h}
 	ads.stop = ads.serve(t, ownIP()+":0", nil)
 	close(ads.open)
 	s := startSidecar(t, ownIP(), ads.address, func(c *Config) {
@@ -59,10 +60,10 @@ func startDraining(t *testing.T, deregister deregisterHandler, change func(*Conf
 	return s, ads
 }
 
-// Until every proxy knows, the sidecar is not ready and serves on.
-func TestLeavesBeforeItDrains(t *testing.T) {
+// TestDeregistersBeforeTheDrain checks that the sidecar is not ready, but serves, until every proxy has ACKed.
+func TestDeregistersBeforeTheDrain(t *testing.T) {
 	asked, release := make(chan *agentapi.DeregisterRequest, 1), make(chan struct{})
-	s, ads := startDraining(t, func(_ context.Context, q *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
+	s, ads := startReady(t, func(_ context.Context, q *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
 		asked <- q
 		<-release
 		return &agentapi.DeregisterResponse{ACKed: 12}, nil
@@ -83,14 +84,14 @@ func TestLeavesBeforeItDrains(t *testing.T) {
 	require.Contains(t, s.log.String(), `msg=draining "at least"=0s "at most"=1h0m0s`)
 }
 
-// The drain takes its full time if a proxy may still call the workload.
+// TestDrainsFullyUnlessAllProxiesACK checks that the drain takes its full time if a proxy may still call the workload.
 func TestDrainsFullyUnlessAllProxiesACK(t *testing.T) {
 	lacking := &agentapi.DeregisterResponse{ACKed: 3, LackCount: 2}
 	lacking.Lacking = append(lacking.Lacking, agentapi.LackingProxy{Proxy: "slow-1.shop", Position: "behind", Reason: "unread EDS"})
 	for name, tc := range map[string]struct {
-		leave   deregisterHandler
+		answer  deregisterHandler
 		timeout time.Duration
-		says    string
+		logs    string
 	}{
 		"a proxy lacks it": {func(context.Context, *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
 			return lacking, nil
@@ -106,21 +107,21 @@ func TestDrainsFullyUnlessAllProxiesACK(t *testing.T) {
 		}, 50 * time.Millisecond, "deregistration failed after"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, _ := startDraining(t, tc.leave, func(c *Config) { c.LeaveTimeout = &tc.timeout })
+			s, _ := startReady(t, tc.answer, func(c *Config) { c.LeaveTimeout = &tc.timeout })
 			s.cancel()
 			require.NoError(t, s.ended())
-			require.Contains(t, s.log.String(), tc.says)
+			require.Contains(t, s.log.String(), tc.logs)
 			require.Contains(t, s.log.String(), "level=WARN msg=\"deregist")
 			require.Contains(t, s.log.String(), `msg=draining "at least"=100ms`)
 		})
 	}
 }
 
-// A control plane that goes away meanwhile is asked again when it is back.
-func TestLeavingOutlivesTheControlPlane(t *testing.T) {
+// TestDeregistersAgainAfterARestart checks that the agent retries when the control plane restarts before it answers.
+func TestDeregistersAgainAfterARestart(t *testing.T) {
 	var asked atomic.Int32
 	gone := make(chan struct{})
-	leave := func(ctx context.Context, _ *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
+	deregister := func(ctx context.Context, _ *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
 		if asked.Add(1) == 1 {
 			close(gone)
 			<-ctx.Done()
@@ -128,7 +129,7 @@ func TestLeavingOutlivesTheControlPlane(t *testing.T) {
 		}
 		return &agentapi.DeregisterResponse{ACKed: 1}, nil
 	}
-	s, ads := startDraining(t, leave, nil)
+	s, ads := startReady(t, deregister, nil)
 	s.cancel()
 	await.From(t, gone)
 	ads.stop()
@@ -137,28 +138,28 @@ func TestLeavingOutlivesTheControlPlane(t *testing.T) {
 	require.Contains(t, s.log.String(), "deregistered: 1 proxy ACKed")
 }
 
-// TestAbortEndsALeave: a second signal, and a request to quit, wait for nobody.
-func TestAbortEndsALeave(t *testing.T) {
+// TestAbortEndsADeregistration checks that a second signal, and a request to quit, end the wait.
+func TestAbortEndsADeregistration(t *testing.T) {
 	asked := make(chan struct{}, 2)
 	never := func(ctx context.Context, _ *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
 		asked <- struct{}{}
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	s, _ := startDraining(t, never, nil)
+	s, _ := startReady(t, never, nil)
 	s.cancel()
 	await.From(t, asked)
 	close(s.abort)
 	require.ErrorIs(t, s.ended(), ErrForced)
 
-	s, _ = startDraining(t, never, nil)
+	s, _ = startReady(t, never, nil)
 	s.cancel()
 	await.From(t, asked)
 	require.Equal(t, http.StatusOK, s.post("/quitquitquit"))
 	require.NoError(t, s.ended())
 }
 
-// post asks the status port.
+// post sends a request to the status port.
 func (s *sidecar) post(path string) int {
 	s.t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
@@ -168,10 +169,10 @@ func (s *sidecar) post(path string) int {
 	return res.StatusCode
 }
 
-// A preStop command leaves; the sidecar goes on, and does not ask again at its end.
+// TestDrainOnRequest checks that the sidecar runs on after a preStop command, and does not deregister again at its end.
 func TestDrainOnRequest(t *testing.T) {
 	var asked atomic.Int32
-	s, _ := startDraining(t, func(context.Context, *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
+	s, _ := startReady(t, func(context.Context, *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
 		asked.Add(1)
 		return &agentapi.DeregisterResponse{ACKed: 2}, nil
 	}, nil)
@@ -184,12 +185,12 @@ func TestDrainOnRequest(t *testing.T) {
 	require.Equal(t, int32(1), asked.Load())
 }
 
-// A workload that has left says so again until it ends, so that a control plane that has
-// started since knows it too.
-func TestSaysAgainThatItLeaves(t *testing.T) {
+// TestRepeatsTheDeregistration checks that a drained workload repeats its deregistration, for control planes that started
+// later.
+func TestRepeatsTheDeregistration(t *testing.T) {
 	var asked atomic.Int32
 	again := make(chan struct{})
-	s, _ := startDraining(t, func(_ context.Context, q *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
+	s, _ := startReady(t, func(_ context.Context, q *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
 		if asked.Add(1) == 3 {
 			close(again)
 		}

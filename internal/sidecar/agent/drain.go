@@ -2,41 +2,41 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/sidecar/agent/bootstrap"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
 const (
 	drainPoll = 100 * time.Millisecond
-	// stopGrace is what Envoy gets between SIGTERM and SIGKILL: it has nothing left to do
-	// but to write out its access logs. Where there is no CPU to spare that takes some
-	// seconds; with 10 s until all know that it leaves and 5 s of drain time it is less than
-	// the 30 s that a kubelet waits.
+	// stopGrace is the time between SIGTERM and SIGKILL, in which Envoy only writes its access logs. Without a spare CPU
+	// that takes some seconds. With 10 s for the deregistration and 5 s of drain time it stays below a kubelet's 30 s.
 	stopGrace = 10 * time.Second
-	// adminPatience bounds each question to Envoy during a drain.
-	adminPatience = 2 * time.Second
-	// maxSilence is how many questions in a row an Envoy that serves would not leave
-	// unanswered: it has not started yet, or hangs.
+	// adminTimeout bounds each request to Envoy during a drain.
+	adminTimeout = 2 * time.Second
+	// maxSilence is how many requests in a row a running Envoy may leave unanswered. After more it has not started yet,
+	// or hangs.
 	maxSilence = 3
-	// minQuiet is how many answers in a row must know of no connection: between an Envoy's ACK
-	// and its last worker's taking it up lie milliseconds, in which that may open one.
+	// minQuiet is how many answers in a row must report no connection. A worker applies an update some milliseconds after
+	// Envoy's ACK, and may open a connection in between.
 	minQuiet = 2
 )
 
-// drain lets connections end, then ends Envoy: readiness fails at once, and the control
-// plane takes the calls away. When every proxy has ACKed that, HTTP clients are told to go
-// (connection: close, GOAWAY); new connections are still taken, since a worker of an Envoy
-// takes up what the Envoy has ACKed a little later. It is over when no connection is left
-// and none came meanwhile, or after the drain time.
+// drain waits for the end of connections, then ends Envoy. Readiness fails at once. When every proxy has ACKed the removal
+// of the workload's endpoints, Envoy asks HTTP clients to close their connections (connection: close, GOAWAY). It still
+// accepts new connections, because a worker of a client's Envoy applies an update after the ACK. The drain is over when
+// no connection is left and none came meanwhile, or after the drain time.
 func (a *agent) drain(p *envoy.Process) error {
 	a.draining.Store(true)
 	a.metrics.setReady(false)
-	known, outcome := a.awaitDeregistered(p)
+	acked, outcome := a.awaitDeregistered(p)
 	if outcome == drainDone {
 		least := a.MinDrain
-		if !known || a.isRouter() { // whoever calls a gateway from outside is told by nobody
+		if !acked || a.isRouter() { // clients outside of the mesh cannot ACK
 			least = max(least, a.drainTime)
 		}
 		a.log.Info("draining", "at least", least, "at most", max(least, a.drainTime))
@@ -50,20 +50,47 @@ func (a *agent) drain(p *envoy.Process) error {
 		a.log.Error("Envoy ended during the drain", "ending", ending(p.Err()))
 		return ErrForced
 	case drainTimeout:
-		a.log.Warn("drain time is over; the connections that are left are closed", "connections", a.connections())
+		a.log.Warn("drain time is over; the remaining connections are closed", "connections", a.connections())
 	}
 	return a.stop(p)
 }
 
+// awaitDeregistered deregisters the workload. The outcome is drainDone unless something interrupted the wait.
+func (a *agent) awaitDeregistered(p *envoy.Process) (acked bool, outcome drainOutcome) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan bool, 1)
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		acked, _ := a.deregistration.Deregister(ctx)
+		done <- acked
+	})
+	defer asking.Wait()
+	defer cancel()
+	for {
+		select {
+		case acked := <-done:
+			return acked, drainDone
+		case <-p.Done():
+			return false, drainCrashed
+		case <-a.Abort:
+			return false, drainAborted
+		case <-a.quit:
+			return false, drainQuit
+		case sig := <-a.Signals:
+			a.forward(p, sig)
+		}
+	}
+}
+
 func (a *agent) beginDrain() {
-	ctx, cancel := context.WithTimeout(context.Background(), adminPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
 	defer cancel()
 	if err := a.admin.FailHealthCheck(ctx); err != nil {
-		a.log.Warn("Envoy was not told to refuse health checks", "error", err)
+		a.log.Warn("cannot make Envoy fail its health checks", "error", err)
 	}
-	// Inbound only: until it ends, the application may go on calling others. A router has none.
+	// Inbound only: the application may call other services until it ends. A router has no application.
 	if err := a.admin.DrainListeners(ctx, !a.isRouter()); err != nil {
-		a.log.Warn("Envoy was not told to drain its listeners", "error", err)
+		a.log.Warn("cannot make Envoy drain its listeners", "error", err)
 	}
 }
 
@@ -74,10 +101,10 @@ const (
 	drainTimeout
 	drainAborted
 	drainCrashed
-	drainQuit // asked to quit, without a drain
+	drainQuit // POST /quitquitquit ends the sidecar without a drain
 )
 
-// awaitDrained waits until there is no connection, and still none with the next look.
+// awaitDrained waits until two polls in a row find no connection.
 func (a *agent) awaitDrained(p *envoy.Process, least time.Duration) drainOutcome {
 	start := time.Now()
 	end := time.NewTimer(max(least, a.drainTime))
@@ -114,21 +141,20 @@ func (a *agent) awaitDrained(p *envoy.Process, least time.Duration) drainOutcome
 	}
 }
 
-// stop ends an Envoy that has nothing left to do.
+// stop ends Envoy.
 func (a *agent) stop(p *envoy.Process) error {
 	start := time.Now()
 	if p.Stop(stopGrace) {
-		a.log.Warn("Envoy did not end when asked and was killed", "after", stopGrace)
+		a.log.Warn("Envoy did not end after SIGTERM and was killed", "after", stopGrace)
 		return ErrForced
 	}
 	a.log.Info("sidecar ended", "took", time.Since(start).Round(time.Millisecond))
 	return nil
 }
 
-// connections counts Envoy's downstream connections but those of scrapers: -1 if Envoy
-// does not say.
+// connections returns the number of Envoy's downstream connections without those of scrapers; -1 if Envoy does not answer.
 func (a *agent) connections() int {
-	ctx, cancel := context.WithTimeout(context.Background(), adminPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
 	defer cancel()
 	stats, err := a.admin.Stats(ctx, `^listener\..*\.downstream_cx_active$`)
 	if err != nil {
@@ -137,14 +163,16 @@ func (a *agent) connections() int {
 	return activeConnections(stats)
 }
 
-// activeConnections adds up listeners: "listener.ADDRESS.downstream_cx_active". The same
-// connections once more by worker, and the two listeners that serve no traffic, are left
-// out.
+// listenersWithoutTraffic are the listeners of scrapers and administrators, by their names in statistics.
+var listenersWithoutTraffic = []string{"admin", bootstrap.PrometheusStatPrefix}
+
+// activeConnections sums "listener.ADDRESS.downstream_cx_active" over the listeners that serve traffic. It skips the
+// statistics by worker, which count the same connections again.
 func activeConnections(stats map[string]uint64) int {
 	total := 0
 	for name, n := range stats {
 		name, ok := strings.CutSuffix(strings.TrimPrefix(name, "listener."), ".downstream_cx_active")
-		if !ok || name == "admin" || name == prometheusStatPrefix || strings.HasPrefix(name, "admin.") ||
+		if !ok || slices.Contains(listenersWithoutTraffic, name) || strings.HasPrefix(name, "admin.") ||
 			strings.Contains(name, ".worker_") || strings.Contains(name, ".main_thread") || strings.HasPrefix(name, "envoy_internal_") {
 			continue
 		}

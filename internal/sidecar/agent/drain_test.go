@@ -15,7 +15,7 @@ import (
 	"github.com/moonsail/moonsail/test/await"
 )
 
-// application answers a request once released, and tells when it has one.
+// application answers a request once released, and signals when it has one.
 type application struct {
 	server  *httptest.Server
 	entered chan struct{}
@@ -34,7 +34,7 @@ func startApplication(t *testing.T) *application {
 		}
 	}))
 	t.Cleanup(func() {
-		a.server.CloseClientConnections() // else it would wait for what was not released
+		a.server.CloseClientConnections() // otherwise Close would wait for requests that are not released
 		a.server.Close()
 	})
 	return a
@@ -43,11 +43,11 @@ func startApplication(t *testing.T) *application {
 type answer struct {
 	status int
 	body   string
-	closed bool // the connection was to be closed
+	closed bool // the answer asked to close the connection
 	err    error
 }
 
-// request is one HTTP request through the sidecar that the application holds.
+// request sends one HTTP request through the sidecar, and returns when the application has it.
 func request(s *sidecar, app *application, port string) <-chan answer {
 	s.t.Helper()
 	answers := make(chan answer, 1)
@@ -66,9 +66,9 @@ func request(s *sidecar, app *application, port string) <-chan answer {
 	select {
 	case <-app.entered:
 	case a := <-answers:
-		s.t.Fatalf("the request did not get to the application: %+v", a)
+		s.t.Fatalf("the request did not reach the application: %+v", a)
 	case <-time.After(patience):
-		s.t.Fatal("the request did not get to the application")
+		s.t.Fatal("the request did not reach the application")
 	}
 	return answers
 }
@@ -86,8 +86,8 @@ func startHeldRequest(t *testing.T, drainTime time.Duration) (*sidecar, *applica
 	return s, app, request(s, app, "18080")
 }
 
-// The drain time is an hour: only the end of the last connection can end the drain.
-func TestDrainLetsRequestsEnd(t *testing.T) {
+// TestDrainEndsWithTheLastConnection has a drain time of an hour: only the end of the last connection can end the drain.
+func TestDrainEndsWithTheLastConnection(t *testing.T) {
 	s, app, answers := startHeldRequest(t, time.Hour)
 	s.cancel()
 	admin := envoy.NewAdmin(net.JoinHostPort(s.ip, "15000"))
@@ -111,7 +111,7 @@ func TestDrainTimeEnds(t *testing.T) {
 	s.cancel()
 	require.NoError(t, s.ended())
 	require.Error(t, await.From(t, answers).err, "the application never answered")
-	require.Contains(t, s.log.String(), `msg="drain time is over; the connections that are left are closed"`)
+	require.Contains(t, s.log.String(), `msg="drain time is over; the remaining connections are closed"`)
 	require.Contains(t, s.log.String(), "connections=1")
 }
 
@@ -137,4 +137,19 @@ func TestQuitQuitQuit(t *testing.T) {
 	require.NoError(t, s.ended())
 	require.Error(t, await.From(t, answers).err)
 	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestActiveConnections(t *testing.T) {
+	require.Equal(t, 7, activeConnections(map[string]uint64{
+		"listener.127.0.10.3_15006.downstream_cx_active":          3,
+		"listener.127.0.10.3_15006.worker_0.downstream_cx_active": 2,
+		"listener.127.0.10.3_15006.worker_1.downstream_cx_active": 1,
+		"listener.0.0.0.0_9080.downstream_cx_active":              4,
+		"listener.admin.downstream_cx_active":                     1,
+		"listener.admin.main_thread.downstream_cx_active":         1,
+		"listener.stats.downstream_cx_active":                     1,
+		"listener.stats.worker_0.downstream_cx_active":            1,
+		"listener.envoy_internal_x.downstream_cx_active":          1,
+	}))
+	require.Zero(t, activeConnections(nil))
 }

@@ -22,19 +22,20 @@ import (
 
 	"github.com/moonsail/moonsail/internal/sidecar/agent/identity"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/identity/catest"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 	"github.com/moonsail/moonsail/test/await"
 )
 
 const appID = "spiffe://cluster.local/ns/shop/sa/default"
 
-// securePlane is a control plane with TLS: ADS for those who show a certificate, and a CA.
+// securePlane is a control plane with TLS. It has ADS, which requires a client certificate, and a CA.
 type securePlane struct {
 	*fakeADS
 	ca           *catest.Server
 	root         *catest.Root
 	roots, token string      // files
-	left         chan string // SPIFFE ids of who left
+	deregistered chan string // SPIFFE ids of workloads
 }
 
 func startSecurePlane(t *testing.T, life time.Duration) *securePlane {
@@ -42,7 +43,7 @@ func startSecurePlane(t *testing.T, life time.Duration) *securePlane {
 	return startSecurePlaneWith(t, life, func(*securePlane) {})
 }
 
-// startSecurePlaneWith has resources added before anybody connects.
+// startSecurePlaneWith calls prepare, which adds resources, before the start.
 func startSecurePlaneWith(t *testing.T, life time.Duration, prepare func(*securePlane)) *securePlane {
 	t.Helper()
 	root, err := catest.NewRoot("mesh")
@@ -52,9 +53,9 @@ func startSecurePlaneWith(t *testing.T, life time.Duration, prepare func(*secure
 	p.resources = map[string][]*discoveryv3.Resource{}
 	prepare(p)
 	close(p.open)
-	p.left = make(chan string, 10)
+	p.deregistered = make(chan string, 10)
 	p.deregister = func(ctx context.Context, _ *agentapi.DeregisterRequest) (*agentapi.DeregisterResponse, error) {
-		p.left <- peerID(ctx)
+		p.deregistered <- peerID(ctx)
 		return &agentapi.DeregisterResponse{ACKed: 1}, nil
 	}
 	var stop func()
@@ -76,7 +77,7 @@ func (p *securePlane) identify(c *Config) {
 	c.CA.TokenFile = p.token
 }
 
-// peerID is the SPIFFE id that the other side of a call showed.
+// peerID returns the SPIFFE id in the client certificate of a call.
 func peerID(ctx context.Context) string {
 	p, _ := peer.FromContext(ctx)
 	info, ok := p.AuthInfo.(credentials.TLSInfo)
@@ -86,7 +87,7 @@ func peerID(ctx context.Context) string {
 	return info.State.PeerCertificates[0].URIs[0].String()
 }
 
-// Envoy starts without a certificate, says that it waits for it, and connects with it.
+// TestIdentity checks that Envoy starts without a certificate, is not ready, and connects once it has one.
 func TestIdentity(t *testing.T) {
 	p := startSecurePlane(t, time.Hour)
 	require.NoError(t, os.Remove(p.token))
@@ -105,17 +106,17 @@ func TestIdentity(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(body), &state), body)
 	require.Equal(t, appID, state.ID)
 	_, dump := s.get(DefaultAdminPort, "/config_dump?resource=dynamic_active_secrets")
-	require.NotContains(t, dump, "BEGIN PRIVATE", "Envoy shows no key")
+	require.NotContains(t, dump, "BEGIN PRIVATE", "the dump contains no key")
 	requireNoKeys(t, work)
 	_, metrics := s.get(DefaultStatusPort, "/metrics")
 	require.Contains(t, metrics, `istio_agent_cert_expiry_seconds{resource_name="default"} 3`)
 
 	s.cancel()
 	require.NoError(t, s.ended())
-	require.Equal(t, appID, await.From(t, p.left), "it left with its certificate")
+	require.Equal(t, appID, await.From(t, p.deregistered), "it deregistered with its certificate")
 }
 
-// requireNoKeys holds that no file below a folder has a private key.
+// requireNoKeys checks that no file in a folder contains a private key.
 func requireNoKeys(t *testing.T, dir string) {
 	t.Helper()
 	files := 0
@@ -131,7 +132,7 @@ func requireNoKeys(t *testing.T, dir string) {
 	require.Positive(t, files)
 }
 
-// The stream to the control plane lives on while certificates are renewed.
+// TestRenewedCertificatesReachEnvoy checks that renewals do not end the stream to the control plane.
 func TestRenewedCertificatesReachEnvoy(t *testing.T) {
 	p := startSecurePlane(t, 4*time.Second)
 	s := startSidecar(t, ownIP(), "", p.identify)
@@ -146,8 +147,7 @@ func TestRenewedCertificatesReachEnvoy(t *testing.T) {
 	require.NotContains(t, s.log.String(), "level=ERROR")
 }
 
-// certs are the serial numbers of what this sidecar's Envoy shows, and of what it checks
-// others by; empty while it does not answer.
+// certs returns the serial numbers of Envoy's certificates and roots; none if Envoy does not answer.
 func (s *sidecar) certs() (leaves, roots map[string]bool) {
 	type list []struct {
 		SerialNumber string `json:"serial_number"`
@@ -159,11 +159,11 @@ func (s *sidecar) certs() (leaves, roots map[string]bool) {
 		}
 	}
 	_, body := s.get(DefaultAdminPort, "/certs")
-	_ = json.Unmarshal([]byte(body), &certs) // no answer is none
+	_ = json.Unmarshal([]byte(body), &certs) // no answer: no certificates
 	leaves, roots = map[string]bool{}, map[string]bool{}
 	add := func(to map[string]bool, from list) {
 		for _, c := range from {
-			to[strings.TrimLeft(c.SerialNumber, "0")] = true // Envoy writes whole bytes
+			to[strings.TrimLeft(c.SerialNumber, "0")] = true // Envoy pads to whole bytes
 		}
 	}
 	for _, c := range certs.Certificates {
@@ -173,7 +173,7 @@ func (s *sidecar) certs() (leaves, roots map[string]bool) {
 	return leaves, roots
 }
 
-// With the control plane in plaintext, or none of TLS, the CA may be elsewhere, or files.
+// TestIdentityBesidePlaintext has a control plane without TLS, and certificates from another CA or from files.
 func TestIdentityBesidePlaintext(t *testing.T) {
 	p := startSecurePlane(t, time.Hour)
 	ads := startADS(t, nil, nil, nil)
@@ -203,7 +203,7 @@ func TestIdentitySettings(t *testing.T) {
 	roots := filepath.Join(t.TempDir(), "roots")
 	require.NoError(t, os.WriteFile(roots, nil, 0o600))
 	base := func() Config {
-		return Config{Workload: Workload{Name: "a", IPs: []string{"127.0.0.1"}}, XDS: XDS{Plaintext: true, RootCert: roots}}
+		return Config{Workload: workload.Workload{Name: "a", IPs: []string{"127.0.0.1"}}, XDS: XDS{Plaintext: true, RootCert: roots}}
 	}
 	for _, tc := range []struct {
 		change     func(*Config)
@@ -237,7 +237,7 @@ func TestIdentitySettings(t *testing.T) {
 	require.Equal(t, []string{controlPlaneName}, s.serverNames(""))
 }
 
-// refuse is what a control plane says to who has no certificate, or another's.
+// refuse returns an error for a client without an accepted certificate.
 func (f *fakeADS) refuse(ctx context.Context) error {
 	if id := peerID(ctx); !strings.HasPrefix(id, f.onlyPeers) {
 		return status.Error(codes.PermissionDenied, "not "+f.onlyPeers)

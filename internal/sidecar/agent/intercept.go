@@ -19,26 +19,11 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/intercept"
 )
 
-// Intercept is how the workload's connections come to Envoy: by rules of the network
-// namespace that the agent runs in.
-type Intercept struct {
-	// Rules are set before Envoy starts, and undone when it has ended. Without, somebody else
-	// has set them (an init container), or nobody.
-	Rules    bool
-	Settings intercept.Settings // the pod's annotations and the mode are applied to them
-	Backend  intercept.Backend
-	// User is whom Envoy runs as, by which its own connections are told from others'. nil: as
-	// the agent does.
-	User *envoy.User
-	// ResolvConf says whom the DNS proxy asks for what is not of the mesh; empty: /etc/resolv.conf.
-	ResolvConf string
-}
-
-// undoWithin bounds how long the rules may take to go.
+// undoWithin bounds the removal of the rules.
 const undoWithin = 10 * time.Second
 
-// intercept sets the rules. The agent's own connections are to go out as Envoy's do: it takes
-// Envoy's group for as long as they are set. undo may be called again.
+// intercept sets the rules. While they are set, the agent has Envoy's group, so that its own connections leave like
+// Envoy's. undo may be called more than once.
 func (a *agent) intercept(ctx context.Context) (undo func(), err error) {
 	i := &a.Intercept
 	if !i.Rules {
@@ -61,34 +46,34 @@ func (a *agent) intercept(ctx context.Context) (undo func(), err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWithin)
 		defer cancel()
 		if err := errors.Join(intercept.Undo(ctx), setGroup(group)); err != nil {
-			a.log.Error("interception rules may still be in force, and the sidecar has ended: connections of the workload will fail", "error", err)
+			a.log.Error("cannot remove the rules of interception: connections of the workload will fail after the end of the sidecar", "error", err)
 		}
 	}), nil
 }
 
-// interceptConfig is what flags, annotations and ports of the sidecar come to.
-func (a *agent) interceptConfig() (*intercept.Config, error) {
-	s := a.Intercept.Settings.Annotated(a.Workload.Annotations)
-	s.Mode = string(a.Interception)
+// interceptConfig combines flags, annotations and the ports of the sidecar.
+func (s *settings) interceptConfig() (*intercept.Config, error) {
+	set := s.Intercept.Settings.Annotated(s.Workload.Annotations)
+	set.Mode = string(s.Interception)
 	var own []string
-	for _, p := range []uint16{a.ports.Status, a.ports.Health, a.ports.Prometheus} {
+	for _, p := range []uint16{s.ports.Status, s.ports.Health, s.ports.Prometheus} {
 		own = append(own, strconv.Itoa(int(p)))
 	}
-	s.ExcludeInboundPorts = strings.Join(slices.DeleteFunc(append(own, s.ExcludeInboundPorts), func(w string) bool { return w == "" }), ",")
-	if u := a.Intercept.User; u != nil {
-		s.ProxyUID, s.ProxyGID = strconv.Itoa(int(u.UID)), strconv.Itoa(int(u.GID))
+	set.ExcludeInboundPorts = strings.Join(slices.DeleteFunc(append(own, set.ExcludeInboundPorts), func(w string) bool { return w == "" }), ",")
+	if u := s.Intercept.User; u != nil {
+		set.ProxyUID, set.ProxyGID = strconv.Itoa(int(u.UID)), strconv.Itoa(int(u.GID))
 	}
-	c, err := s.Parse()
+	c, err := set.Parse()
 	if err == nil {
-		c.IPv6 = (&model.Proxy{IPs: a.Workload.IPs}).Families() != model.IPv4 // as Envoy's listeners
+		c.IPv6 = (&model.Proxy{IPs: s.Workload.IPs}).Families() != model.IPv4 // as Envoy's listeners
 	}
 	return c, err
 }
 
-// takeGroup makes Envoy's group this process's, and says which it was.
-func (a *agent) takeGroup() (was int, err error) {
+// takeGroup changes this process's group to Envoy's, and returns the previous one.
+func (s *settings) takeGroup() (was int, err error) {
 	was = os.Getegid()
-	if u := a.Intercept.User; u != nil {
+	if u := s.Intercept.User; u != nil {
 		err = setGroup(int(u.GID))
 	}
 	return was, err
@@ -100,13 +85,13 @@ func setGroup(gid int) error {
 		return nil
 	}
 	if err := syscall.Setresgid(-1, gid, -1); err != nil {
-		return fmt.Errorf("the agent cannot take the group %d, by which its connections are told from the workload's: %w: "+
-			"run it as root, or as the user of --proxy-uid", gid, err)
+		return fmt.Errorf("cannot change to group %d, which distinguishes the agent's connections from the workload's: %w: "+
+			"run the agent as root, or as the user of --proxy-uid", gid, err)
 	}
 	return nil
 }
 
-// envoyUser is whom Envoy runs as; nil: as we do.
+// envoyUser returns the user of Envoy; nil: the agent's user.
 func (s *settings) envoyUser() *envoy.User {
 	u := s.Intercept.User
 	if u == nil || int(u.UID) == os.Geteuid() && int(u.GID) == os.Getegid() {
@@ -117,26 +102,26 @@ func (s *settings) envoyUser() *envoy.User {
 	return &out
 }
 
-// giveToEnvoy lets Envoy, where that is another user, read the bootstrap in the work folder, and call the socket.
-func (a *agent) giveToEnvoy() error {
-	u := a.envoyUser()
+// giveToEnvoy lets Envoy's user read the bootstrap in the work folder and use the socket, if it is another user.
+func (b *bootstrapFile) giveToEnvoy() error {
+	u := b.envoyUser()
 	if u == nil {
 		return nil
 	}
-	err := filepath.WalkDir(filepath.Dir(a.bootstrap), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Dir(b.path), func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		return lend(path, d, u)
 	})
 	if err != nil {
-		return fmt.Errorf("the user %d of Envoy would not get its configuration: %w: run the agent as root, or leave --proxy-uid out", u.UID, err)
+		return fmt.Errorf("cannot give Envoy's user %d access to its configuration: %w: run the agent as root, or leave out --proxy-uid", u.UID, err)
 	}
 	return nil
 }
 
-// lend makes a file Envoy's, and lets Envoy's group through a folder. Folders stay ours: who may change one could put
-// a link where we, who may be root, write or walk the next time.
+// lend makes Envoy's user the owner of a file, and gives Envoy's group access to a folder. Folders keep their owner: with
+// write access to one, Envoy could replace a file by a link, which the agent, possibly as root, would follow.
 func lend(path string, d fs.DirEntry, u *envoy.User) error {
 	if !d.IsDir() {
 		return os.Lchown(path, int(u.UID), int(u.GID))

@@ -1,48 +1,37 @@
 package agent
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// metrics are the agent's own. Names that Istio's agent has keep its meaning.
+// metrics are the agent's own. A metric with a name of Istio's agent has the same meaning.
 type metrics struct {
 	registry *prometheus.Registry
 
-	starts         prometheus.Counter
-	restarts       prometheus.Counter
-	up             prometheus.Gauge
-	ready          prometheus.Gauge
-	startup        prometheus.Gauge
-	scrapes        prometheus.Counter
-	scrapeFailures *prometheus.CounterVec
-	series         *prometheus.GaugeVec
+	starts   prometheus.Counter
+	restarts prometheus.Counter
+	up       prometheus.Gauge
+	ready    prometheus.Gauge
+	startup  prometheus.Gauge
 }
 
 func newMetrics() *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		starts: prometheus.NewCounter(prometheus.CounterOpts{Name: "moonsail_agent_envoy_starts_total",
-			Help: "How often Envoy was started."}),
+			Help: "Starts of Envoy."}),
 		restarts: prometheus.NewCounter(prometheus.CounterOpts{Name: "moonsail_agent_envoy_restarts_total",
-			Help: "How often Envoy ended by itself and was to be started again."}),
+			Help: "Crashes of Envoy after which the agent started it again."}),
 		up: prometheus.NewGauge(prometheus.GaugeOpts{Name: "moonsail_agent_envoy_up",
 			Help: "Whether an Envoy process runs."}),
 		ready: prometheus.NewGauge(prometheus.GaugeOpts{Name: "moonsail_agent_ready",
-			Help: "Whether the last look at Envoy found it live and configured."}),
+			Help: "Whether Envoy was live and configured at the last check."}),
 		startup: prometheus.NewGauge(prometheus.GaugeOpts{Name: "istio_agent_startup_duration_seconds",
-			Help: "The time it took for the proxy to start up, in seconds, until it first was ready."}),
-		scrapes: prometheus.NewCounter(prometheus.CounterOpts{Name: "istio_agent_scrapes_total",
-			Help: "The total number of scrapes."}),
-		scrapeFailures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "istio_agent_scrape_failures_total",
-			Help: "The total number of failed scrapes."}, []string{"type"}),
-		series: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "moonsail_agent_call_series",
-			Help: "Counters that Envoy has of Istio's metrics, by reporter; there are 2000 of each at most."}, []string{"reporter"}),
+			Help: "Time from the last start of Envoy until it was ready, in seconds."}),
 	}
-	m.registry.MustRegister(m.starts, m.restarts, m.up, m.ready, m.startup, m.scrapes, m.scrapeFailures, m.series)
-	// Prefixed as in Istio, so that an application's go_* and process_* stay its own.
+	m.registry.MustRegister(m.starts, m.restarts, m.up, m.ready, m.startup)
+	// The prefix, as in Istio, leaves the names go_* and process_* to the application.
 	prefixed := prometheus.WrapRegistererWithPrefix("istio_agent_", m.registry)
 	prefixed.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -54,5 +43,3 @@ func (m *metrics) setReady(ready bool) {
 		m.ready.Set(1)
 	}
 }
-
-func (m *metrics) startedUp(took time.Duration) { m.startup.Set(took.Seconds()) }

@@ -1,39 +1,53 @@
 package agent
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/bootstrap"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
 	"github.com/moonsail/moonsail/internal/xds/agentapi"
 )
 
-// node is what Envoy tells the control plane of itself.
-type node struct {
-	id, cluster string
-	locality    model.Locality
-	metadata    map[string]any // values as encoding/json makes them
-}
-
-// makeNode follows Istio's forms: sidecar~IP~NAME.NAMESPACE~NAMESPACE.svc.DOMAIN.
-func (s *settings) makeNode() node {
+// makeNode returns what Envoy sends to the control plane about itself, in Istio's forms. The id is
+// sidecar~IP~NAME.NAMESPACE~NAMESPACE.svc.DOMAIN.
+func (s *settings) makeNode() bootstrap.Node {
 	w := &s.Workload
-	return node{
-		id: fmt.Sprintf("%s~%s~%s.%s~%s.svc.%s", s.Type, w.IPs[0],
+	n := bootstrap.Node{
+		ID: fmt.Sprintf("%s~%s~%s.%s~%s.svc.%s", s.Type, w.IPs[0],
 			w.Name, w.Namespace, w.Namespace, s.Domain),
-		cluster:  s.serviceCluster(),
-		locality: s.locality(),
-		metadata: s.metadata(),
+		Cluster:  s.serviceCluster(),
+		Locality: s.locality(),
+		Metadata: s.metadata(),
 	}
+	if s.bootstrapOptions().OnlyRequiredStats() {
+		n.Metadata[agentapi.MetaUncounted] = true
+	}
+	// One worker has no connections to balance, unless the user sets otherwise.
+	if _, set := n.Metadata[agentapi.MetaExactBalance]; !set && s.concurrency == 1 {
+		n.Metadata[agentapi.MetaExactBalance] = "false"
+	}
+	return n
 }
 
-// serviceCluster is ProxyConfig's serviceCluster, else APP.NAMESPACE, where APP is the
-// first that there is of the labels and the workload's name.
+// nameInstance gives this run of the sidecar a unique name, which distinguishes it from the next run.
+func (s *settings) nameInstance() {
+	s.instance = rand.Text()
+	s.node.Metadata[agentapi.MetaInstance] = s.instance
+	s.node.Metadata[agentapi.MetaStatusPort] = s.ports.Status
+}
+
+// serviceCluster returns ProxyConfig's serviceCluster, else APP.NAMESPACE. APP is the first that is set of the labels app
+// and app.kubernetes.io/name and the workload's name.
 func (s *settings) serviceCluster() string {
 	if c := s.proxyConfig.GetServiceCluster(); c != "" && c != "istio-proxy" {
 		return c
@@ -47,7 +61,7 @@ func (s *settings) serviceCluster() string {
 	return "istio-proxy." + w.Namespace
 }
 
-// locality: said, or from the labels that Istio reads, where "." may stand for "/".
+// locality returns the configured locality, else that of the labels that Istio reads. In a label "." may replace "/".
 func (s *settings) locality() model.Locality {
 	w := &s.Workload
 	if w.Locality != (model.Locality{}) {
@@ -58,7 +72,11 @@ func (s *settings) locality() model.Locality {
 			if !strings.Contains(l, "/") {
 				l = strings.ReplaceAll(l, ".", "/")
 			}
-			return s.checked(label, model.ParseLocality(l))
+			locality := model.ParseLocality(l)
+			if err := locality.Check(); err != nil {
+				s.log.Warn("invalid locality in a label of the workload", "label", label, "error", err)
+			}
+			return locality
 		}
 	}
 	return model.Locality{
@@ -68,26 +86,18 @@ func (s *settings) locality() model.Locality {
 	}
 }
 
-// checked warns of a label that is no locality.
-func (s *settings) checked(label string, l model.Locality) model.Locality {
-	if err := l.Check(); err != nil {
-		s.log.Warn("a label of the workload has no locality", "label", label, "error", err)
-	}
-	return l
-}
-
-// metadata uses Istio's names. What is empty is left out.
+// metadata returns the node's metadata under Istio's names, without empty values.
 func (s *settings) metadata() map[string]any {
 	w := &s.Workload
 	m := map[string]any{
 		"LABELS":                anyMap(w.Labels),
 		"ANNOTATIONS":           anyMap(w.Annotations),
-		"PROXY_CONFIG":          s.proxyConfigJSON(),
+		"PROXY_CONFIG":          jsonOf(s.proxyConfig),
 		"ENVOY_STATUS_PORT":     s.ports.Health,
 		"ENVOY_PROMETHEUS_PORT": s.ports.Prometheus,
 	}
-	if s.ownTracing != nil {
-		m[agentapi.MetaTracing] = jsonOf(s.ownTracing)
+	if s.podTracing != nil {
+		m[agentapi.MetaTracing] = jsonOf(s.podTracing)
 	}
 	if s.identified {
 		m[agentapi.MetaSDS] = "true"
@@ -102,7 +112,7 @@ func (s *settings) metadata() map[string]any {
 		"ISTIO_VERSION":     IstioVersion,
 		"INTERCEPTION_MODE": string(s.Interception),
 		"INSTANCE_IPS":      strings.Join(w.IPs, ","),
-		"POD_PORTS":         podPorts(w.Ports),
+		"POD_PORTS":         portsJSON(w.Ports),
 		"OWNER":             w.Owner,
 		"WORKLOAD_NAME":     w.WorkloadName,
 		"NODE_NAME":         w.NodeName,
@@ -111,7 +121,7 @@ func (s *settings) metadata() map[string]any {
 		m[name] = value
 	}
 	for name, value := range s.proxyConfig.GetProxyMetadata() {
-		if key, ok := strings.CutPrefix(name, metaPrefix); ok {
+		if key, ok := strings.CutPrefix(name, MetadataPrefix); ok {
 			m[key] = value
 		}
 	}
@@ -123,24 +133,20 @@ func (s *settings) metadata() map[string]any {
 	return m
 }
 
-// podPorts is a JSON list inside a string, as Istio's own sidecars send it.
-func podPorts(ports []Port) string {
+// portsJSON returns a JSON list in a string, as Istio's sidecars send it.
+func portsJSON(ports []workload.Port) string {
 	if len(ports) == 0 {
 		return ""
 	}
-	text, _ := json.Marshal(ports) // strings and numbers: cannot fail
+	text, _ := json.Marshal(ports) // cannot fail: strings and numbers
 	return string(text)
 }
 
-func (s *settings) proxyConfigJSON() any {
-	return jsonOf(s.proxyConfig)
-}
-
-// jsonOf is a message that was read from JSON as metadata.
+// jsonOf converts a message that was decoded from JSON to metadata.
 func jsonOf(message proto.Message) any {
 	text, err := protojson.Marshal(message)
 	if err != nil {
-		return nil // invalid UTF-8 cannot come out of a parser that accepted it
+		return nil // impossible: the parser accepts only valid UTF-8
 	}
 	var m map[string]any
 	_ = json.Unmarshal(text, &m)
@@ -158,32 +164,49 @@ func anyMap(m map[string]string) any {
 	return out
 }
 
-// Istio's environment variables that become metadata.
+// Files of Linux with limits on ports.
 const (
-	metaPrefix     = "ISTIO_META_"
-	metaJSONPrefix = "ISTIO_METAJSON_"
+	firstFreePortFile = "/proc/sys/net/ipv4/ip_unprivileged_port_start" // of this network namespace
+	capabilitiesFile  = "/proc/self/status"
 )
 
-// MetadataFromEnv collects node metadata from an environment ("NAME=value" words):
-// ISTIO_META_X=v is X: v, and each ISTIO_METAJSON_X holds a JSON object, as in Istio.
-// ISTIO_METAJSON_LABELS holds the labels themselves.
-func MetadataFromEnv(environ []string) (metadata map[string]any, labels map[string]string, err error) {
-	metadata = map[string]any{}
-	for _, e := range environ {
-		name, value, _ := strings.Cut(e, "=")
-		if key, ok := strings.CutPrefix(name, metaPrefix); ok && value != "" {
-			metadata[key] = value
-		}
-		if _, ok := strings.CutPrefix(name, metaJSONPrefix); !ok || value == "" {
-			continue
-		}
-		var into any = &metadata
-		if name == metaJSONPrefix+"LABELS" {
-			into = &labels
-		}
-		if err := json.Unmarshal([]byte(value), into); err != nil {
-			return nil, nil, fmt.Errorf("environment variable %s holds no JSON object of the expected form: %w", name, err)
+// capNetBindService is the number of CAP_NET_BIND_SERVICE.
+const capNetBindService = 10
+
+// reportPrivileges sets the metadata UNPRIVILEGED_POD if Envoy may not listen on all ports, unless the user has set it.
+func (s *settings) reportPrivileges() {
+	if _, set := s.node.Metadata[agentapi.MetaUnprivileged]; set || s.Type != model.ProxySidecar || s.opensAnyPort() {
+		return
+	}
+	s.node.Metadata[agentapi.MetaUnprivileged] = "true"
+	if s.Interception == model.InterceptNone {
+		s.log.Warn("Envoy may not listen on ports below 1024, so the application cannot call services on such ports without interception: "+
+			"set the sysctl net.ipv4.ip_unprivileged_port_start to 0", "uid", os.Geteuid())
+	}
+}
+
+// opensAnyPort reports whether Envoy may listen on ports below 1024. If that is unknown, it returns true.
+func (s *settings) opensAnyPort() bool {
+	from, err := os.ReadFile(firstFreePortFile)
+	if n, e := strconv.Atoi(strings.TrimSpace(string(from))); err != nil || e != nil || n < model.PrivilegedPorts {
+		return true
+	}
+	// A process of root has the capabilities of the bounding set, a process of another user those that are ambient.
+	set := "CapAmb"
+	if os.Geteuid() == 0 {
+		set = "CapBnd"
+	}
+	status, err := os.ReadFile(capabilitiesFile)
+	return err != nil || s.envoyUser() == nil && hasCapability(string(status), set, capNetBindService)
+}
+
+// hasCapability reports whether a set in the text of /proc/PID/status contains a capability.
+func hasCapability(status, set string, capability int) bool {
+	for line := range strings.Lines(status) {
+		if text, ok := strings.CutPrefix(line, set+":"); ok {
+			bits, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
+			return err == nil && bits>>capability&1 == 1
 		}
 	}
-	return metadata, labels, nil
+	return false
 }

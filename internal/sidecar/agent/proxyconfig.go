@@ -2,22 +2,25 @@ package agent
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshconfig "istio.io/api/mesh/v1alpha1"
 
 	"github.com/moonsail/moonsail/internal/config/proxyconfig"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/bootstrap"
 )
 
-// ProxyConfigAnnotation is the pod annotation that overrides a sidecar's ProxyConfig.
+// ProxyConfigAnnotation is the annotation of a Pod that overrides the mesh's ProxyConfig.
 const ProxyConfigAnnotation = "proxy.istio.io/config"
 
-// overlay is base with each field that is set in top; maps are merged by key.
+// overlay returns base with the fields that are set in top. It merges maps by key.
 func overlay(base, top *meshconfig.ProxyConfig) *meshconfig.ProxyConfig {
 	merged := &meshconfig.ProxyConfig{}
 	if base != nil {
@@ -46,7 +49,7 @@ func (s *settings) resolveProxyConfig() error {
 		if err != nil {
 			return err
 		}
-		s.ownTracing = top.GetTracing()
+		s.podTracing = top.GetTracing()
 		pc = overlay(pc, top)
 	}
 	s.proxyConfig = pc
@@ -57,49 +60,16 @@ func (s *settings) resolveProxyConfig() error {
 		return err
 	}
 	var err error
-	if s.buckets, err = s.histogramBuckets(); err != nil {
-		return err
+	if s.buckets, err = bootstrap.HistogramBuckets(s.Workload.Annotations[bootstrap.BucketsAnnotation]); err != nil {
+		return fmt.Errorf("annotation %s of pod %s: %w", bootstrap.BucketsAnnotation, s.Workload.Name, err)
 	}
 	if d := s.proxyConfig.GetFileFlushInterval(); d != nil && d.AsDuration() < time.Millisecond {
-		return fmt.Errorf("fileFlushInterval %s in %s is too short: use 1ms or more", d.AsDuration(), ProxyConfigAnnotation)
+		return fmt.Errorf("fileFlushInterval %s in %s is too short: use at least 1ms", d.AsDuration(), ProxyConfigAnnotation)
 	}
 	return s.resolveDrain()
 }
 
-// UnreadAnnotations are annotations of Istio that have no effect on sidecars. The agent warns of each that is set.
-var UnreadAnnotations = []string{
-	"sidecar.istio.io/bootstrapOverride", "sidecar.istio.io/discoveryAddress", "sidecar.istio.io/enableCoreDump", "sidecar.istio.io/statsCompression",
-	"sidecar.istio.io/statsEvictionInterval", "sidecar.istio.io/statsFlushInterval", "sidecar.istio.io/statsHistogramBins",
-}
-
-// tellUnread warns of fields and annotations that are set and do nothing.
-func (s *settings) tellUnread() {
-	said := slices.DeleteFunc(slices.Clone(UnreadAnnotations), func(name string) bool { _, is := s.Workload.Annotations[name]; return !is })
-	if len(said) > 0 {
-		s.log.Warn("annotations have no effect in Moonsail yet", "annotations", strings.Join(said, ", "))
-	}
-	out := unreadFields(s.proxyConfig, "", model.ProxyConfigFields)
-	if h := s.proxyConfig.GetProxyHeaders(); h != nil {
-		out = append(out, unreadFields(h, "proxyHeaders.", model.ProxyHeadersFields)...)
-	}
-	if slices.Sort(out); len(out) > 0 {
-		s.log.Warn("fields of ProxyConfig have no effect in Moonsail yet", "fields", strings.Join(out, ", "))
-	}
-	s.tellTracing()
-}
-
-// unreadFields are the names of fields that are set and not read.
-func unreadFields(m protoreflect.ProtoMessage, above string, read []string) (out []string) {
-	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
-		if !slices.Contains(read, f.JSONName()) {
-			out = append(out, above+f.JSONName())
-		}
-		return true
-	})
-	return out
-}
-
-// portsFromProxyConfig takes the two ports that Istio's ProxyConfig knows.
+// portsFromProxyConfig applies the two ports of Istio's ProxyConfig.
 func (s *settings) portsFromProxyConfig() error {
 	for _, p := range []struct {
 		name  string
@@ -119,22 +89,110 @@ func (s *settings) portsFromProxyConfig() error {
 	return nil
 }
 
+// defaultListenerDrain is Istio's default drainDuration: how long connections of a listener last after the control plane
+// has changed or removed the listener.
+const defaultListenerDrain = 45 * time.Second
+
 func (s *settings) resolveDrain() error {
-	s.drainTime, s.listenDrain = DefaultDrainTime, defaultListenerDrain
+	s.drainTime, s.listenerDrain = DefaultDrainTime, defaultListenerDrain
 	if d := s.proxyConfig.GetTerminationDrainDuration(); d != nil {
 		s.drainTime = d.AsDuration()
 	}
 	if d := s.proxyConfig.GetDrainDuration(); d != nil {
-		s.listenDrain = d.AsDuration()
+		s.listenerDrain = d.AsDuration()
 	}
 	if s.DrainTime != nil {
 		s.drainTime = *s.DrainTime
 	}
-	if s.drainTime < 0 || s.listenDrain < time.Second || s.MinDrain < 0 {
-		return fmt.Errorf("drain times must not be negative, and drainDuration at least 1s: "+
-			"--drain-time %s, --min-drain-time %s, drainDuration %s", s.drainTime, s.MinDrain, s.listenDrain)
+	if s.drainTime < 0 || s.listenerDrain < time.Second || s.MinDrain < 0 {
+		return fmt.Errorf("invalid drain time: use 0s or more for --drain-time (%s) and --min-drain-time (%s), and 1s or more for drainDuration (%s)",
+			s.drainTime, s.MinDrain, s.listenerDrain)
 	}
-	// Listeners must not close while connections may still come.
-	s.listenDrain = max(s.listenDrain, s.drainTime)
+	// A listener must stay open while connections may still come.
+	s.listenerDrain = max(s.listenerDrain, s.drainTime)
 	return nil
+}
+
+// maxConcurrency is more than any machine needs. Envoy would accept a larger number, which can only be a mistake.
+const maxConcurrency = 1024
+
+// resolveConcurrency sets the number of worker threads: the configured one, most specific source first, else the whole
+// CPUs of the CPU limit, at least 1. More threads than CPUs cost memory and connections without a benefit.
+func (s *settings) resolveConcurrency() error {
+	s.concurrency, s.because = s.chooseConcurrency()
+	if s.concurrency < 0 || s.concurrency > maxConcurrency {
+		return fmt.Errorf("invalid concurrency %d by %s: use 0 (one thread for each core) to %d: correct --concurrency (or concurrency in %s)",
+			s.concurrency, s.because, maxConcurrency, ProxyConfigAnnotation)
+	}
+	if s.concurrency == 0 && s.CPULimit.CPUs > 0 && s.CPULimit.CPUs < float64(runtime.NumCPU()) {
+		s.log.Warn("concurrency is 0 (one thread for each core), which exceeds the CPU limit: the threads will be throttled",
+			"cores", runtime.NumCPU(), "limit", s.CPULimit.CPUs, "from", s.CPULimit.From)
+	}
+	s.proxyConfig.Concurrency = wrapperspb.Int32(int32(s.concurrency))
+	return nil
+}
+
+func (s *settings) chooseConcurrency() (n int, because string) {
+	switch configured := s.proxyConfig.GetConcurrency(); {
+	case s.Concurrency != nil:
+		return *s.Concurrency, "--concurrency"
+	case configured != nil && s.ProxyConfig.GetConcurrency() != nil && s.ProxyConfig.GetConcurrency().GetValue() == configured.GetValue():
+		return int(configured.GetValue()), "ProxyConfig (--proxy-config)"
+	case configured != nil:
+		return int(configured.GetValue()), "annotation " + ProxyConfigAnnotation
+	case s.CPULimit.CPUs > 0:
+		n := min(max(1, int(s.CPULimit.CPUs)), maxConcurrency)
+		return n, fmt.Sprintf("a CPU limit of %g (%s)", s.CPULimit.CPUs, s.CPULimit.From)
+	}
+	return DefaultConcurrency, "default: no CPU limit is known"
+}
+
+// UnreadAnnotations are annotations of Istio that have no effect on sidecars. The agent warns about each that is set.
+var UnreadAnnotations = []string{
+	"sidecar.istio.io/bootstrapOverride", "sidecar.istio.io/discoveryAddress", "sidecar.istio.io/enableCoreDump", "sidecar.istio.io/statsCompression",
+	"sidecar.istio.io/statsEvictionInterval", "sidecar.istio.io/statsFlushInterval", "sidecar.istio.io/statsHistogramBins",
+}
+
+// warnUnread warns about fields of ProxyConfig and annotations that are set and have no effect.
+func (s *settings) warnUnread() {
+	annotations := slices.DeleteFunc(slices.Clone(UnreadAnnotations), func(name string) bool { _, set := s.Workload.Annotations[name]; return !set })
+	if len(annotations) > 0 {
+		s.log.Warn("annotations have no effect in Moonsail yet", "annotations", strings.Join(annotations, ", "))
+	}
+	fields := unreadFields(s.proxyConfig, "", model.ProxyConfigFields)
+	if h := s.proxyConfig.GetProxyHeaders(); h != nil {
+		fields = append(fields, unreadFields(h, "proxyHeaders.", model.ProxyHeadersFields)...)
+	}
+	if slices.Sort(fields); len(fields) > 0 {
+		s.log.Warn("fields of ProxyConfig have no effect in Moonsail yet", "fields", strings.Join(fields, ", "))
+	}
+	s.warnTracing()
+}
+
+// warnTracing warns about tracing fields of the Pod's annotation that have no effect there.
+func (s *settings) warnTracing() {
+	t := s.podTracing
+	if t == nil {
+		return
+	}
+	fields := unreadFields(t, "tracing.", model.TracingFields)
+	if slices.Sort(fields); len(fields) > 0 {
+		s.log.Warn("annotation of the Pod: fields about the destination of spans have no effect: use the mesh's configuration or a Telemetry",
+			"annotation", ProxyConfigAnnotation, "fields", strings.Join(fields, ", "))
+	}
+	if t.Sampling < 0 || t.Sampling > 100 {
+		s.log.Warn("annotation of the Pod: sampling is ignored: use a percentage from 0 to 100",
+			"annotation", ProxyConfigAnnotation, "sampling", t.Sampling)
+	}
+}
+
+// unreadFields returns the names of the fields of m that are set and not in read, with a prefix.
+func unreadFields(m protoreflect.ProtoMessage, prefix string, read []string) (out []string) {
+	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if !slices.Contains(read, f.JSONName()) {
+			out = append(out, prefix+f.JSONName())
+		}
+		return true
+	})
+	return out
 }

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/moonsail/moonsail/internal/sidecar/agent/identity"
@@ -30,13 +31,13 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/resource"
 )
 
-// Ports of a client's listeners: of one connection to the server, and of one a request.
+// Ports of a client's listeners: one uses a single connection to the server, one a connection for each request.
 const (
 	keptPort  = 18081
 	freshPort = 18082
 )
 
-// mutualTLS is TLS with those whose names begin so.
+// mutualTLS is TLS with peers whose SPIFFE id has a prefix.
 func mutualTLS(prefix string) *tlsv3.CommonTlsContext {
 	return &tlsv3.CommonTlsContext{
 		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{sdsSecret("default")},
@@ -56,7 +57,22 @@ func tlsSocket(m proto.Message) *corev3.TransportSocket {
 	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: pack(m)}}
 }
 
-// addServer gives an address a listener that wants certificates of namespace shop.
+// sdsSecret refers to a secret of the agent like Envoy's bootstrap.
+func sdsSecret(name string) *tlsv3.SdsSecretConfig {
+	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{
+		ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{
+			ApiType:                   corev3.ApiConfigSource_GRPC,
+			TransportApiVersion:       corev3.ApiVersion_V3,
+			SetNodeOnFirstMessageOnly: true,
+			GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: "sds-grpc"}}}},
+		}},
+		InitialFetchTimeout: durationpb.New(0),
+		ResourceApiVersion:  corev3.ApiVersion_V3,
+	}}
+}
+
+// addServer adds a listener that requires certificates of namespace shop.
 func (p *securePlane) addServer(ip string, app net.Addr) {
 	l, c := namedRoute(ip+"-srv", ip+"-srv", ip, appPort, app)
 	l.FilterChains[0].TransportSocket = tlsSocket(&tlsv3.DownstreamTlsContext{
@@ -65,7 +81,7 @@ func (p *securePlane) addServer(ip string, app net.Addr) {
 	p.add(resource.ClusterURL, c.Name, c)
 }
 
-// addClient gives an address two listeners that call the server.
+// addClient adds two listeners that forward to the server.
 func (p *securePlane) addClient(ip, server string) {
 	to := &net.TCPAddr{IP: net.ParseIP(server), Port: appPort}
 	for _, port := range []uint16{keptPort, freshPort} {
@@ -80,9 +96,9 @@ func (p *securePlane) addClient(ip, server string) {
 	}
 }
 
-// oneRequestEach has a cluster use each connection once.
+// oneRequestEach makes a cluster use each connection for one request.
 func oneRequestEach(c *clusterv3.Cluster) {
-	c.TypedExtensionProtocolOptions = map[string]*anypb.Any{httpOptionsName: pack(&httpv3.HttpProtocolOptions{
+	c.TypedExtensionProtocolOptions = map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": pack(&httpv3.HttpProtocolOptions{
 		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{MaxRequestsPerConnection: wrapperspb.UInt32(1)},
 		UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
 			ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
@@ -93,30 +109,29 @@ func oneRequestEach(c *clusterv3.Cluster) {
 func (s *sidecar) identity() identity.State {
 	_, body := s.get(DefaultStatusPort, "/debug/identity")
 	var st identity.State
-	_ = json.Unmarshal([]byte(body), &st) // no answer is none
+	_ = json.Unmarshal([]byte(body), &st) // no answer: the zero State
 	return st
 }
 
-// couple is a server and a client under calls, and the plane that certifies them.
+// couple is a server and a client with calls between them, and their control plane.
 type couple struct {
 	*securePlane
 	t              *testing.T
 	server, client *sidecar
-	stranger       *sidecar // of another namespace
+	outsider       *sidecar // of another namespace
 	kept, fresh    *calls
 }
 
-// startCouple has certificates live for long, and be renewed soon: on a machine that has no
-// time none of them expires.
+// startCouple issues certificates with a long lifetime that are renewed soon. None expires on a busy machine.
 func startCouple(t *testing.T) *couple {
 	t.Helper()
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "x") }))
 	t.Cleanup(app.Close)
-	serverIP, clientIP, strangerIP := ownIP(), ownIP(), ownIP()
+	serverIP, clientIP, outsiderIP := ownIP(), ownIP(), ownIP()
 	c := &couple{t: t, securePlane: startSecurePlaneWith(t, 20*time.Minute, func(p *securePlane) {
 		p.addServer(serverIP, app.Listener.Addr())
 		p.addClient(clientIP, serverIP)
-		p.addClient(strangerIP, serverIP)
+		p.addClient(outsiderIP, serverIP)
 		p.concerns = func(node, name string) bool {
 			ip, _, _ := strings.Cut(name, "-")
 			return strings.Contains(node, "~"+ip+"~")
@@ -124,17 +139,17 @@ func startCouple(t *testing.T) *couple {
 	})}
 	soon := func(c *Config) {
 		c.CA.GraceRatio = 0.9995 // of 20 min: after 0.6 s
-		c.Workload.Annotations = map[string]string{prefixesAnnotation: "cluster."}
+		c.Workload.Annotations = map[string]string{"sidecar.istio.io/statsInclusionPrefixes": "cluster."}
 	}
 	c.server = startSidecar(t, serverIP, "", func(s *Config) { c.identify(s); soon(s) })
 	c.client = startSidecar(t, clientIP, "", func(s *Config) { c.identify(s); soon(s) })
-	c.ca.Change(func(s *catest.Settings) { s.IDs["Bearer stranger"] = "spiffe://cluster.local/ns/other/sa/default" })
-	c.stranger = startSidecar(t, strangerIP, "", func(s *Config) {
+	c.ca.Change(func(s *catest.Settings) { s.IDs["Bearer outsider"] = "spiffe://cluster.local/ns/other/sa/default" })
+	c.outsider = startSidecar(t, outsiderIP, "", func(s *Config) {
 		c.identify(s)
 		s.Workload.Namespace, s.CA.TokenFile = "other", filepath.Join(t.TempDir(), "token")
-		require.NoError(t, os.WriteFile(s.CA.TokenFile, []byte("stranger"), 0o600))
+		require.NoError(t, os.WriteFile(s.CA.TokenFile, []byte("outsider"), 0o600))
 	})
-	for _, s := range []*sidecar{c.server, c.client, c.stranger} {
+	for _, s := range []*sidecar{c.server, c.client, c.outsider} {
 		s.awaitPid(1)
 	}
 	c.kept = startCalls(t, "http://"+net.JoinHostPort(clientIP, fmt.Sprint(keptPort)), c.describe)
@@ -142,7 +157,7 @@ func startCouple(t *testing.T) *couple {
 	return c
 }
 
-// describe is what both have, for people.
+// describe describes the certificates of both, for failures.
 func (c *couple) describe() string {
 	text := ""
 	for name, s := range map[string]*sidecar{"client": c.client, "server": c.server} {
@@ -152,7 +167,7 @@ func (c *couple) describe() string {
 	return text
 }
 
-// both waits for both of them.
+// both waits for a condition of both sidecars.
 func (c *couple) both(what string, ok func(*sidecar) bool) {
 	c.t.Helper()
 	for _, s := range []*sidecar{c.server, c.client} {
@@ -160,7 +175,7 @@ func (c *couple) both(what string, ok func(*sidecar) bool) {
 	}
 }
 
-// renewed waits until each Envoy has shown more certificates.
+// renewed waits until each Envoy has had more than that many certificates.
 func (c *couple) renewed(more int) {
 	c.t.Helper()
 	for _, s := range []*sidecar{c.server, c.client} {
@@ -175,14 +190,14 @@ func (c *couple) renewed(more int) {
 	}
 }
 
-// called waits for calls of either kind that have begun since.
+// called waits for some more calls on both ports.
 func (c *couple) called() {
 	c.t.Helper()
 	kept, fresh := c.kept.n.Load(), c.fresh.n.Load()
 	c.client.await("calls", func() bool { return c.kept.n.Load() > kept+5 && c.fresh.n.Load() > fresh+5 })
 }
 
-// trusting replaces the roots, and waits until each Envoy checks by them.
+// trusting replaces the roots, and waits until each Envoy has them.
 func (c *couple) trusting(list ...*catest.Root) {
 	c.t.Helper()
 	c.ca.Change(func(s *catest.Settings) { s.Roots = list })
@@ -199,20 +214,19 @@ func (c *couple) trusting(list ...*catest.Root) {
 	})
 }
 
-// TestRotationUnderLoad renews certificates, has the CA away, and replaces the mesh's root,
-// while two sidecars talk: no request fails, and the connection that was there at the
-// beginning is there at the end. Somebody of another namespace is refused all the time.
+// TestRotationUnderLoad renews certificates, stops the CA, and replaces the mesh's root under calls between two sidecars.
+// No call fails, the first connection lasts until the end, and the server refuses a client of another namespace.
 func TestRotationUnderLoad(t *testing.T) {
 	c := startCouple(t)
 	c.called()
 	c.renewed(3)
 	c.called()
 
-	c.ca.Change(func(s *catest.Settings) { s.Err = status.Error(codes.Unavailable, "away") })
-	c.both("the CA to be missed", func(s *sidecar) bool { return s.identity().Attempts >= 2 })
+	c.ca.Change(func(s *catest.Settings) { s.Err = status.Error(codes.Unavailable, "unavailable") })
+	c.both("failed renewals", func(s *sidecar) bool { return s.identity().Attempts >= 2 })
 	c.called()
 	c.ca.Change(func(s *catest.Settings) { s.Err = nil })
-	c.both("the CA to be found again", func(s *sidecar) bool { st := s.identity(); return st.Serial != "" && st.Problem == "" })
+	c.both("a renewal after the CA's return", func(s *sidecar) bool { st := s.identity(); return st.Serial != "" && st.Problem == "" })
 
 	next, err := catest.NewRoot("next")
 	require.NoError(t, err)
@@ -232,9 +246,9 @@ func TestRotationUnderLoad(t *testing.T) {
 	c.fresh.stop()
 	require.Empty(t, c.kept.failures)
 	require.Empty(t, c.fresh.failures)
-	code, _ := c.stranger.get(keptPort, "/")
-	require.Equal(t, http.StatusServiceUnavailable, code, "of another namespace")
+	code, _ := c.outsider.get(keptPort, "/")
+	require.Equal(t, http.StatusServiceUnavailable, code, "the client of another namespace is refused")
 	_, text := c.client.get(DefaultAdminPort, "/stats?filter="+c.client.ip+"-.*upstream_cx_(total|destroy)$")
-	require.Contains(t, text, fmt.Sprintf("cluster.%s-%d.upstream_cx_destroy: 0\n", c.client.ip, keptPort), "no connection was dropped")
+	require.Contains(t, text, fmt.Sprintf("cluster.%s-%d.upstream_cx_destroy: 0\n", c.client.ip, keptPort), "no connection was closed")
 	t.Logf("%d calls on kept connections, %d on fresh ones; %s", c.kept.n.Load(), c.fresh.n.Load(), strings.ReplaceAll(text, "\n", "; "))
 }

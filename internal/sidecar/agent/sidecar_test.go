@@ -28,26 +28,25 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
 	"github.com/moonsail/moonsail/test/logtext"
 	"github.com/moonsail/moonsail/test/netns"
 )
 
-// patience is for conditions that come soon, on a busy machine later. Nothing is
-// concluded from how long anything took.
 const (
-	patience = time.Minute
-	lookAt   = 10 * time.Millisecond
+	patience = time.Minute // for conditions; long enough for a busy machine
+	poll     = 10 * time.Millisecond
 )
 
-// subprocess makes the test binary run one sidecar instead of the tests: name, address
-// and control plane, separated by spaces.
+// subprocess makes the test binary run one sidecar instead of the tests. It holds name, address and control plane,
+// separated by spaces.
 const subprocess = "MOONSAIL_TEST_SIDECAR"
 
 func TestMain(m *testing.M) {
 	if words := strings.Fields(os.Getenv(subprocess)); len(words) == 3 {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
-		err := Run(ctx, Config{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Workload: Workload{Name: words[0], IPs: []string{words[1]}}, XDS: XDS{Address: words[2], Plaintext: true}})
+		err := Run(ctx, Config{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Workload: workload.Workload{Name: words[0], IPs: []string{words[1]}}, XDS: XDS{Address: words[2], Plaintext: true}})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -78,17 +77,16 @@ type sidecar struct {
 	err    error // read after done
 }
 
-// startSidecar runs an agent at an address of its own until the test ends.
+// startSidecar runs an agent at ip until the test ends.
 func startSidecar(t *testing.T, ip, xds string, change func(*Config)) *sidecar {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &sidecar{t: t, ip: ip, log: &logtext.Buffer{}, cancel: cancel, abort: make(chan struct{}), done: make(chan struct{})}
 	c := Config{
-		Workload:  Workload{Name: "app-1", Namespace: "shop", IPs: []string{ip}, Labels: map[string]string{"app": "app"}},
-		XDS:       XDS{Address: xds, Plaintext: true},
-		DrainTime: ptr(100 * time.Millisecond),
-		// Whoever wants to leave says so.
-		LeaveTimeout: ptr(time.Duration(0)),
+		Workload:     workload.Workload{Name: "app-1", Namespace: "shop", IPs: []string{ip}, Labels: map[string]string{"app": "app"}},
+		XDS:          XDS{Address: xds, Plaintext: true},
+		DrainTime:    ptr(100 * time.Millisecond),
+		LeaveTimeout: ptr(time.Duration(0)), // tests of the deregistration set it
 		EnvoyPath:    findEnvoy(t),
 		Log:          slog.New(slog.NewTextHandler(s.log, nil)),
 		Abort:        s.abort,
@@ -131,11 +129,10 @@ func (s *sidecar) ended() error {
 
 func (s *sidecar) await(what string, condition func() bool) {
 	s.t.Helper()
-	require.Eventually(s.t, condition, patience, lookAt, "waiting for %s", what)
+	require.Eventually(s.t, condition, patience, poll, "waiting for %s", what)
 }
 
-// get asks one of the sidecar's ports; status 0: no answer. Conditions that are waited for ask again
-// when there is none.
+// get sends a request to one of the sidecar's ports. status is 0 without an answer.
 func (s *sidecar) get(port int, path string) (status int, body string) {
 	client := &http.Client{Timeout: patience / 2, Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Get("http://" + net.JoinHostPort(s.ip, strconv.Itoa(port)) + path)
@@ -157,7 +154,7 @@ func (s *sidecar) awaitReady() {
 
 var readyPid = regexp.MustCompile(`msg="sidecar ready".* pid=(\d+)`)
 
-// awaitPid is the process id of the nth Envoy that became ready.
+// awaitPid returns the process id of the nth Envoy that became ready.
 func (s *sidecar) awaitPid(n int) int {
 	s.t.Helper()
 	var found [][]string
@@ -172,7 +169,7 @@ func (s *sidecar) awaitPid(n int) int {
 
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// certificate is a self-signed one for localhost.
+// certificate is a self-signed certificate for localhost.
 type certificate struct {
 	certPEM []byte
 	tls     tls.Certificate

@@ -1,102 +1,79 @@
 package agent
 
 import (
+	"bufio"
 	"io"
-	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/moonsail/moonsail/internal/sidecar/envoy"
-	"github.com/moonsail/moonsail/test/await"
+	"github.com/moonsail/moonsail/internal/sidecar/agent/scrape"
 )
 
-const twoCalls = `# TYPE envoy_istio_requests_total counter
-envoy_istio_requests_total{__call="source|http|200||-|a|b|c|d"} 1
-envoy_istio_requests_total{__call="source|http|200||-|a|b|c|e"} 1
-`
-
-// TestScrapesTakeTurns: whoever asks for metrics and does not take them holds up others, and takes no more memory.
-func TestScrapesTakeTurns(t *testing.T) {
-	const most, all = 2, 6
-	var arrived, running, highest, answered atomic.Int32
-	release, over := make(chan struct{}), make(chan struct{})
-	turn := inTurns(most)(func(http.ResponseWriter, *http.Request) {
-		n := running.Add(1)
-		for h := highest.Load(); n > h && !highest.CompareAndSwap(h, n); h = highest.Load() {
+func TestMergesTheApplicationsMetrics(t *testing.T) {
+	ads := startADS(t, nil, nil, nil)
+	close(ads.open)
+	ip := ownIP()
+	var fails atomic.Bool
+	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	require.NoError(t, err)
+	app := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if fails.Load() || r.URL.Path != "/custom" || r.Header.Get("Accept") != "text/plain;version=0.0.4" {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
 		}
-		select {
-		case <-release:
-		case <-over:
-		}
-		running.Add(-1)
+		_, _ = io.WriteString(w, "orders_total 7\n# EOF\n")
+	})}}
+	app.Start()
+	t.Cleanup(app.Close)
+	s := startSidecar(t, ip, ads.address, func(c *Config) {
+		c.AppMetrics = scrape.App{Port: uint16(l.Addr().(*net.TCPAddr).Port), Path: "/custom"}
 	})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		arrived.Add(1)
-		turn(w, r)
-	}))
-	t.Cleanup(server.Close)
-	t.Cleanup(func() { close(over) }) // else that would wait for those who were not released
-	var asking sync.WaitGroup
-	for range all {
-		asking.Go(func() {
-			if resp, err := http.Get(server.URL); err == nil {
-				answered.Add(1)
-				_ = resp.Body.Close()
-			}
-		})
-	}
-	require.Eventually(t, func() bool { return arrived.Load() == all && running.Load() >= most }, time.Minute, time.Millisecond)
-	for range all {
-		await.To(t, release, struct{}{})
-	}
-	await.End(t, asking.Wait)
-	require.EqualValues(t, all, answered.Load())
-	require.EqualValues(t, most, highest.Load())
-	require.NotZero(t, newStatusServer(nil).WriteTimeout, "who does not read is not waited for forever")
+	s.awaitReady()
+	_, merged := s.get(DefaultStatusPort, "/stats/prometheus")
+	require.Contains(t, merged, "\norders_total 7\n")
+	require.Contains(t, merged, "envoy_server_live{} 1\n")
+	require.Contains(t, merged, "istio_agent_scrapes_total 1\n")
+	require.NotContains(t, merged, "# EOF")
+
+	fails.Store(true)
+	_, merged = s.get(DefaultStatusPort, "/stats/prometheus")
+	require.NotContains(t, merged, "orders_total")
+	require.Contains(t, merged, "envoy_server_live{} 1\n", "the other metrics remain")
+	_, merged = s.get(DefaultStatusPort, "/stats/prometheus")
+	require.Contains(t, merged, `istio_agent_scrape_failures_total{type="application"} 2`)
 }
 
-// TestSeriesOfWholeScrapes: only what is all of Envoy's metrics tells how many series it has.
-func TestSeriesOfWholeScrapes(t *testing.T) {
-	var fails atomic.Bool
-	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case fails.Load():
-			w.WriteHeader(http.StatusServiceUnavailable)
-		case r.URL.RawQuery == "":
-			_, _ = io.WriteString(w, twoCalls)
+// TestIdleConnectionsEnd checks that the status ports close idle connections, which would use up file descriptors.
+func TestIdleConnectionsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln := bufconn.Listen(1 << 16)
+		server := newStatusServer(http.NotFoundHandler())
+		require.NotZero(t, server.WriteTimeout, "for clients that do not read")
+		go func() { _ = server.Serve(ln) }()
+		defer func() { _ = server.Close() }()
+		for _, request := range []string{"", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"} {
+			c, err := ln.DialContext(t.Context())
+			require.NoError(t, err)
+			_, err = io.WriteString(c, request)
+			require.NoError(t, err)
+			r := bufio.NewReader(c)
+			if request != "" {
+				res, err := http.ReadResponse(r, nil)
+				require.NoError(t, err)
+				_, err = io.Copy(io.Discard, res.Body)
+				require.NoError(t, res.Body.Close())
+				require.NoError(t, err)
+			}
+			_, err = r.ReadByte()
+			require.ErrorIs(t, err, io.EOF)
+			require.NoError(t, c.Close())
 		}
-	}))
-	t.Cleanup(admin.Close)
-	for name, of := range map[string]func(*agent) http.HandlerFunc{
-		"merged":        func(a *agent) http.HandlerFunc { return a.handleMetrics },
-		"Envoy's alone": func(a *agent) http.HandlerFunc { return a.handleEnvoyMetrics },
-	} {
-		t.Run(name, func(t *testing.T) {
-			fails.Store(false)
-			a := &agent{
-				settings: &settings{log: slog.New(slog.DiscardHandler)},
-				admin:    envoy.NewAdmin(strings.TrimPrefix(admin.URL, "http://")), metrics: newMetrics(),
-			}
-			t.Cleanup(a.admin.Close)
-			scrape := func(url string) {
-				of(a)(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, url, http.NoBody))
-			}
-			series := func() float64 { return testutil.ToFloat64(a.metrics.series.WithLabelValues("source")) }
-			scrape("/")
-			require.InDelta(t, 2, series(), 0)
-			scrape("/?filter=server")
-			require.InDelta(t, 2, series(), 0, "a query chooses some")
-			fails.Store(true)
-			scrape("/")
-			require.InDelta(t, 2, series(), 0, "there were none to be had")
-		})
-	}
+	})
 }

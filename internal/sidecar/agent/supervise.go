@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,41 +10,37 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/moonsail/moonsail/internal/sidecar/agent/envoylog"
 	"github.com/moonsail/moonsail/internal/sidecar/agent/istiometrics"
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
-// Restarts after a crash: the wait doubles from firstBackoff to maxBackoff, and starts
-// anew after an Envoy that lived for steadyAfter.
+// Backoff of restarts after a crash: it doubles from firstBackoff to maxBackoff. It starts at firstBackoff again after an
+// Envoy that ran for steadyAfter.
 const (
 	firstBackoff = 100 * time.Millisecond
 	maxBackoff   = 10 * time.Second
 	steadyAfter  = 30 * time.Second
 )
 
-// What Envoy says when it cannot bind.
+// Envoy's messages when it cannot bind an address.
 const (
 	addressInUse     = "Address already in use"
 	addressNotOnHost = "Cannot assign requested address"
 )
 
-const (
-	readyPoll   = 50 * time.Millisecond
-	readyRemind = 10 * time.Second // how often a sidecar that is not ready says why
-)
-
-// errStop: the agent was asked to end while no Envoy ran.
+// errStop means that the agent was asked to end while no Envoy ran.
 var errStop = errors.New("stop")
 
-// child is one Envoy process and what belongs to it.
+// child is one Envoy process.
 type child struct {
 	process *envoy.Process
-	output  *forwarder
+	output  *envoylog.Forwarder
 	started time.Time
 	watch   *watch
 }
 
-// supervise starts Envoy, again after each crash, until told to end.
+// supervise runs Envoy, and starts it again after each crash, until the sidecar ends.
 func (a *agent) supervise(ctx context.Context) error {
 	backoff := time.Duration(0)
 	for attempt := 0; ; attempt++ {
@@ -51,12 +48,12 @@ func (a *agent) supervise(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		ended, err := a.attend(ctx, c)
+		ended, err := a.wait(ctx, c)
 		if ended {
 			return err
 		}
-		if attempt == 0 && (!c.watch.answered() || c.output.said(addressInUse)) {
-			if a.dropAmendments(c) {
+		if attempt == 0 && (!c.watch.answered.Load() || c.output.Contains(addressInUse)) {
+			if a.bootstrap.dropPatches(c) {
 				attempt--
 				continue
 			}
@@ -65,7 +62,7 @@ func (a *agent) supervise(ctx context.Context) error {
 		lived := time.Since(c.started)
 		backoff = nextBackoff(backoff, lived)
 		a.metrics.restarts.Inc()
-		a.log.Error("Envoy ended by itself; starting it again", "ending", ending(c.process.Err()),
+		a.log.Error("Envoy crashed; starting it again", "ending", ending(c.process.Err()),
 			"after", lived.Round(time.Millisecond), "backoff", backoff, "restart", attempt+1)
 		if err := a.pause(ctx, backoff); err != nil {
 			return ignoreStop(err)
@@ -73,8 +70,7 @@ func (a *agent) supervise(ctx context.Context) error {
 	}
 }
 
-// nextBackoff is the wait after an Envoy that lived so long; last is the wait before it,
-// 0 before the first.
+// nextBackoff returns the wait after an Envoy that ran for lived. last is the wait before that Envoy, 0 for the first one.
 func nextBackoff(last, lived time.Duration) time.Duration {
 	if last == 0 || lived >= steadyAfter {
 		return firstBackoff
@@ -83,20 +79,20 @@ func nextBackoff(last, lived time.Duration) time.Duration {
 }
 
 func (a *agent) start(ctx context.Context) (*child, error) {
-	if err := a.giveToEnvoy(); err != nil {
+	if err := a.bootstrap.giveToEnvoy(); err != nil {
 		return nil, err
 	}
-	output := newForwarder(a.log)
+	output := envoylog.New(a.log)
 	p, err := envoy.Start(envoy.Options{
-		Path:              a.binary,
-		Bootstrap:         a.bootstrap,
+		Path:              a.bootstrap.binary,
+		Bootstrap:         a.bootstrap.path,
 		Concurrency:       a.concurrency,
-		DrainTime:         a.listenDrain,
+		DrainTime:         a.listenerDrain,
 		FlushInterval:     a.proxyConfig.GetFileFlushInterval().AsDuration(),
 		FlushKB:           a.proxyConfig.GetFileFlushMinSizeKb(),
 		LogLevel:          a.LogLevel,
 		ComponentLogLevel: a.ComponentLogLevel,
-		LogFormat:         envoyLogFormat,
+		LogFormat:         envoylog.Format,
 		LocalIPv6:         strings.Contains(a.Workload.IPs[0], ":"),
 		Output:            output,
 		Stdout:            a.AccessLog,
@@ -106,23 +102,22 @@ func (a *agent) start(ctx context.Context) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.live.Store(&istiometrics.Live{})
+	a.scrapes.EnvoyStarted()
 	a.metrics.starts.Inc()
 	a.metrics.up.Set(1)
-	a.workerWatch.runs(p.Pid())
+	a.workers.Runs(p.Pid())
 	c := &child{process: p, output: output, started: time.Now()}
 	c.watch = a.watch(ctx, p)
 	return c, nil
 }
 
-// attend waits for the process to end (ended is false: it crashed) or for the order to
-// end it, which it carries out.
-func (a *agent) attend(ctx context.Context, c *child) (ended bool, err error) {
+// wait waits for a crash of Envoy (ended is false), or for the end of the sidecar, and then ends Envoy.
+func (a *agent) wait(ctx context.Context, c *child) (ended bool, err error) {
 	defer func() {
 		<-c.process.Done()
 		c.watch.stop()
-		c.output.flush()
-		a.workerWatch.runs(0)
+		c.output.Flush()
+		a.workers.Runs(0)
 		a.metrics.up.Set(0)
 		a.metrics.setReady(false)
 	}()
@@ -135,7 +130,7 @@ func (a *agent) attend(ctx context.Context, c *child) (ended bool, err error) {
 		case <-a.Abort:
 			return true, a.force(c.process)
 		case <-a.quit:
-			a.log.Info("asked to quit; ending Envoy without a drain")
+			a.log.Info("quit requested; ending Envoy without a drain")
 			return true, a.stop(c.process)
 		case <-ctx.Done():
 			return true, a.drain(c.process)
@@ -145,17 +140,17 @@ func (a *agent) attend(ctx context.Context, c *child) (ended bool, err error) {
 
 func (a *agent) forward(p *envoy.Process, sig os.Signal) {
 	if err := p.Signal(sig); err != nil {
-		a.log.Warn("signal not forwarded to Envoy", "signal", sig, "error", err)
+		a.log.Warn("cannot forward a signal to Envoy", "signal", sig, "error", err)
 	}
 }
 
 func (a *agent) force(p *envoy.Process) error {
-	a.log.Warn("told to end at once; open connections are cut")
+	a.log.Warn("aborted; open connections are cut")
 	p.Kill()
 	return ErrForced
 }
 
-// pause waits between two Envoys.
+// pause waits before the next start of Envoy.
 func (a *agent) pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -163,7 +158,7 @@ func (a *agent) pause(ctx context.Context, d time.Duration) error {
 		select {
 		case <-timer.C:
 			return nil
-		case <-a.Signals: // no Envoy to pass it to
+		case <-a.Signals: // no Envoy runs
 		case <-a.Abort:
 			return ErrForced
 		case <-a.quit:
@@ -181,25 +176,54 @@ func ignoreStop(err error) error {
 	return err
 }
 
-// startError explains the first Envoy's end before its admin interface answered: that is
-// configuration, and starting again would not help.
+// startError explains why the first Envoy ended before its admin interface answered. The cause is configuration: another
+// start would not help.
 func (a *agent) startError(c *child) error {
-	advice := "see what it said; `moonsail agent --print-bootstrap` shows its configuration"
+	advice := "see its output below; `moonsail agent --print-bootstrap` prints its configuration"
 	switch {
-	case c.output.said(addressInUse):
+	case c.output.Contains(addressInUse):
 		advice = fmt.Sprintf("an address is in use: is another sidecar running there? Choose another --ip, or --admin-port (%s) "+
 			"or --prometheus-port (%d)", a.adminAddr, a.ports.Prometheus)
-	case c.output.said(addressNotOnHost):
+	case c.output.Contains(addressNotOnHost):
 		advice = fmt.Sprintf("this machine does not have the address %s: correct --ip, --bind-address or --admin-address", a.bind)
 	}
-	return fmt.Errorf("cannot start Envoy (%s): %s\n  %s", ending(c.process.Err()), advice, strings.Join(c.output.last(), "\n  "))
+	return fmt.Errorf("cannot start Envoy (%s): %s\n  %s", ending(c.process.Err()), advice, strings.Join(c.output.Last(), "\n  "))
 }
 
-// ending says how a process ended, and what may have done it.
+// ending describes how a process ended, with a likely cause.
 func ending(err error) string {
 	text := envoy.Ending(err)
 	if strings.Contains(text, syscall.SIGKILL.String()) {
 		text += " (out of memory?)"
 	}
 	return text
+}
+
+// metricsWorkload describes the sidecar's workload in labels of metrics.
+func (s *settings) metricsWorkload() *istiometrics.Workload {
+	w := &s.Workload
+	return istiometrics.Of(cmp.Or(w.WorkloadName, w.Name), w.Namespace, s.ClusterID, w.Labels)
+}
+
+// telemetryEnv are environment variables with facts about the workload for access logs, metrics and spans. Envoy's
+// configuration, which many workloads share, refers to them. Variables for tracers that the user has set stay.
+func (s *settings) telemetryEnv() []string {
+	own := s.metricsWorkload()
+	env := []string{
+		"MOONSAIL_WORKLOAD=" + own.Text(),
+		"MOONSAIL_CANONICAL_SERVICE=" + own.Service,
+		"MOONSAIL_CANONICAL_REVISION=" + cmp.Or(own.Revision, "latest"),
+		"MOONSAIL_CLUSTER_ID=" + s.ClusterID,
+		"MOONSAIL_MESH_ID=" + s.MeshID,
+		"MOONSAIL_NAMESPACE=" + own.Namespace,
+	}
+	for name, value := range map[string]string{
+		"OTEL_RESOURCE_ATTRIBUTES": "service.name=" + s.node.Cluster,
+		"DD_SERVICE":               s.node.Cluster, // Datadog's tracer
+	} {
+		if os.Getenv(name) == "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
 }

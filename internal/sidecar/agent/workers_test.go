@@ -14,8 +14,8 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/agent/workers"
 )
 
-// The connections that are open are those that the workers have, and there is CPU time of
-// each. By Istio's annotation, Prometheus sees them, too.
+// TestWorkers checks that the report counts all open connections and has each worker's CPU time, and that Istio's
+// annotation adds statistics by worker to Prometheus.
 func TestWorkers(t *testing.T) {
 	app, ip := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "x") })), ownIP()
 	t.Cleanup(app.Close)
@@ -24,7 +24,7 @@ func TestWorkers(t *testing.T) {
 	close(ads.open)
 	s := startSidecar(t, ip, ads.address, func(c *Config) {
 		c.Concurrency = ptr(3)
-		c.Workload.Annotations = map[string]string{regexpsAnnotation: `listener\..*\.worker_.*\.downstream_cx_total`}
+		c.Workload.Annotations = map[string]string{"sidecar.istio.io/statsInclusionRegexps": `listener\..*\.worker_.*\.downstream_cx_total`}
 	})
 	s.awaitPid(1)
 	const open = 12
@@ -57,21 +57,4 @@ func TestWorkers(t *testing.T) {
 		total++
 	}
 	require.Equal(t, 3, total, metrics)
-}
-
-// An Envoy that has crashed is started again while somebody waits for a second look at its workers.
-func TestWhoAsksAboutWorkersHoldsUpNoEnvoy(t *testing.T) {
-	w := &workerWatch{}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	done := make(chan struct{})
-	go func() { defer close(done); w.runs(1) }()
-	require.Eventually(t, func() bool {
-		select {
-		case <-done:
-			return true
-		default:
-			return false
-		}
-	}, patience, lookAt)
 }

@@ -10,23 +10,22 @@ import (
 	"strings"
 )
 
-// Process says which process an Envoy is, so that others on its machine find it, also from
-// outside of its container.
+// Process identifies the process of an Envoy on its machine, also from outside of its container.
 type Process struct {
-	PID       int    `json:"pid"`                    // in its own namespace
-	Namespace string `json:"pidNamespace,omitempty"` // of process ids, as the kernel calls it
-	Boot      string `json:"boot,omitempty"`         // the kernel's, new at each start of the machine
+	PID       int    `json:"pid"`                    // in its own PID namespace
+	Namespace string `json:"pidNamespace,omitempty"` // PID namespace, as the kernel names it
+	Boot      string `json:"boot,omitempty"`         // boot id, which changes with each start of the machine
 }
 
-// ErrElsewhere tells that a process is on another machine.
+// ErrElsewhere means that a process runs on another machine.
 var ErrElsewhere = errors.New("it runs on another machine")
 
-// Identify tells about a process of this machine, whose id is seen in proc. Where we may not
-// read its namespace it is taken to be ours, as its id is seen here.
+// Identify describes the process with an id in proc. If its namespace cannot be read, Identify assumes this process's
+// namespace, because the id is visible here.
 func Identify(proc string, pid int) Process {
 	namespace, err := os.Readlink(filepath.Join(proc, strconv.Itoa(pid), "ns", "pid"))
 	if err != nil {
-		namespace, _ = os.Readlink(filepath.Join(proc, "self/ns/pid")) // elsewhere than on Linux there is none
+		namespace, _ = os.Readlink(filepath.Join(proc, "self/ns/pid")) // only Linux has it
 	}
 	return Process{PID: pid, Namespace: namespace, Boot: boot(proc)}
 }
@@ -36,7 +35,7 @@ func boot(proc string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// Find gives the id that the process has in proc.
+// Find returns the id of the process in proc.
 func (p Process) Find(proc string) (int, error) {
 	if p.Boot == "" || p.Boot != boot(proc) {
 		return 0, ErrElsewhere
@@ -54,11 +53,10 @@ func (p Process) Find(proc string) (int, error) {
 			return strconv.Atoi(filepath.Base(dir))
 		}
 	}
-	return 0, fmt.Errorf("process %d of namespace %s is not seen from here: are you root on its machine?", p.PID, p.Namespace)
+	return 0, fmt.Errorf("process %d of namespace %s is not visible: run this command as root on its machine", p.PID, p.Namespace)
 }
 
-// innermost is the last of the ids that a process has: NSpid lists them from the reader's
-// namespace to the process's own.
+// innermost returns the id of a process in its own namespace. NSpid lists its ids from the reader's namespace to its own.
 func innermost(dir string) []string {
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {

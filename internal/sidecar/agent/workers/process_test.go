@@ -33,7 +33,7 @@ func TestFind(t *testing.T) {
 		{Process{20, "pid:[1]", "b"}, 20, ""},
 		{Process{20, "pid:[2]", "b"}, 4242, ""},
 		{Process{20, "pid:[3]", "b"}, 4243, ""},
-		{Process{21, "pid:[2]", "b"}, 0, "not seen from here"},
+		{Process{21, "pid:[2]", "b"}, 0, "not visible"},
 		{Process{20, "pid:[1]", "other"}, 0, "another machine"},
 		{Process{PID: 20}, 0, "another machine"},
 	} {

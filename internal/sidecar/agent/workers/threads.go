@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// tick is the unit of times in /proc: Linux has had it on every architecture for years.
+// tick is the unit of times in /proc on all architectures of Linux.
 const tick = 10 * time.Millisecond
 
-// threadName begins the names of Envoy's worker threads; their number follows.
+// threadName begins the names of Envoy's worker threads; a number follows.
 const threadName = "wrk:worker_"
 
-// Threads is the CPU time of each worker of a process, by its number. proc is /proc.
+// Threads returns the CPU time of each worker of a process, by number. proc is /proc.
 func Threads(proc string, pid int) (map[int]time.Duration, error) {
 	dir := filepath.Join(proc, strconv.Itoa(pid), "task")
 	tasks, err := os.ReadDir(dir)
@@ -36,8 +36,8 @@ func Threads(proc string, pid int) (map[int]time.Duration, error) {
 	return out, nil
 }
 
-// parseStat reads "TID (NAME) STATE ..." of a worker: utime and stime are fields 14 and 15,
-// counted with those before the name, which may hold spaces and parentheses.
+// parseStat reads "TID (NAME) STATE ..." of a worker. utime and stime are fields 14 and 15. The name may contain spaces
+// and parentheses.
 func parseStat(stat []byte) (worker int, used time.Duration, ok bool) {
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if open < 0 || end < open {

@@ -1,5 +1,5 @@
-// Package workers tells what each worker thread of an Envoy does: its connections, from
-// Envoy's statistics, and its CPU time, from the kernel.
+// Package workers reports the load of each worker thread of an Envoy: its connections, from Envoy's statistics, and its
+// CPU time, from the kernel.
 package workers
 
 import (
@@ -15,18 +15,18 @@ import (
 // Worker is one worker thread.
 type Worker struct {
 	Worker      int     `json:"worker"`
-	Connections uint64  `json:"connections"` // open ones of clients, but those of scrapers
-	CPU         float64 `json:"cpu"`         // how much of a CPU it used, from 0 to 1; -1: not known
+	Connections uint64  `json:"connections"` // open connections of clients, without scrapers'
+	CPU         float64 `json:"cpu"`         // share of a CPU, from 0 to 1; -1: unknown
 }
 
-// Report is what one sidecar says of its workers.
+// Report describes the workers of one sidecar.
 type Report struct {
 	At          time.Time `json:"at"`
-	Over        float64   `json:"overSeconds,omitempty"` // what CPU is the mean of; 0: there was no look before
-	Concurrency int       `json:"concurrency"`           // as set; 0: one a core
-	Because     string    `json:"because"`               // why so many
+	Over        float64   `json:"overSeconds,omitempty"` // the time that CPU is the mean of; 0: no previous sample
+	Concurrency int       `json:"concurrency"`           // as configured; 0: one for each core
+	Because     string    `json:"because"`               // why Envoy has so many workers
 	Workers     []Worker  `json:"workers"`
-	Imbalance   string    `json:"imbalance,omitempty"` // empty: there is none worth telling
+	Imbalance   string    `json:"imbalance,omitempty"` // empty: the load is even
 	Advice      string    `json:"advice,omitempty"`
 	Process     Process   `json:"process"`
 }
@@ -36,8 +36,8 @@ const ConnectionsFilter = `^listener\..*\.worker_\d+\.downstream_cx_active$`
 
 var workerStat = regexp.MustCompile(`^listener\.(.+)\.worker_(\d+)\.downstream_cx_active$`)
 
-// Connections adds up Envoy's statistics by worker. The listeners in except (by the names
-// that they have in statistics) serve no traffic.
+// Connections sums Envoy's statistics by worker. It skips the listeners in except, named as in statistics, because they
+// serve no traffic.
 func Connections(stats map[string]uint64, except ...string) map[int]uint64 {
 	out := map[int]uint64{}
 	for name, n := range stats {
@@ -52,17 +52,16 @@ func Connections(stats map[string]uint64, except ...string) map[int]uint64 {
 	return out
 }
 
-// Look is what was seen of a process at one time.
-type Look struct {
+// Sample is the state of a process at one time.
+type Sample struct {
 	At          time.Time
 	PID         int
 	Connections map[int]uint64
-	CPU         map[int]time.Duration // used since the thread began
+	CPU         map[int]time.Duration // used since the start of the thread
 }
 
-// Compare makes a report of two looks at the same process; of one, where last is of another
-// process or none.
-func Compare(last, now Look, concurrency int, because string) Report {
+// Compare reports the difference of two samples. CPU is unknown if they are of different processes.
+func Compare(last, now Sample, concurrency int, because string) Report {
 	r := Report{At: now.At, Concurrency: concurrency, Because: because, Workers: []Worker{}}
 	if last.PID == now.PID && now.At.After(last.At) && len(last.CPU) > 0 {
 		r.Over = now.At.Sub(last.At).Seconds()
@@ -86,16 +85,15 @@ func Compare(last, now Look, concurrency int, because string) Report {
 	return r
 }
 
-// What is worth telling: connections enough that chance does not spread them so, and CPU
-// that is at its end.
+// Limits for an imbalance. With fewer connections chance alone spreads them unevenly.
 const (
-	fewConnections = 8   // a worker
-	unevenFrom     = 2.0 // the most of a worker, over the mean
+	fewConnections = 8   // for each worker
+	unevenFrom     = 2.0 // connections of a worker, divided by the mean
 	busyFrom       = 0.8 // of a CPU
-	idleBelow      = 0.2
+	idleBelow      = 0.2 // of a CPU
 )
 
-// judge finds what is uneven, and whether more workers would help.
+// judge sets Imbalance and Advice.
 func (r *Report) judge() {
 	if len(r.Workers) == 0 {
 		return
@@ -115,6 +113,6 @@ func (r *Report) judge() {
 		r.Imbalance = fmt.Sprintf("worker %d uses %.0f%% of a CPU, worker %d %.0f%%", busiest.Worker, 100*busiest.CPU, idlest.Worker, 100*max(0, idlest.CPU))
 	}
 	if idlest.CPU >= busyFrom {
-		r.Advice = fmt.Sprintf("all workers are busy: give the sidecar more CPU, and a worker for each (concurrency is %d by %s)", r.Concurrency, r.Because)
+		r.Advice = fmt.Sprintf("all workers are busy: give the sidecar more CPUs, and one worker for each (concurrency is %d by %s)", r.Concurrency, r.Because)
 	}
 }

@@ -23,9 +23,9 @@ func TestConnections(t *testing.T) {
 
 func TestReports(t *testing.T) {
 	start := time.Unix(1000, 0)
-	looks := func(connections []uint64, cpu ...float64) (last, now Look) {
-		last = Look{At: start, PID: 7, CPU: map[int]time.Duration{}}
-		now = Look{At: start.Add(10 * time.Second), PID: 7, CPU: map[int]time.Duration{}, Connections: map[int]uint64{}}
+	samples := func(connections []uint64, cpu ...float64) (last, now Sample) {
+		last = Sample{At: start, PID: 7, CPU: map[int]time.Duration{}}
+		now = Sample{At: start.Add(10 * time.Second), PID: 7, CPU: map[int]time.Duration{}, Connections: map[int]uint64{}}
 		for i, n := range connections {
 			now.Connections[i] = n
 		}
@@ -51,7 +51,7 @@ func TestReports(t *testing.T) {
 		{"none", nil, nil, "", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			last, now := looks(tc.connections, tc.cpu...)
+			last, now := samples(tc.connections, tc.cpu...)
 			r := Compare(last, now, 2, "--concurrency")
 			require.Equal(t, tc.imbalance, r.Imbalance)
 			require.Equal(t, tc.advice, r.Advice != "")
@@ -62,7 +62,7 @@ func TestReports(t *testing.T) {
 			}
 		})
 	}
-	last, now := looks([]uint64{1}, 0.5)
+	last, now := samples([]uint64{1}, 0.5)
 	now.PID = 8
 	r := Compare(last, now, 1, "default")
 	require.Equal(t, -1.0, r.Workers[0].CPU, "another process")

@@ -1,0 +1,242 @@
+// Package appprobe answers the kubelet's probes for applications. The injector replaces the probes of a Pod by HTTP
+// probes of the agent, which the agent answers by probing the application past Envoy.
+package appprobe
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// ProbersVariable holds the probes of the Pod's applications, a JSON object of probes by path. The injector sets it, in
+// Istio's form.
+const ProbersVariable = "ISTIO_KUBE_APP_PROBERS"
+
+// LocalProbesVariable is "true" if Envoy calls applications at the loopback address. The name is Istio's.
+const LocalProbesVariable = "REWRITE_PROBE_LEGACY_LOCALHOST_DESTINATION"
+
+// probe is one probe of an application. Exactly one of HTTPGet, TCPSocket and GRPC is set.
+type probe struct {
+	HTTPGet *struct {
+		Path    string `json:"path"`
+		Port    uint16 `json:"port"`
+		Scheme  string `json:"scheme"` // empty: HTTP
+		Headers []struct {
+			Name  string `json:"name"`
+			Value string `json:"value"`
+		} `json:"httpHeaders"`
+	} `json:"httpGet"`
+	TCPSocket *struct {
+		Port uint16 `json:"port"`
+	} `json:"tcpSocket"`
+	GRPC *struct {
+		Port    uint16  `json:"port"`
+		Service *string `json:"service"`
+	} `json:"grpc"`
+	TimeoutSeconds int `json:"timeoutSeconds"` // 0: 1, Kubernetes' default
+}
+
+// kinds counts the kinds of probe that are set.
+func (p *probe) kinds() (n int) {
+	if p == nil {
+		return 0
+	}
+	for _, set := range []bool{p.HTTPGet != nil, p.TCPSocket != nil, p.GRPC != nil} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+// prefixes begin the paths of probes and of lifecycle hooks.
+var prefixes = []string{"/app-health/", "/app-lifecycle/"}
+
+// Register adds the probes of ProbersVariable to mux. podIP is the address of the applications, unless
+// LocalProbesVariable is "true".
+func Register(mux *http.ServeMux, podIP string) error {
+	text := os.Getenv(ProbersVariable)
+	if text == "" {
+		return nil
+	}
+	probes := map[string]*probe{}
+	if err := json.Unmarshal([]byte(text), &probes); err != nil {
+		return fmt.Errorf("environment variable %s: not a JSON object of probes by path: %w", ProbersVariable, err)
+	}
+	host := podIP
+	if local, _ := strconv.ParseBool(os.Getenv(LocalProbesVariable)); local {
+		host = loopback(host)
+	}
+	for path, p := range probes {
+		if !slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) }) {
+			return fmt.Errorf("environment variable %s: invalid path %q: begin it with %s", ProbersVariable, path, strings.Join(prefixes, " or "))
+		}
+		if p.kinds() != 1 {
+			return fmt.Errorf("environment variable %s: %s: set exactly one of httpGet, tcpSocket, grpc", ProbersVariable, path)
+		}
+	}
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		if p := probes[r.URL.Path]; p != nil {
+			p.answer(w, r, host)
+		} else {
+			http.NotFound(w, r)
+		}
+	}
+	for _, prefix := range prefixes { // not the paths themselves: a mux panics if one is an invalid pattern
+		mux.HandleFunc("GET "+prefix, answer)
+	}
+	return nil
+}
+
+// loopback returns the loopback address of address's family.
+func loopback(address string) string {
+	if strings.Contains(address, ":") {
+		return "::1"
+	}
+	return "127.0.0.1"
+}
+
+func (p *probe) answer(w http.ResponseWriter, r *http.Request, host string) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the probe has a timeout; tests' writers have no deadline
+	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(max(p.TimeoutSeconds, 1))*time.Second)
+	defer cancel()
+	var err error
+	switch {
+	case p.HTTPGet != nil:
+		var code int
+		if code, err = p.askHTTP(ctx, host, r.Header); err == nil {
+			w.WriteHeader(code)
+			return
+		}
+	case p.TCPSocket != nil:
+		err = p.askTCP(ctx, host)
+	default:
+		err = p.askGRPC(ctx, host)
+	}
+	if err != nil {
+		http.Error(w, "application: "+err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// source4 and source6 are the source addresses of probes. Interception skips connections from them, although the agent
+// runs as Envoy's user.
+var (
+	source4 = net.TCPAddr{IP: net.IPv4(127, 0, 0, 6)}
+	source6 = net.TCPAddr{IP: net.ParseIP("::6")}
+)
+
+// dialApp connects to the application past Envoy. The source address of IPv6 exists only if IPv6 is intercepted.
+func dialApp(ctx context.Context, address string) (net.Conn, error) {
+	d := net.Dialer{LocalAddr: &source6}
+	if to, err := netip.ParseAddrPort(address); err == nil && to.Addr().Is4() {
+		d.LocalAddr = &source4
+	}
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if d.LocalAddr == &source6 && errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	}
+	return conn, err
+}
+
+func appAddress(host string, port uint16) string {
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+func (p *probe) askTCP(ctx context.Context, host string) error {
+	conn, err := dialApp(ctx, appAddress(host, p.TCPSocket.Port))
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err
+}
+
+const (
+	maxRedirects = 10 // as the kubelet
+	maxStatus    = 999
+)
+
+// askHTTP returns the application's status. Like the kubelet, it accepts any certificate and follows redirects on the same
+// host.
+func (p *probe) askHTTP(ctx context.Context, host string, from http.Header) (int, error) {
+	h := p.HTTPGet
+	scheme := strings.ToLower(cmp.Or(h.Scheme, "HTTP"))
+	url := scheme + "://" + appAddress(host, h.Port) + "/" + strings.TrimPrefix(h.Path, "/")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range []string{"User-Agent", "Accept"} {
+		if v := from.Get(name); v != "" {
+			req.Header.Set(name, v)
+		}
+	}
+	for _, header := range h.Headers {
+		if strings.EqualFold(header.Name, "host") {
+			req.Host = header.Value
+		} else {
+			req.Header.Add(header.Name, header.Value)
+		}
+	}
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		ForceAttemptHTTP2: true, // over TLS, as the kubelet
+		DialContext:       func(ctx context.Context, _, address string) (net.Conn, error) { return dialApp(ctx, address) },
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as the kubelet: it has no roots for applications
+	}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		switch {
+		case next.URL.Hostname() != host:
+			return http.ErrUseLastResponse
+		case len(via) >= maxRedirects:
+			return fmt.Errorf("it redirected %d times", maxRedirects)
+		}
+		return nil
+	}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode < http.StatusOK || resp.StatusCode > maxStatus {
+		return 0, fmt.Errorf("invalid status %d", resp.StatusCode)
+	}
+	return resp.StatusCode, nil
+}
+
+func (p *probe) askGRPC(ctx context.Context, host string) error {
+	conn, err := grpc.NewClient("passthrough:///"+appAddress(host, p.GRPC.Port), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(dialApp), grpc.WithNoProxy(), grpc.WithUserAgent("kube-probe"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	req := &healthv1.HealthCheckRequest{}
+	if p.GRPC.Service != nil {
+		req.Service = *p.GRPC.Service
+	}
+	resp, err := healthv1.NewHealthClient(conn).Check(ctx, req)
+	if err != nil {
+		return err
+	}
+	if resp.GetStatus() != healthv1.HealthCheckResponse_SERVING {
+		return errors.New("health: " + resp.GetStatus().String())
+	}
+	return nil
+}

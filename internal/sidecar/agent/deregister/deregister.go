@@ -1,0 +1,220 @@
+// Package deregister removes the endpoints of a workload that ends, and waits until every proxy has ACKed that. The
+// contract with the control plane is in xds/agentapi.
+package deregister
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
+)
+
+const (
+	// defaultInterval is how often a drained workload repeats its deregistration until it ends. Without that, a
+	// control plane that started later, or another replica, would send calls to it.
+	defaultInterval = 5 * time.Second
+	// retryInterval is the time between two attempts to reach the control plane.
+	retryInterval = 100 * time.Millisecond
+	// answerMargin is how long before the deadline the control plane answers, so that its answer arrives in time and
+	// lists the proxies that lack the change.
+	answerMargin = 200 * time.Millisecond
+)
+
+// Options of a Client.
+type Options struct {
+	Dial         func(...grpc.DialOption) (*grpc.ClientConn, error) // connects to ControlPlane with the first call
+	ControlPlane string                                             // its address, for messages
+	Node         string                                             // id of the Envoy node
+	Instance     string                                             // name of this run of the sidecar
+	Addresses    []string                                           // of the workload
+	WasReady     func() bool                                        // a workload that was never ready has no endpoints
+	Timeout      time.Duration                                      // for the answer; 0: do not deregister
+	Interval     time.Duration                                      // between repetitions; 0: 5 s
+	DrainTime    time.Duration                                      // of the drain that follows a failure, for messages
+	Log          *slog.Logger
+}
+
+// Client deregisters one workload.
+type Client struct {
+	Options
+	once  sync.Once // guards the two fields below
+	acked bool      // every proxy has ACKed
+	text  string    // the outcome, for logs and people
+
+	repeat repetition
+}
+
+// New returns a Client. Close ends its goroutine.
+func New(o Options) *Client {
+	if o.Interval <= 0 {
+		o.Interval = defaultInterval
+	}
+	return &Client{Options: o}
+}
+
+// Deregister removes the workload's endpoints from the mesh. It waits until every proxy has ACKed that, or for the
+// timeout. It runs once; all callers get its outcome. From then on the client repeats the deregistration until Close.
+func (c *Client) Deregister(ctx context.Context) (acked bool, text string) {
+	c.once.Do(func() {
+		c.acked, c.text = c.try(ctx)
+		if c.acked {
+			c.Log.Info(c.text)
+		} else {
+			c.Log.Warn(c.text)
+		}
+		if c.WasReady() && c.Timeout > 0 {
+			c.repeat.start(c.reannounce)
+		}
+	})
+	return c.acked, c.text
+}
+
+// Close ends the repetition of the deregistration, and waits for its goroutine.
+func (c *Client) Close() { c.repeat.stop() }
+
+func (c *Client) try(ctx context.Context) (acked bool, text string) {
+	start := time.Now()
+	fallback := fmt.Sprintf("the workload drains for at least %s", c.DrainTime)
+	switch {
+	case !c.WasReady():
+		return true, "not deregistered: the workload was never ready"
+	case c.Timeout <= 0:
+		return true, "not deregistered: --leave-timeout is 0"
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	answer, err := c.call(ctx)
+	took := time.Since(start).Round(100 * time.Microsecond)
+	switch {
+	case err != nil:
+		return false, fmt.Sprintf("deregistration failed after %s: control plane %s: %v; %s", took, c.ControlPlane, err, fallback)
+	case answer.LackCount > 0:
+		return false, fmt.Sprintf("deregistered: %s ACKed in %s, %d did not: %s; %s", proxies(answer.ACKed), took, answer.LackCount, lackingText(answer), fallback)
+	}
+	return true, fmt.Sprintf("deregistered: %s ACKed in %s", proxies(answer.ACKed), took)
+}
+
+func proxies(n int) string {
+	if n == 1 {
+		return "1 proxy"
+	}
+	return fmt.Sprintf("%d proxies", n)
+}
+
+// lackingText lists the proxies that may still call the workload.
+func lackingText(r *agentapi.DeregisterResponse) string {
+	var out []string
+	for _, p := range r.Lacking {
+		text := p.Proxy + " (" + p.Position
+		if p.Reason != "" {
+			text += ": " + p.Reason
+		}
+		out = append(out, text+")")
+	}
+	if more := r.LackCount - len(r.Lacking); more > 0 {
+		out = append(out, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(out, ", ")
+}
+
+// call calls the control plane until it answers or ctx ends. It retries only UNAVAILABLE.
+func (c *Client) call(ctx context.Context) (*agentapi.DeregisterResponse, error) {
+	conn, err := c.Dial(grpc.WithDefaultCallOptions(grpc.ForceCodec(JSONCodec{})))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	for {
+		answer := &agentapi.DeregisterResponse{}
+		err := conn.Invoke(ctx, agentapi.DeregisterMethod, c.request(ctx), answer)
+		if err == nil {
+			return answer, nil
+		}
+		if code := status.Code(err); code != codes.Unavailable || ctx.Err() != nil {
+			return nil, errors.New(status.Convert(err).Message())
+		}
+		retry := time.NewTimer(retryInterval)
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+			retry.Stop()
+			return nil, errors.New(status.Convert(err).Message())
+		}
+	}
+}
+
+func (c *Client) request(ctx context.Context) *agentapi.DeregisterRequest {
+	end, _ := ctx.Deadline()
+	wait := time.Until(end)
+	return &agentapi.DeregisterRequest{Node: c.Node, Instance: c.Instance, Addresses: c.Addresses, WaitMillis: max(1, (wait - min(answerMargin, wait/4)).Milliseconds())}
+}
+
+// reannounce repeats the deregistration until ctx ends.
+func (c *Client) reannounce(ctx context.Context) {
+	tick := time.NewTicker(c.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		bounded, cancel := context.WithTimeout(ctx, c.Timeout)
+		if _, err := c.call(bounded); err != nil && ctx.Err() == nil {
+			c.Log.Debug("cannot repeat the deregistration", "error", err)
+		}
+		cancel()
+	}
+}
+
+// repetition runs at most one goroutine, once.
+type repetition struct {
+	mu     sync.Mutex // guards the fields below
+	cancel context.CancelFunc
+	over   bool // start does nothing
+	ended  sync.WaitGroup
+}
+
+func (r *repetition) start(f func(context.Context)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over || r.cancel != nil {
+		return
+	}
+	var ctx context.Context
+	ctx, r.cancel = context.WithCancel(context.Background())
+	r.ended.Go(func() { f(ctx) })
+}
+
+// stop ends the goroutine and waits for it.
+func (r *repetition) stop() {
+	r.mu.Lock()
+	r.over = true
+	if r.cancel != nil {
+		r.cancel()
+	}
+	r.mu.Unlock()
+	r.ended.Wait()
+}
+
+// JSONCodec encodes gRPC messages as JSON.
+type JSONCodec struct{}
+
+// Marshal implements encoding.Codec.
+func (JSONCodec) Marshal(v any) ([]byte, error) { return json.Marshal(v) }
+
+// Unmarshal implements encoding.Codec.
+func (JSONCodec) Unmarshal(b []byte, v any) error { return json.Unmarshal(b, v) }
+
+// Name implements encoding.Codec.
+func (JSONCodec) Name() string { return "json" }

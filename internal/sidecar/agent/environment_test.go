@@ -1,0 +1,62 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMetadataFromEnv(t *testing.T) {
+	metadata, labels, err := MetadataFromEnv([]string{
+		"PATH=/bin", "ISTIO_META_NETWORK=n1", "ISTIO_META_EMPTY=", "ISTIO_META_A=b=c",
+		`ISTIO_METAJSON_ANNOTATIONS={"X":{"y":1}}`, `ISTIO_METAJSON_LABELS={"app":"a"}`,
+	})
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"NETWORK": "n1", "A": "b=c", "X": map[string]any{"y": 1.0}}, metadata)
+	require.Equal(t, map[string]string{"app": "a"}, labels)
+
+	_, _, err = MetadataFromEnv([]string{"ISTIO_METAJSON_LABELS=app"})
+	require.ErrorContains(t, err, "ISTIO_METAJSON_LABELS")
+}
+
+func TestFindMountedCerts(t *testing.T) {
+	for value, want := range map[string]string{"true": "/etc/certs", "1": "/etc/certs", "false": "", "": ""} {
+		dir, err := FindMountedCerts([]string{"A=b", "FILE_MOUNTED_CERTS=" + value})
+		require.NoError(t, err)
+		require.Equal(t, want, dir, value)
+	}
+	dir, err := FindMountedCerts(nil)
+	require.NoError(t, err)
+	require.Empty(t, dir)
+	_, err = FindMountedCerts([]string{"FILE_MOUNTED_CERTS=yes please"})
+	require.ErrorContains(t, err, "FILE_MOUNTED_CERTS")
+}
+
+func TestCPULimit(t *testing.T) {
+	root := t.TempDir()
+	write := func(dir, text string) {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, dir, "cpu.max"), []byte(text), 0o600))
+	}
+	write("pods/one/main", "max 100000\n")
+	write("pods/one", "150000 100000\n")
+	write("pods", "400000 100000\n")
+	write("broken", "x")
+	require.Equal(t, CPULimit{1.5, filepath.Join(root, "pods/one/cpu.max")}, cgroupLimit(root, "1:cpu:/old\n0::/pods/one/main\n"))
+	require.Equal(t, 4.0, cgroupLimit(root, "0::/pods").CPUs)
+	require.Zero(t, cgroupLimit(root, "0::/broken"))
+	require.Zero(t, cgroupLimit(root, "0::/nowhere"))
+	require.Zero(t, cgroupLimit(root, "1:cpu:/pods"), "version 1")
+	write("", "50000 100000\n")
+	require.Equal(t, 0.5, cgroupLimit(root, "0::/").CPUs)
+
+	got, err := FindCPULimit([]string{"X=1", "ISTIO_CPU_LIMIT=3"})
+	require.NoError(t, err)
+	require.Equal(t, CPULimit{3, "ISTIO_CPU_LIMIT"}, got)
+	for _, bad := range []string{"x", "0", "-1", "NaN", "Inf"} {
+		_, err := FindCPULimit([]string{"ISTIO_CPU_LIMIT=" + bad})
+		require.ErrorContains(t, err, "ISTIO_CPU_LIMIT", bad)
+	}
+}

@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"log/slog"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	meshconfig "istio.io/api/mesh/v1alpha1"
+
+	"github.com/moonsail/moonsail/internal/sidecar/agent/workload"
+	"github.com/moonsail/moonsail/test/logtext"
+)
+
+func TestConcurrency(t *testing.T) {
+	limit := func(n float64) func(*Config) { return func(c *Config) { c.CPULimit = CPULimit{n, "cpu.max"} } }
+	base := func(n int32) func(*Config) {
+		return func(c *Config) { c.ProxyConfig = &meshconfig.ProxyConfig{Concurrency: wrapperspb.Int32(n)} }
+	}
+	annotation := func(text string) func(*Config) {
+		return func(c *Config) { c.Workload.Annotations = map[string]string{ProxyConfigAnnotation: text} }
+	}
+	flag := func(n int) func(*Config) { return func(c *Config) { c.Concurrency = &n } }
+	for _, tc := range []struct {
+		name    string
+		changes []func(*Config)
+		want    int
+		because string
+	}{
+		{"no setting", nil, DefaultConcurrency, "default: no CPU limit is known"},
+		{"less than one CPU", []func(*Config){limit(0.5)}, 1, "a CPU limit of 0.5 (cpu.max)"},
+		{"less than two", []func(*Config){limit(1.9)}, 1, "a CPU limit of 1.9 (cpu.max)"},
+		{"two", []func(*Config){limit(2)}, 2, "a CPU limit of 2 (cpu.max)"},
+		{"many", []func(*Config){limit(7.5)}, 7, "a CPU limit of 7.5 (cpu.max)"},
+		{"the mesh's ProxyConfig overrides the limit", []func(*Config){limit(2), base(3)}, 3, "ProxyConfig (--proxy-config)"},
+		{"the annotation overrides the mesh's", []func(*Config){base(3), annotation("concurrency: 4")}, 4, "annotation proxy.istio.io/config"},
+		{"an annotation without concurrency", []func(*Config){base(3), annotation("drainDuration: 50s")}, 3, "ProxyConfig (--proxy-config)"},
+		{"all cores", []func(*Config){limit(2), annotation("concurrency: 0")}, 0, "annotation proxy.istio.io/config"},
+		{"the flag overrides all", []func(*Config){limit(2), base(3), annotation("concurrency: 4"), flag(5)}, 5, "--concurrency"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			log := &logtext.Buffer{}
+			c := Config{Workload: workload.Workload{Name: "a", IPs: []string{"127.0.0.1"}}, XDS: XDS{Plaintext: true}, Log: slog.New(slog.NewTextHandler(log, nil))}
+			for _, change := range tc.changes {
+				change(&c)
+			}
+			s, err := c.resolve()
+			require.NoError(t, err)
+			require.Equal(t, tc.want, s.concurrency)
+			require.Equal(t, tc.because, s.because)
+			require.Equal(t, int32(tc.want), s.proxyConfig.Concurrency.Value, "the control plane gets it")
+			if tc.want == 0 && runtime.NumCPU() > 2 {
+				require.Contains(t, log.String(), "throttled")
+			}
+		})
+	}
+}
