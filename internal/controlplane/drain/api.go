@@ -6,8 +6,8 @@
 //	  ▲                       │  waits for the ACKs of its own proxies, and asks all peers,
 //	  └──────response─────────┘  who wait for theirs
 //
-// Start reading at deregister.go. registry.go keeps the drain notices, forward.go asks the other
-// control planes about their proxies, and peers.go exchanges notices after a start.
+// Start reading at deregister.go. acks.go waits for proxies, notices.go keeps the drain notices, forward.go
+// asks the other control planes about their proxies, and peers.go exchanges notices after a start.
 //
 // On a port in plain text a caller is believed, as on the discovery service's streams.
 package drain

@@ -81,7 +81,7 @@ func (f *fixture) run() {
 			select {
 			case <-ctx.Done():
 				return
-			case <-f.Intake.Ready():
+			case <-f.notices.intake.Ready():
 				f.batch()
 			}
 		}
@@ -90,7 +90,7 @@ func (f *fixture) run() {
 }
 
 func (f *fixture) batch() model.Revision {
-	snap, changes := f.store.Apply(f.Intake.Take())
+	snap, changes := f.store.Apply(f.notices.intake.Take())
 	if len(changes) == 0 {
 		return 0
 	}

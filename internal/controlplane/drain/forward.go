@@ -51,7 +51,7 @@ func (k *Registry) Forwarded(ctx context.Context, request []byte) ([]byte, error
 		return nil, err
 	}
 	if in.Stay {
-		k.cancel(p, "its sidecar has withdrawn it, at another control plane")
+		k.notices.cancel(p, "its sidecar has withdrawn it, at another control plane")
 		return json.Marshal(&response{})
 	}
 	n, fresh, err := k.admit(p, time.Now())
@@ -65,7 +65,7 @@ func (k *Registry) Forwarded(ctx context.Context, request []byte) ([]byte, error
 	}
 	waiting, stop := context.WithTimeout(ctx, max(time.Millisecond, time.Duration(in.RoundMillis)*time.Millisecond))
 	defer stop()
-	a := k.awaitLocal(waiting, p, n)
+	a := (&acks{k, p, n}).awaitAll(waiting)
 	a.LackCount = len(a.Lacking)
 	a.Lacking = a.Lacking[:min(maxListedProxies, len(a.Lacking))]
 	return json.Marshal(a)

@@ -120,25 +120,12 @@ func (k *Registry) addOne(ctx context.Context, q *agentapi.DeregisterRequest, ag
 	if err != nil || k.begin(ctx, n, fresh) != nil {
 		return // the workload is back, or the time is over
 	}
-	k.mu.Lock()
-	n.answered = true
-	k.mu.Unlock()
+	k.notices.markAnswered(n)
 }
 
 // DrainNotices serves MethodDrainNotices.
 func (k *Registry) DrainNotices(context.Context, []byte) ([]byte, error) {
-	return json.Marshal(k.list())
-}
-
-func (k *Registry) list() *noticeList {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	out := &noticeList{}
-	for _, n := range k.notices {
-		out.Requests = append(out.Requests, agentapi.DeregisterRequest{Node: n.object.Origin, Instance: n.instance, Addresses: n.object.Addresses})
-		out.AgesMillis = append(out.AgesMillis, time.Since(n.since).Milliseconds())
-	}
-	return out
+	return json.Marshal(k.notices.list())
 }
 
 // Returned serves MethodReturned.
@@ -174,7 +161,7 @@ func (k *Registry) returned(p *model.Proxy) bool {
 
 // findReturned withdraws the notices of workloads that have connected to another control plane.
 func (k *Registry) findReturned(ctx context.Context) {
-	all := k.list().Requests
+	all := k.notices.list().Requests
 	if k.Peers == nil || len(all) == 0 {
 		return
 	}
@@ -195,17 +182,7 @@ func (k *Registry) findReturned(ctx context.Context) {
 func (k *Registry) withdrawReturned(l *noticeList, peer string) {
 	for i := range l.Requests {
 		if p, err := proxyOf(&l.Requests[i]); err == nil {
-			k.cancel(p, "another instance has connected to the control plane "+peer)
+			k.notices.cancel(p, "another instance has connected to the control plane "+peer)
 		}
-	}
-}
-
-// cancel withdraws the notice of p, if there is one.
-func (k *Registry) cancel(p *model.Proxy, reason string) {
-	k.mu.Lock()
-	n := k.notices[keyOf(p)]
-	k.mu.Unlock()
-	if n != nil && n.instance == p.Instance {
-		k.withdraw(n, reason)
 	}
 }

@@ -21,7 +21,7 @@ func TestAnswersWhenEveryProxyHasACKed(t *testing.T) {
 	f.streams = 2
 	f.setStatus(at("a", distribution.StateACKed), at("b", distribution.StateACKed), at("c", distribution.StateNotConcerned))
 	replies := f.ask(agentapi.DeregisterRequest{})
-	await.From(t, f.Intake.Ready())
+	await.From(t, f.notices.intake.Ready())
 	rev := f.batch()
 	again := f.ask(agentapi.DeregisterRequest{}) // another asks for the same
 	f.Changes.Settled(rev-1, rev, distribution.ACKed, time.Now())
@@ -85,7 +85,7 @@ func TestWaitsForThoseWhoComeBack(t *testing.T) {
 	f.run()
 	f.setStatus(at("a", distribution.StateDisconnected, distribution.Reason{Cause: distribution.CauseDisconnected, Since: time.Now()}))
 	replies := f.ask(agentapi.DeregisterRequest{})
-	require.Eventually(t, func() bool { return f.draining("shop", "web-1") && f.Changes.Newest() > 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return f.notices.draining("shop", "web-1") && f.Changes.Newest() > 0 }, time.Minute, time.Millisecond)
 	f.setStatus(at("a", distribution.StateBehind))
 	require.Empty(t, replies)
 	f.setStatus(at("a", distribution.StateACKed))
@@ -104,13 +104,13 @@ func TestWaitsForWhatTheSourceHasRemoved(t *testing.T) {
 	f := newFixture(t)
 	f.streams = 1
 	slice := model.Key{Kind: model.KindEndpointSlice, Namespace: "shop", Name: "web"}
-	f.Intake.Put(store.Event{Key: slice, Object: &model.EndpointSlice{Meta: model.Meta{Key: slice}}})
-	await.From(t, f.Intake.Ready())
+	f.notices.intake.Put(store.Event{Key: slice, Object: &model.EndpointSlice{Meta: model.Meta{Key: slice}}})
+	await.From(t, f.notices.intake.Ready())
 	first := f.batch()
 	f.Changes.Removed([]changelog.RemovedEndpoint{{Revision: first, Observed: time.Now(), Address: "10.1.0.1"}})
 	f.streams = 0
 	replies := f.ask(agentapi.DeregisterRequest{})
-	await.From(t, f.Intake.Ready())
+	await.From(t, f.notices.intake.Ready())
 	second := f.batch()
 	require.NoError(t, f.Changes.Await(t.Context(), second), "that concerns nobody")
 	require.Never(t, func() bool { return len(replies) > 0 }, 50*time.Millisecond, 5*time.Millisecond)
@@ -155,7 +155,7 @@ func TestWithdrawn(t *testing.T) {
 			require.Equal(t, 1, f.noticeCount())
 			tc.event(f)
 			require.Eventually(t, func() bool { return f.noticeCount() == tc.left }, time.Minute, time.Millisecond)
-			require.Equal(t, tc.left == 1, f.draining("shop", "web-1"))
+			require.Equal(t, tc.left == 1, f.notices.draining("shop", "web-1"))
 		})
 	}
 }
@@ -164,7 +164,7 @@ func TestWithdrawn(t *testing.T) {
 func TestWithdrawnBeforeItBegan(t *testing.T) {
 	f := newFixture(t)
 	replies := f.ask(agentapi.DeregisterRequest{})
-	await.From(t, f.Intake.Ready()) // and nobody takes it
+	await.From(t, f.notices.intake.Ready()) // and nobody takes it
 	require.NoError(t, await.From(t, f.ask(agentapi.DeregisterRequest{Node: node, Instance: "first", Stay: true})).err)
 	require.ErrorContains(t, await.From(t, replies).err, "withdrawn")
 	f.batch()

@@ -3,37 +3,14 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"time"
 
 	"github.com/moonsail/moonsail/internal/config/problem"
-	"github.com/moonsail/moonsail/internal/controlplane/status"
 	"github.com/moonsail/moonsail/internal/controlplane/webhook"
 	"github.com/moonsail/moonsail/internal/pipeline/changelog"
 	"github.com/moonsail/moonsail/internal/pipeline/engine"
 )
-
-// What is wrong is said where users look: in the status of their objects, and when they
-// write them.
-
-func newStatusWriter(p *parts) *status.Writer {
-	o, s := p.opts, p.source
-	w := &status.Writer{
-		Board: s.board, Client: s.client, Namespace: o.Mesh.RootNamespace, Identity: fmt.Sprintf("%s_%x", identity(), rand.Uint64()), Mesh: o.Mesh,
-		Explain: p.explainer, Proxies: p.xds, Others: &status.Others{Peers: p.peers}, Synced: p.pipeline.Synced, Meter: p.metrics, Log: o.Log,
-		Election: o.Election,
-	}
-	p.metrics.Gauge("moonsail_status_leader", "Whether this control plane writes the statuses of Istio objects.", func() float64 {
-		if w.Leads() {
-			return 1
-		}
-		return 0
-	})
-	p.metrics.Gauge("moonsail_status_queue", "Objects whose status is to be written by whoever leads.",
-		func() float64 { return float64(s.board.Queued()) })
-	return w
-}
 
 // webhookServer is the validating webhook, at an open address.
 type webhookServer struct {

@@ -1,0 +1,131 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/xds/agentapi"
+	"github.com/moonsail/moonsail/internal/xds/distribution"
+)
+
+// acks waits for the ACKs of the proxies of this control plane, for one request.
+type acks struct {
+	*Registry
+	workload *model.Proxy // that drains
+	notice   *notice
+}
+
+// awaitAll waits until no proxy is left to wait for, or ctx ends.
+func (k *acks) awaitAll(ctx context.Context) *response {
+	k.notices.markAnswered(k.notice)
+	revs := k.revisions()
+	for _, rev := range revs {
+		if k.Changes.Await(ctx, rev) != nil {
+			break // ctx has ended: await lists the proxies that lack it
+		}
+	}
+	return k.await(ctx, revs)
+}
+
+// revisions lists those that removed the workload's endpoints: the notice's, and earlier ones of
+// the source itself that may still be on their way.
+func (k *acks) revisions() []model.Revision {
+	n := k.notice
+	out := []model.Revision{n.rev}
+	for _, r := range k.Changes.RemovedEndpoints(0) {
+		if r.Revision < n.rev && slices.Contains(n.object.Addresses, r.Address) && n.since.Sub(r.Observed) < MaxWait {
+			out = append(out, r.Revision)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// pollInterval is how often await looks for disconnected proxies that are back.
+const pollInterval = 10 * time.Millisecond
+
+// await counts the proxies that have the revisions, until none is left to wait for or ctx ends.
+func (k *acks) await(ctx context.Context, revs []model.Revision) *response {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		a := k.count(revs)
+		if !a.Pending && k.settledPeers() {
+			return a
+		}
+		select {
+		case <-ctx.Done():
+			return a
+		case <-tick.C:
+		}
+	}
+}
+
+func (k *acks) count(revs []model.Revision) *response {
+	a := &response{}
+	for _, s := range k.syncStatus(revs) {
+		disconnected := s.Position == distribution.StateDisconnected
+		switch {
+		case s.Position == distribution.StateACKed:
+			a.ACKed++
+		case s.Position == distribution.StateNotConcerned:
+		case disconnected && !k.mayReconnect(&s):
+			a.Disconnected++
+		default:
+			a.Pending = a.Pending || disconnected || s.Position == distribution.StateBehind
+			a.Lacking = append(a.Lacking, agentapi.LackingProxy{Proxy: s.Name + "." + s.Namespace, Position: string(s.Position), Reason: reason(&s)})
+		}
+	}
+	slices.SortFunc(a.Lacking, func(a, b agentapi.LackingProxy) int { return strings.Compare(a.Proxy, b.Proxy) })
+	return a
+}
+
+// mayReconnect reports whether a disconnected proxy is waited for.
+func (k *acks) mayReconnect(s *distribution.ProxySyncStatus) bool {
+	return len(s.Reasons) > 0 && time.Since(s.Reasons[0].Since) < k.reconnectGrace()
+}
+
+// syncStatus returns the state of each proxy by node id: the worst one, if the revisions differ.
+// It leaves out the workload and the proxies that have drained themselves.
+func (k *acks) syncStatus(revs []model.Revision) map[string]distribution.ProxySyncStatus {
+	out := map[string]distribution.ProxySyncStatus{}
+	for _, rev := range revs {
+		for _, s := range k.Proxies.Distribution(&distribution.Query{Revision: rev}) {
+			if s.ID == k.workload.ID || s.Position == distribution.StateDisconnected && k.notices.draining(s.Namespace, s.Name) {
+				continue
+			}
+			if old, ok := out[s.ID]; !ok || rank[s.Position] > rank[old.Position] {
+				out[s.ID] = s
+			}
+		}
+	}
+	return out
+}
+
+// rank orders states from the best to the worst.
+var rank = map[distribution.SyncState]int{
+	distribution.StateNotConcerned: 0, distribution.StateACKed: 1, distribution.StateDisconnected: 2, distribution.StateRefused: 3, distribution.StateBehind: 4,
+}
+
+// reason explains in words why a proxy lacks a change.
+func reason(s *distribution.ProxySyncStatus) string {
+	var out []string
+	for _, r := range s.Reasons {
+		text := string(r.Cause)
+		if r.Type != "" {
+			text += " " + r.Type
+		}
+		if !r.Since.IsZero() {
+			text += fmt.Sprintf(" for %s", time.Since(r.Since).Round(time.Millisecond))
+		}
+		if r.Text != "" {
+			text += ": " + r.Text
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
+}

@@ -1,0 +1,55 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/moonsail/moonsail/internal/config/problem"
+	"github.com/moonsail/moonsail/internal/controlplane/webhook"
+	"github.com/moonsail/moonsail/internal/pipeline/engine"
+	"github.com/moonsail/moonsail/internal/source/jwks"
+)
+
+func ready(s *source, e *engine.Engine, t *webhook.Trust) func() error {
+	return func() error {
+		if err := s.waiting(); err != nil {
+			return err
+		}
+		if !e.Synced() {
+			return errors.New("the configuration has not been read yet")
+		}
+		return t.Waiting(time.Now())
+	}
+}
+
+// Problems is the body of /debug/problems.
+type Problems struct {
+	Config      problem.List     `json:"config"`      // in the sources
+	Translation []engine.Failure `json:"translation"` // what could not be made into Envoy's resources
+}
+
+func problems(s *source, e *engine.Engine, k *jwks.Cache, t *webhook.Trust) func() any {
+	return func() any {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		return Problems{Config: joined(s.problems(), k.Problems(), lacking(e), untrusted(t)), Translation: e.Failures(ctx)}
+	}
+}
+
+// joined are lists in one. The source's is of all who ask, so that nothing is appended to it.
+func joined(lists ...problem.List) problem.List { return slices.Concat(lists...) }
+
+// maxLacking bounds how many hosts without an address a page names.
+const maxLacking = 100
+
+// lacking tells of ServiceEntries for which no address is left.
+func lacking(e *engine.Engine) problem.List {
+	var out problem.List
+	list := e.Lacking()
+	for _, l := range list[:min(len(list), maxLacking)] {
+		out = append(out, problem.Problem{Severity: problem.SeverityWarning, Object: l.Entry, Message: l.String()})
+	}
+	return out
+}
