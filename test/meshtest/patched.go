@@ -31,7 +31,7 @@ func (p patched) listener(v *ir.Listener) (*listenerv3.Listener, bool, error) {
 	if err != nil || v.Added != nil {
 		return m, true, err
 	}
-	m, there, _ := p.set.Listener(m)
+	m, there, _ := p.set.Listener(v, m)
 	return m, there, nil
 }
 
@@ -40,6 +40,6 @@ func (p patched) virtualHost(v *ir.VirtualHost) (*routev3.VirtualHost, bool, err
 	if err = errors.Join(append(refused, err)...); err != nil || v.Added != nil {
 		return m, true, err
 	}
-	m, there, _ := p.set.VirtualHost(v.RouteConfig, v.Name, m)
+	m, there, _ := p.set.VirtualHost(v.Of, v.Name, m)
 	return m, there, nil
 }

@@ -66,7 +66,7 @@ func translateInto(w *simulate.World, d *derive.Delta) error {
 		w.Endpoints = append(w.Endpoints, cluster.Endpoints(d.Endpoints[name]))
 	}
 	for _, name := range present(d.RouteConfigs) {
-		r, _ := set.RouteConfig(route.Config(*d.RouteConfigs[name], true))
+		r, _ := set.RouteConfig(d.RouteConfigs[name].Of, route.Config(*d.RouteConfigs[name], true))
 		w.Routes = append(w.Routes, r)
 	}
 	return nil

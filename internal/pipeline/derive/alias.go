@@ -65,7 +65,7 @@ func (s *proxyGroup) deriveAliasPort(r *reader, e *egress, alias, target *model.
 	from := r.used.Since(0)
 	for _, key := range at.keys {
 		c := out.claim(key, alias, e.captureNone(s.Key.Interception))
-		c.routeConfig, c.from = at.routeConfig, c.from.Union(from)
+		c.routes, c.from = at.routes, c.from.Union(from)
 	}
 	v := s.deriveVirtualHost(r, at, alias.Hostname, target, port, routes, out)
 	v.Made = r.madeSince(0)

@@ -79,7 +79,7 @@ func (r *reader) externalAuthorization(name string, policies []*model.Authorizat
 	if svc == nil || p.Namespace != "" && svc.Namespace != p.Namespace || svc.Port(p.Port) == nil {
 		return out
 	}
-	out.Provider, out.Cluster = p, clusterName("outbound", p.Port, "", p.Host)
+	out.Provider, out.Cluster = p, ir.OutboundCluster(p.Port, "", p.Host)
 	return out
 }
 

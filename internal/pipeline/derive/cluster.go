@@ -1,20 +1,9 @@
 package derive
 
 import (
-	"fmt"
-
 	"github.com/moonsail/moonsail/internal/model"
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
-
-// clusterName is Istio's: users' EnvoyFilters and dashboards refer to it.
-func clusterName(direction string, port uint32, subset string, h model.Host) string {
-	return fmt.Sprintf("%s|%d|%s|%s", direction, port, subset, h)
-}
-
-func outboundCluster(port uint32, subset string, h model.Host) string {
-	return clusterName("outbound", port, subset, h)
-}
 
 // deriveClusters makes a cluster for each port of a service, and for each subset of it.
 func (s *proxyGroup) deriveClusters(r *reader, svc *model.Service, out *hostResult) {
@@ -139,7 +128,7 @@ func (s *proxyGroup) addCluster(r *reader, svc *model.Service, port *model.Servi
 	if backendTLS != nil {
 		c.TLSOrigin = backendTLS.Namespace + "/" + backendTLS.Name
 	}
-	c.Name = outboundCluster(port.Number, c.Subset, svc.Hostname)
+	c.Name = ir.OutboundCluster(port.Number, c.Subset, svc.Hostname)
 	plan.cluster = c.Name
 	c.LocalityWeighted = plan.distributes()
 	s.secure(r, svc, c, rule)

@@ -22,7 +22,8 @@ func (rt *routing) backends(list []model.Backend, out *ir.Route) []ir.Backend {
 			}
 			weight = 1
 		}
-		resolved = append(resolved, ir.Backend{Cluster: rt.cluster(b.Destination), Weight: weight, Headers: b.Headers})
+		cluster, host := rt.cluster(b.Destination)
+		resolved = append(resolved, ir.Backend{Cluster: cluster, Host: host, Weight: weight, Headers: b.Headers})
 		rt.addHash(b.Destination, out)
 	}
 	return resolved
@@ -44,11 +45,11 @@ func grantsFor(v *model.VirtualService) model.GrantFrom {
 
 // cluster names a destination's cluster. A destination that the scope does not see gets a
 // name too: Envoy answers 503 until it appears.
-func (rt *routing) cluster(d model.Destination) string {
+func (rt *routing) cluster(d model.Destination) (string, model.Host) {
 	host := rt.clusterHost(d.Host)
 	rt.out.refs = append(rt.out.refs, host)
 	rt.out.dynamic = rt.out.dynamic || rt.isDynamic(host)
-	return outboundCluster(rt.destinationPort(d), d.Subset, host)
+	return ir.OutboundCluster(rt.destinationPort(d), d.Subset, host), host
 }
 
 // isDynamic tells whether Envoy resolves the hosts of a service by each request.

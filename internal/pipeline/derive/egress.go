@@ -1,17 +1,17 @@
 package derive
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 // egress is one egress listener of a scope.
 type egress struct {
 	model.EgressListener
-	// routeConfig is set for listeners with a port: the route configuration's name.
-	routeConfig string
+	// routes are set for listeners with a port.
+	routes ir.RouteConfigKey
 }
 
 // captureNone tells whether applications connect to the listener themselves.
@@ -69,9 +69,9 @@ func egressOf(s *model.Sidecar, namespace string) []egress {
 			if _, ok := first[l.Port.Number]; !ok {
 				first[l.Port.Number] = l.Bind
 			}
-			e.routeConfig = fmt.Sprint(l.Port.Number)
+			e.routes = ir.PortRoutes(l.Port.Number)
 			if first[l.Port.Number] != l.Bind {
-				e.routeConfig = fmt.Sprintf("%s_%d", l.Bind, l.Port.Number)
+				e.routes = ir.AddressRoutes(l.Bind, l.Port.Number)
 			}
 		}
 		out = append(out, e)

@@ -65,7 +65,7 @@ func scopesListener() *ir.Listener {
 	return &ir.Listener{
 		Name: routeshard.Listener, Address: "192.0.2.1", Port: 1,
 		Default: &ir.FilterChain{Name: routeshard.Listener, HTTP: &ir.HTTPChain{
-			StatPrefix: routeshard.Listener, RouteConfig: routeshard.Listener, BucketBits: 1,
+			StatPrefix: routeshard.Listener, RouteConfig: routeshard.Listener, ShardBits: 1,
 		}},
 	}
 }
@@ -74,7 +74,7 @@ func scopesListener() *ir.Listener {
 func (s *proxyGroup) unknownChain(mesh *model.Mesh) *ir.FilterChain {
 	c := s.passthroughChain(mesh)
 	if p := s.egressProxy(); p != nil && s.unknownCluster(mesh) == ir.PassthroughCluster {
-		c.TCP.Backends[0].Cluster = outboundCluster(p.Port, p.Subset, p.Host)
+		c.TCP.Backends[0].Cluster = ir.OutboundCluster(p.Port, p.Subset, p.Host)
 	}
 	c.Name = "virtualOutbound-catchall-tcp"
 	return c

@@ -1,11 +1,11 @@
 package derive
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 // gatewayPlan is what the Gateways of a router come to: listeners, each of one or several servers,
@@ -27,6 +27,7 @@ type plannedListener struct {
 
 // plannedRoutes is a route configuration with the servers that use it.
 type plannedRoutes struct {
+	key      ir.RouteConfigKey
 	servers  []boundServer
 	listener listenerKey
 	others   []boundServer // with TLS: those that requests here may belong to
@@ -77,7 +78,8 @@ func (s *proxyGroup) planServer(r *reader, mark int, p *gatewayPlan, g *model.Ga
 	if !s.canServe(server) || !p.fits(k, server) {
 		return
 	}
-	b := boundServer{gateways: g.ServerNames(server), server: server, routes: gatewayRoutes(g, server, port), from: r.used.Since(mark)}
+	routes := gatewayRoutes(g, server, port)
+	b := boundServer{gateways: g.ServerNames(server), server: server, routes: routes.Name, from: r.used.Since(mark)}
 	l := p.listeners[k]
 	if l == nil {
 		l = &plannedListener{tls: server.TLS != nil}
@@ -91,7 +93,7 @@ func (s *proxyGroup) planServer(r *reader, mark int, p *gatewayPlan, g *model.Ga
 		return
 	}
 	if p.routes[b.routes] == nil {
-		p.routes[b.routes] = &plannedRoutes{listener: k}
+		p.routes[b.routes] = &plannedRoutes{key: routes, listener: k}
 	}
 	p.routes[b.routes].servers = append(p.routes[b.routes].servers, b)
 }
@@ -112,18 +114,14 @@ func (p *gatewayPlan) fits(k listenerKey, server *model.GatewayServer) bool {
 
 // gatewayRoutes names a route configuration as Istio does; empty for a server that reads no
 // requests. port is the one that the router listens on.
-func gatewayRoutes(g *model.Gateway, server *model.GatewayServer, port uint32) string {
-	if !server.IsHTTP() {
-		return ""
+func gatewayRoutes(g *model.Gateway, server *model.GatewayServer, port uint32) ir.RouteConfigKey {
+	switch {
+	case !server.IsHTTP():
+		return ir.RouteConfigKey{}
+	case server.TLS != nil:
+		return ir.GatewayTLSRoutes(g, server)
 	}
-	name := fmt.Sprintf("http.%d", port)
-	if server.TLS != nil {
-		name = fmt.Sprintf("https.%d.%s.%s.%s", server.Port.Number, server.Port.Name, g.RouteName(), g.Namespace)
-	}
-	if server.Bind != "" {
-		name += "." + server.Bind
-	}
-	return name
+	return ir.GatewayRoutes(port, server.Bind)
 }
 
 // secrets are those that the plan's servers ask for, as translate spells them; sorted.

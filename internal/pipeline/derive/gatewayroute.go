@@ -78,7 +78,7 @@ func (s *proxyGroup) gatewayVirtualHost(r *reader, routeConfig string, h model.H
 	}
 	headers := s.headers(r.mesh())
 	out := &ir.VirtualHost{
-		RouteConfig: routeConfig, Name: fmt.Sprintf("%s:%d", h, plan.servers[0].server.Port.Number),
+		RouteConfig: routeConfig, Of: plan.key, Host: h, Name: fmt.Sprintf("%s:%d", h, plan.servers[0].server.Port.Number),
 		Domains: []string{string(h)}, IncludeAttempts: !headers.NoAttempts, ForwardHost: headers.ForwardHost,
 		HidesPeer: true,
 	}

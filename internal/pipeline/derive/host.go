@@ -165,7 +165,7 @@ func (s *proxyGroup) derivePort(r *reader, e *egress, svc *model.Service, port *
 		c.from = c.from.Union(from)
 		c.chains = append(c.chains, chains...)
 		if protocol.IsHTTP() || protocol == model.ProtocolAuto {
-			c.routeConfig = at.routeConfig
+			c.routes = at.routes
 			c.grpcWeb = c.grpcWeb || protocol == model.ProtocolGRPCWeb
 		}
 	}
@@ -222,7 +222,7 @@ func (s *proxyGroup) deriveRoutesOnPort(r *reader, mark int, e *egress, h model.
 	}
 	for _, key := range at.keys {
 		c := out.claim(key, routes[0], e.captureNone(s.Key.Interception))
-		c.routeConfig, c.from = at.routeConfig, c.from.Union(v.Origins)
+		c.routes, c.from = at.routes, c.from.Union(v.Origins)
 	}
 	s.addVirtualHost(out, v)
 }

@@ -100,7 +100,7 @@ func (s *proxyGroup) addInboundClusters(r *reader, out *Delta) {
 	})
 }
 
-func inboundName(p *inboundPort) string { return clusterName("inbound", p.number, "", "") }
+func inboundName(p *inboundPort) string { return ir.InboundCluster(p.number) }
 
 func (s *proxyGroup) inboundCluster(mesh *model.Mesh, p *inboundPort) *ir.Cluster {
 	c := &ir.Cluster{
@@ -155,14 +155,15 @@ func inboundRetry(mesh *model.Mesh, p model.Protocol) *model.Retry {
 }
 
 func inboundHTTP(p *inboundPort) *ir.HTTPChain {
-	name := inboundName(p)
+	routes := ir.InboundRoutes(p.number)
+	name := routes.Name
 	return &ir.HTTPChain{
 		StatPrefix: fmt.Sprintf("inbound_0.0.0.0_%d", p.number), Inbound: true,
 		GRPCWeb: p.protocol == model.ProtocolGRPCWeb,
 		Inline: &ir.InlineRoutes{
-			RouteConfig: ir.RouteConfig{Name: name, Inbound: true},
+			RouteConfig: ir.RouteConfig{Name: name, Of: routes, Inbound: true},
 			VirtualHosts: []ir.VirtualHost{{
-				RouteConfig: name, Name: fmt.Sprintf("inbound|http|%d", p.port), Domains: []string{"*"},
+				RouteConfig: name, Of: routes, Name: fmt.Sprintf("inbound|http|%d", p.port), Domains: []string{"*"},
 				Routes: []ir.Route{{
 					Name:      "default",
 					Retry:     p.retry,

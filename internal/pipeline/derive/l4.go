@@ -51,7 +51,7 @@ func (rt *routing) serviceChain(p model.Protocol, at placement) ir.FilterChain {
 	if p.IsTLS() && (at.shared || rt.service.Resolution == model.ResolutionDynamicDNS) {
 		match.ServerNames = serverNames([]model.Host{rt.host})
 	}
-	backends := []ir.Backend{{Cluster: outboundCluster(rt.port.Number, "", rt.host), Weight: 1}}
+	backends := []ir.Backend{{Cluster: ir.OutboundCluster(rt.port.Number, "", rt.host), Host: rt.host, Weight: 1}}
 	return rt.chain(match, backends, []model.Destination{{Host: rt.host, Port: rt.port.Number}})
 }
 

@@ -27,11 +27,11 @@ func (s *proxyGroup) deriveListener(mesh *model.Mesh, k listenerKey) {
 		s.serveRouteConfig(mesh, k, routeUse{})
 		return
 	}
-	routeConfig := claims.routeConfig()
+	routes := claims.routeConfig()
 	l := &ir.Listener{Name: k.name(), Address: k.address, Port: k.port, BindToPort: claims.bound > 0}
 	l.Chains, l.Default = joinChains(sortClaims(claims.withChains))
-	if routeConfig != "" {
-		s.addHTTP(l, routeConfig, claims)
+	if routes.Name != "" {
+		s.addHTTP(l, routes.Name, claims)
 	}
 	l.InspectTLS = slices.ContainsFunc(l.Chains, func(c ir.FilterChain) bool {
 		return len(c.Match.ServerNames) > 0 || c.Match.TransportProtocol == "tls"
@@ -53,7 +53,7 @@ func (s *proxyGroup) deriveListener(mesh *model.Mesh, k listenerKey) {
 	s.extend(l, &from)
 	l.Origins = from.Since(0)
 	s.out.Listeners[l.Name] = l
-	s.serveRouteConfig(mesh, k, routeUse{routeConfig, l.BindToPort, claims.requests()})
+	s.serveRouteConfig(mesh, k, routeUse{routes, l.BindToPort, claims.requests()})
 }
 
 // joinChains gathers chains. Envoy refuses two chains with one match, so what an earlier
@@ -136,7 +136,7 @@ func (s *proxyGroup) addHTTP(l *ir.Listener, routeConfig string, claims *listene
 	http := ir.FilterChain{HTTP: &ir.HTTPChain{
 		StatPrefix:   "outbound_" + l.Name,
 		RouteConfig:  routeConfig,
-		BucketBits:   s.split.bits(routeConfig),
+		ShardBits:    s.split.bits(routeConfig),
 		GRPCWeb:      claims.grpcWeb > 0,
 		ForwardProxy: claims.dynamic > 0,
 	}}

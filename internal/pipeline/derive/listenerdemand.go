@@ -13,18 +13,18 @@ import (
 
 // listenerDemand is what one host wants of a listener.
 type listenerDemand struct {
-	owner       model.Object // older owners win where two want the same
-	bound       bool         // applications connect to the listener itself
-	routeConfig string       // empty: no HTTP
-	grpcWeb     bool         // some port speaks it
-	dynamic     bool         // routes may lead to a host that Envoy resolves by the request
-	chains      []ir.FilterChain
-	from        *model.Origins // that the host makes the claim for
+	owner   model.Object      // older owners win where two want the same
+	bound   bool              // applications connect to the listener itself
+	routes  ir.RouteConfigKey // without a name: no HTTP
+	grpcWeb bool              // some port speaks it
+	dynamic bool              // routes may lead to a host that Envoy resolves by the request
+	chains  []ir.FilterChain
+	from    *model.Origins // that the host makes the claim for
 }
 
 // same tells whether a claim gives the same listener in the place of o, which may be nil.
 func (c *listenerDemand) same(o *listenerDemand) bool {
-	return o != nil && c.bound == o.bound && c.routeConfig == o.routeConfig && c.grpcWeb == o.grpcWeb && c.dynamic == o.dynamic &&
+	return o != nil && c.bound == o.bound && c.routes == o.routes && c.grpcWeb == o.grpcWeb && c.dynamic == o.dynamic &&
 		model.CompareAge(c.owner, o.owner) == 0 && c.from == o.from && reflect.DeepEqual(c.chains, o.chains)
 }
 
@@ -42,7 +42,7 @@ type listenerClaims struct {
 }
 
 type routeCount struct {
-	name   string
+	routes ir.RouteConfigKey
 	claims int
 }
 
@@ -70,12 +70,12 @@ func (c *listenerClaims) count(own *listenerDemand, by int) {
 	countIf(own.bound, &c.bound, by)
 	countIf(own.grpcWeb, &c.grpcWeb, by)
 	countIf(own.dynamic, &c.dynamic, by)
-	if own.routeConfig == "" {
+	if own.routes.Name == "" {
 		return
 	}
-	i := slices.IndexFunc(c.routes, func(r routeCount) bool { return r.name == own.routeConfig })
+	i := slices.IndexFunc(c.routes, func(r routeCount) bool { return r.routes.Name == own.routes.Name })
 	if i < 0 {
-		c.routes = append(c.routes, routeCount{own.routeConfig, by})
+		c.routes = append(c.routes, routeCount{own.routes, by})
 		return
 	}
 	if c.routes[i].claims += by; c.routes[i].claims == 0 {
@@ -91,14 +91,14 @@ func countIf(yes bool, n *int, by int) {
 
 // routeConfig is the one that all agree on or, where two services claim one address, that
 // of the one which goes first.
-func (c *listenerClaims) routeConfig() string {
+func (c *listenerClaims) routeConfig() ir.RouteConfigKey {
 	switch len(c.routes) {
 	case 0:
-		return ""
+		return ir.RouteConfigKey{}
 	case 1:
-		return c.routes[0].name
+		return c.routes[0].routes
 	}
-	return c.first().routeConfig
+	return c.first().routes
 }
 
 // first is the claim with a route configuration that goes first.
@@ -109,7 +109,7 @@ func (c *listenerClaims) first() *listenerDemand {
 	}
 	maps.Copy(all, c.plain)
 	for _, own := range sortClaims(all) {
-		if own.routeConfig != "" {
+		if own.routes.Name != "" {
 			return own
 		}
 	}
@@ -119,7 +119,7 @@ func (c *listenerClaims) first() *listenerDemand {
 // requests are the objects without which no requests would be read; none where several objects ask
 // for that.
 func (c *listenerClaims) requests() *model.Origins {
-	out := c.sole(func(d *listenerDemand) bool { return d.routeConfig != "" })
+	out := c.sole(func(d *listenerDemand) bool { return d.routes.Name != "" })
 	if len(c.routes) > 1 {
 		out = out.Union(c.first().from)
 	}

@@ -192,14 +192,15 @@ func isServiceHost(name string) bool { return !isFallback(name) && !strings.HasP
 
 // serveAddedHosts puts the virtual hosts out that patches add to a route configuration, with
 // the domains that nobody else has there; it tells whether one of them takes every host.
-func (s *proxyGroup) serveAddedHosts(routeConfig string, from *model.Origins, hidePeer bool) (all bool) {
+func (s *proxyGroup) serveAddedHosts(of ir.RouteConfigKey, from *model.Origins, hidePeer bool) (all bool) {
+	routeConfig := of.Name
 	s.dropAddedHosts(routeConfig)
 	taken := map[string]bool{}
 	for _, p := range s.added(s.patches, model.PatchVirtualHost) {
-		if !p.MeetsRoutes(s.patches.Gateway, routeConfig) {
+		if !p.MatchesRoutes(s.patches.Gateway, of) {
 			continue
 		}
-		v := &ir.VirtualHost{RouteConfig: routeConfig, Name: addedHost + plainName(p.Name), Added: p, HidesPeer: hidePeer}
+		v := &ir.VirtualHost{RouteConfig: routeConfig, Of: of, Name: addedHost + plainName(p.Name), Added: p, HidesPeer: hidePeer}
 		var made model.OriginList
 		made.Add(p.Origin)
 		made.AddAll(from)

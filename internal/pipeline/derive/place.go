@@ -2,7 +2,6 @@ package derive
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -68,8 +67,8 @@ func (s *proxyGroup) normalize(mesh *model.Mesh, l *ir.Listener) {
 
 // placement is where one port of a service is reached.
 type placement struct {
-	keys        []listenerKey
-	routeConfig string
+	keys   []listenerKey
+	routes ir.RouteConfigKey
 	// prefixes are the service's addresses where the listener is not its own: connections
 	// are told apart by them.
 	prefixes []netip.Prefix
@@ -106,7 +105,7 @@ func (s *proxyGroup) addressesOf(e *egress, svc *model.Service, port *model.Serv
 	if e.Port != nil || e.captureNone(s.Key.Interception) {
 		return s.placeBound(e, port)
 	}
-	at := placement{routeConfig: fmt.Sprint(port.Number), shared: true}
+	at := placement{routes: ir.PortRoutes(port.Number), shared: true}
 	var own []netip.Prefix
 	if !p.IsHTTP() && svc != nil {
 		own = s.addresses(svc)
@@ -129,26 +128,26 @@ func (s *proxyGroup) addressesOf(e *egress, svc *model.Service, port *model.Serv
 	at.shared = false
 	at.sniffed = p == model.ProtocolAuto
 	if at.sniffed {
-		at.routeConfig = fmt.Sprintf("%s:%d", svc.Hostname, port.Number)
+		at.routes = ir.HostRoutes(svc.Hostname, port.Number)
 	}
 	return at
 }
 
 // placeBound places ports at an egress listener that has an address or port of its own.
 func (s *proxyGroup) placeBound(e *egress, port *model.ServicePort) placement {
-	at := placement{routeConfig: e.routeConfig, shared: true, bound: true}
+	at := placement{routes: e.routes, shared: true, bound: true}
 	number := port.Number
 	if e.Port != nil {
 		number = e.Port.Number
 	}
-	if at.routeConfig == "" {
-		at.routeConfig = fmt.Sprint(number)
+	if at.routes.Name == "" {
+		at.routes = ir.PortRoutes(number)
 	}
 	address := e.Bind
 	if s.Key.Interception != model.InterceptNone && e.captureNone(s.Key.Interception) {
 		// Redirected listeners of that port have route configurations that pass on to
 		// original destinations; here there is none.
-		at.routeConfig = fmt.Sprintf("%s_%d", cmp.Or(address, s.local()), number)
+		at.routes = ir.AddressRoutes(cmp.Or(address, s.local()), number)
 	}
 	switch {
 	case address != "":
@@ -167,13 +166,13 @@ func (s *proxyGroup) placeBound(e *egress, port *model.ServicePort) placement {
 // address, and other services may have the same port. It lasts as long as the Pod: Envoy closes the connections of
 // a listener that goes, and a Pod that is not ready for a moment, or ends in peace, still has its own.
 func placePods(r *reader, svc *model.Service, port *model.ServicePort, p model.Protocol) placement {
-	at := placement{routeConfig: fmt.Sprint(port.Number)}
+	at := placement{routes: ir.PortRoutes(port.Number)}
 	r.used.AddAll(r.endpoints(svc).members())
 	for _, a := range r.places(svc) {
 		at.keys = append(at.keys, listenerKey{a, port.Number})
 	}
 	if p == model.ProtocolAuto {
-		at.sniffed, at.routeConfig = true, fmt.Sprintf("%s:%d", svc.Hostname, port.Number)
+		at.sniffed, at.routes = true, ir.HostRoutes(svc.Hostname, port.Number)
 	}
 	return at
 }

@@ -146,7 +146,8 @@ func (rt *routing) route(v *model.VirtualService, rule *model.HTTPRoute, m condi
 	}
 	out.Backends = rt.backends(rule.Backends, &out)
 	for _, mirror := range rule.Mirrors {
-		out.Mirrors = append(out.Mirrors, ir.Mirror{Cluster: rt.cluster(mirror.Destination), Percent: mirror.Percent})
+		cluster, host := rt.cluster(mirror.Destination)
+		out.Mirrors = append(out.Mirrors, ir.Mirror{Cluster: cluster, Host: host, Percent: mirror.Percent})
 	}
 	out.Operation = operation(rule.Backends, rt, m.view)
 	return out
@@ -189,7 +190,7 @@ func (rt *routing) defaultRoute() ir.Route {
 	d := model.Destination{Host: rt.host, Port: rt.port.Number}
 	rt.out.dynamic = rt.out.dynamic || rt.isDynamic(rt.service.Hostname)
 	out := ir.Route{Name: "default", Retry: rt.retry(nil)}
-	out.Backends = []ir.Backend{{Cluster: outboundCluster(rt.port.Number, "", rt.service.Hostname), Weight: 1}}
+	out.Backends = []ir.Backend{{Cluster: ir.OutboundCluster(rt.port.Number, "", rt.service.Hostname), Host: rt.service.Hostname, Weight: 1}}
 	out.Operation = fmt.Sprintf("%s/*", net.JoinHostPort(string(rt.host), fmt.Sprint(rt.port.Number)))
 	rt.addHash(d, &out)
 	return out

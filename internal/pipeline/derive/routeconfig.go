@@ -10,9 +10,9 @@ import (
 
 // routeUse is a listener's use of a route configuration.
 type routeUse struct {
-	name  string
-	bound bool           // applications connect to the listener itself
-	from  *model.Origins // without which the listener would not use it
+	routes ir.RouteConfigKey
+	bound  bool           // applications connect to the listener itself
+	from   *model.Origins // without which the listener would not use it
 }
 
 // routeUsers counts the listeners that use a route configuration.
@@ -27,37 +27,38 @@ func (s *proxyGroup) useRoutes(k listenerKey, use routeUse) {
 		s.countUse(old, -1)
 		delete(s.routeUses, k)
 	}
-	if use.name != "" {
+	if use.routes.Name != "" {
 		s.countUse(use, 1)
 		s.routeUses[k] = use
 	}
 }
 
 func (s *proxyGroup) countUse(u routeUse, by int) {
-	users := s.routeUsers[u.name]
+	users := s.routeUsers[u.routes.Name]
 	users.count(u.from, by)
 	countIf(u.bound, &users.bound, by)
-	if s.routeUsers[u.name] = users; users.all == 0 {
-		delete(s.routeUsers, u.name)
+	if s.routeUsers[u.routes.Name] = users; users.all == 0 {
+		delete(s.routeUsers, u.routes.Name)
 	}
 }
 
 // serveRouteConfig makes listener k a user of a route configuration, which gets a virtual
 // host for hosts that nobody knows. A route configuration goes with its last user.
 func (s *proxyGroup) serveRouteConfig(mesh *model.Mesh, k listenerKey, use routeUse) {
-	old := s.routeUses[k].name
+	old := s.routeUses[k].routes
 	s.useRoutes(k, use)
-	if old != "" && old != use.name {
+	if old.Name != "" && old.Name != use.routes.Name {
 		s.serveFallback(mesh, old)
 	}
-	if use.name != "" {
-		s.serveFallback(mesh, use.name)
+	if use.routes.Name != "" {
+		s.serveFallback(mesh, use.routes)
 	}
 }
 
 // serveFallback puts a route configuration out with the virtual host for unknown hosts,
 // unless some host takes every domain, which leaves nothing over.
-func (s *proxyGroup) serveFallback(mesh *model.Mesh, name string) {
+func (s *proxyGroup) serveFallback(mesh *model.Mesh, of ir.RouteConfigKey) {
+	name := of.Name
 	s.dropFallback(name)
 	users := s.routeUsers[name]
 	if users.all == 0 {
@@ -66,11 +67,11 @@ func (s *proxyGroup) serveFallback(mesh *model.Mesh, name string) {
 		return
 	}
 	made := ir.Made{Origins: users.common()}
-	s.out.RouteConfigs[name] = &ir.RouteConfig{Made: made, Name: name}
-	if s.serveAddedHosts(name, made.Origins, s.tellsPeer(mesh)) || len(s.domains[domainKey{name, "*"}]) > 0 {
+	s.out.RouteConfigs[name] = &ir.RouteConfig{Made: made, Name: name, Of: of}
+	if s.serveAddedHosts(of, made.Origins, s.tellsPeer(mesh)) || len(s.domains[domainKey{name, "*"}]) > 0 {
 		return
 	}
-	fallback := s.fallbackHost(mesh, name, users.bound > 0)
+	fallback := s.fallbackHost(mesh, of, users.bound > 0)
 	fallback.Origins = made.Origins.Union(s.unknownMade().Origins)
 	s.out.VirtualHosts[fallback.ResourceName()] = fallback
 }
@@ -89,11 +90,11 @@ const (
 
 // fallbackHost is the virtual host for unknown hosts. Where applications connect to the
 // listener itself there is no original destination to pass requests on to.
-func (s *proxyGroup) fallbackHost(mesh *model.Mesh, routeConfig string, bound bool) *ir.VirtualHost {
-	v := &ir.VirtualHost{RouteConfig: routeConfig, Domains: []string{"*"}}
+func (s *proxyGroup) fallbackHost(mesh *model.Mesh, of ir.RouteConfigKey, bound bool) *ir.VirtualHost {
+	v := &ir.VirtualHost{RouteConfig: of.Name, Of: of, Domains: []string{"*"}}
 	cluster := s.unknownCluster(mesh)
 	if p := s.egressProxy(); p != nil && cluster == ir.PassthroughCluster {
-		cluster = outboundCluster(p.Port, p.Subset, p.Host)
+		cluster = ir.OutboundCluster(p.Port, p.Subset, p.Host)
 		bound = false
 	}
 	if cluster == ir.BlackHoleCluster || bound {
@@ -222,13 +223,12 @@ func compareDomainClaims(domain string, a, b model.Host) int {
 
 // settleDomains leaves a virtual host the domains that it has won; nil where none is left.
 func (s *proxyGroup) settleDomains(v *ir.VirtualHost) *ir.VirtualHost {
-	host := model.Host(hostOf(v))
 	var won []string
 	var from model.OriginList
 	from.AddAll(v.Origins)
 	for _, d := range v.Domains {
 		k := domainKey{v.RouteConfig, d}
-		if owners := s.domains[k]; len(owners) > 0 && owners[0] == host {
+		if owners := s.domains[k]; len(owners) > 0 && owners[0] == v.Host {
 			won = append(won, d)
 		} else {
 			from.AddAll(s.holderOf(k))
@@ -243,10 +243,4 @@ func (s *proxyGroup) settleDomains(v *ir.VirtualHost) *ir.VirtualHost {
 	out := *v
 	out.Domains, out.Origins = won, from.Since(0)
 	return &out
-}
-
-// hostOf is the host in a virtual host's name, "host:port".
-func hostOf(v *ir.VirtualHost) string {
-	i := strings.LastIndexByte(v.Name, ':')
-	return v.Name[:i]
 }

@@ -288,12 +288,13 @@ func (s *proxyGroup) deriveRouter(x *Index) {
 
 // deriveRouteConfig puts a router's route configuration out, with virtual hosts that patches add.
 func (s *proxyGroup) deriveRouteConfig(name string) {
-	if s.router.plan.routes[name] == nil {
+	plan := s.router.plan.routes[name]
+	if plan == nil {
 		s.dropAddedHosts(name)
 		s.out.RouteConfigs[name] = nil
 		return
 	}
-	from := originsOf(s.router.plan.routes[name].servers)
-	s.out.RouteConfigs[name] = &ir.RouteConfig{Made: ir.Made{Origins: from}, Name: name}
-	s.serveAddedHosts(name, from, true)
+	from := originsOf(plan.servers)
+	s.out.RouteConfigs[name] = &ir.RouteConfig{Made: ir.Made{Origins: from}, Name: name, Of: plan.key}
+	s.serveAddedHosts(plan.key, from, true)
 }

@@ -32,7 +32,7 @@ func (p *sharder) cutRouteConfig(d *Delta, name string, v *ir.RouteConfig, patch
 	before := r.there && !patched && v != nil && v.Origins.Equal(r.from)
 	r.there = v != nil
 	if v != nil {
-		r.from = v.Origins
+		r.from, r.of = v.Origins, v.Of
 	}
 	if v == nil || !before {
 		d.RouteConfigs[name] = v
@@ -40,18 +40,18 @@ func (p *sharder) cutRouteConfig(d *Delta, name string, v *ir.RouteConfig, patch
 	switch there := r.there && p.split[name]; {
 	case there && before && r.served:
 	case there || r.served:
-		putParts(d, name, p.Bits, there, ir.Made{Origins: r.from})
+		putParts(d, r.of, p.Bits, there, ir.Made{Origins: r.from})
 	}
 }
 
 // putParts puts out a route configuration's parts and the scopes that lead there, or takes them
 // back.
-func putParts(d *Delta, name string, bits int, there bool, made ir.Made) {
+func putParts(d *Delta, of ir.RouteConfigKey, bits int, there bool, made ir.Made) {
 	for k := range routeshard.Count(bits) {
-		part := routeshard.Name(name, bits, k)
+		part := routeshard.Name(of.Name, bits, k)
 		d.RouteConfigs[part], d.Scopes[part] = nil, nil
 		if there {
-			d.RouteConfigs[part] = &ir.RouteConfig{Made: made, Name: part, Bucket: true}
+			d.RouteConfigs[part] = &ir.RouteConfig{Made: made, Name: part, Of: of, Shard: true}
 			d.Scopes[part] = &ir.Scope{Made: made, Name: part}
 		}
 	}

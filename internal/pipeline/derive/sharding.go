@@ -53,6 +53,7 @@ type shardedRoutes struct {
 	there  bool                      // the route configuration is put out, not only virtual hosts of it
 	rest   *ir.VirtualHost           // the one for unknown hosts, which is in every bucket
 	from   *model.Origins            // of the route configuration that was put out last
+	of     ir.RouteConfigKey
 }
 
 // newSharder is that of a key; nil: nothing is, or will be, in buckets.
@@ -194,7 +195,7 @@ func (s *proxyGroup) resplit(x *Index) {
 			s.resettle(newReader(x, s), h)
 		}
 		for k, use := range s.routeUses {
-			if use.name == rc {
+			if use.routes.Name == rc {
 				s.mark(listenerUnit(k))
 			}
 		}

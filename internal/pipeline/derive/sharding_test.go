@@ -20,11 +20,11 @@ import (
 // requireParts: where a listener looks for buckets, all are there.
 func requireParts(t *testing.T, v *Delta, http *ir.HTTPChain) {
 	t.Helper()
-	for k := range routeshard.Count(http.BucketBits) {
-		part := routeshard.Name(http.RouteConfig, http.BucketBits, k)
+	for k := range routeshard.Count(http.ShardBits) {
+		part := routeshard.Name(http.RouteConfig, http.ShardBits, k)
 		require.NotNil(t, v.Scopes[part], part)
 		require.NotNil(t, v.RouteConfigs[part], part)
-		require.True(t, v.RouteConfigs[part].Bucket, part)
+		require.True(t, v.RouteConfigs[part].Shard, part)
 	}
 }
 

@@ -31,7 +31,7 @@ func grown(d *Deriver, st *store.Store, from, to int) map[GroupKey]*Delta {
 func bitsOf(l *ir.Listener) int {
 	for _, c := range append(slices.Clone(l.Chains), *l.Default) {
 		if c.HTTP != nil {
-			return c.HTTP.BucketBits
+			return c.HTTP.ShardBits
 		}
 	}
 	return -1

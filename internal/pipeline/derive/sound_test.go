@@ -48,7 +48,7 @@ func requireSound(t *testing.T, k GroupKey, v *Delta) {
 		requireDisjoint(t, l)
 		requireServed(t, k, l)
 		for _, c := range l.Chains {
-			if c.HTTP != nil && c.HTTP.BucketBits > 0 && l.Name != routeshard.Listener {
+			if c.HTTP != nil && c.HTTP.ShardBits > 0 && l.Name != routeshard.Listener {
 				requireParts(t, v, c.HTTP)
 			} else if c.HTTP != nil && c.HTTP.RouteConfig != "" && l.Name != routeshard.Listener {
 				require.NotNil(t, v.RouteConfigs[c.HTTP.RouteConfig], "%s: %s", k, l.Name)

@@ -124,7 +124,7 @@ func collectorOf(r *reader, p *model.Provider) (model.Host, string, bool) {
 	if !slices.ContainsFunc(svc.Ports, func(port model.ServicePort) bool { return port.Number == p.Port }) {
 		return "", "", false
 	}
-	return p.Host, outboundCluster(p.Port, "", p.Host), true
+	return p.Host, ir.OutboundCluster(p.Port, "", p.Host), true
 }
 
 // tellsPeer tells whether the scope's proxies say who calls: the mesh's metrics need it, they have the
@@ -137,12 +137,12 @@ func (s *proxyGroup) tellsPeer(mesh *model.Mesh) bool {
 func (rt *routing) allOfMesh(routes []ir.Route) bool {
 	for i := range routes {
 		for _, b := range routes[i].Backends {
-			if !rt.isOfMesh(b.Cluster) {
+			if !rt.isOfMesh(b.Host) {
 				return false
 			}
 		}
 		for _, m := range routes[i].Mirrors {
-			if !rt.isOfMesh(m.Cluster) {
+			if !rt.isOfMesh(m.Host) {
 				return false
 			}
 		}
@@ -150,7 +150,10 @@ func (rt *routing) allOfMesh(routes []ir.Route) bool {
 	return true
 }
 
-func (rt *routing) isOfMesh(cluster string) bool {
-	svc := rt.reader.service(model.Host(cluster[strings.LastIndexByte(cluster, '|')+1:]))
+func (rt *routing) isOfMesh(h model.Host) bool {
+	if h == "" {
+		return false
+	}
+	svc := rt.reader.service(h)
 	return svc != nil && !svc.External && svc.ExternalName == ""
 }

@@ -14,7 +14,9 @@ func (s *proxyGroup) deriveVirtualHost(r *reader, at placement, h model.Host, sv
 	rt := &routing{reader: r, s: s, host: h, service: svc, port: port, out: out}
 	headers := s.headers(r.mesh())
 	v := &ir.VirtualHost{
-		RouteConfig:     at.routeConfig,
+		RouteConfig:     at.routes.Name,
+		Of:              at.routes,
+		Host:            h,
 		Name:            fmt.Sprintf("%s:%d", h, port.Number),
 		Domains:         s.hostDomains(h, svc),
 		IncludeAttempts: !headers.NoAttempts,

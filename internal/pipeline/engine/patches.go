@@ -64,7 +64,7 @@ func (t *translation) listener(v *ir.Listener) (proto.Message, error) {
 	if err != nil || v.Added != nil {
 		return signed(m, v.Added, err)
 	}
-	m, present, problems := t.patches.Listener(m)
+	m, present, problems := t.patches.Listener(v, m)
 	t.leftOut(resource.Listener.String(), v.Name, problems)
 	return messageIf(present, m)
 }
@@ -77,7 +77,7 @@ func (t *translation) virtualHost(v *ir.VirtualHost) (proto.Message, error) {
 	if err != nil || v.Added != nil {
 		return signed(m, v.Added, err)
 	}
-	m, present, problems := t.patches.VirtualHost(v.RouteConfig, v.Name, m)
+	m, present, problems := t.patches.VirtualHost(v.Of, v.Name, m)
 	t.leftOut(resource.VirtualHost.String(), v.ResourceName(), problems)
 	if len(refused) > 0 {
 		t.fail(resource.VirtualHost, v.ResourceName(), routesRefused, errors.Join(refused...))
@@ -87,13 +87,13 @@ func (t *translation) virtualHost(v *ir.VirtualHost) (proto.Message, error) {
 
 // routeConfig records the patches that are left out, also for vhdsRouteConfig.
 func (t *translation) routeConfig(v *ir.RouteConfig) (proto.Message, error) {
-	m, problems := t.patches.RouteConfig(route.Config(*v, false))
+	m, problems := t.patches.RouteConfig(v.Of, route.Config(*v, false))
 	t.leftOut(resource.RouteConfig.String(), v.Name, problems)
 	return m, nil
 }
 
 func (t *translation) vhdsRouteConfig(v *ir.RouteConfig) (proto.Message, error) {
-	m, _ := t.patches.RouteConfig(route.Config(*v, true))
+	m, _ := t.patches.RouteConfig(v.Of, route.Config(*v, true))
 	return m, nil
 }
 

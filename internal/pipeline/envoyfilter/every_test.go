@@ -207,10 +207,10 @@ spec: {configPatches: [{applyTo: %s, match: %s, patch: {operation: %s, value: %s
 	case "CLUSTER":
 		return ofCluster(set.Cluster("", read(t, file("{name: own, type: STATIC, lbSubsetConfig: {subsetSelectors: [{keys: [old]}]}}"), &clusterv3.Cluster{})))
 	case "ROUTE_CONFIGURATION":
-		r, problems := set.RouteConfig(read(t, file("{name: r, requestHeadersToRemove: [old]}"), &routev3.RouteConfiguration{}))
+		r, problems := set.RouteConfig(ir.RouteConfigKey{Name: "r"}, read(t, file("{name: r, requestHeadersToRemove: [old]}"), &routev3.RouteConfiguration{}))
 		return fmt.Sprint(r.RequestHeadersToRemove) + said(problems)
 	case "VIRTUAL_HOST", "HTTP_ROUTE":
-		return ofHost(set.VirtualHost("r", "own", read(t, file(everyHost), &routev3.VirtualHost{})))
+		return ofHost(set.VirtualHost(ir.RouteConfigKey{Name: "r"}, "own", read(t, file(everyHost), &routev3.VirtualHost{})))
 	}
 	return ofListener(t, target, set, read(t, file(everyListener), &listenerv3.Listener{}))
 }
@@ -247,7 +247,7 @@ func said(problems []Problem) string {
 
 func ofListener(t *testing.T, target string, set *Set, l *listenerv3.Listener) string {
 	t.Helper()
-	out, there, problems := set.Listener(l)
+	out, there, problems := set.Listener(&ir.Listener{}, l)
 	if !there {
 		return "gone"
 	}

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -103,7 +104,7 @@ func patched(t *testing.T, set *Set, f txtar.File) string {
 	case ".listener":
 		m := read(t, f, &listenerv3.Listener{})
 		before := proto.Clone(m)
-		out, there, problems = set.Listener(m)
+		out, there, problems = set.Listener(servingPort8080, m)
 		require.True(t, proto.Equal(before, m), "the message is not the patch's")
 	case ".cluster":
 		m := read(t, f, &clusterv3.Cluster{})
@@ -114,10 +115,11 @@ func patched(t *testing.T, set *Set, f txtar.File) string {
 		m := read(t, f, &routev3.VirtualHost{})
 		before := proto.Clone(m)
 		rc, name, _ := strings.Cut(m.Name, "/")
-		out, there, problems = set.VirtualHost(rc, name, m)
+		out, there, problems = set.VirtualHost(portRoutes(rc), name, m)
 		require.True(t, proto.Equal(before, m), "the message is not the patch's")
 	case ".routes":
-		out, problems = set.RouteConfig(read(t, f, &routev3.RouteConfiguration{}))
+		m := read(t, f, &routev3.RouteConfiguration{})
+		out, problems = set.RouteConfig(portRoutes(m.Name), m)
 	default:
 		t.Fatalf("%s: no kind of resource", f.Name)
 	}
@@ -129,6 +131,18 @@ func patched(t *testing.T, set *Set, f txtar.File) string {
 		return text + "# removed\n"
 	}
 	return text + printed(t, out)
+}
+
+// servingPort8080 is what a listener is translated from that has the inbound routes of port 8080.
+var servingPort8080 = &ir.Listener{Chains: []ir.FilterChain{{HTTP: &ir.HTTPChain{
+	Inline: &ir.InlineRoutes{RouteConfig: ir.RouteConfig{Name: ir.InboundRoutes(8080).Name, Of: ir.InboundRoutes(8080)}},
+}}}}
+
+// portRoutes is the key of a sidecar's route configuration or of a shard of it: "80", "host:80", "80~16~3".
+func portRoutes(name string) ir.RouteConfigKey {
+	whole, _, _ := strings.Cut(name, "~")
+	port, _ := strconv.ParseUint(whole[strings.LastIndexByte(whole, ':')+1:], 10, 32)
+	return ir.RouteConfigKey{Name: whole, Port: uint32(port)}
 }
 
 func read[M proto.Message](t *testing.T, f txtar.File, m M) M {

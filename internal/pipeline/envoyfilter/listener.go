@@ -8,6 +8,7 @@ import (
 
 	"github.com/moonsail/moonsail/internal/config/envoyext"
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 var listenerTargets = []model.PatchTarget{
@@ -17,12 +18,16 @@ var listenerTargets = []model.PatchTarget{
 var routeTargets = []model.PatchTarget{model.PatchRouteConfig, model.PatchVirtualHost, model.PatchHTTPRoute}
 
 // Listener patches a listener, with the route configurations inside of it; not there: it is
-// removed.
-func (s *Set) Listener(m *listenerv3.Listener) (out *listenerv3.Listener, there bool, problems []Problem) {
+// removed. v is what m was translated from.
+func (s *Set) Listener(v *ir.Listener, m *listenerv3.Listener) (out *listenerv3.Listener, there bool, problems []Problem) {
 	if !s.any(listenerTargets...) && !s.any(routeTargets...) {
 		return m, true, nil
 	}
-	return run(s, m, (*work).listener, checkListener)
+	inline := v.InlineRoutes()
+	return run(s, m, func(w *work, l *listenerv3.Listener) bool {
+		w.inline = inline
+		return w.listener(l)
+	}, checkListener)
 }
 
 func (w *work) listener(l *listenerv3.Listener) bool {

@@ -91,8 +91,9 @@ func (s *Set) any(targets ...model.PatchTarget) bool {
 // work is the patching of one resource.
 type work struct {
 	*Set
-	skip     []*patch // that broke it before
-	applied  []*patch // that changed something, each once
+	inline   map[string]ir.RouteConfigKey // of a listener's route configurations, by name
+	skip     []*patch                     // that broke it before
+	applied  []*patch                     // that changed something, each once
 	problems []Problem
 }
 

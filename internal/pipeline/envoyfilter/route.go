@@ -6,24 +6,25 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
 // RouteConfig patches a route configuration without its virtual hosts.
-func (s *Set) RouteConfig(m *routev3.RouteConfiguration) (*routev3.RouteConfiguration, []Problem) {
+func (s *Set) RouteConfig(of ir.RouteConfigKey, m *routev3.RouteConfiguration) (*routev3.RouteConfiguration, []Problem) {
 	if !s.any(model.PatchRouteConfig) {
 		return m, nil
 	}
 	out, _, problems := run(s, m, func(w *work, r *routev3.RouteConfiguration) bool {
-		w.routeConfig(r)
+		w.routeConfig(of, r)
 		return true
 	}, func(*routev3.RouteConfiguration) error { return nil })
 	return out, problems
 }
 
-func (w *work) routeConfig(r *routev3.RouteConfiguration) {
+func (w *work) routeConfig(of ir.RouteConfigKey, r *routev3.RouteConfiguration) {
 	name := r.Name
 	for _, p := range w.of(model.PatchRouteConfig) {
-		if p.Operation.Merges() && p.MeetsRoutes(w.gateway, name) {
+		if p.Operation.Merges() && p.MatchesRoutes(w.gateway, of) {
 			mergeMessages(r, p.value, p.Operation == model.PatchMergeReplace)
 			w.did(p)
 		}
@@ -33,17 +34,17 @@ func (w *work) routeConfig(r *routev3.RouteConfiguration) {
 
 // VirtualHost patches a virtual host of a route configuration; name is the one that patches
 // call it by. Not there: it is removed.
-func (s *Set) VirtualHost(routeConfig, name string, m *routev3.VirtualHost) (out *routev3.VirtualHost, there bool, problems []Problem) {
+func (s *Set) VirtualHost(of ir.RouteConfigKey, name string, m *routev3.VirtualHost) (out *routev3.VirtualHost, there bool, problems []Problem) {
 	if !s.any(model.PatchVirtualHost, model.PatchHTTPRoute) {
 		return m, true, nil
 	}
-	return run(s, m, func(w *work, v *routev3.VirtualHost) bool { return w.virtualHost(routeConfig, name, v) }, checkVirtualHost)
+	return run(s, m, func(w *work, v *routev3.VirtualHost) bool { return w.virtualHost(of, name, v) }, checkVirtualHost)
 }
 
-func (w *work) virtualHost(routeConfig, name string, v *routev3.VirtualHost) bool {
+func (w *work) virtualHost(of ir.RouteConfigKey, name string, v *routev3.VirtualHost) bool {
 	own, domains := v.Name, v.Domains
 	for _, p := range w.of(model.PatchVirtualHost) {
-		if p.Operation == model.PatchAdd || !p.meetsHost(w.gateway, routeConfig, name, domains) {
+		if p.Operation == model.PatchAdd || !p.meetsHost(w.gateway, of, name, domains) {
 			continue
 		}
 		w.did(p)
@@ -61,14 +62,14 @@ func (w *work) virtualHost(routeConfig, name string, v *routev3.VirtualHost) boo
 		}
 	}
 	v.Name, v.Domains = own, domains // names and domains are unique in a route configuration
-	w.routes(routeConfig, name, v)
+	w.routes(of, name, v)
 	return true
 }
 
 // routes patches each route, then which there are.
-func (w *work) routes(routeConfig, name string, v *routev3.VirtualHost) {
+func (w *work) routes(of ir.RouteConfigKey, name string, v *routev3.VirtualHost) {
 	list := w.of(model.PatchHTTPRoute)
-	meets := func(p *patch) bool { return p.meetsHost(w.gateway, routeConfig, name, v.Domains) }
+	meets := func(p *patch) bool { return p.meetsHost(w.gateway, of, name, v.Domains) }
 	for _, p := range list {
 		if !meets(p) {
 			continue
@@ -100,12 +101,16 @@ func (w *work) mergeRoutes(p *patch, routes []*routev3.Route) {
 	}
 }
 
-// inlineRoutes patches a route configuration that is part of a listener.
+// inlineRoutes patches a route configuration that is part of a listener. One that only a patch has is matched by name.
 func (w *work) inlineRoutes(r *routev3.RouteConfiguration) {
-	w.routeConfig(r)
-	r.VirtualHosts = slices.DeleteFunc(r.VirtualHosts, func(v *routev3.VirtualHost) bool { return !w.virtualHost(r.Name, v.Name, v) })
+	of, ok := w.inline[r.Name]
+	if !ok {
+		of.Name = r.Name
+	}
+	w.routeConfig(of, r)
+	r.VirtualHosts = slices.DeleteFunc(r.VirtualHosts, func(v *routev3.VirtualHost) bool { return !w.virtualHost(of, v.Name, v) })
 	for _, p := range w.of(model.PatchVirtualHost) {
-		if p.Operation != model.PatchAdd || !p.MeetsRoutes(w.gateway, r.Name) {
+		if p.Operation != model.PatchAdd || !p.MatchesRoutes(w.gateway, of) {
 			continue
 		}
 		if taken := slices.ContainsFunc(r.VirtualHosts, func(v *routev3.VirtualHost) bool {
@@ -118,12 +123,12 @@ func (w *work) inlineRoutes(r *routev3.RouteConfiguration) {
 	}
 }
 
-func (p *patch) meetsHost(gateway bool, routeConfig, name string, domains []string) bool {
+func (p *patch) meetsHost(gateway bool, of ir.RouteConfigKey, name string, domains []string) bool {
 	m := p.Routes
 	if m == nil {
 		return true
 	}
-	return p.MeetsRoutes(gateway, routeConfig) && (m.VirtualHost == "" || m.VirtualHost == name) &&
+	return p.MatchesRoutes(gateway, of) && (m.VirtualHost == "" || m.VirtualHost == name) &&
 		(m.Domain == "" || slices.Contains(domains, m.Domain))
 }
 

@@ -90,11 +90,11 @@ type HTTPChain struct {
 	StatPrefix string
 	// RouteConfig is fetched by RDS; empty where Inline is set.
 	RouteConfig string
-	// BucketBits is not 0 where the route configuration is split into buckets (package
-	// bucket): scopes lead to them. It is 2^BucketBits for names and as many for addresses.
-	BucketBits int
-	Inline     *InlineRoutes
-	Inbound    bool
+	// ShardBits is not 0 if scopes lead to shards of the route configuration (package routeshard). There are
+	// 2^ShardBits for names and as many for addresses.
+	ShardBits int
+	Inline    *InlineRoutes
+	Inbound   bool
 	// Gateway: requests come from outside the mesh.
 	Gateway bool
 	// Topology is what is before a gateway.
@@ -131,6 +131,24 @@ type HTTPChain struct {
 type InlineRoutes struct {
 	RouteConfig  RouteConfig
 	VirtualHosts []VirtualHost
+}
+
+// InlineRoutes are the route configurations inside of the listener, by name.
+func (l *Listener) InlineRoutes() map[string]RouteConfigKey {
+	out := map[string]RouteConfigKey{}
+	add := func(c *FilterChain) {
+		if c.HTTP != nil && c.HTTP.Inline != nil {
+			rc := &c.HTTP.Inline.RouteConfig
+			out[rc.Name] = rc.Of
+		}
+	}
+	for i := range l.Chains {
+		add(&l.Chains[i])
+	}
+	if l.Default != nil {
+		add(l.Default)
+	}
+	return out
 }
 
 // TCPChain is a TCP proxy.

@@ -1,17 +1,10 @@
 package ir
 
-import (
-	"strconv"
-	"strings"
+import "github.com/moonsail/moonsail/internal/model"
 
-	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/xds/routeshard"
-)
-
-// Patches are what EnvoyFilters change of one scope's resources, in the order in which that
-// is done.
+// Patches are what EnvoyFilters change of the resources of one proxy group, in the order in which they apply.
 type Patches struct {
-	Gateway bool // the scope is one of gateways
+	Gateway bool // the proxies are gateways
 	List    []Patch
 }
 
@@ -21,39 +14,19 @@ type Patch struct {
 	Origin model.Key
 }
 
-// MeetsRoutes tells whether a patch is for a route configuration. Names of ports and gateways
-// are not looked at for sidecars.
-func (p *Patch) MeetsRoutes(gateway bool, name string) bool {
+// MatchesRoutes reports whether a patch is for a route configuration. Names of ports and gateways do not count for
+// sidecars.
+func (p *Patch) MatchesRoutes(gateway bool, k RouteConfigKey) bool {
 	m := p.Routes
 	if m == nil {
 		return true
 	}
-	name = routeshard.RouteConfig(name)
-	if m.Name != "" && m.Name != name || m.Port != 0 && m.Port != portOf(name) {
+	if m.Name != "" && m.Name != k.Name || m.Port != 0 && m.Port != k.Port {
 		return false
 	}
-	portName, of := gatewayOf(name)
-	return !gateway || (m.PortName == "" || m.PortName == portName) && (m.Gateway == "" || m.Gateway == of)
-}
-
-// gatewayOf reads "https.PORT.PORTNAME.GATEWAY.NAMESPACE"; those of plain text are of several.
-func gatewayOf(name string) (portName, gateway string) {
-	parts := strings.Split(name, ".")
-	if len(parts) < 5 || parts[0] != "https" {
-		return "", ""
+	if !gateway || m.PortName == "" && m.Gateway == "" {
+		return true
 	}
-	return parts[2], parts[4] + "/" + parts[3]
-}
-
-// portOf is the port of a route configuration: "80", "host:80", "inbound|80||", and of gateways
-// "http.8080", "https.443.NAME..."; 0: none.
-func portOf(name string) uint32 {
-	if kind, rest, _ := strings.Cut(name, "."); kind == "http" || kind == "https" {
-		name, _, _ = strings.Cut(rest, ".")
-	}
-	if rest, ok := strings.CutPrefix(name, "inbound|"); ok {
-		name, _, _ = strings.Cut(rest, "|")
-	}
-	n, _ := strconv.ParseUint(name[strings.LastIndexByte(name, ':')+1:], 10, 32)
-	return uint32(n)
+	// Servers in plain text share route configurations, so that these have no port name and no gateway.
+	return k.Server != nil && (m.PortName == "" || m.PortName == k.Server.PortName) && (m.Gateway == "" || m.Gateway == k.Server.Gateway)
 }

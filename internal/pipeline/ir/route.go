@@ -10,11 +10,12 @@ import (
 type RouteConfig struct {
 	Made
 
-	Name string // "80", "9080", "inbound|8080||", or "host:port" for a sniffed service
+	Name string         // in Envoy, for example "80", or "80~256~3" for a shard of it
+	Of   RouteConfigKey // the whole route configuration
 	// Inbound route configurations are part of their listener, not served by RDS.
 	Inbound bool
-	// Bucket tells that a scope leads to it: it is one of those that a larger one is split into.
-	Bucket bool
+	// Shard: it is one of those that a larger one is split into, and a scope leads to it.
+	Shard bool
 }
 
 // Scope leads requests with a key to a route configuration. All three have one name.
@@ -30,7 +31,9 @@ type VirtualHost struct {
 
 	Added *Patch // where an EnvoyFilter adds it: then nothing but names, Domains and HidesPeer counts
 
-	RouteConfig string
+	RouteConfig string         // by its name in Envoy
+	Of          RouteConfigKey // the whole route configuration
+	Host        model.Host     // whose requests it takes; empty: those for unknown hosts, or what an EnvoyFilter adds
 	// Name is unique within the route configuration ("reviews.shop.svc.cluster.local:80").
 	Name    string
 	Domains []string // unique within the route configuration; most telling first
@@ -91,6 +94,7 @@ type Match struct {
 // Backend is a weighted cluster. All weights of a route are relative.
 type Backend struct {
 	Cluster string
+	Host    model.Host // of the cluster's service; empty: it has none
 	Weight  uint32
 	Headers model.Headers
 }
@@ -98,5 +102,6 @@ type Backend struct {
 // Mirror copies requests to a cluster.
 type Mirror struct {
 	Cluster string
+	Host    model.Host // of the cluster's service
 	Percent float64
 }

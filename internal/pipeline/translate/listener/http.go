@@ -32,8 +32,8 @@ func setEarly(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) error {
 	if v.Gateway && v.JWT != nil {
 		list = security.RemoveTokenHeaders(v.JWT)
 	}
-	if v.BucketBits > 0 {
-		list = append(list, envoyproto.OverwriteHeader(route.ScopeHeader, routeshard.KeyFormat(v.RouteConfig, v.BucketBits)))
+	if v.ShardBits > 0 {
+		list = append(list, envoyproto.OverwriteHeader(route.ScopeHeader, routeshard.KeyFormat(v.RouteConfig, v.ShardBits)))
 	}
 	if v.Telemetry != nil && v.Telemetry.TellsPeer {
 		list = append(list, telemetry.SetPeerHeader)
@@ -244,7 +244,7 @@ func setClientCertificates(said string, out *hcmv3.HttpConnectionManager) {
 }
 
 func setRoutes(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) error {
-	if v.BucketBits > 0 {
+	if v.ShardBits > 0 {
 		setScopes(out)
 		return nil
 	}

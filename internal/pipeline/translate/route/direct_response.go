@@ -2,14 +2,11 @@ package route
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"github.com/moonsail/moonsail/internal/model"
-	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
 // maxResponseBody is the longest body of a direct response, in bytes. Istio's.
@@ -57,32 +54,6 @@ func (rt *routing) redirectPort(r *model.Redirect) uint32 {
 		return 0
 	}
 	return port
-}
-
-// requestPort is the port in a route configuration's name: "80", "reviews.shop:80" or
-// "inbound|80||". 0 where there is none.
-func requestPort(routeConfig string) uint32 {
-	if port := gatewayPort(routeConfig); port != 0 {
-		return port
-	}
-	text := strings.TrimSuffix(strings.TrimPrefix(routeshard.RouteConfig(routeConfig), "inbound|"), "||")
-	n, err := strconv.ParseUint(text[strings.LastIndexByte(text, ':')+1:], 10, 16)
-	if err != nil {
-		return 0
-	}
-	return uint32(n)
-}
-
-// gatewayPort is the port of a route configuration of a gateway, "http.80" or
-// "https.443.NAME...".
-func gatewayPort(routeConfig string) uint32 {
-	kind, rest, _ := strings.Cut(routeConfig, ".")
-	if kind != "http" && kind != "https" {
-		return 0
-	}
-	text, _, _ := strings.Cut(rest, ".")
-	n, _ := strconv.ParseUint(text, 10, 16)
-	return uint32(n)
 }
 
 func directResponse(d *model.DirectResponse) (*routev3.Route_DirectResponse, error) {

@@ -41,7 +41,7 @@ func Config(v ir.RouteConfig, vhds bool) *routev3.RouteConfiguration {
 	if vhds {
 		out.Vhds = &routev3.Vhds{ConfigSource: envoyproto.ADSBounded}
 	}
-	if v.Bucket {
+	if v.Shard {
 		out.RequestHeadersToRemove = []string{ScopeHeader}
 	}
 	if v.Inbound {

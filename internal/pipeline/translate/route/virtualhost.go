@@ -81,7 +81,7 @@ func virtualHost(v *ir.VirtualHost, name string, retry *routev3.RetryPolicy) (ou
 	if err := checkDomains(v.Domains); err != nil {
 		return nil, nil, err
 	}
-	rt := &routing{port: requestPort(v.RouteConfig), https: strings.HasPrefix(v.RouteConfig, "https."), retry: retry, forwardHost: v.ForwardHost}
+	rt := &routing{port: v.Of.Port, https: v.Of.Server != nil, retry: retry, forwardHost: v.ForwardHost}
 	out = &routev3.VirtualHost{
 		Name:                       name,
 		Domains:                    v.Domains,

@@ -1,0 +1,84 @@
+package ir
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/moonsail/moonsail/internal/model"
+)
+
+// The names of Envoy's resources are Istio's: users' EnvoyFilters and dashboards refer to them. They are written here and
+// nowhere else. Code does not read a name to find out what it is made of; that is in fields beside the name.
+
+// ClusterName is "direction|port|subset|host".
+func ClusterName(direction string, port uint32, subset string, h model.Host) string {
+	return fmt.Sprintf("%s|%d|%s|%s", direction, port, subset, h)
+}
+
+// OutboundCluster names the cluster of a service's port, or of a subset of it.
+func OutboundCluster(port uint32, subset string, h model.Host) string {
+	return ClusterName("outbound", port, subset, h)
+}
+
+// InboundCluster names the cluster of a port of the workload itself.
+func InboundCluster(port uint32) string { return ClusterName("inbound", port, "", "") }
+
+// RouteConfigKey is a route configuration with what its name is made of.
+type RouteConfigKey struct {
+	// Name is that of the whole route configuration, also where the key is that of one of its shards.
+	Name string
+	// Port is the port of its requests. It is 0 for listeners with an address of their own: EnvoyFilters cannot match them
+	// by port, as in Istio.
+	Port uint32
+	// Server is the gateway's server that ends TLS for the requests; nil: plain text, or a sidecar's.
+	Server *GatewayServer
+}
+
+// GatewayServer is a server with TLS, as EnvoyFilters match it.
+type GatewayServer struct {
+	PortName string
+	Gateway  string // "namespace/name"
+}
+
+// PortRoutes is what all HTTP services on a port of the mesh share.
+func PortRoutes(port uint32) RouteConfigKey {
+	return RouteConfigKey{Name: strconv.FormatUint(uint64(port), 10), Port: port}
+}
+
+// HostRoutes belongs to one port of one service, whose listener does not know the protocol.
+func HostRoutes(h model.Host, port uint32) RouteConfigKey {
+	return RouteConfigKey{Name: fmt.Sprintf("%s:%d", h, port), Port: port}
+}
+
+// AddressRoutes belongs to an egress listener with an address of its own.
+func AddressRoutes(address string, port uint32) RouteConfigKey {
+	return RouteConfigKey{Name: fmt.Sprintf("%s_%d", address, port)}
+}
+
+// InboundRoutes is the part of a sidecar's own listener for one port of its workload.
+func InboundRoutes(port uint32) RouteConfigKey {
+	return RouteConfigKey{Name: InboundCluster(port), Port: port}
+}
+
+// GatewayRoutes is what the servers of a gateway in plain text share that listen on a port. bind is the address of the
+// server; empty: all.
+func GatewayRoutes(port uint32, bind string) RouteConfigKey {
+	return RouteConfigKey{Name: withBind(fmt.Sprintf("http.%d", port), bind), Port: port}
+}
+
+// GatewayTLSRoutes belongs to one server with TLS.
+func GatewayTLSRoutes(g *model.Gateway, server *model.GatewayServer) RouteConfigKey {
+	port := server.Port
+	return RouteConfigKey{
+		Name:   withBind(fmt.Sprintf("https.%d.%s.%s.%s", port.Number, port.Name, g.RouteName(), g.Namespace), server.Bind),
+		Port:   port.Number,
+		Server: &GatewayServer{PortName: port.Name, Gateway: g.Namespace + "/" + g.RouteName()},
+	}
+}
+
+func withBind(name, bind string) string {
+	if bind == "" {
+		return name
+	}
+	return name + "." + bind
+}
