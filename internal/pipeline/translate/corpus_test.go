@@ -22,23 +22,23 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/route"
 )
 
-// A case is one view in testdata/*.txtar: a file NAME.KIND with a view in YAML, and
-// NAME.KIND.want with the message, or the error, that it translates to.
+// testCase is one IR value in testdata/*.txtar: a file NAME.KIND with the value in YAML, and NAME.KIND.want with the
+// message, or the error, that it translates to.
 type testCase struct {
 	archive string // path
 	name    string // NAME.KIND
-	view    []byte
+	value   []byte
 	want    []byte
 }
 
-// kind is the part after the last dot.
+// kind returns the part of the name after the last dot.
 func (c *testCase) kind() string { return c.name[strings.LastIndexByte(c.name, '.')+1:] }
 
 func (c *testCase) title() string {
 	return strings.TrimSuffix(filepath.Base(c.archive), ".txtar") + "/" + c.name
 }
 
-// translators decode a view and translate it, by kind of case.
+// translators decode an IR value and translate it, by kind of test case.
 var translators = map[string]func([]byte) (proto.Message, error){
 	"cluster":  func(b []byte) (proto.Message, error) { return decoded(b, cluster.Translate) },
 	"listener": func(b []byte) (proto.Message, error) { return decoded(b, listener.Translate) },
@@ -57,7 +57,7 @@ var translators = map[string]func([]byte) (proto.Message, error){
 
 func decoded[V any, M proto.Message](b []byte, translate func(*V) (M, error)) (proto.Message, error) {
 	var v V
-	if err := decodeView(b, &v); err != nil {
+	if err := decodeValue(b, &v); err != nil {
 		return nil, err
 	}
 	m, err := translate(&v)
@@ -67,7 +67,7 @@ func decoded[V any, M proto.Message](b []byte, translate func(*V) (M, error)) (p
 	return m, nil
 }
 
-// constants are the names by which views in YAML call the constants of some fields.
+// constants are names in YAML for the constants of some fields.
 var constants = map[string]map[string]string{
 	"discovery": {"EDS": "0", "STATIC": "1", "STRICT_DNS": "2", "LOGICAL_DNS": "3", "ORIGINAL_DST": "4", "DYNAMIC_DNS": "5"},
 	"kind":      {"exact": "0", "prefix": "1", "regex": "2", "present": "3"},
@@ -75,8 +75,8 @@ var constants = map[string]map[string]string{
 	"upgrade":   {"default": "0", "never": "1", "always": "2"},
 }
 
-// decodeView refuses fields that a view does not have. $TLS is tlsFolder.
-func decodeView(b []byte, into any) error {
+// decodeValue decodes YAML strictly. It replaces $TLS by tlsFolder.
+func decodeValue(b []byte, into any) error {
 	var node yaml.Node
 	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(b), "$TLS", tlsFolder)), &node); err != nil {
 		return err
@@ -89,7 +89,7 @@ func decodeView(b []byte, into any) error {
 	d := yaml.NewDecoder(strings.NewReader(string(resolved)))
 	d.KnownFields(true)
 	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("the view in the test: %w", err)
+		return fmt.Errorf("the value in the test: %w", err)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func wholeVirtualHost(v *ir.VirtualHost) (*routev3.VirtualHost, error) {
 	return m, err
 }
 
-// corpus reads all cases of testdata, in order.
+// corpus reads all test cases in testdata, in order.
 func corpus(t testing.TB) []testCase {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/*.txtar")
@@ -143,13 +143,13 @@ func casesOf(path string, a *txtar.Archive) []testCase {
 	var out []testCase
 	for _, f := range a.Files {
 		if !strings.HasSuffix(f.Name, ".want") {
-			out = append(out, testCase{archive: path, name: f.Name, view: f.Data, want: wants[f.Name]})
+			out = append(out, testCase{archive: path, name: f.Name, value: f.Data, want: wants[f.Name]})
 		}
 	}
 	return out
 }
 
-// printed is a message as YAML, with stable order and the test's files as $TLS.
+// printed returns a message as YAML in a stable order, with $TLS for the folder of the test's files.
 func printed(t testing.TB, m proto.Message, err error) string {
 	t.Helper()
 	if err != nil {
@@ -162,7 +162,7 @@ func printed(t testing.TB, m proto.Message, err error) string {
 	return strings.ReplaceAll(string(y), tlsFolder, "$TLS")
 }
 
-// rewrite writes archives anew, with the given results.
+// rewrite writes the archives with new results.
 func rewrite(t testing.TB, results map[string]map[string]string) {
 	t.Helper()
 	for path, byName := range results {

@@ -25,7 +25,7 @@ import (
 	"github.com/moonsail/moonsail/internal/sidecar/envoy"
 )
 
-// envoyBinary is the Envoy that the tests ask. They fail without one.
+// envoyBinary returns the path of Envoy. Tests fail without it.
 func envoyBinary(t *testing.T) string {
 	t.Helper()
 	b, err := envoy.Find("")
@@ -33,12 +33,11 @@ func envoyBinary(t *testing.T) string {
 	return b.Path
 }
 
-// TestEnvoyAccepts puts the whole corpus into one static bootstrap, which the real Envoy
-// must find valid.
+// TestEnvoyAccepts puts the whole corpus into one static bootstrap and lets Envoy validate it.
 func TestEnvoyAccepts(t *testing.T) {
 	b := newBootstrap()
 	for _, c := range corpus(t) {
-		m, err := translators[c.kind()](c.view)
+		m, err := translators[c.kind()](c.value)
 		if err == nil {
 			b.add(t, c.title(), m)
 		}
@@ -48,7 +47,7 @@ func TestEnvoyAccepts(t *testing.T) {
 	requireValid(t, b.message())
 }
 
-// TestEnvoyRefuses makes sure that TestEnvoyAccepts could fail.
+// TestEnvoyRefuses checks that TestEnvoyAccepts can fail.
 func TestEnvoyRefuses(t *testing.T) {
 	b := newBootstrap()
 	b.add(t, "broken", &routev3.VirtualHost{Name: "a", Domains: []string{"*"}, Routes: []*routev3.Route{{
@@ -87,7 +86,7 @@ func validate(t *testing.T, m proto.Message) (string, error) {
 	return string(out), err
 }
 
-// bootstrap collects resources of any type as static ones.
+// bootstrap collects resources of all types as static resources.
 type bootstrap struct {
 	static *bootstrapv3.Bootstrap_StaticResources
 	names  map[string]bool
@@ -105,7 +104,7 @@ func newBootstrap() *bootstrap {
 	return b
 }
 
-// add makes names and ports unique: cases do not know of each other.
+// add makes names and ports unique, since test cases may use the same ones.
 func (b *bootstrap) add(t *testing.T, title string, m proto.Message) {
 	t.Helper()
 	switch m := m.(type) {
@@ -129,7 +128,7 @@ func (b *bootstrap) add(t *testing.T, title string, m proto.Message) {
 		b.addRoutes(t, title, &routev3.RouteConfiguration{Name: title, ValidateClusters: envoyproto.False, VirtualHosts: []*routev3.VirtualHost{m}})
 	case *routev3.RouteConfiguration:
 		b.addRoutes(t, title, m)
-	case *routev3.ScopedRouteConfiguration: // no place in a bootstrap takes one by name; test/e2e serves them
+	case *routev3.ScopedRouteConfiguration: // a bootstrap cannot contain them; test/e2e serves them
 		require.NoError(t, m.ValidateAll(), title)
 	default:
 		t.Fatalf("%T", m)

@@ -12,9 +12,9 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/listener"
 )
 
-// TestEnvoyTakesExpressions: what cel.Check lets pass at its bounds the real Envoy takes, and what it does not let
-// pass Envoy refuses, with the whole listener.
-func TestEnvoyTakesExpressions(t *testing.T) {
+// TestEnvoyAcceptsExpressions checks that Envoy accepts the expressions that cel.Check accepts at its bounds, and
+// refuses a listener with an expression that cel.Check refuses.
+func TestEnvoyAcceptsExpressions(t *testing.T) {
 	b := newBootstrap()
 	for i, text := range []string{
 		"has(filter_state['a.b'].c)", "'x' in request.headers", "request.host.matches('a{95}')", "request.host.matches('a{1,48}')",
@@ -36,7 +36,7 @@ func TestEnvoyTakesExpressions(t *testing.T) {
 	}
 }
 
-// loggedIf is a listener with a log of the requests that an expression is true for.
+// loggedIf is a listener that logs the requests for which an expression is true.
 func loggedIf(t *testing.T, i int, text string) *listenerv3.Listener {
 	t.Helper()
 	l, err := listener.Translate(&ir.Listener{Name: "l", Address: "127.0.0.1", Port: uint32(20000 + i), Default: &ir.FilterChain{Name: "c", HTTP: &ir.HTTPChain{

@@ -14,7 +14,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/route"
 )
 
-// arguments are for substitutions that not any argument will do for.
+// arguments are for substitutions that do not accept every argument.
 var arguments = map[string]string{
 	"CEL": "request.id", "COALESCE": `{"operators":["PROTOCOL"]}`, "COMMON_DURATION": "DS_RX_BEG:DS_RX_END:ms",
 	"GRPC_STATUS": "CAMEL_STRING", "METADATA": "ROUTE:a:b", "DYNAMIC_METADATA": "a:b", "CLUSTER_METADATA": "a:b",
@@ -22,8 +22,8 @@ var arguments = map[string]string{
 	"START_TIME": "%s.%3f", "EMIT_TIME": "%s", "START_TIME_LOCAL": "%s", "EMIT_TIME_LOCAL": "%s",
 }
 
-// TestEnvoyKnowsSubstitutions: what envoyformat.Check lets pass the real Envoy takes.
-func TestEnvoyKnowsSubstitutions(t *testing.T) {
+// TestEnvoyAcceptsSubstitutions checks that Envoy accepts all substitutions that envoyformat.Check accepts.
+func TestEnvoyAcceptsSubstitutions(t *testing.T) {
 	b := newBootstrap()
 	rule := ir.Route{DirectResponse: &model.DirectResponse{Status: 200}}
 	for _, value := range envoyformat.Forms(argument) {
@@ -37,7 +37,7 @@ func TestEnvoyKnowsSubstitutions(t *testing.T) {
 	requireValid(t, b.message())
 }
 
-// TestEnvoyRefusesSubstitution: the list is needed.
+// TestEnvoyRefusesSubstitution checks that Envoy refuses an unknown substitution, so that a list is necessary.
 func TestEnvoyRefusesSubstitution(t *testing.T) {
 	v, _, err := route.VirtualHost(&ir.VirtualHost{RouteConfig: "80", Name: "a:80", Domains: []string{"*"}, Routes: []ir.Route{{
 		DirectResponse: &model.DirectResponse{Status: 200},

@@ -12,16 +12,16 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-var update = flag.Bool("update", false, "write what comes out as what is wanted")
+var update = flag.Bool("update", false, "write the results to testdata")
 
-// TestGolden compares what views translate to with the files of testdata.
+// TestGolden compares the translations of IR values with the files in testdata.
 func TestGolden(t *testing.T) {
 	results := map[string]map[string]string{}
 	for _, c := range corpus(t) {
 		t.Run(c.title(), func(t *testing.T) {
 			translate, ok := translators[c.kind()]
-			require.True(t, ok, "no kind of view is called %q", c.kind())
-			m, err := translate(c.view)
+			require.True(t, ok, "unknown kind %q", c.kind())
+			m, err := translate(c.value)
 			got := printed(t, m, err)
 			if *update {
 				if results[c.archive] == nil {
@@ -30,19 +30,18 @@ func TestGolden(t *testing.T) {
 				results[c.archive][c.name] = got
 				return
 			}
-			require.NotContains(t, got, "the view in the test:")
+			require.NotContains(t, got, "the value in the test:")
 			require.Equal(t, string(c.want), got)
 		})
 	}
 	rewrite(t, results)
 }
 
-// TestValid holds every message, and all that is packed in it, against the rules of
-// Envoy's API.
+// TestValid validates every message, and everything packed in it, by the rules of Envoy's API.
 func TestValid(t *testing.T) {
 	for _, c := range corpus(t) {
 		t.Run(c.title(), func(t *testing.T) {
-			m, err := translators[c.kind()](c.view)
+			m, err := translators[c.kind()](c.value)
 			if err != nil {
 				return
 			}
@@ -64,7 +63,7 @@ func validateDeep(t *testing.T, m proto.Message) {
 	}
 }
 
-// anysIn are the packed messages of m, not those inside them.
+// anysIn returns the packed messages in m, but not those inside them.
 func anysIn(m protoreflect.Message) []*anypb.Any {
 	if a, ok := m.Interface().(*anypb.Any); ok {
 		return []*anypb.Any{a}
@@ -92,17 +91,17 @@ func anysIn(m protoreflect.Message) []*anypb.Any {
 	return out
 }
 
-// TestDeterministic: content hashes depend on it.
+// TestDeterministic checks that equal IR values have equal bytes, whose hash is the version.
 func TestDeterministic(t *testing.T) {
 	for _, c := range corpus(t) {
-		first, err := translators[c.kind()](c.view)
+		first, err := translators[c.kind()](c.value)
 		if err != nil {
 			continue
 		}
 		want, err := envoyproto.Deterministic.Marshal(first)
 		require.NoError(t, err)
 		for range 8 {
-			again, err := translators[c.kind()](c.view)
+			again, err := translators[c.kind()](c.value)
 			require.NoError(t, err)
 			got, err := envoyproto.Deterministic.Marshal(again)
 			require.NoError(t, err)

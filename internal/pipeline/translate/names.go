@@ -5,7 +5,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/nametable"
 )
 
-// Names is a table of one host, encoded.
+// Names encodes the name table of one host, which the agent's DNS proxy reads. It is not a resource of Envoy.
 func Names(v *ir.Names) []byte {
 	e := nametable.Entry{Host: string(v.Host), Addresses: v.Addresses}
 	if v.Service != "" {

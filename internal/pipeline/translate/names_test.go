@@ -19,5 +19,5 @@ func TestNames(t *testing.T) {
 	}}, got)
 	got, err = nametable.Decode(Names(&ir.Names{Host: "api.example.com", Addresses: []string{"192.0.2.1"}}))
 	require.NoError(t, err)
-	require.Empty(t, got[0].Registry, "it has no shorter names")
+	require.Empty(t, got[0].Registry, "a host without shorter names")
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// tlsFolder has the files that views call $TLS/cert.pem, key.pem and root.pem: Envoy reads
-// them when it validates. Written once, by TestMain.
+// tlsFolder has the files $TLS/cert.pem, key.pem and root.pem of the corpus, which Envoy reads when it validates.
+// TestMain writes them once.
 var tlsFolder string
 
 func TestMain(m *testing.M) {

@@ -24,10 +24,6 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// noCleanup is how long the idle hosts of inbound ORIGINAL_DST clusters are kept: there
-// is one, the application, and its connections should stay. A hundred years.
-var noCleanup = durationpb.New(100 * 365 * 24 * time.Hour)
-
 // Translate translates a cluster.
 func Translate(v *ir.Cluster) (*clusterv3.Cluster, error) {
 	if v.Added != nil {
@@ -50,9 +46,13 @@ func Translate(v *ir.Cluster) (*clusterv3.Cluster, error) {
 	return c, nil
 }
 
-// clusterSteps in order: protocol options need to know of TLS, proxy protocol wraps TLS.
+// clusterSteps are in order: setProtocol reads the TLS settings, and the PROXY protocol wraps the TLS socket.
 var clusterSteps = []func(*ir.Cluster, *clusterv3.Cluster) error{
 	setDiscovery, setLoadBalancer, setConnections, setOutlierDetection, setTransport, setProtocol,
+}
+
+func addedCluster(v *ir.Cluster) (*clusterv3.Cluster, error) {
+	return envoyproto.Added[*clusterv3.Cluster](v.Added)
 }
 
 func connectTimeout(v *ir.Cluster) *durationpb.Duration {
@@ -85,7 +85,36 @@ func clusterMetadata(v *ir.Cluster) *corev3.Metadata {
 	return envoyproto.IstioMetadata(fields)
 }
 
-// setConnections sets what holds for each connection and for all of them together.
+// serviceText names the service of a cluster for statistics: its host, and its name and namespace unless they
+// are parts of the host. Package telemetry reads it from the metadata.
+func serviceText(v *ir.Cluster) string {
+	s := v.Service
+	switch {
+	case v.Name == ir.BlackHoleCluster || v.Name == ir.PassthroughCluster || v.Name == ir.InboundPassthroughCluster:
+		return ";" + v.Name + ";"
+	case s.Host == "":
+		return ""
+	case strings.HasPrefix(string(s.Host), s.Name+"."+s.Namespace+".svc."):
+		return string(s.Host)
+	}
+	return string(s.Host) + ";" + cmp.Or(s.Name, string(s.Host)) + ";" + s.Namespace
+}
+
+// serviceList is a list of one service, in the form that Istio's statistics read.
+func serviceList(s ir.ServiceRef) *structpb.Value {
+	service := structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+		"host":      structpb.NewStringValue(string(s.Host)),
+		"name":      structpb.NewStringValue(s.Name),
+		"namespace": structpb.NewStringValue(s.Namespace),
+	}})
+	return structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{service}})
+}
+
+// noCleanup is how long an inbound ORIGINAL_DST cluster keeps an idle host, a hundred years. There is one host,
+// the application, and its connections must stay open.
+var noCleanup = durationpb.New(100 * 365 * 24 * time.Hour)
+
+// setConnections sets limits, keepalive and the source address of connections.
 func setConnections(v *ir.Cluster, c *clusterv3.Cluster) error {
 	c.CircuitBreakers = circuitBreakers(v.Policy)
 	c.UpstreamConnectionOptions = keepalive(v)
@@ -98,30 +127,14 @@ func setConnections(v *ir.Cluster, c *clusterv3.Cluster) error {
 	return nil
 }
 
-// What EnvoyFilters add is there in Envoy's words already, and has been checked.
-
-func addedCluster(v *ir.Cluster) (*clusterv3.Cluster, error) {
-	return envoyproto.Added[*clusterv3.Cluster](v.Added)
-}
-
-// serviceList is the list of one service, as Istio's statistics read it.
-func serviceList(s ir.ServiceRef) *structpb.Value {
-	service := structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
-		"host":      structpb.NewStringValue(string(s.Host)),
-		"name":      structpb.NewStringValue(s.Name),
-		"namespace": structpb.NewStringValue(s.Namespace),
-	}})
-	return structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{service}})
-}
-
-// unlimited is Istio's default for each limit. Envoy's own are so low (3 retries) that
-// they are reached when pods come and go.
+// unlimited is Istio's default of each limit. Envoy's defaults are so low (3 retries) that a rolling update
+// reaches them.
 var unlimited = wrapperspb.UInt32(math.MaxUint32)
 
-// retryBudgetConcurrency is Istio's default of a retry budget.
+// retryBudgetConcurrency is Istio's default of minRetryConcurrency.
 const retryBudgetConcurrency = 3
 
-// noLimits is what a cluster without a connection pool has.
+// noLimits are the thresholds of a cluster without a connection pool.
 var noLimits = &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
 	MaxConnections: unlimited, MaxPendingRequests: unlimited, MaxRequests: unlimited, MaxRetries: unlimited,
 }}}
@@ -165,7 +178,8 @@ func retryBudget(b *model.RetryBudget) *clusterv3.CircuitBreakers_Thresholds_Ret
 	return out
 }
 
-// keepalive that names nothing has the system's settings.
+// keepalive combines the settings of the DestinationRule with those of the mesh. A field that neither sets has
+// the default of the operating system.
 func keepalive(v *ir.Cluster) *clusterv3.UpstreamConnectionOptions {
 	var own *model.TCPKeepalive
 	if p := v.Policy.ConnectionPool; p != nil {
@@ -175,9 +189,9 @@ func keepalive(v *ir.Cluster) *clusterv3.UpstreamConnectionOptions {
 		return nil
 	}
 	k := model.TCPKeepalive{}
-	for _, said := range []*model.TCPKeepalive{own, v.Keepalive} {
-		if said != nil {
-			k.Probes, k.Time, k.Interval = cmp.Or(k.Probes, said.Probes), cmp.Or(k.Time, said.Time), cmp.Or(k.Interval, said.Interval)
+	for _, from := range []*model.TCPKeepalive{own, v.Keepalive} {
+		if from != nil {
+			k.Probes, k.Time, k.Interval = cmp.Or(k.Probes, from.Probes), cmp.Or(k.Time, from.Time), cmp.Or(k.Interval, from.Interval)
 		}
 	}
 	return &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
@@ -185,19 +199,4 @@ func keepalive(v *ir.Cluster) *clusterv3.UpstreamConnectionOptions {
 		KeepaliveTime:     envoyproto.UInt32(uint32(k.Time.Seconds())),
 		KeepaliveInterval: envoyproto.UInt32(uint32(k.Interval.Seconds())),
 	}}
-}
-
-// serviceText is what clusters tell of their service: its host, and its name and namespace
-// where these are not the host's own parts.
-func serviceText(v *ir.Cluster) string {
-	s := v.Service
-	switch {
-	case v.Name == ir.BlackHoleCluster || v.Name == ir.PassthroughCluster || v.Name == ir.InboundPassthroughCluster:
-		return ";" + v.Name + ";"
-	case s.Host == "":
-		return ""
-	case strings.HasPrefix(string(s.Host), s.Name+"."+s.Namespace+".svc."):
-		return string(s.Host)
-	}
-	return string(s.Host) + ";" + cmp.Or(s.Name, string(s.Host)) + ";" + s.Namespace
 }

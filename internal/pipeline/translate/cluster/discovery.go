@@ -14,10 +14,10 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// dnsRefresh is how often names are resolved where the answer has no time to live. Istio's.
+// dnsRefresh is Istio's interval of resolving a name whose answer has no TTL.
 const dnsRefresh = time.Minute
 
-// The cluster types that are extensions, without a setting of the user's.
+// Cluster types that are extensions, with default settings.
 var (
 	strictDNS            = dnsType(dnsCluster(false, dnsRefresh))
 	logicalDNS           = dnsType(dnsCluster(true, dnsRefresh))
@@ -25,8 +25,8 @@ var (
 	forwardProxyInsecure = forwardProxyCluster(true)
 )
 
-// dnsCluster replaces the types STRICT_DNS and, with one endpoint of all addresses,
-// LOGICAL_DNS: the fields of Cluster that they need are deprecated.
+// dnsCluster replaces the types STRICT_DNS and LOGICAL_DNS (logical: all addresses are one endpoint), which need
+// deprecated fields of Cluster.
 func dnsCluster(logical bool, refresh time.Duration) *dnsv3.DnsCluster {
 	return &dnsv3.DnsCluster{
 		DnsRefreshRate:               durationpb.New(refresh),
@@ -42,7 +42,7 @@ func dnsType(c *dnsv3.DnsCluster) *clusterv3.Cluster_ClusterType {
 	}}
 }
 
-// refreshed is a type of DNS clusters with the mesh's own refresh; as it is where the mesh says nothing.
+// refreshed returns a DNS cluster type with the refresh interval of the mesh; 0: the default.
 func refreshed(as *clusterv3.Cluster_ClusterType, refresh time.Duration) *clusterv3.Cluster_ClusterType {
 	if refresh == 0 || refresh == dnsRefresh {
 		return as
@@ -50,7 +50,8 @@ func refreshed(as *clusterv3.Cluster_ClusterType, refresh time.Duration) *cluste
 	return dnsType(dnsCluster(as == logicalDNS, refresh))
 }
 
-// forwardProxyCluster that is insecure does without TLS, or trusts whom it meets.
+// forwardProxyCluster is the type of a dynamic forward proxy. insecure: without TLS, or without verifying the name
+// of the server.
 func forwardProxyCluster(insecure bool) *clusterv3.Cluster_ClusterType {
 	return &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 		Name: "envoy.clusters.dynamic_forward_proxy",
@@ -96,7 +97,7 @@ func setEndpoints(v *ir.Cluster, c *clusterv3.Cluster, usable func(string) bool,
 	for _, l := range v.Localities {
 		for _, e := range l.Endpoints {
 			if !usable(e.Address) {
-				return fmt.Errorf("endpoint %q must be %s", e.Address, want)
+				return fmt.Errorf("endpoint %q: must be %s", e.Address, want)
 			}
 		}
 	}
@@ -106,14 +107,14 @@ func setEndpoints(v *ir.Cluster, c *clusterv3.Cluster, usable func(string) bool,
 	return nil
 }
 
-// setSingleEndpoint: such a cluster resolves one name.
+// setSingleEndpoint sets the only endpoint of a logical DNS cluster.
 func setSingleEndpoint(v *ir.Cluster, c *clusterv3.Cluster) error {
 	n := 0
 	for _, l := range v.Localities {
 		n += len(l.Endpoints)
 	}
 	if n != 1 || len(v.Localities) != 1 {
-		return fmt.Errorf("resolution DNS_ROUND_ROBIN takes exactly one endpoint, not %d", n)
+		return fmt.Errorf("resolution DNS_ROUND_ROBIN: needs exactly one endpoint, not %d", n)
 	}
 	return setEndpoints(v, c, isResolvable, "an IP address or a DNS name")
 }

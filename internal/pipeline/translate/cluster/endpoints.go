@@ -14,19 +14,14 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// isReachable tells whether an address needs no resolving.
-func isReachable(address string) bool {
-	return envoyproto.UnixPath(address) != "" || model.IsIP(address)
-}
-
-// Endpoints translates an EDS resource. Envoy resolves no names there and would refuse
-// the whole message: endpoints whose address is neither an IP address nor the path of a
-// Unix socket are left out. EncodeEndpoints is what proxies are sent.
+// Endpoints translates an EDS resource. It leaves out endpoints whose address is neither an IP address nor the
+// path of a Unix socket: Envoy resolves no names in EDS and would refuse the whole message. Proxies receive the
+// bytes of EncodeEndpoints, which are the same.
 func Endpoints(v *ir.Endpoints) *endpointv3.ClusterLoadAssignment {
 	return assignment(v.Cluster, v.Localities, v.TellPlain, isReachable)
 }
 
-// assignment takes the endpoints whose address is usable.
+// assignment has the endpoints whose address is usable.
 func assignment(cluster string, localities []ir.LocalityEndpoints, tellPlain bool, usable func(string) bool) *endpointv3.ClusterLoadAssignment {
 	out := &endpointv3.ClusterLoadAssignment{ClusterName: cluster}
 	if len(localities) > 0 {
@@ -39,8 +34,13 @@ func assignment(cluster string, localities []ir.LocalityEndpoints, tellPlain boo
 	return out
 }
 
-// scale is by how many bits weights are made smaller, so that their sums keep within
-// Envoy's limit of 32 bits. 0 but for absurd weights.
+// isReachable reports whether an address can be used without resolving a name.
+func isReachable(address string) bool {
+	return envoyproto.UnixPath(address) != "" || model.IsIP(address)
+}
+
+// scale is the number of bits by which weights are shifted right, so that their sum fits into Envoy's 32 bits. It
+// is 0 unless weights are extreme.
 type scale int
 
 func scaleOf(localities []ir.LocalityEndpoints) scale {
@@ -51,7 +51,7 @@ func scaleOf(localities []ir.LocalityEndpoints) scale {
 			sum += uint64(max(localities[i].Endpoints[j].Weight, 1))
 		}
 	}
-	// One bit is kept for weights that are rounded up to 1.
+	// One bit is reserved for weights that are rounded up to 1.
 	if sum <= math.MaxUint32>>1 {
 		return 0
 	}
@@ -69,7 +69,7 @@ func locality(l *ir.LocalityEndpoints, s scale, tellPlain bool, usable func(stri
 	parts := make([]endpointParts, len(l.Endpoints))
 	sum := uint32(0)
 	var metadata *corev3.Metadata
-	var of *ir.Endpoint // whom metadata belongs to
+	var of *ir.Endpoint // the endpoint that metadata is of
 	for i := range l.Endpoints {
 		e := &l.Endpoints[i]
 		if !usable(e.Address) {
@@ -86,8 +86,8 @@ func locality(l *ir.LocalityEndpoints, s scale, tellPlain bool, usable func(stri
 	return out
 }
 
-// ofLocality is a locality's weight: that which it has, or the sum of its endpoints'. A locality without a
-// weight gets nothing where localities are weighed.
+// ofLocality returns the weight of a locality: its own, or else the sum of its endpoints' weights. With locality
+// weighted load balancing, a locality without a weight would receive no requests.
 func (s scale) ofLocality(l *ir.LocalityEndpoints, sum uint32) *wrapperspb.UInt32Value {
 	if l.Weight != 0 {
 		sum = s.of(l.Weight)
@@ -102,8 +102,8 @@ func localityName(l model.Locality) *corev3.Locality {
 	return &corev3.Locality{Region: l.Region, Zone: l.Zone, SubZone: l.Subzone}
 }
 
-// endpointParts are the messages that one endpoint is made of, side by side: clusters that list their
-// own endpoints may have thousands, and each change of one makes all anew.
+// endpointParts are the messages of one endpoint in one allocation. A cluster that lists its endpoints may have
+// thousands, and each change of one endpoint makes all of them again.
 type endpointParts struct {
 	endpoint   endpointv3.LbEndpoint
 	identifier endpointv3.LbEndpoint_Endpoint
@@ -130,7 +130,7 @@ func (p *endpointParts) assemble(e *ir.Endpoint, weight uint32, metadata *corev3
 	return &p.endpoint
 }
 
-// setTraits leaves out what is Envoy's default: a weight of 1 and being healthy.
+// setTraits sets everything but the address. It leaves out Envoy's defaults: weight 1 and healthy.
 func setTraits(m *endpointv3.LbEndpoint, e *ir.Endpoint, weight uint32, metadata *corev3.Metadata) {
 	m.HealthStatus = health(e.Health)
 	m.Metadata = metadata
@@ -149,14 +149,14 @@ func health(h model.Health) corev3.HealthStatus {
 	return corev3.HealthStatus_UNKNOWN
 }
 
-// sameWorkload tells whether two endpoints have the same metadata, as neighbours mostly do.
+// sameWorkload reports whether two endpoints have the same metadata, as successive endpoints usually have.
 func sameWorkload(a, b *ir.Endpoint) bool {
 	return a.Workload == b.Workload && a.Namespace == b.Namespace && a.Canonical == b.Canonical &&
 		a.Revision == b.Revision && a.App == b.App && a.Version == b.Version && a.Cluster == b.Cluster && a.MTLS == b.MTLS
 }
 
-// endpointMetadata tells who the workload is, and of one that does not speak the mesh's TLS that it
-// does not. Metadata is most of what an endpoint takes: of a message's bytes, and of Envoy's time.
+// endpointMetadata names the workload, and marks an endpoint that does not accept mesh TLS. Metadata is most of the
+// bytes of an endpoint, and of Envoy's time for it.
 func endpointMetadata(e *ir.Endpoint, tellPlain bool) *corev3.Metadata {
 	out := workloadMetadata(e)
 	if e.MTLS || !tellPlain {
@@ -169,8 +169,8 @@ func endpointMetadata(e *ir.Endpoint, tellPlain bool) *corev3.Metadata {
 	return out
 }
 
-// workloadMetadata is Istio's "workload;namespace;service;revision;cluster", by which
-// clients name in their statistics whom they talk to.
+// workloadMetadata is Istio's "workload;namespace;service;revision;cluster", from which clients take the labels of
+// the destination in their statistics. The labels app and version follow if they differ from service and revision.
 func workloadMetadata(e *ir.Endpoint) *corev3.Metadata {
 	if e.Workload == "" && e.Namespace == "" && e.Canonical == "" {
 		return nil
@@ -180,7 +180,7 @@ func workloadMetadata(e *ir.Endpoint) *corev3.Metadata {
 		revision = ""
 	}
 	text := e.Workload + ";" + e.Namespace + ";" + e.Canonical + ";" + revision + ";" + e.Cluster
-	if e.App != e.Canonical || e.Version != e.Revision { // what Istio's form does not tell
+	if e.App != e.Canonical || e.Version != e.Revision {
 		text += ";" + e.App + ";" + e.Version
 	}
 	return envoyproto.IstioMetadata(map[string]*structpb.Value{"workload": structpb.NewStringValue(text)})

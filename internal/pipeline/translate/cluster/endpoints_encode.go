@@ -10,9 +10,9 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
-// EncodeEndpoints is the message of Endpoints, encoded: the same bytes. Services have thousands of
-// endpoints, and each change of one has all of them encoded anew. So there is no message of each: what tells
-// it from its neighbours is its address, which is written here; the rest is encoded once for all that share it.
+// EncodeEndpoints returns the bytes of the message that Endpoints returns. A service may have thousands of
+// endpoints, and each change of one encodes all of them again. So there is no message for each: its address is
+// written here, and the rest is encoded once for all endpoints that share it.
 func EncodeEndpoints(v *ir.Endpoints) ([]byte, error) {
 	e := endpointsEncoder{scale: scaleOf(v.Localities), tellPlain: v.TellPlain, traits: map[ir.Endpoint][]byte{}}
 	out := e.message(nil, &endpointv3.ClusterLoadAssignment{ClusterName: v.Cluster})
@@ -33,18 +33,18 @@ const (
 	socketAddressText, socketNumber = 2, 3
 )
 
-// endpointsEncoder encodes one assignment. Parts of a message may be encoded apart and put together; to have
-// the bytes of the whole they come in the order of their numbers, those of a oneof last.
+// endpointsEncoder encodes one assignment. Fields of a message may be encoded separately and concatenated. The
+// bytes are those of the whole message if fields are in the order of their numbers, with those of a oneof last.
 type endpointsEncoder struct {
 	scale     scale
 	tellPlain bool
-	err       error // the first; no bytes count then
+	err       error // the first; the bytes are invalid then
 
 	traits map[ir.Endpoint][]byte // by the endpoint without its address and port
-	last   ir.Endpoint            // a key of traits: neighbours mostly share it
-	ofLast []byte                 // nil: there was none
+	last   ir.Endpoint            // the last key of traits: successive endpoints usually share it
+	ofLast []byte                 // its value; nil: none yet
 
-	inLocality, inEndpoint []byte // the message that is written; their room is used again
+	inLocality, inEndpoint []byte // buffers of the messages in progress
 }
 
 func (e *endpointsEncoder) message(b []byte, m proto.Message) []byte {
@@ -81,7 +81,7 @@ func (e *endpointsEncoder) endpoint(v *ir.Endpoint) {
 	e.inEndpoint = e.message(e.inEndpoint, &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: at}})
 }
 
-// traitsOf is all of an endpoint but where it is.
+// traitsOf returns the bytes of everything but the address of an endpoint.
 func (e *endpointsEncoder) traitsOf(v *ir.Endpoint) []byte {
 	key := *v
 	key.Address, key.Port = "", 0
@@ -99,7 +99,7 @@ func (e *endpointsEncoder) traitsOf(v *ir.Endpoint) []byte {
 	return b
 }
 
-// appendSocket appends the field host_identifier of an LbEndpoint.
+// appendSocket appends the field host_identifier of an LbEndpoint with a socket address.
 func appendSocket(b []byte, address string, port uint32) []byte {
 	socket := wire.SizeField(socketAddressText, len(address)) + protowire.SizeTag(socketNumber) + protowire.SizeVarint(uint64(port))
 	inAddress := wire.SizeField(addressSocket, socket)

@@ -12,7 +12,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// TestEncodeEndpoints: encoded endpoints are the bytes of their message.
+// TestEncodeEndpoints checks that the encoded endpoints are the bytes of their message.
 func TestEncodeEndpoints(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -27,7 +27,7 @@ func TestEncodeEndpoints(t *testing.T) {
 	}
 }
 
-// TestEncodeEndpointsError: what no message may have is an error, as it is in a message.
+// TestEncodeEndpointsError checks that content that a message cannot have is an error.
 func TestEncodeEndpointsError(t *testing.T) {
 	const notUTF8 = "\xff"
 	good := func() *ir.Endpoints { return manyEndpoints(3) }
@@ -48,7 +48,7 @@ func TestEncodeEndpointsError(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// anyEndpoints has all that endpoints may differ in; few values, so that neighbours share some.
+// anyEndpoints varies everything in which endpoints may differ. Few values, so that successive endpoints share some.
 func anyEndpoints(r *rand.Rand) *ir.Endpoints {
 	v := &ir.Endpoints{Cluster: pick(r, "outbound|80||reviews.shop.svc.cluster.local", ""), TellPlain: r.IntN(2) == 0}
 	for range r.IntN(4) {

@@ -37,7 +37,7 @@ func setLoadBalancer(v *ir.Cluster, c *clusterv3.Cluster) error {
 			},
 		}
 	}
-	// There is nothing to choose from: Envoy's simplest is enough.
+	// There is one endpoint at most, so Envoy's simplest policy suffices.
 	if v.Name == ir.BlackHoleCluster || v.Inbound {
 		return nil
 	}
@@ -67,7 +67,7 @@ func setAlgorithm(lb *model.LoadBalancer, c *clusterv3.Cluster) error {
 	case model.LBRandom:
 		c.LbPolicy = clusterv3.Cluster_RANDOM
 	case model.LBPassthrough:
-		// Whatever endpoints there are, connections go where they were going.
+		// Connections go to their original destination, whatever endpoints the service has.
 		c.ClusterDiscoveryType, c.LbPolicy = originalDst, clusterv3.Cluster_CLUSTER_PROVIDED
 		c.LoadAssignment, c.EdsClusterConfig, c.CommonLbConfig = nil, nil, nil
 	case model.LBRingHash:
@@ -86,7 +86,7 @@ func setRingHash(lb *model.LoadBalancer, c *clusterv3.Cluster) error {
 		return nil
 	}
 	if lb.RingSize > maxRingSize {
-		return fmt.Errorf("minimumRingSize %d is above %d, the largest that Envoy has", lb.RingSize, maxRingSize)
+		return fmt.Errorf("minimumRingSize %d: must be at most %d", lb.RingSize, maxRingSize)
 	}
 	c.LbConfig = &clusterv3.Cluster_RingHashLbConfig_{
 		RingHashLbConfig: &clusterv3.Cluster_RingHashLbConfig{MinimumRingSize: wrapperspb.UInt64(lb.RingSize)},
@@ -100,7 +100,7 @@ func setMaglev(lb *model.LoadBalancer, c *clusterv3.Cluster) error {
 		return nil
 	}
 	if lb.TableSize > maxMaglevSize || !new(big.Int).SetUint64(lb.TableSize).ProbablyPrime(0) {
-		return fmt.Errorf("maglev tableSize %d must be a prime number of at most %d", lb.TableSize, maxMaglevSize)
+		return fmt.Errorf("maglev tableSize %d: must be a prime number of at most %d", lb.TableSize, maxMaglevSize)
 	}
 	c.LbConfig = &clusterv3.Cluster_MaglevLbConfig_{
 		MaglevLbConfig: &clusterv3.Cluster_MaglevLbConfig{TableSize: wrapperspb.UInt64(lb.TableSize)},
@@ -119,8 +119,8 @@ func slowStart(w *model.Warmup) *clusterv3.Cluster_SlowStartConfig {
 	return out
 }
 
-// setOutlierDetection ejects by consecutive failures only, as Istio does: success rates
-// mean little with a handful of endpoints.
+// setOutlierDetection ejects by consecutive failures only, as Istio does. Success rates are not significant with
+// few endpoints.
 func setOutlierDetection(v *ir.Cluster, c *clusterv3.Cluster) error {
 	o := v.Policy.OutlierDetection
 	if o == nil || v.Inbound {
@@ -145,14 +145,14 @@ func setOutlierDetection(v *ir.Cluster, c *clusterv3.Cluster) error {
 	if c.CommonLbConfig == nil {
 		c.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{}
 	}
-	// Panic mode sends to ejected endpoints. With few endpoints it would come with the
-	// first ejection, so it is off unless asked for.
+	// In panic mode Envoy sends requests to ejected endpoints. With few endpoints the first ejection would start
+	// it, so it is off unless minHealthPercent is set.
 	c.CommonLbConfig.HealthyPanicThreshold = &typev3.Percent{Value: float64(o.MinHealthPercent)}
 	return nil
 }
 
-// consecutive gives the number of failures and how many percent of those who reach it are
-// ejected. 0 failures switch the check off.
+// consecutive returns the number of failures, and the percentage of endpoints that are ejected when they reach it.
+// 0 failures disable the check.
 func consecutive(n *uint32) (failures, enforcing *wrapperspb.UInt32Value) {
 	switch {
 	case n == nil:
@@ -163,7 +163,7 @@ func consecutive(n *uint32) (failures, enforcing *wrapperspb.UInt32Value) {
 	return wrapperspb.UInt32(*n), wrapperspb.UInt32(100)
 }
 
-// failureCodes makes the given codes, instead of 5xx, the failures that are counted.
+// failureCodes counts the given status codes as failures, instead of 5xx.
 func failureCodes(o *model.OutlierDetection) *upstreamhttpv3.HttpProtocolOptions_OutlierDetection {
 	if o == nil || len(o.HTTPErrorCodes) == 0 {
 		return nil

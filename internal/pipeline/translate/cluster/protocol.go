@@ -16,13 +16,13 @@ import (
 
 const httpProtocolOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
-// upstreamProtocol is what is spoken to the endpoints.
+// upstreamProtocol is the HTTP version of requests to the endpoints.
 type upstreamProtocol uint8
 
 const (
 	upstreamHTTP1    upstreamProtocol = iota
-	upstreamHTTP2                     // with prior knowledge, or ALPN where there is TLS
-	upstreamAsClient                  // HTTP/1.1 or HTTP/2, as the client speaks
+	upstreamHTTP2                     // with prior knowledge, or by ALPN with TLS
+	upstreamAsClient                  // the version of the client
 )
 
 func protocolOf(v *ir.Cluster) upstreamProtocol {
@@ -43,7 +43,7 @@ func protocolOf(v *ir.Cluster) upstreamProtocol {
 	return upstreamHTTP1
 }
 
-// setProtocol adds protocol options where they say more than Envoy's defaults.
+// setProtocol adds protocol options unless they are Envoy's defaults.
 func setProtocol(v *ir.Cluster, c *clusterv3.Cluster) error {
 	protocol := protocolOf(v)
 	o := &upstreamhttpv3.HttpProtocolOptions{
@@ -58,7 +58,7 @@ func setProtocol(v *ir.Cluster, c *clusterv3.Cluster) error {
 		return nil
 	}
 	setUpstreamProtocol(o, protocol, http1, v.Policy.ConnectionPool)
-	if v.MeshHTTP2 { // applications may upgrade HTTP/1.1, which is a CONNECT on HTTP/2
+	if v.MeshHTTP2 { // an upgrade of HTTP/1.1 becomes a CONNECT on HTTP/2
 		o.GetExplicitHttpConfig().GetHttp2ProtocolOptions().AllowConnect = true
 	}
 	packed, err := envoyproto.Pack(o)
@@ -69,7 +69,7 @@ func setProtocol(v *ir.Cluster, c *clusterv3.Cluster) error {
 	return nil
 }
 
-// http1Options are those of clusters that HTTP/1.1 is spoken with; what speaks something else than HTTP has none.
+// http1Options keep the case of header names for clusters that may use HTTP/1.1.
 func http1Options(v *ir.Cluster, protocol upstreamProtocol) *corev3.Http1ProtocolOptions {
 	if v.KeepCase && (v.Protocol.IsHTTP() || v.Protocol == model.ProtocolAuto || protocol == upstreamAsClient) {
 		return envoyproto.PreserveCase
@@ -114,8 +114,8 @@ func http2Options(p *model.ConnectionPool) *corev3.Http2ProtocolOptions {
 	return out
 }
 
-// connectionOptions is nil where the pool says nothing. The idle timeout of TCP is that of
-// HTTP where HTTP has none, as in Istio.
+// connectionOptions returns nil if the pool sets nothing. The idle timeout of TCP applies to HTTP if HTTP has none,
+// as in Istio.
 func connectionOptions(p *model.ConnectionPool) *corev3.HttpProtocolOptions {
 	if p == nil {
 		return nil

@@ -6,7 +6,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// HTTPFilter packs a filter, after Envoy's own check of its configuration.
+// Validated is a message with Envoy's validation rules. Validating a message does not validate what is packed
+// inside it, so each packed configuration is validated on its own.
+type Validated interface {
+	proto.Message
+	Validate() error
+}
+
+// HTTPFilter validates and packs the configuration of an HTTP filter.
 func HTTPFilter(name string, config Validated) (*hcmv3.HttpFilter, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -18,7 +25,7 @@ func HTTPFilter(name string, config Validated) (*hcmv3.HttpFilter, error) {
 	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packed}}, nil
 }
 
-// NetworkFilter packs a filter, after Envoy's own check of its configuration.
+// NetworkFilter validates and packs the configuration of a network filter.
 func NetworkFilter(name string, config Validated) (*listenerv3.Filter, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -30,13 +37,7 @@ func NetworkFilter(name string, config Validated) (*listenerv3.Filter, error) {
 	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: packed}}, nil
 }
 
+// MustHTTPFilter packs the configuration of an HTTP filter that has no text of users.
 func MustHTTPFilter(name string, config proto.Message) *hcmv3.HttpFilter {
 	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: MustPack(config)}}
-}
-
-// Validated is a message of Envoy's API. Envoy's rules for what is packed into an Any are
-// not checked with the message around it.
-type Validated interface {
-	proto.Message
-	Validate() error
 }

@@ -12,11 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-func InlineString(text string) *corev3.DataSource {
-	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: text}}
-}
-
-// UnixPath gives the path of a Unix socket, "" for other addresses.
+// UnixPath returns the path of a Unix socket; "": the address is none.
 func UnixPath(address string) string {
 	path := strings.TrimPrefix(address, "unix://")
 	if strings.HasPrefix(path, "/") || strings.HasPrefix(path, "@") {
@@ -25,6 +21,7 @@ func UnixPath(address string) string {
 	return ""
 }
 
+// Address is a Unix socket, or an address with a port.
 func Address(address string, port uint32) *corev3.Address {
 	if path := UnixPath(address); path != "" {
 		return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path}}}
@@ -32,6 +29,7 @@ func Address(address string, port uint32) *corev3.Address {
 	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: SocketAddress(address, port)}}
 }
 
+// SocketAddress is an address with a port.
 func SocketAddress(address string, port uint32) *corev3.SocketAddress {
 	return &corev3.SocketAddress{
 		Address:       address,
@@ -39,18 +37,27 @@ func SocketAddress(address string, port uint32) *corev3.SocketAddress {
 	}
 }
 
-// StatDelimiter ends names in statistics, as in Istio: names have dots in them, and the
-// bootstrap's tags must know where they end.
-const StatDelimiter = ";"
-
-// DNSCache is shared by all dynamic forward proxies of an Envoy: the filters that fill it
-// and the clusters that read it must have the same configuration of it.
-var DNSCache = &dfpcommonv3.DnsCacheConfig{
-	Name:            "moonsail",
-	DnsLookupFamily: clusterv3.Cluster_V4_PREFERRED,
+// InlineString is data in a message, as text.
+func InlineString(text string) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: text}}
 }
 
-// OverwriteHeader sets a header, whatever was said under its name.
+// InlineBytes is data in a message, as bytes.
+func InlineBytes(text string) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte(text)}}
+}
+
+// Filename is data in a file of the proxy.
+func Filename(path string) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
+}
+
+// MatchExact matches one text.
+func MatchExact(value string) *matcherv3.StringMatcher {
+	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: value}}
+}
+
+// OverwriteHeader sets a header and replaces the value that the request has.
 func OverwriteHeader(header, format string) *mutationv3.HeaderMutation {
 	return &mutationv3.HeaderMutation{Action: &mutationv3.HeaderMutation_Append{Append: &corev3.HeaderValueOption{
 		Header:       &corev3.HeaderValue{Key: header, Value: format},
@@ -58,18 +65,10 @@ func OverwriteHeader(header, format string) *mutationv3.HeaderMutation {
 	}}}
 }
 
-func Filename(path string) *corev3.DataSource {
-	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
-}
-
-func MatchExact(value string) *matcherv3.StringMatcher {
-	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: value}}
-}
-
-// istioMetadata is the key under which Istio's telemetry and tools look.
+// istioMetadata is the metadata key that Istio's telemetry and tools read.
 const istioMetadata = "istio"
 
-// IstioMetadata is nil where there are no fields.
+// IstioMetadata returns nil if there are no fields.
 func IstioMetadata(fields map[string]*structpb.Value) *corev3.Metadata {
 	if len(fields) == 0 {
 		return nil
@@ -77,20 +76,26 @@ func IstioMetadata(fields map[string]*structpb.Value) *corev3.Metadata {
 	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{istioMetadata: {Fields: fields}}}
 }
 
-// ConfigPath is how Istio names an object in metadata: its path at the API server.
-// Origin is "namespace/name".
+// ConfigPath is Istio's name of an object in metadata: its path at the API server. origin is "namespace/name".
 func ConfigPath(kebabKind, origin string) *structpb.Value {
 	namespace, name, _ := strings.Cut(origin, "/")
 	return structpb.NewStringValue("/apis/networking.istio.io/v1/namespaces/" + namespace + "/" + kebabKind + "/" + name)
 }
 
-// PreserveCase has names of headers go on as they came. Envoy changes none of what it does not add itself.
+// StatDelimiter ends names in statistics, as in Istio. Names contain dots, and the tags in the bootstrap must
+// find the end of a name.
+const StatDelimiter = ";"
+
+// DNSCache is shared by all dynamic forward proxies of an Envoy. Filters and clusters that use a cache must
+// configure it equally.
+var DNSCache = &dfpcommonv3.DnsCacheConfig{
+	Name:            "moonsail",
+	DnsLookupFamily: clusterv3.Cluster_V4_PREFERRED,
+}
+
+// PreserveCase sends names of HTTP/1.1 headers as they were received.
 var PreserveCase = &corev3.Http1ProtocolOptions{HeaderKeyFormat: &corev3.Http1ProtocolOptions_HeaderKeyFormat{
 	HeaderFormat: &corev3.Http1ProtocolOptions_HeaderKeyFormat_StatefulFormatter{StatefulFormatter: &corev3.TypedExtensionConfig{
 		Name: "preserve_case", TypedConfig: MustPack(&preservecasev3.PreserveCaseFormatterConfig{}),
 	}},
 }}
-
-func InlineBytes(text string) *corev3.DataSource {
-	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: []byte(text)}}
-}

@@ -18,7 +18,62 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/security"
 )
 
-// chainMatch is nil where everything matches.
+// filterChain translates a chain: its match, its TLS (the transport socket), and its filters.
+func filterChain(v *ir.FilterChain) (*listenerv3.FilterChain, error) {
+	filters, err := networkFilters(v)
+	if err != nil {
+		return nil, fmt.Errorf("filter chain %s: %w", v.Name, err)
+	}
+	out := &listenerv3.FilterChain{
+		Name:             v.Name,
+		FilterChainMatch: chainMatch(&v.Match),
+		Filters:          filters,
+	}
+	if v.TLS != nil {
+		if out.TransportSocket, err = security.ServerTLS(v.TLS, v.HTTP != nil); err != nil {
+			return nil, fmt.Errorf("filter chain %s: %w", v.Name, err)
+		}
+	}
+	return out, nil
+}
+
+// networkFilters end with the filter that handles the connection.
+func networkFilters(v *ir.FilterChain) ([]*listenerv3.Filter, error) {
+	before, behind, err := networkPlugins(v.Wasm)
+	if err != nil {
+		return nil, err
+	}
+	meshTLS := v.TLS != nil && v.TLS.IsMesh()
+	switch {
+	case v.HTTP != nil && v.TCP == nil:
+		filters, err := httpFilters(v.HTTP)
+		return slices.Concat(before, behind, filters), err
+	case v.TCP != nil && v.HTTP == nil && v.TCP.Opaque:
+		filters, err := tcpFilters(v.TCP, v.Match.DestinationPort, meshTLS, before, behind)
+		return append([]*listenerv3.Filter{offerBytes}, filters...), err
+	case v.TCP != nil && v.HTTP == nil:
+		return tcpFilters(v.TCP, v.Match.DestinationPort, meshTLS, before, behind)
+	}
+	return nil, errors.New("must be either HTTP or TCP")
+}
+
+// offerBytes makes connections offer the ALPN protocol of opaque bytes in the handshake of mesh TLS, although their
+// cluster may offer protocols of requests.
+var offerBytes = &listenerv3.Filter{
+	Name: "envoy.filters.network.set_filter_state",
+	ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: envoyproto.MustPack(&setfilterstatev3.Config{
+		OnNewConnection: []*commonv3.FilterStateValue{{
+			Key: &commonv3.FilterStateValue_ObjectKey{ObjectKey: "envoy.network.application_protocols"},
+			Value: &commonv3.FilterStateValue_FormatString{FormatString: &corev3.SubstitutionFormatString{
+				Format: &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: &corev3.DataSource{
+					Specifier: &corev3.DataSource_InlineString{InlineString: security.MeshALPN},
+				}},
+			}},
+		}},
+	})},
+}
+
+// chainMatch returns nil if everything matches.
 func chainMatch(m *ir.ChainMatch) *listenerv3.FilterChainMatch {
 	if m.DestinationPort == 0 && len(m.Destinations) == 0 && len(m.ServerNames) == 0 &&
 		m.TransportProtocol == "" && len(m.ALPN) == 0 {
@@ -44,7 +99,7 @@ func prefixRanges(list []netip.Prefix) []*corev3.CidrRange {
 	return out
 }
 
-// matchCase is one of the cases that a match is an alternative of.
+// matchCase is one combination of the values of a match. Envoy refuses two chains with the same case.
 type matchCase struct {
 	port        uint32
 	destination netip.Prefix
@@ -53,7 +108,7 @@ type matchCase struct {
 	alpn        string
 }
 
-// checkMatches: Envoy refuses a listener that has two chains for one case.
+// checkMatches returns an error if two chains match the same case, or a server name is invalid.
 func checkMatches(chains []ir.FilterChain) error {
 	taken := map[matchCase]string{}
 	for i := range chains {
@@ -78,7 +133,7 @@ func casesOfMatch(m *ir.ChainMatch) []matchCase {
 	return times(out, m.ALPN, func(c *matchCase, p string) { c.alpn = p })
 }
 
-// times makes each case one for each value; no value is any value.
+// times combines each case with each value. Without values it returns the cases as they are.
 func times[V any](cases []matchCase, values []V, set func(*matchCase, V)) []matchCase {
 	if len(values) == 0 {
 		return cases
@@ -93,7 +148,7 @@ func times[V any](cases []matchCase, values []V, set func(*matchCase, V)) []matc
 	return out
 }
 
-// String names what is not left open.
+// String lists the parts that are set.
 func (c matchCase) String() string {
 	var parts []string
 	if c.port != 0 {
@@ -113,7 +168,7 @@ func (c matchCase) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// checkServerNames: a wildcard stands for whole labels at the beginning.
+// checkServerNames returns an error for a wildcard that is not the first label.
 func checkServerNames(names []string) error {
 	for _, n := range names {
 		if strings.Contains(strings.TrimPrefix(n, "*."), "*") {
@@ -121,60 +176,4 @@ func checkServerNames(names []string) error {
 		}
 	}
 	return nil
-}
-
-// filterChain translates a chain. What clients must prove before they get to its filters
-// (mutual TLS) belongs here, as the chain's transport socket.
-func filterChain(v *ir.FilterChain) (*listenerv3.FilterChain, error) {
-	filters, err := networkFilters(v)
-	if err != nil {
-		return nil, fmt.Errorf("filter chain %s: %w", v.Name, err)
-	}
-	out := &listenerv3.FilterChain{
-		Name:             v.Name,
-		FilterChainMatch: chainMatch(&v.Match),
-		Filters:          filters,
-	}
-	if v.TLS != nil {
-		if out.TransportSocket, err = security.ServerTLS(v.TLS, v.HTTP != nil); err != nil {
-			return nil, fmt.Errorf("filter chain %s: %w", v.Name, err)
-		}
-	}
-	return out, nil
-}
-
-// networkFilters end with the one that takes the connection.
-func networkFilters(v *ir.FilterChain) ([]*listenerv3.Filter, error) {
-	before, behind, err := networkPlugins(v.Wasm)
-	if err != nil {
-		return nil, err
-	}
-	shown := v.TLS != nil && v.TLS.IsMesh()
-	switch {
-	case v.HTTP != nil && v.TCP == nil:
-		filters, err := httpFilters(v.HTTP)
-		return slices.Concat(before, behind, filters), err
-	case v.TCP != nil && v.HTTP == nil && v.TCP.Opaque:
-		filters, err := tcpFilters(v.TCP, v.Match.DestinationPort, shown, before, behind)
-		return append([]*listenerv3.Filter{offerBytes}, filters...), err
-	case v.TCP != nil && v.HTTP == nil:
-		return tcpFilters(v.TCP, v.Match.DestinationPort, shown, before, behind)
-	}
-	return nil, errors.New("it must be either HTTP or TCP")
-}
-
-// offerBytes has connections offer what bytes do in the handshake of the mesh's TLS,
-// whatever their cluster offers for requests.
-var offerBytes = &listenerv3.Filter{
-	Name: "envoy.filters.network.set_filter_state",
-	ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: envoyproto.MustPack(&setfilterstatev3.Config{
-		OnNewConnection: []*commonv3.FilterStateValue{{
-			Key: &commonv3.FilterStateValue_ObjectKey{ObjectKey: "envoy.network.application_protocols"},
-			Value: &commonv3.FilterStateValue_FormatString{FormatString: &corev3.SubstitutionFormatString{
-				Format: &corev3.SubstitutionFormatString_TextFormatSource{TextFormatSource: &corev3.DataSource{
-					Specifier: &corev3.DataSource_InlineString{InlineString: security.MeshALPN},
-				}},
-			}},
-		}},
-	})},
 }

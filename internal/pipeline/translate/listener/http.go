@@ -25,34 +25,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/routeshard"
 )
 
-// setEarly changes headers before anything looks at a request, also the choice of its route: what only tokens may tell
-// goes, and the bucket and who calls are set.
-func setEarly(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) error {
-	var list []*mutationv3.HeaderMutation
-	if v.Gateway && v.JWT != nil {
-		list = security.RemoveTokenHeaders(v.JWT)
-	}
-	if v.ShardBits > 0 {
-		list = append(list, envoyproto.OverwriteHeader(route.ScopeHeader, routeshard.KeyFormat(v.RouteConfig, v.ShardBits)))
-	}
-	if v.Telemetry != nil && v.Telemetry.TellsPeer {
-		list = append(list, telemetry.SetPeerHeader)
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	m := &earlyv3.HeaderMutation{Mutations: list}
-	if err := m.Validate(); err != nil {
-		return err
-	}
-	early, err := envoyproto.Pack(m)
-	out.EarlyHeaderMutationExtensions = []*corev3.TypedExtensionConfig{{
-		Name: "envoy.http.early_header_mutation.header_mutation", TypedConfig: early,
-	}}
-	return err
-}
-
-// The HTTP filters. Names are Envoy's, to which EnvoyFilters refer.
+// The HTTP filters. EnvoyFilters refer to their names, which are Envoy's.
 var (
 	grpcWebHTTP      = envoyproto.MustHTTPFilter("envoy.filters.http.grpc_web", &grpcwebv3.GrpcWeb{})
 	faultHTTP        = envoyproto.MustHTTPFilter(route.FaultFilter, &faultv3.HTTPFault{})
@@ -63,22 +36,22 @@ var (
 		ImplementationSpecifier: &dfpfilterv3.FilterConfig_DnsCacheConfig{DnsCacheConfig: envoyproto.DNSCache},
 	})
 	routerHTTP = envoyproto.MustHTTPFilter("envoy.filters.http.router", &routerv3.Router{})
-	// quietRouterHTTP counts no answers by cluster and code: each takes a dozen look-ups by
-	// name, also of statistics that are not kept.
+	// quietRouterHTTP does not count responses by cluster and code. Each count takes a dozen look-ups by name, also
+	// of statistics that are not kept.
 	quietRouterHTTP = envoyproto.MustHTTPFilter("envoy.filters.http.router", &routerv3.Router{DynamicStats: envoyproto.False})
-	// those that are bare add no x-envoy- headers.
+	// The bare routers add no x-envoy- headers.
 	bareRouterHTTP      = envoyproto.MustHTTPFilter("envoy.filters.http.router", &routerv3.Router{SuppressEnvoyHeaders: true})
 	bareQuietRouterHTTP = envoyproto.MustHTTPFilter("envoy.filters.http.router", &routerv3.Router{SuppressEnvoyHeaders: true, DynamicStats: envoyproto.False})
 )
 
-// dormant is a filter that requests meet only where their route has a configuration for it.
+// dormant is a filter that is active only for routes with a configuration of it.
 func dormant(f *hcmv3.HttpFilter) *hcmv3.HttpFilter {
 	return &hcmv3.HttpFilter{Name: f.Name, ConfigType: f.ConfigType, Disabled: true}
 }
 
 var websocket = []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}}
 
-// outsideCertificate is likewise, of clients that are no sidecars.
+// outsideCertificate are the parts of x-forwarded-client-cert for clients that are not sidecars.
 var outsideCertificate = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: envoyproto.True, Cert: true, Uri: true, Dns: true}
 
 func httpFilters(v *ir.HTTPChain) ([]*listenerv3.Filter, error) {
@@ -113,10 +86,10 @@ func connectionManager(v *ir.HTTPChain) (*hcmv3.HttpConnectionManager, error) {
 		HttpFilters:      slices.Concat(telemetry.PeerFilters(v), policy, filters),
 		AccessLog:        log,
 		UpgradeConfigs:   websocket,
-		UseRemoteAddress: envoyproto.False, // the peer is a sidecar or the application: what they say holds
-		// Streams may be silent for long; routes and applications have timeouts of their own.
+		UseRemoteAddress: envoyproto.False, // the peer is a sidecar or the application, and is trusted
+		// Streams may be idle for long. Routes and applications set their timeouts.
 		StreamIdleTimeout: envoyproto.NoDuration,
-		// The server decides whether it wants the body, not the sidecar.
+		// The server answers "Expect: 100-continue", not the sidecar.
 		Proxy_100Continue: true,
 	}
 	setPaths(v.Paths, out)
@@ -137,135 +110,10 @@ func connectionManager(v *ir.HTTPChain) (*hcmv3.HttpConnectionManager, error) {
 	return out, setRoutes(v, out)
 }
 
-// httpPolicy returns the filters of a chain's policies, in Istio's order: external authorizers, tokens, and
-// authorization policies, which may read what tokens claim. Plugins are before and after those that authenticate.
-func httpPolicy(v *ir.HTTPChain) ([]*hcmv3.HttpFilter, error) {
-	out, err := security.ExternalHTTP(v.Authorization)
-	if err != nil {
-		return nil, err
-	}
-	tokens, err := security.JWTFilter(v.JWT, v.Gateway)
-	if err != nil {
-		return nil, err
-	}
-	if tokens != nil {
-		out = append(out, tokens)
-	}
-	if v.Wasm != nil {
-		if out, err = between(out, v.Wasm.Authn, v.Wasm.Authz); err != nil {
-			return nil, err
-		}
-	}
-	decisions, err := security.DecisionsOf(v.Authorization, false).HTTPFilters()
-	return append(out, decisions...), err
-}
-
-// setPaths: what normalization leaves alone policies on paths have to know of, "/a//b" beside "/a/b".
-func setPaths(p model.PathNormalization, out *hcmv3.HttpConnectionManager) {
-	out.NormalizePath = envoyproto.True
-	switch p {
-	case model.PathsAsTheyAre:
-		out.NormalizePath = envoyproto.False
-	case model.PathsMerged:
-		out.MergeSlashes = true
-	case model.PathsDecodeSlash:
-		out.MergeSlashes = true
-		out.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD
-	}
-}
-
-// setDirection: inbound requests are told whose certificate they came with, and their
-// responses keep the application's server header. Outbound ones may name a host with a
-// trailing dot: virtual hosts need not list that as well. What clients of a gateway say of
-// addresses and certificates is replaced by what it sees, but for what trusted proxies before it say.
-func setDirection(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) {
-	if v.Gateway {
-		out.UseRemoteAddress = envoyproto.True
-		out.XffNumTrustedHops = v.Topology.TrustedProxies
-		setClientCertificates(v.Topology.ClientCertificates, out)
-	}
-	if !v.Inbound {
-		out.StripTrailingHostDot = true
-		return
-	}
-	out.ServerHeaderTransformation = hcmv3.HttpConnectionManager_PASS_THROUGH
-	if v.Outside {
-		out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
-		out.SetCurrentClientCertDetails = outsideCertificate
-		return
-	}
-	out.ForwardClientCertDetails = forwardedCertificates(v.Headers.ClientCertificates, hcmv3.HttpConnectionManager_APPEND_FORWARD)
-	d := v.Headers.CertificateDetails()
-	out.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
-		Subject: wrapperspb.Bool(d.Subject), Cert: d.Cert, Chain: d.Chain, Dns: d.DNS, Uri: d.URI,
-	}
-}
-
-// istioServer is the header "server" of responses to requests that come in, where it is asked for without a name.
-const istioServer = "istio-envoy"
-
-// setHeaders does what is said of headers; where nothing is, the application's and Envoy's hold.
-func setHeaders(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) {
-	h := v.Headers
-	switch {
-	case !h.ServerSaid:
-	case h.KeepServer:
-		out.ServerHeaderTransformation = hcmv3.HttpConnectionManager_PASS_THROUGH
-	default:
-		out.ServerHeaderTransformation, out.ServerName = hcmv3.HttpConnectionManager_OVERWRITE, h.Server
-		if h.Server == "" && (v.Inbound || v.Gateway) {
-			out.ServerName = istioServer
-		}
-	}
-	if h.NoRequestIDs {
-		out.GenerateRequestId = envoyproto.False
-	}
-	out.AppendXForwardedPort = h.ForwardPort
-	if h.KeepCase {
-		out.HttpProtocolOptions = envoyproto.PreserveCase
-	}
-}
-
-// forwardedCertificates: Istio's words are Envoy's. Words that are not known are as none.
-func forwardedCertificates(said string, otherwise hcmv3.HttpConnectionManager_ForwardClientCertDetails) hcmv3.HttpConnectionManager_ForwardClientCertDetails {
-	if details, ok := hcmv3.HttpConnectionManager_ForwardClientCertDetails_value[said]; ok {
-		return hcmv3.HttpConnectionManager_ForwardClientCertDetails(details)
-	}
-	return otherwise
-}
-
-// setClientCertificates is a gateway's.
-func setClientCertificates(said string, out *hcmv3.HttpConnectionManager) {
-	out.ForwardClientCertDetails = forwardedCertificates(said, hcmv3.HttpConnectionManager_SANITIZE_SET)
-	switch out.ForwardClientCertDetails {
-	case hcmv3.HttpConnectionManager_APPEND_FORWARD, hcmv3.HttpConnectionManager_SANITIZE_SET:
-		out.SetCurrentClientCertDetails = outsideCertificate
-	}
-}
-
-func setRoutes(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) error {
-	if v.ShardBits > 0 {
-		setScopes(out)
-		return nil
-	}
-	if v.Inline == nil {
-		out.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{
-			Rds: &hcmv3.Rds{ConfigSource: envoyproto.ADS, RouteConfigName: v.RouteConfig},
-		}
-		return nil
-	}
-	routes, err := route.Inline(v.Inline)
-	if err != nil {
-		return err
-	}
-	out.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: routes}
-	return nil
-}
-
-// filtersOf are the filters that routes may configure, and the router. Routes that come by
-// RDS may ask for faults and CORS at any time; inline ones are known. Which filters a request
-// meets is decided by the route that it has before the first of them: filters are dormant
-// only where none before the router may have another route chosen.
+// filtersOf are the filters that routes may configure, and the router. Routes that come by RDS may configure faults
+// and CORS at any time; inline routes are known. A dormant filter is active if the route that is chosen before the
+// first filter configures it. So filters are dormant only if they are first: no earlier filter may choose
+// another route.
 func filtersOf(v *ir.HTTPChain, first bool) []*hcmv3.HttpFilter {
 	faults, crossOrigin := faultHTTP, corsHTTP
 	if first && v.Inline == nil && !v.Gateway {
@@ -304,7 +152,134 @@ func routerFilter(v *ir.HTTPChain) *hcmv3.HttpFilter {
 	return routerHTTP
 }
 
-// scopeKeyBuilder takes the header as a whole. Its separator is in no key.
+// httpPolicy returns the filters of a chain's policies, in Istio's order: external authorizers, tokens, and
+// authorization policies, which may read what tokens claim. Plugins are before and after those that authenticate.
+func httpPolicy(v *ir.HTTPChain) ([]*hcmv3.HttpFilter, error) {
+	out, err := security.ExternalHTTP(v.Authorization)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := security.JWTFilter(v.JWT, v.Gateway)
+	if err != nil {
+		return nil, err
+	}
+	if tokens != nil {
+		out = append(out, tokens)
+	}
+	if v.Wasm != nil {
+		if out, err = between(out, v.Wasm.Authn, v.Wasm.Authz); err != nil {
+			return nil, err
+		}
+	}
+	decisions, err := security.DecisionsOf(v.Authorization, false).HTTPFilters()
+	return append(out, decisions...), err
+}
+
+// setPaths sets the normalization of paths. Policies on paths must cover the forms that it does not normalize, for
+// example "/a//b" in addition to "/a/b".
+func setPaths(p model.PathNormalization, out *hcmv3.HttpConnectionManager) {
+	out.NormalizePath = envoyproto.True
+	switch p {
+	case model.PathsAsTheyAre:
+		out.NormalizePath = envoyproto.False
+	case model.PathsMerged:
+		out.MergeSlashes = true
+	case model.PathsDecodeSlash:
+		out.MergeSlashes = true
+		out.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD
+	}
+}
+
+// setDirection sets what depends on where requests come from:
+//
+//   - inbound: the certificate of the caller goes into a header, and the server header of the application stays
+//   - outbound: a trailing dot of the host is removed, so that virtual hosts need not list it
+//   - gateway: what clients claim about addresses and certificates is replaced, unless trusted proxies precede
+func setDirection(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) {
+	if v.Gateway {
+		out.UseRemoteAddress = envoyproto.True
+		out.XffNumTrustedHops = v.Topology.TrustedProxies
+		setClientCertificates(v.Topology.ClientCertificates, out)
+	}
+	if !v.Inbound {
+		out.StripTrailingHostDot = true
+		return
+	}
+	out.ServerHeaderTransformation = hcmv3.HttpConnectionManager_PASS_THROUGH
+	if v.Outside {
+		out.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
+		out.SetCurrentClientCertDetails = outsideCertificate
+		return
+	}
+	out.ForwardClientCertDetails = forwardedCertificates(v.Headers.ClientCertificates, hcmv3.HttpConnectionManager_APPEND_FORWARD)
+	d := v.Headers.CertificateDetails()
+	out.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
+		Subject: wrapperspb.Bool(d.Subject), Cert: d.Cert, Chain: d.Chain, Dns: d.DNS, Uri: d.URI,
+	}
+}
+
+// istioServer is the value of the header "server" if it is enabled without a name.
+const istioServer = "istio-envoy"
+
+// setHeaders applies the proxyHeaders of ProxyConfig.
+func setHeaders(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) {
+	h := v.Headers
+	switch {
+	case !h.ServerSaid:
+	case h.KeepServer:
+		out.ServerHeaderTransformation = hcmv3.HttpConnectionManager_PASS_THROUGH
+	default:
+		out.ServerHeaderTransformation, out.ServerName = hcmv3.HttpConnectionManager_OVERWRITE, h.Server
+		if h.Server == "" && (v.Inbound || v.Gateway) {
+			out.ServerName = istioServer
+		}
+	}
+	if h.NoRequestIDs {
+		out.GenerateRequestId = envoyproto.False
+	}
+	out.AppendXForwardedPort = h.ForwardPort
+	if h.KeepCase {
+		out.HttpProtocolOptions = envoyproto.PreserveCase
+	}
+}
+
+// forwardedCertificates reads a setting, whose values are Envoy's. An unknown value is ignored.
+func forwardedCertificates(setting string, otherwise hcmv3.HttpConnectionManager_ForwardClientCertDetails) hcmv3.HttpConnectionManager_ForwardClientCertDetails {
+	if details, ok := hcmv3.HttpConnectionManager_ForwardClientCertDetails_value[setting]; ok {
+		return hcmv3.HttpConnectionManager_ForwardClientCertDetails(details)
+	}
+	return otherwise
+}
+
+// setClientCertificates sets what a gateway forwards about the certificates of clients.
+func setClientCertificates(setting string, out *hcmv3.HttpConnectionManager) {
+	out.ForwardClientCertDetails = forwardedCertificates(setting, hcmv3.HttpConnectionManager_SANITIZE_SET)
+	switch out.ForwardClientCertDetails {
+	case hcmv3.HttpConnectionManager_APPEND_FORWARD, hcmv3.HttpConnectionManager_SANITIZE_SET:
+		out.SetCurrentClientCertDetails = outsideCertificate
+	}
+}
+
+func setRoutes(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) error {
+	if v.ShardBits > 0 {
+		setScopes(out)
+		return nil
+	}
+	if v.Inline == nil {
+		out.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{
+			Rds: &hcmv3.Rds{ConfigSource: envoyproto.ADS, RouteConfigName: v.RouteConfig},
+		}
+		return nil
+	}
+	routes, err := route.Inline(v.Inline)
+	if err != nil {
+		return err
+	}
+	out.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: routes}
+	return nil
+}
+
+// scopeKeyBuilder uses the whole header. Keys do not contain its separator.
 var scopeKeyBuilder = &hcmv3.ScopedRoutes_ScopeKeyBuilder{
 	Fragments: []*hcmv3.ScopedRoutes_ScopeKeyBuilder_FragmentBuilder{{
 		Type: &hcmv3.ScopedRoutes_ScopeKeyBuilder_FragmentBuilder_HeaderValueExtractor_{
@@ -316,9 +291,9 @@ var scopeKeyBuilder = &hcmv3.ScopedRoutes_ScopeKeyBuilder{
 	}},
 }
 
-// setScopes makes the connection manager choose a route configuration by the bucket of the
-// request's host, which setEarly has put into a header. Every connection manager gets the scopes of all, so that their keys, as
-// their names, begin with the whole route configuration's name.
+// setScopes makes the connection manager choose a route configuration by the shard of the request's host, which
+// setEarly writes into a header. Every connection manager receives the scopes of all, so their keys and names begin
+// with the name of the whole route configuration.
 func setScopes(out *hcmv3.HttpConnectionManager) {
 	out.RouteSpecifier = &hcmv3.HttpConnectionManager_ScopedRoutes{ScopedRoutes: &hcmv3.ScopedRoutes{
 		Name:            "scopes",
@@ -326,4 +301,31 @@ func setScopes(out *hcmv3.HttpConnectionManager) {
 		RdsConfigSource: envoyproto.ADS,
 		ConfigSpecifier: &hcmv3.ScopedRoutes_ScopedRds{ScopedRds: &hcmv3.ScopedRds{ScopedRdsConfigSource: envoyproto.ADS}},
 	}}
+}
+
+// setEarly changes headers before the route of a request is chosen. It removes headers that only a token may set,
+// and sets the scope's key and the caller's workload.
+func setEarly(v *ir.HTTPChain, out *hcmv3.HttpConnectionManager) error {
+	var list []*mutationv3.HeaderMutation
+	if v.Gateway && v.JWT != nil {
+		list = security.RemoveTokenHeaders(v.JWT)
+	}
+	if v.ShardBits > 0 {
+		list = append(list, envoyproto.OverwriteHeader(route.ScopeHeader, routeshard.KeyFormat(v.RouteConfig, v.ShardBits)))
+	}
+	if v.Telemetry != nil && v.Telemetry.TellsPeer {
+		list = append(list, telemetry.SetPeerHeader)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	m := &earlyv3.HeaderMutation{Mutations: list}
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	early, err := envoyproto.Pack(m)
+	out.EarlyHeaderMutationExtensions = []*corev3.TypedExtensionConfig{{
+		Name: "envoy.http.early_header_mutation.header_mutation", TypedConfig: early,
+	}}
+	return err
 }

@@ -26,37 +26,6 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-func addedListener(v *ir.Listener) (*listenerv3.Listener, error) {
-	return envoyproto.Added[*listenerv3.Listener](v.Added)
-}
-
-// exactBalance spreads connections evenly over the workers, at the cost of a lock for each.
-var exactBalance = &listenerv3.Listener_ConnectionBalanceConfig{
-	BalanceType: &listenerv3.Listener_ConnectionBalanceConfig_ExactBalance_{
-		ExactBalance: &listenerv3.Listener_ConnectionBalanceConfig_ExactBalance{},
-	},
-}
-
-// The listener filters. Names are Envoy's, to which EnvoyFilters refer.
-var (
-	// The mark is that by which answers of the application find their way back to Envoy.
-	useOriginalSrc  = listenerFilter("envoy.filters.listener.original_src", &originalsrcv3.OriginalSrc{Mark: tproxyMark})
-	readOriginalDst = listenerFilter("envoy.filters.listener.original_dst", &originaldstv3.OriginalDst{})
-	readProxyHeader = listenerFilter("envoy.filters.listener.proxy_protocol", &proxyprotocolv3.ProxyProtocol{})
-	inspectTLS      = listenerFilter("envoy.filters.listener.tls_inspector", &tlsinspectorv3.TlsInspector{})
-	inspectHTTP     = listenerFilter("envoy.filters.listener.http_inspector", &httpinspectorv3.HttpInspector{})
-)
-
-// tproxyMark is Istio's, and that of the rules of package intercept.
-const tproxyMark = 1337
-
-func listenerFilter(name string, config proto.Message) *listenerv3.ListenerFilter {
-	return &listenerv3.ListenerFilter{
-		Name:       name,
-		ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: envoyproto.MustPack(config)},
-	}
-}
-
 // Translate translates a listener.
 func Translate(v *ir.Listener) (*listenerv3.Listener, error) {
 	if v.Added != nil {
@@ -72,9 +41,13 @@ func Translate(v *ir.Listener) (*listenerv3.Listener, error) {
 	return out, nil
 }
 
+func addedListener(v *ir.Listener) (*listenerv3.Listener, error) {
+	return envoyproto.Added[*listenerv3.Listener](v.Added)
+}
+
 func listener(v *ir.Listener) (*listenerv3.Listener, error) {
 	if len(v.Chains) == 0 && v.Default == nil {
-		return nil, errors.New("it has no filter chain")
+		return nil, errors.New("has no filter chain")
 	}
 	out := &listenerv3.Listener{
 		Name:             v.Name,
@@ -102,11 +75,38 @@ func listener(v *ir.Listener) (*listenerv3.Listener, error) {
 		if err != nil {
 			return nil, err
 		}
-		// A match would not be looked at.
+		// Envoy ignores the match of a default chain.
 		c.FilterChainMatch = nil
 		out.DefaultFilterChain = c
 	}
 	return out, nil
+}
+
+// exactBalance distributes connections evenly over the workers. It costs a lock for each connection.
+var exactBalance = &listenerv3.Listener_ConnectionBalanceConfig{
+	BalanceType: &listenerv3.Listener_ConnectionBalanceConfig_ExactBalance_{
+		ExactBalance: &listenerv3.Listener_ConnectionBalanceConfig_ExactBalance{},
+	},
+}
+
+// The listener filters. EnvoyFilters refer to their names, which are Envoy's.
+var (
+	// The mark routes the responses of the application back to Envoy.
+	useOriginalSrc  = listenerFilter("envoy.filters.listener.original_src", &originalsrcv3.OriginalSrc{Mark: tproxyMark})
+	readOriginalDst = listenerFilter("envoy.filters.listener.original_dst", &originaldstv3.OriginalDst{})
+	readProxyHeader = listenerFilter("envoy.filters.listener.proxy_protocol", &proxyprotocolv3.ProxyProtocol{})
+	inspectTLS      = listenerFilter("envoy.filters.listener.tls_inspector", &tlsinspectorv3.TlsInspector{})
+	inspectHTTP     = listenerFilter("envoy.filters.listener.http_inspector", &httpinspectorv3.HttpInspector{})
+)
+
+// tproxyMark is Istio's mark. The rules of package intercept use it.
+const tproxyMark = 1337
+
+func listenerFilter(name string, config proto.Message) *listenerv3.ListenerFilter {
+	return &listenerv3.ListenerFilter{
+		Name:       name,
+		ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: envoyproto.MustPack(config)},
+	}
 }
 
 func setSocket(v *ir.Listener, out *listenerv3.Listener) {
@@ -127,7 +127,7 @@ func setSocket(v *ir.Listener, out *listenerv3.Listener) {
 	}
 }
 
-// setInspection: servers that speak first make the inspectors wait for nothing.
+// setInspection sets how long listener filters wait for bytes. If the server sends first, the client sends none.
 func setInspection(v *ir.Listener, out *listenerv3.Listener) {
 	if len(out.ListenerFilters) == 0 {
 		return
@@ -139,8 +139,8 @@ func setInspection(v *ir.Listener, out *listenerv3.Listener) {
 	out.ContinueOnListenerFiltersTimeout = v.ContinueOnTimeout
 }
 
-// listenerFilters: the destination is known before the first byte, what a proxy before tells of the client
-// comes before what the client says, and what is TLS is no HTTP.
+// listenerFilters are in order: the original destination needs no bytes; a PROXY header precedes the bytes of the
+// client; the HTTP inspector must not see TLS.
 func listenerFilters(v *ir.Listener) []*listenerv3.ListenerFilter {
 	var out []*listenerv3.ListenerFilter
 	if v.ReadOriginalDst {
@@ -161,7 +161,7 @@ func listenerFilters(v *ir.Listener) []*listenerv3.ListenerFilter {
 	return out
 }
 
-// exceptFor leaves a filter out for connections to some ports.
+// exceptFor disables a filter for connections to some ports.
 func exceptFor(ports []uint32, f *listenerv3.ListenerFilter) *listenerv3.ListenerFilter {
 	if len(ports) == 0 {
 		return f

@@ -18,18 +18,32 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/wasmplugin"
 )
 
-// A plugin whose module is fetched is two things: a filter of listeners, whose configuration
-// Envoy asks the sidecar's agent for, and that configuration with the module's place, which the
-// agent asks the control plane for.
+// pluginsOf translates plugins to HTTP or network filters. It leaves out plugins without a filter.
+func pluginsOf[F any](list []*ir.Wasm, of func(*ir.Wasm) (*F, error)) ([]*F, error) {
+	var out []*F
+	for _, v := range list {
+		f, err := of(v)
+		if err != nil {
+			return nil, err
+		}
+		if f != nil {
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
 
-// agentCluster is Envoy's static cluster of the sidecar's agent.
+// A plugin whose module is fetched has two parts. The filter of the listener makes Envoy ask the agent for its
+// configuration (ECDS). The agent asks the control plane for the configuration with the module's URL, fetches the
+// module, and answers Envoy with a path to it.
+
+// agentCluster is the cluster of the agent in the bootstrap.
 const agentCluster = "sds-grpc"
 
-// extensionWait is how long a listener waits for its agent; then the filter is what failStrategy
-// says, until the agent answers.
+// extensionWait is how long a listener waits for the agent. Afterwards failStrategy applies until the agent answers.
 const extensionWait = 15 * time.Second
 
-// What Envoy may be answered: a plugin, or what stands in for it.
+// Types of the agent's answer: a plugin, or a filter that applies failStrategy.
 const (
 	wasmURL        = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm"
 	rbacURL        = "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC"
@@ -37,7 +51,7 @@ const (
 	networkRBACURL = "type.googleapis.com/envoy.extensions.filters.network.rbac.v3.RBAC"
 )
 
-// fetched is where Envoy asks for a plugin.
+// fetched makes Envoy ask the agent for a plugin.
 func fetched(v *ir.Wasm) (*corev3.ExtensionConfigSource, error) {
 	packed, err := envoyproto.Pack(wasmplugin.StandIn(v.Network, v.FailOpen))
 	if err != nil {
@@ -60,7 +74,7 @@ func fetched(v *ir.Wasm) (*corev3.ExtensionConfigSource, error) {
 	return source, source.Validate()
 }
 
-// Extension is a plugin as an agent is told of it.
+// Extension translates a plugin for the agent that fetches its module.
 func Extension(v *ir.Wasm) (*corev3.TypedExtensionConfig, error) {
 	config, err := wasmConfig(v)
 	if err != nil {
@@ -81,13 +95,13 @@ func remoteModule(v *ir.Wasm) *corev3.AsyncDataSource {
 	return &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{Remote: &corev3.RemoteDataSource{
 		HttpUri: &corev3.HttpUri{
 			Uri: v.Module.URL, Timeout: durationpb.New(30 * time.Second),
-			HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: "_"}, // nobody's: Envoy does not fetch it
+			HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: "_"}, // does not exist: Envoy does not fetch the module
 		},
 		Sha256: sum,
 	}}}
 }
 
-// pullEnv are the module's variables and those for the agent.
+// pullEnv has the variables of the plugin, and those that tell the agent how to fetch the module.
 func pullEnv(v *ir.Wasm) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, v.Env)
@@ -102,22 +116,7 @@ func pullEnv(v *ir.Wasm) map[string]string {
 
 const wasmRuntime = "envoy.wasm.runtime.v8"
 
-// pluginsOf makes filters of plugins, of requests or of connections.
-func pluginsOf[F any](list []*ir.Wasm, of func(*ir.Wasm) (*F, error)) ([]*F, error) {
-	var out []*F
-	for _, v := range list {
-		f, err := of(v)
-		if err != nil {
-			return nil, err
-		}
-		if f != nil {
-			out = append(out, f)
-		}
-	}
-	return out, nil
-}
-
-// httpPlugin is nil where it is none.
+// httpPlugin returns nil if no filter is needed.
 func httpPlugin(v *ir.Wasm) (*hcmv3.HttpFilter, error) {
 	config, source, err := filterOf(v)
 	switch {
@@ -129,7 +128,7 @@ func httpPlugin(v *ir.Wasm) (*hcmv3.HttpFilter, error) {
 	return &hcmv3.HttpFilter{Name: v.Name, ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: source}}, nil
 }
 
-// networkPlugin is nil where it is none.
+// networkPlugin returns nil if no filter is needed.
 func networkPlugin(v *ir.Wasm) (*listenerv3.Filter, error) {
 	config, source, err := filterOf(v)
 	switch {
@@ -141,8 +140,8 @@ func networkPlugin(v *ir.Wasm) (*listenerv3.Filter, error) {
 	return &listenerv3.Filter{Name: v.Name, ConfigType: &listenerv3.Filter_ConfigDiscovery{ConfigDiscovery: source}}, nil
 }
 
-// filterOf is what a listener says of a plugin: its configuration, or where Envoy asks for it; neither
-// where there is no filter: its module is with nobody, and calls may pass.
+// filterOf returns the configuration of a plugin's filter, or the source that Envoy asks for it. It returns neither if
+// no agent fetches the module and failStrategy lets requests pass.
 func filterOf(v *ir.Wasm) (envoyproto.Validated, *corev3.ExtensionConfigSource, error) {
 	switch {
 	case v.File != "":
@@ -184,8 +183,8 @@ func failurePolicy(v *ir.Wasm) wasmv3.FailurePolicy {
 	return wasmv3.FailurePolicy_FAIL_CLOSED
 }
 
-// moduleOf is a file, for Envoy: it fetches modules for the first of several listeners alone (1.40),
-// and says that it may crash at it. What is fetched the agent makes to one.
+// moduleOf is a file for Envoy, or a URL for the agent. Envoy itself never fetches a module: Envoy 1.40 fetches it for
+// the first of several listeners only, and its documentation warns of crashes.
 func moduleOf(v *ir.Wasm) *corev3.AsyncDataSource {
 	if v.File == "" {
 		return remoteModule(v)
@@ -204,7 +203,7 @@ func wasmEnv(v *ir.Wasm) *wasmv3.EnvironmentVariables {
 	return &wasmv3.EnvironmentVariables{HostEnvKeys: v.HostEnv, KeyValues: values}
 }
 
-// between puts plugins around the filters that find out who calls.
+// between puts plugins before and after the filters that authenticate.
 func between(authn []*hcmv3.HttpFilter, before, after []*ir.Wasm) ([]*hcmv3.HttpFilter, error) {
 	first, err := pluginsOf(before, httpPlugin)
 	if err != nil {
@@ -214,14 +213,14 @@ func between(authn []*hcmv3.HttpFilter, before, after []*ir.Wasm) ([]*hcmv3.Http
 	return slices.Concat(first, authn, last), err
 }
 
-// beforeRouter puts the plugins of the last phases before the router, the last of filters.
+// beforeRouter inserts the plugins of the last phases before the router, which is the last filter.
 func beforeRouter(filters []*hcmv3.HttpFilter, w *ir.WasmFilters) ([]*hcmv3.HttpFilter, error) {
 	own, err := pluginsOf(slices.Concat(w.Stats, w.Last), httpPlugin)
 	return slices.Insert(filters, len(filters)-1, own...), err
 }
 
-// networkPlugins are a chain's plugins of connections: those before its policies (but behind external
-// authorizers, see tcpPolicy), and those behind.
+// networkPlugins are a chain's plugins of connections: those before its policies (but after external authorizers, see
+// tcpFilters), and those after them.
 func networkPlugins(w *ir.WasmFilters) (before, behind []*listenerv3.Filter, err error) {
 	if w == nil {
 		return nil, nil, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/wasmplugin"
 )
 
-// TestWasmFilters holds where plugins of each phase go, and what they are told.
+// TestWasmFilters checks the places of plugins by phase, and their configuration.
 func TestWasmFilters(t *testing.T) {
 	plugin := func(name string) *ir.Wasm { return &ir.Wasm{Name: name, File: "/m.wasm"} }
 	last := plugin("last")
@@ -45,7 +45,7 @@ func TestWasmFilters(t *testing.T) {
 	require.Equal(t, wasmv3.FailurePolicy_FAIL_RELOAD, failurePolicy(&ir.Wasm{Reload: true}))
 }
 
-// TestNetworkPlugins: plugins of connections are told what those of requests are, wherever they are.
+// TestNetworkPlugins checks that plugins of connections have the same configuration as those of requests.
 func TestNetworkPlugins(t *testing.T) {
 	v := &ir.Wasm{Name: "bytes", Network: true, File: "/m.wasm", Config: `{"a":1}`, FailOpen: true}
 	filters, err := networkFilters(&ir.FilterChain{
@@ -62,13 +62,13 @@ func TestNetworkPlugins(t *testing.T) {
 	require.Equal(t, "/m.wasm", config.Config.GetVmConfig().Code.GetLocal().GetFilename())
 
 	v.File, v.From, v.Module = "", ir.WasmFromAgent, model.WasmModule{URL: "https://example.com/x.wasm"}
-	told, err := Extension(v)
+	extension, err := Extension(v)
 	require.NoError(t, err)
-	require.NoError(t, told.TypedConfig.UnmarshalTo(config))
+	require.NoError(t, extension.TypedConfig.UnmarshalTo(config))
 	require.Equal(t, "https://example.com/x.wasm", config.Config.GetVmConfig().Code.GetRemote().HttpUri.Uri)
 }
 
-// TestFetchedPlugins: listeners name them and say what counts without a module; agents get the rest.
+// TestFetchedPlugins checks that listeners only name a fetched plugin and its failStrategy, and agents get the rest.
 func TestFetchedPlugins(t *testing.T) {
 	v := &ir.Wasm{
 		Name: "extenstions.istio.io/wasmplugin/shop.auth", From: ir.WasmFromAgent, Version: "7",
@@ -78,23 +78,23 @@ func TestFetchedPlugins(t *testing.T) {
 	require.NoError(t, err)
 	source := f.GetConfigDiscovery()
 	require.Equal(t, "sds-grpc", source.ConfigSource.GetApiConfigSource().GrpcServices[0].GetEnvoyGrpc().ClusterName)
-	require.NotZero(t, source.ConfigSource.InitialFetchTimeout.AsDuration(), "a listener does not wait for ever")
+	require.NotZero(t, source.ConfigSource.InitialFetchTimeout.AsDuration(), "a listener does not wait without limit")
 	rbac := &rbacv3.RBAC{}
 	require.NoError(t, source.DefaultConfig.UnmarshalTo(rbac))
-	require.NotNil(t, rbac.Rules, "nothing passes without a module")
+	require.NotNil(t, rbac.Rules, "no request passes without a module")
 
-	told, err := Extension(v)
+	extension, err := Extension(v)
 	require.NoError(t, err)
 	config := &wasmfilterv3.Wasm{}
-	require.NoError(t, told.TypedConfig.UnmarshalTo(config))
+	require.NoError(t, extension.TypedConfig.UnmarshalTo(config))
 	vm := config.Config.GetVmConfig()
 	require.Equal(t, "oci://example.com/auth:v1", vm.Code.GetRemote().HttpUri.Uri)
 	require.Equal(t, map[string]string{"A": "b", wasmplugin.PullPolicy: "Always", wasmplugin.Version: "7"}, vm.EnvironmentVariables.KeyValues)
-	require.Equal(t, map[string]string{"A": "b"}, v.Env, "the view is as it was")
+	require.Equal(t, map[string]string{"A": "b"}, v.Env, "the IR is unchanged")
 	v.Login = model.NewPrivateKey("{}")
-	told, err = Extension(v)
+	extension, err = Extension(v)
 	require.NoError(t, err)
-	require.NoError(t, told.TypedConfig.UnmarshalTo(config))
+	require.NoError(t, extension.TypedConfig.UnmarshalTo(config))
 	require.Equal(t, "{}", config.Config.GetVmConfig().EnvironmentVariables.KeyValues[wasmplugin.PullSecret])
 
 	v.FailOpen = true
@@ -103,12 +103,12 @@ func TestFetchedPlugins(t *testing.T) {
 	require.NoError(t, f.GetConfigDiscovery().DefaultConfig.UnmarshalTo(rbac))
 	require.Nil(t, rbac.Rules)
 
-	nobody := &ir.Wasm{Name: "x", FailOpen: true}
-	f, err = httpPlugin(nobody)
+	unfetched := &ir.Wasm{Name: "x", FailOpen: true}
+	f, err = httpPlugin(unfetched)
 	require.NoError(t, err)
-	require.Nil(t, f, "nobody fetches it: requests pass")
-	nobody.FailOpen = false
-	f, err = httpPlugin(nobody)
+	require.Nil(t, f, "no agent fetches it: requests pass")
+	unfetched.FailOpen = false
+	f, err = httpPlugin(unfetched)
 	require.NoError(t, err)
 	require.NoError(t, f.GetTypedConfig().UnmarshalTo(rbac))
 	require.NotNil(t, rbac.Rules)

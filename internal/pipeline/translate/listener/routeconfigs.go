@@ -10,9 +10,9 @@ import (
 	"github.com/moonsail/moonsail/internal/xds/wire"
 )
 
-// RouteConfigs are the route configurations that Envoy asks for by name when it has m: none
-// where m is no listener, and not those that scopes lead to. They are read from the message,
-// not the view: patches change where routes come from, and add listeners. scoped: it uses scopes.
+// RouteConfigs returns the route configurations that Envoy requests by name for a listener, and whether the listener
+// uses scopes. Route configurations of scopes are not included. They are read from the message, not the IR,
+// because patches can change the source of routes and add listeners.
 func RouteConfigs(m proto.Message) (names []string, scoped bool) {
 	l, ok := m.(*listenerv3.Listener)
 	if !ok {
@@ -37,15 +37,15 @@ func RouteConfigs(m proto.Message) (names []string, scoped bool) {
 	return names, scoped
 }
 
-// The field numbers of HttpConnectionManager.route_specifier.
+// Field numbers of HttpConnectionManager.route_specifier.
 const hcmRDS, hcmRouteConfig, hcmScopedRoutes = 3, 4, 31
 
-// routeConfigOf reads one field of an encoded HttpConnectionManager, in a quarter of the time
-// that a message of all of it takes. Empty: its routes come in other ways, such as by scopes.
+// routeConfigOf reads one field of an encoded HttpConnectionManager, in a quarter of the time of decoding all of it.
+// The name is empty if routes come from elsewhere, such as scopes.
 func routeConfigOf(manager []byte) (name string, scoped bool) {
 	var rds []byte
 	err := wire.Fields(manager, func(num protowire.Number, v []byte) error {
-		switch num { // of a oneof the last counts
+		switch num { // the last field of a oneof is valid
 		case hcmRDS:
 			rds, scoped = v, false
 		case hcmRouteConfig, hcmScopedRoutes:
@@ -55,10 +55,10 @@ func routeConfigOf(manager []byte) (name string, scoped bool) {
 	})
 	m := &hcmv3.Rds{}
 	if err != nil || proto.Unmarshal(rds, m) != nil {
-		return "", false // Envoy takes no such listener
+		return "", false // Envoy refuses such a listener
 	}
 	if _, ads := m.GetConfigSource().GetConfigSourceSpecifier().(*corev3.ConfigSource_Ads); !ads {
-		return "", scoped // or another server is asked
+		return "", scoped // or they come from another server
 	}
 	return m.RouteConfigName, scoped
 }

@@ -19,18 +19,15 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/telemetry"
 )
 
-// sourceIPOfConnection is the only hash that connections can have.
-var sourceIPOfConnection = []*typev3.HashPolicy{{
-	PolicySpecifier: &typev3.HashPolicy_SourceIp_{SourceIp: &typev3.HashPolicy_SourceIp{}},
-}}
-
-// tcpFilters are a chain's; those before and behind its policies are given. Where callers show
-// certificates the destination is called when they have: statistics of a connection that is opened
-// name its caller then, and nobody without a certificate gets as far as the application.
-// Not so behind plugins: where one has a new connection wait, Envoy (1.40) would end it when the caller has shown
-// its certificate, for want of a destination, which is chosen when the plugin lets it pass.
-// Where policies refuse all connections to the port (0: it is not known) it is never called.
-func tcpFilters(v *ir.TCPChain, port uint32, shown bool, before, behind []*listenerv3.Filter) ([]*listenerv3.Filter, error) {
+// tcpFilters returns the filters of a chain: external authorizers, plugins before the policies, policies, plugins
+// after them, and the TCP proxy. The proxy connects to the destination
+//
+//   - never, if policies refuse all connections to the port (0: unknown)
+//   - after the handshake of mesh TLS (meshTLS), so that no connection without a certificate reaches the application,
+//     and the statistics of the opened connection name the caller
+//   - at once with plugins. If a plugin delays the connection, Envoy 1.40 would close it after the handshake, because
+//     the destination is chosen only when the plugin continues.
+func tcpFilters(v *ir.TCPChain, port uint32, meshTLS bool, before, behind []*listenerv3.Filter) ([]*listenerv3.Filter, error) {
 	external, err := security.ExternalTCP(v.Authorization)
 	if err != nil {
 		return nil, err
@@ -48,10 +45,10 @@ func tcpFilters(v *ir.TCPChain, port uint32, shown bool, before, behind []*liste
 	switch {
 	case decisions.RefuseAll(port):
 		proxy.UpstreamConnectMode = tcpproxyv3.UpstreamConnectMode_ON_DOWNSTREAM_DATA
-		proxy.MaxEarlyDataBytes = wrapperspb.UInt32(1) // there never are any
-	case shown && len(before)+len(behind) == 0:
+		proxy.MaxEarlyDataBytes = wrapperspb.UInt32(1) // none ever arrive
+	case meshTLS && len(before)+len(behind) == 0:
 		proxy.UpstreamConnectMode = tcpproxyv3.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE
-		proxy.MaxEarlyDataBytes = wrapperspb.UInt32(0) // Envoy wants it to be said
+		proxy.MaxEarlyDataBytes = wrapperspb.UInt32(0) // Envoy requires a value
 	}
 	terminal, err := envoyproto.NetworkFilter("envoy.filters.network.tcp_proxy", proxy)
 	if err != nil {
@@ -103,6 +100,11 @@ func tcpProxy(v *ir.TCPChain) (*tcpproxyv3.TcpProxy, error) {
 	out.ClusterSpecifier = &tcpproxyv3.TcpProxy_WeightedClusters{WeightedClusters: weighted}
 	return out, nil
 }
+
+// sourceIPOfConnection is the only hash policy of connections.
+var sourceIPOfConnection = []*typev3.HashPolicy{{
+	PolicySpecifier: &typev3.HashPolicy_SourceIp_{SourceIp: &typev3.HashPolicy_SourceIp{}},
+}}
 
 func tunnel(t *model.Tunnel) *tcpproxyv3.TcpProxy_TunnelingConfig {
 	if t == nil {

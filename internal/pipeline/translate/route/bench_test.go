@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// plainHost is the virtual host of a service that no VirtualService is for.
+// plainHost is the virtual host of a service without a VirtualService.
 func plainHost() *ir.VirtualHost {
 	const host = "reviews.shop.svc.cluster.local"
 	return &ir.VirtualHost{
@@ -25,7 +25,7 @@ func plainHost() *ir.VirtualHost {
 	}
 }
 
-// richHost has n routes with what VirtualServices usually have.
+// richHost has n routes with the usual fields of VirtualServices.
 func richHost(n int) *ir.VirtualHost {
 	v := plainHost()
 	retry := v.Routes[0].Retry
@@ -53,12 +53,12 @@ func richHost(n int) *ir.VirtualHost {
 func BenchmarkVirtualHost(b *testing.B) {
 	for _, c := range []struct {
 		name string
-		view *ir.VirtualHost
+		host *ir.VirtualHost
 	}{{"plain", plainHost()}, {"10routes", richHost(10)}} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, _, err := VirtualHost(c.view); err != nil {
+				if _, _, err := VirtualHost(c.host); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -66,7 +66,7 @@ func BenchmarkVirtualHost(b *testing.B) {
 	}
 }
 
-// BenchmarkVirtualHostEncoded has the bytes that go over the wire in it.
+// BenchmarkVirtualHostEncoded includes the encoding.
 func BenchmarkVirtualHostEncoded(b *testing.B) {
 	v := plainHost()
 	size := 0

@@ -9,7 +9,7 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// maxResponseBody is the longest body of a direct response, in bytes. Istio's.
+// maxResponseBody is Istio's limit of the body of a direct response, in bytes.
 const maxResponseBody = 1 << 20
 
 var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
@@ -21,11 +21,11 @@ var redirectCodes = map[uint32]routev3.RedirectAction_RedirectResponseCode{
 	308: routev3.RedirectAction_PERMANENT_REDIRECT,
 }
 
-// redirect answers with a redirection.
+// redirect translates a redirection.
 func (rt *routing) redirect(r *model.Redirect) (*routev3.Route_Redirect, error) {
 	status, ok := redirectCodes[r.Code]
 	if !ok {
-		return nil, fmt.Errorf("redirect.redirectCode %d must be 301, 302, 303, 307 or 308", r.Code)
+		return nil, fmt.Errorf("redirect.redirectCode %d: must be 301, 302, 303, 307 or 308", r.Code)
 	}
 	out := &routev3.RedirectAction{
 		HostRedirect: r.Authority,
@@ -44,7 +44,7 @@ func (rt *routing) redirect(r *model.Redirect) (*routev3.Route_Redirect, error) 
 	return &routev3.Route_Redirect{Redirect: out}, nil
 }
 
-// redirectPort is 0 where the default of the scheme that clients are sent to says the same.
+// redirectPort returns 0 for the default port of the target's scheme.
 func (rt *routing) redirectPort(r *model.Redirect) uint32 {
 	port, https := r.Port, r.Scheme == "https" || r.Scheme == "" && rt.https
 	if r.PortFromRequest {
@@ -58,10 +58,10 @@ func (rt *routing) redirectPort(r *model.Redirect) uint32 {
 
 func directResponse(d *model.DirectResponse) (*routev3.Route_DirectResponse, error) {
 	if d.Status < 200 || d.Status > 599 {
-		return nil, fmt.Errorf("directResponse.status %d must be between 200 and 599", d.Status)
+		return nil, fmt.Errorf("directResponse.status %d: must be between 200 and 599", d.Status)
 	}
 	if len(d.Body) > maxResponseBody {
-		return nil, fmt.Errorf("directResponse.body has %d bytes, more than %d", len(d.Body), maxResponseBody)
+		return nil, fmt.Errorf("directResponse.body: has %d bytes, more than %d", len(d.Body), maxResponseBody)
 	}
 	out := &routev3.DirectResponseAction{Status: d.Status}
 	if len(d.Body) > 0 {

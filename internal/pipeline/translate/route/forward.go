@@ -15,24 +15,23 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// grpcTimeout takes the client's grpc-timeout as it is.
+// grpcTimeout makes Envoy use the grpc-timeout of the client, without a maximum.
 var grpcTimeout = &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: envoyproto.NoDuration}
 
-// setForwarding sends requests to clusters. authority is what the route's header
-// operations set it to.
+// setForwarding sends requests to clusters. authority is the host that the route's header operations set.
 func (rt *routing) setForwarding(v *ir.Route, out *routev3.Route, authority string) error {
 	action := &routev3.RouteAction{
 		HashPolicy: hashPolicies(v.Hash),
-		// Without a word Envoy's limit would be 15 seconds.
+		// Envoy's default would be 15 seconds.
 		Timeout:           envoyproto.NoDuration,
 		MaxStreamDuration: grpcTimeout,
 	}
 	if v.OriginKind == model.KindHTTPRoute {
-		action.ClusterNotFoundResponseCode = routev3.RouteAction_INTERNAL_SERVER_ERROR // the Gateway API says so
+		action.ClusterNotFoundResponseCode = routev3.RouteAction_INTERNAL_SERVER_ERROR // as the Gateway API requires
 	}
 	if v.Timeout != 0 {
-		// Where max_stream_duration is set Envoy ignores timeout (Istio keeps to the deprecated
-		// max_grpc_timeout for that reason). gRPC clients keep to their own grpc-timeout.
+		// Envoy ignores timeout if max_stream_duration is set. Istio uses the deprecated max_grpc_timeout for that
+		// reason. gRPC clients apply their own grpc-timeout.
 		action.Timeout, action.MaxStreamDuration = durationpb.New(v.Timeout), nil
 	}
 	if rt.retry == nil {
@@ -48,7 +47,7 @@ func (rt *routing) setForwarding(v *ir.Route, out *routev3.Route, authority stri
 	return err
 }
 
-// setRewrite: the authority of a rewrite wins over the one that a header is set to.
+// setRewrite rewrites path and host. The authority of a rewrite overrides the one of header operations.
 func setRewrite(v *ir.Route, action *routev3.RouteAction, authority string) error {
 	if r := v.Rewrite; r != nil {
 		if r.Authority != "" {
@@ -76,7 +75,7 @@ func addMirrors(v *ir.Route, action *routev3.RouteAction) {
 		}
 		policy := &routev3.RouteAction_RequestMirrorPolicy{
 			Cluster: m.Cluster,
-			// Mirrored requests have the name of the original, and are no trace of their own.
+			// Mirrored requests have the host of the original, and do not start a trace.
 			DisableShadowHostSuffixAppend: true,
 			TraceSampled:                  envoyproto.False,
 		}
@@ -87,7 +86,7 @@ func addMirrors(v *ir.Route, action *routev3.RouteAction) {
 	}
 }
 
-// setClusters: a single backend needs no draw, and its headers become the route's.
+// setClusters sets one cluster, or weighted clusters. The header operations of a single backend become the route's.
 func (rt *routing) setClusters(v *ir.Route, out *routev3.Route, action *routev3.RouteAction) error {
 	backends, err := Weighted(v.Backends)
 	if err != nil {
@@ -109,8 +108,7 @@ func (rt *routing) setClusters(v *ir.Route, out *routev3.Route, action *routev3.
 	return nil
 }
 
-// Weighted leaves out backends that get nothing; there is at least one. A single one needs
-// no weight.
+// Weighted returns the backends that receive requests, at least one. A single backend needs no weight.
 func Weighted(list []ir.Backend) ([]*ir.Backend, error) {
 	out := make([]*ir.Backend, 0, len(list))
 	sum := uint64(0)
@@ -121,10 +119,10 @@ func Weighted(list []ir.Backend) ([]*ir.Backend, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, errors.New("a route needs a destination whose weight is above 0")
+		return nil, errors.New("no destination has a weight above 0")
 	}
 	if sum > math.MaxUint32 {
-		return nil, fmt.Errorf("the sum of the weights, %d, is above %d", sum, uint32(math.MaxUint32))
+		return nil, fmt.Errorf("sum of the weights %d: must be at most %d", sum, uint32(math.MaxUint32))
 	}
 	return out, nil
 }
@@ -144,8 +142,8 @@ func mergeHeaders(b *ir.Backend, out *routev3.Route, action *routev3.RouteAction
 	return nil
 }
 
-// clusterWeight is one backend of several. Envoy has a route's host replace a backend's, which then would be the host
-// that x-forwarded-host tells of: so a backend has its own only where the route has none.
+// clusterWeight is one backend of several. It sets a host only if the route does not: Envoy would replace it by the
+// route's, and put it into x-forwarded-host.
 func (rt *routing) clusterWeight(b *ir.Backend, action *routev3.RouteAction) (*routev3.WeightedCluster_ClusterWeight, error) {
 	request, response, err := backendHeaders(b)
 	if err != nil {
@@ -170,9 +168,8 @@ func (rt *routing) clusterWeight(b *ir.Backend, action *routev3.RouteAction) (*r
 	return out, nil
 }
 
-// forwardedHost does for a backend what append_x_forwarded_host does for a route: Envoy, which has no such switch for
-// backends, changes their headers before it replaces the host. Unlike there a host that is the last one already is
-// told once more.
+// forwardedHost replaces append_x_forwarded_host, which backends do not have. Envoy changes the headers of a backend
+// before it replaces the host. Unlike append_x_forwarded_host it appends a host also if it is already the last one.
 func forwardedHost() *corev3.HeaderValueOption {
 	return &corev3.HeaderValueOption{
 		Header:       &corev3.HeaderValue{Key: "x-forwarded-host", Value: "%REQ(:AUTHORITY)%"},
@@ -196,7 +193,7 @@ var sourceIP = &routev3.RouteAction_HashPolicy{
 	},
 }
 
-// hashPolicies say what load balancers that hash take of a request.
+// hashPolicies select the parts of a request that hashing load balancers use.
 func hashPolicies(list []model.HashPolicy) []*routev3.RouteAction_HashPolicy {
 	var out []*routev3.RouteAction_HashPolicy
 	for i := range list {

@@ -11,11 +11,11 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// headerOps are the changes of one direction, as Envoy has them on routes and clusters.
+// headerOps are header operations in one direction, in Envoy's form.
 type headerOps struct {
 	add    []*corev3.HeaderValueOption
 	remove []string
-	// authority is what :authority or host is set to: a rewrite, not a header, for Envoy.
+	// authority is the value of :authority or host, which Envoy sets by a rewrite.
 	authority string
 }
 
@@ -26,7 +26,7 @@ func headers(ops *model.HeaderOps) (headerOps, error) {
 	}
 	added := out.add
 	out.add = nil
-	// Set comes first, so that what is added is added to what was set.
+	// Set is first, so that Add appends to it.
 	if err := out.addAll(ops.Set, corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD); err != nil {
 		return out, err
 	}
@@ -48,7 +48,7 @@ func (o *headerOps) addAll(list []model.HeaderValue, action corev3.HeaderValueOp
 			continue
 		}
 		if !httpguts.ValidHeaderFieldName(h.Name) {
-			return fmt.Errorf("%q is not a header name", h.Name)
+			return fmt.Errorf("header %q: invalid name", h.Name)
 		}
 		if err := envoyformat.Check(h.Value); err != nil {
 			return fmt.Errorf("header %s: %w", h.Name, err)
@@ -61,7 +61,7 @@ func (o *headerOps) addAll(list []model.HeaderValue, action corev3.HeaderValueOp
 	return nil
 }
 
-// isPseudo tells whether Envoy lets nobody change a header.
+// isPseudo reports whether Envoy does not allow header operations for a header.
 func isPseudo(name string) bool {
 	return strings.HasPrefix(name, ":") || strings.EqualFold(name, "host")
 }

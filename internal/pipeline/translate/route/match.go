@@ -18,7 +18,7 @@ import (
 // everything matches all requests.
 var everything = &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
 
-// routeMatch translates the conditions of a route; nil holds always.
+// routeMatch translates the conditions of a route; nil matches everything.
 func routeMatch(m *ir.Match) (*routev3.RouteMatch, error) {
 	if m == nil {
 		return everything, nil
@@ -43,8 +43,8 @@ func routeMatch(m *ir.Match) (*routev3.RouteMatch, error) {
 	return out, nil
 }
 
-// setPath: prefixes are compared letter by letter, as VirtualServices have it: "/a"
-// matches "/ab".
+// setPath translates the match of the path. A prefix of a VirtualService is compared by characters: "/a" matches
+// "/ab".
 func setPath(uri *model.StringMatch, out *routev3.RouteMatch) error {
 	out.PathSpecifier = everything.PathSpecifier
 	if uri == nil {
@@ -67,8 +67,7 @@ func setPath(uri *model.StringMatch, out *routev3.RouteMatch) error {
 	return nil
 }
 
-// addHeaders adds headers, and what HTTP/2 has as headers. Header matches are sorted by
-// name already.
+// addHeaders adds matches of headers, which are sorted by name, and of HTTP/2's pseudo-headers.
 func addHeaders(m *ir.Match, out *routev3.RouteMatch) error {
 	for i := range m.Headers {
 		if err := addHeader(&m.Headers[i], false, out); err != nil {
@@ -96,8 +95,8 @@ func addHeaders(m *ir.Match, out *routev3.RouteMatch) error {
 	return nil
 }
 
-// addHeader adds a header to have or to do without, or a claim of a token, which is compared with what jwtFilter has
-// left. What there is no token for does without.
+// addHeader adds the match of a header, or of a claim of a token, which JWTFilter has stored in metadata. without
+// inverts the match. A request without a token has no claim.
 func addHeader(m *model.HeaderMatch, without bool, out *routev3.RouteMatch) error {
 	if names := model.ClaimNames(m.Name); names != nil {
 		s, err := stringMatcher(&m.StringMatch)
@@ -114,7 +113,7 @@ func addHeader(m *model.HeaderMatch, without bool, out *routev3.RouteMatch) erro
 		return err
 	}
 	h.InvertMatch = without
-	// A header that is missing is not the one to do without.
+	// A missing header does not have the value.
 	h.TreatMissingHeaderAsEmpty = without && !h.GetPresentMatch()
 	out.Headers = append(out.Headers, h)
 	return nil
@@ -148,7 +147,7 @@ func queryMatcher(m *model.HeaderMatch) (*routev3.QueryParameterMatcher, error) 
 	return out, nil
 }
 
-// stringMatcher is nil where any value will do.
+// stringMatcher returns nil if any value matches.
 func stringMatcher(m *model.StringMatch) (*matcherv3.StringMatcher, error) {
 	switch m.Kind {
 	case model.MatchExact:
@@ -168,18 +167,18 @@ func stringMatcher(m *model.StringMatch) (*matcherv3.StringMatcher, error) {
 	return nil, nil
 }
 
-// regex checks that text is RE2, which is also Go's syntax.
+// regex checks that text has the syntax of RE2, which Go uses too.
 func regex(text string) (*matcherv3.RegexMatcher, error) {
 	if text == "" {
-		return nil, errors.New("an empty regular expression matches nothing: leave it out, or write .*")
+		return nil, errors.New("empty regular expression: leave it out, or write .*")
 	}
 	if _, err := regexp.Compile(text); err != nil {
-		return nil, fmt.Errorf("%q is no RE2 regular expression: %w", text, err)
+		return nil, fmt.Errorf("invalid RE2 regular expression %q: %w", text, err)
 	}
 	return &matcherv3.RegexMatcher{Regex: text}, nil
 }
 
-// substitution replaces what text matches; \1 to \9 are its groups, \0 all of it.
+// substitution replaces what text matches. In the replacement, \1 to \9 are groups and \0 is the whole match.
 func substitution(text, to string) (*matcherv3.RegexMatchAndSubstitute, error) {
 	pattern, err := regex(text)
 	if err != nil {

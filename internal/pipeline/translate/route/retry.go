@@ -16,9 +16,9 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// hostSelectionAttempts is how often another host is looked for when one is chosen that failed
-// before. Of two hosts a dead one has the fewest requests, and is chosen with a probability of
-// 3/4: after Istio's 5 attempts 18% of retries go there again, after 50 none in a million.
+// hostSelectionAttempts is how often Envoy chooses again if it has chosen a host that failed before. Of two hosts, a
+// dead one has the fewest requests and is chosen with probability 3/4. With Istio's 5 attempts 18 % of retries go to
+// it again, with 50 attempts less than one in a million.
 const hostSelectionAttempts = 50
 
 var previousHosts = []*routev3.RetryPolicy_RetryHostPredicate{{
@@ -35,8 +35,8 @@ var previousPriorities = &routev3.RetryPolicy_RetryPriority{
 	},
 }
 
-// sharedRetry is the retry policy of all routes that forward requests, nil where they
-// differ or have none. It is said once, for the virtual host.
+// sharedRetry returns the retry policy that all forwarding routes have, which the virtual host can set once; nil:
+// they differ, or some route has none.
 func sharedRetry(routes []ir.Route) *routev3.RetryPolicy {
 	var first *ir.Route
 	for i := range routes {
@@ -59,10 +59,10 @@ func sharedRetry(routes []ir.Route) *routev3.RetryPolicy {
 
 func sameRetry(a, b *model.Retry) bool { return a == b || reflect.DeepEqual(a, b) }
 
-// sticky tells whether retries should go to the host that the hash chose.
+// sticky reports whether retries go to the host that the hash selects.
 func sticky(r *ir.Route) bool { return len(r.Hash) > 0 && len(r.Backends) == 1 }
 
-// retryPolicy is nil where there are no retries.
+// retryPolicy returns nil if there are no retries.
 func retryPolicy(r *ir.Route) *routev3.RetryPolicy {
 	p := r.Retry
 	if p == nil || p.Attempts == 0 {
@@ -91,7 +91,7 @@ func retryPolicy(r *ir.Route) *routev3.RetryPolicy {
 	return out
 }
 
-// retryOn takes the status codes out of Istio's list of Envoy's words and codes.
+// retryOn separates Istio's list into Envoy's conditions and status codes.
 func retryOn(list string) (string, []uint32) {
 	on, codes := []string{}, []uint32(nil)
 	for part := range strings.SplitSeq(list, ",") {

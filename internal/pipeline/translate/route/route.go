@@ -12,12 +12,12 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// routing is what a route needs to know of its virtual host.
+// routing is what routes inherit from their virtual host.
 type routing struct {
-	port  uint32               // that clients use
-	https bool                 // they speak TLS with a gateway, which ends it
-	retry *routev3.RetryPolicy // said by the virtual host; nil: each route says its own
-	// forwardHost sets x-forwarded-host where the route's host is another one than the request's.
+	port  uint32               // of the request
+	https bool                 // clients use TLS, which a gateway terminates
+	retry *routev3.RetryPolicy // set by the virtual host; nil: each route sets its own
+	// forwardHost sets x-forwarded-host if a route changes the host of the request.
 	forwardHost bool
 }
 

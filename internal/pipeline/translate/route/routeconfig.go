@@ -12,28 +12,12 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/telemetry"
 )
 
-// ScopeHeader carries the scope's key from where it is computed to the choice of the scope.
-// What an application sends under that name is overwritten, and no upstream gets it.
-const ScopeHeader = "x-moonsail-scope"
-
-// Scope translates a scope. It names its route configuration: Envoy 1.40 crashes on one
-// with VHDS inside a scope.
-func Scope(v *ir.Scope) (*routev3.ScopedRouteConfiguration, error) {
-	return &routev3.ScopedRouteConfiguration{
-		Name:                   v.Name,
-		RouteConfigurationName: v.Name,
-		Key: &routev3.ScopedRouteConfiguration_Key{Fragments: []*routev3.ScopedRouteConfiguration_Key_Fragment{{
-			Type: &routev3.ScopedRouteConfiguration_Key_Fragment_StringKey{StringKey: v.Name},
-		}}},
-	}, nil
-}
-
-// Config translates a route configuration without its virtual hosts, which come by
-// VHDS where vhds is true and are appended by the caller where not.
+// Config translates a route configuration without its virtual hosts. With vhds Envoy requests them by VHDS; else the
+// caller appends them.
 func Config(v ir.RouteConfig, vhds bool) *routev3.RouteConfiguration {
 	out := &routev3.RouteConfiguration{
 		Name: v.Name,
-		// A route may be earlier than its cluster; Envoy answers 503 until that comes.
+		// A route may arrive before its cluster. Envoy answers 503 until the cluster arrives.
 		ValidateClusters:               envoyproto.False,
 		IgnorePortInHostMatching:       true,
 		MaxDirectResponseBodySizeBytes: wrapperspb.UInt32(maxResponseBody),
@@ -50,8 +34,8 @@ func Config(v ir.RouteConfig, vhds bool) *routev3.RouteConfiguration {
 	return out
 }
 
-// Inline are part of a listener. Nothing refers to their virtual hosts, so they have
-// the short names that Istio gives them, and say retries where EnvoyFilters for Istio look for them: in routes.
+// Inline translates a route configuration inside a listener. Nothing refers to its virtual hosts, so they have
+// Istio's short names. Retry policies are in routes, where EnvoyFilters for Istio expect them.
 func Inline(v *ir.InlineRoutes) (*routev3.RouteConfiguration, error) {
 	out := Config(v.RouteConfig, false)
 	for i := range v.VirtualHosts {
@@ -63,4 +47,20 @@ func Inline(v *ir.InlineRoutes) (*routev3.RouteConfiguration, error) {
 		out.VirtualHosts = append(out.VirtualHosts, translated)
 	}
 	return out, nil
+}
+
+// ScopeHeader has the key by which Envoy selects a scope. Listeners overwrite what an application sends under this
+// name, and routes remove it.
+const ScopeHeader = "x-moonsail-scope"
+
+// Scope translates a scope. It refers to its route configuration by name: Envoy 1.40 crashes if a scope contains a
+// route configuration that uses VHDS.
+func Scope(v *ir.Scope) (*routev3.ScopedRouteConfiguration, error) {
+	return &routev3.ScopedRouteConfiguration{
+		Name:                   v.Name,
+		RouteConfigurationName: v.Name,
+		Key: &routev3.ScopedRouteConfiguration_Key{Fragments: []*routev3.ScopedRouteConfiguration_Key_Fragment{{
+			Type: &routev3.ScopedRouteConfiguration_Key_Fragment_StringKey{StringKey: v.Name},
+		}}},
+	}, nil
 }

@@ -20,23 +20,9 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/telemetry"
 )
 
-// addedVirtualHost has the name of its resource, and the domains that nobody else has.
-func addedVirtualHost(v *ir.VirtualHost) (*routev3.VirtualHost, error) {
-	out, err := envoyproto.Added[*routev3.VirtualHost](v.Added)
-	if err != nil {
-		return nil, err
-	}
-	out.Name, out.Domains = v.ResourceName(), v.Domains
-	if v.HidesPeer {
-		out.RequestHeadersToRemove = append(out.RequestHeadersToRemove, telemetry.PeerHeader)
-	}
-	return out, nil
-}
-
-// VirtualHost translates a virtual host, for VHDS or as part of a route configuration
-// that is served whole. Its name is that of the resource: Envoy removes a virtual host by
-// VHDS only where they are the same. Its routes may be several people's: one that cannot
-// be translated answers with an error, and is among refused, and the others are as they are.
+// VirtualHost translates a virtual host, for VHDS or for a route configuration that is served whole. Its name is that
+// of the resource: otherwise Envoy ignores its removal by VHDS. Routes may come from several objects. A route that
+// cannot be translated is replaced by one that answers with an error, and listed in refused.
 func VirtualHost(v *ir.VirtualHost) (out *routev3.VirtualHost, refused []error, err error) {
 	if v.Added != nil {
 		out, err = addedVirtualHost(v)
@@ -52,7 +38,20 @@ func VirtualHost(v *ir.VirtualHost) (out *routev3.VirtualHost, refused []error, 
 	return out, refused, nil
 }
 
-// refuseInvalid puts errors in the place of routes that Envoy would refuse.
+// addedVirtualHost has the name of its resource, and those of its domains that no other virtual host has.
+func addedVirtualHost(v *ir.VirtualHost) (*routev3.VirtualHost, error) {
+	out, err := envoyproto.Added[*routev3.VirtualHost](v.Added)
+	if err != nil {
+		return nil, err
+	}
+	out.Name, out.Domains = v.ResourceName(), v.Domains
+	if v.HidesPeer {
+		out.RequestHeadersToRemove = append(out.RequestHeadersToRemove, telemetry.PeerHeader)
+	}
+	return out, nil
+}
+
+// refuseInvalid replaces the routes that Envoy would refuse.
 func refuseInvalid(v *ir.VirtualHost, out *routev3.VirtualHost, refused []error) ([]error, error) {
 	for i := range out.Routes {
 		err := out.Routes[i].Validate()
@@ -67,8 +66,8 @@ func refuseInvalid(v *ir.VirtualHost, out *routev3.VirtualHost, refused []error)
 	return refused, out.Validate()
 }
 
-// refusedRoute answers requests with an error that would be a route's which cannot be translated: a later one may let
-// them go where that one did not. It fails where it is not known for which requests that one is.
+// refusedRoute answers with an error the requests of a route that cannot be translated. Without it a later route might
+// send them elsewhere. It fails if the match of the route cannot be translated.
 func refusedRoute(v *ir.Route) (*routev3.Route, error) {
 	return (&routing{}).route(&ir.Route{
 		Name: v.Name, Match: v.Match, StatPrefix: v.StatPrefix, Origin: v.Origin, OriginKind: v.OriginKind,
@@ -76,7 +75,7 @@ func refusedRoute(v *ir.Route) (*routev3.Route, error) {
 	})
 }
 
-// virtualHost has the retry policy that its routes share; nil: each says its own.
+// virtualHost translates a virtual host with a retry policy; nil: each route has its own.
 func virtualHost(v *ir.VirtualHost, name string, retry *routev3.RetryPolicy) (out *routev3.VirtualHost, refused []error, err error) {
 	if err := checkDomains(v.Domains); err != nil {
 		return nil, nil, err
@@ -108,19 +107,19 @@ func virtualHost(v *ir.VirtualHost, name string, retry *routev3.RetryPolicy) (ou
 	return out, refused, nil
 }
 
-// checkDomains: Envoy compares them without regard to case, and wants each once.
+// checkDomains returns an error for a duplicate domain. Envoy ignores the case of domains.
 func checkDomains(domains []string) error {
 	for i, d := range domains {
 		for _, other := range domains[:i] {
 			if strings.EqualFold(d, other) {
-				return fmt.Errorf("domain %q is there twice", d)
+				return fmt.Errorf("domain %q is listed twice", d)
 			}
 		}
 	}
 	return nil
 }
 
-// routeLabel names a route in errors, for whoever wrote it.
+// routeLabel names a route in errors: its index, its name and its object.
 func routeLabel(v *ir.Route, i int) string {
 	label := fmt.Sprintf("route %d", i)
 	if v.Name != "" {

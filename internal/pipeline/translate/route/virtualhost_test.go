@@ -10,8 +10,8 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
-// TestRouteThatCannotBeTranslated costs that route, whose requests go nowhere else.
-func TestRouteThatCannotBeTranslated(t *testing.T) {
+// TestRefusedRoute checks that a route that cannot be translated answers with an error, and other routes stay.
+func TestRefusedRoute(t *testing.T) {
 	to := func(name, path string) ir.Route {
 		return ir.Route{
 			Name: name, Origin: "shop/" + name, Backends: []ir.Backend{{Cluster: name, Weight: 1}},
@@ -19,7 +19,7 @@ func TestRouteThatCannotBeTranslated(t *testing.T) {
 		}
 	}
 	for name, breakIt := range map[string]func(*ir.Route){
-		"by ours": func(r *ir.Route) {
+		"by our rules": func(r *ir.Route) {
 			r.Headers.Request.Set = []model.HeaderValue{{Name: "a b", Value: "c"}}
 		},
 		"by Envoy's rules": func(r *ir.Route) {

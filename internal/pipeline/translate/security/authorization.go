@@ -19,7 +19,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// Names of filters are Envoy's, to which EnvoyFilters refer.
+// Names of filters are Envoy's. EnvoyFilters refer to them.
 const (
 	rbacHTTPFilter     = "envoy.filters.http.rbac"
 	rbacTCPFilter      = "envoy.filters.network.rbac"
@@ -27,7 +27,7 @@ const (
 	extAuthzTCPFilter  = "envoy.filters.network.ext_authz"
 )
 
-// Prefixes of statistics and of metadata, as Istio's.
+// Istio's prefixes of statistics and metadata.
 const (
 	tcpStats          = "tcp."
 	dryRunAllowPrefix = "istio_dry_run_allow_"

@@ -21,14 +21,13 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// An external authorizer is a pair of filters: an RBAC filter finds the policy that matches a
-// call, and writes its name into metadata without deciding anything; the next one asks where
-// it finds a name there that begins with the provider's.
+// An external authorizer is a pair of filters. An RBAC filter writes the name of the policy that matches a request
+// into metadata, without a decision. The next filter asks the provider if that name begins with the provider's prefix.
 
 func providerPrefix(provider string) string { return "istio-ext-authz-" + provider + "-" }
 
-// customRules are what a provider is asked about, with the action by which it is refused
-// where there is nobody to ask. nil where no policy is in force.
+// customRules select the requests about which a provider is asked. Their action refuses these requests if there is no
+// provider. nil: no policy is in force.
 func customRules(v *ir.Authorization, c *ir.ExternalAuthorization, tcp bool) *rbacv3.RBAC {
 	r := &rules{trustDomains: v.TrustDomains, tcp: tcp, prefix: providerPrefix(c.Name)}
 	return r.rbac(rbacv3.RBAC_DENY, c.Policies, false)
@@ -65,7 +64,8 @@ func ExternalHTTP(v *ir.Authorization) ([]*hcmv3.HttpFilter, error) {
 	return out, nil
 }
 
-// ExternalTCP leaves out providers that only know HTTP, as Istio does.
+// ExternalTCP returns the filters of external authorizers for connections. It leaves out HTTP providers, as Istio
+// does.
 func ExternalTCP(v *ir.Authorization) ([]*listenerv3.Filter, error) {
 	if v == nil {
 		return nil, nil
@@ -101,8 +101,8 @@ func ExternalTCP(v *ir.Authorization) ([]*listenerv3.Filter, error) {
 	return out, nil
 }
 
-// foundBy holds where the RBAC filter before has found one of a provider's policies. "ns" is
-// how names go on, so that one provider's name may begin with another's.
+// foundBy matches if the preceding RBAC filter has found a policy of the provider. Names continue with "ns[", so the
+// name of one provider may be a prefix of another's.
 func foundBy(filter, provider string) *matcherv3.MetadataMatcher {
 	return metadataAt(filter, []string{extAuthzPrefix + "shadow_effective_policy_id"}, likeValue(likePrefix(providerPrefix(provider)+"ns[")))
 }
@@ -144,7 +144,7 @@ func httpAuthorizer(c *ir.ExternalAuthorization) *extauthzv3.HttpService {
 	out := &extauthzv3.HttpService{
 		PathPrefix: h.PathPrefix,
 		ServerUri: &corev3.HttpUri{
-			// Envoy wants an URI, and goes by the cluster.
+			// Envoy requires a URI, but uses the cluster.
 			Uri: "http://" + string(c.Provider.Host), Timeout: durationpb.New(c.Provider.Timeout),
 			HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: c.Cluster},
 		},
@@ -169,7 +169,7 @@ func headerValues(values map[string]string) []*corev3.HeaderValue {
 	return out
 }
 
-// likeHeaders compares names of headers; nil where none are given.
+// likeHeaders matches names of headers; nil: none.
 func likeHeaders(names []string) *matcherv3.ListStringMatcher {
 	if len(names) == 0 {
 		return nil

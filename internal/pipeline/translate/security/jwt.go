@@ -18,11 +18,11 @@ import (
 
 const (
 	jwtFilterName = "envoy.filters.http.jwt_authn"
-	// jwtPayload is where the filter leaves the payload of a valid token, in its metadata.
+	// jwtPayload is the metadata key under which the filter stores the payload of a valid token.
 	jwtPayload = "payload"
 )
 
-// spaceDelimited are claims that are lists of words: policies compare each.
+// spaceDelimited are claims that are lists of words. Policies compare each word.
 var spaceDelimited = []string{"permission", "scope"}
 
 // JWTFilter returns the filter that checks tokens; nil: there are no rules. reroute: the route is chosen again
@@ -34,9 +34,8 @@ func JWTFilter(v *ir.JWT, reroute bool) (*hcmv3.HttpFilter, error) {
 	return envoyproto.HTTPFilter(jwtFilterName, jwtAuthentication(v, reroute))
 }
 
-// jwtAuthentication checks tokens: each that there is has to be valid, and there need not be any. Of
-// several rules one may find valid what the others, which look at the same place, do not. reroute has the route
-// be chosen again by what a valid token says.
+// jwtAuthentication requires each token of a request to be valid; a request may have none. With several rules that
+// read a token from the same place, one of them must accept it.
 func jwtAuthentication(v *ir.JWT, reroute bool) *jwtv3.JwtAuthentication {
 	out := &jwtv3.JwtAuthentication{Providers: map[string]*jwtv3.JwtProvider{}, BypassCorsPreflight: true}
 	var valid, validOrMissing []*jwtv3.JwtRequirement
@@ -93,8 +92,8 @@ func jwtProvider(r *ir.JWTRule) *jwtv3.JwtProvider {
 	return out
 }
 
-// RemoveTokenHeaders removes what only tokens may tell from requests before a route is chosen for the first time: the filter
-// does so too late for that, and of requests without a token the route is not chosen again.
+// RemoveTokenHeaders removes the headers that only tokens may set, before a route is chosen for the first time. The
+// filter itself removes them too late, and without a token the route is not chosen again.
 func RemoveTokenHeaders(v *ir.JWT) (out []*mutationv3.HeaderMutation) {
 	var names []string
 	for i := range v.Rules {

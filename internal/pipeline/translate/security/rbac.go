@@ -8,29 +8,28 @@ import (
 	"github.com/moonsail/moonsail/internal/model"
 )
 
-// rules translates policies to RBAC rules.
+// rules translates authorization policies to RBAC rules.
 type rules struct {
 	trustDomains []string
-	// tcp: only what any connection has can be compared.
+	// tcp: only attributes of connections can be compared.
 	tcp bool
-	// prefix is put before the names of policies.
+	// prefix precedes the names of policies.
 	prefix string
 }
 
-// policyName is Istio's, which logs and metadata tell.
+// policyName is Istio's name of a policy in logs and metadata.
 func (r *rules) policyName(p *model.AuthorizationPolicy, rule int) string {
 	return fmt.Sprintf("%sns[%s]-policy[%s]-rule[%d]", r.prefix, p.Namespace, p.Name, rule)
 }
 
-// nothing is a policy that never matches: the one of an AuthorizationPolicy without rules.
+// nothing never matches. It stands for an AuthorizationPolicy without rules.
 var nothing = &rbacv3.Policy{
 	Permissions: []*rbacv3.Permission{permissionNot(anyPermission)},
 	Principals:  []*rbacv3.Principal{principalNot(anyPrincipal)},
 }
 
-// rbac translates policies of one kind; nil where there are none. A rule that needs HTTP is
-// left out on TCP where it would allow something, and where it would refuse something holds
-// without what it says of HTTP: both ways less gets through, as Istio has it.
+// rbac translates the policies of one action; nil: none. On TCP, a rule that needs HTTP is left out if it allows
+// requests. If it refuses requests it applies without its HTTP conditions. Both are stricter, as in Istio.
 func (r *rules) rbac(action rbacv3.RBAC_Action, policies []*model.AuthorizationPolicy, dry bool) *rbacv3.RBAC {
 	out := &rbacv3.RBAC{Action: action, Policies: map[string]*rbacv3.Policy{}}
 	found := false
@@ -55,7 +54,7 @@ func (r *rules) rbac(action rbacv3.RBAC_Action, policies []*model.AuthorizationP
 	return out
 }
 
-// needsHTTP tells whether a rule compares what only requests have.
+// needsHTTP reports whether a rule compares attributes that only requests have.
 func needsHTTP(r *model.AuthorizationRule) bool {
 	for _, m := range append(append([]model.AuthorizationMatch{r.When}, r.From...), r.To...) {
 		for _, c := range m {
@@ -104,7 +103,7 @@ func ofCaller(m model.AuthorizationMatch) (out model.AuthorizationMatch) {
 	return out
 }
 
-// permission is the conjunction of what conditions say of the operation.
+// permission is the conjunction of the conditions about the operation.
 func (r *rules) permission(m model.AuthorizationMatch) *rbacv3.Permission {
 	var all []*rbacv3.Permission
 	for i := range m {
@@ -127,7 +126,7 @@ func (r *rules) permission(m model.AuthorizationMatch) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_AndRules{AndRules: &rbacv3.Permission_Set{Rules: all}}}
 }
 
-// principal is the conjunction of what conditions say of the caller.
+// principal is the conjunction of the conditions about the caller.
 func (r *rules) principal(m model.AuthorizationMatch, ns string) *rbacv3.Principal {
 	var all []*rbacv3.Principal
 	for i := range m {

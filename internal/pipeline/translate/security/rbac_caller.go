@@ -9,12 +9,12 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"github.com/moonsail/moonsail/internal/model"
+	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
 const spiffe = "spiffe://"
 
-// principals are what a condition compares a caller with, one for each value. ns is the
-// namespace of the policy.
+// principals translates a condition about the caller, one principal for each value. ns is the namespace of the policy.
 func (r *rules) principals(c *model.AuthorizationCondition, values []string, ns string) []*rbacv3.Principal {
 	switch c.Attribute {
 	case model.AttributePrincipal:
@@ -31,8 +31,8 @@ func (r *rules) principals(c *model.AuthorizationCondition, values []string, ns 
 	return out
 }
 
-// principalOf is nil for attributes of the operation. Where the connection is not mutual TLS,
-// or its certificate has no such identity, what compares identities never matches.
+// principalOf returns nil for attributes of the operation. A condition about identities never matches a connection
+// without mutual TLS.
 func principalOf(c *model.AuthorizationCondition, v, ns string) *rbacv3.Principal {
 	switch c.Attribute {
 	case model.AttributePrincipal:
@@ -61,7 +61,7 @@ func principalOf(c *model.AuthorizationCondition, v, ns string) *rbacv3.Principa
 	return nil
 }
 
-// identity is that of a client's certificate: its URI names first.
+// identity matches the identity in the client's certificate, first its URI SANs.
 func identity(m *matcherv3.StringMatcher) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Authenticated_{
 		Authenticated: &rbacv3.Principal_Authenticated{PrincipalName: m},
@@ -76,8 +76,8 @@ func quoted(parts []string) []string {
 	return out
 }
 
-// serviceAccount is a regular expression for NAME, in the policy's namespace, or
-// NAMESPACE/NAME, of any trust domain.
+// serviceAccount returns a regular expression for NAME (in the namespace of the policy) or NAMESPACE/NAME, of any
+// trust domain.
 func serviceAccount(v, ns string) string {
 	if before, after, both := strings.Cut(v, "/"); both {
 		ns, v = before, after
@@ -95,14 +95,14 @@ func trustDomain(v string) *matcherv3.StringMatcher {
 	return likeRegex(spiffe + strings.Join(quoted(strings.SplitN(v, "*", 2)), "[^/]*") + "/.*")
 }
 
-// requestPrincipal is ISSUER/SUBJECT, of which one end may be "*". Issuers may have slashes.
+// requestPrincipal matches ISSUER/SUBJECT, of which one end may be "*". Issuers may contain slashes.
 func requestPrincipal(v string) *rbacv3.Principal {
 	issuer, subject := v, ""
 	i := strings.LastIndexByte(v, '/')
 	if i >= 0 {
 		issuer, subject = v[:i], v[i+1:]
 	}
-	matchIssuer, matchSubject := likeExact(issuer), likeExact(subject)
+	matchIssuer, matchSubject := envoyproto.MatchExact(issuer), envoyproto.MatchExact(subject)
 	switch {
 	case v == "*":
 		matchIssuer, matchSubject = like("", "*"), like("", "*")
@@ -120,7 +120,7 @@ func requestPrincipal(v string) *rbacv3.Principal {
 	}}}}
 }
 
-// claim is a claim, or an element of one that is a list.
+// claim matches a claim, or an element of a claim that is a list.
 func claim(names []string, m *matcherv3.StringMatcher) *rbacv3.Principal {
 	return ofToken(names, claimValue(m))
 }
@@ -131,7 +131,7 @@ func claimValue(m *matcherv3.StringMatcher) *matcherv3.ValueMatcher {
 	}}
 }
 
-// ofToken compares what jwtFilter has left of a valid token.
+// ofToken matches the payload of a valid token, which the JWT filter has stored.
 func ofToken(names []string, value *matcherv3.ValueMatcher) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_SourcedMetadata{
 		SourcedMetadata: &rbacv3.SourcedMetadata{MetadataMatcher: tokenMatcher(names, value)},
@@ -150,8 +150,8 @@ func ClaimMatcher(names []string, m *matcherv3.StringMatcher) *matcherv3.Metadat
 	return tokenMatcher(names, claimValue(m))
 }
 
-// eachPrincipal writes principals of the mesh's trust domains, and of "cluster.local", which
-// stands for them, with each of these.
+// eachPrincipal repeats the principals of the mesh's trust domains for each of these. The domain "cluster.local"
+// stands for the mesh's trust domains.
 func eachPrincipal(values, domains []string) []string {
 	var out []string
 	for _, v := range values {
@@ -171,13 +171,13 @@ func eachPrincipal(values, domains []string) []string {
 	return unique(out)
 }
 
-// covers tells whether a trust domain, or "*suffix" of some, is that of d.
+// covers reports whether a trust domain, or "*suffix", matches d.
 func covers(domain, d string) bool {
 	suffix, wild := strings.CutPrefix(domain, "*")
 	return domain == d || wild && strings.HasSuffix(d, suffix)
 }
 
-// eachTrustDomain writes the mesh's trust domains for each of them.
+// eachTrustDomain replaces each of the mesh's trust domains by all of them.
 func eachTrustDomain(values, domains []string) []string {
 	var out []string
 	for _, v := range values {
@@ -190,7 +190,7 @@ func eachTrustDomain(values, domains []string) []string {
 	return unique(out)
 }
 
-// unique drops what was there before.
+// unique removes duplicates.
 func unique(list []string) []string {
 	var out []string
 	for _, s := range list {

@@ -17,8 +17,41 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// like compares with a value of a policy: exact, "prefix*", "*suffix" or "*", which is
-// anything but nothing. before is what stands before the value, though not before "*".
+// permissions translates a condition about the operation, one permission for each value.
+func permissions(c *model.AuthorizationCondition, values []string) []*rbacv3.Permission {
+	out := make([]*rbacv3.Permission, 0, len(values))
+	for _, v := range values {
+		if p := permissionOf(c, v); p != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// permissionOf returns nil for attributes of the caller.
+func permissionOf(c *model.AuthorizationCondition, v string) *rbacv3.Permission {
+	switch c.Attribute {
+	case model.AttributeHost:
+		return headerPermission(likeHeader(":authority", v, true))
+	case model.AttributeMethod:
+		return headerPermission(likeHeader(":method", v, false))
+	case model.AttributePath:
+		return pathPermission(v)
+	case model.AttributeDestinationIP:
+		return &rbacv3.Permission{Rule: &rbacv3.Permission_DestinationIp{DestinationIp: block(v)}}
+	case model.AttributeDestinationPort:
+		n, _ := strconv.ParseUint(v, 10, 16) // checked when it was decoded
+		return &rbacv3.Permission{Rule: &rbacv3.Permission_DestinationPort{DestinationPort: uint32(n)}}
+	case model.AttributeSNI:
+		return &rbacv3.Permission{Rule: &rbacv3.Permission_RequestedServerName{RequestedServerName: like("", v)}}
+	case model.AttributeFilterMetadata:
+		return &rbacv3.Permission{Rule: &rbacv3.Permission_SourcedMetadata{SourcedMetadata: filterMetadata(c.Names, v)}}
+	}
+	return nil
+}
+
+// like matches a value of a policy: exact, "prefix*", "*suffix", or "*", which matches any text but the empty one.
+// before precedes the value, unless it is "*".
 func like(before, v string) *matcherv3.StringMatcher {
 	switch {
 	case v == "*":
@@ -30,11 +63,7 @@ func like(before, v string) *matcherv3.StringMatcher {
 	case strings.HasSuffix(v, "*"):
 		return likePrefix(before + v[:len(v)-1])
 	}
-	return likeExact(before + v)
-}
-
-func likeExact(s string) *matcherv3.StringMatcher {
-	return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: s}}
+	return envoyproto.MatchExact(before + v)
 }
 
 func likePrefix(s string) *matcherv3.StringMatcher {
@@ -49,7 +78,7 @@ func likeValue(m *matcherv3.StringMatcher) *matcherv3.ValueMatcher {
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: m}}
 }
 
-// likeHeader is like, but "*" is only that the header is there.
+// likeHeader is like for a header, but "*" matches if the header is present.
 func likeHeader(name, v string, ignoreCase bool) *routev3.HeaderMatcher {
 	out := &routev3.HeaderMatcher{Name: name}
 	if v == "*" {
@@ -62,7 +91,7 @@ func likeHeader(name, v string, ignoreCase bool) *routev3.HeaderMatcher {
 	return out
 }
 
-// block is an address or a CIDR block, which decoding has checked.
+// block is an address or a CIDR block, checked when it was decoded.
 func block(v string) *corev3.CidrRange {
 	p, err := netip.ParsePrefix(v)
 	if err != nil {
@@ -73,44 +102,11 @@ func block(v string) *corev3.CidrRange {
 	return &corev3.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: wrapperspb.UInt32(uint32(p.Bits()))}
 }
 
-// permissions are what a condition compares an operation with, one for each value.
-func permissions(c *model.AuthorizationCondition, values []string) []*rbacv3.Permission {
-	out := make([]*rbacv3.Permission, 0, len(values))
-	for _, v := range values {
-		if p := permissionOf(c, v); p != nil {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-// permissionOf is nil for attributes of the caller.
-func permissionOf(c *model.AuthorizationCondition, v string) *rbacv3.Permission {
-	switch c.Attribute {
-	case model.AttributeHost:
-		return headerPermission(likeHeader(":authority", v, true))
-	case model.AttributeMethod:
-		return headerPermission(likeHeader(":method", v, false))
-	case model.AttributePath:
-		return pathPermission(v)
-	case model.AttributeDestinationIP:
-		return &rbacv3.Permission{Rule: &rbacv3.Permission_DestinationIp{DestinationIp: block(v)}}
-	case model.AttributeDestinationPort:
-		n, _ := strconv.ParseUint(v, 10, 16) // decoding has checked it
-		return &rbacv3.Permission{Rule: &rbacv3.Permission_DestinationPort{DestinationPort: uint32(n)}}
-	case model.AttributeSNI:
-		return &rbacv3.Permission{Rule: &rbacv3.Permission_RequestedServerName{RequestedServerName: like("", v)}}
-	case model.AttributeFilterMetadata:
-		return &rbacv3.Permission{Rule: &rbacv3.Permission_SourcedMetadata{SourcedMetadata: filterMetadata(c.Names, v)}}
-	}
-	return nil
-}
-
 func headerPermission(m *routev3.HeaderMatcher) *rbacv3.Permission {
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_Header{Header: m}}
 }
 
-// Istio's operators of path templates, and Envoy's.
+// templateOperators replaces Istio's operators of path templates by Envoy's.
 var templateOperators = strings.NewReplacer("{**}", "**", "{*}", "*")
 
 func pathPermission(v string) *rbacv3.Permission {
@@ -125,8 +121,8 @@ func pathPermission(v string) *rbacv3.Permission {
 	}}
 }
 
-// filterMetadata compares metadata that a filter has left: names are the filter's and the
-// key's. "[value]" is an element of a list.
+// filterMetadata matches metadata of a filter. names are the filter and the keys. "[value]" matches an element of a
+// list.
 func filterMetadata(names []string, v string) *rbacv3.SourcedMetadata {
 	value := &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: like("", strings.Trim(v, "[]"))}}
 	if strings.HasPrefix(v, "[") && strings.HasSuffix(v, "]") {
@@ -145,7 +141,7 @@ func metadataAt(filter string, keys []string, value *matcherv3.ValueMatcher) *ma
 	return out
 }
 
-// oneOf is a list with an element like value.
+// oneOf matches a list with an element that matches value.
 func oneOf(value *matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
 	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_ListMatch{
 		ListMatch: &matcherv3.ListMatcher{MatchPattern: &matcherv3.ListMatcher_OneOf{OneOf: value}},

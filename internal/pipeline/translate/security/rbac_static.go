@@ -4,10 +4,11 @@ import (
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 )
 
-// Envoy decides about a connection with its client's first byte: whoever is refused has got by then what
-// the server says unasked. Where nobody is let in at all, no server is called.
+// Envoy decides about a connection when the first byte of the client arrives. By then a server that sends first has
+// sent something to a client that will be refused. If policies refuse every connection to a port, Envoy does not
+// connect to the server at all. This file finds that out.
 
-// certainty is what is known of a rule before there is a connection.
+// certainty is whether a rule matches, as far as it is known without a connection.
 type certainty int8
 
 const (

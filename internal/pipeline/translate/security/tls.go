@@ -15,28 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// MeshALPN tells sidecars of the mesh from other TLS clients, as in Istio.
-const MeshALPN = "istio"
-
-// alpnServer is what servers offer for requests.
-var alpnServer = []string{"h2", "http/1.1"}
-
-// MeshContext is what both sides of the mesh's TLS have in common.
-func MeshContext(peers []*tlsv3.SubjectAltNameMatcher, alpn []string) *tlsv3.CommonTlsContext {
-	return &tlsv3.CommonTlsContext{
-		TlsParams:                      TLSVersions,
-		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{workloadCertificate},
-		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
-			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
-				DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: peers},
-				ValidationContextSdsSecretConfig: meshRoots,
-			},
-		},
-		AlpnProtocols: alpn,
-	}
-}
-
-// ServerTLS ends the mesh's TLS: who has no certificate of a trust domain does not get in.
+// ServerTLS terminates TLS. With mesh TLS, clients need a certificate of a trust domain.
 func ServerTLS(v *ir.ServerTLS, http bool) (*corev3.TransportSocket, error) {
 	if !v.IsMesh() {
 		return userServerTLS(v, http)
@@ -60,7 +39,7 @@ func ServerTLS(v *ir.ServerTLS, http bool) (*corev3.TransportSocket, error) {
 	return TLSSocket(&tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: envoyproto.True})
 }
 
-// meshServerParams are the server's own where it says something, else the mesh's.
+// meshServerParams returns the TLS parameters of the server if it sets any, else those of the mesh.
 func meshServerParams(v *ir.ServerTLS) *tlsv3.TlsParameters {
 	if v.Server != nil {
 		if own := tlsParams(v.Server); own != nil {
@@ -80,18 +59,7 @@ func meshServerParams(v *ir.ServerTLS) *tlsv3.TlsParameters {
 	}
 }
 
-func TLSSocket(context proto.Message) (*corev3.TransportSocket, error) {
-	packed, err := envoyproto.Pack(context)
-	if err != nil {
-		return nil, err
-	}
-	return &corev3.TransportSocket{
-		Name:       "envoy.transport_sockets.tls",
-		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed},
-	}, nil
-}
-
-// userServerTLS ends TLS as a Gateway's server or a Sidecar's listener says, with certificates of Secrets by SDS or of files.
+// userServerTLS terminates the TLS of a Gateway's server or a Sidecar's listener, with certificates in Secrets or files.
 func userServerTLS(v *ir.ServerTLS, http bool) (*corev3.TransportSocket, error) {
 	t := v.Server
 	common := &tlsv3.CommonTlsContext{TlsParams: tlsParams(t)}
@@ -103,7 +71,7 @@ func userServerTLS(v *ir.ServerTLS, http bool) (*corev3.TransportSocket, error) 
 	}
 	SetFileCertificates(common, v.AgentFiles, t.Certificates...)
 	if len(common.TlsCertificateSdsSecretConfigs)+len(common.TlsCertificates) == 0 {
-		return nil, errors.New("a server that ends TLS needs a certificate")
+		return nil, errors.New("server without a certificate: set credentialName, or serverCertificate and privateKey")
 	}
 	if t.AsksClients() {
 		setClientVerification(common, v)
@@ -112,7 +80,7 @@ func userServerTLS(v *ir.ServerTLS, http bool) (*corev3.TransportSocket, error) 
 	switch t.Mode {
 	case model.ServerMutual:
 		out.RequireClientCertificate = envoyproto.True
-	case model.ServerOptionalMutual: // Envoy's default, which it warns of
+	case model.ServerOptionalMutual: // Envoy warns if its default is not set explicitly
 		out.RequireClientCertificate = envoyproto.False
 	}
 	if err := out.Validate(); err != nil {
@@ -121,7 +89,39 @@ func userServerTLS(v *ir.ServerTLS, http bool) (*corev3.TransportSocket, error) 
 	return TLSSocket(out)
 }
 
-// tlsParams has only what the server says: Envoy's default is TLS 1.2 at least.
+// MeshALPN distinguishes sidecars of the mesh from other TLS clients, as in Istio.
+const MeshALPN = "istio"
+
+// alpnServer are the ALPN protocols of servers of requests.
+var alpnServer = []string{"h2", "http/1.1"}
+
+// MeshContext is the common part of clients and servers of mesh TLS.
+func MeshContext(peers []*tlsv3.SubjectAltNameMatcher, alpn []string) *tlsv3.CommonTlsContext {
+	return &tlsv3.CommonTlsContext{
+		TlsParams:                      TLSVersions,
+		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{workloadCertificate},
+		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
+			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+				DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: peers},
+				ValidationContextSdsSecretConfig: meshRoots,
+			},
+		},
+		AlpnProtocols: alpn,
+	}
+}
+
+func TLSSocket(context proto.Message) (*corev3.TransportSocket, error) {
+	packed, err := envoyproto.Pack(context)
+	if err != nil {
+		return nil, err
+	}
+	return &corev3.TransportSocket{
+		Name:       "envoy.transport_sockets.tls",
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed},
+	}, nil
+}
+
+// tlsParams returns nil if the server sets none. Envoy's default minimum is TLS 1.2.
 func tlsParams(t *model.ServerTLS) *tlsv3.TlsParameters {
 	if t.MinVersion == "" && t.MaxVersion == "" && len(t.CipherSuites) == 0 && len(t.ECDHCurves) == 0 {
 		return nil
@@ -132,13 +132,13 @@ func tlsParams(t *model.ServerTLS) *tlsv3.TlsParameters {
 	}
 }
 
-// tlsProtocol is Envoy's default where no version is given.
+// tlsProtocol returns Envoy's default for an empty version.
 func tlsProtocol(version string) tlsv3.TlsParameters_TlsProtocol {
 	return tlsv3.TlsParameters_TlsProtocol(tlsv3.TlsParameters_TlsProtocol_value[version])
 }
 
-// setClientVerification: clients' certificates must be signed by the server's CAs, and have one of
-// the names.
+// setClientVerification verifies clients: a CA of the server must have signed their certificates, which must have
+// one of its subjectAltNames, if it lists any.
 func setClientVerification(common *tlsv3.CommonTlsContext, v *ir.ServerTLS) {
 	t := v.Server
 	context := &tlsv3.CertificateValidationContext{
@@ -180,7 +180,7 @@ func SubjectAltNames(names []string) []*tlsv3.SubjectAltNameMatcher {
 	return out
 }
 
-// sanType reads the kind of a name off its form, since users do not say it.
+// sanType derives the type of a name from its form, since configuration does not state it.
 func sanType(name string) tlsv3.SubjectAltNameMatcher_SanType {
 	switch _, err := netip.ParseAddr(name); {
 	case strings.Contains(name, "://"):

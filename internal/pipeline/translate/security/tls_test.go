@@ -10,17 +10,17 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
-// TestVersionsOfMeshTLS: what a server says goes before what the mesh says.
+// TestVersionsOfMeshTLS checks that the version of a server overrides the mesh's.
 func TestVersionsOfMeshTLS(t *testing.T) {
 	for name, tc := range map[string]struct {
 		server ir.ServerTLS
 		want   tlsv3.TlsParameters_TlsProtocol
 	}{
-		"nothing is said":   {ir.ServerTLS{}, tlsv3.TlsParameters_TLSv1_2},
-		"the mesh's":        {ir.ServerTLS{OnlyTLS13: true}, tlsv3.TlsParameters_TLSv1_3},
-		"a server's":        {ir.ServerTLS{Server: &model.ServerTLS{Mode: model.ServerIstioMutual, MinVersion: "TLSv1_3"}}, tlsv3.TlsParameters_TLSv1_3},
-		"of both":           {ir.ServerTLS{OnlyTLS13: true, Server: &model.ServerTLS{Mode: model.ServerIstioMutual, MinVersion: "TLSv1_2"}}, tlsv3.TlsParameters_TLSv1_2},
-		"a silent server's": {ir.ServerTLS{OnlyTLS13: true, Server: &model.ServerTLS{Mode: model.ServerIstioMutual}}, tlsv3.TlsParameters_TLSv1_3},
+		"default":        {ir.ServerTLS{}, tlsv3.TlsParameters_TLSv1_2},
+		"the mesh's":     {ir.ServerTLS{OnlyTLS13: true}, tlsv3.TlsParameters_TLSv1_3},
+		"a server's":     {ir.ServerTLS{Server: &model.ServerTLS{Mode: model.ServerIstioMutual, MinVersion: "TLSv1_3"}}, tlsv3.TlsParameters_TLSv1_3},
+		"both":           {ir.ServerTLS{OnlyTLS13: true, Server: &model.ServerTLS{Mode: model.ServerIstioMutual, MinVersion: "TLSv1_2"}}, tlsv3.TlsParameters_TLSv1_2},
+		"server without": {ir.ServerTLS{OnlyTLS13: true, Server: &model.ServerTLS{Mode: model.ServerIstioMutual}}, tlsv3.TlsParameters_TLSv1_3},
 	} {
 		socket, err := ServerTLS(&tc.server, true)
 		require.NoError(t, err, name)

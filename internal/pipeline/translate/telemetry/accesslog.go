@@ -30,7 +30,19 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// textFormat is Istio's default, which people's tools parse.
+// HTTPLogs returns the loggers of a chain's requests: access logs and statistics.
+func HTTPLogs(v *ir.HTTPChain) ([]*accesslogv3.AccessLog, error) {
+	logs, err := accessLogs(v.Telemetry, true)
+	return append(logs, httpStatistics(v.Telemetry, peerOf(v))...), err
+}
+
+// TCPLogs returns the loggers of a chain's connections: access logs and statistics.
+func TCPLogs(t *ir.Telemetry) ([]*accesslogv3.AccessLog, error) {
+	logs, err := accessLogs(t, false)
+	return append(logs, tcpStatistics(t)...), err
+}
+
+// textFormat is Istio's default format, which tools parse.
 const textFormat = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" ` +
 	`%RESPONSE_CODE% %RESPONSE_FLAGS% %RESPONSE_CODE_DETAILS% %CONNECTION_TERMINATION_DETAILS% ` +
 	`"%UPSTREAM_TRANSPORT_FAILURE_REASON%" %BYTES_RECEIVED% %BYTES_SENT% ` +
@@ -39,7 +51,7 @@ const textFormat = `[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:P
 	`%UPSTREAM_CLUSTER_RAW% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% ` +
 	"%DOWNSTREAM_REMOTE_ADDRESS% %REQUESTED_SERVER_NAME% %ROUTE_NAME%\n"
 
-// Names of access loggers, as Envoy's.
+// Envoy's names of access loggers.
 const (
 	fileLogger = "envoy.access_loggers.file"
 	httpLogger = "envoy.access_loggers.http_grpc"
@@ -47,20 +59,8 @@ const (
 	otelLogger = "envoy.access_loggers.open_telemetry"
 )
 
-// HTTPLogs returns the loggers of a chain's requests: access logs and statistics.
-func HTTPLogs(v *ir.HTTPChain) ([]*accesslogv3.AccessLog, error) {
-	logs, err := AccessLogs(v.Telemetry, true)
-	return append(logs, httpStatistics(v.Telemetry, peerOf(v))...), err
-}
-
-// TCPLogs returns the loggers of a chain's connections: access logs and statistics.
-func TCPLogs(t *ir.Telemetry) ([]*accesslogv3.AccessLog, error) {
-	logs, err := AccessLogs(t, false)
-	return append(logs, tcpStatistics(t)...), err
-}
-
-// AccessLogs are the logs of requests, or of connections.
-func AccessLogs(t *ir.Telemetry, http bool) ([]*accesslogv3.AccessLog, error) {
+// accessLogs are the access logs of requests (http), or of connections.
+func accessLogs(t *ir.Telemetry, http bool) ([]*accesslogv3.AccessLog, error) {
 	if t == nil {
 		return nil, nil
 	}
@@ -74,7 +74,7 @@ func AccessLogs(t *ir.Telemetry, http bool) ([]*accesslogv3.AccessLog, error) {
 		if config == nil {
 			continue
 		}
-		if !http { // statistics have such logs written at the beginning of connections, too
+		if !http { // with statistics Envoy would also log the beginning of connections
 			out = append(out, packedLog(name, config, allOf(logFilter(l.Filter), atEnd)))
 			continue
 		}
@@ -83,8 +83,7 @@ func AccessLogs(t *ir.Telemetry, http bool) ([]*accesslogv3.AccessLog, error) {
 	return out, nil
 }
 
-// packedLog packs a configuration of the program's, which cannot fail but for text that is not
-// UTF-8: that has been checked where it was decoded.
+// packedLog packs the configuration of a logger. Its text was checked when it was decoded.
 func packedLog(name string, config proto.Message, filter *accesslogv3.AccessLogFilter) *accesslogv3.AccessLog {
 	return &accesslogv3.AccessLog{
 		Name: name, Filter: filter,
@@ -92,7 +91,7 @@ func packedLog(name string, config proto.Message, filter *accesslogv3.AccessLogF
 	}
 }
 
-// logFilter is nil where all is logged.
+// logFilter returns nil if everything is logged.
 func logFilter(expression string) *accesslogv3.AccessLogFilter {
 	if expression == "" {
 		return nil
@@ -107,7 +106,7 @@ func logFilter(expression string) *accesslogv3.AccessLogFilter {
 	}}
 }
 
-// logger is nil where a log is for the other kind of chains.
+// logger returns nil if the log is not for this kind of chain.
 func logger(l *ir.AccessLog, http bool) (string, proto.Message, error) {
 	switch l.Kind {
 	case model.ProviderFileLog:
@@ -138,7 +137,7 @@ func fileLog(f *model.LogFormat) (proto.Message, error) {
 		text = f.JSON
 		fields := &structpb.Struct{}
 		if err := fields.UnmarshalJSON([]byte(f.JSON)); err != nil {
-			return nil, fmt.Errorf("its format: %w", err)
+			return nil, fmt.Errorf("format: %w", err)
 		}
 		format.Format = &corev3.SubstitutionFormatString_JsonFormat{JsonFormat: fields}
 	} else {
@@ -151,7 +150,7 @@ func fileLog(f *model.LogFormat) (proto.Message, error) {
 	}, nil
 }
 
-// formatters are the extensions that a format needs.
+// formatters are the extensions that a format uses.
 func formatters(text string) []*corev3.TypedExtensionConfig {
 	if !strings.Contains(text, "%REQ_WITHOUT_QUERY(") {
 		return nil
@@ -187,7 +186,7 @@ func grpcService(cluster string) *corev3.GrpcService {
 	}}
 }
 
-// otelLog has the text as its body, and the labels as attributes.
+// otelLog has the text as body and the labels as attributes.
 func otelLog(l *ir.AccessLog) (proto.Message, error) {
 	text := l.Format.Text
 	if text == "" && l.Format.JSON == "" {
@@ -205,7 +204,7 @@ func otelLog(l *ir.AccessLog) (proto.Message, error) {
 	}
 	var labels map[string]any
 	if err := json.Unmarshal([]byte(l.Format.JSON), &labels); err != nil {
-		return nil, fmt.Errorf("its labels: %w", err)
+		return nil, fmt.Errorf("labels: %w", err)
 	}
 	out.Attributes = otelValues(labels)
 	return out, nil

@@ -10,20 +10,20 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// A server's statistics name the workload that calls, of which its certificate says namespace
-// and service account only. The caller's sidecar tells it in a header. The server's takes it
-// from callers with a certificate and no others, keeps it for its statistics, and removes it:
-// the application does not see it. Who scrapes the server compares it with the certificate.
+// A server's statistics name the calling workload, but its certificate has only namespace and service account. So the
+// caller's sidecar sends the workload in a header. The server's sidecar reads it from callers with a certificate,
+// keeps it for statistics, and removes it before the application. The agent compares it with the certificate when
+// the server is scraped.
 const (
 	PeerHeader = "x-moonsail-workload"
 	peerState  = "moonsail.workload"
-	// PeerVariable is what the agent puts into Envoy's environment: its workload, in the form
-	// of Istio's metadata of endpoints.
+	// PeerVariable is the variable of Envoy's environment in which the agent sets the workload, in the form of Istio's
+	// endpoint metadata.
 	PeerVariable = "MOONSAIL_WORKLOAD"
 )
 
-// keepPeer keeps the header where statistics find it when it has been removed. A workload's
-// text is no longer than 4 names of Kubernetes and 2 labels.
+// keepPeer copies the header into filter state, where statistics find it after its removal. The limit of 400 bytes fits 4
+// names of Kubernetes and 2 labels.
 var keepPeer = envoyproto.MustHTTPFilter("envoy.filters.http.set_filter_state", &setfilterstatev3.Config{
 	OnRequestHeaders: []*setfilterstatecommonv3.FilterStateValue{{
 		Key:        &setfilterstatecommonv3.FilterStateValue_ObjectKey{ObjectKey: peerState},
@@ -35,11 +35,11 @@ var keepPeer = envoyproto.MustHTTPFilter("envoy.filters.http.set_filter_state", 
 	}},
 })
 
-// SetPeerHeader says who calls, whatever the request says. The listener does, not each virtual host: Envoy reads the
-// format anew for each of them whenever one of their table changes, a fifth of what such a change takes.
+// SetPeerHeader replaces the header in outgoing requests. The listener sets it, not each virtual host: Envoy parses the
+// format again for all virtual hosts whenever one of them changes, which takes a fifth of the time of that change.
 var SetPeerHeader = envoyproto.OverwriteHeader(PeerHeader, "%ENVIRONMENT("+PeerVariable+"):400%")
 
-// PeerFilters come first: who is refused is counted, too.
+// PeerFilters precede all others, so that refused requests are counted too.
 func PeerFilters(v *ir.HTTPChain) []*hcmv3.HttpFilter {
 	if peerOf(v) == "" {
 		return nil
@@ -47,7 +47,7 @@ func PeerFilters(v *ir.HTTPChain) []*hcmv3.HttpFilter {
 	return []*hcmv3.HttpFilter{keepPeer}
 }
 
-// peerOf is where a chain's statistics find who calls; empty: nobody there can be believed.
+// peerOf is the format by which statistics read the caller; empty: callers of this chain cannot be trusted.
 func peerOf(v *ir.HTTPChain) string {
 	if !v.PeerTold || v.Telemetry == nil || len(v.Telemetry.Metrics) == 0 {
 		return ""

@@ -17,21 +17,18 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/ir"
 )
 
-// Istio's standard metrics are made by Envoy's access logger of statistics. Each label costs
-// time with each request and metric, so what varies is one label, CallTag, whose parts are
-// told apart when the sidecar is scraped; what does not vary is added then (package agent).
+// Labels of Istio's standard metrics. Package istiometrics of the agent reads them.
 const (
 	statsLogger = "envoy.access_loggers.stats"
-	// CallTag has: reporter, protocol, response code, gRPC status, response flags, service,
-	// own principal, the peer's principal, the peer; between bars.
+	// CallTag has these parts, separated by "|": reporter, protocol, response code, gRPC status, response flags,
+	// service, own principal, principal of the peer, peer.
 	CallTag = "__call"
-	// RemovedTag lists standard labels that are left out, between commas.
+	// RemovedTag lists the standard labels that are left out, separated by commas.
 	RemovedTag = "__removed"
 )
 
-// Scopes are shared by all listeners of a side, so that numbers outlive them, and bounded: nothing
-// that peers choose fills Envoy's memory. Callers may use up the server's; what the workload itself
-// calls is in the other.
+// Statistics scopes are shared by all listeners of a direction, so that counts survive a change of listeners. They are
+// bounded, because callers choose some labels. Callers can use up the server's scope, but not the client's.
 var (
 	clientScope = statsScope("istio")
 	serverScope = statsScope("istio-inbound")
@@ -46,30 +43,31 @@ func statsScope(name string) *typev3.Scope {
 	}
 }
 
-// maxSeries bounds the combinations of labels of a side. A histogram takes some kilobytes. The agent
-// (istiometrics.MaxSeries) tells how many there are.
+// maxSeries bounds the combinations of labels of a direction. A histogram takes some kilobytes. The agent exports their
+// number (istiometrics.MaxSeries).
 const maxSeries = 2000
 
-// liveScope has what connections have carried that go on, each for itself: Envoy's counters add, and its formats
-// are totals. Who scrapes adds them up (package istiometrics). Those of connections that ended are forgotten, with
-// the bootstrap's stats_eviction_interval; beyond the bound bytes show when a connection ends.
+// liveScope has a gauge for each open connection, of the bytes so far. A counter would add the totals that Envoy logs
+// periodically. The agent adds up the gauges when it is scraped (package istiometrics). Gauges of closed
+// connections are evicted at the bootstrap's stats_eviction_interval. Beyond the bound, bytes count when a
+// connection ends.
 func liveScope(name string) *typev3.Scope {
 	return &typev3.Scope{Prefix: "istio", SharingName: name, MaxGauges: wrapperspb.UInt32(2 * maxLive), EnableEviction: true}
 }
 
-// maxLive bounds the connections of a side whose bytes are counted while they go on.
+// maxLive bounds the connections of a direction whose bytes count before they end.
 const maxLive = 1000
 
 const (
-	// LiveSuffix stands in place of "_total" where a metric is that of one connection.
+	// LiveSuffix replaces "_total" in the metrics of one connection.
 	LiveSuffix = "_live"
-	// ConnectionTag tells connections apart, the last of tags.
+	// ConnectionTag has the id of the connection. It is the last tag.
 	ConnectionTag = "__cx"
-	// noBytes is a number that is 0 for connections: a gauge takes no 0 as it is.
+	// noBytes is a format that is 0 for connections: a gauge does not accept a constant.
 	noBytes = "%RESPONSE_CODE%"
 )
 
-// metricNames are the metrics' names after "istio_".
+// metricNames are the names of the metrics, after "istio_".
 var metricNames = map[model.Metric]string{
 	model.MetricRequests:     "requests_total",
 	model.MetricDuration:     "request_duration_milliseconds",
@@ -81,22 +79,21 @@ var metricNames = map[model.Metric]string{
 	model.MetricTCPReceived:  "tcp_received_bytes_total",
 }
 
-// Where the parts of CallTag come from. The service is told by clusters, the workload by
-// endpoints.
+// Formats of parts of CallTag: the service is in the metadata of clusters, the workload in that of endpoints.
 const (
 	serviceFormat  = "%METADATA(CLUSTER:istio:service)%"
 	endpointFormat = "%METADATA(UPSTREAM_HOST:istio:workload)%"
 	peerFormat     = "%FILTER_STATE(" + peerState + ":PLAIN)%"
 )
 
-// callParts are the parts of CallTag that are not the same for all metrics.
+// callParts are the parts of CallTag that differ between metrics.
 type callParts struct {
 	protocol, code, grpc string
 	peer                 string
 	flags                string // empty: those of the response
 }
 
-// callFormat leaves out parts whose labels are not wanted.
+// callFormat returns the format of CallTag. Parts whose labels are removed are empty.
 func callFormat(t *ir.Telemetry, p callParts, removed []string) string {
 	reporter, own, other, peer := "source", "%UPSTREAM_LOCAL_URI_SAN%", "%UPSTREAM_PEER_URI_SAN%", endpointFormat
 	ownLabel, otherLabel := "source_principal", "destination_principal"
@@ -116,7 +113,7 @@ func callFormat(t *ir.Telemetry, p callParts, removed []string) string {
 	}, "|")
 }
 
-// statistics makes stats of those of a Telemetry's metrics that are wanted here.
+// statistics configures the stats logger for the enabled metrics.
 type statistics struct {
 	telemetry *ir.Telemetry
 	parts     callParts
@@ -131,7 +128,7 @@ func newStatistics(t *ir.Telemetry, parts callParts) *statistics {
 	return &statistics{telemetry: t, parts: parts, config: &statsv3.Config{StatsScope: scope}}
 }
 
-// stat is nil where nobody wants the metric.
+// stat returns nil if the metric is disabled.
 func (s *statistics) stat(metric model.Metric) *statsv3.Config_Stat {
 	i := slices.IndexFunc(s.telemetry.Metrics, func(m ir.Metric) bool { return m.Metric == metric })
 	if i < 0 {
@@ -148,7 +145,7 @@ func (s *statistics) stat(metric model.Metric) *statsv3.Config_Stat {
 	return &statsv3.Config_Stat{Name: metricNames[metric], Tags: tags}
 }
 
-// count adds a counter; of each call's value, or of calls where format is empty.
+// count adds a counter of the values of a format; empty: of requests.
 func (s *statistics) count(metric model.Metric, format string) {
 	stat := s.stat(metric)
 	if stat == nil {
@@ -161,7 +158,7 @@ func (s *statistics) count(metric model.Metric, format string) {
 	s.config.Counters = append(s.config.Counters, c)
 }
 
-// live sets a gauge of the connection at a log of a type.
+// live adds a gauge of the connection, which Envoy sets when it writes a log of a type.
 func (s *statistics) live(metric model.Metric, at dataaccesslogv3.AccessLogType, format string) {
 	stat := s.stat(metric)
 	if stat == nil {
@@ -180,7 +177,7 @@ func (s *statistics) histogram(metric model.Metric, unit statsv3.Config_Histogra
 	}
 }
 
-// appendLog adds the logger, if there is anything for it to do.
+// appendLog adds the logger if it has metrics.
 func (s *statistics) appendLog(logs []*accesslogv3.AccessLog, filter *accesslogv3.AccessLogFilter) []*accesslogv3.AccessLog {
 	if len(s.config.Counters)+len(s.config.Histograms)+len(s.config.Gauges) == 0 {
 		return logs
@@ -188,8 +185,8 @@ func (s *statistics) appendLog(logs []*accesslogv3.AccessLog, filter *accesslogv
 	return append(logs, packedLog(statsLogger, s.config, filter))
 }
 
-// httpStatistics are loggers for gRPC and for all else: to tell them apart for each metric
-// would cost more. peer tells where callers say who they are; empty: they cannot be believed.
+// httpStatistics are two loggers, for gRPC and for other requests. To distinguish them for each metric would cost
+// more. peer is the format of the caller's workload; empty: callers cannot be trusted.
 func httpStatistics(t *ir.Telemetry, peer string) []*accesslogv3.AccessLog {
 	if t == nil || len(t.Metrics) == 0 {
 		return nil

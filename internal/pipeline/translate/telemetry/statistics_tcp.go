@@ -15,7 +15,7 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// The moments at which connections are logged, and what kept them from their destination.
+// The moments at which connections are logged, and the response flags of those that did not reach their destination.
 var (
 	atConnected = ofTypes(dataaccesslogv3.AccessLogType_TcpUpstreamConnected)
 	atTimes     = ofTypes(dataaccesslogv3.AccessLogType_TcpPeriodic)
@@ -31,14 +31,14 @@ func ofTypes(types ...dataaccesslogv3.AccessLogType) *accesslogv3.AccessLogFilte
 	}}
 }
 
-// anyOf is a disjunction of two filters.
+// anyOf is the disjunction of two filters.
 func anyOf(a, b *accesslogv3.AccessLogFilter) *accesslogv3.AccessLogFilter {
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_OrFilter{
 		OrFilter: &accesslogv3.OrFilter{Filters: []*accesslogv3.AccessLogFilter{a, b}},
 	}}
 }
 
-// allOf is a conjunction; nil filters hold always.
+// allOf is a conjunction; a nil filter always matches.
 func allOf(filters ...*accesslogv3.AccessLogFilter) *accesslogv3.AccessLogFilter {
 	filters = slices.DeleteFunc(filters, func(f *accesslogv3.AccessLogFilter) bool { return f == nil })
 	if len(filters) == 1 {
@@ -49,10 +49,10 @@ func allOf(filters ...*accesslogv3.AccessLogFilter) *accesslogv3.AccessLogFilter
 	}}
 }
 
-// tcpStatistics counts connections when they are through to their destination, or when they end without, and
-// what they carried when they end. Of those that go on it tells meanwhile what they have carried: that is taken back
-// before it is counted, so that it never counts twice (istiometrics.Live). Bytes have no flags: those of the end
-// are not known before.
+// tcpStatistics counts a connection as opened when it reaches its destination, or when it ends without. It counts bytes
+// when the connection ends. Before that, gauges have the bytes so far. At the end they are reset before the bytes are
+// counted, so that nothing counts twice (istiometrics.Live). Bytes have no response flags, which are known only
+// at the end.
 func tcpStatistics(t *ir.Telemetry) []*accesslogv3.AccessLog {
 	if t == nil || len(t.Metrics) == 0 {
 		return nil
@@ -67,29 +67,29 @@ func tcpStatistics(t *ir.Telemetry) []*accesslogv3.AccessLog {
 	out := opened.appendLog(nil, atConnected)
 	out = opened.appendLog(out, allOf(atEnd, failed))
 	if t.Every > 0 {
-		long := allOf(atEnd, lasted(accesslogv3.ComparisonFilter_GE, toldFrom(t)))
+		long := allOf(atEnd, lasted(accesslogv3.ComparisonFilter_GE, loggedFrom(t)))
 		out = liveStatistics(t).appendLog(out, anyOf(atTimes, long))
 	}
 	return ended.appendLog(out, atEnd)
 }
 
-// lasted compares how long connections lasted, in milliseconds.
+// lasted compares the duration of connections, in milliseconds.
 func lasted(op accesslogv3.ComparisonFilter_Op, than uint32) *accesslogv3.AccessLogFilter {
 	return &accesslogv3.AccessLogFilter{FilterSpecifier: &accesslogv3.AccessLogFilter_DurationFilter{
 		DurationFilter: &accesslogv3.DurationFilter{Comparison: &accesslogv3.ComparisonFilter{
-			Op: op, Value: &corev3.RuntimeUInt32{DefaultValue: than, RuntimeKey: "moonsail.never_set"}, // it needs one
+			Op: op, Value: &corev3.RuntimeUInt32{DefaultValue: than, RuntimeKey: "moonsail.never_set"}, // Envoy requires a key
 		}},
 	}}
 }
 
-// toldFrom is the duration of connections, in milliseconds, from which on they may have been told of: Envoy's
-// timers are no more exact than that.
-func toldFrom(t *ir.Telemetry) uint32 {
+// loggedFrom is the duration, in milliseconds, after which a connection may have been logged periodically. Envoy's timers
+// may fire up to a tenth early.
+func loggedFrom(t *ir.Telemetry) uint32 {
 	every := uint32(min(t.Every/time.Millisecond, math.MaxInt32))
 	return max(every-every/10, 1)
 }
 
-// liveStatistics tell what a connection has carried so far, and take that back at its end.
+// liveStatistics set the gauges of open connections, and reset them at the end.
 func liveStatistics(t *ir.Telemetry) *statistics {
 	out := newStatistics(t, callParts{protocol: "tcp", flags: "-"})
 	out.config.StatsScope = clientLive
@@ -106,7 +106,8 @@ func liveStatistics(t *ir.Telemetry) *statistics {
 	return out
 }
 
-// TCPLogOptions has connections logged when they are through, and as long as they go on, too.
+// TCPLogOptions make Envoy log connections also when they reach their destination, and periodically while they are
+// open, if metrics need it.
 func TCPLogOptions(t *ir.Telemetry) *tcpproxyv3.TcpProxy_TcpAccessLogOptions {
 	if t == nil {
 		return nil

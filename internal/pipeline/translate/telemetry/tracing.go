@@ -20,10 +20,10 @@ import (
 	"github.com/moonsail/moonsail/internal/pipeline/translate/envoyproto"
 )
 
-// collectorTimeout is for collectors over HTTP, of which Envoy wants one.
+// collectorTimeout is the timeout of collectors over HTTP, which Envoy requires.
 const collectorTimeout = 5 * time.Second
 
-// SetTracing has a connection manager report spans.
+// SetTracing makes a connection manager report spans.
 func SetTracing(t *ir.Telemetry, out *hcmv3.HttpConnectionManager) {
 	if t == nil || t.Tracing == nil {
 		return
@@ -37,7 +37,7 @@ func SetTracing(t *ir.Telemetry, out *hcmv3.HttpConnectionManager) {
 			Name: name, ConfigType: &tracev3.Tracing_Http_TypedConfig{TypedConfig: envoyproto.MustPack(config)},
 		},
 	}
-	if v.Kind == model.ProviderSkyWalking { // without a span for it, a request that goes on tells nothing of its trace
+	if v.Kind == model.ProviderSkyWalking { // without a span of its upstream request, SkyWalking does not propagate the trace
 		out.Tracing.SpawnUpstreamSpan = envoyproto.True
 	}
 	if v.IstioTags {
@@ -67,10 +67,10 @@ func tracer(v *ir.Tracing) (string, proto.Message) {
 	return "envoy.tracers.opentelemetry", openTelemetry(v)
 }
 
-// datadogService is whose spans they are where the sidecar's environment (DD_SERVICE) does not say it.
+// datadogService is the service of spans if the environment of the sidecar has no DD_SERVICE.
 const datadogService = "envoy"
 
-// skyWalking: Envoy takes service and instance from its node.
+// skyWalking configures SkyWalking. Envoy uses service and instance of its node.
 func skyWalking(v *ir.Tracing) proto.Message {
 	out := &tracev3.SkyWalkingConfig{GrpcService: grpcService(v.Cluster)}
 	out.GrpcService.GetEnvoyGrpc().Authority = string(v.Host)
@@ -91,8 +91,8 @@ func zipkin(v *ir.Tracing) proto.Message {
 	return out
 }
 
-// environmentDetector lets the sidecar's environment (OTEL_RESOURCE_ATTRIBUTES) say whose
-// spans these are: scopes are many workloads'.
+// environmentDetector reads the workload of spans from the environment of the sidecar (OTEL_RESOURCE_ATTRIBUTES),
+// because the workloads of a proxy group share their configuration.
 var environmentDetector = []*corev3.TypedExtensionConfig{{
 	Name:        "envoy.tracers.opentelemetry.resource_detectors.environment",
 	TypedConfig: envoyproto.MustPack(&detectorsv3.EnvironmentResourceDetectorConfig{}),
@@ -132,7 +132,7 @@ func collectorOverHTTP(v *ir.Tracing) *corev3.HttpService {
 	return out
 }
 
-// istioTags are those that Istio gives all spans. The agent puts them into Envoy's environment.
+// istioTags are Istio's tags of all spans. The agent sets their values in Envoy's environment.
 var istioTags = []*tagv3.CustomTag{
 	environmentTag("istio.canonical_revision", "MOONSAIL_CANONICAL_REVISION", ""),
 	environmentTag("istio.canonical_service", "MOONSAIL_CANONICAL_SERVICE", ""),
